@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Counters of one HCA (a process), in its arena so that other tools can read them. Relaxed
+ * atomics: each is exact, a set of them is not a snapshot.
+ */
+#ifndef VERBATIM_BASE_COUNTERS_H
+#define VERBATIM_BASE_COUNTERS_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+enum counter {
+#define COUNTER(id, name, text) COUNTER_##id,
+#include "base/counter.def"
+#undef COUNTER
+	COUNTER_COUNT
+};
+
+struct counters {
+	_Atomic uint64_t value[COUNTER_COUNT];
+};
+
+const char *counter_name(enum counter counter);
+const char *counter_text(enum counter counter);
+
+static inline void counter_add(struct counters *counters, enum counter counter, uint64_t n)
+{
+	atomic_fetch_add_explicit(&counters->value[counter], n, memory_order_relaxed);
+}
+
+static inline uint64_t counter_get(const struct counters *counters, enum counter counter)
+{
+	return atomic_load_explicit(&counters->value[counter], memory_order_relaxed);
+}
+
+#endif

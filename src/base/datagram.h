@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What links and the host's slot sockets carry: one RoCEv2 packet (BTH to ICRC), or a run of
+ * packets of one size, with its addresses. IPv4 addresses are v4-mapped.
+ */
+#ifndef VERBATIM_BASE_DATAGRAM_H
+#define VERBATIM_BASE_DATAGRAM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define ROCE_UDP_PORT 4791
+
+struct datagram {
+	uint8_t source[16], destination[16];
+	uint32_t interface;		/* scope of link-local addresses, egress of multicast; 0: any */
+	uint32_t flow_label;		/* IPv6; send only */
+	uint32_t spread;		/* send: datagrams of one value share a source port */
+	uint16_t source_port;		/* send: filled in by link_prepare; receive: seen */
+	uint8_t traffic_class, hop_limit;
+	bool sealed;			/* receive: comes from this process or host, ICRC not needed */
+	uint8_t *data;
+	size_t bytes;			/* all segments together */
+	size_t segment_bytes;		/* each segment but the last is of this size; 0: one segment */
+};
+
+#endif

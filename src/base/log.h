@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Two voices, both silent by default and both on stderr, a line a call:
+ *
+ *	log_*()    for those who work on Verbatim: VERBATIM_LOG=error|warn|info|debug|packet,
+ *	           levels by volume (packet: a line per packet; debug: per connection or less;
+ *	           info: per process).
+ *	explain()  for those who use it: VERBATIM_EXPLAIN=1. One line for each refused call and
+ *	           each error completion: what, which object, why, what to do.
+ *
+ * The function that first decides the error speaks; those that pass it on are silent. Lower
+ * case, no '=' between name and value, %m for errno, QPNs as 0x%06x, keys as 0x%08x.
+ */
+#ifndef VERBATIM_BASE_LOG_H
+#define VERBATIM_BASE_LOG_H
+
+#include <stdbool.h>
+
+enum log_level { LOG_OFF, LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG, LOG_PACKET };
+
+extern enum log_level log_level;	/* set once, by log_init() */
+extern bool explain_enabled;
+
+/*
+ * Reads VERBATIM_LOG and VERBATIM_EXPLAIN. Returns 0, or EINVAL after a line on stderr that
+ * names the variable, its value and the values it may have. Safe to call again.
+ */
+int log_init(void);
+
+void log_print(enum log_level level, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+void explain_print(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* As explain_print, whatever VERBATIM_EXPLAIN says: for wrong configuration values. */
+void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+#define log_at(level, ...)                                      \
+	do {                                                    \
+		if (__builtin_expect(log_level >= (level), 0))  \
+			log_print(level, __VA_ARGS__);          \
+	} while (0)
+#define log_error(...)	log_at(LOG_ERROR, __VA_ARGS__)
+#define log_warn(...)	log_at(LOG_WARN, __VA_ARGS__)
+#define log_info(...)	log_at(LOG_INFO, __VA_ARGS__)
+#define log_debug(...)	log_at(LOG_DEBUG, __VA_ARGS__)
+#define log_packet(...)	log_at(LOG_PACKET, __VA_ARGS__)
+
+#define explain(...)                                            \
+	do {                                                    \
+		if (__builtin_expect(explain_enabled, 0))       \
+			explain_print(__VA_ARGS__);             \
+	} while (0)
+
+#endif

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The processes of one user that share port 4791: which of the group's sockets gets a packet.
+ * A classic BPF program on the destination QPN's slot bits selects the socket by its index in
+ * the group; the kernel's order of indices is found by asking: a probe datagram that the program
+ * steers to index i is answered by whoever got it (over the slot sockets). Kept up to date when
+ * a process joins, or when somebody receives a packet that was for another slot.
+ * Whoever gets a foreign packet hands it on (slot.h), so a stale map costs time, never packets.
+ */
+#ifndef VERBATIM_HOST_PORT_GROUP_H
+#define VERBATIM_HOST_PORT_GROUP_H
+
+#include "base/counters.h"
+#include "host/slot.h"
+
+struct port_group;
+
+/* @slots: those of this process, @count of them; fds of udp_bound_fds(). */
+int port_group_join(struct port_group **group, int fd4, int fd6, const struct slot *slots,
+		    unsigned count, struct counters *counters);
+void port_group_leave(struct port_group *group);
+void port_group_add_slot(struct port_group *group, const struct slot *slot);
+
+/* Is this received datagram one of the group's own probes or answers? Then it is dealt with here. */
+bool port_group_takes(struct port_group *group, const struct datagram *datagram);
+/* A packet for @slot came to us by mistake: derive the map anew, soon. Cheap to call often. */
+void port_group_stale(struct port_group *group, uint64_t now_ns);
+/* When port_group_tick() wants to be called (TIME_NEVER: no need), and the call. Never blocks. */
+uint64_t port_group_deadline(const struct port_group *group);
+void port_group_tick(struct port_group *group, uint64_t now_ns);
+
+/*
+ * While another user owns the port: an fd that becomes readable (hang-up) when one of the
+ * owner's processes may have left, so that udp_bind() is worth another try. -1: none found.
+ */
+int port_owner_watch(void);
+
+#endif

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Slots: which process of this host (of this network namespace) a QPN belongs to. QPN bits 23..14
+ * are the slot. A process claims one by binding an abstract unix datagram socket whose name holds
+ * the slot number: released by the kernel when the last holder closes it, no files, no daemon.
+ * Slot 0 and 1023 are reserved. The same socket takes packets that another process received on
+ * port 4791 and that were for us.
+ */
+#ifndef VERBATIM_HOST_SLOT_H
+#define VERBATIM_HOST_SLOT_H
+
+#include "base/datagram.h"
+
+#define SLOT_BITS	10
+#define SLOT_COUNT	(1u << SLOT_BITS)
+#define SLOT_OF_QPN(q)	((q) >> 14 & (SLOT_COUNT - 1))
+
+struct slot {
+	uint32_t number;
+	int fd;			/* the bound socket: readable when a packet was handed on to us */
+};
+
+/* Claim a free slot, chosen at random. 0; EUSERS: all are taken; errno of the socket calls. */
+int slot_claim(struct slot *slot);
+void slot_release(struct slot *slot);
+/* Is @number claimed by a living process of this network namespace? */
+bool slot_is_claimed(uint32_t number);
+
+/*
+ * Hand a datagram on to the holder of @number, whatever user it is of. Never blocks.
+ * 0; ECONNREFUSED: nobody holds it; EAGAIN: its queue is full.
+ */
+int slot_hand_on(uint32_t number, const struct datagram *datagram);
+/* Take one that was handed on to us: data goes to @buffer. 0; EAGAIN: none; EBADMSG: not one. */
+int slot_receive(struct slot *slot, struct datagram *datagram, uint8_t *buffer, size_t size);
+
+#endif

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A link carries datagrams between hosts and processes. The whole interface that a medium
+ * implements (udp.c, loopback.c); fault.c and trace.c wrap any of them. A link knows nothing of
+ * what it carries.
+ */
+#ifndef VERBATIM_LINK_LINK_H
+#define VERBATIM_LINK_LINK_H
+
+#include "base/datagram.h"
+
+struct link;
+
+struct link_ops {
+	void (*close)(struct link *link);
+	/*
+	 * Fill in datagram->source_port as send() will use it (the ICRC covers it), and return how
+	 * many equal segments may go in one datagram to there (1: no segmentation offload).
+	 */
+	unsigned (*prepare)(struct link *link, struct datagram *datagram);
+	/*
+	 * Send @count prepared datagrams, in order, from any thread. *sent = how many were taken:
+	 * fewer than @count only with EAGAIN (buffer full). A datagram that the medium refuses (no
+	 * route, too big, no longer an address of ours) is dropped, counted and passed over.
+	 * IPv4 segments leave with identification 0, 1, 2 ... and DF set.
+	 */
+	int (*send)(struct link *link, struct datagram *datagram, unsigned count, unsigned *sent);
+	/*
+	 * Receive up to @max datagrams without blocking, one thread at a time. Their data belongs
+	 * to the link and is valid until the next receive. *received = 0 when there is none.
+	 */
+	int (*receive)(struct link *link, struct datagram *datagram, unsigned max,
+		       unsigned *received);
+	/* Descriptors to wait on for reading: writes up to @max, returns how many. */
+	unsigned (*event_fds)(struct link *link, int *fds, unsigned max);
+};
+
+struct link {
+	const struct link_ops *ops;
+};
+
+#endif

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Address vectors: where a packet goes, resolved to what the link needs. An AH is one of them
+ * that the application owns; a connected QP has one from its modify to RTR.
+ */
+#ifndef VERBATIM_OBJECT_AH_H
+#define VERBATIM_OBJECT_AH_H
+
+#include <infiniband/verbs.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "object/pd.h"
+
+/* IPv4 addresses are v4-mapped (::ffff:a.b.c.d) everywhere above the link. */
+struct av {
+	uint8_t source[16], destination[16];	/* addresses that the packets carry */
+	uint32_t interface;			/* index of the egress interface, for scoped addresses */
+	uint32_t flow_label;
+	uint8_t traffic_class, hop_limit;
+	bool loopback;				/* destination is an address of this host */
+	uint16_t source_port;			/* 0xC000..0xFFFF */
+};
+
+struct ah {
+	struct ibv_ah ibv;		/* first */
+	struct ibv_ah_attr attr;	/* as given */
+	struct av av;
+	_Atomic uint32_t references;	/* the application's and one per work request naming it */
+	struct list node;
+};
+
+static inline struct ah *to_ah(struct ibv_ah *ibv)
+{
+	return (struct ah *)ibv;
+}
+
+static inline void ah_get(struct ah *ah)
+{
+	atomic_fetch_add_explicit(&ah->references, 1, memory_order_relaxed);
+}
+
+void ah_put(struct ah *ah);	/* frees at 0 */
+
+/* ::ffff:a.b.c.d? */
+static inline bool address_is_ipv4(const uint8_t address[16])
+{
+	static const uint8_t mapped[12] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff };
+
+	return __builtin_memcmp(address, mapped, sizeof(mapped)) == 0;
+}
+
+#endif

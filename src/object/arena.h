@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The arena: one versioned block of memory per process (a memfd, made by platform/memory.c)
+ * that holds what a peer process on this host may one day be given to read: the region table,
+ * the access state of QPs, and the counters. Fixed-width fields, offsets and no pointers; what
+ * is touched only by its own process (struct mr, struct qp ...) lives elsewhere.
+ *
+ *	header | counters | mr_entry[MR_TABLE_SIZE] | qp_access[QP_TABLE_SIZE]
+ *
+ * The file is sparse: only touched pages cost memory.
+ */
+#ifndef VERBATIM_OBJECT_ARENA_H
+#define VERBATIM_OBJECT_ARENA_H
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/counters.h"
+
+#define ARENA_MAGIC	0x56425241u	/* "VBRA" */
+#define ARENA_VERSION	1u
+
+#define MR_INDEX_BITS	18
+#define MR_TABLE_SIZE	(1u << MR_INDEX_BITS)
+#define QP_INDEX_BITS	14		/* of a QPN; the 10 bits above are the slot */
+#define QP_PER_SLOT	(1u << QP_INDEX_BITS)
+#define QP_TABLE_SIZE	(4u * QP_PER_SLOT)	/* a process may hold up to four slots */
+
+enum mr_kind { MR_FREE, MR_REGION, MR_WINDOW_1, MR_WINDOW_2 };
+
+/* A region or window. Written by the owner under mr_table->lock; key is written last. */
+struct mr_entry {
+	_Atomic uint32_t key;		/* full 32-bit key while alive, 0 when dead */
+	uint32_t kind;			/* enum mr_kind */
+	uint32_t access;		/* enum ibv_access_flags */
+	uint32_t pd;			/* number of the protection domain */
+	uint64_t start;			/* first address as named in SGEs and on the wire */
+	uint64_t length;		/* bytes */
+	uint64_t host;			/* where @start lies in the owner's address space */
+	uint32_t qpn;			/* MR_WINDOW_2: the QP it is bound on; else 0 */
+	uint32_t parent;		/* windows: index of the region bound to */
+	_Atomic uint32_t windows;	/* regions: windows bound */
+	_Atomic uint32_t users;		/* accesses in progress: deregistration waits for 0 */
+	uint64_t reserved;
+};
+static_assert(sizeof(struct mr_entry) == 64, "an entry is a cache line, shared between versions");
+
+/* What a peer must know of a QP to access memory through it. */
+struct qp_access {
+	_Atomic uint32_t qpn;		/* 0: none */
+	_Atomic uint32_t state;		/* enum ibv_qp_state */
+	_Atomic uint32_t access;	/* qp_access_flags */
+	uint32_t pd;
+	uint32_t type;			/* enum ibv_qp_type */
+	uint32_t dest_qpn;
+	uint32_t reserved[10];
+};
+static_assert(sizeof(struct qp_access) == 64, "an entry is a cache line, shared between versions");
+
+struct arena {
+	uint32_t magic, version;
+	uint64_t bytes;			/* of the whole arena */
+	uint64_t counters_offset, mr_offset, qp_offset;
+	uint32_t counter_count, mr_count, qp_count, pid;
+};
+
+/* Bytes to allocate (zeroed) for an arena. */
+size_t arena_bytes(void);
+/* Lay out a zeroed block of arena_bytes() at @memory; returns it. */
+struct arena *arena_init(void *memory, uint32_t pid);
+
+static inline struct counters *arena_counters(struct arena *arena)
+{
+	return (struct counters *)((char *)arena + arena->counters_offset);
+}
+
+static inline struct mr_entry *arena_mr(struct arena *arena)
+{
+	return (struct mr_entry *)((char *)arena + arena->mr_offset);
+}
+
+static inline struct qp_access *arena_qp(struct arena *arena)
+{
+	return (struct qp_access *)((char *)arena + arena->qp_offset);
+}
+
+#endif

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Completion queues (IBTA 11.2.6, 11.4.2; ibv_create_cq(3), ibv_poll_cq(3),
+ * ibv_req_notify_cq(3)): a ring of completions, the arming of its channel, overflow.
+ */
+#ifndef VERBATIM_OBJECT_CQ_H
+#define VERBATIM_OBJECT_CQ_H
+
+#include <infiniband/verbs.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "base/lock.h"
+#include "object/event.h"
+
+struct completion {
+	struct ibv_wc wc;
+	uint64_t timestamp_ns;		/* when it was pushed */
+};
+
+enum cq_armed { CQ_UNARMED, CQ_ARMED_SOLICITED, CQ_ARMED_ANY };
+
+struct cq {
+	struct ibv_cq_ex ibv;		/* first; begins like struct ibv_cq */
+	struct lock lock;
+	struct completion *ring;
+	uint32_t size;			/* entries; the application sees it as cqe */
+	_Atomic uint32_t head;		/* pushed so far, under lock */
+	_Atomic uint32_t tail;		/* polled so far, under lock */
+	enum cq_armed armed;
+	bool overflowed;		/* no further completions; polling still drains */
+	bool ignore_overrun;		/* IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN: drop the oldest */
+	struct comp_channel *channel;	/* NULL: none */
+	struct comp_event comp_event;
+	uint32_t comp_events_got;	/* by ibv_get_cq_event; destroy waits for as many acks */
+	struct event_queue *async;	/* its context's */
+	struct async_event error_event;	/* IBV_EVENT_CQ_ERR */
+	uint32_t async_events_got;
+	_Atomic uint32_t users;		/* QPs: destroy gives EBUSY unless 0 */
+	uint32_t number;
+	struct list node;
+	/* cq_ex polling (verbs layer): completion under the cursor, entries still to come */
+	struct completion current;
+	void *owner;			/* hca_context */
+	struct lock poll_lock;		/* held between start_poll and end_poll */
+	uint32_t empty_polls;		/* in a row; a hint, racy by design */
+};
+
+static inline struct cq *to_cq(struct ibv_cq *ibv)
+{
+	return (struct cq *)ibv;
+}
+
+int cq_init(struct cq *cq, uint32_t size);	/* ring and locks; 0 or ENOMEM */
+void cq_fini(struct cq *cq);
+
+/*
+ * Push a completion; raises the channel when armed for it (@solicited: a solicited or failed
+ * one). On overflow the completion is lost, the CQ is in error and IBV_EVENT_CQ_ERR is raised
+ * once: returns false then, and the caller moves the QP to ERR.
+ */
+bool cq_push(struct cq *cq, const struct ibv_wc *wc, bool solicited, uint64_t now_ns,
+	     struct effects *effects);
+/* Take up to @count completions; returns how many. */
+int cq_take(struct cq *cq, int count, struct ibv_wc *wc);
+int cq_take_one(struct cq *cq, struct completion *completion);	/* 1 or 0 */
+
+static inline bool cq_is_empty(const struct cq *cq)
+{
+	return atomic_load_explicit(&cq->head, memory_order_acquire) ==
+	       atomic_load_explicit(&cq->tail, memory_order_relaxed);
+}
+
+/*
+ * ibv_req_notify_cq: arm for the next completion (or solicited one) pushed after this call.
+ * Arming for any is not weakened by arming for solicited.
+ */
+void cq_arm(struct cq *cq, bool solicited_only);
+/* New size: EINVAL when more completions are waiting than fit; ENOMEM. */
+int cq_resize(struct cq *cq, uint32_t size);
+/* Remove the completions of QP @qpn (destroy and reset of a QP; those of an SRQ stay). */
+void cq_clean(struct cq *cq, uint32_t qpn);
+
+#endif

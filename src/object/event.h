@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Event queues (completion channels, asynchronous events of a context), and struct effects: what
+ * has to be done after the locks are dropped.
+ *
+ * A queue's fd is an eventfd in semaphore mode: its count is the number of events waiting. An
+ * event is put in the queue under the locks; the fd is raised afterwards by effects_apply()
+ * (hca), which is the only place that makes the system call.
+ */
+#ifndef VERBATIM_OBJECT_EVENT_H
+#define VERBATIM_OBJECT_EVENT_H
+
+#include <infiniband/verbs.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "base/lock.h"
+
+struct event_queue {
+	struct lock lock;
+	struct list events;		/* struct comp_event or struct async_event */
+	int fd;				/* -1 in tests and the simulator */
+	_Atomic uint32_t references;	/* the owner's and one per pending wake-up */
+	void (*release)(struct event_queue *queue);	/* called at 0 references */
+};
+
+void event_queue_init(struct event_queue *queue, int fd, void (*release)(struct event_queue *));
+void event_queue_get(struct event_queue *queue);
+void event_queue_put(struct event_queue *queue);
+
+struct comp_channel {
+	struct ibv_comp_channel ibv;	/* first */
+	struct event_queue queue;
+	struct list node;
+};
+
+/* A completion event: embedded in its CQ, so that none is ever allocated. */
+struct comp_event {
+	struct list node;		/* in the channel's queue, or alone */
+};
+
+/*
+ * An asynchronous event. QPs, CQs and SRQs embed those they can raise (one of each kind is
+ * pending at a time); port and device events are allocated by whoever raises them and freed
+ * when got.
+ */
+struct async_event {
+	struct list node;
+	struct ibv_async_event ibv;
+	bool allocated;
+};
+
+/* What is to be done after unlocking. Bounded: the caller applies it before it can fill. */
+#define EFFECTS_MAX 64
+#define EFFECTS_PER_CALL 8	/* at most this many are added by one transport or object call */
+
+struct effects {
+	unsigned count;
+	struct event_queue *wake[EFFECTS_MAX];	/* raise by 1 each; holds a reference */
+};
+
+static inline void effects_init(struct effects *effects)
+{
+	effects->count = 0;
+}
+
+static inline bool effects_full(const struct effects *effects)
+{
+	return effects->count > EFFECTS_MAX - EFFECTS_PER_CALL;
+}
+
+/* Queue @node (unless it is queued already) and note that the fd has to be raised. */
+void event_queue_add(struct event_queue *queue, struct list *node, struct effects *effects);
+/* Take an event out (after the fd was read once); NULL if it was removed meanwhile. */
+struct list *event_queue_take(struct event_queue *queue);
+/* Remove @node if it is queued; returns whether it was (the fd's count is then one too high). */
+bool event_queue_cancel(struct event_queue *queue, struct list *node);
+
+#endif

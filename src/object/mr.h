@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Memory regions and windows, and the one place that decides whether an access is allowed
+ * (IBTA 10.6, 11.2.8; ibv_reg_mr(3), ibv_bind_mw(3)).
+ *
+ * lkey and rkey of a region are the same number: index << (32 - MR_INDEX_BITS) | tag. The tag is
+ * random and changes at each use of an index; indices are reused oldest first. Of a window's
+ * tag the low 8 bits belong to the consumer (ibv_inc_rkey).
+ *
+ * An access in progress holds entry->users; deregistration marks the key dead first and then
+ * waits for users to reach 0 (accesses are bounded copies, so this is short).
+ */
+#ifndef VERBATIM_OBJECT_MR_H
+#define VERBATIM_OBJECT_MR_H
+
+#include <infiniband/verbs.h>
+
+#include "base/list.h"
+#include "base/lock.h"
+#include "object/arena.h"
+#include "object/pd.h"
+
+struct mr_table {
+	struct lock lock;
+	struct mr_entry *entry;		/* [MR_TABLE_SIZE], in the arena */
+	uint32_t *free_ring;		/* freed indices, reused oldest first */
+	uint32_t free_head, free_count, fresh;	/* @fresh: indices never used yet start here */
+	uint64_t random_state;		/* seeded by the owner; keys are not a secret from ptrace */
+};
+
+struct mr {
+	struct ibv_mr ibv;		/* first */
+	uint32_t access;
+	struct list node;
+};
+
+struct mw {
+	struct ibv_mw ibv;		/* first */
+	uint32_t index;			/* in the table; survives rkey changes */
+	struct list node;
+};
+
+static inline struct mr *to_mr(struct ibv_mr *ibv)
+{
+	return (struct mr *)ibv;
+}
+
+static inline struct mw *to_mw(struct ibv_mw *ibv)
+{
+	return (struct mw *)ibv;
+}
+
+int mr_table_init(struct mr_table *table, struct arena *arena, uint64_t seed);	/* 0 or ENOMEM */
+void mr_table_free(struct mr_table *table);
+
+/*
+ * Register [@address, @address + @length) as @iova (ibv_reg_mr: iova == address;
+ * IBV_ACCESS_ZERO_BASED: 0). Fills mr->ibv except context. 0, EINVAL (flags, wrap-around,
+ * remote write or atomic without local write), ENOMEM (table full).
+ */
+int mr_register(struct mr_table *table, struct pd *pd, void *address, size_t length,
+		uint64_t iova, unsigned access, struct mr *mr);
+/* 0, or EBUSY while windows are bound to it. On return no access is in progress. */
+int mr_deregister(struct mr_table *table, struct mr *mr);
+/* ibv_rereg_mr: @flags of enum ibv_rereg_mr_flags. The key changes only as the man page says. */
+int mr_reregister(struct mr_table *table, struct mr *mr, int flags, struct pd *pd,
+		  void *address, size_t length, unsigned access);
+
+int mw_alloc(struct mr_table *table, struct pd *pd, enum ibv_mw_type type, struct mw *mw);
+int mw_free(struct mr_table *table, struct mw *mw);
+
+/* Why an access was refused; explanations are written from it (mr_explain). */
+enum mr_fault {
+	MR_OK,
+	MR_KEY,		/* no such key, or dead */
+	MR_PD,		/* of another protection domain */
+	MR_ACCESS,	/* right not granted */
+	MR_BOUNDS,	/* outside, or address + length wraps */
+	MR_QP,		/* a type 2 window of another QP */
+	MR_UNBOUND,	/* a window that is not bound */
+};
+
+/* A granted access: where the memory is; hold it only while copying. */
+struct mr_grant {
+	void *host;
+	struct mr_entry *entry;
+};
+
+/* Who asks: the QP's protection domain and number (0 for none, e.g. SRQ). */
+struct mr_asker {
+	uint32_t pd, qpn;
+};
+
+/*
+ * May @asker access [@address, @address + @length) by @key with the rights @need (a mask of
+ * IBV_ACCESS_LOCAL_WRITE, REMOTE_READ, REMOTE_WRITE, REMOTE_ATOMIC; 0 = local read)?
+ * @length is over 0: accesses of no bytes are not checked (IBTA 9.4.3: ignore key and address).
+ * On MR_OK *grant is held until mr_release().
+ */
+enum mr_fault mr_grant(struct mr_table *table, const struct mr_asker *asker, uint32_t key,
+		       unsigned need, uint64_t address, uint64_t length, struct mr_grant *grant);
+void mr_release(struct mr_grant *grant);
+
+/* Send-queue operations on keys: 0 = done, else the fault, reported as MW_BIND_ERR or LOC_PROT. */
+enum mr_fault mw_bind(struct mr_table *table, const struct mr_asker *asker, struct mw *mw,
+		      uint32_t new_rkey, const struct ibv_mw_bind_info *info);
+/* LOCAL_INV and SEND_WITH_INV: only type 2 windows bound on this QP may be invalidated. */
+enum mr_fault mr_invalidate(struct mr_table *table, const struct mr_asker *asker, uint32_t rkey);
+
+/* One line for explanations: key, address, length, and which bound or flag it violates. */
+void mr_explain(struct mr_table *table, const struct mr_asker *asker, uint32_t key, unsigned need,
+		uint64_t address, uint64_t length, enum mr_fault fault, char *line, size_t size);
+
+#endif

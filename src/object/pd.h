@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Protection domain: a number that keys, QPs and AHs must share, and a count of its users. */
+#ifndef VERBATIM_OBJECT_PD_H
+#define VERBATIM_OBJECT_PD_H
+
+#include <infiniband/verbs.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "base/list.h"
+
+struct pd {
+	struct ibv_pd ibv;		/* first: what the application holds */
+	uint32_t number;		/* unique in the process, never 0 */
+	_Atomic uint32_t users;		/* MRs, MWs, QPs, SRQs, AHs: destroy gives EBUSY unless 0 */
+	struct list node;		/* in its context's objects */
+};
+
+static inline struct pd *to_pd(struct ibv_pd *ibv)
+{
+	return (struct pd *)ibv;
+}
+
+#endif

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Queue pair: identity, attributes, queues, and the state that the transport keeps for it
+ * (qp_stream.h). The state machine's rules are qp_state.def; here are the calls that use them.
+ *
+ * Everything below the lock is under it, unless it says otherwise.
+ */
+#ifndef VERBATIM_OBJECT_QP_H
+#define VERBATIM_OBJECT_QP_H
+
+#include <infiniband/verbs.h>
+#include <stdatomic.h>
+
+#include "base/heap.h"
+#include "base/list.h"
+#include "base/lock.h"
+#include "object/arena.h"
+#include "object/cq.h"
+#include "object/event.h"
+#include "object/mr.h"
+#include "object/qp_stream.h"
+#include "object/recv_queue.h"
+#include "object/send_queue.h"
+#include "object/srq.h"
+
+struct path;
+struct transport;
+
+struct qp {
+	struct ibv_qp_ex ibv;		/* first; begins with struct ibv_qp */
+	struct lock lock;
+
+	/* Fixed at creation */
+	struct transport *transport;	/* what all QPs of the process share */
+	struct pd *pd;
+	struct cq *send_cq, *recv_cq;
+	struct srq *srq;		/* NULL: own receive queue */
+	enum ibv_qp_type type;		/* RC, UC or UD */
+	uint32_t number;		/* QPN */
+	bool signal_all;
+	struct ibv_qp_cap cap;		/* as granted */
+	struct qp_access *access;	/* in the arena */
+
+	/* Attributes, as modify set them and query returns them */
+	enum ibv_qp_state state;
+	struct ibv_qp_attr attr;
+	struct av av;			/* of attr.ah_attr, resolved */
+	uint32_t mtu;			/* bytes, of attr.path_mtu */
+	struct path *path;		/* shared congestion state towards the peer; holds a reference */
+
+	struct send_queue sq;
+	struct recv_queue rq;		/* unused with an SRQ */
+	struct requester requester;
+	struct responder responder;
+
+	/* Scheduling */
+	struct list ready_node;		/* in the run queue (run_queue.h): under its lock */
+	struct list wait_node;		/* waiting for its path's window: under path->lock */
+	bool pumping;			/* a thread is transmitting for it: others leave pump_again */
+	bool pump_again;
+	struct timer timer;		/* under the hca's timer lock */
+
+	/* Events */
+	struct event_queue *async;
+	struct async_event event[4];	/* by enum qp_event */
+	uint32_t async_events_got;
+
+	/* Ownership */
+	_Atomic uint32_t multicast;	/* groups attached: destroy gives EBUSY unless 0 */
+	void *owner;			/* hca_context */
+	struct list node;
+	/* ibv_wr_* posting (verbs layer) */
+	void *wr_builder;
+};
+
+enum qp_event { QP_EVENT_FATAL, QP_EVENT_COMM_EST, QP_EVENT_SQ_DRAINED, QP_EVENT_LAST_WQE };
+
+static inline struct qp *to_qp(struct ibv_qp *ibv)
+{
+	return (struct qp *)ibv;
+}
+
+/*
+ * ibv_modify_qp's rules, without side effects: is @mask allowed and complete for the move from
+ * qp->state to attr->qp_state (or none, without IBV_QP_STATE), and are the values in range?
+ * 0 or EINVAL, explained. What needs the device (GIDs, path MTU against the port) is checked by
+ * the caller.
+ */
+int qp_modify_check(const struct qp *qp, const struct ibv_qp_attr *attr, int mask);
+/* Take over the attributes named by @mask, and the state. The transport is told by the caller. */
+void qp_modify_apply(struct qp *qp, const struct ibv_qp_attr *attr, int mask);
+void qp_query(struct qp *qp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init);
+
+/* Set qp->state and the copies of it that others read (public structure, arena). */
+void qp_set_state(struct qp *qp, enum ibv_qp_state state);
+const char *qp_state_name(enum ibv_qp_state state);
+const char *qp_type_name(enum ibv_qp_type type);
+
+/* Raise an asynchronous event of the QP (Communication Established, Last WQE Reached ...). */
+void qp_raise(struct qp *qp, enum qp_event event, struct effects *effects);
+
+/*
+ * Check and copy a list of work requests into the send queue (ibv_post_send(3), table of
+ * opcodes by service). 0, or EINVAL / ENOMEM with *bad at the first one refused, explained; those
+ * before it are queued. The caller then runs the transport.
+ */
+int qp_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
+int qp_post_recv(struct qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+
+#endif

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A queue of posted receives: the RQ of a QP, or an SRQ. A responder takes a receive out whole
+ * (recv_queue_take) when a message needs one; the slot is free again at once.
+ */
+#ifndef VERBATIM_OBJECT_RECV_QUEUE_H
+#define VERBATIM_OBJECT_RECV_QUEUE_H
+
+#include <infiniband/verbs.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "base/lock.h"
+
+struct recv_wqe {
+	uint64_t wr_id;
+	uint32_t sge_count;
+	uint32_t reserved;
+	struct ibv_sge sge[];
+};
+
+struct recv_queue {
+	struct lock lock;
+	uint8_t *ring;
+	size_t stride;			/* bytes of a slot */
+	uint32_t size, max_sge;
+	_Atomic uint32_t head, tail;	/* posted, taken; head - tail are waiting */
+};
+
+int recv_queue_init(struct recv_queue *queue, uint32_t size, uint32_t max_sge);
+void recv_queue_fini(struct recv_queue *queue);
+int recv_queue_resize(struct recv_queue *queue, uint32_t size);	/* 0, EINVAL (in use), ENOMEM */
+
+/* 0; EINVAL (too many SGEs), ENOMEM (full): *bad names the first refused, those before it stand. */
+int recv_queue_post(struct recv_queue *queue, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+/* Copy the oldest into @wqe (room for max_sge SGEs) and remove it; false when there is none. */
+bool recv_queue_take(struct recv_queue *queue, struct recv_wqe *wqe);
+
+static inline uint32_t recv_queue_count(const struct recv_queue *queue)
+{
+	return atomic_load_explicit(&queue->head, memory_order_acquire) -
+	       atomic_load_explicit(&queue->tail, memory_order_relaxed);
+}
+
+#endif

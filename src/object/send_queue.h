@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The send queue of a QP: a ring of work requests, checked and copied at post time (inline data
+ * too), numbered by ever-growing counters:
+ *
+ *	tail <= sent <= head	tail: oldest not completed; sent: next to be put on the wire
+ *				for the first time; head: next to be posted
+ */
+#ifndef VERBATIM_OBJECT_SEND_QUEUE_H
+#define VERBATIM_OBJECT_SEND_QUEUE_H
+
+#include <infiniband/verbs.h>
+#include <stdint.h>
+
+#include "object/ah.h"
+
+struct mw;
+
+struct send_wqe {
+	uint64_t wr_id;
+	enum ibv_wr_opcode opcode;
+	unsigned flags;			/* enum ibv_send_flags; SIGNALED set when sq_sig_all */
+	uint32_t length;		/* bytes of all SGEs, or of the inline data */
+	uint32_t imm;			/* host order of imm_data; or the rkey to invalidate */
+	uint64_t remote_address;	/* RDMA, atomic */
+	uint32_t rkey;
+	uint32_t sge_count;
+	uint64_t compare_add, swap;	/* atomic */
+	/* UD */
+	struct ah *ah;			/* holds a reference */
+	uint32_t remote_qpn, remote_qkey;
+	/* BIND_MW */
+	struct mw *mw;
+	struct ibv_mw_bind_info bind;
+	/* Written by the transport (requester.c) */
+	uint32_t first_psn, last_psn;	/* of the request; of the responses for READ and atomic */
+	uint32_t ssn;			/* send sequence number (IBTA 9.7.7.2.5: credits) */
+	uint32_t done_bytes;		/* READ: received in order so far */
+	uint8_t state;			/* enum of requester.c; 0 when posted */
+	uint8_t status;			/* enum ibv_wc_status, once it failed */
+	union {
+		struct ibv_sge sge[0];
+		uint8_t inline_data[0];	/* flags & IBV_SEND_INLINE: @length bytes */
+	};
+};
+
+struct send_queue {
+	uint8_t *ring;
+	size_t stride;
+	uint32_t size, max_sge, max_inline;
+	uint32_t head, sent, tail;
+};
+
+int send_queue_init(struct send_queue *queue, uint32_t size, uint32_t max_sge,
+		    uint32_t max_inline);
+void send_queue_fini(struct send_queue *queue);
+
+static inline struct send_wqe *send_queue_at(const struct send_queue *queue, uint32_t number)
+{
+	return (struct send_wqe *)(queue->ring + (size_t)(number % queue->size) * queue->stride);
+}
+
+#endif

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Shared receive queue (IBTA 10.2.9; ibv_create_srq(3)): a recv_queue with a limit event. */
+#ifndef VERBATIM_OBJECT_SRQ_H
+#define VERBATIM_OBJECT_SRQ_H
+
+#include <infiniband/verbs.h>
+#include <stdatomic.h>
+
+#include "base/list.h"
+#include "object/event.h"
+#include "object/recv_queue.h"
+
+struct srq {
+	struct ibv_srq ibv;		/* first */
+	struct recv_queue queue;
+	uint32_t limit;			/* 0: disarmed; under queue.lock */
+	uint32_t pd;
+	struct event_queue *async;
+	struct async_event limit_event;	/* IBV_EVENT_SRQ_LIMIT_REACHED */
+	uint32_t async_events_got;
+	_Atomic uint32_t users;		/* QPs */
+	uint32_t number;
+	struct list node;
+};
+
+static inline struct srq *to_srq(struct ibv_srq *ibv)
+{
+	return (struct srq *)ibv;
+}
+
+/* As recv_queue_take(); raises the limit event when fewer than the limit are left, once. */
+bool srq_take(struct srq *srq, struct recv_wqe *wqe, struct effects *effects);
+
+/* ibv_modify_srq: IBV_SRQ_MAX_WR resizes, IBV_SRQ_LIMIT arms. */
+int srq_modify(struct srq *srq, const struct ibv_srq_attr *attr, int mask,
+	       struct effects *effects);
+
+#endif

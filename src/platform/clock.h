@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef VERBATIM_PLATFORM_CLOCK_H
+#define VERBATIM_PLATFORM_CLOCK_H
+
+#include <stdint.h>
+
+uint64_t clock_now_ns(void);		/* CLOCK_MONOTONIC */
+uint64_t clock_wall_ns(void);		/* CLOCK_REALTIME */
+uint64_t random_u64(void);		/* getrandom */
+
+#endif

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The machine's network interfaces, by rtnetlink (libmnl). */
+#ifndef VERBATIM_PLATFORM_NETDEV_H
+#define VERBATIM_PLATFORM_NETDEV_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define NETDEV_ADDRESSES_MAX 64
+
+struct netdev_address {
+	uint8_t address[16];		/* v4-mapped or IPv6 */
+	uint8_t prefix_bits;		/* IPv4: 0..32 */
+	bool link_local;
+	bool tentative;			/* duplicate address detection not done: cannot be used yet */
+};
+
+struct netdev {
+	char name[16];
+	uint32_t index;
+	bool up, running, loopback;	/* IFF_UP, IFF_RUNNING (carrier), IFF_LOOPBACK */
+	uint32_t mtu;			/* bytes, of IP */
+	uint8_t mac[6];			/* zero where the interface has none */
+	uint32_t speed_mbps;		/* /sys/class/net speed, 0: unknown */
+	unsigned address_count;
+	struct netdev_address address[NETDEV_ADDRESSES_MAX];	/* IPv4 first, in the kernel's order */
+};
+
+/* All interfaces, in index order; *list is malloc'ed. 0 or errno. */
+int netdev_list(struct netdev **list, int *count);
+
+/* An fd that is readable when links or addresses changed; netdev_monitor_drain() empties it. */
+int netdev_monitor_open(int *fd);
+void netdev_monitor_drain(int fd);
+
+/* Is @address one of this host's own (would be delivered locally)? @interface scopes fe80::. */
+bool netdev_is_local(const uint8_t address[16], uint32_t interface);
+
+#endif

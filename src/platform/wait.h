@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What the worker sleeps on: an epoll set with a doorbell (eventfd) and a timeout in nanoseconds;
+ * event fds; the worker thread itself.
+ */
+#ifndef VERBATIM_PLATFORM_WAIT_H
+#define VERBATIM_PLATFORM_WAIT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct waiter {
+	int epoll_fd, doorbell_fd;
+};
+
+#define WAIT_DOORBELL 0x1u	/* bits of wait_for()'s result; others are the tags given */
+
+int waiter_open(struct waiter *waiter);
+void waiter_close(struct waiter *waiter);
+/* Level-triggered for reading; @tag is a bit other than WAIT_DOORBELL. */
+int waiter_add(struct waiter *waiter, int fd, uint32_t tag);
+void waiter_remove(struct waiter *waiter, int fd);
+void waiter_ring(struct waiter *waiter);	/* from any thread */
+/*
+ * Sleep until an fd is readable, the doorbell rings, or @timeout_ns is over (UINT64_MAX: no
+ * limit; 0: do not sleep). Returns the tags that are ready; the doorbell is silenced.
+ */
+uint32_t waiter_wait(struct waiter *waiter, uint64_t timeout_ns);
+
+int event_fd_open(void);			/* eventfd, semaphore, blocking, CLOEXEC; -1: errno */
+void event_fd_raise(int fd);
+int event_fd_take(int fd);			/* 0; EAGAIN (non-blocking); EINTR */
+
+struct worker_thread;
+/*
+ * A thread with all signals blocked, a small stack, a name, and where the kernel allows it a
+ * short scheduling slice (100 us, normal policy).
+ */
+int worker_thread_start(struct worker_thread **thread, const char *name, void (*run)(void *),
+			void *argument);
+void worker_thread_join(struct worker_thread *thread);
+void thread_yield(void);
+void thread_sleep_ns(uint64_t ns);
+
+#endif

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The transport: RC, UC and UD after IBTA chapter 9, without I/O. It has no clock, socket,
+ * thread or randomness of its own: packets and the time come in; packets, completions and the
+ * next deadline come out. The same code runs in production (hca/), in the simulator (tests/sim)
+ * and under the fuzzer.
+ *
+ *	requester.c	our requests: builds packets, retransmits
+ *	completer.c	the peer's answers to them: ACK, NAK, read responses
+ *	responder.c	the peer's requests: checks, executes, answers
+ *	replay.c	responder resources: answers to duplicates
+ *	unreliable.c	UC and UD, both ways
+ *	path.c		congestion window towards a peer process, shared by the QPs that use it
+ *	run_queue.c	QPs that have something to transmit
+ *
+ * All transport_*() calls are made with qp->lock held and run to completion: no system call,
+ * no allocation, no other QP's lock.
+ */
+#ifndef VERBATIM_TRANSPORT_TRANSPORT_H
+#define VERBATIM_TRANSPORT_TRANSPORT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "object/qp.h"
+#include "transport/path.h"
+#include "transport/run_queue.h"
+#include "transport/tx.h"
+#include "wire/packet.h"
+
+/* What all QPs of a process share. */
+struct transport {
+	struct mr_table *mrs;
+	struct counters *counters;
+	struct run_queue *run_queue;	/* QPs with something to transmit are put here */
+	uint64_t probe_min_ns;		/* least delay of an early retransmission (default 1 ms) */
+};
+
+/* Where a received packet came from, for address checks and the GRH of UD receives. */
+struct rx_info {
+	uint8_t source[16], destination[16];	/* IPv4: v4-mapped */
+	uint8_t traffic_class, hop_limit;
+	bool ecn_marked;			/* IP header said congestion experienced */
+};
+
+/* Empty requester and responder: at creation, and at the move to RESET. 0 or ENOMEM. */
+int transport_init(struct qp *qp);
+void transport_fini(struct qp *qp);
+
+/*
+ * Take in one packet for @qp, checked (ICRC) and parsed. May complete work requests, move the
+ * QP to ERR, and leave something to transmit (the QP is then in the run queue).
+ */
+void transport_receive(struct qp *qp, const struct packet *packet, const struct rx_info *info,
+		       uint64_t now_ns, struct effects *effects) REQUIRES(qp->lock);
+
+/*
+ * Work was posted to the send queue: returns whether there is something to transmit now.
+ * In ERR, flushes it at once; in states that do not send it stays.
+ */
+bool transport_posted_send(struct qp *qp, uint64_t now_ns, struct effects *effects)
+	REQUIRES(qp->lock);
+/* Work was posted to the receive queue: in ERR, flushes it. */
+void transport_posted_recv(struct qp *qp, uint64_t now_ns, struct effects *effects)
+	REQUIRES(qp->lock);
+
+/*
+ * Write what is due (answers first, then retransmissions and new requests) into @batch, as far
+ * as the batch, the path's window and the QP's own limits allow, at most @quantum packets.
+ * Returns true when it stopped for the batch or the quantum alone: call again. UC and UD
+ * requests complete here (their bytes are in the batch).
+ */
+bool transport_transmit(struct qp *qp, uint64_t now_ns, unsigned quantum, struct tx_batch *batch,
+			struct effects *effects) REQUIRES(qp->lock);
+
+/* When transport_timeout() has to be called; TIME_NEVER for never. Changes only in calls. */
+uint64_t transport_deadline(const struct qp *qp) REQUIRES(qp->lock);
+void transport_timeout(struct qp *qp, uint64_t now_ns, struct effects *effects)
+	REQUIRES(qp->lock);
+
+/*
+ * After a successful modify from @from to qp->state (attributes are already in place): RESET
+ * drops all without completions, RTR and RTS set the PSNs, SQD starts draining, ERR flushes.
+ */
+void transport_modified(struct qp *qp, enum ibv_qp_state from, int mask, uint64_t now_ns,
+			struct effects *effects) REQUIRES(qp->lock);
+
+/* Move to ERR and flush both queues, in order (IBTA 10.3.1). Also for CQ overflow. */
+void transport_fail(struct qp *qp, uint64_t now_ns, struct effects *effects) REQUIRES(qp->lock);
+
+#endif

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Packets on their way out: written back to back into one buffer, payload copied, so that
+ * nothing of the application's memory is needed after transport_transmit() returns, and so that
+ * runs of packets to one peer can leave in one call. ICRC_BYTES of room follow each packet; who
+ * sends fills them (the ICRC depends on how the packets are batched).
+ */
+#ifndef VERBATIM_TRANSPORT_TX_H
+#define VERBATIM_TRANSPORT_TX_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "object/ah.h"
+#include "wire/packet.h"
+
+#define TX_PACKETS_MAX	256u
+#define TX_BYTES_MAX	(128u * 1024u)
+
+struct tx_packet {
+	uint32_t offset;		/* in data */
+	uint32_t bytes;			/* BTH to the last pad byte; ICRC_BYTES of room follow */
+	uint32_t source_qpn, dest_qpn;
+	struct av av;
+};
+
+struct tx_batch {
+	uint8_t *data;			/* [TX_BYTES_MAX] */
+	size_t used;
+	unsigned count;
+	struct tx_packet packet[TX_PACKETS_MAX];
+};
+
+static inline void tx_batch_reset(struct tx_batch *batch)
+{
+	batch->used = 0;
+	batch->count = 0;
+}
+
+/* Whether one more packet of any size fits. */
+static inline bool tx_batch_has_room(const struct tx_batch *batch)
+{
+	return batch->count < TX_PACKETS_MAX &&
+	       TX_BYTES_MAX - batch->used >= PACKET_BYTES_MAX;
+}
+
+#endif

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * One line of text per packet, the same in logs, traces, tests and the golden conversations:
+ *	RC_WRITE_FIRST qpn 0x000011 psn 000100 ackreq reth 0x7f..+3074 rkey 0x00001234 payload 1024
+ */
+#ifndef VERBATIM_WIRE_DUMP_H
+#define VERBATIM_WIRE_DUMP_H
+
+#include <stddef.h>
+
+#include "wire/packet.h"
+
+#define DUMP_LINE_MAX 256
+
+/* Writes at most @size bytes including the NUL; returns what snprintf would. */
+int packet_dump(const struct packet *packet, char *line, size_t size);
+
+#endif

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * One RoCEv2 packet: bytes from the BTH to the ICRC <-> struct packet. Pure.
+ *
+ *	| BTH 12 | extension headers | payload | pad 0..3 | ICRC 4 |
+ *
+ * packet_parse() is the only reader of raw packet bytes: after it every field is in bounds.
+ * It does not verify the ICRC (icrc.h does), so that it can be fuzzed and so that the checks
+ * of opcode, pad and length come first.
+ */
+#ifndef VERBATIM_WIRE_PACKET_H
+#define VERBATIM_WIRE_PACKET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "wire/opcode.h"
+
+#define BTH_BYTES		12u
+#define ICRC_BYTES		4u
+#define GRH_BYTES		40u
+#define PACKET_HEADER_MAX	(BTH_BYTES + 28u)	/* BTH + AtomicETH: the longest */
+#define PATH_MTU_MAX		4096u
+#define PACKET_BYTES_MAX	(PACKET_HEADER_MAX + PATH_MTU_MAX + ICRC_BYTES)
+
+#define PKEY_DEFAULT		0xffffu
+#define QPN_MASK		0xffffffu
+#define QPN_MULTICAST		0xffffffu
+
+enum parse {
+	PARSE_OK,
+	PARSE_SHORT,		/* shorter than BTH, extension headers, pad and ICRC */
+	PARSE_OPCODE,		/* no such opcode */
+	PARSE_VERSION,		/* transport header version is not 0 */
+	PARSE_PAD,		/* length not a multiple of 4, or pad without payload */
+};
+
+struct packet {
+	const struct opcode *op;
+
+	/* BTH (IBTA 9.2) */
+	bool solicited;		/* SE */
+	bool migrated;		/* MigReq: 1 in the migrated state, the usual one */
+	bool fecn, becn;
+	bool ack_request;	/* AckReq */
+	uint16_t pkey;
+	uint32_t dest_qpn;	/* 24 bits */
+	uint32_t psn;		/* 24 bits */
+
+	/* Extension headers; only those named by op->headers are meaningful. */
+	struct { uint32_t qkey, source_qpn; } deth;
+	struct { uint64_t address; uint32_t rkey, length; } reth;
+	struct { uint64_t address; uint32_t rkey; uint64_t swap_add, compare; } atomic;
+	struct { uint8_t syndrome; uint32_t msn; } aeth;
+	uint64_t atomic_original;
+	uint32_t imm;		/* host order of the big-endian field */
+	uint32_t invalidate_rkey;
+
+	const uint8_t *payload;	/* into the parsed buffer; not touched by packet_write_headers */
+	size_t payload_bytes;	/* without pad */
+};
+
+/*
+ * Parse @length bytes at @data, BTH to ICRC inclusive. On PARSE_OK *packet is set and its
+ * payload points into @data; otherwise *packet is untouched.
+ */
+enum parse packet_parse(const uint8_t *data, size_t length, struct packet *packet);
+const char *parse_name(enum parse verdict);
+
+/*
+ * Write BTH and extension headers of @packet to @out (room for PACKET_HEADER_MAX bytes), with
+ * the pad count for packet->payload_bytes. Returns their length. The caller puts payload_bytes
+ * of payload behind it, then packet_pad() zero bytes, then the ICRC (icrc.h).
+ */
+size_t packet_write_headers(const struct packet *packet, uint8_t *out);
+
+static inline size_t packet_pad(size_t payload_bytes)
+{
+	return -payload_bytes & 3;
+}
+
+/* Length on the wire, BTH to ICRC, of a packet of @op with that payload. */
+static inline size_t packet_bytes(const struct opcode *op, size_t payload_bytes)
+{
+	return op->header_bytes + payload_bytes + packet_pad(payload_bytes) + ICRC_BYTES;
+}
+
+/* Destination QPN of an unparsed packet; 0 when it is too short to have one. */
+uint32_t packet_peek_qpn(const uint8_t *data, size_t length);
+
+#endif

@@ -19,7 +19,9 @@ struct datagram {
 	uint32_t spread;		/* send: datagrams of one value share a source port */
 	uint16_t source_port;		/* send: filled in by link_prepare; receive: seen */
 	uint8_t traffic_class, hop_limit;
-	bool sealed;			/* receive: comes from this process or host, ICRC not needed */
+	bool sealed;			/* receive: comes from this process, ICRC not needed */
+	bool handed_on;			/* receive: came by a slot socket: never handed on again */
+	unsigned segment_number;	/* of the first segment, when handed on one by one */
 	uint8_t *data;
 	size_t bytes;			/* all segments together */
 	size_t segment_bytes;		/* each segment but the last is of this size; 0: one segment */

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Reading the settings of config.def: first the file that VERBATIM_CONFIG names (lines
+ * "key = value", '#' starts a comment), then the environment. Every refusal says which name,
+ * which value, where, and what it may be.
+ */
+#include "hca/config.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+
+extern char **environ;
+
+struct setting {
+	const char *key, *variable;
+	size_t offset;
+	bool is_number;
+	uint32_t least, greatest, standard;
+};
+
+static const struct setting settings[] = {
+#define CONFIG_NUMBER(field, key, variable, least, greatest, standard, text) \
+	{ key, variable, offsetof(struct config, field), true, least, greatest, standard },
+#define CONFIG_TEXT(field, key, variable, text) \
+	{ key, variable, offsetof(struct config, field), false, 0, 0, 0 },
+#include "hca/config.def"
+#undef CONFIG_NUMBER
+#undef CONFIG_TEXT
+};
+
+/* Variables that others read: log.c, link/fault.c, link/trace.c. */
+static const char *const other_variables[] = {
+	"VERBATIM_CONFIG", "VERBATIM_LOG", "VERBATIM_EXPLAIN", "VERBATIM_FAULT", "VERBATIM_TRACE",
+};
+
+#define SETTING_COUNT (sizeof(settings) / sizeof(settings[0]))
+
+static int set_number(struct config *config, const struct setting *setting, const char *value,
+		      const char *where)
+{
+	char *end;
+	unsigned long number = strtoul(value, &end, 10);
+
+	if (!isdigit((unsigned char)value[0]) || *end || number < setting->least ||
+	    number > setting->greatest) {
+		complain("%s: '%s' is no value for it: a whole number from %u to %u would be",
+			 where, value, setting->least, setting->greatest);
+		return EINVAL;
+	}
+	*(uint32_t *)((char *)config + setting->offset) = (uint32_t)number;
+	return 0;
+}
+
+static int set_text(struct config *config, const struct setting *setting, const char *value,
+		    const char *where)
+{
+	if (strlen(value) >= CONFIG_TEXT_MAX) {
+		complain("%s: longer than %d characters", where, CONFIG_TEXT_MAX - 1);
+		return EINVAL;
+	}
+	strcpy((char *)config + setting->offset, value);
+	return 0;
+}
+
+static int set(struct config *config, const struct setting *setting, const char *value,
+	       const char *where)
+{
+	return setting->is_number ? set_number(config, setting, value, where) :
+				    set_text(config, setting, value, where);
+}
+
+static char *trim(char *text)
+{
+	char *end;
+
+	while (isspace((unsigned char)*text))
+		text++;
+	end = text + strlen(text);
+	while (end > text && isspace((unsigned char)end[-1]))
+		*--end = '\0';
+	return text;
+}
+
+static int set_line(struct config *config, char *line, const char *path, unsigned number)
+{
+	char where[512], *value, *key = trim(line);
+	size_t i;
+
+	if (!*key || *key == '#')
+		return 0;
+	value = strchr(key, '=');
+	if (!value) {
+		complain("%s line %u: '%s' is not of the form 'key = value'", path, number, key);
+		return EINVAL;
+	}
+	*value++ = '\0';
+	key = trim(key);
+	snprintf(where, sizeof(where), "%s line %u: %s", path, number, key);
+	for (i = 0; i < SETTING_COUNT; i++)
+		if (!strcmp(settings[i].key, key))
+			return set(config, &settings[i], trim(value), where);
+	complain("%s: no such setting; there are devices, mtu, speed, max_qp, max_mr and max_cqe",
+		 where);
+	return EINVAL;
+}
+
+static int load_file(struct config *config, const char *path)
+{
+	FILE *file = fopen(path, "re");
+	char line[CONFIG_TEXT_MAX + 64];
+	unsigned number = 0;
+	int err = 0;
+
+	if (!file) {
+		err = errno;
+		complain("VERBATIM_CONFIG: cannot read %s: %m", path);
+		return err;
+	}
+	while (!err && fgets(line, sizeof(line), file))
+		err = set_line(config, line, path, ++number);
+	fclose(file);
+	return err;
+}
+
+static bool is_known(const char *variable, size_t length)
+{
+	size_t i;
+
+	for (i = 0; i < SETTING_COUNT; i++)
+		if (strlen(settings[i].variable) == length &&
+		    !strncmp(settings[i].variable, variable, length))
+			return true;
+	for (i = 0; i < sizeof(other_variables) / sizeof(other_variables[0]); i++)
+		if (strlen(other_variables[i]) == length &&
+		    !strncmp(other_variables[i], variable, length))
+			return true;
+	return false;
+}
+
+static int refuse_unknown(void)
+{
+	char **entry;
+
+	for (entry = environ; entry && *entry; entry++) {
+		size_t length = strcspn(*entry, "=");
+
+		if (strncmp(*entry, "VERBATIM_", 9) || is_known(*entry, length))
+			continue;
+		complain("%.*s: no such variable; there are VERBATIM_DEVICES, _MTU, _SPEED, _MAX_QP, "
+			 "_MAX_MR, _MAX_CQE, _CONFIG, _LOG, _EXPLAIN, _FAULT and _TRACE",
+			 (int)length, *entry);
+		return EINVAL;
+	}
+	return 0;
+}
+
+static int check(const struct config *config)
+{
+	if (config->mtu & (config->mtu - 1)) {
+		complain("mtu (VERBATIM_MTU): %u is no path MTU: 256, 512, 1024, 2048 and 4096 are",
+			 config->mtu);
+		return EINVAL;
+	}
+	return 0;
+}
+
+int config_load(struct config *config)
+{
+	struct config loaded;
+	const char *path = getenv("VERBATIM_CONFIG");
+	size_t i;
+	int err = refuse_unknown();
+
+	memset(&loaded, 0, sizeof(loaded));
+	for (i = 0; i < SETTING_COUNT; i++)
+		if (settings[i].is_number)
+			*(uint32_t *)((char *)&loaded + settings[i].offset) = settings[i].standard;
+	if (!err && path && *path)
+		err = load_file(&loaded, path);
+	for (i = 0; !err && i < SETTING_COUNT; i++) {
+		const char *value = getenv(settings[i].variable);
+
+		if (value && *value)
+			err = set(&loaded, &settings[i], value, settings[i].variable);
+	}
+	if (!err)
+		err = check(&loaded);
+	if (!err)
+		*config = loaded;
+	return err;
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Settings from the environment and a file (config.def). Wrong values and unknown VERBATIM_*
+ * variables are refused with a line that says what would be right.
+ */
+#ifndef VERBATIM_HCA_CONFIG_H
+#define VERBATIM_HCA_CONFIG_H
+
+#include <stdint.h>
+
+#define CONFIG_TEXT_MAX 1024
+
+struct config {
+#define CONFIG_NUMBER(field, key, variable, least, greatest, standard, text) uint32_t field;
+#define CONFIG_TEXT(field, key, variable, text) char field[CONFIG_TEXT_MAX];
+#include "hca/config.def"
+#undef CONFIG_NUMBER
+#undef CONFIG_TEXT
+};
+
+/* Reads anew. 0; EINVAL after a line on stderr; ENOENT when VERBATIM_CONFIG names no file. */
+int config_load(struct config *config);
+
+#endif

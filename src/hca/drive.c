@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Driving the device: one thread at a time (hca->drive) receives, expires timers and serves the
+ * run queue; whoever polls a CQ tries, the worker does it when nobody polls.
+ *
+ * Transmitting for a QP is called pumping. One thread at a time pumps a QP, so that its packets
+ * leave in order although the system call is made without its lock; another thread that wants to
+ * pump it leaves a mark (pump_again) and goes.
+ */
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "hca/internal.h"
+#include "platform/clock.h"
+
+#define PUMP_QUANTUM	64u	/* packets a QP may send before others get a turn */
+#define PUMP_ROUNDS	4u	/* quanta a QP may take in a row when nobody waits */
+#define PUMPS_MAX	256u	/* QPs served in one pass */
+
+void effects_apply(struct effects *effects)
+{
+	unsigned i;
+
+	for (i = 0; i < effects->count; i++) {
+		event_fd_raise(effects->wake[i]->fd);
+		event_queue_put(effects->wake[i]);
+	}
+	effects->count = 0;
+}
+
+static struct tx_batch *batch_get(struct hca *hca)
+{
+	struct tx_batch *batch = NULL;
+
+	lock_acquire(&hca->batches_lock);
+	if (hca->free_batches)
+		batch = hca->free_batch[--hca->free_batches];
+	lock_release(&hca->batches_lock);
+	return batch ? batch : tx_batch_new();
+}
+
+static void batch_put(struct hca *hca, struct tx_batch *batch)
+{
+	lock_acquire(&hca->batches_lock);
+	if (hca->free_batches < HCA_FREE_BATCHES) {
+		hca->free_batch[hca->free_batches++] = batch;
+		batch = NULL;
+	}
+	lock_release(&hca->batches_lock);
+	free(batch);
+}
+
+struct tx_batch *tx_batch_new(void)
+{
+	struct tx_batch *batch = malloc(sizeof(*batch) + TX_BYTES_MAX);
+
+	if (batch) {
+		batch->data = (uint8_t *)(batch + 1);
+		tx_batch_reset(batch);
+	}
+	return batch;
+}
+
+/*
+ * The QP's timer is kept at or before its deadline: moved forward only, so that a connection
+ * whose deadline recedes with each answer touches the heap once per expiry and not per packet.
+ */
+void hca_arm(struct hca *hca, struct qp *qp)
+{
+	uint64_t deadline_ns = transport_deadline(qp);
+
+	if (deadline_ns >= atomic_load_explicit(&qp->timer_at_ns, memory_order_relaxed))
+		return;
+	lock_acquire(&hca->timers_lock);
+	timer_set(&hca->timers, &qp->timer, deadline_ns);
+	atomic_store_explicit(&qp->timer_at_ns, deadline_ns, memory_order_relaxed);
+	lock_release(&hca->timers_lock);
+	worker_notice(hca, deadline_ns);
+}
+
+void hca_disarm(struct hca *hca, struct qp *qp)
+{
+	lock_acquire(&hca->timers_lock);
+	timer_set(&hca->timers, &qp->timer, TIME_NEVER);
+	atomic_store_explicit(&qp->timer_at_ns, TIME_NEVER, memory_order_relaxed);
+	lock_release(&hca->timers_lock);
+}
+
+static struct qp *expire_one(struct hca *hca, uint64_t now_ns)
+{
+	struct timer *timer;
+	struct qp *qp = NULL;
+
+	lock_acquire(&hca->timers_lock);
+	timer = timer_heap_expire(&hca->timers, now_ns);
+	if (timer) {
+		qp = container_of(timer, struct qp, timer);
+		atomic_store_explicit(&qp->timer_at_ns, TIME_NEVER, memory_order_relaxed);
+	}
+	lock_release(&hca->timers_lock);
+	return qp;
+}
+
+/* qp cannot be destroyed meanwhile: destroying takes the drive lock. */
+static void expire(struct hca *hca, uint64_t now_ns)
+{
+	struct effects effects;
+	struct qp *qp;
+
+	while ((qp = expire_one(hca, now_ns))) {
+		effects_init(&effects);
+		lock_acquire(&qp->lock);
+		if (transport_deadline(qp) <= now_ns)
+			transport_timeout(qp, now_ns, &effects);
+		hca_arm(hca, qp);
+		lock_release(&qp->lock);
+		effects_apply(&effects);
+	}
+}
+
+/* One quantum after another until nothing is left or others should have a turn. */
+static bool pump_rounds(struct hca *hca, struct qp *qp, struct tx_batch *batch) REQUIRES(qp->lock)
+{
+	struct effects effects;
+	unsigned round = 0;
+	bool more;
+
+	do {
+		effects_init(&effects);
+		qp->pump_again = false;
+		more = transport_transmit(qp, clock_now_ns(), PUMP_QUANTUM, batch, &effects);
+		hca_arm(hca, qp);
+		lock_release(&qp->lock);
+		if (batch->count)
+			hca_transmit(hca, batch);
+		effects_apply(&effects);
+		lock_acquire(&qp->lock);
+	} while ((more && ++round < PUMP_ROUNDS) || qp->pump_again);
+	return more;
+}
+
+static void pump(struct hca *hca, struct qp *qp, struct tx_batch *batch)
+{
+	bool more;
+
+	lock_acquire(&qp->lock);
+	if (qp->pumping) {
+		qp->pump_again = true;
+		lock_release(&qp->lock);
+		return;
+	}
+	qp->pumping = true;
+	more = pump_rounds(hca, qp, batch);
+	qp->pumping = false;
+	if (more)
+		run_queue_add(&hca->run_queue, qp);
+	lock_release(&qp->lock);
+}
+
+void hca_pump(struct hca *hca, struct qp *qp)
+{
+	struct tx_batch *batch = batch_get(hca);
+
+	if (batch) {
+		pump(hca, qp, batch);
+		batch_put(hca, batch);
+	} else {
+		/* No memory for a buffer: whoever drives has one. */
+		run_queue_add(&hca->run_queue, qp);
+	}
+	if (atomic_load_explicit(&hca->run_queue.count, memory_order_relaxed))
+		hca_kick(hca);
+}
+
+static void serve_run_queue(struct hca *hca) REQUIRES(hca->drive)
+{
+	struct qp *qp;
+	unsigned n;
+
+	for (n = 0; n < PUMPS_MAX && (qp = run_queue_pop(&hca->run_queue)); n++)
+		pump(hca, qp, hca->drive_batch);
+}
+
+static unsigned pass(struct hca *hca) REQUIRES(hca->drive)
+{
+	uint64_t now_ns = clock_now_ns();
+	unsigned packets;
+
+	hca->passes++;
+	packets = hca_receive(hca, now_ns);
+	if (hca->passes % HCA_TIMERS_EVERY == 0 || packets == 0)
+		expire(hca, now_ns);
+	serve_run_queue(hca);
+	return packets;
+}
+
+static bool work_left(struct hca *hca)
+{
+	return atomic_load(&hca->run_queue.count) > 0;
+}
+
+bool hca_drive(struct hca *hca, bool from_worker, unsigned *packets)
+{
+	unsigned handled = 0;
+
+	if (!lock_try(&hca->drive))
+		return false;
+	handled = pass(hca);
+	if (!from_worker)
+		atomic_store_explicit(&hca->app_drove_ns, clock_now_ns(), memory_order_relaxed);
+	lock_release(&hca->drive);
+	if (packets)
+		*packets = handled;
+	return true;
+}
+
+/*
+ * Work was queued by a thread that does not drive. If another thread is driving just now it may
+ * have looked at the queue before: so look again until the queue is empty or somebody else has
+ * both the lock and the work before them.
+ */
+void hca_kick(struct hca *hca)
+{
+	unsigned tries;
+
+	for (tries = 0; tries < 4 && work_left(hca); tries++) {
+		if (!lock_try(&hca->drive))
+			break;
+		serve_run_queue(hca);
+		lock_release(&hca->drive);
+	}
+	if (work_left(hca))
+		worker_notice(hca, 0);
+}

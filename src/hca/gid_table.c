@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The GID table of a port, in rxe's order: index 0 the link-local GID made from the MAC address,
+ * then the IPv4 addresses as v4-mapped, then IPv6. An address keeps its index as long as it is
+ * there; a new one takes the first free index.
+ */
+#include "hca/gid_table.h"
+
+#include <string.h>
+
+static void default_gid(const struct port *port, struct gid_entry *entry)
+{
+	static const uint8_t on_ipv4[16] = { [10] = 0xff, 0xff, 127, 0, 0, 1 };
+	unsigned i;
+
+	memset(entry, 0, sizeof(*entry));
+	entry->gid.raw[0] = 0xfe;
+	entry->gid.raw[1] = 0x80;
+	memcpy(&entry->gid.raw[8], &port->guid, 8);
+	memcpy(entry->address, entry->gid.raw, 16);
+	entry->valid = true;
+	for (i = 0; i < port->netdev.address_count; i++)
+		if (!port->netdev.address[i].tentative &&
+		    !memcmp(port->netdev.address[i].address, entry->gid.raw, 16))
+			return;
+	/* The interface lacks that address (lo, no IPv6, stable-privacy): inside the host only. */
+	entry->host_only = true;
+	memcpy(entry->address, on_ipv4, 16);
+}
+
+static bool has_address(const struct netdev *netdev, const uint8_t address[16])
+{
+	unsigned i;
+
+	for (i = 0; i < netdev->address_count; i++)
+		if (!netdev->address[i].tentative && !memcmp(netdev->address[i].address, address, 16))
+			return true;
+	return false;
+}
+
+static bool in_table(const struct port *port, const uint8_t address[16])
+{
+	unsigned i;
+
+	for (i = 0; i < HCA_GID_TABLE_SIZE; i++)
+		if (port->gid[i].valid && !memcmp(port->gid[i].gid.raw, address, 16))
+			return true;
+	return false;
+}
+
+static bool add(struct port *port, const uint8_t address[16])
+{
+	unsigned i;
+
+	for (i = 1; i < HCA_GID_TABLE_SIZE; i++) {
+		struct gid_entry *entry = &port->gid[i];
+
+		if (entry->valid)
+			continue;
+		memset(entry, 0, sizeof(*entry));
+		memcpy(entry->gid.raw, address, 16);
+		memcpy(entry->address, address, 16);
+		entry->valid = true;
+		return true;
+	}
+	return false;
+}
+
+bool gid_table_update(struct port *port)
+{
+	struct gid_entry first;
+	bool changed = false;
+	unsigned i;
+
+	default_gid(port, &first);
+	if (memcmp(&first, &port->gid[0], sizeof(first))) {
+		port->gid[0] = first;
+		changed = true;
+	}
+	for (i = 1; i < HCA_GID_TABLE_SIZE; i++) {
+		struct gid_entry *entry = &port->gid[i];
+
+		if (entry->valid && !has_address(&port->netdev, entry->address)) {
+			entry->valid = false;
+			changed = true;
+		}
+	}
+	for (i = 0; i < port->netdev.address_count; i++) {
+		const struct netdev_address *address = &port->netdev.address[i];
+
+		if (!address->tentative && !in_table(port, address->address))
+			changed |= add(port, address->address);
+	}
+	return changed;
+}
+
+const struct gid_entry *gid_table_get(const struct port *port, uint32_t index)
+{
+	if (index >= HCA_GID_TABLE_SIZE || !port->gid[index].valid)
+		return NULL;
+	return &port->gid[index];
+}

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What the files of hca/ share: the HCA of this process, its ports (one per network interface in
+ * use) and contexts. Nothing here is seen by the ABI layers.
+ *
+ *	application threads                      worker thread
+ *	  post_send -> pump (transmit, send)       sleeps on sockets and doorbell
+ *	  poll_cq   -> drive                       drive, when no application thread does
+ *	                 |
+ *	                 receive -> QP -> transport_receive
+ *	                 timers  -> transport_timeout
+ *	                 run queue -> pump
+ */
+#ifndef VERBATIM_HCA_INTERNAL_H
+#define VERBATIM_HCA_INTERNAL_H
+
+#include <stdatomic.h>
+
+#include "base/counters.h"
+#include "base/heap.h"
+#include "base/list.h"
+#include "base/lock.h"
+#include "hca/config.h"
+#include "hca/hca.h"
+#include "host/port_group.h"
+#include "host/slot.h"
+#include "link/link.h"
+#include "link/loopback.h"
+#include "object/arena.h"
+#include "platform/netdev.h"
+#include "platform/wait.h"
+#include "transport/transport.h"
+
+#define HCA_SLOTS_MAX 4u
+#define HCA_FREE_BATCHES 4u
+#define HCA_TIMERS_EVERY 4u	/* busy passes between looks at the timers */
+
+/* Tags of the waiter (platform/wait.h), besides WAIT_DOORBELL. */
+#define WAIT_SOCKETS	0x2u
+#define WAIT_SLOTS	0x4u
+#define WAIT_NETDEV	0x8u
+#define WAIT_OWNER	0x10u
+
+/* A GID of a port and what carries it. */
+struct gid_entry {
+	bool valid;
+	union ibv_gid gid;
+	uint8_t address[16];	/* source address of packets; ::ffff:127.0.0.1 or ::1 where the
+				 * interface does not have the link-local address of GID 0 */
+	bool host_only;		/* such a GID: works inside this host */
+};
+
+/* The port of a device: follows a network interface. Shared by the contexts opened on it. */
+struct port {
+	struct list node;
+	unsigned references;
+	char name[IBV_SYSFS_NAME_MAX];
+	struct netdev netdev;		/* as last seen */
+	bool gone;			/* the interface went away */
+	const struct config *config;	/* the hca's */
+	uint64_t guid;			/* network order */
+	struct gid_entry gid[HCA_GID_TABLE_SIZE];
+};
+
+struct hca;
+
+struct hca_context {
+	struct hca *hca;
+	struct port *port;
+	struct list node;		/* in hca->contexts */
+	struct event_queue *async;	/* its own allocation: outlives us while wake-ups are due */
+	int async_fd, command_fd;
+	struct list pds, mrs, mws, ahs, channels, cqs, srqs, qps;	/* under hca->objects */
+	_Atomic uint32_t async_waiting;
+};
+
+struct multicast_group;
+
+struct hca {
+	struct config config;
+	struct lock drive;		/* receiving, timers, the run queue's consumer */
+	struct lock objects;		/* lists, ports, QP table's writers */
+
+	struct arena *arena;
+	size_t arena_bytes;
+	int arena_fd;
+	struct counters *counters;
+	struct mr_table mrs;
+	struct path_table paths;
+	struct run_queue run_queue;
+	struct transport transport;
+
+	struct link *link;		/* what packets leave and come by: udp, perhaps wrapped */
+	struct link *udp;		/* the innermost of those */
+	struct link *loopback;		/* to this process itself, perhaps wrapped by a trace */
+	struct link *loopback_inner;
+	struct slot slot[HCA_SLOTS_MAX];
+	unsigned slot_count;
+	struct port_group *group;	/* NULL while another user owns port 4791 */
+	int owner_watch_fd;		/* then: hangs up when that may have changed; or -1 */
+
+	struct qp **qp_table[HCA_SLOTS_MAX];	/* [QP_PER_SLOT] each; read under drive */
+	uint32_t qp_next[HCA_SLOTS_MAX], qp_used[HCA_SLOTS_MAX];
+	uint32_t qp_count;
+	struct list groups;		/* struct multicast_group, under objects and drive */
+
+	struct lock timers_lock;
+	struct timer_heap timers;
+
+	struct lock batches_lock;
+	struct tx_batch *free_batch[HCA_FREE_BATCHES];
+	unsigned free_batches;
+	struct tx_batch *drive_batch;	/* under drive */
+	uint8_t *slot_buffer;		/* under drive: what slot_receive() fills */
+	unsigned passes;		/* of drive, under drive */
+	bool slots_due;			/* under drive: a slot socket is readable */
+
+	struct list contexts, ports;
+	uint32_t next_number;		/* of PDs, CQs, SRQs */
+
+	/* The worker (worker.c) */
+	struct waiter waiter;
+	int netdev_fd;
+	struct worker_thread *worker;
+	_Atomic bool stopping;
+	_Atomic uint32_t worker_state;	/* enum worker_state */
+	_Atomic uint64_t sleep_until_ns;	/* ring the doorbell for anything due before this */
+	_Atomic uint64_t app_drove_ns;	/* when an application thread last drove */
+	_Atomic uint32_t armed;		/* sleepers: threads in get_cq_event, armed CQs since last event */
+	uint32_t generation;		/* of fork: objects of the parent's are dead in the child */
+};
+
+/* process.c: the HCA of this process. */
+int hca_get(struct hca **hca);		/* start it or take another reference */
+void hca_put(struct hca *hca);
+
+/* port.c */
+int port_get(struct hca *hca, const char *name, struct port **port);
+void port_put(struct hca *hca, struct port *port);
+void ports_refresh(struct hca *hca);	/* interfaces changed: raise what has to be raised */
+enum ibv_mtu port_active_mtu(const struct port *port);
+
+/* route.c: an address handle's attributes, resolved against a port. 0 or EINVAL, explained. */
+int route_resolve(struct hca_context *context, const struct ibv_ah_attr *attr, const char *who,
+		  struct av *av);
+
+/* drive.c */
+/* Receive, expire timers and transmit what is due. False when another thread is at it. */
+bool hca_drive(struct hca *hca, bool from_worker, unsigned *packets);
+/* Transmit for @qp, now, on this thread. */
+void hca_pump(struct hca *hca, struct qp *qp);
+/* The run queue has work: see that somebody does it. */
+void hca_kick(struct hca *hca);
+/* After any transport call: keep the QP's timer at or before its deadline. */
+void hca_arm(struct hca *hca, struct qp *qp) REQUIRES(qp->lock);
+void hca_disarm(struct hca *hca, struct qp *qp);
+void effects_apply(struct effects *effects);
+struct tx_batch *tx_batch_new(void);
+
+/* receive.c */
+unsigned hca_receive(struct hca *hca, uint64_t now_ns) REQUIRES(hca->drive);
+struct qp *hca_find_qp(struct hca *hca, uint32_t qpn) REQUIRES(hca->drive);
+
+/* transmit.c */
+void hca_transmit(struct hca *hca, struct tx_batch *batch);
+
+/* multicast.c */
+void multicast_deliver(struct hca *hca, const struct packet *packet, const struct rx_info *info,
+		       uint64_t now_ns) REQUIRES(hca->drive);
+void multicast_detach_all(struct hca *hca, struct qp *qp);
+
+/* worker.c */
+int worker_start(struct hca *hca);
+void worker_stop(struct hca *hca);
+void worker_watch_port(struct hca *hca);	/* the bound sockets changed */
+/* Something is due at @deadline_ns, or an application thread goes to sleep (0): wake it if need be. */
+void worker_notice(struct hca *hca, uint64_t deadline_ns);
+
+static inline struct hca *qp_hca(const struct qp *qp)
+{
+	return ((struct hca_context *)qp->owner)->hca;
+}
+
+#endif

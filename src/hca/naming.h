@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Which interfaces become devices, in which order, under which names (VERBATIM_DEVICES). */
+#ifndef VERBATIM_HCA_NAMING_H
+#define VERBATIM_HCA_NAMING_H
+
+#include "hca/config.h"
+#include "platform/netdev.h"
+
+#define DEVICE_NAME_MAX 64	/* IBV_SYSFS_NAME_MAX */
+
+struct named_netdev {
+	struct netdev netdev;
+	char name[DEVICE_NAME_MAX];
+};
+
+/*
+ * The interfaces of @list that are up, have an address and are allowed, named and in order
+ * (routable ones first, lo last, unless the configuration orders them). *named is malloc'ed.
+ * 0, EINVAL (configuration; said), ENOMEM.
+ */
+int naming_apply(const struct config *config, const struct netdev *list, int count,
+		 struct named_netdev **named, int *named_count);
+
+#endif

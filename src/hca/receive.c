@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * From datagrams to QPs: split batches into packets, check each (opcode, pad and length first,
+ * then the ICRC), find its QP, run the transport. Packets for another process's slot are handed
+ * on to it. A QP stays locked over the packets of a batch that are for it.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "hca/internal.h"
+#include "wire/dump.h"
+#include "wire/icrc.h"
+
+#define RECEIVE_BATCH	16u
+#define RECEIVE_ROUNDS	8u	/* batches per pass, so that timers and transmitting get a turn */
+#define SLOTS_EVERY	16u	/* passes between looks at the slot sockets (the worker is told) */
+#define SLOT_BUFFER	65536u
+#define QPN_GSI		1u	/* QP1: connection management */
+#define ID_STREAK	64u	/* packets with predicted IP id after which no other is accepted */
+
+struct receiver {
+	struct hca *hca;
+	uint64_t now_ns;
+	struct qp *qp;		/* locked, or NULL */
+	struct effects effects;
+	unsigned packets;
+};
+
+static void let_go(struct receiver *receiver) UNCHECKED_LOCKS
+{
+	if (receiver->qp) {
+		hca_arm(receiver->hca, receiver->qp);
+		lock_release(&receiver->qp->lock);
+		receiver->qp = NULL;
+	}
+	effects_apply(&receiver->effects);
+	effects_init(&receiver->effects);
+}
+
+static void take_hold(struct receiver *receiver, struct qp *qp) UNCHECKED_LOCKS
+{
+	if (receiver->qp == qp && !effects_full(&receiver->effects))
+		return;
+	let_go(receiver);
+	lock_acquire(&qp->lock);
+	receiver->qp = qp;
+}
+
+struct qp *hca_find_qp(struct hca *hca, uint32_t qpn)
+{
+	unsigned i;
+
+	for (i = 0; i < hca->slot_count; i++)
+		if (hca->slot[i].number == SLOT_OF_QPN(qpn))
+			return hca->qp_table[i][qpn & (QP_PER_SLOT - 1)];
+	return NULL;
+}
+
+static bool is_ours(const struct hca *hca, uint32_t qpn)
+{
+	unsigned i;
+
+	for (i = 0; i < hca->slot_count; i++)
+		if (hca->slot[i].number == SLOT_OF_QPN(qpn))
+			return true;
+	return false;
+}
+
+static void hand_on(struct receiver *receiver, const struct datagram *datagram, uint32_t qpn)
+{
+	struct hca *hca = receiver->hca;
+	uint32_t slot = SLOT_OF_QPN(qpn);
+
+	if (datagram->handed_on || slot == 0 || slot == SLOT_COUNT - 1) {
+		counter_add(hca->counters, COUNTER_RX_QPN, 1);
+		return;
+	}
+	if (slot_hand_on(slot, datagram)) {
+		counter_add(hca->counters, COUNTER_RX_FOREIGN_LOST, 1);
+		return;
+	}
+	counter_add(hca->counters, COUNTER_RX_FOREIGN, 1);
+	if (hca->group)
+		port_group_stale(hca->group, receiver->now_ns);
+}
+
+static enum icrc_verdict check_icrc(const struct datagram *datagram, const uint8_t *data,
+				    size_t bytes, unsigned segment, bool *predicted)
+{
+	struct icrc_header header = { .ipv6 = !address_is_ipv4(datagram->source),
+				      .source_port = datagram->source_port,
+				      .destination_port = ROCE_UDP_PORT,
+				      .ip_id = (uint16_t)segment,
+				      .dont_fragment = true };
+	size_t skip = header.ipv6 ? 0 : 12;
+	enum icrc_verdict verdict;
+
+	memcpy(header.source, datagram->source + skip, 16 - skip);
+	memcpy(header.destination, datagram->destination + skip, 16 - skip);
+	verdict = icrc_check(&header, data, bytes);
+	/* Small ids are ours too: another Verbatim's segments, batched otherwise on the way. */
+	*predicted = verdict == ICRC_GOOD || (header.dont_fragment && header.ip_id < 64);
+	return verdict;
+}
+
+/* A connected peer whose ids were always predictable is held to that: it guards 16 bits more. */
+static bool id_is_usual(struct qp *qp, bool predicted)
+{
+	if (qp->type == IBV_QPT_UD)
+		return true;
+	if (predicted) {
+		if (qp->id_streak < ID_STREAK)
+			qp->id_streak++;
+		return true;
+	}
+	if (qp->id_streak >= ID_STREAK)
+		return false;
+	qp->id_streak = 0;
+	return true;
+}
+
+static void count_parse_failure(struct hca *hca, enum parse verdict)
+{
+	enum counter counter = verdict == PARSE_SHORT  ? COUNTER_RX_SHORT :
+			       verdict == PARSE_OPCODE ? COUNTER_RX_OPCODE :
+							 COUNTER_RX_MALFORMED;
+
+	counter_add(hca->counters, counter, 1);
+}
+
+static void log_packet_line(const struct packet *packet)
+{
+	char line[DUMP_LINE_MAX];
+
+	packet_dump(packet, line, sizeof(line));
+	log_print(LOG_PACKET, "received %s", line);
+}
+
+static void deliver(struct receiver *receiver, const struct datagram *datagram,
+		    const struct packet *packet, bool predicted) UNCHECKED_LOCKS
+{
+	struct hca *hca = receiver->hca;
+	struct rx_info info = { .traffic_class = datagram->traffic_class,
+				.hop_limit = datagram->hop_limit,
+				.ecn_marked = (datagram->traffic_class & 3) == 3 };
+	struct qp *qp;
+
+	memcpy(info.source, datagram->source, 16);
+	memcpy(info.destination, datagram->destination, 16);
+	if (log_level >= LOG_PACKET)
+		log_packet_line(packet);
+	if (packet->dest_qpn == QPN_MULTICAST) {
+		let_go(receiver);
+		multicast_deliver(hca, packet, &info, receiver->now_ns);
+		return;
+	}
+	qp = hca_find_qp(hca, packet->dest_qpn);
+	if (!qp) {
+		counter_add(hca->counters, COUNTER_RX_QPN, 1);
+		return;
+	}
+	take_hold(receiver, qp);
+	if (!id_is_usual(qp, predicted))
+		counter_add(hca->counters, COUNTER_RX_IP_ID, 1);
+	else
+		transport_receive(qp, packet, &info, receiver->now_ns, &receiver->effects);
+}
+
+static void receive_packet(struct receiver *receiver, struct datagram *datagram, uint8_t *data,
+			   size_t bytes, unsigned segment)
+{
+	struct hca *hca = receiver->hca;
+	uint32_t qpn = packet_peek_qpn(data, bytes);
+	struct packet packet;
+	enum parse verdict;
+	bool predicted = true;
+
+	if (qpn != QPN_MULTICAST && qpn > QPN_GSI && !is_ours(hca, qpn)) {
+		struct datagram one = *datagram;
+
+		one.data = data;
+		one.bytes = bytes;
+		one.segment_bytes = 0;
+		one.segment_number = segment;
+		hand_on(receiver, &one, qpn);
+		return;
+	}
+	receiver->packets++;
+	counter_add(hca->counters, COUNTER_RX_PACKETS, 1);
+	counter_add(hca->counters, COUNTER_RX_BYTES, bytes);
+	verdict = packet_parse(data, bytes, &packet);
+	if (verdict != PARSE_OK) {
+		count_parse_failure(hca, verdict);
+		return;
+	}
+	if (!datagram->sealed &&
+	    check_icrc(datagram, data, bytes, segment, &predicted) == ICRC_BAD) {
+		counter_add(hca->counters, COUNTER_RX_ICRC, 1);
+		return;
+	}
+	if ((packet.pkey & 0x7fff) != (PKEY_DEFAULT & 0x7fff)) {
+		counter_add(hca->counters, COUNTER_RX_PKEY, 1);
+		return;
+	}
+	deliver(receiver, datagram, &packet, predicted);
+}
+
+static void receive_datagram(struct receiver *receiver, struct datagram *datagram)
+{
+	size_t segment_bytes = datagram->segment_bytes ? datagram->segment_bytes : datagram->bytes;
+	size_t done = 0;
+	unsigned segment = datagram->segment_number;
+
+	if (receiver->hca->group && port_group_takes(receiver->hca->group, datagram))
+		return;
+	while (done < datagram->bytes) {
+		size_t left = datagram->bytes - done;
+		size_t bytes = left < segment_bytes ? left : segment_bytes;
+
+		receive_packet(receiver, datagram, datagram->data + done, bytes, segment++);
+		done += bytes;
+	}
+}
+
+static void receive_link(struct receiver *receiver, struct link *link)
+{
+	struct datagram datagram[RECEIVE_BATCH];
+	unsigned round, received, i;
+
+	for (round = 0; round < RECEIVE_ROUNDS; round++) {
+		if (link->ops->receive(link, datagram, RECEIVE_BATCH, &received) || !received)
+			return;
+		for (i = 0; i < received; i++)
+			receive_datagram(receiver, &datagram[i]);
+		let_go(receiver);
+		if (received < RECEIVE_BATCH)
+			return;
+	}
+}
+
+static void receive_slots(struct receiver *receiver)
+{
+	struct hca *hca = receiver->hca;
+	struct datagram datagram;
+	unsigned i, n;
+
+	for (i = 0; i < hca->slot_count; i++)
+		for (n = 0; n < RECEIVE_BATCH * RECEIVE_ROUNDS; n++) {
+			int err = slot_receive(&hca->slot[i], &datagram, hca->slot_buffer, SLOT_BUFFER);
+
+			if (err == EAGAIN)
+				break;
+			if (err)
+				continue;
+			datagram.handed_on = true;
+			receive_datagram(receiver, &datagram);
+		}
+	let_go(receiver);
+}
+
+unsigned hca_receive(struct hca *hca, uint64_t now_ns)
+{
+	struct receiver receiver = { .hca = hca, .now_ns = now_ns };
+
+	effects_init(&receiver.effects);
+	receive_link(&receiver, hca->link);
+	if (loopback_pending(hca->loopback_inner))
+		receive_link(&receiver, hca->loopback);
+	if (hca->slots_due || hca->passes % SLOTS_EVERY == 0) {
+		hca->slots_due = false;
+		receive_slots(&receiver);
+	}
+	return receiver.packets;
+}

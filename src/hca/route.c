@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * From the attributes of an address handle to what packets carry (RoCEv2 annex A17: a GID is an
+ * IP address). What an InfiniBand tutorial writes (a LID, is_global 0) is refused as a RoCE
+ * device refuses it, and told what to write instead.
+ */
+#include <errno.h>
+#include <arpa/inet.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "hca/device.h"
+#include "hca/gid_table.h"
+#include "hca/internal.h"
+
+static const char *gid_text(const uint8_t gid[16], char text[INET6_ADDRSTRLEN])
+{
+	return inet_ntop(AF_INET6, gid, text, INET6_ADDRSTRLEN);
+}
+
+/* Which GID index a program should use, for messages: the first IPv4 one, else any. */
+static uint32_t suggest_index(const struct port *port, bool ipv4)
+{
+	uint32_t i;
+
+	for (i = 1; i < HCA_GID_TABLE_SIZE; i++)
+		if (port->gid[i].valid && address_is_ipv4(port->gid[i].gid.raw) == ipv4)
+			return i;
+	return 0;
+}
+
+/* Is @gid the link-local GID 0 of an interface of this host? */
+static bool is_default_gid_here(struct hca *hca, const uint8_t gid[16])
+{
+	struct named_netdev *named;
+	int i, count;
+	bool found = false;
+
+	if (device_find_all(&named, &count))
+		return false;
+	for (i = 0; i < count; i++) {
+		uint64_t guid = device_guid(&named[i].netdev);
+
+		found |= gid[0] == 0xfe && gid[1] == 0x80 && !memcmp(gid + 8, &guid, 8);
+	}
+	free(named);
+	return found;
+}
+
+static int resolve_host_only(struct hca *hca, const struct gid_entry *entry,
+			     const uint8_t dgid[16], const char *who, struct av *av)
+{
+	char text[INET6_ADDRSTRLEN];
+
+	if (!is_default_gid_here(hca, dgid) && !netdev_is_local(dgid, 0)) {
+		explain("%s: GID index 0 has no address on its interface behind it and works inside "
+			"this host only; %s is elsewhere: use another sgid_index (ibv_devinfo -v "
+			"lists them)", who, gid_text(dgid, text));
+		return EINVAL;
+	}
+	memcpy(av->source, entry->address, 16);
+	memcpy(av->destination, entry->address, 16);
+	av->loopback = true;
+	return 0;
+}
+
+static bool is_multicast(const uint8_t address[16])
+{
+	return address_is_ipv4(address) ? address[12] >> 4 == 0xe : address[0] == 0xff;
+}
+
+/* Multicast GIDs of IPv4 groups come as ff..: the MGID of IBTA A17 is ::ffff:group. */
+static int check_families(const struct port *port, const struct gid_entry *entry,
+			  const uint8_t dgid[16], uint32_t index, const char *who)
+{
+	static const uint8_t zero[16];
+	char text[INET6_ADDRSTRLEN];
+
+	if (!memcmp(dgid, zero, 16)) {
+		explain("%s: the destination GID (grh.dgid) is all zero: was it exchanged with the peer?",
+			who);
+		return EINVAL;
+	}
+	if (address_is_ipv4(dgid) != address_is_ipv4(entry->address)) {
+		explain("%s: destination GID %s and source GID index %u are of different address "
+			"families: use sgid_index %u here", who, gid_text(dgid, text), index,
+			suggest_index(port, address_is_ipv4(dgid)));
+		return EINVAL;
+	}
+	return 0;
+}
+
+static int check_attr(const struct port *port, const struct ibv_ah_attr *attr, const char *who)
+{
+	if (attr->port_num != HCA_PORT) {
+		explain("%s: ah_attr.port_num %u: the device has port 1 only", who, attr->port_num);
+		return EINVAL;
+	}
+	if (!attr->is_global) {
+		explain("%s: ah_attr.is_global 0 with dlid %u: a RoCE port has no LIDs; set is_global 1, "
+			"grh.dgid to the peer's GID, grh.sgid_index %u, grh.hop_limit 64", who,
+			attr->dlid, suggest_index(port, true));
+		return EINVAL;
+	}
+	if (!gid_table_get(port, attr->grh.sgid_index)) {
+		explain("%s: grh.sgid_index %u is empty on %s: use %u (ibv_devinfo -v lists them)", who,
+			attr->grh.sgid_index, port->name, suggest_index(port, true));
+		return EINVAL;
+	}
+	return 0;
+}
+
+int route_resolve(struct hca_context *context, const struct ibv_ah_attr *attr, const char *who,
+		  struct av *av)
+{
+	const struct port *port = context->port;
+	const struct gid_entry *entry;
+	struct av route = { .hop_limit = attr->grh.hop_limit ? attr->grh.hop_limit : 64,
+			    .traffic_class = attr->grh.traffic_class,
+			    .flow_label = attr->grh.flow_label & 0xfffff };
+	int err = check_attr(port, attr, who);
+
+	if (err)
+		return err;
+	entry = gid_table_get(port, attr->grh.sgid_index);
+	route.interface = port->netdev.index;
+	if (entry->host_only) {
+		err = resolve_host_only(context->hca, entry, attr->grh.dgid.raw, who, &route);
+	} else {
+		err = check_families(port, entry, attr->grh.dgid.raw, attr->grh.sgid_index, who);
+		memcpy(route.source, entry->address, 16);
+		memcpy(route.destination, attr->grh.dgid.raw, 16);
+		route.loopback = !is_multicast(route.destination) &&
+				 netdev_is_local(route.destination, route.interface);
+	}
+	if (!err)
+		*av = route;
+	return err;
+}

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * From a batch of packets to datagrams: runs of packets of one size to one place leave as one
+ * datagram with segmentation offload, sealed with the ICRC that fits their position in it (the
+ * kernel numbers the IPv4 identification of segments 0, 1, 2 ...: docs/field-notes.md).
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "hca/internal.h"
+#include "wire/icrc.h"
+
+/* How often a full socket buffer is waited for before packets are given up as lost. */
+#define SEND_TRIES 2000u
+#define UDP_PAYLOAD_MAX 65507u
+
+static bool same_way(const struct tx_packet *a, const struct tx_packet *b)
+{
+	return a->source_qpn == b->source_qpn && a->dest_qpn == b->dest_qpn &&
+	       !memcmp(&a->av, &b->av, sizeof(a->av));
+}
+
+/* How many packets from @first on fit one datagram: equal sizes, the last may be shorter. */
+static unsigned run_length(const struct tx_batch *batch, unsigned first, unsigned limit)
+{
+	const struct tx_packet *start = &batch->packet[first];
+	size_t bytes = start->bytes + ICRC_BYTES;
+	unsigned n = 1;
+
+	while (n < limit && first + n < batch->count) {
+		const struct tx_packet *next = &batch->packet[first + n];
+
+		if (next->bytes > start->bytes || !same_way(start, next) ||
+		    next->offset != batch->packet[first + n - 1].offset + start->bytes + ICRC_BYTES ||
+		    bytes + next->bytes + ICRC_BYTES > UDP_PAYLOAD_MAX)
+			break;
+		bytes += next->bytes + ICRC_BYTES;
+		n++;
+		if (next->bytes < start->bytes)
+			break;
+	}
+	return n;
+}
+
+static bool needs_scope(const uint8_t address[16])
+{
+	return address_is_ipv4(address) ? address[12] >> 4 == 0xe :
+					  address[0] == 0xff || (address[0] == 0xfe && address[1] == 0x80);
+}
+
+static void fill_datagram(struct datagram *datagram, const struct tx_packet *packet)
+{
+	const struct av *av = &packet->av;
+
+	memset(datagram, 0, sizeof(*datagram));
+	memcpy(datagram->source, av->source, 16);
+	memcpy(datagram->destination, av->destination, 16);
+	if (needs_scope(av->destination))
+		datagram->interface = av->interface;
+	datagram->flow_label = av->flow_label;
+	datagram->traffic_class = av->traffic_class;
+	datagram->hop_limit = av->hop_limit;
+	/* GRO merges what shares ports, the port selector sees only the first: keep slots apart. */
+	datagram->spread = SLOT_OF_QPN(packet->dest_qpn);
+}
+
+static void seal(struct datagram *datagram, struct tx_batch *batch, unsigned first, unsigned count)
+{
+	struct icrc_header header = { .ipv6 = !address_is_ipv4(datagram->source),
+				      .source_port = datagram->source_port,
+				      .destination_port = ROCE_UDP_PORT,
+				      .dont_fragment = true };
+	size_t skip = header.ipv6 ? 0 : 12;
+	unsigned i;
+
+	memcpy(header.source, datagram->source + skip, 16 - skip);
+	memcpy(header.destination, datagram->destination + skip, 16 - skip);
+	for (i = 0; i < count; i++) {
+		const struct tx_packet *packet = &batch->packet[first + i];
+
+		header.ip_id = (uint16_t)i;
+		icrc_seal(&header, batch->data + packet->offset, packet->bytes);
+	}
+}
+
+/* Sends all, waiting a bounded while for room; what still does not fit is lost, as on any wire. */
+static void send_all(struct hca *hca, struct link *link, struct datagram *datagram, unsigned count)
+{
+	unsigned done = 0, sent, tries = 0;
+
+	while (done < count) {
+		int err = link->ops->send(link, datagram + done, count - done, &sent);
+
+		done += sent;
+		if (!err)
+			return;
+		if (++tries > SEND_TRIES) {
+			counter_add(hca->counters, COUNTER_TX_LINK, count - done);
+			return;
+		}
+		thread_yield();
+	}
+}
+
+static struct link *choose_link(struct hca *hca, const struct tx_packet *packet)
+{
+	unsigned i;
+
+	if (packet->av.loopback)
+		for (i = 0; i < hca->slot_count; i++)
+			if (hca->slot[i].number == SLOT_OF_QPN(packet->dest_qpn))
+				return hca->loopback;
+	return hca->link;
+}
+
+#define DATAGRAMS_MAX 64u
+
+void hca_transmit(struct hca *hca, struct tx_batch *batch)
+{
+	struct datagram datagram[DATAGRAMS_MAX];
+	struct link *link = NULL;
+	unsigned first = 0, count = 0;
+
+	while (first < batch->count) {
+		struct tx_packet *packet = &batch->packet[first];
+		struct link *way = choose_link(hca, packet);
+		struct datagram *next;
+		unsigned limit, run;
+
+		if (count == DATAGRAMS_MAX || (count && way != link)) {
+			send_all(hca, link, datagram, count);
+			count = 0;
+		}
+		link = way;
+		next = &datagram[count++];
+		fill_datagram(next, packet);
+		limit = link->ops->prepare(link, next);
+		run = run_length(batch, first, limit);
+		next->data = batch->data + packet->offset;
+		next->segment_bytes = run > 1 ? packet->bytes + ICRC_BYTES : 0;
+		next->bytes = (run - 1) * (packet->bytes + ICRC_BYTES) +
+			      batch->packet[first + run - 1].bytes + ICRC_BYTES;
+		next->sealed = link == hca->loopback;
+		seal(next, batch, first, run);
+		counter_add(hca->counters, COUNTER_TX_PACKETS, run);
+		counter_add(hca->counters, COUNTER_TX_BYTES, next->bytes);
+		first += run;
+	}
+	if (count)
+		send_all(hca, link, datagram, count);
+	tx_batch_reset(batch);
+}

@@ -71,7 +71,7 @@ struct hca_context {
 	struct event_queue *async;	/* its own allocation: outlives us while wake-ups are due */
 	int async_fd, command_fd;
 	struct list pds, mrs, mws, ahs, channels, cqs, srqs, qps;	/* under hca->objects */
-	_Atomic uint32_t async_waiting;
+	bool abandoned;			/* we are a fork()ed child: nothing behind it */
 };
 
 struct multicast_group;
@@ -113,7 +113,6 @@ struct hca {
 	struct tx_batch *drive_batch;	/* under drive */
 	uint8_t *slot_buffer;		/* under drive: what slot_receive() fills */
 	unsigned passes;		/* of drive, under drive */
-	bool slots_due;			/* under drive: a slot socket is readable */
 
 	struct list contexts, ports;
 	uint32_t next_number;		/* of PDs, CQs, SRQs */
@@ -126,13 +125,16 @@ struct hca {
 	_Atomic uint32_t worker_state;	/* enum worker_state */
 	_Atomic uint64_t sleep_until_ns;	/* ring the doorbell for anything due before this */
 	_Atomic uint64_t app_drove_ns;	/* when an application thread last drove */
-	_Atomic uint32_t armed;		/* sleepers: threads in get_cq_event, armed CQs since last event */
-	uint32_t generation;		/* of fork: objects of the parent's are dead in the child */
+	_Atomic uint64_t event_mode_ns;	/* when an application last asked to be woken */
+	_Atomic bool slots_due;		/* a slot socket is readable */
 };
 
 /* process.c: the HCA of this process. */
 int hca_get(struct hca **hca);		/* start it or take another reference */
 void hca_put(struct hca *hca);
+int hca_claim_slot(struct hca *hca);	/* under drive and objects: room for more QPs */
+/* Bind port 4791 and join those who share it, unless done; hca->group tells. */
+void hca_bind_port(struct hca *hca);
 
 /* port.c */
 int port_get(struct hca *hca, const char *name, struct port **port);
@@ -173,6 +175,9 @@ void multicast_detach_all(struct hca *hca, struct qp *qp);
 int worker_start(struct hca *hca);
 void worker_stop(struct hca *hca);
 void worker_watch_port(struct hca *hca);	/* the bound sockets changed */
+int worker_watch_slot(struct hca *hca, const struct slot *slot);
+/* An application is about to sleep until something completes: no STANDBY, no doubts. */
+void worker_expect_sleepers(struct hca *hca);
 /* Something is due at @deadline_ns, or an application thread goes to sleep (0): wake it if need be. */
 void worker_notice(struct hca *hca, uint64_t deadline_ns);
 

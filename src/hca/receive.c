@@ -267,8 +267,7 @@ unsigned hca_receive(struct hca *hca, uint64_t now_ns)
 	receive_link(&receiver, hca->link);
 	if (loopback_pending(hca->loopback_inner))
 		receive_link(&receiver, hca->loopback);
-	if (hca->slots_due || hca->passes % SLOTS_EVERY == 0) {
-		hca->slots_due = false;
+	if (atomic_exchange(&hca->slots_due, false) || hca->passes % SLOTS_EVERY == 0) {
 		receive_slots(&receiver);
 	}
 	return receiver.packets;

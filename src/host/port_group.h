@@ -35,4 +35,7 @@ void port_group_tick(struct port_group *group, uint64_t now_ns);
  */
 int port_owner_watch(void);
 
+/* In a fork()ed child: close the group's own descriptors, touch nothing else. */
+void port_group_abandon(struct port_group *group);
+
 #endif

@@ -27,7 +27,8 @@ void slot_release(struct slot *slot);
 bool slot_is_claimed(uint32_t number);
 
 /*
- * Hand a datagram on to the holder of @number, whatever user it is of. Never blocks.
+ * Hand a datagram (one segment; all its fields but sealed and handed_on arrive with it) on to the
+ * holder of @number, whatever user it is of. Never blocks.
  * 0; ECONNREFUSED: nobody holds it; EAGAIN: its queue is full.
  */
 int slot_hand_on(uint32_t number, const struct datagram *datagram);

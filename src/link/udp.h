@@ -24,4 +24,7 @@ void udp_bound_fds(const struct link *link, int *fd4, int *fd6);
 int udp_join(struct link *link, const uint8_t group[16], uint32_t interface);
 void udp_leave(struct link *link, const uint8_t group[16], uint32_t interface);
 
+/* In a fork()ed child: close every descriptor, touch nothing else. Async-signal-safe. */
+void udp_abandon(struct link *link);
+
 #endif

@@ -45,6 +45,7 @@ struct path_table {
 };
 
 void path_table_init(struct path_table *table);
+void path_table_fini(struct path_table *table);	/* paths left over are freed */
 /* Find or make the path; holds a reference. NULL: out of memory. */
 struct path *path_get(struct path_table *table, const struct path_key *key);
 void path_put(struct path_table *table, struct path *path);

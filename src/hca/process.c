@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The HCA of this process: started by the first context, stopped by the last, abandoned by a
+ * fork()ed child.
+ *
+ * In a child the parent's objects are memory without a device: the child closes the inherited
+ * sockets and slots at once (or packets would go to it and vanish), forgets the HCA, and starts
+ * one of its own when it opens a device.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "hca/internal.h"
+#include "link/fault.h"
+#include "link/trace.h"
+#include "link/udp.h"
+#include "platform/clock.h"
+#include "platform/memory.h"
+
+#define PROBE_MIN_NS 1000000u
+
+static struct lock process_lock = LOCK_INITIALIZER;
+static struct hca *the_hca;
+static unsigned references;
+
+static int claim_slot(struct hca *hca)
+{
+	unsigned n = hca->slot_count;
+	int err;
+
+	if (n == HCA_SLOTS_MAX)
+		return ENOMEM;
+	hca->qp_table[n] = calloc(QP_PER_SLOT, sizeof(**hca->qp_table));
+	if (!hca->qp_table[n])
+		return ENOMEM;
+	err = slot_claim(&hca->slot[n]);
+	if (err) {
+		explain("open_device: no slot of the %u of this host is to be had: %s", SLOT_COUNT,
+			strerror(err));
+		goto free_table;
+	}
+	err = worker_watch_slot(hca, &hca->slot[n]);
+	if (err)
+		goto release_slot;
+	hca->qp_next[n] = (uint32_t)random_u64() % QP_PER_SLOT;
+	hca->slot_count++;
+	return 0;
+release_slot:
+	slot_release(&hca->slot[n]);
+free_table:
+	free(hca->qp_table[n]);
+	hca->qp_table[n] = NULL;
+	return err;
+}
+
+int hca_claim_slot(struct hca *hca)
+{
+	int err = claim_slot(hca);
+
+	if (!err && hca->group)
+		port_group_add_slot(hca->group, &hca->slot[hca->slot_count - 1]);
+	return err;
+}
+
+void hca_bind_port(struct hca *hca)
+{
+	struct port_group *group;
+	int fd4, fd6, err = hca->group ? 0 : udp_bind(hca->udp);
+
+	if (hca->group)
+		return;
+	if (err) {
+		explain("open_device: UDP port 4791 is taken by another user's process or by the "
+			"kernel's rdma_rxe: packets from other hosts will be handed on by that user's "
+			"Verbatim processes; with rdma_rxe ('rdma link show') they are lost");
+		return;
+	}
+	udp_bound_fds(hca->udp, &fd4, &fd6);
+	worker_watch_port(hca);
+	err = port_group_join(&group, fd4, fd6, hca->slot, hca->slot_count, hca->counters);
+	if (err)
+		log_error("joining the processes that share port 4791 failed: error %d", err);
+	else
+		hca->group = group;
+}
+
+static int open_links(struct hca *hca)
+{
+	int err = udp_open(&hca->udp, hca->counters);
+
+	if (err)
+		return err;
+	hca->link = hca->udp;
+	err = fault_wrap(&hca->link);
+	if (!err)
+		err = trace_wrap(&hca->link);
+	if (!err)
+		err = loopback_open(&hca->loopback_inner, hca->counters);
+	if (err)
+		return err;
+	hca->loopback = hca->loopback_inner;
+	return trace_wrap(&hca->loopback);
+}
+
+static void close_links(struct hca *hca)
+{
+	if (hca->group)
+		port_group_leave(hca->group);
+	if (hca->link)
+		hca->link->ops->close(hca->link);
+	if (hca->loopback)
+		hca->loopback->ops->close(hca->loopback);
+}
+
+static int allocate(struct hca *hca)
+{
+	int err;
+
+	hca->arena_bytes = arena_bytes();
+	err = memory_shared("verbatim-arena", hca->arena_bytes, (void **)&hca->arena,
+			    &hca->arena_fd);
+	if (err)
+		return err;
+	arena_init(hca->arena, (uint32_t)getpid());
+	hca->counters = arena_counters(hca->arena);
+	err = mr_table_init(&hca->mrs, hca->arena, random_u64());
+	if (err)
+		return err;
+	hca->drive_batch = tx_batch_new();
+	hca->slot_buffer = malloc(65536);
+	return hca->drive_batch && hca->slot_buffer ? 0 : ENOMEM;
+}
+
+static void init(struct hca *hca)
+{
+	lock_init(&hca->drive);
+	lock_init(&hca->objects);
+	lock_init(&hca->timers_lock);
+	lock_init(&hca->batches_lock);
+	list_init(&hca->contexts);
+	list_init(&hca->ports);
+	list_init(&hca->groups);
+	path_table_init(&hca->paths);
+	run_queue_init(&hca->run_queue);
+	hca->netdev_fd = hca->owner_watch_fd = hca->arena_fd = -1;
+	hca->waiter.epoll_fd = hca->waiter.doorbell_fd = -1;
+}
+
+static void release(struct hca *hca)
+{
+	unsigned i;
+
+	close_links(hca);
+	for (i = 0; i < hca->slot_count; i++) {
+		slot_release(&hca->slot[i]);
+		free(hca->qp_table[i]);
+	}
+	if (hca->waiter.epoll_fd >= 0)
+		waiter_close(&hca->waiter);
+	timer_heap_free(&hca->timers);
+	mr_table_free(&hca->mrs);
+	path_table_fini(&hca->paths);
+	while (hca->free_batches)
+		free(hca->free_batch[--hca->free_batches]);
+	free(hca->drive_batch);
+	free(hca->slot_buffer);
+	if (hca->arena)
+		memory_release(hca->arena, hca->arena_bytes, hca->arena_fd);
+	free(hca);
+}
+
+static int start(struct hca **started)
+{
+	struct hca *hca = calloc(1, sizeof(*hca));
+	int err;
+
+	if (!hca)
+		return ENOMEM;
+	init(hca);
+	err = config_load(&hca->config);
+	if (!err)
+		err = fault_handler_install();
+	if (!err)
+		err = allocate(hca);
+	if (!err)
+		err = open_links(hca);
+	if (!err)
+		err = waiter_open(&hca->waiter);
+	if (!err)
+		err = claim_slot(hca);
+	if (err)
+		goto release;
+	hca->transport = (struct transport){ .mrs = &hca->mrs, .counters = hca->counters,
+					     .run_queue = &hca->run_queue,
+					     .probe_min_ns = PROBE_MIN_NS };
+	hca_bind_port(hca);
+	err = worker_start(hca);
+	if (err)
+		goto stop;
+	log_info("started: slot %u", hca->slot[0].number);
+	*started = hca;
+	return 0;
+stop:
+	worker_stop(hca);
+release:
+	release(hca);
+	return err;
+}
+
+/* fork(): hold what a child could find half-changed, then let the child drop what it inherited. */
+static void before_fork(void) UNCHECKED_LOCKS
+{
+	lock_acquire(&process_lock);
+}
+
+static void after_fork_parent(void) UNCHECKED_LOCKS
+{
+	lock_release(&process_lock);
+}
+
+static void close_fd(int fd)
+{
+	if (fd >= 0)
+		close(fd);
+}
+
+static void abandon(struct hca *hca)
+{
+	struct list *node;
+	int fds[8];
+	unsigned i, count = hca->link->ops->event_fds(hca->link, fds, 8);
+
+	for (i = 0; i < count; i++)
+		close(fds[i]);
+	udp_abandon(hca->udp);
+	if (hca->group)
+		port_group_abandon(hca->group);
+	for (i = 0; i < hca->slot_count; i++)
+		close_fd(hca->slot[i].fd);
+	close_fd(hca->waiter.epoll_fd);
+	close_fd(hca->waiter.doorbell_fd);
+	close_fd(hca->netdev_fd);
+	close_fd(hca->owner_watch_fd);
+	close_fd(hca->arena_fd);
+	list_for_each(node, &hca->contexts)
+		list_entry(node, struct hca_context, node)->abandoned = true;
+}
+
+/* Only what is safe between fork() and exec() in a threaded program: closing, storing. */
+static void after_fork_child(void) UNCHECKED_LOCKS
+{
+	if (the_hca)
+		abandon(the_hca);
+	the_hca = NULL;
+	references = 0;
+	lock_init(&process_lock);
+}
+
+static void install_fork_handlers(void)
+{
+	pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+}
+
+int hca_get(struct hca **hca)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	int err = 0;
+
+	pthread_once(&once, install_fork_handlers);
+	lock_acquire(&process_lock);
+	if (!the_hca)
+		err = start(&the_hca);
+	if (!err) {
+		references++;
+		*hca = the_hca;
+	}
+	lock_release(&process_lock);
+	return err;
+}
+
+void hca_put(struct hca *hca)
+{
+	bool last;
+
+	lock_acquire(&process_lock);
+	last = --references == 0;
+	if (last)
+		the_hca = NULL;
+	lock_release(&process_lock);
+	if (last) {
+		worker_stop(hca);
+		release(hca);
+	}
+}

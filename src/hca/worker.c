@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The worker: one thread per process that drives the device when no application thread does.
+ *
+ *	ACTIVE   sleeps on the sockets until the next deadline, drives when woken
+ *	STANDBY  an application thread polls: sleeps without the sockets (or each packet would wake
+ *	         two threads), looks every interval whether polling goes on, takes over if not
+ *
+ * Which of them is right is learnt. Woken in ACTIVE shortly after an application thread drove, it
+ * waits a moment: if that thread drives again the wake-up was useless (score down, STANDBY at 0),
+ * if not it was needed (score up; ib_write_lat polls for a completion and then spins on memory).
+ *
+ * No wake-up is lost: before it sleeps the worker publishes until when (sleep_until_ns) and then
+ * looks for work once more; who adds work or an earlier deadline does so first and then reads
+ * sleep_until_ns, with a full fence between (worker_notice).
+ */
+#include <errno.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "hca/internal.h"
+#include "link/udp.h"
+#include "platform/clock.h"
+
+#define RECENT_NS	20000u		/* an application thread that drove this recently polls */
+#define EVENT_MODE_NS	1000000u	/* after a req_notify: wake-ups are needed, do not doubt */
+#define NAP_MIN_NS	50000u
+#define NAP_MAX_NS	2000000u
+#define SCORE_START	4
+#define SCORE_MAX	32
+#define SURE_EVERY	8u		/* at SCORE_MAX, doubt every so many wake-ups only */
+#define REBIND_NS	1000000000ull	/* between tries for a port nobody tells us about */
+
+enum worker_state { WORKER_ACTIVE, WORKER_STANDBY };
+
+struct judgement {
+	int score;
+	unsigned wakes;
+	uint64_t nap_ns;
+	uint64_t rebind_ns;
+};
+
+void worker_notice(struct hca *hca, uint64_t deadline_ns)
+{
+	atomic_thread_fence(memory_order_seq_cst);
+	if (deadline_ns < atomic_load_explicit(&hca->sleep_until_ns, memory_order_relaxed))
+		waiter_ring(&hca->waiter);
+}
+
+void worker_expect_sleepers(struct hca *hca)
+{
+	atomic_store_explicit(&hca->event_mode_ns, clock_now_ns(), memory_order_relaxed);
+	if (atomic_load_explicit(&hca->worker_state, memory_order_relaxed) == WORKER_STANDBY)
+		waiter_ring(&hca->waiter);
+}
+
+static uint64_t next_timer(struct hca *hca)
+{
+	uint64_t deadline_ns;
+
+	lock_acquire(&hca->timers_lock);
+	deadline_ns = timer_heap_next(&hca->timers);
+	lock_release(&hca->timers_lock);
+	return deadline_ns;
+}
+
+static uint64_t next_deadline(struct hca *hca, const struct judgement *judgement)
+{
+	uint64_t deadline_ns = next_timer(hca);
+
+	if (hca->group && port_group_deadline(hca->group) < deadline_ns)
+		deadline_ns = port_group_deadline(hca->group);
+	if (judgement->rebind_ns < deadline_ns)
+		deadline_ns = judgement->rebind_ns;
+	return deadline_ns;
+}
+
+static bool work_waits(struct hca *hca)
+{
+	return atomic_load(&hca->run_queue.count) > 0 || loopback_pending(hca->loopback_inner) ||
+	       atomic_load(&hca->stopping);
+}
+
+static uint32_t sleep_active(struct hca *hca, const struct judgement *judgement)
+{
+	uint64_t deadline_ns = next_deadline(hca, judgement), now_ns;
+	uint32_t ready;
+
+	atomic_store(&hca->sleep_until_ns, deadline_ns);
+	atomic_thread_fence(memory_order_seq_cst);
+	now_ns = clock_now_ns();
+	if (work_waits(hca) || next_timer(hca) < deadline_ns || deadline_ns <= now_ns)
+		ready = waiter_wait(&hca->waiter, 0);
+	else
+		ready = waiter_wait(&hca->waiter, deadline_ns == TIME_NEVER ? UINT64_MAX :
+								      deadline_ns - now_ns);
+	atomic_store(&hca->sleep_until_ns, 0);
+	return ready;
+}
+
+/* Does an application thread poll just now, so that this wake-up was for nothing? */
+static bool is_useless(struct hca *hca, struct judgement *judgement)
+{
+	uint64_t drove_ns = atomic_load_explicit(&hca->app_drove_ns, memory_order_relaxed);
+	uint64_t now_ns = clock_now_ns();
+
+	if (now_ns - drove_ns > RECENT_NS ||
+	    now_ns - atomic_load_explicit(&hca->event_mode_ns, memory_order_relaxed) < EVENT_MODE_NS)
+		return false;
+	if (judgement->score == SCORE_MAX && ++judgement->wakes % SURE_EVERY)
+		return false;
+	thread_sleep_ns(RECENT_NS);
+	if (atomic_load_explicit(&hca->app_drove_ns, memory_order_relaxed) != drove_ns) {
+		judgement->score--;
+		return true;
+	}
+	judgement->score += 2;
+	if (judgement->score > SCORE_MAX)
+		judgement->score = SCORE_MAX;
+	return false;
+}
+
+static void try_bind(struct hca *hca, struct judgement *judgement)
+{
+	if (hca->owner_watch_fd >= 0) {
+		waiter_remove(&hca->waiter, hca->owner_watch_fd);
+		close(hca->owner_watch_fd);
+		hca->owner_watch_fd = -1;
+	}
+	judgement->rebind_ns = TIME_NEVER;
+	lock_acquire(&hca->drive);
+	hca_bind_port(hca);
+	lock_release(&hca->drive);
+	if (hca->group)
+		return;
+	hca->owner_watch_fd = port_owner_watch();
+	if (hca->owner_watch_fd < 0 ||
+	    waiter_add(&hca->waiter, hca->owner_watch_fd, WAIT_OWNER))
+		judgement->rebind_ns = clock_now_ns() + REBIND_NS;
+}
+
+static void housekeeping(struct hca *hca, struct judgement *judgement, uint32_t ready)
+{
+	uint64_t now_ns = clock_now_ns();
+
+	if (ready & WAIT_NETDEV) {
+		netdev_monitor_drain(hca->netdev_fd);
+		ports_refresh(hca);
+	}
+	if (ready & WAIT_SLOTS)
+		atomic_store(&hca->slots_due, true);
+	if ((ready & WAIT_OWNER) || judgement->rebind_ns <= now_ns)
+		try_bind(hca, judgement);
+	if (hca->group && port_group_deadline(hca->group) <= now_ns) {
+		lock_acquire(&hca->drive);
+		port_group_tick(hca->group, now_ns);
+		lock_release(&hca->drive);
+	}
+}
+
+static void active(struct hca *hca, struct judgement *judgement)
+{
+	uint32_t ready = sleep_active(hca, judgement);
+
+	if (atomic_load(&hca->stopping))
+		return;
+	housekeeping(hca, judgement, ready);
+	if (is_useless(hca, judgement)) {
+		if (judgement->score <= 0) {
+			judgement->nap_ns = NAP_MIN_NS;
+			atomic_store(&hca->worker_state, WORKER_STANDBY);
+		}
+		return;
+	}
+	if (!hca_drive(hca, true, NULL))
+		thread_sleep_ns(RECENT_NS);	/* somebody is at it: do not spin on its sockets */
+}
+
+static void standby(struct hca *hca, struct judgement *judgement)
+{
+	uint64_t drove_ns = atomic_load_explicit(&hca->app_drove_ns, memory_order_relaxed);
+	bool rung = waiter_nap(&hca->waiter, judgement->nap_ns);
+
+	if (!rung && atomic_load_explicit(&hca->app_drove_ns, memory_order_relaxed) != drove_ns) {
+		if (judgement->nap_ns < NAP_MAX_NS)
+			judgement->nap_ns *= 2;
+		return;
+	}
+	judgement->score = SCORE_START;
+	atomic_store(&hca->worker_state, WORKER_ACTIVE);
+}
+
+static void work(void *argument)
+{
+	struct hca *hca = argument;
+	struct judgement judgement = { .score = SCORE_START, .rebind_ns = TIME_NEVER };
+
+	if (!hca->group)
+		try_bind(hca, &judgement);
+	while (!atomic_load(&hca->stopping)) {
+		if (atomic_load_explicit(&hca->worker_state, memory_order_relaxed) == WORKER_STANDBY)
+			standby(hca, &judgement);
+		else
+			active(hca, &judgement);
+	}
+}
+
+void worker_watch_port(struct hca *hca)
+{
+	int fds[8];
+	unsigned i, count = hca->link->ops->event_fds(hca->link, fds, 8);
+
+	for (i = 0; i < count; i++) {
+		int err = waiter_add(&hca->waiter, fds[i], WAIT_SOCKETS);
+
+		if (err && err != EEXIST)
+			log_error("cannot wait on socket %d: error %d", fds[i], err);
+	}
+}
+
+int worker_watch_slot(struct hca *hca, const struct slot *slot)
+{
+	return waiter_add(&hca->waiter, slot->fd, WAIT_SLOTS);
+}
+
+int worker_start(struct hca *hca)
+{
+	int err;
+
+	hca->owner_watch_fd = -1;
+	if (!netdev_monitor_open(&hca->netdev_fd)) {
+		err = waiter_add(&hca->waiter, hca->netdev_fd, WAIT_NETDEV);
+		if (err)
+			return err;
+	} else {
+		hca->netdev_fd = -1;
+		log_warn("changes of interfaces will not be seen: no netlink notifications here");
+	}
+	return worker_thread_start(&hca->worker, "verbatim", work, hca);
+}
+
+void worker_stop(struct hca *hca)
+{
+	if (hca->worker) {
+		atomic_store(&hca->stopping, true);
+		waiter_ring(&hca->waiter);
+		worker_thread_join(hca->worker);
+		hca->worker = NULL;
+	}
+	if (hca->owner_watch_fd >= 0)
+		close(hca->owner_watch_fd);
+	if (hca->netdev_fd >= 0)
+		close(hca->netdev_fd);
+	hca->owner_watch_fd = hca->netdev_fd = -1;
+}

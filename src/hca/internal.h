@@ -136,6 +136,10 @@ int hca_claim_slot(struct hca *hca);	/* under drive and objects: room for more Q
 /* Bind port 4791 and join those who share it, unless done; hca->group tells. */
 void hca_bind_port(struct hca *hca);
 
+/* objects.c, qp.c */
+uint32_t hca_next_number(struct hca *hca);
+void context_destroy_objects(struct hca_context *context);	/* close.c */
+
 /* port.c */
 int port_get(struct hca *hca, const char *name, struct port **port);
 void port_put(struct hca *hca, struct port *port);

@@ -13,6 +13,7 @@
 #include "hca/device.h"
 #include "hca/gid_table.h"
 #include "hca/internal.h"
+#include "hca/multicast.h"
 
 static const char *gid_text(const uint8_t gid[16], char text[INET6_ADDRSTRLEN])
 {
@@ -65,12 +66,6 @@ static int resolve_host_only(struct hca *hca, const struct gid_entry *entry,
 	return 0;
 }
 
-static bool is_multicast(const uint8_t address[16])
-{
-	return address_is_ipv4(address) ? address[12] >> 4 == 0xe : address[0] == 0xff;
-}
-
-/* Multicast GIDs of IPv4 groups come as ff..: the MGID of IBTA A17 is ::ffff:group. */
 static int check_families(const struct port *port, const struct gid_entry *entry,
 			  const uint8_t dgid[16], uint32_t index, const char *who)
 {
@@ -128,10 +123,12 @@ int route_resolve(struct hca_context *context, const struct ibv_ah_attr *attr, c
 	if (entry->host_only) {
 		err = resolve_host_only(context->hca, entry, attr->grh.dgid.raw, who, &route);
 	} else {
-		err = check_families(port, entry, attr->grh.dgid.raw, attr->grh.sgid_index, who);
 		memcpy(route.source, entry->address, 16);
 		memcpy(route.destination, attr->grh.dgid.raw, 16);
-		route.loopback = !is_multicast(route.destination) &&
+		if (multicast_is(route.destination) && address_is_ipv4(route.source))
+			multicast_alias(attr->grh.dgid.raw, route.destination);
+		err = check_families(port, entry, route.destination, attr->grh.sgid_index, who);
+		route.loopback = !multicast_is(route.destination) &&
 				 netdev_is_local(route.destination, route.interface);
 	}
 	if (!err)

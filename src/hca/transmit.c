@@ -149,4 +149,6 @@ void hca_transmit(struct hca *hca, struct tx_batch *batch)
 	if (count)
 		send_all(hca, link, datagram, count);
 	tx_batch_reset(batch);
+	if (loopback_pending(hca->loopback_inner))
+		worker_notice(hca, 0);
 }

@@ -26,6 +26,7 @@ struct cq {
 	struct lock lock;
 	struct completion *ring;
 	uint32_t size;			/* entries; the application sees it as cqe */
+	uint32_t mask;			/* slots of the ring - 1: a power of two, so counters wrap */
 	_Atomic uint32_t head;		/* pushed so far, under lock */
 	_Atomic uint32_t tail;		/* polled so far, under lock */
 	enum cq_armed armed;
@@ -44,7 +45,8 @@ struct cq {
 	struct completion current;
 	void *owner;			/* hca_context */
 	struct lock poll_lock;		/* held between start_poll and end_poll */
-	uint32_t empty_polls;		/* in a row; a hint, racy by design */
+	_Atomic uint32_t empty_polls;	/* in a row: a hint */
+	_Atomic uint32_t full_polls;
 };
 
 static inline struct cq *to_cq(struct ibv_cq *ibv)
@@ -52,7 +54,7 @@ static inline struct cq *to_cq(struct ibv_cq *ibv)
 	return (struct cq *)ibv;
 }
 
-int cq_init(struct cq *cq, uint32_t size);	/* ring and locks; 0 or ENOMEM */
+int cq_init(struct cq *cq, uint32_t size);	/* of a zeroed cq: ring, locks, cqe; 0 or ENOMEM */
 void cq_fini(struct cq *cq);
 
 /*
@@ -79,7 +81,11 @@ static inline bool cq_is_empty(const struct cq *cq)
 void cq_arm(struct cq *cq, bool solicited_only);
 /* New size: EINVAL when more completions are waiting than fit; ENOMEM. */
 int cq_resize(struct cq *cq, uint32_t size);
-/* Remove the completions of QP @qpn (destroy and reset of a QP; those of an SRQ stay). */
+/*
+ * Remove the completions of QP @qpn (destroy and reset of a QP). With an SRQ only those of the
+ * send queue go (cq_clean_sends): a receive of the SRQ would be lost to the application.
+ */
 void cq_clean(struct cq *cq, uint32_t qpn);
+void cq_clean_sends(struct cq *cq, uint32_t qpn);
 
 #endif

@@ -20,6 +20,7 @@ struct srq {
 	uint32_t async_events_got;
 	_Atomic uint32_t users;		/* QPs */
 	uint32_t number;
+	void *owner;			/* hca_context */
 	struct list node;
 };
 
@@ -28,10 +29,16 @@ static inline struct srq *to_srq(struct ibv_srq *ibv)
 	return (struct srq *)ibv;
 }
 
+/* ibv_post_srq_recv: as recv_queue_post(), explained with the SRQ's number. */
+int srq_post(struct srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+
 /* As recv_queue_take(); raises the limit event when fewer than the limit are left, once. */
 bool srq_take(struct srq *srq, struct recv_wqe *wqe, struct effects *effects);
 
-/* ibv_modify_srq: IBV_SRQ_MAX_WR resizes, IBV_SRQ_LIMIT arms. */
+/*
+ * ibv_modify_srq: IBV_SRQ_MAX_WR resizes, IBV_SRQ_LIMIT arms (the event comes at once when
+ * fewer than the limit are posted). 0, EINVAL, ENOMEM; all or nothing.
+ */
 int srq_modify(struct srq *srq, const struct ibv_srq_attr *attr, int mask,
 	       struct effects *effects);
 

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the device promises in ibv_query_device and grants at creation; rxe's values where it has one. */
+#ifndef VERBATIM_HCA_LIMITS_H
+#define VERBATIM_HCA_LIMITS_H
+
+#define VERBATIM_FIRMWARE	"0.1.0"
+
+#define LIMIT_QP_WR		65536
+#define LIMIT_SRQ_WR		65536
+#define LIMIT_SGE		32
+#define LIMIT_INLINE		2048
+#define LIMIT_RD_ATOMIC		128
+#define LIMIT_CQ		65536
+#define LIMIT_SRQ		65536
+#define LIMIT_PD		65536
+#define LIMIT_AH		65536
+#define LIMIT_MULTICAST_GROUPS	8192
+#define LIMIT_MULTICAST_QPS	56
+
+#endif

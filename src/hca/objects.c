@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Protection domains, regions, windows and address handles of a context. Their rules are in
+ * object/; here they are allocated, listed (so that closing the context finds them) and counted.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "hca/internal.h"
+
+static void enlist(struct hca_context *context, struct list *head, struct list *node)
+{
+	lock_acquire(&context->hca->objects);
+	list_add_tail(head, node);
+	lock_release(&context->hca->objects);
+}
+
+static void delist(struct hca_context *context, struct list *node)
+{
+	lock_acquire(&context->hca->objects);
+	list_remove(node);
+	lock_release(&context->hca->objects);
+}
+
+uint32_t hca_next_number(struct hca *hca)
+{
+	uint32_t number;
+
+	lock_acquire(&hca->objects);
+	number = ++hca->next_number;
+	if (!number)
+		number = ++hca->next_number;
+	lock_release(&hca->objects);
+	return number;
+}
+
+int hca_alloc_pd(struct hca_context *context, struct pd **allocated)
+{
+	struct pd *pd = calloc(1, sizeof(*pd));
+
+	if (!pd)
+		return ENOMEM;
+	pd->number = hca_next_number(context->hca);
+	pd->ibv.handle = pd->number;
+	enlist(context, &context->pds, &pd->node);
+	*allocated = pd;
+	return 0;
+}
+
+int hca_dealloc_pd(struct hca_context *context, struct pd *pd)
+{
+	uint32_t users = atomic_load(&pd->users);
+
+	if (users) {
+		explain("dealloc_pd: pd %u is in use by %u objects (MRs, MWs, QPs, SRQs, AHs): destroy "
+			"them first", pd->number, users);
+		return EBUSY;
+	}
+	delist(context, &pd->node);
+	free(pd);
+	return 0;
+}
+
+int hca_reg_mr(struct hca_context *context, struct pd *pd, void *address, size_t length,
+	       uint64_t iova, unsigned access, struct mr **registered)
+{
+	struct mr *mr = calloc(1, sizeof(*mr));
+	int err;
+
+	if (!mr)
+		return ENOMEM;
+	err = mr_register(&context->hca->mrs, pd, address, length, iova, access, mr);
+	if (err) {
+		free(mr);
+		return err;
+	}
+	enlist(context, &context->mrs, &mr->node);
+	*registered = mr;
+	return 0;
+}
+
+int hca_rereg_mr(struct hca_context *context, struct mr *mr, int flags, struct pd *pd,
+		 void *address, size_t length, unsigned access)
+{
+	return mr_reregister(&context->hca->mrs, mr, flags, pd, address, length, access);
+}
+
+int hca_dereg_mr(struct hca_context *context, struct mr *mr)
+{
+	int err = mr_deregister(&context->hca->mrs, mr);
+
+	if (err)
+		return err;
+	delist(context, &mr->node);
+	free(mr);
+	return 0;
+}
+
+int hca_alloc_mw(struct hca_context *context, struct pd *pd, enum ibv_mw_type type,
+		 struct mw **allocated)
+{
+	struct mw *mw = calloc(1, sizeof(*mw));
+	int err;
+
+	if (!mw)
+		return ENOMEM;
+	err = mw_alloc(&context->hca->mrs, pd, type, mw);
+	if (err) {
+		free(mw);
+		return err;
+	}
+	enlist(context, &context->mws, &mw->node);
+	*allocated = mw;
+	return 0;
+}
+
+int hca_dealloc_mw(struct hca_context *context, struct mw *mw)
+{
+	int err = mw_free(&context->hca->mrs, mw);
+
+	if (err)
+		return err;
+	delist(context, &mw->node);
+	free(mw);
+	return 0;
+}
+
+int hca_create_ah(struct hca_context *context, struct pd *pd, const struct ibv_ah_attr *attr,
+		  struct ah **created)
+{
+	struct ah *ah = calloc(1, sizeof(*ah));
+	int err;
+
+	if (!ah)
+		return ENOMEM;
+	list_init(&ah->node);
+	atomic_init(&ah->references, 1);
+	ah->attr = *attr;
+	lock_acquire(&context->hca->objects);
+	err = route_resolve(context, attr, "create_ah", &ah->av);
+	if (!err) {
+		list_add_tail(&context->ahs, &ah->node);
+		atomic_fetch_add(&pd->users, 1);
+	}
+	lock_release(&context->hca->objects);
+	if (err) {
+		free(ah);
+		return err;
+	}
+	ah->ibv.pd = &pd->ibv;
+	*created = ah;
+	return 0;
+}
+
+int hca_destroy_ah(struct hca_context *context, struct ah *ah)
+{
+	delist(context, &ah->node);
+	atomic_fetch_sub(&to_pd(ah->ibv.pd)->users, 1);
+	ah_put(ah);
+	return 0;
+}
+
+/* The GID index whose address is @gid; HCA_GID_TABLE_SIZE when there is none. */
+static uint32_t find_gid(const struct port *port, const uint8_t gid[16])
+{
+	uint32_t i;
+
+	for (i = 0; i < HCA_GID_TABLE_SIZE; i++)
+		if (port->gid[i].valid && !memcmp(port->gid[i].gid.raw, gid, 16))
+			return i;
+	for (i = 0; i < HCA_GID_TABLE_SIZE; i++)
+		if (port->gid[i].valid && !memcmp(port->gid[i].address, gid, 16))
+			return i;
+	return HCA_GID_TABLE_SIZE;
+}
+
+/*
+ * Source and destination of a received UD message: a GRH for IPv6; for IPv4 the IP header lies in
+ * the last 20 of the 40 bytes (annex A17.4.5.2), told apart by the version field of the first.
+ */
+static void grh_addresses(const struct ibv_grh *grh, uint8_t source[16], uint8_t destination[16])
+{
+	const uint8_t *bytes = (const uint8_t *)grh;
+
+	if (bytes[0] >> 4 == 6) {
+		memcpy(source, grh->sgid.raw, 16);
+		memcpy(destination, grh->dgid.raw, 16);
+		return;
+	}
+	memset(source, 0, 16);
+	source[10] = source[11] = 0xff;
+	memcpy(destination, source, 16);
+	memcpy(source + 12, bytes + 20 + 12, 4);
+	memcpy(destination + 12, bytes + 20 + 16, 4);
+}
+
+int hca_ah_attr_from_wc(struct hca_context *context, uint32_t port, const struct ibv_wc *wc,
+			const struct ibv_grh *grh, struct ibv_ah_attr *attr)
+{
+	struct hca *hca = context->hca;
+	uint8_t source[16], destination[16];
+	uint32_t index;
+
+	if (!(wc->wc_flags & IBV_WC_GRH)) {
+		explain("init_ah_from_wc: the completion has no GRH (wc_flags lacks IBV_WC_GRH): only UD "
+			"receives have one");
+		return EINVAL;
+	}
+	grh_addresses(grh, source, destination);
+	lock_acquire(&hca->objects);
+	index = find_gid(context->port, destination);
+	lock_release(&hca->objects);
+	if (index == HCA_GID_TABLE_SIZE) {
+		/* Sent to a multicast group: answer from the first GID of the family. */
+		struct hca_gid gid;
+
+		for (index = 1; index < HCA_GID_TABLE_SIZE; index++)
+			if (!hca_query_gid(context, port, index, &gid) &&
+			    address_is_ipv4(gid.gid.raw) == address_is_ipv4(source))
+				break;
+	}
+	if (index == HCA_GID_TABLE_SIZE) {
+		explain("init_ah_from_wc: the message came to an address that is not in the GID table of "
+			"%s (any more)", context->port->name);
+		return EINVAL;
+	}
+	memset(attr, 0, sizeof(*attr));
+	attr->is_global = 1;
+	attr->port_num = (uint8_t)port;
+	attr->sl = wc->sl;
+	memcpy(attr->grh.dgid.raw, source, 16);
+	attr->grh.sgid_index = (uint8_t)index;
+	attr->grh.hop_limit = 0xff;
+	return 0;
+}

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""perftest: send, write, read and atomic, latency and bandwidth, with the options that change what
+the library has to do. A run passes when both ends exit with 0 and print a row for each size."""
+import re
+
+from harness import Case, words
+from lab import Failure, run_pair
+
+OPS = ('send', 'write', 'read', 'atomic')
+CONNECTIONS = {'send': ('RC', 'UC', 'UD'), 'write': ('RC', 'UC'), 'read': ('RC',),
+               'atomic': ('RC',)}
+ROW = re.compile(r'^ *(\d+) +(\d+) +([\d.]+) +([\d.]+)', re.M)
+
+
+def rows(text):
+    """The result rows: size, iterations, then figures."""
+    return [(int(r[0]), int(r[1]), float(r[2]), float(r[3])) for r in ROW.findall(text)]
+
+
+def expect_rows(pair, sizes):
+    found = rows(pair.client.text)
+    if [r[0] for r in found] != list(sizes):
+        raise Failure(f'rows for sizes {[r[0] for r in found]}, expected {list(sizes)}\n'
+                      + pair.report())
+    if any(r[3] <= 0 for r in found):
+        raise Failure('a figure of zero\n' + pair.report())
+
+
+def all_sizes(topology, connection):
+    """-a: powers of two from 2 up to 8 MiB, or to the path MTU for UD."""
+    top = topology.mtu if connection == 'UD' else 8 << 20
+    return [1 << n for n in range(1, 24) if 1 << n <= top]
+
+
+def one(topology, tool, options, sizes=None, timeout=30, env=None, count=None):
+    """Run one pair of @tool with @options (a string or a list)."""
+    command = words(tool, '-F', *(options if isinstance(options, list) else [options]))
+    pair = run_pair(topology, command, timeout=timeout, env=env).check()
+    if sizes:
+        expect_rows(pair, sizes)
+    elif not rows(pair.client.text):
+        raise Failure('no result row\n' + pair.report())
+    return pair
+
+
+def basic(topology):
+    """Every tool, every connection type it has."""
+    for op in OPS:
+        for kind in ('lat', 'bw'):
+            for connection in CONNECTIONS[op]:
+                # without flow control a receiver can be overrun: all receives posted beforehand
+                count = 300 if connection == 'UD' and kind == 'bw' else 1000
+                size = 8 if op == 'atomic' else min(4096, topology.mtu)
+                options = words('-c', connection, '-n', count,
+                                None if op == 'atomic' else f'-s {size}')
+                yield f'ib_{op}_{kind}', options, [size], True
+
+
+def everything(topology):
+    """-a, every size that a tool has."""
+    for op in ('send', 'write', 'read'):
+        for kind in ('lat', 'bw'):
+            for connection in CONNECTIONS[op]:
+                quick = topology.name == 'lo' or connection == 'RC' and kind == 'bw'
+                yield (f'ib_{op}_{kind}', words('-a -n 50 -c', connection),
+                       all_sizes(topology, connection), quick)
+
+
+def variants(topology):
+    """The options one at a time."""
+    for op in OPS:
+        bw, lat = f'ib_{op}_bw', f'ib_{op}_lat'
+        size = '' if op == 'atomic' else '-s 8192'
+        yield bw, f'-q 16 -n 200 {size}', None, True
+        yield bw, f'-b -n 500 {size}', None, True
+        yield bw, f'-b -q 16 -n 100 {size}', None, False
+        yield bw, f'-l 8 -n 400 {size}', None, False
+        yield bw, f'-Q 1 -t 16 -n 400 {size}', None, False
+        if op != 'write':                   # it has no -e: a target is told nothing
+            yield bw, f'-e -n 500 {size}', None, True
+            yield lat, f'-e -n 500 {"-s 64" if size else ""}', None, True
+        if op in ('send', 'write'):
+            for inline in (0, 64):
+                yield lat, f'-I {inline} -s 64 -n 500', [64], inline == 64
+                yield bw, f'-I {inline} -s 64 -n 1000', [64], inline == 64
+        for mtu in (256, 512, 1024, 2048, 4096):
+            if mtu <= topology.mtu and op != 'atomic':
+                quick = mtu in (256, topology.mtu) and op == 'write'
+                yield bw, f'-m {mtu} -s 65536 -n 200', [65536], quick
+                yield lat, f'-m {mtu} -s 10000 -n 200', [10000], False
+        for gid in topology.gids:
+            yield lat, f'-x {gid} -n 300', None, op == 'send'
+        yield lat, '-D 1', None, False
+    for kind in ('CMP_AND_SWAP', 'FETCH_AND_ADD'):
+        yield 'ib_atomic_lat', f'-A {kind} -n 500', [8], True
+        yield 'ib_atomic_bw', f'-A {kind} -n 500', [8], False
+    yield 'ib_send_bw', '--use-srq -q 4 -n 200 -r 1024 -s 4096', None, True
+    yield 'ib_send_bw', '-c UC -q 16 -n 100 -s 1024', None, False
+    yield 'ib_send_bw', '--use_old_post_send -n 500', None, True
+    yield 'ib_write_bw', '--odp -n 200', None, False
+    yield 'ib_write_bw', '-D 2 -s 65536', [65536], False
+    yield 'ib_send_bw', '-g -c UD -n 200 -s 1000', [1000], True     # multicast
+    yield 'ib_send_lat', '-g -c UD -n 200 -s 64', [64], False
+
+
+LOSSY = [('ib_send_lat', '-n 1000'), ('ib_send_bw', '-n 1000 -s 65536'),
+         ('ib_write_lat', '-n 1000'), ('ib_write_bw', '-n 1000 -s 65536'),
+         ('ib_read_lat', '-n 1000'), ('ib_read_bw', '-n 500 -s 65536'),
+         ('ib_atomic_lat', '-n 1000'), ('ib_atomic_bw', '-n 1000'),
+         ('ib_write_bw', '-q 16 -n 100 -s 65536'), ('ib_send_bw', '-b -n 500 -s 65536'),
+         ('ib_send_bw', '-e -n 500 -s 65536'), ('ib_send_bw', '-a -n 20'),
+         ('ib_write_bw', '-m 256 -n 200 -s 65536')]
+LOSSY_UNRELIABLE = [('ib_send_lat', '-c UD -n 2000'), ('ib_send_bw', '-c UD -n 2000 -s 1024'),
+                    ('ib_send_lat', '-c UC -n 2000'), ('ib_send_bw', '-c UC -n 2000 -s 1024'),
+                    ('ib_write_bw', '-c UC -n 2000 -s 65536'), ('ib_write_lat', '-c UC -n 2000'),
+                    ('ib_send_bw', '-g -c UD -n 2000 -s 1000')]
+
+
+def lossy(topology, tool, options):
+    """Same results under loss, only slower."""
+    with topology.loss(1) as dropped:
+        one(topology, tool, options, timeout=60)
+        if not dropped():
+            raise Failure('nothing was dropped: this proves nothing')
+
+
+def lossy_unreliable(topology, tool, options):
+    """It may wait for ever for what was lost; it must not crash."""
+    with topology.loss(1):
+        try:
+            pair = run_pair(topology, words(tool, '-F', options), timeout=5, grace=1)
+        except Failure as hung:
+            if not hasattr(hung, 'pair'):
+                raise
+            pair = hung.pair
+    for program in (pair.server, pair.client):
+        if program.crashed():
+            raise Failure(f'{program.crashed()}\n{pair.report()}')
+
+
+def cases(topology):
+    for source in (basic, everything, variants):
+        for tool, options, sizes, quick in source(topology):
+            text = options if isinstance(options, str) else ' '.join(options)
+            yield Case(f'{tool} {" ".join(text.split())}',
+                       lambda t=tool, o=text, s=sizes: one(topology, t, o, s), quick)
+    for number, (tool, options) in enumerate(LOSSY):
+        quick = topology.name != 'veth9000' and number < 9
+        yield Case(f'{tool} {options} with 1 % loss',
+                   lambda t=tool, o=options: lossy(topology, t, o), quick)
+    for tool, options in LOSSY_UNRELIABLE:
+        yield Case(f'{tool} {options} with 1 % loss does not crash',
+                   lambda t=tool, o=options: lossy_unreliable(topology, t, o), False)

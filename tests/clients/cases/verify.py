@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The data-checking client of tests/clients/verify, server and client, per test of its list."""
+import re
+import subprocess
+
+from harness import Case, words
+from lab import Failure, Skip, run_pair
+
+
+def listed(binary, env):
+    """Names of its tests, with the words behind them (long, lossless, local)."""
+    out = subprocess.run([binary, '--list'], capture_output=True, text=True, env=env, timeout=10)
+    return [line.split() for line in out.stdout.splitlines()]
+
+
+def verify(topology, test, options='', timeout=30, env=None, users=(None, None)):
+    binary = topology.client.lab.verify
+    pair = run_pair(topology, words(binary, '-t', f'^{test}$', options), timeout=timeout, env=env,
+                    users=users)
+    for program in (pair.server, pair.client):
+        if skipped := re.search(r'^ok .* # SKIP (.*)', program.text, re.M):
+            raise Skip(skipped[1])
+    pair.check()
+    if not re.search(r'^ok 1 ', pair.client.text, re.M):
+        raise Failure('no result\n' + pair.report())
+
+
+def lossy(topology, test, options):
+    with topology.loss(1) as dropped:
+        verify(topology, test, options, timeout=90)
+        if not dropped():
+            raise Skip('nothing was dropped')
+
+
+def local(topology, test, timeout=30):
+    """Both ends in one process (two threads), over the loopback of the device."""
+    binary = topology.client.lab.verify
+    command = words(binary, '--local -g 1 -t', f'^{test}$')
+    with topology.client.start(command) as program:
+        code = program.wait(timeout)
+        if code != 0:
+            raise Failure(f'exit status {code}\n{program.tail(30)}')
+
+
+def not_built():
+    raise Skip('the verify program is not built')
+
+
+def cases(topology):
+    lab = topology.client.lab
+    if not lab.verify:
+        yield Case('verify', not_built, True)
+        return
+    for name, *tags in listed(lab.verify, lab.env()):
+        long = 'long' in tags
+        for gid in topology.gids:
+            yield Case(f'verify {name} -g {gid}',
+                       lambda n=name, g=gid, w=300 if long else 30: verify(
+                           topology, n, f'-g {g}', timeout=w),
+                       not long and (gid == 1 or gid == 0 and topology.name == 'veth1500'))
+        if not long and 'lossless' not in tags:
+            yield Case(f'verify {name} with 1 % loss',
+                       lambda n=name: lossy(topology, n, '-g 1'),
+                       topology.name == 'veth1500' and 'data' in tags)
+        if topology.name == 'lo' and not long:
+            yield Case(f'verify {name} in one process', lambda n=name: local(topology, n), True)

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Many processes, and processes that are stopped, killed, forked, or somebody else's."""
+import contextlib
+import os
+import re
+import signal
+import time
+
+from harness import Case, words
+import lab
+from lab import NOBODY, Failure, Skip, run_pair, started_pair
+
+CROWD = 20
+
+
+def crowd(topology):
+    """20 spinning pairs at once: each ends, and no scheduling collapse (two cores and fair turns
+    need a second or two; without yielding it takes ten times that)."""
+    command = words('ibv_rc_pingpong -c -g 1 -n 1000 -s 1024')
+    begin = time.monotonic()
+    with contextlib.ExitStack() as stack:
+        pairs = [stack.enter_context(started_pair(topology, command)) for _ in range(CROWD)]
+        for number, pair in enumerate(pairs):
+            for program in pair:
+                if program.wait(begin + 40 - time.monotonic()) != 0:
+                    raise Failure(f'pair {number}: exit status {program.code} after '
+                                  f'{program.seconds:.1f} s\n{program.tail()}')
+    return f'{time.monotonic() - begin:.1f} s'
+
+
+def crowd_at_once(topology):
+    """All servers first, all clients then: the data phases overlap, and RC latencies stay sane."""
+    command = words('ib_send_lat -F -n 1000 -s 64')
+    begin = time.monotonic()
+    with contextlib.ExitStack() as stack:
+        servers, clients = [], []
+        for _ in range(CROWD):
+            port = next(lab.PORTS)
+            extra = lab.device_args(topology, topology.server) + ['-p', str(port)]
+            servers.append((port, stack.enter_context(topology.server.start(command + extra))))
+        for port, server in servers:
+            topology.server.wait_listening(port, server)
+            extra = lab.device_args(topology, topology.client) + ['-p', str(port)]
+            clients.append(stack.enter_context(topology.client.start(
+                command + extra + [topology.server.address])))
+        for program in clients + [s for _, s in servers]:
+            if program.wait(begin + 40 - time.monotonic()) != 0:
+                raise Failure(f'exit status {program.code} after {program.seconds:.1f} s\n'
+                              + program.tail())
+
+
+def stopped(topology):
+    """A process under SIGSTOP, QPs open and its part of the port in its hand, disturbs nobody:
+    others come, work and go; and when it continues it works."""
+    port = next(lab.PORTS)
+    command = words('ibv_rc_pingpong -c -g 1 -s 4096 -n 500 -p', port)
+    extra = lab.device_args(topology, topology.server)
+    with topology.server.start(command + extra) as sleeper:
+        topology.server.wait_listening(port, sleeper)
+        sleeper.signal(signal.SIGSTOP)
+        for _ in range(3):
+            for other in ('ibv_rc_pingpong -c -g 1 -n 1000', 'ibv_ud_pingpong -c -g 1 -s 1000',
+                          'ibv_uc_pingpong -c -g 1 -n 1000'):
+                pair = run_pair(topology, words(other), timeout=10).check()
+                if pair.client.seconds > 5:
+                    raise Failure(f'{other} took {pair.client.seconds:.1f} s beside a stopped '
+                                  'process')
+        sleeper.signal(signal.SIGCONT)
+        extra = lab.device_args(topology, topology.client)
+        with topology.client.start(command + extra + [topology.server.address]) as client:
+            for program in (client, sleeper):
+                if program.wait(10) != 0:
+                    raise Failure(f'after SIGCONT: exit status {program.code}\n{program.tail()}')
+
+
+def paused_in_transfer(topology):
+    """A target stopped for less than its peer's retry time: the transfer goes on afterwards."""
+    command = words('ib_write_bw -F -s 65536 -D 3 -u 18')      # 1 s times 8
+    with started_pair(topology, command) as (server, client):
+        time.sleep(1)
+        server.signal(signal.SIGSTOP)
+        run_pair(topology, words('ibv_rc_pingpong -c -g 1'), timeout=10).check()
+        time.sleep(0.5)
+        server.signal(signal.SIGCONT)
+        for program in (client, server):
+            if program.wait(20) != 0:
+                raise Failure(f'exit status {program.code}\n{program.tail()}')
+
+
+def killed(topology, tool, victim):
+    """kill -9 in mid-transfer: the survivor sees retry exceeded (status 12) or, where it only
+    receives, can be ended; a new run works at once."""
+    command = words(f'{tool} -F -s 65536 -D 20')
+    with started_pair(topology, command) as (server, client):
+        time.sleep(1.5)
+        if not (server.alive() and client.alive()):
+            raise Failure(f'ended too early\n{client.tail()}\n{server.tail()}')
+        dead, left = (server, client) if victim == 'server' else (client, server)
+        dead.signal(signal.SIGKILL)
+        dead.wait(5)
+        run_pair(topology, words('ibv_rc_pingpong -c -g 1'), timeout=10).check()
+        if victim == 'server':
+            if left.wait(8) is None:    # 8 tries of 67 ms, four times that allowed: 2.1 s
+                raise Failure(f'the survivor still runs after {left.seconds:.1f} s\n'
+                              + left.tail())
+            if left.crashed() or left.code == 0 or not re.search(
+                    r'status 12|vendor|retry', left.text, re.I):
+                raise Failure(f'exit status {left.code}, retry exceeded expected\n{left.tail()}')
+        else:
+            left.end()
+            if left.crashed():
+                raise Failure(f'{left.crashed()}\n{left.tail()}')
+    run_pair(topology, words(f'{tool} -F -s 65536 -n 200'), timeout=10).check()
+
+
+def two_users(topology):
+    """root and nobody on one host, at the same time, among and with each other."""
+    if os.geteuid() != 0:
+        raise Skip('needs root')
+    quick = words('ibv_rc_pingpong -c -g 1 -n 500')
+    long = words('ib_send_lat -F -D 4 -s 64')
+    with started_pair(topology, long, users=(NOBODY, NOBODY)) as theirs, \
+            started_pair(topology, long, users=(0, 0)) as ours:
+        for users in ((0, 0), (NOBODY, NOBODY), (0, NOBODY), (NOBODY, 0)):
+            run_pair(topology, quick, users=users, timeout=10).check()
+            run_pair(topology, words('ib_write_bw -F -n 200'), users=users, timeout=10).check()
+            run_pair(topology, words('ibv_ud_pingpong -c -g 1 -n 200 -s 512'), users=users,
+                     timeout=10).check()
+        for program in (*theirs, *ours):
+            if program.wait(15) != 0:
+                raise Failure(f'exit status {program.code}\n{program.tail()}')
+
+
+def bystander_takes_over(topology):
+    """The user who holds the port leaves; the other user's pairs, idle until then, go on."""
+    if os.geteuid() != 0:
+        raise Skip('needs root')
+    holder = words('ibv_rc_pingpong -c -g 1 -n 500 -p', next(lab.PORTS))
+    with topology.server.start(holder, user=NOBODY) as first:
+        topology.server.wait_listening(int(holder[-1]), first)
+        with started_pair(topology, words('ib_send_lat -F -D 4 -s 64'), users=(0, 0)) as pair:
+            time.sleep(1.5)
+            first.signal(signal.SIGKILL)
+            for program in reversed(pair):
+                if program.wait(15) != 0:
+                    raise Failure(f'exit status {program.code}\n{program.tail()}')
+    run_pair(topology, words('ibv_rc_pingpong -c -g 1'), users=(0, NOBODY)).check()
+
+
+def idle(topology):
+    """A server that waits for its client with everything open uses no CPU."""
+    port = next(lab.PORTS)
+    command = words('ibv_srq_pingpong -e -g 1 -p', port)
+    extra = lab.device_args(topology, topology.server)
+    with topology.server.start(command + extra) as server:
+        topology.server.wait_listening(port, server)
+        time.sleep(0.3)
+        before = cpu_ticks(server.pid)
+        time.sleep(2)
+        spent = cpu_ticks(server.pid) - before
+        if spent > 1:
+            raise Failure(f'{spent} ticks of CPU in 2 s')
+
+
+def cpu_ticks(pid):
+    with open(f'/proc/{pid}/stat') as stat:
+        fields = stat.read().rsplit(')', 1)[1].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def cases(topology):
+    yield Case(f'{CROWD} spinning pairs of ibv_rc_pingpong', lambda: crowd(topology), True)
+    yield Case(f'{CROWD} pairs of ib_send_lat at once', lambda: crowd_at_once(topology),
+               topology.name == 'lo')
+    yield Case('a stopped process disturbs nobody', lambda: stopped(topology), True)
+    yield Case('a target paused in a transfer', lambda: paused_in_transfer(topology),
+               topology.name == 'lo')
+    for tool in ('ib_write_bw', 'ib_send_bw', 'ib_read_bw'):
+        for victim in ('server', 'client'):
+            yield Case(f'kill -9 of the {victim} of {tool}',
+                       lambda t=tool, v=victim: killed(topology, t, v),
+                       tool == 'ib_write_bw' and topology.name != 'veth9000')
+    yield Case('an idle process uses no CPU', lambda: idle(topology), True)
+    if topology.name == 'lo':
+        yield Case('root and nobody on one host', lambda: two_users(topology), True)
+        yield Case('the user who holds the port leaves', lambda: bystander_takes_over(topology),
+                   True)

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The order of GIDs, and that an address keeps its index while it is there. */
+#include <arpa/inet.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "hca/device.h"
+#include "hca/gid_table.h"
+
+static void add_address(struct netdev *netdev, const char *text)
+{
+	struct netdev_address *address = &netdev->address[netdev->address_count++];
+
+	assert_int_equal(inet_pton(AF_INET6, text, address->address), 1);
+}
+
+static void assert_gid(const struct port *port, uint32_t index, const char *text)
+{
+	const struct gid_entry *entry = gid_table_get(port, index);
+	uint8_t gid[16];
+
+	assert_non_null(entry);
+	assert_int_equal(inet_pton(AF_INET6, text, gid), 1);
+	assert_memory_equal(entry->gid.raw, gid, 16);
+}
+
+static void make_port(struct port *port)
+{
+	static const uint8_t mac[6] = { 0x02, 0x77, 0, 0, 0, 1 };
+
+	memset(port, 0, sizeof(*port));
+	memcpy(port->netdev.mac, mac, 6);
+	port->guid = device_guid(&port->netdev);
+}
+
+static void the_order_is_link_local_then_ipv4_then_ipv6(void **state)
+{
+	struct port port;
+
+	make_port(&port);
+	add_address(&port.netdev, "::ffff:10.77.0.1");
+	add_address(&port.netdev, "fd77::1");
+	add_address(&port.netdev, "fe80::77:ff:fe00:1");
+	assert_true(gid_table_update(&port));
+	assert_gid(&port, 0, "fe80::77:ff:fe00:1");
+	assert_false(port.gid[0].host_only);
+	assert_gid(&port, 1, "::ffff:10.77.0.1");
+	assert_gid(&port, 2, "fd77::1");
+	assert_null(gid_table_get(&port, 3));
+	assert_null(gid_table_get(&port, HCA_GID_TABLE_SIZE));
+	assert_false(gid_table_update(&port));
+}
+
+static void without_the_link_local_address_gid_0_works_inside_the_host(void **state)
+{
+	struct port port;
+	uint8_t loopback[16];
+
+	make_port(&port);
+	add_address(&port.netdev, "::ffff:10.77.0.1");
+	gid_table_update(&port);
+	assert_true(port.gid[0].host_only);
+	inet_pton(AF_INET6, "::ffff:127.0.0.1", loopback);
+	assert_memory_equal(port.gid[0].address, loopback, 16);
+}
+
+static void an_address_keeps_its_index_while_others_go(void **state)
+{
+	struct port port;
+
+	make_port(&port);
+	add_address(&port.netdev, "::ffff:10.77.0.1");
+	add_address(&port.netdev, "::ffff:10.77.0.2");
+	gid_table_update(&port);
+	port.netdev.address_count = 0;
+	add_address(&port.netdev, "::ffff:10.77.0.2");
+	assert_true(gid_table_update(&port));
+	assert_null(gid_table_get(&port, 1));
+	assert_gid(&port, 2, "::ffff:10.77.0.2");
+	add_address(&port.netdev, "fd77::9");
+	assert_true(gid_table_update(&port));
+	assert_gid(&port, 1, "fd77::9");
+}
+
+static void a_tentative_address_is_no_gid_yet(void **state)
+{
+	struct port port;
+
+	make_port(&port);
+	add_address(&port.netdev, "fd77::1");
+	port.netdev.address[0].tentative = true;
+	gid_table_update(&port);
+	assert_null(gid_table_get(&port, 1));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_order_is_link_local_then_ipv4_then_ipv6),
+		cmocka_unit_test(without_the_link_local_address_gid_0_works_inside_the_host),
+		cmocka_unit_test(an_address_keeps_its_index_while_others_go),
+		cmocka_unit_test(a_tentative_address_is_no_gid_yet),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

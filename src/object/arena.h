@@ -43,7 +43,8 @@ struct mr_entry {
 	uint32_t parent;		/* windows: index of the region bound to */
 	_Atomic uint32_t windows;	/* regions: windows bound */
 	_Atomic uint32_t users;		/* accesses in progress: deregistration waits for 0 */
-	uint64_t reserved;
+	uint32_t last_key;		/* of the index's latest use: the next tag differs */
+	uint32_t reserved;
 };
 static_assert(sizeof(struct mr_entry) == 64, "an entry is a cache line, shared between versions");
 

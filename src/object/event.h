@@ -70,7 +70,10 @@ static inline bool effects_full(const struct effects *effects)
 	return effects->count > EFFECTS_MAX - EFFECTS_PER_CALL;
 }
 
-/* Queue @node (unless it is queued already) and note that the fd has to be raised. */
+/*
+ * Queue @node (unless it is queued already) and note that the fd has to be raised. A zeroed node
+ * counts as one that is in no list.
+ */
 void event_queue_add(struct event_queue *queue, struct list *node, struct effects *effects);
 /* Take an event out (after the fd was read once); NULL if it was removed meanwhile. */
 struct list *event_queue_take(struct event_queue *queue);

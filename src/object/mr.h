@@ -54,6 +54,8 @@ int mr_table_init(struct mr_table *table, struct arena *arena, uint64_t seed);	/
 void mr_table_free(struct mr_table *table);
 
 /*
+ * Users of a protection domain (pd->users) are counted here, for windows too.
+ *
  * Register [@address, @address + @length) as @iova (ibv_reg_mr: iova == address;
  * IBV_ACCESS_ZERO_BASED: 0). Fills mr->ibv except context. 0, EINVAL (flags, wrap-around,
  * remote write or atomic without local write), ENOMEM (table full).
@@ -62,7 +64,10 @@ int mr_register(struct mr_table *table, struct pd *pd, void *address, size_t len
 		uint64_t iova, unsigned access, struct mr *mr);
 /* 0, or EBUSY while windows are bound to it. On return no access is in progress. */
 int mr_deregister(struct mr_table *table, struct mr *mr);
-/* ibv_rereg_mr: @flags of enum ibv_rereg_mr_flags. The key changes only as the man page says. */
+/*
+ * ibv_rereg_mr: @flags of enum ibv_rereg_mr_flags. The key stays; accesses are refused while it
+ * lasts. 0, or EINVAL, EBUSY (windows bound): the region is as before then.
+ */
 int mr_reregister(struct mr_table *table, struct mr *mr, int flags, struct pd *pd,
 		  void *address, size_t length, unsigned access);
 
@@ -104,6 +109,10 @@ void mr_release(struct mr_grant *grant);
 /* Send-queue operations on keys: 0 = done, else the fault, reported as MW_BIND_ERR or LOC_PROT. */
 enum mr_fault mw_bind(struct mr_table *table, const struct mr_asker *asker, struct mw *mw,
 		      uint32_t new_rkey, const struct ibv_mw_bind_info *info);
+/*
+ * Hold no grant when calling these: they wait until nobody uses the window. mw_bind sets
+ * mw->ibv.rkey of a type 2 window; of a type 1 window that was done at the post (ibv_bind_mw).
+ */
 /* LOCAL_INV and SEND_WITH_INV: only type 2 windows bound on this QP may be invalidated. */
 enum mr_fault mr_invalidate(struct mr_table *table, const struct mr_asker *asker, uint32_t rkey);
 

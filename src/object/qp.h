@@ -88,13 +88,16 @@ static inline struct qp *to_qp(struct ibv_qp *ibv)
  * 0 or EINVAL, explained. What needs the device (GIDs, path MTU against the port) is checked by
  * the caller.
  */
-int qp_modify_check(const struct qp *qp, const struct ibv_qp_attr *attr, int mask);
+int qp_modify_check(const struct qp *qp, const struct ibv_qp_attr *attr, int mask)
+	REQUIRES(qp->lock);
 /* Take over the attributes named by @mask, and the state. The transport is told by the caller. */
-void qp_modify_apply(struct qp *qp, const struct ibv_qp_attr *attr, int mask);
-void qp_query(struct qp *qp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init);
+void qp_modify_apply(struct qp *qp, const struct ibv_qp_attr *attr, int mask) REQUIRES(qp->lock);
+/* Fills all of both, whatever @mask asks for. */
+void qp_query(struct qp *qp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init)
+	REQUIRES(qp->lock);
 
 /* Set qp->state and the copies of it that others read (public structure, arena). */
-void qp_set_state(struct qp *qp, enum ibv_qp_state state);
+void qp_set_state(struct qp *qp, enum ibv_qp_state state) REQUIRES(qp->lock);
 const char *qp_state_name(enum ibv_qp_state state);
 const char *qp_type_name(enum ibv_qp_type type);
 
@@ -106,7 +109,9 @@ void qp_raise(struct qp *qp, enum qp_event event, struct effects *effects);
  * opcodes by service). 0, or EINVAL / ENOMEM with *bad at the first one refused, explained; those
  * before it are queued. The caller then runs the transport.
  */
-int qp_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
-int qp_post_recv(struct qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+int qp_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+	REQUIRES(qp->lock);
+int qp_post_recv(struct qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+	REQUIRES(qp->lock);
 
 #endif

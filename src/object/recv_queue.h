@@ -24,6 +24,7 @@ struct recv_queue {
 	uint8_t *ring;
 	size_t stride;			/* bytes of a slot */
 	uint32_t size, max_sge;
+	uint32_t mask;			/* slots of the ring - 1: a power of two, so counters wrap */
 	_Atomic uint32_t head, tail;	/* posted, taken; head - tail are waiting */
 };
 
@@ -33,8 +34,12 @@ int recv_queue_resize(struct recv_queue *queue, uint32_t size);	/* 0, EINVAL (in
 
 /* 0; EINVAL (too many SGEs), ENOMEM (full): *bad names the first refused, those before it stand. */
 int recv_queue_post(struct recv_queue *queue, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+/* The same; explanations say @what ("post_recv: qp") and its @number. */
+int recv_queue_post_for(struct recv_queue *queue, struct ibv_recv_wr *wr,
+			struct ibv_recv_wr **bad, const char *what, uint32_t number);
 /* Copy the oldest into @wqe (room for max_sge SGEs) and remove it; false when there is none. */
 bool recv_queue_take(struct recv_queue *queue, struct recv_wqe *wqe);
+bool recv_queue_take_locked(struct recv_queue *queue, struct recv_wqe *wqe) REQUIRES(queue->lock);
 
 static inline uint32_t recv_queue_count(const struct recv_queue *queue)
 {

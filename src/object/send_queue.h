@@ -27,7 +27,7 @@ struct send_wqe {
 	uint32_t sge_count;
 	uint64_t compare_add, swap;	/* atomic */
 	/* UD */
-	struct ah *ah;			/* holds a reference */
+	struct ah *ah;			/* holds a reference: whoever retires the request puts it */
 	uint32_t remote_qpn, remote_qkey;
 	/* BIND_MW */
 	struct mw *mw;
@@ -48,16 +48,17 @@ struct send_queue {
 	uint8_t *ring;
 	size_t stride;
 	uint32_t size, max_sge, max_inline;
+	uint32_t mask;			/* slots of the ring - 1: a power of two, so counters wrap */
 	uint32_t head, sent, tail;
 };
 
 int send_queue_init(struct send_queue *queue, uint32_t size, uint32_t max_sge,
 		    uint32_t max_inline);
-void send_queue_fini(struct send_queue *queue);
+void send_queue_fini(struct send_queue *queue);	/* gives back the AHs of what is still queued */
 
 static inline struct send_wqe *send_queue_at(const struct send_queue *queue, uint32_t number)
 {
-	return (struct send_wqe *)(queue->ring + (size_t)(number % queue->size) * queue->stride);
+	return (struct send_wqe *)(queue->ring + (size_t)(number & queue->mask) * queue->stride);
 }
 
 #endif

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Completion queues: the ring, overflow, and the arming of the completion channel.
+ *
+ * No wake-up is lost because pushing and arming are under one lock: a completion is either in
+ * the ring before the CQ was armed (the application polls once more after arming, as the man
+ * page asks), or it finds the CQ armed.
+ */
+#include "object/cq.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "object/ring.h"
+
+int cq_init(struct cq *cq, uint32_t size)
+{
+	if (!size || size > RING_SIZE_MAX)
+		return EINVAL;
+	cq->mask = ring_mask(size);
+	cq->ring = calloc((size_t)cq->mask + 1, sizeof(*cq->ring));
+	if (!cq->ring)
+		return ENOMEM;
+	cq->size = size;
+	cq->ibv.cqe = (int)size;
+	cq->armed = CQ_UNARMED;
+	lock_init(&cq->lock);
+	lock_init(&cq->poll_lock);
+	list_init(&cq->comp_event.node);
+	list_init(&cq->error_event.node);
+	list_init(&cq->node);
+	return 0;
+}
+
+void cq_fini(struct cq *cq)
+{
+	free(cq->ring);
+	cq->ring = NULL;
+	lock_destroy(&cq->lock);
+	lock_destroy(&cq->poll_lock);
+}
+
+static uint32_t head_of(const struct cq *cq)
+{
+	return atomic_load_explicit(&cq->head, memory_order_relaxed);
+}
+
+static uint32_t tail_of(const struct cq *cq)
+{
+	return atomic_load_explicit(&cq->tail, memory_order_relaxed);
+}
+
+static void set_head(struct cq *cq, uint32_t head)
+{
+	atomic_store_explicit(&cq->head, head, memory_order_release);
+}
+
+static void set_tail(struct cq *cq, uint32_t tail)
+{
+	atomic_store_explicit(&cq->tail, tail, memory_order_release);
+}
+
+static void raise_overflow(struct cq *cq, struct effects *effects) REQUIRES(cq->lock)
+{
+	cq->overflowed = true;
+	explain("completion queue %u overflowed: it holds %u completions and nobody polled them; "
+		"poll more often, create it with a larger cqe, or post less unpolled work",
+		cq->number, cq->size);
+	if (!cq->async)
+		return;
+	cq->error_event.ibv.event_type = IBV_EVENT_CQ_ERR;
+	cq->error_event.ibv.element.cq = (struct ibv_cq *)&cq->ibv;
+	event_queue_add(cq->async, &cq->error_event.node, effects);
+}
+
+/* Room for one more? Ends with the CQ in error when there is none and none is made. */
+static bool make_room(struct cq *cq, struct effects *effects) REQUIRES(cq->lock)
+{
+	if (cq->overflowed)
+		return false;
+	if (head_of(cq) - tail_of(cq) < cq->size)
+		return true;
+	if (cq->ignore_overrun) {
+		set_tail(cq, tail_of(cq) + 1);
+		return true;
+	}
+	raise_overflow(cq, effects);
+	return false;
+}
+
+static void raise_channel(struct cq *cq, bool solicited, struct effects *effects)
+	REQUIRES(cq->lock)
+{
+	if (cq->armed == CQ_UNARMED || (cq->armed == CQ_ARMED_SOLICITED && !solicited))
+		return;
+	cq->armed = CQ_UNARMED;
+	if (cq->channel)
+		event_queue_add(&cq->channel->queue, &cq->comp_event.node, effects);
+}
+
+bool cq_push(struct cq *cq, const struct ibv_wc *wc, bool solicited, uint64_t now_ns,
+	     struct effects *effects)
+{
+	struct completion *completion;
+	bool pushed;
+
+	lock_acquire(&cq->lock);
+	pushed = make_room(cq, effects);
+	if (pushed) {
+		completion = &cq->ring[head_of(cq) & cq->mask];
+		completion->wc = *wc;
+		completion->timestamp_ns = now_ns;
+		set_head(cq, head_of(cq) + 1);
+		raise_channel(cq, solicited || wc->status != IBV_WC_SUCCESS, effects);
+	}
+	lock_release(&cq->lock);
+	return pushed;
+}
+
+int cq_take(struct cq *cq, int count, struct ibv_wc *wc)
+{
+	uint32_t tail;
+	int taken = 0;
+
+	if (cq_is_empty(cq))
+		return 0;
+	lock_acquire(&cq->lock);
+	tail = tail_of(cq);
+	while (taken < count && tail != head_of(cq))
+		wc[taken++] = cq->ring[tail++ & cq->mask].wc;
+	set_tail(cq, tail);
+	lock_release(&cq->lock);
+	return taken;
+}
+
+int cq_take_one(struct cq *cq, struct completion *completion)
+{
+	int taken = 0;
+
+	if (cq_is_empty(cq))
+		return 0;
+	lock_acquire(&cq->lock);
+	if (tail_of(cq) != head_of(cq)) {
+		*completion = cq->ring[tail_of(cq) & cq->mask];
+		set_tail(cq, tail_of(cq) + 1);
+		taken = 1;
+	}
+	lock_release(&cq->lock);
+	return taken;
+}
+
+void cq_arm(struct cq *cq, bool solicited_only)
+{
+	lock_acquire(&cq->lock);
+	if (!solicited_only)
+		cq->armed = CQ_ARMED_ANY;
+	else if (cq->armed == CQ_UNARMED)
+		cq->armed = CQ_ARMED_SOLICITED;
+	lock_release(&cq->lock);
+}
+
+/* Move what waits to @ring, oldest first at its slot 0. */
+static void move_ring(struct cq *cq, struct completion *ring, uint32_t size, uint32_t mask)
+	REQUIRES(cq->lock)
+{
+	uint32_t waiting = head_of(cq) - tail_of(cq), i;
+
+	assert(waiting <= size);
+	for (i = 0; i < waiting; i++)
+		ring[i] = cq->ring[(tail_of(cq) + i) & cq->mask];
+	cq->ring = ring;
+	cq->size = size;
+	cq->mask = mask;
+	cq->ibv.cqe = (int)size;
+	set_tail(cq, 0);
+	set_head(cq, waiting);
+}
+
+int cq_resize(struct cq *cq, uint32_t size)
+{
+	struct completion *unused;
+	uint32_t waiting, mask;
+	int err = 0;
+
+	if (!size || size > RING_SIZE_MAX)
+		return EINVAL;
+	mask = ring_mask(size);
+	unused = calloc((size_t)mask + 1, sizeof(*unused));
+	if (!unused)
+		return ENOMEM;
+	lock_acquire(&cq->lock);
+	waiting = head_of(cq) - tail_of(cq);
+	if (waiting > size) {
+		err = EINVAL;
+	} else {
+		struct completion *old = cq->ring;
+
+		move_ring(cq, unused, size, mask);
+		unused = old;
+	}
+	lock_release(&cq->lock);
+	free(unused);
+	if (err)
+		explain("resize_cq: %u completions wait in cq %u, more than the new size %u; "
+			"poll them first", waiting, cq->number, size);
+	return err;
+}
+
+/* Close the ring over the completions of @qpn; with @sends_only those of receives stay. */
+static void clean(struct cq *cq, uint32_t qpn, bool sends_only)
+{
+	uint32_t from, to;
+
+	lock_acquire(&cq->lock);
+	for (from = to = tail_of(cq); from != head_of(cq); from++) {
+		const struct completion *completion = &cq->ring[from & cq->mask];
+
+		if (completion->wc.qp_num == qpn &&
+		    !(sends_only && (completion->wc.opcode & IBV_WC_RECV)))
+			continue;
+		cq->ring[to++ & cq->mask] = *completion;
+	}
+	set_head(cq, to);
+	lock_release(&cq->lock);
+}
+
+void cq_clean(struct cq *cq, uint32_t qpn)
+{
+	clean(cq, qpn, false);
+}
+
+void cq_clean_sends(struct cq *cq, uint32_t qpn)
+{
+	clean(cq, qpn, true);
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Event queues. The order that makes a wake-up impossible to lose: the node is in the queue
+ * before its wake-up is noted, so whoever is woken by the fd finds it. The opposite, a count of
+ * the fd without a node, happens after a cancel and is what event_queue_take()'s NULL is for.
+ */
+#include "object/event.h"
+
+#include <assert.h>
+
+/* Objects come zeroed from calloc: a node that was never in a list has no neighbours. */
+static bool is_queued(const struct list *node)
+{
+	return node->next && !list_empty(node);
+}
+
+void event_queue_init(struct event_queue *queue, int fd, void (*release)(struct event_queue *))
+{
+	lock_init(&queue->lock);
+	list_init(&queue->events);
+	queue->fd = fd;
+	atomic_store_explicit(&queue->references, 1, memory_order_relaxed);
+	queue->release = release;
+}
+
+void event_queue_get(struct event_queue *queue)
+{
+	atomic_fetch_add_explicit(&queue->references, 1, memory_order_relaxed);
+}
+
+void event_queue_put(struct event_queue *queue)
+{
+	uint32_t before = atomic_fetch_sub_explicit(&queue->references, 1, memory_order_acq_rel);
+
+	assert(before > 0);
+	if (before == 1 && queue->release)
+		queue->release(queue);
+}
+
+void event_queue_add(struct event_queue *queue, struct list *node, struct effects *effects)
+{
+	bool added = false;
+
+	lock_acquire(&queue->lock);
+	if (!is_queued(node)) {
+		list_add_tail(&queue->events, node);
+		added = true;
+	}
+	lock_release(&queue->lock);
+	if (!added)
+		return;
+	assert(effects->count < EFFECTS_MAX);
+	event_queue_get(queue);
+	effects->wake[effects->count++] = queue;
+}
+
+struct list *event_queue_take(struct event_queue *queue)
+{
+	struct list *node;
+
+	lock_acquire(&queue->lock);
+	node = list_pop(&queue->events);
+	lock_release(&queue->lock);
+	return node;
+}
+
+bool event_queue_cancel(struct event_queue *queue, struct list *node)
+{
+	bool queued;
+
+	lock_acquire(&queue->lock);
+	queued = is_queued(node);
+	if (queued)
+		list_remove(node);
+	lock_release(&queue->lock);
+	return queued;
+}

@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The region table: indices and keys, registration, deregistration, re-registration.
+ *
+ * An entry is read without a lock by every access (access.c). What makes that safe is an order:
+ * to change an entry, its owner stores key 0, waits until users is 0, changes it, and stores the
+ * key last; an access counts itself in users first and looks at the key again after. So either
+ * the access sees the dead key, or the owner sees the access.
+ */
+#include "object/mr.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "object/mr_internal.h"
+
+/* Freed indices rest until so many others were freed, before one is used again. */
+#define MR_REST_COUNT 1024u
+
+#define ACCESS_REMOTE_CHANGE	(IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
+#define ACCESS_KNOWN \
+	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | \
+	 IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED | \
+	 IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB | IBV_ACCESS_OPTIONAL_RANGE)
+
+int mr_table_init(struct mr_table *table, struct arena *arena, uint64_t seed)
+{
+	table->free_ring = malloc(MR_TABLE_SIZE * sizeof(*table->free_ring));
+	if (!table->free_ring)
+		return ENOMEM;
+	lock_init(&table->lock);
+	table->entry = arena_mr(arena);
+	table->free_head = table->free_count = 0;
+	table->fresh = 1;	/* index 0 stays unused: no key is 0, no parent is 0 */
+	table->random_state = seed;
+	return 0;
+}
+
+void mr_table_free(struct mr_table *table)
+{
+	free(table->free_ring);
+	table->free_ring = NULL;
+	lock_destroy(&table->lock);
+}
+
+/* splitmix64: any seed is good, also 0. */
+static uint64_t next_random(struct mr_table *table) REQUIRES(table->lock)
+{
+	uint64_t z = table->random_state += 0x9e3779b97f4a7c15u;
+
+	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+	z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+	return z ^ z >> 31;
+}
+
+int mr_entry_take(struct mr_table *table, uint32_t *index)
+{
+	struct mr_entry *entry;
+	uint32_t last_key;
+	bool may_reuse = table->free_count > MR_REST_COUNT ||
+			 (table->free_count && table->fresh == MR_TABLE_SIZE);
+
+	if (may_reuse) {
+		*index = table->free_ring[table->free_head];
+		table->free_head = (table->free_head + 1) % MR_TABLE_SIZE;
+		table->free_count--;
+	} else if (table->fresh < MR_TABLE_SIZE) {
+		*index = table->fresh++;
+	} else {
+		return ENOMEM;
+	}
+	entry = &table->entry[*index];
+	assert(entry->kind == MR_FREE && !mr_key_of(entry));
+	last_key = entry->last_key;
+	/* users stays: a late reader may be counting itself in and out of the dead entry. */
+	entry->access = entry->pd = entry->qpn = entry->parent = 0;
+	entry->start = entry->length = entry->host = 0;
+	atomic_store_explicit(&entry->windows, 0, memory_order_relaxed);
+	entry->last_key = last_key;
+	return 0;
+}
+
+void mr_entry_give(struct mr_table *table, uint32_t index)
+{
+	uint32_t end = (table->free_head + table->free_count) % MR_TABLE_SIZE;
+
+	table->entry[index].kind = MR_FREE;
+	table->free_ring[end] = index;
+	table->free_count++;
+}
+
+uint32_t mr_key_make(struct mr_table *table, uint32_t index)
+{
+	uint32_t upper_count = 1u << (MR_TAG_BITS - MR_CONSUMER_BITS);
+	uint32_t last = table->entry[index].last_key >> MR_CONSUMER_BITS;
+	uint64_t random = next_random(table);
+	uint32_t step = 1 + (uint32_t)(random >> 32) % (upper_count - 1);
+	uint32_t upper = (last + step) % upper_count;
+
+	return index << MR_TAG_BITS | upper << MR_CONSUMER_BITS |
+	       ((uint32_t)random & ((1u << MR_CONSUMER_BITS) - 1));
+}
+
+void mr_entry_publish(struct mr_entry *entry, uint32_t key)
+{
+	entry->last_key = key;
+	atomic_store_explicit(&entry->key, key, memory_order_seq_cst);
+}
+
+void mr_entry_kill(struct mr_entry *entry)
+{
+	atomic_store_explicit(&entry->key, 0, memory_order_seq_cst);
+}
+
+void mr_entry_drain(const struct mr_entry *entry)
+{
+	while (atomic_load_explicit(&entry->users, memory_order_seq_cst))
+		sched_yield();
+}
+
+static int check_access(const char *call, unsigned access)
+{
+	char text[MR_ACCESS_TEXT_MAX];
+
+	if (access & ~(unsigned)ACCESS_KNOWN) {
+		explain("%s: access 0x%x has unknown bits 0x%x", call, access,
+			access & ~(unsigned)ACCESS_KNOWN);
+		return EINVAL;
+	}
+	if (access & ACCESS_REMOTE_CHANGE && !(access & IBV_ACCESS_LOCAL_WRITE)) {
+		explain("%s: access %s lets peers change memory that the device may not write: "
+			"add IBV_ACCESS_LOCAL_WRITE", call,
+			mr_access_text(access, text, sizeof(text)));
+		return EINVAL;
+	}
+	return 0;
+}
+
+static bool wraps(uint64_t start, uint64_t length)
+{
+	return length && start + (length - 1) < start;
+}
+
+static int check_range(const char *call, const void *address, size_t length, uint64_t iova)
+{
+	if (wraps((uintptr_t)address, length)) {
+		explain("%s: address %p and length %zu go past the end of the address space", call,
+			address, length);
+		return EINVAL;
+	}
+	if (wraps(iova, length)) {
+		explain("%s: iova 0x%llx and length %zu go past 2^64", call,
+			(unsigned long long)iova, length);
+		return EINVAL;
+	}
+	return 0;
+}
+
+int mr_register(struct mr_table *table, struct pd *pd, void *address, size_t length,
+		uint64_t iova, unsigned access, struct mr *mr)
+{
+	uint64_t start = access & IBV_ACCESS_ZERO_BASED ? 0 : iova;
+	struct mr_entry *entry;
+	uint32_t index, key = 0;
+	int err;
+
+	err = check_access("reg_mr", access);
+	if (!err)
+		err = check_range("reg_mr", address, length, start);
+	if (err)
+		return err;
+
+	lock_acquire(&table->lock);
+	err = mr_entry_take(table, &index);
+	if (!err) {
+		entry = &table->entry[index];
+		key = mr_key_make(table, index);
+		entry->kind = MR_REGION;
+		entry->access = access;
+		entry->pd = pd->number;
+		entry->start = start;
+		entry->length = length;
+		entry->host = (uintptr_t)address;
+		mr_entry_publish(entry, key);
+	}
+	lock_release(&table->lock);
+	if (err) {
+		explain("reg_mr: all %u keys of the process are in use: deregister regions, or use "
+			"fewer and larger ones", MR_TABLE_SIZE - 1);
+		return err;
+	}
+	atomic_fetch_add(&pd->users, 1);
+	mr->ibv.pd = &pd->ibv;
+	mr->ibv.addr = address;
+	mr->ibv.length = length;
+	mr->ibv.handle = index;
+	mr->ibv.lkey = mr->ibv.rkey = key;
+	mr->access = access;
+	return 0;
+}
+
+int mr_deregister(struct mr_table *table, struct mr *mr)
+{
+	uint32_t index = mr_index_of(mr->ibv.lkey);
+	struct mr_entry *entry = &table->entry[index];
+	uint32_t windows;
+
+	lock_acquire(&table->lock);
+	assert(mr_key_of(entry) == mr->ibv.lkey && entry->kind == MR_REGION);
+	windows = atomic_load_explicit(&entry->windows, memory_order_relaxed);
+	if (!windows)
+		mr_entry_kill(entry);
+	lock_release(&table->lock);
+	if (windows) {
+		explain("dereg_mr: %u memory windows are bound to the region with lkey 0x%08x: "
+			"invalidate or deallocate them first", windows, mr->ibv.lkey);
+		return EBUSY;
+	}
+	mr_entry_drain(entry);
+
+	lock_acquire(&table->lock);
+	mr_entry_give(table, index);
+	lock_release(&table->lock);
+	atomic_fetch_sub(&to_pd(mr->ibv.pd)->users, 1);
+	return 0;
+}
+
+/* What a region is to become. */
+struct region {
+	uint32_t access, pd;
+	uint64_t start, length, host;
+};
+
+static int check_rereg(const struct mr *mr, int flags, const struct pd *pd, const void *address,
+		       size_t length, unsigned access)
+{
+	if (!flags || flags & ~IBV_REREG_MR_FLAGS_SUPPORTED) {
+		explain("rereg_mr: flags 0x%x: at least one of IBV_REREG_MR_CHANGE_TRANSLATION, "
+			"_PD and _ACCESS, and no other bit", flags);
+		return EINVAL;
+	}
+	if (flags & IBV_REREG_MR_CHANGE_PD && !pd) {
+		explain("rereg_mr: lkey 0x%08x: IBV_REREG_MR_CHANGE_PD without a pd", mr->ibv.lkey);
+		return EINVAL;
+	}
+	if (flags & IBV_REREG_MR_CHANGE_TRANSLATION && (!address || !length)) {
+		explain("rereg_mr: lkey 0x%08x: IBV_REREG_MR_CHANGE_TRANSLATION needs an address "
+			"and a length", mr->ibv.lkey);
+		return EINVAL;
+	}
+	return flags & IBV_REREG_MR_CHANGE_ACCESS ? check_access("rereg_mr", access) : 0;
+}
+
+static struct region rereg_target(const struct mr_entry *entry, int flags, const struct pd *pd,
+				  const void *address, size_t length, unsigned access)
+{
+	struct region new = { entry->access, entry->pd, entry->start, entry->length, entry->host };
+	bool moved = flags & IBV_REREG_MR_CHANGE_TRANSLATION;
+
+	if (flags & IBV_REREG_MR_CHANGE_ACCESS)
+		new.access = access;
+	if (flags & IBV_REREG_MR_CHANGE_PD)
+		new.pd = pd->number;
+	if (moved) {
+		new.host = (uintptr_t)address;
+		new.length = length;
+	}
+	if (new.access & IBV_ACCESS_ZERO_BASED)
+		new.start = 0;
+	else if (moved || entry->access & IBV_ACCESS_ZERO_BASED)
+		new.start = new.host;
+	return new;
+}
+
+static void region_replace(struct mr_entry *entry, const struct region *new)
+{
+	uint32_t key = mr_key_of(entry);
+
+	mr_entry_kill(entry);
+	mr_entry_drain(entry);
+	entry->access = new->access;
+	entry->pd = new->pd;
+	entry->start = new->start;
+	entry->length = new->length;
+	entry->host = new->host;
+	mr_entry_publish(entry, key);
+}
+
+int mr_reregister(struct mr_table *table, struct mr *mr, int flags, struct pd *pd,
+		  void *address, size_t length, unsigned access)
+{
+	struct mr_entry *entry = &table->entry[mr_index_of(mr->ibv.lkey)];
+	struct region new;
+	int err;
+
+	err = check_rereg(mr, flags, pd, address, length, access);
+	if (!err && flags & IBV_REREG_MR_CHANGE_TRANSLATION)
+		err = check_range("rereg_mr", address, length, (uintptr_t)address);
+	if (err)
+		return err;
+
+	lock_acquire(&table->lock);
+	if (atomic_load_explicit(&entry->windows, memory_order_relaxed)) {
+		err = EBUSY;
+	} else {
+		new = rereg_target(entry, flags, pd, address, length, access);
+		region_replace(entry, &new);
+	}
+	lock_release(&table->lock);
+	if (err) {
+		explain("rereg_mr: memory windows are bound to the region with lkey 0x%08x: "
+			"invalidate or deallocate them first", mr->ibv.lkey);
+		return err;
+	}
+	mr->access = new.access;
+	mr->ibv.addr = (void *)(uintptr_t)new.host;
+	mr->ibv.length = new.length;
+	if (flags & IBV_REREG_MR_CHANGE_PD) {
+		atomic_fetch_add(&pd->users, 1);
+		atomic_fetch_sub(&to_pd(mr->ibv.pd)->users, 1);
+		mr->ibv.pd = &pd->ibv;
+	}
+	return 0;
+}

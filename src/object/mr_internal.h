@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Of the region table, what mr.c, mw.c and access.c share and nobody else needs. */
+#ifndef VERBATIM_OBJECT_MR_INTERNAL_H
+#define VERBATIM_OBJECT_MR_INTERNAL_H
+
+#include "object/mr.h"
+
+#define MR_TAG_BITS	(32 - MR_INDEX_BITS)
+#define MR_CONSUMER_BITS 8		/* of a window's tag: the application's (ibv_inc_rkey) */
+
+static inline uint32_t mr_index_of(uint32_t key)
+{
+	return key >> MR_TAG_BITS;
+}
+
+static inline uint32_t mr_key_of(const struct mr_entry *entry)
+{
+	return atomic_load_explicit(&entry->key, memory_order_relaxed);
+}
+
+/* An unused index, its entry zeroed but for last_key; ENOMEM when there is none. */
+int mr_entry_take(struct mr_table *table, uint32_t *index) REQUIRES(table->lock);
+/* Give back a dead entry. */
+void mr_entry_give(struct mr_table *table, uint32_t index) REQUIRES(table->lock);
+/* A key for @index that is not, in its upper bits, the one of its latest use. */
+uint32_t mr_key_make(struct mr_table *table, uint32_t index) REQUIRES(table->lock);
+
+/* Publish: everything else of the entry is written before. */
+void mr_entry_publish(struct mr_entry *entry, uint32_t key);
+/* No access begins from here on. */
+void mr_entry_kill(struct mr_entry *entry);
+/* None is in progress from here on. The caller holds no grant. */
+void mr_entry_drain(const struct mr_entry *entry);
+
+/* "IBV_ACCESS_REMOTE_READ|..." into @text, "nothing" for 0; returns @text. */
+const char *mr_access_text(unsigned access, char *text, size_t size);
+#define MR_ACCESS_TEXT_MAX 256
+
+#endif

@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Posting: each work request is checked and copied whole, so that nothing behind this file reads
+ * what the application can still change. Keys are not looked at: a bad one is an error
+ * completion (IBTA 10.8.3, 11.4.1; ibv_post_send(3)).
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <string.h>
+
+#include "base/copy.h"
+#include "base/log.h"
+#include "object/qp.h"
+#include "wire/packet.h"
+
+#define MESSAGE_BYTES_MAX	(1u << 31)	/* IBTA 9.2.6; what query_port says: max_msg_sz */
+#define ATOMIC_BYTES		8u
+
+enum { ON_RC = 1, ON_UC = 2, ON_UD = 4 };
+
+/* What an opcode carries. */
+enum carries {
+	CARRIES_SEND	= 1 << 0,	/* a send */
+	CARRIES_RDMA	= 1 << 1,	/* remote address and rkey */
+	CARRIES_ATOMIC	= 1 << 2,	/* 8 bytes */
+	CARRIES_IMM	= 1 << 3,
+	CARRIES_INV	= 1 << 4,	/* an rkey to invalidate */
+	CARRIES_BIND	= 1 << 5,
+	CARRIES_INLINE	= 1 << 6,	/* may be inline */
+	CARRIES_READ	= 1 << 7,	/* takes a responder resource (IBTA 9.7.4.1.4) */
+	CARRIES_DATA	= CARRIES_SEND | CARRIES_RDMA | CARRIES_ATOMIC,
+};
+
+/* The table of ibv_post_send(3); what has no row is refused. */
+static const struct wr_rule {
+	const char *name;
+	unsigned services;
+	unsigned carries;
+} rules[] = {
+	[IBV_WR_SEND] = { "IBV_WR_SEND", ON_RC | ON_UC | ON_UD, CARRIES_SEND | CARRIES_INLINE },
+	[IBV_WR_SEND_WITH_IMM] = { "IBV_WR_SEND_WITH_IMM", ON_RC | ON_UC | ON_UD,
+		CARRIES_SEND | CARRIES_IMM | CARRIES_INLINE },
+	[IBV_WR_SEND_WITH_INV] = { "IBV_WR_SEND_WITH_INV", ON_RC,
+		CARRIES_SEND | CARRIES_INV | CARRIES_INLINE },
+	[IBV_WR_RDMA_WRITE] = { "IBV_WR_RDMA_WRITE", ON_RC | ON_UC,
+		CARRIES_RDMA | CARRIES_INLINE },
+	[IBV_WR_RDMA_WRITE_WITH_IMM] = { "IBV_WR_RDMA_WRITE_WITH_IMM", ON_RC | ON_UC,
+		CARRIES_RDMA | CARRIES_IMM | CARRIES_INLINE },
+	[IBV_WR_RDMA_READ] = { "IBV_WR_RDMA_READ", ON_RC, CARRIES_RDMA | CARRIES_READ },
+	[IBV_WR_ATOMIC_CMP_AND_SWP] = { "IBV_WR_ATOMIC_CMP_AND_SWP", ON_RC,
+		CARRIES_ATOMIC | CARRIES_READ },
+	[IBV_WR_ATOMIC_FETCH_AND_ADD] = { "IBV_WR_ATOMIC_FETCH_AND_ADD", ON_RC,
+		CARRIES_ATOMIC | CARRIES_READ },
+	[IBV_WR_LOCAL_INV] = { "IBV_WR_LOCAL_INV", ON_RC | ON_UC, CARRIES_INV },
+	[IBV_WR_BIND_MW] = { "IBV_WR_BIND_MW", ON_RC | ON_UC, CARRIES_BIND },
+};
+
+/* Explain and name the error: "return REFUSE(EINVAL, "why")", with qp and wr in scope. */
+#define REFUSE(err, format, ...) __extension__ ({                                     \
+	explain("post_send: qp 0x%06x wr_id 0x%llx: " format, qp->number,             \
+		(unsigned long long)wr->wr_id, ##__VA_ARGS__);                        \
+	(err); })
+
+static int check_send_state(const struct qp *qp, const struct ibv_send_wr *wr)
+{
+	switch (qp->state) {
+	case IBV_QPS_RTS:
+	case IBV_QPS_SQD:
+	case IBV_QPS_SQE:
+	case IBV_QPS_ERR:
+		return 0;
+	default:
+		return REFUSE(EINVAL, "the qp is in %s and takes sends from RTS on: modify it first",
+			      qp_state_name(qp->state));
+	}
+}
+
+static unsigned service_bit(const struct qp *qp)
+{
+	return qp->type == IBV_QPT_RC ? ON_RC : qp->type == IBV_QPT_UC ? ON_UC : ON_UD;
+}
+
+static const struct wr_rule *rule_of(const struct ibv_send_wr *wr)
+{
+	if ((unsigned)wr->opcode >= sizeof(rules) / sizeof(rules[0]))
+		return NULL;
+	return rules[wr->opcode].name ? &rules[wr->opcode] : NULL;
+}
+
+static int check_opcode(const struct qp *qp, const struct ibv_send_wr *wr,
+			const struct wr_rule *rule)
+{
+	if (!rule)
+		return REFUSE(EINVAL, "opcode %d is not supported", (int)wr->opcode);
+	if (!(rule->services & service_bit(qp)))
+		return REFUSE(EINVAL, "%s is not possible on a QP of type %s", rule->name,
+			      qp_type_name(qp->type));
+	if (wr->send_flags & IBV_SEND_INLINE && !(rule->carries & CARRIES_INLINE))
+		return REFUSE(EINVAL, "%s cannot be IBV_SEND_INLINE: only sends and RDMA writes can",
+			      rule->name);
+	/* In ERR it is flushed anyway. */
+	if (rule->carries & CARRIES_READ && !qp->attr.max_rd_atomic && qp->state != IBV_QPS_ERR)
+		return REFUSE(EINVAL, "%s needs max_rd_atomic of at least 1: give it at the modify to "
+			      "RTS", rule->name);
+	return 0;
+}
+
+static int check_sges(const struct qp *qp, const struct ibv_send_wr *wr, uint64_t *length)
+{
+	uint64_t sum = 0;
+
+	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > qp->sq.max_sge)
+		return REFUSE(EINVAL, "num_sge %d, the QP was created with max_send_sge %u",
+			      wr->num_sge, qp->sq.max_sge);
+	if (wr->num_sge && !wr->sg_list)
+		return REFUSE(EINVAL, "num_sge %d but sg_list is NULL", wr->num_sge);
+	for (int i = 0; i < wr->num_sge; i++)
+		sum += wr->sg_list[i].length;
+	*length = sum;
+	return 0;
+}
+
+static int check_length(const struct qp *qp, const struct ibv_send_wr *wr,
+			const struct wr_rule *rule, uint64_t length)
+{
+	uint32_t mtu = qp->mtu ? qp->mtu : PATH_MTU_MAX;
+
+	if (length > MESSAGE_BYTES_MAX)
+		return REFUSE(EINVAL, "%llu bytes, a message has at most 2^31",
+			      (unsigned long long)length);
+	if (qp->type == IBV_QPT_UD && length > mtu)
+		return REFUSE(EINVAL, "%llu bytes, a UD message has at most the MTU of the port, %u",
+			      (unsigned long long)length, mtu);
+	if (wr->send_flags & IBV_SEND_INLINE && length > qp->sq.max_inline)
+		return REFUSE(EINVAL, "%llu bytes inline, the QP was created with max_inline_data %u",
+			      (unsigned long long)length, qp->sq.max_inline);
+	if (rule->carries & CARRIES_ATOMIC && length != ATOMIC_BYTES)
+		return REFUSE(EINVAL, "%s with SGEs of %llu bytes, it returns %u", rule->name,
+			      (unsigned long long)length, ATOMIC_BYTES);
+	return 0;
+}
+
+static int copy_inline(const struct qp *qp, const struct ibv_send_wr *wr, uint8_t *to)
+{
+	for (int i = 0; i < wr->num_sge; i++) {
+		const struct ibv_sge *sge = &wr->sg_list[i];
+
+		if (!sge->length)
+			continue;
+		if (copy_user(to, (const void *)(uintptr_t)sge->addr, sge->length))
+			return REFUSE(EFAULT, "inline data at 0x%llx length %u is not readable memory",
+				      (unsigned long long)sge->addr, sge->length);
+		to += sge->length;
+	}
+	return 0;
+}
+
+static int fill_data(const struct qp *qp, const struct ibv_send_wr *wr,
+		     const struct wr_rule *rule, struct send_wqe *wqe)
+{
+	uint64_t length;
+	int err;
+
+	err = check_sges(qp, wr, &length);
+	if (!err)
+		err = check_length(qp, wr, rule, length);
+	if (err)
+		return err;
+	wqe->length = (uint32_t)length;
+	if (wr->send_flags & IBV_SEND_INLINE)
+		return copy_inline(qp, wr, wqe->inline_data);
+	wqe->sge_count = (uint32_t)wr->num_sge;
+	if (wr->num_sge)
+		memcpy(wqe->sge, wr->sg_list, (size_t)wr->num_sge * sizeof(wqe->sge[0]));
+	return 0;
+}
+
+static int fill_ud(const struct qp *qp, const struct ibv_send_wr *wr, struct send_wqe *wqe)
+{
+	struct ah *ah;
+
+	if (!wr->wr.ud.ah)
+		return REFUSE(EINVAL, "a UD send needs an address handle in wr.ud.ah");
+	ah = to_ah(wr->wr.ud.ah);
+	if (ah->ibv.pd && ah->ibv.pd != &qp->pd->ibv)
+		return REFUSE(EINVAL, "the address handle is of another protection domain than the "
+			      "QP: create both with one ibv_pd");
+	if (wr->wr.ud.remote_qpn > QPN_MASK)
+		return REFUSE(EINVAL, "remote_qpn 0x%x is over 24 bits", wr->wr.ud.remote_qpn);
+	wqe->ah = ah;
+	wqe->remote_qpn = wr->wr.ud.remote_qpn;
+	wqe->remote_qkey = wr->wr.ud.remote_qkey;
+	return 0;
+}
+
+static int fill_bind(const struct qp *qp, const struct ibv_send_wr *wr, struct send_wqe *wqe)
+{
+	if (!wr->bind_mw.mw)
+		return REFUSE(EINVAL, "IBV_WR_BIND_MW without a window in bind_mw.mw");
+	if (wr->bind_mw.bind_info.length && !wr->bind_mw.bind_info.mr)
+		return REFUSE(EINVAL, "IBV_WR_BIND_MW without a region in bind_mw.bind_info.mr");
+	wqe->mw = to_mw(wr->bind_mw.mw);
+	wqe->rkey = wr->bind_mw.rkey;
+	wqe->bind = wr->bind_mw.bind_info;
+	return 0;
+}
+
+static void fill_target(const struct ibv_send_wr *wr, const struct wr_rule *rule,
+			struct send_wqe *wqe)
+{
+	if (rule->carries & CARRIES_RDMA) {
+		wqe->remote_address = wr->wr.rdma.remote_addr;
+		wqe->rkey = wr->wr.rdma.rkey;
+	}
+	if (rule->carries & CARRIES_ATOMIC) {
+		wqe->remote_address = wr->wr.atomic.remote_addr;
+		wqe->rkey = wr->wr.atomic.rkey;
+		wqe->compare_add = wr->wr.atomic.compare_add;
+		wqe->swap = wr->wr.atomic.swap;
+	}
+	if (rule->carries & CARRIES_IMM)
+		wqe->imm = ntohl(wr->imm_data);
+	if (rule->carries & CARRIES_INV)
+		wqe->imm = wr->invalidate_rkey;
+}
+
+static int fill(const struct qp *qp, const struct ibv_send_wr *wr, struct send_wqe *wqe)
+{
+	const struct wr_rule *rule = rule_of(wr);
+	int err = check_opcode(qp, wr, rule);
+
+	if (err)
+		return err;
+	memset(wqe, 0, sizeof(*wqe));
+	wqe->wr_id = wr->wr_id;
+	wqe->opcode = wr->opcode;
+	wqe->flags = wr->send_flags | (qp->signal_all ? IBV_SEND_SIGNALED : 0);
+	fill_target(wr, rule, wqe);
+	if (rule->carries & CARRIES_BIND)
+		err = fill_bind(qp, wr, wqe);
+	if (rule->carries & CARRIES_DATA)
+		err = fill_data(qp, wr, rule, wqe);
+	if (!err && qp->type == IBV_QPT_UD)
+		err = fill_ud(qp, wr, wqe);
+	return err;
+}
+
+static int post_one(struct qp *qp, const struct ibv_send_wr *wr) REQUIRES(qp->lock)
+{
+	struct send_queue *sq = &qp->sq;
+	struct send_wqe *wqe = send_queue_at(sq, sq->head);
+	int err;
+
+	if (sq->head - sq->tail >= sq->size)
+		return REFUSE(ENOMEM, "the send queue is full, %u requests are not completed: poll "
+			      "their completions, or create the QP with a larger max_send_wr",
+			      sq->size);
+	err = fill(qp, wr, wqe);
+	if (err)
+		return err;
+	if (wqe->ah)
+		ah_get(wqe->ah);
+	sq->head++;
+	return 0;
+}
+
+int qp_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	int err = 0;
+
+	if (wr)
+		err = check_send_state(qp, wr);
+	while (wr && !err) {
+		err = post_one(qp, wr);
+		if (!err)
+			wr = wr->next;
+	}
+	if (err)
+		*bad = wr;
+	return err;
+}
+
+int qp_post_recv(struct qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	if (qp->srq) {
+		explain("post_recv: qp 0x%06x takes its receives from an SRQ: use "
+			"ibv_post_srq_recv", qp->number);
+		*bad = wr;
+		return EINVAL;
+	}
+	if (qp->state == IBV_QPS_RESET) {
+		explain("post_recv: qp 0x%06x is in RESET and takes receives from INIT on: modify it "
+			"first", qp->number);
+		*bad = wr;
+		return EINVAL;
+	}
+	return recv_queue_post_for(&qp->rq, wr, bad, "post_recv: qp", qp->number);
+}

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Posted receives. A slot is written whole by the post and read whole by the take, both under
+ * the queue's lock; the counters are atomic only so that others may look without it.
+ */
+#include "object/recv_queue.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "object/ring.h"
+
+int recv_queue_init(struct recv_queue *queue, uint32_t size, uint32_t max_sge)
+{
+	if (size > RING_SIZE_MAX)
+		return EINVAL;
+	queue->stride = sizeof(struct recv_wqe) + max_sge * sizeof(struct ibv_sge);
+	queue->mask = ring_mask(size);
+	queue->ring = calloc((size_t)queue->mask + 1, queue->stride);
+	if (!queue->ring)
+		return ENOMEM;
+	queue->size = size;
+	queue->max_sge = max_sge;
+	atomic_store_explicit(&queue->head, 0, memory_order_relaxed);
+	atomic_store_explicit(&queue->tail, 0, memory_order_relaxed);
+	lock_init(&queue->lock);
+	return 0;
+}
+
+void recv_queue_fini(struct recv_queue *queue)
+{
+	if (!queue->ring)
+		return;
+	free(queue->ring);
+	queue->ring = NULL;
+	lock_destroy(&queue->lock);
+}
+
+static struct recv_wqe *slot(uint8_t *ring, uint32_t number, uint32_t mask, size_t stride)
+{
+	return (struct recv_wqe *)(ring + (size_t)(number & mask) * stride);
+}
+
+static uint32_t head_of(const struct recv_queue *queue)
+{
+	return atomic_load_explicit(&queue->head, memory_order_relaxed);
+}
+
+static uint32_t tail_of(const struct recv_queue *queue)
+{
+	return atomic_load_explicit(&queue->tail, memory_order_relaxed);
+}
+
+int recv_queue_resize(struct recv_queue *queue, uint32_t size)
+{
+	uint32_t waiting, mask, i;
+	uint8_t *unused;
+	int err = 0;
+
+	if (size > RING_SIZE_MAX)
+		return EINVAL;
+	mask = ring_mask(size);
+	unused = calloc((size_t)mask + 1, queue->stride);
+	if (!unused)
+		return ENOMEM;
+	lock_acquire(&queue->lock);
+	waiting = head_of(queue) - tail_of(queue);
+	if (waiting > size) {
+		err = EINVAL;
+	} else {
+		uint8_t *old = queue->ring;
+
+		for (i = 0; i < waiting; i++)
+			memcpy(slot(unused, i, mask, queue->stride),
+			       slot(old, tail_of(queue) + i, queue->mask, queue->stride),
+			       queue->stride);
+		queue->ring = unused;
+		queue->size = size;
+		queue->mask = mask;
+		atomic_store_explicit(&queue->tail, 0, memory_order_relaxed);
+		atomic_store_explicit(&queue->head, waiting, memory_order_release);
+		unused = old;
+	}
+	lock_release(&queue->lock);
+	free(unused);
+	if (err)
+		explain("%u receives are posted, more than the new size %u of the queue",
+			waiting, size);
+	return err;
+}
+
+static int post_one(struct recv_queue *queue, const struct ibv_recv_wr *wr) REQUIRES(queue->lock)
+{
+	uint32_t head = head_of(queue);
+	struct recv_wqe *wqe;
+
+	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > queue->max_sge)
+		return EINVAL;
+	if (wr->num_sge && !wr->sg_list)
+		return EINVAL;
+	if (head - tail_of(queue) >= queue->size)
+		return ENOMEM;
+	wqe = slot(queue->ring, head, queue->mask, queue->stride);
+	wqe->wr_id = wr->wr_id;
+	wqe->sge_count = (uint32_t)wr->num_sge;
+	if (wr->num_sge)
+		memcpy(wqe->sge, wr->sg_list, (size_t)wr->num_sge * sizeof(wqe->sge[0]));
+	atomic_store_explicit(&queue->head, head + 1, memory_order_release);
+	return 0;
+}
+
+static void explain_refusal(const struct recv_queue *queue, const struct ibv_recv_wr *wr, int err,
+			    const char *what, uint32_t number)
+{
+	if (err == ENOMEM)
+		explain("%s 0x%06x: the queue is full, %u receives are posted (wr_id 0x%llx was not); "
+			"ask for a larger max_recv_wr or max_wr, or post when some have completed",
+			what, number, queue->size, (unsigned long long)wr->wr_id);
+	else if (wr->num_sge > 0 && !wr->sg_list)
+		explain("%s 0x%06x: wr_id 0x%llx has num_sge %d but sg_list is NULL",
+			what, number, (unsigned long long)wr->wr_id, wr->num_sge);
+	else
+		explain("%s 0x%06x: wr_id 0x%llx has num_sge %d, the queue was created for at most "
+			"%u: raise max_recv_sge or max_sge",
+			what, number, (unsigned long long)wr->wr_id, wr->num_sge, queue->max_sge);
+}
+
+int recv_queue_post_for(struct recv_queue *queue, struct ibv_recv_wr *wr,
+			struct ibv_recv_wr **bad, const char *what, uint32_t number)
+{
+	int err = 0;
+
+	lock_acquire(&queue->lock);
+	while (wr) {
+		err = post_one(queue, wr);
+		if (err)
+			break;
+		wr = wr->next;
+	}
+	lock_release(&queue->lock);
+	if (err) {
+		*bad = wr;
+		explain_refusal(queue, wr, err, what, number);
+	}
+	return err;
+}
+
+int recv_queue_post(struct recv_queue *queue, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	return recv_queue_post_for(queue, wr, bad, "post_recv: queue", 0);
+}
+
+bool recv_queue_take_locked(struct recv_queue *queue, struct recv_wqe *wqe)
+{
+	uint32_t tail = tail_of(queue);
+	const struct recv_wqe *oldest;
+
+	if (tail == head_of(queue))
+		return false;
+	oldest = slot(queue->ring, tail, queue->mask, queue->stride);
+	memcpy(wqe, oldest, sizeof(*wqe) + oldest->sge_count * sizeof(wqe->sge[0]));
+	atomic_store_explicit(&queue->tail, tail + 1, memory_order_release);
+	return true;
+}
+
+bool recv_queue_take(struct recv_queue *queue, struct recv_wqe *wqe)
+{
+	bool taken;
+
+	lock_acquire(&queue->lock);
+	taken = recv_queue_take_locked(queue, wqe);
+	lock_release(&queue->lock);
+	return taken;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Memory of a send queue: slots of one stride, large enough for the SGEs or the inline data,
+ * whichever is more.
+ */
+#include "object/send_queue.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include "object/ring.h"
+
+int send_queue_init(struct send_queue *queue, uint32_t size, uint32_t max_sge,
+		    uint32_t max_inline)
+{
+	size_t tail = max_sge * sizeof(struct ibv_sge);
+
+	if (size > RING_SIZE_MAX)
+		return EINVAL;
+	if (tail < max_inline)
+		tail = max_inline;
+	queue->stride = (sizeof(struct send_wqe) + tail + 7) / 8 * 8;
+	queue->mask = ring_mask(size);
+	queue->ring = calloc((size_t)queue->mask + 1, queue->stride);
+	if (!queue->ring)
+		return ENOMEM;
+	queue->size = size;
+	queue->max_sge = max_sge;
+	queue->max_inline = max_inline;
+	queue->head = queue->sent = queue->tail = 0;
+	return 0;
+}
+
+void send_queue_fini(struct send_queue *queue)
+{
+	if (!queue->ring)
+		return;
+	for (; queue->tail != queue->head; queue->tail++) {
+		struct send_wqe *wqe = send_queue_at(queue, queue->tail);
+
+		if (wqe->ah)
+			ah_put(wqe->ah);
+	}
+	free(queue->ring);
+	queue->ring = NULL;
+}

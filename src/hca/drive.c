@@ -16,6 +16,7 @@
 #define PUMP_QUANTUM	64u	/* packets a QP may send before others get a turn */
 #define PUMP_ROUNDS	4u	/* quanta a QP may take in a row when nobody waits */
 #define PUMPS_MAX	256u	/* QPs served in one pass */
+#define TIMERS_MAX	1024u	/* timers expired in one pass */
 
 void effects_apply(struct effects *effects)
 {
@@ -106,8 +107,9 @@ static void expire(struct hca *hca, uint64_t now_ns)
 {
 	struct effects effects;
 	struct qp *qp;
+	unsigned n;
 
-	while ((qp = expire_one(hca, now_ns))) {
+	for (n = 0; n < TIMERS_MAX && (qp = expire_one(hca, now_ns)); n++) {
 		effects_init(&effects);
 		lock_acquire(&qp->lock);
 		if (transport_deadline(qp) <= now_ns)

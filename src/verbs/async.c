@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Asynchronous events: ibv_get_async_event(3), ibv_ack_async_event(3). */
+#include "verbs/verbs.h"
+
+int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *event)
+{
+	if (!context || !event)
+		return minus_one(refuse_null("ibv_get_async_event", context ? "event" : "context"));
+	return minus_one(hca_get_async_event(to_hca(context), event));
+}
+
+void ibv_ack_async_event(struct ibv_async_event *event)
+{
+	if (event)
+		hca_ack_async_event(event);
+}

@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The attribute files of our devices, as the kernel would have them in
+ *
+ *	/sys/class/infiniband/vb_eth0/...	(its Documentation/ABI/stable/sysfs-class-infiniband)
+ *	/sys/class/infiniband_verbs/uverbs0/...
+ *
+ * A table names each file and the function that writes its text; a '#' at the end of a name
+ * stands for a number. What is not in the table is absent. Some need an open device: one that
+ * the program has open, or one opened for this.
+ */
+#include <ctype.h>
+#include <endian.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "verbs/verbs.h"
+
+struct source {
+	const struct device *device;
+	struct hca_context *hca;	/* NULL unless the row asks for it */
+};
+
+typedef int attribute_writer(const struct source *source, unsigned index, char *text, size_t size);
+
+static int write_text(char *text, size_t size, const char *value)
+{
+	snprintf(text, size, "%s", value);
+	return 0;
+}
+
+static int node_type(const struct source *source, unsigned index, char *text, size_t size)
+{
+	return write_text(text, size, "1: CA");
+}
+
+static int guid(const struct source *source, unsigned index, char *text, size_t size)
+{
+	uint64_t value = be64toh(source->device->guid);
+
+	snprintf(text, size, "%04x:%04x:%04x:%04x", (unsigned)(value >> 48),
+		 (unsigned)(value >> 32) & 0xffff, (unsigned)(value >> 16) & 0xffff,
+		 (unsigned)value & 0xffff);
+	return 0;
+}
+
+static int node_desc(const struct source *source, unsigned index, char *text, size_t size)
+{
+	snprintf(text, size, "verbatim on %s", source->device->interface);
+	return 0;
+}
+
+static int model(const struct source *source, unsigned index, char *text, size_t size)
+{
+	return write_text(text, size, "verbatim");
+}
+
+static int interface(const struct source *source, unsigned index, char *text, size_t size)
+{
+	return write_text(text, size, source->device->interface);
+}
+
+/* No PCI device, so no node that it would be near to. */
+static int numa_node(const struct source *source, unsigned index, char *text, size_t size)
+{
+	return write_text(text, size, "-1");
+}
+
+static int ibdev(const struct source *source, unsigned index, char *text, size_t size)
+{
+	return write_text(text, size, source->device->ibv.name);
+}
+
+/* Of the driver's own commands, which there are none of: 1 as rxe has it. */
+static int driver_abi(const struct source *source, unsigned index, char *text, size_t size)
+{
+	return write_text(text, size, "1");
+}
+
+static int fw_ver(const struct source *source, unsigned index, char *text, size_t size)
+{
+	struct ibv_device_attr_ex attr = { 0 };
+	int err = hca_query_device(source->hca, &attr);
+
+	snprintf(text, size, "%s", attr.orig_attr.fw_ver);
+	return err;
+}
+
+static int hw_rev(const struct source *source, unsigned index, char *text, size_t size)
+{
+	struct ibv_device_attr_ex attr = { 0 };
+	int err = hca_query_device(source->hca, &attr);
+
+	snprintf(text, size, "%x", attr.orig_attr.hw_ver);
+	return err;
+}
+
+static int port_state(const struct source *source, unsigned index, char *text, size_t size)
+{
+	static const char *const names[] = { "NOP", "DOWN", "INIT", "ARMED", "ACTIVE",
+					     "ACTIVE_DEFER" };
+	struct ibv_port_attr attr = { 0 };
+	int err = hca_query_port(source->hca, HCA_PORT, &attr);
+	bool known = (unsigned)attr.state < sizeof(names) / sizeof(names[0]);
+
+	snprintf(text, size, "%u: %s", attr.state, known ? names[attr.state] : "UNKNOWN");
+	return err;
+}
+
+/* IBTA 14.2.5.6, PortPhysicalState */
+static int phys_state(const struct source *source, unsigned index, char *text, size_t size)
+{
+	static const char *const names[] = { "<unknown>", "Sleep", "Polling", "Disabled",
+					     "PortConfigurationTraining", "LinkUp",
+					     "LinkErrorRecovery", "Phy Test" };
+	struct ibv_port_attr attr = { 0 };
+	int err = hca_query_port(source->hca, HCA_PORT, &attr);
+
+	snprintf(text, size, "%u: %s", attr.phys_state,
+		 names[attr.phys_state < sizeof(names) / sizeof(names[0]) ? attr.phys_state : 0]);
+	return err;
+}
+
+struct coded {
+	unsigned code, value;
+	const char *name;
+};
+
+static const struct coded *decode(const struct coded *row, unsigned code)
+{
+	while (row->code && row->code != code)
+		row++;
+	return row;
+}
+
+/* IBTA 14.2.5.6, LinkWidthActive (lanes) and LinkSpeedActive (a lane's speed, in 0.1 Gb/s) */
+static const struct coded widths[] = {
+	{ 1, 1, "1X" }, { 2, 4, "4X" }, { 4, 8, "8X" }, { 8, 12, "12X" }, { 16, 2, "2X" },
+	{ 0, 1, "1X" },
+};
+static const struct coded speeds[] = {
+	{ 1, 25, "SDR" }, { 2, 50, "DDR" }, { 4, 100, "QDR" }, { 8, 100, "FDR10" },
+	{ 16, 140, "FDR" }, { 32, 250, "EDR" }, { 64, 500, "HDR" }, { 128, 1000, "NDR" },
+	{ 0, 25, "SDR" },
+};
+
+static int port_rate(const struct source *source, unsigned index, char *text, size_t size)
+{
+	struct ibv_port_attr attr = { 0 };
+	int err = hca_query_port(source->hca, HCA_PORT, &attr);
+	const struct coded *width = decode(widths, attr.active_width);
+	const struct coded *speed = decode(speeds, attr.active_speed);
+	unsigned rate = width->value * speed->value;
+
+	snprintf(text, size, "%u%s Gb/sec (%s %s)", rate / 10, rate % 10 ? ".5" : "", width->name,
+		 speed->name);
+	return err;
+}
+
+static int link_layer(const struct source *source, unsigned index, char *text, size_t size)
+{
+	return write_text(text, size, "Ethernet");
+}
+
+/* LIDs belong to InfiniBand links. */
+static int lid(const struct source *source, unsigned index, char *text, size_t size)
+{
+	return write_text(text, size, "0x0");
+}
+
+static int zero(const struct source *source, unsigned index, char *text, size_t size)
+{
+	return write_text(text, size, "0");
+}
+
+static int cap_mask(const struct source *source, unsigned index, char *text, size_t size)
+{
+	struct ibv_port_attr attr = { 0 };
+	int err = hca_query_port(source->hca, HCA_PORT, &attr);
+
+	snprintf(text, size, "0x%08x", attr.port_cap_flags);
+	return err;
+}
+
+static int pkey(const struct source *source, unsigned index, char *text, size_t size)
+{
+	__be16 value;
+	int err = hca_query_pkey(source->hca, HCA_PORT, (int)index, &value);
+
+	if (!err)
+		snprintf(text, size, "0x%04x", be16toh(value));
+	return err;
+}
+
+/* An empty entry of the table reads as zeros, but has no type and no interface. */
+static int gid(const struct source *source, unsigned index, char *text, size_t size)
+{
+	struct hca_gid entry = { 0 };
+	int err = hca_query_gid(source->hca, HCA_PORT, index, &entry);
+	const uint8_t *raw = entry.gid.raw;
+
+	if (err && err != ENOENT && err != ENODATA)
+		return err;
+	for (unsigned i = 0; i < 8; i++)
+		snprintf(text + 5 * i, size - 5 * i, "%02x%02x%s", raw[2 * i], raw[2 * i + 1],
+			 i < 7 ? ":" : "");
+	return 0;
+}
+
+static int gid_type(const struct source *source, unsigned index, char *text, size_t size)
+{
+	struct hca_gid entry;
+	int err = hca_query_gid(source->hca, HCA_PORT, index, &entry);
+
+	return err ? err : write_text(text, size, entry.type == IBV_GID_TYPE_ROCE_V2
+					      ? "RoCE v2" : "IB/RoCE v1");
+}
+
+static int gid_interface(const struct source *source, unsigned index, char *text, size_t size)
+{
+	struct hca_gid entry;
+	int err = hca_query_gid(source->hca, HCA_PORT, index, &entry);
+
+	return err ? err : interface(source, index, text, size);
+}
+
+static const struct attribute {
+	const char *class, *name;
+	bool opened;
+	attribute_writer *write;
+} attributes[] = {
+	{ "infiniband", "node_type", false, node_type },
+	{ "infiniband", "node_guid", false, guid },
+	{ "infiniband", "sys_image_guid", false, guid },
+	{ "infiniband", "node_desc", false, node_desc },
+	{ "infiniband", "board_id", false, model },
+	{ "infiniband", "hca_type", false, model },
+	{ "infiniband", "hw_rev", true, hw_rev },
+	{ "infiniband", "fw_ver", true, fw_ver },
+	{ "infiniband", "parent", false, interface },
+	{ "infiniband", "device/numa_node", false, numa_node },
+	{ "infiniband", "ports/1/state", true, port_state },
+	{ "infiniband", "ports/1/phys_state", true, phys_state },
+	{ "infiniband", "ports/1/rate", true, port_rate },
+	{ "infiniband", "ports/1/link_layer", false, link_layer },
+	{ "infiniband", "ports/1/lid", false, lid },
+	{ "infiniband", "ports/1/lid_mask_count", false, zero },
+	{ "infiniband", "ports/1/sm_lid", false, lid },
+	{ "infiniband", "ports/1/sm_sl", false, zero },
+	{ "infiniband", "ports/1/cap_mask", true, cap_mask },
+	{ "infiniband", "ports/1/pkeys/#", true, pkey },
+	{ "infiniband", "ports/1/gids/#", true, gid },
+	{ "infiniband", "ports/1/gid_attrs/types/#", true, gid_type },
+	{ "infiniband", "ports/1/gid_attrs/ndevs/#", true, gid_interface },
+	{ "infiniband_verbs", "ibdev", false, ibdev },
+	{ "infiniband_verbs", "abi_version", false, driver_abi },
+};
+
+/* Does @path match a @name that may end in '#'? Then *index is the number. */
+static bool name_matches(const char *name, const char *path, unsigned *index)
+{
+	size_t fixed = strcspn(name, "#");
+	char *end;
+
+	*index = 0;
+	if (strncmp(name, path, fixed))
+		return false;
+	if (!name[fixed])
+		return !path[fixed];
+	if (!isdigit((unsigned char)path[fixed]))
+		return false;
+	*index = (unsigned)strtoul(path + fixed, &end, 10);
+	return !*end;
+}
+
+static int attribute_write(const struct attribute *row, const struct device *device,
+			   unsigned index, char *text, size_t size)
+{
+	struct source source = { .device = device };
+	struct context *context = NULL;
+	int err;
+
+	if (!row->opened)
+		return row->write(&source, index, text, size);
+	context = context_find(device->ibv.name);
+	if (context) {
+		source.hca = context->hca;
+		err = row->write(&source, index, text, size);
+		context_put(context);
+		return err;
+	}
+	err = hca_open(device->ibv.name, &source.hca);
+	if (err)
+		return err;
+	err = row->write(&source, index, text, size);
+	hca_close(source.hca);
+	return err;
+}
+
+static enum attribute_found device_attribute(const char *class, const struct device *device,
+					     const char *path, char *text, size_t size)
+{
+	const struct attribute *end = attributes + sizeof(attributes) / sizeof(attributes[0]);
+	unsigned index;
+
+	for (const struct attribute *row = attributes; row < end; row++)
+		if (!strcmp(row->class, class) && name_matches(row->name, path, &index))
+			return attribute_write(row, device, index, text, size) ? ATTRIBUTE_ABSENT
+									     : ATTRIBUTE_TEXT;
+	return ATTRIBUTE_ABSENT;
+}
+
+/* Cut the first component off *path into @name; false when it does not fit or is the last. */
+static bool cut(const char **path, char *name, size_t size)
+{
+	size_t length;
+
+	while (**path == '/')
+		(*path)++;
+	length = strcspn(*path, "/");
+	if (!(*path)[length] || length >= size)
+		return false;
+	memcpy(name, *path, length);
+	name[length] = '\0';
+	*path += length;
+	while (**path == '/')
+		(*path)++;
+	return true;
+}
+
+enum attribute_found attribute_read(const char *path, char *text, size_t size)
+{
+	char class[32], name[IBV_SYSFS_NAME_MAX];
+	enum attribute_found found = ATTRIBUTE_FOREIGN;
+	struct device *device;
+
+	if (!strcmp(path, "infiniband_verbs/abi_version")) {
+		snprintf(text, size, "6");
+		return ATTRIBUTE_TEXT;
+	}
+	if (!cut(&path, class, sizeof(class)) || !cut(&path, name, sizeof(name)))
+		return ATTRIBUTE_FOREIGN;
+	if (strcmp(class, "infiniband") && strcmp(class, "infiniband_verbs"))
+		return ATTRIBUTE_FOREIGN;
+	device = device_find(name);
+	if (device) {
+		found = device_attribute(class, device, path, text, size);
+		device_put(device);
+	}
+	return found;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Completion channels: ibv_create_comp_channel(3), ibv_get_cq_event(3), ibv_ack_cq_events(3). */
+#include "verbs/verbs.h"
+
+static struct comp_channel *to_channel(struct ibv_comp_channel *ibv)
+{
+	return (struct comp_channel *)ibv;
+}
+
+struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context)
+{
+	struct comp_channel *channel;
+	int err;
+
+	if (!context)
+		return fail(refuse_null("ibv_create_comp_channel", "context"));
+	err = hca_create_comp_channel(to_hca(context), &channel);
+	if (err)
+		return fail(err);
+	channel->ibv.context = context;
+	return &channel->ibv;
+}
+
+int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
+{
+	if (!channel)
+		return refuse_null("ibv_destroy_comp_channel", "channel");
+	return hca_destroy_comp_channel(to_hca(channel->context), to_channel(channel));
+}
+
+int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **ibv, void **cq_context)
+{
+	struct cq *cq;
+	int err;
+
+	if (!channel || !ibv || !cq_context)
+		return minus_one(refuse_null("ibv_get_cq_event",
+					     !channel ? "channel" : ibv ? "cq_context" : "cq"));
+	err = hca_get_cq_event(to_channel(channel), &cq);
+	if (err)
+		return minus_one(err);
+	*ibv = ibv_cq_ex_to_cq(&cq->ibv);
+	*cq_context = cq->ibv.cq_context;
+	return 0;
+}
+
+void ibv_ack_cq_events(struct ibv_cq *cq, unsigned count)
+{
+	if (cq && count)
+		hca_ack_cq_events(to_cq(cq), count);
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Completion queues: ibv_create_cq(3), ibv_poll_cq(3), ibv_resize_cq(3). Extended: cq_ex.c. */
+#include "verbs/verbs.h"
+
+struct cq *cq_create(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr)
+{
+	struct cq *cq;
+	int err;
+
+	if (attr->comp_vector >= (uint32_t)context->num_comp_vectors) {
+		explain("ibv_create_cq: refused: comp_vector %d, the device has %d, numbered from 0",
+			(int)attr->comp_vector, context->num_comp_vectors);
+		return fail(EINVAL);
+	}
+	err = hca_create_cq(to_hca(context), attr, &cq);
+	if (err)
+		return fail(err);
+	cq->ibv.context = context;
+	cq->ibv.channel = attr->channel;
+	cq->ibv.cq_context = attr->cq_context;
+	return cq;
+}
+
+struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_context,
+			     struct ibv_comp_channel *channel, int comp_vector)
+{
+	struct ibv_cq_init_attr_ex attr = {
+		.cqe = (uint32_t)cqe,
+		.cq_context = cq_context,
+		.channel = channel,
+		.comp_vector = (uint32_t)comp_vector,
+	};
+	struct cq *cq;
+
+	if (!context)
+		return fail(refuse_null("ibv_create_cq", "context"));
+	if (cqe < 1) {
+		explain("ibv_create_cq: refused: %d entries asked for, at least 1 is needed", cqe);
+		return fail(EINVAL);
+	}
+	cq = cq_create(context, &attr);
+	return cq ? ibv_cq_ex_to_cq(&cq->ibv) : NULL;
+}
+
+int ibv_resize_cq(struct ibv_cq *cq, int cqe)
+{
+	if (!cq)
+		return refuse_null("ibv_resize_cq", "cq");
+	if (cqe < 1) {
+		explain("ibv_resize_cq: refused: %d entries asked for, at least 1 is needed", cqe);
+		return EINVAL;
+	}
+	return hca_resize_cq(to_cq(cq), cqe);
+}
+
+int ibv_destroy_cq(struct ibv_cq *cq)
+{
+	if (!cq)
+		return refuse_null("ibv_destroy_cq", "cq");
+	return hca_destroy_cq(to_hca(cq->context), to_cq(cq));
+}
+
+int cq_poll_verb(struct ibv_cq *cq, int count, struct ibv_wc *wc)
+{
+	return hca_poll_cq(to_cq(cq), count, wc);
+}
+
+int cq_notify_verb(struct ibv_cq *cq, int solicited_only)
+{
+	return hca_req_notify_cq(to_cq(cq), solicited_only != 0);
+}

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Extended completion queues, ibv_create_cq_ex(3): a cursor instead of an array.
+ *
+ *	start_poll -> read_*() -> next_poll -> read_*() -> ... -> end_poll
+ *
+ * The completion under the cursor is cq->current. Between a successful start_poll and end_poll
+ * the CQ belongs to one thread: poll_lock is held, except for CQs that were created for a single
+ * thread (IBV_CREATE_CQ_ATTR_SINGLE_THREADED). All fields are always readable, whatever
+ * wc_flags asked for.
+ */
+#include <time.h>
+
+#include "verbs/verbs.h"
+
+static struct cq *to_cq_ex(struct ibv_cq_ex *ibv)
+{
+	return (struct cq *)ibv;
+}
+
+static int next_poll(struct ibv_cq_ex *ibv)
+{
+	struct cq *cq = to_cq_ex(ibv);
+
+	if (!hca_poll_cq_one(cq, &cq->current))
+		return ENOENT;
+	ibv->wr_id = cq->current.wc.wr_id;
+	ibv->status = cq->current.wc.status;
+	return 0;
+}
+
+static int start_poll_unlocked(struct ibv_cq_ex *ibv, struct ibv_poll_cq_attr *attr)
+{
+	if (attr && attr->comp_mask) {
+		explain("ibv_start_poll: refused: comp_mask 0x%x, no bit of it is known",
+			attr->comp_mask);
+		return EINVAL;
+	}
+	return next_poll(ibv);
+}
+
+static void end_poll_unlocked(struct ibv_cq_ex *ibv)
+{
+}
+
+/* Returns with the lock held when it returns 0. */
+static int start_poll(struct ibv_cq_ex *ibv, struct ibv_poll_cq_attr *attr) UNCHECKED_LOCKS
+{
+	struct cq *cq = to_cq_ex(ibv);
+	int err;
+
+	lock_acquire(&cq->poll_lock);
+	err = start_poll_unlocked(ibv, attr);
+	if (err)
+		lock_release(&cq->poll_lock);
+	return err;
+}
+
+static void end_poll(struct ibv_cq_ex *ibv) UNCHECKED_LOCKS
+{
+	lock_release(&to_cq_ex(ibv)->poll_lock);
+}
+
+static enum ibv_wc_opcode read_opcode(struct ibv_cq_ex *ibv)
+{
+	return to_cq_ex(ibv)->current.wc.opcode;
+}
+
+static uint32_t read_vendor_err(struct ibv_cq_ex *ibv)
+{
+	return to_cq_ex(ibv)->current.wc.vendor_err;
+}
+
+static uint32_t read_byte_len(struct ibv_cq_ex *ibv)
+{
+	return to_cq_ex(ibv)->current.wc.byte_len;
+}
+
+/* Also the invalidated rkey: the same place in struct ibv_wc. */
+static __be32 read_imm_data(struct ibv_cq_ex *ibv)
+{
+	return to_cq_ex(ibv)->current.wc.imm_data;
+}
+
+static uint32_t read_qp_num(struct ibv_cq_ex *ibv)
+{
+	return to_cq_ex(ibv)->current.wc.qp_num;
+}
+
+static uint32_t read_src_qp(struct ibv_cq_ex *ibv)
+{
+	return to_cq_ex(ibv)->current.wc.src_qp;
+}
+
+static unsigned int read_wc_flags(struct ibv_cq_ex *ibv)
+{
+	return to_cq_ex(ibv)->current.wc.wc_flags;
+}
+
+static uint32_t read_slid(struct ibv_cq_ex *ibv)
+{
+	return to_cq_ex(ibv)->current.wc.slid;
+}
+
+static uint8_t read_sl(struct ibv_cq_ex *ibv)
+{
+	return to_cq_ex(ibv)->current.wc.sl;
+}
+
+static uint8_t read_dlid_path_bits(struct ibv_cq_ex *ibv)
+{
+	return to_cq_ex(ibv)->current.wc.dlid_path_bits;
+}
+
+static uint64_t read_completion_ts(struct ibv_cq_ex *ibv)
+{
+	return to_cq_ex(ibv)->current.timestamp_ns;
+}
+
+static uint64_t clock_ns(clockid_t clock)
+{
+	struct timespec now = { 0 };
+
+	clock_gettime(clock, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static uint64_t read_completion_wallclock_ns(struct ibv_cq_ex *ibv)
+{
+	uint64_t age = clock_ns(CLOCK_MONOTONIC) - to_cq_ex(ibv)->current.timestamp_ns;
+
+	return clock_ns(CLOCK_REALTIME) - age;
+}
+
+/* The device has no VLAN stripping, flow steering or tag matching: what their absence reads as. */
+static uint16_t read_cvlan(struct ibv_cq_ex *ibv)
+{
+	return 0;
+}
+
+static uint32_t read_flow_tag(struct ibv_cq_ex *ibv)
+{
+	return 0;
+}
+
+static void read_tm_info(struct ibv_cq_ex *ibv, struct ibv_wc_tm_info *info)
+{
+	memset(info, 0, sizeof(*info));
+}
+
+static void cq_ex_fill(struct ibv_cq_ex *ibv, bool single_threaded)
+{
+	ibv->start_poll = single_threaded ? start_poll_unlocked : start_poll;
+	ibv->next_poll = next_poll;
+	ibv->end_poll = single_threaded ? end_poll_unlocked : end_poll;
+	ibv->read_opcode = read_opcode;
+	ibv->read_vendor_err = read_vendor_err;
+	ibv->read_byte_len = read_byte_len;
+	ibv->read_imm_data = read_imm_data;
+	ibv->read_qp_num = read_qp_num;
+	ibv->read_src_qp = read_src_qp;
+	ibv->read_wc_flags = read_wc_flags;
+	ibv->read_slid = read_slid;
+	ibv->read_sl = read_sl;
+	ibv->read_dlid_path_bits = read_dlid_path_bits;
+	ibv->read_completion_ts = read_completion_ts;
+	ibv->read_completion_wallclock_ns = read_completion_wallclock_ns;
+	ibv->read_cvlan = read_cvlan;
+	ibv->read_flow_tag = read_flow_tag;
+	ibv->read_tm_info = read_tm_info;
+}
+
+static int cq_ex_check(const struct ibv_cq_init_attr_ex *attr)
+{
+	const uint64_t wc_flags = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
+				  IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+	const uint32_t flags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED |
+			       IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
+	const uint32_t mask = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
+
+	if (attr->cqe < 1 || attr->cqe > INT32_MAX) {
+		explain("ibv_create_cq_ex: refused: %d entries asked for, at least 1 is needed",
+			(int)attr->cqe);
+		return EINVAL;
+	}
+	if (attr->wc_flags & ~wc_flags)
+		return refuse_verb("ibv_create_cq_ex",
+				   "wc_flags of VLANs, flow tags or tag matching");
+	if (attr->comp_mask & ~mask) {
+		explain("ibv_create_cq_ex: refused: comp_mask 0x%x has unknown bits", attr->comp_mask);
+		return EINVAL;
+	}
+	if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) && (attr->flags & ~flags))
+		return refuse_verb("ibv_create_cq_ex", "flags beyond SINGLE_THREADED and IGNORE_OVERRUN");
+	if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) &&
+	    (!attr->parent_domain || !domain_is_parent(attr->parent_domain))) {
+		explain("ibv_create_cq_ex: refused: parent_domain is not one of "
+			"ibv_alloc_parent_domain");
+		return EINVAL;
+	}
+	return 0;
+}
+
+struct ibv_cq_ex *cq_create_ex_verb(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr)
+{
+	struct ibv_cq_init_attr_ex full;
+	struct cq *cq;
+	int err;
+
+	if (!context || !attr)
+		return fail(refuse_null("ibv_create_cq_ex", context ? "cq_attr" : "context"));
+	err = cq_ex_check(attr);
+	if (err)
+		return fail(err);
+	full = *attr;
+	if (!(attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS))
+		full.flags = 0;
+	full.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS;
+	full.parent_domain = NULL;
+	cq = cq_create(context, &full);
+	if (!cq)
+		return NULL;
+	cq_ex_fill(&cq->ibv, full.flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED);
+	return &cq->ibv;
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Thread domains and parent domains (ibv_alloc_td(3), ibv_alloc_parent_domain(3)): hints about
+ * threads and allocators that a software device has no use for. A parent domain stands for its
+ * protection domain wherever a PD is taken, and counts as a user of it and of its thread domain.
+ *
+ * A struct pd numbered 0 is a parent domain: real ones are numbered from 1 (object/pd.h).
+ */
+#include <stdlib.h>
+
+#include "verbs/verbs.h"
+
+struct td {
+	struct ibv_td ibv;	/* first */
+	struct list node;	/* in context->thread_domains */
+	_Atomic uint32_t users;	/* parent domains */
+};
+
+struct parent_domain {
+	struct pd base;		/* first; number 0 */
+	struct pd *pd;
+	struct td *td;		/* or NULL */
+};
+
+static void domain_list(struct context *context, struct list *head, struct list *node)
+{
+	lock_acquire(&context->lock);
+	list_add_tail(head, node);
+	lock_release(&context->lock);
+}
+
+static void domain_unlist(struct context *context, struct list *node)
+{
+	lock_acquire(&context->lock);
+	list_remove(node);
+	lock_release(&context->lock);
+}
+
+struct ibv_td *td_alloc(struct ibv_context *context, struct ibv_td_init_attr *attr)
+{
+	struct td *td;
+
+	if (!context || !attr)
+		return fail(refuse_null("ibv_alloc_td", context ? "attr" : "context"));
+	if (attr->comp_mask) {
+		explain("ibv_alloc_td: refused: comp_mask 0x%x, no bit of it is known",
+			attr->comp_mask);
+		return fail(EINVAL);
+	}
+	td = calloc(1, sizeof(*td));
+	if (!td)
+		return fail(ENOMEM);
+	td->ibv.context = context;
+	domain_list(to_context(context), &to_context(context)->thread_domains, &td->node);
+	return &td->ibv;
+}
+
+int td_dealloc(struct ibv_td *ibv)
+{
+	struct td *td = (struct td *)ibv;
+
+	if (!ibv)
+		return refuse_null("ibv_dealloc_td", "td");
+	if (atomic_load(&td->users)) {
+		explain("ibv_dealloc_td: refused: a parent domain still uses it; free that first");
+		return EBUSY;
+	}
+	domain_unlist(to_context(ibv->context), &td->node);
+	free(td);
+	return 0;
+}
+
+struct ibv_pd *parent_domain_alloc(struct ibv_context *context,
+				   struct ibv_parent_domain_init_attr *attr)
+{
+	const uint32_t known = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS |
+			       IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
+	struct parent_domain *domain;
+
+	if (!context || !attr || !attr->pd)
+		return fail(refuse_null("ibv_alloc_parent_domain",
+					!context ? "context" : attr ? "pd" : "attr"));
+	if (attr->comp_mask & ~known) {
+		explain("ibv_alloc_parent_domain: refused: comp_mask 0x%x has unknown bits",
+			attr->comp_mask);
+		return fail(EINVAL);
+	}
+	if (domain_is_parent(attr->pd)) {
+		explain("ibv_alloc_parent_domain: refused: the pd is a parent domain itself");
+		return fail(EINVAL);
+	}
+	domain = calloc(1, sizeof(*domain));
+	if (!domain)
+		return fail(ENOMEM);
+	domain->pd = to_pd(attr->pd);
+	domain->td = (struct td *)attr->td;
+	domain->base.ibv.context = context;
+	domain->base.ibv.handle = attr->pd->handle;
+	atomic_fetch_add(&domain->pd->users, 1);
+	if (domain->td)
+		atomic_fetch_add(&domain->td->users, 1);
+	domain_list(to_context(context), &to_context(context)->parent_domains, &domain->base.node);
+	return &domain->base.ibv;
+}
+
+bool domain_is_parent(const struct ibv_pd *ibv)
+{
+	return ((const struct pd *)ibv)->number == 0;
+}
+
+struct pd *domain_pd(struct ibv_pd *ibv)
+{
+	struct pd *pd = to_pd(ibv);
+
+	return domain_is_parent(ibv) ? ((struct parent_domain *)pd)->pd : pd;
+}
+
+int parent_domain_dealloc(struct ibv_pd *ibv)
+{
+	struct parent_domain *domain = (struct parent_domain *)ibv;
+
+	domain_unlist(to_context(ibv->context), &domain->base.node);
+	atomic_fetch_sub(&domain->pd->users, 1);
+	if (domain->td)
+		atomic_fetch_sub(&domain->td->users, 1);
+	free(domain);
+	return 0;
+}
+
+void domains_free(struct context *context)
+{
+	struct list *node;
+
+	while ((node = list_pop(&context->parent_domains)))
+		free(list_entry(node, struct parent_domain, base.node));
+	while ((node = list_pop(&context->thread_domains)))
+		free(list_entry(node, struct td, node));
+}

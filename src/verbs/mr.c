@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* ibv_reg_mr(3), ibv_rereg_mr(3), ibv_dereg_mr(3) and their variants. */
+#include "verbs/verbs.h"
+
+/*
+ * The flags of the optional range are hints; the hca accepts and ignores them. A zero-based
+ * region is named by offsets from 0, whatever iova says.
+ */
+static struct ibv_mr *mr_register_verb(const char *call, struct ibv_pd *pd, void *address,
+				       size_t length, uint64_t iova, unsigned access)
+{
+	struct mr *mr;
+	int err;
+
+	if (!pd)
+		return fail(refuse_null(call, "pd"));
+	if (access & IBV_ACCESS_ZERO_BASED)
+		iova = 0;
+	err = hca_reg_mr(to_hca(pd->context), domain_pd(pd), address, length, iova, access, &mr);
+	if (err)
+		return fail(err);
+	mr->ibv.context = pd->context;
+	return &mr->ibv;
+}
+
+struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *address, size_t length, int access)
+{
+	return mr_register_verb("ibv_reg_mr", pd, address, length, (uintptr_t)address,
+				(unsigned)access);
+}
+
+struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *address, size_t length, uint64_t iova,
+			       int access)
+{
+	return mr_register_verb("ibv_reg_mr_iova", pd, address, length, iova, (unsigned)access);
+}
+
+struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *address, size_t length, uint64_t iova,
+				unsigned access)
+{
+	return mr_register_verb("ibv_reg_mr", pd, address, length, iova, access);
+}
+
+struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova,
+				 int fd, int access)
+{
+	return fail(refuse_verb("ibv_reg_dmabuf_mr",
+				"a software device cannot reach the memory of others; map it and "
+				"use ibv_reg_mr"));
+}
+
+/* Every failure leaves the region as it was, which is what IBV_REREG_MR_ERR_INPUT says. */
+int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *address, size_t length,
+		 int access)
+{
+	int err;
+
+	if (!mr || ((flags & IBV_REREG_MR_CHANGE_PD) && !pd))
+		err = refuse_null("ibv_rereg_mr", mr ? "pd" : "mr");
+	else
+		err = hca_rereg_mr(to_hca(mr->context), to_mr(mr), flags,
+				   pd ? domain_pd(pd) : NULL, address, length, (unsigned)access);
+	if (!err)
+		return 0;
+	errno = err;
+	return IBV_REREG_MR_ERR_INPUT;
+}
+
+int ibv_dereg_mr(struct ibv_mr *mr)
+{
+	if (!mr)
+		return refuse_null("ibv_dereg_mr", "mr");
+	return hca_dereg_mr(to_hca(mr->context), to_mr(mr));
+}

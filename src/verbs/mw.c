@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Memory windows: ibv_alloc_mw(3), ibv_bind_mw(3). Type 2 windows are bound by work requests. */
+#include "verbs/verbs.h"
+
+struct ibv_mw *mw_alloc_verb(struct ibv_pd *pd, enum ibv_mw_type type)
+{
+	struct mw *mw;
+	int err;
+
+	err = hca_alloc_mw(to_hca(pd->context), domain_pd(pd), type, &mw);
+	if (err)
+		return fail(err);
+	mw->ibv.context = pd->context;
+	return &mw->ibv;
+}
+
+int mw_dealloc_verb(struct ibv_mw *mw)
+{
+	return hca_dealloc_mw(to_hca(mw->context), to_mw(mw));
+}
+
+int mw_bind_verb(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind)
+{
+	if (!qp)
+		return refuse_null("ibv_bind_mw", "qp");
+	return hca_bind_mw(to_qp(qp), to_mw(mw), bind);
+}

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The two tables of verbs that inline functions of <infiniband/verbs.h> call through: struct
+ * ibv_context_ops and struct verbs_context. Every slot is filled, with the verb or with a
+ * refusal in the way its man page has it, so that no program calls through a null pointer.
+ */
+#include "verbs/verbs.h"
+
+/*
+ * A verb that the device lacks. REFUSE_PTR: answers NULL and errno; REFUSE_INT: a positive errno.
+ * The parameters are those of the slot; @why completes "not supported: ".
+ */
+#define REFUSE_PTR(type, name, why, ...) \
+	static type *name##_refused(__VA_ARGS__) { return fail(refuse_verb("ibv_" #name, why)); }
+#define REFUSE_INT(name, why, ...) \
+	static int name##_refused(__VA_ARGS__) { return refuse_verb("ibv_" #name, why); }
+
+static const char no_dm[] = "device memory: a software device has none of its own";
+static const char no_counters[] = "flow counters";
+static const char no_flow[] = "flow steering: Ethernet packets are the kernel's";
+static const char no_wq[] = "work queues apart from QPs, and receive hashing";
+static const char no_xrc[] = "XRC";
+static const char no_prefetch[] = "memory is not pinned and never faulted in ahead";
+
+REFUSE_INT(advise_mr, no_prefetch, struct ibv_pd *pd, enum ibv_advise_mr_advice advice,
+	   uint32_t flags, struct ibv_sge *list, uint32_t count)
+REFUSE_PTR(struct ibv_mr, alloc_null_mr, "null memory regions", struct ibv_pd *pd)
+REFUSE_INT(read_counters, no_counters, struct ibv_counters *counters, uint64_t *values,
+	   uint32_t count, uint32_t flags)
+REFUSE_INT(attach_counters_point_flow, no_counters, struct ibv_counters *counters,
+	   struct ibv_counter_attach_attr *attr, struct ibv_flow *flow)
+REFUSE_PTR(struct ibv_counters, create_counters, no_counters, struct ibv_context *context,
+	   struct ibv_counters_init_attr *attr)
+REFUSE_INT(destroy_counters, no_counters, struct ibv_counters *counters)
+REFUSE_PTR(struct ibv_mr, reg_dm_mr, no_dm, struct ibv_pd *pd, struct ibv_dm *dm, uint64_t offset,
+	   size_t length, unsigned access)
+REFUSE_PTR(struct ibv_dm, alloc_dm, no_dm, struct ibv_context *context,
+	   struct ibv_alloc_dm_attr *attr)
+REFUSE_INT(free_dm, no_dm, struct ibv_dm *dm)
+REFUSE_INT(modify_flow_action_esp, no_flow, struct ibv_flow_action *action,
+	   struct ibv_flow_action_esp_attr *attr)
+REFUSE_INT(destroy_flow_action, no_flow, struct ibv_flow_action *action)
+REFUSE_PTR(struct ibv_flow_action, create_flow_action_esp, no_flow, struct ibv_context *context,
+	   struct ibv_flow_action_esp_attr *attr)
+REFUSE_INT(modify_qp_rate_limit, "rate limits of single QPs", struct ibv_qp *qp,
+	   struct ibv_qp_rate_limit_attr *attr)
+REFUSE_INT(modify_cq, "moderation of completion events", struct ibv_cq *cq,
+	   struct ibv_modify_cq_attr *attr)
+REFUSE_INT(destroy_rwq_ind_table, no_wq, struct ibv_rwq_ind_table *table)
+REFUSE_PTR(struct ibv_rwq_ind_table, create_rwq_ind_table, no_wq, struct ibv_context *context,
+	   struct ibv_rwq_ind_table_init_attr *attr)
+REFUSE_INT(destroy_wq, no_wq, struct ibv_wq *wq)
+REFUSE_INT(modify_wq, no_wq, struct ibv_wq *wq, struct ibv_wq_attr *attr)
+REFUSE_PTR(struct ibv_wq, create_wq, no_wq, struct ibv_context *context,
+	   struct ibv_wq_init_attr *attr)
+REFUSE_INT(destroy_flow, no_flow, struct ibv_flow *flow)
+REFUSE_PTR(struct ibv_flow, create_flow, no_flow, struct ibv_qp *qp, struct ibv_flow_attr *attr)
+REFUSE_PTR(struct ibv_qp, open_qp, no_xrc, struct ibv_context *context,
+	   struct ibv_qp_open_attr *attr)
+REFUSE_INT(get_srq_num, "it is for XRC", struct ibv_srq *srq, uint32_t *number)
+REFUSE_PTR(struct ibv_xrcd, open_xrcd, no_xrc, struct ibv_context *context,
+	   struct ibv_xrcd_init_attr *attr)
+REFUSE_INT(close_xrcd, no_xrc, struct ibv_xrcd *xrcd)
+
+static int post_srq_ops_refused(struct ibv_srq *srq, struct ibv_ops_wr *wr, struct ibv_ops_wr **bad)
+{
+	if (bad)
+		*bad = wr;
+	return refuse_verb("ibv_post_srq_ops", "tag matching");
+}
+
+/* Slots that no program's inline function has used since 2007. */
+static void *compat_refused(void)
+{
+	return fail(refuse_verb("a verb of libibverbs 1.0",
+				"the program was built before 2007; build it anew"));
+}
+
+static void placeholder(void)
+{
+}
+
+static void fill_extended(struct verbs_context *context)
+{
+	context->query_port = port_query_verb;
+	context->advise_mr = advise_mr_refused;
+	context->alloc_null_mr = alloc_null_mr_refused;
+	context->read_counters = read_counters_refused;
+	context->attach_counters_point_flow = attach_counters_point_flow_refused;
+	context->create_counters = create_counters_refused;
+	context->destroy_counters = destroy_counters_refused;
+	context->reg_dm_mr = reg_dm_mr_refused;
+	context->alloc_dm = alloc_dm_refused;
+	context->free_dm = free_dm_refused;
+	context->modify_flow_action_esp = modify_flow_action_esp_refused;
+	context->destroy_flow_action = destroy_flow_action_refused;
+	context->create_flow_action_esp = create_flow_action_esp_refused;
+	context->modify_qp_rate_limit = modify_qp_rate_limit_refused;
+	context->alloc_parent_domain = parent_domain_alloc;
+	context->dealloc_td = td_dealloc;
+	context->alloc_td = td_alloc;
+	context->modify_cq = modify_cq_refused;
+	context->post_srq_ops = post_srq_ops_refused;
+	context->destroy_rwq_ind_table = destroy_rwq_ind_table_refused;
+	context->create_rwq_ind_table = create_rwq_ind_table_refused;
+	context->destroy_wq = destroy_wq_refused;
+	context->modify_wq = modify_wq_refused;
+	context->create_wq = create_wq_refused;
+	context->query_rt_values = rt_values_verb;
+	context->create_cq_ex = cq_create_ex_verb;
+	context->query_device_ex = device_query_ex_verb;
+	context->ibv_destroy_flow = destroy_flow_refused;
+	context->ABI_placeholder2 = placeholder;
+	context->ibv_create_flow = create_flow_refused;
+	context->ABI_placeholder1 = placeholder;
+	context->open_qp = open_qp_refused;
+	context->create_qp_ex = qp_create_ex_verb;
+	context->get_srq_num = get_srq_num_refused;
+	context->create_srq_ex = srq_create_ex_verb;
+	context->open_xrcd = open_xrcd_refused;
+	context->close_xrcd = close_xrcd_refused;
+}
+
+static void fill_compat(struct ibv_context_ops *ops)
+{
+	ops->_compat_query_device = ibv_query_device;
+	ops->_compat_query_port = ibv_query_port;
+	ops->_compat_alloc_pd = compat_refused;
+	ops->_compat_dealloc_pd = compat_refused;
+	ops->_compat_reg_mr = compat_refused;
+	ops->_compat_rereg_mr = compat_refused;
+	ops->_compat_dereg_mr = compat_refused;
+	ops->_compat_create_cq = compat_refused;
+	ops->_compat_cq_event = compat_refused;
+	ops->_compat_resize_cq = compat_refused;
+	ops->_compat_destroy_cq = compat_refused;
+	ops->_compat_create_srq = compat_refused;
+	ops->_compat_modify_srq = compat_refused;
+	ops->_compat_query_srq = compat_refused;
+	ops->_compat_destroy_srq = compat_refused;
+	ops->_compat_create_qp = compat_refused;
+	ops->_compat_query_qp = compat_refused;
+	ops->_compat_modify_qp = compat_refused;
+	ops->_compat_destroy_qp = compat_refused;
+	ops->_compat_create_ah = compat_refused;
+	ops->_compat_destroy_ah = compat_refused;
+	ops->_compat_attach_mcast = compat_refused;
+	ops->_compat_detach_mcast = compat_refused;
+	ops->_compat_async_event = compat_refused;
+}
+
+void context_fill_ops(struct verbs_context *context)
+{
+	struct ibv_context_ops *ops = &context->context.ops;
+
+	fill_extended(context);
+	fill_compat(ops);
+	ops->alloc_mw = mw_alloc_verb;
+	ops->bind_mw = mw_bind_verb;
+	ops->dealloc_mw = mw_dealloc_verb;
+	ops->poll_cq = cq_poll_verb;
+	ops->req_notify_cq = cq_notify_verb;
+	ops->post_srq_recv = srq_post_verb;
+	ops->post_send = qp_post_send_verb;
+	ops->post_recv = qp_post_recv_verb;
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* ibv_alloc_pd(3), ibv_dealloc_pd(3). Parent domains, which are PDs to programs: domain.c. */
+#include "verbs/verbs.h"
+
+struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
+{
+	struct pd *pd;
+	int err;
+
+	if (!context)
+		return fail(refuse_null("ibv_alloc_pd", "context"));
+	err = hca_alloc_pd(to_hca(context), &pd);
+	if (err)
+		return fail(err);
+	pd->ibv.context = context;
+	return &pd->ibv;
+}
+
+int ibv_dealloc_pd(struct ibv_pd *pd)
+{
+	if (!pd)
+		return refuse_null("ibv_dealloc_pd", "pd");
+	if (domain_is_parent(pd))
+		return parent_domain_dealloc(pd);
+	return hca_dealloc_pd(to_hca(pd->context), to_pd(pd));
+}

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Queue pairs: ibv_create_qp(3), ibv_create_qp_ex(3), ibv_modify_qp(3), ibv_query_qp(3), and
+ * posting of work requests. The ibv_wr_*() way of posting: qp_ex.c.
+ */
+#include "verbs/verbs.h"
+
+static const char *qp_init_missing(const struct ibv_qp_init_attr_ex *attr)
+{
+	if (!attr->pd)
+		return "pd";
+	if (!attr->send_cq)
+		return "send_cq";
+	if (!attr->recv_cq)
+		return "recv_cq";
+	return NULL;
+}
+
+static int qp_init_check(const struct ibv_qp_init_attr_ex *attr)
+{
+	const char *missing = qp_init_missing(attr);
+
+	if (missing)
+		return refuse_null("ibv_create_qp", missing);
+	switch (attr->qp_type) {
+	case IBV_QPT_RC:
+	case IBV_QPT_UC:
+	case IBV_QPT_UD:
+		return 0;
+	case IBV_QPT_XRC_SEND:
+	case IBV_QPT_XRC_RECV:
+	case IBV_QPT_RAW_PACKET:
+	case IBV_QPT_DRIVER:
+		return refuse_verb("ibv_create_qp", "XRC, raw packet and driver QPs; there are RC, UC and UD");
+	default:
+		explain("ibv_create_qp: refused: %d is no QP type", attr->qp_type);
+		return EINVAL;
+	}
+}
+
+/* @attr is checked. Its pd is replaced by the one that a parent domain stands for. */
+static struct qp *qp_create(struct ibv_qp_init_attr_ex *attr)
+{
+	struct ibv_context *context = attr->pd->context;
+	struct qp *qp;
+	int err;
+
+	attr->pd = &domain_pd(attr->pd)->ibv;
+	err = hca_create_qp(to_hca(context), attr, &qp);
+	if (err)
+		return fail(err);
+	qp->ibv.qp_base.context = context;
+	qp->ibv.qp_base.qp_context = attr->qp_context;
+	qp->ibv.qp_base.pd = attr->pd;
+	qp->ibv.qp_base.send_cq = attr->send_cq;
+	qp->ibv.qp_base.recv_cq = attr->recv_cq;
+	qp->ibv.qp_base.srq = attr->srq;
+	qp->ibv.qp_base.qp_type = attr->qp_type;
+	return qp;
+}
+
+struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
+{
+	struct ibv_qp_init_attr_ex full = { 0 };
+	struct qp *qp;
+	int err;
+
+	if (!pd || !attr)
+		return fail(refuse_null("ibv_create_qp", pd ? "qp_init_attr" : "pd"));
+	/* The extended structure begins like the old one; copied with the gap before comp_mask. */
+	memcpy(&full, attr, offsetof(struct ibv_qp_init_attr_ex, comp_mask));
+	full.comp_mask = IBV_QP_INIT_ATTR_PD;
+	full.pd = pd;
+	err = qp_init_check(&full);
+	if (err)
+		return fail(err);
+	qp = qp_create(&full);
+	if (!qp)
+		return NULL;
+	attr->cap = full.cap;
+	return &qp->ibv.qp_base;
+}
+
+static int qp_init_ex_check(const struct ibv_qp_init_attr_ex *attr)
+{
+	const uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS |
+			       IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+
+	if (attr->comp_mask & ~known)
+		return refuse_verb("ibv_create_qp_ex",
+				   "XRC domains, TSO, indirection tables and receive hashing "
+				   "(comp_mask)");
+	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD))
+		return refuse_null("ibv_create_qp_ex", "pd (IBV_QP_INIT_ATTR_PD)");
+	if ((attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr->create_flags)
+		return refuse_verb("ibv_create_qp_ex", "create_flags, of raw packet QPs and IPoIB");
+	return qp_init_check(attr);
+}
+
+struct ibv_qp *qp_create_ex_verb(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
+{
+	struct ibv_qp_init_attr_ex full;
+	bool builder;
+	struct qp *qp;
+	int err;
+
+	if (!context || !attr)
+		return fail(refuse_null("ibv_create_qp_ex", context ? "attr" : "context"));
+	err = qp_init_ex_check(attr);
+	builder = attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+	if (!err && builder)
+		err = wr_builder_check(attr->qp_type, attr->send_ops_flags);
+	if (err)
+		return fail(err);
+	full = *attr;
+	full.comp_mask = IBV_QP_INIT_ATTR_PD;
+	qp = qp_create(&full);
+	if (!qp)
+		return NULL;
+	err = builder ? wr_builder_create(to_context(qp->ibv.qp_base.context), qp,
+					    attr->send_ops_flags) : 0;
+	if (err) {
+		hca_destroy_qp(to_hca(qp->ibv.qp_base.context), qp);
+		return fail(err);
+	}
+	attr->cap = full.cap;
+	return &qp->ibv.qp_base;
+}
+
+int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
+{
+	if (!qp || !attr)
+		return refuse_null("ibv_modify_qp", qp ? "attr" : "qp");
+	return hca_modify_qp(to_qp(qp), attr, mask);
+}
+
+int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
+		 struct ibv_qp_init_attr *init_attr)
+{
+	int err;
+
+	if (!qp || !attr || !init_attr)
+		return refuse_null("ibv_query_qp", !qp ? "qp" : attr ? "init_attr" : "attr");
+	err = hca_query_qp(to_qp(qp), attr, mask, init_attr);
+	if (err)
+		return err;
+	init_attr->qp_context = qp->qp_context;
+	init_attr->send_cq = qp->send_cq;
+	init_attr->recv_cq = qp->recv_cq;
+	init_attr->srq = qp->srq;
+	return 0;
+}
+
+int ibv_destroy_qp(struct ibv_qp *ibv)
+{
+	struct wr_builder *builder;
+	struct context *context;
+	int err;
+
+	if (!ibv)
+		return refuse_null("ibv_destroy_qp", "qp");
+	context = to_context(ibv->context);
+	builder = to_qp(ibv)->wr_builder;
+	err = hca_destroy_qp(context->hca, to_qp(ibv));
+	if (!err)
+		wr_builder_destroy(context, builder);
+	return err;
+}
+
+/*
+ * Writes of one message become visible in no particular order but for the last cache line, and
+ * that is not what this asks for.
+ */
+int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_t flags)
+{
+	return 0;
+}
+
+static const char no_ece[] = "vendors' extensions of the connection establishment";
+
+int ibv_set_ece(struct ibv_qp *qp, struct ibv_ece *ece)
+{
+	return refuse_verb("ibv_set_ece", no_ece);
+}
+
+int ibv_query_ece(struct ibv_qp *qp, struct ibv_ece *ece)
+{
+	if (ece)
+		memset(ece, 0, sizeof(*ece));
+	return refuse_verb("ibv_query_ece", no_ece);
+}
+
+int qp_post_send_verb(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	return hca_post_send(to_qp(qp), wr, bad);
+}
+
+int qp_post_recv_verb(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	return hca_post_recv(to_qp(qp), wr, bad);
+}

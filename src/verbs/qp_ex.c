@@ -1,0 +1,456 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Posting with ibv_wr_*() (ibv_wr_post(3)): the calls between wr_start and wr_complete fill an
+ * array of ordinary work requests, which wr_complete posts as one list, or not at all.
+ *
+ *	wr_start (lock) -> wr_send ... (next request) -> wr_set_sge ... (its data) -> wr_complete
+ *
+ * The calls in between return nothing, so the first error is kept and returned by wr_complete.
+ * Inline data is copied by its setter, as the caller may reuse the buffer at once. All room is
+ * made at creation, for as many requests as the send queue holds; pages that are never used
+ * cost nothing.
+ */
+#include <stdlib.h>
+
+#include "verbs/verbs.h"
+
+struct wr_builder {
+	struct list node;		/* in context->builders, until freed */
+	struct lock lock;		/* held from wr_start to wr_complete or wr_abort */
+	int err;			/* the first, of this batch */
+	uint64_t operations;		/* IBV_QP_EX_WITH_*: what may be built */
+	uint32_t count, capacity;	/* requests */
+	uint32_t max_sge, max_inline;	/* of each */
+	struct ibv_send_wr *wr;		/* [capacity] */
+	struct ibv_sge *sge;		/* [capacity * max_sge] */
+	uint8_t *data;			/* [capacity * max_inline] */
+};
+
+#define SENDS (IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM)
+#define WRITES (IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM)
+#define WINDOWS (IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_SEND_WITH_INV)
+#define READS (IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | \
+	       IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)
+
+/* What each service offers: the table of ibv_wr_post(3), without TSO. */
+static uint64_t operations_of(enum ibv_qp_type type)
+{
+	switch (type) {
+	case IBV_QPT_RC:
+		return SENDS | WRITES | WINDOWS | READS;
+	case IBV_QPT_UC:
+		return SENDS | WRITES | WINDOWS;
+	case IBV_QPT_UD:
+		return SENDS;
+	default:
+		return 0;
+	}
+}
+
+int wr_builder_check(enum ibv_qp_type type, uint64_t operations)
+{
+	uint64_t excess = operations & ~operations_of(type);
+
+	if (!excess)
+		return 0;
+	explain("ibv_create_qp_ex: refused: send_ops_flags 0x%llx are not supported by this type "
+		"of QP", (unsigned long long)excess);
+	return EOPNOTSUPP;
+}
+
+static struct wr_builder *to_builder(struct ibv_qp_ex *ibv)
+{
+	return to_qp(&ibv->qp_base)->wr_builder;
+}
+
+static void latch(struct wr_builder *builder, int err)
+{
+	if (!builder->err)
+		builder->err = err;
+}
+
+/* The request that setters add to; NULL after an error. */
+static struct ibv_send_wr *current(struct wr_builder *builder, const char *setter)
+{
+	if (builder->err)
+		return NULL;
+	if (builder->count)
+		return &builder->wr[builder->count - 1];
+	explain("%s: refused: no work request was begun (ibv_wr_send() ...) before it", setter);
+	latch(builder, EINVAL);
+	return NULL;
+}
+
+/* Begin the next request; NULL after an error. @operation is the flag that has to be declared. */
+static struct ibv_send_wr *begin(struct ibv_qp_ex *ibv, uint64_t operation,
+				 enum ibv_wr_opcode opcode)
+{
+	struct wr_builder *builder = to_builder(ibv);
+	struct ibv_send_wr *wr;
+
+	if (builder->err)
+		return NULL;
+	if (!(builder->operations & operation)) {
+		explain("ibv_wr_*: refused on QP 0x%06x: operation 0x%llx was not named in "
+			"send_ops_flags when the QP was created", ibv->qp_base.qp_num,
+			(unsigned long long)operation);
+		latch(builder, EINVAL);
+		return NULL;
+	}
+	if (builder->count == builder->capacity) {
+		explain("ibv_wr_*: refused on QP 0x%06x: more than %u work requests in one batch, "
+			"the send queue holds no more (max_send_wr)", ibv->qp_base.qp_num,
+			builder->capacity);
+		latch(builder, ENOMEM);
+		return NULL;
+	}
+	wr = &builder->wr[builder->count++];
+	memset(wr, 0, sizeof(*wr));
+	wr->wr_id = ibv->wr_id;
+	wr->opcode = opcode;
+	wr->send_flags = ibv->wr_flags & ~(unsigned)IBV_SEND_INLINE;	/* the data setter says */
+	return wr;
+}
+
+static void wr_atomic_cmp_swp(struct ibv_qp_ex *ibv, uint32_t rkey, uint64_t remote_addr,
+			      uint64_t compare, uint64_t swap)
+{
+	struct ibv_send_wr *wr = begin(ibv, IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP,
+				       IBV_WR_ATOMIC_CMP_AND_SWP);
+
+	if (!wr)
+		return;
+	wr->wr.atomic.rkey = rkey;
+	wr->wr.atomic.remote_addr = remote_addr;
+	wr->wr.atomic.compare_add = compare;
+	wr->wr.atomic.swap = swap;
+}
+
+static void wr_atomic_fetch_add(struct ibv_qp_ex *ibv, uint32_t rkey, uint64_t remote_addr,
+				uint64_t add)
+{
+	struct ibv_send_wr *wr = begin(ibv, IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD,
+				       IBV_WR_ATOMIC_FETCH_AND_ADD);
+
+	if (!wr)
+		return;
+	wr->wr.atomic.rkey = rkey;
+	wr->wr.atomic.remote_addr = remote_addr;
+	wr->wr.atomic.compare_add = add;
+}
+
+static void wr_bind_mw(struct ibv_qp_ex *ibv, struct ibv_mw *mw, uint32_t rkey,
+		       const struct ibv_mw_bind_info *info)
+{
+	struct ibv_send_wr *wr = begin(ibv, IBV_QP_EX_WITH_BIND_MW, IBV_WR_BIND_MW);
+
+	if (!wr)
+		return;
+	if (!mw || !info) {
+		latch(to_builder(ibv), refuse_null("ibv_wr_bind_mw", mw ? "bind_info" : "mw"));
+		return;
+	}
+	wr->bind_mw.mw = mw;
+	wr->bind_mw.rkey = rkey;
+	wr->bind_mw.bind_info = *info;
+}
+
+static void wr_local_inv(struct ibv_qp_ex *ibv, uint32_t rkey)
+{
+	struct ibv_send_wr *wr = begin(ibv, IBV_QP_EX_WITH_LOCAL_INV, IBV_WR_LOCAL_INV);
+
+	if (wr)
+		wr->invalidate_rkey = rkey;
+}
+
+static struct ibv_send_wr *begin_rdma(struct ibv_qp_ex *ibv, uint64_t operation,
+				      enum ibv_wr_opcode opcode, uint32_t rkey,
+				      uint64_t remote_addr)
+{
+	struct ibv_send_wr *wr = begin(ibv, operation, opcode);
+
+	if (wr) {
+		wr->wr.rdma.rkey = rkey;
+		wr->wr.rdma.remote_addr = remote_addr;
+	}
+	return wr;
+}
+
+static void wr_rdma_read(struct ibv_qp_ex *ibv, uint32_t rkey, uint64_t remote_addr)
+{
+	begin_rdma(ibv, IBV_QP_EX_WITH_RDMA_READ, IBV_WR_RDMA_READ, rkey, remote_addr);
+}
+
+static void wr_rdma_write(struct ibv_qp_ex *ibv, uint32_t rkey, uint64_t remote_addr)
+{
+	begin_rdma(ibv, IBV_QP_EX_WITH_RDMA_WRITE, IBV_WR_RDMA_WRITE, rkey, remote_addr);
+}
+
+static void wr_rdma_write_imm(struct ibv_qp_ex *ibv, uint32_t rkey, uint64_t remote_addr,
+			      __be32 imm_data)
+{
+	struct ibv_send_wr *wr = begin_rdma(ibv, IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM,
+					    IBV_WR_RDMA_WRITE_WITH_IMM, rkey, remote_addr);
+
+	if (wr)
+		wr->imm_data = imm_data;
+}
+
+static void wr_send(struct ibv_qp_ex *ibv)
+{
+	begin(ibv, IBV_QP_EX_WITH_SEND, IBV_WR_SEND);
+}
+
+static void wr_send_imm(struct ibv_qp_ex *ibv, __be32 imm_data)
+{
+	struct ibv_send_wr *wr = begin(ibv, IBV_QP_EX_WITH_SEND_WITH_IMM, IBV_WR_SEND_WITH_IMM);
+
+	if (wr)
+		wr->imm_data = imm_data;
+}
+
+static void wr_send_inv(struct ibv_qp_ex *ibv, uint32_t rkey)
+{
+	struct ibv_send_wr *wr = begin(ibv, IBV_QP_EX_WITH_SEND_WITH_INV, IBV_WR_SEND_WITH_INV);
+
+	if (wr)
+		wr->invalidate_rkey = rkey;
+}
+
+/* No QP can be created with these two (wr_builder_check): reached by mistake only. */
+static void wr_send_tso(struct ibv_qp_ex *ibv, void *hdr, uint16_t hdr_sz, uint16_t mss)
+{
+	latch(to_builder(ibv), refuse_verb("ibv_wr_send_tso", "TCP segmentation"));
+}
+
+static void wr_atomic_write(struct ibv_qp_ex *ibv, uint32_t rkey, uint64_t remote_addr,
+			    const void *value)
+{
+	latch(to_builder(ibv), refuse_verb("ibv_wr_atomic_write", "ATOMIC_WRITE"));
+}
+
+static void wr_set_xrc_srqn(struct ibv_qp_ex *ibv, uint32_t remote_srqn)
+{
+	latch(to_builder(ibv), refuse_verb("ibv_wr_set_xrc_srqn", "XRC"));
+}
+
+static void wr_set_ud_addr(struct ibv_qp_ex *ibv, struct ibv_ah *ah, uint32_t remote_qpn,
+			   uint32_t remote_qkey)
+{
+	struct ibv_send_wr *wr = current(to_builder(ibv), "ibv_wr_set_ud_addr");
+
+	if (!wr)
+		return;
+	if (!ah || ibv->qp_base.qp_type != IBV_QPT_UD) {
+		explain("ibv_wr_set_ud_addr: refused on QP 0x%06x: %s", ibv->qp_base.qp_num,
+			ah ? "it is not a UD QP" : "no address handle given (null pointer)");
+		latch(to_builder(ibv), EINVAL);
+		return;
+	}
+	wr->wr.ud.ah = ah;
+	wr->wr.ud.remote_qpn = remote_qpn;
+	wr->wr.ud.remote_qkey = remote_qkey;
+}
+
+static void wr_set_sge_list(struct ibv_qp_ex *ibv, size_t count, const struct ibv_sge *list)
+{
+	struct wr_builder *builder = to_builder(ibv);
+	struct ibv_send_wr *wr = current(builder, "ibv_wr_set_sge_list");
+
+	if (!wr)
+		return;
+	if (count > builder->max_sge) {
+		explain("ibv_wr_set_sge_list: refused on QP 0x%06x: %zu SGEs, its max_send_sge is %u",
+			ibv->qp_base.qp_num, count, builder->max_sge);
+		latch(builder, EINVAL);
+		return;
+	}
+	wr->sg_list = builder->sge + (size_t)(builder->count - 1) * builder->max_sge;
+	wr->num_sge = (int)count;
+	if (count)
+		memcpy(wr->sg_list, list, count * sizeof(*list));
+}
+
+static void wr_set_sge(struct ibv_qp_ex *ibv, uint32_t lkey, uint64_t addr, uint32_t length)
+{
+	const struct ibv_sge sge = { .addr = addr, .length = length, .lkey = lkey };
+
+	/* As hardware does it: no SGE for no data, so that lkey may be anything then. */
+	wr_set_sge_list(ibv, length ? 1 : 0, &sge);
+}
+
+static void wr_set_inline_data_list(struct ibv_qp_ex *ibv, size_t count,
+				    const struct ibv_data_buf *list)
+{
+	struct wr_builder *builder = to_builder(ibv);
+	struct ibv_send_wr *wr = current(builder, "ibv_wr_set_inline_data_list");
+	uint8_t *data;
+	size_t length = 0;
+
+	if (!wr)
+		return;
+	data = builder->data + (size_t)(builder->count - 1) * builder->max_inline;
+	for (size_t i = 0; i < count; i++) {
+		if (list[i].length > builder->max_inline - length) {
+			explain("ibv_wr_set_inline_data: refused on QP 0x%06x: its max_inline_data "
+				"of %u bytes is exceeded", ibv->qp_base.qp_num, builder->max_inline);
+			latch(builder, EINVAL);
+			return;
+		}
+		if (list[i].length)
+			memcpy(data + length, list[i].addr, list[i].length);
+		length += list[i].length;
+	}
+	wr->sg_list = builder->sge + (size_t)(builder->count - 1) * builder->max_sge;
+	wr->num_sge = length ? 1 : 0;
+	if (length)
+		*wr->sg_list = (struct ibv_sge){ .addr = (uintptr_t)data,
+						 .length = (uint32_t)length };
+	wr->send_flags |= IBV_SEND_INLINE;
+}
+
+static void wr_set_inline_data(struct ibv_qp_ex *ibv, void *addr, size_t length)
+{
+	const struct ibv_data_buf data = { .addr = addr, .length = length };
+
+	wr_set_inline_data_list(ibv, 1, &data);
+}
+
+static void wr_start(struct ibv_qp_ex *ibv) UNCHECKED_LOCKS
+{
+	struct wr_builder *builder = to_builder(ibv);
+
+	lock_acquire(&builder->lock);
+	builder->count = 0;
+	builder->err = 0;
+}
+
+static void wr_abort(struct ibv_qp_ex *ibv) UNCHECKED_LOCKS
+{
+	lock_release(&to_builder(ibv)->lock);
+}
+
+/* What would make the hca refuse a request in the middle of the list: all or none are posted. */
+static int batch_check(struct qp *qp, const struct wr_builder *builder)
+{
+	uint32_t used;
+
+	if (qp->type == IBV_QPT_UD)
+		for (uint32_t i = 0; i < builder->count; i++)
+			if (!builder->wr[i].wr.ud.ah)
+				return refuse_null("ibv_wr_complete", "address (ibv_wr_set_ud_addr)");
+	lock_acquire(&qp->lock);
+	used = qp->sq.head - qp->sq.tail;
+	lock_release(&qp->lock);
+	if (builder->count <= qp->sq.size - used)
+		return 0;
+	explain("ibv_wr_complete: refused on QP 0x%06x: %u work requests, its send queue of %u has "
+		"%u that are not completed", qp->number, builder->count, qp->sq.size, used);
+	return ENOMEM;
+}
+
+static int wr_complete(struct ibv_qp_ex *ibv) UNCHECKED_LOCKS
+{
+	struct qp *qp = to_qp(&ibv->qp_base);
+	struct wr_builder *builder = to_builder(ibv);
+	struct ibv_send_wr *bad;
+	int err = builder->err;
+
+	if (!err && builder->count) {
+		for (uint32_t i = 0; i + 1 < builder->count; i++)
+			builder->wr[i].next = &builder->wr[i + 1];
+		err = batch_check(qp, builder);
+		if (!err)
+			err = hca_post_send(qp, builder->wr, &bad);
+	}
+	lock_release(&builder->lock);
+	return err;
+}
+
+static void qp_ex_fill(struct ibv_qp_ex *ibv)
+{
+	ibv->wr_atomic_cmp_swp = wr_atomic_cmp_swp;
+	ibv->wr_atomic_fetch_add = wr_atomic_fetch_add;
+	ibv->wr_bind_mw = wr_bind_mw;
+	ibv->wr_local_inv = wr_local_inv;
+	ibv->wr_rdma_read = wr_rdma_read;
+	ibv->wr_rdma_write = wr_rdma_write;
+	ibv->wr_rdma_write_imm = wr_rdma_write_imm;
+	ibv->wr_send = wr_send;
+	ibv->wr_send_imm = wr_send_imm;
+	ibv->wr_send_inv = wr_send_inv;
+	ibv->wr_send_tso = wr_send_tso;
+	ibv->wr_set_ud_addr = wr_set_ud_addr;
+	ibv->wr_set_xrc_srqn = wr_set_xrc_srqn;
+	ibv->wr_set_inline_data = wr_set_inline_data;
+	ibv->wr_set_inline_data_list = wr_set_inline_data_list;
+	ibv->wr_set_sge = wr_set_sge;
+	ibv->wr_set_sge_list = wr_set_sge_list;
+	ibv->wr_start = wr_start;
+	ibv->wr_complete = wr_complete;
+	ibv->wr_abort = wr_abort;
+	ibv->wr_atomic_write = wr_atomic_write;
+}
+
+static void builder_free(struct wr_builder *builder)
+{
+	free(builder->wr);
+	free(builder->sge);
+	free(builder->data);
+	lock_destroy(&builder->lock);
+	free(builder);
+}
+
+int wr_builder_create(struct context *context, struct qp *qp, uint64_t operations)
+{
+	struct wr_builder *builder = calloc(1, sizeof(*builder));
+
+	if (!builder)
+		return ENOMEM;
+	lock_init(&builder->lock);
+	builder->operations = operations;
+	builder->capacity = qp->cap.max_send_wr;
+	/* Inline data is posted as one SGE. */
+	builder->max_sge = qp->cap.max_send_sge ? qp->cap.max_send_sge : 1;
+	builder->max_inline = qp->cap.max_inline_data;
+	builder->wr = calloc((size_t)builder->capacity + 1, sizeof(*builder->wr));
+	builder->sge = calloc((size_t)builder->capacity + 1,
+			      builder->max_sge * sizeof(*builder->sge));
+	builder->data = calloc((size_t)builder->capacity + 1, (size_t)builder->max_inline + 1);
+	if (!builder->wr || !builder->sge || !builder->data) {
+		builder_free(builder);
+		return ENOMEM;
+	}
+	lock_acquire(&context->lock);
+	list_add_tail(&context->builders, &builder->node);
+	lock_release(&context->lock);
+	qp->wr_builder = builder;
+	qp_ex_fill(&qp->ibv);
+	return 0;
+}
+
+void wr_builder_destroy(struct context *context, struct wr_builder *builder)
+{
+	if (!builder)
+		return;
+	lock_acquire(&context->lock);
+	list_remove(&builder->node);
+	lock_release(&context->lock);
+	builder_free(builder);
+}
+
+void wr_builders_free(struct context *context)
+{
+	struct list *node;
+
+	while ((node = list_pop(&context->builders)))
+		builder_free(list_entry(node, struct wr_builder, node));
+}
+
+/* Only QPs that were created for it (IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) can be posted to so. */
+struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *ibv)
+{
+	if (!ibv || !to_qp(ibv)->wr_builder)
+		return NULL;
+	return &to_qp(ibv)->ibv;
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Shared receive queues: ibv_create_srq(3), ibv_create_srq_ex(3). Basic ones only. */
+#include "verbs/verbs.h"
+
+static struct ibv_srq *srq_create(struct ibv_pd *pd, struct ibv_srq_init_attr_ex *attr)
+{
+	struct srq *srq;
+	int err;
+
+	attr->pd = &domain_pd(pd)->ibv;
+	err = hca_create_srq(to_hca(pd->context), attr, &srq);
+	if (err)
+		return fail(err);
+	srq->ibv.context = pd->context;
+	srq->ibv.srq_context = attr->srq_context;
+	srq->ibv.pd = attr->pd;
+	return &srq->ibv;
+}
+
+struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
+{
+	struct ibv_srq_init_attr_ex full = { 0 };
+	struct ibv_srq *srq;
+
+	if (!pd || !attr)
+		return fail(refuse_null("ibv_create_srq", pd ? "srq_init_attr" : "pd"));
+	full.srq_context = attr->srq_context;
+	full.attr = attr->attr;
+	full.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD;
+	full.srq_type = IBV_SRQT_BASIC;
+	srq = srq_create(pd, &full);
+	if (srq)
+		attr->attr = full.attr;
+	return srq;
+}
+
+/* Reached from ibv_create_srq_ex() only with something more than a type and a PD. */
+struct ibv_srq *srq_create_ex_verb(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr)
+{
+	struct ibv_srq_init_attr_ex full;
+	struct ibv_srq *srq;
+
+	if (!context || !attr)
+		return fail(refuse_null("ibv_create_srq_ex", context ? "attr" : "context"));
+	if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) && attr->srq_type != IBV_SRQT_BASIC)
+		return fail(refuse_verb("ibv_create_srq_ex",
+					"XRC and tag matching SRQs; only IBV_SRQT_BASIC is there"));
+	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) || !attr->pd)
+		return fail(refuse_null("ibv_create_srq_ex", "pd (IBV_SRQ_INIT_ATTR_PD)"));
+	if (attr->comp_mask >= IBV_SRQ_INIT_ATTR_RESERVED) {
+		explain("ibv_create_srq_ex: refused: comp_mask 0x%x has unknown bits",
+			attr->comp_mask);
+		return fail(EINVAL);
+	}
+	full = *attr;
+	srq = srq_create(attr->pd, &full);
+	if (srq)
+		attr->attr = full.attr;
+	return srq;
+}
+
+int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask)
+{
+	if (!srq || !attr)
+		return refuse_null("ibv_modify_srq", srq ? "srq_attr" : "srq");
+	return hca_modify_srq(to_srq(srq), attr, mask);
+}
+
+int ibv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr)
+{
+	if (!srq || !attr)
+		return refuse_null("ibv_query_srq", srq ? "srq_attr" : "srq");
+	return hca_query_srq(to_srq(srq), attr);
+}
+
+int ibv_destroy_srq(struct ibv_srq *srq)
+{
+	if (!srq)
+		return refuse_null("ibv_destroy_srq", "srq");
+	return hca_destroy_srq(to_hca(srq->context), to_srq(srq));
+}
+
+int srq_post_verb(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	return hca_post_srq_recv(to_srq(srq), wr, bad);
+}

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What the files of the libibverbs layer share. The layer is thin: it checks what a pointer can
+ * be checked for, calls hca/, and hands the errno on in the way the man page of each call says:
+ *
+ *	struct ibv_x *ibv_...()		NULL, and errno
+ *	int ibv_...()			0 or a positive errno
+ *	a few (events, GIDs, P_Keys)	-1, and errno
+ *
+ * Functions with a name of the ABI are exported by libibverbs.map; everything else is local.
+ */
+#ifndef VERBATIM_VERBS_VERBS_H
+#define VERBATIM_VERBS_VERBS_H
+
+#include <errno.h>
+#include <infiniband/verbs.h>
+#include <stdbool.h>
+
+#include "base/list.h"
+#include "base/lock.h"
+#include "base/log.h"
+#include "hca/hca.h"
+
+/* The header wraps these in macros of the same name; here the functions themselves are written. */
+#undef ibv_query_port
+#undef ibv_reg_mr
+#undef ibv_reg_mr_iova
+#undef ibv_get_device_list
+
+/*
+ * A device as programs hold it. Vendor libraries (mlx5dv_is_supported) are handed any device and
+ * compare the pointer behind struct ibv_device with the address of a table of theirs: there
+ * stands a pointer that can never be equal.
+ */
+struct device {
+	struct ibv_device ibv;		/* first */
+	const void *not_a_driver;	/* must follow: see above */
+	struct list node;		/* in the registry (device.c) */
+	unsigned references;		/* lists and contexts; under the registry's lock */
+	bool present;			/* in the newest list of the hca */
+	int number;			/* N of uverbsN; stable while the device exists */
+	uint64_t guid;			/* network order */
+	char interface[16];
+};
+static_assert(sizeof(struct ibv_device) == 664, "programs compute with this size");
+static_assert(offsetof(struct device, not_a_driver) == sizeof(struct ibv_device),
+	      "vendor libraries read a pointer there");
+
+struct wr_builder;
+
+/* An open device. struct verbs_context ends with the struct ibv_context that programs hold. */
+struct context {
+	struct verbs_context ibv;	/* first */
+	struct hca_context *hca;
+	struct device *device;		/* holds a reference */
+	struct list node;		/* in the list of open contexts (context.c) */
+	unsigned readers;		/* of context_find(); under its lock */
+	struct list parent_domains, thread_domains;	/* domain.c; under lock */
+	struct list builders;		/* qp_ex.c; under lock */
+	struct lock lock;
+};
+
+static inline struct context *to_context(struct ibv_context *ibv)
+{
+	return container_of(ibv, struct context, ibv.context);
+}
+
+static inline struct hca_context *to_hca(struct ibv_context *ibv)
+{
+	return to_context(ibv)->hca;
+}
+
+static inline struct device *to_device(struct ibv_device *ibv)
+{
+	return (struct device *)ibv;
+}
+
+/* The end of a pointer function that failed. */
+static inline void *fail(int err)
+{
+	errno = err;
+	return NULL;
+}
+
+/* The end of a function that answers -1 and errno, or 0. */
+static inline int minus_one(int err)
+{
+	if (!err)
+		return 0;
+	errno = err;
+	return -1;
+}
+
+/* The caller passed a null pointer (or an object without its context): explained EINVAL. */
+int refuse_null(const char *call, const char *what);
+/* A verb that this device does not have: explained EOPNOTSUPP. @why completes "because ...". */
+int refuse_verb(const char *call, const char *why);
+
+/* device.c */
+void device_put(struct device *device);
+void device_get(struct device *device);
+/* By name ("vb_eth0") or as the device of "uverbsN"; holds a reference. NULL: none. */
+struct device *device_find(const char *name);
+
+/* context.c: an open context of the device of this name, which stays open until put; or NULL. */
+struct context *context_find(const char *name);
+void context_put(struct context *context);
+
+/* ops.c: fill every slot of the two tables of verbs. */
+void context_fill_ops(struct verbs_context *context);
+
+/* domain.c: parent and thread domains. */
+struct ibv_td *td_alloc(struct ibv_context *context, struct ibv_td_init_attr *attr);
+int td_dealloc(struct ibv_td *td);
+struct ibv_pd *parent_domain_alloc(struct ibv_context *context,
+				   struct ibv_parent_domain_init_attr *attr);
+/* The protection domain that @ibv is, or that it stands for as a parent domain. */
+struct pd *domain_pd(struct ibv_pd *ibv);
+bool domain_is_parent(const struct ibv_pd *ibv);
+int parent_domain_dealloc(struct ibv_pd *ibv);
+void domains_free(struct context *context);
+
+/* Verbs that programs reach through the tables, by object. */
+struct ibv_mw *mw_alloc_verb(struct ibv_pd *pd, enum ibv_mw_type type);
+int mw_dealloc_verb(struct ibv_mw *mw);
+int mw_bind_verb(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind);
+
+int cq_poll_verb(struct ibv_cq *cq, int count, struct ibv_wc *wc);
+int cq_notify_verb(struct ibv_cq *cq, int solicited_only);
+struct ibv_cq_ex *cq_create_ex_verb(struct ibv_context *context,
+				    struct ibv_cq_init_attr_ex *attr);
+/* cq.c: for both kinds. NULL and errno. */
+struct cq *cq_create(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr);
+
+struct ibv_srq *srq_create_ex_verb(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr);
+int srq_post_verb(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+
+struct ibv_qp *qp_create_ex_verb(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr);
+int qp_post_send_verb(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
+int qp_post_recv_verb(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+
+/* qp_ex.c: what ibv_wr_*() builds in. */
+int wr_builder_check(enum ibv_qp_type type, uint64_t operations);
+int wr_builder_create(struct context *context, struct qp *qp, uint64_t operations);
+void wr_builder_destroy(struct context *context, struct wr_builder *builder);	/* NULL: none */
+void wr_builders_free(struct context *context);	/* of QPs that the application left */
+
+int device_query_ex_verb(struct ibv_context *context,
+			 const struct ibv_query_device_ex_input *input,
+			 struct ibv_device_attr_ex *attr, size_t attr_size);
+int port_query_verb(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr,
+		    size_t attr_size);
+int rt_values_verb(struct ibv_context *context, struct ibv_values_ex *values);
+
+/* sysfs.c, attributes.c: the text of an attribute file of ours. */
+enum attribute_found { ATTRIBUTE_FOREIGN, ATTRIBUTE_ABSENT, ATTRIBUTE_TEXT };
+/* @path below /sys/class/. FOREIGN: no device of ours; ABSENT: ours, without such a file. */
+enum attribute_found attribute_read(const char *path, char *text, size_t size);
+
+/* Names that the ABI has at IBVERBS_PRIVATE_34; Debian's headers do not declare them. */
+enum gid_type_sysfs { GID_TYPE_SYSFS_IB_ROCE_V1, GID_TYPE_SYSFS_ROCE_V2 };
+int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned index,
+		       enum gid_type_sysfs *type);
+int ibv_dontfork_range(void *base, size_t size);
+int ibv_dofork_range(void *base, size_t size);
+const char *ibv_get_sysfs_path(void);
+int ibv_read_sysfs_file(const char *dir, const char *file, char *buffer, size_t size);
+
+#endif

@@ -66,6 +66,12 @@ static inline bool opcode_ends(const struct opcode *op)
 	return op->part == PART_LAST || op->part == PART_ONLY;
 }
 
+/* Whether packets of @op may carry payload at all. */
+static inline bool opcode_has_payload(const struct opcode *op)
+{
+	return op->verb == VERB_SEND || op->verb == VERB_WRITE || op->verb == VERB_RESPONSE;
+}
+
 /*
  * Whether @now may follow @previous within one stream of requests (or of read responses) of a
  * QP: IBTA 9.7.4.1.2 for RC, 9.8.2.2.2 for UC. @previous is NULL before the first packet.

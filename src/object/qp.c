@@ -34,8 +34,7 @@ void qp_set_state(struct qp *qp, enum ibv_qp_state state)
 	qp->state = state;
 	qp->attr.qp_state = qp->attr.cur_qp_state = state;
 	qp->ibv.qp_base.state = state;
-	if (qp->access)
-		atomic_store_explicit(&qp->access->state, (uint32_t)state, memory_order_release);
+	atomic_store_explicit(&qp->access->state, (uint32_t)state, memory_order_seq_cst);
 }
 
 const char *qp_state_name(enum ibv_qp_state state)

@@ -39,7 +39,7 @@ struct qp {
 	uint32_t number;		/* QPN */
 	bool signal_all;
 	struct ibv_qp_cap cap;		/* as granted */
-	struct qp_access *access;	/* in the arena */
+	struct qp_access *access;	/* in the arena; never NULL */
 
 	/* Attributes, as modify set them and query returns them */
 	enum ibv_qp_state state;
@@ -97,7 +97,7 @@ void qp_query(struct qp *qp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_i
 	REQUIRES(qp->lock);
 
 /* Set qp->state and the copies of it that others read (public structure, arena). */
-void qp_set_state(struct qp *qp, enum ibv_qp_state state) REQUIRES(qp->lock);
+void qp_set_state(struct qp *qp, enum ibv_qp_state state);
 const char *qp_state_name(enum ibv_qp_state state);
 const char *qp_type_name(enum ibv_qp_type type);
 
@@ -111,7 +111,7 @@ void qp_raise(struct qp *qp, enum qp_event event, struct effects *effects);
  */
 int qp_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 	REQUIRES(qp->lock);
-int qp_post_recv(struct qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
-	REQUIRES(qp->lock);
+/* Needs no lock of the QP's: its receive queue has one. */
+int qp_post_recv(struct qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 
 #endif

@@ -271,11 +271,8 @@ void qp_modify_apply(struct qp *qp, const struct ibv_qp_attr *attr, int mask)
 	take_path(qp, attr, mask);
 	take_rights(qp, attr, mask);
 	take_reliability(qp, attr, mask);
-	if (qp->access) {
-		qp->access->dest_qpn = qp->attr.dest_qp_num;
-		atomic_store_explicit(&qp->access->access, qp->attr.qp_access_flags,
-				      memory_order_release);
-	}
+	qp->access->dest_qpn = qp->attr.dest_qp_num;
+	atomic_store_explicit(&qp->access->access, qp->attr.qp_access_flags, memory_order_release);
 	if (mask & IBV_QP_STATE)
 		qp_set_state(qp, attr->qp_state);
 }

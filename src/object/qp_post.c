@@ -260,6 +260,9 @@ static int post_one(struct qp *qp, const struct ibv_send_wr *wr) REQUIRES(qp->lo
 		return err;
 	if (wqe->ah)
 		ah_get(wqe->ah);
+	/* ibv_bind_mw(3): a type 1 window has its new rkey as soon as the call returns. */
+	if (wqe->mw && wqe->mw->ibv.type == IBV_MW_TYPE_1)
+		wqe->mw->ibv.rkey = wqe->rkey;
 	sq->head++;
 	return 0;
 }
@@ -288,7 +291,7 @@ int qp_post_recv(struct qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad
 		*bad = wr;
 		return EINVAL;
 	}
-	if (qp->state == IBV_QPS_RESET) {
+	if (atomic_load_explicit(&qp->access->state, memory_order_acquire) == IBV_QPS_RESET) {
 		explain("post_recv: qp 0x%06x is in RESET and takes receives from INIT on: modify it "
 			"first", qp->number);
 		*bad = wr;

@@ -35,7 +35,7 @@ struct send_wqe {
 	/* Written by the transport (requester.c) */
 	uint32_t first_psn, last_psn;	/* of the request; of the responses for READ and atomic */
 	uint32_t ssn;			/* send sequence number (IBTA 9.7.7.2.5: credits) */
-	uint32_t done_bytes;		/* READ: received in order so far */
+	uint32_t chunk_bytes;		/* READ: asked for in pieces of this many bytes */
 	uint8_t state;			/* enum of requester.c; 0 when posted */
 	uint8_t status;			/* enum ibv_wc_status, once it failed */
 	union {

@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Completion queues: a plain array as twin of the ring; arming; overflow; resize; clean. */
+#include <errno.h>
+
+#include "object/test_support.h"
+
+#include "object/cq.h"
+
+struct fixture {
+	struct cq cq;
+	struct comp_channel channel;
+	struct event_queue async;
+	struct effects effects;
+};
+
+static void fixture_init(struct fixture *f, uint32_t size)
+{
+	memset(f, 0, sizeof(*f));
+	assert_int_equal(cq_init(&f->cq, size), 0);
+	event_queue_init(&f->channel.queue, -1, NULL);
+	event_queue_init(&f->async, -1, NULL);
+	f->cq.channel = &f->channel;
+	f->cq.async = &f->async;
+	effects_init(&f->effects);
+}
+
+static bool push(struct fixture *f, uint64_t wr_id, uint32_t qpn, bool solicited)
+{
+	struct ibv_wc wc = { .wr_id = wr_id, .qp_num = qpn, .opcode = IBV_WC_SEND };
+
+	f->effects.count = 0;
+	return cq_push(&f->cq, &wc, solicited, wr_id * 10, &f->effects);
+}
+
+/* Events on the channel that wait to be got; takes them. */
+static int events(struct fixture *f)
+{
+	int count = 0;
+
+	while (event_queue_take(&f->channel.queue))
+		count++;
+	return count;
+}
+
+static uint64_t take(struct fixture *f)
+{
+	struct completion completion;
+
+	assert_int_equal(cq_take_one(&f->cq, &completion), 1);
+	assert_int_equal(completion.timestamp_ns, completion.wc.wr_id * 10);
+	return completion.wc.wr_id;
+}
+
+static void a_full_cq_loses_the_completion_and_raises_one_error_event(void **state)
+{
+	struct fixture f;
+
+	fixture_init(&f, 3);
+	for (uint64_t i = 0; i < 3; i++)
+		assert_true(push(&f, i, 1, false));
+	assert_false(push(&f, 3, 1, false));
+	assert_int_equal(f.effects.count, 1);
+	assert_ptr_equal(event_queue_take(&f.async), &f.cq.error_event.node);
+	assert_int_equal(f.cq.error_event.ibv.event_type, IBV_EVENT_CQ_ERR);
+	assert_ptr_equal(f.cq.error_event.ibv.element.cq, &f.cq.ibv);
+	assert_false(push(&f, 4, 1, false));
+	assert_int_equal(f.effects.count, 0);
+	assert_null(event_queue_take(&f.async));
+	cq_fini(&f.cq);
+}
+
+static void an_overflowed_cq_still_drains_but_takes_nothing_more(void **state)
+{
+	struct fixture f;
+
+	fixture_init(&f, 2);
+	push(&f, 0, 1, false);
+	push(&f, 1, 1, false);
+	push(&f, 2, 1, false);
+	assert_int_equal(take(&f), 0);
+	assert_false(push(&f, 3, 1, false));
+	assert_int_equal(take(&f), 1);
+	assert_true(cq_is_empty(&f.cq));
+	assert_false(push(&f, 4, 1, false));
+	assert_true(cq_is_empty(&f.cq));
+	cq_fini(&f.cq);
+}
+
+static void with_ignore_overrun_the_oldest_completion_goes(void **state)
+{
+	struct fixture f;
+
+	fixture_init(&f, 2);
+	f.cq.ignore_overrun = true;
+	for (uint64_t i = 0; i < 5; i++)
+		assert_true(push(&f, i, 1, false));
+	assert_int_equal(take(&f), 3);
+	assert_int_equal(take(&f), 4);
+	assert_true(cq_is_empty(&f.cq));
+	assert_null(event_queue_take(&f.async));
+	cq_fini(&f.cq);
+}
+
+static void each_arming_gives_one_event(void **state)
+{
+	struct fixture f;
+
+	fixture_init(&f, 16);
+	push(&f, 0, 1, true);
+	assert_int_equal(events(&f), 0);
+	cq_arm(&f.cq, false);
+	assert_int_equal(events(&f), 0);	/* completions before the arming do not count */
+	push(&f, 1, 1, false);
+	push(&f, 2, 1, false);
+	assert_int_equal(events(&f), 1);
+	push(&f, 3, 1, true);
+	assert_int_equal(events(&f), 0);
+	cq_fini(&f.cq);
+}
+
+static void armed_for_solicited_only_those_and_failures_give_an_event(void **state)
+{
+	struct ibv_wc failed = { .status = IBV_WC_WR_FLUSH_ERR };
+	struct fixture f;
+
+	fixture_init(&f, 16);
+	cq_arm(&f.cq, true);
+	push(&f, 0, 1, false);
+	assert_int_equal(events(&f), 0);
+	push(&f, 1, 1, true);
+	assert_int_equal(events(&f), 1);
+	cq_arm(&f.cq, true);
+	cq_push(&f.cq, &failed, false, 0, &f.effects);
+	assert_int_equal(events(&f), 1);
+	cq_fini(&f.cq);
+}
+
+static void arming_for_any_strengthens_and_is_not_weakened(void **state)
+{
+	struct fixture f;
+
+	fixture_init(&f, 16);
+	cq_arm(&f.cq, true);
+	cq_arm(&f.cq, false);
+	push(&f, 0, 1, false);
+	assert_int_equal(events(&f), 1);
+	cq_arm(&f.cq, false);
+	cq_arm(&f.cq, true);
+	push(&f, 1, 1, false);
+	assert_int_equal(events(&f), 1);
+	cq_fini(&f.cq);
+}
+
+static void a_resize_keeps_what_waits_or_is_refused(void **state)
+{
+	struct fixture f;
+
+	fixture_init(&f, 4);
+	for (uint64_t i = 0; i < 4; i++)
+		push(&f, i, 1, false);
+	assert_int_equal(take(&f), 0);
+	assert_int_equal(cq_resize(&f.cq, 2), EINVAL);
+	assert_int_equal(f.cq.ibv.cqe, 4);
+	assert_int_equal(cq_resize(&f.cq, 3), 0);
+	assert_int_equal(f.cq.ibv.cqe, 3);
+	assert_int_equal(cq_resize(&f.cq, 0), EINVAL);
+	assert_int_equal(cq_resize(&f.cq, 100), 0);
+	for (uint64_t i = 4; i < 101; i++)
+		assert_true(push(&f, i, 1, false));
+	assert_false(push(&f, 101, 1, false));
+	for (uint64_t i = 1; i < 101; i++)
+		assert_int_equal(take(&f), i);
+	cq_fini(&f.cq);
+}
+
+static void cleaning_removes_one_qps_completions_and_keeps_the_order_of_others(void **state)
+{
+	struct fixture f;
+
+	fixture_init(&f, 16);
+	for (uint64_t i = 0; i < 12; i++)
+		push(&f, i, (uint32_t)(i % 3), false);
+	cq_clean(&f.cq, 1);
+	for (uint64_t i = 0; i < 12; i++)
+		if (i % 3 != 1)
+			assert_int_equal(take(&f), i);
+	assert_true(cq_is_empty(&f.cq));
+	cq_fini(&f.cq);
+}
+
+static void cleaning_sends_keeps_receives_of_an_srq(void **state)
+{
+	struct ibv_wc received = { .wr_id = 7, .qp_num = 1, .opcode = IBV_WC_RECV_RDMA_WITH_IMM };
+	struct fixture f;
+
+	fixture_init(&f, 16);
+	push(&f, 0, 1, false);
+	cq_push(&f.cq, &received, false, 70, &f.effects);
+	push(&f, 1, 1, false);
+	cq_clean_sends(&f.cq, 1);
+	assert_int_equal(take(&f), 7);
+	assert_true(cq_is_empty(&f.cq));
+	cq_fini(&f.cq);
+}
+
+static void taking_many_takes_no_more_than_there_are(void **state)
+{
+	struct ibv_wc wc[8];
+	struct fixture f;
+
+	fixture_init(&f, 8);
+	assert_int_equal(cq_take(&f.cq, 8, wc), 0);
+	for (uint64_t i = 0; i < 5; i++)
+		push(&f, i, 1, false);
+	assert_int_equal(cq_take(&f.cq, 0, wc), 0);
+	assert_int_equal(cq_take(&f.cq, 3, wc), 3);
+	assert_int_equal(wc[2].wr_id, 2);
+	assert_int_equal(cq_take(&f.cq, 8, wc), 2);
+	assert_int_equal(wc[1].wr_id, 4);
+	cq_fini(&f.cq);
+}
+
+/* The twin: a plain array, moved along at each take. */
+struct horrible {
+	uint64_t wr_id[64];
+	uint32_t qpn[64];
+	uint32_t count, size;
+};
+
+static void horrible_remove(struct horrible *h, uint32_t at)
+{
+	for (h->count--; at < h->count; at++) {
+		h->wr_id[at] = h->wr_id[at + 1];
+		h->qpn[at] = h->qpn[at + 1];
+	}
+}
+
+static void horrible_clean(struct horrible *h, uint32_t qpn)
+{
+	for (uint32_t i = 0; i < h->count;)
+		if (h->qpn[i] == qpn)
+			horrible_remove(h, i);
+		else
+			i++;
+}
+
+static void random_step(struct fixture *f, struct horrible *h, uint64_t *seed, uint64_t number)
+{
+	uint32_t value = random_below(seed, 4);
+
+	switch (random_below(seed, 16)) {
+	case 0:
+		cq_clean(&f->cq, value);
+		horrible_clean(h, value);
+		break;
+	case 1:
+		value = 1 + random_below(seed, 64);
+		assert_int_equal(cq_resize(&f->cq, value), value < h->count ? EINVAL : 0);
+		if (value >= h->count)
+			h->size = value;
+		break;
+	case 2 ... 8:
+		if (h->count == h->size)
+			break;
+		assert_true(push(f, number, value, false));
+		h->wr_id[h->count] = number;
+		h->qpn[h->count++] = value;
+		break;
+	default:
+		assert_int_equal(cq_is_empty(&f->cq), h->count == 0);
+		if (!h->count)
+			break;
+		assert_int_equal(take(f), h->wr_id[0]);
+		horrible_remove(h, 0);
+	}
+}
+
+static void the_ring_does_as_a_plain_array_does_also_where_its_counters_wrap(void **state)
+{
+	struct horrible h = { .size = 5 };
+	uint64_t seed = 20240607;
+	struct fixture f;
+
+	fixture_init(&f, 5);
+	for (uint64_t number = 0; number < 100000; number++) {
+		if (!h.count && number % 64 == 0) {
+			atomic_store(&f.cq.head, 0xfffffffd);
+			atomic_store(&f.cq.tail, 0xfffffffd);
+		}
+		random_step(&f, &h, &seed, number);
+	}
+	cq_fini(&f.cq);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_full_cq_loses_the_completion_and_raises_one_error_event),
+		cmocka_unit_test(an_overflowed_cq_still_drains_but_takes_nothing_more),
+		cmocka_unit_test(with_ignore_overrun_the_oldest_completion_goes),
+		cmocka_unit_test(each_arming_gives_one_event),
+		cmocka_unit_test(armed_for_solicited_only_those_and_failures_give_an_event),
+		cmocka_unit_test(arming_for_any_strengthens_and_is_not_weakened),
+		cmocka_unit_test(a_resize_keeps_what_waits_or_is_refused),
+		cmocka_unit_test(cleaning_removes_one_qps_completions_and_keeps_the_order_of_others),
+		cmocka_unit_test(cleaning_sends_keeps_receives_of_an_srq),
+		cmocka_unit_test(taking_many_takes_no_more_than_there_are),
+		cmocka_unit_test(
+			the_ring_does_as_a_plain_array_does_also_where_its_counters_wrap),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

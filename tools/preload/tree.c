@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What lies below /sys/class/infiniband, /sys/class/infiniband_verbs and /dev/infiniband:
+ *
+ *	CLASS/DEVICE/ATTRIBUTE	names from the table that libibverbs answers from
+ *				(verbs/attribute.def), text from ibv_read_sysfs_file()
+ *	/dev/infiniband/uverbsN	one for each device; can be seen, not opened
+ *
+ * libibverbs is loaded when the first of these paths is asked for: most programs of a pipeline
+ * never do. It is asked for the list of devices each time, as interfaces come and go.
+ */
+#include <ctype.h>
+#include <errno.h>
+#include <infiniband/verbs.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "preload.h"
+
+#undef ibv_query_port
+#undef ibv_get_device_list
+
+#define LIBRARY	"libibverbs.so.1"
+
+static const struct attribute {
+	const char *class, *name;
+} attributes[] = {
+#define ATTRIBUTE(class, name, opened, writer) { class, name },
+#include "verbs/attribute.def"
+#undef ATTRIBUTE
+};
+#define ATTRIBUTE_COUNT (sizeof(attributes) / sizeof(attributes[0]))
+
+enum class { CLASS_INFINIBAND, CLASS_VERBS, CLASS_DEV, CLASS_COUNT };
+
+static const struct {
+	const char *root, *attributes;
+} classes[CLASS_COUNT] = {
+	[CLASS_INFINIBAND] = { "/sys/class/infiniband", "infiniband" },
+	[CLASS_VERBS] = { "/sys/class/infiniband_verbs", "infiniband_verbs" },
+	[CLASS_DEV] = { "/dev/infiniband", "" },
+};
+
+/* A file beside the devices of its class. */
+static const char abi_version[] = "abi_version";
+
+/* What we need of libibverbs. */
+static struct {
+	struct ibv_device **(*get_device_list)(int *count);
+	void (*free_device_list)(struct ibv_device **list);
+	int (*read_sysfs_file)(const char *dir, const char *file, char *buffer, size_t size);
+	const char *(*get_sysfs_path)(void);
+	struct ibv_context *(*open_device)(struct ibv_device *device);
+	int (*close_device)(struct ibv_context *context);
+	int (*query_port)(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr);
+} verbs;
+static bool verbs_loaded;
+
+static __thread bool busy;
+
+bool tree_is_busy(void)
+{
+	return busy;
+}
+
+/* The library beside ours, wherever the program's own search would have led. */
+static void *open_library(void)
+{
+	char path[4096];
+	const char *slash;
+	Dl_info us;
+
+	if (!dladdr(&verbs, &us) || !(slash = strrchr(us.dli_fname, '/')))
+		return dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+	snprintf(path, sizeof(path), "%.*s/" LIBRARY, (int)(slash - us.dli_fname), us.dli_fname);
+	return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+}
+
+static void load_verbs(void)
+{
+	void *library = open_library();
+
+	if (!library) {
+		fprintf(stderr, "verbatim: %s\n", dlerror());
+		return;
+	}
+	verbs.get_device_list = dlsym(library, "ibv_get_device_list");
+	verbs.free_device_list = dlsym(library, "ibv_free_device_list");
+	verbs.read_sysfs_file = dlsym(library, "ibv_read_sysfs_file");
+	verbs.get_sysfs_path = dlsym(library, "ibv_get_sysfs_path");
+	verbs.open_device = dlsym(library, "ibv_open_device");
+	verbs.close_device = dlsym(library, "ibv_close_device");
+	verbs.query_port = dlsym(library, "ibv_query_port");
+	verbs_loaded = verbs.get_device_list && verbs.free_device_list && verbs.read_sysfs_file &&
+		       verbs.get_sysfs_path && verbs.open_device && verbs.close_device &&
+		       verbs.query_port;
+}
+
+/* Enter libibverbs: its own use of files goes past us. errno is the program's. */
+static bool enter(int *saved_errno)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	*saved_errno = errno;
+	busy = true;
+	pthread_once(&once, load_verbs);
+	if (!verbs_loaded)
+		busy = false;
+	return verbs_loaded;
+}
+
+static void leave(int saved_errno)
+{
+	busy = false;
+	errno = saved_errno;
+}
+
+/* A canonical path, taken apart: root of @class, then @device, then @rest. */
+struct place {
+	enum class class;
+	char device[64];		/* "": the root itself */
+	const char *rest;		/* "": the device's directory */
+};
+
+static bool take_apart(const char *path, struct place *place)
+{
+	size_t length;
+
+	for (place->class = 0; place->class < CLASS_COUNT; place->class++) {
+		length = strlen(classes[place->class].root);
+		if (!strncmp(path, classes[place->class].root, length) &&
+		    (path[length] == '/' || !path[length]))
+			break;
+	}
+	if (place->class == CLASS_COUNT)
+		return false;
+	path += length + (path[length] == '/');
+	length = strcspn(path, "/");
+	if (length >= sizeof(place->device))
+		return false;
+	memcpy(place->device, path, length);
+	place->device[length] = '\0';
+	place->rest = path + length + (path[length] == '/');
+	return true;
+}
+
+/* The name of @device's entry in the root of @class. */
+static const char *name_in(enum class class, const struct ibv_device *device)
+{
+	return class == CLASS_INFINIBAND ? device->name : device->dev_name;
+}
+
+static struct ibv_device *find_device(struct ibv_device **list, const struct place *place)
+{
+	for (; list && *list; list++)
+		if (!strcmp(name_in(place->class, *list), place->device))
+			return *list;
+	return NULL;
+}
+
+static bool is_abi_version(const struct place *place)
+{
+	return place->class == CLASS_VERBS && !*place->rest && !strcmp(place->device, abi_version);
+}
+
+/* What @path is to an attribute called @name, which may end in '#' for a number. */
+static enum node_kind attribute_kind(const char *name, const char *path)
+{
+	size_t fixed = strcspn(name, "#"), length = strlen(path);
+	const char *digit;
+
+	if (!strncmp(name, path, length) && (!length || name[length] == '/'))
+		return NODE_DIRECTORY;
+	if (strncmp(name, path, fixed))
+		return NODE_ABSENT;
+	if (!name[fixed])
+		return path[fixed] ? NODE_ABSENT : NODE_FILE;
+	for (digit = path + fixed; isdigit((unsigned char)*digit); digit++)
+		;
+	return digit > path + fixed && !*digit ? NODE_FILE : NODE_ABSENT;
+}
+
+static enum node_kind kind_below(const struct place *place)
+{
+	if (place->class == CLASS_DEV)
+		return *place->rest ? NODE_ABSENT : NODE_DEVICE;
+	for (size_t i = 0; i < ATTRIBUTE_COUNT; i++) {
+		enum node_kind kind;
+
+		if (strcmp(attributes[i].class, classes[place->class].attributes))
+			continue;
+		kind = attribute_kind(attributes[i].name, place->rest);
+		if (kind != NODE_ABSENT)
+			return kind;
+	}
+	return NODE_ABSENT;
+}
+
+enum node_kind tree_kind(const char *path)
+{
+	enum node_kind kind = NODE_ABSENT;
+	struct ibv_device **list;
+	struct place place;
+	int saved;
+
+	if (!take_apart(path, &place))
+		return NODE_ABSENT;
+	if (!place.device[0])
+		return NODE_DIRECTORY;
+	if (is_abi_version(&place))
+		return NODE_FILE;
+	if (!enter(&saved))
+		return NODE_ABSENT;
+	list = verbs.get_device_list(NULL);
+	if (find_device(list, &place))
+		kind = kind_below(&place);
+	verbs.free_device_list(list);
+	leave(saved);
+	return kind;
+}
+
+static int read_attribute(const struct place *place, char *text, size_t size)
+{
+	struct ibv_device **list, *device;
+	char directory[512];
+	int length = -1;
+
+	if (is_abi_version(place)) {
+		snprintf(directory, sizeof(directory), "%s/class/infiniband_verbs",
+			 verbs.get_sysfs_path());
+		return verbs.read_sysfs_file(directory, abi_version, text, size);
+	}
+	list = verbs.get_device_list(NULL);
+	device = find_device(list, place);
+	if (device)
+		length = verbs.read_sysfs_file(place->class == CLASS_INFINIBAND
+					       ? device->ibdev_path : device->dev_path,
+					       place->rest, text, size);
+	verbs.free_device_list(list);
+	return length;
+}
+
+long tree_read(const char *path, char *text, size_t size)
+{
+	struct place place;
+	int saved, length;
+
+	if (!take_apart(path, &place) || !enter(&saved))
+		return -1;
+	length = read_attribute(&place, text, size - 1);
+	if (length >= 0)
+		text[length++] = '\n';		/* ibv_read_sysfs_file() takes it off */
+	leave(saved);
+	return length;
+}
+
+/* ---- listing ---- */
+
+struct listing {
+	struct tree_entry *entries;
+	size_t count, room;
+	bool failed;
+};
+
+static void list_add(struct listing *listing, const char *name, size_t length, enum node_kind kind)
+{
+	struct tree_entry *larger;
+
+	if (length >= sizeof(listing->entries[0].name))
+		return;
+	for (size_t i = 0; i < listing->count; i++)
+		if (strlen(listing->entries[i].name) == length &&
+		    !memcmp(listing->entries[i].name, name, length))
+			return;
+	if (listing->count == listing->room) {
+		listing->room += 32;
+		larger = realloc(listing->entries, listing->room * sizeof(listing->entries[0]));
+		if (!larger) {
+			listing->failed = true;
+			listing->room -= 32;
+			return;
+		}
+		listing->entries = larger;
+	}
+	memcpy(listing->entries[listing->count].name, name, length);
+	listing->entries[listing->count].name[length] = '\0';
+	listing->entries[listing->count++].kind = kind;
+}
+
+/* How many numbers stand for '#' in @name: a table of the device's port. */
+static int table_length(struct ibv_device *device, const char *name)
+{
+	struct ibv_context *context = verbs.open_device(device);
+	struct ibv_port_attr port;
+	int length = 0;
+
+	if (!context)
+		return 0;
+	memset(&port, 0, sizeof(port));
+	if (!verbs.query_port(context, 1, &port))
+		length = strstr(name, "pkeys") ? port.pkey_tbl_len : port.gid_tbl_len;
+	verbs.close_device(context);
+	return length;
+}
+
+static void list_numbers(struct listing *listing, int count)
+{
+	char number[16];
+
+	for (int i = 0; i < count; i++)
+		list_add(listing, number, (size_t)snprintf(number, sizeof(number), "%d", i),
+			 NODE_FILE);
+}
+
+/* The next component of each attribute whose name continues place->rest. */
+static void list_attributes(struct listing *listing, const struct place *place,
+			    struct ibv_device *device)
+{
+	size_t length = strlen(place->rest), n;
+
+	for (size_t i = 0; i < ATTRIBUTE_COUNT; i++) {
+		const char *name = attributes[i].name;
+
+		if (strcmp(attributes[i].class, classes[place->class].attributes) ||
+		    attribute_kind(name, place->rest) != NODE_DIRECTORY)
+			continue;
+		name += length ? length + 1 : 0;
+		n = strcspn(name, "/");
+		if (*name == '#')
+			list_numbers(listing, table_length(device, attributes[i].name));
+		else
+			list_add(listing, name, n, name[n] ? NODE_DIRECTORY : NODE_FILE);
+	}
+}
+
+static void list_root(struct listing *listing, enum class class, struct ibv_device **list)
+{
+	if (class == CLASS_VERBS)
+		list_add(listing, abi_version, strlen(abi_version), NODE_FILE);
+	for (; list && *list; list++)
+		list_add(listing, name_in(class, *list), strlen(name_in(class, *list)),
+			 class == CLASS_DEV ? NODE_DEVICE : NODE_DIRECTORY);
+}
+
+int tree_list(const char *path, struct tree_entry **entries, size_t *count)
+{
+	struct listing listing = { 0 };
+	struct ibv_device **list, *device;
+	struct place place;
+	int saved;
+
+	if (!take_apart(path, &place) || !enter(&saved))
+		return ENOENT;
+	list = verbs.get_device_list(NULL);
+	device = find_device(list, &place);
+	if (!place.device[0])
+		list_root(&listing, place.class, list);
+	else if (device && place.class != CLASS_DEV)
+		list_attributes(&listing, &place, device);
+	verbs.free_device_list(list);
+	leave(saved);
+	if (listing.failed) {
+		free(listing.entries);
+		return ENOMEM;
+	}
+	*entries = listing.entries;
+	*count = listing.count;
+	return 0;
+}

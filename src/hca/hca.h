@@ -14,6 +14,7 @@
 #include <infiniband/verbs.h>
 #include <stdint.h>
 
+#include "base/counters.h"
 #include "object/ah.h"
 #include "object/cq.h"
 #include "object/event.h"
@@ -72,6 +73,9 @@ int hca_query_gid(struct hca_context *context, uint32_t port, uint32_t index,
 		  struct hca_gid *gid);
 #define HCA_GID_TABLE_SIZE 256
 
+/* Counters of the process (base/counters.h), all its devices together. */
+const struct counters *hca_counters(const struct hca_context *context);
+
 /* ---- objects (one file each: objects.c, queues.c) ---- */
 
 int hca_alloc_pd(struct hca_context *context, struct pd **pd);
@@ -124,6 +128,8 @@ int hca_query_qp(struct qp *qp, struct ibv_qp_attr *attr, int mask,
 		 struct ibv_qp_init_attr *init_attr);
 int hca_destroy_qp(struct hca_context *context, struct qp *qp);	/* EBUSY: multicast attached */
 int hca_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
+/* All of the list or none (ibv_wr_complete). */
+int hca_post_send_all(struct qp *qp, struct ibv_send_wr *wr);
 int hca_post_recv(struct qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 int hca_attach_mcast(struct qp *qp, const union ibv_gid *gid, uint16_t lid);
 int hca_detach_mcast(struct qp *qp, const union ibv_gid *gid, uint16_t lid);

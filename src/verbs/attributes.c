@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/counters.h"
 #include "verbs/verbs.h"
 
 struct source {
@@ -224,36 +225,42 @@ static int gid_interface(const struct source *source, unsigned index, char *text
 	return err ? err : interface(source, index, text, size);
 }
 
+/*
+ * Of the process: its QPs on other devices are counted too. port_xmit_data and port_rcv_data are
+ * in words of 4 bytes (IBTA 16.1.3.5).
+ */
+static int counter(const struct source *source, enum counter which, unsigned divisor, char *text,
+		   size_t size)
+{
+	uint64_t value = counter_get(hca_counters(source->hca), which) / divisor;
+
+	snprintf(text, size, "%llu", (unsigned long long)value);
+	return 0;
+}
+
+#define COUNTER_WRITER(name, which, divisor)                                                \
+	static int name(const struct source *source, unsigned index, char *text, size_t size)  \
+	{                                                                                   \
+		return counter(source, which, divisor, text, size);                         \
+	}
+COUNTER_WRITER(port_xmit_data, COUNTER_TX_BYTES, 4)
+COUNTER_WRITER(port_rcv_data, COUNTER_RX_BYTES, 4)
+COUNTER_WRITER(port_xmit_packets, COUNTER_TX_PACKETS, 1)
+COUNTER_WRITER(port_rcv_packets, COUNTER_RX_PACKETS, 1)
+
+/* One for each row of base/counter.def. */
+#define COUNTER(id, name, what) COUNTER_WRITER(hw_##id, COUNTER_##id, 1)
+#include "base/counter.def"
+#undef COUNTER
+
 static const struct attribute {
 	const char *class, *name;
 	bool opened;
 	attribute_writer *write;
 } attributes[] = {
-	{ "infiniband", "node_type", false, node_type },
-	{ "infiniband", "node_guid", false, guid },
-	{ "infiniband", "sys_image_guid", false, guid },
-	{ "infiniband", "node_desc", false, node_desc },
-	{ "infiniband", "board_id", false, model },
-	{ "infiniband", "hca_type", false, model },
-	{ "infiniband", "hw_rev", true, hw_rev },
-	{ "infiniband", "fw_ver", true, fw_ver },
-	{ "infiniband", "parent", false, interface },
-	{ "infiniband", "device/numa_node", false, numa_node },
-	{ "infiniband", "ports/1/state", true, port_state },
-	{ "infiniband", "ports/1/phys_state", true, phys_state },
-	{ "infiniband", "ports/1/rate", true, port_rate },
-	{ "infiniband", "ports/1/link_layer", false, link_layer },
-	{ "infiniband", "ports/1/lid", false, lid },
-	{ "infiniband", "ports/1/lid_mask_count", false, zero },
-	{ "infiniband", "ports/1/sm_lid", false, lid },
-	{ "infiniband", "ports/1/sm_sl", false, zero },
-	{ "infiniband", "ports/1/cap_mask", true, cap_mask },
-	{ "infiniband", "ports/1/pkeys/#", true, pkey },
-	{ "infiniband", "ports/1/gids/#", true, gid },
-	{ "infiniband", "ports/1/gid_attrs/types/#", true, gid_type },
-	{ "infiniband", "ports/1/gid_attrs/ndevs/#", true, gid_interface },
-	{ "infiniband_verbs", "ibdev", false, ibdev },
-	{ "infiniband_verbs", "abi_version", false, driver_abi },
+#define ATTRIBUTE(class, name, opened, writer) { class, name, opened, writer },
+#include "verbs/attribute.def"
+#undef ATTRIBUTE
 };
 
 /* Does @path match a @name that may end in '#'? Then *index is the number. */

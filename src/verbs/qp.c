@@ -5,40 +5,7 @@
  */
 #include "verbs/verbs.h"
 
-static const char *qp_init_missing(const struct ibv_qp_init_attr_ex *attr)
-{
-	if (!attr->pd)
-		return "pd";
-	if (!attr->send_cq)
-		return "send_cq";
-	if (!attr->recv_cq)
-		return "recv_cq";
-	return NULL;
-}
-
-static int qp_init_check(const struct ibv_qp_init_attr_ex *attr)
-{
-	const char *missing = qp_init_missing(attr);
-
-	if (missing)
-		return refuse_null("ibv_create_qp", missing);
-	switch (attr->qp_type) {
-	case IBV_QPT_RC:
-	case IBV_QPT_UC:
-	case IBV_QPT_UD:
-		return 0;
-	case IBV_QPT_XRC_SEND:
-	case IBV_QPT_XRC_RECV:
-	case IBV_QPT_RAW_PACKET:
-	case IBV_QPT_DRIVER:
-		return refuse_verb("ibv_create_qp", "XRC, raw packet and driver QPs; there are RC, UC and UD");
-	default:
-		explain("ibv_create_qp: refused: %d is no QP type", attr->qp_type);
-		return EINVAL;
-	}
-}
-
-/* @attr is checked. Its pd is replaced by the one that a parent domain stands for. */
+/* The pd of @attr is replaced by the one that a parent domain stands for. */
 static struct qp *qp_create(struct ibv_qp_init_attr_ex *attr)
 {
 	struct ibv_context *context = attr->pd->context;
@@ -63,7 +30,6 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 {
 	struct ibv_qp_init_attr_ex full = { 0 };
 	struct qp *qp;
-	int err;
 
 	if (!pd || !attr)
 		return fail(refuse_null("ibv_create_qp", pd ? "qp_init_attr" : "pd"));
@@ -71,9 +37,6 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 	memcpy(&full, attr, offsetof(struct ibv_qp_init_attr_ex, comp_mask));
 	full.comp_mask = IBV_QP_INIT_ATTR_PD;
 	full.pd = pd;
-	err = qp_init_check(&full);
-	if (err)
-		return fail(err);
 	qp = qp_create(&full);
 	if (!qp)
 		return NULL;
@@ -90,11 +53,11 @@ static int qp_init_ex_check(const struct ibv_qp_init_attr_ex *attr)
 		return refuse_verb("ibv_create_qp_ex",
 				   "XRC domains, TSO, indirection tables and receive hashing "
 				   "(comp_mask)");
-	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD))
+	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || !attr->pd)
 		return refuse_null("ibv_create_qp_ex", "pd (IBV_QP_INIT_ATTR_PD)");
 	if ((attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr->create_flags)
 		return refuse_verb("ibv_create_qp_ex", "create_flags, of raw packet QPs and IPoIB");
-	return qp_init_check(attr);
+	return 0;
 }
 
 struct ibv_qp *qp_create_ex_verb(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)

@@ -28,16 +28,17 @@ struct wr_builder {
 
 #define SENDS (IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM)
 #define WRITES (IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM)
-#define WINDOWS (IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_SEND_WITH_INV)
-#define READS (IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | \
-	       IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)
+#define WINDOWS (IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW)
+#define RELIABLE (IBV_QP_EX_WITH_SEND_WITH_INV | \
+		  IBV_QP_EX_WITH_RDMA_READ | \
+		  IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)
 
-/* What each service offers: the table of ibv_wr_post(3), without TSO. */
+/* What each service offers: ibv_wr_post(3) without TSO, and SEND with invalidate on RC only. */
 static uint64_t operations_of(enum ibv_qp_type type)
 {
 	switch (type) {
 	case IBV_QPT_RC:
-		return SENDS | WRITES | WINDOWS | READS;
+		return SENDS | WRITES | WINDOWS | RELIABLE;
 	case IBV_QPT_UC:
 		return SENDS | WRITES | WINDOWS;
 	case IBV_QPT_UD:
@@ -148,6 +149,12 @@ static void wr_bind_mw(struct ibv_qp_ex *ibv, struct ibv_mw *mw, uint32_t rkey,
 		return;
 	if (!mw || !info) {
 		latch(to_builder(ibv), refuse_null("ibv_wr_bind_mw", mw ? "bind_info" : "mw"));
+		return;
+	}
+	if (mw->type != IBV_MW_TYPE_2) {
+		explain("ibv_wr_bind_mw: refused on QP 0x%06x: a window of type 1; ibv_bind_mw is for "
+			"those", ibv->qp_base.qp_num);
+		latch(to_builder(ibv), EINVAL);
 		return;
 	}
 	wr->bind_mw.mw = mw;
@@ -330,38 +337,15 @@ static void wr_abort(struct ibv_qp_ex *ibv) UNCHECKED_LOCKS
 	lock_release(&to_builder(ibv)->lock);
 }
 
-/* What would make the hca refuse a request in the middle of the list: all or none are posted. */
-static int batch_check(struct qp *qp, const struct wr_builder *builder)
-{
-	uint32_t used;
-
-	if (qp->type == IBV_QPT_UD)
-		for (uint32_t i = 0; i < builder->count; i++)
-			if (!builder->wr[i].wr.ud.ah)
-				return refuse_null("ibv_wr_complete", "address (ibv_wr_set_ud_addr)");
-	lock_acquire(&qp->lock);
-	used = qp->sq.head - qp->sq.tail;
-	lock_release(&qp->lock);
-	if (builder->count <= qp->sq.size - used)
-		return 0;
-	explain("ibv_wr_complete: refused on QP 0x%06x: %u work requests, its send queue of %u has "
-		"%u that are not completed", qp->number, builder->count, qp->sq.size, used);
-	return ENOMEM;
-}
-
 static int wr_complete(struct ibv_qp_ex *ibv) UNCHECKED_LOCKS
 {
-	struct qp *qp = to_qp(&ibv->qp_base);
 	struct wr_builder *builder = to_builder(ibv);
-	struct ibv_send_wr *bad;
 	int err = builder->err;
 
 	if (!err && builder->count) {
 		for (uint32_t i = 0; i + 1 < builder->count; i++)
 			builder->wr[i].next = &builder->wr[i + 1];
-		err = batch_check(qp, builder);
-		if (!err)
-			err = hca_post_send(qp, builder->wr, &bad);
+		err = hca_post_send_all(to_qp(&ibv->qp_base), builder->wr);
 	}
 	lock_release(&builder->lock);
 	return err;

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A program that reads /sys/class/infiniband in every way that programs do: run under `verbatim
+ * run`, it prints one TAP line for each. Built plain, fortified, and with AddressSanitizer.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define ROOT "/sys/class/infiniband"
+
+static char device[NAME_MAX + 1];	/* the first that ROOT lists */
+static int count, failed;
+
+static void report(bool good, const char *name)
+{
+	printf("%sok %d - %s\n", good ? "" : "not ", ++count, name);
+	if (!good) {
+		printf("# errno %d %s\n", errno, strerror(errno));
+		failed++;
+	}
+}
+
+static const char *below(const char *rest)
+{
+	static char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), ROOT "/%s%s%s", device, *rest ? "/" : "", rest);
+	return path;
+}
+
+static void test_directories(void)
+{
+	DIR *directory = opendir(ROOT);
+	struct dirent *entry = NULL;
+	unsigned names = 0, again = 0;
+	bool dots = false, typed = true;
+	long place;
+
+	if (directory) {
+		while ((entry = readdir(directory))) {
+			names++;
+			if (entry->d_name[0] == '.') {
+				dots = true;
+				continue;
+			}
+			typed &= entry->d_type == DT_DIR;
+			strcpy(device, entry->d_name);
+		}
+		rewinddir(directory);
+		place = telldir(directory);
+		while (readdir(directory))
+			again++;
+		seekdir(directory, place);
+		entry = readdir(directory);
+	}
+	report(names > 2 && dots && typed, "opendir and readdir list the devices as directories");
+	report(again == names && entry, "rewinddir, telldir and seekdir");
+	report(directory && !faccessat(dirfd(directory), device, F_OK, 0) &&
+	       faccessat(dirfd(directory), "none", F_OK, 0) && errno == ENOENT,
+	       "dirfd is good for faccessat");
+	report(directory && !closedir(directory), "closedir");
+	errno = 0;
+	report(!opendir(ROOT "/none") && errno == ENOENT, "opendir of no device is ENOENT");
+	report(!opendir(below("node_guid")) && errno == ENOTDIR, "opendir of a file is ENOTDIR");
+}
+
+static int not_hidden(const struct dirent *entry)
+{
+	return entry->d_name[0] != '.';
+}
+
+static void test_scandir(void)
+{
+	struct dirent **names = NULL;
+	int n = scandir(below("ports/1"), &names, not_hidden, alphasort);
+	bool sorted = n > 5, state = false;
+
+	for (int i = 0; i < n; i++) {
+		sorted &= !i || strcmp(names[i - 1]->d_name, names[i]->d_name) < 0;
+		state |= !strcmp(names[i]->d_name, "state");
+	}
+	for (int i = 0; i < n; i++)
+		free(names[i]);
+	free(names);
+	report(sorted && state, "scandir filters and sorts");
+}
+
+static void test_open(void)
+{
+	char text[128] = "";
+	int fd = open(below("ports/1/state"), O_RDONLY), directory;
+	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+
+	report(n > 0 && strchr("14", text[0]) && text[n - 1] == '\n', "open and read");
+	report(fd >= 0 && pread(fd, text, 1, 1) == 1 && text[0] == ':' && !lseek(fd, 0, SEEK_SET),
+	       "pread and lseek");
+	report(fd >= 0 && write(fd, "x", 1) < 0, "a file cannot be written");
+	close(fd);
+	report(open(below("node_guid"), O_RDWR) < 0 && errno == EACCES,
+	       "open for writing is EACCES");
+	report(open(below("none"), O_RDONLY) < 0 && errno == ENOENT, "open of no file is ENOENT");
+
+	directory = open(below("ports"), O_RDONLY | O_DIRECTORY);
+	fd = openat(directory, "1/state", O_RDONLY);
+	report(directory >= 0 && fd >= 0, "openat relative to a directory");
+	close(fd);
+	fd = openat(directory, "../node_guid", O_RDONLY);
+	report(fd >= 0, "openat upwards");
+	close(fd);
+	fd = dup(directory);
+	close(directory);
+	directory = openat(fd, "1", O_RDONLY | O_DIRECTORY);
+	report(directory >= 0, "a descriptor keeps its meaning across dup");
+	close(fd);
+	close(directory);
+	report(open(below("node_guid"), O_RDONLY | O_DIRECTORY) < 0 && errno == ENOTDIR,
+	       "O_DIRECTORY of a file is ENOTDIR");
+}
+
+static void test_streams(void)
+{
+	FILE *file = fopen(below("node_guid"), "r");
+	char line[64] = "";
+	unsigned part;
+
+	report(file && fgets(line, sizeof(line), file) &&
+	       sscanf(line, "%4x:%4x:%4x:%4x", &part, &part, &part, &part) == 4,
+	       "fopen reads the node GUID");
+	if (file)
+		fclose(file);
+	report(!fopen(below("node_guid"), "w") && errno == EACCES, "fopen for writing is EACCES");
+}
+
+static void test_status(void)
+{
+	struct stat status;
+	struct statx more;
+	int fd;
+
+	report(!stat(ROOT, &status) && S_ISDIR(status.st_mode), "stat of the root");
+	report(!lstat(below(""), &status) && S_ISDIR(status.st_mode), "lstat of a device");
+	report(!stat(below("ports/1/gids/0"), &status) && S_ISREG(status.st_mode) &&
+	       !(status.st_mode & 0222), "stat of a file, which is read-only");
+	report(stat(below("ports/2"), &status) && errno == ENOENT, "there is no port 2");
+	report(!statx(AT_FDCWD, below("ports"), 0, STATX_BASIC_STATS, &more) &&
+	       S_ISDIR(more.stx_mode), "statx");
+	fd = open(below("ports"), O_RDONLY | O_DIRECTORY);
+	report(!fstat(fd, &status) && S_ISDIR(status.st_mode), "fstat of a directory");
+	report(!fstatat(fd, "1/state", &status, 0) && S_ISREG(status.st_mode), "fstatat");
+	report(!statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &more) && S_ISDIR(more.stx_mode),
+	       "statx of a descriptor");
+	close(fd);
+	report(!access(below("node_guid"), R_OK), "access to read");
+	report(access(below("node_guid"), W_OK) && errno == EACCES, "access to write is EACCES");
+	report(!stat("/dev/infiniband/uverbs0", &status) && S_ISCHR(status.st_mode),
+	       "/dev/infiniband/uverbs0 is a character device");
+	report(open("/dev/infiniband/uverbs0", O_RDWR) < 0 && errno == ENODEV,
+	       "... which cannot be opened");
+}
+
+static void test_links(void)
+{
+	char target[PATH_MAX], *resolved;
+
+	report(readlink(below(""), target, sizeof(target)) < 0 && errno == EINVAL,
+	       "readlink says that it is no link");
+	resolved = realpath(ROOT "//./infiniband/..", NULL);
+	report(!resolved && errno == ENOENT, "realpath of nothing is ENOENT");
+	resolved = realpath(below("ports/../ports/./1//"), target);
+	report(resolved && !strcmp(resolved, below("ports/1")), "realpath");
+}
+
+/* fdopendir(), in a child, of a descriptor that the parent opened. */
+static void test_inherited(void)
+{
+	int fd = open(ROOT, O_RDONLY | O_DIRECTORY), status = 1;
+	pid_t child = fork();
+
+	if (child == 0) {
+		DIR *directory = fdopendir(fd);
+		struct dirent *entry;
+
+		while (directory && (entry = readdir(directory)))
+			if (!strcmp(entry->d_name, device))
+				_exit(0);
+		_exit(1);
+	}
+	waitpid(child, &status, 0);
+	close(fd);
+	report(WIFEXITED(status) && !WEXITSTATUS(status), "fdopendir in a child");
+}
+
+/* What is not ours goes its way. */
+static void test_others(void)
+{
+	struct stat status;
+	DIR *directory = opendir("/sys/class");
+	FILE *file = fopen("/proc/self/status", "r");
+	char *resolved = realpath("/proc/../proc", NULL);
+
+	report(directory && readdir(directory) && !closedir(directory), "other directories");
+	report(file && fgetc(file) == 'N', "other files");
+	report(!stat("/sys/class/net/lo", &status) && !access("/dev/null", W_OK), "other paths");
+	report(resolved && !strcmp(resolved, "/proc"), "other links");
+	report(open("/sys/class/infiniband_not_ours", O_RDONLY) < 0 && errno == ENOENT,
+	       "a name that begins like ours");
+	free(resolved);
+	if (file)
+		fclose(file);
+}
+
+int main(void)
+{
+	test_directories();
+	test_scandir();
+	test_open();
+	test_streams();
+	test_status();
+	test_links();
+	test_inherited();
+	test_others();
+	return failed != 0;
+}

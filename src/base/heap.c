@@ -21,6 +21,8 @@ int timer_heap_reserve(struct timer_heap *heap, size_t capacity)
 
 	if (capacity <= heap->capacity)
 		return 0;
+	if (capacity > SIZE_MAX / 2 / sizeof(*slot))
+		return ENOMEM;
 	/* Doubling, so that adding QPs one by one does not copy the array each time. */
 	if (capacity < 2 * heap->capacity)
 		capacity = 2 * heap->capacity;

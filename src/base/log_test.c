@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What the two voices write, read back through a pipe in place of stderr.
+ */
+#include "base/log.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+static char heard[65536];
+static int saved_stderr, reader;
+
+static void listen_to_stderr(void)
+{
+	int ends[2];
+
+	assert_int_equal(pipe(ends), 0);
+	saved_stderr = dup(STDERR_FILENO);
+	assert_int_equal(dup2(ends[1], STDERR_FILENO), STDERR_FILENO);
+	close(ends[1]);
+	reader = ends[0];
+}
+
+/* Ends listening; what was said is in heard[]. A pipe holds 64 KiB: no test says more. */
+static void stop_listening(void)
+{
+	size_t used = 0;
+	ssize_t more;
+
+	dup2(saved_stderr, STDERR_FILENO);
+	close(saved_stderr);
+	while ((more = read(reader, heard + used, sizeof(heard) - 1 - used)) > 0)
+		used += (size_t)more;
+	heard[used] = '\0';
+	close(reader);
+}
+
+static int init_with(const char *log, const char *explanations)
+{
+	int err;
+
+	unsetenv("VERBATIM_LOG");
+	unsetenv("VERBATIM_EXPLAIN");
+	if (log)
+		setenv("VERBATIM_LOG", log, 1);
+	if (explanations)
+		setenv("VERBATIM_EXPLAIN", explanations, 1);
+	listen_to_stderr();
+	err = log_init();
+	stop_listening();
+	return err;
+}
+
+static void both_voices_are_silent_by_default(void **unused)
+{
+	assert_int_equal(init_with(NULL, NULL), 0);
+	assert_int_equal(log_level, LOG_OFF);
+	assert_false(explain_enabled);
+	assert_string_equal(heard, "");
+	listen_to_stderr();
+	log_error("no");
+	explain("no");
+	stop_listening();
+	assert_string_equal(heard, "");
+}
+
+static void each_level_is_taken_by_its_name(void **unused)
+{
+	static const struct {
+		const char *name;
+		enum log_level level;
+	} names[] = {
+		{ "", LOG_OFF }, { "off", LOG_OFF }, { "error", LOG_ERROR },
+		{ "warn", LOG_WARN }, { "info", LOG_INFO }, { "debug", LOG_DEBUG },
+		{ "packet", LOG_PACKET },
+	};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+		assert_int_equal(init_with(names[i].name, NULL), 0);
+		assert_int_equal(log_level, names[i].level);
+	}
+}
+
+static void explanations_are_switched_by_one_and_zero(void **unused)
+{
+	assert_int_equal(init_with(NULL, "1"), 0);
+	assert_true(explain_enabled);
+	assert_int_equal(init_with(NULL, "0"), 0);
+	assert_false(explain_enabled);
+}
+
+static void wrong_values_are_refused_and_the_right_ones_named(void **unused)
+{
+	assert_int_equal(init_with("verbose", "yes"), EINVAL);
+	assert_string_equal(heard,
+		"verbatim: VERBATIM_LOG is \"verbose\", but must be off, error, warn, info, debug"
+		" or packet\n"
+		"verbatim: VERBATIM_EXPLAIN is \"yes\", but must be 0 or 1\n");
+	assert_int_equal(init_with("warn", NULL), 0);
+	assert_int_equal(init_with("Error", NULL), EINVAL);
+	assert_int_equal(log_level, LOG_WARN);
+}
+
+static void an_explanation_is_one_line_with_errno_as_it_was(void **unused)
+{
+	init_with(NULL, "1");
+	listen_to_stderr();
+	errno = ENOENT;
+	explain("reg_mr: %m\nand \x1b more");
+	assert_int_equal(errno, ENOENT);
+	stop_listening();
+	assert_string_equal(heard, "verbatim: reg_mr: No such file or directory?and ? more\n");
+}
+
+static void a_log_line_names_process_level_and_message(void **unused)
+{
+	char level[16], message[32];
+	int pid;
+
+	init_with("info", NULL);
+	listen_to_stderr();
+	log_debug("more than was asked for");
+	errno = EBUSY;
+	log_warn("qpn 0x%06x: %m", 17);
+	assert_int_equal(errno, EBUSY);
+	stop_listening();
+	assert_int_equal(sscanf(heard, "verbatim[%d] %*d.%*d %15[a-z]: %31[^\n]", &pid, level,
+				message), 3);
+	assert_int_equal(pid, getpid());
+	assert_string_equal(level, "warn");
+	assert_string_equal(message, "qpn 0x000011: Device or resourc");
+	assert_ptr_equal(strchr(heard, '\n'), heard + strlen(heard) - 1);
+}
+
+static void too_long_a_line_is_cut_with_dots(void **unused)
+{
+	char text[3000];
+
+	memset(text, 'x', sizeof(text));
+	text[sizeof(text) - 1] = '\0';
+	init_with(NULL, "1");
+	listen_to_stderr();
+	explain("%s", text);
+	stop_listening();
+	assert_in_range(strlen(heard), 1000, 1024);
+	assert_string_equal(heard + strlen(heard) - 5, "x...\n");
+}
+
+static void *speak(void *word)
+{
+	for (int i = 0; i < 100; i++)
+		explain("%s %s %s", (char *)word, (char *)word, (char *)word);
+	return NULL;
+}
+
+static void lines_of_several_threads_do_not_mix(void **unused)
+{
+	static char words[][4] = { "one", "two", "six" };
+	pthread_t thread[3];
+	int lines = 0;
+
+	init_with(NULL, "1");
+	listen_to_stderr();
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(pthread_create(&thread[i], NULL, speak, words[i]), 0);
+	for (int i = 0; i < 3; i++)
+		pthread_join(thread[i], NULL);
+	stop_listening();
+	for (char *line = strtok(heard, "\n"); line; line = strtok(NULL, "\n"), lines++)
+		assert_true(!strcmp(line, "verbatim: one one one") ||
+			    !strcmp(line, "verbatim: two two two") ||
+			    !strcmp(line, "verbatim: six six six"));
+	assert_int_equal(lines, 300);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(both_voices_are_silent_by_default),
+		cmocka_unit_test(each_level_is_taken_by_its_name),
+		cmocka_unit_test(explanations_are_switched_by_one_and_zero),
+		cmocka_unit_test(wrong_values_are_refused_and_the_right_ones_named),
+		cmocka_unit_test(an_explanation_is_one_line_with_errno_as_it_was),
+		cmocka_unit_test(a_log_line_names_process_level_and_message),
+		cmocka_unit_test(too_long_a_line_is_cut_with_dots),
+		cmocka_unit_test(lines_of_several_threads_do_not_mix),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,15 +1,22 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Time and randomness: the only two things that the transport is not allowed to fetch itself. */
+/*
+ * Time and randomness: what the sans-I/O layers are given from outside.
+ */
 #include "platform/clock.h"
 
+#include <errno.h>
+#include <stdatomic.h>
 #include <sys/random.h>
 #include <time.h>
+#include <unistd.h>
 
-static uint64_t read_clock(clockid_t id)
+#include "platform/fail.h"
+
+static uint64_t read_clock(clockid_t clock)
 {
 	struct timespec now;
 
-	clock_gettime(id, &now);
+	clock_gettime(clock, &now);
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
@@ -23,12 +30,28 @@ uint64_t clock_wall_ns(void)
 	return read_clock(CLOCK_REALTIME);
 }
 
+/*
+ * Without getrandom (a sandbox that forbids it): unlike in each process and call, mixed by the
+ * finaliser of splitmix64, but not secret.
+ */
+static uint64_t random_weak(void)
+{
+	static _Atomic uint64_t calls;
+	uint64_t x = read_clock(CLOCK_MONOTONIC) ^ (uint64_t)getpid() << 40;
+
+	x += read_clock(CLOCK_REALTIME) + ++calls * 0x9e3779b97f4a7c15u;
+	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+	x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+	return x ^ x >> 31;
+}
+
 uint64_t random_u64(void)
 {
 	uint64_t value;
+	ssize_t got;
 
-	/* Before the kernel's pool is ready (early boot) the clock has to do. */
-	if (getrandom(&value, sizeof(value), GRND_NONBLOCK) != sizeof(value))
-		value = clock_now_ns() * 0x9e3779b97f4a7c15u;
-	return value;
+	do
+		got = fail_now(FAIL_RANDOM) ? -1 : getrandom(&value, sizeof(value), 0);
+	while (got < 0 && errno == EINTR);
+	return got == sizeof(value) ? value : random_weak();
 }

@@ -1,38 +1,44 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Shared memory without files: memfds. */
+/*
+ * Shared memory of this process that peers can be given: a mapped memfd.
+ */
 #include "platform/memory.h"
 
 #include <errno.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "platform/fail.h"
+
 int memory_shared(const char *name, size_t bytes, void **memory, int *fd)
 {
-	int err, opened = memfd_create(name, MFD_CLOEXEC);
+	int err, made = fail_now(FAIL_MEMFD) ? -1 : memfd_create(name, MFD_CLOEXEC);
 	void *mapped;
 
-	if (opened < 0)
+	if (made < 0)
 		return errno;
-	if (ftruncate(opened, (off_t)bytes)) {
+	if (fail_now(FAIL_FTRUNCATE) || ftruncate(made, (off_t)bytes)) {
 		err = errno;
 		goto close_fd;
 	}
-	mapped = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, opened, 0);
+	mapped = fail_now(FAIL_MMAP) ? MAP_FAILED :
+		 mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, made, 0);
 	if (mapped == MAP_FAILED) {
 		err = errno;
 		goto close_fd;
 	}
 	*memory = mapped;
-	*fd = opened;
+	*fd = made;
 	return 0;
 close_fd:
-	close(opened);
+	close(made);
 	return err;
 }
 
 void memory_release(void *memory, size_t bytes, int fd)
 {
-	munmap(memory, bytes);
+	if (memory)
+		munmap(memory, bytes);
 	if (fd >= 0)
 		close(fd);
 }

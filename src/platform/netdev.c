@@ -1,340 +1,385 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Interfaces and addresses by rtnetlink, through libmnl. Each call opens a socket of its own:
- * they are rare (opening a device, a change, connecting a QP), and a fork()ed child must not
- * share one.
+ * Interfaces and addresses, asked of the kernel by rtnetlink. Each question is a socket of its
+ * own: they are rare (device list, a change, a QP being connected) and come from any thread.
  */
 #include "platform/netdev.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <libmnl/libmnl.h>
-#include <linux/if.h>
+#include <linux/ethtool.h>
 #include <linux/if_addr.h>
-#include <linux/if_link.h>
 #include <linux/rtnetlink.h>
-#include <stdio.h>
+#include <linux/sockios.h>
+#include <net/if.h>
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <time.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
-#define REPLY_BYTES 32768
+#include "platform/fail.h"
 
-struct listing {
+#define DUMP_TRIES 8		/* the kernel says when a dump was overtaken by a change */
+
+struct netdev_set {
 	struct netdev *list;
 	int count, capacity;
-	int err;
+	int control_fd;			/* for ioctl */
 };
+
+/* ---- one question and its answers ---- */
+
+static int converse(struct nlmsghdr *message, mnl_cb_t take, void *context)
+{
+	char buffer[32768];
+	struct mnl_socket *socket;
+	unsigned sequence = 1;
+	int err = 0;
+
+	socket = fail_now(FAIL_NETLINK) ? NULL : mnl_socket_open2(NETLINK_ROUTE, SOCK_CLOEXEC);
+	if (!socket)
+		return errno;
+	message->nlmsg_seq = sequence;
+	if (mnl_socket_bind(socket, 0, MNL_SOCKET_AUTOPID) || fail_now(FAIL_NETLINK_SEND) ||
+	    mnl_socket_sendto(socket, message, message->nlmsg_len) < 0)
+		err = errno;
+	while (!err) {
+		ssize_t got = fail_now(FAIL_NETLINK_RECEIVE) ? -1 :
+			      mnl_socket_recvfrom(socket, buffer, sizeof(buffer));
+		int more;
+
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0) {
+			err = errno;
+			break;
+		}
+		more = mnl_cb_run(buffer, (size_t)got, sequence, mnl_socket_get_portid(socket), take,
+				  context);
+		if (more < 0)
+			err = errno;
+		if (more <= MNL_CB_STOP)
+			break;
+	}
+	mnl_socket_close(socket);
+	return err;
+}
+
+static int dump(uint16_t type, mnl_cb_t take, void *context)
+{
+	char buffer[256];
+	struct nlmsghdr *message = mnl_nlmsg_put_header(buffer);
+	struct rtgenmsg *family;
+
+	message->nlmsg_type = type;
+	message->nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP;
+	family = mnl_nlmsg_put_extra_header(message, type == RTM_GETLINK ?
+						sizeof(struct ifinfomsg) : sizeof(struct ifaddrmsg));
+	family->rtgen_family = AF_UNSPEC;
+	return converse(message, take, context);
+}
+
+/* ---- links ---- */
+
+/* Asked of the interface itself, not of /sys, which may show another network namespace. */
+static uint32_t read_speed(int control_fd, const char *name)
+{
+	struct {
+		struct ethtool_link_settings settings;
+		uint32_t modes[3 * 127];
+	} request = { .settings.cmd = ETHTOOL_GLINKSETTINGS };
+	struct ifreq ifreq = { .ifr_data = (char *)&request };
+	int8_t words;
+
+	strncpy(ifreq.ifr_name, name, sizeof(ifreq.ifr_name) - 1);
+	if (ioctl(control_fd, SIOCETHTOOL, &ifreq))
+		return 0;
+	/* The kernel answers first with how many words its masks have, negated. */
+	words = request.settings.link_mode_masks_nwords;
+	if (words >= 0)
+		return 0;
+	memset(&request, 0, sizeof(request));
+	request.settings.cmd = ETHTOOL_GLINKSETTINGS;
+	request.settings.link_mode_masks_nwords = (int8_t)-words;
+	if (ioctl(control_fd, SIOCETHTOOL, &ifreq) ||
+	    request.settings.speed == (uint32_t)SPEED_UNKNOWN)
+		return 0;
+	return request.settings.speed;
+}
+
+static struct netdev *add_netdev(struct netdev_set *set)
+{
+	struct netdev *grown;
+	int capacity = set->capacity ? 2 * set->capacity : 8;
+
+	if (set->count == set->capacity) {
+		grown = fail_now(FAIL_ALLOCATE) ? NULL :
+			realloc(set->list, (size_t)capacity * sizeof(*grown));
+		if (!grown) {
+			errno = ENOMEM;
+			return NULL;
+		}
+		set->list = grown;
+		set->capacity = capacity;
+	}
+	memset(&set->list[set->count], 0, sizeof(*grown));
+	return &set->list[set->count++];
+}
+
+static void take_link_attribute(struct netdev *netdev, const struct nlattr *attribute)
+{
+	uint16_t bytes = mnl_attr_get_payload_len(attribute);
+
+	switch (mnl_attr_get_type(attribute)) {
+	case IFLA_IFNAME:
+		strncpy(netdev->name, mnl_attr_get_str(attribute), sizeof(netdev->name) - 1);
+		break;
+	case IFLA_MTU:
+		if (bytes >= sizeof(uint32_t))
+			netdev->mtu = mnl_attr_get_u32(attribute);
+		break;
+	case IFLA_ADDRESS:
+		if (bytes == sizeof(netdev->mac))
+			memcpy(netdev->mac, mnl_attr_get_payload(attribute), bytes);
+		break;
+	}
+}
+
+static int take_link(const struct nlmsghdr *message, void *context)
+{
+	const struct ifinfomsg *info = mnl_nlmsg_get_payload(message);
+	struct netdev_set *set = context;
+	const struct nlattr *attribute;
+	struct netdev *netdev;
+
+	if (message->nlmsg_type != RTM_NEWLINK)
+		return MNL_CB_OK;
+	netdev = add_netdev(set);
+	if (!netdev)
+		return MNL_CB_ERROR;
+	netdev->index = (uint32_t)info->ifi_index;
+	netdev->up = info->ifi_flags & IFF_UP;
+	netdev->running = info->ifi_flags & IFF_RUNNING;
+	netdev->loopback = info->ifi_flags & IFF_LOOPBACK;
+	mnl_attr_for_each(attribute, message, sizeof(*info))
+		take_link_attribute(netdev, attribute);
+	if (!netdev->loopback && set->control_fd >= 0)
+		netdev->speed_mbps = read_speed(set->control_fd, netdev->name);
+	return MNL_CB_OK;
+}
+
+/* ---- addresses ---- */
+
+struct address_parts {
+	const struct nlattr *local, *address;
+	uint32_t flags;
+};
+
+static void take_address_attribute(struct address_parts *parts, const struct nlattr *attribute)
+{
+	switch (mnl_attr_get_type(attribute)) {
+	case IFA_LOCAL:
+		parts->local = attribute;
+		break;
+	case IFA_ADDRESS:	/* on a point-to-point link with IFA_LOCAL: the other end's */
+		parts->address = attribute;
+		break;
+	case IFA_FLAGS:
+		parts->flags = mnl_attr_get_u32(attribute);
+		break;
+	}
+}
 
 static bool is_link_local(const uint8_t address[16])
 {
 	return address[0] == 0xfe && (address[1] & 0xc0) == 0x80;
 }
 
-static uint32_t read_speed(const char *name)
+static void map_ipv4(uint8_t mapped[16], const uint8_t address[4])
 {
-	char path[64];
-	FILE *file;
-	int mbps = 0;
-
-	snprintf(path, sizeof(path), "/sys/class/net/%s/speed", name);
-	file = fopen(path, "re");
-	if (!file)
-		return 0;
-	if (fscanf(file, "%d", &mbps) != 1 || mbps < 0)
-		mbps = 0;
-	fclose(file);
-	return (uint32_t)mbps;
+	memset(mapped, 0, 10);
+	memset(mapped + 10, 0xff, 2);
+	memcpy(mapped + 12, address, 4);
 }
 
-static struct netdev *next_netdev(struct listing *listing)
+/* Sets *address; false when the message holds none that we understand. */
+static bool parse_address(const struct nlmsghdr *message, struct netdev_address *address)
 {
-	if (listing->count == listing->capacity) {
-		int capacity = listing->capacity ? 2 * listing->capacity : 8;
-		struct netdev *list = realloc(listing->list, (size_t)capacity * sizeof(*list));
+	const struct ifaddrmsg *info = mnl_nlmsg_get_payload(message);
+	struct address_parts parts = { .flags = info->ifa_flags };
+	size_t bytes = info->ifa_family == AF_INET ? 4 : 16;
+	const struct nlattr *attribute;
 
-		if (!list) {
-			listing->err = ENOMEM;
-			return NULL;
-		}
-		listing->list = list;
-		listing->capacity = capacity;
-	}
-	memset(&listing->list[listing->count], 0, sizeof(*listing->list));
-	return &listing->list[listing->count++];
-}
-
-static void read_link_attribute(struct netdev *netdev, const struct nlattr *attribute)
-{
-	switch (mnl_attr_get_type(attribute)) {
-	case IFLA_IFNAME:
-		snprintf(netdev->name, sizeof(netdev->name), "%s", mnl_attr_get_str(attribute));
-		break;
-	case IFLA_MTU:
-		netdev->mtu = mnl_attr_get_u32(attribute);
-		break;
-	case IFLA_ADDRESS:
-		if (mnl_attr_get_payload_len(attribute) == sizeof(netdev->mac))
-			memcpy(netdev->mac, mnl_attr_get_payload(attribute), sizeof(netdev->mac));
-		break;
-	default:
-		break;
-	}
-}
-
-static int on_link(const struct nlmsghdr *message, void *data)
-{
-	const struct ifinfomsg *info = mnl_nlmsg_get_payload(message);
-	struct nlattr *attribute;
-	struct netdev *netdev;
-
-	if (message->nlmsg_type != RTM_NEWLINK)
-		return MNL_CB_OK;
-	netdev = next_netdev(data);
-	if (!netdev)
-		return MNL_CB_STOP;
-	netdev->index = (uint32_t)info->ifi_index;
-	netdev->up = info->ifi_flags & IFF_UP;
-	netdev->running = info->ifi_flags & IFF_RUNNING;
-	netdev->loopback = info->ifi_flags & IFF_LOOPBACK;
+	if (info->ifa_family != AF_INET && info->ifa_family != AF_INET6)
+		return false;
 	mnl_attr_for_each(attribute, message, sizeof(*info))
-		read_link_attribute(netdev, attribute);
-	return MNL_CB_OK;
+		take_address_attribute(&parts, attribute);
+	attribute = parts.local ? parts.local : parts.address;
+	if (!attribute || mnl_attr_get_payload_len(attribute) < bytes)
+		return false;
+	memset(address, 0, sizeof(*address));
+	if (info->ifa_family == AF_INET)
+		map_ipv4(address->address, mnl_attr_get_payload(attribute));
+	else
+		memcpy(address->address, mnl_attr_get_payload(attribute), 16);
+	address->prefix_bits = info->ifa_prefixlen;
+	address->link_local = info->ifa_family == AF_INET6 && is_link_local(address->address);
+	address->tentative = info->ifa_family == AF_INET6 && !(parts.flags & IFA_F_OPTIMISTIC) &&
+			     (parts.flags & (IFA_F_TENTATIVE | IFA_F_DADFAILED));
+	return true;
 }
 
-static struct netdev *find(struct listing *listing, uint32_t index)
+/* IPv4 before IPv6, each in the order they come: the dump of AF_UNSPEC has IPv4 first. */
+static int take_address(const struct nlmsghdr *message, void *context)
 {
+	const struct ifaddrmsg *info = mnl_nlmsg_get_payload(message);
+	struct netdev_set *set = context;
+	struct netdev_address address;
 	int i;
 
-	for (i = 0; i < listing->count; i++)
-		if (listing->list[i].index == index)
-			return &listing->list[i];
-	return NULL;
-}
-
-struct address_message {
-	const struct ifaddrmsg *info;
-	const uint8_t *address, *local;
-	uint32_t flags;
-};
-
-static void read_address_message(const struct nlmsghdr *message, struct address_message *read)
-{
-	size_t bytes;
-	struct nlattr *attribute;
-
-	memset(read, 0, sizeof(*read));
-	read->info = mnl_nlmsg_get_payload(message);
-	read->flags = read->info->ifa_flags;
-	bytes = read->info->ifa_family == AF_INET ? 4 : 16;
-	mnl_attr_for_each(attribute, message, sizeof(*read->info)) {
-		int type = mnl_attr_get_type(attribute);
-
-		if (type == IFA_FLAGS)
-			read->flags = mnl_attr_get_u32(attribute);
-		else if (mnl_attr_get_payload_len(attribute) != bytes)
-			continue;
-		else if (type == IFA_ADDRESS)
-			read->address = mnl_attr_get_payload(attribute);
-		else if (type == IFA_LOCAL)
-			read->local = mnl_attr_get_payload(attribute);
-	}
-}
-
-static void set_address(struct netdev_address *address, const uint8_t *bytes, bool ipv4)
-{
-	memset(address, 0, sizeof(*address));
-	if (ipv4) {
-		address->address[10] = address->address[11] = 0xff;
-		memcpy(address->address + 12, bytes, 4);
-	} else {
-		memcpy(address->address, bytes, 16);
-		address->link_local = is_link_local(address->address);
-	}
-}
-
-static int on_address(const struct nlmsghdr *message, void *data)
-{
-	struct address_message read;
-	struct netdev *netdev;
-	struct netdev_address *address;
-	const uint8_t *bytes;
-
-	if (message->nlmsg_type != RTM_NEWADDR)
+	if (message->nlmsg_type != RTM_NEWADDR || !parse_address(message, &address))
 		return MNL_CB_OK;
-	read_address_message(message, &read);
-	/* Point-to-point interfaces: IFA_ADDRESS is the peer's, IFA_LOCAL ours. */
-	bytes = read.local ? read.local : read.address;
-	netdev = find(data, read.info->ifa_index);
-	if (!netdev || !bytes || netdev->address_count == NETDEV_ADDRESSES_MAX ||
-	    (read.info->ifa_family != AF_INET && read.info->ifa_family != AF_INET6))
-		return MNL_CB_OK;
-	address = &netdev->address[netdev->address_count++];
-	set_address(address, bytes, read.info->ifa_family == AF_INET);
-	address->prefix_bits = read.info->ifa_prefixlen;
-	address->tentative = (read.flags & IFA_F_TENTATIVE) && !(read.flags & IFA_F_OPTIMISTIC);
+	for (i = 0; i < set->count; i++) {
+		struct netdev *netdev = &set->list[i];
+
+		if (netdev->index == info->ifa_index &&
+		    netdev->address_count < NETDEV_ADDRESSES_MAX)
+			netdev->address[netdev->address_count++] = address;
+	}
 	return MNL_CB_OK;
-}
-
-static int run(struct mnl_socket *socket, unsigned sequence, mnl_cb_t callback, void *data)
-{
-	char *buffer = malloc(REPLY_BYTES);
-	int result = MNL_CB_OK;
-
-	if (!buffer)
-		return ENOMEM;
-	while (result == MNL_CB_OK) {
-		ssize_t bytes = mnl_socket_recvfrom(socket, buffer, REPLY_BYTES);
-
-		if (bytes < 0) {
-			result = MNL_CB_ERROR;
-			break;
-		}
-		result = mnl_cb_run(buffer, (size_t)bytes, sequence, mnl_socket_get_portid(socket),
-				    callback, data);
-	}
-	free(buffer);
-	return result == MNL_CB_ERROR ? errno : 0;
-}
-
-static int dump(struct mnl_socket *socket, uint16_t type, uint8_t family, mnl_cb_t callback,
-		void *data)
-{
-	char buffer[256];
-	struct nlmsghdr *message = mnl_nlmsg_put_header(buffer);
-	struct rtgenmsg *general;
-	unsigned sequence = (unsigned)time(NULL) + type + family;
-
-	message->nlmsg_type = type;
-	message->nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP;
-	message->nlmsg_seq = sequence;
-	general = mnl_nlmsg_put_extra_header(message, sizeof(*general));
-	general->rtgen_family = family;
-	if (mnl_socket_sendto(socket, message, message->nlmsg_len) < 0)
-		return errno;
-	return run(socket, sequence, callback, data);
-}
-
-static int open_socket(struct mnl_socket **opened)
-{
-	struct mnl_socket *socket = mnl_socket_open2(NETLINK_ROUTE, SOCK_CLOEXEC);
-
-	if (!socket)
-		return errno;
-	if (mnl_socket_bind(socket, 0, MNL_SOCKET_AUTOPID) < 0) {
-		int err = errno;
-
-		mnl_socket_close(socket);
-		return err;
-	}
-	*opened = socket;
-	return 0;
 }
 
 static int by_index(const void *a, const void *b)
 {
-	uint32_t x = ((const struct netdev *)a)->index, y = ((const struct netdev *)b)->index;
+	const struct netdev *left = a, *right = b;
 
-	return (x > y) - (x < y);
+	return left->index < right->index ? -1 : left->index > right->index;
+}
+
+static int list_once(struct netdev_set *set)
+{
+	int err, i;
+
+	set->count = 0;
+	err = dump(RTM_GETLINK, take_link, set);
+	if (err)
+		return err;
+	for (i = 0; i < set->count; i++)
+		set->list[i].address_count = 0;
+	return dump(RTM_GETADDR, take_address, set);
 }
 
 int netdev_list(struct netdev **list, int *count)
 {
-	struct listing listing = { 0 };
-	struct mnl_socket *socket;
-	int i, err = open_socket(&socket);
+	struct netdev_set set = { .control_fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0) };
+	int err, tries = 0;
 
-	if (err)
-		return err;
-	err = dump(socket, RTM_GETLINK, AF_UNSPEC, on_link, &listing);
-	if (!err)
-		err = dump(socket, RTM_GETADDR, AF_INET, on_address, &listing);
-	if (!err) {
-		/* No IPv6 in the kernel: no addresses of it. */
-		int err6 = dump(socket, RTM_GETADDR, AF_INET6, on_address, &listing);
-
-		err = err6 == EOPNOTSUPP || err6 == EAFNOSUPPORT ? 0 : err6;
-	}
-	mnl_socket_close(socket);
-	if (!err)
-		err = listing.err;
+	do
+		err = list_once(&set);
+	while (err == EINTR && ++tries < DUMP_TRIES);
+	if (set.control_fd >= 0)
+		close(set.control_fd);
 	if (err) {
-		free(listing.list);
+		free(set.list);
 		return err;
 	}
-	for (i = 0; i < listing.count; i++)
-		listing.list[i].speed_mbps = read_speed(listing.list[i].name);
-	if (listing.count)
-		qsort(listing.list, (size_t)listing.count, sizeof(*listing.list), by_index);
-	*list = listing.list;
-	*count = listing.count;
+	if (set.count)
+		qsort(set.list, (size_t)set.count, sizeof(*set.list), by_index);
+	*list = set.list;
+	*count = set.count;
 	return 0;
 }
+
+/* ---- changes ---- */
 
 int netdev_monitor_open(int *fd)
 {
 	struct sockaddr_nl address = { .nl_family = AF_NETLINK,
 				       .nl_groups = RTMGRP_LINK | RTMGRP_IPV4_IFADDR |
 						    RTMGRP_IPV6_IFADDR };
-	int opened = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE);
+	int made, err;
 
-	if (opened < 0)
+	made = fail_now(FAIL_NETLINK) ? -1 :
+	       socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE);
+	if (made < 0)
 		return errno;
-	if (bind(opened, (struct sockaddr *)&address, sizeof(address))) {
-		int err = errno;
-
-		close(opened);
+	if (fail_now(FAIL_BIND) || bind(made, (struct sockaddr *)&address, sizeof(address))) {
+		err = errno;
+		close(made);
 		return err;
 	}
-	*fd = opened;
+	*fd = made;
 	return 0;
 }
 
 void netdev_monitor_drain(int fd)
 {
 	char buffer[8192];
-	ssize_t bytes;
+	ssize_t got;
 
-	/* What changed does not matter, everything is read anew; nor does an overrun (ENOBUFS). */
-	do {
-		bytes = recv(fd, buffer, sizeof(buffer), 0);
-	} while (bytes > 0 || (bytes < 0 && (errno == ENOBUFS || errno == EINTR)));
+	/* ENOBUFS: messages were lost; that something changed is all that is said anyway. */
+	do
+		got = recv(fd, buffer, sizeof(buffer), MSG_DONTWAIT);
+	while (got > 0 || (got < 0 && (errno == ENOBUFS || errno == EINTR)));
 }
 
-/* The kernel's own answer: what type of route leads to @address. */
-static int on_route(const struct nlmsghdr *message, void *data)
+/* ---- is an address ours? ---- */
+
+struct address_search {
+	const uint8_t *address;
+	uint32_t interface;		/* 0: any */
+	bool found;
+};
+
+static int take_candidate(const struct nlmsghdr *message, void *context)
+{
+	const struct ifaddrmsg *info = mnl_nlmsg_get_payload(message);
+	struct address_search *search = context;
+	struct netdev_address address;
+
+	if (message->nlmsg_type == RTM_NEWADDR && parse_address(message, &address) &&
+	    (!search->interface || search->interface == info->ifa_index) &&
+	    !memcmp(address.address, search->address, 16))
+		search->found = true;
+	return MNL_CB_OK;
+}
+
+static int take_route(const struct nlmsghdr *message, void *context)
 {
 	const struct rtmsg *route = mnl_nlmsg_get_payload(message);
+	bool *local = context;
 
 	if (message->nlmsg_type == RTM_NEWROUTE)
-		*(bool *)data = route->rtm_type == RTN_LOCAL;
+		*local = route->rtm_type == RTN_LOCAL;
 	return MNL_CB_STOP;
 }
 
-bool netdev_is_local(const uint8_t address[16], uint32_t interface)
+static bool route_is_local(const uint8_t address[16])
 {
 	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
-	bool ipv4 = !memcmp(address, mapped, sizeof(mapped)), local = false;
 	char buffer[256];
 	struct nlmsghdr *message = mnl_nlmsg_put_header(buffer);
-	struct mnl_socket *socket;
+	bool ipv4 = !memcmp(address, mapped, sizeof(mapped)), local = false;
 	struct rtmsg *route;
 
 	message->nlmsg_type = RTM_GETROUTE;
 	message->nlmsg_flags = NLM_F_REQUEST;
-	message->nlmsg_seq = 1;
 	route = mnl_nlmsg_put_extra_header(message, sizeof(*route));
 	route->rtm_family = ipv4 ? AF_INET : AF_INET6;
 	route->rtm_dst_len = ipv4 ? 32 : 128;
 	mnl_attr_put(message, RTA_DST, ipv4 ? 4 : 16, address + (ipv4 ? 12 : 0));
-	if (!ipv4 && is_link_local(address) && interface)
-		mnl_attr_put_u32(message, RTA_OIF, interface);
-	if (open_socket(&socket))
-		return false;
-	if (mnl_socket_sendto(socket, message, message->nlmsg_len) >= 0)
-		run(socket, 1, on_route, &local);
-	mnl_socket_close(socket);
-	return local;
+	return !converse(message, take_route, &local) && local;
+}
+
+bool netdev_is_local(const uint8_t address[16], uint32_t interface)
+{
+	struct address_search search = { .address = address, .interface = interface };
+	int tries = 0;
+
+	if (!is_link_local(address))
+		return route_is_local(address);
+	while (dump(RTM_GETADDR, take_candidate, &search) == EINTR && ++tries < DUMP_TRIES)
+		;
+	return search.found;
 }

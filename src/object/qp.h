@@ -64,7 +64,7 @@ struct qp {
 
 	/* Events */
 	struct event_queue *async;
-	struct async_event event[4];	/* by enum qp_event */
+	struct async_event event[6];	/* by enum qp_event */
 	uint32_t async_events_got;
 
 	/* Ownership */
@@ -75,7 +75,10 @@ struct qp {
 	void *wr_builder;
 };
 
-enum qp_event { QP_EVENT_FATAL, QP_EVENT_COMM_EST, QP_EVENT_SQ_DRAINED, QP_EVENT_LAST_WQE };
+enum qp_event {
+	QP_EVENT_FATAL, QP_EVENT_COMM_EST, QP_EVENT_SQ_DRAINED, QP_EVENT_LAST_WQE,
+	QP_EVENT_REQ_ERR, QP_EVENT_ACCESS_ERR,
+};
 
 static inline struct qp *to_qp(struct ibv_qp *ibv)
 {

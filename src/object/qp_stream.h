@@ -1,20 +1,107 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What the transport keeps per QP: the requester (our requests, until they are answered) and the
- * responder (the peer's requests). Data only; the rules are in transport/.
+ * responder (the peer's requests). Data only; the rules are in transport/. All of it is under
+ * qp->lock, but for path_turn (path->lock).
+ *
+ *	            una_psn          send_psn          next_psn
+ *	   answered    |    in flight   |   to be resent   |   never sent
  */
 #ifndef VERBATIM_OBJECT_QP_STREAM_H
 #define VERBATIM_OBJECT_QP_STREAM_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
+struct opcode;
+struct recv_wqe;
+
+/* READs and atomics in progress per QP and direction: what max_qp_rd_atom may promise. */
+#define RD_ATOMIC_MAX 16u
+
 struct requester {
-	uint32_t next_psn;		/* of the next new request */
+	uint32_t una_psn;		/* oldest that is not answered */
+	uint32_t send_psn;		/* next to be put on the wire */
+	uint32_t next_psn;		/* one past the highest ever put on the wire */
+	uint32_t send_wqe;		/* number of the work request that send_psn belongs to */
+
+	uint32_t ssn;			/* send sequence number of the last request begun */
+	uint32_t limit_ssn;		/* last one that the peer has a receive for ... */
+	bool limited;			/* ... if it said so (IBTA 9.7.7.2) */
+
+	uint32_t rd_outstanding;	/* READ requests and atomics in flight */
+	uint32_t flight_bytes;		/* of the path's window, taken by us */
+	uint32_t acked_bytes;		/* of those: answered, soon to be given back */
+	_Atomic bool path_turn;		/* woken by the path: may go before those who wait */
+
+	/* Retries. One early retransmission ("probe") at a time; see requester.c. */
+	uint8_t retry_left, rnr_left;
+	uint8_t probe_shift;		/* probes in a row without an answer: backs off */
+	bool probe_due;			/* to be written by the next transmit */
+	bool probing;			/* written, not answered */
+	bool hold;			/* nothing but probes until the peer is heard again */
+	uint32_t probe_end_psn;		/* one past what the probe asks an answer for */
+	bool guarded;			/* gone back to guard_psn: more signs of the same loss */
+	uint32_t guard_psn;		/*   are not new ones */
+	uint64_t progress_ns;		/* last answer, or first transmission after none was due */
+	uint64_t sent_ns;		/* last transmission */
+	uint64_t rnr_until_ns;		/* waiting after an RNR NAK; 0: not */
+	uint64_t rto_ns;		/* delay of a probe, from the path's round-trip times */
+
+	bool timing;			/* measuring the round trip of timing_psn */
+	uint32_t timing_psn;
+	uint64_t timing_ns;
+
+	bool drain_reported;		/* SQD: SQ_DRAINED was raised */
+	bool completion_lost;		/* a CQ overflowed: fail at the end of this call */
+	uint32_t sent_packets, resent_packets;	/* since the last progress: for explanations */
 };
+
+enum resource_kind { RESOURCE_NONE, RESOURCE_READ, RESOURCE_ATOMIC };
+
+/* Responder resource: what is needed to answer a READ or atomic, now and again. */
+struct resource {
+	uint8_t kind;			/* enum resource_kind */
+	bool active;			/* an answer is due, from send_psn on */
+	bool answered;			/* in full, at least once */
+	uint32_t first_psn, last_psn;	/* of the responses */
+	uint32_t send_psn;		/* next response */
+	uint32_t reply_first_psn;	/* where this (perhaps repeated) answer begins */
+	uint32_t reply_end;		/* READ: offset in the request where it ends */
+	uint32_t rkey, length;
+	uint64_t address;
+	uint64_t original;		/* atomic: what was there */
+};
+
+enum answer_kind { ANSWER_NONE, ANSWER_ACK, ANSWER_NAK };
 
 struct responder {
 	uint32_t expected_psn;
+	uint32_t msn;			/* messages completed */
+	const struct opcode *previous;	/* of the message in progress; NULL: none */
+
+	/* RDMA WRITE in progress */
+	uint64_t write_address;
+	uint32_t write_rkey, write_length;
+	uint32_t received;		/* bytes of the message in progress */
+
+	/* The receive that a message took; given to the next one if the message was dropped (UC) */
+	struct recv_wqe *recv;
+	bool recv_taken;
+	uint64_t recv_bytes;		/* capacity of its SGEs */
+
+	/* Answer due after those of all active resources */
+	uint8_t answer;			/* enum answer_kind */
+	uint8_t answer_syndrome;
+	uint32_t answer_psn;
+	bool nak_sent;			/* waiting for expected_psn: do not NAK what follows */
+	bool echo_congestion;		/* the next answer carries BECN */
+	bool established;		/* COMM_EST was raised */
+
+	struct resource resource[RD_ATOMIC_MAX];	/* a ring */
+	uint32_t resource_next;		/* number of the next one */
+	uint32_t active_count;
 };
 
 #endif

@@ -5,9 +5,15 @@
  * time. Shared, because what overflows is shared: one socket buffer per peer process, of
  * 208 KiB by default.
  *
- * A requester asks path_reserve() before it transmits and gives back with path_release() when
- * bytes are answered or given up; a QP that was refused waits in the path's list and is put in
- * the run queue when there is room, first come first served.
+ * A requester asks path_reserve() before it transmits and gives back with path_answered() or
+ * path_release() when bytes are answered or given up; a QP that was refused waits in the path's
+ * list and is put in the run queue when there is room, first come first served. One waiter is
+ * woken at a time; when it has transmitted (path_served), the next, if there is still room.
+ *
+ * Window: doubles per round trip below slow_start_bytes, then grows by 4 KiB per round trip;
+ * shrinks by 1/8 on a loss, to half on a congestion mark or an unanswered probe, to a packet's
+ * worth on an ACK timeout; once per round trip at most. The loss factor is mild because random
+ * loss (1 %) must not halve goodput; overflow of a buffer shows as many losses in a row.
  */
 #ifndef VERBATIM_TRANSPORT_PATH_H
 #define VERBATIM_TRANSPORT_PATH_H
@@ -22,6 +28,11 @@
 struct qp;
 struct run_queue;
 
+#define PATH_WINDOW_START	(64u * 1024u)
+#define PATH_WINDOW_MAX		(256u * 1024u)
+#define PATH_WINDOW_MIN		4096u
+#define PATH_SLOW_START		(128u * 1024u)
+
 struct path_key {
 	uint8_t destination[16];
 	uint32_t slot;			/* bits 23..14 of the peer's QPN */
@@ -30,10 +41,12 @@ struct path_key {
 struct path {
 	struct path_key key;
 	struct lock lock;
-	uint32_t references;
+	uint32_t references;		/* under the table's lock */
 	struct list node;		/* in its table's bucket */
 	struct list waiting;		/* QPs, by wait_node */
-	uint32_t window_bytes, in_flight_bytes;
+	_Atomic uint32_t window_bytes;	/* written under lock, read without as a hint */
+	uint32_t in_flight_bytes;
+	uint32_t window_max_bytes;
 	uint32_t slow_start_bytes;	/* below it the window doubles per round trip */
 	uint64_t rtt_ns, rtt_var_ns;	/* 0: not measured */
 	uint64_t reduced_at_ns;		/* when the window was last reduced: once per round trip */
@@ -41,6 +54,7 @@ struct path {
 
 struct path_table {
 	struct lock lock;
+	uint32_t window_bytes, window_max_bytes;	/* given to new paths */
 	struct list bucket[256];
 };
 
@@ -49,5 +63,27 @@ void path_table_fini(struct path_table *table);	/* paths left over are freed */
 /* Find or make the path; holds a reference. NULL: out of memory. */
 struct path *path_get(struct path_table *table, const struct path_key *key);
 void path_put(struct path_table *table, struct path *path);
+
+/*
+ * Take at least @least bytes of the window, up to @wanted; returns how many. 0: no room, or it is
+ * the turn of others: the QP now waits in the path's list. An idle path grants @least whatever
+ * the window is.
+ */
+uint32_t path_reserve(struct path *path, struct qp *qp, uint32_t least, uint32_t wanted);
+
+/*
+ * @bytes were answered: give them back, let the window grow. @rtt_ns: a new sample, or 0. Returns
+ * how long an answer may take before a probe is worth sending.
+ */
+uint64_t path_answered(struct path *path, struct run_queue *queue, uint32_t bytes, uint64_t rtt_ns);
+/* Give back without having been answered. */
+void path_release(struct path *path, struct run_queue *queue, uint32_t bytes);
+/* @qp has had its turn: wake the next waiter if there is room. */
+void path_served(struct path *path, struct run_queue *queue, struct qp *qp);
+/* @qp waits no longer (it fails, or is destroyed). */
+void path_leave(struct path *path, struct run_queue *queue, struct qp *qp);
+
+enum path_trouble { PATH_LOSS, PATH_CONGESTED, PATH_SILENT };
+void path_reduce(struct path *path, enum path_trouble trouble, uint64_t now_ns);
 
 #endif

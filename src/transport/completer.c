@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The completer of an RC QP: takes the peer's answers (ACK, NAK, READ responses, atomic
+ * results), moves una_psn, and completes requests in order (IBTA 9.7.5.1, 9.7.6, 9.7.7).
+ *
+ * An answer at PSN p answers everything before p too, but never a READ or atomic, which is
+ * answered by its data alone: an answer beyond one says that its response was lost (implied NAK).
+ */
+#include "transport/internal.h"
+#include "wire/aeth.h"
+
+void completer_retire(struct call *call)
+{
+	struct qp *qp = call->qp;
+
+	while (qp->sq.tail != qp->sq.sent) {
+		struct send_wqe *wqe = send_queue_at(&qp->sq, qp->sq.tail);
+
+		if (wqe->state == WQE_FAILED) {
+			finish_send(call, (enum ibv_wc_status)wqe->status);
+			enter_error(call);
+			return;
+		}
+		if (!wqe_is_local(wqe) && psn_diff(qp->requester.una_psn, wqe->last_psn) <= 0)
+			return;
+		finish_send(call, IBV_WC_SUCCESS);
+	}
+}
+
+static void note_progress(struct call *call)
+{
+	struct requester *requester = &call->qp->requester;
+
+	requester->progress_ns = call->now_ns;
+	requester->retry_left = call->qp->attr.retry_cnt;
+	requester->rnr_left = call->qp->attr.rnr_retry;
+	requester->rnr_until_ns = 0;
+	requester->probe_shift = 0;
+	requester->guarded = false;
+	requester->sent_packets = requester->resent_packets = 0;
+}
+
+/* PSNs of @wqe up to @end are answered: what they held of the path's window is free. */
+static void settle(struct qp *qp, const struct send_wqe *wqe, uint32_t end)
+{
+	struct requester *requester = &qp->requester;
+	uint32_t from = requester->una_psn, to = end;
+
+	if (psn_before(requester->send_psn, to))
+		to = requester->send_psn;
+	if (psn_before(from, to)) {
+		requester->acked_bytes += wqe_cost(qp, wqe, from, to);
+		if (wqe_is_read_or_atomic(wqe) && to == wqe_chunk_end(qp, wqe, psn_add(to, PSN_MASK)) &&
+		    requester->rd_outstanding)
+			requester->rd_outstanding--;
+	}
+	requester->una_psn = end;
+	if (psn_before(requester->send_psn, end))
+		requester->send_psn = end;
+}
+
+/* The probe is answered, and nothing after it: that was lost then. */
+static void judge_probe(struct call *call)
+{
+	struct requester *requester = &call->qp->requester;
+	bool alone = requester->una_psn == requester->probe_end_psn &&
+		     requester->una_psn != requester->send_psn;
+
+	if (!requester->probing || psn_before(requester->una_psn, requester->probe_end_psn))
+		return;
+	requester->probing = false;
+	if (alone)
+		requester_lost(call);
+}
+
+static void after_progress(struct call *call)
+{
+	struct requester *requester = &call->qp->requester;
+	uint64_t rtt_ns = 0;
+
+	note_progress(call);
+	if (requester->timing && psn_before(requester->timing_psn, requester->una_psn)) {
+		requester->timing = false;
+		rtt_ns = call->now_ns - requester->timing_ns;
+	}
+	if (requester->una_psn == requester->send_psn)
+		requester->acked_bytes = requester->flight_bytes;
+	completer_retire(call);
+	if (call->qp->state == IBV_QPS_ERR)
+		return;
+	requester_give_acked(call, rtt_ns);
+	judge_probe(call);
+}
+
+/*
+ * Everything before @end is answered, as far as that can be said of READs and atomics. Returns
+ * false when one of those stands before @end.
+ */
+static bool answered_until(struct call *call, uint32_t end)
+{
+	struct qp *qp = call->qp;
+	struct requester *requester = &qp->requester;
+	uint32_t before = requester->una_psn, number;
+	bool whole = true;
+
+	for (number = qp->sq.tail; number != qp->sq.sent; number++) {
+		struct send_wqe *wqe = send_queue_at(&qp->sq, number);
+		uint32_t stop;
+
+		if (wqe_is_local(wqe))
+			continue;
+		if (psn_diff(end, requester->una_psn) <= 0)
+			break;
+		if (wqe_is_read_or_atomic(wqe)) {
+			whole = false;
+			break;
+		}
+		stop = psn_diff(end, wqe->last_psn) > 0 ? psn_add(wqe->last_psn, 1) : end;
+		settle(qp, wqe, stop);
+	}
+	if (requester->una_psn != before)
+		after_progress(call);
+	return whole;
+}
+
+static void learn_credits(struct requester *requester, const struct packet *packet)
+{
+	uint8_t code = aeth_value(packet->aeth.syndrome);
+
+	if (aeth_kind(packet->aeth.syndrome) != AETH_ACK)
+		return;
+	requester->limited = code != AETH_CREDITS_INVALID;
+	if (requester->limited)
+		requester->limit_ssn = psn_add(packet->aeth.msn, aeth_credits(code));
+}
+
+static void receive_ack(struct call *call, const struct packet *packet)
+{
+	learn_credits(&call->qp->requester, packet);
+	if (!answered_until(call, psn_add(packet->psn, 1)))
+		requester_lost(call);
+}
+
+/* ---- NAKs ---- */
+
+static void receive_rnr(struct call *call, const struct packet *packet)
+{
+	struct requester *requester = &call->qp->requester;
+
+	count(call, COUNTER_RX_RNR_NAK);
+	if (requester->rnr_until_ns)
+		return;
+	if (!requester->rnr_left) {
+		count(call, COUNTER_RNR_EXCEEDED);
+		because(call, "the peer had no receive posted, and still none after %u retries",
+			call->qp->attr.rnr_retry);
+		fail_request(call, IBV_WC_RNR_RETRY_EXC_ERR,
+			     "post receives before the peer sends, or raise rnr_retry (7: forever)");
+		return;
+	}
+	if (call->qp->attr.rnr_retry < 7)
+		requester->rnr_left--;
+	requester_go_back(call);
+	requester->rnr_until_ns = call->now_ns + rnr_timer_ns(aeth_value(packet->aeth.syndrome));
+	requester->guarded = false;
+}
+
+static void receive_fatal_nak(struct call *call, enum nak_code code)
+{
+	count(call, COUNTER_RX_NAK);
+	switch (code) {
+	case NAK_ACCESS:
+		because(call, "the peer refused access to address and rkey (its explanation says which "
+			"check failed)");
+		fail_request(call, IBV_WC_REM_ACCESS_ERR,
+			     "check rkey, remote address and length, and the remote access flags of its region");
+		return;
+	case NAK_OPERATION:
+		because(call, "the peer could not carry the request out on its own memory");
+		fail_request(call, IBV_WC_REM_OP_ERR, "see the peer's completions and explanation");
+		return;
+	default:
+		because(call, "the peer found the request invalid: not enabled in its QP's access flags, "
+			"longer than its receive, or more READs than its max_dest_rd_atomic");
+		fail_request(call, IBV_WC_REM_INV_REQ_ERR, "see the peer's completions and explanation");
+		return;
+	}
+}
+
+static void receive_nak(struct call *call, const struct packet *packet)
+{
+	bool rnr = aeth_kind(packet->aeth.syndrome) == AETH_RNR;
+	enum nak_code code = (enum nak_code)aeth_value(packet->aeth.syndrome);
+
+	/* A READ before it is not answered yet: the NAK will come again when that is repeated. */
+	if (!answered_until(call, packet->psn)) {
+		requester_lost(call);
+		return;
+	}
+	if (call->qp->state == IBV_QPS_ERR)
+		return;
+	if (rnr) {
+		receive_rnr(call, packet);
+	} else if (code == NAK_SEQUENCE) {
+		count(call, COUNTER_RX_SEQ_NAK);
+		requester_lost(call);
+	} else {
+		receive_fatal_nak(call, code);
+	}
+}
+
+static void receive_acknowledge(struct call *call, const struct packet *packet)
+{
+	switch (aeth_kind(packet->aeth.syndrome)) {
+	case AETH_ACK:
+		receive_ack(call, packet);
+		break;
+	case AETH_RNR:
+	case AETH_NAK:
+		receive_nak(call, packet);
+		break;
+	default:
+		count(call, COUNTER_RX_RESPONSE);
+		break;
+	}
+}
+
+/* ---- data ---- */
+
+/* The oldest request, if it is a READ (or atomic) whose next response has @psn. */
+static struct send_wqe *awaiting_data(struct call *call, uint32_t psn)
+{
+	struct qp *qp = call->qp;
+	struct send_wqe *wqe;
+
+	if (!answered_until(call, psn) || (qp->state != IBV_QPS_ERR && qp->requester.una_psn != psn)) {
+		requester_lost(call);
+		return NULL;
+	}
+	if (qp->state == IBV_QPS_ERR || qp->sq.tail == qp->sq.sent)
+		return NULL;
+	wqe = send_queue_at(&qp->sq, qp->sq.tail);
+	return wqe_is_local(wqe) || !wqe_is_read_or_atomic(wqe) ? NULL : wqe;
+}
+
+static void answered_data(struct call *call, struct send_wqe *wqe)
+{
+	struct qp *qp = call->qp;
+	struct requester *requester = &qp->requester;
+	uint32_t end = psn_add(requester->una_psn, 1);
+	bool pause = end == wqe_chunk_end(qp, wqe, requester->una_psn);
+
+	settle(qp, wqe, end);
+	/* Within a piece only what is needed: this is done for every packet. */
+	if (pause || (requester->timing && requester->timing_psn == psn_add(end, PSN_MASK)) ||
+	    requester->rnr_until_ns)
+		after_progress(call);
+	else
+		note_progress(call);
+}
+
+static void bad_response(struct call *call, enum ibv_wc_status status)
+{
+	fail_request(call, status, "the peer does not follow the protocol");
+}
+
+static bool response_fits(struct call *call, const struct packet *packet,
+			  const struct send_wqe *wqe, uint64_t offset)
+{
+	bool last = psn_add(packet->psn, 1) == wqe_chunk_end(call->qp, wqe, packet->psn);
+	uint64_t left = wqe->length - offset;
+	uint64_t expected = left < call->qp->mtu ? left : call->qp->mtu;
+
+	if (wqe->opcode != IBV_WR_RDMA_READ || opcode_ends(packet->op) != last) {
+		because(call, "%s where another response was expected", packet->op->name);
+		bad_response(call, IBV_WC_BAD_RESP_ERR);
+		return false;
+	}
+	if (packet->payload_bytes != expected) {
+		because(call, "a READ response of %zu bytes where %llu were expected",
+			packet->payload_bytes, (unsigned long long)expected);
+		bad_response(call, IBV_WC_LOC_LEN_ERR);
+		return false;
+	}
+	return true;
+}
+
+static void receive_read_response(struct call *call, const struct packet *packet)
+{
+	struct send_wqe *wqe = awaiting_data(call, packet->psn);
+	uint64_t offset;
+	bool last;
+
+	if (!wqe)
+		return;
+	offset = offset_of(call->qp, packet->psn, wqe->first_psn);
+	if (!response_fits(call, packet, wqe, offset))
+		return;
+	last = packet->psn == wqe->last_psn;
+	if (sge_scatter(call, wqe->sge, wqe->sge_count, offset, packet->payload,
+			(uint32_t)packet->payload_bytes, last)) {
+		fail_request(call, IBV_WC_LOC_PROT_ERR,
+			     "check lkey, bounds and IBV_ACCESS_LOCAL_WRITE of the scatter/gather list");
+		return;
+	}
+	if (packet->op->headers & HDR_AETH)
+		learn_credits(&call->qp->requester, packet);
+	answered_data(call, wqe);
+}
+
+static void receive_atomic(struct call *call, const struct packet *packet)
+{
+	struct send_wqe *wqe = awaiting_data(call, packet->psn);
+	uint64_t original = packet->atomic_original;
+
+	if (!wqe)
+		return;
+	if (wqe->opcode == IBV_WR_RDMA_READ) {
+		because(call, "an atomic result where a READ response was expected");
+		bad_response(call, IBV_WC_BAD_RESP_ERR);
+		return;
+	}
+	if (sge_scatter(call, wqe->sge, wqe->sge_count, 0, (const uint8_t *)&original,
+			sizeof(original), true)) {
+		fail_request(call, IBV_WC_LOC_PROT_ERR,
+			     "check lkey, bounds and IBV_ACCESS_LOCAL_WRITE of the scatter/gather list");
+		return;
+	}
+	learn_credits(&call->qp->requester, packet);
+	answered_data(call, wqe);
+}
+
+/* ---- entry ---- */
+
+/* Of a request that is outstanding? Answers to older ones are late copies. */
+static bool is_expected(const struct requester *requester, uint32_t psn)
+{
+	return psn_in(psn, requester->una_psn,
+		      (requester->next_psn - requester->una_psn) & PSN_MASK);
+}
+
+void completer_receive(struct call *call, const struct packet *packet)
+{
+	struct requester *requester = &call->qp->requester;
+
+	if (packet->becn && call->qp->path)
+		path_reduce(call->qp->path, PATH_CONGESTED, call->now_ns);
+	if (call->qp->state != IBV_QPS_RTS && call->qp->state != IBV_QPS_SQD) {
+		count(call, COUNTER_RX_QP_STATE);
+		return;
+	}
+	if (!is_expected(requester, packet->psn)) {
+		count(call, COUNTER_RX_RESPONSE);
+		/* The last answer again may bring new credits. */
+		if (packet->op->verb == VERB_ACK && psn_add(packet->psn, 1) == requester->una_psn)
+			learn_credits(requester, packet);
+		return;
+	}
+	requester->hold = false;
+	if (packet->op->verb == VERB_ACK)
+		receive_acknowledge(call, packet);
+	else if (packet->op->verb == VERB_RESPONSE)
+		receive_read_response(call, packet);
+	else
+		receive_atomic(call, packet);
+	requester_check_drained(call);
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Packets into the batch, back to back: the payload is copied first, to where it belongs, then
+ * the headers are written in front of it. ICRC_BYTES of room follow each packet.
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "transport/internal.h"
+
+uint8_t *pump_payload(struct pump *pump, const struct opcode *op)
+{
+	return pump->batch->data + pump->batch->used + op->header_bytes;
+}
+
+void packet_begin(const struct qp *qp, struct packet *packet, uint8_t code, uint32_t psn)
+{
+	packet->op = opcode_get(code);
+	packet->solicited = false;
+	packet->migrated = true;
+	packet->fecn = packet->becn = false;
+	packet->ack_request = false;
+	packet->pkey = PKEY_DEFAULT;
+	packet->dest_qpn = qp->attr.dest_qp_num;
+	packet->psn = psn;
+	packet->payload = NULL;
+	packet->payload_bytes = 0;
+}
+
+void pump_emit(struct pump *pump, struct packet *packet, const struct av *av)
+{
+	struct tx_batch *batch = pump->batch;
+	struct tx_packet *entry = &batch->packet[batch->count];
+	uint8_t *start = batch->data + batch->used;
+	size_t pad = packet_pad(packet->payload_bytes);
+	size_t bytes;
+
+	bytes = packet_write_headers(packet, start);
+	assert(bytes == packet->op->header_bytes);
+	bytes += packet->payload_bytes;
+	memset(start + bytes, 0, pad);
+	bytes += pad;
+	entry->offset = (uint32_t)batch->used;
+	entry->bytes = (uint32_t)bytes;
+	entry->source_qpn = pump->call->qp->number;
+	entry->dest_qpn = packet->dest_qpn;
+	entry->av = *av;
+	batch->used += bytes + ICRC_BYTES;
+	batch->count++;
+	pump->budget--;
+}

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * How work requests end: completions, flushing, and the way into the error state (IBTA 10.3.1,
+ * 10.8.5, 11.6.2). The send queue is flushed before the receive queue, each in order.
+ *
+ * A completion that its CQ has no room for is noted (completion_lost) and turned into the error
+ * state by transport.c at the end of the call, so that nothing here calls itself.
+ */
+#include <arpa/inet.h>
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "transport/internal.h"
+
+void because_print(struct call *call, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(call->why, sizeof(call->why), format, arguments);
+	va_end(arguments);
+}
+
+const char *address_text(const uint8_t address[16], char *buffer)
+{
+	if (address_is_ipv4(address))
+		return inet_ntop(AF_INET, address + 12, buffer, 46);
+	return inet_ntop(AF_INET6, address, buffer, 46);
+}
+
+const char *wc_status_text(enum ibv_wc_status status)
+{
+	switch (status) {
+	case IBV_WC_SUCCESS:		return "success";
+	case IBV_WC_LOC_LEN_ERR:	return "local length error";
+	case IBV_WC_LOC_QP_OP_ERR:	return "local QP operation error";
+	case IBV_WC_LOC_PROT_ERR:	return "local protection error";
+	case IBV_WC_WR_FLUSH_ERR:	return "work request flushed";
+	case IBV_WC_MW_BIND_ERR:	return "memory window bind error";
+	case IBV_WC_BAD_RESP_ERR:	return "bad response";
+	case IBV_WC_LOC_ACCESS_ERR:	return "local access error";
+	case IBV_WC_REM_INV_REQ_ERR:	return "remote invalid request";
+	case IBV_WC_REM_ACCESS_ERR:	return "remote access error";
+	case IBV_WC_REM_OP_ERR:		return "remote operation error";
+	case IBV_WC_RETRY_EXC_ERR:	return "transport retry count exceeded";
+	case IBV_WC_RNR_RETRY_EXC_ERR:	return "receiver-not-ready retry count exceeded";
+	default:			return "error";
+	}
+}
+
+static void push(struct call *call, struct cq *cq, const struct ibv_wc *wc, bool solicited)
+{
+	if (cq_push(cq, wc, solicited || wc->status != IBV_WC_SUCCESS, call->now_ns, call->effects))
+		return;
+	count(call, COUNTER_CQ_OVERFLOW);
+	call->qp->requester.completion_lost = true;
+}
+
+static enum ibv_wc_opcode wc_opcode(const struct send_wqe *wqe)
+{
+	switch (wqe->opcode) {
+	case IBV_WR_RDMA_WRITE:
+	case IBV_WR_RDMA_WRITE_WITH_IMM:	return IBV_WC_RDMA_WRITE;
+	case IBV_WR_RDMA_READ:			return IBV_WC_RDMA_READ;
+	case IBV_WR_ATOMIC_CMP_AND_SWP:		return IBV_WC_COMP_SWAP;
+	case IBV_WR_ATOMIC_FETCH_AND_ADD:	return IBV_WC_FETCH_ADD;
+	case IBV_WR_LOCAL_INV:			return IBV_WC_LOCAL_INV;
+	case IBV_WR_BIND_MW:			return IBV_WC_BIND_MW;
+	default:				return IBV_WC_SEND;
+	}
+}
+
+/* The slot of the ring may be posted to again afterwards: @wqe is not touched after this. */
+static void retire(struct qp *qp, struct send_wqe *wqe)
+{
+	struct send_queue *queue = &qp->sq;
+
+	if (wqe->ah)
+		ah_put(wqe->ah);
+	wqe->ah = NULL;
+	if (queue->sent == queue->tail)
+		queue->sent++;
+	if (qp->requester.send_wqe == queue->tail)
+		qp->requester.send_wqe++;
+	queue->tail++;
+}
+
+void finish_send(struct call *call, enum ibv_wc_status status)
+{
+	struct qp *qp = call->qp;
+	struct send_wqe *wqe = send_queue_at(&qp->sq, qp->sq.tail);
+	struct ibv_wc wc = { .wr_id = wqe->wr_id, .status = status, .opcode = wc_opcode(wqe),
+			     .byte_len = wqe->length, .qp_num = qp->number };
+	bool wanted = status != IBV_WC_SUCCESS || (wqe->flags & IBV_SEND_SIGNALED);
+
+	assert(qp->sq.tail != qp->sq.head);
+	retire(qp, wqe);
+	if (wanted)
+		push(call, qp->send_cq, &wc, false);
+}
+
+void finish_recv(struct call *call, struct ibv_wc *wc, bool solicited)
+{
+	struct responder *responder = &call->qp->responder;
+
+	assert(responder->recv_taken);
+	wc->wr_id = responder->recv->wr_id;
+	wc->qp_num = call->qp->number;
+	responder->recv_taken = false;
+	push(call, call->qp->recv_cq, wc, solicited);
+}
+
+void finish_recv_error(struct call *call, enum ibv_wc_status status)
+{
+	struct ibv_wc wc = { .status = status, .opcode = IBV_WC_RECV };
+
+	finish_recv(call, &wc, false);
+}
+
+void flush_sends(struct call *call)
+{
+	struct send_queue *queue = &call->qp->sq;
+
+	while (queue->tail != queue->head)
+		finish_send(call, IBV_WC_WR_FLUSH_ERR);
+}
+
+/* The receives of an SRQ belong to other QPs as well: only the one taken is flushed. */
+void flush_recvs(struct call *call)
+{
+	struct responder *responder = &call->qp->responder;
+
+	if (responder->recv_taken)
+		finish_recv_error(call, IBV_WC_WR_FLUSH_ERR);
+	if (call->qp->srq)
+		return;
+	while (recv_queue_take(&call->qp->rq, responder->recv)) {
+		responder->recv_taken = true;
+		finish_recv_error(call, IBV_WC_WR_FLUSH_ERR);
+	}
+}
+
+/* qp->lock is held, as everywhere here; the analysis cannot see it through struct call. */
+void enter_error(struct call *call) UNCHECKED_LOCKS
+{
+	struct qp *qp = call->qp;
+
+	if (qp->state == IBV_QPS_ERR)
+		return;
+	requester_stop(call);
+	qp_set_state(qp, IBV_QPS_ERR);
+	flush_sends(call);
+	flush_recvs(call);
+	if (qp->srq)
+		qp_raise(qp, QP_EVENT_LAST_WQE, call->effects);
+}
+
+void explain_request(struct call *call, const struct send_wqe *wqe, enum ibv_wc_status status,
+		     const char *advice)
+{
+	char peer[46];
+
+	explain("qp 0x%06x: %s of %u bytes (wr_id 0x%llx) to qp 0x%06x at %s failed: %s; %s%s%s",
+		call->qp->number, wqe_name(wqe), wqe->length, (unsigned long long)wqe->wr_id,
+		wqe->ah ? wqe->remote_qpn : call->qp->attr.dest_qp_num,
+		address_text(wqe->ah ? wqe->ah->av.destination : call->qp->av.destination, peer),
+		wc_status_text(status), call->why, call->why[0] ? "; " : "", advice);
+}
+
+void fail_request(struct call *call, enum ibv_wc_status status, const char *advice)
+{
+	struct qp *qp = call->qp;
+
+	if (explain_enabled)
+		explain_request(call, send_queue_at(&qp->sq, qp->sq.tail), status, advice);
+	finish_send(call, status);
+	enter_error(call);
+}

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What the files of transport/ share.
+ *
+ *	struct call	one transport_*() call: the QP, the time, what to do after unlocking
+ *	struct pump	one transport_transmit() call: the batch and what may still be written
+ *
+ * All functions here are called with the QP's lock held.
+ */
+#ifndef VERBATIM_TRANSPORT_INTERNAL_H
+#define VERBATIM_TRANSPORT_INTERNAL_H
+
+#include "base/counters.h"
+#include "base/log.h"
+#include "transport/fault.h"
+#include "transport/transport.h"
+#include "wire/psn.h"
+
+#define WHY_BYTES 320
+
+struct call {
+	struct qp *qp;
+	uint64_t now_ns;
+	struct effects *effects;
+	struct mr_grant grant;		/* responder: held from the access check to the copy */
+	bool granted;
+	char why[WHY_BYTES];		/* reason of the last failure; only with explain_enabled */
+};
+
+/* A call is not zeroed: @why is large and only read after because(). */
+static inline void call_init(struct call *call, struct qp *qp, uint64_t now_ns,
+			     struct effects *effects)
+{
+	call->qp = qp;
+	call->now_ns = now_ns;
+	call->effects = effects;
+	call->granted = false;
+	call->why[0] = '\0';
+}
+
+/* Note why something fails, for the explanation of the completion. */
+#define because(call, ...)                                                      \
+	do {                                                                    \
+		if (__builtin_expect(explain_enabled, 0))                       \
+			because_print((call), __VA_ARGS__);                     \
+	} while (0)
+void because_print(struct call *call, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+static inline void count(const struct call *call, enum counter counter)
+{
+	counter_add(call->qp->transport->counters, counter, 1);
+}
+
+static inline struct mr_asker asker_of(const struct qp *qp)
+{
+	return (struct mr_asker){ .pd = qp->pd->number, .qpn = qp->number };
+}
+
+/* ---- packets and bytes of a message ---- */
+
+static inline unsigned mtu_shift(const struct qp *qp)
+{
+	return (unsigned)__builtin_ctz(qp->mtu);
+}
+
+/* How many packets carry @bytes: at least one. */
+static inline uint32_t packets_for(const struct qp *qp, uint64_t bytes)
+{
+	return bytes ? (uint32_t)((bytes + qp->mtu - 1) >> mtu_shift(qp)) : 1;
+}
+
+/* Offset in its message of the packet @psn, the message starting at @first. */
+static inline uint64_t offset_of(const struct qp *qp, uint32_t psn, uint32_t first)
+{
+	return (uint64_t)((psn - first) & PSN_MASK) << mtu_shift(qp);
+}
+
+/* ---- sge.c: application memory <-> packets ---- */
+
+enum sge_result { SGE_OK, SGE_PROTECTION };
+
+/* Copy @bytes from @offset of the request's data to @out. SGE_PROTECTION: reason in call->why. */
+enum sge_result sge_gather(struct call *call, const struct send_wqe *wqe, uint64_t offset,
+			   uint8_t *out, uint32_t bytes);
+/* Copy @data to @offset of a list. @last: this completes the message (copy_user_ordered). */
+enum sge_result sge_scatter(struct call *call, const struct ibv_sge *sge, uint32_t sge_count,
+			    uint64_t offset, const uint8_t *data, uint32_t bytes, bool last);
+uint64_t sge_total(const struct ibv_sge *sge, uint32_t sge_count);
+
+/* ---- emit.c: packets into the batch ---- */
+
+struct pump {
+	struct call *call;
+	struct tx_batch *batch;
+	unsigned budget;		/* packets that may still be written */
+	bool cut;			/* stopped for the batch or the quantum alone */
+	struct packet request;		/* the last request written ... */
+	int request_index;		/* ... and where, -1: none */
+};
+
+static inline bool pump_has_room(struct pump *pump)
+{
+	if (pump->budget && tx_batch_has_room(pump->batch))
+		return true;
+	pump->cut = true;
+	return false;
+}
+
+/* Where the payload of the next packet goes. */
+uint8_t *pump_payload(struct pump *pump, const struct opcode *op);
+/* Write the headers in front of it and close the packet. */
+void pump_emit(struct pump *pump, struct packet *packet, const struct av *av);
+/* A packet of ours to the connected peer: BTH fields that are always the same. */
+void packet_begin(const struct qp *qp, struct packet *packet, uint8_t code, uint32_t psn);
+
+/* ---- request.c: what a work request looks like on the wire ---- */
+
+enum wqe_state { WQE_POSTED, WQE_STARTED, WQE_DONE, WQE_FAILED };
+
+/* Cost to the path's window beyond the payload: headers, and the kernel's socket buffer. */
+#define PACKET_COST 512u
+/* A READ is asked for in pieces of at most this, as the window allows; a multiple of any MTU. */
+#define READ_CHUNK_MAX (64u * 1024u)
+
+bool wqe_is_local(const struct send_wqe *wqe);
+bool wqe_is_read_or_atomic(const struct send_wqe *wqe);
+bool wqe_needs_receive(const struct send_wqe *wqe);
+const char *wqe_name(const struct send_wqe *wqe);
+/* PSNs that the request takes (of the responses, for READ). */
+uint32_t wqe_psns(const struct qp *qp, const struct send_wqe *wqe);
+/* One past the last PSN of the READ request that @psn belongs to. */
+uint32_t wqe_chunk_end(const struct qp *qp, const struct send_wqe *wqe, uint32_t psn);
+/* What the PSNs [@from, @to) of the request cost the path. */
+uint32_t wqe_cost(const struct qp *qp, const struct send_wqe *wqe, uint32_t from, uint32_t to);
+/* Fill @packet for the request packet @psn; returns one past the PSNs that it takes. */
+uint32_t wqe_packet(const struct qp *qp, const struct send_wqe *wqe, uint32_t psn,
+		    struct packet *packet);
+
+/* ---- finish.c: completions, flushing, the error state ---- */
+
+/* Complete the oldest request of the send queue and remove it. */
+void finish_send(struct call *call, enum ibv_wc_status status);
+/* Complete the receive that the responder holds; opcode, length and flags are in @wc. */
+void finish_recv(struct call *call, struct ibv_wc *wc, bool solicited);
+void finish_recv_error(struct call *call, enum ibv_wc_status status);
+/* Flush in order: send queue, receive queue. */
+void flush_sends(struct call *call);
+void flush_recvs(struct call *call);
+/* Move to ERR, once, and flush. Answers that the responder still owes are kept. */
+void enter_error(struct call *call);
+/* The oldest request fails with @status, the QP with it; explained from call->why. */
+void fail_request(struct call *call, enum ibv_wc_status status, const char *advice);
+void explain_request(struct call *call, const struct send_wqe *wqe, enum ibv_wc_status status,
+		     const char *advice);
+const char *wc_status_text(enum ibv_wc_status status);
+/* "192.0.2.1", in a buffer of 46. */
+const char *address_text(const uint8_t address[16], char *buffer);
+
+/* ---- requester.c ---- */
+
+void requester_reset(struct qp *qp);
+void requester_start(struct qp *qp);			/* at RTS: PSNs, retry counts */
+void requester_stop(struct call *call);			/* at ERR: give the path back */
+void requester_transmit(struct pump *pump);
+uint64_t requester_deadline(const struct qp *qp);
+void requester_timeout(struct call *call);
+/* Is there anything that a transmit might write? */
+bool requester_ready(const struct qp *qp);
+/* Send again from una_psn on: what is in flight is lost. */
+void requester_go_back(struct call *call);
+/* A sign that una_psn was lost; acted upon once per loss. */
+void requester_lost(struct call *call);
+void requester_check_drained(struct call *call);
+/* Run LOCAL_INV or BIND_MW at its turn. */
+void requester_local(struct call *call, struct send_wqe *wqe);
+void requester_give_acked(struct call *call, uint64_t rtt_ns);
+
+/* ---- completer.c ---- */
+
+void completer_receive(struct call *call, const struct packet *packet);
+/* Complete what is answered, from the oldest on. */
+void completer_retire(struct call *call);
+
+/* ---- responder.c ---- */
+
+void responder_reset(struct qp *qp);
+void responder_receive(struct call *call, const struct packet *packet);
+void responder_transmit(struct pump *pump);
+bool responder_ready(const struct qp *qp);
+/* Check and execute one packet that is in sequence; advances the message, not the PSN. */
+enum fault responder_message(struct call *call, const struct packet *packet);
+/* What fault.def says for @fault at @psn. */
+void responder_fault(struct call *call, enum fault fault, uint32_t psn);
+/* Our part of it: completion or event, explanation, the error state. */
+void responder_fail(struct call *call, enum fault fault);
+void responder_answer(struct qp *qp, enum answer_kind kind, uint8_t syndrome, uint32_t psn);
+/* Syndrome of an ACK: end-to-end credits, but none with an SRQ (IBTA 9.7.7.2). */
+uint8_t responder_ack_syndrome(const struct qp *qp);
+bool responder_take(struct call *call);		/* a receive, unless one is held */
+
+/* ---- replay.c ---- */
+
+/* A resource for a new request; NULL: the peer has more in progress than it may. */
+struct resource *replay_new(struct qp *qp);
+void replay_activate(struct qp *qp, struct resource *resource, uint32_t psn, uint32_t end);
+/* A request with a PSN before the expected one. */
+void replay_duplicate(struct call *call, const struct packet *packet);
+/* Responses that are due will not be written. */
+void replay_drop(struct responder *responder);
+/* Write the responses that are due; false when the batch is full. */
+bool replay_transmit(struct pump *pump);
+
+/* ---- unreliable.c ---- */
+
+void uc_receive(struct call *call, const struct packet *packet);
+void ud_receive(struct call *call, const struct packet *packet, const struct rx_info *info);
+void unreliable_transmit(struct pump *pump);
+
+#endif

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Responder resources (IBTA 9.7.5.1.8, 9.7.6.1.3): what is kept of the last max_dest_rd_atomic
+ * READs and atomics, to answer them piece by piece as there is room, and again when a duplicate
+ * asks. A duplicate READ reads the memory again, from the PSN that it names; a duplicate atomic
+ * is answered with the value stored when it was executed, and is never executed again.
+ *
+ * Other duplicates are answered by an ACK, up to the first READ or atomic that follows: an ACK
+ * beyond would tell the requester that it lost that one's response.
+ */
+#include <assert.h>
+
+#include "base/copy.h"
+#include "transport/internal.h"
+#include "wire/aeth.h"
+
+static uint32_t ring_size(const struct qp *qp)
+{
+	uint32_t size = qp->attr.max_dest_rd_atomic;
+
+	return size < RD_ATOMIC_MAX ? size : RD_ATOMIC_MAX;
+}
+
+struct resource *replay_new(struct qp *qp)
+{
+	struct responder *responder = &qp->responder;
+	struct resource *resource;
+
+	if (!ring_size(qp))
+		return NULL;
+	resource = &responder->resource[responder->resource_next % ring_size(qp)];
+	if (!resource->active)
+		return resource;
+	/* A repeated answer that the requester no longer needs: it would not ask for more. */
+	if (!resource->answered)
+		return NULL;
+	resource->active = false;
+	responder->active_count--;
+	return resource;
+}
+
+void replay_activate(struct qp *qp, struct resource *resource, uint32_t psn, uint32_t end)
+{
+	if (!resource->active)
+		qp->responder.active_count++;
+	resource->active = true;
+	resource->send_psn = resource->reply_first_psn = psn;
+	resource->reply_end = end;
+}
+
+static uint32_t psn_count(const struct resource *resource)
+{
+	return ((resource->last_psn - resource->first_psn) & PSN_MASK) + 1;
+}
+
+static struct resource *resource_find(struct qp *qp, uint32_t psn)
+{
+	uint32_t i;
+
+	for (i = 0; i < ring_size(qp); i++) {
+		struct resource *resource = &qp->responder.resource[i];
+
+		if (resource->kind != RESOURCE_NONE &&
+		    psn_in(psn, resource->first_psn, psn_count(resource)))
+			return resource;
+	}
+	return NULL;
+}
+
+static void repeat_read(struct call *call, const struct packet *packet)
+{
+	struct qp *qp = call->qp;
+	struct resource *resource = resource_find(qp, packet->psn);
+	uint64_t offset;
+
+	if (!resource || resource->kind != RESOURCE_READ)
+		return;
+	offset = offset_of(qp, packet->psn, resource->first_psn);
+	/* The rest of the original request or a part of it, nothing else. */
+	if (packet->reth.address != resource->address + offset ||
+	    packet->reth.length > resource->length - offset)
+		return;
+	resource->rkey = packet->reth.rkey;
+	replay_activate(qp, resource, packet->psn, (uint32_t)offset + packet->reth.length);
+}
+
+static void repeat_atomic(struct call *call, const struct packet *packet)
+{
+	struct resource *resource = resource_find(call->qp, packet->psn);
+
+	if (resource && resource->kind == RESOURCE_ATOMIC)
+		replay_activate(call->qp, resource, packet->psn, 0);
+}
+
+/* The last PSN from @psn on that may be acknowledged without claiming a READ or atomic. */
+static uint32_t ack_limit(const struct qp *qp, uint32_t psn)
+{
+	uint32_t limit = psn_add(qp->responder.expected_psn, PSN_MASK), i;
+
+	for (i = 0; i < ring_size(qp); i++) {
+		const struct resource *resource = &qp->responder.resource[i];
+
+		if (resource->kind != RESOURCE_NONE && psn_before(psn, resource->first_psn) &&
+		    psn_diff(resource->first_psn, limit) <= 0)
+			limit = psn_add(resource->first_psn, PSN_MASK);
+	}
+	return limit;
+}
+
+void replay_duplicate(struct call *call, const struct packet *packet)
+{
+	count(call, COUNTER_RX_DUPLICATE);
+	switch (packet->op->verb) {
+	case VERB_READ:
+		repeat_read(call, packet);
+		break;
+	case VERB_ATOMIC:
+		repeat_atomic(call, packet);
+		break;
+	default:
+		if (call->qp->responder.answer != ANSWER_NAK)
+			responder_answer(call->qp, ANSWER_ACK, 0, ack_limit(call->qp, packet->psn));
+		break;
+	}
+}
+
+/* ---- writing responses ---- */
+
+static void response_done(struct responder *responder, struct resource *resource)
+{
+	resource->active = false;
+	resource->answered = true;
+	responder->active_count--;
+}
+
+static void begin_response(struct pump *pump, struct packet *packet, uint8_t code,
+			   const struct resource *resource)
+{
+	packet_begin(pump->call->qp, packet, code, resource->send_psn);
+	packet->aeth.syndrome = responder_ack_syndrome(pump->call->qp);
+	packet->aeth.msn = pump->call->qp->responder.msn;
+}
+
+static bool send_atomic(struct pump *pump, struct resource *resource)
+{
+	struct packet packet;
+
+	begin_response(pump, &packet, OPCODE_RC_ATOMIC_ACKNOWLEDGE, resource);
+	packet.atomic_original = resource->original;
+	pump_emit(pump, &packet, &pump->call->qp->av);
+	response_done(&pump->call->qp->responder, resource);
+	return true;
+}
+
+static uint8_t read_code(bool first, bool last)
+{
+	if (first)
+		return last ? OPCODE_RC_READ_RESPONSE_ONLY : OPCODE_RC_READ_RESPONSE_FIRST;
+	return last ? OPCODE_RC_READ_RESPONSE_LAST : OPCODE_RC_READ_RESPONSE_MIDDLE;
+}
+
+/* The rights are checked again: the region may have gone since the request was accepted. */
+static enum fault fetch(struct call *call, const struct resource *resource, uint64_t offset,
+			uint8_t *out, uint32_t bytes)
+{
+	struct mr_table *mrs = call->qp->transport->mrs;
+	struct mr_asker asker = asker_of(call->qp);
+	uint64_t address = resource->address + offset;
+	struct mr_grant grant;
+	enum mr_fault fault;
+	int err;
+
+	fault = mr_grant(mrs, &asker, resource->rkey, IBV_ACCESS_REMOTE_READ, address, bytes,
+			 &grant);
+	if (fault != MR_OK) {
+		if (explain_enabled)
+			mr_explain(mrs, &asker, resource->rkey, IBV_ACCESS_REMOTE_READ, address,
+				   bytes, fault, call->why, sizeof(call->why));
+		return FAULT_ACCESS;
+	}
+	err = copy_user(out, grant.host, bytes);
+	mr_release(&grant);
+	if (!err)
+		return FAULT_NONE;
+	because(call, "the memory at 0x%llx that the RDMA READ asks for is no longer mapped",
+		(unsigned long long)address);
+	return FAULT_MEMORY;
+}
+
+void replay_drop(struct responder *responder)
+{
+	uint32_t i;
+
+	for (i = 0; i < RD_ATOMIC_MAX; i++)
+		responder->resource[i].active = false;
+	responder->active_count = 0;
+}
+
+static bool send_read(struct pump *pump, struct resource *resource)
+{
+	struct qp *qp = pump->call->qp;
+	uint64_t offset = offset_of(qp, resource->send_psn, resource->first_psn);
+	uint64_t left = resource->reply_end - offset;
+	uint32_t bytes = left < qp->mtu ? (uint32_t)left : qp->mtu;
+	struct packet packet;
+	enum fault fault = FAULT_NONE;
+
+	begin_response(pump, &packet,
+		       read_code(resource->send_psn == resource->reply_first_psn, left <= qp->mtu),
+		       resource);
+	packet.payload_bytes = bytes;
+	if (bytes)
+		fault = fetch(pump->call, resource, offset, pump_payload(pump, packet.op), bytes);
+	if (fault) {
+		uint32_t psn = resource->send_psn;
+
+		replay_drop(&qp->responder);
+		responder_fault(pump->call, fault, psn);
+		return false;
+	}
+	pump_emit(pump, &packet, &qp->av);
+	resource->send_psn = psn_add(resource->send_psn, 1);
+	if (left <= qp->mtu)
+		response_done(&qp->responder, resource);
+	return true;
+}
+
+/* The oldest first: answers leave in PSN order. */
+static struct resource *next_active(struct qp *qp)
+{
+	uint32_t size = ring_size(qp), i;
+
+	for (i = 0; i < size; i++) {
+		struct resource *resource =
+			&qp->responder.resource[(qp->responder.resource_next + i) % size];
+
+		if (resource->active)
+			return resource;
+	}
+	return NULL;
+}
+
+bool replay_transmit(struct pump *pump)
+{
+	struct qp *qp = pump->call->qp;
+	struct resource *resource;
+
+	while (qp->responder.active_count && (resource = next_active(qp))) {
+		bool good = true;
+
+		while (good && resource->active) {
+			if (!pump_has_room(pump))
+				return false;
+			good = resource->kind == RESOURCE_READ ? send_read(pump, resource) :
+								 send_atomic(pump, resource);
+		}
+	}
+	return true;
+}

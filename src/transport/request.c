@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What a work request looks like on the wire: opcode, headers and payload range of each of its
+ * packets, the PSNs that it takes, what they cost. A packet is a function of the request and
+ * the PSN alone, so a retransmission needs no memory of what was sent.
+ *
+ * A long READ is asked for in several READ requests, each with its own RETH and PSN range
+ * (wqe->chunk_bytes), because the responder has nothing to pace its answers by. A retried
+ * request asks for the rest of its piece (IBTA 9.7.5.1.9: inside the original's range).
+ */
+#include <assert.h>
+
+#include "transport/internal.h"
+
+bool wqe_is_local(const struct send_wqe *wqe)
+{
+	return wqe->opcode == IBV_WR_LOCAL_INV || wqe->opcode == IBV_WR_BIND_MW;
+}
+
+bool wqe_is_read_or_atomic(const struct send_wqe *wqe)
+{
+	return wqe->opcode == IBV_WR_RDMA_READ || wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
+	       wqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+
+bool wqe_needs_receive(const struct send_wqe *wqe)
+{
+	switch (wqe->opcode) {
+	case IBV_WR_SEND:
+	case IBV_WR_SEND_WITH_IMM:
+	case IBV_WR_SEND_WITH_INV:
+	case IBV_WR_RDMA_WRITE_WITH_IMM:
+		return true;
+	default:
+		return false;
+	}
+}
+
+const char *wqe_name(const struct send_wqe *wqe)
+{
+	switch (wqe->opcode) {
+	case IBV_WR_SEND:			return "SEND";
+	case IBV_WR_SEND_WITH_IMM:		return "SEND_WITH_IMM";
+	case IBV_WR_SEND_WITH_INV:		return "SEND_WITH_INV";
+	case IBV_WR_RDMA_WRITE:			return "RDMA_WRITE";
+	case IBV_WR_RDMA_WRITE_WITH_IMM:	return "RDMA_WRITE_WITH_IMM";
+	case IBV_WR_RDMA_READ:			return "RDMA_READ";
+	case IBV_WR_ATOMIC_CMP_AND_SWP:		return "ATOMIC_CMP_AND_SWP";
+	case IBV_WR_ATOMIC_FETCH_AND_ADD:	return "ATOMIC_FETCH_AND_ADD";
+	case IBV_WR_LOCAL_INV:			return "LOCAL_INV";
+	case IBV_WR_BIND_MW:			return "BIND_MW";
+	default:				return "request";
+	}
+}
+
+static bool is_atomic(const struct send_wqe *wqe)
+{
+	return wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
+	       wqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+
+uint32_t wqe_psns(const struct qp *qp, const struct send_wqe *wqe)
+{
+	if (qp->type == IBV_QPT_UD || is_atomic(wqe))
+		return 1;
+	return packets_for(qp, wqe->length);
+}
+
+/* Where the READ request that asks for the byte at @offset ends. */
+static uint64_t chunk_end_bytes(const struct send_wqe *wqe, uint64_t offset)
+{
+	uint64_t end = offset - offset % wqe->chunk_bytes + wqe->chunk_bytes;
+
+	return end < wqe->length ? end : wqe->length;
+}
+
+uint32_t wqe_chunk_end(const struct qp *qp, const struct send_wqe *wqe, uint32_t psn)
+{
+	uint64_t offset = offset_of(qp, psn, wqe->first_psn);
+
+	if (wqe->opcode != IBV_WR_RDMA_READ)
+		return psn_add(psn, 1);
+	return psn_add(wqe->first_psn, packets_for(qp, chunk_end_bytes(wqe, offset)));
+}
+
+uint32_t wqe_cost(const struct qp *qp, const struct send_wqe *wqe, uint32_t from, uint32_t to)
+{
+	uint32_t packets = (to - from) & PSN_MASK;
+	uint64_t start, end;
+
+	if (is_atomic(wqe))
+		return packets * (PACKET_COST + 8);
+	start = offset_of(qp, from, wqe->first_psn);
+	end = start + ((uint64_t)packets << mtu_shift(qp));
+	if (end > wqe->length)
+		end = wqe->length;
+	return packets * PACKET_COST + (uint32_t)(end - start);
+}
+
+enum flavour { PLAIN, IMM, INV };
+
+static enum flavour flavour_of(const struct send_wqe *wqe)
+{
+	if (wqe->opcode == IBV_WR_SEND_WITH_IMM || wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
+		return IMM;
+	return wqe->opcode == IBV_WR_SEND_WITH_INV ? INV : PLAIN;
+}
+
+/* The RC codes; UC's are the same with bit 5 set (IBTA 9.2). */
+static const uint8_t send_code[4][3] = {
+	[PART_FIRST]  = { OPCODE_RC_SEND_FIRST, OPCODE_RC_SEND_FIRST, OPCODE_RC_SEND_FIRST },
+	[PART_MIDDLE] = { OPCODE_RC_SEND_MIDDLE, OPCODE_RC_SEND_MIDDLE, OPCODE_RC_SEND_MIDDLE },
+	[PART_LAST]   = { OPCODE_RC_SEND_LAST, OPCODE_RC_SEND_LAST_IMM, OPCODE_RC_SEND_LAST_INV },
+	[PART_ONLY]   = { OPCODE_RC_SEND_ONLY, OPCODE_RC_SEND_ONLY_IMM, OPCODE_RC_SEND_ONLY_INV },
+};
+static const uint8_t write_code[4][2] = {
+	[PART_FIRST]  = { OPCODE_RC_WRITE_FIRST, OPCODE_RC_WRITE_FIRST },
+	[PART_MIDDLE] = { OPCODE_RC_WRITE_MIDDLE, OPCODE_RC_WRITE_MIDDLE },
+	[PART_LAST]   = { OPCODE_RC_WRITE_LAST, OPCODE_RC_WRITE_LAST_IMM },
+	[PART_ONLY]   = { OPCODE_RC_WRITE_ONLY, OPCODE_RC_WRITE_ONLY_IMM },
+};
+
+static uint32_t fill_message(const struct qp *qp, const struct send_wqe *wqe, uint32_t psn,
+			     struct packet *packet)
+{
+	bool first = psn == wqe->first_psn, last = psn == wqe->last_psn;
+	enum part part = first ? (last ? PART_ONLY : PART_FIRST) : last ? PART_LAST : PART_MIDDLE;
+	bool write = wqe->opcode == IBV_WR_RDMA_WRITE || wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+	enum flavour flavour = flavour_of(wqe);
+	uint64_t offset = offset_of(qp, psn, wqe->first_psn);
+	uint8_t code = write ? write_code[part][flavour] : send_code[part][flavour];
+
+	packet_begin(qp, packet, qp->type == IBV_QPT_UC ? code | 0x20 : code, psn);
+	packet->payload_bytes = last ? wqe->length - offset : qp->mtu;
+	packet->solicited = last && (wqe->flags & IBV_SEND_SOLICITED) && wqe_needs_receive(wqe);
+	packet->ack_request = last && qp->type == IBV_QPT_RC;
+	packet->imm = packet->invalidate_rkey = wqe->imm;
+	packet->reth.address = wqe->remote_address;
+	packet->reth.rkey = wqe->rkey;
+	packet->reth.length = wqe->length;
+	return psn_add(psn, 1);
+}
+
+static uint32_t fill_read(const struct qp *qp, const struct send_wqe *wqe, uint32_t psn,
+			  struct packet *packet)
+{
+	uint64_t offset = offset_of(qp, psn, wqe->first_psn);
+
+	packet_begin(qp, packet, OPCODE_RC_READ_REQUEST, psn);
+	packet->ack_request = true;
+	packet->reth.address = wqe->remote_address + offset;
+	packet->reth.rkey = wqe->rkey;
+	packet->reth.length = (uint32_t)(chunk_end_bytes(wqe, offset) - offset);
+	return wqe_chunk_end(qp, wqe, psn);
+}
+
+static uint32_t fill_atomic(const struct qp *qp, const struct send_wqe *wqe, uint32_t psn,
+			    struct packet *packet)
+{
+	bool swap = wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP;
+
+	packet_begin(qp, packet, swap ? OPCODE_RC_COMPARE_SWAP : OPCODE_RC_FETCH_ADD, psn);
+	packet->ack_request = true;
+	packet->atomic.address = wqe->remote_address;
+	packet->atomic.rkey = wqe->rkey;
+	packet->atomic.swap_add = swap ? wqe->swap : wqe->compare_add;
+	packet->atomic.compare = swap ? wqe->compare_add : 0;
+	return psn_add(psn, 1);
+}
+
+uint32_t wqe_packet(const struct qp *qp, const struct send_wqe *wqe, uint32_t psn,
+		    struct packet *packet)
+{
+	assert(!wqe_is_local(wqe));
+	if (wqe->opcode == IBV_WR_RDMA_READ)
+		return fill_read(qp, wqe, psn, packet);
+	if (is_atomic(wqe))
+		return fill_atomic(qp, wqe, psn, packet);
+	return fill_message(qp, wqe, psn, packet);
+}

@@ -1,0 +1,548 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The requester of an RC QP: puts requests on the wire as far as the state, the fence, credits,
+ * the peer's READ limit and the path's window allow, and puts them there again when they are
+ * lost (go-back-N: from una_psn on).
+ *
+ * Loss shows in three ways. The peer says so (sequence NAK, or an answer beyond a READ that is
+ * not answered): go back at once. Silence for a round trip and some: a probe, the oldest packet
+ * once more, out of turn and outside of the window; an answer to just this packet says that what
+ * followed it is lost too. Silence for the local ACK timeout: that counts as a retry, and
+ * nothing but probes is sent until the peer is heard again. So retry_cnt has the meaning that
+ * programs give it (how long until a dead peer is noticed) although loss is repaired within
+ * milliseconds.
+ */
+#include <assert.h>
+
+#include "transport/internal.h"
+#include "wire/aeth.h"
+
+#define PSNS_IN_FLIGHT_MAX	(1 << 22)
+#define ACK_EVERY_BYTES		32768u
+#define PROBE_SHIFT_MAX		8u
+#define PROBE_SLOWEST_NS	256000000u
+/* Software peers get descheduled: an ACK timeout below this would only count that. */
+#define ACK_TIMEOUT_FLOOR	16u	/* x probe_min_ns */
+
+void requester_reset(struct qp *qp)
+{
+	struct requester *requester = &qp->requester;
+
+	if (qp->path) {
+		path_leave(qp->path, qp->transport->run_queue, qp);
+		if (requester->flight_bytes)
+			path_release(qp->path, qp->transport->run_queue, requester->flight_bytes);
+	}
+	*requester = (struct requester){ 0 };
+}
+
+void requester_start(struct qp *qp)
+{
+	struct requester *requester = &qp->requester;
+	uint32_t psn = qp->attr.sq_psn & PSN_MASK;
+
+	requester->una_psn = requester->send_psn = requester->next_psn = psn;
+	requester->send_wqe = qp->sq.tail;
+	requester->retry_left = qp->attr.retry_cnt;
+	requester->rnr_left = qp->attr.rnr_retry;
+	requester->rto_ns = qp->transport->probe_min_ns;
+}
+
+/* All of the path's window that this QP holds. */
+static void give_all(struct call *call)
+{
+	struct requester *requester = &call->qp->requester;
+
+	if (requester->flight_bytes && call->qp->path)
+		path_release(call->qp->path, call->qp->transport->run_queue,
+			     requester->flight_bytes);
+	requester->flight_bytes = requester->acked_bytes = 0;
+	requester->rd_outstanding = 0;
+}
+
+void requester_stop(struct call *call)
+{
+	struct requester *requester = &call->qp->requester;
+
+	give_all(call);
+	if (call->qp->path)
+		path_leave(call->qp->path, call->qp->transport->run_queue, call->qp);
+	requester->una_psn = requester->send_psn = requester->next_psn;
+	requester->rnr_until_ns = 0;
+	requester->probe_due = requester->probing = requester->hold = false;
+	requester->timing = false;
+}
+
+void requester_give_acked(struct call *call, uint64_t rtt_ns)
+{
+	struct requester *requester = &call->qp->requester;
+	uint32_t bytes = requester->acked_bytes;
+	uint64_t rto_ns;
+
+	if (!call->qp->path || (!bytes && !rtt_ns))
+		return;
+	assert(bytes <= requester->flight_bytes);
+	requester->flight_bytes -= bytes;
+	requester->acked_bytes = 0;
+	rto_ns = path_answered(call->qp->path, call->qp->transport->run_queue, bytes, rtt_ns);
+	if (rto_ns < call->qp->transport->probe_min_ns)
+		rto_ns = call->qp->transport->probe_min_ns;
+	requester->rto_ns = rto_ns;
+}
+
+void requester_go_back(struct call *call)
+{
+	struct requester *requester = &call->qp->requester;
+
+	give_all(call);
+	requester->send_psn = requester->una_psn;
+	requester->send_wqe = call->qp->sq.tail;
+	requester->timing = requester->probing = false;
+	count(call, COUNTER_RETRANSMIT);
+}
+
+void requester_lost(struct call *call)
+{
+	struct requester *requester = &call->qp->requester;
+
+	if (requester->una_psn == requester->send_psn ||
+	    (requester->guarded && requester->guard_psn == requester->una_psn))
+		return;
+	requester->guarded = true;
+	requester->guard_psn = requester->una_psn;
+	if (call->qp->path)
+		path_reduce(call->qp->path, PATH_LOSS, call->now_ns);
+	requester_go_back(call);
+}
+
+/* ---- which request is next ---- */
+
+static void fail_later(struct send_wqe *wqe, enum ibv_wc_status status)
+{
+	wqe->state = WQE_FAILED;
+	wqe->status = status;
+}
+
+void requester_local(struct call *call, struct send_wqe *wqe)
+{
+	struct mr_table *mrs = call->qp->transport->mrs;
+	struct mr_asker asker = asker_of(call->qp);
+	enum mr_fault fault;
+
+	if (wqe->opcode == IBV_WR_LOCAL_INV) {
+		fault = mr_invalidate(mrs, &asker, wqe->imm);
+		because(call, "rkey 0x%08x is no type 2 window bound on this QP", wqe->imm);
+	} else {
+		fault = mw_bind(mrs, &asker, wqe->mw, wqe->rkey, &wqe->bind);
+		because(call, "the window cannot be bound there (protection domain, access flags "
+			"or bounds of the region, IBV_ACCESS_MW_BIND missing)");
+	}
+	if (fault == MR_OK) {
+		wqe->state = WQE_DONE;
+		return;
+	}
+	explain_request(call, wqe, IBV_WC_MW_BIND_ERR, "check the key and its state");
+	fail_later(wqe, IBV_WC_MW_BIND_ERR);
+}
+
+/* Fence: earlier READs and atomics first; a fenced LOCAL_INV waits for everything. */
+static bool is_fenced(const struct qp *qp, const struct send_wqe *wqe)
+{
+	if (!(wqe->flags & IBV_SEND_FENCE))
+		return false;
+	if (wqe->opcode == IBV_WR_LOCAL_INV)
+		return qp->sq.tail != qp->sq.sent;
+	return qp->requester.rd_outstanding > 0;
+}
+
+/* Pieces of a READ follow the window, so that a small window is not overrun by one piece. */
+static uint32_t read_chunk(const struct qp *qp)
+{
+	uint32_t chunk = READ_CHUNK_MAX;
+
+	if (!qp->path)
+		return chunk;
+	while (chunk > qp->mtu && chunk > 8192 && chunk > qp->path->window_bytes / 2)
+		chunk /= 2;
+	return chunk;
+}
+
+/* Give the next posted request its PSNs; local ones are done here. False: not yet, or none. */
+static bool begin_next(struct call *call)
+{
+	struct qp *qp = call->qp;
+	struct requester *requester = &qp->requester;
+	struct send_wqe *wqe;
+
+	if (qp->sq.sent == qp->sq.head || qp->state != IBV_QPS_RTS)
+		return false;
+	wqe = send_queue_at(&qp->sq, qp->sq.sent);
+	if (is_fenced(qp, wqe))
+		return false;
+	qp->sq.sent++;
+	wqe->state = WQE_STARTED;
+	if (wqe_is_local(wqe)) {
+		requester_local(call, wqe);
+		return true;
+	}
+	wqe->first_psn = requester->send_psn;
+	wqe->last_psn = psn_add(wqe->first_psn, wqe_psns(qp, wqe) - 1);
+	wqe->ssn = ++requester->ssn & PSN_MASK;
+	wqe->chunk_bytes = read_chunk(qp);
+	if (wqe_is_read_or_atomic(wqe) && !qp->attr.max_rd_atomic) {
+		because(call, "max_rd_atomic of this QP is 0");
+		explain_request(call, wqe, IBV_WC_LOC_QP_OP_ERR,
+				"set IBV_QP_MAX_QP_RD_ATOMIC in the move to RTS");
+		fail_later(wqe, IBV_WC_LOC_QP_OP_ERR);
+	}
+	return true;
+}
+
+/* The request that send_psn belongs to, begun if need be; NULL: nothing to send now. */
+static struct send_wqe *current_request(struct call *call)
+{
+	struct qp *qp = call->qp;
+	struct requester *requester = &qp->requester;
+
+	for (;;) {
+		struct send_wqe *wqe;
+
+		if (requester->send_wqe == qp->sq.sent && !begin_next(call))
+			return NULL;
+		wqe = send_queue_at(&qp->sq, requester->send_wqe);
+		if (wqe->state == WQE_FAILED)
+			return NULL;
+		if (!wqe_is_local(wqe) && psn_diff(requester->send_psn, wqe->last_psn) <= 0)
+			return wqe;
+		requester->send_wqe++;
+	}
+}
+
+static bool may_send(const struct qp *qp, const struct send_wqe *wqe)
+{
+	const struct requester *requester = &qp->requester;
+
+	if (psn_diff(requester->send_psn, requester->una_psn) >= PSNS_IN_FLIGHT_MAX)
+		return false;
+	if (wqe_is_read_or_atomic(wqe))
+		return requester->rd_outstanding < qp->attr.max_rd_atomic;
+	/* Without credits: one packet, to hear of new ones (IBTA 9.7.7.2.5). */
+	if (requester->limited && requester->send_psn == wqe->first_psn &&
+	    wqe_needs_receive(wqe) && psn_diff(wqe->ssn, requester->limit_ssn) > 0)
+		return requester->una_psn == requester->send_psn;
+	return true;
+}
+
+/* ---- writing packets ---- */
+
+static bool wants_ack(const struct qp *qp, const struct send_wqe *wqe, uint32_t psn)
+{
+	uint32_t every = ACK_EVERY_BYTES >> mtu_shift(qp);
+
+	if (every > 32)
+		every = 32;
+	return (((psn - wqe->first_psn) & PSN_MASK) + 1) % every == 0;
+}
+
+/* Write the packet at @psn; *end: one past the PSNs that it takes. False: its memory is not ours. */
+static bool write_packet(struct pump *pump, struct send_wqe *wqe, uint32_t psn, bool ack_request,
+			 uint32_t *end)
+{
+	struct qp *qp = pump->call->qp;
+	struct packet *packet = &pump->request;
+
+	pump->request_index = -1;
+	*end = wqe_packet(qp, wqe, psn, packet);
+	packet->ack_request |= ack_request;
+	if (sge_gather(pump->call, wqe, offset_of(qp, psn, wqe->first_psn),
+		       pump_payload(pump, packet->op), (uint32_t)packet->payload_bytes)) {
+		explain_request(pump->call, wqe, IBV_WC_LOC_PROT_ERR,
+				"check lkey and bounds of the scatter/gather list");
+		fail_later(wqe, IBV_WC_LOC_PROT_ERR);
+		return false;
+	}
+	pump->request_index = (int)pump->batch->count;
+	pump_emit(pump, packet, &qp->av);
+	return true;
+}
+
+static void note_sent(struct call *call, uint32_t end)
+{
+	struct requester *requester = &call->qp->requester;
+
+	requester->sent_packets++;
+	if (psn_before(requester->send_psn, requester->next_psn))
+		requester->resent_packets++;
+	if (requester->una_psn == requester->next_psn)
+		requester->progress_ns = call->now_ns;
+	requester->send_psn = end;
+	if (psn_before(requester->next_psn, end))
+		requester->next_psn = end;
+}
+
+/* Room for what is to come of this message, or of the queue when messages are small. */
+static uint32_t reserve(struct pump *pump, const struct send_wqe *wqe, uint32_t cost)
+{
+	struct qp *qp = pump->call->qp;
+	uint32_t packets = ((wqe->last_psn - qp->requester.send_psn) & PSN_MASK) + 1;
+
+	if (!qp->path)
+		return cost;
+	if (wqe_is_read_or_atomic(wqe))
+		packets = 1;
+	else if (packets == 1)
+		packets = qp->sq.head - qp->requester.send_wqe;
+	if (packets > pump->budget)
+		packets = pump->budget;
+	return path_reserve(qp->path, qp, cost, cost * packets);
+}
+
+static bool send_next(struct pump *pump, struct send_wqe *wqe, uint32_t *granted)
+{
+	struct qp *qp = pump->call->qp;
+	struct requester *requester = &qp->requester;
+	uint32_t psn = requester->send_psn, end = wqe_chunk_end(qp, wqe, psn);
+	uint32_t cost = wqe_cost(qp, wqe, psn, end);
+
+	if (*granted < cost) {
+		uint32_t more = reserve(pump, wqe, cost - *granted);
+
+		if (!more)
+			return false;
+		*granted += more;
+	}
+	if (!write_packet(pump, wqe, psn, wants_ack(qp, wqe, psn), &end))
+		return false;
+	note_sent(pump->call, end);
+	*granted -= cost;
+	requester->flight_bytes += cost;
+	if (wqe_is_read_or_atomic(wqe))
+		requester->rd_outstanding++;
+	if (psn_diff(end, wqe->last_psn) > 0)
+		requester->send_wqe++;
+	return true;
+}
+
+/* Whatever is sent last asks for an answer: without it nothing moves but by the timers. */
+static void close_run(struct pump *pump)
+{
+	struct requester *requester = &pump->call->qp->requester;
+	struct packet *packet = &pump->request;
+
+	if (pump->request_index < 0)
+		return;
+	if (!packet->ack_request) {
+		packet->ack_request = true;
+		packet_write_headers(packet, pump->batch->data +
+				     pump->batch->packet[pump->request_index].offset);
+	}
+	requester->sent_ns = pump->call->now_ns;
+	if (!requester->timing && requester->send_psn == requester->next_psn &&
+	    !requester->resent_packets) {
+		requester->timing = true;
+		requester->timing_psn = psn_add(requester->send_psn, PSN_MASK);
+		requester->timing_ns = pump->call->now_ns;
+	}
+}
+
+static void send_requests(struct pump *pump)
+{
+	struct call *call = pump->call;
+	struct qp *qp = call->qp;
+	uint32_t granted = 0;
+	struct send_wqe *wqe;
+
+	while ((wqe = current_request(call)) && may_send(qp, wqe) && pump_has_room(pump))
+		if (!send_next(pump, wqe, &granted))
+			break;
+	close_run(pump);
+	if (granted && qp->path)
+		path_release(qp->path, qp->transport->run_queue, granted);
+}
+
+/* The oldest packet once more, beside the window: its first copy may be in flight still. */
+static void send_probe(struct pump *pump)
+{
+	struct call *call = pump->call;
+	struct requester *requester = &call->qp->requester;
+	struct send_wqe *wqe;
+	uint32_t end;
+
+	if (!pump_has_room(pump))
+		return;
+	requester->probe_due = false;
+	if (requester->una_psn == requester->next_psn)
+		return;
+	wqe = send_queue_at(&call->qp->sq, call->qp->sq.tail);
+	if (wqe->state != WQE_STARTED || wqe_is_local(wqe))
+		return;
+	if (!write_packet(pump, wqe, requester->una_psn, true, &end))
+		return;
+	requester->probing = true;
+	requester->probe_end_psn = end;
+	requester->timing = false;
+	requester->sent_ns = call->now_ns;
+	requester->sent_packets++;
+	requester->resent_packets++;
+	pump->request_index = -1;
+}
+
+void requester_transmit(struct pump *pump)
+{
+	struct call *call = pump->call;
+	struct requester *requester = &call->qp->requester;
+
+	if (call->qp->state != IBV_QPS_RTS && call->qp->state != IBV_QPS_SQD)
+		return;
+	pump->request_index = -1;
+	if (!requester->rnr_until_ns) {
+		if (requester->probe_due)
+			send_probe(pump);
+		if (!requester->hold)
+			send_requests(pump);
+	}
+	if (call->qp->path)
+		path_served(call->qp->path, call->qp->transport->run_queue, call->qp);
+	completer_retire(call);
+	requester_check_drained(call);
+}
+
+bool requester_ready(const struct qp *qp)
+{
+	const struct requester *requester = &qp->requester;
+
+	if (qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_SQD)
+		return false;
+	if (requester->rnr_until_ns)
+		return false;
+	if (requester->probe_due)
+		return true;
+	return !requester->hold && (requester->send_wqe != qp->sq.head);
+}
+
+/* SQD: everything begun is answered (IBTA 10.3.1.6). */
+void requester_check_drained(struct call *call)
+{
+	struct qp *qp = call->qp;
+
+	if (qp->state != IBV_QPS_SQD || qp->requester.drain_reported || qp->sq.tail != qp->sq.sent)
+		return;
+	qp->requester.drain_reported = true;
+	qp->attr.sq_draining = 0;
+	if (qp->attr.en_sqd_async_notify)
+		qp_raise(qp, QP_EVENT_SQ_DRAINED, call->effects);
+}
+
+/* ---- time ---- */
+
+static bool is_awaiting(const struct requester *requester)
+{
+	return requester->una_psn != requester->next_psn &&
+	       (requester->send_psn != requester->una_psn || requester->hold);
+}
+
+static uint64_t ack_deadline(const struct qp *qp)
+{
+	uint64_t timeout_ns = ack_timeout_ns(qp->attr.timeout);
+	uint64_t floor_ns = ACK_TIMEOUT_FLOOR * qp->transport->probe_min_ns;
+
+	if (timeout_ns == UINT64_MAX)
+		return TIME_NEVER;
+	if (timeout_ns < floor_ns)
+		timeout_ns = floor_ns;
+	return qp->requester.progress_ns + timeout_ns;
+}
+
+static uint64_t probe_deadline(const struct qp *qp)
+{
+	const struct requester *requester = &qp->requester;
+	uint64_t delay_ns = requester->rto_ns << requester->probe_shift;
+	uint64_t since_ns = requester->sent_ns > requester->progress_ns ? requester->sent_ns :
+									  requester->progress_ns;
+
+	if (requester->probe_due)
+		return TIME_NEVER;
+	if (delay_ns > PROBE_SLOWEST_NS)
+		delay_ns = requester->rto_ns > PROBE_SLOWEST_NS ? requester->rto_ns : PROBE_SLOWEST_NS;
+	return since_ns + delay_ns;
+}
+
+uint64_t requester_deadline(const struct qp *qp)
+{
+	const struct requester *requester = &qp->requester;
+	uint64_t ack_ns, probe_ns;
+
+	if (qp->type != IBV_QPT_RC || (qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_SQD))
+		return TIME_NEVER;
+	if (requester->rnr_until_ns)
+		return requester->rnr_until_ns;
+	if (!is_awaiting(requester))
+		return TIME_NEVER;
+	ack_ns = ack_deadline(qp);
+	probe_ns = probe_deadline(qp);
+	return ack_ns < probe_ns ? ack_ns : probe_ns;
+}
+
+static void fall_silent(struct call *call)
+{
+	struct requester *requester = &call->qp->requester;
+
+	requester_go_back(call);
+	requester->hold = true;
+	requester->probe_due = true;
+	requester->guarded = false;
+}
+
+static void ack_timed_out(struct call *call)
+{
+	struct requester *requester = &call->qp->requester;
+
+	count(call, COUNTER_TIMEOUT);
+	if (call->qp->path)
+		path_reduce(call->qp->path, PATH_SILENT, call->now_ns);
+	if (!requester->retry_left) {
+		count(call, COUNTER_RETRY_EXCEEDED);
+		because(call, "the peer did not answer: %u packets sent since its last answer, %u of "
+			"them retransmissions", requester->sent_packets, requester->resent_packets);
+		fail_request(call, IBV_WC_RETRY_EXC_ERR,
+			     "check that the peer lives, that its QP is in RTR or RTS and connected to "
+			     "this one, and that UDP port 4791 is open between the hosts");
+		return;
+	}
+	requester->retry_left--;
+	requester->progress_ns = call->now_ns;
+	fall_silent(call);
+}
+
+static void probe_timed_out(struct call *call)
+{
+	struct requester *requester = &call->qp->requester;
+
+	count(call, COUNTER_PROBE);
+	requester->probe_due = true;
+	requester->guarded = false;
+	if (requester->probe_shift < PROBE_SHIFT_MAX)
+		requester->probe_shift++;
+	if (requester->probe_shift < 2 || requester->hold)
+		return;
+	if (call->qp->path)
+		path_reduce(call->qp->path, PATH_CONGESTED, call->now_ns);
+	fall_silent(call);
+}
+
+void requester_timeout(struct call *call)
+{
+	struct qp *qp = call->qp;
+	struct requester *requester = &qp->requester;
+
+	if (requester_deadline(qp) > call->now_ns)
+		return;
+	if (requester->rnr_until_ns) {
+		requester->rnr_until_ns = 0;
+		requester->progress_ns = call->now_ns;
+	} else if (ack_deadline(qp) <= call->now_ns) {
+		ack_timed_out(call);
+	} else {
+		probe_timed_out(call);
+	}
+}

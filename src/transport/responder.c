@@ -1,0 +1,508 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The responder: the peer's requests (IBTA 9.7.4, 9.7.5). A packet in sequence passes a list of
+ * checks, is executed, and may end its message:
+ *
+ *	order -> enabled -> resources -> length -> access -> receive -> execute -> complete
+ *
+ * The first check that objects names a fault; what follows from it is fault.def's. UC uses the
+ * same list (unreliable.c). Answers are only noted here and written by responder_transmit(), so
+ * that a batch of requests is answered by one ACK.
+ */
+#include "base/copy.h"
+#include "transport/internal.h"
+#include "wire/aeth.h"
+
+#define MESSAGE_MAX 0x80000000u
+
+void responder_reset(struct qp *qp)
+{
+	struct responder *responder = &qp->responder;
+	struct recv_wqe *recv = responder->recv;
+
+	*responder = (struct responder){ .recv = recv,
+					 .expected_psn = qp->attr.rq_psn & PSN_MASK };
+}
+
+void responder_answer(struct qp *qp, enum answer_kind kind, uint8_t syndrome, uint32_t psn)
+{
+	struct responder *responder = &qp->responder;
+
+	if (kind == ANSWER_ACK && responder->answer == ANSWER_ACK &&
+	    psn_before(psn, responder->answer_psn))
+		return;
+	responder->answer = (uint8_t)kind;
+	responder->answer_syndrome = syndrome;
+	responder->answer_psn = psn;
+}
+
+bool responder_take(struct call *call)
+{
+	struct qp *qp = call->qp;
+	struct responder *responder = &qp->responder;
+
+	if (!responder->recv_taken) {
+		responder->recv_taken = qp->srq ?
+			srq_take(qp->srq, responder->recv, call->effects) :
+			recv_queue_take(&qp->rq, responder->recv);
+		if (responder->recv_taken)
+			responder->recv_bytes = sge_total(responder->recv->sge,
+							  responder->recv->sge_count);
+	}
+	return responder->recv_taken;
+}
+
+/* ---- checks, in order ---- */
+
+static enum fault check_order(struct call *call, const struct packet *packet)
+{
+	if (opcode_follows(call->qp->responder.previous, packet->op))
+		return FAULT_NONE;
+	because(call, "%s cannot follow %s", packet->op->name,
+		call->qp->responder.previous ? call->qp->responder.previous->name : "nothing");
+	return FAULT_OUT_OF_ORDER;
+}
+
+static enum fault check_enabled(struct call *call, const struct packet *packet)
+{
+	static const unsigned need[] = { [VERB_WRITE] = IBV_ACCESS_REMOTE_WRITE,
+					 [VERB_READ] = IBV_ACCESS_REMOTE_READ,
+					 [VERB_ATOMIC] = IBV_ACCESS_REMOTE_ATOMIC };
+	static const char *const name[] = { [VERB_WRITE] = "IBV_ACCESS_REMOTE_WRITE",
+					    [VERB_READ] = "IBV_ACCESS_REMOTE_READ",
+					    [VERB_ATOMIC] = "IBV_ACCESS_REMOTE_ATOMIC" };
+	enum verb verb = packet->op->verb;
+
+	if (verb == VERB_SEND || (call->qp->attr.qp_access_flags & need[verb]))
+		return FAULT_NONE;
+	because(call, "%s, but qp_access_flags of this QP lack %s", packet->op->name, name[verb]);
+	return FAULT_DISABLED;
+}
+
+/* READs and atomics need a responder resource whose last user is answered. */
+static enum fault check_resources(struct call *call, const struct packet *packet)
+{
+	if (packet->op->verb != VERB_READ && packet->op->verb != VERB_ATOMIC)
+		return FAULT_NONE;
+	if (replay_new(call->qp))
+		return FAULT_NONE;
+	because(call, "more READs and atomics in progress than max_dest_rd_atomic of this QP (%u)",
+		call->qp->attr.max_dest_rd_atomic);
+	return FAULT_TOO_MANY;
+}
+
+static bool payload_fits(const struct qp *qp, const struct packet *packet)
+{
+	switch (packet->op->part) {
+	case PART_FIRST:
+	case PART_MIDDLE:
+		return packet->payload_bytes == qp->mtu;
+	case PART_LAST:
+		return packet->payload_bytes >= 1 && packet->payload_bytes <= qp->mtu;
+	default:
+		return packet->payload_bytes <= qp->mtu;
+	}
+}
+
+/* Bytes that the RETH promised against those that came. */
+static bool write_fits(const struct responder *responder, const struct packet *packet)
+{
+	bool starts = opcode_starts(packet->op);
+	uint32_t total = starts ? packet->reth.length : responder->write_length;
+	uint64_t sum = (starts ? 0 : responder->received) + (uint64_t)packet->payload_bytes;
+
+	return total <= MESSAGE_MAX && (opcode_ends(packet->op) ? sum == total : sum < total);
+}
+
+static enum fault check_length(struct call *call, const struct packet *packet)
+{
+	bool good = true;
+
+	switch (packet->op->verb) {
+	case VERB_WRITE:
+		good = payload_fits(call->qp, packet) &&
+		       write_fits(&call->qp->responder, packet);
+		break;
+	case VERB_SEND:
+		good = payload_fits(call->qp, packet);
+		break;
+	case VERB_READ:
+		good = packet->payload_bytes == 0 && packet->reth.length <= MESSAGE_MAX;
+		break;
+	default:
+		good = packet->payload_bytes == 0;
+		break;
+	}
+	if (good)
+		return FAULT_NONE;
+	because(call, "%s with %zu bytes: does not match the path MTU (%u) or the length announced",
+		packet->op->name, packet->payload_bytes, call->qp->mtu);
+	return FAULT_BAD_LENGTH;
+}
+
+static enum fault grant(struct call *call, uint32_t rkey, unsigned need, uint64_t address,
+			uint64_t bytes)
+{
+	struct qp *qp = call->qp;
+	struct mr_asker asker = asker_of(qp);
+	enum mr_fault fault;
+
+	if (!bytes)
+		return FAULT_NONE;
+	fault = mr_grant(qp->transport->mrs, &asker, rkey, need, address, bytes, &call->grant);
+	if (fault == MR_OK) {
+		call->granted = true;
+		return FAULT_NONE;
+	}
+	if (explain_enabled)
+		mr_explain(qp->transport->mrs, &asker, rkey, need, address, bytes, fault, call->why,
+			   sizeof(call->why));
+	return FAULT_ACCESS;
+}
+
+static enum fault check_access(struct call *call, const struct packet *packet)
+{
+	const struct responder *responder = &call->qp->responder;
+
+	switch (packet->op->verb) {
+	case VERB_WRITE:
+		if (opcode_starts(packet->op))
+			return grant(call, packet->reth.rkey, IBV_ACCESS_REMOTE_WRITE,
+				     packet->reth.address, packet->reth.length);
+		return grant(call, responder->write_rkey, IBV_ACCESS_REMOTE_WRITE,
+			     responder->write_address + responder->received,
+			     packet->payload_bytes);
+	case VERB_READ:
+		return grant(call, packet->reth.rkey, IBV_ACCESS_REMOTE_READ,
+			     packet->reth.address, packet->reth.length);
+	case VERB_ATOMIC:
+		if (packet->atomic.address & 7) {
+			because(call, "atomic at address 0x%llx, which is not a multiple of 8",
+				(unsigned long long)packet->atomic.address);
+			return FAULT_UNALIGNED;
+		}
+		return grant(call, packet->atomic.rkey, IBV_ACCESS_REMOTE_ATOMIC,
+			     packet->atomic.address, 8);
+	default:
+		return FAULT_NONE;
+	}
+}
+
+static enum fault check_receive(struct call *call, const struct packet *packet)
+{
+	struct responder *responder = &call->qp->responder;
+	bool send = packet->op->verb == VERB_SEND;
+	uint64_t sum;
+
+	if (!send && !(packet->op->verb == VERB_WRITE && (packet->op->headers & HDR_IMM)))
+		return FAULT_NONE;
+	if (!responder_take(call))
+		return FAULT_NO_RECEIVE;
+	sum = (opcode_starts(packet->op) ? 0 : responder->received) + packet->payload_bytes;
+	if (!send || sum <= responder->recv_bytes)
+		return FAULT_NONE;
+	because(call, "the message is longer than the receive posted (wr_id 0x%llx, %llu bytes)",
+		(unsigned long long)responder->recv->wr_id,
+		(unsigned long long)responder->recv_bytes);
+	return FAULT_TOO_LONG;
+}
+
+/* ---- execution ---- */
+
+static enum fault run_send(struct call *call, const struct packet *packet)
+{
+	struct responder *responder = &call->qp->responder;
+
+	if (sge_scatter(call, responder->recv->sge, responder->recv->sge_count,
+			responder->received, packet->payload, (uint32_t)packet->payload_bytes,
+			opcode_ends(packet->op)))
+		return FAULT_LOCAL_PROTECTION;
+	responder->received += (uint32_t)packet->payload_bytes;
+	return FAULT_NONE;
+}
+
+static enum fault run_write(struct call *call, const struct packet *packet)
+{
+	struct responder *responder = &call->qp->responder;
+	size_t bytes = packet->payload_bytes;
+	int err = 0;
+
+	if (opcode_starts(packet->op)) {
+		responder->write_address = packet->reth.address;
+		responder->write_rkey = packet->reth.rkey;
+		responder->write_length = packet->reth.length;
+	}
+	if (bytes && opcode_ends(packet->op))
+		err = copy_user_ordered(call->grant.host, packet->payload, bytes);
+	else if (bytes)
+		err = copy_user(call->grant.host, packet->payload, bytes);
+	if (err) {
+		because(call, "the memory at 0x%llx that the RDMA WRITE goes to is no longer mapped",
+			(unsigned long long)(responder->write_address + responder->received));
+		return FAULT_MEMORY;
+	}
+	responder->received += (uint32_t)bytes;
+	return FAULT_NONE;
+}
+
+/* The data is read when the responses are written; here the right to it is established. */
+static enum fault run_read(struct call *call, const struct packet *packet)
+{
+	struct qp *qp = call->qp;
+	struct resource *resource = replay_new(qp);
+	uint32_t psns = packets_for(qp, packet->reth.length);
+
+	*resource = (struct resource){ .kind = RESOURCE_READ, .rkey = packet->reth.rkey,
+				       .address = packet->reth.address,
+				       .length = packet->reth.length, .first_psn = packet->psn,
+				       .last_psn = psn_add(packet->psn, psns - 1) };
+	qp->responder.resource_next++;
+	replay_activate(qp, resource, packet->psn, packet->reth.length);
+	return FAULT_NONE;
+}
+
+static enum fault run_atomic(struct call *call, const struct packet *packet)
+{
+	struct qp *qp = call->qp;
+	struct resource *resource = replay_new(qp);
+	uint64_t original = 0;
+	int err;
+
+	if ((uintptr_t)call->grant.host & 7) {
+		because(call, "atomic on memory at %p, which is not a multiple of 8",
+			call->grant.host);
+		return FAULT_UNALIGNED;
+	}
+	if (packet->op->code == OPCODE_RC_COMPARE_SWAP)
+		err = user_compare_swap(call->grant.host, packet->atomic.compare,
+					packet->atomic.swap_add, &original);
+	else
+		err = user_fetch_add(call->grant.host, packet->atomic.swap_add, &original);
+	if (err) {
+		because(call, "the memory of an atomic at 0x%llx is no longer mapped",
+			(unsigned long long)packet->atomic.address);
+		return FAULT_MEMORY;
+	}
+	*resource = (struct resource){ .kind = RESOURCE_ATOMIC, .first_psn = packet->psn,
+				       .last_psn = packet->psn, .original = original };
+	qp->responder.resource_next++;
+	replay_activate(qp, resource, packet->psn, 0);
+	return FAULT_NONE;
+}
+
+static enum fault run(struct call *call, const struct packet *packet)
+{
+	struct responder *responder = &call->qp->responder;
+
+	if (opcode_starts(packet->op))
+		responder->received = 0;
+	switch (packet->op->verb) {
+	case VERB_SEND:
+		return run_send(call, packet);
+	case VERB_WRITE:
+		return run_write(call, packet);
+	case VERB_READ:
+		return run_read(call, packet);
+	default:
+		return run_atomic(call, packet);
+	}
+}
+
+static enum fault invalidate(struct call *call, const struct packet *packet)
+{
+	struct mr_asker asker = asker_of(call->qp);
+
+	if (mr_invalidate(call->qp->transport->mrs, &asker, packet->invalidate_rkey) == MR_OK)
+		return FAULT_NONE;
+	because(call, "SEND_WITH_INV names rkey 0x%08x, which is no type 2 window bound on this QP",
+		packet->invalidate_rkey);
+	return FAULT_INVALIDATE;
+}
+
+static enum fault complete(struct call *call, const struct packet *packet)
+{
+	struct responder *responder = &call->qp->responder;
+	struct ibv_wc wc = { .status = IBV_WC_SUCCESS, .byte_len = responder->received,
+			     .src_qp = call->qp->attr.dest_qp_num };
+
+	wc.opcode = packet->op->verb == VERB_SEND ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM;
+	if (packet->op->headers & HDR_IMM) {
+		wc.wc_flags |= IBV_WC_WITH_IMM;
+		wc.imm_data = __builtin_bswap32(packet->imm);
+	} else if (packet->op->headers & HDR_IETH) {
+		if (invalidate(call, packet))
+			return FAULT_INVALIDATE;
+		wc.wc_flags |= IBV_WC_WITH_INV;
+		wc.invalidated_rkey = packet->invalidate_rkey;
+	}
+	finish_recv(call, &wc, packet->solicited);
+	return FAULT_NONE;
+}
+
+static enum fault (*const checks[])(struct call *, const struct packet *) = {
+	check_order, check_enabled, check_resources, check_length, check_access, check_receive, run,
+};
+
+static void end_grant(struct call *call)
+{
+	if (call->granted)
+		mr_release(&call->grant);
+	call->granted = false;
+}
+
+enum fault responder_message(struct call *call, const struct packet *packet)
+{
+	struct responder *responder = &call->qp->responder;
+	enum fault fault = FAULT_NONE;
+	size_t i;
+
+	for (i = 0; i < sizeof(checks) / sizeof(checks[0]) && !fault; i++)
+		fault = checks[i](call, packet);
+	end_grant(call);
+	if (fault)
+		return fault;
+	responder->previous = packet->op;
+	if (!opcode_ends(packet->op))
+		return FAULT_NONE;
+	if (packet->op->verb == VERB_SEND || (packet->op->headers & HDR_IMM))
+		fault = complete(call, packet);
+	if (!fault)
+		responder->msn = psn_add(responder->msn, 1);
+	return fault;
+}
+
+/* ---- faults ---- */
+
+static const uint8_t nak_of[] = {
+	[FAULT_ANSWER_NAK_SEQUENCE] = NAK_SEQUENCE, [FAULT_ANSWER_NAK_INVALID] = NAK_INVALID,
+	[FAULT_ANSWER_NAK_ACCESS] = NAK_ACCESS, [FAULT_ANSWER_NAK_OPERATION] = NAK_OPERATION,
+};
+
+static void answer_fault(struct call *call, enum fault_answer answer, uint32_t psn)
+{
+	struct qp *qp = call->qp;
+
+	switch (answer) {
+	case FAULT_ANSWER_NONE:
+		break;
+	case FAULT_ANSWER_RNR:
+		count(call, COUNTER_TX_RNR_NAK);
+		responder_answer(qp, ANSWER_NAK,
+				 aeth_syndrome(AETH_RNR, qp->attr.min_rnr_timer), psn);
+		break;
+	default:
+		count(call, answer == FAULT_ANSWER_NAK_SEQUENCE ? COUNTER_TX_SEQ_NAK :
+								  COUNTER_TX_NAK);
+		responder_answer(qp, ANSWER_NAK, aeth_syndrome(AETH_NAK, nak_of[answer]), psn);
+		break;
+	}
+	qp->responder.nak_sent = true;
+}
+
+void responder_fail(struct call *call, enum fault fault)
+{
+	const struct fault_row *row = fault_row(fault);
+	struct qp *qp = call->qp;
+	char peer[46];
+
+	if (qp->type == IBV_QPT_UD)
+		explain("qp 0x%06x: a datagram could not be received (%s): %s; this QP is now in error",
+			qp->number, row->name, call->why);
+	else
+		explain("qp 0x%06x: request of qp 0x%06x at %s refused (%s): %s; this QP is now in "
+			"error%s", qp->number, qp->attr.dest_qp_num,
+			address_text(qp->av.destination, peer), row->name, call->why,
+			qp->type == IBV_QPT_RC ? ", its peer is told" : "");
+	if (qp->responder.recv_taken)
+		finish_recv_error(call, row->status);
+	else if (row->event >= 0)
+		qp_raise(qp, (enum qp_event)row->event, call->effects);
+	enter_error(call);
+}
+
+void responder_fault(struct call *call, enum fault fault, uint32_t psn)
+{
+	const struct fault_row *row = fault_row(fault);
+
+	if (row->fate == FAULT_FATE_KEEP)
+		count(call, row->counter);
+	answer_fault(call, row->answer, psn);
+	if (row->fate == FAULT_FATE_ERROR)
+		responder_fail(call, fault);
+}
+
+/* ---- entry ---- */
+
+void responder_receive(struct call *call, const struct packet *packet)
+{
+	struct qp *qp = call->qp;
+	struct responder *responder = &qp->responder;
+	int32_t ahead = psn_diff(packet->psn, responder->expected_psn);
+	enum fault fault;
+
+	if (packet->fecn)
+		responder->echo_congestion = true;
+	if (ahead < 0) {
+		replay_duplicate(call, packet);
+		return;
+	}
+	if (ahead > 0) {
+		if (responder->nak_sent)
+			count(call, COUNTER_RX_SEQUENCE);
+		else
+			responder_fault(call, FAULT_PSN_AHEAD, responder->expected_psn);
+		return;
+	}
+	responder->nak_sent = false;
+	if (responder->answer == ANSWER_NAK)
+		responder->answer = ANSWER_NONE;
+	fault = responder_message(call, packet);
+	if (fault) {
+		responder_fault(call, fault, packet->psn);
+		return;
+	}
+	if (packet->op->verb == VERB_READ)
+		responder->expected_psn = psn_add(packet->psn, packets_for(qp, packet->reth.length));
+	else
+		responder->expected_psn = psn_add(packet->psn, 1);
+	/* READ and atomic responses are answers to all that came before. */
+	if (packet->op->verb == VERB_READ || packet->op->verb == VERB_ATOMIC)
+		responder->answer = ANSWER_NONE;
+	else if (packet->ack_request)
+		responder_answer(qp, ANSWER_ACK, 0, packet->psn);
+}
+
+bool responder_ready(const struct qp *qp)
+{
+	return qp->responder.active_count || qp->responder.answer != ANSWER_NONE;
+}
+
+uint8_t responder_ack_syndrome(const struct qp *qp)
+{
+	uint32_t receives;
+
+	if (qp->srq)
+		return aeth_syndrome(AETH_ACK, AETH_CREDITS_INVALID);
+	receives = recv_queue_count(&qp->rq) + (qp->responder.recv_taken ? 1 : 0);
+	return aeth_syndrome(AETH_ACK, aeth_credit_code(receives));
+}
+
+void responder_transmit(struct pump *pump)
+{
+	struct qp *qp = pump->call->qp;
+	struct responder *responder = &qp->responder;
+	struct packet packet;
+
+	if (responder->active_count && !replay_transmit(pump))
+		return;
+	if (responder->answer == ANSWER_NONE || !pump_has_room(pump))
+		return;
+	packet_begin(qp, &packet, OPCODE_RC_ACKNOWLEDGE, responder->answer_psn);
+	packet.aeth.syndrome = responder->answer == ANSWER_ACK ?
+		responder_ack_syndrome(qp) : responder->answer_syndrome;
+	packet.aeth.msn = responder->msn;
+	packet.becn = responder->echo_congestion;
+	pump_emit(pump, &packet, &qp->av);
+	responder->answer = ANSWER_NONE;
+	responder->echo_congestion = false;
+}

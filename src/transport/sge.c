@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Gather and scatter: between packets and the memory that lists of SGEs name. The keys are
+ * checked at each packet, so that a region that dies in the middle of a message is noticed, and
+ * a retransmission reads the memory as it is then (IBTA allows both).
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "base/copy.h"
+#include "transport/internal.h"
+
+uint64_t sge_total(const struct ibv_sge *sge, uint32_t sge_count)
+{
+	uint64_t total = 0;
+	uint32_t i;
+
+	for (i = 0; i < sge_count; i++)
+		total += sge[i].length;
+	return total;
+}
+
+static void refuse(struct call *call, uint32_t key, unsigned need, uint64_t address,
+		   uint32_t bytes, enum mr_fault fault)
+{
+	struct mr_asker asker = asker_of(call->qp);
+
+	if (explain_enabled)
+		mr_explain(call->qp->transport->mrs, &asker, key, need, address, bytes, fault,
+			   call->why, sizeof(call->why));
+}
+
+/* One piece of one SGE, to packet memory (@need 0) or from it. */
+static enum sge_result copy_piece(struct call *call, const struct ibv_sge *sge, uint32_t skip,
+				  uint8_t *data, uint32_t bytes, unsigned need, bool last)
+{
+	struct mr_asker asker = asker_of(call->qp);
+	uint64_t address = sge->addr + skip;
+	struct mr_grant grant;
+	enum mr_fault fault;
+	int err;
+
+	fault = mr_grant(call->qp->transport->mrs, &asker, sge->lkey, need, address, bytes, &grant);
+	if (fault != MR_OK) {
+		refuse(call, sge->lkey, need, address, bytes, fault);
+		return SGE_PROTECTION;
+	}
+	if (!need)
+		err = copy_user(data, grant.host, bytes);
+	else if (last)
+		err = copy_user_ordered(grant.host, data, bytes);
+	else
+		err = copy_user(grant.host, data, bytes);
+	mr_release(&grant);
+	if (!err)
+		return SGE_OK;
+	because(call, "memory at 0x%llx (%u bytes, lkey 0x%08x) is registered but no longer mapped",
+		(unsigned long long)address, bytes, sge->lkey);
+	return SGE_PROTECTION;
+}
+
+static enum sge_result walk(struct call *call, const struct ibv_sge *sge, uint32_t sge_count,
+			    uint64_t offset, uint8_t *data, uint32_t bytes, unsigned need,
+			    bool last)
+{
+	uint32_t i;
+
+	for (i = 0; bytes && i < sge_count; i++) {
+		uint32_t piece;
+
+		if (offset >= sge[i].length) {
+			offset -= sge[i].length;
+			continue;
+		}
+		piece = sge[i].length - (uint32_t)offset;
+		if (piece > bytes)
+			piece = bytes;
+		if (copy_piece(call, &sge[i], (uint32_t)offset, data, piece, need, last))
+			return SGE_PROTECTION;
+		data += piece;
+		bytes -= piece;
+		offset = 0;
+	}
+	return SGE_OK;
+}
+
+enum sge_result sge_gather(struct call *call, const struct send_wqe *wqe, uint64_t offset,
+			   uint8_t *out, uint32_t bytes)
+{
+	if (!bytes)
+		return SGE_OK;
+	if (wqe->flags & IBV_SEND_INLINE) {
+		memcpy(out, wqe->inline_data + offset, bytes);
+		return SGE_OK;
+	}
+	return walk(call, wqe->sge, wqe->sge_count, offset, out, bytes, 0, false);
+}
+
+enum sge_result sge_scatter(struct call *call, const struct ibv_sge *sge, uint32_t sge_count,
+			    uint64_t offset, const uint8_t *data, uint32_t bytes, bool last)
+{
+	return walk(call, sge, sge_count, offset, (uint8_t *)(uintptr_t)data, bytes,
+		    IBV_ACCESS_LOCAL_WRITE, last);
+}

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The calls of transport.h: dispatch by service, state and direction; what a modify means; the
+ * end of every call, where a lost completion becomes the error state and a QP with something to
+ * transmit is put in the run queue.
+ */
+#include "transport/transport.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "transport/internal.h"
+
+int transport_init(struct qp *qp)
+{
+	uint32_t sges = qp->srq ? qp->srq->queue.max_sge : qp->rq.max_sge;
+
+	if (!qp->responder.recv) {
+		list_init(&qp->ready_node);
+		list_init(&qp->wait_node);
+		qp->responder.recv = calloc(1, sizeof(struct recv_wqe) + sges * sizeof(struct ibv_sge));
+		if (!qp->responder.recv)
+			return ENOMEM;
+	}
+	requester_reset(qp);
+	responder_reset(qp);
+	return 0;
+}
+
+void transport_fini(struct qp *qp)
+{
+	if (!qp->responder.recv)
+		return;
+	requester_reset(qp);
+	run_queue_remove(qp->transport->run_queue, qp);
+	free(qp->responder.recv);
+	qp->responder.recv = NULL;
+}
+
+static bool is_ready(const struct qp *qp)
+{
+	if (qp->type == IBV_QPT_RC)
+		return responder_ready(qp) || requester_ready(qp);
+	return qp->state == IBV_QPS_RTS && qp->sq.tail != qp->sq.head;
+}
+
+/* The end of each call: see the file's head. */
+static void call_end(struct call *call)
+{
+	struct qp *qp = call->qp;
+
+	if (qp->requester.completion_lost) {
+		qp->requester.completion_lost = false;
+		if (qp->state != IBV_QPS_ERR) {
+			explain("qp 0x%06x: a completion queue had no room for its completion; the QP is "
+				"now in error; create the CQ with room for all that can complete, or poll it "
+				"in time", qp->number);
+			qp_raise(qp, QP_EVENT_FATAL, call->effects);
+			enter_error(call);
+			qp->requester.completion_lost = false;
+		}
+	}
+	if (is_ready(qp))
+		run_queue_add(qp->transport->run_queue, qp);
+}
+
+/* ---- packets ---- */
+
+static enum service service_of(const struct qp *qp)
+{
+	return qp->type == IBV_QPT_RC ? SERVICE_RC : qp->type == IBV_QPT_UC ? SERVICE_UC : SERVICE_UD;
+}
+
+static bool takes_packets(enum ibv_qp_state state)
+{
+	return state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD ||
+	       state == IBV_QPS_SQE;
+}
+
+/* IBTA 9.6.1.2.3 and A17: a connected QP hears its peer alone. */
+static bool is_from_peer(const struct qp *qp, const struct rx_info *info)
+{
+	return qp->type == IBV_QPT_UD ||
+	       (!memcmp(info->source, qp->av.destination, sizeof(info->source)) &&
+		!memcmp(info->destination, qp->av.source, sizeof(info->destination)));
+}
+
+static void note_established(struct call *call)
+{
+	struct qp *qp = call->qp;
+
+	if (qp->state != IBV_QPS_RTR || qp->responder.established)
+		return;
+	qp->responder.established = true;
+	qp_raise(qp, QP_EVENT_COMM_EST, call->effects);
+}
+
+static void dispatch(struct call *call, const struct packet *packet, const struct rx_info *info)
+{
+	struct qp *qp = call->qp;
+
+	switch (qp->type) {
+	case IBV_QPT_UD:
+		ud_receive(call, packet, info);
+		break;
+	case IBV_QPT_UC:
+		uc_receive(call, packet);
+		break;
+	default:
+		if (opcode_is_response(packet->op)) {
+			completer_receive(call, packet);
+			break;
+		}
+		if (info->ecn_marked)
+			qp->responder.echo_congestion = true;
+		responder_receive(call, packet);
+		break;
+	}
+}
+
+void transport_receive(struct qp *qp, const struct packet *packet, const struct rx_info *info,
+		       uint64_t now_ns, struct effects *effects)
+{
+	struct call call;
+
+	call_init(&call, qp, now_ns, effects);
+	if (packet->op->service == SERVICE_CNP) {
+		count(&call, COUNTER_RX_CNP);
+		if (qp->path)
+			path_reduce(qp->path, PATH_CONGESTED, now_ns);
+	} else if (packet->op->service != service_of(qp)) {
+		count(&call, COUNTER_RX_QP_TYPE);
+	} else if (!takes_packets(qp->state)) {
+		count(&call, COUNTER_RX_QP_STATE);
+	} else if (!is_from_peer(qp, info)) {
+		count(&call, COUNTER_RX_ADDRESS);
+	} else {
+		note_established(&call);
+		dispatch(&call, packet, info);
+	}
+	call_end(&call);
+}
+
+/* ---- work requests ---- */
+
+bool transport_posted_send(struct qp *qp, uint64_t now_ns, struct effects *effects)
+{
+	struct call call;
+
+	call_init(&call, qp, now_ns, effects);
+	if (qp->state == IBV_QPS_ERR || qp->state == IBV_QPS_SQE)
+		flush_sends(&call);
+	return is_ready(qp);
+}
+
+void transport_posted_recv(struct qp *qp, uint64_t now_ns, struct effects *effects)
+{
+	struct call call;
+
+	call_init(&call, qp, now_ns, effects);
+	if (qp->state == IBV_QPS_ERR)
+		flush_recvs(&call);
+}
+
+bool transport_transmit(struct qp *qp, uint64_t now_ns, unsigned quantum, struct tx_batch *batch,
+			struct effects *effects)
+{
+	struct call call;
+	struct pump pump;
+
+	call_init(&call, qp, now_ns, effects);
+	pump.call = &call;
+	pump.batch = batch;
+	pump.budget = quantum;
+	pump.cut = false;
+	if (qp->type == IBV_QPT_RC) {
+		responder_transmit(&pump);
+		requester_transmit(&pump);
+	} else {
+		unreliable_transmit(&pump);
+	}
+	if (qp->requester.completion_lost)
+		call_end(&call);
+	return pump.cut;
+}
+
+/* ---- time ---- */
+
+uint64_t transport_deadline(const struct qp *qp)
+{
+	return requester_deadline(qp);
+}
+
+void transport_timeout(struct qp *qp, uint64_t now_ns, struct effects *effects)
+{
+	struct call call;
+
+	call_init(&call, qp, now_ns, effects);
+	requester_timeout(&call);
+	call_end(&call);
+}
+
+/* ---- states ---- */
+
+static void drop_work(struct qp *qp)
+{
+	struct send_queue *queue = &qp->sq;
+
+	for (; queue->tail != queue->head; queue->tail++) {
+		struct send_wqe *wqe = send_queue_at(queue, queue->tail);
+
+		if (wqe->ah)
+			ah_put(wqe->ah);
+		wqe->ah = NULL;
+	}
+	queue->sent = queue->tail;
+	while (!qp->srq && recv_queue_take(&qp->rq, qp->responder.recv))
+		;
+}
+
+static void drop_completions(struct qp *qp)
+{
+	if (qp->srq) {
+		cq_clean_sends(qp->send_cq, qp->number);
+		return;
+	}
+	cq_clean(qp->send_cq, qp->number);
+	if (qp->recv_cq != qp->send_cq)
+		cq_clean(qp->recv_cq, qp->number);
+}
+
+/* The state is ERR already: flush, and owe the peer nothing. */
+static void fail_here(struct call *call)
+{
+	struct qp *qp = call->qp;
+
+	requester_stop(call);
+	qp->responder.answer = ANSWER_NONE;
+	replay_drop(&qp->responder);
+	flush_sends(call);
+	flush_recvs(call);
+	if (qp->srq)
+		qp_raise(qp, QP_EVENT_LAST_WQE, call->effects);
+}
+
+static void entered(struct call *call, enum ibv_qp_state from)
+{
+	struct qp *qp = call->qp;
+
+	switch (qp->state) {
+	case IBV_QPS_RESET:
+		drop_work(qp);
+		requester_reset(qp);
+		responder_reset(qp);
+		drop_completions(qp);
+		break;
+	case IBV_QPS_RTR:
+		responder_reset(qp);
+		break;
+	case IBV_QPS_RTS:
+		if (from == IBV_QPS_RTR)
+			requester_start(qp);
+		break;
+	case IBV_QPS_SQD:
+		qp->requester.drain_reported = false;
+		qp->attr.sq_draining = 1;
+		requester_check_drained(call);
+		break;
+	case IBV_QPS_ERR:
+		fail_here(call);
+		break;
+	default:
+		break;
+	}
+}
+
+void transport_modified(struct qp *qp, enum ibv_qp_state from, int mask, uint64_t now_ns,
+			struct effects *effects)
+{
+	struct call call;
+
+	call_init(&call, qp, now_ns, effects);
+	if (qp->state != from)
+		entered(&call, from);
+	call_end(&call);
+}
+
+void transport_fail(struct qp *qp, uint64_t now_ns, struct effects *effects)
+{
+	struct call call;
+
+	if (qp->state == IBV_QPS_ERR || qp->state == IBV_QPS_RESET)
+		return;
+	call_init(&call, qp, now_ns, effects);
+	qp_set_state(qp, IBV_QPS_ERR);
+	fail_here(&call);
+	qp->requester.completion_lost = false;
+}

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * UC and UD (IBTA 9.8). No answers: a request is complete when its last packet is written, and
+ * what a receiver cannot take it drops, counted. Errors of our own send queue lead to SQE; only
+ * the receive's own memory can fail the QP as a whole.
+ */
+#include <string.h>
+
+#include "base/bytes.h"
+#include "transport/internal.h"
+
+#define QKEY_PRIVILEGED 0x80000000u	/* the sender's own Q_Key is meant (IBTA 10.2.5) */
+
+/* ---- sending ---- */
+
+/* The oldest request fails; what follows it is flushed, the receive queue lives on. */
+static void send_error(struct call *call, enum ibv_wc_status status, const char *advice) UNCHECKED_LOCKS
+{
+	struct qp *qp = call->qp;
+
+	if (explain_enabled)
+		explain_request(call, send_queue_at(&qp->sq, qp->sq.tail), status, advice);
+	finish_send(call, status);
+	qp_set_state(qp, IBV_QPS_SQE);
+	flush_sends(call);
+}
+
+static bool gather(struct pump *pump, const struct send_wqe *wqe, uint64_t offset,
+		   const struct packet *packet)
+{
+	if (!sge_gather(pump->call, wqe, offset, pump_payload(pump, packet->op),
+			(uint32_t)packet->payload_bytes))
+		return true;
+	send_error(pump->call, IBV_WC_LOC_PROT_ERR,
+		   "check lkey and bounds of the scatter/gather list");
+	return false;
+}
+
+static bool send_datagram(struct pump *pump, const struct send_wqe *wqe)
+{
+	struct qp *qp = pump->call->qp;
+	struct requester *requester = &qp->requester;
+	uint32_t limit = qp->mtu ? qp->mtu : PATH_MTU_MAX;
+	bool imm = wqe->opcode == IBV_WR_SEND_WITH_IMM;
+	struct packet packet;
+
+	if (wqe->length > limit) {
+		because(pump->call, "a datagram may have %u bytes on this path", limit);
+		send_error(pump->call, IBV_WC_LOC_LEN_ERR, "send no more than the path MTU on UD");
+		return false;
+	}
+	packet_begin(qp, &packet, imm ? OPCODE_UD_SEND_ONLY_IMM : OPCODE_UD_SEND_ONLY,
+		     requester->send_psn);
+	packet.dest_qpn = wqe->remote_qpn & QPN_MASK;
+	packet.solicited = wqe->flags & IBV_SEND_SOLICITED;
+	packet.deth.qkey = wqe->remote_qkey & QKEY_PRIVILEGED ? qp->attr.qkey : wqe->remote_qkey;
+	packet.deth.source_qpn = qp->number;
+	packet.imm = wqe->imm;
+	packet.payload_bytes = wqe->length;
+	if (!gather(pump, wqe, 0, &packet))
+		return false;
+	pump_emit(pump, &packet, &wqe->ah->av);
+	requester->send_psn = psn_add(requester->send_psn, 1);
+	finish_send(pump->call, IBV_WC_SUCCESS);
+	return true;
+}
+
+static bool send_connected(struct pump *pump, struct send_wqe *wqe)
+{
+	struct qp *qp = pump->call->qp;
+	struct requester *requester = &qp->requester;
+	uint32_t psn = requester->send_psn;
+	struct packet packet;
+
+	wqe_packet(qp, wqe, psn, &packet);
+	if (!gather(pump, wqe, offset_of(qp, psn, wqe->first_psn), &packet))
+		return false;
+	pump_emit(pump, &packet, &qp->av);
+	requester->send_psn = psn_add(psn, 1);
+	if (psn == wqe->last_psn)
+		finish_send(pump->call, IBV_WC_SUCCESS);
+	return true;
+}
+
+static void begin(struct call *call, struct send_wqe *wqe)
+{
+	struct qp *qp = call->qp;
+
+	qp->sq.sent++;
+	wqe->state = WQE_STARTED;
+	if (wqe_is_local(wqe)) {
+		requester_local(call, wqe);
+		return;
+	}
+	wqe->first_psn = qp->requester.send_psn;
+	wqe->last_psn = psn_add(wqe->first_psn, wqe_psns(qp, wqe) - 1);
+}
+
+static bool finish_local(struct call *call, const struct send_wqe *wqe)
+{
+	if (wqe->state == WQE_FAILED) {
+		call->why[0] = '\0';
+		send_error(call, (enum ibv_wc_status)wqe->status, "see above");
+		return false;
+	}
+	finish_send(call, IBV_WC_SUCCESS);
+	return true;
+}
+
+void unreliable_transmit(struct pump *pump)
+{
+	struct call *call = pump->call;
+	struct qp *qp = call->qp;
+	bool good = qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD;
+
+	while (good && qp->sq.tail != qp->sq.head) {
+		struct send_wqe *wqe = send_queue_at(&qp->sq, qp->sq.tail);
+
+		if (qp->sq.tail == qp->sq.sent) {
+			if (qp->state != IBV_QPS_RTS)
+				break;
+			begin(call, wqe);
+		}
+		if (wqe_is_local(wqe))
+			good = finish_local(call, wqe);
+		else if (!pump_has_room(pump))
+			break;
+		else if (qp->type == IBV_QPT_UD)
+			good = send_datagram(pump, wqe);
+		else
+			good = send_connected(pump, wqe);
+	}
+	requester_check_drained(call);
+}
+
+/* ---- receiving: UC ---- */
+
+/* The receive that the message had taken waits for the next one. */
+static void drop_message(struct responder *responder)
+{
+	responder->previous = NULL;
+	responder->received = 0;
+}
+
+void uc_receive(struct call *call, const struct packet *packet)
+{
+	struct responder *responder = &call->qp->responder;
+	enum fault fault;
+
+	if (packet->psn != responder->expected_psn) {
+		count(call, COUNTER_RX_SEQUENCE);
+		drop_message(responder);
+	}
+	responder->expected_psn = psn_add(packet->psn, 1);
+	/* A new message ends one whose rest was lost. */
+	if (opcode_starts(packet->op))
+		drop_message(responder);
+	fault = responder_message(call, packet);
+	if (!fault)
+		return;
+	if (fault_row(fault)->uc == FAULT_UC_FAIL) {
+		responder_fail(call, fault);
+		return;
+	}
+	count(call, fault_row(fault)->counter);
+	drop_message(responder);
+}
+
+/* ---- receiving: UD ---- */
+
+static uint16_t ipv4_checksum(const uint8_t header[20])
+{
+	uint32_t sum = 0;
+	unsigned i;
+
+	for (i = 0; i < 20; i += 2)
+		sum += get_be16(header + i);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (uint16_t)~sum;
+}
+
+/* Of IPv4 packets the IP header is in the last 20 of the 40 bytes (RoCEv2 annex A17.4.5.1). */
+static void write_ipv4(uint8_t grh[GRH_BYTES], const struct rx_info *info, size_t udp_bytes)
+{
+	uint8_t *ip = grh + 20;
+
+	memset(grh, 0, GRH_BYTES);
+	ip[0] = 0x45;
+	ip[1] = info->traffic_class;
+	put_be16(ip + 2, (uint16_t)(20 + udp_bytes));
+	put_be16(ip + 6, 0x4000);
+	ip[8] = info->hop_limit;
+	ip[9] = 17;
+	memcpy(ip + 12, info->source + 12, 4);
+	memcpy(ip + 16, info->destination + 12, 4);
+	put_be16(ip + 10, ipv4_checksum(ip));
+}
+
+static void write_ipv6(uint8_t grh[GRH_BYTES], const struct rx_info *info, size_t udp_bytes)
+{
+	put_be32(grh, 6u << 28 | (uint32_t)info->traffic_class << 20);
+	put_be16(grh + 4, (uint16_t)udp_bytes);
+	grh[6] = 17;
+	grh[7] = info->hop_limit;
+	memcpy(grh + 8, info->source, 16);
+	memcpy(grh + 24, info->destination, 16);
+}
+
+static void write_grh(uint8_t grh[GRH_BYTES], const struct rx_info *info,
+		      const struct packet *packet)
+{
+	size_t udp_bytes = 8 + packet_bytes(packet->op, packet->payload_bytes);
+
+	if (address_is_ipv4(info->destination) || address_is_ipv4(info->source))
+		write_ipv4(grh, info, udp_bytes);
+	else
+		write_ipv6(grh, info, udp_bytes);
+}
+
+static bool scatter_datagram(struct call *call, const struct packet *packet,
+			     const struct rx_info *info)
+{
+	const struct recv_wqe *recv = call->qp->responder.recv;
+	uint8_t grh[GRH_BYTES];
+
+	write_grh(grh, info, packet);
+	return !sge_scatter(call, recv->sge, recv->sge_count, 0, grh, GRH_BYTES, false) &&
+	       !sge_scatter(call, recv->sge, recv->sge_count, GRH_BYTES, packet->payload,
+			    (uint32_t)packet->payload_bytes, true);
+}
+
+static enum counter refuse_datagram(struct call *call, const struct packet *packet, bool *refused)
+{
+	*refused = true;
+	if (packet->deth.qkey != call->qp->attr.qkey)
+		return COUNTER_RX_QKEY;
+	if (!responder_take(call))
+		return COUNTER_RX_NO_RECV;
+	if (GRH_BYTES + packet->payload_bytes > call->qp->responder.recv_bytes)
+		return COUNTER_RX_TOO_LONG;
+	*refused = false;
+	return COUNTER_RX_PACKETS;
+}
+
+void ud_receive(struct call *call, const struct packet *packet, const struct rx_info *info)
+{
+	struct ibv_wc wc = { .status = IBV_WC_SUCCESS, .opcode = IBV_WC_RECV,
+			     .byte_len = (uint32_t)(GRH_BYTES + packet->payload_bytes),
+			     .src_qp = packet->deth.source_qpn, .wc_flags = IBV_WC_GRH };
+	bool refused;
+	enum counter reason = refuse_datagram(call, packet, &refused);
+
+	if (refused) {
+		count(call, reason);
+		return;
+	}
+	if (!scatter_datagram(call, packet, info)) {
+		responder_fail(call, FAULT_LOCAL_PROTECTION);
+		return;
+	}
+	if (packet->op->headers & HDR_IMM) {
+		wc.wc_flags |= IBV_WC_WITH_IMM;
+		wc.imm_data = __builtin_bswap32(packet->imm);
+	}
+	finish_recv(call, &wc, packet->solicited);
+}

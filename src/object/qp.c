@@ -69,6 +69,8 @@ void qp_raise(struct qp *qp, enum qp_event event, struct effects *effects)
 		[QP_EVENT_COMM_EST] = IBV_EVENT_COMM_EST,
 		[QP_EVENT_SQ_DRAINED] = IBV_EVENT_SQ_DRAINED,
 		[QP_EVENT_LAST_WQE] = IBV_EVENT_QP_LAST_WQE_REACHED,
+		[QP_EVENT_REQ_ERR] = IBV_EVENT_QP_REQ_ERR,
+		[QP_EVENT_ACCESS_ERR] = IBV_EVENT_QP_ACCESS_ERR,
 	};
 	struct async_event *raised = &qp->event[event];
 

@@ -1,0 +1,132 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""
+The rules of ARCHITECTURE.md that can be read off the sources:  layering.py ROOT
+
+  - #include lines of src/ go from layer to layer only where LAYERS allows it;
+  - each source begins with the licence line and a comment that says what it is;
+  - each C file is built: some meson.build (or a test script) names it.
+"""
+import os
+import re
+import sys
+
+from tap import Tap
+
+LAYERS = {
+    'base': [],
+    'platform': ['base'],
+    'wire': ['base'],
+    'object': ['wire', 'base'],
+    'transport': ['object', 'wire', 'base'],
+    'link': ['platform', 'base'],
+    'host': ['platform', 'base'],
+    'hca': ['transport', 'object', 'link', 'host', 'wire', 'platform', 'base'],
+    'mad': ['hca', 'wire', 'base'],
+    'cm': ['mad', 'wire', 'platform', 'base'],
+    'verbs': ['hca', 'base'],
+    'rdmacm': ['cm'],
+}
+CODE = ('.c', '.h', '.def', '.map')
+SCRIPTS = ('.py', '.sh', '.build')
+LICENCE = 'SPDX-License-Identifier: BSD-2-Clause'
+LICENCE_LINES = 5	# in scripts it follows "#!" and may follow other comments
+
+
+def sources(root, folder, endings):
+    """Paths, relative to the root, of files in a folder; hidden and generated ones apart."""
+    for path, folders, names in os.walk(os.path.join(root, folder)):
+        folders[:] = [name for name in folders if not name.startswith(('.', '__'))]
+        for name in names:
+            if name.endswith(endings):
+                yield os.path.relpath(os.path.join(path, name), root)
+
+
+def read(root, path):
+    with open(os.path.join(root, path), encoding='utf-8') as file:
+        return file.read()
+
+
+def includes(text):
+    return re.findall(r'^[ \t]*#[ \t]*include[ \t]+"([^"]+)"', text, re.MULTILINE)
+
+
+def forbidden(layer, path, text):
+    for included in includes(text):
+        target = included.split('/')[0]
+        if '/' not in included:
+            yield '%s: "%s" is not written as "layer/file.h"' % (path, included)
+        elif target not in LAYERS:
+            yield '%s: "%s" is of no layer' % (path, included)
+        elif target != layer and target not in LAYERS[layer]:
+            yield '%s: "%s": %s may include %s' % (
+                path, included, layer, ', '.join(LAYERS[layer]) or 'nothing but itself')
+
+
+def bad_edges(root):
+    for path in sorted(sources(root, 'src', CODE)):
+        parts = path.split('/')
+        if len(parts) < 3 or parts[1] not in LAYERS:
+            yield path + ': not in the folder of a layer'
+        else:
+            yield from forbidden(parts[1], path, read(root, path))
+
+
+def headless(root):
+    for folder in ('src', 'tools', 'examples', 'bench', 'tests'):
+        for path in sorted(sources(root, folder, CODE)):
+            lines = read(root, path).split('\n')
+            if lines[0] not in ('/* %s */' % LICENCE, '// ' + LICENCE):
+                yield path + ': the first line is not the licence line'
+            elif not lines[1].startswith('/*'):
+                yield path + ': no comment below the licence line says what the file is'
+        for path in sorted(sources(root, folder, SCRIPTS)):
+            if LICENCE not in '\n'.join(read(root, path).split('\n')[:LICENCE_LINES]):
+                yield path + ': no licence line'
+
+
+def unbuilt(root):
+    builders = ''.join(read(root, path) for path in sources(root, '.', ('meson.build',)))
+    for folder in ('src', 'tools', 'bench'):
+        for path in sorted(sources(root, folder, ('.c',))):
+            if not re.search(r"['/]%s'" % re.escape(os.path.basename(path)), builders):
+                yield path + ': no meson.build names it'
+
+
+def listed_twice(root):
+    for path in sorted(sources(root, 'src', ('meson.build',))):
+        names = re.findall(r"'([^']+\.c)'", read(root, path))
+        for name in sorted({name for name in names if names.count(name) > 1}):
+            yield '%s: %s is listed twice' % (path, name)
+
+
+def self_test():
+    """The checks themselves, on sources that break each rule."""
+    wrong = [
+        ('wire', '#include "hca/hca.h"'),
+        ('base', '#include "wire/psn.h"'),
+        ('verbs', '  #  include "object/qp.h"'),
+        ('transport', '#include "internal.h"'),
+        ('link', '#include "nowhere/x.h"'),
+    ]
+    right = [('hca', '#include "link/udp.h"'), ('verbs', '#include "verbs/verbs.h"'),
+             ('wire', '#include <stdint.h>')]
+    for layer, line in wrong:
+        if not list(forbidden(layer, 'x', line)):
+            yield 'accepted in %s: %s' % (layer, line)
+    for layer, line in right:
+        yield from forbidden(layer, 'x', line)
+
+
+def main():
+    root = sys.argv[1]
+    tap = Tap()
+    tap.test('the layering check refuses what it has to', self_test())
+    tap.test('includes go from layer to layer as the architecture says', bad_edges(root))
+    tap.test('every source says its licence and what it is', headless(root))
+    tap.test('every C file is built', unbuilt(root))
+    tap.test('no C file is built twice', listed_twice(root))
+    tap.end()
+
+
+main()

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What is not there is refused in the way its man page has it: every slot of the tables of verbs
+ * can be called, the entry points of IBVERBS_1.0 and of vendor drivers exist and do no harm,
+ * and null pointers are errors.
+ */
+#include "fixture.h"
+
+#include <dlfcn.h>
+#include <stdbool.h>
+
+static void every_slot_of_the_tables_is_filled(void **state)
+{
+	struct verbs_context *verbs = verbs_get_ctx(context_of(state));
+	const size_t end = offsetof(struct verbs_context, _ABI_placeholder3);
+	void **slot = (void **)verbs, **ops = (void **)&verbs->context.ops;
+
+	assert_non_null(verbs);
+	assert_int_equal(verbs->sz, sizeof(*verbs));
+	for (size_t i = 0; i < end / sizeof(void *); i++)
+		if (i * sizeof(void *) != offsetof(struct verbs_context, priv) && !slot[i])
+			fail_msg("slot %zu of struct verbs_context is null", i);
+	for (size_t i = 0; i < sizeof(struct ibv_context_ops) / sizeof(void *); i++)
+		if (!ops[i])
+			fail_msg("slot %zu of struct ibv_context_ops is null", i);
+}
+
+static void verbs_that_the_device_lacks_answer_not_supported(void **state)
+{
+	struct ibv_context *context = context_of(state);
+	struct verbs_context *verbs = verbs_get_ctx(context);
+	struct ibv_pd *pd = ibv_alloc_pd(context);
+	struct ibv_alloc_dm_attr dm = { .length = 64 };
+	struct ibv_counters_init_attr counters = { 0 };
+	struct ibv_wq_init_attr wq = { .wq_type = IBV_WQT_RQ, .pd = pd };
+	struct ibv_rwq_ind_table_init_attr table = { 0 };
+	struct ibv_xrcd_init_attr xrcd = { 0 };
+	struct ibv_qp_open_attr qp = { 0 };
+	struct ibv_sge sge = { 0 };
+
+	assert_non_null(pd);
+	assert_refused(ibv_alloc_dm(context, &dm), EOPNOTSUPP);
+	assert_refused(ibv_create_counters(context, &counters), EOPNOTSUPP);
+	assert_refused(ibv_create_wq(context, &wq), EOPNOTSUPP);
+	assert_refused(ibv_create_rwq_ind_table(context, &table), EOPNOTSUPP);
+	assert_refused(ibv_open_xrcd(context, &xrcd), EOPNOTSUPP);
+	assert_refused(ibv_open_qp(context, &qp), EOPNOTSUPP);
+	assert_refused(ibv_alloc_null_mr(pd), EOPNOTSUPP);
+	assert_refused(ibv_reg_dmabuf_mr(pd, 0, 4096, 0, 0, 0), EOPNOTSUPP);
+	assert_refused(ibv_import_device(context->cmd_fd), EOPNOTSUPP);
+	assert_refused(ibv_import_pd(context, pd->handle), EOPNOTSUPP);
+	assert_int_equal(ibv_advise_mr(pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &sge, 1), EOPNOTSUPP);
+	assert_int_equal(verbs->modify_cq(NULL, NULL), EOPNOTSUPP);
+	assert_int_equal(verbs->destroy_wq(NULL), EOPNOTSUPP);
+	assert_int_equal(verbs->ibv_destroy_flow(NULL), EOPNOTSUPP);
+	assert_int_equal(ibv_set_ece(NULL, NULL), EOPNOTSUPP);
+	assert_int_equal(ibv_dealloc_pd(pd), 0);
+}
+
+static void old_pointer_functions_refuse(void **state)
+{
+	static const char *const names[] = {
+		"ibv_get_device_list", "ibv_get_device_name", "ibv_open_device", "ibv_alloc_pd",
+		"ibv_reg_mr", "ibv_create_cq", "ibv_create_srq", "ibv_create_qp", "ibv_create_ah",
+	};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		void *(*old)(void *, void *) = dlvsym(RTLD_DEFAULT, names[i], "IBVERBS_1.0");
+
+		assert_non_null(old);
+		assert_refused(old(NULL, NULL), EOPNOTSUPP);
+	}
+}
+
+static void old_int_functions_refuse(void **state)
+{
+	static const char *const names[] = {
+		"ibv_query_device", "ibv_query_port", "ibv_dealloc_pd", "ibv_dereg_mr", "ibv_resize_cq",
+		"ibv_destroy_cq", "ibv_modify_srq", "ibv_query_srq", "ibv_destroy_srq", "ibv_query_qp",
+		"ibv_modify_qp", "ibv_destroy_qp", "ibv_destroy_ah", "ibv_attach_mcast",
+		"ibv_detach_mcast",
+	};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		int (*old)(void *, void *) = dlvsym(RTLD_DEFAULT, names[i], "IBVERBS_1.0");
+
+		assert_non_null(old);
+		assert_int_equal(old(NULL, NULL), EOPNOTSUPP);
+	}
+}
+
+static void commands_of_vendor_drivers_refuse(void **state)
+{
+	static const char *const names[] = {
+		"ibv_cmd_get_context", "ibv_cmd_alloc_pd", "ibv_cmd_create_qp_ex2", "ibv_cmd_reg_mr",
+		"execute_ioctl",
+	};
+	const char *node = "IBVERBS_PRIVATE_34";
+	bool *allow = dlvsym(RTLD_DEFAULT, "verbs_allow_disassociate_destroy", node);
+	void (*set_ops)(void *, void *) = dlvsym(RTLD_DEFAULT, "verbs_set_ops", node);
+	void (*driver)(void *) = dlvsym(RTLD_DEFAULT, "verbs_register_driver_34", node);
+	void *(*open)(void *, void *) = dlvsym(RTLD_DEFAULT, "verbs_open_device", node);
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		int (*command)(void *, void *) = dlvsym(RTLD_DEFAULT, names[i], node);
+
+		assert_non_null(command);
+		assert_int_equal(command(NULL, NULL), EOPNOTSUPP);
+	}
+	assert_non_null(allow);
+	assert_false(*allow);
+	set_ops(NULL, NULL);
+	driver(NULL);
+	assert_refused(open(NULL, NULL), EOPNOTSUPP);
+}
+
+static void null_pointers_are_errors(void **state)
+{
+	struct ibv_context *context = context_of(state);
+	struct verbs_context *verbs = verbs_get_ctx(context);
+	struct ibv_qp_init_attr_ex qp_ex = { .qp_type = IBV_QPT_RC };
+	struct ibv_qp_init_attr qp = { .qp_type = IBV_QPT_RC };
+	struct ibv_pd *pd = ibv_alloc_pd(context);
+	union ibv_gid gid;
+
+	assert_refused(ibv_open_device(NULL), EINVAL);
+	assert_minus_one(ibv_close_device(NULL), EINVAL);
+	assert_refused(ibv_alloc_pd(NULL), EINVAL);
+	assert_int_equal(ibv_dealloc_pd(NULL), EINVAL);
+	assert_int_equal(ibv_dereg_mr(NULL), EINVAL);
+	assert_refused(ibv_create_cq(NULL, 1, NULL, NULL, 0), EINVAL);
+	assert_int_equal(ibv_destroy_cq(NULL), EINVAL);
+	assert_refused(ibv_create_comp_channel(NULL), EINVAL);
+	assert_refused(ibv_create_qp(pd, NULL), EINVAL);
+	assert_refused(ibv_create_qp(NULL, &qp), EINVAL);
+	assert_refused(ibv_create_qp(pd, &qp), EINVAL);		/* no CQs */
+	assert_refused(verbs->create_qp_ex(context, &qp_ex), EINVAL);
+	assert_int_equal(ibv_modify_qp(NULL, NULL, 0), EINVAL);
+	assert_int_equal(ibv_destroy_qp(NULL), EINVAL);
+	assert_refused(ibv_create_srq(pd, NULL), EINVAL);
+	assert_refused(ibv_create_ah(pd, NULL), EINVAL);
+	assert_int_equal(ibv_query_device(context, NULL), EINVAL);
+	assert_minus_one(ibv_query_gid(NULL, 1, 0, &gid), EINVAL);
+	assert_minus_one(ibv_get_async_event(context, NULL), EINVAL);
+	assert_null(ibv_qp_to_qp_ex(NULL));
+	ibv_free_device_list(NULL);
+	ibv_ack_cq_events(NULL, 1);
+	assert_int_equal(ibv_dealloc_pd(pd), 0);
+}
+
+static void nonsense_is_refused(void **state)
+{
+	struct ibv_context *context = context_of(state);
+	struct ibv_cq_init_attr_ex vlan = { .cqe = 4, .wc_flags = IBV_WC_EX_WITH_CVLAN };
+	struct ibv_cq_init_attr_ex mask = { .cqe = 4, .comp_mask = 1u << 30 };
+	struct ibv_cq_init_attr_ex none = { .cqe = 0 };
+	struct ibv_query_device_ex_input input = { .comp_mask = 1 };
+	struct ibv_device_attr_ex attr;
+	struct ibv_port_attr port;
+
+	assert_refused(ibv_create_cq(context, 0, NULL, NULL, 0), EINVAL);
+	assert_refused(ibv_create_cq(context, -1, NULL, NULL, 0), EINVAL);
+	assert_refused(ibv_create_cq(context, 1, NULL, NULL, context->num_comp_vectors), EINVAL);
+	assert_refused(ibv_create_cq(context, 1, NULL, NULL, -1), EINVAL);
+	assert_refused(ibv_create_cq_ex(context, &vlan), EOPNOTSUPP);
+	assert_refused(ibv_create_cq_ex(context, &mask), EINVAL);
+	assert_refused(ibv_create_cq_ex(context, &none), EINVAL);
+	assert_int_equal(ibv_query_port(context, 0, &port), EINVAL);
+	assert_int_equal(ibv_query_port(context, 2, &port), EINVAL);
+	assert_int_equal(ibv_query_device_ex(context, &input, &attr), EINVAL);
+	assert_minus_one(ibv_get_pkey_index(context, 1, 0x1234), ENOENT);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		test_with_device(every_slot_of_the_tables_is_filled),
+		test_with_device(verbs_that_the_device_lacks_answer_not_supported),
+		cmocka_unit_test(old_pointer_functions_refuse),
+		cmocka_unit_test(old_int_functions_refuse),
+		cmocka_unit_test(commands_of_vendor_drivers_refuse),
+		test_with_device(null_pointers_are_errors),
+		test_with_device(nonsense_is_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

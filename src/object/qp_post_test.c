@@ -1,0 +1,524 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Posting: which opcode on which service (a second writing of ibv_post_send(3)'s table), states,
+ * limits, what is copied, and what stands when a list is refused in the middle.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+
+#include "object/test_support.h"
+
+#include "object/qp.h"
+
+#define SQ_SIZE		6u
+#define MAX_SGE		3u
+#define MAX_INLINE	64u
+
+struct fixture {
+	struct qp qp;
+	struct qp_access access;
+	struct pd pd, other_pd;
+	struct ah ah;
+	struct mw mw;
+	struct mr mr;
+	uint8_t memory[256];
+};
+
+static struct fixture *fixture_new(enum ibv_qp_type type, enum ibv_qp_state state)
+{
+	struct fixture *f = calloc(1, sizeof(*f));
+
+	assert_non_null(f);
+	lock_init(&f->qp.lock);
+	f->qp.type = type;
+	f->qp.number = 0x12345;
+	f->qp.access = &f->access;
+	f->qp.pd = &f->pd;
+	f->qp.attr.max_rd_atomic = 1;
+	f->ah.ibv.pd = &f->pd.ibv;
+	atomic_store(&f->ah.references, 1);
+	f->mw.ibv.type = IBV_MW_TYPE_2;
+	assert_int_equal(send_queue_init(&f->qp.sq, SQ_SIZE, MAX_SGE, MAX_INLINE), 0);
+	assert_int_equal(recv_queue_init(&f->qp.rq, SQ_SIZE, MAX_SGE), 0);
+	qp_set_state(&f->qp, state);
+	return f;
+}
+
+static void fixture_free(struct fixture *f)
+{
+	send_queue_fini(&f->qp.sq);
+	recv_queue_fini(&f->qp.rq);
+	assert_int_equal(atomic_load(&f->ah.references), 1);
+	free(f);
+}
+
+/* A work request that is right for its opcode; @sge is its one SGE, of 8 bytes. */
+static struct ibv_send_wr good_wr(struct fixture *f, enum ibv_wr_opcode opcode, struct ibv_sge *sge)
+{
+	struct ibv_send_wr wr = { .wr_id = 0x77, .opcode = opcode, .sg_list = sge, .num_sge = 1 };
+
+	*sge = (struct ibv_sge){ (uintptr_t)f->memory, 8, 0x1234 };
+	if (opcode == IBV_WR_BIND_MW) {
+		wr.bind_mw.mw = &f->mw.ibv;
+		wr.bind_mw.bind_info.mr = &f->mr.ibv;
+	}
+	if (f->qp.type == IBV_QPT_UD)
+		wr.wr.ud.ah = &f->ah.ibv;
+	return wr;
+}
+
+static int post(struct fixture *f, struct ibv_send_wr *wr)
+{
+	struct ibv_send_wr *bad = NULL;
+	int err;
+
+	lock_acquire(&f->qp.lock);
+	err = qp_post_send(&f->qp, wr, &bad);
+	lock_release(&f->qp.lock);
+	assert_ptr_equal(bad, err ? wr : NULL);
+	return err;
+}
+
+static const char *explain_post(struct fixture *f, struct ibv_send_wr *wr, int expected)
+{
+	struct explanation explanation;
+	int err;
+
+	explanation_begin(&explanation);
+	err = post(f, wr);
+	assert_int_equal(err, expected);
+	return explanation_end(&explanation);
+}
+
+static const struct send_wqe *last_wqe(const struct fixture *f)
+{
+	return send_queue_at(&f->qp.sq, f->qp.sq.head - 1);
+}
+
+/* ---- opcodes and states ---- */
+
+static bool allowed(enum ibv_qp_type type, int opcode)
+{
+	switch (opcode) {
+	case IBV_WR_SEND:
+	case IBV_WR_SEND_WITH_IMM:
+		return true;
+	case IBV_WR_RDMA_WRITE:
+	case IBV_WR_RDMA_WRITE_WITH_IMM:
+	case IBV_WR_LOCAL_INV:
+	case IBV_WR_BIND_MW:
+		return type != IBV_QPT_UD;
+	case IBV_WR_RDMA_READ:
+	case IBV_WR_ATOMIC_CMP_AND_SWP:
+	case IBV_WR_ATOMIC_FETCH_AND_ADD:
+	case IBV_WR_SEND_WITH_INV:
+		return type == IBV_QPT_RC;
+	default:
+		return false;
+	}
+}
+
+static void each_service_takes_its_opcodes_and_no_others(void **state)
+{
+	static const enum ibv_qp_type types[] = { IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD };
+
+	for (unsigned i = 0; i < 3; i++) {
+		for (int opcode = -1; opcode < 300; opcode++) {
+			struct fixture *f = fixture_new(types[i], IBV_QPS_RTS);
+			struct ibv_sge sge;
+			struct ibv_send_wr wr = good_wr(f, (enum ibv_wr_opcode)opcode, &sge);
+
+			assert_int_equal(post(f, &wr), allowed(types[i], opcode) ? 0 : EINVAL);
+			fixture_free(f);
+		}
+	}
+}
+
+static void sends_are_taken_from_rts_on_and_receives_from_init_on(void **state)
+{
+	for (int s = IBV_QPS_RESET; s <= IBV_QPS_ERR; s++) {
+		struct fixture *f = fixture_new(IBV_QPT_RC, (enum ibv_qp_state)s);
+		struct ibv_recv_wr recv = { 0 }, *bad_recv = NULL;
+		struct ibv_sge sge;
+		struct ibv_send_wr wr = good_wr(f, IBV_WR_SEND, &sge);
+		int err = qp_post_recv(&f->qp, &recv, &bad_recv);
+
+		assert_int_equal(post(f, &wr), s >= IBV_QPS_RTS ? 0 : EINVAL);
+		assert_int_equal(err, s == IBV_QPS_RESET ? EINVAL : 0);
+		assert_ptr_equal(bad_recv, err ? &recv : NULL);
+		fixture_free(f);
+	}
+}
+
+static void a_post_in_the_wrong_state_is_explained(void **state)
+{
+	struct fixture *f = fixture_new(IBV_QPT_RC, IBV_QPS_RTR);
+	struct ibv_sge sge;
+	struct ibv_send_wr wr = good_wr(f, IBV_WR_SEND, &sge);
+
+	assert_mentions(explain_post(f, &wr, EINVAL),
+			"post_send: qp 0x012345 wr_id 0x77: the qp is in RTR");
+	fixture_free(f);
+}
+
+static void a_qp_with_an_srq_takes_no_receives(void **state)
+{
+	struct fixture *f = fixture_new(IBV_QPT_RC, IBV_QPS_RTS);
+	struct ibv_recv_wr wr = { 0 }, *bad = NULL;
+	struct srq srq;
+
+	f->qp.srq = &srq;
+	assert_int_equal(qp_post_recv(&f->qp, &wr, &bad), EINVAL);
+	assert_ptr_equal(bad, &wr);
+	fixture_free(f);
+}
+
+/* ---- what is copied ---- */
+
+static void a_write_is_copied_whole(void **state)
+{
+	struct fixture *f = fixture_new(IBV_QPT_RC, IBV_QPS_RTS);
+	struct ibv_sge sge[3];
+	struct ibv_send_wr wr = good_wr(f, IBV_WR_RDMA_WRITE_WITH_IMM, sge);
+	const struct send_wqe *wqe;
+
+	sge[1] = (struct ibv_sge){ 0x2000, 0, 2 };
+	sge[2] = (struct ibv_sge){ 0x3000, 100, 3 };
+	wr.num_sge = 3;
+	wr.send_flags = IBV_SEND_SOLICITED;
+	wr.imm_data = htonl(0x01020304);
+	wr.wr.rdma.remote_addr = 0xabcdef0123456789;
+	wr.wr.rdma.rkey = 0x55;
+	assert_int_equal(post(f, &wr), 0);
+	wqe = last_wqe(f);
+	assert_int_equal(wqe->wr_id, 0x77);
+	assert_int_equal(wqe->opcode, IBV_WR_RDMA_WRITE_WITH_IMM);
+	assert_int_equal(wqe->flags, IBV_SEND_SOLICITED);
+	assert_int_equal(wqe->length, 108);
+	assert_int_equal(wqe->imm, 0x01020304);
+	assert_int_equal(wqe->remote_address, 0xabcdef0123456789);
+	assert_int_equal(wqe->rkey, 0x55);
+	assert_int_equal(wqe->sge_count, 3);
+	assert_memory_equal(wqe->sge, sge, sizeof(sge));
+	fixture_free(f);
+}
+
+static void inline_data_is_gathered_at_the_post(void **state)
+{
+	struct fixture *f = fixture_new(IBV_QPT_RC, IBV_QPS_RTS);
+	struct ibv_sge sge[3];
+	struct ibv_send_wr wr = good_wr(f, IBV_WR_SEND, sge);
+	uint8_t expected[MAX_INLINE];
+
+	for (unsigned i = 0; i < sizeof(f->memory); i++)
+		f->memory[i] = (uint8_t)i;
+	sge[0].length = 10;
+	sge[1] = (struct ibv_sge){ 0, 0, 0 };
+	sge[2] = (struct ibv_sge){ (uintptr_t)f->memory + 100, 54, 0 };
+	memcpy(expected, f->memory, 10);
+	memcpy(expected + 10, f->memory + 100, 54);
+	wr.num_sge = 3;
+	wr.send_flags = IBV_SEND_INLINE;
+	assert_int_equal(post(f, &wr), 0);
+	memset(f->memory, 0xee, sizeof(f->memory));
+	assert_int_equal(last_wqe(f)->length, 64);
+	assert_int_equal(last_wqe(f)->sge_count, 0);
+	assert_memory_equal(last_wqe(f)->inline_data, expected, 64);
+	fixture_free(f);
+}
+
+static void atomics_invalidations_and_binds_keep_their_operands(void **state)
+{
+	struct fixture *f = fixture_new(IBV_QPT_RC, IBV_QPS_RTS);
+	struct ibv_sge sge;
+	struct ibv_send_wr wr = good_wr(f, IBV_WR_ATOMIC_CMP_AND_SWP, &sge);
+
+	wr.wr.atomic.remote_addr = 0x1001;	/* not aligned: the responder's to refuse */
+	wr.wr.atomic.compare_add = 1;
+	wr.wr.atomic.swap = 2;
+	wr.wr.atomic.rkey = 3;
+	assert_int_equal(post(f, &wr), 0);
+	assert_int_equal(last_wqe(f)->remote_address, 0x1001);
+	assert_int_equal(last_wqe(f)->compare_add, 1);
+	assert_int_equal(last_wqe(f)->swap, 2);
+	assert_int_equal(last_wqe(f)->rkey, 3);
+
+	wr = good_wr(f, IBV_WR_LOCAL_INV, &sge);
+	wr.invalidate_rkey = 0x01020304;
+	assert_int_equal(post(f, &wr), 0);
+	assert_int_equal(last_wqe(f)->imm, 0x01020304);
+	assert_int_equal(last_wqe(f)->length, 0);
+
+	wr = good_wr(f, IBV_WR_BIND_MW, &sge);
+	wr.bind_mw.rkey = 0x99;
+	wr.bind_mw.bind_info.length = 5;
+	assert_int_equal(post(f, &wr), 0);
+	assert_ptr_equal(last_wqe(f)->mw, &f->mw);
+	assert_int_equal(last_wqe(f)->rkey, 0x99);
+	assert_int_equal(last_wqe(f)->bind.length, 5);
+	assert_int_equal(f->mw.ibv.rkey, 0);
+	fixture_free(f);
+}
+
+static void a_type_1_window_has_its_new_rkey_after_the_post(void **state)
+{
+	struct fixture *f = fixture_new(IBV_QPT_RC, IBV_QPS_RTS);
+	struct ibv_sge sge;
+	struct ibv_send_wr wr = good_wr(f, IBV_WR_BIND_MW, &sge);
+
+	f->mw.ibv.type = IBV_MW_TYPE_1;
+	wr.bind_mw.rkey = 0x99;
+	assert_int_equal(post(f, &wr), 0);
+	assert_int_equal(f->mw.ibv.rkey, 0x99);
+	fixture_free(f);
+}
+
+static void sq_sig_all_signals_each_request(void **state)
+{
+	struct fixture *f = fixture_new(IBV_QPT_RC, IBV_QPS_RTS);
+	struct ibv_sge sge;
+	struct ibv_send_wr wr = good_wr(f, IBV_WR_SEND, &sge);
+
+	assert_int_equal(post(f, &wr), 0);
+	assert_false(last_wqe(f)->flags & IBV_SEND_SIGNALED);
+	f->qp.signal_all = true;
+	assert_int_equal(post(f, &wr), 0);
+	assert_true(last_wqe(f)->flags & IBV_SEND_SIGNALED);
+	fixture_free(f);
+}
+
+static void a_ud_send_holds_its_address_handle(void **state)
+{
+	struct fixture *f = fixture_new(IBV_QPT_UD, IBV_QPS_RTS);
+	struct ibv_sge sge;
+	struct ibv_send_wr wr = good_wr(f, IBV_WR_SEND, &sge);
+
+	wr.wr.ud.remote_qpn = 0xffffff;
+	wr.wr.ud.remote_qkey = 0x80000000;
+	assert_int_equal(post(f, &wr), 0);
+	assert_int_equal(atomic_load(&f->ah.references), 2);
+	assert_ptr_equal(last_wqe(f)->ah, &f->ah);
+	assert_int_equal(last_wqe(f)->remote_qpn, 0xffffff);
+	assert_int_equal(last_wqe(f)->remote_qkey, 0x80000000);
+	fixture_free(f);	/* the queue gives it back */
+}
+
+/* ---- limits ---- */
+
+static void lengths_are_accepted_up_to_their_limits(void **state)
+{
+	static const struct {
+		enum ibv_qp_type type;
+		enum ibv_wr_opcode opcode;
+		unsigned flags;
+		uint64_t good, bad;
+	} cases[] = {
+		{ IBV_QPT_RC, IBV_WR_SEND, 0, 1ull << 31, (1ull << 31) + 1 },
+		{ IBV_QPT_RC, IBV_WR_SEND, 0, 0, 3ull * UINT32_MAX },
+		{ IBV_QPT_RC, IBV_WR_RDMA_READ, 0, 1ull << 31, (1ull << 32) },
+		{ IBV_QPT_UC, IBV_WR_SEND, 0, 1ull << 31, (1ull << 31) + 1 },
+		{ IBV_QPT_UD, IBV_WR_SEND, 0, 4096, 4097 },
+		{ IBV_QPT_RC, IBV_WR_SEND, IBV_SEND_INLINE, MAX_INLINE, MAX_INLINE + 1 },
+		{ IBV_QPT_RC, IBV_WR_ATOMIC_FETCH_AND_ADD, 0, 8, 4 },
+		{ IBV_QPT_RC, IBV_WR_ATOMIC_FETCH_AND_ADD, 0, 8, 16 },
+	};
+
+	for (unsigned i = 0; i < 2 * sizeof(cases) / sizeof(cases[0]); i++) {
+		uint64_t left = i % 2 ? cases[i / 2].bad : cases[i / 2].good;
+		struct fixture *f = fixture_new(cases[i / 2].type, IBV_QPS_RTS);
+		struct ibv_sge sge[3];
+		struct ibv_send_wr wr = good_wr(f, cases[i / 2].opcode, sge);
+
+		wr.send_flags = cases[i / 2].flags;
+		for (wr.num_sge = 0; left || !wr.num_sge; wr.num_sge++) {
+			uint32_t part = left > UINT32_MAX ? UINT32_MAX : (uint32_t)left;
+
+			sge[wr.num_sge] = (struct ibv_sge){ (uintptr_t)f->memory, part, 0 };
+			left -= part;
+		}
+		if (post(f, &wr) != (i % 2 ? EINVAL : 0))
+			fail_msg("case %u %s", i / 2, i % 2 ? "bad" : "good");
+		fixture_free(f);
+	}
+}
+
+static void a_ud_message_is_no_longer_than_the_mtu_of_the_qp(void **state)
+{
+	struct fixture *f = fixture_new(IBV_QPT_UD, IBV_QPS_RTS);
+	struct ibv_sge sge;
+	struct ibv_send_wr wr = good_wr(f, IBV_WR_SEND, &sge);
+
+	f->qp.mtu = 1024;
+	sge.length = 1024;
+	assert_int_equal(post(f, &wr), 0);
+	sge.length = 1025;
+	assert_mentions(explain_post(f, &wr, EINVAL), "1025 bytes");
+	fixture_free(f);
+}
+
+static void the_number_of_sges_is_limited(void **state)
+{
+	struct fixture *f = fixture_new(IBV_QPT_RC, IBV_QPS_RTS);
+	struct ibv_sge sge[4] = { { 0 } };
+	struct ibv_send_wr wr = good_wr(f, IBV_WR_SEND, sge);
+
+	wr.num_sge = 3;
+	assert_int_equal(post(f, &wr), 0);
+	wr.num_sge = 4;
+	assert_mentions(explain_post(f, &wr, EINVAL), "num_sge 4");
+	wr.num_sge = -1;
+	assert_int_equal(post(f, &wr), EINVAL);
+	wr.num_sge = 1;
+	wr.sg_list = NULL;
+	assert_int_equal(post(f, &wr), EINVAL);
+	wr.num_sge = 0;
+	assert_int_equal(post(f, &wr), 0);
+	fixture_free(f);
+}
+
+static void only_sends_and_writes_may_be_inline(void **state)
+{
+	static const enum ibv_wr_opcode good[] = { IBV_WR_SEND, IBV_WR_SEND_WITH_IMM,
+		IBV_WR_SEND_WITH_INV, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM };
+	static const enum ibv_wr_opcode bad[] = { IBV_WR_RDMA_READ, IBV_WR_ATOMIC_CMP_AND_SWP,
+		IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_LOCAL_INV, IBV_WR_BIND_MW };
+	struct fixture *f = fixture_new(IBV_QPT_RC, IBV_QPS_RTS);
+	struct ibv_sge sge;
+
+	for (unsigned i = 0; i < 5; i++) {
+		struct ibv_send_wr wr = good_wr(f, good[i], &sge);
+
+		wr.send_flags = IBV_SEND_INLINE;
+		assert_int_equal(post(f, &wr), 0);
+		wr = good_wr(f, bad[i], &sge);
+		wr.send_flags = IBV_SEND_INLINE;
+		assert_int_equal(post(f, &wr), EINVAL);
+	}
+	fixture_free(f);
+}
+
+static void a_read_that_could_never_start_is_refused(void **state)
+{
+	struct fixture *f = fixture_new(IBV_QPT_RC, IBV_QPS_RTS);
+	struct ibv_sge sge;
+	struct ibv_send_wr wr = good_wr(f, IBV_WR_RDMA_READ, &sge);
+
+	f->qp.attr.max_rd_atomic = 0;
+	assert_mentions(explain_post(f, &wr, EINVAL), "max_rd_atomic");
+	qp_set_state(&f->qp, IBV_QPS_ERR);
+	assert_int_equal(post(f, &wr), 0);
+	fixture_free(f);
+}
+
+static void wrong_operands_of_ud_and_bind_are_refused(void **state)
+{
+	struct fixture *f = fixture_new(IBV_QPT_UD, IBV_QPS_RTS);
+	struct ibv_sge sge;
+	struct ibv_send_wr wr = good_wr(f, IBV_WR_SEND, &sge);
+
+	wr.wr.ud.remote_qpn = 0x1000000;
+	assert_int_equal(post(f, &wr), EINVAL);
+	wr.wr.ud.remote_qpn = 1;
+	wr.wr.ud.ah = NULL;
+	assert_mentions(explain_post(f, &wr, EINVAL), "address handle");
+	wr.wr.ud.ah = &f->ah.ibv;
+	f->ah.ibv.pd = &f->other_pd.ibv;
+	assert_mentions(explain_post(f, &wr, EINVAL), "protection domain");
+	assert_int_equal(f->qp.sq.head, 0);
+	fixture_free(f);
+
+	f = fixture_new(IBV_QPT_RC, IBV_QPS_RTS);
+	wr = good_wr(f, IBV_WR_BIND_MW, &sge);
+	wr.bind_mw.mw = NULL;
+	assert_int_equal(post(f, &wr), EINVAL);
+	wr = good_wr(f, IBV_WR_BIND_MW, &sge);
+	wr.bind_mw.bind_info.mr = NULL;
+	assert_int_equal(post(f, &wr), 0);	/* length 0: unbinds */
+	wr.bind_mw.bind_info.length = 1;
+	assert_int_equal(post(f, &wr), EINVAL);
+	fixture_free(f);
+}
+
+/* ---- lists ---- */
+
+static void requests_before_the_bad_one_stand(void **state)
+{
+	struct fixture *f = fixture_new(IBV_QPT_UD, IBV_QPS_RTS);
+	struct ibv_send_wr wr[4], *bad = NULL;
+	struct ibv_sge sge;
+
+	for (unsigned i = 0; i < 4; i++) {
+		wr[i] = good_wr(f, i == 2 ? IBV_WR_RDMA_WRITE : IBV_WR_SEND, &sge);
+		wr[i].wr_id = i;
+		wr[i].next = i < 3 ? &wr[i + 1] : NULL;
+	}
+	lock_acquire(&f->qp.lock);
+	assert_int_equal(qp_post_send(&f->qp, wr, &bad), EINVAL);
+	lock_release(&f->qp.lock);
+	assert_ptr_equal(bad, &wr[2]);
+	assert_int_equal(f->qp.sq.head, 2);
+	assert_int_equal(last_wqe(f)->wr_id, 1);
+	assert_int_equal(atomic_load(&f->ah.references), 3);
+	fixture_free(f);
+}
+
+static void a_full_queue_gives_enomem_at_exactly_its_size_also_where_counters_wrap(void **state)
+{
+	struct fixture *f = fixture_new(IBV_QPT_RC, IBV_QPS_RTS);
+	struct ibv_sge sge;
+	struct ibv_send_wr wr = good_wr(f, IBV_WR_SEND, &sge);
+
+	f->qp.sq.head = f->qp.sq.sent = f->qp.sq.tail = UINT32_MAX - 2;
+	for (unsigned i = 0; i < SQ_SIZE; i++) {
+		wr.wr_id = i;
+		assert_int_equal(post(f, &wr), 0);
+	}
+	assert_mentions(explain_post(f, &wr, ENOMEM), "max_send_wr");
+	for (unsigned i = 0; i < SQ_SIZE; i++)
+		assert_int_equal(send_queue_at(&f->qp.sq, f->qp.sq.tail + i)->wr_id, i);
+	f->qp.sq.tail++;
+	assert_int_equal(post(f, &wr), 0);
+	assert_int_equal(post(f, &wr), ENOMEM);
+	fixture_free(f);
+}
+
+static void a_list_in_a_circle_ends(void **state)
+{
+	struct fixture *f = fixture_new(IBV_QPT_RC, IBV_QPS_RTS);
+	struct ibv_sge sge;
+	struct ibv_send_wr *bad = NULL, wr = good_wr(f, IBV_WR_SEND, &sge);
+
+	wr.next = &wr;
+	lock_acquire(&f->qp.lock);
+	assert_int_equal(qp_post_send(&f->qp, &wr, &bad), ENOMEM);
+	lock_release(&f->qp.lock);
+	fixture_free(f);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(each_service_takes_its_opcodes_and_no_others),
+		cmocka_unit_test(sends_are_taken_from_rts_on_and_receives_from_init_on),
+		cmocka_unit_test(a_post_in_the_wrong_state_is_explained),
+		cmocka_unit_test(a_qp_with_an_srq_takes_no_receives),
+		cmocka_unit_test(a_write_is_copied_whole),
+		cmocka_unit_test(inline_data_is_gathered_at_the_post),
+		cmocka_unit_test(atomics_invalidations_and_binds_keep_their_operands),
+		cmocka_unit_test(a_type_1_window_has_its_new_rkey_after_the_post),
+		cmocka_unit_test(sq_sig_all_signals_each_request),
+		cmocka_unit_test(a_ud_send_holds_its_address_handle),
+		cmocka_unit_test(lengths_are_accepted_up_to_their_limits),
+		cmocka_unit_test(a_ud_message_is_no_longer_than_the_mtu_of_the_qp),
+		cmocka_unit_test(the_number_of_sges_is_limited),
+		cmocka_unit_test(only_sends_and_writes_may_be_inline),
+		cmocka_unit_test(a_read_that_could_never_start_is_refused),
+		cmocka_unit_test(wrong_operands_of_ud_and_bind_are_refused),
+		cmocka_unit_test(requests_before_the_bad_one_stand),
+		cmocka_unit_test(
+			a_full_queue_gives_enomem_at_exactly_its_size_also_where_counters_wrap),
+		cmocka_unit_test(a_list_in_a_circle_ends),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

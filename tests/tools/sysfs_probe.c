@@ -170,11 +170,14 @@ static void test_status(void)
 static void test_links(void)
 {
 	char target[PATH_MAX], *resolved;
+	bool absent;
 
 	report(readlink(below(""), target, sizeof(target)) < 0 && errno == EINVAL,
 	       "readlink says that it is no link");
-	resolved = realpath(ROOT "//./infiniband/..", NULL);
-	report(!resolved && errno == ENOENT, "realpath of nothing is ENOENT");
+	resolved = realpath(ROOT "//./none", NULL);
+	absent = !resolved && errno == ENOENT;
+	free(resolved);
+	report(absent, "realpath of nothing is ENOENT");
 	resolved = realpath(below("ports/../ports/./1//"), target);
 	report(resolved && !strcmp(resolved, below("ports/1")), "realpath");
 }

@@ -5,7 +5,7 @@
 int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *event)
 {
 	if (!context || !event)
-		return minus_one(refuse_null("ibv_get_async_event", context ? "event" : "context"));
+		return minus_one(refuse_null("get_async_event", context ? "event" : "context"));
 	return minus_one(hca_get_async_event(to_hca(context), event));
 }
 

@@ -10,7 +10,7 @@
 static int refuse_old(const char *call)
 {
 	log_init();
-	explain("%s: refused: the program asks for %s@IBVERBS_1.0, whose structures went out of use "
+	explain("%s: the program asks for %s@IBVERBS_1.0, whose structures went out of use "
 		"in 2007; build it anew against today's libibverbs", call, call);
 	return EOPNOTSUPP;
 }
@@ -70,5 +70,5 @@ __asm__(".symver old_register_driver,ibv_register_driver@IBVERBS_1.1");
 void old_register_driver(const char *name, void *init)
 {
 	log_init();
-	explain("ibv_register_driver: ignored: drivers of hardware are not used by this library");
+	explain("register_driver: ignored: drivers of hardware are not used by this library");
 }

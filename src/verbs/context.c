@@ -46,7 +46,7 @@ __attribute__((constructor)) static void watch_fork(void)
 
 int refuse_null(const char *call, const char *what)
 {
-	explain("%s: refused: no %s given (null pointer)", call, what);
+	explain("%s: no %s given (null pointer)", call, what);
 	return EINVAL;
 }
 
@@ -118,7 +118,7 @@ struct ibv_context *ibv_open_device(struct ibv_device *ibv)
 	int err;
 
 	if (!ibv)
-		return fail(refuse_null("ibv_open_device", "device"));
+		return fail(refuse_null("open_device", "device"));
 	context = calloc(1, sizeof(*context));
 	if (!context)
 		return fail(ENOMEM);
@@ -140,7 +140,7 @@ int ibv_close_device(struct ibv_context *ibv)
 	struct context *context;
 
 	if (!ibv)
-		return minus_one(refuse_null("ibv_close_device", "context"));
+		return minus_one(refuse_null("close_device", "context"));
 	context = to_context(ibv);
 	context_unlist(context);
 	hca_close(context->hca);
@@ -161,9 +161,9 @@ int device_query_ex_verb(struct ibv_context *context,
 	int err;
 
 	if (!context || !attr)
-		return refuse_null("ibv_query_device_ex", context ? "attr" : "context");
+		return refuse_null("query_device_ex", context ? "attr" : "context");
 	if (input && input->comp_mask) {
-		explain("ibv_query_device_ex: refused: input comp_mask 0x%x, no bit of it is known",
+		explain("query_device_ex: input comp_mask 0x%x, no bit of it is known",
 			input->comp_mask);
 		return EINVAL;
 	}
@@ -185,7 +185,7 @@ int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
 	int err;
 
 	if (!context || !attr)
-		return refuse_null("ibv_query_device", context ? "attr" : "context");
+		return refuse_null("query_device", context ? "attr" : "context");
 	err = hca_query_device(to_hca(context), &full);
 	if (!err)
 		*attr = full.orig_attr;
@@ -199,7 +199,7 @@ int port_query_verb(struct ibv_context *context, uint8_t port, struct ibv_port_a
 	int err;
 
 	if (!context || !attr)
-		return refuse_null("ibv_query_port", context ? "attr" : "context");
+		return refuse_null("query_port", context ? "attr" : "context");
 	err = hca_query_port(to_hca(context), port, &full);
 	if (err)
 		return err;
@@ -225,9 +225,9 @@ int ibv_query_port(struct ibv_context *context, uint8_t port, struct _compat_ibv
 int rt_values_verb(struct ibv_context *context, struct ibv_values_ex *values)
 {
 	if (!context || !values)
-		return refuse_null("ibv_query_rt_values_ex", context ? "values" : "context");
+		return refuse_null("query_rt_values_ex", context ? "values" : "context");
 	if (values->comp_mask & ~IBV_VALUES_MASK_RAW_CLOCK) {
-		explain("ibv_query_rt_values_ex: refused: comp_mask 0x%x, only RAW_CLOCK (1) is known",
+		explain("query_rt_values_ex: comp_mask 0x%x, only RAW_CLOCK (1) is known",
 			values->comp_mask);
 		return EINVAL;
 	}
@@ -239,7 +239,7 @@ int rt_values_verb(struct ibv_context *context, struct ibv_values_ex *values)
 int ibv_query_pkey(struct ibv_context *context, uint8_t port, int index, __be16 *pkey)
 {
 	if (!context || !pkey)
-		return minus_one(refuse_null("ibv_query_pkey", context ? "pkey" : "context"));
+		return minus_one(refuse_null("query_pkey", context ? "pkey" : "context"));
 	return minus_one(hca_query_pkey(to_hca(context), port, index, pkey));
 }
 
@@ -250,7 +250,7 @@ int ibv_get_pkey_index(struct ibv_context *context, uint8_t port, __be16 pkey)
 	int err;
 
 	if (!context)
-		return minus_one(refuse_null("ibv_get_pkey_index", "context"));
+		return minus_one(refuse_null("get_pkey_index", "context"));
 	err = hca_query_port(to_hca(context), port, &attr);
 	for (int i = 0; !err && i < attr.pkey_tbl_len; i++) {
 		err = hca_query_pkey(to_hca(context), port, i, &entry);
@@ -258,7 +258,7 @@ int ibv_get_pkey_index(struct ibv_context *context, uint8_t port, __be16 pkey)
 			return i;
 	}
 	if (!err) {
-		explain("ibv_get_pkey_index: P_Key 0x%04x is not in the table of port %u; RoCE uses 0xffff",
+		explain("get_pkey_index: P_Key 0x%04x is not in the table of port %u; RoCE uses 0xffff",
 			__builtin_bswap16(pkey), port);
 		err = ENOENT;
 	}
@@ -270,37 +270,37 @@ static const char no_sharing[] = "objects are not shared between processes";
 
 struct ibv_context *ibv_import_device(int cmd_fd)
 {
-	return fail(refuse_verb("ibv_import_device", no_sharing));
+	return fail(refuse_verb("import_device", no_sharing));
 }
 
 struct ibv_pd *ibv_import_pd(struct ibv_context *context, uint32_t handle)
 {
-	return fail(refuse_verb("ibv_import_pd", no_sharing));
+	return fail(refuse_verb("import_pd", no_sharing));
 }
 
 struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)
 {
-	return fail(refuse_verb("ibv_import_mr", no_sharing));
+	return fail(refuse_verb("import_mr", no_sharing));
 }
 
 struct ibv_dm *ibv_import_dm(struct ibv_context *context, uint32_t handle)
 {
-	return fail(refuse_verb("ibv_import_dm", no_sharing));
+	return fail(refuse_verb("import_dm", no_sharing));
 }
 
 void ibv_unimport_pd(struct ibv_pd *pd)
 {
-	refuse_verb("ibv_unimport_pd", no_sharing);
+	refuse_verb("unimport_pd", no_sharing);
 }
 
 void ibv_unimport_mr(struct ibv_mr *mr)
 {
-	refuse_verb("ibv_unimport_mr", no_sharing);
+	refuse_verb("unimport_mr", no_sharing);
 }
 
 void ibv_unimport_dm(struct ibv_dm *dm)
 {
-	refuse_verb("ibv_unimport_dm", no_sharing);
+	refuse_verb("unimport_dm", no_sharing);
 }
 
 /*

@@ -8,7 +8,7 @@ struct cq *cq_create(struct ibv_context *context, struct ibv_cq_init_attr_ex *at
 	int err;
 
 	if (attr->comp_vector >= (uint32_t)context->num_comp_vectors) {
-		explain("ibv_create_cq: refused: comp_vector %d, the device has %d, numbered from 0",
+		explain("create_cq: comp_vector %d, the device has %d, numbered from 0",
 			(int)attr->comp_vector, context->num_comp_vectors);
 		return fail(EINVAL);
 	}
@@ -33,9 +33,9 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_cont
 	struct cq *cq;
 
 	if (!context)
-		return fail(refuse_null("ibv_create_cq", "context"));
+		return fail(refuse_null("create_cq", "context"));
 	if (cqe < 1) {
-		explain("ibv_create_cq: refused: %d entries asked for, at least 1 is needed", cqe);
+		explain("create_cq: %d entries asked for, at least 1 is needed", cqe);
 		return fail(EINVAL);
 	}
 	cq = cq_create(context, &attr);
@@ -45,9 +45,9 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_cont
 int ibv_resize_cq(struct ibv_cq *cq, int cqe)
 {
 	if (!cq)
-		return refuse_null("ibv_resize_cq", "cq");
+		return refuse_null("resize_cq", "cq");
 	if (cqe < 1) {
-		explain("ibv_resize_cq: refused: %d entries asked for, at least 1 is needed", cqe);
+		explain("resize_cq: %d entries asked for, at least 1 is needed", cqe);
 		return EINVAL;
 	}
 	return hca_resize_cq(to_cq(cq), cqe);
@@ -56,7 +56,7 @@ int ibv_resize_cq(struct ibv_cq *cq, int cqe)
 int ibv_destroy_cq(struct ibv_cq *cq)
 {
 	if (!cq)
-		return refuse_null("ibv_destroy_cq", "cq");
+		return refuse_null("destroy_cq", "cq");
 	return hca_destroy_cq(to_hca(cq->context), to_cq(cq));
 }
 

@@ -32,7 +32,7 @@ static int next_poll(struct ibv_cq_ex *ibv)
 static int start_poll_unlocked(struct ibv_cq_ex *ibv, struct ibv_poll_cq_attr *attr)
 {
 	if (attr && attr->comp_mask) {
-		explain("ibv_start_poll: refused: comp_mask 0x%x, no bit of it is known",
+		explain("start_poll: comp_mask 0x%x, no bit of it is known",
 			attr->comp_mask);
 		return EINVAL;
 	}
@@ -179,22 +179,22 @@ static int cq_ex_check(const struct ibv_cq_init_attr_ex *attr)
 	const uint32_t mask = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
 
 	if (attr->cqe < 1 || attr->cqe > INT32_MAX) {
-		explain("ibv_create_cq_ex: refused: %d entries asked for, at least 1 is needed",
+		explain("create_cq_ex: %d entries asked for, at least 1 is needed",
 			(int)attr->cqe);
 		return EINVAL;
 	}
 	if (attr->wc_flags & ~wc_flags)
-		return refuse_verb("ibv_create_cq_ex",
+		return refuse_verb("create_cq_ex",
 				   "wc_flags of VLANs, flow tags or tag matching");
 	if (attr->comp_mask & ~mask) {
-		explain("ibv_create_cq_ex: refused: comp_mask 0x%x has unknown bits", attr->comp_mask);
+		explain("create_cq_ex: comp_mask 0x%x has unknown bits", attr->comp_mask);
 		return EINVAL;
 	}
 	if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) && (attr->flags & ~flags))
-		return refuse_verb("ibv_create_cq_ex", "flags beyond SINGLE_THREADED and IGNORE_OVERRUN");
+		return refuse_verb("create_cq_ex", "flags beyond SINGLE_THREADED and IGNORE_OVERRUN");
 	if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) &&
 	    (!attr->parent_domain || !domain_is_parent(attr->parent_domain))) {
-		explain("ibv_create_cq_ex: refused: parent_domain is not one of "
+		explain("create_cq_ex: parent_domain is not one of "
 			"ibv_alloc_parent_domain");
 		return EINVAL;
 	}
@@ -208,7 +208,7 @@ struct ibv_cq_ex *cq_create_ex_verb(struct ibv_context *context, struct ibv_cq_i
 	int err;
 
 	if (!context || !attr)
-		return fail(refuse_null("ibv_create_cq_ex", context ? "cq_attr" : "context"));
+		return fail(refuse_null("create_cq_ex", context ? "cq_attr" : "context"));
 	err = cq_ex_check(attr);
 	if (err)
 		return fail(err);

@@ -193,7 +193,8 @@ static struct device *registry_search(const char *name)
 	list_for_each(node, &registry) {
 		struct device *candidate = list_entry(node, struct device, node);
 
-		if (strcmp(candidate->ibv.name, name) && strcmp(candidate->ibv.dev_name, name))
+		if (!candidate->present ||
+		    (strcmp(candidate->ibv.name, name) && strcmp(candidate->ibv.dev_name, name)))
 			continue;
 		device = candidate;
 		device->references++;

@@ -41,9 +41,9 @@ struct ibv_td *td_alloc(struct ibv_context *context, struct ibv_td_init_attr *at
 	struct td *td;
 
 	if (!context || !attr)
-		return fail(refuse_null("ibv_alloc_td", context ? "attr" : "context"));
+		return fail(refuse_null("alloc_td", context ? "attr" : "context"));
 	if (attr->comp_mask) {
-		explain("ibv_alloc_td: refused: comp_mask 0x%x, no bit of it is known",
+		explain("alloc_td: comp_mask 0x%x, no bit of it is known",
 			attr->comp_mask);
 		return fail(EINVAL);
 	}
@@ -60,9 +60,9 @@ int td_dealloc(struct ibv_td *ibv)
 	struct td *td = (struct td *)ibv;
 
 	if (!ibv)
-		return refuse_null("ibv_dealloc_td", "td");
+		return refuse_null("dealloc_td", "td");
 	if (atomic_load(&td->users)) {
-		explain("ibv_dealloc_td: refused: a parent domain still uses it; free that first");
+		explain("dealloc_td: a parent domain still uses it; free that first");
 		return EBUSY;
 	}
 	domain_unlist(to_context(ibv->context), &td->node);
@@ -78,15 +78,15 @@ struct ibv_pd *parent_domain_alloc(struct ibv_context *context,
 	struct parent_domain *domain;
 
 	if (!context || !attr || !attr->pd)
-		return fail(refuse_null("ibv_alloc_parent_domain",
+		return fail(refuse_null("alloc_parent_domain",
 					!context ? "context" : attr ? "pd" : "attr"));
 	if (attr->comp_mask & ~known) {
-		explain("ibv_alloc_parent_domain: refused: comp_mask 0x%x has unknown bits",
+		explain("alloc_parent_domain: comp_mask 0x%x has unknown bits",
 			attr->comp_mask);
 		return fail(EINVAL);
 	}
 	if (domain_is_parent(attr->pd)) {
-		explain("ibv_alloc_parent_domain: refused: the pd is a parent domain itself");
+		explain("alloc_parent_domain: the pd is a parent domain itself");
 		return fail(EINVAL);
 	}
 	domain = calloc(1, sizeof(*domain));

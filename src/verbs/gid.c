@@ -17,7 +17,7 @@ int ibv_query_gid(struct ibv_context *context, uint8_t port, int index, union ib
 	int err;
 
 	if (!context || !gid)
-		return minus_one(refuse_null("ibv_query_gid", context ? "gid" : "context"));
+		return minus_one(refuse_null("query_gid", context ? "gid" : "context"));
 	err = hca_query_gid(to_hca(context), port, (uint32_t)index, &entry);
 	if (err && !is_empty(err))
 		return minus_one(err);
@@ -35,7 +35,7 @@ int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned index
 	int err;
 
 	if (!context || !type)
-		return minus_one(refuse_null("ibv_query_gid_type", context ? "type" : "context"));
+		return minus_one(refuse_null("query_gid_type", context ? "type" : "context"));
 	err = hca_query_gid(to_hca(context), port, index, &entry);
 	if (err && !is_empty(err))
 		return minus_one(err);
@@ -70,7 +70,7 @@ static int entry_check(const char *call, const struct ibv_context *context, cons
 		return refuse_null(call, context ? "entry" : "context");
 	if (!flags && entry_size >= sizeof(union ibv_gid))
 		return 0;
-	explain("%s: refused: flags 0x%x (has to be 0), entries of %zu bytes", call, flags,
+	explain("%s: flags 0x%x (has to be 0), entries of %zu bytes", call, flags,
 		entry_size);
 	return EINVAL;
 }
@@ -78,7 +78,7 @@ static int entry_check(const char *call, const struct ibv_context *context, cons
 int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index,
 		      struct ibv_gid_entry *entry, uint32_t flags, size_t entry_size)
 {
-	int err = entry_check("ibv_query_gid_ex", context, entry, flags, entry_size);
+	int err = entry_check("query_gid_ex", context, entry, flags, entry_size);
 	struct hca_gid gid;
 
 	if (!err)
@@ -93,7 +93,7 @@ int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index
 ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *entries,
 			     size_t max_entries, uint32_t flags, size_t entry_size)
 {
-	int err = entry_check("ibv_query_gid_table", context, entries, flags, entry_size);
+	int err = entry_check("query_gid_table", context, entries, flags, entry_size);
 	struct hca_gid gid;
 	size_t count = 0;
 
@@ -104,7 +104,7 @@ ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *
 			continue;
 		}
 		if (!err && count == max_entries) {
-			explain("ibv_query_gid_table: refused: more than the %zu entries there is "
+			explain("query_gid_table: more than the %zu entries there is "
 				"room for", max_entries);
 			err = EINVAL;
 		}

@@ -25,26 +25,26 @@ static struct ibv_mr *mr_register_verb(const char *call, struct ibv_pd *pd, void
 
 struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *address, size_t length, int access)
 {
-	return mr_register_verb("ibv_reg_mr", pd, address, length, (uintptr_t)address,
+	return mr_register_verb("reg_mr", pd, address, length, (uintptr_t)address,
 				(unsigned)access);
 }
 
 struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *address, size_t length, uint64_t iova,
 			       int access)
 {
-	return mr_register_verb("ibv_reg_mr_iova", pd, address, length, iova, (unsigned)access);
+	return mr_register_verb("reg_mr_iova", pd, address, length, iova, (unsigned)access);
 }
 
 struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *address, size_t length, uint64_t iova,
 				unsigned access)
 {
-	return mr_register_verb("ibv_reg_mr", pd, address, length, iova, access);
+	return mr_register_verb("reg_mr", pd, address, length, iova, access);
 }
 
 struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova,
 				 int fd, int access)
 {
-	return fail(refuse_verb("ibv_reg_dmabuf_mr",
+	return fail(refuse_verb("reg_dmabuf_mr",
 				"a software device cannot reach the memory of others; map it and "
 				"use ibv_reg_mr"));
 }
@@ -56,7 +56,7 @@ int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *address,
 	int err;
 
 	if (!mr || ((flags & IBV_REREG_MR_CHANGE_PD) && !pd))
-		err = refuse_null("ibv_rereg_mr", mr ? "pd" : "mr");
+		err = refuse_null("rereg_mr", mr ? "pd" : "mr");
 	else
 		err = hca_rereg_mr(to_hca(mr->context), to_mr(mr), flags,
 				   pd ? domain_pd(pd) : NULL, address, length, (unsigned)access);
@@ -69,6 +69,6 @@ int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *address,
 int ibv_dereg_mr(struct ibv_mr *mr)
 {
 	if (!mr)
-		return refuse_null("ibv_dereg_mr", "mr");
+		return refuse_null("dereg_mr", "mr");
 	return hca_dereg_mr(to_hca(mr->context), to_mr(mr));
 }

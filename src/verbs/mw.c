@@ -22,6 +22,6 @@ int mw_dealloc_verb(struct ibv_mw *mw)
 int mw_bind_verb(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind)
 {
 	if (!qp)
-		return refuse_null("ibv_bind_mw", "qp");
+		return refuse_null("bind_mw", "qp");
 	return hca_bind_mw(to_qp(qp), to_mw(mw), bind);
 }

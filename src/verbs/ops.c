@@ -11,9 +11,9 @@
  * The parameters are those of the slot; @why completes "not supported: ".
  */
 #define REFUSE_PTR(type, name, why, ...) \
-	static type *name##_refused(__VA_ARGS__) { return fail(refuse_verb("ibv_" #name, why)); }
+	static type *name##_refused(__VA_ARGS__) { return fail(refuse_verb("" #name, why)); }
 #define REFUSE_INT(name, why, ...) \
-	static int name##_refused(__VA_ARGS__) { return refuse_verb("ibv_" #name, why); }
+	static int name##_refused(__VA_ARGS__) { return refuse_verb("" #name, why); }
 
 static const char no_dm[] = "device memory: a software device has none of its own";
 static const char no_counters[] = "flow counters";
@@ -66,7 +66,7 @@ static int post_srq_ops_refused(struct ibv_srq *srq, struct ibv_ops_wr *wr, stru
 {
 	if (bad)
 		*bad = wr;
-	return refuse_verb("ibv_post_srq_ops", "tag matching");
+	return refuse_verb("post_srq_ops", "tag matching");
 }
 
 /* Slots that no program's inline function has used since 2007. */

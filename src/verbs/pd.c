@@ -8,7 +8,7 @@ struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 	int err;
 
 	if (!context)
-		return fail(refuse_null("ibv_alloc_pd", "context"));
+		return fail(refuse_null("alloc_pd", "context"));
 	err = hca_alloc_pd(to_hca(context), &pd);
 	if (err)
 		return fail(err);
@@ -19,7 +19,7 @@ struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 int ibv_dealloc_pd(struct ibv_pd *pd)
 {
 	if (!pd)
-		return refuse_null("ibv_dealloc_pd", "pd");
+		return refuse_null("dealloc_pd", "pd");
 	if (domain_is_parent(pd))
 		return parent_domain_dealloc(pd);
 	return hca_dealloc_pd(to_hca(pd->context), to_pd(pd));

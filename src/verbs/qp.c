@@ -32,7 +32,7 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 	struct qp *qp;
 
 	if (!pd || !attr)
-		return fail(refuse_null("ibv_create_qp", pd ? "qp_init_attr" : "pd"));
+		return fail(refuse_null("create_qp", pd ? "qp_init_attr" : "pd"));
 	/* The extended structure begins like the old one; copied with the gap before comp_mask. */
 	memcpy(&full, attr, offsetof(struct ibv_qp_init_attr_ex, comp_mask));
 	full.comp_mask = IBV_QP_INIT_ATTR_PD;
@@ -50,13 +50,13 @@ static int qp_init_ex_check(const struct ibv_qp_init_attr_ex *attr)
 			       IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
 
 	if (attr->comp_mask & ~known)
-		return refuse_verb("ibv_create_qp_ex",
+		return refuse_verb("create_qp_ex",
 				   "XRC domains, TSO, indirection tables and receive hashing "
 				   "(comp_mask)");
 	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || !attr->pd)
-		return refuse_null("ibv_create_qp_ex", "pd (IBV_QP_INIT_ATTR_PD)");
+		return refuse_null("create_qp_ex", "pd (IBV_QP_INIT_ATTR_PD)");
 	if ((attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr->create_flags)
-		return refuse_verb("ibv_create_qp_ex", "create_flags, of raw packet QPs and IPoIB");
+		return refuse_verb("create_qp_ex", "create_flags, of raw packet QPs and IPoIB");
 	return 0;
 }
 
@@ -68,7 +68,7 @@ struct ibv_qp *qp_create_ex_verb(struct ibv_context *context, struct ibv_qp_init
 	int err;
 
 	if (!context || !attr)
-		return fail(refuse_null("ibv_create_qp_ex", context ? "attr" : "context"));
+		return fail(refuse_null("create_qp_ex", context ? "attr" : "context"));
 	err = qp_init_ex_check(attr);
 	builder = attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
 	if (!err && builder)
@@ -93,7 +93,7 @@ struct ibv_qp *qp_create_ex_verb(struct ibv_context *context, struct ibv_qp_init
 int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 {
 	if (!qp || !attr)
-		return refuse_null("ibv_modify_qp", qp ? "attr" : "qp");
+		return refuse_null("modify_qp", qp ? "attr" : "qp");
 	return hca_modify_qp(to_qp(qp), attr, mask);
 }
 
@@ -103,7 +103,7 @@ int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
 	int err;
 
 	if (!qp || !attr || !init_attr)
-		return refuse_null("ibv_query_qp", !qp ? "qp" : attr ? "init_attr" : "attr");
+		return refuse_null("query_qp", !qp ? "qp" : attr ? "init_attr" : "attr");
 	err = hca_query_qp(to_qp(qp), attr, mask, init_attr);
 	if (err)
 		return err;
@@ -121,7 +121,7 @@ int ibv_destroy_qp(struct ibv_qp *ibv)
 	int err;
 
 	if (!ibv)
-		return refuse_null("ibv_destroy_qp", "qp");
+		return refuse_null("destroy_qp", "qp");
 	context = to_context(ibv->context);
 	builder = to_qp(ibv)->wr_builder;
 	err = hca_destroy_qp(context->hca, to_qp(ibv));
@@ -143,14 +143,14 @@ static const char no_ece[] = "vendors' extensions of the connection establishmen
 
 int ibv_set_ece(struct ibv_qp *qp, struct ibv_ece *ece)
 {
-	return refuse_verb("ibv_set_ece", no_ece);
+	return refuse_verb("set_ece", no_ece);
 }
 
 int ibv_query_ece(struct ibv_qp *qp, struct ibv_ece *ece)
 {
 	if (ece)
 		memset(ece, 0, sizeof(*ece));
-	return refuse_verb("ibv_query_ece", no_ece);
+	return refuse_verb("query_ece", no_ece);
 }
 
 int qp_post_send_verb(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)

@@ -54,7 +54,7 @@ int wr_builder_check(enum ibv_qp_type type, uint64_t operations)
 
 	if (!excess)
 		return 0;
-	explain("ibv_create_qp_ex: refused: send_ops_flags 0x%llx are not supported by this type "
+	explain("create_qp_ex: send_ops_flags 0x%llx are not supported by this type "
 		"of QP", (unsigned long long)excess);
 	return EOPNOTSUPP;
 }
@@ -77,7 +77,7 @@ static struct ibv_send_wr *current(struct wr_builder *builder, const char *sette
 		return NULL;
 	if (builder->count)
 		return &builder->wr[builder->count - 1];
-	explain("%s: refused: no work request was begun (ibv_wr_send() ...) before it", setter);
+	explain("%s: no work request was begun (ibv_wr_send() ...) before it", setter);
 	latch(builder, EINVAL);
 	return NULL;
 }
@@ -92,14 +92,14 @@ static struct ibv_send_wr *begin(struct ibv_qp_ex *ibv, uint64_t operation,
 	if (builder->err)
 		return NULL;
 	if (!(builder->operations & operation)) {
-		explain("ibv_wr_*: refused on QP 0x%06x: operation 0x%llx was not named in "
+		explain("wr_*: qp 0x%06x: operation 0x%llx was not named in "
 			"send_ops_flags when the QP was created", ibv->qp_base.qp_num,
 			(unsigned long long)operation);
 		latch(builder, EINVAL);
 		return NULL;
 	}
 	if (builder->count == builder->capacity) {
-		explain("ibv_wr_*: refused on QP 0x%06x: more than %u work requests in one batch, "
+		explain("wr_*: qp 0x%06x: more than %u work requests in one batch, "
 			"the send queue holds no more (max_send_wr)", ibv->qp_base.qp_num,
 			builder->capacity);
 		latch(builder, ENOMEM);
@@ -148,11 +148,11 @@ static void wr_bind_mw(struct ibv_qp_ex *ibv, struct ibv_mw *mw, uint32_t rkey,
 	if (!wr)
 		return;
 	if (!mw || !info) {
-		latch(to_builder(ibv), refuse_null("ibv_wr_bind_mw", mw ? "bind_info" : "mw"));
+		latch(to_builder(ibv), refuse_null("wr_bind_mw", mw ? "bind_info" : "mw"));
 		return;
 	}
 	if (mw->type != IBV_MW_TYPE_2) {
-		explain("ibv_wr_bind_mw: refused on QP 0x%06x: a window of type 1; ibv_bind_mw is for "
+		explain("wr_bind_mw: qp 0x%06x: a window of type 1; ibv_bind_mw is for "
 			"those", ibv->qp_base.qp_num);
 		latch(to_builder(ibv), EINVAL);
 		return;
@@ -227,29 +227,29 @@ static void wr_send_inv(struct ibv_qp_ex *ibv, uint32_t rkey)
 /* No QP can be created with these two (wr_builder_check): reached by mistake only. */
 static void wr_send_tso(struct ibv_qp_ex *ibv, void *hdr, uint16_t hdr_sz, uint16_t mss)
 {
-	latch(to_builder(ibv), refuse_verb("ibv_wr_send_tso", "TCP segmentation"));
+	latch(to_builder(ibv), refuse_verb("wr_send_tso", "TCP segmentation"));
 }
 
 static void wr_atomic_write(struct ibv_qp_ex *ibv, uint32_t rkey, uint64_t remote_addr,
 			    const void *value)
 {
-	latch(to_builder(ibv), refuse_verb("ibv_wr_atomic_write", "ATOMIC_WRITE"));
+	latch(to_builder(ibv), refuse_verb("wr_atomic_write", "ATOMIC_WRITE"));
 }
 
 static void wr_set_xrc_srqn(struct ibv_qp_ex *ibv, uint32_t remote_srqn)
 {
-	latch(to_builder(ibv), refuse_verb("ibv_wr_set_xrc_srqn", "XRC"));
+	latch(to_builder(ibv), refuse_verb("wr_set_xrc_srqn", "XRC"));
 }
 
 static void wr_set_ud_addr(struct ibv_qp_ex *ibv, struct ibv_ah *ah, uint32_t remote_qpn,
 			   uint32_t remote_qkey)
 {
-	struct ibv_send_wr *wr = current(to_builder(ibv), "ibv_wr_set_ud_addr");
+	struct ibv_send_wr *wr = current(to_builder(ibv), "wr_set_ud_addr");
 
 	if (!wr)
 		return;
 	if (!ah || ibv->qp_base.qp_type != IBV_QPT_UD) {
-		explain("ibv_wr_set_ud_addr: refused on QP 0x%06x: %s", ibv->qp_base.qp_num,
+		explain("wr_set_ud_addr: qp 0x%06x: %s", ibv->qp_base.qp_num,
 			ah ? "it is not a UD QP" : "no address handle given (null pointer)");
 		latch(to_builder(ibv), EINVAL);
 		return;
@@ -262,12 +262,12 @@ static void wr_set_ud_addr(struct ibv_qp_ex *ibv, struct ibv_ah *ah, uint32_t re
 static void wr_set_sge_list(struct ibv_qp_ex *ibv, size_t count, const struct ibv_sge *list)
 {
 	struct wr_builder *builder = to_builder(ibv);
-	struct ibv_send_wr *wr = current(builder, "ibv_wr_set_sge_list");
+	struct ibv_send_wr *wr = current(builder, "wr_set_sge_list");
 
 	if (!wr)
 		return;
 	if (count > builder->max_sge) {
-		explain("ibv_wr_set_sge_list: refused on QP 0x%06x: %zu SGEs, its max_send_sge is %u",
+		explain("wr_set_sge_list: qp 0x%06x: %zu SGEs, its max_send_sge is %u",
 			ibv->qp_base.qp_num, count, builder->max_sge);
 		latch(builder, EINVAL);
 		return;
@@ -290,7 +290,7 @@ static void wr_set_inline_data_list(struct ibv_qp_ex *ibv, size_t count,
 				    const struct ibv_data_buf *list)
 {
 	struct wr_builder *builder = to_builder(ibv);
-	struct ibv_send_wr *wr = current(builder, "ibv_wr_set_inline_data_list");
+	struct ibv_send_wr *wr = current(builder, "wr_set_inline_data_list");
 	uint8_t *data;
 	size_t length = 0;
 
@@ -299,7 +299,7 @@ static void wr_set_inline_data_list(struct ibv_qp_ex *ibv, size_t count,
 	data = builder->data + (size_t)(builder->count - 1) * builder->max_inline;
 	for (size_t i = 0; i < count; i++) {
 		if (list[i].length > builder->max_inline - length) {
-			explain("ibv_wr_set_inline_data: refused on QP 0x%06x: its max_inline_data "
+			explain("wr_set_inline_data: qp 0x%06x: its max_inline_data "
 				"of %u bytes is exceeded", ibv->qp_base.qp_num, builder->max_inline);
 			latch(builder, EINVAL);
 			return;

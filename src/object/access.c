@@ -122,14 +122,14 @@ static void explain_access(const struct mr_entry *entry, uint32_t key, unsigned 
 	char has[MR_ACCESS_TEXT_MAX], lacks[MR_ACCESS_TEXT_MAX];
 
 	if (entry->kind != MR_REGION && (!need || need & ~(unsigned)ACCESS_REMOTE)) {
-		snprintf(line, size, "key 0x%08x is the rkey of a memory window, which is for peers "
-			 "only: name the lkey of its region in SGEs", key);
+		snprintf(line, size, "key 0x%08x is the rkey of a memory window, which is for "
+			 "peers only: name the lkey of its region in SGEs", key);
 		return;
 	}
 	mr_access_text(entry->access & ACCESS_RIGHTS, has, sizeof(has));
 	mr_access_text(need & ~entry->access, lacks, sizeof(lacks));
-	snprintf(line, size, "key 0x%08x is of a %s [0x%llx, +%llu) that grants %s but not %s: %s it "
-		 "with that flag", key, kind_text(entry), (unsigned long long)entry->start,
+	snprintf(line, size, "key 0x%08x is of a %s [0x%llx, +%llu) that grants %s but not %s: %s "
+		 "it with that flag", key, kind_text(entry), (unsigned long long)entry->start,
 		 (unsigned long long)entry->length, has, lacks,
 		 entry->kind == MR_REGION ? "register" : "bind");
 }
@@ -145,8 +145,8 @@ static void explain_bounds(const struct mr_entry *entry, uint32_t key, uint64_t 
 		how = "begins before it";
 	else if (address - entry->start >= entry->length)
 		how = "begins behind it";
-	snprintf(line, size, "key 0x%08x is of a %s [0x%llx, +%llu) and the access [0x%llx, +%llu) %s%s",
-		 key, kind_text(entry), (unsigned long long)entry->start,
+	snprintf(line, size, "key 0x%08x is of a %s [0x%llx, +%llu) and the access [0x%llx, +%llu) "
+		 "%s%s", key, kind_text(entry), (unsigned long long)entry->start,
 		 (unsigned long long)entry->length, (unsigned long long)address,
 		 (unsigned long long)length, how,
 		 entry->access & IBV_ACCESS_ZERO_BASED ?
@@ -192,8 +192,8 @@ void mr_explain(struct mr_table *table, const struct mr_asker *asker, uint32_t k
 
 	lock_acquire(&table->lock);
 	if (fault == MR_KEY || !key || mr_key_of(entry) != key)
-		snprintf(line, size, "key 0x%08x (address 0x%llx length %llu) names no live region or "
-			 "window of the process: it was deregistered, or never given out here", key,
+		snprintf(line, size, "key 0x%08x (address 0x%llx length %llu) names no live region "
+			 "or window of the process: it was deregistered, or never given out here", key,
 			 (unsigned long long)address, (unsigned long long)length);
 	else
 		explain_entry(entry, asker, key, need, address, length, fault, line, size);

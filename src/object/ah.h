@@ -16,7 +16,7 @@
 /* IPv4 addresses are v4-mapped (::ffff:a.b.c.d) everywhere above the link. */
 struct av {
 	uint8_t source[16], destination[16];	/* addresses that the packets carry */
-	uint32_t interface;			/* index of the egress interface, for scoped addresses */
+	uint32_t interface;			/* index of the egress one, for scoped addresses */
 	uint32_t flow_label;
 	uint8_t traffic_class, hop_limit;
 	bool loopback;				/* destination is an address of this host */

@@ -26,7 +26,7 @@ struct cq {
 	struct lock lock;
 	struct completion *ring;
 	uint32_t size;			/* entries; the application sees it as cqe */
-	uint32_t mask;			/* slots of the ring - 1: a power of two, so counters wrap */
+	uint32_t mask;			/* slots of the ring - 1; they are a power of two */
 	_Atomic uint32_t head;		/* pushed so far, under lock */
 	_Atomic uint32_t tail;		/* polled so far, under lock */
 	enum cq_armed armed;

@@ -91,16 +91,16 @@ static struct refusal check_window(const struct mr_entry *window, const struct m
 	if (window->pd != asker->pd)
 		return REFUSED(MR_PD, "the window and the QP are of different protection domains");
 	if ((new_rkey ^ mr_key_of(window)) >> MR_CONSUMER_BITS)
-		return REFUSED(MR_KEY, "the new rkey differs from the window's in more than its low "
-			       "8 bits: make it with ibv_inc_rkey");
+		return REFUSED(MR_KEY, "the new rkey differs from the window's in more than its "
+			       "low 8 bits: make it with ibv_inc_rkey");
 	if (info->mw_access_flags & ~(unsigned)(WINDOW_RIGHTS | IBV_ACCESS_ZERO_BASED))
 		return REFUSED(MR_ACCESS, "a window takes only remote rights and "
 			       "IBV_ACCESS_ZERO_BASED");
 	if (!second && info->mw_access_flags & IBV_ACCESS_ZERO_BASED)
 		return REFUSED(MR_ACCESS, "a type 1 window cannot be zero based");
 	if (second && window->parent)
-		return REFUSED(MR_ACCESS, "a type 2 window that is bound must be invalidated before "
-			       "it is bound again");
+		return REFUSED(MR_ACCESS, "a type 2 window that is bound must be invalidated "
+			       "before it is bound again");
 	if (second && !info->length)
 		return REFUSED(MR_BOUNDS, "a type 2 window is not unbound by length 0 but by "
 			       "IBV_WR_LOCAL_INV");
@@ -185,8 +185,8 @@ enum mr_fault mw_bind(struct mr_table *table, const struct mr_asker *asker, stru
 	refusal = try_bind(table, asker, window, new_rkey, info);
 	lock_release(&table->lock);
 	if (refusal.fault != MR_OK)
-		explain("bind_mw: window with rkey 0x%08x on qp 0x%06x, address 0x%llx length %llu: "
-			"%s", new_rkey, asker->qpn, (unsigned long long)info->addr,
+		explain("bind_mw: window with rkey 0x%08x on qp 0x%06x, address 0x%llx length "
+			"%llu: %s", new_rkey, asker->qpn, (unsigned long long)info->addr,
 			(unsigned long long)info->length, refusal.reason);
 	else if (mw->ibv.type == IBV_MW_TYPE_2)
 		mw->ibv.rkey = new_rkey;

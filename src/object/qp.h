@@ -46,7 +46,7 @@ struct qp {
 	struct ibv_qp_attr attr;
 	struct av av;			/* of attr.ah_attr, resolved */
 	uint32_t mtu;			/* bytes, of attr.path_mtu */
-	struct path *path;		/* shared congestion state towards the peer; holds a reference */
+	struct path *path;		/* shared state towards the peer; holds a reference */
 
 	struct send_queue sq;
 	struct recv_queue rq;		/* unused with an SRQ */
@@ -56,7 +56,7 @@ struct qp {
 	/* Scheduling */
 	struct list ready_node;		/* in the run queue (run_queue.h): under its lock */
 	struct list wait_node;		/* waiting for its path's window: under path->lock */
-	bool pumping;			/* a thread is transmitting for it: others leave pump_again */
+	bool pumping;			/* a thread transmits for it: others set pump_again */
 	bool pump_again;
 	struct timer timer;		/* under the hca's timer lock */
 	_Atomic uint64_t timer_at_ns;	/* its deadline, readable without that lock */

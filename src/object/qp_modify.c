@@ -71,8 +71,8 @@ static int check_states(const struct qp *qp, const struct ibv_qp_attr *attr, int
 		return EINVAL;
 	}
 	if (mask & IBV_QP_CUR_STATE && attr->cur_qp_state != qp->state) {
-		explain("modify_qp: qp 0x%06x: cur_qp_state says %s but the qp is in %s", qp->number,
-			qp_state_name(attr->cur_qp_state), qp_state_name(qp->state));
+		explain("modify_qp: qp 0x%06x: cur_qp_state says %s but the qp is in %s",
+			qp->number, qp_state_name(attr->cur_qp_state), qp_state_name(qp->state));
 		return EINVAL;
 	}
 	return 0;

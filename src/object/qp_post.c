@@ -70,8 +70,8 @@ static int check_send_state(const struct qp *qp, const struct ibv_send_wr *wr)
 	case IBV_QPS_ERR:
 		return 0;
 	default:
-		return REFUSE(EINVAL, "the qp is in %s and takes sends from RTS on: modify it first",
-			      qp_state_name(qp->state));
+		return REFUSE(EINVAL, "the qp is in %s and takes sends from RTS on: modify it "
+			      "first", qp_state_name(qp->state));
 	}
 }
 
@@ -96,12 +96,12 @@ static int check_opcode(const struct qp *qp, const struct ibv_send_wr *wr,
 		return REFUSE(EINVAL, "%s is not possible on a QP of type %s", rule->name,
 			      qp_type_name(qp->type));
 	if (wr->send_flags & IBV_SEND_INLINE && !(rule->carries & CARRIES_INLINE))
-		return REFUSE(EINVAL, "%s cannot be IBV_SEND_INLINE: only sends and RDMA writes can",
-			      rule->name);
+		return REFUSE(EINVAL, "%s cannot be IBV_SEND_INLINE: only sends and RDMA writes "
+			      "can", rule->name);
 	/* In ERR it is flushed anyway. */
 	if (rule->carries & CARRIES_READ && !qp->attr.max_rd_atomic && qp->state != IBV_QPS_ERR)
-		return REFUSE(EINVAL, "%s needs max_rd_atomic of at least 1: give it at the modify to "
-			      "RTS", rule->name);
+		return REFUSE(EINVAL, "%s needs max_rd_atomic of at least 1: give it at the modify "
+			      "to RTS", rule->name);
 	return 0;
 }
 
@@ -129,11 +129,11 @@ static int check_length(const struct qp *qp, const struct ibv_send_wr *wr,
 		return REFUSE(EINVAL, "%llu bytes, a message has at most 2^31",
 			      (unsigned long long)length);
 	if (qp->type == IBV_QPT_UD && length > mtu)
-		return REFUSE(EINVAL, "%llu bytes, a UD message has at most the MTU of the port, %u",
-			      (unsigned long long)length, mtu);
+		return REFUSE(EINVAL, "%llu bytes, a UD message has at most the MTU of the port, "
+			      "%u", (unsigned long long)length, mtu);
 	if (wr->send_flags & IBV_SEND_INLINE && length > qp->sq.max_inline)
-		return REFUSE(EINVAL, "%llu bytes inline, the QP was created with max_inline_data %u",
-			      (unsigned long long)length, qp->sq.max_inline);
+		return REFUSE(EINVAL, "%llu bytes inline, the QP was created with max_inline_data "
+			      "%u", (unsigned long long)length, qp->sq.max_inline);
 	if (rule->carries & CARRIES_ATOMIC && length != ATOMIC_BYTES)
 		return REFUSE(EINVAL, "%s with SGEs of %llu bytes, it returns %u", rule->name,
 			      (unsigned long long)length, ATOMIC_BYTES);
@@ -148,8 +148,8 @@ static int copy_inline(const struct qp *qp, const struct ibv_send_wr *wr, uint8_
 		if (!sge->length)
 			continue;
 		if (copy_user(to, (const void *)(uintptr_t)sge->addr, sge->length))
-			return REFUSE(EFAULT, "inline data at 0x%llx length %u is not readable memory",
-				      (unsigned long long)sge->addr, sge->length);
+			return REFUSE(EFAULT, "inline data at 0x%llx length %u is not readable "
+				      "memory", (unsigned long long)sge->addr, sge->length);
 		to += sge->length;
 	}
 	return 0;
@@ -292,8 +292,8 @@ int qp_post_recv(struct qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad
 		return EINVAL;
 	}
 	if (atomic_load_explicit(&qp->access->state, memory_order_acquire) == IBV_QPS_RESET) {
-		explain("post_recv: qp 0x%06x is in RESET and takes receives from INIT on: modify it "
-			"first", qp->number);
+		explain("post_recv: qp 0x%06x is in RESET and takes receives from INIT on: modify "
+			"it first", qp->number);
 		*bad = wr;
 		return EINVAL;
 	}

@@ -24,7 +24,7 @@ struct recv_queue {
 	uint8_t *ring;
 	size_t stride;			/* bytes of a slot */
 	uint32_t size, max_sge;
-	uint32_t mask;			/* slots of the ring - 1: a power of two, so counters wrap */
+	uint32_t mask;			/* slots of the ring - 1; they are a power of two */
 	_Atomic uint32_t head, tail;	/* posted, taken; head - tail are waiting */
 };
 

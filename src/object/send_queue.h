@@ -48,7 +48,7 @@ struct send_queue {
 	uint8_t *ring;
 	size_t stride;
 	uint32_t size, max_sge, max_inline;
-	uint32_t mask;			/* slots of the ring - 1: a power of two, so counters wrap */
+	uint32_t mask;			/* slots of the ring - 1; they are a power of two */
 	uint32_t head, sent, tail;
 };
 

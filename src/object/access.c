@@ -193,8 +193,8 @@ void mr_explain(struct mr_table *table, const struct mr_asker *asker, uint32_t k
 	lock_acquire(&table->lock);
 	if (fault == MR_KEY || !key || mr_key_of(entry) != key)
 		snprintf(line, size, "key 0x%08x (address 0x%llx length %llu) names no live region "
-			 "or window of the process: it was deregistered, or never given out here", key,
-			 (unsigned long long)address, (unsigned long long)length);
+			 "or window of the process: it was deregistered, or never given out here",
+			 key, (unsigned long long)address, (unsigned long long)length);
 	else
 		explain_entry(entry, asker, key, need, address, length, fault, line, size);
 	lock_release(&table->lock);

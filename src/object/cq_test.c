@@ -173,7 +173,7 @@ static void a_resize_keeps_what_waits_or_is_refused(void **state)
 	cq_fini(&f.cq);
 }
 
-static void cleaning_removes_one_qps_completions_and_keeps_the_others_in_order(void **state)
+static void cleaning_removes_one_qps_completions_and_keeps_others_in_order(void **state)
 {
 	struct fixture f;
 
@@ -302,7 +302,7 @@ int main(void)
 		cmocka_unit_test(armed_for_solicited_only_those_and_failures_give_an_event),
 		cmocka_unit_test(arming_for_any_strengthens_and_is_not_weakened),
 		cmocka_unit_test(a_resize_keeps_what_waits_or_is_refused),
-		cmocka_unit_test(cleaning_removes_one_qps_completions_and_keeps_the_others_in_order),
+		cmocka_unit_test(cleaning_removes_one_qps_completions_and_keeps_others_in_order),
 		cmocka_unit_test(cleaning_sends_keeps_receives_of_an_srq),
 		cmocka_unit_test(taking_many_takes_no_more_than_there_are),
 		cmocka_unit_test(

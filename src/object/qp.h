@@ -60,7 +60,7 @@ struct qp {
 	bool pump_again;
 	struct timer timer;		/* under the hca's timer lock */
 	_Atomic uint64_t timer_at_ns;	/* its deadline, readable without that lock */
-	uint32_t id_streak;		/* packets in a row with the IP id that a peer like us sends */
+	uint32_t id_streak;		/* packets in a row with the IP id a Verbatim sends */
 
 	/* Events */
 	struct event_queue *async;

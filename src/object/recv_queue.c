@@ -116,8 +116,8 @@ static void explain_refusal(const struct recv_queue *queue, const struct ibv_rec
 {
 	if (err == ENOMEM)
 		explain("%s 0x%06x: the queue is full, %u receives are posted (wr_id 0x%llx was "
-			"not); ask for a larger max_recv_wr or max_wr, or post when some have completed",
-			what, number, queue->size, (unsigned long long)wr->wr_id);
+			"not); ask for a larger max_recv_wr or max_wr, or post when some have "
+			"completed", what, number, queue->size, (unsigned long long)wr->wr_id);
 	else if (wr->num_sge > 0 && !wr->sg_list)
 		explain("%s 0x%06x: wr_id 0x%llx has num_sge %d but sg_list is NULL",
 			what, number, (unsigned long long)wr->wr_id, wr->num_sge);

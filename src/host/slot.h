@@ -13,6 +13,7 @@
 
 #define SLOT_BITS	10
 #define SLOT_COUNT	(1u << SLOT_BITS)
+#define SLOT_NAME	"verbatim/slot/"	/* and the number: the abstract name */
 #define SLOT_OF_QPN(q)	((q) >> 14 & (SLOT_COUNT - 1))
 
 struct slot {
@@ -27,8 +28,9 @@ void slot_release(struct slot *slot);
 bool slot_is_claimed(uint32_t number);
 
 /*
- * Hand a datagram (one segment; all its fields but sealed and handed_on arrive with it) on to the
- * holder of @number, whatever user it is of. Never blocks.
+ * Hand a datagram (one packet or a run; all its fields but sealed arrive with it, handed_on set) on
+ * to the holder of @number, whatever user it is of. Never blocks. Its queue may hold as few as 10
+ * datagrams, so a run should be handed on as one.
  * 0; ECONNREFUSED: nobody holds it; EAGAIN: its queue is full.
  */
 int slot_hand_on(uint32_t number, const struct datagram *datagram);

@@ -9,6 +9,10 @@
 
 #include "base/datagram.h"
 
+/* What one datagram may hold: segments (UDP_MAX_SEGMENTS of older kernels) and bytes. */
+#define LINK_SEGMENTS_MAX	64u
+#define LINK_BYTES_MAX		65507u
+
 struct link;
 
 struct link_ops {

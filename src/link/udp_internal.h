@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What the files of the UDP link share: udp.c (sockets, groups), udp_send.c, udp_receive.c.
+ */
+#ifndef VERBATIM_LINK_UDP_INTERNAL_H
+#define VERBATIM_LINK_UDP_INTERNAL_H
+
+#include <netinet/in.h>
+#include <stdatomic.h>
+#include <sys/socket.h>
+
+#include "base/counters.h"
+#include "base/lock.h"
+#include "link/link.h"
+#include "link/udp.h"
+
+enum udp_family { UDP_IPV4, UDP_IPV6, UDP_FAMILY_COUNT };
+
+#define UDP_CLASSES		32u	/* sending sockets per family */
+#define UDP_SPREADS		1024u	/* values of datagram->spread told apart */
+#define UDP_REFUSALS		64u	/* destinations remembered that take no GSO */
+#define UDP_RECEIVE_MAX		32u	/* datagrams per receive */
+#define UDP_BUFFER_BYTES	65536u	/* the largest datagram, with GRO */
+#define UDP_HOP_LIMIT		64	/* of the sending sockets; another one by control message */
+
+struct udp_sender {
+	_Atomic int fd;		/* -1: not opened yet */
+	uint16_t port;
+};
+
+struct udp_membership {
+	uint8_t group[16];
+	uint32_t interface;
+	unsigned count;
+};
+
+/* One slot of recvmmsg(); set up once, lengths renewed after use. */
+struct udp_slot {
+	struct iovec iov;
+	struct sockaddr_in6 name;
+	union {
+		struct cmsghdr align;
+		uint8_t bytes[192];
+	} control;
+};
+
+struct udp_receiver {
+	uint8_t *buffers;		/* [UDP_RECEIVE_MAX][UDP_BUFFER_BYTES], touched when used */
+	struct mmsghdr message[UDP_RECEIVE_MAX];
+	struct udp_slot slot[UDP_RECEIVE_MAX];
+	enum udp_family hot;		/* the family of the last datagram: looked at each time */
+	unsigned empty;			/* receives in a row that found nothing there */
+	unsigned calls;
+};
+
+struct udp_link {
+	struct link link;
+	struct counters *counters;
+	struct lock lock;		/* opening senders, bound fds, memberships, refusals */
+
+	_Atomic int bound[UDP_FAMILY_COUNT];
+	struct udp_membership *membership;
+	unsigned membership_count, membership_capacity;
+
+	struct udp_sender sender[UDP_FAMILY_COUNT][UDP_CLASSES];
+	_Atomic uint8_t class_of[UDP_SPREADS];	/* by spread: class + 1; 0: none yet */
+	_Atomic unsigned next_class;
+
+	bool gso;			/* the kernel knows UDP_SEGMENT */
+	_Atomic unsigned refusal_count;
+	uint8_t refusal[UDP_REFUSALS][16];
+
+	struct udp_receiver receiver;
+};
+
+#define udp_of(l) ((struct udp_link *)(l))	/* link is its first member */
+
+static inline enum udp_family udp_family_of(const uint8_t address[16])
+{
+	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
+
+	return __builtin_memcmp(address, mapped, sizeof(mapped)) ? UDP_IPV6 : UDP_IPV4;
+}
+
+/* A UDP socket of that family, V6ONLY, non-blocking; -1: errno. */
+int udp_socket(enum udp_family family);
+int udp_bind_any(int fd, enum udp_family family, uint16_t port);	/* 0 or errno */
+int udp_set(int fd, int level, int option, int value);			/* 0 or errno */
+
+/* udp_send.c */
+unsigned udp_prepare(struct link *link, struct datagram *datagram);
+int udp_send(struct link *link, struct datagram *datagram, unsigned count, unsigned *sent);
+/* udp_receive.c */
+int udp_receiver_open(struct udp_receiver *receiver);
+void udp_receiver_close(struct udp_receiver *receiver);
+int udp_receive(struct link *link, struct datagram *datagram, unsigned max, unsigned *received);
+
+#endif

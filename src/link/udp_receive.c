@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Receiving: recvmmsg into buffers that hold the largest datagram, since GRO hands over whole
+ * runs. The buffers are used from the first on, so a process that receives little touches little.
+ *
+ * There are two sockets, and a look at an empty one costs a system call. So the family that had
+ * something last is looked at each time, the other one when the first runs dry and in one of
+ * IDLE_EVERY calls. Who sleeps is woken by either (event_fds are level-triggered), and finds what
+ * is there in IDLE_EVERY calls at most.
+ */
+#include <errno.h>
+#include <netinet/udp.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "link/udp_internal.h"
+#include "platform/fail.h"
+
+#ifndef UDP_GRO
+#define UDP_GRO 104
+#endif
+
+#define IDLE_EVERY 8u
+
+int udp_receiver_open(struct udp_receiver *receiver)
+{
+	size_t bytes = (size_t)UDP_RECEIVE_MAX * UDP_BUFFER_BYTES;
+	unsigned i;
+
+	receiver->buffers = fail_now(FAIL_MMAP) ? MAP_FAILED :
+			    mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+				 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (receiver->buffers == MAP_FAILED)
+		return errno;
+	for (i = 0; i < UDP_RECEIVE_MAX; i++) {
+		struct udp_slot *slot = &receiver->slot[i];
+
+		slot->iov = (struct iovec){ .iov_base = receiver->buffers + i * UDP_BUFFER_BYTES,
+					    .iov_len = UDP_BUFFER_BYTES };
+		receiver->message[i].msg_hdr = (struct msghdr){
+			.msg_name = &slot->name, .msg_namelen = sizeof(slot->name),
+			.msg_iov = &slot->iov, .msg_iovlen = 1,
+			.msg_control = slot->control.bytes,
+			.msg_controllen = sizeof(slot->control.bytes),
+		};
+	}
+	return 0;
+}
+
+void udp_receiver_close(struct udp_receiver *receiver)
+{
+	munmap(receiver->buffers, (size_t)UDP_RECEIVE_MAX * UDP_BUFFER_BYTES);
+}
+
+static void map_ipv4(uint8_t mapped[16], const void *address)
+{
+	memset(mapped, 0, 10);
+	memset(mapped + 10, 0xff, 2);
+	memcpy(mapped + 12, address, 4);
+}
+
+static void take_source(struct datagram *datagram, const struct sockaddr_in6 *name)
+{
+	const struct sockaddr_in *ipv4 = (const struct sockaddr_in *)name;
+
+	datagram->source_port = ntohs(name->sin6_port);		/* both kinds have it there */
+	if (name->sin6_family == AF_INET)
+		map_ipv4(datagram->source, &ipv4->sin_addr);
+	else
+		memcpy(datagram->source, &name->sin6_addr, 16);
+}
+
+static void take_ipv4(struct datagram *datagram, const struct cmsghdr *control)
+{
+	struct in_pktinfo info;
+	int hop_limit;
+
+	switch (control->cmsg_type) {
+	case IP_PKTINFO:
+		memcpy(&info, CMSG_DATA(control), sizeof(info));
+		map_ipv4(datagram->destination, &info.ipi_addr);
+		datagram->interface = (uint32_t)info.ipi_ifindex;
+		break;
+	case IP_TOS:
+		datagram->traffic_class = *CMSG_DATA(control);
+		break;
+	case IP_TTL:
+		memcpy(&hop_limit, CMSG_DATA(control), sizeof(hop_limit));
+		datagram->hop_limit = (uint8_t)hop_limit;
+		break;
+	}
+}
+
+static void take_ipv6(struct datagram *datagram, const struct cmsghdr *control)
+{
+	struct in6_pktinfo info;
+	int value;
+
+	switch (control->cmsg_type) {
+	case IPV6_PKTINFO:
+		memcpy(&info, CMSG_DATA(control), sizeof(info));
+		memcpy(datagram->destination, &info.ipi6_addr, 16);
+		datagram->interface = info.ipi6_ifindex;
+		break;
+	case IPV6_TCLASS:
+		memcpy(&value, CMSG_DATA(control), sizeof(value));
+		datagram->traffic_class = (uint8_t)value;
+		break;
+	case IPV6_HOPLIMIT:
+		memcpy(&value, CMSG_DATA(control), sizeof(value));
+		datagram->hop_limit = (uint8_t)value;
+		break;
+	}
+}
+
+static void take_control(struct datagram *datagram, const struct cmsghdr *control)
+{
+	int segment_bytes;
+
+	if (control->cmsg_level == IPPROTO_IP) {
+		take_ipv4(datagram, control);
+	} else if (control->cmsg_level == IPPROTO_IPV6) {
+		take_ipv6(datagram, control);
+	} else if (control->cmsg_level == IPPROTO_UDP && control->cmsg_type == UDP_GRO) {
+		memcpy(&segment_bytes, CMSG_DATA(control), sizeof(segment_bytes));
+		if (segment_bytes > 0 && (size_t)segment_bytes < datagram->bytes)
+			datagram->segment_bytes = (size_t)segment_bytes;
+	}
+}
+
+static void take(struct datagram *datagram, struct mmsghdr *message)
+{
+	struct msghdr *header = &message->msg_hdr;
+	struct cmsghdr *control;
+
+	*datagram = (struct datagram){ .data = header->msg_iov->iov_base,
+				       .bytes = message->msg_len };
+	take_source(datagram, header->msg_name);
+	for (control = CMSG_FIRSTHDR(header); control; control = CMSG_NXTHDR(header, control))
+		take_control(datagram, control);
+	/* Ready for the next time. */
+	header->msg_namelen = sizeof(struct sockaddr_in6);
+	header->msg_controllen = sizeof(((struct udp_slot *)0)->control.bytes);
+	header->msg_flags = 0;
+}
+
+/* Into the buffers from number @first on; returns how many. */
+static unsigned receive_family(struct udp_link *udp, enum udp_family family, unsigned first,
+			       struct datagram *datagram, unsigned max)
+{
+	struct udp_receiver *receiver = &udp->receiver;
+	int i, got, fd = udp->bound[family];
+
+	if (fd < 0 || first >= max)
+		return 0;
+	got = fail_now(FAIL_RECVMSG) ? -1 :
+	      recvmmsg(fd, &receiver->message[first], max - first, MSG_DONTWAIT, NULL);
+	for (i = 0; i < got; i++)
+		take(&datagram[first + (unsigned)i], &receiver->message[first + (unsigned)i]);
+	return got > 0 ? (unsigned)got : 0;
+}
+
+int udp_receive(struct link *link, struct datagram *datagram, unsigned max, unsigned *received)
+{
+	struct udp_link *udp = udp_of(link);
+	struct udp_receiver *receiver = &udp->receiver;
+	enum udp_family other = receiver->hot == UDP_IPV4 ? UDP_IPV6 : UDP_IPV4;
+	unsigned count, more = 0;
+
+	if (max > UDP_RECEIVE_MAX)
+		max = UDP_RECEIVE_MAX;
+	count = receive_family(udp, receiver->hot, 0, datagram, max);
+	receiver->empty = count ? 0 : receiver->empty + 1;
+	if (receiver->empty == 1 || ++receiver->calls % IDLE_EVERY == 0)
+		more = receive_family(udp, other, count, datagram, max);
+	/* A full batch: a flood of one family must not starve the other. */
+	if (count == max || (more && !count)) {
+		receiver->hot = other;
+		receiver->empty = 0;
+	}
+	*received = count + more;
+	return 0;
+}

@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Sending: datagrams of one sender leave by sendmmsg, runs of equal segments as one message with
+ * UDP_SEGMENT.
+ *
+ * The ICRC covers the IPv4 identification, which the kernel writes. On an unconnected socket with
+ * IP_MTU_DISCOVER set to DO it is 0, and k in segment k of a run, with DF set. So a run that the
+ * kernel refuses cannot leave packet by packet: only its first would be right. That one goes, the
+ * others are lost, and the destination gets no more runs (IPv6 has no identification: all go).
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/filter.h>
+#include <netinet/udp.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "link/udp_internal.h"
+#include "platform/clock.h"
+#include "platform/fail.h"
+
+#ifndef UDP_SEGMENT
+#define UDP_SEGMENT 103
+#endif
+#ifndef IPV6_FLOWINFO
+#define IPV6_FLOWINFO 11
+#endif
+
+#define MESSAGES_MAX	16u
+#define PORT_FIRST	0xc000u
+#define PORT_TRIES	64u
+
+struct message {
+	union {
+		struct sockaddr_in ipv4;
+		struct sockaddr_in6 ipv6;
+	} name;
+	struct iovec iov;
+	union {
+		struct cmsghdr align;
+		uint8_t bytes[192];
+	} control;
+};
+
+/* ---- senders ---- */
+
+/*
+ * Nothing is for these sockets: a filter drops what strangers send to them, before it is queued.
+ * (A classic BPF program of one instruction: return 0 bytes.)
+ */
+static int set_send_options(int fd, enum udp_family family)
+{
+	struct sock_filter drop = BPF_STMT(BPF_RET | BPF_K, 0);
+	struct sock_fprog program = { .len = 1, .filter = &drop };
+
+	(void)setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program));
+	if (family == UDP_IPV6) {
+		(void)udp_set(fd, IPPROTO_IPV6, IPV6_UNICAST_HOPS, UDP_HOP_LIMIT);
+		return udp_set(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO);
+	}
+	(void)udp_set(fd, IPPROTO_IP, IP_TTL, UDP_HOP_LIMIT);
+	return udp_set(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO);
+}
+
+static int open_sender_locked(struct udp_link *udp, enum udp_family family,
+			      struct udp_sender *sender)
+{
+	int err, fd = udp_socket(family);
+	unsigned tries;
+	uint16_t port;
+
+	if (fd < 0)
+		return errno;
+	err = set_send_options(fd, family);
+	for (tries = 0; !err && tries < PORT_TRIES; tries++) {
+		port = (uint16_t)(PORT_FIRST | (random_u64() & 0x3fff));
+		err = udp_bind_any(fd, family, port);
+		if (!err) {
+			sender->port = port;
+			/* S1: publishes the port; pairs with S2 in sender_for */
+			atomic_store_explicit(&sender->fd, fd, memory_order_release);
+			return 0;
+		}
+		if (err == EADDRINUSE)
+			err = 0;
+	}
+	close(fd);
+	return err ? err : EADDRINUSE;
+}
+
+/* Spreads get classes in the order they come up, so that the first UDP_CLASSES are kept apart. */
+static unsigned class_for(struct udp_link *udp, uint32_t spread)
+{
+	_Atomic uint8_t *entry = &udp->class_of[spread % UDP_SPREADS];
+	uint8_t class = atomic_load_explicit(entry, memory_order_relaxed), none = 0;
+
+	if (!class) {
+		class = (uint8_t)(atomic_fetch_add(&udp->next_class, 1) % UDP_CLASSES + 1);
+		if (!atomic_compare_exchange_strong(entry, &none, class))
+			class = none;
+	}
+	return class - 1u;
+}
+
+/* NULL: it cannot be opened. */
+static struct udp_sender *sender_for(struct udp_link *udp, const struct datagram *datagram)
+{
+	enum udp_family family = udp_family_of(datagram->destination);
+	struct udp_sender *sender = &udp->sender[family][class_for(udp, datagram->spread)];
+	int err;
+
+	/* S2: pairs with S1 in open_sender_locked */
+	if (atomic_load_explicit(&sender->fd, memory_order_acquire) >= 0)
+		return sender;
+	lock_acquire(&udp->lock);
+	err = sender->fd >= 0 ? 0 : open_sender_locked(udp, family, sender);
+	lock_release(&udp->lock);
+	if (err)
+		log_error("no socket to send from: %s", strerror(err));
+	return err ? NULL : sender;
+}
+
+/* ---- destinations that take no GSO ---- */
+
+static unsigned refusal_place(const uint8_t address[16])
+{
+	uint32_t hash = 0;
+	unsigned i;
+
+	for (i = 0; i < 16; i++)
+		hash = hash * 31 + address[i];
+	return hash % UDP_REFUSALS;
+}
+
+static bool takes_gso(struct udp_link *udp, const uint8_t destination[16])
+{
+	bool refused;
+
+	if (!udp->gso)
+		return false;
+	if (!atomic_load_explicit(&udp->refusal_count, memory_order_relaxed))
+		return true;
+	lock_acquire(&udp->lock);
+	refused = !memcmp(udp->refusal[refusal_place(destination)], destination, 16);
+	lock_release(&udp->lock);
+	return !refused;
+}
+
+static void remember_refusal(struct udp_link *udp, const uint8_t destination[16])
+{
+	lock_acquire(&udp->lock);
+	memcpy(udp->refusal[refusal_place(destination)], destination, 16);
+	atomic_fetch_add_explicit(&udp->refusal_count, 1, memory_order_relaxed);
+	lock_release(&udp->lock);
+	log_info("no segmentation offload on the way to a destination: packets go one by one");
+}
+
+unsigned udp_prepare(struct link *link, struct datagram *datagram)
+{
+	struct udp_link *udp = udp_of(link);
+	struct udp_sender *sender = sender_for(udp, datagram);
+
+	datagram->source_port = sender ? sender->port : PORT_FIRST;
+	return sender && takes_gso(udp, datagram->destination) ? LINK_SEGMENTS_MAX : 1;
+}
+
+/* ---- one message ---- */
+
+static void put_control(struct msghdr *header, int level, int type, const void *data, size_t bytes)
+{
+	struct cmsghdr *control =
+		(struct cmsghdr *)((uint8_t *)header->msg_control + header->msg_controllen);
+
+	control->cmsg_level = level;
+	control->cmsg_type = type;
+	control->cmsg_len = CMSG_LEN(bytes);
+	memcpy(CMSG_DATA(control), data, bytes);
+	header->msg_controllen += CMSG_SPACE(bytes);
+}
+
+static bool is_multicast(const uint8_t address[16])
+{
+	return udp_family_of(address) == UDP_IPV4 ? address[12] >> 4 == 0xe : address[0] == 0xff;
+}
+
+/* Other destinations are routed as the machine routes, whatever interface the sender names. */
+static bool needs_interface(const uint8_t address[16])
+{
+	if (is_multicast(address))
+		return true;
+	if (udp_family_of(address) == UDP_IPV4)
+		return address[12] == 169 && address[13] == 254;
+	return address[0] == 0xfe && (address[1] & 0xc0) == 0x80;
+}
+
+/* A packet with hop limit 0 does not leave a socket: 1 is the nearest. */
+static int hop_limit_of(const struct datagram *datagram)
+{
+	return datagram->hop_limit ? datagram->hop_limit : 1;
+}
+
+static void address_ipv4(struct message *message, struct msghdr *header,
+			 const struct datagram *datagram, uint32_t interface)
+{
+	struct in_pktinfo info = { .ipi_ifindex = (int)interface };
+	int traffic_class = datagram->traffic_class, hop_limit = hop_limit_of(datagram);
+
+	message->name.ipv4 = (struct sockaddr_in){ .sin_family = AF_INET,
+						   .sin_port = htons(ROCE_UDP_PORT) };
+	memcpy(&message->name.ipv4.sin_addr, datagram->destination + 12, 4);
+	header->msg_namelen = sizeof(message->name.ipv4);
+	memcpy(&info.ipi_spec_dst, datagram->source + 12, 4);
+	put_control(header, IPPROTO_IP, IP_PKTINFO, &info, sizeof(info));
+	if (traffic_class)
+		put_control(header, IPPROTO_IP, IP_TOS, &traffic_class, sizeof(traffic_class));
+	if (hop_limit != UDP_HOP_LIMIT || is_multicast(datagram->destination))
+		put_control(header, IPPROTO_IP, IP_TTL, &hop_limit, sizeof(hop_limit));
+}
+
+static void address_ipv6(struct message *message, struct msghdr *header,
+			 const struct datagram *datagram, uint32_t interface)
+{
+	struct in6_pktinfo info = { .ipi6_ifindex = interface };
+	int traffic_class = datagram->traffic_class, hop_limit = hop_limit_of(datagram);
+	uint32_t flow_label = htonl(datagram->flow_label & 0xfffff);
+
+	message->name.ipv6 = (struct sockaddr_in6){ .sin6_family = AF_INET6,
+						    .sin6_port = htons(ROCE_UDP_PORT),
+						    .sin6_scope_id = interface };
+	memcpy(&message->name.ipv6.sin6_addr, datagram->destination, 16);
+	header->msg_namelen = sizeof(message->name.ipv6);
+	memcpy(&info.ipi6_addr, datagram->source, 16);
+	put_control(header, IPPROTO_IPV6, IPV6_PKTINFO, &info, sizeof(info));
+	if (flow_label)
+		put_control(header, IPPROTO_IPV6, IPV6_FLOWINFO, &flow_label, sizeof(flow_label));
+	if (traffic_class)
+		put_control(header, IPPROTO_IPV6, IPV6_TCLASS, &traffic_class, sizeof(traffic_class));
+	if (hop_limit != UDP_HOP_LIMIT || is_multicast(datagram->destination))
+		put_control(header, IPPROTO_IPV6, IPV6_HOPLIMIT, &hop_limit, sizeof(hop_limit));
+}
+
+static void build(struct message *message, struct msghdr *header, const struct datagram *datagram)
+{
+	uint32_t interface = needs_interface(datagram->destination) ? datagram->interface : 0;
+	uint16_t segment_bytes = (uint16_t)datagram->segment_bytes;
+
+	message->iov = (struct iovec){ .iov_base = datagram->data, .iov_len = datagram->bytes };
+	*header = (struct msghdr){ .msg_name = &message->name, .msg_iov = &message->iov,
+				   .msg_iovlen = 1, .msg_control = message->control.bytes };
+	memset(message->control.bytes, 0, sizeof(message->control.bytes));
+	if (udp_family_of(datagram->destination) == UDP_IPV4)
+		address_ipv4(message, header, datagram, interface);
+	else
+		address_ipv6(message, header, datagram, interface);
+	if (segment_bytes && segment_bytes < datagram->bytes)
+		put_control(header, IPPROTO_UDP, UDP_SEGMENT, &segment_bytes, sizeof(segment_bytes));
+}
+
+/* ---- refusals ---- */
+
+static unsigned segments_of(const struct datagram *datagram)
+{
+	if (!datagram->segment_bytes)
+		return 1;
+	return (unsigned)((datagram->bytes + datagram->segment_bytes - 1) / datagram->segment_bytes);
+}
+
+static bool send_single(int fd, const struct datagram *run, size_t offset)
+{
+	struct datagram one = *run;
+	struct message message;
+	struct msghdr header;
+
+	one.data = run->data + offset;
+	one.bytes = run->bytes - offset < run->segment_bytes ? run->bytes - offset :
+							       run->segment_bytes;
+	one.segment_bytes = 0;
+	build(&message, &header, &one);
+	return !fail_now(FAIL_SENDMSG) && sendmsg(fd, &header, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
+}
+
+static bool is_gso_refusal(const struct datagram *datagram, int err)
+{
+	return datagram->segment_bytes && datagram->segment_bytes < datagram->bytes &&
+	       (err == EIO || err == EINVAL || err == EOPNOTSUPP || err == ENOPROTOOPT);
+}
+
+/* The kernel refused this datagram with @err: send what can be sent otherwise, count the rest. */
+static void refused(struct udp_link *udp, int fd, const struct datagram *datagram, int err)
+{
+	unsigned lost = segments_of(datagram);
+	size_t offset = 0;
+
+	if (is_gso_refusal(datagram, err) && send_single(fd, datagram, 0)) {
+		remember_refusal(udp, datagram->destination);
+		lost--;
+		offset = datagram->segment_bytes;
+		if (udp_family_of(datagram->destination) == UDP_IPV4)
+			offset = datagram->bytes;
+		for (; offset < datagram->bytes; offset += datagram->segment_bytes)
+			lost -= send_single(fd, datagram, offset);
+	}
+	if (!lost)
+		return;
+	counter_add(udp->counters, COUNTER_TX_LINK, lost);
+	log_debug("%u packets lost: the kernel refused to send them: %s", lost, strerror(err));
+}
+
+/* ---- many messages ---- */
+
+/* How many from @datagram on leave by one socket; at most MESSAGES_MAX. */
+static unsigned same_sender(struct udp_link *udp, const struct datagram *datagram, unsigned count)
+{
+	unsigned n = 1, class = class_for(udp, datagram->spread);
+	enum udp_family family = udp_family_of(datagram->destination);
+
+	while (n < count && n < MESSAGES_MAX && class_for(udp, datagram[n].spread) == class &&
+	       udp_family_of(datagram[n].destination) == family)
+		n++;
+	return n;
+}
+
+/* Number of datagrams sent, or -1 with errno of the first. */
+static int send_some(int fd, const struct datagram *datagram, unsigned count)
+{
+	struct message message[MESSAGES_MAX];
+	struct mmsghdr header[MESSAGES_MAX];
+	unsigned i;
+
+	if (fail_now(FAIL_SENDMSG))
+		return -1;
+	for (i = 0; i < count; i++)
+		build(&message[i], &header[i].msg_hdr, &datagram[i]);
+	if (count > 1)
+		return sendmmsg(fd, header, count, MSG_DONTWAIT | MSG_NOSIGNAL);
+	return sendmsg(fd, &header[0].msg_hdr, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -1 : 1;
+}
+
+static bool is_full(int err)
+{
+	return err == EAGAIN || err == EWOULDBLOCK || err == ENOBUFS || err == ENOMEM;
+}
+
+int udp_send(struct link *link, struct datagram *datagram, unsigned count, unsigned *sent)
+{
+	struct udp_link *udp = udp_of(link);
+	unsigned done = 0;
+
+	while (done < count) {
+		unsigned n = same_sender(udp, datagram + done, count - done);
+		struct udp_sender *sender = sender_for(udp, datagram + done);
+		int some = -1, err = ENOTCONN;
+
+		if (sender) {
+			some = send_some(sender->fd, datagram + done, n);
+			err = errno;
+		}
+		if (some > 0) {
+			done += (unsigned)some;
+		} else if (sender && is_full(err)) {
+			*sent = done;
+			return EAGAIN;
+		} else if (!sender || err != EINTR) {
+			refused(udp, sender ? sender->fd : -1, &datagram[done], err);
+			done++;
+		}
+	}
+	*sent = done;
+	return 0;
+}

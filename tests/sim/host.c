@@ -1,0 +1,565 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A simulated host: one process with its tables, in one arena, and the driving of its QPs that
+ * hca/ does in production: receive, timers, run queue. No file descriptors, no threads.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "object/ah.h"
+#include "sim.h"
+#include "wire/icrc.h"
+
+#define QPN_INDEX_FIRST	0x11u
+#define QUANTUM		64u
+#define PROBE_MIN_NS	MS
+
+static void *must(void *memory)
+{
+	if (!memory)
+		abort();
+	return memory;
+}
+
+static void must_succeed(int err)
+{
+	if (err)
+		abort();
+}
+
+static void no_release(struct event_queue *queue)
+{
+}
+
+struct sim_host *host_create(struct sim *sim)
+{
+	struct sim_host *host = must(calloc(1, sizeof(*host)));
+
+	host->sim = sim;
+	host->index = sim->host_count;
+	sim->host[sim->host_count++] = host;
+	memcpy(host->address, (uint8_t[]){ 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 0 }, 16);
+	host->address[15] = (uint8_t)(host->index + 1);
+	host->arena = arena_init(must(calloc(1, arena_bytes())), 1);
+	must_succeed(mr_table_init(&host->mrs, host->arena, 0x5eed + host->index));
+	host->counters = arena_counters(host->arena);
+	run_queue_init(&host->run_queue);
+	path_table_init(&host->paths);
+	event_queue_init(&host->async, -1, no_release);
+	must_succeed(timer_heap_reserve(&host->timers, SIM_QPS_MAX));
+	host->pd.number = 1;
+	host->transport = (struct transport){ .mrs = &host->mrs, .counters = host->counters,
+					      .run_queue = &host->run_queue,
+					      .probe_min_ns = PROBE_MIN_NS };
+	host->rates.delay_ns = 10 * US;
+	return host;
+}
+
+void host_destroy(struct sim_host *host)
+{
+	unsigned i;
+
+	for (i = 0; i < host->qp_count; i++)
+		if (host->qp[i])
+			host_qp_destroy(host, host->qp[i]);
+	path_table_fini(&host->paths);
+	mr_table_free(&host->mrs);
+	timer_heap_free(&host->timers);
+	lock_destroy(&host->async.lock);
+	free(host->arena);
+	free(host);
+}
+
+/* ---- driving ---- */
+
+static void apply_effects(struct sim_host *host, struct effects *effects)
+{
+	struct list *node;
+	unsigned i;
+
+	for (i = 0; i < effects->count; i++)
+		event_queue_put(effects->wake[i]);
+	effects->count = 0;
+	while ((node = event_queue_take(&host->async))) {
+		struct async_event *event = list_entry(node, struct async_event, node);
+
+		host->events[(unsigned)event->ibv.event_type % 32]++;
+	}
+}
+
+static void arm(struct sim_host *host, struct qp *qp) REQUIRES(qp->lock)
+{
+	timer_set(&host->timers, &qp->timer, host->crashed ? TIME_NEVER : transport_deadline(qp));
+}
+
+void host_wake(struct sim_host *host)
+{
+	uint64_t at_ns = host->sim->now_ns + host->wake_ns;
+
+	if (host->pump_planned || host->crashed || !atomic_load(&host->run_queue.count))
+		return;
+	if (at_ns < host->tx_free_ns)
+		at_ns = host->tx_free_ns;
+	host->pump_planned = true;
+	sim_event_add(host->sim, (struct sim_event){ .kind = EVENT_PUMP, .host = host,
+						     .at_ns = at_ns });
+}
+
+/* One quantum of one QP. */
+static void pump_one(struct sim_host *host, struct qp *qp)
+{
+	struct tx_batch *batch = host->sim->batch;
+	struct effects effects;
+	bool more;
+
+	effects_init(&effects);
+	tx_batch_reset(batch);
+	lock_acquire(&qp->lock);
+	more = transport_transmit(qp, host->sim->now_ns, QUANTUM, batch, &effects);
+	arm(host, qp);
+	if (more)
+		run_queue_add(&host->run_queue, qp);
+	lock_release(&qp->lock);
+	if (batch->count > QUANTUM)
+		sim_fail(host->sim, "transmit wrote %u packets, more than the quantum", batch->count);
+	if (host->tx_free_ns < host->sim->now_ns)
+		host->tx_free_ns = host->sim->now_ns;
+	host->tx_free_ns += batch->count * host->tx_packet_ns + batch->used * host->tx_byte_ps / 1000;
+	net_send(host, batch);
+	apply_effects(host, &effects);
+}
+
+void host_pump(struct sim_host *host)
+{
+	struct qp *qp;
+	unsigned rounds = 0;
+
+	if (host->crashed)
+		return;
+	while (host->tx_free_ns <= host->sim->now_ns && (qp = run_queue_pop(&host->run_queue))) {
+		pump_one(host, qp);
+		if (++rounds > 100000) {
+			sim_fail(host->sim, "host %u: the run queue never empties", host->index);
+			return;
+		}
+	}
+	host_wake(host);
+}
+
+void host_expire(struct sim_host *host)
+{
+	struct timer *timer = timer_heap_expire(&host->timers, host->sim->now_ns);
+	struct effects effects;
+	struct qp *qp;
+
+	if (!timer)
+		return;
+	qp = container_of(timer, struct qp, timer);
+	effects_init(&effects);
+	lock_acquire(&qp->lock);
+	if (transport_deadline(qp) <= host->sim->now_ns)
+		transport_timeout(qp, host->sim->now_ns, &effects);
+	else
+		sim_fail(host->sim, "the deadline of qp 0x%06x moved outside of a call", qp->number);
+	arm(host, qp);
+	lock_release(&qp->lock);
+	apply_effects(host, &effects);
+	host_wake(host);
+}
+
+uint64_t host_deadline(const struct sim_host *host)
+{
+	return host->crashed ? TIME_NEVER : timer_heap_next(&host->timers);
+}
+
+static struct qp *find_qp(struct sim_host *host, uint32_t qpn)
+{
+	uint32_t index = (qpn & (QP_PER_SLOT - 1)) - QPN_INDEX_FIRST;
+
+	if (qpn >> QP_INDEX_BITS != host->index + 1 || index >= host->qp_count)
+		return NULL;
+	return host->qp[index];
+}
+
+static bool passes_checks(struct sim_host *host, struct sim_host *from, const uint8_t *data,
+			  size_t bytes, bool damaged, struct packet *packet)
+{
+	struct icrc_header header = { .source_port = 0xc001, .destination_port = 4791,
+				      .dont_fragment = true };
+	bool good;
+
+	memcpy(header.source, from->address + 12, 4);
+	memcpy(header.destination, host->address + 12, 4);
+	good = packet_parse(data, bytes, packet) == PARSE_OK &&
+	       icrc_check(&header, data, bytes) == ICRC_GOOD;
+	if (good == damaged)
+		sim_fail(host->sim, damaged ? "a damaged packet passed the checks" :
+					      "an undamaged packet failed the checks");
+	host->statistics.damaged_dropped += !good;
+	return good;
+}
+
+void host_receive(struct sim_host *host, struct sim_host *from, uint8_t *data, size_t bytes,
+		  bool damaged)
+{
+	struct rx_info info = { .hop_limit = 64 };
+	struct effects effects;
+	struct packet packet;
+	struct qp *qp;
+
+	if (!passes_checks(host, from, data, bytes, damaged, &packet))
+		return;
+	qp = find_qp(host, packet.dest_qpn);
+	if (!qp) {
+		host->statistics.no_qp++;
+		return;
+	}
+	memcpy(info.source, from->address, 16);
+	memcpy(info.destination, host->address, 16);
+	effects_init(&effects);
+	lock_acquire(&qp->lock);
+	transport_receive(qp, &packet, &info, host->sim->now_ns, &effects);
+	arm(host, qp);
+	lock_release(&qp->lock);
+	apply_effects(host, &effects);
+	host_wake(host);
+}
+
+/* ---- objects ---- */
+
+struct cq *host_cq(struct sim_host *host, uint32_t size)
+{
+	struct cq *cq = must(calloc(1, sizeof(*cq)));
+
+	must_succeed(cq_init(cq, size));
+	cq->async = &host->async;
+	list_init(&cq->error_event.node);
+	cq->error_event.ibv.event_type = IBV_EVENT_CQ_ERR;
+	return cq;
+}
+
+void cq_destroy(struct cq *cq)
+{
+	cq_fini(cq);
+	free(cq);
+}
+
+struct srq *host_srq(struct sim_host *host, uint32_t size, uint32_t sges)
+{
+	struct srq *srq = must(calloc(1, sizeof(*srq)));
+
+	must_succeed(recv_queue_init(&srq->queue, size, sges));
+	srq->async = &host->async;
+	srq->pd = host->pd.number;
+	list_init(&srq->limit_event.node);
+	return srq;
+}
+
+void srq_destroy(struct srq *srq)
+{
+	recv_queue_fini(&srq->queue);
+	free(srq);
+}
+
+static uint32_t or_default(uint32_t value, uint32_t otherwise)
+{
+	return value ? value : otherwise;
+}
+
+static void init_events(struct qp *qp)
+{
+	static const enum ibv_event_type types[] = {
+		[QP_EVENT_FATAL] = IBV_EVENT_QP_FATAL,
+		[QP_EVENT_COMM_EST] = IBV_EVENT_COMM_EST,
+		[QP_EVENT_SQ_DRAINED] = IBV_EVENT_SQ_DRAINED,
+		[QP_EVENT_LAST_WQE] = IBV_EVENT_QP_LAST_WQE_REACHED,
+	};
+	unsigned i;
+
+	for (i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+		list_init(&qp->event[i].node);
+		qp->event[i].ibv.event_type = types[i];
+	}
+}
+
+static void init_queues(struct qp *qp, const struct qp_options *options)
+{
+	uint32_t sges = or_default(options->sges, 4);
+
+	must_succeed(send_queue_init(&qp->sq, or_default(options->send_wrs, 64), sges,
+				     or_default(options->inline_bytes, 64)));
+	qp->cap.max_send_wr = qp->sq.size;
+	if (!qp->srq)
+		must_succeed(recv_queue_init(&qp->rq, or_default(options->recv_wrs, 64), sges));
+}
+
+struct qp *host_qp(struct sim_host *host, const struct qp_options *options)
+{
+	struct qp *qp = must(calloc(1, sizeof(*qp)));
+
+	if (host->qp_count == SIM_QPS_MAX)
+		abort();
+	lock_init(&qp->lock);
+	list_init(&qp->ready_node);
+	list_init(&qp->wait_node);
+	timer_init(&qp->timer);
+	qp->transport = &host->transport;
+	qp->async = &host->async;
+	qp->pd = &host->pd;
+	qp->send_cq = options->send_cq;
+	qp->recv_cq = options->recv_cq;
+	qp->srq = options->srq;
+	qp->type = options->type;
+	qp->signal_all = options->signal_all;
+	qp->mtu = 1024;
+	init_events(qp);
+	init_queues(qp, options);
+	must_succeed(transport_init(qp));
+	qp->number = (host->index + 1) << QP_INDEX_BITS | (QPN_INDEX_FIRST + host->qp_count);
+	qp->access = arena_qp(host->arena) + host->qp_count;
+	qp->access->pd = host->pd.number;
+	qp->access->type = (uint32_t)qp->type;
+	atomic_store(&qp->access->qpn, qp->number);
+	qp_set_state(qp, IBV_QPS_RESET);
+	host->qp[host->qp_count++] = qp;
+	host->qps_alive++;
+	return qp;
+}
+
+/* As hca_destroy_qp(): whatever state it is in, with whatever is in flight. */
+void host_qp_destroy(struct sim_host *host, struct qp *qp)
+{
+	lock_acquire(&qp->lock);
+	transport_fini(qp);
+	run_queue_remove(&host->run_queue, qp);
+	lock_release(&qp->lock);
+	timer_set(&host->timers, &qp->timer, TIME_NEVER);
+	if (!list_empty(&qp->wait_node))
+		sim_fail(host->sim, "qp 0x%06x waits for its path after transport_fini", qp->number);
+	cq_clean(qp->send_cq, qp->number);
+	cq_clean(qp->recv_cq, qp->number);
+	if (qp->path)
+		path_put(&host->paths, qp->path);
+	send_queue_fini(&qp->sq);
+	if (!qp->srq)
+		recv_queue_fini(&qp->rq);
+	host->qp[(qp->number & (QP_PER_SLOT - 1)) - QPN_INDEX_FIRST] = NULL;
+	host->qps_alive--;
+	lock_destroy(&qp->lock);
+	free(qp);
+	host_wake(host);
+}
+
+/* ---- modify ---- */
+
+static void resolve(struct qp *qp, struct sim_host *host, const struct ibv_qp_attr *attr, int mask)
+{
+	struct path_key key = { .slot = attr->dest_qp_num >> QP_INDEX_BITS };
+
+	if (mask & IBV_QP_PATH_MTU)
+		qp->mtu = 128u << attr->path_mtu;
+	if (!(mask & IBV_QP_AV))
+		return;
+	memcpy(qp->av.source, host->address, 16);
+	memcpy(qp->av.destination, attr->ah_attr.grh.dgid.raw, 16);
+	qp->av.hop_limit = 64;
+	qp->av.source_port = 0xc001;
+	memcpy(key.destination, qp->av.destination, 16);
+	if (!qp->path)
+		qp->path = must(path_get(&host->paths, &key));
+}
+
+int host_modify(struct sim_host *host, struct qp *qp, struct ibv_qp_attr *attr, int mask)
+{
+	struct path *path = NULL;
+	enum ibv_qp_state from;
+	struct effects effects;
+	int err;
+
+	effects_init(&effects);
+	lock_acquire(&qp->lock);
+	from = qp->state;
+	err = qp_modify_check(qp, attr, mask);
+	if (!err) {
+		qp_modify_apply(qp, attr, mask);
+		resolve(qp, host, attr, mask);
+		transport_modified(qp, from, mask, host->sim->now_ns, &effects);
+		if (qp->state == IBV_QPS_RESET) {
+			path = qp->path;
+			qp->path = NULL;
+		}
+		arm(host, qp);
+	}
+	lock_release(&qp->lock);
+	apply_effects(host, &effects);
+	if (path)
+		path_put(&host->paths, path);
+	host_wake(host);
+	return err;
+}
+
+int host_modify_state(struct sim_host *host, struct qp *qp, enum ibv_qp_state state)
+{
+	struct ibv_qp_attr attr = { .qp_state = state };
+
+	return host_modify(host, qp, &attr, IBV_QP_STATE);
+}
+
+struct connect_options connect_defaults(void)
+{
+	return (struct connect_options){ .mtu = IBV_MTU_1024, .psn = { 0x000100, 0xabc000 },
+					 .timeout = 14, .retry_cnt = 7, .rnr_retry = 7,
+					 .min_rnr_timer = 12, .rd_atomic = 4, .qkey = 0x1111 };
+}
+
+#define ACCESS_ALL (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | \
+		    IBV_ACCESS_REMOTE_ATOMIC)
+
+static void to_init(struct sim_host *host, struct qp *qp, const struct connect_options *options)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1,
+				    .qp_access_flags = ACCESS_ALL, .qkey = options->qkey };
+	int own = qp->type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS;
+
+	must_succeed(host_modify(host, qp, &attr,
+				 IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | own));
+}
+
+static void to_rtr(struct sim_host *host, struct qp *qp, struct sim_host *peer, uint32_t peer_qpn,
+		   const struct connect_options *options, unsigned side)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTR, .path_mtu = options->mtu,
+				    .dest_qp_num = peer_qpn, .rq_psn = options->psn[!side],
+				    .max_dest_rd_atomic = options->rd_atomic,
+				    .min_rnr_timer = options->min_rnr_timer };
+	int mask = IBV_QP_STATE;
+
+	attr.ah_attr.is_global = 1;
+	attr.ah_attr.port_num = 1;
+	if (peer)
+		memcpy(attr.ah_attr.grh.dgid.raw, peer->address, 16);
+	if (qp->type != IBV_QPT_UD)
+		mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+	if (qp->type == IBV_QPT_RC)
+		mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+	must_succeed(host_modify(host, qp, &attr, mask));
+}
+
+void host_connect(struct sim_host *host, struct qp *qp, struct sim_host *peer, uint32_t peer_qpn,
+		  const struct connect_options *options, unsigned side)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS, .sq_psn = options->psn[side],
+				    .timeout = options->timeout, .retry_cnt = options->retry_cnt,
+				    .rnr_retry = options->rnr_retry,
+				    .max_rd_atomic = options->rd_atomic };
+	int mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
+
+	to_init(host, qp, options);
+	to_rtr(host, qp, peer, peer_qpn, options, side);
+	if (qp->type == IBV_QPT_UD)
+		qp->mtu = 128u << options->mtu;
+	if (qp->type == IBV_QPT_RC)
+		mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+	must_succeed(host_modify(host, qp, &attr, mask));
+}
+
+/* ---- posting ---- */
+
+int host_post_send(struct sim_host *host, struct qp *qp, struct ibv_send_wr *wr)
+{
+	struct ibv_send_wr *bad;
+	struct effects effects;
+	int err;
+
+	effects_init(&effects);
+	lock_acquire(&qp->lock);
+	err = qp_post_send(qp, wr, &bad);
+	if (transport_posted_send(qp, host->sim->now_ns, &effects))
+		run_queue_add(&host->run_queue, qp);
+	arm(host, qp);
+	lock_release(&qp->lock);
+	apply_effects(host, &effects);
+	host_wake(host);
+	return err;
+}
+
+int host_post_recv(struct sim_host *host, struct qp *qp, struct ibv_recv_wr *wr)
+{
+	struct ibv_recv_wr *bad;
+	struct effects effects;
+	int err;
+
+	effects_init(&effects);
+	err = qp_post_recv(qp, wr, &bad);
+	lock_acquire(&qp->lock);
+	transport_posted_recv(qp, host->sim->now_ns, &effects);
+	arm(host, qp);
+	lock_release(&qp->lock);
+	apply_effects(host, &effects);
+	host_wake(host);
+	return err;
+}
+
+int host_post_srq(struct sim_host *host, struct srq *srq, struct ibv_recv_wr *wr)
+{
+	struct ibv_recv_wr *bad;
+
+	return srq_post(srq, wr, &bad);
+}
+
+struct ah *host_ah(struct sim_host *host, struct sim_host *to)
+{
+	struct ah *ah = must(calloc(1, sizeof(*ah)));
+
+	atomic_init(&ah->references, 1);
+	ah->ibv.pd = &host->pd.ibv;
+	memcpy(ah->av.source, host->address, 16);
+	memcpy(ah->av.destination, to->address, 16);
+	ah->av.hop_limit = 64;
+	ah->av.source_port = 0xc001;
+	return ah;
+}
+
+struct mr *host_mr(struct sim_host *host, void *address, size_t length, unsigned access)
+{
+	struct mr *mr = must(calloc(1, sizeof(*mr)));
+
+	must_succeed(mr_register(&host->mrs, &host->pd, address, length, (uintptr_t)address, access,
+				 mr));
+	return mr;
+}
+
+void host_mr_free(struct sim_host *host, struct mr *mr)
+{
+	must_succeed(mr_deregister(&host->mrs, mr));
+	free(mr);
+}
+
+/* ---- nothing leaks ---- */
+
+static void check_path(struct sim_host *host, const struct path *path)
+{
+	if (path->in_flight_bytes)
+		sim_fail(host->sim, "host %u: %u bytes of a path in flight, though all is answered",
+			 host->index, path->in_flight_bytes);
+	if (!list_empty(&path->waiting))
+		sim_fail(host->sim, "host %u: a QP waits for a path that is idle", host->index);
+}
+
+void host_check_idle(struct sim_host *host)
+{
+	struct list *node;
+	size_t i;
+
+	for (i = 0; i < sizeof(host->paths.bucket) / sizeof(host->paths.bucket[0]); i++)
+		list_for_each(node, &host->paths.bucket[i])
+			check_path(host, list_entry(node, struct path, node));
+	if (atomic_load(&host->run_queue.count))
+		sim_fail(host->sim, "host %u: the run queue is not empty", host->index);
+	if (host->timers.count)
+		sim_fail(host->sim, "host %u: %zu timers are armed, though all is answered",
+			 host->index, host->timers.count);
+	if (host->socket_used)
+		sim_fail(host->sim, "host %u: the socket buffer is not empty", host->index);
+}

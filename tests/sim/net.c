@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The network. Packets that could leave in one segmented datagram (equal sizes, one QP to
+ * another) form a burst, which can be lost as a whole as the kernel loses it. Every packet
+ * carries its real ICRC; one that was damaged must be thrown away by the receiver's checks.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim.h"
+#include "wire/dump.h"
+#include "wire/icrc.h"
+
+#define BURST_BYTES_MAX	65507u
+#define BURST_MAX	64u
+/* What the kernel charges a socket for a packet beyond its bytes. */
+#define SOCKET_CHARGE	512u
+
+static struct sim_host *host_of(struct sim *sim, const uint8_t address[16])
+{
+	unsigned i;
+
+	for (i = 0; i < sim->host_count; i++)
+		if (!memcmp(sim->host[i]->address, address, 16))
+			return sim->host[i];
+	return NULL;
+}
+
+static struct icrc_header header_of(const struct sim_host *from, const struct sim_host *to)
+{
+	struct icrc_header header = { .source_port = 0xc001, .destination_port = 4791,
+				      .dont_fragment = true };
+
+	memcpy(header.source, from->address + 12, 4);
+	memcpy(header.destination, to->address + 12, 4);
+	return header;
+}
+
+static void say(const struct flight *flight, const char *fate)
+{
+	char line[DUMP_LINE_MAX];
+
+	packet_dump(&flight->packet, line, sizeof(line));
+	printf("%10.3f us  %u->%u #%llu %s%s%s\n",
+	       (double)(flight->sim->now_ns - SECOND) / 1e3, flight->from->index,
+	       flight->to->index, (unsigned long long)flight->number, line, *fate ? "  " : "", fate);
+}
+
+/* Flips bits that the ICRC covers: byte 4 of the BTH (FECN, BECN) is not. */
+static void corrupt(struct flight *flight, uint8_t *data, size_t bytes)
+{
+	unsigned i;
+
+	for (i = 0; i < flight->corrupt_bits; i++) {
+		size_t at = sim_below(flight->sim, (uint32_t)bytes);
+
+		data[at == 4 ? 5 : at] ^= (uint8_t)(1u << sim_below(flight->sim, 8));
+	}
+}
+
+static void launch(struct flight *flight, uint64_t delay_ns)
+{
+	size_t bytes = flight->bytes - flight->truncate_bytes;
+	struct sim_event event = { .kind = EVENT_ARRIVE, .host = flight->to, .from = flight->from,
+				   .at_ns = flight->sim->now_ns + delay_ns, .bytes = bytes };
+
+	event.data = malloc(bytes ? bytes : 1);
+	if (!event.data)
+		abort();
+	memcpy(event.data, flight->data, bytes);
+	corrupt(flight, event.data, bytes);
+	event.damaged = memcmp(event.data, flight->data, bytes) || bytes != flight->bytes;
+	sim_event_add(flight->sim, event);
+}
+
+static void decide(struct flight *flight)
+{
+	const struct sim_rates *rates = &flight->from->rates;
+	struct sim *sim = flight->sim;
+
+	flight->drop |= rates->partitioned || sim_chance(sim, rates->loss);
+	flight->copies += sim_chance(sim, rates->duplicate);
+	flight->delay_ns = rates->delay_ns;
+	if (rates->jitter_ns)
+		flight->delay_ns += sim_random(sim) % rates->jitter_ns;
+	if (sim_chance(sim, rates->reorder))
+		flight->delay_ns += sim_random(sim) % (rates->reorder_ns + 1);
+	if (sim_chance(sim, rates->corrupt))
+		flight->corrupt_bits = 1 + sim_below(sim, 3);
+	if (sim_chance(sim, rates->truncate))
+		flight->truncate_bytes = 1 + sim_below(sim, (uint32_t)flight->bytes);
+	if (sim->rule)
+		sim->rule(flight, sim->rule_argument);
+}
+
+static void send_one(struct sim_host *from, struct sim_host *to, uint8_t *data, size_t bytes,
+		     bool burst_lost)
+{
+	struct flight flight = { .sim = from->sim, .from = from, .to = to, .data = data,
+				 .bytes = bytes + ICRC_BYTES, .copies = 1, .drop = burst_lost };
+	struct icrc_header header = header_of(from, to);
+
+	icrc_seal(&header, data, bytes);
+	flight.number = from->sim->sent++;
+	from->statistics.packets++;
+	from->statistics.bytes += flight.bytes;
+	if (packet_parse(data, flight.bytes, &flight.packet) != PARSE_OK) {
+		sim_fail(from->sim, "host %u sent a packet that does not parse", from->index);
+		return;
+	}
+	decide(&flight);
+	if (from->sim->verbose)
+		say(&flight, flight.drop ? "LOST" : flight.copies > 1 ? "TWICE" :
+			     flight.corrupt_bits || flight.truncate_bytes ? "DAMAGED" : "");
+	from->statistics.lost += flight.drop;
+	if (flight.drop || to->crashed)
+		return;
+	while (flight.copies--)
+		launch(&flight, flight.delay_ns + (flight.copies ? sim_below(from->sim, 5000) : 0));
+}
+
+static bool joins_burst(const struct tx_packet *first, const struct tx_packet *next)
+{
+	return next->bytes == first->bytes && next->source_qpn == first->source_qpn &&
+	       next->dest_qpn == first->dest_qpn &&
+	       !memcmp(&next->av, &first->av, sizeof(first->av));
+}
+
+static unsigned burst_length(const struct tx_batch *batch, unsigned first)
+{
+	const struct tx_packet *start = &batch->packet[first];
+	unsigned n = 1;
+
+	while (first + n < batch->count && n < BURST_MAX && joins_burst(start, start + n) &&
+	       (n + 1) * (start->bytes + ICRC_BYTES) <= BURST_BYTES_MAX)
+		n++;
+	return n;
+}
+
+void net_send(struct sim_host *from, struct tx_batch *batch)
+{
+	unsigned first = 0, n, i;
+
+	for (first = 0; first < batch->count; first += n) {
+		const struct tx_packet *packet = &batch->packet[first];
+		struct sim_host *to = host_of(from->sim, packet->av.destination);
+		bool lost = sim_chance(from->sim, from->rates.burst_loss);
+
+		n = burst_length(batch, first);
+		if (!to) {
+			sim_fail(from->sim, "host %u sent to an address of no host", from->index);
+			return;
+		}
+		for (i = 0; i < n; i++)
+			send_one(from, to, batch->data + packet[i].offset, packet[i].bytes, lost);
+	}
+}
+
+/* Into the socket buffer, if there is room; the receiver takes packets out one by one. */
+void net_arrive(struct sim *sim, struct sim_event *event)
+{
+	struct sim_host *host = event->host;
+	uint64_t charge = event->bytes + SOCKET_CHARGE;
+	struct sim_event serve = *event;
+
+	if (host->crashed || (host->socket_bytes && host->socket_used + charge > host->socket_bytes)) {
+		host->statistics.tail_dropped += !host->crashed;
+		free(event->data);
+		return;
+	}
+	host->socket_used += charge;
+	if (host->socket_used > host->socket_most)
+		host->socket_most = host->socket_used;
+	if (host->rx_free_ns < sim->now_ns)
+		host->rx_free_ns = sim->now_ns;
+	host->rx_free_ns += host->rx_packet_ns + event->bytes * host->rx_byte_ps / 1000;
+	serve.kind = EVENT_SERVE;
+	serve.at_ns = host->rx_free_ns;
+	sim_event_add(sim, serve);
+}
+
+void net_serve(struct sim *sim, struct sim_event *event)
+{
+	struct sim_host *host = event->host;
+
+	host->socket_used -= event->bytes + SOCKET_CHARGE;
+	if (!host->crashed)
+		host_receive(host, event->from, event->data, event->bytes, event->damaged);
+}

@@ -72,12 +72,14 @@ struct resource {
 	uint32_t rkey, length;
 	uint64_t address;
 	uint64_t original;		/* atomic: what was there */
+	uint64_t position;		/* responder's, when it was made: PSNs come round again */
 };
 
 enum answer_kind { ANSWER_NONE, ANSWER_ACK, ANSWER_NAK };
 
 struct responder {
 	uint32_t expected_psn;
+	uint64_t position;		/* expected_psn, but without end */
 	uint32_t msn;			/* messages completed */
 	const struct opcode *previous;	/* of the message in progress; NULL: none */
 

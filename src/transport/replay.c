@@ -14,21 +14,30 @@
 #include "transport/internal.h"
 #include "wire/aeth.h"
 
-static uint32_t ring_size(const struct qp *qp)
-{
-	uint32_t size = qp->attr.max_dest_rd_atomic;
+/* Further back no PSN can be a duplicate's: its number may mean another packet now. */
+#define POSITIONS_KNOWN (1u << 23)
 
-	return size < RD_ATOMIC_MAX ? size : RD_ATOMIC_MAX;
+static struct resource *slot(struct responder *responder, uint32_t number)
+{
+	return &responder->resource[number % RD_ATOMIC_MAX];
+}
+
+static uint32_t count_unanswered(const struct responder *responder)
+{
+	uint32_t n = 0, i;
+
+	for (i = 0; responder->active_count && i < RD_ATOMIC_MAX; i++)
+		n += responder->resource[i].active && !responder->resource[i].answered;
+	return n;
 }
 
 struct resource *replay_new(struct qp *qp)
 {
 	struct responder *responder = &qp->responder;
-	struct resource *resource;
+	struct resource *resource = slot(responder, responder->resource_next);
 
-	if (!ring_size(qp))
+	if (count_unanswered(responder) >= qp->attr.max_dest_rd_atomic)
 		return NULL;
-	resource = &responder->resource[responder->resource_next % ring_size(qp)];
 	if (!resource->active)
 		return resource;
 	/* A repeated answer that the requester no longer needs: it would not ask for more. */
@@ -53,14 +62,21 @@ static uint32_t psn_count(const struct resource *resource)
 	return ((resource->last_psn - resource->first_psn) & PSN_MASK) + 1;
 }
 
+static bool is_known(const struct responder *responder, const struct resource *resource)
+{
+	return resource->kind != RESOURCE_NONE &&
+	       responder->position - resource->position < POSITIONS_KNOWN;
+}
+
 static struct resource *resource_find(struct qp *qp, uint32_t psn)
 {
+	struct responder *responder = &qp->responder;
 	uint32_t i;
 
-	for (i = 0; i < ring_size(qp); i++) {
-		struct resource *resource = &qp->responder.resource[i];
+	for (i = 0; i < RD_ATOMIC_MAX; i++) {
+		struct resource *resource = &responder->resource[i];
 
-		if (resource->kind != RESOURCE_NONE &&
+		if (is_known(responder, resource) &&
 		    psn_in(psn, resource->first_psn, psn_count(resource)))
 			return resource;
 	}
@@ -97,10 +113,10 @@ static uint32_t ack_limit(const struct qp *qp, uint32_t psn)
 {
 	uint32_t limit = psn_add(qp->responder.expected_psn, PSN_MASK), i;
 
-	for (i = 0; i < ring_size(qp); i++) {
+	for (i = 0; i < RD_ATOMIC_MAX; i++) {
 		const struct resource *resource = &qp->responder.resource[i];
 
-		if (resource->kind != RESOURCE_NONE && psn_before(psn, resource->first_psn) &&
+		if (is_known(&qp->responder, resource) && psn_before(psn, resource->first_psn) &&
 		    psn_diff(resource->first_psn, limit) <= 0)
 			limit = psn_add(resource->first_psn, PSN_MASK);
 	}
@@ -226,13 +242,12 @@ static bool send_read(struct pump *pump, struct resource *resource)
 }
 
 /* The oldest first: answers leave in PSN order. */
-static struct resource *next_active(struct qp *qp)
+static struct resource *next_active(struct responder *responder)
 {
-	uint32_t size = ring_size(qp), i;
+	uint32_t i;
 
-	for (i = 0; i < size; i++) {
-		struct resource *resource =
-			&qp->responder.resource[(qp->responder.resource_next + i) % size];
+	for (i = 0; i < RD_ATOMIC_MAX; i++) {
+		struct resource *resource = slot(responder, responder->resource_next + i);
 
 		if (resource->active)
 			return resource;
@@ -245,7 +260,7 @@ bool replay_transmit(struct pump *pump)
 	struct qp *qp = pump->call->qp;
 	struct resource *resource;
 
-	while (qp->responder.active_count && (resource = next_active(qp))) {
+	while (qp->responder.active_count && (resource = next_active(&qp->responder))) {
 		bool good = true;
 
 		while (good && resource->active) {

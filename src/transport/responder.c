@@ -255,6 +255,7 @@ static enum fault run_read(struct call *call, const struct packet *packet)
 	*resource = (struct resource){ .kind = RESOURCE_READ, .rkey = packet->reth.rkey,
 				       .address = packet->reth.address,
 				       .length = packet->reth.length, .first_psn = packet->psn,
+				       .position = qp->responder.position,
 				       .last_psn = psn_add(packet->psn, psns - 1) };
 	qp->responder.resource_next++;
 	replay_activate(qp, resource, packet->psn, packet->reth.length);
@@ -284,7 +285,8 @@ static enum fault run_atomic(struct call *call, const struct packet *packet)
 		return FAULT_MEMORY;
 	}
 	*resource = (struct resource){ .kind = RESOURCE_ATOMIC, .first_psn = packet->psn,
-				       .last_psn = packet->psn, .original = original };
+				       .last_psn = packet->psn, .original = original,
+				       .position = qp->responder.position };
 	qp->responder.resource_next++;
 	replay_activate(qp, resource, packet->psn, 0);
 	return FAULT_NONE;
@@ -439,6 +441,7 @@ void responder_receive(struct call *call, const struct packet *packet)
 	struct responder *responder = &qp->responder;
 	int32_t ahead = psn_diff(packet->psn, responder->expected_psn);
 	enum fault fault;
+	uint32_t psns;
 
 	if (packet->fecn)
 		responder->echo_congestion = true;
@@ -461,10 +464,9 @@ void responder_receive(struct call *call, const struct packet *packet)
 		responder_fault(call, fault, packet->psn);
 		return;
 	}
-	if (packet->op->verb == VERB_READ)
-		responder->expected_psn = psn_add(packet->psn, packets_for(qp, packet->reth.length));
-	else
-		responder->expected_psn = psn_add(packet->psn, 1);
+	psns = packet->op->verb == VERB_READ ? packets_for(qp, packet->reth.length) : 1;
+	responder->expected_psn = psn_add(packet->psn, psns);
+	responder->position += psns;
 	/* READ and atomic responses are answers to all that came before. */
 	if (packet->op->verb == VERB_READ || packet->op->verb == VERB_ATOMIC)
 		responder->answer = ANSWER_NONE;

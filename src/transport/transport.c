@@ -42,7 +42,9 @@ static bool is_ready(const struct qp *qp)
 {
 	if (qp->type == IBV_QPT_RC)
 		return responder_ready(qp) || requester_ready(qp);
-	return qp->state == IBV_QPS_RTS && qp->sq.tail != qp->sq.head;
+	/* In SQD what was begun is still finished. */
+	return qp->state == IBV_QPS_RTS ? qp->sq.tail != qp->sq.head :
+	       qp->state == IBV_QPS_SQD && qp->sq.tail != qp->sq.sent;
 }
 
 /* The end of each call: see the file's head. */

@@ -95,9 +95,9 @@ static void raise_channel(struct cq *cq, bool solicited, struct effects *effects
 {
 	if (cq->armed == CQ_UNARMED || (cq->armed == CQ_ARMED_SOLICITED && !solicited))
 		return;
-	cq->armed = CQ_UNARMED;
-	if (cq->channel)
-		event_queue_add(&cq->channel->queue, &cq->comp_event.node, effects);
+	/* If there is no room to note the wake-up, the next completion gives it. */
+	if (!cq->channel || event_queue_add(&cq->channel->queue, &cq->comp_event.node, effects))
+		cq->armed = CQ_UNARMED;
 }
 
 bool cq_push(struct cq *cq, const struct ibv_wc *wc, bool solicited, uint64_t now_ns,

@@ -151,6 +151,21 @@ static void arming_for_any_strengthens_and_is_not_weakened(void **state)
 	cq_fini(&f.cq);
 }
 
+static void a_wake_up_that_cannot_be_noted_comes_with_the_next_completion(void **state)
+{
+	struct ibv_wc wc = { .wr_id = 1 };
+	struct fixture f;
+
+	fixture_init(&f, 16);
+	cq_arm(&f.cq, false);
+	f.effects.count = EFFECTS_MAX;
+	assert_true(cq_push(&f.cq, &wc, false, 10, &f.effects));
+	assert_int_equal(events(&f), 0);
+	push(&f, 2, 1, false);
+	assert_int_equal(events(&f), 1);
+	cq_fini(&f.cq);
+}
+
 static void a_resize_keeps_what_waits_or_is_refused(void **state)
 {
 	struct fixture f;
@@ -301,6 +316,7 @@ int main(void)
 		cmocka_unit_test(each_arming_gives_one_event),
 		cmocka_unit_test(armed_for_solicited_only_those_and_failures_give_an_event),
 		cmocka_unit_test(arming_for_any_strengthens_and_is_not_weakened),
+		cmocka_unit_test(a_wake_up_that_cannot_be_noted_comes_with_the_next_completion),
 		cmocka_unit_test(a_resize_keeps_what_waits_or_is_refused),
 		cmocka_unit_test(cleaning_removes_one_qps_completions_and_keeps_others_in_order),
 		cmocka_unit_test(cleaning_sends_keeps_receives_of_an_srq),

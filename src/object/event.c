@@ -37,21 +37,20 @@ void event_queue_put(struct event_queue *queue)
 		queue->release(queue);
 }
 
-void event_queue_add(struct event_queue *queue, struct list *node, struct effects *effects)
+bool event_queue_add(struct event_queue *queue, struct list *node, struct effects *effects)
 {
-	bool added = false;
+	bool queued, room = effects->count < EFFECTS_MAX;
 
 	lock_acquire(&queue->lock);
-	if (!is_queued(node)) {
+	queued = is_queued(node);
+	if (!queued && room)
 		list_add_tail(&queue->events, node);
-		added = true;
-	}
 	lock_release(&queue->lock);
-	if (!added)
-		return;
-	assert(effects->count < EFFECTS_MAX);
+	if (queued || !room)
+		return queued;
 	event_queue_get(queue);
 	effects->wake[effects->count++] = queue;
+	return true;
 }
 
 struct list *event_queue_take(struct event_queue *queue)

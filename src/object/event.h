@@ -72,9 +72,10 @@ static inline bool effects_full(const struct effects *effects)
 
 /*
  * Queue @node (unless it is queued already) and note that the fd has to be raised. A zeroed node
- * counts as one that is in no list.
+ * counts as one that is in no list. False: @effects is full and the event was not queued; only
+ * an application that takes and re-arms faster than one call completes can bring that about.
  */
-void event_queue_add(struct event_queue *queue, struct list *node, struct effects *effects);
+bool event_queue_add(struct event_queue *queue, struct list *node, struct effects *effects);
 /* Take an event out (after the fd was read once); NULL if it was removed meanwhile. */
 struct list *event_queue_take(struct event_queue *queue);
 /* Remove @node if it is queued; returns whether it was (the fd's count is then one too high). */

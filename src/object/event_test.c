@@ -76,6 +76,27 @@ static void a_pending_wake_up_keeps_the_queue_alive(void **state)
 	assert_int_equal(released, 1);
 }
 
+static void full_effects_refuse_an_event_and_nothing_is_overrun(void **state)
+{
+	struct list nodes[EFFECTS_MAX + 1] = { { 0 } };
+	struct event_queue queue;
+	struct {
+		struct effects effects;
+		uint64_t canary;
+	} f = { .canary = 0x1234 };
+
+	event_queue_init(&queue, -1, NULL);
+	effects_init(&f.effects);
+	for (unsigned i = 0; i < EFFECTS_MAX; i++)
+		assert_true(event_queue_add(&queue, &nodes[i], &f.effects));
+	assert_false(event_queue_add(&queue, &nodes[EFFECTS_MAX], &f.effects));
+	assert_true(event_queue_add(&queue, &nodes[0], &f.effects));	/* waits already */
+	assert_int_equal(f.effects.count, EFFECTS_MAX);
+	assert_int_equal(f.canary, 0x1234);
+	f.effects.count = 0;
+	assert_true(event_queue_add(&queue, &nodes[EFFECTS_MAX], &f.effects));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -83,6 +104,7 @@ int main(void)
 		cmocka_unit_test(an_event_that_waits_already_is_not_added_again),
 		cmocka_unit_test(a_cancelled_event_is_not_taken),
 		cmocka_unit_test(a_pending_wake_up_keeps_the_queue_alive),
+		cmocka_unit_test(full_effects_refuse_an_event_and_nothing_is_overrun),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -110,8 +110,8 @@ void mr_release(struct mr_grant *grant);
 enum mr_fault mw_bind(struct mr_table *table, const struct mr_asker *asker, struct mw *mw,
 		      uint32_t new_rkey, const struct ibv_mw_bind_info *info);
 /*
- * Hold no grant when calling these: they wait until nobody uses the window. mw_bind sets
- * mw->ibv.rkey of a type 2 window; of a type 1 window qp_post_send did it.
+ * Hold no grant when calling these: they wait until nobody uses the window. mw->ibv.rkey is not
+ * touched here, in another thread than the application's: qp_post_send has set it.
  */
 /* LOCAL_INV and SEND_WITH_INV: only type 2 windows bound on this QP may be invalidated. */
 enum mr_fault mr_invalidate(struct mr_table *table, const struct mr_asker *asker, uint32_t rkey);

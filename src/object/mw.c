@@ -137,6 +137,15 @@ static struct mr_entry *region_of(struct mr_table *table, const struct ibv_mr *m
 	return mr_key_of(entry) == mr->lkey && entry->kind == MR_REGION ? entry : NULL;
 }
 
+/* The application may have freed @mw while the bind was queued: nothing of it is trusted. */
+static struct mr_entry *window_of(struct mr_table *table, const struct mw *mw)
+	REQUIRES(table->lock)
+{
+	struct mr_entry *entry = &table->entry[mw->index % MR_TABLE_SIZE];
+
+	return entry->kind == MR_WINDOW_1 || entry->kind == MR_WINDOW_2 ? entry : NULL;
+}
+
 static void bind(struct mr_entry *window, struct mr_entry *region, uint32_t qpn,
 		 const struct ibv_mw_bind_info *info)
 {
@@ -155,9 +164,12 @@ static struct refusal try_bind(struct mr_table *table, const struct mr_asker *as
 			       struct mr_entry *window, uint32_t new_rkey,
 			       const struct ibv_mw_bind_info *info) REQUIRES(table->lock)
 {
-	struct refusal refusal = check_window(window, asker, new_rkey, info);
 	struct mr_entry *region = NULL;
+	struct refusal refusal;
 
+	if (!window)
+		return REFUSED(MR_KEY, "the window was deallocated");
+	refusal = check_window(window, asker, new_rkey, info);
 	if (refusal.fault == MR_OK && info->length) {
 		region = region_of(table, info->mr);
 		if (!region)
@@ -178,18 +190,15 @@ static struct refusal try_bind(struct mr_table *table, const struct mr_asker *as
 enum mr_fault mw_bind(struct mr_table *table, const struct mr_asker *asker, struct mw *mw,
 		      uint32_t new_rkey, const struct ibv_mw_bind_info *info)
 {
-	struct mr_entry *window = &table->entry[mw->index];
 	struct refusal refusal;
 
 	lock_acquire(&table->lock);
-	refusal = try_bind(table, asker, window, new_rkey, info);
+	refusal = try_bind(table, asker, window_of(table, mw), new_rkey, info);
 	lock_release(&table->lock);
 	if (refusal.fault != MR_OK)
 		explain("bind_mw: window with rkey 0x%08x on qp 0x%06x, address 0x%llx length "
 			"%llu: %s", new_rkey, asker->qpn, (unsigned long long)info->addr,
 			(unsigned long long)info->length, refusal.reason);
-	else if (mw->ibv.type == IBV_MW_TYPE_2)
-		mw->ibv.rkey = new_rkey;
 	return refusal.fault;
 }
 

@@ -260,8 +260,8 @@ static int post_one(struct qp *qp, const struct ibv_send_wr *wr) REQUIRES(qp->lo
 		return err;
 	if (wqe->ah)
 		ah_get(wqe->ah);
-	/* ibv_bind_mw(3): a type 1 window has its new rkey as soon as the call returns. */
-	if (wqe->mw && wqe->mw->ibv.type == IBV_MW_TYPE_1)
+	/* ibv_bind_mw(3): a window has its new rkey as soon as the call returns. */
+	if (wqe->mw)
 		wqe->mw->ibv.rkey = wqe->rkey;
 	sq->head++;
 	return 0;

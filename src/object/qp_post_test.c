@@ -256,19 +256,22 @@ static void atomics_invalidations_and_binds_keep_their_operands(void **state)
 	assert_ptr_equal(last_wqe(f)->mw, &f->mw);
 	assert_int_equal(last_wqe(f)->rkey, 0x99);
 	assert_int_equal(last_wqe(f)->bind.length, 5);
-	assert_int_equal(f->mw.ibv.rkey, 0);
 	fixture_free(f);
 }
 
-static void a_type_1_window_has_its_new_rkey_after_the_post(void **state)
+static void a_window_has_its_new_rkey_after_the_post(void **state)
 {
 	struct fixture *f = fixture_new(IBV_QPT_RC, IBV_QPS_RTS);
 	struct ibv_sge sge;
 	struct ibv_send_wr wr = good_wr(f, IBV_WR_BIND_MW, &sge);
 
-	f->mw.ibv.type = IBV_MW_TYPE_1;
 	wr.bind_mw.rkey = 0x99;
 	assert_int_equal(post(f, &wr), 0);
+	assert_int_equal(f->mw.ibv.rkey, 0x99);
+	/* But not after a refusal. */
+	wr.bind_mw.rkey = 0x100;
+	wr.bind_mw.bind_info = (struct ibv_mw_bind_info){ .length = 1 };
+	assert_int_equal(post(f, &wr), EINVAL);
 	assert_int_equal(f->mw.ibv.rkey, 0x99);
 	fixture_free(f);
 }
@@ -505,7 +508,7 @@ int main(void)
 		cmocka_unit_test(a_write_is_copied_whole),
 		cmocka_unit_test(inline_data_is_gathered_at_the_post),
 		cmocka_unit_test(atomics_invalidations_and_binds_keep_their_operands),
-		cmocka_unit_test(a_type_1_window_has_its_new_rkey_after_the_post),
+		cmocka_unit_test(a_window_has_its_new_rkey_after_the_post),
 		cmocka_unit_test(sq_sig_all_signals_each_request),
 		cmocka_unit_test(a_ud_send_holds_its_address_handle),
 		cmocka_unit_test(lengths_are_accepted_up_to_their_limits),

@@ -6,8 +6,8 @@
 # did what it says.
 set -u
 cd "$(dirname "$0")/.." || exit 1
-verbatim=$PWD/build/bin/verbatim
-hello=$PWD/build/meson/examples/hello_verbs
+verbatim=build/bin/verbatim
+hello=build/meson/examples/hello_verbs
 scratch=$(mktemp -d)
 children=()
 cleanup() {

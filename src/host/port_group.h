@@ -30,6 +30,12 @@ uint64_t port_group_deadline(const struct port_group *group);
 void port_group_tick(struct port_group *group, uint64_t now_ns);
 
 /*
+ * Readable when a member came or left: then call port_group_tick(), whatever the deadline says.
+ * Without it a member killed while another is stopped may cost packets until somebody notices.
+ */
+int port_group_event_fd(const struct port_group *group);
+
+/*
  * While another user owns the port: an fd that becomes readable (hang-up) when one of the
  * owner's processes may have left, so that udp_bind() is worth another try. -1: none found.
  */

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Builds the selector and the group's messages (group_program.h).
+ *
+ * The slot space 0..1023 falls into intervals of one target each. The program is a binary search
+ * over their first slots: at most 1024 leaves and 1023 inner nodes of one or two instructions
+ * (classic jumps reach 255 instructions, "jump always" reaches all), below BPF_MAXINSNS.
+ */
+#include "host/group_program.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/bytes.h"
+
+#define GROUP_MAGIC	0x56625047u	/* "VbPG" */
+#define GROUP_VERSION	1u
+#define GROUP_KNOWN	0x1u		/* flag: program_known */
+
+enum message_field {
+	AT_OPCODE = 0, AT_KIND = 1, AT_VERSION = 2, AT_FAMILY = 3, AT_MAGIC = 4, AT_INDEX = 8,
+	AT_SLOT = 12, AT_FLAGS = 14, AT_NONCE = 16, AT_COUNT = 24, AT_SLOTS = 26,
+};
+
+/* ---- the program ---- */
+
+struct intervals {
+	unsigned count;
+	uint16_t first[SLOT_COUNT], index[SLOT_COUNT];
+};
+
+static void find_intervals(const struct group_map *map, struct intervals *intervals)
+{
+	unsigned slot;
+
+	intervals->count = 0;
+	for (slot = 0; slot < SLOT_COUNT; slot++) {
+		if (slot && map->index[slot] == map->index[slot - 1])
+			continue;
+		intervals->first[intervals->count] = (uint16_t)slot;
+		intervals->index[intervals->count++] = map->index[slot];
+	}
+}
+
+/* Instructions for the intervals @low .. @high. */
+static unsigned tree_size(unsigned low, unsigned high)
+{
+	unsigned middle = (low + high + 1) / 2, left;
+
+	if (low == high)
+		return 1;
+	left = tree_size(low, middle - 1);
+	return left + tree_size(middle, high) + (left > 255 ? 2 : 1);
+}
+
+static struct sock_filter *put_tree(const struct intervals *intervals, unsigned low, unsigned high,
+				    struct sock_filter *out)
+{
+	unsigned middle = (low + high + 1) / 2, left;
+	uint32_t index = intervals->index[low];
+
+	if (low == high) {
+		*out++ = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K,
+						      index == GROUP_HASH ? UINT32_MAX : index);
+		return out;
+	}
+	left = tree_size(low, middle - 1);
+	if (left > 255) {
+		*out++ = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K,
+						      intervals->first[middle], 0, 1);
+		*out++ = (struct sock_filter)BPF_STMT(BPF_JMP | BPF_JA, left);
+	} else {
+		*out++ = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K,
+						      intervals->first[middle], (uint8_t)left, 0);
+	}
+	out = put_tree(intervals, low, middle - 1, out);
+	return put_tree(intervals, middle, high, out);
+}
+
+unsigned group_program_build(const struct group_map *map, struct sock_filter *program)
+{
+	const struct sock_filter head[] = {
+		BPF_STMT(BPF_LD | BPF_B | BPF_ABS, AT_OPCODE),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, GROUP_OPCODE, 0, 4),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, AT_MAGIC),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, GROUP_MAGIC, 0, 2),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, AT_INDEX),
+		BPF_STMT(BPF_RET | BPF_A, 0),
+		/* BTH: byte 4 reserved, bytes 5..7 destination QPN, of which the slot is the top */
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 4),
+		BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, 24 - SLOT_BITS),
+		BPF_STMT(BPF_ALU | BPF_AND | BPF_K, SLOT_COUNT - 1),
+	};
+	struct intervals intervals;
+	struct sock_filter *end;
+
+	find_intervals(map, &intervals);
+	memcpy(program, head, sizeof(head));
+	end = put_tree(&intervals, 0, intervals.count - 1, program + sizeof(head) / sizeof(head[0]));
+	return (unsigned)(end - program);
+}
+
+/* ---- messages ---- */
+
+bool group_message_is(const uint8_t *data, size_t bytes)
+{
+	return bytes >= GROUP_PROBE_BYTES && data[AT_OPCODE] == GROUP_OPCODE &&
+	       get_be32(data + AT_MAGIC) == GROUP_MAGIC;
+}
+
+size_t group_message_write(const struct group_message *message, uint8_t out[GROUP_MESSAGE_MAX])
+{
+	unsigned i;
+
+	out[AT_OPCODE] = GROUP_OPCODE;
+	out[AT_KIND] = (uint8_t)message->kind;
+	out[AT_VERSION] = GROUP_VERSION;
+	out[AT_FAMILY] = message->family;
+	put_be32(out + AT_MAGIC, GROUP_MAGIC);
+	put_be32(out + AT_INDEX, message->index);
+	put_be16(out + AT_SLOT, message->slot);
+	put_be16(out + AT_FLAGS, message->program_known ? GROUP_KNOWN : 0);
+	put_be64(out + AT_NONCE, message->nonce);
+	if (message->kind == GROUP_PROBE)
+		return GROUP_PROBE_BYTES;
+	put_be16(out + AT_COUNT, (uint16_t)message->slot_count);
+	for (i = 0; i < message->slot_count; i++)
+		put_be16(out + AT_SLOTS + 2 * i, message->slots[i]);
+	return AT_SLOTS + 2 * message->slot_count;
+}
+
+static int parse_slots(const uint8_t *data, size_t bytes, struct group_message *message)
+{
+	unsigned i, count;
+
+	if (bytes < AT_SLOTS)
+		return EBADMSG;
+	count = get_be16(data + AT_COUNT);
+	if (count > SLOT_COUNT || bytes != AT_SLOTS + 2 * count)
+		return EBADMSG;
+	for (i = 0; i < count; i++) {
+		message->slots[i] = get_be16(data + AT_SLOTS + 2 * i);
+		if (message->slots[i] >= SLOT_COUNT)
+			return EBADMSG;
+	}
+	message->slot_count = count;
+	return 0;
+}
+
+int group_message_parse(const uint8_t *data, size_t bytes, struct group_message *message)
+{
+	uint8_t kind, family;
+
+	if (!group_message_is(data, bytes) || data[AT_VERSION] != GROUP_VERSION)
+		return EBADMSG;
+	kind = data[AT_KIND];
+	family = data[AT_FAMILY];
+	if ((kind != GROUP_PROBE && kind != GROUP_ANSWER) || (family != 4 && family != 6))
+		return EBADMSG;
+	message->kind = kind;
+	message->family = family;
+	message->program_known = get_be16(data + AT_FLAGS) & GROUP_KNOWN;
+	message->slot = get_be16(data + AT_SLOT);
+	message->index = get_be32(data + AT_INDEX);
+	message->nonce = get_be64(data + AT_NONCE);
+	message->slot_count = 0;
+	if (message->slot >= SLOT_COUNT)
+		return EBADMSG;
+	return kind == GROUP_ANSWER ? parse_slots(data, bytes, message) : 0;
+}

@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Watching the members of the port group (group_watch.h), and port_owner_watch(), which is the
+ * same thing from outside the group.
+ */
+#include "host/group_watch.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "host/port_group.h"
+#include "platform/clock.h"
+#include "platform/fail.h"
+
+#define MEMBER_NAME	"verbatim/port/"
+#define BACKLOG		128
+
+/* ---- lists of the kernel ---- */
+
+/* Of the thread, not of the process: a thread may be in another network namespace. */
+static FILE *open_list(const char *name)
+{
+	char path[64];
+	FILE *file;
+
+	if (fail_now(FAIL_PROC))
+		return NULL;
+	snprintf(path, sizeof(path), "/proc/thread-self/net/%s", name);
+	file = fopen(path, "re");
+	if (file)
+		return file;
+	snprintf(path, sizeof(path), "/proc/net/%s", name);
+	return fopen(path, "re");
+}
+
+int group_members_list(struct group_members *members)
+{
+	FILE *file = open_list("unix");
+	unsigned long slot;
+	char line[512], *name, *end;
+
+	memset(members, 0, sizeof(*members));
+	if (!file)
+		return errno;
+	while (fgets(line, sizeof(line), file)) {
+		/* Connections that wait to be accepted bear the name too: once is enough. */
+		name = strstr(line, " @" MEMBER_NAME);
+		if (!name)
+			continue;
+		slot = strtoul(name + strlen(" @" MEMBER_NAME), &end, 10);
+		if (slot < SLOT_COUNT && *end == '\n')
+			members->is[slot] = true;
+	}
+	fclose(file);
+	return 0;
+}
+
+unsigned group_socket_count(unsigned family)
+{
+	FILE *file = open_list(family == 4 ? "udp" : "udp6");
+	char line[512], any[64];
+	unsigned count = 0;
+
+	if (!file)
+		return 0;
+	snprintf(any, sizeof(any), ": %0*d:%04X ", family == 4 ? 8 : 32, 0, ROCE_UDP_PORT);
+	while (fgets(line, sizeof(line), file))
+		if (strstr(line, any))
+			count++;
+	fclose(file);
+	return count;
+}
+
+/* ---- sockets ---- */
+
+static socklen_t member_name(uint32_t slot, struct sockaddr_un *name)
+{
+	int length;
+
+	*name = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	length = snprintf(name->sun_path + 1, sizeof(name->sun_path) - 1, MEMBER_NAME "%u", slot);
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
+}
+
+static int open_socket(void)
+{
+	return fail_now(FAIL_SOCKET) ? -1 :
+	       socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+}
+
+/* A connection that hangs up when the member goes; -1: there is no such member. */
+static int connect_to(uint32_t slot)
+{
+	struct sockaddr_un name;
+	socklen_t length = member_name(slot, &name);
+	int fd = open_socket();
+
+	if (fd < 0)
+		return -1;
+	if (!fail_now(FAIL_CONNECT) && !connect(fd, (struct sockaddr *)&name, length))
+		return fd;
+	close(fd);
+	return -1;
+}
+
+static int listen_as(uint32_t slot, int *listen_fd)
+{
+	struct sockaddr_un name;
+	socklen_t length = member_name(slot, &name);
+	int err, fd = open_socket();
+
+	if (fd < 0)
+		return errno;
+	if (fail_now(FAIL_BIND) || bind(fd, (struct sockaddr *)&name, length) ||
+	    fail_now(FAIL_LISTEN) || listen(fd, BACKLOG)) {
+		err = errno;
+		close(fd);
+		return err;
+	}
+	*listen_fd = fd;
+	return 0;
+}
+
+static int watch_fd(struct group_watch *watch, int fd)
+{
+	struct epoll_event event = { .events = EPOLLIN | EPOLLRDHUP, .data.fd = fd };
+
+	if (fail_now(FAIL_EPOLL_ADD) || epoll_ctl(watch->epoll_fd, EPOLL_CTL_ADD, fd, &event))
+		return errno;
+	return 0;
+}
+
+static void unwatch_fd(struct group_watch *watch, int fd)
+{
+	epoll_ctl(watch->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+}
+
+int group_watch_open(struct group_watch *watch, uint32_t self)
+{
+	int err;
+
+	*watch = (struct group_watch){ .self = self, .epoll_fd = -1, .listen_fd = -1 };
+	watch->epoll_fd = fail_now(FAIL_EPOLL) ? -1 : epoll_create1(EPOLL_CLOEXEC);
+	if (watch->epoll_fd < 0)
+		return errno;
+	err = listen_as(self, &watch->listen_fd);
+	if (!err)
+		err = watch_fd(watch, watch->listen_fd);
+	if (err)
+		group_watch_close(watch);
+	else
+		watch->listening = true;
+	return err;
+}
+
+/* Only closes: also called in a fork()ed child, where the epoll set is the parent's. */
+void group_watch_close(struct group_watch *watch)
+{
+	unsigned i;
+
+	for (i = 0; i < watch->watched_count; i++)
+		close(watch->watched[i].fd);
+	for (i = 0; i < watch->watcher_count; i++)
+		close(watch->watcher[i]);
+	if (watch->listen_fd >= 0)
+		close(watch->listen_fd);
+	if (watch->epoll_fd >= 0)
+		close(watch->epoll_fd);
+	watch->watched_count = watch->watcher_count = 0;
+	watch->listen_fd = watch->epoll_fd = -1;
+}
+
+/* ---- being watched ---- */
+
+static void accept_watchers(struct group_watch *watch)
+{
+	while (watch->watcher_count < GROUP_WATCHERS) {
+		int fd = accept4(watch->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+		if (fd < 0)
+			return;
+		if (watch_fd(watch, fd))
+			close(fd);
+		else
+			watch->watcher[watch->watcher_count++] = fd;
+	}
+	unwatch_fd(watch, watch->listen_fd);
+	watch->listening = false;
+}
+
+static void drop_watcher(struct group_watch *watch, unsigned i)
+{
+	close(watch->watcher[i]);	/* leaves the epoll set by that */
+	watch->watcher[i] = watch->watcher[--watch->watcher_count];
+	if (!watch->listening && !watch_fd(watch, watch->listen_fd))
+		watch->listening = true;
+}
+
+/* ---- watching ---- */
+
+static void drop_watched(struct group_watch *watch, unsigned i)
+{
+	close(watch->watched[i].fd);
+	watch->watched_count--;
+	memmove(&watch->watched[i], &watch->watched[i + 1],
+		(watch->watched_count - i) * sizeof(watch->watched[0]));
+}
+
+/* True when a member that we watched left. */
+static bool handle(struct group_watch *watch, int fd)
+{
+	unsigned i;
+
+	if (fd == watch->listen_fd)
+		accept_watchers(watch);
+	for (i = 0; i < watch->watcher_count; i++)
+		if (watch->watcher[i] == fd) {
+			drop_watcher(watch, i);
+			return false;
+		}
+	for (i = 0; i < watch->watched_count; i++)
+		if (watch->watched[i].fd == fd) {
+			drop_watched(watch, i);
+			return true;
+		}
+	return false;
+}
+
+bool group_watch_turn(struct group_watch *watch)
+{
+	struct epoll_event events[16];
+	bool left = false;
+	int i, count;
+
+	do {
+		count = epoll_wait(watch->epoll_fd, events, 16, 0);
+		for (i = 0; i < count; i++)
+			left |= handle(watch, events[i].data.fd);
+	} while (count == 16);
+	return left;
+}
+
+static uint32_t distance(const struct group_watch *watch, uint32_t slot)
+{
+	return (slot - watch->self) % SLOT_COUNT;
+}
+
+void group_watch_consider(struct group_watch *watch, uint32_t slot)
+{
+	unsigned i = 0;
+	int fd;
+
+	if (slot == watch->self || slot >= SLOT_COUNT)
+		return;
+	while (i < watch->watched_count &&
+	       distance(watch, watch->watched[i].slot) < distance(watch, slot))
+		i++;
+	if (i == GROUP_WATCHED || (i < watch->watched_count && watch->watched[i].slot == slot))
+		return;
+	fd = connect_to(slot);
+	if (fd < 0)
+		return;
+	if (watch_fd(watch, fd)) {
+		close(fd);
+		return;
+	}
+	if (watch->watched_count == GROUP_WATCHED)
+		drop_watched(watch, GROUP_WATCHED - 1);
+	memmove(&watch->watched[i + 1], &watch->watched[i],
+		(watch->watched_count - i) * sizeof(watch->watched[0]));
+	watch->watched[i] = (struct watched){ .slot = slot, .fd = fd };
+	watch->watched_count++;
+}
+
+void group_watch_choose(struct group_watch *watch, const struct group_members *members)
+{
+	uint32_t i, found = 0;
+
+	for (i = 1; i < SLOT_COUNT && found < GROUP_WATCHED; i++) {
+		uint32_t slot = (watch->self + i) % SLOT_COUNT;
+
+		if (members->is[slot]) {
+			group_watch_consider(watch, slot);
+			found++;
+		}
+	}
+}
+
+/* ---- from outside ---- */
+
+int port_owner_watch(void)
+{
+	struct group_members members;
+	uint32_t i, start = (uint32_t)random_u64() % SLOT_COUNT;
+
+	if (group_members_list(&members))
+		return -1;
+	for (i = 0; i < SLOT_COUNT; i++) {
+		uint32_t slot = (start + i) % SLOT_COUNT;
+		int fd = members.is[slot] ? connect_to(slot) : -1;
+
+		if (fd >= 0)
+			return fd;
+	}
+	return -1;
+}

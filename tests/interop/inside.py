@@ -25,7 +25,8 @@ PERFTEST = ['ib_send_lat -n 100', 'ib_send_bw -n 100 -s 65536', 'ib_write_lat -n
             'ib_write_bw -n 100 -s 65536', 'ib_read_lat -n 100', 'ib_read_bw -n 50 -s 65536',
             'ib_atomic_lat -n 100', 'ib_atomic_bw -n 100', 'ib_send_lat -c UC -n 100',
             'ib_send_lat -c UD -n 100', 'ib_write_bw -q 4 -n 50 -s 8192',
-            'ib_send_bw -b -n 50 -s 8192', 'ib_send_bw -e -n 50', 'ib_write_bw -m 256 -n 50 -s 9999']
+            'ib_send_bw -b -n 50 -s 8192', 'ib_send_bw -e -n 50',
+            'ib_write_bw -m 256 -n 50 -s 9999']
 
 
 class Named(lab.Namespace):

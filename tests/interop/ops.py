@@ -73,7 +73,8 @@ class End:
         attr.path_mtu, attr.dest_qp_num = PATH_MTU[self.mtu], qpn
         attr.rq_psn, attr.sq_psn, attr.ah_attr = peer_psn, psn, address
         attr.max_dest_rd_atomic = attr.max_rd_atomic = 4
-        attr.min_rnr_timer, attr.timeout, attr.retry_cnt, attr.rnr_retry = 12, timeout, retry, rnr_retry
+        attr.min_rnr_timer, attr.timeout = 12, timeout
+        attr.retry_cnt, attr.rnr_retry = retry, rnr_retry
         attr.qkey = QKEY
         self.qp.to_rts(attr)
         self.ah = AH(self.pd, attr=address) if kind == 'UD' else None

@@ -2,7 +2,7 @@
 """The main program of the test scripts that run real programs: options, TAP, topologies.
 
 A module of tests has cases(topology), which yields Cases. --quick (the default) is the part for
-`make check`, --long the whole, for `make check-long`. What cannot be run here is skipped, loudly."""
+`make check`, --long the whole, for `make check-long`. What cannot be run is skipped, loudly."""
 import argparse
 import dataclasses
 import os

@@ -47,7 +47,8 @@ static void sends(struct side *side, enum ibv_qp_type type)
 		recv_region(&link, i, &in, 0, in.size);
 		barrier(side);
 		send_op(&link, &(struct op){ .id = i, .sges = 1, .sge = { sge_of(&out, 0, len) },
-			.opcode = imm ? IBV_WR_SEND_WITH_IMM : IBV_WR_SEND, .imm = 0x10203040 + i });
+			.opcode = imm ? IBV_WR_SEND_WITH_IMM : IBV_WR_SEND,
+			.imm = 0x10203040 + i });
 		wc = good_wc(link.send_cq, i);
 		CHECK(wc.opcode == IBV_WC_SEND, "opcode %d of a send", wc.opcode);
 		wc = good_wc(link.recv_cq, i);

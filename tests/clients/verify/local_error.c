@@ -21,8 +21,9 @@ static void rc_bad_local_key(struct side *side)
 	region_create(side, &read_only, LEN, 0);
 	region_exchange(side, &region);
 	for (int i = 0; i < 4; i++) {
-		struct op op = { .id = 1, .opcode = opcodes[i], .sges = 1, .rkey = region.peer_rkey,
-				 .address = region.peer_address, .sge = { sge_of(&region, 0, 64) } };
+		struct op op = { .id = 1, .opcode = opcodes[i], .sges = 1,
+				 .rkey = region.peer_rkey, .address = region.peer_address,
+				 .sge = { sge_of(&region, 0, 64) } };
 
 		link_open(side, &link, &(struct link_options){ 0 });
 		if (i == 3)

@@ -86,7 +86,8 @@ static void region_addresses(struct side *side)
 	pattern_check(target.mem + 24, 1000, 1 + !side->server, "write by iova");
 
 	OK(ibv_dereg_mr(target.mr));
-	target.mr = ibv_reg_mr(side->pd, target.mem, target.size, ALL_ACCESS | IBV_ACCESS_ZERO_BASED);
+	target.mr = ibv_reg_mr(side->pd, target.mem, target.size,
+			       ALL_ACCESS | IBV_ACCESS_ZERO_BASED);
 	CHECK(target.mr, "ibv_reg_mr, zero based: %m");
 	rkey = exchange_u64(side, target.mr->rkey);
 	write_into(side, &link, &out, 77, rkey, 5);

@@ -192,16 +192,18 @@ static void rc_atomics(struct side *side)
 	rkey = word.peer_rkey;
 	link_open(side, &link, &(struct link_options){ 0 });
 	for (uint64_t i = 0; i < COUNT; i++) {
-		old = atomic(&link, &result, &(struct op){ .id = i, .address = address, .rkey = rkey,
-			.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD, .compare_add = 1ull << 33 });
+		old = atomic(&link, &result, &(struct op){ .id = i, .rkey = rkey,
+			.address = address, .compare_add = 1ull << 33,
+			.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD });
 		CHECK(old == i << 33, "old value 0x%llx at addition %u", (unsigned long long)old,
 		      (unsigned)i);
 	}
 	for (uint64_t i = 0; i < COUNT; i++) {	/* every second one must not swap */
 		uint64_t value = i ? last : (uint64_t)COUNT << 33;
 
-		old = atomic(&link, &result, &(struct op){ .id = i, .address = address, .rkey = rkey,
-			.opcode = IBV_WR_ATOMIC_CMP_AND_SWP, .swap = i + 7,
+		old = atomic(&link, &result, &(struct op){ .id = i, .rkey = rkey,
+			.address = address, .opcode = IBV_WR_ATOMIC_CMP_AND_SWP,
+			.swap = i + 7,
 			.compare_add = i % 2 ? value + 1 : value });
 		CHECK(old == value, "old value 0x%llx at swap %u", (unsigned long long)old,
 		      (unsigned)i);

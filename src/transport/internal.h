@@ -186,7 +186,13 @@ void completer_retire(struct call *call);
 
 void responder_reset(struct qp *qp);
 void responder_receive(struct call *call, const struct packet *packet);
-void responder_transmit(struct pump *pump);
+/*
+ * READ responses and atomic results that are due, and an ACK that had to wait; true when none is
+ * left. Then come requests, then the ACK: it is no longer than any request, so that the answer to
+ * a message and the message that replies to it leave as one datagram.
+ */
+bool responder_transmit(struct pump *pump);
+void responder_acknowledge(struct pump *pump);
 bool responder_ready(const struct qp *qp);
 /* Check and execute one packet that is in sequence; advances the message, not the PSN. */
 enum fault responder_message(struct call *call, const struct packet *packet);

@@ -185,10 +185,8 @@ static void learn_rtt(struct path *path, uint64_t sample_ns)
 		return;
 	}
 	delta_ns = sample_ns > path->rtt_ns ? sample_ns - path->rtt_ns : path->rtt_ns - sample_ns;
-	path->rtt_var_ns += delta_ns / 4;
-	path->rtt_var_ns -= path->rtt_var_ns / 4;
-	path->rtt_ns += sample_ns / 8;
-	path->rtt_ns -= path->rtt_ns / 8;
+	path->rtt_var_ns += delta_ns / 4 - path->rtt_var_ns / 4;
+	path->rtt_ns += sample_ns / 8 - path->rtt_ns / 8;
 }
 
 /* Only a window that was needed grows. */

@@ -489,15 +489,28 @@ uint8_t responder_ack_syndrome(const struct qp *qp)
 	return aeth_syndrome(AETH_ACK, aeth_credit_code(receives));
 }
 
-void responder_transmit(struct pump *pump)
+bool responder_transmit(struct pump *pump)
+{
+	struct responder *responder = &pump->call->qp->responder;
+
+	if (responder->active_count && !replay_transmit(pump))
+		return false;
+	if (!responder->answer_late)
+		return true;
+	responder_acknowledge(pump);
+	return responder->answer == ANSWER_NONE;
+}
+
+void responder_acknowledge(struct pump *pump)
 {
 	struct qp *qp = pump->call->qp;
 	struct responder *responder = &qp->responder;
 	struct packet packet;
 
-	if (responder->active_count && !replay_transmit(pump))
+	if (responder->answer == ANSWER_NONE)
 		return;
-	if (responder->answer == ANSWER_NONE || !pump_has_room(pump))
+	responder->answer_late = !pump_has_room(pump);
+	if (responder->answer_late)
 		return;
 	packet_begin(qp, &packet, OPCODE_RC_ACKNOWLEDGE, responder->answer_psn);
 	packet.aeth.syndrome = responder->answer == ANSWER_ACK ?

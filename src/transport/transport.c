@@ -177,8 +177,11 @@ bool transport_transmit(struct qp *qp, uint64_t now_ns, unsigned quantum, struct
 	pump.budget = quantum;
 	pump.cut = false;
 	if (qp->type == IBV_QPT_RC) {
-		responder_transmit(&pump);
+		bool answered = responder_transmit(&pump);
+
 		requester_transmit(&pump);
+		if (answered)
+			responder_acknowledge(&pump);
 	} else {
 		unreliable_transmit(&pump);
 	}

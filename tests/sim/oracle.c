@@ -140,7 +140,7 @@ static void check_send_wc(struct side *side, const struct message *message, cons
 {
 	bool answers = message->opcode == IBV_WR_RDMA_READ || is_atomic(message);
 
-	if (wc->qp_num != side->qp->number)
+	if (wc->qp_num != side->qpn)
 		fail(side, "completion says qp 0x%06x", wc->qp_num);
 	if (wc->status != IBV_WC_SUCCESS)
 		return;
@@ -279,7 +279,7 @@ static void check_grh(struct side *side, const struct receive *receive, const st
 
 	if (!(wc->wc_flags & IBV_WC_GRH))
 		fail(side, "UD receive without IBV_WC_GRH");
-	if (wc->src_qp != side->peer->qp->number)
+	if (wc->src_qp != side->peer->qpn)
 		fail(side, "UD receive from qp 0x%06x", wc->src_qp);
 	if (memcmp(grh + 32, side->peer->host->address + 12, 4) ||
 	    memcmp(grh + 36, side->host->address + 12, 4))
@@ -332,7 +332,7 @@ void oracle_received(struct side *side, const struct ibv_wc *wc)
 	if (!side->srq && wc->wr_id != side->receives_done)
 		fail(side, "receive %llu completed before receive %u", (unsigned long long)wc->wr_id,
 		     side->receives_done);
-	if (wc->qp_num != side->qp->number)
+	if (wc->qp_num != side->qpn)
 		fail(side, "receive completion says qp 0x%06x", wc->qp_num);
 	receive->done = true;
 	side->receives_done++;

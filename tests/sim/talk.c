@@ -28,14 +28,14 @@ static void fill_defaults(struct talk_options *options)
 	options->receive_bytes = or_default(options->receive_bytes, 8192);
 	options->send_wrs = or_default(options->send_wrs, options->messages_max);
 	options->recv_wrs = or_default(options->recv_wrs, options->receives_max);
-	options->cq_size = or_default(options->cq_size,
-				      options->messages_max + options->receives_max + 1);
 }
 
 static void init_side(struct talk *talk, unsigned index, struct sim_host *host)
 {
 	const struct talk_options *options = &talk->options;
 	struct side *side = &talk->side[index];
+	uint32_t cq_size = or_default(options->cq_size[index],
+				      options->messages_max + options->receives_max + 1);
 
 	side->talk = talk;
 	side->peer = &talk->side[!index];
@@ -43,13 +43,14 @@ static void init_side(struct talk *talk, unsigned index, struct sim_host *host)
 	side->host = host;
 	side->depth = options->send_wrs;
 	side->receive_bytes = options->receive_bytes;
-	side->send_cq = host_cq(host, options->cq_size);
-	side->recv_cq = host_cq(host, options->cq_size);
+	side->send_cq = host_cq(host, cq_size);
+	side->recv_cq = host_cq(host, cq_size);
 	if (options->use_srq && index)
 		side->srq = host_srq(host, options->recv_wrs, PIECES_MAX + 1);
 	side->qp = host_qp(host, &(struct qp_options){
 		.type = options->type, .send_cq = side->send_cq, .recv_cq = side->recv_cq,
 		.srq = side->srq, .sges = PIECES_MAX + 1, .send_wrs = options->send_wrs, .recv_wrs = options->recv_wrs });
+	side->qpn = side->qp->number;
 	memory_init(&side->memory, host, options->memory_bytes,
 		    (options->messages_max * 2 + options->receives_max * 2) * PIECES_MAX + 1);
 	side->messages = must(calloc(options->messages_max, sizeof(*side->messages)));
@@ -73,7 +74,7 @@ struct talk *talk_create(struct sim_host *a, struct sim_host *b, const struct ta
 	init_side(talk, 0, a);
 	init_side(talk, 1, b);
 	for (i = 0; i < 2; i++) {
-		host_connect(host[i], talk->side[i].qp, host[!i], talk->side[!i].qp->number,
+		host_connect(host[i], talk->side[i].qp, host[!i], talk->side[!i].qpn,
 			     &talk->options.connect, i);
 		if (options->type == IBV_QPT_UD)
 			talk->ah[i] = host_ah(host[i], host[!i]);
@@ -266,7 +267,7 @@ static void fill_wr(struct side *side, struct message *message, struct ibv_send_
 	}
 	if (side->talk->options.type == IBV_QPT_UD) {
 		wr->wr.ud.ah = &side->talk->ah[side->index]->ibv;
-		wr->wr.ud.remote_qpn = side->peer->qp->number;
+		wr->wr.ud.remote_qpn = side->peer->qpn;
 		wr->wr.ud.remote_qkey = side->talk->options.connect.qkey;
 	}
 }
@@ -310,26 +311,31 @@ bool talk_post_receive(struct side *side)
 	return true;
 }
 
+static bool receives_full(const struct side *side)
+{
+	return side->receives_posted - side->receives_done >= side->talk->options.recv_wrs;
+}
+
 static void late_receive(struct sim *sim, void *argument)
 {
 	struct side *side = argument;
 
-	if (talk_post_receive(side))
+	if (receives_full(side))
+		side->late_begun = false;	/* again when one has completed */
+	else if (talk_post_receive(side))
 		sim_call_at(sim, sim->now_ns + side->late_receives_ns, late_receive, side);
 }
 
 static void post_receives(struct side *side)
 {
-	if (side->late_receives_ns) {
-		if (!side->late_begun)
-			sim_call_at(side->talk->sim, side->talk->sim->now_ns + side->late_receives_ns,
-				    late_receive, side);
+	if (!side->late_receives_ns) {
+		while (!receives_full(side) && talk_post_receive(side))
+			;
+	} else if (!side->late_begun && !receives_full(side)) {
 		side->late_begun = true;
-		return;
+		sim_call_at(side->talk->sim, side->talk->sim->now_ns + side->late_receives_ns,
+			    late_receive, side);
 	}
-	while (side->receives_posted - side->receives_done < side->talk->options.recv_wrs &&
-	       talk_post_receive(side))
-		;
 }
 
 static void post_messages(struct side *side)

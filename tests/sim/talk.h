@@ -41,6 +41,7 @@ struct side {
 	unsigned index;
 	struct sim_host *host;
 	struct qp *qp;
+	uint32_t qpn;			/* outlives the QP */
 	struct cq *send_cq, *recv_cq;
 	struct srq *srq;
 	struct memory memory;
@@ -76,7 +77,8 @@ struct talk_options {
 	struct connect_options connect;
 	uint32_t messages_max, receives_max;	/* per side; 0: 64 */
 	size_t memory_bytes;			/* per side; 0: 256 KiB */
-	uint32_t send_wrs, recv_wrs, cq_size;	/* 0: enough for the above */
+	uint32_t send_wrs, recv_wrs;		/* 0: enough for the above */
+	uint32_t cq_size[2];			/* by side; 0: likewise */
 	uint32_t receive_bytes;			/* 0: 8192 */
 	bool use_srq;				/* on side 1 */
 	bool lossless_semantics;		/* RC and nothing hostile: all must succeed */

@@ -14,7 +14,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 BUILD = build
 MESON_OPTIONS = -Dbuildtype=release -Ddebug=true -Dprefix=/usr -Dlibdir=lib/verbatim
-VERSION = $(shell sed -n "s/.*version: '\([^']*\)'.*/\1/p" meson.build | head -n 1)
+VERSION = $(shell sed -n "s/^project.*, version: '\([^']*\)'.*/\1/p" meson.build)
 
 .PHONY: all deps deps-interop deps-missing demo check check-long check-interop bench install \
 	uninstall deb clean help
@@ -68,8 +68,7 @@ install: all
 uninstall: all
 	@cd $(BUILD)/stage/usr && find . ! -type d -print0 | \
 		(cd '$(DESTDIR)$(PREFIX)' && xargs -0 rm -f)
-	@rm -df '$(DESTDIR)$(PREFIX)'/lib/verbatim \
-		'$(DESTDIR)$(PREFIX)'/share/doc/verbatim/{examples,.}
+	@cd '$(DESTDIR)$(PREFIX)' && rm -df lib/verbatim share/doc/verbatim/examples share/doc/verbatim
 
 # A binary package of the same files, made by dpkg-deb.
 deb: all

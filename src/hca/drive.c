@@ -183,17 +183,24 @@ static void serve_run_queue(struct hca *hca) REQUIRES(hca->drive)
 		pump(hca, qp, hca->drive_batch);
 }
 
-static unsigned pass(struct hca *hca) REQUIRES(hca->drive)
+/*
+ * What receiving leaves to transmit is done in the same pass, unless the thread is about to hand
+ * completions to the application: then the application first. It may reply at once, and its
+ * message and the ACK that is due leave together; if it does not, its next poll or the worker
+ * sends the ACK.
+ */
+static void pass(struct hca *hca, const struct cq *polled) REQUIRES(hca->drive)
 {
 	uint64_t now_ns = clock_now_ns();
 	unsigned packets;
 
 	hca->passes++;
+	serve_run_queue(hca);
 	packets = hca_receive(hca, now_ns);
 	if (hca->passes % HCA_TIMERS_EVERY == 0 || packets == 0)
 		expire(hca, now_ns);
-	serve_run_queue(hca);
-	return packets;
+	if (!polled || cq_is_empty(polled))
+		serve_run_queue(hca);
 }
 
 static bool work_left(struct hca *hca)
@@ -201,18 +208,16 @@ static bool work_left(struct hca *hca)
 	return atomic_load(&hca->run_queue.count) > 0;
 }
 
-bool hca_drive(struct hca *hca, bool from_worker, unsigned *packets)
+bool hca_drive(struct hca *hca, const struct cq *polled)
 {
-	unsigned handled = 0;
-
 	if (!lock_try(&hca->drive))
 		return false;
-	handled = pass(hca);
-	if (!from_worker)
+	pass(hca, polled);
+	if (polled)
 		atomic_store_explicit(&hca->app_drove_ns, clock_now_ns(), memory_order_relaxed);
 	lock_release(&hca->drive);
-	if (packets)
-		*packets = handled;
+	if (polled && work_left(hca))
+		worker_notice(hca, 0);
 	return true;
 }
 

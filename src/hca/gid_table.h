@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* The GID table of a port: which address stands at which index (gid_table.c says in what order). */
 #ifndef VERBATIM_HCA_GID_TABLE_H
 #define VERBATIM_HCA_GID_TABLE_H
 

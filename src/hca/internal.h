@@ -151,8 +151,11 @@ int route_resolve(struct hca_context *context, const struct ibv_ah_attr *attr, c
 		  struct av *av);
 
 /* drive.c */
-/* Receive, expire timers and transmit what is due. False when another thread is at it. */
-bool hca_drive(struct hca *hca, bool from_worker, unsigned *packets);
+/*
+ * Receive, expire timers and transmit what is due. False when another thread is at it. @polled:
+ * the CQ for whose application thread this is done; NULL: the worker.
+ */
+bool hca_drive(struct hca *hca, const struct cq *polled);
 /* Transmit for @qp, now, on this thread. */
 void hca_pump(struct hca *hca, struct qp *qp);
 /* The run queue has work: see that somebody does it. */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* Multicast groups as addresses: what route.c and multicast.c share. */
 #ifndef VERBATIM_HCA_MULTICAST_H
 #define VERBATIM_HCA_MULTICAST_H
 

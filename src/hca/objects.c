@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "hca/internal.h"
+#include "platform/memory.h"
 
 static void enlist(struct hca_context *context, struct list *head, struct list *node)
 {
@@ -66,9 +67,16 @@ int hca_dealloc_pd(struct hca_context *context, struct pd *pd)
 int hca_reg_mr(struct hca_context *context, struct pd *pd, void *address, size_t length,
 	       uint64_t iova, unsigned access, struct mr **registered)
 {
-	struct mr *mr = calloc(1, sizeof(*mr));
+	struct mr *mr;
 	int err;
 
+	if (!(access & IBV_ACCESS_ON_DEMAND) && (uintptr_t)address + length >= (uintptr_t)address &&
+	    !memory_is_mapped(address, length)) {
+		explain("reg_mr: [%p, +%zu) is not all mapped memory of this process: allocate it first "
+			"(or use IBV_ACCESS_ON_DEMAND)", address, length);
+		return EFAULT;
+	}
+	mr = calloc(1, sizeof(*mr));
 	if (!mr)
 		return ENOMEM;
 	err = mr_register(&context->hca->mrs, pd, address, length, iova, access, mr);

@@ -332,10 +332,11 @@ static int resolve(struct hca_context *context, struct qp *qp, struct ibv_qp_att
 	lock_acquire(&context->hca->objects);
 	err = route_resolve(context, &attr->ah_attr, "modify_qp", &resolved->av);
 	lock_release(&context->hca->objects);
-	if (!err && (mask & IBV_QP_DEST_QPN)) {
-		struct path_key key = { .slot = SLOT_OF_QPN(attr->dest_qp_num) };
+	if (!err && qp->type != IBV_QPT_UD) {
+		uint32_t peer = mask & IBV_QP_DEST_QPN ? attr->dest_qp_num : qp->attr.dest_qp_num;
+		struct path_key key = { .slot = SLOT_OF_QPN(peer) };
 
-		resolved->av.source_port = source_port(qp, attr->dest_qp_num);
+		resolved->av.source_port = source_port(qp, peer);
 		memcpy(key.destination, resolved->av.destination, sizeof(key.destination));
 		resolved->path = path_get(&context->hca->paths, &key);
 		if (!resolved->path)
@@ -359,13 +360,12 @@ static void apply(struct hca *hca, struct qp *qp, struct ibv_qp_attr *attr, int 
 
 	qp_modify_apply(qp, attr, mask);
 	if (mask & IBV_QP_AV) {
-		if (!resolved->av.source_port)
-			resolved->av.source_port = qp->av.source_port;
 		qp->av = resolved->av;
 	}
 	if (mask & IBV_QP_PATH_MTU)
 		qp->mtu = 128u << attr->path_mtu;
-	if (resolved->path)
+	/* In SQD the window of the old path may be held still: it is kept then. */
+	if (resolved->path && !qp->requester.flight_bytes)
 		resolved->path = take_path(qp, resolved->path);
 	transport_modified(qp, from, mask, clock_now_ns(), effects);
 	if (qp->state == IBV_QPS_RESET && qp->path)
@@ -373,8 +373,13 @@ static void apply(struct hca *hca, struct qp *qp, struct ibv_qp_attr *attr, int 
 	hca_arm(hca, qp);
 }
 
+/* The completions of a QP go with it; what came from an SRQ is the SRQ's (ibv_destroy_qp(3)). */
 static void clean_cqs(struct qp *qp)
 {
+	if (qp->srq) {
+		cq_clean_sends(qp->send_cq, qp->number);
+		return;
+	}
 	cq_clean(qp->send_cq, qp->number);
 	if (qp->recv_cq != qp->send_cq)
 		cq_clean(qp->recv_cq, qp->number);
@@ -406,8 +411,6 @@ int hca_modify_qp(struct qp *qp, struct ibv_qp_attr *attr, int mask)
 	effects_apply(&effects);
 	if (resolved.path)
 		path_put(&hca->paths, resolved.path);
-	if (!err && (mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET)
-		clean_cqs(qp);
 	if (atomic_load(&hca->run_queue.count))
 		hca_kick(hca);
 	return err;

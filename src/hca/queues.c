@@ -215,7 +215,7 @@ static void drive_for(struct cq *cq)
 {
 	struct hca_context *context = cq->owner;
 
-	hca_drive(context->hca, false, NULL);
+	hca_drive(context->hca, cq);
 }
 
 static void found_nothing(struct cq *cq)
@@ -284,10 +284,6 @@ static int check_srq(const struct ibv_srq_attr *attr)
 			attr->max_wr, attr->max_sge, LIMIT_SRQ_WR, LIMIT_SGE);
 		return EINVAL;
 	}
-	if (attr->srq_limit > attr->max_wr) {
-		explain("create_srq: srq_limit %u is over max_wr %u", attr->srq_limit, attr->max_wr);
-		return EINVAL;
-	}
 	return 0;
 }
 
@@ -314,7 +310,6 @@ int hca_create_srq(struct hca_context *context, const struct ibv_srq_init_attr_e
 	}
 	pthread_mutex_init(&srq->ibv.mutex, NULL);
 	pthread_cond_init(&srq->ibv.cond, NULL);
-	srq->limit = attr->attr.srq_limit;
 	srq->pd = to_pd(attr->pd)->number;
 	srq->ibv.pd = attr->pd;
 	atomic_fetch_add(&to_pd(attr->pd)->users, 1);
@@ -382,5 +377,5 @@ int hca_destroy_srq(struct hca_context *context, struct srq *srq)
 
 int hca_post_srq_recv(struct srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
-	return recv_queue_post(&srq->queue, wr, bad);
+	return srq_post(srq, wr, bad);
 }

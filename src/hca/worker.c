@@ -172,16 +172,17 @@ static void active(struct hca *hca, struct judgement *judgement)
 		}
 		return;
 	}
-	if (!hca_drive(hca, true, NULL))
+	if (!hca_drive(hca, NULL))
 		thread_sleep_ns(RECENT_NS);	/* somebody is at it: do not spin on its sockets */
 }
 
 static void standby(struct hca *hca, struct judgement *judgement)
 {
-	uint64_t drove_ns = atomic_load_explicit(&hca->app_drove_ns, memory_order_relaxed);
 	bool rung = waiter_nap(&hca->waiter, judgement->nap_ns);
+	uint64_t drove_ns = atomic_load_explicit(&hca->app_drove_ns, memory_order_relaxed);
 
-	if (!rung && atomic_load_explicit(&hca->app_drove_ns, memory_order_relaxed) != drove_ns) {
+	/* Driving just now, not merely since we looked last: it may spin on memory since then. */
+	if (!rung && clock_now_ns() - drove_ns < RECENT_NS) {
 		if (judgement->nap_ns < NAP_MAX_NS)
 			judgement->nap_ns *= 2;
 		return;

@@ -98,6 +98,7 @@ struct responder {
 	uint8_t answer_syndrome;
 	uint32_t answer_psn;
 	bool nak_sent;			/* waiting for expected_psn: do not NAK what follows */
+	bool answer_late;		/* requests left it no room: it goes first next time */
 	bool echo_congestion;		/* the next answer carries BECN */
 	bool established;		/* COMM_EST was raised */
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* Time and random numbers. */
 #ifndef VERBATIM_PLATFORM_CLOCK_H
 #define VERBATIM_PLATFORM_CLOCK_H
 

@@ -5,10 +5,21 @@
 #include "platform/memory.h"
 
 #include <errno.h>
+#include <stdint.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "platform/fail.h"
+
+bool memory_is_mapped(const void *address, size_t length)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	uintptr_t start = (uintptr_t)address & ~(page - 1);
+	uintptr_t end = (uintptr_t)address + length;
+
+	/* An asynchronous msync() does nothing but look for holes. */
+	return !length || !msync((void *)start, end - start, MS_ASYNC) || errno != ENOMEM;
+}
 
 int memory_shared(const char *name, size_t bytes, void **memory, int *fd)
 {

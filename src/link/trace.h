@@ -8,7 +8,19 @@
 /*
  * If VERBATIM_TRACE is set, replace *link by one that wraps it (and closes it). Several links of
  * a process write to one file. 0 also when it is not set; else errno, said on stderr.
+ *
+ * VERBATIM_TRACE=FILE[,limit=N[k|M|G]]: %p in FILE is the process id. A file that another process
+ * is writing is left to it: .PID is appended. Default limit: 1G.
  */
 int trace_wrap(struct link **link);
+
+/*
+ * The IPv4 header of a received packet is not seen by a socket, but the ICRC covers part of it.
+ * Who can tell from the ICRC what identification and DF the header had says so here; without,
+ * or when it returns false, they are taken to be as our own sender makes them (segment number, 1).
+ */
+typedef bool trace_ip_id_fn(const struct datagram *datagram, const uint8_t *packet, size_t bytes,
+			    unsigned segment, uint16_t *ip_id, bool *dont_fragment);
+void trace_set_ip_id(trace_ip_id_fn *find);
 
 #endif

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * pcapng (draft-ietf-opsawg-pcapng): a section header, one interface of raw IP packets with time
+ * stamps in nanoseconds, and an enhanced packet block for each packet. Numbers are in the
+ * machine's order; readers look at the byte-order magic. IP and UDP headers are made up from what
+ * is known of them, with right lengths and checksums, so that Wireshark follows them to the BTH.
+ */
+#include "link/pcapng.h"
+
+#include <string.h>
+
+#include "base/bytes.h"
+
+#define SECTION_HEADER	0x0a0d0d0au
+#define BYTE_ORDER_MAGIC 0x1a2b3c4du
+#define INTERFACE	1u
+#define ENHANCED_PACKET	6u
+#define LINKTYPE_RAW	101u
+#define OPTION_END	0u
+#define OPTION_USERAPPL	4u
+#define OPTION_TSRESOL	9u
+#define OPTION_FLAGS	2u
+#define INBOUND		1u
+#define OUTBOUND	2u
+#define UDP_HEADER	8u
+
+static uint8_t *put16(uint8_t *at, uint16_t value)
+{
+	memcpy(at, &value, sizeof(value));
+	return at + sizeof(value);
+}
+
+static uint8_t *put32(uint8_t *at, uint32_t value)
+{
+	memcpy(at, &value, sizeof(value));
+	return at + sizeof(value);
+}
+
+static uint8_t *put_padded(uint8_t *at, const void *data, size_t bytes)
+{
+	memcpy(at, data, bytes);
+	memset(at + bytes, 0, -bytes & 3);
+	return at + bytes + (-bytes & 3);
+}
+
+static uint8_t *put_option(uint8_t *at, uint16_t code, const void *data, uint16_t bytes)
+{
+	at = put16(at, code);
+	at = put16(at, bytes);
+	return put_padded(at, data, bytes);
+}
+
+/* The total length stands at both ends of a block. */
+static uint8_t *end_block(uint8_t *block, uint8_t *at)
+{
+	uint32_t bytes = (uint32_t)(at + 4 - block);
+
+	put32(block + 4, bytes);
+	return put32(at, bytes);
+}
+
+size_t pcapng_write_header(uint8_t out[PCAPNG_HEADER_MAX])
+{
+	static const char application[] = "Verbatim";
+	const uint8_t nanoseconds = 9;
+	uint8_t *block = out, *at = put32(out, SECTION_HEADER) + 4;
+
+	at = put32(at, BYTE_ORDER_MAGIC);
+	at = put16(at, 1);
+	at = put16(at, 0);
+	memset(at, 0xff, 8);		/* length of the section: not known yet */
+	at = put_option(at + 8, OPTION_USERAPPL, application, sizeof(application) - 1);
+	at = put_option(at, OPTION_END, NULL, 0);
+	block = end_block(block, at);
+
+	at = put32(block, INTERFACE) + 4;
+	at = put16(at, LINKTYPE_RAW);
+	at = put16(at, 0);
+	at = put32(at, 0);		/* packets are not cut */
+	at = put_option(at, OPTION_TSRESOL, &nanoseconds, 1);
+	at = put_option(at, OPTION_END, NULL, 0);
+	return (size_t)(end_block(block, at) - out);
+}
+
+/* ---- IP and UDP ---- */
+
+/* Sum of 16-bit words for the Internet checksum (RFC 1071), not folded. */
+static uint64_t sum_words(uint64_t sum, const uint8_t *data, size_t bytes)
+{
+	size_t i;
+
+	for (i = 0; i + 1 < bytes; i += 2)
+		sum += get_be16(data + i);
+	if (bytes & 1)
+		sum += (uint64_t)data[bytes - 1] << 8;
+	return sum;
+}
+
+static uint16_t checksum(uint64_t sum)
+{
+	while (sum >> 16)
+		sum = (sum & 0xffff) + (sum >> 16);
+	return (uint16_t)~sum;
+}
+
+static bool is_ipv4(const struct datagram *datagram)
+{
+	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
+
+	return !memcmp(datagram->destination, mapped, sizeof(mapped));
+}
+
+static uint8_t *put_ipv4(uint8_t *at, const struct pcapng_packet *packet)
+{
+	const struct datagram *datagram = packet->datagram;
+
+	at[0] = 0x45;
+	at[1] = datagram->traffic_class;
+	put_be16(at + 2, (uint16_t)(20 + UDP_HEADER + packet->bytes));
+	put_be16(at + 4, packet->ip_id);
+	put_be16(at + 6, packet->dont_fragment ? 0x4000 : 0);
+	at[8] = datagram->hop_limit;
+	at[9] = 17;
+	put_be16(at + 10, 0);
+	memcpy(at + 12, datagram->source + 12, 4);
+	memcpy(at + 16, datagram->destination + 12, 4);
+	put_be16(at + 10, checksum(sum_words(0, at, 20)));
+	return at + 20;
+}
+
+static uint8_t *put_ipv6(uint8_t *at, const struct pcapng_packet *packet)
+{
+	const struct datagram *datagram = packet->datagram;
+
+	put_be32(at, 6u << 28 | (uint32_t)datagram->traffic_class << 20 |
+			     (datagram->flow_label & 0xfffff));
+	put_be16(at + 4, (uint16_t)(UDP_HEADER + packet->bytes));
+	at[6] = 17;
+	at[7] = datagram->hop_limit;
+	memcpy(at + 8, datagram->source, 16);
+	memcpy(at + 24, datagram->destination, 16);
+	return at + 40;
+}
+
+static uint8_t *put_udp(uint8_t *at, const struct pcapng_packet *packet)
+{
+	const struct datagram *datagram = packet->datagram;
+	size_t skip = is_ipv4(datagram) ? 12 : 0;
+	uint64_t sum = 17 + UDP_HEADER + packet->bytes;
+	uint16_t result;
+
+	put_be16(at, datagram->source_port);
+	put_be16(at + 2, ROCE_UDP_PORT);
+	put_be16(at + 4, (uint16_t)(UDP_HEADER + packet->bytes));
+	put_be16(at + 6, 0);
+	sum = sum_words(sum, datagram->source + skip, 16 - skip);
+	sum = sum_words(sum, datagram->destination + skip, 16 - skip);
+	sum = sum_words(sum, at, UDP_HEADER);
+	result = checksum(sum_words(sum, packet->data, packet->bytes));
+	put_be16(at + 6, result ? result : 0xffff);
+	return at + UDP_HEADER;
+}
+
+size_t pcapng_write_packet(const struct pcapng_packet *packet, uint8_t *out)
+{
+	uint32_t headers = (is_ipv4(packet->datagram) ? 20 : 40) + UDP_HEADER;
+	uint32_t bytes = (uint32_t)packet->bytes + headers;
+	uint32_t flags = packet->outbound ? OUTBOUND : INBOUND;
+	uint8_t *at = put32(out, ENHANCED_PACKET) + 4;
+
+	at = put32(at, 0);
+	at = put32(at, (uint32_t)(packet->time_ns >> 32));
+	at = put32(at, (uint32_t)packet->time_ns);
+	at = put32(at, bytes);
+	at = put32(at, bytes);
+	at = headers == 28 ? put_ipv4(at, packet) : put_ipv6(at, packet);
+	at = put_udp(at, packet);
+	memcpy(at, packet->data, packet->bytes);
+	at += packet->bytes;
+	memset(at, 0, -bytes & 3);
+	at += -bytes & 3;
+	at = put_option(at, OPTION_FLAGS, &flags, sizeof(flags));
+	at = put_option(at, OPTION_END, NULL, 0);
+	return (size_t)(end_block(out, at) - out);
+}

@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A link that writes what passes through it to a pcapng file. One file per process, of which each
+ * wrapped link holds a reference. Packets are gathered in a buffer, written when it is full and
+ * whenever the link has nothing to receive: a process that is killed loses little of its trace.
+ *
+ * Not a place for errors: a full disk ends the trace (said in the log), not the traffic.
+ */
+#include "link/trace.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "base/lock.h"
+#include "base/log.h"
+#include "link/pcapng.h"
+#include "platform/clock.h"
+#include "platform/fail.h"
+
+#define VARIABLE	"VERBATIM_TRACE"
+#define LIMIT_OPTION	",limit="
+#define LIMIT_DEFAULT	(1ull << 30)
+#define BUFFER_BYTES	(256u * 1024u)
+
+struct trace_file {
+	struct lock lock;
+	unsigned references;
+	pid_t pid;			/* whose it is: a fork()ed child opens one of its own */
+	int fd;				/* -1: ended early */
+	uint64_t left;			/* bytes until the limit */
+	size_t used;
+	uint8_t buffer[BUFFER_BYTES];
+};
+
+struct trace_link {
+	struct link link;
+	struct link *inner;
+	struct trace_file *file;
+};
+
+#define trace_of(l) ((struct trace_link *)(l))
+
+static struct lock the_file_lock = LOCK_INITIALIZER;
+static struct trace_file *the_file GUARDED_BY(the_file_lock);
+static trace_ip_id_fn *find_ip_id;
+
+void trace_set_ip_id(trace_ip_id_fn *find)
+{
+	find_ip_id = find;
+}
+
+/* ---- the file ---- */
+
+static void end_early(struct trace_file *file, const char *why)
+{
+	log_warn("the trace ends here: %s", why);
+	close(file->fd);
+	file->fd = -1;
+	file->used = 0;
+}
+
+static void flush_locked(struct trace_file *file)
+{
+	size_t done = 0;
+
+	while (file->fd >= 0 && done < file->used) {
+		ssize_t put = write(file->fd, file->buffer + done, file->used - done);
+
+		if (put > 0)
+			done += (size_t)put;
+		else if (put == 0 || errno != EINTR)
+			end_early(file, strerror(put ? errno : ENOSPC));
+	}
+	file->used = 0;
+}
+
+static void write_packet_locked(struct trace_file *file, const struct pcapng_packet *packet)
+{
+	size_t bytes = PCAPNG_PACKET_MAX(packet->bytes);
+
+	if (file->fd < 0 || file->pid != getpid())
+		return;
+	if (file->left < bytes) {
+		flush_locked(file);
+		end_early(file, "its size limit is reached (" VARIABLE "=FILE,limit=N)");
+		return;
+	}
+	if (BUFFER_BYTES - file->used < bytes)
+		flush_locked(file);
+	bytes = pcapng_write_packet(packet, file->buffer + file->used);
+	file->used += bytes;
+	file->left -= bytes;
+}
+
+static void write_datagram(struct trace_file *file, const struct datagram *datagram, bool outbound)
+{
+	size_t size = datagram->segment_bytes ? datagram->segment_bytes : datagram->bytes, done;
+	struct pcapng_packet packet = { .datagram = datagram, .outbound = outbound,
+					.time_ns = clock_wall_ns() };
+	unsigned segment = datagram->segment_number;
+
+	lock_acquire(&file->lock);
+	for (done = 0; done < datagram->bytes; done += packet.bytes) {
+		packet.data = datagram->data + done;
+		packet.bytes = datagram->bytes - done < size ? datagram->bytes - done : size;
+		packet.ip_id = (uint16_t)segment;
+		packet.dont_fragment = true;
+		if (!outbound && find_ip_id &&
+		    !find_ip_id(datagram, packet.data, packet.bytes, segment, &packet.ip_id,
+				&packet.dont_fragment)) {
+			packet.ip_id = (uint16_t)segment;
+			packet.dont_fragment = true;
+		}
+		write_packet_locked(file, &packet);
+		segment++;
+	}
+	lock_release(&file->lock);
+}
+
+/* ---- opening it ---- */
+
+/* "...%p..." to "...1234...". False: too long. */
+static bool expand_name(const char *text, size_t length, char name[PATH_MAX])
+{
+	size_t i, used = 0;
+
+	for (i = 0; i < length && used < PATH_MAX - 24; i++) {
+		if (text[i] == '%' && i + 1 < length && text[i + 1] == 'p') {
+			used += (size_t)snprintf(name + used, 12, "%d", (int)getpid());
+			i++;
+		} else {
+			name[used++] = text[i];
+		}
+	}
+	name[used] = 0;
+	return i == length && used > 0;
+}
+
+static bool parse_limit(const char *text, uint64_t *limit)
+{
+	static const char units[] = "kMG";
+	const char *unit;
+	uint64_t value = 0;
+
+	if (!isdigit((unsigned char)*text))
+		return false;
+	while (isdigit((unsigned char)*text) && value < 1ull << 40)
+		value = value * 10 + (uint64_t)(*text++ - '0');
+	unit = *text ? strchr(units, *text) : NULL;
+	if (unit) {
+		value <<= 10 * (unit - units + 1);
+		text++;
+	}
+	*limit = value;
+	return !*text && value >= 4096;
+}
+
+static int parse(const char *text, char name[PATH_MAX], uint64_t *limit)
+{
+	const char *option = strstr(text, LIMIT_OPTION);
+	size_t length = option ? (size_t)(option - text) : strlen(text);
+
+	*limit = LIMIT_DEFAULT;
+	if (expand_name(text, length, name) &&
+	    (!option || parse_limit(option + strlen(LIMIT_OPTION), limit)))
+		return 0;
+	complain(VARIABLE "='%s' is not understood: FILE or FILE" LIMIT_OPTION "64M would be, "
+		 "%%p in FILE being the process id", text);
+	return EINVAL;
+}
+
+/* An fd with the file empty and locked by us; -1: errno (EWOULDBLOCK: somebody else writes it). */
+static int open_locked(const char *name)
+{
+	int err, fd = open(name, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+
+	if (fd < 0)
+		return -1;
+	/* Pipes and devices have no size; locking them is harmless. */
+	if (flock(fd, LOCK_EX | LOCK_NB) || (ftruncate(fd, 0) && errno != EINVAL)) {
+		err = errno;
+		close(fd);
+		errno = err;
+		return -1;
+	}
+	return fd;
+}
+
+static int open_file(const char *text, struct trace_file *file)
+{
+	char name[PATH_MAX];
+	int err = parse(text, name, &file->left);
+
+	if (err)
+		return err;
+	file->fd = open_locked(name);
+	if (file->fd < 0 && errno == EWOULDBLOCK) {
+		snprintf(name + strlen(name), 16, ".%d", (int)getpid());
+		file->fd = open_locked(name);
+	}
+	if (file->fd < 0) {
+		err = errno;
+		complain(VARIABLE ": '%s' cannot be written: %s", name, strerror(err));
+		return err;
+	}
+	file->used = pcapng_write_header(file->buffer);
+	return 0;
+}
+
+static int file_get_locked(const char *text) REQUIRES(the_file_lock)
+{
+	struct trace_file *file;
+	int err;
+
+	if (the_file && the_file->pid == getpid()) {
+		the_file->references++;
+		return 0;
+	}
+	file = fail_now(FAIL_ALLOCATE) ? NULL : calloc(1, sizeof(*file));
+	if (!file)
+		return ENOMEM;
+	file->pid = getpid();
+	file->references = 1;
+	lock_init(&file->lock);
+	err = open_file(text, file);
+	if (err)
+		free(file);
+	else
+		the_file = file;
+	return err;
+}
+
+static void file_put(struct trace_file *file)
+{
+	lock_acquire(&the_file_lock);
+	if (--file->references == 0) {
+		flush_locked(file);
+		if (file->fd >= 0)
+			close(file->fd);
+		if (the_file == file)
+			the_file = NULL;
+		free(file);
+	}
+	lock_release(&the_file_lock);
+}
+
+/* ---- the link ---- */
+
+static unsigned prepare(struct link *link, struct datagram *datagram)
+{
+	struct link *inner = trace_of(link)->inner;
+
+	return inner->ops->prepare(inner, datagram);
+}
+
+static int send(struct link *link, struct datagram *datagram, unsigned count, unsigned *sent)
+{
+	struct trace_link *trace = trace_of(link);
+	int err = trace->inner->ops->send(trace->inner, datagram, count, sent);
+	unsigned i;
+
+	for (i = 0; i < *sent; i++)
+		write_datagram(trace->file, &datagram[i], true);
+	return err;
+}
+
+static int receive(struct link *link, struct datagram *datagram, unsigned max, unsigned *received)
+{
+	struct trace_link *trace = trace_of(link);
+	int err = trace->inner->ops->receive(trace->inner, datagram, max, received);
+	unsigned i;
+
+	for (i = 0; !err && i < *received; i++)
+		write_datagram(trace->file, &datagram[i], false);
+	if (err || *received)
+		return err;
+	lock_acquire(&trace->file->lock);
+	if (trace->file->used)
+		flush_locked(trace->file);
+	lock_release(&trace->file->lock);
+	return 0;
+}
+
+static unsigned event_fds(struct link *link, int *fds, unsigned max)
+{
+	struct link *inner = trace_of(link)->inner;
+
+	return inner->ops->event_fds(inner, fds, max);
+}
+
+static void trace_close(struct link *link)
+{
+	struct trace_link *trace = trace_of(link);
+
+	trace->inner->ops->close(trace->inner);
+	file_put(trace->file);
+	free(trace);
+}
+
+static const struct link_ops trace_ops = {
+	.close = trace_close,
+	.prepare = prepare,
+	.send = send,
+	.receive = receive,
+	.event_fds = event_fds,
+};
+
+int trace_wrap(struct link **link)
+{
+	const char *text = getenv(VARIABLE);
+	struct trace_link *trace;
+	int err;
+
+	if (!text)
+		return 0;
+	trace = fail_now(FAIL_ALLOCATE) ? NULL : calloc(1, sizeof(*trace));
+	if (!trace)
+		return ENOMEM;
+	lock_acquire(&the_file_lock);
+	err = file_get_locked(text);
+	trace->file = the_file;
+	lock_release(&the_file_lock);
+	if (err) {
+		free(trace);
+		return err;
+	}
+	trace->link.ops = &trace_ops;
+	trace->inner = *link;
+	*link = &trace->link;
+	return 0;
+}

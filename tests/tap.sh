@@ -13,6 +13,8 @@ VERBATIM_BUILD=${VERBATIM_BUILD:-$VERBATIM_ROOT/build}
 VERBATIM_LIB=${VERBATIM_LIB:-$VERBATIM_BUILD/lib}
 VERBATIM_BIN=${VERBATIM_BIN:-$VERBATIM_BUILD/bin}
 verbatim=$VERBATIM_BIN/verbatim
+# For us alone: to a device, variables of such names are settings, and unknown ones are refused.
+export -n VERBATIM_ROOT VERBATIM_BUILD VERBATIM_LIB VERBATIM_BIN VERBATIM_TMP VERBATIM_LONG
 
 tap_count=0
 tap_failed=0

@@ -116,7 +116,7 @@ static unsigned horrible_bind(const struct mr_asker *asker, const struct thing *
 		faults |= bit(MR_PD);
 	if ((rkey & 0xffffff00) != (window->key & 0xffffff00))
 		faults |= bit(MR_KEY);
-	if (flags & ~(unsigned)(REMOTE | IBV_ACCESS_ZERO_BASED))
+	if (flags & ~(unsigned)(REMOTE | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE))
 		faults |= bit(MR_ACCESS);
 	if (flags & IBV_ACCESS_ZERO_BASED && !second)
 		faults |= bit(MR_ACCESS);
@@ -319,6 +319,8 @@ static unsigned random_window_rights(void)
 
 	if (random_below(&seed, 8) == 0)
 		access |= IBV_ACCESS_LOCAL_WRITE;
+	if (random_below(&seed, 8) == 0)
+		access |= IBV_ACCESS_MW_BIND;	/* a window takes no such right */
 	return random_below(&seed, 4) ? access : access | IBV_ACCESS_ZERO_BASED;
 }
 
@@ -350,7 +352,7 @@ static void step_bind(struct thing *window)
 	window->key = rkey;
 	window->region = info.length ? region : NULL;
 	window->qpn = asker.qpn;
-	window->access = info.mw_access_flags;
+	window->access = info.mw_access_flags & ~(unsigned)IBV_ACCESS_LOCAL_WRITE;
 	window->start = info.mw_access_flags & IBV_ACCESS_ZERO_BASED ? 0 : info.addr;
 	window->length = info.length;
 	window->host = region ? region->host + (info.addr - region->start) : 0;

@@ -93,7 +93,9 @@ static struct refusal check_window(const struct mr_entry *window, const struct m
 	if ((new_rkey ^ mr_key_of(window)) >> MR_CONSUMER_BITS)
 		return REFUSED(MR_KEY, "the new rkey differs from the window's in more than its "
 			       "low 8 bits: make it with ibv_inc_rkey");
-	if (info->mw_access_flags & ~(unsigned)(WINDOW_RIGHTS | IBV_ACCESS_ZERO_BASED))
+	/* LOCAL_WRITE means nothing for a window, but programs give it as they do for regions. */
+	if (info->mw_access_flags &
+	    ~(unsigned)(WINDOW_RIGHTS | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE))
 		return REFUSED(MR_ACCESS, "a window takes only remote rights and "
 			       "IBV_ACCESS_ZERO_BASED");
 	if (!second && info->mw_access_flags & IBV_ACCESS_ZERO_BASED)
@@ -151,7 +153,7 @@ static void bind(struct mr_entry *window, struct mr_entry *region, uint32_t qpn,
 {
 	bool zero_based = info->mw_access_flags & IBV_ACCESS_ZERO_BASED;
 
-	window->access = info->mw_access_flags;
+	window->access = info->mw_access_flags & ~(unsigned)IBV_ACCESS_LOCAL_WRITE;
 	window->start = zero_based ? 0 : info->addr;
 	window->length = info->length;
 	window->host = region->host + (info->addr - region->start);

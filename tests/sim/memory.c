@@ -30,6 +30,7 @@ void memory_init(struct memory *memory, struct sim_host *host, size_t bytes, uns
 	memory->mr = host_mr(host, memory->data, bytes,
 			     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
 			     IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND);
+	memory->lkey = memory->mr->ibv.lkey;
 }
 
 void memory_fini(struct memory *memory)
@@ -142,7 +143,7 @@ int span_sges(const struct memory *memory, const struct span *span, struct ibv_s
 		sge[i] = (struct ibv_sge){
 			.addr = (uintptr_t)(memory->data + span->piece[i]->offset),
 			.length = (uint32_t)span->piece[i]->bytes,
-			.lkey = memory->mr->ibv.lkey,
+			.lkey = memory->lkey,
 		};
 	return (int)span->count;
 }

@@ -46,6 +46,7 @@ struct memory {
 	uint8_t *data;
 	size_t bytes, used;
 	struct mr *mr;
+	uint32_t lkey;			/* of SGEs; the region's, unless a script breaks it */
 	struct region *regions;
 	unsigned count, capacity;
 };

@@ -1,0 +1,111 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""
+The tests that Debian's python3-pyverbs brings for itself, unmodified, on our library:
+
+  pyverbs.py CORE_DIRECTORY VERBS_DIRECTORY
+
+They go through nearly every verb, with traffic of a device to itself. What they skip (device
+memory, XRC ...) because the device says that it lacks it is counted as skipped; modules that
+would be skipped whole (flow steering, tag matching, NICs' own) are not in the list.
+The files are unpacked to a directory of our own, as the package compresses some of them.
+"""
+import gzip
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from tap import Tap
+
+TESTS = '/usr/share/doc/rdma-core/tests'
+MODULES = ['test_device', 'test_pd', 'test_mr', 'test_cq', 'test_addr', 'test_parent_domain', 'test_qp',
+           'test_qpex', 'test_cqex', 'test_cq_events', 'test_atomic', 'test_relaxed_ordering',
+           'test_fork']
+
+# Runs a module and prints a line for each test: verdict, tab, name, tab, reason.
+RUNNER = '''
+import importlib, sys, unittest
+module, sys.argv = sys.argv[1], ['pyverbs', '--dev', sys.argv[2], '--port', '1', '--gid', '1']
+import args_parser
+args_parser.parser.parse_args()
+
+def say(verdict, test, reason=''):
+    print(verdict, test.id().split('.', 1)[-1], ' '.join(str(reason).split()), sep='\\t', flush=True)
+
+class Result(unittest.TestResult):
+    def addSuccess(self, test):
+        say('passed', test)
+    def addSkip(self, test, reason):
+        say('skipped', test, reason)
+    def addError(self, test, error):
+        say('failed', test, self._exc_info_to_string(error, test))
+    addFailure = addError
+
+suite = unittest.defaultTestLoader.loadTestsFromModule(importlib.import_module('tests.' + module))
+suite.run(Result())
+'''
+
+
+def unpack(folder):
+    target = os.path.join(folder, 'tests')
+    os.mkdir(target)
+    for name in os.listdir(TESTS):
+        path = os.path.join(TESTS, name)
+        if name.endswith('.gz'):
+            with gzip.open(path) as packed, open(os.path.join(target, name[:-3]), 'wb') as file:
+                shutil.copyfileobj(packed, file)
+        elif os.path.isfile(path):
+            shutil.copy(path, target)
+    # Importing the package would load every module, those of rdma_cm and of NICs too.
+    with open(os.path.join(target, '__init__.py'), 'w', encoding='ascii'):
+        pass
+
+
+def device_of(environment):
+    run = subprocess.run(['/usr/bin/python3', '-c', 'import pyverbs.device as d\n'
+                          'print(*(x.name.decode() for x in d.get_device_list()))'],
+                         env=environment, capture_output=True, text=True, timeout=30)
+    names = run.stdout.split()
+    return 'vb_lo' if 'vb_lo' in names else names[0] if names else None
+
+
+def run_module(tap, module, device, environment):
+    command = ['/usr/bin/python3', '-c', RUNNER, module, device]
+    try:
+        run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+        output, why = run.stdout, run.stderr[-1000:] if run.returncode else ''
+    except subprocess.TimeoutExpired as late:
+        output, why = (late.stdout or b'').decode(), 'took over 60 s'
+    for line in output.splitlines():
+        verdict, name, reason = (line.split('\t') + ['', ''])[:3]
+        if verdict == 'skipped':
+            tap.skip(name, reason)
+        elif verdict in ('passed', 'failed'):
+            tap.test(name, [reason] if verdict == 'failed' else [])
+    if why or not output:
+        tap.test(module + ' ends well', [why or 'it printed nothing'])
+
+
+def main():
+    tap = Tap()
+    core, verbs = (os.path.realpath(path) for path in sys.argv[1:3])
+    if not os.path.isdir(TESTS) or not os.path.isdir('/usr/lib/python3/dist-packages/pyverbs'):
+        tap.skip('the tests of pyverbs', 'python3-pyverbs is not installed')
+        tap.end()
+    with tempfile.TemporaryDirectory(prefix='verbatim-pyverbs-') as folder:
+        unpack(folder)
+        environment = dict(os.environ, LD_LIBRARY_PATH=verbs + ':' + core, PYTHONDONTWRITEBYTECODE='1',
+                           PYTHONPATH=folder + ':' + os.path.join(folder, 'tests'))
+        environment.pop('LD_PRELOAD', None)
+        device = device_of(environment)
+        if not device:
+            tap.skip('the tests of pyverbs', 'this machine offers no device')
+            tap.end()
+        for module in MODULES:
+            run_module(tap, module, device, environment)
+    tap.end()
+
+
+main()

@@ -16,6 +16,8 @@
 #define PUMP_QUANTUM	64u	/* packets a QP may send before others get a turn */
 #define PUMP_ROUNDS	4u	/* quanta a QP may take in a row when nobody waits */
 #define PUMPS_MAX	256u	/* QPs served in one pass */
+#define REPLY_SCORE_MAX	8
+#define REPLY_RETRY	64u	/* passes between tries whether the application replies */
 #define TIMERS_MAX	1024u	/* timers expired in one pass */
 
 void effects_apply(struct effects *effects)
@@ -185,21 +187,50 @@ static void serve_run_queue(struct hca *hca) REQUIRES(hca->drive)
 
 /*
  * What receiving leaves to transmit is done in the same pass, unless the thread is about to hand
- * completions to the application: then the application first. It may reply at once, and its
- * message and the ACK that is due leave together; if it does not, its next poll or the worker
- * sends the ACK.
+ * completions to an application that is used to replying at once: then its message and the ACK
+ * that is due leave together. Whether it is used to is learnt: a reply (hca_replied) counts for
+ * it, a poll without one counts twice against it, and now and then it is tried again.
  */
+static bool expects_reply(struct hca *hca, const struct cq *polled) REQUIRES(hca->drive)
+{
+	if (!polled || cq_is_empty(polled))
+		return false;
+	return atomic_load_explicit(&hca->reply_score, memory_order_relaxed) > 0 ||
+	       hca->passes % REPLY_RETRY == 0;
+}
+
+static void judge_reply(struct hca *hca) REQUIRES(hca->drive)
+{
+	int score = atomic_load_explicit(&hca->reply_score, memory_order_relaxed);
+
+	if (atomic_exchange_explicit(&hca->awaiting_reply, false, memory_order_relaxed))
+		atomic_store_explicit(&hca->reply_score, score > 2 ? score - 2 : 0,
+				      memory_order_relaxed);
+}
+
+void hca_replied(struct hca *hca)
+{
+	int score = atomic_load_explicit(&hca->reply_score, memory_order_relaxed);
+
+	atomic_store_explicit(&hca->awaiting_reply, false, memory_order_relaxed);
+	if (score < REPLY_SCORE_MAX)
+		atomic_store_explicit(&hca->reply_score, score + 1, memory_order_relaxed);
+}
+
 static void pass(struct hca *hca, const struct cq *polled) REQUIRES(hca->drive)
 {
 	uint64_t now_ns = clock_now_ns();
 	unsigned packets;
 
 	hca->passes++;
+	judge_reply(hca);
 	serve_run_queue(hca);
 	packets = hca_receive(hca, now_ns);
 	if (hca->passes % HCA_TIMERS_EVERY == 0 || packets == 0)
 		expire(hca, now_ns);
-	if (!polled || cq_is_empty(polled))
+	if (expects_reply(hca, polled))
+		atomic_store_explicit(&hca->awaiting_reply, true, memory_order_relaxed);
+	else
 		serve_run_queue(hca);
 }
 

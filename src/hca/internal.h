@@ -126,6 +126,8 @@ struct hca {
 	_Atomic uint64_t sleep_until_ns;	/* ring the doorbell for anything due before this */
 	_Atomic uint64_t app_drove_ns;	/* when an application thread last drove */
 	_Atomic uint64_t event_mode_ns;	/* when an application last asked to be woken */
+	_Atomic bool awaiting_reply;	/* ACKs are held back for a moment (drive.c) */
+	_Atomic int reply_score;	/* how sure it is that the application replies at once */
 	_Atomic bool slots_due;		/* a slot socket is readable */
 };
 
@@ -158,6 +160,8 @@ int route_resolve(struct hca_context *context, const struct ibv_ah_attr *attr, c
 bool hca_drive(struct hca *hca, const struct cq *polled);
 /* Transmit for @qp, now, on this thread. */
 void hca_pump(struct hca *hca, struct qp *qp);
+/* An application thread posted a send while an ACK was held back for it. */
+void hca_replied(struct hca *hca);
 /* The run queue has work: see that somebody does it. */
 void hca_kick(struct hca *hca);
 /* After any transport call: keep the QP's timer at or before its deadline. */

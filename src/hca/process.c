@@ -265,6 +265,20 @@ static void install_fork_handlers(void)
 	pthread_atfork(before_fork, after_fork_parent, after_fork_child);
 }
 
+/*
+ * exit() with contexts open: a message whose completion the application has seen is acknowledged.
+ */
+__attribute__((destructor)) static void at_exit(void)
+{
+	struct hca *hca;
+
+	lock_acquire(&process_lock);
+	hca = the_hca;
+	if (hca)
+		hca_kick(hca);
+	lock_release(&process_lock);
+}
+
 int hca_get(struct hca **hca)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;

@@ -403,6 +403,8 @@ int hca_modify_qp(struct qp *qp, struct ibv_qp_attr *attr, int mask)
 		err = resolve(context, qp, attr, mask, &resolved);
 	if (err)
 		return err;
+	if ((mask & IBV_QP_STATE) && (attr->qp_state == IBV_QPS_RESET || attr->qp_state == IBV_QPS_ERR))
+		hca_pump(hca, qp);	/* the ACK of its last message may be due still */
 	lock_acquire(&qp->lock);
 	err = qp_modify_check(qp, attr, mask);	/* it may have failed meanwhile */
 	if (!err)
@@ -464,6 +466,7 @@ int hca_destroy_qp(struct hca_context *context, struct qp *qp)
 			qp->number, groups);
 		return EBUSY;
 	}
+	hca_pump(hca, qp);	/* the ACK of its last message may be due still */
 	lock_acquire(&hca->drive);
 	wait_for_pump(qp);
 	lock_acquire(&hca->objects);
@@ -506,6 +509,8 @@ int hca_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **ba
 	ready = transport_posted_send(qp, clock_now_ns(), &effects);
 	lock_release(&qp->lock);
 	effects_apply(&effects);
+	if (atomic_load_explicit(&context->hca->awaiting_reply, memory_order_relaxed))
+		hca_replied(context->hca);
 	if (ready)
 		hca_pump(context->hca, qp);
 	return err;

@@ -15,6 +15,8 @@
 #define QPN_INDEX_FIRST	0x11u
 #define QUANTUM		64u
 #define PROBE_MIN_NS	MS
+/* What the kernel charges a socket for a packet beyond its bytes, when it came in a batch. */
+#define SOCKET_CHARGE	512u
 
 static void *must(void *memory)
 {
@@ -62,6 +64,7 @@ struct sim_host *host_create(struct sim *sim)
 					      .run_queue = &host->run_queue,
 					      .probe_min_ns = PROBE_MIN_NS };
 	host->rates.delay_ns = 10 * US;
+	host->socket_charge = SOCKET_CHARGE;
 	return host;
 }
 

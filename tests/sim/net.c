@@ -14,8 +14,6 @@
 
 #define BURST_BYTES_MAX	65507u
 #define BURST_MAX	64u
-/* What the kernel charges a socket for a packet beyond its bytes. */
-#define SOCKET_CHARGE	512u
 
 static struct sim_host *host_of(struct sim *sim, const uint8_t address[16])
 {
@@ -161,7 +159,7 @@ void net_send(struct sim_host *from, struct tx_batch *batch)
 void net_arrive(struct sim *sim, struct sim_event *event)
 {
 	struct sim_host *host = event->host;
-	uint64_t charge = event->bytes + SOCKET_CHARGE;
+	uint64_t charge = event->bytes + host->socket_charge;
 	struct sim_event serve = *event;
 
 	if (host->crashed || (host->socket_bytes && host->socket_used + charge > host->socket_bytes)) {
@@ -184,7 +182,7 @@ void net_serve(struct sim *sim, struct sim_event *event)
 {
 	struct sim_host *host = event->host;
 
-	host->socket_used -= event->bytes + SOCKET_CHARGE;
+	host->socket_used -= event->bytes + host->socket_charge;
 	if (!host->crashed)
 		host_receive(host, event->from, event->data, event->bytes, event->damaged);
 }

@@ -121,6 +121,7 @@ struct sim_host {
 
 	/* The socket buffer: what does not fit is lost. 0: unbounded. */
 	uint64_t socket_bytes, socket_used, socket_most;
+	uint32_t socket_charge;			/* per packet, beyond its bytes */
 };
 
 /* ---- world.c ---- */

@@ -20,9 +20,9 @@ import tempfile
 from tap import Tap
 
 TESTS = '/usr/share/doc/rdma-core/tests'
-MODULES = ['test_device', 'test_pd', 'test_mr', 'test_cq', 'test_addr', 'test_parent_domain', 'test_qp',
-           'test_qpex', 'test_cqex', 'test_cq_events', 'test_atomic', 'test_relaxed_ordering',
-           'test_fork']
+MODULES = ['test_device', 'test_pd', 'test_mr', 'test_cq', 'test_addr', 'test_parent_domain',
+           'test_qp', 'test_qpex', 'test_cqex', 'test_cq_events', 'test_atomic',
+           'test_relaxed_ordering', 'test_fork']
 
 # Runs a module and prints a line for each test: verdict, tab, name, tab, reason.
 RUNNER = '''
@@ -32,7 +32,8 @@ import args_parser
 args_parser.parser.parse_args()
 
 def say(verdict, test, reason=''):
-    print(verdict, test.id().split('.', 1)[-1], ' '.join(str(reason).split()), sep='\\t', flush=True)
+    name = test.id().split('.', 1)[-1]
+    print(verdict, name, ' '.join(str(reason).split()), sep='\\t', flush=True)
 
 class Result(unittest.TestResult):
     def addSuccess(self, test):
@@ -96,7 +97,8 @@ def main():
         tap.end()
     with tempfile.TemporaryDirectory(prefix='verbatim-pyverbs-') as folder:
         unpack(folder)
-        environment = dict(os.environ, LD_LIBRARY_PATH=verbs + ':' + core, PYTHONDONTWRITEBYTECODE='1',
+        environment = dict(os.environ, LD_LIBRARY_PATH=verbs + ':' + core,
+                           PYTHONDONTWRITEBYTECODE='1',
                            PYTHONPATH=folder + ':' + os.path.join(folder, 'tests'))
         environment.pop('LD_PRELOAD', None)
         device = device_of(environment)

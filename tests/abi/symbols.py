@@ -50,7 +50,8 @@ def version_parents(library):
 
 
 def dynamic(library, tag):
-    return re.findall(r'\(%s\).*[\[:] ?([^\]\n]*)\]?' % tag, output_of('readelf', '-d', '-W', library))
+    pattern = r'\(%s\).*[\[:] ?([^\]\n]*)\]?' % tag
+    return re.findall(pattern, output_of('readelf', '-d', '-W', library))
 
 
 def kinds_differ(ours, original):
@@ -95,7 +96,8 @@ def main():
                  [] if version_parents(library) == parents else
                  ['%s instead of %s' % (version_parents(library), parents)])
     else:
-        tap.skip('each symbol is of the same kind as in the original', 'the original is not installed')
+        tap.skip('each symbol is of the same kind as in the original',
+                 'the original is not installed')
     tap.end()
 
 

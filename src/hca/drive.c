@@ -189,11 +189,13 @@ static void serve_run_queue(struct hca *hca) REQUIRES(hca->drive)
  * What receiving leaves to transmit is done in the same pass, unless the thread is about to hand
  * completions to an application that is used to replying at once: then its message and the ACK
  * that is due leave together. Whether it is used to is learnt: a reply (hca_replied) counts for
- * it, a poll without one counts twice against it, and now and then it is tried again.
+ * it, a poll without one counts twice against it, and now and then it is tried again. Only while
+ * the worker stands by: it looks every 2 ms at most whether somebody still polls.
  */
 static bool expects_reply(struct hca *hca, const struct cq *polled) REQUIRES(hca->drive)
 {
-	if (!polled || cq_is_empty(polled))
+	if (!polled || cq_is_empty(polled) ||
+	    atomic_load_explicit(&hca->worker_state, memory_order_relaxed) != WORKER_STANDBY)
 		return false;
 	return atomic_load_explicit(&hca->reply_score, memory_order_relaxed) > 0 ||
 	       hca->passes % REPLY_RETRY == 0;
@@ -247,8 +249,6 @@ bool hca_drive(struct hca *hca, const struct cq *polled)
 	if (polled)
 		atomic_store_explicit(&hca->app_drove_ns, clock_now_ns(), memory_order_relaxed);
 	lock_release(&hca->drive);
-	if (polled && work_left(hca))
-		worker_notice(hca, 0);
 	return true;
 }
 

@@ -76,6 +76,8 @@ struct hca_context {
 
 struct multicast_group;
 
+enum worker_state { WORKER_ACTIVE, WORKER_STANDBY };	/* worker.c */
+
 struct hca {
 	struct config config;
 	struct lock drive;		/* receiving, timers, the run queue's consumer */

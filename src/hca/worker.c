@@ -23,6 +23,7 @@
 #include "platform/clock.h"
 
 #define RECENT_NS	20000u		/* an application thread that drove this recently polls */
+#define IDLE_NS		100000u		/* one that did not drive for this long does something else */
 #define EVENT_MODE_NS	1000000u	/* after a req_notify: wake-ups are needed, do not doubt */
 #define NAP_MIN_NS	50000u
 #define NAP_MAX_NS	2000000u
@@ -30,8 +31,6 @@
 #define SCORE_MAX	32
 #define SURE_EVERY	8u		/* at SCORE_MAX, doubt every so many wake-ups only */
 #define REBIND_NS	1000000000ull	/* between tries for a port nobody tells us about */
-
-enum worker_state { WORKER_ACTIVE, WORKER_STANDBY };
 
 struct judgement {
 	int score;
@@ -182,7 +181,7 @@ static void standby(struct hca *hca, struct judgement *judgement)
 	uint64_t drove_ns = atomic_load_explicit(&hca->app_drove_ns, memory_order_relaxed);
 
 	/* Driving just now, not merely since we looked last: it may spin on memory since then. */
-	if (!rung && clock_now_ns() - drove_ns < RECENT_NS) {
+	if (!rung && clock_now_ns() - drove_ns < IDLE_NS) {
 		if (judgement->nap_ns < NAP_MAX_NS)
 			judgement->nap_ns *= 2;
 		return;

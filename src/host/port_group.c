@@ -40,6 +40,7 @@
 #define MS		1000000ull
 #define ANSWER_NS	(20 * MS)	/* how long a probe waits for its answer */
 #define TRIES		2u
+#define RESTARTS_MAX	8u		/* then take what is known, and derive again later */
 #define WINDOW		4u		/* probes under way: the answers' queue holds 10 */
 #define POSTPONE_NS	(30 * MS)	/* another member derives: see what comes of it */
 #define LEFT_NS		(1 * MS)	/* from a hang-up to the kernel's having closed the rest */
@@ -63,6 +64,7 @@ struct family {
 	bool program_known;
 	bool again;			/* something changed during the derivation */
 	unsigned size, answered;	/* members; how many of them answered */
+	unsigned restarts;		/* of this derivation */
 	uint64_t nonce;
 	uint64_t start_ns;		/* next derivation, TIME_NEVER: none due */
 	uint64_t allowed_ns;		/* none for stale maps before this */
@@ -204,6 +206,7 @@ static void begin(struct port_group *group, struct family *family, uint64_t now_
 
 	family->start_ns = TIME_NEVER;
 	family->again = false;
+	family->restarts = 0;
 	if (size > SLOT_COUNT)
 		size = SLOT_COUNT;
 	if (size < 2) {			/* alone (no choice to be made), or /proc is not readable */
@@ -299,6 +302,26 @@ static void build(struct port_group *group, struct family *family)
 		  family->size);
 }
 
+/*
+ * Members joined or left meanwhile: what is known is out of date, and must not replace the program
+ * of somebody who knows better. New members have the last indices: ask for those too. After a
+ * leave ask for all again. True: there is more to ask.
+ */
+static bool is_overtaken(struct family *family)
+{
+	unsigned i, size = group_socket_count(family->number);
+
+	if (size == family->size || size < 2 || size > SLOT_COUNT ||
+	    ++family->restarts > RESTARTS_MAX)
+		return false;
+	for (i = family->size; i < size; i++)
+		family->probe[i] = (struct probe){ .deadline_ns = TIME_NEVER };
+	if (size < family->size)
+		new_round(family, PROBING);
+	family->size = size;
+	return true;
+}
+
 static void finish(struct port_group *group, struct family *family, uint64_t now_ns)
 {
 	family->state = IDLE;
@@ -316,6 +339,7 @@ static void finish(struct port_group *group, struct family *family, uint64_t now
 /* Nobody knows of a program, so there may be none: attach one that only steers probes. */
 static void introduce_program(struct port_group *group, struct family *family, uint64_t now_ns)
 {
+	log_debug("port 4791 (IPv%u): no program known of, attaching one", family->number);
 	map_fill(&family->found, GROUP_HASH);
 	if (attach(group, family, &family->found)) {
 		family->state = IDLE;
@@ -334,8 +358,9 @@ static void turn(struct port_group *group, struct family *family, uint64_t now_n
 		new_round(family, PROBING);
 	if (family->state == ASKING && advance(group, family, now_ns))
 		introduce_program(group, family, now_ns);
-	if (family->state == PROBING && advance(group, family, now_ns))
-		finish(group, family, now_ns);
+	while (family->state == PROBING && advance(group, family, now_ns))
+		if (!is_overtaken(family))
+			finish(group, family, now_ns);
 	if (family->state == IDLE && family->late_ns <= now_ns) {
 		family->late_ns = TIME_NEVER;
 		build(group, family);

@@ -87,6 +87,8 @@ static void fill_result(struct measure_result *result, const struct measure_opti
 
 		result->tail_dropped += host->statistics.tail_dropped;
 		result->retry_exceeded += counter_get(host->counters, COUNTER_RETRY_EXCEEDED);
+		result->probes += counter_get(host->counters, COUNTER_PROBE);
+		result->retransmits += counter_get(host->counters, COUNTER_RETRANSMIT);
 		result->timeouts += counter_get(host->counters, COUNTER_TIMEOUT);
 	}
 }

@@ -27,7 +27,7 @@ struct measure_result {
 	double goodput_gbps;		/* 10^9 bits of messages per virtual second */
 	uint64_t sent, needed;		/* packets: data one way; those of a world without loss */
 	double ratio;			/* sent / needed */
-	uint64_t tail_dropped, retry_exceeded, timeouts;
+	uint64_t tail_dropped, retry_exceeded, timeouts, probes, retransmits;
 };
 
 struct measure_result measure(const struct measure_options *options);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* See memory.h. Nothing here is part of what is tested. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,8 +47,11 @@ static struct region *take_region(struct memory *memory, size_t bytes, size_t al
 	size_t offset = (memory->used + align - 1) / align * align;
 	struct region *region = &memory->regions[memory->count];
 
-	if (memory->count == memory->capacity || offset + bytes + GUARD_BYTES > memory->bytes)
-		abort();	/* a driver that asks for more than it announced */
+	if (memory->count == memory->capacity || offset + bytes + GUARD_BYTES > memory->bytes) {
+		fprintf(stderr, "a plan needs more memory than its talk_options say: %zu bytes, "
+			"%u regions\n", memory->bytes, memory->capacity);
+		abort();
+	}
 	memory->count++;
 	memory->used = offset + bytes + GUARD_BYTES;
 	region->offset = offset;

@@ -18,6 +18,9 @@
 
 #define ROCE_PORT 4791
 
+/* Of /proc/net/udp: local port, user and inode among what does not matter. */
+#define LINE_FORMAT	" %*u: %*[0-9A-Fa-f]:%x %*x:%*x %*x %*x:%*x %*x:%*x %*x %u %*u %lu"
+
 struct holder {
 	unsigned uid;
 	unsigned long inode;
@@ -54,8 +57,7 @@ static void find_holder(const char *path, struct holder *holder)
 
 	memset(holder, 0, sizeof(*holder));
 	while (file && fgets(line, sizeof(line), file)) {
-		if (sscanf(line, " %*u: %*[0-9A-Fa-f]:%x %*x:%*x %*x %*x:%*x %*x:%*x %*x %u %*u %lu",
-			   &port, &uid, &inode) != 3 || port != ROCE_PORT)
+		if (sscanf(line, LINE_FORMAT, &port, &uid, &inode) != 3 || port != ROCE_PORT)
 			continue;
 		holder->uid = uid;
 		holder->inode = inode;

@@ -49,7 +49,8 @@ static void init_side(struct talk *talk, unsigned index, struct sim_host *host)
 		side->srq = host_srq(host, options->recv_wrs, PIECES_MAX + 1);
 	side->qp = host_qp(host, &(struct qp_options){
 		.type = options->type, .send_cq = side->send_cq, .recv_cq = side->recv_cq,
-		.srq = side->srq, .sges = PIECES_MAX + 1, .send_wrs = options->send_wrs, .recv_wrs = options->recv_wrs });
+		.srq = side->srq, .sges = PIECES_MAX + 1, .send_wrs = options->send_wrs,
+		.recv_wrs = options->recv_wrs });
 	side->qpn = side->qp->number;
 	memory_init(&side->memory, host, options->memory_bytes,
 		    (options->messages_max * 2 + options->receives_max * 2) * PIECES_MAX + 1);

@@ -13,6 +13,7 @@
 
 #include "preload.h"
 
+#define SEALS		(F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL)
 #define NAME_PREFIX	"verbatim:"
 #define LINK_PREFIX	"/memfd:" NAME_PREFIX
 #define LINK_SUFFIX	" (deleted)"
@@ -48,7 +49,7 @@ static int make_memfd(const char *path, const char *text, size_t length, int fla
 	if (fd < 0)
 		return -1;
 	err = write_whole(fd, text, length);
-	if (!err && fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL))
+	if (!err && fcntl(fd, F_ADD_SEALS, SEALS))
 		err = errno;
 	if (!err)
 		return fd;

@@ -260,11 +260,20 @@ def veth(lab, mtu, user=None):
     roce_mtu = max(m for m in (256, 512, 1024, 2048, 4096) if m + 80 <= mtu)
     topology = Topology(f'veth{mtu}', ends[0], ends[1], roce_mtu, [one, two])
     topology.gids = [0, 1, 2]
-    for namespace in topology.namespaces:       # link-local addresses take a moment
-        until = time.monotonic() + 5
-        while 'tentative' in namespace.call('ip', '-6', 'addr') and time.monotonic() < until:
-            time.sleep(0.05)
+    for end in ends:
+        wait_link(end.namespace, end.device.removeprefix('vb_'))
     return topology
+
+
+def wait_link(namespace, link, timeout=5):
+    """Carrier, and with it the link-local address, take up to a second after `up`."""
+    until = time.monotonic() + timeout
+    while time.monotonic() < until:
+        text = namespace.call('ip', 'addr', 'show', 'dev', link)
+        if link == 'lo' or ('state UP' in text and 'fe80:' in text and 'tentative' not in text):
+            return
+        time.sleep(0.05)
+    raise Failure(f'{link} does not come up:\n{text}')
 
 
 class Host:

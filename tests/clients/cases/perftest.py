@@ -12,6 +12,14 @@ CONNECTIONS = {'send': ('RC', 'UC', 'UD'), 'write': ('RC', 'UC'), 'read': ('RC',
 ROW = re.compile(r'^ *(\d+) +(\d+) +([\d.]+) +([\d.]+)', re.M)
 
 
+def group(gid):
+    """Options for a group that a packet with this source can reach. What perftest takes without
+    -M is an interface-local address, which never leaves a machine."""
+    groups = {0: '255:18:0:0:0:0:0:0:0:0:0:0:0:0:77:1', 2: '255:21:0:0:0:0:0:0:0:0:0:0:0:0:77:1',
+              1: '0:0:0:0:0:0:0:0:0:0:255:255:239:77:77:1'}
+    return f'-x {gid} -M {groups[gid]}'
+
+
 def rows(text):
     """The result rows: size, iterations, then figures."""
     return [(int(r[0]), int(r[1]), float(r[2]), float(r[3])) for r in ROW.findall(text)]
@@ -99,8 +107,10 @@ def variants(topology):
     yield 'ib_send_bw', '--use_old_post_send -n 500', None, True
     yield 'ib_write_bw', '--odp -n 200', None, False
     yield 'ib_write_bw', '-D 2 -s 65536', [65536], False
-    yield 'ib_send_bw', '-g -c UD -n 200 -s 1000', [1000], True     # multicast
-    yield 'ib_send_lat', '-g -c UD -n 200 -s 64', [64], False
+    for gid in topology.gids:                   # multicast
+        if topology.name != 'lo' or gid == 1:   # lo has no IPv6 multicast
+            yield 'ib_send_bw', f'-g -c UD -n 200 -s 1000 {group(gid)}', [1000], True
+            yield 'ib_send_lat', f'-g -c UD -n 200 -s 64 {group(gid)}', [64], False
 
 
 LOSSY = [('ib_send_lat', '-n 1000'), ('ib_send_bw', '-n 1000 -s 65536'),
@@ -113,7 +123,7 @@ LOSSY = [('ib_send_lat', '-n 1000'), ('ib_send_bw', '-n 1000 -s 65536'),
 LOSSY_UNRELIABLE = [('ib_send_lat', '-c UD -n 2000'), ('ib_send_bw', '-c UD -n 2000 -s 1024'),
                     ('ib_send_lat', '-c UC -n 2000'), ('ib_send_bw', '-c UC -n 2000 -s 1024'),
                     ('ib_write_bw', '-c UC -n 2000 -s 65536'), ('ib_write_lat', '-c UC -n 2000'),
-                    ('ib_send_bw', '-g -c UD -n 2000 -s 1000')]
+                    ('ib_send_bw', f'-g -c UD -n 2000 -s 1000 {group(1)}')]
 
 
 def lossy(topology, tool, options):

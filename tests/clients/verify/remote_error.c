@@ -281,6 +281,7 @@ static void uc_refused(struct side *side)
 	good_wc(link.send_cq, 1);
 	barrier(side);
 	byte_check(region.mem, LEN, 0x66, "region behind a refusal");
+	barrier(side);
 	send_op(&link, &(struct op){ .id = 2, .opcode = IBV_WR_SEND, .sges = 1,
 		.sge = { sge_of(&out, 0, 64) } });
 	good_wc(link.send_cq, 2);

@@ -38,6 +38,7 @@ struct requester {
 	/* Retries. One early retransmission ("probe") at a time; see requester.c. */
 	uint8_t retry_left, rnr_left;
 	uint8_t probe_shift;		/* probes in a row without an answer: backs off */
+	uint8_t probe_backoff;		/* probes answered since a round trip was measured */
 	bool probe_due;			/* to be written by the next transmit */
 	bool probing;			/* written, not answered */
 	bool hold;			/* nothing but probes until the peer is heard again */

@@ -35,6 +35,12 @@ static void note_progress(struct call *call)
 	requester->retry_left = call->qp->attr.retry_cnt;
 	requester->rnr_left = call->qp->attr.rnr_retry;
 	requester->rnr_until_ns = 0;
+	/*
+	 * An answer after a probe may be to either copy: it measures nothing (Karn). The second in a
+	 * row says that probes may be all too early, and hide the round trip: so they back off.
+	 */
+	if (requester->probe_shift && requester->probe_backoff <= PROBE_SHIFT_MAX)
+		requester->probe_backoff++;
 	requester->probe_shift = 0;
 	requester->guarded = false;
 	requester->sent_packets = requester->resent_packets = 0;
@@ -81,6 +87,7 @@ static void after_progress(struct call *call)
 	note_progress(call);
 	if (requester->timing && psn_before(requester->timing_psn, requester->una_psn)) {
 		requester->timing = false;
+		requester->probe_backoff = 0;
 		rtt_ns = call->now_ns - requester->timing_ns;
 	}
 	if (requester->una_psn == requester->send_psn)

@@ -159,6 +159,8 @@ const char *address_text(const uint8_t address[16], char *buffer);
 
 /* ---- requester.c ---- */
 
+#define PROBE_SHIFT_MAX 8u	/* the delay of a probe doubles at most so often */
+
 void requester_reset(struct qp *qp);
 void requester_start(struct qp *qp);			/* at RTS: PSNs, retry counts */
 void requester_stop(struct call *call);			/* at ERR: give the path back */

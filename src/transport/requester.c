@@ -19,7 +19,6 @@
 
 #define PSNS_IN_FLIGHT_MAX	(1 << 22)
 #define ACK_EVERY_BYTES		32768u
-#define PROBE_SHIFT_MAX		8u
 #define PROBE_SLOWEST_NS	256000000u
 /* Software peers get descheduled: an ACK timeout below this would only count that. */
 #define ACK_TIMEOUT_FLOOR	16u	/* x probe_min_ns */
@@ -456,7 +455,9 @@ static uint64_t ack_deadline(const struct qp *qp)
 static uint64_t probe_deadline(const struct qp *qp)
 {
 	const struct requester *requester = &qp->requester;
-	uint64_t delay_ns = requester->rto_ns << requester->probe_shift;
+	unsigned backoff = requester->probe_backoff ? requester->probe_backoff - 1u : 0;
+	unsigned shift = requester->probe_shift + backoff;
+	uint64_t delay_ns = requester->rto_ns << (shift < PROBE_SHIFT_MAX ? shift : PROBE_SHIFT_MAX);
 	uint64_t since_ns = requester->sent_ns > requester->progress_ns ? requester->sent_ns :
 									  requester->progress_ns;
 

@@ -202,6 +202,30 @@ static void test_inherited(void)
 	report(WIFEXITED(status) && !WEXITSTATUS(status), "fdopendir in a child");
 }
 
+/* The working directory may be one of ours, and paths may lead out again. */
+static void test_working_directory(void)
+{
+	char before[PATH_MAX], now[PATH_MAX];
+	int fd, came_from = open(".", O_RDONLY | O_DIRECTORY);
+	struct stat status;
+	bool good;
+
+	good = getcwd(before, sizeof(before)) && !chdir(below("ports"));
+	report(good && getcwd(now, sizeof(now)) && !strcmp(now, below("ports")),
+	       "chdir and getcwd");
+	fd = open("1/state", O_RDONLY);
+	report(fd >= 0 && !access("../node_guid", R_OK), "relative paths there");
+	close(fd);
+	report(!stat("../../../net/lo", &status) && S_ISDIR(status.st_mode),
+	       "relative paths that lead out");
+	report(chdir("none") && errno == ENOENT, "chdir to nothing is ENOENT");
+	report(!fchdir(came_from) && getcwd(now, sizeof(now)) && !strcmp(now, before) &&
+	       access("1/state", R_OK), "fchdir back");
+	close(came_from);
+	report(!stat(ROOT "/..", &status) && S_ISDIR(status.st_mode) &&
+	       !access(below("../../net/lo/mtu"), R_OK), "paths through ours that lead out");
+}
+
 /* What is not ours goes its way. */
 static void test_others(void)
 {
@@ -230,6 +254,7 @@ int main(void)
 	test_status();
 	test_links();
 	test_inherited();
+	test_working_directory();
 	test_others();
 	return failed != 0;
 }

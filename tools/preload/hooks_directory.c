@@ -108,7 +108,7 @@ DIR *opendir(const char *path)
 {
 	char ours[NODE_PATH_MAX];
 
-	return path_is_ours(AT_FDCWD, path, ours) ? open_ours(ours) : REAL(opendir)(path);
+	return path_is_ours(AT_FDCWD, &path, ours) ? open_ours(ours) : REAL(opendir)(path);
 }
 
 DIR *fdopendir(int fd)
@@ -254,7 +254,7 @@ int scandir(const char *path, struct dirent ***names, filter_function filter,
 {
 	char ours[NODE_PATH_MAX];
 
-	if (path_is_ours(AT_FDCWD, path, ours))
+	if (path_is_ours(AT_FDCWD, &path, ours))
 		return scan(ours, names, filter, compare);
 	return REAL(scandir)(path, names, filter, compare);
 }
@@ -264,7 +264,7 @@ int scandir64(const char *path, struct dirent64 ***names, int (*filter)(const st
 {
 	char ours[NODE_PATH_MAX];
 
-	if (path_is_ours(AT_FDCWD, path, ours))
+	if (path_is_ours(AT_FDCWD, &path, ours))
 		return scan(ours, (struct dirent ***)names, (filter_function)filter,
 			    (compare_function)compare);
 	return REAL(scandir64)(path, names, filter, compare);

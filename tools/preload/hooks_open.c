@@ -34,7 +34,7 @@ int open(const char *path, int flags, ...)
 	mode_t mode = 0;
 
 	MODE_ARGUMENT(mode, flags);
-	if (path_is_ours(AT_FDCWD, path, ours))
+	if (path_is_ours(AT_FDCWD, &path, ours))
 		return node_open(ours, flags);
 	return REAL(open)(path, flags, mode);
 }
@@ -45,7 +45,7 @@ int open64(const char *path, int flags, ...)
 	mode_t mode = 0;
 
 	MODE_ARGUMENT(mode, flags);
-	if (path_is_ours(AT_FDCWD, path, ours))
+	if (path_is_ours(AT_FDCWD, &path, ours))
 		return node_open(ours, flags);
 	return REAL(open64)(path, flags, mode);
 }
@@ -56,7 +56,7 @@ int openat(int dirfd, const char *path, int flags, ...)
 	mode_t mode = 0;
 
 	MODE_ARGUMENT(mode, flags);
-	if (path_is_ours(dirfd, path, ours))
+	if (path_is_ours(dirfd, &path, ours))
 		return node_open(ours, flags);
 	return REAL(openat)(dirfd, path, flags, mode);
 }
@@ -67,7 +67,7 @@ int openat64(int dirfd, const char *path, int flags, ...)
 	mode_t mode = 0;
 
 	MODE_ARGUMENT(mode, flags);
-	if (path_is_ours(dirfd, path, ours))
+	if (path_is_ours(dirfd, &path, ours))
 		return node_open(ours, flags);
 	return REAL(openat64)(dirfd, path, flags, mode);
 }
@@ -76,7 +76,7 @@ int __open_2(const char *path, int flags)
 {
 	char ours[NODE_PATH_MAX];
 
-	if (path_is_ours(AT_FDCWD, path, ours))
+	if (path_is_ours(AT_FDCWD, &path, ours))
 		return node_open(ours, flags);
 	return REAL(__open_2)(path, flags);
 }
@@ -85,7 +85,7 @@ int __open64_2(const char *path, int flags)
 {
 	char ours[NODE_PATH_MAX];
 
-	if (path_is_ours(AT_FDCWD, path, ours))
+	if (path_is_ours(AT_FDCWD, &path, ours))
 		return node_open(ours, flags);
 	return REAL(__open64_2)(path, flags);
 }
@@ -94,7 +94,7 @@ int __openat_2(int dirfd, const char *path, int flags)
 {
 	char ours[NODE_PATH_MAX];
 
-	if (path_is_ours(dirfd, path, ours))
+	if (path_is_ours(dirfd, &path, ours))
 		return node_open(ours, flags);
 	return REAL(__openat_2)(dirfd, path, flags);
 }
@@ -103,7 +103,7 @@ int __openat64_2(int dirfd, const char *path, int flags)
 {
 	char ours[NODE_PATH_MAX];
 
-	if (path_is_ours(dirfd, path, ours))
+	if (path_is_ours(dirfd, &path, ours))
 		return node_open(ours, flags);
 	return REAL(__openat64_2)(dirfd, path, flags);
 }
@@ -131,7 +131,7 @@ FILE *fopen(const char *path, const char *mode)
 {
 	char ours[NODE_PATH_MAX];
 
-	if (path_is_ours(AT_FDCWD, path, ours))
+	if (path_is_ours(AT_FDCWD, &path, ours))
 		return open_stream(ours, mode);
 	return REAL(fopen)(path, mode);
 }
@@ -140,7 +140,7 @@ FILE *fopen64(const char *path, const char *mode)
 {
 	char ours[NODE_PATH_MAX];
 
-	if (path_is_ours(AT_FDCWD, path, ours))
+	if (path_is_ours(AT_FDCWD, &path, ours))
 		return open_stream(ours, mode);
 	return REAL(fopen64)(path, mode);
 }

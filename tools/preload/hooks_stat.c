@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * stat(2) and its family, access(2), readlink(2), realpath(3). struct stat and struct stat64 are
+ * stat(2) and its family, access(2), getxattr(2), readlink(2), realpath(3). struct stat and struct stat64 are
  * one on a 64-bit machine; the __xstat names are what programs built before glibc 2.33 call.
  */
 #include <errno.h>
@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "preload.h"
@@ -72,7 +73,7 @@ int stat(const char *path, struct stat *status)
 {
 	char ours[NODE_PATH_MAX];
 
-	return path_is_ours(AT_FDCWD, path, ours) ? fill(ours, status) : REAL(stat)(path, status);
+	return path_is_ours(AT_FDCWD, &path, ours) ? fill(ours, status) : REAL(stat)(path, status);
 }
 
 int stat64(const char *path, struct stat64 *status)
@@ -84,7 +85,7 @@ int lstat(const char *path, struct stat *status)
 {
 	char ours[NODE_PATH_MAX];
 
-	return path_is_ours(AT_FDCWD, path, ours) ? fill(ours, status) : REAL(lstat)(path, status);
+	return path_is_ours(AT_FDCWD, &path, ours) ? fill(ours, status) : REAL(lstat)(path, status);
 }
 
 int lstat64(const char *path, struct stat64 *status)
@@ -108,7 +109,7 @@ int fstatat(int dirfd, const char *path, struct stat *status, int flags)
 {
 	char ours[NODE_PATH_MAX];
 
-	if (path_is_ours(dirfd, path, ours))
+	if (path_is_ours(dirfd, &path, ours))
 		return fill(ours, status);
 	if (REAL(fstatat)(dirfd, path, status, flags))
 		return -1;
@@ -182,7 +183,7 @@ int statx(int dirfd, const char *path, int flags, unsigned mask, struct statx *s
 {
 	char ours[NODE_PATH_MAX];
 
-	if (path_is_ours(dirfd, path, ours))
+	if (path_is_ours(dirfd, &path, ours))
 		return fill_statx(ours, status);
 	if (REAL(statx)(dirfd, path, flags, mask, status))
 		return -1;
@@ -208,14 +209,14 @@ int access(const char *path, int mode)
 {
 	char ours[NODE_PATH_MAX];
 
-	return path_is_ours(AT_FDCWD, path, ours) ? allow(ours, mode) : REAL(access)(path, mode);
+	return path_is_ours(AT_FDCWD, &path, ours) ? allow(ours, mode) : REAL(access)(path, mode);
 }
 
 int eaccess(const char *path, int mode)
 {
 	char ours[NODE_PATH_MAX];
 
-	return path_is_ours(AT_FDCWD, path, ours) ? allow(ours, mode) : REAL(eaccess)(path, mode);
+	return path_is_ours(AT_FDCWD, &path, ours) ? allow(ours, mode) : REAL(eaccess)(path, mode);
 }
 
 int euidaccess(const char *path, int mode)
@@ -227,7 +228,7 @@ int faccessat(int dirfd, const char *path, int mode, int flags)
 {
 	char ours[NODE_PATH_MAX];
 
-	if (path_is_ours(dirfd, path, ours))
+	if (path_is_ours(dirfd, &path, ours))
 		return allow(ours, mode);
 	return REAL(faccessat)(dirfd, path, mode, flags);
 }
@@ -243,7 +244,7 @@ ssize_t readlink(const char *path, char *target, size_t size)
 {
 	char ours[NODE_PATH_MAX];
 
-	if (path_is_ours(AT_FDCWD, path, ours))
+	if (path_is_ours(AT_FDCWD, &path, ours))
 		return not_a_link(ours);
 	return REAL(readlink)(path, target, size);
 }
@@ -252,7 +253,7 @@ ssize_t __readlink_chk(const char *path, char *target, size_t size, size_t room)
 {
 	char ours[NODE_PATH_MAX];
 
-	if (path_is_ours(AT_FDCWD, path, ours))
+	if (path_is_ours(AT_FDCWD, &path, ours))
 		return not_a_link(ours);
 	return REAL(__readlink_chk)(path, target, size, room);
 }
@@ -261,7 +262,7 @@ ssize_t readlinkat(int dirfd, const char *path, char *target, size_t size)
 {
 	char ours[NODE_PATH_MAX];
 
-	if (path_is_ours(dirfd, path, ours))
+	if (path_is_ours(dirfd, &path, ours))
 		return not_a_link(ours);
 	return REAL(readlinkat)(dirfd, path, target, size);
 }
@@ -279,7 +280,7 @@ char *realpath(const char *path, char *resolved)
 {
 	char ours[NODE_PATH_MAX];
 
-	if (path_is_ours(AT_FDCWD, path, ours))
+	if (path_is_ours(AT_FDCWD, &path, ours))
 		return resolve(ours, resolved);
 	return REAL(realpath)(path, resolved);
 }
@@ -288,7 +289,7 @@ char *__realpath_chk(const char *path, char *resolved, size_t room)
 {
 	char ours[NODE_PATH_MAX];
 
-	if (path_is_ours(AT_FDCWD, path, ours))
+	if (path_is_ours(AT_FDCWD, &path, ours))
 		return resolve(ours, resolved);
 	return REAL(__realpath_chk)(path, resolved, room);
 }
@@ -296,4 +297,29 @@ char *__realpath_chk(const char *path, char *resolved, size_t room)
 char *canonicalize_file_name(const char *path)
 {
 	return realpath(path, NULL);
+}
+
+/* ls -l asks for access control lists: there are none. */
+static ssize_t no_attributes(const char *path)
+{
+	errno = tree_kind(path) == NODE_ABSENT ? ENOENT : EOPNOTSUPP;
+	return -1;
+}
+
+ssize_t getxattr(const char *path, const char *name, void *value, size_t size)
+{
+	char ours[NODE_PATH_MAX];
+
+	if (path_is_ours(AT_FDCWD, &path, ours))
+		return no_attributes(ours);
+	return REAL(getxattr)(path, name, value, size);
+}
+
+ssize_t lgetxattr(const char *path, const char *name, void *value, size_t size)
+{
+	char ours[NODE_PATH_MAX];
+
+	if (path_is_ours(AT_FDCWD, &path, ours))
+		return no_attributes(ours);
+	return REAL(lgetxattr)(path, name, value, size);
 }

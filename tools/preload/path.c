@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Which paths are ours. Called for every path that the program opens: the first test is short. */
+/*
+ * Which paths are ours. Called for every path that the program opens: the first test is short.
+ *
+ * ".." is taken by the letters, as none of our directories is reached by a link: so a path may
+ * pass through them and end elsewhere, where the kernel could not follow.
+ */
 #include <fcntl.h>
+#include <pthread.h>
 #include <string.h>
 
 #include "preload.h"
@@ -9,8 +15,28 @@ static const char *const roots[] = {
 	"/sys/class/infiniband", "/sys/class/infiniband_verbs", "/dev/infiniband",
 };
 
-/* Append the components of @path to the canonical path @to; false: too long to be ours. */
-static bool append_components(char *to, const char *path)
+/* The working directory, when it is one of ours; read by every thread, changed by chdir(). */
+static _Atomic bool inside;
+static pthread_mutex_t inside_mutex = PTHREAD_MUTEX_INITIALIZER;
+static char inside_path[NODE_PATH_MAX];
+
+static bool has_our_root(const char *path)
+{
+	for (size_t i = 0; i < sizeof(roots) / sizeof(roots[0]); i++) {
+		size_t length = strlen(roots[i]);
+
+		if (!strncmp(path, roots[i], length) &&
+		    (path[length] == '/' || path[length] == '\0'))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Append the components of @path to the canonical path @to. False: too long to be ours.
+ * *passed: on the way it was one of ours.
+ */
+static bool append_components(char *to, const char *path, bool *passed)
 {
 	size_t length = strlen(to), n;
 
@@ -19,6 +45,7 @@ static bool append_components(char *to, const char *path)
 		if (n == 0) {
 			n = 1;
 		} else if (n == 2 && path[0] == '.' && path[1] == '.') {
+			*passed |= has_our_root(to);
 			while (length && to[--length] != '/')
 				;
 			to[length] = '\0';
@@ -34,29 +61,50 @@ static bool append_components(char *to, const char *path)
 	return true;
 }
 
-static bool has_our_root(const char *path)
+void path_enter(const char *path)
 {
-	for (size_t i = 0; i < sizeof(roots) / sizeof(roots[0]); i++) {
-		size_t length = strlen(roots[i]);
-
-		if (!strncmp(path, roots[i], length) &&
-		    (path[length] == '/' || path[length] == '\0'))
-			return true;
-	}
-	return false;
+	pthread_mutex_lock(&inside_mutex);
+	if (path)
+		strcpy(inside_path, path);
+	atomic_store(&inside, path != NULL);
+	pthread_mutex_unlock(&inside_mutex);
 }
 
-bool path_is_ours(int dirfd, const char *path, char *canonical)
+bool path_inside(char *path)
 {
-	if (!path || !*path || tree_is_busy())
+	bool is;
+
+	if (!atomic_load_explicit(&inside, memory_order_relaxed))
+		return false;
+	pthread_mutex_lock(&inside_mutex);
+	is = atomic_load(&inside);
+	if (is)
+		strcpy(path, inside_path);
+	pthread_mutex_unlock(&inside_mutex);
+	return is;
+}
+
+bool path_is_ours(int dirfd, const char **path, char *canonical)
+{
+	const char *given = *path;
+	bool passed = false;
+
+	if (!given || !*given || tree_is_busy())
 		return false;
 	canonical[0] = '\0';
-	if (path[0] != '/') {
-		/* Relative to the working directory, which cannot be one of ours. */
-		if (dirfd == AT_FDCWD || !node_is_directory(dirfd, canonical))
+	if (given[0] != '/') {
+		if (dirfd == AT_FDCWD ? !path_inside(canonical)
+				      : !node_is_directory(dirfd, canonical))
 			return false;
-	} else if (strncmp(path, "/sys/", 5) && strncmp(path, "/dev/", 5) && path[1] != '/') {
+		passed = true;
+	} else if (strncmp(given, "/sys/", 5) && strncmp(given, "/dev/", 5) && given[1] != '/') {
 		return false;
 	}
-	return append_components(canonical, path) && has_our_root(canonical);
+	if (!append_components(canonical, given, &passed))
+		return false;
+	if (has_our_root(canonical))
+		return true;
+	if (passed)
+		*path = canonical[0] ? canonical : "/";
+	return false;
 }

@@ -8,6 +8,7 @@
  *
  *	open stat access ...	hooks_open.c, hooks_stat.c	calls of the C library, replaced
  *	opendir readdir ...	hooks_directory.c
+ *	chdir getcwd		hooks_cwd.c
  *	      |
  *	      path.c		is this path, or what this descriptor stands for, ours?
  *	      tree.c		what is there: names and kinds, text from libibverbs
@@ -43,10 +44,16 @@ enum node_kind { NODE_ABSENT, NODE_DIRECTORY, NODE_FILE, NODE_DEVICE };
 /* ---- path.c ---- */
 
 /*
- * Does @path, relative to the directory descriptor @dirfd, name something that we answer for?
+ * Does *path, relative to the directory descriptor @dirfd, name something that we answer for?
  * Then @canonical (room for NODE_PATH_MAX) is its absolute path, without "." ".." and "//".
+ * If it leads from one of our directories to somewhere else, *path is replaced by where to.
  */
-bool path_is_ours(int dirfd, const char *path, char *canonical);
+bool path_is_ours(int dirfd, const char **path, char *canonical);
+
+/* The working directory is one of ours: @path, canonical; NULL: no longer. */
+void path_enter(const char *path);
+/* Is it? Then @path (room for NODE_PATH_MAX) is which. */
+bool path_inside(char *path);
 
 /* ---- tree.c: @path is canonical ---- */
 

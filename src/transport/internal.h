@@ -118,8 +118,12 @@ void packet_begin(const struct qp *qp, struct packet *packet, uint8_t code, uint
 
 enum wqe_state { WQE_POSTED, WQE_STARTED, WQE_DONE, WQE_FAILED };
 
-/* Cost to the path's window beyond the payload: headers, and the kernel's socket buffer. */
-#define PACKET_COST 512u
+/*
+ * Cost of a packet to the path's window: what it takes of a socket buffer. The kernel counts at
+ * least some 768 bytes for a datagram, but little beyond the payload in a batch of large ones.
+ */
+#define PACKET_COST	192u	/* beyond the payload */
+#define PACKET_COST_MIN	640u	/* in all */
 /* A READ is asked for in pieces of at most this, as the window allows; a multiple of any MTU. */
 #define READ_CHUNK_MAX (64u * 1024u)
 

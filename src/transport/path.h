@@ -2,8 +2,8 @@
 /*
  * A path: what the QPs of this process know together about reaching one peer process (address
  * and slot bits of its QPN): the congestion window, the bytes in flight, the smoothed round-trip
- * time. Shared, because what overflows is shared: one socket buffer per peer process, of
- * 208 KiB by default.
+ * time. Shared, because what overflows is shared: one socket buffer per peer process, of 416 KiB
+ * where the system's limits are the default ones.
  *
  * A requester asks path_reserve() before it transmits and gives back with path_answered() or
  * path_release() when bytes are answered or given up; a QP that was refused waits in the path's
@@ -28,10 +28,10 @@
 struct qp;
 struct run_queue;
 
-#define PATH_WINDOW_START	(64u * 1024u)
-#define PATH_WINDOW_MAX		(256u * 1024u)
+#define PATH_WINDOW_START	(128u * 1024u)
+#define PATH_WINDOW_MAX		(320u * 1024u)
 #define PATH_WINDOW_MIN		4096u
-#define PATH_SLOW_START		(128u * 1024u)
+#define PATH_SLOW_START		(256u * 1024u)
 
 struct path_key {
 	uint8_t destination[16];

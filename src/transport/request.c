@@ -83,18 +83,24 @@ uint32_t wqe_chunk_end(const struct qp *qp, const struct send_wqe *wqe, uint32_t
 	return psn_add(wqe->first_psn, packets_for(qp, chunk_end_bytes(wqe, offset)));
 }
 
+static uint32_t packet_cost(uint32_t payload)
+{
+	return payload + PACKET_COST > PACKET_COST_MIN ? payload + PACKET_COST : PACKET_COST_MIN;
+}
+
 uint32_t wqe_cost(const struct qp *qp, const struct send_wqe *wqe, uint32_t from, uint32_t to)
 {
 	uint32_t packets = (to - from) & PSN_MASK;
-	uint64_t start, end;
+	uint64_t start, whole;
 
 	if (is_atomic(wqe))
-		return packets * (PACKET_COST + 8);
+		return packets * packet_cost(8);
 	start = offset_of(qp, from, wqe->first_psn);
-	end = start + ((uint64_t)packets << mtu_shift(qp));
-	if (end > wqe->length)
-		end = wqe->length;
-	return packets * PACKET_COST + (uint32_t)(end - start);
+	whole = (wqe->length - start) >> mtu_shift(qp);
+	if (whole >= packets)
+		return packets * packet_cost(qp->mtu);
+	return (uint32_t)whole * packet_cost(qp->mtu) +
+	       packet_cost((uint32_t)(wqe->length - start) & (qp->mtu - 1));
 }
 
 enum flavour { PLAIN, IMM, INV };

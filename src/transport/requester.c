@@ -161,7 +161,7 @@ static uint32_t read_chunk(const struct qp *qp)
 
 	if (!qp->path)
 		return chunk;
-	while (chunk > qp->mtu && chunk > 8192 && chunk > qp->path->window_bytes / 2)
+	while (chunk > qp->mtu && chunk > 8192 && chunk > qp->path->window_bytes / 4)
 		chunk /= 2;
 	return chunk;
 }

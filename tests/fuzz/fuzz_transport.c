@@ -1,0 +1,439 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Fuzz target: a connected QP (RC, UC or UD; with an SRQ or not) against any sequence of packets,
+ * posts, timeouts, transmits and state changes. The input is read as a script: an operation, then
+ * its operands; packets are built from fields near those that are expected, so that they get far.
+ *
+ * Nothing may crash (ASan, UBSan, asserts), write outside of the registered part of memory, send
+ * a packet that does not parse, complete more than was posted, or lose its place: the invariants
+ * of the queues and PSNs are checked after each step. Built on the simulator's host (tests/sim);
+ * the peer is a host that never answers: the input is the peer.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim.h"
+#include "wire/aeth.h"
+#include "wire/icrc.h"
+#include "wire/psn.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length);
+
+#define MEMORY_BYTES	16384u
+#define OPEN_BYTES	8192u		/* of the middle: registered */
+#define GUARD_BYTES	((MEMORY_BYTES - OPEN_BYTES) / 2)
+#define GUARD_BYTE	0xa7
+#define STEPS_MAX	400u
+#define QUEUE		16u
+
+struct input {
+	const uint8_t *data;
+	size_t left;
+};
+
+struct world {
+	struct sim *sim;
+	struct sim_host *host, *peer;
+	struct qp *qp;
+	struct cq *send_cq, *recv_cq;
+	struct srq *srq;
+	struct mr *mr;
+	struct mw mw;
+	struct ah *ah;
+	struct connect_options connect;
+	uint32_t peer_qpn;
+	uint64_t posted_sends, posted_recvs, completed_sends, completed_recvs;
+};
+
+static uint8_t memory[MEMORY_BYTES];
+
+#define require(truth) require_that((truth), #truth, __LINE__)
+
+static void require_that(bool truth, const char *text, int line)
+{
+	if (truth)
+		return;
+	fprintf(stderr, "fuzz_transport.c:%d: not so: %s\n", line, text);
+	abort();
+}
+
+static uint8_t next8(struct input *input)
+{
+	if (!input->left)
+		return 0;
+	input->left--;
+	return *input->data++;
+}
+
+static uint32_t next16(struct input *input)
+{
+	uint32_t high = next8(input);
+
+	return high << 8 | next8(input);
+}
+
+static uint32_t next32(struct input *input)
+{
+	uint32_t high = next16(input);
+
+	return high << 16 | next16(input);
+}
+
+/* ---- operands near what is expected ---- */
+
+static uint32_t pick_key(struct world *world, struct input *input)
+{
+	uint8_t choice = next8(input);
+
+	if (choice < 200)
+		return world->mr->ibv.rkey;
+	return choice < 230 ? world->mw.ibv.rkey : next32(input);
+}
+
+static uint64_t pick_address(struct input *input)
+{
+	uint8_t choice = next8(input);
+	uint64_t base = (uintptr_t)memory + GUARD_BYTES;
+
+	if (choice < 200)
+		return base + next16(input) % OPEN_BYTES / (choice & 1 ? 1 : 8) * (choice & 1 ? 1 : 8);
+	if (choice < 240)
+		return base - 64 + next8(input) + (choice & 1 ? OPEN_BYTES : 0);
+	return (uint64_t)next32(input) << 32 | next32(input);
+}
+
+static uint32_t pick_length(struct input *input)
+{
+	uint8_t choice = next8(input);
+
+	if (choice < 100)
+		return choice;
+	return choice < 250 ? next16(input) % OPEN_BYTES : next32(input);
+}
+
+static uint32_t pick_psn(struct world *world, struct input *input, bool response)
+{
+	const struct qp *qp = world->qp;
+	uint8_t choice = next8(input);
+	uint32_t near = response ? qp->requester.una_psn : qp->responder.expected_psn;
+
+	if (choice < 128)
+		return near;
+	if (choice < 250)
+		return psn_add(near, (uint32_t)(choice - 189));
+	return next32(input) & PSN_MASK;
+}
+
+/* ---- operations ---- */
+
+static const struct opcode *pick_opcode(struct input *input)
+{
+	const struct opcode *op = NULL;
+	uint8_t code = next8(input);
+
+	while (!op)
+		op = opcode_get(code++);
+	return op;
+}
+
+static void fill_headers(struct world *world, struct input *input, struct packet *packet)
+{
+	unsigned headers = packet->op->headers;
+
+	if (headers & HDR_RETH) {
+		packet->reth.address = pick_address(input);
+		packet->reth.rkey = pick_key(world, input);
+		packet->reth.length = pick_length(input);
+	}
+	if (headers & HDR_ATOMIC) {
+		packet->atomic.address = pick_address(input);
+		packet->atomic.rkey = pick_key(world, input);
+		packet->atomic.swap_add = next32(input);
+	}
+	if (headers & HDR_AETH) {
+		packet->aeth.syndrome = next8(input);
+		packet->aeth.msn = next8(input) < 200 ? next8(input) : next32(input) & PSN_MASK;
+	}
+	if (headers & HDR_DETH) {
+		packet->deth.qkey = next8(input) < 230 ? world->connect.qkey : next32(input);
+		packet->deth.source_qpn = world->peer_qpn;
+	}
+	if (headers & HDR_IETH)
+		packet->invalidate_rkey = pick_key(world, input);
+}
+
+static size_t pick_payload(struct world *world, const struct packet *packet, struct input *input)
+{
+	uint32_t mtu = world->qp->mtu;
+	uint8_t choice = next8(input);
+
+	if (choice < 128)
+		return packet->op->part == PART_FIRST || packet->op->part == PART_MIDDLE ? mtu : choice;
+	if (choice < 200 && (packet->op->headers & HDR_RETH))
+		return packet->reth.length < mtu ? packet->reth.length : mtu;
+	return next16(input) % (PATH_MTU_MAX + 1);
+}
+
+static void receive_packet(struct world *world, struct input *input)
+{
+	struct icrc_header header = { .source_port = 0xc001, .destination_port = 4791,
+				      .dont_fragment = true };
+	struct packet packet = { .op = pick_opcode(input), .pkey = PKEY_DEFAULT, .migrated = true };
+	uint8_t flags = next8(input), *bytes = malloc(PACKET_BYTES_MAX);
+	size_t at;
+
+	require(bytes != NULL);
+	packet.solicited = flags & 1;
+	packet.ack_request = flags & 2;
+	packet.fecn = (flags & 0x0c) == 0x0c;
+	packet.becn = (flags & 0x30) == 0x30;
+	packet.dest_qpn = world->qp->number;
+	packet.psn = pick_psn(world, input, opcode_is_response(packet.op));
+	fill_headers(world, input, &packet);
+	packet.payload_bytes = pick_payload(world, &packet, input);
+	at = packet_write_headers(&packet, bytes);
+	memset(bytes + at, flags, packet.payload_bytes + packet_pad(packet.payload_bytes));
+	at += packet.payload_bytes + packet_pad(packet.payload_bytes);
+	memcpy(header.source, world->peer->address + 12, 4);
+	memcpy(header.destination, world->host->address + 12, 4);
+	icrc_seal(&header, bytes, at);
+	/* A packet may be parsed in a buffer of just its size. */
+	bytes = realloc(bytes, at + ICRC_BYTES);
+	if (packet_parse(bytes, at + ICRC_BYTES, &packet) == PARSE_OK)
+		host_receive(world->host, world->peer, bytes, at + ICRC_BYTES, false);
+	free(bytes);
+}
+
+static void post_send(struct world *world, struct input *input)
+{
+	struct ibv_sge sge[4];
+	struct ibv_send_wr wr = { .wr_id = world->posted_sends, .sg_list = sge };
+	uint8_t shape = next8(input);
+	int i;
+
+	wr.opcode = (enum ibv_wr_opcode)(next8(input) % (IBV_WR_SEND_WITH_INV + 2));
+	wr.send_flags = next8(input) & (IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED);
+	wr.num_sge = shape & 3;
+	for (i = 0; i < wr.num_sge; i++)
+		sge[i] = (struct ibv_sge){ .addr = pick_address(input), .length = pick_length(input),
+					   .lkey = pick_key(world, input) };
+	wr.invalidate_rkey = pick_key(world, input);
+	if (wr.opcode == IBV_WR_BIND_MW) {
+		wr.bind_mw.mw = &world->mw.ibv;
+		wr.bind_mw.rkey = ibv_inc_rkey(world->mw.ibv.rkey);
+		wr.bind_mw.bind_info = (struct ibv_mw_bind_info){
+			.mr = &world->mr->ibv, .addr = pick_address(input),
+			.length = pick_length(input), .mw_access_flags = IBV_ACCESS_REMOTE_WRITE };
+	} else if (world->qp->type == IBV_QPT_UD) {
+		wr.wr.ud.ah = &world->ah->ibv;
+		wr.wr.ud.remote_qpn = world->peer_qpn;
+		wr.wr.ud.remote_qkey = next32(input);
+	} else if (wr.opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
+		   wr.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+		wr.wr.atomic.remote_addr = pick_address(input);
+		wr.wr.atomic.rkey = next32(input);
+	} else {
+		wr.wr.rdma.remote_addr = pick_address(input);
+		wr.wr.rdma.rkey = next32(input);
+	}
+	if (!host_post_send(world->host, world->qp, &wr))
+		world->posted_sends++;
+}
+
+static void post_recv(struct world *world, struct input *input)
+{
+	struct ibv_sge sge[4];
+	struct ibv_recv_wr wr = { .wr_id = world->posted_recvs, .sg_list = sge,
+				  .num_sge = next8(input) & 3 };
+	int i, err;
+
+	for (i = 0; i < wr.num_sge; i++)
+		sge[i] = (struct ibv_sge){ .addr = pick_address(input), .length = pick_length(input),
+					   .lkey = pick_key(world, input) };
+	err = world->srq ? host_post_srq(world->host, world->srq, &wr) :
+			   host_post_recv(world->host, world->qp, &wr);
+	world->posted_recvs += !err;
+}
+
+static void pass_time(struct world *world, struct input *input)
+{
+	uint64_t until_ns = world->sim->now_ns + (1ull << next8(input) % 31);
+
+	world->sim->handled_max = world->sim->handled + 20000;
+	sim_run(world->sim, until_ns);
+}
+
+static void poll(struct world *world)
+{
+	struct ibv_wc wc[8];
+	int n, i;
+
+	while ((n = cq_take(world->send_cq, 8, wc)) > 0)
+		for (i = 0; i < n; i++) {
+			require(wc[i].wr_id >= world->completed_sends);
+			require(wc[i].wr_id < world->posted_sends);
+			world->completed_sends = wc[i].wr_id + 1;
+		}
+	while ((n = cq_take(world->recv_cq, 8, wc)) > 0)
+		for (i = 0; i < n; i++) {
+			require(wc[i].wr_id >= world->completed_recvs);
+			require(wc[i].wr_id < world->posted_recvs);
+			world->completed_recvs = wc[i].wr_id + 1;
+		}
+}
+
+static void change_state(struct world *world, struct input *input)
+{
+	static const enum ibv_qp_state states[] = { IBV_QPS_ERR, IBV_QPS_SQD, IBV_QPS_RTS,
+						    IBV_QPS_RTS };
+	struct ibv_qp_attr attr = { .en_sqd_async_notify = 1 };
+	uint8_t choice = next8(input);
+
+	if (choice >= 64) {
+		attr.qp_state = states[choice & 3];
+		host_modify(world->host, world->qp, &attr, IBV_QP_STATE);
+		return;
+	}
+	poll(world);
+	host_modify_state(world->host, world->qp, IBV_QPS_RESET);
+	cq_clean(world->send_cq, world->qp->number);
+	if (!world->srq)
+		cq_clean(world->recv_cq, world->qp->number);
+	world->connect.psn[1] = next32(input) & PSN_MASK;
+	host_connect(world->host, world->qp, world->peer, world->peer_qpn, &world->connect, 0);
+}
+
+/* ---- invariants ---- */
+
+static void check_queues(const struct qp *qp)
+{
+	const struct send_queue *queue = &qp->sq;
+	const struct requester *requester = &qp->requester;
+
+	require(queue->sent - queue->tail <= queue->head - queue->tail);
+	require(queue->head - queue->tail <= queue->size);
+	if (qp->type != IBV_QPT_RC)
+		return;
+	require(psn_diff(requester->send_psn, requester->una_psn) >= 0);
+	require(psn_diff(requester->next_psn, requester->send_psn) >= 0);
+	require(requester->rd_outstanding <= qp->attr.max_rd_atomic);
+	if (qp->path)
+		require(qp->path->in_flight_bytes == requester->flight_bytes);
+}
+
+static void check_memory(void)
+{
+	size_t i;
+
+	for (i = 0; i < GUARD_BYTES; i++)
+		require(memory[i] == GUARD_BYTE && memory[MEMORY_BYTES - 1 - i] == GUARD_BYTE);
+}
+
+static void check(struct world *world)
+{
+	if (world->sim->failed)
+		fprintf(stderr, "%s\n", world->sim->failure);
+	require(!world->sim->failed);
+	check_queues(world->qp);
+	if (world->qp->state == IBV_QPS_ERR) {
+		require(world->qp->sq.tail == world->qp->sq.head);
+		require(world->srq || !recv_queue_count(&world->qp->rq));
+		require(!world->qp->requester.flight_bytes);
+	}
+}
+
+/* ---- the run ---- */
+
+static void build(struct world *world, struct input *input)
+{
+	static const enum ibv_qp_type types[] = { IBV_QPT_RC, IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD };
+	uint8_t shape = next8(input);
+
+	memset(memory, GUARD_BYTE, sizeof(memory));
+	memset(memory + GUARD_BYTES, 0, OPEN_BYTES);
+	world->sim = sim_create(1);
+	world->host = host_create(world->sim);
+	world->peer = host_create(world->sim);
+	world->peer->crashed = true;
+	world->peer_qpn = 2u << QP_INDEX_BITS | 0x11;
+	world->connect = connect_defaults();
+	world->connect.mtu = IBV_MTU_256 + (shape >> 3) % 5;
+	world->connect.psn[0] = 0xfffffd;
+	world->connect.psn[1] = 0xfffff0;
+	world->connect.rnr_retry = world->connect.retry_cnt = shape >> 6;
+	world->send_cq = host_cq(world->host, 2 * QUEUE);
+	world->recv_cq = host_cq(world->host, 2 * QUEUE);
+	world->srq = shape & 4 ? host_srq(world->host, QUEUE, 4) : NULL;
+	world->mr = host_mr(world->host, memory + GUARD_BYTES, OPEN_BYTES,
+			    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+			    IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND);
+	require(!mw_alloc(&world->host->mrs, &world->host->pd, IBV_MW_TYPE_2, &world->mw));
+	world->qp = host_qp(world->host, &(struct qp_options){
+		.type = types[shape & 3], .send_cq = world->send_cq, .recv_cq = world->recv_cq,
+		.srq = world->srq, .send_wrs = QUEUE, .recv_wrs = QUEUE });
+	host_connect(world->host, world->qp, world->peer, world->peer_qpn, &world->connect, 0);
+	world->ah = host_ah(world->host, world->peer);
+}
+
+static void tear_down(struct world *world)
+{
+	host_qp_destroy(world->host, world->qp);
+	ah_put(world->ah);
+	mw_free(&world->host->mrs, &world->mw);
+	host_mr_free(world->host, world->mr);
+	if (world->srq)
+		srq_destroy(world->srq);
+	cq_destroy(world->send_cq);
+	cq_destroy(world->recv_cq);
+	sim_destroy(world->sim);
+}
+
+static void step(struct world *world, struct input *input)
+{
+	switch (next8(input) % 16) {
+	case 0:
+	case 1:
+	case 2:
+		post_send(world, input);
+		break;
+	case 3:
+	case 4:
+		post_recv(world, input);
+		break;
+	case 5:
+	case 6:
+		pass_time(world, input);
+		break;
+	case 7:
+		poll(world);
+		break;
+	case 8:
+		change_state(world, input);
+		break;
+	default:
+		receive_packet(world, input);
+		break;
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length)
+{
+	struct input input = { .data = data, .left = length };
+	struct world world = { .sim = NULL };
+	unsigned steps = 0;
+
+	build(&world, &input);
+	while (input.left && steps++ < STEPS_MAX) {
+		step(&world, &input);
+		check(&world);
+	}
+	/* Whatever was left undone ends by itself, or waits for the peer for ever. */
+	world.sim->handled_max = world.sim->handled + 100000;
+	sim_run(world.sim, world.sim->now_ns + 60 * SECOND);
+	check(&world);
+	poll(&world);
+	check_memory();
+	tear_down(&world);
+	return 0;
+}

@@ -94,7 +94,7 @@ def wait_for(program, word, timeout=5):
 def through_run(topology):
     """`verbatim run` lists the device and answers its sysfs paths."""
     end = topology.client
-    tool = os.path.join(end.lab.library, '..', 'bin', 'verbatim')
+    tool = os.path.join(os.path.dirname(end.lab.library), 'bin', 'verbatim')
     base = f'/sys/class/infiniband/{end.device}'
     text = finished(end, [tool, 'run', '--', 'sh', '-c',
                           f'ibv_devices; cat {base}/ports/1/state {base}/ports/1/gids/1'])

@@ -142,7 +142,7 @@ int log_init(void)
 
 	if (level_err || explain_err)
 		return EINVAL;
-	log_level = level;
-	explain_enabled = enabled;
+	__atomic_store_n(&log_level, level, __ATOMIC_RELAXED);
+	__atomic_store_n(&explain_enabled, enabled, __ATOMIC_RELAXED);
 	return 0;
 }

@@ -33,9 +33,20 @@ void explain_print(const char *format, ...) __attribute__((format(printf, 1, 2))
 /* As explain_print, whatever VERBATIM_EXPLAIN says: for wrong configuration values. */
 void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* Two threads may open a device at once: both set the same values, so relaxed reads do. */
+static inline bool log_is_on(enum log_level level)
+{
+	return __atomic_load_n(&log_level, __ATOMIC_RELAXED) >= level;
+}
+
+static inline bool explaining(void)
+{
+	return __atomic_load_n(&explain_enabled, __ATOMIC_RELAXED);
+}
+
 #define log_at(level, ...)                                      \
 	do {                                                    \
-		if (__builtin_expect(log_level >= (level), 0))  \
+		if (__builtin_expect(log_is_on(level), 0))  \
 			log_print(level, __VA_ARGS__);          \
 	} while (0)
 #define log_error(...)	log_at(LOG_ERROR, __VA_ARGS__)
@@ -46,7 +57,7 @@ void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #define explain(...)                                            \
 	do {                                                    \
-		if (__builtin_expect(explain_enabled, 0))       \
+		if (__builtin_expect(explaining(), 0))       \
 			explain_print(__VA_ARGS__);             \
 	} while (0)
 

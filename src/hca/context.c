@@ -13,6 +13,15 @@
 #include "hca/internal.h"
 #include "hca/limits.h"
 
+bool context_is_dead(const struct hca_context *context, const char *who)
+{
+	if (__builtin_expect(!context->abandoned, 1))
+		return false;
+	explain("%s: the device was opened before fork() and belongs to the parent: open it anew in "
+		"the child", who);
+	return true;
+}
+
 static void free_queue(struct event_queue *queue)
 {
 	close(queue->fd);
@@ -92,22 +101,30 @@ static void drop_events(struct event_queue *queue)
 	}
 }
 
+/* A fork()ed child closes its copies of the descriptors and leaves the rest alone. */
+static void close_in_child(struct hca_context *context)
+{
+	close(context->async_fd);
+	close(context->command_fd);
+}
+
 void hca_close(struct hca_context *context)
 {
 	struct hca *hca = context->hca;
 
-	if (!context->abandoned) {
-		context_destroy_objects(context);
-		lock_acquire(&hca->objects);
-		list_remove(&context->node);
-		port_put(hca, context->port);
-		lock_release(&hca->objects);
+	if (context->abandoned) {
+		close_in_child(context);
+		return;
 	}
+	context_destroy_objects(context);
+	lock_acquire(&hca->objects);
+	list_remove(&context->node);
+	port_put(hca, context->port);
+	lock_release(&hca->objects);
 	drop_events(context->async);
 	event_queue_put(context->async);
 	close(context->command_fd);
-	if (!context->abandoned)
-		hca_put(hca);
+	hca_put(hca);
 	free(context);
 }
 

@@ -194,6 +194,12 @@ void worker_expect_sleepers(struct hca *hca);
 /* Something is due at @deadline_ns, or an application thread goes to sleep (0): wake it if need be. */
 void worker_notice(struct hca *hca, uint64_t deadline_ns);
 
+/*
+ * After fork() the parent's contexts are memory without a device in the child, and their locks may
+ * be held by threads that it does not have: nothing of them is touched. Explains and returns true.
+ */
+bool context_is_dead(const struct hca_context *context, const char *who);
+
 static inline struct hca *qp_hca(const struct qp *qp)
 {
 	return ((struct hca_context *)qp->owner)->hca;

@@ -137,6 +137,8 @@ int hca_attach_mcast(struct qp *qp, const union ibv_gid *gid, uint16_t lid)
 	struct multicast_group *group;
 	int err = 0;
 
+	if (context_is_dead(qp->owner, "attach_mcast"))
+		return EIO;
 	if (qp->type != IBV_QPT_UD || !multicast_is(gid->raw)) {
 		explain("attach_mcast: qp 0x%06x: %s", qp->number, qp->type != IBV_QPT_UD ?
 			"only UD QPs can be attached" : "the GID is no multicast address (ff.. or "
@@ -177,6 +179,8 @@ int hca_detach_mcast(struct qp *qp, const union ibv_gid *gid, uint16_t lid)
 	struct multicast_group *group;
 	bool found = false;
 
+	if (context_is_dead(qp->owner, "detach_mcast"))
+		return EIO;
 	lock_acquire(&hca->drive);
 	lock_acquire(&hca->objects);
 	group = find(hca, gid->raw, context->port->netdev.index);

@@ -39,8 +39,11 @@ uint32_t hca_next_number(struct hca *hca)
 
 int hca_alloc_pd(struct hca_context *context, struct pd **allocated)
 {
-	struct pd *pd = calloc(1, sizeof(*pd));
+	struct pd *pd;
 
+	if (context_is_dead(context, "alloc_pd"))
+		return EIO;
+	pd = calloc(1, sizeof(*pd));
 	if (!pd)
 		return ENOMEM;
 	pd->number = hca_next_number(context->hca);
@@ -54,6 +57,8 @@ int hca_dealloc_pd(struct hca_context *context, struct pd *pd)
 {
 	uint32_t users = atomic_load(&pd->users);
 
+	if (context_is_dead(context, "dealloc_pd"))
+		return EIO;
 	if (users) {
 		explain("dealloc_pd: pd %u is in use by %u objects (MRs, MWs, QPs, SRQs, AHs): destroy "
 			"them first", pd->number, users);
@@ -70,6 +75,8 @@ int hca_reg_mr(struct hca_context *context, struct pd *pd, void *address, size_t
 	struct mr *mr;
 	int err;
 
+	if (context_is_dead(context, "reg_mr"))
+		return EIO;
 	if (!(access & IBV_ACCESS_ON_DEMAND) && (uintptr_t)address + length >= (uintptr_t)address &&
 	    !memory_is_mapped(address, length)) {
 		explain("reg_mr: [%p, +%zu) is not all mapped memory of this process: allocate it first "
@@ -92,13 +99,18 @@ int hca_reg_mr(struct hca_context *context, struct pd *pd, void *address, size_t
 int hca_rereg_mr(struct hca_context *context, struct mr *mr, int flags, struct pd *pd,
 		 void *address, size_t length, unsigned access)
 {
+	if (context_is_dead(context, "rereg_mr"))
+		return EIO;
 	return mr_reregister(&context->hca->mrs, mr, flags, pd, address, length, access);
 }
 
 int hca_dereg_mr(struct hca_context *context, struct mr *mr)
 {
-	int err = mr_deregister(&context->hca->mrs, mr);
+	int err;
 
+	if (context_is_dead(context, "dereg_mr"))
+		return EIO;
+	err = mr_deregister(&context->hca->mrs, mr);
 	if (err)
 		return err;
 	delist(context, &mr->node);
@@ -109,9 +121,12 @@ int hca_dereg_mr(struct hca_context *context, struct mr *mr)
 int hca_alloc_mw(struct hca_context *context, struct pd *pd, enum ibv_mw_type type,
 		 struct mw **allocated)
 {
-	struct mw *mw = calloc(1, sizeof(*mw));
+	struct mw *mw;
 	int err;
 
+	if (context_is_dead(context, "alloc_mw"))
+		return EIO;
+	mw = calloc(1, sizeof(*mw));
 	if (!mw)
 		return ENOMEM;
 	err = mw_alloc(&context->hca->mrs, pd, type, mw);
@@ -126,8 +141,11 @@ int hca_alloc_mw(struct hca_context *context, struct pd *pd, enum ibv_mw_type ty
 
 int hca_dealloc_mw(struct hca_context *context, struct mw *mw)
 {
-	int err = mw_free(&context->hca->mrs, mw);
+	int err;
 
+	if (context_is_dead(context, "dealloc_mw"))
+		return EIO;
+	err = mw_free(&context->hca->mrs, mw);
 	if (err)
 		return err;
 	delist(context, &mw->node);
@@ -138,9 +156,12 @@ int hca_dealloc_mw(struct hca_context *context, struct mw *mw)
 int hca_create_ah(struct hca_context *context, struct pd *pd, const struct ibv_ah_attr *attr,
 		  struct ah **created)
 {
-	struct ah *ah = calloc(1, sizeof(*ah));
+	struct ah *ah;
 	int err;
 
+	if (context_is_dead(context, "create_ah"))
+		return EIO;
+	ah = calloc(1, sizeof(*ah));
 	if (!ah)
 		return ENOMEM;
 	list_init(&ah->node);
@@ -167,6 +188,9 @@ int hca_destroy_ah(struct hca_context *context, struct ah *ah)
 	delist(context, &ah->node);
 	atomic_fetch_sub(&to_pd(ah->ibv.pd)->users, 1);
 	ah_put(ah);
+
+	if (context_is_dead(context, "destroy_ah"))
+		return EIO;
 	return 0;
 }
 

@@ -252,8 +252,11 @@ int hca_create_qp(struct hca_context *context, struct ibv_qp_init_attr_ex *attr,
 {
 	struct hca *hca = context->hca;
 	struct qp *qp;
-	int err = check_create(attr);
+	int err;
 
+	if (context_is_dead(context, "create_qp"))
+		return EIO;
+	err = check_create(attr);
 	if (err)
 		return err;
 	qp = calloc(1, sizeof(*qp));
@@ -393,7 +396,7 @@ int hca_modify_qp(struct qp *qp, struct ibv_qp_attr *attr, int mask)
 	struct effects effects;
 	int err;
 
-	if (context->abandoned)
+	if (context_is_dead(context, "modify_qp"))
 		return EIO;
 	effects_init(&effects);
 	lock_acquire(&qp->lock);
@@ -461,6 +464,8 @@ int hca_destroy_qp(struct hca_context *context, struct qp *qp)
 	struct hca *hca = context->hca;
 	uint32_t groups = atomic_load(&qp->multicast);
 
+	if (context_is_dead(context, "destroy_qp"))
+		return EIO;
 	if (groups) {
 		explain("destroy_qp: qp 0x%06x is attached to %u multicast groups: detach it first",
 			qp->number, groups);
@@ -499,7 +504,7 @@ int hca_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **ba
 	bool ready;
 	int err;
 
-	if (context->abandoned) {
+	if (context_is_dead(context, "post_send")) {
 		*bad = wr;
 		return EIO;
 	}

@@ -37,9 +37,12 @@ static void free_channel(struct event_queue *queue)
 
 int hca_create_comp_channel(struct hca_context *context, struct comp_channel **created)
 {
-	struct comp_channel *channel = calloc(1, sizeof(*channel));
+	struct comp_channel *channel;
 	int fd;
 
+	if (context_is_dead(context, "create_comp_channel"))
+		return EIO;
+	channel = calloc(1, sizeof(*channel));
 	if (!channel)
 		return ENOMEM;
 	fd = event_fd_open();
@@ -60,6 +63,8 @@ int hca_destroy_comp_channel(struct hca_context *context, struct comp_channel *c
 {
 	int users;
 
+	if (context_is_dead(context, "destroy_comp_channel"))
+		return EIO;
 	lock_acquire(&context->hca->objects);
 	users = channel->ibv.refcnt;
 	if (!users)
@@ -126,8 +131,11 @@ int hca_create_cq(struct hca_context *context, const struct ibv_cq_init_attr_ex 
 		  struct cq **created)
 {
 	struct cq *cq;
-	int err = check_cqe(context, attr->cqe, "create_cq");
+	int err;
 
+	if (context_is_dead(context, "create_cq"))
+		return EIO;
+	err = check_cqe(context, attr->cqe, "create_cq");
 	if (err)
 		return err;
 	cq = calloc(1, sizeof(*cq));
@@ -160,8 +168,11 @@ int hca_create_cq(struct hca_context *context, const struct ibv_cq_init_attr_ex 
 
 int hca_resize_cq(struct cq *cq, int cqe)
 {
-	int err = check_cqe(cq->owner, cqe < 0 ? 0 : (uint32_t)cqe, "resize_cq");
+	int err;
 
+	if (context_is_dead(cq->owner, "resize_cq"))
+		return EIO;
+	err = check_cqe(cq->owner, cqe < 0 ? 0 : (uint32_t)cqe, "resize_cq");
 	if (!err)
 		err = cq_resize(cq, (uint32_t)cqe);
 	if (!err)
@@ -174,6 +185,8 @@ int hca_destroy_cq(struct hca_context *context, struct cq *cq)
 	struct hca *hca = context->hca;
 	uint32_t users = atomic_load(&cq->users);
 
+	if (context_is_dead(context, "destroy_cq"))
+		return EIO;
 	if (users) {
 		explain("destroy_cq: cq %u is in use by %u queues of QPs: destroy them first",
 			cq->number, users);
@@ -291,8 +304,11 @@ int hca_create_srq(struct hca_context *context, const struct ibv_srq_init_attr_e
 		   struct srq **created)
 {
 	struct srq *srq;
-	int err = check_srq(&attr->attr);
+	int err;
 
+	if (context_is_dead(context, "create_srq"))
+		return EIO;
+	err = check_srq(&attr->attr);
 	if (err)
 		return err;
 	if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) && attr->srq_type != IBV_SRQT_BASIC) {
@@ -332,6 +348,8 @@ int hca_modify_srq(struct srq *srq, const struct ibv_srq_attr *attr, int mask)
 	struct effects effects;
 	int err;
 
+	if (context_is_dead(srq->owner, "modify_srq"))
+		return EIO;
 	if ((mask & IBV_SRQ_MAX_WR) && (attr->max_wr < 1 || attr->max_wr > LIMIT_SRQ_WR)) {
 		explain("modify_srq: max_wr %u: 1 to %d are possible", attr->max_wr, LIMIT_SRQ_WR);
 		return EINVAL;
@@ -356,6 +374,8 @@ int hca_destroy_srq(struct hca_context *context, struct srq *srq)
 {
 	uint32_t users = atomic_load(&srq->users);
 
+	if (context_is_dead(context, "destroy_srq"))
+		return EIO;
 	if (users) {
 		explain("destroy_srq: srq %u is in use by %u QPs: destroy them first", srq->number,
 			users);

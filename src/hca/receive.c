@@ -148,7 +148,7 @@ static void deliver(struct receiver *receiver, const struct datagram *datagram,
 
 	memcpy(info.source, datagram->source, 16);
 	memcpy(info.destination, datagram->destination, 16);
-	if (log_level >= LOG_PACKET)
+	if (log_is_on(LOG_PACKET))
 		log_packet_line(packet);
 	if (packet->dest_qpn == QPN_MULTICAST) {
 		let_go(receiver);

@@ -105,7 +105,8 @@ static int ping(struct endpoint *endpoint, unsigned count)
 	printf("udp ping-pong: %zu bytes, %u round trips, us one way: min %.2f median %.2f "
 	       "p99 %.2f max %.2f, lost %u\n", endpoint->bytes, count,
 	       (double)taken[0] / 2e3, (double)taken[count / 2] / 2e3,
-	       (double)taken[(uint64_t)count * 99 / 100] / 2e3, (double)taken[count - 1] / 2e3, lost);
+	       (double)taken[(uint64_t)count * 99 / 100] / 2e3,
+	       (double)taken[count - 1] / 2e3, lost);
 	free(taken);
 	return 0;
 }

@@ -27,7 +27,7 @@ static inline void die(const char *what)
 	exit(1);
 }
 
-/* @host NULL: any address of any family, bound to @port. Else bound to a free port; *peer is set. */
+/* @host NULL: any address of any family, bound to @port. Else a free port, and *peer is set. */
 static inline int udp_socket_open(const char *host, const char *port,
 				  struct sockaddr_storage *peer, socklen_t *peer_bytes)
 {

@@ -91,12 +91,13 @@ unsigned group_program_build(const struct group_map *map, struct sock_filter *pr
 		BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, 24 - SLOT_BITS),
 		BPF_STMT(BPF_ALU | BPF_AND | BPF_K, SLOT_COUNT - 1),
 	};
+	const size_t head_count = sizeof(head) / sizeof(head[0]);
 	struct intervals intervals;
 	struct sock_filter *end;
 
 	find_intervals(map, &intervals);
 	memcpy(program, head, sizeof(head));
-	end = put_tree(&intervals, 0, intervals.count - 1, program + sizeof(head) / sizeof(head[0]));
+	end = put_tree(&intervals, 0, intervals.count - 1, program + head_count);
 	return (unsigned)(end - program);
 }
 

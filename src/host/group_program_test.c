@@ -132,8 +132,8 @@ static void the_kernel_accepts_the_largest_program(void **state)
 	fprog.len = (unsigned short)group_program_build(&map, program);
 	assert_true(fd >= 0);
 	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)), 0);
-	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &fprog, sizeof(fprog)),
-			 0);
+	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &fprog,
+				    sizeof(fprog)), 0);
 	close(fd);
 }
 
@@ -172,7 +172,8 @@ static void short_packets_are_taken_by_the_first_member(void **state)
 static void messages_come_back_as_they_were_written(void **state)
 {
 	struct group_message out = { .kind = GROUP_ANSWER, .family = 6, .program_known = true,
-				     .slot = 1022, .index = 513, .nonce = ~0ull, .slot_count = 900 };
+				     .slot = 1022, .index = 513, .nonce = ~0ull,
+				     .slot_count = 900 };
 	uint8_t bytes[GROUP_MESSAGE_MAX];
 	struct group_message in;
 	size_t length, i;

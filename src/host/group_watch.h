@@ -16,7 +16,7 @@
 #include "host/slot.h"
 
 #define GROUP_WATCHED	2u
-#define GROUP_WATCHERS	64u	/* connections accepted; more wait in the backlog, and hang up too */
+#define GROUP_WATCHERS	64u	/* connections accepted; more wait in the backlog */
 
 struct group_watch {
 	uint32_t self;			/* our first slot */

@@ -135,7 +135,8 @@ static int attach(struct port_group *group, struct family *family, const struct 
 
 	program.len = (unsigned short)group_program_build(map, group->program);
 	if (fail_now(FAIL_SETSOCKOPT) ||
-	    setsockopt(family->fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &program, sizeof(program))) {
+	    setsockopt(family->fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &program,
+		       sizeof(program))) {
 		log_warn("port 4791: the kernel refused the program that shares it: %m");
 		return errno;
 	}
@@ -236,7 +237,8 @@ static bool advance(struct port_group *group, struct family *family, uint64_t no
 
 		if (probe->answered)
 			continue;
-		if (probe->deadline_ns == TIME_NEVER && probe->tries < TRIES && under_way < WINDOW) {
+		if (probe->deadline_ns == TIME_NEVER && probe->tries < TRIES &&
+		    under_way < WINDOW) {
 			send_probe(group, family, i, now_ns);
 			under_way++;
 		}
@@ -329,7 +331,7 @@ static void finish(struct port_group *group, struct family *family, uint64_t now
 		conclude_last(group, family);
 		group_watch_choose(&group->watch, &group->members);
 	}
-	if (family->answered)		/* else: the loopback interface is down; leave all as it is */
+	if (family->answered)		/* else lo is down: leave all as it is */
 		build(group, family);
 	retry_later(family, now_ns);
 	if (family->again || group_socket_count(family->number) != family->size)

@@ -21,7 +21,7 @@ int port_group_join(struct port_group **group, int fd4, int fd6, const struct sl
 void port_group_leave(struct port_group *group);
 void port_group_add_slot(struct port_group *group, const struct slot *slot);
 
-/* Is this received datagram one of the group's own probes or answers? Then it is dealt with here. */
+/* Is this received datagram a probe or answer of the group? Then it is dealt with here. */
 bool port_group_takes(struct port_group *group, const struct datagram *datagram);
 /* A packet for @slot came to us by mistake: derive the map anew, soon. Cheap to call often. */
 void port_group_stale(struct port_group *group, uint64_t now_ns);

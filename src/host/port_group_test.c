@@ -505,7 +505,7 @@ static bool nobody_is_bound(void)
 	return member[member_count - 1].report->bound;
 }
 
-static void another_user_gets_its_packets_and_takes_over_the_port(void **state)
+static void another_user_is_served_and_takes_over_the_port(void **state)
 {
 	struct member *nobody;
 
@@ -600,7 +600,7 @@ int main(void)
 						teardown),
 		cmocka_unit_test_setup_teardown(a_stopped_member_does_not_disturb_the_others, setup,
 						teardown),
-		cmocka_unit_test_setup_teardown(another_user_gets_its_packets_and_takes_over_the_port,
+		cmocka_unit_test_setup_teardown(another_user_is_served_and_takes_over_the_port,
 						setup, teardown),
 		cmocka_unit_test_setup_teardown(a_child_that_closes_is_no_black_hole, setup,
 						teardown),

@@ -39,6 +39,14 @@ struct link_ops {
 	unsigned (*event_fds)(struct link *link, int *fds, unsigned max);
 };
 
+/* Packets in @datagram. */
+static inline unsigned link_segments(const struct datagram *datagram)
+{
+	size_t segment_bytes = datagram->segment_bytes;
+
+	return segment_bytes ? (unsigned)((datagram->bytes + segment_bytes - 1) / segment_bytes) : 1;
+}
+
 struct link {
 	const struct link_ops *ops;
 };

@@ -42,7 +42,9 @@ struct loopback {
 
 static size_t record_bytes(size_t data_bytes)
 {
-	return (sizeof(struct record) + data_bytes + RECORD_ALIGN - 1) & ~(size_t)(RECORD_ALIGN - 1);
+	size_t bytes = sizeof(struct record) + data_bytes;
+
+	return (bytes + RECORD_ALIGN - 1) & ~(size_t)(RECORD_ALIGN - 1);
 }
 
 static struct record *record_at(struct loopback *loopback, uint64_t mark)
@@ -84,13 +86,6 @@ static bool put_locked(struct loopback *loopback, const struct datagram *datagra
 	return true;
 }
 
-static unsigned segments_of(const struct datagram *datagram)
-{
-	if (!datagram->segment_bytes)
-		return 1;
-	return (unsigned)((datagram->bytes + datagram->segment_bytes - 1) / datagram->segment_bytes);
-}
-
 static unsigned prepare(struct link *link, struct datagram *datagram)
 {
 	datagram->source_port = loopback_of(link)->port;
@@ -105,7 +100,7 @@ static int send(struct link *link, struct datagram *datagram, unsigned count, un
 	lock_acquire(&loopback->lock);
 	for (i = 0; i < count; i++)
 		if (!put_locked(loopback, &datagram[i]))
-			lost += segments_of(&datagram[i]);
+			lost += link_segments(&datagram[i]);
 	lock_release(&loopback->lock);
 	if (lost)
 		counter_add(loopback->counters, COUNTER_TX_LINK, lost);

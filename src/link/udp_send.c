@@ -235,7 +235,8 @@ static void address_ipv6(struct message *message, struct msghdr *header,
 	if (flow_label)
 		put_control(header, IPPROTO_IPV6, IPV6_FLOWINFO, &flow_label, sizeof(flow_label));
 	if (traffic_class)
-		put_control(header, IPPROTO_IPV6, IPV6_TCLASS, &traffic_class, sizeof(traffic_class));
+		put_control(header, IPPROTO_IPV6, IPV6_TCLASS, &traffic_class,
+			    sizeof(traffic_class));
 	if (hop_limit != UDP_HOP_LIMIT || is_multicast(datagram->destination))
 		put_control(header, IPPROTO_IPV6, IPV6_HOPLIMIT, &hop_limit, sizeof(hop_limit));
 }
@@ -254,17 +255,11 @@ static void build(struct message *message, struct msghdr *header, const struct d
 	else
 		address_ipv6(message, header, datagram, interface);
 	if (segment_bytes && segment_bytes < datagram->bytes)
-		put_control(header, IPPROTO_UDP, UDP_SEGMENT, &segment_bytes, sizeof(segment_bytes));
+		put_control(header, IPPROTO_UDP, UDP_SEGMENT, &segment_bytes,
+			    sizeof(segment_bytes));
 }
 
 /* ---- refusals ---- */
-
-static unsigned segments_of(const struct datagram *datagram)
-{
-	if (!datagram->segment_bytes)
-		return 1;
-	return (unsigned)((datagram->bytes + datagram->segment_bytes - 1) / datagram->segment_bytes);
-}
 
 static bool send_single(int fd, const struct datagram *run, size_t offset)
 {
@@ -289,7 +284,7 @@ static bool is_gso_refusal(const struct datagram *datagram, int err)
 /* The kernel refused this datagram with @err: send what can be sent otherwise, count the rest. */
 static void refused(struct udp_link *udp, int fd, const struct datagram *datagram, int err)
 {
-	unsigned lost = segments_of(datagram);
+	unsigned lost = link_segments(datagram);
 	size_t offset = 0;
 
 	if (is_gso_refusal(datagram, err) && send_single(fd, datagram, 0)) {

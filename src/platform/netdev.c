@@ -55,8 +55,8 @@ static int converse(struct nlmsghdr *message, mnl_cb_t take, void *context)
 			err = errno;
 			break;
 		}
-		more = mnl_cb_run(buffer, (size_t)got, sequence, mnl_socket_get_portid(socket), take,
-				  context);
+		more = mnl_cb_run(buffer, (size_t)got, sequence, mnl_socket_get_portid(socket),
+				  take, context);
 		if (more < 0)
 			err = errno;
 		if (more <= MNL_CB_STOP)
@@ -70,12 +70,12 @@ static int dump(uint16_t type, mnl_cb_t take, void *context)
 {
 	char buffer[256];
 	struct nlmsghdr *message = mnl_nlmsg_put_header(buffer);
+	size_t bytes = type == RTM_GETLINK ? sizeof(struct ifinfomsg) : sizeof(struct ifaddrmsg);
 	struct rtgenmsg *family;
 
 	message->nlmsg_type = type;
 	message->nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP;
-	family = mnl_nlmsg_put_extra_header(message, type == RTM_GETLINK ?
-						sizeof(struct ifinfomsg) : sizeof(struct ifaddrmsg));
+	family = mnl_nlmsg_put_extra_header(message, bytes);
 	family->rtgen_family = AF_UNSPEC;
 	return converse(message, take, context);
 }

@@ -12,7 +12,7 @@ struct netdev_address {
 	uint8_t address[16];		/* v4-mapped or IPv6 */
 	uint8_t prefix_bits;		/* IPv4: 0..32 */
 	bool link_local;
-	bool tentative;			/* duplicate address detection not done: cannot be used yet */
+	bool tentative;			/* duplicate address detection: not to be used yet */
 };
 
 struct netdev {
@@ -23,7 +23,7 @@ struct netdev {
 	uint8_t mac[6];			/* zero where the interface has none */
 	uint32_t speed_mbps;		/* /sys/class/net speed, 0: unknown */
 	unsigned address_count;
-	struct netdev_address address[NETDEV_ADDRESSES_MAX];	/* IPv4 first, in the kernel's order */
+	struct netdev_address address[NETDEV_ADDRESSES_MAX];	/* IPv4 first, else kernel's order */
 };
 
 /* All interfaces, in index order; *list is malloc'ed. 0 or errno. */

@@ -91,7 +91,7 @@ int worker_thread_start(struct worker_thread **started, const char *name, void (
 	pthread_attr_setstacksize(&attr, STACK_BYTES);
 	block_signals(&saved);
 	err = fail_now(FAIL_THREAD) ? errno : pthread_create(&thread->thread, &attr, start, thread);
-	if (err == EINVAL)	/* a program with much thread-local storage: the default is larger */
+	if (err == EINVAL)	/* much thread-local storage: the default is larger */
 		err = pthread_create(&thread->thread, NULL, start, thread);
 	pthread_sigmask(SIG_SETMASK, &saved, NULL);
 	pthread_attr_destroy(&attr);

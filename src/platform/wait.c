@@ -92,7 +92,8 @@ static int milliseconds(uint64_t timeout_ns)
 
 static struct timespec to_timespec(uint64_t ns)
 {
-	return (struct timespec){ .tv_sec = (time_t)(ns / NS_PER_S), .tv_nsec = (long)(ns % NS_PER_S) };
+	return (struct timespec){ .tv_sec = (time_t)(ns / NS_PER_S),
+				  .tv_nsec = (long)(ns % NS_PER_S) };
 }
 
 /* Number of events; -1 with errno. */

@@ -30,7 +30,7 @@ uint32_t waiter_wait(struct waiter *waiter, uint64_t timeout_ns);
 /* Sleep on the doorbell alone; true when it rang (it is silenced). */
 bool waiter_nap(struct waiter *waiter, uint64_t timeout_ns);
 
-int event_fd_open(void);			/* eventfd, semaphore, blocking, CLOEXEC; -1: errno */
+int event_fd_open(void);	/* eventfd, semaphore, blocking, CLOEXEC; -1: errno */
 void event_fd_raise(int fd);
 int event_fd_take(int fd);			/* 0; EAGAIN (non-blocking); EINTR */
 

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Interfaces, in a network namespace of the test: lo, and a veth pair with addresses.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <net/if.h>
+#include <poll.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "platform/fail.h"
+#include "platform/netdev.h"
+
+static bool have_veth;
+
+static void address(const char *text, uint8_t out[16])
+{
+	memset(out, 0, 16);
+	if (strchr(text, ':')) {
+		assert_int_equal(inet_pton(AF_INET6, text, out), 1);
+		return;
+	}
+	memset(out + 10, 0xff, 2);
+	assert_int_equal(inet_pton(AF_INET, text, out + 12), 1);
+}
+
+static int setup(void **state)
+{
+	if (unshare(CLONE_NEWNET))
+		return -1;
+	have_veth = !system("ip link set lo up && "
+			    "ip link add vt0 address 02:00:00:00:00:01 mtu 9000 "
+			    "type veth peer name vt1 && "
+			    "ip address add 10.77.0.1/24 dev vt0 && "
+			    "ip address add 10.78.0.1 peer 10.78.0.2/32 dev vt0 && "
+			    "ip address add fd77::1/64 dev vt0 nodad && "
+			    "ip link set vt0 up && ip link set vt1 up");
+	if (!have_veth)
+		print_message("SKIPPED in part: no veth pair can be made here\n");
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	fail_clear();
+	return 0;
+}
+
+static struct netdev *find(struct netdev *list, int count, const char *name)
+{
+	int i;
+
+	for (i = 0; i < count; i++)
+		if (!strcmp(list[i].name, name))
+			return &list[i];
+	return NULL;
+}
+
+static void lo_is_listed_as_it_is(void **state)
+{
+	uint8_t ipv4[16], ipv6[16] = { [15] = 1 };
+	struct netdev *list, *lo;
+	int count, i;
+
+	address("127.0.0.1", ipv4);
+	if (!have_veth)
+		skip();
+	assert_int_equal(netdev_list(&list, &count), 0);
+	lo = find(list, count, "lo");
+	assert_non_null(lo);
+	assert_true(lo->loopback && lo->up && lo->running);
+	assert_int_equal(lo->mtu, 65536);
+	assert_int_equal(lo->index, if_nametoindex("lo"));
+	assert_int_equal(lo->speed_mbps, 0);
+	assert_int_equal(lo->address_count, 2);
+	assert_memory_equal(lo->address[0].address, ipv4, 16);
+	assert_int_equal(lo->address[0].prefix_bits, 8);
+	assert_memory_equal(lo->address[1].address, ipv6, 16);
+	for (i = 1; i < count; i++)
+		assert_true(list[i].index > list[i - 1].index);
+	free(list);
+}
+
+static void addresses_of_an_interface_are_its_own_ends(void **state)
+{
+	uint8_t wanted[3][16];
+	struct netdev *list, *vt0;
+	int count, i, link_local = 0;
+
+	if (!have_veth)
+		skip();
+	address("10.77.0.1", wanted[0]);
+	address("10.78.0.1", wanted[1]);	/* not the peer's 10.78.0.2 */
+	address("fd77::1", wanted[2]);
+	assert_int_equal(netdev_list(&list, &count), 0);
+	vt0 = find(list, count, "vt0");
+	assert_non_null(vt0);
+	assert_false(vt0->loopback);
+	assert_int_equal(vt0->mtu, 9000);
+	assert_int_equal(vt0->mac[0], 2);
+	assert_int_equal(vt0->mac[5], 1);
+	assert_int_equal(vt0->speed_mbps, 10000);
+	assert_memory_equal(vt0->address[0].address, wanted[0], 16);
+	assert_int_equal(vt0->address[0].prefix_bits, 24);
+	assert_memory_equal(vt0->address[1].address, wanted[1], 16);
+	for (i = 2; i < (int)vt0->address_count; i++) {
+		link_local += vt0->address[i].link_local;
+		if (!vt0->address[i].link_local) {
+			assert_memory_equal(vt0->address[i].address, wanted[2], 16);
+			assert_false(vt0->address[i].tentative);
+		}
+	}
+	assert_int_equal(vt0->address_count, 3 + link_local);
+	free(list);
+}
+
+static void a_change_makes_the_monitor_readable(void **state)
+{
+	struct pollfd monitor = { .events = POLLIN };
+	static const char *const change[] = {
+		"ip link set vt1 down", "ip address add 10.79.0.1/24 dev vt0",
+		"ip address del 10.79.0.1/24 dev vt0", "ip link set vt0 mtu 1500",
+		"ip address add fd79::1/64 dev vt0 nodad", "ip link del vt0",
+	};
+	unsigned i;
+
+	if (!have_veth)
+		skip();
+	assert_int_equal(netdev_monitor_open(&monitor.fd), 0);
+	usleep(20000);
+	netdev_monitor_drain(monitor.fd);
+	for (i = 0; i < sizeof(change) / sizeof(change[0]); i++) {
+		assert_int_equal(system(change[i]), 0);
+		if (poll(&monitor, 1, 1000) != 1)
+			fail_msg("'%s' was not noticed", change[i]);
+		usleep(20000);
+		netdev_monitor_drain(monitor.fd);
+		assert_int_equal(poll(&monitor, 1, 0), 0);
+	}
+	close(monitor.fd);
+}
+
+static void own_addresses_are_local_and_others_not(void **state)
+{
+	static const char *const local[] = { "127.0.0.1", "127.9.9.9", "::1", "10.77.0.1",
+					     "fd77::1" };
+	static const char *const remote[] = { "10.77.0.2", "10.78.0.2", "fd77::2", "8.8.8.8",
+					      "2001:db8::1", "239.1.2.3", "ff02::1",
+					      "10.77.0.255" };
+	struct netdev *list, *vt0;
+	uint8_t a[16];
+	int count;
+	unsigned i;
+
+	if (!have_veth)
+		skip();
+	for (i = 0; i < sizeof(local) / sizeof(local[0]); i++) {
+		address(local[i], a);
+		if (!netdev_is_local(a, 0))
+			fail_msg("%s is local", local[i]);
+	}
+	for (i = 0; i < sizeof(remote) / sizeof(remote[0]); i++) {
+		address(remote[i], a);
+		if (netdev_is_local(a, 0))
+			fail_msg("%s is not local", remote[i]);
+	}
+	assert_int_equal(netdev_list(&list, &count), 0);
+	vt0 = find(list, count, "vt0");
+	for (i = 0; i < vt0->address_count; i++)
+		if (vt0->address[i].link_local) {
+			assert_true(netdev_is_local(vt0->address[i].address, vt0->index));
+			assert_true(netdev_is_local(vt0->address[i].address, 0));
+			assert_false(netdev_is_local(vt0->address[i].address,
+						     if_nametoindex("vt1")));
+		}
+	free(list);
+}
+
+static void failures_of_netlink_are_passed_on(void **state)
+{
+	static const enum fail_point point[] = { FAIL_NETLINK, FAIL_NETLINK_SEND,
+						 FAIL_NETLINK_RECEIVE, FAIL_ALLOCATE };
+	struct netdev *list;
+	int count = -7, fd = -7;
+	unsigned i, nth;
+
+	for (i = 0; i < sizeof(point) / sizeof(point[0]); i++)
+		for (nth = 1; nth <= (point[i] == FAIL_ALLOCATE ? 1u : 2u); nth++) {
+			int error = point[i] == FAIL_ALLOCATE ? ENOMEM : EPERM;
+
+			fail_set(point[i], nth, error);
+			assert_int_equal(netdev_list(&list, &count), error);
+			assert_int_equal(count, -7);
+		}
+	fail_set(FAIL_NETLINK, 1, EPERM);
+	assert_int_equal(netdev_monitor_open(&fd), EPERM);
+	fail_set(FAIL_BIND, 1, EPERM);
+	assert_int_equal(netdev_monitor_open(&fd), EPERM);
+	assert_int_equal(fd, -7);
+	fail_set(FAIL_NETLINK_RECEIVE, 1, EPERM);
+	assert_false(netdev_is_local((uint8_t[16]){ [15] = 1 }, 0));
+}
+
+/* The kernel says when a dump was overtaken by a change: asked again, then given up. */
+static void an_interrupted_dump_is_repeated(void **state)
+{
+	struct netdev *list;
+	int count;
+
+	fail_set(FAIL_NETLINK_SEND, 1, EINTR);
+	assert_int_equal(netdev_list(&list, &count), 0);
+	assert_true(count >= 1);
+	free(list);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		TEST(lo_is_listed_as_it_is),
+		TEST(addresses_of_an_interface_are_its_own_ends),
+		TEST(a_change_makes_the_monitor_readable),
+		TEST(own_addresses_are_local_and_others_not),
+		TEST(failures_of_netlink_are_passed_on),
+		TEST(an_interrupted_dump_is_repeated),
+	};
+
+	if (unshare(CLONE_NEWNET) && unshare(CLONE_NEWUSER | CLONE_NEWNET)) {
+		printf("SKIPPED: no network namespace can be made here (needs root): %m\n");
+		return 77;
+	}
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -15,7 +15,7 @@
 #include "measure.h"
 
 #define SEEDS		3u
-#define BYTES_PER_RUN	(4u << 20)
+#define BYTES_PER_RUN	(8u << 20)
 #define MESSAGES_MAX	400u
 #define GOODPUT_OFF_MAX	0.20
 #define RATIO_OFF_MAX	0.10
@@ -41,7 +41,7 @@ static bool fill_cell(struct cell *cell)
 	struct measure_options options = {
 		.opcode = cell->opcode, .message_bytes = cell->bytes, .depth = 16, .qps = 1,
 		.mtu = IBV_MTU_4096, .loss = cell->loss, .delay_ns = cell->delay_ns,
-		.socket_bytes = 212992,
+		.socket_bytes = 425984,
 		.messages = BYTES_PER_RUN / cell->bytes < MESSAGES_MAX ?
 			    BYTES_PER_RUN / cell->bytes : MESSAGES_MAX };
 
@@ -112,7 +112,7 @@ static void print_cell(const struct cell *cell)
 static void print_head(void)
 {
 	printf("# Simulated matrix (bench/sim_matrix.c): one RC QP, 16 requests deep, MTU 4096,\n"
-	       "# 208 KiB socket buffer, mean of %u seeds; loss in either direction, delay one way.\n"
+	       "# 416 KiB socket buffer, mean of %u seeds; loss in either direction, delay one way.\n"
 	       "# Virtual time: the same on every machine.\n"
 	       "# verb     bytes   loss %% delay us goodput Gb/s packets sent/needed\n", SEEDS);
 }

@@ -16,7 +16,7 @@
 #define QUANTUM		64u
 #define PROBE_MIN_NS	MS
 /* What the kernel charges a socket for a packet beyond its bytes, when it came in a batch. */
-#define SOCKET_CHARGE	512u
+#define SOCKET_CHARGE	256u
 
 static void *must(void *memory)
 {

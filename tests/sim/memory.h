@@ -71,6 +71,5 @@ long span_mismatch(const struct memory *memory, const struct span *span, uint32_
 bool span_starts(const struct memory *memory, const struct span *span, uint32_t key, uint32_t bytes);
 /* Every byte of the buffer is as it may be; fails the simulation if not. */
 void memory_check(struct memory *memory, const char *whose);
-uint8_t key_byte(uint32_t key, size_t offset);
 
 #endif

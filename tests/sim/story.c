@@ -13,8 +13,8 @@
 
 #define TALKS_MAX	3u
 #define MESSAGES_MAX	48u
-#define MEMORY_BYTES	(3u << 20)
-#define LENGTH_MAX	20000u
+#define MEMORY_BYTES	(2u << 20)
+#define LENGTH_MAX	14000u
 #define RECEIVE_BYTES	LENGTH_MAX
 
 enum misdeed {

@@ -119,7 +119,8 @@ static void what_is_not_understood_is_refused(void **state)
 {
 	static const char *const wrong[] = {
 		"", "loss", "loss=", "loss=2", "loss=1.5", "loss=0.", "loss=.5", "loss=-1",
-		"loss=1%", "loss=0,5", "loss=0.01,", ",loss=0.01", "los=0.1", "loss=0.1 ", "seed=", "seed=x",
+		"loss=1%", "loss=0,5", "loss=0.01,", ",loss=0.01", "los=0.1", "loss=0.1 ", "seed=",
+		"seed=x",
 		"seed=99999999999999999999", "loss=0.1;dup=0.1", "loss = 0.1", "loss=1e-3",
 	};
 	struct link *inner, *link;

@@ -44,7 +44,9 @@ static inline unsigned link_segments(const struct datagram *datagram)
 {
 	size_t segment_bytes = datagram->segment_bytes;
 
-	return segment_bytes ? (unsigned)((datagram->bytes + segment_bytes - 1) / segment_bytes) : 1;
+	if (!segment_bytes)
+		return 1;
+	return (unsigned)((datagram->bytes + segment_bytes - 1) / segment_bytes);
 }
 
 struct link {

@@ -23,7 +23,8 @@ struct netdev {
 	uint8_t mac[6];			/* zero where the interface has none */
 	uint32_t speed_mbps;		/* /sys/class/net speed, 0: unknown */
 	unsigned address_count;
-	struct netdev_address address[NETDEV_ADDRESSES_MAX];	/* IPv4 first, else kernel's order */
+	/* IPv4 first, in the kernel's order */
+	struct netdev_address address[NETDEV_ADDRESSES_MAX];
 };
 
 /* All interfaces, in index order; *list is malloc'ed. 0 or errno. */

@@ -410,6 +410,8 @@ int hca_modify_qp(struct qp *qp, struct ibv_qp_attr *attr, int mask)
 		hca_pump(hca, qp);	/* the ACK of its last message may be due still */
 	lock_acquire(&qp->lock);
 	err = qp_modify_check(qp, attr, mask);	/* it may have failed meanwhile */
+	if (!err && (mask & IBV_QP_MAX_DEST_RD_ATOMIC))
+		err = transport_reserve(qp, attr->max_dest_rd_atomic);
 	if (!err)
 		apply(hca, qp, attr, mask, &resolved, &effects);
 	lock_release(&qp->lock);

@@ -17,8 +17,13 @@
 struct opcode;
 struct recv_wqe;
 
-/* READs and atomics in progress per QP and direction: what max_qp_rd_atom may promise. */
-#define RD_ATOMIC_MAX 16u
+/*
+ * READs and atomics in progress per QP and direction: what max_rd_atomic and max_dest_rd_atomic
+ * may be (as rxe: perftest asks each side for what the other can). Room for the first few is part
+ * of the QP, room for more is allocated when a modify asks for it.
+ */
+#define RD_ATOMIC_MAX 128u
+#define RD_ATOMIC_FEW 16u
 
 struct requester {
 	uint32_t una_psn;		/* oldest that is not answered */
@@ -103,7 +108,9 @@ struct responder {
 	bool echo_congestion;		/* the next answer carries BECN */
 	bool established;		/* COMM_EST was raised */
 
-	struct resource resource[RD_ATOMIC_MAX];	/* a ring */
+	struct resource *resource;	/* a ring of resource_count: few, or an allocation */
+	uint32_t resource_count;
+	struct resource few[RD_ATOMIC_FEW];
 	uint32_t resource_next;		/* number of the next one */
 	uint32_t active_count;
 };

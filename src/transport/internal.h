@@ -213,6 +213,8 @@ bool responder_take(struct call *call);		/* a receive, unless one is held */
 
 /* ---- replay.c ---- */
 
+/* Back to the few that are part of the QP. */
+void replay_free(struct responder *responder);
 /* A resource for a new request; NULL: the peer has more in progress than it may. */
 struct resource *replay_new(struct qp *qp);
 void replay_activate(struct qp *qp, struct resource *resource, uint32_t psn, uint32_t end);

@@ -9,6 +9,8 @@
  * beyond would tell the requester that it lost that one's response.
  */
 #include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
 
 #include "base/copy.h"
 #include "transport/internal.h"
@@ -19,14 +21,51 @@
 
 static struct resource *slot(struct responder *responder, uint32_t number)
 {
-	return &responder->resource[number % RD_ATOMIC_MAX];
+	return &responder->resource[number % responder->resource_count];
+}
+
+/* Each keeps its number, so what is in progress stays in order. */
+static void move_resources(struct responder *responder, struct resource *to, uint32_t count)
+{
+	uint32_t i, oldest = responder->resource_next - responder->resource_count;
+
+	for (i = 0; i < responder->resource_count; i++)
+		to[(oldest + i) % count] = *slot(responder, oldest + i);
+}
+
+int transport_reserve(struct qp *qp, uint32_t reads)
+{
+	struct responder *responder = &qp->responder;
+	uint32_t count = RD_ATOMIC_FEW;
+	struct resource *room;
+
+	while (count < reads)
+		count *= 2;	/* powers of two: numbers wrap */
+	if (count <= responder->resource_count)
+		return 0;
+	room = calloc(count, sizeof(*room));
+	if (!room)
+		return ENOMEM;
+	move_resources(responder, room, count);
+	replay_free(responder);
+	responder->resource = room;
+	responder->resource_count = count;
+	return 0;
+}
+
+void replay_free(struct responder *responder)
+{
+	if (responder->resource != responder->few)
+		free(responder->resource);
+	responder->resource = responder->few;
+	responder->resource_count = RD_ATOMIC_FEW;
 }
 
 static uint32_t count_unanswered(const struct responder *responder)
 {
 	uint32_t n = 0, i;
 
-	for (i = 0; responder->active_count && i < RD_ATOMIC_MAX; i++)
+	for (i = 0; responder->active_count && i < responder->resource_count; i++)
 		n += responder->resource[i].active && !responder->resource[i].answered;
 	return n;
 }
@@ -73,7 +112,7 @@ static struct resource *resource_find(struct qp *qp, uint32_t psn)
 	struct responder *responder = &qp->responder;
 	uint32_t i;
 
-	for (i = 0; i < RD_ATOMIC_MAX; i++) {
+	for (i = 0; i < responder->resource_count; i++) {
 		struct resource *resource = &responder->resource[i];
 
 		if (is_known(responder, resource) &&
@@ -113,7 +152,7 @@ static uint32_t ack_limit(const struct qp *qp, uint32_t psn)
 {
 	uint32_t limit = psn_add(qp->responder.expected_psn, PSN_MASK), i;
 
-	for (i = 0; i < RD_ATOMIC_MAX; i++) {
+	for (i = 0; i < qp->responder.resource_count; i++) {
 		const struct resource *resource = &qp->responder.resource[i];
 
 		if (is_known(&qp->responder, resource) && psn_before(psn, resource->first_psn) &&
@@ -207,7 +246,7 @@ void replay_drop(struct responder *responder)
 {
 	uint32_t i;
 
-	for (i = 0; i < RD_ATOMIC_MAX; i++)
+	for (i = 0; i < responder->resource_count; i++)
 		responder->resource[i].active = false;
 	responder->active_count = 0;
 }
@@ -246,7 +285,7 @@ static struct resource *next_active(struct responder *responder)
 {
 	uint32_t i;
 
-	for (i = 0; i < RD_ATOMIC_MAX; i++) {
+	for (i = 0; i < responder->resource_count; i++) {
 		struct resource *resource = slot(responder, responder->resource_next + i);
 
 		if (resource->active)

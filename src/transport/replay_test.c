@@ -120,13 +120,37 @@ static void a_duplicate_atomic_that_is_forgotten_is_dropped(void **state)
 	struct station *s = station_rts(IBV_QPT_RC);
 	uint32_t i;
 
-	for (i = 0; i <= RD_ATOMIC_MAX; i++) {
+	for (i = 0; i <= RD_ATOMIC_FEW; i++) {
 		receive_fetch_add(s, PEER_PSN + i, 0, 1);
 		assert_int_equal(transmit(s), 1);
 	}
 	receive_fetch_add(s, PEER_PSN, 0, 1);
 	expect_silence(s);
-	assert_int_equal(*(uint64_t *)(void *)s->memory, RD_ATOMIC_MAX + 1);
+	assert_int_equal(*(uint64_t *)(void *)s->memory, RD_ATOMIC_FEW + 1);
+	station_free(s);
+}
+
+static void more_resources_are_made_without_forgetting_any(void **state)
+{
+	struct station *s = station_rts(IBV_QPT_RC);
+	uint32_t i;
+
+	for (i = 0; i < RD_ATOMIC_FEW; i++) {
+		receive_fetch_add(s, PEER_PSN + i, 0, 1);
+		assert_int_equal(transmit(s), 1);
+	}
+	assert_int_equal(transport_reserve(&s->qp, 100), 0);
+	assert_int_equal(s->qp.responder.resource_count, 128);
+	for (; i < 128; i++) {
+		receive_fetch_add(s, PEER_PSN + i, 0, 1);
+		assert_int_equal(transmit(s), 1);
+	}
+	for (i = 0; i < 128; i++) {
+		receive_fetch_add(s, PEER_PSN + i, 0, 1);
+		assert_int_equal(transmit(s), 1);
+		assert_int_equal(sent(s, 0).atomic_original, i);
+	}
+	assert_int_equal(*(uint64_t *)(void *)s->memory, 128);
 	station_free(s);
 }
 
@@ -204,6 +228,7 @@ int main(void)
 		TEST(a_repeated_read_while_it_is_answered_starts_again),
 		TEST(a_duplicate_atomic_is_answered_from_what_was_stored),
 		TEST(a_duplicate_atomic_that_is_forgotten_is_dropped),
+		TEST(more_resources_are_made_without_forgetting_any),
 		TEST(an_ack_to_a_duplicate_does_not_pass_a_read),
 		TEST(a_replay_gives_way_to_a_new_request),
 		TEST(a_read_whose_region_dies_is_nakked),

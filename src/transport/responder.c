@@ -9,6 +9,8 @@
  * same list (unreliable.c). Answers are only noted here and written by responder_transmit(), so
  * that a batch of requests is answered by one ACK.
  */
+#include <string.h>
+
 #include "base/copy.h"
 #include "transport/internal.h"
 #include "wire/aeth.h"
@@ -19,9 +21,14 @@ void responder_reset(struct qp *qp)
 {
 	struct responder *responder = &qp->responder;
 	struct recv_wqe *recv = responder->recv;
+	struct resource *resource = responder->resource ? responder->resource : responder->few;
+	uint32_t count = responder->resource ? responder->resource_count : RD_ATOMIC_FEW;
 
 	*responder = (struct responder){ .recv = recv,
-					 .expected_psn = qp->attr.rq_psn & PSN_MASK };
+					 .expected_psn = qp->attr.rq_psn & PSN_MASK,
+					 .resource = resource,
+					 .resource_count = count };
+	memset(resource, 0, count * sizeof(*resource));
 }
 
 void responder_answer(struct qp *qp, enum answer_kind kind, uint8_t syndrome, uint32_t psn)

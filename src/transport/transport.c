@@ -34,6 +34,7 @@ void transport_fini(struct qp *qp)
 		return;
 	requester_reset(qp);
 	run_queue_remove(qp->transport->run_queue, qp);
+	replay_free(&qp->responder);
 	free(qp->responder.recv);
 	qp->responder.recv = NULL;
 }

@@ -48,6 +48,12 @@ int transport_init(struct qp *qp);
 void transport_fini(struct qp *qp);
 
 /*
+ * Make room for @reads READs and atomics of the peer in progress, before the modify that allows
+ * them (max_dest_rd_atomic). 0 or ENOMEM; allocates.
+ */
+int transport_reserve(struct qp *qp, uint32_t reads) REQUIRES(qp->lock);
+
+/*
  * Take in one packet for @qp, checked (ICRC) and parsed. May complete work requests, move the
  * QP to ERR, and leave something to transmit (the QP is then in the run queue).
  */

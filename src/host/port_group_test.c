@@ -8,9 +8,6 @@
  * Needs root (or unprivileged user namespaces); skipped loudly otherwise.
  */
 #include <errno.h>
-#include <fcntl.h>
-#include <net/if.h>
-#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -18,10 +15,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -33,6 +28,7 @@
 #include "host/port_group.h"
 #include "link/udp.h"
 #include "platform/clock.h"
+#include "platform/netns_test.h"
 #include "platform/wait.h"
 
 #define MEMBERS_MAX	40
@@ -218,6 +214,7 @@ static void run_member(struct report *report, unsigned slots, uid_t uid)
 
 /* ---- the test process ---- */
 
+static bool real_root;
 static struct member member[MEMBERS_MAX];
 static unsigned member_count;
 static struct link *sender;
@@ -391,19 +388,9 @@ static void assert_exact(bool ipv6, bool (*takes)(const struct member *))
 	assert_int_equal(sum_foreign(), 0);
 }
 
-static bool set_lo_up(void)
-{
-	struct ifreq request = { .ifr_name = "lo", .ifr_flags = IFF_UP };
-	int fd = socket(AF_INET, SOCK_DGRAM, 0);
-	bool up = fd >= 0 && !ioctl(fd, SIOCSIFFLAGS, &request);
-
-	close(fd);
-	return up;
-}
-
 static int setup(void **state)
 {
-	if (unshare(CLONE_NEWNET) || !set_lo_up())
+	if (!netns_renew())
 		return -1;
 	member_count = 0;
 	return udp_open(&sender, &sender_counters);
@@ -509,7 +496,7 @@ static void another_user_is_served_and_takes_over_the_port(void **state)
 {
 	struct member *nobody;
 
-	if (getuid() || geteuid())
+	if (!real_root)
 		skip();
 	start_members(2, 1);
 	assert_converges(false, NULL, 3 * SECOND);
@@ -608,9 +595,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(runs_of_two_slots_are_told_apart, setup, teardown),
 	};
 
-	if (unshare(CLONE_NEWNET) && unshare(CLONE_NEWUSER | CLONE_NEWNET)) {
-		printf("SKIPPED: no network namespace can be made here (needs root): %m\n");
+	if (!netns_enter(&real_root))
 		return 77;
-	}
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,7 +3,6 @@
  * Claiming slots, and handing packets on between sockets of this process.
  */
 #include <errno.h>
-#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -19,6 +18,7 @@
 
 #include "host/slot.h"
 #include "platform/fail.h"
+#include "platform/netns_test.h"
 
 static bool alone;			/* in a network namespace of our own */
 static uint8_t buffer[65536], payload[65536];
@@ -235,6 +235,7 @@ static void all_slots_can_be_claimed_and_no_more(void **state)
 
 int main(void)
 {
+	bool real_root;
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_claimed_slot_is_claimed_until_released),
 		cmocka_unit_test(a_slot_is_released_when_its_process_is_killed),
@@ -247,6 +248,6 @@ int main(void)
 		cmocka_unit_test(all_slots_can_be_claimed_and_no_more),
 	};
 
-	alone = !unshare(CLONE_NEWNET) || !unshare(CLONE_NEWUSER | CLONE_NEWNET);
+	alone = netns_enter(&real_root);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

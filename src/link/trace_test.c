@@ -359,9 +359,8 @@ static void tshark_reads_it(void **state)
 	receive_all(link);
 	link->ops->close(link);
 	snprintf(command, sizeof(command),
-		 "test $(tshark -r %s -Y 'udp.dstport == 4791 && infiniband' 2>/dev/null | "
-		 "wc -l) = 8",
-		 path);
+		 "test $(HOME=%s tshark -r %s -Y 'udp.dstport == 4791 && infiniband' 2>/dev/null | "
+		 "wc -l) = 8", directory, path);
 	assert_int_equal(system(command), 0);
 }
 

@@ -11,7 +11,6 @@
 #include <linux/if_packet.h>
 #include <linux/sockios.h>
 #include <net/if.h>
-#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -28,6 +27,7 @@
 #include "link/udp.h"
 #include "platform/clock.h"
 #include "platform/fail.h"
+#include "platform/netns_test.h"
 #include "platform/wait.h"
 
 #define NOBODY 65534
@@ -37,6 +37,7 @@
 static const uint8_t ipv4_loopback[16] = { [10] = 0xff, 0xff, 127, 0, 0, 1 };
 static const uint8_t ipv6_loopback[16] = { [15] = 1 };
 
+static bool real_root;
 static struct link *link_;
 static struct counters counters;
 static uint8_t data[65536];
@@ -63,54 +64,52 @@ static void set_lo_mtu(int mtu)
 /* The number of a feature of interfaces; -1: this kernel has none of that name. */
 static int find_feature(const char *name)
 {
-	static struct {
-		struct ethtool_gstrings head;
-		char names[256][ETH_GSTRING_LEN];
-	} strings = { .head = { .cmd = ETHTOOL_GSTRINGS, .string_set = ETH_SS_FEATURES } };
-	struct {
-		struct ethtool_sset_info head;
-		uint32_t count;
-	} set = { .head = { .cmd = ETHTOOL_GSSET_INFO, .sset_mask = 1ull << ETH_SS_FEATURES } };
-	struct ifreq request = { .ifr_data = (char *)&set };
-	unsigned i;
+	struct ethtool_gstrings *strings = calloc(1, sizeof(*strings) + 256 * ETH_GSTRING_LEN);
+	struct ethtool_sset_info *set = calloc(1, sizeof(*set) + sizeof(set->data[0]));
+	struct ifreq request = { .ifr_data = (char *)set };
+	int i, found = -1;
 
+	set->cmd = ETHTOOL_GSSET_INFO;
+	set->sset_mask = 1ull << ETH_SS_FEATURES;
 	assert_int_equal(lo_ioctl(SIOCETHTOOL, &request), 0);
-	assert_in_range(set.count, 1, 256);
-	strings.head.len = set.count;
-	request.ifr_data = (char *)&strings;
+	assert_in_range(set->data[0], 1, 256);
+	strings->cmd = ETHTOOL_GSTRINGS;
+	strings->string_set = ETH_SS_FEATURES;
+	strings->len = set->data[0];
+	request.ifr_data = (char *)strings;
 	assert_int_equal(lo_ioctl(SIOCETHTOOL, &request), 0);
-	for (i = 0; i < set.count; i++)
-		if (!strcmp(strings.names[i], name))
-			return (int)i;
-	return -1;
+	for (i = 0; i < (int)strings->len; i++)
+		if (!strcmp((char *)strings->data + i * ETH_GSTRING_LEN, name))
+			found = i;
+	free(strings);
+	free(set);
+	return found;
 }
 
 /* Without the feature the kernel cuts runs before they get to the interface. */
 static void cut_runs_on_lo(void)
 {
-	struct {
-		struct ethtool_sfeatures head;
-		struct ethtool_set_features_block block[8];
-	} off = { .head = { .cmd = ETHTOOL_SFEATURES } };
-	struct ifreq request = { .ifr_data = (char *)&off };
+	struct ethtool_sfeatures *off = calloc(1, sizeof(*off) + 8 * sizeof(off->features[0]));
+	struct ifreq request = { .ifr_data = (char *)off };
 	int feature = find_feature("tx-udp-segmentation");
 
 	assert_in_range(feature, 0, 255);
-	off.head.size = (uint32_t)(feature / 32 + 1);
-	off.block[feature / 32].valid = 1u << feature % 32;
-	while (lo_ioctl(SIOCETHTOOL, &request) && errno == EINVAL && off.head.size < 8)
-		off.head.size++;	/* it wants as many blocks as it has */
+	off->cmd = ETHTOOL_SFEATURES;
+	off->size = (uint32_t)(feature / 32 + 1);
+	off->features[feature / 32].valid = 1u << feature % 32;
+	while (lo_ioctl(SIOCETHTOOL, &request) && errno == EINVAL && off->size < 8)
+		off->size++;	/* it wants as many blocks as it has */
+	free(off);
 }
 
 static int setup(void **state)
 {
-	struct ifreq up = { .ifr_flags = IFF_UP | IFF_MULTICAST };
 	unsigned i;
 
 	for (i = 0; i < sizeof(data); i++)
 		data[i] = (uint8_t)(i / SEGMENT + i);
 	memset(&counters, 0, sizeof(counters));
-	if (unshare(CLONE_NEWNET) || lo_ioctl(SIOCSIFFLAGS, &up) || udp_open(&link_, &counters))
+	if (!netns_renew() || udp_open(&link_, &counters))
 		return -1;
 	return udp_bind(link_);
 }
@@ -496,7 +495,7 @@ static void the_port_is_shared_within_a_user_only(void **state)
 	assert_int_equal(udp_open(&link, &other), 0);
 	assert_int_equal(udp_bind(link), 0);
 	link->ops->close(link);
-	if (geteuid())
+	if (!real_root)
 		skip();
 	child = fork();
 	if (!child)
@@ -664,9 +663,7 @@ int main(void)
 		TEST(groups_joined_before_binding_are_received_after),
 	};
 
-	if (unshare(CLONE_NEWNET) && unshare(CLONE_NEWUSER | CLONE_NEWNET)) {
-		printf("SKIPPED: no network namespace can be made here (needs root): %m\n");
+	if (!netns_enter(&real_root))
 		return 77;
-	}
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

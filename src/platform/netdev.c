@@ -85,9 +85,9 @@ static int dump(uint16_t type, mnl_cb_t take, void *context)
 /* Asked of the interface itself, not of /sys, which may show another network namespace. */
 static uint32_t read_speed(int control_fd, const char *name)
 {
-	struct {
+	union {
 		struct ethtool_link_settings settings;
-		uint32_t modes[3 * 127];
+		uint8_t bytes[sizeof(struct ethtool_link_settings) + 3 * 127 * 4];	/* and masks */
 	} request = { .settings.cmd = ETHTOOL_GLINKSETTINGS };
 	struct ifreq ifreq = { .ifr_data = (char *)&request };
 	int8_t words;

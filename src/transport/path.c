@@ -14,7 +14,10 @@
 #include "object/qp.h"
 #include "transport/run_queue.h"
 
-#define GROWTH_PER_ROUND 4096u
+/* Growth above slow start: 4 KiB per round trip, or as much per 32 us on longer ones. */
+#define GROWTH_BYTES	4096u
+#define GROWTH_NS	32768u
+#define GROWTHS_MAX	4u
 
 void path_table_init(struct path_table *table)
 {
@@ -80,7 +83,7 @@ static struct path *path_new(struct path_table *table, const struct path_key *ke
 	list_init(&path->waiting);
 	path->window_bytes = table->window_bytes;
 	path->window_max_bytes = table->window_max_bytes;
-	path->slow_start_bytes = PATH_SLOW_START;
+	path->slow_start_bytes = PATH_WINDOW_CAUTIOUS;
 	return path;
 }
 
@@ -189,19 +192,31 @@ static void learn_rtt(struct path *path, uint64_t sample_ns)
 	path->rtt_ns += sample_ns / 8 - path->rtt_ns / 8;
 }
 
+static uint64_t growth_per_round(const struct path *path)
+{
+	uint64_t growths = path->rtt_ns / GROWTH_NS;
+
+	if (growths > GROWTHS_MAX)
+		growths = GROWTHS_MAX;
+	return growths > 1 ? growths * GROWTH_BYTES : GROWTH_BYTES;
+}
+
 /* Only a window that was needed grows. */
 static void grow(struct path *path, uint32_t bytes)
 {
-	uint64_t window = path->window_bytes;
+	uint64_t window = path->window_bytes, limit = path->window_max_bytes;
 
+	path->cautious_bytes -= bytes < path->cautious_bytes ? bytes : path->cautious_bytes;
+	if (path->cautious_bytes && limit > PATH_WINDOW_CAUTIOUS)
+		limit = PATH_WINDOW_CAUTIOUS;
 	if (path->in_flight_bytes + (uint64_t)bytes < window / 2)
 		return;
 	if (window < path->slow_start_bytes)
 		window += bytes;
 	else
-		window += (uint64_t)GROWTH_PER_ROUND * bytes / window + 1;
-	if (window > path->window_max_bytes)
-		window = path->window_max_bytes;
+		window += growth_per_round(path) * bytes / window + 1;
+	if (window > limit)
+		window = limit;
 	path->window_bytes = (uint32_t)window;
 }
 
@@ -263,11 +278,14 @@ void path_reduce(struct path *path, enum path_trouble trouble, uint64_t now_ns)
 	else if (!path->reduced_at_ns || now_ns - path->reduced_at_ns >= path->rtt_ns)
 		window = trouble == PATH_LOSS ? window - window / 8 : window / 2;
 	if (window != path->window_bytes) {
+		if (window > PATH_WINDOW_CAUTIOUS)
+			window = PATH_WINDOW_CAUTIOUS;
 		path->window_bytes = window < PATH_WINDOW_MIN ? PATH_WINDOW_MIN : window;
 		path->slow_start_bytes = path->window_bytes;
 		path->reduced_at_ns = now_ns;
 	}
 	if (trouble == PATH_SILENT)
 		path->slow_start_bytes = PATH_WINDOW_START;
+	path->cautious_bytes = PATH_CAUTIOUS_BYTES;
 	lock_release(&path->lock);
 }

@@ -10,10 +10,11 @@
  * list and is put in the run queue when there is room, first come first served. One waiter is
  * woken at a time; when it has transmitted (path_served), the next, if there is still room.
  *
- * Window: doubles per round trip below slow_start_bytes, then grows by 4 KiB per round trip;
+ * Window: doubles per round trip below slow_start_bytes, then grows by 4 to 16 KiB per round trip;
  * shrinks by 1/8 on a loss, to half on a congestion mark or an unanswered probe, to a packet's
  * worth on an ACK timeout; once per round trip at most. The loss factor is mild because random
- * loss (1 %) must not halve goodput; overflow of a buffer shows as many losses in a row.
+ * loss (1 %) must not halve goodput. After a loss the window stays for a while at what the
+ * smallest common buffer (208 KiB) holds: above that more in flight is more to repeat.
  */
 #ifndef VERBATIM_TRANSPORT_PATH_H
 #define VERBATIM_TRANSPORT_PATH_H
@@ -28,10 +29,11 @@
 struct qp;
 struct run_queue;
 
-#define PATH_WINDOW_START	(128u * 1024u)
+#define PATH_WINDOW_START	(64u * 1024u)
 #define PATH_WINDOW_MAX		(320u * 1024u)
 #define PATH_WINDOW_MIN		4096u
-#define PATH_SLOW_START		(256u * 1024u)
+#define PATH_WINDOW_CAUTIOUS	(192u * 1024u)
+#define PATH_CAUTIOUS_BYTES	(16u * 1024u * 1024u)
 
 struct path_key {
 	uint8_t destination[16];
@@ -48,6 +50,8 @@ struct path {
 	uint32_t in_flight_bytes;
 	uint32_t window_max_bytes;
 	uint32_t slow_start_bytes;	/* below it the window doubles per round trip */
+	uint32_t cautious_bytes;	/* still to be answered before the window may be larger than
+					 * PATH_WINDOW_CAUTIOUS again */
 	uint64_t rtt_ns, rtt_var_ns;	/* 0: not measured */
 	uint64_t reduced_at_ns;		/* when the window was last reduced: once per round trip */
 };

@@ -135,15 +135,38 @@ static void the_window_doubles_then_grows_slowly_up_to_its_limit(void **state)
 	struct fixture *f = fixture_new();
 	uint32_t before, i;
 
-	before = path_reserve(f->path, &f->qp[0], 1, UINT32_MAX);
-	path_answered(f->path, &f->queue, before, 1000);
-	assert_int_equal(f->path->window_bytes, 2 * before);
+	while (f->path->window_bytes < PATH_WINDOW_CAUTIOUS) {
+		before = path_reserve(f->path, &f->qp[0], 1, UINT32_MAX);
+		path_answered(f->path, &f->queue, before, 1000);
+		assert_int_equal(f->path->window_bytes, 2 * before);
+	}
 	before = path_reserve(f->path, &f->qp[0], 1, UINT32_MAX);
 	path_answered(f->path, &f->queue, before, 1000);
 	assert_in_range(f->path->window_bytes, before + 4000, before + 4200);
 	for (i = 0; i < 1000; i++) {
 		before = path_reserve(f->path, &f->qp[0], 1, UINT32_MAX);
 		path_answered(f->path, &f->queue, before, 1000);
+	}
+	assert_int_equal(f->path->window_bytes, PATH_WINDOW_MAX);
+	fixture_free(f);
+}
+
+static void after_a_loss_the_window_stays_small_for_a_while(void **state)
+{
+	struct fixture *f = fixture_new();
+	uint32_t bytes, total;
+
+	f->path->window_bytes = PATH_WINDOW_MAX;
+	path_reduce(f->path, PATH_LOSS, 5000000);
+	assert_int_equal(f->path->window_bytes, PATH_WINDOW_CAUTIOUS);
+	for (total = 0; total < PATH_CAUTIOUS_BYTES - PATH_WINDOW_MAX; total += bytes) {
+		bytes = path_reserve(f->path, &f->qp[0], 1, UINT32_MAX);
+		path_answered(f->path, &f->queue, bytes, 1000);
+		assert_true(f->path->window_bytes <= PATH_WINDOW_CAUTIOUS);
+	}
+	for (total = 0; total < PATH_CAUTIOUS_BYTES; total += bytes) {
+		bytes = path_reserve(f->path, &f->qp[0], 1, UINT32_MAX);
+		path_answered(f->path, &f->queue, bytes, 1000);
 	}
 	assert_int_equal(f->path->window_bytes, PATH_WINDOW_MAX);
 	fixture_free(f);
@@ -217,6 +240,7 @@ int main(void)
 		TEST(who_was_woken_for_too_little_keeps_its_place),
 		TEST(a_turn_not_used_is_passed_on),
 		TEST(the_window_doubles_then_grows_slowly_up_to_its_limit),
+		TEST(after_a_loss_the_window_stays_small_for_a_while),
 		TEST(a_window_that_is_not_used_does_not_grow),
 		TEST(losses_of_one_round_trip_count_once),
 		TEST(round_trips_are_smoothed),

@@ -19,6 +19,8 @@
 
 #define PSNS_IN_FLIGHT_MAX	(1 << 22)
 #define ACK_EVERY_BYTES		32768u
+#define PROBE_MEASURED		4u	/* earlier by this where the round trip is known */
+#define SILENCE			3u	/* x probe_min_ns */
 #define PROBE_SLOWEST_NS	256000000u
 /* Software peers get descheduled: an ACK timeout below this would only count that. */
 #define ACK_TIMEOUT_FLOOR	16u	/* x probe_min_ns */
@@ -76,7 +78,7 @@ void requester_give_acked(struct call *call, uint64_t rtt_ns)
 {
 	struct requester *requester = &call->qp->requester;
 	uint32_t bytes = requester->acked_bytes;
-	uint64_t rto_ns;
+	uint64_t rto_ns, least_ns;
 
 	if (!call->qp->path || (!bytes && !rtt_ns))
 		return;
@@ -84,9 +86,10 @@ void requester_give_acked(struct call *call, uint64_t rtt_ns)
 	requester->flight_bytes -= bytes;
 	requester->acked_bytes = 0;
 	rto_ns = path_answered(call->qp->path, call->qp->transport->run_queue, bytes, rtt_ns);
-	if (rto_ns < call->qp->transport->probe_min_ns)
-		rto_ns = call->qp->transport->probe_min_ns;
-	requester->rto_ns = rto_ns;
+	least_ns = call->qp->transport->probe_min_ns;
+	if (rto_ns)
+		least_ns /= PROBE_MEASURED;
+	requester->rto_ns = rto_ns < least_ns ? least_ns : rto_ns;
 }
 
 void requester_go_back(struct call *call)
@@ -524,7 +527,8 @@ static void probe_timed_out(struct call *call)
 	requester->guarded = false;
 	if (requester->probe_shift < PROBE_SHIFT_MAX)
 		requester->probe_shift++;
-	if (requester->probe_shift < 2 || requester->hold)
+	if (requester->probe_shift < 2 || requester->hold ||
+	    call->now_ns - requester->progress_ns < SILENCE * call->qp->transport->probe_min_ns)
 		return;
 	if (call->qp->path)
 		path_reduce(call->qp->path, PATH_CONGESTED, call->now_ns);

@@ -87,7 +87,7 @@ static uint32_t read_speed(int control_fd, const char *name)
 {
 	union {
 		struct ethtool_link_settings settings;
-		uint8_t bytes[sizeof(struct ethtool_link_settings) + 3 * 127 * 4];	/* and masks */
+		uint8_t bytes[sizeof(struct ethtool_link_settings) + 3 * 127 * 4];
 	} request = { .settings.cmd = ETHTOOL_GLINKSETTINGS };
 	struct ifreq ifreq = { .ifr_data = (char *)&request };
 	int8_t words;

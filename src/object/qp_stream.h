@@ -112,7 +112,9 @@ struct responder {
 	uint32_t resource_count;
 	struct resource few[RD_ATOMIC_FEW];
 	uint32_t resource_next;		/* number of the next one */
-	uint32_t active_count;
+	uint32_t active_count;		/* whose answer is due ... */
+	uint32_t unanswered_count;	/* ... for the first time */
+	uint32_t first_active;		/* no resource of a lower number is active */
 };
 
 #endif

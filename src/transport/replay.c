@@ -61,21 +61,12 @@ void replay_free(struct responder *responder)
 	responder->resource_count = RD_ATOMIC_FEW;
 }
 
-static uint32_t count_unanswered(const struct responder *responder)
-{
-	uint32_t n = 0, i;
-
-	for (i = 0; responder->active_count && i < responder->resource_count; i++)
-		n += responder->resource[i].active && !responder->resource[i].answered;
-	return n;
-}
-
 struct resource *replay_new(struct qp *qp)
 {
 	struct responder *responder = &qp->responder;
 	struct resource *resource = slot(responder, responder->resource_next);
 
-	if (count_unanswered(responder) >= qp->attr.max_dest_rd_atomic)
+	if (responder->unanswered_count >= qp->attr.max_dest_rd_atomic)
 		return NULL;
 	if (!resource->active)
 		return resource;
@@ -87,10 +78,25 @@ struct resource *replay_new(struct qp *qp)
 	return resource;
 }
 
+static uint32_t number_of(const struct responder *responder, const struct resource *resource)
+{
+	uint32_t newest = responder->resource_next - 1;
+	uint32_t index = (uint32_t)(resource - responder->resource);
+
+	return newest - ((newest - index) & (responder->resource_count - 1));
+}
+
 void replay_activate(struct qp *qp, struct resource *resource, uint32_t psn, uint32_t end)
 {
-	if (!resource->active)
-		qp->responder.active_count++;
+	struct responder *responder = &qp->responder;
+	uint32_t number = number_of(responder, resource);
+
+	if (!responder->active_count || (int32_t)(number - responder->first_active) < 0)
+		responder->first_active = number;
+	if (!resource->active) {
+		responder->active_count++;
+		responder->unanswered_count += !resource->answered;
+	}
 	resource->active = true;
 	resource->send_psn = resource->reply_first_psn = psn;
 	resource->reply_end = end;
@@ -183,6 +189,7 @@ void replay_duplicate(struct call *call, const struct packet *packet)
 
 static void response_done(struct responder *responder, struct resource *resource)
 {
+	responder->unanswered_count -= !resource->answered;
 	resource->active = false;
 	resource->answered = true;
 	responder->active_count--;
@@ -248,7 +255,7 @@ void replay_drop(struct responder *responder)
 
 	for (i = 0; i < responder->resource_count; i++)
 		responder->resource[i].active = false;
-	responder->active_count = 0;
+	responder->active_count = responder->unanswered_count = 0;
 }
 
 static bool send_read(struct pump *pump, struct resource *resource)
@@ -283,15 +290,9 @@ static bool send_read(struct pump *pump, struct resource *resource)
 /* The oldest first: answers leave in PSN order. */
 static struct resource *next_active(struct responder *responder)
 {
-	uint32_t i;
-
-	for (i = 0; i < responder->resource_count; i++) {
-		struct resource *resource = slot(responder, responder->resource_next + i);
-
-		if (resource->active)
-			return resource;
-	}
-	return NULL;
+	while (!slot(responder, responder->first_active)->active)
+		responder->first_active++;
+	return slot(responder, responder->first_active);
 }
 
 bool replay_transmit(struct pump *pump)
@@ -299,9 +300,10 @@ bool replay_transmit(struct pump *pump)
 	struct qp *qp = pump->call->qp;
 	struct resource *resource;
 
-	while (qp->responder.active_count && (resource = next_active(&qp->responder))) {
+	while (qp->responder.active_count) {
 		bool good = true;
 
+		resource = next_active(&qp->responder);
 		while (good && resource->active) {
 			if (!pump_has_room(pump))
 				return false;

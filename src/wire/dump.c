@@ -42,6 +42,8 @@ static void add_bth(struct line *line, const struct packet *packet)
 		add(line, " fecn");
 	if (packet->becn)
 		add(line, " becn");
+	if (packet->echo_request)
+		add(line, " echoreq");
 	if (!packet->migrated)
 		add(line, " unmigrated");
 	if (packet->pkey != PKEY_DEFAULT)
@@ -85,6 +87,8 @@ static void add_extensions(struct line *line, const struct packet *packet)
 		add(line, " imm 0x%08x", packet->imm);
 	if (headers & HDR_IETH)
 		add(line, " invalidate 0x%08x", packet->invalidate_rkey);
+	if (headers & HDR_CNP && packet->echo.present)
+		add(line, " echo psn %06x by 0x%06x", packet->echo.psn, packet->echo.qpn);
 }
 
 int packet_dump(const struct packet *packet, char *text, size_t size)

@@ -100,6 +100,20 @@ static void what_is_unusual_in_the_bth_is_said(void **unused)
 	check_line(&packet, "CNP qpn 0x000011 psn 000100 fecn becn unmigrated pkey 0x7fff");
 }
 
+static void echoes_are_told_from_other_congestion_packets(void **unused)
+{
+	struct packet packet = plain_packet(OPCODE_CNP);
+
+	check_line(&packet, "CNP qpn 0x000011 psn 000100");
+	packet.echo.present = true;
+	packet.echo.psn = 0xabc;
+	packet.echo.qpn = 0x8022;
+	check_line(&packet, "CNP qpn 0x000011 psn 000100 echo psn 000abc by 0x008022");
+	packet = plain_packet(OPCODE_UC_SEND_ONLY);
+	packet.echo_request = true;
+	check_line(&packet, "UC_SEND_ONLY qpn 0x000011 psn 000100 echoreq payload 0");
+}
+
 static void the_longest_line_of_every_opcode_fits(void **unused)
 {
 	for (unsigned code = 0; code < 256; code++) {
@@ -111,6 +125,7 @@ static void the_longest_line_of_every_opcode_fits(void **unused)
 		memset(&packet, 0xff, sizeof(packet));
 		packet.op = opcode_get((uint8_t)code);
 		packet.solicited = packet.ack_request = packet.fecn = packet.becn = true;
+		packet.echo_request = packet.echo.present = true;
 		packet.migrated = false;
 		packet.pkey = 0x7fff;
 		packet.dest_qpn = packet.psn = packet.aeth.msn = 0xffffff;
@@ -145,6 +160,7 @@ int main(void)
 		cmocka_unit_test(requests_read_as_documented),
 		cmocka_unit_test(responses_read_as_documented),
 		cmocka_unit_test(what_is_unusual_in_the_bth_is_said),
+		cmocka_unit_test(echoes_are_told_from_other_congestion_packets),
 		cmocka_unit_test(the_longest_line_of_every_opcode_fits),
 		cmocka_unit_test(too_small_a_buffer_is_cut_ended_and_never_overrun),
 	};

@@ -28,6 +28,14 @@
 #define QPN_MASK		0xffffffu
 #define QPN_MULTICAST		0xffffffu
 
+/*
+ * Of the 16 reserved bytes of a CNP (annex A17.9.3), zero from others, Verbatim makes an echo: "the
+ * packet with this PSN, which asked for it, was taken off the wire by this QP" (transport/flow.h).
+ *
+ *	| magic 32 | 0 8 | PSN 24 | 0 8 | QPN 24 | 0 32 |
+ */
+#define ECHO_MAGIC		0x5662e0c1u
+
 enum parse {
 	PARSE_OK,
 	PARSE_SHORT,		/* shorter than BTH, extension headers, pad and ICRC */
@@ -44,6 +52,7 @@ struct packet {
 	bool solicited;		/* SE */
 	bool migrated;		/* MigReq: 1 in the migrated state, the usual one */
 	bool fecn, becn;
+	bool echo_request;	/* reserved bit: asks a Verbatim for an echo (ECHO_MAGIC) */
 	bool ack_request;	/* AckReq */
 	uint16_t pkey;
 	uint32_t dest_qpn;	/* 24 bits */
@@ -57,6 +66,7 @@ struct packet {
 	uint64_t atomic_original;
 	uint32_t imm;		/* host order of the big-endian field */
 	uint32_t invalidate_rkey;
+	struct { bool present; uint32_t psn, qpn; } echo;	/* CNP; see ECHO_MAGIC */
 
 	const uint8_t *payload;	/* into the parsed buffer; not touched by packet_write_headers */
 	size_t payload_bytes;	/* without pad */

@@ -101,6 +101,12 @@ static struct packet random_packet(uint64_t *random, const struct opcode *op)
 	packet.migrated = flags & 2;
 	packet.fecn = flags & 4;
 	packet.becn = flags & 8;
+	packet.echo_request = flags & 32;
+	if (op->headers & HDR_CNP && flags & 64) {
+		packet.echo.present = true;
+		packet.echo.psn = (uint32_t)test_random(random) & 0xffffff;
+		packet.echo.qpn = (uint32_t)test_random(random) & 0xffffff;
+	}
 	packet.ack_request = flags & 16;
 	packet.pkey = (uint16_t)test_random(random);
 	packet.dest_qpn = (uint32_t)test_random(random) & QPN_MASK;
@@ -140,6 +146,10 @@ static void check_equal(const struct packet *a, const struct packet *b)
 	assert_int_equal(a->migrated, b->migrated);
 	assert_int_equal(a->fecn, b->fecn);
 	assert_int_equal(a->becn, b->becn);
+	assert_int_equal(a->echo_request, b->echo_request);
+	assert_int_equal(a->echo.present, b->echo.present);
+	assert_int_equal(a->echo.psn, b->echo.psn);
+	assert_int_equal(a->echo.qpn, b->echo.qpn);
 	assert_int_equal(a->ack_request, b->ack_request);
 	assert_int_equal(a->pkey, b->pkey);
 	assert_int_equal(a->dest_qpn, b->dest_qpn);
@@ -258,16 +268,20 @@ static void headers_are_laid_out_as_the_specification_draws_them(void **unused)
 
 	packet = plain_packet(OPCODE_CNP);
 	check_bytes(&packet, "8140ffff0012345600abcdef" "00000000000000000000000000000000");
+	packet.echo.present = true;
+	packet.echo.psn = 0x010203;
+	packet.echo.qpn = 0x111213;
+	check_bytes(&packet, "8140ffff0012345600abcdef" "5662e0c1000102030011121300000000");
 }
 
 static void reserved_bits_are_ignored_on_receipt(void **unused)
 {
-	uint8_t data[24] = { OPCODE_UD_SEND_ONLY, 0x40, 0xff, 0xff, 0x3f, 1, 2, 3, 0x7f, 4, 5, 6,
+	uint8_t data[24] = { OPCODE_UD_SEND_ONLY, 0x40, 0xff, 0xff, 0x1f, 1, 2, 3, 0x7f, 4, 5, 6,
 			     0, 0, 0, 1, 0xff, 7, 8, 9 };
 	struct packet packet;
 
 	assert_int_equal(packet_parse(data, sizeof(data), &packet), PARSE_OK);
-	assert_false(packet.fecn || packet.becn || packet.ack_request);
+	assert_false(packet.fecn || packet.becn || packet.echo_request || packet.ack_request);
 	assert_int_equal(packet.dest_qpn, 0x010203);
 	assert_int_equal(packet.psn, 0x040506);
 	assert_int_equal(packet.deth.source_qpn, 0x070809);

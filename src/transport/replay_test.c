@@ -130,7 +130,7 @@ static void a_duplicate_atomic_that_is_forgotten_is_dropped(void **state)
 	station_free(s);
 }
 
-static void more_resources_are_made_without_forgetting_any(void **state)
+static void more_resources_are_made_without_forgetting_any(void **state) UNCHECKED_LOCKS
 {
 	struct station *s = station_rts(IBV_QPT_RC);
 	uint32_t i;

@@ -255,15 +255,15 @@ static void the_timer_stops_when_all_is_answered(void **state)
 {
 	struct station *s = station_rts(IBV_QPT_RC);
 
-	assert_true(transport_deadline(&s->qp) == TIME_NEVER);
+	assert_true(deadline_of(s) == TIME_NEVER);
 	post(s, IBV_WR_SEND, 1, 1);
 	post(s, IBV_WR_SEND, 2, 1);
 	transmit(s);
-	assert_false(transport_deadline(&s->qp) == TIME_NEVER);
+	assert_false(deadline_of(s) == TIME_NEVER);
 	receive_ack(s, OUR_PSN);
-	assert_false(transport_deadline(&s->qp) == TIME_NEVER);
+	assert_false(deadline_of(s) == TIME_NEVER);
 	receive_ack(s, OUR_PSN + 1);
-	assert_true(transport_deadline(&s->qp) == TIME_NEVER);
+	assert_true(deadline_of(s) == TIME_NEVER);
 	station_free(s);
 }
 
@@ -294,7 +294,7 @@ static void an_rnr_nak_is_waited_out_with_no_other_timer(void **state)
 	start_ns = s->now_ns;
 	receive_nak(s, OUR_PSN, AETH_RNR, 0);
 	expect_silence(s);
-	assert_true(transport_deadline(&s->qp) == start_ns + 655360000ull);
+	assert_true(deadline_of(s) == start_ns + 655360000ull);
 	pass_time(s, 655 * MILLISECOND);
 	expect_silence(s);
 	pass_time(s, MILLISECOND);

@@ -347,6 +347,11 @@ static inline bool event_pending(const struct station *station, enum qp_event ev
 	return node->next && !list_empty(node);
 }
 
+static inline uint64_t deadline_of(struct station *station) UNCHECKED_LOCKS
+{
+	return transport_deadline(&station->qp);
+}
+
 /* Let time pass, calling transport_timeout() at each deadline on the way. */
 static inline void pass_time(struct station *station, uint64_t ns) UNCHECKED_LOCKS
 {

@@ -18,7 +18,7 @@ static void err_flushes_both_queues_in_order(void **state)
 	for (i = 1; i <= 3; i++)
 		expect_wc(&s->recv_cq, i, IBV_WC_WR_FLUSH_ERR);
 	assert_int_equal(s->qp.path->in_flight_bytes, 0);
-	assert_true(transport_deadline(&s->qp) == TIME_NEVER);
+	assert_true(deadline_of(s) == TIME_NEVER);
 	expect_silence(s);
 	station_free(s);
 }

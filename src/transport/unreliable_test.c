@@ -18,7 +18,7 @@ static void uc_messages_complete_when_they_are_written(void **state)
 	expect_sent(s, 0, OPCODE_UC_WRITE_LAST, OUR_PSN + 2);
 	assert_false(sent(s, 0).ack_request);
 	expect_wc(&s->send_cq, 1, IBV_WC_SUCCESS);
-	assert_true(transport_deadline(&s->qp) == TIME_NEVER);
+	assert_true(deadline_of(s) == TIME_NEVER);
 	station_free(s);
 }
 

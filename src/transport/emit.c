@@ -15,16 +15,8 @@ uint8_t *pump_payload(struct pump *pump, const struct opcode *op)
 
 void packet_begin(const struct qp *qp, struct packet *packet, uint8_t code, uint32_t psn)
 {
-	packet->op = opcode_get(code);
-	packet->solicited = false;
-	packet->migrated = true;
-	packet->fecn = packet->becn = false;
-	packet->ack_request = false;
-	packet->pkey = PKEY_DEFAULT;
-	packet->dest_qpn = qp->attr.dest_qp_num;
-	packet->psn = psn;
-	packet->payload = NULL;
-	packet->payload_bytes = 0;
+	*packet = (struct packet){ .op = opcode_get(code), .migrated = true, .pkey = PKEY_DEFAULT,
+				   .dest_qpn = qp->attr.dest_qp_num, .psn = psn };
 }
 
 void pump_emit(struct pump *pump, struct packet *packet, const struct av *av)

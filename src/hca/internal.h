@@ -40,6 +40,7 @@
 #define WAIT_SLOTS	0x4u
 #define WAIT_NETDEV	0x8u
 #define WAIT_OWNER	0x10u
+#define WAIT_GROUP	0x20u
 
 /* A GID of a port and what carries it. */
 struct gid_entry {
@@ -172,7 +173,7 @@ void hca_disarm(struct hca *hca, struct qp *qp);
 void effects_apply(struct effects *effects);
 struct tx_batch *tx_batch_new(void);
 
-/* receive.c */
+/* receive.c: returns how many packets came, those for other processes included. */
 unsigned hca_receive(struct hca *hca, uint64_t now_ns) REQUIRES(hca->drive);
 struct qp *hca_find_qp(struct hca *hca, uint32_t qpn) REQUIRES(hca->drive);
 
@@ -187,7 +188,7 @@ void multicast_detach_all(struct hca *hca, struct qp *qp);
 /* worker.c */
 int worker_start(struct hca *hca);
 void worker_stop(struct hca *hca);
-void worker_watch_port(struct hca *hca);	/* the bound sockets changed */
+void worker_watch_port(struct hca *hca);	/* the bound sockets, and hca->group */
 int worker_watch_slot(struct hca *hca, const struct slot *slot);
 /* An application is about to sleep until something completes: no STANDBY, no doubts. */
 void worker_expect_sleepers(struct hca *hca);

@@ -21,7 +21,10 @@
 #include "platform/clock.h"
 #include "platform/memory.h"
 
-#define PROBE_MIN_NS 1000000u
+#define PROBE_MIN_NS	1000000u
+#define SETTLE_NS	100000000u	/* more than two rounds of 20 ms for members that do not answer */
+#define SETTLE_STEP_NS	50000u
+#define DRAINS_MAX	64u
 
 static struct lock process_lock = LOCK_INITIALIZER;
 static struct hca *the_hca;
@@ -80,12 +83,42 @@ void hca_bind_port(struct hca *hca)
 		return;
 	}
 	udp_bound_fds(hca->udp, &fd4, &fd6);
-	worker_watch_port(hca);
 	err = port_group_join(&group, fd4, fd6, hca->slot, hca->slot_count, hca->counters);
 	if (err)
 		log_error("joining the processes that share port 4791 failed: error %d", err);
 	else
 		hca->group = group;
+	worker_watch_port(hca);
+}
+
+/*
+ * Before anybody can know a QPN of ours the port's selector knows our slot: otherwise our packets
+ * would be spread over the members, and one that is stopped keeps what it gets. Alone: no wait.
+ */
+static void settle(struct hca *hca)
+{
+	uint64_t until_ns = clock_now_ns() + SETTLE_NS, now_ns;
+
+	lock_acquire(&hca->drive);
+	while (hca->group && !port_group_is_settled(hca->group) &&
+	       (now_ns = clock_now_ns()) < until_ns) {
+		port_group_tick(hca->group, now_ns);
+		atomic_store(&hca->slots_due, true);
+		if (!hca_receive(hca, now_ns))
+			thread_sleep_ns(SETTLE_STEP_NS);
+	}
+	lock_release(&hca->drive);
+}
+
+/* Packets for others that came to our sockets are handed on before the sockets go. */
+static void drain(struct hca *hca)
+{
+	unsigned n = 0;
+
+	lock_acquire(&hca->drive);
+	while (n++ < DRAINS_MAX && hca_receive(hca, clock_now_ns()))
+		;
+	lock_release(&hca->drive);
 }
 
 static int open_links(struct hca *hca)
@@ -198,6 +231,7 @@ static int start(struct hca **started)
 					     .run_queue = &hca->run_queue,
 					     .probe_min_ns = PROBE_MIN_NS };
 	hca_bind_port(hca);
+	settle(hca);
 	err = worker_start(hca);
 	if (err)
 		goto stop;
@@ -274,8 +308,10 @@ __attribute__((destructor)) static void at_exit(void)
 
 	lock_acquire(&process_lock);
 	hca = the_hca;
-	if (hca)
+	if (hca) {
 		hca_kick(hca);
+		drain(hca);
+	}
 	lock_release(&process_lock);
 }
 
@@ -307,6 +343,7 @@ void hca_put(struct hca *hca)
 	lock_release(&process_lock);
 	if (last) {
 		worker_stop(hca);
+		drain(hca);
 		release(hca);
 	}
 }

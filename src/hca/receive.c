@@ -176,6 +176,7 @@ static void receive_packet(struct receiver *receiver, struct datagram *datagram,
 	enum parse verdict;
 	bool predicted = true;
 
+	receiver->packets++;
 	if (qpn != QPN_MULTICAST && qpn > QPN_GSI && !is_ours(hca, qpn)) {
 		struct datagram one = *datagram;
 
@@ -186,7 +187,6 @@ static void receive_packet(struct receiver *receiver, struct datagram *datagram,
 		hand_on(receiver, &one, qpn);
 		return;
 	}
-	receiver->packets++;
 	counter_add(hca->counters, COUNTER_RX_PACKETS, 1);
 	counter_add(hca->counters, COUNTER_RX_BYTES, bytes);
 	verdict = packet_parse(data, bytes, &packet);

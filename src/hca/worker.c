@@ -150,7 +150,7 @@ static void housekeeping(struct hca *hca, struct judgement *judgement, uint32_t 
 		atomic_store(&hca->slots_due, true);
 	if ((ready & WAIT_OWNER) || judgement->rebind_ns <= now_ns)
 		try_bind(hca, judgement);
-	if (hca->group && port_group_deadline(hca->group) <= now_ns) {
+	if (hca->group && ((ready & WAIT_GROUP) || port_group_deadline(hca->group) <= now_ns)) {
 		lock_acquire(&hca->drive);
 		port_group_tick(hca->group, now_ns);
 		lock_release(&hca->drive);
@@ -216,6 +216,8 @@ void worker_watch_port(struct hca *hca)
 		if (err && err != EEXIST)
 			log_error("cannot wait on socket %d: error %d", fds[i], err);
 	}
+	if (hca->group)
+		waiter_add(&hca->waiter, port_group_event_fd(hca->group), WAIT_GROUP);
 }
 
 int worker_watch_slot(struct hca *hca, const struct slot *slot)

@@ -509,6 +509,21 @@ uint64_t port_group_deadline(const struct port_group *group)
 	return atomic_load_explicit(&group->deadline_ns, memory_order_relaxed);
 }
 
+bool port_group_is_settled(struct port_group *group)
+{
+	bool settled = true;
+	unsigned f;
+
+	lock_acquire(&group->lock);
+	for (f = 0; f < 2; f++) {
+		const struct family *family = &group->family[f];
+
+		settled &= family->fd < 0 || (family->state == IDLE && family->start_ns == TIME_NEVER);
+	}
+	lock_release(&group->lock);
+	return settled;
+}
+
 int port_group_event_fd(const struct port_group *group)
 {
 	return group->watch.epoll_fd;

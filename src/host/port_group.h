@@ -29,6 +29,9 @@ void port_group_stale(struct port_group *group, uint64_t now_ns);
 uint64_t port_group_deadline(const struct port_group *group);
 void port_group_tick(struct port_group *group, uint64_t now_ns);
 
+/* Nothing is being derived: the selector is as right as it can be made now. */
+bool port_group_is_settled(struct port_group *group);
+
 /*
  * Readable when a member came or left: then call port_group_tick(), whatever the deadline says.
  * Without it a member killed while another is stopped may cost packets until somebody notices.

@@ -8,6 +8,8 @@
  * Needs root (or unprivileged user namespaces); skipped loudly otherwise.
  */
 #include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -281,14 +283,23 @@ static void make_packet(uint8_t packet[64], uint32_t slot)
 	put_be24(packet + 5, slot << 14 | 0x11);
 }
 
+static bool from_outside;	/* the test process is in another network namespace */
+
 static void set_addresses(struct datagram *datagram, bool ipv6)
 {
 	static const uint8_t ipv4_loopback[16] = { [10] = 0xff, 0xff, 127, 0, 0, 1 };
 	static const uint8_t ipv6_loopback[16] = { [15] = 1 };
+	static const uint8_t outside[16] = { [10] = 0xff, 0xff, 10, 9, 0, 2 };
+	static const uint8_t inside[16] = { [10] = 0xff, 0xff, 10, 9, 0, 1 };
 
+	datagram->hop_limit = 64;
+	if (from_outside) {
+		memcpy(datagram->source, outside, 16);
+		memcpy(datagram->destination, inside, 16);
+		return;
+	}
 	memcpy(datagram->source, ipv6 ? ipv6_loopback : ipv4_loopback, 16);
 	memcpy(datagram->destination, ipv6 ? ipv6_loopback : ipv4_loopback, 16);
-	datagram->hop_limit = 64;
 }
 
 static void send_packet(uint32_t slot, bool ipv6)
@@ -575,6 +586,62 @@ static void runs_of_two_slots_are_told_apart(void **state)
 	assert_int_equal(member[0].report->handed + member[1].report->handed, 8);
 }
 
+/* The members stay where they are; the test process goes to the other end of a veth pair. */
+static bool move_outside(void)
+{
+	char command[200];
+	bool moved;
+	int ns;
+	pid_t holder = fork();
+
+	if (!holder) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		alarm(20);
+		if (unshare(CLONE_NEWNET))
+			_exit(1);
+		for (;;)
+			pause();
+	}
+	thread_sleep_ns(SECOND / 20);
+	snprintf(command, sizeof(command),
+		 "ip link add pa type veth peer name pb && ip link set pb netns %d && "
+		 "ip address add 10.9.0.1/24 dev pa && ip link set pa up",
+		 (int)holder);
+	moved = !system(command);
+	snprintf(command, sizeof(command), "/proc/%d/ns/net", (int)holder);
+	ns = open(command, O_RDONLY | O_CLOEXEC);
+	moved = moved && !setns(ns, CLONE_NEWNET) &&
+		!system("ip address add 10.9.0.2/24 dev pb && ip link set pb up");
+	close(ns);
+	kill(holder, SIGKILL);
+	waitpid(holder, NULL, 0);
+	sender->ops->close(sender);	/* its sockets would be in the old one */
+	return !udp_open(&sender, &sender_counters) && moved;
+}
+
+/* No probe gets anywhere then: packets take detours, but they arrive. */
+static void without_lo_packets_are_handed_on(void **state)
+{
+	unsigned i, arrived = 0;
+
+	if (system("ip link set lo down") != 0) {
+		print_message("SKIPPED: iproute2 is missing\n");
+		skip();
+	}
+	start_members(4, 1);
+	from_outside = move_outside();
+	if (!from_outside) {
+		print_message("SKIPPED: no veth pair can be made here\n");
+		skip();
+	}
+	for (i = 0; i < 10; i++)
+		arrived += send_round(1, false, NULL);
+	from_outside = false;
+	assert_int_equal(arrived, 10);
+	for (i = 0; i < member_count; i++)
+		assert_int_equal(counter_get(&member[i].report->counters, COUNTER_GROUP_REMAP), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -592,6 +659,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_child_that_closes_is_no_black_hole, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(thirty_members_agree, setup, teardown),
+		cmocka_unit_test_setup_teardown(without_lo_packets_are_handed_on, setup, teardown),
 		cmocka_unit_test_setup_teardown(runs_of_two_slots_are_told_apart, setup, teardown),
 	};
 

@@ -634,6 +634,8 @@ static void without_lo_packets_are_handed_on(void **state)
 		print_message("SKIPPED: no veth pair can be made here\n");
 		skip();
 	}
+	for (i = 0; i < 10 && !send_round(1, false, NULL); i++)
+		;		/* the veth pair comes up */
 	for (i = 0; i < 10; i++)
 		arrived += send_round(1, false, NULL);
 	from_outside = false;

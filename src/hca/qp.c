@@ -3,6 +3,7 @@
  * Queue pairs of a context: numbers, creation, modification, destruction, and posting.
  * Rules of the state machine are object/'s, what a state does is transport/'s.
  */
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -175,7 +176,11 @@ static void init_events(struct qp *qp)
 		[QP_EVENT_COMM_EST] = IBV_EVENT_COMM_EST,
 		[QP_EVENT_SQ_DRAINED] = IBV_EVENT_SQ_DRAINED,
 		[QP_EVENT_LAST_WQE] = IBV_EVENT_QP_LAST_WQE_REACHED,
+		[QP_EVENT_REQ_ERR] = IBV_EVENT_QP_REQ_ERR,
+		[QP_EVENT_ACCESS_ERR] = IBV_EVENT_QP_ACCESS_ERR,
 	};
+	static_assert(sizeof(types) / sizeof(types[0]) == sizeof(qp->event) / sizeof(qp->event[0]),
+		      "every event that a QP raises has its type");
 	unsigned i;
 
 	for (i = 0; i < sizeof(types) / sizeof(types[0]); i++) {

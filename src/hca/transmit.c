@@ -64,22 +64,46 @@ static void fill_datagram(struct datagram *datagram, const struct tx_packet *pac
 	datagram->spread = SLOT_OF_QPN(packet->dest_qpn);
 }
 
-static void seal(struct datagram *datagram, struct tx_batch *batch, unsigned first, unsigned count)
+static struct icrc_header header_of(const struct datagram *datagram)
 {
 	struct icrc_header header = { .ipv6 = !address_is_ipv4(datagram->source),
 				      .source_port = datagram->source_port,
 				      .destination_port = ROCE_UDP_PORT,
 				      .dont_fragment = true };
 	size_t skip = header.ipv6 ? 0 : 12;
-	unsigned i;
 
 	memcpy(header.source, datagram->source + skip, 16 - skip);
 	memcpy(header.destination, datagram->destination + skip, 16 - skip);
+	return header;
+}
+
+static void seal(struct datagram *datagram, struct tx_batch *batch, unsigned first, unsigned count)
+{
+	struct icrc_header header = header_of(datagram);
+	unsigned i;
+
 	for (i = 0; i < count; i++) {
 		const struct tx_packet *packet = &batch->packet[first + i];
 
 		header.ip_id = (uint16_t)i;
 		icrc_seal(&header, batch->data + packet->offset, packet->bytes);
+	}
+}
+
+static void send_all(struct hca *hca, struct link *link, struct datagram *datagram, unsigned count);
+
+/* There is no segmentation offload on this way after all: each packet alone, sealed for that. */
+static void send_apart(struct hca *hca, struct link *link, const struct datagram *run)
+{
+	struct icrc_header header = header_of(run);
+	struct datagram one = *run;
+	size_t rest = run->bytes;
+
+	one.segment_bytes = 0;
+	for (; rest; rest -= one.bytes, one.data += one.bytes) {
+		one.bytes = rest < run->segment_bytes ? rest : run->segment_bytes;
+		icrc_seal(&header, one.data, one.bytes - ICRC_BYTES);
+		send_all(hca, link, &one, 1);
 	}
 }
 
@@ -94,6 +118,10 @@ static void send_all(struct hca *hca, struct link *link, struct datagram *datagr
 		done += sent;
 		if (!err)
 			return;
+		if (err == EOPNOTSUPP) {
+			send_apart(hca, link, &datagram[done++]);
+			continue;
+		}
 		if (++tries > SEND_TRIES) {
 			counter_add(hca->counters, COUNTER_TX_LINK, count - done);
 			return;

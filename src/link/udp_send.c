@@ -5,8 +5,8 @@
  *
  * The ICRC covers the IPv4 identification, which the kernel writes. On an unconnected socket with
  * IP_MTU_DISCOVER set to DO it is 0, and k in segment k of a run, with DF set. So a run that the
- * kernel refuses cannot leave packet by packet: only its first would be right. That one goes, the
- * others are lost, and the destination gets no more runs (IPv6 has no identification: all go).
+ * kernel refuses (older ones do on an interface without checksum offload) goes back to the
+ * caller, who seals its packets anew, and the destination gets no more runs.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -261,43 +261,17 @@ static void build(struct message *message, struct msghdr *header, const struct d
 
 /* ---- refusals ---- */
 
-static bool send_single(int fd, const struct datagram *run, size_t offset)
-{
-	struct datagram one = *run;
-	struct message message;
-	struct msghdr header;
-
-	one.data = run->data + offset;
-	one.bytes = run->bytes - offset < run->segment_bytes ? run->bytes - offset :
-							       run->segment_bytes;
-	one.segment_bytes = 0;
-	build(&message, &header, &one);
-	return !fail_now(FAIL_SENDMSG) && sendmsg(fd, &header, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
-}
-
 static bool is_gso_refusal(const struct datagram *datagram, int err)
 {
 	return datagram->segment_bytes && datagram->segment_bytes < datagram->bytes &&
 	       (err == EIO || err == EINVAL || err == EOPNOTSUPP || err == ENOPROTOOPT);
 }
 
-/* The kernel refused this datagram with @err: send what can be sent otherwise, count the rest. */
-static void refused(struct udp_link *udp, int fd, const struct datagram *datagram, int err)
+/* The kernel refused this datagram with @err. */
+static void refused(struct udp_link *udp, const struct datagram *datagram, int err)
 {
 	unsigned lost = link_segments(datagram);
-	size_t offset = 0;
 
-	if (is_gso_refusal(datagram, err) && send_single(fd, datagram, 0)) {
-		remember_refusal(udp, datagram->destination);
-		lost--;
-		offset = datagram->segment_bytes;
-		if (udp_family_of(datagram->destination) == UDP_IPV4)
-			offset = datagram->bytes;
-		for (; offset < datagram->bytes; offset += datagram->segment_bytes)
-			lost -= send_single(fd, datagram, offset);
-	}
-	if (!lost)
-		return;
 	counter_add(udp->counters, COUNTER_TX_LINK, lost);
 	log_debug("%u packets lost: the kernel refused to send them: %s", lost, strerror(err));
 }
@@ -356,8 +330,12 @@ int udp_send(struct link *link, struct datagram *datagram, unsigned count, unsig
 		} else if (sender && is_full(err)) {
 			*sent = done;
 			return EAGAIN;
+		} else if (sender && is_gso_refusal(&datagram[done], err)) {
+			remember_refusal(udp, datagram[done].destination);
+			*sent = done;
+			return EOPNOTSUPP;
 		} else if (!sender || err != EINTR) {
-			refused(udp, sender ? sender->fd : -1, &datagram[done], err);
+			refused(udp, &datagram[done], err);
 			done++;
 		}
 	}

@@ -64,6 +64,13 @@ struct tx_batch *tx_batch_new(void)
 	return batch;
 }
 
+/* Readable without the lock; a disarmed timer may leave it too early, which costs one look. */
+static void note_next_timer(struct hca *hca) REQUIRES(hca->timers_lock)
+{
+	atomic_store_explicit(&hca->next_timer_ns, timer_heap_next(&hca->timers),
+			      memory_order_relaxed);
+}
+
 /*
  * The QP's timer is kept at or before its deadline: moved forward only, so that a connection
  * whose deadline recedes with each answer touches the heap once per expiry and not per packet.
@@ -77,6 +84,7 @@ void hca_arm(struct hca *hca, struct qp *qp)
 	lock_acquire(&hca->timers_lock);
 	timer_set(&hca->timers, &qp->timer, deadline_ns);
 	atomic_store_explicit(&qp->timer_at_ns, deadline_ns, memory_order_relaxed);
+	note_next_timer(hca);
 	lock_release(&hca->timers_lock);
 	worker_notice(hca, deadline_ns);
 }
@@ -100,6 +108,7 @@ static struct qp *expire_one(struct hca *hca, uint64_t now_ns)
 		qp = container_of(timer, struct qp, timer);
 		atomic_store_explicit(&qp->timer_at_ns, TIME_NEVER, memory_order_relaxed);
 	}
+	note_next_timer(hca);
 	lock_release(&hca->timers_lock);
 	return qp;
 }
@@ -111,6 +120,8 @@ static void expire(struct hca *hca, uint64_t now_ns)
 	struct qp *qp;
 	unsigned n;
 
+	if (now_ns < atomic_load_explicit(&hca->next_timer_ns, memory_order_relaxed))
+		return;
 	for (n = 0; n < TIMERS_MAX && (qp = expire_one(hca, now_ns)); n++) {
 		effects_init(&effects);
 		lock_acquire(&qp->lock);
@@ -181,6 +192,9 @@ static void serve_run_queue(struct hca *hca) REQUIRES(hca->drive)
 	struct qp *qp;
 	unsigned n;
 
+	/* A pass that finds nothing takes no locks: polling threads make millions of them. */
+	if (!atomic_load_explicit(&hca->run_queue.count, memory_order_relaxed))
+		return;
 	for (n = 0; n < PUMPS_MAX && (qp = run_queue_pop(&hca->run_queue)); n++)
 		pump(hca, qp, hca->drive_batch);
 }

@@ -109,6 +109,7 @@ struct hca {
 
 	struct lock timers_lock;
 	struct timer_heap timers;
+	_Atomic uint64_t next_timer_ns;	/* the earliest of them */
 
 	struct lock batches_lock;
 	struct tx_batch *free_batch[HCA_FREE_BATCHES];

@@ -179,6 +179,7 @@ static void init(struct hca *hca)
 	list_init(&hca->groups);
 	path_table_init(&hca->paths);
 	run_queue_init(&hca->run_queue);
+	atomic_init(&hca->next_timer_ns, TIME_NEVER);
 	hca->netdev_fd = hca->owner_watch_fd = hca->arena_fd = -1;
 	hca->waiter.epoll_fd = hca->waiter.doorbell_fd = -1;
 }
@@ -229,7 +230,7 @@ static int start(struct hca **started)
 		goto release;
 	hca->transport = (struct transport){ .mrs = &hca->mrs, .counters = hca->counters,
 					     .run_queue = &hca->run_queue,
-					     .probe_min_ns = PROBE_MIN_NS };
+					     .probe_min_ns = PROBE_MIN_NS, .paths = &hca->paths };
 	hca_bind_port(hca);
 	settle(hca);
 	err = worker_start(hca);

@@ -38,7 +38,8 @@ static uint8_t *put32(uint8_t *at, uint32_t value)
 
 static uint8_t *put_padded(uint8_t *at, const void *data, size_t bytes)
 {
-	memcpy(at, data, bytes);
+	if (bytes)
+		memcpy(at, data, bytes);
 	memset(at + bytes, 0, -bytes & 3);
 	return at + bytes + (-bytes & 3);
 }

@@ -31,6 +31,7 @@ int hca_post_send_all(struct qp *qp, struct ibv_send_wr *wr)
 	if (context->abandoned)
 		return EIO;
 	effects_init(&effects);
+	transport_prepare_send(qp, wr);
 	lock_acquire(&qp->lock);
 	head = qp->sq.head;
 	err = qp_post_send(qp, wr, &bad);

@@ -372,8 +372,8 @@ static void apply(struct hca *hca, struct qp *qp, struct ibv_qp_attr *attr, int 
 	}
 	if (mask & IBV_QP_PATH_MTU)
 		qp->mtu = 128u << attr->path_mtu;
-	/* In SQD the window of the old path may be held still: it is kept then. */
-	if (resolved->path && !qp->requester.flight_bytes)
+	/* In SQD the window of the old path may be held or waited for still: it is kept then. */
+	if (resolved->path && !qp->requester.flight_bytes && !qp->requester.blocked)
 		resolved->path = take_path(qp, resolved->path);
 	transport_modified(qp, from, mask, clock_now_ns(), effects);
 	if (qp->state == IBV_QPS_RESET && qp->path)
@@ -516,6 +516,7 @@ int hca_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **ba
 		return EIO;
 	}
 	effects_init(&effects);
+	transport_prepare_send(qp, wr);
 	lock_acquire(&qp->lock);
 	err = qp_post_send(qp, wr, bad);
 	ready = transport_posted_send(qp, clock_now_ns(), &effects);
@@ -530,17 +531,21 @@ int hca_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **ba
 
 int hca_post_recv(struct qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
+	struct hca_context *context = qp->owner;
 	struct effects effects;
 	int err = qp_post_recv(qp, wr, bad);
 
 	/* Read after posting: who moves the QP to ERR stores the state before it flushes. */
-	if (atomic_load(&qp->access->state) != IBV_QPS_ERR)
+	if (context->abandoned ||
+	    (atomic_load(&qp->access->state) != IBV_QPS_ERR && !transport_awaits_recv(qp)))
 		return err;
 	effects_init(&effects);
 	lock_acquire(&qp->lock);
 	transport_posted_recv(qp, clock_now_ns(), &effects);
 	lock_release(&qp->lock);
 	effects_apply(&effects);
+	if (atomic_load_explicit(&context->hca->run_queue.count, memory_order_relaxed))
+		hca_kick(context->hca);
 	return err;
 }
 

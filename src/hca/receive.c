@@ -143,7 +143,9 @@ static void deliver(struct receiver *receiver, const struct datagram *datagram,
 	struct hca *hca = receiver->hca;
 	struct rx_info info = { .traffic_class = datagram->traffic_class,
 				.hop_limit = datagram->hop_limit,
-				.ecn_marked = (datagram->traffic_class & 3) == 3 };
+				.ecn_marked = (datagram->traffic_class & 3) == 3,
+				.loopback = datagram->sealed,
+				.interface = datagram->interface };
 	struct qp *qp;
 
 	memcpy(info.source, datagram->source, 16);

@@ -11,8 +11,13 @@
 void ah_put(struct ah *ah)
 {
 	uint32_t before = atomic_fetch_sub_explicit(&ah->references, 1, memory_order_acq_rel);
+	void (*release)(struct ah *);
 
 	assert(before > 0);
-	if (before == 1)
-		free(ah);
+	if (before != 1)
+		return;
+	release = atomic_load_explicit(&ah->release, memory_order_relaxed);
+	if (release)
+		release(ah);
+	free(ah);
 }

@@ -23,11 +23,16 @@ struct av {
 	uint16_t source_port;			/* 0xC000..0xFFFF */
 };
 
+struct ah_path;
+
 struct ah {
 	struct ibv_ah ibv;		/* first */
 	struct ibv_ah_attr attr;	/* as given */
 	struct av av;
 	_Atomic uint32_t references;	/* the application's and one per work request naming it */
+	/* By peer process, what the transport knows of the way there; freed by release(). */
+	_Atomic(struct ah_path *) paths;
+	void (*_Atomic release)(struct ah *ah);	/* NULL: there is nothing to free */
 	struct list node;
 };
 

@@ -14,7 +14,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct echoes;
 struct opcode;
+struct path;
 struct recv_wqe;
 
 /*
@@ -58,6 +60,10 @@ struct requester {
 	bool timing;			/* measuring the round trip of timing_psn */
 	uint32_t timing_psn;
 	uint64_t timing_ns;
+
+	/* UC and UD: waiting for room in the flow of that path (transport/flow.h); NULL: not */
+	struct path *blocked;
+	uint64_t blocked_until_ns;
 
 	bool drain_reported;		/* SQD: SQ_DRAINED was raised */
 	bool completion_lost;		/* a CQ overflowed: fail at the end of this call */
@@ -107,6 +113,7 @@ struct responder {
 	bool answer_late;		/* requests left it no room: it goes first next time */
 	bool echo_congestion;		/* the next answer carries BECN */
 	bool established;		/* COMM_EST was raised */
+	struct echoes *echoes;		/* UC and UD: owed to those who sent (transport/echo.h) */
 
 	struct resource *resource;	/* a ring of resource_count: few, or an allocation */
 	uint32_t resource_count;

@@ -135,6 +135,7 @@ const char *wqe_name(const struct send_wqe *wqe);
 uint32_t wqe_psns(const struct qp *qp, const struct send_wqe *wqe);
 /* One past the last PSN of the READ request that @psn belongs to. */
 uint32_t wqe_chunk_end(const struct qp *qp, const struct send_wqe *wqe, uint32_t psn);
+uint32_t packet_cost(uint32_t payload);
 /* What the PSNs [@from, @to) of the request cost the path. */
 uint32_t wqe_cost(const struct qp *qp, const struct send_wqe *wqe, uint32_t from, uint32_t to);
 /* Fill @packet for the request packet @psn; returns one past the PSNs that it takes. */
@@ -230,5 +231,10 @@ bool replay_transmit(struct pump *pump);
 void uc_receive(struct call *call, const struct packet *packet);
 void ud_receive(struct call *call, const struct packet *packet, const struct rx_info *info);
 void unreliable_transmit(struct pump *pump);
+bool unreliable_ready(const struct qp *qp);
+uint64_t unreliable_deadline(const struct qp *qp);
+void unreliable_timeout(struct call *call);
+/* Leave the path's flow and owe nothing: the QP stops, or is destroyed. */
+void unreliable_stop(struct qp *qp);
 
 #endif

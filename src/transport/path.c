@@ -84,6 +84,7 @@ static struct path *path_new(struct path_table *table, const struct path_key *ke
 	path->window_bytes = table->window_bytes;
 	path->window_max_bytes = table->window_max_bytes;
 	path->slow_start_bytes = PATH_WINDOW_CAUTIOUS;
+	flow_init(&path->flow);
 	return path;
 }
 
@@ -99,6 +100,18 @@ struct path *path_get(struct path_table *table, const struct path_key *key)
 		if (path)
 			list_add_tail(bucket, &path->node);
 	}
+	if (path)
+		path->references++;
+	lock_release(&table->lock);
+	return path;
+}
+
+struct path *path_get_known(struct path_table *table, const struct path_key *key)
+{
+	struct path *path;
+
+	lock_acquire(&table->lock);
+	path = path_find(bucket_of(table, key), key);
 	if (path)
 		path->references++;
 	lock_release(&table->lock);

@@ -25,6 +25,7 @@
 
 #include "base/list.h"
 #include "base/lock.h"
+#include "transport/flow.h"
 
 struct qp;
 struct run_queue;
@@ -54,6 +55,7 @@ struct path {
 					 * PATH_WINDOW_CAUTIOUS again */
 	uint64_t rtt_ns, rtt_var_ns;	/* 0: not measured */
 	uint64_t reduced_at_ns;		/* when the window was last reduced: once per round trip */
+	struct flow flow;		/* UC and UD: apart from all of the above */
 };
 
 struct path_table {
@@ -66,6 +68,8 @@ void path_table_init(struct path_table *table);
 void path_table_fini(struct path_table *table);	/* paths left over are freed */
 /* Find or make the path; holds a reference. NULL: out of memory. */
 struct path *path_get(struct path_table *table, const struct path_key *key);
+/* The same, but NULL when there is none yet. */
+struct path *path_get_known(struct path_table *table, const struct path_key *key);
 void path_put(struct path_table *table, struct path *path);
 
 /*

@@ -29,6 +29,7 @@ void requester_reset(struct qp *qp)
 {
 	struct requester *requester = &qp->requester;
 
+	unreliable_stop(qp);
 	if (qp->path) {
 		path_leave(qp->path, qp->transport->run_queue, qp);
 		if (requester->flight_bytes)
@@ -65,6 +66,7 @@ void requester_stop(struct call *call)
 {
 	struct requester *requester = &call->qp->requester;
 
+	unreliable_stop(call->qp);
 	give_all(call);
 	if (call->qp->path)
 		path_leave(call->qp->path, call->qp->transport->run_queue, call->qp);

@@ -24,7 +24,7 @@ void responder_reset(struct qp *qp)
 	struct resource *resource = responder->resource ? responder->resource : responder->few;
 	uint32_t count = responder->resource ? responder->resource_count : RD_ATOMIC_FEW;
 
-	*responder = (struct responder){ .recv = recv,
+	*responder = (struct responder){ .recv = recv, .echoes = responder->echoes,
 					 .expected_psn = qp->attr.rq_psn & PSN_MASK,
 					 .resource = resource,
 					 .resource_count = count };

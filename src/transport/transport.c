@@ -10,11 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "transport/ah_path.h"
+#include "transport/echo.h"
 #include "transport/internal.h"
 
 int transport_init(struct qp *qp)
 {
 	uint32_t sges = qp->srq ? qp->srq->queue.max_sge : qp->rq.max_sge;
+	int err;
 
 	if (!qp->responder.recv) {
 		list_init(&qp->ready_node);
@@ -22,6 +25,12 @@ int transport_init(struct qp *qp)
 		qp->responder.recv = calloc(1, sizeof(struct recv_wqe) + sges * sizeof(struct ibv_sge));
 		if (!qp->responder.recv)
 			return ENOMEM;
+	}
+	err = echo_init(qp);
+	if (err) {
+		free(qp->responder.recv);
+		qp->responder.recv = NULL;
+		return err;
 	}
 	requester_reset(qp);
 	responder_reset(qp);
@@ -35,6 +44,7 @@ void transport_fini(struct qp *qp)
 	requester_reset(qp);
 	run_queue_remove(qp->transport->run_queue, qp);
 	replay_free(&qp->responder);
+	echo_fini(qp);
 	free(qp->responder.recv);
 	qp->responder.recv = NULL;
 }
@@ -43,9 +53,7 @@ static bool is_ready(const struct qp *qp)
 {
 	if (qp->type == IBV_QPT_RC)
 		return responder_ready(qp) || requester_ready(qp);
-	/* In SQD what was begun is still finished. */
-	return qp->state == IBV_QPS_RTS ? qp->sq.tail != qp->sq.head :
-	       qp->state == IBV_QPS_SQD && qp->sq.tail != qp->sq.sent;
+	return echo_ready(qp) || unreliable_ready(qp);
 }
 
 /* The end of each call: see the file's head. */
@@ -105,9 +113,11 @@ static void dispatch(struct call *call, const struct packet *packet, const struc
 
 	switch (qp->type) {
 	case IBV_QPT_UD:
+		echo_note(call, packet, info);
 		ud_receive(call, packet, info);
 		break;
 	case IBV_QPT_UC:
+		echo_note(call, packet, info);
 		uc_receive(call, packet);
 		break;
 	default:
@@ -128,7 +138,9 @@ void transport_receive(struct qp *qp, const struct packet *packet, const struct 
 	struct call call;
 
 	call_init(&call, qp, now_ns, effects);
-	if (packet->op->service == SERVICE_CNP) {
+	if (packet->op->service == SERVICE_CNP && packet->echo.present) {
+		echo_receive(&call, packet, info);
+	} else if (packet->op->service == SERVICE_CNP) {
 		count(&call, COUNTER_RX_CNP);
 		if (qp->path)
 			path_reduce(qp->path, PATH_CONGESTED, now_ns);
@@ -147,6 +159,17 @@ void transport_receive(struct qp *qp, const struct packet *packet, const struct 
 
 /* ---- work requests ---- */
 
+void transport_prepare_send(struct qp *qp, struct ibv_send_wr *wr)
+{
+	struct path_table *paths = qp->transport->paths;
+
+	if (qp->type != IBV_QPT_UD || !paths)
+		return;
+	for (; wr; wr = wr->next)
+		if (wr->wr.ud.ah)
+			ah_path_prepare(to_ah(wr->wr.ud.ah), wr->wr.ud.remote_qpn, paths);
+}
+
 bool transport_posted_send(struct qp *qp, uint64_t now_ns, struct effects *effects)
 {
 	struct call call;
@@ -164,6 +187,10 @@ void transport_posted_recv(struct qp *qp, uint64_t now_ns, struct effects *effec
 	call_init(&call, qp, now_ns, effects);
 	if (qp->state == IBV_QPS_ERR)
 		flush_recvs(&call);
+	if (transport_awaits_recv(qp)) {
+		echo_look_again(qp);
+		call_end(&call);
+	}
 }
 
 bool transport_transmit(struct qp *qp, uint64_t now_ns, unsigned quantum, struct tx_batch *batch,
@@ -184,6 +211,7 @@ bool transport_transmit(struct qp *qp, uint64_t now_ns, unsigned quantum, struct
 		if (answered)
 			responder_acknowledge(&pump);
 	} else {
+		echo_transmit(&pump);
 		unreliable_transmit(&pump);
 	}
 	if (qp->requester.completion_lost)
@@ -195,7 +223,7 @@ bool transport_transmit(struct qp *qp, uint64_t now_ns, unsigned quantum, struct
 
 uint64_t transport_deadline(const struct qp *qp)
 {
-	return requester_deadline(qp);
+	return qp->type == IBV_QPT_RC ? requester_deadline(qp) : unreliable_deadline(qp);
 }
 
 void transport_timeout(struct qp *qp, uint64_t now_ns, struct effects *effects)
@@ -203,7 +231,10 @@ void transport_timeout(struct qp *qp, uint64_t now_ns, struct effects *effects)
 	struct call call;
 
 	call_init(&call, qp, now_ns, effects);
-	requester_timeout(&call);
+	if (qp->type == IBV_QPT_RC)
+		requester_timeout(&call);
+	else
+		unreliable_timeout(&call);
 	call_end(&call);
 }
 
@@ -256,8 +287,8 @@ static void entered(struct call *call, enum ibv_qp_state from)
 
 	switch (qp->state) {
 	case IBV_QPS_RESET:
-		drop_work(qp);
 		requester_reset(qp);
+		drop_work(qp);
 		responder_reset(qp);
 		drop_completions(qp);
 		break;

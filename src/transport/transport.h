@@ -10,6 +10,7 @@
  *	responder.c	the peer's requests: checks, executes, answers
  *	replay.c	responder resources: answers to duplicates
  *	unreliable.c	UC and UD, both ways
+ *	flow.c		flow control of UC and UD; echo.c answers, ah_path.c finds the path of a UD
  *	path.c		congestion window towards a peer process, shared by the QPs that use it
  *	run_queue.c	QPs that have something to transmit
  *
@@ -34,6 +35,7 @@ struct transport {
 	struct counters *counters;
 	struct run_queue *run_queue;	/* QPs with something to transmit are put here */
 	uint64_t probe_min_ns;		/* least delay of an early retransmission (default 1 ms) */
+	struct path_table *paths;	/* NULL: UC and UD without flow control */
 };
 
 /* Where a received packet came from, for address checks and the GRH of UD receives. */
@@ -41,6 +43,8 @@ struct rx_info {
 	uint8_t source[16], destination[16];	/* IPv4: v4-mapped */
 	uint8_t traffic_class, hop_limit;
 	bool ecn_marked;			/* IP header said congestion experienced */
+	bool loopback;				/* came from this process by its own link */
+	uint32_t interface;			/* it came in by, for scoped addresses; 0: not known */
 };
 
 /* Empty requester and responder: at creation, and at the move to RESET. 0 or ENOMEM. */
@@ -61,18 +65,35 @@ void transport_receive(struct qp *qp, const struct packet *packet, const struct 
 		       uint64_t now_ns, struct effects *effects) REQUIRES(qp->lock);
 
 /*
+ * To be called without the lock, before qp_post_send(): finds the paths of datagrams. May
+ * allocate. Without it they are not flow controlled.
+ */
+void transport_prepare_send(struct qp *qp, struct ibv_send_wr *wr);
+
+/*
  * Work was posted to the send queue: returns whether there is something to transmit now.
  * In ERR, flushes it at once; in states that do not send it stays.
  */
 bool transport_posted_send(struct qp *qp, uint64_t now_ns, struct effects *effects)
 	REQUIRES(qp->lock);
-/* Work was posted to the receive queue: in ERR, flushes it. */
+/*
+ * Work was posted to the receive queue: in ERR, flushes it. To be called, if not after each post,
+ * then in ERR and when transport_awaits_recv().
+ */
 void transport_posted_recv(struct qp *qp, uint64_t now_ns, struct effects *effects)
 	REQUIRES(qp->lock);
 
+static inline bool transport_awaits_recv(struct qp *qp)
+{
+	uint32_t wanted = atomic_load_explicit(&qp->echo_held, memory_order_relaxed);
+
+	return wanted && (recv_queue_count(&qp->rq) >= wanted || cq_is_empty(qp->recv_cq));
+}
+
 /*
- * Write what is due (answers first, then retransmissions and new requests) into @batch, as far
- * as the batch, the path's window and the QP's own limits allow, at most @quantum packets.
+ * Write what is due (answers to READs and atomics, retransmissions and new requests, the ACK) into
+ * @batch, as far as the batch, the path's window and the QP's own limits allow, at most @quantum
+ * packets.
  * Returns true when it stopped for the batch or the quantum alone: call again. UC and UD
  * requests complete here (their bytes are in the batch).
  */

@@ -2,14 +2,136 @@
 /*
  * UC and UD (IBTA 9.8). No answers: a request is complete when its last packet is written, and
  * what a receiver cannot take it drops, counted. Errors of our own send queue lead to SQE; only
- * the receive's own memory can fail the QP as a whole.
+ * the receive's own memory can fail the QP as a whole. How much is sent at once is for flow.h: a
+ * NIC's fabric loses nothing, a socket buffer would.
  */
 #include <string.h>
 
 #include "base/bytes.h"
+#include "transport/ah_path.h"
+#include "transport/echo.h"
 #include "transport/internal.h"
 
 #define QKEY_PRIVILEGED 0x80000000u	/* the sender's own Q_Key is meant (IBTA 10.2.5) */
+
+/* ---- the flow towards the peer ---- */
+
+/*
+ * One call of unreliable_transmit(): what it has taken of which flow. The AH is held, for its
+ * path lives with it, and a request that is done gives its own reference back.
+ */
+struct stream {
+	struct pump *pump;
+	struct path *path;		/* NULL: none yet, or one without flow control */
+	struct ah *ah;			/* of @path, with UD */
+	uint32_t granted;		/* bytes taken and not used yet */
+};
+
+static void stream_end(struct stream *stream)
+{
+	struct qp *qp = stream->pump->call->qp;
+
+	if (stream->path)
+		flow_done(stream->path, qp->transport->run_queue, qp, stream->granted);
+	if (stream->ah)
+		ah_put(stream->ah);
+	stream->path = NULL;
+	stream->ah = NULL;
+	stream->granted = 0;
+}
+
+/* Slot 0 is no Verbatim's. */
+static struct path *path_of(const struct qp *qp, const struct send_wqe *wqe)
+{
+	if (qp->type == IBV_QPT_UD)
+		return ah_path_find(wqe->ah, wqe->remote_qpn);
+	return qp->path && qp->path->key.slot ? qp->path : NULL;
+}
+
+static void stream_to(struct stream *stream, const struct send_wqe *wqe)
+{
+	struct path *path = path_of(stream->pump->call->qp, wqe);
+
+	if (path == stream->path)
+		return;
+	stream_end(stream);
+	stream->path = path;
+	if (!path || !wqe->ah)
+		return;
+	stream->ah = wqe->ah;
+	ah_get(stream->ah);
+}
+
+/* As for RC: room for what is to come of this message, or of the queue when messages are small. */
+static uint32_t cost_wanted(const struct pump *pump, const struct send_wqe *wqe, uint32_t cost)
+{
+	const struct qp *qp = pump->call->qp;
+	uint32_t packets = ((wqe->last_psn - qp->requester.send_psn) & PSN_MASK) + 1;
+
+	if (packets == 1)
+		packets = qp->sq.head - qp->sq.tail;
+	return cost * (packets < pump->budget ? packets : pump->budget);
+}
+
+/* May the next packet leave? *mark: it asks for an echo. False: the QP waits, or the batch is full. */
+static bool admit(struct stream *stream, struct send_wqe *wqe, bool *mark)
+{
+	struct qp *qp = stream->pump->call->qp;
+	uint32_t psn = qp->requester.send_psn, cost, more;
+	struct flow_ask ask;
+
+	*mark = false;
+	if (!pump_has_room(stream->pump))
+		return false;
+	stream_to(stream, wqe);
+	if (!stream->path)
+		return true;
+	cost = wqe_cost(qp, wqe, psn, psn_add(psn, 1));
+	if (stream->granted < cost) {
+		ask = (struct flow_ask){ .psn = psn, .least = cost - stream->granted,
+					 .wanted = cost_wanted(stream->pump, wqe, cost),
+					 .now_ns = stream->pump->call->now_ns };
+		more = flow_take(stream->path, qp, &ask, mark);
+		if (!more)
+			return false;
+		stream->granted += more;
+	}
+	stream->granted -= cost;
+	return true;
+}
+
+/* Waits for room, and it is not its turn. */
+static bool is_blocked(const struct qp *qp)
+{
+	return qp->requester.blocked &&
+	       !atomic_load_explicit(&qp->requester.path_turn, memory_order_relaxed);
+}
+
+void unreliable_stop(struct qp *qp)
+{
+	flow_leave(qp->transport->run_queue, qp);
+	echo_reset(qp);
+}
+
+uint64_t unreliable_deadline(const struct qp *qp)
+{
+	uint64_t echo_ns = echo_deadline(qp);
+
+	if (!qp->requester.blocked || echo_ns < qp->requester.blocked_until_ns)
+		return echo_ns;
+	return qp->requester.blocked_until_ns;
+}
+
+void unreliable_timeout(struct call *call)
+{
+	struct qp *qp = call->qp;
+
+	if (echo_deadline(qp) <= call->now_ns)
+		echo_look_again(qp);
+	if (qp->requester.blocked && qp->requester.blocked_until_ns <= call->now_ns &&
+	    flow_expire(qp->transport->run_queue, qp, call->now_ns))
+		count(call, COUNTER_FLOW_TIMEOUT);
+}
 
 /* ---- sending ---- */
 
@@ -36,7 +158,7 @@ static bool gather(struct pump *pump, const struct send_wqe *wqe, uint64_t offse
 	return false;
 }
 
-static bool send_datagram(struct pump *pump, const struct send_wqe *wqe)
+static bool send_datagram(struct pump *pump, const struct send_wqe *wqe, bool mark)
 {
 	struct qp *qp = pump->call->qp;
 	struct requester *requester = &qp->requester;
@@ -53,6 +175,7 @@ static bool send_datagram(struct pump *pump, const struct send_wqe *wqe)
 		     requester->send_psn);
 	packet.dest_qpn = wqe->remote_qpn & QPN_MASK;
 	packet.solicited = wqe->flags & IBV_SEND_SOLICITED;
+	packet.echo_request = mark;
 	packet.deth.qkey = wqe->remote_qkey & QKEY_PRIVILEGED ? qp->attr.qkey : wqe->remote_qkey;
 	packet.deth.source_qpn = qp->number;
 	packet.imm = wqe->imm;
@@ -65,7 +188,7 @@ static bool send_datagram(struct pump *pump, const struct send_wqe *wqe)
 	return true;
 }
 
-static bool send_connected(struct pump *pump, struct send_wqe *wqe)
+static bool send_connected(struct pump *pump, struct send_wqe *wqe, bool mark)
 {
 	struct qp *qp = pump->call->qp;
 	struct requester *requester = &qp->requester;
@@ -73,6 +196,7 @@ static bool send_connected(struct pump *pump, struct send_wqe *wqe)
 	struct packet packet;
 
 	wqe_packet(qp, wqe, psn, &packet);
+	packet.echo_request = mark;
 	if (!gather(pump, wqe, offset_of(qp, psn, wqe->first_psn), &packet))
 		return false;
 	pump_emit(pump, &packet, &qp->av);
@@ -107,30 +231,46 @@ static bool finish_local(struct call *call, const struct send_wqe *wqe)
 	return true;
 }
 
+/* In SQD what was begun is still finished. */
+bool unreliable_ready(const struct qp *qp)
+{
+	if (qp->state == IBV_QPS_RTS)
+		return qp->sq.tail != qp->sq.head && !is_blocked(qp);
+	return qp->state == IBV_QPS_SQD && qp->sq.tail != qp->sq.sent && !is_blocked(qp);
+}
+
+static bool send_next(struct stream *stream, struct send_wqe *wqe)
+{
+	struct pump *pump = stream->pump;
+	bool mark;
+
+	if (wqe_is_local(wqe))
+		return finish_local(pump->call, wqe);
+	if (!admit(stream, wqe, &mark))
+		return false;
+	if (pump->call->qp->type == IBV_QPT_UD)
+		return send_datagram(pump, wqe, mark);
+	return send_connected(pump, wqe, mark);
+}
+
 void unreliable_transmit(struct pump *pump)
 {
-	struct call *call = pump->call;
-	struct qp *qp = call->qp;
-	bool good = qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD;
+	struct qp *qp = pump->call->qp;
+	struct stream stream = { .pump = pump };
+	bool good = true;
 
-	while (good && qp->sq.tail != qp->sq.head) {
+	while (good && unreliable_ready(qp)) {
 		struct send_wqe *wqe = send_queue_at(&qp->sq, qp->sq.tail);
 
-		if (qp->sq.tail == qp->sq.sent) {
-			if (qp->state != IBV_QPS_RTS)
-				break;
-			begin(call, wqe);
-		}
-		if (wqe_is_local(wqe))
-			good = finish_local(call, wqe);
-		else if (!pump_has_room(pump))
-			break;
-		else if (qp->type == IBV_QPT_UD)
-			good = send_datagram(pump, wqe);
-		else
-			good = send_connected(pump, wqe);
+		if (qp->sq.tail == qp->sq.sent)
+			begin(pump->call, wqe);
+		good = send_next(&stream, wqe);
 	}
-	requester_check_drained(call);
+	stream_end(&stream);
+	/* Its turn came and there is nothing to send any more: let others have it. */
+	if (qp->requester.blocked && !unreliable_ready(qp) && !is_blocked(qp))
+		flow_leave(qp->transport->run_queue, qp);
+	requester_check_drained(pump->call);
 }
 
 /* ---- receiving: UC ---- */

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Echoes that a QP owes, and those it gets. See echo.h. */
+#include "transport/echo.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "object/arena.h"
+
+#define HOP_LIMIT 64
+
+struct echo {
+	struct av av;			/* the way back */
+	uint32_t qpn, psn;		/* of the packet that asked */
+};
+
+struct echoes {
+	uint32_t count, size;
+	uint32_t receives_wanted;	/* with this many posted, none is held back */
+	bool held;
+	bool look;			/* held, but to be looked at again */
+	uint64_t held_ns, check_ns;	/* since when; when to look again */
+	struct echo echo[];
+};
+
+int echo_init(struct qp *qp)
+{
+	uint32_t size = qp->type == IBV_QPT_UD ? ECHO_SOURCES_MAX : 1;
+
+	if (qp->type == IBV_QPT_RC || qp->responder.echoes)
+		return 0;
+	qp->responder.echoes = calloc(1, sizeof(struct echoes) + size * sizeof(struct echo));
+	if (!qp->responder.echoes)
+		return ENOMEM;
+	qp->responder.echoes->size = size;
+	return 0;
+}
+
+void echo_fini(struct qp *qp)
+{
+	free(qp->responder.echoes);
+	qp->responder.echoes = NULL;
+}
+
+void echo_reset(struct qp *qp)
+{
+	struct echoes *echoes = qp->responder.echoes;
+
+	if (!echoes)
+		return;
+	echoes->count = echoes->receives_wanted = 0;
+	echoes->held = echoes->look = false;
+	atomic_store_explicit(&qp->echo_held, 0, memory_order_relaxed);
+}
+
+/* ---- owing ---- */
+
+static struct av way_back(const struct qp *qp, const struct rx_info *info)
+{
+	struct av av = { .hop_limit = HOP_LIMIT, .interface = info->interface,
+			 .loopback = info->loopback, .source_port = qp->av.source_port };
+
+	if (qp->type != IBV_QPT_UD)
+		return qp->av;
+	memcpy(av.source, info->destination, sizeof(av.source));
+	memcpy(av.destination, info->source, sizeof(av.destination));
+	return av;
+}
+
+/* The marks of a process are in one order, whichever of its QPs made them. */
+static bool is_same_source(const struct echo *echo, const struct av *av, uint32_t qpn)
+{
+	return echo->qpn >> QP_INDEX_BITS == qpn >> QP_INDEX_BITS &&
+	       !memcmp(echo->av.destination, av->destination, sizeof(av->destination));
+}
+
+static struct echo *place_for(struct echoes *echoes, const struct av *av, uint32_t qpn)
+{
+	uint32_t i;
+
+	for (i = 0; i < echoes->count; i++)
+		if (is_same_source(&echoes->echo[i], av, qpn))
+			return &echoes->echo[i];
+	return echoes->count < echoes->size ? &echoes->echo[echoes->count++] : NULL;
+}
+
+/* How many receives the packets that may be on their way take at most, if they are like this. */
+static uint32_t receives_for(const struct packet *packet)
+{
+	uint32_t packets = FLOW_LIMIT / packet_cost((uint32_t)packet->payload_bytes);
+
+	if (packet->op->verb != VERB_SEND && !(packet->op->headers & HDR_IMM))
+		return 0;
+	return packet->op->part == PART_ONLY ? packets : packets / 2;
+}
+
+void echo_note(struct call *call, const struct packet *packet, const struct rx_info *info)
+{
+	struct qp *qp = call->qp;
+	struct echoes *echoes = qp->responder.echoes;
+	uint32_t qpn = qp->type == IBV_QPT_UD ? packet->deth.source_qpn : qp->attr.dest_qp_num;
+	uint32_t receives = receives_for(packet);
+	struct echo *echo;
+	struct av av;
+
+	if (!packet->echo_request || packet->dest_qpn == QPN_MULTICAST)
+		return;
+	av = way_back(qp, info);
+	echo = place_for(echoes, &av, qpn);
+	if (!echo)
+		return;
+	*echo = (struct echo){ .av = av, .qpn = qpn, .psn = packet->psn };
+	if (receives > echoes->receives_wanted)
+		echoes->receives_wanted = receives;
+}
+
+/* ---- holding back ---- */
+
+static bool is_behind(const struct qp *qp, uint32_t receives_wanted)
+{
+	const struct recv_queue *queue = qp->srq ? &qp->srq->queue : &qp->rq;
+
+	return recv_queue_count(queue) < receives_wanted && !cq_is_empty(qp->recv_cq);
+}
+
+/* Looks get rarer the longer it takes. */
+static void hold(struct qp *qp, uint64_t now_ns)
+{
+	struct echoes *echoes = qp->responder.echoes;
+	uint64_t waited_ns;
+
+	if (!echoes->held)
+		echoes->held_ns = now_ns;
+	echoes->held = true;
+	echoes->look = false;
+	waited_ns = now_ns - echoes->held_ns;
+	echoes->check_ns = now_ns + (waited_ns > ECHO_HOLD_FIRST_NS ? waited_ns : ECHO_HOLD_FIRST_NS);
+	if (echoes->check_ns > echoes->held_ns + ECHO_HOLD_MAX_NS)
+		echoes->check_ns = echoes->held_ns + ECHO_HOLD_MAX_NS;
+	atomic_store_explicit(&qp->echo_held, echoes->receives_wanted, memory_order_relaxed);
+}
+
+static bool is_overdue(const struct echoes *echoes, uint64_t now_ns)
+{
+	return echoes->held && now_ns - echoes->held_ns >= ECHO_HOLD_MAX_NS;
+}
+
+bool echo_ready(const struct qp *qp)
+{
+	const struct echoes *echoes = qp->responder.echoes;
+
+	return echoes && echoes->count && (!echoes->held || echoes->look);
+}
+
+void echo_look_again(struct qp *qp)
+{
+	struct echoes *echoes = qp->responder.echoes;
+
+	if (echoes && echoes->held)
+		echoes->look = true;
+}
+
+uint64_t echo_deadline(const struct qp *qp)
+{
+	const struct echoes *echoes = qp->responder.echoes;
+
+	return echoes && echoes->held && !echoes->look ? echoes->check_ns : TIME_NEVER;
+}
+
+static void emit(struct pump *pump, const struct echo *echo)
+{
+	struct qp *qp = pump->call->qp;
+	struct packet packet;
+
+	packet_begin(qp, &packet, OPCODE_CNP, 0);
+	packet.dest_qpn = echo->qpn;
+	packet.echo.present = true;
+	packet.echo.psn = echo->psn;
+	packet.echo.qpn = qp->number;
+	pump_emit(pump, &packet, &echo->av);
+}
+
+void echo_transmit(struct pump *pump)
+{
+	struct qp *qp = pump->call->qp;
+	struct echoes *echoes = qp->responder.echoes;
+	uint64_t now_ns = pump->call->now_ns;
+
+	if (!echoes->count)
+		return;
+	if (is_behind(qp, echoes->receives_wanted) && !is_overdue(echoes, now_ns)) {
+		hold(qp, now_ns);
+		return;
+	}
+	while (echoes->count && pump_has_room(pump))
+		emit(pump, &echoes->echo[--echoes->count]);
+	if (!echoes->count)
+		echo_reset(qp);
+}
+
+/* ---- receiving them ---- */
+
+/* The path is found by where the echo comes from: nobody else can release what is in flight. */
+static struct path *path_of(struct qp *qp, const struct packet *packet, const struct rx_info *info)
+{
+	struct path_key key = { .slot = packet->echo.qpn >> QP_INDEX_BITS };
+
+	if (!qp->transport->paths)
+		return NULL;
+	memcpy(key.destination, info->source, sizeof(key.destination));
+	return path_get_known(qp->transport->paths, &key);
+}
+
+void echo_receive(struct call *call, const struct packet *packet, const struct rx_info *info)
+{
+	struct qp *qp = call->qp;
+	struct path *path = path_of(qp, packet, info);
+
+	if (path && flow_echoed(path, qp->transport->run_queue, qp->number, packet->echo.psn,
+				call->now_ns))
+		count(call, COUNTER_RX_ECHO);
+	else
+		count(call, COUNTER_RX_RESPONSE);
+	if (path)
+		path_put(qp->transport->paths, path);
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The answering side of flow.h: echoes that a UC or UD QP owes. Noted when a packet that asks
+ * for one is received, whatever becomes of it; written at the next transmit, the newest for each
+ * source.
+ *
+ * An echo is an invitation to send more, so it is held back while the application is behind: there
+ * are fewer receives than the packets that may be on their way, and completions that it has not
+ * polled. Looked at again when it posts receives and by a timer; sent after ECHO_HOLD_MAX_NS in
+ * any case.
+ *
+ * All calls are made with the QP's lock held.
+ */
+#ifndef VERBATIM_TRANSPORT_ECHO_H
+#define VERBATIM_TRANSPORT_ECHO_H
+
+#include "transport/internal.h"
+
+#define ECHO_SOURCES_MAX	8u	/* of a UD QP; further ones ask again */
+#define ECHO_HOLD_FIRST_NS	50000u
+#define ECHO_HOLD_MAX_NS	50000000u
+
+int echo_init(struct qp *qp);		/* 0 or ENOMEM */
+void echo_fini(struct qp *qp);
+void echo_reset(struct qp *qp);		/* owe nothing */
+
+void echo_note(struct call *call, const struct packet *packet, const struct rx_info *info);
+/* An echo of a packet of ours. */
+void echo_receive(struct call *call, const struct packet *packet, const struct rx_info *info);
+
+bool echo_ready(const struct qp *qp);
+void echo_transmit(struct pump *pump);
+/* A receive was posted, or the deadline has come: look again. */
+void echo_look_again(struct qp *qp);
+uint64_t echo_deadline(const struct qp *qp);
+
+#endif

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Marks, echoes, turns and patience: see flow.h.
+ *
+ * The three counters only grow, but for what is given back unused. A mark made by another QP
+ * between a take and its return may so name a place beyond taken_bytes: it is clamped.
+ */
+#include "transport/flow.h"
+
+#include <assert.h>
+
+#include "object/qp.h"
+#include "transport/path.h"
+#include "transport/run_queue.h"
+
+#define DEAF_CHUNKS 16u		/* chunks between marks while nobody waits for them */
+
+void flow_init(struct flow *flow)
+{
+	list_init(&flow->waiting);
+	flow->patience_ns = FLOW_PATIENCE_UNHEARD_NS;
+}
+
+/* RC's share of the same socket buffer is bounded by its own window; this leaves room for it. */
+static uint32_t limit_of(const struct path *path)
+{
+	if (!path->flow.heard)
+		return FLOW_LIMIT_UNHEARD;
+	if (path->in_flight_bytes > FLOW_LIMIT - FLOW_LIMIT_MIN)
+		return FLOW_LIMIT_MIN;
+	return FLOW_LIMIT - path->in_flight_bytes;
+}
+
+static uint64_t in_flight(const struct flow *flow)
+{
+	return flow->taken_bytes - flow->released_bytes;
+}
+
+static bool has_room(const struct path *path)
+{
+	return path->flow.deaf || in_flight(&path->flow) < limit_of(path);
+}
+
+static void wake_next(struct path *path, struct run_queue *queue)
+{
+	struct list *node;
+	struct qp *qp;
+
+	if (!has_room(path))
+		return;
+	node = list_pop(&path->flow.waiting);
+	if (!node)
+		return;
+	qp = list_entry(node, struct qp, wait_node);
+	qp->requester.path_turn = true;
+	run_queue_add(queue, qp);
+}
+
+/* Whose turn it was and who found too little room for anything keeps its place. */
+static void wait_for_room(struct path *path, struct qp *qp, uint64_t now_ns)
+{
+	struct flow *flow = &path->flow;
+	bool keeps_place = qp->requester.path_turn && qp->requester.blocked;
+
+	if (list_empty(&flow->waiting))
+		flow->stalled_ns = now_ns;
+	if (list_empty(&qp->wait_node))
+		list_add_tail(keeps_place ? flow->waiting.next : &flow->waiting, &qp->wait_node);
+	qp->requester.path_turn = false;
+	qp->requester.blocked = path;
+	qp->requester.blocked_until_ns = flow->stalled_ns + flow->patience_ns;
+}
+
+/* How much of what is asked for there is room for; an idle flow has room for one packet. */
+static uint32_t room_for(const struct path *path, const struct flow_ask *ask)
+{
+	uint32_t limit = limit_of(path), chunk = limit / FLOW_CHUNKS;
+	uint64_t used = in_flight(&path->flow);
+	uint32_t most = ask->wanted < chunk ? ask->wanted : chunk;
+
+	if (path->flow.deaf || used == 0)
+		return most > ask->least ? most : ask->least;
+	if (used >= limit || limit - used < ask->least)
+		return 0;
+	if (most > limit - used)
+		most = (uint32_t)(limit - used);
+	return most > ask->least ? most : ask->least;
+}
+
+/* The first packet of all is marked, to learn early whether the peer hears us. */
+static bool needs_mark(const struct path *path)
+{
+	const struct flow *flow = &path->flow;
+	uint32_t every = limit_of(path) / FLOW_CHUNKS;
+
+	if (flow->deaf)
+		every *= DEAF_CHUNKS;
+	return !flow->marks || flow->taken_bytes - flow->marked_bytes >= every;
+}
+
+static void make_mark(struct flow *flow, uint32_t qpn, const struct flow_ask *ask)
+{
+	flow->marked_bytes = flow->taken_bytes + ask->least;
+	flow->mark[flow->marks++ % FLOW_MARKS] =
+		(struct flow_mark){ .qpn = qpn, .psn = ask->psn, .upto = flow->marked_bytes };
+}
+
+uint32_t flow_take(struct path *path, struct qp *qp, const struct flow_ask *ask, bool *mark)
+{
+	struct flow *flow = &path->flow;
+	uint32_t granted = 0;
+
+	*mark = false;
+	lock_acquire(&path->lock);
+	if (qp->requester.path_turn || list_empty(&flow->waiting))
+		granted = room_for(path, ask);
+	if (granted) {
+		*mark = needs_mark(path);
+		if (*mark)
+			make_mark(flow, qp->number, ask);
+		flow->taken_bytes += granted;
+		if (flow->deaf)
+			flow->released_bytes = flow->taken_bytes;
+		qp->requester.blocked = NULL;
+	} else {
+		wait_for_room(path, qp, ask->now_ns);
+	}
+	lock_release(&path->lock);
+	return granted;
+}
+
+/* What was marked beyond taken_bytes is not any more (see above). */
+static void take_back(struct flow *flow, uint32_t bytes)
+{
+	assert(bytes <= flow->taken_bytes);
+	flow->taken_bytes -= bytes;
+	if (flow->released_bytes > flow->taken_bytes)
+		flow->released_bytes = flow->taken_bytes;
+	if (flow->marked_bytes > flow->taken_bytes)
+		flow->marked_bytes = flow->taken_bytes;
+}
+
+void flow_done(struct path *path, struct run_queue *queue, struct qp *qp, uint32_t unused_bytes)
+{
+	bool turn_ends = !qp->requester.blocked && qp->requester.path_turn;
+
+	if (!unused_bytes && !turn_ends)
+		return;
+	lock_acquire(&path->lock);
+	take_back(&path->flow, unused_bytes);
+	if (turn_ends)
+		qp->requester.path_turn = false;
+	wake_next(path, queue);
+	lock_release(&path->lock);
+}
+
+void flow_leave(struct run_queue *queue, struct qp *qp)
+{
+	struct path *path = qp->requester.blocked;
+
+	if (!path)
+		return;
+	lock_acquire(&path->lock);
+	if (!list_empty(&qp->wait_node))
+		list_remove(&qp->wait_node);
+	qp->requester.blocked = NULL;
+	if (qp->requester.path_turn) {
+		qp->requester.path_turn = false;
+		wake_next(path, queue);
+	}
+	lock_release(&path->lock);
+}
+
+static const struct flow_mark *find_mark(const struct flow *flow, uint32_t qpn, uint32_t psn)
+{
+	unsigned i;
+
+	for (i = 0; i < FLOW_MARKS; i++)
+		if (flow->mark[i].qpn == qpn && flow->mark[i].psn == psn)
+			return &flow->mark[i];
+	return NULL;
+}
+
+static void release_upto(struct flow *flow, uint64_t upto)
+{
+	if (upto > flow->taken_bytes)
+		upto = flow->taken_bytes;
+	if (upto > flow->released_bytes)
+		flow->released_bytes = upto;
+}
+
+bool flow_echoed(struct path *path, struct run_queue *queue, uint32_t qpn, uint32_t psn,
+		 uint64_t now_ns)
+{
+	struct flow *flow = &path->flow;
+	const struct flow_mark *mark;
+
+	lock_acquire(&path->lock);
+	mark = qpn ? find_mark(flow, qpn, psn) : NULL;
+	if (mark) {
+		/* Of what went to a deaf peer nothing is known. */
+		release_upto(flow, flow->deaf ? flow->taken_bytes : mark->upto);
+		flow->heard = true;
+		flow->deaf = false;
+		flow->patience_ns = FLOW_PATIENCE_NS;
+		flow->stalled_ns = now_ns;
+		wake_next(path, queue);
+	}
+	lock_release(&path->lock);
+	return mark;
+}
+
+static void lose_patience(struct flow *flow, uint64_t now_ns)
+{
+	release_upto(flow, flow->taken_bytes);
+	flow->stalled_ns = now_ns;
+	flow->patience_ns *= 2;
+	flow->deaf = flow->patience_ns > FLOW_PATIENCE_MAX_NS;
+}
+
+bool flow_expire(struct run_queue *queue, struct qp *qp, uint64_t now_ns)
+{
+	struct path *path = qp->requester.blocked;
+	struct flow *flow = &path->flow;
+	bool expired;
+
+	lock_acquire(&path->lock);
+	expired = !qp->requester.path_turn && now_ns - flow->stalled_ns >= flow->patience_ns;
+	if (expired) {
+		lose_patience(flow, now_ns);
+		wake_next(path, queue);
+	}
+	qp->requester.blocked_until_ns = qp->requester.path_turn ?
+		now_ns + flow->patience_ns : flow->stalled_ns + flow->patience_ns;
+	lock_release(&path->lock);
+	return expired;
+}

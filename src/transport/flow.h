@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Flow control of UC and UD towards one peer process (docs/decisions/0007). Nothing answers
+ * these packets, so the sender asks: now and then it marks one (BTH, echo request), and a peer that
+ * is a Verbatim says when it has taken that one off the wire (a CNP that is an echo). What was
+ * sent up to there is no longer in flight.
+ *
+ *	released_bytes          marked_bytes     taken_bytes
+ *	     |  in flight, marked    |   not marked   |
+ *	     ^ newest mark echoed    ^ newest mark
+ *
+ * Other peers ignore the mark, and a peer may stop or die: whoever waits does so for patience_ns
+ * at most since the last sign of life, then all is taken for received and the patience doubles;
+ * at its end the peer is held for deaf and nothing waits for it any more. An echo ends that.
+ *
+ * The bytes here are not those of the path's window, which is RC's: RC's loss is repaired and says
+ * when there was too much; here there is a limit that the default socket buffer holds.
+ *
+ * All of struct flow is under path->lock; the fields of a QP named here under its own lock.
+ */
+#ifndef VERBATIM_TRANSPORT_FLOW_H
+#define VERBATIM_TRANSPORT_FLOW_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/list.h"
+
+struct path;
+struct qp;
+struct run_queue;
+
+/*
+ * Limits of what is in flight, in bytes of cost (packet_cost). A datagram that is not part of a
+ * batch takes up to 2.5 times its cost of the socket buffer (the kernel rounds its size up to a
+ * power of two), and a quarter of that buffer may be empty but not yet given back: 416 KiB hold it.
+ */
+#define FLOW_LIMIT		(128u * 1024u)
+#define FLOW_LIMIT_UNHEARD	(32u * 1024u)	/* until the first echo */
+#define FLOW_LIMIT_MIN		(48u * 1024u)	/* beside whatever RC has in flight */
+/*
+ * A mark is made every limit / FLOW_CHUNKS bytes, and no more than that is taken at once: what is not
+ * marked yet is always less than the least limit, so that whoever waits waits for an echo.
+ */
+#define FLOW_CHUNKS		8u
+#define FLOW_MARKS		16u		/* remembered; more than can be awaited */
+
+#define FLOW_PATIENCE_UNHEARD_NS	500000u
+#define FLOW_PATIENCE_NS		64000000u
+#define FLOW_PATIENCE_MAX_NS		128000000u
+
+struct flow_mark {
+	uint32_t qpn, psn;		/* of the marked packet; 0: none */
+	uint64_t upto;			/* taken_bytes, that packet included */
+};
+
+struct flow {
+	struct list waiting;		/* QPs, by wait_node */
+	uint64_t taken_bytes, marked_bytes, released_bytes;	/* ever */
+	uint64_t stalled_ns;		/* last sign of life, or since when somebody waits */
+	uint64_t patience_ns;
+	bool heard;			/* the peer has echoed */
+	bool deaf;			/* it does not, or does no longer */
+	uint32_t marks;			/* made so far; newest: mark[(marks - 1) % FLOW_MARKS] */
+	struct flow_mark mark[FLOW_MARKS];
+};
+
+struct flow_ask {
+	uint32_t psn;			/* of the packet about to be written */
+	uint32_t least, wanted;		/* cost of that packet; with those that follow */
+	uint64_t now_ns;
+};
+
+void flow_init(struct flow *flow);
+
+/*
+ * Take at least ask->least, up to ask->wanted; returns how much. *mark: this packet must ask for
+ * an echo. 0: @qp now waits in the flow's list (requester.blocked), with a deadline; it is put in
+ * the run queue when it is its turn.
+ */
+uint32_t flow_take(struct path *path, struct qp *qp, const struct flow_ask *ask, bool *mark);
+/* @qp has done what it could: give back what it did not use, pass its turn on. */
+void flow_done(struct path *path, struct run_queue *queue, struct qp *qp, uint32_t unused_bytes);
+/* @qp waits no longer: it stops, or is destroyed. */
+void flow_leave(struct run_queue *queue, struct qp *qp);
+
+/* An echo of the mark came. False: no mark of ours, or an old one. */
+bool flow_echoed(struct path *path, struct run_queue *queue, uint32_t qpn, uint32_t psn,
+		 uint64_t now_ns);
+/* The deadline of @qp, which waits, has come. True: the peer's patience is at its end as well. */
+bool flow_expire(struct run_queue *queue, struct qp *qp, uint64_t now_ns);
+
+#endif

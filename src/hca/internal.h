@@ -30,6 +30,7 @@
 #include "platform/netdev.h"
 #include "platform/wait.h"
 #include "transport/transport.h"
+#include "wire/icrc.h"
 
 #define HCA_SLOTS_MAX 4u
 #define HCA_FREE_BATCHES 4u
@@ -176,9 +177,14 @@ struct tx_batch *tx_batch_new(void);
 
 /* receive.c: returns how many packets came, those for other processes included. */
 unsigned hca_receive(struct hca *hca, uint64_t now_ns) REQUIRES(hca->drive);
+/* For traces: what identification and DF the IPv4 header of a received packet had. */
+bool receive_find_ip_id(const struct datagram *datagram, const uint8_t *packet, size_t bytes,
+			unsigned segment, uint16_t *ip_id, bool *dont_fragment);
 struct qp *hca_find_qp(struct hca *hca, uint32_t qpn) REQUIRES(hca->drive);
 
 /* transmit.c */
+/* What the ICRC covers of the headers of that segment, as our own sender makes them. */
+struct icrc_header icrc_header_of(const struct datagram *datagram, unsigned segment);
 void hca_transmit(struct hca *hca, struct tx_batch *batch);
 
 /* multicast.c */

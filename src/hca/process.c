@@ -128,6 +128,7 @@ static int open_links(struct hca *hca)
 	if (err)
 		return err;
 	hca->link = hca->udp;
+	trace_set_ip_id(receive_find_ip_id);
 	err = fault_wrap(&hca->link);
 	if (!err)
 		err = trace_wrap(&hca->link);

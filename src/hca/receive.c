@@ -88,20 +88,25 @@ static void hand_on(struct receiver *receiver, const struct datagram *datagram, 
 static enum icrc_verdict check_icrc(const struct datagram *datagram, const uint8_t *data,
 				    size_t bytes, unsigned segment, bool *predicted)
 {
-	struct icrc_header header = { .ipv6 = !address_is_ipv4(datagram->source),
-				      .source_port = datagram->source_port,
-				      .destination_port = ROCE_UDP_PORT,
-				      .ip_id = (uint16_t)segment,
-				      .dont_fragment = true };
-	size_t skip = header.ipv6 ? 0 : 12;
-	enum icrc_verdict verdict;
+	struct icrc_header header = icrc_header_of(datagram, segment);
+	enum icrc_verdict verdict = icrc_check(&header, data, bytes);
 
-	memcpy(header.source, datagram->source + skip, 16 - skip);
-	memcpy(header.destination, datagram->destination + skip, 16 - skip);
-	verdict = icrc_check(&header, data, bytes);
 	/* Small ids are ours too: another Verbatim's segments, batched otherwise on the way. */
 	*predicted = verdict == ICRC_GOOD || (header.dont_fragment && header.ip_id < 64);
 	return verdict;
+}
+
+bool receive_find_ip_id(const struct datagram *datagram, const uint8_t *packet, size_t bytes,
+			unsigned segment, uint16_t *ip_id, bool *dont_fragment)
+{
+	struct icrc_header header = icrc_header_of(datagram, segment);
+
+	if (header.ipv6 || bytes < BTH_BYTES + ICRC_BYTES ||
+	    icrc_check(&header, packet, bytes) == ICRC_BAD)
+		return false;
+	*ip_id = header.ip_id;
+	*dont_fragment = header.dont_fragment;
+	return true;
 }
 
 /* A connected peer whose ids were always predictable is held to that: it guards 16 bits more. */
@@ -173,22 +178,10 @@ static void receive_packet(struct receiver *receiver, struct datagram *datagram,
 			   size_t bytes, unsigned segment)
 {
 	struct hca *hca = receiver->hca;
-	uint32_t qpn = packet_peek_qpn(data, bytes);
 	struct packet packet;
 	enum parse verdict;
 	bool predicted = true;
 
-	receiver->packets++;
-	if (qpn != QPN_MULTICAST && qpn > QPN_GSI && !is_ours(hca, qpn)) {
-		struct datagram one = *datagram;
-
-		one.data = data;
-		one.bytes = bytes;
-		one.segment_bytes = 0;
-		one.segment_number = segment;
-		hand_on(receiver, &one, qpn);
-		return;
-	}
 	counter_add(hca->counters, COUNTER_RX_PACKETS, 1);
 	counter_add(hca->counters, COUNTER_RX_BYTES, bytes);
 	verdict = packet_parse(data, bytes, &packet);
@@ -208,19 +201,50 @@ static void receive_packet(struct receiver *receiver, struct datagram *datagram,
 	deliver(receiver, datagram, &packet, predicted);
 }
 
+static bool is_foreign(const struct hca *hca, uint32_t qpn)
+{
+	return qpn != QPN_MULTICAST && qpn > QPN_GSI && !is_ours(hca, qpn);
+}
+
+/* Neighbouring segments for one slot are handed on together: unix queues are short. */
+static size_t hand_on_run(struct receiver *receiver, const struct datagram *datagram, size_t start,
+			  size_t segment_bytes, unsigned segment)
+{
+	struct datagram run = *datagram;
+	uint32_t qpn = packet_peek_qpn(datagram->data + start, datagram->bytes - start);
+	size_t end = start + segment_bytes;
+
+	while (end < datagram->bytes &&
+	       SLOT_OF_QPN(packet_peek_qpn(datagram->data + end, datagram->bytes - end)) ==
+	       SLOT_OF_QPN(qpn))
+		end += segment_bytes;
+	run.data = datagram->data + start;
+	run.bytes = (end < datagram->bytes ? end : datagram->bytes) - start;
+	run.segment_bytes = run.bytes > segment_bytes ? segment_bytes : 0;
+	run.segment_number = segment;
+	hand_on(receiver, &run, qpn);
+	return run.bytes;
+}
+
 static void receive_datagram(struct receiver *receiver, struct datagram *datagram)
 {
 	size_t segment_bytes = datagram->segment_bytes ? datagram->segment_bytes : datagram->bytes;
+	unsigned first = datagram->segment_number;
 	size_t done = 0;
-	unsigned segment = datagram->segment_number;
 
 	if (receiver->hca->group && port_group_takes(receiver->hca->group, datagram))
 		return;
 	while (done < datagram->bytes) {
+		uint8_t *data = datagram->data + done;
 		size_t left = datagram->bytes - done;
 		size_t bytes = left < segment_bytes ? left : segment_bytes;
+		unsigned segment = first + (unsigned)(done / segment_bytes);
 
-		receive_packet(receiver, datagram, datagram->data + done, bytes, segment++);
+		receiver->packets++;
+		if (is_foreign(receiver->hca, packet_peek_qpn(data, bytes)))
+			bytes = hand_on_run(receiver, datagram, done, segment_bytes, segment);
+		else
+			receive_packet(receiver, datagram, data, bytes, segment);
 		done += bytes;
 	}
 }

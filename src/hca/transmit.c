@@ -64,11 +64,12 @@ static void fill_datagram(struct datagram *datagram, const struct tx_packet *pac
 	datagram->spread = SLOT_OF_QPN(packet->dest_qpn);
 }
 
-static struct icrc_header header_of(const struct datagram *datagram)
+struct icrc_header icrc_header_of(const struct datagram *datagram, unsigned segment)
 {
 	struct icrc_header header = { .ipv6 = !address_is_ipv4(datagram->source),
 				      .source_port = datagram->source_port,
 				      .destination_port = ROCE_UDP_PORT,
+				      .ip_id = (uint16_t)segment,
 				      .dont_fragment = true };
 	size_t skip = header.ipv6 ? 0 : 12;
 
@@ -79,7 +80,7 @@ static struct icrc_header header_of(const struct datagram *datagram)
 
 static void seal(struct datagram *datagram, struct tx_batch *batch, unsigned first, unsigned count)
 {
-	struct icrc_header header = header_of(datagram);
+	struct icrc_header header = icrc_header_of(datagram, 0);
 	unsigned i;
 
 	for (i = 0; i < count; i++) {
@@ -95,7 +96,7 @@ static void send_all(struct hca *hca, struct link *link, struct datagram *datagr
 /* There is no segmentation offload on this way after all: each packet alone, sealed for that. */
 static void send_apart(struct hca *hca, struct link *link, const struct datagram *run)
 {
-	struct icrc_header header = header_of(run);
+	struct icrc_header header = icrc_header_of(run, 0);
 	struct datagram one = *run;
 	size_t rest = run->bytes;
 

@@ -178,8 +178,11 @@ static void active(struct hca *hca, struct judgement *judgement)
 static void standby(struct hca *hca, struct judgement *judgement)
 {
 	bool rung = waiter_nap(&hca->waiter, judgement->nap_ns);
+	uint32_t ready = waiter_wait(&hca->waiter, 0);
 	uint64_t drove_ns = atomic_load_explicit(&hca->app_drove_ns, memory_order_relaxed);
 
+	housekeeping(hca, judgement, ready);
+	rung |= ready & WAIT_DOORBELL;
 	/* Driving just now, not merely since we looked last: it may spin on memory since then. */
 	if (!rung && clock_now_ns() - drove_ns < IDLE_NS) {
 		if (judgement->nap_ns < NAP_MAX_NS)

@@ -62,7 +62,8 @@ struct sim_host *host_create(struct sim *sim)
 	host->pd.number = 1;
 	host->transport = (struct transport){ .mrs = &host->mrs, .counters = host->counters,
 					      .run_queue = &host->run_queue,
-					      .probe_min_ns = PROBE_MIN_NS };
+					      .probe_min_ns = PROBE_MIN_NS,
+					      .paths = &host->paths };
 	host->rates.delay_ns = 10 * US;
 	host->socket_charge = SOCKET_CHARGE;
 	return host;
@@ -485,6 +486,7 @@ int host_post_send(struct sim_host *host, struct qp *qp, struct ibv_send_wr *wr)
 	int err;
 
 	effects_init(&effects);
+	transport_prepare_send(qp, wr);
 	lock_acquire(&qp->lock);
 	err = qp_post_send(qp, wr, &bad);
 	if (transport_posted_send(qp, host->sim->now_ns, &effects))
@@ -555,7 +557,7 @@ static void check_path(struct sim_host *host, const struct path *path)
 	if (path->in_flight_bytes)
 		sim_fail(host->sim, "host %u: %u bytes of a path in flight, though all is answered",
 			 host->index, path->in_flight_bytes);
-	if (!list_empty(&path->waiting))
+	if (!list_empty(&path->waiting) || !list_empty(&path->flow.waiting))
 		sim_fail(host->sim, "host %u: a QP waits for a path that is idle", host->index);
 }
 

@@ -214,6 +214,30 @@ static void an_ack_does_not_complete_past_a_read(void **state)
 	scene_end(&scene);
 }
 
+static void hold_back_copies(struct flight *flight, struct scene *scene)
+{
+	if (flight->packet.op->code == OPCODE_RC_WRITE_ONLY)
+		flight->copies = 2;
+}
+
+/* Its ACK must not say that the READ behind it is answered: that would be an implied NAK. */
+static void a_duplicate_before_a_read_costs_nothing(void **state)
+{
+	struct talk_options options = scene_options(IBV_QPT_RC);
+	struct scene scene;
+
+	scene_begin(&scene, &options);
+	scene.b->tx_packet_ns = 20 * US;	/* the READ's responses take their time */
+	plan(&scene, IBV_WR_RDMA_WRITE, 100);
+	plan(&scene, IBV_WR_RDMA_READ, 20000);
+	scene.on_packet = hold_back_copies;
+	scene_run(&scene);
+	all_succeeded(&scene);
+	assert_int_equal(counted(scene.b, COUNTER_RX_DUPLICATE), 1);
+	assert_int_equal(counted(scene.a, COUNTER_RETRANSMIT), 0);
+	scene_end(&scene);
+}
+
 static void one_ack_completes_many_writes(void **state)
 {
 	struct talk_options options = scene_options(IBV_QPT_RC);
@@ -339,6 +363,7 @@ int main(void)
 		cmocka_unit_test(a_short_partition_is_survived),
 		cmocka_unit_test(a_read_that_lost_its_middle_asks_for_the_rest),
 		cmocka_unit_test(an_ack_does_not_complete_past_a_read),
+		cmocka_unit_test(a_duplicate_before_a_read_costs_nothing),
 		cmocka_unit_test(one_ack_completes_many_writes),
 		cmocka_unit_test(an_atomic_whose_answer_is_lost_is_not_done_again),
 		cmocka_unit_test(everything_twice_is_done_once),

@@ -120,6 +120,21 @@ static void a_bad_lkey_of_a_send_fails_here_alone(void **state)
 	scene_end(&scene);
 }
 
+static void a_write_that_overruns_its_region_writes_nothing(void **state)
+{
+	struct talk_options options = scene_options(IBV_QPT_RC);
+	struct message *message;
+	struct scene scene;
+
+	message = begin_three(&scene, &options, IBV_WR_RDMA_WRITE, 3000);
+	message->own_mr = host_mr(scene.b, (void *)(uintptr_t)span_address(&scene.right->memory,
+									&message->remote), 2999,
+				  IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	message->rkey = message->own_mr->ibv.rkey;
+	span_freeze(&scene.right->memory, &message->remote);	/* the first packet says it all */
+	expect(&scene, (struct verdict){ .left_send = IBV_WC_REM_ACCESS_ERR, .right_fails = true });
+}
+
 static void a_zero_length_write_ignores_its_key(void **state)
 {
 	struct talk_options options = scene_options(IBV_QPT_RC);
@@ -283,6 +298,37 @@ static void a_qp_destroyed_amid_everything_leaves_nothing(void **state)
 	}
 }
 
+/* Eight QPs share a path's window; one that waits for it, or was just woken, goes. */
+static void a_qp_that_goes_passes_its_turn_on(void **state)
+{
+	struct talk_options options = scene_options(IBV_QPT_RC);
+	struct talk *others[7];
+	struct scene scene;
+	unsigned at, i, n;
+
+	for (at = 0; at < 120; at++) {
+		options.memory_bytes = 1u << 20;
+		scene_begin(&scene, &options);
+		scene.a->tx_packet_ns = 500;
+		scene.a->wake_ns = 700;
+		for (i = 0; i < 7; i++) {
+			others[i] = talk_create(scene.a, scene.b, &options);
+			(i ? others[i - 1] : scene.talk)->next = others[i];
+		}
+		for (n = 0; n < 8; n++)
+			for (i = 0; i < 4; i++)
+				talk_plan(n ? others[n - 1] : scene.talk, 0, IBV_WR_RDMA_WRITE, 60000,
+					  IBV_SEND_SIGNALED, 1);
+		sim_call_at(scene.sim, scene.sim->now_ns + at * 5 * US, error_left, &scene);
+		scene_run(&scene);
+		for (i = 0; i < 7; i++) {
+			assert_int_equal(others[i]->side[0].sends_ok, 4);
+			talk_destroy(others[i]);
+		}
+		scene_end(&scene);
+	}
+}
+
 /* ---- CQ overflow ---- */
 
 static void an_overflowing_cq_fails_its_qp(void **state)
@@ -388,6 +434,8 @@ static void sqd_finishes_what_was_begun_and_begins_no_more(void **state)
 	scene_run(&scene);
 	assert_int_equal(scene.left->sends_ok, 30);
 	assert_int_equal(events(scene.a, IBV_EVENT_SQ_DRAINED), 1);
+	assert_int_equal(drain_left(&scene), 0);
+	assert_int_equal(events(scene.a, IBV_EVENT_SQ_DRAINED), 2);
 	scene_end(&scene);
 }
 
@@ -417,6 +465,7 @@ int main(void)
 		cmocka_unit_test(a_send_longer_than_the_receive_fails_on_both_sides),
 		cmocka_unit_test(a_bad_lkey_of_a_receive_fails_on_both_sides),
 		cmocka_unit_test(a_bad_lkey_of_a_send_fails_here_alone),
+		cmocka_unit_test(a_write_that_overruns_its_region_writes_nothing),
 		cmocka_unit_test(a_zero_length_write_ignores_its_key),
 		cmocka_unit_test(a_region_deregistered_amid_a_read_is_not_read_on),
 		cmocka_unit_test(a_region_deregistered_amid_a_write_is_not_written_on),
@@ -424,6 +473,7 @@ int main(void)
 		cmocka_unit_test(the_peer_of_a_qp_in_err_gets_retry_exceeded),
 		cmocka_unit_test(a_reset_qp_is_as_good_as_new),
 		cmocka_unit_test(a_qp_destroyed_amid_everything_leaves_nothing),
+		cmocka_unit_test(a_qp_that_goes_passes_its_turn_on),
 		cmocka_unit_test(an_overflowing_cq_fails_its_qp),
 		cmocka_unit_test(last_wqe_reached_follows_the_error_of_an_srq_qp),
 		cmocka_unit_test(an_srq_below_its_limit_says_so_once),

@@ -94,6 +94,7 @@ static struct connect_options draw_connection(struct story *story)
 {
 	struct sim *sim = story->sim;
 	struct connect_options options = connect_defaults();
+	bool first = !story->talks;
 	unsigned i;
 
 	options.mtu = IBV_MTU_256 + sim_below(sim, 5);
@@ -103,7 +104,7 @@ static struct connect_options draw_connection(struct story *story)
 	options.timeout = (uint8_t)(12 + sim_below(sim, 4));
 	options.rd_atomic = (uint8_t)(1 + sim_below(sim, RD_ATOMIC_FEW));
 	options.min_rnr_timer = (uint8_t)(1 + sim_below(sim, 20));
-	if (story->misdeed == MISDEED_NO_RECEIVE)
+	if (story->misdeed == MISDEED_NO_RECEIVE && first)
 		options.rnr_retry = 1;
 	return options;
 }
@@ -160,7 +161,7 @@ static void plan_message(struct story *story, struct talk *talk, unsigned index)
 	message = talk_plan(talk, index, opcode, length, flags, 1 + sim_below(sim, PIECES_MAX));
 	if (may_be_inline(message) && sim_below(sim, 2))
 		message->flags |= IBV_SEND_INLINE;
-	if (story->misdeed == MISDEED_DEREGISTER && message->remote.count)
+	if (story->misdeed == MISDEED_DEREGISTER && message->remote.count && !story->talks)
 		own_region(&talk->side[index], message);
 }
 
@@ -254,19 +255,28 @@ static void prepare_misdeed(struct story *story, struct talk *talk)
 	}
 }
 
+/* What one QP does wrong is no concern of the others, but for the end of a whole host. */
+static bool must_succeed(const struct story *story, unsigned number)
+{
+	bool spared = number && story->misdeed != MISDEED_CRASH && story->misdeed != MISDEED_PARTITION;
+
+	return story->type == IBV_QPT_RC && (spared || story->misdeed == MISDEED_NONE);
+}
+
 static struct talk *create_talk(struct story *story)
 {
 	struct sim *sim = story->sim;
+	bool first = !story->talks;
 	struct talk_options options = {
 		.type = story->type, .connect = draw_connection(story),
 		.messages_max = MESSAGES_MAX, .receives_max = MESSAGES_MAX,
 		.memory_bytes = MEMORY_BYTES, .receive_bytes = RECEIVE_BYTES,
 		.recv_wrs = 1 + sim_below(sim, MESSAGES_MAX),
 		.use_srq = sim_below(sim, 4) == 0,
-		.lossless_semantics = story->type == IBV_QPT_RC && story->misdeed == MISDEED_NONE,
+		.lossless_semantics = must_succeed(story, story->talks),
 	};
 
-	if (story->misdeed == MISDEED_DEAF)
+	if (story->misdeed == MISDEED_DEAF && first)
 		options.cq_size[story->culprit] = 4;
 	return talk_create(sim->host[0], sim->host[1], &options);
 }
@@ -327,7 +337,7 @@ struct story *story_create(uint64_t seed, bool verbose)
 		draw_rates(story, host);
 		draw_processor(story, host);
 	}
-	talks = story->misdeed == MISDEED_NONE ? 1 + sim_below(sim, TALKS_MAX) : 1;
+	talks = 1 + sim_below(sim, TALKS_MAX);
 	for (i = 0; i < talks; i++)
 		draw_talk(story);
 	sim_call_at(sim, sim->now_ns + (sim_random(sim) % US << sim_below(sim, 14)), do_misdeed, story);

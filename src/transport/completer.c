@@ -169,6 +169,9 @@ static void receive_rnr(struct call *call, const struct packet *packet)
 		requester->rnr_left--;
 	requester_go_back(call);
 	requester->rnr_until_ns = call->now_ns + rnr_timer_ns(aeth_value(packet->aeth.syndrome));
+	/* No receive for this one, so none for those behind it: one message, until an ACK says more. */
+	requester->limited = true;
+	requester->limit_ssn = packet->aeth.msn;
 	requester->guarded = false;
 }
 

@@ -163,6 +163,27 @@ static void credits_keep_a_slow_receiver_from_rnr(void **state)
 	scene_end(&scene);
 }
 
+static void without_credits_one_packet_at_a_time_asks_for_more(void **state)
+{
+	struct talk_options options = scene_options(IBV_QPT_RC);
+	struct scene scene;
+	unsigned i;
+
+	options.recv_wrs = 4;
+	options.memory_bytes = 1u << 20;
+	options.connect.min_rnr_timer = 9;	/* 0.24 ms */
+	scene_begin(&scene, &options);
+	for (i = 0; i < 60; i++)
+		plan(&scene, IBV_WR_SEND, 1000);
+	talk_plan_all_receives(scene.talk, 1);
+	scene.right->late_receives_ns = 200 * US;
+	scene_run(&scene);
+	assert_int_equal(scene.left->sends_ok, 60);
+	/* The first burst knew no limit; after it a packet needed and one refused per receive. */
+	assert_true(scene.sent[OPCODE_RC_SEND_ONLY] <= 64 + 3 * 60);
+	scene_end(&scene);
+}
+
 static void writes_need_no_credits(void **state)
 {
 	struct talk_options options = scene_options(IBV_QPT_RC);
@@ -317,6 +338,24 @@ static void ud_drops_what_finds_no_receive(void **state)
 	scene_end(&scene);
 }
 
+static void the_grh_counts_in_a_ud_receive(void **state)
+{
+	struct talk_options options = scene_options(IBV_QPT_UD);
+	struct scene scene;
+
+	options.receive_bytes = 1000;
+	scene_begin(&scene, &options);
+	plan(&scene, IBV_WR_SEND_WITH_IMM, 1000);
+	plan(&scene, IBV_WR_SEND_WITH_IMM, 1001);
+	plan(&scene, IBV_WR_SEND_WITH_IMM, 1000);
+	talk_plan_all_receives(scene.talk, 2);
+	scene_run(&scene);
+	assert_int_equal(scene.right->recvs_ok, 2);
+	assert_false(scene.left->messages[1].delivered);
+	assert_int_equal(counted(scene.b, COUNTER_RX_TOO_LONG), 1);
+	scene_end(&scene);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -327,6 +366,7 @@ int main(void)
 		cmocka_unit_test(one_percent_of_lost_batches_leaves_half_of_the_goodput),
 		cmocka_unit_test(a_long_round_trip_is_learnt),
 		cmocka_unit_test(credits_keep_a_slow_receiver_from_rnr),
+		cmocka_unit_test(without_credits_one_packet_at_a_time_asks_for_more),
 		cmocka_unit_test(writes_need_no_credits),
 		cmocka_unit_test(an_srq_gives_no_credits),
 		cmocka_unit_test(a_fenced_send_waits_for_the_read_before_it),
@@ -334,6 +374,7 @@ int main(void)
 		cmocka_unit_test(a_message_of_eight_mebibytes_arrives),
 		cmocka_unit_test(uc_drops_a_message_of_which_a_packet_is_lost),
 		cmocka_unit_test(ud_drops_what_finds_no_receive),
+		cmocka_unit_test(the_grh_counts_in_a_ud_receive),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

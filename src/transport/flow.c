@@ -71,20 +71,20 @@ static void wait_for_room(struct path *path, struct qp *qp, uint64_t now_ns)
 	qp->requester.blocked_until_ns = flow->stalled_ns + flow->patience_ns;
 }
 
-/* How much of what is asked for there is room for; an idle flow has room for one packet. */
+/* How much of what is asked for there is room for: packets like the first; of an idle flow, one. */
 static uint32_t room_for(const struct path *path, const struct flow_ask *ask)
 {
 	uint32_t limit = limit_of(path), chunk = limit / FLOW_CHUNKS;
-	uint64_t used = in_flight(&path->flow);
 	uint32_t most = ask->wanted < chunk ? ask->wanted : chunk;
+	uint64_t used = in_flight(&path->flow), room = used < limit ? limit - used : 0;
 
-	if (path->flow.deaf || used == 0)
-		return most > ask->least ? most : ask->least;
-	if (used >= limit || limit - used < ask->least)
-		return 0;
-	if (most > limit - used)
-		most = (uint32_t)(limit - used);
-	return most > ask->least ? most : ask->least;
+	if (!path->flow.deaf && used) {
+		if (room < ask->least)
+			return 0;
+		if (most > room)
+			most = (uint32_t)room;
+	}
+	return most > ask->least ? most - most % ask->least : ask->least;
 }
 
 /* The first packet of all is marked, to learn early whether the peer hears us. */

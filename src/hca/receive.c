@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "hca/internal.h"
+#include "hca/ip_id.h"
 #include "wire/dump.h"
 #include "wire/icrc.h"
 
@@ -17,7 +18,6 @@
 #define SLOTS_EVERY	16u	/* passes between looks at the slot sockets (the worker is told) */
 #define SLOT_BUFFER	65536u
 #define QPN_GSI		1u	/* QP1: connection management */
-#define ID_STREAK	64u	/* packets with predicted IP id after which no other is accepted */
 
 struct receiver {
 	struct hca *hca;
@@ -86,13 +86,12 @@ static void hand_on(struct receiver *receiver, const struct datagram *datagram, 
 }
 
 static enum icrc_verdict check_icrc(const struct datagram *datagram, const uint8_t *data,
-				    size_t bytes, unsigned segment, bool *predicted)
+				    size_t bytes, unsigned segment, enum ip_id_kind *kind)
 {
 	struct icrc_header header = icrc_header_of(datagram, segment);
 	enum icrc_verdict verdict = icrc_check(&header, data, bytes);
 
-	/* Small ids are ours too: another Verbatim's segments, batched otherwise on the way. */
-	*predicted = verdict == ICRC_GOOD || (header.dont_fragment && header.ip_id < 64);
+	*kind = ip_id_kind_of(verdict == ICRC_GOOD, header.ip_id, header.dont_fragment);
 	return verdict;
 }
 
@@ -106,22 +105,6 @@ bool receive_find_ip_id(const struct datagram *datagram, const uint8_t *packet, 
 		return false;
 	*ip_id = header.ip_id;
 	*dont_fragment = header.dont_fragment;
-	return true;
-}
-
-/* A connected peer whose ids were always predictable is held to that: it guards 16 bits more. */
-static bool id_is_usual(struct qp *qp, bool predicted)
-{
-	if (qp->type == IBV_QPT_UD)
-		return true;
-	if (predicted) {
-		if (qp->id_streak < ID_STREAK)
-			qp->id_streak++;
-		return true;
-	}
-	if (qp->id_streak >= ID_STREAK)
-		return false;
-	qp->id_streak = 0;
 	return true;
 }
 
@@ -143,7 +126,7 @@ static void log_packet_line(const struct packet *packet)
 }
 
 static void deliver(struct receiver *receiver, const struct datagram *datagram,
-		    const struct packet *packet, bool predicted) UNCHECKED_LOCKS
+		    const struct packet *packet, enum ip_id_kind kind) UNCHECKED_LOCKS
 {
 	struct hca *hca = receiver->hca;
 	struct rx_info info = { .traffic_class = datagram->traffic_class,
@@ -168,7 +151,7 @@ static void deliver(struct receiver *receiver, const struct datagram *datagram,
 		return;
 	}
 	take_hold(receiver, qp);
-	if (!id_is_usual(qp, predicted))
+	if (qp->type != IBV_QPT_UD && !ip_id_is_usual(&qp->id_streak, kind))
 		counter_add(hca->counters, COUNTER_RX_IP_ID, 1);
 	else
 		transport_receive(qp, packet, &info, receiver->now_ns, &receiver->effects);
@@ -180,7 +163,7 @@ static void receive_packet(struct receiver *receiver, struct datagram *datagram,
 	struct hca *hca = receiver->hca;
 	struct packet packet;
 	enum parse verdict;
-	bool predicted = true;
+	enum ip_id_kind kind = IP_ID_PREDICTED;
 
 	counter_add(hca->counters, COUNTER_RX_PACKETS, 1);
 	counter_add(hca->counters, COUNTER_RX_BYTES, bytes);
@@ -190,7 +173,7 @@ static void receive_packet(struct receiver *receiver, struct datagram *datagram,
 		return;
 	}
 	if (!datagram->sealed &&
-	    check_icrc(datagram, data, bytes, segment, &predicted) == ICRC_BAD) {
+	    check_icrc(datagram, data, bytes, segment, &kind) == ICRC_BAD) {
 		counter_add(hca->counters, COUNTER_RX_ICRC, 1);
 		return;
 	}
@@ -198,7 +181,7 @@ static void receive_packet(struct receiver *receiver, struct datagram *datagram,
 		counter_add(hca->counters, COUNTER_RX_PKEY, 1);
 		return;
 	}
-	deliver(receiver, datagram, &packet, predicted);
+	deliver(receiver, datagram, &packet, kind);
 }
 
 static bool is_foreign(const struct hca *hca, uint32_t qpn)

@@ -295,67 +295,6 @@ static void a_message_of_eight_mebibytes_arrives(void **state)
 	scene_end(&scene);
 }
 
-/* ---- unreliable services ---- */
-
-static void uc_drops_a_message_of_which_a_packet_is_lost(void **state)
-{
-	struct talk_options options = scene_options(IBV_QPT_UC);
-	struct scene scene;
-	unsigned i;
-
-	scene_begin(&scene, &options);
-	for (i = 0; i < 5; i++)
-		plan(&scene, IBV_WR_SEND_WITH_IMM, 3000);
-	talk_plan_all_receives(scene.talk, 1);
-	scene_drop(&scene, OPCODE_UC_SEND_MIDDLE, 1, 1);
-	scene_drop(&scene, OPCODE_UC_SEND_LAST_IMM, 3, 1);
-	scene_run(&scene);
-	assert_int_equal(scene.left->sends_ok, 5);
-	assert_int_equal(scene.right->recvs_ok, 3);
-	assert_false(scene.left->messages[1].delivered);
-	assert_false(scene.left->messages[3].delivered);
-	/* A dropped message gives its receive to the next one. */
-	assert_int_equal(recv_queue_count(&scene.right->qp->rq) +
-			 scene.right->qp->responder.recv_taken, 2);
-	scene_end(&scene);
-}
-
-static void ud_drops_what_finds_no_receive(void **state)
-{
-	struct talk_options options = scene_options(IBV_QPT_UD);
-	struct scene scene;
-	unsigned i;
-
-	scene_begin(&scene, &options);
-	for (i = 0; i < 5; i++)
-		plan(&scene, IBV_WR_SEND_WITH_IMM, 1000);
-	talk_plan_receives(scene.talk, 1, 3, 1);
-	scene_run(&scene);
-	assert_int_equal(scene.left->sends_ok, 5);
-	assert_int_equal(scene.right->recvs_ok, 3);
-	assert_int_equal(counted(scene.b, COUNTER_RX_NO_RECV), 2);
-	assert_int_equal(scene.right->qp->state, IBV_QPS_RTS);
-	scene_end(&scene);
-}
-
-static void the_grh_counts_in_a_ud_receive(void **state)
-{
-	struct talk_options options = scene_options(IBV_QPT_UD);
-	struct scene scene;
-
-	options.receive_bytes = 1000;
-	scene_begin(&scene, &options);
-	plan(&scene, IBV_WR_SEND_WITH_IMM, 1000);
-	plan(&scene, IBV_WR_SEND_WITH_IMM, 1001);
-	plan(&scene, IBV_WR_SEND_WITH_IMM, 1000);
-	talk_plan_all_receives(scene.talk, 2);
-	scene_run(&scene);
-	assert_int_equal(scene.right->recvs_ok, 2);
-	assert_false(scene.left->messages[1].delivered);
-	assert_int_equal(counted(scene.b, COUNTER_RX_TOO_LONG), 1);
-	scene_end(&scene);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -372,9 +311,6 @@ int main(void)
 		cmocka_unit_test(a_fenced_send_waits_for_the_read_before_it),
 		cmocka_unit_test(no_more_reads_are_asked_for_than_the_peer_allows),
 		cmocka_unit_test(a_message_of_eight_mebibytes_arrives),
-		cmocka_unit_test(uc_drops_a_message_of_which_a_packet_is_lost),
-		cmocka_unit_test(ud_drops_what_finds_no_receive),
-		cmocka_unit_test(the_grh_counts_in_a_ud_receive),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

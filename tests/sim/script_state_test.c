@@ -329,6 +329,42 @@ static void a_qp_that_goes_passes_its_turn_on(void **state)
 	}
 }
 
+/*
+ * One ACK answers all that is in flight and wakes one of those that wait. That one fails, before
+ * or after it was woken: the next must be woken in its place, for no other answer will come.
+ */
+static void the_last_wakeup_of_a_path_is_not_lost(void **state)
+{
+	struct talk_options options = scene_options(IBV_QPT_RC);
+	struct talk *first, *last;
+	struct scene scene;
+	unsigned at;
+
+	options.memory_bytes = 1u << 20;
+	for (at = 200; at < 4000; at += 50) {
+		scene_begin(&scene, &options);
+		scene.a->wake_ns = 100 * US;
+		scene.b->wake_ns = MS;
+		/* The QP that fails is in the middle of those that post. */
+		first = talk_create(scene.a, scene.b, &options);
+		last = talk_create(scene.a, scene.b, &options);
+		first->next = scene.talk;
+		scene.talk->next = last;
+		talk_plan(first, 0, IBV_WR_RDMA_WRITE, 400000, IBV_SEND_SIGNALED, 1);
+		plan(&scene, IBV_WR_RDMA_WRITE, 400000);
+		talk_plan(last, 0, IBV_WR_RDMA_WRITE, 400000, IBV_SEND_SIGNALED, 1);
+		sim_call_at(scene.sim, scene.sim->now_ns + at * US, error_left, &scene);
+		if (!talk_run(first))
+			fail_msg("error at %u us: %s", at, scene.sim->failure);
+		assert_int_equal(first->side[0].sends_ok + last->side[0].sends_ok, 2);
+		assert_true(first->side[0].last_done_ns - SECOND < 100 * MS);
+		assert_true(last->side[0].last_done_ns - SECOND < 100 * MS);
+		talk_destroy(first);
+		talk_destroy(last);
+		scene_end(&scene);
+	}
+}
+
 /* ---- CQ overflow ---- */
 
 static void an_overflowing_cq_fails_its_qp(void **state)
@@ -474,6 +510,7 @@ int main(void)
 		cmocka_unit_test(a_reset_qp_is_as_good_as_new),
 		cmocka_unit_test(a_qp_destroyed_amid_everything_leaves_nothing),
 		cmocka_unit_test(a_qp_that_goes_passes_its_turn_on),
+		cmocka_unit_test(the_last_wakeup_of_a_path_is_not_lost),
 		cmocka_unit_test(an_overflowing_cq_fails_its_qp),
 		cmocka_unit_test(last_wqe_reached_follows_the_error_of_an_srq_qp),
 		cmocka_unit_test(an_srq_below_its_limit_says_so_once),

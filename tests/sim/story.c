@@ -104,6 +104,9 @@ static struct connect_options draw_connection(struct story *story)
 	options.timeout = (uint8_t)(12 + sim_below(sim, 4));
 	options.rd_atomic = (uint8_t)(1 + sim_below(sim, RD_ATOMIC_FEW));
 	options.min_rnr_timer = (uint8_t)(1 + sim_below(sim, 20));
+	/* 7 would be to wait for ever for one who posts no receives. */
+	if (story->misdeed == MISDEED_DEAF && first)
+		options.rnr_retry = 5;
 	if (story->misdeed == MISDEED_NO_RECEIVE && first)
 		options.rnr_retry = 1;
 	return options;
@@ -173,7 +176,7 @@ static void plan_messages(struct story *story, struct talk *talk, unsigned index
 	for (i = 0; i < count; i++)
 		plan_message(story, talk, index);
 	side->messages[count - 1].flags |= IBV_SEND_SIGNALED;
-	side->depth = 1 + sim_below(story->sim, MESSAGES_MAX);
+	side->depth = 1 + sim_below(story->sim, talk->options.send_wrs);
 	/* An unsignaled request is known to be done only by a later one: do not wait for it. */
 	for (i = 0; i < count; i++)
 		if (i % side->depth == side->depth - 1 || side->depth < 8)
@@ -272,6 +275,7 @@ static struct talk *create_talk(struct story *story)
 		.messages_max = MESSAGES_MAX, .receives_max = MESSAGES_MAX,
 		.memory_bytes = MEMORY_BYTES, .receive_bytes = RECEIVE_BYTES,
 		.recv_wrs = 1 + sim_below(sim, MESSAGES_MAX),
+		.send_wrs = 1 + sim_below(sim, MESSAGES_MAX),	/* rings wrap */
 		.use_srq = sim_below(sim, 4) == 0,
 		.lossless_semantics = must_succeed(story, story->talks),
 	};

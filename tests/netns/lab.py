@@ -11,6 +11,7 @@ Processes are ended by their own pid only, and die with us (PR_SET_PDEATHSIG).""
 import contextlib
 import itertools
 import os
+import re
 import signal
 import subprocess
 import time
@@ -154,7 +155,11 @@ class Program:
         return name if name not in ('SIGTERM', 'SIGKILL', 'SIGINT') else None
 
     def tail(self, lines=12):
-        return '\n'.join(self.text.rstrip().splitlines()[-lines:])
+        """The end of its output, and what libraries and programs complained of before."""
+        text = self.text.rstrip().splitlines()
+        told = [line for line in text[:-lines] if re.search(
+            r'verbatim:|fail|error|status|couldn|unable', line, re.I)]
+        return '\n'.join(told[:8] + text[-lines:])
 
 
 class End:
@@ -192,6 +197,7 @@ class Lab:
         env.pop('LD_PRELOAD', None)
         if self.library:
             env['LD_LIBRARY_PATH'] = self.library
+        env['VERBATIM_EXPLAIN'] = '1'
         env.update(self.variables)
         env.update(more or {})
         return env
@@ -344,7 +350,7 @@ def started_pair(topology, server, client=None, env=None, users=(None, None), ad
             yield one, two
 
 
-def run_pair(topology, server, client=None, timeout=20, grace=5, **more):
+def run_pair(topology, server, client=None, timeout=60, grace=10, **more):
     """Run a pair to its end, at most @timeout seconds; what is left then is ended by us,
     and the Failure carries the pair."""
     with started_pair(topology, server, client, **more) as (one, two):

@@ -40,7 +40,7 @@ def all_sizes(topology, connection):
     return [1 << n for n in range(1, 24) if 1 << n <= top]
 
 
-def one(topology, tool, options, sizes=None, timeout=30, env=None, count=None):
+def one(topology, tool, options, sizes=None, timeout=100, env=None):
     """Run one pair of @tool with @options (a string or a list)."""
     command = words(tool, '-F', *(options if isinstance(options, list) else [options]))
     pair = run_pair(topology, command, timeout=timeout, env=env).check()

@@ -20,7 +20,7 @@ def check_output(program, size, iterations):
         raise Failure(f'expected "{expected}...":\n{program.tail()}')
 
 
-def pingpong(topology, kind, size, events, gid, iterations, timeout=20, extra=''):
+def pingpong(topology, kind, size, events, gid, iterations, timeout=60, extra=''):
     command = words(f'ibv_{kind}_pingpong -c -g', gid, '-s', size, '-n', iterations,
                     '-e' if events else None, extra)
     pair = run_pair(topology, command, timeout=timeout)
@@ -78,7 +78,7 @@ def lossy(topology, kind):
     with topology.loss(1) as dropped:
         try:
             pair = run_pair(topology, words(f'ibv_{kind}_pingpong -c -g 1 -s', size, '-n', count),
-                            timeout=30 if reliable else 4, grace=30 if reliable else 1)
+                            timeout=60 if reliable else 4, grace=30 if reliable else 1)
         except Failure as hung:
             if reliable or not hasattr(hung, 'pair'):
                 raise

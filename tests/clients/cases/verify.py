@@ -13,7 +13,7 @@ def listed(binary, env):
     return [line.split() for line in out.stdout.splitlines()]
 
 
-def verify(topology, test, options='', timeout=30, env=None, users=(None, None)):
+def verify(topology, test, options='', timeout=60, env=None, users=(None, None)):
     binary = topology.client.lab.verify
     pair = run_pair(topology, words(binary, '-t', f'^{test}$', options), timeout=timeout, env=env,
                     users=users)
@@ -32,7 +32,7 @@ def lossy(topology, test, options):
             raise Skip('nothing was dropped')
 
 
-def local(topology, test, timeout=30):
+def local(topology, test, timeout=60):
     """Both ends in one process (two threads), over the loopback of the device."""
     binary = topology.client.lab.verify
     command = words(binary, '--local -g 1 -t', f'^{test}$')
@@ -55,7 +55,7 @@ def cases(topology):
         long = 'long' in tags
         for gid in topology.gids:
             yield Case(f'verify {name} -g {gid}',
-                       lambda n=name, g=gid, w=300 if long else 30: verify(
+                       lambda n=name, g=gid, w=300 if long else 60: verify(
                            topology, n, f'-g {g}', timeout=w),
                        not long and (gid == 1 or gid == 0 and topology.name == 'veth1500'))
         if not long and 'lossless' not in tags:

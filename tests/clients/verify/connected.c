@@ -98,7 +98,7 @@ static void copy_pieces(const struct ibv_sge *sge, int count, uint8_t *flat, boo
 	}
 }
 
-static uint8_t flat[1 << 17];
+static __thread uint8_t flat[1 << 17];
 
 /* Gathered from pieces here, scattered into other pieces there; a READ the same way back. */
 static void rc_pieces(struct side *side)

@@ -319,6 +319,7 @@ static void srq_limit(struct side *side)
 		      "an event with %d receives left", 7 - i);
 		if (i == 3)
 			expect_event(side, IBV_EVENT_SRQ_LIMIT_REACHED);
+		barrier(side);
 	}
 	CHECK(!wait_readable(side->context->async_fd, 20), "a second limit event");
 	OK(ibv_query_srq(srq, &attr));

@@ -22,7 +22,7 @@ def crowd(topology):
         pairs = [stack.enter_context(started_pair(topology, command)) for _ in range(CROWD)]
         for number, pair in enumerate(pairs):
             for program in pair:
-                if program.wait(begin + 40 - time.monotonic()) != 0:
+                if program.wait(begin + 60 - time.monotonic()) != 0:
                     raise Failure(f'pair {number}: exit status {program.code} after '
                                   f'{program.seconds:.1f} s\n{program.tail()}')
     return f'{time.monotonic() - begin:.1f} s'
@@ -44,7 +44,7 @@ def crowd_at_once(topology):
             clients.append(stack.enter_context(topology.client.start(
                 command + extra + [topology.server.address])))
         for program in clients + [s for _, s in servers]:
-            if program.wait(begin + 40 - time.monotonic()) != 0:
+            if program.wait(begin + 60 - time.monotonic()) != 0:
                 raise Failure(f'exit status {program.code} after {program.seconds:.1f} s\n'
                               + program.tail())
 
@@ -61,8 +61,8 @@ def stopped(topology):
         for _ in range(3):
             for other in ('ibv_rc_pingpong -c -g 1 -n 1000', 'ibv_ud_pingpong -c -g 1 -s 1000',
                           'ibv_uc_pingpong -c -g 1 -n 1000'):
-                pair = run_pair(topology, words(other), timeout=10).check()
-                if pair.client.seconds > 5:
+                pair = run_pair(topology, words(other), timeout=30).check()
+                if pair.client.seconds > 10:
                     raise Failure(f'{other} took {pair.client.seconds:.1f} s beside a stopped '
                                   'process')
         sleeper.signal(signal.SIGCONT)
@@ -79,7 +79,7 @@ def paused_in_transfer(topology):
     with started_pair(topology, command) as (server, client):
         time.sleep(1)
         server.signal(signal.SIGSTOP)
-        run_pair(topology, words('ibv_rc_pingpong -c -g 1'), timeout=10).check()
+        run_pair(topology, words('ibv_rc_pingpong -c -g 1'), timeout=30).check()
         time.sleep(0.5)
         server.signal(signal.SIGCONT)
         for program in (client, server):
@@ -98,7 +98,7 @@ def killed(topology, tool, victim):
         dead, left = (server, client) if victim == 'server' else (client, server)
         dead.signal(signal.SIGKILL)
         dead.wait(5)
-        run_pair(topology, words('ibv_rc_pingpong -c -g 1'), timeout=10).check()
+        run_pair(topology, words('ibv_rc_pingpong -c -g 1'), timeout=30).check()
         if victim == 'server':
             if left.wait(8) is None:    # 8 tries of 67 ms, four times that allowed: 2.1 s
                 raise Failure(f'the survivor still runs after {left.seconds:.1f} s\n'
@@ -110,7 +110,7 @@ def killed(topology, tool, victim):
             left.end()
             if left.crashed():
                 raise Failure(f'{left.crashed()}\n{left.tail()}')
-    run_pair(topology, words(f'{tool} -F -s 65536 -n 200'), timeout=10).check()
+    run_pair(topology, words(f'{tool} -F -s 65536 -n 200'), timeout=30).check()
 
 
 def two_users(topology):
@@ -122,12 +122,12 @@ def two_users(topology):
     with started_pair(topology, long, users=(NOBODY, NOBODY)) as theirs, \
             started_pair(topology, long, users=(0, 0)) as ours:
         for users in ((0, 0), (NOBODY, NOBODY), (0, NOBODY), (NOBODY, 0)):
-            run_pair(topology, quick, users=users, timeout=10).check()
-            run_pair(topology, words('ib_write_bw -F -n 200'), users=users, timeout=10).check()
+            run_pair(topology, quick, users=users, timeout=30).check()
+            run_pair(topology, words('ib_write_bw -F -n 200'), users=users, timeout=30).check()
             run_pair(topology, words('ibv_ud_pingpong -c -g 1 -n 200 -s 512'), users=users,
-                     timeout=10).check()
+                     timeout=30).check()
         for program in (*theirs, *ours):
-            if program.wait(15) != 0:
+            if program.wait(30) != 0:
                 raise Failure(f'exit status {program.code}\n{program.tail()}')
 
 
@@ -142,7 +142,7 @@ def bystander_takes_over(topology):
             time.sleep(1.5)
             first.signal(signal.SIGKILL)
             for program in reversed(pair):
-                if program.wait(15) != 0:
+                if program.wait(30) != 0:
                     raise Failure(f'exit status {program.code}\n{program.tail()}')
     run_pair(topology, words('ibv_rc_pingpong -c -g 1'), users=(0, NOBODY)).check()
 

@@ -63,6 +63,7 @@ struct requester {
 
 	/* UC and UD: waiting for room in the flow of that path (transport/flow.h); NULL: not */
 	struct path *blocked;
+	uint32_t blocked_bytes;		/* that it waits for */
 	uint64_t blocked_until_ns;
 
 	bool drain_reported;		/* SQD: SQ_DRAINED was raised */

@@ -88,7 +88,7 @@ static struct echo *place_for(struct echoes *echoes, const struct av *av, uint32
 /* How many receives the packets that may be on their way take at most, if they are like this. */
 static uint32_t receives_for(const struct packet *packet)
 {
-	uint32_t packets = FLOW_LIMIT / packet_cost((uint32_t)packet->payload_bytes);
+	uint32_t packets = FLOW_LIMIT / flow_cost((uint32_t)packet->payload_bytes);
 
 	if (packet->op->verb != VERB_SEND && !(packet->op->headers & HDR_IMM))
 		return 0;

@@ -329,7 +329,7 @@ static void check_sender(struct station *s, struct ah *ah)
 	unsigned count;
 	uint32_t mark = fill(s, ah, &count);
 
-	assert_in_range(count * packet_cost(MTU), FLOW_LIMIT_UNHEARD - 8 * packet_cost(MTU),
+	assert_in_range(s->qp.path->flow.taken_bytes, FLOW_LIMIT_UNHEARD - flow_cost(MTU),
 			FLOW_LIMIT_UNHEARD);
 	/* Not by others, and not for what did not ask. */
 	s->info.source[15]++;

@@ -14,6 +14,28 @@
 #include "transport/run_queue.h"
 
 #define DEAF_CHUNKS 16u		/* chunks between marks while nobody waits for them */
+/*
+ * Linux accounts a datagram with its struct sk_buff and a buffer that also holds its headers and
+ * struct skb_shared_info, of 576 bytes or of a power of two (measured, 6.18; older ones alike).
+ */
+#define SKB_BYTES	256u
+#define SKB_BUFFER_MIN	576u
+#define SKB_OVERHEAD	448u	/* in the buffer, beside the payload of the packet */
+#define SEGMENT_OVERHEAD 128u	/* of a further segment, its headers included */
+
+uint32_t flow_cost(uint32_t payload_bytes)
+{
+	uint32_t needed = payload_bytes + SKB_OVERHEAD;
+
+	if (needed <= SKB_BUFFER_MIN)
+		return SKB_BYTES + SKB_BUFFER_MIN;
+	return SKB_BYTES + (1u << (32 - __builtin_clz(needed - 1)));
+}
+
+uint32_t flow_cost_joined(uint32_t payload_bytes)
+{
+	return payload_bytes + SEGMENT_OVERHEAD;
+}
 
 void flow_init(struct flow *flow)
 {
@@ -36,55 +58,57 @@ static uint64_t in_flight(const struct flow *flow)
 	return flow->taken_bytes - flow->released_bytes;
 }
 
-static bool has_room(const struct path *path)
+/* An idle flow has room for one packet, whatever its cost. */
+static bool has_room(const struct path *path, uint32_t bytes)
 {
-	return path->flow.deaf || in_flight(&path->flow) < limit_of(path);
+	uint64_t used = in_flight(&path->flow);
+
+	return path->flow.deaf || used == 0 || used + bytes <= limit_of(path);
 }
 
 static void wake_next(struct path *path, struct run_queue *queue)
 {
-	struct list *node;
+	struct flow *flow = &path->flow;
 	struct qp *qp;
 
-	if (!has_room(path))
+	if (list_empty(&flow->waiting))
 		return;
-	node = list_pop(&path->flow.waiting);
-	if (!node)
+	qp = list_entry(flow->waiting.next, struct qp, wait_node);
+	if (!has_room(path, qp->requester.blocked_bytes))
 		return;
-	qp = list_entry(node, struct qp, wait_node);
+	list_remove(&qp->wait_node);
 	qp->requester.path_turn = true;
 	run_queue_add(queue, qp);
 }
 
 /* Whose turn it was and who found too little room for anything keeps its place. */
-static void wait_for_room(struct path *path, struct qp *qp, uint64_t now_ns)
+static void wait_for_room(struct path *path, struct qp *qp, const struct flow_ask *ask)
 {
 	struct flow *flow = &path->flow;
 	bool keeps_place = qp->requester.path_turn && qp->requester.blocked;
 
 	if (list_empty(&flow->waiting))
-		flow->stalled_ns = now_ns;
+		flow->stalled_ns = ask->now_ns;
 	if (list_empty(&qp->wait_node))
 		list_add_tail(keeps_place ? flow->waiting.next : &flow->waiting, &qp->wait_node);
 	qp->requester.path_turn = false;
 	qp->requester.blocked = path;
+	qp->requester.blocked_bytes = ask->alone;
 	qp->requester.blocked_until_ns = flow->stalled_ns + flow->patience_ns;
 }
 
-/* How much of what is asked for there is room for: packets like the first; of an idle flow, one. */
+/* How much of what is asked for there is room for. */
 static uint32_t room_for(const struct path *path, const struct flow_ask *ask)
 {
 	uint32_t limit = limit_of(path), chunk = limit / FLOW_CHUNKS;
 	uint32_t most = ask->wanted < chunk ? ask->wanted : chunk;
-	uint64_t used = in_flight(&path->flow), room = used < limit ? limit - used : 0;
+	uint64_t used = in_flight(&path->flow);
 
-	if (!path->flow.deaf && used) {
-		if (room < ask->least)
-			return 0;
-		if (most > room)
-			most = (uint32_t)room;
-	}
-	return most > ask->least ? most - most % ask->least : ask->least;
+	if (!has_room(path, ask->least))
+		return 0;
+	if (!path->flow.deaf && used < limit && most > limit - used)
+		most = (uint32_t)(limit - used);
+	return most > ask->least ? most : ask->least;
 }
 
 /* The first packet of all is marked, to learn early whether the peer hears us. */
@@ -123,7 +147,7 @@ uint32_t flow_take(struct path *path, struct qp *qp, const struct flow_ask *ask,
 			flow->released_bytes = flow->taken_bytes;
 		qp->requester.blocked = NULL;
 	} else {
-		wait_for_room(path, qp, ask->now_ns);
+		wait_for_room(path, qp, ask);
 	}
 	lock_release(&path->lock);
 	return granted;

@@ -31,13 +31,12 @@ struct qp;
 struct run_queue;
 
 /*
- * Limits of what is in flight, in bytes of cost (packet_cost). A datagram that is not part of a
- * batch takes up to 2.5 times its cost of the socket buffer (the kernel rounds its size up to a
- * power of two), and a quarter of that buffer may be empty but not yet given back: 416 KiB hold it.
+ * Limits of what is in flight, in bytes of flow_cost(). The default buffer is of 416 KiB, of which
+ * the kernel may hold a quarter to be full still although it was emptied.
  */
-#define FLOW_LIMIT		(128u * 1024u)
-#define FLOW_LIMIT_UNHEARD	(32u * 1024u)	/* until the first echo */
-#define FLOW_LIMIT_MIN		(48u * 1024u)	/* beside whatever RC has in flight */
+#define FLOW_LIMIT		(160u * 1024u)
+#define FLOW_LIMIT_UNHEARD	(40u * 1024u)	/* until the first echo */
+#define FLOW_LIMIT_MIN		(64u * 1024u)	/* beside whatever RC has in flight */
 /*
  * A mark is made every limit / FLOW_CHUNKS bytes, and no more than that is taken at once: what is not
  * marked yet is always less than the least limit, so that whoever waits waits for an echo.
@@ -67,9 +66,14 @@ struct flow {
 
 struct flow_ask {
 	uint32_t psn;			/* of the packet about to be written */
-	uint32_t least, wanted;		/* cost of that packet; with those that follow */
+	uint32_t least, wanted;		/* what that packet needs; with those that follow */
+	uint32_t alone;			/* its cost when it is sent later, as the first of a batch */
 	uint64_t now_ns;
 };
+
+/* What a packet takes of a socket buffer: the first of a batch, and another like it. */
+uint32_t flow_cost(uint32_t payload_bytes);
+uint32_t flow_cost_joined(uint32_t payload_bytes);
 
 void flow_init(struct flow *flow);
 

@@ -51,7 +51,7 @@ static void fixture_free(struct fixture *f)
 /* One packet of @bytes; its PSN is the number of the take. */
 static uint32_t take_more(struct fixture *f, unsigned qp, uint32_t least, uint32_t wanted)
 {
-	struct flow_ask ask = { .psn = ++f->psn, .least = least, .wanted = wanted,
+	struct flow_ask ask = { .psn = ++f->psn, .least = least, .wanted = wanted, .alone = least,
 				.now_ns = f->now_ns };
 
 	return flow_take(f->path, &f->qp[qp], &ask, &f->mark);

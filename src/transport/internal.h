@@ -135,7 +135,6 @@ const char *wqe_name(const struct send_wqe *wqe);
 uint32_t wqe_psns(const struct qp *qp, const struct send_wqe *wqe);
 /* One past the last PSN of the READ request that @psn belongs to. */
 uint32_t wqe_chunk_end(const struct qp *qp, const struct send_wqe *wqe, uint32_t psn);
-uint32_t packet_cost(uint32_t payload);
 /* What the PSNs [@from, @to) of the request cost the path. */
 uint32_t wqe_cost(const struct qp *qp, const struct send_wqe *wqe, uint32_t from, uint32_t to);
 /* Fill @packet for the request packet @psn; returns one past the PSNs that it takes. */

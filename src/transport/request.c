@@ -83,7 +83,7 @@ uint32_t wqe_chunk_end(const struct qp *qp, const struct send_wqe *wqe, uint32_t
 	return psn_add(wqe->first_psn, packets_for(qp, chunk_end_bytes(wqe, offset)));
 }
 
-uint32_t packet_cost(uint32_t payload)
+static uint32_t packet_cost(uint32_t payload)
 {
 	return payload + PACKET_COST > PACKET_COST_MIN ? payload + PACKET_COST : PACKET_COST_MIN;
 }

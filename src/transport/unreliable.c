@@ -25,6 +25,8 @@ struct stream {
 	struct path *path;		/* NULL: none yet, or one without flow control */
 	struct ah *ah;			/* of @path, with UD */
 	uint32_t granted;		/* bytes taken and not used yet */
+	bool begun;			/* @payload_bytes are those of the packet before */
+	uint32_t payload_bytes;
 };
 
 static void stream_end(struct stream *stream)
@@ -38,6 +40,7 @@ static void stream_end(struct stream *stream)
 	stream->path = NULL;
 	stream->ah = NULL;
 	stream->granted = 0;
+	stream->begun = false;
 }
 
 /* Slot 0 is no Verbatim's. */
@@ -62,23 +65,41 @@ static void stream_to(struct stream *stream, const struct send_wqe *wqe)
 	ah_get(stream->ah);
 }
 
-/* As for RC: room for what is to come of this message, or of the queue when messages are small. */
-static uint32_t cost_wanted(const struct pump *pump, const struct send_wqe *wqe, uint32_t cost)
+/* Of the next packet. Equal ones in a row become one datagram, which costs less. */
+static uint32_t next_cost(struct stream *stream, const struct send_wqe *wqe, uint32_t *alone)
 {
+	const struct qp *qp = stream->pump->call->qp;
+	uint64_t left = wqe->length - offset_of(qp, qp->requester.send_psn, wqe->first_psn);
+	uint32_t bytes = left < qp->mtu ? (uint32_t)left : qp->mtu;
+	bool joins = stream->begun && stream->payload_bytes == bytes;
+
+	stream->begun = true;
+	stream->payload_bytes = bytes;
+	*alone = flow_cost(bytes);
+	return joins ? flow_cost_joined(bytes) : *alone;
+}
+
+/* As for RC: room for what is to come of this message, or of the queue when messages are small. */
+static uint32_t wanted(const struct stream *stream, const struct send_wqe *wqe, uint32_t cost)
+{
+	const struct pump *pump = stream->pump;
 	const struct qp *qp = pump->call->qp;
 	uint32_t packets = ((wqe->last_psn - qp->requester.send_psn) & PSN_MASK) + 1;
 
 	if (packets == 1)
 		packets = qp->sq.head - qp->sq.tail;
-	return cost * (packets < pump->budget ? packets : pump->budget);
+	if (packets > pump->budget)
+		packets = pump->budget;
+	return cost + (packets - 1) * flow_cost_joined(stream->payload_bytes);
 }
 
 /* May the next packet leave? *mark: it asks for an echo. False: the QP waits, or the batch is full. */
 static bool admit(struct stream *stream, struct send_wqe *wqe, bool *mark)
 {
 	struct qp *qp = stream->pump->call->qp;
-	uint32_t psn = qp->requester.send_psn, cost, more;
-	struct flow_ask ask;
+	struct flow_ask ask = { .psn = qp->requester.send_psn,
+				.now_ns = stream->pump->call->now_ns };
+	uint32_t cost, more;
 
 	*mark = false;
 	if (!pump_has_room(stream->pump))
@@ -86,11 +107,10 @@ static bool admit(struct stream *stream, struct send_wqe *wqe, bool *mark)
 	stream_to(stream, wqe);
 	if (!stream->path)
 		return true;
-	cost = wqe_cost(qp, wqe, psn, psn_add(psn, 1));
+	cost = next_cost(stream, wqe, &ask.alone);
 	if (stream->granted < cost) {
-		ask = (struct flow_ask){ .psn = psn, .least = cost - stream->granted,
-					 .wanted = cost_wanted(stream->pump, wqe, cost),
-					 .now_ns = stream->pump->call->now_ns };
+		ask.least = cost - stream->granted;
+		ask.wanted = wanted(stream, wqe, ask.least);
 		more = flow_take(stream->path, qp, &ask, mark);
 		if (!more)
 			return false;

@@ -4,7 +4,7 @@ the library has to do. A run passes when both ends exit with 0 and print a row f
 import re
 
 from harness import Case, words
-from lab import Failure, run_pair
+from lab import Failure, run_pair, unreliable
 
 OPS = ('send', 'write', 'read', 'atomic')
 CONNECTIONS = {'send': ('RC', 'UC', 'UD'), 'write': ('RC', 'UC'), 'read': ('RC',),
@@ -42,13 +42,19 @@ def all_sizes(topology, connection):
 
 def one(topology, tool, options, sizes=None, timeout=100, env=None):
     """Run one pair of @tool with @options (a string or a list)."""
+    text = options if isinstance(options, str) else ' '.join(options)
+    if re.search('-c U[CD]', text):
+        return unreliable(lambda: reliable(topology, tool, options, sizes, timeout / 2, env))
+    return reliable(topology, tool, options, sizes, timeout, env)
+
+
+def reliable(topology, tool, options, sizes, timeout, env):
     command = words(tool, '-F', *(options if isinstance(options, list) else [options]))
     pair = run_pair(topology, command, timeout=timeout, env=env).check()
     if sizes:
         expect_rows(pair, sizes)
     elif not rows(pair.client.text):
         raise Failure('no result row\n' + pair.report())
-    return pair
 
 
 def basic(topology):

@@ -4,7 +4,7 @@ one byte to 4 MiB (UD: to the path MTU). All with -c, their own check of the dat
 import re
 
 from harness import Case, words
-from lab import Failure, Skip, run_pair
+from lab import Failure, Skip, run_pair, unreliable
 
 SIZES = [1, 2, 100, 1023, 1024, 1025, 4096, 65536, 1 << 20, 4 << 20]
 KINDS = ('rc', 'uc', 'ud', 'srq')
@@ -32,6 +32,13 @@ def pingpong(topology, kind, size, events, gid, iterations, timeout=60, extra=''
     return pair
 
 
+def one(topology, kind, size, events, gid):
+    def run():
+        pingpong(topology, kind, size, events, gid, iterations_for(size),
+                 timeout=15 if kind in ('uc', 'ud') else 60)
+    return unreliable(run) if kind in ('uc', 'ud') else run()
+
+
 def sizes(topology, kind):
     if kind == 'ud':
         return sorted({s for s in SIZES if s < topology.mtu} | {topology.mtu})
@@ -56,9 +63,8 @@ def cases(topology):
             for events in (False, True):
                 for size in sizes(topology, kind):
                     name = f'ibv_{kind}_pingpong -g {gid}{" -e" if events else ""} -s {size}'
-                    yield Case(name, lambda k=kind, s=size, e=events, g=gid: pingpong(
-                        topology, k, s, e, g, iterations_for(s)),
-                        is_quick(kind, size, events, gid))
+                    yield Case(name, lambda k=kind, s=size, e=events, g=gid: one(
+                        topology, k, s, e, g), is_quick(kind, size, events, gid))
     for extra, name in (('-N', 'new post API'), ('-t', 'completion timestamps'),
                         ('-m 256', 'path MTU 256'), ('-r 10', 'ten receives')):
         yield Case(f'ibv_rc_pingpong {extra}: {name}',

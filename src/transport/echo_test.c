@@ -162,7 +162,7 @@ static struct station *station_behind(void)
 	post_recv(s, 1, 2048);
 	receive_asking(s, PEER_QPN, 1);
 	expect_silence(s);
-	assert_true(transport_deadline(&s->qp) < TIME_NEVER);
+	assert_true(deadline_of(s) < TIME_NEVER);
 	return s;
 }
 
@@ -172,14 +172,14 @@ static void an_application_that_is_behind_holds_the_echo_back(void **state)
 	uint64_t began_ns = s->now_ns;
 
 	while (transmit(s) == 0) {
-		uint64_t deadline_ns = transport_deadline(&s->qp);
+		uint64_t deadline_ns = deadline_of(s);
 
 		assert_true(deadline_ns > s->now_ns);
 		pass_time(s, deadline_ns - s->now_ns);
 	}
 	expect_echo(s, 0, PEER_QPN, 1);
 	assert_true(s->now_ns - began_ns == ECHO_HOLD_MAX_NS);
-	assert_true(transport_deadline(&s->qp) == TIME_NEVER);
+	assert_true(deadline_of(s) == TIME_NEVER);
 	station_free(s);
 }
 
@@ -376,7 +376,7 @@ static void time_lets_datagrams_go_on(void **state)
 	assert_int_equal(station_counter(s, COUNTER_FLOW_TIMEOUT), 1);
 	assert_true(wants_to_send(s));
 	assert_true(transmit(s) > 0);
-	assert_true(transport_deadline(&s->qp) == TIME_NEVER);
+	assert_true(deadline_of(s) == TIME_NEVER);
 	ah_put(ah);
 	station_free(s);
 }
@@ -440,7 +440,7 @@ static void a_qp_that_waits_may_go_away(void **state)
 		station_move(s, states[i]);
 		assert_null(s->qp.requester.blocked);
 		assert_true(list_empty(&s->qp.wait_node));
-		assert_true(transport_deadline(&s->qp) == TIME_NEVER);
+		assert_true(deadline_of(s) == TIME_NEVER);
 		station_free(s);
 	}
 }

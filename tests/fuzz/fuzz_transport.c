@@ -161,6 +161,11 @@ static void fill_headers(struct world *world, struct input *input, struct packet
 	}
 	if (headers & HDR_IETH)
 		packet->invalidate_rkey = pick_key(world, input);
+	if (headers & HDR_CNP) {
+		packet->echo.present = next8(input) & 1;
+		packet->echo.psn = pick_psn(world, input, true);
+		packet->echo.qpn = next8(input) < 200 ? world->peer_qpn : next32(input) & QPN_MASK;
+	}
 }
 
 static size_t pick_payload(struct world *world, const struct packet *packet, struct input *input)
@@ -188,6 +193,7 @@ static void receive_packet(struct world *world, struct input *input)
 	packet.ack_request = flags & 2;
 	packet.fecn = (flags & 0x0c) == 0x0c;
 	packet.becn = (flags & 0x30) == 0x30;
+	packet.echo_request = flags & 0x40;
 	packet.dest_qpn = world->qp->number;
 	packet.psn = pick_psn(world, input, opcode_is_response(packet.op));
 	fill_headers(world, input, &packet);

@@ -135,7 +135,9 @@ static void hold(struct qp *qp, uint64_t now_ns)
 	echoes->held = true;
 	echoes->look = false;
 	waited_ns = now_ns - echoes->held_ns;
-	echoes->check_ns = now_ns + (waited_ns > ECHO_HOLD_FIRST_NS ? waited_ns : ECHO_HOLD_FIRST_NS);
+	if (waited_ns < ECHO_HOLD_FIRST_NS)
+		waited_ns = ECHO_HOLD_FIRST_NS;
+	echoes->check_ns = now_ns + waited_ns;
 	if (echoes->check_ns > echoes->held_ns + ECHO_HOLD_MAX_NS)
 		echoes->check_ns = echoes->held_ns + ECHO_HOLD_MAX_NS;
 	atomic_store_explicit(&qp->echo_held, echoes->receives_wanted, memory_order_relaxed);

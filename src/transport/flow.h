@@ -38,8 +38,8 @@ struct run_queue;
 #define FLOW_LIMIT_UNHEARD	(40u * 1024u)	/* until the first echo */
 #define FLOW_LIMIT_MIN		(64u * 1024u)	/* beside whatever RC has in flight */
 /*
- * A mark is made every limit / FLOW_CHUNKS bytes, and no more than that is taken at once: what is not
- * marked yet is always less than the least limit, so that whoever waits waits for an echo.
+ * A mark is made every limit / FLOW_CHUNKS bytes, and no more than that is taken at once: what is
+ * not marked yet is always less than the least limit, so that whoever waits waits for an echo.
  */
 #define FLOW_CHUNKS		8u
 #define FLOW_MARKS		16u		/* remembered; more than can be awaited */
@@ -67,7 +67,7 @@ struct flow {
 struct flow_ask {
 	uint32_t psn;			/* of the packet about to be written */
 	uint32_t least, wanted;		/* what that packet needs; with those that follow */
-	uint32_t alone;			/* its cost when it is sent later, as the first of a batch */
+	uint32_t alone;			/* its cost when sent later, as the first of a batch */
 	uint64_t now_ns;
 };
 

@@ -10,7 +10,8 @@
  *	responder.c	the peer's requests: checks, executes, answers
  *	replay.c	responder resources: answers to duplicates
  *	unreliable.c	UC and UD, both ways
- *	flow.c		flow control of UC and UD; echo.c answers, ah_path.c finds the path of a UD
+ *	flow.c		flow control of UC and UD, with stream.c (asking), echo.c (answering) and
+ *			ah_path.c (the paths of an address handle)
  *	path.c		congestion window towards a peer process, shared by the QPs that use it
  *	run_queue.c	QPs that have something to transmit
  *

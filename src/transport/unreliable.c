@@ -8,117 +8,13 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "transport/ah_path.h"
 #include "transport/echo.h"
 #include "transport/internal.h"
+#include "transport/stream.h"
 
 #define QKEY_PRIVILEGED 0x80000000u	/* the sender's own Q_Key is meant (IBTA 10.2.5) */
 
-/* ---- the flow towards the peer ---- */
-
-/*
- * One call of unreliable_transmit(): what it has taken of which flow. The AH is held, for its
- * path lives with it, and a request that is done gives its own reference back.
- */
-struct stream {
-	struct pump *pump;
-	struct path *path;		/* NULL: none yet, or one without flow control */
-	struct ah *ah;			/* of @path, with UD */
-	uint32_t granted;		/* bytes taken and not used yet */
-	bool begun;			/* @payload_bytes are those of the packet before */
-	uint32_t payload_bytes;
-};
-
-static void stream_end(struct stream *stream)
-{
-	struct qp *qp = stream->pump->call->qp;
-
-	if (stream->path)
-		flow_done(stream->path, qp->transport->run_queue, qp, stream->granted);
-	if (stream->ah)
-		ah_put(stream->ah);
-	stream->path = NULL;
-	stream->ah = NULL;
-	stream->granted = 0;
-	stream->begun = false;
-}
-
-/* Slot 0 is no Verbatim's. */
-static struct path *path_of(const struct qp *qp, const struct send_wqe *wqe)
-{
-	if (qp->type == IBV_QPT_UD)
-		return ah_path_find(wqe->ah, wqe->remote_qpn);
-	return qp->path && qp->path->key.slot ? qp->path : NULL;
-}
-
-static void stream_to(struct stream *stream, const struct send_wqe *wqe)
-{
-	struct path *path = path_of(stream->pump->call->qp, wqe);
-
-	if (path == stream->path)
-		return;
-	stream_end(stream);
-	stream->path = path;
-	if (!path || !wqe->ah)
-		return;
-	stream->ah = wqe->ah;
-	ah_get(stream->ah);
-}
-
-/* Of the next packet. Equal ones in a row become one datagram, which costs less. */
-static uint32_t next_cost(struct stream *stream, const struct send_wqe *wqe, uint32_t *alone)
-{
-	const struct qp *qp = stream->pump->call->qp;
-	uint64_t left = wqe->length - offset_of(qp, qp->requester.send_psn, wqe->first_psn);
-	uint32_t bytes = left < qp->mtu ? (uint32_t)left : qp->mtu;
-	bool joins = stream->begun && stream->payload_bytes == bytes;
-
-	stream->begun = true;
-	stream->payload_bytes = bytes;
-	*alone = flow_cost(bytes);
-	return joins ? flow_cost_joined(bytes) : *alone;
-}
-
-/* As for RC: room for what is to come of this message, or of the queue when messages are small. */
-static uint32_t wanted(const struct stream *stream, const struct send_wqe *wqe, uint32_t cost)
-{
-	const struct pump *pump = stream->pump;
-	const struct qp *qp = pump->call->qp;
-	uint32_t packets = ((wqe->last_psn - qp->requester.send_psn) & PSN_MASK) + 1;
-
-	if (packets == 1)
-		packets = qp->sq.head - qp->sq.tail;
-	if (packets > pump->budget)
-		packets = pump->budget;
-	return cost + (packets - 1) * flow_cost_joined(stream->payload_bytes);
-}
-
-/* May the next packet leave? *mark: it asks for an echo. False: the QP waits, or the batch is full. */
-static bool admit(struct stream *stream, struct send_wqe *wqe, bool *mark)
-{
-	struct qp *qp = stream->pump->call->qp;
-	struct flow_ask ask = { .psn = qp->requester.send_psn,
-				.now_ns = stream->pump->call->now_ns };
-	uint32_t cost, more;
-
-	*mark = false;
-	if (!pump_has_room(stream->pump))
-		return false;
-	stream_to(stream, wqe);
-	if (!stream->path)
-		return true;
-	cost = next_cost(stream, wqe, &ask.alone);
-	if (stream->granted < cost) {
-		ask.least = cost - stream->granted;
-		ask.wanted = wanted(stream, wqe, ask.least);
-		more = flow_take(stream->path, qp, &ask, mark);
-		if (!more)
-			return false;
-		stream->granted += more;
-	}
-	stream->granted -= cost;
-	return true;
-}
+/* ---- waiting and time ---- */
 
 /* Waits for room, and it is not its turn. */
 static bool is_blocked(const struct qp *qp)
@@ -156,7 +52,8 @@ void unreliable_timeout(struct call *call)
 /* ---- sending ---- */
 
 /* The oldest request fails; what follows it is flushed, the receive queue lives on. */
-static void send_error(struct call *call, enum ibv_wc_status status, const char *advice) UNCHECKED_LOCKS
+static void send_error(struct call *call, enum ibv_wc_status status, const char *advice)
+	UNCHECKED_LOCKS
 {
 	struct qp *qp = call->qp;
 
@@ -266,7 +163,7 @@ static bool send_next(struct stream *stream, struct send_wqe *wqe)
 
 	if (wqe_is_local(wqe))
 		return finish_local(pump->call, wqe);
-	if (!admit(stream, wqe, &mark))
+	if (!stream_admits(stream, wqe, &mark))
 		return false;
 	if (pump->call->qp->type == IBV_QPT_UD)
 		return send_datagram(pump, wqe, mark);

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What one transmit of a UC or UD QP takes of the flows of its paths. See stream.h. */
+#include "transport/stream.h"
+
+#include "transport/ah_path.h"
+
+void stream_end(struct stream *stream)
+{
+	struct qp *qp = stream->pump->call->qp;
+
+	if (stream->path)
+		flow_done(stream->path, qp->transport->run_queue, qp, stream->granted);
+	if (stream->ah)
+		ah_put(stream->ah);
+	stream->path = NULL;
+	stream->ah = NULL;
+	stream->granted = 0;
+	stream->begun = false;
+}
+
+/* Slot 0 is no Verbatim's. */
+static struct path *path_of(const struct qp *qp, const struct send_wqe *wqe)
+{
+	if (qp->type == IBV_QPT_UD)
+		return ah_path_find(wqe->ah, wqe->remote_qpn);
+	return qp->path && qp->path->key.slot ? qp->path : NULL;
+}
+
+static void stream_to(struct stream *stream, const struct send_wqe *wqe)
+{
+	struct path *path = path_of(stream->pump->call->qp, wqe);
+
+	if (path == stream->path)
+		return;
+	stream_end(stream);
+	stream->path = path;
+	if (!path || !wqe->ah)
+		return;
+	stream->ah = wqe->ah;
+	ah_get(stream->ah);
+}
+
+/* Of the next packet. Equal ones in a row become one datagram, which costs less. */
+static uint32_t next_cost(struct stream *stream, const struct send_wqe *wqe, uint32_t *alone)
+{
+	const struct qp *qp = stream->pump->call->qp;
+	uint64_t left = wqe->length - offset_of(qp, qp->requester.send_psn, wqe->first_psn);
+	uint32_t bytes = left < qp->mtu ? (uint32_t)left : qp->mtu;
+	bool joins = stream->begun && stream->payload_bytes == bytes;
+
+	stream->begun = true;
+	stream->payload_bytes = bytes;
+	*alone = flow_cost(bytes);
+	return joins ? flow_cost_joined(bytes) : *alone;
+}
+
+/* As for RC: room for what is to come of this message, or of the queue when messages are small. */
+static uint32_t wanted(const struct stream *stream, const struct send_wqe *wqe, uint32_t cost)
+{
+	const struct pump *pump = stream->pump;
+	const struct qp *qp = pump->call->qp;
+	uint32_t packets = ((wqe->last_psn - qp->requester.send_psn) & PSN_MASK) + 1;
+
+	if (packets == 1)
+		packets = qp->sq.head - qp->sq.tail;
+	if (packets > pump->budget)
+		packets = pump->budget;
+	return cost + (packets - 1) * flow_cost_joined(stream->payload_bytes);
+}
+
+bool stream_admits(struct stream *stream, const struct send_wqe *wqe, bool *mark)
+{
+	struct qp *qp = stream->pump->call->qp;
+	struct flow_ask ask = { .psn = qp->requester.send_psn,
+				.now_ns = stream->pump->call->now_ns };
+	uint32_t cost, more;
+
+	*mark = false;
+	if (!pump_has_room(stream->pump))
+		return false;
+	stream_to(stream, wqe);
+	if (!stream->path)
+		return true;
+	cost = next_cost(stream, wqe, &ask.alone);
+	if (stream->granted < cost) {
+		ask.least = cost - stream->granted;
+		ask.wanted = wanted(stream, wqe, ask.least);
+		more = flow_take(stream->path, qp, &ask, mark);
+		if (!more)
+			return false;
+		stream->granted += more;
+	}
+	stream->granted -= cost;
+	return true;
+}

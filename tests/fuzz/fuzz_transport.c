@@ -163,7 +163,7 @@ static void fill_headers(struct world *world, struct input *input, struct packet
 		packet->invalidate_rkey = pick_key(world, input);
 	if (headers & HDR_CNP) {
 		packet->echo.present = next8(input) & 1;
-		packet->echo.psn = pick_psn(world, input, true);
+		packet->echo.psn = psn_add(world->qp->requester.send_psn, (0u - next8(input) % 64) & PSN_MASK);
 		packet->echo.qpn = next8(input) < 200 ? world->peer_qpn : next32(input) & QPN_MASK;
 	}
 }

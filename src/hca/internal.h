@@ -188,7 +188,7 @@ struct icrc_header icrc_header_of(const struct datagram *datagram, unsigned segm
 void hca_transmit(struct hca *hca, struct tx_batch *batch);
 
 /* multicast.c */
-void multicast_deliver(struct hca *hca, const struct packet *packet, const struct rx_info *info,
+void multicast_deliver(struct hca *hca, const struct packet *packet, struct rx_info *info,
 		       uint64_t now_ns) REQUIRES(hca->drive);
 void multicast_detach_all(struct hca *hca, struct qp *qp);
 

@@ -211,8 +211,35 @@ void multicast_detach_all(struct hca *hca, struct qp *qp)
 	lock_release(&hca->drive);
 }
 
+static bool is_link_local(const uint8_t address[16])
+{
+	return address[0] == 0xfe && (address[1] & 0xc0) == 0x80;
+}
+
+/* The address of the port that an answer to @source comes from; zero when it has none such. */
+static void find_own(struct hca *hca, const struct qp *qp, const uint8_t source[16],
+		     uint8_t own[16])
+{
+	const struct port *port = ((struct hca_context *)qp->owner)->port;
+	unsigned i;
+
+	memset(own, 0, 16);
+	lock_acquire(&hca->objects);
+	for (i = 0; i < HCA_GID_TABLE_SIZE; i++) {
+		const struct gid_entry *entry = &port->gid[i];
+
+		if (!entry->valid || entry->host_only ||
+		    address_is_ipv4(entry->address) != address_is_ipv4(source) ||
+		    is_link_local(entry->address) != is_link_local(source))
+			continue;
+		memcpy(own, entry->address, 16);
+		break;
+	}
+	lock_release(&hca->objects);
+}
+
 static void deliver_to(struct hca *hca, struct multicast_group *group, const struct packet *packet,
-		       const struct rx_info *info, uint64_t now_ns)
+		       struct rx_info *info, uint64_t now_ns)
 {
 	struct effects effects;
 	unsigned i;
@@ -222,6 +249,8 @@ static void deliver_to(struct hca *hca, struct multicast_group *group, const str
 
 		if (qp->number == packet->deth.source_qpn)
 			continue;	/* its own, looped back: QPNs of this host are distinct */
+		if (packet->echo_request)
+			find_own(hca, qp, info->source, info->own);
 		effects_init(&effects);
 		lock_acquire(&qp->lock);
 		transport_receive(qp, packet, info, now_ns, &effects);
@@ -231,7 +260,7 @@ static void deliver_to(struct hca *hca, struct multicast_group *group, const str
 	}
 }
 
-void multicast_deliver(struct hca *hca, const struct packet *packet, const struct rx_info *info,
+void multicast_deliver(struct hca *hca, const struct packet *packet, struct rx_info *info,
 		       uint64_t now_ns)
 {
 	struct list *node;

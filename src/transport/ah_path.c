@@ -38,8 +38,6 @@ struct path *ah_path_find(const struct ah *ah, uint32_t qpn)
 	const struct ah_path *entry = atomic_load_explicit(&ah->paths, memory_order_acquire);
 	uint32_t slot = slot_of(qpn);
 
-	if ((qpn & QPN_MASK) == QPN_MULTICAST)
-		return NULL;
 	for (; entry; entry = entry->next)
 		if (entry->slot == slot)
 			return entry->path;
@@ -53,7 +51,10 @@ static struct ah_path *entry_new(const struct ah *ah, uint32_t slot, struct path
 
 	if (!entry)
 		return NULL;
-	memcpy(key.destination, ah->av.destination, sizeof(key.destination));
+	if (slot == slot_of(QPN_MULTICAST))
+		key = path_key_of_group(path_group(ah->av.destination));
+	else
+		memcpy(key.destination, ah->av.destination, sizeof(key.destination));
 	*entry = (struct ah_path){ .table = table, .slot = slot, .path = path_get(table, &key) };
 	if (!entry->path) {
 		free(entry);
@@ -70,7 +71,7 @@ void ah_path_prepare(struct ah *ah, uint32_t qpn, struct path_table *table)
 {
 	struct ah_path *entry;
 
-	if ((qpn & QPN_MASK) == QPN_MULTICAST || slot_of(qpn) == 0 || ah_path_find(ah, qpn))
+	if (slot_of(qpn) == 0 || ah_path_find(ah, qpn))
 		return;
 	entry = entry_new(ah, slot_of(qpn), table);
 	if (!entry)

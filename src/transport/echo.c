@@ -13,6 +13,7 @@
 struct echo {
 	struct av av;			/* the way back */
 	uint32_t qpn, psn;		/* of the packet that asked */
+	uint32_t group;			/* that it was sent to; 0: to us alone */
 };
 
 struct echoes {
@@ -56,33 +57,36 @@ void echo_reset(struct qp *qp)
 
 /* ---- owing ---- */
 
-static struct av way_back(const struct qp *qp, const struct rx_info *info)
+static struct av way_back(const struct qp *qp, const struct rx_info *info, bool group)
 {
 	struct av av = { .hop_limit = HOP_LIMIT, .interface = info->interface,
 			 .loopback = info->loopback, .source_port = qp->av.source_port };
 
 	if (qp->type != IBV_QPT_UD)
 		return qp->av;
-	memcpy(av.source, info->destination, sizeof(av.source));
+	memcpy(av.source, group ? info->own : info->destination, sizeof(av.source));
 	memcpy(av.destination, info->source, sizeof(av.destination));
 	return av;
 }
 
 /* The marks of a process are in one order, whichever of its QPs made them. */
-static bool is_same_source(const struct echo *echo, const struct av *av, uint32_t qpn)
+static bool is_same_source(const struct echo *a, const struct echo *b)
 {
-	return echo->qpn >> QP_INDEX_BITS == qpn >> QP_INDEX_BITS &&
-	       !memcmp(echo->av.destination, av->destination, sizeof(av->destination));
+	return a->qpn >> QP_INDEX_BITS == b->qpn >> QP_INDEX_BITS && a->group == b->group &&
+	       !memcmp(a->av.destination, b->av.destination, sizeof(a->av.destination));
 }
 
-static struct echo *place_for(struct echoes *echoes, const struct av *av, uint32_t qpn)
+static void owe(struct echoes *echoes, const struct echo *echo)
 {
-	uint32_t i;
+	uint32_t i = 0;
 
-	for (i = 0; i < echoes->count; i++)
-		if (is_same_source(&echoes->echo[i], av, qpn))
-			return &echoes->echo[i];
-	return echoes->count < echoes->size ? &echoes->echo[echoes->count++] : NULL;
+	while (i < echoes->count && !is_same_source(&echoes->echo[i], echo))
+		i++;
+	if (i == echoes->size)
+		return;
+	if (i == echoes->count)
+		echoes->count++;
+	echoes->echo[i] = *echo;
 }
 
 /* How many receives the packets that may be on their way take at most, if they are like this. */
@@ -97,20 +101,20 @@ static uint32_t receives_for(const struct packet *packet)
 
 void echo_note(struct call *call, const struct packet *packet, const struct rx_info *info)
 {
+	static const uint8_t unknown[16];
 	struct qp *qp = call->qp;
 	struct echoes *echoes = qp->responder.echoes;
-	uint32_t qpn = qp->type == IBV_QPT_UD ? packet->deth.source_qpn : qp->attr.dest_qp_num;
+	bool group = packet->dest_qpn == QPN_MULTICAST;
 	uint32_t receives = receives_for(packet);
-	struct echo *echo;
-	struct av av;
+	struct echo echo = { .psn = packet->psn };
 
-	if (!packet->echo_request || packet->dest_qpn == QPN_MULTICAST)
+	if (!packet->echo_request || (group && !memcmp(info->own, unknown, sizeof(unknown))))
 		return;
-	av = way_back(qp, info);
-	echo = place_for(echoes, &av, qpn);
-	if (!echo)
-		return;
-	*echo = (struct echo){ .av = av, .qpn = qpn, .psn = packet->psn };
+	echo.qpn = qp->type == IBV_QPT_UD ? packet->deth.source_qpn : qp->attr.dest_qp_num;
+	echo.av = way_back(qp, info, group);
+	if (group)
+		echo.group = path_group(info->destination);
+	owe(echoes, &echo);
 	if (receives > echoes->receives_wanted)
 		echoes->receives_wanted = receives;
 }
@@ -180,6 +184,7 @@ static void emit(struct pump *pump, const struct echo *echo)
 	packet.echo.present = true;
 	packet.echo.psn = echo->psn;
 	packet.echo.qpn = qp->number;
+	packet.echo.group = echo->group;
 	pump_emit(pump, &packet, &echo->av);
 }
 
@@ -203,7 +208,10 @@ void echo_transmit(struct pump *pump)
 
 /* ---- receiving them ---- */
 
-/* The path is found by where the echo comes from: nobody else can release what is in flight. */
+/*
+ * The path is found by where the echo comes from: nobody else can release what is in flight. Who is
+ * in a group is not known.
+ */
 static struct path *path_of(struct qp *qp, const struct packet *packet, const struct rx_info *info)
 {
 	struct path_key key = { .slot = packet->echo.qpn >> QP_INDEX_BITS };
@@ -211,6 +219,8 @@ static struct path *path_of(struct qp *qp, const struct packet *packet, const st
 	if (!qp->transport->paths)
 		return NULL;
 	memcpy(key.destination, info->source, sizeof(key.destination));
+	if (packet->echo.group)
+		key = path_key_of_group(packet->echo.group);
 	return path_get_known(qp->transport->paths, &key);
 }
 

@@ -120,16 +120,27 @@ static void echoes_that_the_batch_has_no_room_for_come_later(void **state)
 	station_free(s);
 }
 
-static void multicast_is_not_echoed(void **state)
+static const uint8_t group_address[16] = { [10] = 0xff, 0xff, 239, 1, 2, 3 };
+
+static void multicast_is_echoed_by_an_address_of_ours_or_not_at_all(void **state)
 {
 	struct station *s = station_rts(IBV_QPT_UD);
-	struct packet packet = packet_of(OPCODE_UD_SEND_ONLY, 1);
+	struct packet packet = packet_of(OPCODE_UD_SEND_ONLY, 9);
 
 	packet.echo_request = true;
 	packet.dest_qpn = QPN_MULTICAST;
 	packet.deth.qkey = 0x1234;
+	packet.deth.source_qpn = PEER_QPN;
+	memcpy(s->info.destination, group_address, 16);
 	receive(s, &packet);
 	expect_silence(s);
+	memcpy(s->info.own, our_address, 16);
+	receive(s, &packet);
+	assert_int_equal(transmit(s), 1);
+	expect_echo(s, 0, PEER_QPN, 9);
+	assert_int_equal(sent(s, 0).echo.group, path_group(group_address));
+	assert_memory_equal(s->batch->packet[0].av.source, our_address, 16);
+	assert_memory_equal(s->batch->packet[0].av.destination, peer_address, 16);
 	station_free(s);
 }
 
@@ -405,7 +416,7 @@ static void a_blocked_peer_holds_up_others_for_its_patience_at_most(void **state
 	station_free(s);
 }
 
-static void multicast_and_foreign_qps_are_not_waited_for(void **state)
+static void foreign_qps_are_not_waited_for(void **state)
 {
 	struct station *s = station_with_paths(IBV_QPT_UD);
 	struct ah *ah = ah_new(peer_address);
@@ -413,11 +424,38 @@ static void multicast_and_foreign_qps_are_not_waited_for(void **state)
 
 	for (i = 0; i < 1000; i++) {
 		/* Slot 0 is no Verbatim's: rxe counts from 17. */
-		post_datagram(s, ah, i & 1 ? QPN_MULTICAST : 17, MTU);
+		post_datagram(s, ah, 17, MTU);
 		assert_int_equal(transmit(s), 1);
 		assert_false(sent(s, 0).echo_request);
 	}
 	assert_null(atomic_load(&ah->paths));
+	ah_put(ah);
+	station_free(s);
+}
+
+static void any_member_of_a_group_lets_datagrams_go_on(void **state)
+{
+	struct station *s = station_with_paths(IBV_QPT_UD);
+	struct ah *ah = ah_new(group_address);
+	struct packet packet = packet_of(OPCODE_CNP, 0);
+	struct path *path;
+
+	while (!s->qp.requester.blocked) {
+		post_datagram(s, ah, QPN_MULTICAST, MTU);
+		transmit(s);
+	}
+	path = ah_path_find(ah, QPN_MULTICAST);
+	assert_ptr_equal(s->qp.requester.blocked, path);
+	wants_to_send(s);
+	packet.echo.present = true;
+	packet.echo.psn = path->flow.mark[0].psn;
+	packet.echo.qpn = 0x123456;
+	packet.echo.group = path_group(group_address) + 1;
+	receive(s, &packet);
+	assert_false(wants_to_send(s));
+	packet.echo.group = path_group(group_address);
+	receive(s, &packet);
+	assert_true(wants_to_send(s));
 	ah_put(ah);
 	station_free(s);
 }
@@ -487,7 +525,7 @@ int main(void)
 		TEST(the_newest_for_each_process_is_echoed),
 		TEST(more_sources_than_there_is_room_for_ask_again),
 		TEST(echoes_that_the_batch_has_no_room_for_come_later),
-		TEST(multicast_is_not_echoed),
+		TEST(multicast_is_echoed_by_an_address_of_ours_or_not_at_all),
 		TEST(nothing_is_owed_after_reset_or_error),
 		TEST(an_application_that_is_behind_holds_the_echo_back),
 		TEST(polling_releases_the_echo),
@@ -497,7 +535,8 @@ int main(void)
 		TEST(an_echo_lets_uc_go_on),
 		TEST(time_lets_datagrams_go_on),
 		TEST(a_blocked_peer_holds_up_others_for_its_patience_at_most),
-		TEST(multicast_and_foreign_qps_are_not_waited_for),
+		TEST(foreign_qps_are_not_waited_for),
+		TEST(any_member_of_a_group_lets_datagrams_go_on),
 		TEST(a_qp_that_waits_may_go_away),
 		TEST(a_turn_that_comes_too_late_is_passed_on),
 		TEST(the_paths_of_a_handle_live_as_long_as_it),

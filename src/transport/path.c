@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "object/qp.h"
+#include "wire/packet.h"
 #include "transport/run_queue.h"
 
 /* Growth above slow start: 4 KiB per round trip, or as much per 32 us on longer ones. */
@@ -46,6 +47,25 @@ void path_table_fini(struct path_table *table)
 		list_for_each_safe(node, following, &table->bucket[i])
 			path_free(list_entry(node, struct path, node));
 	lock_destroy(&table->lock);
+}
+
+uint32_t path_group(const uint8_t address[16])
+{
+	uint32_t hash = 2166136261u;
+	size_t i;
+
+	for (i = 0; i < 16; i++)
+		hash = (hash ^ address[i]) * 16777619u;
+	return hash ? hash : 1;
+}
+
+/* The slot of QPN_MULTICAST is no process's. */
+struct path_key path_key_of_group(uint32_t group)
+{
+	struct path_key key = { .slot = QPN_MULTICAST >> QP_INDEX_BITS };
+
+	memcpy(key.destination + 12, &group, sizeof(group));
+	return key;
 }
 
 static struct list *bucket_of(struct path_table *table, const struct path_key *key)

@@ -41,6 +41,13 @@ struct path_key {
 	uint32_t slot;			/* bits 23..14 of the peer's QPN */
 };
 
+/*
+ * The path to a multicast group, for the flow of UD alone. Echoes come from its members, whatever
+ * their address: they name the group by a number made from its address, never 0.
+ */
+uint32_t path_group(const uint8_t address[16]);
+struct path_key path_key_of_group(uint32_t group);
+
 struct path {
 	struct path_key key;
 	struct lock lock;

@@ -89,6 +89,8 @@ static void add_extensions(struct line *line, const struct packet *packet)
 		add(line, " invalidate 0x%08x", packet->invalidate_rkey);
 	if (headers & HDR_CNP && packet->echo.present)
 		add(line, " echo psn %06x by 0x%06x", packet->echo.psn, packet->echo.qpn);
+	if (headers & HDR_CNP && packet->echo.present && packet->echo.group)
+		add(line, " group %08x", packet->echo.group);
 }
 
 int packet_dump(const struct packet *packet, char *text, size_t size)

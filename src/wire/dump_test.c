@@ -109,6 +109,8 @@ static void echoes_are_told_from_other_congestion_packets(void **unused)
 	packet.echo.psn = 0xabc;
 	packet.echo.qpn = 0x8022;
 	check_line(&packet, "CNP qpn 0x000011 psn 000100 echo psn 000abc by 0x008022");
+	packet.echo.group = 0xabcd;
+	check_line(&packet, "CNP qpn 0x000011 psn 000100 echo psn 000abc by 0x008022 group 0000abcd");
 	packet = plain_packet(OPCODE_UC_SEND_ONLY);
 	packet.echo_request = true;
 	check_line(&packet, "UC_SEND_ONLY qpn 0x000011 psn 000100 echoreq payload 0");

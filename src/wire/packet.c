@@ -59,6 +59,7 @@ static void read_cnp(const uint8_t *p, struct packet *packet)
 	packet->echo.present = true;
 	packet->echo.psn = get_be24(p + 5);
 	packet->echo.qpn = get_be24(p + 9);
+	packet->echo.group = get_be32(p + 12);
 }
 
 static void write_cnp(const struct packet *packet, uint8_t *p)
@@ -69,6 +70,7 @@ static void write_cnp(const struct packet *packet, uint8_t *p)
 	put_be32(p, ECHO_MAGIC);
 	put_be24(p + 5, packet->echo.psn);
 	put_be24(p + 9, packet->echo.qpn);
+	put_be32(p + 12, packet->echo.group);
 }
 
 /* @p is behind the BTH, and all of op->header_bytes are there. */

@@ -32,7 +32,9 @@
  * Of the 16 reserved bytes of a CNP (annex A17.9.3), zero from others, Verbatim makes an echo: "the
  * packet with this PSN, which asked for it, was taken off the wire by this QP" (transport/flow.h).
  *
- *	| magic 32 | 0 8 | PSN 24 | 0 8 | QPN 24 | 0 32 |
+ *	| magic 32 | 0 8 | PSN 24 | 0 8 | QPN 24 | group 32 |
+ *
+ * Group: 0, or made from the multicast address that the packet was sent to.
  */
 #define ECHO_MAGIC		0x5662e0c1u
 
@@ -66,7 +68,7 @@ struct packet {
 	uint64_t atomic_original;
 	uint32_t imm;		/* host order of the big-endian field */
 	uint32_t invalidate_rkey;
-	struct { bool present; uint32_t psn, qpn; } echo;	/* CNP; see ECHO_MAGIC */
+	struct { bool present; uint32_t psn, qpn, group; } echo;	/* CNP; see ECHO_MAGIC */
 
 	const uint8_t *payload;	/* into the parsed buffer; not touched by packet_write_headers */
 	size_t payload_bytes;	/* without pad */

@@ -106,6 +106,7 @@ static struct packet random_packet(uint64_t *random, const struct opcode *op)
 		packet.echo.present = true;
 		packet.echo.psn = (uint32_t)test_random(random) & 0xffffff;
 		packet.echo.qpn = (uint32_t)test_random(random) & 0xffffff;
+		packet.echo.group = (uint32_t)test_random(random);
 	}
 	packet.ack_request = flags & 16;
 	packet.pkey = (uint16_t)test_random(random);
@@ -150,6 +151,7 @@ static void check_equal(const struct packet *a, const struct packet *b)
 	assert_int_equal(a->echo.present, b->echo.present);
 	assert_int_equal(a->echo.psn, b->echo.psn);
 	assert_int_equal(a->echo.qpn, b->echo.qpn);
+	assert_int_equal(a->echo.group, b->echo.group);
 	assert_int_equal(a->ack_request, b->ack_request);
 	assert_int_equal(a->pkey, b->pkey);
 	assert_int_equal(a->dest_qpn, b->dest_qpn);
@@ -271,7 +273,8 @@ static void headers_are_laid_out_as_the_specification_draws_them(void **unused)
 	packet.echo.present = true;
 	packet.echo.psn = 0x010203;
 	packet.echo.qpn = 0x111213;
-	check_bytes(&packet, "8140ffff0012345600abcdef" "5662e0c1000102030011121300000000");
+	packet.echo.group = 0x21222324;
+	check_bytes(&packet, "8140ffff0012345600abcdef" "5662e0c1000102030011121321222324");
 }
 
 static void reserved_bits_are_ignored_on_receipt(void **unused)

@@ -24,7 +24,7 @@ LAYERS = {
     'host': ['platform', 'base'],
     'hca': ['transport', 'object', 'link', 'host', 'wire', 'platform', 'base'],
     'mad': ['hca', 'wire', 'base'],
-    'cm': ['mad', 'wire', 'platform', 'base'],
+    'cm': ['mad', 'hca', 'wire', 'platform', 'base'],
     'verbs': ['hca', 'base'],
     'rdmacm': ['cm'],
 }

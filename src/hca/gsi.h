@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The general services interface, QP1, of this process: management datagrams come and go here.
+ * One consumer per process (mad/mad.c). Also what connection management wants to know of the host:
+ * which port has an address, who serves a service ID, and that a peer process or a QP died.
+ *
+ * No process of the host is special: port 4791's selector gives a MAD to some member, which hands it
+ * on to whom it is for: answers by the slot in the communication ID that they answer (its bits
+ * 31..22), requests (REQ, SIDR_REQ) by the claim on their service ID, of whatever process
+ * and user. A request that nobody claimed is the receiver's to refuse.
+ */
+#ifndef VERBATIM_HCA_GSI_H
+#define VERBATIM_HCA_GSI_H
+
+#include <infiniband/verbs.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "wire/mad.h"
+
+#define COMM_ID_SLOT_SHIFT 22	/* communication ID: 10 bits of slot, 22 bits of the owner's choice */
+
+struct gsi;
+
+/*
+ * Called by the thread that drives, with hca->drive held: short, no blocking, no hca_*() call but
+ * gsi_send() and gsi_set_deadline(). qp_failed() and peer_gone() may come from any thread, without
+ * locks of the HCA.
+ */
+struct gsi_ops {
+	void (*received)(void *consumer, const struct mad_address *from,
+			 const uint8_t mad[MAD_BYTES], uint64_t now_ns);
+	/* What was sent to there cannot arrive: nobody has port 4791 there (ICMP), or no route. */
+	void (*unreachable)(void *consumer, const struct mad_address *to,
+			    const uint8_t mad[MAD_BYTES], uint64_t now_ns);
+	void (*tick)(void *consumer, uint64_t now_ns);	/* the deadline has passed */
+	/* A connected QP of this process gave up its peer: retries exceeded. */
+	void (*qp_failed)(void *consumer, uint32_t qpn, uint64_t now_ns);
+	/* The process of this host that had @slot has ended (only for gsi_watch_slot()). */
+	void (*peer_gone)(void *consumer, uint32_t slot, uint64_t now_ns);
+};
+
+/* Starts the HCA or takes a reference of it. @consumer is handed to the calls. 0 or errno. */
+int gsi_open(const struct gsi_ops *ops, void *consumer, struct gsi **gsi);
+/* No call is under way or comes after it returned. */
+void gsi_close(struct gsi *gsi);
+
+/* Any thread, never blocks. 0; EAGAIN: the socket's buffer is full; EHOSTUNREACH, ENETUNREACH. */
+int gsi_send(struct gsi *gsi, const struct mad_address *to, const uint8_t mad[MAD_BYTES]);
+/* tick() is called at or soon after it; TIME_NEVER: not. Any thread. */
+void gsi_set_deadline(struct gsi *gsi, uint64_t deadline_ns);
+/* The slot of this process, for communication IDs. */
+uint32_t gsi_slot(const struct gsi *gsi);
+
+/*
+ * Claims on service IDs, host-wide (this network namespace, all users), released by the kernel
+ * when the process ends. @address: the local address they are for (v4-mapped), or all zero:
+ * every one of @family (AF_INET, AF_INET6, or AF_UNSPEC: both).
+ */
+struct gsi_claim;
+/* 0; EADDRINUSE: claimed, by us or another process; errno of the socket calls. */
+int gsi_claim(struct gsi *gsi, uint64_t service_id, const uint8_t address[16], int family,
+	      struct gsi_claim **claim);
+/* From now on requests are handed on to us (a claim reserves, it does not serve). */
+int gsi_serve(struct gsi *gsi, struct gsi_claim *claim);
+void gsi_release(struct gsi *gsi, struct gsi_claim *claim);
+
+/* Say peer_gone() when the holder of @slot on this host ends. 0; ESRCH: nobody holds it now. */
+int gsi_watch_slot(struct gsi *gsi, uint32_t slot);
+void gsi_unwatch_slot(struct gsi *gsi, uint32_t slot);	/* calls are counted per slot */
+
+/* A port of this host with a certain address. */
+struct gsi_port {
+	char device[IBV_SYSFS_NAME_MAX];
+	char interface[16];
+	uint32_t interface_index;
+	uint64_t guid;			/* of the device, network order */
+	uint8_t port;			/* 1 */
+	uint32_t gid_index;
+	union ibv_gid gid;
+	uint8_t address[16];		/* what packets from that GID carry as source */
+	enum ibv_mtu active_mtu;
+	uint16_t pkey;
+};
+
+/*
+ * The port whose GID table has @address (v4-mapped or IPv6; also 127.x on lo); @interface scopes
+ * fe80:: (0: any). 0; ENODEV: the address is of this host but of no device; EADDRNOTAVAIL: it is
+ * not an address of this host.
+ */
+int gsi_find_port(struct gsi *gsi, const uint8_t address[16], uint32_t interface,
+		  struct gsi_port *port);
+/*
+ * The way to @destination as the kernel routes: the port it leaves by. @source: all zero: chosen;
+ * else it is bound to. Multicast destinations too. 0; ENETUNREACH, EHOSTUNREACH; ENODEV: routed
+ * over an interface without a device; EADDRNOTAVAIL.
+ */
+int gsi_find_route(struct gsi *gsi, const uint8_t source[16], const uint8_t destination[16],
+		   uint32_t interface, struct gsi_port *port);
+bool gsi_is_local(const uint8_t address[16], uint32_t interface);
+
+/*
+ * For explanations: "vb_eth0 (10.0.0.2, fe80::1), vb_lo (127.0.0.1, ::1)", or why there is none.
+ * Returns @text.
+ */
+const char *gsi_describe_devices(char *text, size_t bytes);
+
+#endif

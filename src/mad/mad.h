@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Management agents: a class of MADs (IBTA chapter 13) has one agent in a process. What comes for
+ * a class without an agent, or is no MAD, is counted and dropped. Agents start with the first
+ * mad_open() and share one reference to the HCA.
+ */
+#ifndef VERBATIM_MAD_MAD_H
+#define VERBATIM_MAD_MAD_H
+
+#include "hca/gsi.h"
+#include "wire/mad.h"
+
+struct mad_agent;
+
+/* As struct gsi_ops, and under its rules; the header is parsed. */
+struct mad_ops {
+	void (*received)(void *owner, const struct mad_address *from,
+			 const struct mad_header *header, const uint8_t mad[MAD_BYTES],
+			 uint64_t now_ns);
+	void (*unreachable)(void *owner, const struct mad_address *to,
+			    const struct mad_header *header, const uint8_t mad[MAD_BYTES],
+			    uint64_t now_ns);
+	void (*tick)(void *owner, uint64_t now_ns);
+	void (*qp_failed)(void *owner, uint32_t qpn, uint64_t now_ns);
+	void (*peer_gone)(void *owner, uint32_t slot, uint64_t now_ns);
+};
+
+/* 0; EBUSY: the class has an agent; errno of gsi_open(). */
+int mad_open(enum mad_class class, const struct mad_ops *ops, void *owner,
+	     struct mad_agent **agent);
+/* No call is under way or comes after it returned. */
+void mad_close(struct mad_agent *agent);
+int mad_send(struct mad_agent *agent, const struct mad_address *to,
+	     const uint8_t mad[MAD_BYTES]);
+void mad_set_deadline(struct mad_agent *agent, uint64_t deadline_ns);
+/* For what hca/gsi.h offers besides. */
+struct gsi *mad_gsi(struct mad_agent *agent);
+
+#endif

@@ -146,6 +146,7 @@ void hca_bind_port(struct hca *hca);
 /* objects.c, qp.c */
 uint32_t hca_next_number(struct hca *hca);
 void context_destroy_objects(struct hca_context *context);	/* close.c */
+void qp_say_farewell(struct hca *hca, struct qp *qp);
 
 /* port.c */
 int port_get(struct hca *hca, const char *name, struct port **port);

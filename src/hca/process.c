@@ -301,6 +301,21 @@ static void install_fork_handlers(void)
 	pthread_atfork(before_fork, after_fork_parent, after_fork_child);
 }
 
+static void say_farewells(struct hca *hca)
+{
+	struct list *context_node, *node;
+
+	lock_acquire(&hca->objects);
+	list_for_each(context_node, &hca->contexts) {
+		struct hca_context *context =
+			list_entry(context_node, struct hca_context, node);
+
+		list_for_each(node, &context->qps)
+			qp_say_farewell(hca, list_entry(node, struct qp, node));
+	}
+	lock_release(&hca->objects);
+}
+
 /*
  * exit() with contexts open: a message whose completion the application has seen is acknowledged.
  */
@@ -312,6 +327,7 @@ __attribute__((destructor)) static void at_exit(void)
 	hca = the_hca;
 	if (hca) {
 		hca_kick(hca);
+		say_farewells(hca);
 		drain(hca);
 	}
 	lock_release(&process_lock);

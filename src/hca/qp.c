@@ -13,6 +13,8 @@
 #include "hca/limits.h"
 #include "platform/clock.h"
 
+#define FAREWELLS 2u
+
 /* ---- numbers ---- */
 
 static bool number_in_slot(struct hca *hca, unsigned slot, uint32_t *qpn)
@@ -300,6 +302,41 @@ free_qp:
 	return err;
 }
 
+/* ---- the last words of a QP ---- */
+
+/* Has anything been lost, as far as this process can tell? */
+static bool loses_packets(struct hca *hca)
+{
+	static const enum counter sign[] = { COUNTER_RETRANSMIT, COUNTER_TIMEOUT, COUNTER_PROBE,
+					     COUNTER_TX_SEQ_NAK, COUNTER_RX_DUPLICATE };
+	unsigned i;
+
+	for (i = 0; i < sizeof(sign) / sizeof(sign[0]); i++)
+		if (counter_get(hca->counters, sign[i]))
+			return true;
+	return false;
+}
+
+/*
+ * Before a QP stops answering: the ACK of its last message may be due still, and if it gets lost the
+ * peer fails a message that arrived. So on a network that loses packets it is said thrice, in
+ * datagrams of their own: what drops one seldom drops the next.
+ */
+void qp_say_farewell(struct hca *hca, struct qp *qp)
+{
+	unsigned n = loses_packets(hca) ? FAREWELLS : 0;
+	bool due = true;
+
+	hca_pump(hca, qp);
+	while (n-- && due) {
+		lock_acquire(&qp->lock);
+		due = transport_farewell(qp);
+		lock_release(&qp->lock);
+		if (due)
+			hca_pump(hca, qp);
+	}
+}
+
 /* ---- modification ---- */
 
 static int check_mtu(const struct hca_context *context, const struct qp *qp,
@@ -412,7 +449,7 @@ int hca_modify_qp(struct qp *qp, struct ibv_qp_attr *attr, int mask)
 	if (err)
 		return err;
 	if ((mask & IBV_QP_STATE) && (attr->qp_state == IBV_QPS_RESET || attr->qp_state == IBV_QPS_ERR))
-		hca_pump(hca, qp);	/* the ACK of its last message may be due still */
+		qp_say_farewell(hca, qp);
 	lock_acquire(&qp->lock);
 	err = qp_modify_check(qp, attr, mask);	/* it may have failed meanwhile */
 	if (!err && (mask & IBV_QP_MAX_DEST_RD_ATOMIC))
@@ -478,7 +515,7 @@ int hca_destroy_qp(struct hca_context *context, struct qp *qp)
 			qp->number, groups);
 		return EBUSY;
 	}
-	hca_pump(hca, qp);	/* the ACK of its last message may be due still */
+	qp_say_farewell(hca, qp);
 	lock_acquire(&hca->drive);
 	wait_for_pump(qp);
 	lock_acquire(&hca->objects);

@@ -114,6 +114,8 @@ struct responder {
 	bool answer_late;		/* requests left it no room: it goes first next time */
 	bool echo_congestion;		/* the next answer carries BECN */
 	bool established;		/* COMM_EST was raised */
+	bool acked;			/* an ACK was sent, the last one for acked_psn */
+	uint32_t acked_psn;
 	struct echoes *echoes;		/* UC and UD: owed to those who sent (transport/echo.h) */
 
 	struct resource *resource;	/* a ring of resource_count: few, or an allocation */

@@ -199,6 +199,8 @@ void responder_receive(struct call *call, const struct packet *packet);
  */
 bool responder_transmit(struct pump *pump);
 void responder_acknowledge(struct pump *pump);
+/* Have the last ACK sent once more. False: there was none, or an answer is due anyway. */
+bool responder_repeat_ack(struct qp *qp);
 bool responder_ready(const struct qp *qp);
 /* Check and execute one packet that is in sequence; advances the message, not the PSN. */
 enum fault responder_message(struct call *call, const struct packet *packet);

@@ -525,6 +525,18 @@ void responder_acknowledge(struct pump *pump)
 	packet.aeth.msn = responder->msn;
 	packet.becn = responder->echo_congestion;
 	pump_emit(pump, &packet, &qp->av);
+	if (responder->answer == ANSWER_ACK) {
+		responder->acked = true;
+		responder->acked_psn = responder->answer_psn;
+	}
 	responder->answer = ANSWER_NONE;
 	responder->echo_congestion = false;
+}
+
+bool responder_repeat_ack(struct qp *qp)
+{
+	if (!qp->responder.acked || qp->responder.answer != ANSWER_NONE)
+		return false;
+	responder_answer(qp, ANSWER_ACK, 0, qp->responder.acked_psn);
+	return true;
 }

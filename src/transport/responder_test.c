@@ -508,6 +508,24 @@ static void strangers_and_wrong_services_are_dropped(void **state)
 	station_free(s);
 }
 
+static void the_last_ack_is_repeated_in_farewell(void **state) UNCHECKED_LOCKS
+{
+	struct station *s = station_rts(IBV_QPT_RC);
+
+	assert_false(transport_farewell(&s->qp));
+	post_recv(s, 1, 64);
+	receive_data(s, OPCODE_RC_SEND_ONLY, PEER_PSN, 16);
+	assert_false(transport_farewell(&s->qp));
+	assert_int_equal(transmit(s), 1);
+	assert_true(transport_farewell(&s->qp));
+	assert_int_equal(transmit(s), 1);
+	expect_ack(s, 0, PEER_PSN, 1);
+	station_move(s, IBV_QPS_ERR);
+	assert_false(transport_farewell(&s->qp));
+	expect_silence(s);
+	station_free(s);
+}
+
 static void congestion_is_echoed_in_the_ack(void **state)
 {
 	struct station *s = station_rts(IBV_QPT_RC);
@@ -588,6 +606,7 @@ int main(void)
 		TEST(an_srq_gives_no_credits_and_ends_with_last_wqe_reached),
 		TEST(the_first_packet_in_rtr_establishes_communication),
 		TEST(strangers_and_wrong_services_are_dropped),
+		TEST(the_last_ack_is_repeated_in_farewell),
 		TEST(congestion_is_echoed_in_the_ack),
 		TEST(a_refusal_is_explained_with_the_true_reason),
 		TEST(a_region_that_dies_within_a_write_is_noticed),

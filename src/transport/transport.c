@@ -219,6 +219,13 @@ bool transport_transmit(struct qp *qp, uint64_t now_ns, unsigned quantum, struct
 	return pump.cut;
 }
 
+bool transport_farewell(struct qp *qp)
+{
+	return qp->type == IBV_QPT_RC &&
+	       (qp->state == IBV_QPS_RTR || qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD) &&
+	       responder_repeat_ack(qp);
+}
+
 /* ---- time ---- */
 
 uint64_t transport_deadline(const struct qp *qp)

@@ -5,8 +5,8 @@
  *	bound sockets	0.0.0.0:4791 and [::]:4791, shared by SO_REUSEPORT; they only receive
  *	senders		one per (family, class), any port from 0xC000 on; they only send
  *
- * Never one specific address (it would take that address's packets from the whole group), never
- * SO_REUSEADDR (with it another user could bind over us).
+ * Port 4791 never of one specific address (it would take that address's packets from the whole
+ * group), never SO_REUSEADDR (with it another user could bind over us).
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -54,13 +54,15 @@ int udp_socket(enum udp_family family)
 	return fd;
 }
 
-int udp_bind_any(int fd, enum udp_family family, uint16_t port)
+int udp_bind_to(int fd, enum udp_family family, const uint8_t address[16], uint16_t port)
 {
 	struct sockaddr_in ipv4 = { .sin_family = AF_INET, .sin_port = htons(port) };
 	struct sockaddr_in6 ipv6 = { .sin6_family = AF_INET6, .sin6_port = htons(port) };
 	const void *name = family == UDP_IPV4 ? (void *)&ipv4 : (void *)&ipv6;
 	socklen_t bytes = family == UDP_IPV4 ? sizeof(ipv4) : sizeof(ipv6);
 
+	memcpy(&ipv4.sin_addr, address + 12, 4);
+	memcpy(&ipv6.sin6_addr, address, 16);
 	return fail_now(FAIL_BIND) || bind(fd, name, bytes) ? errno : 0;
 }
 
@@ -92,6 +94,7 @@ static int set_receive_options(int fd, enum udp_family family)
 /* Sets *bound: an fd, or -1 with result 0 where the kernel has no such family. */
 static int open_bound(enum udp_family family, int *bound)
 {
+	static const uint8_t any[16];
 	int err, fd = udp_socket(family);
 
 	if (fd < 0 && family == UDP_IPV6 && errno != EMFILE && errno != ENFILE && errno != ENOMEM) {
@@ -102,7 +105,7 @@ static int open_bound(enum udp_family family, int *bound)
 		return errno;
 	err = set_receive_options(fd, family);
 	if (!err)
-		err = udp_bind_any(fd, family, ROCE_UDP_PORT);
+		err = udp_bind_to(fd, family, any, ROCE_UDP_PORT);
 	if (!err) {
 		*bound = fd;
 		return 0;

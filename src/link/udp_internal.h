@@ -26,6 +26,7 @@ enum udp_family { UDP_IPV4, UDP_IPV6, UDP_FAMILY_COUNT };
 struct udp_sender {
 	_Atomic int fd;		/* -1: not opened yet */
 	uint16_t port;
+	uint8_t source[16];	/* the address it is bound to; zero: any */
 };
 
 struct udp_membership {
@@ -51,6 +52,7 @@ struct udp_receiver {
 	enum udp_family hot;		/* the family of the last datagram: looked at each time */
 	unsigned empty;			/* receives in a row that found nothing there */
 	unsigned calls;
+	unsigned mixed;			/* calls for which the other family is looked at often */
 };
 
 struct udp_link {
@@ -84,7 +86,8 @@ static inline enum udp_family udp_family_of(const uint8_t address[16])
 
 /* A UDP socket of that family, V6ONLY, non-blocking; -1: errno. */
 int udp_socket(enum udp_family family);
-int udp_bind_any(int fd, enum udp_family family, uint16_t port);	/* 0 or errno */
+/* @address: zero for any. 0 or errno. */
+int udp_bind_to(int fd, enum udp_family family, const uint8_t address[16], uint16_t port);
 int udp_set(int fd, int level, int option, int value);			/* 0 or errno */
 
 /* udp_send.c */

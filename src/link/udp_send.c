@@ -3,6 +3,9 @@
  * Sending: datagrams of one sender leave by sendmmsg, runs of equal segments as one message with
  * UDP_SEGMENT.
  *
+ * A sender is bound to the source address of its first datagram. Others leave by it too, with
+ * their source in a control message, which costs some 100 ns each.
+ *
  * The ICRC covers the IPv4 identification, which the kernel writes. On an unconnected socket with
  * IP_MTU_DISCOVER set to DO it is 0, and k in segment k of a run, with DF set. So a run that the
  * kernel refuses (older ones do on an interface without checksum offload) goes back to the
@@ -63,30 +66,52 @@ static int set_send_options(int fd, enum udp_family family)
 	return udp_set(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO);
 }
 
-static int open_sender_locked(struct udp_link *udp, enum udp_family family,
-			      struct udp_sender *sender)
+/* Bound to a link-local address a socket can use the interface of its scope alone. */
+static bool may_be_bound_to(const uint8_t address[16])
 {
-	int err, fd = udp_socket(family);
+	return udp_family_of(address) == UDP_IPV4 ||
+	       !(address[0] == 0xfe && (address[1] & 0xc0) == 0x80);
+}
+
+/* Any free port from PORT_FIRST on. An address that is not ours: any address then. */
+static int bind_sender(int fd, enum udp_family family, struct udp_sender *sender)
+{
 	unsigned tries;
-	uint16_t port;
+	int err = EADDRINUSE;
+
+	for (tries = 0; tries < PORT_TRIES; tries++) {
+		sender->port = (uint16_t)(PORT_FIRST | (random_u64() & 0x3fff));
+		err = udp_bind_to(fd, family, sender->source, sender->port);
+		if (err == EADDRNOTAVAIL) {
+			memset(sender->source, 0, sizeof(sender->source));
+			err = udp_bind_to(fd, family, sender->source, sender->port);
+		}
+		if (err != EADDRINUSE)
+			break;
+	}
+	return err;
+}
+
+static int open_sender_locked(struct udp_sender *sender, const struct datagram *datagram)
+{
+	enum udp_family family = udp_family_of(datagram->destination);
+	int err, fd = udp_socket(family);
 
 	if (fd < 0)
 		return errno;
+	memset(sender->source, 0, sizeof(sender->source));
+	if (udp_family_of(datagram->source) == family && may_be_bound_to(datagram->source))
+		memcpy(sender->source, datagram->source, sizeof(sender->source));
 	err = set_send_options(fd, family);
-	for (tries = 0; !err && tries < PORT_TRIES; tries++) {
-		port = (uint16_t)(PORT_FIRST | (random_u64() & 0x3fff));
-		err = udp_bind_any(fd, family, port);
-		if (!err) {
-			sender->port = port;
-			/* S1: publishes the port; pairs with S2 in sender_for */
-			atomic_store_explicit(&sender->fd, fd, memory_order_release);
-			return 0;
-		}
-		if (err == EADDRINUSE)
-			err = 0;
+	if (!err)
+		err = bind_sender(fd, family, sender);
+	if (err) {
+		close(fd);
+		return err;
 	}
-	close(fd);
-	return err ? err : EADDRINUSE;
+	/* S1: publishes port and source; pairs with S2 in sender_for */
+	atomic_store_explicit(&sender->fd, fd, memory_order_release);
+	return 0;
 }
 
 /* Spreads get classes in the order they come up, so that the first UDP_CLASSES are kept apart. */
@@ -114,7 +139,7 @@ static struct udp_sender *sender_for(struct udp_link *udp, const struct datagram
 	if (atomic_load_explicit(&sender->fd, memory_order_acquire) >= 0)
 		return sender;
 	lock_acquire(&udp->lock);
-	err = sender->fd >= 0 ? 0 : open_sender_locked(udp, family, sender);
+	err = sender->fd >= 0 ? 0 : open_sender_locked(sender, datagram);
 	lock_release(&udp->lock);
 	if (err)
 		log_error("no socket to send from: %s", strerror(err));
@@ -172,6 +197,7 @@ static void put_control(struct msghdr *header, int level, int type, const void *
 	struct cmsghdr *control =
 		(struct cmsghdr *)((uint8_t *)header->msg_control + header->msg_controllen);
 
+	memset(control, 0, CMSG_SPACE(bytes));
 	control->cmsg_level = level;
 	control->cmsg_type = type;
 	control->cmsg_len = CMSG_LEN(bytes);
@@ -200,8 +226,9 @@ static int hop_limit_of(const struct datagram *datagram)
 	return datagram->hop_limit ? datagram->hop_limit : 1;
 }
 
+/* @name_source: the socket does not have that source already. */
 static void address_ipv4(struct message *message, struct msghdr *header,
-			 const struct datagram *datagram, uint32_t interface)
+			 const struct datagram *datagram, uint32_t interface, bool name_source)
 {
 	struct in_pktinfo info = { .ipi_ifindex = (int)interface };
 	int traffic_class = datagram->traffic_class, hop_limit = hop_limit_of(datagram);
@@ -211,7 +238,8 @@ static void address_ipv4(struct message *message, struct msghdr *header,
 	memcpy(&message->name.ipv4.sin_addr, datagram->destination + 12, 4);
 	header->msg_namelen = sizeof(message->name.ipv4);
 	memcpy(&info.ipi_spec_dst, datagram->source + 12, 4);
-	put_control(header, IPPROTO_IP, IP_PKTINFO, &info, sizeof(info));
+	if (name_source)
+		put_control(header, IPPROTO_IP, IP_PKTINFO, &info, sizeof(info));
 	if (traffic_class)
 		put_control(header, IPPROTO_IP, IP_TOS, &traffic_class, sizeof(traffic_class));
 	if (hop_limit != UDP_HOP_LIMIT || is_multicast(datagram->destination))
@@ -219,7 +247,7 @@ static void address_ipv4(struct message *message, struct msghdr *header,
 }
 
 static void address_ipv6(struct message *message, struct msghdr *header,
-			 const struct datagram *datagram, uint32_t interface)
+			 const struct datagram *datagram, uint32_t interface, bool name_source)
 {
 	struct in6_pktinfo info = { .ipi6_ifindex = interface };
 	int traffic_class = datagram->traffic_class, hop_limit = hop_limit_of(datagram);
@@ -231,7 +259,8 @@ static void address_ipv6(struct message *message, struct msghdr *header,
 	memcpy(&message->name.ipv6.sin6_addr, datagram->destination, 16);
 	header->msg_namelen = sizeof(message->name.ipv6);
 	memcpy(&info.ipi6_addr, datagram->source, 16);
-	put_control(header, IPPROTO_IPV6, IPV6_PKTINFO, &info, sizeof(info));
+	if (name_source)
+		put_control(header, IPPROTO_IPV6, IPV6_PKTINFO, &info, sizeof(info));
 	if (flow_label)
 		put_control(header, IPPROTO_IPV6, IPV6_FLOWINFO, &flow_label, sizeof(flow_label));
 	if (traffic_class)
@@ -241,19 +270,20 @@ static void address_ipv6(struct message *message, struct msghdr *header,
 		put_control(header, IPPROTO_IPV6, IPV6_HOPLIMIT, &hop_limit, sizeof(hop_limit));
 }
 
-static void build(struct message *message, struct msghdr *header, const struct datagram *datagram)
+static void build(struct message *message, struct msghdr *header, const struct udp_sender *sender,
+		  const struct datagram *datagram)
 {
 	uint32_t interface = needs_interface(datagram->destination) ? datagram->interface : 0;
 	uint16_t segment_bytes = (uint16_t)datagram->segment_bytes;
+	bool name_source = interface || memcmp(sender->source, datagram->source, 16);
 
 	message->iov = (struct iovec){ .iov_base = datagram->data, .iov_len = datagram->bytes };
 	*header = (struct msghdr){ .msg_name = &message->name, .msg_iov = &message->iov,
 				   .msg_iovlen = 1, .msg_control = message->control.bytes };
-	memset(message->control.bytes, 0, sizeof(message->control.bytes));
 	if (udp_family_of(datagram->destination) == UDP_IPV4)
-		address_ipv4(message, header, datagram, interface);
+		address_ipv4(message, header, datagram, interface, name_source);
 	else
-		address_ipv6(message, header, datagram, interface);
+		address_ipv6(message, header, datagram, interface, name_source);
 	if (segment_bytes && segment_bytes < datagram->bytes)
 		put_control(header, IPPROTO_UDP, UDP_SEGMENT, &segment_bytes,
 			    sizeof(segment_bytes));
@@ -290,8 +320,24 @@ static unsigned same_sender(struct udp_link *udp, const struct datagram *datagra
 	return n;
 }
 
+/* One message; sendto is the cheapest way for those that need no more. -1: errno. */
+static int send_message(int fd, const struct msghdr *header)
+{
+	const struct iovec *iov = header->msg_iov;
+	int flags = MSG_DONTWAIT | MSG_NOSIGNAL;
+	ssize_t bytes;
+
+	if (header->msg_controllen)
+		bytes = sendmsg(fd, header, flags);
+	else
+		bytes = sendto(fd, iov->iov_base, iov->iov_len, flags, header->msg_name,
+			       header->msg_namelen);
+	return bytes < 0 ? -1 : 1;
+}
+
 /* Number of datagrams sent, or -1 with errno of the first. */
-static int send_some(int fd, const struct datagram *datagram, unsigned count)
+static int send_some(const struct udp_sender *sender, const struct datagram *datagram,
+		     unsigned count)
 {
 	struct message message[MESSAGES_MAX];
 	struct mmsghdr header[MESSAGES_MAX];
@@ -300,10 +346,10 @@ static int send_some(int fd, const struct datagram *datagram, unsigned count)
 	if (fail_now(FAIL_SENDMSG))
 		return -1;
 	for (i = 0; i < count; i++)
-		build(&message[i], &header[i].msg_hdr, &datagram[i]);
+		build(&message[i], &header[i].msg_hdr, sender, &datagram[i]);
 	if (count > 1)
-		return sendmmsg(fd, header, count, MSG_DONTWAIT | MSG_NOSIGNAL);
-	return sendmsg(fd, &header[0].msg_hdr, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -1 : 1;
+		return sendmmsg(sender->fd, header, count, MSG_DONTWAIT | MSG_NOSIGNAL);
+	return send_message(sender->fd, &header[0].msg_hdr);
 }
 
 static bool is_full(int err)
@@ -322,7 +368,7 @@ int udp_send(struct link *link, struct datagram *datagram, unsigned count, unsig
 		int some = -1, err = ENOTCONN;
 
 		if (sender) {
-			some = send_some(sender->fd, datagram + done, n);
+			some = send_some(sender, datagram + done, n);
 			err = errno;
 		}
 		if (some > 0) {

@@ -11,6 +11,9 @@
 #include "base/counters.h"
 #include "link/link.h"
 
+/* A datagram is found in at most so many receives: not each of them looks at both sockets. */
+#define UDP_LOOKS_MAX 64u
+
 /* Opens the sending side; receiving starts with udp_bind(). */
 int udp_open(struct link **link, struct counters *counters);
 /*

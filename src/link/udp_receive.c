@@ -4,9 +4,11 @@
  * runs. The buffers are used from the first on, so a process that receives little touches little.
  *
  * There are two sockets, and a look at an empty one costs a system call. So the family that had
- * something last is looked at each time, the other one when the first runs dry and in one of
- * IDLE_EVERY calls. Who sleeps is woken by either (event_fds are level-triggered), and finds what
- * is there in IDLE_EVERY calls at most.
+ * something last is looked at each time, the other one in one of SELDOM_EVERY calls; where both
+ * have traffic, in one of OFTEN_EVERY and whenever the first runs dry.
+ *
+ * One datagram by recvmsg costs less than by recvmmsg, which then looks for a second: this is what
+ * a reply that is waited for comes by. Many at a time are asked for while they keep coming.
  */
 #include <errno.h>
 #include <netinet/udp.h>
@@ -20,7 +22,9 @@
 #define UDP_GRO 104
 #endif
 
-#define IDLE_EVERY 8u
+#define OFTEN_EVERY	8u
+#define SELDOM_EVERY	UDP_LOOKS_MAX
+#define MIXED_CALLS	4096u	/* so long after it had something the other family is looked at often */
 
 int udp_receiver_open(struct udp_receiver *receiver)
 {
@@ -144,6 +148,20 @@ static void take(struct datagram *datagram, struct mmsghdr *message)
 	header->msg_flags = 0;
 }
 
+/* recvmmsg, or recvmsg where one is asked for: number of datagrams, or -1. */
+static int receive_some(int fd, struct mmsghdr *message, unsigned max)
+{
+	ssize_t bytes;
+
+	if (fail_now(FAIL_RECVMSG))
+		return -1;
+	if (max > 1)
+		return recvmmsg(fd, message, max, MSG_DONTWAIT, NULL);
+	bytes = recvmsg(fd, &message->msg_hdr, MSG_DONTWAIT);
+	message->msg_len = (unsigned)bytes;
+	return bytes < 0 ? -1 : 1;
+}
+
 /* Into the buffers from number @first on; returns how many. */
 static unsigned receive_family(struct udp_link *udp, enum udp_family family, unsigned first,
 			       struct datagram *datagram, unsigned max)
@@ -153,11 +171,19 @@ static unsigned receive_family(struct udp_link *udp, enum udp_family family, uns
 
 	if (fd < 0 || first >= max)
 		return 0;
-	got = fail_now(FAIL_RECVMSG) ? -1 :
-	      recvmmsg(fd, &receiver->message[first], max - first, MSG_DONTWAIT, NULL);
+	got = receive_some(fd, &receiver->message[first], max - first);
 	for (i = 0; i < got; i++)
 		take(&datagram[first + (unsigned)i], &receiver->message[first + (unsigned)i]);
 	return got > 0 ? (unsigned)got : 0;
+}
+
+static bool other_is_due(struct udp_receiver *receiver)
+{
+	receiver->calls++;
+	if (!receiver->mixed)
+		return receiver->calls % SELDOM_EVERY == 0;
+	receiver->mixed--;
+	return receiver->empty == 1 || receiver->calls % OFTEN_EVERY == 0;
 }
 
 int udp_receive(struct link *link, struct datagram *datagram, unsigned max, unsigned *received)
@@ -169,10 +195,12 @@ int udp_receive(struct link *link, struct datagram *datagram, unsigned max, unsi
 
 	if (max > UDP_RECEIVE_MAX)
 		max = UDP_RECEIVE_MAX;
-	count = receive_family(udp, receiver->hot, 0, datagram, max);
+	count = receive_family(udp, receiver->hot, 0, datagram, receiver->empty ? 1 : max);
 	receiver->empty = count ? 0 : receiver->empty + 1;
-	if (receiver->empty == 1 || ++receiver->calls % IDLE_EVERY == 0)
+	if (other_is_due(receiver))
 		more = receive_family(udp, other, count, datagram, max);
+	if (more)
+		receiver->mixed = MIXED_CALLS;
 	/* A full batch: a flood of one family must not starve the other. */
 	if (count == max || (more && !count)) {
 		receiver->hot = other;

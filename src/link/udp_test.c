@@ -160,7 +160,7 @@ static bool nothing_more(struct link *link)
 	struct datagram datagram;
 	unsigned i, received;
 
-	for (i = 0; i < 20; i++) {
+	for (i = 0; i < UDP_LOOKS_MAX; i++) {
 		link->ops->receive(link, &datagram, 1, &received);
 		if (received)
 			return false;

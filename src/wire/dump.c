@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The line of a packet: opcode, destination QP, PSN, what is unusual in the BTH, then each
- * extension header in wire order, then the payload's length where the opcode can have one.
+ * extension header in wire order, then the payload's length where the opcode can have one, and
+ * what a management datagram says.
  * Golden conversations and users' scripts compare these lines: words are added at the end of
  * a group or not at all. PSNs and MSNs are six hexadecimal digits.
  */
@@ -10,8 +11,11 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
+#include "base/bytes.h"
 #include "wire/aeth.h"
+#include "wire/cm_message.h"
 
 struct line {
 	char *text;
@@ -93,6 +97,138 @@ static void add_extensions(struct line *line, const struct packet *packet)
 		add(line, " group %08x", packet->echo.group);
 }
 
+/* ---- management datagrams ---- */
+
+/* 10.0.0.2 for a v4-mapped address; else all of the eight groups, zeros shortened by none. */
+static void add_address(struct line *line, const uint8_t address[16])
+{
+	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
+
+	if (!memcmp(address, mapped, sizeof(mapped))) {
+		add(line, "%u.%u.%u.%u", address[12], address[13], address[14], address[15]);
+		return;
+	}
+	for (unsigned i = 0; i < 16; i += 2)
+		add(line, "%s%x", i ? ":" : "", get_be16(address + i));
+}
+
+static void add_service(struct line *line, const struct cm_message *message, uint64_t service_id)
+{
+	struct cm_ip_addresses ip;
+
+	add(line, " service 0x%016" PRIx64, service_id);
+	if (!cm_message_ip(message, &ip))
+		return;
+	add(line, " ip ");
+	add_address(line, ip.source);
+	add(line, " port %u to ", ip.source_port);
+	add_address(line, ip.destination);
+}
+
+static const char *known(const char *name)
+{
+	return name ? name : "unknown";
+}
+
+static void add_rep(struct line *line, const struct cm_rep *rep)
+{
+	add(line, " qpn 0x%06x psn %06x", rep->local_qpn, rep->starting_psn);
+	if (rep->local_eecn)
+		add(line, " eecn 0x%06x", rep->local_eecn);
+}
+
+static void add_message(struct line *line, const struct cm_message *message)
+{
+	static const char *const about[] = { "REQ", "REP", "other", "nothing" };
+
+	switch (message->kind) {
+	case CM_MESSAGE_REQ:
+		add(line, " %s qpn 0x%06x psn %06x",
+		    cm_transport_name(cm_req_transport(&message->req)), message->req.local_qpn,
+		    message->req.starting_psn);
+		add_service(line, message, message->req.service_id);
+		break;
+	case CM_MESSAGE_MRA:
+		add(line, " about %s timeout %u", about[message->mra.message],
+		    message->mra.service_timeout);
+		break;
+	case CM_MESSAGE_REJ:
+		add(line, " about %s reason %u %s", about[message->rej.message], message->rej.reason,
+		    known(cm_reject_name(message->rej.reason)));
+		break;
+	case CM_MESSAGE_REP:
+		add_rep(line, &message->rep);
+		break;
+	case CM_MESSAGE_DREQ:
+		add(line, " qpn 0x%06x", message->dreq.remote_qpn);
+		break;
+	case CM_MESSAGE_SIDR_REQ:
+		add_service(line, message, message->sidr_req.service_id);
+		break;
+	case CM_MESSAGE_SIDR_REP:
+		add(line, " status %u %s qpn 0x%06x qkey 0x%08x", message->sidr_rep.status,
+		    known(cm_sidr_name(message->sidr_rep.status)), message->sidr_rep.qpn,
+		    message->sidr_rep.qkey);
+		break;
+	case CM_MESSAGE_APR:
+		add(line, " status %u %s", message->apr.status, known(cm_apr_name(message->apr.status)));
+		break;
+	default:
+		break;
+	}
+}
+
+static void add_cm(struct line *line, const struct cm_message *message)
+{
+	add(line, "CM %s", cm_message_name(message->kind));
+	if (cm_message_sender_id(message))
+		add(line, " id 0x%08x", cm_message_sender_id(message));
+	if (cm_message_receiver_id(message))
+		add(line, " to 0x%08x", cm_message_receiver_id(message));
+	add_message(line, message);
+}
+
+static void add_mad(struct line *line, const uint8_t mad[MAD_BYTES])
+{
+	struct mad_header header;
+	struct cm_message message;
+
+	if (cm_message_parse(mad, &message))
+		add_cm(line, &message);
+	else if (mad_parse(mad, MAD_BYTES, &header))
+		add(line, "MAD class 0x%02x method 0x%02x attribute 0x%04x status 0x%04x",
+		    header.class, header.method, header.attribute_id, header.status);
+	else
+		add(line, "MAD of base version %u", mad[0]);
+}
+
+int mad_dump(const uint8_t mad[MAD_BYTES], char *text, size_t size)
+{
+	struct line line = { .text = text, .size = size };
+
+	if (size)
+		*text = '\0';
+	add_mad(&line, mad);
+	return (int)line.used;
+}
+
+int cm_message_dump(const struct cm_message *message, char *text, size_t size)
+{
+	struct line line = { .text = text, .size = size };
+
+	if (size)
+		*text = '\0';
+	add_cm(&line, message);
+	return (int)line.used;
+}
+
+/* What is sent to QP1 (QP0 does not exist here). */
+static bool is_mad(const struct packet *packet)
+{
+	return packet->op->code == OPCODE_UD_SEND_ONLY && packet->dest_qpn == 1 &&
+	       packet->payload && packet->payload_bytes >= MAD_BYTES;
+}
+
 int packet_dump(const struct packet *packet, char *text, size_t size)
 {
 	struct line line = { .text = text, .size = size };
@@ -103,5 +239,9 @@ int packet_dump(const struct packet *packet, char *text, size_t size)
 	add_extensions(&line, packet);
 	if (opcode_has_payload(packet->op))
 		add(&line, " payload %zu", packet->payload_bytes);
+	if (is_mad(packet)) {
+		add(&line, " ");
+		add_mad(&line, packet->payload);
+	}
 	return (int)line.used;
 }

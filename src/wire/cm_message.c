@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * One reader and one writer for all messages: both walk the rows of a message, from and to bits
+ * that are numbered from the most significant one of the first byte, as the specification does.
+ */
+#include "wire/cm_message.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "wire/cm_table.h"
+
+#define IP_CM_BYTES		36u	/* of the header of annex A11 */
+
+/* ---- the table ---- */
+
+#define CM_MESSAGE(kind, member, attribute) static const struct cm_field member##_fields[] = {
+#define CM_FIELD(member, field, type, byte, from, bits)                             \
+	{ #field, (byte) * 8 + (from), bits, offsetof(struct cm_message, member.field), \
+	  (type) / 8 },
+#define CM_BYTES(member, field, byte, count) \
+	{ #field, (byte) * 8, (count) * 8, offsetof(struct cm_message, member.field), 0 },
+#define CM_PRIVATE(member, byte, count) CM_BYTES(member, private_data, byte, count)
+#define CM_END(member) };
+#include "wire/cm_message.def"
+#undef CM_MESSAGE
+#undef CM_FIELD
+#undef CM_BYTES
+#undef CM_PRIVATE
+#undef CM_END
+
+static const struct cm_layout layouts[CM_MESSAGE_KINDS] = {
+#define CM_MESSAGE(kind, member, attribute)                                          \
+	[CM_MESSAGE_##kind] = { #kind, attribute, member##_fields,                   \
+				sizeof(member##_fields) / sizeof(*member##_fields),
+#define CM_FIELD(member, field, type, byte, bit, width)
+#define CM_BYTES(member, field, byte, count)
+#define CM_PRIVATE(member, byte, count) count, offsetof(struct cm_message, member.private_data) },
+#define CM_END(member)
+#include "wire/cm_message.def"
+#undef CM_MESSAGE
+#undef CM_FIELD
+#undef CM_BYTES
+#undef CM_PRIVATE
+#undef CM_END
+};
+
+const struct cm_layout *cm_layout(enum cm_message_kind kind)
+{
+	return &layouts[kind];
+}
+
+/* ---- reading and writing ---- */
+
+static uint64_t get_bits(const uint8_t *data, unsigned bit, unsigned width)
+{
+	uint64_t value = 0;
+
+	/* Byte by byte: the first and the last may be parts. */
+	while (width) {
+		unsigned room = 8 - bit % 8, take = width < room ? width : room;
+
+		value = value << take | (data[bit / 8] >> (room - take) & ((1u << take) - 1));
+		bit += take;
+		width -= take;
+	}
+	return value;
+}
+
+/* The bits must be zero before. */
+static void put_bits(uint8_t *data, unsigned bit, unsigned width, uint64_t value)
+{
+	while (width) {
+		unsigned room = 8 - bit % 8, take = width < room ? width : room;
+
+		width -= take;
+		data[bit / 8] |= (uint8_t)((value >> width & ((1u << take) - 1)) << (room - take));
+		bit += take;
+	}
+}
+
+static void read_field(const struct cm_field *field, const uint8_t *data, void *message)
+{
+	uint8_t *member = (uint8_t *)message + field->offset;
+	uint64_t value;
+
+	switch (field->member_bytes) {
+	case 0:
+		memcpy(member, data + field->bit / 8, field->width / 8);
+		return;
+	case 1:
+		*member = (uint8_t)get_bits(data, field->bit, field->width);
+		return;
+	case 2:
+		*(uint16_t *)(void *)member = (uint16_t)get_bits(data, field->bit, field->width);
+		return;
+	case 4:
+		*(uint32_t *)(void *)member = (uint32_t)get_bits(data, field->bit, field->width);
+		return;
+	default:
+		value = get_bits(data, field->bit, field->width);
+		memcpy(member, &value, sizeof(value));
+	}
+}
+
+static uint64_t member_value(const struct cm_field *field, const uint8_t *member)
+{
+	switch (field->member_bytes) {
+	case 1:
+		return *member;
+	case 2:
+		return *(const uint16_t *)(const void *)member;
+	case 4:
+		return *(const uint32_t *)(const void *)member;
+	default:
+		return *(const uint64_t *)(const void *)member;
+	}
+}
+
+static void write_field(const struct cm_field *field, const void *message, uint8_t *data)
+{
+	const uint8_t *member = (const uint8_t *)message + field->offset;
+
+	if (field->member_bytes)
+		put_bits(data, field->bit, field->width, member_value(field, member));
+	else
+		memcpy(data + field->bit / 8, member, field->width / 8);
+}
+
+static const struct cm_layout *find_layout(const struct mad_header *header)
+{
+	if (header->class != MAD_CLASS_CM || header->class_version != CM_CLASS_VERSION ||
+	    header->method != MAD_METHOD_SEND)
+		return NULL;
+	for (unsigned i = 0; i < CM_MESSAGE_KINDS; i++)
+		if (layouts[i].attribute == header->attribute_id)
+			return &layouts[i];
+	return NULL;
+}
+
+bool cm_message_parse(const uint8_t mad[MAD_BYTES], struct cm_message *message)
+{
+	const struct cm_layout *layout;
+	struct mad_header header;
+
+	if (!mad_parse(mad, MAD_BYTES, &header))
+		return false;
+	layout = find_layout(&header);
+	if (!layout)
+		return false;
+	message->kind = (enum cm_message_kind)(layout - layouts);
+	message->transaction_id = header.transaction_id;
+	for (unsigned i = 0; i < layout->fields; i++)
+		read_field(&layout->field[i], mad + MAD_HEADER_BYTES, message);
+	return true;
+}
+
+void cm_message_write(const struct cm_message *message, uint8_t mad[MAD_BYTES])
+{
+	const struct cm_layout *layout = &layouts[message->kind];
+	const struct mad_header header = {
+		.base_version = MAD_BASE_VERSION,
+		.class = MAD_CLASS_CM,
+		.class_version = CM_CLASS_VERSION,
+		.method = MAD_METHOD_SEND,
+		.attribute_id = layout->attribute,
+		.transaction_id = message->transaction_id,
+	};
+
+	mad_write(&header, mad);
+	memset(mad + MAD_HEADER_BYTES, 0, MAD_DATA_BYTES);
+	for (unsigned i = 0; i < layout->fields; i++)
+		write_field(&layout->field[i], message, mad + MAD_HEADER_BYTES);
+}
+
+uint8_t *cm_message_private_data(struct cm_message *message, size_t *bytes)
+{
+	*bytes = layouts[message->kind].private_bytes;
+	return (uint8_t *)message + layouts[message->kind].private_offset;
+}
+
+size_t cm_private_data_bytes(enum cm_message_kind kind)
+{
+	return layouts[kind].private_bytes;
+}
+
+/* ---- whose message ---- */
+
+/* Every message begins with the sender's ID, but a SIDR_REP, whose ID is the receiver's. */
+uint32_t cm_message_sender_id(const struct cm_message *message)
+{
+	return message->kind == CM_MESSAGE_SIDR_REP ? 0 : message->rtu.local_comm_id;
+}
+
+uint32_t cm_message_receiver_id(const struct cm_message *message)
+{
+	switch (message->kind) {
+	case CM_MESSAGE_REQ:
+	case CM_MESSAGE_SIDR_REQ:
+		return 0;
+	case CM_MESSAGE_SIDR_REP:
+		return message->sidr_rep.request_id;
+	default:
+		return message->rtu.remote_comm_id;
+	}
+}
+
+static bool service_of(const struct cm_message *message, uint64_t *service_id, const uint8_t **data)
+{
+	if (message->kind == CM_MESSAGE_REQ) {
+		*service_id = message->req.service_id;
+		*data = message->req.private_data;
+	} else if (message->kind == CM_MESSAGE_SIDR_REQ) {
+		*service_id = message->sidr_req.service_id;
+		*data = message->sidr_req.private_data;
+	} else {
+		return false;
+	}
+	return true;
+}
+
+/* The port spaces of rdma_cma.h, which stand above the port in a service ID. */
+static bool is_ip_cm_service(uint64_t service_id)
+{
+	uint64_t space = service_id >> 16;
+
+	return space == 0x0106 || space == 0x0111 || space == 0x0002 || space == 0x013f;
+}
+
+static void read_ip(const uint8_t *data, bool ipv6, uint8_t address[16])
+{
+	memcpy(address, data, 16);
+	if (!ipv6) {		/* the last four bytes are the address, the rest is reserved */
+		memset(address, 0, 10);
+		memset(address + 10, 0xff, 2);
+	}
+}
+
+/* | version 8 | IP version 4, reserved 4 | source port 16 | source 128 | destination 128 | */
+bool cm_message_ip(const struct cm_message *message, struct cm_ip_addresses *addresses)
+{
+	const uint8_t *data;
+	uint64_t service_id;
+	uint8_t version;
+
+	static_assert(IP_CM_BYTES <= sizeof(message->req.private_data), "the header fits");
+	if (!service_of(message, &service_id, &data) || !is_ip_cm_service(service_id))
+		return false;
+	version = data[1] >> 4;
+	if (data[0] || (version != 4 && version != 6))
+		return false;
+	addresses->ipv6 = version == 6;
+	addresses->source_port = get_be16(data + 2);
+	read_ip(data + 4, addresses->ipv6, addresses->source);
+	read_ip(data + 20, addresses->ipv6, addresses->destination);
+	return true;
+}
+
+enum cm_target_kind cm_message_target(const uint8_t mad[MAD_BYTES], struct cm_target *target)
+{
+	struct cm_ip_addresses addresses;
+	struct cm_message message;
+	const uint8_t *data;
+
+	*target = (struct cm_target){ .kind = CM_TARGET_NONE };
+	if (!cm_message_parse(mad, &message))
+		return target->kind;
+	if (service_of(&message, &target->service_id, &data)) {
+		target->kind = CM_TARGET_SERVICE;
+		target->has_address = cm_message_ip(&message, &addresses);
+		if (target->has_address)
+			memcpy(target->address, addresses.destination, 16);
+		return target->kind;
+	}
+	target->comm_id = cm_message_receiver_id(&message);
+	target->kind = message.kind == CM_MESSAGE_REJ && !target->comm_id ? CM_TARGET_UNKNOWN :
+									    CM_TARGET_ID;
+	return target->kind;
+}
+
+/* ---- transports ---- */
+
+#define SERVICE_TYPE_EXTENDED	3u
+#define EXTENDED_XRC		1u
+
+enum cm_transport cm_req_transport(const struct cm_req *req)
+{
+	if (req->transport_service != SERVICE_TYPE_EXTENDED)
+		return (enum cm_transport)req->transport_service;
+	return req->extended_transport == EXTENDED_XRC ? CM_TRANSPORT_XRC : CM_TRANSPORT_NONE;
+}
+
+void cm_req_set_transport(struct cm_req *req, enum cm_transport transport)
+{
+	req->transport_service = (uint8_t)transport;
+	req->extended_transport = transport == CM_TRANSPORT_XRC ? EXTENDED_XRC : 0;
+}
+
+uint32_t cm_rep_qpn(const struct cm_rep *rep, enum cm_transport transport)
+{
+	return transport == CM_TRANSPORT_XRC ? rep->local_eecn : rep->local_qpn;
+}
+
+/* ---- names ---- */
+
+struct status {
+	const char *name, *text;
+};
+
+static const struct status reject_table[] = {
+#define CM_REJECT(number, id, sentence) [number] = { #id, sentence },
+#define CM_SIDR(number, id, sentence)
+#define CM_APR(number, id, sentence)
+#include "wire/cm_status.def"
+#undef CM_REJECT
+#undef CM_SIDR
+};
+
+static const struct status sidr_table[] = {
+#define CM_REJECT(number, id, sentence)
+#define CM_SIDR(number, id, sentence) [number] = { #id, sentence },
+#include "wire/cm_status.def"
+#undef CM_SIDR
+#undef CM_APR
+};
+
+static const struct status apr_table[] = {
+#define CM_SIDR(number, id, sentence)
+#define CM_APR(number, id, sentence) [number] = { #id, sentence },
+#include "wire/cm_status.def"
+#undef CM_REJECT
+#undef CM_SIDR
+#undef CM_APR
+};
+
+#define LOOK_UP(table, number, member) \
+	((number) < sizeof(table) / sizeof(*(table)) ? (table)[number].member : NULL)
+
+const char *cm_message_name(enum cm_message_kind kind)
+{
+	return (unsigned)kind < CM_MESSAGE_KINDS ? layouts[kind].name : NULL;
+}
+
+const char *cm_reject_name(uint16_t reason)
+{
+	return LOOK_UP(reject_table, reason, name);
+}
+
+const char *cm_reject_text(uint16_t reason)
+{
+	return LOOK_UP(reject_table, reason, text);
+}
+
+const char *cm_sidr_name(uint8_t status)
+{
+	return LOOK_UP(sidr_table, status, name);
+}
+
+const char *cm_sidr_text(uint8_t status)
+{
+	return LOOK_UP(sidr_table, status, text);
+}
+
+const char *cm_apr_name(uint8_t status)
+{
+	return LOOK_UP(apr_table, status, name);
+}
+
+const char *cm_apr_text(uint8_t status)
+{
+	return LOOK_UP(apr_table, status, text);
+}
+
+const char *cm_transport_name(enum cm_transport transport)
+{
+	static const char *const names[] = { "RC", "UC", "RD", "XRC" };
+
+	return (unsigned)transport < 4 ? names[transport] : "no known transport";
+}

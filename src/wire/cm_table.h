@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The rows of cm_message.def as data: for cm_message.c, which reads and writes by them, and for
+ * tests that prove them consistent.
+ */
+#ifndef VERBATIM_WIRE_CM_TABLE_H
+#define VERBATIM_WIRE_CM_TABLE_H
+
+#include "wire/cm_message.h"
+
+struct cm_field {
+	const char *name;
+	uint16_t bit, width;	/* in the data behind the MAD header */
+	uint16_t offset;	/* in struct cm_message */
+	uint8_t member_bytes;	/* size of the integer there; 0: bytes */
+};
+
+struct cm_layout {
+	const char *name;
+	uint16_t attribute;
+	const struct cm_field *field;
+	unsigned fields;
+	uint16_t private_bytes, private_offset;
+};
+
+const struct cm_layout *cm_layout(enum cm_message_kind kind);
+
+#endif

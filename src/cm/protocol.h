@@ -111,6 +111,7 @@ struct cm_connect {
 	uint8_t max_retries;
 	const void *private_data;		/* up to 92 bytes, IP CM header included */
 	uint8_t private_data_bytes;
+	uint32_t ece_vendor_id, ece_options;	/* vendor ID of the REQ, attribute modifier */
 };
 
 /* Send a REQ. 0; EINVAL; ENOMEM. */
@@ -125,6 +126,7 @@ struct cm_accept {
 	bool flow_control, srq;
 	const void *private_data;		/* up to 196 bytes */
 	uint8_t private_data_bytes;
+	uint32_t ece_vendor_id, ece_options;	/* vendor ID of the REP, attribute modifier */
 };
 
 /* After CM_EVENT_REQ: who owns it from now on. */
@@ -151,6 +153,11 @@ void cm_peer_died(struct cm_connection *connection, uint64_t now_ns);
  * DREQ) and goes on by itself until timewait is over.
  */
 void cm_abandon(struct cm_connection *connection, uint64_t now_ns);
+/*
+ * Only from CM_EVENT_REQ and CM_EVENT_SIDR_REQ (the backlog is full): as if the message had been
+ * lost on the way; the peer sends it again. No answer, no event.
+ */
+void cm_forget(struct cm_connection *connection);
 
 /* Every connection of which @qpn is our QP. NULL: none. */
 struct cm_connection *cm_find_qpn(struct cm_protocol *protocol, uint32_t qpn);

@@ -20,7 +20,9 @@ struct datagram {
 	uint16_t source_port;		/* send: filled in by link_prepare; receive: seen */
 	uint8_t traffic_class, hop_limit;
 	bool sealed;			/* receive: comes from this process, ICRC not needed */
+	bool errors_wanted;		/* send: what becomes of it is asked for (udp.h); alone, no run */
 	bool handed_on;			/* receive: came by a slot socket: never handed on again */
+	uint16_t channel;		/* memory link: to or from which peer process */
 	unsigned segment_number;	/* of the first segment, when handed on one by one */
 	uint8_t *data;
 	size_t bytes;			/* all segments together */

@@ -1,0 +1,533 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Datagrams through shared memory (memory.h says how it is laid out).
+ *
+ * Ordering. The producer writes cell and data, then stores the cell's sequence (R1, release); the
+ * consumer loads it (A1, acquire) and reads. The consumer stores how many cells it is done with
+ * (R2, release), the producer loads that (A2, acquire) before it writes there again. Sleeping: the
+ * consumer stores asleep and then looks at the next cell; the producer stores a sequence and then
+ * looks at asleep; a full fence between the two on each side (F1, F2), so that one of them sees the
+ * other.
+ */
+#include "link/memory.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/lock.h"
+#include "platform/fail.h"
+
+#define LINE		64u
+#define PAGE		4096u
+#define DATAGRAM_BYTES_MIN 16u		/* a BTH and an ICRC: nothing shorter is worth a look */
+
+struct channel_route {
+	uint8_t source[16], destination[16];
+	uint32_t interface, flow_label;
+	uint16_t source_port;
+	uint8_t traffic_class, hop_limit;
+	uint8_t reserved[20];
+};
+_Static_assert(sizeof(struct channel_route) == LINE, "shared between versions");
+
+struct channel_cell {
+	_Atomic uint32_t sequence;	/* its number + 1 when it is valid */
+	uint32_t bytes_route;		/* bytes | route << 24 */
+	uint32_t segment_bytes;
+	union {
+		uint32_t offset;	/* in data, of more than CHANNEL_CELL_DATA bytes */
+		uint8_t inside[CHANNEL_CELL_DATA];
+	};
+};
+_Static_assert(sizeof(struct channel_cell) == LINE, "a cell is a cache line");
+
+struct channel_half {
+	_Alignas(LINE) _Atomic uint32_t consumed;	/* cells; written by the consumer */
+	_Alignas(LINE) _Atomic uint32_t asleep;		/* written by both */
+	_Alignas(LINE) struct channel_route route[CHANNEL_ROUTES + 1];	/* [0] is unused */
+	_Alignas(LINE) struct channel_cell cell[CHANNEL_CELLS];
+	_Alignas(LINE) uint8_t data[CHANNEL_DATA_BYTES];
+};
+
+/* What this process knows of a half that it produces. */
+struct producer {
+	struct lock lock;
+	struct channel_half *half;
+	uint32_t put;			/* cells so far */
+	uint32_t consumed;		/* of them, as last seen */
+	uint64_t data_put, data_freed;	/* bytes so far */
+	uint64_t data_end[CHANNEL_CELLS];	/* data_put behind each cell's data */
+	unsigned routes;
+	struct channel_route route[CHANNEL_ROUTES + 1];
+	int doorbell_fd;
+};
+
+struct consumer {
+	struct channel_half *half;
+	uint32_t taken;			/* cells given out so far */
+	uint8_t small[LINE];		/* copies of what lay in a cell */
+};
+
+struct channel {
+	_Atomic bool open;
+	struct producer producer;
+	struct consumer consumer;
+};
+
+struct memory_link {
+	struct link link;
+	struct counters *counters;
+	channel_wake_fn *wake;
+	_Atomic unsigned count;		/* channels are below it */
+	unsigned next;			/* channel to begin with: each has its turn */
+	unsigned given[CHANNELS_MAX], given_count;	/* channels with datagrams given out */
+	struct channel *_Atomic channel[CHANNELS_MAX];
+	uint8_t (*small)[LINE];		/* one for each datagram given out at once */
+};
+
+#define RECEIVE_MAX 64u
+#define memory_of(l) ((struct memory_link *)(l))
+
+size_t channel_half_bytes(void)
+{
+	return (sizeof(struct channel_half) + PAGE - 1) & ~(size_t)(PAGE - 1);
+}
+
+static struct channel *channel_at(const struct memory_link *memory, unsigned number)
+{
+	struct channel *channel;
+
+	if (number >= CHANNELS_MAX)
+		return NULL;
+	channel = atomic_load_explicit(&memory->channel[number], memory_order_acquire);
+	return channel && atomic_load_explicit(&channel->open, memory_order_acquire) ? channel : NULL;
+}
+
+/* ---- producing ---- */
+
+static void look_how_far(struct producer *producer)
+{
+	uint32_t consumed = atomic_load_explicit(&producer->half->consumed,
+						 memory_order_acquire);	/* A2 */
+
+	/* A peer that claims more than there is gets nothing for it. */
+	if (consumed - producer->consumed > producer->put - producer->consumed)
+		return;
+	if (consumed != producer->consumed)
+		producer->data_freed = producer->data_end[(consumed - 1) % CHANNEL_CELLS];
+	producer->consumed = consumed;
+}
+
+static bool has_cell(const struct producer *producer)
+{
+	return producer->put - producer->consumed < CHANNEL_CELLS;
+}
+
+/* Where @bytes of data may go, in one piece; false: no room. */
+static bool find_data(struct producer *producer, size_t bytes, uint64_t *start)
+{
+	uint64_t at = producer->data_put;
+	size_t to_end = CHANNEL_DATA_BYTES - at % CHANNEL_DATA_BYTES;
+
+	if (bytes > to_end)
+		at += to_end;
+	if (at + bytes - producer->data_freed > CHANNEL_DATA_BYTES)
+		return false;
+	*start = at;
+	return true;
+}
+
+static unsigned find_route(struct producer *producer, const struct datagram *datagram)
+{
+	struct channel_route route = { .interface = datagram->interface,
+				       .flow_label = datagram->flow_label,
+				       .source_port = datagram->source_port,
+				       .traffic_class = datagram->traffic_class,
+				       .hop_limit = datagram->hop_limit };
+	unsigned i;
+
+	memcpy(route.source, datagram->source, sizeof(route.source));
+	memcpy(route.destination, datagram->destination, sizeof(route.destination));
+	for (i = producer->routes; i; i--)
+		if (!memcmp(&producer->route[i], &route, sizeof(route)))
+			return i;
+	if (producer->routes == CHANNEL_ROUTES)
+		return 0;
+	producer->route[++producer->routes] = route;
+	producer->half->route[producer->routes] = route;
+	return producer->routes;
+}
+
+static size_t rounded(size_t bytes)
+{
+	return (bytes + LINE - 1) & ~(size_t)(LINE - 1);
+}
+
+/* 0; EAGAIN: full; ENOSPC: one route too many, which is no matter of waiting. */
+static int put_locked(struct producer *producer, const struct datagram *datagram)
+{
+	struct channel_half *half = producer->half;
+	bool inside = datagram->bytes <= CHANNEL_CELL_DATA;
+	uint64_t start = producer->data_put;
+	struct channel_cell *cell;
+	unsigned route;
+
+	if (!has_cell(producer) ||
+	    (!inside && !find_data(producer, rounded(datagram->bytes), &start))) {
+		look_how_far(producer);
+		if (!has_cell(producer) ||
+		    (!inside && !find_data(producer, rounded(datagram->bytes), &start)))
+			return EAGAIN;
+	}
+	route = find_route(producer, datagram);
+	if (!route)
+		return ENOSPC;
+	cell = &half->cell[producer->put % CHANNEL_CELLS];
+	if (inside) {
+		memcpy(cell->inside, datagram->data, datagram->bytes);
+	} else {
+		cell->offset = (uint32_t)(start % CHANNEL_DATA_BYTES);
+		memcpy(half->data + cell->offset, datagram->data, datagram->bytes);
+		producer->data_put = start + rounded(datagram->bytes);
+	}
+	cell->bytes_route = (uint32_t)datagram->bytes | route << 24;
+	cell->segment_bytes = (uint32_t)datagram->segment_bytes;
+	producer->data_end[producer->put % CHANNEL_CELLS] = producer->data_put;
+	producer->put++;
+	atomic_store_explicit(&cell->sequence, producer->put, memory_order_release);	/* R1 */
+	return 0;
+}
+
+static unsigned prepare(struct link *link, struct datagram *datagram)
+{
+	datagram->source_port = 0xc000;
+	return LINK_SEGMENTS_MAX;
+}
+
+static void wake_if_asleep(struct memory_link *memory, struct producer *producer)
+{
+	atomic_thread_fence(memory_order_seq_cst);	/* F1 */
+	if (atomic_load_explicit(&producer->half->asleep, memory_order_relaxed) &&
+	    atomic_exchange(&producer->half->asleep, 0))
+		memory->wake(producer->doorbell_fd);
+}
+
+/* All of them are for one channel or another; neighbours for the same are put under one lock. */
+static int send_run(struct memory_link *memory, struct channel *channel, struct datagram *datagram,
+		    unsigned count, unsigned *sent)
+{
+	struct producer *producer = &channel->producer;
+	unsigned i;
+	int err = 0;
+
+	lock_acquire(&producer->lock);
+	if (!atomic_load_explicit(&channel->open, memory_order_relaxed)) {
+		lock_release(&producer->lock);	/* removed since we looked */
+		counter_add(memory->counters, COUNTER_TX_LINK, count);
+		*sent = count;
+		return 0;
+	}
+	for (i = 0; i < count; i++) {
+		err = put_locked(producer, &datagram[i]);
+		if (err == EAGAIN)
+			break;
+		if (err)
+			counter_add(memory->counters, COUNTER_TX_LINK, link_segments(&datagram[i]));
+	}
+	*sent = i;
+	/* Under the lock, so that memory_remove() leaves neither half nor doorbell in use. */
+	if (i)
+		wake_if_asleep(memory, producer);
+	lock_release(&producer->lock);
+	return err == EAGAIN ? EAGAIN : 0;
+}
+
+static int memory_send(struct link *link, struct datagram *datagram, unsigned count,
+		       unsigned *sent)
+{
+	struct memory_link *memory = memory_of(link);
+	unsigned done = 0;
+
+	while (done < count) {
+		struct channel *channel = channel_at(memory, datagram[done].channel);
+		unsigned run = 1, taken;
+		int err;
+
+		while (done + run < count && datagram[done + run].channel == datagram[done].channel)
+			run++;
+		if (!channel) {
+			counter_add(memory->counters, COUNTER_TX_LINK, run);
+			done += run;
+			continue;
+		}
+		err = send_run(memory, channel, datagram + done, run, &taken);
+		done += taken;
+		if (err) {
+			*sent = done;
+			return err;
+		}
+	}
+	*sent = done;
+	return 0;
+}
+
+/* ---- consuming ---- */
+
+static struct channel_cell *next_cell(const struct consumer *consumer)
+{
+	return &consumer->half->cell[consumer->taken % CHANNEL_CELLS];
+}
+
+static bool is_ready(const struct consumer *consumer)
+{
+	return atomic_load_explicit(&next_cell(consumer)->sequence, memory_order_acquire) ==
+	       consumer->taken + 1;	/* A1 */
+}
+
+static void fill_route(struct datagram *datagram, const struct channel_route *shared)
+{
+	struct channel_route route = *shared;
+
+	memcpy(datagram->source, route.source, sizeof(route.source));
+	memcpy(datagram->destination, route.destination, sizeof(route.destination));
+	datagram->interface = route.interface;
+	datagram->flow_label = route.flow_label;
+	datagram->source_port = route.source_port;
+	datagram->traffic_class = route.traffic_class;
+	datagram->hop_limit = route.hop_limit;
+}
+
+/* Give out the next cell. False: what it says is impossible. */
+static bool take_cell(struct consumer *consumer, uint8_t small[LINE], struct datagram *datagram)
+{
+	struct channel_cell *cell = next_cell(consumer);
+	uint32_t bytes_route = *(volatile uint32_t *)&cell->bytes_route;
+	uint32_t segment = *(volatile uint32_t *)&cell->segment_bytes;
+	uint32_t bytes = bytes_route & 0xffffff, route = bytes_route >> 24;
+
+	consumer->taken++;
+	if (bytes < DATAGRAM_BYTES_MIN || bytes > LINK_BYTES_MAX || !route ||
+	    (segment && segment < DATAGRAM_BYTES_MIN))
+		return false;
+	memset(datagram, 0, sizeof(*datagram));
+	if (bytes <= CHANNEL_CELL_DATA) {
+		memcpy(small, cell->inside, CHANNEL_CELL_DATA);
+		datagram->data = small;
+	} else {
+		uint32_t offset = *(volatile uint32_t *)&cell->offset;
+
+		if (offset > CHANNEL_DATA_BYTES - bytes)
+			return false;
+		datagram->data = consumer->half->data + offset;
+	}
+	datagram->bytes = bytes;
+	datagram->segment_bytes = segment;
+	datagram->sealed = true;
+	fill_route(datagram, &consumer->half->route[route]);
+	return true;
+}
+
+static void release_given(struct memory_link *memory)
+{
+	while (memory->given_count) {
+		struct channel *channel = channel_at(memory, memory->given[--memory->given_count]);
+
+		if (channel)
+			atomic_store_explicit(&channel->consumer.half->consumed,
+					      channel->consumer.taken, memory_order_release);	/* R2 */
+	}
+}
+
+static int memory_receive(struct link *link, struct datagram *datagram, unsigned max,
+			  unsigned *received)
+{
+	struct memory_link *memory = memory_of(link);
+	unsigned count = atomic_load_explicit(&memory->count, memory_order_acquire), n = 0, i;
+
+	release_given(memory);
+	if (max > RECEIVE_MAX)
+		max = RECEIVE_MAX;
+	for (i = 0; i < count && n < max; i++) {
+		unsigned number = (memory->next + i) % count;
+		struct channel *channel = channel_at(memory, number);
+		unsigned before = n;
+
+		if (!channel || !is_ready(&channel->consumer))
+			continue;
+		memory->given[memory->given_count++] = number;
+		while (n < max && is_ready(&channel->consumer)) {
+			if (take_cell(&channel->consumer, memory->small[n], &datagram[n]))
+				datagram[n++].channel = (uint16_t)number;
+			else
+				counter_add(memory->counters, COUNTER_RX_MALFORMED, 1);
+		}
+		if (n > before)
+			memory->next = number + 1;
+	}
+	*received = n;
+	return 0;
+}
+
+bool memory_is_empty(const struct link *link, unsigned number)
+{
+	struct channel *channel = channel_at(memory_of(link), number);
+
+	return !channel || !is_ready(&channel->consumer);
+}
+
+bool memory_pending(const struct link *link)
+{
+	const struct memory_link *memory = memory_of(link);
+	unsigned i, count = atomic_load_explicit(&memory->count, memory_order_acquire);
+
+	for (i = 0; i < count; i++)
+		if (!memory_is_empty(link, i))
+			return true;
+	return false;
+}
+
+static void set_asleep(struct memory_link *memory, uint32_t asleep)
+{
+	unsigned i, count = atomic_load_explicit(&memory->count, memory_order_acquire);
+
+	for (i = 0; i < count; i++) {
+		struct channel *channel = channel_at(memory, i);
+
+		if (channel)
+			atomic_store_explicit(&channel->consumer.half->asleep, asleep,
+					      memory_order_relaxed);
+	}
+}
+
+void memory_fall_asleep(struct link *link)
+{
+	set_asleep(memory_of(link), 1);
+	atomic_thread_fence(memory_order_seq_cst);	/* F2 */
+}
+
+void memory_awake(struct link *link)
+{
+	set_asleep(memory_of(link), 0);
+}
+
+/* ---- channels ---- */
+
+static struct channel *channel_new(void *transmit, void *receive, int doorbell_fd)
+{
+	struct channel *channel = fail_now(FAIL_ALLOCATE) ? NULL : calloc(1, sizeof(*channel));
+
+	if (!channel)
+		return NULL;
+	lock_init(&channel->producer.lock);
+	channel->producer.half = transmit;
+	channel->producer.doorbell_fd = doorbell_fd;
+	channel->consumer.half = receive;
+	atomic_init(&channel->open, true);
+	return channel;
+}
+
+/*
+ * Of a channel that was removed the structure stays until the link is closed or the place is used
+ * again: a sender may be about to look at it.
+ */
+static struct channel *channel_renew(struct channel *channel, void *transmit, void *receive,
+				     int doorbell_fd) UNCHECKED_LOCKS
+{
+	struct producer *producer = &channel->producer;
+
+	lock_acquire(&producer->lock);
+	producer->half = transmit;
+	producer->put = producer->consumed = producer->routes = 0;
+	producer->data_put = producer->data_freed = 0;
+	producer->doorbell_fd = doorbell_fd;
+	channel->consumer.half = receive;
+	channel->consumer.taken = 0;
+	lock_release(&producer->lock);
+	atomic_store_explicit(&channel->open, true, memory_order_release);
+	return channel;
+}
+
+int memory_add(struct link *link, void *transmit, void *receive, int doorbell_fd, unsigned *number)
+{
+	struct memory_link *memory = memory_of(link);
+	unsigned count = atomic_load(&memory->count), i = 0;
+	struct channel *channel;
+
+	while (i < count && channel_at(memory, i))
+		i++;
+	if (i == CHANNELS_MAX)
+		return ENOSPC;
+	channel = atomic_load(&memory->channel[i]);
+	if (channel)
+		channel_renew(channel, transmit, receive, doorbell_fd);
+	else
+		channel = channel_new(transmit, receive, doorbell_fd);
+	if (!channel)
+		return ENOMEM;
+	atomic_store_explicit(&memory->channel[i], channel, memory_order_release);
+	if (i == count)
+		atomic_store_explicit(&memory->count, count + 1, memory_order_release);
+	*number = i;
+	return 0;
+}
+
+void memory_remove(struct link *link, unsigned number) UNCHECKED_LOCKS
+{
+	struct channel *channel = channel_at(memory_of(link), number);
+
+	if (!channel)
+		return;
+	lock_acquire(&channel->producer.lock);
+	atomic_store_explicit(&channel->open, false, memory_order_release);
+	lock_release(&channel->producer.lock);
+}
+
+static unsigned event_fds(struct link *link, int *fds, unsigned max)
+{
+	return 0;	/* peers ring the doorbell */
+}
+
+static void memory_close(struct link *link)
+{
+	struct memory_link *memory = memory_of(link);
+	unsigned i;
+
+	for (i = 0; i < CHANNELS_MAX; i++) {
+		struct channel *channel = atomic_load(&memory->channel[i]);
+
+		if (channel)
+			lock_destroy(&channel->producer.lock);
+		free(channel);
+	}
+	free(memory->small);
+	free(memory);
+}
+
+static const struct link_ops memory_ops = {
+	.close = memory_close,
+	.prepare = prepare,
+	.send = memory_send,
+	.receive = memory_receive,
+	.event_fds = event_fds,
+};
+
+int memory_open(struct link **link, struct counters *counters, channel_wake_fn *wake)
+{
+	struct memory_link *memory = fail_now(FAIL_ALLOCATE) ? NULL : calloc(1, sizeof(*memory));
+
+	if (!memory)
+		return ENOMEM;
+	memory->small = fail_now(FAIL_ALLOCATE) ? NULL :
+			aligned_alloc(LINE, RECEIVE_MAX * sizeof(*memory->small));
+	if (!memory->small) {
+		free(memory);
+		return ENOMEM;
+	}
+	memory->link.ops = &memory_ops;
+	memory->counters = counters;
+	memory->wake = wake;
+	*link = &memory->link;
+	return 0;
+}

@@ -26,17 +26,27 @@ struct cm_protocol;
 struct cm_connection;		/* one end of one connection, or of one SIDR exchange */
 struct cm_listener;
 
-/* What happened to a connection. Data lives as long as the call. */
+/*
+ * What happened to a connection. Data lives as long as the call.
+ *
+ * A connection with an owner lives until cm_abandon(), whatever became of it: its owner calls that
+ * once, also after the events that say "over". A new connection (REQ, SIDR_REQ) has no owner: one
+ * that the handler does not take (cm_set_owner), reject, answer or abandon is forgotten without a
+ * word when the handler returns, so that the peer asks again (a full backlog).
+ */
 enum cm_event_kind {
 	CM_EVENT_REQ,		/* a new connection on a listener: message->req */
 	CM_EVENT_REP,		/* message->rep: cm_ready_to_use() or cm_reject() */
 	CM_EVENT_RTU,		/* message->rtu, or the peer's first packet: established */
-	CM_EVENT_REJ,		/* message->rej: over; also what cm_disconnect() can meet */
+	CM_EVENT_REJ,		/* message->rej: over; had it been established: now in timewait */
 	CM_EVENT_TIMEOUT,	/* no answer to REQ, REP or SIDR_REQ after all retries: over */
 	CM_EVENT_UNREACHABLE,	/* the peer's host says that nobody is there: over */
-	CM_EVENT_DREQ,		/* the peer disconnects (answered already): now in timewait */
+	/* The peer disconnects (answered already), is dead (cm_peer_died) or has forgotten the
+	 * connection (a REQ for the same QP of its): now in timewait. Without RTU before: the RTU was
+	 * lost. Only the first has a message. */
+	CM_EVENT_DREQ,
 	CM_EVENT_DREP,		/* our DREQ was answered or given up: now in timewait */
-	CM_EVENT_TIMEWAIT_EXIT,	/* the QP number may be used again: the connection is gone */
+	CM_EVENT_TIMEWAIT_EXIT,	/* the QP number may be used again: over */
 	CM_EVENT_SIDR_REQ,	/* on a listener: message->sidr_req: cm_sidr_answer() */
 	CM_EVENT_SIDR_REP,	/* message->sidr_rep: over */
 };
@@ -50,7 +60,11 @@ struct cm_event {
 	uint8_t retried;		/* TIMEOUT: which message: enum cm_message_kind */
 };
 
-/* Called during cm_*() calls; they may call cm_*() functions of the same protocol, destroy included. */
+/*
+ * Called during cm_*() calls. event() may call all cm_*() functions of the same protocol but
+ * cm_protocol_free(); send() may call cm_undeliverable(), which then takes effect in the next
+ * cm_tick(). After each cm_*() call cm_deadline() may be another.
+ */
 struct cm_ops {
 	void (*send)(void *host, const struct mad_address *to, const struct cm_message *message);
 	void (*event)(void *host, const struct cm_event *event);
@@ -87,7 +101,9 @@ void cm_tick(struct cm_protocol *protocol, uint64_t now_ns);
  */
 int cm_listen(struct cm_protocol *protocol, uint64_t service_id, const uint8_t address[16],
 	      int family, void *owner, struct cm_listener **listener);
-/* Pending requests that were not accepted are rejected. */
+/* How many requests may wait for an answer at a time (4096 at first); others are dropped. */
+void cm_listener_limit(struct cm_listener *listener, unsigned pending);
+/* Requests that were taken (cm_set_owner) stay with their owners. */
 void cm_listener_free(struct cm_listener *listener, uint64_t now_ns);
 
 /* ---- connecting ---- */
@@ -107,7 +123,11 @@ struct cm_connect {
 	uint8_t service_level, traffic_class, hop_limit;
 	uint32_t flow_label;
 	uint16_t pkey;
-	uint8_t response_timeout;		/* 4.096 us * 2^n: both CM response timeouts */
+	/*
+	 * 4.096 us * 2^n: both CM response timeouts; given up when it has passed max_retries + 1
+	 * times. What may be lost is sent again earlier, and then less and less often.
+	 */
+	uint8_t response_timeout;
 	uint8_t max_retries;
 	const void *private_data;		/* up to 92 bytes, IP CM header included */
 	uint8_t private_data_bytes;
@@ -135,14 +155,18 @@ void cm_set_owner(struct cm_connection *connection, void *owner);
 int cm_accept(struct cm_connection *connection, const struct cm_accept *accept, uint64_t now_ns);
 int cm_ready_to_use(struct cm_connection *connection, const void *private_data, uint8_t bytes,
 		    uint64_t now_ns);
-/* "I need more time": the peer waits 4.096 us * 2^@service_timeout more. */
+/*
+ * "I need more time": the peer waits 4.096 us * 2^@service_timeout more. Nobody has to: a repeated
+ * REQ or REP that the owner has not answered yet gets an MRA of 69 s by itself.
+ */
 int cm_delay(struct cm_connection *connection, uint8_t service_timeout, const void *private_data,
 	     uint8_t bytes, uint64_t now_ns);
 /* @reason: enum cm_reject_reason; @info: up to 72 bytes of ARI. */
 int cm_reject(struct cm_connection *connection, uint16_t reason, const void *info,
 	      uint8_t info_bytes, const void *private_data, uint8_t bytes, uint64_t now_ns);
-/* The QP saw traffic before the RTU (IBV_EVENT_COMM_EST, rdma_notify). */
+/* The QP saw traffic before the RTU (IBV_EVENT_COMM_EST, rdma_notify). EISCONN: it is established. */
 int cm_establish(struct cm_connection *connection, uint64_t now_ns);
+/* Established, or accepted and still without RTU. */
 int cm_disconnect(struct cm_connection *connection, const void *private_data, uint8_t bytes,
 		  uint64_t now_ns);
 /* The peer's process is known to be dead, or the QP gave up: no DREQ will be answered. CM_EVENT_DREQ
@@ -159,9 +183,9 @@ void cm_abandon(struct cm_connection *connection, uint64_t now_ns);
  */
 void cm_forget(struct cm_connection *connection);
 
-/* Every connection of which @qpn is our QP. NULL: none. */
+/* The connection of which @qpn is our QP, one that is not in timewait if there is. NULL: none. */
 struct cm_connection *cm_find_qpn(struct cm_protocol *protocol, uint32_t qpn);
-/* Calls @visit for each connection (not in timewait) whose peer QP's slot is @slot and is local. */
+/* Calls @visit for each connection that is not in timewait or over; it may end and abandon any. */
 void cm_for_each(struct cm_protocol *protocol,
 		 void (*visit)(void *context, struct cm_connection *connection), void *context);
 

@@ -26,9 +26,9 @@ struct link_ops {
 	 * Send @count prepared datagrams, in order, from any thread. *sent = how many were taken:
 	 * fewer than @count only with EAGAIN (buffer full) or EOPNOTSUPP (the next one is a run, and
 	 * this way turns out to take none: its segments have to go one by one; prepare() knows
-	 * from now on). Otherwise a datagram that the medium refuses (no
-	 * route, too big, no longer an address of ours) is dropped, counted and passed over.
-	 * IPv4 segments leave with identification 0, 1, 2 ... and DF set.
+	 * from now on), or with any errno where errors_wanted. Otherwise a datagram that the medium
+	 * refuses (no route, too big, no longer an address of ours) is dropped, counted and passed
+	 * over. IPv4 segments leave with identification 0, 1, 2 ... and DF set.
 	 */
 	int (*send)(struct link *link, struct datagram *datagram, unsigned count, unsigned *sent);
 	/*

@@ -302,6 +302,7 @@ void udp_abandon(struct link *link)
 		for (class = 0; class < UDP_CLASSES; class++)
 			close_one(&udp->sender[family][class].fd);
 	}
+	udp_errors_abandon(udp);
 }
 
 static void udp_close(struct link *link)
@@ -352,6 +353,7 @@ int udp_open(struct link **link, struct counters *counters)
 	lock_init(&udp->lock);
 	for (family = 0; family < UDP_FAMILY_COUNT; family++) {
 		udp->bound[family] = -1;
+		udp->reporting[family].fd = -1;
 		for (class = 0; class < UDP_CLASSES; class++)
 			udp->sender[family][class].fd = -1;
 	}

@@ -27,6 +27,27 @@ void udp_bound_fds(const struct link *link, int *fd4, int *fd6);
 int udp_join(struct link *link, const uint8_t group[16], uint32_t interface);
 void udp_leave(struct link *link, const uint8_t group[16], uint32_t interface);
 
+/*
+ * Datagrams with errors_wanted leave by sockets of their own, one per family: what ICMP says of
+ * them comes back here, and disturbs no others. After udp_errors_open(), the fds (or -1) are to be
+ * waited on for errors.
+ */
+int udp_errors_open(struct link *link);
+void udp_errors_close(struct link *link);
+void udp_error_fds(const struct link *link, int *fd4, int *fd6);
+
+#define UDP_ERROR_BYTES 512u
+
+struct udp_error {
+	int error;			/* ECONNREFUSED: nobody has the port there; EHOSTUNREACH ... */
+	uint8_t source[16], destination[16];	/* of the datagram; source zero: not known */
+	uint32_t interface;
+	size_t bytes;			/* what came back of its data, perhaps not all */
+	uint8_t data[UDP_ERROR_BYTES];
+};
+/* 0; EAGAIN: none. One thread at a time. */
+int udp_take_error(struct link *link, struct udp_error *error);
+
 /* In a fork()ed child: close every descriptor, touch nothing else. Async-signal-safe. */
 void udp_abandon(struct link *link);
 

@@ -67,6 +67,7 @@ struct udp_link {
 	struct udp_sender sender[UDP_FAMILY_COUNT][UDP_CLASSES];
 	_Atomic uint8_t class_of[UDP_SPREADS];	/* by spread: class + 1; 0: none yet */
 	_Atomic unsigned next_class;
+	struct udp_sender reporting[UDP_FAMILY_COUNT];	/* udp_errors.c */
 
 	bool gso;			/* the kernel knows UDP_SEGMENT */
 	_Atomic unsigned refusal_count;
@@ -93,6 +94,10 @@ int udp_set(int fd, int level, int option, int value);			/* 0 or errno */
 /* udp_send.c */
 unsigned udp_prepare(struct link *link, struct datagram *datagram);
 int udp_send(struct link *link, struct datagram *datagram, unsigned count, unsigned *sent);
+int udp_set_send_options(int fd, enum udp_family family);
+int udp_bind_sender(int fd, enum udp_family family, struct udp_sender *sender);
+/* udp_errors.c */
+void udp_errors_abandon(struct udp_link *udp);
 /* udp_receive.c */
 int udp_receiver_open(struct udp_receiver *receiver);
 void udp_receiver_close(struct udp_receiver *receiver);

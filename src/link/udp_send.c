@@ -33,6 +33,7 @@
 #define MESSAGES_MAX	16u
 #define PORT_FIRST	0xc000u
 #define PORT_TRIES	64u
+#define REPORTING_TRIES	4
 
 struct message {
 	union {
@@ -52,7 +53,7 @@ struct message {
  * Nothing is for these sockets: a filter drops what strangers send to them, before it is queued.
  * (A classic BPF program of one instruction: return 0 bytes.)
  */
-static int set_send_options(int fd, enum udp_family family)
+int udp_set_send_options(int fd, enum udp_family family)
 {
 	struct sock_filter drop = BPF_STMT(BPF_RET | BPF_K, 0);
 	struct sock_fprog program = { .len = 1, .filter = &drop };
@@ -74,7 +75,7 @@ static bool may_be_bound_to(const uint8_t address[16])
 }
 
 /* Any free port from PORT_FIRST on. An address that is not ours: any address then. */
-static int bind_sender(int fd, enum udp_family family, struct udp_sender *sender)
+int udp_bind_sender(int fd, enum udp_family family, struct udp_sender *sender)
 {
 	unsigned tries;
 	int err = EADDRINUSE;
@@ -102,9 +103,9 @@ static int open_sender_locked(struct udp_sender *sender, const struct datagram *
 	memset(sender->source, 0, sizeof(sender->source));
 	if (udp_family_of(datagram->source) == family && may_be_bound_to(datagram->source))
 		memcpy(sender->source, datagram->source, sizeof(sender->source));
-	err = set_send_options(fd, family);
+	err = udp_set_send_options(fd, family);
 	if (!err)
-		err = bind_sender(fd, family, sender);
+		err = udp_bind_sender(fd, family, sender);
 	if (err) {
 		close(fd);
 		return err;
@@ -135,6 +136,8 @@ static struct udp_sender *sender_for(struct udp_link *udp, const struct datagram
 	struct udp_sender *sender = &udp->sender[family][class_for(udp, datagram->spread)];
 	int err;
 
+	if (datagram->errors_wanted)
+		return udp->reporting[family].fd >= 0 ? &udp->reporting[family] : NULL;
 	/* S2: pairs with S1 in open_sender_locked */
 	if (atomic_load_explicit(&sender->fd, memory_order_acquire) >= 0)
 		return sender;
@@ -357,10 +360,33 @@ static bool is_full(int err)
 	return err == EAGAIN || err == EWOULDBLOCK || err == ENOBUFS || err == ENOMEM;
 }
 
+/* An error may be that of an earlier datagram, come back by ICMP: the socket tells it once. */
+static int send_reporting(struct udp_link *udp, struct datagram *datagram, unsigned *sent)
+{
+	struct udp_sender *sender = sender_for(udp, datagram);
+	int tries, err = ENOTCONN;
+
+	*sent = 1;
+	for (tries = 0; sender && tries < REPORTING_TRIES; tries++) {
+		if (send_some(sender, datagram, 1) > 0)
+			return 0;
+		err = errno;
+		if (is_full(err))
+			break;
+	}
+	*sent = 0;
+	if (!is_full(err))
+		refused(udp, datagram, err);
+	return is_full(err) ? EAGAIN : err;
+}
+
 int udp_send(struct link *link, struct datagram *datagram, unsigned count, unsigned *sent)
 {
 	struct udp_link *udp = udp_of(link);
 	unsigned done = 0;
+
+	if (count && datagram->errors_wanted)
+		return send_reporting(udp, datagram, sent);
 
 	while (done < count) {
 		unsigned n = same_sender(udp, datagram + done, count - done);

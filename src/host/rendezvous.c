@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Meeting the holder of a slot (rendezvous.h). */
+#include "host/rendezvous.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "platform/clock.h"
+#include "platform/fail.h"
+
+#define CARD_MAGIC	0x56624d52u	/* "VbMR" */
+#define CARD_VERSION	1u
+#define BACKLOG		64
+#define FDS_MAX		3u
+#define CARD_WAIT_MS	2		/* the card follows the connection at once */
+#define SEALS		(F_SEAL_SHRINK | F_SEAL_GROW)
+
+static socklen_t name_of(uint32_t slot, struct sockaddr_un *name)
+{
+	int length;
+
+	*name = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	length = snprintf(name->sun_path + 1, sizeof(name->sun_path) - 1, RENDEZVOUS_NAME "%u", slot);
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
+}
+
+static int open_socket(void)
+{
+	return fail_now(FAIL_SOCKET) ? -1 :
+	       socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+}
+
+int rendezvous_listen(uint32_t slot, int *fd)
+{
+	struct sockaddr_un name;
+	socklen_t bytes = name_of(slot, &name);
+	int err, made = open_socket();
+
+	if (made < 0)
+		return errno;
+	if (fail_now(FAIL_BIND) || bind(made, (struct sockaddr *)&name, bytes) ||
+	    fail_now(FAIL_LISTEN) || listen(made, BACKLOG)) {
+		err = errno;
+		close(made);
+		return err;
+	}
+	*fd = made;
+	return 0;
+}
+
+/* ---- cards ---- */
+
+static int send_card(int fd, const struct rendezvous_card *card, const int *fds, unsigned count)
+{
+	struct rendezvous_card out = *card;
+	struct iovec iov = { .iov_base = &out, .iov_len = sizeof(out) };
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(FDS_MAX * sizeof(int))];
+	} control = { 0 };
+	struct msghdr message = { .msg_iov = &iov, .msg_iovlen = 1 };
+	struct cmsghdr *header;
+
+	out.magic = CARD_MAGIC;
+	out.version = CARD_VERSION;
+	if (count) {
+		message.msg_control = control.bytes;
+		message.msg_controllen = CMSG_SPACE(count * sizeof(int));
+		header = CMSG_FIRSTHDR(&message);
+		header->cmsg_level = SOL_SOCKET;
+		header->cmsg_type = SCM_RIGHTS;
+		header->cmsg_len = CMSG_LEN(count * sizeof(int));
+		memcpy(CMSG_DATA(header), fds, count * sizeof(int));
+	}
+	if (fail_now(FAIL_SENDMSG) || sendmsg(fd, &message, MSG_NOSIGNAL) < 0)
+		return errno;
+	return 0;
+}
+
+static void take_fds(struct msghdr *message, int fds[FDS_MAX])
+{
+	struct cmsghdr *header = CMSG_FIRSTHDR(message);
+	size_t count, i;
+
+	for (i = 0; i < FDS_MAX; i++)
+		fds[i] = -1;
+	if (!header || header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS)
+		return;
+	count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+	memcpy(fds, CMSG_DATA(header), (count < FDS_MAX ? count : FDS_MAX) * sizeof(int));
+}
+
+/* Is @fd a memfd of @bytes that nobody can shrink? */
+static bool is_sealed(int fd, uint64_t bytes)
+{
+	struct stat stat;
+	int seals = fd < 0 ? -1 : fcntl(fd, F_GET_SEALS);
+
+	return seals >= 0 && (seals & SEALS) == SEALS && !fstat(fd, &stat) &&
+	       (uint64_t)stat.st_size == bytes;
+}
+
+static bool is_sound(const struct rendezvous_card *card)
+{
+	unsigned i;
+
+	if (card->magic != CARD_MAGIC || card->version != CARD_VERSION ||
+	    card->slot_count > RENDEZVOUS_SLOTS)
+		return false;
+	for (i = 0; i < card->slot_count; i++)
+		if (card->slot[i] == 0 || card->slot[i] >= SLOT_COUNT - 1)
+			return false;
+	return true;
+}
+
+static int receive_card(struct rendezvous_peer *peer)
+{
+	struct iovec iov = { .iov_base = &peer->card, .iov_len = sizeof(peer->card) };
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(FDS_MAX * sizeof(int))];
+	} control;
+	struct msghdr message = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.bytes,
+				  .msg_controllen = sizeof(control.bytes) };
+	int fds[FDS_MAX];
+	ssize_t got = fail_now(FAIL_RECVMSG) ? -1 : recvmsg(peer->fd, &message, MSG_CMSG_CLOEXEC);
+
+	if (got < 0)
+		return errno;
+	take_fds(&message, fds);
+	peer->arena_fd = fds[0];
+	peer->doorbell_fd = fds[1];
+	peer->channel_fd = fds[2];
+	if (got == 0)
+		return ECONNREFUSED;
+	if (got != sizeof(peer->card) || !is_sound(&peer->card))
+		return EPROTO;
+	if (peer->card.verdict)
+		return peer->card.verdict < 4096 ? (int)peer->card.verdict : EPROTO;
+	return is_sealed(peer->arena_fd, peer->card.arena_bytes) && peer->doorbell_fd >= 0 ? 0 : EPROTO;
+}
+
+static bool is_same_user(struct rendezvous_peer *peer)
+{
+	struct ucred ucred;
+	socklen_t bytes = sizeof(ucred);
+
+	if (getsockopt(peer->fd, SOL_SOCKET, SO_PEERCRED, &ucred, &bytes))
+		return false;
+	peer->pid = ucred.pid;
+	return ucred.uid == geteuid();
+}
+
+static bool wait_readable(int fd, int timeout_ms)
+{
+	struct pollfd pollfd = { .fd = fd, .events = POLLIN };
+	int ready;
+
+	do
+		ready = poll(&pollfd, 1, timeout_ms);
+	while (ready < 0 && errno == EINTR);
+	return ready == 1;
+}
+
+static void init_peer(struct rendezvous_peer *peer, int fd)
+{
+	*peer = (struct rendezvous_peer){ .fd = fd, .arena_fd = -1, .doorbell_fd = -1,
+					  .channel_fd = -1 };
+}
+
+void rendezvous_part(struct rendezvous_peer *peer)
+{
+	int *const fds[] = { &peer->fd, &peer->arena_fd, &peer->doorbell_fd, &peer->channel_fd };
+	unsigned i;
+
+	for (i = 0; i < sizeof(fds) / sizeof(fds[0]); i++) {
+		if (*fds[i] >= 0)
+			close(*fds[i]);
+		*fds[i] = -1;
+	}
+}
+
+/* ---- both sides ---- */
+
+static int meet(struct rendezvous_peer *peer, const struct rendezvous_card *card, const int *fds,
+		uint64_t timeout_ns)
+{
+	int err;
+
+	if (!is_same_user(peer))
+		return EPERM;
+	err = send_card(peer->fd, card, fds, FDS_MAX);
+	if (err)
+		return err == EPIPE || err == ECONNRESET ? ECONNREFUSED : err;
+	if (!wait_readable(peer->fd, (int)((timeout_ns + 999999) / 1000000)))
+		return ETIMEDOUT;
+	err = receive_card(peer);
+	return err == ECONNRESET ? ECONNREFUSED : err;
+}
+
+int rendezvous_connect(uint32_t slot, const struct rendezvous_card *card, int arena_fd,
+		       int doorbell_fd, int channel_fd, uint64_t timeout_ns,
+		       struct rendezvous_peer *peer)
+{
+	const int fds[FDS_MAX] = { arena_fd, doorbell_fd, channel_fd };
+	struct sockaddr_un name;
+	socklen_t bytes = name_of(slot, &name);
+	struct rendezvous_peer met;
+	int err, fd = open_socket();
+
+	if (fd < 0)
+		return errno;
+	init_peer(&met, fd);
+	if (fail_now(FAIL_CONNECT) || connect(fd, (struct sockaddr *)&name, bytes))
+		err = errno == EAGAIN ? ETIMEDOUT : errno;	/* EAGAIN: its backlog is full */
+	else
+		err = meet(&met, card, fds, timeout_ns);
+	if (err) {
+		rendezvous_part(&met);
+		return err;
+	}
+	*peer = met;
+	return 0;
+}
+
+int rendezvous_take(int listen_fd, struct rendezvous_peer *peer)
+{
+	struct rendezvous_peer came;
+	int err, fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+	if (fd < 0)
+		return errno;
+	init_peer(&came, fd);
+	if (!is_same_user(&came))
+		err = EPERM;
+	else if (!wait_readable(fd, CARD_WAIT_MS))
+		err = ETIMEDOUT;
+	else
+		err = receive_card(&came);
+	if (!err && !is_sealed(came.channel_fd, came.card.channel_bytes))
+		err = EPROTO;
+	if (err) {
+		rendezvous_part(&came);
+		return err == EAGAIN ? ETIMEDOUT : err;
+	}
+	*peer = came;
+	return 0;
+}
+
+int rendezvous_answer(struct rendezvous_peer *peer, const struct rendezvous_card *card, int verdict,
+		      int arena_fd, int doorbell_fd)
+{
+	const int fds[] = { arena_fd, doorbell_fd };
+	struct rendezvous_card answer = *card;
+
+	answer.verdict = (uint32_t)verdict;
+	return send_card(peer->fd, &answer, fds, verdict ? 0 : 2);
+}

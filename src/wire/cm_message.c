@@ -151,6 +151,7 @@ bool cm_message_parse(const uint8_t mad[MAD_BYTES], struct cm_message *message)
 		return false;
 	message->kind = (enum cm_message_kind)(layout - layouts);
 	message->transaction_id = header.transaction_id;
+	message->attribute_modifier = header.attribute_modifier;
 	for (unsigned i = 0; i < layout->fields; i++)
 		read_field(&layout->field[i], mad + MAD_HEADER_BYTES, message);
 	return true;
@@ -166,6 +167,7 @@ void cm_message_write(const struct cm_message *message, uint8_t mad[MAD_BYTES])
 		.method = MAD_METHOD_SEND,
 		.attribute_id = layout->attribute,
 		.transaction_id = message->transaction_id,
+		.attribute_modifier = message->attribute_modifier,
 	};
 
 	mad_write(&header, mad);
@@ -300,6 +302,19 @@ void cm_req_set_transport(struct cm_req *req, enum cm_transport transport)
 uint32_t cm_rep_qpn(const struct cm_rep *rep, enum cm_transport transport)
 {
 	return transport == CM_TRANSPORT_XRC ? rep->local_eecn : rep->local_qpn;
+}
+
+uint32_t cm_rep_vendor_id(const struct cm_rep *rep)
+{
+	return (uint32_t)rep->vendor_id_high << 16 | (uint32_t)rep->vendor_id_middle << 8 |
+	       rep->vendor_id_low;
+}
+
+void cm_rep_set_vendor_id(struct cm_rep *rep, uint32_t vendor_id)
+{
+	rep->vendor_id_high = (uint8_t)(vendor_id >> 16);
+	rep->vendor_id_middle = (uint8_t)(vendor_id >> 8);
+	rep->vendor_id_low = (uint8_t)vendor_id;
 }
 
 /* ---- names ---- */

@@ -50,6 +50,7 @@ enum cm_message_kind {
 struct cm_message {
 	enum cm_message_kind kind;
 	uint64_t transaction_id;
+	uint32_t attribute_modifier;	/* 0, or options beside a vendor ID */
 	union {
 #define CM_MESSAGE(kind, member, attribute) struct cm_##member member;
 #define CM_FIELD(member, field, type, byte, bit, width)
@@ -103,6 +104,8 @@ enum cm_transport cm_req_transport(const struct cm_req *req);
 void cm_req_set_transport(struct cm_req *req, enum cm_transport transport);
 /* The QP that a REP names: that of an XRC target stands in the field of the EE context. */
 uint32_t cm_rep_qpn(const struct cm_rep *rep, enum cm_transport transport);
+uint32_t cm_rep_vendor_id(const struct cm_rep *rep);
+void cm_rep_set_vendor_id(struct cm_rep *rep, uint32_t vendor_id);
 
 /* False: not a MAD of the class, version and method, or of no known attribute. */
 bool cm_message_parse(const uint8_t mad[MAD_BYTES], struct cm_message *message);

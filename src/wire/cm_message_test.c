@@ -110,7 +110,8 @@ static void random_mad(uint64_t *random, const struct cm_layout *layout, uint8_t
 	mad_write(&(struct mad_header){
 		.base_version = MAD_BASE_VERSION, .class = MAD_CLASS_CM, .method = MAD_METHOD_SEND,
 		.class_version = CM_CLASS_VERSION, .attribute_id = layout->attribute,
-		.transaction_id = test_random(random) }, mad);
+		.transaction_id = test_random(random),
+		.attribute_modifier = (uint32_t)test_random(random) }, mad);
 	mask_of(layout, mask);
 	for (unsigned i = 0; i < MAD_DATA_BYTES; i++)
 		mad[MAD_HEADER_BYTES + i] &= mask[i];
@@ -142,7 +143,8 @@ static void reserved_bits_are_ignored_and_values_cut_to_their_width(void **unuse
 
 	cm_message_write(&message, mad);
 	memcpy(ones, mad, sizeof(ones));
-	memset(ones + MAD_HEADER_BYTES + 4, 0xff, 4);	/* reserved behind the communication ID */
+	ones[MAD_HEADER_BYTES + 4] = 0xff;		/* behind the communication ID */
+	memset(ones + MAD_HEADER_BYTES + 24, 0xff, 4);	/* behind the GUID */
 	ones[MAD_HEADER_BYTES + 90] |= 0x0f;		/* between flow label and rate */
 	ones[MAD_HEADER_BYTES + 91] |= 0xc0;
 	assert_true(cm_message_parse(ones, &parsed));
@@ -247,6 +249,9 @@ static void transports_are_a_service_type_and_its_extension(void **unused)
 	assert_int_equal(cm_req_transport(&req), CM_TRANSPORT_NONE);
 	assert_int_equal(cm_rep_qpn(&rep, CM_TRANSPORT_RC), 1);
 	assert_int_equal(cm_rep_qpn(&rep, CM_TRANSPORT_XRC), 2);
+	cm_rep_set_vendor_id(&rep, 0x123456);
+	assert_int_equal(rep.vendor_id_high, 0x12);
+	assert_int_equal(cm_rep_vendor_id(&rep), 0x123456);
 }
 
 static void put_ip_header(uint8_t *data, unsigned version)

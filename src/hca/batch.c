@@ -6,7 +6,6 @@
 #include <errno.h>
 
 #include "hca/internal.h"
-#include "platform/clock.h"
 
 /* Take back what was posted from @head on; nobody saw it, the lock was never dropped. */
 static void rewind_to(struct send_queue *queue, uint32_t head)
@@ -38,7 +37,7 @@ int hca_post_send_all(struct qp *qp, struct ibv_send_wr *wr)
 	if (err)
 		rewind_to(&qp->sq, head);
 	else
-		ready = transport_posted_send(qp, clock_now_ns(), &effects);
+		ready = transport_posted_send(qp, hca_flush_time(qp), &effects);
 	lock_release(&qp->lock);
 	effects_apply(&effects);
 	if (ready)

@@ -118,6 +118,7 @@ struct hca {
 	struct tx_batch *drive_batch;	/* under drive */
 	uint8_t *slot_buffer;		/* under drive: what slot_receive() fills */
 	unsigned passes;		/* of drive, under drive */
+	unsigned slots_busy;		/* passes for which the slot sockets are looked at often */
 
 	struct list contexts, ports;
 	uint32_t next_number;		/* of PDs, CQs, SRQs */
@@ -145,6 +146,8 @@ void hca_bind_port(struct hca *hca);
 
 /* objects.c, qp.c */
 uint32_t hca_next_number(struct hca *hca);
+/* The time, for posting to a QP that flushes; 0 to others, whose transport does not ask. */
+uint64_t hca_flush_time(const struct qp *qp) REQUIRES(qp->lock);
 void context_destroy_objects(struct hca_context *context);	/* close.c */
 void qp_say_farewell(struct hca *hca, struct qp *qp);
 
@@ -161,9 +164,9 @@ int route_resolve(struct hca_context *context, const struct ibv_ah_attr *attr, c
 /* drive.c */
 /*
  * Receive, expire timers and transmit what is due. False when another thread is at it. @polled:
- * the CQ for whose application thread this is done; NULL: the worker.
+ * the CQ for whose application thread this is done; NULL: the worker. *packets: how many came.
  */
-bool hca_drive(struct hca *hca, const struct cq *polled);
+bool hca_drive(struct hca *hca, const struct cq *polled, unsigned *packets);
 /* Transmit for @qp, now, on this thread. */
 void hca_pump(struct hca *hca, struct qp *qp);
 /* An application thread posted a send while an ACK was held back for it. */

@@ -541,6 +541,11 @@ int hca_destroy_qp(struct hca_context *context, struct qp *qp)
 
 /* ---- posting ---- */
 
+uint64_t hca_flush_time(const struct qp *qp)
+{
+	return qp->state == IBV_QPS_ERR || qp->state == IBV_QPS_SQE ? clock_now_ns() : 0;
+}
+
 int hca_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
 	struct hca_context *context = qp->owner;
@@ -556,7 +561,7 @@ int hca_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **ba
 	transport_prepare_send(qp, wr);
 	lock_acquire(&qp->lock);
 	err = qp_post_send(qp, wr, bad);
-	ready = transport_posted_send(qp, clock_now_ns(), &effects);
+	ready = transport_posted_send(qp, hca_flush_time(qp), &effects);
 	lock_release(&qp->lock);
 	effects_apply(&effects);
 	if (atomic_load_explicit(&context->hca->awaiting_reply, memory_order_relaxed))

@@ -227,8 +227,9 @@ static uint32_t count_poll(_Atomic uint32_t *counter)
 static void drive_for(struct cq *cq)
 {
 	struct hca_context *context = cq->owner;
+	unsigned packets;
 
-	hca_drive(context->hca, cq);
+	hca_drive(context->hca, cq, &packets);
 }
 
 static void found_nothing(struct cq *cq)

@@ -15,7 +15,9 @@
 
 #define RECEIVE_BATCH	16u
 #define RECEIVE_ROUNDS	8u	/* batches per pass, so that timers and transmitting get a turn */
-#define SLOTS_EVERY	16u	/* passes between looks at the slot sockets (the worker is told) */
+#define SLOTS_SELDOM	64u	/* passes between looks at the slot sockets (the worker is told) */
+#define SLOTS_OFTEN	8u	/* the same while packets come there */
+#define SLOTS_BUSY	4096u	/* passes for which a packet makes them busy */
 #define SLOT_BUFFER	65536u
 #define QPN_GSI		1u	/* QP1: connection management */
 
@@ -263,9 +265,21 @@ static void receive_slots(struct receiver *receiver)
 			if (err)
 				continue;
 			datagram.handed_on = true;
+			hca->slots_busy = SLOTS_BUSY;
 			receive_datagram(receiver, &datagram);
 		}
 	let_go(receiver);
+}
+
+static bool slots_are_due(struct hca *hca)
+{
+	unsigned every = hca->slots_busy ? SLOTS_OFTEN : SLOTS_SELDOM;
+
+	if (hca->slots_busy)
+		hca->slots_busy--;
+	return hca->passes % every == 0 ||
+	       (atomic_load_explicit(&hca->slots_due, memory_order_relaxed) &&
+		atomic_exchange(&hca->slots_due, false));
 }
 
 unsigned hca_receive(struct hca *hca, uint64_t now_ns)
@@ -276,8 +290,7 @@ unsigned hca_receive(struct hca *hca, uint64_t now_ns)
 	receive_link(&receiver, hca->link);
 	if (loopback_pending(hca->loopback_inner))
 		receive_link(&receiver, hca->loopback);
-	if (atomic_exchange(&hca->slots_due, false) || hca->passes % SLOTS_EVERY == 0) {
+	if (slots_are_due(hca))
 		receive_slots(&receiver);
-	}
 	return receiver.packets;
 }

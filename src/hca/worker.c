@@ -10,6 +10,9 @@
  * waits a moment: if that thread drives again the wake-up was useless (score down, STANDBY at 0),
  * if not it was needed (score up; ib_write_lat polls for a completion and then spins on memory).
  *
+ * Where many packets come at a time the next ones follow soon, and to be woken for them costs the
+ * sender more than us: so the worker lingers, awake, as long as that goes on.
+ *
  * No wake-up is lost: before it sleeps the worker publishes until when (sleep_until_ns) and then
  * looks for work once more; who adds work or an earlier deadline does so first and then reads
  * sleep_until_ns, with a full fence between (worker_notice).
@@ -31,6 +34,10 @@
 #define SCORE_MAX	32
 #define SURE_EVERY	8u		/* at SCORE_MAX, doubt every so many wake-ups only */
 #define REBIND_NS	1000000000ull	/* between tries for a port nobody tells us about */
+#define STREAM_PACKETS	8u		/* in one pass: these are not all */
+#define LINGER_NS	30000u		/* without a packet */
+#define LINGER_PASSES	4096u		/* then housekeeping has a turn */
+#define LINGER_YIELD	16u		/* empty passes between offers of the core to others */
 
 struct judgement {
 	int score;
@@ -157,6 +164,40 @@ static void housekeeping(struct hca *hca, struct judgement *judgement, uint32_t 
 	}
 }
 
+/* An application thread that polls meanwhile does this better. */
+static void linger(struct hca *hca)
+{
+	uint64_t drove_ns = atomic_load_explicit(&hca->app_drove_ns, memory_order_relaxed);
+	uint64_t end_ns = clock_now_ns() + LINGER_NS, now_ns;
+	unsigned passes, packets, empty = 0;
+
+	for (passes = 0; passes < LINGER_PASSES && hca_drive(hca, NULL, &packets); passes++) {
+		now_ns = clock_now_ns();
+		if (packets)
+			end_ns = now_ns + LINGER_NS;
+		else if (++empty % LINGER_YIELD == 0)
+			thread_yield();
+		if (now_ns > end_ns || atomic_load(&hca->stopping) ||
+		    atomic_load_explicit(&hca->app_drove_ns, memory_order_relaxed) != drove_ns)
+			return;
+	}
+}
+
+static void drive(struct hca *hca, uint32_t ready)
+{
+	unsigned looks = ready & WAIT_SOCKETS ? UDP_LOOKS_MAX : 1, packets;
+
+	do {
+		if (!hca_drive(hca, NULL, &packets)) {
+			/* Somebody is at it: do not spin on its sockets. */
+			thread_sleep_ns(RECENT_NS);
+			return;
+		}
+	} while (!packets && --looks);
+	if (packets >= STREAM_PACKETS)
+		linger(hca);
+}
+
 static void active(struct hca *hca, struct judgement *judgement)
 {
 	uint32_t ready = sleep_active(hca, judgement);
@@ -171,8 +212,7 @@ static void active(struct hca *hca, struct judgement *judgement)
 		}
 		return;
 	}
-	if (!hca_drive(hca, NULL))
-		thread_sleep_ns(RECENT_NS);	/* somebody is at it: do not spin on its sockets */
+	drive(hca, ready);
 }
 
 static void standby(struct hca *hca, struct judgement *judgement)

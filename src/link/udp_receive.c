@@ -36,6 +36,7 @@ int udp_receiver_open(struct udp_receiver *receiver)
 				 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (receiver->buffers == MAP_FAILED)
 		return errno;
+	receiver->mixed = MIXED_CALLS;
 	for (i = 0; i < UDP_RECEIVE_MAX; i++) {
 		struct udp_slot *slot = &receiver->slot[i];
 

@@ -24,7 +24,7 @@
 /* ---- lists of the kernel ---- */
 
 /* Of the thread, not of the process: a thread may be in another network namespace. */
-static FILE *open_list(const char *name)
+FILE *kernel_list(const char *name)
 {
 	char path[64];
 	FILE *file;
@@ -41,7 +41,7 @@ static FILE *open_list(const char *name)
 
 int group_members_list(struct group_members *members)
 {
-	FILE *file = open_list("unix");
+	FILE *file = kernel_list("unix");
 	unsigned long slot;
 	char line[512], *name, *end;
 
@@ -63,7 +63,7 @@ int group_members_list(struct group_members *members)
 
 unsigned group_socket_count(unsigned family)
 {
-	FILE *file = open_list(family == 4 ? "udp" : "udp6");
+	FILE *file = kernel_list(family == 4 ? "udp" : "udp6");
 	char line[512], any[64];
 	unsigned count = 0;
 

@@ -26,6 +26,7 @@
 
 #define PKEY_DEFAULT		0xffffu
 #define QPN_MASK		0xffffffu
+#define QPN_GSI			1u
 #define QPN_MULTICAST		0xffffffu
 
 /*

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The header in front of a datagram that is handed on, and the sockets' calls (hand_on.h).
+ */
+#include "host/hand_on.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/uio.h>
+
+#include "base/bytes.h"
+#include "platform/fail.h"
+
+int hand_on_socket(void)
+{
+	return fail_now(FAIL_SOCKET) ? -1 :
+	       socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+}
+
+socklen_t hand_on_name(struct sockaddr_un *name, const char *text)
+{
+	size_t length = strlen(text);
+
+	*name = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	if (length > sizeof(name->sun_path) - 1)
+		length = sizeof(name->sun_path) - 1;
+	memcpy(name->sun_path + 1, text, length);
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);
+}
+
+/* ---- what goes over the socket: a header of fixed layout, then the packet ---- */
+
+#define HEADER_MAGIC	0x5662534cu	/* "VbSL" */
+#define HEADER_VERSION	1u
+#define HEADER_BYTES	64u
+
+enum header_field {
+	AT_MAGIC = 0, AT_VERSION = 4, AT_TRAFFIC_CLASS = 6, AT_HOP_LIMIT = 7, AT_SOURCE = 8,
+	AT_DESTINATION = 24, AT_INTERFACE = 40, AT_SOURCE_PORT = 44, AT_SEGMENT_NUMBER = 46,
+	AT_SEGMENT_BYTES = 48, AT_BYTES = 52, AT_FLOW_LABEL = 56, AT_SPREAD = 60,
+};
+
+static void write_header(uint8_t header[HEADER_BYTES], const struct datagram *datagram)
+{
+	put_be32(header + AT_MAGIC, HEADER_MAGIC);
+	put_be16(header + AT_VERSION, HEADER_VERSION);
+	header[AT_TRAFFIC_CLASS] = datagram->traffic_class;
+	header[AT_HOP_LIMIT] = datagram->hop_limit;
+	memcpy(header + AT_SOURCE, datagram->source, 16);
+	memcpy(header + AT_DESTINATION, datagram->destination, 16);
+	put_be32(header + AT_INTERFACE, datagram->interface);
+	put_be16(header + AT_SOURCE_PORT, datagram->source_port);
+	put_be16(header + AT_SEGMENT_NUMBER, (uint16_t)datagram->segment_number);
+	put_be32(header + AT_SEGMENT_BYTES, (uint32_t)datagram->segment_bytes);
+	put_be32(header + AT_BYTES, (uint32_t)datagram->bytes);
+	put_be32(header + AT_FLOW_LABEL, datagram->flow_label);
+	put_be32(header + AT_SPREAD, datagram->spread);
+}
+
+/* @bytes: how many came behind the header. Any local process can write here: all is checked. */
+static int read_header(const uint8_t header[HEADER_BYTES], size_t bytes, struct datagram *datagram)
+{
+	struct datagram read = {
+		.traffic_class = header[AT_TRAFFIC_CLASS],
+		.hop_limit = header[AT_HOP_LIMIT],
+		.interface = get_be32(header + AT_INTERFACE),
+		.source_port = get_be16(header + AT_SOURCE_PORT),
+		.segment_number = get_be16(header + AT_SEGMENT_NUMBER),
+		.segment_bytes = get_be32(header + AT_SEGMENT_BYTES),
+		.bytes = get_be32(header + AT_BYTES),
+		.flow_label = get_be32(header + AT_FLOW_LABEL),
+		.spread = get_be32(header + AT_SPREAD),
+		.handed_on = true,
+	};
+
+	if (get_be32(header + AT_MAGIC) != HEADER_MAGIC ||
+	    get_be16(header + AT_VERSION) != HEADER_VERSION || read.bytes != bytes || !bytes ||
+	    read.segment_bytes > bytes)
+		return EBADMSG;
+	memcpy(read.source, header + AT_SOURCE, 16);
+	memcpy(read.destination, header + AT_DESTINATION, 16);
+	*datagram = read;
+	return 0;
+}
+
+int hand_on_send(int fd, const struct sockaddr_un *name, socklen_t name_bytes,
+		 const struct datagram *datagram)
+{
+	uint8_t header[HEADER_BYTES];
+	struct sockaddr_un to = *name;
+	struct iovec iov[2] = {
+		{ .iov_base = header, .iov_len = sizeof(header) },
+		{ .iov_base = datagram->data, .iov_len = datagram->bytes },
+	};
+	struct msghdr message = { .msg_name = &to, .msg_namelen = name_bytes,
+				  .msg_iov = iov, .msg_iovlen = 2 };
+
+	write_header(header, datagram);
+	if (fail_now(FAIL_SENDMSG) || sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+		return errno == EWOULDBLOCK || errno == ENOBUFS ? EAGAIN : errno;
+	return 0;
+}
+
+int hand_on_receive(int fd, struct datagram *datagram, uint8_t *buffer, size_t size)
+{
+	uint8_t header[HEADER_BYTES];
+	struct iovec iov[2] = {
+		{ .iov_base = header, .iov_len = sizeof(header) },
+		{ .iov_base = buffer, .iov_len = size },
+	};
+	struct msghdr message = { .msg_iov = iov, .msg_iovlen = 2 };
+	ssize_t got;
+	int err;
+
+	got = fail_now(FAIL_RECVMSG) ? -1 : recvmsg(fd, &message, MSG_DONTWAIT);
+	if (got < 0)
+		return errno == EINTR || errno == EWOULDBLOCK ? EAGAIN : errno;
+	if ((size_t)got <= sizeof(header) || (message.msg_flags & MSG_TRUNC))
+		return EBADMSG;
+	err = read_header(header, (size_t)got - sizeof(header), datagram);
+	if (!err)
+		datagram->data = buffer;
+	return err;
+}

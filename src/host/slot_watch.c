@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Watching slots (slot_watch.h). All connections are in one epoll set, of which the process's
+ * worker waits for the descriptor.
+ *
+ * A connection is good as soon as it waits in the backlog: a process that is stopped can be
+ * watched. It is accepted nevertheless, so that the backlog has room for the next, and kept until
+ * the watcher hangs up.
+ *
+ * A slot that is gone may have a new holder at once, who may be watched too, while those who
+ * watched the old one have not all said that they are done. Their number is kept apart (ended), so
+ * that they do not end the new watch.
+ */
+#include "host/slot_watch.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/lock.h"
+#include "host/hand_on.h"
+#include "host/slot.h"
+#include "platform/fail.h"
+
+#define ALIVE_NAME	"verbatim/alive/"
+#define BACKLOG		1024
+#define OWN_MAX		8u
+#define EVENTS		16
+
+enum kind { KIND_LISTENER, KIND_WATCHER, KIND_WATCHED };	/* whose fd it is, in the epoll set */
+
+struct watched {
+	int fd;				/* -1: not watched */
+	unsigned count, ended;
+};
+
+struct slot_watch {
+	struct lock lock;
+	int epoll_fd;
+	unsigned own_count;
+	struct {
+		uint32_t slot;
+		int fd;
+		bool listening;		/* it is in the epoll set */
+	} own[OWN_MAX];
+	unsigned watcher_count;
+	int watcher[SLOT_COUNT];
+	struct watched watched[SLOT_COUNT];	/* by slot */
+};
+
+static socklen_t alive_name(uint32_t slot, struct sockaddr_un *name)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), ALIVE_NAME "%u", slot);
+	return hand_on_name(name, text);
+}
+
+static int open_socket(void)
+{
+	return fail_now(FAIL_SOCKET) ? -1 :
+	       socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+}
+
+static int wait_for(struct slot_watch *watch, enum kind kind, int fd, uint32_t which)
+{
+	struct epoll_event event = { .events = EPOLLIN | EPOLLRDHUP,
+				     .data.u64 = (uint64_t)kind << 32 | which };
+
+	if (fail_now(FAIL_EPOLL_ADD) || epoll_ctl(watch->epoll_fd, EPOLL_CTL_ADD, fd, &event))
+		return errno;
+	return 0;
+}
+
+/* ---- being watched ---- */
+
+static int listen_as(uint32_t slot, int *listen_fd)
+{
+	struct sockaddr_un name;
+	socklen_t length = alive_name(slot, &name);
+	int err, fd = open_socket();
+
+	if (fd < 0)
+		return errno;
+	if (fail_now(FAIL_BIND) || bind(fd, (struct sockaddr *)&name, length) ||
+	    fail_now(FAIL_LISTEN) || listen(fd, BACKLOG)) {
+		err = errno;
+		close(fd);
+		return err;
+	}
+	*listen_fd = fd;
+	return 0;
+}
+
+int slot_watch_listen(struct slot_watch *watch, uint32_t slot)
+{
+	unsigned n;
+	int fd = -1, err = listen_as(slot, &fd);
+
+	if (err)
+		return err;
+	lock_acquire(&watch->lock);
+	n = watch->own_count;
+	err = n == OWN_MAX ? ENOSPC : wait_for(watch, KIND_LISTENER, fd, n);
+	if (!err) {
+		watch->own[n].slot = slot;
+		watch->own[n].fd = fd;
+		watch->own[n].listening = true;
+		watch->own_count++;
+	}
+	lock_release(&watch->lock);
+	if (err)
+		close(fd);
+	return err;
+}
+
+/* No room for more: they wait in the backlog, where they are watching just as well. */
+static void stop_accepting(struct slot_watch *watch, unsigned own)
+{
+	epoll_ctl(watch->epoll_fd, EPOLL_CTL_DEL, watch->own[own].fd, NULL);
+	watch->own[own].listening = false;
+}
+
+static void accept_watchers(struct slot_watch *watch, unsigned own)
+{
+	for (;;) {
+		int fd = watch->watcher_count == SLOT_COUNT || fail_now(FAIL_SOCKET) ? -1 :
+			 accept4(watch->own[own].fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+		if (fd < 0 && (errno == EAGAIN || errno == ECONNABORTED || errno == EINTR) &&
+		    watch->watcher_count < SLOT_COUNT)
+			return;
+		if (fd < 0) {
+			stop_accepting(watch, own);
+			return;
+		}
+		if (wait_for(watch, KIND_WATCHER, fd, (uint32_t)fd))
+			close(fd);
+		else
+			watch->watcher[watch->watcher_count++] = fd;
+	}
+}
+
+static void drop_watcher(struct slot_watch *watch, int fd)
+{
+	unsigned i;
+
+	for (i = 0; i < watch->watcher_count && watch->watcher[i] != fd; i++)
+		;
+	if (i == watch->watcher_count)
+		return;
+	close(fd);			/* leaves the epoll set by that */
+	watch->watcher[i] = watch->watcher[--watch->watcher_count];
+	for (i = 0; i < watch->own_count; i++)
+		if (!watch->own[i].listening)
+			watch->own[i].listening =
+				!wait_for(watch, KIND_LISTENER, watch->own[i].fd, i);
+}
+
+/* ---- watching ---- */
+
+static bool is_own(const struct slot_watch *watch, uint32_t slot)
+{
+	unsigned i;
+
+	for (i = 0; i < watch->own_count; i++)
+		if (watch->own[i].slot == slot)
+			return true;
+	return false;
+}
+
+static int connect_to(struct slot_watch *watch, uint32_t slot, int *connected)
+{
+	struct sockaddr_un name;
+	socklen_t length = alive_name(slot, &name);
+	int err = 0, fd = open_socket();
+
+	if (fd < 0)
+		return errno;
+	if (fail_now(FAIL_CONNECT) || connect(fd, (struct sockaddr *)&name, length))
+		err = errno == ECONNREFUSED ? ESRCH : errno;
+	if (!err)
+		err = wait_for(watch, KIND_WATCHED, fd, slot);
+	if (err)
+		close(fd);
+	else
+		*connected = fd;
+	return err;
+}
+
+int slot_watch_add(struct slot_watch *watch, uint32_t slot)
+{
+	struct watched *watched = &watch->watched[slot % SLOT_COUNT];
+	int err = 0;
+
+	if (slot >= SLOT_COUNT)
+		return ESRCH;
+	lock_acquire(&watch->lock);
+	if (!is_own(watch, slot)) {
+		if (watched->fd < 0)
+			err = connect_to(watch, slot, &watched->fd);
+		if (!err)
+			watched->count++;
+	}
+	lock_release(&watch->lock);
+	return err;
+}
+
+static void stop_watching(struct watched *watched)
+{
+	close(watched->fd);
+	watched->fd = -1;
+	watched->count = 0;
+}
+
+void slot_watch_remove(struct slot_watch *watch, uint32_t slot)
+{
+	struct watched *watched = &watch->watched[slot % SLOT_COUNT];
+
+	lock_acquire(&watch->lock);
+	if (watched->ended)
+		watched->ended--;
+	else if (watched->count && --watched->count == 0)
+		stop_watching(watched);
+	lock_release(&watch->lock);
+}
+
+/* ---- turns ---- */
+
+/* True: the slot @which is gone. */
+static bool handle(struct slot_watch *watch, enum kind kind, uint32_t which)
+{
+	struct watched *watched = &watch->watched[which % SLOT_COUNT];
+
+	if (kind == KIND_LISTENER)
+		accept_watchers(watch, which);
+	else if (kind == KIND_WATCHER)
+		drop_watcher(watch, (int)which);
+	if (kind != KIND_WATCHED || watched->fd < 0)
+		return false;
+	watched->ended += watched->count;
+	stop_watching(watched);
+	return true;
+}
+
+unsigned slot_watch_turn(struct slot_watch *watch, uint32_t *gone, unsigned max)
+{
+	struct epoll_event events[EVENTS];
+	unsigned found = 0;
+	int i, count;
+
+	lock_acquire(&watch->lock);
+	do {
+		count = max - found < EVENTS ? (int)(max - found) : EVENTS;
+		count = count ? epoll_wait(watch->epoll_fd, events, count, 0) : 0;
+		for (i = 0; i < count; i++) {
+			uint32_t which = (uint32_t)events[i].data.u64;
+
+			if (handle(watch, (enum kind)(events[i].data.u64 >> 32), which))
+				gone[found++] = which;
+		}
+	} while (count > 0);
+	lock_release(&watch->lock);
+	return found;
+}
+
+/* ---- all of it ---- */
+
+int slot_watch_open(struct slot_watch **opened)
+{
+	struct slot_watch *watch = fail_now(FAIL_ALLOCATE) ? NULL : calloc(1, sizeof(*watch));
+	unsigned i;
+	int err;
+
+	if (!watch)
+		return ENOMEM;
+	watch->epoll_fd = fail_now(FAIL_EPOLL) ? -1 : epoll_create1(EPOLL_CLOEXEC);
+	if (watch->epoll_fd < 0) {
+		err = errno;
+		free(watch);
+		return err;
+	}
+	for (i = 0; i < SLOT_COUNT; i++)
+		watch->watched[i].fd = -1;
+	lock_init(&watch->lock);
+	*opened = watch;
+	return 0;
+}
+
+void slot_watch_abandon(struct slot_watch *watch)
+{
+	unsigned i;
+
+	for (i = 0; i < watch->own_count; i++)
+		close(watch->own[i].fd);
+	for (i = 0; i < watch->watcher_count; i++)
+		close(watch->watcher[i]);
+	for (i = 0; i < SLOT_COUNT; i++)
+		if (watch->watched[i].fd >= 0)
+			close(watch->watched[i].fd);
+	close(watch->epoll_fd);
+}
+
+void slot_watch_close(struct slot_watch *watch)
+{
+	slot_watch_abandon(watch);
+	lock_destroy(&watch->lock);
+	free(watch);
+}
+
+int slot_watch_event_fd(const struct slot_watch *watch)
+{
+	return watch->epoll_fd;
+}
+
+void slot_watch_before_fork(struct slot_watch *watch) UNCHECKED_LOCKS
+{
+	lock_acquire(&watch->lock);
+}
+
+void slot_watch_after_fork(struct slot_watch *watch) UNCHECKED_LOCKS
+{
+	lock_release(&watch->lock);
+}

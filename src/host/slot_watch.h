@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Noticing that the process that holds a slot has ended, however it ended and of whatever user.
+ *
+ * Each process listens on an abstract Unix socket per slot of its own. To watch a slot is to be
+ * connected to its socket: the kernel hangs up when the process ends.
+ */
+#ifndef VERBATIM_HOST_SLOT_WATCH_H
+#define VERBATIM_HOST_SLOT_WATCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct slot_watch;
+
+/* 0 or errno. */
+int slot_watch_open(struct slot_watch **watch);
+void slot_watch_close(struct slot_watch *watch);
+/* Readable when slot_watch_turn() has something to do. */
+int slot_watch_event_fd(const struct slot_watch *watch);
+
+/*
+ * Be watchable as the holder of @slot. 0; EADDRINUSE: the kernel is still closing the sockets of
+ * an earlier holder; errno of the socket calls.
+ */
+int slot_watch_listen(struct slot_watch *watch, uint32_t slot);
+
+/* Counted per slot. 0, also for a slot of our own; ESRCH: nobody holds it; errno. */
+int slot_watch_add(struct slot_watch *watch, uint32_t slot);
+/* Once for each slot_watch_add(), also after the slot was found to be gone. */
+void slot_watch_remove(struct slot_watch *watch, uint32_t slot);
+
+/* Never blocks. Returns how many slots are gone, at most @max: call again when it is @max. */
+unsigned slot_watch_turn(struct slot_watch *watch, uint32_t *gone, unsigned max);
+
+/* Around fork(); in the child every descriptor is closed and nothing else touched. */
+void slot_watch_before_fork(struct slot_watch *watch);
+void slot_watch_after_fork(struct slot_watch *watch);
+void slot_watch_abandon(struct slot_watch *watch);
+
+#endif

@@ -89,14 +89,6 @@ static int attach(struct port_group *group, struct family *family, const struct 
 	return 0;
 }
 
-static void map_fill(struct group_map *map, uint16_t index)
-{
-	unsigned slot;
-
-	for (slot = 0; slot < SLOT_COUNT; slot++)
-		map->index[slot] = index;
-}
-
 /* ---- probing ---- */
 
 static void send_probe(struct port_group *group, struct family *family, unsigned index,
@@ -137,7 +129,7 @@ static void new_round(struct family *family, enum state state)
 	for (i = 0; i < family->size; i++)
 		family->probe[i] = (struct probe){ .deadline_ns = TIME_NEVER };
 	memset(family->spoke, 0, sizeof(family->spoke));
-	map_fill(&family->found, GROUP_HASH);
+	group_map_clear(&family->found);
 }
 
 static void retry_later(struct family *family, uint64_t now_ns)
@@ -230,6 +222,18 @@ static uint16_t choose_default(struct port_group *group, struct family *family)
 	return GROUP_HASH;
 }
 
+/* Requests for services that are not known go to any member, but to none that did not answer. */
+static void choose_for_requests(const struct family *family, uint16_t rest, struct group_map *map)
+{
+	unsigned index;
+
+	map->size = (uint16_t)family->size;
+	map->rest = rest;
+	for (index = 0; index < family->size && map->silent_count < GROUP_SILENT; index++)
+		if (!family->probe[index].answered)
+			map->silent[map->silent_count++] = (uint16_t)index;
+}
+
 static void build(struct port_group *group, struct family *family)
 {
 	struct group_map map = family->found;
@@ -239,6 +243,7 @@ static void build(struct port_group *group, struct family *family)
 	for (slot = 0; slot < SLOT_COUNT; slot++)
 		if (map.index[slot] == GROUP_HASH)
 			map.index[slot] = rest;
+	choose_for_requests(family, rest, &map);
 	if (memcmp(&map, &family->attached, sizeof(map)))
 		family->backoff_ns = GROUP_BACKOFF_MIN_NS / 2;	/* news: retry_later() doubles it */
 	if (attach(group, family, &map))
@@ -287,7 +292,8 @@ static void finish(struct port_group *group, struct family *family, uint64_t now
 static void introduce_program(struct port_group *group, struct family *family, uint64_t now_ns)
 {
 	log_debug("port 4791 (IPv%u): no program known of, attaching one", family->number);
-	map_fill(&family->found, GROUP_HASH);
+	group_map_clear(&family->found);
+	family->found.size = (uint16_t)family->size;
 	if (attach(group, family, &family->found)) {
 		family->state = IDLE;
 		retry_later(family, now_ns);
@@ -316,6 +322,22 @@ void group_turn(struct port_group *group, struct family *family, uint64_t now_ns
 
 /* ---- answers ---- */
 
+/* One that several serve, at different addresses, goes to the first: who gets it hands it on. */
+static void record_services(struct group_map *map, const struct group_message *answer)
+{
+	unsigned i, n;
+
+	for (i = 0; i < answer->service_count && map->service_count < GROUP_SERVICES; i++) {
+		for (n = 0; n < map->service_count && map->service_id[n] != answer->services[i]; n++)
+			;
+		if (n < map->service_count)
+			continue;
+		map->service_id[n] = answer->services[i];
+		map->service_index[n] = (uint16_t)answer->index;
+		map->service_count++;
+	}
+}
+
 void group_record(struct family *family, const struct group_message *answer, uint64_t now_ns)
 {
 	struct probe *probe = &family->probe[answer->index];
@@ -336,6 +358,7 @@ void group_record(struct family *family, const struct group_message *answer, uin
 		family->found.index[answer->slots[i]] = (uint16_t)answer->index;
 		family->spoke[answer->slots[i]] = true;
 	}
+	record_services(&family->found, answer);
 	if (family->state == IDLE)
 		family->late_ns = earliest(family->late_ns, now_ns + LATE_NS);
 }

@@ -50,6 +50,8 @@ struct port_group {
 	struct counters *counters;
 	uint16_t slots[SLOT_COUNT];	/* ours */
 	unsigned slot_count;
+	uint64_t services[GROUP_SERVICES];	/* what we serve */
+	unsigned service_count;
 	struct family family[2];
 	struct group_watch watch;
 	struct group_members members;	/* scratch of finish() */

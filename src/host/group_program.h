@@ -3,7 +3,12 @@
  * The classic BPF program that selects the socket of the group for a packet, and the messages
  * by which the members find out the kernel's order. Pure: no sockets here.
  *
- * The program sees the UDP payload. A probe names the index it wants:
+ * The program sees the UDP payload. Packets go by the slot in their destination QPN. Those to QP1
+ * hold a management datagram: of connection management, answers go by the slot in the communication
+ * ID that they answer; requests to who serves the service ID if that is known, else, as all other
+ * datagrams, to any member by chance: one that is stopped must not swallow every repetition.
+ *
+ * A probe names the index it wants:
  *
  *	byte 0		0xff: no BTH opcode (0xe0 and above belong to manufacturers, this to nobody)
  *	     1..3	kind, version, family (4 or 6)
@@ -11,7 +16,8 @@
  *	     8..11	index
  *	    12..15	asker's slot (probe) or answerer's first slot; flags
  *	    16..23	nonce of the derivation
- *	    24..	answer only: how many slots, then the slots, 2 bytes each
+ *	    24..	answer only: how many slots, then the slots, 2 bytes each; if there are any, how
+ *			many services, 2 bytes, then their service IDs, 8 bytes each
  */
 #ifndef VERBATIM_HOST_GROUP_PROGRAM_H
 #define VERBATIM_HOST_GROUP_PROGRAM_H
@@ -25,11 +31,21 @@
 
 #define GROUP_HASH	0xffffu		/* in a map: let the kernel hash over the members */
 #define GROUP_OPCODE	0xffu
+#define GROUP_SERVICES	128u		/* known to a program, and to an answer, at most */
+#define GROUP_SILENT	16u
 
-/* By slot: the index of the member in the group, or GROUP_HASH. */
+/* Which member gets what, by the member's index in the group; GROUP_HASH: the kernel's choice. */
 struct group_map {
-	uint16_t index[SLOT_COUNT];
+	uint16_t index[SLOT_COUNT];	/* by slot */
+	uint16_t size;			/* members, for choosing one by chance; 0: GROUP_HASH */
+	uint16_t rest;			/* gets what chance gives to a silent one; GROUP_HASH too */
+	uint16_t silent_count, silent[GROUP_SILENT];
+	uint16_t service_count, service_index[GROUP_SERVICES];
+	uint64_t service_id[GROUP_SERVICES];
 };
+
+/* Nothing is known: all goes by the kernel's choice. */
+void group_map_clear(struct group_map *map);
 
 /* Writes the program, at most BPF_MAXINSNS instructions (any map fits); returns how many. */
 unsigned group_program_build(const struct group_map *map, struct sock_filter *program);
@@ -37,7 +53,7 @@ unsigned group_program_build(const struct group_map *map, struct sock_filter *pr
 enum group_kind { GROUP_PROBE = 1, GROUP_ANSWER = 2 };
 
 #define GROUP_PROBE_BYTES	24u
-#define GROUP_MESSAGE_MAX	(26u + 2 * SLOT_COUNT)
+#define GROUP_MESSAGE_MAX	(28u + 2 * SLOT_COUNT + 8 * GROUP_SERVICES)
 
 struct group_message {
 	enum group_kind kind;
@@ -48,6 +64,8 @@ struct group_message {
 	uint64_t nonce;
 	unsigned slot_count;		/* answer: all slots of the sender */
 	uint16_t slots[SLOT_COUNT];
+	unsigned service_count;		/* answer: what the sender serves */
+	uint64_t services[GROUP_SERVICES];
 };
 
 /* Returns the number of bytes written. */

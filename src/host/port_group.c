@@ -38,6 +38,8 @@ static struct group_message own_answer(const struct port_group *group,
 					.nonce = probe->nonce, .slot_count = group->slot_count };
 
 	memcpy(answer.slots, group->slots, group->slot_count * sizeof(answer.slots[0]));
+	answer.service_count = group->service_count;
+	memcpy(answer.services, group->services, group->service_count * sizeof(answer.services[0]));
 	return answer;
 }
 
@@ -198,6 +200,36 @@ void port_group_add_slot(struct port_group *group, const struct slot *slot)
 	assert(group->slot_count < SLOT_COUNT);
 	group->slots[group->slot_count++] = (uint16_t)slot->number;
 	announce(group);
+	lock_release(&group->lock);
+}
+
+static bool is_served(const struct port_group *group, uint64_t id)
+{
+	unsigned i;
+
+	for (i = 0; i < group->service_count; i++)
+		if (group->services[i] == id)
+			return true;
+	return false;
+}
+
+/* One that is no longer served does no harm: its requests are handed on, or refused by us. */
+void port_group_set_services(struct port_group *group, const uint64_t *ids, unsigned count,
+			     uint64_t now_ns)
+{
+	bool news = false;
+	unsigned i;
+
+	if (count > GROUP_SERVICES)
+		count = GROUP_SERVICES;
+	lock_acquire(&group->lock);
+	for (i = 0; i < count; i++)
+		news |= !is_served(group, ids[i]);
+	memcpy(group->services, ids, count * sizeof(ids[0]));
+	group->service_count = count;
+	for (i = 0; news && i < 2; i++)
+		group_schedule(&group->family[i], now_ns + MS + jitter_ns(MS));
+	group_update_deadline(group);
 	lock_release(&group->lock);
 }
 

@@ -20,6 +20,9 @@ int port_group_join(struct port_group **group, int fd4, int fd6, const struct sl
 		    unsigned count, struct counters *counters);
 void port_group_leave(struct port_group *group);
 void port_group_add_slot(struct port_group *group, const struct slot *slot);
+/* What this process serves now: requests for it will come to us directly, soon. */
+void port_group_set_services(struct port_group *group, const uint64_t *ids, unsigned count,
+			     uint64_t now_ns);
 
 /* Is this received datagram a probe or answer of the group? Then it is dealt with here. */
 bool port_group_takes(struct port_group *group, const struct datagram *datagram);

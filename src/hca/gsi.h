@@ -49,6 +49,7 @@ void gsi_close(struct gsi *gsi);
 int gsi_send(struct gsi *gsi, const struct mad_address *to, const uint8_t mad[MAD_BYTES]);
 /* tick() is called at or soon after it; TIME_NEVER: not. Any thread. */
 void gsi_set_deadline(struct gsi *gsi, uint64_t deadline_ns);
+void gsi_count(struct gsi *gsi, int counter);	/* enum counter, up by one; any thread */
 /* The slot of this process, for communication IDs. */
 uint32_t gsi_slot(const struct gsi *gsi);
 

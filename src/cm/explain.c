@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * VERBATIM_EXPLAIN: why an address, a port or a peer was no good, which devices there are, and what
+ * would work.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "cm/internal.h"
+
+#define DEVICES_BYTES	1024
+#define ADDRESS_BYTES	(INET6_ADDRSTRLEN + 24)
+
+static const char *address_text(const struct endpoint_address *address, char *text, size_t bytes)
+{
+	char ip[INET6_ADDRSTRLEN] = "?";
+
+	if (address->family == AF_INET)
+		inet_ntop(AF_INET, address->bytes + 12, ip, sizeof(ip));
+	else
+		inet_ntop(AF_INET6, address->bytes, ip, sizeof(ip));
+	if (address->family == AF_IB)
+		snprintf(text, bytes, "GID %s, port %u", ip, address->port);
+	else if (address->scope)
+		snprintf(text, bytes, "%s%%%u, port %u", ip, address->scope, address->port);
+	else
+		snprintf(text, bytes, "%s, port %u", ip, address->port);
+	return text;
+}
+
+static const char *reason(int err)
+{
+	switch (err) {
+	case ENODEV:
+		return "the address or the way to it is of an interface that is no RDMA device here "
+		       "(VERBATIM_DEVICES can leave interfaces out)";
+	case EADDRNOTAVAIL:
+		return "it is no address of this host, or no port is left";
+	case EADDRINUSE:
+		return "the port is taken, by this or another process of the host: choose another "
+		       "one, or end who has it";
+	case ENETUNREACH:
+	case EHOSTUNREACH:
+		return "there is no route to it ('ip route get' says why)";
+	case EINVAL:
+		return "a link-local address needs its interface (fe80::1%eth0), and source and "
+		       "destination must be of one family";
+	case EPROTONOSUPPORT:
+		return "the service ID is not of the port space of rdma_create_id()";
+	default:
+		return strerror(err);
+	}
+}
+
+int explain_address(const char *what, const struct endpoint_address *address, int err)
+{
+	char devices[DEVICES_BYTES], text[ADDRESS_BYTES];
+
+	if (!err || !explaining())
+		return err;
+	explain_print("%s: %s: %s. Devices: %s", what, address_text(address, text, sizeof(text)),
+		      reason(err), gsi_describe_devices(devices, sizeof(devices)));
+	return err;
+}
+
+static void explain_unreachable(const struct endpoint *endpoint, int status)
+{
+	char devices[DEVICES_BYTES], text[ADDRESS_BYTES];
+	const char *peer = address_text(&endpoint->destination, text, sizeof(text));
+
+	if (status > 0) {
+		explain_print("unreachable: %s: %s (SIDR status %d)", peer,
+			      cm_sidr_text((uint8_t)status), status);
+		return;
+	}
+	explain_print("unreachable: %s: nobody answers: is a server running there, is UDP port 4791 "
+		      "open, is it the right address? We sent from %s. Devices here: %s", peer,
+		      endpoint->port ? endpoint->port->gsi.device : "no device",
+		      gsi_describe_devices(devices, sizeof(devices)));
+}
+
+static void explain_rejected(const struct endpoint *endpoint, int status)
+{
+	char text[ADDRESS_BYTES];
+	const char *why = cm_reject_text((uint16_t)status);
+
+	explain_print("rejected: %s: %s (reason %d)",
+		      address_text(&endpoint->destination, text, sizeof(text)),
+		      why ? why : "for a reason that is not known here", status);
+}
+
+void explain_event(const struct endpoint *endpoint, const struct queued_event *event)
+{
+	if (!explaining())
+		return;
+	switch (event->kind) {
+	case RDMA_CM_EVENT_REJECTED:
+		explain_rejected(endpoint, event->status);
+		break;
+	case RDMA_CM_EVENT_UNREACHABLE:
+		explain_unreachable(endpoint, event->status);
+		break;
+	case RDMA_CM_EVENT_ROUTE_ERROR:
+		explain_address("rdma_resolve_route", &endpoint->destination, -event->status);
+		break;
+	default:
+		break;
+	}
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Time. What waits for an answer is sent again after 268 ms, then after twice as long and so on, up
+ * to the response timeout of the exchange (IBTA 12.9.8.5 asks for no more than that interval, and a
+ * lost packet should not cost its seconds). It is given up when that timeout has passed
+ * max_retries + 1 times, as Linux counts; an MRA puts this off, within a limit. Intervals differ a
+ * little by chance, so that a thousand connections do not come back together.
+ */
+#include "cm/protocol_internal.h"
+
+bool cm_state_retries(enum cm_state state)
+{
+	return state == CM_STATE_REQ_SENT || state == CM_STATE_REP_SENT ||
+	       state == CM_STATE_DREQ_SENT || state == CM_STATE_SIDR_SENT;
+}
+
+static void set_timer(struct cm_connection *connection, uint64_t deadline_ns)
+{
+	timer_set(&connection->protocol->timers, &connection->timer, deadline_ns);
+}
+
+static void arm_next(struct cm_connection *connection, uint64_t now_ns)
+{
+	struct cm_protocol *protocol = connection->protocol;
+	uint64_t deadline_ns = now_ns + connection->interval_ns +
+			       protocol->ops->random(protocol->host) %
+				       (connection->interval_ns / 4 + 1);
+
+	set_timer(connection, deadline_ns < connection->give_up_ns ? deadline_ns :
+								     connection->give_up_ns);
+}
+
+void cm_retry_arm(struct cm_connection *connection, uint64_t now_ns)
+{
+	uint64_t timeout_ns = CM_TIME_NS(connection->response_timeout);
+
+	if (cm_state_retries((enum cm_state)connection->state)) {
+		connection->give_up_ns = now_ns + timeout_ns * (connection->max_retries + 1u);
+		connection->limit_ns = now_ns + CM_TIME_NS(CM_PROLONG_MAX);
+		if (connection->limit_ns < connection->give_up_ns)
+			connection->limit_ns = connection->give_up_ns;
+		connection->interval_ns = CM_TIME_NS(CM_FIRST_RETRY);
+		if (connection->interval_ns > timeout_ns)
+			connection->interval_ns = timeout_ns;
+		arm_next(connection, now_ns);
+	} else if (connection->state == CM_STATE_TIMEWAIT ||
+		   connection->state == CM_STATE_ANSWERED) {
+		set_timer(connection, now_ns + CM_TIME_NS(connection->timewait));
+	} else {
+		set_timer(connection, TIME_NEVER);
+	}
+}
+
+void cm_retry_prolong(struct cm_connection *connection, uint8_t service_timeout, uint64_t now_ns)
+{
+	uint64_t give_up_ns = now_ns + CM_TIME_NS(connection->response_timeout) +
+			      CM_TIME_NS(service_timeout < CM_SERVICE_MAX ? service_timeout :
+									    CM_SERVICE_MAX);
+
+	if (give_up_ns > connection->limit_ns)
+		give_up_ns = connection->limit_ns;
+	if (give_up_ns > connection->give_up_ns)
+		connection->give_up_ns = give_up_ns;
+	/* The answer may be lost all the same: ask now and then. */
+	connection->interval_ns = CM_TIME_NS(connection->response_timeout);
+	arm_next(connection, now_ns);
+}
+
+void cm_retry_soon(struct cm_connection *connection, uint64_t now_ns)
+{
+	if (cm_state_retries((enum cm_state)connection->state) ||
+	    connection->state == CM_STATE_ESTABLISHED)
+		set_timer(connection, now_ns);
+}
+
+static void send_again(struct cm_connection *connection, uint64_t now_ns)
+{
+	uint64_t timeout_ns = CM_TIME_NS(connection->response_timeout);
+
+	cm_count(connection->protocol, COUNTER_CM_RETRY);
+	connection->interval_ns *= 2;
+	if (connection->interval_ns > timeout_ns)
+		connection->interval_ns = timeout_ns;
+	arm_next(connection, now_ns);
+	cm_send_again(connection);
+}
+
+static enum cm_message_kind outstanding(const struct cm_connection *connection)
+{
+	switch (connection->state) {
+	case CM_STATE_REQ_SENT:
+		return CM_MESSAGE_REQ;
+	case CM_STATE_REP_SENT:
+		return CM_MESSAGE_REP;
+	case CM_STATE_DREQ_SENT:
+		return CM_MESSAGE_DREQ;
+	case CM_STATE_SIDR_SENT:
+		return CM_MESSAGE_SIDR_REQ;
+	default:
+		return CM_MESSAGE_RTU;
+	}
+}
+
+void cm_retry_expired(struct cm_connection *connection, uint64_t now_ns)
+{
+	struct cm_details details = { .now_ns = now_ns, .lost = outstanding(connection) };
+
+	if (connection->lost) {
+		cm_step(connection, CM_INPUT_LOST, &details);
+	} else if (cm_state_retries((enum cm_state)connection->state) &&
+		   now_ns < connection->give_up_ns) {
+		send_again(connection, now_ns);
+	} else {
+		details.retried = details.lost;
+		cm_step(connection, CM_INPUT_EXPIRED, &details);
+	}
+}

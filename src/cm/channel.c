@@ -130,10 +130,24 @@ void channel_update_fd(struct cm_channel *channel)
 	readable = atomic_load_explicit(&channel->waiting, memory_order_acquire) > 0;
 	if (readable && !channel->lit)
 		event_fd_raise(channel->fd);
-	if (!readable && channel->lit)
-		event_fd_take(channel->fd);
+	/* A thread in cm_channel_wait() may hold the count for a moment. */
+	while (!readable && channel->lit && event_fd_take(channel->fd) == EINTR)
+		;
 	channel->lit = readable;
 	lock_release(&channel->wake);
+}
+
+/*
+ * A read and not a poll, as a read goes on after a signal whose handler is installed with SA_RESTART.
+ * What was read is put back at once: the count says that events wait, not how many.
+ */
+int cm_channel_wait(struct cm_channel *channel)
+{
+	int err = event_fd_take(channel->fd);
+
+	if (!err)
+		event_fd_raise(channel->fd);
+	return err;
 }
 
 void cm_channel_close(struct cm_channel *channel)

@@ -33,6 +33,10 @@ struct endpoint;
 int cm_channel_open(struct cm_channel **channel);	/* also starts the process's agent */
 void cm_channel_close(struct cm_channel *channel);	/* events that nobody took are dropped */
 int cm_channel_fd(const struct cm_channel *channel);	/* readable while an event waits */
+/*
+ * Until an event may wait. 0, or what read(2) would say of the fd: EAGAIN if it is O_NONBLOCK, EINTR.
+ */
+int cm_channel_wait(struct cm_channel *channel);
 
 /* An event, as the library hands it on; private data is copied here. */
 struct endpoint_event {
@@ -50,7 +54,7 @@ struct endpoint_event {
 };
 
 /*
- * Take the next event. 0; EAGAIN: none (the caller waits on the fd, or not). The event counts as
+ * Take the next event. 0; EAGAIN: none (cm_channel_wait(), or not). The event counts as
  * held by its endpoint until endpoint_event_ack().
  */
 int cm_channel_take(struct cm_channel *channel, struct endpoint_event *event);

@@ -26,7 +26,7 @@ LAYERS = {
     'mad': ['hca', 'wire', 'base'],
     'cm': ['mad', 'hca', 'wire', 'platform', 'base'],
     'verbs': ['hca', 'base'],
-    'rdmacm': ['cm'],
+    'rdmacm': ['cm', 'base'],
 }
 CODE = ('.c', '.h', '.def', '.map')
 SCRIPTS = ('.py', '.sh', '.build')

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Addresses and routes of an id: rdma_bind_addr(3), rdma_resolve_addr(3), rdma_resolve_route(3),
+ * rdma_listen(3), rdma_get_src_port(3), rdma_get_dst_port(3).
+ */
+#include <endian.h>
+#include <infiniband/ib.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rdmacm/rdmacm.h"
+
+socklen_t address_bytes(const struct sockaddr *address)
+{
+	switch (address ? address->sa_family : AF_UNSPEC) {
+	case AF_INET:
+		return sizeof(struct sockaddr_in);
+	case AF_INET6:
+		return sizeof(struct sockaddr_in6);
+	case AF_IB:
+		return sizeof(struct sockaddr_ib);
+	default:
+		return 0;
+	}
+}
+
+uint16_t address_port(const struct sockaddr *address)
+{
+	switch (address->sa_family) {
+	case AF_INET:
+		return ((const struct sockaddr_in *)address)->sin_port;
+	case AF_INET6:
+		return ((const struct sockaddr_in6 *)address)->sin6_port;
+	case AF_IB:	/* the low 16 bits of a service ID of the IP port spaces */
+		return htobe16((uint16_t)be64toh(((const struct sockaddr_ib *)address)->sib_sid));
+	default:
+		return 0;
+	}
+}
+
+static int take_device(struct id *id, const struct endpoint_info *info)
+{
+	int err = device_get(info->device, &id->device);
+
+	if (err)
+		return err;
+	id->public.verbs = id->device->verbs;
+	id->public.port_num = info->port;
+	if (!id->public.pd)
+		id->public.pd = id->device->pd;
+	return 0;
+}
+
+static int take_path(struct id *id, const struct ibv_sa_path_rec *path)
+{
+	struct rdma_route *route = &id->public.route;
+
+	if (!route->path_rec)
+		route->path_rec = malloc(sizeof(*route->path_rec));
+	if (!route->path_rec)
+		return ENOMEM;
+	*route->path_rec = *path;
+	route->num_paths = 1;
+	return 0;
+}
+
+int id_refresh(struct id *id)
+{
+	struct rdma_addr *address = &id->public.route.addr;
+	struct endpoint_info info;
+	int err;
+
+	endpoint_query(id->endpoint, &info);
+	if (!id->device && info.device[0]) {
+		err = take_device(id, &info);
+		if (err)
+			return err;
+	}
+	address->src_storage = info.source;
+	if (info.destination.ss_family)
+		address->dst_storage = info.destination;
+	address->addr.ibaddr.sgid = info.sgid;
+	address->addr.ibaddr.dgid = info.dgid;
+	address->addr.ibaddr.pkey = htobe16(info.pkey);
+	return info.has_route ? take_path(id, &info.path) : 0;
+}
+
+int rdma_bind_addr(struct rdma_cm_id *public, struct sockaddr *addr)
+{
+	struct id *id = to_id(public);
+	int err;
+
+	if (!id || !address_bytes(addr))
+		return refuse(EINVAL, "rdma_bind_addr: %s", !id ? "no id (null pointer)" :
+			      "no address of IPv4, IPv6 or AF_IB");
+	err = endpoint_bind(id->endpoint, addr);
+	return result(err ? err : id_refresh(id));
+}
+
+int rdma_resolve_addr(struct rdma_cm_id *public, struct sockaddr *src_addr,
+		      struct sockaddr *dst_addr, int timeout_ms)
+{
+	struct id *id = to_id(public);
+	socklen_t bytes = address_bytes(dst_addr);
+	int err;
+
+	if (!id || !bytes || (src_addr && !address_bytes(src_addr)))
+		return refuse(EINVAL, "rdma_resolve_addr: %s", !id ? "no id (null pointer)" :
+			      !bytes ? "the destination is no address of IPv4, IPv6 or AF_IB" :
+				       "the source is no address of IPv4, IPv6 or AF_IB");
+	err = endpoint_resolve_address(id->endpoint, src_addr, dst_addr, timeout_ms);
+	if (err)
+		return result(err);
+	memcpy(&public->route.addr.dst_storage, dst_addr, bytes);
+	return id_complete(id);
+}
+
+int rdma_resolve_route(struct rdma_cm_id *id, int timeout_ms)
+{
+	int err;
+
+	if (!id)
+		return refuse(EINVAL, "rdma_resolve_route: no id (null pointer)");
+	err = endpoint_resolve_route(to_id(id)->endpoint, timeout_ms);
+	return err ? result(err) : id_complete(to_id(id));
+}
+
+int rdma_listen(struct rdma_cm_id *id, int backlog)
+{
+	int err;
+
+	if (!id)
+		return refuse(EINVAL, "rdma_listen: no id (null pointer)");
+	err = endpoint_listen(to_id(id)->endpoint, backlog);
+	return result(err ? err : id_refresh(to_id(id)));
+}
+
+__be16 rdma_get_src_port(struct rdma_cm_id *id)
+{
+	return address_port(&id->route.addr.src_addr);
+}
+
+__be16 rdma_get_dst_port(struct rdma_cm_id *id)
+{
+	return address_port(&id->route.addr.dst_addr);
+}

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Connections: rdma_connect(3), rdma_accept(3), rdma_reject(3), rdma_establish(3),
+ * rdma_notify(3), rdma_disconnect(3), rdma_init_qp_attr(3).
+ *
+ * A passive QP goes to RTS before the REP goes out, as the peer may send as soon as it has it.
+ */
+#include <string.h>
+
+#include "rdmacm/rdmacm.h"
+
+/* Reasons of a REJ (IBTA 12.6.7.2). */
+#define REJECT_CONSUMER_DEFINED		28
+#define REJECT_VENDOR_OPTION		35
+
+/* Private data of one call, behind what rdma_create_ep() was given. */
+struct assembled {
+	struct rdma_conn_param parameters;
+	uint8_t private_data[UINT8_MAX];
+};
+
+static int check(const struct id *id, const char *call, const struct rdma_conn_param *parameters)
+{
+	const struct device *device = id->device;
+
+	if (!device)
+		return refuse(EINVAL, "%s: the id is bound to no device yet: call "
+			      "rdma_resolve_addr first", call);
+	if (!id->public.qp && !parameters)
+		return refuse(EINVAL, "%s: neither a QP on the id nor parameters with a QP "
+			      "number", call);
+	if (id->public.ps != RDMA_PS_TCP || !parameters)
+		return 0;
+	if (parameters->responder_resources != RDMA_MAX_RESP_RES &&
+	    parameters->responder_resources > device->max_responder_resources)
+		return refuse(EINVAL, "%s: responder_resources %u, the device has at most %u "
+			      "(max_qp_rd_atom)", call, parameters->responder_resources,
+			      device->max_responder_resources);
+	if (parameters->initiator_depth != RDMA_MAX_INIT_DEPTH &&
+	    parameters->initiator_depth > device->max_initiator_depth)
+		return refuse(EINVAL, "%s: initiator_depth %u, the device has at most %u "
+			      "(max_qp_init_rd_atom)", call, parameters->initiator_depth,
+			      device->max_initiator_depth);
+	return 0;
+}
+
+/* The parameters of the application, or the defaults, made complete. 0, or -1 and errno. */
+static int assemble(const struct id *id, const char *call,
+		    const struct rdma_conn_param *parameters, struct assembled *assembled)
+{
+	struct rdma_conn_param *out = &assembled->parameters;
+	size_t bytes = id->connect_bytes;
+
+	*out = parameters ? *parameters :
+			    (struct rdma_conn_param){ .retry_count = 7, .rnr_retry_count = 7 };
+	out->responder_resources = id->responder_resources;
+	out->initiator_depth = id->initiator_depth;
+	if (id->public.qp) {
+		out->qp_num = id->public.qp->qp_num;
+		out->srq = id->public.qp->srq != NULL;
+	}
+	if (!out->private_data)
+		out->private_data_len = 0;
+	if (bytes + out->private_data_len > sizeof(assembled->private_data))
+		return refuse(EINVAL, "%s: %zu bytes of private data", call,
+			      bytes + out->private_data_len);
+	if (bytes)
+		memcpy(assembled->private_data, id->connect_data, bytes);
+	if (out->private_data_len)
+		memcpy(assembled->private_data + bytes, out->private_data, out->private_data_len);
+	bytes += out->private_data_len;
+	out->private_data = bytes ? assembled->private_data : NULL;
+	out->private_data_len = bytes;
+	return 0;
+}
+
+int rdma_connect(struct rdma_cm_id *public, struct rdma_conn_param *parameters)
+{
+	static const char call[] = "rdma_connect";
+	struct id *id = to_id(public);
+	struct assembled assembled;
+	int err;
+
+	if (!id)
+		return refuse(EINVAL, "%s: no id (null pointer)", call);
+	if (check(id, call, parameters))
+		return -1;
+	id->initiator_depth = id->device->max_initiator_depth;
+	if (parameters && parameters->initiator_depth != RDMA_MAX_INIT_DEPTH)
+		id->initiator_depth = parameters->initiator_depth;
+	id->responder_resources = id->device->max_responder_resources;
+	if (parameters && parameters->responder_resources != RDMA_MAX_RESP_RES)
+		id->responder_resources = parameters->responder_resources;
+	if (assemble(id, call, parameters, &assembled))
+		return -1;
+	err = endpoint_connect(id->endpoint, &assembled.parameters, &id->local_ece);
+	if (err)
+		return result(err);
+	id->connect_bytes = 0;
+	return id_complete(id);
+}
+
+static uint8_t smaller(uint8_t a, uint8_t b)
+{
+	return a < b ? a : b;
+}
+
+/* What was offered, cut to what the device can, or what the application wants instead. */
+static void agree(struct id *id, const struct rdma_conn_param *parameters)
+{
+	if (!parameters || parameters->initiator_depth == RDMA_MAX_INIT_DEPTH)
+		id->initiator_depth = smaller(id->initiator_depth,
+					      id->device->max_initiator_depth);
+	else
+		id->initiator_depth = parameters->initiator_depth;
+	if (!parameters || parameters->responder_resources == RDMA_MAX_RESP_RES)
+		id->responder_resources = smaller(id->responder_resources,
+						  id->device->max_responder_resources);
+	else
+		id->responder_resources = parameters->responder_resources;
+}
+
+/* The REP or SIDR_REP. 0 or errno. */
+static int answer(struct id *id, const struct rdma_conn_param *parameters)
+{
+	struct endpoint_ece ece = {
+		.vendor_id = id->remote_ece.vendor_id,
+		.options = id->local_ece.options,
+	};
+	uint32_t qkey = is_datagram(id) ? endpoint_qkey(id->endpoint) : 0;
+	int err;
+
+	id->offered = false;	/* events may follow before the call returns */
+	err = endpoint_accept(id->endpoint, parameters, qkey, &ece);
+	if (err) {
+		id->offered = true;
+		qp_to_error(id);
+	}
+	return err;
+}
+
+int rdma_accept(struct rdma_cm_id *public, struct rdma_conn_param *parameters)
+{
+	static const char call[] = "rdma_accept";
+	struct id *id = to_id(public);
+	struct assembled assembled;
+	int err;
+
+	if (!id)
+		return refuse(EINVAL, "%s: no id (null pointer)", call);
+	if (check(id, call, parameters))
+		return -1;
+	agree(id, parameters);
+	if (assemble(id, call, parameters, &assembled))
+		return -1;
+	err = is_datagram(id) ? 0 : qp_to_rts(id, id->responder_resources, id->initiator_depth);
+	if (err)
+		return result(err);
+	err = answer(id, &assembled.parameters);
+	if (err)
+		return result(err);
+	if (!is_datagram(id))
+		return id_complete(id);
+	if (id->synchronous)
+		id_drop_event(id);
+	return 0;
+}
+
+static int reject(struct rdma_cm_id *id, const void *private_data, uint8_t bytes,
+		  uint16_t reason)
+{
+	if (!id)
+		return refuse(EINVAL, "rdma_reject: no id (null pointer)");
+	return result(endpoint_reject(to_id(id)->endpoint, private_data, private_data ? bytes : 0,
+				      reason));
+}
+
+int rdma_reject(struct rdma_cm_id *id, const void *private_data, uint8_t private_data_len)
+{
+	return reject(id, private_data, private_data_len, REJECT_CONSUMER_DEFINED);
+}
+
+int rdma_reject_ece(struct rdma_cm_id *id, const void *private_data, uint8_t private_data_len)
+{
+	return reject(id, private_data, private_data_len, REJECT_VENDOR_OPTION);
+}
+
+int rdma_establish(struct rdma_cm_id *id)
+{
+	if (!id || id->qp)
+		return refuse(EINVAL, "rdma_establish: %s", id ? "the id has a QP, so the library "
+			      "completed the connection itself" : "no id (null pointer)");
+	return result(endpoint_established(to_id(id)->endpoint));
+}
+
+int rdma_notify(struct rdma_cm_id *id, enum ibv_event_type event)
+{
+	if (!id)
+		return refuse(EINVAL, "rdma_notify: no id (null pointer)");
+	return result(endpoint_notify(to_id(id)->endpoint, event));
+}
+
+int rdma_disconnect(struct rdma_cm_id *public)
+{
+	struct id *id = to_id(public);
+	int err;
+
+	if (!id || !id->device)
+		return refuse(EINVAL, "rdma_disconnect: %s", id ? "the id is not connected" :
+			      "no id (null pointer)");
+	err = qp_to_error(id);
+	if (!err)
+		err = endpoint_disconnect(id->endpoint);
+	return err ? result(err) : id_complete(id);
+}
+
+int rdma_init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *attr, int *mask)
+{
+	if (!id || !attr || !mask)
+		return refuse(EINVAL, "rdma_init_qp_attr: a null pointer");
+	return result(endpoint_qp_attributes(to_id(id)->endpoint, attr, mask));
+}

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * rdma_get_cm_event(3), rdma_ack_cm_event(3): events of the connection manager, and this
+ * library's part of what they ask for, before the application sees them:
+ *
+ *	ADDR_RESOLVED, ROUTE_RESOLVED	the id gets its device, its path
+ *	CONNECT_REQUEST			an id is made for the new connection
+ *	CONNECT_RESPONSE		a QP on the id goes to RTS and the connection is completed:
+ *					the application is told ESTABLISHED
+ *	REJECTED			the QP goes to ERR
+ *	MULTICAST_JOIN			the QP is attached
+ *
+ * An event holds its endpoint, hence its id, until it is acknowledged.
+ */
+#include <stdlib.h>
+
+#include "rdmacm/rdmacm.h"
+
+/* What take() did with an event. */
+enum fate { HAND_ON, DROP };
+
+static void fail_as(struct event *event, enum rdma_cm_event_type kind, int err)
+{
+	event->public.event = kind;
+	event->public.status = -err;
+}
+
+static enum fate address_resolved(struct id *id, struct event *event)
+{
+	int err = id_refresh(id);
+
+	if (!err && !id->device)
+		err = ENODEV;
+	if (err)
+		fail_as(event, RDMA_CM_EVENT_ADDR_ERROR, err);
+	return HAND_ON;
+}
+
+static enum fate route_resolved(struct id *id, struct event *event)
+{
+	int err = id_refresh(id);
+
+	if (err)
+		fail_as(event, RDMA_CM_EVENT_ROUTE_ERROR, err);
+	return HAND_ON;
+}
+
+/* The new id as the application finds it; NULL: the request cannot be handed on. */
+static struct id *accept_offer(struct id *listener, struct event *event)
+{
+	const struct endpoint_event *taken = &event->taken;
+	struct id *id = id_new(listener->public.channel, listener->public.context,
+			       listener->public.ps, listener->public.qp_type);
+
+	if (!id) {
+		endpoint_destroy(taken->endpoint);
+		return NULL;
+	}
+	id->endpoint = taken->endpoint;
+	id->offered = true;
+	id->initiator_depth = taken->connection.initiator_depth;
+	id->responder_resources = taken->connection.responder_resources;
+	id->remote_ece.vendor_id = taken->ece.vendor_id;
+	id->remote_ece.options = taken->ece.options;
+	endpoint_set_user(id->endpoint, id);
+	if ((listener->synchronous && rdma_migrate_id(&id->public, NULL)) || id_refresh(id)) {
+		id_free(id);
+		return NULL;
+	}
+	return id;
+}
+
+static enum fate connect_request(struct id *listener, struct event *event)
+{
+	struct id *id = accept_offer(listener, event);
+
+	if (!id)
+		return DROP;
+	event->public.listen_id = &listener->public;
+	event->public.id = &id->public;
+	return HAND_ON;
+}
+
+static enum fate connect_response(struct id *id, struct event *event)
+{
+	int err;
+
+	id->remote_ece.vendor_id = event->taken.ece.vendor_id;
+	id->remote_ece.options = event->taken.ece.options;
+	if (!id->public.qp)
+		return HAND_ON;		/* the application completes it: rdma_establish() */
+	err = qp_to_rts(id, RDMA_MAX_RESP_RES, RDMA_MAX_INIT_DEPTH);
+	if (!err)
+		err = endpoint_established(id->endpoint);
+	if (!err) {
+		event->public.event = RDMA_CM_EVENT_ESTABLISHED;
+		return HAND_ON;
+	}
+	qp_to_error(id);
+	id->broken = true;
+	fail_as(event, RDMA_CM_EVENT_CONNECT_ERROR, err);
+	return HAND_ON;
+}
+
+static enum fate dispatch(struct id *id, struct event *event)
+{
+	switch (event->taken.kind) {
+	case RDMA_CM_EVENT_ADDR_RESOLVED:
+		return address_resolved(id, event);
+	case RDMA_CM_EVENT_ROUTE_RESOLVED:
+		return route_resolved(id, event);
+	case RDMA_CM_EVENT_CONNECT_REQUEST:
+		return connect_request(id, event);
+	case RDMA_CM_EVENT_CONNECT_RESPONSE:
+		return connect_response(id, event);
+	case RDMA_CM_EVENT_REJECTED:
+		if (id->broken)
+			return DROP;
+		qp_to_error(id);
+		return HAND_ON;
+	case RDMA_CM_EVENT_DISCONNECTED:
+		return id->broken ? DROP : HAND_ON;
+	case RDMA_CM_EVENT_MULTICAST_JOIN:
+	case RDMA_CM_EVENT_MULTICAST_ERROR:
+		return multicast_joined(id, event) ? HAND_ON : DROP;
+	case RDMA_CM_EVENT_DEVICE_REMOVAL:
+		if (id->device)
+			device_is_gone(id->device);
+		return HAND_ON;
+	default:
+		return HAND_ON;
+	}
+}
+
+/* What the application sees, before anything is done about it. */
+static void fill(struct event *event, struct id *id)
+{
+	const struct endpoint_event *taken = &event->taken;
+
+	event->public.id = &id->public;
+	event->public.event = taken->kind;
+	event->public.status = taken->status;
+	if (taken->datagram)
+		event->public.param.ud = taken->ud;
+	else
+		event->public.param.conn = taken->connection;
+}
+
+/* Take the next event that the application is to see. 0 or EAGAIN. */
+static int take(struct channel *channel, struct event *event)
+{
+	for (;;) {
+		int err = cm_channel_take(channel->cm, &event->taken);
+		struct id *id = event->taken.user;
+
+		if (err)
+			return err;
+		/*
+		 * A request that ends before it is accepted: the accept will fail. Its id is
+		 * the application's already, but it expects no event of it.
+		 */
+		if (id && (!id->offered || event->taken.kind == RDMA_CM_EVENT_DEVICE_REMOVAL)) {
+			fill(event, id);
+			if (dispatch(id, event) == HAND_ON)
+				return 0;
+		}
+		endpoint_event_ack(&event->taken);
+		event->public.listen_id = NULL;
+	}
+}
+
+int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event **got)
+{
+	struct event *event;
+	int err;
+
+	if (!channel || !got)
+		return refuse(EINVAL, "rdma_get_cm_event: no %s (null pointer)",
+			      channel ? "place for the event" : "channel");
+	event = calloc(1, sizeof(*event));
+	if (!event)
+		return -1;
+	while ((err = take(to_channel(channel), event)) == EAGAIN) {
+		err = cm_channel_wait(to_channel(channel)->cm);
+		if (err)
+			break;
+	}
+	if (err) {
+		free(event);
+		return result(err);
+	}
+	*got = &event->public;
+	return 0;
+}
+
+int rdma_ack_cm_event(struct rdma_cm_event *public)
+{
+	struct event *event = (struct event *)public;
+
+	if (!event)
+		return refuse(EINVAL, "rdma_ack_cm_event: no event (null pointer)");
+	endpoint_event_ack(&event->taken);
+	free(event);
+	return 0;
+}
+
+static int event_error(const struct rdma_cm_event *event)
+{
+	if (!event->status)
+		return 0;
+	if (event->event == RDMA_CM_EVENT_REJECTED)
+		return ECONNREFUSED;
+	return event->status < 0 ? -event->status : event->status;
+}
+
+int id_complete(struct id *id)
+{
+	if (!id->synchronous)
+		return 0;
+	id_drop_event(id);
+	if (rdma_get_cm_event(id->public.channel, &id->public.event))
+		return -1;
+	return result(event_error(id->public.event));
+}

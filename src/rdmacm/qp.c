@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * rdma_create_qp(3), rdma_create_qp_ex(3), rdma_destroy_qp(3). What the application does not
+ * give is made for it: the default protection domain, CQs and their channels. Those appear in
+ * the id, where the inline functions of rdma_verbs.h look for them; the context of such a CQ is
+ * the id.
+ */
+#include <stddef.h>
+#include <string.h>
+
+#include "rdmacm/rdmacm.h"
+
+static int create_cq(struct rdma_cm_id *id, uint32_t entries, struct ibv_comp_channel **channel,
+		     struct ibv_cq **cq)
+{
+	*channel = ibv_create_comp_channel(id->verbs);
+	if (!*channel)
+		return -1;
+	*cq = ibv_create_cq(id->verbs, entries, id, *channel, 0);
+	if (*cq)
+		return 0;
+	ibv_destroy_comp_channel(*channel);
+	*channel = NULL;
+	return -1;
+}
+
+static void destroy_cq(struct ibv_comp_channel **channel, struct ibv_cq **cq, struct ibv_cq **made)
+{
+	if (*made && *cq == *made) {
+		ibv_destroy_cq(*cq);
+		ibv_destroy_comp_channel(*channel);
+		*cq = NULL;
+		*channel = NULL;
+	}
+	*made = NULL;
+}
+
+int id_create_cqs(struct id *id, uint32_t send, uint32_t recv)
+{
+	struct rdma_cm_id *public = &id->public;
+
+	if (recv) {
+		if (create_cq(public, recv, &public->recv_cq_channel, &public->recv_cq))
+			return -1;
+		id->recv_cq = public->recv_cq;
+	}
+	if (send) {
+		if (create_cq(public, send, &public->send_cq_channel, &public->send_cq)) {
+			int err = errno;
+
+			if (recv)
+				destroy_cq(&public->recv_cq_channel, &public->recv_cq,
+					   &id->recv_cq);
+			return result(err);
+		}
+		id->send_cq = public->send_cq;
+	}
+	return 0;
+}
+
+void id_destroy_cqs(struct id *id)
+{
+	struct rdma_cm_id *public = &id->public;
+
+	/* Its SRQ was made with that CQ and goes later. */
+	if (public->qp_type == IBV_QPT_XRC_RECV && public->srq)
+		return;
+	destroy_cq(&public->recv_cq_channel, &public->recv_cq, &id->recv_cq);
+	destroy_cq(&public->send_cq_channel, &public->send_cq, &id->send_cq);
+}
+
+static int check(struct id *id, const struct ibv_qp_init_attr_ex *attr)
+{
+	const struct rdma_cm_id *public = &id->public;
+
+	if (public->qp)
+		return refuse(EINVAL, "rdma_create_qp: the id has QP 0x%06x already",
+			      public->qp->qp_num);
+	if (!id->device)
+		return refuse(EINVAL, "rdma_create_qp: the id is bound to no device yet: call "
+			      "rdma_resolve_addr or rdma_bind_addr first");
+	if ((attr->comp_mask & IBV_QP_INIT_ATTR_PD) && attr->pd &&
+	    attr->pd->context != public->verbs)
+		return refuse(EINVAL, "rdma_create_qp: the pd is of another device (or another "
+			      "opening of it); use ids' verbs or rdma_get_devices");
+	if ((public->recv_cq && attr->recv_cq && public->recv_cq != attr->recv_cq) ||
+	    (public->send_cq && attr->send_cq && public->send_cq != attr->send_cq))
+		return refuse(EINVAL, "rdma_create_qp: the id has another CQ already");
+	return 0;
+}
+
+static int complete_attributes(struct id *id, struct ibv_qp_init_attr_ex *attr)
+{
+	struct rdma_cm_id *public = &id->public;
+
+	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || !attr->pd) {
+		attr->comp_mask |= IBV_QP_INIT_ATTR_PD;
+		attr->pd = public->pd;
+	}
+	if (public->qp_type == IBV_QPT_XRC_RECV &&
+	    (!(attr->comp_mask & IBV_QP_INIT_ATTR_XRCD) || !attr->xrcd)) {
+		attr->xrcd = device_xrcd(id->device);
+		if (!attr->xrcd)
+			return -1;
+		attr->comp_mask |= IBV_QP_INIT_ATTR_XRCD;
+	}
+	if (id_create_cqs(id, attr->send_cq || public->send_cq ? 0 : attr->cap.max_send_wr,
+			  attr->recv_cq || public->recv_cq ? 0 : attr->cap.max_recv_wr))
+		return -1;
+	if (!attr->send_cq)
+		attr->send_cq = public->send_cq;
+	if (!attr->recv_cq)
+		attr->recv_cq = public->recv_cq;
+	if (!attr->srq)
+		attr->srq = public->srq;
+	return 0;
+}
+
+int rdma_create_qp_ex(struct rdma_cm_id *public, struct ibv_qp_init_attr_ex *attr)
+{
+	struct id *id = to_id(public);
+	struct ibv_qp *qp;
+	int err;
+
+	if (!id || !attr)
+		return refuse(EINVAL, "rdma_create_qp: no %s (null pointer)",
+			      id ? "attributes" : "id");
+	if (check(id, attr) || complete_attributes(id, attr))
+		return -1;
+	qp = ibv_create_qp_ex(public->verbs, attr);
+	err = qp ? qp_to_init(id, qp) : errno;
+	if (err) {
+		if (qp)
+			ibv_destroy_qp(qp);
+		id_destroy_cqs(id);
+		return result(err);
+	}
+	/* Enhanced connection establishment is a matter of vendors' devices; ours has none. */
+	memset(&id->local_ece, 0, sizeof(id->local_ece));
+	public->pd = qp->pd;
+	public->qp = qp;
+	return 0;
+}
+
+int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
+{
+	struct ibv_qp_init_attr_ex extended = { 0 };
+	int rc;
+
+	if (!id || !attr)
+		return refuse(EINVAL, "rdma_create_qp: no %s (null pointer)",
+			      id ? "attributes" : "id");
+	/* The extended structure begins as the simple one (a test looks after that). */
+	memcpy(&extended, attr, sizeof(*attr));
+	extended.comp_mask = IBV_QP_INIT_ATTR_PD;
+	extended.pd = pd ? pd : id->pd;
+	rc = rdma_create_qp_ex(id, &extended);
+	memcpy(attr, &extended, sizeof(*attr));
+	return rc;
+}
+
+void rdma_destroy_qp(struct rdma_cm_id *id)
+{
+	if (!id || !id->qp)
+		return;
+	ibv_destroy_qp(id->qp);
+	id->qp = NULL;
+	id_destroy_cqs(to_id(id));
+}

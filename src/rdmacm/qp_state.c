@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The way of an id's QP through the states, with the attributes that the connection manager
+ * knows: INIT when it is made; RTR and RTS when the peer's side is known (rdma_accept(), or
+ * CONNECT_RESPONSE); ERR at the end, which flushes what is posted. A UD QP needs no peer and is
+ * in RTS at once.
+ */
+#include "rdmacm/rdmacm.h"
+
+static int move(struct id *id, struct ibv_qp *qp, struct ibv_qp_attr *attr,
+		enum ibv_qp_state state, int *mask)
+{
+	int err;
+
+	attr->qp_state = state;
+	err = endpoint_qp_attributes(id->endpoint, attr, mask);
+	return err ? err : ibv_modify_qp(qp, attr, *mask);
+}
+
+static int datagram_to_rts(struct ibv_qp *qp)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTR };
+	int err = ibv_modify_qp(qp, &attr, IBV_QP_STATE);
+
+	if (err)
+		return err;
+	attr.qp_state = IBV_QPS_RTS;
+	attr.sq_psn = 0;
+	return ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN);
+}
+
+int qp_to_init(struct id *id, struct ibv_qp *qp)
+{
+	struct ibv_qp_attr attr = { 0 };
+	int mask = 0;
+	int err = move(id, qp, &attr, IBV_QPS_INIT, &mask);
+
+	if (err || !is_datagram(id))
+		return err;
+	return datagram_to_rts(qp);
+}
+
+static int to_rtr(struct id *id, uint8_t responder_resources)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTR };
+	int mask = 0;
+	int err = endpoint_qp_attributes(id->endpoint, &attr, &mask);
+
+	if (err)
+		return err;
+	if (responder_resources != RDMA_MAX_RESP_RES)
+		attr.max_dest_rd_atomic = responder_resources;
+	return ibv_modify_qp(id->public.qp, &attr, mask);
+}
+
+static int to_rts(struct id *id, uint8_t initiator_depth)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS };
+	int mask = 0;
+	int err = endpoint_qp_attributes(id->endpoint, &attr, &mask);
+
+	if (err)
+		return err;
+	if (initiator_depth != RDMA_MAX_INIT_DEPTH)
+		attr.max_rd_atomic = initiator_depth;
+	return ibv_modify_qp(id->public.qp, &attr, mask);
+}
+
+int qp_to_rts(struct id *id, uint8_t responder_resources, uint8_t initiator_depth)
+{
+	struct ibv_qp_attr attr = { 0 };
+	int mask = 0;
+	int err;
+
+	if (!id->public.qp)
+		return 0;
+	/* INIT once more: what the peer may do is known only now. */
+	err = move(id, id->public.qp, &attr, IBV_QPS_INIT, &mask);
+	if (!err)
+		err = to_rtr(id, responder_resources);
+	return err ? err : to_rts(id, initiator_depth);
+}
+
+int qp_to_error(struct id *id)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
+
+	return id->public.qp ? ibv_modify_qp(id->public.qp, &attr, IBV_QP_STATE) : 0;
+}

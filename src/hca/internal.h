@@ -42,6 +42,9 @@
 #define WAIT_NETDEV	0x8u
 #define WAIT_OWNER	0x10u
 #define WAIT_GROUP	0x20u
+#define WAIT_ERRORS	0x40u
+#define WAIT_SERVICES	0x80u
+#define WAIT_PEERS	0x100u
 
 /* A GID of a port and what carries it. */
 struct gid_entry {
@@ -77,6 +80,8 @@ struct hca_context {
 };
 
 struct multicast_group;
+struct gsi;
+struct slot_watch;
 
 enum worker_state { WORKER_ACTIVE, WORKER_STANDBY };	/* worker.c */
 
@@ -120,6 +125,16 @@ struct hca {
 	unsigned passes;		/* of drive, under drive */
 	unsigned slots_busy;		/* passes for which the slot sockets are looked at often */
 
+	/* QP1 (gsi_internal.h) */
+	struct slot_watch *watch;	/* we are watched by it, and watch others */
+	struct lock gsi_lock;		/* changing gsi; leaf */
+	struct lock gsi_calls;		/* held in calls to the consumer that are not under drive */
+	struct gsi *gsi;		/* under drive or gsi_lock, changed under both; or NULL */
+	_Atomic uint64_t gsi_deadline_ns;
+	_Atomic bool services_due;	/* a socket of a service is readable */
+	_Atomic bool services_changed;	/* the port group is to be told */
+	_Atomic bool peers_lost;	/* some QP's peer_lost is set */
+
 	struct list contexts, ports;
 	uint32_t next_number;		/* of PDs, CQs, SRQs */
 
@@ -160,6 +175,8 @@ enum ibv_mtu port_active_mtu(const struct port *port);
 /* route.c: an address handle's attributes, resolved against a port. 0 or EINVAL, explained. */
 int route_resolve(struct hca_context *context, const struct ibv_ah_attr *attr, const char *who,
 		  struct av *av);
+/* Is @gid the link-local GID 0 of an interface of this host? */
+bool is_default_gid_here(const uint8_t gid[16]);
 
 /* drive.c */
 /*

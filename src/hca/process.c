@@ -14,7 +14,9 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "hca/gsi_internal.h"
 #include "hca/internal.h"
+#include "host/slot_watch.h"
 #include "link/fault.h"
 #include "link/trace.h"
 #include "link/udp.h"
@@ -25,10 +27,28 @@
 #define SETTLE_NS	100000000u	/* more than two rounds of 20 ms for members that do not answer */
 #define SETTLE_STEP_NS	50000u
 #define DRAINS_MAX	64u
+#define CLAIM_TRIES	16u
 
 static struct lock process_lock = LOCK_INITIALIZER;
 static struct hca *the_hca;
 static unsigned references;
+
+/* A slot that can be watched: the kernel may still be closing sockets of its last holder. */
+static int claim_watchable(struct hca *hca, struct slot *slot)
+{
+	unsigned tries;
+	int err = EADDRINUSE;
+
+	for (tries = 0; err == EADDRINUSE && tries < CLAIM_TRIES; tries++) {
+		err = slot_claim(slot);
+		if (err)
+			break;
+		err = slot_watch_listen(hca->watch, slot->number);
+		if (err)
+			slot_release(slot);
+	}
+	return err;
+}
 
 static int claim_slot(struct hca *hca)
 {
@@ -40,7 +60,7 @@ static int claim_slot(struct hca *hca)
 	hca->qp_table[n] = calloc(QP_PER_SLOT, sizeof(**hca->qp_table));
 	if (!hca->qp_table[n])
 		return ENOMEM;
-	err = slot_claim(&hca->slot[n]);
+	err = claim_watchable(hca, &hca->slot[n]);
 	if (err) {
 		explain("open_device: no slot of the %u of this host is to be had: %s", SLOT_COUNT,
 			strerror(err));
@@ -175,6 +195,9 @@ static void init(struct hca *hca)
 	lock_init(&hca->objects);
 	lock_init(&hca->timers_lock);
 	lock_init(&hca->batches_lock);
+	lock_init(&hca->gsi_lock);
+	lock_init(&hca->gsi_calls);
+	atomic_init(&hca->gsi_deadline_ns, TIME_NEVER);
 	list_init(&hca->contexts);
 	list_init(&hca->ports);
 	list_init(&hca->groups);
@@ -194,6 +217,8 @@ static void release(struct hca *hca)
 		slot_release(&hca->slot[i]);
 		free(hca->qp_table[i]);
 	}
+	if (hca->watch)
+		slot_watch_close(hca->watch);
 	if (hca->waiter.epoll_fd >= 0)
 		waiter_close(&hca->waiter);
 	timer_heap_free(&hca->timers);
@@ -226,12 +251,17 @@ static int start(struct hca **started)
 	if (!err)
 		err = waiter_open(&hca->waiter);
 	if (!err)
+		err = slot_watch_open(&hca->watch);
+	if (!err)
+		err = waiter_add(&hca->waiter, slot_watch_event_fd(hca->watch), WAIT_PEERS);
+	if (!err)
 		err = claim_slot(hca);
 	if (err)
 		goto release;
 	hca->transport = (struct transport){ .mrs = &hca->mrs, .counters = hca->counters,
 					     .run_queue = &hca->run_queue,
-					     .probe_min_ns = PROBE_MIN_NS, .paths = &hca->paths };
+					     .probe_min_ns = PROBE_MIN_NS, .paths = &hca->paths,
+					     .peer_lost = gsi_peer_lost };
 	hca_bind_port(hca);
 	settle(hca);
 	err = worker_start(hca);
@@ -251,10 +281,14 @@ release:
 static void before_fork(void) UNCHECKED_LOCKS
 {
 	lock_acquire(&process_lock);
+	if (the_hca)
+		gsi_before_fork(the_hca);
 }
 
 static void after_fork_parent(void) UNCHECKED_LOCKS
 {
+	if (the_hca)
+		gsi_after_fork(the_hca);
 	lock_release(&process_lock);
 }
 
@@ -273,6 +307,7 @@ static void abandon(struct hca *hca)
 	for (i = 0; i < count; i++)
 		close(fds[i]);
 	udp_abandon(hca->udp);
+	gsi_abandon(hca);
 	if (hca->group)
 		port_group_abandon(hca->group);
 	for (i = 0; i < hca->slot_count; i++)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "hca/gsi_internal.h"
 #include "hca/internal.h"
 #include "hca/ip_id.h"
 #include "wire/dump.h"
@@ -19,7 +20,6 @@
 #define SLOTS_OFTEN	8u	/* the same while packets come there */
 #define SLOTS_BUSY	4096u	/* passes for which a packet makes them busy */
 #define SLOT_BUFFER	65536u
-#define QPN_GSI		1u	/* QP1: connection management */
 
 struct receiver {
 	struct hca *hca;
@@ -183,6 +183,11 @@ static void receive_packet(struct receiver *receiver, struct datagram *datagram,
 		counter_add(hca->counters, COUNTER_RX_PKEY, 1);
 		return;
 	}
+	if (packet.dest_qpn == QPN_GSI) {
+		let_go(receiver);
+		gsi_receive(hca, datagram, data, bytes, segment, &packet, receiver->now_ns);
+		return;
+	}
 	deliver(receiver, datagram, &packet, kind);
 }
 
@@ -271,6 +276,22 @@ static void receive_slots(struct receiver *receiver)
 	let_go(receiver);
 }
 
+/* Requests that other processes received, and that are for a service of this one. */
+static void receive_services(struct receiver *receiver)
+{
+	struct hca *hca = receiver->hca;
+	struct datagram datagram;
+	unsigned n;
+	int err = 0;
+
+	for (n = 0; err != EAGAIN && n < RECEIVE_BATCH * RECEIVE_ROUNDS; n++) {
+		err = gsi_receive_service(hca, &datagram, hca->slot_buffer, SLOT_BUFFER);
+		if (!err)
+			receive_datagram(receiver, &datagram);
+	}
+	let_go(receiver);
+}
+
 static bool slots_are_due(struct hca *hca)
 {
 	unsigned every = hca->slots_busy ? SLOTS_OFTEN : SLOTS_SELDOM;
@@ -292,5 +313,9 @@ unsigned hca_receive(struct hca *hca, uint64_t now_ns)
 		receive_link(&receiver, hca->loopback);
 	if (slots_are_due(hca))
 		receive_slots(&receiver);
+	if (atomic_load_explicit(&hca->services_due, memory_order_relaxed)) {
+		atomic_store(&hca->services_due, false);
+		receive_services(&receiver);
+	}
 	return receiver.packets;
 }

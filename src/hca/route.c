@@ -31,8 +31,7 @@ static uint32_t suggest_index(const struct port *port, bool ipv4)
 	return 0;
 }
 
-/* Is @gid the link-local GID 0 of an interface of this host? */
-static bool is_default_gid_here(struct hca *hca, const uint8_t gid[16])
+bool is_default_gid_here(const uint8_t gid[16])
 {
 	struct named_netdev *named;
 	int i, count;
@@ -49,12 +48,12 @@ static bool is_default_gid_here(struct hca *hca, const uint8_t gid[16])
 	return found;
 }
 
-static int resolve_host_only(struct hca *hca, const struct gid_entry *entry,
-			     const uint8_t dgid[16], const char *who, struct av *av)
+static int resolve_host_only(const struct gid_entry *entry, const uint8_t dgid[16], const char *who,
+			     struct av *av)
 {
 	char text[INET6_ADDRSTRLEN];
 
-	if (!is_default_gid_here(hca, dgid) && !netdev_is_local(dgid, 0)) {
+	if (!is_default_gid_here(dgid) && !netdev_is_local(dgid, 0)) {
 		explain("%s: GID index 0 has no address on its interface behind it and works inside "
 			"this host only; %s is elsewhere: use another sgid_index (ibv_devinfo -v "
 			"lists them)", who, gid_text(dgid, text));
@@ -121,7 +120,7 @@ int route_resolve(struct hca_context *context, const struct ibv_ah_attr *attr, c
 	entry = gid_table_get(port, attr->grh.sgid_index);
 	route.interface = port->netdev.index;
 	if (entry->host_only) {
-		err = resolve_host_only(context->hca, entry, attr->grh.dgid.raw, who, &route);
+		err = resolve_host_only(entry, attr->grh.dgid.raw, who, &route);
 	} else {
 		memcpy(route.source, entry->address, 16);
 		memcpy(route.destination, attr->grh.dgid.raw, 16);

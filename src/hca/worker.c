@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "hca/gsi_internal.h"
 #include "hca/internal.h"
 #include "link/udp.h"
 #include "platform/clock.h"
@@ -78,13 +79,15 @@ static uint64_t next_deadline(struct hca *hca, const struct judgement *judgement
 		deadline_ns = port_group_deadline(hca->group);
 	if (judgement->rebind_ns < deadline_ns)
 		deadline_ns = judgement->rebind_ns;
+	if (gsi_deadline(hca) < deadline_ns)
+		deadline_ns = gsi_deadline(hca);
 	return deadline_ns;
 }
 
 static bool work_waits(struct hca *hca)
 {
 	return atomic_load(&hca->run_queue.count) > 0 || loopback_pending(hca->loopback_inner) ||
-	       atomic_load(&hca->stopping);
+	       gsi_has_work(hca) || atomic_load(&hca->stopping);
 }
 
 static uint32_t sleep_active(struct hca *hca, const struct judgement *judgement)
@@ -95,7 +98,8 @@ static uint32_t sleep_active(struct hca *hca, const struct judgement *judgement)
 	atomic_store(&hca->sleep_until_ns, deadline_ns);
 	atomic_thread_fence(memory_order_seq_cst);
 	now_ns = clock_now_ns();
-	if (work_waits(hca) || next_timer(hca) < deadline_ns || deadline_ns <= now_ns)
+	if (work_waits(hca) || next_timer(hca) < deadline_ns || gsi_deadline(hca) < deadline_ns ||
+	    deadline_ns <= now_ns)
 		ready = waiter_wait(&hca->waiter, 0);
 	else
 		ready = waiter_wait(&hca->waiter, deadline_ns == TIME_NEVER ? UINT64_MAX :
@@ -162,6 +166,7 @@ static void housekeeping(struct hca *hca, struct judgement *judgement, uint32_t 
 		port_group_tick(hca->group, now_ns);
 		lock_release(&hca->drive);
 	}
+	gsi_housekeeping(hca, ready, now_ns);
 }
 
 /* An application thread that polls meanwhile does this better. */

@@ -62,6 +62,7 @@ struct qp {
 	_Atomic uint64_t timer_at_ns;	/* its deadline, readable without that lock */
 	uint32_t id_streak;		/* packets in a row with the IP id a Verbatim sends */
 
+	_Atomic bool peer_lost;		/* retries exceeded, and nobody told so yet */
 	_Atomic uint32_t echo_held;	/* echoes wait for this many receives; read without the lock */
 
 	/* Events */

@@ -345,31 +345,74 @@ static int take_candidate(const struct nlmsghdr *message, void *context)
 	return MNL_CB_OK;
 }
 
+struct route_search {
+	struct netdev_route route;
+	uint8_t type;			/* RTN_UNSPEC: no answer */
+};
+
 static int take_route(const struct nlmsghdr *message, void *context)
 {
 	const struct rtmsg *route = mnl_nlmsg_get_payload(message);
-	bool *local = context;
+	struct route_search *search = context;
+	const struct nlattr *attribute;
 
-	if (message->nlmsg_type == RTM_NEWROUTE)
-		*local = route->rtm_type == RTN_LOCAL;
+	if (message->nlmsg_type != RTM_NEWROUTE)
+		return MNL_CB_STOP;
+	search->type = route->rtm_type;
+	mnl_attr_for_each(attribute, message, sizeof(*route)) {
+		uint16_t bytes = mnl_attr_get_payload_len(attribute);
+
+		if (mnl_attr_get_type(attribute) == RTA_OIF && bytes == 4)
+			search->route.interface = mnl_attr_get_u32(attribute);
+		else if (mnl_attr_get_type(attribute) == RTA_PREFSRC && bytes == 4)
+			map_ipv4(search->route.source, mnl_attr_get_payload(attribute));
+		else if (mnl_attr_get_type(attribute) == RTA_PREFSRC && bytes == 16)
+			memcpy(search->route.source, mnl_attr_get_payload(attribute), 16);
+	}
 	return MNL_CB_STOP;
 }
 
-static bool route_is_local(const uint8_t address[16])
+int netdev_route(const uint8_t destination[16], const uint8_t source[16], uint32_t interface,
+		 struct netdev_route *found)
 {
-	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
+	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff }, zero[16];
+	struct route_search search = { .type = RTN_UNSPEC };
+	bool ipv4 = !memcmp(destination, mapped, sizeof(mapped));
+	unsigned skip = ipv4 ? 12 : 0;
 	char buffer[256];
 	struct nlmsghdr *message = mnl_nlmsg_put_header(buffer);
-	bool ipv4 = !memcmp(address, mapped, sizeof(mapped)), local = false;
 	struct rtmsg *route;
+	int err;
 
 	message->nlmsg_type = RTM_GETROUTE;
 	message->nlmsg_flags = NLM_F_REQUEST;
 	route = mnl_nlmsg_put_extra_header(message, sizeof(*route));
 	route->rtm_family = ipv4 ? AF_INET : AF_INET6;
 	route->rtm_dst_len = ipv4 ? 32 : 128;
-	mnl_attr_put(message, RTA_DST, ipv4 ? 4 : 16, address + (ipv4 ? 12 : 0));
-	return !converse(message, take_route, &local) && local;
+	mnl_attr_put(message, RTA_DST, 16 - skip, destination + skip);
+	if (memcmp(source, zero, 16)) {
+		route->rtm_src_len = route->rtm_dst_len;
+		mnl_attr_put(message, RTA_SRC, 16 - skip, source + skip);
+	}
+	if (interface)
+		mnl_attr_put_u32(message, RTA_OIF, interface);
+	err = converse(message, take_route, &search);
+	if (err)
+		return err;
+	if (search.type != RTN_UNICAST && search.type != RTN_LOCAL && search.type != RTN_MULTICAST &&
+	    search.type != RTN_ANYCAST)
+		return search.type == RTN_UNREACHABLE ? EHOSTUNREACH : ENETUNREACH;
+	*found = search.route;
+	found->local = search.type == RTN_LOCAL;
+	return 0;
+}
+
+static bool route_is_local(const uint8_t address[16])
+{
+	static const uint8_t any[16];
+	struct netdev_route route;
+
+	return !netdev_route(address, any, 0, &route) && route.local;
 }
 
 bool netdev_is_local(const uint8_t address[16], uint32_t interface)

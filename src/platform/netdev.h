@@ -34,6 +34,19 @@ int netdev_list(struct netdev **list, int *count);
 int netdev_monitor_open(int *fd);
 void netdev_monitor_drain(int fd);
 
+struct netdev_route {
+	uint32_t interface;		/* by which it leaves; that of lo when it is local */
+	uint8_t source[16];		/* of packets there; zero: the kernel names none */
+	bool local;			/* @destination is an address of this host */
+};
+
+/*
+ * The way to @destination as the kernel routes. @source: all zero: any; @interface 0: any.
+ * 0; ENETUNREACH, EHOSTUNREACH; EINVAL: @source is no address of this host, or not for there.
+ */
+int netdev_route(const uint8_t destination[16], const uint8_t source[16], uint32_t interface,
+		 struct netdev_route *route);
+
 /* Is @address one of this host's own (would be delivered locally)? @interface scopes fe80::. */
 bool netdev_is_local(const uint8_t address[16], uint32_t interface);
 

@@ -176,4 +176,6 @@ void fail_request(struct call *call, enum ibv_wc_status status, const char *advi
 		explain_request(call, send_queue_at(&qp->sq, qp->sq.tail), status, advice);
 	finish_send(call, status);
 	enter_error(call);
+	if (status == IBV_WC_RETRY_EXC_ERR && qp->transport->peer_lost)
+		qp->transport->peer_lost(qp);
 }

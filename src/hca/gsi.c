@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The consumer of QP1 (gsi.h): opening and closing, sending, claims on services and watches.
+ *
+ * A MAD leaves as one UD SEND Only, as Linux's rxe fills it in, through the links that all packets
+ * go by, so that faults and traces see it; also what is for this very process, since only the
+ * port's selector knows who it is for.
+ */
+#include "hca/gsi.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "hca/gsi_internal.h"
+#include "host/slot_watch.h"
+#include "link/udp.h"
+#include "platform/clock.h"
+#include "wire/dump.h"
+#include "wire/icrc.h"
+#include "wire/psn.h"
+
+#define OPCODE_UD_SEND_ONLY	0x64u
+#define HOP_LIMIT		64u
+
+/* ---- opening and closing ---- */
+
+static void unwatch_fds(struct hca *hca, const struct gsi *gsi)
+{
+	int fd[2];
+	unsigned i;
+
+	udp_error_fds(hca->udp, &fd[0], &fd[1]);
+	for (i = 0; i < 2; i++)
+		if (fd[i] >= 0)
+			waiter_remove(&hca->waiter, fd[i]);
+	waiter_remove(&hca->waiter, services_event_fd(gsi->services));
+}
+
+static int watch_fds(struct hca *hca, const struct gsi *gsi)
+{
+	int fd[2], err = waiter_add(&hca->waiter, services_event_fd(gsi->services), WAIT_SERVICES);
+	unsigned i;
+
+	udp_error_fds(hca->udp, &fd[0], &fd[1]);
+	for (i = 0; !err && i < 2; i++)
+		if (fd[i] >= 0)
+			err = waiter_add(&hca->waiter, fd[i], WAIT_ERRORS);
+	if (err)
+		unwatch_fds(hca, gsi);
+	return err;
+}
+
+/* The place of the consumer: EBUSY when it is taken. */
+static int change_consumer(struct hca *hca, struct gsi *from, struct gsi *to)
+{
+	int err = 0;
+
+	lock_acquire(&hca->drive);
+	lock_acquire(&hca->gsi_lock);
+	if (hca->gsi == from)
+		hca->gsi = to;
+	else
+		err = EBUSY;
+	lock_release(&hca->gsi_lock);
+	lock_release(&hca->drive);
+	return err;
+}
+
+static void free_gsi(struct gsi *gsi)
+{
+	if (gsi->services)
+		services_close(gsi->services);
+	free(gsi->host_only);
+	free(gsi);
+}
+
+static int make_gsi(struct hca *hca, const struct gsi_ops *ops, void *consumer, struct gsi **made)
+{
+	struct gsi *gsi = calloc(1, sizeof(*gsi));
+	int err;
+
+	if (!gsi)
+		return ENOMEM;
+	gsi->hca = hca;
+	gsi->ops = ops;
+	gsi->consumer = consumer;
+	lock_init(&gsi->host_only_lock);
+	atomic_init(&gsi->psn, (uint32_t)random_u64() & PSN_MASK);
+	err = services_open(&gsi->services);
+	if (err)
+		free_gsi(gsi);
+	else
+		*made = gsi;
+	return err;
+}
+
+int gsi_open(const struct gsi_ops *ops, void *consumer, struct gsi **opened)
+{
+	struct gsi *gsi = NULL;
+	struct hca *hca;
+	int err = hca_get(&hca);
+
+	if (err)
+		return err;
+	err = make_gsi(hca, ops, consumer, &gsi);
+	if (!err)
+		err = change_consumer(hca, NULL, gsi);
+	if (err)
+		goto put;
+	gsi_find_host_only(gsi);
+	err = udp_errors_open(hca->udp);
+	if (!err)
+		err = watch_fds(hca, gsi);
+	if (!err) {
+		*opened = gsi;
+		return 0;
+	}
+	udp_errors_close(hca->udp);
+	change_consumer(hca, gsi, NULL);
+put:
+	if (gsi)
+		free_gsi(gsi);
+	hca_put(hca);
+	return err;
+}
+
+void gsi_close(struct gsi *gsi)
+{
+	struct hca *hca = gsi->hca;
+
+	if (atomic_load(&gsi->abandoned))
+		return;			/* the parent's: its locks may be held for ever */
+	change_consumer(hca, gsi, NULL);
+	/* Calls that began before this end. */
+	lock_acquire(&hca->gsi_calls);
+	lock_release(&hca->gsi_calls);
+	atomic_store(&hca->gsi_deadline_ns, TIME_NEVER);
+	unwatch_fds(hca, gsi);
+	udp_errors_close(hca->udp);
+	free_gsi(gsi);
+	hca_put(hca);
+}
+
+/* ---- sending ---- */
+
+/* A GID 0 that no interface has as an address reaches this host alone, over lo (route.c). */
+static bool is_host_only(struct gsi *gsi, const uint8_t address[16])
+{
+	bool found = false;
+	unsigned i;
+
+	if (address[0] != 0xfe)
+		return false;
+	lock_acquire(&gsi->host_only_lock);
+	for (i = 0; i < gsi->host_only_count; i++)
+		found |= !memcmp(gsi->host_only[i], address, 16);
+	lock_release(&gsi->host_only_lock);
+	return found;
+}
+
+static bool needs_interface(const uint8_t address[16])
+{
+	return address_is_ipv4(address) ? address[12] == 169 && address[13] == 254 :
+					  address[0] == 0xfe && (address[1] & 0xc0) == 0x80;
+}
+
+static void address_datagram(struct gsi *gsi, const struct mad_address *to,
+			     struct datagram *datagram)
+{
+	static const uint8_t loopback[16] = { [10] = 0xff, 0xff, 127, 0, 0, 1 };
+	bool inside = is_host_only(gsi, to->remote) || is_host_only(gsi, to->local);
+
+	memcpy(datagram->source, inside ? loopback : to->local, 16);
+	memcpy(datagram->destination, inside ? loopback : to->remote, 16);
+	datagram->interface = needs_interface(datagram->destination) ? to->interface : 0;
+	datagram->flow_label = to->flow_label;
+	datagram->traffic_class = to->traffic_class;
+	datagram->hop_limit = to->hop_limit ? to->hop_limit : HOP_LIMIT;
+	datagram->errors_wanted = true;
+}
+
+static void log_sent(const struct packet *packet)
+{
+	char line[DUMP_LINE_MAX];
+
+	packet_dump(packet, line, sizeof(line));
+	log_print(LOG_PACKET, "sent %s", line);
+}
+
+static size_t write_packet(struct gsi *gsi, const uint8_t mad[MAD_BYTES],
+			   uint8_t out[PACKET_HEADER_MAX + MAD_BYTES + ICRC_BYTES])
+{
+	struct packet packet = { .op = opcode_get(OPCODE_UD_SEND_ONLY), .ack_request = true,
+				 .pkey = PKEY_DEFAULT, .dest_qpn = QPN_GSI,
+				 .psn = atomic_fetch_add(&gsi->psn, 1) & PSN_MASK,
+				 .deth = { .qkey = QKEY_GSI, .source_qpn = QPN_GSI },
+				 .payload = mad, .payload_bytes = MAD_BYTES };
+	size_t bytes = packet_write_headers(&packet, out);
+
+	if (log_is_on(LOG_PACKET))
+		log_sent(&packet);
+	memcpy(out + bytes, mad, MAD_BYTES);
+	return bytes + MAD_BYTES;
+}
+
+int gsi_send(struct gsi *gsi, const struct mad_address *to, const uint8_t mad[MAD_BYTES])
+{
+	uint8_t data[PACKET_HEADER_MAX + MAD_BYTES + ICRC_BYTES];
+	struct datagram datagram = { .data = data };
+	struct hca *hca = gsi->hca;
+	struct icrc_header header;
+	unsigned sent = 0;
+	size_t bytes;
+	int err;
+
+	if (atomic_load(&gsi->abandoned))
+		return ENODEV;
+	bytes = write_packet(gsi, mad, data);
+	address_datagram(gsi, to, &datagram);
+	hca->link->ops->prepare(hca->link, &datagram);
+	header = icrc_header_of(&datagram, 0);
+	icrc_seal(&header, data, bytes);
+	datagram.bytes = bytes + ICRC_BYTES;
+	err = hca->link->ops->send(hca->link, &datagram, 1, &sent);
+	if (err)
+		return err;
+	counter_add(hca->counters, COUNTER_TX_PACKETS, 1);
+	counter_add(hca->counters, COUNTER_TX_BYTES, datagram.bytes);
+	counter_add(hca->counters, COUNTER_TX_MAD, 1);
+	return 0;
+}
+
+void gsi_set_deadline(struct gsi *gsi, uint64_t deadline_ns)
+{
+	if (atomic_load(&gsi->abandoned))
+		return;
+	atomic_store(&gsi->hca->gsi_deadline_ns, deadline_ns);
+	worker_notice(gsi->hca, deadline_ns);
+}
+
+void gsi_count(struct gsi *gsi, int counter)
+{
+	if (!atomic_load(&gsi->abandoned))
+		counter_add(gsi->hca->counters, (enum counter)counter, 1);
+}
+
+uint32_t gsi_slot(const struct gsi *gsi)
+{
+	return gsi->hca->slot[0].number;
+}
+
+/* ---- claims and watches ---- */
+
+static void services_have_changed(struct hca *hca)
+{
+	atomic_store(&hca->services_changed, true);
+	worker_notice(hca, 0);
+}
+
+int gsi_claim(struct gsi *gsi, uint64_t service_id, const uint8_t address[16], int family,
+	      struct gsi_claim **claim)
+{
+	if (atomic_load(&gsi->abandoned))
+		return ENODEV;
+	return service_claim(gsi->services, service_id, address, family,
+			     (struct service_claim **)claim);
+}
+
+int gsi_serve(struct gsi *gsi, struct gsi_claim *claim)
+{
+	int err;
+
+	if (atomic_load(&gsi->abandoned))
+		return ENODEV;
+	err = service_serve(gsi->services, (struct service_claim *)claim);
+	if (!err)
+		services_have_changed(gsi->hca);
+	return err;
+}
+
+void gsi_release(struct gsi *gsi, struct gsi_claim *claim)
+{
+	if (atomic_load(&gsi->abandoned))
+		return;
+	service_release(gsi->services, (struct service_claim *)claim);
+	services_have_changed(gsi->hca);
+}
+
+int gsi_watch_slot(struct gsi *gsi, uint32_t slot)
+{
+	return atomic_load(&gsi->abandoned) ? ENODEV : slot_watch_add(gsi->hca->watch, slot);
+}
+
+void gsi_unwatch_slot(struct gsi *gsi, uint32_t slot)
+{
+	if (!atomic_load(&gsi->abandoned))
+		slot_watch_remove(gsi->hca->watch, slot);
+}
+
+/* ---- fork() ---- */
+
+void gsi_before_fork(struct hca *hca) UNCHECKED_LOCKS
+{
+	lock_acquire(&hca->gsi_lock);
+	if (hca->gsi)
+		services_before_fork(hca->gsi->services);
+	slot_watch_before_fork(hca->watch);
+}
+
+void gsi_after_fork(struct hca *hca) UNCHECKED_LOCKS
+{
+	slot_watch_after_fork(hca->watch);
+	if (hca->gsi)
+		services_after_fork(hca->gsi->services);
+	lock_release(&hca->gsi_lock);
+}
+
+void gsi_abandon(struct hca *hca) UNCHECKED_LOCKS
+{
+	slot_watch_abandon(hca->watch);
+	if (!hca->gsi)
+		return;
+	atomic_store(&hca->gsi->abandoned, true);
+	services_abandon(hca->gsi->services);
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * QP1 inside of hca/: what the receiver, the worker and fork() have to do with it.
+ *
+ *	gsi.c		the consumer, sending, claims, watches
+ *	gsi_receive.c	a MAD that came: for us, or to be handed on
+ *	gsi_worker.c	what the worker does for the consumer
+ *	gsi_port.c	addresses, ports, routes
+ */
+#ifndef VERBATIM_HCA_GSI_INTERNAL_H
+#define VERBATIM_HCA_GSI_INTERNAL_H
+
+#include "hca/gsi.h"
+#include "hca/internal.h"
+#include "host/service.h"
+#include "wire/packet.h"
+
+struct gsi {
+	struct hca *hca;
+	const struct gsi_ops *ops;
+	void *consumer;
+	struct services *services;
+	_Atomic uint32_t psn;
+	_Atomic bool abandoned;		/* we are a fork()ed child: nothing behind it */
+	struct lock host_only_lock;	/* leaf */
+	unsigned host_only_count;
+	uint8_t (*host_only)[16];	/* GIDs of this host that no packet can carry (route.c) */
+};
+
+/* gsi_receive.c: a packet to QP1, its ICRC checked. */
+void gsi_receive(struct hca *hca, const struct datagram *datagram, uint8_t *data, size_t bytes,
+		 unsigned segment, const struct packet *packet, uint64_t now_ns)
+	REQUIRES(hca->drive);
+/* As slot_receive(): a request that another process received. */
+int gsi_receive_service(struct hca *hca, struct datagram *datagram, uint8_t *buffer, size_t size)
+	REQUIRES(hca->drive);
+
+/* gsi_worker.c */
+static inline uint64_t gsi_deadline(struct hca *hca)
+{
+	return atomic_load(&hca->gsi_deadline_ns);
+}
+
+static inline bool gsi_has_work(struct hca *hca)
+{
+	return atomic_load(&hca->peers_lost) ||
+	       (hca->group && atomic_load(&hca->services_changed));
+}
+
+/* @ready: what the worker was woken by. */
+void gsi_housekeeping(struct hca *hca, uint32_t ready, uint64_t now_ns);
+/* The transport's hook: notes it, and sees that the worker looks. */
+void gsi_peer_lost(struct qp *qp);
+/* After a change of interfaces. */
+void gsi_find_host_only(struct gsi *gsi);
+
+/* gsi.c: around fork(); in the child every descriptor is closed. */
+void gsi_before_fork(struct hca *hca);
+void gsi_after_fork(struct hca *hca);
+void gsi_abandon(struct hca *hca);
+
+#endif

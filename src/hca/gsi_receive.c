@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A management datagram that came to QP1: for whom is it? Of connection management, answers are for
+ * the holder of the slot in the communication ID that they answer, requests for who serves the
+ * service ID. Everything else, what is for a process that ended, and requests that nobody serves are
+ * for whoever got them: its protocol knows how to refuse.
+ *
+ * What was handed on once is not handed on again.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "hca/gsi_internal.h"
+#include "hca/multicast.h"
+#include "wire/cm_message.h"
+
+#define OPCODE_UD_SEND_ONLY	0x64u
+#define ECN_BITS		0x03u
+
+/* The counter of what makes it a drop; COUNTER_COUNT: it is right. */
+static enum counter check(const struct datagram *datagram, const struct packet *packet)
+{
+	if (packet->op->code != OPCODE_UD_SEND_ONLY || packet->payload_bytes != MAD_BYTES)
+		return COUNTER_RX_MAD_MALFORMED;
+	if (packet->deth.qkey != QKEY_GSI)
+		return COUNTER_RX_QKEY;
+	return multicast_is(datagram->destination) ? COUNTER_RX_ADDRESS : COUNTER_COUNT;
+}
+
+static void deliver(struct hca *hca, const struct datagram *datagram, const uint8_t *mad,
+		    uint64_t now_ns) REQUIRES(hca->drive)
+{
+	struct mad_address from = { .interface = datagram->interface,
+				    .traffic_class = datagram->traffic_class & (uint8_t)~ECN_BITS };
+
+	if (!hca->gsi) {
+		counter_add(hca->counters, COUNTER_RX_MAD_NOBODY, 1);
+		return;
+	}
+	memcpy(from.local, datagram->destination, 16);
+	memcpy(from.remote, datagram->source, 16);
+	counter_add(hca->counters, COUNTER_RX_MAD, 1);
+	hca->gsi->ops->received(hca->gsi->consumer, &from, mad, now_ns);
+}
+
+static bool is_our_slot(const struct hca *hca, uint32_t slot)
+{
+	unsigned i;
+
+	for (i = 0; i < hca->slot_count; i++)
+		if (hca->slot[i].number == slot)
+			return true;
+	return false;
+}
+
+/* ECONNREFUSED: nobody else is there for it. */
+static int hand_on(struct hca *hca, const struct cm_target *target, const struct datagram *datagram)
+	REQUIRES(hca->drive)
+{
+	const uint8_t *address = target->has_address ? target->address : datagram->destination;
+	uint32_t slot = target->comm_id >> COMM_ID_SLOT_SHIFT;
+
+	if (target->kind == CM_TARGET_ID)
+		return is_our_slot(hca, slot) ? ECONNREFUSED : slot_hand_on(slot, datagram);
+	if (target->kind != CM_TARGET_SERVICE ||
+	    (hca->gsi && service_is_ours(hca->gsi->services, target->service_id, address)))
+		return ECONNREFUSED;
+	return service_hand_on(target->service_id, address, datagram);
+}
+
+void gsi_receive(struct hca *hca, const struct datagram *datagram, uint8_t *data, size_t bytes,
+		 unsigned segment, const struct packet *packet, uint64_t now_ns)
+{
+	struct datagram one = *datagram;
+	struct cm_target target;
+	enum counter wrong = check(datagram, packet);
+	int err = ECONNREFUSED;
+
+	if (wrong != COUNTER_COUNT) {
+		counter_add(hca->counters, wrong, 1);
+		return;
+	}
+	cm_message_target(packet->payload, &target);
+	one.data = data;
+	one.bytes = bytes;
+	one.segment_bytes = 0;
+	one.segment_number = segment;
+	if (!datagram->handed_on)
+		err = hand_on(hca, &target, &one);
+	if (err == ECONNREFUSED) {
+		deliver(hca, datagram, packet->payload, now_ns);
+		return;
+	}
+	counter_add(hca->counters, err ? COUNTER_RX_MAD_LOST : COUNTER_RX_MAD_FOREIGN, 1);
+	if (!err && hca->group)
+		port_group_stale(hca->group, now_ns);
+}
+
+int gsi_receive_service(struct hca *hca, struct datagram *datagram, uint8_t *buffer, size_t size)
+{
+	int err = hca->gsi ? services_receive(hca->gsi->services, datagram, buffer, size) : EAGAIN;
+
+	/* A socket of ours alone takes what comes there: anybody could write it, none steers by it. */
+	if (!err)
+		datagram->handed_on = true;
+	return err;
+}

@@ -8,6 +8,7 @@
 #include "transport/path.h"
 
 #include <assert.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +20,7 @@
 #define GROWTH_BYTES	4096u
 #define GROWTH_NS	32768u
 #define GROWTHS_MAX	4u
+#define SHORT_NS	50000u		/* round trips that leave time for batching */
 
 void path_table_init(struct path_table *table)
 {
@@ -204,6 +206,14 @@ uint32_t path_reserve(struct path *path, struct qp *qp, uint32_t least, uint32_t
 	return granted;
 }
 
+uint32_t path_piece(const struct path *path)
+{
+	uint64_t rtt_ns = atomic_load_explicit(&path->rtt_min_ns, memory_order_relaxed);
+	uint32_t window = atomic_load_explicit(&path->window_bytes, memory_order_relaxed);
+
+	return window > PATH_WINDOW_CAUTIOUS && rtt_ns && rtt_ns < SHORT_NS ? window / 4 : 0;
+}
+
 static void give_back(struct path *path, uint32_t bytes)
 {
 	assert(bytes <= path->in_flight_bytes);
@@ -215,6 +225,8 @@ static void learn_rtt(struct path *path, uint64_t sample_ns)
 {
 	uint64_t delta_ns;
 
+	if (!path->rtt_min_ns || sample_ns < path->rtt_min_ns)
+		path->rtt_min_ns = sample_ns;
 	if (!path->rtt_ns) {
 		path->rtt_ns = sample_ns;
 		path->rtt_var_ns = sample_ns / 2;

@@ -61,6 +61,7 @@ struct path {
 	uint32_t cautious_bytes;	/* still to be answered before the window may be larger than
 					 * PATH_WINDOW_CAUTIOUS again */
 	uint64_t rtt_ns, rtt_var_ns;	/* 0: not measured */
+	_Atomic uint64_t rtt_min_ns;	/* of all samples; written under lock; 0: not measured */
 	uint64_t reduced_at_ns;		/* when the window was last reduced: once per round trip */
 	struct flow flow;		/* UC and UD: apart from all of the above */
 };
@@ -85,6 +86,14 @@ void path_put(struct path_table *table, struct path *path);
  * the window is.
  */
 uint32_t path_reserve(struct path *path, struct qp *qp, uint32_t least, uint32_t wanted);
+
+/*
+ * How much of a message should leave at a time, if there is so much left of it. Cut anew by each
+ * answer, a message would make more datagrams and ask for more answers. Not so after a loss, when
+ * another packet may be what makes the peer complain; nor where round trips are long, and the
+ * window, not the processors, is what limits.
+ */
+uint32_t path_piece(const struct path *path);
 
 /*
  * @bytes were answered: give them back, let the window grow. @rtt_ns: a new sample, or 0. Returns

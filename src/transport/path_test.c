@@ -59,6 +59,23 @@ static void the_window_is_granted_as_far_as_it_goes(void **state)
 	fixture_free(f);
 }
 
+static void a_short_path_without_loss_wants_a_quarter_of_its_window_at_a_time(void **state)
+{
+	struct fixture *f = fixture_new();
+
+	f->path->window_bytes = PATH_WINDOW_MAX;
+	assert_int_equal(path_piece(f->path), 0);	/* how long it is is not known yet */
+	path_answered(f->path, &f->queue, 0, 1000000);
+	assert_int_equal(path_piece(f->path), 0);
+	path_answered(f->path, &f->queue, 0, 20000);
+	assert_int_equal(path_piece(f->path), PATH_WINDOW_MAX / 4);
+	path_answered(f->path, &f->queue, 0, 1000000);	/* a queue, not a way */
+	assert_int_equal(path_piece(f->path), PATH_WINDOW_MAX / 4);
+	path_reduce(f->path, PATH_LOSS, 5000000);
+	assert_int_equal(path_piece(f->path), 0);
+	fixture_free(f);
+}
+
 static void an_idle_path_grants_one_request_of_any_size(void **state)
 {
 	struct fixture *f = fixture_new();

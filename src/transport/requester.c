@@ -289,16 +289,21 @@ static uint32_t reserve(struct pump *pump, const struct send_wqe *wqe, uint32_t 
 {
 	struct qp *qp = pump->call->qp;
 	uint32_t packets = ((wqe->last_psn - qp->requester.send_psn) & PSN_MASK) + 1;
+	uint32_t least = cost;
 
 	if (!qp->path)
 		return cost;
 	if (wqe_is_read_or_atomic(wqe))
 		packets = 1;
-	else if (packets == 1)
+	else if (packets > 1)
+		least = path_piece(qp->path);
+	else
 		packets = qp->sq.head - qp->requester.send_wqe;
 	if (packets > pump->budget)
 		packets = pump->budget;
-	return path_reserve(qp->path, qp, cost, cost * packets);
+	if (least > cost * packets)
+		least = cost * packets;
+	return path_reserve(qp->path, qp, least > cost ? least : cost, cost * packets);
 }
 
 static bool send_next(struct pump *pump, struct send_wqe *wqe, uint32_t *granted)

@@ -16,7 +16,8 @@
 #include "wire/packet.h"
 
 #define TX_PACKETS_MAX	256u
-#define TX_BYTES_MAX	(128u * 1024u)
+/* Two messages of 64 KiB at an MTU of 4096 with their headers, and no packet of a third. */
+#define TX_BYTES_MAX	(132u * 1024u)
 
 struct tx_packet {
 	uint32_t offset;		/* in data */

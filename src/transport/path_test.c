@@ -252,6 +252,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(a_path_is_shared_by_those_who_name_the_same_peer),
 		TEST(the_window_is_granted_as_far_as_it_goes),
+		TEST(a_short_path_without_loss_wants_a_quarter_of_its_window_at_a_time),
 		TEST(an_idle_path_grants_one_request_of_any_size),
 		TEST(who_waits_goes_first_and_in_order),
 		TEST(who_was_woken_for_too_little_keeps_its_place),

@@ -105,6 +105,7 @@ int gsi_open(const struct gsi_ops *ops, void *consumer, struct gsi **opened)
 	if (err)
 		return err;
 	err = make_gsi(hca, ops, consumer, &gsi);
+	*opened = gsi;			/* before the first call can come */
 	if (!err)
 		err = change_consumer(hca, NULL, gsi);
 	if (err)
@@ -113,10 +114,8 @@ int gsi_open(const struct gsi_ops *ops, void *consumer, struct gsi **opened)
 	err = udp_errors_open(hca->udp);
 	if (!err)
 		err = watch_fds(hca, gsi);
-	if (!err) {
-		*opened = gsi;
+	if (!err)
 		return 0;
-	}
 	udp_errors_close(hca->udp);
 	change_consumer(hca, gsi, NULL);
 put:

@@ -7,7 +7,10 @@
  * No process of the host is special: port 4791's selector gives a MAD to some member, which hands it
  * on to whom it is for: answers by the slot in the communication ID that they answer (its bits
  * 31..22), requests (REQ, SIDR_REQ) by the claim on their service ID, of whatever process
- * and user. A request that nobody claimed is the receiver's to refuse.
+ * and user. A request that nobody claimed is the receiver's to refuse; so is an answer for a
+ * process that ended (a DREQ wants its DREP).
+ *
+ * After fork() the child's copy is dead: calls return ENODEV or do nothing.
  */
 #ifndef VERBATIM_HCA_GSI_H
 #define VERBATIM_HCA_GSI_H
@@ -40,12 +43,18 @@ struct gsi_ops {
 	void (*peer_gone)(void *consumer, uint32_t slot, uint64_t now_ns);
 };
 
-/* Starts the HCA or takes a reference of it. @consumer is handed to the calls. 0 or errno. */
+/*
+ * Starts the HCA or takes a reference of it. @consumer is handed to the calls. 0; EBUSY: there is
+ * a consumer; errno. *gsi is set before the first call comes.
+ */
 int gsi_open(const struct gsi_ops *ops, void *consumer, struct gsi **gsi);
 /* No call is under way or comes after it returned. */
 void gsi_close(struct gsi *gsi);
 
-/* Any thread, never blocks. 0; EAGAIN: the socket's buffer is full; EHOSTUNREACH, ENETUNREACH. */
+/*
+ * Any thread, never blocks. 0; EAGAIN: the socket's buffer is full; EHOSTUNREACH, ENETUNREACH; what
+ * else the kernel says (EPERM: a firewall; EINVAL: the local address is not ours; ENODEV: fork()).
+ */
 int gsi_send(struct gsi *gsi, const struct mad_address *to, const uint8_t mad[MAD_BYTES]);
 /* tick() is called at or soon after it; TIME_NEVER: not. Any thread. */
 void gsi_set_deadline(struct gsi *gsi, uint64_t deadline_ns);
@@ -66,9 +75,13 @@ int gsi_claim(struct gsi *gsi, uint64_t service_id, const uint8_t address[16], i
 int gsi_serve(struct gsi *gsi, struct gsi_claim *claim);
 void gsi_release(struct gsi *gsi, struct gsi_claim *claim);
 
-/* Say peer_gone() when the holder of @slot on this host ends. 0; ESRCH: nobody holds it now. */
+/*
+ * Say peer_gone(), once, when the holder of @slot on this host ends or closes its devices. Counted
+ * per slot; each of our own is fine and never gone. 0; ESRCH: nobody holds it now; errno.
+ */
 int gsi_watch_slot(struct gsi *gsi, uint32_t slot);
-void gsi_unwatch_slot(struct gsi *gsi, uint32_t slot);	/* calls are counted per slot */
+/* Once for each gsi_watch_slot(), also after peer_gone(). */
+void gsi_unwatch_slot(struct gsi *gsi, uint32_t slot);
 
 /* A port of this host with a certain address. */
 struct gsi_port {
@@ -98,6 +111,7 @@ int gsi_find_port(struct gsi *gsi, const uint8_t address[16], uint32_t interface
  */
 int gsi_find_route(struct gsi *gsi, const uint8_t source[16], const uint8_t destination[16],
 		   uint32_t interface, struct gsi_port *port);
+/* Also for the GID 0 of a device here that is no address (made from the MAC). */
 bool gsi_is_local(const uint8_t address[16], uint32_t interface);
 
 /*

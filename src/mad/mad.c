@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Management agents (mad.h): the one consumer of QP1, which gives each MAD to the agent of its
+ * class. It starts with the first agent and stops with the last.
+ *
+ * Locks, outermost first:
+ *
+ *	opening		opening and closing agents
+ *	(hca->drive)
+ *	calling		held while agents are called
+ *	(those of agents)
+ *	deadlines	of the agents
+ *
+ * The list of agents is changed under calling and deadlines, and read under one of them. A
+ * fork()ed child starts without agents: those of its parent are memory with nothing behind it.
+ */
+#include "mad/mad.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "base/counters.h"
+#include "base/heap.h"
+#include "base/list.h"
+#include "base/lock.h"
+#include "platform/fail.h"
+
+struct mad_agent {
+	struct list node;
+	struct gsi *gsi;
+	enum mad_class class;
+	const struct mad_ops *ops;
+	void *owner;
+	uint64_t deadline_ns;		/* under deadlines */
+	bool abandoned;			/* our parent's */
+};
+
+static struct lock opening = LOCK_INITIALIZER, calling = LOCK_INITIALIZER,
+		   deadlines = LOCK_INITIALIZER;
+static struct list agents = { &agents, &agents };
+static struct gsi *the_gsi;		/* while there are agents; set before any call comes */
+
+#define agent_of(n) list_entry(n, struct mad_agent, node)
+
+static struct mad_agent *find(unsigned class)
+{
+	struct list *node;
+
+	list_for_each(node, &agents)
+		if (agent_of(node)->class == class)
+			return agent_of(node);
+	return NULL;
+}
+
+/* ---- calls from the HCA ---- */
+
+static void received(void *consumer, const struct mad_address *from, const uint8_t mad[MAD_BYTES],
+		     uint64_t now_ns)
+{
+	struct mad_header header;
+	struct mad_agent *agent;
+
+	lock_acquire(&calling);
+	agent = mad_parse(mad, MAD_BYTES, &header) ? find(header.class) : NULL;
+	if (agent)
+		agent->ops->received(agent->owner, from, &header, mad, now_ns);
+	else
+		gsi_count(the_gsi, COUNTER_RX_MAD_CLASS);
+	lock_release(&calling);
+}
+
+static void unreachable(void *consumer, const struct mad_address *to, const uint8_t mad[MAD_BYTES],
+			uint64_t now_ns)
+{
+	struct mad_header header;
+	struct mad_agent *agent;
+
+	lock_acquire(&calling);
+	agent = mad_parse(mad, MAD_BYTES, &header) ? find(header.class) : NULL;
+	if (agent)
+		agent->ops->unreachable(agent->owner, to, &header, mad, now_ns);
+	lock_release(&calling);
+}
+
+static void qp_failed(void *consumer, uint32_t qpn, uint64_t now_ns)
+{
+	struct list *node;
+
+	lock_acquire(&calling);
+	list_for_each(node, &agents)
+		agent_of(node)->ops->qp_failed(agent_of(node)->owner, qpn, now_ns);
+	lock_release(&calling);
+}
+
+static void peer_gone(void *consumer, uint32_t slot, uint64_t now_ns)
+{
+	struct list *node;
+
+	lock_acquire(&calling);
+	list_for_each(node, &agents)
+		agent_of(node)->ops->peer_gone(agent_of(node)->owner, slot, now_ns);
+	lock_release(&calling);
+}
+
+/* ---- deadlines ---- */
+
+static void arm_locked(struct gsi *gsi) REQUIRES(deadlines)
+{
+	uint64_t next_ns = TIME_NEVER;
+	struct list *node;
+
+	list_for_each(node, &agents)
+		if (agent_of(node)->deadline_ns < next_ns)
+			next_ns = agent_of(node)->deadline_ns;
+	gsi_set_deadline(gsi, next_ns);
+}
+
+void mad_set_deadline(struct mad_agent *agent, uint64_t deadline_ns)
+{
+	lock_acquire(&deadlines);
+	agent->deadline_ns = deadline_ns;
+	if (!agent->abandoned)
+		arm_locked(agent->gsi);
+	lock_release(&deadlines);
+}
+
+static bool takes_deadline(struct mad_agent *agent, uint64_t now_ns)
+{
+	bool due;
+
+	lock_acquire(&deadlines);
+	due = agent->deadline_ns <= now_ns;
+	if (due)
+		agent->deadline_ns = TIME_NEVER;
+	lock_release(&deadlines);
+	return due;
+}
+
+static void tick(void *consumer, uint64_t now_ns)
+{
+	struct list *node;
+
+	lock_acquire(&calling);
+	list_for_each(node, &agents)
+		if (takes_deadline(agent_of(node), now_ns))
+			agent_of(node)->ops->tick(agent_of(node)->owner, now_ns);
+	lock_acquire(&deadlines);
+	arm_locked(the_gsi);
+	lock_release(&deadlines);
+	lock_release(&calling);
+}
+
+/* ---- opening and closing ---- */
+
+static const struct gsi_ops consumer_ops = {
+	.received = received,
+	.unreachable = unreachable,
+	.tick = tick,
+	.qp_failed = qp_failed,
+	.peer_gone = peer_gone,
+};
+
+static void before_fork(void) UNCHECKED_LOCKS
+{
+	lock_acquire(&deadlines);
+}
+
+static void after_fork_parent(void) UNCHECKED_LOCKS
+{
+	lock_release(&deadlines);
+}
+
+static void after_fork_child(void) UNCHECKED_LOCKS
+{
+	struct list *node;
+
+	list_for_each(node, &agents)
+		agent_of(node)->abandoned = true;
+	list_init(&agents);
+	the_gsi = NULL;
+	lock_init(&opening);
+	lock_init(&calling);
+	lock_init(&deadlines);
+}
+
+static void install_fork_handlers(void)
+{
+	pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+}
+
+static void change_list(struct list *to, struct mad_agent *agent)
+{
+	lock_acquire(&calling);
+	lock_acquire(&deadlines);
+	if (to)
+		list_add_tail(to, &agent->node);
+	else
+		list_remove(&agent->node);
+	lock_release(&deadlines);
+	lock_release(&calling);
+}
+
+static int open_locked(struct mad_agent *agent) REQUIRES(opening)
+{
+	int err = 0;
+
+	if (find(agent->class))
+		return EBUSY;
+	if (list_empty(&agents))
+		err = gsi_open(&consumer_ops, NULL, &the_gsi);
+	if (err) {
+		the_gsi = NULL;
+		return err;
+	}
+	agent->gsi = the_gsi;
+	change_list(&agents, agent);
+	return 0;
+}
+
+int mad_open(enum mad_class class, const struct mad_ops *ops, void *owner, struct mad_agent **agent)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	struct mad_agent *made = fail_now(FAIL_ALLOCATE) ? NULL : malloc(sizeof(*made));
+	int err;
+
+	if (!made)
+		return ENOMEM;
+	pthread_once(&once, install_fork_handlers);
+	*made = (struct mad_agent){ .class = class, .ops = ops, .owner = owner,
+				    .deadline_ns = TIME_NEVER };
+	lock_acquire(&opening);
+	err = open_locked(made);
+	lock_release(&opening);
+	if (err)
+		free(made);
+	else
+		*agent = made;
+	return err;
+}
+
+void mad_close(struct mad_agent *agent)
+{
+	if (!agent->abandoned) {
+		lock_acquire(&opening);
+		change_list(NULL, agent);
+		if (list_empty(&agents)) {
+			gsi_close(the_gsi);
+			the_gsi = NULL;
+		}
+		lock_release(&opening);
+	}
+	free(agent);
+}
+
+int mad_send(struct mad_agent *agent, const struct mad_address *to, const uint8_t mad[MAD_BYTES])
+{
+	return gsi_send(agent->gsi, to, mad);
+}
+
+struct gsi *mad_gsi(struct mad_agent *agent)
+{
+	return agent->gsi;
+}

@@ -45,6 +45,7 @@
 #define WAIT_ERRORS	0x40u
 #define WAIT_SERVICES	0x80u
 #define WAIT_PEERS	0x100u
+#define WAIT_MEMORY	0x200u
 
 /* A GID of a port and what carries it. */
 struct gid_entry {
@@ -101,6 +102,11 @@ struct hca {
 
 	struct link *link;		/* what packets leave and come by: udp, perhaps wrapped */
 	struct link *udp;		/* the innermost of those */
+	uint64_t udp_looked_ns;		/* when the sockets were last looked at, under drive */
+	bool lossy;			/* VERBATIM_FAULT */
+	struct link *memory;		/* to other processes of this host, perhaps wrapped; or NULL */
+	struct link *memory_inner;
+	struct peers *peers;		/* those processes (peers.h); NULL: VERBATIM_MEMORY=off */
 	struct link *loopback;		/* to this process itself, perhaps wrapped by a trace */
 	struct link *loopback_inner;
 	struct slot slot[HCA_SLOTS_MAX];

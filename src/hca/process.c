@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "hca/gsi_internal.h"
 #include "hca/internal.h"
+#include "hca/peers.h"
 #include "host/slot_watch.h"
 #include "link/fault.h"
 #include "link/trace.h"
@@ -86,6 +87,8 @@ int hca_claim_slot(struct hca *hca)
 
 	if (!err && hca->group)
 		port_group_add_slot(hca->group, &hca->slot[hca->slot_count - 1]);
+	if (!err)
+		peers_add_slot(hca, &hca->slot[hca->slot_count - 1]);
 	return err;
 }
 
@@ -150,6 +153,7 @@ static int open_links(struct hca *hca)
 	hca->link = hca->udp;
 	trace_set_ip_id(receive_find_ip_id);
 	err = fault_wrap(&hca->link);
+	hca->lossy = hca->link != hca->udp;
 	if (!err)
 		err = trace_wrap(&hca->link);
 	if (!err)
@@ -212,6 +216,7 @@ static void release(struct hca *hca)
 {
 	unsigned i;
 
+	peers_close(hca);
 	close_links(hca);
 	for (i = 0; i < hca->slot_count; i++) {
 		slot_release(&hca->slot[i]);
@@ -243,6 +248,8 @@ static int start(struct hca **started)
 	init(hca);
 	err = config_load(&hca->config);
 	if (!err)
+		err = peers_check_setting(hca->config.memory);
+	if (!err)
 		err = fault_handler_install();
 	if (!err)
 		err = allocate(hca);
@@ -256,6 +263,8 @@ static int start(struct hca **started)
 		err = waiter_add(&hca->waiter, slot_watch_event_fd(hca->watch), WAIT_PEERS);
 	if (!err)
 		err = claim_slot(hca);
+	if (!err)
+		err = peers_open(hca);
 	if (err)
 		goto release;
 	hca->transport = (struct transport){ .mrs = &hca->mrs, .counters = hca->counters,
@@ -308,6 +317,7 @@ static void abandon(struct hca *hca)
 		close(fds[i]);
 	udp_abandon(hca->udp);
 	gsi_abandon(hca);
+	peers_abandon(hca);
 	if (hca->group)
 		port_group_abandon(hca->group);
 	for (i = 0; i < hca->slot_count; i++)

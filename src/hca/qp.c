@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "hca/internal.h"
 #include "hca/limits.h"
+#include "hca/peers.h"
 #include "platform/clock.h"
 
 #define FAREWELLS 2u
@@ -379,6 +380,9 @@ static int resolve(struct hca_context *context, struct qp *qp, struct ibv_qp_att
 	lock_release(&context->hca->objects);
 	if (!err && qp->type != IBV_QPT_UD) {
 		uint32_t peer = mask & IBV_QP_DEST_QPN ? attr->dest_qp_num : qp->attr.dest_qp_num;
+
+		if (resolved->av.loopback)
+			peers_meet(context->hca, SLOT_OF_QPN(peer));
 		struct path_key key = { .slot = SLOT_OF_QPN(peer) };
 
 		resolved->av.source_port = source_port(qp, peer);
@@ -546,6 +550,17 @@ uint64_t hca_flush_time(const struct qp *qp)
 	return qp->state == IBV_QPS_ERR || qp->state == IBV_QPS_SQE ? clock_now_ns() : 0;
 }
 
+/* Without locks: finds the flows of datagrams, and meets the processes of this host they go to. */
+static void prepare_datagrams(struct hca *hca, struct qp *qp, struct ibv_send_wr *wr)
+{
+	const struct ibv_send_wr *each;
+
+	for (each = wr; each && hca->memory; each = each->next)
+		if (each->wr.ud.ah && to_ah(each->wr.ud.ah)->av.loopback)
+			peers_meet_now_and_then(hca, SLOT_OF_QPN(each->wr.ud.remote_qpn));
+	transport_prepare_send(qp, wr);
+}
+
 int hca_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
 	struct hca_context *context = qp->owner;
@@ -558,7 +573,8 @@ int hca_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **ba
 		return EIO;
 	}
 	effects_init(&effects);
-	transport_prepare_send(qp, wr);
+	if (qp->type == IBV_QPT_UD)
+		prepare_datagrams(context->hca, qp, wr);
 	lock_acquire(&qp->lock);
 	err = qp_post_send(qp, wr, bad);
 	ready = transport_posted_send(qp, hca_flush_time(qp), &effects);

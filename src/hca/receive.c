@@ -11,6 +11,7 @@
 #include "hca/gsi_internal.h"
 #include "hca/internal.h"
 #include "hca/ip_id.h"
+#include "link/memory.h"
 #include "wire/dump.h"
 #include "wire/icrc.h"
 
@@ -20,6 +21,7 @@
 #define SLOTS_OFTEN	8u	/* the same while packets come there */
 #define SLOTS_BUSY	4096u	/* passes for which a packet makes them busy */
 #define SLOT_BUFFER	65536u
+#define SOCKETS_EVERY_NS 20000u
 
 struct receiver {
 	struct hca *hca;
@@ -159,6 +161,22 @@ static void deliver(struct receiver *receiver, const struct datagram *datagram,
 		transport_receive(qp, packet, &info, receiver->now_ns, &receiver->effects);
 }
 
+/*
+ * Of memory that the sender can still write the headers are copied before they are looked at; the
+ * payload is data, whatever becomes of it.
+ */
+static enum parse parse_shared(const uint8_t *data, size_t bytes, struct packet *packet)
+{
+	uint8_t headers[PACKET_HEADER_MAX];
+	enum parse verdict;
+
+	memcpy(headers, data, bytes < sizeof(headers) ? bytes : sizeof(headers));
+	verdict = packet_parse(headers, bytes, packet);
+	if (verdict == PARSE_OK)
+		packet->payload = data + (packet->payload - headers);
+	return verdict;
+}
+
 static void receive_packet(struct receiver *receiver, struct datagram *datagram, uint8_t *data,
 			   size_t bytes, unsigned segment)
 {
@@ -169,7 +187,8 @@ static void receive_packet(struct receiver *receiver, struct datagram *datagram,
 
 	counter_add(hca->counters, COUNTER_RX_PACKETS, 1);
 	counter_add(hca->counters, COUNTER_RX_BYTES, bytes);
-	verdict = packet_parse(data, bytes, &packet);
+	verdict = datagram->shared ? parse_shared(data, bytes, &packet) :
+				     packet_parse(data, bytes, &packet);
 	if (verdict != PARSE_OK) {
 		count_parse_failure(hca, verdict);
 		return;
@@ -303,12 +322,30 @@ static bool slots_are_due(struct hca *hca)
 		atomic_exchange(&hca->slots_due, false));
 }
 
+/*
+ * A look at the sockets is a system call, as long as some messages through memory take: beside peers
+ * that share memory they have their turn every so often.
+ */
+static bool sockets_are_due(struct receiver *receiver)
+{
+	struct hca *hca = receiver->hca;
+
+	if (hca->memory && memory_has_channels(hca->memory_inner) &&
+	    receiver->now_ns - hca->udp_looked_ns < SOCKETS_EVERY_NS)
+		return false;
+	hca->udp_looked_ns = receiver->now_ns;
+	return true;
+}
+
 unsigned hca_receive(struct hca *hca, uint64_t now_ns)
 {
 	struct receiver receiver = { .hca = hca, .now_ns = now_ns };
 
 	effects_init(&receiver.effects);
-	receive_link(&receiver, hca->link);
+	if (hca->memory && memory_pending(hca->memory_inner))
+		receive_link(&receiver, hca->memory);
+	if (sockets_are_due(&receiver))
+		receive_link(&receiver, hca->link);
 	if (loopback_pending(hca->loopback_inner))
 		receive_link(&receiver, hca->loopback);
 	if (slots_are_due(hca))

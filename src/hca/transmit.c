@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "hca/internal.h"
+#include "hca/peers.h"
 #include "wire/icrc.h"
 
 /* How often a full socket buffer is waited for before packets are given up as lost. */
@@ -131,15 +132,17 @@ static void send_all(struct hca *hca, struct link *link, struct datagram *datagr
 	}
 }
 
-static struct link *choose_link(struct hca *hca, const struct tx_packet *packet)
+static struct link *choose_link(struct hca *hca, const struct tx_packet *packet, uint32_t *channel)
 {
 	unsigned i;
 
-	if (packet->av.loopback)
-		for (i = 0; i < hca->slot_count; i++)
-			if (hca->slot[i].number == SLOT_OF_QPN(packet->dest_qpn))
-				return hca->loopback;
-	return hca->link;
+	if (!packet->av.loopback)
+		return hca->link;
+	for (i = 0; i < hca->slot_count; i++)
+		if (hca->slot[i].number == SLOT_OF_QPN(packet->dest_qpn))
+			return hca->loopback;
+	*channel = peers_channel(hca, SLOT_OF_QPN(packet->dest_qpn));
+	return *channel == PEER_NO_CHANNEL ? hca->link : hca->memory;
 }
 
 #define DATAGRAMS_MAX 64u
@@ -152,7 +155,8 @@ void hca_transmit(struct hca *hca, struct tx_batch *batch)
 
 	while (first < batch->count) {
 		struct tx_packet *packet = &batch->packet[first];
-		struct link *way = choose_link(hca, packet);
+		uint32_t channel = 0;
+		struct link *way = choose_link(hca, packet, &channel);
 		struct datagram *next;
 		unsigned limit, run;
 
@@ -163,6 +167,7 @@ void hca_transmit(struct hca *hca, struct tx_batch *batch)
 		link = way;
 		next = &datagram[count++];
 		fill_datagram(next, packet);
+		next->channel = (uint16_t)channel;
 		limit = link->ops->prepare(link, next);
 		run = run_length(batch, first, limit);
 		next->data = batch->data + packet->offset;
@@ -170,7 +175,7 @@ void hca_transmit(struct hca *hca, struct tx_batch *batch)
 		next->bytes = (run - 1) * (packet->bytes + ICRC_BYTES) +
 			      batch->packet[first + run - 1].bytes + ICRC_BYTES;
 		next->sealed = link == hca->loopback;
-		if (way != hca->loopback_inner)
+		if (way != hca->loopback_inner && way != hca->memory_inner)
 			seal(next, batch, first, run);
 		counter_add(hca->counters, COUNTER_TX_PACKETS, run);
 		counter_add(hca->counters, COUNTER_TX_BYTES, next->bytes);

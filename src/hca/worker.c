@@ -23,6 +23,8 @@
 #include "base/log.h"
 #include "hca/gsi_internal.h"
 #include "hca/internal.h"
+#include "hca/peers.h"
+#include "link/memory.h"
 #include "link/udp.h"
 #include "platform/clock.h"
 
@@ -87,7 +89,8 @@ static uint64_t next_deadline(struct hca *hca, const struct judgement *judgement
 static bool work_waits(struct hca *hca)
 {
 	return atomic_load(&hca->run_queue.count) > 0 || loopback_pending(hca->loopback_inner) ||
-	       gsi_has_work(hca) || atomic_load(&hca->stopping);
+	       (hca->memory && memory_pending(hca->memory_inner)) || gsi_has_work(hca) ||
+	       atomic_load(&hca->stopping);
 }
 
 static uint32_t sleep_active(struct hca *hca, const struct judgement *judgement)
@@ -96,6 +99,8 @@ static uint32_t sleep_active(struct hca *hca, const struct judgement *judgement)
 	uint32_t ready;
 
 	atomic_store(&hca->sleep_until_ns, deadline_ns);
+	if (hca->memory)
+		memory_fall_asleep(hca->memory_inner);
 	atomic_thread_fence(memory_order_seq_cst);
 	now_ns = clock_now_ns();
 	if (work_waits(hca) || next_timer(hca) < deadline_ns || gsi_deadline(hca) < deadline_ns ||
@@ -105,6 +110,8 @@ static uint32_t sleep_active(struct hca *hca, const struct judgement *judgement)
 		ready = waiter_wait(&hca->waiter, deadline_ns == TIME_NEVER ? UINT64_MAX :
 								      deadline_ns - now_ns);
 	atomic_store(&hca->sleep_until_ns, 0);
+	if (hca->memory)
+		memory_awake(hca->memory_inner);
 	return ready;
 }
 
@@ -157,6 +164,8 @@ static void housekeeping(struct hca *hca, struct judgement *judgement, uint32_t 
 		netdev_monitor_drain(hca->netdev_fd);
 		ports_refresh(hca);
 	}
+	if (ready & WAIT_MEMORY)
+		peers_serve(hca);
 	if (ready & WAIT_SLOTS)
 		atomic_store(&hca->slots_due, true);
 	if ((ready & WAIT_OWNER) || judgement->rebind_ns <= now_ns)

@@ -81,6 +81,7 @@ struct memory_link {
 	struct counters *counters;
 	channel_wake_fn *wake;
 	_Atomic unsigned count;		/* channels are below it */
+	_Atomic unsigned open;		/* channels that are open */
 	unsigned next;			/* channel to begin with: each has its turn */
 	unsigned given[CHANNELS_MAX], given_count;	/* channels with datagrams given out */
 	struct channel *_Atomic channel[CHANNELS_MAX];
@@ -321,10 +322,12 @@ static bool take_cell(struct consumer *consumer, uint8_t small[LINE], struct dat
 		if (offset > CHANNEL_DATA_BYTES - bytes)
 			return false;
 		datagram->data = consumer->half->data + offset;
+		datagram->shared = true;
 	}
 	datagram->bytes = bytes;
 	datagram->segment_bytes = segment;
 	datagram->sealed = true;
+	datagram->handed_on = true;
 	fill_route(datagram, &consumer->half->route[route]);
 	return true;
 }
@@ -386,6 +389,11 @@ bool memory_pending(const struct link *link)
 		if (!memory_is_empty(link, i))
 			return true;
 	return false;
+}
+
+bool memory_has_channels(const struct link *link)
+{
+	return atomic_load_explicit(&memory_of(link)->open, memory_order_relaxed) > 0;
 }
 
 static void set_asleep(struct memory_link *memory, uint32_t asleep)
@@ -469,6 +477,7 @@ int memory_add(struct link *link, void *transmit, void *receive, int doorbell_fd
 	atomic_store_explicit(&memory->channel[i], channel, memory_order_release);
 	if (i == count)
 		atomic_store_explicit(&memory->count, count + 1, memory_order_release);
+	atomic_fetch_add(&memory->open, 1);
 	*number = i;
 	return 0;
 }
@@ -481,6 +490,7 @@ void memory_remove(struct link *link, unsigned number) UNCHECKED_LOCKS
 		return;
 	lock_acquire(&channel->producer.lock);
 	atomic_store_explicit(&channel->open, false, memory_order_release);
+	atomic_fetch_sub(&memory_of(link)->open, 1);
 	lock_release(&channel->producer.lock);
 }
 

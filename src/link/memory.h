@@ -51,6 +51,7 @@ int memory_add(struct link *link, void *transmit, void *receive, int doorbell_fd
 void memory_remove(struct link *link, unsigned channel);
 bool memory_is_empty(const struct link *link, unsigned channel);
 
+bool memory_has_channels(const struct link *link);
 /* Is there anything to receive? A hint without locks; one cache line per channel. */
 bool memory_pending(const struct link *link);
 /*

@@ -1,0 +1,488 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Meeting, keeping and losing peer processes (peers.h).
+ *
+ * Two processes may try to meet each other at the same time. The attempt of the one with the lower
+ * first slot counts: the other one's listener accepts it, and its own attempt is answered with
+ * EALREADY; its thread then waits for the channel to appear. Nobody waits for anything with the
+ * lock held, and whoever waits does so for a bounded time.
+ *
+ * A peer that hangs up has ended. What it put in its channel before is received still; then the
+ * channel goes, and its slots are unknown again: somebody else may claim them.
+ */
+#include "hca/peers.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "host/rendezvous.h"
+#include "link/memory.h"
+#include "link/trace.h"
+#include "platform/clock.h"
+#include "platform/memory.h"
+
+#define MEET_NS		20000000u	/* how long a peer is waited for */
+#define MEET_STEP_NS	50000u
+#define MEET_AGAIN_NS	100000000u
+#define LISTENERS_MAX	HCA_SLOTS_MAX
+#define DRAIN_PASSES	256u
+
+struct peer {
+	bool used;
+	struct rendezvous_peer process;
+	unsigned channel;		/* of the memory link */
+	void *halves;			/* ours to produce first, then theirs */
+	size_t halves_bytes;
+	struct arena *arena;		/* theirs, read only */
+};
+
+struct peers {
+	struct lock lock;
+	struct link *link;		/* unwrapped */
+	int listen_fd[LISTENERS_MAX];
+	unsigned listeners;
+	struct peer peer[CHANNELS_MAX];
+	_Atomic uint8_t channel_of[SLOT_COUNT];	/* + 1; 0: none */
+	bool meeting[SLOT_COUNT];	/* a thread of ours is at it */
+	_Atomic uint64_t again_ns[SLOT_COUNT];	/* when a datagram may try again */
+};
+
+static const char *const modes[] = { "auto", "copy", "off" };
+
+int peers_check_setting(const char *text)
+{
+	unsigned i;
+
+	if (!text[0])
+		return 0;
+	for (i = 0; i < sizeof(modes) / sizeof(modes[0]); i++)
+		if (!strcmp(text, modes[i]))
+			return 0;
+	complain("VERBATIM_MEMORY='%s': auto, copy (through shared memory only) or off (UDP, as between "
+		 "hosts) would be right", text);
+	return EINVAL;
+}
+
+uint32_t peers_channel(const struct hca *hca, uint32_t slot)
+{
+	if (!hca->peers || slot >= SLOT_COUNT)
+		return PEER_NO_CHANNEL;
+	/* 0 becomes PEER_NO_CHANNEL. */
+	return atomic_load_explicit(&hca->peers->channel_of[slot], memory_order_acquire) - 1u;
+}
+
+/* ---- what we say of ourselves ---- */
+
+static void write_card(const struct hca *hca, struct rendezvous_card *card)
+{
+	unsigned i;
+
+	*card = (struct rendezvous_card){ .slot_count = hca->slot_count,
+					  .arena_bytes = hca->arena_bytes,
+					  .channel_bytes = 2 * channel_half_bytes() };
+	for (i = 0; i < hca->slot_count && i < RENDEZVOUS_SLOTS; i++)
+		card->slot[i] = hca->slot[i].number;
+}
+
+/* ---- peers that were met ---- */
+
+static void watch(struct hca *hca, int fd)
+{
+	int err = waiter_add(&hca->waiter, fd, WAIT_MEMORY);
+
+	if (err)
+		log_warn("the end of a peer process may go unnoticed: error %d", err);
+}
+
+static void forget_slots(struct peers *peers, unsigned channel)
+{
+	unsigned slot;
+
+	for (slot = 0; slot < SLOT_COUNT; slot++)
+		if (atomic_load(&peers->channel_of[slot]) == channel + 1)
+			atomic_store(&peers->channel_of[slot], 0);
+}
+
+static void publish(struct peers *peers, const struct peer *peer)
+{
+	const struct rendezvous_card *card = &peer->process.card;
+	unsigned i;
+
+	for (i = 0; i < card->slot_count; i++)
+		atomic_store_explicit(&peers->channel_of[card->slot[i]], (uint8_t)(peer->channel + 1),
+				      memory_order_release);
+}
+
+static int map_memory(struct peer *peer, int channel_fd)
+{
+	size_t bytes = 2 * channel_half_bytes();
+	int err;
+
+	if (peer->process.card.channel_bytes != bytes ||
+	    peer->process.card.arena_bytes != arena_bytes())
+		return EPROTO;
+	err = memory_map(peer->process.arena_fd, arena_bytes(), false, (void **)&peer->arena);
+	if (err)
+		return err;
+	err = memory_map(channel_fd, bytes, true, &peer->halves);
+	if (err) {
+		memory_release(peer->arena, arena_bytes(), -1);
+		return err;
+	}
+	peer->halves_bytes = bytes;
+	return 0;
+}
+
+static void unmap_memory(struct peer *peer)
+{
+	memory_release(peer->arena, arena_bytes(), -1);
+	memory_release(peer->halves, peer->halves_bytes, -1);
+}
+
+/*
+ * Take @process in; @first: we produce the first half. On failure it is parted from. Nothing is sent
+ * there before publish().
+ */
+static int admit(struct hca *hca, struct rendezvous_peer *process, int channel_fd, bool first,
+		 struct peer **admitted) REQUIRES(hca->peers->lock)
+{
+	struct peers *peers = hca->peers;
+	struct peer peer = { .used = true, .process = *process };
+	size_t half = channel_half_bytes();
+	char *halves;
+	int err;
+
+	err = map_memory(&peer, channel_fd);
+	if (err)
+		goto part;
+	halves = peer.halves;
+	fcntl(process->doorbell_fd, F_SETFL, O_NONBLOCK);
+	err = memory_add(peers->link, first ? halves : halves + half, first ? halves + half : halves,
+			 process->doorbell_fd, &peer.channel);
+	if (err)
+		goto unmap;
+	peers->peer[peer.channel] = peer;
+	*admitted = &peers->peer[peer.channel];
+	watch(hca, process->fd);
+	return 0;
+unmap:
+	unmap_memory(&peer);
+part:
+	log_info("no memory is shared with process %d: error %d", (int)process->pid, err);
+	rendezvous_part(process);
+	return err;
+}
+
+static void dismiss(struct hca *hca, struct peer *peer) REQUIRES(hca->peers->lock)
+{
+	forget_slots(hca->peers, peer->channel);
+	memory_remove(hca->peers->link, peer->channel);
+	unmap_memory(peer);
+	waiter_remove(&hca->waiter, peer->process.fd);
+	rendezvous_part(&peer->process);
+	peer->used = false;
+}
+
+/* ---- going to meet one ---- */
+
+/* One attempt, without the lock. 0; EALREADY: it will come to us; others: no. */
+static int attempt(struct hca *hca, uint32_t slot)
+{
+	struct peers *peers = hca->peers;
+	struct rendezvous_card card;
+	struct rendezvous_peer process;
+	struct peer *peer;
+	void *halves;
+	int err, channel_fd;
+
+	write_card(hca, &card);
+	err = memory_shared("verbatim-channel", card.channel_bytes, &halves, &channel_fd);
+	if (err)
+		return err;
+	memory_release(halves, card.channel_bytes, -1);
+	err = rendezvous_connect(slot, &card, hca->arena_fd, hca->waiter.doorbell_fd, channel_fd,
+				 MEET_NS, &process);
+	if (!err) {
+		lock_acquire(&peers->lock);
+		err = admit(hca, &process, channel_fd, true, &peer);
+		if (!err)
+			publish(peers, peer);
+		lock_release(&peers->lock);
+	}
+	close(channel_fd);
+	return err;
+}
+
+/* Of the threads that want to meet the holder of @slot one goes, the others wait for it. */
+static bool begin_meeting(struct peers *peers, uint32_t slot)
+{
+	bool first;
+
+	lock_acquire(&peers->lock);
+	first = !peers->meeting[slot];
+	peers->meeting[slot] = true;
+	lock_release(&peers->lock);
+	return first;
+}
+
+static void end_meeting(struct peers *peers, uint32_t slot)
+{
+	lock_acquire(&peers->lock);
+	peers->meeting[slot] = false;
+	lock_release(&peers->lock);
+}
+
+static void wait_for_channel(struct hca *hca, uint32_t slot)
+{
+	uint64_t until_ns = clock_now_ns() + MEET_NS;
+
+	while (peers_channel(hca, slot) == PEER_NO_CHANNEL && clock_now_ns() < until_ns)
+		thread_sleep_ns(MEET_STEP_NS);
+}
+
+static bool is_own(const struct hca *hca, uint32_t slot)
+{
+	unsigned i;
+
+	for (i = 0; i < hca->slot_count; i++)
+		if (hca->slot[i].number == slot)
+			return true;
+	return false;
+}
+
+void peers_meet(struct hca *hca, uint32_t slot)
+{
+	int err = EALREADY;
+
+	if (!hca->peers || is_own(hca, slot) || slot == 0 || slot >= SLOT_COUNT - 1 ||
+	    peers_channel(hca, slot) != PEER_NO_CHANNEL)
+		return;
+	if (begin_meeting(hca->peers, slot)) {
+		err = attempt(hca, slot);
+		end_meeting(hca->peers, slot);
+	}
+	if (err == EALREADY)
+		wait_for_channel(hca, slot);
+	else if (err) {
+		counter_add(hca->counters, COUNTER_NO_MEMORY_PATH, 1);
+		log_info("slot %u: no memory is shared with its process (%s), packets go over UDP", slot,
+			 err == EPERM ? "another user's" : strerror(err));
+	}
+}
+
+void peers_meet_now_and_then(struct hca *hca, uint32_t slot)
+{
+	uint64_t now_ns;
+
+	if (!hca->peers || peers_channel(hca, slot) != PEER_NO_CHANNEL)
+		return;
+	now_ns = clock_now_ns();
+	if (now_ns < atomic_load_explicit(&hca->peers->again_ns[slot], memory_order_relaxed))
+		return;
+	atomic_store_explicit(&hca->peers->again_ns[slot], now_ns + MEET_AGAIN_NS,
+			      memory_order_relaxed);
+	peers_meet(hca, slot);
+}
+
+/* ---- being met ---- */
+
+static bool has_ended(const struct peer *peer)
+{
+	char byte;
+	ssize_t got = recv(peer->process.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+
+	return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
+}
+
+static bool are_meeting(const struct peers *peers, const struct rendezvous_card *card)
+	REQUIRES(peers->lock)
+{
+	unsigned i;
+
+	for (i = 0; i < card->slot_count; i++)
+		if (peers->meeting[card->slot[i]])
+			return true;
+	return false;
+}
+
+/* 0 or what the connector is told. */
+static int judge(const struct hca *hca, const struct rendezvous_card *card)
+	REQUIRES(hca->peers->lock)
+{
+	if (!card->slot_count)
+		return EPROTO;
+	if (peers_channel(hca, card->slot[0]) != PEER_NO_CHANNEL)
+		return EEXIST;
+	if (are_meeting(hca->peers, card) && hca->slot[0].number < card->slot[0])
+		return EALREADY;
+	return 0;
+}
+
+static void receive_visitor(struct hca *hca, struct rendezvous_peer *process)
+{
+	struct peers *peers = hca->peers;
+	struct rendezvous_card card;
+	struct peer *peer;
+	int channel_fd = process->channel_fd, verdict;
+
+	write_card(hca, &card);
+	process->channel_fd = -1;
+	lock_acquire(&peers->lock);
+	verdict = judge(hca, &process->card);
+	if (verdict) {
+		rendezvous_answer(process, &card, verdict, -1, -1);
+		rendezvous_part(process);
+	} else if (!admit(hca, process, channel_fd, false, &peer)) {
+		if (rendezvous_answer(&peer->process, &card, 0, hca->arena_fd,
+				      hca->waiter.doorbell_fd))
+			dismiss(hca, peer);
+		else
+			publish(peers, peer);
+	}
+	lock_release(&peers->lock);
+	if (channel_fd >= 0)
+		close(channel_fd);
+}
+
+static void receive_visitors(struct hca *hca)
+{
+	struct peers *peers = hca->peers;
+	unsigned i, n;
+
+	for (i = 0; i < peers->listeners; i++)
+		for (n = 0; n < CHANNELS_MAX; n++) {
+			struct rendezvous_peer process;
+			int err = rendezvous_take(peers->listen_fd[i], &process);
+
+			if (err == EAGAIN)
+				break;
+			if (!err)
+				receive_visitor(hca, &process);
+		}
+}
+
+/* What a peer put in its channel before it ended has arrived. */
+static void drain(struct hca *hca, const struct peer *peer) REQUIRES(hca->drive)
+{
+	unsigned n;
+
+	for (n = 0; n < DRAIN_PASSES && !memory_is_empty(hca->peers->link, peer->channel); n++)
+		hca_receive(hca, clock_now_ns());
+	hca_receive(hca, clock_now_ns());
+}
+
+static void bury_the_dead(struct hca *hca)
+{
+	struct peers *peers = hca->peers;
+	unsigned i;
+
+	for (i = 0; i < CHANNELS_MAX; i++) {
+		struct peer *peer = &peers->peer[i];
+		bool ended;
+
+		lock_acquire(&peers->lock);
+		ended = peer->used && has_ended(peer);
+		lock_release(&peers->lock);
+		if (!ended)
+			continue;
+		/* Only this thread dismisses: the peer is still there. */
+		lock_acquire(&hca->drive);
+		drain(hca, peer);
+		lock_acquire(&peers->lock);
+		dismiss(hca, peer);
+		lock_release(&peers->lock);
+		lock_release(&hca->drive);
+	}
+}
+
+void peers_serve(struct hca *hca)
+{
+	if (!hca->peers)
+		return;
+	bury_the_dead(hca);
+	receive_visitors(hca);
+}
+
+/* ---- begin and end ---- */
+
+void peers_add_slot(struct hca *hca, const struct slot *slot)
+{
+	struct peers *peers = hca->peers;
+	int err;
+
+	if (!peers || peers->listeners == LISTENERS_MAX)
+		return;
+	err = rendezvous_listen(slot->number, &peers->listen_fd[peers->listeners]);
+	if (err) {
+		log_info("no memory will be shared by slot %u: error %d", slot->number, err);
+		return;
+	}
+	watch(hca, peers->listen_fd[peers->listeners]);
+	peers->listeners++;
+}
+
+int peers_open(struct hca *hca)
+{
+	struct peers *peers;
+	unsigned i;
+	int err;
+
+	/* What is lost, doubled or damaged on purpose is lost on the wire. */
+	if (!strcmp(hca->config.memory, "off") || hca->lossy)
+		return 0;
+	peers = calloc(1, sizeof(*peers));
+	if (!peers)
+		return ENOMEM;
+	err = memory_open(&peers->link, hca->counters, event_fd_raise);
+	if (err) {
+		free(peers);
+		return err;
+	}
+	lock_init(&peers->lock);
+	hca->memory = hca->memory_inner = peers->link;
+	hca->peers = peers;
+	err = trace_wrap(&hca->memory);
+	for (i = 0; i < hca->slot_count; i++)
+		peers_add_slot(hca, &hca->slot[i]);
+	return err;
+}
+
+void peers_close(struct hca *hca)
+{
+	struct peers *peers = hca->peers;
+	unsigned i;
+
+	if (!peers)
+		return;
+	for (i = 0; i < peers->listeners; i++)
+		close(peers->listen_fd[i]);
+	lock_acquire(&peers->lock);
+	for (i = 0; i < CHANNELS_MAX; i++)
+		if (peers->peer[i].used)
+			dismiss(hca, &peers->peer[i]);
+	lock_release(&peers->lock);
+	hca->memory->ops->close(hca->memory);
+	lock_destroy(&peers->lock);
+	free(peers);
+	hca->peers = NULL;
+	hca->memory = hca->memory_inner = NULL;
+}
+
+void peers_abandon(struct hca *hca)
+{
+	struct peers *peers = hca->peers;
+	unsigned i;
+
+	if (!peers)
+		return;
+	for (i = 0; i < peers->listeners; i++)
+		close(peers->listen_fd[i]);
+	for (i = 0; i < CHANNELS_MAX; i++)
+		if (peers->peer[i].used)
+			rendezvous_part(&peers->peer[i].process);
+}

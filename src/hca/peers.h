@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The other Verbatim processes of this host that we share memory with: a channel of the memory
+ * link (link/memory.h) each, found by the slot bits of their QPNs (host/rendezvous.h). Whatever
+ * stands against it (another user, a peer that does not answer, VERBATIM_MEMORY=off), packets go over
+ * UDP as to any host.
+ */
+#ifndef VERBATIM_HCA_PEERS_H
+#define VERBATIM_HCA_PEERS_H
+
+#include "hca/internal.h"
+
+#define PEER_NO_CHANNEL UINT32_MAX
+
+/* VERBATIM_MEMORY; EINVAL after a line on stderr. */
+int peers_check_setting(const char *text);
+
+/* With the HCA's first slot claimed and its waiter open. 0 or errno; hca->memory is NULL when off. */
+int peers_open(struct hca *hca);
+/* The worker is gone. What waits in the channels is lost: drain first. */
+void peers_close(struct hca *hca);
+/* One more slot is ours: let others find us by it. */
+void peers_add_slot(struct hca *hca, const struct slot *slot);
+/* In a fork()ed child: close every descriptor, touch nothing else. */
+void peers_abandon(struct hca *hca);
+
+/*
+ * Share memory with the holder of @slot on this host, if it can be had. Blocks the calling
+ * thread for some tens of microseconds, at most for 20 ms. No lock may be held.
+ */
+void peers_meet(struct hca *hca, uint32_t slot);
+/* The same for a datagram: at most every 100 ms. Cheap when there is a channel. */
+void peers_meet_now_and_then(struct hca *hca, uint32_t slot);
+
+/* The worker: somebody came, or left. */
+void peers_serve(struct hca *hca);
+
+/* The channel to the holder of @slot, or PEER_NO_CHANNEL. Any thread. */
+uint32_t peers_channel(const struct hca *hca, uint32_t slot);
+
+#endif

@@ -213,6 +213,8 @@ static int attempt(struct hca *hca, uint32_t slot)
 		if (!err)
 			publish(peers, peer);
 		lock_release(&peers->lock);
+		/* A worker that sleeps does not know of this channel: nobody would wake it. */
+		waiter_ring(&hca->waiter);
 	}
 	close(channel_fd);
 	return err;

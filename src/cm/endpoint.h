@@ -5,9 +5,10 @@
  * as Linux's rdma_cm does towards librdmacm; what applications see is src/rdmacm's.
  *
  *	endpoint.c	states of an endpoint (endpoint_state.def), create, destroy, migrate, query
- *	address.c	bind, resolve: addresses, devices, routes; AF_INET, AF_INET6, AF_IB
+ *	address.c	addresses of AF_INET, AF_INET6, AF_IB; bind;  resolve.c: devices and routes
  *	ports.c		port spaces: service IDs, claims on them, ephemeral ports, REUSEADDR, AFONLY
  *	connect.c	connect, accept, reject, disconnect; events of the protocol -> events here
+ *	request.c	requests that come to listeners
  *	datagram.c	the same for UD (SIDR);  multicast.c: join, leave
  *	ip_cm.c		the header of the RDMA IP CM service in private data (annex A11)
  *	attributes.c	QP attributes for a state (rdma_init_qp_attr)

@@ -253,15 +253,22 @@ void endpoint_free(struct endpoint *endpoint) REQUIRES(agent.lock);
 
 /* ---- address.c ---- */
 
+extern const uint8_t mapped_prefix[12];	/* of IPv4 addresses */
 int address_read(const struct sockaddr *address, struct endpoint_address *out);
 void address_write(const struct endpoint_address *address, struct sockaddr_storage *out);
 bool address_is_any(const struct endpoint_address *address);
-bool address_is_loopback(const struct endpoint_address *address);
 bool address_is_link_local(const uint8_t bytes[16]);
-bool address_is_v4(const uint8_t bytes[16]);
 /* The service ID that requests to it carry. */
 uint64_t address_service_id(const struct endpoint_address *address, uint16_t space);
-/* The ports of an IP address hashed, as Linux fills the flow label of a path. */
+/* The device and port of @address are @endpoint's; @claim: on the whole host. */
+int address_bind(struct endpoint *endpoint, const struct endpoint_address *address, bool claim)
+	EXCLUDES(agent.lock);
+
+/* ---- resolve.c ---- */
+
+/* Is it an address of this host? Asks the kernel, not too often. */
+bool address_is_here(const uint8_t address[16], uint32_t scope) EXCLUDES(agent.lock);
+/* What Linux says of a path over a RoCE port. */
 void path_fill(struct endpoint *endpoint);
 
 /* ---- ports.c ---- */
@@ -288,9 +295,10 @@ size_t ip_cm_bytes(const struct endpoint *endpoint);
 bool ip_cm_read(const struct endpoint *listener, const struct cm_message *message,
 		const struct mad_address *from, struct endpoint *endpoint);
 
-/* ---- connect.c, datagram.c ---- */
+/* ---- connect.c, request.c, datagram.c ---- */
 
 void connection_event(void *host, const struct cm_event *event) REQUIRES(agent.lock);
+void connection_request(const struct cm_event *event) REQUIRES(agent.lock);
 void datagram_request(const struct cm_event *event) REQUIRES(agent.lock);
 void datagram_reply(struct endpoint *endpoint, const struct cm_event *event) REQUIRES(agent.lock);
 int datagram_ask(struct endpoint *endpoint, const struct rdma_conn_param *parameters)

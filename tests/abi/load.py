@@ -3,7 +3,7 @@
 """
 Programs and libraries of the distribution load with ours in the place of theirs:
 
-  load.py CORE_DIRECTORY VERBS_DIRECTORY
+  load.py CORE_DIRECTORY VERBS_DIRECTORY RDMACM_DIRECTORY
 
 Each test is a process of its own, with LD_LIBRARY_PATH as a user would set it.
 """
@@ -57,6 +57,29 @@ devices, count = device_list(verbs)
 ours()
 '''
 
+CONNECTION = '''
+import _ctypes
+connection = ctypes.CDLL('librdmacm.so.1', mode=os.RTLD_NOW | os.RTLD_LOCAL)
+connection.rdma_create_event_channel.restype = ctypes.c_void_p
+connection.rdma_destroy_event_channel.argtypes = [ctypes.c_void_p]
+for _ in range(2):
+    channel = connection.rdma_create_event_channel()
+    if not channel:
+        sys.exit('rdma_create_event_channel failed')
+    connection.rdma_destroy_event_channel(channel)
+    _ctypes.dlclose(connection._handle)
+    connection = ctypes.CDLL('librdmacm.so.1', mode=os.RTLD_NOW | os.RTLD_LOCAL)
+    connection.rdma_create_event_channel.restype = ctypes.c_void_p
+    connection.rdma_destroy_event_channel.argtypes = [ctypes.c_void_p]
+device_list(load('libibverbs.so.1'))
+ours()
+maps = open('/proc/self/maps').read().splitlines()
+for part in ('libverbatim-core', 'librdmacm'):
+    files = {line.split()[-1] for line in maps if part in line}
+    if len(files) != 1 or not files.pop().startswith(os.environ['OURS']):
+        sys.exit('%s is there more than once, or not ours' % part)
+'''
+
 FOREIGN = '''
 verbs, vendor = load('libibverbs.so.1'), load('%s')
 devices, count = device_list(verbs)
@@ -102,7 +125,7 @@ def find_library(name):
 
 
 def main():
-    core, verbs = (os.path.realpath(path) for path in sys.argv[1:3])
+    core, verbs, connection = (os.path.realpath(path) for path in sys.argv[1:4])
     environment = dict(os.environ, OURS=os.path.commonpath([core, verbs]),
                        LD_LIBRARY_PATH=verbs + ':' + core)
     for name in ('VERBATIM_EXPLAIN', 'VERBATIM_LOG', 'LD_PRELOAD'):
@@ -114,6 +137,9 @@ def main():
 
     python('the library can be opened twice, closed and opened again', TWICE)
     python('it works when opened with RTLD_LOCAL', PRIVATE)
+    with_connection = dict(environment, LD_LIBRARY_PATH=':'.join([connection, verbs, core]))
+    tap.test('librdmacm can be opened alone, closed and opened again, and shares the core',
+             run(['/usr/bin/python3', '-c', PRELUDE + CONNECTION], with_connection))
     for name in ('libmlx5.so.1', 'libmlx4.so.1', 'libefa.so.1', 'librdmacm.so.1'):
         if find_library(name):
             python(name + ' loads with all its symbols bound', 'load("%s")\nours()' % name)

@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Watching slots: processes that end, stop, close, of this user and another; counts; many watchers.
+ *
+ * Needs a network namespace (root, or unprivileged user namespaces); skipped loudly otherwise.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "host/slot.h"
+#include "host/slot_watch.h"
+#include "platform/clock.h"
+#include "platform/fail.h"
+#include "platform/netns_test.h"
+#include "platform/wait.h"
+
+#define NOBODY	65534
+#define MS	1000000ull
+#define MANY	100
+
+static bool real_root;
+static struct slot_watch *mine;
+
+struct holder {
+	pid_t pid;
+	int fd;
+};
+
+/* A process that holds @slot, turns its watch, and ends when its socket hangs up. */
+static void hold(uint32_t slot, uid_t uid, int fd)
+{
+	struct slot_watch *watch;
+	struct pollfd poll_fd[2] = { { .fd = fd, .events = POLLIN } };
+	uint32_t gone[4];
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	alarm(60);
+	if ((uid && setresuid(uid, uid, uid)) || slot_watch_open(&watch) ||
+	    slot_watch_listen(watch, slot) || write(fd, "!", 1) != 1)
+		_exit(1);
+	poll_fd[1] = (struct pollfd){ .fd = slot_watch_event_fd(watch), .events = POLLIN };
+	do {
+		poll(poll_fd, 2, -1);
+		slot_watch_turn(watch, gone, 4);
+	} while (!poll_fd[0].revents);
+	slot_watch_close(watch);
+	for (;;)
+		pause();		/* it has closed its devices, and lives on */
+}
+
+static struct holder start(uint32_t slot, uid_t uid)
+{
+	struct holder holder;
+	int pair[2];
+	char go;
+
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+	holder = (struct holder){ .pid = fork(), .fd = pair[0] };
+	if (!holder.pid)
+		hold(slot, uid, pair[1]);
+	close(pair[1]);
+	assert_int_equal(read(holder.fd, &go, 1), 1);
+	return holder;
+}
+
+static void end(struct holder *holder)
+{
+	kill(holder->pid, SIGKILL);
+	waitpid(holder->pid, NULL, 0);
+	close(holder->fd);
+}
+
+/* The slot that is gone within @timeout_ms; 0: none. */
+static uint32_t wait_gone(int timeout_ms)
+{
+	uint64_t end_ns = clock_now_ns() + (uint64_t)timeout_ms * MS;
+	struct pollfd poll_fd = { .fd = slot_watch_event_fd(mine), .events = POLLIN };
+	uint32_t slot;
+
+	do {
+		if (slot_watch_turn(mine, &slot, 1))
+			return slot;
+		poll(&poll_fd, 1, timeout_ms);
+	} while (clock_now_ns() < end_ns);
+	return 0;
+}
+
+static int setup(void **state)
+{
+	return !netns_renew() || slot_watch_open(&mine) || slot_watch_listen(mine, 1);
+}
+
+static int teardown(void **state)
+{
+	slot_watch_close(mine);
+	return 0;
+}
+
+static void a_kill_is_noticed_at_once_and_told_once(void **state)
+{
+	struct holder holder = start(7, 0), other = start(8, 0);
+	uint64_t then_ns;
+
+	assert_int_equal(slot_watch_add(mine, 9), ESRCH);
+	assert_int_equal(slot_watch_add(mine, SLOT_COUNT + 7), ESRCH);
+	assert_int_equal(slot_watch_add(mine, 7), 0);
+	assert_int_equal(slot_watch_add(mine, 7), 0);
+	assert_int_equal(slot_watch_add(mine, 8), 0);
+	assert_int_equal(wait_gone(20), 0);
+	then_ns = clock_now_ns();
+	end(&holder);
+	assert_int_equal(wait_gone(5000), 7);
+	assert_in_range(clock_now_ns() - then_ns, 0, 200 * MS);
+	assert_int_equal(wait_gone(20), 0);
+	assert_int_equal(slot_watch_add(mine, 7), ESRCH);
+	end(&other);
+	assert_int_equal(wait_gone(5000), 8);
+}
+
+static void who_closes_its_devices_is_gone_too(void **state)
+{
+	struct holder holder = start(7, 0);
+
+	assert_int_equal(slot_watch_add(mine, 7), 0);
+	assert_int_equal(shutdown(holder.fd, SHUT_WR), 0);
+	assert_int_equal(wait_gone(5000), 7);
+	assert_int_equal(kill(holder.pid, 0), 0);
+	end(&holder);
+}
+
+static void a_stopped_process_is_not_gone_and_its_death_is_noticed(void **state)
+{
+	struct holder holder = start(7, 0);
+
+	kill(holder.pid, SIGSTOP);
+	assert_int_equal(slot_watch_add(mine, 7), 0);
+	assert_int_equal(wait_gone(50), 0);
+	end(&holder);
+	assert_int_equal(wait_gone(5000), 7);
+}
+
+static void another_users_process_can_be_watched(void **state)
+{
+	struct holder holder;
+
+	if (!real_root) {
+		print_message("SKIPPED: there are no other users in a user namespace\n");
+		skip();
+	}
+	holder = start(7, NOBODY);
+	assert_int_equal(slot_watch_add(mine, 7), 0);
+	end(&holder);
+	assert_int_equal(wait_gone(5000), 7);
+}
+
+static void watches_are_counted(void **state)
+{
+	struct holder holder = start(7, 0);
+
+	assert_int_equal(slot_watch_add(mine, 7), 0);
+	assert_int_equal(slot_watch_add(mine, 7), 0);
+	slot_watch_remove(mine, 7);
+	slot_watch_remove(mine, 7);
+	slot_watch_remove(mine, 7);	/* one too many does no harm */
+	end(&holder);
+	assert_int_equal(wait_gone(20), 0);
+}
+
+static void the_next_holder_is_watched_apart_from_the_last(void **state)
+{
+	struct holder holder = start(7, 0);
+
+	assert_int_equal(slot_watch_add(mine, 7), 0);
+	assert_int_equal(slot_watch_add(mine, 7), 0);
+	end(&holder);
+	assert_int_equal(wait_gone(5000), 7);
+	slot_watch_remove(mine, 7);
+	holder = start(7, 0);
+	assert_int_equal(slot_watch_add(mine, 7), 0);
+	slot_watch_remove(mine, 7);	/* the second of the first two */
+	end(&holder);
+	assert_int_equal(wait_gone(5000), 7);
+}
+
+static void our_own_slot_is_never_gone(void **state)
+{
+	assert_int_equal(slot_watch_add(mine, 1), 0);
+	assert_int_equal(wait_gone(20), 0);
+	slot_watch_remove(mine, 1);
+	assert_int_equal(slot_watch_listen(mine, 1), EADDRINUSE);
+}
+
+static unsigned open_fds(void)
+{
+	unsigned count = 0;
+	int fd;
+
+	for (fd = 0; fd < 512; fd++)
+		count += fcntl(fd, F_GETFD) >= 0;
+	return count;
+}
+
+/* Watchers that come and go leave nothing behind in who is watched; a backlog is no limit. */
+static void many_watchers_come_and_go(void **state)
+{
+	static struct slot_watch *watcher[MANY];
+	unsigned i, round, before = open_fds();
+
+	for (round = 0; round < 3; round++) {
+		for (i = 0; i < MANY; i++) {
+			assert_int_equal(slot_watch_open(&watcher[i]), 0);
+			assert_int_equal(slot_watch_add(watcher[i], 1), 0);
+			if (i % 7 == 0)
+				wait_gone(0);
+		}
+		for (i = 0; i < MANY; i++)
+			slot_watch_close(watcher[i]);
+		assert_int_equal(wait_gone(1), 0);
+		assert_int_equal(open_fds(), before);
+	}
+}
+
+static void without_descriptors_watchers_wait_in_the_backlog(void **state)
+{
+	struct slot_watch *first, *second;
+	struct pollfd poll_fd = { .fd = slot_watch_event_fd(mine), .events = POLLIN };
+	uint32_t gone;
+
+	assert_int_equal(slot_watch_open(&first), 0);
+	assert_int_equal(slot_watch_open(&second), 0);
+	assert_int_equal(slot_watch_add(first, 1), 0);
+	assert_int_equal(wait_gone(1), 0);
+	assert_int_equal(slot_watch_add(second, 1), 0);
+	fail_set(FAIL_SOCKET, 1, EMFILE);
+	assert_int_equal(wait_gone(1), 0);
+	fail_clear();
+	assert_int_equal(poll(&poll_fd, 1, 0), 0);	/* and nobody spins on it */
+	slot_watch_close(first);
+	assert_int_equal(wait_gone(1), 0);	/* its place is the other's */
+	slot_watch_close(mine);
+	assert_int_equal(slot_watch_turn(second, &gone, 1), 1);
+	assert_int_equal(gone, 1);
+	slot_watch_close(second);
+	assert_int_equal(slot_watch_open(&mine), 0);
+}
+
+static void what_fails_is_said(void **state)
+{
+	struct slot_watch *watch;
+
+	fail_set(FAIL_EPOLL, 1, EMFILE);
+	assert_int_equal(slot_watch_open(&watch), EMFILE);
+	fail_set(FAIL_ALLOCATE, 1, 0);
+	assert_int_equal(slot_watch_open(&watch), ENOMEM);
+	fail_set(FAIL_SOCKET, 1, EMFILE);
+	assert_int_equal(slot_watch_listen(mine, 5), EMFILE);
+	fail_set(FAIL_LISTEN, 1, EIO);
+	assert_int_equal(slot_watch_listen(mine, 5), EIO);
+	fail_set(FAIL_EPOLL_ADD, 1, ENOSPC);
+	assert_int_equal(slot_watch_listen(mine, 5), ENOSPC);
+	fail_set(FAIL_SOCKET, 1, EMFILE);
+	assert_int_equal(slot_watch_add(mine, 5), EMFILE);
+	fail_set(FAIL_CONNECT, 1, ECONNREFUSED);
+	assert_int_equal(slot_watch_add(mine, 5), ESRCH);
+	fail_clear();
+	assert_int_equal(slot_watch_listen(mine, 5), 0);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(a_kill_is_noticed_at_once_and_told_once),
+		TEST(who_closes_its_devices_is_gone_too),
+		TEST(a_stopped_process_is_not_gone_and_its_death_is_noticed),
+		TEST(another_users_process_can_be_watched),
+		TEST(watches_are_counted),
+		TEST(the_next_holder_is_watched_apart_from_the_last),
+		TEST(our_own_slot_is_never_gone),
+		TEST(many_watchers_come_and_go),
+		TEST(without_descriptors_watchers_wait_in_the_backlog),
+		TEST(what_fails_is_said),
+	};
+
+	if (!netns_enter(&real_root))
+		return 77;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

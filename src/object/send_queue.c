@@ -27,7 +27,8 @@ int send_queue_init(struct send_queue *queue, uint32_t size, uint32_t max_sge,
 		return ENOMEM;
 	queue->size = size;
 	queue->max_sge = max_sge;
-	queue->max_inline = max_inline;
+	/* Programs that asked for none send as much inline as an SGE takes: devices have that room. */
+	queue->max_inline = tail;
 	queue->head = queue->sent = queue->tail = 0;
 	return 0;
 }

@@ -49,10 +49,13 @@ static void convert_hints(const struct rdma_addrinfo *hints, struct addrinfo *ou
 		out->ai_flags |= AI_PASSIVE;
 	if (hints->ai_flags & RAI_NUMERICHOST)
 		out->ai_flags |= AI_NUMERICHOST;
-	if (hints->ai_family != AF_IB)	/* GIDs are written as IPv6 addresses are */
+	if (hints->ai_family != AF_IB) {
 		out->ai_family = hints->ai_family;
-	else if (hints->ai_flags & RAI_FAMILY)
+	} else if (hints->ai_flags & RAI_FAMILY) {
+		/* GIDs are written as IPv6 addresses are; that of an IPv4 address as that, too. */
 		out->ai_family = AF_INET6;
+		out->ai_flags |= AI_V4MAPPED;
+	}
 	out->ai_socktype = socket_type(hints->ai_qp_type);
 	out->ai_protocol = protocol(hints->ai_port_space, out->ai_socktype);
 }

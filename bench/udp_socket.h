@@ -34,7 +34,7 @@ static inline int udp_socket_open(const char *host, const char *port,
 	struct addrinfo hints = { .ai_socktype = SOCK_DGRAM, .ai_family = host ? 0 : AF_INET6,
 				  .ai_flags = host ? 0 : AI_PASSIVE };
 	struct addrinfo *found;
-	int fd, off = 0, err = getaddrinfo(host, port, &hints, &found);
+	int fd, off = 0, no_fragments = IP_PMTUDISC_DO, err = getaddrinfo(host, port, &hints, &found);
 
 	if (err && !host) {			/* no IPv6 here */
 		hints.ai_family = AF_INET;
@@ -47,6 +47,8 @@ static inline int udp_socket_open(const char *host, const char *port,
 	fd = socket(found->ai_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		die("socket");
+	/* As ours do it; and without fragments the kernel need not think of an identification. */
+	setsockopt(fd, IPPROTO_IP, IP_MTU_DISCOVER, &no_fragments, sizeof(no_fragments));
 	if (host) {
 		memcpy(peer, found->ai_addr, found->ai_addrlen);
 		*peer_bytes = found->ai_addrlen;

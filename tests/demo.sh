@@ -7,7 +7,8 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 verbatim=build/bin/verbatim
-hello=build/meson/examples/hello_verbs
+examples=build/meson/examples
+hello=$examples/hello_verbs
 scratch=$(mktemp -d)
 children=()
 cleanup() {
@@ -46,6 +47,18 @@ listening() {
 		END { exit !found }' /proc/net/tcp /proc/net/tcp6 2>/dev/null
 }
 
+# report FILTER STATUS: what the client said, or everything when something went wrong
+report() {
+	if [ "$2" = 0 ]; then
+		grep -E "$1" "$scratch/client" | indent
+		return
+	fi
+	echo "    (ended with status $2; server, then client:)"
+	indent <"$scratch/server"
+	indent <"$scratch/client"
+	failed=1
+}
+
 # pair PORT FILTER COMMAND...: the same command as server, and as client of 127.0.0.1
 pair() {
 	local port=$1 filter=$2 server status=0
@@ -63,14 +76,30 @@ pair() {
 	[ $status = 0 ] || kill "$server" 2>/dev/null
 	wait "$server" || status=$?
 	children=()
-	if [ $status = 0 ]; then
-		grep -E "$filter" "$scratch/client" | indent
-		return
-	fi
-	echo "    (ended with status $status; server, then client:)"
-	indent <"$scratch/server"
-	indent <"$scratch/client"
-	failed=1
+	report "$filter" $status
+}
+
+# meet FILTER PROGRAM SERVER_ARGUMENTS CLIENT_ARGUMENTS: over rdma_cm. Until the server listens, clients
+# are refused, and come again.
+meet() {
+	local filter=$1 program=$2 server status=1 try
+	show "verbatim run $program${3:+ $3}  # one process"
+	show "verbatim run $program $4  # another"
+	# shellcheck disable=SC2086
+	timeout 60 "$verbatim" run "$program" $3 >"$scratch/server" 2>&1 </dev/null &
+	server=$!
+	children+=("$server")
+	for try in $(seq 50); do
+		sleep 0.1
+		# shellcheck disable=SC2086
+		timeout 60 "$verbatim" run "$program" $4 >"$scratch/client" 2>&1 </dev/null &&
+			status=0 && break
+		kill -0 "$server" 2>/dev/null || break
+	done
+	[ $status = 0 ] || kill "$server" 2>/dev/null
+	wait "$server" || status=$?
+	children=()
+	report "$filter" $status
 }
 
 title "Devices: each network interface that is up is an RDMA device"
@@ -83,6 +112,17 @@ title "examples/hello_verbs.c: one process writes into the memory of another"
 pair 18515 . "$hello"
 grep -q 'client wrote: hello verbs' "$scratch/server" || failed=1
 indent <"$scratch/server"
+
+title "examples/hello_cm.c: the same, connected by the connection manager"
+meet . "$examples/hello_cm" '' 127.0.0.1
+grep -q 'client wrote: hello rdma_cm' "$scratch/server" || failed=1
+indent <"$scratch/server"
+
+title "examples/hello_ep.c: a message there and one back, with the fewest calls"
+meet . "$examples/hello_ep" '' 127.0.0.1
+
+title "rping of the distribution, unmodified: messages, READs and WRITEs over rdma_cm"
+meet 'ping data' rping '-s -a 127.0.0.1 -C 3' '-c -a 127.0.0.1 -C 3 -v'
 
 title "ibv_rc_pingpong of the distribution, unmodified: 1000 messages there and back"
 pair 18515 'bytes|iters' ibv_rc_pingpong -d vb_lo -g 1

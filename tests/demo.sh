@@ -82,14 +82,14 @@ pair() {
 # meet FILTER PROGRAM SERVER_ARGUMENTS CLIENT_ARGUMENTS: over rdma_cm. Until the server listens, clients
 # are refused, and come again.
 meet() {
-	local filter=$1 program=$2 server status=1 try
+	local filter=$1 program=$2 server status=1
 	show "verbatim run $program${3:+ $3}  # one process"
 	show "verbatim run $program $4  # another"
 	# shellcheck disable=SC2086
 	timeout 60 "$verbatim" run "$program" $3 >"$scratch/server" 2>&1 </dev/null &
 	server=$!
 	children+=("$server")
-	for try in $(seq 50); do
+	for _ in $(seq 50); do
 		sleep 0.1
 		# shellcheck disable=SC2086
 		timeout 60 "$verbatim" run "$program" $4 >"$scratch/client" 2>&1 </dev/null &&

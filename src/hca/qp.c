@@ -13,6 +13,7 @@
 #include "hca/limits.h"
 #include "hca/peers.h"
 #include "platform/clock.h"
+#include "platform/wait.h"
 
 #define FAREWELLS 2u
 
@@ -338,6 +339,36 @@ void qp_say_farewell(struct hca *hca, struct qp *qp)
 	}
 }
 
+/* Longer than the flow control holds a datagram back. */
+#define LEAVE_NS	150000000u
+#define LEAVE_STEP_NS	200000u
+
+static bool has_unsent(struct qp *qp)
+{
+	bool unsent;
+
+	lock_acquire(&qp->lock);
+	unsent = qp->state == IBV_QPS_RTS && qp->sq.sent != qp->sq.head;
+	lock_release(&qp->lock);
+	return unsent;
+}
+
+/*
+ * Datagrams that were posted leave at once on a NIC, and programs destroy the QP without waiting for
+ * completions (mckey). Ours may be held back by the flow control, for a moment.
+ */
+static void let_datagrams_leave(struct hca *hca, struct qp *qp)
+{
+	uint64_t until_ns = clock_now_ns() + LEAVE_NS;
+
+	if (qp->type != IBV_QPT_UD)
+		return;
+	while (has_unsent(qp) && clock_now_ns() < until_ns) {
+		thread_sleep_ns(LEAVE_STEP_NS);
+		hca_pump(hca, qp);
+	}
+}
+
 /* ---- modification ---- */
 
 static int check_mtu(const struct hca_context *context, const struct qp *qp,
@@ -520,6 +551,7 @@ int hca_destroy_qp(struct hca_context *context, struct qp *qp)
 		return EBUSY;
 	}
 	qp_say_farewell(hca, qp);
+	let_datagrams_leave(hca, qp);
 	lock_acquire(&hca->drive);
 	wait_for_pump(qp);
 	lock_acquire(&hca->objects);

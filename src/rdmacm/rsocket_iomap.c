@@ -65,11 +65,13 @@ static bool message_room(struct rsocket *rs)
 	       (rs_request_room_locked(rs) && rs_flow_out_message(&rs->stream.out));
 }
 
-/* Mappings are counted as data is, so that there is a receive for each. */
+/*
+ * Mappings are counted as data is, so that there is a receive for each. This waits, non-blocking socket
+ * or not: half a mapping is of no use to anybody.
+ */
 static int tell(struct rsocket *rs, const struct rs_control *control) REQUIRES(rs->lock)
 {
-	int err = rs_wait_locked(rs, message_room, RS_WRITE,
-				 rs_deadline_ns(rs, 0, rs->options.send_timeout_ms));
+	int err = rs_wait_locked(rs, message_room, RS_WRITE, RS_FOREVER);
 
 	if (err)
 		return err;
@@ -129,7 +131,7 @@ off_t riomap(int socket, void *buf, size_t len, int prot, int flags, off_t offse
 	    wanted.offset + len < wanted.offset)
 		err = EINVAL;
 	if (!err)
-		err = rs_stream_ready_locked(rs, rs_deadline_ns(rs, 0, 0));
+		err = rs_stream_ready_locked(rs, RS_FOREVER);
 	if (!err && rs->state != RS_CONNECTED)
 		err = ENOTCONN;
 	if (!err)

@@ -24,7 +24,7 @@ int env_command(int argc, char **argv)
 
 	if (expect_no_arguments(argc, argv))
 		return EXIT_USAGE;
-	if (environment_make(variables))
+	if (environment_make(variables, false))
 		return EXIT_FAILURE;
 	for (int i = 0; i < VARIABLE_COUNT; i++) {
 		printf("export %s=", variables[i].name);

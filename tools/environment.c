@@ -4,7 +4,8 @@
  *
  *	LD_LIBRARY_PATH	our libraries are found before the system's of the same names
  *	LD_PRELOAD	libverbatim-preload.so answers /sys/class/infiniband; last, so that
- *			whatever the user preloads keeps its place
+ *			whatever the user preloads keeps its place; on request librspreload.so,
+ *			which puts sockets on RDMA
  *	ASAN_OPTIONS	a program built with gcc's AddressSanitizer ends under any LD_PRELOAD
  *			unless it is told not to mind
  *
@@ -22,6 +23,8 @@
 #include "tool.h"
 
 #define PRELOAD_NAME	"libverbatim-preload.so"
+#define RSOCKET_NAME	"librspreload.so"
+#define RSOCKET_PLACE	"rsocket"	/* below the libraries, where nobody finds it by mistake */
 #define ASAN_OPTION	"verify_asan_link_order=0"
 
 /* Where they are relative to the executable: as installed, or as others may have moved them. */
@@ -81,42 +84,74 @@ static bool list_has(const char *list, const char *separators, const char *item)
 	return false;
 }
 
-/* @variable becomes what it is in the environment, with @item before or behind it. */
-static int extend(struct variable *variable, const char *name, const char *item,
-		  const char *separators, bool before)
+static int too_long(const char *name)
 {
-	const char *old = getenv(name);
-	int length;
-
-	variable->name = name;
-	if (!old || !*old)
-		length = snprintf(variable->value, sizeof(variable->value), "%s", item);
-	else if (list_has(old, separators, item))
-		length = snprintf(variable->value, sizeof(variable->value), "%s", old);
-	else
-		length = snprintf(variable->value, sizeof(variable->value), "%s:%s",
-				  before ? item : old, before ? old : item);
-	if (length < (int)sizeof(variable->value))
-		return 0;
 	fprintf(stderr, "verbatim: %s is longer than %d bytes\n", name, VARIABLE_VALUE_MAX);
 	return -1;
 }
 
-int environment_make(struct variable variables[VARIABLE_COUNT])
+/* @variable becomes what it is in the environment. */
+static int inherit(struct variable *variable, const char *name)
 {
-	char directory[PATH_MAX], preload[PATH_MAX + sizeof(PRELOAD_NAME) + 1];
+	const char *old = getenv(name);
+
+	variable->name = name;
+	if (old && strlen(old) >= sizeof(variable->value))
+		return too_long(name);
+	strcpy(variable->value, old ? old : "");
+	return 0;
+}
+
+/* Adds @item before or behind the others, unless it is there. */
+static int add(struct variable *variable, const char *item, const char *separators, bool before)
+{
+	size_t old = strlen(variable->value), length = strlen(item);
+
+	if (list_has(variable->value, separators, item))
+		return 0;
+	if (old + 1 + length >= sizeof(variable->value))
+		return too_long(variable->name);
+	if (!old) {
+		strcpy(variable->value, item);
+	} else if (before) {
+		memmove(variable->value + length + 1, variable->value, old + 1);
+		memcpy(variable->value, item, length);
+		variable->value[length] = ':';
+	} else {
+		variable->value[old] = ':';
+		strcpy(variable->value + old + 1, item);
+	}
+	return 0;
+}
+
+/* A library to preload. LD_PRELOAD cannot name a path with spaces: then its search finds the name. */
+static int add_preload(struct variable *variable, const char *directory, const char *name)
+{
+	char path[PATH_MAX + 64];
+
+	if (strpbrk(directory, " \t\n"))
+		snprintf(path, sizeof(path), "%s", name);
+	else
+		snprintf(path, sizeof(path), "%s/%s", directory, name);
+	return add(variable, path, ": ", false);
+}
+
+int environment_make(struct variable variables[VARIABLE_COUNT], bool rsockets)
+{
+	struct variable *search = &variables[0], *preload = &variables[1], *asan = &variables[2];
+	char directory[PATH_MAX], rsocket_directory[PATH_MAX + 16];
 
 	if (library_directory(directory, sizeof(directory)))
 		return -1;
-	/* LD_PRELOAD cannot name a path with spaces: then its search finds the bare name. */
-	if (strpbrk(directory, " \t\n"))
-		strcpy(preload, PRELOAD_NAME);
-	else
-		snprintf(preload, sizeof(preload), "%s/" PRELOAD_NAME, directory);
-
-	if (extend(&variables[0], "LD_LIBRARY_PATH", directory, ":", true) ||
-	    extend(&variables[1], "LD_PRELOAD", preload, ": ", false) ||
-	    extend(&variables[2], "ASAN_OPTIONS", ASAN_OPTION, ":", false))
+	if (inherit(search, "LD_LIBRARY_PATH") || inherit(preload, "LD_PRELOAD") ||
+	    inherit(asan, "ASAN_OPTIONS"))
+		return -1;
+	snprintf(rsocket_directory, sizeof(rsocket_directory), "%s/" RSOCKET_PLACE, directory);
+	if (rsockets && (add(search, rsocket_directory, ":", true) ||
+			 add_preload(preload, rsocket_directory, RSOCKET_NAME)))
+		return -1;
+	if (add(search, directory, ":", true) || add_preload(preload, directory, PRELOAD_NAME) ||
+	    add(asan, ASAN_OPTION, ":", false))
 		return -1;
 	return 0;
 }

@@ -7,8 +7,8 @@
 #include "tool.h"
 
 const struct command commands[] = {
-	{ "run",	run_command,	"[--] PROGRAM [ARGUMENT]...",
-	  "run a program on Verbatim" },
+	{ "run",	run_command,	"[--rsockets] [--] PROGRAM [ARGUMENT]...",
+	  "run a program on Verbatim; --rsockets: its TCP connections, too" },
 	{ "env",	env_command,	"",
 	  "print what does the same for a shell: eval \"$(verbatim env)\"" },
 	{ "list",	list_command,	"",

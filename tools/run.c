@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * verbatim run [--] PROGRAM [ARGUMENT]...: becomes the program, with the environment that makes
- * it use Verbatim. No process stays behind to watch it.
+ * verbatim run [--rsockets] [--] PROGRAM [ARGUMENT]...: becomes the program, with the environment
+ * that makes it use Verbatim, and with --rsockets its stream sockets too. No process stays behind to
+ * watch it.
  */
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,17 +18,19 @@ enum { EXIT_CANNOT_EXECUTE = 126, EXIT_NOT_FOUND = 127 };
 int run_command(int argc, char **argv)
 {
 	static struct variable variables[VARIABLE_COUNT];
-	int first = 1;
+	bool rsockets = argc > 1 && !strcmp(argv[1], "--rsockets");
+	int first = 1 + rsockets;
 
-	if (argc > 1 && !strcmp(argv[1], "--"))
-		first = 2;
-	else if (argc > 1 && argv[1][0] == '-')
-		return usage_error("run", "takes no options, but was given '%s'; a program of "
-				   "that name: verbatim run -- %s", argv[1], argv[1]);
+	if (first < argc && !strcmp(argv[first], "--"))
+		first++;
+	else if (first < argc && argv[first][0] == '-')
+		return usage_error("run", "has the option --rsockets, but was given '%s'; a program "
+				   "of that name: verbatim run -- %s", argv[first], argv[first]);
 	if (first >= argc)
-		return usage_error("run", "which program? verbatim run [--] PROGRAM [ARGUMENT]...");
+		return usage_error("run", "which program? verbatim run [--rsockets] [--] PROGRAM "
+				   "[ARGUMENT]...");
 
-	if (environment_make(variables))
+	if (environment_make(variables, rsockets))
 		return EXIT_FAILURE;
 	for (int i = 0; i < VARIABLE_COUNT; i++)
 		setenv(variables[i].name, variables[i].value, 1);

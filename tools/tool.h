@@ -9,6 +9,7 @@
 #ifndef VERBATIM_TOOLS_TOOL_H
 #define VERBATIM_TOOLS_TOOL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #define EXIT_USAGE 2
@@ -43,8 +44,11 @@ struct variable {
 	char value[VARIABLE_VALUE_MAX];
 };
 
-/* 0; -1 after a line on stderr: the libraries are not where they should be. */
-int environment_make(struct variable variables[VARIABLE_COUNT]);
+/*
+ * @rsockets: stream sockets are to be rsockets. 0; -1 after a line on stderr: the libraries are not
+ * where they should be, or a variable is too long.
+ */
+int environment_make(struct variable variables[VARIABLE_COUNT], bool rsockets);
 /* The directory of the libraries that belong to this executable; the same errors. */
 int library_directory(char *path, size_t size);
 

@@ -19,7 +19,7 @@
 #define PORT_FRESH_NS	100000000u	/* addresses may move; asking costs more than a connect */
 
 struct agent agent = { .lock = LOCK_INITIALIZER, .armed_ns = TIME_NEVER,
-		       .acknowledged = PTHREAD_COND_INITIALIZER };
+		       .progress = PTHREAD_COND_INITIALIZER };
 
 static struct lock start_lock = LOCK_INITIALIZER;
 static unsigned references;
@@ -133,9 +133,16 @@ void agent_unlock(void)
 	}
 }
 
-void agent_wait(void) UNCHECKED_LOCKS	/* releases and takes it again */
+void agent_wait(uint64_t until_ns) UNCHECKED_LOCKS	/* releases and takes it again */
 {
-	pthread_cond_wait(&agent.acknowledged, &agent.lock.mutex);
+	struct timespec until = { .tv_sec = (time_t)(until_ns / 1000000000u),
+				  .tv_nsec = (long)(until_ns % 1000000000u) };
+
+	if (until_ns == TIME_NEVER)
+		pthread_cond_wait(&agent.progress, &agent.lock.mutex);
+	else
+		pthread_cond_clockwait(&agent.progress, &agent.lock.mutex, CLOCK_MONOTONIC,
+				       &until);
 }
 
 /* ---- what comes from the HCA ---- */
@@ -205,7 +212,7 @@ static void forget_in_child(void) UNCHECKED_LOCKS
 {
 	lock_init(&start_lock);
 	lock_init(&agent.lock);
-	pthread_cond_init(&agent.acknowledged, NULL);
+	pthread_cond_init(&agent.progress, NULL);
 	references = 0;
 	agent.generation++;
 	agent.protocol = NULL;

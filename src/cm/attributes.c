@@ -129,6 +129,7 @@ int endpoint_qp_attributes(struct endpoint *endpoint, struct ibv_qp_attr *attr, 
 	if (!endpoint_is_ours(endpoint))
 		return ENODEV;
 	agent_lock();
+	channel_touch(endpoint);
 	err = attributes(endpoint, attr, mask);
 	agent_unlock();
 	return err;

@@ -16,6 +16,9 @@
 #include "platform/clock.h"
 #include "platform/wait.h"
 
+#define PATIENCE	3
+#define PATIENCE_NS	5000000u
+
 int cm_channel_open(struct cm_channel **opened)
 {
 	struct cm_channel *channel = calloc(1, sizeof(*channel));
@@ -35,6 +38,7 @@ int cm_channel_open(struct cm_channel **opened)
 	list_init(&channel->woken);
 	lock_init(&channel->wake);
 	channel->references = 1;
+	channel->patience = PATIENCE;
 	atomic_init(&channel->pins, 1);
 	atomic_init(&channel->waiting, 0);
 	channel->generation = agent.generation;
@@ -237,6 +241,7 @@ int endpoint_migrate(struct endpoint *endpoint, struct cm_channel *channel)
 		return ENODEV;
 	agent_lock();
 	old = endpoint->channel;
+	channel_touch(endpoint);
 	channel_ref(channel);
 	endpoint->channel = channel;
 	list_for_each(node, &endpoint->events) {
@@ -297,7 +302,7 @@ static struct queued_event *pop(struct cm_channel *channel) REQUIRES(agent.lock)
 static void release_held(struct endpoint *endpoint) REQUIRES(agent.lock)
 {
 	if (--endpoint->held == 0)
-		pthread_cond_broadcast(&agent.acknowledged);
+		pthread_cond_broadcast(&agent.progress);
 }
 
 /* The application is about to see a new endpoint; false: nothing came of it. */
@@ -318,10 +323,44 @@ static bool present_request(struct queued_event *event) EXCLUDES(agent.lock)
 		release_held(listener);
 	} else {
 		endpoint->channel = listener->channel;
+		endpoint->channel->shown = endpoint;
 		channel_ref(endpoint->channel);
 	}
 	agent_unlock();
 	return !err;
+}
+
+void channel_touch(struct endpoint *endpoint)
+{
+	if (!endpoint->channel || endpoint->channel->shown != endpoint)
+		return;
+	endpoint->channel->shown = NULL;
+	pthread_cond_broadcast(&agent.progress);
+}
+
+/*
+ * Servers that hand each new endpoint to another thread by one variable (rping -P) lose one when
+ * two requests come at once. The kernel's way to them is slow enough to hide that. So the next
+ * request waits until something was done with the last one, for some milliseconds; and who does
+ * not do anything meanwhile collects requests, and is waited for no more.
+ */
+static void let_application_look(struct cm_channel *channel) REQUIRES(agent.lock)
+{
+	const struct endpoint *shown = channel->shown;
+	uint64_t until_ns;
+	struct list *next = channel->queue.next;
+
+	if (!shown || !channel->patience || next == &channel->queue ||
+	    !list_entry(next, struct queued_event, in_channel)->listener)
+		return;
+	until_ns = clock_now_ns() + PATIENCE_NS;
+	while (channel->shown == shown && clock_now_ns() < until_ns)
+		agent_wait(until_ns);
+	if (channel->shown == shown)
+		channel->patience--;
+	else
+		channel->patience = PATIENCE;
+	channel->shown = NULL;
 }
 
 int cm_channel_take(struct cm_channel *channel, struct endpoint_event *out)
@@ -333,6 +372,7 @@ int cm_channel_take(struct cm_channel *channel, struct endpoint_event *out)
 		return ENODEV;
 	do {
 		agent_lock();
+		let_application_look(channel);
 		event = pop(channel);
 		agent_unlock();
 		if (!event)

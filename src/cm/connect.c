@@ -233,6 +233,7 @@ int endpoint_accept(struct endpoint *endpoint, const struct rdma_conn_param *par
 	if (!endpoint_is_ours(endpoint))
 		return ENODEV;
 	agent_lock();
+	channel_touch(endpoint);
 	offered.responder_resources = endpoint->terms.responder_resources;
 	offered.initiator_depth = endpoint->terms.initiator_depth;
 	if (!parameters)
@@ -260,6 +261,7 @@ int endpoint_reject(struct endpoint *endpoint, const void *private_data, uint8_t
 	if (!endpoint_is_ours(endpoint))
 		return ENODEV;
 	agent_lock();
+	channel_touch(endpoint);
 	err = endpoint_allowed(endpoint, CALL_REJECT);
 	if (!err && endpoint->state == STATE_ASKED) {
 		err = datagram_answer(endpoint, CM_SIDR_REJECTED, 0, private_data, bytes);

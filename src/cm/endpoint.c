@@ -128,13 +128,14 @@ static void stop_listening(struct endpoint *endpoint) REQUIRES(agent.lock)
 static void quiet(struct endpoint *endpoint) REQUIRES(agent.lock)
 {
 	endpoint->busy = true;
+	channel_touch(endpoint);
 	stop_listening(endpoint);
 	if (endpoint->connection)
 		cm_abandon(endpoint->connection, clock_now_ns());
 	endpoint->connection = NULL;
 	events_drop(endpoint);
 	while (endpoint->held) {
-		agent_wait();
+		agent_wait(TIME_NEVER);
 		events_drop(endpoint);
 	}
 }

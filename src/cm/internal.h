@@ -168,7 +168,7 @@ struct agent {
 	uint64_t random;		/* not used up yet: random_left numbers of 32 bits */
 	unsigned random_left;
 	unsigned generation;		/* counts fork(): what is of another one is dead memory */
-	pthread_cond_t acknowledged;
+	pthread_cond_t progress;	/* an event was acknowledged, a new endpoint looked at */
 	struct list woken;		/* channels to be updated by agent_unlock() */
 	struct list ports;		/* struct bound_port */
 	struct list watchers[WATCH_BUCKETS];	/* endpoints by the slot that they watch */
@@ -182,8 +182,8 @@ void agent_lock(void) ACQUIRES(agent.lock);
 /* Also tells the HCA the next deadline, and wakes who waits for what was queued. */
 void agent_unlock(void) RELEASES(agent.lock);
 uint32_t agent_random(void) REQUIRES(agent.lock);
-/* Waits for endpoint_event_ack(). */
-void agent_wait(void) REQUIRES(agent.lock);
+/* Sleep until agent.progress says something; @until_ns: no longer (TIME_NEVER: as long as it takes). */
+void agent_wait(uint64_t until_ns) REQUIRES(agent.lock);
 
 /* Ports that endpoints share. NULL: no memory. */
 struct bound_port *bound_port_get(const struct gsi_port *port, const uint8_t asked[16],
@@ -206,6 +206,8 @@ struct cm_channel {
 	atomic_uint pins;		/* who updates the fd without agent.lock; +1 while referenced */
 	unsigned generation;
 	bool closed;
+	uint8_t patience;		/* how often the application may still be waited for */
+	const struct endpoint *shown;	/* the last new endpoint, untouched yet; or NULL */
 	int fd;
 	atomic_uint waiting;		/* events in the queue; changes under agent.lock */
 	struct lock wake;		/* lit */
@@ -228,6 +230,8 @@ void event_queue(struct queued_event *event) REQUIRES(agent.lock);
 /* An event that consists of its kind and status. */
 void event_tell(struct endpoint *endpoint, enum rdma_cm_event_type kind, int status)
 	REQUIRES(agent.lock);
+/* The application has begun to do something with it. */
+void channel_touch(struct endpoint *endpoint) REQUIRES(agent.lock);
 /* Drop all of them; the new endpoints of CONNECT_REQUESTs go with them. */
 void events_drop(struct endpoint *endpoint) REQUIRES(agent.lock);
 

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Agents by class, on the real QP1 over lo in a network namespace: who gets what, whose deadline
+ * passes when, opening and closing, fork().
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "hca/internal.h"
+#include "mad/mad.h"
+#include "platform/clock.h"
+#include "platform/fail.h"
+#include "platform/netns_test.h"
+#include "platform/wait.h"
+
+#define MS	1000000ull
+#define SECOND	1000000000ull
+#define OTHER	0x35		/* some other class */
+
+static const uint8_t loopback[16] = { [10] = 0xff, 0xff, 127, 0, 0, 1 };
+
+struct owner {
+	struct mad_agent *agent;
+	_Atomic unsigned received, ticks;
+	_Atomic uint64_t tick_ns;
+	uint64_t period_ns;		/* the next deadline after a tick */
+	struct mad_header header;
+};
+
+static struct owner cm, other;
+
+static void received(void *context, const struct mad_address *from, const struct mad_header *header,
+		     const uint8_t mad[MAD_BYTES], uint64_t now_ns)
+{
+	struct owner *owner = context;
+
+	owner->header = *header;
+	owner->received++;
+}
+
+static void unreachable(void *context, const struct mad_address *to, const struct mad_header *header,
+			const uint8_t mad[MAD_BYTES], uint64_t now_ns)
+{
+}
+
+static void tick(void *context, uint64_t now_ns)
+{
+	struct owner *owner = context;
+
+	owner->tick_ns = clock_now_ns();
+	if (owner->period_ns)
+		mad_set_deadline(owner->agent, now_ns + owner->period_ns);
+	owner->ticks++;
+}
+
+static void qp_failed(void *context, uint32_t qpn, uint64_t now_ns)
+{
+}
+
+static void peer_gone(void *context, uint32_t slot, uint64_t now_ns)
+{
+}
+
+static const struct mad_ops ops = { received, unreachable, tick, qp_failed, peer_gone };
+
+static bool comes(_Atomic unsigned *count, unsigned wanted)
+{
+	uint64_t end_ns = clock_now_ns() + 2 * SECOND;
+
+	while (*count < wanted && clock_now_ns() < end_ns)
+		thread_sleep_ns(MS / 5);
+	return *count == wanted;
+}
+
+static int setup(void **state)
+{
+	memset(&cm, 0, sizeof(cm));
+	memset(&other, 0, sizeof(other));
+	if (!netns_renew() || mad_open(MAD_CLASS_CM, &ops, &cm, &cm.agent))
+		return -1;
+	return mad_open((enum mad_class)OTHER, &ops, &other, &other.agent);
+}
+
+static int teardown(void **state)
+{
+	mad_close(cm.agent);
+	mad_close(other.agent);
+	return 0;
+}
+
+static int send_to_ourselves(uint8_t class, uint8_t version)
+{
+	struct mad_header header = { .base_version = version, .class = class, .class_version = 2,
+				     .method = MAD_METHOD_SEND, .transaction_id = 4711,
+				     .attribute_id = 0x99 };
+	struct mad_address to = { 0 };
+	uint8_t mad[MAD_BYTES] = { 0 };
+
+	memcpy(to.local, loopback, 16);
+	memcpy(to.remote, loopback, 16);
+	mad_write(&header, mad);
+	return mad_send(cm.agent, &to, mad);
+}
+
+static void each_class_gets_its_own(void **state)
+{
+	struct counters *counters;
+	struct hca *hca;
+	unsigned i;
+
+	assert_int_equal(hca_get(&hca), 0);
+	counters = hca->counters;
+	for (i = 1; i <= 10; i++) {
+		assert_int_equal(send_to_ourselves(MAD_CLASS_CM, 1), 0);
+		assert_int_equal(send_to_ourselves(OTHER, 1), 0);
+		assert_true(comes(&cm.received, i) && comes(&other.received, i));
+	}
+	assert_int_equal(cm.header.class, MAD_CLASS_CM);
+	assert_int_equal(other.header.transaction_id, 4711);
+	assert_int_equal(other.header.attribute_id, 0x99);
+	assert_int_equal(send_to_ourselves(OTHER + 1, 1), 0);	/* nobody's */
+	assert_int_equal(send_to_ourselves(OTHER, 7), 0);	/* no such version */
+	assert_int_equal(send_to_ourselves(OTHER, 1), 0);
+	assert_true(comes(&other.received, 11));
+	assert_int_equal(counter_get(counters, COUNTER_RX_MAD_CLASS), 2);
+	assert_int_equal(cm.received, 10);
+	hca_put(hca);
+}
+
+static void a_class_has_one_agent(void **state)
+{
+	struct mad_agent *second;
+	struct owner owner = { 0 };
+
+	assert_int_equal(mad_open(MAD_CLASS_CM, &ops, &owner, &second), EBUSY);
+	fail_set(FAIL_ALLOCATE, 1, ENOMEM);
+	assert_int_equal(mad_open((enum mad_class)1, &ops, &owner, &second), ENOMEM);
+	fail_clear();
+	assert_ptr_equal(mad_gsi(cm.agent), mad_gsi(other.agent));
+	mad_close(cm.agent);
+	assert_int_equal(mad_open(MAD_CLASS_CM, &ops, &cm, &cm.agent), 0);
+	assert_int_equal(send_to_ourselves(MAD_CLASS_CM, 1), 0);
+	assert_true(comes(&cm.received, 1));
+}
+
+static void deadlines_are_each_agents_own(void **state)
+{
+	uint64_t now_ns = clock_now_ns();
+
+	mad_set_deadline(cm.agent, now_ns + 60 * MS);
+	mad_set_deadline(other.agent, now_ns + 20 * MS);
+	assert_true(comes(&other.ticks, 1));
+	assert_in_range(other.tick_ns, now_ns + 20 * MS, now_ns + 50 * MS);
+	assert_int_equal(cm.ticks, 0);
+	assert_true(comes(&cm.ticks, 1));
+	assert_in_range(cm.tick_ns, now_ns + 60 * MS, now_ns + 90 * MS);
+	/* Taken back, and moved nearer. */
+	mad_set_deadline(cm.agent, clock_now_ns() + 10 * MS);
+	mad_set_deadline(cm.agent, TIME_NEVER);
+	mad_set_deadline(other.agent, clock_now_ns() + SECOND);
+	mad_set_deadline(other.agent, clock_now_ns() + 5 * MS);
+	assert_true(comes(&other.ticks, 2));
+	thread_sleep_ns(20 * MS);
+	assert_int_equal(cm.ticks, 1);
+	/* Set anew by the tick itself. */
+	cm.period_ns = 2 * MS;
+	mad_set_deadline(cm.agent, 0);
+	now_ns = clock_now_ns();
+	while (cm.ticks < 20)
+		assert_true(clock_now_ns() - now_ns < 2 * SECOND);
+	mad_close(cm.agent);
+	now_ns = cm.ticks;
+	thread_sleep_ns(20 * MS);
+	assert_int_equal(cm.ticks, now_ns);
+	assert_int_equal(mad_open(MAD_CLASS_CM, &ops, &cm, &cm.agent), 0);
+}
+
+static int use_in_child(void)
+{
+	struct owner mine = { 0 };
+	struct mad_agent *inherited = cm.agent;
+
+	if (send_to_ourselves(MAD_CLASS_CM, 1) != ENODEV)
+		return 1;
+	mad_set_deadline(inherited, 0);
+	mad_close(inherited);
+	if (mad_open(MAD_CLASS_CM, &ops, &mine, &mine.agent))
+		return 2;
+	cm.agent = mine.agent;		/* what send_to_ourselves() uses */
+	if (gsi_slot(mad_gsi(mine.agent)) == gsi_slot(mad_gsi(other.agent)))
+		return 3;
+	mad_close(mine.agent);
+	return 0;
+}
+
+static void a_child_has_its_own(void **state)
+{
+	int status = -1;
+	pid_t pid = fork();
+
+	if (!pid)
+		_exit(use_in_child());
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+	assert_int_equal(send_to_ourselves(MAD_CLASS_CM, 1), 0);
+	assert_true(comes(&cm.received, 1));
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(each_class_gets_its_own),
+		TEST(a_class_has_one_agent),
+		TEST(deadlines_are_each_agents_own),
+		TEST(a_child_has_its_own),
+	};
+	bool real_root;
+
+	if (!netns_enter(&real_root))
+		return 77;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

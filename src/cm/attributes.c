@@ -79,7 +79,8 @@ static void to_rts(const struct endpoint *endpoint, struct ibv_qp_attr *attr, in
 		*mask |= IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
 	}
 	if (type == IBV_QPT_RC || type == IBV_QPT_XRC_SEND || type == IBV_QPT_XRC_RECV) {
-		attr->timeout = terms->ack_timeout;
+		attr->timeout = endpoint->ack_timeout_set ? endpoint->ack_timeout :
+							    terms->ack_timeout;
 		*mask |= IBV_QP_TIMEOUT;
 	}
 }

@@ -3,9 +3,9 @@
 """
 The tests that Debian's python3-pyverbs brings for itself, unmodified, on our library:
 
-  pyverbs.py CORE_DIRECTORY VERBS_DIRECTORY
+  pyverbs.py CORE_DIRECTORY VERBS_DIRECTORY RDMACM_DIRECTORY
 
-They go through nearly every verb, with traffic of a device to itself. What they skip (device
+They go through nearly every verb and rdma_cm, with traffic of a device to itself. What they skip (device
 memory, XRC ...) because the device says that it lacks it is counted as skipped; modules that
 would be skipped whole (flow steering, tag matching, NICs' own) are not in the list.
 The files are unpacked to a directory of our own, as the package compresses some of them.
@@ -22,14 +22,21 @@ from tap import Tap
 TESTS = '/usr/share/doc/rdma-core/tests'
 MODULES = ['test_device', 'test_pd', 'test_mr', 'test_cq', 'test_addr', 'test_parent_domain',
            'test_qp', 'test_qpex', 'test_cqex', 'test_cq_events', 'test_atomic',
-           'test_relaxed_ordering', 'test_fork']
+           'test_relaxed_ordering', 'test_fork', 'test_rdmacm']
 
 # Runs a module and prints a line for each test: verdict, tab, name, tab, reason.
 RUNNER = '''
 import importlib, sys, unittest
-module, sys.argv = sys.argv[1], ['pyverbs', '--dev', sys.argv[2], '--port', '1', '--gid', '1']
+module, device = sys.argv[1:]
+sys.argv = ['pyverbs', '--dev', device, '--port', '1', '--gid', '1']
 import args_parser
 args_parser.parser.parse_args()
+
+# Addresses are looked for by interfaces' names below /sys/class/infiniband, where lo has none.
+if device == 'vb_lo':
+    import tests.base
+    tests.base.RDMATestCase._get_ip_mac = lambda case, dev, port, index: case.args.append(
+        [dev, port, index, '127.0.0.1', '00:00:00:00:00:00'])
 
 def say(verdict, test, reason=''):
     name = test.id().split('.', 1)[-1]
@@ -59,7 +66,7 @@ def unpack(folder):
                 shutil.copyfileobj(packed, file)
         elif os.path.isfile(path):
             shutil.copy(path, target)
-    # Importing the package would load every module, those of rdma_cm and of NICs too.
+    # Importing the package would load every module, those of NICs too.
     with open(os.path.join(target, '__init__.py'), 'w', encoding='ascii'):
         pass
 
@@ -91,13 +98,13 @@ def run_module(tap, module, device, environment):
 
 def main():
     tap = Tap()
-    core, verbs = (os.path.realpath(path) for path in sys.argv[1:3])
+    directories = [os.path.realpath(path) for path in reversed(sys.argv[1:4])]
     if not os.path.isdir(TESTS) or not os.path.isdir('/usr/lib/python3/dist-packages/pyverbs'):
         tap.skip('the tests of pyverbs', 'python3-pyverbs is not installed')
         tap.end()
     with tempfile.TemporaryDirectory(prefix='verbatim-pyverbs-') as folder:
         unpack(folder)
-        environment = dict(os.environ, LD_LIBRARY_PATH=verbs + ':' + core,
+        environment = dict(os.environ, LD_LIBRARY_PATH=':'.join(directories),
                            PYTHONDONTWRITEBYTECODE='1',
                            PYTHONPATH=folder + ':' + os.path.join(folder, 'tests'))
         environment.pop('LD_PRELOAD', None)

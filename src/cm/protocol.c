@@ -78,13 +78,6 @@ static enum cm_input input_of(enum cm_message_kind kind)
 	return (enum cm_input)inputs[kind];
 }
 
-/* What can come before the peer's ID is known: an answer to the first message. */
-static bool is_first_answer(const struct cm_message *message)
-{
-	return message->kind == CM_MESSAGE_REP || message->kind == CM_MESSAGE_REJ ||
-	       message->kind == CM_MESSAGE_MRA || message->kind == CM_MESSAGE_SIDR_REP;
-}
-
 /* The connection that @message means; NULL: none. */
 static struct cm_connection *find_receiver(struct cm_protocol *protocol,
 					   const struct cm_message *message,
@@ -99,7 +92,7 @@ static struct cm_connection *find_receiver(struct cm_protocol *protocol,
 	connection = cm_find_id(protocol, id);
 	if (!connection)
 		return NULL;
-	if (connection->peer_known ? connection->remote_id != sender : !is_first_answer(message))
+	if (connection->peer_known && connection->remote_id != sender)
 		return NULL;
 	return connection;
 }

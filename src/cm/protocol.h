@@ -164,7 +164,7 @@ int cm_delay(struct cm_connection *connection, uint8_t service_timeout, const vo
 /* @reason: enum cm_reject_reason; @info: up to 72 bytes of ARI. */
 int cm_reject(struct cm_connection *connection, uint16_t reason, const void *info,
 	      uint8_t info_bytes, const void *private_data, uint8_t bytes, uint64_t now_ns);
-/* The QP saw traffic before the RTU (IBV_EVENT_COMM_EST, rdma_notify). EISCONN: it is established. */
+/* The QP saw traffic before the RTU (IBV_EVENT_COMM_EST, rdma_notify). EISCONN: it is up already. */
 int cm_establish(struct cm_connection *connection, uint64_t now_ns);
 /* Established, or accepted and still without RTU. */
 int cm_disconnect(struct cm_connection *connection, const void *private_data, uint8_t bytes,

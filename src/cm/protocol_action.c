@@ -50,6 +50,8 @@ int cm_do_repeat(struct cm_connection *connection, struct cm_details *details)
 	if (details->message->kind == CM_MESSAGE_REP && !connection->active)
 		return dropped(connection, COUNTER_CM_UNEXPECTED);
 	cm_count(connection->protocol, COUNTER_CM_DUPLICATE);
+	if (connection->state == CM_STATE_ANSWERED)
+		cm_retry_arm(connection, details->now_ns);
 	cm_send_again(connection);
 	return 0;
 }
@@ -115,7 +117,7 @@ int cm_do_answer_dreq(struct cm_connection *connection, struct cm_details *detai
 {
 	if (details->message->dreq.remote_qpn != connection->local_qpn)
 		return dropped(connection, COUNTER_CM_UNEXPECTED);
-	if (connection->state == CM_STATE_TIMEWAIT)
+	if (connection->state == CM_STATE_TIMEWAIT || connection->state == CM_STATE_ANSWERED)
 		cm_count(connection->protocol, COUNTER_CM_DUPLICATE);
 	cm_reply_drep(connection->protocol, details);
 	return 0;
@@ -247,7 +249,7 @@ int cm_do_send_reject(struct cm_connection *connection, struct cm_details *detai
 	if (err)
 		return err;
 	/* Without memory a repeated REQ will be a new one. */
-	if (connection->state == CM_STATE_REQ_RCVD)
+	if (connection->state == CM_STATE_REQ_RCVD || connection->state == CM_STATE_REP_SENT)
 		(void)cm_keep(connection, &message);
 	cm_send(connection, &message);
 	return 0;

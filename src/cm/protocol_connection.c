@@ -71,13 +71,18 @@ void cm_hide_remote_qpn(struct cm_connection *connection)
 	id_table_remove(&connection->protocol->by_remote_qpn, &connection->by_remote_qpn);
 }
 
+void cm_hide_qpn(struct cm_connection *connection)
+{
+	id_table_remove(&connection->protocol->by_qpn, &connection->by_qpn);
+}
+
 void cm_hide(struct cm_connection *connection)
 {
 	struct cm_protocol *protocol = connection->protocol;
 
 	id_table_remove(&protocol->by_id, &connection->by_id);
 	id_table_remove(&protocol->by_remote, &connection->by_remote);
-	id_table_remove(&protocol->by_qpn, &connection->by_qpn);
+	cm_hide_qpn(connection);
 	cm_hide_remote_qpn(connection);
 }
 
@@ -192,6 +197,8 @@ void cm_connection_free(struct cm_connection *connection)
 			arrival->connection = NULL;
 	if (connection->listener)
 		cm_listener_drops(connection);
+	if (connection->state == CM_STATE_ANSWERED)
+		protocol->answered--;
 	cm_hide(connection);
 	timer_set(&protocol->timers, &connection->timer, TIME_NEVER);
 	cm_drop_kept(connection);

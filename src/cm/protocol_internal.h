@@ -35,6 +35,7 @@
 #define CM_SERVICE_MAX		24	/* of an MRA that we believe */
 #define CM_PROLONG_MAX		28	/* 18 minutes: what MRAs can make of one exchange */
 #define CM_PENDING_MAX		4096u	/* requests that wait for a listener's owner */
+#define CM_ANSWERED_MAX		4096u	/* refused requests that are remembered, of a process */
 
 enum cm_state {
 #define CM_STATE(id, name) CM_STATE_##id,
@@ -101,7 +102,7 @@ struct cm_connection {
 	uint32_t local_qpn, remote_qpn, remote_psn;
 	uint8_t state;				/* enum cm_state */
 	uint8_t transport;			/* enum cm_transport */
-	uint8_t response_timeout, max_retries, timewait;
+	uint8_t response_timeout, max_retries, timewait, linger;
 	bool active;		/* we sent the REQ or SIDR_REQ */
 	bool datagram;		/* SIDR */
 	bool peer_known;	/* remote_id is */
@@ -130,6 +131,7 @@ struct cm_protocol {
 	uint64_t seed;
 	uint32_t id_base, id_mask, next_id, transaction_high;
 	unsigned sending;
+	unsigned answered;		/* connections in that state */
 };
 
 struct cm_listener {
@@ -173,6 +175,7 @@ void cm_connection_free(struct cm_connection *connection);
 /* Out of the tables by which messages find it. */
 void cm_hide(struct cm_connection *connection);
 void cm_hide_remote_qpn(struct cm_connection *connection);
+void cm_hide_qpn(struct cm_connection *connection);
 void cm_index_remote(struct cm_connection *connection);
 void cm_index_remote_qpn(struct cm_connection *connection);
 void cm_index_qpn(struct cm_connection *connection);

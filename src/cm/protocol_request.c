@@ -107,6 +107,8 @@ static void read_req(struct cm_connection *connection, const struct cm_message *
 	connection->response_timeout =
 		clamp(req->local_response_timeout, CM_RESPONSE_MIN, CM_RESPONSE_MAX);
 	connection->max_retries = req->max_retries;
+	connection->linger =
+		clamp(req->remote_response_timeout, CM_RESPONSE_MIN, CM_RESPONSE_MAX);
 	connection->timewait = clamp(req->local_ack_timeout, CM_TIMEWAIT_MIN, CM_TIMEWAIT_MAX);
 }
 
@@ -115,7 +117,7 @@ static void read_sidr_req(struct cm_connection *connection, const struct cm_mess
 	connection->service_id = message->sidr_req.service_id;
 	connection->remote_id = message->sidr_req.request_id;
 	connection->datagram = true;
-	connection->timewait = CM_TIMEWAIT_MAX;
+	connection->linger = CM_TIMEWAIT_MAX;
 }
 
 /* The owner-to-be sees it. What it neither takes nor answers was never there. */

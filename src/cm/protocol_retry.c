@@ -43,9 +43,11 @@ void cm_retry_arm(struct cm_connection *connection, uint64_t now_ns)
 		if (connection->interval_ns > timeout_ns)
 			connection->interval_ns = timeout_ns;
 		arm_next(connection, now_ns);
-	} else if (connection->state == CM_STATE_TIMEWAIT ||
-		   connection->state == CM_STATE_ANSWERED) {
+	} else if (connection->state == CM_STATE_TIMEWAIT) {
 		set_timer(connection, now_ns + CM_TIME_NS(connection->timewait));
+	} else if (connection->state == CM_STATE_ANSWERED) {
+		/* The peer asks again at such intervals; some of that may be lost too. */
+		set_timer(connection, now_ns + 8 * CM_TIME_NS(connection->linger));
 	} else {
 		set_timer(connection, TIME_NEVER);
 	}

@@ -74,8 +74,23 @@ const char *cm_input_name(enum cm_input input)
 	return input_names[input];
 }
 
+/* To remember refused requests is a favour, and peers decide how many there are. */
+static enum cm_state within_bounds(struct cm_connection *connection, enum cm_state state)
+{
+	struct cm_protocol *protocol = connection->protocol;
+
+	if (connection->state == CM_STATE_ANSWERED)
+		protocol->answered--;
+	if (state == CM_STATE_ANSWERED && protocol->answered == CM_ANSWERED_MAX)
+		state = CM_STATE_OVER;
+	if (state == CM_STATE_ANSWERED)
+		protocol->answered++;
+	return state;
+}
+
 void cm_enter(struct cm_connection *connection, enum cm_state state, uint64_t now_ns)
 {
+	state = within_bounds(connection, state);
 	connection->state = (uint8_t)state;
 	if (connection->listener && state != CM_STATE_REQ_RCVD && state != CM_STATE_SIDR_RCVD)
 		cm_listener_drops(connection);
@@ -85,6 +100,8 @@ void cm_enter(struct cm_connection *connection, enum cm_state state, uint64_t no
 	/* In timewait the peer's QP may be connected anew; a repeated REQ is still known. */
 	if (state == CM_STATE_TIMEWAIT || state == CM_STATE_ANSWERED)
 		cm_hide_remote_qpn(connection);
+	if (state == CM_STATE_ANSWERED)
+		cm_hide_qpn(connection);
 	if (state == CM_STATE_OVER)
 		cm_hide(connection);
 	cm_retry_arm(connection, now_ns);

@@ -170,11 +170,7 @@ static void calls_do_what_the_table_says(void **unused)
 		}
 }
 
-/*
- * Inputs for states in which the peer's ID is not known (REQ_SENT, SIDR_SENT) or nobody finds the
- * connection (OVER) do not get as far as the table; what they may not do is in the table all the
- * same.
- */
+/* Nobody finds what is OVER, but what messages may not do to it is in the table all the same. */
 static void messages_do_what_the_table_says(void **unused)
 {
 	for (unsigned state = 0; state < CM_STATES; state++)

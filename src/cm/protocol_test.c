@@ -7,6 +7,22 @@
 
 #include "cm/protocol_test_support.h"
 
+/* ---- handlers of requests ---- */
+
+static void forget(struct desk *desk, struct cm_connection *connection)
+{
+	cm_forget(connection);
+}
+
+static void ignore(struct desk *desk, struct cm_connection *connection)
+{
+}
+
+static void reject(struct desk *desk, struct cm_connection *connection)
+{
+	assert_int_equal(cm_reject(connection, 28, NULL, 0, NULL, 0, desk->now_ns), 0);
+}
+
 /* ---- connecting ---- */
 
 static void a_req_says_what_its_caller_says(void **unused)
@@ -449,20 +465,6 @@ static void an_mra_gives_our_id_away_and_a_rej_may_name_it(void **unused)
 	desk_close(desk);
 }
 
-static void forget(struct desk *desk, struct cm_connection *connection)
-{
-	cm_forget(connection);
-}
-
-static void ignore(struct desk *desk, struct cm_connection *connection)
-{
-}
-
-static void reject(struct desk *desk, struct cm_connection *connection)
-{
-	assert_int_equal(cm_reject(connection, 28, NULL, 0, NULL, 0, desk->now_ns), 0);
-}
-
 static void what_the_handler_does_not_take_was_never_there(void **unused)
 {
 	struct desk *desk = desk_open();
@@ -623,6 +625,88 @@ static void the_first_packet_establishes_as_an_rtu_does(void **unused)
 	assert_null(desk_expect_event(desk, CM_EVENT_RTU)->message);
 	assert_int_equal(cm_establish(connection, desk->now_ns), EISCONN);
 	assert_int_equal(cm_deadline(desk->protocol), TIME_NEVER);
+	desk_close(desk);
+}
+
+static void what_was_accepted_can_be_taken_back(void **unused)
+{
+	struct desk *desk = desk_open();
+	struct cm_connection *connection = desk_in_state(desk, CM_STATE_REP_SENT);
+	struct cm_message rtu = peer_message(CM_MESSAGE_RTU, connection->local_id);
+	struct cm_message dreq = peer_message(CM_MESSAGE_DREQ, connection->local_id);
+	struct cm_message req = peer_req();
+	const struct cm_rej *rej;
+
+	cm_abandon(connection, desk->now_ns);
+	rej = &desk_expect(desk, CM_MESSAGE_REJ)->rej;
+	assert_int_equal(rej->message, CM_ABOUT_OTHER);
+	assert_int_equal(rej->local_comm_id, connection->local_id);
+	desk_receive(desk, &req);		/* the REJ was lost: whatever the peer believes */
+	assert_int_equal(desk_expect(desk, CM_MESSAGE_REJ)->rej.message, CM_ABOUT_OTHER);
+	desk_receive(desk, &rtu);
+	assert_int_equal(desk_expect(desk, CM_MESSAGE_REJ)->rej.message, CM_ABOUT_OTHER);
+	desk_receive(desk, &dreq);
+	desk_expect(desk, CM_MESSAGE_DREP);
+	assert_null(cm_find_qpn(desk->protocol, OUR_QPN));
+	desk_tick(desk);
+	assert_int_equal(desk->protocol->count, 0);
+	desk_close(desk);
+}
+
+static void a_req_that_was_taken_back_is_not_told_again(void **unused)
+{
+	struct desk *desk = desk_open();
+	struct cm_connection *connection = desk_in_state(desk, CM_STATE_REQ_RCVD);
+	struct cm_message rej = peer_message(CM_MESSAGE_REJ, 0), req = peer_req();
+
+	desk_receive(desk, &rej);
+	desk_expect_event(desk, CM_EVENT_REJ);
+	assert_int_equal(cm_accept(connection, &(struct cm_accept){ .local_qpn = 1 }, desk->now_ns),
+			 EINVAL);
+	cm_abandon(connection, desk->now_ns);
+	desk_receive(desk, &req);		/* a copy that came late */
+	desk_expect_quiet(desk);
+	desk_close(desk);
+}
+
+static void refused_requests_are_remembered_within_bounds(void **unused)
+{
+	struct desk *desk = desk_open();
+	struct cm_message req = peer_req();
+
+	desk_listen(desk);
+	desk->arrived = reject;
+	for (unsigned i = 0; i < CM_ANSWERED_MAX + 10; i++) {
+		req.req.local_comm_id++;
+		desk_receive(desk, &req);
+		desk_flush(desk);
+	}
+	assert_int_equal(desk->protocol->count, CM_ANSWERED_MAX);
+	while (cm_deadline(desk->protocol) != TIME_NEVER)
+		desk_tick(desk);
+	assert_int_equal(desk->protocol->count, 0);
+	assert_int_equal(desk->protocol->answered, 0);
+	desk_close(desk);
+}
+
+static void a_dreq_before_its_rep_waits_for_it(void **unused)
+{
+	struct desk *desk = desk_open();
+	struct cm_connection *connection = desk_in_state(desk, CM_STATE_REQ_SENT);
+	struct cm_message dreq = peer_message(CM_MESSAGE_DREQ, connection->local_id);
+	struct cm_message rep = peer_message(CM_MESSAGE_REP, connection->local_id);
+
+	desk_receive(desk, &dreq);
+	desk_expect_quiet(desk);
+	desk_receive(desk, &rep);
+	desk_expect_event(desk, CM_EVENT_REP);
+	desk_receive(desk, &dreq);
+	desk_expect_quiet(desk);
+	assert_int_equal(cm_ready_to_use(connection, NULL, 0, desk->now_ns), 0);
+	desk_expect(desk, CM_MESSAGE_RTU);
+	desk_receive(desk, &dreq);
+	desk_expect(desk, CM_MESSAGE_DREP);
+	desk_expect_event(desk, CM_EVENT_DREQ);
 	desk_close(desk);
 }
 
@@ -1091,6 +1175,20 @@ static void messages_from_elsewhere_only_count(void **unused)
 	}
 }
 
+static void messages_with_anothers_id_only_count(void **unused)
+{
+	struct desk *desk = desk_open();
+	struct cm_connection *connection = desk_in_state(desk, CM_STATE_ESTABLISHED);
+	struct cm_message dreq = peer_message(CM_MESSAGE_DREQ, connection->local_id);
+
+	dreq.dreq.local_comm_id++;
+	desk_receive(desk, &dreq);
+	desk_expect(desk, CM_MESSAGE_DREP);	/* as for a connection that is gone */
+	assert_int_equal(connection->state, CM_STATE_ESTABLISHED);
+	assert_int_equal(desk->counts[COUNTER_CM_UNKNOWN_ID], 1);
+	desk_close(desk);
+}
+
 static void what_is_no_message_only_counts(void **unused)
 {
 	struct desk *desk = desk_open();
@@ -1228,6 +1326,10 @@ int main(void)
 		cmocka_unit_test(a_rep_without_rtu_is_sent_again_and_given_up),
 		cmocka_unit_test(a_peer_cannot_make_us_send_fast_or_wait_long),
 		cmocka_unit_test(the_first_packet_establishes_as_an_rtu_does),
+		cmocka_unit_test(what_was_accepted_can_be_taken_back),
+		cmocka_unit_test(a_req_that_was_taken_back_is_not_told_again),
+		cmocka_unit_test(refused_requests_are_remembered_within_bounds),
+		cmocka_unit_test(a_dreq_before_its_rep_waits_for_it),
 		cmocka_unit_test(exact_addresses_win_over_any),
 		cmocka_unit_test(without_a_header_the_gid_says_for_whom_it_is),
 		cmocka_unit_test(families_of_wildcards_are_told_apart),
@@ -1251,6 +1353,7 @@ int main(void)
 		cmocka_unit_test(a_sidr_req_that_is_let_go_is_refused),
 		cmocka_unit_test(messages_for_unknown_ids_only_count),
 		cmocka_unit_test(messages_from_elsewhere_only_count),
+		cmocka_unit_test(messages_with_anothers_id_only_count),
 		cmocka_unit_test(what_is_no_message_only_counts),
 		cmocka_unit_test(every_connection_is_visited_though_it_goes),
 		cmocka_unit_test(the_handler_may_let_go_of_what_it_is_told),

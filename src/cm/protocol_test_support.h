@@ -211,7 +211,7 @@ static inline struct cm_message peer_req(void)
 	message.req.local_qpn = PEER_QPN;
 	message.req.starting_psn = 0x55;
 	message.req.path_mtu = 3;
-	message.req.local_response_timeout = 20;
+	message.req.local_response_timeout = message.req.remote_response_timeout = 20;
 	message.req.max_retries = 2;
 	message.req.local_ack_timeout = 18;
 	return message;

@@ -73,6 +73,13 @@ static void install_fork_handlers(void)
 	pthread_atfork(before_fork, after_fork_parent, after_fork_child);
 }
 
+void slot_install_fork_handlers(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, install_fork_handlers);
+}
+
 /* ---- claiming ---- */
 
 static int bind_slot(int fd, uint32_t number)
@@ -102,13 +109,12 @@ static int bind_some_slot(int fd, uint32_t *number)
 
 int slot_claim(struct slot *slot)
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	int err, fd = hand_on_socket();
 	uint32_t number = 0;
 
 	if (fd < 0)
 		return errno;
-	pthread_once(&once, install_fork_handlers);
+	slot_install_fork_handlers();
 	err = bind_some_slot(fd, &number);
 	if (err) {
 		close(fd);

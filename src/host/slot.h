@@ -21,6 +21,11 @@ struct slot {
 	int fd;			/* the bound socket: readable when a packet was handed on to us */
 };
 
+/*
+ * To be called before anybody installs fork() handlers that take a lock under which slots are
+ * used: those are then called first.
+ */
+void slot_install_fork_handlers(void);
 /* Claim a free slot, chosen at random. 0; EUSERS: all are taken; errno of the socket calls. */
 int slot_claim(struct slot *slot);
 void slot_release(struct slot *slot);

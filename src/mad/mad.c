@@ -34,15 +34,22 @@ struct mad_agent {
 	const struct mad_ops *ops;
 	void *owner;
 	uint64_t deadline_ns;		/* under deadlines */
-	bool abandoned;			/* our parent's */
+	unsigned generation;		/* of the process that opened it */
 };
 
 static struct lock opening = LOCK_INITIALIZER, calling = LOCK_INITIALIZER,
 		   deadlines = LOCK_INITIALIZER;
 static struct list agents = { &agents, &agents };
+static _Atomic unsigned generation;	/* how many fork()s away from the first process we are */
 static struct gsi *the_gsi;		/* while there are agents; set before any call comes */
 
 #define agent_of(n) list_entry(n, struct mad_agent, node)
+
+/* Our parent's: memory with nothing behind it. */
+static bool is_abandoned(const struct mad_agent *agent)
+{
+	return agent->generation != atomic_load(&generation);
+}
 
 static struct mad_agent *find(unsigned class)
 {
@@ -121,7 +128,7 @@ void mad_set_deadline(struct mad_agent *agent, uint64_t deadline_ns)
 {
 	lock_acquire(&deadlines);
 	agent->deadline_ns = deadline_ns;
-	if (!agent->abandoned)
+	if (!is_abandoned(agent))
 		arm_locked(agent->gsi);
 	lock_release(&deadlines);
 }
@@ -162,22 +169,10 @@ static const struct gsi_ops consumer_ops = {
 	.peer_gone = peer_gone,
 };
 
-static void before_fork(void) UNCHECKED_LOCKS
-{
-	lock_acquire(&deadlines);
-}
-
-static void after_fork_parent(void) UNCHECKED_LOCKS
-{
-	lock_release(&deadlines);
-}
-
+/* The list may be half changed, and the locks held by threads that are no more. */
 static void after_fork_child(void) UNCHECKED_LOCKS
 {
-	struct list *node;
-
-	list_for_each(node, &agents)
-		agent_of(node)->abandoned = true;
+	atomic_fetch_add(&generation, 1);
 	list_init(&agents);
 	the_gsi = NULL;
 	lock_init(&opening);
@@ -187,7 +182,7 @@ static void after_fork_child(void) UNCHECKED_LOCKS
 
 static void install_fork_handlers(void)
 {
-	pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+	pthread_atfork(NULL, NULL, after_fork_child);
 }
 
 static void change_list(struct list *to, struct mad_agent *agent)
@@ -229,7 +224,8 @@ int mad_open(enum mad_class class, const struct mad_ops *ops, void *owner, struc
 		return ENOMEM;
 	pthread_once(&once, install_fork_handlers);
 	*made = (struct mad_agent){ .class = class, .ops = ops, .owner = owner,
-				    .deadline_ns = TIME_NEVER };
+				    .deadline_ns = TIME_NEVER,
+				    .generation = atomic_load(&generation) };
 	lock_acquire(&opening);
 	err = open_locked(made);
 	lock_release(&opening);
@@ -242,7 +238,7 @@ int mad_open(enum mad_class class, const struct mad_ops *ops, void *owner, struc
 
 void mad_close(struct mad_agent *agent)
 {
-	if (!agent->abandoned) {
+	if (!is_abandoned(agent)) {
 		lock_acquire(&opening);
 		change_list(NULL, agent);
 		if (list_empty(&agents)) {

@@ -221,6 +221,7 @@ static void forget_in_child(void) UNCHECKED_LOCKS
 	agent.random_left = 0;
 	list_init(&agent.ports);
 	list_init(&agent.woken);
+	channels_forget();
 	ports_forget();
 }
 

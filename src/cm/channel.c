@@ -19,21 +19,40 @@
 #define PATIENCE	3
 #define PATIENCE_NS	5000000u
 
-int cm_channel_open(struct cm_channel **opened)
-{
-	struct cm_channel *channel = calloc(1, sizeof(*channel));
-	int err;
+/*
+ * Closed channels are kept for the next ones. Programs leave a thread in rdma_get_cm_event() while
+ * they destroy the channel and exit (rping): it finds a closed channel, not freed memory.
+ */
+static struct list unused = { &unused, &unused };	/* by queue; under agent.lock */
 
-	if (!channel)
-		return ENOMEM;
-	err = agent_get();
-	if (err)
-		goto free_channel;
-	channel->fd = event_fd_open();
-	if (channel->fd < 0) {
-		err = errno;
-		goto put_agent;
-	}
+void channels_forget(void)
+{
+	list_init(&unused);
+}
+
+static struct cm_channel *allocate(void) EXCLUDES(agent.lock)
+{
+	struct list *node;
+
+	agent_lock();
+	node = list_pop(&unused);
+	agent_unlock();
+	return node ? list_entry(node, struct cm_channel, queue) :
+		      calloc(1, sizeof(struct cm_channel));
+}
+
+static void set_aside(struct cm_channel *channel) EXCLUDES(agent.lock)
+{
+	agent_lock();
+	list_add_tail(&unused, &channel->queue);
+	agent_unlock();
+}
+
+static void init(struct cm_channel *channel, int fd) EXCLUDES(agent.lock)
+{
+	agent_lock();
+	memset(channel, 0, sizeof(*channel));
+	channel->fd = fd;
 	list_init(&channel->queue);
 	list_init(&channel->woken);
 	lock_init(&channel->wake);
@@ -42,12 +61,32 @@ int cm_channel_open(struct cm_channel **opened)
 	atomic_init(&channel->pins, 1);
 	atomic_init(&channel->waiting, 0);
 	channel->generation = agent.generation;
+	agent_unlock();
+}
+
+int cm_channel_open(struct cm_channel **opened)
+{
+	struct cm_channel *channel = allocate();
+	int fd, err;
+
+	if (!channel)
+		return ENOMEM;
+	channel->closed = true;
+	err = agent_get();
+	if (err)
+		goto free_channel;
+	fd = event_fd_open();
+	if (fd < 0) {
+		err = errno;
+		goto put_agent;
+	}
+	init(channel, fd);
 	*opened = channel;
 	return 0;
 put_agent:
 	agent_put();
 free_channel:
-	free(channel);
+	set_aside(channel);
 	return err;
 }
 
@@ -78,7 +117,7 @@ void channel_unpin(struct cm_channel *channel)
 		return;
 	close(channel->fd);
 	lock_destroy(&channel->wake);
-	free(channel);
+	set_aside(channel);
 }
 
 void channel_unref(struct cm_channel *channel)
@@ -160,7 +199,6 @@ void cm_channel_close(struct cm_channel *channel)
 
 	if (!channel_is_ours(channel)) {
 		close(channel->fd);
-		free(channel);
 		return;
 	}
 	agent_lock();
@@ -367,16 +405,18 @@ int cm_channel_take(struct cm_channel *channel, struct endpoint_event *out)
 {
 	struct queued_event *event;
 	bool seen = false;
+	int err;
 
 	if (!channel_is_ours(channel))
 		return ENODEV;
 	do {
 		agent_lock();
 		let_application_look(channel);
-		event = pop(channel);
+		event = channel->closed ? NULL : pop(channel);
+		err = channel->closed ? EBADF : EAGAIN;
 		agent_unlock();
 		if (!event)
-			return EAGAIN;
+			return err;
 		seen = !event->listener || present_request(event);
 		if (seen) {
 			explain_event(event->endpoint, event);

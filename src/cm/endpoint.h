@@ -32,7 +32,8 @@ struct endpoint;
 /* ---- event channels ---- */
 
 int cm_channel_open(struct cm_channel **channel);	/* also starts the process's agent */
-void cm_channel_close(struct cm_channel *channel);	/* events that nobody took are dropped */
+/* Events that nobody took are dropped. Who still is in cm_channel_take() gets EBADF. */
+void cm_channel_close(struct cm_channel *channel);
 int cm_channel_fd(const struct cm_channel *channel);	/* readable while an event waits */
 /*
  * Until an event may wait. 0, or what read(2) would say of the fd: EAGAIN if it is O_NONBLOCK, EINTR.

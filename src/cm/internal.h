@@ -217,6 +217,7 @@ struct cm_channel {
 /* Is this process the one that made it? If not: the memory is dead, nothing may be asked of it. */
 bool channel_is_ours(const struct cm_channel *channel);
 bool endpoint_is_ours(const struct endpoint *endpoint);
+void channels_forget(void);	/* in the child of a fork() */
 void channel_ref(struct cm_channel *channel) REQUIRES(agent.lock);
 /* Drops a reference; the last one of a process stops the agent. */
 void channel_unref(struct cm_channel *channel) EXCLUDES(agent.lock);

@@ -31,17 +31,25 @@ static int compare(const void *a, const void *b)
 	return *left < *right ? -1 : *left > *right;
 }
 
+static void report_step(const struct step *step)
+{
+	uint64_t sum_ns = 0;
+
+	qsort(step->taken_ns, step->count, sizeof(*step->taken_ns), compare);
+	for (unsigned i = 0; i < step->count; i++)
+		sum_ns += step->taken_ns[i];
+	printf("step %-26s median %8.2f us  mean %8.2f us  p99 %8.2f us  max %8.2f us\n",
+	       step->name, (double)step->taken_ns[step->count / 2] / 1e3,
+	       (double)sum_ns / 1e3 / step->count,
+	       (double)step->taken_ns[(uint64_t)step->count * 99 / 100] / 1e3,
+	       (double)step->taken_ns[step->count - 1] / 1e3);
+}
+
 void report_steps(const struct step *steps, unsigned count)
 {
-	for (unsigned i = 0; i < count; i++) {
-		const struct step *step = &steps[i];
-
-		qsort(step->taken_ns, step->count, sizeof(*step->taken_ns), compare);
-		if (step->count)
-			printf("step %-26s median %8.2f us  p99 %8.2f us\n", step->name,
-			       (double)step->taken_ns[step->count / 2] / 1e3,
-			       (double)step->taken_ns[(uint64_t)step->count * 99 / 100] / 1e3);
-	}
+	for (unsigned i = 0; i < count; i++)
+		if (steps[i].count)
+			report_step(&steps[i]);
 }
 
 void report_listening(void)

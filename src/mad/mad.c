@@ -25,7 +25,6 @@
 #include "base/heap.h"
 #include "base/list.h"
 #include "base/lock.h"
-#include "platform/fail.h"
 
 struct mad_agent {
 	struct list node;
@@ -217,7 +216,7 @@ static int open_locked(struct mad_agent *agent) REQUIRES(opening)
 int mad_open(enum mad_class class, const struct mad_ops *ops, void *owner, struct mad_agent **agent)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
-	struct mad_agent *made = fail_now(FAIL_ALLOCATE) ? NULL : malloc(sizeof(*made));
+	struct mad_agent *made = malloc(sizeof(*made));
 	int err;
 
 	if (!made)

@@ -17,7 +17,6 @@
 #include "hca/internal.h"
 #include "mad/mad.h"
 #include "platform/clock.h"
-#include "platform/fail.h"
 #include "platform/netns_test.h"
 #include "platform/wait.h"
 
@@ -141,9 +140,6 @@ static void a_class_has_one_agent(void **state)
 	struct owner owner = { 0 };
 
 	assert_int_equal(mad_open(MAD_CLASS_CM, &ops, &owner, &second), EBUSY);
-	fail_set(FAIL_ALLOCATE, 1, ENOMEM);
-	assert_int_equal(mad_open((enum mad_class)1, &ops, &owner, &second), ENOMEM);
-	fail_clear();
 	assert_ptr_equal(mad_gsi(cm.agent), mad_gsi(other.agent));
 	mad_close(cm.agent);
 	assert_int_equal(mad_open(MAD_CLASS_CM, &ops, &cm, &cm.agent), 0);

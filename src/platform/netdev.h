@@ -42,7 +42,8 @@ struct netdev_route {
 
 /*
  * The way to @destination as the kernel routes. @source: all zero: any; @interface 0: any.
- * 0; ENETUNREACH, EHOSTUNREACH; EINVAL: @source is no address of this host, or not for there.
+ * 0; ENETUNREACH, EHOSTUNREACH; EINVAL or ENETUNREACH, by the kernel's version, also where
+ * @source is no address of this host or not for there.
  */
 int netdev_route(const uint8_t destination[16], const uint8_t source[16], uint32_t interface,
 		 struct netdev_route *route);

@@ -222,6 +222,33 @@ static void failures_of_netlink_are_passed_on(void **state)
 	assert_false(netdev_is_local((uint8_t[16]){ [15] = 1 }, 0));
 }
 
+static void routes_are_asked_of_the_kernel(void **state)
+{
+	static const uint8_t any[16], loopback[16] = { [10] = 0xff, 0xff, 127, 0, 0, 1 };
+	static const uint8_t inside[16] = { [10] = 0xff, 0xff, 127, 9, 9, 9 };
+	static const uint8_t outside[16] = { [10] = 0xff, 0xff, 10, 9, 9, 9 };
+	struct netdev_route route;
+
+	assert_int_equal(netdev_route(inside, any, 0, &route), 0);
+	assert_true(route.local);
+	assert_int_equal(route.interface, if_nametoindex("lo"));
+	assert_int_equal(netdev_route(inside, loopback, 0, &route), 0);
+	assert_int_equal(netdev_route((uint8_t[16]){ [15] = 1 }, any, 0, &route), 0);
+	assert_true(route.local);
+	assert_int_equal(netdev_route(outside, any, 0, &route), ENETUNREACH);
+	assert_int_not_equal(netdev_route(inside, outside, 0, &route), 0);
+	assert_int_equal(system("ip route add 10.9.9.0/24 dev lo src 127.0.0.1 && "
+				"ip route add unreachable 10.9.8.0/24"), 0);
+	assert_int_equal(netdev_route(outside, any, 0, &route), 0);
+	assert_false(route.local);
+	assert_memory_equal(route.source, loopback, 16);
+	assert_int_equal(netdev_route((uint8_t[16]){ [10] = 0xff, 0xff, 10, 9, 8, 1 }, any, 0, &route),
+			 EHOSTUNREACH);
+	fail_set(FAIL_NETLINK_SEND, 1, EPERM);
+	assert_int_equal(netdev_route(inside, any, 0, &route), EPERM);
+	fail_clear();
+}
+
 /* The kernel says when a dump was overtaken by a change: asked again, then given up. */
 static void an_interrupted_dump_is_repeated(void **state)
 {
@@ -244,6 +271,7 @@ int main(void)
 		TEST(a_change_makes_the_monitor_readable),
 		TEST(own_addresses_are_local_and_others_not),
 		TEST(failures_of_netlink_are_passed_on),
+		TEST(routes_are_asked_of_the_kernel),
 		TEST(an_interrupted_dump_is_repeated),
 	};
 

@@ -142,7 +142,7 @@ static int send_request(struct endpoint *endpoint, const struct rdma_conn_param 
 	size_t header = ip_cm_bytes(endpoint);
 	struct cm_connect request;
 
-	if (header + parameters->private_data_len > sizeof(data))
+	if (explain_too_long("rdma_connect", parameters->private_data_len, sizeof(data) - header))
 		return EINVAL;
 	describe_request(endpoint, parameters, &request);
 	if (ece) {
@@ -209,7 +209,8 @@ static int send_reply(struct endpoint *endpoint, const struct rdma_conn_param *p
 	};
 	int err;
 
-	if (parameters->private_data_len > sizeof(((struct cm_rep *)0)->private_data))
+	if (explain_too_long("rdma_accept", parameters->private_data_len,
+			     sizeof(((struct cm_rep *)0)->private_data)))
 		return EINVAL;
 	if (ece) {
 		reply.ece_vendor_id = ece->vendor_id;
@@ -266,10 +267,12 @@ int endpoint_reject(struct endpoint *endpoint, const void *private_data, uint8_t
 	if (!err && endpoint->state == STATE_ASKED) {
 		err = datagram_answer(endpoint, CM_SIDR_REJECTED, 0, private_data, bytes);
 	} else if (!err) {
-		err = bytes > sizeof(((struct cm_rej *)0)->private_data) ? EINVAL :
-		      cm_reject(endpoint->connection,
-				reason ? reason : (uint16_t)CM_REJECT_CONSUMER_DEFINED, NULL, 0,
-				private_data, bytes, clock_now_ns());
+		err = explain_too_long("rdma_reject", bytes,
+				       sizeof(((struct cm_rej *)0)->private_data));
+		if (!err)
+			err = cm_reject(endpoint->connection, reason ? reason :
+					(uint16_t)CM_REJECT_CONSUMER_DEFINED, NULL, 0,
+					private_data, bytes, clock_now_ns());
 		if (!err)
 			endpoint->state = STATE_OVER;
 	}

@@ -42,7 +42,7 @@ int datagram_ask(struct endpoint *endpoint, const struct rdma_conn_param *parame
 			     .hop_limit = endpoint->path.hop_limit },
 	};
 
-	if (header + parameters->private_data_len > sizeof(data))
+	if (explain_too_long("rdma_connect", parameters->private_data_len, sizeof(data) - header))
 		return EINVAL;
 	if (header)
 		ip_cm_write(endpoint, data);
@@ -110,7 +110,8 @@ int datagram_answer(struct endpoint *endpoint, uint8_t status, uint32_t qkey,
 {
 	int err;
 
-	if (bytes > sizeof(((struct cm_sidr_rep *)0)->private_data))
+	if (explain_too_long(status ? "rdma_reject" : "rdma_accept", bytes,
+			     sizeof(((struct cm_sidr_rep *)0)->private_data)))
 		return EINVAL;
 	if (status) {
 		err = cm_sidr_answer(endpoint->connection, status, 0, 0, private_data, bytes,

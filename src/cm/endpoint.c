@@ -14,9 +14,7 @@ int endpoint_allowed(const struct endpoint *endpoint, enum endpoint_call call)
 {
 	enum endpoint_state next = state_after_call(endpoint->state, call);
 
-	if (endpoint->busy)
-		return EINVAL;
-	return state_errno(next);
+	return explain_out_of_turn(call, endpoint, endpoint->busy ? EINVAL : state_errno(next));
 }
 
 void endpoint_move(struct endpoint *endpoint, enum endpoint_call call)

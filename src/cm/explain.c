@@ -110,3 +110,30 @@ void explain_event(const struct endpoint *endpoint, const struct queued_event *e
 		break;
 	}
 }
+
+/* By enum endpoint_call. Joining explains itself (multicast.c). */
+static const char *const call_names[CALL_COUNT] = {
+	[CALL_BIND] = "rdma_bind_addr", [CALL_ADDRESS] = "rdma_resolve_addr",
+	[CALL_ROUTE] = "rdma_resolve_route", [CALL_PATH] = "rdma_set_option(RDMA_OPTION_IB_PATH)",
+	[CALL_LISTEN] = "rdma_listen", [CALL_CONNECT] = "rdma_connect",
+	[CALL_ACCEPT] = "rdma_accept", [CALL_REJECT] = "rdma_reject",
+	[CALL_ESTABLISH] = "rdma_establish", [CALL_NOTIFY] = "rdma_notify",
+	[CALL_DISCONNECT] = "rdma_disconnect",
+};
+
+int explain_out_of_turn(enum endpoint_call call, const struct endpoint *endpoint, int err)
+{
+	if (err && call_names[call])
+		explain("%s: not in this state of the id: %s%s", call_names[call],
+			state_name(endpoint->state),
+			endpoint->busy ? ", and another call is under way" : "");
+	return err;
+}
+
+int explain_too_long(const char *call, size_t bytes, size_t limit)
+{
+	if (bytes <= limit)
+		return 0;
+	explain("%s: %zu bytes of private data, %zu fit", call, bytes, limit);
+	return EINVAL;
+}

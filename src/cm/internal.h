@@ -330,6 +330,10 @@ int qkey_set(struct endpoint *endpoint, uint32_t qkey);
 /* Why @what ("rdma_bind_addr") of @address gave @err; returns @err. Not with a lock held. */
 int explain_address(const char *what, const struct endpoint_address *address, int err)
 	EXCLUDES(agent.lock);
+/* @call was refused with @err (0: it was not) for the endpoint's state. Returns @err. */
+int explain_out_of_turn(enum endpoint_call call, const struct endpoint *endpoint, int err);
+/* 0, or EINVAL: @bytes of private data are more than @limit. */
+int explain_too_long(const char *call, size_t bytes, size_t limit);
 /* An event that the application is about to see. */
 void explain_event(const struct endpoint *endpoint, const struct queued_event *event)
 	EXCLUDES(agent.lock);

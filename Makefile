@@ -68,7 +68,8 @@ install: all
 uninstall: all
 	@cd $(BUILD)/stage/usr && find . ! -type d -print0 | \
 		(cd '$(DESTDIR)$(PREFIX)' && xargs -0 rm -f)
-	@cd '$(DESTDIR)$(PREFIX)' && rm -df lib/verbatim share/doc/verbatim/examples share/doc/verbatim
+	@cd '$(DESTDIR)$(PREFIX)' && \
+		rm -df lib/verbatim/{rsocket,} share/doc/verbatim/{examples,}
 
 # A binary package of the same files, made by dpkg-deb.
 deb: all

@@ -16,7 +16,6 @@
 #include "hca/gsi_internal.h"
 #include "host/slot_watch.h"
 #include "link/udp.h"
-#include "platform/clock.h"
 #include "wire/dump.h"
 #include "wire/icrc.h"
 #include "wire/psn.h"
@@ -87,7 +86,6 @@ static int make_gsi(struct hca *hca, const struct gsi_ops *ops, void *consumer, 
 	gsi->ops = ops;
 	gsi->consumer = consumer;
 	lock_init(&gsi->host_only_lock);
-	atomic_init(&gsi->psn, (uint32_t)random_u64() & PSN_MASK);
 	err = services_open(&gsi->services);
 	if (err)
 		free_gsi(gsi);
@@ -165,21 +163,6 @@ static bool needs_interface(const uint8_t address[16])
 					  address[0] == 0xfe && (address[1] & 0xc0) == 0x80;
 }
 
-static void address_datagram(struct gsi *gsi, const struct mad_address *to,
-			     struct datagram *datagram)
-{
-	static const uint8_t loopback[16] = { [10] = 0xff, 0xff, 127, 0, 0, 1 };
-	bool inside = is_host_only(gsi, to->remote) || is_host_only(gsi, to->local);
-
-	memcpy(datagram->source, inside ? loopback : to->local, 16);
-	memcpy(datagram->destination, inside ? loopback : to->remote, 16);
-	datagram->interface = needs_interface(datagram->destination) ? to->interface : 0;
-	datagram->flow_label = to->flow_label;
-	datagram->traffic_class = to->traffic_class;
-	datagram->hop_limit = to->hop_limit ? to->hop_limit : HOP_LIMIT;
-	datagram->errors_wanted = true;
-}
-
 static void log_sent(const struct packet *packet)
 {
 	char line[DUMP_LINE_MAX];
@@ -188,12 +171,12 @@ static void log_sent(const struct packet *packet)
 	log_print(LOG_PACKET, "sent %s", line);
 }
 
-static size_t write_packet(struct gsi *gsi, const uint8_t mad[MAD_BYTES],
+static size_t write_packet(struct hca *hca, const uint8_t mad[MAD_BYTES],
 			   uint8_t out[PACKET_HEADER_MAX + MAD_BYTES + ICRC_BYTES])
 {
 	struct packet packet = { .op = opcode_get(OPCODE_UD_SEND_ONLY), .ack_request = true,
 				 .pkey = PKEY_DEFAULT, .dest_qpn = QPN_GSI,
-				 .psn = atomic_fetch_add(&gsi->psn, 1) & PSN_MASK,
+				 .psn = atomic_fetch_add(&hca->gsi_psn, 1) & PSN_MASK,
 				 .deth = { .qkey = QKEY_GSI, .source_qpn = QPN_GSI },
 				 .payload = mad, .payload_bytes = MAD_BYTES };
 	size_t bytes = packet_write_headers(&packet, out);
@@ -204,31 +187,45 @@ static size_t write_packet(struct gsi *gsi, const uint8_t mad[MAD_BYTES],
 	return bytes + MAD_BYTES;
 }
 
-int gsi_send(struct gsi *gsi, const struct mad_address *to, const uint8_t mad[MAD_BYTES])
+int gsi_transmit(struct hca *hca, struct datagram *datagram, const uint8_t mad[MAD_BYTES])
 {
 	uint8_t data[PACKET_HEADER_MAX + MAD_BYTES + ICRC_BYTES];
-	struct datagram datagram = { .data = data };
-	struct hca *hca = gsi->hca;
+	size_t bytes = write_packet(hca, mad, data);
 	struct icrc_header header;
 	unsigned sent = 0;
-	size_t bytes;
 	int err;
 
-	if (atomic_load(&gsi->abandoned))
-		return ENODEV;
-	bytes = write_packet(gsi, mad, data);
-	address_datagram(gsi, to, &datagram);
-	hca->link->ops->prepare(hca->link, &datagram);
-	header = icrc_header_of(&datagram, 0);
+	if (!needs_interface(datagram->destination))
+		datagram->interface = 0;
+	if (!datagram->hop_limit)
+		datagram->hop_limit = HOP_LIMIT;
+	datagram->data = data;
+	datagram->bytes = bytes + ICRC_BYTES;
+	hca->link->ops->prepare(hca->link, datagram);
+	header = icrc_header_of(datagram, 0);
 	icrc_seal(&header, data, bytes);
-	datagram.bytes = bytes + ICRC_BYTES;
-	err = hca->link->ops->send(hca->link, &datagram, 1, &sent);
+	err = hca->link->ops->send(hca->link, datagram, 1, &sent);
 	if (err)
 		return err;
 	counter_add(hca->counters, COUNTER_TX_PACKETS, 1);
-	counter_add(hca->counters, COUNTER_TX_BYTES, datagram.bytes);
+	counter_add(hca->counters, COUNTER_TX_BYTES, datagram->bytes);
 	counter_add(hca->counters, COUNTER_TX_MAD, 1);
 	return 0;
+}
+
+int gsi_send(struct gsi *gsi, const struct mad_address *to, const uint8_t mad[MAD_BYTES])
+{
+	static const uint8_t loopback[16] = { [10] = 0xff, 0xff, 127, 0, 0, 1 };
+	struct datagram datagram = { .interface = to->interface, .flow_label = to->flow_label,
+				     .traffic_class = to->traffic_class,
+				     .hop_limit = to->hop_limit, .errors_wanted = true };
+	bool inside = is_host_only(gsi, to->remote) || is_host_only(gsi, to->local);
+
+	if (atomic_load(&gsi->abandoned))
+		return ENODEV;
+	memcpy(datagram.source, inside ? loopback : to->local, 16);
+	memcpy(datagram.destination, inside ? loopback : to->remote, 16);
+	return gsi_transmit(gsi->hca, &datagram, mad);
 }
 
 void gsi_set_deadline(struct gsi *gsi, uint64_t deadline_ns)

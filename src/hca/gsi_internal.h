@@ -4,6 +4,7 @@
  *
  *	gsi.c		the consumer, sending, claims, watches
  *	gsi_receive.c	a MAD that came: for us, or to be handed on
+ *	gsi_refuse.c	nobody's, in a process without a consumer
  *	gsi_worker.c	what the worker does for the consumer
  *	gsi_port.c	addresses, ports, routes
  */
@@ -20,12 +21,16 @@ struct gsi {
 	const struct gsi_ops *ops;
 	void *consumer;
 	struct services *services;
-	_Atomic uint32_t psn;
 	_Atomic bool abandoned;		/* we are a fork()ed child: nothing behind it */
 	struct lock host_only_lock;	/* leaf */
 	unsigned host_only_count;
 	uint8_t (*host_only)[16];	/* GIDs of this host that no packet can carry (route.c) */
 };
+
+/* gsi.c: @datagram has addresses, and what else is not the usual. As gsi_send(). */
+int gsi_transmit(struct hca *hca, struct datagram *datagram, const uint8_t mad[MAD_BYTES]);
+/* gsi_refuse.c: false: it was not answered. */
+bool gsi_refuse(struct hca *hca, const struct datagram *datagram, const uint8_t mad[MAD_BYTES]);
 
 /* gsi_receive.c: a packet to QP1, its ICRC checked. */
 void gsi_receive(struct hca *hca, const struct datagram *datagram, uint8_t *data, size_t bytes,

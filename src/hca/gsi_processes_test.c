@@ -256,6 +256,7 @@ static void send_answer(struct member *by, uint32_t slot, const uint8_t address[
 	struct cm_message message = { .kind = CM_MESSAGE_DREQ };
 	struct order order = { .kind = DO_SEND };
 
+	message.dreq.local_comm_id = by->report->slot << COMM_ID_SLOT_SHIFT | 5;
 	message.dreq.remote_comm_id = slot << COMM_ID_SLOT_SHIFT | 9;
 	memcpy(order.address, address, 16);
 	cm_message_write(&message, order.mad);
@@ -408,14 +409,40 @@ static void processes_without_a_consumer_hand_on(void **state)
 		assert_true(comes_to(i + 1, false));
 	}
 	assert_int_equal(member[3].report->received, 30);
+	assert_int_equal(member[4].report->answers, 0);
+	/* And refuse what nobody serves: the answer is for who asked. */
 	for (i = 0; i < 30; i++)
 		send_request(&member[4], SERVICE + 1, loopback4);
 	settle();
-	for (i = 0; i < 3; i++) {
-		tell(&member[i], (struct order){ .kind = DO_REPORT });
-		refused += (unsigned)member[i].report->nobody;
-	}
+	refused = sum(true);
+	assert_in_range(refused, 1, 30);
 	assert_int_equal(refused + sum(false), 60);
+	assert_int_equal(member[4].report->answers, refused);
+}
+
+/* No process with connection management is there but the one that asks. */
+static void a_program_that_uses_verbs_alone_says_that_nobody_listens(void **state)
+{
+	struct cm_message answer;
+	unsigned i, dreqs;
+
+	start(0, false);
+	start(0, true);
+	for (i = 0; i < 20; i++)
+		send_request(&member[1], SERVICE, loopback6);
+	settle();
+	assert_in_range(member[1].report->answers, 1, 20);
+	assert_true(cm_message_parse(member[1].report->mad, &answer));
+	assert_int_equal(sum(false) + sum(true), 20);
+	/* And of a dead process's connection that it is over: DREP. */
+	for (i = 1; i == member[0].report->slot || i == member[1].report->slot;)
+		i++;
+	for (dreqs = 0; dreqs < 20; dreqs++)
+		send_answer(&member[1], i, dreqs & 1 ? loopback4 : loopback6);
+	settle();
+	assert_int_equal(sum(false) + sum(true), 40);
+	tell(&member[0], (struct order){ .kind = DO_REPORT });
+	assert_int_equal(member[0].report->nobody, 0);
 }
 
 static void a_stopped_process_does_not_disturb_the_others(void **state)
@@ -558,11 +585,10 @@ static void a_closed_consumer_hears_no_more(void **state)
 	serve(&member[1], SERVICE);
 	assert_int_equal(tell(&member[1], (struct order){ .kind = DO_CLOSE }), 0);
 	assert_int_equal(claim(&member[0], SERVICE, loopback4, 0), 0);
+	/* Its connections are over: the process says so by itself (DREP). */
 	send_answer(&member[0], member[1].report->slot, loopback4);
-	thread_sleep_ns(20 * MS);
-	assert_int_equal(member[1].report->answers, 0);
-	assert_int_equal(tell(&member[1], (struct order){ .kind = DO_REPORT }), 0);
-	assert_int_equal(member[1].report->nobody, 1);
+	assert_true(comes_to(1, true));
+	assert_int_equal(member[0].report->answers, 1);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -575,6 +601,7 @@ int main(void)
 		TEST(an_answer_reaches_whose_communication_id_it_answers),
 		TEST(claims_collide_across_processes_until_they_end),
 		TEST(processes_without_a_consumer_hand_on),
+		TEST(a_program_that_uses_verbs_alone_says_that_nobody_listens),
 		TEST(a_stopped_process_does_not_disturb_the_others),
 		TEST(another_user_serves_and_asks),
 		TEST(a_killed_peer_is_told_of_at_once),

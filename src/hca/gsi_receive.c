@@ -3,7 +3,7 @@
  * A management datagram that came to QP1: for whom is it? Of connection management, answers are for
  * the holder of the slot in the communication ID that they answer, requests for who serves the
  * service ID. Everything else, what is for a process that ended, and requests that nobody serves are
- * for whoever got them: its protocol knows how to refuse.
+ * for whoever got them: its protocol knows how to refuse, and the rest is done without (gsi_refuse.c).
  *
  * What was handed on once is not handed on again.
  */
@@ -34,7 +34,8 @@ static void deliver(struct hca *hca, const struct datagram *datagram, const uint
 				    .traffic_class = datagram->traffic_class & (uint8_t)~ECN_BITS };
 
 	if (!hca->gsi) {
-		counter_add(hca->counters, COUNTER_RX_MAD_NOBODY, 1);
+		if (!gsi_refuse(hca, datagram, mad))
+			counter_add(hca->counters, COUNTER_RX_MAD_NOBODY, 1);
 		return;
 	}
 	memcpy(from.local, datagram->destination, 16);

@@ -136,6 +136,7 @@ struct hca {
 	struct lock gsi_lock;		/* changing gsi; leaf */
 	struct lock gsi_calls;		/* held in calls to the consumer that are not under drive */
 	struct gsi *gsi;		/* under drive or gsi_lock, changed under both; or NULL */
+	_Atomic uint32_t gsi_psn;
 	_Atomic uint64_t gsi_deadline_ns;
 	_Atomic bool services_due;	/* a socket of a service is readable */
 	_Atomic bool services_changed;	/* the port group is to be told */

@@ -23,6 +23,7 @@
 #include "link/udp.h"
 #include "platform/clock.h"
 #include "platform/memory.h"
+#include "wire/psn.h"
 
 #define PROBE_MIN_NS	1000000u
 #define SETTLE_NS	100000000u	/* more than two rounds of 20 ms for members that do not answer */
@@ -201,6 +202,7 @@ static void init(struct hca *hca)
 	lock_init(&hca->batches_lock);
 	lock_init(&hca->gsi_lock);
 	lock_init(&hca->gsi_calls);
+	atomic_init(&hca->gsi_psn, (uint32_t)random_u64() & PSN_MASK);
 	atomic_init(&hca->gsi_deadline_ns, TIME_NEVER);
 	list_init(&hca->contexts);
 	list_init(&hca->ports);

@@ -291,11 +291,8 @@ static void an_empty_channel_is_not_readable(void **state)
 	assert_int_equal(poll(&readable, 1, 0), 0);
 }
 
-static volatile sig_atomic_t signals;
-
-static void count_signal(int number)
+static void ignore_signal(int number)
 {
-	signals++;
 }
 
 struct waiting {
@@ -319,9 +316,8 @@ static void *wait_in_thread(void *argument)
 /* Start waiting in a thread and hit it with a signal whose handler has these flags. */
 static void interrupt(struct waiting *waiting, int flags)
 {
-	struct sigaction action = { .sa_handler = count_signal, .sa_flags = flags };
+	struct sigaction action = { .sa_handler = ignore_signal, .sa_flags = flags };
 
-	signals = 0;
 	sigemptyset(&action.sa_mask);
 	sigaction(SIGUSR1, &action, NULL);
 	assert_int_equal(pthread_create(&waiting->thread, NULL, wait_in_thread, waiting), 0);
@@ -332,7 +328,6 @@ static void interrupt(struct waiting *waiting, int flags)
 		usleep(10000);
 		pthread_kill(waiting->thread, SIGUSR1);
 	}
-	assert_true(signals > 0);
 }
 
 static void a_signal_ends_the_wait(void **state)

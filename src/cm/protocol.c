@@ -165,7 +165,7 @@ void cm_undeliverable(struct cm_protocol *protocol, const struct mad_address *to
 	if (!protocol->sending) {
 		cm_step(connection, CM_INPUT_LOST, &details);
 	} else {	/* in the middle of a step: at the next tick */
-		connection->lost = true;
+		connection->lost = (uint8_t)(1 + message.kind);
 		cm_retry_soon(connection, now_ns);
 	}
 }

@@ -110,7 +110,7 @@ struct cm_connection {
 	bool abandoned;
 	bool waits;		/* we sent an MRA */
 	bool kept_now;		/* by the action of this step */
-	bool lost;		/* told by cm_undeliverable() in the middle of sending */
+	uint8_t lost;		/* told while it was being sent: 1 + enum cm_message_kind; 0: no */
 };
 
 /* A request whose event is being handled; the connection may go meanwhile. */

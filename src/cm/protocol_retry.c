@@ -68,11 +68,14 @@ void cm_retry_prolong(struct cm_connection *connection, uint8_t service_timeout,
 	arm_next(connection, now_ns);
 }
 
+/* Where nothing can be lost that matters, the timer is for something else. */
 void cm_retry_soon(struct cm_connection *connection, uint64_t now_ns)
 {
 	if (cm_state_retries((enum cm_state)connection->state) ||
 	    connection->state == CM_STATE_ESTABLISHED)
 		set_timer(connection, now_ns);
+	else
+		connection->lost = 0;
 }
 
 static void send_again(struct cm_connection *connection, uint64_t now_ns)
@@ -85,6 +88,13 @@ static void send_again(struct cm_connection *connection, uint64_t now_ns)
 		connection->interval_ns = timeout_ns;
 	arm_next(connection, now_ns);
 	cm_send_again(connection);
+}
+
+/* The timer was taken for something that was nothing. */
+static void resume(struct cm_connection *connection, uint64_t now_ns)
+{
+	if (cm_state_retries((enum cm_state)connection->state))
+		arm_next(connection, now_ns);
 }
 
 static enum cm_message_kind outstanding(const struct cm_connection *connection)
@@ -105,15 +115,16 @@ static enum cm_message_kind outstanding(const struct cm_connection *connection)
 
 void cm_retry_expired(struct cm_connection *connection, uint64_t now_ns)
 {
-	struct cm_details details = { .now_ns = now_ns, .lost = outstanding(connection) };
+	struct cm_details details = { .now_ns = now_ns, .retried = outstanding(connection) };
 
 	if (connection->lost) {
-		cm_step(connection, CM_INPUT_LOST, &details);
+		details.lost = (enum cm_message_kind)(connection->lost - 1);
+		if (cm_step(connection, CM_INPUT_LOST, &details))
+			resume(connection, now_ns);	/* not what it waits for */
 	} else if (cm_state_retries((enum cm_state)connection->state) &&
 		   now_ns < connection->give_up_ns) {
 		send_again(connection, now_ns);
 	} else {
-		details.retried = details.lost;
 		cm_step(connection, CM_INPUT_EXPIRED, &details);
 	}
 }

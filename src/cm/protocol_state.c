@@ -130,7 +130,7 @@ int cm_step(struct cm_connection *connection, enum cm_input input, struct cm_det
 	const struct move *move = &moves[cm_cell((enum cm_state)connection->state, input)];
 	int err;
 
-	connection->lost = false;
+	connection->lost = 0;
 	err = move->action(connection, details);
 	if (err)
 		return err;

@@ -315,6 +315,34 @@ static void send_may_say_at_once_that_there_is_no_way(void **unused)
 	desk_close(desk);
 }
 
+static void a_goodbye_that_cannot_arrive_does_not_stop_timewait(void **unused)
+{
+	struct desk *desk = desk_open();
+	struct cm_connection *connection = desk_in_state(desk, CM_STATE_ESTABLISHED);
+
+	desk->no_route = true;
+	cm_peer_died(connection, desk->now_ns);
+	desk_expect(desk, CM_MESSAGE_DREQ);
+	desk_expect_event(desk, CM_EVENT_DREQ);
+	desk_tick(desk);
+	desk_expect_event(desk, CM_EVENT_TIMEWAIT_EXIT);
+	desk_close(desk);
+}
+
+static void a_repetition_that_cannot_arrive_ends_what_it_repeats(void **unused)
+{
+	struct desk *desk = desk_open();
+
+	desk_in_state(desk, CM_STATE_REP_SENT);
+	desk->no_route = true;
+	desk_tick(desk);
+	desk_expect(desk, CM_MESSAGE_REP);
+	desk_expect_quiet(desk);
+	desk_tick(desk);
+	desk_expect_event(desk, CM_EVENT_UNREACHABLE);
+	desk_close(desk);
+}
+
 static void a_lost_rtu_of_a_dead_peer_ends_the_connection(void **unused)
 {
 	struct desk *desk = desk_open();
@@ -1311,6 +1339,8 @@ int main(void)
 		cmocka_unit_test(what_cannot_arrive_ends_at_once),
 		cmocka_unit_test(an_answered_req_that_could_not_arrive_means_nothing),
 		cmocka_unit_test(send_may_say_at_once_that_there_is_no_way),
+		cmocka_unit_test(a_goodbye_that_cannot_arrive_does_not_stop_timewait),
+		cmocka_unit_test(a_repetition_that_cannot_arrive_ends_what_it_repeats),
 		cmocka_unit_test(a_lost_rtu_of_a_dead_peer_ends_the_connection),
 		cmocka_unit_test(letting_go_of_a_req_tells_the_peer_and_leaves_nothing),
 		cmocka_unit_test(a_req_makes_a_connection_that_accept_answers),

@@ -62,7 +62,7 @@ struct cm_event {
 
 /*
  * Called during cm_*() calls. event() may call all cm_*() functions of the same protocol but
- * cm_protocol_free(); send() may call cm_undeliverable(), which then takes effect in the next
+ * cm_protocol_free(); send() may call cm_undeliverable(), which then takes effect in a
  * cm_tick(). After each cm_*() call cm_deadline() may be another.
  */
 struct cm_ops {

@@ -113,7 +113,7 @@ static void established(struct rsocket *rs, const struct rdma_conn_param *param)
 		rs->state = RS_CONNECTED;
 	} else if (rs->state == RS_CONNECTING) {
 		if (hear(rs, param, &hello)) {
-			rs->state = RS_CONNECTED;	/* so that the end disconnects */
+			rdma_disconnect(rs->id);
 			rs_end_locked(rs, ECONNREFUSED);
 			return;
 		}
@@ -307,7 +307,8 @@ int rs_stream_connect(struct rsocket *rs, const struct sockaddr *address)
 		err = rs_wait_locked(rs, connect_over, RS_READ, deadline_ns);
 	if (err == EAGAIN)
 		err = EINPROGRESS;
-	if (!err && rs->state != RS_CONNECTED)
+	/* A peer that has closed already was there. */
+	if (!err && rs->state == RS_FAILED)
 		err = rs_take_error_locked(rs, ECONNREFUSED);
 	lock_release(&rs->lock);
 	return rs_result(err);

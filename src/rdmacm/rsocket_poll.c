@@ -54,7 +54,9 @@ static short stream_events(struct rsocket *rs)
 		events |= POLLOUT | POLLWRNORM;
 	if (stream->peer_done || stream->read_shut || rs->state != RS_CONNECTED)
 		events |= POLLRDHUP;
-	if (rs->state != RS_CONNECTED || (stream->peer_done && stream->write_shut))
+	/* Not before all is read: who asks for POLLIN and sees POLLHUP reads no more (rstream). */
+	if ((rs->state != RS_CONNECTED || (stream->peer_done && stream->write_shut)) &&
+	    (stream->read_shut || !rs_flow_in_available(&stream->in)))
 		events |= POLLHUP;
 	if (rs->error)
 		events |= POLLERR;

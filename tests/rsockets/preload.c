@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Ordinary sockets over librspreload.so: this program once more, with the library preloaded (meson
+ * names it in LIBRSPRELOAD). An echo server with epoll, whose clients come over RDMA or, without
+ * the library, over TCP; and a client that falls back to TCP. Which way a connection went shows
+ * in TCP_INFO: the kernel's socket is not connected when RDMA carries the data.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/wait.h>
+
+#include "pair.h"
+
+enum { CLIENTS = 3, BYTES = 3000000 };
+
+/* ---- what runs as a program of its own ---- */
+
+static void to_address(const char *text, uint16_t port, struct sockaddr_storage *address,
+		       socklen_t *length)
+{
+	struct sockaddr_in *v4 = (struct sockaddr_in *)address;
+	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)address;
+
+	memset(address, 0, sizeof(*address));
+	if (inet_pton(AF_INET, text, &v4->sin_addr) == 1) {
+		v4->sin_family = AF_INET;
+		*length = sizeof(*v4);
+	} else {
+		CHECK(inet_pton(AF_INET6, text, &v6->sin6_addr) == 1, "%s", text);
+		v6->sin6_family = AF_INET6;
+		*length = sizeof(*v6);
+	}
+	v4->sin_port = htons(port);
+}
+
+static bool over_tcp(int fd)
+{
+	struct tcp_info info = { 0 };
+	socklen_t length = sizeof(info);
+
+	OK(getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length));
+	return info.tcpi_state == TCP_ESTABLISHED || info.tcpi_state == TCP_CLOSE_WAIT;
+}
+
+struct echo {
+	int fd;
+	char data[50000];
+	size_t filled, sent;
+	bool end;
+};
+
+/* Moves what can be moved; false: done with it. */
+static bool echo_once(struct echo *echo)
+{
+	ssize_t n;
+
+	if (echo->sent == echo->filled && !echo->end) {
+		n = read(echo->fd, echo->data, sizeof(echo->data));
+		CHECK(n >= 0 || errno == EAGAIN, "%m");
+		echo->end = n == 0;
+		echo->filled = n > 0 ? (size_t)n : 0;
+		echo->sent = 0;
+	}
+	if (echo->sent < echo->filled) {
+		n = send(echo->fd, echo->data + echo->sent, echo->filled - echo->sent, MSG_NOSIGNAL);
+		CHECK(n >= 0 || errno == EAGAIN, "%m");
+		echo->sent += n > 0 ? (size_t)n : 0;
+	}
+	return !echo->end || echo->sent < echo->filled;
+}
+
+static void watch(int epfd, int op, int fd, uint32_t events, void *data)
+{
+	struct epoll_event event = { .events = events, .data.ptr = data };
+
+	OK(epoll_ctl(epfd, op, fd, &event));
+}
+
+static void welcome(int epfd, int listener, int *tcp)
+{
+	struct echo *echo = calloc(1, sizeof(*echo));
+
+	CHECK(echo, "no memory");
+	echo->fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK);
+	OK(echo->fd);
+	*tcp += over_tcp(echo->fd);
+	watch(epfd, EPOLL_CTL_ADD, echo->fd, EPOLLIN, echo);
+}
+
+/* Prints its port, serves so many clients, and ends with how many of them came over TCP. */
+static int echo_main(const char *address, int clients)
+{
+	int listener, epfd = epoll_create1(0), tcp = 0, one = 1;
+	struct sockaddr_storage bound;
+	struct epoll_event events[8];
+	socklen_t length;
+
+	to_address(address, 0, &bound, &length);
+	listener = socket(bound.ss_family, SOCK_STREAM, 0);
+	OK(listener);
+	OK(setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)));
+	OK(bind(listener, (struct sockaddr *)&bound, length));
+	OK(listen(listener, 10));
+	OK(getsockname(listener, (struct sockaddr *)&bound, &length));
+	printf("%u\n", ntohs(((struct sockaddr_in *)&bound)->sin_port));
+	fflush(stdout);
+	watch(epfd, EPOLL_CTL_ADD, listener, EPOLLIN, NULL);
+	while (clients) {
+		int count = epoll_wait(epfd, events, 8, 20000);
+
+		CHECK(count > 0, "nothing in 20 s");
+		for (int i = 0; i < count; i++) {
+			struct echo *echo = events[i].data.ptr;
+
+			if (!echo) {
+				welcome(epfd, listener, &tcp);
+			} else if (!echo_once(echo)) {
+				OK(close(echo->fd));
+				free(echo);
+				clients--;
+			} else {
+				watch(epfd, EPOLL_CTL_MOD, echo->fd,
+				      echo->sent < echo->filled ? EPOLLOUT : EPOLLIN, echo);
+			}
+		}
+	}
+	return 10 + tcp;
+}
+
+static void swap_data(int fd)
+{
+	char *out = malloc(BYTES), *in = malloc(BYTES);
+	size_t sent = 0, received = 0;
+	ssize_t n;
+
+	CHECK(out && in, "no memory");
+	fill(1, 0, out, BYTES);
+	while (received < BYTES) {
+		struct pollfd fds = { .fd = fd, .events = POLLIN };
+
+		fds.events = (short)(POLLIN | (sent < BYTES ? POLLOUT : 0));
+		CHECK(poll(&fds, 1, 20000) == 1, "nothing in 20 s");
+		if (fds.revents & POLLOUT) {
+			n = write(fd, out + sent, BYTES - sent);
+			CHECK(n > 0 || errno == EAGAIN, "%m");
+			sent += n > 0 ? (size_t)n : 0;
+			if (sent == BYTES)
+				OK(shutdown(fd, SHUT_WR));
+		}
+		if (fds.revents & POLLIN) {
+			n = recv(fd, in + received, BYTES - received, 0);
+			CHECK(n > 0, "%zd: %m", n);
+			received += (size_t)n;
+		}
+	}
+	check_fill(1, 0, in, BYTES);
+	CHECK(recv(fd, in, 1, 0) == 0, "more than was sent");
+	free(out);
+	free(in);
+}
+
+/* Ends with 10, or 11 over TCP. @non_blocking: connects so. */
+static int client_main(const char *address, uint16_t port, bool non_blocking)
+{
+	struct sockaddr_storage there;
+	int fd, copy, error, tcp;
+	socklen_t length;
+
+	to_address(address, port, &there, &length);
+	fd = socket(there.ss_family, SOCK_STREAM | (non_blocking ? SOCK_NONBLOCK : 0), 0);
+	OK(fd);
+	if (connect(fd, (struct sockaddr *)&there, length)) {
+		struct pollfd fds = { .fd = fd, .events = POLLOUT };
+
+		CHECK(non_blocking && errno == EINPROGRESS, "%m");
+		CHECK(poll(&fds, 1, 20000) == 1, "nothing in 20 s");
+		length = sizeof(error);
+		OK(getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length));
+		CHECK(!error, "%s", strerror(error));
+	}
+	OK(fcntl(fd, F_SETFL, O_NONBLOCK));
+	tcp = over_tcp(fd);
+	copy = dup(fd);
+	OK(copy);
+	OK(close(fd));
+	swap_data(copy);
+	OK(close(copy));
+	return 10 + tcp;
+}
+
+/* Before main(): the tests start this program anew by names in the environment. */
+static void __attribute__((constructor)) run_as_told(void)
+{
+	const char *role = getenv("ROLE"), *address = getenv("ADDRESS"), *number = getenv("NUMBER");
+
+	if (!role || !address || !number)
+		return;
+	if (!strcmp(role, "echo"))
+		exit(echo_main(address, atoi(number)));
+	exit(client_main(address, (uint16_t)atoi(number), !strcmp(role, "non-blocking")));
+}
+
+/* ---- the tests ---- */
+
+static void set_environment(struct pair *pair, const char *role, int number, bool preload)
+{
+	char text[INET6_ADDRSTRLEN];
+
+	inet_ntop(pair->address.ss_family, pair->address.ss_family == AF_INET ?
+		  (void *)&((struct sockaddr_in *)&pair->address)->sin_addr :
+		  (void *)&((struct sockaddr_in6 *)&pair->address)->sin6_addr, text, sizeof(text));
+	setenv("ROLE", role, 1);
+	setenv("ADDRESS", text, 1);
+	snprintf(text, sizeof(text), "%d", number);
+	setenv("NUMBER", text, 1);
+	if (preload)
+		setenv("LD_PRELOAD", getenv("LIBRSPRELOAD"), 1);
+	else
+		unsetenv("LD_PRELOAD");
+}
+
+/* Its standard output goes to @output, if >= 0. */
+static pid_t start(struct pair *pair, const char *role, int number, bool preload, int output)
+{
+	pid_t pid = fork();
+
+	CHECK(pid >= 0, "%m");
+	if (pid)
+		return pid;
+	set_environment(pair, role, number, preload);
+	if (output >= 0)
+		dup2(output, 1);
+	execl("/proc/self/exe", "rsocket_test", NULL);
+	_exit(1);
+}
+
+static int status_of(pid_t pid)
+{
+	int status;
+
+	CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status), "status 0x%x", status);
+	return WEXITSTATUS(status);
+}
+
+static void echo_test(struct pair *pair, bool server_preloads, const bool *client_preloads,
+		      int expected_tcp)
+{
+	int ends[2], tcp = 0, status;
+	pid_t server, clients[CLIENTS];
+	FILE *output;
+	unsigned port;
+
+	if (!getenv("LIBRSPRELOAD")) {
+		fprintf(stderr, "# LIBRSPRELOAD does not name the library\n");
+		_exit(1);
+	}
+	OK(pipe(ends));
+	server = start(pair, "echo", CLIENTS, server_preloads, ends[1]);
+	close(ends[1]);
+	output = fdopen(ends[0], "r");
+	CHECK(output && fscanf(output, "%u", &port) == 1, "the server has no port");
+	for (int i = 0; i < CLIENTS; i++)
+		clients[i] = start(pair, i % 2 ? "non-blocking" : "blocking", (int)port,
+				   client_preloads[i], -1);
+	for (int i = 0; i < CLIENTS; i++) {
+		status = status_of(clients[i]);
+		CHECK(status == 10 || status == 11, "client %d: status %d", i, status);
+		tcp += status - 10;
+	}
+	CHECK(tcp == expected_tcp, "%d clients over TCP", tcp);
+	status = status_of(server);
+	CHECK(status == 10 + expected_tcp, "server: status %d", status);
+}
+
+static void over_rdma(struct pair *pair)
+{
+	echo_test(pair, true, (bool[]){ true, true, true }, 0);
+}
+
+static void over_both(struct pair *pair)
+{
+	echo_test(pair, true, (bool[]){ false, true, false }, 2);
+}
+
+static void over_tcp_only(struct pair *pair)
+{
+	echo_test(pair, false, (bool[]){ true, true, false }, 3);
+}
+
+static void nothing(struct pair *pair)
+{
+}
+
+const struct test preload_tests[] = {
+	{ "ordinary sockets with epoll and poll run over RDMA", over_rdma, nothing },
+	{ "a server takes clients over RDMA and TCP", over_both, nothing },
+	{ "clients fall back to TCP, blocking or not", over_tcp_only, nothing },
+	{ NULL, NULL, NULL },
+};

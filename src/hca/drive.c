@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "hca/direct.h"
 #include "hca/internal.h"
 #include "platform/clock.h"
 
@@ -144,6 +145,7 @@ static bool pump_rounds(struct hca *hca, struct qp *qp, struct tx_batch *batch) 
 	do {
 		effects_init(&effects);
 		qp->pump_again = false;
+		direct_run(hca, qp, &effects);
 		more = transport_transmit(qp, clock_now_ns(), PUMP_QUANTUM, batch, &effects);
 		hca_arm(hca, qp);
 		lock_release(&qp->lock);

@@ -31,15 +31,8 @@
 #define MEET_AGAIN_NS	100000000u
 #define LISTENERS_MAX	HCA_SLOTS_MAX
 #define DRAIN_PASSES	256u
-
-struct peer {
-	bool used;
-	struct rendezvous_peer process;
-	unsigned channel;		/* of the memory link */
-	void *halves;			/* ours to produce first, then theirs */
-	size_t halves_bytes;
-	struct arena *arena;		/* theirs, read only */
-};
+#define HAZARD_BYTES	4096u	/* a page of each process's hazards */
+_Static_assert(sizeof(struct hazard_table) <= HAZARD_BYTES, "they lie in the channel's memory");
 
 struct peers {
 	struct lock lock;
@@ -49,10 +42,11 @@ struct peers {
 	struct peer peer[CHANNELS_MAX];
 	_Atomic uint8_t channel_of[SLOT_COUNT];	/* + 1; 0: none */
 	bool meeting[SLOT_COUNT];	/* a thread of ours is at it */
+	uint64_t guard;			/* of this process (platform/process_memory.h) */
 	_Atomic uint64_t again_ns[SLOT_COUNT];	/* when a datagram may try again */
 };
 
-static const char *const modes[] = { "auto", "copy", "off" };
+static const char *const modes[] = { "auto", "copy", "ring", "off" };
 
 int peers_check_setting(const char *text)
 {
@@ -63,8 +57,8 @@ int peers_check_setting(const char *text)
 	for (i = 0; i < sizeof(modes) / sizeof(modes[0]); i++)
 		if (!strcmp(text, modes[i]))
 			return 0;
-	complain("VERBATIM_MEMORY='%s': auto, copy (through shared memory only) or off (UDP, as between "
-		 "hosts) would be right", text);
+	complain("VERBATIM_MEMORY='%s': auto, copy (one copy between processes), ring (packets through "
+		 "shared memory) or off (UDP, as between hosts) would be right", text);
 	return EINVAL;
 }
 
@@ -76,6 +70,32 @@ uint32_t peers_channel(const struct hca *hca, uint32_t slot)
 	return atomic_load_explicit(&hca->peers->channel_of[slot], memory_order_acquire) - 1u;
 }
 
+static size_t shared_bytes(void)
+{
+	return 2 * (channel_half_bytes() + HAZARD_BYTES);
+}
+
+struct peer *peer_hold(struct hca *hca, uint32_t slot)
+{
+	uint32_t channel = peers_channel(hca, slot);
+	struct peer *peer;
+
+	if (channel == PEER_NO_CHANNEL)
+		return NULL;
+	peer = &hca->peers->peer[channel];
+	atomic_fetch_add_explicit(&peer->holders, 1, memory_order_seq_cst);
+	/* dismiss() takes the slots away first and waits for the holders then. */
+	if (peers_channel(hca, slot) == channel)
+		return peer;
+	peer_let_go(peer);
+	return NULL;
+}
+
+void peer_let_go(struct peer *peer)
+{
+	atomic_fetch_sub_explicit(&peer->holders, 1, memory_order_release);
+}
+
 /* ---- what we say of ourselves ---- */
 
 static void write_card(const struct hca *hca, struct rendezvous_card *card)
@@ -84,7 +104,8 @@ static void write_card(const struct hca *hca, struct rendezvous_card *card)
 
 	*card = (struct rendezvous_card){ .slot_count = hca->slot_count,
 					  .arena_bytes = hca->arena_bytes,
-					  .channel_bytes = 2 * channel_half_bytes() };
+					  .channel_bytes = shared_bytes(),
+					  .guard_address = hca->peers->guard };
 	for (i = 0; i < hca->slot_count && i < RENDEZVOUS_SLOTS; i++)
 		card->slot[i] = hca->slot[i].number;
 }
@@ -120,28 +141,42 @@ static void publish(struct peers *peers, const struct peer *peer)
 
 static int map_memory(struct peer *peer, int channel_fd)
 {
-	size_t bytes = 2 * channel_half_bytes();
 	int err;
 
-	if (peer->process.card.channel_bytes != bytes ||
+	if (peer->process.card.channel_bytes != shared_bytes() ||
 	    peer->process.card.arena_bytes != arena_bytes())
 		return EPROTO;
 	err = memory_map(peer->process.arena_fd, arena_bytes(), false, (void **)&peer->arena);
 	if (err)
 		return err;
-	err = memory_map(channel_fd, bytes, true, &peer->halves);
-	if (err) {
+	err = memory_map(channel_fd, shared_bytes(), true, &peer->shared);
+	if (err)
 		memory_release(peer->arena, arena_bytes(), -1);
-		return err;
-	}
-	peer->halves_bytes = bytes;
-	return 0;
+	return err;
 }
 
 static void unmap_memory(struct peer *peer)
 {
 	memory_release(peer->arena, arena_bytes(), -1);
-	memory_release(peer->halves, peer->halves_bytes, -1);
+	memory_release(peer->shared, shared_bytes(), -1);
+}
+
+/* Can its memory be reached in one copy? Each side finds out for itself. */
+static void probe(const struct hca *hca, struct peer *peer)
+{
+	int err;
+
+	peer->memory = (struct process_memory){ .pid = peer->process.pid,
+						.guard = peer->process.card.guard_address };
+	if (!strcmp(hca->config.memory, "ring") || hca->memory != hca->memory_inner)
+		return;
+	err = process_memory_probe(&peer->memory);
+	peer->direct = !err;
+	if (err) {
+		counter_add(hca->counters, COUNTER_NO_DIRECT_PATH, 1);
+		log_info("the memory of process %d cannot be reached (%s: seccomp or Yama forbid it?): "
+			 "data goes through shared rings", (int)peer->memory.pid, strerror(err));
+	}
 }
 
 /*
@@ -154,13 +189,17 @@ static int admit(struct hca *hca, struct rendezvous_peer *process, int channel_f
 	struct peers *peers = hca->peers;
 	struct peer peer = { .used = true, .process = *process };
 	size_t half = channel_half_bytes();
-	char *halves;
+	char *halves, *hazards;
 	int err;
 
 	err = map_memory(&peer, channel_fd);
 	if (err)
 		goto part;
-	halves = peer.halves;
+	halves = peer.shared;
+	hazards = halves + 2 * half;
+	peer.hazards.table = (struct hazard_table *)(first ? hazards : hazards + HAZARD_BYTES);
+	peer.their_hazards = (struct hazard_table *)(first ? hazards + HAZARD_BYTES : hazards);
+	probe(hca, &peer);
 	fcntl(process->doorbell_fd, F_SETFL, O_NONBLOCK);
 	err = memory_add(peers->link, first ? halves : halves + half, first ? halves + half : halves,
 			 process->doorbell_fd, &peer.channel);
@@ -181,6 +220,9 @@ part:
 static void dismiss(struct hca *hca, struct peer *peer) REQUIRES(hca->peers->lock)
 {
 	forget_slots(hca->peers, peer->channel);
+	atomic_thread_fence(memory_order_seq_cst);
+	while (atomic_load(&peer->holders))
+		thread_yield();
 	memory_remove(hca->peers->link, peer->channel);
 	unmap_memory(peer);
 	waiter_remove(&hca->waiter, peer->process.fd);
@@ -410,6 +452,40 @@ void peers_serve(struct hca *hca)
 	receive_visitors(hca);
 }
 
+/* ---- waiting for accessors ---- */
+
+/* A peer that ended does not access anything any more, whatever it said last. */
+static bool uses(struct peer *peer, uint32_t rkey, uint32_t qpn)
+{
+	return peer->used && hazard_names(peer->their_hazards, rkey, qpn) && !has_ended(peer);
+}
+
+static bool any_uses(struct peers *peers, uint32_t rkey, uint32_t qpn)
+{
+	bool found = false;
+	unsigned i;
+
+	lock_acquire(&peers->lock);
+	for (i = 0; i < CHANNELS_MAX && !found; i++)
+		found = uses(&peers->peer[i], rkey, qpn);
+	lock_release(&peers->lock);
+	return found;
+}
+
+void peers_drain(struct hca *hca, uint32_t rkey, uint32_t qpn)
+{
+	if (!hca->peers)
+		return;
+	atomic_thread_fence(memory_order_seq_cst);	/* F4 */
+	while (memory_has_channels(hca->peers->link) && any_uses(hca->peers, rkey, qpn))
+		thread_yield();
+}
+
+static void drain_key(void *hca, uint32_t rkey)
+{
+	peers_drain(hca, rkey, 0);
+}
+
 /* ---- begin and end ---- */
 
 void peers_add_slot(struct hca *hca, const struct slot *slot)
@@ -446,6 +522,10 @@ int peers_open(struct hca *hca)
 		return err;
 	}
 	lock_init(&peers->lock);
+	if (process_guard_make(&peers->guard))
+		log_warn("no guard page: peers cannot reach our memory in one copy");
+	hca->mrs.drain_peers = drain_key;
+	hca->mrs.peers = hca;
 	hca->memory = hca->memory_inner = peers->link;
 	hca->peers = peers;
 	err = trace_wrap(&hca->memory);
@@ -469,6 +549,8 @@ void peers_close(struct hca *hca)
 			dismiss(hca, &peers->peer[i]);
 	lock_release(&peers->lock);
 	hca->memory->ops->close(hca->memory);
+	hca->mrs.drain_peers = NULL;
+	process_guard_free(peers->guard);
 	lock_destroy(&peers->lock);
 	free(peers);
 	hca->peers = NULL;

@@ -10,7 +10,31 @@
 
 #include "hca/internal.h"
 
+#include "host/hazard.h"
+#include "host/rendezvous.h"
+#include "platform/process_memory.h"
+
 #define PEER_NO_CHANNEL UINT32_MAX
+
+struct peer {
+	bool used;			/* under the lock of peers.c */
+	struct rendezvous_peer process;
+	unsigned channel;		/* of the memory link */
+	void *shared;			/* our half, their half, our hazards, theirs */
+	struct arena *arena;		/* theirs, read only */
+	struct hazard_owner hazards;	/* ours, in their sight */
+	struct hazard_table *their_hazards;
+	bool direct;			/* its memory can be reached */
+	struct process_memory memory;
+	_Atomic uint32_t holders;
+};
+
+/* The holder of @slot, which stays until peer_let_go(); NULL: no memory is shared with it. */
+struct peer *peer_hold(struct hca *hca, uint32_t slot);
+void peer_let_go(struct peer *peer);
+
+/* No peer uses the key @rkey, or our QP @qpn (@rkey 0), any more. See host/hazard.h. */
+void peers_drain(struct hca *hca, uint32_t rkey, uint32_t qpn);
 
 /* VERBATIM_MEMORY; EINVAL after a line on stderr. */
 int peers_check_setting(const char *text);

@@ -493,6 +493,9 @@ int hca_modify_qp(struct qp *qp, struct ibv_qp_attr *attr, int mask)
 		apply(hca, qp, attr, mask, &resolved, &effects);
 	lock_release(&qp->lock);
 	effects_apply(&effects);
+	if (!err && (mask & IBV_QP_STATE) &&
+	    (attr->qp_state == IBV_QPS_RESET || attr->qp_state == IBV_QPS_ERR))
+		peers_drain(hca, 0, qp->number);
 	if (resolved.path)
 		path_put(&hca->paths, resolved.path);
 	if (atomic_load(&hca->run_queue.count))
@@ -564,6 +567,7 @@ int hca_destroy_qp(struct hca_context *context, struct qp *qp)
 	lock_release(&qp->lock);
 	hca_disarm(hca, qp);
 	lock_release(&hca->drive);
+	peers_drain(hca, 0, qp->number);
 	cancel_events(qp);
 	clean_cqs(qp);
 	if (qp->path)

@@ -77,6 +77,21 @@ enum mr_fault mr_grant(struct mr_table *table, const struct mr_asker *asker, uin
 	return MR_OK;
 }
 
+enum mr_fault mr_check_foreign(const struct mr_entry *table, const struct mr_asker *asker,
+			       uint32_t key, unsigned need, uint64_t address, uint64_t length,
+			       uint64_t *host)
+{
+	const struct mr_entry *entry = &table[mr_index_of(key)];
+	enum mr_fault fault;
+
+	if (!key || atomic_load_explicit(&entry->key, memory_order_seq_cst) != key)
+		return MR_KEY;
+	fault = check(entry, asker, need, address, length);
+	if (fault == MR_OK)
+		*host = entry->host + (address - entry->start);
+	return fault;
+}
+
 void mr_release(struct mr_grant *grant)
 {
 	uint32_t before = atomic_fetch_sub_explicit(&grant->entry->users, 1, memory_order_release);

@@ -116,8 +116,10 @@ void mr_entry_kill(struct mr_entry *entry)
 	atomic_store_explicit(&entry->key, 0, memory_order_seq_cst);
 }
 
-void mr_entry_drain(const struct mr_entry *entry)
+void mr_entry_drain(const struct mr_table *table, const struct mr_entry *entry)
 {
+	if (table->drain_peers)
+		table->drain_peers(table->peers, entry->last_key);
 	while (atomic_load_explicit(&entry->users, memory_order_seq_cst))
 		sched_yield();
 }
@@ -220,7 +222,7 @@ int mr_deregister(struct mr_table *table, struct mr *mr)
 			"invalidate or deallocate them first", windows, mr->ibv.lkey);
 		return EBUSY;
 	}
-	mr_entry_drain(entry);
+	mr_entry_drain(table, entry);
 
 	lock_acquire(&table->lock);
 	mr_entry_give(table, index);
@@ -276,12 +278,12 @@ static struct region rereg_target(const struct mr_entry *entry, int flags, const
 	return new;
 }
 
-static void region_replace(struct mr_entry *entry, const struct region *new)
+static void region_replace(struct mr_table *table, struct mr_entry *entry, const struct region *new)
 {
 	uint32_t key = mr_key_of(entry);
 
 	mr_entry_kill(entry);
-	mr_entry_drain(entry);
+	mr_entry_drain(table, entry);
 	entry->access = new->access;
 	entry->pd = new->pd;
 	entry->start = new->start;
@@ -308,7 +310,7 @@ int mr_reregister(struct mr_table *table, struct mr *mr, int flags, struct pd *p
 		err = EBUSY;
 	} else {
 		new = rereg_target(entry, flags, pd, address, length, access);
-		region_replace(entry, &new);
+		region_replace(table, entry, &new);
 	}
 	lock_release(&table->lock);
 	if (err) {

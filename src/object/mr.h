@@ -20,8 +20,13 @@
 #include "object/arena.h"
 #include "object/pd.h"
 
+/* Other processes that access memory themselves: returns when none of them uses @key any more. */
+typedef void mr_drain_fn(void *peers, uint32_t key);
+
 struct mr_table {
 	struct lock lock;
+	mr_drain_fn *drain_peers;	/* NULL: there are none */
+	void *peers;
 	struct mr_entry *entry;		/* [MR_TABLE_SIZE], in the arena */
 	uint32_t *free_ring;		/* freed indices, reused oldest first */
 	uint32_t free_head, free_count, fresh;	/* @fresh: indices never used yet start here */
@@ -105,6 +110,15 @@ struct mr_asker {
 enum mr_fault mr_grant(struct mr_table *table, const struct mr_asker *asker, uint32_t key,
 		       unsigned need, uint64_t address, uint64_t length, struct mr_grant *grant);
 void mr_release(struct mr_grant *grant);
+
+/*
+ * The same question about the table of another process, which is only read: @entry is its table, as
+ * mapped here. The caller has told that process which key it uses (its mr_drain_fn) before, with a
+ * full fence, and does so until it is done. On MR_OK *host is the address in that process.
+ */
+enum mr_fault mr_check_foreign(const struct mr_entry *entry, const struct mr_asker *asker,
+			       uint32_t key, unsigned need, uint64_t address, uint64_t length,
+			       uint64_t *host);
 
 /* Send-queue operations on keys: 0 = done, else the fault, reported as MW_BIND_ERR or LOC_PROT. */
 enum mr_fault mw_bind(struct mr_table *table, const struct mr_asker *asker, struct mw *mw,

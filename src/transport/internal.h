@@ -38,6 +38,9 @@ static inline void call_init(struct call *call, struct qp *qp, uint64_t now_ns,
 	call->why[0] = '\0';
 }
 
+/* At the end of each call: see transport.c. */
+void call_end(struct call *call);
+
 /* Note why something fails, for the explanation of the completion. */
 #define because(call, ...)                                                      \
 	do {                                                                    \

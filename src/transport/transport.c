@@ -57,7 +57,7 @@ static bool is_ready(const struct qp *qp)
 }
 
 /* The end of each call: see the file's head. */
-static void call_end(struct call *call)
+void call_end(struct call *call)
 {
 	struct qp *qp = call->qp;
 

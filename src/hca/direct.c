@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * RDMA WRITE and READ by one copy between address spaces. The checks are the responder's, on the
+ * region table and QP states in the peer's arena, made by us; the target's threads take no part.
+ *
+ *	hazard published -> QP state, key, bounds, rights -> copy -> hazard withdrawn -> completion
+ *
+ * Any objection leaves the request to the transport, which sends it as packets and gets the
+ * answer (a NAK, an error of the peer's QP) that the specification names.
+ */
+#include "hca/direct.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "hca/limits.h"
+#include "hca/peers.h"
+#include "platform/clock.h"
+#include "transport/direct.h"
+
+#define LOCKED_BYTES_MAX 16384u		/* longer copies are made without the QP's lock */
+#define RUN_MAX 64u			/* requests in a row, before others have a turn */
+
+/* One request under way. */
+struct transfer {
+	struct hca *hca;
+	struct qp *qp;
+	struct peer *peer;
+	bool write;
+	uint32_t length, remote_qpn, rkey, number;
+	uint64_t remote, host;
+	unsigned hazard, grants, pieces;
+	struct mr_grant grant[LIMIT_SGE];
+	struct iovec piece[LIMIT_SGE + 1];	/* the first is for the guard */
+};
+_Static_assert(LIMIT_SGE + 1 <= PROCESS_PIECES_MAX, "all pieces of a request in one call");
+
+/* ---- the other end ---- */
+
+static const struct qp_access *their_qp(const struct peer *peer, uint32_t qpn)
+{
+	const struct rendezvous_card *card = &peer->process.card;
+	unsigned i;
+
+	for (i = 0; i < card->slot_count; i++)
+		if (card->slot[i] == SLOT_OF_QPN(qpn))
+			return arena_qp(peer->arena) + i * QP_PER_SLOT + (qpn & (QP_PER_SLOT - 1));
+	return NULL;
+}
+
+/* Their QP is connected to ours, in a state to answer, and lets requests of this kind in. */
+static bool is_ready(const struct transfer *transfer, const struct qp_access *access)
+{
+	uint32_t state = atomic_load_explicit(&access->state, memory_order_acquire);
+	uint32_t need = transfer->write ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_READ;
+
+	return atomic_load_explicit(&access->qpn, memory_order_acquire) == transfer->remote_qpn &&
+	       (state == IBV_QPS_RTS || state == IBV_QPS_SQD) &&
+	       access->dest_qpn == transfer->qp->number && access->type == IBV_QPT_RC &&
+	       (!transfer->length ||
+		(atomic_load_explicit(&access->access, memory_order_relaxed) & need));
+}
+
+static bool is_allowed(struct transfer *transfer)
+{
+	const struct qp_access *access = their_qp(transfer->peer, transfer->remote_qpn);
+	unsigned need = transfer->write ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_READ;
+	struct mr_asker asker = { .qpn = transfer->remote_qpn };
+
+	if (!access || !is_ready(transfer, access))
+		return false;
+	asker.pd = access->pd;
+	return !transfer->length ||
+	       mr_check_foreign(arena_mr(transfer->peer->arena), &asker, transfer->rkey, need,
+				transfer->remote, transfer->length, &transfer->host) == MR_OK;
+}
+
+/* ---- this end ---- */
+
+static void release_local(struct transfer *transfer)
+{
+	while (transfer->grants)
+		mr_release(&transfer->grant[--transfer->grants]);
+}
+
+static bool grant_local(struct transfer *transfer, const struct send_wqe *wqe)
+{
+	struct mr_asker asker = { .pd = transfer->qp->pd->number, .qpn = transfer->qp->number };
+	unsigned need = transfer->write ? 0 : IBV_ACCESS_LOCAL_WRITE, i;
+
+	if (wqe->flags & IBV_SEND_INLINE) {
+		transfer->piece[transfer->pieces++] = (struct iovec){
+			.iov_base = (void *)wqe->inline_data, .iov_len = wqe->length };
+		return true;
+	}
+	for (i = 0; i < wqe->sge_count; i++) {
+		const struct ibv_sge *sge = &wqe->sge[i];
+		struct mr_grant *grant = &transfer->grant[transfer->grants];
+
+		if (!sge->length)
+			continue;
+		if (mr_grant(&transfer->hca->mrs, &asker, sge->lkey, need, sge->addr, sge->length,
+			     grant) != MR_OK) {
+			release_local(transfer);
+			return false;
+		}
+		transfer->grants++;
+		transfer->piece[transfer->pieces++] = (struct iovec){ .iov_base = grant->host,
+								      .iov_len = sge->length };
+	}
+	return true;
+}
+
+/* ---- one request ---- */
+
+static bool move(struct transfer *transfer)
+{
+	int err;
+
+	if (!transfer->length)
+		return true;
+	if (transfer->write)
+		err = process_memory_write(&transfer->peer->memory, transfer->piece, transfer->pieces,
+					   transfer->host);
+	else
+		err = process_memory_read(&transfer->peer->memory, transfer->piece, transfer->pieces,
+					  transfer->host);
+	return !err;
+}
+
+/* Small ones keep the lock: giving it back and taking it again costs as much as the copy. */
+static bool move_unlocked(struct transfer *transfer) UNCHECKED_LOCKS
+{
+	bool apart = transfer->length > LOCKED_BYTES_MAX, moved;
+
+	if (apart)
+		lock_release(&transfer->qp->lock);
+	moved = move(transfer);
+	if (apart)
+		lock_acquire(&transfer->qp->lock);
+	return moved;
+}
+
+static bool carry_out(struct transfer *transfer, const struct send_wqe *wqe)
+{
+	bool done = false;
+
+	if (!hazard_begin(&transfer->peer->hazards, transfer->rkey, transfer->remote_qpn,
+			  &transfer->hazard))
+		return false;
+	if (is_allowed(transfer) && grant_local(transfer, wqe)) {
+		done = move_unlocked(transfer);
+		release_local(transfer);
+	}
+	hazard_end(&transfer->peer->hazards, transfer->hazard);
+	return done;
+}
+
+/* Is the request still there? Without the lock the QP may have failed and flushed it. */
+static bool is_current(const struct transfer *transfer)
+{
+	const struct qp *qp = transfer->qp;
+
+	return qp->state == IBV_QPS_RTS && qp->sq.tail == transfer->number &&
+	       qp->sq.tail != qp->sq.head;
+}
+
+static bool run_one(struct hca *hca, struct qp *qp, const struct send_wqe *wqe,
+		    struct effects *effects) REQUIRES(qp->lock)
+{
+	struct transfer transfer;
+	bool done;
+
+	transfer.hca = hca;
+	transfer.qp = qp;
+	transfer.write = wqe->opcode == IBV_WR_RDMA_WRITE;
+	transfer.length = wqe->length;
+	transfer.remote_qpn = qp->attr.dest_qp_num;
+	transfer.rkey = wqe->rkey;
+	transfer.remote = wqe->remote_address;
+	transfer.number = qp->sq.tail;
+	transfer.grants = 0;
+	transfer.pieces = 1;
+	transfer.peer = peer_hold(hca, SLOT_OF_QPN(transfer.remote_qpn));
+	if (!transfer.peer)
+		return false;
+	done = transfer.peer->direct && carry_out(&transfer, wqe);
+	peer_let_go(transfer.peer);
+	if (!done || !is_current(&transfer))
+		return false;
+	counter_add(hca->counters, transfer.write ? COUNTER_DIRECT_WRITE : COUNTER_DIRECT_READ, 1);
+	transport_direct_done(qp, clock_now_ns(), effects);
+	return true;
+}
+
+void direct_run(struct hca *hca, struct qp *qp, struct effects *effects)
+{
+	const struct send_wqe *wqe;
+	unsigned n;
+
+	if (!hca->peers || !qp->av.loopback)
+		return;
+	for (n = 0; n < RUN_MAX && !effects_full(effects); n++) {
+		wqe = transport_direct_next(qp);
+		if (!wqe || !run_one(hca, qp, wqe, effects))
+			return;
+	}
+}

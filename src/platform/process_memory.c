@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Copying between address spaces (process_memory.h). */
+#include "platform/process_memory.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "platform/clock.h"
+#include "platform/fail.h"
+
+#define LAST_BYTES	64u
+#define GUARD_TRIES	16u
+#define ADDRESS_BITS	46		/* of user space, everywhere that we run */
+
+typedef ssize_t transfer_fn(pid_t pid, const struct iovec *local, unsigned long local_count,
+			    const struct iovec *remote, unsigned long remote_count,
+			    unsigned long flags);
+
+int process_guard_make(uint64_t *guard)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	unsigned i;
+
+	for (i = 0; i < GUARD_TRIES; i++) {
+		uint64_t hint = random_u64() & ((UINT64_C(1) << ADDRESS_BITS) - 1) & ~(uint64_t)(page - 1);
+		void *made = fail_now(FAIL_MMAP) ? MAP_FAILED :
+			     mmap((void *)(uintptr_t)hint, page, PROT_READ | PROT_WRITE,
+				  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+
+		if (made == MAP_FAILED)
+			continue;
+		/* A kernel that does not know the flag takes the address for a hint. */
+		if (made != (void *)(uintptr_t)hint) {
+			munmap(made, page);
+			continue;
+		}
+		madvise(made, page, MADV_DONTFORK);
+		*guard = hint + (random_u64() % page);
+		return 0;
+	}
+	return ENOMEM;
+}
+
+void process_guard_free(uint64_t guard)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+	if (guard)
+		munmap((void *)(uintptr_t)(guard & ~(uint64_t)(page - 1)), page);
+}
+
+int process_memory_probe(const struct process_memory *process)
+{
+	char byte;
+	struct iovec local = { .iov_base = &byte, .iov_len = 1 };
+	struct iovec remote = { .iov_base = (void *)(uintptr_t)process->guard, .iov_len = 1 };
+
+	if (!process->guard || process->pid <= 0)
+		return ESRCH;
+	if (fail_now(FAIL_PROCESS_VM) ||
+	    process_vm_readv(process->pid, &local, 1, &remote, 1, 0) != 1)
+		return errno;
+	return 0;
+}
+
+static size_t total_of(const struct iovec *piece, unsigned count)
+{
+	size_t total = 0;
+	unsigned i;
+
+	for (i = 0; i < count; i++)
+		total += piece[i].iov_len;
+	return total;
+}
+
+/* Drop @bytes from the beginning of the pieces. */
+static void advance(struct iovec **piece, unsigned *count, size_t bytes)
+{
+	while (bytes && bytes >= (*piece)->iov_len) {
+		bytes -= (*piece)->iov_len;
+		(*piece)++;
+		(*count)--;
+	}
+	if (bytes) {
+		(*piece)->iov_base = (char *)(*piece)->iov_base + bytes;
+		(*piece)->iov_len -= bytes;
+	}
+}
+
+/* The kernel moves at most 2 GiB at once; it may also stop early where memory is missing. */
+static int transfer(const struct process_memory *process, struct iovec *piece, unsigned count,
+		    uint64_t remote, transfer_fn *move)
+{
+	size_t left = total_of(piece + 1, count - 1);
+	char byte = 0;
+
+	while (left) {
+		size_t last = left < LAST_BYTES ? left : LAST_BYTES;
+		struct iovec there[3] = {
+			{ .iov_base = (void *)(uintptr_t)process->guard, .iov_len = 1 },
+			{ .iov_base = (void *)(uintptr_t)remote, .iov_len = left - last },
+			{ .iov_base = (void *)(uintptr_t)(remote + left - last), .iov_len = last },
+		};
+		ssize_t done;
+
+		piece[0] = (struct iovec){ .iov_base = &byte, .iov_len = 1 };
+		done = fail_now(FAIL_PROCESS_VM) ? -1 :
+		       move(process->pid, piece, count, there, 3, 0);
+		if (done < 0)
+			return errno;
+		if (done <= 1)
+			return EFAULT;
+		done--;
+		left -= (size_t)done;
+		remote += (size_t)done;
+		if (left) {
+			piece++;
+			count--;
+			advance(&piece, &count, (size_t)done);
+			piece--;
+			count++;
+		}
+	}
+	return 0;
+}
+
+int process_memory_write(const struct process_memory *process, struct iovec *piece, unsigned count,
+			 uint64_t remote)
+{
+	return transfer(process, piece, count, remote, process_vm_writev);
+}
+
+int process_memory_read(const struct process_memory *process, struct iovec *piece, unsigned count,
+			uint64_t remote)
+{
+	return transfer(process, piece, count, remote, process_vm_readv);
+}

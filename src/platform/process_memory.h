@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The memory of another process of this user: process_vm_readv(2) and process_vm_writev(2), which
+ * sandboxes may forbid (seccomp, Yama): probe first.
+ *
+ * A process ID says little: its process may have called exec(), or have ended and the number be in
+ * use again. So each process that gives others access keeps a guard, a byte at a place of its own
+ * choice, and each transfer begins with that byte: in any other image it is not there, and the
+ * transfer fails before anything is touched.
+ */
+#ifndef VERBATIM_PLATFORM_PROCESS_MEMORY_H
+#define VERBATIM_PLATFORM_PROCESS_MEMORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#define PROCESS_PIECES_MAX 34u
+
+struct process_memory {
+	pid_t pid;
+	uint64_t guard;			/* address of its guard; 0: it has none */
+};
+
+/* A guard of this process. 0 or errno. A fork()ed child does not have it. */
+int process_guard_make(uint64_t *guard);
+void process_guard_free(uint64_t guard);
+
+/* Can we read its memory? 0, or why not: EPERM, ENOSYS, ESRCH, EFAULT. */
+int process_memory_probe(const struct process_memory *process);
+
+/*
+ * Copy @piece[1 .. count - 1] (local, at most PROCESS_PIECES_MAX in all; @piece[0] is ours to fill)
+ * to or from @remote of the process: as many bytes as the pieces have. The last 64 bytes written
+ * become visible last. 0; EFAULT: something is not mapped, here or there; ESRCH; EPERM.
+ */
+int process_memory_write(const struct process_memory *process, struct iovec *piece, unsigned count,
+			 uint64_t remote);
+int process_memory_read(const struct process_memory *process, struct iovec *piece, unsigned count,
+			uint64_t remote);
+
+#endif

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Requests that need no packets (direct.h). */
+#include "transport/direct.h"
+
+#include "transport/internal.h"
+
+static bool is_idle(const struct qp *qp)
+{
+	const struct requester *requester = &qp->requester;
+
+	return qp->sq.sent == qp->sq.tail && requester->una_psn == requester->next_psn &&
+	       !requester->rnr_until_ns && !requester->blocked;
+}
+
+struct send_wqe *transport_direct_next(struct qp *qp)
+{
+	struct send_wqe *wqe;
+
+	if (qp->sq.tail == qp->sq.head || qp->type != IBV_QPT_RC || qp->state != IBV_QPS_RTS ||
+	    !is_idle(qp))
+		return NULL;
+	wqe = send_queue_at(&qp->sq, qp->sq.tail);
+	if (wqe->opcode == IBV_WR_RDMA_WRITE)
+		return wqe;
+	return wqe->opcode == IBV_WR_RDMA_READ && qp->attr.max_rd_atomic ? wqe : NULL;
+}
+
+void transport_direct_done(struct qp *qp, uint64_t now_ns, struct effects *effects)
+{
+	struct call call;
+
+	call_init(&call, qp, now_ns, effects);
+	finish_send(&call, IBV_WC_SUCCESS);
+	call_end(&call);
+}

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * RDMA WRITE and READ by one copy between address spaces. The checks are the responder's, on the
+ * RDMA WRITE and READ by one copy: a plain one where the peer's region is mapped here (mapping.h), else
+ * one between address spaces; and atomics on mapped regions. The checks are the responder's, on the
  * region table and QP states in the peer's arena, made by us; the target's threads take no part.
  *
  *	hazard published -> QP state, key, bounds, rights -> copy -> hazard withdrawn -> completion
@@ -13,8 +14,12 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/copy.h"
+#include "base/log.h"
 #include "hca/limits.h"
+#include "hca/mapping.h"
 #include "hca/peers.h"
+#include "object/mr_internal.h"
 #include "platform/clock.h"
 #include "transport/direct.h"
 
@@ -26,7 +31,9 @@ struct transfer {
 	struct hca *hca;
 	struct qp *qp;
 	struct peer *peer;
-	bool write;
+	enum ibv_wr_opcode opcode;
+	unsigned need;			/* right at the peer */
+	uint8_t *mapped;		/* the peer's memory, here; NULL: not mapped */
 	uint32_t length, remote_qpn, rkey, number;
 	uint64_t remote, host;
 	unsigned hazard, grants, pieces;
@@ -52,27 +59,25 @@ static const struct qp_access *their_qp(const struct peer *peer, uint32_t qpn)
 static bool is_ready(const struct transfer *transfer, const struct qp_access *access)
 {
 	uint32_t state = atomic_load_explicit(&access->state, memory_order_acquire);
-	uint32_t need = transfer->write ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_READ;
 
 	return atomic_load_explicit(&access->qpn, memory_order_acquire) == transfer->remote_qpn &&
 	       (state == IBV_QPS_RTS || state == IBV_QPS_SQD) &&
 	       access->dest_qpn == transfer->qp->number && access->type == IBV_QPT_RC &&
 	       (!transfer->length ||
-		(atomic_load_explicit(&access->access, memory_order_relaxed) & need));
+		(atomic_load_explicit(&access->access, memory_order_relaxed) & transfer->need));
 }
 
 static bool is_allowed(struct transfer *transfer)
 {
 	const struct qp_access *access = their_qp(transfer->peer, transfer->remote_qpn);
-	unsigned need = transfer->write ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_READ;
 	struct mr_asker asker = { .qpn = transfer->remote_qpn };
 
 	if (!access || !is_ready(transfer, access))
 		return false;
 	asker.pd = access->pd;
 	return !transfer->length ||
-	       mr_check_foreign(arena_mr(transfer->peer->arena), &asker, transfer->rkey, need,
-				transfer->remote, transfer->length, &transfer->host) == MR_OK;
+	       mr_check_foreign(arena_mr(transfer->peer->arena), &asker, transfer->rkey,
+				transfer->need, transfer->remote, transfer->length, &transfer->host) == MR_OK;
 }
 
 /* ---- this end ---- */
@@ -86,7 +91,7 @@ static void release_local(struct transfer *transfer)
 static bool grant_local(struct transfer *transfer, const struct send_wqe *wqe)
 {
 	struct mr_asker asker = { .pd = transfer->qp->pd->number, .qpn = transfer->qp->number };
-	unsigned need = transfer->write ? 0 : IBV_ACCESS_LOCAL_WRITE, i;
+	unsigned need = transfer->opcode == IBV_WR_RDMA_WRITE ? 0 : IBV_ACCESS_LOCAL_WRITE, i;
 
 	if (wqe->flags & IBV_SEND_INLINE) {
 		transfer->piece[transfer->pieces++] = (struct iovec){
@@ -113,13 +118,79 @@ static bool grant_local(struct transfer *transfer, const struct send_wqe *wqe)
 
 /* ---- one request ---- */
 
-static bool move(struct transfer *transfer)
+/* Where the peer's memory is mapped here, all of it; NULL: it is not. Under the hazard. */
+static uint8_t *find_mapped(const struct transfer *transfer)
+{
+	struct peer *peer = transfer->peer;
+	uint32_t index = mr_index_of(transfer->rkey);
+	const struct mr_entry *entry = arena_mr(peer->arena) + index;
+	const struct mr_mapping *mapping;
+	uint64_t bytes, skip, pool;
+
+	if (!peer->pool)
+		return NULL;
+	if (entry->kind != MR_REGION)	/* a window shows its region's memory */
+		index = entry->parent & (MR_TABLE_SIZE - 1);
+	mapping = arena_mapping(peer->arena) + index;
+	bytes = atomic_load_explicit(&mapping->bytes, memory_order_acquire);
+	skip = transfer->host - mapping->first;
+	if (transfer->host < mapping->first || skip > bytes || transfer->length > bytes - skip)
+		return NULL;
+	pool = mapping->pool + skip;
+	return pool <= POOL_BYTES - transfer->length ? peer->pool + pool : NULL;
+}
+
+static int copy_mapped(struct transfer *transfer)
+{
+	uint8_t *at = transfer->mapped;
+	unsigned i;
+	int err = 0;
+
+	for (i = 1; i < transfer->pieces && !err; i++) {
+		const struct iovec *piece = &transfer->piece[i];
+
+		if (transfer->opcode == IBV_WR_RDMA_READ)
+			err = copy_user(piece->iov_base, at, piece->iov_len);
+		else if (i == transfer->pieces - 1)
+			err = copy_user_ordered(at, piece->iov_base, piece->iov_len);
+		else
+			err = copy_user(at, piece->iov_base, piece->iov_len);
+		at += piece->iov_len;
+	}
+	return err;
+}
+
+static int run_atomic(struct transfer *transfer, const struct send_wqe *wqe)
+{
+	uint64_t original;
+	int err;
+
+	if (!transfer->mapped || (uintptr_t)transfer->mapped & 7 || transfer->pieces != 2)
+		return EOPNOTSUPP;
+	if (wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP)
+		err = user_compare_swap(transfer->mapped, wqe->compare_add, wqe->swap, &original);
+	else
+		err = user_fetch_add(transfer->mapped, wqe->compare_add, &original);
+	/* Done is done: memory of our own that is gone cannot make it undone. */
+	if (!err && copy_user(transfer->piece[1].iov_base, &original, sizeof(original)))
+		log_warn("the result of an atomic has no place to go: unmapped memory");
+	return err;
+}
+
+static bool move(struct transfer *transfer, const struct send_wqe *wqe)
 {
 	int err;
 
 	if (!transfer->length)
 		return true;
-	if (transfer->write)
+	transfer->mapped = find_mapped(transfer);
+	if (transfer->need == IBV_ACCESS_REMOTE_ATOMIC)
+		err = run_atomic(transfer, wqe);
+	else if (transfer->mapped)
+		err = copy_mapped(transfer);
+	else if (!transfer->peer->direct)
+		err = EOPNOTSUPP;
+	else if (transfer->opcode == IBV_WR_RDMA_WRITE)
 		err = process_memory_write(&transfer->peer->memory, transfer->piece, transfer->pieces,
 					   transfer->host);
 	else
@@ -129,13 +200,13 @@ static bool move(struct transfer *transfer)
 }
 
 /* Small ones keep the lock: giving it back and taking it again costs as much as the copy. */
-static bool move_unlocked(struct transfer *transfer) UNCHECKED_LOCKS
+static bool move_unlocked(struct transfer *transfer, const struct send_wqe *wqe) UNCHECKED_LOCKS
 {
 	bool apart = transfer->length > LOCKED_BYTES_MAX, moved;
 
 	if (apart)
 		lock_release(&transfer->qp->lock);
-	moved = move(transfer);
+	moved = move(transfer, wqe);
 	if (apart)
 		lock_acquire(&transfer->qp->lock);
 	return moved;
@@ -149,7 +220,7 @@ static bool carry_out(struct transfer *transfer, const struct send_wqe *wqe)
 			  &transfer->hazard))
 		return false;
 	if (is_allowed(transfer) && grant_local(transfer, wqe)) {
-		done = move_unlocked(transfer);
+		done = move_unlocked(transfer, wqe);
 		release_local(transfer);
 	}
 	hazard_end(&transfer->peer->hazards, transfer->hazard);
@@ -165,6 +236,12 @@ static bool is_current(const struct transfer *transfer)
 	       qp->sq.tail != qp->sq.head;
 }
 
+static enum counter counter_of(unsigned need)
+{
+	return need == IBV_ACCESS_REMOTE_WRITE ? COUNTER_DIRECT_WRITE :
+	       need == IBV_ACCESS_REMOTE_READ  ? COUNTER_DIRECT_READ : COUNTER_DIRECT_ATOMIC;
+}
+
 static bool run_one(struct hca *hca, struct qp *qp, const struct send_wqe *wqe,
 		    struct effects *effects) REQUIRES(qp->lock)
 {
@@ -173,7 +250,10 @@ static bool run_one(struct hca *hca, struct qp *qp, const struct send_wqe *wqe,
 
 	transfer.hca = hca;
 	transfer.qp = qp;
-	transfer.write = wqe->opcode == IBV_WR_RDMA_WRITE;
+	transfer.opcode = wqe->opcode;
+	transfer.need = wqe->opcode == IBV_WR_RDMA_WRITE ? IBV_ACCESS_REMOTE_WRITE :
+			wqe->opcode == IBV_WR_RDMA_READ  ? IBV_ACCESS_REMOTE_READ :
+							   IBV_ACCESS_REMOTE_ATOMIC;
 	transfer.length = wqe->length;
 	transfer.remote_qpn = qp->attr.dest_qp_num;
 	transfer.rkey = wqe->rkey;
@@ -184,11 +264,11 @@ static bool run_one(struct hca *hca, struct qp *qp, const struct send_wqe *wqe,
 	transfer.peer = peer_hold(hca, SLOT_OF_QPN(transfer.remote_qpn));
 	if (!transfer.peer)
 		return false;
-	done = transfer.peer->direct && carry_out(&transfer, wqe);
+	done = carry_out(&transfer, wqe);
 	peer_let_go(transfer.peer);
 	if (!done || !is_current(&transfer))
 		return false;
-	counter_add(hca->counters, transfer.write ? COUNTER_DIRECT_WRITE : COUNTER_DIRECT_READ, 1);
+	counter_add(hca->counters, counter_of(transfer.need), 1);
 	transport_direct_done(qp, clock_now_ns(), effects);
 	return true;
 }

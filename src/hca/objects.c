@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "hca/internal.h"
+#include "hca/mapping.h"
 #include "platform/memory.h"
 
 static void enlist(struct hca_context *context, struct list *head, struct list *node)
@@ -91,6 +92,7 @@ int hca_reg_mr(struct hca_context *context, struct pd *pd, void *address, size_t
 		free(mr);
 		return err;
 	}
+	mapping_add(context->hca, mr);
 	enlist(context, &context->mrs, &mr->node);
 	*registered = mr;
 	return 0;

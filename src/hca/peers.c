@@ -12,6 +12,8 @@
  */
 #include "hca/peers.h"
 
+#include "hca/mapping.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -46,7 +48,7 @@ struct peers {
 	_Atomic uint64_t again_ns[SLOT_COUNT];	/* when a datagram may try again */
 };
 
-static const char *const modes[] = { "auto", "copy", "ring", "off" };
+static const char *const modes[] = { "auto", "mapped", "copy", "ring", "off" };
 
 int peers_check_setting(const char *text)
 {
@@ -57,8 +59,9 @@ int peers_check_setting(const char *text)
 	for (i = 0; i < sizeof(modes) / sizeof(modes[0]); i++)
 		if (!strcmp(text, modes[i]))
 			return 0;
-	complain("VERBATIM_MEMORY='%s': auto, copy (one copy between processes), ring (packets through "
-		 "shared memory) or off (UDP, as between hosts) would be right", text);
+	complain("VERBATIM_MEMORY='%s': auto, mapped (regions are mapped by peers even if the application "
+		 "has several threads), copy (one copy between processes), ring (packets through shared "
+		 "memory) or off (UDP, as between hosts) would be right", text);
 	return EINVAL;
 }
 
@@ -105,9 +108,17 @@ static void write_card(const struct hca *hca, struct rendezvous_card *card)
 	*card = (struct rendezvous_card){ .slot_count = hca->slot_count,
 					  .arena_bytes = hca->arena_bytes,
 					  .channel_bytes = shared_bytes(),
+					  .pool_bytes = POOL_BYTES,
 					  .guard_address = hca->peers->guard };
 	for (i = 0; i < hca->slot_count && i < RENDEZVOUS_SLOTS; i++)
 		card->slot[i] = hca->slot[i].number;
+}
+
+static struct rendezvous_gifts gifts_of(const struct hca *hca)
+{
+	return (struct rendezvous_gifts){ .arena_fd = hca->arena_fd,
+					  .doorbell_fd = hca->waiter.doorbell_fd,
+					  .pool_fd = mappings_pool_fd(hca), .channel_fd = -1 };
 }
 
 /* ---- peers that were met ---- */
@@ -141,24 +152,31 @@ static void publish(struct peers *peers, const struct peer *peer)
 
 static int map_memory(struct peer *peer, int channel_fd)
 {
+	const struct rendezvous_card *card = &peer->process.card;
 	int err;
 
-	if (peer->process.card.channel_bytes != shared_bytes() ||
-	    peer->process.card.arena_bytes != arena_bytes())
+	if (card->channel_bytes != shared_bytes() || card->arena_bytes != arena_bytes() ||
+	    card->pool_bytes != POOL_BYTES)
 		return EPROTO;
 	err = memory_map(peer->process.arena_fd, arena_bytes(), false, (void **)&peer->arena);
 	if (err)
 		return err;
 	err = memory_map(channel_fd, shared_bytes(), true, &peer->shared);
-	if (err)
+	if (err) {
 		memory_release(peer->arena, arena_bytes(), -1);
-	return err;
+		return err;
+	}
+	/* Where address space is short, its regions are reached by copies. */
+	if (memory_map(peer->process.pool_fd, POOL_BYTES, true, (void **)&peer->pool))
+		peer->pool = NULL;
+	return 0;
 }
 
 static void unmap_memory(struct peer *peer)
 {
 	memory_release(peer->arena, arena_bytes(), -1);
 	memory_release(peer->shared, shared_bytes(), -1);
+	memory_release(peer->pool, POOL_BYTES, -1);
 }
 
 /* Can its memory be reached in one copy? Each side finds out for itself. */
@@ -237,6 +255,7 @@ static int attempt(struct hca *hca, uint32_t slot)
 {
 	struct peers *peers = hca->peers;
 	struct rendezvous_card card;
+	struct rendezvous_gifts gifts;
 	struct rendezvous_peer process;
 	struct peer *peer;
 	void *halves;
@@ -247,8 +266,9 @@ static int attempt(struct hca *hca, uint32_t slot)
 	if (err)
 		return err;
 	memory_release(halves, card.channel_bytes, -1);
-	err = rendezvous_connect(slot, &card, hca->arena_fd, hca->waiter.doorbell_fd, channel_fd,
-				 MEET_NS, &process);
+	gifts = gifts_of(hca);
+	gifts.channel_fd = channel_fd;
+	err = rendezvous_connect(slot, &card, &gifts, MEET_NS, &process);
 	if (!err) {
 		lock_acquire(&peers->lock);
 		err = admit(hca, &process, channel_fd, true, &peer);
@@ -370,6 +390,7 @@ static int judge(const struct hca *hca, const struct rendezvous_card *card)
 static void receive_visitor(struct hca *hca, struct rendezvous_peer *process)
 {
 	struct peers *peers = hca->peers;
+	struct rendezvous_gifts gifts = gifts_of(hca);
 	struct rendezvous_card card;
 	struct peer *peer;
 	int channel_fd = process->channel_fd, verdict;
@@ -379,11 +400,10 @@ static void receive_visitor(struct hca *hca, struct rendezvous_peer *process)
 	lock_acquire(&peers->lock);
 	verdict = judge(hca, &process->card);
 	if (verdict) {
-		rendezvous_answer(process, &card, verdict, -1, -1);
+		rendezvous_answer(process, &card, verdict, &gifts);
 		rendezvous_part(process);
 	} else if (!admit(hca, process, channel_fd, false, &peer)) {
-		if (rendezvous_answer(&peer->process, &card, 0, hca->arena_fd,
-				      hca->waiter.doorbell_fd))
+		if (rendezvous_answer(&peer->process, &card, 0, &gifts))
 			dismiss(hca, peer);
 		else
 			publish(peers, peer);
@@ -486,6 +506,11 @@ static void drain_key(void *hca, uint32_t rkey)
 	peers_drain(hca, rkey, 0);
 }
 
+static void forget_region(void *hca, uint32_t index)
+{
+	mapping_remove(hca, index);
+}
+
 /* ---- begin and end ---- */
 
 void peers_add_slot(struct hca *hca, const struct slot *slot)
@@ -525,10 +550,13 @@ int peers_open(struct hca *hca)
 	if (process_guard_make(&peers->guard))
 		log_warn("no guard page: peers cannot reach our memory in one copy");
 	hca->mrs.drain_peers = drain_key;
+	hca->mrs.forget = forget_region;
 	hca->mrs.peers = hca;
 	hca->memory = hca->memory_inner = peers->link;
 	hca->peers = peers;
-	err = trace_wrap(&hca->memory);
+	err = mappings_open(hca);
+	if (!err)
+		err = trace_wrap(&hca->memory);
 	for (i = 0; i < hca->slot_count; i++)
 		peers_add_slot(hca, &hca->slot[i]);
 	return err;
@@ -550,6 +578,8 @@ void peers_close(struct hca *hca)
 	lock_release(&peers->lock);
 	hca->memory->ops->close(hca->memory);
 	hca->mrs.drain_peers = NULL;
+	hca->mrs.forget = NULL;
+	mappings_close(hca);
 	process_guard_free(peers->guard);
 	lock_destroy(&peers->lock);
 	free(peers);

@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "hca/gsi_internal.h"
 #include "hca/internal.h"
+#include "hca/mapping.h"
 #include "hca/peers.h"
 #include "host/slot_watch.h"
 #include "link/fault.h"
@@ -292,14 +293,18 @@ release:
 static void before_fork(void) UNCHECKED_LOCKS
 {
 	lock_acquire(&process_lock);
-	if (the_hca)
+	if (the_hca) {
 		gsi_before_fork(the_hca);
+		mappings_before_fork(the_hca);
+	}
 }
 
 static void after_fork_parent(void) UNCHECKED_LOCKS
 {
-	if (the_hca)
+	if (the_hca) {
+		mappings_after_fork_parent(the_hca);
 		gsi_after_fork(the_hca);
+	}
 	lock_release(&process_lock);
 }
 
@@ -336,8 +341,10 @@ static void abandon(struct hca *hca)
 /* Only what is safe between fork() and exec() in a threaded program: closing, storing. */
 static void after_fork_child(void) UNCHECKED_LOCKS
 {
-	if (the_hca)
+	if (the_hca) {
+		mappings_after_fork_child(the_hca);
 		abandon(the_hca);
+	}
 	the_hca = NULL;
 	references = 0;
 	lock_init(&process_lock);

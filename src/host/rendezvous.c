@@ -18,9 +18,9 @@
 #include "platform/fail.h"
 
 #define CARD_MAGIC	0x56624d52u	/* "VbMR" */
-#define CARD_VERSION	1u
+#define CARD_VERSION	2u
 #define BACKLOG		64
-#define FDS_MAX		3u
+#define FDS_MAX		4u
 #define CARD_WAIT_MS	2		/* the card follows the connection at once */
 #define SEALS		(F_SEAL_SHRINK | F_SEAL_GROW)
 
@@ -139,14 +139,16 @@ static int receive_card(struct rendezvous_peer *peer)
 	take_fds(&message, fds);
 	peer->arena_fd = fds[0];
 	peer->doorbell_fd = fds[1];
-	peer->channel_fd = fds[2];
+	peer->pool_fd = fds[2];
+	peer->channel_fd = fds[3];
 	if (got == 0)
 		return ECONNREFUSED;
 	if (got != sizeof(peer->card) || !is_sound(&peer->card))
 		return EPROTO;
 	if (peer->card.verdict)
 		return peer->card.verdict < 4096 ? (int)peer->card.verdict : EPROTO;
-	return is_sealed(peer->arena_fd, peer->card.arena_bytes) && peer->doorbell_fd >= 0 ? 0 : EPROTO;
+	return is_sealed(peer->arena_fd, peer->card.arena_bytes) && peer->doorbell_fd >= 0 &&
+	       is_sealed(peer->pool_fd, peer->card.pool_bytes) ? 0 : EPROTO;
 }
 
 static bool is_same_user(struct rendezvous_peer *peer)
@@ -173,13 +175,14 @@ static bool wait_readable(int fd, int timeout_ms)
 
 static void init_peer(struct rendezvous_peer *peer, int fd)
 {
-	*peer = (struct rendezvous_peer){ .fd = fd, .arena_fd = -1, .doorbell_fd = -1,
+	*peer = (struct rendezvous_peer){ .fd = fd, .arena_fd = -1, .doorbell_fd = -1, .pool_fd = -1,
 					  .channel_fd = -1 };
 }
 
 void rendezvous_part(struct rendezvous_peer *peer)
 {
-	int *const fds[] = { &peer->fd, &peer->arena_fd, &peer->doorbell_fd, &peer->channel_fd };
+	int *const fds[] = { &peer->fd, &peer->arena_fd, &peer->doorbell_fd, &peer->pool_fd,
+			     &peer->channel_fd };
 	unsigned i;
 
 	for (i = 0; i < sizeof(fds) / sizeof(fds[0]); i++) {
@@ -207,11 +210,12 @@ static int meet(struct rendezvous_peer *peer, const struct rendezvous_card *card
 	return err == ECONNRESET ? ECONNREFUSED : err;
 }
 
-int rendezvous_connect(uint32_t slot, const struct rendezvous_card *card, int arena_fd,
-		       int doorbell_fd, int channel_fd, uint64_t timeout_ns,
+int rendezvous_connect(uint32_t slot, const struct rendezvous_card *card,
+		       const struct rendezvous_gifts *gifts, uint64_t timeout_ns,
 		       struct rendezvous_peer *peer)
 {
-	const int fds[FDS_MAX] = { arena_fd, doorbell_fd, channel_fd };
+	const int fds[FDS_MAX] = { gifts->arena_fd, gifts->doorbell_fd, gifts->pool_fd,
+				   gifts->channel_fd };
 	struct sockaddr_un name;
 	socklen_t bytes = name_of(slot, &name);
 	struct rendezvous_peer met;
@@ -257,11 +261,11 @@ int rendezvous_take(int listen_fd, struct rendezvous_peer *peer)
 }
 
 int rendezvous_answer(struct rendezvous_peer *peer, const struct rendezvous_card *card, int verdict,
-		      int arena_fd, int doorbell_fd)
+		      const struct rendezvous_gifts *gifts)
 {
-	const int fds[] = { arena_fd, doorbell_fd };
+	const int fds[] = { gifts->arena_fd, gifts->doorbell_fd, gifts->pool_fd };
 	struct rendezvous_card answer = *card;
 
 	answer.verdict = (uint32_t)verdict;
-	return send_card(peer->fd, &answer, fds, verdict ? 0 : 2);
+	return send_card(peer->fd, &answer, fds, verdict ? 0 : 3);
 }

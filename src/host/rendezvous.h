@@ -4,8 +4,8 @@
  * sockets named after its slots; who wants to talk to the holder of a slot connects there. Both look
  * at the other's credentials (the kernel vouches for them), then exchange cards, with descriptors:
  *
- *	connector -> listener	card, arena, doorbell, channel (memory for both directions)
- *	listener -> connector	verdict, card, arena, doorbell
+ *	connector -> listener	card, arena, doorbell, pool, channel (memory for both directions)
+ *	listener -> connector	verdict, card, arena, doorbell, pool
  *
  * The connection stays open: its hang-up says that the other process has ended.
  * Memory is taken only with seals that forbid to change its size, so that it cannot be pulled away.
@@ -27,16 +27,23 @@ struct rendezvous_card {
 	uint32_t magic, version;		/* filled in by the calls below */
 	uint32_t slot_count, slot[RENDEZVOUS_SLOTS];
 	uint32_t verdict;			/* errno; of the listener's card */
-	uint64_t arena_bytes, channel_bytes;
+	uint64_t arena_bytes, channel_bytes, pool_bytes;
 	uint64_t guard_address;			/* a byte that only this image has there; 0: none */
-	uint64_t reserved[8];
+	uint64_t reserved[7];
 };
 
 struct rendezvous_peer {
 	int fd;				/* the connection; or -1 */
 	pid_t pid;			/* as seen here; 0: not visible */
 	struct rendezvous_card card;
-	int arena_fd, doorbell_fd, channel_fd;	/* ours to close; -1: none came */
+	int arena_fd, doorbell_fd, pool_fd, channel_fd;	/* ours to close; -1: none came */
+};
+
+/* What is handed over with a card. */
+struct rendezvous_gifts {
+	int arena_fd, doorbell_fd;
+	int pool_fd;			/* pages of regions that peers may map */
+	int channel_fd;			/* connector: memory for both directions */
 };
 
 /* Listen for @slot; readable when rendezvous_take() has something to do. 0 or errno. */
@@ -48,15 +55,15 @@ int rendezvous_listen(uint32_t slot, int *fd);
  * answer; EPROTO: of another version, or its memory is not sealed; else the verdict of the other
  * side, EALREADY: it is about to connect to us.
  */
-int rendezvous_connect(uint32_t slot, const struct rendezvous_card *card, int arena_fd,
-		       int doorbell_fd, int channel_fd, uint64_t timeout_ns,
+int rendezvous_connect(uint32_t slot, const struct rendezvous_card *card,
+		       const struct rendezvous_gifts *gifts, uint64_t timeout_ns,
 		       struct rendezvous_peer *peer);
 
 /* Take a connection. 0; EAGAIN: none (more); others: one was turned away, ask again. */
 int rendezvous_take(int listen_fd, struct rendezvous_peer *peer);
 /* Answer it: @verdict 0 or errno (then call rendezvous_part()). 0 or errno. */
 int rendezvous_answer(struct rendezvous_peer *peer, const struct rendezvous_card *card, int verdict,
-		      int arena_fd, int doorbell_fd);
+		      const struct rendezvous_gifts *gifts);
 
 /* Close what is open of it. */
 void rendezvous_part(struct rendezvous_peer *peer);

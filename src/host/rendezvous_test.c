@@ -27,8 +27,9 @@
 
 struct party {
 	struct rendezvous_card card;
-	int listen_fd, arena_fd, channel_fd, doorbell_fd;
-	char *arena, *channel;
+	struct rendezvous_gifts gifts;
+	int listen_fd;
+	char *arena, *channel, *pool;
 };
 
 static bool real_root;
@@ -36,26 +37,29 @@ static bool real_root;
 static void party_make(struct party *party, uint32_t slot)
 {
 	*party = (struct party){ .card = { .slot_count = 1, .slot = { slot }, .arena_bytes = BYTES,
-					   .channel_bytes = BYTES } };
-	assert_int_equal(memory_shared("arena", BYTES, (void **)&party->arena, &party->arena_fd), 0);
+					   .channel_bytes = BYTES, .pool_bytes = BYTES } };
+	assert_int_equal(memory_shared("arena", BYTES, (void **)&party->arena,
+				       &party->gifts.arena_fd), 0);
+	assert_int_equal(memory_shared("pool", BYTES, (void **)&party->pool,
+				       &party->gifts.pool_fd), 0);
 	assert_int_equal(memory_shared("channel", BYTES, (void **)&party->channel,
-				       &party->channel_fd), 0);
-	party->doorbell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+				       &party->gifts.channel_fd), 0);
+	party->gifts.doorbell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	assert_int_equal(rendezvous_listen(slot, &party->listen_fd), 0);
 }
 
 static void party_end(struct party *party)
 {
-	memory_release(party->arena, BYTES, party->arena_fd);
-	memory_release(party->channel, BYTES, party->channel_fd);
-	close(party->doorbell_fd);
+	memory_release(party->arena, BYTES, party->gifts.arena_fd);
+	memory_release(party->channel, BYTES, party->gifts.channel_fd);
+	memory_release(party->pool, BYTES, party->gifts.pool_fd);
+	close(party->gifts.doorbell_fd);
 	close(party->listen_fd);
 }
 
 static int connect_to(struct party *party, uint32_t slot, struct rendezvous_peer *peer)
 {
-	return rendezvous_connect(slot, &party->card, party->arena_fd, party->doorbell_fd,
-				  party->channel_fd, WAIT_NS, peer);
+	return rendezvous_connect(slot, &party->card, &party->gifts, WAIT_NS, peer);
 }
 
 /* A process of its own that holds slot 7 and answers the first who comes with @verdict. */
@@ -87,7 +91,7 @@ static pid_t listener(int verdict, uid_t uid)
 				_exit(2);
 			strcpy(channel, "written by the listener");
 		}
-		rendezvous_answer(&peer, &party.card, verdict, party.arena_fd, party.doorbell_fd);
+		rendezvous_answer(&peer, &party.card, verdict, &party.gifts);
 		pause();
 		_exit(0);
 	}
@@ -156,8 +160,7 @@ static void another_user_is_turned_away_by_both(void **state)
 	end(pid);
 	pid = fork();
 	if (!pid) {
-		struct party other = { .arena_fd = party.arena_fd, .doorbell_fd = party.doorbell_fd,
-				       .channel_fd = party.channel_fd, .card = party.card };
+		struct party other = { .gifts = party.gifts, .card = party.card };
 
 		_exit(setuid(12345) ? 99 : connect_to(&other, 9, &peer));
 	}
@@ -212,20 +215,21 @@ static void what_is_no_card_is_refused(void **state)
 	struct rendezvous_peer peer;
 	struct party party;
 	struct rendezvous_card card;
-	int fd[3], unsealed = memfd_create("unsealed", 0), all[3], i;
+	int fd[3], unsealed = memfd_create("unsealed", 0), all[4], i;
 
 	party_make(&party, 9);
-	all[0] = party.arena_fd;
-	all[1] = party.doorbell_fd;
-	all[2] = unsealed;
+	all[0] = party.gifts.arena_fd;
+	all[1] = party.gifts.doorbell_fd;
+	all[2] = party.gifts.pool_fd;
+	all[3] = unsealed;
 	assert_int_equal(ftruncate(unsealed, BYTES), 0);
 	card = party.card;
 	card.magic = 0x56624d52;
 	card.version = 99;
 	fd[0] = stranger("hello", 5, NULL, 0);
-	fd[1] = stranger(&card, sizeof(card), all, 3);
-	card.version = 1;
-	fd[2] = stranger(&card, sizeof(card), all, 3);
+	fd[1] = stranger(&card, sizeof(card), all, 4);
+	card.version = 2;
+	fd[2] = stranger(&card, sizeof(card), all, 4);
 	for (i = 0; i < 3; i++) {
 		assert_int_equal(rendezvous_take(party.listen_fd, &peer), EPROTO);
 		close(fd[i]);
@@ -235,8 +239,8 @@ static void what_is_no_card_is_refused(void **state)
 	assert_int_not_equal(rendezvous_take(party.listen_fd, &peer), 0);
 	close(fd[0]);
 	/* The same with memory that is sealed is taken. */
-	all[2] = party.channel_fd;
-	fd[0] = stranger(&card, sizeof(card), all, 3);
+	all[3] = party.gifts.channel_fd;
+	fd[0] = stranger(&card, sizeof(card), all, 4);
 	assert_int_equal(rendezvous_take(party.listen_fd, &peer), 0);
 	rendezvous_part(&peer);
 	close(fd[0]);

@@ -27,9 +27,14 @@ static size_t qp_offset(void)
 	return mr_offset() + align_up(MR_TABLE_SIZE * sizeof(struct mr_entry));
 }
 
-size_t arena_bytes(void)
+static size_t mapping_offset(void)
 {
 	return qp_offset() + align_up(QP_TABLE_SIZE * sizeof(struct qp_access));
+}
+
+size_t arena_bytes(void)
+{
+	return mapping_offset() + align_up(MR_TABLE_SIZE * sizeof(struct mr_mapping));
 }
 
 struct arena *arena_init(void *memory, uint32_t pid)
@@ -42,6 +47,7 @@ struct arena *arena_init(void *memory, uint32_t pid)
 	arena->counters_offset = counters_offset();
 	arena->mr_offset = mr_offset();
 	arena->qp_offset = qp_offset();
+	arena->mapping_offset = mapping_offset();
 	arena->counter_count = COUNTER_COUNT;
 	arena->mr_count = MR_TABLE_SIZE;
 	arena->qp_count = QP_TABLE_SIZE;

@@ -5,7 +5,7 @@
  * the access state of QPs, and the counters. Fixed-width fields, offsets and no pointers; what
  * is touched only by its own process (struct mr, struct qp ...) lives elsewhere.
  *
- *	header | counters | mr_entry[MR_TABLE_SIZE] | qp_access[QP_TABLE_SIZE]
+ *	header | counters | mr_entry[MR_TABLE_SIZE] | qp_access[QP_TABLE_SIZE] | mr_mapping[...]
  *
  * The file is sparse: only touched pages cost memory.
  */
@@ -20,7 +20,7 @@
 #include "base/counters.h"
 
 #define ARENA_MAGIC	0x56425241u	/* "VBRA" */
-#define ARENA_VERSION	1u
+#define ARENA_VERSION	2u
 
 #define MR_INDEX_BITS	18
 #define MR_TABLE_SIZE	(1u << MR_INDEX_BITS)
@@ -48,6 +48,19 @@ struct mr_entry {
 };
 static_assert(sizeof(struct mr_entry) == 64, "an entry is a cache line, shared between versions");
 
+/*
+ * Of a region: which of its pages peers have mapped too, because they are those of the process's
+ * pool (hca/mapping.h). It holds for addresses of the owner's address space, so that it stays true
+ * when the region is registered anew. Written while no peer has the key, @bytes last.
+ */
+struct mr_mapping {
+	_Atomic uint64_t bytes;		/* whole pages; 0: none */
+	uint64_t first;			/* where they begin in the owner's address space ... */
+	uint64_t pool;			/* ... and in the pool */
+	uint64_t reserved;
+};
+static_assert(sizeof(struct mr_mapping) == 32, "shared between versions");
+
 /* What a peer must know of a QP to access memory through it. */
 struct qp_access {
 	_Atomic uint32_t qpn;		/* 0: none */
@@ -63,7 +76,7 @@ static_assert(sizeof(struct qp_access) == 64, "an entry is a cache line, shared 
 struct arena {
 	uint32_t magic, version;
 	uint64_t bytes;			/* of the whole arena */
-	uint64_t counters_offset, mr_offset, qp_offset;
+	uint64_t counters_offset, mr_offset, qp_offset, mapping_offset;
 	uint32_t counter_count, mr_count, qp_count, pid;
 };
 
@@ -80,6 +93,11 @@ static inline struct counters *arena_counters(struct arena *arena)
 static inline struct mr_entry *arena_mr(struct arena *arena)
 {
 	return (struct mr_entry *)((char *)arena + arena->mr_offset);
+}
+
+static inline struct mr_mapping *arena_mapping(struct arena *arena)
+{
+	return (struct mr_mapping *)((char *)arena + arena->mapping_offset);
 }
 
 static inline struct qp_access *arena_qp(struct arena *arena)

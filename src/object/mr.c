@@ -223,6 +223,8 @@ int mr_deregister(struct mr_table *table, struct mr *mr)
 		return EBUSY;
 	}
 	mr_entry_drain(table, entry);
+	if (table->forget)
+		table->forget(table->peers, index);
 
 	lock_acquire(&table->lock);
 	mr_entry_give(table, index);

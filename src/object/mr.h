@@ -26,6 +26,7 @@ typedef void mr_drain_fn(void *peers, uint32_t key);
 struct mr_table {
 	struct lock lock;
 	mr_drain_fn *drain_peers;	/* NULL: there are none */
+	void (*forget)(void *peers, uint32_t index);	/* a region is gone, its index still taken */
 	void *peers;
 	struct mr_entry *entry;		/* [MR_TABLE_SIZE], in the arena */
 	uint32_t *free_ring;		/* freed indices, reused oldest first */

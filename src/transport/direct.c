@@ -22,7 +22,7 @@ struct send_wqe *transport_direct_next(struct qp *qp)
 	wqe = send_queue_at(&qp->sq, qp->sq.tail);
 	if (wqe->opcode == IBV_WR_RDMA_WRITE)
 		return wqe;
-	return wqe->opcode == IBV_WR_RDMA_READ && qp->attr.max_rd_atomic ? wqe : NULL;
+	return wqe_is_read_or_atomic(wqe) && qp->attr.max_rd_atomic ? wqe : NULL;
 }
 
 void transport_direct_done(struct qp *qp, uint64_t now_ns, struct effects *effects)

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Pages exchanged under a process: content stays, and a second mapping of the pool sees them. */
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/test_random.h"
+#include "platform/fail.h"
+#include "platform/memory.h"
+#include "platform/memory_swap.h"
+
+#define POOL	(1u << 24)
+#define BYTES	(40u * MEMORY_PAGE)
+
+static char *pool;
+static int pool_fd;
+
+static int setup(void **state)
+{
+	fail_clear();
+	return memory_shared("pool", POOL, (void **)&pool, &pool_fd);
+}
+
+static int teardown(void **state)
+{
+	memory_release(pool, POOL, pool_fd);
+	fail_clear();
+	return 0;
+}
+
+static char *some_memory(size_t bytes)
+{
+	void *made = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	assert_ptr_not_equal(made, MAP_FAILED);
+	return made;
+}
+
+static uint64_t pool_blocks(void)
+{
+	struct stat status;
+
+	assert_int_equal(fstat(pool_fd, &status), 0);
+	return (uint64_t)status.st_blocks;
+}
+
+static void what_was_written_is_shared_and_private_again(void **state)
+{
+	char *memory = some_memory(BYTES), expected[BYTES];
+	uint64_t random = 1, at = 8 * MEMORY_PAGE;
+
+	test_random_fill(&random, memory, BYTES);
+	memcpy(expected, memory, BYTES);
+	assert_true(memory_is_ordinary(memory, BYTES, pool_fd));
+	assert_int_equal(memory_share(memory, BYTES, pool_fd, at), 0);
+	assert_memory_equal(memory, expected, BYTES);
+	assert_memory_equal(pool + at, expected, BYTES);
+	assert_false(memory_is_ordinary(memory, BYTES, pool_fd));
+	pool[at + 5] = 'a';
+	assert_int_equal(memory[5], 'a');
+	memory[7] = 'b';
+	assert_int_equal(pool[at + 7], 'b');
+	memory_release(pool, POOL, -1);
+	pool = NULL;
+	assert_int_equal(memory_unshare(pool_fd, at, BYTES), 0);
+	expected[5] = 'a';
+	expected[7] = 'b';
+	assert_memory_equal(memory, expected, BYTES);
+	memory_punch(pool_fd, at, BYTES);
+	assert_memory_equal(memory, expected, BYTES);
+	assert_int_equal(pool_blocks(), 0);
+	/* As ordinary as before: given back to the system it reads as zeros, and it can be shared. */
+	assert_true(memory_is_ordinary(memory, BYTES, pool_fd));
+	madvise(memory, MEMORY_PAGE, MADV_DONTNEED);
+	assert_int_equal(memory[5], 0);
+	assert_memory_equal(memory + MEMORY_PAGE, expected + MEMORY_PAGE, BYTES - MEMORY_PAGE);
+	assert_int_equal(memory_share(memory, BYTES, pool_fd, 0), 0);
+	assert_memory_equal(memory + MEMORY_PAGE, expected + MEMORY_PAGE, BYTES - MEMORY_PAGE);
+	munmap(memory, BYTES);
+}
+
+static void pages_are_found_where_they_were_moved_to(void **state)
+{
+	char *memory = some_memory(BYTES), *moved;
+
+	memset(memory, 3, BYTES);
+	memory_release(pool, POOL, -1);
+	pool = NULL;
+	assert_int_equal(memory_share(memory, BYTES, pool_fd, 0), 0);
+	moved = mremap(memory + 8 * MEMORY_PAGE, 8 * MEMORY_PAGE, 16 * MEMORY_PAGE, MREMAP_MAYMOVE);
+	assert_ptr_not_equal(moved, MAP_FAILED);
+	munmap(memory, 2 * MEMORY_PAGE);
+	assert_int_equal(memory_unshare(pool_fd, 0, BYTES), 0);
+	memory_punch(pool_fd, 0, BYTES);
+	assert_int_equal(moved[0], 3);
+	assert_int_equal(moved[8 * MEMORY_PAGE - 1], 3);
+	assert_int_equal(memory[2 * MEMORY_PAGE], 3);
+	assert_int_equal(memory[BYTES - 1], 3);
+	munmap(moved, 16 * MEMORY_PAGE);
+	munmap(memory, BYTES);
+}
+
+/* Threads that count up bytes of their own while the pages go back. */
+#define COUNTERS 4u
+static char *counted;
+static _Atomic int counting;
+
+static void *count_up(void *argument)
+{
+	volatile uint64_t *mine = (volatile uint64_t *)(counted + *(unsigned *)argument * 8);
+	uint64_t expected[BYTES / MEMORY_PAGE] = { 0 };
+	unsigned page;
+
+	while (counting)
+		for (page = 0; page < BYTES / MEMORY_PAGE; page++) {
+			volatile uint64_t *place = mine + page * (MEMORY_PAGE / 8);
+
+			if (*place != expected[page])
+				return (void *)1;
+			*place = ++expected[page];
+		}
+	return NULL;
+}
+
+static void no_write_is_lost_on_the_way_back(void **state)
+{
+	unsigned id[COUNTERS], i, round;
+	pthread_t thread[COUNTERS];
+	void *lost;
+
+	memory_release(pool, POOL, -1);
+	pool = NULL;
+	for (round = 0; round < 20; round++) {
+		counted = some_memory(BYTES);
+		assert_int_equal(memory_share(counted, BYTES, pool_fd, 0), 0);
+		counting = 1;
+		for (i = 0; i < COUNTERS; i++) {
+			id[i] = i;
+			assert_int_equal(pthread_create(&thread[i], NULL, count_up, &id[i]), 0);
+		}
+		usleep(500);
+		assert_int_equal(memory_unshare(pool_fd, 0, BYTES), 0);
+		memory_punch(pool_fd, 0, BYTES);
+		usleep(500);
+		counting = 0;
+		for (i = 0; i < COUNTERS; i++) {
+			pthread_join(thread[i], &lost);
+			assert_null(lost);
+		}
+		munmap(counted, BYTES);
+	}
+}
+
+static void untouched_pages_cost_nothing(void **state)
+{
+	char *memory = some_memory(BYTES);
+
+	memory[3 * MEMORY_PAGE] = 1;
+	assert_int_equal(memory_share(memory, BYTES, pool_fd, 0), 0);
+	assert_int_equal(pool_blocks(), MEMORY_PAGE / 512);
+	assert_int_equal(memory[3 * MEMORY_PAGE], 1);
+	/* Written by a peer, never touched here: not lost on the way back. */
+	pool[20 * MEMORY_PAGE + 9] = 77;
+	memory_release(pool, POOL, -1);
+	pool = NULL;
+	assert_int_equal(memory_unshare(pool_fd, 0, POOL), 0);
+	memory_punch(pool_fd, 0, POOL);
+	assert_int_equal(memory[20 * MEMORY_PAGE + 9], 77);
+	assert_int_equal(memory[3 * MEMORY_PAGE], 1);
+	assert_int_equal(memory[30 * MEMORY_PAGE], 0);
+	munmap(memory, BYTES);
+}
+
+static void part_of_the_heap_can_be_exchanged(void **state)
+{
+	char *block = malloc(300000), *page = (char *)(((uintptr_t)block + MEMORY_PAGE) &
+						       ~(uintptr_t)(MEMORY_PAGE - 1));
+	char *small = malloc(100000), *others[100];
+	unsigned i;
+
+	memset(block, 5, 300000);
+	memset(small, 6, 100000);
+	assert_true(memory_is_ordinary(page, 16 * MEMORY_PAGE, pool_fd));
+	assert_int_equal(memory_share(page, 16 * MEMORY_PAGE, pool_fd, 0), 0);
+	for (i = 0; i < 100; i++)
+		others[i] = memset(malloc(50000), 8, 50000);
+	assert_int_equal(block[299999], 5);
+	assert_int_equal(page[0], 5);
+	assert_int_equal(small[99999], 6);
+	for (i = 0; i < 100; i++)
+		free(others[i]);
+	memory_release(pool, POOL, -1);
+	pool = NULL;
+	assert_int_equal(memory_unshare(pool_fd, 0, POOL), 0);
+	memory_punch(pool_fd, 0, POOL);
+	assert_int_equal(page[16 * MEMORY_PAGE - 1], 5);
+	free(small);
+	free(block);
+}
+
+static void what_is_not_ordinary_is_told_apart(void **state)
+{
+	char on_stack[3 * MEMORY_PAGE], *memory = some_memory(4 * MEMORY_PAGE);
+	static char data[4 * MEMORY_PAGE] = { 1 };
+
+	on_stack[0] = 1;
+	assert_false(memory_is_ordinary((char *)((uintptr_t)on_stack & ~4095ull) + MEMORY_PAGE,
+					MEMORY_PAGE, pool_fd));
+	/* Pages of a program's data are copies of a file's: left alone. */
+	assert_false(memory_is_ordinary(data, sizeof(data), pool_fd));
+	assert_false(memory_is_ordinary(pool, MEMORY_PAGE, pool_fd));
+	mprotect(memory + MEMORY_PAGE, MEMORY_PAGE, PROT_READ);
+	assert_true(memory_is_ordinary(memory, MEMORY_PAGE, pool_fd));
+	assert_false(memory_is_ordinary(memory, 2 * MEMORY_PAGE, pool_fd));
+	munmap(memory + 2 * MEMORY_PAGE, MEMORY_PAGE);
+	assert_false(memory_is_ordinary(memory + 2 * MEMORY_PAGE, MEMORY_PAGE, pool_fd));
+	munmap(memory, 4 * MEMORY_PAGE);
+}
+
+static void failures_change_nothing(void **state)
+{
+	static const enum fail_point point[] = { FAIL_MMAP, FAIL_MREMAP };
+	char *memory = some_memory(BYTES);
+	unsigned i;
+
+	memset(memory, 9, BYTES);
+	for (i = 0; i < 2; i++) {
+		fail_set(point[i], 1, ENOMEM);
+		assert_int_equal(memory_share(memory, BYTES, pool_fd, 0), ENOMEM);
+		assert_true(memory_is_ordinary(memory, BYTES, pool_fd));
+		assert_int_equal(memory[BYTES - 1], 9);
+	}
+	fail_clear();
+	assert_int_equal(memory_share(memory, BYTES, pool_fd, 0), 0);
+	fail_set(FAIL_MMAP, 1, ENOMEM);
+	assert_int_equal(memory_unshare(pool_fd, 0, BYTES), ENOMEM);
+	assert_int_equal(memory[BYTES - 1], 9);
+	munmap(memory, BYTES);
+}
+
+static void *wait_for_release(void *lock)
+{
+	pthread_mutex_lock(lock);
+	pthread_mutex_unlock(lock);
+	return NULL;
+}
+
+static void threads_are_counted(void **state)
+{
+	pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	unsigned before = memory_thread_count();
+	pthread_t thread;
+
+	assert_true(before >= 1);
+	pthread_mutex_lock(&lock);
+	assert_int_equal(pthread_create(&thread, NULL, wait_for_release, &lock), 0);
+	assert_int_equal(memory_thread_count(), before + 1);
+	pthread_mutex_unlock(&lock);
+	pthread_join(thread, NULL);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		TEST(what_was_written_is_shared_and_private_again),
+		TEST(pages_are_found_where_they_were_moved_to),
+		TEST(no_write_is_lost_on_the_way_back),
+		TEST(untouched_pages_cost_nothing),
+		TEST(part_of_the_heap_can_be_exchanged),
+		TEST(what_is_not_ordinary_is_told_apart),
+		TEST(failures_change_nothing),
+		TEST(threads_are_counted),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

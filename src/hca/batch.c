@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 
+#include "hca/direct.h"
 #include "hca/internal.h"
 
 /* Take back what was posted from @head on; nobody saw it, the lock was never dropped. */
@@ -30,14 +31,16 @@ int hca_post_send_all(struct qp *qp, struct ibv_send_wr *wr)
 	if (context->abandoned)
 		return EIO;
 	effects_init(&effects);
-	transport_prepare_send(qp, wr);
+	if (qp->type == IBV_QPT_UD)
+		hca_prepare_datagrams(context->hca, qp, wr);
 	lock_acquire(&qp->lock);
 	head = qp->sq.head;
 	err = qp_post_send(qp, wr, &bad);
 	if (err)
 		rewind_to(&qp->sq, head);
 	else
-		ready = transport_posted_send(qp, hca_flush_time(qp), &effects);
+		ready = transport_posted_send(qp, hca_flush_time(qp), &effects) &&
+			direct_posted(context->hca, qp, &effects);
 	lock_release(&qp->lock);
 	effects_apply(&effects);
 	if (ready)

@@ -33,6 +33,7 @@ struct transfer {
 	struct peer *peer;
 	enum ibv_wr_opcode opcode;
 	unsigned need;			/* right at the peer */
+	bool soon;			/* not yet, but after the first packet */
 	uint8_t *mapped;		/* the peer's memory, here; NULL: not mapped */
 	uint32_t length, remote_qpn, rkey, number;
 	uint64_t remote, host;
@@ -58,10 +59,10 @@ static const struct qp_access *their_qp(const struct peer *peer, uint32_t qpn)
 /* Their QP is connected to ours, in a state to answer, and lets requests of this kind in. */
 static bool is_ready(const struct transfer *transfer, const struct qp_access *access)
 {
-	uint32_t state = atomic_load_explicit(&access->state, memory_order_acquire);
+	uint32_t state = atomic_load_explicit(&access->state, memory_order_seq_cst);
 
-	return atomic_load_explicit(&access->qpn, memory_order_acquire) == transfer->remote_qpn &&
-	       (state == IBV_QPS_RTS || state == IBV_QPS_SQD) &&
+	return atomic_load_explicit(&access->qpn, memory_order_seq_cst) == transfer->remote_qpn &&
+	       (state == IBV_QPS_RTS || state == IBV_QPS_SQD || state == IBV_QPS_RTR) &&
 	       access->dest_qpn == transfer->qp->number && access->type == IBV_QPT_RC &&
 	       (!transfer->length ||
 		(atomic_load_explicit(&access->access, memory_order_relaxed) & transfer->need));
@@ -74,6 +75,12 @@ static bool is_allowed(struct transfer *transfer)
 
 	if (!access || !is_ready(transfer, access))
 		return false;
+	/* In RTR the first packet raises an event (COMM_EST): so the first request is one. */
+	if (atomic_load_explicit(&access->state, memory_order_relaxed) == IBV_QPS_RTR &&
+	    !atomic_load_explicit(&access->established, memory_order_acquire)) {
+		transfer->soon = true;
+		return false;
+	}
 	asker.pd = access->pd;
 	return !transfer->length ||
 	       mr_check_foreign(arena_mr(transfer->peer->arena), &asker, transfer->rkey,
@@ -216,14 +223,14 @@ static bool carry_out(struct transfer *transfer, const struct send_wqe *wqe)
 {
 	bool done = false;
 
-	if (!hazard_begin(&transfer->peer->hazards, transfer->rkey, transfer->remote_qpn,
-			  &transfer->hazard))
+	if (!hazard_begin(transfer->peer->hazards, transfer->rkey, transfer->remote_qpn,
+			  transfer->qp->number, &transfer->hazard))
 		return false;
 	if (is_allowed(transfer) && grant_local(transfer, wqe)) {
 		done = move_unlocked(transfer, wqe);
 		release_local(transfer);
 	}
-	hazard_end(&transfer->peer->hazards, transfer->hazard);
+	hazard_end(transfer->peer->hazards, transfer->hazard);
 	return done;
 }
 
@@ -259,17 +266,19 @@ static bool run_one(struct hca *hca, struct qp *qp, const struct send_wqe *wqe,
 	transfer.rkey = wqe->rkey;
 	transfer.remote = wqe->remote_address;
 	transfer.number = qp->sq.tail;
+	transfer.soon = false;
 	transfer.grants = 0;
 	transfer.pieces = 1;
 	transfer.peer = peer_hold(hca, SLOT_OF_QPN(transfer.remote_qpn));
 	if (!transfer.peer)
 		return false;
 	done = carry_out(&transfer, wqe);
+	transport_direct_prefer(qp, done || transfer.soon);
 	peer_let_go(transfer.peer);
 	if (!done || !is_current(&transfer))
 		return false;
 	counter_add(hca->counters, counter_of(transfer.need), 1);
-	transport_direct_done(qp, clock_now_ns(), effects);
+	transport_direct_done(qp, qp->send_cq->stamped ? clock_now_ns() : 0, effects);
 	return true;
 }
 
@@ -285,4 +294,18 @@ void direct_run(struct hca *hca, struct qp *qp, struct effects *effects)
 		if (!wqe || !run_one(hca, qp, wqe, effects))
 			return;
 	}
+}
+
+bool direct_posted(struct hca *hca, struct qp *qp, struct effects *effects)
+{
+	bool again;
+
+	if (!hca->peers || !qp->av.loopback || qp->pumping)
+		return true;
+	qp->pumping = true;
+	direct_run(hca, qp, effects);
+	qp->pumping = false;
+	again = qp->pump_again;
+	qp->pump_again = false;
+	return again || transport_ready(qp);
 }

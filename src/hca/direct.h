@@ -11,4 +11,10 @@
  */
 void direct_run(struct hca *hca, struct qp *qp, struct effects *effects) REQUIRES(qp->lock);
 
+/*
+ * Work was just posted to @qp: do what can be done directly, at once. Returns whether there is
+ * something left to be pumped.
+ */
+bool direct_posted(struct hca *hca, struct qp *qp, struct effects *effects) REQUIRES(qp->lock);
+
 #endif

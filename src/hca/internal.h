@@ -171,6 +171,8 @@ void hca_bind_port(struct hca *hca);
 uint32_t hca_next_number(struct hca *hca);
 /* The time, for posting to a QP that flushes; 0 to others, whose transport does not ask. */
 uint64_t hca_flush_time(const struct qp *qp) REQUIRES(qp->lock);
+/* Without locks: find the flows of datagrams, and meet the processes of this host they go to. */
+void hca_prepare_datagrams(struct hca *hca, struct qp *qp, struct ibv_send_wr *wr);
 void context_destroy_objects(struct hca_context *context);	/* close.c */
 void qp_say_farewell(struct hca *hca, struct qp *qp);
 

@@ -215,7 +215,7 @@ static int admit(struct hca *hca, struct rendezvous_peer *process, int channel_f
 		goto part;
 	halves = peer.shared;
 	hazards = halves + 2 * half;
-	peer.hazards.table = (struct hazard_table *)(first ? hazards : hazards + HAZARD_BYTES);
+	peer.hazards = (struct hazard_table *)(first ? hazards : hazards + HAZARD_BYTES);
 	peer.their_hazards = (struct hazard_table *)(first ? hazards + HAZARD_BYTES : hazards);
 	probe(hca, &peer);
 	fcntl(process->doorbell_fd, F_SETFL, O_NONBLOCK);

@@ -23,7 +23,7 @@ struct peer {
 	void *shared;			/* our half, their half, our hazards, theirs */
 	struct arena *arena;		/* theirs, read only */
 	uint8_t *pool;			/* theirs (mapping.h); NULL: not mapped */
-	struct hazard_owner hazards;	/* ours, in their sight */
+	struct hazard_table *hazards;	/* ours, in their sight */
 	struct hazard_table *their_hazards;
 	bool direct;			/* its memory can be reached */
 	struct process_memory memory;

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "hca/direct.h"
 #include "hca/internal.h"
 #include "hca/limits.h"
 #include "hca/peers.h"
@@ -586,8 +587,7 @@ uint64_t hca_flush_time(const struct qp *qp)
 	return qp->state == IBV_QPS_ERR || qp->state == IBV_QPS_SQE ? clock_now_ns() : 0;
 }
 
-/* Without locks: finds the flows of datagrams, and meets the processes of this host they go to. */
-static void prepare_datagrams(struct hca *hca, struct qp *qp, struct ibv_send_wr *wr)
+void hca_prepare_datagrams(struct hca *hca, struct qp *qp, struct ibv_send_wr *wr)
 {
 	const struct ibv_send_wr *each;
 
@@ -610,10 +610,11 @@ int hca_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **ba
 	}
 	effects_init(&effects);
 	if (qp->type == IBV_QPT_UD)
-		prepare_datagrams(context->hca, qp, wr);
+		hca_prepare_datagrams(context->hca, qp, wr);
 	lock_acquire(&qp->lock);
 	err = qp_post_send(qp, wr, bad);
-	ready = transport_posted_send(qp, hca_flush_time(qp), &effects);
+	ready = transport_posted_send(qp, hca_flush_time(qp), &effects) &&
+		direct_posted(context->hca, qp, &effects);
 	lock_release(&qp->lock);
 	effects_apply(&effects);
 	if (atomic_load_explicit(&context->hca->awaiting_reply, memory_order_relaxed))

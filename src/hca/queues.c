@@ -153,6 +153,8 @@ int hca_create_cq(struct hca_context *context, const struct ibv_cq_init_attr_ex 
 	if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) &&
 	    (attr->flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN))
 		cq->ignore_overrun = true;
+	cq->stamped = attr->wc_flags & (IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
+					IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK);
 	cq->owner = context;
 	cq->async = context->async;
 	list_init(&cq->error_event.node);

@@ -28,37 +28,29 @@ struct hazard_table {
 	} slot[HAZARDS];
 };
 
-/* Which of our slots are taken, by which thread whatever: in memory of our own. */
-struct hazard_owner {
-	struct hazard_table *table;
-	_Atomic uint32_t taken;
-};
-
-/* Publish. False: HAZARDS accesses are under way. */
-static inline bool hazard_begin(struct hazard_owner *owner, uint32_t rkey, uint32_t qpn,
-				unsigned *slot)
+/*
+ * Publish, in any free slot of ours; @hint spreads those who do so at once. False: all are in use.
+ * Claiming and publishing are one exchange, which is the full fence too (F3).
+ */
+static inline bool hazard_begin(struct hazard_table *table, uint32_t rkey, uint32_t qpn,
+				unsigned hint, unsigned *slot)
 {
-	uint32_t taken = atomic_load_explicit(&owner->taken, memory_order_relaxed);
-	unsigned free;
+	uint64_t use = (uint64_t)rkey << 32 | qpn;
+	unsigned i;
 
-	do {
-		free = (unsigned)__builtin_ctz(~taken);
-		if (free >= HAZARDS)
-			return false;
-	} while (!atomic_compare_exchange_weak_explicit(&owner->taken, &taken, taken | 1u << free,
-							memory_order_acquire,
-							memory_order_relaxed));
-	/* F3: on x86 the exchange is the fence, and cheaper than a store and one */
-	atomic_exchange(&owner->table->slot[free].use, (uint64_t)rkey << 32 | qpn);
-	atomic_thread_fence(memory_order_seq_cst);
-	*slot = free;
-	return true;
+	for (i = 0; i < HAZARDS; i++) {
+		uint64_t none = 0;
+
+		*slot = (hint + i) % HAZARDS;
+		if (atomic_compare_exchange_strong(&table->slot[*slot].use, &none, use))
+			return true;
+	}
+	return false;
 }
 
-static inline void hazard_end(struct hazard_owner *owner, unsigned slot)
+static inline void hazard_end(struct hazard_table *table, unsigned slot)
 {
-	atomic_store_explicit(&owner->table->slot[slot].use, 0, memory_order_release);	/* R3 */
-	atomic_fetch_and_explicit(&owner->taken, ~(1u << slot), memory_order_release);
+	atomic_store_explicit(&table->slot[slot].use, 0, memory_order_release);	/* R3 */
 }
 
 /* Does @table name this key (of whatever QP), or this QP (@rkey 0)? After a full fence (F4). */

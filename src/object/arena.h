@@ -69,7 +69,8 @@ struct qp_access {
 	uint32_t pd;
 	uint32_t type;			/* enum ibv_qp_type */
 	uint32_t dest_qpn;
-	uint32_t reserved[10];
+	_Atomic uint32_t established;	/* in RTR: the first packet has come (COMM_EST was raised) */
+	uint32_t reserved[9];
 };
 static_assert(sizeof(struct qp_access) == 64, "an entry is a cache line, shared between versions");
 

@@ -31,6 +31,7 @@ struct cq {
 	_Atomic uint32_t tail;		/* polled so far, under lock */
 	enum cq_armed armed;
 	bool overflowed;		/* no further completions; polling still drains */
+	bool stamped;			/* completions carry the time */
 	bool ignore_overrun;		/* IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN: drop the oldest */
 	struct comp_channel *channel;	/* NULL: none */
 	struct comp_event comp_event;

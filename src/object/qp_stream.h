@@ -66,6 +66,10 @@ struct requester {
 	uint32_t blocked_bytes;		/* that it waits for */
 	uint64_t blocked_until_ns;
 
+	/* One-sided requests that need no packets (transport/direct.h) */
+	bool prefers_direct;		/* they may be carried out directly, once nothing is in flight */
+	uint8_t one_sided;		/* begun as packets, one after the other */
+
 	bool drain_reported;		/* SQD: SQ_DRAINED was raised */
 	bool completion_lost;		/* a CQ overflowed: fail at the end of this call */
 	uint32_t sent_packets, resent_packets;	/* since the last progress: for explanations */

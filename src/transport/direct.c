@@ -4,6 +4,8 @@
 
 #include "transport/internal.h"
 
+#define STREAM_BEGINS 16u	/* one-sided requests in a row */
+
 static bool is_idle(const struct qp *qp)
 {
 	const struct requester *requester = &qp->requester;
@@ -23,6 +25,26 @@ struct send_wqe *transport_direct_next(struct qp *qp)
 	if (wqe->opcode == IBV_WR_RDMA_WRITE)
 		return wqe;
 	return wqe_is_read_or_atomic(wqe) && qp->attr.max_rd_atomic ? wqe : NULL;
+}
+
+void transport_direct_prefer(struct qp *qp, bool prefer)
+{
+	qp->requester.prefers_direct = prefer;
+}
+
+bool direct_is_due(struct qp *qp, const struct send_wqe *wqe)
+{
+	struct requester *requester = &qp->requester;
+
+	if (wqe->opcode != IBV_WR_RDMA_WRITE && !wqe_is_read_or_atomic(wqe)) {
+		requester->one_sided = 0;
+		return false;
+	}
+	if (requester->one_sided < STREAM_BEGINS) {
+		requester->one_sided++;
+		return false;
+	}
+	return requester->prefers_direct && qp->sq.sent != qp->sq.tail;
 }
 
 void transport_direct_done(struct qp *qp, uint64_t now_ns, struct effects *effects)

@@ -15,6 +15,11 @@
 
 /* The next request, if it may; else NULL. */
 struct send_wqe *transport_direct_next(struct qp *qp) REQUIRES(qp->lock);
+/*
+ * Can such requests be expected to go directly? Then a stream of them does not go on as packets for
+ * ever, each waiting for none before it: after a while it is held until all is answered.
+ */
+void transport_direct_prefer(struct qp *qp, bool prefer) REQUIRES(qp->lock);
 /* It was carried out: complete it. */
 void transport_direct_done(struct qp *qp, uint64_t now_ns, struct effects *effects)
 	REQUIRES(qp->lock);

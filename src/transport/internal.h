@@ -91,6 +91,11 @@ enum sge_result sge_scatter(struct call *call, const struct ibv_sge *sge, uint32
 			    uint64_t offset, const uint8_t *data, uint32_t bytes, bool last);
 uint64_t sge_total(const struct ibv_sge *sge, uint32_t sge_count);
 
+/* ---- direct.c ---- */
+
+/* Should @wqe wait until nothing is in flight, and then go without packets? */
+bool direct_is_due(struct qp *qp, const struct send_wqe *wqe);
+
 /* ---- emit.c: packets into the batch ---- */
 
 struct pump {

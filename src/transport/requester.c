@@ -181,7 +181,7 @@ static bool begin_next(struct call *call)
 	if (qp->sq.sent == qp->sq.head || qp->state != IBV_QPS_RTS)
 		return false;
 	wqe = send_queue_at(&qp->sq, qp->sq.sent);
-	if (is_fenced(qp, wqe))
+	if (is_fenced(qp, wqe) || direct_is_due(qp, wqe))
 		return false;
 	qp->sq.sent++;
 	wqe->state = WQE_STARTED;

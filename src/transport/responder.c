@@ -24,6 +24,8 @@ void responder_reset(struct qp *qp)
 	struct resource *resource = responder->resource ? responder->resource : responder->few;
 	uint32_t count = responder->resource ? responder->resource_count : RD_ATOMIC_FEW;
 
+	if (qp->access)	/* at creation there is none yet */
+		atomic_store_explicit(&qp->access->established, 0, memory_order_relaxed);
 	*responder = (struct responder){ .recv = recv, .echoes = responder->echoes,
 					 .expected_psn = qp->attr.rq_psn & PSN_MASK,
 					 .resource = resource,

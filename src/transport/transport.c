@@ -49,7 +49,7 @@ void transport_fini(struct qp *qp)
 	qp->responder.recv = NULL;
 }
 
-static bool is_ready(const struct qp *qp)
+bool transport_ready(const struct qp *qp)
 {
 	if (qp->type == IBV_QPT_RC)
 		return responder_ready(qp) || requester_ready(qp);
@@ -72,7 +72,7 @@ void call_end(struct call *call)
 			qp->requester.completion_lost = false;
 		}
 	}
-	if (is_ready(qp))
+	if (transport_ready(qp))
 		run_queue_add(qp->transport->run_queue, qp);
 }
 
@@ -104,6 +104,7 @@ static void note_established(struct call *call)
 	if (qp->state != IBV_QPS_RTR || qp->responder.established)
 		return;
 	qp->responder.established = true;
+	atomic_store_explicit(&qp->access->established, 1, memory_order_release);
 	qp_raise(qp, QP_EVENT_COMM_EST, call->effects);
 }
 
@@ -177,7 +178,7 @@ bool transport_posted_send(struct qp *qp, uint64_t now_ns, struct effects *effec
 	call_init(&call, qp, now_ns, effects);
 	if (qp->state == IBV_QPS_ERR || qp->state == IBV_QPS_SQE)
 		flush_sends(&call);
-	return is_ready(qp);
+	return transport_ready(qp);
 }
 
 void transport_posted_recv(struct qp *qp, uint64_t now_ns, struct effects *effects)

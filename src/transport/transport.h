@@ -80,6 +80,8 @@ void transport_prepare_send(struct qp *qp, struct ibv_send_wr *wr);
  */
 bool transport_posted_send(struct qp *qp, uint64_t now_ns, struct effects *effects)
 	REQUIRES(qp->lock);
+/* Is there something to transmit? */
+bool transport_ready(const struct qp *qp) REQUIRES(qp->lock);
 /*
  * Work was posted to the receive queue: in ERR, flushes it. To be called, if not after each post,
  * then in ERR and when transport_awaits_recv().

@@ -536,7 +536,7 @@ int peers_open(struct hca *hca)
 	int err;
 
 	/* What is lost, doubled or damaged on purpose is lost on the wire. */
-	if (!hca->config.memory[0] || !strcmp(hca->config.memory, "off") || hca->lossy)
+	if (!strcmp(hca->config.memory, "off") || hca->lossy)
 		return 0;
 	peers = calloc(1, sizeof(*peers));
 	if (!peers)

@@ -178,7 +178,7 @@ static enum parse parse_shared(const uint8_t *data, size_t bytes, struct packet 
 }
 
 static void receive_packet(struct receiver *receiver, struct datagram *datagram, uint8_t *data,
-			   size_t bytes, unsigned segment)
+			   size_t bytes, unsigned segment) UNCHECKED_LOCKS
 {
 	struct hca *hca = receiver->hca;
 	struct packet packet;
@@ -296,7 +296,7 @@ static void receive_slots(struct receiver *receiver)
 }
 
 /* Requests that other processes received, and that are for a service of this one. */
-static void receive_services(struct receiver *receiver)
+static void receive_services(struct receiver *receiver) UNCHECKED_LOCKS
 {
 	struct hca *hca = receiver->hca;
 	struct datagram datagram;

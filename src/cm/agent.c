@@ -15,6 +15,7 @@
 #include "cm/internal.h"
 #include "platform/clock.h"
 
+#define OUTBOX		4
 #define COMM_ID_BITS	COMM_ID_SLOT_SHIFT
 #define PORT_FRESH_NS	100000000u	/* addresses may move; asking costs more than a connect */
 
@@ -32,17 +33,39 @@ static uint32_t slot_of_qpn(uint32_t qpn)
 
 /* ---- what the protocol asks for ---- */
 
-static void send_message(void *host, const struct mad_address *to,
-			 const struct cm_message *message)
-{
+/*
+ * Messages leave when the lock is dropped: the answer is often there before sendmsg() has returned,
+ * and whoever has it would wait for the lock. They may overtake those of another thread.
+ */
+struct letter {
+	struct mad_address to;
 	uint8_t mad[MAD_BYTES];
-	int err;
+};
 
-	cm_message_write(message, mad);
-	err = mad_send(agent.mad, to, mad);
+static struct letter outbox[OUTBOX];	/* under agent.lock */
+static unsigned letters;
+
+static void send_letter(struct mad_agent *mad, const struct letter *letter)
+{
+	int err = mad_send(mad, &letter->to, letter->mad);
+
 	if (err)	/* as if lost: it is sent again, or the exchange times out */
-		log_debug("%s of 0x%08x not sent: error %d", cm_message_name(message->kind),
-			  cm_message_sender_id(message), err);
+		log_debug("a message was not sent: error %d", err);
+}
+
+static void send_message(void *host, const struct mad_address *to,
+			 const struct cm_message *message) UNCHECKED_LOCKS /* the lock is held */
+{
+	struct letter letter;
+
+	if (letters < OUTBOX) {
+		outbox[letters].to = *to;
+		cm_message_write(message, outbox[letters++].mad);
+		return;
+	}
+	letter.to = *to;
+	cm_message_write(message, letter.mad);
+	send_letter(agent.mad, &letter);
 }
 
 uint32_t agent_random(void)
@@ -100,16 +123,12 @@ static void arm(void) REQUIRES(agent.lock)
 	}
 }
 
-/*
- * The system call that wakes is made without the lock. One at a time: a channel is out of the list
- * before its turn comes, so that others can put it there again.
- */
-void agent_unlock(void)
+/* One at a time: a channel is out of the list before others can put it there again. */
+static void release_and_wake(void) RELEASES(agent.lock)
 {
 	struct list *node;
 	bool more;
 
-	arm();
 	if (!agent.woken.next || list_empty(&agent.woken)) {
 		lock_release(&agent.lock);
 		return;
@@ -133,16 +152,38 @@ void agent_unlock(void)
 	}
 }
 
+/*
+ * The system calls that send and wake are made without the lock. The agent outlasts them: its
+ * callers are called by it, or hold a channel.
+ */
+void agent_unlock(void)
+{
+	struct letter mail[OUTBOX];
+	struct mad_agent *mad = agent.mad;
+	unsigned i, count = letters;
+
+	arm();
+	memcpy(mail, outbox, count * sizeof(mail[0]));
+	letters = 0;
+	release_and_wake();
+	for (i = 0; i < count; i++)
+		send_letter(mad, &mail[i]);
+}
+
 void agent_wait(uint64_t until_ns) UNCHECKED_LOCKS	/* releases and takes it again */
 {
 	struct timespec until = { .tv_sec = (time_t)(until_ns / 1000000000u),
 				  .tv_nsec = (long)(until_ns % 1000000000u) };
 
-	if (until_ns == TIME_NEVER)
+	if (letters || !list_empty(&agent.woken)) {	/* nobody waits for what waits here */
+		agent_unlock();
+		agent_lock();
+	} else if (until_ns == TIME_NEVER) {
 		pthread_cond_wait(&agent.progress, &agent.lock.mutex);
-	else
+	} else {
 		pthread_cond_clockwait(&agent.progress, &agent.lock.mutex, CLOCK_MONOTONIC,
 				       &until);
+	}
 }
 
 /* ---- what comes from the HCA ---- */
@@ -219,6 +260,7 @@ static void forget_in_child(void) UNCHECKED_LOCKS
 	agent.mad = NULL;
 	agent.gsi = NULL;
 	agent.random_left = 0;
+	letters = 0;
 	list_init(&agent.ports);
 	list_init(&agent.woken);
 	channels_forget();

@@ -182,7 +182,7 @@ void agent_lock(void) ACQUIRES(agent.lock);
 /* Also tells the HCA the next deadline, and wakes who waits for what was queued. */
 void agent_unlock(void) RELEASES(agent.lock);
 uint32_t agent_random(void) REQUIRES(agent.lock);
-/* Sleep until agent.progress says something; @until_ns: no longer (TIME_NEVER: as long as it takes). */
+/* Sleep until agent.progress says something, or for nothing; until @until_ns (TIME_NEVER: no limit). */
 void agent_wait(uint64_t until_ns) REQUIRES(agent.lock);
 
 /* Ports that endpoints share. NULL: no memory. */

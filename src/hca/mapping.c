@@ -127,7 +127,7 @@ static struct extent *exchange(struct hca *hca, uint32_t index, uintptr_t start,
 	if (!writers_are_known(hca) || other_region_covers(hca, index, start, bytes) ||
 	    !memory_is_ordinary((void *)start, bytes, mappings->pool_fd))
 		return NULL;
-	extent = make_extent(mappings, start, bytes);
+	extent = make_extent(hca->mappings, start, bytes);
 	if (!extent)
 		return NULL;
 	err = memory_share((void *)start, bytes, mappings->pool_fd, extent->pool);
@@ -143,10 +143,9 @@ static struct extent *exchange(struct hca *hca, uint32_t index, uintptr_t start,
 static struct extent *extent_for(struct hca *hca, uint32_t index, uintptr_t start, uint64_t bytes)
 	REQUIRES(hca->mappings->lock)
 {
-	struct mappings *mappings = hca->mappings;
 	struct extent *extent = NULL;
 
-	switch (find_overlap(mappings, start, bytes, &extent)) {
+	switch (find_overlap(hca->mappings, start, bytes, &extent)) {
 	case OVERLAP_INSIDE:
 		return extent;
 	case OVERLAP_PARTLY:

@@ -270,11 +270,11 @@ static int attempt(struct hca *hca, uint32_t slot)
 	gifts.channel_fd = channel_fd;
 	err = rendezvous_connect(slot, &card, &gifts, MEET_NS, &process);
 	if (!err) {
-		lock_acquire(&peers->lock);
+		lock_acquire(&hca->peers->lock);
 		err = admit(hca, &process, channel_fd, true, &peer);
 		if (!err)
 			publish(peers, peer);
-		lock_release(&peers->lock);
+		lock_release(&hca->peers->lock);
 		/* A worker that sleeps does not know of this channel: nobody would wake it. */
 		waiter_ring(&hca->waiter);
 	}
@@ -397,7 +397,7 @@ static void receive_visitor(struct hca *hca, struct rendezvous_peer *process)
 
 	write_card(hca, &card);
 	process->channel_fd = -1;
-	lock_acquire(&peers->lock);
+	lock_acquire(&hca->peers->lock);
 	verdict = judge(hca, &process->card);
 	if (verdict) {
 		rendezvous_answer(process, &card, verdict, &gifts);
@@ -408,7 +408,7 @@ static void receive_visitor(struct hca *hca, struct rendezvous_peer *process)
 		else
 			publish(peers, peer);
 	}
-	lock_release(&peers->lock);
+	lock_release(&hca->peers->lock);
 	if (channel_fd >= 0)
 		close(channel_fd);
 }
@@ -449,17 +449,17 @@ static void bury_the_dead(struct hca *hca)
 		struct peer *peer = &peers->peer[i];
 		bool ended;
 
-		lock_acquire(&peers->lock);
+		lock_acquire(&hca->peers->lock);
 		ended = peer->used && has_ended(peer);
-		lock_release(&peers->lock);
+		lock_release(&hca->peers->lock);
 		if (!ended)
 			continue;
 		/* Only this thread dismisses: the peer is still there. */
 		lock_acquire(&hca->drive);
 		drain(hca, peer);
-		lock_acquire(&peers->lock);
+		lock_acquire(&hca->peers->lock);
 		dismiss(hca, peer);
-		lock_release(&peers->lock);
+		lock_release(&hca->peers->lock);
 		lock_release(&hca->drive);
 	}
 }
@@ -571,11 +571,11 @@ void peers_close(struct hca *hca)
 		return;
 	for (i = 0; i < peers->listeners; i++)
 		close(peers->listen_fd[i]);
-	lock_acquire(&peers->lock);
+	lock_acquire(&hca->peers->lock);
 	for (i = 0; i < CHANNELS_MAX; i++)
 		if (peers->peer[i].used)
 			dismiss(hca, &peers->peer[i]);
-	lock_release(&peers->lock);
+	lock_release(&hca->peers->lock);
 	hca->memory->ops->close(hca->memory);
 	hca->mrs.drain_peers = NULL;
 	hca->mrs.forget = NULL;

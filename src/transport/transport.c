@@ -57,7 +57,7 @@ bool transport_ready(const struct qp *qp)
 }
 
 /* The end of each call: see the file's head. */
-void call_end(struct call *call)
+void call_end(struct call *call) UNCHECKED_LOCKS
 {
 	struct qp *qp = call->qp;
 

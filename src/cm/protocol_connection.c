@@ -212,6 +212,11 @@ void cm_forget(struct cm_connection *connection)
 	cm_connection_free(connection);
 }
 
+static bool is_alive(enum cm_state state)
+{
+	return state != CM_STATE_TIMEWAIT && state != CM_STATE_ANSWERED && state != CM_STATE_OVER;
+}
+
 /* A marker goes through the list, so that any connection may go while one is visited. */
 void cm_for_each(struct cm_protocol *protocol,
 		 void (*visit)(void *context, struct cm_connection *connection), void *context)
@@ -226,8 +231,7 @@ void cm_for_each(struct cm_protocol *protocol,
 		marker.node.next = next->next;
 		next->next->prev = &marker.node;
 		next->next = &marker.node;
-		if (connection->protocol && connection->state != CM_STATE_TIMEWAIT &&
-		    connection->state != CM_STATE_OVER)
+		if (connection->protocol && is_alive((enum cm_state)connection->state))
 			visit(context, connection);
 		next = marker.node.next;
 		list_remove(&marker.node);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * REQ and SIDR_REQ: what asks for a connection. In this order: one that we have already (repeated);
- * one whose QP or ID we know from another connection (stale, IBTA 12.9.8.3.1); one that nobody can
+ * one whose QP or ID we know from another connection (stale, IBTA 12.9.8.3); one that nobody can
  * take; one too many; a new one.
  */
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Time. What waits for an answer is sent again after 268 ms, then after twice as long and so on, up
- * to the response timeout of the exchange (IBTA 12.9.8.5 asks for no more than that interval, and a
- * lost packet should not cost its seconds). It is given up when that timeout has passed
+ * to the response timeout of the exchange (IBTA 12.9.8: the peer has until then to answer; but a lost
+ * packet should not cost its seconds). It is given up when that timeout has passed
  * max_retries + 1 times, as Linux counts; an MRA puts this off, within a limit. Intervals differ a
  * little by chance, so that a thousand connections do not come back together.
  */

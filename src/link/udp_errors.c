@@ -23,7 +23,8 @@ static int open_reporting(enum udp_family family, struct udp_sender *sender)
 
 	if (fd < 0)
 		return errno;
-	err = udp_set_send_options(fd, family);
+	sender->hop_limit = UDP_HOP_LIMIT;
+	err = udp_set_send_options(fd, family, sender);
 	if (!err && family == UDP_IPV4) {
 		err = udp_set(fd, IPPROTO_IP, IP_RECVERR, 1);
 		(void)udp_set(fd, IPPROTO_IP, IP_PKTINFO, 1);

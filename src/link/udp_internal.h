@@ -21,18 +21,20 @@ enum udp_family { UDP_IPV4, UDP_IPV6, UDP_FAMILY_COUNT };
 #define UDP_REFUSALS		64u	/* destinations remembered that take no GSO */
 #define UDP_RECEIVE_MAX		32u	/* datagrams per receive */
 #define UDP_BUFFER_BYTES	65536u	/* the largest datagram, with GRO */
-#define UDP_HOP_LIMIT		64	/* of the sending sockets; another one by control message */
+#define UDP_HOP_LIMIT		64	/* where no datagram says which */
 
 struct udp_sender {
 	_Atomic int fd;		/* -1: not opened yet */
 	uint16_t port;
 	uint8_t source[16];	/* the address it is bound to; zero: any */
+	uint8_t hop_limit;	/* without a control message that says otherwise; 0: not known */
 };
 
 struct udp_membership {
 	uint8_t group[16];
 	uint32_t interface;
 	unsigned count;
+	int guard;		/* a socket, or -1 (udp.c) */
 };
 
 /* One slot of recvmmsg(); set up once, lengths renewed after use. */
@@ -94,7 +96,7 @@ int udp_set(int fd, int level, int option, int value);			/* 0 or errno */
 /* udp_send.c */
 unsigned udp_prepare(struct link *link, struct datagram *datagram);
 int udp_send(struct link *link, struct datagram *datagram, unsigned count, unsigned *sent);
-int udp_set_send_options(int fd, enum udp_family family);
+int udp_set_send_options(int fd, enum udp_family family, struct udp_sender *sender);
 int udp_bind_sender(int fd, enum udp_family family, struct udp_sender *sender);
 /* udp_errors.c */
 void udp_errors_abandon(struct udp_link *udp);

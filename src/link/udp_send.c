@@ -3,8 +3,8 @@
  * Sending: datagrams of one sender leave by sendmmsg, runs of equal segments as one message with
  * UDP_SEGMENT.
  *
- * A sender is bound to the source address of its first datagram. Others leave by it too, with
- * their source in a control message, which costs some 100 ns each.
+ * A sender is bound to the source address of its first datagram, and has its hop limit. Others
+ * leave by it too, with theirs in control messages, which cost some 100 ns.
  *
  * The ICRC covers the IPv4 identification, which the kernel writes. On an unconnected socket with
  * IP_MTU_DISCOVER set to DO it is 0, and k in segment k of a run, with DF set. So a run that the
@@ -53,17 +53,19 @@ struct message {
  * Nothing is for these sockets: a filter drops what strangers send to them, before it is queued.
  * (A classic BPF program of one instruction: return 0 bytes.)
  */
-int udp_set_send_options(int fd, enum udp_family family)
+int udp_set_send_options(int fd, enum udp_family family, struct udp_sender *sender)
 {
 	struct sock_filter drop = BPF_STMT(BPF_RET | BPF_K, 0);
 	struct sock_fprog program = { .len = 1, .filter = &drop };
 
 	(void)setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program));
 	if (family == UDP_IPV6) {
-		(void)udp_set(fd, IPPROTO_IPV6, IPV6_UNICAST_HOPS, UDP_HOP_LIMIT);
+		if (udp_set(fd, IPPROTO_IPV6, IPV6_UNICAST_HOPS, sender->hop_limit))
+			sender->hop_limit = 0;
 		return udp_set(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO);
 	}
-	(void)udp_set(fd, IPPROTO_IP, IP_TTL, UDP_HOP_LIMIT);
+	if (udp_set(fd, IPPROTO_IP, IP_TTL, sender->hop_limit))
+		sender->hop_limit = 0;
 	return udp_set(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO);
 }
 
@@ -93,6 +95,12 @@ int udp_bind_sender(int fd, enum udp_family family, struct udp_sender *sender)
 	return err;
 }
 
+/* A packet with hop limit 0 does not leave a socket: 1 is the nearest. */
+static uint8_t hop_limit_of(const struct datagram *datagram)
+{
+	return datagram->hop_limit ? datagram->hop_limit : 1;
+}
+
 static int open_sender_locked(struct udp_sender *sender, const struct datagram *datagram)
 {
 	enum udp_family family = udp_family_of(datagram->destination);
@@ -103,14 +111,15 @@ static int open_sender_locked(struct udp_sender *sender, const struct datagram *
 	memset(sender->source, 0, sizeof(sender->source));
 	if (udp_family_of(datagram->source) == family && may_be_bound_to(datagram->source))
 		memcpy(sender->source, datagram->source, sizeof(sender->source));
-	err = udp_set_send_options(fd, family);
+	sender->hop_limit = hop_limit_of(datagram);
+	err = udp_set_send_options(fd, family, sender);
 	if (!err)
 		err = udp_bind_sender(fd, family, sender);
 	if (err) {
 		close(fd);
 		return err;
 	}
-	/* S1: publishes port and source; pairs with S2 in sender_for */
+	/* S1: publishes port, source and hop limit; pairs with S2 in sender_for */
 	atomic_store_explicit(&sender->fd, fd, memory_order_release);
 	return 0;
 }
@@ -223,15 +232,10 @@ static bool needs_interface(const uint8_t address[16])
 	return address[0] == 0xfe && (address[1] & 0xc0) == 0x80;
 }
 
-/* A packet with hop limit 0 does not leave a socket: 1 is the nearest. */
-static int hop_limit_of(const struct datagram *datagram)
-{
-	return datagram->hop_limit ? datagram->hop_limit : 1;
-}
-
 /* @name_source: the socket does not have that source already. */
 static void address_ipv4(struct message *message, struct msghdr *header,
-			 const struct datagram *datagram, uint32_t interface, bool name_source)
+			 const struct udp_sender *sender, const struct datagram *datagram,
+			 uint32_t interface, bool name_source)
 {
 	struct in_pktinfo info = { .ipi_ifindex = (int)interface };
 	int traffic_class = datagram->traffic_class, hop_limit = hop_limit_of(datagram);
@@ -245,12 +249,13 @@ static void address_ipv4(struct message *message, struct msghdr *header,
 		put_control(header, IPPROTO_IP, IP_PKTINFO, &info, sizeof(info));
 	if (traffic_class)
 		put_control(header, IPPROTO_IP, IP_TOS, &traffic_class, sizeof(traffic_class));
-	if (hop_limit != UDP_HOP_LIMIT || is_multicast(datagram->destination))
+	if (hop_limit != sender->hop_limit || is_multicast(datagram->destination))
 		put_control(header, IPPROTO_IP, IP_TTL, &hop_limit, sizeof(hop_limit));
 }
 
 static void address_ipv6(struct message *message, struct msghdr *header,
-			 const struct datagram *datagram, uint32_t interface, bool name_source)
+			 const struct udp_sender *sender, const struct datagram *datagram,
+			 uint32_t interface, bool name_source)
 {
 	struct in6_pktinfo info = { .ipi6_ifindex = interface };
 	int traffic_class = datagram->traffic_class, hop_limit = hop_limit_of(datagram);
@@ -269,7 +274,7 @@ static void address_ipv6(struct message *message, struct msghdr *header,
 	if (traffic_class)
 		put_control(header, IPPROTO_IPV6, IPV6_TCLASS, &traffic_class,
 			    sizeof(traffic_class));
-	if (hop_limit != UDP_HOP_LIMIT || is_multicast(datagram->destination))
+	if (hop_limit != sender->hop_limit || is_multicast(datagram->destination))
 		put_control(header, IPPROTO_IPV6, IPV6_HOPLIMIT, &hop_limit, sizeof(hop_limit));
 }
 
@@ -284,9 +289,9 @@ static void build(struct message *message, struct msghdr *header, const struct u
 	*header = (struct msghdr){ .msg_name = &message->name, .msg_iov = &message->iov,
 				   .msg_iovlen = 1, .msg_control = message->control.bytes };
 	if (udp_family_of(datagram->destination) == UDP_IPV4)
-		address_ipv4(message, header, datagram, interface, name_source);
+		address_ipv4(message, header, sender, datagram, interface, name_source);
 	else
-		address_ipv6(message, header, datagram, interface, name_source);
+		address_ipv6(message, header, sender, datagram, interface, name_source);
 	if (segment_bytes && segment_bytes < datagram->bytes)
 		put_control(header, IPPROTO_UDP, UDP_SEGMENT, &segment_bytes,
 			    sizeof(segment_bytes));

@@ -208,6 +208,26 @@ static void a_hop_limit_of_zero_leaves_as_one(void **state)
 	assert_int_equal(in.hop_limit, 1);
 }
 
+static void check_hop_limits(bool ipv6)
+{
+	static const uint8_t hop_limit[] = { 200, 5, 64, 200 };
+	struct datagram out = make(ipv6, 100, 0), in;
+	unsigned i;
+
+	for (i = 0; i < 4; i++) {
+		out.hop_limit = hop_limit[i];
+		send_one(&out);
+		assert_true(receive_one(link_, &in));
+		assert_int_equal(in.hop_limit, hop_limit[i]);
+	}
+}
+
+static void datagrams_of_one_sender_have_hop_limits_of_their_own(void **state)
+{
+	check_hop_limits(false);
+	check_hop_limits(true);
+}
+
 static void any_address_of_127_is_a_source(void **state)
 {
 	struct datagram out = make(false, 100, 0), in;
@@ -637,6 +657,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(a_datagram_arrives_with_its_header_fields),
 		TEST(a_hop_limit_of_zero_leaves_as_one),
+		TEST(datagrams_of_one_sender_have_hop_limits_of_their_own),
 		TEST(any_address_of_127_is_a_source),
 		TEST(a_run_arrives_whole),
 		TEST(the_largest_run_arrives),

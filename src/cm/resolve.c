@@ -28,6 +28,7 @@ static void any_to_loopback(struct endpoint_address *address)
 struct resolution {
 	struct endpoint_address source, destination;
 	struct gsi_port port;
+	uint8_t dgid[16];
 	uint8_t remote[16];	/* where packets go to: the GID 0 of a port here has another address */
 	bool local;
 };
@@ -42,12 +43,13 @@ static int resolve_local(struct resolution *way)
 	err = gsi_find_port(agent.gsi, way->destination.bytes, way->destination.scope, &there);
 	if (err)
 		return err;
+	memcpy(way->dgid, there.gid.raw, 16);	/* of 127.0.0.2: 127.0.0.1 */
 	memcpy(way->remote, there.address, 16);
 	way->local = true;
 	if (bound)
 		return gsi_find_port(agent.gsi, way->source.bytes, way->source.scope, &way->port);
 	way->port = there;
-	memcpy(way->source.bytes, way->destination.bytes, 16);
+	memcpy(way->source.bytes, there.gid.raw, 16);
 	way->source.scope = way->destination.scope;
 	return 0;
 }
@@ -61,6 +63,7 @@ static int resolve_remote(struct resolution *way)
 
 	if (err)
 		return err;
+	memcpy(way->dgid, way->destination.bytes, 16);
 	memcpy(way->remote, way->destination.bytes, 16);
 	if (bound)
 		return 0;
@@ -128,6 +131,7 @@ static int resolve_soon(struct resolution *way)
 	if (is_answer(entry, &asked, now_ns)) {
 		memcpy(way->source.bytes, entry->way.source.bytes, 16);
 		way->source.scope = entry->way.source.scope;
+		memcpy(way->dgid, entry->way.dgid, 16);
 		memcpy(way->remote, entry->way.remote, 16);
 		way->port = entry->way.port;
 		way->local = entry->way.local;
@@ -182,7 +186,7 @@ static int take_way(struct endpoint *endpoint, const struct resolution *way)
 		endpoint->port = port;
 		endpoint->source = way->source;
 		endpoint->destination = way->destination;
-		memcpy(endpoint->path.dgid.raw, way->destination.bytes, 16);
+		memcpy(endpoint->path.dgid.raw, way->dgid, 16);
 		memcpy(endpoint->path.remote, way->remote, 16);
 		endpoint->peer_local = way->local;
 	}

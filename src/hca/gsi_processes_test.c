@@ -311,7 +311,7 @@ static int teardown(void **state)
 
 static void settle(void)
 {
-	thread_sleep_ns(60 * MS);
+	thread_sleep_ns(150 * MS);	/* what nobody serves waits 50 for somebody */
 }
 
 /* ---- tests ---- */
@@ -443,6 +443,25 @@ static void a_program_that_uses_verbs_alone_says_that_nobody_listens(void **stat
 	assert_int_equal(sum(false) + sum(true), 40);
 	tell(&member[0], (struct order){ .kind = DO_REPORT });
 	assert_int_equal(member[0].report->nobody, 0);
+}
+
+/* A server that begins a little later than its client is not missed. */
+static void a_request_waits_a_moment_for_its_server(void **state)
+{
+	unsigned round;
+
+	start(0, true);
+	start(0, true);
+	start(0, false);
+	for (round = 0; round < 10; round++) {
+		send_request(&member[0], SERVICE + round, loopback4);
+		thread_sleep_ns(5 * MS);
+		serve(&member[1], SERVICE + round);
+		assert_true(comes_to(round + 1, false));
+		assert_int_equal(member[1].report->received, round + 1);
+		assert_int_equal(tell(&member[1], (struct order){ .kind = DO_RELEASE }), 0);
+	}
+	assert_int_equal(sum(true), 0);
 }
 
 static void a_stopped_process_does_not_disturb_the_others(void **state)
@@ -602,6 +621,7 @@ int main(void)
 		TEST(claims_collide_across_processes_until_they_end),
 		TEST(processes_without_a_consumer_hand_on),
 		TEST(a_program_that_uses_verbs_alone_says_that_nobody_listens),
+		TEST(a_request_waits_a_moment_for_its_server),
 		TEST(a_stopped_process_does_not_disturb_the_others),
 		TEST(another_user_serves_and_asks),
 		TEST(a_killed_peer_is_told_of_at_once),

@@ -2,8 +2,9 @@
 /*
  * A management datagram that came to QP1: for whom is it? Of connection management, answers are for
  * the holder of the slot in the communication ID that they answer, requests for who serves the
- * service ID. Everything else, what is for a process that ended, and requests that nobody serves are
- * for whoever got them: its protocol knows how to refuse, and the rest is done without (gsi_refuse.c).
+ * service ID. Everything else, what is for a process that ended, and requests that nobody serves (a
+ * while later: gsi_hold.c) are for whoever got them: its protocol knows how to refuse, and the rest is
+ * done without (gsi_refuse.c).
  *
  * What was handed on once is not handed on again.
  */
@@ -27,8 +28,8 @@ static enum counter check(const struct datagram *datagram, const struct packet *
 	return multicast_is(datagram->destination) ? COUNTER_RX_ADDRESS : COUNTER_COUNT;
 }
 
-static void deliver(struct hca *hca, const struct datagram *datagram, const uint8_t *mad,
-		    uint64_t now_ns) REQUIRES(hca->drive)
+void gsi_deliver(struct hca *hca, const struct datagram *datagram, const uint8_t *mad,
+		 uint64_t now_ns)
 {
 	struct mad_address from = { .interface = datagram->interface,
 				    .traffic_class = datagram->traffic_class & (uint8_t)~ECN_BITS };
@@ -54,19 +55,36 @@ static bool is_our_slot(const struct hca *hca, uint32_t slot)
 	return false;
 }
 
-/* ECONNREFUSED: nobody else is there for it. */
-static int hand_on(struct hca *hca, const struct cm_target *target, const struct datagram *datagram)
-	REQUIRES(hca->drive)
+static const uint8_t *address_of(const struct cm_target *target, const struct datagram *datagram)
 {
-	const uint8_t *address = target->has_address ? target->address : datagram->destination;
+	return target->has_address ? target->address : datagram->destination;
+}
+
+bool gsi_serves(struct hca *hca, const struct cm_target *target, const struct datagram *datagram)
+{
+	return hca->gsi && service_is_ours(hca->gsi->services, target->service_id,
+					   address_of(target, datagram));
+}
+
+int gsi_hand_on(struct hca *hca, const struct cm_target *target, const struct datagram *datagram)
+{
 	uint32_t slot = target->comm_id >> COMM_ID_SLOT_SHIFT;
 
 	if (target->kind == CM_TARGET_ID)
 		return is_our_slot(hca, slot) ? ECONNREFUSED : slot_hand_on(slot, datagram);
-	if (target->kind != CM_TARGET_SERVICE ||
-	    (hca->gsi && service_is_ours(hca->gsi->services, target->service_id, address)))
+	if (target->kind != CM_TARGET_SERVICE || gsi_serves(hca, target, datagram))
 		return ECONNREFUSED;
-	return service_hand_on(target->service_id, address, datagram);
+	return service_hand_on(target->service_id, address_of(target, datagram), datagram);
+}
+
+/* It is for us, or for nobody: a request may wait for somebody. */
+static void take(struct hca *hca, const struct cm_target *target, const struct datagram *datagram,
+		 const uint8_t *mad, uint64_t now_ns) REQUIRES(hca->drive)
+{
+	if (target->kind == CM_TARGET_SERVICE && !datagram->handed_on &&
+	    !gsi_serves(hca, target, datagram) && gsi_hold(hca, target, datagram, mad, now_ns))
+		return;
+	gsi_deliver(hca, datagram, mad, now_ns);
 }
 
 void gsi_receive(struct hca *hca, const struct datagram *datagram, uint8_t *data, size_t bytes,
@@ -87,9 +105,9 @@ void gsi_receive(struct hca *hca, const struct datagram *datagram, uint8_t *data
 	one.segment_bytes = 0;
 	one.segment_number = segment;
 	if (!datagram->handed_on)
-		err = hand_on(hca, &target, &one);
+		err = gsi_hand_on(hca, &target, &one);
 	if (err == ECONNREFUSED) {
-		deliver(hca, datagram, packet->payload, now_ns);
+		take(hca, &target, &one, packet->payload, now_ns);
 		return;
 	}
 	counter_add(hca->counters, err ? COUNTER_RX_MAD_LOST : COUNTER_RX_MAD_FOREIGN, 1);

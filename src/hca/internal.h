@@ -139,6 +139,8 @@ struct hca {
 	struct gsi *gsi;		/* under drive or gsi_lock, changed under both; or NULL */
 	_Atomic uint32_t gsi_psn;
 	_Atomic uint64_t gsi_deadline_ns;
+	struct gsi_hold *hold;		/* requests that wait for a server, under drive; or NULL */
+	_Atomic uint64_t hold_deadline_ns;
 	_Atomic bool services_due;	/* a socket of a service is readable */
 	_Atomic bool services_changed;	/* the port group is to be told */
 	_Atomic bool peers_lost;	/* some QP's peer_lost is set */

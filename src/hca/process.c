@@ -205,6 +205,7 @@ static void init(struct hca *hca)
 	lock_init(&hca->gsi_calls);
 	atomic_init(&hca->gsi_psn, (uint32_t)random_u64() & PSN_MASK);
 	atomic_init(&hca->gsi_deadline_ns, TIME_NEVER);
+	atomic_init(&hca->hold_deadline_ns, TIME_NEVER);
 	list_init(&hca->contexts);
 	list_init(&hca->ports);
 	list_init(&hca->groups);
@@ -236,6 +237,7 @@ static void release(struct hca *hca)
 		free(hca->free_batch[--hca->free_batches]);
 	free(hca->drive_batch);
 	free(hca->slot_buffer);
+	free(hca->hold);
 	if (hca->arena)
 		memory_release(hca->arena, hca->arena_bytes, hca->arena_fd);
 	free(hca);

@@ -10,6 +10,7 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <linux/filter.h>
 #include <netinet/udp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -140,6 +141,50 @@ static int change_membership(int fd, const struct udp_membership *membership, bo
 	return result ? errno : 0;
 }
 
+/*
+ * Where one socket alone is a member of an IPv4 group, Linux (early demultiplexing) takes its packets
+ * for those of a connection, and since 6.6 has the selector choose a socket of port 4791 for them, by
+ * a QPN that multicast does not have. So each membership has a second socket, bound to the group:
+ * then every member gets its copy. What this socket gets, a filter drops.
+ */
+static int open_guard(const struct udp_membership *membership)
+{
+	struct sock_filter drop = BPF_STMT(BPF_RET | BPF_K, 0);
+	struct sock_fprog program = { .len = 1, .filter = &drop };
+	int fd;
+
+	if (udp_family_of(membership->group) != UDP_IPV4)
+		return -1;
+	fd = udp_socket(UDP_IPV4);
+	if (fd < 0)
+		return -1;
+	if (setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) ||
+	    udp_set(fd, SOL_SOCKET, SO_REUSEPORT, 1) ||
+	    udp_bind_to(fd, UDP_IPV4, membership->group, ROCE_UDP_PORT)) {
+		log_warn("packets of multicast groups may reach other processes: %m");
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+static void close_guard(struct udp_membership *membership)
+{
+	if (membership->guard >= 0)
+		close(membership->guard);
+	membership->guard = -1;
+}
+
+/* Joins with @fd, by which the process receives. 0 or errno. */
+static int begin_membership(int fd, struct udp_membership *membership)
+{
+	int err = change_membership(fd, membership, true);
+
+	if (!err)
+		membership->guard = open_guard(membership);
+	return err;
+}
+
 static struct udp_membership *find_membership(struct udp_link *udp, const uint8_t group[16],
 					      uint32_t interface)
 {
@@ -181,10 +226,10 @@ static int join_locked(struct udp_link *udp, const uint8_t group[16], uint32_t i
 	membership = add_membership(udp);
 	if (!membership)
 		return ENOMEM;
-	*membership = (struct udp_membership){ .interface = interface, .count = 1 };
+	*membership = (struct udp_membership){ .interface = interface, .count = 1, .guard = -1 };
 	memcpy(membership->group, group, 16);
 	if (fd >= 0)
-		err = change_membership(fd, membership, true);
+		err = begin_membership(fd, membership);
 	else if (udp->bound[UDP_IPV4] >= 0)
 		err = EAFNOSUPPORT;
 	if (!err)
@@ -213,6 +258,7 @@ void udp_leave(struct link *link, const uint8_t group[16], uint32_t interface)
 	fd = udp->bound[udp_family_of(group)];
 	membership = find_membership(udp, group, interface);
 	if (membership && --membership->count == 0) {
+		close_guard(membership);
 		if (fd >= 0)
 			(void)change_membership(fd, membership, false);
 		*membership = udp->membership[--udp->membership_count];
@@ -229,7 +275,7 @@ static void join_remembered(struct udp_link *udp)
 	for (i = 0; i < udp->membership_count; i++) {
 		int fd = udp->bound[udp_family_of(udp->membership[i].group)];
 
-		err = fd >= 0 ? change_membership(fd, &udp->membership[i], true) : 0;
+		err = fd >= 0 ? begin_membership(fd, &udp->membership[i]) : 0;
 		if (err)
 			log_warn("multicast group not joined: %s", strerror(err));
 	}
@@ -295,13 +341,15 @@ static void close_one(_Atomic int *fd)
 void udp_abandon(struct link *link)
 {
 	struct udp_link *udp = udp_of(link);
-	unsigned family, class;
+	unsigned family, class, i;
 
 	for (family = 0; family < UDP_FAMILY_COUNT; family++) {
 		close_one(&udp->bound[family]);
 		for (class = 0; class < UDP_CLASSES; class++)
 			close_one(&udp->sender[family][class].fd);
 	}
+	for (i = 0; i < udp->membership_count; i++)
+		close_guard(&udp->membership[i]);
 	udp_errors_abandon(udp);
 }
 

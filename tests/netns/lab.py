@@ -17,6 +17,9 @@ import subprocess
 import time
 
 NOBODY = 65534
+# The name of a claim (src/host/service.c), unconnected (01) once it is served; the low 16 bits of
+# the service ID are the port.
+SERVED = re.compile(r' 01 +\d+ @verbatim/service/([0-9a-f]{16})/')
 PORTS = itertools.count(18600)
 
 
@@ -90,6 +93,16 @@ class Namespace:
                     if field[3] == '0A' and int(field[1].rsplit(':', 1)[1], 16) == port:
                         return True
         return False
+
+    def serves(self, port):
+        """Does any process in here serve this port, by the connection manager or a socket?"""
+        with open(f'/proc/{self.pid}/net/unix') as lines:
+            if any(match and int(match[1], 16) & 0xffff == port
+                   for match in map(SERVED.search, lines)):
+                return True
+        with open(f'/proc/{self.pid}/net/udp') as one, open(f'/proc/{self.pid}/net/udp6') as two:
+            ports = re.findall(r'^ *\d+: [0-9A-F]+:([0-9A-F]{4}) ', one.read() + two.read(), re.M)
+        return f'{port:04X}' in ports or self.listens(port)
 
 
 class Program:
@@ -173,9 +186,11 @@ class End:
         prefix = self.namespace.prefix(self.user if user is None else user)
         return Program(prefix + command, self.lab.log_path(command[0]), self.lab.env(env))
 
-    def wait_listening(self, port, program, timeout=10):
+    def wait_listening(self, port, program, timeout=10, served=False):
+        """@served: with the connection manager, which has no TCP port."""
         until = time.monotonic() + timeout
-        while not self.namespace.listens(port):
+        seen = self.namespace.serves if served else self.namespace.listens
+        while not seen(port):
             if not program.alive():
                 raise Failure(f'the server ended before it listened (exit status {program.code}):\n'
                               + program.tail())
@@ -224,6 +239,9 @@ class Topology:
         """Drop RoCE packets at random where they come in, so that no sender sees an error. Yields
         a function that says how many were dropped so far (a batch of GSO counts as one)."""
         rule = f'udp dport 4791 numgen random mod 1000 < {int(percent * 10)} counter drop'
+        variables = self.server.lab.variables
+        before = dict(variables)
+        variables['VERBATIM_MEMORY'] = 'off'    # on one host nothing would reach the filter
         try:
             for namespace in self.namespaces:
                 namespace.call('nft', 'add table inet loss; add chain inet loss in '
@@ -239,6 +257,8 @@ class Topology:
         try:
             yield dropped
         finally:
+            variables.clear()
+            variables.update(before)
             for namespace in self.namespaces:
                 namespace.call('nft', 'delete table inet loss')
 
@@ -287,6 +307,13 @@ class Host:
     pid = 'self'
     listens = Namespace.listens
 
+    @staticmethod
+    def serves(port):
+        """The kernel's rdma_cm tells who listens."""
+        told = call(['rdma', 'resource', 'show', 'cm_id'])
+        return any('LISTEN' in line and re.search(rf':{port}\b', line)
+                   for line in told.splitlines())
+
     def prefix(self, user=None):
         return ['setpriv', '--pdeathsig', 'KILL']
 
@@ -300,8 +327,9 @@ class Host:
 def existing(lab, devices, address, mtu):
     """Two devices of the machine itself, to run the same tests against another RDMA stack."""
     host = Host()
-    topology = Topology('+'.join(devices), End(host, devices[1], address, None, None, lab),
-                        End(host, devices[0], address, None, None, lab), mtu, [host])
+    addresses = address.split('/') * 2      # SERVER or SERVER/CLIENT
+    topology = Topology('+'.join(devices), End(host, devices[1], addresses[0], None, None, lab),
+                        End(host, devices[0], addresses[1], None, None, lab), mtu, [host])
     topology.reference = True
     return topology
 

@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Processes that listen and connect beside each other: ports, requests that nobody takes, listeners
+and peers that are killed, stopped, forked, idle, or somebody else's."""
+import contextlib
+import os
+import re
+import signal
+import time
+
+from harness import Case
+import lab
+from lab import NOBODY, Failure, Skip
+from meeting import Meeting, refused
+
+HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+EXAMPLE = ('rdma_server -p {p}', 'rdma_client -s {a} -p {p}')
+# A server that waits for a second client, and a client that waits for the end: idle, connected.
+IDLE_SERVER, IDLE_CLIENT = 'ucmatose -c 2 -C 0 -p {p}', 'ucmatose -C 0 -s {a} -p {p}'
+
+
+def own_ports(topology):
+    """Five servers on ports of their own; the third is asked for, it alone ends."""
+    meetings = [Meeting(topology) for _ in range(5)]
+    with contextlib.ExitStack() as stack:
+        servers = [stack.enter_context(m.server(EXAMPLE[0])) for m in meetings]
+        for asked in (2, 4, 0):
+            with meetings[asked].client(EXAMPLE[1]) as client:
+                client.wait(10)
+                servers[asked].wait(5)
+                meetings[asked].judge(servers[asked], client)
+        wrong = [n for n in (1, 3) if not servers[n].alive()]
+        if wrong:
+            raise Failure(f'servers {wrong} ended too\n{servers[wrong[0]].tail()}')
+
+
+def in_use(topology):
+    """EADDRINUSE from another process, and of another user; other port spaces are their own."""
+    meeting = Meeting(topology)
+    users = (None, 0, NOBODY) if os.geteuid() == 0 else (None,)
+    with meeting.server('rping -s -P -a {a} -p {p}'):
+        for user in users:
+            for second in ('rping -s -a {a} -p {p}', 'ucmatose -p {p}', 'ucmatose -b ::0 -p {p}'):
+                with topology.server.start(meeting.words(second), user=user) as program:
+                    code = program.wait(5)
+                    if code in (None, 0) or 'Address already in use' not in program.text:
+                        raise Failure(f'{second}: exit status {code}\n{program.tail()}')
+        meeting.run('udpong -b {a} -p {p}', 'udpong -s {a} -p {p} -S 64 -C 10 -T e', endless=True)
+    one = Meeting(topology)
+    one.run(*EXAMPLE)
+    one.run(*EXAMPLE)           # the port is free at once
+
+
+def specific_addresses(topology):
+    """The same port on two addresses of a host."""
+    meeting = Meeting(topology)
+    with meeting.server('rping -s -P -a {a} -p {p}') as first, \
+            topology.server.start(meeting.words('rping -s -a {a6} -p {p}')) as second:
+        time.sleep(0.3)
+        for address, server in (('{a6}', second), ('{a}', first)):
+            with meeting.client(f'rping -c -a {address} -p {{p}} -C 3 -V') as client:
+                if client.wait(10) != 0:
+                    raise Failure(f'{address}: {client.tail()}\n{server.tail()}')
+        if second.wait(5) != 0 or not first.alive():
+            raise Failure(f'{second.tail()}\n{first.tail()}')
+
+
+def restarted(topology, times):
+    """A listener killed and restarted on one port, a client each time."""
+    meeting = Meeting(topology)
+    begin = time.monotonic()
+    for number in range(times):
+        with meeting.server('rping -s -P -a {a} -p {p}') as server, \
+                meeting.client('rping -c -a {a} -p {p} -C 2 -V') as client:
+            if client.wait(10) != 0:
+                raise Failure(f'client {number}: exit status {client.code} after '
+                              f'{client.seconds:.1f} s\n{client.tail()}\n{server.tail()}')
+            server.signal(signal.SIGKILL)
+            server.wait(5)
+    return f'{(time.monotonic() - begin) / times * 1000:.0f} ms each'
+
+
+def wait_for(program, word, timeout=5):
+    until = time.monotonic() + timeout
+    while word not in program.text:
+        if time.monotonic() > until or not program.alive():
+            raise Failure(f'no {word}\n{program.tail()}')
+        time.sleep(0.02)
+
+
+def connected(meeting, stack):
+    """An idle connected pair."""
+    server = stack.enter_context(meeting.server(IDLE_SERVER))
+    client = stack.enter_context(meeting.client(IDLE_CLIENT))
+    time.sleep(0.5)
+    for program in (server, client):
+        if not program.alive():
+            raise Failure(f'it ended\n{program.tail()}')
+    return server, client
+
+
+def killed_idle(topology):
+    """kill -9 of a process that is connected and idle: on its own host the peer knows at once."""
+    meeting = Meeting(topology)
+    with contextlib.ExitStack() as stack:
+        server, client = connected(meeting, stack)
+        begin = time.monotonic()
+        server.signal(signal.SIGKILL)
+        if client.wait(5) != 0 or 'return status 0' not in client.text:
+            raise Failure(f'exit status {client.code}, no DISCONNECTED\n{client.tail()}')
+        seconds = time.monotonic() - begin
+        if seconds > 1:
+            raise Failure(f'it took {seconds:.1f} s')
+    meeting.run(*EXAMPLE)
+    return f'{seconds:.2f} s'
+
+
+def killed_busy(topology, victim):
+    """kill -9 in the middle of an rping, on one host: the survivor ends, soon."""
+    meeting = Meeting(topology)
+    with meeting.server('stdbuf -oL rping -s -a {a} -p {p} -v') as server, \
+            meeting.client('rping -c -a {a} -p {p}') as client:
+        wait_for(server, 'ping data')
+        dead, left = (server, client) if victim == 'server' else (client, server)
+        begin = time.monotonic()
+        dead.signal(signal.SIGKILL)
+        code, seconds = left.wait(2), time.monotonic() - begin
+        if code is None or left.crashed():
+            raise Failure(f'exit status {code} after {seconds:.1f} s\n{left.tail()}')
+        if not re.search('DISCONNECT EVENT|completion failed', left.text):
+            raise Failure(f'it never heard of it\n{left.tail()}')
+    return f'{seconds:.2f} s'
+
+
+def killed_far(topology):
+    """kill -9 of a target on another host: the transport gives up after its retries, 8 times the
+    2.1 s of the connection manager, of which four times as much is allowed."""
+    meeting = Meeting(topology)
+    command = 'ib_write_bw -R -F -s 65536 -D 60 -p {p}'
+    with meeting.server(command) as server, meeting.client(command + ' {a}') as client:
+        time.sleep(3)
+        begin = time.monotonic()
+        server.signal(signal.SIGKILL)
+        code, seconds = client.wait(75), time.monotonic() - begin
+        if code in (0, None) or client.crashed() or seconds > 70:
+            raise Failure(f'exit status {code} after {seconds:.1f} s\n{client.tail()}')
+    return f'{seconds:.1f} s'
+
+
+def stopped(topology):
+    """A listener under SIGSTOP, with its part of the port in its hand, delays nobody's requests."""
+    bystander, meeting = Meeting(topology), Meeting(topology)
+    with contextlib.ExitStack() as stack:
+        sleepers = [stack.enter_context(Meeting(topology).server('rping -s -P -a {a} -p {p}'))
+                    for _ in range(3)]
+        sleepers.append(stack.enter_context(bystander.server('rping -s -P -a {a} -p {p}')))
+        for sleeper in sleepers:
+            sleeper.signal(signal.SIGSTOP)
+        worst = 0
+        for _ in range(5):
+            pair = meeting.run(*EXAMPLE)
+            worst = max(worst, pair.client.seconds)
+            meeting.run('ucmatose -p {p} -c 5', 'ucmatose -s {a} -p {p} -c 5', timeout=20)
+        if worst > 2:
+            raise Failure(f'a connect took {worst:.1f} s')
+        for sleeper in sleepers:
+            sleeper.signal(signal.SIGCONT)
+        with bystander.client('rping -c -a {a} -p {p} -C 3 -V') as client:
+            if client.wait(10) != 0:
+                raise Failure(f'after SIGCONT\n{client.tail()}\n{sleepers[-1].tail()}')
+    return f'{worst:.2f} s at worst'
+
+
+def two_users(topology):
+    """root and nobody on one host listen and connect, in every combination, at the same time."""
+    if os.geteuid() != 0:
+        raise Skip('needs root')
+    with Meeting(topology).server('rping -s -P -a {a} -p {p}', user=NOBODY), \
+            Meeting(topology).server('rping -s -P -a {a} -p {p}', user=0):
+        for users in ((0, 0), (NOBODY, NOBODY), (0, NOBODY), (NOBODY, 0)):
+            for pair in (EXAMPLE, ('ucmatose -p {p} -c 3', 'ucmatose -s {a} -p {p} -c 3'),
+                         ('rping -s -a {a} -p {p} -V', 'rping -c -a {a} -p {p} -V -C 20')):
+                Meeting(topology).run(*pair, users=users, timeout=20)
+            Meeting(topology, 7174).run('udaddy', 'udaddy -s {a}', users=users, timeout=20)
+
+
+def nobody_serves(topology):
+    """REJECTED, where a process of ours lives there: invalid service ID."""
+    with Meeting(topology).server('rping -s -P -a {a} -p {p}'):
+        return refused(topology, 'rping -c -a {a} -p {p} -C 1',
+                       r'RDMA_CM_EVENT_REJECTED, error 8\b', 1)
+
+
+def nobody_there(topology):
+    """Nobody has port 4791 over there: UNREACHABLE; in one namespace the client itself has it."""
+    event = 'REJECTED, error 8' if topology.name == 'lo' else 'UNREACHABLE, error -'
+    seconds = refused(topology, 'rping -c -a {a} -p {p} -C 1', f'RDMA_CM_EVENT_{event}', 1)
+    event = 'UNREACHABLE' if topology.name != 'lo' else '(REJECTED|UNREACHABLE)'
+    refused(topology, 'udaddy -s {a}', f'RDMA_CM_EVENT_{event}', 1)
+    return seconds
+
+
+def explained(topology):
+    """What cannot be, says which devices there are."""
+    for template, words in (
+            ('ucmatose -b 192.0.2.1 -p {p}', ('bind address failed: Cannot assign',)),
+            ('ucmatose -s 192.0.2.1 -p {p}', ('ADDR_ERROR|unreachable', 'there is no route'))):
+        meeting = Meeting(topology)
+        with meeting.client(template) as program:
+            if program.wait(5) in (None, 0) or program.crashed():
+                raise Failure(f'exit status {program.code}\n{program.tail()}')
+            for word in words + (r'verbatim: .*' + topology.client.device,):
+                if not re.search(word, program.text):
+                    raise Failure(f'{template}: nothing like {word}:\n{program.tail()}')
+
+
+def idle(topology):
+    """Both ends of a connection at rest, and the listener: no CPU."""
+    with contextlib.ExitStack() as stack:
+        pair = connected(Meeting(topology), stack)
+        before = [ticks(p.pid) for p in pair]
+        time.sleep(2)
+        spent = [ticks(p.pid) - b for p, b in zip(pair, before)]
+        if max(spent) > 1:
+            raise Failure(f'{spent} ticks of CPU in 2 s')
+
+
+def ticks(pid):
+    with open(f'/proc/{pid}/stat') as stat:
+        fields = stat.read().rsplit(')', 1)[1].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def forked(topology):
+    """A listener that forks: the parent serves, and the child holds neither packets nor port."""
+    meeting = Meeting(topology)
+    script = f'/usr/bin/python3 {HERE}/cm_fork.py {{p}} '
+    with meeting.server(script + '3') as server:
+        wait_for(server, 'forked')
+        with meeting.client(EXAMPLE[1]) as client:
+            client.wait(10)
+            server.wait(5)
+            meeting.judge(server, client)
+    with meeting.server(script + '4') as server:
+        wait_for(server, 'forked')
+        server.signal(signal.SIGKILL)       # its child lives on
+        server.wait(5)
+        meeting.run(*EXAMPLE)
+
+
+def cases(topology):
+    usual = topology.name != 'veth9000'
+    local = topology.name == 'lo'
+    yield Case('CM: five listeners, the right one is reached', lambda: own_ports(topology), usual)
+    yield Case('CM: a port in use, across processes and users', lambda: in_use(topology), usual)
+    yield Case('CM: one port on two addresses', lambda: specific_addresses(topology), usual)
+    yield Case('CM: a listener killed and restarted 25 times', lambda: restarted(topology, 25),
+               topology.name == 'veth1500')
+    yield Case('CM: a listener killed and restarted 100 times', lambda: restarted(topology, 100),
+               local)
+    if local:
+        yield Case('CM: kill -9 of an idle peer', lambda: killed_idle(topology), True)
+        yield Case('CM: root and nobody on one host', lambda: two_users(topology), True)
+        for victim in ('server', 'client'):
+            yield Case(f'CM: kill -9 of the {victim} of rping',
+                       lambda v=victim: killed_busy(topology, v), True)
+    else:
+        yield Case('CM: kill -9 of a target on another host', lambda: killed_far(topology), False)
+    yield Case('CM: stopped listeners delay nobody', lambda: stopped(topology), usual)
+    yield Case('CM: a port that nobody serves', lambda: nobody_serves(topology), usual)
+    yield Case('CM: a host where nobody is', lambda: nobody_there(topology), usual)
+    yield Case('CM: what fails is explained', lambda: explained(topology), usual)
+    yield Case('CM: an idle connection uses no CPU', lambda: idle(topology), usual)
+    yield Case('CM: a listener that forks', lambda: forked(topology), usual)

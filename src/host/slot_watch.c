@@ -10,6 +10,9 @@
  * A slot that is gone may have a new holder at once, who may be watched too, while those who
  * watched the old one have not all said that they are done. Their number is kept apart (ended), so
  * that they do not end the new watch.
+ *
+ * A connection that nobody needs any more is kept for whoever needs it next, a few of them: programs
+ * that connect to one peer again and again would wake it twice each time.
  */
 #include "host/slot_watch.h"
 
@@ -30,6 +33,7 @@
 #define BACKLOG		1024
 #define OWN_MAX		8u
 #define EVENTS		16
+#define IDLE_MAX	8u		/* watches that nobody needs */
 
 enum kind { KIND_LISTENER, KIND_WATCHER, KIND_WATCHED };	/* whose fd it is, in the epoll set */
 
@@ -49,6 +53,8 @@ struct slot_watch {
 	} own[OWN_MAX];
 	unsigned watcher_count;
 	int watcher[SLOT_COUNT];
+	unsigned idle_count;
+	uint32_t idle[IDLE_MAX];	/* slots that are watched with a count of 0, oldest first */
 	struct watched watched[SLOT_COUNT];	/* by slot */
 };
 
@@ -192,6 +198,55 @@ static int connect_to(struct slot_watch *watch, uint32_t slot, int *connected)
 	return err;
 }
 
+/* A child that was forked and did not close it yet would keep it in the epoll set. */
+static void stop_watching(struct slot_watch *watch, struct watched *watched)
+{
+	epoll_ctl(watch->epoll_fd, EPOLL_CTL_DEL, watched->fd, NULL);
+	close(watched->fd);
+	watched->fd = -1;
+	watched->count = 0;
+}
+
+static void forget_idle(struct slot_watch *watch, uint32_t slot)
+{
+	unsigned i, kept = 0;
+
+	for (i = 0; i < watch->idle_count; i++)
+		if (watch->idle[i] != slot)
+			watch->idle[kept++] = watch->idle[i];
+	watch->idle_count = kept;
+}
+
+static void keep_idle(struct slot_watch *watch, uint32_t slot)
+{
+	uint32_t oldest = watch->idle[0];
+
+	if (watch->idle_count == IDLE_MAX) {
+		forget_idle(watch, oldest);
+		stop_watching(watch, &watch->watched[oldest]);
+	}
+	watch->idle[watch->idle_count++] = slot;
+}
+
+/* Its process may have ended, and another one hold the slot by now, before our turn came to see it. */
+static bool is_alive(int fd)
+{
+	char byte;
+
+	return recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN;
+}
+
+static void take_up_idle(struct slot_watch *watch, uint32_t slot)
+{
+	struct watched *watched = &watch->watched[slot];
+
+	if (watched->fd < 0 || watched->count)
+		return;
+	forget_idle(watch, slot);
+	if (!is_alive(watched->fd))
+		stop_watching(watch, watched);
+}
+
 int slot_watch_add(struct slot_watch *watch, uint32_t slot)
 {
 	struct watched *watched = &watch->watched[slot % SLOT_COUNT];
@@ -201,6 +256,7 @@ int slot_watch_add(struct slot_watch *watch, uint32_t slot)
 		return ESRCH;
 	lock_acquire(&watch->lock);
 	if (!is_own(watch, slot)) {
+		take_up_idle(watch, slot);
 		if (watched->fd < 0)
 			err = connect_to(watch, slot, &watched->fd);
 		if (!err)
@@ -208,13 +264,6 @@ int slot_watch_add(struct slot_watch *watch, uint32_t slot)
 	}
 	lock_release(&watch->lock);
 	return err;
-}
-
-static void stop_watching(struct watched *watched)
-{
-	close(watched->fd);
-	watched->fd = -1;
-	watched->count = 0;
 }
 
 void slot_watch_remove(struct slot_watch *watch, uint32_t slot)
@@ -225,7 +274,7 @@ void slot_watch_remove(struct slot_watch *watch, uint32_t slot)
 	if (watched->ended)
 		watched->ended--;
 	else if (watched->count && --watched->count == 0)
-		stop_watching(watched);
+		keep_idle(watch, slot);
 	lock_release(&watch->lock);
 }
 
@@ -242,8 +291,13 @@ static bool handle(struct slot_watch *watch, enum kind kind, uint32_t which)
 		drop_watcher(watch, (int)which);
 	if (kind != KIND_WATCHED || watched->fd < 0)
 		return false;
+	if (!watched->count) {
+		forget_idle(watch, which);
+		stop_watching(watch, watched);
+		return false;
+	}
 	watched->ended += watched->count;
-	stop_watching(watched);
+	stop_watching(watch, watched);
 	return true;
 }
 

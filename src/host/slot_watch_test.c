@@ -26,6 +26,7 @@
 #define NOBODY	65534
 #define MS	1000000ull
 #define MANY	100
+#define FEW	12
 
 static bool real_root;
 static struct slot_watch *mine;
@@ -191,6 +192,35 @@ static void the_next_holder_is_watched_apart_from_the_last(void **state)
 	assert_int_equal(wait_gone(5000), 7);
 }
 
+static void a_watch_is_kept_for_the_next_who_needs_it(void **state)
+{
+	struct holder holder = start(7, 0);
+
+	assert_int_equal(slot_watch_add(mine, 7), 0);
+	slot_watch_remove(mine, 7);
+	fail_set(FAIL_CONNECT, 1, EIO);
+	assert_int_equal(slot_watch_add(mine, 7), 0);	/* without a new connection */
+	fail_clear();
+	end(&holder);
+	assert_int_equal(wait_gone(5000), 7);
+	slot_watch_remove(mine, 7);
+	assert_int_equal(slot_watch_add(mine, 7), ESRCH);
+}
+
+static void a_kept_watch_is_not_taken_for_one_of_the_next_holder(void **state)
+{
+	struct holder holder = start(7, 0);
+
+	assert_int_equal(slot_watch_add(mine, 7), 0);
+	slot_watch_remove(mine, 7);
+	end(&holder);			/* which we have no turn to notice */
+	holder = start(7, 0);
+	assert_int_equal(slot_watch_add(mine, 7), 0);
+	assert_int_equal(wait_gone(20), 0);
+	end(&holder);
+	assert_int_equal(wait_gone(5000), 7);
+}
+
 static void our_own_slot_is_never_gone(void **state)
 {
 	assert_int_equal(slot_watch_add(mine, 1), 0);
@@ -207,6 +237,23 @@ static unsigned open_fds(void)
 	for (fd = 0; fd < 512; fd++)
 		count += fcntl(fd, F_GETFD) >= 0;
 	return count;
+}
+
+static void few_watches_are_kept(void **state)
+{
+	struct holder holder[FEW];
+	unsigned i, before = open_fds();
+
+	for (i = 0; i < FEW; i++) {
+		holder[i] = start(20 + i, 0);
+		assert_int_equal(slot_watch_add(mine, 20 + i), 0);
+		slot_watch_remove(mine, 20 + i);
+	}
+	assert_in_range(open_fds(), before + FEW, before + FEW + 8);	/* FEW: the sockets of start() */
+	for (i = 0; i < FEW; i++)
+		end(&holder[i]);
+	assert_int_equal(wait_gone(20), 0);
+	assert_int_equal(open_fds(), before);
 }
 
 /* Watchers that come and go leave nothing behind in who is watched; a backlog is no limit. */
@@ -286,6 +333,9 @@ int main(void)
 		TEST(another_users_process_can_be_watched),
 		TEST(watches_are_counted),
 		TEST(the_next_holder_is_watched_apart_from_the_last),
+		TEST(a_watch_is_kept_for_the_next_who_needs_it),
+		TEST(a_kept_watch_is_not_taken_for_one_of_the_next_holder),
+		TEST(few_watches_are_kept),
 		TEST(our_own_slot_is_never_gone),
 		TEST(many_watchers_come_and_go),
 		TEST(without_descriptors_watchers_wait_in_the_backlog),

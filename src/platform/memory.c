@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <stdint.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "platform/fail.h"
@@ -22,12 +23,34 @@ bool memory_is_mapped(const void *address, size_t length)
 	return !length || !msync((void *)start, end - start, MS_ASYNC) || errno != ENOMEM;
 }
 
+/* A file that grows beyond this limit is answered by a signal. */
+static bool is_too_large(size_t bytes)
+{
+	struct rlimit limit;
+
+	return !getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur < bytes;
+}
+
+int memory_private(size_t bytes, void **memory)
+{
+	void *mapped = fail_now(FAIL_MMAP) ? MAP_FAILED :
+		       mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (mapped == MAP_FAILED)
+		return errno;
+	*memory = mapped;
+	return 0;
+}
+
 int memory_shared(const char *name, size_t bytes, void **memory, int *fd)
 {
-	int err, made = fail_now(FAIL_MEMFD) ? -1 :
-			memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	int err, made;
 	void *mapped;
 
+	if (is_too_large(bytes))
+		return EFBIG;
+	made = fail_now(FAIL_MEMFD) ? -1 : memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (made < 0)
 		return errno;
 	if (fail_now(FAIL_FTRUNCATE) || ftruncate(made, (off_t)bytes)) {
@@ -40,6 +63,7 @@ int memory_shared(const char *name, size_t bytes, void **memory, int *fd)
 		err = errno;
 		goto close_fd;
 	}
+	madvise(mapped, bytes, MADV_DONTDUMP);	/* sparse: a core dump would fill it */
 	/* Whoever is given it can rely on its size: no SIGBUS. */
 	if (fcntl(made, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW)) {
 		err = errno;
@@ -54,17 +78,37 @@ close_fd:
 	return err;
 }
 
-int memory_map(int fd, size_t bytes, bool writable, void **memory)
+static int map(int fd, size_t bytes, bool writable, void *at, void **memory)
 {
 	int protection = PROT_READ | (writable ? PROT_WRITE : 0);
 	void *mapped = fail_now(FAIL_MMAP) ? MAP_FAILED :
-		       mmap(NULL, bytes, protection, MAP_SHARED | MAP_NORESERVE, fd, 0);
+		       mmap(at, bytes, protection, MAP_SHARED | MAP_NORESERVE | (at ? MAP_FIXED : 0), fd,
+			    0);
 
 	if (mapped == MAP_FAILED)
 		return errno;
 	madvise(mapped, bytes, MADV_DONTFORK);
+	/* A core dump reads all of a mapping, and reading the holes of a sparse file fills them. */
+	madvise(mapped, bytes, MADV_DONTDUMP);
 	*memory = mapped;
 	return 0;
+}
+
+int memory_map(int fd, size_t bytes, bool writable, void **memory)
+{
+	return map(fd, bytes, writable, NULL, memory);
+}
+
+int memory_map_over(int fd, size_t bytes, void *memory)
+{
+	return map(fd, bytes, true, memory, &memory);
+}
+
+int memory_blank(void *memory, size_t bytes)
+{
+	return mmap(memory, bytes, PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) == MAP_FAILED ?
+		       errno : 0;
 }
 
 void memory_release(void *memory, size_t bytes, int fd)

@@ -18,6 +18,7 @@ sys.dont_write_bytecode = True
 import lab                                      # noqa: E402
 from harness import Tap, words                  # noqa: E402
 from lab import Failure, Pair                   # noqa: E402
+from meeting import Meeting, refused, wait_joined       # noqa: E402
 
 PINGPONGS = [('rc', 1), ('rc', 1024), ('rc', 1025), ('rc', 65537), ('rc', 1 << 20), ('uc', 1024),
              ('uc', 4000), ('ud', 1), ('ud', 1024), ('srq', 4096)]
@@ -27,6 +28,34 @@ PERFTEST = ['ib_send_lat -n 100', 'ib_send_bw -n 100 -s 65536', 'ib_write_lat -n
             'ib_send_lat -c UD -n 100', 'ib_write_bw -q 4 -n 50 -s 8192',
             'ib_send_bw -b -n 50 -s 8192', 'ib_send_bw -e -n 50',
             'ib_write_bw -m 256 -n 50 -s 9999']
+
+# Connected by librdmacm: name, server, client, port (udaddy has one of its own).
+CONNECTED = [
+    ('rping -C 20', 'rping -s -a {a} -p {p} -v -V', 'rping -c -a {a} -p {p} -v -V -C 20', None),
+    ('rping -C 20 over IPv6', 'rping -s -a {a6} -p {p} -v -V',
+     'rping -c -a {a6} -p {p} -v -V -C 20', None),
+    ('rping -S 60000', 'rping -s -a {a} -p {p} -V -S 60000',
+     'rping -c -a {a} -p {p} -V -C 5 -S 60000', None),
+    ('ucmatose', 'ucmatose -b {a} -p {p}', 'ucmatose -s {a} -p {p}', None),
+    ('ucmatose -c 5 -C 20 -S 8192', 'ucmatose -b {a} -p {p} -c 5 -C 20 -S 8192',
+     'ucmatose -s {a} -p {p} -c 5 -C 20 -S 8192', None),
+    ('rdma_client', 'rdma_server -s {a} -p {p}', 'rdma_client -s {a} -p {p}', None),
+    ('udaddy', 'udaddy -b {a}', 'udaddy -s {a}', 7174),
+    ('udaddy -c 3 -S 1000 over IPv6', 'udaddy -b {a6} -c 3 -S 1000',
+     'udaddy -s {a6} -c 3 -S 1000', 7174),
+    ('ib_write_lat -R', 'ib_write_lat -R -F -n 50 -p {p}', 'ib_write_lat -R -F -n 50 -p {p} {a}',
+     None),
+    ('ib_send_lat -R -c UD', 'ib_send_lat -R -c UD -F -n 50 -p {p}',
+     'ib_send_lat -R -c UD -F -n 50 -p {p} {a}', None),
+]
+
+
+class Ends:
+    """A topology of the two stacks, for a Meeting: way 'out' is a client on Verbatim."""
+
+    def __init__(self, split, way):
+        self.server, self.client = ((split.rxe, split.ours) if way == 'out'
+                                    else (split.ours, split.rxe))
 
 
 class Named(lab.Namespace):
@@ -122,10 +151,37 @@ def pairs(split, verify, long):
             for address in kinds if number < 2 else ('4',):
                 yield (f'{way}: {tool} over {address}',
                        lambda t=tool, w=way, a=address: split.run(f'{t} -F', w, a, '-x'))
+        for name, server, client, port in CONNECTED:
+            yield (f'{way}: {name}', lambda w=way, s=server, c=client, p=port:
+                   Meeting(Ends(split, w), p).run(s, c))
+        yield f'{way}: cmtime -c 50', lambda w=way: Meeting(Ends(split, w)).run(
+            'cmtime -b {a} -p {p} -c 50', 'cmtime -s {a} -p {p} -c 50', endless=True)
+        yield f'{way}: mckey', lambda w=way: multicast(split, w)
+        yield f'{way}: a connection to a port that nobody serves', lambda w=way: nobody(split, w)
         if os.access(verify, os.X_OK):
             for test in verify_tests(verify, long):
                 yield (f'{way}: verify {test}',
                        lambda t=test, w=way: split.run(f'{verify} -t ^{t}$', w, '4'))
+
+
+def multicast(split, way):
+    """The server receives what the client sends to a group."""
+    ends, group = Ends(split, way), '239.77.3.1'
+    with ends.server.start(words('mckey -m', group, '-b', ends.server.address)) as receiver:
+        wait_joined(ends.server.namespace, group, receiver, 15)
+        with ends.client.start(words('mckey -s -m', group, '-b', ends.client.address)) as sender:
+            sender.wait(30)
+            receiver.wait(10)
+            pair = Pair(receiver, sender).check()
+    if pair.text.count('data transfers complete') != 2:
+        raise Failure(pair.report())
+
+
+def nobody(split, way):
+    """Refused with "invalid service ID", by whoever lives there."""
+    ends = Ends(split, way)
+    with Meeting(ends).server('rping -s -P -a {a} -p {p}'):
+        refused(ends, 'rping -c -a {a} -p {p} -C 1', r'RDMA_CM_EVENT_REJECTED, error 8\b', 15)
 
 
 def verify_tests(verify, long):

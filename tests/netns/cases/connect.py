@@ -184,10 +184,15 @@ def two_users(topology):
 
 
 def nobody_serves(topology):
-    """REJECTED, where a process of ours lives there: invalid service ID."""
+    """REJECTED, where a process of ours lives there, whether or not it knows of
+    connections: invalid service ID."""
+    event = r'RDMA_CM_EVENT_REJECTED, error 8\b'
     with Meeting(topology).server('rping -s -P -a {a} -p {p}'):
-        return refused(topology, 'rping -c -a {a} -p {p} -C 1',
-                       r'RDMA_CM_EVENT_REJECTED, error 8\b', 1)
+        seconds = refused(topology, 'rping -c -a {a} -p {p} -C 1', event, 1)
+    with Meeting(topology).server('ibv_rc_pingpong -g 1 -p {p}'):
+        refused(topology, 'rping -c -a {a} -p {p} -C 1', event, 1)
+        refused(topology, 'udaddy -s {a}', 'RDMA_CM_EVENT_UNREACHABLE', 1)
+    return seconds
 
 
 def nobody_there(topology):

@@ -92,7 +92,7 @@ int rs_table_add(struct rsocket *rs)
 	pthread_once(&fork_once, watch_fork);
 	rs->generation = rs_generation();
 	lock_acquire(entry_lock(rs->fd));
-	*place = rs;
+	__atomic_store_n(place, rs, __ATOMIC_RELAXED);	/* read without the lock, too */
 	lock_release(entry_lock(rs->fd));
 	return 0;
 }
@@ -132,7 +132,7 @@ struct rsocket *rs_table_remove(int fd)
 	if (place) {
 		lock_acquire(entry_lock(fd));
 		rs = *place;
-		*place = NULL;
+		__atomic_store_n(place, NULL, __ATOMIC_RELAXED);
 		lock_release(entry_lock(fd));
 	}
 	if (!rs)

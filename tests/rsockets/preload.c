@@ -161,6 +161,7 @@ static void swap_data(int fd)
 		}
 	}
 	check_fill(1, 0, in, BYTES);
+	CHECK(poll(&(struct pollfd){ .fd = fd, .events = POLLIN }, 1, 20000) == 1, "no end");
 	CHECK(recv(fd, in, 1, 0) == 0, "more than was sent");
 	free(out);
 	free(in);

@@ -129,40 +129,49 @@ class Connections:
 
     # ---- rsockets ----
 
-    def rstream(self, topology, options, column):
+    def rstream(self, topology, options, column, variables=None):
         """The result of a custom test of rstream: column 0 Gb/s, 1 us a transfer."""
         port = next(lab.PORTS)
         with topology.server.start(words('rstream -b', topology.server.address, '-p', port,
-                                         options)) as server:
+                                         options), variables) as server:
             time.sleep(0.5)
             with topology.client.start(words('rstream -s', topology.server.address, '-p', port,
-                                             options)) as client:
+                                             options), variables) as client:
                 ended_well(client, 60)
             ended_well(server, 10)
         return float(re.search(r'^custom.*s +([\d.]+) +([\d.]+) *$', client.text, re.M)[1 + column])
 
-    def rstream_bandwidth(self, topology):
-        """There and back, one direction at a time: 64 KiB, 1.3 GB each way."""
-        return self.rstream(topology, '-S 65536 -C 2000 -I 10', 0) * 1e9 / 8 / 1e6
+    def bandwidth(self, topology, variables=None):
+        """There and back, one direction at a time: 64 KiB, 1.3 GB each way; MB/s."""
+        return self.rstream(topology, '-S 65536 -C 2000 -I 10', 0, variables) * 1e9 / 8 / 1e6
 
-    def iperf_on_rsockets(self, topology):
-        """iperf3, which knows of no RDMA, under run --rsockets."""
-        preload = {'LD_PRELOAD': os.path.join(self.bench.place.library, 'rsocket',
-                                              'librspreload.so')}
-        return self.bench.tcp(topology, preload)
+    def latency(self, topology, variables=None, sockets=''):
+        return self.rstream(topology, sockets + '-S 64 -C 1 -I 20000', 1, variables)
+
+    def preloaded(self, topology, variables):
+        """iperf3, which knows of no RDMA, as under run --rsockets."""
+        library = os.path.join(self.bench.place.library, 'rsocket', 'librspreload.so')
+        return self.bench.tcp(topology, dict(variables, LD_PRELOAD=library))
 
     def rsockets(self, topology):
-        stream = self.series('rstream, 64 KiB', 'MB/s')
-        preloaded = self.series('iperf3 on rsockets', 'MB/s')
+        """Over UDP, and through the memory that processes of one host share; beside TCP."""
         tcp = self.series('iperf3, one TCP stream', 'MB/s')
-        latency = self.series('rstream, 64 bytes', 'us')
         tcp_latency = self.series('rstream -T s (TCP), 64 bytes', 'us')
+        ways = {}
+        for way, memory in (('UDP', 'off'), ('memory', 'auto')):
+            ways[way] = ({'VERBATIM_MEMORY': memory},
+                         self.series(f'rstream, 64 KiB, over {way}', 'MB/s'),
+                         self.series(f'iperf3 on rsockets, over {way}', 'MB/s'),
+                         self.series(f'rstream, 64 bytes, over {way}', 'us'))
         for _ in range(self.bench.repeats):
-            self.bench.series(stream, self.rstream_bandwidth, topology)
             self.bench.series(tcp, self.bench.tcp, topology)
-            self.bench.series(preloaded, self.iperf_on_rsockets, topology)
-            self.bench.series(latency, self.rstream, topology, '-S 64 -C 1 -I 20000', 1)
-            self.bench.series(tcp_latency, self.rstream, topology, '-T s -S 64 -C 1 -I 20000', 1)
-        self.table.ratio(f'rsockets, bandwidth, {topology.name}', stream, tcp, 1, True)
-        self.table.ratio(f'rsockets, iperf3 preloaded, {topology.name}', preloaded, tcp, 1, True)
-        self.table.ratio(f'rsockets, latency, {topology.name}', latency, tcp_latency, 1, False)
+            for variables, stream, iperf, latency in ways.values():
+                self.bench.series(stream, self.bandwidth, topology, variables)
+                self.bench.series(iperf, self.preloaded, topology, variables)
+                self.bench.series(latency, self.latency, topology, variables)
+            self.bench.series(tcp_latency, self.latency, topology, None, '-T s ')
+        for way, (_, stream, iperf, latency) in ways.items():
+            name = f'rsockets over {way}, {topology.name}'
+            self.table.ratio(f'{name}: bandwidth', stream, tcp, 1, True)
+            self.table.ratio(f'{name}: iperf3', iperf, tcp, 1, True)
+            self.table.ratio(f'{name}: latency', latency, tcp_latency, 1, False)

@@ -52,7 +52,7 @@ static const struct qp_access *their_qp(const struct peer *peer, uint32_t qpn)
 
 	for (i = 0; i < card->slot_count; i++)
 		if (card->slot[i] == SLOT_OF_QPN(qpn))
-			return arena_qp(peer->arena) + i * QP_PER_SLOT + (qpn & (QP_PER_SLOT - 1));
+			return peer->qp + i * QP_PER_SLOT + (qpn & (QP_PER_SLOT - 1));
 	return NULL;
 }
 
@@ -83,7 +83,7 @@ static bool is_allowed(struct transfer *transfer)
 	}
 	asker.pd = access->pd;
 	return !transfer->length ||
-	       mr_check_foreign(arena_mr(transfer->peer->arena), &asker, transfer->rkey,
+	       mr_check_foreign(transfer->peer->mr, &asker, transfer->rkey,
 				transfer->need, transfer->remote, transfer->length, &transfer->host) == MR_OK;
 }
 
@@ -129,21 +129,18 @@ static bool grant_local(struct transfer *transfer, const struct send_wqe *wqe)
 static uint8_t *find_mapped(const struct transfer *transfer)
 {
 	struct peer *peer = transfer->peer;
-	uint32_t index = mr_index_of(transfer->rkey);
-	const struct mr_entry *entry = arena_mr(peer->arena) + index;
-	const struct mr_mapping *mapping;
-	uint64_t bytes, skip, pool;
+	const struct mr_mapping *mapping = peer->mapping + mr_index_of(transfer->rkey);
+	uint64_t bytes, first, skip, pool;
 
 	if (!peer->pool)
 		return NULL;
-	if (entry->kind != MR_REGION)	/* a window shows its region's memory */
-		index = entry->parent & (MR_TABLE_SIZE - 1);
-	mapping = arena_mapping(peer->arena) + index;
 	bytes = atomic_load_explicit(&mapping->bytes, memory_order_acquire);
-	skip = transfer->host - mapping->first;
-	if (transfer->host < mapping->first || skip > bytes || transfer->length > bytes - skip)
+	/* Its owner may write anything there at any time: each is read once, and checked after. */
+	first = *(const volatile uint64_t *)&mapping->first;
+	skip = transfer->host - first;
+	if (transfer->host < first || skip > bytes || transfer->length > bytes - skip)
 		return NULL;
-	pool = mapping->pool + skip;
+	pool = *(const volatile uint64_t *)&mapping->pool + skip;
 	return pool <= POOL_BYTES - transfer->length ? peer->pool + pool : NULL;
 }
 
@@ -156,12 +153,12 @@ static int copy_mapped(struct transfer *transfer)
 	for (i = 1; i < transfer->pieces && !err; i++) {
 		const struct iovec *piece = &transfer->piece[i];
 
-		if (transfer->opcode == IBV_WR_RDMA_READ)
-			err = copy_user(piece->iov_base, at, piece->iov_len);
-		else if (i == transfer->pieces - 1)
-			err = copy_user_ordered(at, piece->iov_base, piece->iov_len);
-		else
-			err = copy_user(at, piece->iov_base, piece->iov_len);
+		bool in = transfer->opcode == IBV_WR_RDMA_READ;
+		void *to = in ? piece->iov_base : at;
+		const void *from = in ? at : piece->iov_base;
+
+		err = i == transfer->pieces - 1 ? copy_user_ordered(to, from, piece->iov_len) :
+						  copy_user(to, from, piece->iov_len);
 		at += piece->iov_len;
 	}
 	return err;

@@ -10,9 +10,9 @@
 #include "hca/mapping.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -23,6 +23,8 @@
 #define REGION_BYTES_MAX	(UINT64_C(1) << 32)
 #define REGIONS_MAX		4096u	/* beyond these, looking for overlaps costs too much */
 #define OUR_THREADS		1u	/* the worker */
+#define RECLAIM_AT		64u	/* retired extents worth a look at /proc/self/maps */
+#define RETIRED_MAX		1024u	/* each is a mapping, of which a process may have 65530 */
 #define ACCESS_REMOTE \
 	(IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
 
@@ -30,20 +32,30 @@ struct extent {
 	struct list node;		/* by pool offset */
 	uintptr_t start;
 	uint64_t bytes, pool;
-	uint32_t regions;
+	uint32_t regions;		/* 0: its pages could not be made private, and will be */
+	bool retired;			/* its pages are private, its place in the pool is not free */
+	bool mapped;			/* reclaim() */
 };
 
 struct mappings {
 	struct lock lock;
 	struct list extents;
+	unsigned retired, reclaim_at, stuck;
 	int pool_fd;
-	int fork_pipe[2];		/* between before_fork and after_fork */
-	bool forking;
+	int fork_pipe[2];		/* made with the first extent: at fork() it may be too late */
+	bool has_pipe, forking;
 };
 
 int mappings_pool_fd(const struct hca *hca)
 {
-	return hca->mappings->pool_fd;
+	return hca->mappings ? hca->mappings->pool_fd : -1;
+}
+
+static bool has_fork_pipe(struct mappings *mappings) REQUIRES(mappings->lock)
+{
+	if (!mappings->has_pipe)
+		mappings->has_pipe = !pipe2(mappings->fork_pipe, O_CLOEXEC);
+	return mappings->has_pipe;
 }
 
 /* ---- extents ---- */
@@ -58,7 +70,8 @@ static enum overlap find_overlap(struct mappings *mappings, uintptr_t start, uin
 	list_for_each(node, &mappings->extents) {
 		struct extent *extent = list_entry(node, struct extent, node);
 
-		if (start >= extent->start + extent->bytes || extent->start >= start + bytes)
+		if (extent->retired || start >= extent->start + extent->bytes ||
+		    extent->start >= start + bytes)
 			continue;
 		*found = extent;
 		return start >= extent->start && start + bytes <= extent->start + extent->bytes ?
@@ -67,16 +80,53 @@ static enum overlap find_overlap(struct mappings *mappings, uintptr_t start, uin
 	return OVERLAP_NONE;
 }
 
-/* A gap of the pool, first fit; the extents are in its order. NULL: no memory, or none is left. */
-static struct extent *make_extent(struct mappings *mappings, uintptr_t start, uint64_t bytes)
+static void remove_extent(struct mappings *mappings, struct extent *extent) REQUIRES(mappings->lock)
+{
+	mappings->retired -= extent->retired;
+	list_remove(&extent->node);
+	free(extent);
+}
+
+/* A mapping of the pool: the retired extents under it are in use. */
+static void note_mapped(void *context, uint64_t offset, uint64_t bytes)
+{
+	struct mappings *mappings = context;
+	struct list *node;
+
+	list_for_each(node, &mappings->extents) {
+		struct extent *extent = list_entry(node, struct extent, node);
+
+		if (extent->pool < offset + bytes && offset < extent->pool + extent->bytes)
+			extent->mapped = true;
+	}
+}
+
+/* Places of retired extents that nobody in this process maps any more can be used again. */
+static void reclaim(struct mappings *mappings) REQUIRES(mappings->lock)
+{
+	struct list *node, *next;
+
+	list_for_each(node, &mappings->extents)
+		list_entry(node, struct extent, node)->mapped = false;
+	if (memory_each_mapping(mappings->pool_fd, note_mapped, mappings))
+		return;
+	for (node = mappings->extents.next; node != &mappings->extents; node = next) {
+		struct extent *extent = list_entry(node, struct extent, node);
+
+		next = node->next;
+		if (extent->retired && !extent->mapped)
+			remove_extent(mappings, extent);
+	}
+	mappings->reclaim_at = mappings->retired + RECLAIM_AT;
+}
+
+/* A gap of the pool, first fit; the extents are in its order. UINT64_MAX: there is none. */
+static uint64_t find_gap(struct mappings *mappings, uint64_t bytes, struct list **before)
 	REQUIRES(mappings->lock)
 {
-	struct extent *extent = malloc(sizeof(*extent));
 	uint64_t pool = 0;
 	struct list *node;
 
-	if (!extent)
-		return NULL;
 	list_for_each(node, &mappings->extents) {
 		const struct extent *next = list_entry(node, struct extent, node);
 
@@ -84,10 +134,29 @@ static struct extent *make_extent(struct mappings *mappings, uintptr_t start, ui
 			break;
 		pool = next->pool + next->bytes;
 	}
-	if (POOL_BYTES - pool < bytes) {
-		free(extent);
-		return NULL;
+	*before = node;
+	return POOL_BYTES - pool >= bytes ? pool : UINT64_MAX;
+}
+
+/* NULL: no memory, or no place is left. */
+static struct extent *make_extent(struct mappings *mappings, uintptr_t start, uint64_t bytes)
+	REQUIRES(mappings->lock)
+{
+	struct extent *extent;
+	struct list *node;
+	uint64_t pool;
+
+	if (mappings->retired >= mappings->reclaim_at)
+		reclaim(mappings);
+	pool = find_gap(mappings, bytes, &node);
+	if (pool == UINT64_MAX && mappings->retired) {
+		reclaim(mappings);
+		pool = find_gap(mappings, bytes, &node);
 	}
+	extent = pool == UINT64_MAX || mappings->retired >= RETIRED_MAX ? NULL :
+									  malloc(sizeof(*extent));
+	if (!extent)
+		return NULL;
 	*extent = (struct extent){ .start = start, .bytes = bytes, .pool = pool };
 	list_add_tail(node, &extent->node);	/* before @node */
 	return extent;
@@ -95,13 +164,23 @@ static struct extent *make_extent(struct mappings *mappings, uintptr_t start, ui
 
 /* ---- may it be mapped? ---- */
 
-static bool writers_are_known(const struct hca *hca)
+/* The calling thread is the application's only one. */
+static bool is_alone(void)
 {
-	return !strcmp(hca->config.memory, "mapped") ||
-	       memory_thread_count() == 1 + OUR_THREADS;
+	unsigned count = memory_thread_count();
+
+	return count && count <= 1 + OUR_THREADS;
 }
 
-/* Does another region lie over these pages? A peer may be writing to it just now. */
+static bool writers_are_known(const struct hca *hca)
+{
+	return !strcmp(hca->config.memory, "mapped") || is_alone();
+}
+
+/*
+ * Does another region lie over these pages? A peer may be writing to it just now, even if its key is
+ * dead already: whoever deregisters it may still be waiting for that peer.
+ */
 static bool other_region_covers(struct hca *hca, uint32_t self, uintptr_t start, uint64_t bytes)
 {
 	const struct mr_entry *entry = arena_mr(hca->arena);
@@ -111,7 +190,7 @@ static bool other_region_covers(struct hca *hca, uint32_t self, uintptr_t start,
 	lock_acquire(&hca->mrs.lock);
 	count = hca->mrs.fresh;
 	for (i = 0; i < count && count <= REGIONS_MAX && !found; i++)
-		found = i != self && mr_key_of(&entry[i]) && entry[i].kind == MR_REGION &&
+		found = i != self && entry[i].kind == MR_REGION &&
 			entry[i].host < start + bytes && start < entry[i].host + entry[i].length;
 	lock_release(&hca->mrs.lock);
 	return found || count > REGIONS_MAX;
@@ -120,23 +199,22 @@ static bool other_region_covers(struct hca *hca, uint32_t self, uintptr_t start,
 static struct extent *exchange(struct hca *hca, uint32_t index, uintptr_t start, uint64_t bytes)
 	REQUIRES(hca->mappings->lock)
 {
-	struct mappings *mappings = hca->mappings;
+	int pool_fd = hca->mappings->pool_fd;
 	struct extent *extent;
 	int err;
 
-	if (!writers_are_known(hca) || other_region_covers(hca, index, start, bytes) ||
-	    !memory_is_ordinary((void *)start, bytes, mappings->pool_fd))
+	if (!has_fork_pipe(hca->mappings) || !writers_are_known(hca) || other_region_covers(hca, index, start, bytes) ||
+	    !memory_is_ordinary((void *)start, bytes, pool_fd))
 		return NULL;
 	extent = make_extent(hca->mappings, start, bytes);
 	if (!extent)
 		return NULL;
-	err = memory_share((void *)start, bytes, mappings->pool_fd, extent->pool);
+	err = memory_share((void *)start, bytes, pool_fd, extent->pool);
 	if (!err)
 		return extent;
 	log_info("region at %p is not mapped by peers: error %d", (void *)start, err);
-	memory_punch(mappings->pool_fd, extent->pool, bytes);
-	list_remove(&extent->node);
-	free(extent);
+	memory_punch(pool_fd, extent->pool, bytes);
+	remove_extent(hca->mappings, extent);
 	return NULL;
 }
 
@@ -147,7 +225,9 @@ static struct extent *extent_for(struct hca *hca, uint32_t index, uintptr_t star
 
 	switch (find_overlap(hca->mappings, start, bytes, &extent)) {
 	case OVERLAP_INSIDE:
-		return extent;
+		/* Memory that was unmapped while registered may be other memory by now. */
+		return memory_is_shared((void *)start, bytes, hca->mappings->pool_fd,
+					extent->pool + (start - extent->start)) ? extent : NULL;
 	case OVERLAP_PARTLY:
 		return NULL;
 	case OVERLAP_NONE:
@@ -155,6 +235,68 @@ static struct extent *extent_for(struct hca *hca, uint32_t index, uintptr_t star
 	}
 	return exchange(hca, index, start, bytes);
 }
+
+/* ---- the way back ---- */
+
+/* @index: of the region that was the last in it. */
+static void dissolve(struct hca *hca, uint32_t index, struct extent *extent)
+	REQUIRES(hca->mappings->lock)
+{
+	struct mappings *mappings = hca->mappings;
+	bool quiet = is_alone() && !other_region_covers(hca, index, extent->start, extent->bytes);
+	int err = memory_unshare(mappings->pool_fd, extent->pool, extent->bytes, quiet);
+
+	if (err) {
+		log_warn("memory at %p stays shared for now: error %d", (void *)extent->start, err);
+		mappings->stuck++;
+		return;
+	}
+	memory_punch(mappings->pool_fd, extent->pool, extent->bytes);
+	extent->retired = true;
+	mappings->retired++;
+	if (quiet)
+		mappings->reclaim_at = mappings->retired;	/* nothing maps it: soon */
+}
+
+/* What could not be made private before (no descriptor was to be had, or no memory). */
+static void retry_stuck(struct hca *hca) REQUIRES(hca->mappings->lock)
+{
+	struct mappings *mappings = hca->mappings;
+	struct list *node, *next;
+
+	if (!mappings->stuck)
+		return;
+	mappings->stuck = 0;
+	for (node = mappings->extents.next; node != &mappings->extents; node = next) {
+		struct extent *extent = list_entry(node, struct extent, node);
+
+		next = node->next;
+		if (!extent->regions && !extent->retired)
+			dissolve(hca, 0, extent);
+	}
+}
+
+void mapping_remove(struct hca *hca, uint32_t index)
+{
+	struct mr_mapping *mapping;
+	struct extent *extent = NULL;
+	uint64_t bytes;
+
+	if (!hca->mappings)
+		return;
+	mapping = arena_mapping(hca->arena) + index;
+	bytes = atomic_load_explicit(&mapping->bytes, memory_order_relaxed);
+	if (!bytes)
+		return;
+	lock_acquire(&hca->mappings->lock);
+	atomic_store_explicit(&mapping->bytes, 0, memory_order_relaxed);
+	if (find_overlap(hca->mappings, mapping->first, bytes, &extent) != OVERLAP_NONE &&
+	    --extent->regions == 0)
+		dissolve(hca, index, extent);
+	lock_release(&hca->mappings->lock);
+}
+
+/* ---- a new region ---- */
 
 static void publish(struct hca *hca, uint32_t index, const struct extent *extent, uintptr_t start,
 		    uint64_t bytes)
@@ -185,6 +327,7 @@ void mapping_add(struct hca *hca, const struct mr *mr)
 	    end - start > REGION_BYTES_MAX)
 		return;
 	lock_acquire(&hca->mappings->lock);
+	retry_stuck(hca);
 	extent = extent_for(hca, index, start, end - start);
 	if (extent) {
 		extent->regions++;
@@ -194,44 +337,12 @@ void mapping_add(struct hca *hca, const struct mr *mr)
 	lock_release(&hca->mappings->lock);
 }
 
-/* ---- the way back ---- */
-
-static void dissolve(struct mappings *mappings, struct extent *extent) REQUIRES(mappings->lock)
-{
-	int err = memory_unshare(mappings->pool_fd, extent->pool, extent->bytes);
-
-	if (err) {
-		/* Its place in the pool is lost, its content is not. */
-		log_warn("memory at %p stays shared: error %d", (void *)extent->start, err);
-		return;
-	}
-	memory_punch(mappings->pool_fd, extent->pool, extent->bytes);
-	list_remove(&extent->node);
-	free(extent);
-}
-
-void mapping_remove(struct hca *hca, uint32_t index)
-{
-	struct mr_mapping *mapping;
-	struct extent *extent = NULL;
-	uint64_t bytes;
-
-	if (!hca->mappings)
-		return;
-	mapping = arena_mapping(hca->arena) + index;
-	bytes = atomic_load_explicit(&mapping->bytes, memory_order_relaxed);
-	if (!bytes)
-		return;
-	lock_acquire(&hca->mappings->lock);
-	atomic_store_explicit(&mapping->bytes, 0, memory_order_relaxed);
-	if (find_overlap(hca->mappings, mapping->first, bytes, &extent) != OVERLAP_NONE &&
-	    --extent->regions == 0)
-		dissolve(hca->mappings, extent);
-	lock_release(&hca->mappings->lock);
-}
-
 /* ---- fork ---- */
 
+/*
+ * The parent waits for a byte, or for the end of the pipe if the child dies before. (Not for the end
+ * alone: whoever else inherited the pipe, by a clone() that runs no handlers, may keep it open.)
+ */
 void mappings_before_fork(struct hca *hca) UNCHECKED_LOCKS
 {
 	struct mappings *mappings = hca->mappings;
@@ -239,7 +350,7 @@ void mappings_before_fork(struct hca *hca) UNCHECKED_LOCKS
 	if (!mappings)
 		return;
 	lock_acquire(&mappings->lock);
-	mappings->forking = !list_empty(&mappings->extents) && !pipe(mappings->fork_pipe);
+	mappings->forking = !list_empty(&mappings->extents) && has_fork_pipe(mappings);
 }
 
 void mappings_after_fork_parent(struct hca *hca) UNCHECKED_LOCKS
@@ -251,10 +362,11 @@ void mappings_after_fork_parent(struct hca *hca) UNCHECKED_LOCKS
 		return;
 	if (mappings->forking) {
 		close(mappings->fork_pipe[1]);
-		/* The end of the pipe: the child is ready, or dead. */
 		while (read(mappings->fork_pipe[0], &byte, 1) < 0 && errno == EINTR)
 			;
 		close(mappings->fork_pipe[0]);
+		mappings->has_pipe = false;
+		has_fork_pipe(mappings);
 	}
 	lock_release(&mappings->lock);
 }
@@ -262,14 +374,19 @@ void mappings_after_fork_parent(struct hca *hca) UNCHECKED_LOCKS
 void mappings_after_fork_child(struct hca *hca) UNCHECKED_LOCKS
 {
 	struct mappings *mappings = hca->mappings;
+	int err;
 
 	if (!mappings)
 		return;
-	memory_unshare(mappings->pool_fd, 0, POOL_BYTES);
-	if (mappings->forking) {
-		close(mappings->fork_pipe[0]);
+	if (mappings->has_pipe)
+		close(mappings->fork_pipe[0]);	/* first: a descriptor is needed to read /proc */
+	err = memory_leave(mappings->pool_fd);
+	if (err)
+		log_error("fork: the child shares registered memory with its parent: error %d", err);
+	if (mappings->forking && write(mappings->fork_pipe[1], "", 1) < 0)
+		log_debug("fork: the parent is gone");
+	if (mappings->has_pipe)
 		close(mappings->fork_pipe[1]);
-	}
 	close(mappings->pool_fd);
 }
 
@@ -278,17 +395,12 @@ void mappings_after_fork_child(struct hca *hca) UNCHECKED_LOCKS
 int mappings_open(struct hca *hca)
 {
 	struct mappings *mappings = calloc(1, sizeof(*mappings));
-	struct rlimit limit;
 	void *pool;
 	int err;
 
 	if (!mappings)
 		return ENOMEM;
-	/* A file beyond this limit would be answered by a signal. */
-	if (getrlimit(RLIMIT_FSIZE, &limit) || limit.rlim_cur < POOL_BYTES)
-		err = EFBIG;
-	else
-		err = memory_shared("verbatim-pool", POOL_BYTES, &pool, &mappings->pool_fd);
+	err = memory_shared("verbatim-pool", POOL_BYTES, &pool, &mappings->pool_fd);
 	if (err) {
 		free(mappings);
 		return err;
@@ -296,6 +408,7 @@ int mappings_open(struct hca *hca)
 	memory_release(pool, POOL_BYTES, -1);
 	lock_init(&mappings->lock);
 	list_init(&mappings->extents);
+	mappings->reclaim_at = RECLAIM_AT;
 	hca->mappings = mappings;
 	return 0;
 }
@@ -307,12 +420,12 @@ void mappings_close(struct hca *hca)
 	if (!mappings)
 		return;
 	lock_acquire(&mappings->lock);
-	memory_unshare(mappings->pool_fd, 0, POOL_BYTES);
-	while (!list_empty(&mappings->extents)) {
-		struct extent *extent = list_entry(mappings->extents.next, struct extent, node);
-
-		list_remove(&extent->node);
-		free(extent);
+	memory_unshare(mappings->pool_fd, 0, POOL_BYTES, is_alone());
+	while (!list_empty(&mappings->extents))
+		remove_extent(mappings, list_entry(mappings->extents.next, struct extent, node));
+	if (mappings->has_pipe) {
+		close(mappings->fork_pipe[0]);
+		close(mappings->fork_pipe[1]);
 	}
 	lock_release(&mappings->lock);
 	lock_destroy(&mappings->lock);

@@ -33,6 +33,8 @@
 #define MEET_AGAIN_NS	100000000u
 #define LISTENERS_MAX	HCA_SLOTS_MAX
 #define DRAIN_PASSES	256u
+#define LIAR_NS		5000000000u	/* no access takes so long, unless its process is stopped */
+#define LIAR_LOOK_NS	100000000u
 #define HAZARD_BYTES	4096u	/* a page of each process's hazards */
 _Static_assert(sizeof(struct hazard_table) <= HAZARD_BYTES, "they lie in the channel's memory");
 
@@ -44,6 +46,9 @@ struct peers {
 	struct peer peer[CHANNELS_MAX];
 	_Atomic uint8_t channel_of[SLOT_COUNT];	/* + 1; 0: none */
 	bool meeting[SLOT_COUNT];	/* a thread of ours is at it */
+	void *parked[CHANNELS_MAX];	/* places of channels that were dismissed (park) */
+	unsigned parked_count;
+	int spare_fd;			/* given up to turn visitors away when there is no other */
 	uint64_t guard;			/* of this process (platform/process_memory.h) */
 	_Atomic uint64_t again_ns[SLOT_COUNT];	/* when a datagram may try again */
 };
@@ -108,7 +113,7 @@ static void write_card(const struct hca *hca, struct rendezvous_card *card)
 	*card = (struct rendezvous_card){ .slot_count = hca->slot_count,
 					  .arena_bytes = hca->arena_bytes,
 					  .channel_bytes = shared_bytes(),
-					  .pool_bytes = POOL_BYTES,
+					  .pool_bytes = hca->mappings ? POOL_BYTES : 0,
 					  .guard_address = hca->peers->guard };
 	for (i = 0; i < hca->slot_count && i < RENDEZVOUS_SLOTS; i++)
 		card->slot[i] = hca->slot[i].number;
@@ -122,6 +127,17 @@ static struct rendezvous_gifts gifts_of(const struct hca *hca)
 }
 
 /* ---- peers that were met ---- */
+
+/* Does it hold @slot, by its card? */
+static bool holds(const struct rendezvous_card *card, uint32_t slot)
+{
+	unsigned i;
+
+	for (i = 0; i < card->slot_count; i++)
+		if (card->slot[i] == slot)
+			return true;
+	return false;
+}
 
 static void watch(struct hca *hca, int fd)
 {
@@ -150,32 +166,68 @@ static void publish(struct peers *peers, const struct peer *peer)
 				      memory_order_release);
 }
 
-static int map_memory(struct peer *peer, int channel_fd)
+/*
+ * Threads that poll look at channels without a lock (memory_pending), and may be about to when one
+ * goes. So its addresses are never given back: they show zeros, until the next channel comes there.
+ */
+static void park(struct peers *peers, void *shared) REQUIRES(peers->lock)
+{
+	if (!memory_blank(shared, shared_bytes()))
+		peers->parked[peers->parked_count++] = shared;
+}
+
+static int map_shared(struct peers *peers, int channel_fd, void **shared) REQUIRES(peers->lock)
+{
+	int err;
+
+	if (!peers->parked_count)
+		return memory_map(channel_fd, shared_bytes(), true, shared);
+	*shared = peers->parked[peers->parked_count - 1];
+	err = memory_map_over(channel_fd, shared_bytes(), *shared);
+	if (!err)
+		peers->parked_count--;
+	return err;
+}
+
+/* Where its tables lie: as in ours, and not where its arena may say by now. */
+static void find_tables(const struct hca *hca, struct peer *peer)
+{
+	const char *arena = peer->arena;
+
+	peer->mr = (const struct mr_entry *)(arena + hca->arena->mr_offset);
+	peer->qp = (const struct qp_access *)(arena + hca->arena->qp_offset);
+	peer->mapping = (const struct mr_mapping *)(arena + hca->arena->mapping_offset);
+}
+
+static int map_memory(struct hca *hca, struct peer *peer, int channel_fd)
+	REQUIRES(hca->peers->lock)
 {
 	const struct rendezvous_card *card = &peer->process.card;
 	int err;
 
 	if (card->channel_bytes != shared_bytes() || card->arena_bytes != arena_bytes() ||
-	    card->pool_bytes != POOL_BYTES)
+	    (card->pool_bytes && card->pool_bytes != POOL_BYTES))
 		return EPROTO;
-	err = memory_map(peer->process.arena_fd, arena_bytes(), false, (void **)&peer->arena);
+	err = memory_map(peer->process.arena_fd, arena_bytes(), false, &peer->arena);
 	if (err)
 		return err;
-	err = memory_map(channel_fd, shared_bytes(), true, &peer->shared);
+	find_tables(hca, peer);
+	err = map_shared(hca->peers, channel_fd, &peer->shared);
 	if (err) {
 		memory_release(peer->arena, arena_bytes(), -1);
 		return err;
 	}
 	/* Where address space is short, its regions are reached by copies. */
-	if (memory_map(peer->process.pool_fd, POOL_BYTES, true, (void **)&peer->pool))
+	if (!card->pool_bytes ||
+	    memory_map(peer->process.pool_fd, POOL_BYTES, true, (void **)&peer->pool))
 		peer->pool = NULL;
 	return 0;
 }
 
-static void unmap_memory(struct peer *peer)
+static void unmap_memory(struct peers *peers, struct peer *peer) REQUIRES(peers->lock)
 {
 	memory_release(peer->arena, arena_bytes(), -1);
-	memory_release(peer->shared, shared_bytes(), -1);
+	park(peers, peer->shared);
 	memory_release(peer->pool, POOL_BYTES, -1);
 }
 
@@ -192,8 +244,9 @@ static void probe(const struct hca *hca, struct peer *peer)
 	peer->direct = !err;
 	if (err) {
 		counter_add(hca->counters, COUNTER_NO_DIRECT_PATH, 1);
-		log_info("the memory of process %d cannot be reached (%s: seccomp or Yama forbid it?): "
-			 "data goes through shared rings", (int)peer->memory.pid, strerror(err));
+		explain("modify_qp: the memory of process %d cannot be reached (process_vm_readv: %s: "
+			"seccomp or Yama forbid it?): data goes through shared rings",
+			(int)peer->memory.pid, strerror(err));
 	}
 }
 
@@ -210,7 +263,7 @@ static int admit(struct hca *hca, struct rendezvous_peer *process, int channel_f
 	char *halves, *hazards;
 	int err;
 
-	err = map_memory(&peer, channel_fd);
+	err = map_memory(hca, &peer, channel_fd);
 	if (err)
 		goto part;
 	halves = peer.shared;
@@ -228,7 +281,7 @@ static int admit(struct hca *hca, struct rendezvous_peer *process, int channel_f
 	watch(hca, process->fd);
 	return 0;
 unmap:
-	unmap_memory(&peer);
+	unmap_memory(hca->peers, &peer);
 part:
 	log_info("no memory is shared with process %d: error %d", (int)process->pid, err);
 	rendezvous_part(process);
@@ -242,7 +295,7 @@ static void dismiss(struct hca *hca, struct peer *peer) REQUIRES(hca->peers->loc
 	while (atomic_load(&peer->holders))
 		thread_yield();
 	memory_remove(hca->peers->link, peer->channel);
-	unmap_memory(peer);
+	unmap_memory(hca->peers, peer);
 	waiter_remove(&hca->waiter, peer->process.fd);
 	rendezvous_part(&peer->process);
 	peer->used = false;
@@ -269,6 +322,10 @@ static int attempt(struct hca *hca, uint32_t slot)
 	gifts = gifts_of(hca);
 	gifts.channel_fd = channel_fd;
 	err = rendezvous_connect(slot, &card, &gifts, MEET_NS, &process);
+	if (!err && !holds(&process.card, slot)) {
+		rendezvous_part(&process);
+		err = EPROTO;
+	}
 	if (!err) {
 		lock_acquire(&hca->peers->lock);
 		err = admit(hca, &process, channel_fd, true, &peer);
@@ -334,7 +391,7 @@ void peers_meet(struct hca *hca, uint32_t slot)
 		wait_for_channel(hca, slot);
 	else if (err) {
 		counter_add(hca->counters, COUNTER_NO_MEMORY_PATH, 1);
-		log_info("slot %u: no memory is shared with its process (%s), packets go over UDP", slot,
+		explain("slot %u: no memory is shared with its process (%s), packets go over UDP", slot,
 			 err == EPERM ? "another user's" : strerror(err));
 	}
 }
@@ -378,10 +435,16 @@ static bool are_meeting(const struct peers *peers, const struct rendezvous_card 
 static int judge(const struct hca *hca, const struct rendezvous_card *card)
 	REQUIRES(hca->peers->lock)
 {
+	unsigned i;
+
 	if (!card->slot_count)
 		return EPROTO;
-	if (peers_channel(hca, card->slot[0]) != PEER_NO_CHANNEL)
-		return EEXIST;
+	for (i = 0; i < card->slot_count; i++) {
+		if (is_own(hca, card->slot[i]))
+			return EPROTO;
+		if (peers_channel(hca, card->slot[i]) != PEER_NO_CHANNEL)
+			return EEXIST;
+	}
 	if (are_meeting(hca->peers, card) && hca->slot[0].number < card->slot[0])
 		return EALREADY;
 	return 0;
@@ -413,6 +476,22 @@ static void receive_visitor(struct hca *hca, struct rendezvous_peer *process)
 		close(channel_fd);
 }
 
+/* Without a descriptor for it a visitor would stay, and the worker awake: one was kept for this. */
+static void turn_away(struct hca *hca, int listen_fd)
+{
+	struct peers *peers = hca->peers;
+	int fd;
+
+	counter_add(hca->counters, COUNTER_NO_MEMORY_PATH, 1);
+	log_info("no memory is shared with a process that came: no file descriptor is left");
+	if (peers->spare_fd >= 0)
+		close(peers->spare_fd);
+	fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC);
+	if (fd >= 0)
+		close(fd);
+	peers->spare_fd = fcntl(listen_fd, F_DUPFD_CLOEXEC, 0);
+}
+
 static void receive_visitors(struct hca *hca)
 {
 	struct peers *peers = hca->peers;
@@ -425,6 +504,8 @@ static void receive_visitors(struct hca *hca)
 
 			if (err == EAGAIN)
 				break;
+			if (err == EMFILE || err == ENFILE)
+				turn_away(hca, peers->listen_fd[i]);
 			if (!err)
 				receive_visitor(hca, &process);
 		}
@@ -477,7 +558,8 @@ void peers_serve(struct hca *hca)
 /* A peer that ended does not access anything any more, whatever it said last. */
 static bool uses(struct peer *peer, uint32_t rkey, uint32_t qpn)
 {
-	return peer->used && hazard_names(peer->their_hazards, rkey, qpn) && !has_ended(peer);
+	return peer->used && !peer->liar && hazard_names(peer->their_hazards, rkey, qpn) &&
+	       !has_ended(peer);
 }
 
 static bool any_uses(struct peers *peers, uint32_t rkey, uint32_t qpn)
@@ -492,13 +574,47 @@ static bool any_uses(struct peers *peers, uint32_t rkey, uint32_t qpn)
 	return found;
 }
 
+/*
+ * Whoever is not stopped and names what it uses for that long does not use it: what it says is not
+ * worth waiting for any more.
+ */
+static void find_liars(struct peers *peers, uint32_t rkey, uint32_t qpn)
+{
+	unsigned i;
+
+	lock_acquire(&peers->lock);
+	for (i = 0; i < CHANNELS_MAX; i++) {
+		struct peer *peer = &peers->peer[i];
+
+		if (!uses(peer, rkey, qpn) || process_is_stopped(peer->process.pid))
+			continue;
+		peer->liar = true;
+		log_warn("process %d says for %u s that it is accessing our memory: it is not "
+			 "waited for any more", (int)peer->process.pid,
+			 (unsigned)(LIAR_NS / 1000000000u));
+	}
+	lock_release(&peers->lock);
+}
+
 void peers_drain(struct hca *hca, uint32_t rkey, uint32_t qpn)
 {
+	uint64_t liar_ns = 0;
+
 	if (!hca->peers)
 		return;
 	atomic_thread_fence(memory_order_seq_cst);	/* F4 */
-	while (memory_has_channels(hca->peers->link) && any_uses(hca->peers, rkey, qpn))
-		thread_yield();
+	while (memory_has_channels(hca->peers->link) && any_uses(hca->peers, rkey, qpn)) {
+		uint64_t now_ns = clock_now_ns();
+
+		if (!liar_ns)
+			liar_ns = now_ns + LIAR_NS;
+		if (now_ns < liar_ns) {
+			thread_yield();
+			continue;
+		}
+		find_liars(hca->peers, rkey, qpn);
+		thread_sleep_ns(LIAR_LOOK_NS);
+	}
 }
 
 static void drain_key(void *hca, uint32_t rkey)
@@ -538,6 +654,10 @@ int peers_open(struct hca *hca)
 	/* What is lost, doubled or damaged on purpose is lost on the wire. */
 	if (!strcmp(hca->config.memory, "off") || hca->lossy)
 		return 0;
+	if (hca->arena_fd < 0) {	/* allocate() has told why */
+		counter_add(hca->counters, COUNTER_NO_MEMORY_PATH, 1);
+		return 0;
+	}
 	peers = calloc(1, sizeof(*peers));
 	if (!peers)
 		return ENOMEM;
@@ -555,8 +675,12 @@ int peers_open(struct hca *hca)
 	hca->memory = hca->memory_inner = peers->link;
 	hca->peers = peers;
 	err = mappings_open(hca);
-	if (!err)
-		err = trace_wrap(&hca->memory);
+	if (err)
+		explain("open_device: regions will not be mapped by peers on this host (%s: RLIMIT_AS and "
+			"RLIMIT_FSIZE must allow for %u GiB of addresses): they are reached by copies",
+			strerror(err), (unsigned)(POOL_BYTES >> 30));
+	err = trace_wrap(&hca->memory);
+	peers->spare_fd = fcntl(hca->arena_fd, F_DUPFD_CLOEXEC, 0);
 	for (i = 0; i < hca->slot_count; i++)
 		peers_add_slot(hca, &hca->slot[i]);
 	return err;
@@ -576,6 +700,10 @@ void peers_close(struct hca *hca)
 		if (peers->peer[i].used)
 			dismiss(hca, &peers->peer[i]);
 	lock_release(&hca->peers->lock);
+	while (peers->parked_count)	/* nobody is left who could look there */
+		memory_release(peers->parked[--peers->parked_count], shared_bytes(), -1);
+	if (peers->spare_fd >= 0)
+		close(peers->spare_fd);
 	hca->memory->ops->close(hca->memory);
 	hca->mrs.drain_peers = NULL;
 	hca->mrs.forget = NULL;
@@ -594,6 +722,8 @@ void peers_abandon(struct hca *hca)
 
 	if (!peers)
 		return;
+	if (peers->spare_fd >= 0)
+		close(peers->spare_fd);
 	for (i = 0; i < peers->listeners; i++)
 		close(peers->listen_fd[i]);
 	for (i = 0; i < CHANNELS_MAX; i++)

@@ -21,10 +21,14 @@ struct peer {
 	struct rendezvous_peer process;
 	unsigned channel;		/* of the memory link */
 	void *shared;			/* our half, their half, our hazards, theirs */
-	struct arena *arena;		/* theirs, read only */
+	void *arena;			/* theirs, read only; its tables: */
+	const struct mr_entry *mr;
+	const struct qp_access *qp;
+	const struct mr_mapping *mapping;
 	uint8_t *pool;			/* theirs (mapping.h); NULL: not mapped */
 	struct hazard_table *hazards;	/* ours, in their sight */
 	struct hazard_table *their_hazards;
+	bool liar;			/* its hazards say nothing; under the lock */
 	bool direct;			/* its memory can be reached */
 	struct process_memory memory;
 	_Atomic uint32_t holders;

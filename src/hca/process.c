@@ -183,6 +183,12 @@ static int allocate(struct hca *hca)
 	hca->arena_bytes = arena_bytes();
 	err = memory_shared("verbatim-arena", hca->arena_bytes, (void **)&hca->arena,
 			    &hca->arena_fd);
+	if (err) {
+		explain("open_device: no memory can be shared with processes of this host "
+			"(memfd_create: %s: seccomp, RLIMIT_FSIZE, RLIMIT_NOFILE?): packets go over UDP",
+			strerror(err));
+		err = memory_private(hca->arena_bytes, (void **)&hca->arena);
+	}
 	if (err)
 		return err;
 	arena_init(hca->arena, (uint32_t)getpid());

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -12,6 +13,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "platform/clock.h"
@@ -86,6 +88,12 @@ static int send_card(int fd, const struct rendezvous_card *card, const int *fds,
 	return 0;
 }
 
+/* Who has no pool (its card says 0 bytes) fills the place with what is to hand. */
+static int pool_or_other(const struct rendezvous_gifts *gifts)
+{
+	return gifts->pool_fd >= 0 ? gifts->pool_fd : gifts->arena_fd;
+}
+
 static void take_fds(struct msghdr *message, int fds[FDS_MAX])
 {
 	struct cmsghdr *header = CMSG_FIRSTHDR(message);
@@ -99,14 +107,32 @@ static void take_fds(struct msghdr *message, int fds[FDS_MAX])
 	memcpy(fds, CMSG_DATA(header), (count < FDS_MAX ? count : FDS_MAX) * sizeof(int));
 }
 
-/* Is @fd a memfd of @bytes that nobody can shrink? */
+/* Is @fd a memfd of @bytes that nobody can shrink? Of ordinary pages: of huge ones there may be none. */
 static bool is_sealed(int fd, uint64_t bytes)
 {
 	struct stat stat;
+	struct statfs system;
 	int seals = fd < 0 ? -1 : fcntl(fd, F_GET_SEALS);
 
 	return seals >= 0 && (seals & SEALS) == SEALS && !fstat(fd, &stat) &&
-	       (uint64_t)stat.st_size == bytes;
+	       (uint64_t)stat.st_size == bytes && !fstatfs(fd, &system) &&
+	       system.f_type == TMPFS_MAGIC;
+}
+
+/* Writing to a pipe or socket instead could block, or raise SIGPIPE. */
+static bool is_event_fd(int fd)
+{
+	char path[32], target[32];
+	ssize_t length;
+
+	if (fd < 0)
+		return false;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	length = readlink(path, target, sizeof(target) - 1);
+	if (length < 0)
+		return true;	/* no /proc: believed */
+	target[length] = '\0';
+	return !strcmp(target, "anon_inode:[eventfd]");
 }
 
 static bool is_sound(const struct rendezvous_card *card)
@@ -147,8 +173,9 @@ static int receive_card(struct rendezvous_peer *peer)
 		return EPROTO;
 	if (peer->card.verdict)
 		return peer->card.verdict < 4096 ? (int)peer->card.verdict : EPROTO;
-	return is_sealed(peer->arena_fd, peer->card.arena_bytes) && peer->doorbell_fd >= 0 &&
-	       is_sealed(peer->pool_fd, peer->card.pool_bytes) ? 0 : EPROTO;
+	return is_sealed(peer->arena_fd, peer->card.arena_bytes) && is_event_fd(peer->doorbell_fd) &&
+	       (!peer->card.pool_bytes || is_sealed(peer->pool_fd, peer->card.pool_bytes)) ?
+		       0 : EPROTO;
 }
 
 static bool is_same_user(struct rendezvous_peer *peer)
@@ -214,7 +241,7 @@ int rendezvous_connect(uint32_t slot, const struct rendezvous_card *card,
 		       const struct rendezvous_gifts *gifts, uint64_t timeout_ns,
 		       struct rendezvous_peer *peer)
 {
-	const int fds[FDS_MAX] = { gifts->arena_fd, gifts->doorbell_fd, gifts->pool_fd,
+	const int fds[FDS_MAX] = { gifts->arena_fd, gifts->doorbell_fd, pool_or_other(gifts),
 				   gifts->channel_fd };
 	struct sockaddr_un name;
 	socklen_t bytes = name_of(slot, &name);
@@ -263,7 +290,7 @@ int rendezvous_take(int listen_fd, struct rendezvous_peer *peer)
 int rendezvous_answer(struct rendezvous_peer *peer, const struct rendezvous_card *card, int verdict,
 		      const struct rendezvous_gifts *gifts)
 {
-	const int fds[] = { gifts->arena_fd, gifts->doorbell_fd, gifts->pool_fd };
+	const int fds[] = { gifts->arena_fd, gifts->doorbell_fd, pool_or_other(gifts) };
 	struct rendezvous_card answer = *card;
 
 	answer.verdict = (uint32_t)verdict;

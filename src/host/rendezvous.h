@@ -27,7 +27,7 @@ struct rendezvous_card {
 	uint32_t magic, version;		/* filled in by the calls below */
 	uint32_t slot_count, slot[RENDEZVOUS_SLOTS];
 	uint32_t verdict;			/* errno; of the listener's card */
-	uint64_t arena_bytes, channel_bytes, pool_bytes;
+	uint64_t arena_bytes, channel_bytes, pool_bytes;	/* no pool: 0 */
 	uint64_t guard_address;			/* a byte that only this image has there; 0: none */
 	uint64_t reserved[7];
 };
@@ -42,7 +42,7 @@ struct rendezvous_peer {
 /* What is handed over with a card. */
 struct rendezvous_gifts {
 	int arena_fd, doorbell_fd;
-	int pool_fd;			/* pages of regions that peers may map */
+	int pool_fd;			/* pages of regions that peers may map; -1: none */
 	int channel_fd;			/* connector: memory for both directions */
 };
 

@@ -238,13 +238,41 @@ static void what_is_no_card_is_refused(void **state)
 	shutdown(fd[0], SHUT_RDWR);
 	assert_int_not_equal(rendezvous_take(party.listen_fd, &peer), 0);
 	close(fd[0]);
-	/* The same with memory that is sealed is taken. */
+	/* What is to be a doorbell and is something else could block or raise SIGPIPE. */
 	all[3] = party.gifts.channel_fd;
+	assert_int_equal(pipe(fd), 0);
+	all[1] = fd[1];
+	fd[2] = stranger(&card, sizeof(card), all, 4);
+	assert_int_equal(rendezvous_take(party.listen_fd, &peer), EPROTO);
+	close(fd[0]);
+	close(fd[1]);
+	close(fd[2]);
+	all[1] = party.gifts.doorbell_fd;
+	/* The same with memory that is sealed is taken. */
 	fd[0] = stranger(&card, sizeof(card), all, 4);
 	assert_int_equal(rendezvous_take(party.listen_fd, &peer), 0);
 	rendezvous_part(&peer);
 	close(fd[0]);
 	close(unsealed);
+	party_end(&party);
+}
+
+static void one_without_a_pool_is_welcome(void **state)
+{
+	struct rendezvous_peer peer;
+	struct party party;
+	pid_t pid = listener(0, 0);
+	int pool_fd;
+
+	party_make(&party, 9);
+	pool_fd = party.gifts.pool_fd;
+	party.gifts.pool_fd = -1;
+	party.card.pool_bytes = 0;
+	assert_int_equal(connect_to(&party, 7, &peer), 0);
+	assert_string_equal(party.channel, "written by the listener");
+	rendezvous_part(&peer);
+	end(pid);
+	party.gifts.pool_fd = pool_fd;
 	party_end(&party);
 }
 
@@ -278,6 +306,7 @@ int main(void)
 		cmocka_unit_test(another_user_is_turned_away_by_both),
 		cmocka_unit_test(one_that_does_not_answer_is_not_waited_for),
 		cmocka_unit_test(what_is_no_card_is_refused),
+		cmocka_unit_test(one_without_a_pool_is_welcome),
 		cmocka_unit_test(failures_are_passed_on),
 	};
 

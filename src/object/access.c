@@ -86,6 +86,8 @@ enum mr_fault mr_check_foreign(const struct mr_entry *table, const struct mr_ask
 
 	if (!key || atomic_load_explicit(&entry->key, memory_order_seq_cst) != key)
 		return MR_KEY;
+	if (*(const volatile uint32_t *)&entry->kind != MR_REGION)
+		return MR_ACCESS;
 	fault = check(entry, asker, need, address, length);
 	if (fault == MR_OK)
 		*host = entry->host + (address - entry->start);

@@ -116,12 +116,23 @@ void mr_entry_kill(struct mr_entry *entry)
 	atomic_store_explicit(&entry->key, 0, memory_order_seq_cst);
 }
 
-void mr_entry_drain(const struct mr_table *table, const struct mr_entry *entry)
+void mr_entry_drain(const struct mr_entry *entry)
+{
+	while (atomic_load_explicit(&entry->users, memory_order_seq_cst))
+		sched_yield();
+}
+
+/*
+ * No access of another process is in progress from here on. This may wait for that process, if it is
+ * stopped: so no lock is held, and windows, which are invalidated by packets, are not for direct
+ * accesses (mr_check_foreign).
+ */
+static void drain_region(const struct mr_table *table, const struct mr_entry *entry)
+	EXCLUDES(table->lock)
 {
 	if (table->drain_peers)
 		table->drain_peers(table->peers, entry->last_key);
-	while (atomic_load_explicit(&entry->users, memory_order_seq_cst))
-		sched_yield();
+	mr_entry_drain(entry);
 }
 
 static int check_access(const char *call, unsigned access)
@@ -222,7 +233,7 @@ int mr_deregister(struct mr_table *table, struct mr *mr)
 			"invalidate or deallocate them first", windows, mr->ibv.lkey);
 		return EBUSY;
 	}
-	mr_entry_drain(table, entry);
+	drain_region(table, entry);
 	if (table->forget)
 		table->forget(table->peers, index);
 
@@ -280,18 +291,14 @@ static struct region rereg_target(const struct mr_entry *entry, int flags, const
 	return new;
 }
 
-static void region_replace(struct mr_table *table, struct mr_entry *entry, const struct region *new)
+static void region_replace(struct mr_entry *entry, const struct region *new)
 {
-	uint32_t key = mr_key_of(entry);
-
-	mr_entry_kill(entry);
-	mr_entry_drain(table, entry);
 	entry->access = new->access;
 	entry->pd = new->pd;
 	entry->start = new->start;
 	entry->length = new->length;
 	entry->host = new->host;
-	mr_entry_publish(entry, key);
+	mr_entry_publish(entry, entry->last_key);
 }
 
 int mr_reregister(struct mr_table *table, struct mr *mr, int flags, struct pd *pd,
@@ -312,10 +319,18 @@ int mr_reregister(struct mr_table *table, struct mr *mr, int flags, struct pd *p
 		err = EBUSY;
 	} else {
 		new = rereg_target(entry, flags, pd, address, length, access);
-		region_replace(table, entry, &new);
+		mr_entry_kill(entry);
 	}
 	lock_release(&table->lock);
-	if (err) {
+	if (!err) {
+		drain_region(table, entry);
+		/* The memory it leaves is the application's alone, as after deregistration. */
+		if (flags & IBV_REREG_MR_CHANGE_TRANSLATION && table->forget)
+			table->forget(table->peers, mr_index_of(mr->ibv.lkey));
+		lock_acquire(&table->lock);
+		region_replace(entry, &new);
+		lock_release(&table->lock);
+	} else {
 		explain("rereg_mr: memory windows are bound to the region with lkey 0x%08x: "
 			"invalidate or deallocate them first", mr->ibv.lkey);
 		return err;

@@ -115,7 +115,8 @@ void mr_release(struct mr_grant *grant);
 /*
  * The same question about the table of another process, which is only read: @entry is its table, as
  * mapped here. The caller has told that process which key it uses (its mr_drain_fn) before, with a
- * full fence, and does so until it is done. On MR_OK *host is the address in that process.
+ * full fence, and does so until it is done. On MR_OK *host is the address in that process. Windows are
+ * refused (MR_ACCESS): their invalidation does not wait for other processes.
  */
 enum mr_fault mr_check_foreign(const struct mr_entry *entry, const struct mr_asker *asker,
 			       uint32_t key, unsigned need, uint64_t address, uint64_t length,

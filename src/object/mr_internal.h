@@ -29,8 +29,8 @@ uint32_t mr_key_make(struct mr_table *table, uint32_t index) REQUIRES(table->loc
 void mr_entry_publish(struct mr_entry *entry, uint32_t key);
 /* No access begins from here on. */
 void mr_entry_kill(struct mr_entry *entry);
-/* None is in progress from here on, in this process or another. The caller holds no grant. */
-void mr_entry_drain(const struct mr_table *table, const struct mr_entry *entry);
+/* None is in progress in this process from here on. The caller holds no grant. */
+void mr_entry_drain(const struct mr_entry *entry);
 
 /* "IBV_ACCESS_REMOTE_READ|..." into @text, "nothing" for 0; returns @text. */
 const char *mr_access_text(unsigned access, char *text, size_t size);

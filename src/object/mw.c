@@ -65,7 +65,7 @@ int mw_free(struct mr_table *table, struct mw *mw)
 	lock_acquire(&table->lock);
 	assert(mr_key_of(entry) && entry->kind != MR_REGION);
 	mr_entry_kill(entry);
-	mr_entry_drain(table, entry);
+	mr_entry_drain(entry);
 	unbind(table, entry);
 	mr_entry_give(table, mw->index);
 	lock_release(&table->lock);
@@ -181,7 +181,7 @@ static struct refusal try_bind(struct mr_table *table, const struct mr_asker *as
 	if (refusal.fault != MR_OK)
 		return refusal;
 	mr_entry_kill(window);
-	mr_entry_drain(table, window);
+	mr_entry_drain(window);
 	unbind(table, window);
 	if (region)
 		bind(window, region, asker->qpn, info);
@@ -237,7 +237,7 @@ enum mr_fault mr_invalidate(struct mr_table *table, const struct mr_asker *asker
 		fault = check_invalidate(entry, asker);
 	if (fault == MR_OK) {
 		mr_entry_kill(entry);
-		mr_entry_drain(table, entry);
+		mr_entry_drain(entry);
 		unbind(table, entry);
 		mr_entry_publish(entry, rkey);
 	}

@@ -8,13 +8,20 @@
 
 /*
  * A zeroed, sparse, shared mapping of a new memfd whose size is sealed; MADV_DONTFORK is not set.
- * 0 or errno.
+ * 0 or errno; EFBIG: RLIMIT_FSIZE forbids it.
  */
 int memory_shared(const char *name, size_t bytes, void **memory, int *fd);
+/* The same, but nobody can be given it: for where memfds are refused. 0 or errno. */
+int memory_private(size_t bytes, void **memory);
 void memory_release(void *memory, size_t bytes, int fd);
 
 /* Map what another process made so and gave us; a fork()ed child does not have it. 0 or errno. */
 int memory_map(int fd, size_t bytes, bool writable, void **memory);
+
+/* The same, writable, in place of what is mapped at @memory. */
+int memory_map_over(int fd, size_t bytes, void *memory);
+/* Zeros of our own in place of what is mapped there: a thread may be about to look at it. */
+int memory_blank(void *memory, size_t bytes);
 
 /* Is every page of [@address, @address + @length) mapped, in whatever way? */
 bool memory_is_mapped(const void *address, size_t length);

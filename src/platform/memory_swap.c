@@ -3,10 +3,16 @@
  * Private pages for shared ones and back (memory_swap.h).
  *
  * To share: the file's pages are filled at a place of their own and then moved over the old ones by
- * mremap(); what somebody writes in between would be lost. Back: the same pages of the file are mapped
- * privately in one call, so content and addresses stay; then each page is touched by an atomic "or 0",
- * whereupon the kernel makes a private copy. Writes of other threads go before or after that copy and
- * are in it either way.
+ * mremap(); what somebody writes in between would be lost.
+ *
+ * Back, where nobody writes: anonymous memory is mapped over the old and filled from the file. It is as
+ * it was, and the kernel joins it to its neighbours: nothing of us remains.
+ *
+ * Back, where others may write: the same pages of the file are mapped privately in one call, so content
+ * and addresses stay; then each page that the file has is touched by an atomic "or 0", whereupon the
+ * kernel makes a private copy. Writes of other threads go before or after that copy and are in it
+ * either way. What was never touched is still read from the file, and so is what madvise() drops: its
+ * place must stay a hole while anybody maps it (memory_each_mapping).
  */
 #include "platform/memory_swap.h"
 
@@ -61,13 +67,20 @@ static bool parse_area(const char *line, struct area *area)
 
 typedef bool area_fn(const struct area *area, void *context);
 
+#define LINE_MAX_BYTES 512u
+
+static FILE *open_maps(void)
+{
+	return fail_now(FAIL_PROC) ? NULL : fopen("/proc/self/maps", "re");
+}
+
 /* Does @fits hold for every area of [@start, +@bytes), and is there no gap? */
 static bool all_areas(const void *start, size_t bytes, area_fn *fits, void *context)
 {
 	uintptr_t at = (uintptr_t)start, end = at + bytes;
-	FILE *maps = fopen("/proc/self/maps", "re");
+	FILE *maps = open_maps();
 	struct area area;
-	char line[512];
+	char line[LINE_MAX_BYTES];
 
 	if (!maps)
 		return false;
@@ -121,16 +134,36 @@ bool memory_is_ordinary(const void *start, size_t bytes, int fd)
 	return !identify(fd, &id) && all_areas(start, bytes, is_ordinary_area, &id);
 }
 
+struct file_place {
+	struct file_id id;
+	uint64_t offset_minus_address;	/* modulo 2^64 */
+};
+
+static bool is_at_place(const struct area *area, void *context)
+{
+	const struct file_place *place = context;
+
+	return area->rights[3] == 's' && is_area_of(area, &place->id) &&
+	       area->offset - area->start == place->offset_minus_address;
+}
+
+bool memory_is_shared(const void *start, size_t bytes, int fd, uint64_t offset)
+{
+	struct file_place place = { .offset_minus_address = offset - (uintptr_t)start };
+
+	return !identify(fd, &place.id) && all_areas(start, bytes, is_at_place, &place);
+}
+
 /* ---- copying what is in use ---- */
 
 /* Pages that the process has touched. A page of a file or of nothing reads as zeros either way. */
-static int copy_touched(char *to, const char *from, size_t bytes)
+static void copy_touched(char *to, const char *from, size_t bytes)
 {
 	uint64_t entry[PAGEMAP_BATCH];
 	size_t pages = bytes / MEMORY_PAGE, first, i;
-	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC), err = 0;
+	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
 
-	for (first = 0; first < pages && !err; first += PAGEMAP_BATCH) {
+	for (first = 0; first < pages; first += PAGEMAP_BATCH) {
 		size_t count = pages - first < PAGEMAP_BATCH ? pages - first : PAGEMAP_BATCH;
 		uint64_t at = ((uintptr_t)from / MEMORY_PAGE + first) * sizeof(uint64_t);
 		bool known = fd >= 0 && pread(fd, entry, count * sizeof(entry[0]), (off_t)at) ==
@@ -143,7 +176,6 @@ static int copy_touched(char *to, const char *from, size_t bytes)
 	}
 	if (fd >= 0)
 		close(fd);
-	return err;
 }
 
 /* ---- exchanging ---- */
@@ -173,9 +205,8 @@ int memory_share(void *start, size_t bytes, int fd, uint64_t offset)
 		return errno;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	err = copy_touched(made, start, bytes);
-	if (!err)
-		err = move_over(made, start, bytes);
+	copy_touched(made, start, bytes);
+	err = move_over(made, start, bytes);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return err;
 }
@@ -184,68 +215,200 @@ int memory_share(void *start, size_t bytes, int fd, uint64_t offset)
 
 #define AREAS_MAX 64u
 
-/* Shared mappings of that part of the file: up to AREAS_MAX of them. */
-static unsigned find_shared(const struct file_id *id, uint64_t offset, uint64_t bytes,
-			    struct area found[AREAS_MAX])
+/* Mappings of that part of the file: up to AREAS_MAX of them; the shared ones, or all. */
+static int find_areas(const struct file_id *id, uint64_t offset, uint64_t bytes, bool all,
+		      struct area found[AREAS_MAX], unsigned *count)
 {
-	FILE *maps = fopen("/proc/self/maps", "re");
-	unsigned count = 0;
-	char line[512];
+	FILE *maps = open_maps();
+	char line[LINE_MAX_BYTES];
 
-	while (maps && count < AREAS_MAX && fgets(line, sizeof(line), maps)) {
-		struct area *area = &found[count];
+	*count = 0;
+	if (!maps)
+		return errno;
+	while (*count < AREAS_MAX && fgets(line, sizeof(line), maps)) {
+		struct area *area = &found[*count];
 
-		if (parse_area(line, area) && area->rights[3] == 's' && is_area_of(area, id) &&
-		    area->offset < offset + bytes &&
+		if (parse_area(line, area) && (all || area->rights[3] == 's') &&
+		    is_area_of(area, id) && area->offset < offset + bytes &&
 		    offset < area->offset + (area->end - area->start))
-			count++;
+			++*count;
 	}
-	if (maps)
-		fclose(maps);
-	return count;
+	fclose(maps);
+	return 0;
 }
 
-/* Make a private copy of each page that the file has. A hole reads as zeros either way. */
-static void take_copies(char *start, int fd, uint64_t offset, size_t bytes)
-{
-	off_t end = (off_t)(offset + bytes), data = lseek(fd, (off_t)offset, SEEK_DATA);
+/* The part of an area that lies in [@offset, +@bytes) of the file. */
+struct part {
+	char *start;
+	uint64_t offset;
+	size_t bytes;
+	int rights;
+	bool is_shared;
+};
 
-	while (data >= 0 && data < end) {
-		off_t hole = lseek(fd, data, SEEK_HOLE);
-
-		if (hole < 0 || hole > end)
-			hole = end;
-		for (; data < hole; data += MEMORY_PAGE)
-			__atomic_fetch_or(start + (data - (off_t)offset), 0, __ATOMIC_RELAXED);
-		data = lseek(fd, hole, SEEK_DATA);
-	}
-}
-
-static int make_private(const struct area *area, int fd, uint64_t offset, uint64_t bytes)
+static struct part part_of(const struct area *area, uint64_t offset, uint64_t bytes)
 {
 	uint64_t first = area->offset > offset ? area->offset : offset;
 	uint64_t area_end = area->offset + (area->end - area->start);
 	uint64_t end = area_end < offset + bytes ? area_end : offset + bytes;
-	char *start = (char *)area->start + (first - area->offset);
 
-	if (fail_now(FAIL_MMAP) ||
-	    mmap(start, end - first, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE,
-		 fd, (off_t)first) == MAP_FAILED)
-		return errno;
-	take_copies(start, fd, first, end - first);
+	return (struct part){ .start = (char *)area->start + (first - area->offset),
+			      .offset = first, .bytes = end - first,
+			      .rights = (area->rights[0] == 'r' ? PROT_READ : 0) |
+					(area->rights[1] == 'w' ? PROT_WRITE : 0) |
+					(area->rights[2] == 'x' ? PROT_EXEC : 0),
+			      .is_shared = area->rights[3] == 's' };
+}
+
+typedef int data_fn(const struct part *part, int fd, size_t skip, size_t bytes);
+
+/* Call @use for each piece of @part that the file has pages of. A hole reads as zeros. */
+static int each_data(const struct part *part, int fd, data_fn *use)
+{
+	off_t begin = (off_t)part->offset, end = begin + (off_t)part->bytes;
+	off_t data = lseek(fd, begin, SEEK_DATA);
+	int err = 0;
+
+	while (data >= 0 && data < end && !err) {
+		off_t hole = lseek(fd, data, SEEK_HOLE);
+
+		if (hole < 0 || hole > end)
+			hole = end;
+		err = use(part, fd, (size_t)(data - begin), (size_t)(hole - data));
+		data = lseek(fd, hole, SEEK_DATA);
+	}
+	return err;
+}
+
+static int take_copies(const struct part *part, int fd, size_t skip, size_t bytes)
+{
+	size_t at;
+
+	for (at = skip; at < skip + bytes; at += MEMORY_PAGE)
+		__atomic_fetch_or(part->start + at, 0, __ATOMIC_RELAXED);
 	return 0;
 }
 
-int memory_unshare(int fd, uint64_t offset, uint64_t bytes)
+static int restore_rights(const struct part *part)
+{
+	return part->rights != (PROT_READ | PROT_WRITE) &&
+	       mprotect(part->start, part->bytes, part->rights) ? errno : 0;
+}
+
+static int make_private(const struct part *part, int fd)
+{
+	if (fail_now(FAIL_MMAP) ||
+	    mmap(part->start, part->bytes, PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, fd, (off_t)part->offset) == MAP_FAILED)
+		return errno;
+	each_data(part, fd, take_copies);
+	return restore_rights(part);
+}
+
+static int read_data(const struct part *part, int fd, size_t skip, size_t bytes)
+{
+	size_t end = skip + bytes;
+
+	while (skip < end) {
+		ssize_t got = pread(fd, part->start + skip, end - skip,
+				    (off_t)(part->offset + skip));
+
+		if (got > 0)
+			skip += (size_t)got;
+		else if (got == 0 || errno != EINTR)
+			return got ? errno : EIO;
+	}
+	return 0;
+}
+
+/* New memory over the old, which is in the file still and read from there. */
+static int make_anonymous(const struct part *part, int fd)
+{
+	int err;
+
+	if (fail_now(FAIL_MMAP) ||
+	    mmap(part->start, part->bytes, PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_FIXED | MAP_ANONYMOUS, -1, 0) == MAP_FAILED)
+		return errno;
+	err = each_data(part, fd, read_data);
+	if (err)	/* as it was: nothing is lost */
+		mmap(part->start, part->bytes, part->rights, MAP_SHARED | MAP_FIXED | MAP_NORESERVE,
+		     fd, (off_t)part->offset);
+	return err ? err : restore_rights(part);
+}
+
+/* Of a private mapping of the file: what was written there is in the process only. */
+static int replace_private(const struct part *part)
+{
+	void *made = mmap(NULL, part->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			  -1, 0);
+
+	if (made == MAP_FAILED)
+		return errno;
+	if (!(part->rights & PROT_READ))
+		mprotect(part->start, part->bytes, PROT_READ);
+	copy_touched(made, part->start, part->bytes);
+	if (part->rights != (PROT_READ | PROT_WRITE))
+		mprotect(made, part->bytes, part->rights);
+	return move_over(made, part->start, part->bytes);
+}
+
+static int leave_part(const struct part *part, int fd, bool quiet)
+{
+	int err;
+
+	if (!part->is_shared)
+		return replace_private(part);
+	err = quiet ? make_anonymous(part, fd) : EAGAIN;
+	return err ? make_private(part, fd) : 0;
+}
+
+/* @quiet: nobody else in this process runs; @all: private mappings of the file go, too. */
+static int leave(int fd, uint64_t offset, uint64_t bytes, bool quiet, bool all)
 {
 	struct area area[AREAS_MAX];
 	struct file_id id;
-	unsigned count, i;
+	sigset_t signals, before;
+	unsigned count = AREAS_MAX, i;
 	int err = identify(fd, &id);
 
-	while (!err && (count = find_shared(&id, offset, bytes, area)))
-		for (i = 0; i < count && !err; i++)
-			err = make_private(&area[i], fd, offset, bytes);
+	sigfillset(&signals);
+	pthread_sigmask(SIG_SETMASK, &signals, &before);
+	while (!err && count == AREAS_MAX) {
+		err = find_areas(&id, offset, bytes, all, area, &count);
+		for (i = 0; i < count && !err; i++) {
+			struct part part = part_of(&area[i], offset, bytes);
+
+			err = leave_part(&part, fd, quiet);
+		}
+	}
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return err;
+}
+
+int memory_unshare(int fd, uint64_t offset, uint64_t bytes, bool quiet)
+{
+	return leave(fd, offset, bytes, quiet, false);
+}
+
+int memory_leave(int fd)
+{
+	return leave(fd, 0, INT64_MAX, true, true);
+}
+
+int memory_each_mapping(int fd, memory_mapping_fn *use, void *context)
+{
+	FILE *maps = open_maps();
+	struct file_id id;
+	struct area area;
+	char line[LINE_MAX_BYTES];
+	int err = maps ? identify(fd, &id) : errno;
+
+	while (!err && fgets(line, sizeof(line), maps))
+		if (parse_area(line, &area) && is_area_of(&area, &id))
+			use(context, area.offset, area.end - area.start);
+	if (maps)
+		fclose(maps);
 	return err;
 }
 

@@ -27,12 +27,26 @@ bool memory_is_ordinary(const void *start, size_t bytes, int fd);
  * were never touched stay holes. Nobody may write to them meanwhile. 0 or errno: nothing has changed.
  */
 int memory_share(void *start, size_t bytes, int fd, uint64_t offset);
+/* Is that what @start is: @fd at @offset, shared? (The process may have mapped something else there.) */
+bool memory_is_shared(const void *start, size_t bytes, int fd, uint64_t offset);
+
 /*
- * All mappings of [@offset, +@bytes) of @fd, wherever in this process they are by now, become private,
- * with their content. Other threads may go on reading and writing. Then nobody needs the file's pages:
- * memory_punch(). 0 or errno: some are shared still.
+ * All shared mappings of [@offset, +@bytes) of @fd, wherever in this process they are by now, become
+ * private, with their content and rights. Then nobody needs the file's pages: memory_punch().
+ *
+ * @quiet: no other thread touches them meanwhile. Then nothing maps the file there any more. Else others
+ * may go on reading and writing, and the file stays mapped there, privately: until that ends
+ * (memory_each_mapping) that place in the file must stay a hole.
+ * 0 or errno: some are shared still, and nothing is lost.
  */
-int memory_unshare(int fd, uint64_t offset, uint64_t bytes);
+int memory_unshare(int fd, uint64_t offset, uint64_t bytes, bool quiet);
+/* In a fork()ed child: memory of its own in place of all mappings of @fd, private ones too. */
+int memory_leave(int fd);
+
+typedef void memory_mapping_fn(void *context, uint64_t offset, uint64_t bytes);
+/* Call @use for each mapping of @fd in this process. 0, or errno: some were not seen. */
+int memory_each_mapping(int fd, memory_mapping_fn *use, void *context);
+
 /* Give the file's pages back to the system. */
 void memory_punch(int fd, uint64_t offset, uint64_t bytes);
 

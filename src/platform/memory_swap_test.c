@@ -5,10 +5,12 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -71,7 +73,7 @@ static void what_was_written_is_shared_and_private_again(void **state)
 	assert_int_equal(pool[at + 7], 'b');
 	memory_release(pool, POOL, -1);
 	pool = NULL;
-	assert_int_equal(memory_unshare(pool_fd, at, BYTES), 0);
+	assert_int_equal(memory_unshare(pool_fd, at, BYTES, false), 0);
 	expected[5] = 'a';
 	expected[7] = 'b';
 	assert_memory_equal(memory, expected, BYTES);
@@ -99,7 +101,7 @@ static void pages_are_found_where_they_were_moved_to(void **state)
 	moved = mremap(memory + 8 * MEMORY_PAGE, 8 * MEMORY_PAGE, 16 * MEMORY_PAGE, MREMAP_MAYMOVE);
 	assert_ptr_not_equal(moved, MAP_FAILED);
 	munmap(memory, 2 * MEMORY_PAGE);
-	assert_int_equal(memory_unshare(pool_fd, 0, BYTES), 0);
+	assert_int_equal(memory_unshare(pool_fd, 0, BYTES, false), 0);
 	memory_punch(pool_fd, 0, BYTES);
 	assert_int_equal(moved[0], 3);
 	assert_int_equal(moved[8 * MEMORY_PAGE - 1], 3);
@@ -148,7 +150,7 @@ static void no_write_is_lost_on_the_way_back(void **state)
 			assert_int_equal(pthread_create(&thread[i], NULL, count_up, &id[i]), 0);
 		}
 		usleep(500);
-		assert_int_equal(memory_unshare(pool_fd, 0, BYTES), 0);
+		assert_int_equal(memory_unshare(pool_fd, 0, BYTES, false), 0);
 		memory_punch(pool_fd, 0, BYTES);
 		usleep(500);
 		counting = 0;
@@ -172,7 +174,7 @@ static void untouched_pages_cost_nothing(void **state)
 	pool[20 * MEMORY_PAGE + 9] = 77;
 	memory_release(pool, POOL, -1);
 	pool = NULL;
-	assert_int_equal(memory_unshare(pool_fd, 0, POOL), 0);
+	assert_int_equal(memory_unshare(pool_fd, 0, POOL, false), 0);
 	memory_punch(pool_fd, 0, POOL);
 	assert_int_equal(memory[20 * MEMORY_PAGE + 9], 77);
 	assert_int_equal(memory[3 * MEMORY_PAGE], 1);
@@ -200,7 +202,7 @@ static void part_of_the_heap_can_be_exchanged(void **state)
 		free(others[i]);
 	memory_release(pool, POOL, -1);
 	pool = NULL;
-	assert_int_equal(memory_unshare(pool_fd, 0, POOL), 0);
+	assert_int_equal(memory_unshare(pool_fd, 0, POOL, false), 0);
 	memory_punch(pool_fd, 0, POOL);
 	assert_int_equal(page[16 * MEMORY_PAGE - 1], 5);
 	free(small);
@@ -242,9 +244,156 @@ static void failures_change_nothing(void **state)
 	fail_clear();
 	assert_int_equal(memory_share(memory, BYTES, pool_fd, 0), 0);
 	fail_set(FAIL_MMAP, 1, ENOMEM);
-	assert_int_equal(memory_unshare(pool_fd, 0, BYTES), ENOMEM);
+	assert_int_equal(memory_unshare(pool_fd, 0, BYTES, false), ENOMEM);
 	assert_int_equal(memory[BYTES - 1], 9);
 	munmap(memory, BYTES);
+}
+
+/* Lines of /proc/self/maps, and those of them that are of the pool. */
+static unsigned map_lines(const char *name)
+{
+	FILE *maps = fopen("/proc/self/maps", "r");
+	char line[512];
+	unsigned count = 0;
+
+	while (fgets(line, sizeof(line), maps))
+		count += !name || strstr(line, name);
+	fclose(maps);
+	return count;
+}
+
+static void a_quiet_process_keeps_nothing_of_the_pool(void **state)
+{
+	char *memory = some_memory(3 * BYTES), *middle = memory + BYTES;
+	unsigned lines, round;
+
+	memory_release(pool, POOL, -1);
+	pool = NULL;
+	memset(memory, 1, 3 * BYTES);
+	lines = map_lines(NULL);
+	for (round = 0; round < 50; round++) {
+		char *part = middle + round % 20 * MEMORY_PAGE;
+
+		memset(part, (int)round, 4 * MEMORY_PAGE);
+		assert_int_equal(memory_share(part, 4 * MEMORY_PAGE, pool_fd, 0), 0);
+		part[1] = 'x';
+		assert_int_equal(memory_unshare(pool_fd, 0, BYTES, true), 0);
+		memory_punch(pool_fd, 0, BYTES);
+		assert_int_equal(part[0], (char)round);
+		assert_int_equal(part[1], 'x');
+		assert_int_equal(map_lines("memfd:pool"), 0);
+	}
+	assert_in_range(map_lines(NULL), lines, lines + 2);
+	assert_int_equal(memory[0], 1);
+	assert_int_equal(memory[3 * BYTES - 1], 1);
+	munmap(memory, 3 * BYTES);
+}
+
+static void rights_survive_the_way_back(void **state)
+{
+	int quiet;
+
+	memory_release(pool, POOL, -1);
+	pool = NULL;
+	for (quiet = 0; quiet < 2; quiet++) {
+		char *memory = some_memory(4 * MEMORY_PAGE);
+		int pipe_fd[2];
+
+		memset(memory, 4, 4 * MEMORY_PAGE);
+		assert_int_equal(memory_share(memory, 4 * MEMORY_PAGE, pool_fd, 0), 0);
+		mprotect(memory + MEMORY_PAGE, MEMORY_PAGE, PROT_READ);
+		mprotect(memory + 2 * MEMORY_PAGE, MEMORY_PAGE, PROT_NONE);
+		assert_int_equal(memory_unshare(pool_fd, 0, POOL, quiet), 0);
+		memory_punch(pool_fd, 0, POOL);
+		assert_int_equal(memory[MEMORY_PAGE], 4);
+		assert_int_equal(pipe(pipe_fd), 0);
+		assert_int_equal(write(pipe_fd[1], "ab", 2), 2);
+		assert_int_equal(read(pipe_fd[0], memory + MEMORY_PAGE, 1), -1);
+		assert_int_equal(write(pipe_fd[1], memory + 2 * MEMORY_PAGE, 1), -1);
+		assert_int_equal(read(pipe_fd[0], memory, 1), 1);
+		mprotect(memory + 2 * MEMORY_PAGE, MEMORY_PAGE, PROT_READ);
+		assert_int_equal(memory[2 * MEMORY_PAGE + 7], 4);
+		close(pipe_fd[0]);
+		close(pipe_fd[1]);
+		munmap(memory, 4 * MEMORY_PAGE);
+	}
+}
+
+/* Where /proc cannot be read nobody knows what is shared: nothing may be given up then. */
+static void without_maps_nothing_is_called_private(void **state)
+{
+	char *memory = some_memory(BYTES);
+
+	memset(memory, 9, BYTES);
+	assert_int_equal(memory_share(memory, BYTES, pool_fd, 0), 0);
+	fail_set(FAIL_PROC, 1, EMFILE);
+	assert_int_equal(memory_unshare(pool_fd, 0, BYTES, false), EMFILE);
+	fail_set(FAIL_PROC, 1, EMFILE);
+	assert_false(memory_is_ordinary(memory, BYTES, pool_fd));
+	fail_clear();
+	assert_true(memory_is_shared(memory, BYTES, pool_fd, 0));
+	munmap(memory, BYTES);
+}
+
+static void what_was_mapped_over_it_is_no_part_of_the_pool(void **state)
+{
+	char *memory = some_memory(BYTES);
+
+	assert_int_equal(memory_share(memory, BYTES, pool_fd, MEMORY_PAGE), 0);
+	assert_true(memory_is_shared(memory, BYTES, pool_fd, MEMORY_PAGE));
+	assert_true(memory_is_shared(memory + MEMORY_PAGE, MEMORY_PAGE, pool_fd, 2 * MEMORY_PAGE));
+	assert_false(memory_is_shared(memory, BYTES, pool_fd, 0));
+	munmap(memory + 2 * MEMORY_PAGE, MEMORY_PAGE);
+	assert_false(memory_is_shared(memory, BYTES, pool_fd, MEMORY_PAGE));
+	assert_ptr_equal(mmap(memory + 2 * MEMORY_PAGE, MEMORY_PAGE, PROT_READ | PROT_WRITE,
+			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0), memory + 2 * MEMORY_PAGE);
+	assert_false(memory_is_shared(memory, BYTES, pool_fd, MEMORY_PAGE));
+	munmap(memory, BYTES);
+}
+
+static void sum_of_mappings(void *context, uint64_t offset, uint64_t bytes)
+{
+	*(uint64_t *)context += bytes;
+}
+
+static void a_child_has_nothing_of_the_pool(void **state)
+{
+	char *shared = some_memory(BYTES), *once = some_memory(BYTES);
+	uint64_t mapped = 0;
+	int status;
+	pid_t pid;
+
+	memory_release(pool, POOL, -1);
+	pool = NULL;
+	memset(shared, 1, BYTES - MEMORY_PAGE);
+	memset(once, 2, BYTES - MEMORY_PAGE);
+	assert_int_equal(memory_share(shared, BYTES, pool_fd, 0), 0);
+	assert_int_equal(memory_share(once, BYTES, pool_fd, BYTES), 0);
+	assert_int_equal(memory_unshare(pool_fd, BYTES, BYTES, false), 0);
+	memory_punch(pool_fd, BYTES, BYTES);
+	assert_int_equal(memory_each_mapping(pool_fd, sum_of_mappings, &mapped), 0);
+	assert_int_equal(mapped, 2 * BYTES);
+	pid = fork();
+	if (!pid) {
+		char *again = mmap(NULL, POOL, PROT_READ | PROT_WRITE, MAP_SHARED, pool_fd, 0);
+
+		if (memory_leave(pool_fd))
+			_exit(1);
+		memset(again, 7, 2 * BYTES);	/* leave() took it too: it is the child's alone */
+		if (shared[0] != 1 || once[0] != 2 || shared[BYTES - 1] || once[BYTES - 1])
+			_exit(2);
+		if (map_lines("memfd:pool"))
+			_exit(3);
+		memset(shared, 8, BYTES);
+		memset(once, 8, BYTES);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	assert_int_equal(shared[0], 1);
+	assert_int_equal(once[0], 2);
+	munmap(shared, BYTES);
+	munmap(once, BYTES);
 }
 
 static void *wait_for_release(void *lock)
@@ -280,6 +429,11 @@ int main(void)
 		TEST(what_is_not_ordinary_is_told_apart),
 		TEST(failures_change_nothing),
 		TEST(threads_are_counted),
+		TEST(a_quiet_process_keeps_nothing_of_the_pool),
+		TEST(rights_survive_the_way_back),
+		TEST(without_maps_nothing_is_called_private),
+		TEST(what_was_mapped_over_it_is_no_part_of_the_pool),
+		TEST(a_child_has_nothing_of_the_pool),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

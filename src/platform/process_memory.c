@@ -3,6 +3,8 @@
 #include "platform/process_memory.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -135,4 +137,22 @@ int process_memory_read(const struct process_memory *process, struct iovec *piec
 			uint64_t remote)
 {
 	return transfer(process, piece, count, remote, process_vm_readv);
+}
+
+bool process_is_stopped(pid_t pid)
+{
+	char path[64], line[256];
+	const char *name_end;
+	FILE *status;
+	bool known;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	status = fail_now(FAIL_PROC) ? NULL : fopen(path, "re");
+	if (!status)
+		return true;
+	known = fgets(line, sizeof(line), status);
+	fclose(status);
+	/* pid (name) state: the name may hold anything. */
+	name_end = known ? strrchr(line, ')') : NULL;
+	return !name_end || strchr("Tt", name_end[2]);
 }

@@ -41,4 +41,10 @@ int process_memory_write(const struct process_memory *process, struct iovec *pie
 int process_memory_read(const struct process_memory *process, struct iovec *piece, unsigned count,
 			uint64_t remote);
 
+/*
+ * Is the process stopped (SIGSTOP, a debugger), so that it stays wherever it is just now? True also
+ * where that cannot be known.
+ */
+bool process_is_stopped(pid_t pid);
+
 #endif

@@ -129,6 +129,7 @@ static void describe_request(const struct endpoint *endpoint,
 		.service_level = path->service_level, .traffic_class = path->traffic_class,
 		.hop_limit = path->hop_limit, .flow_label = path->flow_label, .pkey = path->pkey,
 		.response_timeout = CM_RESPONSE_TIMEOUT, .max_retries = CM_MAX_RETRIES,
+		.patience = CM_PATIENCE,
 	};
 	memcpy(request->local_gid, endpoint->port->gsi.gid.raw, 16);
 	memcpy(request->remote_gid, path->dgid.raw, 16);

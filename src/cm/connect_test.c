@@ -2,7 +2,18 @@
 /* Connections and datagram endpoints over a faked link, with the real protocol. */
 #include "cm/fake_peers_test.h"
 
+#include <unistd.h>
+
 #define SECOND 1000000000ull
+
+static struct endpoint *listen_ud(void)
+{
+	struct endpoint *listener = create_ud();
+
+	assert_int_equal(endpoint_bind(listener, ip("127.0.0.1", 7174)), 0);
+	assert_int_equal(endpoint_listen(listener, 10), 0);
+	return listener;
+}
 
 static void connecting_shows_each_side_the_other(void **test)
 {
@@ -174,8 +185,35 @@ static void nobody_listening_is_a_rejection(void **test)
 	struct endpoint *active = call(ip("127.0.0.1", 7471));
 
 	fake_deliver(0);
+	expect_none();
+	usleep(140000);		/* it is believed after some time only */
+	fake_tick(0);
+	fake_deliver(0);
 	assert_int_equal(take(RDMA_CM_EVENT_REJECTED).status, 8);
 	endpoint_destroy(active);
+}
+
+/* perftest -R destroys a listener and listens anew while its client connects again. */
+static void a_server_may_be_late(void **test)
+{
+	struct endpoint *active = call(ip("127.0.0.1", 7471)), *datagram = create_ud();
+	struct endpoint *listener, *service;
+
+	resolve_to(datagram, ip("127.0.0.1", 7174));
+	assert_int_equal(start_connecting(datagram, NULL, 0), 0);
+	fake_deliver(0);
+	fake_tick(SECOND / 100);
+	fake_deliver(0);
+	listener = listen_on(ip("127.0.0.1", 7471), 10);
+	service = listen_ud();
+	fake_tick(SECOND / 50);
+	fake_deliver(0);
+	endpoint_destroy(take(RDMA_CM_EVENT_CONNECT_REQUEST).endpoint);
+	endpoint_destroy(take(RDMA_CM_EVENT_CONNECT_REQUEST).endpoint);
+	endpoint_destroy(active);
+	endpoint_destroy(datagram);
+	endpoint_destroy(listener);
+	endpoint_destroy(service);
 }
 
 static void nobody_at_all_is_unreachable(void **test)
@@ -492,15 +530,6 @@ static void requests_of_one_device_look_it_up_once(void **test)
 
 /* ---- datagrams ---- */
 
-static struct endpoint *listen_ud(void)
-{
-	struct endpoint *listener = create_ud();
-
-	assert_int_equal(endpoint_bind(listener, ip("127.0.0.1", 7174)), 0);
-	assert_int_equal(endpoint_listen(listener, 10), 0);
-	return listener;
-}
-
 static void a_service_id_resolves_to_a_queue_pair(void **test)
 {
 	struct endpoint *listener = listen_ud(), *active = create_ud(), *passive;
@@ -611,6 +640,7 @@ int main(void)
 		channel_test(timewait_ends_with_an_event),
 		channel_test(a_rejection_brings_its_reason_and_data),
 		channel_test(nobody_listening_is_a_rejection),
+		channel_test(a_server_may_be_late),
 		channel_test(nobody_at_all_is_unreachable),
 		channel_test(any_message_may_be_lost_once),
 		channel_test(a_full_backlog_drops_and_a_retry_finds_room),

@@ -35,7 +35,7 @@ int datagram_ask(struct endpoint *endpoint, const struct rdma_conn_param *parame
 	struct cm_sidr request = {
 		.service_id = address_service_id(&endpoint->destination, endpoint->space),
 		.pkey = endpoint->path.pkey, .response_timeout = CM_RESPONSE_TIMEOUT,
-		.max_retries = CM_MAX_RETRIES, .private_data = data,
+		.max_retries = CM_MAX_RETRIES, .patience = CM_PATIENCE, .private_data = data,
 		.address = { .interface = endpoint->port->gsi.interface_index,
 			     .flow_label = endpoint->path.flow_label,
 			     .traffic_class = endpoint->path.traffic_class,

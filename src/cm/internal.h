@@ -29,6 +29,7 @@
 #define CM_IP_HEADER_BYTES	36u	/* annex A11: before the application's private data */
 #define CM_RESPONSE_TIMEOUT	20	/* 4.096 us * 2^20: 4.3 s, as Linux */
 #define CM_MAX_RETRIES		15
+#define CM_PATIENCE		15	/* 4.096 us * 2^15: 134 ms, until nobody seems to listen */
 #define CM_PACKET_LIFETIME	18	/* 4.096 us * 2^18, as Linux takes for RoCE */
 #define CM_LOCAL_ACK_DELAY	15	/* 4.096 us * 2^15: 134 ms, what rxe says of itself */
 #define CM_BACKLOG_MAX		1024

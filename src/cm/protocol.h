@@ -129,6 +129,11 @@ struct cm_connect {
 	 */
 	uint8_t response_timeout;
 	uint8_t max_retries;
+	/*
+	 * 4.096 us * 2^n: servers are often just about to listen. "Nobody listens" is an answer from
+	 * then on only; until then the request is repeated. 0: it is one at once.
+	 */
+	uint8_t patience;
 	const void *private_data;		/* up to 92 bytes, IP CM header included */
 	uint8_t private_data_bytes;
 	uint32_t ece_vendor_id, ece_options;	/* vendor ID of the REQ, attribute modifier */
@@ -201,6 +206,7 @@ struct cm_sidr {
 	struct mad_address address;
 	uint16_t pkey;
 	uint8_t response_timeout, max_retries;
+	uint8_t patience;			/* as of a cm_connect */
 	const void *private_data;		/* up to 216 bytes, IP CM header included */
 	uint8_t private_data_bytes;
 };

@@ -81,11 +81,23 @@ int cm_do_prolong(struct cm_connection *connection, struct cm_details *details)
 int cm_do_take_reject(struct cm_connection *connection, struct cm_details *details)
 {
 	uint8_t about = details->message->rej.message;
+	bool deaf = details->message->rej.reason == CM_REJECT_INVALID_SERVICE_ID;
 
 	if (about == CM_ABOUT_REQ && connection->state != CM_STATE_REQ_SENT)
 		return dropped(connection, COUNTER_CM_UNEXPECTED);
 	if (about == CM_ABOUT_REP && connection->state != CM_STATE_REP_SENT)
 		return dropped(connection, COUNTER_CM_UNEXPECTED);
+	if (connection->state == CM_STATE_REQ_SENT && deaf &&
+	    cm_retry_refused(connection, details->now_ns))
+		return EBADMSG;
+	return 0;
+}
+
+int cm_do_take_sidr_rep(struct cm_connection *connection, struct cm_details *details)
+{
+	if (details->message->sidr_rep.status == CM_SIDR_UNSUPPORTED &&
+	    cm_retry_refused(connection, details->now_ns))
+		return EBADMSG;
 	return 0;
 }
 

@@ -359,6 +359,7 @@ int cm_connect(struct cm_protocol *protocol, const struct cm_connect *connect, v
 	connection->transport = (uint8_t)connect->transport;
 	connection->response_timeout = connect->response_timeout;
 	connection->max_retries = connect->max_retries;
+	cm_retry_patience(connection, connect->patience, now_ns);
 	connection->timewait = connect->local_ack_timeout;
 	if (connection->timewait < CM_TIMEWAIT_MIN)
 		connection->timewait = CM_TIMEWAIT_MIN;
@@ -395,6 +396,7 @@ int cm_sidr(struct cm_protocol *protocol, const struct cm_sidr *sidr, void *owne
 	connection->service_id = sidr->service_id;
 	connection->response_timeout = sidr->response_timeout;
 	connection->max_retries = sidr->max_retries;
+	cm_retry_patience(connection, sidr->patience, now_ns);
 	cm_begin(connection, CM_MESSAGE_SIDR_REQ, &message);
 	message.sidr_req.service_id = sidr->service_id;
 	message.sidr_req.pkey = sidr->pkey;

@@ -26,6 +26,7 @@
 
 /* 4.096 us * 2^n, the unit of all times in messages. */
 #define CM_TIME_NS(n)		(UINT64_C(4096) << (n))
+#define CM_REFUSED_RETRY	11	/* 8 ms: after which a service that is not there is asked for again */
 #define CM_FIRST_RETRY		16	/* 268 ms: after which a message is sent again, at first */
 #define CM_RESPONSE_MIN		14	/* 67 ms .. 17 s: what peers can make us wait for an RTU */
 #define CM_RESPONSE_MAX		22
@@ -94,6 +95,7 @@ struct cm_connection {
 	struct timer timer;
 	uint64_t give_up_ns, limit_ns;		/* of what is retried */
 	uint64_t interval_ns;			/* until it is sent the next time */
+	uint64_t patient_ns;			/* until then nobody needs to listen there */
 	struct cm_message *kept;		/* to be sent again; NULL: made anew */
 	struct mad_address address;
 	uint64_t transaction_id, service_id;
@@ -162,7 +164,7 @@ const char *cm_input_name(enum cm_input input);
 typedef int cm_action(struct cm_connection *connection, struct cm_details *details);
 cm_action cm_do_drop, cm_do_refuse, cm_do_refuse_again, cm_do_nothing, cm_do_ask_for_time,
 	cm_do_repeat, cm_do_answer_dreq, cm_do_reject_stale, cm_do_prolong, cm_do_refuse_path,
-	cm_do_take_reject, cm_do_take_rep, cm_do_send_rep, cm_do_send_rtu, cm_do_send_mra,
+	cm_do_take_reject, cm_do_take_sidr_rep, cm_do_take_rep, cm_do_send_rep, cm_do_send_rtu, cm_do_send_mra,
 	cm_do_send_reject, cm_do_send_timeout, cm_do_send_dreq, cm_do_send_sidr_rep,
 	cm_do_say_goodbye, cm_do_check_lost;
 
@@ -208,6 +210,9 @@ void cm_retry_prolong(struct cm_connection *connection, uint8_t service_timeout,
 void cm_retry_expired(struct cm_connection *connection, uint64_t now_ns);
 void cm_retry_soon(struct cm_connection *connection, uint64_t now_ns);
 bool cm_state_retries(enum cm_state state);
+void cm_retry_patience(struct cm_connection *connection, uint8_t patience, uint64_t now_ns);
+/* "Nobody listens": true: it is asked again, before long. */
+bool cm_retry_refused(struct cm_connection *connection, uint64_t now_ns);
 
 /* ---- protocol_send.c ---- */
 

@@ -78,6 +78,21 @@ void cm_retry_soon(struct cm_connection *connection, uint64_t now_ns)
 		connection->lost = 0;
 }
 
+void cm_retry_patience(struct cm_connection *connection, uint8_t patience, uint64_t now_ns)
+{
+	connection->patient_ns = patience ? now_ns + CM_TIME_NS(patience) : 0;
+}
+
+bool cm_retry_refused(struct cm_connection *connection, uint64_t now_ns)
+{
+	if (now_ns >= connection->patient_ns)
+		return false;
+	/* What is sent then may be lost: it begins anew with the first interval. */
+	connection->interval_ns = CM_TIME_NS(CM_FIRST_RETRY) / 2;
+	set_timer(connection, now_ns + CM_TIME_NS(CM_REFUSED_RETRY));
+	return true;
+}
+
 static void send_again(struct cm_connection *connection, uint64_t now_ns)
 {
 	uint64_t timeout_ns = CM_TIME_NS(connection->response_timeout);

@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Two processes with connected queue pairs (pair.h). In a network namespace of the test. */
+#include "pair.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include "platform/netns_test.h"
+
+#define CQ_ENTRIES	1024
+#define QP_DEPTH	64
+#define QP_SGE		4
+#define QP_INLINE	256
+
+bool long_run;
+static const char *skipped;
+
+/* ---- small things ---- */
+
+double now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+void fail_at(const char *file, int line, const char *what, const char *format, ...)
+{
+	char text[512];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	fprintf(stderr, "# %s:%d: process %d: %s:%s\n", file, line, (int)getpid(), what, text);
+	fflush(stderr);
+	_exit(1);
+}
+
+void tell(int socket, const void *what, size_t bytes)
+{
+	CHECK(send(socket, what, bytes, MSG_NOSIGNAL) == (ssize_t)bytes, "%m");
+}
+
+bool hear(int socket, void *what, size_t bytes)
+{
+	ssize_t got;
+
+	do
+		got = recv(socket, what, bytes, MSG_WAITALL);
+	while (got < 0 && errno == EINTR);
+	return got == (ssize_t)bytes;
+}
+
+void meet(struct end *end)
+{
+	char byte = 'm', theirs;
+
+	tell(end->peer, &byte, 1);
+	CHECK(hear(end->peer, &theirs, 1) && theirs == 'm', "the ends are at different places");
+}
+
+unsigned map_lines(const char *text)
+{
+	FILE *maps = fopen("/proc/self/maps", "r");
+	unsigned count = 0;
+	char line[512];
+
+	while (maps && fgets(line, sizeof(line), maps))
+		count += strstr(line, text) != NULL;
+	if (maps)
+		fclose(maps);
+	return count;
+}
+
+/* A peer's pool is mapped whole; ours in pieces. */
+bool has_pool_pages(void)
+{
+	FILE *maps = fopen("/proc/self/maps", "r");
+	unsigned long start, end;
+	bool found = false;
+	char line[512];
+
+	while (maps && fgets(line, sizeof(line), maps))
+		if (strstr(line, "memfd:verbatim-pool") && strstr(line, " rw-s ") &&
+		    sscanf(line, "%lx-%lx", &start, &end) == 2 && end - start < 1ul << 36)
+			found = true;
+	if (maps)
+		fclose(maps);
+	return found;
+}
+
+/* ---- processes ---- */
+
+static void be_end(enum side side, int peer, int test, const char *mode, end_fn *run, void *argument)
+{
+	struct end end = { .side = side, .peer = peer, .test = test, .mtu = IBV_MTU_4096,
+			   .rnr_retry = 7, .timeout = 14, .retry_count = 7 };
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	setenv("VERBATIM_MEMORY", mode, 1);
+	run(&end, argument);
+	exit(0);
+}
+
+void pair_start(struct pair *pair, const char *mode, end_fn *left, end_fn *right, void *argument)
+{
+	end_fn *const run[2] = { left, right };
+	int between[2], up[2][2], i;
+
+	fflush(stdout);
+	CHECK(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, between), "%m");
+	for (i = 0; i < 2; i++)
+		CHECK(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, up[i]), "%m");
+	for (i = 0; i < 2; i++) {
+		pair->pid[i] = fork();
+		CHECK(pair->pid[i] >= 0, "%m");
+		if (!pair->pid[i]) {
+			close(between[!i]);
+			close(up[0][0]);
+			close(up[1][0]);
+			close(up[!i][1]);
+			be_end((enum side)i, between[i], up[i][1], mode, run[i], argument);
+		}
+		pair->socket[i] = up[i][0];
+	}
+	close(between[0]);
+	close(between[1]);
+	close(up[0][1]);
+	close(up[1][1]);
+}
+
+int pair_wait(struct pair *pair, enum side side, double limit_s)
+{
+	double until = now() + limit_s;
+	int status = -1;
+
+	if (!pair->pid[side])
+		return 0;
+	while (waitpid(pair->pid[side], &status, WNOHANG) != pair->pid[side]) {
+		status = -1;
+		if (now() > until) {
+			printf("# end %d (process %d) has not ended after %.0f s\n", side,
+			       (int)pair->pid[side], limit_s);
+			kill(pair->pid[side], SIGKILL);
+			waitpid(pair->pid[side], NULL, 0);
+			break;
+		}
+		usleep(1000);
+	}
+	pair->pid[side] = 0;
+	close(pair->socket[side]);
+	return status;
+}
+
+bool pair_end(struct pair *pair, double limit_s)
+{
+	double until = now() + limit_s;
+	int i, status;
+	bool good = true;
+
+	for (i = 0; i < 2; i++) {
+		double left = until - now();
+
+		status = pair_wait(pair, (enum side)i, left > 0.1 ? left : 0.1);
+		if (status && status != -1)
+			printf("# end %d: %s %d\n", i, WIFSIGNALED(status) ? "signal" : "status",
+			       WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+		good = good && !status;
+	}
+	return good;
+}
+
+bool pair_run(const char *mode, end_fn *left, end_fn *right, void *argument, double limit_s)
+{
+	struct pair pair;
+
+	pair_start(&pair, mode, left, right, argument);
+	return pair_end(&pair, limit_s);
+}
+
+/* ---- verbs ---- */
+
+void end_make_qp(struct end *end)
+{
+	struct ibv_qp_init_attr attr = { .send_cq = end->cq, .recv_cq = end->cq,
+					 .qp_type = IBV_QPT_RC,
+					 .cap = { .max_send_wr = QP_DEPTH, .max_recv_wr = QP_DEPTH,
+						  .max_send_sge = QP_SGE, .max_recv_sge = QP_SGE,
+						  .max_inline_data = QP_INLINE } };
+
+	end->qp = ibv_create_qp(end->pd, &attr);
+	CHECK(end->qp, "%m");
+}
+
+void end_open(struct end *end, size_t bytes, unsigned access)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+
+	CHECK(list && list[0], "no device");
+	end->context = ibv_open_device(list[0]);
+	CHECK(end->context, "%m");
+	ibv_free_device_list(list);
+	end->pd = ibv_alloc_pd(end->context);
+	end->channel = ibv_create_comp_channel(end->context);
+	CHECK(end->pd && end->channel, "%m");
+	end->cq = ibv_create_cq(end->context, CQ_ENTRIES, NULL, end->channel, 0);
+	CHECK(end->cq, "%m");
+	end->bytes = bytes;
+	if (!bytes)
+		return;
+	end->memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(end->memory != MAP_FAILED, "%m");
+	memset(end->memory, 0, bytes);
+	end->mr = ibv_reg_mr(end->pd, end->memory, bytes, (int)access);
+	CHECK(end->mr, "%m");
+}
+
+void end_close(struct end *end)
+{
+	if (end->qp)
+		CHECK(!ibv_destroy_qp(end->qp));
+	if (end->mr)
+		CHECK(!ibv_dereg_mr(end->mr));
+	CHECK(!ibv_destroy_cq(end->cq));
+	CHECK(!ibv_destroy_comp_channel(end->channel));
+	CHECK(!ibv_dealloc_pd(end->pd));
+	CHECK(!ibv_close_device(end->context));
+}
+
+void end_exchange(struct end *end)
+{
+	struct address here = { .qpn = end->qp->qp_num, .rkey = end->mr ? end->mr->rkey : 0,
+				.psn = (uint32_t)rand() & 0xffffff,
+				.memory = (uintptr_t)end->memory };
+
+	CHECK(!ibv_query_gid(end->context, 1, 1, &here.gid), "%m");
+	tell(end->peer, &here, sizeof(here));
+	CHECK(hear(end->peer, &end->there, sizeof(end->there)), "the other end is gone");
+	end->psn = here.psn;
+}
+
+void end_raise(struct end *end, int up_to)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
+
+	CHECK(!ibv_modify_qp(end->qp, &attr, IBV_QP_STATE), "%m");
+	attr = (struct ibv_qp_attr){ .qp_state = IBV_QPS_INIT, .port_num = 1,
+				     .qp_access_flags = ALL_ACCESS };
+	CHECK(!ibv_modify_qp(end->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+			     IBV_QP_ACCESS_FLAGS), "%m");
+	if (up_to == IBV_QPS_INIT)
+		return;
+	attr = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTR, .path_mtu = end->mtu,
+				     .dest_qp_num = end->there.qpn, .rq_psn = end->there.psn,
+				     .max_dest_rd_atomic = 16, .min_rnr_timer = 1,
+				     .ah_attr = { .is_global = 1, .port_num = 1,
+						  .grh = { .dgid = end->there.gid, .sgid_index = 1,
+							   .hop_limit = 64 } } };
+	CHECK(!ibv_modify_qp(end->qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
+			     IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+			     IBV_QP_MIN_RNR_TIMER), "%m");
+	attr = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS, .timeout = end->timeout,
+				     .retry_cnt = end->retry_count, .rnr_retry = end->rnr_retry,
+				     .sq_psn = end->psn,
+				     .max_rd_atomic = 16 };
+	CHECK(!ibv_modify_qp(end->qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+			     IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC), "%m");
+}
+
+void end_connect(struct end *end)
+{
+	if (!end->qp)
+		end_make_qp(end);
+	end_exchange(end);
+	end_raise(end, IBV_QPS_RTS);
+	meet(end);
+}
+
+int post(struct end *end, enum ibv_wr_opcode opcode, size_t offset, uint32_t bytes, size_t there,
+	 uint64_t wr_id)
+{
+	struct ibv_sge sge = { .addr = (uintptr_t)end->memory + offset, .length = bytes,
+			       .lkey = end->mr->lkey };
+	struct ibv_send_wr *bad, wr = { .wr_id = wr_id, .sg_list = &sge, .num_sge = 1,
+					.opcode = opcode, .send_flags = IBV_SEND_SIGNALED };
+
+	if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD || opcode == IBV_WR_ATOMIC_CMP_AND_SWP) {
+		wr.wr.atomic.remote_addr = end->there.memory + there;
+		wr.wr.atomic.rkey = end->there.rkey;
+		wr.wr.atomic.compare_add = 1;
+	} else {
+		wr.wr.rdma.remote_addr = end->there.memory + there;
+		wr.wr.rdma.rkey = end->there.rkey;
+	}
+	return ibv_post_send(end->qp, &wr, &bad);
+}
+
+int post_receive(struct end *end, size_t offset, uint32_t bytes, uint64_t wr_id)
+{
+	struct ibv_sge sge = { .addr = (uintptr_t)end->memory + offset, .length = bytes,
+			       .lkey = end->mr->lkey };
+	struct ibv_recv_wr *bad, wr = { .wr_id = wr_id, .sg_list = &sge, .num_sge = 1 };
+
+	return ibv_post_recv(end->qp, &wr, &bad);
+}
+
+bool get(struct end *end, struct ibv_wc *wc, double limit_s)
+{
+	double until = now() + limit_s;
+	unsigned tries = 0;
+	int got;
+
+	while (!(got = ibv_poll_cq(end->cq, 1, wc)))
+		if (++tries % 64 == 0) {
+			if (now() > until)
+				return false;
+			sched_yield();
+		}
+	CHECK(got == 1, "poll_cq: %d", got);
+	return true;
+}
+
+enum ibv_wc_status transfer(struct end *end, enum ibv_wr_opcode opcode, size_t offset,
+			    uint32_t bytes, size_t there)
+{
+	struct ibv_wc wc;
+
+	CHECK(!post(end, opcode, offset, bytes, there, 1), "%m");
+	CHECK(get(end, &wc, 20), "no completion");
+	return wc.status;
+}
+
+/* ---- the main program ---- */
+
+bool skip(const char *why)
+{
+	skipped = why;
+	return true;
+}
+
+static bool is_chosen(int argc, char **argv, const char *name)
+{
+	int i;
+
+	for (i = 1; i < argc; i++)
+		if (argv[i][0] != '-' && strstr(name, argv[i]))
+			return true;
+	return argc < 2 || argv[1][0] == '-';
+}
+
+int run_tests(int argc, char **argv, const struct test *tests, unsigned count)
+{
+	unsigned i, failed = 0;
+	bool real_root;
+
+	long_run = getenv("VERBATIM_LONG") != NULL;
+	unsetenv("VERBATIM_LONG");	/* no setting of a device's */
+	if (!netns_enter(&real_root))
+		return 77;
+	for (i = 0; i < count; i++) {
+		double begin = now();
+		bool good;
+
+		if (!is_chosen(argc, argv, tests[i].name))
+			continue;
+		skipped = NULL;
+		good = netns_renew() && tests[i].run();
+		failed += !good;
+		printf("%s %u - %s%s%s\n", good ? "ok" : "not ok", i + 1, tests[i].name,
+		       skipped ? " # SKIP " : "", skipped ? skipped : "");
+		printf("# %.1f s\n", now() - begin);
+		fflush(stdout);
+	}
+	printf("1..%u\n", count);
+	return failed ? 1 : 0;
+}

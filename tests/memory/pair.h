@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Tests of the memory path: two processes, forked before either opens the device, with a queue pair
+ * each that is connected to the other's. The test's own process opens no device: it starts them, kills
+ * them, waits for them, and prints TAP.
+ */
+#ifndef VERBATIM_TESTS_MEMORY_PAIR_H
+#define VERBATIM_TESTS_MEMORY_PAIR_H
+
+#include <infiniband/verbs.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+/* In an end: says what is wrong, and ends the process. */
+#define CHECK(condition, ...)                                                          \
+	do {                                                                           \
+		if (!(condition))                                                      \
+			fail_at(__FILE__, __LINE__, #condition, " " __VA_ARGS__);       \
+	} while (0)
+void fail_at(const char *file, int line, const char *what, const char *format, ...)
+	__attribute__((noreturn, format(printf, 4, 5)));
+
+enum side { LEFT, RIGHT };
+
+/* What one end tells the other. */
+struct address {
+	uint32_t qpn, rkey, psn;
+	uint64_t memory;
+	union ibv_gid gid;
+};
+
+struct end {
+	enum side side;
+	int peer;			/* socket to the other end */
+	int test;			/* socket to the test's process */
+	struct ibv_context *context;
+	struct ibv_pd *pd;
+	struct ibv_comp_channel *channel;
+	struct ibv_cq *cq;
+	struct ibv_qp *qp;
+	struct ibv_mr *mr;
+	char *memory;
+	size_t bytes;
+	struct address there;
+	uint32_t psn;			/* of our first packet */
+	enum ibv_mtu mtu;
+	uint8_t rnr_retry, timeout, retry_count;
+};
+
+typedef void end_fn(struct end *end, void *argument);
+
+struct pair {
+	pid_t pid[2];
+	int socket[2];			/* to the ends */
+};
+
+/* @mode: VERBATIM_MEMORY. Both ends run, and exit with 0 when their function returns. */
+void pair_start(struct pair *pair, const char *mode, end_fn *left, end_fn *right, void *argument);
+/* The status as of waitpid(); -1: it had not ended after @limit_s, and was killed. */
+int pair_wait(struct pair *pair, enum side side, double limit_s);
+/* Both, and both exited with 0. */
+bool pair_end(struct pair *pair, double limit_s);
+bool pair_run(const char *mode, end_fn *left, end_fn *right, void *argument, double limit_s);
+
+double now(void);
+void tell(int socket, const void *what, size_t bytes);
+bool hear(int socket, void *what, size_t bytes);	/* false: nobody is there any more */
+void meet(struct end *end);				/* both ends are here */
+
+/* Device, PD, CQ; memory of @bytes, registered with @access, unless 0 bytes. */
+void end_open(struct end *end, size_t bytes, unsigned access);
+void end_close(struct end *end);
+void end_make_qp(struct end *end);
+/* From any state to RTS, with the other end's QP. end_exchange() and end_raise() are its parts. */
+void end_connect(struct end *end);
+void end_exchange(struct end *end);
+void end_raise(struct end *end, int up_to);
+#define ALL_ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | \
+		    IBV_ACCESS_REMOTE_ATOMIC)
+
+/* One request with one SGE; @offset in our memory, @there in theirs. Signaled. */
+int post(struct end *end, enum ibv_wr_opcode opcode, size_t offset, uint32_t bytes, size_t there,
+	 uint64_t wr_id);
+int post_receive(struct end *end, size_t offset, uint32_t bytes, uint64_t wr_id);
+/* A completion within @limit_s; false: none came. */
+bool get(struct end *end, struct ibv_wc *wc, double limit_s);
+/* post() and its completion. */
+enum ibv_wc_status transfer(struct end *end, enum ibv_wr_opcode opcode, size_t offset,
+			    uint32_t bytes, size_t there);
+
+/* Lines of /proc/self/maps with @text in them. */
+unsigned map_lines(const char *text);
+/* Pages of its own pool that are mapped in this process now: regions that peers can map. */
+bool has_pool_pages(void);
+
+/* ---- the main program ---- */
+
+struct test {
+	const char *name;
+	bool (*run)(void);
+};
+
+extern bool long_run;
+bool skip(const char *why);	/* return skip("..."): counted as skipped */
+int run_tests(int argc, char **argv, const struct test *tests, unsigned count);
+
+#endif

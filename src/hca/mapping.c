@@ -203,7 +203,8 @@ static struct extent *exchange(struct hca *hca, uint32_t index, uintptr_t start,
 	struct extent *extent;
 	int err;
 
-	if (!has_fork_pipe(hca->mappings) || !writers_are_known(hca) || other_region_covers(hca, index, start, bytes) ||
+	if (!has_fork_pipe(hca->mappings) || !writers_are_known(hca) ||
+	    other_region_covers(hca, index, start, bytes) ||
 	    !memory_is_ordinary((void *)start, bytes, pool_fd))
 		return NULL;
 	extent = make_extent(hca->mappings, start, bytes);

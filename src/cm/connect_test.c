@@ -1,19 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Connections and datagram endpoints over a faked link, with the real protocol. */
+/* Connections over a faked link, with the real protocol. */
 #include "cm/fake_peers_test.h"
-
-#include <unistd.h>
-
-#define SECOND 1000000000ull
-
-static struct endpoint *listen_ud(void)
-{
-	struct endpoint *listener = create_ud();
-
-	assert_int_equal(endpoint_bind(listener, ip("127.0.0.1", 7174)), 0);
-	assert_int_equal(endpoint_listen(listener, 10), 0);
-	return listener;
-}
 
 static void connecting_shows_each_side_the_other(void **test)
 {
@@ -180,42 +167,6 @@ static void a_rejection_brings_its_reason_and_data(void **test)
 	endpoint_destroy(listener);
 }
 
-static void nobody_listening_is_a_rejection(void **test)
-{
-	struct endpoint *active = call(ip("127.0.0.1", 7471));
-
-	fake_deliver(0);
-	expect_none();
-	usleep(140000);		/* it is believed after some time only */
-	fake_tick(0);
-	fake_deliver(0);
-	assert_int_equal(take(RDMA_CM_EVENT_REJECTED).status, 8);
-	endpoint_destroy(active);
-}
-
-/* perftest -R destroys a listener and listens anew while its client connects again. */
-static void a_server_may_be_late(void **test)
-{
-	struct endpoint *active = call(ip("127.0.0.1", 7471)), *datagram = create_ud();
-	struct endpoint *listener, *service;
-
-	resolve_to(datagram, ip("127.0.0.1", 7174));
-	assert_int_equal(start_connecting(datagram, NULL, 0), 0);
-	fake_deliver(0);
-	fake_tick(SECOND / 100);
-	fake_deliver(0);
-	listener = listen_on(ip("127.0.0.1", 7471), 10);
-	service = listen_ud();
-	fake_tick(SECOND / 50);
-	fake_deliver(0);
-	endpoint_destroy(take(RDMA_CM_EVENT_CONNECT_REQUEST).endpoint);
-	endpoint_destroy(take(RDMA_CM_EVENT_CONNECT_REQUEST).endpoint);
-	endpoint_destroy(active);
-	endpoint_destroy(datagram);
-	endpoint_destroy(listener);
-	endpoint_destroy(service);
-}
-
 static void nobody_at_all_is_unreachable(void **test)
 {
 	struct endpoint *bounced = call(ip("10.0.0.2", 7471)), *silent;
@@ -279,32 +230,6 @@ static void any_message_may_be_lost_once(void **test)
 	}
 }
 
-static void a_full_backlog_drops_and_a_retry_finds_room(void **test)
-{
-	struct endpoint *listener = listen_on(ip("127.0.0.1", 7471), 1);
-	struct endpoint *first = call(ip("127.0.0.1", 7471)), *second, *passive[2];
-	unsigned i;
-
-	second = create();
-	resolve_to(second, ip("127.0.0.1", 7471));
-	second->qp_num = 0;
-	assert_int_equal(endpoint_connect(second, &(struct rdma_conn_param){ .qp_num = 0x8200 },
-					  NULL), 0);
-	fake_deliver(0);
-	passive[0] = take(RDMA_CM_EVENT_CONNECT_REQUEST).endpoint;
-	expect_none();
-	for (i = 0; i < 40 && !is_readable(channel); i++) {
-		fake_tick(i * SECOND);
-		fake_deliver(0);
-	}
-	passive[1] = take(RDMA_CM_EVENT_CONNECT_REQUEST).endpoint;
-	endpoint_destroy(passive[0]);
-	endpoint_destroy(passive[1]);
-	endpoint_destroy(first);
-	endpoint_destroy(second);
-	endpoint_destroy(listener);
-}
-
 static void private_data_has_its_limits(void **test)
 {
 	static const uint8_t data[255];
@@ -349,8 +274,6 @@ static void gids_connect_without_an_ip_header(void **test)
 	endpoint_destroy(listener);
 }
 
-/* ---- who goes away ---- */
-
 static void the_death_of_a_peer_disconnects(void **test)
 {
 	struct pair pair = connect_pair();
@@ -378,51 +301,6 @@ static void a_peer_that_was_dead_already_is_noticed(void **test)
 	assert_int_equal(answer(passive), 0);
 	assert_int_equal(take(RDMA_CM_EVENT_UNREACHABLE).status, -ETIMEDOUT);
 	endpoint_destroy(passive);
-	endpoint_destroy(active);
-	endpoint_destroy(listener);
-}
-
-static void a_listener_takes_what_it_has_not_shown_with_it(void **test)
-{
-	struct endpoint *listener = listen_on(ip("127.0.0.1", 7471), 10);
-	struct endpoint *active = call(ip("127.0.0.1", 7471));
-
-	fake_deliver(0);
-	endpoint_destroy(listener);
-	fake_deliver(0);
-	assert_ptr_equal(take(RDMA_CM_EVENT_REJECTED).endpoint, active);
-	expect_none();
-	endpoint_destroy(active);
-}
-
-static void a_shown_endpoint_outlives_its_listener(void **test)
-{
-	struct endpoint *listener = listen_on(ip("127.0.0.1", 7471), 10);
-	struct endpoint *active = call(ip("127.0.0.1", 7471)), *passive;
-
-	fake_deliver(0);
-	passive = take(RDMA_CM_EVENT_CONNECT_REQUEST).endpoint;
-	endpoint_destroy(listener);
-	assert_int_equal(answer(passive), 0);
-	fake_deliver(0);
-	take(RDMA_CM_EVENT_CONNECT_RESPONSE);
-	endpoint_destroy(passive);
-	endpoint_destroy(active);
-}
-
-static void a_request_whose_peer_gave_up_is_not_shown(void **test)
-{
-	struct endpoint *listener = listen_on(ip("127.0.0.1", 7471), 1);
-	struct endpoint *active = call(ip("127.0.0.1", 7471));
-
-	fake_deliver(0);
-	endpoint_destroy(active);
-	fake_deliver(0);
-	assert_int_equal(cm_channel_take(channel, &(struct endpoint_event){ .status = 0 }),
-			 EAGAIN);
-	active = call(ip("127.0.0.1", 7471));
-	fake_deliver(0);
-	endpoint_destroy(take(RDMA_CM_EVENT_CONNECT_REQUEST).endpoint);
 	endpoint_destroy(active);
 	endpoint_destroy(listener);
 }
@@ -477,154 +355,53 @@ static void endpoints_can_be_destroyed_in_every_state(void **test)
 		}
 }
 
-/* ---- many ---- */
-
-static void a_hundred_listeners_each_get_their_own(void **test)
+static void enhancements_of_both_sides_arrive(void **test)
 {
-	struct endpoint *listener[100], *active[100];
-	unsigned i;
+	struct endpoint *listener = listen_on(ip("127.0.0.1", 7471), 10), *active = create();
+	struct endpoint_ece ece = { .vendor_id = 0x123456, .options = 0x89abcdef };
+	struct rdma_conn_param parameters = { .qp_num = 0x8123 };
+	struct endpoint_event event;
+	struct endpoint *passive;
 
-	for (i = 0; i < 100; i++)
-		listener[i] = listen_on(ip(i & 1 ? "0.0.0.0" : "127.0.0.1", (uint16_t)(8000 + i)),
-					0);
-	for (i = 0; i < 100; i++) {
-		active[i] = create();
-		resolve_to(active[i], ip("127.0.0.1", (uint16_t)(8000 + i)));
-		assert_int_equal(endpoint_connect(active[i],
-						  &(struct rdma_conn_param){ .qp_num = 0x8000 + i },
-						  NULL), 0);
-	}
+	resolve_to(active, ip("127.0.0.1", 7471));
+	assert_int_equal(endpoint_connect(active, &parameters, &ece), 0);
 	fake_deliver(0);
-	for (i = 0; i < 100; i++) {
-		struct endpoint_event event = take(RDMA_CM_EVENT_CONNECT_REQUEST);
-
-		assert_ptr_equal(event.listener, listener[event.connection.qp_num - 0x8000]);
-		endpoint_destroy(event.endpoint);
-	}
-	for (i = 0; i < 100; i++) {
-		endpoint_destroy(listener[i]);
-		endpoint_destroy(active[i]);
-	}
-}
-
-static void requests_of_one_device_look_it_up_once(void **test)
-{
-	struct endpoint *listener = listen_on(ip("0.0.0.0", 7471), 0), *active[50];
-	unsigned i, before;
-
-	for (i = 0; i < 50; i++) {
-		active[i] = create();
-		resolve_to(active[i], ip("127.0.0.1", 7471));
-		endpoint_connect(active[i], &(struct rdma_conn_param){ .qp_num = 0x8000 + i },
-				 NULL);
-	}
+	event = take(RDMA_CM_EVENT_CONNECT_REQUEST);
+	assert_int_equal(event.ece.vendor_id, 0x123456);
+	assert_int_equal(event.ece.options, 0x89abcdef);
+	passive = event.endpoint;
+	ece.vendor_id = 0x654321;
+	parameters.qp_num = 0xc456;
+	assert_int_equal(endpoint_accept(passive, &parameters, 0, &ece), 0);
 	fake_deliver(0);
-	before = fake.looked_up;
-	for (i = 0; i < 50; i++)
-		endpoint_destroy(take(RDMA_CM_EVENT_CONNECT_REQUEST).endpoint);
-	assert_in_range(fake.looked_up - before, 0, 1);
-	for (i = 0; i < 50; i++)
-		endpoint_destroy(active[i]);
+	event = take(RDMA_CM_EVENT_CONNECT_RESPONSE);
+	assert_int_equal(event.ece.vendor_id, 0x654321);
+	endpoint_destroy(passive);
+	endpoint_destroy(active);
 	endpoint_destroy(listener);
 }
 
-/* ---- datagrams ---- */
-
-static void a_service_id_resolves_to_a_queue_pair(void **test)
+static void traffic_before_the_rtu_establishes(void **test)
 {
-	struct endpoint *listener = listen_ud(), *active = create_ud(), *passive;
-	struct rdma_conn_param reply = { .private_data = "here", .private_data_len = 4,
-					 .qp_num = 0xc0de };
-	struct endpoint_event event;
+	struct endpoint *listener = listen_on(ip("127.0.0.1", 7471), 10);
+	struct endpoint *active = call(ip("127.0.0.1", 7471)), *passive;
 
-	resolve_to(active, ip("127.0.0.1", 7174));
-	assert_int_equal(start_connecting(active, "where", 5), 0);
 	fake_deliver(0);
-	event = take(RDMA_CM_EVENT_CONNECT_REQUEST);
-	assert_true(event.datagram);
-	assert_int_equal(event.ud.private_data_len, 180);
-	assert_memory_equal(event.private_data, "where", 6);
-	passive = event.endpoint;
-	assert_int_equal(endpoint_accept(passive, &reply, 0, NULL), 0);
+	passive = take(RDMA_CM_EVENT_CONNECT_REQUEST).endpoint;
+	assert_int_equal(endpoint_notify(passive, IBV_EVENT_COMM_EST), EINVAL);
+	assert_int_equal(answer(passive), 0);
+	assert_int_equal(endpoint_notify(passive, IBV_EVENT_PATH_MIG), EINVAL);
+	assert_int_equal(endpoint_notify(passive, IBV_EVENT_COMM_EST), 0);
+	take(RDMA_CM_EVENT_ESTABLISHED);
+	assert_int_equal(endpoint_notify(passive, IBV_EVENT_COMM_EST), EISCONN);
 	fake_deliver(0);
-	event = take(RDMA_CM_EVENT_ESTABLISHED);
-	assert_ptr_equal(event.endpoint, active);
-	assert_int_equal(event.ud.qp_num, 0xc0de);
-	assert_int_equal(event.ud.qkey, RDMA_UDP_QKEY);
-	assert_int_equal(event.ud.private_data_len, 136);
-	assert_memory_equal(event.private_data, "here", 5);
-	assert_int_equal(event.ud.ah_attr.is_global, 1);
-	assert_int_equal(event.ud.ah_attr.grh.sgid_index, 1);
+	take(RDMA_CM_EVENT_CONNECT_RESPONSE);
+	assert_int_equal(endpoint_established(active), 0);
+	fake_deliver(0);
 	expect_none();
 	endpoint_destroy(passive);
 	endpoint_destroy(active);
 	endpoint_destroy(listener);
-}
-
-static void a_refused_service_id_is_unreachable(void **test)
-{
-	struct endpoint *listener = listen_ud(), *active = create_ud(), *passive;
-
-	resolve_to(active, ip("127.0.0.1", 7174));
-	assert_int_equal(start_connecting(active, NULL, 0), 0);
-	fake_deliver(0);
-	passive = take(RDMA_CM_EVENT_CONNECT_REQUEST).endpoint;
-	assert_int_equal(endpoint_reject(passive, NULL, 0, 0), 0);
-	fake_deliver(0);
-	assert_int_equal(take(RDMA_CM_EVENT_UNREACHABLE).status, CM_SIDR_REJECTED);
-	endpoint_destroy(passive);
-	endpoint_destroy(active);
-	endpoint_destroy(listener);
-}
-
-static void a_queue_pair_has_one_qkey(void **test)
-{
-	struct endpoint *listener = listen_ud(), *active = create_ud(), *passive;
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT };
-	int mask;
-
-	resolve_to(active, ip("127.0.0.1", 7174));
-	assert_int_equal(endpoint_qp_attributes(active, &attr, &mask), 0);
-	assert_int_equal(attr.qkey, RDMA_UDP_QKEY);
-	assert_int_equal(start_connecting(active, NULL, 0), 0);
-	fake_deliver(0);
-	passive = take(RDMA_CM_EVENT_CONNECT_REQUEST).endpoint;
-	assert_int_equal(endpoint_accept(passive, &(struct rdma_conn_param){ .qp_num = 1 }, 0x77,
-					 NULL), 0);
-	fake_deliver(0);
-	assert_int_equal(take(RDMA_CM_EVENT_ADDR_ERROR).status, -EINVAL);
-	endpoint_destroy(passive);
-	endpoint_destroy(active);
-	endpoint_destroy(listener);
-}
-
-static void a_group_is_its_ip_address(void **test)
-{
-	struct endpoint *endpoint = create_ud(), *other = create();
-	const struct sockaddr *group = ip("239.77.0.1", 0);
-	struct endpoint_event event;
-	uint8_t mgid[16];
-	union ibv_gid left;
-	int user;
-
-	fake_address("239.77.0.1", mgid);
-	assert_int_equal(endpoint_join(endpoint, group, 0, &user), EINVAL);
-	assert_int_equal(endpoint_resolve_address(endpoint, NULL, group, 1), 0);
-	take(RDMA_CM_EVENT_ADDR_RESOLVED);
-	assert_int_equal(endpoint_join(endpoint, group, RDMA_MC_JOIN_FLAG_FULLMEMBER, &user), 0);
-	event = take(RDMA_CM_EVENT_MULTICAST_JOIN);
-	assert_ptr_equal(event.multicast, &user);
-	assert_int_equal(event.ud.qp_num, 0xffffff);
-	assert_int_equal(event.ud.qkey, RDMA_UDP_QKEY);
-	assert_memory_equal(event.ud.ah_attr.grh.dgid.raw, mgid, 16);
-	assert_int_equal(endpoint_leave(endpoint, ip("239.77.0.2", 0), &left), ENOENT);
-	assert_int_equal(endpoint_leave(endpoint, group, &left), 0);
-	assert_memory_equal(left.raw, mgid, 16);
-	assert_int_equal(endpoint_leave(endpoint, group, &left), ENOENT);
-	assert_int_equal(endpoint_bind(other, ip("10.0.0.1", 1)), 0);
-	assert_int_equal(endpoint_join(other, group, 0, NULL), EINVAL);
-	endpoint_destroy(endpoint);
-	endpoint_destroy(other);
 }
 
 #define channel_test(name) cmocka_unit_test_setup_teardown(name, open_channel, close_channel)
@@ -639,25 +416,15 @@ int main(void)
 		channel_test(both_may_disconnect_at_the_same_time),
 		channel_test(timewait_ends_with_an_event),
 		channel_test(a_rejection_brings_its_reason_and_data),
-		channel_test(nobody_listening_is_a_rejection),
-		channel_test(a_server_may_be_late),
 		channel_test(nobody_at_all_is_unreachable),
 		channel_test(any_message_may_be_lost_once),
-		channel_test(a_full_backlog_drops_and_a_retry_finds_room),
 		channel_test(private_data_has_its_limits),
 		channel_test(gids_connect_without_an_ip_header),
 		channel_test(the_death_of_a_peer_disconnects),
 		channel_test(a_peer_that_was_dead_already_is_noticed),
-		channel_test(a_listener_takes_what_it_has_not_shown_with_it),
-		channel_test(a_shown_endpoint_outlives_its_listener),
-		channel_test(a_request_whose_peer_gave_up_is_not_shown),
 		channel_test(endpoints_can_be_destroyed_in_every_state),
-		channel_test(a_hundred_listeners_each_get_their_own),
-		channel_test(requests_of_one_device_look_it_up_once),
-		channel_test(a_service_id_resolves_to_a_queue_pair),
-		channel_test(a_refused_service_id_is_unreachable),
-		channel_test(a_queue_pair_has_one_qkey),
-		channel_test(a_group_is_its_ip_address),
+		channel_test(enhancements_of_both_sides_arrive),
+		channel_test(traffic_before_the_rtu_establishes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -331,6 +331,16 @@ static void an_endpoint_outlives_its_channel(void **test)
 	endpoint_destroy(endpoint);
 }
 
+static void a_closed_channel_says_so(void **test)
+{
+	struct cm_channel *closed;
+	struct endpoint_event event;
+
+	assert_int_equal(cm_channel_open(&closed), 0);
+	cm_channel_close(closed);
+	assert_int_equal(cm_channel_take(closed, &event), EBADF);
+}
+
 static void *acknowledge_late(void *event)
 {
 	struct timespec nap = { .tv_nsec = 20000000 };
@@ -395,6 +405,7 @@ int main(void)
 		channel_test(destroying_drops_waiting_events),
 		channel_test(waiting_events_migrate),
 		channel_test(an_endpoint_outlives_its_channel),
+		channel_test(a_closed_channel_says_so),
 		channel_test(destroying_waits_for_acknowledgements),
 		channel_test(a_new_agent_starts_after_the_last_channel),
 		cmocka_unit_test(an_endpoint_is_small),

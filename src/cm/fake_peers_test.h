@@ -11,6 +11,8 @@
 
 #include "cm/fake_hca_test.h"
 
+#define SECOND 1000000000ull
+
 static struct cm_channel *channel;
 
 static inline int open_channel(void **test)
@@ -124,6 +126,15 @@ static inline struct endpoint *listen_on(const struct sockaddr *address, int bac
 
 	assert_int_equal(endpoint_bind(listener, address), 0);
 	assert_int_equal(endpoint_listen(listener, backlog), 0);
+	return listener;
+}
+
+static inline struct endpoint *listen_ud(void)
+{
+	struct endpoint *listener = create_ud();
+
+	assert_int_equal(endpoint_bind(listener, ip("127.0.0.1", 7174)), 0);
+	assert_int_equal(endpoint_listen(listener, 10), 0);
 	return listener;
 }
 

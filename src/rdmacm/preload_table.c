@@ -113,14 +113,18 @@ struct twin *twin_get(int fd)
 	return twin;
 }
 
+/* The result of the call that ends here stays in errno. */
 void twin_put(struct twin *twin)
 {
+	int saved = errno;
+
 	/* P3: pairs with itself: what others did with it is done before it is freed. */
 	if (__atomic_sub_fetch(&twin->references, 1, __ATOMIC_ACQ_REL))
 		return;
 	twin_to_kernel(twin);
 	lock_destroy(&twin->lock);
 	free(twin);
+	errno = saved;
 }
 
 void twin_remove(int fd)
@@ -151,10 +155,11 @@ int twin_highest(void)
 
 void twin_to_kernel(struct twin *twin)
 {
-	int rs = twin->rs;
+	int rs = twin->rs, saved = errno;
 
 	twin->mode = TWIN_KERNEL;
 	twin->rs = -1;
 	if (rs >= 0)
 		RDMA_CALL(rclose(rs));
+	errno = saved;
 }

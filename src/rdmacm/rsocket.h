@@ -156,7 +156,7 @@ struct rs_datagram {
 
 struct rs_options {
 	uint32_t receive_bytes, send_bytes, send_requests, receive_requests, inline_bytes, iomaps;
-	uint32_t polling_us, wake_up_ms;
+	uint32_t polling_us, wake_up_ms;	/* of the process */
 	int receive_timeout_ms, send_timeout_ms;	/* 0: none */
 	struct linger linger;
 	bool reuse_address, keep_alive, no_delay, oob_inline, v6_only;
@@ -266,6 +266,9 @@ int rs_thread_wake_fd(void);				/* -1: none to be had */
 void rs_drain(int wake_fd);
 /* Looks for completions and (@events) for events of the CM. Returns how many. */
 unsigned rs_progress_locked(struct rsocket *rs, bool events);
+/* How long to look before a sleep; and what came of it: a sleep of so long, 0: none was needed. */
+int64_t rs_spin_ns(void);
+void rs_spun(int64_t slept_ns);
 void rs_arm_locked(struct rsocket *rs, enum rs_interest interest);
 /* Descriptors to sleep on: -1 where there is none. */
 int rs_completion_fd(const struct rsocket *rs);

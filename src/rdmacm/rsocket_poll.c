@@ -214,19 +214,21 @@ static int64_t deadline_of(int timeout_ms)
 /* For the polling time at most. Ready entries; others are looked at by the sleep that follows. */
 static int spin(struct poller *poller, int64_t deadline_ns)
 {
-	int64_t end = rs_now_ns() + (int64_t)rs_defaults()->polling_us * 1000;
+	int64_t end = rs_now_ns() + rs_spin_ns();
 	int ready = 0;
 
 	if (end > deadline_ns)
 		end = deadline_ns;
 	while (!ready && rs_now_ns() < end)
 		ready = look_at_rsockets(poller);
+	if (ready)
+		rs_spun(0);
 	return ready;
 }
 
 static int poll_all(struct poller *poller, int timeout_ms)
 {
-	int64_t deadline_ns = deadline_of(timeout_ms), left_ms;
+	int64_t deadline_ns = deadline_of(timeout_ms), left_ms, begin_ns;
 	int ready = look_at_rsockets(poller);
 
 	if (!ready && !poller->others && timeout_ms)
@@ -235,6 +237,7 @@ static int poll_all(struct poller *poller, int timeout_ms)
 		return ready;
 	if (ready)
 		return sleep_once(poller, 0);
+	begin_ns = rs_now_ns();
 	do {
 		left_ms = rs_defaults()->wake_up_ms;
 		if (deadline_ns == RS_NOW)
@@ -244,6 +247,8 @@ static int poll_all(struct poller *poller, int timeout_ms)
 			left_ms = (deadline_ns - rs_now_ns() + 999999) / 1000000;
 		ready = sleep_once(poller, left_ms < 0 ? 0 : (int)left_ms);
 	} while (!ready && (deadline_ns == RS_FOREVER || rs_now_ns() < deadline_ns));
+	if (ready > 0 && timeout_ms)
+		rs_spun(rs_now_ns() - begin_ns + 1);
 	return ready;
 }
 

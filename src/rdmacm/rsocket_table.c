@@ -118,11 +118,15 @@ struct rsocket *rs_get(int fd)
 	return rs;
 }
 
+/* The result of the call that ends here stays in errno. */
 void rs_put(struct rsocket *rs)
 {
+	int saved = errno;
+
 	/* T3: pairs with itself: what others did with the socket is done before it is freed. */
 	if (__atomic_sub_fetch(&rs->references, 1, __ATOMIC_ACQ_REL) == 0)
 		rs_free(rs);
+	errno = saved;
 }
 
 struct rsocket *rs_table_remove(int fd)

@@ -3,6 +3,10 @@
  * Waiting for a socket: spin for a moment (polling_time of rsocket(7)), then sleep in poll() on its
  * completion channel, its event channel and an eventfd of this thread, by which other threads wake it
  * when they have taken an event that it might have been waiting for. rsocket.h says why.
+ *
+ * A sleep costs both sides a system call and two or three switches, some 20 us; a spin of the
+ * length of one costs no more than that. So a thread spins for long where that was enough lately, and
+ * for an eighth of it where it had to sleep for long all the same.
  */
 #include <errno.h>
 #include <poll.h>
@@ -16,6 +20,8 @@
 
 /* Non-blocking calls that find nothing look for events of the CM once in so many. */
 enum { IDLE_CALLS = 64 };
+/* Looks between two looks at the clock: together less than a microsecond. */
+enum { LOOKS = 8 };
 
 int64_t rs_now_ns(void)
 {
@@ -134,6 +140,34 @@ void rs_take_events_locked(struct rsocket *rs, bool completions, bool events)
 	rs_wake_all_locked(rs);
 }
 
+/* ---- spinning ---- */
+
+static __thread int64_t spin_ns = -1;
+
+static int64_t longest_spin_ns(void)
+{
+	return (int64_t)rs_defaults()->polling_us * 1000;
+}
+
+int64_t rs_spin_ns(void)
+{
+	if (spin_ns < 0)
+		spin_ns = longest_spin_ns();
+	return spin_ns;
+}
+
+void rs_spun(int64_t slept_ns)
+{
+	int64_t longest = longest_spin_ns();
+
+	if (!slept_ns)
+		spin_ns = longest;
+	else if (slept_ns < longest)
+		spin_ns = 2 * spin_ns < longest ? 2 * spin_ns : longest;
+	else if (spin_ns > longest / 8)
+		spin_ns /= 2;
+}
+
 /* ---- waiting ---- */
 
 static int poll_timeout_ms(const struct rsocket *rs, int64_t deadline_ns)
@@ -180,25 +214,49 @@ static int sleep_locked(struct rsocket *rs, enum rs_interest interest, int64_t d
 static bool spin_locked(struct rsocket *rs, rs_condition *ready, int64_t deadline_ns)
 	REQUIRES(rs->lock)
 {
-	int64_t end = rs_now_ns() + (int64_t)rs->options.polling_us * 1000;
+	int64_t end = rs_now_ns() + rs_spin_ns();
 
 	if (end > deadline_ns)
 		end = deadline_ns;
 	while (!rs->closing && rs_now_ns() < end) {
+		for (int i = 0; i < LOOKS; i++)
+			if (rs_progress_locked(rs, false) && ready(rs)) {
+				rs_spun(0);
+				return true;
+			}
 		/* Others may want to send or to close meanwhile. */
 		lock_release(&rs->lock);
 		lock_acquire(&rs->lock);
-		if (rs_progress_locked(rs, false) && ready(rs))
-			return true;
 	}
 	return ready(rs);
+}
+
+/* In sleeps, until @ready. */
+static int sleep_until_locked(struct rsocket *rs, rs_condition *ready, enum rs_interest interest,
+			      int64_t deadline_ns) REQUIRES(rs->lock)
+{
+	int64_t begin_ns = rs_now_ns();
+	int err;
+
+	while (!rs->closing) {
+		err = sleep_locked(rs, interest, deadline_ns);
+		if (rs->closing)
+			break;
+		if (ready(rs)) {
+			rs_spun(rs_now_ns() - begin_ns + 1);
+			return 0;
+		}
+		if (err)
+			return err;
+		if (deadline_ns != RS_FOREVER && rs_now_ns() >= deadline_ns)
+			return EAGAIN;
+	}
+	return EBADF;
 }
 
 int rs_wait_locked(struct rsocket *rs, rs_condition *ready, enum rs_interest interest,
 		   int64_t deadline_ns)
 {
-	int err;
-
 	if (rs->closing)
 		return EBADF;
 	if (ready(rs))
@@ -212,16 +270,5 @@ int rs_wait_locked(struct rsocket *rs, rs_condition *ready, enum rs_interest int
 		return EAGAIN;
 	if (spin_locked(rs, ready, deadline_ns))
 		return rs->closing ? EBADF : 0;
-	while (!rs->closing) {
-		err = sleep_locked(rs, interest, deadline_ns);
-		if (rs->closing)
-			break;
-		if (ready(rs))
-			return 0;
-		if (err)
-			return err;
-		if (deadline_ns != RS_FOREVER && rs_now_ns() >= deadline_ns)
-			return EAGAIN;
-	}
-	return EBADF;
+	return sleep_until_locked(rs, ready, interest, deadline_ns);
 }

@@ -28,7 +28,8 @@
 #include "platform/clock.h"
 #include "platform/memory.h"
 
-#define MEET_NS		20000000u	/* how long a peer is waited for */
+#define MEET_NS		250000000u	/* how long a peer is waited for: its worker may wait for a core */
+#define MEET_TRIES	3u
 #define MEET_STEP_NS	50000u
 #define MEET_AGAIN_NS	100000000u
 #define LISTENERS_MAX	HCA_SLOTS_MAX
@@ -358,12 +359,30 @@ static void end_meeting(struct peers *peers, uint32_t slot)
 	lock_release(&peers->lock);
 }
 
-static void wait_for_channel(struct hca *hca, uint32_t slot)
+static bool wait_for_channel(struct hca *hca, uint32_t slot)
 {
 	uint64_t until_ns = clock_now_ns() + MEET_NS;
 
 	while (peers_channel(hca, slot) == PEER_NO_CHANNEL && clock_now_ns() < until_ns)
 		thread_sleep_ns(MEET_STEP_NS);
+	return peers_channel(hca, slot) != PEER_NO_CHANNEL;
+}
+
+/* EALREADY: it is coming to us; EEXIST: it was just here. */
+static int try_to_meet(struct hca *hca, uint32_t slot)
+{
+	int err = EALREADY;
+	unsigned tries = 0;
+
+	if (begin_meeting(hca->peers, slot)) {
+		do	/* ECONNRESET: the other side had no time for us (or will never have) */
+			err = attempt(hca, slot);
+		while (err == ECONNRESET && ++tries < MEET_TRIES);
+		end_meeting(hca->peers, slot);
+	}
+	if ((err == EALREADY || err == EEXIST) && wait_for_channel(hca, slot))
+		return 0;
+	return err;
 }
 
 static bool is_own(const struct hca *hca, uint32_t slot)
@@ -378,18 +397,13 @@ static bool is_own(const struct hca *hca, uint32_t slot)
 
 void peers_meet(struct hca *hca, uint32_t slot)
 {
-	int err = EALREADY;
+	int err;
 
 	if (!hca->peers || is_own(hca, slot) || slot == 0 || slot >= SLOT_COUNT - 1 ||
 	    peers_channel(hca, slot) != PEER_NO_CHANNEL)
 		return;
-	if (begin_meeting(hca->peers, slot)) {
-		err = attempt(hca, slot);
-		end_meeting(hca->peers, slot);
-	}
-	if (err == EALREADY)
-		wait_for_channel(hca, slot);
-	else if (err) {
+	err = try_to_meet(hca, slot);
+	if (err) {
 		counter_add(hca->counters, COUNTER_NO_MEMORY_PATH, 1);
 		explain("slot %u: no memory is shared with its process (%s), packets go over UDP", slot,
 			 err == EPERM ? "another user's" : strerror(err));
@@ -508,6 +522,8 @@ static void receive_visitors(struct hca *hca)
 				turn_away(hca, peers->listen_fd[i]);
 			if (!err)
 				receive_visitor(hca, &process);
+			else
+				log_debug("a process that came was turned away: error %d", err);
 		}
 }
 

@@ -55,7 +55,7 @@ void peers_abandon(struct hca *hca);
 
 /*
  * Share memory with the holder of @slot on this host, if it can be had. Blocks the calling
- * thread for some tens of microseconds, at most for 20 ms. No lock may be held.
+ * thread for some tens of microseconds, at most for half a second. No lock may be held.
  */
 void peers_meet(struct hca *hca, uint32_t slot);
 /* The same for a datagram: at most every 100 ms. Cheap when there is a channel. */

@@ -168,7 +168,7 @@ static int receive_card(struct rendezvous_peer *peer)
 	peer->pool_fd = fds[2];
 	peer->channel_fd = fds[3];
 	if (got == 0)
-		return ECONNREFUSED;
+		return ECONNRESET;
 	if (got != sizeof(peer->card) || !is_sound(&peer->card))
 		return EPROTO;
 	if (peer->card.verdict)

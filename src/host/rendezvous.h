@@ -51,7 +51,8 @@ int rendezvous_listen(uint32_t slot, int *fd);
 
 /*
  * Meet the holder of @slot. Blocks, up to @timeout_ns. The channel's memory is made by the caller.
- * 0: *peer is filled; ECONNREFUSED: nobody listens there; EPERM: of another user; ETIMEDOUT: does not
+ * 0: *peer is filled; ECONNREFUSED: nobody listens there; ECONNRESET: it did not want us, or came too
+ * late to hear us; EPERM: of another user; ETIMEDOUT: does not
  * answer; EPROTO: of another version, or its memory is not sealed; else the verdict of the other
  * side, EALREADY: it is about to connect to us.
  */

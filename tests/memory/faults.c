@@ -1,0 +1,431 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A peer that ends at any instant, is stopped, or calls exec(): the survivor gets the completions
+ * that the specification names, in time; nothing hangs; and it can talk to the next one.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include "pair.h"
+
+#define BYTES	(1u << 20)
+#define DEPTH	16u
+#define LIMIT_S	20.0
+
+static uint64_t random_state;
+
+static uint32_t random_below(uint32_t n)
+{
+	random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+	return (uint32_t)(random_state >> 33) % n;
+}
+
+/* ---- traffic ---- */
+
+static void post_something(struct end *end, uint64_t id)
+{
+	static const enum ibv_wr_opcode kind[] = { IBV_WR_SEND, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ,
+						   IBV_WR_RDMA_WRITE_WITH_IMM,
+						   IBV_WR_ATOMIC_FETCH_AND_ADD };
+	static const uint32_t size[] = { 8, 64, 4096, 20000, 300000 };
+	enum ibv_wr_opcode opcode = kind[random_below(5)];
+	uint32_t bytes = opcode == IBV_WR_ATOMIC_FETCH_AND_ADD ? 8 : size[random_below(5)];
+
+	CHECK(!post(end, opcode, random_below(1000) * 8, bytes, random_below(1000) * 8, id), "%m");
+}
+
+static bool is_receive(const struct ibv_wc *wc)
+{
+	return wc->wr_id >= 1000000;
+}
+
+/*
+ * Both ends send without end and keep receives posted. What ends it is that a request fails; then all
+ * that was posted has to come back: in order, the first failed, the others flushed.
+ */
+static unsigned run_traffic(struct end *end)
+{
+	uint64_t posted = 0, done = 0, received = 0, given = 0, successes = 0;
+	enum ibv_wc_status first = IBV_WC_SUCCESS;
+	struct ibv_wc wc;
+
+	for (given = 0; given < DEPTH; given++)
+		CHECK(!post_receive(end, BYTES / 2, BYTES / 2, 1000000 + given));
+	meet(end);
+	for (;;) {
+		while (posted - done < DEPTH && first == IBV_WC_SUCCESS)
+			post_something(end, posted++);
+		if (first != IBV_WC_SUCCESS && done == posted && received == given)
+			return (unsigned)successes;
+		CHECK(get(end, &wc, LIMIT_S), "no completion: %d of %d requests, %d of %d receives, %s",
+		      (int)done, (int)posted, (int)received, (int)given, ibv_wc_status_str(first));
+		if (is_receive(&wc)) {
+			CHECK(wc.wr_id == 1000000 + received++, "receives out of order");
+			if (wc.status == IBV_WC_SUCCESS)
+				CHECK(!post_receive(end, BYTES / 2, BYTES / 2, 1000000 + given++));
+			else
+				CHECK(wc.status == IBV_WC_WR_FLUSH_ERR, "receive: %s",
+				      ibv_wc_status_str(wc.status));
+			continue;
+		}
+		CHECK(wc.wr_id == done++, "requests out of order");
+		successes += wc.status == IBV_WC_SUCCESS;
+		if (wc.status == IBV_WC_SUCCESS)
+			CHECK(first == IBV_WC_SUCCESS, "a success after a failure");
+		else if (first == IBV_WC_SUCCESS)
+			first = wc.status;
+		else
+			CHECK(wc.status == IBV_WC_WR_FLUSH_ERR, "%s", ibv_wc_status_str(wc.status));
+		CHECK(first == IBV_WC_SUCCESS || first == IBV_WC_RETRY_EXC_ERR, "%s",
+		      ibv_wc_status_str(first));
+	}
+}
+
+static void must(struct end *end, enum ibv_wr_opcode opcode, uint32_t bytes)
+{
+	enum ibv_wc_status status = transfer(end, opcode, 0, bytes, 0);
+
+	CHECK(status == IBV_WC_SUCCESS, "%s", ibv_wc_status_str(status));
+}
+
+static void open_for_traffic(struct end *end)
+{
+	end->timeout = 14;		/* 67 ms, */
+	end->retry_count = 2;		/* thrice: a busy machine takes a process off for that long */
+	end_open(end, BYTES, ALL_ACCESS);
+}
+
+static void victim(struct end *end, void *argument)
+{
+	open_for_traffic(end);
+	random_state = (uint64_t)(uintptr_t)argument + 77;
+	end_connect(end);
+	tell(end->test, "r", 1);
+	run_traffic(end);
+	for (;;)
+		pause();
+}
+
+/* It is a child of the survivor, which opens a device of its own. */
+static void talk_to_a_new_process(struct end *end)
+{
+	int between[2], status;
+	pid_t pid;
+
+	CHECK(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, between), "%m");
+	pid = fork();
+	if (!pid) {
+		struct end child = { .side = RIGHT, .peer = between[1], .test = -1, .timeout = 14,
+				     .mtu = IBV_MTU_4096, .rnr_retry = 7, .retry_count = 7 };
+
+		close(between[0]);
+		end_open(&child, BYTES, ALL_ACCESS);
+		end_connect(&child);
+		must(&child, IBV_WR_RDMA_READ, 100000);
+		CHECK(child.memory[99999] == 'n');
+		meet(&child);
+		end_close(&child);
+		_exit(0);
+	}
+	close(between[1]);
+	close(end->peer);
+	end->peer = between[0];
+	memset(end->memory, 'n', BYTES);
+	end_connect(end);
+	must(end, IBV_WR_RDMA_WRITE, 100000);
+	meet(end);
+	CHECK(waitpid(pid, &status, 0) == pid && !status, "the new one: 0x%x", status);
+}
+
+static void survivor(struct end *end, void *argument)
+{
+	double begin_s;
+
+	open_for_traffic(end);
+	random_state = (uint64_t)(uintptr_t)argument;
+	end_connect(end);
+	tell(end->test, "r", 1);
+	run_traffic(end);
+	begin_s = now();
+	CHECK(!ibv_destroy_qp(end->qp));
+	end->qp = NULL;
+	CHECK(!ibv_dereg_mr(end->mr));
+	CHECK(now() - begin_s < 3, "it took %.1f s to let go", now() - begin_s);
+	end->mr = ibv_reg_mr(end->pd, end->memory, BYTES, ALL_ACCESS);
+	CHECK(end->mr, "%m");
+	talk_to_a_new_process(end);
+	end_close(end);
+}
+
+static bool kill_once(const char *mode, unsigned seed)
+{
+	struct pair pair;
+	char ready;
+	bool good;
+
+	random_state = seed * 1000003u;
+	pair_start(&pair, mode, survivor, victim, (void *)(uintptr_t)seed);
+	good = hear(pair.socket[LEFT], &ready, 1) && hear(pair.socket[RIGHT], &ready, 1);
+	usleep(random_below(15000));
+	kill(pair.pid[RIGHT], SIGKILL);
+	pair_wait(&pair, RIGHT, 5);
+	good = pair_wait(&pair, LEFT, 60) == 0 && good;
+	if (!good)
+		printf("# mode %s seed %u\n", mode, seed);
+	return good;
+}
+
+#ifdef __SANITIZE_THREAD__
+#define MAPPED "mapped"
+#else
+#define MAPPED "auto"
+#endif
+
+static bool a_peer_may_be_killed_at_any_instant(void)
+{
+	static const char *const mode[] = { MAPPED, "copy", "ring", "mapped", "off" };
+	unsigned i, kills = long_run ? 400 : 20;
+
+	for (i = 0; i < kills; i++)
+		if (!kill_once(mode[i % 5], i))
+			return false;
+	return true;
+}
+
+/* ---- stopped ---- */
+
+/* Writes without end: wherever it is stopped, it most likely names a key of ours. */
+static void writer(struct end *end, void *argument)
+{
+	unsigned i;
+
+	end_open(end, BYTES, ALL_ACCESS);
+	end->retry_count = 7;
+	end->timeout = 18;
+	end_connect(end);
+	tell(end->test, "r", 1);
+	for (i = 0;; i++) {
+		enum ibv_wc_status status = transfer(end, i % 2 ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE,
+						     0, BYTES / 2, 0);
+
+		if (status)
+			break;
+	}
+	tell(end->test, "e", 1);
+	(void)hear(end->peer, &i, 1);
+}
+
+/* Meanwhile the survivor deregisters what it writes to: that returns when it goes on, and no earlier. */
+static void written(struct end *end, void *argument)
+{
+	struct ibv_mr *other;
+	double begin_s;
+	char go;
+	uint32_t i;
+
+	end_open(end, BYTES, ALL_ACCESS);
+	end_connect(end);
+	tell(end->test, "r", 1);
+	CHECK(hear(end->test, &go, 1));		/* it is stopped now */
+	/* Nothing else is held up: registering, destroying, other queue pairs. */
+	begin_s = now();
+	other = ibv_reg_mr(end->pd, &go, 1, ALL_ACCESS);
+	CHECK(other && !ibv_dereg_mr(other));
+	CHECK(now() - begin_s < 1, "%.1f s", now() - begin_s);
+	tell(end->test, "d", 1);
+	CHECK(!ibv_dereg_mr(end->mr));
+	end->mr = NULL;
+	memset(end->memory, 0, BYTES);
+	tell(end->test, "D", 1);
+	CHECK(hear(end->test, &go, 1));		/* it goes on, and has failed */
+	for (i = 0; i < BYTES; i++)
+		CHECK(!end->memory[i], "byte %u was written after deregistration", i);
+	close(end->peer);
+	end_close(end);
+}
+
+static bool stop_once(const char *mode, unsigned seed)
+{
+	struct pair pair;
+	char byte;
+	bool good;
+
+	random_state = seed * 7919u;
+	pair_start(&pair, mode, written, writer, NULL);
+	good = hear(pair.socket[LEFT], &byte, 1) && hear(pair.socket[RIGHT], &byte, 1);
+	usleep(2000 + random_below(8000));
+	kill(pair.pid[RIGHT], SIGSTOP);
+	usleep(2000);
+	tell(pair.socket[LEFT], "s", 1);
+	good = good && hear(pair.socket[LEFT], &byte, 1) && byte == 'd';
+	usleep(20000);
+	kill(pair.pid[RIGHT], SIGCONT);
+	good = good && hear(pair.socket[LEFT], &byte, 1) && byte == 'D';
+	good = good && hear(pair.socket[RIGHT], &byte, 1) && byte == 'e';
+	tell(pair.socket[LEFT], "g", 1);
+	good = pair_end(&pair, 30) && good;
+	if (!good)
+		printf("# mode %s seed %u\n", mode, seed);
+	return good;
+}
+
+static bool no_byte_is_written_after_deregistration(void)
+{
+	static const char *const mode[] = { MAPPED, "copy", "mapped", "ring", "off" };
+	unsigned i, stops = long_run ? 200 : 10;
+
+	for (i = 0; i < stops; i++)
+		if (!stop_once(mode[i % 5], i))
+			return false;
+	return true;
+}
+
+/* ---- exec ---- */
+
+static void becomes_another(struct end *end, void *argument)
+{
+	unsigned i;
+
+	open_for_traffic(end);
+	end_connect(end);
+	for (i = 0; i < 100; i++)
+		must(end, IBV_WR_RDMA_WRITE, 1000);
+	meet(end);
+	execl("/bin/sleep", "sleep", "30", NULL);
+	CHECK(false, "%m");
+}
+
+static void stays(struct end *end, void *argument)
+{
+	enum ibv_wc_status status = IBV_WC_SUCCESS;
+	double until = now() + 5;
+	char byte;
+
+	open_for_traffic(end);
+	end_connect(end);
+	meet(end);
+	CHECK(!hear(end->peer, &byte, 1));	/* closed by exec() */
+	/* Pages that it shared are there until its hang-up is seen: as if it had ended a bit later. */
+	while (status == IBV_WC_SUCCESS && now() < until)
+		status = transfer(end, IBV_WR_RDMA_WRITE, 0, 100000, 0);
+	CHECK(status == IBV_WC_RETRY_EXC_ERR, "%s", ibv_wc_status_str(status));
+	talk_to_a_new_process(end);
+	end_close(end);
+	tell(end->test, "x", 1);
+}
+
+static bool a_peer_may_call_exec(void)
+{
+	static const char *const mode[] = { MAPPED, "copy", "ring" };
+	unsigned i;
+
+	for (i = 0; i < 3; i++) {
+		struct pair pair;
+		int status;
+
+		pair_start(&pair, mode[i], stays, becomes_another, NULL);
+		status = pair_wait(&pair, LEFT, 60);
+		kill(pair.pid[RIGHT], SIGKILL);
+		pair_wait(&pair, RIGHT, 5);
+		if (status) {
+			printf("# mode %s: 0x%x\n", mode[i], status);
+			return false;
+		}
+	}
+	return true;
+}
+
+/* ---- a peer forks ---- */
+
+static void forks(struct end *end, void *argument)
+{
+	int status, i;
+	pid_t pid;
+
+	open_for_traffic(end);
+	end_connect(end);
+	memset(end->memory, 3, BYTES);
+	for (i = 0; i < 5; i++) {
+		pid = fork();
+		if (!pid) {
+			memset(end->memory, 9, BYTES);
+			_exit(0);	/* its end is not the peer's */
+		}
+		CHECK(waitpid(pid, &status, 0) == pid && !status);
+		meet(end);
+		meet(end);
+	}
+	pid = fork();
+	if (!pid) {
+		sleep(30);		/* the parent's end is not put off by it */
+		_exit(0);
+	}
+	tell(end->test, &pid, sizeof(pid));
+	meet(end);
+	raise(SIGKILL);
+}
+
+static void sees_forks(struct end *end, void *argument)
+{
+	enum ibv_wc_status status = IBV_WC_SUCCESS;
+	double until;
+	uint32_t k;
+	int i;
+
+	open_for_traffic(end);
+	end_connect(end);
+	for (i = 0; i < 5; i++) {
+		meet(end);
+		must(end, IBV_WR_RDMA_READ, BYTES);
+		for (k = 0; k < BYTES; k++)
+			CHECK(end->memory[k] == 3);
+		meet(end);
+	}
+	meet(end);
+	until = now() + 5;
+	while (status == IBV_WC_SUCCESS && now() < until)
+		status = transfer(end, IBV_WR_RDMA_WRITE, 0, 1000, 0);
+	CHECK(status == IBV_WC_RETRY_EXC_ERR, "%s", ibv_wc_status_str(status));
+	CHECK(!ibv_dereg_mr(end->mr));
+	end->mr = NULL;
+	end_close(end);
+}
+
+static bool a_peer_may_fork(void)
+{
+	static const char *const mode[] = { MAPPED, "copy", "ring" };
+	unsigned i;
+
+	for (i = 0; i < 3; i++) {
+		struct pair pair;
+		pid_t left_over = 0;
+		int status;
+
+		pair_start(&pair, mode[i], sees_forks, forks, NULL);
+		hear(pair.socket[RIGHT], &left_over, sizeof(left_over));
+		status = pair_wait(&pair, LEFT, 60);
+		if (left_over > 0)
+			kill(left_over, SIGKILL);
+		pair_wait(&pair, RIGHT, 5);
+		if (status) {
+			printf("# mode %s: 0x%x\n", mode[i], status);
+			return false;
+		}
+	}
+	return true;
+}
+
+int main(int argc, char **argv)
+{
+#define TEST(name) { #name, name }
+	const struct test tests[] = {
+		TEST(a_peer_may_be_killed_at_any_instant),
+		TEST(no_byte_is_written_after_deregistration),
+		TEST(a_peer_may_call_exec),
+		TEST(a_peer_may_fork),
+	};
+
+	return run_tests(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
+}

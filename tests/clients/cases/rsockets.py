@@ -46,12 +46,22 @@ def stream(topology, tool, options, timeout=60, rows=1, server='-b {a}', client=
     return ROW.findall(pair.client.text)[0] if rows == 1 else ''
 
 
-def udpong(topology, options, timeout=60):
-    """Its server never ends. What is lost is sent again (-T e), or only counted."""
-    pair = Meeting(topology).run(f'udpong -b {{a}} -p {{p}} {options}',
-                                 f'udpong -s {{a}} -p {{p}} {options}', timeout, endless=True)
+def udpong(topology, options, timeout=10):
+    """Its server never ends. When an answer takes over a millisecond, its client asks again; the
+    second answer it takes for that of its next question, sends from then on what it received, and
+    never ends. So it gets three tries, on a machine that does other things."""
+    for left in (2, 1, 0):
+        try:
+            pair = Meeting(topology).run(f'udpong -b {{a}} -p {{p}} {options}',
+                                         f'udpong -s {{a}} -p {{p}} {options}', timeout,
+                                         endless=True)
+            break
+        except Failure as why:
+            if not left or not str(why).startswith('not finished'):
+                raise
     if not ROW.search(pair.client.text):
         raise Failure('no result row\n' + pair.report())
+    return '' if left == 2 else f'at try {3 - left}'
 
 
 def pattern_file(path, size):
@@ -86,8 +96,9 @@ def rcopy(topology, size, count=1, timeout=60):
             for number in range(count):
                 copy = os.path.join(directory, f'copy{number}')
                 with meeting.client(f'rcopy {source} {{a}}:{copy} -p {{p}}') as client:
-                    client.wait(timeout)
-                    meeting.judge(server, client, endless=number == count - 1)
+                    if client.wait(timeout) != 0 or not server.alive():
+                        raise Failure(f'copy {number}: exit status {client.code}\n'
+                                      f'{client.tail()}\nserver:\n{server.tail()}')
                     if not os.path.exists(copy) or checksum(copy) != expected:
                         raise Failure(f'another checksum\n{client.tail()}\n{server.tail()}')
                     said = re.findall(r'= ([\d.]+ Gb/sec)', client.text)
@@ -126,12 +137,14 @@ def cases(topology):
     yield Case('rstream to any address', lambda: stream(
         topology, 'rstream', '-S 1000 -C 20 -I 20 -T v', server=''), False)
     for tool, options in WHOLE:
-        rows = 24 if 'all' in options else 8
-        yield Case(f'{tool} {options}, every test', lambda t=tool, o=options, r=rows: stream(
-            topology, t, o, 300, r), False)
+        if topology.name == 'lo' or not options:        # a minute and more
+            rows = 24 if 'all' in options else 8
+            yield Case(f'{tool} {options}, every test', lambda t=tool, o=options, r=rows: stream(
+                topology, t, o, 300, r), False)
     for options in PONGS:
         yield Case(f'udpong {options}', lambda o=options: udpong(topology, o), usual)
-    yield Case('udpong, every test', lambda: udpong(topology, '', 200), False)
+    if topology.name == 'lo':
+        yield Case('udpong, every test', lambda: udpong(topology, '', 60), False)
     yield Case('rcopy of 16 MiB', lambda: rcopy(topology, 16 * MIB + 4711), usual)
     yield Case('rcopy of 256 MiB', lambda: rcopy(topology, 256 * MIB, timeout=200), False)
     yield Case('rcopy, 5 files to one server', lambda: rcopy(topology, MIB, 5), False)

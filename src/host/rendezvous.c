@@ -230,11 +230,10 @@ static int meet(struct rendezvous_peer *peer, const struct rendezvous_card *card
 		return EPERM;
 	err = send_card(peer->fd, card, fds, FDS_MAX);
 	if (err)
-		return err == EPIPE || err == ECONNRESET ? ECONNREFUSED : err;
+		return err == EPIPE ? ECONNRESET : err;
 	if (!wait_readable(peer->fd, (int)((timeout_ns + 999999) / 1000000)))
 		return ETIMEDOUT;
-	err = receive_card(peer);
-	return err == ECONNRESET ? ECONNREFUSED : err;
+	return receive_card(peer);
 }
 
 int rendezvous_connect(uint32_t slot, const struct rendezvous_card *card,

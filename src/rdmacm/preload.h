@@ -73,8 +73,8 @@ void config_apply(int rs);				/* RS_SQ_SIZE and so on */
 	f(accept4) f(bind) f(close) f(connect) f(dup) f(dup2) f(dup3) f(epoll_ctl) f(epoll_pwait) \
 	f(fcntl) f(getpeername) f(getsockname) f(getsockopt) f(ioctl) f(listen) f(ppoll) f(poll) \
 	f(pselect) f(read) f(readv) f(recv) f(recvfrom) f(recvmsg) f(recvmmsg) f(select) f(send) \
-	f(sendmsg) f(sendmmsg) f(sendto) f(sendfile64) f(setsockopt) f(shutdown) f(socket) f(write) \
-	f(writev) f(close_range) f(epoll_wait)
+	f(sendmsg) f(sendmmsg) f(sendto) f(sendfile64) f(setsockopt) f(shutdown) f(socket) \
+	f(write) f(writev) f(close_range) f(epoll_wait)
 enum real_index {
 #define REAL_INDEX(name) REAL_##name,
 	REAL_FUNCTIONS(REAL_INDEX)

@@ -3,9 +3,10 @@
  * Which sockets of which programs become rsockets, and where the C library's functions are.
  *
  * /etc/rdma/rsocket/preload_config has lines "program domain type protocol", where domain is inet,
- * inet6 or ib, type stream or dgram, protocol tcp or udp, and * stands for any; '#' begins a comment.
- * A socket is taken if a line fits it. Without the file, stream sockets of all programs are taken.
- * RS_SQ_SIZE, RS_RQ_SIZE and RS_INLINE set the sizes of rsetsockopt()'s RDMA_SQSIZE and so on.
+ * inet6 or ib, type stream or dgram, protocol tcp or udp, and * stands for any; '#' begins a
+ * comment. A socket is taken if a line fits it. Without the file, stream sockets of all programs
+ * are taken. RS_SQ_SIZE, RS_RQ_SIZE and RS_INLINE set the sizes of rsetsockopt()'s RDMA_SQSIZE and
+ * so on.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -74,7 +75,8 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static const struct word {
 	const char *text;
 	int value;
-} domains[] = { { "*", ANY }, { "inet", AF_INET }, { "inet6", AF_INET6 }, { "ib", AF_IB }, { NULL, 0 } },
+} domains[] = { { "*", ANY }, { "inet", AF_INET }, { "inet6", AF_INET6 }, { "ib", AF_IB },
+		{ NULL, 0 } },
   types[] = { { "*", ANY }, { "stream", SOCK_STREAM }, { "dgram", SOCK_DGRAM }, { NULL, 0 } },
   protocols[] = { { "*", ANY }, { "tcp", IPPROTO_TCP }, { "udp", IPPROTO_UDP }, { NULL, 0 } };
 
@@ -99,7 +101,8 @@ static void read_line(char *line, int number)
 	if (found <= 0)
 		return;
 	if (found != 4 || !find_word(domains, domain, &rule.domain) ||
-	    !find_word(types, type, &rule.type) || !find_word(protocols, protocol, &rule.protocol)) {
+	    !find_word(types, type, &rule.type) ||
+	    !find_word(protocols, protocol, &rule.protocol)) {
 		fprintf(stderr, "librspreload: " CONFIG_FILE ":%d: not \"program domain type "
 			"protocol\"; ignored\n", number);
 		return;

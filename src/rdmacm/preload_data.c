@@ -99,7 +99,8 @@ ssize_t recvmsg(int fd, struct msghdr *message, int flags)
 }
 
 /* The time-out, if there is one, is looked at after each message, as the kernel does. */
-int recvmmsg(int fd, struct mmsghdr *messages, unsigned int count, int flags, struct timespec *timeout)
+int recvmmsg(int fd, struct mmsghdr *messages, unsigned int count, int flags,
+	     struct timespec *timeout)
 {
 	struct twin *twin = rdma_twin(fd);
 	int64_t deadline_ns;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * epoll over twins. The kernel's epoll cannot watch an rsocket, so twins in an epoll set are kept
- * here, beside the kernel's set: epoll_wait() polls them and the epoll descriptor itself, then takes
- * what the kernel has.
+ * here, beside the kernel's set: epoll_wait() polls them and the epoll descriptor itself, then
+ * takes what the kernel has.
  *
  * EPOLLET: room to write is told once, and again after a send that found none. Data to read is told
  * as long as there is some, which programs must expect of an edge that comes again anyway.

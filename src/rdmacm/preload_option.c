@@ -35,7 +35,8 @@ int setsockopt(int fd, int level, int name, const void *value, socklen_t length)
 static bool asks_rsocket(int level, int name)
 {
 	return level == SOL_RDMA ||
-	       (level == SOL_SOCKET && (name == SO_ERROR || name == SO_RCVBUF || name == SO_SNDBUF));
+	       (level == SOL_SOCKET &&
+		(name == SO_ERROR || name == SO_RCVBUF || name == SO_SNDBUF));
 }
 
 int getsockopt(int fd, int level, int name, void *restrict value, socklen_t *restrict length)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * poll() and select() over twins and other descriptors: each descriptor of the program becomes one or
- * two of rpoll() (a listening twin: its rsocket and its kernel socket). Without twins among
+ * poll() and select() over twins and other descriptors: each descriptor of the program becomes one
+ * or two of rpoll() (a listening twin: its rsocket and its kernel socket). Without twins among
  * them, the C library's own functions do it.
  */
 #include <errno.h>
@@ -194,7 +194,7 @@ static int timespec_ms(const struct timespec *time)
 	return (int)(time->tv_sec * 1000 + (time->tv_nsec + 999999) / 1000000);
 }
 
-/* The mask is set around the sleep, not in it: a signal just before is seen, but does not end it. */
+/* The mask is set around the sleep, not in it: a signal just before it does not end it. */
 int ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask)
 {
 	sigset_t old;
@@ -300,7 +300,8 @@ static int select_listed(int count, fd_set *in, fd_set *out, fd_set *bad, struct
 }
 
 /* True: twins are among them, and *result is the answer. */
-static bool select_twins(int count, fd_set *in, fd_set *out, fd_set *bad, int timeout_ms, int *result)
+static bool select_twins(int count, fd_set *in, fd_set *out, fd_set *bad, int timeout_ms,
+			 int *result)
 {
 	struct pollfd *fds;
 	bool taken;

@@ -266,7 +266,8 @@ static int connect_twin(struct twin *twin, int fd, const struct sockaddr *addres
 }
 
 /* A second connect() asks how the first one goes. */
-static int connect_again(struct twin *twin, int fd, const struct sockaddr *address, socklen_t length)
+static int connect_again(struct twin *twin, int fd, const struct sockaddr *address,
+			 socklen_t length)
 {
 	twin_settle(twin, fd);
 	if (twin->mode == TWIN_KERNEL)
@@ -328,10 +329,9 @@ int close(int fd)
 
 int close_range(unsigned int first, unsigned int last, int flags)
 {
-	int highest = twin_highest();
+	int highest = flags & CLOSE_RANGE_CLOEXEC ? -1 : twin_highest();
 
-	for (unsigned fd = first; !(flags & CLOSE_RANGE_CLOEXEC) && (int)fd <= highest && fd <= last;
-	     fd++) {
+	for (unsigned fd = first; (int)fd <= highest && fd <= last; fd++) {
 		epoll_forget((int)fd);
 		twin_remove((int)fd);
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Sockets of both kinds as objects: create, bind, listen, accept, shut down, close; their names. The
- * descriptor of a stream is that of its event channel, that of a datagram socket an epoll
+ * Sockets of both kinds as objects: create, bind, listen, accept, shut down, close; their names.
+ * The descriptor of a stream is that of its event channel, that of a datagram socket an epoll
  * descriptor: real ones, so that no other open file has the number.
  */
 #include <errno.h>
@@ -382,8 +382,8 @@ int rshutdown(int socket, int how)
 }
 
 /*
- * All that was sent has its place in the peer's ring: it needs the peer's HCA to be delivered, not the
- * peer's application. So this takes a round trip, or until the transport gives up.
+ * All that was sent has its place in the peer's ring: it needs the peer's HCA to be delivered, not
+ * the peer's application. So this takes a round trip, or until the transport gives up.
  */
 static void linger(struct rsocket *rs) REQUIRES(rs->lock)
 {
@@ -401,8 +401,8 @@ static void linger(struct rsocket *rs) REQUIRES(rs->lock)
 }
 
 /*
- * In the child of a fork(): its copies of the descriptors go, the parent's connection stays. The rest
- * of the memory goes with the child: there is no device behind it that could take it back.
+ * In the child of a fork(): its copies of the descriptors go, the parent's connection stays. The
+ * rest of the memory goes with the child: there is no device behind it that could take it back.
  */
 static int close_inherited(struct rsocket *rs)
 {
@@ -452,7 +452,8 @@ int rgetpeername(int socket, struct sockaddr *addr, socklen_t *addrlen)
 	if (rs->type == SOCK_DGRAM) {
 		peer = rs->datagram.peer;
 		err = rs->datagram.connected ? 0 : ENOTCONN;
-	} else if (rs->state != RS_CONNECTED && rs->state != RS_ACCEPTING && rs->state != RS_CLOSED) {
+	} else if (rs->state != RS_CONNECTED && rs->state != RS_ACCEPTING &&
+		   rs->state != RS_CLOSED) {
 		err = ENOTCONN;
 	} else {
 		peer = rs->id->route.addr.dst_storage;

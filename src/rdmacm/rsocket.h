@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the files of rsockets share. Rsockets are an application of verbs and rdma_cm(7): nothing here
- * knows of Verbatim's insides but base/.
+ * What the files of rsockets share. Rsockets are an application of verbs and rdma_cm(7): nothing
+ * here knows of Verbatim's insides but base/.
  *
  *	rsocket.c           create, bind, listen, accept, close; names
  *	rsocket_table.c     descriptors -> struct rsocket, references, fork
@@ -15,14 +15,14 @@
  *	rsocket_option.c    options, fcntl        rsocket_io.c       the calls that move data
  *	rsocket_wire.c, rsocket_flow.h, rsocket_iov.h: pure
  *
- * Locks: rs->receive_lock, rs->send_lock (who copies out of or into the rings; not held asleep), then
- * rs->lock (all else; no copying of data under it). Functions *_locked want rs->lock; they drop
- * it only where they say so.
+ * Locks: rs->receive_lock, rs->send_lock (who copies out of or into the rings; not held asleep),
+ * then rs->lock (all else; no copying of data under it). Functions *_locked want rs->lock; they
+ * drop it only where they say so.
  *
- * Waking: the kernel wakes who polls a descriptor and then asks the descriptor again. So whoever takes
- * an event off it (completion channel, event channel) may rob a thread that has not looked yet: he
- * must wake all of rs->sleepers afterwards. Reading completions without taking the event robs
- * nobody. A sleeper arms the CQ, looks once more, then sleeps.
+ * Waking: the kernel wakes who polls a descriptor and then asks the descriptor again. So whoever
+ * takes an event off it (completion channel, event channel) may rob a thread that has not looked
+ * yet: he must wake all of rs->sleepers afterwards. Reading completions without taking the event
+ * robs nobody. A sleeper arms the CQ, looks once more, then sleeps.
  */
 #ifndef VERBATIM_RDMACM_RSOCKET_H
 #define VERBATIM_RDMACM_RSOCKET_H
@@ -290,7 +290,8 @@ int rs_datagram_connect(struct rsocket *rs, const struct sockaddr *address);
 
 /* rsocket_link.c */
 /* The link on the device of @id; a new one keeps @id (*kept). 0 or errno. */
-int rs_link_get_locked(struct rsocket *rs, struct rdma_cm_id *id, struct rs_link **link, bool *kept);
+int rs_link_get_locked(struct rsocket *rs, struct rdma_cm_id *id, struct rs_link **link,
+		       bool *kept);
 void rs_link_free(struct rs_link *link);
 unsigned rs_links_progress_locked(struct rsocket *rs);
 void rs_links_arm_locked(struct rsocket *rs);

@@ -2,12 +2,13 @@
 /*
  * The life of a stream's connection: what its event channel tells, in a function for each event.
  *
- *	rconnect():  RESOLVING -(ADDR_RESOLVED, ROUTE_RESOLVED)-> CONNECTING -(ESTABLISHED)-> CONNECTED
+ *	rconnect():  RESOLVING -(ADDR_, ROUTE_RESOLVED)-> CONNECTING -(ESTABLISHED)-> CONNECTED
  *	raccept():   (CONNECT_REQUEST at the listener) ACCEPTING -(ESTABLISHED)-> CONNECTED
  *	then         CONNECTED -(DISCONNECTED, a failed request, rclose)-> CLOSED
  *
- * Nothing here waits: whoever waits for the socket calls rs_connection_progress_locked(). The orderly
- * end is a SHUTDOWN message behind the last data; a DISCONNECTED without one is ECONNRESET.
+ * Nothing here waits: whoever waits for the socket calls rs_connection_progress_locked(). The
+ * orderly end is a SHUTDOWN message behind the last data; a DISCONNECTED without one is
+ * ECONNRESET.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -98,7 +99,8 @@ static int hear(struct rsocket *rs, const struct rdma_conn_param *param, struct 
 
 	if (err == EPROTONOSUPPORT)
 		explain("rsocket %d: the peer speaks version %u of the rsockets of Verbatim, we "
-			"speak %u: use the same release on both sides", rs->fd, version, RS_VERSION);
+			"speak %u: use the same release on both sides", rs->fd, version,
+			RS_VERSION);
 	else if (err)
 		explain("rsocket %d: the peer is no rsocket of Verbatim (its private data begin "
 			"otherwise); rsockets of rdma-core speak another protocol", rs->fd);

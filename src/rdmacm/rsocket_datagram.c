@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Datagrams, in and out. Each has a small header with the address and port that it comes from
- * (rsocket_wire.h); the address must be the one that the packet really came from. What is longer than
- * the path MTU less the header is refused with EMSGSIZE: there are no fragments.
+ * (rsocket_wire.h); the address must be the one that the packet really came from. What is longer
+ * than the path MTU less the header is refused with EMSGSIZE: there are no fragments.
  *
  * As with UDP, a datagram to where nobody is gets lost; a connected socket hears of it.
  */
@@ -81,7 +81,8 @@ bool rs_datagram_readable_locked(struct rsocket *rs)
 
 static ssize_t take(struct rs_link *link, struct rs_cursor *to, int flags, bool *truncated)
 {
-	size_t bytes = link->arrivals[link->taken % link->receives].bytes - RS_DATAGRAM_HEADER_BYTES;
+	size_t bytes = link->arrivals[link->taken % link->receives].bytes -
+		       RS_DATAGRAM_HEADER_BYTES;
 	size_t copied = rs_least(bytes, to->left);
 
 	rs_cursor_scatter(to, rs_link_arrival(link) + GRH_BYTES + RS_DATAGRAM_HEADER_BYTES, copied);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The flow control of a stream: bounds of what may be sent, what a dishonest peer may not say, and, in
- * random play of a sender and a receiver over queues of any delay, that nothing overflows,
+ * The flow control of a stream: bounds of what may be sent, what a dishonest peer may not say,
+ * and, in random play of a sender and a receiver over queues of any delay, that nothing overflows,
  * control messages never outnumber their reserve, and it never gets stuck.
  */
 #include <stdarg.h>
@@ -73,7 +73,7 @@ static void what_cannot_lie_in_the_ring_is_refused(void **state)
 	assert_false(rs_flow_in_arrived(&in, 0));
 	assert_false(rs_flow_in_arrived(&in, 101));
 	assert_true(rs_flow_in_arrived(&in, 80));
-	assert_false(rs_flow_in_arrived(&in, 21));		/* over the end, over what is free */
+	assert_false(rs_flow_in_arrived(&in, 21));		/* over the end, and too many */
 	in.taken = 80;
 	assert_false(rs_flow_in_arrived(&in, 21));		/* over the end */
 	assert_true(rs_flow_in_arrived(&in, 20));
@@ -82,8 +82,8 @@ static void what_cannot_lie_in_the_ring_is_refused(void **state)
 }
 
 /*
- * One direction: messages on their way (lengths; 0 stands for nothing) and CREDITs on their way back.
- * Each side looks at what came only now and then.
+ * One direction: messages on their way (lengths; 0 stands for nothing) and CREDITs on their way
+ * back. Each side looks at what came only now and then.
  */
 struct play {
 	struct rs_flow_out out;

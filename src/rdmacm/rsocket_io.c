@@ -11,8 +11,8 @@
 
 #define RECEIVE_FLAGS	(MSG_DONTWAIT | MSG_PEEK | MSG_WAITALL | MSG_NOSIGNAL | MSG_TRUNC | \
 			 MSG_CMSG_CLOEXEC)
-#define SEND_FLAGS	(MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE | MSG_CONFIRM | MSG_DONTROUTE | MSG_EOR | \
-			 MSG_WAITALL)
+#define SEND_FLAGS	(MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE | MSG_CONFIRM | MSG_DONTROUTE | \
+			 MSG_EOR | MSG_WAITALL)
 
 static ssize_t receive(int socket, const struct iovec *iov, size_t count, int flags,
 		       struct sockaddr_storage *from, bool *truncated)

@@ -66,8 +66,8 @@ static bool message_room(struct rsocket *rs)
 }
 
 /*
- * Mappings are counted as data is, so that there is a receive for each. This waits, non-blocking socket
- * or not: half a mapping is of no use to anybody.
+ * Mappings are counted as data is, so that there is a receive for each. This waits, non-blocking
+ * socket or not: half a mapping is of no use to anybody.
  */
 static int tell(struct rsocket *rs, const struct rs_control *control) REQUIRES(rs->lock)
 {

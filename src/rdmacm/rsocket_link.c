@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A datagram socket may be reached through several devices and has a UD queue pair on each that it has
- * met: here they are made, filled and emptied. Memory is a slot for each receive (GRH, header,
+ * A datagram socket may be reached through several devices and has a UD queue pair on each that it
+ * has met: here they are made, filled and emptied. Memory is a slot for each receive (GRH, header,
  * payload; up to 4096 bytes behind the GRH) and for each send, used in turn.
  *
  * A datagram stays in its slot until the application takes it. When all slots are full, more are
@@ -89,7 +89,8 @@ static int open_queues(struct rs_link *link, int epoll_fd)
 	if (fcntl(link->channel->fd, F_SETFL, O_NONBLOCK) ||
 	    epoll_ctl(epoll_fd, EPOLL_CTL_ADD, link->channel->fd, &event))
 		return errno;
-	link->cq = ibv_create_cq(verbs, (int)(link->sends + link->receives), link, link->channel, 0);
+	link->cq = ibv_create_cq(verbs, (int)(link->sends + link->receives), link, link->channel,
+				 0);
 	if (!link->cq)
 		return errno;
 	attr.send_cq = attr.recv_cq = link->cq;
@@ -101,7 +102,8 @@ static int post_receive(struct rs_link *link, uint32_t slot)
 {
 	struct ibv_sge sge = { .addr = (uintptr_t)receive_slot(link, slot),
 			       .length = GRH_BYTES + DATAGRAM_BYTES, .lkey = link->mr->lkey };
-	struct ibv_recv_wr wr = { .wr_id = RECEIVE_TAG | slot, .sg_list = &sge, .num_sge = 1 }, *bad;
+	struct ibv_recv_wr wr = { .wr_id = RECEIVE_TAG | slot, .sg_list = &sge, .num_sge = 1 };
+	struct ibv_recv_wr *bad;
 
 	return ibv_post_recv(link->qp, &wr, &bad);
 }
@@ -132,7 +134,8 @@ static int fill(struct rsocket *rs, struct rs_link *link)
 	return err;
 }
 
-int rs_link_get_locked(struct rsocket *rs, struct rdma_cm_id *id, struct rs_link **found, bool *kept)
+int rs_link_get_locked(struct rsocket *rs, struct rdma_cm_id *id, struct rs_link **found,
+		       bool *kept)
 {
 	struct rs_link *link;
 	struct list *node;

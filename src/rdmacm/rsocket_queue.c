@@ -8,9 +8,9 @@
  * Receives go back to the queue as soon as their completion is read: data lies in the ring, a
  * control message is copied. One CQ and one completion channel serve both queues.
  *
- * Few sends are signaled: one in a quarter of the queue or of the buffer, and whatever the end of the
- * connection waits for. A thread that waits for room finds all of it in use, so that a signaled
- * one is always among what it waits for.
+ * Few sends are signaled: one in a quarter of the queue or of the buffer, and whatever the end of
+ * the connection waits for. A thread that waits for room finds all of it in use, so that a
+ * signaled one is always among what it waits for.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -21,7 +21,7 @@
 #include "base/log.h"
 #include "rdmacm/rsocket.h"
 
-#define RECEIVE_TAG	((uint64_t)1 << 63)	/* in wr_id, with the slot; else the sequence number */
+#define RECEIVE_TAG	((uint64_t)1 << 63)	/* in wr_id, with the slot; else a number */
 
 enum { BATCH = 32 };
 
@@ -56,7 +56,8 @@ static int choose_sizes(struct rsocket *rs)
 	if (err)
 		return err;
 	most = (uint32_t)rs_least((size_t)attr.max_qp_wr, (size_t)attr.max_cqe / 2);
-	stream->queue.slots = (uint32_t)rs_least(rs->options.send_requests + RS_CONTROL_RESERVE, most);
+	stream->queue.slots = (uint32_t)rs_least(rs->options.send_requests + RS_CONTROL_RESERVE,
+						 most);
 	stream->receives = (uint32_t)rs_least(rs->options.receive_requests, most);
 	stream->queue.size = rs->options.send_bytes;
 	stream->in.size = rs->options.receive_bytes;
@@ -236,8 +237,8 @@ bool rs_request_room_locked(const struct rsocket *rs)
 }
 
 /*
- * A reader cares for solicited completions only: data and control messages of the peer. Who waits for
- * room, or owes a credit that found none, cares for those of our own sends too.
+ * A reader cares for solicited completions only: data and control messages of the peer. Who waits
+ * for room, or owes a credit that found none, cares for those of our own sends too.
  */
 void rs_arm_locked(struct rsocket *rs, enum rs_interest interest)
 {
@@ -291,7 +292,7 @@ int rs_post_locked(struct rsocket *rs, struct ibv_send_wr *wr)
 	return 0;
 }
 
-/* Control messages are few by construction (rsocket_flow.h): there is room but in a broken world. */
+/* Control messages are few by construction (rsocket_flow.h): there is nearly always room. */
 int rs_post_control_locked(struct rsocket *rs, const struct rs_control *control)
 {
 	uint8_t bytes[RS_CONTROL_BYTES];

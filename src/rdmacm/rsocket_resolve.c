@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Where datagrams go: which queue pair has an address and port is asked with a connection request for
- * a datagram service (SIDR), once per destination, and remembered. Who is asked may be busy with
- * other things than its rsockets, so a thread answers (0 % of a CPU while nobody asks), started with
- * the first datagram socket of the process. It also takes the answers to our own questions.
+ * Where datagrams go: which queue pair has an address and port is asked with a connection request
+ * for a datagram service (SIDR), once per destination, and remembered. Who is asked may be busy
+ * with other things than its rsockets, so a thread answers (0 % of a CPU while nobody asks),
+ * started with the first datagram socket of the process. It also takes the answers to our own
+ * questions.
  */
 #include <errno.h>
 #include <netinet/in.h>

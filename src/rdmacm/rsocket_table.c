@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Descriptors of rsockets: a table of two levels by number, which grows, so that the limit is that of
- * the process (RLIMIT_NOFILE) and of no other. Who works with a socket holds a reference;
+ * Descriptors of rsockets: a table of two levels by number, which grows, so that the limit is that
+ * of the process (RLIMIT_NOFILE) and of no other. Who works with a socket holds a reference;
  * rclose() takes it out of the table, the last reference frees it.
  *
  * fork(): the child has copies of the descriptors, but the devices behind them are the parent's

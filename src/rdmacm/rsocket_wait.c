@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Waiting for a socket: spin for a moment (polling_time of rsocket(7)), then sleep in poll() on its
- * completion channel, its event channel and an eventfd of this thread, by which other threads wake it
- * when they have taken an event that it might have been waiting for. rsocket.h says why.
+ * Waiting for a socket: spin for a moment (polling_time of rsocket(7)), then sleep in poll() on
+ * its completion channel, its event channel and an eventfd of this thread, by which other threads
+ * wake it when they have taken an event that it might have been waiting for. rsocket.h says why.
  *
  * A sleep costs both sides a system call and two or three switches, some 20 us; a spin of the
- * length of one costs no more than that. So a thread spins for long where that was enough lately, and
- * for an eighth of it where it had to sleep for long all the same.
+ * length of one costs no more than that. So a thread spins for long where that was enough lately,
+ * and for an eighth of it where it had to sleep for long all the same.
  */
 #include <errno.h>
 #include <poll.h>

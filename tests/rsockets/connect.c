@@ -125,7 +125,8 @@ static void names(struct pair *pair)
 	CHECK(length == address_bytes(pair), "length %u", length);
 	length = sizeof(peer);
 	OK(rgetpeername(rs, (struct sockaddr *)&peer, &length));
-	CHECK(own.ss_family == pair->address.ss_family && peer.ss_family == own.ss_family, "family");
+	CHECK(own.ss_family == pair->address.ss_family, "family");
+	CHECK(peer.ss_family == own.ss_family, "family");
 	/* Ports are at the same place in both families. */
 	tell(pair, ((struct sockaddr_in *)&own)->sin_port);
 	CHECK(hear(pair) == ((struct sockaddr_in *)&peer)->sin_port, "the peer has another port");

@@ -44,7 +44,7 @@ typedef void side(struct pair *pair);
 struct test {
 	const char *name;			/* a sentence */
 	side *server, *client;
-	bool killed;				/* the server does not end by itself, and should not */
+	bool killed;				/* the server ends by our signal */
 };
 
 /* The tests, each ends with a NULL name. */

@@ -69,7 +69,8 @@ static bool echo_once(struct echo *echo)
 		echo->sent = 0;
 	}
 	if (echo->sent < echo->filled) {
-		n = send(echo->fd, echo->data + echo->sent, echo->filled - echo->sent, MSG_NOSIGNAL);
+		n = send(echo->fd, echo->data + echo->sent, echo->filled - echo->sent,
+			 MSG_NOSIGNAL);
 		CHECK(n >= 0 || errno == EAGAIN, "%m");
 		echo->sent += n > 0 ? (size_t)n : 0;
 	}

@@ -78,7 +78,8 @@ static enum rdma_cm_event_type knock(struct pair *pair, const void *data, uint8_
 {
 	struct rdma_event_channel *channel = rdma_create_event_channel();
 	struct ibv_qp_init_attr attr = { .qp_type = IBV_QPT_RC,
-		.cap = { .max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1 } };
+		.cap = { .max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1,
+			 .max_recv_sge = 1 } };
 	struct rdma_conn_param param = { .private_data = data, .private_data_len = length,
 					 .retry_count = 7 };
 	enum rdma_cm_event_type kind;

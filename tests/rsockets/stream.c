@@ -47,7 +47,8 @@ static void *receive_flow(void *argument)
 	for (size_t done = 0; done < flow->total;) {
 		size_t n = some_length(&flow->random, flow->total - done);
 
-		receive_all(flow->rs, flow->seed, done, n, rand_r(&flow->random) % 2 ? MSG_WAITALL : 0);
+		receive_all(flow->rs, flow->seed, done, n,
+			    rand_r(&flow->random) % 2 ? MSG_WAITALL : 0);
 		done += n;
 	}
 	return NULL;

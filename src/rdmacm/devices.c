@@ -15,6 +15,7 @@
 
 static struct lock devices_lock = LOCK_INITIALIZER;
 static struct list devices = { &devices, &devices };
+static pthread_once_t watched = PTHREAD_ONCE_INIT;
 
 static void before_fork(void) ACQUIRES(devices_lock)
 {
@@ -36,7 +37,11 @@ static void after_fork_child(void) RELEASES(devices_lock)
 	lock_release(&devices_lock);
 }
 
-__attribute__((constructor)) static void watch_fork(void)
+/*
+ * Once a device was opened: so that fork() takes devices_lock before the locks of the core, as
+ * opening does (handlers run last registered first).
+ */
+static void watch_fork(void)
 {
 	pthread_atfork(before_fork, after_fork, after_fork_child);
 }
@@ -60,6 +65,7 @@ static struct device *device_open(struct ibv_device *found)
 		free(device);
 		return NULL;
 	}
+	pthread_once(&watched, watch_fork);
 	device->max_responder_resources = at_most_255(attr.max_qp_rd_atom);
 	device->max_initiator_depth = at_most_255(attr.max_qp_init_rd_atom);
 	return device;

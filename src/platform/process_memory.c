@@ -13,19 +13,32 @@
 
 #define LAST_BYTES	64u
 #define GUARD_TRIES	16u
-#define ADDRESS_BITS	46		/* of user space, everywhere that we run */
+#define GUARD_SPREAD	(UINT64_C(1) << 36)	/* bytes below where the kernel puts mappings */
 
 typedef ssize_t transfer_fn(pid_t pid, const struct iovec *local, unsigned long local_count,
 			    const struct iovec *remote, unsigned long remote_count,
 			    unsigned long flags);
 
+/* Where the kernel would put a page; sanitizers refuse places far from there. 0: it has none. */
+static uint64_t usual_place(size_t page)
+{
+	void *made = fail_now(FAIL_MMAP) ? MAP_FAILED :
+		     mmap(NULL, page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (made == MAP_FAILED)
+		return 0;
+	munmap(made, page);
+	return (uintptr_t)made;
+}
+
 int process_guard_make(uint64_t *guard)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	uint64_t top = usual_place(page);
 	unsigned i;
 
-	for (i = 0; i < GUARD_TRIES; i++) {
-		uint64_t hint = random_u64() & ((UINT64_C(1) << ADDRESS_BITS) - 1) & ~(uint64_t)(page - 1);
+	for (i = 0; i < GUARD_TRIES && top > GUARD_SPREAD; i++) {
+		uint64_t hint = (top - random_u64() % GUARD_SPREAD) & ~(uint64_t)(page - 1);
 		void *made = fail_now(FAIL_MMAP) ? MAP_FAILED :
 			     mmap((void *)(uintptr_t)hint, page, PROT_READ | PROT_WRITE,
 				  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);

@@ -66,7 +66,7 @@ struct producer {
 
 struct consumer {
 	struct channel_half *half;
-	uint32_t taken;			/* cells given out so far */
+	_Atomic uint32_t taken;		/* cells given out so far; pollers look at it */
 	uint8_t small[LINE];		/* copies of what lay in a cell */
 };
 
@@ -278,13 +278,15 @@ static int memory_send(struct link *link, struct datagram *datagram, unsigned co
 
 static struct channel_cell *next_cell(const struct consumer *consumer)
 {
-	return &consumer->half->cell[consumer->taken % CHANNEL_CELLS];
+	uint32_t taken = atomic_load_explicit(&consumer->taken, memory_order_relaxed);
+
+	return &consumer->half->cell[taken % CHANNEL_CELLS];
 }
 
 static bool is_ready(const struct consumer *consumer)
 {
 	return atomic_load_explicit(&next_cell(consumer)->sequence, memory_order_acquire) ==
-	       consumer->taken + 1;	/* A1 */
+	       atomic_load_explicit(&consumer->taken, memory_order_relaxed) + 1;	/* A1 */
 }
 
 static void fill_route(struct datagram *datagram, const struct channel_route *shared)
@@ -308,7 +310,7 @@ static bool take_cell(struct consumer *consumer, uint8_t small[LINE], struct dat
 	uint32_t segment = *(volatile uint32_t *)&cell->segment_bytes;
 	uint32_t bytes = bytes_route & 0xffffff, route = bytes_route >> 24;
 
-	consumer->taken++;
+	atomic_store_explicit(&consumer->taken, consumer->taken + 1, memory_order_relaxed);
 	if (bytes < DATAGRAM_BYTES_MIN || bytes > LINK_BYTES_MAX || !route ||
 	    (segment && segment < DATAGRAM_BYTES_MIN))
 		return false;

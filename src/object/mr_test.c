@@ -327,6 +327,97 @@ static void after_deregistration_nobody_accesses_the_region(void **state)
 	assert_true(atomic_load(&grants) > 0);
 }
 
+/* Other processes that access memory themselves. */
+struct peers {
+	unsigned drains, forgets;
+	uint32_t key, index, key_when_forgotten;
+	bool was_locked;
+};
+
+static void note_lock(struct peers *peers) UNCHECKED_LOCKS
+{
+	if (lock_try(&table.lock))
+		lock_release(&table.lock);
+	else
+		peers->was_locked = true;
+}
+
+static void drain(void *context, uint32_t key)
+{
+	struct peers *peers = context;
+
+	peers->drains++;
+	peers->key = key;
+	assert_int_equal(mr_key_of(&table.entry[mr_index_of(key)]), 0);
+	note_lock(peers);
+}
+
+static void forget(void *context, uint32_t index)
+{
+	struct peers *peers = context;
+
+	peers->forgets++;
+	peers->index = index;
+	peers->key_when_forgotten = mr_key_of(&table.entry[index]);
+	note_lock(peers);
+}
+
+static void peers_are_waited_for_without_the_lock(void **state)
+{
+	struct peers peers = { 0 };
+	char memory[64], other[64];
+	struct mr mr = region_of(memory, 64, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	uint32_t key = mr.ibv.rkey;
+
+	table.drain_peers = drain;
+	table.forget = forget;
+	table.peers = &peers;
+	assert_int_equal(mr_reregister(&table, &mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0,
+				       IBV_ACCESS_REMOTE_READ), 0);
+	assert_int_equal(peers.drains, 1);
+	assert_int_equal(peers.key, key);
+	assert_int_equal(peers.forgets, 0);
+	/* The memory that it leaves is peers' no more, before the key is valid again. */
+	assert_int_equal(mr_reregister(&table, &mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, other, 64,
+				       0), 0);
+	assert_int_equal(peers.forgets, 1);
+	assert_int_equal(peers.index, mr_index_of(key));
+	assert_int_equal(peers.key_when_forgotten, 0);
+	assert_int_equal(mr.ibv.rkey, key);
+	assert_int_equal(try(key, IBV_ACCESS_REMOTE_READ, (uintptr_t)other, 64), MR_OK);
+	assert_int_equal(try(key, IBV_ACCESS_REMOTE_READ, (uintptr_t)memory, 64), MR_BOUNDS);
+	assert_int_equal(mr_deregister(&table, &mr), 0);
+	assert_int_equal(peers.drains, 3);
+	assert_int_equal(peers.forgets, 2);
+	assert_false(peers.was_locked);
+}
+
+static void windows_wait_for_nobody(void **state)
+{
+	struct peers peers = { 0 };
+	char memory[64];
+	struct mr mr = region_of(memory, 64, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
+	struct ibv_mw_bind_info info = { .mr = &mr.ibv, .addr = (uintptr_t)memory, .length = 64,
+					 .mw_access_flags = IBV_ACCESS_REMOTE_READ };
+	struct mw mw = { 0 };
+	uint32_t rkey;
+	uint64_t host;
+
+	table.drain_peers = drain;
+	table.peers = &peers;
+	assert_int_equal(mw_alloc(&table, &pds[0], IBV_MW_TYPE_2, &mw), 0);
+	rkey = ibv_inc_rkey(mw.ibv.rkey);
+	assert_int_equal(mw_bind(&table, &qp_of_pd_1, &mw, rkey, &info), MR_OK);
+	assert_int_equal(try(rkey, IBV_ACCESS_REMOTE_READ, (uintptr_t)memory, 64), MR_OK);
+	/* So nobody outside may use one by himself. */
+	assert_int_equal(mr_check_foreign(table.entry, &qp_of_pd_1, rkey, IBV_ACCESS_REMOTE_READ,
+					  (uintptr_t)memory, 64, &host), MR_ACCESS);
+	assert_int_equal(mr_invalidate(&table, &qp_of_pd_1, rkey), MR_OK);
+	assert_int_equal(mw_free(&table, &mw), 0);
+	assert_int_equal(peers.drains, 0);
+	assert_int_equal(mr_deregister(&table, &mr), 0);
+}
+
 int main(void)
 {
 #define RULE(name) cmocka_unit_test_setup_teardown(name, begin, end)
@@ -344,6 +435,8 @@ int main(void)
 		RULE(explanations_name_key_bounds_and_flag),
 		RULE(deregistration_waits_for_an_access_in_progress),
 		RULE(after_deregistration_nobody_accesses_the_region),
+		RULE(peers_are_waited_for_without_the_lock),
+		RULE(windows_wait_for_nobody),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

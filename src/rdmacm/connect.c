@@ -79,6 +79,8 @@ int rdma_connect(struct rdma_cm_id *public, struct rdma_conn_param *parameters)
 	static const char call[] = "rdma_connect";
 	struct id *id = to_id(public);
 	struct assembled assembled;
+	size_t connect_bytes;
+	bool synchronous;
 	int err;
 
 	if (!id)
@@ -93,11 +95,16 @@ int rdma_connect(struct rdma_cm_id *public, struct rdma_conn_param *parameters)
 		id->responder_resources = parameters->responder_resources;
 	if (assemble(id, call, parameters, &assembled))
 		return -1;
-	err = endpoint_connect(id->endpoint, &assembled.parameters, &id->local_ece);
-	if (err)
-		return result(err);
+	connect_bytes = id->connect_bytes;
 	id->connect_bytes = 0;
-	return id_complete(id);
+	/* Once the REQ is out, another thread may take the event that follows and destroy the id. */
+	synchronous = id->synchronous;
+	err = endpoint_connect(id->endpoint, &assembled.parameters, &id->local_ece);
+	if (err) {
+		id->connect_bytes = connect_bytes;
+		return result(err);
+	}
+	return synchronous ? id_complete(id) : 0;
 }
 
 static uint8_t smaller(uint8_t a, uint8_t b)
@@ -143,6 +150,7 @@ int rdma_accept(struct rdma_cm_id *public, struct rdma_conn_param *parameters)
 {
 	static const char call[] = "rdma_accept";
 	struct id *id = to_id(public);
+	bool synchronous, datagram;
 	struct assembled assembled;
 	int err;
 
@@ -153,16 +161,19 @@ int rdma_accept(struct rdma_cm_id *public, struct rdma_conn_param *parameters)
 	agree(id, parameters);
 	if (assemble(id, call, parameters, &assembled))
 		return -1;
-	err = is_datagram(id) ? 0 : qp_to_rts(id, id->responder_resources, id->initiator_depth);
+	datagram = is_datagram(id);
+	synchronous = id->synchronous;	/* as in rdma_connect() */
+	err = datagram ? 0 : qp_to_rts(id, id->responder_resources, id->initiator_depth);
 	if (err)
 		return result(err);
 	err = answer(id, &assembled.parameters);
 	if (err)
 		return result(err);
-	if (!is_datagram(id))
+	if (!synchronous)
+		return 0;
+	if (!datagram)
 		return id_complete(id);
-	if (id->synchronous)
-		id_drop_event(id);
+	id_drop_event(id);
 	return 0;
 }
 

@@ -9,10 +9,10 @@
  * it was, and the kernel joins it to its neighbours: nothing of us remains.
  *
  * Back, where others may write: the same pages of the file are mapped privately in one call, so content
- * and addresses stay; then each page that the file has is touched by an atomic "or 0", whereupon the
- * kernel makes a private copy. Writes of other threads go before or after that copy and are in it
- * either way. What was never touched is still read from the file, and so is what madvise() drops: its
- * place must stay a hole while anybody maps it (memory_each_mapping).
+ * and addresses stay; then each page that the file has is touched by an atomic exchange of a byte for
+ * itself, whereupon the kernel makes a private copy. Writes of other threads go before or after that
+ * copy and are in it either way. What was never touched is still read from the file, and so is what
+ * madvise() drops: its place must stay a hole while anybody maps it (memory_each_mapping).
  */
 #include "platform/memory_swap.h"
 
@@ -280,12 +280,21 @@ static int each_data(const struct part *part, int fd, data_fn *use)
 	return err;
 }
 
+/*
+ * A byte that is still the same is replaced by itself; one that is not was written by somebody else,
+ * and so the page is private. (An atomic "or 0" would do, but clang makes a mere load of it.)
+ */
 static int take_copies(const struct part *part, int fd, size_t skip, size_t bytes)
 {
 	size_t at;
 
-	for (at = skip; at < skip + bytes; at += MEMORY_PAGE)
-		__atomic_fetch_or(part->start + at, 0, __ATOMIC_RELAXED);
+	for (at = skip; at < skip + bytes; at += MEMORY_PAGE) {
+		volatile char *byte = part->start + at;
+		char same = *byte;
+
+		__atomic_compare_exchange_n(byte, &same, same, false, __ATOMIC_RELAXED,
+					    __ATOMIC_RELAXED);
+	}
 	return 0;
 }
 

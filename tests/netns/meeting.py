@@ -79,17 +79,17 @@ class Meeting:
 
 
 def refused(topology, template, event, limit_s, port=None):
-    """A client that nobody takes says @event, soon."""
-    meeting = Meeting(topology, port)
-    with meeting.client(template) as client:
-        code = client.wait(limit_s + 10)
-        if code in (None, 0) or client.crashed():
-            raise Failure(f'exit status {code} after {client.seconds:.1f} s\n{client.tail()}')
-        if not re.search(event, client.text):
-            raise Failure(f'nothing like {event}:\n{client.tail()}')
-        if client.seconds > limit_s:
-            raise Failure(f'it took {client.seconds:.1f} s\n{client.tail()}')
-        return f'{client.seconds:.2f} s'
+    """A client that nobody takes says @event, soon: at the second try if the machine was busy."""
+    for _ in range(2):
+        with Meeting(topology, port).client(template) as client:
+            code = client.wait(limit_s + 10)
+            if code in (None, 0) or client.crashed():
+                raise Failure(f'exit status {code} after {client.seconds:.1f} s\n{client.tail()}')
+            if not re.search(event, client.text):
+                raise Failure(f'nothing like {event}:\n{client.tail()}')
+            if client.seconds <= limit_s:
+                return f'{client.seconds:.2f} s'
+    raise Failure(f'it took {client.seconds:.1f} s\n{client.tail()}')
 
 
 def wait_joined(namespace, group, program, timeout=5):

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * What connected, idle queue pairs cost: two processes connect N RC QPs, send one message over each
- * in both directions, then sleep. Prints the CPU time spent asleep and the resident memory that
- * one QP added, of this process alone. Plain verbs. Usage: idle_qps [QPS [SECONDS [GIDINDEX]]]
+ * in both directions, then sleep. Prints the CPU time spent asleep, how often a thread woke up, and
+ * the resident memory that one QP added, of this process alone. Plain verbs.
+ * Usage: idle_qps [QPS [SECONDS [GIDINDEX]]]
  */
 #include <infiniband/verbs.h>
 #include <stdbool.h>
@@ -62,6 +63,15 @@ static double cpu_seconds(void)
 	       (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
 }
 
+/* How often threads of this process have left the processor, so were woken up. */
+static long switches(void)
+{
+	struct rusage usage;
+
+	getrusage(RUSAGE_SELF, &usage);
+	return usage.ru_nvcsw + usage.ru_nivcsw;
+}
+
 static void connect_qp(struct ibv_qp *qp, uint32_t peer, const union ibv_gid *gid)
 {
 	struct ibv_qp_attr attr = {
@@ -114,16 +124,21 @@ static void report(long before, long after, struct ibv_qp **qp, struct ibv_cq *c
 		   struct ibv_mr *mr)
 {
 	double begin;
+	long woken;
 
 	use_all(qp, cq, mr);
 	after = resident() > after ? resident() : after;
 	sleep(1);			/* timers of the last exchange run out */
+	woken = switches();
 	begin = cpu_seconds();
 	sleep(seconds);
+	begin = cpu_seconds() - begin;
+	woken = switches() - woken - 1;	/* but for this sleep */
 	if (!parent)
 		return;
 	printf("qps %d\n", count);
-	printf("idle cpu %.4f %%\n", (cpu_seconds() - begin) / seconds * 100);
+	printf("idle cpu %.4f %%\n", begin / seconds * 100);
+	printf("idle wake-ups %ld\n", woken);
 	printf("bytes per qp %ld\n", (after - before) / count);
 }
 

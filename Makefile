@@ -16,8 +16,8 @@ BUILD = build
 MESON_OPTIONS = -Dbuildtype=release -Ddebug=true -Dprefix=/usr -Dlibdir=lib/verbatim
 VERSION = $(shell sed -n "s/^project.*, version: '\([^']*\)'.*/\1/p" meson.build)
 
-.PHONY: all deps deps-interop deps-missing demo check check-long check-interop bench install \
-	uninstall deb clean help
+.PHONY: all deps deps-interop deps-bench deps-missing demo check check-long check-interop bench \
+	install uninstall deb clean help
 
 all: $(BUILD)/meson/build.ninja
 	@ninja -C $(BUILD)/meson
@@ -35,6 +35,9 @@ deps:
 
 deps-interop:
 	@.ci/deps build test interop
+
+deps-bench:
+	@.ci/deps build test bench
 
 # demo and check look after themselves.
 deps-missing:
@@ -56,9 +59,9 @@ check-interop: deps-interop
 	@$(MAKE) --no-print-directory all
 	@tests/run --only interop
 
-bench: deps-interop
+bench: deps-bench
 	@$(MAKE) --no-print-directory all
-	@bench/run
+	@bench/run --save
 
 install: all
 	@mkdir -p '$(DESTDIR)$(PREFIX)'
@@ -85,7 +88,7 @@ help:
 	@echo 'make check             all tests, minutes; ends with the count'
 	@echo 'make check-long        more seeds, more fuzzing, every client'
 	@echo 'make check-interop     against the kernel rdma_rxe, in a guest that is booted for it'
-	@echo 'make bench             latency, bandwidth and message rate beside bare UDP and TCP'
+	@echo 'make bench             numbers and plots, beside UCX, libfabric, TCP, bare UDP and memory'
 	@echo 'make install           under PREFIX (/usr/local), below DESTDIR; make uninstall'
 	@echo 'make deb               a Debian package'
 	@echo 'make clean             remove build/'

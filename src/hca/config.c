@@ -154,7 +154,7 @@ static int refuse_unknown(void)
 		if (strncmp(*entry, "VERBATIM_", 9) || is_known(*entry, length))
 			continue;
 		complain("%.*s: no such variable; there are VERBATIM_DEVICES, _MTU, _SPEED, _MAX_QP, "
-			 "_MAX_MR, _MAX_CQE, _CONFIG, _LOG, _EXPLAIN, _FAULT and _TRACE",
+			 "_MAX_MR, _MAX_CQE, _MEMORY, _CONFIG, _LOG, _EXPLAIN, _FAULT and _TRACE",
 			 (int)length, *entry);
 		return EINVAL;
 	}

@@ -34,7 +34,8 @@
 #define MEET_AGAIN_NS	100000000u
 #define LISTENERS_MAX	HCA_SLOTS_MAX
 #define DRAIN_PASSES	256u
-#define LIAR_NS		5000000000u	/* no access takes so long, unless its process is stopped */
+#define ACCESS_NS	1000000u	/* most accesses take less */
+#define LIAR_NS		UINT64_C(5000000000)	/* no access takes so long, unless its process is stopped */
 #define LIAR_LOOK_NS	100000000u
 #define HAZARD_BYTES	4096u	/* a page of each process's hazards */
 _Static_assert(sizeof(struct hazard_table) <= HAZARD_BYTES, "they lie in the channel's memory");
@@ -614,22 +615,23 @@ static void find_liars(struct peers *peers, uint32_t rkey, uint32_t qpn)
 
 void peers_drain(struct hca *hca, uint32_t rkey, uint32_t qpn)
 {
-	uint64_t liar_ns = 0;
+	uint64_t begin_ns = 0, waited_ns;
 
 	if (!hca->peers)
 		return;
 	atomic_thread_fence(memory_order_seq_cst);	/* F4 */
 	while (memory_has_channels(hca->peers->link) && any_uses(hca->peers, rkey, qpn)) {
-		uint64_t now_ns = clock_now_ns();
-
-		if (!liar_ns)
-			liar_ns = now_ns + LIAR_NS;
-		if (now_ns < liar_ns) {
+		if (!begin_ns)
+			begin_ns = clock_now_ns();
+		waited_ns = clock_now_ns() - begin_ns;
+		if (waited_ns < ACCESS_NS) {
 			thread_yield();
-			continue;
+		} else if (waited_ns < LIAR_NS) {
+			thread_sleep_ns(ACCESS_NS);
+		} else {
+			find_liars(hca->peers, rkey, qpn);
+			thread_sleep_ns(LIAR_LOOK_NS);
 		}
-		find_liars(hca->peers, rkey, qpn);
-		thread_sleep_ns(LIAR_LOOK_NS);
 	}
 }
 

@@ -466,6 +466,19 @@ static void clean_cqs(struct qp *qp)
 		cq_clean(qp->recv_cq, qp->number);
 }
 
+static void wait_for_pump(struct qp *qp)
+{
+	bool pumping;
+
+	do {
+		lock_acquire(&qp->lock);
+		pumping = qp->pumping;
+		lock_release(&qp->lock);
+		if (pumping)
+			thread_yield();
+	} while (pumping);
+}
+
 int hca_modify_qp(struct qp *qp, struct ibv_qp_attr *attr, int mask)
 {
 	struct hca_context *context = qp->owner;
@@ -497,6 +510,9 @@ int hca_modify_qp(struct qp *qp, struct ibv_qp_attr *attr, int mask)
 	if (!err && (mask & IBV_QP_STATE) &&
 	    (attr->qp_state == IBV_QPS_RESET || attr->qp_state == IBV_QPS_ERR))
 		peers_drain(hca, 0, qp->number);
+	/* A large copy that was under way when the QP was reset must not pass for what is posted next. */
+	if (!err && (mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET)
+		wait_for_pump(qp);
 	if (resolved.path)
 		path_put(&hca->paths, resolved.path);
 	if (atomic_load(&hca->run_queue.count))
@@ -527,19 +543,6 @@ static void cancel_events(struct qp *qp)
 	pthread_mutex_unlock(&ibv->mutex);
 	pthread_mutex_destroy(&ibv->mutex);
 	pthread_cond_destroy(&ibv->cond);
-}
-
-static void wait_for_pump(struct qp *qp)
-{
-	bool pumping;
-
-	do {
-		lock_acquire(&qp->lock);
-		pumping = qp->pumping;
-		lock_release(&qp->lock);
-		if (pumping)
-			thread_yield();
-	} while (pumping);
 }
 
 int hca_destroy_qp(struct hca_context *context, struct qp *qp)

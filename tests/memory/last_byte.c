@@ -185,15 +185,9 @@ static void look(struct end *end, void *argument)
 	end_close(end);
 }
 
-#ifdef __SANITIZE_THREAD__
-#define ONE_THREAD false	/* the sanitizer has one of its own: regions are not mapped by default */
-#else
-#define ONE_THREAD true
-#endif
-
 static struct plan plan_of(bool mapped)
 {
-	return (struct plan){ .seconds = long_run ? 5 : 0.12, .mapped = mapped };
+	return (struct plan){ .seconds = long_run ? 5 : 0.08, .mapped = mapped };
 }
 
 static bool both(const char *mode, bool mapped)
@@ -206,7 +200,7 @@ static bool both(const char *mode, bool mapped)
 
 static bool the_last_byte_comes_last_where_regions_are_mapped(void)
 {
-	return both(ONE_THREAD ? "auto" : "mapped", true);
+	return both(MAPPED_MODE, true);
 }
 
 static bool the_last_byte_comes_last_where_memory_is_copied(void)

@@ -16,6 +16,25 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define THREAD_SANITIZER 1
+#elif __has_feature(address_sanitizer)
+#define ADDRESS_SANITIZER 1
+#endif
+#elif defined(__SANITIZE_THREAD__)
+#define THREAD_SANITIZER 1
+#elif defined(__SANITIZE_ADDRESS__)
+#define ADDRESS_SANITIZER 1
+#endif
+
+/* By default regions are mapped in programs of one thread: the sanitizer has one of its own. */
+#ifdef THREAD_SANITIZER
+#define MAPPED_MODE "mapped"
+#else
+#define MAPPED_MODE "auto"
+#endif
+
 /* In an end: says what is wrong, and ends the process. */
 #define CHECK(condition, ...)                                                          \
 	do {                                                                           \

@@ -184,7 +184,7 @@ static bool works(const char *mode, void (*restrict_it)(enum side), bool pool_pa
 	return good;
 }
 
-#ifdef __SANITIZE_THREAD__
+#ifdef THREAD_SANITIZER
 #define POOL false		/* by default a program with threads has none */
 #else
 #define POOL true
@@ -205,7 +205,7 @@ static bool without_memfds_packets_go_over_udp(void)
 	       works("auto", no_memfd_on_the_left, false) && has_told("packets go over UDP");
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(ADDRESS_SANITIZER) || defined(THREAD_SANITIZER)
 #define SHADOW true
 #else
 #define SHADOW false

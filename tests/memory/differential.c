@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The same random conversation in each mode of the memory path and over UDP, checked against the model
- * (model.h) after every step: completions of both ends, in order, and all memory of both.
+ * The same random conversation in each mode of the memory path and over UDP, checked against the
+ * model (model.h) after every step: completions of both ends, in order, and all memory of both.
  *
  * memory_differential [--seed N] [--mode MODE] [--steps N] replays; seeds.txt has those that are
  * always run.
@@ -39,7 +39,8 @@ static struct model_end *mine(struct player *player)
 static void register_one(struct player *player, unsigned name)
 {
 	const struct region *region = &mine(player)->region[name];
-	int access = (int)region->access | IBV_ACCESS_LOCAL_WRITE | (name == FULL ? IBV_ACCESS_MW_BIND : 0);
+	int access = (int)region->access | IBV_ACCESS_LOCAL_WRITE |
+		     (name == FULL ? IBV_ACCESS_MW_BIND : 0);
 
 	player->mr[name] = ibv_reg_mr(region->other_pd ? player->other_pd : player->end->pd,
 				      player->end->memory + region->start, region->bytes, access);
@@ -107,15 +108,19 @@ static void post_op(struct player *player, const struct op *op, uint64_t id)
 {
 	struct end *end = player->end;
 	struct ibv_sge sge[SGES_MAX];
-	struct ibv_send_wr *bad, wr = { .wr_id = id, .sg_list = sge, .num_sge = (int)op->pieces,
-					.opcode = op->opcode };
+	struct ibv_send_wr *bad, wr = {.wr_id = id,
+				       .sg_list = sge,
+				       .num_sge = (int)op->pieces,
+				       .opcode = op->opcode};
 	unsigned i;
 
 	for (i = 0; i < op->pieces; i++)
-		sge[i] = (struct ibv_sge){ (uintptr_t)end->memory + op->piece[i].at, op->piece[i].bytes,
-					   op->bad_lkey ? player->local->lkey ^ 1 : player->local->lkey };
+		sge[i] = (struct ibv_sge){
+			(uintptr_t)end->memory + op->piece[i].at, op->piece[i].bytes,
+			op->bad_lkey ? player->local->lkey ^ 1 : player->local->lkey};
 	wr.send_flags = (op->is_signaled ? IBV_SEND_SIGNALED : 0) |
-			(op->is_inline ? IBV_SEND_INLINE : 0) | (op->is_fenced ? IBV_SEND_FENCE : 0);
+			(op->is_inline ? IBV_SEND_INLINE : 0) |
+			(op->is_fenced ? IBV_SEND_FENCE : 0);
 	if (op->opcode == IBV_WR_SEND_WITH_INV)
 		wr.invalidate_rkey = player->their_key[WINDOW];
 	else
@@ -135,35 +140,37 @@ static void post_op(struct player *player, const struct op *op, uint64_t id)
 static void post_one_receive(struct player *player, const struct receive *receive)
 {
 	struct ibv_sge sge[2];
-	struct ibv_recv_wr *bad, wr = { .wr_id = receive->id, .sg_list = sge,
-					.num_sge = (int)receive->pieces };
+	struct ibv_recv_wr *bad,
+		wr = {.wr_id = receive->id, .sg_list = sge, .num_sge = (int)receive->pieces};
 	unsigned i;
 
 	for (i = 0; i < receive->pieces; i++)
-		sge[i] = (struct ibv_sge){ (uintptr_t)player->end->memory + receive->piece[i].at,
-					   receive->piece[i].bytes, player->local->lkey };
+		sge[i] = (struct ibv_sge){(uintptr_t)player->end->memory + receive->piece[i].at,
+					  receive->piece[i].bytes, player->local->lkey};
 	CHECK(!ibv_post_recv(player->end->qp, &wr, &bad), "step %u: %m", player->step);
 }
 
 /* ---- comparing ---- */
 
-static void compare(struct player *player, const struct ibv_wc *wc, const struct completion *expected)
+static void compare(struct player *player, const struct ibv_wc *wc,
+		    const struct completion *expected)
 {
-	CHECK(wc->wr_id == expected->id, "step %u: completion of %llu and not of %llu", player->step,
-	      (unsigned long long)wc->wr_id, (unsigned long long)expected->id);
+	CHECK(wc->wr_id == expected->id, "step %u: completion of %llu and not of %llu",
+	      player->step, (unsigned long long)wc->wr_id, (unsigned long long)expected->id);
 	CHECK(wc->status == expected->status, "step %u, request %llu: %s and not %s", player->step,
 	      (unsigned long long)wc->wr_id, ibv_wc_status_str(wc->status),
 	      ibv_wc_status_str(expected->status));
 	if (wc->status)
 		return;
-	CHECK(wc->opcode == expected->opcode, "step %u: opcode %d and not %d", player->step, wc->opcode,
-	      expected->opcode);
+	CHECK(wc->opcode == expected->opcode, "step %u: opcode %d and not %d", player->step,
+	      wc->opcode, expected->opcode);
 	CHECK(expected->bytes == UINT32_MAX || wc->byte_len == expected->bytes,
 	      "step %u: %u bytes and not %u", player->step, wc->byte_len, expected->bytes);
 	CHECK(!!(wc->wc_flags & IBV_WC_WITH_IMM) == expected->has_imm, "step %u", player->step);
 	CHECK(!expected->has_imm || ntohl(wc->imm_data) == expected->imm, "step %u: immediate data",
 	      player->step);
-	CHECK(!!(wc->wc_flags & IBV_WC_WITH_INV) == expected->has_invalidated, "step %u", player->step);
+	CHECK(!!(wc->wc_flags & IBV_WC_WITH_INV) == expected->has_invalidated, "step %u",
+	      player->step);
 	CHECK(!expected->has_invalidated || wc->invalidated_rkey == player->key[WINDOW], "step %u",
 	      player->step);
 }
@@ -202,8 +209,9 @@ static void check_step(struct player *player)
 
 	check_completions(player);
 	meet(player->end);
-	CHECK(ibv_poll_cq(player->end->cq, 1, &wc) == 0, "step %u: one completion too many: %llu %s",
-	      player->step, (unsigned long long)wc.wr_id, ibv_wc_status_str(wc.status));
+	CHECK(ibv_poll_cq(player->end->cq, 1, &wc) == 0,
+	      "step %u: one completion too many: %llu %s", player->step,
+	      (unsigned long long)wc.wr_id, ibv_wc_status_str(wc.status));
 	if (!player->model->ambiguous && memcmp(memory, mine(player)->memory, MODEL_BYTES)) {
 		for (at = 0; memory[at] == mine(player)->memory[at]; at++)
 			;
@@ -250,13 +258,13 @@ struct batch {
 	struct op op[BATCH_MAX];
 	uint64_t id[BATCH_MAX];
 	unsigned count, receives;
-	bool late;			/* they are posted after the requests */
+	bool late; /* they are posted after the requests */
 };
 
 static struct batch random_batch(struct model *model)
 {
-	struct batch batch = { .from = (enum side)model_random(model, 2),
-			       .count = 1 + model_random(model, BATCH_MAX) };
+	struct batch batch = {.from = (enum side)model_random(model, 2),
+			      .count = 1 + model_random(model, BATCH_MAX)};
 	bool fence = false;
 	unsigned i;
 
@@ -288,7 +296,8 @@ static void flush_rest(struct model *model, const struct batch *batch, unsigned 
 	unsigned i;
 
 	for (i = failed + 1; i < batch->count; i++)
-		model_note_send(model, batch->from, batch->id[i], IBV_WC_WR_FLUSH_ERR, IBV_WC_SEND, 0);
+		model_note_send(model, batch->from, batch->id[i], IBV_WC_WR_FLUSH_ERR, IBV_WC_SEND,
+				0);
 }
 
 static void run_batch(struct player *player)
@@ -299,7 +308,8 @@ static void run_batch(struct player *player)
 	bool is_sender = player->end->side == batch.from, good = true;
 	unsigned old = there->receives, i;
 
-	add_receives(player, !batch.from, batch.receives > old ? batch.receives - old : 0, !batch.late);
+	add_receives(player, !batch.from, batch.receives > old ? batch.receives - old : 0,
+		     !batch.late);
 	meet(player->end);
 	if (is_sender)
 		for (i = 0; i < batch.count; i++)
@@ -319,7 +329,7 @@ static void run_batch(struct player *player)
 	if (good)
 		return;
 	/* And what is posted in the error state. */
-	batch.op[0] = (struct op){ .opcode = IBV_WR_SEND };
+	batch.op[0] = (struct op){.opcode = IBV_WR_SEND};
 	model_note_send(model, batch.from, model->next_id, IBV_WC_WR_FLUSH_ERR, IBV_WC_SEND, 0);
 	if (is_sender)
 		post_op(player, &batch.op[0], model->next_id);
@@ -336,32 +346,38 @@ static void bind_window(struct player *player)
 {
 	struct model *model = player->model;
 	enum side side = (enum side)model_random(model, 2);
-	uint32_t start = model_random(model, TARGET_BYTES / 2), bytes = 1 + model_random(model, TARGET_BYTES / 2);
+	uint32_t start = model_random(model, TARGET_BYTES / 2),
+		 bytes = 1 + model_random(model, TARGET_BYTES / 2);
 	bool mine_it_is = player->end->side == side;
 	struct region *region = &model->end[side].region[WINDOW];
 	uint64_t id = model->next_id++;
 
-	if (region->alive) {		/* a type 2 window that is bound is invalidated first */
-		struct ibv_send_wr *bad, wr = { .wr_id = id, .opcode = IBV_WR_LOCAL_INV,
-						.send_flags = IBV_SEND_SIGNALED,
-						.invalidate_rkey = player->key[WINDOW] };
+	if (region->alive) { /* a type 2 window that is bound is invalidated first */
+		struct ibv_send_wr *bad, wr = {.wr_id = id,
+					       .opcode = IBV_WR_LOCAL_INV,
+					       .send_flags = IBV_SEND_SIGNALED,
+					       .invalidate_rkey = player->key[WINDOW]};
 
 		if (mine_it_is)
 			CHECK(!ibv_post_send(player->end->qp, &wr, &bad), "%m");
 		region->alive = false;
 		model_note_send(model, side, id, IBV_WC_SUCCESS, IBV_WC_LOCAL_INV, UINT32_MAX);
 	} else {
-		struct ibv_send_wr *bad, wr = { .wr_id = id, .opcode = IBV_WR_BIND_MW,
-						.send_flags = IBV_SEND_SIGNALED };
+		struct ibv_send_wr *bad, wr = {.wr_id = id,
+					       .opcode = IBV_WR_BIND_MW,
+					       .send_flags = IBV_SEND_SIGNALED};
 
-		*region = (struct region){ true, false, start, bytes,
-					   IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-					   (model_random(model, 2) ? IBV_ACCESS_REMOTE_ATOMIC : 0) };
+		*region = (struct region){
+			true, false, start, bytes,
+			IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+				(model_random(model, 2) ? IBV_ACCESS_REMOTE_ATOMIC : 0)};
 		wr.bind_mw.mw = player->window;
 		wr.bind_mw.rkey = ibv_inc_rkey(player->key[WINDOW]);
-		wr.bind_mw.bind_info = (struct ibv_mw_bind_info){
-			.mr = player->mr[FULL], .addr = (uintptr_t)player->end->memory + start,
-			.length = bytes, .mw_access_flags = region->access };
+		wr.bind_mw.bind_info =
+			(struct ibv_mw_bind_info){.mr = player->mr[FULL],
+						  .addr = (uintptr_t)player->end->memory + start,
+						  .length = bytes,
+						  .mw_access_flags = region->access};
 		if (mine_it_is) {
 			player->key[WINDOW] = wr.bind_mw.rkey;
 			CHECK(!ibv_post_send(player->end->qp, &wr, &bad), "%m");
@@ -398,10 +414,11 @@ static void change_rights(struct player *player)
 	enum side side = (enum side)model_random(model, 2);
 	struct region *region = &model->end[side].region[ODD];
 
-	region->access ^= 1u << (1 + model_random(model, 3));	/* REMOTE_WRITE, _READ, _ATOMIC */
+	region->access ^= 1u << (1 + model_random(model, 3)); /* REMOTE_WRITE, _READ, _ATOMIC */
 	if (player->end->side == side)
 		CHECK(!ibv_rereg_mr(player->mr[ODD], IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0,
-				    (int)(region->access | IBV_ACCESS_LOCAL_WRITE)), "%m");
+				    (int)(region->access | IBV_ACCESS_LOCAL_WRITE)),
+		      "%m");
 	check_step(player);
 }
 
@@ -426,7 +443,7 @@ static void play(struct end *end, void *argument)
 {
 	const struct plan *plan = argument;
 	struct model model;
-	struct player player = { .end = end, .model = &model };
+	struct player player = {.end = end, .model = &model};
 
 	model_init(&model, plan->seed);
 	set_up(&player);
@@ -446,7 +463,7 @@ static unsigned steps = STEPS;
 
 static bool run_seed(const char *mode, uint64_t seed)
 {
-	struct plan plan = { seed, steps };
+	struct plan plan = {seed, steps};
 	bool good = pair_run(mode, play, play, &plan, 90);
 
 	if (!good)
@@ -502,7 +519,10 @@ static bool as_the_model_says_over_udp(void)
 
 int main(int argc, char **argv)
 {
-#define TEST(name) { #name, name }
+#define TEST(name)                                                                                 \
+	{                                                                                          \
+#name, name                                                                        \
+	}
 	const struct test tests[] = {
 		TEST(as_the_model_says_by_default),
 		TEST(as_the_model_says_where_regions_are_mapped),
@@ -510,8 +530,8 @@ int main(int argc, char **argv)
 		TEST(as_the_model_says_through_rings),
 		TEST(as_the_model_says_over_udp),
 	};
-	static const char *const mode[] = { "auto", "mapped", "copy", "ring", "off" };
-	struct test chosen[1] = { { "as_the_model_says", NULL } };
+	static const char *const mode[] = {"auto", "mapped", "copy", "ring", "off"};
+	struct test chosen[1] = {{"as_the_model_says", NULL}};
 	int i, k;
 
 	for (i = 1; i + 1 < argc; i += 2) {

@@ -10,9 +10,9 @@
 
 #include "pair.h"
 
-#define BYTES	(1u << 20)
-#define DEPTH	16u
-#define LIMIT_S	20.0
+#define BYTES (1u << 20)
+#define DEPTH 16u
+#define LIMIT_S 20.0
 
 static uint64_t random_state;
 
@@ -26,10 +26,10 @@ static uint32_t random_below(uint32_t n)
 
 static void post_something(struct end *end, uint64_t id)
 {
-	static const enum ibv_wr_opcode kind[] = { IBV_WR_SEND, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ,
-						   IBV_WR_RDMA_WRITE_WITH_IMM,
-						   IBV_WR_ATOMIC_FETCH_AND_ADD };
-	static const uint32_t size[] = { 8, 64, 4096, 20000, 300000 };
+	static const enum ibv_wr_opcode kind[] = {IBV_WR_SEND, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ,
+						  IBV_WR_RDMA_WRITE_WITH_IMM,
+						  IBV_WR_ATOMIC_FETCH_AND_ADD};
+	static const uint32_t size[] = {8, 64, 4096, 20000, 300000};
 	enum ibv_wr_opcode opcode = kind[random_below(5)];
 	uint32_t bytes = opcode == IBV_WR_ATOMIC_FETCH_AND_ADD ? 8 : size[random_below(5)];
 
@@ -42,8 +42,8 @@ static bool is_receive(const struct ibv_wc *wc)
 }
 
 /*
- * Both ends send without end and keep receives posted. What ends it is that a request fails; then all
- * that was posted has to come back: in order, the first failed, the others flushed.
+ * Both ends send without end and keep receives posted. What ends it is that a request fails; then
+ * all that was posted has to come back: in order, the first failed, the others flushed.
  */
 static unsigned run_traffic(struct end *end)
 {
@@ -59,8 +59,9 @@ static unsigned run_traffic(struct end *end)
 			post_something(end, posted++);
 		if (first != IBV_WC_SUCCESS && done == posted && received == given)
 			return (unsigned)successes;
-		CHECK(get(end, &wc, LIMIT_S), "no completion: %d of %d requests, %d of %d receives, %s",
-		      (int)done, (int)posted, (int)received, (int)given, ibv_wc_status_str(first));
+		CHECK(get(end, &wc, LIMIT_S),
+		      "no completion: %d of %d requests, %d of %d receives, %s", (int)done,
+		      (int)posted, (int)received, (int)given, ibv_wc_status_str(first));
 		if (is_receive(&wc)) {
 			CHECK(wc.wr_id == 1000000 + received++, "receives out of order");
 			if (wc.status == IBV_WC_SUCCESS)
@@ -92,8 +93,8 @@ static void must(struct end *end, enum ibv_wr_opcode opcode, uint32_t bytes)
 
 static void open_for_traffic(struct end *end)
 {
-	end->timeout = 14;		/* 67 ms, */
-	end->retry_count = 2;		/* thrice: a busy machine takes a process off for that long */
+	end->timeout = 14;    /* 67 ms, */
+	end->retry_count = 2; /* thrice: a busy machine takes a process off for that long */
 	end_open(end, BYTES, ALL_ACCESS);
 }
 
@@ -115,13 +116,18 @@ static void talk_to_a_new_process(struct end *end)
 	pid_t pid;
 
 #ifdef THREAD_SANITIZER
-	return;		/* it knows no threads in a child of a program with threads */
+	return; /* it knows no threads in a child of a program with threads */
 #endif
 	CHECK(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, between), "%m");
 	pid = fork();
 	if (!pid) {
-		struct end child = { .side = RIGHT, .peer = between[1], .test = -1, .timeout = 14,
-				     .mtu = IBV_MTU_4096, .rnr_retry = 7, .retry_count = 7 };
+		struct end child = {.side = RIGHT,
+				    .peer = between[1],
+				    .test = -1,
+				    .timeout = 14,
+				    .mtu = IBV_MTU_4096,
+				    .rnr_retry = 7,
+				    .retry_count = 7};
 
 		close(between[0]);
 		end_open(&child, BYTES, ALL_ACCESS);
@@ -182,7 +188,7 @@ static bool kill_once(const char *mode, unsigned seed)
 
 static bool a_peer_may_be_killed_at_any_instant(void)
 {
-	static const char *const mode[] = { MAPPED_MODE, "copy", "ring", "mapped", "off" };
+	static const char *const mode[] = {MAPPED_MODE, "copy", "ring", "mapped", "off"};
 	unsigned i, kills = long_run ? 400 : 20;
 
 	for (i = 0; i < kills; i++)
@@ -204,8 +210,8 @@ static void writer(struct end *end, void *argument)
 	end_connect(end);
 	tell(end->test, "r", 1);
 	for (i = 0;; i++) {
-		enum ibv_wc_status status = transfer(end, i % 2 ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE,
-						     0, BYTES / 2, 0);
+		enum ibv_wc_status status = transfer(
+			end, i % 2 ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE, 0, BYTES / 2, 0);
 
 		if (status)
 			break;
@@ -214,7 +220,8 @@ static void writer(struct end *end, void *argument)
 	(void)hear(end->peer, &i, 1);
 }
 
-/* Meanwhile the survivor deregisters what it writes to: that returns when it goes on, and no earlier. */
+/* Meanwhile the survivor deregisters what it writes to: that returns when it goes on, and no
+ * earlier. */
 static void written(struct end *end, void *argument)
 {
 	struct ibv_mr *other;
@@ -225,7 +232,7 @@ static void written(struct end *end, void *argument)
 	end_open(end, BYTES, ALL_ACCESS);
 	end_connect(end);
 	tell(end->test, "r", 1);
-	CHECK(hear(end->test, &go, 1));		/* it is stopped now */
+	CHECK(hear(end->test, &go, 1)); /* it is stopped now */
 	/* Nothing else is held up: registering, destroying, other queue pairs. */
 	begin_s = now();
 	other = ibv_reg_mr(end->pd, &go, 1, ALL_ACCESS);
@@ -236,7 +243,7 @@ static void written(struct end *end, void *argument)
 	end->mr = NULL;
 	memset(end->memory, 0, BYTES);
 	tell(end->test, "D", 1);
-	CHECK(hear(end->test, &go, 1));		/* it goes on, and has failed */
+	CHECK(hear(end->test, &go, 1)); /* it goes on, and has failed */
 	for (i = 0; i < BYTES; i++)
 		CHECK(!end->memory[i], "byte %u was written after deregistration", i);
 	close(end->peer);
@@ -270,7 +277,7 @@ static bool stop_once(const char *mode, unsigned seed)
 
 static bool no_byte_is_written_after_deregistration(void)
 {
-	static const char *const mode[] = { MAPPED_MODE, "copy", "mapped", "ring", "off" };
+	static const char *const mode[] = {MAPPED_MODE, "copy", "mapped", "ring", "off"};
 	unsigned i, stops = long_run ? 200 : 10;
 
 	for (i = 0; i < stops; i++)
@@ -303,8 +310,9 @@ static void stays(struct end *end, void *argument)
 	open_for_traffic(end);
 	end_connect(end);
 	meet(end);
-	CHECK(!hear(end->peer, &byte, 1));	/* closed by exec() */
-	/* Pages that it shared are there until its hang-up is seen: as if it had ended a bit later. */
+	CHECK(!hear(end->peer, &byte, 1)); /* closed by exec() */
+	/* Pages that it shared are there until its hang-up is seen: as if it had ended a bit later.
+	 */
 	while (status == IBV_WC_SUCCESS && now() < until)
 		status = transfer(end, IBV_WR_RDMA_WRITE, 0, 100000, 0);
 	CHECK(status == IBV_WC_RETRY_EXC_ERR, "%s", ibv_wc_status_str(status));
@@ -315,7 +323,7 @@ static void stays(struct end *end, void *argument)
 
 static bool a_peer_may_call_exec(void)
 {
-	static const char *const mode[] = { MAPPED_MODE, "copy", "ring" };
+	static const char *const mode[] = {MAPPED_MODE, "copy", "ring"};
 	unsigned i;
 
 	for (i = 0; i < 3; i++) {
@@ -348,7 +356,7 @@ static void forks(struct end *end, void *argument)
 		pid = fork();
 		if (!pid) {
 			memset(end->memory, 9, BYTES);
-			_exit(0);	/* its end is not the peer's */
+			_exit(0); /* its end is not the peer's */
 		}
 		CHECK(waitpid(pid, &status, 0) == pid && !status);
 		meet(end);
@@ -356,7 +364,7 @@ static void forks(struct end *end, void *argument)
 	}
 	pid = fork();
 	if (!pid) {
-		sleep(30);		/* the parent's end is not put off by it */
+		sleep(30); /* the parent's end is not put off by it */
 		_exit(0);
 	}
 	tell(end->test, &pid, sizeof(pid));
@@ -392,7 +400,7 @@ static void sees_forks(struct end *end, void *argument)
 
 static bool a_peer_may_fork(void)
 {
-	static const char *const mode[] = { MAPPED_MODE, "copy", "ring" };
+	static const char *const mode[] = {MAPPED_MODE, "copy", "ring"};
 	unsigned i;
 
 	for (i = 0; i < 3; i++) {
@@ -416,7 +424,10 @@ static bool a_peer_may_fork(void)
 
 int main(int argc, char **argv)
 {
-#define TEST(name) { #name, name }
+#define TEST(name)                                                                                 \
+	{                                                                                          \
+#name, name                                                                        \
+	}
 	const struct test tests[] = {
 		TEST(a_peer_may_be_killed_at_any_instant),
 		TEST(no_byte_is_written_after_deregistration),

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A peer that writes anything into everything it shares: its half of the rings, its hazards, the
- * tables of its arena, its pool, its card and what it hands over with it. The survivor neither crashes
- * nor hangs, and writes nowhere but where it was told to.
+ * tables of its arena, its pool, its card and what it hands over with it. The survivor neither
+ * crashes nor hangs, and writes nowhere but where it was told to.
  *
  * The scribbler is a process like any other; it finds what it shares in /proc/self/maps.
  */
@@ -21,8 +21,8 @@
 #include "object/arena.h"
 #include "pair.h"
 
-#define PAGE	4096u
-#define BYTES	(1u << 18)
+#define PAGE 4096u
+#define BYTES (1u << 18)
 
 static uint64_t random_state;
 
@@ -44,14 +44,14 @@ struct shared {
 static struct shared find(const char *name)
 {
 	FILE *maps = fopen("/proc/self/maps", "r");
-	struct shared found = { NULL, 0 };
+	struct shared found = {NULL, 0};
 	unsigned long start, end;
 	char line[512];
 
 	while (fgets(line, sizeof(line), maps))
 		if (strstr(line, name) && strstr(line, " rw-s ") &&
 		    sscanf(line, "%lx-%lx", &start, &end) == 2)
-			found = (struct shared){ (uint8_t *)start, end - start };
+			found = (struct shared){(uint8_t *)start, end - start};
 	fclose(maps);
 	CHECK(found.start, "no %s", name);
 	return found;
@@ -59,8 +59,14 @@ static struct shared find(const char *name)
 
 static void scribble(struct shared where, unsigned times)
 {
-	static const uint64_t special[] = { 0, 1, UINT64_MAX, UINT32_MAX, UINT64_C(1) << 63,
-					    UINT64_C(1) << 36, 4096, 0x7fffffffffff };
+	static const uint64_t special[] = {0,
+					   1,
+					   UINT64_MAX,
+					   UINT32_MAX,
+					   UINT64_C(1) << 63,
+					   UINT64_C(1) << 36,
+					   4096,
+					   0x7fffffffffff};
 
 	while (times--) {
 		size_t at = random_u() % (where.bytes / 8) * 8;
@@ -79,7 +85,7 @@ static struct shared half_of_channel(unsigned half)
 	size_t bytes = channel_half_bytes();
 
 	CHECK(channel.bytes >= 2 * bytes);
-	return (struct shared){ channel.start + half * bytes, bytes };
+	return (struct shared){channel.start + half * bytes, bytes};
 }
 
 /* Cells, made to look valid: what is wrong is what they say. */
@@ -94,18 +100,19 @@ static void scribble_cells(void)
 
 		for (i = 0; i < 200; i++) {
 			uint8_t *cell = cells + random_u() % CHANNEL_CELLS * 64;
-			uint32_t value[4] = { (uint32_t)random_u() % 3000, (uint32_t)random_u(),
-					      (uint32_t)random_u() % 5000,
-					      (uint32_t)random_u() % (2u << 20) };
+			uint32_t value[4] = {(uint32_t)random_u() % 3000, (uint32_t)random_u(),
+					     (uint32_t)random_u() % 5000,
+					     (uint32_t)random_u() % (2u << 20)};
 
 			if (random_u() % 2)
-				value[1] = (uint32_t)(random_u() % 70000) | (uint32_t)(random_u() % 3) << 24;
+				value[1] = (uint32_t)(random_u() % 70000) |
+					   (uint32_t)(random_u() % 3) << 24;
 			memcpy(cell + 4, value + 1, 12);
 			if (random_u() % 4 == 0)
 				memcpy(cell, value, 4);
 		}
-		scribble((struct shared){ where.start, 128 + 256 * 64 }, 20);
-		scribble((struct shared){ cells + CHANNEL_CELLS * 64, CHANNEL_DATA_BYTES }, 2000);
+		scribble((struct shared){where.start, 128 + 256 * 64}, 20);
+		scribble((struct shared){cells + CHANNEL_CELLS * 64, CHANNEL_DATA_BYTES}, 2000);
 	}
 }
 
@@ -117,8 +124,13 @@ static void scribble_regions(const struct end *end)
 				 end->mr->rkey / (1u << (32 - MR_INDEX_BITS));
 	struct mr_mapping *mapping = (struct mr_mapping *)((char *)arena + arena->mapping_offset) +
 				     end->mr->rkey / (1u << (32 - MR_INDEX_BITS));
-	static const uint64_t wild[] = { 0, UINT64_MAX, UINT64_C(1) << 36, (UINT64_C(1) << 36) - 64,
-					 0x7ffffffff000, UINT64_C(1) << 63, 1 };
+	static const uint64_t wild[] = {0,
+					UINT64_MAX,
+					UINT64_C(1) << 36,
+					(UINT64_C(1) << 36) - 64,
+					0x7ffffffff000,
+					UINT64_C(1) << 63,
+					1};
 
 	switch (random_u() % 4) {
 	case 0:
@@ -151,7 +163,8 @@ static void scribble_arena(void)
 	header->qp_offset = random_u();
 	header->mapping_offset = UINT64_MAX - 8;
 	header->mr_count = header->qp_count = UINT32_MAX;
-	scribble((struct shared){ arena.start + sizeof(*header), arena.bytes - sizeof(*header) }, 100000);
+	scribble((struct shared){arena.start + sizeof(*header), arena.bytes - sizeof(*header)},
+		 100000);
 }
 
 struct plan {
@@ -159,7 +172,8 @@ struct plan {
 	unsigned seed;
 };
 
-/* Its own library may well fall over what it does; then that was its end, as at the end of its time. */
+/* Its own library may well fall over what it does; then that was its end, as at the end of its
+ * time. */
 static void scribbler(struct end *end, void *argument)
 {
 	const struct plan *plan = argument;
@@ -186,7 +200,8 @@ static void scribbler(struct end *end, void *argument)
 static void endure(struct end *end, void *argument)
 {
 	const struct plan *plan = argument;
-	char *guarded = mmap(NULL, 3 * BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *guarded =
+		mmap(NULL, 3 * BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	double until = now() + (long_run ? 4 : 0.7);
 	struct ibv_wc wc;
 	size_t i;
@@ -203,11 +218,12 @@ static void endure(struct end *end, void *argument)
 	end_connect(end);
 	meet(end);
 	while (now() < until) {
-		static const enum ibv_wr_opcode kind[] = { IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ, IBV_WR_SEND,
-							   IBV_WR_ATOMIC_FETCH_AND_ADD };
+		static const enum ibv_wr_opcode kind[] = {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ,
+							  IBV_WR_SEND, IBV_WR_ATOMIC_FETCH_AND_ADD};
 		enum ibv_wr_opcode opcode = kind[random_u() % 4];
-		uint32_t bytes = opcode == IBV_WR_ATOMIC_FETCH_AND_ADD ? 8 :
-				 random_u() % 2 ? 64 : 40000;
+		uint32_t bytes = opcode == IBV_WR_ATOMIC_FETCH_AND_ADD ? 8
+				 : random_u() % 2		       ? 64
+								       : 40000;
 
 		if (post(end, opcode, random_u() % 1000 * 8, bytes, random_u() % 1000 * 8, 1))
 			continue;
@@ -216,20 +232,21 @@ static void endure(struct end *end, void *argument)
 			end_raise(end, IBV_QPS_RTS);
 	}
 	for (i = 0; i < BYTES; i++)
-		CHECK(guarded[i] == 0x5a && guarded[2 * BYTES + i] == 0x5a, "written out of bounds");
+		CHECK(guarded[i] == 0x5a && guarded[2 * BYTES + i] == 0x5a,
+		      "written out of bounds");
 	end_close(end);
 }
 
 static bool endures(int what)
 {
-	static const char *const mode[] = { MAPPED_MODE, "copy", "ring" };
+	static const char *const mode[] = {MAPPED_MODE, "copy", "ring"};
 	unsigned i, rounds = long_run ? 30 : 3;
 
 #ifdef THREAD_SANITIZER
 	return skip("scribbling is a race, which ends the scribbler");
 #endif
 	for (i = 0; i < rounds; i++) {
-		struct plan plan = { .what = what, .seed = i };
+		struct plan plan = {.what = what, .seed = i};
 		struct pair pair;
 		int status;
 
@@ -339,7 +356,7 @@ static bool a_stopped_peer_is_waited_for(void)
 static int connect_to_a_listener(void)
 {
 	FILE *sockets = fopen("/proc/net/unix", "r");
-	struct sockaddr_un name = { .sun_family = AF_UNIX };
+	struct sockaddr_un name = {.sun_family = AF_UNIX};
 	char line[512], *at;
 	int fd = -1;
 
@@ -351,7 +368,8 @@ static int connect_to_a_listener(void)
 		memcpy(name.sun_path + 1, at + 1, strlen(at + 1));
 		fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 		if (connect(fd, (struct sockaddr *)&name,
-			    (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(at + 1)))) {
+			    (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
+					strlen(at + 1)))) {
 			close(fd);
 			fd = -1;
 		}
@@ -390,17 +408,18 @@ static void send_card(int socket, const struct rendezvous_card *card, size_t byt
 	union {
 		struct cmsghdr header;
 		char space[CMSG_SPACE(8 * sizeof(int))];
-	} control = { 0 };
-	struct iovec iov = { (void *)card, bytes };
-	struct msghdr message = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control };
+	} control = {0};
+	struct iovec iov = {(void *)card, bytes};
+	struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control};
 	unsigned count = random_u() % 8 ? 4 : (unsigned)(random_u() % 8), i;
 	int fds[8];
-	const size_t size[4] = { card->arena_bytes, 8, card->pool_bytes, card->channel_bytes };
+	const size_t size[4] = {card->arena_bytes, 8, card->pool_bytes, card->channel_bytes};
 
 	for (i = 0; i < count; i++)
 		fds[i] = i == 1 && random_u() % 2 ? eventfd(0, EFD_CLOEXEC) : some_fd(size[i % 4]);
-	control.header = (struct cmsghdr){ .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS,
-					   .cmsg_len = CMSG_LEN(count * sizeof(int)) };
+	control.header = (struct cmsghdr){.cmsg_level = SOL_SOCKET,
+					  .cmsg_type = SCM_RIGHTS,
+					  .cmsg_len = CMSG_LEN(count * sizeof(int))};
 	memcpy(CMSG_DATA(&control.header), fds, count * sizeof(int));
 	message.msg_controllen = count ? CMSG_SPACE(count * sizeof(int)) : 0;
 	sendmsg(socket, &message, MSG_NOSIGNAL);
@@ -410,11 +429,13 @@ static void send_card(int socket, const struct rendezvous_card *card, size_t byt
 
 static struct rendezvous_card random_card(void)
 {
-	struct rendezvous_card card = { .magic = 0x56624d52, .version = 2,
-					.slot_count = (uint32_t)random_u() % 6,
-					.arena_bytes = arena_bytes(), .pool_bytes = UINT64_C(1) << 36,
-					.channel_bytes = 2 * (channel_half_bytes() + PAGE),
-					.guard_address = random_u() };
+	struct rendezvous_card card = {.magic = 0x56624d52,
+				       .version = 2,
+				       .slot_count = (uint32_t)random_u() % 6,
+				       .arena_bytes = arena_bytes(),
+				       .pool_bytes = UINT64_C(1) << 36,
+				       .channel_bytes = 2 * (channel_half_bytes() + PAGE),
+				       .guard_address = random_u()};
 	unsigned i;
 
 	for (i = 0; i < RENDEZVOUS_SLOTS; i++)
@@ -463,7 +484,10 @@ static bool garbage_at_the_door_does_no_harm(void)
 
 int main(int argc, char **argv)
 {
-#define TEST(name) { #name, name }
+#define TEST(name)                                                                                 \
+	{                                                                                          \
+#name, name                                                                        \
+	}
 	const struct test tests[] = {
 		TEST(garbage_in_rings_does_no_harm),
 		TEST(garbage_in_the_region_table_does_no_harm),

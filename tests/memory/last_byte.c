@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Programs spin on the last byte of what a peer writes (ib_write_lat does): when it is there, all
- * before it must be. Likewise a READ that comes after one that saw a generation's number sees nothing
- * older. Each way through memory, and UDP.
+ * before it must be. Likewise a READ that comes after one that saw a generation's number sees
+ * nothing older. Each way through memory, and UDP.
  */
 #include <sched.h>
 #include <stdatomic.h>
@@ -13,11 +13,11 @@
 #define AREA (4 * BYTES_MAX)
 
 struct plan {
-	double seconds;			/* of each size */
-	bool mapped;			/* pages of the pool are expected */
+	double seconds; /* of each size */
+	bool mapped;	/* pages of the pool are expected */
 };
 
-static const uint32_t sizes[] = { 64, 192, 1000, 4096, 8192, 65536 };
+static const uint32_t sizes[] = {64, 192, 1000, 4096, 8192, 65536};
 #define SIZES (sizeof(sizes) / sizeof(sizes[0]))
 
 static uint8_t spin(const volatile uint8_t *byte, uint8_t old)
@@ -39,8 +39,9 @@ static void check_generation(const volatile uint8_t *data, uint32_t bytes, uint8
 	uint32_t i;
 
 	for (i = 0; i < bytes; i++)
-		CHECK(data[i] == generation, "byte %u of %u: %u and not %u, whose last byte was there", i,
-		      bytes, data[i], generation);
+		CHECK(data[i] == generation,
+		      "byte %u of %u: %u and not %u, whose last byte was there", i, bytes, data[i],
+		      generation);
 }
 
 /* The byte of generation @n; 0 is for the end. */
@@ -176,8 +177,9 @@ static void look(struct end *end, void *argument)
 			CHECK(transfer(end, IBV_WR_RDMA_READ, BYTES_MAX, sizes[i], BYTES_MAX) ==
 			      IBV_WC_SUCCESS);
 			for (at = 0; at < sizes[i] / 8; at++)
-				CHECK(data[at] >= *number, "%u of %u is older than what was whole before",
-				      at, sizes[i] / 8);
+				CHECK(data[at] >= *number,
+				      "%u of %u is older than what was whole before", at,
+				      sizes[i] / 8);
 		}
 		meet(end);
 		meet(end);
@@ -187,7 +189,7 @@ static void look(struct end *end, void *argument)
 
 static struct plan plan_of(bool mapped)
 {
-	return (struct plan){ .seconds = long_run ? 5 : 0.08, .mapped = mapped };
+	return (struct plan){.seconds = long_run ? 5 : 0.08, .mapped = mapped};
 }
 
 static bool both(const char *mode, bool mapped)
@@ -220,7 +222,10 @@ static bool the_last_byte_comes_last_over_udp(void)
 
 int main(int argc, char **argv)
 {
-#define TEST(name) { #name, name }
+#define TEST(name)                                                                                 \
+	{                                                                                          \
+#name, name                                                                        \
+	}
 	const struct test tests[] = {
 		TEST(the_last_byte_comes_last_where_regions_are_mapped),
 		TEST(the_last_byte_comes_last_where_memory_is_copied),

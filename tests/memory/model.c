@@ -27,7 +27,8 @@ void model_fill(struct model *model)
 
 	for (side = 0; side < 2; side++)
 		for (at = 0; at < MODEL_BYTES; at += 4) {
-			uint32_t word = (uint32_t)(model->random += 0x9e3779b97f4a7c15u) * 0x85ebca6bu;
+			uint32_t word =
+				(uint32_t)(model->random += 0x9e3779b97f4a7c15u) * 0x85ebca6bu;
 
 			memcpy(model->end[side].memory + at, &word, 4);
 		}
@@ -37,10 +38,10 @@ void model_fill(struct model *model)
 void model_init(struct model *model, uint64_t seed)
 {
 	static const struct region fresh[REGIONS] = {
-		[FULL] = { true, false, 0, TARGET_BYTES, REMOTE_ALL },
-		[READ_ONLY] = { true, false, 0, TARGET_BYTES, IBV_ACCESS_REMOTE_READ },
-		[OTHER_PD] = { true, true, 0, TARGET_BYTES, REMOTE_ALL },
-		[ODD] = { true, false, 1000, 100001, REMOTE_ALL },
+		[FULL] = {true, false, 0, TARGET_BYTES, REMOTE_ALL},
+		[READ_ONLY] = {true, false, 0, TARGET_BYTES, IBV_ACCESS_REMOTE_READ},
+		[OTHER_PD] = {true, true, 0, TARGET_BYTES, REMOTE_ALL},
+		[ODD] = {true, false, 1000, 100001, REMOTE_ALL},
 	};
 	unsigned side;
 
@@ -69,11 +70,12 @@ void model_reset(struct model *model)
 
 static uint32_t random_size(struct model *model)
 {
-	static const uint32_t edge[] = { 0, 1, 7, 8, 52, 63, 64, 65, 255, 256, 257, 1023, 1024, 1025,
-					 4095, 4096, 4097, 8192, 16383, 16384, 16385, 65535, 65536, 65537 };
+	static const uint32_t edge[] = {0,    1,    7,	   8,	  52,	 63,	64,    65,
+					255,  256,  257,   1023,  1024,	 1025,	4095,  4096,
+					4097, 8192, 16383, 16384, 16385, 65535, 65536, 65537};
 
-	return one_in(model, 4) ? model_random(model, 66000) :
-				  edge[model_random(model, sizeof(edge) / sizeof(edge[0]))];
+	return one_in(model, 4) ? model_random(model, 66000)
+				: edge[model_random(model, sizeof(edge) / sizeof(edge[0]))];
 }
 
 /* Cut @bytes into pieces that lie one behind the other, or (of sources) anywhere. */
@@ -87,7 +89,7 @@ static unsigned cut(struct model *model, uint32_t at, uint32_t room, uint32_t by
 	for (i = 0; i < pieces; i++) {
 		uint32_t part = i == pieces - 1 ? bytes : model_random(model, bytes + 1);
 
-		piece[i] = (struct piece){ at, part };
+		piece[i] = (struct piece){at, part};
 		if (anywhere)
 			piece[i].at = at + model_random(model, room - part + 1);
 		else
@@ -125,12 +127,14 @@ static void choose_place(struct model *model, const struct model_end *there, str
 		op->region = ODD;
 	if (one_in(model, 100))
 		op->region = DEAD;
-	region = &there->region[op->region == DEAD || !there->region[op->region].bytes ? FULL : op->region];
+	region =
+		&there->region[op->region == DEAD || !there->region[op->region].bytes ? FULL
+										      : op->region];
 	room = region->bytes >= op->bytes ? region->bytes - op->bytes : 0;
 	op->there = region->start + model_random(model, room + 1);
 	if (is_atomic(op->opcode))
 		op->there &= ~7u;
-	if (one_in(model, 60))		/* out of bounds, or unaligned */
+	if (one_in(model, 60)) /* out of bounds, or unaligned */
 		op->there = region->start + region->bytes - model_random(model, op->bytes + 1) + 3;
 	if (op->there + op->bytes > MODEL_BYTES)
 		op->there = MODEL_BYTES - op->bytes;
@@ -138,12 +142,19 @@ static void choose_place(struct model *model, const struct model_end *there, str
 
 struct op model_random_op(struct model *model, enum side from, unsigned number)
 {
-	static const enum ibv_wr_opcode kind[] = {
-		IBV_WR_SEND, IBV_WR_SEND_WITH_IMM, IBV_WR_SEND_WITH_INV, IBV_WR_RDMA_WRITE,
-		IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_RDMA_READ,
-		IBV_WR_RDMA_READ, IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD };
+	static const enum ibv_wr_opcode kind[] = {IBV_WR_SEND,
+						  IBV_WR_SEND_WITH_IMM,
+						  IBV_WR_SEND_WITH_INV,
+						  IBV_WR_RDMA_WRITE,
+						  IBV_WR_RDMA_WRITE,
+						  IBV_WR_RDMA_WRITE,
+						  IBV_WR_RDMA_WRITE_WITH_IMM,
+						  IBV_WR_RDMA_READ,
+						  IBV_WR_RDMA_READ,
+						  IBV_WR_ATOMIC_CMP_AND_SWP,
+						  IBV_WR_ATOMIC_FETCH_AND_ADD};
 	const struct model_end *there = &model->end[!from];
-	struct op op = { .opcode = kind[model_random(model, sizeof(kind) / sizeof(kind[0]))] };
+	struct op op = {.opcode = kind[model_random(model, sizeof(kind) / sizeof(kind[0]))]};
 	bool in;
 
 	if (op.opcode == IBV_WR_SEND_WITH_INV && !there->region[WINDOW].alive)
@@ -158,17 +169,18 @@ struct op model_random_op(struct model *model, enum side from, unsigned number)
 	op.bad_lkey = !op.is_inline && op.bytes && one_in(model, 150);
 	op.pieces = is_atomic(op.opcode) ? 1 : SGES_MAX;
 	op.pieces = in ? cut(model, RESULT_AT + number * MESSAGE_MAX, MESSAGE_MAX, op.bytes, false,
-			     op.piece, op.pieces) :
-			 cut(model, SOURCE_AT, SOURCE_BYTES, op.bytes, true, op.piece, op.pieces);
+			     op.piece, op.pieces)
+		       : cut(model, SOURCE_AT, SOURCE_BYTES, op.bytes, true, op.piece, op.pieces);
 	choose_place(model, there, &op);
 	return op;
 }
 
 struct receive model_random_receive(struct model *model, enum side side)
 {
-	struct receive receive = { .id = model->next_id++ };
+	struct receive receive = {.id = model->next_id++};
 	unsigned place = (unsigned)(receive.id % RECEIVES_MAX);
-	uint32_t bytes = one_in(model, 12) ? random_size(model) : MESSAGE_MAX - model_random(model, 100);
+	uint32_t bytes =
+		one_in(model, 12) ? random_size(model) : MESSAGE_MAX - model_random(model, 100);
 
 	receive.pieces = cut(model, RECEIVE_AT + place * MESSAGE_MAX, MESSAGE_MAX, bytes, false,
 			     receive.piece, 2);
@@ -182,8 +194,8 @@ void model_note_send(struct model *model, enum side side, uint64_t id, enum ibv_
 {
 	struct model_end *end = &model->end[side];
 
-	end->sent[end->sents++] = (struct completion){ .id = id, .status = status, .opcode = opcode,
-						       .bytes = bytes };
+	end->sent[end->sents++] =
+		(struct completion){.id = id, .status = status, .opcode = opcode, .bytes = bytes};
 }
 
 static struct receive pop_receive(struct model_end *end)
@@ -201,7 +213,7 @@ void model_flush_receives(struct model *model, enum side side)
 	end->failed = true;
 	while (end->receives)
 		end->received[end->receiveds++] = (struct completion){
-			.id = pop_receive(end).id, .status = IBV_WC_WR_FLUSH_ERR };
+			.id = pop_receive(end).id, .status = IBV_WC_WR_FLUSH_ERR};
 }
 
 /* Both queue pairs fail, the peer's after @receive has failed, if any. */
@@ -247,13 +259,15 @@ static void scatter(struct model_end *end, const struct piece *piece, const uint
 static bool may_access(const struct model_end *there, const struct op *op)
 {
 	const struct region *region = &there->region[op->region];
-	unsigned need = op->opcode == IBV_WR_RDMA_READ ? IBV_ACCESS_REMOTE_READ :
-			is_atomic(op->opcode) ? IBV_ACCESS_REMOTE_ATOMIC : IBV_ACCESS_REMOTE_WRITE;
+	unsigned need = op->opcode == IBV_WR_RDMA_READ ? IBV_ACCESS_REMOTE_READ
+			: is_atomic(op->opcode)	       ? IBV_ACCESS_REMOTE_ATOMIC
+						       : IBV_ACCESS_REMOTE_WRITE;
 
 	if (!op->bytes)
 		return true;
-	return op->region != DEAD && region->alive && !region->other_pd && (region->access & need) &&
-	       op->there >= region->start && op->there - region->start <= region->bytes &&
+	return op->region != DEAD && region->alive && !region->other_pd &&
+	       (region->access & need) && op->there >= region->start &&
+	       op->there - region->start <= region->bytes &&
 	       op->bytes <= region->bytes - (op->there - region->start);
 }
 
@@ -281,10 +295,13 @@ static enum ibv_wc_status receive_message(struct model *model, enum side from, c
 	bool write = op->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
 
 	there->receiveds++;
-	*done = (struct completion){ .id = receive.id, .status = IBV_WC_SUCCESS, .bytes = op->bytes,
-				     .opcode = write ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV,
-				     .imm = op->imm, .has_imm = op->opcode == IBV_WR_SEND_WITH_IMM || write,
-				     .has_invalidated = op->opcode == IBV_WR_SEND_WITH_INV };
+	*done = (struct completion){.id = receive.id,
+				    .status = IBV_WC_SUCCESS,
+				    .bytes = op->bytes,
+				    .opcode = write ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV,
+				    .imm = op->imm,
+				    .has_imm = op->opcode == IBV_WR_SEND_WITH_IMM || write,
+				    .has_invalidated = op->opcode == IBV_WR_SEND_WITH_INV};
 	if (write)
 		return IBV_WC_SUCCESS;
 	if (op->bytes > room_of(&receive)) {
@@ -311,7 +328,7 @@ static enum ibv_wc_status carry_out(struct model *model, enum side from, const s
 		return refuse(model, from, IBV_WC_REM_INV_REQ_ERR);
 	if (!is_send(op->opcode) && !may_access(there, op))
 		return refuse(model, from, IBV_WC_REM_ACCESS_ERR);
-	if (op->bad_lkey) {	/* found when the response comes */
+	if (op->bad_lkey) { /* found when the response comes */
 		model->ambiguous = true;
 		return IBV_WC_LOC_PROT_ERR;
 	}

@@ -1,34 +1,34 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What two connected queue pairs must do, written down as simply as can be: both ends' memory as byte
- * arrays, regions as a table, receives as a queue. Each end keeps the same model of both, so that the
- * ends need not tell each other what to do (differential.c).
+ * What two connected queue pairs must do, written down as simply as can be: both ends' memory as
+ * byte arrays, regions as a table, receives as a queue. Each end keeps the same model of both, so
+ * that the ends need not tell each other what to do (differential.c).
  */
 #ifndef VERBATIM_TESTS_MEMORY_MODEL_H
 #define VERBATIM_TESTS_MEMORY_MODEL_H
 
 #include "pair.h"
 
-#define KIB		1024u
-#define MESSAGE_MAX	(68 * KIB)
-#define BATCH_MAX	4u
-#define RECEIVES_MAX	8u
-#define SGES_MAX	4u
+#define KIB 1024u
+#define MESSAGE_MAX (68 * KIB)
+#define BATCH_MAX 4u
+#define RECEIVES_MAX 8u
+#define SGES_MAX 4u
 
 /* Memory of an end: what the peer accesses | sources | results of READs and atomics | receives. */
-#define TARGET_BYTES	(160 * KIB)
-#define SOURCE_AT	TARGET_BYTES
-#define SOURCE_BYTES	(128 * KIB)
-#define RESULT_AT	(SOURCE_AT + SOURCE_BYTES)
-#define RECEIVE_AT	(RESULT_AT + BATCH_MAX * MESSAGE_MAX)
-#define MODEL_BYTES	(RECEIVE_AT + RECEIVES_MAX * MESSAGE_MAX)
+#define TARGET_BYTES (160 * KIB)
+#define SOURCE_AT TARGET_BYTES
+#define SOURCE_BYTES (128 * KIB)
+#define RESULT_AT (SOURCE_AT + SOURCE_BYTES)
+#define RECEIVE_AT (RESULT_AT + BATCH_MAX * MESSAGE_MAX)
+#define MODEL_BYTES (RECEIVE_AT + RECEIVES_MAX * MESSAGE_MAX)
 
 enum region_name { FULL, READ_ONLY, OTHER_PD, ODD, WINDOW, DEAD, REGIONS };
 
 struct region {
 	bool alive, other_pd;
 	uint32_t start, bytes;
-	unsigned access;		/* IBV_ACCESS_REMOTE_* */
+	unsigned access; /* IBV_ACCESS_REMOTE_* */
 };
 
 struct piece {
@@ -41,7 +41,7 @@ struct op {
 	unsigned pieces;
 	uint32_t bytes, imm;
 	enum region_name region;
-	uint32_t there;			/* in the peer's memory */
+	uint32_t there; /* in the peer's memory */
 	uint64_t compare_add, swap;
 	bool is_inline, is_signaled, is_fenced, bad_lkey;
 };
@@ -55,8 +55,8 @@ struct receive {
 struct completion {
 	uint64_t id;
 	enum ibv_wc_status status;
-	enum ibv_wc_opcode opcode;	/* the rest: of successes */
-	uint32_t bytes;			/* UINT32_MAX: not defined */
+	enum ibv_wc_opcode opcode; /* the rest: of successes */
+	uint32_t bytes;		   /* UINT32_MAX: not defined */
 	bool has_imm, has_invalidated;
 	uint32_t imm;
 };
@@ -66,24 +66,24 @@ struct model_end {
 	struct region region[REGIONS];
 	struct receive receive[RECEIVES_MAX];
 	unsigned receives;
-	bool failed;			/* the queue pair is in the error state */
-	struct completion sent[64], received[64];	/* expected now */
+	bool failed;				  /* the queue pair is in the error state */
+	struct completion sent[64], received[64]; /* expected now */
 	unsigned sents, receiveds;
 };
 
 struct model {
 	uint64_t random;
 	struct model_end end[2];
-	uint8_t rnr_retry;		/* 0 or 7 */
+	uint8_t rnr_retry; /* 0 or 7 */
 	uint64_t next_id;
-	bool ambiguous;			/* memory is not defined: write it anew */
+	bool ambiguous; /* memory is not defined: write it anew */
 };
 
 uint32_t model_random(struct model *model, uint32_t below);
 void model_init(struct model *model, uint64_t seed);
 /* New content everywhere, as after a failure. */
 void model_fill(struct model *model);
-void model_reset(struct model *model);	/* of the queue pairs */
+void model_reset(struct model *model); /* of the queue pairs */
 
 struct op model_random_op(struct model *model, enum side from, unsigned number);
 struct receive model_random_receive(struct model *model, enum side side);

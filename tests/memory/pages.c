@@ -16,9 +16,9 @@
 
 #include "pair.h"
 
-#define PAGE	4096u
-#define BYTES	(64u * PAGE)
-#define FAR	30.0
+#define PAGE 4096u
+#define BYTES (64u * PAGE)
+#define FAR 30.0
 
 /* ---- the other end: does what it is told ---- */
 
@@ -37,7 +37,7 @@ struct reply {
 
 static struct reply obey(struct end *end, const struct order *order)
 {
-	struct reply reply = { .all_the_same = true };
+	struct reply reply = {.all_the_same = true};
 	bool in = order->what == READ_BYTE;
 	uint32_t i;
 
@@ -70,8 +70,11 @@ static void servant(struct end *end, void *argument)
 static struct reply ask(struct end *end, int what, const void *address, uint32_t rkey,
 			uint32_t bytes, uint8_t byte)
 {
-	struct order order = { .what = what, .address = (uintptr_t)address, .rkey = rkey,
-			       .bytes = bytes, .byte = byte };
+	struct order order = {.what = what,
+			      .address = (uintptr_t)address,
+			      .rkey = rkey,
+			      .bytes = bytes,
+			      .byte = byte};
 	struct reply reply;
 
 	tell(end->peer, &order, sizeof(order));
@@ -96,7 +99,7 @@ static uint8_t peer_reads(struct end *end, const void *address, const struct ibv
 
 static void dismiss(struct end *end)
 {
-	struct order order = { .what = GO };
+	struct order order = {.what = GO};
 
 	tell(end->peer, &order, sizeof(order));
 }
@@ -154,8 +157,8 @@ static void child_of(struct end *end, int go, char *untouched)
 
 	CHECK(!has_pool_pages(), "the child has pages of the pool");
 	check_all(end->memory, BYTES, 1);
-	memset(end->memory, 2, BYTES);			/* reaches nobody */
-	CHECK(read(go, &byte, 1) == 1);			/* the parent and the peer have written since */
+	memset(end->memory, 2, BYTES);	/* reaches nobody */
+	CHECK(read(go, &byte, 1) == 1); /* the parent and the peer have written since */
 	check_all(end->memory, BYTES, 2);
 	check_all(untouched, BYTES, 0);
 	_exit(0);
@@ -265,7 +268,7 @@ static bool threads_go_on_while_their_process_forks(void)
 
 static void forks_without_descriptors(struct end *end, void *argument)
 {
-	struct rlimit limit = { 128, 128 };
+	struct rlimit limit = {128, 128};
 	int fds[128], count = 0;
 	pid_t pid;
 
@@ -285,7 +288,8 @@ static void forks_without_descriptors(struct end *end, void *argument)
 	}
 	wait_for(pid);
 	check_all(end->memory, BYTES, 1);
-	/* It cannot be seen where the region is now: nothing may be lost, and it is made good later. */
+	/* It cannot be seen where the region is now: nothing may be lost, and it is made good
+	 * later. */
 	CHECK(!ibv_dereg_mr(end->mr));
 	check_all(end->memory, BYTES, 1);
 	while (count)
@@ -309,7 +313,7 @@ static bool no_descriptor_is_needed_to_fork(void)
 
 static void spawns(struct end *end, void *argument)
 {
-	char program[] = "/bin/true", *arguments[] = { program, NULL }, *nothing[] = { NULL };
+	char program[] = "/bin/true", *arguments[] = {program, NULL}, *nothing[] = {NULL};
 	char text[64] = "";
 	FILE *out;
 	pid_t pid;
@@ -345,12 +349,13 @@ static void unmaps(struct end *end, void *argument)
 	struct reply reply;
 
 	begin(end);
-	/* Gone while registered, then other memory there, registered anew: the peer writes to that. */
+	/* Gone while registered, then other memory there, registered anew: the peer writes to that.
+	 */
 	memory = new_memory(BYTES);
 	mr = reg(end, memory, BYTES);
 	munmap(memory, BYTES);
-	CHECK(mmap(memory, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
-		   0) == memory);
+	CHECK(mmap(memory, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
+		   -1, 0) == memory);
 	memset(memory, 1, BYTES);
 	again = reg(end, memory, BYTES);
 	peer_writes(end, memory, again, BYTES, 2);
@@ -407,7 +412,7 @@ static void gives_back(struct end *end, void *argument)
 	other = new_memory(BYTES);
 	for (i = 0; i < 10; i++) {
 		mr = reg(end, memory, BYTES);
-		peer_writes(end, memory, mr, BYTES / 2, 9);	/* half of it is never touched */
+		peer_writes(end, memory, mr, BYTES / 2, 9); /* half of it is never touched */
 		CHECK(!ibv_dereg_mr(mr));
 		check_all(memory, BYTES / 2, 9);
 		/* Whatever takes its place in the pool is not seen in it. */
@@ -483,8 +488,8 @@ static void registers_twice(struct end *end, void *argument)
 	for (round = 0; round < 24; round++) {
 		mr[0] = reg(end, memory, BYTES / 2);
 		mr[1] = reg(end, memory, BYTES / 2);
-		mr[2] = reg(end, memory + BYTES / 4, BYTES / 2);	/* partly */
-		mr[3] = reg(end, memory + BYTES / 8 + 100, BYTES / 8);	/* inside */
+		mr[2] = reg(end, memory + BYTES / 4, BYTES / 2);       /* partly */
+		mr[3] = reg(end, memory + BYTES / 8 + 100, BYTES / 8); /* inside */
 		peer_writes(end, memory, mr[0], BYTES / 2, (uint8_t)round);
 		CHECK(peer_reads(end, memory + BYTES / 4, mr[2], BYTES / 4) == round);
 		CHECK(peer_reads(end, memory + BYTES / 8 + 100, mr[3], BYTES / 8) == round);
@@ -577,7 +582,10 @@ static bool registering_often_leaves_nothing(void)
 
 int main(int argc, char **argv)
 {
-#define TEST(name) { #name, name }
+#define TEST(name)                                                                                 \
+	{                                                                                          \
+#name, name                                                                        \
+	}
 	const struct test tests[] = {
 		TEST(a_child_has_a_copy_of_its_own),
 		TEST(threads_go_on_while_their_process_forks),

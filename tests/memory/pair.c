@@ -15,10 +15,10 @@
 
 #include "platform/netns_test.h"
 
-#define CQ_ENTRIES	1024
-#define QP_DEPTH	64
-#define QP_SGE		4
-#define QP_INLINE	256
+#define CQ_ENTRIES 1024
+#define QP_DEPTH 64
+#define QP_SGE 4
+#define QP_INLINE 256
 
 bool long_run;
 static const char *skipped;
@@ -101,10 +101,16 @@ bool has_pool_pages(void)
 
 /* ---- processes ---- */
 
-static void be_end(enum side side, int peer, int test, const char *mode, end_fn *run, void *argument)
+static void be_end(enum side side, int peer, int test, const char *mode, end_fn *run,
+		   void *argument)
 {
-	struct end end = { .side = side, .peer = peer, .test = test, .mtu = IBV_MTU_4096,
-			   .rnr_retry = 7, .timeout = 14, .retry_count = 7 };
+	struct end end = {.side = side,
+			  .peer = peer,
+			  .test = test,
+			  .mtu = IBV_MTU_4096,
+			  .rnr_retry = 7,
+			  .timeout = 14,
+			  .retry_count = 7};
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	setenv("VERBATIM_MEMORY", mode, 1);
@@ -114,7 +120,7 @@ static void be_end(enum side side, int peer, int test, const char *mode, end_fn 
 
 void pair_start(struct pair *pair, const char *mode, end_fn *left, end_fn *right, void *argument)
 {
-	end_fn *const run[2] = { left, right };
+	end_fn *const run[2] = {left, right};
 	int between[2], up[2][2], i;
 
 	fflush(stdout);
@@ -192,11 +198,14 @@ bool pair_run(const char *mode, end_fn *left, end_fn *right, void *argument, dou
 
 void end_make_qp(struct end *end)
 {
-	struct ibv_qp_init_attr attr = { .send_cq = end->cq, .recv_cq = end->cq,
-					 .qp_type = IBV_QPT_RC,
-					 .cap = { .max_send_wr = QP_DEPTH, .max_recv_wr = QP_DEPTH,
-						  .max_send_sge = QP_SGE, .max_recv_sge = QP_SGE,
-						  .max_inline_data = QP_INLINE } };
+	struct ibv_qp_init_attr attr = {.send_cq = end->cq,
+					.recv_cq = end->cq,
+					.qp_type = IBV_QPT_RC,
+					.cap = {.max_send_wr = QP_DEPTH,
+						.max_recv_wr = QP_DEPTH,
+						.max_send_sge = QP_SGE,
+						.max_recv_sge = QP_SGE,
+						.max_inline_data = QP_INLINE}};
 
 	end->qp = ibv_create_qp(end->pd, &attr);
 	CHECK(end->qp, "%m");
@@ -239,9 +248,10 @@ void end_close(struct end *end)
 
 void end_exchange(struct end *end)
 {
-	struct address here = { .qpn = end->qp->qp_num, .rkey = end->mr ? end->mr->rkey : 0,
-				.psn = (uint32_t)rand() & 0xffffff,
-				.memory = (uintptr_t)end->memory };
+	struct address here = {.qpn = end->qp->qp_num,
+			       .rkey = end->mr ? end->mr->rkey : 0,
+			       .psn = (uint32_t)rand() & 0xffffff,
+			       .memory = (uintptr_t)end->memory};
 
 	CHECK(!ibv_query_gid(end->context, 1, 1, &here.gid), "%m");
 	tell(end->peer, &here, sizeof(here));
@@ -251,30 +261,41 @@ void end_exchange(struct end *end)
 
 void end_raise(struct end *end, int up_to)
 {
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RESET};
 
 	CHECK(!ibv_modify_qp(end->qp, &attr, IBV_QP_STATE), "%m");
-	attr = (struct ibv_qp_attr){ .qp_state = IBV_QPS_INIT, .port_num = 1,
-				     .qp_access_flags = ALL_ACCESS };
-	CHECK(!ibv_modify_qp(end->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-			     IBV_QP_ACCESS_FLAGS), "%m");
+	attr = (struct ibv_qp_attr){
+		.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = ALL_ACCESS};
+	CHECK(!ibv_modify_qp(end->qp, &attr,
+			     IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS),
+	      "%m");
 	if (up_to == IBV_QPS_INIT)
 		return;
-	attr = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTR, .path_mtu = end->mtu,
-				     .dest_qp_num = end->there.qpn, .rq_psn = end->there.psn,
-				     .max_dest_rd_atomic = 16, .min_rnr_timer = 1,
-				     .ah_attr = { .is_global = 1, .port_num = 1,
-						  .grh = { .dgid = end->there.gid, .sgid_index = 1,
-							   .hop_limit = 64 } } };
-	CHECK(!ibv_modify_qp(end->qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
-			     IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-			     IBV_QP_MIN_RNR_TIMER), "%m");
-	attr = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS, .timeout = end->timeout,
-				     .retry_cnt = end->retry_count, .rnr_retry = end->rnr_retry,
-				     .sq_psn = end->psn,
-				     .max_rd_atomic = 16 };
-	CHECK(!ibv_modify_qp(end->qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-			     IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC), "%m");
+	attr = (struct ibv_qp_attr){
+		.qp_state = IBV_QPS_RTR,
+		.path_mtu = end->mtu,
+		.dest_qp_num = end->there.qpn,
+		.rq_psn = end->there.psn,
+		.max_dest_rd_atomic = 16,
+		.min_rnr_timer = 1,
+		.ah_attr = {.is_global = 1,
+			    .port_num = 1,
+			    .grh = {.dgid = end->there.gid, .sgid_index = 1, .hop_limit = 64}}};
+	CHECK(!ibv_modify_qp(end->qp, &attr,
+			     IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+				     IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+				     IBV_QP_MIN_RNR_TIMER),
+	      "%m");
+	attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS,
+				    .timeout = end->timeout,
+				    .retry_cnt = end->retry_count,
+				    .rnr_retry = end->rnr_retry,
+				    .sq_psn = end->psn,
+				    .max_rd_atomic = 16};
+	CHECK(!ibv_modify_qp(end->qp, &attr,
+			     IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+				     IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC),
+	      "%m");
 }
 
 void end_connect(struct end *end)
@@ -289,10 +310,13 @@ void end_connect(struct end *end)
 int post(struct end *end, enum ibv_wr_opcode opcode, size_t offset, uint32_t bytes, size_t there,
 	 uint64_t wr_id)
 {
-	struct ibv_sge sge = { .addr = (uintptr_t)end->memory + offset, .length = bytes,
-			       .lkey = end->mr->lkey };
-	struct ibv_send_wr *bad, wr = { .wr_id = wr_id, .sg_list = &sge, .num_sge = 1,
-					.opcode = opcode, .send_flags = IBV_SEND_SIGNALED };
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)end->memory + offset, .length = bytes, .lkey = end->mr->lkey};
+	struct ibv_send_wr *bad, wr = {.wr_id = wr_id,
+				       .sg_list = &sge,
+				       .num_sge = 1,
+				       .opcode = opcode,
+				       .send_flags = IBV_SEND_SIGNALED};
 
 	if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD || opcode == IBV_WR_ATOMIC_CMP_AND_SWP) {
 		wr.wr.atomic.remote_addr = end->there.memory + there;
@@ -307,9 +331,9 @@ int post(struct end *end, enum ibv_wr_opcode opcode, size_t offset, uint32_t byt
 
 int post_receive(struct end *end, size_t offset, uint32_t bytes, uint64_t wr_id)
 {
-	struct ibv_sge sge = { .addr = (uintptr_t)end->memory + offset, .length = bytes,
-			       .lkey = end->mr->lkey };
-	struct ibv_recv_wr *bad, wr = { .wr_id = wr_id, .sg_list = &sge, .num_sge = 1 };
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)end->memory + offset, .length = bytes, .lkey = end->mr->lkey};
+	struct ibv_recv_wr *bad, wr = {.wr_id = wr_id, .sg_list = &sge, .num_sge = 1};
 
 	return ibv_post_recv(end->qp, &wr, &bad);
 }
@@ -364,7 +388,7 @@ int run_tests(int argc, char **argv, const struct test *tests, unsigned count)
 	bool real_root;
 
 	long_run = getenv("VERBATIM_LONG") != NULL;
-	unsetenv("VERBATIM_LONG");	/* no setting of a device's */
+	unsetenv("VERBATIM_LONG"); /* no setting of a device's */
 	if (!netns_enter(&real_root))
 		return 77;
 	for (i = 0; i < count; i++) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Tests of the memory path: two processes, forked before either opens the device, with a queue pair
- * each that is connected to the other's. The test's own process opens no device: it starts them, kills
- * them, waits for them, and prints TAP.
+ * each that is connected to the other's. The test's own process opens no device: it starts them,
+ * kills them, waits for them, and prints TAP.
  */
 #ifndef VERBATIM_TESTS_MEMORY_PAIR_H
 #define VERBATIM_TESTS_MEMORY_PAIR_H
@@ -36,10 +36,10 @@
 #endif
 
 /* In an end: says what is wrong, and ends the process. */
-#define CHECK(condition, ...)                                                          \
-	do {                                                                           \
-		if (!(condition))                                                      \
-			fail_at(__FILE__, __LINE__, #condition, " " __VA_ARGS__);       \
+#define CHECK(condition, ...)                                                                      \
+	do {                                                                                       \
+		if (!(condition))                                                                  \
+			fail_at(__FILE__, __LINE__, #condition, " " __VA_ARGS__);                  \
 	} while (0)
 void fail_at(const char *file, int line, const char *what, const char *format, ...)
 	__attribute__((noreturn, format(printf, 4, 5)));
@@ -55,8 +55,8 @@ struct address {
 
 struct end {
 	enum side side;
-	int peer;			/* socket to the other end */
-	int test;			/* socket to the test's process */
+	int peer; /* socket to the other end */
+	int test; /* socket to the test's process */
 	struct ibv_context *context;
 	struct ibv_pd *pd;
 	struct ibv_comp_channel *channel;
@@ -66,7 +66,7 @@ struct end {
 	char *memory;
 	size_t bytes;
 	struct address there;
-	uint32_t psn;			/* of our first packet */
+	uint32_t psn; /* of our first packet */
 	enum ibv_mtu mtu;
 	uint8_t rnr_retry, timeout, retry_count;
 };
@@ -75,7 +75,7 @@ typedef void end_fn(struct end *end, void *argument);
 
 struct pair {
 	pid_t pid[2];
-	int socket[2];			/* to the ends */
+	int socket[2]; /* to the ends */
 };
 
 /* @mode: VERBATIM_MEMORY. Both ends run, and exit with 0 when their function returns. */
@@ -88,8 +88,8 @@ bool pair_run(const char *mode, end_fn *left, end_fn *right, void *argument, dou
 
 double now(void);
 void tell(int socket, const void *what, size_t bytes);
-bool hear(int socket, void *what, size_t bytes);	/* false: nobody is there any more */
-void meet(struct end *end);				/* both ends are here */
+bool hear(int socket, void *what, size_t bytes); /* false: nobody is there any more */
+void meet(struct end *end);			 /* both ends are here */
 
 /* Device, PD, CQ; memory of @bytes, registered with @access, unless 0 bytes. */
 void end_open(struct end *end, size_t bytes, unsigned access);
@@ -99,8 +99,9 @@ void end_make_qp(struct end *end);
 void end_connect(struct end *end);
 void end_exchange(struct end *end);
 void end_raise(struct end *end, int up_to);
-#define ALL_ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | \
-		    IBV_ACCESS_REMOTE_ATOMIC)
+#define ALL_ACCESS                                                                                 \
+	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
+	 IBV_ACCESS_REMOTE_ATOMIC)
 
 /* One request with one SGE; @offset in our memory, @there in theirs. Signaled. */
 int post(struct end *end, enum ibv_wr_opcode opcode, size_t offset, uint32_t bytes, size_t there,
@@ -125,7 +126,7 @@ struct test {
 };
 
 extern bool long_run;
-bool skip(const char *why);	/* return skip("..."): counted as skipped */
+bool skip(const char *why); /* return skip("..."): counted as skipped */
 int run_tests(int argc, char **argv, const struct test *tests, unsigned count);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What a process may not do: process_vm_*, memfds, much address space, large files, many descriptors,
- * other users. Data still goes from one end to the other, by the way that is left, and somebody who
- * asks is told why.
+ * What a process may not do: process_vm_*, memfds, much address space, large files, many
+ * descriptors, other users. Data still goes from one end to the other, by the way that is left, and
+ * somebody who asks is told why.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +17,7 @@
 
 #include "pair.h"
 
-#define BYTES	(1u << 18)
+#define BYTES (1u << 18)
 
 /* ---- one end says all it has to say to a file ---- */
 
@@ -31,20 +31,20 @@ static bool has_told(const char *text)
 struct plan {
 	void (*restrict_it)(enum side side);
 	FILE *explanations;
-	bool pool_pages;		/* regions are mapped by peers all the same */
+	bool pool_pages; /* regions are mapped by peers all the same */
 };
 
 static void forbid(enum side side, const long *number, unsigned count, int err)
 {
 	struct sock_filter filter[16];
-	struct sock_fprog program = { .filter = filter };
+	struct sock_fprog program = {.filter = filter};
 	unsigned n = 0, i;
 
 	filter[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
 						   offsetof(struct seccomp_data, nr));
 	for (i = 0; i < count; i++) {
-		filter[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)number[i], 0,
-							   1);
+		filter[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K,
+							   (uint32_t)number[i], 0, 1);
 		filter[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K,
 							   SECCOMP_RET_ERRNO | (uint32_t)err);
 	}
@@ -56,7 +56,7 @@ static void forbid(enum side side, const long *number, unsigned count, int err)
 
 static void no_process_vm(enum side side)
 {
-	static const long number[] = { __NR_process_vm_readv, __NR_process_vm_writev };
+	static const long number[] = {__NR_process_vm_readv, __NR_process_vm_writev};
 
 	forbid(side, number, 2, EPERM);
 }
@@ -69,14 +69,14 @@ static void no_process_vm_on_the_left(enum side side)
 
 static void unknown_process_vm(enum side side)
 {
-	static const long number[] = { __NR_process_vm_readv, __NR_process_vm_writev };
+	static const long number[] = {__NR_process_vm_readv, __NR_process_vm_writev};
 
 	forbid(side, number, 2, ENOSYS);
 }
 
 static void no_memfd(enum side side)
 {
-	static const long number[] = { __NR_memfd_create };
+	static const long number[] = {__NR_memfd_create};
 
 	forbid(side, number, 1, EPERM);
 }
@@ -89,7 +89,7 @@ static void no_memfd_on_the_left(enum side side)
 
 static void limit(int what, rlim_t value)
 {
-	struct rlimit limits = { value, value };
+	struct rlimit limits = {value, value};
 
 	CHECK(!setrlimit((__rlimit_resource_t)what, &limits), "%m");
 }
@@ -133,19 +133,23 @@ static void exercise(struct end *end)
 		meet(end);
 		if (sends) {
 			CHECK(transfer(end, IBV_WR_SEND, 0, bytes, 0) == IBV_WC_SUCCESS);
-			CHECK(transfer(end, IBV_WR_RDMA_READ, BYTES / 2, bytes, 0) == IBV_WC_SUCCESS);
+			CHECK(transfer(end, IBV_WR_RDMA_READ, BYTES / 2, bytes, 0) ==
+			      IBV_WC_SUCCESS);
 			for (k = 0; k < bytes; k++)
 				CHECK((uint8_t)end->memory[BYTES / 2 + k] ==
 				      (uint8_t)(i + 1 + 100 * !end->side));
-			CHECK(transfer(end, IBV_WR_RDMA_WRITE, 0, bytes, BYTES / 2 + 100000 - bytes) ==
+			CHECK(transfer(end, IBV_WR_RDMA_WRITE, 0, bytes,
+				       BYTES / 2 + 100000 - bytes) == IBV_WC_SUCCESS);
+			CHECK(transfer(end, IBV_WR_ATOMIC_FETCH_AND_ADD, 8, 8, 8) ==
 			      IBV_WC_SUCCESS);
-			CHECK(transfer(end, IBV_WR_ATOMIC_FETCH_AND_ADD, 8, 8, 8) == IBV_WC_SUCCESS);
 		} else {
-			CHECK(get(end, &wc, 20) && wc.status == IBV_WC_SUCCESS && wc.byte_len == bytes);
+			CHECK(get(end, &wc, 20) && wc.status == IBV_WC_SUCCESS &&
+			      wc.byte_len == bytes);
 		}
 		meet(end);
 		for (k = 100000 - bytes; !sends && k < 100000; k++)
-			CHECK((uint8_t)end->memory[BYTES / 2 + k] == (uint8_t)(i + 1 + 100 * !end->side));
+			CHECK((uint8_t)end->memory[BYTES / 2 + k] ==
+			      (uint8_t)(i + 1 + 100 * !end->side));
 		meet(end);
 	}
 }
@@ -170,7 +174,7 @@ static void confined(struct end *end, void *argument)
 
 static bool works(const char *mode, void (*restrict_it)(enum side), bool pool_pages)
 {
-	struct plan plan = { restrict_it, tmpfile(), pool_pages };
+	struct plan plan = {restrict_it, tmpfile(), pool_pages};
 	size_t length;
 	bool good;
 
@@ -185,7 +189,7 @@ static bool works(const char *mode, void (*restrict_it)(enum side), bool pool_pa
 }
 
 #ifdef THREAD_SANITIZER
-#define POOL false		/* by default a program with threads has none */
+#define POOL false /* by default a program with threads has none */
 #else
 #define POOL true
 #endif
@@ -216,7 +220,8 @@ static bool with_little_address_space_nothing_is_mapped(void)
 	if (SHADOW)
 		return skip("sanitizers need much address space themselves");
 	return works("auto", little_address_space, false) && has_told("reached by copies") &&
-	       works("auto", little_address_space_on_the_right, true) && has_told("reached by copies");
+	       works("auto", little_address_space_on_the_right, true) &&
+	       has_told("reached by copies");
 }
 
 static bool with_small_files_nothing_is_shared(void)
@@ -278,7 +283,8 @@ static bool every_number_of_descriptors_will_do(void)
 		struct pair pair;
 		char byte = 0;
 
-		pair_start(&pair, "auto", few_descriptors, few_descriptors, (void *)(uintptr_t)count);
+		pair_start(&pair, "auto", few_descriptors, few_descriptors,
+			   (void *)(uintptr_t)count);
 		hear(pair.socket[LEFT], &byte, 1);
 		if (!pair_end(&pair, 30)) {
 			printf("# with %u descriptors\n", count);
@@ -332,7 +338,10 @@ static bool who_may_not_be_traced_is_reached_through_rings(void)
 
 int main(int argc, char **argv)
 {
-#define TEST(name) { #name, name }
+#define TEST(name)                                                                                 \
+	{                                                                                          \
+#name, name                                                                        \
+	}
 	const struct test tests[] = {
 		TEST(without_process_vm_data_goes_through_rings),
 		TEST(without_memfds_packets_go_over_udp),

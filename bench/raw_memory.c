@@ -5,7 +5,8 @@
  *
  *	raw_memory line [-n COUNT]		two spinning processes, a cache line for each direction
  *	raw_memory vm_pingpong [-n COUNT]	the same by process_vm_writev with a guard byte, 2 bytes
- *	raw_memory wake [-n COUNT]		the same, each asleep until the other's eventfd wakes it
+ *	raw_memory wake|wake_apart [-n COUNT]	each asleep until the other's eventfd wakes it; kept on
+ *						two processors, or wherever the scheduler likes
  *	raw_memory memcpy|vm_read|vm_write [-s BYTES] [-t SECONDS]
  *
  * memcpy copies between pages of a memfd, as mapped regions are. vm_read and vm_write copy between
@@ -13,7 +14,7 @@
  * process_vm call: one byte that only the right image has, so each call has two pieces.
  */
 #define _GNU_SOURCE
-#include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -226,6 +227,23 @@ static void report(const char *what, size_t bytes)
 	printf("\n");
 }
 
+/* On the first processor that we may use, or on the last. */
+static void stay_on(bool last)
+{
+	cpu_set_t may, one;
+	int cpu, chosen = -1;
+
+	if (sched_getaffinity(0, sizeof(may), &may))
+		die("sched_getaffinity");
+	for (cpu = 0; cpu < CPU_SETSIZE; cpu++)
+		if (CPU_ISSET(cpu, &may) && (last || chosen < 0))
+			chosen = cpu;
+	CPU_ZERO(&one);
+	CPU_SET(chosen, &one);
+	if (sched_setaffinity(0, sizeof(one), &one))
+		die("sched_setaffinity");
+}
+
 static void start(pid_t *child, pid_t parent)
 {
 	prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);	/* fails where there is no Yama */
@@ -250,7 +268,7 @@ static void wait_for_child(void)
 		nanosleep(&step, NULL);
 }
 
-static void run_pingpong(const char *name, const struct way *way, unsigned count)
+static void run_pingpong(const char *name, const struct way *way, unsigned count, bool apart)
 {
 	pid_t parent = getpid(), child;
 
@@ -259,6 +277,8 @@ static void run_pingpong(const char *name, const struct way *way, unsigned count
 	wake_parent = eventfd(0, EFD_CLOEXEC);
 	mine.value = 0;
 	start(&child, parent);
+	if (apart)
+		stay_on(!child);
 	if (!child) {
 		shared->child_ready = 1;
 		answer(way, parent, count);
@@ -291,7 +311,7 @@ static void run_copies(const char *name, transfer_fn *move, size_t bytes, double
 
 static int usage(void)
 {
-	fprintf(stderr, "usage: raw_memory line|vm_pingpong|wake [-n COUNT]\n"
+	fprintf(stderr, "usage: raw_memory line|vm_pingpong|wake|wake_apart [-n COUNT]\n"
 			"       raw_memory memcpy|vm_read|vm_write [-s BYTES] [-t SECONDS]\n");
 	return 2;
 }
@@ -320,11 +340,13 @@ int main(int argc, char **argv)
 	shared = memory(sizeof(*shared), MAP_SHARED);
 	taken_ns = memory(BATCHES_MAX * sizeof(*taken_ns), MAP_PRIVATE | MAP_ANONYMOUS);
 	if (!strcmp(what, "line"))
-		run_pingpong(what, &way_line, (unsigned)count);
+		run_pingpong(what, &way_line, (unsigned)count, false);
 	else if (!strcmp(what, "vm_pingpong"))
-		run_pingpong(what, &way_vm, (unsigned)count);
+		run_pingpong(what, &way_vm, (unsigned)count, false);
 	else if (!strcmp(what, "wake"))
-		run_pingpong(what, &way_wake, (unsigned)count);
+		run_pingpong(what, &way_wake, (unsigned)count, false);
+	else if (!strcmp(what, "wake_apart"))
+		run_pingpong(what, &way_wake, (unsigned)count, true);
 	else if (!strcmp(what, "memcpy"))
 		run_copies(what, NULL, bytes, seconds);
 	else if (!strcmp(what, "vm_read"))

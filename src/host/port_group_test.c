@@ -385,18 +385,29 @@ static void assert_converges(bool ipv6, bool (*takes)(const struct member *), ui
 	}
 }
 
-static void assert_exact(bool ipv6, bool (*takes)(const struct member *))
+/* Everybody got all of a round of 32, and directly. */
+static bool is_exact(bool ipv6, bool (*takes)(const struct member *))
 {
 	unsigned i;
 
 	assert_true(send_round(32, ipv6, takes));
-	for (i = 0; i < member_count; i++) {
-		if (!expected[i])
-			continue;
-		assert_int_equal(member[i].report->direct, expected[i]);
-		assert_int_equal(member[i].report->handed, 0);
-	}
-	assert_int_equal(sum_foreign(), 0);
+	for (i = 0; i < member_count; i++)
+		if (expected[i] && (member[i].report->direct != expected[i] || member[i].report->handed))
+			return false;
+	return !sum_foreign();
+}
+
+/*
+ * Where many members share two processors one may answer a probe too late; it is left out of the map
+ * then, until somebody notices. That costs a detour, so another round tells.
+ */
+static void assert_exact(bool ipv6, bool (*takes)(const struct member *))
+{
+	unsigned rounds = member_count > 8 ? 10 : 1;
+
+	while (!is_exact(ipv6, takes))
+		if (!--rounds)
+			fail_msg("IPv%d: packets take detours", ipv6 ? 6 : 4);
 }
 
 static int setup(void **state)

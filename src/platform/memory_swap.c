@@ -24,6 +24,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
@@ -281,20 +282,27 @@ static int each_data(const struct part *part, int fd, data_fn *use)
 }
 
 /*
- * A byte that is still the same is replaced by itself; one that is not was written by somebody else,
- * and so the page is private. (An atomic "or 0" would do, but clang makes a mere load of it.)
+ * Write a byte without changing it, whatever others write at the same time. In assembly, because
+ * clang makes a mere load of an atomic "or 0", and thread sanitizers would call it a race.
  */
+static void touch(volatile char *byte)
+{
+#if defined(__x86_64__)
+	__asm__ volatile("lock; orb $0, %0" : "+m"(*byte) : : "memory", "cc");
+#else
+	char same = *byte;
+
+	/* One that is not the same any more was written by somebody: then the page is private. */
+	__atomic_compare_exchange_n(byte, &same, same, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+#endif
+}
+
 static int take_copies(const struct part *part, int fd, size_t skip, size_t bytes)
 {
 	size_t at;
 
-	for (at = skip; at < skip + bytes; at += MEMORY_PAGE) {
-		volatile char *byte = part->start + at;
-		char same = *byte;
-
-		__atomic_compare_exchange_n(byte, &same, same, false, __ATOMIC_RELAXED,
-					    __ATOMIC_RELAXED);
-	}
+	for (at = skip; at < skip + bytes; at += MEMORY_PAGE)
+		touch(part->start + at);
 	return 0;
 }
 
@@ -304,12 +312,23 @@ static int restore_rights(const struct part *part)
 	       mprotect(part->start, part->bytes, part->rights) ? errno : 0;
 }
 
+/*
+ * Others may be using the memory. To thread sanitizers mmap() is a write to it, which is not what
+ * happens here: so they are not told.
+ */
+static int map_over(const struct part *part, int rights, int flags, int fd, uint64_t offset)
+{
+	return syscall(SYS_mmap, part->start, part->bytes, rights, flags | MAP_FIXED, fd,
+		       (off_t)offset) == -1 ? errno : 0;
+}
+
 static int make_private(const struct part *part, int fd)
 {
-	if (fail_now(FAIL_MMAP) ||
-	    mmap(part->start, part->bytes, PROT_READ | PROT_WRITE,
-		 MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, fd, (off_t)part->offset) == MAP_FAILED)
-		return errno;
+	int err = fail_now(FAIL_MMAP) ? errno :
+		  map_over(part, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, fd, part->offset);
+
+	if (err)
+		return err;
 	each_data(part, fd, take_copies);
 	return restore_rights(part);
 }
@@ -333,16 +352,14 @@ static int read_data(const struct part *part, int fd, size_t skip, size_t bytes)
 /* New memory over the old, which is in the file still and read from there. */
 static int make_anonymous(const struct part *part, int fd)
 {
-	int err;
+	int err = fail_now(FAIL_MMAP) ? errno :
+		  map_over(part, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-	if (fail_now(FAIL_MMAP) ||
-	    mmap(part->start, part->bytes, PROT_READ | PROT_WRITE,
-		 MAP_PRIVATE | MAP_FIXED | MAP_ANONYMOUS, -1, 0) == MAP_FAILED)
-		return errno;
+	if (err)
+		return err;
 	err = each_data(part, fd, read_data);
 	if (err)	/* as it was: nothing is lost */
-		mmap(part->start, part->bytes, part->rights, MAP_SHARED | MAP_FIXED | MAP_NORESERVE,
-		     fd, (off_t)part->offset);
+		map_over(part, part->rights, MAP_SHARED | MAP_NORESERVE, fd, part->offset);
 	return err ? err : restore_rights(part);
 }
 

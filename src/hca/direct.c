@@ -284,7 +284,7 @@ void direct_run(struct hca *hca, struct qp *qp, struct effects *effects)
 	const struct send_wqe *wqe;
 	unsigned n;
 
-	if (!hca->peers || !qp->av.loopback)
+	if (!hca->direct || !qp->av.loopback)
 		return;
 	for (n = 0; n < RUN_MAX && !effects_full(effects); n++) {
 		wqe = transport_direct_next(qp);
@@ -297,7 +297,7 @@ bool direct_posted(struct hca *hca, struct qp *qp, struct effects *effects)
 {
 	bool again;
 
-	if (!hca->peers || !qp->av.loopback || qp->pumping)
+	if (!hca->direct || !qp->av.loopback || qp->pumping)
 		return true;
 	qp->pumping = true;
 	direct_run(hca, qp, effects);

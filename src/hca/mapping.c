@@ -310,10 +310,9 @@ static void publish(struct hca *hca, uint32_t index, const struct extent *extent
 }
 
 /* Not where each packet is to be seen (VERBATIM_TRACE), and not where other ways are asked for. */
-static bool is_wanted(const struct hca *hca)
+bool mapping_is_wanted(const struct hca *hca)
 {
-	return hca->mappings && hca->memory == hca->memory_inner &&
-	       strcmp(hca->config.memory, "copy") && strcmp(hca->config.memory, "ring");
+	return hca->mappings && hca->direct && strcmp(hca->config.memory, "copy");
 }
 
 void mapping_add(struct hca *hca, const struct mr *mr)
@@ -324,7 +323,7 @@ void mapping_add(struct hca *hca, const struct mr *mr)
 	uint32_t index = mr_index_of(mr->ibv.lkey);
 	struct extent *extent;
 
-	if (!is_wanted(hca) || !(mr->access & ACCESS_REMOTE) || !address || end <= start ||
+	if (!mapping_is_wanted(hca) || !(mr->access & ACCESS_REMOTE) || !address || end <= start ||
 	    end - start > REGION_BYTES_MAX)
 		return;
 	lock_acquire(&hca->mappings->lock);

@@ -21,6 +21,8 @@ void mappings_close(struct hca *hca);
 /* The pool, for peers. */
 int mappings_pool_fd(const struct hca *hca);
 
+/* Are regions mapped, ours by peers and theirs by us? */
+bool mapping_is_wanted(const struct hca *hca);
 /* @mr was registered, nobody has its key yet: map it if that is allowed and safe. */
 void mapping_add(struct hca *hca, const struct mr *mr);
 /* The region with that index is gone, nobody accesses it any more, no other has the index yet. */

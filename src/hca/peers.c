@@ -219,8 +219,8 @@ static int map_memory(struct hca *hca, struct peer *peer, int channel_fd)
 		memory_release(peer->arena, arena_bytes(), -1);
 		return err;
 	}
-	/* Where address space is short, its regions are reached by copies. */
-	if (!card->pool_bytes ||
+	/* Where address space is short, or so asked for, its regions are reached by copies. */
+	if (!card->pool_bytes || !mapping_is_wanted(hca) ||
 	    memory_map(peer->process.pool_fd, POOL_BYTES, true, (void **)&peer->pool))
 		peer->pool = NULL;
 	return 0;
@@ -240,7 +240,7 @@ static void probe(const struct hca *hca, struct peer *peer)
 
 	peer->memory = (struct process_memory){ .pid = peer->process.pid,
 						.guard = peer->process.card.guard_address };
-	if (!strcmp(hca->config.memory, "ring") || hca->memory != hca->memory_inner)
+	if (!hca->direct)
 		return;
 	err = process_memory_probe(&peer->memory);
 	peer->direct = !err;
@@ -698,6 +698,8 @@ int peers_open(struct hca *hca)
 			"RLIMIT_FSIZE must allow for %u GiB of addresses): they are reached by copies",
 			strerror(err), (unsigned)(POOL_BYTES >> 30));
 	err = trace_wrap(&hca->memory);
+	/* Where packets are asked for, or each is to be seen (VERBATIM_TRACE), all goes as packets. */
+	hca->direct = hca->memory == hca->memory_inner && strcmp(hca->config.memory, "ring");
 	peers->spare_fd = fcntl(hca->arena_fd, F_DUPFD_CLOEXEC, 0);
 	for (i = 0; i < hca->slot_count; i++)
 		peers_add_slot(hca, &hca->slot[i]);
@@ -730,6 +732,7 @@ void peers_close(struct hca *hca)
 	lock_destroy(&peers->lock);
 	free(peers);
 	hca->peers = NULL;
+	hca->direct = false;
 	hca->memory = hca->memory_inner = NULL;
 }
 

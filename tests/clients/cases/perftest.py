@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """perftest: send, write, read and atomic, latency and bandwidth, with the options that change what
 the library has to do. A run passes when both ends exit with 0 and print a row for each size."""
+import glob
+import os
 import re
 
 from harness import Case, words
-from lab import Failure, run_pair, unreliable
+from lab import PORTS, Failure, Pair, run_pair, unreliable
 
 OPS = ('send', 'write', 'read', 'atomic')
 CONNECTIONS = {'send': ('RC', 'UC', 'UD'), 'write': ('RC', 'UC'), 'read': ('RC',),
@@ -154,7 +156,27 @@ def lossy_unreliable(topology, tool, options):
             raise Failure(f'{program.crashed()}\n{pair.report()}')
 
 
+def traced(topology):
+    """A client that traces sees each WRITE, inside a host too, whatever the server would allow."""
+    trace = topology.client.lab.log_path('trace') + '-%p.pcapng'
+    server, client = words('ib_write_lat -F -s 8 -n 200'), words('ib_write_lat -F -s 8 -n 200')
+    port = next(PORTS)
+    with topology.server.start(server + ['-p', str(port)], user=os.getuid()) as one:
+        topology.server.wait_listening(port, one)
+        with topology.client.start(client + ['-p', str(port), topology.server.address],
+                                   {'VERBATIM_TRACE': trace}, user=os.getuid()) as two:
+            two.wait(60)
+            one.wait(10)
+            Pair(one, two).check()
+            files = glob.glob(trace.replace('%p', '*'))
+    seen = sum(data.count(b'\x0a\x40\xff\xff') for data in (open(f, 'rb').read() for f in files))
+    if seen < 200:      # RC WRITE Only, migrated, P_Key 0xffff
+        raise Failure(f'{seen} of 200 WRITEs are in the trace')
+
+
 def cases(topology):
+    if topology.name == 'lo':
+        yield Case('ib_write_lat, each WRITE in the trace', lambda: traced(topology), True)
     for source in (basic, everything, variants):
         for tool, options, sizes, quick in source(topology):
             text = options if isinstance(options, str) else ' '.join(options)

@@ -141,8 +141,9 @@ static void drain(struct hca *hca)
 	unsigned n = 0;
 
 	lock_acquire(&hca->drive);
-	while (n++ < DRAINS_MAX && hca_receive(hca, clock_now_ns()))
-		;
+	do
+		hca->udp_looked_ns = 0;	/* beside shared memory the sockets may not be due */
+	while (n++ < DRAINS_MAX && hca_receive(hca, clock_now_ns()));
 	lock_release(&hca->drive);
 }
 

@@ -13,7 +13,6 @@
  * ordinary pages of two processes. The guard is what the architecture prescribes before each
  * process_vm call: one byte that only the right image has, so each call has two pieces.
  */
-#define _GNU_SOURCE
 #include <sched.h>
 #include <signal.h>
 #include <stdbool.h>

@@ -45,16 +45,6 @@ void gsi_deliver(struct hca *hca, const struct datagram *datagram, const uint8_t
 	hca->gsi->ops->received(hca->gsi->consumer, &from, mad, now_ns);
 }
 
-static bool is_our_slot(const struct hca *hca, uint32_t slot)
-{
-	unsigned i;
-
-	for (i = 0; i < hca->slot_count; i++)
-		if (hca->slot[i].number == slot)
-			return true;
-	return false;
-}
-
 static const uint8_t *address_of(const struct cm_target *target, const struct datagram *datagram)
 {
 	return target->has_address ? target->address : datagram->destination;
@@ -71,7 +61,7 @@ int gsi_hand_on(struct hca *hca, const struct cm_target *target, const struct da
 	uint32_t slot = target->comm_id >> COMM_ID_SLOT_SHIFT;
 
 	if (target->kind == CM_TARGET_ID)
-		return is_our_slot(hca, slot) ? ECONNREFUSED : slot_hand_on(slot, datagram);
+		return hca_has_slot(hca, slot) ? ECONNREFUSED : slot_hand_on(slot, datagram);
 	if (target->kind != CM_TARGET_SERVICE || gsi_serves(hca, target, datagram))
 		return ECONNREFUSED;
 	return service_hand_on(target->service_id, address_of(target, datagram), datagram);

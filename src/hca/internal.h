@@ -242,6 +242,21 @@ void worker_notice(struct hca *hca, uint64_t deadline_ns);
  */
 bool context_is_dead(const struct hca_context *context, const char *who);
 
+/* Which of our slots @slot is; hca->slot_count: it is another process's. */
+static inline unsigned hca_slot_index(const struct hca *hca, uint32_t slot)
+{
+	unsigned i = 0;
+
+	while (i < hca->slot_count && hca->slot[i].number != slot)
+		i++;
+	return i;
+}
+
+static inline bool hca_has_slot(const struct hca *hca, uint32_t slot)
+{
+	return hca_slot_index(hca, slot) < hca->slot_count;
+}
+
 static inline struct hca *qp_hca(const struct qp *qp)
 {
 	return ((struct hca_context *)qp->owner)->hca;

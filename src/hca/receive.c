@@ -53,22 +53,9 @@ static void take_hold(struct receiver *receiver, struct qp *qp) UNCHECKED_LOCKS
 
 struct qp *hca_find_qp(struct hca *hca, uint32_t qpn)
 {
-	unsigned i;
+	unsigned i = hca_slot_index(hca, SLOT_OF_QPN(qpn));
 
-	for (i = 0; i < hca->slot_count; i++)
-		if (hca->slot[i].number == SLOT_OF_QPN(qpn))
-			return hca->qp_table[i][qpn & (QP_PER_SLOT - 1)];
-	return NULL;
-}
-
-static bool is_ours(const struct hca *hca, uint32_t qpn)
-{
-	unsigned i;
-
-	for (i = 0; i < hca->slot_count; i++)
-		if (hca->slot[i].number == SLOT_OF_QPN(qpn))
-			return true;
-	return false;
+	return i < hca->slot_count ? hca->qp_table[i][qpn & (QP_PER_SLOT - 1)] : NULL;
 }
 
 static void hand_on(struct receiver *receiver, const struct datagram *datagram, uint32_t qpn)
@@ -212,7 +199,7 @@ static void receive_packet(struct receiver *receiver, struct datagram *datagram,
 
 static bool is_foreign(const struct hca *hca, uint32_t qpn)
 {
-	return qpn != QPN_MULTICAST && qpn > QPN_GSI && !is_ours(hca, qpn);
+	return qpn != QPN_MULTICAST && qpn > QPN_GSI && !hca_has_slot(hca, SLOT_OF_QPN(qpn));
 }
 
 /* Neighbouring segments for one slot are handed on together: unix queues are short. */

@@ -134,14 +134,13 @@ static void send_all(struct hca *hca, struct link *link, struct datagram *datagr
 
 static struct link *choose_link(struct hca *hca, const struct tx_packet *packet, uint32_t *channel)
 {
-	unsigned i;
+	uint32_t slot = SLOT_OF_QPN(packet->dest_qpn);
 
 	if (!packet->av.loopback)
 		return hca->link;
-	for (i = 0; i < hca->slot_count; i++)
-		if (hca->slot[i].number == SLOT_OF_QPN(packet->dest_qpn))
-			return hca->loopback;
-	*channel = peers_channel(hca, SLOT_OF_QPN(packet->dest_qpn));
+	if (hca_has_slot(hca, slot))
+		return hca->loopback;
+	*channel = peers_channel(hca, slot);
 	return *channel == PEER_NO_CHANNEL ? hca->link : hca->memory;
 }
 

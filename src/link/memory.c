@@ -1,109 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Datagrams through shared memory (memory.h says how it is laid out).
- *
- * Ordering. The producer writes cell and data, then stores the cell's sequence (R1, release); the
- * consumer loads it (A1, acquire) and reads. The consumer stores how many cells it is done with
- * (R2, release), the producer loads that (A2, acquire) before it writes there again. Sleeping: the
- * consumer stores asleep and then looks at the next cell; the producer stores a sequence and then
- * looks at asleep; a full fence between the two on each side (F1, F2), so that one of them sees the
- * other.
+ * Datagrams through shared memory (memory.h says how it is laid out, memory_internal.h in which order
+ * it is written and read), and the channels.
  */
-#include "link/memory.h"
+#include "link/memory_internal.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/lock.h"
 #include "platform/fail.h"
-
-#define LINE		64u
-#define PAGE		4096u
-#define DATAGRAM_BYTES_MIN 16u		/* a BTH and an ICRC: nothing shorter is worth a look */
-
-struct channel_route {
-	uint8_t source[16], destination[16];
-	uint32_t interface, flow_label;
-	uint16_t source_port;
-	uint8_t traffic_class, hop_limit;
-	uint8_t reserved[20];
-};
-_Static_assert(sizeof(struct channel_route) == LINE, "shared between versions");
-
-struct channel_cell {
-	_Atomic uint32_t sequence;	/* its number + 1 when it is valid */
-	uint32_t bytes_route;		/* bytes | route << 24 */
-	uint32_t segment_bytes;
-	union {
-		uint32_t offset;	/* in data, of more than CHANNEL_CELL_DATA bytes */
-		uint8_t inside[CHANNEL_CELL_DATA];
-	};
-};
-_Static_assert(sizeof(struct channel_cell) == LINE, "a cell is a cache line");
-
-struct channel_half {
-	_Alignas(LINE) _Atomic uint32_t consumed;	/* cells; written by the consumer */
-	_Alignas(LINE) _Atomic uint32_t asleep;		/* written by both */
-	_Alignas(LINE) struct channel_route route[CHANNEL_ROUTES + 1];	/* [0] is unused */
-	_Alignas(LINE) struct channel_cell cell[CHANNEL_CELLS];
-	_Alignas(LINE) uint8_t data[CHANNEL_DATA_BYTES];
-};
-
-/* What this process knows of a half that it produces. */
-struct producer {
-	struct lock lock;
-	struct channel_half *half;
-	uint32_t put;			/* cells so far */
-	uint32_t consumed;		/* of them, as last seen */
-	uint64_t data_put, data_freed;	/* bytes so far */
-	uint64_t data_end[CHANNEL_CELLS];	/* data_put behind each cell's data */
-	unsigned routes;
-	struct channel_route route[CHANNEL_ROUTES + 1];
-	int doorbell_fd;
-};
-
-struct consumer {
-	struct channel_half *half;
-	_Atomic uint32_t taken;		/* cells given out so far; pollers look at it */
-	uint8_t small[LINE];		/* copies of what lay in a cell */
-};
-
-struct channel {
-	_Atomic bool open;
-	struct producer producer;
-	struct consumer consumer;
-};
-
-struct memory_link {
-	struct link link;
-	struct counters *counters;
-	channel_wake_fn *wake;
-	_Atomic unsigned count;		/* channels are below it */
-	_Atomic unsigned open;		/* channels that are open */
-	unsigned next;			/* channel to begin with: each has its turn */
-	unsigned given[CHANNELS_MAX], given_count;	/* channels with datagrams given out */
-	struct channel *_Atomic channel[CHANNELS_MAX];
-	uint8_t (*small)[LINE];		/* one for each datagram given out at once */
-};
-
-#define RECEIVE_MAX 64u
-#define memory_of(l) ((struct memory_link *)(l))
 
 size_t channel_half_bytes(void)
 {
 	return (sizeof(struct channel_half) + PAGE - 1) & ~(size_t)(PAGE - 1);
-}
-
-static struct channel *channel_at(const struct memory_link *memory, unsigned number)
-{
-	struct channel *channel;
-
-	if (number >= CHANNELS_MAX)
-		return NULL;
-	channel = atomic_load_explicit(&memory->channel[number], memory_order_acquire);
-	return channel && atomic_load_explicit(&channel->open, memory_order_acquire) ? channel : NULL;
 }
 
 /* ---- producing ---- */
@@ -121,9 +32,14 @@ static void look_how_far(struct producer *producer)
 	producer->consumed = consumed;
 }
 
+/* A cell is not written again before its message is settled: its verdict would be lost. */
 static bool has_cell(const struct producer *producer)
 {
-	return producer->put - producer->consumed < CHANNEL_CELLS;
+	uint32_t settled = atomic_load_explicit(&producer->settled, memory_order_acquire);
+
+	return producer->put - producer->consumed < CHANNEL_CELLS &&
+	       (settled == atomic_load_explicit(&producer->told, memory_order_relaxed) ||
+		producer->put - settled < CHANNEL_CELLS);
 }
 
 /* Where @bytes of data may go, in one piece; false: no room. */
@@ -138,6 +54,28 @@ static bool find_data(struct producer *producer, size_t bytes, uint64_t *start)
 		return false;
 	*start = at;
 	return true;
+}
+
+static bool finds_room(const struct producer *producer, size_t bytes, uint64_t *start)
+{
+	*start = producer->data_put;
+	return has_cell(producer) && (!bytes || find_data(producer, bytes, start));
+}
+
+bool producer_has_room(struct producer *producer, size_t bytes, uint64_t *start)
+{
+	if (finds_room(producer, bytes, start))
+		return true;
+	look_how_far(producer);
+	return finds_room(producer, bytes, start);
+}
+
+void producer_put(struct producer *producer, struct channel_cell *cell, uint64_t data_end)
+{
+	producer->data_put = data_end;
+	producer->data_end[producer->put % CHANNEL_CELLS] = data_end;
+	producer->put++;
+	atomic_store_explicit(&cell->sequence, producer->put, memory_order_release);	/* R1 */
 }
 
 static unsigned find_route(struct producer *producer, const struct datagram *datagram)
@@ -161,43 +99,31 @@ static unsigned find_route(struct producer *producer, const struct datagram *dat
 	return producer->routes;
 }
 
-static size_t rounded(size_t bytes)
-{
-	return (bytes + LINE - 1) & ~(size_t)(LINE - 1);
-}
-
 /* 0; EAGAIN: full; ENOSPC: one route too many, which is no matter of waiting. */
 static int put_locked(struct producer *producer, const struct datagram *datagram)
 {
 	struct channel_half *half = producer->half;
-	bool inside = datagram->bytes <= CHANNEL_CELL_DATA;
-	uint64_t start = producer->data_put;
+	size_t outside = datagram->bytes <= CHANNEL_CELL_DATA ? 0 : channel_rounded(datagram->bytes);
 	struct channel_cell *cell;
+	uint64_t start;
 	unsigned route;
 
-	if (!has_cell(producer) ||
-	    (!inside && !find_data(producer, rounded(datagram->bytes), &start))) {
-		look_how_far(producer);
-		if (!has_cell(producer) ||
-		    (!inside && !find_data(producer, rounded(datagram->bytes), &start)))
-			return EAGAIN;
-	}
+	if (!producer_has_room(producer, outside, &start))
+		return EAGAIN;
 	route = find_route(producer, datagram);
 	if (!route)
 		return ENOSPC;
 	cell = &half->cell[producer->put % CHANNEL_CELLS];
-	if (inside) {
-		memcpy(cell->inside, datagram->data, datagram->bytes);
-	} else {
+	if (outside) {
 		cell->offset = (uint32_t)(start % CHANNEL_DATA_BYTES);
 		memcpy(half->data + cell->offset, datagram->data, datagram->bytes);
-		producer->data_put = start + rounded(datagram->bytes);
+	} else {
+		memcpy(cell->inside, datagram->data, datagram->bytes);
 	}
 	cell->bytes_route = (uint32_t)datagram->bytes | route << 24;
 	cell->segment_bytes = (uint32_t)datagram->segment_bytes;
-	producer->data_end[producer->put % CHANNEL_CELLS] = producer->data_put;
-	producer->put++;
-	atomic_store_explicit(&cell->sequence, producer->put, memory_order_release);	/* R1 */
+	producer->owner[producer->put % CHANNEL_CELLS] = 0;
+	producer_put(producer, cell, start + outside);
 	return 0;
 }
 
@@ -207,11 +133,11 @@ static unsigned prepare(struct link *link, struct datagram *datagram)
 	return LINK_SEGMENTS_MAX;
 }
 
-static void wake_if_asleep(struct memory_link *memory, struct producer *producer)
+void producer_wake(struct memory_link *memory, struct producer *producer)
 {
 	atomic_thread_fence(memory_order_seq_cst);	/* F1 */
-	if (atomic_load_explicit(&producer->half->asleep, memory_order_relaxed) &&
-	    atomic_exchange(&producer->half->asleep, 0))
+	if (atomic_load_explicit(&producer->half->asleep, memory_order_relaxed) != AWAKE &&
+	    atomic_exchange(&producer->half->asleep, AWAKE) != AWAKE)
 		memory->wake(producer->doorbell_fd);
 }
 
@@ -240,7 +166,7 @@ static int send_run(struct memory_link *memory, struct channel *channel, struct 
 	*sent = i;
 	/* Under the lock, so that memory_remove() leaves neither half nor doorbell in use. */
 	if (i)
-		wake_if_asleep(memory, producer);
+		producer_wake(memory, producer);
 	lock_release(&producer->lock);
 	return err == EAGAIN ? EAGAIN : 0;
 }
@@ -275,19 +201,6 @@ static int memory_send(struct link *link, struct datagram *datagram, unsigned co
 }
 
 /* ---- consuming ---- */
-
-static struct channel_cell *next_cell(const struct consumer *consumer)
-{
-	uint32_t taken = atomic_load_explicit(&consumer->taken, memory_order_relaxed);
-
-	return &consumer->half->cell[taken % CHANNEL_CELLS];
-}
-
-static bool is_ready(const struct consumer *consumer)
-{
-	return atomic_load_explicit(&next_cell(consumer)->sequence, memory_order_acquire) ==
-	       atomic_load_explicit(&consumer->taken, memory_order_relaxed) + 1;	/* A1 */
-}
 
 static void fill_route(struct datagram *datagram, const struct channel_route *shared)
 {
@@ -334,7 +247,7 @@ static bool take_cell(struct consumer *consumer, uint8_t small[LINE], struct dat
 	return true;
 }
 
-static void release_given(struct memory_link *memory)
+void memory_release_given(struct memory_link *memory)
 {
 	while (memory->given_count) {
 		struct channel *channel = channel_at(memory, memory->given[--memory->given_count]);
@@ -345,13 +258,18 @@ static void release_given(struct memory_link *memory)
 	}
 }
 
+static bool has_datagram(const struct consumer *consumer)
+{
+	return cell_is_ready(consumer) && !cell_is_message(next_cell(consumer));
+}
+
 static int memory_receive(struct link *link, struct datagram *datagram, unsigned max,
 			  unsigned *received)
 {
 	struct memory_link *memory = memory_of(link);
 	unsigned count = atomic_load_explicit(&memory->count, memory_order_acquire), n = 0, i;
 
-	release_given(memory);
+	memory_release_given(memory);
 	if (max > RECEIVE_MAX)
 		max = RECEIVE_MAX;
 	for (i = 0; i < count && n < max; i++) {
@@ -359,10 +277,10 @@ static int memory_receive(struct link *link, struct datagram *datagram, unsigned
 		struct channel *channel = channel_at(memory, number);
 		unsigned before = n;
 
-		if (!channel || !is_ready(&channel->consumer))
+		if (!channel || !has_datagram(&channel->consumer))
 			continue;
 		memory->given[memory->given_count++] = number;
-		while (n < max && is_ready(&channel->consumer)) {
+		while (n < max && has_datagram(&channel->consumer)) {
 			if (take_cell(&channel->consumer, memory->small[n], &datagram[n]))
 				datagram[n++].channel = (uint16_t)number;
 			else
@@ -379,7 +297,7 @@ bool memory_is_empty(const struct link *link, unsigned number)
 {
 	struct channel *channel = channel_at(memory_of(link), number);
 
-	return !channel || !is_ready(&channel->consumer);
+	return !channel || !cell_is_ready(&channel->consumer);
 }
 
 bool memory_pending(const struct link *link)
@@ -398,7 +316,7 @@ bool memory_has_channels(const struct link *link)
 	return atomic_load_explicit(&memory_of(link)->open, memory_order_relaxed) > 0;
 }
 
-static void set_asleep(struct memory_link *memory, uint32_t asleep)
+static void set_asleep(struct memory_link *memory, enum asleep asleep)
 {
 	unsigned i, count = atomic_load_explicit(&memory->count, memory_order_acquire);
 
@@ -413,13 +331,13 @@ static void set_asleep(struct memory_link *memory, uint32_t asleep)
 
 void memory_fall_asleep(struct link *link)
 {
-	set_asleep(memory_of(link), 1);
+	set_asleep(memory_of(link), ASLEEP);
 	atomic_thread_fence(memory_order_seq_cst);	/* F2 */
 }
 
 void memory_awake(struct link *link)
 {
-	set_asleep(memory_of(link), 0);
+	set_asleep(memory_of(link), AWAKE);
 }
 
 /* ---- channels ---- */
@@ -450,10 +368,14 @@ static struct channel *channel_renew(struct channel *channel, void *transmit, vo
 	lock_acquire(&producer->lock);
 	producer->half = transmit;
 	producer->put = producer->consumed = producer->routes = 0;
+	atomic_store_explicit(&producer->told, 0, memory_order_relaxed);
+	atomic_store_explicit(&producer->settled, 0, memory_order_relaxed);
+	atomic_store_explicit(&producer->heard, 0, memory_order_relaxed);
 	producer->data_put = producer->data_freed = 0;
 	producer->doorbell_fd = doorbell_fd;
 	channel->consumer.half = receive;
 	channel->consumer.taken = 0;
+	channel->consumer.heard = false;
 	lock_release(&producer->lock);
 	atomic_store_explicit(&channel->open, true, memory_order_release);
 	return channel;

@@ -28,6 +28,8 @@
 #define CHANNEL_DATA_BYTES	(1u << 20)
 #define CHANNEL_ROUTES		255u
 #define CHANNELS_MAX		64u		/* peer processes of one link */
+#define MEMORY_HEAD_WORDS	5u
+#define MEMORY_INSIDE		28u		/* bytes of a message that fit a cell */
 
 /* Of a half; a multiple of the page size. Sparse: what is not used costs nothing. */
 size_t channel_half_bytes(void);
@@ -50,6 +52,76 @@ int memory_add(struct link *link, void *transmit, void *receive, int doorbell_fd
  */
 void memory_remove(struct link *link, unsigned channel);
 bool memory_is_empty(const struct link *link, unsigned channel);
+
+/* ---- messages (memory_message.c) ----
+ *
+ * What needs no packet: a few words whose meaning the caller knows, and data. They keep their order,
+ * also among datagrams, and each is answered: it was executed, or refused. The answers take no
+ * room in the other half, and come in order.
+ */
+
+/* How its consumer can reach the memory of a half's producer; he says so once. */
+enum memory_reach {
+	MEMORY_HEARS	= 1 << 0,	/* takes messages at all */
+	MEMORY_COPIES	= 1 << 1,	/* from the producer's address space */
+	MEMORY_MAPS	= 1 << 2,	/* the producer's pool is mapped */
+};
+void memory_set_reach(struct link *link, unsigned channel, unsigned reach);
+unsigned memory_reach(const struct link *link, unsigned channel);
+
+/* A message that is being written: the producing end of the channel is locked meanwhile. */
+struct memory_room {
+	struct channel *channel;
+	struct channel_cell *cell;
+	uint64_t data_end;
+	uint32_t number;		/* of the cell; its answer names it */
+	uint32_t *head;			/* [MEMORY_HEAD_WORDS], to be filled ... */
+	uint8_t *data;			/* ... and so much */
+};
+
+/* 0; EAGAIN: no room now; ENOENT: no such channel; EMSGSIZE: more than LINK_BYTES_MAX. */
+int memory_tell_begin(struct link *link, unsigned channel, size_t bytes, struct memory_room *room);
+/* Any thread; @owner is not 0. */
+void memory_tell(struct link *link, struct memory_room *room, uint32_t owner);
+void memory_tell_cancel(struct memory_room *room);
+
+/* @head is a copy; @data may change under the reader's eyes where it lies in the ring. */
+struct memory_message {
+	unsigned channel;
+	uint32_t head[MEMORY_HEAD_WORDS];
+	uint32_t bytes;
+	const uint8_t *data;
+	_Alignas(8) uint8_t inside[MEMORY_INSIDE];
+};
+
+/*
+ * The next message, where one is next in its channel; who receives. It stays the next one until
+ * memory_heard(), which answers it, and is due for each.
+ */
+bool memory_hear(struct link *link, struct memory_message *message);
+void memory_heard(struct link *link, const struct memory_message *message, bool refused);
+/* After some: let those who wait for the answers know. */
+void memory_answered(struct link *link);
+
+struct memory_answer {
+	uint32_t owner, cell;
+	bool refused;
+};
+
+/* The answer to the oldest message without one, if there is one; who receives, in turn. */
+bool memory_settle(struct link *link, unsigned channel, struct memory_answer *answer);
+/* The same when the peer is gone: there will be none, it counts as refused. */
+bool memory_settle_lost(struct link *link, unsigned channel, struct memory_answer *answer);
+/* Is there one? A hint without locks. */
+bool memory_can_settle(const struct link *link, unsigned channel);
+bool memory_any_can_settle(const struct link *link);
+/* The channels, for a loop over them. */
+unsigned memory_channels(const struct link *link);
+/*
+ * Somebody waits for answers of @channel, or will: have the peer wake this process for them if it
+ * sleeps. True: they have come meanwhile.
+ */
+bool memory_await_answers(struct link *link, unsigned channel);
 
 bool memory_has_channels(const struct link *link);
 /* Is there anything to receive? A hint without locks; one cache line per channel. */

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What memory.c (datagrams) and memory_message.c (messages) share: how a channel lies in memory, and
+ * what a process knows of the two halves of one.
+ *
+ * Ordering. The producer writes cell and data, then stores the cell's sequence (R1, release); the
+ * consumer loads it (A1, acquire) and reads. The consumer stores how many cells it is done with
+ * (R2, release), the producer loads that (A2, acquire) before it writes there again, or takes a
+ * message for done. Sleeping: the consumer stores asleep and then looks at the next cell; the producer
+ * stores a sequence and then looks at asleep; a full fence between the two on each side (F1, F2), so
+ * that one of them sees the other. The same for who sleeps until its messages are consumed (F5, F6).
+ */
+#ifndef VERBATIM_LINK_MEMORY_INTERNAL_H
+#define VERBATIM_LINK_MEMORY_INTERNAL_H
+
+#include "link/memory.h"
+
+#include "base/lock.h"
+
+#define LINE		64u
+#define PAGE		4096u
+#define DATAGRAM_BYTES_MIN 16u		/* a BTH and an ICRC: nothing shorter is worth a look */
+
+struct channel_route {
+	uint8_t source[16], destination[16];
+	uint32_t interface, flow_label;
+	uint16_t source_port;
+	uint8_t traffic_class, hop_limit;
+	uint8_t reserved[20];
+};
+_Static_assert(sizeof(struct channel_route) == LINE, "shared between versions");
+
+struct channel_cell {
+	_Atomic uint32_t sequence;	/* its number + 1 when it is valid */
+	uint32_t bytes_route;		/* bytes | route << 24; route 0: a message */
+	union {
+		uint32_t segment_bytes;
+		uint32_t taken;		/* message: cells that its sender has taken from us */
+	};
+	union {
+		uint32_t offset;	/* in data, of more than CHANNEL_CELL_DATA bytes */
+		uint8_t inside[CHANNEL_CELL_DATA];
+		struct {
+			uint32_t head[MEMORY_HEAD_WORDS];
+			union {
+				uint32_t offset;	/* of more than MEMORY_INSIDE bytes */
+				uint8_t inside[MEMORY_INSIDE];
+			};
+		} message;
+	};
+};
+_Static_assert(sizeof(struct channel_cell) == LINE, "a cell is a cache line");
+
+struct channel_half {
+	_Alignas(LINE) _Atomic uint32_t consumed;	/* cells; written by the consumer */
+	/* Read mostly. Of each cell's last message whether it was refused; by the consumer. */
+	_Alignas(LINE) _Atomic uint64_t refused[CHANNEL_CELLS / 64];
+	_Atomic uint32_t reach;				/* enum memory_reach; by the consumer */
+	_Alignas(LINE) _Atomic uint32_t asleep;		/* enum asleep, of the consumer; by both */
+	_Alignas(LINE) struct channel_route route[CHANNEL_ROUTES + 1];	/* [0] is unused */
+	_Alignas(LINE) struct channel_cell cell[CHANNEL_CELLS];
+	_Alignas(LINE) uint8_t data[CHANNEL_DATA_BYTES];
+};
+
+/* AWAKE; or what wakes the consumer: cells, or also that what it produced itself is consumed. */
+enum asleep { AWAKE, ASLEEP, ASLEEP_FOR_ANSWERS };
+
+/*
+ * What this process knows of a half that it produces.
+ *
+ * Messages in it are settled in order (memory_answer). @settled is written by who settles while it
+ * is not @told, and by who tells, under the lock, while it is: then there is nothing to settle.
+ */
+struct producer {
+	struct lock lock;
+	struct channel_half *half;
+	uint32_t put;			/* cells so far */
+	uint32_t consumed;		/* of them, as last seen */
+	_Atomic uint32_t told;		/* cells up to the last message */
+	_Atomic uint32_t settled;	/* cells before it hold no message that is not settled */
+	_Atomic uint32_t heard;		/* cells consumed, as the peer's last message said */
+	uint32_t owner[CHANNEL_CELLS];	/* of each message; 0: a datagram */
+	uint64_t data_put, data_freed;	/* bytes so far */
+	uint64_t data_end[CHANNEL_CELLS];	/* data_put behind each cell's data */
+	unsigned routes;
+	struct channel_route route[CHANNEL_ROUTES + 1];
+	int doorbell_fd;
+};
+
+struct consumer {
+	struct channel_half *half;
+	_Atomic uint32_t taken;		/* cells given out so far; pollers look at it */
+	bool heard;			/* messages of which the peer was not told yet */
+};
+
+struct channel {
+	_Atomic bool open;
+	struct producer producer;
+	struct consumer consumer;
+};
+
+struct memory_link {
+	struct link link;
+	struct counters *counters;
+	channel_wake_fn *wake;
+	_Atomic unsigned count;		/* channels are below it */
+	_Atomic unsigned open;		/* channels that are open */
+	unsigned next;			/* channel to begin with: each has its turn */
+	unsigned given[CHANNELS_MAX], given_count;	/* channels with datagrams given out */
+	struct channel *_Atomic channel[CHANNELS_MAX];
+	uint8_t (*small)[LINE];		/* one for each datagram given out at once */
+};
+
+#define RECEIVE_MAX 64u
+#define memory_of(l) ((struct memory_link *)(l))
+
+static inline size_t channel_rounded(size_t bytes)
+{
+	return (bytes + LINE - 1) & ~(size_t)(LINE - 1);
+}
+
+static inline struct channel *channel_at(const struct memory_link *memory, unsigned number)
+{
+	struct channel *channel;
+
+	if (number >= CHANNELS_MAX)
+		return NULL;
+	channel = atomic_load_explicit(&memory->channel[number], memory_order_acquire);
+	return channel && atomic_load_explicit(&channel->open, memory_order_acquire) ? channel : NULL;
+}
+
+static inline struct channel_cell *next_cell(const struct consumer *consumer)
+{
+	uint32_t taken = atomic_load_explicit(&consumer->taken, memory_order_relaxed);
+
+	return &consumer->half->cell[taken % CHANNEL_CELLS];
+}
+
+static inline bool cell_is_ready(const struct consumer *consumer)
+{
+	return atomic_load_explicit(&next_cell(consumer)->sequence, memory_order_acquire) ==
+	       atomic_load_explicit(&consumer->taken, memory_order_relaxed) + 1;	/* A1 */
+}
+
+static inline bool cell_is_message(const struct channel_cell *cell)
+{
+	return *(const volatile uint32_t *)&cell->bytes_route >> 24 == 0;
+}
+
+/* Room for one more cell, with @bytes in the ring of data, from *start on; false: full. Locked. */
+bool producer_has_room(struct producer *producer, size_t bytes, uint64_t *start);
+/* The next cell is written: let it be seen. Its data, if any, ends at @data_end. Locked. */
+void producer_put(struct producer *producer, struct channel_cell *cell, uint64_t data_end);
+/* After cells were put. Locked. */
+void producer_wake(struct memory_link *memory, struct producer *producer);
+/* What was given out is consumed. */
+void memory_release_given(struct memory_link *memory);
+
+#endif

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Messages through the channels of the memory link (memory.h; in which order memory is written and
+ * read: memory_internal.h).
+ *
+ *	cells of a half:   ... | settled ... | consumed ... | put
+ *	                         answered      told
+ *
+ * That a message was consumed is its answer; a bit of its cell's number, written before, says that it
+ * was refused. Both are read by the producer, in the order of cells, before the cell is used again.
+ */
+#include "link/memory_internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+void memory_set_reach(struct link *link, unsigned number, unsigned reach)
+{
+	struct channel *channel = channel_at(memory_of(link), number);
+
+	if (channel)
+		atomic_store_explicit(&channel->consumer.half->reach, reach, memory_order_release);
+}
+
+unsigned memory_reach(const struct link *link, unsigned number)
+{
+	struct channel *channel = channel_at(memory_of(link), number);
+
+	return channel ? atomic_load_explicit(&channel->producer.half->reach, memory_order_acquire) : 0;
+}
+
+/* ---- telling ---- */
+
+int memory_tell_begin(struct link *link, unsigned number, size_t bytes, struct memory_room *room)
+	UNCHECKED_LOCKS
+{
+	struct channel *channel = channel_at(memory_of(link), number);
+	size_t outside = bytes <= MEMORY_INSIDE ? 0 : channel_rounded(bytes);
+	struct producer *producer;
+	uint64_t start;
+	int err;
+
+	if (!channel)
+		return ENOENT;
+	if (bytes > LINK_BYTES_MAX)
+		return EMSGSIZE;
+	producer = &channel->producer;
+	lock_acquire(&producer->lock);
+	err = !atomic_load_explicit(&channel->open, memory_order_relaxed) ? ENOENT :
+	      !producer_has_room(producer, outside, &start)		  ? EAGAIN : 0;
+	if (err) {
+		lock_release(&producer->lock);
+		return err;
+	}
+	room->channel = channel;
+	room->number = producer->put;
+	room->cell = &producer->half->cell[producer->put % CHANNEL_CELLS];
+	room->head = room->cell->message.head;
+	room->data = outside ? producer->half->data + start % CHANNEL_DATA_BYTES :
+			       room->cell->message.inside;
+	room->data_end = start + outside;
+	room->cell->bytes_route = (uint32_t)bytes;
+	return 0;
+}
+
+/* All before this cell is settled: so that nobody looks at the datagrams there. */
+static void note_told(struct producer *producer, uint32_t owner)
+{
+	uint32_t number = producer->put;
+
+	producer->owner[number % CHANNEL_CELLS] = owner;
+	if (atomic_load_explicit(&producer->settled, memory_order_acquire) ==	/* A7 */
+	    atomic_load_explicit(&producer->told, memory_order_relaxed))
+		atomic_store_explicit(&producer->settled, number, memory_order_relaxed);
+	atomic_store_explicit(&producer->told, number + 1, memory_order_release);	/* R8 */
+}
+
+void memory_tell(struct link *link, struct memory_room *room, uint32_t owner) UNCHECKED_LOCKS
+{
+	struct producer *producer = &room->channel->producer;
+	struct channel_cell *cell = room->cell;
+
+	if (cell->bytes_route > MEMORY_INSIDE)
+		cell->message.offset = (uint32_t)(room->data - producer->half->data);
+	cell->taken = atomic_load_explicit(&room->channel->consumer.taken, memory_order_acquire);
+	note_told(producer, owner);
+	producer_put(producer, cell, room->data_end);
+	producer_wake(memory_of(link), producer);
+	lock_release(&producer->lock);
+}
+
+void memory_tell_cancel(struct memory_room *room) UNCHECKED_LOCKS
+{
+	lock_release(&room->channel->producer.lock);
+}
+
+/* ---- hearing ---- */
+
+/* What the peer says it has taken from us may be an answer already: it need not be looked for. */
+static void note_heard(struct producer *producer, uint32_t heard)
+{
+	atomic_store_explicit(&producer->heard, heard, memory_order_relaxed);
+}
+
+/* False: what the cell says is impossible. */
+static bool read_message(struct channel *channel, struct memory_message *message)
+{
+	struct channel_cell *cell = next_cell(&channel->consumer);
+	uint32_t offset, i;
+
+	message->bytes = *(volatile uint32_t *)&cell->bytes_route & 0xffffff;
+	for (i = 0; i < MEMORY_HEAD_WORDS; i++)
+		message->head[i] = *(volatile uint32_t *)&cell->message.head[i];
+	if (message->bytes <= MEMORY_INSIDE) {
+		memcpy(message->inside, cell->message.inside, MEMORY_INSIDE);
+		message->data = message->inside;
+	} else {
+		offset = *(volatile uint32_t *)&cell->message.offset;
+		if (message->bytes > LINK_BYTES_MAX || offset > CHANNEL_DATA_BYTES - message->bytes)
+			return false;
+		message->data = channel->consumer.half->data + offset;
+	}
+	note_heard(&channel->producer, *(volatile uint32_t *)&cell->taken);
+	return true;
+}
+
+bool memory_hear(struct link *link, struct memory_message *message)
+{
+	struct memory_link *memory = memory_of(link);
+	unsigned count = atomic_load_explicit(&memory->count, memory_order_acquire), i;
+
+	for (i = 0; i < count; i++) {
+		struct channel *channel;
+
+		message->channel = memory->next < count ? memory->next : 0;
+		channel = channel_at(memory, message->channel);
+		while (channel && cell_is_ready(&channel->consumer) &&
+		       cell_is_message(next_cell(&channel->consumer))) {
+			if (memory->given_count)
+				memory_release_given(memory);
+			if (read_message(channel, message))
+				return true;
+			counter_add(memory->counters, COUNTER_RX_MALFORMED, 1);
+			memory_heard(link, message, true);
+		}
+		memory->next = message->channel + 1;
+	}
+	return false;
+}
+
+static void set_refused(struct channel_half *half, uint32_t number, bool refused)
+{
+	_Atomic uint64_t *word = &half->refused[number % CHANNEL_CELLS / 64];
+	uint64_t bits = atomic_load_explicit(word, memory_order_relaxed);
+	uint64_t bit = UINT64_C(1) << number % 64;
+
+	/* Only we write there: and seldom, so that the line stays with whoever reads it. */
+	if (!(bits & bit) == refused)
+		atomic_store_explicit(word, bits ^ bit, memory_order_relaxed);
+}
+
+void memory_heard(struct link *link, const struct memory_message *message, bool refused)
+{
+	struct channel *channel = channel_at(memory_of(link), message->channel);
+	struct consumer *consumer;
+	uint32_t taken;
+
+	if (!channel)
+		return;
+	consumer = &channel->consumer;
+	taken = atomic_load_explicit(&consumer->taken, memory_order_relaxed);
+	set_refused(consumer->half, taken, refused);
+	atomic_store_explicit(&consumer->taken, taken + 1, memory_order_release);
+	atomic_store_explicit(&consumer->half->consumed, taken + 1, memory_order_release);	/* R2 */
+	consumer->heard = true;
+}
+
+void memory_answered(struct link *link)
+{
+	struct memory_link *memory = memory_of(link);
+	unsigned count = atomic_load_explicit(&memory->count, memory_order_acquire), i;
+
+	atomic_thread_fence(memory_order_seq_cst);	/* F5 */
+	for (i = 0; i < count; i++) {
+		struct channel *channel = channel_at(memory, i);
+		_Atomic uint32_t *asleep;
+
+		if (!channel || !channel->consumer.heard)
+			continue;
+		channel->consumer.heard = false;
+		asleep = &channel->producer.half->asleep;
+		if (atomic_load_explicit(asleep, memory_order_relaxed) == ASLEEP_FOR_ANSWERS &&
+		    atomic_exchange(asleep, AWAKE) != AWAKE)
+			memory->wake(channel->producer.doorbell_fd);
+	}
+}
+
+/* ---- answers ---- */
+
+/* Cells in [@settled, @told) that are consumed, or so it is said: 0 where it makes no sense. */
+static uint32_t count_consumed(uint32_t consumed, uint32_t settled, uint32_t told)
+{
+	uint32_t n = consumed - settled;
+
+	return n > CHANNEL_CELLS ? 0 : n > told - settled ? told - settled : n;
+}
+
+static uint32_t answers_of(const struct producer *producer)
+{
+	uint32_t told = atomic_load_explicit(&producer->told, memory_order_acquire);	/* A8 */
+	uint32_t settled = atomic_load_explicit(&producer->settled, memory_order_relaxed), n;
+
+	if (settled == told)
+		return 0;
+	n = count_consumed(atomic_load_explicit(&producer->heard, memory_order_relaxed), settled, told);
+	if (n)
+		return n;
+	return count_consumed(atomic_load_explicit(&producer->half->consumed, memory_order_acquire),
+			      settled, told);	/* A2 */
+}
+
+static void take_answer(struct producer *producer, struct memory_answer *answer)
+{
+	uint32_t number = atomic_load_explicit(&producer->settled, memory_order_relaxed);
+	uint64_t bits = atomic_load_explicit(&producer->half->refused[number % CHANNEL_CELLS / 64],
+					     memory_order_relaxed);
+
+	answer->owner = producer->owner[number % CHANNEL_CELLS];
+	answer->cell = number;
+	answer->refused = bits >> number % 64 & 1;
+	atomic_store_explicit(&producer->settled, number + 1, memory_order_release);	/* R7 */
+}
+
+bool memory_settle(struct link *link, unsigned number, struct memory_answer *answer)
+{
+	struct channel *channel = channel_at(memory_of(link), number);
+
+	while (channel && answers_of(&channel->producer)) {
+		take_answer(&channel->producer, answer);
+		if (answer->owner)
+			return true;
+	}
+	return false;
+}
+
+bool memory_settle_lost(struct link *link, unsigned number, struct memory_answer *answer)
+{
+	struct channel *channel = channel_at(memory_of(link), number);
+	struct producer *producer = channel ? &channel->producer : NULL;
+
+	while (producer && atomic_load_explicit(&producer->told, memory_order_acquire) !=
+			   atomic_load_explicit(&producer->settled, memory_order_relaxed)) {
+		take_answer(producer, answer);
+		answer->refused = true;
+		if (answer->owner)
+			return true;
+	}
+	return false;
+}
+
+bool memory_can_settle(const struct link *link, unsigned number)
+{
+	struct channel *channel = channel_at(memory_of(link), number);
+
+	return channel && answers_of(&channel->producer);
+}
+
+bool memory_any_can_settle(const struct link *link)
+{
+	unsigned count = memory_channels(link), i;
+
+	for (i = 0; i < count; i++)
+		if (memory_can_settle(link, i))
+			return true;
+	return false;
+}
+
+unsigned memory_channels(const struct link *link)
+{
+	return atomic_load_explicit(&memory_of(link)->count, memory_order_acquire);
+}
+
+bool memory_await_answers(struct link *link, unsigned number)
+{
+	struct channel *channel = channel_at(memory_of(link), number);
+	uint32_t asleep = ASLEEP;
+
+	if (!channel)
+		return false;
+	atomic_thread_fence(memory_order_seq_cst);	/* F6 */
+	if (atomic_load_explicit(&channel->consumer.half->asleep, memory_order_relaxed) == AWAKE)
+		return false;
+	atomic_compare_exchange_strong(&channel->consumer.half->asleep, &asleep, ASLEEP_FOR_ANSWERS);
+	return answers_of(&channel->producer) > 0;
+}

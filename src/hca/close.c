@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Closing a context frees every object that the application left in it, users before used:
- * QPs, SRQs, CQs, channels, windows, regions, address handles, protection domains.
+ * QPs, SRQs, CQs, channels, windows, regions, device memory, address handles, protection domains.
  */
 #include "hca/internal.h"
 
@@ -58,6 +58,8 @@ void context_destroy_objects(struct hca_context *context)
 		hca_dealloc_mw(context, list_entry(node, struct mw, node));
 	while ((node = first(&context->mrs)))
 		hca_dereg_mr(context, list_entry(node, struct mr, node));
+	while ((node = first(&context->dms)))
+		hca_free_dm(context, list_entry(node, struct dm, node));
 	while ((node = first(&context->ahs)))
 		hca_destroy_ah(context, list_entry(node, struct ah, node));
 	while ((node = first(&context->pds))) {

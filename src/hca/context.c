@@ -46,6 +46,7 @@ static void init_lists(struct hca_context *context)
 	list_init(&context->pds);
 	list_init(&context->mrs);
 	list_init(&context->mws);
+	list_init(&context->dms);
 	list_init(&context->ahs);
 	list_init(&context->channels);
 	list_init(&context->cqs);
@@ -273,7 +274,7 @@ int hca_query_device(struct hca_context *context, struct ibv_device_attr_ex *att
 	attr->completion_timestamp_mask = UINT64_MAX;
 	attr->hca_core_clock = 1000000;	/* kHz: timestamps are nanoseconds */
 	attr->phys_port_cnt_ex = 1;
-	attr->max_dm_size = 0;
+	attr->max_dm_size = LIMIT_DM_BYTES;
 	return 0;
 }
 

@@ -17,6 +17,7 @@
 #include "base/counters.h"
 #include "object/ah.h"
 #include "object/cq.h"
+#include "object/dm.h"
 #include "object/event.h"
 #include "object/mr.h"
 #include "object/pd.h"
@@ -86,6 +87,15 @@ int hca_reg_mr(struct hca_context *context, struct pd *pd, void *address, size_t
 int hca_rereg_mr(struct hca_context *context, struct mr *mr, int flags, struct pd *pd,
 		 void *address, size_t length, unsigned access);
 int hca_dereg_mr(struct hca_context *context, struct mr *mr);
+
+/* Device memory (dm.c). Freed when no region is registered in it (EBUSY); zeros at first. */
+int hca_alloc_dm(struct hca_context *context, const struct ibv_alloc_dm_attr *attr, struct dm **dm);
+int hca_free_dm(struct hca_context *context, struct dm *dm);
+int hca_reg_dm_mr(struct hca_context *context, struct pd *pd, struct dm *dm, uint64_t offset,
+		  size_t length, unsigned access, struct mr **mr);
+/* EINVAL: out of bounds; EFAULT: the application's side is not there. */
+int hca_copy_to_dm(struct dm *dm, uint64_t offset, const void *from, size_t length);
+int hca_copy_from_dm(void *to, const struct dm *dm, uint64_t offset, size_t length);
 
 int hca_alloc_mw(struct hca_context *context, struct pd *pd, enum ibv_mw_type type,
 		 struct mw **mw);

@@ -76,7 +76,7 @@ struct hca_context {
 	struct list node;		/* in hca->contexts */
 	struct event_queue *async;	/* its own allocation: outlives us while wake-ups are due */
 	int async_fd, command_fd;
-	struct list pds, mrs, mws, ahs, channels, cqs, srqs, qps;	/* under hca->objects */
+	struct list pds, mrs, mws, dms, ahs, channels, cqs, srqs, qps;	/* under hca->objects */
 	bool abandoned;			/* we are a fork()ed child: nothing behind it */
 };
 
@@ -147,7 +147,8 @@ struct hca {
 	_Atomic bool peers_lost;	/* some QP's peer_lost is set */
 
 	struct list contexts, ports;
-	uint32_t next_number;		/* of PDs, CQs, SRQs */
+	uint32_t next_number;		/* of PDs, CQs, SRQs, DMs */
+	uint64_t dm_bytes;		/* of device memory in use, under objects */
 
 	/* The worker (worker.c) */
 	struct waiter waiter;

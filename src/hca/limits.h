@@ -3,6 +3,8 @@
 #ifndef VERBATIM_HCA_LIMITS_H
 #define VERBATIM_HCA_LIMITS_H
 
+#include <stdint.h>
+
 #define VERBATIM_FIRMWARE	"0.1.0"
 
 #define LIMIT_QP_WR		65536
@@ -16,5 +18,7 @@
 #define LIMIT_AH		65536
 #define LIMIT_MULTICAST_GROUPS	8192
 #define LIMIT_MULTICAST_QPS	56
+#define LIMIT_DM_BYTES		(UINT64_C(1) << 28)	/* of a process, whole pages; used when touched */
+#define LIMIT_DM_LOG_ALIGN	21u			/* 2 MiB: a huge page */
 
 #endif

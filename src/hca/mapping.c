@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Regions in the pool (mapping.h). An extent is a run of pages that was exchanged; regions that lie in
- * one share it, and with the last of them its pages become private again.
+ * one share it, and with the last of them its pages become private again. Device memory (dm.c) has
+ * extents of its own, in which nothing is exchanged.
  *
  * Exchanging pages is safe while nobody writes to them: not another thread of the application (there
  * is none, or VERBATIM_MEMORY=mapped vouches for it), not a peer (nobody has the key yet, and no other
@@ -33,6 +34,7 @@ struct extent {
 	uintptr_t start;
 	uint64_t bytes, pool;
 	uint32_t regions;		/* 0: its pages could not be made private, and will be */
+	bool own;			/* device memory: no page was exchanged, none becomes private */
 	bool retired;			/* its pages are private, its place in the pool is not free */
 	bool mapped;			/* reclaim() */
 };
@@ -139,7 +141,7 @@ static uint64_t find_gap(struct mappings *mappings, uint64_t bytes, struct list 
 }
 
 /* NULL: no memory, or no place is left. */
-static struct extent *make_extent(struct mappings *mappings, uintptr_t start, uint64_t bytes)
+static struct extent *make_extent(struct mappings *mappings, uint64_t bytes)
 	REQUIRES(mappings->lock)
 {
 	struct extent *extent;
@@ -153,11 +155,10 @@ static struct extent *make_extent(struct mappings *mappings, uintptr_t start, ui
 		reclaim(mappings);
 		pool = find_gap(mappings, bytes, &node);
 	}
-	extent = pool == UINT64_MAX || mappings->retired >= RETIRED_MAX ? NULL :
-									  malloc(sizeof(*extent));
+	extent = pool == UINT64_MAX ? NULL : malloc(sizeof(*extent));
 	if (!extent)
 		return NULL;
-	*extent = (struct extent){ .start = start, .bytes = bytes, .pool = pool };
+	*extent = (struct extent){ .bytes = bytes, .pool = pool };
 	list_add_tail(node, &extent->node);	/* before @node */
 	return extent;
 }
@@ -207,10 +208,12 @@ static struct extent *exchange(struct hca *hca, uint32_t index, uintptr_t start,
 	    other_region_covers(hca, index, start, bytes) ||
 	    !memory_is_ordinary((void *)start, bytes, pool_fd))
 		return NULL;
-	extent = make_extent(hca->mappings, start, bytes);
+	extent = make_extent(hca->mappings, bytes);
 	if (!extent)
 		return NULL;
-	err = memory_share((void *)start, bytes, pool_fd, extent->pool);
+	extent->start = start;
+	err = hca->mappings->retired >= RETIRED_MAX ? ENOSPC :
+	      memory_share((void *)start, bytes, pool_fd, extent->pool);
 	if (!err)
 		return extent;
 	log_info("region at %p is not mapped by peers: error %d", (void *)start, err);
@@ -226,6 +229,8 @@ static struct extent *extent_for(struct hca *hca, uint32_t index, uintptr_t star
 
 	switch (find_overlap(hca->mappings, start, bytes, &extent)) {
 	case OVERLAP_INSIDE:
+		if (extent->own)
+			return extent;
 		/* Memory that was unmapped while registered may be other memory by now. */
 		return memory_is_shared((void *)start, bytes, hca->mappings->pool_fd,
 					extent->pool + (start - extent->start)) ? extent : NULL;
@@ -272,7 +277,7 @@ static void retry_stuck(struct hca *hca) REQUIRES(hca->mappings->lock)
 		struct extent *extent = list_entry(node, struct extent, node);
 
 		next = node->next;
-		if (!extent->regions && !extent->retired)
+		if (!extent->regions && !extent->retired && !extent->own)
 			dissolve(hca, 0, extent);
 	}
 }
@@ -292,7 +297,7 @@ void mapping_remove(struct hca *hca, uint32_t index)
 	lock_acquire(&hca->mappings->lock);
 	atomic_store_explicit(&mapping->bytes, 0, memory_order_relaxed);
 	if (find_overlap(hca->mappings, mapping->first, bytes, &extent) != OVERLAP_NONE &&
-	    --extent->regions == 0)
+	    --extent->regions == 0 && !extent->own)
 		dissolve(hca, index, extent);
 	lock_release(&hca->mappings->lock);
 }
@@ -317,9 +322,10 @@ bool mapping_is_wanted(const struct hca *hca)
 
 void mapping_add(struct hca *hca, const struct mr *mr)
 {
-	uintptr_t address = (uintptr_t)mr->ibv.addr;
-	uintptr_t start = (address + MEMORY_PAGE - 1) & ~(uintptr_t)(MEMORY_PAGE - 1);
-	uintptr_t end = (address + mr->ibv.length) & ~(uintptr_t)(MEMORY_PAGE - 1);
+	uintptr_t address = (uintptr_t)mr->ibv.addr, last = MEMORY_PAGE - 1;
+	/* The whole pages in it; of device memory the whole pages that it lies in. */
+	uintptr_t start = (address + (mr->dm ? 0 : last)) & ~last;
+	uintptr_t end = (address + mr->ibv.length + (mr->dm ? last : 0)) & ~last;
 	uint32_t index = mr_index_of(mr->ibv.lkey);
 	struct extent *extent;
 
@@ -335,6 +341,42 @@ void mapping_add(struct hca *hca, const struct mr *mr)
 		counter_add(hca->counters, COUNTER_MAPPED_REGIONS, 1);
 	}
 	lock_release(&hca->mappings->lock);
+}
+
+/* ---- device memory ---- */
+
+int mapping_take(struct hca *hca, size_t bytes, size_t alignment, uint8_t **memory)
+{
+	struct mappings *mappings = hca->mappings;
+	struct extent *extent;
+	int err = ENOMEM;
+
+	lock_acquire(&mappings->lock);
+	extent = has_fork_pipe(mappings) ? make_extent(mappings, bytes) : NULL;
+	if (extent) {
+		extent->own = true;
+		err = memory_aligned(mappings->pool_fd, extent->pool, bytes, alignment, memory);
+		if (err)
+			remove_extent(mappings, extent);
+		else
+			extent->start = (uintptr_t)*memory;
+	}
+	lock_release(&mappings->lock);
+	return err;
+}
+
+void mapping_give(struct hca *hca, uint8_t *memory)
+{
+	struct mappings *mappings = hca->mappings;
+	struct extent *extent = NULL;
+
+	lock_acquire(&mappings->lock);
+	if (find_overlap(mappings, (uintptr_t)memory, 1, &extent) == OVERLAP_INSIDE && extent->own) {
+		memory_release(memory, extent->bytes, -1);
+		memory_punch(mappings->pool_fd, extent->pool, extent->bytes);
+		remove_extent(mappings, extent);
+	}
+	lock_release(&mappings->lock);
 }
 
 /* ---- fork ---- */

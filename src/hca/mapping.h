@@ -23,6 +23,14 @@ int mappings_pool_fd(const struct hca *hca);
 
 /* Are regions mapped, ours by peers and theirs by us? */
 bool mapping_is_wanted(const struct hca *hca);
+/*
+ * Pages of the pool that are nobody else's: zeros, at an address that is a multiple of @alignment (a
+ * power of two) and of a page. Regions in them (mr->dm) are always mapped by peers. 0 or errno.
+ */
+int mapping_take(struct hca *hca, size_t bytes, size_t alignment, uint8_t **memory);
+/* The same pages; no region lies in them any more. */
+void mapping_give(struct hca *hca, uint8_t *memory);
+
 /* @mr was registered, nobody has its key yet: map it if that is allowed and safe. */
 void mapping_add(struct hca *hca, const struct mr *mr);
 /* The region with that index is gone, nobody accesses it any more, no other has the index yet. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Protection domains, regions, windows and address handles of a context. Their rules are in
+ * Protection domains, regions, windows and address handles of a context (device memory: dm.c). Their rules are in
  * object/; here they are allocated, listed (so that closing the context finds them) and counted.
  */
 #include <errno.h>
@@ -103,6 +103,11 @@ int hca_rereg_mr(struct hca_context *context, struct mr *mr, int flags, struct p
 {
 	if (context_is_dead(context, "rereg_mr"))
 		return EIO;
+	if (mr->dm) {
+		explain("rereg_mr: lkey 0x%08x is of device memory, which is registered once: deregister it "
+			"and use ibv_reg_dm_mr", mr->ibv.lkey);
+		return EINVAL;
+	}
 	return mr_reregister(&context->hca->mrs, mr, flags, pd, address, length, access);
 }
 
@@ -116,6 +121,8 @@ int hca_dereg_mr(struct hca_context *context, struct mr *mr)
 	if (err)
 		return err;
 	delist(context, &mr->node);
+	if (mr->dm)
+		atomic_fetch_sub(&mr->dm->regions, 1);
 	free(mr);
 	return 0;
 }

@@ -34,9 +34,12 @@ struct mr_table {
 	uint64_t random_state;		/* seeded by the owner; keys are not a secret from ptrace */
 };
 
+struct dm;
+
 struct mr {
 	struct ibv_mr ibv;		/* first */
 	uint32_t access;
+	struct dm *dm;			/* device memory that it lies in; NULL: memory of the application */
 	struct list node;
 };
 

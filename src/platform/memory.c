@@ -23,6 +23,47 @@ bool memory_is_mapped(const void *address, size_t length)
 	return !length || !msync((void *)start, end - start, MS_ASYNC) || errno != ENOMEM;
 }
 
+/*
+ * Addresses that nothing is mapped at, of which the beginning is a multiple of @alignment: a larger
+ * place is taken, and what is beside is given back.
+ */
+static int reserve_aligned(size_t bytes, size_t alignment, uint8_t **memory)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), spare = alignment > page ? alignment - page : 0;
+	uint8_t *made, *start;
+
+	made = fail_now(FAIL_MMAP) ? MAP_FAILED :
+	       mmap(NULL, bytes + spare, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (made == MAP_FAILED)
+		return errno;
+	start = made + (-(uintptr_t)made & (alignment - 1));
+	if (start > made)
+		munmap(made, (size_t)(start - made));
+	if (start < made + spare)
+		munmap(start + bytes, (size_t)(made + spare - start));
+	*memory = start;
+	return 0;
+}
+
+int memory_aligned(int fd, uint64_t offset, size_t bytes, size_t alignment, uint8_t **memory)
+{
+	int flags = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
+	uint8_t *place = NULL;
+	int err = reserve_aligned(bytes, alignment, &place);
+
+	if (err)
+		return err;
+	if (fail_now(FAIL_MMAP) || mmap(place, bytes, PROT_READ | PROT_WRITE,
+					flags | MAP_NORESERVE | MAP_FIXED, fd,
+					(off_t)offset) == MAP_FAILED) {
+		err = errno;
+		munmap(place, bytes);
+		return err;
+	}
+	*memory = place;
+	return 0;
+}
+
 /* A file that grows beyond this limit is answered by a signal. */
 static bool is_too_large(size_t bytes)
 {

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /*
  * A zeroed, sparse, shared mapping of a new memfd whose size is sealed; MADV_DONTFORK is not set.
@@ -13,6 +14,11 @@
 int memory_shared(const char *name, size_t bytes, void **memory, int *fd);
 /* The same, but nobody can be given it: for where memfds are refused. 0 or errno. */
 int memory_private(size_t bytes, void **memory);
+/*
+ * Whole pages of the file @fd at @offset, shared, or private zeros where @fd is -1; at a multiple of
+ * @alignment, a power of two. 0 or errno.
+ */
+int memory_aligned(int fd, uint64_t offset, size_t bytes, size_t alignment, uint8_t **memory);
 void memory_release(void *memory, size_t bytes, int fd);
 
 /* Map what another process made so and gave us; a fork()ed child does not have it. 0 or errno. */

@@ -76,6 +76,37 @@ static void each_failure_leaves_nothing_behind(void **state)
 	}
 }
 
+static void aligned_memory_is_where_it_was_asked_for(void **state)
+{
+	size_t bytes = 5 * page, alignment;
+	uint8_t *own, *shared;
+	void *pool;
+	int fd;
+
+	assert_int_equal(memory_shared("test", 16 * page, &pool, &fd), 0);
+	for (alignment = 1; alignment <= 8u << 20; alignment *= 2) {
+		assert_int_equal(memory_aligned(-1, 0, bytes, alignment, &own), 0);
+		assert_int_equal(memory_aligned(fd, page, bytes, alignment, &shared), 0);
+		assert_int_equal((uintptr_t)own % alignment, 0);
+		assert_int_equal((uintptr_t)shared % alignment, 0);
+		assert_int_equal(own[0] | own[bytes - 1], 0);
+		shared[bytes - 1] = own[bytes - 1] = (uint8_t)(alignment % 251 + 1);
+		assert_int_equal(((uint8_t *)pool)[6 * page - 1], alignment % 251 + 1);
+		/* What is beside it was given back. */
+		assert_int_equal(munmap(own, bytes), 0);
+		assert_int_equal(munmap(shared, bytes), 0);
+		assert_false(memory_is_mapped(own, 1));
+	}
+	own = NULL;
+	fail_set(FAIL_MMAP, 1, ENOMEM);
+	assert_int_equal(memory_aligned(-1, 0, bytes, 1, &own), ENOMEM);
+	fail_set(FAIL_MMAP, 2, EAGAIN);
+	assert_int_equal(memory_aligned(-1, 0, bytes, 1, &own), EAGAIN);
+	assert_null(own);
+	fail_clear();
+	memory_release(pool, 16 * page, fd);
+}
+
 /* ---- faults ---- */
 
 /* The framework has handlers of its own, set anew for each test: ours go over them. */
@@ -347,6 +378,7 @@ int main(void)
 	const struct CMUnitTest before[] = {
 		cmocka_unit_test(shared_memory_is_zeroed_and_shared_with_children),
 		cmocka_unit_test(each_failure_leaves_nothing_behind),
+		cmocka_unit_test(aligned_memory_is_where_it_was_asked_for),
 		cmocka_unit_test(other_faults_go_to_whoever_had_them_before),
 		cmocka_unit_test(signals_that_somebody_sent_are_passed_on),
 		cmocka_unit_test(a_handler_that_cannot_be_installed_is_said),

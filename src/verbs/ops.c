@@ -15,7 +15,6 @@
 #define REFUSE_INT(name, why, ...) \
 	static int name##_refused(__VA_ARGS__) { return refuse_verb("" #name, why); }
 
-static const char no_dm[] = "device memory: a software device has none of its own";
 static const char no_counters[] = "flow counters";
 static const char no_flow[] = "flow steering: Ethernet packets are the kernel's";
 static const char no_wq[] = "work queues apart from QPs, and receive hashing";
@@ -32,11 +31,6 @@ REFUSE_INT(attach_counters_point_flow, no_counters, struct ibv_counters *counter
 REFUSE_PTR(struct ibv_counters, create_counters, no_counters, struct ibv_context *context,
 	   struct ibv_counters_init_attr *attr)
 REFUSE_INT(destroy_counters, no_counters, struct ibv_counters *counters)
-REFUSE_PTR(struct ibv_mr, reg_dm_mr, no_dm, struct ibv_pd *pd, struct ibv_dm *dm, uint64_t offset,
-	   size_t length, unsigned access)
-REFUSE_PTR(struct ibv_dm, alloc_dm, no_dm, struct ibv_context *context,
-	   struct ibv_alloc_dm_attr *attr)
-REFUSE_INT(free_dm, no_dm, struct ibv_dm *dm)
 REFUSE_INT(modify_flow_action_esp, no_flow, struct ibv_flow_action *action,
 	   struct ibv_flow_action_esp_attr *attr)
 REFUSE_INT(destroy_flow_action, no_flow, struct ibv_flow_action *action)
@@ -89,9 +83,9 @@ static void fill_extended(struct verbs_context *context)
 	context->attach_counters_point_flow = attach_counters_point_flow_refused;
 	context->create_counters = create_counters_refused;
 	context->destroy_counters = destroy_counters_refused;
-	context->reg_dm_mr = reg_dm_mr_refused;
-	context->alloc_dm = alloc_dm_refused;
-	context->free_dm = free_dm_refused;
+	context->reg_dm_mr = dm_reg_mr_verb;
+	context->alloc_dm = dm_alloc_verb;
+	context->free_dm = dm_free_verb;
 	context->modify_flow_action_esp = modify_flow_action_esp_refused;
 	context->destroy_flow_action = destroy_flow_action_refused;
 	context->create_flow_action_esp = create_flow_action_esp_refused;

@@ -125,6 +125,11 @@ struct ibv_mw *mw_alloc_verb(struct ibv_pd *pd, enum ibv_mw_type type);
 int mw_dealloc_verb(struct ibv_mw *mw);
 int mw_bind_verb(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind);
 
+struct ibv_dm *dm_alloc_verb(struct ibv_context *context, struct ibv_alloc_dm_attr *attr);
+int dm_free_verb(struct ibv_dm *dm);
+struct ibv_mr *dm_reg_mr_verb(struct ibv_pd *pd, struct ibv_dm *dm, uint64_t offset, size_t length,
+			      unsigned access);
+
 int cq_poll_verb(struct ibv_cq *cq, int count, struct ibv_wc *wc);
 int cq_notify_verb(struct ibv_cq *cq, int solicited_only);
 struct ibv_cq_ex *cq_create_ex_verb(struct ibv_context *context,

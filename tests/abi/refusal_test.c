@@ -30,7 +30,6 @@ static void verbs_that_the_device_lacks_answer_not_supported(void **state)
 	struct ibv_context *context = context_of(state);
 	struct verbs_context *verbs = verbs_get_ctx(context);
 	struct ibv_pd *pd = ibv_alloc_pd(context);
-	struct ibv_alloc_dm_attr dm = { .length = 64 };
 	struct ibv_counters_init_attr counters = { 0 };
 	struct ibv_wq_init_attr wq = { .wq_type = IBV_WQT_RQ, .pd = pd };
 	struct ibv_rwq_ind_table_init_attr table = { 0 };
@@ -39,7 +38,6 @@ static void verbs_that_the_device_lacks_answer_not_supported(void **state)
 	struct ibv_sge sge = { 0 };
 
 	assert_non_null(pd);
-	assert_refused(ibv_alloc_dm(context, &dm), EOPNOTSUPP);
 	assert_refused(ibv_create_counters(context, &counters), EOPNOTSUPP);
 	assert_refused(ibv_create_wq(context, &wq), EOPNOTSUPP);
 	assert_refused(ibv_create_rwq_ind_table(context, &table), EOPNOTSUPP);

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Device memory (ibv_alloc_dm(3)): memory that is the device's, reached by the application through
+ * ibv_memcpy_to_dm() & co and through regions that are named by offsets. Where it comes from: hca/dm.c.
+ */
+#ifndef VERBATIM_OBJECT_DM_H
+#define VERBATIM_OBJECT_DM_H
+
+#include <infiniband/verbs.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "base/list.h"
+
+struct dm {
+	struct ibv_dm ibv;		/* first */
+	uint8_t *memory;		/* whole pages, of which the application has @length bytes */
+	size_t length, bytes;
+	bool pooled;			/* pages of the pool (hca/mapping.h) */
+	_Atomic uint32_t regions;	/* registered in it */
+	struct list node;
+};
+
+static inline struct dm *to_dm(struct ibv_dm *ibv)
+{
+	return (struct dm *)ibv;
+}
+
+/* Does [@offset, +@length) lie in it? No sum is formed, so nothing can wrap. */
+static inline bool dm_has(const struct dm *dm, uint64_t offset, uint64_t length)
+{
+	return offset <= dm->length && length <= dm->length - offset;
+}
+
+#endif

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Device memory: ibv_alloc_dm(3), ibv_memcpy_to_dm(3), ibv_reg_dm_mr(3). */
+#include "verbs/verbs.h"
+
+static int copy_to_dm(struct ibv_dm *dm, uint64_t offset, const void *from, size_t length)
+{
+	return hca_copy_to_dm(to_dm(dm), offset, from, length);
+}
+
+static int copy_from_dm(void *to, struct ibv_dm *dm, uint64_t offset, size_t length)
+{
+	return hca_copy_from_dm(to, to_dm(dm), offset, length);
+}
+
+struct ibv_dm *dm_alloc_verb(struct ibv_context *context, struct ibv_alloc_dm_attr *attr)
+{
+	struct dm *dm;
+	int err;
+
+	if (!context || !attr)
+		return fail(refuse_null("alloc_dm", context ? "attr" : "context"));
+	err = hca_alloc_dm(to_hca(context), attr, &dm);
+	if (err)
+		return fail(err);
+	dm->ibv.context = context;
+	dm->ibv.memcpy_to_dm = copy_to_dm;
+	dm->ibv.memcpy_from_dm = copy_from_dm;
+	return &dm->ibv;
+}
+
+int dm_free_verb(struct ibv_dm *dm)
+{
+	if (!dm)
+		return refuse_null("free_dm", "dm");
+	return hca_free_dm(to_hca(dm->context), to_dm(dm));
+}
+
+struct ibv_mr *dm_reg_mr_verb(struct ibv_pd *pd, struct ibv_dm *dm, uint64_t offset, size_t length,
+			      unsigned access)
+{
+	struct mr *mr;
+	int err;
+
+	if (!pd || !dm)
+		return fail(refuse_null("reg_dm_mr", pd ? "dm" : "pd"));
+	if (pd->context != dm->context) {
+		explain("reg_dm_mr: the device memory was allocated on another context than the pd: use "
+			"one ibv_context for both");
+		return fail(EINVAL);
+	}
+	err = hca_reg_dm_mr(to_hca(pd->context), domain_pd(pd), to_dm(dm), offset, length, access, &mr);
+	if (err)
+		return fail(err);
+	mr->ibv.context = pd->context;
+	return &mr->ibv;
+}

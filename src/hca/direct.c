@@ -16,12 +16,13 @@
 
 #include "base/copy.h"
 #include "base/log.h"
+#include "hca/foreign.h"
 #include "hca/limits.h"
-#include "hca/mapping.h"
-#include "hca/peers.h"
+#include "hca/message.h"
 #include "object/mr_internal.h"
 #include "platform/clock.h"
 #include "transport/direct.h"
+#include "transport/message.h"
 
 #define LOCKED_BYTES_MAX 16384u		/* longer copies are made without the QP's lock */
 #define RUN_MAX 64u			/* requests in a row, before others have a turn */
@@ -45,17 +46,6 @@ _Static_assert(LIMIT_SGE + 1 <= PROCESS_PIECES_MAX, "all pieces of a request in 
 
 /* ---- the other end ---- */
 
-static const struct qp_access *their_qp(const struct peer *peer, uint32_t qpn)
-{
-	const struct rendezvous_card *card = &peer->process.card;
-	unsigned i;
-
-	for (i = 0; i < card->slot_count; i++)
-		if (card->slot[i] == SLOT_OF_QPN(qpn))
-			return peer->qp + i * QP_PER_SLOT + (qpn & (QP_PER_SLOT - 1));
-	return NULL;
-}
-
 /* Their QP is connected to ours, in a state to answer, and lets requests of this kind in. */
 static bool is_ready(const struct transfer *transfer, const struct qp_access *access)
 {
@@ -70,7 +60,7 @@ static bool is_ready(const struct transfer *transfer, const struct qp_access *ac
 
 static bool is_allowed(struct transfer *transfer)
 {
-	const struct qp_access *access = their_qp(transfer->peer, transfer->remote_qpn);
+	const struct qp_access *access = foreign_qp(transfer->peer, transfer->remote_qpn);
 	struct mr_asker asker = { .qpn = transfer->remote_qpn };
 
 	if (!access || !is_ready(transfer, access))
@@ -125,25 +115,6 @@ static bool grant_local(struct transfer *transfer, const struct send_wqe *wqe)
 
 /* ---- one request ---- */
 
-/* Where the peer's memory is mapped here, all of it; NULL: it is not. Under the hazard. */
-static uint8_t *find_mapped(const struct transfer *transfer)
-{
-	struct peer *peer = transfer->peer;
-	const struct mr_mapping *mapping = peer->mapping + mr_index_of(transfer->rkey);
-	uint64_t bytes, first, skip, pool;
-
-	if (!peer->pool)
-		return NULL;
-	bytes = atomic_load_explicit(&mapping->bytes, memory_order_acquire);
-	/* Its owner may write anything there at any time: each is read once, and checked after. */
-	first = *(const volatile uint64_t *)&mapping->first;
-	skip = transfer->host - first;
-	if (transfer->host < first || skip > bytes || transfer->length > bytes - skip)
-		return NULL;
-	pool = *(const volatile uint64_t *)&mapping->pool + skip;
-	return pool <= POOL_BYTES - transfer->length ? peer->pool + pool : NULL;
-}
-
 static int copy_mapped(struct transfer *transfer)
 {
 	uint8_t *at = transfer->mapped;
@@ -187,7 +158,8 @@ static bool move(struct transfer *transfer, const struct send_wqe *wqe)
 
 	if (!transfer->length)
 		return true;
-	transfer->mapped = find_mapped(transfer);
+	transfer->mapped = foreign_find(transfer->peer, transfer->rkey, transfer->host,
+					transfer->length);
 	if (transfer->need == IBV_ACCESS_REMOTE_ATOMIC)
 		err = run_atomic(transfer, wqe);
 	else if (transfer->mapped)
@@ -246,51 +218,88 @@ static enum counter counter_of(unsigned need)
 	       need == IBV_ACCESS_REMOTE_READ  ? COUNTER_DIRECT_READ : COUNTER_DIRECT_ATOMIC;
 }
 
+/* What it moves, and where to. Locks the peer's end in; false: nobody is there. */
+static bool begin(struct transfer *transfer, struct hca *hca, struct qp *qp,
+		  const struct send_wqe *wqe) REQUIRES(qp->lock)
+{
+	transfer->hca = hca;
+	transfer->qp = qp;
+	transfer->opcode = wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM ? IBV_WR_RDMA_WRITE : wqe->opcode;
+	transfer->need = transfer->opcode == IBV_WR_RDMA_WRITE ? IBV_ACCESS_REMOTE_WRITE :
+			 transfer->opcode == IBV_WR_RDMA_READ  ? IBV_ACCESS_REMOTE_READ :
+								 IBV_ACCESS_REMOTE_ATOMIC;
+	transfer->length = wqe->length;
+	transfer->remote_qpn = qp->attr.dest_qp_num;
+	transfer->rkey = wqe->rkey;
+	transfer->remote = wqe->remote_address;
+	transfer->number = qp->sq.tail;
+	transfer->soon = false;
+	transfer->grants = 0;
+	transfer->pieces = 1;
+	transfer->peer = peer_hold(hca, SLOT_OF_QPN(transfer->remote_qpn));
+	return transfer->peer;
+}
+
+/* True: done, and the request is still there. */
+static bool run(struct transfer *transfer, const struct send_wqe *wqe)
+	REQUIRES(transfer->qp->lock)
+{
+	bool done = carry_out(transfer, wqe);
+
+	transport_direct_prefer(transfer->qp, done || transfer->soon);
+	peer_let_go(transfer->peer);
+	if (!done || !is_current(transfer))
+		return false;
+	counter_add(transfer->hca->counters, counter_of(transfer->need), 1);
+	return true;
+}
+
 static bool run_one(struct hca *hca, struct qp *qp, const struct send_wqe *wqe,
 		    struct effects *effects) REQUIRES(qp->lock)
 {
 	struct transfer transfer;
-	bool done;
 
-	transfer.hca = hca;
-	transfer.qp = qp;
-	transfer.opcode = wqe->opcode;
-	transfer.need = wqe->opcode == IBV_WR_RDMA_WRITE ? IBV_ACCESS_REMOTE_WRITE :
-			wqe->opcode == IBV_WR_RDMA_READ  ? IBV_ACCESS_REMOTE_READ :
-							   IBV_ACCESS_REMOTE_ATOMIC;
-	transfer.length = wqe->length;
-	transfer.remote_qpn = qp->attr.dest_qp_num;
-	transfer.rkey = wqe->rkey;
-	transfer.remote = wqe->remote_address;
-	transfer.number = qp->sq.tail;
-	transfer.soon = false;
-	transfer.grants = 0;
-	transfer.pieces = 1;
-	transfer.peer = peer_hold(hca, SLOT_OF_QPN(transfer.remote_qpn));
-	if (!transfer.peer)
+	if (!begin(&transfer, hca, qp, wqe) || !run(&transfer, wqe))
 		return false;
-	done = carry_out(&transfer, wqe);
-	transport_direct_prefer(qp, done || transfer.soon);
-	peer_let_go(transfer.peer);
-	if (!done || !is_current(&transfer))
-		return false;
-	counter_add(hca->counters, counter_of(transfer.need), 1);
 	transport_direct_done(qp, qp->send_cq->stamped ? clock_now_ns() : 0, effects);
 	return true;
 }
 
+/* The data of a WRITE with immediate data; a message says that it is there. */
+static bool write_first(struct hca *hca, struct qp *qp, const struct send_wqe *wqe)
+	REQUIRES(qp->lock)
+{
+	struct transfer transfer;
+
+	return message_is_possible(hca, qp) && begin(&transfer, hca, qp, wqe) &&
+	       run(&transfer, wqe);
+}
+
+/* One request without packets, of either kind. False: none, or it has to wait, or needs packets. */
+static bool run_next(struct hca *hca, struct qp *qp, struct effects *effects) REQUIRES(qp->lock)
+{
+	const struct send_wqe *wqe = transport_tell_next(qp);
+
+	if (!wqe) {
+		wqe = transport_direct_next(qp);
+		return wqe && run_one(hca, qp, wqe, effects);
+	}
+	if (wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM && !write_first(hca, qp, wqe))
+		return false;
+	return message_tell(hca, qp, wqe);
+}
+
 void direct_run(struct hca *hca, struct qp *qp, struct effects *effects)
 {
-	const struct send_wqe *wqe;
 	unsigned n;
 
 	if (!hca->direct || !qp->av.loopback)
 		return;
-	for (n = 0; n < RUN_MAX && !effects_full(effects); n++) {
-		wqe = transport_direct_next(qp);
-		if (!wqe || !run_one(hca, qp, wqe, effects))
-			return;
-	}
+	for (n = 0; n < RUN_MAX && !effects_full(effects); n++)
+		if (!run_next(hca, qp, effects))
+			break;
+	if (qp->requester.told)
+		message_await(hca, qp);
 }
 
 bool direct_posted(struct hca *hca, struct qp *qp, struct effects *effects)

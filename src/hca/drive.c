@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "hca/direct.h"
 #include "hca/internal.h"
+#include "hca/message.h"
 #include "platform/clock.h"
 
 #define PUMP_QUANTUM	64u	/* packets a QP may send before others get a turn */
@@ -20,6 +21,7 @@
 #define REPLY_SCORE_MAX	8
 #define REPLY_RETRY	64u	/* passes between tries whether the application replies */
 #define TIMERS_MAX	1024u	/* timers expired in one pass */
+#define BRIEF_PASSES	16u	/* of so many with messages one is a whole pass */
 #define PASS_LONG	16u	/* packets after which a pass may have taken some time */
 
 void effects_apply(struct effects *effects)
@@ -267,8 +269,14 @@ bool hca_drive(struct hca *hca, const struct cq *polled, unsigned *packets)
 	*packets = 0;
 	if (!lock_try(&hca->drive))
 		return false;
+	*packets = messages_receive(hca);
+	/* Messages are most of what comes to a thread that polls for them: it need not do all else. */
+	if (*packets && polled && ++hca->brief_passes % BRIEF_PASSES) {
+		lock_release(&hca->drive);
+		return true;
+	}
 	now_ns = clock_now_ns();
-	*packets = pass(hca, polled, now_ns);
+	*packets += pass(hca, polled, now_ns);
 	/* A look at the clock is as much as a tenth of a pass that finds nothing. */
 	if (*packets > PASS_LONG)
 		now_ns = clock_now_ns();

@@ -130,7 +130,7 @@ struct hca {
 	unsigned free_batches;
 	struct tx_batch *drive_batch;	/* under drive */
 	uint8_t *slot_buffer;		/* under drive: what slot_receive() fills */
-	unsigned passes;		/* of drive, under drive */
+	unsigned passes, brief_passes;	/* of drive, under drive */
 	unsigned slots_busy;		/* passes for which the slot sockets are looked at often */
 
 	/* QP1 (gsi_internal.h) */

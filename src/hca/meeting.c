@@ -10,6 +10,7 @@
  * A peer that hangs up has ended. What it put in its channel before is received still; then the
  * channel goes, and its slots are unknown again: somebody else may claim them.
  */
+#include "hca/message.h"
 #include "hca/peers_internal.h"
 
 #include <errno.h>
@@ -298,6 +299,7 @@ static void bury_the_dead(struct hca *hca)
 		drain(hca, peer);
 		lock_acquire(&hca->peers->lock);
 		peer_dismiss(hca, peer);
+		messages_lost(hca, peer->channel);
 		lock_release(&hca->peers->lock);
 		lock_release(&hca->drive);
 	}

@@ -66,6 +66,11 @@ struct peer *peer_hold(struct hca *hca, uint32_t slot)
 	return NULL;
 }
 
+struct peer *peer_at(struct hca *hca, unsigned channel)
+{
+	return &hca->peers->peer[channel];
+}
+
 void peer_let_go(struct peer *peer)
 {
 	atomic_fetch_sub_explicit(&peer->holders, 1, memory_order_release);
@@ -184,6 +189,14 @@ static void probe(const struct hca *hca, struct peer *peer)
 	}
 }
 
+/* What it may tell us (link/memory.h). */
+static unsigned reach_of(const struct hca *hca, const struct peer *peer)
+{
+	if (!hca->direct)
+		return 0;
+	return MEMORY_HEARS | (peer->direct ? MEMORY_COPIES : 0u) | (peer->pool ? MEMORY_MAPS : 0u);
+}
+
 int peer_admit(struct hca *hca, struct rendezvous_peer *process, int channel_fd, bool first,
 	       struct peer **admitted)
 {
@@ -206,6 +219,7 @@ int peer_admit(struct hca *hca, struct rendezvous_peer *process, int channel_fd,
 			 process->doorbell_fd, &peer.channel);
 	if (err)
 		goto unmap;
+	memory_set_reach(peers->link, peer.channel, reach_of(hca, &peer));
 	peers->peer[peer.channel] = peer;
 	*admitted = &peers->peer[peer.channel];
 	watch(hca, process->fd);

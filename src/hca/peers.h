@@ -37,6 +37,8 @@ struct peer {
 /* The holder of @slot, which stays until peer_let_go(); NULL: no memory is shared with it. */
 struct peer *peer_hold(struct hca *hca, uint32_t slot);
 void peer_let_go(struct peer *peer);
+/* Of an open channel: it stays as long as the drive lock is held. */
+struct peer *peer_at(struct hca *hca, unsigned channel) REQUIRES(hca->drive);
 
 /* No peer uses the key @rkey, or our QP @qpn (@rkey 0), any more. See host/hazard.h. */
 void peers_drain(struct hca *hca, uint32_t rkey, uint32_t qpn);

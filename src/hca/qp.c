@@ -86,7 +86,9 @@ static void leave(struct hca *hca, struct qp *qp)
 	hca->qp_table[slot][qp->number & (QP_PER_SLOT - 1)] = NULL;
 	hca->qp_used[slot]--;
 	hca->qp_count--;
-	memset(qp->access, 0, sizeof(*qp->access));
+	/* The generation goes on. */
+	atomic_store(&qp->access->qpn, 0);
+	qp_set_state(qp, IBV_QPS_RESET);
 }
 
 /* ---- creation ---- */
@@ -253,6 +255,8 @@ static void publish_access(struct qp *qp)
 {
 	qp->access->pd = qp->pd->number;
 	qp->access->type = (uint32_t)qp->type;
+	atomic_store(&qp->access->established, 0);
+	atomic_fetch_add(&qp->access->generation, 1);
 	atomic_store(&qp->access->qpn, qp->number);
 	qp_set_state(qp, IBV_QPS_RESET);
 }

@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "hca/internal.h"
+#include "hca/message.h"
 #include "link/memory.h"
 #include "hca/limits.h"
 
@@ -304,6 +305,7 @@ int hca_req_notify_cq(struct cq *cq, bool solicited_only)
 	if (context->abandoned)
 		return EIO;
 	cq_arm(cq, solicited_only);
+	messages_await(context->hca);
 	worker_expect_sleepers(context->hca);
 	return 0;
 }

@@ -11,6 +11,7 @@
 #include "hca/gsi_internal.h"
 #include "hca/internal.h"
 #include "hca/ip_id.h"
+#include "hca/message.h"
 #include "link/memory.h"
 #include "wire/dump.h"
 #include "wire/icrc.h"
@@ -329,8 +330,10 @@ unsigned hca_receive(struct hca *hca, uint64_t now_ns)
 	struct receiver receiver = { .hca = hca, .now_ns = now_ns };
 
 	effects_init(&receiver.effects);
-	if (hca->memory && memory_pending(hca->memory_inner))
+	if (hca->memory && memory_pending(hca->memory_inner)) {
 		receive_link(&receiver, hca->memory);
+		receiver.packets += messages_receive(hca);
+	}
 	if (sockets_are_due(&receiver))
 		receive_link(&receiver, hca->link);
 	if (loopback_pending(hca->loopback_inner))

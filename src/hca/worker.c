@@ -23,6 +23,7 @@
 #include "base/log.h"
 #include "hca/gsi_internal.h"
 #include "hca/internal.h"
+#include "hca/message.h"
 #include "hca/peers.h"
 #include "link/memory.h"
 #include "link/udp.h"
@@ -89,7 +90,7 @@ static uint64_t next_deadline(struct hca *hca, const struct judgement *judgement
 static bool work_waits(struct hca *hca)
 {
 	return atomic_load(&hca->run_queue.count) > 0 || loopback_pending(hca->loopback_inner) ||
-	       (hca->memory && memory_pending(hca->memory_inner)) || gsi_has_work(hca) ||
+	       (hca->memory && memory_pending(hca->memory_inner)) || messages_wait(hca) || gsi_has_work(hca) ||
 	       atomic_load(&hca->stopping);
 }
 

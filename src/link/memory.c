@@ -43,7 +43,7 @@ static bool has_cell(const struct producer *producer)
 }
 
 /* Where @bytes of data may go, in one piece; false: no room. */
-static bool find_data(struct producer *producer, size_t bytes, uint64_t *start)
+static bool find_data(const struct producer *producer, size_t bytes, uint64_t *start)
 {
 	uint64_t at = producer->data_put;
 	size_t to_end = CHANNEL_DATA_BYTES - at % CHANNEL_DATA_BYTES;
@@ -329,10 +329,20 @@ static void set_asleep(struct memory_link *memory, enum asleep asleep)
 	}
 }
 
+/* A sleeper that comes to be awaited now finds asleep set (memory_await_answers), or is seen here. */
 void memory_fall_asleep(struct link *link)
 {
-	set_asleep(memory_of(link), ASLEEP);
+	struct memory_link *memory = memory_of(link);
+	unsigned i, count = atomic_load_explicit(&memory->count, memory_order_acquire);
+
+	set_asleep(memory, ASLEEP);
 	atomic_thread_fence(memory_order_seq_cst);	/* F2 */
+	for (i = 0; i < count; i++) {
+		struct channel *channel = channel_at(memory, i);
+
+		if (channel && atomic_load_explicit(&channel->producer.awaited, memory_order_relaxed))
+			memory_await_answers(link, i);
+	}
 }
 
 void memory_awake(struct link *link)
@@ -371,6 +381,7 @@ static struct channel *channel_renew(struct channel *channel, void *transmit, vo
 	atomic_store_explicit(&producer->told, 0, memory_order_relaxed);
 	atomic_store_explicit(&producer->settled, 0, memory_order_relaxed);
 	atomic_store_explicit(&producer->heard, 0, memory_order_relaxed);
+	atomic_store_explicit(&producer->awaited, false, memory_order_relaxed);
 	producer->data_put = producer->data_freed = 0;
 	producer->doorbell_fd = doorbell_fd;
 	channel->consumer.half = receive;

@@ -78,6 +78,7 @@ struct producer {
 	uint32_t consumed;		/* of them, as last seen */
 	_Atomic uint32_t told;		/* cells up to the last message */
 	_Atomic uint32_t settled;	/* cells before it hold no message that is not settled */
+	_Atomic bool awaited;		/* answers are to wake us */
 	_Atomic uint32_t heard;		/* cells consumed, as the peer's last message said */
 	uint32_t owner[CHANNEL_CELLS];	/* of each message; 0: a datagram */
 	uint64_t data_put, data_freed;	/* bytes so far */

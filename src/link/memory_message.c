@@ -245,7 +245,8 @@ bool memory_settle(struct link *link, unsigned number, struct memory_answer *ans
 
 bool memory_settle_lost(struct link *link, unsigned number, struct memory_answer *answer)
 {
-	struct channel *channel = channel_at(memory_of(link), number);
+	/* Also of a channel that was removed. */
+	struct channel *channel = atomic_load(&memory_of(link)->channel[number]);
 	struct producer *producer = channel ? &channel->producer : NULL;
 
 	while (producer && atomic_load_explicit(&producer->told, memory_order_acquire) !=
@@ -284,8 +285,14 @@ bool memory_await_answers(struct link *link, unsigned number)
 {
 	struct channel *channel = channel_at(memory_of(link), number);
 	uint32_t asleep = ASLEEP;
+	bool awaited;
 
 	if (!channel)
+		return false;
+	awaited = atomic_load_explicit(&channel->producer.told, memory_order_relaxed) !=
+		  atomic_load_explicit(&channel->producer.settled, memory_order_relaxed);
+	atomic_store_explicit(&channel->producer.awaited, awaited, memory_order_relaxed);
+	if (!awaited)
 		return false;
 	atomic_thread_fence(memory_order_seq_cst);	/* F6 */
 	if (atomic_load_explicit(&channel->consumer.half->asleep, memory_order_relaxed) == AWAKE)

@@ -20,7 +20,7 @@
 #include "base/counters.h"
 
 #define ARENA_MAGIC	0x56425241u	/* "VBRA" */
-#define ARENA_VERSION	2u
+#define ARENA_VERSION	3u
 
 #define MR_INDEX_BITS	18
 #define MR_TABLE_SIZE	(1u << MR_INDEX_BITS)
@@ -70,7 +70,8 @@ struct qp_access {
 	uint32_t type;			/* enum ibv_qp_type */
 	uint32_t dest_qpn;
 	_Atomic uint32_t established;	/* in RTR: the first packet has come (COMM_EST was raised) */
-	uint32_t reserved[9];
+	_Atomic uint32_t generation;	/* goes up with each RESET: messages of before are stale */
+	uint32_t reserved[8];
 };
 static_assert(sizeof(struct qp_access) == 64, "an entry is a cache line, shared between versions");
 

@@ -29,7 +29,7 @@ struct cq {
 	uint32_t mask;			/* slots of the ring - 1; they are a power of two */
 	_Atomic uint32_t head;		/* pushed so far, under lock */
 	_Atomic uint32_t tail;		/* polled so far, under lock */
-	enum cq_armed armed;
+	_Atomic uint32_t armed;		/* enum cq_armed; under lock, a hint without */
 	bool overflowed;		/* no further completions; polling still drains */
 	bool stamped;			/* completions carry the time */
 	bool ignore_overrun;		/* IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN: drop the oldest */
@@ -73,6 +73,11 @@ static inline bool cq_is_empty(const struct cq *cq)
 {
 	return atomic_load_explicit(&cq->head, memory_order_acquire) ==
 	       atomic_load_explicit(&cq->tail, memory_order_relaxed);
+}
+
+static inline bool cq_is_armed(const struct cq *cq)
+{
+	return atomic_load_explicit(&cq->armed, memory_order_relaxed) != CQ_UNARMED;
 }
 
 /*

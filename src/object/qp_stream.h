@@ -66,9 +66,15 @@ struct requester {
 	uint32_t blocked_bytes;		/* that it waits for */
 	uint64_t blocked_until_ns;
 
-	/* One-sided requests that need no packets (transport/direct.h) */
+	/* Requests that need no packets (transport/direct.h) */
 	bool prefers_direct;		/* they may be carried out directly, once nothing is in flight */
-	uint8_t one_sided;		/* begun as packets, one after the other */
+	uint8_t in_packets;		/* such requests begun as packets, one after the other */
+
+	/* Messages (transport/message.h): the oldest requests of the send queue, told and not settled */
+	uint32_t told;
+	uint32_t refused;		/* the oldest of them: to be sent as packets */
+	uint32_t packets_until;		/* requests before this number are, having been refused */
+	uint32_t message_sequence;	/* of the next one */
 
 	bool drain_reported;		/* SQD: SQ_DRAINED was raised */
 	bool completion_lost;		/* a CQ overflowed: fail at the end of this call */
@@ -104,6 +110,9 @@ struct responder {
 	uint64_t write_address;
 	uint32_t write_rkey, write_length;
 	uint32_t received;		/* bytes of the message in progress */
+
+	uint32_t message_sequence;	/* of the next message (transport/message.h) ... */
+	uint32_t message_done;		/* ... and bytes of it that were copied */
 
 	/* The receive that a message took; given to the next one if the message was dropped (UC) */
 	struct recv_wqe *recv;

@@ -25,6 +25,11 @@ uint64_t clock_now_ns(void)
 	return read_clock(CLOCK_MONOTONIC);
 }
 
+uint64_t clock_coarse_ns(void)
+{
+	return read_clock(CLOCK_MONOTONIC_COARSE);
+}
+
 uint64_t clock_wall_ns(void)
 {
 	return read_clock(CLOCK_REALTIME);

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 uint64_t clock_now_ns(void);		/* CLOCK_MONOTONIC */
+uint64_t clock_coarse_ns(void);		/* the same as of some milliseconds ago at most; cheap */
 uint64_t clock_wall_ns(void);		/* CLOCK_REALTIME */
 uint64_t random_u64(void);		/* getrandom */
 

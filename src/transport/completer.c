@@ -21,6 +21,8 @@ void completer_retire(struct call *call)
 			enter_error(call);
 			return;
 		}
+		if (wqe->state == WQE_TOLD)
+			return;
 		if (!wqe_is_local(wqe) && psn_diff(qp->requester.una_psn, wqe->last_psn) <= 0)
 			return;
 		finish_send(call, IBV_WC_SUCCESS);

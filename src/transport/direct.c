@@ -4,7 +4,7 @@
 
 #include "transport/internal.h"
 
-#define STREAM_BEGINS 16u	/* one-sided requests in a row */
+#define STREAM_BEGINS 16u	/* requests in a row */
 
 static bool is_idle(const struct qp *qp)
 {
@@ -36,12 +36,12 @@ bool direct_is_due(struct qp *qp, const struct send_wqe *wqe)
 {
 	struct requester *requester = &qp->requester;
 
-	if (wqe->opcode != IBV_WR_RDMA_WRITE && !wqe_is_read_or_atomic(wqe)) {
-		requester->one_sided = 0;
+	if (wqe_is_local(wqe)) {
+		requester->in_packets = 0;
 		return false;
 	}
-	if (requester->one_sided < STREAM_BEGINS) {
-		requester->one_sided++;
+	if (requester->in_packets < STREAM_BEGINS) {
+		requester->in_packets++;
 		return false;
 	}
 	return requester->prefers_direct && qp->sq.sent != qp->sq.tail;

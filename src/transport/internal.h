@@ -13,6 +13,7 @@
 #include "base/counters.h"
 #include "base/log.h"
 #include "transport/fault.h"
+#include "transport/message.h"
 #include "transport/transport.h"
 #include "wire/psn.h"
 
@@ -91,6 +92,12 @@ enum sge_result sge_scatter(struct call *call, const struct ibv_sge *sge, uint32
 			    uint64_t offset, const uint8_t *data, uint32_t bytes, bool last);
 uint64_t sge_total(const struct ibv_sge *sge, uint32_t sge_count);
 
+/*
+ * The same, but what is to be copied is fetched by @pull, a piece after the other (transport/message.h).
+ */
+enum sge_result sge_pull(struct call *call, const struct ibv_sge *sge, uint32_t sge_count,
+			 uint64_t offset, const struct message *message, uint32_t bytes, bool last);
+
 /* ---- direct.c ---- */
 
 /* Should @wqe wait until nothing is in flight, and then go without packets? */
@@ -124,7 +131,7 @@ void packet_begin(const struct qp *qp, struct packet *packet, uint8_t code, uint
 
 /* ---- request.c: what a work request looks like on the wire ---- */
 
-enum wqe_state { WQE_POSTED, WQE_STARTED, WQE_DONE, WQE_FAILED };
+enum wqe_state { WQE_POSTED, WQE_STARTED, WQE_TOLD, WQE_DONE, WQE_FAILED };
 
 /*
  * Cost of a packet to the path's window: what it takes of a socket buffer. The kernel counts at
@@ -179,6 +186,10 @@ void requester_stop(struct call *call);			/* at ERR: give the path back */
 void requester_transmit(struct pump *pump);
 uint64_t requester_deadline(const struct qp *qp);
 void requester_timeout(struct call *call);
+/* The local ACK timeout; UINT64_MAX: none. */
+uint64_t requester_ack_timeout(const struct qp *qp);
+/* Give up: nothing was heard of the peer for all of the retries. */
+void requester_exceeded(struct call *call);
 /* Is there anything that a transmit might write? */
 bool requester_ready(const struct qp *qp);
 /* Send again from una_psn on: what is in flight is lost. */
@@ -189,6 +200,12 @@ void requester_check_drained(struct call *call);
 /* Run LOCAL_INV or BIND_MW at its turn. */
 void requester_local(struct call *call, struct send_wqe *wqe);
 void requester_give_acked(struct call *call, uint64_t rtt_ns);
+
+/* ---- message.c ---- */
+
+/* When nothing was heard of a message for as long as the retries of a packet take. */
+uint64_t message_deadline(const struct qp *qp);
+void message_timeout(struct call *call);
 
 /* ---- completer.c ---- */
 
@@ -217,6 +234,9 @@ void responder_fault(struct call *call, enum fault fault, uint32_t psn);
 /* Our part of it: completion or event, explanation, the error state. */
 void responder_fail(struct call *call, enum fault fault);
 void responder_answer(struct qp *qp, enum answer_kind kind, uint8_t syndrome, uint32_t psn);
+/* The message in progress was a SEND, or a WRITE with immediate data: complete its receive. */
+enum fault responder_complete(struct call *call, struct ibv_wc *wc, bool solicited);
+void note_established(struct call *call);	/* transport.c: in RTR something came */
 /* Syndrome of an ACK: end-to-end credits, but none with an SRQ (IBTA 9.7.7.2). */
 uint8_t responder_ack_syndrome(const struct qp *qp);
 bool responder_take(struct call *call);		/* a receive, unless one is held */

@@ -36,6 +36,8 @@ void requester_reset(struct qp *qp)
 			path_release(qp->path, qp->transport->run_queue, requester->flight_bytes);
 	}
 	*requester = (struct requester){ 0 };
+	if (qp->access)
+		atomic_fetch_add_explicit(&qp->access->generation, 1, memory_order_release);
 }
 
 void requester_start(struct qp *qp)
@@ -44,7 +46,8 @@ void requester_start(struct qp *qp)
 	uint32_t psn = qp->attr.sq_psn & PSN_MASK;
 
 	requester->una_psn = requester->send_psn = requester->next_psn = psn;
-	requester->send_wqe = qp->sq.tail;
+	requester->send_wqe = requester->packets_until = qp->sq.tail;
+	requester->message_sequence = psn;
 	requester->retry_left = qp->attr.retry_cnt;
 	requester->rnr_left = qp->attr.rnr_retry;
 	requester->rto_ns = qp->transport->probe_min_ns;
@@ -74,6 +77,7 @@ void requester_stop(struct call *call)
 	requester->rnr_until_ns = 0;
 	requester->probe_due = requester->probing = requester->hold = false;
 	requester->timing = false;
+	requester->told = requester->refused = 0;
 }
 
 void requester_give_acked(struct call *call, uint64_t rtt_ns)
@@ -178,7 +182,7 @@ static bool begin_next(struct call *call)
 	struct requester *requester = &qp->requester;
 	struct send_wqe *wqe;
 
-	if (qp->sq.sent == qp->sq.head || qp->state != IBV_QPS_RTS)
+	if (qp->sq.sent == qp->sq.head || qp->state != IBV_QPS_RTS || requester->told)
 		return false;
 	wqe = send_queue_at(&qp->sq, qp->sq.sent);
 	if (is_fenced(qp, wqe) || direct_is_due(qp, wqe))
@@ -422,7 +426,7 @@ bool requester_ready(const struct qp *qp)
 
 	if (qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_SQD)
 		return false;
-	if (requester->rnr_until_ns)
+	if (requester->rnr_until_ns || requester->told)
 		return false;
 	if (requester->probe_due)
 		return true;
@@ -450,16 +454,19 @@ static bool is_awaiting(const struct requester *requester)
 	       (requester->send_psn != requester->una_psn || requester->hold);
 }
 
-static uint64_t ack_deadline(const struct qp *qp)
+uint64_t requester_ack_timeout(const struct qp *qp)
 {
 	uint64_t timeout_ns = ack_timeout_ns(qp->attr.timeout);
 	uint64_t floor_ns = ACK_TIMEOUT_FLOOR * qp->transport->probe_min_ns;
 
-	if (timeout_ns == UINT64_MAX)
-		return TIME_NEVER;
-	if (timeout_ns < floor_ns)
-		timeout_ns = floor_ns;
-	return qp->requester.progress_ns + timeout_ns;
+	return timeout_ns < floor_ns ? floor_ns : timeout_ns;
+}
+
+static uint64_t ack_deadline(const struct qp *qp)
+{
+	uint64_t timeout_ns = requester_ack_timeout(qp);
+
+	return timeout_ns == UINT64_MAX ? TIME_NEVER : qp->requester.progress_ns + timeout_ns;
 }
 
 static uint64_t probe_deadline(const struct qp *qp)
@@ -485,6 +492,8 @@ uint64_t requester_deadline(const struct qp *qp)
 
 	if (qp->type != IBV_QPT_RC || (qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_SQD))
 		return TIME_NEVER;
+	if (requester->told)
+		return message_deadline(qp);
 	if (requester->rnr_until_ns)
 		return requester->rnr_until_ns;
 	if (!is_awaiting(requester))
@@ -504,6 +513,14 @@ static void fall_silent(struct call *call)
 	requester->guarded = false;
 }
 
+void requester_exceeded(struct call *call)
+{
+	count(call, COUNTER_RETRY_EXCEEDED);
+	fail_request(call, IBV_WC_RETRY_EXC_ERR,
+		     "check that the peer lives, that its QP is in RTR or RTS and connected to "
+		     "this one, and that UDP port 4791 is open between the hosts");
+}
+
 static void ack_timed_out(struct call *call)
 {
 	struct requester *requester = &call->qp->requester;
@@ -512,12 +529,9 @@ static void ack_timed_out(struct call *call)
 	if (call->qp->path)
 		path_reduce(call->qp->path, PATH_SILENT, call->now_ns);
 	if (!requester->retry_left) {
-		count(call, COUNTER_RETRY_EXCEEDED);
 		because(call, "the peer did not answer: %u packets sent since its last answer, %u of "
 			"them retransmissions", requester->sent_packets, requester->resent_packets);
-		fail_request(call, IBV_WC_RETRY_EXC_ERR,
-			     "check that the peer lives, that its QP is in RTR or RTS and connected to "
-			     "this one, and that UDP port 4791 is open between the hosts");
+		requester_exceeded(call);
 		return;
 	}
 	requester->retry_left--;
@@ -549,7 +563,9 @@ void requester_timeout(struct call *call)
 
 	if (requester_deadline(qp) > call->now_ns)
 		return;
-	if (requester->rnr_until_ns) {
+	if (requester->told) {
+		message_timeout(call);
+	} else if (requester->rnr_until_ns) {
 		requester->rnr_until_ns = 0;
 		requester->progress_ns = call->now_ns;
 	} else if (ack_deadline(qp) <= call->now_ns) {

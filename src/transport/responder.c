@@ -28,6 +28,7 @@ void responder_reset(struct qp *qp)
 		atomic_store_explicit(&qp->access->established, 0, memory_order_relaxed);
 	*responder = (struct responder){ .recv = recv, .echoes = responder->echoes,
 					 .expected_psn = qp->attr.rq_psn & PSN_MASK,
+					 .message_sequence = qp->attr.rq_psn & PSN_MASK,
 					 .resource = resource,
 					 .resource_count = count };
 	memset(resource, 0, count * sizeof(*resource));
@@ -319,35 +320,40 @@ static enum fault run(struct call *call, const struct packet *packet)
 	}
 }
 
-static enum fault invalidate(struct call *call, const struct packet *packet)
+static enum fault invalidate(struct call *call, uint32_t rkey)
 {
 	struct mr_asker asker = asker_of(call->qp);
 
-	if (mr_invalidate(call->qp->transport->mrs, &asker, packet->invalidate_rkey) == MR_OK)
+	if (mr_invalidate(call->qp->transport->mrs, &asker, rkey) == MR_OK)
 		return FAULT_NONE;
 	because(call, "SEND_WITH_INV names rkey 0x%08x, which is no type 2 window bound on this QP",
-		packet->invalidate_rkey);
+		rkey);
 	return FAULT_INVALIDATE;
+}
+
+enum fault responder_complete(struct call *call, struct ibv_wc *wc, bool solicited)
+{
+	wc->status = IBV_WC_SUCCESS;
+	wc->src_qp = call->qp->attr.dest_qp_num;
+	if ((wc->wc_flags & IBV_WC_WITH_INV) && invalidate(call, wc->invalidated_rkey))
+		return FAULT_INVALIDATE;
+	finish_recv(call, wc, solicited);
+	return FAULT_NONE;
 }
 
 static enum fault complete(struct call *call, const struct packet *packet)
 {
-	struct responder *responder = &call->qp->responder;
-	struct ibv_wc wc = { .status = IBV_WC_SUCCESS, .byte_len = responder->received,
-			     .src_qp = call->qp->attr.dest_qp_num };
+	struct ibv_wc wc = { .byte_len = call->qp->responder.received };
 
 	wc.opcode = packet->op->verb == VERB_SEND ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM;
 	if (packet->op->headers & HDR_IMM) {
 		wc.wc_flags |= IBV_WC_WITH_IMM;
 		wc.imm_data = __builtin_bswap32(packet->imm);
 	} else if (packet->op->headers & HDR_IETH) {
-		if (invalidate(call, packet))
-			return FAULT_INVALIDATE;
 		wc.wc_flags |= IBV_WC_WITH_INV;
 		wc.invalidated_rkey = packet->invalidate_rkey;
 	}
-	finish_recv(call, &wc, packet->solicited);
-	return FAULT_NONE;
+	return responder_complete(call, &wc, packet->solicited);
 }
 
 static enum fault (*const checks[])(struct call *, const struct packet *) = {

@@ -30,9 +30,27 @@ static void refuse(struct call *call, uint32_t key, unsigned need, uint64_t addr
 			   call->why, sizeof(call->why));
 }
 
-/* One piece of one SGE, to packet memory (@need 0) or from it. */
+/* What is at the other end of a list: memory, or a message whose data is pulled. */
+struct other {
+	uint8_t *data;
+	const struct message *message;	/* or NULL */
+	uint64_t done;			/* bytes of it */
+};
+
+static int copy_granted(void *host, struct other *other, uint32_t bytes, unsigned need, bool last)
+{
+	if (other->message)
+		return other->message->pull(other->message->context, host, other->done, bytes, last);
+	if (!need)
+		return copy_user(other->data + other->done, host, bytes);
+	if (last)
+		return copy_user_ordered(host, other->data + other->done, bytes);
+	return copy_user(host, other->data + other->done, bytes);
+}
+
+/* One piece of one SGE, to the other end (@need 0) or from it. */
 static enum sge_result copy_piece(struct call *call, const struct ibv_sge *sge, uint32_t skip,
-				  uint8_t *data, uint32_t bytes, unsigned need, bool last)
+				  struct other *other, uint32_t bytes, unsigned need, bool last)
 {
 	struct mr_asker asker = asker_of(call->qp);
 	uint64_t address = sge->addr + skip;
@@ -45,12 +63,7 @@ static enum sge_result copy_piece(struct call *call, const struct ibv_sge *sge, 
 		refuse(call, sge->lkey, need, address, bytes, fault);
 		return SGE_PROTECTION;
 	}
-	if (!need)
-		err = copy_user(data, grant.host, bytes);
-	else if (last)
-		err = copy_user_ordered(grant.host, data, bytes);
-	else
-		err = copy_user(grant.host, data, bytes);
+	err = copy_granted(grant.host, other, bytes, need, last);
 	mr_release(&grant);
 	if (!err)
 		return SGE_OK;
@@ -60,7 +73,7 @@ static enum sge_result copy_piece(struct call *call, const struct ibv_sge *sge, 
 }
 
 static enum sge_result walk(struct call *call, const struct ibv_sge *sge, uint32_t sge_count,
-			    uint64_t offset, uint8_t *data, uint32_t bytes, unsigned need,
+			    uint64_t offset, struct other *other, uint32_t bytes, unsigned need,
 			    bool last)
 {
 	uint32_t i;
@@ -75,9 +88,10 @@ static enum sge_result walk(struct call *call, const struct ibv_sge *sge, uint32
 		piece = sge[i].length - (uint32_t)offset;
 		if (piece > bytes)
 			piece = bytes;
-		if (copy_piece(call, &sge[i], (uint32_t)offset, data, piece, need, last))
+		if (copy_piece(call, &sge[i], (uint32_t)offset, other, piece, need,
+			       last && piece == bytes))
 			return SGE_PROTECTION;
-		data += piece;
+		other->done += piece;
 		bytes -= piece;
 		offset = 0;
 	}
@@ -87,18 +101,29 @@ static enum sge_result walk(struct call *call, const struct ibv_sge *sge, uint32
 enum sge_result sge_gather(struct call *call, const struct send_wqe *wqe, uint64_t offset,
 			   uint8_t *out, uint32_t bytes)
 {
+	struct other other = { .data = out };
+
 	if (!bytes)
 		return SGE_OK;
 	if (wqe->flags & IBV_SEND_INLINE) {
 		memcpy(out, wqe->inline_data + offset, bytes);
 		return SGE_OK;
 	}
-	return walk(call, wqe->sge, wqe->sge_count, offset, out, bytes, 0, false);
+	return walk(call, wqe->sge, wqe->sge_count, offset, &other, bytes, 0, false);
 }
 
 enum sge_result sge_scatter(struct call *call, const struct ibv_sge *sge, uint32_t sge_count,
 			    uint64_t offset, const uint8_t *data, uint32_t bytes, bool last)
 {
-	return walk(call, sge, sge_count, offset, (uint8_t *)(uintptr_t)data, bytes,
-		    IBV_ACCESS_LOCAL_WRITE, last);
+	struct other other = { .data = (uint8_t *)(uintptr_t)data };
+
+	return walk(call, sge, sge_count, offset, &other, bytes, IBV_ACCESS_LOCAL_WRITE, last);
+}
+
+enum sge_result sge_pull(struct call *call, const struct ibv_sge *sge, uint32_t sge_count,
+			 uint64_t offset, const struct message *message, uint32_t bytes, bool last)
+{
+	struct other other = { .message = message, .done = offset };
+
+	return walk(call, sge, sge_count, offset, &other, bytes, IBV_ACCESS_LOCAL_WRITE, last);
 }

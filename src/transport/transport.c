@@ -97,7 +97,7 @@ static bool is_from_peer(const struct qp *qp, const struct rx_info *info)
 		!memcmp(info->destination, qp->av.source, sizeof(info->destination)));
 }
 
-static void note_established(struct call *call)
+void note_established(struct call *call)
 {
 	struct qp *qp = call->qp;
 

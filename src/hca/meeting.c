@@ -270,7 +270,7 @@ static void receive_visitors(struct hca *hca)
 		}
 }
 
-/* What a peer put in its channel before it ended has arrived. */
+/* What a peer put in its channel before it ended has arrived, and what it took out of it too. */
 static void drain(struct hca *hca, const struct peer *peer) REQUIRES(hca->drive)
 {
 	unsigned n;
@@ -278,6 +278,7 @@ static void drain(struct hca *hca, const struct peer *peer) REQUIRES(hca->drive)
 	for (n = 0; n < DRAIN_PASSES && !memory_is_empty(hca->peers->link, peer->channel); n++)
 		hca_receive(hca, clock_now_ns());
 	hca_receive(hca, clock_now_ns());
+	messages_receive(hca);	/* and what it heard is answered */
 }
 
 static void bury_the_dead(struct hca *hca)

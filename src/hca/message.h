@@ -30,7 +30,7 @@ void message_await(struct hca *hca, struct qp *qp) REQUIRES(qp->lock);
 unsigned messages_receive(struct hca *hca) REQUIRES(hca->drive);
 /* Is anything to be settled, or heard? A hint without locks. */
 bool messages_wait(const struct hca *hca);
-/* The peer of @channel is gone, and its channel closed: what it did not hear goes another way. */
+/* The peer of @channel is gone, and its channel closed: what has no answer by now goes another way. */
 void messages_lost(struct hca *hca, unsigned channel) REQUIRES(hca->drive);
 /* The application is going to wait for completions: answers are to wake it. */
 void messages_await(struct hca *hca);

@@ -22,6 +22,8 @@
 #include "platform/memory_swap.h"
 
 #define REGION_BYTES_MAX	(UINT64_C(1) << 32)
+#define LOCAL_BYTES_MIN		(UINT64_C(64) << 10)	/* of regions without remote rights */
+#define LOCAL_BYTES_MAX		(UINT64_C(256) << 20)
 #define REGIONS_MAX		4096u	/* beyond these, looking for overlaps costs too much */
 #define OUR_THREADS		1u	/* the worker */
 #define RECLAIM_AT		64u	/* retired extents worth a look at /proc/self/maps */
@@ -320,6 +322,16 @@ bool mapping_is_wanted(const struct hca *hca)
 	return hca->mappings && hca->direct && strcmp(hca->config.memory, "copy");
 }
 
+/*
+ * Peers read and write where they have a right to; of what has no such rights they fetch large
+ * messages (message.h), which is worth an exchange of some pages, but not of many.
+ */
+static bool is_worth_it(const struct mr *mr)
+{
+	return (mr->access & ACCESS_REMOTE) ||
+	       (mr->ibv.length >= LOCAL_BYTES_MIN && mr->ibv.length <= LOCAL_BYTES_MAX);
+}
+
 void mapping_add(struct hca *hca, const struct mr *mr)
 {
 	uintptr_t address = (uintptr_t)mr->ibv.addr, last = MEMORY_PAGE - 1;
@@ -329,7 +341,7 @@ void mapping_add(struct hca *hca, const struct mr *mr)
 	uint32_t index = mr_index_of(mr->ibv.lkey);
 	struct extent *extent;
 
-	if (!mapping_is_wanted(hca) || !(mr->access & ACCESS_REMOTE) || !address || end <= start ||
+	if (!mapping_is_wanted(hca) || !is_worth_it(mr) || !address || end <= start ||
 	    end - start > REGION_BYTES_MAX)
 		return;
 	lock_acquire(&hca->mappings->lock);

@@ -38,7 +38,7 @@ struct transfer {
 	uint8_t *mapped;		/* the peer's memory, here; NULL: not mapped */
 	uint32_t length, remote_qpn, rkey, number;
 	uint64_t remote, host;
-	unsigned hazard, grants, pieces;
+	unsigned grants, pieces;
 	struct mr_grant grant[LIMIT_SGE];
 	struct iovec piece[LIMIT_SGE + 1];	/* the first is for the guard */
 };
@@ -190,16 +190,18 @@ static bool move_unlocked(struct transfer *transfer, const struct send_wqe *wqe)
 
 static bool carry_out(struct transfer *transfer, const struct send_wqe *wqe)
 {
+	struct peer_use use;
 	bool done = false;
 
-	if (!hazard_begin(transfer->peer->hazards, transfer->rkey, transfer->remote_qpn,
-			  transfer->qp->number, &transfer->hazard))
+	transfer->peer = peer_enter(transfer->hca, SLOT_OF_QPN(transfer->remote_qpn), transfer->rkey,
+				    transfer->remote_qpn, &use);
+	if (!transfer->peer)
 		return false;
 	if (is_allowed(transfer) && grant_local(transfer, wqe)) {
 		done = move_unlocked(transfer, wqe);
 		release_local(transfer);
 	}
-	hazard_end(transfer->peer->hazards, transfer->hazard);
+	peer_leave(&use);
 	return done;
 }
 
@@ -218,8 +220,8 @@ static enum counter counter_of(unsigned need)
 	       need == IBV_ACCESS_REMOTE_READ  ? COUNTER_DIRECT_READ : COUNTER_DIRECT_ATOMIC;
 }
 
-/* What it moves, and where to. Locks the peer's end in; false: nobody is there. */
-static bool begin(struct transfer *transfer, struct hca *hca, struct qp *qp,
+/* What it moves, and where to. */
+static void begin(struct transfer *transfer, struct hca *hca, struct qp *qp,
 		  const struct send_wqe *wqe) REQUIRES(qp->lock)
 {
 	transfer->hca = hca;
@@ -236,8 +238,6 @@ static bool begin(struct transfer *transfer, struct hca *hca, struct qp *qp,
 	transfer->soon = false;
 	transfer->grants = 0;
 	transfer->pieces = 1;
-	transfer->peer = peer_hold(hca, SLOT_OF_QPN(transfer->remote_qpn));
-	return transfer->peer;
 }
 
 /* True: done, and the request is still there. */
@@ -247,7 +247,6 @@ static bool run(struct transfer *transfer, const struct send_wqe *wqe)
 	bool done = carry_out(transfer, wqe);
 
 	transport_direct_prefer(transfer->qp, done || transfer->soon);
-	peer_let_go(transfer->peer);
 	if (!done || !is_current(transfer))
 		return false;
 	counter_add(transfer->hca->counters, counter_of(transfer->need), 1);
@@ -259,7 +258,8 @@ static bool run_one(struct hca *hca, struct qp *qp, const struct send_wqe *wqe,
 {
 	struct transfer transfer;
 
-	if (!begin(&transfer, hca, qp, wqe) || !run(&transfer, wqe))
+	begin(&transfer, hca, qp, wqe);
+	if (!run(&transfer, wqe))
 		return false;
 	transport_direct_done(qp, qp->send_cq->stamped ? clock_now_ns() : 0, effects);
 	return true;
@@ -271,8 +271,10 @@ static bool write_first(struct hca *hca, struct qp *qp, const struct send_wqe *w
 {
 	struct transfer transfer;
 
-	return message_is_possible(hca, qp) && begin(&transfer, hca, qp, wqe) &&
-	       run(&transfer, wqe);
+	if (!message_is_possible(hca, qp))
+		return false;
+	begin(&transfer, hca, qp, wqe);
+	return run(&transfer, wqe);
 }
 
 /* One request without packets, of either kind. False: none, or it has to wait, or needs packets. */

@@ -50,30 +50,36 @@ size_t peers_shared_bytes(void)
 	return 2 * (channel_half_bytes() + HAZARD_BYTES);
 }
 
-struct peer *peer_hold(struct hca *hca, uint32_t slot)
+/*
+ * The hazard holds the peer too: peer_dismiss() takes the slots away first, and then waits until none
+ * of ours is left. A table that is no longer the peer's is still memory (park), and is let go of.
+ */
+struct peer *peer_enter(struct hca *hca, uint32_t slot, uint32_t rkey, uint32_t qpn,
+			struct peer_use *use)
 {
 	uint32_t channel = peers_channel(hca, slot);
-	struct peer *peer;
+	struct peers *peers = hca->peers;
 
 	if (channel == PEER_NO_CHANNEL)
 		return NULL;
-	peer = &hca->peers->peer[channel];
-	atomic_fetch_add_explicit(&peer->holders, 1, memory_order_seq_cst);
-	/* peer_dismiss() takes the slots away first and waits for the holders then. */
-	if (peers_channel(hca, slot) == channel)
-		return peer;
-	peer_let_go(peer);
+	use->table = atomic_load_explicit(&peers->hazards[channel], memory_order_acquire);
+	if (!hazard_begin(use->table, rkey, qpn, qpn, &use->hazard))
+		return NULL;
+	if (peers_channel(hca, slot) == channel &&
+	    atomic_load_explicit(&peers->hazards[channel], memory_order_acquire) == use->table)
+		return &peers->peer[channel];
+	peer_leave(use);
 	return NULL;
+}
+
+void peer_leave(const struct peer_use *use)
+{
+	hazard_end(use->table, use->hazard);
 }
 
 struct peer *peer_at(struct hca *hca, unsigned channel)
 {
 	return &hca->peers->peer[channel];
-}
-
-void peer_let_go(struct peer *peer)
-{
-	atomic_fetch_sub_explicit(&peer->holders, 1, memory_order_release);
 }
 
 /* ---- peers that were met ---- */
@@ -221,6 +227,7 @@ int peer_admit(struct hca *hca, struct rendezvous_peer *process, int channel_fd,
 		goto unmap;
 	memory_set_reach(peers->link, peer.channel, reach_of(hca, &peer));
 	peers->peer[peer.channel] = peer;
+	atomic_store_explicit(&peers->hazards[peer.channel], peer.hazards, memory_order_release);
 	*admitted = &peers->peer[peer.channel];
 	watch(hca, process->fd);
 	return 0;
@@ -236,7 +243,7 @@ void peer_dismiss(struct hca *hca, struct peer *peer)
 {
 	forget_slots(hca->peers, peer->channel);
 	atomic_thread_fence(memory_order_seq_cst);
-	while (atomic_load(&peer->holders))
+	while (hazard_any(peer->hazards))
 		thread_yield();
 	memory_remove(hca->peers->link, peer->channel);
 	unmap_memory(hca->peers, peer);

@@ -31,12 +31,21 @@ struct peer {
 	bool liar;			/* its hazards say nothing; under the lock */
 	bool direct;			/* its memory can be reached */
 	struct process_memory memory;
-	_Atomic uint32_t holders;
 };
 
-/* The holder of @slot, which stays until peer_let_go(); NULL: no memory is shared with it. */
-struct peer *peer_hold(struct hca *hca, uint32_t slot);
-void peer_let_go(struct peer *peer);
+struct peer_use {
+	struct hazard_table *table;
+	unsigned hazard;
+};
+
+/*
+ * Begin to access memory of the holder of @slot: names its key @rkey and its QP @qpn as in use
+ * (host/hazard.h). It stays until peer_leave(). NULL: no memory is shared with it, or too many of our
+ * threads access it just now.
+ */
+struct peer *peer_enter(struct hca *hca, uint32_t slot, uint32_t rkey, uint32_t qpn,
+			struct peer_use *use);
+void peer_leave(const struct peer_use *use);
 /* Of an open channel: it stays as long as the drive lock is held. */
 struct peer *peer_at(struct hca *hca, unsigned channel) REQUIRES(hca->drive);
 

@@ -21,6 +21,7 @@ struct peers {
 	int listen_fd[LISTENERS_MAX];
 	unsigned listeners;
 	struct peer peer[CHANNELS_MAX];
+	struct hazard_table *_Atomic hazards[CHANNELS_MAX];	/* ours, of each peer that was met */
 	_Atomic uint8_t channel_of[SLOT_COUNT];	/* + 1; 0: none */
 	bool meeting[SLOT_COUNT];	/* a thread of ours is at it */
 	void *parked[CHANNELS_MAX];	/* places of channels that were dismissed (park) */

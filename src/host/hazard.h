@@ -53,6 +53,17 @@ static inline void hazard_end(struct hazard_table *table, unsigned slot)
 	atomic_store_explicit(&table->slot[slot].use, 0, memory_order_release);	/* R3 */
 }
 
+/* Is anything in use? To be asked of one's own table. */
+static inline bool hazard_any(const struct hazard_table *table)
+{
+	unsigned i;
+
+	for (i = 0; i < HAZARDS; i++)
+		if (atomic_load_explicit(&table->slot[i].use, memory_order_acquire))
+			return true;
+	return false;
+}
+
 /* Does @table name this key (of whatever QP), or this QP (@rkey 0)? After a full fence (F4). */
 static inline bool hazard_names(const struct hazard_table *table, uint32_t rkey, uint32_t qpn)
 {

@@ -4,8 +4,9 @@ by one copy, and by UDP (VERBATIM_MEMORY=auto, copy, off), beside UCX, libfabric
 memory. Each part runs everything once, then everything again; ratios are of medians."""
 import os
 
-from peers import MODES, MIB, Others, Perftest, number
+from harness import words
 from lab import Failure
+from peers import MODES, MIB, Others, Perftest, number
 
 US, MPS, MBS = 'us', 'M/s', 'MB/s'
 UCX_PUT = '-d memory -x posix'          # of UCT: UCX's lowest layer, a store into mapped memory
@@ -196,6 +197,30 @@ class Inside:
         self.goal('ib_read_lat, target asleep', 'ib_read_lat, target waits in read(), mapped', 0.5)
         self.goal('ib_send_lat, both in ibv_get_cq_event', 'ib_send_lat, both in ibv_get_cq_event',
                   1, base=slept.name, base_name='spin + wake', beside=('waking a thread', wake))
+
+    # ---- registration ----
+
+    def registration(self, topology):
+        """Of memory in use, for peers to map; beside getting as much from the system."""
+        tool = os.path.join(self.bench.programs, 'register_regions')
+        rows = [('4 KiB', f'-s {4 << 10}'), ('1 MiB', f'-s {MIB}'), ('64 MiB', f'-s {64 * MIB}'),
+                ('4 KiB, 1000 mappings', f'-s {4 << 10} -m 1000')]
+        ours = {name: self.series(f'register and deregister {name}', US) for name, _ in rows}
+        other = {name: self.series(f'mmap, touch, munmap {name}', US) for name, _ in rows}
+        for _ in range(self.bench.repeats):
+            for name, line in rows:
+                command = words(tool, line, '-t', min(self.bench.seconds / 4, 0.5))
+                with topology.client.start(command, {'VERBATIM_MEMORY': 'auto'}) as program:
+                    if program.wait(30) != 0:
+                        self.table.say(f'    register_regions: {program.tail()}')
+                        continue
+                    for series, what in ((ours, 'deregister'), (other, 'munmap')):
+                        series[name].values.append(
+                            number(rf'{what}: median ([\d.]+) us', program.text, tool))
+        self.table.say('inside a host: regions that peers map, registered and deregistered')
+        for name, _ in rows:
+            self.table.say(f'    {ours[name].name:42s} {ours[name]}\n'
+                           f'    {other[name].name:42s} {other[name]}')
 
     def idle(self, topology):
         cpu, woken = self.series('idle CPU', '%'), self.series('idle wake-ups', '/s')

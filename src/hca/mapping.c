@@ -38,6 +38,7 @@ struct extent {
 	uint32_t regions;		/* 0: its pages could not be made private, and will be */
 	bool own;			/* device memory: no page was exchanged, none becomes private */
 	bool retired;			/* its pages are private, its place in the pool is not free */
+	bool doubtful;			/* becoming private has failed once: halfway, perhaps */
 	bool mapped;			/* reclaim() */
 };
 
@@ -252,18 +253,22 @@ static void dissolve(struct hca *hca, uint32_t index, struct extent *extent)
 {
 	struct mappings *mappings = hca->mappings;
 	bool quiet = is_alone() && !other_region_covers(hca, index, extent->start, extent->bytes);
-	int err = memory_unshare(mappings->pool_fd, extent->pool, extent->bytes, quiet);
+	bool stays;
+	int err = memory_unshare(mappings->pool_fd, extent->pool, extent->bytes, quiet, &stays);
 
 	if (err) {
 		log_warn("memory at %p stays shared for now: error %d", (void *)extent->start, err);
+		extent->doubtful = true;
 		mappings->stuck++;
 		return;
 	}
 	memory_punch(mappings->pool_fd, extent->pool, extent->bytes);
+	if (!stays && !extent->doubtful) {
+		remove_extent(hca->mappings, extent);
+		return;
+	}
 	extent->retired = true;
 	mappings->retired++;
-	if (quiet)
-		mappings->reclaim_at = mappings->retired;	/* nothing maps it: soon */
 }
 
 /* What could not be made private before (no descriptor was to be had, or no memory). */
@@ -470,11 +475,13 @@ int mappings_open(struct hca *hca)
 void mappings_close(struct hca *hca)
 {
 	struct mappings *mappings = hca->mappings;
+	bool stays;
 
 	if (!mappings)
 		return;
 	lock_acquire(&mappings->lock);
-	memory_unshare(mappings->pool_fd, 0, POOL_BYTES, is_alone());
+	if (!list_empty(&mappings->extents))
+		memory_unshare(mappings->pool_fd, 0, POOL_BYTES, is_alone(), &stays);
 	while (!list_empty(&mappings->extents))
 		remove_extent(mappings, list_entry(mappings->extents.next, struct extent, node));
 	if (mappings->has_pipe) {

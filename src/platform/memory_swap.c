@@ -2,8 +2,8 @@
 /*
  * Private pages for shared ones and back (memory_swap.h).
  *
- * To share: the file's pages are filled at a place of their own and then moved over the old ones by
- * mremap(); what somebody writes in between would be lost.
+ * To share: what the process has touched is written to the file, which is then mapped over the old
+ * pages; what somebody writes in between would be lost.
  *
  * Back, where nobody writes: anonymous memory is mapped over the old and filled from the file. It is as
  * it was, and the kernel joins it to its neighbours: nothing of us remains.
@@ -18,19 +18,19 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "platform/fail.h"
+#include "platform/memory_areas.h"
 
 #define PAGEMAP_BATCH	512u
+#define PAGES_FEW	4u
 #define PAGEMAP_PRESENT	(UINT64_C(1) << 63)
 #define PAGEMAP_SWAPPED	(UINT64_C(1) << 62)
 
@@ -45,84 +45,30 @@ unsigned memory_thread_count(void)
 									 (unsigned)status.st_nlink - 2;
 }
 
-struct area {
-	uintptr_t start, end;
-	char rights[5];
-	uint64_t offset;
-	unsigned major, minor;
-	uint64_t inode;
-	char name[64];
-};
-
-/* A line of /proc/self/maps. */
-static bool parse_area(const char *line, struct area *area)
-{
-	int fields;
-
-	area->name[0] = '\0';
-	fields = sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %4s %" SCNx64 " %x:%x %" SCNu64 " %63s",
-			&area->start, &area->end, area->rights, &area->offset, &area->major,
-			&area->minor, &area->inode, area->name);
-	return fields >= 7;
-}
-
 typedef bool area_fn(const struct area *area, void *context);
-
-#define LINE_MAX_BYTES 512u
-
-static FILE *open_maps(void)
-{
-	return fail_now(FAIL_PROC) ? NULL : fopen("/proc/self/maps", "re");
-}
 
 /* Does @fits hold for every area of [@start, +@bytes), and is there no gap? */
 static bool all_areas(const void *start, size_t bytes, area_fn *fits, void *context)
 {
 	uintptr_t at = (uintptr_t)start, end = at + bytes;
-	FILE *maps = open_maps();
+	struct areas areas;
 	struct area area;
-	char line[LINE_MAX_BYTES];
 
-	if (!maps)
-		return false;
-	while (at < end && fgets(line, sizeof(line), maps)) {
-		if (!parse_area(line, &area) || area.end <= at)
-			continue;
-		if (area.start > at || !fits(&area, context))
-			break;
-		at = area.end;
-	}
-	fclose(maps);
-	return at >= end;
-}
-
-/* A file by its device and inode, as maps names it. */
-struct file_id {
-	unsigned major, minor;
-	uint64_t inode;
-};
-
-static int identify(int fd, struct file_id *id)
-{
-	struct stat status;
-
-	if (fstat(fd, &status))
-		return errno;
-	*id = (struct file_id){ major(status.st_dev), minor(status.st_dev), status.st_ino };
-	return 0;
-}
-
-static bool is_area_of(const struct area *area, const struct file_id *id)
-{
-	return area->inode == id->inode && area->major == id->major && area->minor == id->minor;
+	if (!areas_open(&areas, AREAS_ALL, at))
+		while (at < end && areas_next(&areas, &area)) {
+			if (area.start > at || !fits(&area, context))
+				break;
+			at = area.end;
+		}
+	return !areas_close(&areas) && at >= end;
 }
 
 static bool is_ordinary_area(const struct area *area, void *context)
 {
-	if (strcmp(area->rights, "rw-p"))
+	if (area->shared || area->rights != (PROT_READ | PROT_WRITE))
 		return false;
 	if (area->inode)
-		return is_area_of(area, context);
+		return area_is_of(area, context);
 	/* "[heap]" and "[anon:...]" are ordinary; "[stack]", "[vvar]" and the like are not. */
 	return area->name[0] != '[' || !strcmp(area->name, "[heap]") ||
 	       !strncmp(area->name, "[anon", 5);
@@ -132,7 +78,7 @@ bool memory_is_ordinary(const void *start, size_t bytes, int fd)
 {
 	struct file_id id;
 
-	return !identify(fd, &id) && all_areas(start, bytes, is_ordinary_area, &id);
+	return !file_identify(fd, &id) && all_areas(start, bytes, is_ordinary_area, &id);
 }
 
 struct file_place {
@@ -144,7 +90,7 @@ static bool is_at_place(const struct area *area, void *context)
 {
 	const struct file_place *place = context;
 
-	return area->rights[3] == 's' && is_area_of(area, &place->id) &&
+	return area->shared && area_is_of(area, &place->id) &&
 	       area->offset - area->start == place->offset_minus_address;
 }
 
@@ -152,90 +98,7 @@ bool memory_is_shared(const void *start, size_t bytes, int fd, uint64_t offset)
 {
 	struct file_place place = { .offset_minus_address = offset - (uintptr_t)start };
 
-	return !identify(fd, &place.id) && all_areas(start, bytes, is_at_place, &place);
-}
-
-/* ---- copying what is in use ---- */
-
-/* Pages that the process has touched. A page of a file or of nothing reads as zeros either way. */
-static void copy_touched(char *to, const char *from, size_t bytes)
-{
-	uint64_t entry[PAGEMAP_BATCH];
-	size_t pages = bytes / MEMORY_PAGE, first, i;
-	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-
-	for (first = 0; first < pages; first += PAGEMAP_BATCH) {
-		size_t count = pages - first < PAGEMAP_BATCH ? pages - first : PAGEMAP_BATCH;
-		uint64_t at = ((uintptr_t)from / MEMORY_PAGE + first) * sizeof(uint64_t);
-		bool known = fd >= 0 && pread(fd, entry, count * sizeof(entry[0]), (off_t)at) ==
-					(ssize_t)(count * sizeof(entry[0]));
-
-		for (i = 0; i < count; i++)
-			if (!known || (entry[i] & (PAGEMAP_PRESENT | PAGEMAP_SWAPPED)))
-				memcpy(to + (first + i) * MEMORY_PAGE,
-				       from + (first + i) * MEMORY_PAGE, MEMORY_PAGE);
-	}
-	if (fd >= 0)
-		close(fd);
-}
-
-/* ---- exchanging ---- */
-
-static int move_over(void *made, void *start, size_t bytes)
-{
-	if (fail_now(FAIL_MREMAP) ||
-	    mremap(made, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, start) == MAP_FAILED) {
-		int err = errno;
-
-		munmap(made, bytes);
-		return err;
-	}
-	return 0;
-}
-
-int memory_share(void *start, size_t bytes, int fd, uint64_t offset)
-{
-	sigset_t all, before;
-	void *made;
-	int err;
-
-	made = fail_now(FAIL_MMAP) ? MAP_FAILED :
-	       mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd,
-		    (off_t)offset);
-	if (made == MAP_FAILED)
-		return errno;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	copy_touched(made, start, bytes);
-	err = move_over(made, start, bytes);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return err;
-}
-
-/* ---- and back ---- */
-
-#define AREAS_MAX 64u
-
-/* Mappings of that part of the file: up to AREAS_MAX of them; the shared ones, or all. */
-static int find_areas(const struct file_id *id, uint64_t offset, uint64_t bytes, bool all,
-		      struct area found[AREAS_MAX], unsigned *count)
-{
-	FILE *maps = open_maps();
-	char line[LINE_MAX_BYTES];
-
-	*count = 0;
-	if (!maps)
-		return errno;
-	while (*count < AREAS_MAX && fgets(line, sizeof(line), maps)) {
-		struct area *area = &found[*count];
-
-		if (parse_area(line, area) && (all || area->rights[3] == 's') &&
-		    is_area_of(area, id) && area->offset < offset + bytes &&
-		    offset < area->offset + (area->end - area->start))
-			++*count;
-	}
-	fclose(maps);
-	return 0;
+	return !file_identify(fd, &place.id) && all_areas(start, bytes, is_at_place, &place);
 }
 
 /* The part of an area that lies in [@offset, +@bytes) of the file. */
@@ -247,18 +110,68 @@ struct part {
 	bool is_shared;
 };
 
-static struct part part_of(const struct area *area, uint64_t offset, uint64_t bytes)
-{
-	uint64_t first = area->offset > offset ? area->offset : offset;
-	uint64_t area_end = area->offset + (area->end - area->start);
-	uint64_t end = area_end < offset + bytes ? area_end : offset + bytes;
+/* ---- what is in use ---- */
 
-	return (struct part){ .start = (char *)area->start + (first - area->offset),
-			      .offset = first, .bytes = end - first,
-			      .rights = (area->rights[0] == 'r' ? PROT_READ : 0) |
-					(area->rights[1] == 'w' ? PROT_WRITE : 0) |
-					(area->rights[2] == 'x' ? PROT_EXEC : 0),
-			      .is_shared = area->rights[3] == 's' };
+typedef int run_fn(void *context, size_t skip, size_t bytes);
+
+/* The entries of @count pages from @start on; false: they cannot be known. */
+static bool read_pagemap(int fd, const char *start, size_t count, uint64_t entry[PAGEMAP_BATCH])
+{
+	uint64_t at = (uintptr_t)start / MEMORY_PAGE * sizeof(uint64_t);
+	size_t bytes = count * sizeof(uint64_t);
+
+	return fd >= 0 && pread(fd, entry, bytes, (off_t)at) == (ssize_t)bytes;
+}
+
+/* Runs of touched pages among @count, which begin @skip bytes behind the beginning of all. */
+static int each_run(const uint64_t *entry, size_t count, size_t skip, run_fn *use, void *context)
+{
+	size_t first = 0, end;
+	int err = 0;
+
+	while (first < count && !err) {
+		for (end = first; end < count && entry[end] & (PAGEMAP_PRESENT | PAGEMAP_SWAPPED); end++)
+			;
+		if (end > first)
+			err = use(context, skip + first * MEMORY_PAGE, (end - first) * MEMORY_PAGE);
+		first = end + 1;
+	}
+	return err;
+}
+
+/*
+ * Call @use for the pages that the process has touched. A page of a file or of nothing reads as zeros
+ * either way; of so few pages that asking costs more than they do, all are taken.
+ */
+static int each_touched(const char *start, size_t bytes, run_fn *use, void *context)
+{
+	uint64_t entry[PAGEMAP_BATCH];
+	size_t pages = bytes / MEMORY_PAGE, first;
+	int fd = pages <= PAGES_FEW ? -1 : open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC), err = 0;
+
+	for (first = 0; first < pages && !err; first += PAGEMAP_BATCH) {
+		size_t count = pages - first < PAGEMAP_BATCH ? pages - first : PAGEMAP_BATCH;
+		size_t skip = first * MEMORY_PAGE;
+
+		err = read_pagemap(fd, start + skip, count, entry) ?
+			      each_run(entry, count, skip, use, context) :
+			      use(context, skip, count * MEMORY_PAGE);
+	}
+	if (fd >= 0)
+		close(fd);
+	return err;
+}
+
+/* ---- exchanging ---- */
+
+/*
+ * Others may be using the memory. To thread sanitizers mmap() is a write to it, which is not what
+ * happens here: so they are not told.
+ */
+static int map_over(const struct part *part, int rights, int flags, int fd, uint64_t offset)
+{
+	return syscall(SYS_mmap, part->start, part->bytes, rights, flags | MAP_FIXED, fd,
+		       (off_t)offset) == -1 ? errno : 0;
 }
 
 typedef int data_fn(const struct part *part, int fd, size_t skip, size_t bytes);
@@ -279,6 +192,103 @@ static int each_data(const struct part *part, int fd, data_fn *use)
 		data = lseek(fd, hole, SEEK_DATA);
 	}
 	return err;
+}
+
+/* One call for many page faults. Where the kernel cannot, they happen one by one. */
+static void populate(const struct part *part, size_t skip, size_t bytes, int advice)
+{
+	madvise(part->start + skip, bytes, advice);
+}
+
+static int populate_shared(const struct part *part, int fd, size_t skip, size_t bytes)
+{
+	populate(part, skip, bytes, MADV_POPULATE_READ);
+	return 0;
+}
+
+struct file_copy {
+	const char *from;
+	int fd;
+	uint64_t offset;
+};
+
+static int write_run(void *context, size_t skip, size_t bytes)
+{
+	const struct file_copy *copy = context;
+	size_t end = skip + bytes;
+
+	while (skip < end) {
+		ssize_t put = fail_now(FAIL_PWRITE) ? -1 :
+			      pwrite(copy->fd, copy->from + skip, end - skip,
+				     (off_t)(copy->offset + skip));
+
+		if (put > 0)
+			skip += (size_t)put;
+		else if (put == 0 || errno != EINTR)
+			return put ? errno : EIO;
+	}
+	return 0;
+}
+
+/* Who writes to a file beyond this limit gets a signal that ends it. */
+static bool may_write(uint64_t end)
+{
+	struct rlimit limit;
+
+	return !getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur >= end;
+}
+
+int memory_share(void *start, size_t bytes, int fd, uint64_t offset)
+{
+	struct part part = { .start = start, .offset = offset, .bytes = bytes };
+	struct file_copy copy = { .from = start, .fd = fd, .offset = offset };
+	sigset_t all, before;
+	int err;
+
+	if (!may_write(offset + bytes))
+		return EFBIG;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	err = each_touched(start, bytes, write_run, &copy);
+	if (!err)
+		err = fail_now(FAIL_MMAP) ? errno :
+		      map_over(&part, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, offset);
+	if (!err)
+		each_data(&part, fd, populate_shared);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return err;
+}
+
+/* ---- and back ---- */
+
+#define AREAS_MAX 64u
+
+/* Mappings of that part of the file: up to AREAS_MAX of them; the shared ones, or all. */
+static int find_areas(const struct file_id *id, uint64_t offset, uint64_t bytes, bool all,
+		      struct area found[AREAS_MAX], unsigned *count)
+{
+	struct areas areas;
+
+	*count = 0;
+	if (!areas_open(&areas, all ? AREAS_OF_FILES : AREAS_SHARED, 0))
+		while (*count < AREAS_MAX && areas_next(&areas, &found[*count])) {
+			const struct area *area = &found[*count];
+
+			*count += area_is_of(area, id) && area->offset < offset + bytes &&
+				  offset < area->offset + (area->end - area->start);
+		}
+	return areas_close(&areas);
+}
+
+static struct part part_of(const struct area *area, uint64_t offset, uint64_t bytes)
+{
+	uint64_t first = area->offset > offset ? area->offset : offset;
+	uint64_t area_end = area->offset + (area->end - area->start);
+	uint64_t end = area_end < offset + bytes ? area_end : offset + bytes;
+
+	return (struct part){ .start = (char *)area->start + (first - area->offset),
+			      .offset = first, .bytes = end - first, .rights = area->rights,
+			      .is_shared = area->shared };
 }
 
 /*
@@ -312,16 +322,6 @@ static int restore_rights(const struct part *part)
 	       mprotect(part->start, part->bytes, part->rights) ? errno : 0;
 }
 
-/*
- * Others may be using the memory. To thread sanitizers mmap() is a write to it, which is not what
- * happens here: so they are not told.
- */
-static int map_over(const struct part *part, int rights, int flags, int fd, uint64_t offset)
-{
-	return syscall(SYS_mmap, part->start, part->bytes, rights, flags | MAP_FIXED, fd,
-		       (off_t)offset) == -1 ? errno : 0;
-}
-
 static int make_private(const struct part *part, int fd)
 {
 	int err = fail_now(FAIL_MMAP) ? errno :
@@ -337,6 +337,7 @@ static int read_data(const struct part *part, int fd, size_t skip, size_t bytes)
 {
 	size_t end = skip + bytes;
 
+	populate(part, skip, bytes, MADV_POPULATE_WRITE);
 	while (skip < end) {
 		ssize_t got = pread(fd, part->start + skip, end - skip,
 				    (off_t)(part->offset + skip));
@@ -363,40 +364,70 @@ static int make_anonymous(const struct part *part, int fd)
 	return err ? err : restore_rights(part);
 }
 
+struct pages_copy {
+	const char *from;
+	char *to;
+};
+
+static int copy_run(void *context, size_t skip, size_t bytes)
+{
+	const struct pages_copy *copy = context;
+
+	memcpy(copy->to + skip, copy->from + skip, bytes);
+	return 0;
+}
+
+static int move_over(void *made, void *start, size_t bytes)
+{
+	if (fail_now(FAIL_MREMAP) ||
+	    mremap(made, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, start) == MAP_FAILED) {
+		int err = errno;
+
+		munmap(made, bytes);
+		return err;
+	}
+	return 0;
+}
+
 /* Of a private mapping of the file: what was written there is in the process only. */
 static int replace_private(const struct part *part)
 {
 	void *made = mmap(NULL, part->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
 			  -1, 0);
+	struct pages_copy copy = { .from = part->start, .to = made };
 
 	if (made == MAP_FAILED)
 		return errno;
 	if (!(part->rights & PROT_READ))
 		mprotect(part->start, part->bytes, PROT_READ);
-	copy_touched(made, part->start, part->bytes);
+	each_touched(part->start, part->bytes, copy_run, &copy);
 	if (part->rights != (PROT_READ | PROT_WRITE))
 		mprotect(made, part->bytes, part->rights);
 	return move_over(made, part->start, part->bytes);
 }
 
-static int leave_part(const struct part *part, int fd, bool quiet)
+/* *@stays: the file is still mapped there, privately. */
+static int leave_part(const struct part *part, int fd, bool quiet, bool *stays)
 {
 	int err;
 
 	if (!part->is_shared)
 		return replace_private(part);
 	err = quiet ? make_anonymous(part, fd) : EAGAIN;
-	return err ? make_private(part, fd) : 0;
+	if (!err)
+		return 0;
+	*stays = true;
+	return make_private(part, fd);
 }
 
 /* @quiet: nobody else in this process runs; @all: private mappings of the file go, too. */
-static int leave(int fd, uint64_t offset, uint64_t bytes, bool quiet, bool all)
+static int leave(int fd, uint64_t offset, uint64_t bytes, bool quiet, bool all, bool *stays)
 {
 	struct area area[AREAS_MAX];
 	struct file_id id;
 	sigset_t signals, before;
 	unsigned count = AREAS_MAX, i;
-	int err = identify(fd, &id);
+	int err = file_identify(fd, &id);
 
 	sigfillset(&signals);
 	pthread_sigmask(SIG_SETMASK, &signals, &before);
@@ -405,37 +436,40 @@ static int leave(int fd, uint64_t offset, uint64_t bytes, bool quiet, bool all)
 		for (i = 0; i < count && !err; i++) {
 			struct part part = part_of(&area[i], offset, bytes);
 
-			err = leave_part(&part, fd, quiet);
+			err = leave_part(&part, fd, quiet, stays);
 		}
 	}
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return err;
 }
 
-int memory_unshare(int fd, uint64_t offset, uint64_t bytes, bool quiet)
+int memory_unshare(int fd, uint64_t offset, uint64_t bytes, bool quiet, bool *stays)
 {
-	return leave(fd, offset, bytes, quiet, false);
+	*stays = false;
+	return leave(fd, offset, bytes, quiet, false, stays);
 }
 
 int memory_leave(int fd)
 {
-	return leave(fd, 0, INT64_MAX, true, true);
+	bool stays;
+
+	return leave(fd, 0, INT64_MAX, true, true, &stays);
 }
 
 int memory_each_mapping(int fd, memory_mapping_fn *use, void *context)
 {
-	FILE *maps = open_maps();
+	struct areas areas;
 	struct file_id id;
 	struct area area;
-	char line[LINE_MAX_BYTES];
-	int err = maps ? identify(fd, &id) : errno;
+	int err = file_identify(fd, &id);
 
-	while (!err && fgets(line, sizeof(line), maps))
-		if (parse_area(line, &area) && is_area_of(&area, &id))
-			use(context, area.offset, area.end - area.start);
-	if (maps)
-		fclose(maps);
-	return err;
+	if (err)
+		return err;
+	if (!areas_open(&areas, AREAS_OF_FILES, 0))
+		while (areas_next(&areas, &area))
+			if (area_is_of(&area, &id))
+				use(context, area.offset, area.end - area.start);
+	return areas_close(&areas);
 }
 
 void memory_punch(int fd, uint64_t offset, uint64_t bytes)

@@ -24,7 +24,8 @@ bool memory_is_ordinary(const void *start, size_t bytes, int fd);
 
 /*
  * Whole pages [@start, +@bytes) become those of @fd at @offset (which are holes before). Pages that
- * were never touched stay holes. Nobody may write to them meanwhile. 0 or errno: nothing has changed.
+ * were never touched stay holes, but for very few. Nobody may write to them meanwhile. 0 or errno:
+ * nothing has changed (but the file may have pages: memory_punch()).
  */
 int memory_share(void *start, size_t bytes, int fd, uint64_t offset);
 /* Is that what @start is: @fd at @offset, shared? (The process may have mapped something else there.) */
@@ -35,11 +36,11 @@ bool memory_is_shared(const void *start, size_t bytes, int fd, uint64_t offset);
  * private, with their content and rights. Then nobody needs the file's pages: memory_punch().
  *
  * @quiet: no other thread touches them meanwhile. Then nothing maps the file there any more. Else others
- * may go on reading and writing, and the file stays mapped there, privately: until that ends
+ * may go on reading and writing, and the file stays mapped there, privately (*@stays): until that ends
  * (memory_each_mapping) that place in the file must stay a hole.
  * 0 or errno: some are shared still, and nothing is lost.
  */
-int memory_unshare(int fd, uint64_t offset, uint64_t bytes, bool quiet);
+int memory_unshare(int fd, uint64_t offset, uint64_t bytes, bool quiet, bool *stays);
 /* In a fork()ed child: memory of its own in place of all mappings of @fd, private ones too. */
 int memory_leave(int fd);
 

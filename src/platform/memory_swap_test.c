@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,6 +19,7 @@
 #include "base/test_random.h"
 #include "platform/fail.h"
 #include "platform/memory.h"
+#include "platform/memory_areas.h"
 #include "platform/memory_swap.h"
 
 #define POOL	(1u << 24)
@@ -25,6 +27,7 @@
 
 static char *pool;
 static int pool_fd;
+static bool stays;	/* of the latest memory_unshare() */
 
 static int setup(void **state)
 {
@@ -73,7 +76,8 @@ static void what_was_written_is_shared_and_private_again(void **state)
 	assert_int_equal(pool[at + 7], 'b');
 	memory_release(pool, POOL, -1);
 	pool = NULL;
-	assert_int_equal(memory_unshare(pool_fd, at, BYTES, false), 0);
+	assert_int_equal(memory_unshare(pool_fd, at, BYTES, false, &stays), 0);
+	assert_true(stays);
 	expected[5] = 'a';
 	expected[7] = 'b';
 	assert_memory_equal(memory, expected, BYTES);
@@ -101,7 +105,7 @@ static void pages_are_found_where_they_were_moved_to(void **state)
 	moved = mremap(memory + 8 * MEMORY_PAGE, 8 * MEMORY_PAGE, 16 * MEMORY_PAGE, MREMAP_MAYMOVE);
 	assert_ptr_not_equal(moved, MAP_FAILED);
 	munmap(memory, 2 * MEMORY_PAGE);
-	assert_int_equal(memory_unshare(pool_fd, 0, BYTES, false), 0);
+	assert_int_equal(memory_unshare(pool_fd, 0, BYTES, false, &stays), 0);
 	memory_punch(pool_fd, 0, BYTES);
 	assert_int_equal(moved[0], 3);
 	assert_int_equal(moved[8 * MEMORY_PAGE - 1], 3);
@@ -150,7 +154,7 @@ static void no_write_is_lost_on_the_way_back(void **state)
 			assert_int_equal(pthread_create(&thread[i], NULL, count_up, &id[i]), 0);
 		}
 		usleep(500);
-		assert_int_equal(memory_unshare(pool_fd, 0, BYTES, false), 0);
+		assert_int_equal(memory_unshare(pool_fd, 0, BYTES, false, &stays), 0);
 		memory_punch(pool_fd, 0, BYTES);
 		usleep(500);
 		counting = 0;
@@ -174,7 +178,7 @@ static void untouched_pages_cost_nothing(void **state)
 	pool[20 * MEMORY_PAGE + 9] = 77;
 	memory_release(pool, POOL, -1);
 	pool = NULL;
-	assert_int_equal(memory_unshare(pool_fd, 0, POOL, false), 0);
+	assert_int_equal(memory_unshare(pool_fd, 0, POOL, false, &stays), 0);
 	memory_punch(pool_fd, 0, POOL);
 	assert_int_equal(memory[20 * MEMORY_PAGE + 9], 77);
 	assert_int_equal(memory[3 * MEMORY_PAGE], 1);
@@ -202,7 +206,7 @@ static void part_of_the_heap_can_be_exchanged(void **state)
 		free(others[i]);
 	memory_release(pool, POOL, -1);
 	pool = NULL;
-	assert_int_equal(memory_unshare(pool_fd, 0, POOL, false), 0);
+	assert_int_equal(memory_unshare(pool_fd, 0, POOL, false, &stays), 0);
 	memory_punch(pool_fd, 0, POOL);
 	assert_int_equal(page[16 * MEMORY_PAGE - 1], 5);
 	free(small);
@@ -228,9 +232,54 @@ static void what_is_not_ordinary_is_told_apart(void **state)
 	munmap(memory, 4 * MEMORY_PAGE);
 }
 
+/* Linux moves pages and leaves the mapping: both places show the file then, and both are found. */
+static void pages_are_found_in_both_places_where_they_are(void **state)
+{
+	int quiet;
+
+	memory_release(pool, POOL, -1);
+	pool = NULL;
+	for (quiet = 0; quiet < 2; quiet++) {
+		char *memory = some_memory(BYTES), *moved;
+
+		memset(memory, 5, BYTES);
+		assert_int_equal(memory_share(memory, BYTES, pool_fd, 0), 0);
+		moved = mremap(memory, BYTES, BYTES, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL);
+		if (moved == MAP_FAILED)
+			skip();		/* before Linux 5.13 */
+		assert_int_equal(memory_unshare(pool_fd, 0, BYTES, quiet, &stays), 0);
+		assert_int_equal(stays, !quiet);
+		memory_punch(pool_fd, 0, BYTES);
+		assert_int_equal(moved[0], 5);
+		assert_int_equal(moved[BYTES - 1], 5);
+		assert_int_equal(memory[BYTES - 1], 5);
+		moved[7] = 6;
+		assert_int_equal(memory[7], 5);
+		munmap(memory, BYTES);
+		munmap(moved, BYTES);
+	}
+}
+
+static void a_limit_of_file_sizes_is_no_signal(void **state)
+{
+	char *memory = some_memory(BYTES);
+	struct rlimit before, limit;
+
+	memset(memory, 9, BYTES);
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+	limit = (struct rlimit){ .rlim_cur = 2 * BYTES - 1, .rlim_max = before.rlim_max };
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+	assert_int_equal(memory_share(memory, BYTES, pool_fd, BYTES), EFBIG);
+	assert_true(memory_is_ordinary(memory, BYTES, pool_fd));
+	assert_int_equal(memory_share(memory, BYTES, pool_fd, 0), 0);
+	assert_int_equal(memory[BYTES - 1], 9);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+	munmap(memory, BYTES);
+}
+
 static void failures_change_nothing(void **state)
 {
-	static const enum fail_point point[] = { FAIL_MMAP, FAIL_MREMAP };
+	static const enum fail_point point[] = { FAIL_MMAP, FAIL_PWRITE };
 	char *memory = some_memory(BYTES);
 	unsigned i;
 
@@ -244,7 +293,7 @@ static void failures_change_nothing(void **state)
 	fail_clear();
 	assert_int_equal(memory_share(memory, BYTES, pool_fd, 0), 0);
 	fail_set(FAIL_MMAP, 1, ENOMEM);
-	assert_int_equal(memory_unshare(pool_fd, 0, BYTES, false), ENOMEM);
+	assert_int_equal(memory_unshare(pool_fd, 0, BYTES, false, &stays), ENOMEM);
 	assert_int_equal(memory[BYTES - 1], 9);
 	munmap(memory, BYTES);
 }
@@ -290,7 +339,8 @@ static void a_quiet_process_keeps_nothing_of_the_pool(void **state)
 		memset(part, (int)round, 4 * MEMORY_PAGE);
 		assert_int_equal(memory_share(part, 4 * MEMORY_PAGE, pool_fd, 0), 0);
 		part[1] = 'x';
-		assert_int_equal(memory_unshare(pool_fd, 0, BYTES, true), 0);
+		assert_int_equal(memory_unshare(pool_fd, 0, BYTES, true, &stays), 0);
+		assert_false(stays);
 		memory_punch(pool_fd, 0, BYTES);
 		assert_int_equal(part[0], (char)round);
 		assert_int_equal(part[1], 'x');
@@ -316,7 +366,7 @@ static void rights_survive_the_way_back(void **state)
 		assert_int_equal(memory_share(memory, 4 * MEMORY_PAGE, pool_fd, 0), 0);
 		mprotect(memory + MEMORY_PAGE, MEMORY_PAGE, PROT_READ);
 		mprotect(memory + 2 * MEMORY_PAGE, MEMORY_PAGE, PROT_NONE);
-		assert_int_equal(memory_unshare(pool_fd, 0, POOL, quiet), 0);
+		assert_int_equal(memory_unshare(pool_fd, 0, POOL, quiet, &stays), 0);
 		memory_punch(pool_fd, 0, POOL);
 		assert_int_equal(memory[MEMORY_PAGE], 4);
 		assert_int_equal(pipe(pipe_fd), 0);
@@ -340,7 +390,7 @@ static void without_maps_nothing_is_called_private(void **state)
 	memset(memory, 9, BYTES);
 	assert_int_equal(memory_share(memory, BYTES, pool_fd, 0), 0);
 	fail_set(FAIL_PROC, 1, EMFILE);
-	assert_int_equal(memory_unshare(pool_fd, 0, BYTES, false), EMFILE);
+	assert_int_equal(memory_unshare(pool_fd, 0, BYTES, false, &stays), EMFILE);
 	fail_set(FAIL_PROC, 1, EMFILE);
 	assert_false(memory_is_ordinary(memory, BYTES, pool_fd));
 	fail_clear();
@@ -376,7 +426,7 @@ static void a_child_has_nothing_of_the_pool(void **state)
 	memset(once, 2, BYTES - MEMORY_PAGE);
 	assert_int_equal(memory_share(shared, BYTES, pool_fd, 0), 0);
 	assert_int_equal(memory_share(once, BYTES, pool_fd, BYTES), 0);
-	assert_int_equal(memory_unshare(pool_fd, BYTES, BYTES, false), 0);
+	assert_int_equal(memory_unshare(pool_fd, BYTES, BYTES, false, &stays), 0);
 	memory_punch(pool_fd, BYTES, BYTES);
 	assert_int_equal(mapped_bytes(), 2 * BYTES);
 	pid = fork();
@@ -433,6 +483,8 @@ int main(void)
 		TEST(untouched_pages_cost_nothing),
 		TEST(part_of_the_heap_can_be_exchanged),
 		TEST(what_is_not_ordinary_is_told_apart),
+		TEST(pages_are_found_in_both_places_where_they_are),
+		TEST(a_limit_of_file_sizes_is_no_signal),
 		TEST(failures_change_nothing),
 		TEST(threads_are_counted),
 		TEST(a_quiet_process_keeps_nothing_of_the_pool),
@@ -442,5 +494,8 @@ int main(void)
 		TEST(a_child_has_nothing_of_the_pool),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	int failed = cmocka_run_group_tests(tests, NULL, NULL);
+
+	areas_by_text = true;
+	return failed + cmocka_run_group_tests_name("by text", tests, NULL, NULL);
 }

@@ -15,8 +15,10 @@
 #include "base/log.h"
 #include "hca/mapping.h"
 #include "link/trace.h"
+#include "platform/clock.h"
 #include "platform/memory.h"
 
+#define ACCESS_MAX_NS	1000000000u
 #define HAZARD_BYTES	4096u	/* a page of each process's hazards */
 _Static_assert(sizeof(struct hazard_table) <= HAZARD_BYTES, "they lie in the channel's memory");
 
@@ -43,6 +45,12 @@ uint32_t peers_channel(const struct hca *hca, uint32_t slot)
 		return PEER_NO_CHANNEL;
 	/* 0 becomes PEER_NO_CHANNEL. */
 	return atomic_load_explicit(&hca->peers->channel_of[slot], memory_order_acquire) - 1u;
+}
+
+static size_t place_bytes(enum place kind)
+{
+	return kind == PLACE_ARENA ? arena_bytes() :
+	       kind == PLACE_POOL  ? POOL_BYTES : peers_shared_bytes();
 }
 
 size_t peers_shared_bytes(void)
@@ -113,24 +121,27 @@ void peer_publish(struct peers *peers, const struct peer *peer)
 
 /*
  * Threads that poll look at channels without a lock (memory_pending), and may be about to when one
- * goes. So its addresses are never given back: they show zeros, until the next channel comes there.
+ * goes; and who enters a peer's memory may be late (peer_enter). So no address of theirs is ever given
+ * back: zeros are shown there, until the next peer's memory comes to that place.
  */
-static void park(struct peers *peers, void *shared) REQUIRES(peers->lock)
+static void park(struct peers *peers, enum place kind, void *memory) REQUIRES(peers->lock)
 {
-	if (!memory_blank(shared, peers_shared_bytes()))
-		peers->parked[peers->parked_count++] = shared;
+	if (memory && !memory_blank(memory, place_bytes(kind)))
+		peers->parked[kind].at[peers->parked[kind].count++] = memory;
 }
 
-static int map_shared(struct peers *peers, int channel_fd, void **shared) REQUIRES(peers->lock)
+static int map_place(struct peers *peers, enum place kind, int fd, void **memory)
+	REQUIRES(peers->lock)
 {
+	struct parked *parked = &peers->parked[kind];
+	bool writable = kind != PLACE_ARENA;
 	int err;
 
-	if (!peers->parked_count)
-		return memory_map(channel_fd, peers_shared_bytes(), true, shared);
-	*shared = peers->parked[peers->parked_count - 1];
-	err = memory_map_over(channel_fd, peers_shared_bytes(), *shared);
+	if (!parked->count)
+		return memory_map(fd, place_bytes(kind), writable, memory);
+	err = memory_map_over(fd, place_bytes(kind), writable, parked->at[parked->count - 1]);
 	if (!err)
-		peers->parked_count--;
+		*memory = parked->at[--parked->count];
 	return err;
 }
 
@@ -153,27 +164,27 @@ static int map_memory(struct hca *hca, struct peer *peer, int channel_fd)
 	if (card->channel_bytes != peers_shared_bytes() || card->arena_bytes != arena_bytes() ||
 	    (card->pool_bytes && card->pool_bytes != POOL_BYTES))
 		return EPROTO;
-	err = memory_map(peer->process.arena_fd, arena_bytes(), false, &peer->arena);
+	err = map_place(hca->peers, PLACE_ARENA, peer->process.arena_fd, &peer->arena);
 	if (err)
 		return err;
 	find_tables(hca, peer);
-	err = map_shared(hca->peers, channel_fd, &peer->shared);
+	err = map_place(hca->peers, PLACE_SHARED, channel_fd, &peer->shared);
 	if (err) {
-		memory_release(peer->arena, arena_bytes(), -1);
+		park(hca->peers, PLACE_ARENA, peer->arena);
 		return err;
 	}
 	/* Where address space is short, or so asked for, its regions are reached by copies. */
 	if (!card->pool_bytes || !mapping_is_wanted(hca) ||
-	    memory_map(peer->process.pool_fd, POOL_BYTES, true, (void **)&peer->pool))
+	    map_place(hca->peers, PLACE_POOL, peer->process.pool_fd, (void **)&peer->pool))
 		peer->pool = NULL;
 	return 0;
 }
 
 static void unmap_memory(struct peers *peers, struct peer *peer) REQUIRES(peers->lock)
 {
-	memory_release(peer->arena, arena_bytes(), -1);
-	park(peers, peer->shared);
-	memory_release(peer->pool, POOL_BYTES, -1);
+	park(peers, PLACE_ARENA, peer->arena);
+	park(peers, PLACE_SHARED, peer->shared);
+	park(peers, PLACE_POOL, peer->pool);
 }
 
 /* Can its memory be reached in one copy? Each side finds out for itself. */
@@ -239,13 +250,21 @@ part:
 	return err;
 }
 
+/* No access takes so long, but the peer could write to our hazards: then they say what is not so. */
+static void wait_for_accesses(const struct peer *peer)
+{
+	uint64_t until_ns = clock_now_ns() + ACCESS_MAX_NS;
+
+	while (hazard_any(peer->hazards) && clock_now_ns() < until_ns)
+		thread_yield();
+}
+
 void peer_dismiss(struct hca *hca, struct peer *peer)
 {
 	forget_slots(hca->peers, peer->channel);
 	atomic_thread_fence(memory_order_seq_cst);
-	while (hazard_any(peer->hazards))
-		thread_yield();
 	memory_remove(hca->peers->link, peer->channel);
+	wait_for_accesses(peer);
 	unmap_memory(hca->peers, peer);
 	waiter_remove(&hca->waiter, peer->process.fd);
 	rendezvous_part(&peer->process);
@@ -331,6 +350,17 @@ int peers_open(struct hca *hca)
 	return err;
 }
 
+/* Nobody is left who could look there. */
+static void release_places(struct peers *peers)
+{
+	enum place kind;
+
+	for (kind = 0; kind < PLACES; kind++)
+		while (peers->parked[kind].count)
+			memory_release(peers->parked[kind].at[--peers->parked[kind].count],
+				       place_bytes(kind), -1);
+}
+
 void peers_close(struct hca *hca)
 {
 	struct peers *peers = hca->peers;
@@ -345,8 +375,7 @@ void peers_close(struct hca *hca)
 		if (peers->peer[i].used)
 			peer_dismiss(hca, &peers->peer[i]);
 	lock_release(&hca->peers->lock);
-	while (peers->parked_count)	/* nobody is left who could look there */
-		memory_release(peers->parked[--peers->parked_count], peers_shared_bytes(), -1);
+	release_places(peers);
 	if (peers->spare_fd >= 0)
 		close(peers->spare_fd);
 	hca->memory->ops->close(hca->memory);

@@ -15,6 +15,9 @@
 
 #define LISTENERS_MAX	HCA_SLOTS_MAX
 
+/* What is mapped of a peer, or shared with it. */
+enum place { PLACE_ARENA, PLACE_SHARED, PLACE_POOL, PLACES };
+
 struct peers {
 	struct lock lock;
 	struct link *link;		/* unwrapped */
@@ -24,8 +27,10 @@ struct peers {
 	struct hazard_table *_Atomic hazards[CHANNELS_MAX];	/* ours, of each peer that was met */
 	_Atomic uint8_t channel_of[SLOT_COUNT];	/* + 1; 0: none */
 	bool meeting[SLOT_COUNT];	/* a thread of ours is at it */
-	void *parked[CHANNELS_MAX];	/* places of channels that were dismissed (park) */
-	unsigned parked_count;
+	struct parked {
+		void *at[CHANNELS_MAX];
+		unsigned count;
+	} parked[PLACES];		/* places of peers that were dismissed (park) */
 	int spare_fd;			/* given up to turn visitors away when there is no other */
 	uint64_t guard;			/* of this process (platform/process_memory.h) */
 	_Atomic uint64_t again_ns[SLOT_COUNT];	/* when a datagram may try again */

@@ -140,9 +140,9 @@ int memory_map(int fd, size_t bytes, bool writable, void **memory)
 	return map(fd, bytes, writable, NULL, memory);
 }
 
-int memory_map_over(int fd, size_t bytes, void *memory)
+int memory_map_over(int fd, size_t bytes, bool writable, void *memory)
 {
-	return map(fd, bytes, true, memory, &memory);
+	return map(fd, bytes, writable, memory, &memory);
 }
 
 int memory_blank(void *memory, size_t bytes)

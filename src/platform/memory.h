@@ -24,8 +24,8 @@ void memory_release(void *memory, size_t bytes, int fd);
 /* Map what another process made so and gave us; a fork()ed child does not have it. 0 or errno. */
 int memory_map(int fd, size_t bytes, bool writable, void **memory);
 
-/* The same, writable, in place of what is mapped at @memory. */
-int memory_map_over(int fd, size_t bytes, void *memory);
+/* The same, in place of what is mapped at @memory. */
+int memory_map_over(int fd, size_t bytes, bool writable, void *memory);
 /* Zeros of our own in place of what is mapped there: a thread may be about to look at it. */
 int memory_blank(void *memory, size_t bytes);
 

@@ -53,6 +53,7 @@ struct udp_receiver {
 	struct udp_slot slot[UDP_RECEIVE_MAX];
 	enum udp_family hot;		/* the family of the last datagram: looked at each time */
 	unsigned empty;			/* receives in a row that found nothing there */
+	bool turned;			/* away from a family that had more */
 	unsigned calls;
 	unsigned mixed;			/* calls for which the other family is looked at often */
 };

@@ -181,6 +181,10 @@ static unsigned receive_family(struct udp_link *udp, enum udp_family family, uns
 static bool other_is_due(struct udp_receiver *receiver)
 {
 	receiver->calls++;
+	if (receiver->turned && receiver->empty == 1) {
+		receiver->turned = false;
+		return true;
+	}
 	if (!receiver->mixed)
 		return receiver->calls % SELDOM_EVERY == 0;
 	receiver->mixed--;
@@ -204,6 +208,7 @@ int udp_receive(struct link *link, struct datagram *datagram, unsigned max, unsi
 		receiver->mixed = MIXED_CALLS;
 	/* A full batch: a flood of one family must not starve the other. */
 	if (count == max || (more && !count)) {
+		receiver->turned = count == max;
 		receiver->hot = other;
 		receiver->empty = 0;
 	}

@@ -306,6 +306,26 @@ static void many_datagrams_leave_in_one_call_in_order(void **state)
 	assert_true(nothing_more(link_));
 }
 
+/* No look at the other socket comes between full batches and what is left, if there is nothing. */
+static void a_flood_is_received_without_a_pause(void **state)
+{
+	struct datagram out[40], in[16];
+	unsigned i, got, received = 0;
+
+	for (i = 0; i < UDP_LOOKS_MAX * 66; i++)	/* no other family has been heard of for long */
+		assert_int_equal(link_->ops->receive(link_, in, 16, &got), 0);
+	for (i = 0; i < 40; i++) {
+		out[i] = make(false, 100 + i % 2, 0);
+		link_->ops->prepare(link_, &out[i]);
+	}
+	assert_int_equal(link_->ops->send(link_, out, 40, &got), 0);
+	do {
+		assert_int_equal(link_->ops->receive(link_, in, 16, &got), 0);
+		received += got;
+	} while (got);
+	assert_int_equal(received, 40);
+}
+
 static void spreads_have_ports_of_their_own(void **state)
 {
 	uint16_t port[32];
@@ -702,6 +722,7 @@ int main(void)
 		TEST(a_run_arrives_whole),
 		TEST(the_largest_run_arrives),
 		TEST(many_datagrams_leave_in_one_call_in_order),
+		TEST(a_flood_is_received_without_a_pause),
 		TEST(spreads_have_ports_of_their_own),
 		TEST(identifications_are_the_segments_numbers_and_df_is_set),
 		TEST(an_ipv6_flow_label_and_class_are_sent),

@@ -103,6 +103,7 @@ struct hca {
 	struct link *link;		/* what packets leave and come by: udp, perhaps wrapped */
 	struct link *udp;		/* the innermost of those */
 	uint64_t udp_looked_ns;		/* when the sockets were last looked at, under drive */
+	_Atomic uint64_t udp_first_until_ns;	/* what comes through memory may have overtaken it */
 	bool lossy;			/* VERBATIM_FAULT */
 	struct link *memory;		/* to other processes of this host, perhaps wrapped; or NULL */
 	struct link *memory_inner;

@@ -5,7 +5,8 @@
  * Two processes may try to meet each other at the same time. The attempt of the one with the lower
  * first slot counts: the other one's listener accepts it, and its own attempt is answered with
  * EALREADY; its thread then waits for the channel to appear. Nobody waits for anything with the
- * lock held, and whoever waits does so for a bounded time.
+ * lock held, and whoever waits does so for a bounded time. What came to nothing is the worker's
+ * (meet_again.c).
  *
  * A peer that hangs up has ended. What it put in its channel before is received still; then the
  * channel goes, and its slots are unknown again: somebody else may claim them.
@@ -27,7 +28,7 @@
 #define MEET_NS		250000000u	/* how long a peer is waited for: its worker may wait for a core */
 #define MEET_TRIES	3u
 #define MEET_STEP_NS	50000u
-#define MEET_AGAIN_NS	100000000u
+#define MEET_AGAIN_NS	1000000000u	/* between datagrams that make the worker try */
 #define DRAIN_PASSES	256u
 
 /* ---- what we say of ourselves ---- */
@@ -65,59 +66,107 @@ static bool holds(const struct rendezvous_card *card, uint32_t slot)
 
 /* ---- going to meet one ---- */
 
-/* One attempt, without the lock. 0; EALREADY: it will come to us; others: no. */
-static int attempt(struct hca *hca, uint32_t slot)
+/* Is it of use to meet the holder of @slot, and has nobody done so yet? */
+static bool is_stranger(const struct hca *hca, uint32_t slot)
 {
-	struct peers *peers = hca->peers;
-	struct rendezvous_card card;
-	struct rendezvous_gifts gifts;
-	struct rendezvous_peer process;
-	struct peer *peer;
-	void *halves;
-	int err, channel_fd;
-
-	write_card(hca, &card);
-	err = memory_shared("verbatim-channel", card.channel_bytes, &halves, &channel_fd);
-	if (err)
-		return err;
-	memory_release(halves, card.channel_bytes, -1);
-	gifts = gifts_of(hca);
-	gifts.channel_fd = channel_fd;
-	err = rendezvous_connect(slot, &card, &gifts, MEET_NS, &process);
-	if (!err && !holds(&process.card, slot)) {
-		rendezvous_part(&process);
-		err = EPROTO;
-	}
-	if (!err) {
-		lock_acquire(&hca->peers->lock);
-		err = peer_admit(hca, &process, channel_fd, true, &peer);
-		if (!err)
-			peer_publish(peers, peer);
-		lock_release(&hca->peers->lock);
-		/* A worker that sleeps does not know of this channel: nobody would wake it. */
-		waiter_ring(&hca->waiter);
-	}
-	close(channel_fd);
-	return err;
+	return hca->peers && !hca_has_slot(hca, slot) && slot != 0 && slot < SLOT_COUNT - 1 &&
+	       peers_channel(hca, slot) == PEER_NO_CHANNEL;
 }
 
 /* Of the threads that want to meet the holder of @slot one goes, the others wait for it. */
-static bool begin_meeting(struct peers *peers, uint32_t slot)
+static bool begin(struct hca *hca, uint32_t slot, bool *late)
 {
+	struct peers *peers = hca->peers;
 	bool first;
 
-	lock_acquire(&peers->lock);
-	first = !peers->meeting[slot];
-	peers->meeting[slot] = true;
-	lock_release(&peers->lock);
+	lock_acquire(&hca->peers->lock);
+	first = !peers->meeting[slot] && peers_channel(hca, slot) == PEER_NO_CHANNEL;
+	if (first)
+		peers->meeting[slot] = true;
+	*late = peers->missed[slot];
+	lock_release(&hca->peers->lock);
 	return first;
 }
 
-static void end_meeting(struct peers *peers, uint32_t slot)
+static void end(struct peers *peers, uint32_t slot)
 {
 	lock_acquire(&peers->lock);
 	peers->meeting[slot] = false;
 	lock_release(&peers->lock);
+}
+
+static int set_out(struct hca *hca, struct meeting *meeting, bool late)
+{
+	struct rendezvous_card card;
+	struct rendezvous_gifts gifts = gifts_of(hca);
+	void *halves;
+	int err;
+
+	write_card(hca, &card);
+	card.late = late;
+	err = memory_shared("verbatim-channel", card.channel_bytes, &halves, &meeting->channel_fd);
+	if (err)
+		return err;
+	memory_release(halves, card.channel_bytes, -1);
+	gifts.channel_fd = meeting->channel_fd;
+	err = rendezvous_connect(meeting->slot, &card, &gifts, &meeting->process);
+	if (err)
+		close(meeting->channel_fd);
+	return err;
+}
+
+int meeting_begin(struct hca *hca, uint32_t slot, struct meeting *meeting)
+{
+	bool late;
+	int err;
+
+	if (!begin(hca, slot, &late))
+		return EALREADY;
+	*meeting = (struct meeting){ .slot = slot };
+	err = set_out(hca, meeting, late);
+	if (err)
+		end(hca->peers, slot);
+	return err;
+}
+
+static int arrive(struct hca *hca, struct meeting *meeting)
+{
+	struct peer *peer;
+	int err;
+
+	if (!holds(&meeting->process.card, meeting->slot)) {
+		rendezvous_part(&meeting->process);
+		return EPROTO;
+	}
+	lock_acquire(&hca->peers->lock);
+	err = peer_admit(hca, &meeting->process, meeting->channel_fd, true, &peer);
+	if (!err)
+		peer_publish(hca->peers, peer);
+	lock_release(&hca->peers->lock);
+	/* A worker that sleeps does not know of this channel: nobody would wake it. */
+	if (!err)
+		waiter_ring(&hca->waiter);
+	return err;
+}
+
+int meeting_end(struct hca *hca, struct meeting *meeting, uint64_t timeout_ns)
+{
+	int err = rendezvous_hear(&meeting->process, timeout_ns);
+
+	if (err == EAGAIN)
+		return err;
+	if (!err)
+		err = arrive(hca, meeting);
+	close(meeting->channel_fd);
+	end(hca->peers, meeting->slot);
+	return err;
+}
+
+void meeting_give_up(struct hca *hca, struct meeting *meeting)
+{
+	rendezvous_part(&meeting->process);
+	close(meeting->channel_fd);
+	end(hca->peers, meeting->slot);
 }
 
 static bool wait_for_channel(struct hca *hca, uint32_t slot)
@@ -129,50 +178,69 @@ static bool wait_for_channel(struct hca *hca, uint32_t slot)
 	return peers_channel(hca, slot) != PEER_NO_CHANNEL;
 }
 
-/* EALREADY: it is coming to us; EEXIST: it was just here. */
+/* One attempt. 0; EALREADY: it will come to us; EAGAIN: the worker waits for its answer; others: no. */
+static int attempt(struct hca *hca, uint32_t slot)
+{
+	struct meeting meeting;
+	int err = meeting_begin(hca, slot, &meeting);
+
+	if (err)
+		return err;
+	err = meeting_end(hca, &meeting, MEET_NS);
+	return err == EAGAIN ? meeting_leave(hca, &meeting) : err;
+}
+
+/* EALREADY: it is coming to us, or another thread is at it; EEXIST: it was just here. */
 static int try_to_meet(struct hca *hca, uint32_t slot)
 {
-	int err = EALREADY;
 	unsigned tries = 0;
+	int err;
 
-	if (begin_meeting(hca->peers, slot)) {
-		do	/* ECONNRESET: the other side had no time for us (or will never have) */
-			err = attempt(hca, slot);
-		while (err == ECONNRESET && ++tries < MEET_TRIES);
-		end_meeting(hca->peers, slot);
-	}
+	do	/* ECONNRESET: the other side had no time for us (or will never have) */
+		err = attempt(hca, slot);
+	while (err == ECONNRESET && ++tries < MEET_TRIES);
 	if ((err == EALREADY || err == EEXIST) && wait_for_channel(hca, slot))
 		return 0;
 	return err;
+}
+
+static const char *why(int err)
+{
+	return err == EPERM  ? "it is another user's" :
+	       err == EAGAIN ? "it has not answered yet" : strerror(err);
 }
 
 void peers_meet(struct hca *hca, uint32_t slot)
 {
 	int err;
 
-	if (!hca->peers || hca_has_slot(hca, slot) || slot == 0 || slot >= SLOT_COUNT - 1 ||
-	    peers_channel(hca, slot) != PEER_NO_CHANNEL)
+	if (!is_stranger(hca, slot))
 		return;
 	err = try_to_meet(hca, slot);
-	if (err) {
-		counter_add(hca->counters, COUNTER_NO_MEMORY_PATH, 1);
-		explain("slot %u: no memory is shared with its process (%s), packets go over UDP", slot,
-			 err == EPERM ? "another user's" : strerror(err));
-	}
+	if (!err)
+		return;
+	counter_add(hca->counters, COUNTER_NO_MEMORY_PATH, 1);
+	explain("slot %u: no memory is shared with its process (%s), packets go over UDP", slot,
+		why(err));
+	meet_later(hca, slot, err);
 }
 
 void peers_meet_now_and_then(struct hca *hca, uint32_t slot)
 {
-	uint64_t now_ns;
+	uint64_t now_ns, again_ns;
 
-	if (!hca->peers || peers_channel(hca, slot) != PEER_NO_CHANNEL)
+	if (!is_stranger(hca, slot))
 		return;
 	now_ns = clock_now_ns();
-	if (now_ns < atomic_load_explicit(&hca->peers->again_ns[slot], memory_order_relaxed))
+	again_ns = atomic_load_explicit(&hca->peers->again_ns[slot], memory_order_relaxed);
+	if (now_ns < again_ns)
 		return;
 	atomic_store_explicit(&hca->peers->again_ns[slot], now_ns + MEET_AGAIN_NS,
 			      memory_order_relaxed);
-	peers_meet(hca, slot);
+	if (!again_ns)
+		peers_meet(hca, slot);
+	else
+		meet_soon(hca, slot);
 }
 
 /* ---- being met ---- */
@@ -209,7 +277,6 @@ static int judge(const struct hca *hca, const struct rendezvous_card *card)
 
 static void receive_visitor(struct hca *hca, struct rendezvous_peer *process)
 {
-	struct peers *peers = hca->peers;
 	struct rendezvous_gifts gifts = gifts_of(hca);
 	struct rendezvous_card card;
 	struct peer *peer;
@@ -218,6 +285,7 @@ static void receive_visitor(struct hca *hca, struct rendezvous_peer *process)
 	write_card(hca, &card);
 	process->channel_fd = -1;
 	lock_acquire(&hca->peers->lock);
+	card.late = peers_missed(hca->peers, &process->card);
 	verdict = judge(hca, &process->card);
 	if (verdict) {
 		rendezvous_answer(process, &card, verdict, &gifts);
@@ -226,7 +294,7 @@ static void receive_visitor(struct hca *hca, struct rendezvous_peer *process)
 		if (rendezvous_answer(&peer->process, &card, 0, &gifts))
 			peer_dismiss(hca, peer);
 		else
-			peer_publish(peers, peer);
+			peer_publish(hca->peers, peer);
 	}
 	lock_release(&hca->peers->lock);
 	if (channel_fd >= 0)
@@ -312,4 +380,5 @@ void peers_serve(struct hca *hca)
 		return;
 	bury_the_dead(hca);
 	receive_visitors(hca);
+	meetings_take_answers(hca);
 }

@@ -19,6 +19,7 @@
 #include "platform/memory.h"
 
 #define ACCESS_MAX_NS	1000000000u
+#define UDP_FIRST_NS	1000000000u	/* so long packets that left by UDP may still be there */
 #define HAZARD_BYTES	4096u	/* a page of each process's hazards */
 _Static_assert(sizeof(struct hazard_table) <= HAZARD_BYTES, "they lie in the channel's memory");
 
@@ -100,13 +101,25 @@ static void watch(struct hca *hca, int fd)
 		log_warn("the end of a peer process may go unnoticed: error %d", err);
 }
 
-static void forget_slots(struct peers *peers, unsigned channel)
+static void forget_slots(struct peers *peers, unsigned channel) REQUIRES(peers->lock)
 {
 	unsigned slot;
 
 	for (slot = 0; slot < SLOT_COUNT; slot++)
-		if (atomic_load(&peers->channel_of[slot]) == channel + 1)
+		if (atomic_load(&peers->channel_of[slot]) == channel + 1) {
 			atomic_store(&peers->channel_of[slot], 0);
+			atomic_store(&peers->again_ns[slot], 0);
+		}
+}
+
+bool peers_missed(const struct peers *peers, const struct rendezvous_card *card)
+{
+	unsigned i;
+
+	for (i = 0; i < card->slot_count; i++)
+		if (peers->missed[card->slot[i]])
+			return true;
+	return false;
 }
 
 void peer_publish(struct peers *peers, const struct peer *peer)
@@ -114,9 +127,11 @@ void peer_publish(struct peers *peers, const struct peer *peer)
 	const struct rendezvous_card *card = &peer->process.card;
 	unsigned i;
 
-	for (i = 0; i < card->slot_count; i++)
+	for (i = 0; i < card->slot_count; i++) {
+		peers->missed[card->slot[i]] = false;
 		atomic_store_explicit(&peers->channel_of[card->slot[i]], (uint8_t)(peer->channel + 1),
 				      memory_order_release);
+	}
 }
 
 /*
@@ -231,6 +246,8 @@ int peer_admit(struct hca *hca, struct rendezvous_peer *process, int channel_fd,
 	peer.hazards = (struct hazard_table *)(first ? hazards : hazards + HAZARD_BYTES);
 	peer.their_hazards = (struct hazard_table *)(first ? hazards + HAZARD_BYTES : hazards);
 	probe(hca, &peer);
+	if (process->card.late || peers_missed(hca->peers, &process->card))
+		atomic_store(&hca->udp_first_until_ns, clock_now_ns() + UDP_FIRST_NS);
 	fcntl(process->doorbell_fd, F_SETFL, O_NONBLOCK);
 	err = memory_add(peers->link, first ? halves : halves + half, first ? halves + half : halves,
 			 process->doorbell_fd, &peer.channel);
@@ -329,6 +346,7 @@ int peers_open(struct hca *hca)
 		return err;
 	}
 	lock_init(&peers->lock);
+	atomic_init(&peers->later_ns, TIME_NEVER);
 	if (process_guard_make(&peers->guard))
 		log_warn("no guard page: peers cannot reach our memory in one copy");
 	hca->mrs.drain_peers = drain_key;
@@ -370,6 +388,7 @@ void peers_close(struct hca *hca)
 		return;
 	for (i = 0; i < peers->listeners; i++)
 		close(peers->listen_fd[i]);
+	meetings_abandon(peers);
 	lock_acquire(&hca->peers->lock);
 	for (i = 0; i < CHANNELS_MAX; i++)
 		if (peers->peer[i].used)
@@ -401,6 +420,7 @@ void peers_abandon(struct hca *hca)
 		close(peers->spare_fd);
 	for (i = 0; i < peers->listeners; i++)
 		close(peers->listen_fd[i]);
+	meetings_abandon(peers);
 	for (i = 0; i < CHANNELS_MAX; i++)
 		if (peers->peer[i].used)
 			rendezvous_part(&peers->peer[i].process);

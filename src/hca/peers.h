@@ -69,11 +69,14 @@ void peers_abandon(struct hca *hca);
  * thread for some tens of microseconds, at most for half a second. No lock may be held.
  */
 void peers_meet(struct hca *hca, uint32_t slot);
-/* The same for a datagram: at most every 100 ms. Cheap when there is a channel. */
+/* The same for a datagram: blocks for the first one; cheap when there is a channel. */
 void peers_meet_now_and_then(struct hca *hca, uint32_t slot);
 
-/* The worker: somebody came, or left. */
+/* The worker: somebody came, or left, or answered. */
 void peers_serve(struct hca *hca);
+/* What came to nothing is tried again, when it is time. */
+void peers_meet_again(struct hca *hca, uint64_t now_ns);
+uint64_t peers_deadline(const struct hca *hca);	/* TIME_NEVER: never */
 
 /* The channel to the holder of @slot, or PEER_NO_CHANNEL. Any thread. */
 uint32_t peers_channel(const struct hca *hca, uint32_t slot);

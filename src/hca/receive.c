@@ -325,12 +325,28 @@ static bool sockets_are_due(struct receiver *receiver)
 	return true;
 }
 
+/*
+ * A peer was met while QPs were at work: what they had sent by UDP was sent before what they put in
+ * memory. RC would repair it; UC and UD would take it in the wrong order.
+ */
+static void receive_udp_first(struct receiver *receiver)
+{
+	unsigned before, n = 0;
+
+	do {
+		before = receiver->packets;
+		receive_link(receiver, receiver->hca->link);
+	} while (receiver->packets != before && ++n < RECEIVE_ROUNDS);
+}
+
 unsigned hca_receive(struct hca *hca, uint64_t now_ns)
 {
 	struct receiver receiver = { .hca = hca, .now_ns = now_ns };
 
 	effects_init(&receiver.effects);
 	if (hca->memory && memory_pending(hca->memory_inner)) {
+		if (now_ns < atomic_load_explicit(&hca->udp_first_until_ns, memory_order_relaxed))
+			receive_udp_first(&receiver);
 		receive_link(&receiver, hca->memory);
 		receiver.packets += messages_receive(hca);
 	}

@@ -74,6 +74,14 @@ static uint64_t next_timer(struct hca *hca)
 	return deadline_ns;
 }
 
+/* By other threads. */
+static uint64_t asked_for(struct hca *hca)
+{
+	uint64_t gsi_ns = gsi_deadline(hca), peers_ns = peers_deadline(hca);
+
+	return gsi_ns < peers_ns ? gsi_ns : peers_ns;
+}
+
 static uint64_t next_deadline(struct hca *hca, const struct judgement *judgement)
 {
 	uint64_t deadline_ns = next_timer(hca);
@@ -82,8 +90,8 @@ static uint64_t next_deadline(struct hca *hca, const struct judgement *judgement
 		deadline_ns = port_group_deadline(hca->group);
 	if (judgement->rebind_ns < deadline_ns)
 		deadline_ns = judgement->rebind_ns;
-	if (gsi_deadline(hca) < deadline_ns)
-		deadline_ns = gsi_deadline(hca);
+	if (asked_for(hca) < deadline_ns)
+		deadline_ns = asked_for(hca);
 	return deadline_ns;
 }
 
@@ -104,7 +112,7 @@ static uint32_t sleep_active(struct hca *hca, const struct judgement *judgement)
 		memory_fall_asleep(hca->memory_inner);
 	atomic_thread_fence(memory_order_seq_cst);
 	now_ns = clock_now_ns();
-	if (work_waits(hca) || next_timer(hca) < deadline_ns || gsi_deadline(hca) < deadline_ns ||
+	if (work_waits(hca) || next_timer(hca) < deadline_ns || asked_for(hca) < deadline_ns ||
 	    deadline_ns <= now_ns)
 		ready = waiter_wait(&hca->waiter, 0);
 	else
@@ -167,6 +175,7 @@ static void housekeeping(struct hca *hca, struct judgement *judgement, uint32_t 
 	}
 	if (ready & WAIT_MEMORY)
 		peers_serve(hca);
+	peers_meet_again(hca, now_ns);
 	if (ready & WAIT_SLOTS)
 		atomic_store(&hca->slots_due, true);
 	if ((ready & WAIT_OWNER) || judgement->rebind_ns <= now_ns)

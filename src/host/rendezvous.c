@@ -172,7 +172,8 @@ static int receive_card(struct rendezvous_peer *peer)
 	if (got != sizeof(peer->card) || !is_sound(&peer->card))
 		return EPROTO;
 	if (peer->card.verdict)
-		return peer->card.verdict < 4096 ? (int)peer->card.verdict : EPROTO;
+		return peer->card.verdict < 4096 && peer->card.verdict != EAGAIN ?
+			       (int)peer->card.verdict : EPROTO;
 	return is_sealed(peer->arena_fd, peer->card.arena_bytes) && is_event_fd(peer->doorbell_fd) &&
 	       (!peer->card.pool_bytes || is_sealed(peer->pool_fd, peer->card.pool_bytes)) ?
 		       0 : EPROTO;
@@ -221,24 +222,8 @@ void rendezvous_part(struct rendezvous_peer *peer)
 
 /* ---- both sides ---- */
 
-static int meet(struct rendezvous_peer *peer, const struct rendezvous_card *card, const int *fds,
-		uint64_t timeout_ns)
-{
-	int err;
-
-	if (!is_same_user(peer))
-		return EPERM;
-	err = send_card(peer->fd, card, fds, FDS_MAX);
-	if (err)
-		return err == EPIPE ? ECONNRESET : err;
-	if (!wait_readable(peer->fd, (int)((timeout_ns + 999999) / 1000000)))
-		return ETIMEDOUT;
-	return receive_card(peer);
-}
-
 int rendezvous_connect(uint32_t slot, const struct rendezvous_card *card,
-		       const struct rendezvous_gifts *gifts, uint64_t timeout_ns,
-		       struct rendezvous_peer *peer)
+		       const struct rendezvous_gifts *gifts, struct rendezvous_peer *peer)
 {
 	const int fds[FDS_MAX] = { gifts->arena_fd, gifts->doorbell_fd, pool_or_other(gifts),
 				   gifts->channel_fd };
@@ -252,14 +237,33 @@ int rendezvous_connect(uint32_t slot, const struct rendezvous_card *card,
 	init_peer(&met, fd);
 	if (fail_now(FAIL_CONNECT) || connect(fd, (struct sockaddr *)&name, bytes))
 		err = errno == EAGAIN ? ETIMEDOUT : errno;	/* EAGAIN: its backlog is full */
+	else if (!is_same_user(&met))
+		err = EPERM;
 	else
-		err = meet(&met, card, fds, timeout_ns);
+		err = send_card(met.fd, card, fds, FDS_MAX);
 	if (err) {
 		rendezvous_part(&met);
-		return err;
+		return err == EPIPE ? ECONNRESET : err;
 	}
 	*peer = met;
 	return 0;
+}
+
+int rendezvous_hear(struct rendezvous_peer *peer, uint64_t timeout_ns)
+{
+	int err;
+
+	if (!wait_readable(peer->fd, (int)((timeout_ns + 999999) / 1000000)))
+		return EAGAIN;
+	err = receive_card(peer);
+	if (err && err != EAGAIN)
+		rendezvous_part(peer);
+	return err;
+}
+
+bool rendezvous_is_answered(const struct rendezvous_peer *peer)
+{
+	return wait_readable(peer->fd, 0);
 }
 
 int rendezvous_take(int listen_fd, struct rendezvous_peer *peer)

@@ -13,6 +13,7 @@
 #ifndef VERBATIM_HOST_RENDEZVOUS_H
 #define VERBATIM_HOST_RENDEZVOUS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -29,7 +30,8 @@ struct rendezvous_card {
 	uint32_t verdict;			/* errno; of the listener's card */
 	uint64_t arena_bytes, channel_bytes, pool_bytes;	/* no pool: 0 */
 	uint64_t guard_address;			/* a byte that only this image has there; 0: none */
-	uint64_t reserved[7];
+	uint64_t late;				/* 1: packets may have gone another way before */
+	uint64_t reserved[6];
 };
 
 struct rendezvous_peer {
@@ -50,15 +52,21 @@ struct rendezvous_gifts {
 int rendezvous_listen(uint32_t slot, int *fd);
 
 /*
- * Meet the holder of @slot. Blocks, up to @timeout_ns. The channel's memory is made by the caller.
- * 0: *peer is filled; ECONNREFUSED: nobody listens there; ECONNRESET: it did not want us, or came too
- * late to hear us; EPERM: of another user; ETIMEDOUT: does not
- * answer; EPROTO: of another version, or its memory is not sealed; else the verdict of the other
- * side, EALREADY: it is about to connect to us.
+ * Go to the holder of @slot and show it our card; does not block. The channel's memory is made by the
+ * caller. 0: peer->fd becomes readable when rendezvous_hear() has something to do; ECONNREFUSED: nobody
+ * listens there; ECONNRESET: it did not want us; EPERM: of another user; ETIMEDOUT: too many wait there.
  */
 int rendezvous_connect(uint32_t slot, const struct rendezvous_card *card,
-		       const struct rendezvous_gifts *gifts, uint64_t timeout_ns,
-		       struct rendezvous_peer *peer);
+		       const struct rendezvous_gifts *gifts, struct rendezvous_peer *peer);
+/*
+ * Its answer: blocks, up to @timeout_ns. 0: *peer is filled; EAGAIN: none yet. Others, and *peer is
+ * parted from: ECONNRESET: it did not want us, or came too late to hear us; EPROTO: of another version,
+ * or its memory is not sealed; else the verdict of the other side, EALREADY: it is about to connect to
+ * us.
+ */
+int rendezvous_hear(struct rendezvous_peer *peer, uint64_t timeout_ns);
+/* It would not have to wait. */
+bool rendezvous_is_answered(const struct rendezvous_peer *peer);
 
 /* Take a connection. 0; EAGAIN: none (more); others: one was turned away, ask again. */
 int rendezvous_take(int listen_fd, struct rendezvous_peer *peer);

@@ -59,7 +59,9 @@ static void party_end(struct party *party)
 
 static int connect_to(struct party *party, uint32_t slot, struct rendezvous_peer *peer)
 {
-	return rendezvous_connect(slot, &party->card, &party->gifts, WAIT_NS, peer);
+	int err = rendezvous_connect(slot, &party->card, &party->gifts, peer);
+
+	return err ? err : rendezvous_hear(peer, WAIT_NS);
 }
 
 /* A process of its own that holds slot 7 and answers the first who comes with @verdict. */
@@ -179,7 +181,39 @@ static void one_that_does_not_answer_is_not_waited_for(void **state)
 
 	kill(pid, SIGSTOP);
 	party_make(&party, 9);
-	assert_int_equal(connect_to(&party, 7, &peer), ETIMEDOUT);
+	assert_int_equal(connect_to(&party, 7, &peer), EAGAIN);
+	end(pid);
+	assert_int_equal(rendezvous_hear(&peer, WAIT_NS), ECONNRESET);
+	assert_int_equal(peer.fd, -1);
+	party_end(&party);
+}
+
+static void an_answer_may_come_late(void **state)
+{
+	struct rendezvous_peer peer;
+	struct party party;
+	pid_t pid = listener(0, 0);
+
+	kill(pid, SIGSTOP);
+	party_make(&party, 9);
+	assert_int_equal(rendezvous_connect(7, &party.card, &party.gifts, &peer), 0);
+	assert_int_equal(rendezvous_hear(&peer, 0), EAGAIN);
+	kill(pid, SIGCONT);
+	assert_int_equal(rendezvous_hear(&peer, WAIT_NS), 0);
+	assert_string_equal(party.channel, "written by the listener");
+	rendezvous_part(&peer);
+	end(pid);
+	party_end(&party);
+}
+
+static void a_verdict_that_would_say_wait_is_none(void **state)
+{
+	struct rendezvous_peer peer;
+	struct party party;
+	pid_t pid = listener(EAGAIN, 0);
+
+	party_make(&party, 9);
+	assert_int_equal(connect_to(&party, 7, &peer), EPROTO);
 	end(pid);
 	party_end(&party);
 }
@@ -305,6 +339,8 @@ int main(void)
 		cmocka_unit_test(the_verdict_of_the_listener_is_passed_on),
 		cmocka_unit_test(another_user_is_turned_away_by_both),
 		cmocka_unit_test(one_that_does_not_answer_is_not_waited_for),
+		cmocka_unit_test(an_answer_may_come_late),
+		cmocka_unit_test(a_verdict_that_would_say_wait_is_none),
 		cmocka_unit_test(what_is_no_card_is_refused),
 		cmocka_unit_test(one_without_a_pool_is_welcome),
 		cmocka_unit_test(failures_are_passed_on),

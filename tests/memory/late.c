@@ -1,0 +1,508 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Processes that come to share memory later than their queue pairs are connected: because one did not
+ * answer in time, or had no descriptor to spare. Until then packets go over UDP; the change, in the
+ * middle of traffic, loses, repeats and reorders nothing. And who cannot be met is left alone in the
+ * end.
+ */
+#include <dirent.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+#include "hca/peers_internal.h"
+#include "pair.h"
+#include "verbs/verbs.h"
+
+#define DEPTH 64u		/* receives; requests outstanding at most */
+#define PLACE_BYTES 32768u
+#define WINDOW 32u		/* messages that the other end has not heard of */
+#define MORE 300u		/* messages through memory, before the end */
+#define QKEY 0x1234u
+#define GRH 40u
+#define LIMIT_S 20.0
+
+static bool shares_memory(const struct end *end)
+{
+	const struct peers *peers = to_hca(end->context)->hca->peers;
+
+	return peers && atomic_load(&peers->channel_of[SLOT_OF_QPN(end->there.qpn)]);
+}
+
+static void await_memory(const struct end *end, double limit_s)
+{
+	double until_s = now() + limit_s;
+
+	while (!shares_memory(end)) {
+		CHECK(now() < until_s, "no memory is shared after %.1f s", limit_s);
+		usleep(1000);
+	}
+}
+
+/* One descriptor more, or as many as is usual: a meeting takes two, finding the way to the peer one. */
+static void allow_descriptors(bool allow)
+{
+	static rlim_t usual;
+	struct rlimit limit;
+	int next = dup(0);
+
+	close(next);
+	CHECK(!getrlimit(RLIMIT_NOFILE, &limit), "%m");
+	if (!usual)
+		usual = limit.rlim_cur;
+	limit.rlim_cur = allow ? usual : (rlim_t)next + 1;
+	CHECK(!setrlimit(RLIMIT_NOFILE, &limit), "%m");
+}
+
+/* ---- traffic: each end sends numbered messages, and checks those of the other ---- */
+
+struct message {
+	uint32_t number, heard;		/* of the messages of the other end */
+	uint32_t bytes, state;
+};
+enum { SENDING, DONE, LAST };
+
+struct traffic {
+	struct end *end;
+	struct ibv_ah *ah;
+	enum ibv_qp_type type;
+	uint32_t sent, completed, heard, acknowledged;
+	uint32_t atomics, through_memory, outstanding;
+	uint64_t written;
+	bool peer_done, over;
+};
+
+static char *send_place(struct traffic *traffic, uint32_t number)
+{
+	return traffic->end->memory + (size_t)(number % DEPTH) * PLACE_BYTES;
+}
+
+static char *receive_place(struct traffic *traffic, uint32_t number)
+{
+	return traffic->end->memory + (size_t)(DEPTH + number % DEPTH) * PLACE_BYTES;
+}
+
+/* Behind the messages: what atomics and WRITEs change here, and where their results go. */
+enum { COUNTER, CELL, ORIGINAL, READ_BACK };
+
+static size_t word_offset(unsigned word)
+{
+	return (size_t)2 * DEPTH * PLACE_BYTES + 64u * word;
+}
+
+static uint64_t *word_of(struct end *end, unsigned word)
+{
+	return (uint64_t *)(end->memory + word_offset(word));
+}
+
+static uint32_t bytes_of(const struct traffic *traffic, uint32_t number)
+{
+	static const uint32_t bytes[] = {16, 64, 4000, 200, 17, 20000, 1000, 9000};
+
+	return traffic->type == IBV_QPT_UD && bytes[number % 8] > 4000 ? 3000 : bytes[number % 8];
+}
+
+static char body_of(uint32_t number, uint32_t at)
+{
+	return (char)(number * 7 + at);
+}
+
+static void send_message(struct traffic *traffic, uint32_t state)
+{
+	struct message message = {.number = traffic->sent,
+				  .heard = traffic->heard,
+				  .bytes = bytes_of(traffic, traffic->sent),
+				  .state = state};
+	char *place = send_place(traffic, traffic->sent);
+	struct ibv_sge sge = {.addr = (uintptr_t)place,
+			      .length = message.bytes,
+			      .lkey = traffic->end->mr->lkey};
+	struct ibv_send_wr *bad, wr = {.wr_id = 'm',
+				       .sg_list = &sge,
+				       .num_sge = 1,
+				       .opcode = IBV_WR_SEND,
+				       .send_flags = IBV_SEND_SIGNALED};
+	uint32_t i;
+
+	memcpy(place, &message, sizeof(message));
+	for (i = sizeof(message); i < message.bytes; i++)
+		place[i] = body_of(message.number, i);
+	if (traffic->type == IBV_QPT_UD) {
+		wr.wr.ud.ah = traffic->ah;
+		wr.wr.ud.remote_qpn = traffic->end->there.qpn;
+		wr.wr.ud.remote_qkey = QKEY;
+	}
+	CHECK(!ibv_post_send(traffic->end->qp, &wr, &bad), "%m");
+	traffic->sent++;
+	traffic->outstanding++;
+}
+
+/* One at a time, so that the result has a place. */
+static void send_one_sided(struct traffic *traffic)
+{
+	struct end *end = traffic->end;
+
+	if (traffic->sent % 8 == 0) {
+		CHECK(!post(end, IBV_WR_ATOMIC_FETCH_AND_ADD, word_offset(ORIGINAL), 8,
+			    word_offset(COUNTER), 'a'));
+		traffic->outstanding++;
+	} else {
+		traffic->written = traffic->sent;
+		*word_of(end, READ_BACK) = traffic->written;
+		CHECK(!post(end, IBV_WR_RDMA_WRITE, word_offset(READ_BACK), 8, word_offset(CELL), 'w'));
+		CHECK(!post(end, IBV_WR_RDMA_READ, word_offset(ORIGINAL), 8, word_offset(CELL), 'r'));
+		traffic->outstanding += 2;
+	}
+}
+
+static void give_receive(struct traffic *traffic, uint32_t number)
+{
+	CHECK(!post_receive(traffic->end,
+			    (size_t)(receive_place(traffic, number) - traffic->end->memory),
+			    PLACE_BYTES, 'R'));
+}
+
+static void receive_message(struct traffic *traffic, const struct ibv_wc *wc)
+{
+	uint32_t skip = traffic->type == IBV_QPT_UD ? GRH : 0, i;
+	const char *place = receive_place(traffic, traffic->heard) + skip;
+	struct message message;
+
+	memcpy(&message, place, sizeof(message));
+	CHECK(message.number == traffic->heard, "message %u came as number %u", message.number,
+	      traffic->heard);
+	CHECK(wc->byte_len == message.bytes + skip && message.bytes == bytes_of(traffic, traffic->heard));
+	for (i = sizeof(message); i < message.bytes; i++)
+		CHECK(place[i] == body_of(message.number, i), "byte %u of message %u", i,
+		      message.number);
+	traffic->acknowledged = message.heard;
+	traffic->peer_done = message.state != SENDING;
+	traffic->over = message.state == LAST;
+	give_receive(traffic, traffic->heard++);
+}
+
+static void take_completion(struct traffic *traffic, const struct ibv_wc *wc)
+{
+	uint64_t original = *word_of(traffic->end, ORIGINAL);
+
+	CHECK(wc->status == IBV_WC_SUCCESS, "%c: %s", (int)wc->wr_id, ibv_wc_status_str(wc->status));
+	if (wc->wr_id == 'R') {
+		receive_message(traffic, wc);
+		return;
+	}
+	traffic->outstanding--;
+	if (wc->wr_id == 'a')
+		CHECK(original == traffic->atomics++, "the counter was %u after %u atomics",
+		      (unsigned)original, traffic->atomics - 1);
+	else if (wc->wr_id == 'r')
+		CHECK(original == traffic->written, "%u was written, %u is there",
+		      (unsigned)traffic->written, (unsigned)original);
+}
+
+static void take_completions(struct traffic *traffic)
+{
+	struct ibv_wc wc[16];
+	int i, got = ibv_poll_cq(traffic->end->cq, 16, wc);
+
+	CHECK(got >= 0, "poll_cq: %d", got);
+	for (i = 0; i < got; i++)
+		take_completion(traffic, &wc[i]);
+	if (!got)
+		sched_yield();
+}
+
+static void run_traffic(struct traffic *traffic, double free_after_s)
+{
+	double begin_s = now(), until_s = begin_s + LIMIT_S;
+	bool last = false;
+
+	while (!last || !traffic->over || traffic->outstanding) {
+		CHECK(now() < until_s, "sent %u, %u outstanding, %u heard there, heard %u%s",
+		      traffic->sent, traffic->outstanding, traffic->acknowledged, traffic->heard,
+		      shares_memory(traffic->end) ? ", memory is shared" : "");
+		if (free_after_s >= 0 && now() > begin_s + free_after_s) {
+			allow_descriptors(true);
+			free_after_s = -1;
+		}
+		take_completions(traffic);
+		if (last || traffic->outstanding > DEPTH - 4)
+			continue;
+		if (traffic->peer_done && traffic->through_memory >= MORE) {
+			last = true;
+			send_message(traffic, LAST);
+		} else if (traffic->sent - traffic->acknowledged < WINDOW) {
+			traffic->through_memory += shares_memory(traffic->end);
+			send_message(traffic, traffic->through_memory >= MORE ? DONE : SENDING);
+			if (traffic->type == IBV_QPT_RC && traffic->outstanding == 1)
+				send_one_sided(traffic);
+		}
+	}
+}
+
+/* ---- queue pairs of each kind ---- */
+
+static void modify(struct end *end, struct ibv_qp_attr *attr, int mask)
+{
+	CHECK(!ibv_modify_qp(end->qp, attr, mask), "%m");
+}
+
+static void make_qp(struct end *end, enum ibv_qp_type type)
+{
+	struct ibv_qp_init_attr attr = {.send_cq = end->cq,
+					.recv_cq = end->cq,
+					.qp_type = type,
+					.cap = {.max_send_wr = 2 * DEPTH,
+						.max_recv_wr = DEPTH,
+						.max_send_sge = 1,
+						.max_recv_sge = 1}};
+
+	end->qp = ibv_create_qp(end->pd, &attr);
+	CHECK(end->qp, "%m");
+}
+
+static void raise_uc(struct end *end)
+{
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1};
+
+	modify(end, &attr,
+	       IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+	attr = (struct ibv_qp_attr){
+		.qp_state = IBV_QPS_RTR,
+		.path_mtu = end->mtu,
+		.dest_qp_num = end->there.qpn,
+		.rq_psn = end->there.psn,
+		.ah_attr = {.is_global = 1,
+			    .port_num = 1,
+			    .grh = {.dgid = end->there.gid, .sgid_index = 1, .hop_limit = 64}}};
+	modify(end, &attr,
+	       IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN);
+	attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS, .sq_psn = end->psn};
+	modify(end, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN);
+}
+
+static void raise_ud(struct traffic *traffic)
+{
+	struct end *end = traffic->end;
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = QKEY};
+	struct ibv_ah_attr ah = {.is_global = 1,
+				 .port_num = 1,
+				 .grh = {.dgid = end->there.gid, .sgid_index = 1, .hop_limit = 64}};
+
+	modify(end, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
+	attr.qp_state = IBV_QPS_RTR;
+	modify(end, &attr, IBV_QP_STATE);
+	attr.qp_state = IBV_QPS_RTS;
+	modify(end, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN);
+	traffic->ah = ibv_create_ah(end->pd, &ah);
+	CHECK(traffic->ah, "%m");
+}
+
+static void raise_qp(struct traffic *traffic)
+{
+	if (traffic->type == IBV_QPT_RC)
+		end_raise(traffic->end, IBV_QPS_RTS);
+	else if (traffic->type == IBV_QPT_UC)
+		raise_uc(traffic->end);
+	else
+		raise_ud(traffic);
+}
+
+/* ---- in the middle of traffic ---- */
+
+struct plan {
+	enum ibv_qp_type type;
+	double free_after_s[2];
+};
+
+static void talks(struct end *end, void *argument)
+{
+	const struct plan *plan = argument;
+	struct traffic traffic = {.end = end, .type = plan->type};
+	uint32_t i;
+
+	end->timeout = 18;
+	end_open(end, word_offset(4), ALL_ACCESS);
+	make_qp(end, plan->type);
+	end_exchange(end);
+	allow_descriptors(false);
+	meet(end);
+	raise_qp(&traffic);
+	for (i = 0; i < DEPTH; i++)
+		give_receive(&traffic, i);
+	CHECK(!shares_memory(end), "nothing kept the ends from meeting");
+	meet(end);
+	run_traffic(&traffic, plan->free_after_s[end->side]);
+	CHECK(traffic.sent > MORE, "all of it went through memory");
+	meet(end);
+	CHECK(*word_of(end, COUNTER) == 0 || plan->type == IBV_QPT_RC);
+	if (traffic.ah)
+		CHECK(!ibv_destroy_ah(traffic.ah));
+	end_close(end);
+}
+
+static bool change_in_traffic(enum ibv_qp_type type)
+{
+	/* The first tries of the worker are after 10 and after 110 ms. */
+	static const double after_s[][2] = {{0, 0}, {0.005, 1}, {1, 0.002}, {0.05, 0.02}};
+	unsigned i, rounds = long_run ? 100 : 8;
+
+	for (i = 0; i < rounds; i++) {
+		struct plan plan = {.type = type,
+				    .free_after_s = {after_s[i % 4][0], after_s[i % 4][1]}};
+
+		if (!pair_run(i % 8 < 4 ? MAPPED_MODE : "ring", talks, talks, &plan, 60)) {
+			printf("# round %u\n", i);
+			return false;
+		}
+	}
+	return true;
+}
+
+static bool rc_goes_over_to_memory_in_the_middle_of_traffic(void)
+{
+	return change_in_traffic(IBV_QPT_RC);
+}
+
+static bool uc_goes_over_to_memory_in_the_middle_of_traffic(void)
+{
+	return change_in_traffic(IBV_QPT_UC);
+}
+
+static bool ud_goes_over_to_memory_in_the_middle_of_traffic(void)
+{
+	return change_in_traffic(IBV_QPT_UD);
+}
+
+/* ---- one that was too slow ---- */
+
+/* It is stopped while the other one connects. */
+static void is_slow(struct end *end, void *argument)
+{
+	char byte;
+
+	end_open(end, 4096, ALL_ACCESS);
+	end_make_qp(end);
+	end_exchange(end);
+	tell(end->test, "o", 1);
+	CHECK(hear(end->peer, &byte, 1)); /* it has connected */
+	await_memory(end, 1);		  /* without a modify of ours */
+	end_raise(end, IBV_QPS_RTS);
+	meet(end);
+	meet(end);
+	end_close(end);
+}
+
+static void waits(struct end *end, void *argument)
+{
+	char byte;
+
+	end_open(end, 4096, ALL_ACCESS);
+	end_make_qp(end);
+	end_exchange(end);
+	tell(end->test, "o", 1);
+	CHECK(hear(end->test, &byte, 1)); /* it is stopped */
+	end_raise(end, IBV_QPS_RTS);
+	CHECK(!shares_memory(end));
+	tell(end->test, "c", 1);
+	CHECK(hear(end->test, &byte, 1)); /* it goes on */
+	await_memory(end, 1);
+	tell(end->peer, "c", 1);
+	meet(end);
+	CHECK(transfer(end, IBV_WR_RDMA_WRITE, 0, 4096, 0) == IBV_WC_SUCCESS);
+	meet(end);
+	end_close(end);
+}
+
+static bool who_was_too_slow_is_met_when_he_answers(void)
+{
+	struct pair pair;
+	char byte;
+	bool good;
+
+	pair_start(&pair, MAPPED_MODE, waits, is_slow, NULL);
+	good = hear(pair.socket[LEFT], &byte, 1) && hear(pair.socket[RIGHT], &byte, 1);
+	kill(pair.pid[RIGHT], SIGSTOP);
+	usleep(2000);
+	tell(pair.socket[LEFT], "s", 1);
+	good = good && hear(pair.socket[LEFT], &byte, 1);
+	kill(pair.pid[RIGHT], SIGCONT);
+	tell(pair.socket[LEFT], "g", 1);
+	return pair_end(&pair, 30) && good;
+}
+
+/* ---- one that will never be met ---- */
+
+/* How often the threads of this process, but for this one, have gone to sleep. */
+static unsigned long sleeps(void)
+{
+	DIR *tasks = opendir("/proc/self/task");
+	struct dirent *task;
+	unsigned long sum = 0, count;
+	char path[300], line[256];
+
+	CHECK(tasks, "%m");
+	while ((task = readdir(tasks))) {
+		FILE *status;
+
+		if (atoi(task->d_name) <= 0 || atoi(task->d_name) == getpid())
+			continue;
+		snprintf(path, sizeof(path), "/proc/self/task/%s/status", task->d_name);
+		status = fopen(path, "r");
+		while (status && fgets(line, sizeof(line), status))
+			if (sscanf(line, "voluntary_ctxt_switches: %lu", &count) == 1)
+				sum += count;
+		if (status)
+			fclose(status);
+	}
+	closedir(tasks);
+	return sum;
+}
+
+static void takes_no_part(struct end *end, void *argument)
+{
+	char byte;
+
+	setenv("VERBATIM_MEMORY", "off", 1);
+	end_open(end, 4096, ALL_ACCESS);
+	end_connect(end);
+	(void)hear(end->peer, &byte, 1);
+}
+
+static void tries_in_vain(struct end *end, void *argument)
+{
+	unsigned long before;
+
+	end_open(end, 4096, ALL_ACCESS);
+	end_connect(end);
+	CHECK(transfer(end, IBV_WR_RDMA_WRITE, 0, 4096, 0) == IBV_WC_SUCCESS);
+	CHECK(!shares_memory(end));
+	CHECK(!ibv_destroy_qp(end->qp));
+	end->qp = NULL;
+	usleep(1500000); /* tries after 10 ms, 110 ms, 1.1 s, and with no QP connected no more */
+	before = sleeps();
+	sleep(2);
+	CHECK(sleeps() - before <= 2, "%lu wake-ups", sleeps() - before);
+	end_close(end);
+}
+
+static bool who_cannot_be_met_is_left_alone_when_nobody_needs_him(void)
+{
+	return pair_run(MAPPED_MODE, tries_in_vain, takes_no_part, NULL, 30);
+}
+
+int main(int argc, char **argv)
+{
+#define TEST(function)                                                                             \
+	{                                                                                          \
+#function, function                                                                \
+	}
+	const struct test tests[] = {
+		TEST(rc_goes_over_to_memory_in_the_middle_of_traffic),
+		TEST(uc_goes_over_to_memory_in_the_middle_of_traffic),
+		TEST(ud_goes_over_to_memory_in_the_middle_of_traffic),
+		TEST(who_was_too_slow_is_met_when_he_answers),
+		TEST(who_cannot_be_met_is_left_alone_when_nobody_needs_him),
+	};
+
+	return run_tests(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
+}

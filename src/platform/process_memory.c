@@ -103,25 +103,45 @@ static void advance(struct iovec **piece, unsigned *count, size_t bytes)
 	}
 }
 
+/*
+ * All pieces, of which the last is cut before its last bytes: the kernel copies piece by piece, and who
+ * waits for the last byte finds all before it. Here and not on the other side, since each piece of the
+ * other side costs the kernel a look at its page tables.
+ */
+static unsigned cut_last(struct iovec cut[PROCESS_PIECES_MAX + 1], const struct iovec *piece,
+			 unsigned count)
+{
+	struct iovec *last = &cut[count - 1];
+
+	memcpy(cut, piece, count * sizeof(*piece));
+	if (last->iov_len <= LAST_BYTES)
+		return count;
+	last->iov_len -= LAST_BYTES;
+	last[1] = (struct iovec){ .iov_base = (char *)last->iov_base + last->iov_len,
+				  .iov_len = LAST_BYTES };
+	return count + 1;
+}
+
 /* The kernel moves at most 2 GiB at once; it may also stop early where memory is missing. */
 static int transfer(const struct process_memory *process, struct iovec *piece, unsigned count,
 		    uint64_t remote, transfer_fn *move)
 {
 	size_t left = total_of(piece + 1, count - 1);
+	struct iovec here[PROCESS_PIECES_MAX + 1];
 	char byte = 0;
 
 	while (left) {
-		size_t last = left < LAST_BYTES ? left : LAST_BYTES;
-		struct iovec there[3] = {
+		struct iovec there[2] = {
 			{ .iov_base = (void *)(uintptr_t)process->guard, .iov_len = 1 },
-			{ .iov_base = (void *)(uintptr_t)remote, .iov_len = left - last },
-			{ .iov_base = (void *)(uintptr_t)(remote + left - last), .iov_len = last },
+			{ .iov_base = (void *)(uintptr_t)remote, .iov_len = left },
 		};
+		unsigned pieces;
 		ssize_t done;
 
 		piece[0] = (struct iovec){ .iov_base = &byte, .iov_len = 1 };
+		pieces = cut_last(here, piece, count);
 		done = fail_now(FAIL_PROCESS_VM) ? -1 :
-		       move(process->pid, piece, count, there, 3, 0);
+		       move(process->pid, here, pieces, there, 2, 0);
 		if (done < 0)
 			return errno;
 		if (done <= 1)

@@ -33,8 +33,8 @@ int process_memory_probe(const struct process_memory *process);
 
 /*
  * Copy @piece[1 .. count - 1] (local, at most PROCESS_PIECES_MAX in all; @piece[0] is ours to fill)
- * to or from @remote of the process: as many bytes as the pieces have. The last 64 bytes written
- * become visible last. 0; EFAULT: something is not mapped, here or there; ESRCH; EPERM.
+ * to or from @remote of the process: as many bytes as the pieces have. The last 64 bytes (or as many as
+ * the last piece has) become visible last. 0; EFAULT: something is not mapped, here or there; ESRCH; EPERM.
  */
 int process_memory_write(const struct process_memory *process, struct iovec *piece, unsigned count,
 			 uint64_t remote);

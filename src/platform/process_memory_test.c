@@ -97,6 +97,38 @@ static void pieces_arrive_and_come_back(void **state)
 	child_end(&child);
 }
 
+/* Many pieces, among them empty ones, and last pieces around the number of bytes that come last. */
+static void pieces_of_all_sizes_arrive(void **state)
+{
+	static const size_t last[] = { 0, 1, 63, 64, 65, 128, 4096, 70000 };
+	struct child child = usable_child();
+	char *data = malloc(BYTES), *back = malloc(BYTES);
+	size_t i, k;
+
+	for (i = 0; i < BYTES; i++)
+		data[i] = (char)(i * 31 + i / 509);
+	for (k = 0; k < sizeof(last) / sizeof(last[0]); k++) {
+		struct iovec piece[PROCESS_PIECES_MAX], in[2] = { [1] = { back, 0 } };
+		size_t total = 0;
+
+		for (i = 1; i < PROCESS_PIECES_MAX; i++) {
+			size_t bytes = i == PROCESS_PIECES_MAX - 1 ? last[k] : i * 37 % 5 * 100;
+
+			piece[i] = (struct iovec){ data + total, bytes };
+			total += bytes;
+		}
+		in[1].iov_len = total;
+		memset(back, 0, total);
+		assert_int_equal(process_memory_write(&child.memory, piece, PROCESS_PIECES_MAX,
+						      at(&child, 4000 + k)), 0);
+		assert_int_equal(process_memory_read(&child.memory, in, 2, at(&child, 4000 + k)), 0);
+		assert_memory_equal(back, data, total);
+	}
+	child_end(&child);
+	free(data);
+	free(back);
+}
+
 static void missing_memory_is_efault(void **state)
 {
 	struct child child = usable_child();
@@ -170,6 +202,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(pieces_arrive_and_come_back),
+		cmocka_unit_test(pieces_of_all_sizes_arrive),
 		cmocka_unit_test(missing_memory_is_efault),
 		cmocka_unit_test(another_image_is_not_touched),
 		cmocka_unit_test(a_refusal_is_passed_on),

@@ -139,7 +139,7 @@ int gsi_find_port(struct gsi *gsi, const uint8_t address[16], uint32_t interface
 	return memcmp(known, address, 16) ? EADDRNOTAVAIL : ENODEV;
 }
 
-bool gsi_is_local(const uint8_t address[16], uint32_t interface)
+bool gsi_is_local(struct gsi *gsi, const uint8_t address[16], uint32_t interface)
 {
 	struct gsi_port port;
 

@@ -77,7 +77,7 @@ static int resolve(struct resolution *way)
 {
 	const struct endpoint_address *to = &way->destination;
 
-	if (gsi_is_local(to->bytes, to->scope))
+	if (gsi_is_local(agent.gsi, to->bytes, to->scope))
 		return resolve_local(way);
 	/* GID 0 of a device need not be an address of its interface. */
 	if (to->family == AF_IB && address_is_link_local(to->bytes) && !resolve_local(way))
@@ -164,7 +164,7 @@ bool address_is_here(const uint8_t address[16], uint32_t scope)
 	agent_unlock();
 	if (known)
 		return here;
-	here = gsi_is_local(address, scope);
+	here = gsi_is_local(agent.gsi, address, scope);
 	agent_lock();
 	memcpy(last.address, address, 16);
 	last.scope = scope;

@@ -112,7 +112,7 @@ int gsi_find_port(struct gsi *gsi, const uint8_t address[16], uint32_t interface
 int gsi_find_route(struct gsi *gsi, const uint8_t source[16], const uint8_t destination[16],
 		   uint32_t interface, struct gsi_port *port);
 /* Also for the GID 0 of a device here that is no address (made from the MAC). */
-bool gsi_is_local(const uint8_t address[16], uint32_t interface);
+bool gsi_is_local(struct gsi *gsi, const uint8_t address[16], uint32_t interface);
 
 /*
  * For explanations: "vb_eth0 (10.0.0.2, fe80::1), vb_lo (127.0.0.1, ::1)", or why there is none.

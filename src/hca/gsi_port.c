@@ -118,12 +118,12 @@ int gsi_find_port(struct gsi *gsi, const uint8_t address[16], uint32_t interface
 	free(port);
 	if (has)
 		return 0;
-	return gsi_is_local(address, interface) ? ENODEV : EADDRNOTAVAIL;
+	return gsi_is_local(gsi, address, interface) ? ENODEV : EADDRNOTAVAIL;
 }
 
-bool gsi_is_local(const uint8_t address[16], uint32_t interface)
+bool gsi_is_local(struct gsi *gsi, const uint8_t address[16], uint32_t interface)
 {
-	return netdev_is_local(address, interface) ||
+	return netdev_is_local(&gsi->hca->netlink, address, interface) ||
 	       (is_link_local(address) && is_default_gid_here(address));
 }
 
@@ -172,9 +172,9 @@ static int find_chosen(struct gsi *gsi, const uint8_t destination[16], uint32_t 
 	int err;
 
 	/* An address of this host, be it one that no packet can carry: its own port. */
-	if (!multicast_is(destination) && gsi_is_local(destination, interface))
+	if (!multicast_is(destination) && gsi_is_local(gsi, destination, interface))
 		return gsi_find_port(gsi, destination, interface, found);
-	err = netdev_route(destination, any, interface, &route);
+	err = netdev_route(&gsi->hca->netlink, destination, any, interface, &route);
 	if (err)
 		return route_error(err);
 	if (is_zero(route.source))
@@ -199,9 +199,9 @@ int gsi_find_route(struct gsi *gsi, const uint8_t source[16], const uint8_t dest
 	    address_is_ipv4(port.gid.raw) != address_is_ipv4(destination))
 		return ENETUNREACH;
 	/* Multicast leaves by the port's interface whatever the routes are (IP_PKTINFO). */
-	if (!multicast_is(destination) && !gsi_is_local(destination, interface)) {
+	if (!multicast_is(destination) && !gsi_is_local(gsi, destination, interface)) {
 		scoped = is_link_local(destination);
-		err = netdev_route(destination, port.address,
+		err = netdev_route(&gsi->hca->netlink, destination, port.address,
 				   !scoped ? 0 : interface ? interface : port.interface_index, &route);
 		if (err)
 			return route_error(err);

@@ -423,9 +423,9 @@ static void ports_are_found_by_their_addresses(void **state)
 	}
 	assert_int_equal(gsi_find_port(gsi, address_of("10.9.0.2"), 0, &port), EADDRNOTAVAIL);
 	assert_int_equal(gsi_find_port(gsi, address_of("8.8.8.8"), 0, &port), EADDRNOTAVAIL);
-	assert_true(gsi_is_local(address_of("10.9.0.1"), 0));
-	assert_true(gsi_is_local(address_of("127.5.0.9"), 0));
-	assert_false(gsi_is_local(address_of("10.9.0.2"), 0));
+	assert_true(gsi_is_local(gsi, address_of("10.9.0.1"), 0));
+	assert_true(gsi_is_local(gsi, address_of("127.5.0.9"), 0));
+	assert_false(gsi_is_local(gsi, address_of("10.9.0.2"), 0));
 }
 
 /* The link-local GID 0 of lo is no address of lo. */
@@ -439,7 +439,7 @@ static void a_gid_without_an_address_is_reached_inside_the_host(void **state)
 	assert_string_equal(port.device, "vb_lo");
 	assert_int_equal(port.gid_index, 0);
 	assert_memory_equal(port.address, address_of("127.0.0.1"), 16);
-	assert_true(gsi_is_local(port.gid.raw, 0));
+	assert_true(gsi_is_local(gsi, port.gid.raw, 0));
 	assert_int_equal(gsi_find_route(gsi, any, port.gid.raw, 0, &port), 0);
 	memcpy(to.local, port.gid.raw, 16);
 	memcpy(to.remote, port.gid.raw, 16);

@@ -154,6 +154,7 @@ struct hca {
 	/* The worker (worker.c) */
 	struct waiter waiter;
 	int netdev_fd;
+	struct netlink netlink;		/* for routes */
 	struct worker_thread *worker;
 	_Atomic bool stopping;
 	_Atomic uint32_t worker_state;	/* enum worker_state */

@@ -7,12 +7,12 @@
  *	it does not listen yet,	further tries, ever more seldom, as long as a QP is connected to it; then
  *	or had no room		none, until the next QP is connected
  *
- * The worker never blocks for a peer: two of them could wait for each other. It is woken by answers,
- * and for a bounded number of tries.
+ * The worker never blocks for a peer: two of them could wait for each other. It is woken by
+ * answers, and for a bounded number of tries.
  *
- * Packets of a QP may overtake those it sent by UDP before. RC repairs that as it would a reordering
- * network (the gap is answered by a NAK, the late ones are duplicates); for the others' sake what UDP
- * has is received first for a while (hca_receive).
+ * Packets of a QP may overtake those it sent by UDP before. RC repairs that as it would a
+ * reordering network (the gap is answered by a NAK, the late ones are duplicates); for the others'
+ * sake what UDP has is received first for a while (hca_receive).
  */
 #include "hca/peers_internal.h"
 

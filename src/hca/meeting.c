@@ -178,7 +178,7 @@ static bool wait_for_channel(struct hca *hca, uint32_t slot)
 	return peers_channel(hca, slot) != PEER_NO_CHANNEL;
 }
 
-/* One attempt. 0; EALREADY: it will come to us; EAGAIN: the worker waits for its answer; others: no. */
+/* One attempt. 0; EALREADY: it will come to us; EAGAIN: the worker waits for it; others: no. */
 static int attempt(struct hca *hca, uint32_t slot)
 {
 	struct meeting meeting;

@@ -219,6 +219,7 @@ static void init(struct hca *hca)
 	path_table_init(&hca->paths);
 	run_queue_init(&hca->run_queue);
 	atomic_init(&hca->next_timer_ns, TIME_NEVER);
+	netlink_open(&hca->netlink);
 	hca->netdev_fd = hca->owner_watch_fd = hca->arena_fd = -1;
 	hca->waiter.epoll_fd = hca->waiter.doorbell_fd = -1;
 }
@@ -245,6 +246,7 @@ static void release(struct hca *hca)
 	free(hca->drive_batch);
 	free(hca->slot_buffer);
 	free(hca->hold);
+	netlink_close(&hca->netlink);
 	if (hca->arena)
 		memory_release(hca->arena, hca->arena_bytes, hca->arena_fd);
 	free(hca);
@@ -341,6 +343,7 @@ static void abandon(struct hca *hca)
 	close_fd(hca->waiter.epoll_fd);
 	close_fd(hca->waiter.doorbell_fd);
 	close_fd(hca->netdev_fd);
+	netlink_abandon(&hca->netlink);
 	close_fd(hca->owner_watch_fd);
 	close_fd(hca->arena_fd);
 	list_for_each(node, &hca->contexts)

@@ -48,12 +48,12 @@ bool is_default_gid_here(const uint8_t gid[16])
 	return found;
 }
 
-static int resolve_host_only(const struct gid_entry *entry, const uint8_t dgid[16], const char *who,
-			     struct av *av)
+static int resolve_host_only(struct netlink *netlink, const struct gid_entry *entry,
+			     const uint8_t dgid[16], const char *who, struct av *av)
 {
 	char text[INET6_ADDRSTRLEN];
 
-	if (!is_default_gid_here(dgid) && !netdev_is_local(dgid, 0)) {
+	if (!is_default_gid_here(dgid) && !netdev_is_local(netlink, dgid, 0)) {
 		explain("%s: GID index 0 has no address on its interface behind it and works inside "
 			"this host only; %s is elsewhere: use another sgid_index (ibv_devinfo -v "
 			"lists them)", who, gid_text(dgid, text));
@@ -108,6 +108,7 @@ static int check_attr(const struct port *port, const struct ibv_ah_attr *attr, c
 int route_resolve(struct hca_context *context, const struct ibv_ah_attr *attr, const char *who,
 		  struct av *av)
 {
+	struct netlink *netlink = &context->hca->netlink;
 	const struct port *port = context->port;
 	const struct gid_entry *entry;
 	struct av route = { .hop_limit = attr->grh.hop_limit ? attr->grh.hop_limit : 64,
@@ -120,7 +121,7 @@ int route_resolve(struct hca_context *context, const struct ibv_ah_attr *attr, c
 	entry = gid_table_get(port, attr->grh.sgid_index);
 	route.interface = port->netdev.index;
 	if (entry->host_only) {
-		err = resolve_host_only(entry, attr->grh.dgid.raw, who, &route);
+		err = resolve_host_only(netlink, entry, attr->grh.dgid.raw, who, &route);
 	} else {
 		memcpy(route.source, entry->address, 16);
 		memcpy(route.destination, attr->grh.dgid.raw, 16);
@@ -128,7 +129,7 @@ int route_resolve(struct hca_context *context, const struct ibv_ah_attr *attr, c
 			multicast_alias(attr->grh.dgid.raw, route.destination);
 		err = check_families(port, entry, route.destination, attr->grh.sgid_index, who);
 		route.loopback = !multicast_is(route.destination) &&
-				 netdev_is_local(route.destination, route.interface);
+				 netdev_is_local(netlink, route.destination, route.interface);
 	}
 	if (!err)
 		*av = route;

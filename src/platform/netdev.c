@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Interfaces and addresses, asked of the kernel by rtnetlink. Each question is a socket of its
- * own: they are rare (device list, a change, a QP being connected) and come from any thread.
+ * Interfaces, addresses and routes, asked of the kernel by rtnetlink, from any thread.
  */
 #include "platform/netdev.h"
 
 #include <errno.h>
-#include <libmnl/libmnl.h>
 #include <linux/ethtool.h>
 #include <linux/if_addr.h>
 #include <linux/rtnetlink.h>
@@ -28,45 +26,9 @@ struct netdev_set {
 	int control_fd;			/* for ioctl */
 };
 
-/* ---- one question and its answers ---- */
+/* ---- questions ---- */
 
-static int converse(struct nlmsghdr *message, mnl_cb_t take, void *context)
-{
-	char buffer[32768];
-	struct mnl_socket *socket;
-	unsigned sequence = 1;
-	int err = 0;
-
-	socket = fail_now(FAIL_NETLINK) ? NULL : mnl_socket_open2(NETLINK_ROUTE, SOCK_CLOEXEC);
-	if (!socket)
-		return errno;
-	message->nlmsg_seq = sequence;
-	if (mnl_socket_bind(socket, 0, MNL_SOCKET_AUTOPID) || fail_now(FAIL_NETLINK_SEND) ||
-	    mnl_socket_sendto(socket, message, message->nlmsg_len) < 0)
-		err = errno;
-	while (!err) {
-		ssize_t got = fail_now(FAIL_NETLINK_RECEIVE) ? -1 :
-			      mnl_socket_recvfrom(socket, buffer, sizeof(buffer));
-		int more;
-
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got < 0) {
-			err = errno;
-			break;
-		}
-		more = mnl_cb_run(buffer, (size_t)got, sequence, mnl_socket_get_portid(socket),
-				  take, context);
-		if (more < 0)
-			err = errno;
-		if (more <= MNL_CB_STOP)
-			break;
-	}
-	mnl_socket_close(socket);
-	return err;
-}
-
-static int dump(uint16_t type, mnl_cb_t take, void *context)
+static int dump(struct netlink *netlink, uint16_t type, mnl_cb_t take, void *context)
 {
 	char buffer[256];
 	struct nlmsghdr *message = mnl_nlmsg_put_header(buffer);
@@ -77,7 +39,7 @@ static int dump(uint16_t type, mnl_cb_t take, void *context)
 	message->nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP;
 	family = mnl_nlmsg_put_extra_header(message, bytes);
 	family->rtgen_family = AF_UNSPEC;
-	return converse(message, take, context);
+	return netlink_ask(netlink, message, take, context);
 }
 
 /* ---- links ---- */
@@ -262,12 +224,12 @@ static int list_once(struct netdev_set *set)
 	int err, i;
 
 	set->count = 0;
-	err = dump(RTM_GETLINK, take_link, set);
+	err = dump(NULL, RTM_GETLINK, take_link, set);
 	if (err)
 		return err;
 	for (i = 0; i < set->count; i++)
 		set->list[i].address_count = 0;
-	return dump(RTM_GETADDR, take_address, set);
+	return dump(NULL, RTM_GETADDR, take_address, set);
 }
 
 int netdev_list(struct netdev **list, int *count)
@@ -372,8 +334,8 @@ static int take_route(const struct nlmsghdr *message, void *context)
 	return MNL_CB_STOP;
 }
 
-int netdev_route(const uint8_t destination[16], const uint8_t source[16], uint32_t interface,
-		 struct netdev_route *found)
+int netdev_route(struct netlink *netlink, const uint8_t destination[16], const uint8_t source[16],
+		 uint32_t interface, struct netdev_route *found)
 {
 	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff }, zero[16];
 	struct route_search search = { .type = RTN_UNSPEC };
@@ -396,7 +358,7 @@ int netdev_route(const uint8_t destination[16], const uint8_t source[16], uint32
 	}
 	if (interface)
 		mnl_attr_put_u32(message, RTA_OIF, interface);
-	err = converse(message, take_route, &search);
+	err = netlink_ask(netlink, message, take_route, &search);
 	if (err)
 		return err;
 	if (search.type != RTN_UNICAST && search.type != RTN_LOCAL && search.type != RTN_MULTICAST &&
@@ -407,22 +369,22 @@ int netdev_route(const uint8_t destination[16], const uint8_t source[16], uint32
 	return 0;
 }
 
-static bool route_is_local(const uint8_t address[16])
+static bool route_is_local(struct netlink *netlink, const uint8_t address[16])
 {
 	static const uint8_t any[16];
 	struct netdev_route route;
 
-	return !netdev_route(address, any, 0, &route) && route.local;
+	return !netdev_route(netlink, address, any, 0, &route) && route.local;
 }
 
-bool netdev_is_local(const uint8_t address[16], uint32_t interface)
+bool netdev_is_local(struct netlink *netlink, const uint8_t address[16], uint32_t interface)
 {
 	struct address_search search = { .address = address, .interface = interface };
 	int tries = 0;
 
 	if (!is_link_local(address))
-		return route_is_local(address);
-	while (dump(RTM_GETADDR, take_candidate, &search) == EINTR && ++tries < DUMP_TRIES)
+		return route_is_local(netlink, address);
+	while (dump(netlink, RTM_GETADDR, take_candidate, &search) == EINTR && ++tries < DUMP_TRIES)
 		;
 	return search.found;
 }

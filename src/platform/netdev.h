@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "platform/netlink.h"
+
 #define NETDEV_ADDRESSES_MAX 64
 
 struct netdev_address {
@@ -41,14 +43,15 @@ struct netdev_route {
 };
 
 /*
- * The way to @destination as the kernel routes. @source: all zero: any; @interface 0: any.
+ * The way to @destination as the kernel routes, asked by @netlink (or NULL). @source: all zero: any;
+ * @interface 0: any.
  * 0; ENETUNREACH, EHOSTUNREACH; EINVAL or ENETUNREACH, by the kernel's version, also where
  * @source is no address of this host or not for there.
  */
-int netdev_route(const uint8_t destination[16], const uint8_t source[16], uint32_t interface,
-		 struct netdev_route *route);
+int netdev_route(struct netlink *netlink, const uint8_t destination[16], const uint8_t source[16],
+		 uint32_t interface, struct netdev_route *route);
 
 /* Is @address one of this host's own (would be delivered locally)? @interface scopes fe80::. */
-bool netdev_is_local(const uint8_t address[16], uint32_t interface);
+bool netdev_is_local(struct netlink *netlink, const uint8_t address[16], uint32_t interface);
 
 #endif

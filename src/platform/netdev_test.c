@@ -4,14 +4,17 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <net/if.h>
 #include <poll.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -43,7 +46,7 @@ static bool wait_until_in_use(const char *text)
 	unsigned tries;
 
 	address(text, wanted);
-	for (tries = 0; tries < 3000 && !netdev_is_local(wanted, 0); tries++)
+	for (tries = 0; tries < 3000 && !netdev_is_local(NULL, wanted, 0); tries++)
 		usleep(1000);
 	return tries < 3000;
 }
@@ -177,21 +180,21 @@ static void own_addresses_are_local_and_others_not(void **state)
 		skip();
 	for (i = 0; i < sizeof(local) / sizeof(local[0]); i++) {
 		address(local[i], a);
-		if (!netdev_is_local(a, 0))
+		if (!netdev_is_local(NULL, a, 0))
 			fail_msg("%s is local", local[i]);
 	}
 	for (i = 0; i < sizeof(remote) / sizeof(remote[0]); i++) {
 		address(remote[i], a);
-		if (netdev_is_local(a, 0))
+		if (netdev_is_local(NULL, a, 0))
 			fail_msg("%s is not local", remote[i]);
 	}
 	assert_int_equal(netdev_list(&list, &count), 0);
 	vt0 = find(list, count, "vt0");
 	for (i = 0; i < vt0->address_count; i++)
 		if (vt0->address[i].link_local && !vt0->address[i].tentative) {
-			assert_true(netdev_is_local(vt0->address[i].address, vt0->index));
-			assert_true(netdev_is_local(vt0->address[i].address, 0));
-			assert_false(netdev_is_local(vt0->address[i].address,
+			assert_true(netdev_is_local(NULL, vt0->address[i].address, vt0->index));
+			assert_true(netdev_is_local(NULL, vt0->address[i].address, 0));
+			assert_false(netdev_is_local(NULL, vt0->address[i].address,
 						     if_nametoindex("vt1")));
 		}
 	free(list);
@@ -219,7 +222,7 @@ static void failures_of_netlink_are_passed_on(void **state)
 	assert_int_equal(netdev_monitor_open(&fd), EPERM);
 	assert_int_equal(fd, -7);
 	fail_set(FAIL_NETLINK_RECEIVE, 1, EPERM);
-	assert_false(netdev_is_local((uint8_t[16]){ [15] = 1 }, 0));
+	assert_false(netdev_is_local(NULL, (uint8_t[16]){ [15] = 1 }, 0));
 }
 
 static void routes_are_asked_of_the_kernel(void **state)
@@ -229,24 +232,131 @@ static void routes_are_asked_of_the_kernel(void **state)
 	static const uint8_t outside[16] = { [10] = 0xff, 0xff, 10, 9, 9, 9 };
 	struct netdev_route route;
 
-	assert_int_equal(netdev_route(inside, any, 0, &route), 0);
+	assert_int_equal(netdev_route(NULL, inside, any, 0, &route), 0);
 	assert_true(route.local);
 	assert_int_equal(route.interface, if_nametoindex("lo"));
-	assert_int_equal(netdev_route(inside, loopback, 0, &route), 0);
-	assert_int_equal(netdev_route((uint8_t[16]){ [15] = 1 }, any, 0, &route), 0);
+	assert_int_equal(netdev_route(NULL, inside, loopback, 0, &route), 0);
+	assert_int_equal(netdev_route(NULL, (uint8_t[16]){ [15] = 1 }, any, 0, &route), 0);
 	assert_true(route.local);
-	assert_int_equal(netdev_route(outside, any, 0, &route), ENETUNREACH);
-	assert_int_not_equal(netdev_route(inside, outside, 0, &route), 0);
+	assert_int_equal(netdev_route(NULL, outside, any, 0, &route), ENETUNREACH);
+	assert_int_not_equal(netdev_route(NULL, inside, outside, 0, &route), 0);
 	assert_int_equal(system("ip route add 10.9.9.0/24 dev lo src 127.0.0.1 && "
 				"ip route add unreachable 10.9.8.0/24"), 0);
-	assert_int_equal(netdev_route(outside, any, 0, &route), 0);
+	assert_int_equal(netdev_route(NULL, outside, any, 0, &route), 0);
 	assert_false(route.local);
 	assert_memory_equal(route.source, loopback, 16);
-	assert_int_equal(netdev_route((uint8_t[16]){ [10] = 0xff, 0xff, 10, 9, 8, 1 }, any, 0, &route),
-			 EHOSTUNREACH);
+	assert_int_equal(netdev_route(NULL, (uint8_t[16]){ [10] = 0xff, 0xff, 10, 9, 8, 1 }, any, 0,
+				      &route), EHOSTUNREACH);
 	fail_set(FAIL_NETLINK_SEND, 1, EPERM);
-	assert_int_equal(netdev_route(inside, any, 0, &route), EPERM);
+	assert_int_equal(netdev_route(NULL, inside, any, 0, &route), EPERM);
 	fail_clear();
+}
+
+/* ---- a socket that is kept ---- */
+
+static const uint8_t nowhere[16];
+
+static int ask(struct netlink *netlink, const char *text)
+{
+	struct netdev_route route;
+	uint8_t destination[16];
+
+	address(text, destination);
+	return netdev_route(netlink, destination, nowhere, 0, &route);
+}
+
+static void a_kept_socket_answers_for_where_it_was_opened(void **state)
+{
+	struct netlink kept;
+
+	netlink_open(&kept);
+	assert_non_null(kept.socket);
+	assert_int_equal(system("ip route add 10.9.9.0/24 dev lo src 127.0.0.1"), 0);
+	assert_int_equal(ask(&kept, "10.9.9.1"), 0);
+	assert_true(netns_renew());
+	assert_int_equal(ask(&kept, "10.9.9.1"), 0);
+	assert_int_equal(ask(NULL, "10.9.9.1"), ENETUNREACH);
+	assert_int_equal(ask(&kept, "10.9.8.1"), ENETUNREACH);
+	assert_int_equal(ask(&kept, "10.9.9.1"), 0);
+	netlink_close(&kept);
+}
+
+static void an_answer_that_was_not_taken_is_not_the_next_ones(void **state)
+{
+	uint8_t link_local[16], own[16];
+	struct netlink kept;
+
+	address("fe80::99", link_local);
+	address("127.0.0.1", own);
+	netlink_open(&kept);
+	fail_set(FAIL_NETLINK_RECEIVE, 1, EPERM);	/* of a dump */
+	assert_false(netdev_is_local(&kept, link_local, 0));
+	assert_true(netdev_is_local(&kept, own, 0));
+	fail_set(FAIL_NETLINK_RECEIVE, 1, EPERM);
+	assert_int_equal(ask(&kept, "127.0.0.1"), EPERM);
+	assert_int_equal(ask(&kept, "10.9.8.1"), ENETUNREACH);
+	assert_int_equal(ask(&kept, "127.0.0.1"), 0);
+	netlink_close(&kept);
+}
+
+static void without_a_kept_socket_each_question_opens_one(void **state)
+{
+	struct netlink kept;
+
+	fail_set(FAIL_NETLINK, 1, EMFILE);
+	netlink_open(&kept);
+	assert_null(kept.socket);
+	assert_int_equal(ask(&kept, "127.0.0.1"), 0);
+	fail_set(FAIL_NETLINK, 1, EMFILE);
+	assert_int_equal(ask(&kept, "127.0.0.1"), EMFILE);
+	netlink_close(&kept);
+}
+
+static void *ask_often(void *kept)
+{
+	unsigned i;
+
+	for (i = 0; i < 2000; i++)
+		if (ask(kept, "127.0.0.1") || ask(kept, "10.9.8.1") != ENETUNREACH)
+			return (void *)"wrong";
+	return NULL;
+}
+
+static void threads_share_a_kept_socket(void **state)
+{
+	pthread_t thread[4];
+	struct netlink kept;
+	void *wrong;
+	unsigned i;
+
+	netlink_open(&kept);
+	for (i = 0; i < 4; i++)
+		assert_int_equal(pthread_create(&thread[i], NULL, ask_often, &kept), 0);
+	for (i = 0; i < 4; i++) {
+		assert_int_equal(pthread_join(thread[i], &wrong), 0);
+		assert_null(wrong);
+	}
+	netlink_close(&kept);
+}
+
+static void a_child_leaves_the_kept_socket_to_its_parent(void **state)
+{
+	struct netlink kept;
+	int status, fd;
+	pid_t pid;
+
+	netlink_open(&kept);
+	fd = mnl_socket_get_fd(kept.socket);
+	assert_int_equal(fcntl(fd, F_GETFD), FD_CLOEXEC);
+	pid = fork();
+	if (!pid) {
+		netlink_abandon(&kept);
+		_exit(fcntl(fd, F_GETFD) >= 0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	assert_int_equal(ask(&kept, "127.0.0.1"), 0);
+	netlink_close(&kept);
 }
 
 /* The kernel says when a dump was overtaken by a change: asked again, then given up. */
@@ -272,6 +382,11 @@ int main(void)
 		TEST(own_addresses_are_local_and_others_not),
 		TEST(failures_of_netlink_are_passed_on),
 		TEST(routes_are_asked_of_the_kernel),
+		TEST(a_kept_socket_answers_for_where_it_was_opened),
+		TEST(an_answer_that_was_not_taken_is_not_the_next_ones),
+		TEST(without_a_kept_socket_each_question_opens_one),
+		TEST(threads_share_a_kept_socket),
+		TEST(a_child_leaves_the_kept_socket_to_its_parent),
 		TEST(an_interrupted_dump_is_repeated),
 	};
 

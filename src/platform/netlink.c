@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* One question and its answers (netlink.h). */
+#include "platform/netlink.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "platform/fail.h"
+
+#define BUFFER_BYTES	32768u
+#define LEFT_MAX	4096u		/* messages of an answer that nobody takes any more */
+
+static int open_socket(struct mnl_socket **opened)
+{
+	struct mnl_socket *socket = fail_now(FAIL_NETLINK) ? NULL :
+				    mnl_socket_open2(NETLINK_ROUTE, SOCK_CLOEXEC);
+	int err;
+
+	if (!socket)
+		return errno;
+	if (mnl_socket_bind(socket, 0, MNL_SOCKET_AUTOPID)) {
+		err = errno;
+		mnl_socket_close(socket);
+		return err;
+	}
+	*opened = socket;
+	return 0;
+}
+
+void netlink_open(struct netlink *netlink)
+{
+	lock_init(&netlink->lock);
+	netlink->sequence = 0;
+	if (open_socket(&netlink->socket))
+		netlink->socket = NULL;
+}
+
+void netlink_close(struct netlink *netlink)
+{
+	if (netlink->socket)
+		mnl_socket_close(netlink->socket);
+	netlink->socket = NULL;
+	lock_destroy(&netlink->lock);
+}
+
+void netlink_abandon(struct netlink *netlink)
+{
+	if (netlink->socket)
+		close(mnl_socket_get_fd(netlink->socket));
+}
+
+static int receive(struct mnl_socket *socket, unsigned sequence, mnl_cb_t take, void *context)
+{
+	char buffer[BUFFER_BYTES];
+	int more = MNL_CB_OK;
+
+	while (more > MNL_CB_STOP) {
+		ssize_t got = fail_now(FAIL_NETLINK_RECEIVE) ? -1 :
+			      mnl_socket_recvfrom(socket, buffer, sizeof(buffer));
+
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0)
+			return errno;
+		more = mnl_cb_run(buffer, (size_t)got, sequence, mnl_socket_get_portid(socket),
+				  take, context);
+		if (more < 0)
+			return errno;
+	}
+	return 0;
+}
+
+static int converse(struct mnl_socket *socket, struct nlmsghdr *question, unsigned sequence,
+		    mnl_cb_t take, void *context)
+{
+	question->nlmsg_seq = sequence;
+	if (fail_now(FAIL_NETLINK_SEND) ||
+	    mnl_socket_sendto(socket, question, question->nlmsg_len) < 0)
+		return errno;
+	return receive(socket, sequence, take, context);
+}
+
+/* What was not taken of an answer must not be met by the next question. */
+static void discard(struct mnl_socket *socket)
+{
+	char buffer[256];
+	unsigned n;
+
+	for (n = 0; n < LEFT_MAX; n++)
+		if (recv(mnl_socket_get_fd(socket), buffer, sizeof(buffer), MSG_DONTWAIT) < 0 &&
+		    (errno == EAGAIN || errno == EBADF))
+			return;
+}
+
+static int ask_once(struct nlmsghdr *question, mnl_cb_t take, void *context)
+{
+	struct mnl_socket *socket;
+	int err = open_socket(&socket);
+
+	if (err)
+		return err;
+	err = converse(socket, question, 1, take, context);
+	mnl_socket_close(socket);
+	return err;
+}
+
+int netlink_ask(struct netlink *netlink, struct nlmsghdr *question, mnl_cb_t take, void *context)
+{
+	int err;
+
+	if (!netlink || !netlink->socket)
+		return ask_once(question, take, context);
+	lock_acquire(&netlink->lock);
+	err = converse(netlink->socket, question, ++netlink->sequence, take, context);
+	if (err)
+		discard(netlink->socket);
+	lock_release(&netlink->lock);
+	return err;
+}

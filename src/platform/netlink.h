@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Questions to the kernel by rtnetlink (libmnl), one at a time. To open and close a socket costs
+ * twice as much as to ask for a route: who asks often keeps one. It stays in the network namespace
+ * where it was opened, whatever setns() does to the thread that asks.
+ */
+#ifndef VERBATIM_PLATFORM_NETLINK_H
+#define VERBATIM_PLATFORM_NETLINK_H
+
+#include <libmnl/libmnl.h>
+
+#include "base/lock.h"
+
+struct netlink {
+	struct lock lock;		/* leaf; held while the kernel answers */
+	struct mnl_socket *socket;	/* NULL: none could be had; each question opens one */
+	unsigned sequence;		/* of the last question, under lock */
+};
+
+void netlink_open(struct netlink *netlink);
+void netlink_close(struct netlink *netlink);
+/* In a fork()ed child: the descriptor, and nothing else. */
+void netlink_abandon(struct netlink *netlink);
+
+/*
+ * @take is called for each message of the answer. @netlink NULL: a socket for this question, in the
+ * network namespace of the calling thread. 0 or errno, the kernel's word or @take's.
+ */
+int netlink_ask(struct netlink *netlink, struct nlmsghdr *question, mnl_cb_t take, void *context);
+
+#endif

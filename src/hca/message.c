@@ -119,7 +119,7 @@ bool message_tell(struct hca *hca, struct qp *qp, const struct send_wqe *wqe)
 
 void message_await(struct hca *hca, struct qp *qp)
 {
-	if (cq_is_armed(qp->send_cq) || qp->sq.sent != qp->sq.head)
+	if (cq_is_armed(qp->send_cq) || qp->sq.sent != qp->sq.head || qp->state == IBV_QPS_SQD)
 		if (memory_await_answers(hca->memory_inner, channel_of(hca, qp)))
 			worker_notice(hca, 0);
 }
@@ -191,6 +191,7 @@ static int fetch_data(void *context, void *to, uint64_t offset, size_t bytes, bo
 {
 	struct fetch *fetch = context;
 	uint8_t *at = to;
+	uint32_t pd;
 	unsigned i;
 	int err = 0;
 
@@ -208,7 +209,11 @@ static int fetch_data(void *context, void *to, uint64_t offset, size_t bytes, bo
 		bytes -= piece;
 		offset = 0;
 	}
-	return bytes && !err ? EPROTO : err;
+	if (err || bytes)
+		return err ? err : EPROTO;
+	/* If the sender gave up meanwhile its application may have written there since. */
+	atomic_thread_fence(memory_order_seq_cst);
+	return last && !is_current(fetch, &pd) ? EACCES : 0;
 }
 
 /* ---- hearing ---- */

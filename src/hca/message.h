@@ -18,8 +18,8 @@ bool message_is_possible(struct hca *hca, struct qp *qp) REQUIRES(qp->lock);
 bool message_tell(struct hca *hca, struct qp *qp, const struct send_wqe *wqe) REQUIRES(qp->lock);
 
 /*
- * After some were told: where somebody sleeps until they are settled, or requests wait behind them, their
- * answers are to wake us.
+ * While some are told: where somebody sleeps until they are settled, or requests wait behind them, or the
+ * send queue drains, their answers are to wake us.
  */
 void message_await(struct hca *hca, struct qp *qp) REQUIRES(qp->lock);
 

@@ -12,6 +12,7 @@
 #include "hca/direct.h"
 #include "hca/internal.h"
 #include "hca/limits.h"
+#include "hca/message.h"
 #include "hca/peers.h"
 #include "platform/clock.h"
 #include "platform/wait.h"
@@ -455,6 +456,8 @@ static void apply(struct hca *hca, struct qp *qp, struct ibv_qp_attr *attr, int 
 	transport_modified(qp, from, mask, clock_now_ns(), effects);
 	if (qp->state == IBV_QPS_RESET && qp->path)
 		resolved->path = take_path(qp, NULL);
+	if (qp->requester.told)
+		message_await(hca, qp);
 	hca_arm(hca, qp);
 }
 

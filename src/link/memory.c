@@ -340,7 +340,8 @@ void memory_fall_asleep(struct link *link)
 	for (i = 0; i < count; i++) {
 		struct channel *channel = channel_at(memory, i);
 
-		if (channel && atomic_load_explicit(&channel->producer.awaited, memory_order_relaxed))
+		/* Taken back here alone; set again where something is told still. */
+		if (channel && atomic_exchange(&channel->producer.awaited, false))
 			memory_await_answers(link, i);
 	}
 }
@@ -380,13 +381,13 @@ static struct channel *channel_renew(struct channel *channel, void *transmit, vo
 	producer->put = producer->consumed = producer->routes = 0;
 	atomic_store_explicit(&producer->told, 0, memory_order_relaxed);
 	atomic_store_explicit(&producer->settled, 0, memory_order_relaxed);
-	atomic_store_explicit(&producer->heard, 0, memory_order_relaxed);
+	producer->has_heard = false;
 	atomic_store_explicit(&producer->awaited, false, memory_order_relaxed);
 	producer->data_put = producer->data_freed = 0;
 	producer->doorbell_fd = doorbell_fd;
 	channel->consumer.half = receive;
 	channel->consumer.taken = 0;
-	channel->consumer.heard = false;
+	channel->consumer.heard = channel->consumer.refused = false;
 	lock_release(&producer->lock);
 	atomic_store_explicit(&channel->open, true, memory_order_release);
 	return channel;

@@ -79,7 +79,8 @@ struct producer {
 	_Atomic uint32_t told;		/* cells up to the last message */
 	_Atomic uint32_t settled;	/* cells before it hold no message that is not settled */
 	_Atomic bool awaited;		/* answers are to wake us */
-	_Atomic uint32_t heard;		/* cells consumed, as the peer's last message said */
+	bool has_heard;			/* the message just heard said how many cells are consumed: */
+	uint32_t heard;			/*   this many; by who receives */
 	uint32_t owner[CHANNEL_CELLS];	/* of each message; 0: a datagram */
 	uint64_t data_put, data_freed;	/* bytes so far */
 	uint64_t data_end[CHANNEL_CELLS];	/* data_put behind each cell's data */
@@ -91,7 +92,7 @@ struct producer {
 struct consumer {
 	struct channel_half *half;
 	_Atomic uint32_t taken;		/* cells given out so far; pollers look at it */
-	bool heard;			/* messages of which the peer was not told yet */
+	bool heard, refused;		/* messages whose answers the peer was not woken for yet */
 };
 
 struct channel {

@@ -112,12 +112,6 @@ void memory_tell_cancel(struct memory_room *room) UNCHECKED_LOCKS
 
 /* ---- hearing ---- */
 
-/* What the peer says it has taken from us may be an answer already: it need not be looked for. */
-static void note_heard(struct producer *producer, uint32_t heard)
-{
-	atomic_store_explicit(&producer->heard, heard, memory_order_relaxed);
-}
-
 /* False: what the cell says is impossible. */
 static bool read_message(struct channel *channel, struct memory_message *message)
 {
@@ -140,7 +134,9 @@ static bool read_message(struct channel *channel, struct memory_message *message
 		if (message->bytes <= LINE)	/* and what is likely to be the next one's */
 			__builtin_prefetch(message->data + LINE);
 	}
-	note_heard(&channel->producer, *(volatile uint32_t *)&cell->taken);
+	/* What the peer says it has taken may be an answer already: it need not be looked for. */
+	channel->producer.heard = *(volatile uint32_t *)&cell->taken;
+	channel->producer.has_heard = true;
 	return true;
 }
 
@@ -193,6 +189,16 @@ void memory_heard(struct link *link, const struct memory_message *message, bool 
 	atomic_store_explicit(&consumer->taken, taken + 1, memory_order_release);
 	atomic_store_explicit(&consumer->half->consumed, taken + 1, memory_order_release);	/* R2 */
 	consumer->heard = true;
+	consumer->refused |= refused;
+}
+
+/* Who is refused has to do something about it, whether anybody waits for that or not. */
+static bool wants_answer(struct consumer *consumer, uint32_t asleep)
+{
+	bool wants = consumer->heard && asleep >= (consumer->refused ? ASLEEP : ASLEEP_FOR_ANSWERS);
+
+	consumer->heard = consumer->refused = false;
+	return wants;
 }
 
 void memory_answered(struct link *link)
@@ -207,12 +213,13 @@ void memory_answered(struct link *link)
 
 		if (!channel || !channel->consumer.heard)
 			continue;
-		channel->consumer.heard = false;
 		asleep = &channel->producer.half->asleep;
-		if (atomic_load_explicit(asleep, memory_order_relaxed) == ASLEEP_FOR_ANSWERS &&
+		if (wants_answer(&channel->consumer,
+				 atomic_load_explicit(asleep, memory_order_relaxed)) &&
 		    atomic_exchange(asleep, AWAKE) != AWAKE)
 			memory->wake(channel->producer.doorbell_fd);
 	}
+	memory->next = memory->next + 1 < count ? memory->next + 1 : 0;	/* another peer's turn */
 }
 
 /* ---- answers ---- */
@@ -228,15 +235,24 @@ static uint32_t count_consumed(uint32_t consumed, uint32_t settled, uint32_t tol
 static uint32_t answers_of(const struct producer *producer)
 {
 	uint32_t told = atomic_load_explicit(&producer->told, memory_order_acquire);	/* A8 */
-	uint32_t settled = atomic_load_explicit(&producer->settled, memory_order_relaxed), n;
+	uint32_t settled = atomic_load_explicit(&producer->settled, memory_order_relaxed);
 
 	if (settled == told)
 		return 0;
-	n = count_consumed(atomic_load_explicit(&producer->heard, memory_order_relaxed), settled, told);
-	if (n)
-		return n;
 	return count_consumed(atomic_load_explicit(&producer->half->consumed, memory_order_acquire),
 			      settled, told);	/* A2 */
+}
+
+/* The same for who receives; it has heard of some perhaps. */
+static bool has_answer(struct producer *producer)
+{
+	uint32_t told = atomic_load_explicit(&producer->told, memory_order_acquire);	/* A8 */
+	uint32_t settled = atomic_load_explicit(&producer->settled, memory_order_relaxed);
+
+	if (producer->has_heard && count_consumed(producer->heard, settled, told))
+		return true;
+	producer->has_heard = false;
+	return answers_of(producer) > 0;
 }
 
 static void take_answer(struct producer *producer, struct memory_answer *answer)
@@ -255,7 +271,7 @@ bool memory_settle(struct link *link, unsigned number, struct memory_answer *ans
 {
 	struct channel *channel = channel_at(memory_of(link), number);
 
-	while (channel && answers_of(&channel->producer)) {
+	while (channel && has_answer(&channel->producer)) {
 		take_answer(&channel->producer, answer);
 		if (answer->owner)
 			return true;
@@ -305,15 +321,13 @@ bool memory_await_answers(struct link *link, unsigned number)
 {
 	struct channel *channel = channel_at(memory_of(link), number);
 	uint32_t asleep = ASLEEP;
-	bool awaited;
 
 	if (!channel)
 		return false;
-	awaited = atomic_load_explicit(&channel->producer.told, memory_order_relaxed) !=
-		  atomic_load_explicit(&channel->producer.settled, memory_order_relaxed);
-	atomic_store_explicit(&channel->producer.awaited, awaited, memory_order_relaxed);
-	if (!awaited)
+	if (atomic_load_explicit(&channel->producer.told, memory_order_relaxed) ==
+	    atomic_load_explicit(&channel->producer.settled, memory_order_relaxed))
 		return false;
+	atomic_store_explicit(&channel->producer.awaited, true, memory_order_relaxed);
 	atomic_thread_fence(memory_order_seq_cst);	/* F6 */
 	if (atomic_load_explicit(&channel->consumer.half->asleep, memory_order_relaxed) == AWAKE)
 		return false;

@@ -128,6 +128,8 @@ uint64_t message_deadline(const struct qp *qp)
 void message_timeout(struct call *call)
 {
 	count(call, COUNTER_TIMEOUT);
+	/* Who comes to copy now must not take the application's next content for this. */
+	atomic_fetch_add_explicit(&call->qp->access->generation, 1, memory_order_seq_cst);
 	because(call, "the peer did not take %u messages out of shared memory (it may be stopped)",
 		call->qp->requester.told);
 	requester_exceeded(call);
@@ -163,13 +165,20 @@ static bool is_next(const struct qp *qp, const struct message *message)
 static bool copy_some(struct call *call, const struct message *message)
 {
 	struct responder *responder = &call->qp->responder;
-	uint32_t bytes = message->length - responder->message_done;
 	const struct recv_wqe *recv = responder->recv;
+	uint32_t bytes;
 
 	if (!(message->flags & MESSAGE_PULL)) {
 		responder->message_done = message->length;
-		return !sge_scatter(call, recv->sge, recv->sge_count, 0, message->data, bytes, true);
+		return !sge_scatter(call, recv->sge, recv->sge_count, 0, message->data,
+				    message->length, true);
 	}
+	if (responder->message_generation != message->generation ||
+	    responder->message_length != message->length)
+		responder->message_done = 0;	/* another one was under way, and was dropped */
+	responder->message_generation = message->generation;
+	responder->message_length = message->length;
+	bytes = message->length - responder->message_done;
 	if (bytes > PULL_BYTES_MAX)
 		bytes = PULL_BYTES_MAX;
 	if (sge_pull(call, recv->sge, recv->sge_count, responder->message_done, message, bytes,

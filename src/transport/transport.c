@@ -178,7 +178,8 @@ bool transport_posted_send(struct qp *qp, uint64_t now_ns, struct effects *effec
 	call_init(&call, qp, now_ns, effects);
 	if (qp->state == IBV_QPS_ERR || qp->state == IBV_QPS_SQE)
 		flush_sends(&call);
-	return transport_ready(qp);
+	/* Messages are told while others are: that is not known here (hca/direct.h). */
+	return transport_ready(qp) || qp->requester.told;
 }
 
 void transport_posted_recv(struct qp *qp, uint64_t now_ns, struct effects *effects)

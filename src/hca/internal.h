@@ -159,6 +159,13 @@ struct hca {
 	_Atomic bool stopping;
 	_Atomic uint32_t worker_state;	/* enum worker_state */
 	_Atomic uint64_t sleep_until_ns;	/* ring the doorbell for anything due before this */
+	struct lock sleep_lock;
+	unsigned sleepers;		/* threads asleep for the device, under sleep_lock (sleep.h) */
+	_Atomic bool standing;		/* an application thread waits in our place (stand_in.c) */
+	_Atomic unsigned stands;	/* such waits so far */
+	_Atomic bool stood;		/* one was since an application last asked to be woken */
+	_Atomic bool long_nap;		/* the worker is to be woken when it is over */
+	_Atomic uint64_t nap_until_ns;	/* worker, while somebody stands in */
 	_Atomic uint64_t app_drove_ns;	/* when an application thread last drove */
 	_Atomic uint64_t event_mode_ns;	/* when an application last asked to be woken */
 	_Atomic bool awaiting_reply;	/* ACKs are held back for a moment (drive.c) */

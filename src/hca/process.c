@@ -207,6 +207,7 @@ static void init(struct hca *hca)
 	lock_init(&hca->drive);
 	lock_init(&hca->objects);
 	lock_init(&hca->timers_lock);
+	lock_init(&hca->sleep_lock);
 	lock_init(&hca->batches_lock);
 	lock_init(&hca->gsi_lock);
 	lock_init(&hca->gsi_calls);
@@ -222,6 +223,7 @@ static void init(struct hca *hca)
 	netlink_open(&hca->netlink);
 	hca->netdev_fd = hca->owner_watch_fd = hca->arena_fd = -1;
 	hca->waiter.epoll_fd = hca->waiter.doorbell_fd = -1;
+	hca->waiter.bell_fd = hca->waiter.signal_fd = -1;
 }
 
 static void release(struct hca *hca)
@@ -342,6 +344,8 @@ static void abandon(struct hca *hca)
 		close_fd(hca->slot[i].fd);
 	close_fd(hca->waiter.epoll_fd);
 	close_fd(hca->waiter.doorbell_fd);
+	close_fd(hca->waiter.bell_fd);
+	close_fd(hca->waiter.signal_fd);
 	close_fd(hca->netdev_fd);
 	netlink_abandon(&hca->netlink);
 	close_fd(hca->owner_watch_fd);

@@ -11,8 +11,9 @@
 #include "base/log.h"
 #include "hca/internal.h"
 #include "hca/message.h"
-#include "link/memory.h"
 #include "hca/limits.h"
+#include "hca/sleep.h"
+#include "link/memory.h"
 
 #define SKIPS 8u		/* of so many empty polls all but one look at shared memory only */
 #define YIELD_EVERY	50u	/* empty polls in a row after which a core is given to others */
@@ -55,6 +56,7 @@ int hca_create_comp_channel(struct hca_context *context, struct comp_channel **c
 	}
 	event_queue_init(&channel->queue, fd, free_channel);
 	channel->ibv.fd = fd;
+	channel->owner = context;
 	lock_acquire(&context->hca->objects);
 	list_add_tail(&context->channels, &channel->node);
 	lock_release(&context->hca->objects);
@@ -83,10 +85,14 @@ int hca_destroy_comp_channel(struct hca_context *context, struct comp_channel *c
 
 int hca_get_cq_event(struct comp_channel *channel, struct cq **got)
 {
+	const struct hca_context *context = channel->owner;
+
 	for (;;) {
 		struct list *node;
-		int err = event_fd_take(channel->ibv.fd);
+		int err = context->abandoned ? 0 : stand_in(context->hca, &channel->queue);
 
+		if (!err)
+			err = event_fd_take(channel->ibv.fd);
 		if (err)
 			return err;
 		node = event_queue_take(&channel->queue);

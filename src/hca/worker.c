@@ -13,9 +13,8 @@
  * Where many packets come at a time the next ones follow soon, and to be woken for them costs the
  * sender more than us: so the worker lingers, awake, as long as that goes on.
  *
- * No wake-up is lost: before it sleeps the worker publishes until when (sleep_until_ns) and then
- * looks for work once more; who adds work or an earlier deadline does so first and then reads
- * sleep_until_ns, with a full fence between (worker_notice).
+ * Where application threads sleep in ibv_get_cq_event() they do all this themselves (stand_in.c), and
+ * the worker stands by too.
  */
 #include <errno.h>
 #include <unistd.h>
@@ -23,9 +22,8 @@
 #include "base/log.h"
 #include "hca/gsi_internal.h"
 #include "hca/internal.h"
-#include "hca/message.h"
 #include "hca/peers.h"
-#include "link/memory.h"
+#include "hca/sleep.h"
 #include "link/udp.h"
 #include "platform/clock.h"
 
@@ -48,6 +46,7 @@ struct judgement {
 	unsigned wakes;
 	uint64_t nap_ns;
 	uint64_t rebind_ns;
+	unsigned stands;		/* waits of application threads, when we last looked */
 };
 
 void worker_notice(struct hca *hca, uint64_t deadline_ns)
@@ -60,67 +59,36 @@ void worker_notice(struct hca *hca, uint64_t deadline_ns)
 void worker_expect_sleepers(struct hca *hca)
 {
 	atomic_store_explicit(&hca->event_mode_ns, clock_now_ns(), memory_order_relaxed);
-	if (atomic_load_explicit(&hca->worker_state, memory_order_relaxed) == WORKER_STANDBY)
+	/* One that stood in after it asked last time will do so again. */
+	if (atomic_load_explicit(&hca->worker_state, memory_order_relaxed) == WORKER_STANDBY &&
+	    !atomic_exchange(&hca->stood, false))
 		waiter_ring(&hca->waiter);
 }
 
-static uint64_t next_timer(struct hca *hca)
+/* Of what the worker alone does. */
+static uint64_t next_chore(struct hca *hca, const struct judgement *judgement)
 {
-	uint64_t deadline_ns;
-
-	lock_acquire(&hca->timers_lock);
-	deadline_ns = timer_heap_next(&hca->timers);
-	lock_release(&hca->timers_lock);
-	return deadline_ns;
-}
-
-/* By other threads. */
-static uint64_t asked_for(struct hca *hca)
-{
-	uint64_t gsi_ns = gsi_deadline(hca), peers_ns = peers_deadline(hca);
-
-	return gsi_ns < peers_ns ? gsi_ns : peers_ns;
-}
-
-static uint64_t next_deadline(struct hca *hca, const struct judgement *judgement)
-{
-	uint64_t deadline_ns = next_timer(hca);
+	uint64_t deadline_ns = judgement->rebind_ns;
 
 	if (hca->group && port_group_deadline(hca->group) < deadline_ns)
 		deadline_ns = port_group_deadline(hca->group);
-	if (judgement->rebind_ns < deadline_ns)
-		deadline_ns = judgement->rebind_ns;
-	if (asked_for(hca) < deadline_ns)
-		deadline_ns = asked_for(hca);
+	if (sleep_asked_for(hca) < deadline_ns)
+		deadline_ns = sleep_asked_for(hca);
 	return deadline_ns;
-}
-
-static bool work_waits(struct hca *hca)
-{
-	return atomic_load(&hca->run_queue.count) > 0 || loopback_pending(hca->loopback_inner) ||
-	       (hca->memory && memory_pending(hca->memory_inner)) || messages_wait(hca) || gsi_has_work(hca) ||
-	       atomic_load(&hca->stopping);
 }
 
 static uint32_t sleep_active(struct hca *hca, const struct judgement *judgement)
 {
-	uint64_t deadline_ns = next_deadline(hca, judgement), now_ns;
+	uint64_t deadline_ns = sleep_next_timer(hca), chore_ns = next_chore(hca, judgement), timeout_ns;
 	uint32_t ready;
 
-	atomic_store(&hca->sleep_until_ns, deadline_ns);
-	if (hca->memory)
-		memory_fall_asleep(hca->memory_inner);
-	atomic_thread_fence(memory_order_seq_cst);
-	now_ns = clock_now_ns();
-	if (work_waits(hca) || next_timer(hca) < deadline_ns || asked_for(hca) < deadline_ns ||
-	    deadline_ns <= now_ns)
-		ready = waiter_wait(&hca->waiter, 0);
-	else
-		ready = waiter_wait(&hca->waiter, deadline_ns == TIME_NEVER ? UINT64_MAX :
-								      deadline_ns - now_ns);
-	atomic_store(&hca->sleep_until_ns, 0);
-	if (hca->memory)
-		memory_awake(hca->memory_inner);
+	if (chore_ns < deadline_ns)
+		deadline_ns = chore_ns;
+	timeout_ns = sleep_begin(hca, deadline_ns);
+	if (sleep_asked_for(hca) < deadline_ns || gsi_has_work(hca))
+		timeout_ns = 0;
+	ready = waiter_wait(&hca->waiter, timeout_ns);
+	sleep_end(hca);
 	return ready;
 }
 
@@ -229,6 +197,12 @@ static void active(struct hca *hca, struct judgement *judgement)
 	if (atomic_load(&hca->stopping))
 		return;
 	housekeeping(hca, judgement, ready);
+	if (atomic_load(&hca->standing)) {
+		drive(hca, ready);	/* we may have silenced the doorbell that rang for it */
+		judgement->nap_ns = NAP_MAX_NS;
+		atomic_store(&hca->worker_state, WORKER_STANDBY);
+		return;
+	}
 	if (is_useless(hca, judgement)) {
 		if (judgement->score <= 0) {
 			judgement->nap_ns = NAP_MIN_NS;
@@ -239,16 +213,68 @@ static void active(struct hca *hca, struct judgement *judgement)
 	drive(hca, ready);
 }
 
+/*
+ * How long to nap while an application thread stands in: for ever, but for chores, if it is the same
+ * wait of its as when we looked last. It wakes us when it leaves then.
+ */
+static uint64_t relieved_nap(struct hca *hca, struct judgement *judgement)
+{
+	uint64_t chore_ns = next_chore(hca, judgement), now_ns = clock_now_ns();
+	uint64_t until_ns = now_ns + NAP_MAX_NS;
+	unsigned stands = atomic_load(&hca->stands);
+
+	if (stands == judgement->stands) {
+		atomic_store(&hca->long_nap, true);
+		if (atomic_load(&hca->standing))
+			until_ns = TIME_NEVER;
+	}
+	judgement->stands = stands;
+	if (chore_ns < until_ns)
+		until_ns = chore_ns;
+	atomic_store(&hca->nap_until_ns, until_ns);
+	if (sleep_asked_for(hca) < until_ns || gsi_has_work(hca) || until_ns <= now_ns)
+		return 0;
+	return until_ns == TIME_NEVER ? UINT64_MAX : until_ns - now_ns;
+}
+
+static void relieved(struct hca *hca, struct judgement *judgement)
+{
+	bool rung = waiter_nap(&hca->waiter, false, relieved_nap(hca, judgement));
+	uint32_t ready = 0;
+
+	atomic_store(&hca->long_nap, false);
+	atomic_store(&hca->nap_until_ns, 0);
+	if (atomic_load(&hca->stopping))
+		return;
+	if (rung)
+		ready = waiter_wait(&hca->waiter, 0);
+	housekeeping(hca, judgement, ready);
+	if (ready)
+		drive(hca, ready);
+	judgement->nap_ns = NAP_MAX_NS;
+}
+
 static void standby(struct hca *hca, struct judgement *judgement)
 {
-	bool rung = waiter_nap(&hca->waiter, judgement->nap_ns);
-	uint32_t ready = waiter_wait(&hca->waiter, 0);
-	uint64_t drove_ns = atomic_load_explicit(&hca->app_drove_ns, memory_order_relaxed);
+	unsigned stands = atomic_load(&hca->stands);
+	uint64_t drove_ns;
+	uint32_t ready;
+	bool rung;
 
+	if (atomic_load(&hca->standing)) {
+		relieved(hca, judgement);
+		return;
+	}
+	rung = waiter_nap(&hca->waiter, true, judgement->nap_ns);
+	ready = waiter_wait(&hca->waiter, 0);
+	drove_ns = atomic_load_explicit(&hca->app_drove_ns, memory_order_relaxed);
 	housekeeping(hca, judgement, ready);
 	rung |= ready & WAIT_DOORBELL;
+	if (rung && atomic_load(&hca->standing))
+		drive(hca, ready);	/* we have silenced the doorbell that rang for it */
 	/* Driving just now, not merely since we looked last: it may spin on memory since then. */
-	if (!rung && clock_now_ns() - drove_ns < IDLE_NS) {
+	if (atomic_load(&hca->standing) || stands != atomic_load(&hca->stands) ||
+	    (!rung && clock_now_ns() - drove_ns < IDLE_NS)) {
 		if (judgement->nap_ns < NAP_MAX_NS)
 			judgement->nap_ns *= 2;
 		return;
@@ -313,6 +339,7 @@ void worker_stop(struct hca *hca)
 	if (hca->worker) {
 		atomic_store(&hca->stopping, true);
 		waiter_ring(&hca->waiter);
+		waiter_ring_bell(&hca->waiter);
 		worker_thread_join(hca->worker);
 		hca->worker = NULL;
 	}

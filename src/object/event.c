@@ -74,3 +74,13 @@ bool event_queue_cancel(struct event_queue *queue, struct list *node)
 	lock_release(&queue->lock);
 	return queued;
 }
+
+bool event_queue_pending(struct event_queue *queue)
+{
+	bool pending;
+
+	lock_acquire(&queue->lock);
+	pending = !list_empty(&queue->events);
+	lock_release(&queue->lock);
+	return pending;
+}

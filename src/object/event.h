@@ -33,6 +33,7 @@ struct comp_channel {
 	struct ibv_comp_channel ibv;	/* first */
 	struct event_queue queue;
 	struct list node;
+	void *owner;			/* hca_context */
 };
 
 /* A completion event: embedded in its CQ, so that none is ever allocated. */
@@ -76,6 +77,7 @@ static inline bool effects_full(const struct effects *effects)
  * an application that takes and re-arms faster than one call completes can bring that about.
  */
 bool event_queue_add(struct event_queue *queue, struct list *node, struct effects *effects);
+bool event_queue_pending(struct event_queue *queue);
 /* Take an event out (after the fd was read once); NULL if it was removed meanwhile. */
 struct list *event_queue_take(struct event_queue *queue);
 /* Remove @node if it is queued; returns whether it was (the fd's count is then one too high). */

@@ -22,9 +22,12 @@
 #define EVENTS_MAX 16
 #define NS_PER_S 1000000000u
 
+static const struct waiter closed_waiter = { .epoll_fd = -1, .doorbell_fd = -1, .bell_fd = -1,
+					     .signal_fd = -1 };
+
 int waiter_open(struct waiter *waiter)
 {
-	int epoll_fd, doorbell_fd, err;
+	int epoll_fd, doorbell_fd, bell_fd, err;
 
 	epoll_fd = fail_now(FAIL_EPOLL) ? -1 : epoll_create1(EPOLL_CLOEXEC);
 	if (epoll_fd < 0)
@@ -34,14 +37,22 @@ int waiter_open(struct waiter *waiter)
 		err = errno;
 		goto close_epoll;
 	}
-	*waiter = (struct waiter){ .epoll_fd = epoll_fd, .doorbell_fd = doorbell_fd };
+	bell_fd = fail_now(FAIL_EVENTFD) ? -1 : eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (bell_fd < 0) {
+		err = errno;
+		goto close_doorbell;
+	}
+	*waiter = (struct waiter){ .epoll_fd = epoll_fd, .doorbell_fd = doorbell_fd,
+				   .bell_fd = bell_fd, .signal_fd = -1 };
 	err = waiter_add(waiter, doorbell_fd, WAIT_DOORBELL);
 	if (!err)
 		return 0;
+	close(bell_fd);
+close_doorbell:
 	close(doorbell_fd);
 close_epoll:
 	close(epoll_fd);
-	*waiter = (struct waiter){ .epoll_fd = -1, .doorbell_fd = -1 };
+	*waiter = closed_waiter;
 	return err;
 }
 
@@ -49,7 +60,10 @@ void waiter_close(struct waiter *waiter)
 {
 	close(waiter->epoll_fd);
 	close(waiter->doorbell_fd);
-	*waiter = (struct waiter){ .epoll_fd = -1, .doorbell_fd = -1 };
+	close(waiter->bell_fd);
+	if (waiter->signal_fd >= 0)
+		close(waiter->signal_fd);
+	*waiter = closed_waiter;
 }
 
 int waiter_add(struct waiter *waiter, int fd, uint32_t tag)
@@ -71,13 +85,18 @@ void waiter_ring(struct waiter *waiter)
 	event_fd_raise(waiter->doorbell_fd);
 }
 
-static void silence_doorbell(struct waiter *waiter)
+void waiter_ring_bell(struct waiter *waiter)
+{
+	event_fd_raise(waiter->bell_fd);
+}
+
+static void silence(int fd)
 {
 	uint64_t rings;
 	ssize_t got;
 
 	do
-		got = read(waiter->doorbell_fd, &rings, sizeof(rings));
+		got = read(fd, &rings, sizeof(rings));
 	while (got < 0 && errno == EINTR);
 }
 
@@ -127,18 +146,21 @@ uint32_t waiter_wait(struct waiter *waiter, uint64_t timeout_ns)
 	for (i = 0; i < count; i++)
 		ready |= events[i].data.u32;
 	if (ready & WAIT_DOORBELL)
-		silence_doorbell(waiter);
+		silence(waiter->doorbell_fd);
 	return ready;
 }
 
-bool waiter_nap(struct waiter *waiter, uint64_t timeout_ns)
+bool waiter_nap(struct waiter *waiter, bool doorbell, uint64_t timeout_ns)
 {
-	struct pollfd doorbell = { .fd = waiter->doorbell_fd, .events = POLLIN };
+	struct pollfd rung[2] = { { .fd = waiter->bell_fd, .events = POLLIN },
+				  { .fd = waiter->doorbell_fd, .events = POLLIN } };
 	struct timespec timeout = to_timespec(timeout_ns);
 
-	if (ppoll(&doorbell, 1, timeout_ns == UINT64_MAX ? NULL : &timeout, NULL) <= 0)
+	if (ppoll(rung, doorbell ? 2 : 1, timeout_ns == UINT64_MAX ? NULL : &timeout, NULL) <= 0)
 		return false;
-	silence_doorbell(waiter);
+	silence(waiter->bell_fd);
+	if (doorbell)
+		silence(waiter->doorbell_fd);
 	return true;
 }
 

@@ -10,7 +10,8 @@
 #include <stdint.h>
 
 struct waiter {
-	int epoll_fd, doorbell_fd;
+	int epoll_fd, doorbell_fd, bell_fd;
+	int signal_fd;			/* of waiter_stand_in(); -1: none yet */
 };
 
 #define WAIT_DOORBELL 0x1u	/* bits of wait_for()'s result; others are the tags given */
@@ -27,8 +28,20 @@ void waiter_ring(struct waiter *waiter);	/* from any thread */
  */
 uint32_t waiter_wait(struct waiter *waiter, uint64_t timeout_ns);
 
-/* Sleep on the doorbell alone; true when it rang (it is silenced). */
-bool waiter_nap(struct waiter *waiter, uint64_t timeout_ns);
+/*
+ * Sleep on the bell, and on the doorbell if @doorbell; true when one rang (both are silenced then). The
+ * bell is one more, for who waits so.
+ */
+bool waiter_nap(struct waiter *waiter, bool doorbell, uint64_t timeout_ns);
+void waiter_ring_bell(struct waiter *waiter);
+
+/*
+ * Sleep until @fd is readable or waiter_wait() would return, and behave towards signals as read(@fd)
+ * does: EINTR after a handler that was installed without SA_RESTART, else handlers run and 0 is
+ * returned. *ready: the tags, WAIT_FD for @fd. A cancellation point.
+ */
+#define WAIT_FD 0x80000000u
+int waiter_stand_in(struct waiter *waiter, int fd, uint64_t timeout_ns, uint32_t *ready);
 
 int event_fd_open(void);	/* eventfd, semaphore, blocking, CLOEXEC; -1: errno */
 void event_fd_raise(int fd);

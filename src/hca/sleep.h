@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Sleeping for the device: the worker (worker.c), and an application thread that waits for a completion
+ * and does the worker's part meanwhile (stand_in.c), so that one thread is woken and not two.
+ *
+ * No wake-up is lost: who sleeps publishes until when (sleep_until_ns), and to peers that it sleeps,
+ * and then looks for work once more; who adds work or an earlier deadline does so first and then
+ * reads what was published, with a full fence between (worker_notice; link/memory_internal.h).
+ */
+#ifndef VERBATIM_HCA_SLEEP_H
+#define VERBATIM_HCA_SLEEP_H
+
+#include "hca/internal.h"
+
+/* Publish; returns how long to sleep until @deadline_ns: 0 when there is work, UINT64_MAX for ever. */
+uint64_t sleep_begin(struct hca *hca, uint64_t deadline_ns);
+void sleep_end(struct hca *hca);
+/* The next deadline of a QP. */
+uint64_t sleep_next_timer(struct hca *hca);
+/* The next one of the worker's own, that other threads asked for. */
+uint64_t sleep_asked_for(struct hca *hca);
+
+/*
+ * Wait on behalf of the device until an event may be in @queue. 0: look (it is an event fd, in blocking
+ * mode or not); EINTR as read() has it.
+ */
+int stand_in(struct hca *hca, struct event_queue *queue);
+
+#endif

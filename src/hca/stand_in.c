@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * An application thread in ibv_get_cq_event() that does the worker's part while it waits. Otherwise each
+ * message would wake the worker, and then the worker the application.
+ *
+ * One thread at a time. The worker notices and stands by (worker.c): it naps while threads come and go,
+ * and sleeps when one stays. What the application's thread cannot do (peers that come and go, interfaces,
+ * the connection manager's chores) it wakes the worker for.
+ */
+#include "hca/sleep.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+
+#include "hca/gsi_internal.h"
+#include "platform/clock.h"
+
+#define OUR_TAGS (WAIT_DOORBELL | WAIT_SOCKETS | WAIT_SLOTS | WAIT_FD)
+
+struct stand {
+	struct hca *hca;
+	bool asleep;
+};
+
+static bool may_block(int fd)
+{
+	int flags = fcntl(fd, F_GETFL);
+
+	return flags >= 0 && !(flags & O_NONBLOCK);
+}
+
+/* Also when the thread is cancelled. */
+static void leave(void *argument)
+{
+	struct stand *stand = argument;
+	struct hca *hca = stand->hca;
+
+	if (stand->asleep)
+		sleep_end(hca);
+	atomic_store(&hca->stood, true);
+	atomic_store_explicit(&hca->app_drove_ns, clock_now_ns(), memory_order_relaxed);
+	atomic_store(&hca->standing, false);
+	/* The worker sleeps for as long as somebody stands in: from now on it has to look. */
+	if (atomic_exchange(&hca->long_nap, false))
+		waiter_ring_bell(&hca->waiter);
+}
+
+static void drive(struct hca *hca, uint32_t ready)
+{
+	unsigned packets;
+
+	if (ready & WAIT_SLOTS)
+		atomic_store(&hca->slots_due, true);
+	hca_drive(hca, NULL, &packets);
+	if (gsi_has_work(hca) || sleep_asked_for(hca) < atomic_load(&hca->nap_until_ns))
+		waiter_ring_bell(&hca->waiter);
+}
+
+static int wait_once(struct stand *stand, struct event_queue *queue, uint32_t *ready)
+{
+	struct hca *hca = stand->hca;
+	uint64_t timeout_ns;
+	int err;
+
+	stand->asleep = true;
+	timeout_ns = sleep_begin(hca, sleep_next_timer(hca));
+	err = waiter_stand_in(&hca->waiter, queue->fd, timeout_ns, ready);
+	stand->asleep = false;
+	sleep_end(hca);
+	return err;
+}
+
+static int wait_for_event(struct stand *stand, struct event_queue *queue)
+{
+	struct hca *hca = stand->hca;
+	uint32_t ready;
+	int err;
+
+	do {
+		err = wait_once(stand, queue, &ready);
+		if (ready & ~OUR_TAGS)
+			waiter_ring_bell(&hca->waiter);
+		if (err || (ready & WAIT_FD) || (ready & ~OUR_TAGS) || atomic_load(&hca->stopping))
+			return err;
+		drive(hca, ready);
+	} while (!event_queue_pending(queue));
+	return 0;
+}
+
+int stand_in(struct hca *hca, struct event_queue *queue)
+{
+	struct stand stand = { .hca = hca };
+	int err;
+
+	if (event_queue_pending(queue) || !may_block(queue->fd) ||
+	    atomic_exchange(&hca->standing, true))
+		return 0;
+	atomic_fetch_add(&hca->stands, 1);
+	pthread_cleanup_push(leave, &stand);
+	err = wait_for_event(&stand, queue);
+	pthread_cleanup_pop(1);
+	return err;
+}

@@ -241,12 +241,12 @@ static void begin(struct transfer *transfer, struct hca *hca, struct qp *qp,
 }
 
 /* True: done, and the request is still there. */
-static bool run(struct transfer *transfer, const struct send_wqe *wqe)
-	REQUIRES(transfer->qp->lock)
+static bool run(struct qp *qp, struct transfer *transfer, const struct send_wqe *wqe)
+	REQUIRES(qp->lock)
 {
 	bool done = carry_out(transfer, wqe);
 
-	transport_direct_prefer(transfer->qp, done || transfer->soon);
+	transport_direct_prefer(qp, done || transfer->soon);
 	if (!done || !is_current(transfer))
 		return false;
 	counter_add(transfer->hca->counters, counter_of(transfer->need), 1);
@@ -259,7 +259,7 @@ static bool run_one(struct hca *hca, struct qp *qp, const struct send_wqe *wqe,
 	struct transfer transfer;
 
 	begin(&transfer, hca, qp, wqe);
-	if (!run(&transfer, wqe))
+	if (!run(qp, &transfer, wqe))
 		return false;
 	transport_direct_done(qp, qp->send_cq->stamped ? clock_now_ns() : 0, effects);
 	return true;
@@ -274,7 +274,7 @@ static bool write_first(struct hca *hca, struct qp *qp, const struct send_wqe *w
 	if (!message_is_possible(hca, qp))
 		return false;
 	begin(&transfer, hca, qp, wqe);
-	return run(&transfer, wqe);
+	return run(qp, &transfer, wqe);
 }
 
 /* One request without packets, of either kind. False: none, or it has to wait, or needs packets. */

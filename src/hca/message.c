@@ -127,7 +127,6 @@ void message_await(struct hca *hca, struct qp *qp)
 /* ---- fetching ---- */
 
 struct fetch {
-	struct hca *hca;
 	struct peer *peer;
 	const struct message *message;
 	struct ibv_sge sge[MESSAGE_SGES_MAX];
@@ -220,10 +219,15 @@ static int fetch_data(void *context, void *to, uint64_t offset, size_t bytes, bo
 
 /* A QP stays locked over the messages and answers that are for it. */
 struct hearer {
-	struct hca *hca;
 	struct qp *qp;
 	struct effects effects;
 };
+
+static void hearer_init(struct hearer *hearer)
+{
+	hearer->qp = NULL;
+	effects_init(&hearer->effects);
+}
 
 static void let_go(struct hearer *hearer) UNCHECKED_LOCKS
 {
@@ -233,14 +237,15 @@ static void let_go(struct hearer *hearer) UNCHECKED_LOCKS
 	effects_apply(&hearer->effects);
 }
 
-static struct qp *take_hold(struct hearer *hearer, uint32_t qpn) UNCHECKED_LOCKS
+static struct qp *take_hold(struct hca *hca, struct hearer *hearer, uint32_t qpn)
+	REQUIRES(hca->drive) UNCHECKED_LOCKS
 {
 	struct qp *qp;
 
 	if (hearer->qp && hearer->qp->number == qpn && !effects_full(&hearer->effects))
 		return hearer->qp;
 	let_go(hearer);
-	qp = hca_find_qp(hearer->hca, qpn);
+	qp = hca_find_qp(hca, qpn);
 	if (qp)
 		lock_acquire(&qp->lock);
 	hearer->qp = qp;
@@ -272,10 +277,11 @@ static bool is_sound(const struct memory_message *heard, const struct message *m
 	return (message->flags & MESSAGE_WRITTEN) || heard->bytes == message->length;
 }
 
-static enum message_fate execute(struct hearer *hearer, const struct memory_message *heard)
-	REQUIRES(hearer->hca->drive) UNCHECKED_LOCKS
+static enum message_fate execute(struct hca *hca, struct hearer *hearer,
+				 const struct memory_message *heard)
+	REQUIRES(hca->drive) UNCHECKED_LOCKS
 {
-	struct peer *peer = peer_at(hearer->hca, heard->channel);
+	struct peer *peer = peer_at(hca, heard->channel);
 	struct fetch fetch;
 	struct message message;
 	struct qp *qp;
@@ -283,12 +289,11 @@ static enum message_fate execute(struct hearer *hearer, const struct memory_mess
 	message_parse(heard->head, &message);
 	if (!is_sound(heard, &message) || is_stale(peer, &message))
 		return MESSAGE_REFUSED;
-	qp = take_hold(hearer, message.dest_qpn);
+	qp = take_hold(hca, hearer, message.dest_qpn);
 	if (!qp)
 		return MESSAGE_REFUSED;
 	message.data = heard->data;
 	if (message.flags & MESSAGE_PULL) {
-		fetch.hca = hearer->hca;
 		fetch.peer = peer;
 		fetch.message = &message;
 		memcpy(fetch.sge, heard->data, heard->bytes);
@@ -298,15 +303,15 @@ static enum message_fate execute(struct hearer *hearer, const struct memory_mess
 	return transport_hear(qp, &message, time_for(qp->recv_cq), &hearer->effects);
 }
 
-static unsigned hear(struct hearer *hearer) REQUIRES(hearer->hca->drive)
+static unsigned hear(struct hca *hca, struct hearer *hearer) REQUIRES(hca->drive)
 {
-	struct link *link = hearer->hca->memory_inner;
+	struct link *link = hca->memory_inner;
 	struct memory_message heard;
 	enum message_fate fate;
 	unsigned n;
 
 	for (n = 0; n < HEAR_MAX && memory_hear(link, &heard); n++) {
-		fate = execute(hearer, &heard);
+		fate = execute(hca, hearer, &heard);
 		if (fate == MESSAGE_UNFINISHED) {
 			n++;
 			break;
@@ -320,10 +325,10 @@ static unsigned hear(struct hearer *hearer) REQUIRES(hearer->hca->drive)
 
 /* ---- settling ---- */
 
-static void settle_one(struct hearer *hearer, const struct memory_answer *answer)
-	REQUIRES(hearer->hca->drive) UNCHECKED_LOCKS
+static void settle_one(struct hca *hca, struct hearer *hearer, const struct memory_answer *answer)
+	REQUIRES(hca->drive) UNCHECKED_LOCKS
 {
-	struct qp *qp = take_hold(hearer, answer->owner);
+	struct qp *qp = take_hold(hca, hearer, answer->owner);
 
 	if (!qp)
 		return;
@@ -331,40 +336,42 @@ static void settle_one(struct hearer *hearer, const struct memory_answer *answer
 			 qp->send_cq->stamped ? clock_now_ns() : clock_coarse_ns(),
 			 &hearer->effects);
 	if (qp->sq.sent != qp->sq.head)
-		run_queue_add(&hearer->hca->run_queue, qp);
+		run_queue_add(&hca->run_queue, qp);
 }
 
-static void settle(struct hearer *hearer) REQUIRES(hearer->hca->drive)
+static void settle(struct hca *hca, struct hearer *hearer) REQUIRES(hca->drive)
 {
-	struct link *link = hearer->hca->memory_inner;
+	struct link *link = hca->memory_inner;
 	unsigned count = memory_channels(link), i;
 	struct memory_answer answer;
 
 	for (i = 0; i < count; i++)
 		while (memory_settle(link, i, &answer))
-			settle_one(hearer, &answer);
+			settle_one(hca, hearer, &answer);
 }
 
 unsigned messages_receive(struct hca *hca)
 {
-	struct hearer hearer = { .hca = hca };
+	struct hearer hearer;
 	unsigned heard;
 
 	if (!hca->memory)
 		return 0;
-	heard = hear(&hearer);
-	settle(&hearer);
+	hearer_init(&hearer);
+	heard = hear(hca, &hearer);
+	settle(hca, &hearer);
 	let_go(&hearer);
 	return heard;
 }
 
 void messages_lost(struct hca *hca, unsigned channel)
 {
-	struct hearer hearer = { .hca = hca };
 	struct memory_answer answer;
+	struct hearer hearer;
 
+	hearer_init(&hearer);
 	while (memory_settle_lost(hca->memory_inner, channel, &answer))
-		settle_one(&hearer, &answer);
+		settle_one(hca, &hearer, &answer);
 	let_go(&hearer);
 }
 

@@ -11,9 +11,9 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
+#include "host/name.h"
 #include "host/port_group.h"
 #include "platform/clock.h"
 #include "platform/fail.h"
@@ -79,52 +79,13 @@ unsigned group_socket_count(unsigned family)
 
 /* ---- sockets ---- */
 
-static socklen_t member_name(uint32_t slot, struct sockaddr_un *name)
-{
-	int length;
-
-	*name = (struct sockaddr_un){ .sun_family = AF_UNIX };
-	length = snprintf(name->sun_path + 1, sizeof(name->sun_path) - 1, MEMBER_NAME "%u", slot);
-	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
-}
-
-static int open_socket(void)
-{
-	return fail_now(FAIL_SOCKET) ? -1 :
-	       socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-}
-
 /* A connection that hangs up when the member goes; -1: there is no such member. */
 static int connect_to(uint32_t slot)
 {
-	struct sockaddr_un name;
-	socklen_t length = member_name(slot, &name);
-	int fd = open_socket();
+	struct name name = name_of_slot(MEMBER_NAME, slot);
+	int fd;
 
-	if (fd < 0)
-		return -1;
-	if (!fail_now(FAIL_CONNECT) && !connect(fd, (struct sockaddr *)&name, length))
-		return fd;
-	close(fd);
-	return -1;
-}
-
-static int listen_as(uint32_t slot, int *listen_fd)
-{
-	struct sockaddr_un name;
-	socklen_t length = member_name(slot, &name);
-	int err, fd = open_socket();
-
-	if (fd < 0)
-		return errno;
-	if (fail_now(FAIL_BIND) || bind(fd, (struct sockaddr *)&name, length) ||
-	    fail_now(FAIL_LISTEN) || listen(fd, BACKLOG)) {
-		err = errno;
-		close(fd);
-		return err;
-	}
-	*listen_fd = fd;
-	return 0;
+	return name_connect(&name, SOCK_SEQPACKET, &fd) ? -1 : fd;
 }
 
 static int watch_fd(struct group_watch *watch, int fd)
@@ -143,13 +104,14 @@ static void unwatch_fd(struct group_watch *watch, int fd)
 
 int group_watch_open(struct group_watch *watch, uint32_t self)
 {
+	struct name name = name_of_slot(MEMBER_NAME, self);
 	int err;
 
 	*watch = (struct group_watch){ .self = self, .epoll_fd = -1, .listen_fd = -1 };
 	watch->epoll_fd = fail_now(FAIL_EPOLL) ? -1 : epoll_create1(EPOLL_CLOEXEC);
 	if (watch->epoll_fd < 0)
 		return errno;
-	err = listen_as(self, &watch->listen_fd);
+	err = name_listen(&name, BACKLOG, &watch->listen_fd);
 	if (!err)
 		err = watch_fd(watch, watch->listen_fd);
 	if (err)

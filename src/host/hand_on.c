@@ -1,35 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The header in front of a datagram that is handed on, and the sockets' calls (hand_on.h).
+ * What goes over the socket (hand_on.h): a header of fixed layout, then the packet.
  */
 #include "host/hand_on.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/uio.h>
 
 #include "base/bytes.h"
 #include "platform/fail.h"
-
-int hand_on_socket(void)
-{
-	return fail_now(FAIL_SOCKET) ? -1 :
-	       socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-}
-
-socklen_t hand_on_name(struct sockaddr_un *name, const char *text)
-{
-	size_t length = strlen(text);
-
-	*name = (struct sockaddr_un){ .sun_family = AF_UNIX };
-	if (length > sizeof(name->sun_path) - 1)
-		length = sizeof(name->sun_path) - 1;
-	memcpy(name->sun_path + 1, text, length);
-	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);
-}
-
-/* ---- what goes over the socket: a header of fixed layout, then the packet ---- */
 
 #define HEADER_MAGIC	0x5662534cu	/* "VbSL" */
 #define HEADER_VERSION	1u
@@ -84,16 +64,15 @@ static int read_header(const uint8_t header[HEADER_BYTES], size_t bytes, struct 
 	return 0;
 }
 
-int hand_on_send(int fd, const struct sockaddr_un *name, socklen_t name_bytes,
-		 const struct datagram *datagram)
+int hand_on_send(int fd, const struct name *name, const struct datagram *datagram)
 {
 	uint8_t header[HEADER_BYTES];
-	struct sockaddr_un to = *name;
+	struct sockaddr_un to = name->address;
 	struct iovec iov[2] = {
 		{ .iov_base = header, .iov_len = sizeof(header) },
 		{ .iov_base = datagram->data, .iov_len = datagram->bytes },
 	};
-	struct msghdr message = { .msg_name = &to, .msg_namelen = name_bytes,
+	struct msghdr message = { .msg_name = &to, .msg_namelen = name->bytes,
 				  .msg_iov = iov, .msg_iovlen = 2 };
 
 	write_header(header, datagram);

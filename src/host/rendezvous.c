@@ -12,11 +12,10 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "platform/clock.h"
+#include "host/name.h"
 #include "platform/fail.h"
 
 #define CARD_MAGIC	0x56624d52u	/* "VbMR" */
@@ -26,37 +25,11 @@
 #define CARD_WAIT_MS	2		/* the card follows the connection at once */
 #define SEALS		(F_SEAL_SHRINK | F_SEAL_GROW)
 
-static socklen_t name_of(uint32_t slot, struct sockaddr_un *name)
-{
-	int length;
-
-	*name = (struct sockaddr_un){ .sun_family = AF_UNIX };
-	length = snprintf(name->sun_path + 1, sizeof(name->sun_path) - 1, RENDEZVOUS_NAME "%u", slot);
-	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
-}
-
-static int open_socket(void)
-{
-	return fail_now(FAIL_SOCKET) ? -1 :
-	       socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-}
-
 int rendezvous_listen(uint32_t slot, int *fd)
 {
-	struct sockaddr_un name;
-	socklen_t bytes = name_of(slot, &name);
-	int err, made = open_socket();
+	struct name name = name_of_slot(RENDEZVOUS_NAME, slot);
 
-	if (made < 0)
-		return errno;
-	if (fail_now(FAIL_BIND) || bind(made, (struct sockaddr *)&name, bytes) ||
-	    fail_now(FAIL_LISTEN) || listen(made, BACKLOG)) {
-		err = errno;
-		close(made);
-		return err;
-	}
-	*fd = made;
-	return 0;
+	return name_listen(&name, BACKLOG, fd);
 }
 
 /* ---- cards ---- */
@@ -227,20 +200,14 @@ int rendezvous_connect(uint32_t slot, const struct rendezvous_card *card,
 {
 	const int fds[FDS_MAX] = { gifts->arena_fd, gifts->doorbell_fd, pool_or_other(gifts),
 				   gifts->channel_fd };
-	struct sockaddr_un name;
-	socklen_t bytes = name_of(slot, &name);
+	struct name name = name_of_slot(RENDEZVOUS_NAME, slot);
 	struct rendezvous_peer met;
-	int err, fd = open_socket();
+	int fd, err = name_connect(&name, SOCK_SEQPACKET, &fd);
 
-	if (fd < 0)
-		return errno;
+	if (err)
+		return err == EAGAIN ? ETIMEDOUT : err;
 	init_peer(&met, fd);
-	if (fail_now(FAIL_CONNECT) || connect(fd, (struct sockaddr *)&name, bytes))
-		err = errno == EAGAIN ? ETIMEDOUT : errno;	/* EAGAIN: its backlog is full */
-	else if (!is_same_user(&met))
-		err = EPERM;
-	else
-		err = send_card(met.fd, card, fds, FDS_MAX);
+	err = is_same_user(&met) ? send_card(met.fd, card, fds, FDS_MAX) : EPERM;
 	if (err) {
 		rendezvous_part(&met);
 		return err == EPIPE ? ECONNRESET : err;

@@ -74,8 +74,7 @@ static enum scope scope_of(const uint8_t address[16], int family)
 	return family == AF_INET ? SCOPE_IPV4 : family == AF_INET6 ? SCOPE_IPV6 : SCOPE_ANY;
 }
 
-static socklen_t service_name(uint64_t id, enum scope scope, const uint8_t address[16],
-			      struct sockaddr_un *name)
+static struct name service_name(uint64_t id, enum scope scope, const uint8_t address[16])
 {
 	static const char *const suffix[] = { [SCOPE_IPV4] = "4", [SCOPE_IPV6] = "6",
 					      [SCOPE_ANY] = "any" };
@@ -87,7 +86,7 @@ static socklen_t service_name(uint64_t id, enum scope scope, const uint8_t addre
 		snprintf(text + at, sizeof(text) - (size_t)at, "%s", suffix[scope]);
 	for (i = 0; scope == SCOPE_ADDRESS && i < 16; i++)
 		at += snprintf(text + at, sizeof(text) - (size_t)at, "%02x", address[i]);
-	return hand_on_name(name, text);
+	return name_of(text);
 }
 
 /* ---- who else has claims ---- */
@@ -95,19 +94,14 @@ static socklen_t service_name(uint64_t id, enum scope scope, const uint8_t addre
 /* 0: nobody; EADDRINUSE; errno of the socket calls. */
 static int look_up(uint64_t id, enum scope scope, const uint8_t address[16])
 {
-	struct sockaddr_un name;
-	socklen_t bytes = service_name(id, scope, address, &name);
-	int err, fd = hand_on_socket();
+	struct name name = service_name(id, scope, address);
+	int fd, err = name_connect(&name, SOCK_DGRAM, &fd);
 
-	if (fd < 0)
-		return errno;
-	/* EPERM: it is connected to itself. */
-	err = !fail_now(FAIL_CONNECT) && !connect(fd, (struct sockaddr *)&name, bytes) ? EPERM :
-										      errno;
-	close(fd);
+	if (!err)
+		close(fd);
 	if (err == ECONNREFUSED)
 		return 0;
-	return err == EPERM ? EADDRINUSE : err;
+	return !err || err == EPERM ? EADDRINUSE : err;	/* EPERM: it is connected to itself */
 }
 
 static bool is_in_scope(enum scope scope, const uint8_t address[16])
@@ -194,14 +188,17 @@ static int search(uint64_t id, enum scope scope, const uint8_t address[16])
 
 static int bind_claim(struct service_claim *claim)
 {
-	struct sockaddr_un name;
-	socklen_t bytes = service_name(claim->id, claim->scope, claim->address, &name);
+	struct name name = service_name(claim->id, claim->scope, claim->address);
+	int err;
 
-	claim->fd = hand_on_socket();
+	claim->fd = name_socket(SOCK_DGRAM);
 	if (claim->fd < 0)
 		return errno;
-	if (fail_now(FAIL_BIND) || bind(claim->fd, (struct sockaddr *)&name, bytes) ||
-	    fail_now(FAIL_CONNECT) || connect(claim->fd, (struct sockaddr *)&name, bytes))
+	err = name_bind(claim->fd, &name);
+	if (err)
+		return err;
+	if (fail_now(FAIL_CONNECT) ||
+	    connect(claim->fd, (struct sockaddr *)&name.address, name.bytes))
 		return errno;
 	return search(claim->id, claim->scope, claim->address);
 }
@@ -314,17 +311,16 @@ unsigned services_list(struct services *services, uint64_t *ids, unsigned max)
 int service_hand_on(uint64_t id, const uint8_t address[16], const struct datagram *datagram)
 {
 	const enum scope scope[] = { SCOPE_ADDRESS, family_scope(address), SCOPE_ANY };
-	int err = ECONNREFUSED, fd = hand_on_socket();
+	int err = ECONNREFUSED, fd = name_socket(SOCK_DGRAM);
 	unsigned i;
 
 	if (fd < 0)
 		return errno;
 	/* A socket for each: what waits in a full queue is charged to its sender. */
 	for (i = 0; err == ECONNREFUSED && i < 3; i++) {
-		struct sockaddr_un name;
-		socklen_t bytes = service_name(id, scope[i], address, &name);
+		struct name name = service_name(id, scope[i], address);
 
-		err = hand_on_send(fd, &name, bytes, datagram);
+		err = hand_on_send(fd, &name, datagram);
 	}
 	close(fd);
 	return err == EPERM ? ECONNREFUSED : err;

@@ -11,27 +11,16 @@
 
 #include <errno.h>
 #include <linux/sockios.h>
-#include <stdio.h>
 #include <sys/ioctl.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/lock.h"
 #include "host/hand_on.h"
 #include "platform/clock.h"
-#include "platform/fail.h"
 
 #define SLOT_FIRST	1u
 #define SLOT_LAST	(SLOT_COUNT - 2)	/* 0 and 1023 are reserved */
 #define RANDOM_TRIES	64u
-
-static socklen_t slot_name(uint32_t number, struct sockaddr_un *name)
-{
-	char text[32];
-
-	snprintf(text, sizeof(text), SLOT_NAME "%u", number);
-	return hand_on_name(name, text);
-}
 
 /* ---- sending sockets; a fork()ed child starts without ---- */
 
@@ -84,10 +73,9 @@ void slot_install_fork_handlers(void)
 
 static int bind_slot(int fd, uint32_t number)
 {
-	struct sockaddr_un name;
-	socklen_t length = slot_name(number, &name);
+	struct name name = name_of_slot(SLOT_NAME, number);
 
-	return fail_now(FAIL_BIND) || bind(fd, (struct sockaddr *)&name, length) ? errno : 0;
+	return name_bind(fd, &name);
 }
 
 /* At random first, so that a number is not reused soon; then whatever is left. */
@@ -109,7 +97,7 @@ static int bind_some_slot(int fd, uint32_t *number)
 
 int slot_claim(struct slot *slot)
 {
-	int err, fd = hand_on_socket();
+	int err, fd = name_socket(SOCK_DGRAM);
 	uint32_t number = 0;
 
 	if (fd < 0)
@@ -133,16 +121,12 @@ void slot_release(struct slot *slot)
 
 bool slot_is_claimed(uint32_t number)
 {
-	struct sockaddr_un name;
-	socklen_t length = slot_name(number, &name);
-	int fd = hand_on_socket();
-	bool claimed;
+	struct name name = name_of_slot(SLOT_NAME, number);
+	int fd, err = name_connect(&name, SOCK_DGRAM, &fd);
 
-	if (fd < 0)
-		return false;
-	claimed = !connect(fd, (struct sockaddr *)&name, length);
-	close(fd);
-	return claimed;
+	if (!err)
+		close(fd);
+	return !err;
 }
 
 /* ---- handing on ---- */
@@ -183,7 +167,7 @@ static int sender_fd_locked(uint32_t number) REQUIRES(senders_lock)
 		if (senders[i].number == number)
 			return senders[i].fd;
 	sender = choose_victim_locked();
-	sender->fd = hand_on_socket();
+	sender->fd = name_socket(SOCK_DGRAM);
 	if (sender->fd >= 0)
 		sender->number = number;
 	return sender->fd;
@@ -191,15 +175,14 @@ static int sender_fd_locked(uint32_t number) REQUIRES(senders_lock)
 
 int slot_hand_on(uint32_t number, const struct datagram *datagram)
 {
-	struct sockaddr_un name;
-	socklen_t length = slot_name(number, &name);
+	struct name name = name_of_slot(SLOT_NAME, number);
 	int fd, err;
 
 	if (number < SLOT_FIRST || number > SLOT_LAST)
 		return ECONNREFUSED;
 	lock_acquire(&senders_lock);
 	fd = sender_fd_locked(number);
-	err = fd < 0 ? errno : hand_on_send(fd, &name, length, datagram);
+	err = fd < 0 ? errno : hand_on_send(fd, &name, datagram);
 	lock_release(&senders_lock);
 	return err;
 }

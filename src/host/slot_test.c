@@ -237,6 +237,8 @@ int main(void)
 {
 	bool real_root;
 	const struct CMUnitTest tests[] = {
+		/* The first: nobody has been sent to, no socket is kept for it. */
+		cmocka_unit_test(failures_of_the_kernel_are_passed_on),
 		cmocka_unit_test(a_claimed_slot_is_claimed_until_released),
 		cmocka_unit_test(a_slot_is_released_when_its_process_is_killed),
 		cmocka_unit_test(a_datagram_arrives_with_all_that_is_known_of_it),
@@ -244,7 +246,6 @@ int main(void)
 		cmocka_unit_test(nobody_to_hand_on_to_is_said),
 		cmocka_unit_test(stuck_holders_do_not_hinder_the_others),
 		cmocka_unit_test(strangers_messages_are_refused),
-		cmocka_unit_test(failures_of_the_kernel_are_passed_on),
 		cmocka_unit_test(all_slots_can_be_claimed_and_no_more),
 	};
 

@@ -17,15 +17,13 @@
 #include "host/slot_watch.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/lock.h"
-#include "host/hand_on.h"
+#include "host/name.h"
 #include "host/slot.h"
 #include "platform/fail.h"
 
@@ -58,20 +56,6 @@ struct slot_watch {
 	struct watched watched[SLOT_COUNT];	/* by slot */
 };
 
-static socklen_t alive_name(uint32_t slot, struct sockaddr_un *name)
-{
-	char text[32];
-
-	snprintf(text, sizeof(text), ALIVE_NAME "%u", slot);
-	return hand_on_name(name, text);
-}
-
-static int open_socket(void)
-{
-	return fail_now(FAIL_SOCKET) ? -1 :
-	       socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-}
-
 static int wait_for(struct slot_watch *watch, enum kind kind, int fd, uint32_t which)
 {
 	struct epoll_event event = { .events = EPOLLIN | EPOLLRDHUP,
@@ -84,28 +68,11 @@ static int wait_for(struct slot_watch *watch, enum kind kind, int fd, uint32_t w
 
 /* ---- being watched ---- */
 
-static int listen_as(uint32_t slot, int *listen_fd)
-{
-	struct sockaddr_un name;
-	socklen_t length = alive_name(slot, &name);
-	int err, fd = open_socket();
-
-	if (fd < 0)
-		return errno;
-	if (fail_now(FAIL_BIND) || bind(fd, (struct sockaddr *)&name, length) ||
-	    fail_now(FAIL_LISTEN) || listen(fd, BACKLOG)) {
-		err = errno;
-		close(fd);
-		return err;
-	}
-	*listen_fd = fd;
-	return 0;
-}
-
 int slot_watch_listen(struct slot_watch *watch, uint32_t slot)
 {
+	struct name name = name_of_slot(ALIVE_NAME, slot);
 	unsigned n;
-	int fd = -1, err = listen_as(slot, &fd);
+	int fd = -1, err = name_listen(&name, BACKLOG, &fd);
 
 	if (err)
 		return err;
@@ -181,16 +148,12 @@ static bool is_own(const struct slot_watch *watch, uint32_t slot)
 
 static int connect_to(struct slot_watch *watch, uint32_t slot, int *connected)
 {
-	struct sockaddr_un name;
-	socklen_t length = alive_name(slot, &name);
-	int err = 0, fd = open_socket();
+	struct name name = name_of_slot(ALIVE_NAME, slot);
+	int fd, err = name_connect(&name, SOCK_SEQPACKET, &fd);
 
-	if (fd < 0)
-		return errno;
-	if (fail_now(FAIL_CONNECT) || connect(fd, (struct sockaddr *)&name, length))
-		err = errno == ECONNREFUSED ? ESRCH : errno;
-	if (!err)
-		err = wait_for(watch, KIND_WATCHED, fd, slot);
+	if (err)
+		return err == ECONNREFUSED ? ESRCH : err;
+	err = wait_for(watch, KIND_WATCHED, fd, slot);
 	if (err)
 		close(fd);
 	else

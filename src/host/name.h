@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Abstract Unix sockets: how the processes of one network namespace find each other. Nothing of
+ * them is a file; the kernel frees a name when the socket that has it is closed, however that comes
+ * about.
+ */
+#ifndef VERBATIM_HOST_NAME_H
+#define VERBATIM_HOST_NAME_H
+
+#include <stdint.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+struct name {
+	struct sockaddr_un address;
+	socklen_t bytes;
+};
+
+struct name name_of(const char *text);
+/* @prefix and the number, in decimal. */
+struct name name_of_slot(const char *prefix, uint32_t slot);
+
+/* Of SOCK_DGRAM or SOCK_SEQPACKET, non-blocking, close-on-exec; -1: errno. */
+int name_socket(int type);
+int name_bind(int fd, const struct name *name);		/* 0 or errno: EADDRINUSE */
+/* A SOCK_SEQPACKET that listens as @name. 0 or errno. */
+int name_listen(const struct name *name, int backlog, int *fd);
+/* 0; ECONNREFUSED: nobody has @name; EAGAIN: the listener's backlog is full; others. */
+int name_connect(const struct name *name, int type, int *fd);
+
+#endif

@@ -1,0 +1,521 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Messages through the memory link (memory_link_test.c has the datagrams): order and content, answers,
+ * full rings, a peer that is gone, the turns of several.
+ */
+#include "link/memory_test.h"
+
+/* ---- order and content ---- */
+
+static void what_is_told_is_heard_as_it_was(void **state)
+{
+	static const size_t sizes[] = { 0, 1, 27, 28, 29, 51, 52, 53, 63, 64, 65, 127, 128, 129,
+					255, 256, 257, 4096, 32768, 65506, LINK_BYTES_MAX };
+	const unsigned count = sizeof(sizes) / sizeof(sizes[0]);
+	uint32_t i;
+
+	_Static_assert(MEMORY_INSIDE == 28, "the sizes around it are tried");
+	hear_nothing(there);
+	assert_false(memory_pending(there));
+	for (i = 0; i < count; i++)
+		tell(sizes[i], i);
+	assert_true(memory_pending(there));
+	assert_false(memory_pending(here));
+	for (i = 0; i < count; i++)
+		hear(sizes[i], i, false);
+	hear_nothing(there);
+	assert_false(memory_pending(there));
+	for (i = 0; i < count; i++)
+		settle(i, false);
+	settle_nothing();
+}
+
+/* Some way up to the end of the ring of data, then each size there can be at the end of it. */
+static void data_that_does_not_fit_before_the_end_of_the_ring_goes_to_its_begin(void **state)
+{
+	static const size_t sizes[] = { 29, 64, 65, 128, 4096, 4097, 60000, LINK_BYTES_MAX };
+	uint32_t number = 0, round;
+
+	for (round = 0; round < 400; round++) {
+		size_t bytes = sizes[round % 8], before = 64 * (1 + round * 7 % 900);
+
+		tell(before, number);
+		tell(bytes, number + 1);
+		hear(before, number, false);
+		hear(bytes, number + 1, false);
+		settle(number, false);
+		settle(number + 1, false);
+		number += 2;
+	}
+}
+
+static void what_is_too_long_or_for_nobody_is_not_begun(void **state)
+{
+	struct memory_room room;
+
+	assert_int_equal(memory_tell_begin(here, channel_here, LINK_BYTES_MAX + 1, &room), EMSGSIZE);
+	assert_int_equal(memory_tell_begin(here, channel_here + 1, 1, &room), ENOENT);
+	assert_int_equal(memory_tell_begin(here, 5000, 1, &room), ENOENT);
+	tell(1, 1);
+	memory_remove(here, channel_here);
+	assert_int_equal(memory_tell_begin(here, channel_here, 1, &room), ENOENT);
+	hear(1, 1, false);
+}
+
+/* The numbers 0, 1, 2 ... as datagrams and messages, by chance: each receiver gets its own, and none
+ * before what was put before it. */
+static void messages_and_datagrams_keep_their_order(void **state)
+{
+	uint32_t put = 0, got = 0, settled = 0;
+	bool is_message[16384];
+	uint64_t random = 3;
+	struct memory_message message;
+
+	while (got < 16000) {
+		while (put < 16000 && put - got < 300 && test_random(&random) % 40) {
+			int err;
+
+			is_message[put] = test_random(&random) % 2;
+			err = is_message[put] ?
+			      try_tell(here, channel_here, mixed_size(put), put) :
+			      send_one(here, channel_here, mixed_size(put), put);
+			assert_int_equal(err, 0);
+			put++;
+		}
+		while (got < put && test_random(&random) % 40) {
+			if (!is_message[got]) {
+				unsigned max = 1 + (unsigned)(test_random(&random) % 16);
+				uint32_t first = got, i;
+
+				hear_nothing(there);
+				assert_true(receive(max, &got, mixed_size) > 0);
+				for (i = first; i < got; i++)
+					assert_false(is_message[i]);
+				continue;
+			}
+			assert_int_equal(receive(16, &got, mixed_size), 0);
+			assert_true(memory_hear(there, &message));
+			expect_content(&message, mixed_size(got), got);
+			answer(there, &message, got % 3 == 0);
+			got++;
+		}
+		while (settled < got && test_random(&random) % 40) {
+			if (is_message[settled])
+				settle(settled, settled % 3 == 0);
+			settled++;
+		}
+	}
+	for (; settled < got; settled++)
+		if (is_message[settled])
+			settle(settled, settled % 3 == 0);
+	settle_nothing();
+}
+
+static void a_message_stays_the_next_one_until_it_is_answered(void **state)
+{
+	struct memory_message message;
+	unsigned i;
+
+	tell(10, 1);
+	tell(2000, 2);
+	for (i = 0; i < 3; i++) {
+		assert_true(memory_hear(there, &message));
+		expect_content(&message, 10, 1);
+		settle_nothing();
+	}
+	answer(there, &message, false);
+	settle(1, false);
+	hear(2000, 2, true);
+	settle(2, true);
+}
+
+/* What was given out as datagrams is consumed when a message behind it is. */
+static void hearing_gives_back_the_datagrams_before(void **state)
+{
+	uint32_t number = 1;
+
+	assert_int_equal(send_one(here, channel_here, mixed_size(1), 1), 0);
+	tell(8, 2);
+	assert_int_equal(receive(16, &number, mixed_size), 1);
+	assert_int_equal(half[0]->consumed, 0);
+	hear(8, 2, false);
+	assert_int_equal(half[0]->consumed, 2);
+	settle(2, false);
+}
+
+static void a_cancelled_message_was_never_there(void **state)
+{
+	struct memory_room room, again;
+
+	assert_int_equal(memory_tell_begin(here, channel_here, 1000, &room), 0);
+	memset(room.data, 0xee, 1000);
+	memory_tell_cancel(&room);
+	assert_false(memory_pending(there));
+	hear_nothing(there);
+	settle_nothing();
+	assert_int_equal(memory_tell_begin(here, channel_here, 1000, &again), 0);
+	assert_int_equal(again.number, room.number);
+	assert_ptr_equal(again.data, room.data);
+	memory_tell_cancel(&again);
+	/* Its cell and its data are not taken: a datagram may come there. */
+	assert_int_equal(send_one(here, channel_here, mixed_size(7), 7), 0);
+	tell(1000, 8);
+	assert_int_equal(receive(16, &(uint32_t){ 7 }, mixed_size), 1);
+	hear(1000, 8, false);
+	settle(8, false);
+	settle_nothing();
+}
+
+/* ---- answers ---- */
+
+static void answers_come_in_order_and_once(void **state)
+{
+	struct memory_answer answer;
+	uint32_t i;
+
+	settle_nothing();
+	for (i = 0; i < 10; i++)
+		tell(i * 10, i);
+	settle_nothing();
+	for (i = 0; i < 10; i++)
+		hear(i * 10, i, i == 2 || i == 7);
+	for (i = 0; i < 10; i++) {
+		assert_true(memory_settle(here, channel_here, &answer));
+		assert_int_equal(answer.owner, i + 1);
+		assert_int_equal(answer.cell, i);
+		assert_int_equal(answer.refused, i == 2 || i == 7);
+	}
+	settle_nothing();
+}
+
+/* Each cell's bit is written anew: what an earlier message in it came to does not matter. */
+static void a_cell_used_again_has_its_own_answer(void **state)
+{
+	uint32_t told = 0, heard = 0, settled = 0;
+
+	while (settled < 7 * CHANNEL_CELLS) {
+		while (told - settled < CHANNEL_CELLS - settled / 100 % 500)
+			tell(told % 60, told), told++;
+		while (heard < told - heard % 7)
+			hear(heard % 60, heard, is_refused(heard)), heard++;
+		while (settled < heard - settled % 5)
+			settle(settled, is_refused(settled)), settled++;
+	}
+}
+
+/* The number that memory_tell_begin() names is the one that the answer names. */
+static void an_answer_names_the_cell_that_was_told(void **state)
+{
+	struct memory_message message;
+	struct memory_answer answered;
+	struct memory_room room;
+	uint32_t i;
+
+	for (i = 0; i < 3 * CHANNEL_CELLS; i++) {
+		if (i % 3 == 0)
+			assert_int_equal(send_one(here, channel_here, 20, i), 0);
+		there->ops->receive(there, &(struct datagram){ 0 }, 1, &(unsigned){ 0 });
+		assert_int_equal(memory_tell_begin(here, channel_here, 4, &room), 0);
+		memory_tell(here, &room, 7);
+		assert_true(memory_hear(there, &message));
+		answer(there, &message, false);
+		assert_true(memory_settle(here, channel_here, &answered));
+		assert_int_equal(answered.cell, room.number);
+		assert_int_equal(answered.owner, 7);
+	}
+}
+
+/* ---- room ---- */
+
+static void a_cell_is_not_used_again_before_it_is_settled(void **state)
+{
+	uint32_t number;
+
+	for (number = 0; number < CHANNEL_CELLS; number++)
+		tell(0, number);
+	assert_int_equal(try_tell(here, channel_here, 0, number), EAGAIN);
+	assert_int_equal(send_one(here, channel_here, 20, number), EAGAIN);
+	for (number = 0; number < CHANNEL_CELLS; number++)
+		hear(0, number, number % 2);
+	/* All are consumed, and none settled. */
+	assert_int_equal(try_tell(here, channel_here, 0, CHANNEL_CELLS), EAGAIN);
+	assert_int_equal(send_one(here, channel_here, 20, CHANNEL_CELLS), EAGAIN);
+	settle(0, false);
+	tell(0, CHANNEL_CELLS);
+	assert_int_equal(try_tell(here, channel_here, 0, CHANNEL_CELLS + 1), EAGAIN);
+	for (number = 1; number < CHANNEL_CELLS; number++)
+		settle(number, number % 2);
+	hear(0, CHANNEL_CELLS, false);
+	settle(CHANNEL_CELLS, false);
+	settle_nothing();
+}
+
+static size_t twenty(uint32_t number)
+{
+	return 20;
+}
+
+/* Nobody waits for the cells of datagrams: behind the last message they need no settling. */
+static void datagrams_behind_the_last_message_need_no_settling(void **state)
+{
+	uint32_t put, got = 1, round;
+
+	tell(0, 0);
+	hear(0, 0, true);
+	settle(0, true);
+	for (round = 0, put = 1; round < 4; round++) {
+		while (send_one(here, channel_here, 20, put) == 0)
+			put++;
+		assert_int_equal(put - got, CHANNEL_CELLS);
+		while (receive(16, &got, twenty))
+			;
+		assert_int_equal(got, put);
+	}
+	/* Between two messages they are passed over. */
+	tell(0, put);
+	assert_int_equal(send_one(here, channel_here, 20, put + 1), 0);
+	tell(0, put + 2);
+	hear(0, put, false);
+	got = put + 1;
+	assert_int_equal(receive(16, &got, twenty), 1);
+	hear(0, put + 2, true);
+	settle(put, false);
+	settle(put + 2, true);
+	settle_nothing();
+}
+
+static void data_is_written_over_when_it_was_heard_and_no_earlier(void **state)
+{
+	const size_t bytes = 65472;	/* 1023 lines: sixteen of these, and 16 lines are left */
+	uint32_t told = 0, round;
+
+	for (round = 0; round < 20; round++) {
+		uint32_t first = told;
+
+		while (try_tell(here, channel_here, bytes, told) == 0)
+			told++;
+		assert_in_range(told - first, 15, 16);
+		assert_int_equal(try_tell(here, channel_here, bytes, told), EAGAIN);
+		tell(MEMORY_INSIDE, 1000000 + told);	/* this needs no data */
+		while (first < told)
+			hear(bytes, first++, false);
+		hear(MEMORY_INSIDE, 1000000 + told, false);
+		while (memory_settle(here, channel_here, &(struct memory_answer){ 0 }))
+			;
+	}
+}
+
+/* ---- an end ---- */
+
+static void what_a_peer_that_is_gone_did_not_answer_counts_as_refused(void **state)
+{
+	struct memory_answer answer;
+	uint32_t i;
+
+	for (i = 0; i < 6; i++) {
+		tell(40, i);
+		assert_int_equal(send_one(here, channel_here, 20, 100 + i), 0);
+	}
+	hear(40, 0, false);
+	settle(0, false);
+	memory_remove(here, channel_here);
+	assert_false(memory_settle(here, channel_here, &answer));
+	assert_false(memory_can_settle(here, channel_here));
+	for (i = 1; i < 6; i++) {
+		assert_true(memory_settle_lost(here, channel_here, &answer));
+		assert_int_equal(answer.owner, i + 1);
+		assert_int_equal(answer.cell, 2 * i);
+		assert_true(answer.refused);
+	}
+	assert_false(memory_settle_lost(here, channel_here, &answer));
+	assert_false(memory_settle_lost(here, CHANNELS_MAX - 1, &answer));
+}
+
+/* The next channel in that place has nothing of the last one. */
+static void a_place_used_again_begins_anew(void **state)
+{
+	struct memory_answer answer;
+	struct memory_room room;
+	uint32_t i;
+
+	for (i = 0; i < 3000; i++) {
+		tell(1000, i);
+		hear(1000, i, true);
+		settle(i, true);
+	}
+	tell(1000, 3000);
+	memory_await_answers(here, channel_here);
+	memory_remove(here, channel_here);
+	memory_remove(there, channel_there);
+	assert_true(memory_settle_lost(here, channel_here, &answer));
+	memset(half[0], 0, channel_half_bytes());
+	memset(half[1], 0, channel_half_bytes());
+	assert_int_equal(memory_add(here, half[0], half[1], 1001, &channel_here), 0);
+	assert_int_equal(memory_add(there, half[1], half[0], 1000, &channel_there), 0);
+	settle_nothing();
+	assert_false(memory_settle_lost(here, channel_here, &answer));
+	assert_int_equal(memory_reach(here, channel_here), 0);
+	assert_int_equal(memory_tell_begin(here, channel_here, 1, &room), 0);
+	assert_int_equal(room.number, 0);
+	memory_tell_cancel(&room);
+	tell(1000, 1);
+	settle_nothing();
+	hear(1000, 1, false);
+	settle(1, false);
+}
+
+static void a_peer_says_what_it_can_reach(void **state)
+{
+	assert_int_equal(memory_reach(here, channel_here), 0);
+	memory_set_reach(there, channel_there, MEMORY_HEARS | MEMORY_MAPS);
+	assert_int_equal(memory_reach(here, channel_here), MEMORY_HEARS | MEMORY_MAPS);
+	assert_int_equal(memory_reach(there, channel_there), 0);
+	assert_int_equal(memory_reach(here, channel_here + 1), 0);
+}
+
+/* ---- what a message says of ours ---- */
+
+static void a_message_is_an_answer_to_what_was_told_before_it(void **state)
+{
+	struct memory_answer answered;
+	struct memory_message message;
+	uint32_t i;
+
+	for (i = 0; i < 3; i++)
+		tell(5, i);
+	for (i = 0; i < 3; i++)
+		hear(5, i, i == 1);
+	assert_int_equal(try_tell(there, channel_there, 5, 50), 0);
+	/* The line that says so by itself is not looked at. */
+	atomic_store(&half[0]->consumed, 0);
+	settle_nothing();
+	assert_true(memory_hear(here, &message));
+	expect_content(&message, 5, 50);
+	answer(here, &message, false);
+	for (i = 0; i < 3; i++) {
+		assert_true(memory_settle(here, channel_here, &answered));
+		assert_int_equal(answered.owner, i + 1);
+		assert_int_equal(answered.refused, i == 1);
+	}
+	settle_nothing();
+}
+
+/* It is the peer's word: more than was told is not believed, nor what lies in the past. */
+static void nonsense_in_a_message_settles_nothing_that_was_not_told(void **state)
+{
+	static const uint32_t nonsense[] = { 0, 1, 2, 5, 6, 2047, 2048, 2049, 4096, 1u << 31,
+					     UINT32_MAX, UINT32_MAX - 2047 };
+	struct memory_message message;
+	struct memory_answer answered;
+	uint32_t next = 0, told = 0, settled = 0, i;
+
+	for (i = 0; i < 3000; i++) {
+		while (told - settled < i % 5)
+			tell(3, told++);
+		assert_int_equal(try_tell(there, channel_there, 3, next), 0);
+		half[1]->cell[next % CHANNEL_CELLS].taken = nonsense[i % 12];
+		next++;
+		assert_true(memory_hear(here, &message));
+		answer(here, &message, false);
+		assert_true(memory_settle(there, channel_there, &answered));
+		while (memory_settle(here, channel_here, &answered))
+			assert_int_equal(answered.owner, ++settled);
+		assert_true(settled <= told);
+	}
+}
+
+/* Both ends have put and taken @before so far: in every respect. */
+static void begin_at(uint32_t before)
+{
+	struct memory_link *links[2] = { memory_of(here), memory_of(there) };
+	unsigned i;
+
+	for (i = 0; i < 2; i++) {
+		struct channel *channel = links[i]->channel[0];
+
+		channel->producer.put = channel->producer.consumed = before;
+		channel->producer.told = channel->producer.settled = before;
+		channel->consumer.taken = before;
+		half[i]->consumed = before;
+	}
+}
+
+/* A peer that never tells us anything never says how far it is: that is not the same as far behind. */
+static void numbers_of_cells_come_round_again(void **state)
+{
+	uint32_t i, told = 0;
+
+	begin_at(UINT32_MAX - 5000);
+	for (i = 0; i < 8000; i++) {
+		tell(3, told++);
+		if (told < 3)
+			continue;	/* two are always without an answer */
+		hear(3, told - 3, is_refused(told));
+		settle(told - 3, is_refused(told));
+		settle_nothing();
+	}
+}
+
+/* ---- several peers ---- */
+
+static void each_peer_has_its_turn(void **state)
+{
+	struct channel_half *more[2];
+	unsigned second_here, second_there, heard[2] = { 0, 0 }, go, i;
+	struct memory_message message;
+
+	for (i = 0; i < 2; i++) {
+		more[i] = mmap(NULL, channel_half_bytes(), PROT_READ | PROT_WRITE,
+			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		assert_true(more[i] != MAP_FAILED);
+	}
+	assert_int_equal(memory_add(here, more[0], more[1], 1001, &second_here), 0);
+	assert_int_equal(memory_add(there, more[1], more[0], 1000, &second_there), 0);
+	for (i = 0; i < 1000; i++) {
+		tell(1, i);
+		assert_int_equal(try_tell(here, second_here, 1, i), 0);
+	}
+	/* A go is what is heard between two memory_answered(). */
+	for (go = 0; go < 20; go++) {
+		for (i = 0; i < 16; i++) {
+			assert_true(memory_hear(there, &message));
+			assert_int_equal(message.head[0], 100 * heard[message.channel]++);
+			memory_heard(there, &message, false);
+		}
+		memory_answered(there);
+	}
+	assert_int_equal(heard[0] + heard[1], 320);
+	assert_in_range(heard[0], 100, 220);
+	memory_remove(here, second_here);
+	memory_remove(there, second_there);
+	munmap(more[0], channel_half_bytes());
+	munmap(more[1], channel_half_bytes());
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(what_is_told_is_heard_as_it_was),
+		TEST(data_that_does_not_fit_before_the_end_of_the_ring_goes_to_its_begin),
+		TEST(what_is_too_long_or_for_nobody_is_not_begun),
+		TEST(messages_and_datagrams_keep_their_order),
+		TEST(a_message_stays_the_next_one_until_it_is_answered),
+		TEST(hearing_gives_back_the_datagrams_before),
+		TEST(a_cancelled_message_was_never_there),
+		TEST(answers_come_in_order_and_once),
+		TEST(a_cell_used_again_has_its_own_answer),
+		TEST(an_answer_names_the_cell_that_was_told),
+		TEST(a_cell_is_not_used_again_before_it_is_settled),
+		TEST(datagrams_behind_the_last_message_need_no_settling),
+		TEST(data_is_written_over_when_it_was_heard_and_no_earlier),
+		TEST(what_a_peer_that_is_gone_did_not_answer_counts_as_refused),
+		TEST(a_place_used_again_begins_anew),
+		TEST(a_peer_says_what_it_can_reach),
+		TEST(a_message_is_an_answer_to_what_was_told_before_it),
+		TEST(nonsense_in_a_message_settles_nothing_that_was_not_told),
+		TEST(numbers_of_cells_come_round_again),
+		TEST(each_peer_has_its_turn),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

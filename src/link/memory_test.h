@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * For the tests of messages: two memory links on the same two halves, as two processes would have.
+ *
+ * A message's number is in its head, in its data and, as number + 1, its owner; so each can be
+ * recognised wherever it turns up.
+ */
+#ifndef VERBATIM_LINK_MEMORY_TEST_H
+#define VERBATIM_LINK_MEMORY_TEST_H
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <cmocka.h>
+
+#include "base/test_random.h"
+#include "link/memory_internal.h"
+
+static struct counters counters;
+static struct link *here, *there;
+static unsigned channel_here, channel_there;
+static struct channel_half *half[2];	/* [0]: from here to there */
+static _Atomic unsigned rung[2];	/* the bells of here and there */
+
+static inline void ring(int doorbell_fd)
+{
+	assert_in_range(doorbell_fd, 1000, 1001);
+	atomic_fetch_add(&rung[doorbell_fd - 1000], 1);
+}
+
+static inline int setup(void **state)
+{
+	unsigned i;
+
+	memset(&counters, 0, sizeof(counters));
+	for (i = 0; i < 2; i++) {
+		void *memory = mmap(NULL, channel_half_bytes(), PROT_READ | PROT_WRITE,
+				    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+		if (memory == MAP_FAILED)
+			return -1;
+		half[i] = memory;
+		rung[i] = 0;
+	}
+	return memory_open(&here, &counters, ring) || memory_open(&there, &counters, ring) ||
+	       memory_add(here, half[0], half[1], 1001, &channel_here) ||
+	       memory_add(there, half[1], half[0], 1000, &channel_there);
+}
+
+static inline int teardown(void **state)
+{
+	here->ops->close(here);
+	there->ops->close(there);
+	munmap(half[0], channel_half_bytes());
+	munmap(half[1], channel_half_bytes());
+	return 0;
+}
+
+/* Bytes that tell which message they are of. */
+static inline void fill(uint8_t *data, size_t bytes, uint32_t number)
+{
+	size_t i;
+
+	for (i = 0; i < bytes; i++)
+		data[i] = (uint8_t)(number * 11 + i * 17 + (i >> 8) * 3);
+}
+
+static inline int try_tell(struct link *link, unsigned channel, size_t bytes, uint32_t number)
+{
+	struct memory_room room;
+	int err = memory_tell_begin(link, channel, bytes, &room);
+	unsigned i;
+
+	if (err)
+		return err;
+	for (i = 0; i < MEMORY_HEAD_WORDS; i++)
+		room.head[i] = number * 100 + i;
+	fill(room.data, bytes, number);
+	memory_tell(link, &room, number + 1);
+	return 0;
+}
+
+static inline void tell(size_t bytes, uint32_t number)
+{
+	assert_int_equal(try_tell(here, channel_here, bytes, number), 0);
+}
+
+static inline void expect_content(const struct memory_message *message, size_t bytes, uint32_t number)
+{
+	static uint8_t data[LINK_BYTES_MAX];
+	unsigned i;
+
+	assert_int_equal(message->bytes, bytes);
+	for (i = 0; i < MEMORY_HEAD_WORDS; i++)
+		assert_int_equal(message->head[i], number * 100 + i);
+	fill(data, bytes, number);
+	assert_memory_equal(message->data, data, bytes);
+}
+
+static inline void answer(struct link *link, const struct memory_message *message, bool refused)
+{
+	memory_heard(link, message, refused);
+	memory_answered(link);
+}
+
+static inline void hear(size_t bytes, uint32_t number, bool refused)
+{
+	struct memory_message message;
+
+	assert_true(memory_hear(there, &message));
+	assert_int_equal(message.channel, channel_there);
+	expect_content(&message, bytes, number);
+	answer(there, &message, refused);
+}
+
+static inline void hear_nothing(struct link *link)
+{
+	struct memory_message message;
+
+	assert_false(memory_hear(link, &message));
+}
+
+static inline void settle(uint32_t number, bool refused)
+{
+	struct memory_answer answer;
+
+	assert_true(memory_can_settle(here, channel_here));
+	assert_true(memory_any_can_settle(here));
+	assert_true(memory_settle(here, channel_here, &answer));
+	assert_int_equal(answer.owner, number + 1);
+	assert_int_equal(answer.refused, refused);
+}
+
+static inline void settle_nothing(void)
+{
+	struct memory_answer answer;
+
+	assert_false(memory_can_settle(here, channel_here));
+	assert_false(memory_any_can_settle(here));
+	assert_false(memory_settle(here, channel_here, &answer));
+}
+
+static inline int send_one(struct link *link, unsigned channel, size_t bytes, uint32_t number)
+{
+	static _Thread_local uint8_t data[LINK_BYTES_MAX];
+	struct datagram datagram = { .data = data, .bytes = bytes, .channel = (uint16_t)channel,
+				     .source = { 1 }, .destination = { 2 } };
+	unsigned sent;
+	int err;
+
+	fill(data, bytes, number);
+	err = link->ops->send(link, &datagram, 1, &sent);
+	assert_int_equal(sent, err ? 0 : 1);
+	return err;
+}
+
+/* The next datagrams, up to @max: numbers from *number on, of the sizes that @size says. */
+static inline unsigned receive(unsigned max, uint32_t *number, size_t (*size)(uint32_t))
+{
+	static uint8_t data[LINK_BYTES_MAX];
+	struct datagram in[16];
+	unsigned n, i;
+
+	assert_int_equal(there->ops->receive(there, in, max, &n), 0);
+	for (i = 0; i < n; i++, ++*number) {
+		assert_int_equal(in[i].bytes, size(*number));
+		fill(data, in[i].bytes, *number);
+		assert_memory_equal(in[i].data, data, in[i].bytes);
+	}
+	return n;
+}
+
+/* What becomes of a message, and how large it is, where it is to vary. */
+static inline bool is_refused(uint32_t number)
+{
+	return (number * 0x9e3779b1u >> 13) % 3 == 0;
+}
+
+static inline size_t mixed_size(uint32_t number)
+{
+	return 16 + number * 97 % 3000;
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+#endif

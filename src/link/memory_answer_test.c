@@ -1,0 +1,498 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Messages through the memory link, and others: who wakes whom, a peer that writes garbage, races of
+ * threads.
+ */
+#include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
+#include <time.h>
+
+#include "link/memory_test.h"
+
+/* ---- sleeping ---- */
+
+static void a_sleeper_is_rung_for_a_message_once(void **state)
+{
+	memory_fall_asleep(there);
+	tell(1, 1);
+	tell(1, 2);
+	assert_int_equal(rung[1], 1);
+	memory_awake(there);
+	tell(1, 3);
+	assert_int_equal(rung[1], 1);
+	assert_int_equal(rung[0], 0);
+}
+
+static void who_does_not_wait_for_answers_sleeps_on(void **state)
+{
+	tell(1, 1);
+	memory_fall_asleep(here);
+	hear(1, 1, false);
+	assert_int_equal(rung[0], 0);
+	assert_true(memory_any_can_settle(here));
+	/* And he is woken by what comes to him. */
+	assert_int_equal(try_tell(there, channel_there, 1, 9), 0);
+	assert_int_equal(rung[0], 1);
+}
+
+static void who_waits_for_answers_is_rung_once(void **state)
+{
+	tell(1, 1);
+	tell(1, 2);
+	assert_false(memory_await_answers(here, channel_here));
+	hear(1, 1, false);
+	assert_int_equal(rung[0], 0);	/* awake still */
+	settle(1, false);
+	memory_fall_asleep(here);
+	hear(1, 2, false);
+	assert_int_equal(rung[0], 1);
+	tell(1, 3);
+	hear(1, 3, false);
+	assert_int_equal(rung[0], 1);	/* and has been woken */
+}
+
+static void who_comes_to_wait_for_answers_asleep_is_rung_too(void **state)
+{
+	tell(1, 1);
+	memory_fall_asleep(here);
+	assert_false(memory_await_answers(here, channel_here));
+	hear(1, 1, false);
+	assert_int_equal(rung[0], 1);
+}
+
+/* The answer came between the telling and the waiting: nobody will ring. */
+static void who_waits_too_late_is_told_so(void **state)
+{
+	tell(1, 1);
+	memory_fall_asleep(here);
+	hear(1, 1, false);
+	assert_int_equal(rung[0], 0);
+	assert_true(memory_await_answers(here, channel_here));
+}
+
+static void who_falls_asleep_too_late_finds_the_answer(void **state)
+{
+	tell(1, 1);
+	assert_false(memory_await_answers(here, channel_here));
+	hear(1, 1, false);
+	memory_fall_asleep(here);
+	assert_true(memory_any_can_settle(here));
+}
+
+/* Nothing was told, or all is settled: waiting has no effect, also on a later sleep. */
+static void who_has_nothing_to_wait_for_sleeps_on(void **state)
+{
+	memory_fall_asleep(here);
+	assert_false(memory_await_answers(here, channel_here));
+	tell(1, 1);
+	hear(1, 1, false);
+	assert_int_equal(rung[0], 0);
+	memory_awake(here);
+	settle(1, false);
+	assert_false(memory_await_answers(here, channel_here));
+	memory_fall_asleep(here);
+	tell(1, 2);
+	hear(1, 2, false);
+	assert_int_equal(rung[0], 0);
+	assert_false(memory_await_answers(here, channel_here + 1));
+}
+
+/* He who told it may sleep for something else: but it is to be sent another way, and soon. */
+static void a_refusal_wakes_who_does_not_wait_for_answers(void **state)
+{
+	tell(1, 1);
+	tell(1, 2);
+	memory_fall_asleep(here);
+	hear(1, 1, false);
+	assert_int_equal(rung[0], 0);
+	hear(1, 2, true);
+	assert_int_equal(rung[0], 1);
+}
+
+static void several_messages_are_answered_by_one_ring(void **state)
+{
+	struct memory_message message;
+	uint32_t i;
+
+	for (i = 0; i < 10; i++)
+		tell(1, i);
+	memory_await_answers(here, channel_here);
+	memory_fall_asleep(here);
+	for (i = 0; i < 10; i++) {
+		assert_true(memory_hear(there, &message));
+		memory_heard(there, &message, false);
+	}
+	assert_int_equal(rung[0], 0);
+	memory_answered(there);
+	assert_int_equal(rung[0], 1);
+	memory_fall_asleep(here);
+	memory_answered(there);	/* of nothing new */
+	assert_int_equal(rung[0], 1);
+}
+
+/* ---- garbage ---- */
+
+static uint32_t random_word(uint64_t *random)
+{
+	static const uint32_t special[] = { 0, 1, 27, 28, 29, 52, 53, 64, CHANNEL_CELLS,
+					    CHANNEL_DATA_BYTES, CHANNEL_DATA_BYTES - 1, LINK_BYTES_MAX,
+					    LINK_BYTES_MAX + 1, 0xffffff, 1u << 24, UINT32_MAX };
+
+	return test_random(random) % 2 ? (uint32_t)test_random(random) :
+					  special[test_random(random) % 16];
+}
+
+/* Into the half that it consumes the peer may write consumed, refused and reach; into its own, all. */
+static void scribble(uint64_t *random, uint32_t next_cell)
+{
+	struct channel_cell *cell = &half[1]->cell[(next_cell + test_random(random) % 3) %
+						   CHANNEL_CELLS];
+
+	switch (test_random(random) % 8) {
+	case 0:
+		half[0]->consumed = random_word(random);
+		break;
+	case 1:
+		half[0]->refused[test_random(random) % (CHANNEL_CELLS / 64)] = test_random(random);
+		break;
+	case 2:
+		half[0]->reach = random_word(random);
+		half[1]->asleep = random_word(random);
+		break;
+	case 3:
+		cell->taken = random_word(random);
+		break;
+	case 4:
+		cell->message.offset = random_word(random);
+		break;
+	case 5:
+		cell->bytes_route = random_word(random);
+		break;
+	case 6:
+		cell->sequence = test_random(random) % 4 ? next_cell + 1 : random_word(random);
+		break;
+	default:
+		half[1]->data[test_random(random) % CHANNEL_DATA_BYTES] = (uint8_t)test_random(random);
+		break;
+	}
+}
+
+static uint32_t sum_of(const uint8_t *data, size_t bytes)
+{
+	uint32_t sum = 0;
+
+	while (bytes--)
+		sum += *data++;
+	return sum;
+}
+
+static bool lies_in_half(const uint8_t *data, size_t bytes)
+{
+	return data >= half[1]->data && bytes <= CHANNEL_DATA_BYTES &&
+	       data <= half[1]->data + CHANNEL_DATA_BYTES - bytes;
+}
+
+static uint32_t hear_garbage(void)
+{
+	struct memory_message message;
+	uint32_t sum = 0;
+	unsigned n;
+
+	for (n = 0; n < 4 && memory_hear(here, &message); n++) {
+		if (message.bytes <= MEMORY_INSIDE)
+			assert_ptr_equal(message.data, message.inside);
+		else
+			assert_true(lies_in_half(message.data, message.bytes));
+		sum += sum_of(message.data, message.bytes);
+		memory_heard(here, &message, n & 1);
+		memory_answered(here);
+	}
+	return sum;
+}
+
+/* What we tell is settled at most once, in order, whatever is said of it; what we hear is in bounds. */
+static void garbage_stays_within_bounds(void **state)
+{
+	struct memory_link *memory = memory_of(here);
+	uint32_t told = 0, settled = 0, sum = 0, round, n;
+	struct memory_answer answered;
+	struct datagram in[16];
+	uint64_t random = 99;
+
+	for (round = 0; round < 60000; round++) {
+		uint32_t next = memory->channel[0]->consumer.taken;
+
+		scribble(&random, next);
+		if (round % 3 == 0)
+			told += !try_tell(here, channel_here, random_word(&random) % 300, told);
+		if (round % 4 == 0)
+			(void)try_tell(there, channel_there, random_word(&random) % 70000, round);
+		if (round % 5 == 0)
+			(void)send_one(there, channel_there, 16 + random_word(&random) % 200, round);
+		sum += hear_garbage();
+		here->ops->receive(here, in, 16, &n);
+		while (n--)
+			sum += sum_of(in[n].data, in[n].bytes);
+		while (test_random(&random) % 8 && memory_settle(here, channel_here, &answered))
+			assert_int_equal(answered.owner, ++settled);
+		assert_true(settled <= told);
+	}
+	memory_remove(here, channel_here);
+	while (memory_settle_lost(here, channel_here, &answered))
+		assert_int_equal(answered.owner, ++settled);
+	assert_int_equal(settled, told);
+	assert_true(told > 1000 && sum != 1);
+	assert_true(counter_get(&counters, COUNTER_RX_MALFORMED) > 100);
+}
+
+/* ---- threads ---- */
+
+#define TELLERS		2u
+#define RACE_COUNT	30000u
+#define RACE_SENDS	10000u
+
+static size_t race_size(uint32_t number)
+{
+	return 8 + number * 37 % 300;
+}
+
+static void *tell_race(void *argument)
+{
+	uint32_t teller = *(uint32_t *)argument, i;
+	struct memory_room room;
+
+	for (i = 0; i < RACE_COUNT; i++) {
+		size_t bytes = race_size(i);
+
+		while (memory_tell_begin(here, channel_here, bytes, &room))
+			sched_yield();
+		if (i % 50 == 17) {
+			memory_tell_cancel(&room);
+			while (memory_tell_begin(here, channel_here, bytes, &room))
+				sched_yield();
+		}
+		fill(room.data, bytes, i);
+		room.head[0] = teller;
+		room.head[1] = i;
+		memory_tell(here, &room, 1 + teller + TELLERS * i);
+	}
+	return NULL;
+}
+
+static void *send_race(void *argument)
+{
+	uint32_t i;
+
+	for (i = 0; i < RACE_SENDS; i++)
+		while (send_one(here, channel_here, mixed_size(i), i) == EAGAIN)
+			sched_yield();
+	return NULL;
+}
+
+/* It answers, and by messages too: so that what they say of ours is read. */
+static void *hear_race(void *argument)
+{
+	uint32_t next[TELLERS] = { 0 }, total = 0, received = 0, back = 0;
+	struct memory_answer answered;
+	struct memory_message message;
+	static uint8_t data[4096];
+
+	while (total < TELLERS * RACE_COUNT || received < RACE_SENDS) {
+		bool found = receive(16, &received, mixed_size) > 0;
+
+		while (memory_hear(there, &message)) {
+			uint32_t from = message.head[0], number = message.head[1];
+
+			assert_in_range(from, 0, TELLERS - 1);
+			assert_int_equal(number, next[from]++);
+			assert_int_equal(message.bytes, race_size(number));
+			fill(data, message.bytes, number);
+			assert_memory_equal(message.data, data, message.bytes);
+			memory_heard(there, &message, is_refused(number + from));
+			if (++total % 7 == 0)
+				memory_answered(there);
+			if (total % 64 == 0 && !try_tell(there, channel_there, 4, back))
+				back++;
+			found = true;
+		}
+		memory_answered(there);
+		while (memory_settle(there, channel_there, &answered))
+			;
+		if (!found)
+			sched_yield();
+	}
+	return NULL;
+}
+
+static void racing_tellers_get_their_answers(void **state)
+{
+	uint32_t settled[TELLERS] = { 0 }, teller[TELLERS], total = 0, i;
+	pthread_t thread[TELLERS + 2];
+	struct memory_answer answered;
+	struct memory_message message;
+
+	for (i = 0; i < TELLERS; i++) {
+		teller[i] = i;
+		assert_int_equal(pthread_create(&thread[i], NULL, tell_race, &teller[i]), 0);
+	}
+	assert_int_equal(pthread_create(&thread[TELLERS], NULL, send_race, NULL), 0);
+	assert_int_equal(pthread_create(&thread[TELLERS + 1], NULL, hear_race, NULL), 0);
+	while (total < TELLERS * RACE_COUNT) {
+		uint32_t before = total;
+
+		while (memory_hear(here, &message))
+			answer(here, &message, false);
+		while (memory_settle(here, channel_here, &answered)) {
+			uint32_t from = (answered.owner - 1) % TELLERS,
+				 number = (answered.owner - 1) / TELLERS;
+
+			assert_int_equal(number, settled[from]++);
+			assert_int_equal(answered.refused, is_refused(number + from));
+			total++;
+		}
+		if (total == before)
+			sched_yield();
+	}
+	for (i = 0; i < TELLERS + 2; i++)
+		pthread_join(thread[i], NULL);
+	while (memory_hear(here, &message))
+		answer(here, &message, false);
+	settle_nothing();
+}
+
+/* ---- threads that sleep ---- */
+
+#define SLEEPS 8000u
+
+static sem_t bell, told_bell;
+static _Atomic bool finished;
+static _Atomic uint32_t answers, rounds;
+
+static void ring_bell(int doorbell_fd)
+{
+	if (doorbell_fd == 1000)
+		sem_post(&bell);
+	else
+		sem_post(&told_bell);
+}
+
+static bool sleep_on(sem_t *sem, unsigned limit_s)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += limit_s;
+	while (sem_timedwait(sem, &until))
+		if (errno != EINTR)
+			return false;
+	return true;
+}
+
+/* The process there: sleeps until something comes, hears it, answers. */
+static void *hear_asleep(void *argument)
+{
+	struct memory_message message;
+	uint64_t random = 1;
+
+	while (!atomic_load(&finished)) {
+		while (memory_hear(there, &message)) {
+			unsigned pause = test_random(&random) % 8 ? 0 : test_random(&random) % 4;
+
+			while (pause--)
+				sched_yield();
+			memory_heard(there, &message, false);
+		}
+		memory_answered(there);
+		memory_fall_asleep(there);
+		atomic_thread_fence(memory_order_seq_cst);
+		if (!memory_pending(there) && !atomic_load(&finished) && !sleep_on(&told_bell, 20))
+			fail_msg("a message did not wake its receiver");
+		memory_awake(there);
+	}
+	return NULL;
+}
+
+/* The worker here: settles, and sleeps now and then. */
+static void *settle_asleep(void *argument)
+{
+	struct memory_answer answered;
+	uint64_t random = 2;
+
+	while (!atomic_load(&finished)) {
+		while (memory_settle(here, channel_here, &answered))
+			atomic_fetch_add(&answers, 1);
+		if (test_random(&random) % 4 == 0)
+			sched_yield();
+		memory_fall_asleep(here);
+		atomic_thread_fence(memory_order_seq_cst);
+		if (!memory_any_can_settle(here) && !atomic_load(&finished) && !sleep_on(&bell, 5))
+			fail_msg("an answer that somebody waits for did not wake the worker");
+		memory_awake(here);
+	}
+	return NULL;
+}
+
+/* Another thread, which arms a CQ of its own at about the time when a message is told. */
+static void *await_asleep(void *argument)
+{
+	uint32_t seen = 0;
+
+	while (!atomic_load(&finished)) {
+		if (atomic_load(&rounds) == seen)
+			continue;
+		seen = atomic_load(&rounds);
+		if (memory_await_answers(here, channel_here))
+			sem_post(&bell);
+	}
+	return NULL;
+}
+
+static void nobody_waits_for_an_answer_that_has_come(void **state)
+{
+	void *(*const run[])(void *) = { hear_asleep, settle_asleep, await_asleep };
+	pthread_t thread[3];
+	uint32_t i;
+
+	memory_of(here)->wake = memory_of(there)->wake = ring_bell;
+	sem_init(&bell, 0, 0);
+	sem_init(&told_bell, 0, 0);
+	answers = rounds = 0;
+	finished = false;
+	for (i = 0; i < 3; i++)
+		assert_int_equal(pthread_create(&thread[i], NULL, run[i], NULL), 0);
+	for (i = 0; i < SLEEPS; i++) {
+		atomic_store(&rounds, i + 1);
+		tell(i % 40, i);
+		if (memory_await_answers(here, channel_here))
+			sem_post(&bell);
+		while (atomic_load(&answers) <= i)
+			sched_yield();
+	}
+	atomic_store(&finished, true);
+	sem_post(&bell);
+	sem_post(&told_bell);
+	for (i = 0; i < 3; i++)
+		pthread_join(thread[i], NULL);
+	assert_int_equal(answers, SLEEPS);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(a_sleeper_is_rung_for_a_message_once),
+		TEST(who_does_not_wait_for_answers_sleeps_on),
+		TEST(who_waits_for_answers_is_rung_once),
+		TEST(who_comes_to_wait_for_answers_asleep_is_rung_too),
+		TEST(who_waits_too_late_is_told_so),
+		TEST(who_falls_asleep_too_late_finds_the_answer),
+		TEST(who_has_nothing_to_wait_for_sleeps_on),
+		TEST(a_refusal_wakes_who_does_not_wait_for_answers),
+		TEST(several_messages_are_answered_by_one_ring),
+		TEST(garbage_stays_within_bounds),
+		TEST(racing_tellers_get_their_answers),
+		TEST(nobody_waits_for_an_answer_that_has_come),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -343,8 +343,10 @@ static void drain(struct hca *hca, const struct peer *peer) REQUIRES(hca->drive)
 {
 	unsigned n;
 
-	for (n = 0; n < DRAIN_PASSES && !memory_is_empty(hca->peers->link, peer->channel); n++)
+	for (n = 0; n < DRAIN_PASSES && !memory_is_empty(hca->peers->link, peer->channel); n++) {
+		messages_receive(hca);
 		hca_receive(hca, clock_now_ns());
+	}
 	hca_receive(hca, clock_now_ns());
 	messages_receive(hca);	/* and what it heard is answered */
 }

@@ -22,7 +22,8 @@ _Static_assert(LIMIT_SGE <= MESSAGE_SGES_MAX, "all SGEs of a request fit its mes
 #define CARRIED_MAPPED	2048u		/* from pages that are mapped */
 #define CARRIED_COPIED	16384u		/* out of an address space: a system call */
 #define CARRIED_MAX	32768u		/* where neither is possible; beyond it packets are as good */
-#define HEAR_MAX	64u		/* messages in one go */
+#define HEAR_MAX	64u		/* messages in one go ... */
+#define HEAR_BYTES	(512u << 10)	/* ... and bytes */
 
 /* ---- telling ---- */
 
@@ -69,6 +70,12 @@ bool message_is_possible(struct hca *hca, struct qp *qp)
 	       (memory_reach(hca->memory_inner, channel) & MEMORY_HEARS);
 }
 
+/* Cells are numbered in each channel. */
+static uint64_t token_of(uint32_t channel, uint32_t cell)
+{
+	return (uint64_t)channel << 32 | cell;
+}
+
 /* True: told. False with @full: there will be room. */
 static bool put(struct hca *hca, struct qp *qp, const struct send_wqe *wqe, uint32_t channel,
 		enum way way, bool *full) REQUIRES(qp->lock)
@@ -91,7 +98,7 @@ static bool put(struct hca *hca, struct qp *qp, const struct send_wqe *wqe, uint
 		return false;
 	}
 	memory_tell(hca->memory_inner, &room, qp->number);
-	transport_told(qp, room.number, clock_coarse_ns());
+	transport_told(qp, token_of(channel, room.number), clock_coarse_ns());
 	return true;
 }
 
@@ -115,6 +122,11 @@ bool message_tell(struct hca *hca, struct qp *qp, const struct send_wqe *wqe)
 		hca_arm(hca, qp);
 	}
 	return told;
+}
+
+void message_look(struct hca *hca, struct qp *qp)
+{
+	transport_told_progress(qp, memory_progress(hca->memory_inner, channel_of(hca, qp)));
 }
 
 void message_await(struct hca *hca, struct qp *qp)
@@ -303,20 +315,31 @@ static enum message_fate execute(struct hca *hca, struct hearer *hearer,
 	return transport_hear(qp, &message, time_for(qp->recv_cq), &hearer->effects);
 }
 
+static uint32_t message_bytes(const struct memory_message *heard)
+{
+	struct message message;
+
+	message_parse(heard->head, &message);
+	return message.length;
+}
+
 static unsigned hear(struct hca *hca, struct hearer *hearer) REQUIRES(hca->drive)
 {
 	struct link *link = hca->memory_inner;
 	struct memory_message heard;
 	enum message_fate fate;
+	uint32_t left = HEAR_BYTES;
 	unsigned n;
 
-	for (n = 0; n < HEAR_MAX && memory_hear(link, &heard); n++) {
+	for (n = 0; n < HEAR_MAX && left && memory_hear(link, &heard); n++) {
+		uint32_t bytes = message_bytes(&heard);
+
 		fate = execute(hca, hearer, &heard);
-		if (fate == MESSAGE_UNFINISHED) {
-			n++;
-			break;
-		}
-		memory_heard(link, &heard, fate == MESSAGE_REFUSED);
+		if (fate == MESSAGE_UNFINISHED)
+			memory_progresses(link, &heard);
+		else
+			memory_heard(link, &heard, fate == MESSAGE_REFUSED);
+		left -= bytes < left ? bytes : left;
 	}
 	if (n)
 		memory_answered(link);
@@ -325,14 +348,14 @@ static unsigned hear(struct hca *hca, struct hearer *hearer) REQUIRES(hca->drive
 
 /* ---- settling ---- */
 
-static void settle_one(struct hca *hca, struct hearer *hearer, const struct memory_answer *answer)
-	REQUIRES(hca->drive) UNCHECKED_LOCKS
+static void settle_one(struct hca *hca, struct hearer *hearer, unsigned channel,
+		       const struct memory_answer *answer) REQUIRES(hca->drive) UNCHECKED_LOCKS
 {
 	struct qp *qp = take_hold(hca, hearer, answer->owner);
 
 	if (!qp)
 		return;
-	transport_settle(qp, answer->cell, answer->refused,
+	transport_settle(qp, token_of(channel, answer->cell), answer->refused,
 			 qp->send_cq->stamped ? clock_now_ns() : clock_coarse_ns(),
 			 &hearer->effects);
 	if (qp->sq.sent != qp->sq.head)
@@ -347,7 +370,7 @@ static void settle(struct hca *hca, struct hearer *hearer) REQUIRES(hca->drive)
 
 	for (i = 0; i < count; i++)
 		while (memory_settle(link, i, &answer))
-			settle_one(hca, hearer, &answer);
+			settle_one(hca, hearer, i, &answer);
 }
 
 unsigned messages_receive(struct hca *hca)
@@ -371,7 +394,7 @@ void messages_lost(struct hca *hca, unsigned channel)
 
 	hearer_init(&hearer);
 	while (memory_settle_lost(hca->memory_inner, channel, &answer))
-		settle_one(hca, &hearer, &answer);
+		settle_one(hca, &hearer, channel, &answer);
 	let_go(&hearer);
 }
 

@@ -74,8 +74,9 @@ struct peer *peer_enter(struct hca *hca, uint32_t slot, uint32_t rkey, uint32_t 
 	use->table = atomic_load_explicit(&peers->hazards[channel], memory_order_acquire);
 	if (!hazard_begin(use->table, rkey, qpn, qpn, &use->hazard))
 		return NULL;
-	if (peers_channel(hca, slot) == channel &&
-	    atomic_load_explicit(&peers->hazards[channel], memory_order_acquire) == use->table)
+	/* F3 is before these: either peer_dismiss() sees the hazard, or they see what it did. */
+	if (atomic_load(&peers->channel_of[slot]) == channel + 1 &&
+	    atomic_load(&peers->hazards[channel]) == use->table)
 		return &peers->peer[channel];
 	peer_leave(use);
 	return NULL;

@@ -11,7 +11,6 @@
 #include "hca/gsi_internal.h"
 #include "hca/internal.h"
 #include "hca/ip_id.h"
-#include "hca/message.h"
 #include "link/memory.h"
 #include "wire/dump.h"
 #include "wire/icrc.h"
@@ -348,7 +347,6 @@ unsigned hca_receive(struct hca *hca, uint64_t now_ns)
 		if (now_ns < atomic_load_explicit(&hca->udp_first_until_ns, memory_order_relaxed))
 			receive_udp_first(&receiver);
 		receive_link(&receiver, hca->memory);
-		receiver.packets += messages_receive(hca);
 	}
 	if (sockets_are_due(&receiver))
 		receive_link(&receiver, hca->link);

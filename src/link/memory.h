@@ -103,6 +103,11 @@ void memory_heard(struct link *link, const struct memory_message *message, bool 
 /* After some: let those who wait for the answers know. */
 void memory_answered(struct link *link);
 
+/* A part of the next one was dealt with: its sender is not to lose patience. */
+void memory_progresses(struct link *link, const struct memory_message *message);
+/* How far the peer has got with what we put there: changes as long as it is at it. */
+uint32_t memory_progress(const struct link *link, unsigned channel);
+
 struct memory_answer {
 	uint32_t owner, cell;
 	bool refused;

@@ -53,6 +53,7 @@ _Static_assert(sizeof(struct channel_cell) == LINE, "a cell is a cache line");
 
 struct channel_half {
 	_Alignas(LINE) _Atomic uint32_t consumed;	/* cells; written by the consumer */
+	_Atomic uint32_t parts;				/* of messages; by the consumer */
 	/* Read mostly. Of each cell's last message whether it was refused; by the consumer. */
 	_Alignas(LINE) _Atomic uint64_t refused[CHANNEL_CELLS / 64];
 	_Atomic uint32_t reach;				/* enum memory_reach; by the consumer */
@@ -107,7 +108,8 @@ struct memory_link {
 	channel_wake_fn *wake;
 	_Atomic unsigned count;		/* channels are below it */
 	_Atomic unsigned open;		/* channels that are open */
-	unsigned next;			/* channel to begin with: each has its turn */
+	unsigned next;			/* channel to begin with: each has its turn ... */
+	unsigned row;			/* ... of so many messages */
 	unsigned given[CHANNELS_MAX], given_count;	/* channels with datagrams given out */
 	struct channel *_Atomic channel[CHANNELS_MAX];
 	uint8_t (*small)[LINE];		/* one for each datagram given out at once */

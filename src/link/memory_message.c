@@ -30,6 +30,7 @@ unsigned memory_reach(const struct link *link, unsigned number)
 }
 
 #define AHEAD 4u	/* cells and lines of data */
+#define ROW 16u		/* messages of a peer before another one has a turn */
 
 /* ---- telling ---- */
 
@@ -140,11 +141,32 @@ static bool read_message(struct channel *channel, struct memory_message *message
 	return true;
 }
 
+void memory_progresses(struct link *link, const struct memory_message *message)
+{
+	struct channel *channel = channel_at(memory_of(link), message->channel);
+
+	if (channel)
+		atomic_fetch_add_explicit(&channel->consumer.half->parts, 1, memory_order_relaxed);
+}
+
+uint32_t memory_progress(const struct link *link, unsigned number)
+{
+	struct channel *channel = channel_at(memory_of(link), number);
+
+	return !channel ? 0 :
+	       atomic_load_explicit(&channel->producer.half->consumed, memory_order_relaxed) +
+	       atomic_load_explicit(&channel->producer.half->parts, memory_order_relaxed);
+}
+
 bool memory_hear(struct link *link, struct memory_message *message)
 {
 	struct memory_link *memory = memory_of(link);
 	unsigned count = atomic_load_explicit(&memory->count, memory_order_acquire), i;
 
+	if (memory->row >= ROW) {
+		memory->row = 0;
+		memory->next++;
+	}
 	for (i = 0; i < count; i++) {
 		struct channel *channel;
 
@@ -154,12 +176,16 @@ bool memory_hear(struct link *link, struct memory_message *message)
 		       cell_is_message(next_cell(&channel->consumer))) {
 			if (memory->given_count)
 				memory_release_given(memory);
-			if (read_message(channel, message))
+			if (read_message(channel, message)) {
+				memory->next = message->channel;
+				memory->row++;
 				return true;
+			}
 			counter_add(memory->counters, COUNTER_RX_MALFORMED, 1);
 			memory_heard(link, message, true);
 		}
 		memory->next = message->channel + 1;
+		memory->row = 0;
 	}
 	return false;
 }
@@ -219,7 +245,6 @@ void memory_answered(struct link *link)
 		    atomic_exchange(asleep, AWAKE) != AWAKE)
 			memory->wake(channel->producer.doorbell_fd);
 	}
-	memory->next = memory->next + 1 < count ? memory->next + 1 : 0;	/* another peer's turn */
 }
 
 /* ---- answers ---- */
@@ -324,13 +349,16 @@ bool memory_await_answers(struct link *link, unsigned number)
 
 	if (!channel)
 		return false;
+	/* What the caller armed is seen by who tells from now on, or what was told is seen here. */
+	atomic_thread_fence(memory_order_seq_cst);
 	if (atomic_load_explicit(&channel->producer.told, memory_order_relaxed) ==
 	    atomic_load_explicit(&channel->producer.settled, memory_order_relaxed))
 		return false;
 	atomic_store_explicit(&channel->producer.awaited, true, memory_order_relaxed);
-	atomic_thread_fence(memory_order_seq_cst);	/* F6 */
+	atomic_thread_fence(memory_order_seq_cst);	/* with the exchange in memory_fall_asleep() */
 	if (atomic_load_explicit(&channel->consumer.half->asleep, memory_order_relaxed) == AWAKE)
 		return false;
 	atomic_compare_exchange_strong(&channel->consumer.half->asleep, &asleep, ASLEEP_FOR_ANSWERS);
+	atomic_thread_fence(memory_order_seq_cst);	/* F6 */
 	return answers_of(&channel->producer) > 0;
 }

@@ -203,7 +203,7 @@ void requester_give_acked(struct call *call, uint64_t rtt_ns);
 
 /* ---- message.c ---- */
 
-/* When nothing was heard of a message for as long as the retries of a packet take. */
+/* When to look whether the peer is silent. */
 uint64_t message_deadline(const struct qp *qp);
 void message_timeout(struct call *call);
 

@@ -4,7 +4,7 @@
 
 #include "transport/internal.h"
 
-#define PULL_BYTES_MAX	(1u << 20)	/* copied in one call: others wait meanwhile */
+#define PULL_BYTES_MAX	(512u << 10)	/* copied in one call: others wait meanwhile */
 #define FLAGS_SHIFT	24
 
 /* ---- requester ---- */
@@ -64,18 +64,24 @@ bool transport_gather(struct qp *qp, const struct send_wqe *wqe, uint8_t *out)
 	return sge_gather(&call, wqe, 0, out, wqe->length) == SGE_OK;
 }
 
-void transport_told(struct qp *qp, uint32_t cell, uint64_t now_ns)
+static void note_progress(struct qp *qp, uint64_t now_ns)
+{
+	qp->requester.progress_ns = now_ns;
+	qp->requester.retry_left = qp->attr.retry_cnt;
+}
+
+void transport_told(struct qp *qp, uint64_t token, uint64_t now_ns)
 {
 	struct requester *requester = &qp->requester;
 	struct send_wqe *wqe = send_queue_at(&qp->sq, qp->sq.sent);
 
-	wqe->cell = cell;
+	wqe->token = token;
 	wqe->state = WQE_TOLD;
 	if (!requester->told)
-		requester->progress_ns = now_ns;
+		note_progress(qp, now_ns);
 	requester->told++;
 	requester->message_sequence = psn_add(requester->message_sequence, 1);
-	requester->send_wqe = ++qp->sq.sent;
+	requester->send_wqe = requester->packets_until = ++qp->sq.sent;
 }
 
 /* All are answered, and the rest of them refused: they are to be sent as packets. */
@@ -93,17 +99,17 @@ static void take_back(struct qp *qp)
 	requester->packets_until = qp->sq.tail + 1;
 }
 
-void transport_settle(struct qp *qp, uint32_t cell, bool refused, uint64_t now_ns,
+void transport_settle(struct qp *qp, uint64_t token, bool refused, uint64_t now_ns,
 		      struct effects *effects)
 {
 	struct requester *requester = &qp->requester;
 	struct send_wqe *wqe = send_queue_at(&qp->sq, qp->sq.tail + requester->refused);
 	struct call call;
 
-	if (!requester->told || wqe->cell != cell)
+	if (!requester->told || wqe->token != token)
 		return;
 	call_init(&call, qp, now_ns, effects);
-	requester->progress_ns = now_ns;
+	note_progress(qp, now_ns);
 	if (refused || requester->refused) {
 		requester->refused++;
 	} else {
@@ -120,18 +126,35 @@ uint64_t message_deadline(const struct qp *qp)
 {
 	uint64_t timeout_ns = requester_ack_timeout(qp);
 
-	if (timeout_ns == UINT64_MAX)
-		return TIME_NEVER;
-	return qp->requester.progress_ns + timeout_ns * (qp->attr.retry_cnt + 1u);
+	return timeout_ns == UINT64_MAX ? TIME_NEVER : qp->requester.progress_ns + timeout_ns;
 }
 
+void transport_told_progress(struct qp *qp, uint32_t progress)
+{
+	qp->requester.told_moved = qp->requester.told_progress != progress;
+	qp->requester.told_progress = progress;
+}
+
+/* Nothing is sent again: it is in memory, and stays there. But silence is counted as of packets. */
 void message_timeout(struct call *call)
 {
+	struct requester *requester = &call->qp->requester;
+
+	if (requester->told_moved) {
+		requester->told_moved = false;
+		note_progress(call->qp, call->now_ns);
+		return;
+	}
 	count(call, COUNTER_TIMEOUT);
+	if (requester->retry_left) {
+		requester->retry_left--;
+		requester->progress_ns = call->now_ns;
+		return;
+	}
 	/* Who comes to copy now must not take the application's next content for this. */
 	atomic_fetch_add_explicit(&call->qp->access->generation, 1, memory_order_seq_cst);
 	because(call, "the peer did not take %u messages out of shared memory (it may be stopped)",
-		call->qp->requester.told);
+		requester->told);
 	requester_exceeded(call);
 }
 

@@ -57,11 +57,16 @@ void transport_message_head(const struct qp *qp, const struct send_wqe *wqe, uns
 			    uint32_t head[MESSAGE_WORDS]) REQUIRES(qp->lock);
 /* Copy the request's data to @out. False: a key or its memory is not valid. */
 bool transport_gather(struct qp *qp, const struct send_wqe *wqe, uint8_t *out) REQUIRES(qp->lock);
-/* It was told; @cell is what its answer will name. */
-void transport_told(struct qp *qp, uint32_t cell, uint64_t now_ns) REQUIRES(qp->lock);
+/* It was told; @token is what its answer will name, and no other's of this QP. */
+void transport_told(struct qp *qp, uint64_t token, uint64_t now_ns) REQUIRES(qp->lock);
 /* The answer. What was told before the QP was reset is ignored. */
-void transport_settle(struct qp *qp, uint32_t cell, bool refused, uint64_t now_ns,
+void transport_settle(struct qp *qp, uint64_t token, bool refused, uint64_t now_ns,
 		      struct effects *effects) REQUIRES(qp->lock);
+/*
+ * Before transport_timeout(), with messages told: how far the peer has got, with this or anything before
+ * it. As long as that changes it is not silent, however long it takes.
+ */
+void transport_told_progress(struct qp *qp, uint32_t progress) REQUIRES(qp->lock);
 
 /* ---- responder ---- */
 

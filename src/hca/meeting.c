@@ -297,6 +297,9 @@ static void receive_visitor(struct hca *hca, struct rendezvous_peer *process)
 			peer_publish(hca->peers, peer);
 	}
 	lock_release(&hca->peers->lock);
+	/* We are awake, but an application thread may sleep in our place (stand_in.c). */
+	if (!verdict)
+		waiter_ring(&hca->waiter);
 	if (channel_fd >= 0)
 		close(channel_fd);
 }

@@ -21,6 +21,7 @@
 struct stand {
 	struct hca *hca;
 	bool asleep;
+	int cancel_state;		/* of the application's thread */
 };
 
 static bool may_block(int fd)
@@ -65,7 +66,8 @@ static int wait_once(struct stand *stand, struct event_queue *queue, uint32_t *r
 
 	stand->asleep = true;
 	timeout_ns = sleep_begin(hca, sleep_next_timer(hca));
-	err = waiter_stand_in(&hca->waiter, queue->fd, timeout_ns, ready);
+	err = waiter_stand_in(&hca->waiter, queue->fd, timeout_ns, stand->cancel_state,
+			      ready);
 	stand->asleep = false;
 	sleep_end(hca);
 	return err;
@@ -97,8 +99,11 @@ int stand_in(struct hca *hca, struct event_queue *queue)
 	    atomic_exchange(&hca->standing, true))
 		return 0;
 	atomic_fetch_add(&hca->stands, 1);
+	/* It may be cancelled while it sleeps, and never while it drives, with locks held. */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &stand.cancel_state);
 	pthread_cleanup_push(leave, &stand);
 	err = wait_for_event(&stand, queue);
 	pthread_cleanup_pop(1);
+	pthread_setcancelstate(stand.cancel_state, NULL);
 	return err;
 }

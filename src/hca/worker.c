@@ -249,7 +249,9 @@ static void relieved(struct hca *hca, struct judgement *judgement)
 	if (rung)
 		ready = waiter_wait(&hca->waiter, 0);
 	housekeeping(hca, judgement, ready);
-	if (ready)
+	if (ready & WAIT_DOORBELL)
+		waiter_ring(&hca->waiter);	/* it was for that thread, which has to publish again */
+	else if (ready)
 		drive(hca, ready);
 	judgement->nap_ns = NAP_MAX_NS;
 }
@@ -271,7 +273,7 @@ static void standby(struct hca *hca, struct judgement *judgement)
 	housekeeping(hca, judgement, ready);
 	rung |= ready & WAIT_DOORBELL;
 	if (rung && atomic_load(&hca->standing))
-		drive(hca, ready);	/* we have silenced the doorbell that rang for it */
+		waiter_ring(&hca->waiter);	/* it was for that thread */
 	/* Driving just now, not merely since we looked last: it may spin on memory since then. */
 	if (atomic_load(&hca->standing) || stands != atomic_load(&hca->stands) ||
 	    (!rung && clock_now_ns() - drove_ns < IDLE_NS)) {

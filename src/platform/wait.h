@@ -38,10 +38,12 @@ void waiter_ring_bell(struct waiter *waiter);
 /*
  * Sleep until @fd is readable or waiter_wait() would return, and behave towards signals as read(@fd)
  * does: EINTR after a handler that was installed without SA_RESTART, else handlers run and 0 is
- * returned. *ready: the tags, WAIT_FD for @fd. A cancellation point.
+ * returned. *ready: the tags, WAIT_FD for @fd. With cancellation disabled; while it sleeps it is as
+ * @cancel_state says.
  */
 #define WAIT_FD 0x80000000u
-int waiter_stand_in(struct waiter *waiter, int fd, uint64_t timeout_ns, uint32_t *ready);
+int waiter_stand_in(struct waiter *waiter, int fd, uint64_t timeout_ns, int cancel_state,
+		    uint32_t *ready);
 
 int event_fd_open(void);	/* eventfd, semaphore, blocking, CLOEXEC; -1: errno */
 void event_fd_raise(int fd);

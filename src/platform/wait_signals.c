@@ -22,15 +22,17 @@
 static int watch_signals(struct waiter *waiter, const sigset_t *blocked)
 {
 	sigset_t open;
-	int signal;
+	int signal, fd;
 
 	sigfillset(&open);
 	for (signal = 1; signal < NSIG; signal++)
 		if (sigismember(blocked, signal) == 1)
 			sigdelset(&open, signal);
-	waiter->signal_fd = fail_now(FAIL_EVENTFD) ? -1 :
-			    signalfd(waiter->signal_fd, &open, SFD_CLOEXEC | SFD_NONBLOCK);
-	return waiter->signal_fd;
+	fd = fail_now(FAIL_EVENTFD) ? -1 :
+	     signalfd(waiter->signal_fd, &open, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (fd >= 0)
+		waiter->signal_fd = fd;
+	return fd;
 }
 
 /* Would a signal that is pending end a read() that waits? */
@@ -49,7 +51,25 @@ static bool is_interrupting(const sigset_t *blocked)
 	return false;
 }
 
-int waiter_stand_in(struct waiter *waiter, int fd, uint64_t timeout_ns, uint32_t *ready)
+static void restore_signals(void *blocked)
+{
+	pthread_sigmask(SIG_SETMASK, blocked, NULL);	/* handlers run here */
+}
+
+/* The only place where the thread may be cancelled. */
+static int poll_cancellable(struct pollfd *wait, unsigned count, const struct timespec *timeout,
+			    int cancel_state)
+{
+	int ready;
+
+	pthread_setcancelstate(cancel_state, NULL);
+	ready = ppoll(wait, count, timeout, NULL);
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+	return ready;
+}
+
+int waiter_stand_in(struct waiter *waiter, int fd, uint64_t timeout_ns, int cancel_state,
+		    uint32_t *ready)
 {
 	struct timespec timeout = { .tv_sec = (time_t)(timeout_ns / NS_PER_S),
 				    .tv_nsec = (long)(timeout_ns % NS_PER_S) };
@@ -57,7 +77,8 @@ int waiter_stand_in(struct waiter *waiter, int fd, uint64_t timeout_ns, uint32_t
 				  { .fd = waiter->epoll_fd, .events = POLLIN },
 				  { .events = POLLIN } };
 	sigset_t all, blocked;
-	int count, err = 0;
+	volatile int err = 0;
+	int count;
 
 	*ready = 0;
 	sigfillset(&all);
@@ -68,10 +89,11 @@ int waiter_stand_in(struct waiter *waiter, int fd, uint64_t timeout_ns, uint32_t
 		*ready = WAIT_FD;
 		return 0;
 	}
-	count = ppoll(wait, 3, timeout_ns == UINT64_MAX ? NULL : &timeout, NULL);
+	pthread_cleanup_push(restore_signals, &blocked);
+	count = poll_cancellable(wait, 3, timeout_ns == UINT64_MAX ? NULL : &timeout, cancel_state);
 	if (count > 0 && wait[2].revents && is_interrupting(&blocked))
 		err = EINTR;
-	pthread_sigmask(SIG_SETMASK, &blocked, NULL);	/* handlers run here */
+	pthread_cleanup_pop(1);
 	if (count > 0 && wait[0].revents)
 		*ready = WAIT_FD;
 	if (count > 0 && wait[1].revents)

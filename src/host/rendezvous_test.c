@@ -97,10 +97,17 @@ static pid_t listener(int verdict, uid_t uid)
 		pause();
 		_exit(0);
 	}
+	close(ready[1]);
 	assert_int_equal(read(ready[0], &byte, 1), 1);
 	close(ready[0]);
-	close(ready[1]);
 	return pid;
+}
+
+/* It has stopped when this returns. */
+static void stop(pid_t pid)
+{
+	kill(pid, SIGSTOP);
+	assert_int_equal(waitpid(pid, NULL, WUNTRACED), pid);
 }
 
 static void end(pid_t pid)
@@ -151,6 +158,7 @@ static void the_verdict_of_the_listener_is_passed_on(void **state)
 static void another_user_is_turned_away_by_both(void **state)
 {
 	struct rendezvous_peer peer;
+	struct pollfd came = { .events = POLLIN };
 	struct party party;
 	pid_t pid;
 
@@ -166,7 +174,8 @@ static void another_user_is_turned_away_by_both(void **state)
 
 		_exit(setuid(12345) ? 99 : connect_to(&other, 9, &peer));
 	}
-	usleep(50000);
+	came.fd = party.listen_fd;
+	assert_int_equal(poll(&came, 1, 5000), 1);
 	assert_int_equal(rendezvous_take(party.listen_fd, &peer), EPERM);
 	end(pid);
 	assert_int_equal(rendezvous_take(party.listen_fd, &peer), EAGAIN);
@@ -179,7 +188,7 @@ static void one_that_does_not_answer_is_not_waited_for(void **state)
 	struct party party;
 	pid_t pid = listener(0, 0);
 
-	kill(pid, SIGSTOP);
+	stop(pid);
 	party_make(&party, 9);
 	assert_int_equal(connect_to(&party, 7, &peer), EAGAIN);
 	end(pid);
@@ -194,7 +203,7 @@ static void an_answer_may_come_late(void **state)
 	struct party party;
 	pid_t pid = listener(0, 0);
 
-	kill(pid, SIGSTOP);
+	stop(pid);
 	party_make(&party, 9);
 	assert_int_equal(rendezvous_connect(7, &party.card, &party.gifts, &peer), 0);
 	assert_int_equal(rendezvous_hear(&peer, 0), EAGAIN);
@@ -332,18 +341,25 @@ static void failures_are_passed_on(void **state)
 	party_end(&party);
 }
 
+/* What a test that failed has left has no names here. */
+static int renew(void **state)
+{
+	return netns_renew() ? 0 : -1;
+}
+
 int main(void)
 {
+#define TEST(name) cmocka_unit_test_setup(name, renew)
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(two_processes_share_memory_until_one_ends),
-		cmocka_unit_test(the_verdict_of_the_listener_is_passed_on),
-		cmocka_unit_test(another_user_is_turned_away_by_both),
-		cmocka_unit_test(one_that_does_not_answer_is_not_waited_for),
-		cmocka_unit_test(an_answer_may_come_late),
-		cmocka_unit_test(a_verdict_that_would_say_wait_is_none),
-		cmocka_unit_test(what_is_no_card_is_refused),
-		cmocka_unit_test(one_without_a_pool_is_welcome),
-		cmocka_unit_test(failures_are_passed_on),
+		TEST(two_processes_share_memory_until_one_ends),
+		TEST(the_verdict_of_the_listener_is_passed_on),
+		TEST(another_user_is_turned_away_by_both),
+		TEST(one_that_does_not_answer_is_not_waited_for),
+		TEST(an_answer_may_come_late),
+		TEST(a_verdict_that_would_say_wait_is_none),
+		TEST(what_is_no_card_is_refused),
+		TEST(one_without_a_pool_is_welcome),
+		TEST(failures_are_passed_on),
 	};
 
 	if (!netns_enter(&real_root))

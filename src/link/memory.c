@@ -33,41 +33,44 @@ static void look_how_far(struct producer *producer)
 }
 
 /* A cell is not written again before its message is settled: its verdict would be lost. */
-static bool has_cell(const struct producer *producer)
+static bool has_cell(const struct producer *producer, uint32_t cells)
 {
 	uint32_t settled = atomic_load_explicit(&producer->settled, memory_order_acquire);
 
-	return producer->put - producer->consumed < CHANNEL_CELLS &&
+	return producer->put - producer->consumed < cells &&
 	       (settled == atomic_load_explicit(&producer->told, memory_order_relaxed) ||
-		producer->put - settled < CHANNEL_CELLS);
+		producer->put - settled < cells);
 }
 
 /* Where @bytes of data may go, in one piece; false: no room. */
-static bool find_data(const struct producer *producer, size_t bytes, uint64_t *start)
+static bool find_data(const struct producer *producer, size_t bytes, size_t limit, uint64_t *start)
 {
 	uint64_t at = producer->data_put;
 	size_t to_end = CHANNEL_DATA_BYTES - at % CHANNEL_DATA_BYTES;
 
 	if (bytes > to_end)
 		at += to_end;
-	if (at + bytes - producer->data_freed > CHANNEL_DATA_BYTES)
+	if (at + bytes - producer->data_freed > limit)
 		return false;
 	*start = at;
 	return true;
 }
 
-static bool finds_room(const struct producer *producer, size_t bytes, uint64_t *start)
+static bool finds_room(const struct producer *producer, enum room room, size_t bytes, uint64_t *start)
 {
+	uint32_t cells = room == ROOM_FOR_ALL ? CHANNEL_CELLS : MESSAGE_CELLS;
+	size_t limit = room == ROOM_FOR_ALL ? CHANNEL_DATA_BYTES : MESSAGE_DATA_BYTES;
+
 	*start = producer->data_put;
-	return has_cell(producer) && (!bytes || find_data(producer, bytes, start));
+	return has_cell(producer, cells) && (!bytes || find_data(producer, bytes, limit, start));
 }
 
-bool producer_has_room(struct producer *producer, size_t bytes, uint64_t *start)
+bool producer_has_room(struct producer *producer, enum room room, size_t bytes, uint64_t *start)
 {
-	if (finds_room(producer, bytes, start))
+	if (finds_room(producer, room, bytes, start))
 		return true;
 	look_how_far(producer);
-	return finds_room(producer, bytes, start);
+	return finds_room(producer, room, bytes, start);
 }
 
 void producer_put(struct producer *producer, struct channel_cell *cell, uint64_t data_end)
@@ -108,7 +111,7 @@ static int put_locked(struct producer *producer, const struct datagram *datagram
 	uint64_t start;
 	unsigned route;
 
-	if (!producer_has_room(producer, outside, &start))
+	if (!producer_has_room(producer, ROOM_FOR_ALL, outside, &start))
 		return EAGAIN;
 	route = find_route(producer, datagram);
 	if (!route)

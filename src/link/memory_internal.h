@@ -151,8 +151,16 @@ static inline bool cell_is_message(const struct channel_cell *cell)
 	return *(const volatile uint32_t *)&cell->bytes_route >> 24 == 0;
 }
 
+/*
+ * Messages wait for room, datagrams are lost without: so messages leave some of it to them, and what
+ * limits datagrams (windows, flow control) need not know of messages.
+ */
+#define MESSAGE_CELLS		(CHANNEL_CELLS / 4 * 3)
+#define MESSAGE_DATA_BYTES	(CHANNEL_DATA_BYTES / 4 * 3)
+enum room { ROOM_FOR_ALL, ROOM_FOR_MESSAGES };
+
 /* Room for one more cell, with @bytes in the ring of data, from *start on; false: full. Locked. */
-bool producer_has_room(struct producer *producer, size_t bytes, uint64_t *start);
+bool producer_has_room(struct producer *producer, enum room room, size_t bytes, uint64_t *start);
 /* The next cell is written: let it be seen. Its data, if any, ends at @data_end. Locked. */
 void producer_put(struct producer *producer, struct channel_cell *cell, uint64_t data_end);
 /* After cells were put. Locked. */

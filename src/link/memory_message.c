@@ -63,7 +63,7 @@ int memory_tell_begin(struct link *link, unsigned number, size_t bytes, struct m
 	producer = &channel->producer;
 	lock_acquire(&producer->lock);
 	err = !atomic_load_explicit(&channel->open, memory_order_relaxed) ? ENOENT :
-	      !producer_has_room(producer, outside, &start)		  ? EAGAIN : 0;
+	      !producer_has_room(producer, ROOM_FOR_MESSAGES, outside, &start)		  ? EAGAIN : 0;
 	if (err) {
 		lock_release(&producer->lock);
 		return err;

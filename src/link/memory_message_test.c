@@ -194,7 +194,7 @@ static void a_cell_used_again_has_its_own_answer(void **state)
 	uint32_t told = 0, heard = 0, settled = 0;
 
 	while (settled < 7 * CHANNEL_CELLS) {
-		while (told - settled < CHANNEL_CELLS - settled / 100 % 500)
+		while (told - settled < MESSAGE_CELLS - settled / 100 % 500)
 			tell(told % 60, told), told++;
 		while (heard < told - heard % 7)
 			hear(heard % 60, heard, is_refused(heard)), heard++;
@@ -231,23 +231,46 @@ static void a_cell_is_not_used_again_before_it_is_settled(void **state)
 {
 	uint32_t number;
 
-	for (number = 0; number < CHANNEL_CELLS; number++)
+	for (number = 0; number < MESSAGE_CELLS; number++)
 		tell(0, number);
 	assert_int_equal(try_tell(here, channel_here, 0, number), EAGAIN);
-	assert_int_equal(send_one(here, channel_here, 20, number), EAGAIN);
-	for (number = 0; number < CHANNEL_CELLS; number++)
+	for (number = 0; number < MESSAGE_CELLS; number++)
 		hear(0, number, number % 2);
 	/* All are consumed, and none settled. */
-	assert_int_equal(try_tell(here, channel_here, 0, CHANNEL_CELLS), EAGAIN);
-	assert_int_equal(send_one(here, channel_here, 20, CHANNEL_CELLS), EAGAIN);
+	assert_int_equal(try_tell(here, channel_here, 0, MESSAGE_CELLS), EAGAIN);
 	settle(0, false);
-	tell(0, CHANNEL_CELLS);
-	assert_int_equal(try_tell(here, channel_here, 0, CHANNEL_CELLS + 1), EAGAIN);
-	for (number = 1; number < CHANNEL_CELLS; number++)
+	tell(0, MESSAGE_CELLS);
+	assert_int_equal(try_tell(here, channel_here, 0, MESSAGE_CELLS + 1), EAGAIN);
+	for (number = 1; number < MESSAGE_CELLS; number++)
 		settle(number, number % 2);
-	hear(0, CHANNEL_CELLS, false);
-	settle(CHANNEL_CELLS, false);
+	hear(0, MESSAGE_CELLS, false);
+	settle(MESSAGE_CELLS, false);
 	settle_nothing();
+}
+
+/* Who has told all that he may can send datagrams still: a quarter of the ring, cells and data. */
+static void messages_leave_room_for_datagrams(void **state)
+{
+	uint32_t number, sent = 0;
+
+	for (number = 0; try_tell(here, channel_here, 0, number) == 0; number++)
+		;
+	while (send_one(here, channel_here, 20, sent) == 0)
+		sent++;
+	assert_int_equal(sent, CHANNEL_CELLS - MESSAGE_CELLS);
+}
+
+static void messages_leave_data_for_datagrams(void **state)
+{
+	uint32_t number;
+	size_t sent;
+
+	for (number = 0; try_tell(here, channel_here, 16384, number) == 0; number++)
+		;
+	assert_int_equal(number, MESSAGE_DATA_BYTES / 16384);
+	for (sent = 0; send_one(here, channel_here, 4096, 0) == 0; sent += 4096)
+		;
+	assert_int_equal(sent, CHANNEL_DATA_BYTES - MESSAGE_DATA_BYTES);
 }
 
 static size_t twenty(uint32_t number)
@@ -286,7 +309,7 @@ static void datagrams_behind_the_last_message_need_no_settling(void **state)
 
 static void data_is_written_over_when_it_was_heard_and_no_earlier(void **state)
 {
-	const size_t bytes = 65472;	/* 1023 lines: sixteen of these, and 16 lines are left */
+	const size_t bytes = 65472;	/* 1023 lines: twelve of these, and 12 lines are left */
 	uint32_t told = 0, round;
 
 	for (round = 0; round < 20; round++) {
@@ -294,7 +317,7 @@ static void data_is_written_over_when_it_was_heard_and_no_earlier(void **state)
 
 		while (try_tell(here, channel_here, bytes, told) == 0)
 			told++;
-		assert_in_range(told - first, 15, 16);
+		assert_in_range(told - first, 11, 12);
 		assert_int_equal(try_tell(here, channel_here, bytes, told), EAGAIN);
 		tell(MEMORY_INSIDE, 1000000 + told);	/* this needs no data */
 		while (first < told)
@@ -409,7 +432,7 @@ static void nonsense_in_a_message_settles_nothing_that_was_not_told(void **state
 	struct memory_answer answered;
 	uint32_t next = 0, told = 0, settled = 0, i;
 
-	for (i = 0; i < 3000; i++) {
+	for (i = 0; i < 1500; i++) {
 		while (told - settled < i % 5)
 			tell(3, told++);
 		assert_int_equal(try_tell(there, channel_there, 3, next), 0);
@@ -506,6 +529,8 @@ int main(void)
 		TEST(a_cell_used_again_has_its_own_answer),
 		TEST(an_answer_names_the_cell_that_was_told),
 		TEST(a_cell_is_not_used_again_before_it_is_settled),
+		TEST(messages_leave_room_for_datagrams),
+		TEST(messages_leave_data_for_datagrams),
 		TEST(datagrams_behind_the_last_message_need_no_settling),
 		TEST(data_is_written_over_when_it_was_heard_and_no_earlier),
 		TEST(what_a_peer_that_is_gone_did_not_answer_counts_as_refused),

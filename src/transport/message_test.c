@@ -1,0 +1,478 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Messages at the requester (message.h): which requests may be told and when, what is said of them, and
+ * what their answers bring about. (States and time: message_state_test.c.)
+ */
+#include "transport/message_test_support.h"
+
+/* ---- which ---- */
+
+static void sends_are_told_and_others_are_not(void **state)
+{
+	static const struct {
+		enum ibv_wr_opcode opcode;
+		bool told;
+	} row[] = {
+		{ IBV_WR_SEND, true }, { IBV_WR_SEND_WITH_IMM, true }, { IBV_WR_SEND_WITH_INV, true },
+		{ IBV_WR_RDMA_WRITE_WITH_IMM, true }, { IBV_WR_RDMA_WRITE, false },
+		{ IBV_WR_RDMA_READ, false }, { IBV_WR_ATOMIC_CMP_AND_SWP, false },
+		{ IBV_WR_ATOMIC_FETCH_AND_ADD, false }, { IBV_WR_LOCAL_INV, false },
+	};
+	unsigned i;
+
+	for (i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+		struct station *s = station_inside();
+
+		assert_false(may_tell(s));
+		if (row[i].opcode == IBV_WR_LOCAL_INV)
+			post_wr(s, &(struct ibv_send_wr){ .opcode = IBV_WR_LOCAL_INV });
+		else
+			post(s, row[i].opcode, 1, 8);
+		assert_int_equal(may_tell(s), row[i].told);
+		station_free(s);
+	}
+}
+
+static void only_an_rc_qp_in_rts_tells(void **state)
+{
+	static const enum ibv_qp_type types[] = { IBV_QPT_UC, IBV_QPT_UD };
+	struct station *s;
+	unsigned i;
+
+	for (i = 0; i < 2; i++) {
+		struct ibv_send_wr wr;
+		struct ibv_sge sge;
+		struct ah ah = { .references = 1 };
+
+		s = station_rts(types[i]);
+		request_init(&wr, &sge, s, IBV_WR_SEND, 1, 8);
+		wr.wr.ud.ah = &ah.ibv;
+		wr.wr.ud.remote_qpn = PEER_QPN;
+		post_wr(s, &wr);
+		assert_false(may_tell(s));
+		transmit(s);
+		station_free(s);
+	}
+	s = station_inside();
+	post(s, IBV_WR_SEND, 1, 8);
+	station_move(s, IBV_QPS_SQD);
+	assert_false(may_tell(s));
+	station_move(s, IBV_QPS_RTS);
+	assert_true(may_tell(s));
+	station_move(s, IBV_QPS_ERR);
+	assert_false(may_tell(s));
+	station_free(s);
+}
+
+static void several_are_told_before_the_first_is_answered(void **state)
+{
+	struct station *s = station_inside();
+	uint32_t size = s->qp.sq.size, i;
+
+	for (i = 0; i < size; i++)
+		post_told(s, IBV_WR_SEND, i, 8, 100 + i);
+	assert_false(may_tell(s));
+	expect_silence(s);
+	for (i = 0; i < size; i++)
+		settle(s, 100 + i, false);
+	assert_false(may_tell(s));
+	for (i = 0; i < size; i++)
+		expect_wc(&s->send_cq, i, IBV_WC_SUCCESS);
+	expect_no_wc(&s->send_cq);
+	expect_silence(s);
+	station_free(s);
+}
+
+/* Its data was written before: that is a direct request, which goes when nothing is unanswered. */
+static void a_write_with_immediate_waits_for_what_was_told(void **state)
+{
+	struct station *s = station_inside();
+	struct carried carried;
+
+	post_told(s, IBV_WR_SEND, 1, 8, 1);
+	post(s, IBV_WR_RDMA_WRITE_WITH_IMM, 2, 8);
+	assert_false(may_tell(s));
+	expect_silence(s);
+	settle(s, 1, false);
+	tell(s, 2, &carried);
+	post(s, IBV_WR_SEND, 3, 8);
+	tell(s, 3, &carried);
+	settle(s, 2, false);
+	settle(s, 3, false);
+	expect_wc(&s->send_cq, 1, IBV_WC_SUCCESS);
+	assert_int_equal(expect_wc(&s->send_cq, 2, IBV_WC_SUCCESS).opcode, IBV_WC_RDMA_WRITE);
+	assert_int_equal(expect_wc(&s->send_cq, 3, IBV_WC_SUCCESS).opcode, IBV_WC_SEND);
+	station_free(s);
+}
+
+static void nothing_is_told_while_a_packet_is_unanswered(void **state)
+{
+	struct station *s = station_inside();
+
+	post(s, IBV_WR_SEND, 1, 8);
+	assert_int_equal(transmit(s), 1);
+	post(s, IBV_WR_SEND, 2, 8);
+	assert_false(may_tell(s));
+	receive_ack(s, OUR_PSN);
+	assert_true(may_tell(s));
+	post_told(s, IBV_WR_SEND, 3, 8, 9);	/* tells 2 */
+	settle(s, 9, false);
+	expect_wc(&s->send_cq, 1, IBV_WC_SUCCESS);
+	expect_wc(&s->send_cq, 2, IBV_WC_SUCCESS);
+	station_free(s);
+}
+
+static void a_fenced_send_waits_for_the_read_before_it(void **state)
+{
+	struct station *s = station_inside();
+	struct ibv_send_wr wr;
+	struct ibv_sge sge;
+
+	post(s, IBV_WR_RDMA_READ, 1, 8);
+	request_init(&wr, &sge, s, IBV_WR_SEND, 2, 8);
+	wr.send_flags |= IBV_SEND_FENCE;
+	post_wr(s, &wr);
+	assert_false(may_tell(s));
+	assert_int_equal(transmit(s), 1);
+	assert_false(may_tell(s));
+	receive_data(s, OPCODE_RC_READ_RESPONSE_ONLY, OUR_PSN, 8);
+	assert_true(may_tell(s));
+	station_free(s);
+}
+
+/* In an RNR wait too: all that was refused goes as packets, in order. */
+static void nothing_is_told_while_receives_are_waited_for(void **state)
+{
+	struct station *s = station_inside();
+
+	post(s, IBV_WR_SEND, 1, 8);
+	transmit(s);
+	receive_nak(s, OUR_PSN, AETH_RNR, 12);
+	post(s, IBV_WR_SEND, 2, 8);
+	assert_false(may_tell(s));
+	pass_time(s, 10 * MILLISECOND);
+	assert_int_equal(transmit(s), 1);
+	assert_false(may_tell(s));
+	receive_ack(s, OUR_PSN);
+	assert_int_equal(transmit(s), 1);	/* the other one was begun with it */
+	post(s, IBV_WR_SEND, 3, 8);
+	assert_false(may_tell(s));
+	receive_ack(s, OUR_PSN + 1);
+	assert_true(may_tell(s));
+	station_free(s);
+}
+
+static void what_cannot_be_told_waits_for_what_was(void **state) UNCHECKED_LOCKS
+{
+	struct station *s = station_inside();
+	struct ibv_send_wr wr = { .wr_id = 3, .opcode = IBV_WR_LOCAL_INV, .invalidate_rkey = 0x99 };
+
+	post_told(s, IBV_WR_SEND, 1, 8, 1);
+	post(s, IBV_WR_RDMA_READ, 2, 8);
+	/* Somebody has to look whether it can be told. */
+	assert_true(transport_posted_send(&s->qp, s->now_ns, &s->effects));
+	assert_false(may_tell(s));
+	expect_silence(s);
+	assert_false(transport_ready(&s->qp));
+	settle(s, 1, false);
+	assert_true(transport_ready(&s->qp));
+	assert_false(may_tell(s));
+	assert_int_equal(transmit(s), 1);
+	expect_sent(s, 0, OPCODE_RC_READ_REQUEST, OUR_PSN);
+	receive_data(s, OPCODE_RC_READ_RESPONSE_ONLY, OUR_PSN, 8);
+	expect_wc(&s->send_cq, 1, IBV_WC_SUCCESS);
+	expect_wc(&s->send_cq, 2, IBV_WC_SUCCESS);
+	/* A local one is done in its turn, and may fail then. */
+	post_told(s, IBV_WR_SEND, 2, 8, 2);
+	post_wr(s, &wr);
+	expect_silence(s);
+	expect_no_wc(&s->send_cq);
+	settle(s, 2, false);
+	expect_silence(s);
+	expect_wc(&s->send_cq, 2, IBV_WC_SUCCESS);
+	expect_wc(&s->send_cq, 3, IBV_WC_MW_BIND_ERR);
+	station_free(s);
+}
+
+/* ---- what is said ---- */
+
+static struct message head_of(struct station *s, struct ibv_send_wr *wr, unsigned flags)
+	UNCHECKED_LOCKS
+{
+	uint32_t head[MESSAGE_WORDS];
+	struct message message = { 0 };
+
+	post_wr(s, wr);
+	transport_message_head(&s->qp, transport_tell_next(&s->qp), flags, head);
+	transport_told(&s->qp, 1, s->now_ns);
+	message_parse(head, &message);
+	settle(s, 1, false);
+	return message;
+}
+
+static void a_head_says_what_the_request_says(void **state)
+{
+	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_SEND, IBV_WR_SEND_WITH_IMM,
+						      IBV_WR_SEND_WITH_INV,
+						      IBV_WR_RDMA_WRITE_WITH_IMM };
+	static const unsigned expected[] = { 0, MESSAGE_IMM, MESSAGE_INVALIDATE,
+					     MESSAGE_IMM | MESSAGE_WRITTEN };
+	struct station *s = station_inside();
+	unsigned i, solicited;
+
+	atomic_store(&s->qp.access->generation, 0xabcdef);
+	for (i = 0; i < 8; i++) {
+		enum ibv_wr_opcode opcode = opcodes[i / 2];
+		struct message message;
+		struct ibv_send_wr wr;
+		struct ibv_sge sge[4];
+
+		solicited = i & 1;
+		request_init(&wr, sge, s, opcode, i, 1000);
+		sge[1] = station_sge(s, 0, 24);
+		wr.num_sge = 2;
+		wr.imm_data = __builtin_bswap32(0x01020304);
+		wr.send_flags |= solicited ? IBV_SEND_SOLICITED : 0;
+		message = head_of(s, &wr, opcode == IBV_WR_RDMA_WRITE_WITH_IMM ? MESSAGE_WRITTEN : 0);
+		assert_int_equal(message.flags,
+				 expected[i / 2] | (solicited ? MESSAGE_SOLICITED : 0u));
+		assert_int_equal(message.source_qpn, OUR_QPN);
+		assert_int_equal(message.dest_qpn, PEER_QPN);
+		assert_int_equal(message.sequence, OUR_PSN + i);
+		assert_int_equal(message.generation, 0xef);
+		assert_int_equal(message.sge_count, 2);
+		assert_int_equal(message.length, 1024);
+		if (opcode == IBV_WR_SEND_WITH_INV)
+			assert_int_equal(message.imm, wr.invalidate_rkey);
+		else if (opcode != IBV_WR_SEND)
+			assert_int_equal(message.imm, 0x01020304);
+	}
+	station_free(s);
+}
+
+static void a_head_keeps_large_numbers_apart(void **state)
+{
+	struct station *s = station_inside();
+	struct message message;
+	struct ibv_send_wr wr;
+	struct ibv_sge sge;
+
+	s->qp.attr.dest_qp_num = 0xffffff;
+	s->qp.requester.message_sequence = 0xffffff;
+	atomic_store(&s->qp.access->generation, UINT32_MAX - 1);
+	request_init(&wr, &sge, s, IBV_WR_SEND_WITH_INV, 1, 8);
+	wr.invalidate_rkey = UINT32_MAX;
+	message = head_of(s, &wr, MESSAGE_PULL);
+	assert_int_equal(message.dest_qpn, 0xffffff);
+	assert_int_equal(message.source_qpn, OUR_QPN);
+	assert_int_equal(message.sequence, 0xffffff);
+	assert_int_equal(message.generation, 0xfe);
+	assert_int_equal(message.flags, MESSAGE_PULL | MESSAGE_INVALIDATE);
+	assert_int_equal(message.imm, UINT32_MAX);
+	/* It comes round again, without a carry into its neighbour. */
+	message = head_of(s, &wr, 0);
+	assert_int_equal(message.sequence, 0);
+	assert_int_equal(message.generation, 0xfe);
+	station_free(s);
+}
+
+static void data_is_gathered_from_sges_and_inline(void **state) UNCHECKED_LOCKS
+{
+	struct station *s = station_inside();
+	struct carried carried;
+	struct ibv_send_wr wr;
+	struct ibv_sge sge[3];
+
+	memcpy(s->memory + 5000, "the quick ", 10);
+	memcpy(s->memory + 9000, "brown fox", 9);
+	request_init(&wr, sge, s, IBV_WR_SEND, 1, 0);
+	sge[0] = station_sge(s, 5000, 10);
+	sge[1] = station_sge(s, 0, 0);
+	sge[2] = station_sge(s, 9000, 9);
+	wr.num_sge = 3;
+	post_wr(s, &wr);
+	tell(s, 1, &carried);
+	assert_int_equal(carried.head[4], 19);
+	assert_memory_equal(carried.data, "the quick brown fox", 19);
+	wr.send_flags |= IBV_SEND_INLINE;
+	post_wr(s, &wr);
+	memset(s->memory + 5000, 'x', 10);	/* it was taken when it was posted */
+	tell(s, 2, &carried);
+	assert_memory_equal(carried.data, "the quick brown fox", 19);
+	/* A key that is not valid: it will fail in its turn, as packets. */
+	wr.send_flags &= ~IBV_SEND_INLINE;
+	sge[2].lkey ^= 0x5555;
+	post_wr(s, &wr);
+	assert_false(transport_gather(&s->qp, transport_tell_next(&s->qp), carried.data));
+	assert_int_equal(s->qp.state, IBV_QPS_RTS);
+	settle(s, 1, false);
+	settle(s, 2, false);
+	expect_silence(s);
+	expect_wc(&s->send_cq, 1, IBV_WC_SUCCESS);
+	expect_wc(&s->send_cq, 1, IBV_WC_SUCCESS);
+	expect_wc(&s->send_cq, 1, IBV_WC_LOC_PROT_ERR);
+	station_free(s);
+}
+
+/* ---- answers ---- */
+
+static void what_is_not_signaled_is_settled_without_a_word(void **state)
+{
+	struct station *s = station_inside();
+	struct carried carried;
+	struct ibv_send_wr wr;
+	struct ibv_sge sge;
+
+	request_init(&wr, &sge, s, IBV_WR_SEND, 1, 8);
+	wr.send_flags = 0;
+	post_wr(s, &wr);
+	tell(s, 1, &carried);
+	post_told(s, IBV_WR_SEND, 2, 8, 2);
+	settle(s, 1, false);
+	expect_no_wc(&s->send_cq);
+	settle(s, 2, false);
+	expect_wc(&s->send_cq, 2, IBV_WC_SUCCESS);
+	station_free(s);
+}
+
+static void answers_to_what_was_not_told_are_ignored(void **state)
+{
+	struct station *s = station_inside();
+
+	settle(s, 0, false);
+	settle(s, 0, true);
+	post_told(s, IBV_WR_SEND, 1, 8, 7);
+	post_told(s, IBV_WR_SEND, 2, 8, 8);
+	settle(s, 6, false);
+	settle(s, 6, true);
+	settle(s, 8, false);
+	settle(s, UINT32_MAX, true);
+	settle(s, 1ull << 32 | 7, false);	/* in another channel */
+	settle(s, 1ull << 32 | 7, true);
+	expect_no_wc(&s->send_cq);
+	settle(s, 7, false);
+	expect_wc(&s->send_cq, 1, IBV_WC_SUCCESS);
+	settle(s, 7, false);
+	expect_no_wc(&s->send_cq);
+	settle(s, 8, false);
+	expect_wc(&s->send_cq, 2, IBV_WC_SUCCESS);
+	settle(s, 8, true);
+	expect_silence(s);
+	station_free(s);
+}
+
+/* Of @told messages the one of number @refused, and with it those behind, are refused. */
+static void refuse_from(uint32_t told, uint32_t refused)
+{
+	struct station *s = station_inside();
+	struct carried carried;
+	uint32_t i;
+
+	for (i = 0; i < told; i++)
+		post_told(s, IBV_WR_SEND, i, 8, 10 + i);
+	for (i = 0; i < told; i++) {
+		expect_silence(s);
+		settle(s, 10 + i, i >= refused);
+		if (i == refused)
+			post(s, IBV_WR_SEND, 99, 8);
+		if (i < refused)
+			expect_wc(&s->send_cq, i, IBV_WC_SUCCESS);
+		else
+			expect_no_wc(&s->send_cq);
+		/* Nothing is told between them: its place is behind. */
+		if (i >= refused && i < told - 1)
+			assert_false(may_tell(s));
+	}
+	assert_int_equal(s->qp.requester.message_sequence, OUR_PSN + refused);
+	/* It goes as packets, although nothing is unanswered. */
+	assert_false(may_tell(s));
+	assert_int_equal(transmit(s), told - refused + 1);
+	for (i = refused; i <= told; i++)
+		expect_sent(s, i - refused, OPCODE_RC_SEND_ONLY, OUR_PSN + i - refused);
+	post(s, IBV_WR_SEND, 100, 8);
+	assert_false(may_tell(s));
+	receive_ack(s, OUR_PSN + told - refused);
+	for (i = refused; i < told; i++)
+		expect_wc(&s->send_cq, i, IBV_WC_SUCCESS);
+	expect_wc(&s->send_cq, 99, IBV_WC_SUCCESS);
+	/* The next message is the one that the peer has not heard yet. */
+	tell(s, 50, &carried);
+	assert_int_equal(carried.head[2] & PSN_MASK, OUR_PSN + refused);
+	settle(s, 50, false);
+	expect_wc(&s->send_cq, 100, IBV_WC_SUCCESS);
+	expect_no_wc(&s->send_cq);
+	station_free(s);
+}
+
+static void what_is_refused_goes_as_packets_with_all_behind_it(void **state)
+{
+	uint32_t told, refused;
+
+	for (told = 1; told <= 4; told++)
+		for (refused = 0; refused < told; refused++)
+			refuse_from(told, refused);
+}
+
+/* The peer refuses all behind one that it refused. If it says that it did not, it is not believed. */
+static void what_follows_a_refused_one_counts_as_refused(void **state)
+{
+	struct station *s = station_inside();
+
+	post_told(s, IBV_WR_SEND, 1, 8, 1);
+	post_told(s, IBV_WR_SEND, 2, 8, 2);
+	settle(s, 1, true);
+	settle(s, 2, false);
+	expect_no_wc(&s->send_cq);
+	assert_int_equal(transmit(s), 2);
+	expect_sent(s, 0, OPCODE_RC_SEND_ONLY, OUR_PSN);
+	expect_sent(s, 1, OPCODE_RC_SEND_ONLY, OUR_PSN + 1);
+	receive_ack(s, OUR_PSN + 1);
+	expect_wc(&s->send_cq, 1, IBV_WC_SUCCESS);
+	expect_wc(&s->send_cq, 2, IBV_WC_SUCCESS);
+	station_free(s);
+}
+
+static void a_full_cq_fails_the_qp(void **state)
+{
+	struct station *s = station_inside();
+	uint32_t i;
+
+	cq_fini(&s->send_cq);
+	memset(&s->send_cq, 0, sizeof(s->send_cq));
+	assert_int_equal(cq_init(&s->send_cq, 2), 0);
+	for (i = 0; i < 4; i++)
+		post_told(s, IBV_WR_SEND, i, 8, i);
+	for (i = 0; i < 4; i++)
+		settle(s, i, false);
+	assert_int_equal(s->qp.state, IBV_QPS_ERR);
+	assert_true(station_counter(s, COUNTER_CQ_OVERFLOW) >= 1);
+	assert_true(event_pending(s, QP_EVENT_FATAL));
+	expect_wc(&s->send_cq, 0, IBV_WC_SUCCESS);
+	expect_wc(&s->send_cq, 1, IBV_WC_SUCCESS);
+	expect_no_wc(&s->send_cq);
+	station_free(s);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(sends_are_told_and_others_are_not),
+		TEST(only_an_rc_qp_in_rts_tells),
+		TEST(several_are_told_before_the_first_is_answered),
+		TEST(a_write_with_immediate_waits_for_what_was_told),
+		TEST(nothing_is_told_while_a_packet_is_unanswered),
+		TEST(a_fenced_send_waits_for_the_read_before_it),
+		TEST(nothing_is_told_while_receives_are_waited_for),
+		TEST(what_cannot_be_told_waits_for_what_was),
+		TEST(a_head_says_what_the_request_says),
+		TEST(a_head_keeps_large_numbers_apart),
+		TEST(data_is_gathered_from_sges_and_inline),
+		TEST(what_is_not_signaled_is_settled_without_a_word),
+		TEST(answers_to_what_was_not_told_are_ignored),
+		TEST(what_is_refused_goes_as_packets_with_all_behind_it),
+		TEST(what_follows_a_refused_one_counts_as_refused),
+		TEST(a_full_cq_fails_the_qp),
+	};
+
+	return cmocka_run_group_tests_name("message", tests, NULL, NULL);
+}

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * For the tests of messages (message.h): a station that tells, one that hears, and what is on the way
+ * between them.
+ */
+#ifndef VERBATIM_TRANSPORT_MESSAGE_TEST_SUPPORT_H
+#define VERBATIM_TRANSPORT_MESSAGE_TEST_SUPPORT_H
+
+#include "transport/test_support.h"
+
+#define CARRIED_MAX 8192u
+
+/* A message on its way, and its answer. */
+struct carried {
+	uint32_t head[MESSAGE_WORDS];
+	uint8_t data[CARRIED_MAX];
+	uint64_t token;
+};
+
+/* Both ends are on this host. */
+static inline struct station *station_inside(void)
+{
+	struct station *s = station_rts(IBV_QPT_RC);
+
+	s->qp.av.loopback = true;
+	return s;
+}
+
+/* The station at the other end of station_inside()'s connection. */
+static inline struct station *station_opposite(void)
+{
+	struct station *s = station_new(IBV_QPT_RC);
+
+	s->qp.number = PEER_QPN;
+	s->qp.attr.dest_qp_num = OUR_QPN;
+	s->qp.attr.sq_psn = PEER_PSN;
+	s->qp.attr.rq_psn = OUR_PSN;
+	s->qp.av.loopback = true;
+	station_move(s, IBV_QPS_RTR);
+	station_move(s, IBV_QPS_RTS);
+	return s;
+}
+
+static inline bool may_tell(struct station *s) UNCHECKED_LOCKS
+{
+	return transport_tell_next(&s->qp) != NULL;
+}
+
+/* Tell the next request, which may be; @token is what its answer will name. */
+static inline void tell(struct station *s, uint64_t token, struct carried *carried) UNCHECKED_LOCKS
+{
+	struct send_wqe *wqe = transport_tell_next(&s->qp);
+	bool written;
+
+	assert_non_null(wqe);
+	written = wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+	transport_message_head(&s->qp, wqe, written ? MESSAGE_WRITTEN : 0, carried->head);
+	if (!written) {
+		assert_true(wqe->length <= CARRIED_MAX);
+		assert_true(transport_gather(&s->qp, wqe, carried->data));
+	}
+	carried->token = token;
+	transport_told(&s->qp, token, s->now_ns);
+}
+
+/* post() and tell(), of what no test looks at on its way. */
+static inline void post_told(struct station *s, enum ibv_wr_opcode opcode, uint64_t wr_id,
+			     size_t length, uint64_t token)
+{
+	struct carried carried;
+
+	post(s, opcode, wr_id, length);
+	tell(s, token, &carried);
+}
+
+static inline void settle(struct station *s, uint64_t token, bool refused) UNCHECKED_LOCKS
+{
+	effects_init(&s->effects);
+	transport_settle(&s->qp, token, refused, s->now_ns, &s->effects);
+	assert_true(s->effects.count <= EFFECTS_PER_CALL);
+}
+
+static inline enum message_fate hear(struct station *s, const struct message *message)
+	UNCHECKED_LOCKS
+{
+	enum message_fate fate;
+
+	effects_init(&s->effects);
+	fate = transport_hear(&s->qp, message, s->now_ns, &s->effects);
+	assert_true(s->effects.count <= EFFECTS_PER_CALL);
+	return fate;
+}
+
+static inline enum message_fate hear_carried(struct station *s, const struct carried *carried)
+{
+	struct message message = { .data = carried->data };
+
+	message_parse(carried->head, &message);
+	return hear(s, &message);
+}
+
+/* A SEND of the peer's, the next in sequence: to be changed by the test. */
+static inline struct message next_message(const struct station *s, uint32_t bytes)
+{
+	return (struct message){ .source_qpn = PEER_QPN, .dest_qpn = OUR_QPN,
+				 .sequence = s->qp.responder.message_sequence,
+				 .length = bytes, .data = some_bytes };
+}
+
+/* As expect_wc(), at either station. */
+static inline struct ibv_wc expect_wc_of(struct station *s, struct cq *cq, uint64_t wr_id,
+					 enum ibv_wc_status status)
+{
+	struct ibv_wc wc;
+
+	assert_int_equal(cq_take(cq, 1, &wc), 1);
+	assert_int_equal(wc.wr_id, wr_id);
+	assert_int_equal(wc.status, status);
+	assert_int_equal(wc.qp_num, s->qp.number);
+	return wc;
+}
+
+/* Packets go to and fro until there are none. */
+static inline void talk(struct station *a, struct station *b)
+{
+	struct station *from = a, *to = b, *other;
+	unsigned silent = 0, i;
+
+	while (silent < 2) {
+		silent = transmit(from) ? 0 : silent + 1;
+		for (i = 0; i < from->batch->count; i++) {
+			struct packet packet = sent(from, i);
+
+			receive(to, &packet);
+		}
+		other = from;
+		from = to;
+		to = other;
+	}
+}
+
+#endif

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Large messages at the responder (message.h), whose data is fetched a piece after the other: to the end,
+ * not to the end, and with changes meanwhile.
+ */
+#include <errno.h>
+
+#include "transport/message_test_support.h"
+
+#define LARGE (3u << 20)
+#define MIB (1u << 20)
+
+struct source {
+	const uint8_t *data;
+	uint64_t next;			/* offset that is due */
+	unsigned calls, lasts, fail_at;
+	size_t most;			/* bytes in one call */
+	struct station *s;
+};
+
+static int pull(void *context, void *to, uint64_t offset, size_t bytes, bool last)
+{
+	struct source *source = context;
+
+	source->calls++;
+	source->lasts += last;
+	if (source->fail_at == source->calls)
+		return EFAULT;
+	assert_int_equal(offset, source->next);
+	source->next += bytes;
+	if (bytes > source->most)
+		source->most = bytes;
+	memcpy(to, source->data + offset, bytes);
+	return 0;
+}
+
+struct large {
+	struct station *s;
+	struct mr mr;
+	uint8_t *data, *memory;
+	struct source source;
+	struct message message;
+};
+
+/* Memory for a large receive, and what is to come there. */
+static void large_begin(struct large *large, uint32_t bytes)
+{
+	uint32_t i;
+
+	memset(large, 0, sizeof(*large));
+	large->s = station_inside();
+	large->data = malloc(LARGE);
+	large->memory = calloc(1, LARGE);
+	assert_true(large->data && large->memory);
+	for (i = 0; i < LARGE; i++)
+		large->data[i] = (uint8_t)(i * 7 + (i >> 8) * 3 + (i >> 16));
+	assert_int_equal(mr_register(&large->s->mrs, &large->s->pd, large->memory, LARGE,
+				     (uintptr_t)large->memory, IBV_ACCESS_LOCAL_WRITE, &large->mr), 0);
+	large->source = (struct source){ .data = large->data, .s = large->s };
+	large->message = next_message(large->s, bytes);
+	large->message.flags = MESSAGE_PULL;
+	large->message.data = NULL;
+	large->message.pull = pull;
+	large->message.context = &large->source;
+}
+
+static void large_end(struct large *large)
+{
+	station_free(large->s);
+	free(large->data);
+	free(large->memory);
+}
+
+/* Two SGEs, one behind the other, cut at an odd place. */
+static void large_receive(struct large *large, uint64_t wr_id, uint32_t bytes)
+{
+	uint32_t cut = bytes / 3 + 1;
+	struct ibv_sge sge[2] = {
+		{ .addr = (uintptr_t)large->memory, .length = cut, .lkey = large->mr.ibv.lkey },
+		{ .addr = (uintptr_t)large->memory + cut, .length = bytes - cut,
+		  .lkey = large->mr.ibv.lkey } };
+	struct ibv_recv_wr wr = { .wr_id = wr_id, .sg_list = sge, .num_sge = 2 }, *bad;
+
+	assert_int_equal(qp_post_recv(&large->s->qp, &wr, &bad), 0);
+}
+
+/* Until it is done; returns how often it was not. */
+static unsigned hear_to_the_end(struct large *large, enum message_fate expected)
+{
+	enum message_fate fate;
+	unsigned n = 0;
+
+	while ((fate = hear(large->s, &large->message)) == MESSAGE_UNFINISHED) {
+		assert_true(++n < 100);
+		expect_no_wc(&large->s->recv_cq);
+	}
+	assert_int_equal(fate, expected);
+	return n;
+}
+
+static void data_is_fetched_piece_by_piece(void **state)
+{
+	static const uint32_t sizes[] = { 1, 5000, MIB - 1, MIB, MIB + 1, 2 * MIB, LARGE };
+	unsigned i;
+
+	for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		struct large large;
+		struct ibv_wc wc;
+		unsigned n;
+
+		large_begin(&large, sizes[i]);
+		large_receive(&large, 9, sizes[i] < 2 ? 2 : sizes[i]);
+		n = hear_to_the_end(&large, MESSAGE_EXECUTED);
+		wc = expect_wc(&large.s->recv_cq, 9, IBV_WC_SUCCESS);
+		assert_int_equal(wc.byte_len, sizes[i]);
+		assert_int_equal(large.source.next, sizes[i]);
+		assert_memory_equal(large.memory, large.data, sizes[i]);
+		/* Others have their turn in between. */
+		assert_true(large.source.most <= MIB);
+		assert_true(sizes[i] <= MIB || n >= 1);
+		/* Its last bytes are visible last, and only those. */
+		assert_int_equal(large.source.lasts, 1);
+		large_end(&large);
+	}
+}
+
+static void a_fetch_that_fails_refuses_all_of_the_message(void **state)
+{
+	unsigned fail_at;
+
+	for (fail_at = 1; fail_at <= 4; fail_at++) {
+		struct large large;
+
+		large_begin(&large, LARGE);
+		large_receive(&large, 1, LARGE);
+		large.source.fail_at = fail_at;
+		hear_to_the_end(&large, MESSAGE_REFUSED);
+		expect_no_wc(&large.s->recv_cq);
+		assert_int_equal(large.s->qp.state, IBV_QPS_RTS);
+		/* The next one begins at its begin. */
+		memset(large.memory, 0, LARGE);
+		large.source = (struct source){ .data = large.data, .s = large.s };
+		hear_to_the_end(&large, MESSAGE_EXECUTED);
+		assert_memory_equal(large.memory, large.data, LARGE);
+		expect_wc(&large.s->recv_cq, 1, IBV_WC_SUCCESS);
+		large_end(&large);
+	}
+}
+
+static void begin_anew(struct large *large)
+{
+	struct station *s = large->s;
+
+	station_move(s, IBV_QPS_RESET);
+	station_move(s, IBV_QPS_INIT);
+	large_receive(large, 2, LARGE);
+	station_move(s, IBV_QPS_RTR);
+	station_move(s, IBV_QPS_RTS);
+}
+
+/* Whoever is reset in the middle of it forgets how far he was. */
+static void a_reset_in_the_middle_of_a_fetch_begins_anew(void **state)
+{
+	struct large large;
+
+	large_begin(&large, LARGE);
+	large_receive(&large, 1, LARGE);
+	assert_int_equal(hear(large.s, &large.message), MESSAGE_UNFINISHED);
+	begin_anew(&large);
+	large.source = (struct source){ .data = large.data, .s = large.s };
+	hear_to_the_end(&large, MESSAGE_EXECUTED);
+	assert_memory_equal(large.memory, large.data, LARGE);
+	expect_wc(&large.s->recv_cq, 2, IBV_WC_SUCCESS);
+	expect_no_wc(&large.s->recv_cq);
+	large_end(&large);
+}
+
+static void an_error_in_the_middle_of_a_fetch_ends_it(void **state)
+{
+	struct large large;
+
+	large_begin(&large, LARGE);
+	large_receive(&large, 1, LARGE);
+	assert_int_equal(hear(large.s, &large.message), MESSAGE_UNFINISHED);
+	station_move(large.s, IBV_QPS_ERR);
+	expect_wc(&large.s->recv_cq, 1, IBV_WC_WR_FLUSH_ERR);
+	assert_int_equal(hear(large.s, &large.message), MESSAGE_REFUSED);
+	expect_no_wc(&large.s->recv_cq);
+	large_end(&large);
+}
+
+/* The sender was reset meanwhile: what comes in its place is another message, from its begin on. */
+static void the_message_of_another_life_is_fetched_from_its_begin(void **state)
+{
+	struct large large;
+
+	large_begin(&large, LARGE);
+	large_receive(&large, 1, LARGE);
+	assert_int_equal(hear(large.s, &large.message), MESSAGE_UNFINISHED);
+	large.message.generation++;
+	large.source = (struct source){ .data = large.data, .s = large.s };
+	hear_to_the_end(&large, MESSAGE_EXECUTED);
+	assert_memory_equal(large.memory, large.data, LARGE);
+	expect_wc(&large.s->recv_cq, 1, IBV_WC_SUCCESS);
+	large_end(&large);
+}
+
+/* A peer may change what it said: a shorter one, one that brings its data, one that was written. */
+static void what_is_changed_in_the_middle_of_a_fetch_stays_in_bounds(void **state)
+{
+	static const uint8_t flags[] = { MESSAGE_PULL, 0, MESSAGE_IMM, MESSAGE_WRITTEN | MESSAGE_IMM };
+	static const uint32_t lengths[] = { 0, 1, 43, 1000 };
+	unsigned i, k;
+
+	for (i = 0; i < 4; i++)
+		for (k = 0; k < 4; k++) {
+			struct large large;
+			uint8_t *exact = malloc(lengths[k] ? lengths[k] : 1);
+
+			large_begin(&large, LARGE);
+			large_receive(&large, 1, LARGE);
+			assert_int_equal(hear(large.s, &large.message), MESSAGE_UNFINISHED);
+			memset(large.memory, 0x5a, LARGE);
+			memset(exact, 0xb7, lengths[k]);
+			large.message.length = lengths[k];
+			large.message.flags = flags[i];
+			large.message.data = exact;
+			large.source = (struct source){ .data = large.data, .s = large.s };
+			assert_int_equal(hear(large.s, &large.message), MESSAGE_EXECUTED);
+			assert_int_equal(expect_wc(&large.s->recv_cq, 1, IBV_WC_SUCCESS).byte_len,
+					 lengths[k]);
+			if (!(flags[i] & MESSAGE_WRITTEN))
+				assert_memory_equal(large.memory, flags[i] & MESSAGE_PULL ?
+						    large.data : exact, lengths[k]);
+			assert_int_equal(large.memory[lengths[k]], 0x5a);
+			free(exact);
+			large_end(&large);
+		}
+}
+
+static void a_large_message_is_refused_for_what_a_small_one_is(void **state)
+{
+	struct large large;
+
+	large_begin(&large, LARGE);
+	assert_int_equal(hear(large.s, &large.message), MESSAGE_REFUSED);
+	large_receive(&large, 1, LARGE - 1);
+	assert_int_equal(hear(large.s, &large.message), MESSAGE_REFUSED);
+	assert_int_equal(large.source.calls, 0);
+	large.message.length = LARGE - 1;
+	hear_to_the_end(&large, MESSAGE_EXECUTED);
+	assert_int_equal(large.memory[LARGE - 1], 0);
+	large_end(&large);
+}
+
+/* Of the receive's region, between two pieces. */
+static void a_region_that_dies_within_a_fetch_is_noticed(void **state)
+{
+	struct large large;
+
+	large_begin(&large, LARGE);
+	large_receive(&large, 1, LARGE);
+	assert_int_equal(hear(large.s, &large.message), MESSAGE_UNFINISHED);
+	assert_int_equal(mr_deregister(&large.s->mrs, &large.mr), 0);
+	memset(large.memory, 0, LARGE);
+	assert_int_equal(hear(large.s, &large.message), MESSAGE_REFUSED);
+	assert_int_equal(large.memory[LARGE - 1], 0);
+	expect_no_wc(&large.s->recv_cq);
+	large_end(&large);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(data_is_fetched_piece_by_piece),
+		TEST(a_fetch_that_fails_refuses_all_of_the_message),
+		TEST(a_reset_in_the_middle_of_a_fetch_begins_anew),
+		TEST(an_error_in_the_middle_of_a_fetch_ends_it),
+		TEST(the_message_of_another_life_is_fetched_from_its_begin),
+		TEST(what_is_changed_in_the_middle_of_a_fetch_stays_in_bounds),
+		TEST(a_large_message_is_refused_for_what_a_small_one_is),
+		TEST(a_region_that_dies_within_a_fetch_is_noticed),
+	};
+
+	return cmocka_run_group_tests_name("message, hearing, fetch", tests, NULL, NULL);
+}

@@ -1,0 +1,477 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Messages at the responder (message.h): what they bring about, and what is refused and leaves no
+ * trace. (Large ones: message_fetch_test.c.)
+ */
+#include <errno.h>
+
+#include "transport/message_test_support.h"
+
+static void expect_executed(struct station *s, const struct message *message)
+{
+	assert_int_equal(hear(s, message), MESSAGE_EXECUTED);
+}
+
+/* ---- what comes of them ---- */
+
+static void a_message_lands_in_the_oldest_receive(void **state)
+{
+	struct station *s = station_inside();
+	struct message message = next_message(s, 43);
+	struct ibv_wc wc;
+
+	post_recv(s, 1, 64);
+	post_recv(s, 2, 64);
+	expect_executed(s, &message);
+	wc = expect_wc(&s->recv_cq, 1, IBV_WC_SUCCESS);
+	assert_int_equal(wc.opcode, IBV_WC_RECV);
+	assert_int_equal(wc.byte_len, 43);
+	assert_int_equal(wc.src_qp, PEER_QPN);
+	assert_int_equal(wc.wc_flags, 0);
+	assert_memory_equal(s->memory + 1024, some_bytes, 43);
+	assert_int_equal(s->memory[1024 + 43], 0);
+	assert_int_equal(recv_queue_count(&s->qp.rq), 1);
+	/* Nothing is owed for it: it has no PSN. */
+	expect_silence(s);
+	assert_int_equal(s->qp.responder.expected_psn, PEER_PSN);
+	assert_int_equal(s->qp.responder.msn, 0);
+	station_free(s);
+}
+
+static void a_message_of_no_bytes_needs_no_memory(void **state)
+{
+	struct station *s = station_inside();
+	struct message message = next_message(s, 0);
+
+	message.data = NULL;
+	post_recv(s, 1, 0);
+	expect_executed(s, &message);
+	assert_int_equal(expect_wc(&s->recv_cq, 1, IBV_WC_SUCCESS).byte_len, 0);
+	post_recv(s, 2, 100);
+	message.sequence++;
+	message.flags = MESSAGE_PULL;	/* of nothing */
+	expect_executed(s, &message);
+	assert_int_equal(expect_wc(&s->recv_cq, 2, IBV_WC_SUCCESS).byte_len, 0);
+	station_free(s);
+}
+
+static void a_message_is_scattered_over_the_sges(void **state)
+{
+	struct station *s = station_inside();
+	struct ibv_sge sge[3] = { station_sge(s, 5000, 10), station_sge(s, 9000, 0),
+				  station_sge(s, 7000, 100) };
+	struct ibv_recv_wr wr = { .wr_id = 5, .sg_list = sge, .num_sge = 3 }, *bad;
+	struct message message = next_message(s, 43);
+
+	assert_int_equal(qp_post_recv(&s->qp, &wr, &bad), 0);
+	expect_executed(s, &message);
+	expect_wc(&s->recv_cq, 5, IBV_WC_SUCCESS);
+	assert_memory_equal(s->memory + 5000, some_bytes, 10);
+	assert_memory_equal(s->memory + 7000, some_bytes + 10, 33);
+	assert_int_equal(s->memory[5010], 0);
+	assert_int_equal(s->memory[7033], 0);
+	station_free(s);
+}
+
+static void immediate_data_reaches_the_completion(void **state)
+{
+	struct station *s = station_inside();
+	struct message message = next_message(s, 8);
+	struct ibv_wc wc;
+
+	message.flags = MESSAGE_IMM;
+	message.imm = 0x01020304;
+	post_recv(s, 1, 64);
+	expect_executed(s, &message);
+	wc = expect_wc(&s->recv_cq, 1, IBV_WC_SUCCESS);
+	assert_int_equal(wc.wc_flags, IBV_WC_WITH_IMM);
+	assert_int_equal(__builtin_bswap32(wc.imm_data), 0x01020304);
+	assert_int_equal(wc.opcode, IBV_WC_RECV);
+	station_free(s);
+}
+
+/* It has been written: the receive says so, and nothing is copied. */
+static void a_write_with_immediate_takes_a_receive(void **state)
+{
+	struct station *s = station_inside();
+	struct message message = next_message(s, 100000);
+	struct ibv_wc wc;
+
+	message.flags = MESSAGE_IMM | MESSAGE_WRITTEN;
+	message.imm = 7;
+	message.data = NULL;
+	post_recv(s, 1, 16);
+	expect_executed(s, &message);
+	wc = expect_wc(&s->recv_cq, 1, IBV_WC_SUCCESS);
+	assert_int_equal(wc.opcode, IBV_WC_RECV_RDMA_WITH_IMM);
+	assert_int_equal(wc.byte_len, 100000);
+	assert_int_equal(__builtin_bswap32(wc.imm_data), 7);
+	assert_int_equal(wc.wc_flags, IBV_WC_WITH_IMM);
+	assert_int_equal(s->memory[1024], 0);
+	station_free(s);
+}
+
+static void bind_window(struct station *s, struct mw *mw)
+{
+	struct mr_asker asker = { .pd = s->pd.number, .qpn = s->qp.number };
+	struct ibv_mw_bind_info info = { .mr = &s->mr.ibv, .addr = (uintptr_t)s->memory,
+					 .length = 4096,
+					 .mw_access_flags = IBV_ACCESS_REMOTE_WRITE };
+	uint32_t rkey;
+
+	assert_int_equal(mw_alloc(&s->mrs, &s->pd, IBV_MW_TYPE_2, mw), 0);
+	rkey = ibv_inc_rkey(mw->ibv.rkey);
+	assert_int_equal(mw_bind(&s->mrs, &asker, mw, rkey, &info), MR_OK);
+	mw->ibv.rkey = rkey;
+}
+
+static void a_window_is_invalidated_with_the_message(void **state)
+{
+	struct station *s = station_inside();
+	struct message message = next_message(s, 8);
+	struct mr_asker asker;
+	struct mr_grant grant;
+	struct ibv_wc wc;
+	struct mw mw;
+
+	bind_window(s, &mw);
+	asker = asker_of(&s->qp);
+	message.flags = MESSAGE_INVALIDATE;
+	message.imm = mw.ibv.rkey;
+	post_recv(s, 1, 64);
+	expect_executed(s, &message);
+	wc = expect_wc(&s->recv_cq, 1, IBV_WC_SUCCESS);
+	assert_int_equal(wc.wc_flags, IBV_WC_WITH_INV);
+	assert_int_equal(wc.invalidated_rkey, mw.ibv.rkey);
+	assert_int_not_equal(mr_grant(&s->mrs, &asker, mw.ibv.rkey, IBV_ACCESS_REMOTE_WRITE,
+				      (uintptr_t)s->memory, 8, &grant), MR_OK);
+	/* Once: the next one that names it is refused, and packets will say why. */
+	message.sequence++;
+	post_recv(s, 2, 64);
+	assert_int_equal(hear(s, &message), MESSAGE_REFUSED);
+	expect_no_wc(&s->recv_cq);
+	assert_int_equal(mw_free(&s->mrs, &mw), 0);
+	station_free(s);
+}
+
+static void only_a_solicited_message_raises_a_cq_armed_for_those(void **state)
+{
+	struct station *s = station_inside();
+	struct message message = next_message(s, 8);
+	struct comp_channel channel = { 0 };
+
+	event_queue_init(&channel.queue, -1, nothing_to_release);
+	s->recv_cq.channel = &channel;
+	cq_arm(&s->recv_cq, true);
+	post_recv(s, 1, 8);
+	post_recv(s, 2, 8);
+	expect_executed(s, &message);
+	assert_int_equal(s->effects.count, 0);
+	message.sequence++;
+	message.flags = MESSAGE_SOLICITED;
+	expect_executed(s, &message);
+	assert_int_equal(s->effects.count, 1);
+	station_free(s);
+}
+
+static void an_srq_gives_its_receives_and_its_limit_event(void **state)
+{
+	struct station *s = station_inside();
+	struct message message = next_message(s, 8);
+	struct ibv_srq_attr limit = { .srq_limit = 2 };
+	struct srq srq = { .async = &s->async, .pd = s->pd.number };
+	struct ibv_sge sge = station_sge(s, 4096, 64);
+	struct ibv_recv_wr wr = { .sg_list = &sge, .num_sge = 1 }, *bad;
+	unsigned i;
+
+	assert_int_equal(recv_queue_init(&srq.queue, 8, 4), 0);
+	list_init(&srq.limit_event.node);
+	s->qp.srq = &srq;
+	for (i = 0; i < 3; i++) {
+		wr.wr_id = 30 + i;
+		assert_int_equal(srq_post(&srq, &wr, &bad), 0);
+	}
+	assert_int_equal(srq_modify(&srq, &limit, IBV_SRQ_LIMIT, &s->effects), 0);
+	expect_executed(s, &message);
+	expect_wc(&s->recv_cq, 30, IBV_WC_SUCCESS);
+	assert_true(list_empty(&srq.limit_event.node));
+	message.sequence++;
+	expect_executed(s, &message);
+	expect_wc(&s->recv_cq, 31, IBV_WC_SUCCESS);
+	assert_false(list_empty(&srq.limit_event.node));
+	/* One that is refused for its length keeps its receive, and packets use that one. */
+	message.sequence++;
+	message.length = 65;
+	assert_int_equal(hear(s, &message), MESSAGE_REFUSED);
+	receive_data(s, OPCODE_RC_SEND_ONLY, PEER_PSN, 64);
+	expect_wc(&s->recv_cq, 32, IBV_WC_SUCCESS);
+	assert_int_equal(recv_queue_count(&srq.queue), 0);
+	s->qp.srq = NULL;
+	recv_queue_fini(&srq.queue);
+	station_free(s);
+}
+
+static void the_first_message_in_rtr_establishes_communication(void **state)
+{
+	struct station *s = station_new(IBV_QPT_RC);
+	struct message message;
+
+	s->qp.av.loopback = true;
+	station_move(s, IBV_QPS_RTR);
+	post_recv(s, 1, 8);
+	message = next_message(s, 8);
+	assert_false(event_pending(s, QP_EVENT_COMM_EST));
+	expect_executed(s, &message);
+	assert_true(event_pending(s, QP_EVENT_COMM_EST));
+	assert_int_equal(s->qp.access->established, 1);
+	station_free(s);
+}
+
+static void messages_are_heard_while_the_send_queue_drains(void **state)
+{
+	struct station *s = station_inside();
+	struct message message = next_message(s, 8);
+
+	station_move(s, IBV_QPS_SQD);
+	post_recv(s, 1, 8);
+	expect_executed(s, &message);
+	station_free(s);
+}
+
+static void a_full_cq_fails_the_qp(void **state)
+{
+	struct station *s = station_inside();
+	struct message message = next_message(s, 8);
+	uint64_t i;
+
+	cq_fini(&s->recv_cq);
+	memset(&s->recv_cq, 0, sizeof(s->recv_cq));
+	assert_int_equal(cq_init(&s->recv_cq, 2), 0);
+	for (i = 0; i < 4; i++)
+		post_recv(s, i, 8);
+	for (i = 0; i < 3; i++, message.sequence++)
+		expect_executed(s, &message);
+	assert_int_equal(s->qp.state, IBV_QPS_ERR);
+	assert_true(event_pending(s, QP_EVENT_FATAL));
+	assert_int_equal(hear(s, &message), MESSAGE_REFUSED);
+	expect_wc(&s->recv_cq, 0, IBV_WC_SUCCESS);
+	expect_wc(&s->recv_cq, 1, IBV_WC_SUCCESS);
+	station_free(s);
+}
+
+static void sequence_numbers_wrap_at_24_bits(void **state)
+{
+	struct station *s = station_new(IBV_QPT_RC);
+	struct message message;
+	uint32_t i;
+
+	s->qp.av.loopback = true;
+	s->qp.attr.rq_psn = 0xfffffe;
+	station_move(s, IBV_QPS_RTR);
+	for (i = 0; i < 4; i++) {
+		message = next_message(s, 8);
+		message.sequence = (0xfffffe + i) & 0xffffff;
+		post_recv(s, i, 8);
+		expect_executed(s, &message);
+	}
+	station_free(s);
+}
+
+/* ---- what is refused ---- */
+
+struct objection {
+	struct station *s;
+	struct message message;
+};
+
+static void is_sent_by_a_stranger(struct objection *o)
+{
+	o->message.source_qpn++;
+}
+
+static void was_heard_before(struct objection *o)
+{
+	o->message.sequence--;
+}
+
+static void is_not_the_next(struct objection *o)
+{
+	o->message.sequence++;
+}
+
+static void is_too_long(struct objection *o)
+{
+	o->message.length = 65;
+}
+
+static void is_much_too_long(struct objection *o)
+{
+	o->message.length = UINT32_MAX;
+}
+
+static void invalidates_no_window(struct objection *o)
+{
+	o->message.flags = MESSAGE_INVALIDATE;
+	o->message.imm = o->s->mr.ibv.rkey;
+}
+
+static void does_not_come_from_this_host(struct objection *o)
+{
+	o->s->qp.av.loopback = false;
+}
+
+static void comes_to_a_qp_of_another_type(struct objection *o)
+{
+	o->s->qp.type = IBV_QPT_UC;
+}
+
+static int pull_fails(void *context, void *to, uint64_t offset, size_t bytes, bool last)
+{
+	return EACCES;
+}
+
+static void cannot_be_fetched(struct objection *o)
+{
+	o->message.flags = MESSAGE_PULL;
+	o->message.pull = pull_fails;
+}
+
+/* Nothing has happened, and the right one is executed. */
+static void a_message_is_refused_that(void (*objects)(struct objection *))
+{
+	struct objection o = { .s = station_inside() };
+	struct responder before;
+	struct message good;
+	struct qp *qp = &o.s->qp;
+
+	post_recv(o.s, 1, 64);
+	o.message = good = next_message(o.s, 64);
+	objects(&o);
+	before = qp->responder;
+	assert_int_equal(hear(o.s, &o.message), MESSAGE_REFUSED);
+	qp->type = IBV_QPT_RC;
+	qp->av.loopback = true;
+	expect_no_wc(&o.s->recv_cq);
+	expect_silence(o.s);
+	assert_int_equal(qp->state, IBV_QPS_RTS);
+	assert_int_equal(recv_queue_count(&qp->rq) + qp->responder.recv_taken, 1);
+	assert_int_equal(qp->responder.message_sequence, before.message_sequence);
+	assert_int_equal(qp->responder.expected_psn, before.expected_psn);
+	assert_int_equal(qp->responder.answer, ANSWER_NONE);
+	expect_executed(o.s, &good);
+	expect_wc(&o.s->recv_cq, 1, IBV_WC_SUCCESS);
+	station_free(o.s);
+}
+
+static void an_objection_leaves_no_trace(void **state)
+{
+	static void (*const objections[])(struct objection *) = {
+		is_sent_by_a_stranger, was_heard_before, is_not_the_next, is_too_long,
+		is_much_too_long, invalidates_no_window, does_not_come_from_this_host,
+		comes_to_a_qp_of_another_type, cannot_be_fetched,
+	};
+	unsigned i;
+
+	for (i = 0; i < sizeof(objections) / sizeof(objections[0]); i++)
+		a_message_is_refused_that(objections[i]);
+}
+
+static void without_a_receive_a_message_is_refused(void **state)
+{
+	struct station *s = station_inside();
+	struct message message = next_message(s, 8);
+
+	assert_int_equal(hear(s, &message), MESSAGE_REFUSED);
+	expect_silence(s);
+	post_recv(s, 1, 64);
+	expect_executed(s, &message);
+	expect_wc(&s->recv_cq, 1, IBV_WC_SUCCESS);
+	/* Nor is the last one used again, even where none of its bytes are wanted. */
+	message.sequence++;
+	assert_int_equal(hear(s, &message), MESSAGE_REFUSED);
+	message.length = 0;
+	assert_int_equal(hear(s, &message), MESSAGE_REFUSED);
+	message.flags = MESSAGE_WRITTEN | MESSAGE_IMM;
+	message.length = 100;
+	assert_int_equal(hear(s, &message), MESSAGE_REFUSED);
+	expect_no_wc(&s->recv_cq);
+	station_free(s);
+}
+
+/* The responder says so to packets: with the completion of the receive and the NAK. */
+static void a_receive_with_a_bad_lkey_refuses_messages(void **state)
+{
+	struct station *s = station_inside();
+	struct message message = next_message(s, 8);
+
+	post_recv(s, 511, 4096);	/* ends behind the region */
+	message.length = 1025;
+	assert_int_equal(hear(s, &message), MESSAGE_REFUSED);
+	assert_int_equal(s->qp.state, IBV_QPS_RTS);
+	expect_no_wc(&s->recv_cq);
+	receive_data(s, OPCODE_RC_SEND_FIRST, PEER_PSN, MTU);
+	receive_data(s, OPCODE_RC_SEND_LAST, PEER_PSN + 1, 1);
+	expect_wc(&s->recv_cq, 511, IBV_WC_LOC_PROT_ERR);
+	station_free(s);
+}
+
+static void only_a_connected_qp_hears(void **state)
+{
+	static const enum ibv_qp_state states[] = { IBV_QPS_RESET, IBV_QPS_INIT, IBV_QPS_ERR };
+	unsigned i;
+
+	for (i = 0; i < 3; i++) {
+		struct station *s = station_inside();
+		struct message message = next_message(s, 8);
+
+		station_move(s, states[i]);
+		if (states[i] == IBV_QPS_INIT)
+			post_recv(s, 1, 64);
+		assert_int_equal(hear(s, &message), MESSAGE_REFUSED);
+		expect_no_wc(&s->recv_cq);
+		station_free(s);
+	}
+}
+
+static void a_message_in_the_middle_of_packets_is_refused(void **state)
+{
+	struct station *s = station_inside();
+	struct message message = next_message(s, 8);
+
+	post_recv(s, 1, 4096);
+	post_recv(s, 2, 64);
+	receive_data(s, OPCODE_RC_SEND_FIRST, PEER_PSN, MTU);
+	assert_int_equal(hear(s, &message), MESSAGE_REFUSED);
+	receive_data(s, OPCODE_RC_SEND_MIDDLE, PEER_PSN + 1, MTU);
+	assert_int_equal(hear(s, &message), MESSAGE_REFUSED);
+	receive_data(s, OPCODE_RC_SEND_LAST, PEER_PSN + 2, 8);
+	expect_wc(&s->recv_cq, 1, IBV_WC_SUCCESS);
+	expect_executed(s, &message);
+	expect_wc(&s->recv_cq, 2, IBV_WC_SUCCESS);
+	station_free(s);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(a_message_lands_in_the_oldest_receive),
+		TEST(a_message_of_no_bytes_needs_no_memory),
+		TEST(a_message_is_scattered_over_the_sges),
+		TEST(immediate_data_reaches_the_completion),
+		TEST(a_write_with_immediate_takes_a_receive),
+		TEST(a_window_is_invalidated_with_the_message),
+		TEST(only_a_solicited_message_raises_a_cq_armed_for_those),
+		TEST(an_srq_gives_its_receives_and_its_limit_event),
+		TEST(the_first_message_in_rtr_establishes_communication),
+		TEST(messages_are_heard_while_the_send_queue_drains),
+		TEST(a_full_cq_fails_the_qp),
+		TEST(sequence_numbers_wrap_at_24_bits),
+		TEST(an_objection_leaves_no_trace),
+		TEST(without_a_receive_a_message_is_refused),
+		TEST(a_receive_with_a_bad_lkey_refuses_messages),
+		TEST(only_a_connected_qp_hears),
+		TEST(a_message_in_the_middle_of_packets_is_refused),
+	};
+
+	return cmocka_run_group_tests_name("message, hearing", tests, NULL, NULL);
+}

@@ -14,10 +14,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "process_cost.h"
 
 #define INFLIGHT	64
 #define PATIENCE_MS	5000
@@ -49,21 +50,6 @@ static void meet(void)
 	must(recv(sock, &byte, 1, 0) != 1, "the other process");
 }
 
-/* Resident memory, shared mappings included, in bytes. */
-static long resident(void)
-{
-	FILE *file = fopen("/proc/self/status", "r");
-	char line[128];
-	long kib = 0;
-
-	while (file && fgets(line, sizeof(line), file))
-		if (sscanf(line, "VmRSS: %ld kB", &kib) == 1)
-			break;
-	if (file)
-		fclose(file);
-	return kib * 1024;
-}
-
 static long descriptors(void)
 {
 	DIR *dir = opendir("/proc/self/fd");
@@ -74,15 +60,6 @@ static long descriptors(void)
 	if (dir)
 		closedir(dir);
 	return found;
-}
-
-static double cpu_seconds(void)
-{
-	struct rusage usage;
-
-	getrusage(RUSAGE_SELF, &usage);
-	return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-	       (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
 }
 
 /* A queue pair for @id, and a receive on it; the objects that all share come with the first. */

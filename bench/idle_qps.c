@@ -15,6 +15,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "process_cost.h"
+
 static int count = 1000, seconds = 5, gid_index = 1, sock;
 static bool parent;
 
@@ -37,30 +39,6 @@ static void exchange(const void *mine, void *theirs, size_t len)
 		must("the other process", n <= 0);
 		got += n;
 	}
-}
-
-/* Resident memory, shared mappings included, in bytes. */
-static long resident(void)
-{
-	FILE *file = fopen("/proc/self/status", "r");
-	char line[128];
-	long kib = 0;
-
-	while (file && fgets(line, sizeof(line), file))
-		if (sscanf(line, "VmRSS: %ld kB", &kib) == 1)
-			break;
-	if (file)
-		fclose(file);
-	return kib * 1024;
-}
-
-static double cpu_seconds(void)
-{
-	struct rusage usage;
-
-	getrusage(RUSAGE_SELF, &usage);
-	return usage.ru_utime.tv_sec + usage.ru_stime.tv_sec +
-	       (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
 }
 
 /* How often threads of this process have left the processor, so were woken up. */

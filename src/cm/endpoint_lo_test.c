@@ -170,9 +170,16 @@ static void refusals_arrive(void **test)
 	endpoint_destroy(active);
 }
 
-static pid_t try_fork(void)
+static pid_t fork_or_skip(struct endpoint *listener)
 {
-	return MAY_FORK ? fork() : -1;
+	pid_t child = MAY_FORK ? fork() : -1;
+
+	if (child < 0) {
+		if (listener)
+			endpoint_destroy(listener);
+		skip();
+	}
+	return child;
 }
 
 static void ports_conflict_between_processes(void **test)
@@ -180,12 +187,8 @@ static void ports_conflict_between_processes(void **test)
 	struct endpoint *listener = serve(0);
 	uint16_t port = port_of(listener);
 	int status;
-	pid_t child = try_fork();
+	pid_t child = fork_or_skip(listener);
 
-	if (child < 0) {
-		endpoint_destroy(listener);
-		skip();
-	}
 	if (!child) {
 		struct endpoint *other;
 		struct cm_channel *own;
@@ -209,12 +212,8 @@ static void endpoints_of_the_parent_are_dead_in_a_child(void **test)
 {
 	struct endpoint *listener = serve(0);
 	int status;
-	pid_t child = try_fork();
+	pid_t child = fork_or_skip(listener);
 
-	if (child < 0) {
-		endpoint_destroy(listener);
-		skip();
-	}
 	if (!child) {
 		struct endpoint_event event;
 		bool right = endpoint_listen(listener, 0) == ENODEV &&
@@ -260,9 +259,7 @@ static void a_killed_peer_disconnects_at_once(void **test)
 	pid_t child;
 
 	assert_int_equal(pipe(ready), 0);
-	child = try_fork();
-	if (child < 0)
-		skip();
+	child = fork_or_skip(NULL);
 	if (!child)
 		serve_and_die(ready[1]);
 	close(ready[1]);

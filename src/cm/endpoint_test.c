@@ -252,19 +252,12 @@ static void a_path_can_be_given_instead_of_resolved(void **test)
 {
 	struct endpoint *endpoint = create();
 	struct ibv_path_data data = {
-		.flags = IBV_PATH_FLAG_GMP | IBV_PATH_FLAG_PRIMARY | IBV_PATH_FLAG_BIDIRECTIONAL,
 		.path = { .mtu = 2 << 6 | IBV_MTU_512, .packetlifetime = 2 << 6 | 9,
-			  .flowlabel_hoplimit = htobe32(0x12345 << 8 | 7), .tclass = 3,
-			  .pkey = htobe16(0xffff) },
+			  .flowlabel_hoplimit = htobe32(0x12345 << 8 | 7), .tclass = 3 },
 	};
 	struct endpoint_info info;
 
-	fake_address("10.0.0.2", data.path.dgid.raw);
-	assert_int_equal(endpoint_resolve_address(endpoint, NULL, ip("10.0.0.2", 1), 1), 0);
-	take(RDMA_CM_EVENT_ADDR_RESOLVED);
-	assert_int_equal(endpoint_set_option(endpoint, RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, &data,
-					     sizeof(data)), 0);
-	take(RDMA_CM_EVENT_ROUTE_RESOLVED);
+	resolve_by(endpoint, "10.0.0.2", 1, &data);
 	endpoint_query(endpoint, &info);
 	assert_int_equal(info.path.mtu, IBV_MTU_512);
 	assert_int_equal(info.path.packet_life_time, 9);

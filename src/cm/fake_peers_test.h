@@ -146,6 +146,20 @@ static inline void resolve_to(struct endpoint *endpoint, const struct sockaddr *
 	take(RDMA_CM_EVENT_ROUTE_RESOLVED);
 }
 
+/* The same, with a path that the application gives: from @path's other fields, to @text. */
+static inline void resolve_by(struct endpoint *endpoint, const char *text, uint16_t port,
+			      struct ibv_path_data *path)
+{
+	fake_address(text, path->path.dgid.raw);
+	path->flags = IBV_PATH_FLAG_GMP | IBV_PATH_FLAG_PRIMARY | IBV_PATH_FLAG_BIDIRECTIONAL;
+	path->path.pkey = htobe16(0xffff);
+	assert_int_equal(endpoint_resolve_address(endpoint, NULL, ip(text, port), 1), 0);
+	take(RDMA_CM_EVENT_ADDR_RESOLVED);
+	assert_int_equal(endpoint_set_option(endpoint, RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, path,
+					     sizeof(*path)), 0);
+	take(RDMA_CM_EVENT_ROUTE_RESOLVED);
+}
+
 static inline int start_connecting(struct endpoint *endpoint, const void *data, uint8_t bytes)
 {
 	struct rdma_conn_param parameters = {

@@ -198,19 +198,25 @@ int cm_do_send_rep(struct cm_connection *connection, struct cm_details *details)
 	return 0;
 }
 
+/* Can be made again from the connection: memory is needed for private data alone. */
+static int send_plain_with(struct cm_connection *connection, const struct cm_details *details,
+			   struct cm_message *message)
+{
+	int err = cm_put_private_data(message, details->private_data, details->bytes);
+
+	if (!err && details->bytes)
+		err = cm_keep(connection, message);
+	if (!err)
+		cm_send(connection, message);
+	return err;
+}
+
 int cm_do_send_rtu(struct cm_connection *connection, struct cm_details *details)
 {
 	struct cm_message message;
-	int err;
 
 	cm_begin(connection, CM_MESSAGE_RTU, &message);
-	err = cm_put_private_data(&message, details->private_data, details->bytes);
-	if (!err && details->bytes)
-		err = cm_keep(connection, &message);
-	if (err)
-		return err;
-	cm_send(connection, &message);
-	return 0;
+	return send_plain_with(connection, details, &message);
 }
 
 int cm_do_send_mra(struct cm_connection *connection, struct cm_details *details)
@@ -282,21 +288,13 @@ int cm_do_send_timeout(struct cm_connection *connection, struct cm_details *deta
 	return 0;
 }
 
-/* A connection must be able to end: memory is needed for private data alone. */
 int cm_do_send_dreq(struct cm_connection *connection, struct cm_details *details)
 {
 	struct cm_message message;
-	int err;
 
 	cm_begin(connection, CM_MESSAGE_DREQ, &message);
 	message.dreq.remote_qpn = connection->remote_qpn;
-	err = cm_put_private_data(&message, details->private_data, details->bytes);
-	if (!err && details->bytes)
-		err = cm_keep(connection, &message);
-	if (err)
-		return err;
-	cm_send(connection, &message);
-	return 0;
+	return send_plain_with(connection, details, &message);
 }
 
 int cm_do_send_sidr_rep(struct cm_connection *connection, struct cm_details *details)

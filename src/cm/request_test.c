@@ -136,18 +136,10 @@ static void a_request_whose_peer_gave_up_is_not_shown(void **test)
 static void a_path_mtu_that_is_too_large_is_rejected(void **test)
 {
 	struct endpoint *listener = listen_on(ip("127.0.0.1", 7471), 10), *active = create();
-	struct ibv_path_data data = {
-		.flags = IBV_PATH_FLAG_GMP | IBV_PATH_FLAG_PRIMARY | IBV_PATH_FLAG_BIDIRECTIONAL,
-		.path = { .mtu = IBV_MTU_4096, .packetlifetime = 18, .pkey = htobe16(0xffff) },
-	};
+	struct ibv_path_data data = { .path = { .mtu = IBV_MTU_4096, .packetlifetime = 18 } };
 	struct endpoint_event event;
 
-	fake_address("127.0.0.1", data.path.dgid.raw);
-	assert_int_equal(endpoint_resolve_address(active, NULL, ip("127.0.0.1", 7471), 1), 0);
-	take(RDMA_CM_EVENT_ADDR_RESOLVED);
-	assert_int_equal(endpoint_set_option(active, RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, &data,
-					     sizeof(data)), 0);
-	take(RDMA_CM_EVENT_ROUTE_RESOLVED);
+	resolve_by(active, "127.0.0.1", 7471, &data);
 	assert_int_equal(start_connecting(active, NULL, 0), 0);
 	fake_deliver(0);
 	assert_int_equal(cm_channel_take(channel, &event), EAGAIN);

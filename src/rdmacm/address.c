@@ -10,20 +10,6 @@
 
 #include "rdmacm/rdmacm.h"
 
-socklen_t address_bytes(const struct sockaddr *address)
-{
-	switch (address ? address->sa_family : AF_UNSPEC) {
-	case AF_INET:
-		return sizeof(struct sockaddr_in);
-	case AF_INET6:
-		return sizeof(struct sockaddr_in6);
-	case AF_IB:
-		return sizeof(struct sockaddr_ib);
-	default:
-		return 0;
-	}
-}
-
 uint16_t address_port(const struct sockaddr *address)
 {
 	switch (address->sa_family) {

@@ -90,16 +90,7 @@ int fcntl(int fd, int command, ...)
 	return control(fd, command, argument);
 }
 
-int fcntl64(int fd, int command, ...)
-{
-	va_list arguments;
-	void *argument;
-
-	va_start(arguments, command);
-	argument = va_arg(arguments, void *);
-	va_end(arguments);
-	return control(fd, command, argument);
-}
+int fcntl64(int fd, int command, ...) __attribute__((alias("fcntl")));
 
 /* FIONREAD: bytes that can be read now, up to what a look at them shows. */
 static int readable_bytes(const struct twin *twin, int *count)

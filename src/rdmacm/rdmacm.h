@@ -30,6 +30,7 @@
 #include "base/list.h"
 #include "base/lock.h"
 #include "cm/endpoint.h"
+#include "rdmacm/sockaddr.h"
 
 struct channel {
 	struct rdma_event_channel public;	/* first */
@@ -113,7 +114,6 @@ int id_create(struct rdma_event_channel *channel, struct rdma_cm_id **created, v
 void id_drop_event(struct id *id);
 
 /* address.c */
-socklen_t address_bytes(const struct sockaddr *address);	/* 0: NULL or an unknown family */
 uint16_t address_port(const struct sockaddr *address);		/* network order */
 /* What the endpoint knows goes into the id: addresses, device, path. 0 or errno. */
 int id_refresh(struct id *id);

@@ -15,32 +15,19 @@
 #include "base/log.h"
 #include "rdmacm/rsocket.h"
 
-socklen_t rs_address_bytes(const struct sockaddr *address)
-{
-	switch (address->sa_family) {
-	case AF_INET:
-		return sizeof(struct sockaddr_in);
-	case AF_INET6:
-		return sizeof(struct sockaddr_in6);
-	case AF_IB:
-		return sizeof(struct sockaddr_ib);
-	}
-	return 0;
-}
-
 static int check_address(const struct sockaddr *address, socklen_t length)
 {
 	if (!address || length < sizeof(address->sa_family))
 		return EFAULT;
-	if (!rs_address_bytes(address))
+	if (!address_bytes(address))
 		return EAFNOSUPPORT;
-	return length < rs_address_bytes(address) ? EINVAL : 0;
+	return length < address_bytes(address) ? EINVAL : 0;
 }
 
 /* As the kernel does: no more than there is room for; *length says how much there would be. */
 void rs_address_out(const struct sockaddr *address, struct sockaddr *to, socklen_t *length)
 {
-	socklen_t bytes = rs_address_bytes(address);
+	socklen_t bytes = address_bytes(address);
 
 	if (to)
 		memcpy(to, address, rs_least(bytes, *length));
@@ -474,7 +461,7 @@ int rgetsockname(int socket, struct sockaddr *addr, socklen_t *addrlen)
 		return -1;
 	lock_acquire(&rs->lock);
 	own = rs->id->route.addr.src_storage;
-	if (!rs_address_bytes((struct sockaddr *)&own))
+	if (!address_bytes((struct sockaddr *)&own))
 		own.ss_family = (sa_family_t)rs->domain;	/* not bound: any */
 	lock_release(&rs->lock);
 	rs_address_out((struct sockaddr *)&own, addr, addrlen);

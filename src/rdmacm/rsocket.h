@@ -36,6 +36,7 @@
 #include "rdmacm/rsocket_flow.h"
 #include "rdmacm/rsocket_iov.h"
 #include "rdmacm/rsocket_wire.h"
+#include "rdmacm/sockaddr.h"
 
 enum rs_state {
 	RS_OPEN,		/* bound or not */
@@ -211,7 +212,6 @@ const struct rs_options *rs_defaults(void);
 void rs_free(struct rsocket *rs);
 /* A socket around @events (and @id) with the options of @parent (or the defaults). 0 or errno. */
 int rs_new(int domain, int type, const struct rsocket *parent, struct rsocket **created);
-socklen_t rs_address_bytes(const struct sockaddr *address);	/* 0: of no use here */
 void rs_address_out(const struct sockaddr *address, struct sockaddr *to, socklen_t *length);
 
 /* rsocket_connect.c */

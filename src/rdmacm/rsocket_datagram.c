@@ -223,7 +223,7 @@ int rs_datagram_connect(struct rsocket *rs, const struct sockaddr *address)
 			err = rs_destination_get_locked(rs, address, &destination);
 		if (!err) {
 			memset(&rs->datagram.peer, 0, sizeof(rs->datagram.peer));
-			memcpy(&rs->datagram.peer, address, rs_address_bytes(address));
+			memcpy(&rs->datagram.peer, address, address_bytes(address));
 			rs->datagram.connected = true;
 		}
 	}

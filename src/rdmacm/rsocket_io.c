@@ -14,27 +14,41 @@
 #define SEND_FLAGS	(MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE | MSG_CONFIRM | MSG_DONTROUTE | \
 			 MSG_EOR | MSG_WAITALL)
 
+struct transfer {
+	struct rsocket *rs;
+	struct rs_cursor data;
+};
+
+/* 0; or an errno, also where transfer->rs is NULL: there is no such socket, before all else. */
+static int begin(struct transfer *transfer, int socket, const struct iovec *iov, size_t count,
+		 int unknown_flags)
+{
+	int err = rs_cursor_init(&transfer->data, iov, count);
+
+	transfer->rs = rs_get(socket);
+	if (!transfer->rs)
+		return errno;
+	return unknown_flags ? EOPNOTSUPP : err;
+}
+
 static ssize_t receive(int socket, const struct iovec *iov, size_t count, int flags,
 		       struct sockaddr_storage *from, bool *truncated)
 {
-	struct rs_cursor to;
-	int err = rs_cursor_init(&to, iov, count);
-	struct rsocket *rs;
+	struct transfer transfer;
+	int err = begin(&transfer, socket, iov, count, flags & ~RECEIVE_FLAGS);
+	struct rsocket *rs = transfer.rs;
 	ssize_t result;
 
-	if (flags & ~RECEIVE_FLAGS)
-		err = EOPNOTSUPP;
-	rs = rs_get(socket);
 	if (!rs)
 		return -1;
 	if (err)
 		result = rs_result(err);
 	else if (rs->type == SOCK_DGRAM)
-		result = rs_datagram_receive(rs, &to, flags, from, truncated);
-	else if (!to.left)
+		result = rs_datagram_receive(rs, &transfer.data, flags, from, truncated);
+	else if (!transfer.data.left)
 		result = 0;
 	else
-		result = rs_stream_receive(rs, &to, flags);
+		result = rs_stream_receive(rs, &transfer.data, flags);
 	rs_put(rs);
 	return result;
 }
@@ -42,22 +56,19 @@ static ssize_t receive(int socket, const struct iovec *iov, size_t count, int fl
 static ssize_t transmit(int socket, const struct iovec *iov, size_t count, int flags,
 			const struct sockaddr *to)
 {
-	struct rs_cursor from;
-	int err = rs_cursor_init(&from, iov, count);
-	struct rsocket *rs;
+	struct transfer transfer;
+	int err = begin(&transfer, socket, iov, count, flags & ~SEND_FLAGS);
+	struct rsocket *rs = transfer.rs;
 	ssize_t result;
 
-	if (flags & ~SEND_FLAGS)
-		err = EOPNOTSUPP;
-	rs = rs_get(socket);
 	if (!rs)
 		return -1;
 	if (err)
 		result = rs_result(err);
 	else if (rs->type == SOCK_DGRAM)
-		result = rs_datagram_send(rs, &from, flags, to);
+		result = rs_datagram_send(rs, &transfer.data, flags, to);
 	else
-		result = rs_stream_send(rs, &from, flags);
+		result = rs_stream_send(rs, &transfer.data, flags);
 	rs_put(rs);
 	return result;
 }
@@ -135,9 +146,9 @@ static int check_destination(const struct sockaddr *to, socklen_t length)
 		return 0;
 	if (length < sizeof(to->sa_family))
 		return EINVAL;
-	if (!rs_address_bytes(to))
+	if (!address_bytes(to))
 		return EAFNOSUPPORT;
-	return length < rs_address_bytes(to) ? EINVAL : 0;
+	return length < address_bytes(to) ? EINVAL : 0;
 }
 
 ssize_t rsendto(int socket, const void *buf, size_t len, int flags,

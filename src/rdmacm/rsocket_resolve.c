@@ -137,7 +137,7 @@ int rs_destination_get_locked(struct rsocket *rs, const struct sockaddr *address
 	destination = calloc(1, sizeof(*destination));
 	if (!destination)
 		return ENOMEM;
-	memcpy(&destination->address, address, rs_address_bytes(address));
+	memcpy(&destination->address, address, address_bytes(address));
 	destination->state = RS_LOOKING;
 	list_add_tail(rs->datagram.destinations.next, &destination->node);
 	rs->datagram.destination_count++;

@@ -75,6 +75,23 @@ bool rs_stream_writable_locked(struct rsocket *rs)
 	return rs_request_room_locked(rs) && send_room(stream);
 }
 
+/*
+ * Waits with @side (receive_lock or send_lock) dropped as well, so that a call that does not block
+ * does not wait behind us.
+ */
+static int wait_without(struct rsocket *rs, struct lock *side, rs_condition *ready,
+			enum rs_interest interest, int64_t deadline_ns) REQUIRES(side, rs->lock)
+{
+	int err;
+
+	lock_release(side);
+	err = rs_wait_locked(rs, ready, interest, deadline_ns);
+	lock_release(&rs->lock);
+	lock_acquire(side);
+	lock_acquire(&rs->lock);
+	return err;
+}
+
 /* ---- receiving ---- */
 
 /* Copies what is there, up to what is wanted. Under receive_lock. */
@@ -124,20 +141,6 @@ static int receive_some(struct rsocket *rs, struct rs_cursor *to, bool peek, siz
 	return 0;
 }
 
-/* Waits with receive_lock dropped, so that a non-blocking reader does not wait behind us. */
-static int wait_to_receive(struct rsocket *rs, int64_t deadline_ns)
-	REQUIRES(rs->receive_lock, rs->lock)
-{
-	int err;
-
-	lock_release(&rs->receive_lock);
-	err = rs_wait_locked(rs, rs_stream_readable_locked, RS_READ, deadline_ns);
-	lock_release(&rs->lock);
-	lock_acquire(&rs->receive_lock);
-	lock_acquire(&rs->lock);
-	return err;
-}
-
 /* MSG_PEEK does not wait for more than there is, not even with MSG_WAITALL. */
 static ssize_t receive_locked(struct rsocket *rs, struct rs_cursor *to, int flags,
 			      int64_t deadline_ns, int *failure)
@@ -155,7 +158,8 @@ static ssize_t receive_locked(struct rsocket *rs, struct rs_cursor *to, int flag
 		if (!to->left || (total && (peek || !(flags & MSG_WAITALL))))
 			break;
 		if (err == EAGAIN)
-			err = wait_to_receive(rs, deadline_ns);
+			err = wait_without(rs, &rs->receive_lock, rs_stream_readable_locked, RS_READ,
+					   deadline_ns);
 	} while (!err);
 	*failure = err;
 	return (ssize_t)total;
@@ -268,19 +272,6 @@ static int send_some(struct rsocket *rs, struct rs_cursor *from)
 	return err;
 }
 
-static int wait_to_send(struct rsocket *rs, int64_t deadline_ns)
-	REQUIRES(rs->send_lock, rs->lock)
-{
-	int err;
-
-	lock_release(&rs->send_lock);
-	err = rs_wait_locked(rs, rs_stream_writable_locked, RS_WRITE, deadline_ns);
-	lock_release(&rs->lock);
-	lock_acquire(&rs->send_lock);
-	lock_acquire(&rs->lock);
-	return err;
-}
-
 ssize_t rs_stream_send(struct rsocket *rs, struct rs_cursor *from, int flags)
 {
 	int64_t deadline_ns = rs_deadline_ns(rs, flags, rs->options.send_timeout_ms);
@@ -297,7 +288,8 @@ ssize_t rs_stream_send(struct rsocket *rs, struct rs_cursor *from, int flags)
 	while (!err && from->left) {
 		err = send_some(rs, from);
 		if (err == EAGAIN)
-			err = wait_to_send(rs, deadline_ns);
+			err = wait_without(rs, &rs->send_lock, rs_stream_writable_locked, RS_WRITE,
+					   deadline_ns);
 	}
 	lock_release(&rs->lock);
 	lock_release(&rs->send_lock);

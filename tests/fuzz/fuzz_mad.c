@@ -12,6 +12,7 @@
 
 #include "base/bytes.h"
 #include "cm/protocol_internal.h"
+#include "input.h"
 #include "wire/dump.h"
 
 #define SLOTS		12u
@@ -22,11 +23,6 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length);
 
 static const uint8_t private_data[256] = { 1, 2, 3 };
-
-struct input {
-	const uint8_t *data;
-	size_t left;
-};
 
 struct world {
 	struct cm_protocol *protocol;
@@ -43,14 +39,6 @@ static void require(int truth)
 {
 	if (!truth)
 		abort();
-}
-
-static uint8_t next8(struct input *input)
-{
-	if (!input->left)
-		return 0;
-	input->left--;
-	return *input->data++;
 }
 
 

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "input.h"
 #include "sim.h"
 #include "wire/aeth.h"
 #include "wire/icrc.h"
@@ -26,11 +27,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length);
 #define GUARD_BYTE	0xa7
 #define STEPS_MAX	400u
 #define QUEUE		16u
-
-struct input {
-	const uint8_t *data;
-	size_t left;
-};
 
 struct world {
 	struct sim *sim;
@@ -56,14 +52,6 @@ static void require_that(bool truth, const char *text, int line)
 		return;
 	fprintf(stderr, "fuzz_transport.c:%d: not so: %s\n", line, text);
 	abort();
-}
-
-static uint8_t next8(struct input *input)
-{
-	if (!input->left)
-		return 0;
-	input->left--;
-	return *input->data++;
 }
 
 static uint32_t next16(struct input *input)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Processes that come to share memory later than their queue pairs are connected: because one did not
- * answer in time, or had no descriptor to spare. Until then packets go over UDP; the change, in the
- * middle of traffic, loses, repeats and reorders nothing. And who cannot be met is left alone in the
- * end.
+ * Processes that come to share memory later than their queue pairs are connected: because one did
+ * not answer in time, or had no descriptor to spare. Until then packets go over UDP; the change, in
+ * the middle of traffic, loses, repeats and reorders nothing. And who cannot be met is left alone
+ * in the end.
  */
 #include <dirent.h>
 #include <sched.h>
@@ -14,10 +14,10 @@
 #include "pair.h"
 #include "verbs/verbs.h"
 
-#define DEPTH 64u		/* receives; requests outstanding at most */
+#define DEPTH 64u /* receives; requests outstanding at most */
 #define PLACE_BYTES 32768u
-#define WINDOW 32u		/* messages that the other end has not heard of */
-#define MORE 300u		/* messages through memory, before the end */
+#define WINDOW 32u /* messages that the other end has not heard of */
+#define MORE 300u  /* messages through memory, before the end */
 #define QKEY 0x1234u
 #define GRH 40u
 #define LIMIT_S 20.0
@@ -39,7 +39,8 @@ static void await_memory(const struct end *end, double limit_s)
 	}
 }
 
-/* One descriptor more, or as many as is usual: a meeting takes two, finding the way to the peer one. */
+/* One descriptor more, or as many as is usual: a meeting takes two, finding the way to the peer
+ * one. */
 static void allow_descriptors(bool allow)
 {
 	static rlim_t usual;
@@ -57,7 +58,7 @@ static void allow_descriptors(bool allow)
 /* ---- traffic: each end sends numbered messages, and checks those of the other ---- */
 
 struct message {
-	uint32_t number, heard;		/* of the messages of the other end */
+	uint32_t number, heard; /* of the messages of the other end */
 	uint32_t bytes, state;
 };
 enum { SENDING, DONE, LAST };
@@ -114,9 +115,8 @@ static void send_message(struct traffic *traffic, uint32_t state)
 				  .bytes = bytes_of(traffic, traffic->sent),
 				  .state = state};
 	char *place = send_place(traffic, traffic->sent);
-	struct ibv_sge sge = {.addr = (uintptr_t)place,
-			      .length = message.bytes,
-			      .lkey = traffic->end->mr->lkey};
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)place, .length = message.bytes, .lkey = traffic->end->mr->lkey};
 	struct ibv_send_wr *bad, wr = {.wr_id = 'm',
 				       .sg_list = &sge,
 				       .num_sge = 1,
@@ -149,8 +149,10 @@ static void send_one_sided(struct traffic *traffic)
 	} else {
 		traffic->written = traffic->sent;
 		*word_of(end, READ_BACK) = traffic->written;
-		CHECK(!post(end, IBV_WR_RDMA_WRITE, word_offset(READ_BACK), 8, word_offset(CELL), 'w'));
-		CHECK(!post(end, IBV_WR_RDMA_READ, word_offset(ORIGINAL), 8, word_offset(CELL), 'r'));
+		CHECK(!post(end, IBV_WR_RDMA_WRITE, word_offset(READ_BACK), 8, word_offset(CELL),
+			    'w'));
+		CHECK(!post(end, IBV_WR_RDMA_READ, word_offset(ORIGINAL), 8, word_offset(CELL),
+			    'r'));
 		traffic->outstanding += 2;
 	}
 }
@@ -171,7 +173,8 @@ static void receive_message(struct traffic *traffic, const struct ibv_wc *wc)
 	memcpy(&message, place, sizeof(message));
 	CHECK(message.number == traffic->heard, "message %u came as number %u", message.number,
 	      traffic->heard);
-	CHECK(wc->byte_len == message.bytes + skip && message.bytes == bytes_of(traffic, traffic->heard));
+	CHECK(wc->byte_len == message.bytes + skip &&
+	      message.bytes == bytes_of(traffic, traffic->heard));
 	for (i = sizeof(message); i < message.bytes; i++)
 		CHECK(place[i] == body_of(message.number, i), "byte %u of message %u", i,
 		      message.number);
@@ -185,13 +188,14 @@ static void take_completion(struct traffic *traffic, const struct ibv_wc *wc)
 {
 	uint64_t original = 0;
 
-	CHECK(wc->status == IBV_WC_SUCCESS, "%c: %s", (int)wc->wr_id, ibv_wc_status_str(wc->status));
+	CHECK(wc->status == IBV_WC_SUCCESS, "%c: %s", (int)wc->wr_id,
+	      ibv_wc_status_str(wc->status));
 	if (wc->wr_id == 'R') {
 		receive_message(traffic, wc);
 		return;
 	}
 	traffic->outstanding--;
-	if (wc->wr_id == 'a' || wc->wr_id == 'r')	/* else one may be writing there */
+	if (wc->wr_id == 'a' || wc->wr_id == 'r') /* else one may be writing there */
 		original = *word_of(traffic->end, ORIGINAL);
 	if (wc->wr_id == 'a')
 		CHECK(original == traffic->atomics++, "the counter was %u after %u atomics",
@@ -266,8 +270,7 @@ static void raise_uc(struct end *end)
 {
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1};
 
-	modify(end, &attr,
-	       IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+	modify(end, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
 	attr = (struct ibv_qp_attr){
 		.qp_state = IBV_QPS_RTR,
 		.path_mtu = end->mtu,
@@ -434,30 +437,44 @@ static bool who_was_too_slow_is_met_when_he_answers(void)
 
 /* ---- one that will never be met ---- */
 
-/* How often the threads of this process, but for this one, have gone to sleep. */
+/* The text of that file of a thread of ours; "" where it has ended. */
+static void read_of_thread(const char *thread, const char *name, char *text, size_t bytes)
+{
+	char path[300];
+	size_t got = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%s/%s", thread, name);
+	file = fopen(path, "r");
+	if (file) {
+		got = fread(text, 1, bytes - 1, file);
+		fclose(file);
+	}
+	text[got] = '\0';
+}
+
+/* How often the worker has gone to sleep. */
 static unsigned long sleeps(void)
 {
-	DIR *tasks = opendir("/proc/self/task");
-	struct dirent *task;
-	unsigned long sum = 0, count;
-	char path[300], line[256];
+	DIR *threads = opendir("/proc/self/task");
+	struct dirent *thread;
+	unsigned long count = 0;
+	unsigned workers = 0;
+	char text[4096], *at;
 
-	CHECK(tasks, "%m");
-	while ((task = readdir(tasks))) {
-		FILE *status;
-
-		if (atoi(task->d_name) <= 0 || atoi(task->d_name) == getpid())
+	CHECK(threads, "%m");
+	while ((thread = readdir(threads))) {
+		read_of_thread(thread->d_name, "comm", text, sizeof(text));
+		if (strcmp(text, "verbatim\n"))
 			continue;
-		snprintf(path, sizeof(path), "/proc/self/task/%s/status", task->d_name);
-		status = fopen(path, "r");
-		while (status && fgets(line, sizeof(line), status))
-			if (sscanf(line, "voluntary_ctxt_switches: %lu", &count) == 1)
-				sum += count;
-		if (status)
-			fclose(status);
+		read_of_thread(thread->d_name, "status", text, sizeof(text));
+		at = strstr(text, "\nvoluntary_ctxt_switches:");
+		CHECK(at && sscanf(at, "\nvoluntary_ctxt_switches: %lu", &count) == 1);
+		workers++;
 	}
-	closedir(tasks);
-	return sum;
+	closedir(threads);
+	CHECK(workers == 1, "%u workers", workers);
+	return count;
 }
 
 static void takes_no_part(struct end *end, void *argument)

@@ -11,9 +11,10 @@
 
 #include "model.h"
 
-#define STEPS 120u
+#define STEPS 200u
 
 struct plan {
+	const char *mode;
 	uint64_t seed;
 	unsigned steps;
 };
@@ -25,6 +26,7 @@ struct player {
 	struct ibv_pd *other_pd;
 	struct ibv_mr *mr[REGIONS], *local;
 	struct ibv_mw *window;
+	struct ibv_srq *srq;
 	uint32_t key[REGIONS], their_key[REGIONS];
 	unsigned step;
 };
@@ -87,12 +89,32 @@ static void set_up(struct player *player)
 	copy_model(player);
 }
 
+/* A QP with an SRQ or without, as the model has it. */
+static void make_qp(struct player *player)
+{
+	struct ibv_srq_init_attr srq = {
+		.attr = {.max_wr = 2 * RECEIVES_MAX, .max_sge = RECEIVE_SGES_MAX}};
+
+	if (player->model->has_srq) {
+		player->srq = ibv_create_srq(player->end->pd, &srq);
+		CHECK(player->srq, "%m");
+	}
+	end_make_qp_with(player->end, player->srq);
+}
+
+static void destroy_qp(struct player *player)
+{
+	CHECK(!ibv_destroy_qp(player->end->qp));
+	player->end->qp = NULL;
+	CHECK(!player->srq || !ibv_destroy_srq(player->srq), "%m");
+	player->srq = NULL;
+}
+
 static void tear_down(struct player *player)
 {
 	unsigned name;
 
-	CHECK(!ibv_destroy_qp(player->end->qp));
-	player->end->qp = NULL;
+	destroy_qp(player);
 	CHECK(!ibv_dealloc_mw(player->window));
 	for (name = FULL; name <= ODD; name++)
 		CHECK(!ibv_dereg_mr(player->mr[name]));
@@ -119,6 +141,7 @@ static void post_op(struct player *player, const struct op *op, uint64_t id)
 			(uintptr_t)end->memory + op->piece[i].at, op->piece[i].bytes,
 			op->bad_lkey ? player->local->lkey ^ 1 : player->local->lkey};
 	wr.send_flags = (op->is_signaled ? IBV_SEND_SIGNALED : 0) |
+			(op->is_solicited ? IBV_SEND_SOLICITED : 0) |
 			(op->is_inline ? IBV_SEND_INLINE : 0) |
 			(op->is_fenced ? IBV_SEND_FENCE : 0);
 	if (op->opcode == IBV_WR_SEND_WITH_INV)
@@ -139,7 +162,7 @@ static void post_op(struct player *player, const struct op *op, uint64_t id)
 
 static void post_one_receive(struct player *player, const struct receive *receive)
 {
-	struct ibv_sge sge[2];
+	struct ibv_sge sge[RECEIVE_SGES_MAX];
 	struct ibv_recv_wr *bad,
 		wr = {.wr_id = receive->id, .sg_list = sge, .num_sge = (int)receive->pieces};
 	unsigned i;
@@ -147,7 +170,9 @@ static void post_one_receive(struct player *player, const struct receive *receiv
 	for (i = 0; i < receive->pieces; i++)
 		sge[i] = (struct ibv_sge){(uintptr_t)player->end->memory + receive->piece[i].at,
 					  receive->piece[i].bytes, player->local->lkey};
-	CHECK(!ibv_post_recv(player->end->qp, &wr, &bad), "step %u: %m", player->step);
+	CHECK(player->srq ? !ibv_post_srq_recv(player->srq, &wr, &bad)
+			  : !ibv_post_recv(player->end->qp, &wr, &bad),
+	      "step %u: %m", player->step);
 }
 
 /* ---- comparing ---- */
@@ -231,21 +256,28 @@ static void connect_anew(struct player *player)
 	player->end->mtu = (enum ibv_mtu)(IBV_MTU_256 + model_random(model, 5));
 	model_reset(model);
 	model_fill(model);
-	if (!player->end->qp)
-		end_make_qp(player->end);
+	/* Another one, or the same from RESET on. */
+	if (player->end->qp && (player->srq || model_random(model, 3) == 0))
+		destroy_qp(player);
+	if (!player->end->qp) {
+		model->has_srq = model_random(model, 3) == 0;
+		make_qp(player);
+	}
 	end_raise(player->end, IBV_QPS_INIT);
 	renew_window(player);
 	copy_model(player);
 	end_connect(player->end);
 }
 
-static void add_receives(struct player *player, enum side side, unsigned count, bool post_them)
+static void add_receives(struct player *player, enum side side, unsigned count, bool large,
+			 bool post_them)
 {
 	struct model *model = player->model;
 	struct model_end *end = &model->end[side];
 
-	while (count-- && end->receives < RECEIVES_MAX) {
-		struct receive receive = model_random_receive(model, side);
+	for (; count && end->receives < RECEIVES_MAX; count--, large = false) {
+		struct receive receive =
+			large ? model_large_receive(model) : model_random_receive(model, side);
 
 		end->receive[end->receives++] = receive;
 		if (post_them && player->end->side == side)
@@ -258,7 +290,8 @@ struct batch {
 	struct op op[BATCH_MAX];
 	uint64_t id[BATCH_MAX];
 	unsigned count, receives;
-	bool late; /* they are posted after the requests */
+	bool late;  /* they are posted after the requests */
+	bool large; /* the first one is a large SEND */
 };
 
 static struct batch random_batch(struct model *model)
@@ -268,10 +301,12 @@ static struct batch random_batch(struct model *model)
 	bool fence = false;
 	unsigned i;
 
+	batch.large = !model->end[!batch.from].receives && model_random(model, 20) == 0;
 	for (i = 0; i < batch.count; i++) {
 		struct op *op = &batch.op[i];
 
-		*op = model_random_op(model, batch.from, i);
+		*op = batch.large && !i ? model_large_op(model)
+					: model_random_op(model, batch.from, i);
 		/* Only one of them may use up the window. */
 		if (i && op->opcode == IBV_WR_SEND_WITH_INV)
 			op->opcode = IBV_WR_SEND;
@@ -309,7 +344,7 @@ static void run_batch(struct player *player)
 	unsigned old = there->receives, i;
 
 	add_receives(player, !batch.from, batch.receives > old ? batch.receives - old : 0,
-		     !batch.late);
+		     batch.large, !batch.late);
 	meet(player->end);
 	if (is_sender)
 		for (i = 0; i < batch.count; i++)
@@ -335,7 +370,7 @@ static void run_batch(struct player *player)
 		post_op(player, &batch.op[0], model->next_id);
 	model->next_id++;
 	if (there->failed) {
-		add_receives(player, !batch.from, 1, true);
+		add_receives(player, !batch.from, 1, false, true);
 		model_flush_receives(model, !batch.from);
 	}
 	check_step(player);
@@ -439,6 +474,18 @@ static void step(struct player *player)
 		connect_anew(player);
 }
 
+/* The ways that are to be compared were taken. */
+static void check_ways(const struct plan *plan)
+{
+	bool expected = strcmp(plan->mode, "ring") && strcmp(plan->mode, "off");
+
+	CHECK(!counter_here(COUNTER_DIRECT_SEND) == !expected, "%llu SENDs as messages",
+	      (unsigned long long)counter_here(COUNTER_DIRECT_SEND));
+	CHECK(!counter_here(COUNTER_DIRECT_WRITE) == !expected, "%llu WRITEs without packets",
+	      (unsigned long long)counter_here(COUNTER_DIRECT_WRITE));
+	CHECK(counter_here(COUNTER_TX_PACKETS) > 0);
+}
+
 static void play(struct end *end, void *argument)
 {
 	const struct plan *plan = argument;
@@ -451,6 +498,8 @@ static void play(struct end *end, void *argument)
 	for (player.step = 0; player.step < plan->steps; player.step++)
 		step(&player);
 	meet(end);
+	if (plan->steps >= STEPS)
+		check_ways(plan);
 	tear_down(&player);
 	free(model.end[0].memory);
 	free(model.end[1].memory);
@@ -463,7 +512,7 @@ static unsigned steps = STEPS;
 
 static bool run_seed(const char *mode, uint64_t seed)
 {
-	struct plan plan = {seed, steps};
+	struct plan plan = {mode, seed, steps};
 	bool good = pair_run(mode, play, play, &plan, 90);
 
 	if (!good)

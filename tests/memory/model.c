@@ -70,9 +70,10 @@ void model_reset(struct model *model)
 
 static uint32_t random_size(struct model *model)
 {
-	static const uint32_t edge[] = {0,    1,    7,	   8,	  52,	 63,	64,    65,
-					255,  256,  257,   1023,  1024,	 1025,	4095,  4096,
-					4097, 8192, 16383, 16384, 16385, 65535, 65536, 65537};
+	static const uint32_t edge[] = {
+		0,    1,    7,	   8,	  27,	 28,	29,    52,    63,    64,    65,
+		255,  256,  257,   1023,  1024,	 1025,	2047,  2048,  2049,  4095,  4096,
+		4097, 8192, 16383, 16384, 16385, 32767, 32768, 32769, 65535, 65536, 65537};
 
 	return one_in(model, 4) ? model_random(model, 66000)
 				: edge[model_random(model, sizeof(edge) / sizeof(edge[0]))];
@@ -165,6 +166,7 @@ struct op model_random_op(struct model *model, enum side from, unsigned number)
 	op.compare_add = one_in(model, 2) ? 0 : model_random(model, 1000);
 	op.swap = model_random(model, 1u << 30) * UINT64_C(0x100000001);
 	op.is_signaled = !one_in(model, 3);
+	op.is_solicited = one_in(model, 3);
 	op.is_inline = !in && op.bytes <= 256 && one_in(model, 2);
 	op.bad_lkey = !op.is_inline && op.bytes && one_in(model, 150);
 	op.pieces = is_atomic(op.opcode) ? 1 : SGES_MAX;
@@ -175,6 +177,27 @@ struct op model_random_op(struct model *model, enum side from, unsigned number)
 	return op;
 }
 
+struct op model_large_op(struct model *model)
+{
+	struct op op = {.opcode = one_in(model, 2) ? IBV_WR_SEND : IBV_WR_SEND_WITH_IMM,
+			.bytes = LARGE_MIN + model_random(model, LARGE_MAX - LARGE_MIN + 1),
+			.imm = model_random(model, UINT32_MAX),
+			.is_signaled = !one_in(model, 3)};
+
+	op.pieces = cut(model, SOURCE_AT, SOURCE_BYTES, op.bytes, true, op.piece, SGES_MAX);
+	return op;
+}
+
+struct receive model_large_receive(struct model *model)
+{
+	struct receive receive = {.id = model->next_id++};
+	uint32_t bytes = one_in(model, 8) ? LARGE_MIN : LARGE_MAX;
+
+	receive.pieces = cut(model, LARGE_RECEIVE_AT, LARGE_MAX, bytes, false, receive.piece,
+			     RECEIVE_SGES_MAX);
+	return receive;
+}
+
 struct receive model_random_receive(struct model *model, enum side side)
 {
 	struct receive receive = {.id = model->next_id++};
@@ -183,7 +206,7 @@ struct receive model_random_receive(struct model *model, enum side side)
 		one_in(model, 12) ? random_size(model) : MESSAGE_MAX - model_random(model, 100);
 
 	receive.pieces = cut(model, RECEIVE_AT + place * MESSAGE_MAX, MESSAGE_MAX, bytes, false,
-			     receive.piece, 2);
+			     receive.piece, RECEIVE_SGES_MAX);
 	return receive;
 }
 
@@ -211,6 +234,8 @@ void model_flush_receives(struct model *model, enum side side)
 	struct model_end *end = &model->end[side];
 
 	end->failed = true;
+	if (model->has_srq)
+		end->receives = 0; /* the SRQ goes with its QP here, and nobody asks for them */
 	while (end->receives)
 		end->received[end->receiveds++] = (struct completion){
 			.id = pop_receive(end).id, .status = IBV_WC_WR_FLUSH_ERR};
@@ -318,7 +343,7 @@ static enum ibv_wc_status carry_out(struct model *model, enum side from, const s
 {
 	struct model_end *here = &model->end[from], *there = &model->end[!from];
 	bool in = op->opcode == IBV_WR_RDMA_READ || is_atomic(op->opcode);
-	uint8_t data[MESSAGE_MAX];
+	static uint8_t data[LARGE_MAX];
 
 	if (op->bad_lkey && !in) {
 		model->ambiguous = true;

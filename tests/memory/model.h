@@ -14,14 +14,23 @@
 #define BATCH_MAX 4u
 #define RECEIVES_MAX 8u
 #define SGES_MAX 4u
+#define RECEIVE_SGES_MAX 3u
 
-/* Memory of an end: what the peer accesses | sources | results of READs and atomics | receives. */
+/* SENDs of this size are seldom: more than one piece of what is fetched at a time. */
+#define LARGE_MIN (1000 * KIB)
+#define LARGE_MAX (1300 * KIB)
+
+/*
+ * Memory of an end: what the peer accesses | sources | results of READs and atomics | receives |
+ * one receive of a large message.
+ */
 #define TARGET_BYTES (160 * KIB)
 #define SOURCE_AT TARGET_BYTES
-#define SOURCE_BYTES (128 * KIB)
+#define SOURCE_BYTES LARGE_MAX
 #define RESULT_AT (SOURCE_AT + SOURCE_BYTES)
 #define RECEIVE_AT (RESULT_AT + BATCH_MAX * MESSAGE_MAX)
-#define MODEL_BYTES (RECEIVE_AT + RECEIVES_MAX * MESSAGE_MAX)
+#define LARGE_RECEIVE_AT (RECEIVE_AT + RECEIVES_MAX * MESSAGE_MAX)
+#define MODEL_BYTES (LARGE_RECEIVE_AT + LARGE_MAX)
 
 enum region_name { FULL, READ_ONLY, OTHER_PD, ODD, WINDOW, DEAD, REGIONS };
 
@@ -43,12 +52,12 @@ struct op {
 	enum region_name region;
 	uint32_t there; /* in the peer's memory */
 	uint64_t compare_add, swap;
-	bool is_inline, is_signaled, is_fenced, bad_lkey;
+	bool is_inline, is_signaled, is_solicited, is_fenced, bad_lkey;
 };
 
 struct receive {
 	uint64_t id;
-	struct piece piece[2];
+	struct piece piece[RECEIVE_SGES_MAX];
 	unsigned pieces;
 };
 
@@ -75,6 +84,7 @@ struct model {
 	uint64_t random;
 	struct model_end end[2];
 	uint8_t rnr_retry; /* 0 or 7 */
+	bool has_srq;	   /* receives belong to both ends' SRQs, and outlive a failure */
 	uint64_t next_id;
 	bool ambiguous; /* memory is not defined: write it anew */
 };
@@ -87,6 +97,9 @@ void model_reset(struct model *model); /* of the queue pairs */
 
 struct op model_random_op(struct model *model, enum side from, unsigned number);
 struct receive model_random_receive(struct model *model, enum side side);
+/* A SEND that is large, and a receive for it: there is room for one at a time. */
+struct op model_large_op(struct model *model);
+struct receive model_large_receive(struct model *model);
 bool op_takes_receive(const struct op *op);
 
 /* Carry it out: completions are noted at both ends. False: it failed, what follows is flushed. */

@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
+#include "object/arena.h"
 #include "platform/netns_test.h"
 
 #define CQ_ENTRIES 1024
@@ -97,6 +98,24 @@ bool has_pool_pages(void)
 	if (maps)
 		fclose(maps);
 	return found;
+}
+
+/* In its own arena, as another process would read it. */
+uint64_t counter_here(enum counter counter)
+{
+	FILE *maps = fopen("/proc/self/maps", "r");
+	struct arena *arena = NULL;
+	unsigned long start, end;
+	char line[512];
+
+	while (maps && fgets(line, sizeof(line), maps))
+		if (strstr(line, "memfd:verbatim-arena") && strstr(line, " rw-s ") &&
+		    sscanf(line, "%lx-%lx", &start, &end) == 2)
+			arena = (struct arena *)start;
+	if (maps)
+		fclose(maps);
+	CHECK(arena, "no arena");
+	return counter_get(arena_counters(arena), counter);
 }
 
 /* ---- processes ---- */
@@ -198,8 +217,14 @@ bool pair_run(const char *mode, end_fn *left, end_fn *right, void *argument, dou
 
 void end_make_qp(struct end *end)
 {
+	end_make_qp_with(end, NULL);
+}
+
+void end_make_qp_with(struct end *end, struct ibv_srq *srq)
+{
 	struct ibv_qp_init_attr attr = {.send_cq = end->cq,
 					.recv_cq = end->cq,
+					.srq = srq,
 					.qp_type = IBV_QPT_RC,
 					.cap = {.max_send_wr = QP_DEPTH,
 						.max_recv_wr = QP_DEPTH,

@@ -16,6 +16,8 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#include "base/counters.h"
+
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 #define THREAD_SANITIZER 1
@@ -95,6 +97,7 @@ void meet(struct end *end);			 /* both ends are here */
 void end_open(struct end *end, size_t bytes, unsigned access);
 void end_close(struct end *end);
 void end_make_qp(struct end *end);
+void end_make_qp_with(struct end *end, struct ibv_srq *srq);
 /* From any state to RTS, with the other end's QP. end_exchange() and end_raise() are its parts. */
 void end_connect(struct end *end);
 void end_exchange(struct end *end);
@@ -117,6 +120,9 @@ enum ibv_wc_status transfer(struct end *end, enum ibv_wr_opcode opcode, size_t o
 unsigned map_lines(const char *text);
 /* Pages of its own pool that are mapped in this process now: regions that peers can map. */
 bool has_pool_pages(void);
+
+/* A counter of this process's device (base/counter.def). */
+uint64_t counter_here(enum counter counter);
 
 /* ---- the main program ---- */
 

@@ -226,7 +226,7 @@ static void begin(struct transfer *transfer, struct hca *hca, struct qp *qp,
 {
 	transfer->hca = hca;
 	transfer->qp = qp;
-	transfer->opcode = wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM ? IBV_WR_RDMA_WRITE : wqe->opcode;
+	transfer->opcode = wqe->opcode;
 	transfer->need = transfer->opcode == IBV_WR_RDMA_WRITE ? IBV_ACCESS_REMOTE_WRITE :
 			 transfer->opcode == IBV_WR_RDMA_READ  ? IBV_ACCESS_REMOTE_READ :
 								 IBV_ACCESS_REMOTE_ATOMIC;
@@ -265,30 +265,15 @@ static bool run_one(struct hca *hca, struct qp *qp, const struct send_wqe *wqe,
 	return true;
 }
 
-/* The data of a WRITE with immediate data; a message says that it is there. */
-static bool write_first(struct hca *hca, struct qp *qp, const struct send_wqe *wqe)
-	REQUIRES(qp->lock)
-{
-	struct transfer transfer;
-
-	if (!message_is_possible(hca, qp))
-		return false;
-	begin(&transfer, hca, qp, wqe);
-	return run(qp, &transfer, wqe);
-}
-
 /* One request without packets, of either kind. False: none, or it has to wait, or needs packets. */
 static bool run_next(struct hca *hca, struct qp *qp, struct effects *effects) REQUIRES(qp->lock)
 {
 	const struct send_wqe *wqe = transport_tell_next(qp);
 
-	if (!wqe) {
-		wqe = transport_direct_next(qp);
-		return wqe && run_one(hca, qp, wqe, effects);
-	}
-	if (wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM && !write_first(hca, qp, wqe))
-		return false;
-	return message_tell(hca, qp, wqe);
+	if (wqe)
+		return message_tell(hca, qp, wqe);
+	wqe = transport_direct_next(qp);
+	return wqe && run_one(hca, qp, wqe, effects);
 }
 
 void direct_run(struct hca *hca, struct qp *qp, struct effects *effects)

@@ -47,8 +47,7 @@ enum way { CARRY, FETCH, PACKETS };
 
 static enum way choose_way(struct hca *hca, const struct send_wqe *wqe, unsigned reach)
 {
-	if (wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM || (wqe->flags & IBV_SEND_INLINE) ||
-	    wqe->length <= CARRIED_MAPPED)
+	if ((wqe->flags & IBV_SEND_INLINE) || wqe->length <= CARRIED_MAPPED)
 		return CARRY;
 	if ((reach & MEMORY_MAPS) && is_mapped(hca, wqe))
 		return FETCH;
@@ -62,14 +61,6 @@ static uint32_t channel_of(struct hca *hca, const struct qp *qp)
 	return peers_channel(hca, SLOT_OF_QPN(qp->attr.dest_qp_num));
 }
 
-bool message_is_possible(struct hca *hca, struct qp *qp)
-{
-	uint32_t channel = channel_of(hca, qp);
-
-	return channel != PEER_NO_CHANNEL &&
-	       (memory_reach(hca->memory_inner, channel) & MEMORY_HEARS);
-}
-
 /* Cells are numbered in each channel. */
 static uint64_t token_of(uint32_t channel, uint32_t cell)
 {
@@ -80,20 +71,20 @@ static uint64_t token_of(uint32_t channel, uint32_t cell)
 static bool put(struct hca *hca, struct qp *qp, const struct send_wqe *wqe, uint32_t channel,
 		enum way way, bool *full) REQUIRES(qp->lock)
 {
-	bool written = wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
-	size_t sges = wqe->sge_count * sizeof(wqe->sge[0]);
-	size_t bytes = written ? 0 : way == FETCH ? sges : wqe->length;
-	unsigned flags = written ? MESSAGE_WRITTEN : way == FETCH ? MESSAGE_PULL : 0;
+	size_t sges = wqe->sge_count * sizeof(wqe->sge[0]), target = message_target_bytes(wqe);
+	size_t bytes = way == FETCH ? sges : wqe->length;
 	struct memory_room room;
-	int err = memory_tell_begin(hca->memory_inner, channel, bytes, &room);
+	int err = memory_tell_begin(hca->memory_inner, channel, target + bytes, &room);
 
 	*full = err == EAGAIN;
 	if (err)
 		return false;
-	transport_message_head(qp, wqe, flags, room.head);
+	transport_message_head(qp, wqe, way == FETCH, room.head);
+	if (target)
+		message_write_target(wqe, room.data);
 	if (way == FETCH) {
-		memcpy(room.data, wqe->sge, sges);
-	} else if (bytes && !transport_gather(qp, wqe, room.data)) {
+		memcpy(room.data + target, wqe->sge, sges);
+	} else if (bytes && !transport_gather(qp, wqe, room.data + target)) {
 		memory_tell_cancel(&room);
 		return false;
 	}
@@ -118,7 +109,8 @@ bool message_tell(struct hca *hca, struct qp *qp, const struct send_wqe *wqe)
 		told = put(hca, qp, wqe, channel, way, &full);
 	transport_direct_prefer(qp, told || full);
 	if (told) {
-		counter_add(hca->counters, COUNTER_DIRECT_SEND, 1);
+		counter_add(hca->counters,
+			    message_target_bytes(wqe) ? COUNTER_DIRECT_WRITE : COUNTER_DIRECT_SEND, 1);
 		hca_arm(hca, qp);
 	}
 	return told;
@@ -280,13 +272,18 @@ static uint64_t time_for(const struct cq *cq)
 	return cq->stamped ? clock_now_ns() : 0;
 }
 
-/* What was heard makes sense: a SEND with its data, or with the SGEs of it. */
+/* What was heard makes sense: a target or none, and data, or the SGEs of it. */
 static bool is_sound(const struct memory_message *heard, const struct message *message)
 {
+	uint32_t target = message->flags & MESSAGE_WRITE ? MESSAGE_TARGET_BYTES : 0;
+	uint32_t bytes = heard->bytes - target;
+
+	if (heard->bytes < target)
+		return false;
 	if (message->flags & MESSAGE_PULL)
 		return message->sge_count <= MESSAGE_SGES_MAX &&
-		       heard->bytes == message->sge_count * sizeof(struct ibv_sge);
-	return (message->flags & MESSAGE_WRITTEN) || heard->bytes == message->length;
+		       bytes == message->sge_count * sizeof(struct ibv_sge);
+	return bytes == message->length;
 }
 
 static enum message_fate execute(struct hca *hca, struct hearer *hearer,
@@ -305,10 +302,14 @@ static enum message_fate execute(struct hca *hca, struct hearer *hearer,
 	if (!qp)
 		return MESSAGE_REFUSED;
 	message.data = heard->data;
+	if (message.flags & MESSAGE_WRITE) {
+		message_parse_target(heard->data, &message);
+		message.data += MESSAGE_TARGET_BYTES;
+	}
 	if (message.flags & MESSAGE_PULL) {
 		fetch.peer = peer;
 		fetch.message = &message;
-		memcpy(fetch.sge, heard->data, heard->bytes);
+		memcpy(fetch.sge, message.data, message.sge_count * sizeof(fetch.sge[0]));
 		message.pull = fetch_data;
 		message.context = &fetch;
 	}

@@ -12,8 +12,6 @@
 
 #include "hca/internal.h"
 
-/* Does the process that @qp is connected to take messages? */
-bool message_is_possible(struct hca *hca, struct qp *qp) REQUIRES(qp->lock);
 /* Tell @wqe, the next request. False: it has to wait, or to go as packets. */
 bool message_tell(struct hca *hca, struct qp *qp, const struct send_wqe *wqe) REQUIRES(qp->lock);
 

@@ -75,6 +75,8 @@ struct requester {
 	uint32_t refused;		/* the oldest of them: to be sent as packets */
 	uint32_t packets_until;		/* requests before this number are, having been refused */
 	uint32_t message_sequence;	/* of the next one */
+	uint32_t stalled_at;		/* a request that waited for messages before it ... */
+	uint8_t stalls;			/* ... one of so many */
 	uint32_t told_progress;		/* how far the peer had got when a timer expired last ... */
 	bool told_moved;		/* ... and that it was farther than before */
 

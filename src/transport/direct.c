@@ -40,6 +40,8 @@ bool direct_is_due(struct qp *qp, const struct send_wqe *wqe)
 		requester->in_packets = 0;
 		return false;
 	}
+	if (message_is_held(qp))
+		return false;
 	if (requester->in_packets < STREAM_BEGINS) {
 		requester->in_packets++;
 		return false;
@@ -53,5 +55,6 @@ void transport_direct_done(struct qp *qp, uint64_t now_ns, struct effects *effec
 
 	call_init(&call, qp, now_ns, effects);
 	finish_send(&call, IBV_WC_SUCCESS);
+	qp->requester.packets_until = qp->sq.tail;
 	call_end(&call);
 }

@@ -203,6 +203,12 @@ void requester_give_acked(struct call *call, uint64_t rtt_ns);
 
 /* ---- message.c ---- */
 
+/* Is the next request one of those that are to go as packets, for a reason? */
+static inline bool message_is_held(const struct qp *qp)
+{
+	return (int32_t)(qp->requester.packets_until - qp->sq.sent) > 0;
+}
+
 /* When to look whether the peer is silent. */
 uint64_t message_deadline(const struct qp *qp);
 void message_timeout(struct call *call);

@@ -2,10 +2,15 @@
 /* SENDs without packets (message.h): both ends' rules. */
 #include "transport/message.h"
 
+#include <string.h>
+
+#include "base/copy.h"
 #include "transport/internal.h"
 
 #define PULL_BYTES_MAX	(512u << 10)	/* copied in one call: others wait meanwhile */
 #define FLAGS_SHIFT	24
+#define STALLS_MAX	4u
+#define STALLED_PACKETS	256u
 
 /* ---- requester ---- */
 
@@ -17,30 +22,69 @@ static bool is_told_alone(const struct qp *qp)
 	       requester->una_psn == requester->next_psn && !requester->rnr_until_ns;
 }
 
+/*
+ * A READ or atomic waits until all is settled, and what follows waits for it: where that happens again
+ * and again packets do better, which go one behind the other.
+ */
+static void note_stall(struct qp *qp)
+{
+	struct requester *requester = &qp->requester;
+
+	if (requester->stalled_at == qp->sq.sent)
+		return;
+	requester->stalled_at = qp->sq.sent;
+	if (++requester->stalls < STALLS_MAX)
+		return;
+	requester->stalls = 0;
+	requester->packets_until = qp->sq.sent + STALLED_PACKETS;
+}
+
 struct send_wqe *transport_tell_next(struct qp *qp)
 {
 	struct send_wqe *wqe;
 
 	if (qp->type != IBV_QPT_RC || qp->state != IBV_QPS_RTS || qp->sq.sent == qp->sq.head ||
-	    !is_told_alone(qp) || (int32_t)(qp->requester.packets_until - qp->sq.sent) > 0)
+	    !is_told_alone(qp) || message_is_held(qp))
 		return NULL;
 	wqe = send_queue_at(&qp->sq, qp->sq.sent);
 	switch (wqe->opcode) {
 	case IBV_WR_SEND:
 	case IBV_WR_SEND_WITH_IMM:
 	case IBV_WR_SEND_WITH_INV:
-		return wqe;
 	case IBV_WR_RDMA_WRITE_WITH_IMM:
-		return qp->requester.told ? NULL : wqe;
+		return wqe;
+	case IBV_WR_RDMA_WRITE:
+		return qp->requester.told ? wqe : NULL;
 	default:
+		if (qp->requester.told)
+			note_stall(qp);
 		return NULL;
 	}
 }
 
-void transport_message_head(const struct qp *qp, const struct send_wqe *wqe, unsigned flags,
+static bool is_write(const struct send_wqe *wqe)
+{
+	return wqe->opcode == IBV_WR_RDMA_WRITE || wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+}
+
+size_t message_target_bytes(const struct send_wqe *wqe)
+{
+	return is_write(wqe) ? MESSAGE_TARGET_BYTES : 0;
+}
+
+void message_write_target(const struct send_wqe *wqe, uint8_t *out)
+{
+	uint32_t words[2] = { wqe->rkey, 0 };
+
+	memcpy(out, &wqe->remote_address, 8);
+	memcpy(out + 8, words, 8);
+}
+
+void transport_message_head(const struct qp *qp, const struct send_wqe *wqe, bool pull,
 			    uint32_t head[MESSAGE_WORDS])
 {
 	uint32_t generation = atomic_load_explicit(&qp->access->generation, memory_order_relaxed);
+	unsigned flags = (pull ? MESSAGE_PULL : 0) | (is_write(wqe) ? MESSAGE_WRITE : 0);
 
 	if (wqe->opcode == IBV_WR_SEND_WITH_IMM || wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
 		flags |= MESSAGE_IMM;
@@ -115,6 +159,8 @@ void transport_settle(struct qp *qp, uint64_t token, bool refused, uint64_t now_
 	} else {
 		requester->told--;
 		finish_send(&call, IBV_WC_SUCCESS);
+		if (qp->sq.tail == qp->sq.head)
+			requester->stalls = 0;
 	}
 	if (requester->told && requester->refused == requester->told)
 		take_back(qp);
@@ -172,6 +218,12 @@ void message_parse(const uint32_t head[MESSAGE_WORDS], struct message *message)
 	message->length = head[4];
 }
 
+void message_parse_target(const uint8_t *data, struct message *message)
+{
+	memcpy(&message->target, data, 8);
+	memcpy(&message->rkey, data + 8, 4);
+}
+
 /* Where a packet would be in order too, and no other is under way. */
 static bool is_next(const struct qp *qp, const struct message *message)
 {
@@ -184,17 +236,48 @@ static bool is_next(const struct qp *qp, const struct message *message)
 	       (!responder->previous || opcode_ends(responder->previous));
 }
 
-/* Data of a SEND, up to some bytes. False: memory of one of both ends is not what it should be. */
+/* To the target of a WRITE, whose right to all of it is looked at each time. */
+static bool write_to_target(struct call *call, const struct message *message, uint32_t done,
+			    uint32_t bytes)
+{
+	struct mr_asker asker = asker_of(call->qp);
+	bool last = done + bytes == message->length;
+	struct mr_grant grant;
+	uint8_t *to;
+	int err;
+
+	if (mr_grant(call->qp->transport->mrs, &asker, message->rkey, IBV_ACCESS_REMOTE_WRITE,
+		     message->target, message->length, &grant) != MR_OK)
+		return false;
+	to = (uint8_t *)grant.host + done;
+	err = message->flags & MESSAGE_PULL ? message->pull(message->context, to, done, bytes, last) :
+					      copy_user_ordered(to, message->data + done, bytes);
+	mr_release(&grant);
+	return !err;
+}
+
+static bool copy_piece(struct call *call, const struct message *message, uint32_t done,
+		       uint32_t bytes)
+{
+	const struct recv_wqe *recv = call->qp->responder.recv;
+
+	if (message->flags & MESSAGE_WRITE)
+		return write_to_target(call, message, done, bytes);
+	if (message->flags & MESSAGE_PULL)
+		return !sge_pull(call, recv->sge, recv->sge_count, done, message, bytes,
+				 done + bytes == message->length);
+	return !sge_scatter(call, recv->sge, recv->sge_count, done, message->data + done, bytes, true);
+}
+
+/* Data, up to some bytes of it. False: memory of one of both ends is not what it should be. */
 static bool copy_some(struct call *call, const struct message *message)
 {
 	struct responder *responder = &call->qp->responder;
-	const struct recv_wqe *recv = responder->recv;
 	uint32_t bytes;
 
 	if (!(message->flags & MESSAGE_PULL)) {
 		responder->message_done = message->length;
-		return !sge_scatter(call, recv->sge, recv->sge_count, 0, message->data,
-				    message->length, true);
+		return copy_piece(call, message, 0, message->length);
 	}
 	if (responder->message_generation != message->generation ||
 	    responder->message_length != message->length)
@@ -204,8 +287,7 @@ static bool copy_some(struct call *call, const struct message *message)
 	bytes = message->length - responder->message_done;
 	if (bytes > PULL_BYTES_MAX)
 		bytes = PULL_BYTES_MAX;
-	if (sge_pull(call, recv->sge, recv->sge_count, responder->message_done, message, bytes,
-		     responder->message_done + bytes == message->length))
+	if (!copy_piece(call, message, responder->message_done, bytes))
 		return false;
 	responder->message_done += bytes;
 	return true;
@@ -213,10 +295,9 @@ static bool copy_some(struct call *call, const struct message *message)
 
 static bool end_message(struct call *call, const struct message *message)
 {
-	struct responder *responder = &call->qp->responder;
 	struct ibv_wc wc = { .byte_len = message->length };
 
-	wc.opcode = message->flags & MESSAGE_WRITTEN ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV;
+	wc.opcode = message->flags & MESSAGE_WRITE ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV;
 	if (message->flags & MESSAGE_IMM) {
 		wc.wc_flags |= IBV_WC_WITH_IMM;
 		wc.imm_data = __builtin_bswap32(message->imm);
@@ -224,26 +305,56 @@ static bool end_message(struct call *call, const struct message *message)
 		wc.wc_flags |= IBV_WC_WITH_INV;
 		wc.invalidated_rkey = message->imm;
 	}
-	if (responder_complete(call, &wc, message->flags & MESSAGE_SOLICITED))
+	return !responder_complete(call, &wc, message->flags & MESSAGE_SOLICITED);
+}
+
+/* All but WRITEs without immediate data. */
+static bool takes_receive(const struct message *message)
+{
+	return !(message->flags & MESSAGE_WRITE) || (message->flags & MESSAGE_IMM);
+}
+
+/* Before a receive is taken, as with packets: else it would be the receive that fails. */
+static bool may_write(const struct call *call, const struct message *message)
+{
+	struct mr_asker asker = asker_of(call->qp);
+	struct mr_grant grant;
+
+	if (!(call->qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_WRITE))
 		return false;
-	responder->message_sequence = psn_add(responder->message_sequence, 1);
+	if (!message->length)
+		return true;
+	if (mr_grant(call->qp->transport->mrs, &asker, message->rkey, IBV_ACCESS_REMOTE_WRITE,
+		     message->target, message->length, &grant) != MR_OK)
+		return false;
+	mr_release(&grant);
 	return true;
+}
+
+static bool may_begin(struct call *call, const struct message *message)
+{
+	if ((message->flags & MESSAGE_WRITE) && !may_write(call, message))
+		return false;
+	if (takes_receive(message) && !responder_take(call))
+		return false;
+	return (message->flags & MESSAGE_WRITE) ||
+	       message->length <= call->qp->responder.recv_bytes;
 }
 
 static enum message_fate execute(struct call *call, const struct message *message)
 {
 	struct responder *responder = &call->qp->responder;
-	bool written = message->flags & MESSAGE_WRITTEN;
 
-	if (!responder_take(call))
+	if (!may_begin(call, message))
 		return MESSAGE_REFUSED;
-	if (!written && message->length) {
-		if (message->length > responder->recv_bytes || !copy_some(call, message))
-			return MESSAGE_REFUSED;
-		if (responder->message_done < message->length)
-			return MESSAGE_UNFINISHED;
-	}
-	return end_message(call, message) ? MESSAGE_EXECUTED : MESSAGE_REFUSED;
+	if (message->length && !copy_some(call, message))
+		return MESSAGE_REFUSED;
+	if (message->length && responder->message_done < message->length)
+		return MESSAGE_UNFINISHED;
+	if (takes_receive(message) && !end_message(call, message))
+		return MESSAGE_REFUSED;
+	responder->message_sequence = psn_add(responder->message_sequence, 1);
+	return MESSAGE_EXECUTED;
 }
 
 enum message_fate transport_hear(struct qp *qp, const struct message *message, uint64_t now_ns,

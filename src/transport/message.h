@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * SENDs without packets, to a process of this host that shares memory with us. A message is what a SEND
- * says in a few words, with its data, or with where its data is; it is told to the peer, who executes it
+ * says in a few words, with its data, or with where its data is; or so an RDMA WRITE with immediate data, or
+ * any WRITE behind a message, which cannot be carried out by the sender before the message is (direct.h); it is told to the peer, who executes it
  * as its responder does a packet, or refuses it, and either way answers. How it gets there and back
  * (in order, once, each answered) is link/memory.h's; who carries it is hca/message.c.
  *
@@ -20,13 +21,14 @@
 #include "transport/transport.h"
 
 #define MESSAGE_WORDS	5u		/* of its head */
+#define MESSAGE_TARGET_BYTES 16u	/* before the data of a WRITE */
 #define MESSAGE_SGES_MAX 64u
 
 enum message_flags {
 	MESSAGE_IMM		= 1 << 0,
 	MESSAGE_INVALIDATE	= 1 << 1,
 	MESSAGE_SOLICITED	= 1 << 2,
-	MESSAGE_WRITTEN		= 1 << 3,	/* an RDMA WRITE with immediate data, whose data is there */
+	MESSAGE_WRITE		= 1 << 3,	/* an RDMA WRITE: its target comes before the rest */
 	MESSAGE_PULL		= 1 << 4,	/* the data is to be fetched: what comes are its SGEs */
 };
 
@@ -40,6 +42,8 @@ struct message {
 	uint8_t flags, sge_count;
 	uint32_t imm;			/* host order; or the rkey to invalidate */
 	uint32_t length;		/* bytes of data */
+	uint64_t target;		/* MESSAGE_WRITE */
+	uint32_t rkey;
 	const uint8_t *data;		/* unless MESSAGE_PULL; may change while it is read */
 	message_pull_fn *pull;
 	void *context;
@@ -47,14 +51,14 @@ struct message {
 
 /* ---- requester ---- */
 
-/*
- * The next request, if it may be told; else NULL. A WRITE with immediate data is given only when its
- * data may be written, as a direct request: nothing unanswered.
- */
+/* The next request, if it may be told; else NULL. */
 struct send_wqe *transport_tell_next(struct qp *qp) REQUIRES(qp->lock);
-/* Its head; @flags: MESSAGE_PULL, MESSAGE_WRITTEN. */
-void transport_message_head(const struct qp *qp, const struct send_wqe *wqe, unsigned flags,
+/* Its head; @pull: its data is to be fetched. */
+void transport_message_head(const struct qp *qp, const struct send_wqe *wqe, bool pull,
 			    uint32_t head[MESSAGE_WORDS]) REQUIRES(qp->lock);
+/* Bytes of target that it has; written to @out. */
+size_t message_target_bytes(const struct send_wqe *wqe);
+void message_write_target(const struct send_wqe *wqe, uint8_t *out);
 /* Copy the request's data to @out. False: a key or its memory is not valid. */
 bool transport_gather(struct qp *qp, const struct send_wqe *wqe, uint8_t *out) REQUIRES(qp->lock);
 /* It was told; @token is what its answer will name, and no other's of this QP. */
@@ -71,6 +75,7 @@ void transport_told_progress(struct qp *qp, uint32_t progress) REQUIRES(qp->lock
 /* ---- responder ---- */
 
 void message_parse(const uint32_t head[MESSAGE_WORDS], struct message *message);
+void message_parse_target(const uint8_t *data, struct message *message);
 
 enum message_fate {
 	MESSAGE_EXECUTED,

@@ -90,24 +90,60 @@ static void immediate_data_reaches_the_completion(void **state)
 	station_free(s);
 }
 
-/* It has been written: the receive says so, and nothing is copied. */
+/* Its data goes to its target, and not where the receive points. */
 static void a_write_with_immediate_takes_a_receive(void **state)
 {
 	struct station *s = station_inside();
-	struct message message = next_message(s, 100000);
+	struct message message = next_write(s, 8192, 100);
 	struct ibv_wc wc;
 
-	message.flags = MESSAGE_IMM | MESSAGE_WRITTEN;
+	message.flags |= MESSAGE_IMM;
 	message.imm = 7;
-	message.data = NULL;
 	post_recv(s, 1, 16);
 	expect_executed(s, &message);
 	wc = expect_wc(&s->recv_cq, 1, IBV_WC_SUCCESS);
 	assert_int_equal(wc.opcode, IBV_WC_RECV_RDMA_WITH_IMM);
-	assert_int_equal(wc.byte_len, 100000);
+	assert_int_equal(wc.byte_len, 100);
 	assert_int_equal(__builtin_bswap32(wc.imm_data), 7);
 	assert_int_equal(wc.wc_flags, IBV_WC_WITH_IMM);
 	assert_int_equal(s->memory[1024], 0);
+	assert_memory_equal(s->memory + 8192, some_bytes, 100);
+	station_free(s);
+}
+
+static void a_write_alone_takes_no_receive_and_completes_nothing(void **state)
+{
+	struct station *s = station_inside();
+	struct message message = next_write(s, 4096, 100);
+
+	expect_executed(s, &message);
+	assert_memory_equal(s->memory + 4096, some_bytes, 100);
+	assert_int_equal(s->memory[4196], 0);
+	message = next_write(s, 0, 0);
+	message.rkey = 0;	/* nothing is written: nothing is looked at */
+	expect_executed(s, &message);
+	expect_no_wc(&s->recv_cq);
+	station_free(s);
+}
+
+static void a_write_that_may_not_is_refused_and_writes_nothing(void **state)
+{
+	struct station *s = station_inside();
+	struct message message = next_write(s, MEMORY_BYTES - 50, 100);
+
+	assert_int_equal(hear(s, &message), MESSAGE_REFUSED);	/* ends behind the region */
+	message = next_write(s, 0, 100);
+	message.rkey++;
+	assert_int_equal(hear(s, &message), MESSAGE_REFUSED);
+	message = next_write(s, 0, 100);
+	s->qp.attr.qp_access_flags = IBV_ACCESS_REMOTE_READ;
+	assert_int_equal(hear(s, &message), MESSAGE_REFUSED);
+	s->qp.attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
+	message.flags |= MESSAGE_IMM;
+	assert_int_equal(hear(s, &message), MESSAGE_REFUSED);	/* no receive */
+	assert_int_equal(s->memory[0], 0);
+	assert_int_equal(s->memory[MEMORY_BYTES - 1], 0);
+	assert_int_equal(s->qp.state, IBV_QPS_RTS);
 	station_free(s);
 }
 
@@ -391,8 +427,8 @@ static void without_a_receive_a_message_is_refused(void **state)
 	assert_int_equal(hear(s, &message), MESSAGE_REFUSED);
 	message.length = 0;
 	assert_int_equal(hear(s, &message), MESSAGE_REFUSED);
-	message.flags = MESSAGE_WRITTEN | MESSAGE_IMM;
-	message.length = 100;
+	message = next_write(s, 0, 100);
+	message.flags |= MESSAGE_IMM;
 	assert_int_equal(hear(s, &message), MESSAGE_REFUSED);
 	expect_no_wc(&s->recv_cq);
 	station_free(s);
@@ -459,6 +495,8 @@ int main(void)
 		TEST(a_message_is_scattered_over_the_sges),
 		TEST(immediate_data_reaches_the_completion),
 		TEST(a_write_with_immediate_takes_a_receive),
+		TEST(a_write_alone_takes_no_receive_and_completes_nothing),
+		TEST(a_write_that_may_not_is_refused_and_writes_nothing),
 		TEST(a_window_is_invalidated_with_the_message),
 		TEST(only_a_solicited_message_raises_a_cq_armed_for_those),
 		TEST(an_srq_gives_its_receives_and_its_limit_event),

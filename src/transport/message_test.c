@@ -3,6 +3,7 @@
  * Messages at the requester (message.h): which requests may be told and when, what is said of them, and
  * what their answers bring about. (States and time: message_state_test.c.)
  */
+#include "transport/direct.h"
 #include "transport/message_test_support.h"
 
 /* ---- which ---- */
@@ -83,25 +84,55 @@ static void several_are_told_before_the_first_is_answered(void **state)
 	station_free(s);
 }
 
-/* Its data was written before: that is a direct request, which goes when nothing is unanswered. */
-static void a_write_with_immediate_waits_for_what_was_told(void **state)
+/* Alone a WRITE is a direct request; behind messages it is one of them, and so it has not to wait. */
+static void writes_are_told_behind_messages(void **state)
 {
 	struct station *s = station_inside();
 	struct carried carried;
 
+	post(s, IBV_WR_RDMA_WRITE, 1, 8);
+	assert_false(may_tell(s));
+	station_free(s);
+	s = station_inside();
 	post_told(s, IBV_WR_SEND, 1, 8, 1);
 	post(s, IBV_WR_RDMA_WRITE_WITH_IMM, 2, 8);
-	assert_false(may_tell(s));
-	expect_silence(s);
-	settle(s, 1, false);
+	post(s, IBV_WR_RDMA_WRITE, 3, 8);
 	tell(s, 2, &carried);
-	post(s, IBV_WR_SEND, 3, 8);
 	tell(s, 3, &carried);
+	settle(s, 1, false);
 	settle(s, 2, false);
 	settle(s, 3, false);
 	expect_wc(&s->send_cq, 1, IBV_WC_SUCCESS);
 	assert_int_equal(expect_wc(&s->send_cq, 2, IBV_WC_SUCCESS).opcode, IBV_WC_RDMA_WRITE);
-	assert_int_equal(expect_wc(&s->send_cq, 3, IBV_WC_SUCCESS).opcode, IBV_WC_SEND);
+	assert_int_equal(expect_wc(&s->send_cq, 3, IBV_WC_SUCCESS).opcode, IBV_WC_RDMA_WRITE);
+	station_free(s);
+}
+
+/* READs wait for messages; what follows waits for them. Packets need not, so after some they are taken. */
+static void where_messages_stall_packets_are_sent(void **state)
+{
+	struct station *s = station_inside();
+	uint64_t token = 0;
+	unsigned i;
+
+	for (i = 0; i < 4; i++) {
+		post_told(s, IBV_WR_SEND, 1, 8, ++token);
+		post(s, IBV_WR_RDMA_READ, 2, 8);
+		assert_false(may_tell(s));
+		assert_false(may_tell(s));	/* is not counted twice */
+		post(s, IBV_WR_SEND, 3, 8);
+		if (i < 3) {
+			if (i)
+				settle(s, token - 1, false);
+			settle(s, token, false);
+			transport_direct_done(&s->qp, s->now_ns, &s->effects);
+			tell(s, ++token, &(struct carried){ .token = 0 });
+		}
+	}
+	settle(s, token - 1, false);
+	settle(s, token, false);
+	assert_false(may_tell(s));
+	assert_int_equal(transmit(s), 2);	/* the READ, and the SEND behind it */
 	station_free(s);
 }
 
@@ -196,14 +227,14 @@ static void what_cannot_be_told_waits_for_what_was(void **state) UNCHECKED_LOCKS
 
 /* ---- what is said ---- */
 
-static struct message head_of(struct station *s, struct ibv_send_wr *wr, unsigned flags)
+static struct message head_of(struct station *s, struct ibv_send_wr *wr, bool pull)
 	UNCHECKED_LOCKS
 {
 	uint32_t head[MESSAGE_WORDS];
 	struct message message = { 0 };
 
 	post_wr(s, wr);
-	transport_message_head(&s->qp, transport_tell_next(&s->qp), flags, head);
+	transport_message_head(&s->qp, transport_tell_next(&s->qp), pull, head);
 	transport_told(&s->qp, 1, s->now_ns);
 	message_parse(head, &message);
 	settle(s, 1, false);
@@ -216,7 +247,7 @@ static void a_head_says_what_the_request_says(void **state)
 						      IBV_WR_SEND_WITH_INV,
 						      IBV_WR_RDMA_WRITE_WITH_IMM };
 	static const unsigned expected[] = { 0, MESSAGE_IMM, MESSAGE_INVALIDATE,
-					     MESSAGE_IMM | MESSAGE_WRITTEN };
+					     MESSAGE_IMM | MESSAGE_WRITE };
 	struct station *s = station_inside();
 	unsigned i, solicited;
 
@@ -233,7 +264,7 @@ static void a_head_says_what_the_request_says(void **state)
 		wr.num_sge = 2;
 		wr.imm_data = __builtin_bswap32(0x01020304);
 		wr.send_flags |= solicited ? IBV_SEND_SOLICITED : 0;
-		message = head_of(s, &wr, opcode == IBV_WR_RDMA_WRITE_WITH_IMM ? MESSAGE_WRITTEN : 0);
+		message = head_of(s, &wr, false);
 		assert_int_equal(message.flags,
 				 expected[i / 2] | (solicited ? MESSAGE_SOLICITED : 0u));
 		assert_int_equal(message.source_qpn, OUR_QPN);
@@ -262,7 +293,7 @@ static void a_head_keeps_large_numbers_apart(void **state)
 	atomic_store(&s->qp.access->generation, UINT32_MAX - 1);
 	request_init(&wr, &sge, s, IBV_WR_SEND_WITH_INV, 1, 8);
 	wr.invalidate_rkey = UINT32_MAX;
-	message = head_of(s, &wr, MESSAGE_PULL);
+	message = head_of(s, &wr, true);
 	assert_int_equal(message.dest_qpn, 0xffffff);
 	assert_int_equal(message.source_qpn, OUR_QPN);
 	assert_int_equal(message.sequence, 0xffffff);
@@ -270,7 +301,7 @@ static void a_head_keeps_large_numbers_apart(void **state)
 	assert_int_equal(message.flags, MESSAGE_PULL | MESSAGE_INVALIDATE);
 	assert_int_equal(message.imm, UINT32_MAX);
 	/* It comes round again, without a carry into its neighbour. */
-	message = head_of(s, &wr, 0);
+	message = head_of(s, &wr, false);
 	assert_int_equal(message.sequence, 0);
 	assert_int_equal(message.generation, 0xfe);
 	station_free(s);
@@ -459,7 +490,8 @@ int main(void)
 		TEST(sends_are_told_and_others_are_not),
 		TEST(only_an_rc_qp_in_rts_tells),
 		TEST(several_are_told_before_the_first_is_answered),
-		TEST(a_write_with_immediate_waits_for_what_was_told),
+		TEST(writes_are_told_behind_messages),
+		TEST(where_messages_stall_packets_are_sent),
 		TEST(nothing_is_told_while_a_packet_is_unanswered),
 		TEST(a_fenced_send_waits_for_the_read_before_it),
 		TEST(nothing_is_told_while_receives_are_waited_for),

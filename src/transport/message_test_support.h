@@ -50,15 +50,15 @@ static inline bool may_tell(struct station *s) UNCHECKED_LOCKS
 static inline void tell(struct station *s, uint64_t token, struct carried *carried) UNCHECKED_LOCKS
 {
 	struct send_wqe *wqe = transport_tell_next(&s->qp);
-	bool written;
+	size_t target;
 
 	assert_non_null(wqe);
-	written = wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
-	transport_message_head(&s->qp, wqe, written ? MESSAGE_WRITTEN : 0, carried->head);
-	if (!written) {
-		assert_true(wqe->length <= CARRIED_MAX);
-		assert_true(transport_gather(&s->qp, wqe, carried->data));
-	}
+	target = message_target_bytes(wqe);
+	assert_true(target + wqe->length <= CARRIED_MAX);
+	transport_message_head(&s->qp, wqe, false, carried->head);
+	if (target)
+		message_write_target(wqe, carried->data);
+	assert_true(transport_gather(&s->qp, wqe, carried->data + target));
 	carried->token = token;
 	transport_told(&s->qp, token, s->now_ns);
 }
@@ -96,6 +96,10 @@ static inline enum message_fate hear_carried(struct station *s, const struct car
 	struct message message = { .data = carried->data };
 
 	message_parse(carried->head, &message);
+	if (message.flags & MESSAGE_WRITE) {
+		message_parse_target(carried->data, &message);
+		message.data += MESSAGE_TARGET_BYTES;
+	}
 	return hear(s, &message);
 }
 
@@ -105,6 +109,17 @@ static inline struct message next_message(const struct station *s, uint32_t byte
 	return (struct message){ .source_qpn = PEER_QPN, .dest_qpn = OUR_QPN,
 				 .sequence = s->qp.responder.message_sequence,
 				 .length = bytes, .data = some_bytes };
+}
+
+/* The same of a WRITE, to @offset of the station's memory. */
+static inline struct message next_write(const struct station *s, size_t offset, uint32_t bytes)
+{
+	struct message message = next_message(s, bytes);
+
+	message.flags = MESSAGE_WRITE;
+	message.target = (uintptr_t)s->memory + offset;
+	message.rkey = s->mr.ibv.rkey;
+	return message;
 }
 
 /* As expect_wc(), at either station. */

@@ -74,7 +74,8 @@ static bool put(struct hca *hca, struct qp *qp, const struct send_wqe *wqe, uint
 	size_t sges = wqe->sge_count * sizeof(wqe->sge[0]), target = message_target_bytes(wqe);
 	size_t bytes = way == FETCH ? sges : wqe->length;
 	struct memory_room room;
-	int err = memory_tell_begin(hca->memory_inner, channel, target + bytes, &room);
+	int err = way == FETCH && !memory_may_fetch(hca->memory_inner, channel, wqe->length) ? EAGAIN :
+		  memory_tell_begin(hca->memory_inner, channel, target + bytes, &room);
 
 	*full = err == EAGAIN;
 	if (err)
@@ -83,6 +84,7 @@ static bool put(struct hca *hca, struct qp *qp, const struct send_wqe *wqe, uint
 	if (target)
 		message_write_target(wqe, room.data);
 	if (way == FETCH) {
+		room.fetched = wqe->length;
 		memcpy(room.data + target, wqe->sge, sges);
 	} else if (bytes && !transport_gather(qp, wqe, room.data + target)) {
 		memory_tell_cancel(&room);
@@ -296,10 +298,10 @@ static enum message_fate execute(struct hca *hca, struct hearer *hearer,
 	struct qp *qp;
 
 	message_parse(heard->head, &message);
-	if (!is_sound(heard, &message) || is_stale(peer, &message))
+	if (!is_sound(heard, &message))
 		return MESSAGE_REFUSED;
 	qp = take_hold(hca, hearer, message.dest_qpn);
-	if (!qp)
+	if (!qp || is_stale(peer, &message))
 		return MESSAGE_REFUSED;
 	message.data = heard->data;
 	if (message.flags & MESSAGE_WRITE) {

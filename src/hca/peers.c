@@ -254,9 +254,10 @@ int peer_admit(struct hca *hca, struct rendezvous_peer *process, int channel_fd,
 			 process->doorbell_fd, &peer.channel);
 	if (err)
 		goto unmap;
-	memory_set_reach(peers->link, peer.channel, reach_of(hca, &peer));
 	peers->peer[peer.channel] = peer;
 	atomic_store_explicit(&peers->hazards[peer.channel], peer.hazards, memory_order_release);
+	/* From now on it may tell us things. */
+	memory_set_reach(peers->link, peer.channel, reach_of(hca, &peer));
 	*admitted = &peers->peer[peer.channel];
 	watch(hca, process->fd);
 	return 0;

@@ -384,6 +384,7 @@ static struct channel *channel_renew(struct channel *channel, void *transmit, vo
 	producer->put = producer->consumed = producer->routes = 0;
 	atomic_store_explicit(&producer->told, 0, memory_order_relaxed);
 	atomic_store_explicit(&producer->settled, 0, memory_order_relaxed);
+	atomic_store_explicit(&producer->fetching, 0, memory_order_relaxed);
 	producer->has_heard = false;
 	atomic_store_explicit(&producer->awaited, false, memory_order_relaxed);
 	producer->data_put = producer->data_freed = 0;

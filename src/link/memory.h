@@ -77,7 +77,14 @@ struct memory_room {
 	uint32_t number;		/* of the cell; its answer names it */
 	uint32_t *head;			/* [MEMORY_HEAD_WORDS], to be filled ... */
 	uint8_t *data;			/* ... and so much */
+	uint32_t fetched;		/* bytes that its reader will fetch: 0 unless changed */
 };
+
+/*
+ * All that two processes say to each other goes through one channel, in order, so that whatever is behind a
+ * message waits while its data is fetched. May one more of @bytes be told? Else EAGAIN would be right.
+ */
+bool memory_may_fetch(const struct link *link, unsigned channel, uint32_t bytes);
 
 /* 0; EAGAIN: no room now; ENOENT: no such channel; EMSGSIZE: more than LINK_BYTES_MAX. */
 int memory_tell_begin(struct link *link, unsigned channel, size_t bytes, struct memory_room *room);

@@ -83,6 +83,8 @@ struct producer {
 	bool has_heard;			/* the message just heard said how many cells are consumed: */
 	uint32_t heard;			/*   this many; by who receives */
 	uint32_t owner[CHANNEL_CELLS];	/* of each message; 0: a datagram */
+	uint32_t fetched[CHANNEL_CELLS];	/* bytes of data that are elsewhere ... */
+	_Atomic uint64_t fetching;	/* ... of all that are not settled */
 	uint64_t data_put, data_freed;	/* bytes so far */
 	uint64_t data_end[CHANNEL_CELLS];	/* data_put behind each cell's data */
 	unsigned routes;

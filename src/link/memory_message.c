@@ -30,6 +30,7 @@ unsigned memory_reach(const struct link *link, unsigned number)
 }
 
 #define AHEAD 4u	/* cells and lines of data */
+#define FETCHING_MAX (UINT64_C(4) << 20)	/* bytes, unless it is a single message */
 #define ROW 16u		/* messages of a peer before another one has a turn */
 
 /* ---- telling ---- */
@@ -77,7 +78,17 @@ int memory_tell_begin(struct link *link, unsigned number, size_t bytes, struct m
 	room->data_end = start + outside;
 	fetch_ahead(producer, room->data_end, outside);
 	room->cell->bytes_route = (uint32_t)bytes;
+	room->fetched = 0;
 	return 0;
+}
+
+bool memory_may_fetch(const struct link *link, unsigned number, uint32_t bytes)
+{
+	struct channel *channel = channel_at(memory_of(link), number);
+	uint64_t fetching = channel ? atomic_load_explicit(&channel->producer.fetching,
+							   memory_order_relaxed) : 0;
+
+	return !fetching || fetching + bytes <= FETCHING_MAX;
 }
 
 /* All before this cell is settled: so that nobody looks at the datagrams there. */
@@ -100,6 +111,9 @@ void memory_tell(struct link *link, struct memory_room *room, uint32_t owner) UN
 	if (cell->bytes_route > MEMORY_INSIDE)
 		cell->message.offset = (uint32_t)(room->data - producer->half->data);
 	cell->taken = atomic_load_explicit(&room->channel->consumer.taken, memory_order_acquire);
+	producer->fetched[room->number % CHANNEL_CELLS] = room->fetched;
+	if (room->fetched)
+		atomic_fetch_add_explicit(&producer->fetching, room->fetched, memory_order_relaxed);
 	note_told(producer, owner);
 	producer_put(producer, cell, room->data_end);
 	producer_wake(memory_of(link), producer);
@@ -289,6 +303,9 @@ static void take_answer(struct producer *producer, struct memory_answer *answer)
 	answer->owner = producer->owner[number % CHANNEL_CELLS];
 	answer->cell = number;
 	answer->refused = bits >> number % 64 & 1;
+	if (answer->owner && producer->fetched[number % CHANNEL_CELLS])
+		atomic_fetch_sub_explicit(&producer->fetching, producer->fetched[number % CHANNEL_CELLS],
+					  memory_order_relaxed);
 	atomic_store_explicit(&producer->settled, number + 1, memory_order_release);	/* R7 */
 }
 

@@ -20,8 +20,8 @@ _Static_assert(LIMIT_SGE <= MESSAGE_SGES_MAX, "all SGEs of a request fit its mes
 
 /* Longer messages are fetched: found by bench/run --filter inside. */
 #define CARRIED_MAPPED	2048u		/* from pages that are mapped */
-#define CARRIED_COPIED	16384u		/* out of an address space: a system call */
-#define CARRIED_MAX	32768u		/* where neither is possible; beyond it packets are as good */
+#define CARRIED_MAX	32768u		/* else: out of an address space it takes system calls, and */
+					/* where neither is possible packets are as good from there on */
 #define HEAR_MAX	64u		/* messages in one go ... */
 #define HEAR_BYTES	(512u << 10)	/* ... and bytes */
 
@@ -51,9 +51,9 @@ static enum way choose_way(struct hca *hca, const struct send_wqe *wqe, unsigned
 		return CARRY;
 	if ((reach & MEMORY_MAPS) && is_mapped(hca, wqe))
 		return FETCH;
-	if (reach & MEMORY_COPIES)
-		return wqe->length <= CARRIED_COPIED ? CARRY : FETCH;
-	return wqe->length <= CARRIED_MAX ? CARRY : PACKETS;
+	if (wqe->length <= CARRIED_MAX)
+		return CARRY;
+	return reach & MEMORY_COPIES ? FETCH : PACKETS;
 }
 
 static uint32_t channel_of(struct hca *hca, const struct qp *qp)

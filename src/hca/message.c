@@ -356,6 +356,8 @@ static void settle_one(struct hca *hca, struct hearer *hearer, unsigned channel,
 {
 	struct qp *qp = take_hold(hca, hearer, answer->owner);
 
+	if (answer->refused)
+		counter_add(hca->counters, COUNTER_MESSAGE_REFUSED, 1);
 	if (!qp)
 		return;
 	transport_settle(qp, token_of(channel, answer->cell), answer->refused,

@@ -55,6 +55,7 @@ void transport_direct_done(struct qp *qp, uint64_t now_ns, struct effects *effec
 
 	call_init(&call, qp, now_ns, effects);
 	finish_send(&call, IBV_WC_SUCCESS);
-	qp->requester.packets_until = qp->sq.tail;
+	if (!message_is_held(qp))
+		qp->requester.packets_until = qp->sq.tail;
 	call_end(&call);
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * SENDs without packets, to a process of this host that shares memory with us. A message is what a SEND
- * says in a few words, with its data, or with where its data is; or so an RDMA WRITE with immediate data, or
- * any WRITE behind a message, which cannot be carried out by the sender before the message is (direct.h); it is told to the peer, who executes it
- * as its responder does a packet, or refuses it, and either way answers. How it gets there and back
- * (in order, once, each answered) is link/memory.h's; who carries it is hca/message.c.
+ * SENDs without packets, to a process of this host that shares memory with us. A message is what a
+ * SEND says in a few words, with its data, or with where its data is; or what an RDMA WRITE with
+ * immediate data says, or any WRITE behind a message (which its sender could only carry out after the
+ * message). It is told to the peer, who executes it as its responder does a packet, or refuses it, and
+ * either way answers. How it gets there and back (in order, once, each answered) is link/memory.h's;
+ * who carries it is hca/message.c.
  *
  *	requester				responder
  *	transport_tell_next, transport_told  ->	transport_hear: executed, or refused

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Fuzz target: a connected QP (RC, UC or UD; with an SRQ or not) against any sequence of packets,
- * posts, timeouts, transmits and state changes. The input is read as a script: an operation, then
+ * messages, answers, posts, timeouts, transmits and state changes. The input is read as a script: an operation, then
  * its operands; packets are built from fields near those that are expected, so that they get far.
  *
  * Nothing may crash (ASan, UBSan, asserts), write outside of the registered part of memory, send
@@ -9,11 +9,13 @@
  * of the queues and PSNs are checked after each step. Built on the simulator's host (tests/sim);
  * the peer is a host that never answers: the input is the peer.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "input.h"
+#include "messages.h"
 #include "sim.h"
 #include "wire/aeth.h"
 #include "wire/icrc.h"
@@ -40,6 +42,8 @@ struct world {
 	struct connect_options connect;
 	uint32_t peer_qpn;
 	uint64_t posted_sends, posted_recvs, completed_sends, completed_recvs;
+	uint64_t token;			/* of the last message told */
+	struct input *input;		/* for what is fetched */
 };
 
 static uint8_t memory[MEMORY_BYTES];
@@ -199,6 +203,67 @@ static void receive_packet(struct world *world, struct input *input)
 	free(bytes);
 }
 
+/* ---- messages ---- */
+
+/* Of a sender whose memory is there, or not. */
+static int pull(void *context, void *to, uint64_t offset, size_t bytes, bool last)
+{
+	struct world *world = context;
+	uint8_t choice = next8(world->input);
+
+	require(bytes > 0 && bytes <= OPEN_BYTES);
+	if (choice >= 240)
+		return EFAULT;
+	memset(to, choice, bytes);
+	return 0;
+}
+
+static void hear_message(struct world *world, struct input *input)
+{
+	const struct responder *responder = &world->qp->responder;
+	uint32_t head[MESSAGE_WORDS];
+	struct message message = { .pull = pull, .context = world };
+	uint8_t *data, again = next8(input) % 4;
+	uint8_t near = next8(input);
+
+	head[0] = world->qp->number | (uint32_t)next8(input) << 24;
+	head[1] = (near & 1 || near > 100 ? world->peer_qpn : next32(input) & QPN_MASK) |
+		  (uint32_t)next8(input) << 24;
+	head[2] = (near & 2 || near > 100 ? responder->message_sequence : next32(input) & PSN_MASK) |
+		  (uint32_t)(next8(input) & 1) << 24;
+	head[3] = pick_key(world, input);
+	head[4] = pick_length(input);
+	message_parse(head, &message);
+	message.target = pick_address(input);
+	message.rkey = pick_key(world, input);
+	/* What is carried fits a datagram: hca/message.c has compared the lengths. */
+	if (!(message.flags & MESSAGE_PULL))
+		message.length %= 2 * OPEN_BYTES;
+	data = malloc(message.flags & MESSAGE_PULL ? 1 : message.length + !message.length);
+	require(data != NULL);
+	memset(data, near, message.flags & MESSAGE_PULL ? 1 : message.length);
+	message.data = data;
+	world->input = input;
+	world->qp->av.loopback = near != 50;
+	while (host_hear(world->host, world->qp, &message) == MESSAGE_UNFINISHED && again--)
+		;
+	free(data);
+}
+
+static void settle(struct world *world, struct input *input)
+{
+	uint8_t choice = next8(input);
+	const struct qp *qp = world->qp;
+	uint64_t token = world->token;
+
+	/* The one that is due, as a rule. */
+	if (choice < 230 && qp->requester.told)
+		token = send_queue_at(&qp->sq, qp->sq.tail + qp->requester.refused)->token;
+	else
+		token -= choice & 7;
+	host_settle(world->host, world->qp, token, next8(input) & 1);
+}
+
 static void post_send(struct world *world, struct input *input)
 {
 	struct ibv_sge sge[4];
@@ -309,6 +374,9 @@ static void check_queues(const struct qp *qp)
 	require(queue->head - queue->tail <= queue->size);
 	if (qp->type != IBV_QPT_RC)
 		return;
+	require(requester->told <= queue->sent - queue->tail);
+	require(requester->refused <= requester->told);
+	require(!requester->told || requester->una_psn == requester->next_psn);
 	require(psn_diff(requester->send_psn, requester->una_psn) >= 0);
 	require(psn_diff(requester->next_psn, requester->send_psn) >= 0);
 	require(requester->rd_outstanding <= qp->attr.max_rd_atomic);
@@ -385,7 +453,7 @@ static void tear_down(struct world *world)
 
 static void step(struct world *world, struct input *input)
 {
-	switch (next8(input) % 16) {
+	switch (next8(input) % 22) {
 	case 0:
 	case 1:
 	case 2:
@@ -404,6 +472,17 @@ static void step(struct world *world, struct input *input)
 		break;
 	case 8:
 		change_state(world, input);
+		break;
+	case 9:
+	case 10:
+		hear_message(world, input);
+		break;
+	case 11:
+	case 12:
+		host_tell(world->host, world->qp, ++world->token);
+		break;
+	case 13:
+		settle(world, input);
 		break;
 	default:
 		receive_packet(world, input);

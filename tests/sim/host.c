@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 
 #include "object/ah.h"
+#include "messages.h"
 #include "sim.h"
 #include "wire/icrc.h"
 
@@ -233,6 +234,57 @@ void host_receive(struct sim_host *host, struct sim_host *from, uint8_t *data, s
 	effects_init(&effects);
 	lock_acquire(&qp->lock);
 	transport_receive(qp, &packet, &info, host->sim->now_ns, &effects);
+	arm(host, qp);
+	lock_release(&qp->lock);
+	apply_effects(host, &effects);
+	host_wake(host);
+}
+
+/* ---- messages ---- */
+
+enum message_fate host_hear(struct sim_host *host, struct qp *qp, const struct message *message)
+{
+	enum message_fate fate;
+	struct effects effects;
+
+	effects_init(&effects);
+	lock_acquire(&qp->lock);
+	fate = transport_hear(qp, message, host->sim->now_ns, &effects);
+	arm(host, qp);
+	lock_release(&qp->lock);
+	apply_effects(host, &effects);
+	host_wake(host);
+	return fate;
+}
+
+bool host_tell(struct sim_host *host, struct qp *qp, uint64_t token)
+{
+	struct send_wqe *wqe;
+
+	lock_acquire(&qp->lock);
+	wqe = transport_tell_next(qp);
+	if (wqe) {
+		uint8_t *data = must(malloc(wqe->length + 1));
+		bool good = transport_gather(qp, wqe, data);
+
+		free(data);
+		if (good)
+			transport_told(qp, token, host->sim->now_ns);
+		else
+			wqe = NULL;
+	}
+	arm(host, qp);
+	lock_release(&qp->lock);
+	return wqe != NULL;
+}
+
+void host_settle(struct sim_host *host, struct qp *qp, uint64_t token, bool refused)
+{
+	struct effects effects;
+
+	effects_init(&effects);
+	lock_acquire(&qp->lock);
+	transport_settle(qp, token, refused, host->sim->now_ns, &effects);
 	arm(host, qp);
 	lock_release(&qp->lock);
 	apply_effects(host, &effects);

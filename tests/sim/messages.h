@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Messages (transport/message.h) of a simulated host's QP, as if its peer were on the same host. */
+#ifndef VERBATIM_TESTS_SIM_MESSAGES_H
+#define VERBATIM_TESTS_SIM_MESSAGES_H
+
+#include "sim.h"
+#include "transport/message.h"
+
+/* What is told goes nowhere by itself: hearing and answering is up to the caller. */
+enum message_fate host_hear(struct sim_host *host, struct qp *qp, const struct message *message);
+/* The next request, if it may be told; its answer is to name @token. */
+bool host_tell(struct sim_host *host, struct qp *qp, uint64_t token);
+void host_settle(struct sim_host *host, struct qp *qp, uint64_t token, bool refused);
+
+#endif

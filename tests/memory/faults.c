@@ -14,7 +14,14 @@
 #define DEPTH 16u
 #define LIMIT_S 20.0
 
+/* In traffic, behind the first BYTES: what SENDs bring (its sender's letter), where they go. */
+#define SOURCE_AT BYTES
+#define RECEIVE_AT (BYTES + BYTES / 2)
+#define RECEIVE_BYTES (BYTES / 2)
+#define LETTER(side) ((side) == LEFT ? 'l' : 'r')
+
 static uint64_t random_state;
+static bool sends_alone; /* all requests are such that messages carry */
 
 static uint32_t random_below(uint32_t n)
 {
@@ -29,11 +36,24 @@ static void post_something(struct end *end, uint64_t id)
 	static const enum ibv_wr_opcode kind[] = {IBV_WR_SEND, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ,
 						  IBV_WR_RDMA_WRITE_WITH_IMM,
 						  IBV_WR_ATOMIC_FETCH_AND_ADD};
-	static const uint32_t size[] = {8, 64, 4096, 20000, 300000};
-	enum ibv_wr_opcode opcode = kind[random_below(5)];
-	uint32_t bytes = opcode == IBV_WR_ATOMIC_FETCH_AND_ADD ? 8 : size[random_below(5)];
+	static const uint32_t size[] = {8, 64, 2048, 4096, 16384, 20000, 40000, 300000};
+	enum ibv_wr_opcode opcode = sends_alone ? IBV_WR_SEND : kind[random_below(5)];
+	uint32_t bytes = opcode == IBV_WR_ATOMIC_FETCH_AND_ADD ? 8 : size[random_below(8)];
+	uint32_t at = random_below(1000) * 8 + (opcode == IBV_WR_SEND ? SOURCE_AT : 0);
 
-	CHECK(!post(end, opcode, random_below(1000) * 8, bytes, random_below(1000) * 8, id), "%m");
+	CHECK(!post(end, opcode, at, bytes, random_below(1000) * 8, id), "%m");
+}
+
+/* All of it is the other end's: whole messages, and nothing but. */
+static void check_received(const struct end *end, const struct ibv_wc *wc)
+{
+	uint32_t i;
+
+	if (wc->status != IBV_WC_SUCCESS || wc->opcode != IBV_WC_RECV)
+		return;
+	for (i = 0; i < wc->byte_len; i++)
+		CHECK(end->memory[RECEIVE_AT + i] == LETTER(!end->side), "%d at %u of %u bytes",
+		      end->memory[RECEIVE_AT + i], i, wc->byte_len);
 }
 
 static bool is_receive(const struct ibv_wc *wc)
@@ -52,7 +72,8 @@ static unsigned run_traffic(struct end *end)
 	struct ibv_wc wc;
 
 	for (given = 0; given < DEPTH; given++)
-		CHECK(!post_receive(end, BYTES / 2, BYTES / 2, 1000000 + given));
+		CHECK(!post_receive(end, RECEIVE_AT, RECEIVE_BYTES, 1000000 + given));
+	memset(end->memory + SOURCE_AT, LETTER(end->side), RECEIVE_AT - SOURCE_AT);
 	meet(end);
 	for (;;) {
 		while (posted - done < DEPTH && first == IBV_WC_SUCCESS)
@@ -64,8 +85,10 @@ static unsigned run_traffic(struct end *end)
 		      (int)posted, (int)received, (int)given, ibv_wc_status_str(first));
 		if (is_receive(&wc)) {
 			CHECK(wc.wr_id == 1000000 + received++, "receives out of order");
+			check_received(end, &wc);
 			if (wc.status == IBV_WC_SUCCESS)
-				CHECK(!post_receive(end, BYTES / 2, BYTES / 2, 1000000 + given++));
+				CHECK(!post_receive(end, RECEIVE_AT, RECEIVE_BYTES,
+						    1000000 + given++));
 			else
 				CHECK(wc.status == IBV_WC_WR_FLUSH_ERR, "receive: %s",
 				      ibv_wc_status_str(wc.status));
@@ -95,13 +118,19 @@ static void open_for_traffic(struct end *end)
 {
 	end->timeout = 14;    /* 67 ms, */
 	end->retry_count = 2; /* thrice: a busy machine takes a process off for that long */
-	end_open(end, BYTES, ALL_ACCESS);
+	end_open(end, 2 * BYTES, ALL_ACCESS);
+}
+
+static void begin_random(uint64_t seed, uint64_t more)
+{
+	random_state = seed + more;
+	sends_alone = seed % 3 == 0;
 }
 
 static void victim(struct end *end, void *argument)
 {
 	open_for_traffic(end);
-	random_state = (uint64_t)(uintptr_t)argument + 77;
+	begin_random((uint64_t)(uintptr_t)argument, 77);
 	end_connect(end);
 	tell(end->test, "r", 1);
 	run_traffic(end);
@@ -150,13 +179,18 @@ static void talk_to_a_new_process(struct end *end)
 
 static void survivor(struct end *end, void *argument)
 {
+	const char *mode = getenv("VERBATIM_MEMORY");
+	unsigned successes;
 	double begin_s;
 
 	open_for_traffic(end);
-	random_state = (uint64_t)(uintptr_t)argument;
+	begin_random((uint64_t)(uintptr_t)argument, 0);
 	end_connect(end);
 	tell(end->test, "r", 1);
-	run_traffic(end);
+	successes = run_traffic(end);
+	if (sends_alone && successes > DEPTH && strcmp(mode, "ring") && strcmp(mode, "off"))
+		CHECK(counter_here(COUNTER_DIRECT_SEND) > 0, "none of %u SENDs was a message",
+		      successes);
 	begin_s = now();
 	CHECK(!ibv_destroy_qp(end->qp));
 	end->qp = NULL;
@@ -189,7 +223,7 @@ static bool kill_once(const char *mode, unsigned seed)
 static bool a_peer_may_be_killed_at_any_instant(void)
 {
 	static const char *const mode[] = {MAPPED_MODE, "copy", "ring", "mapped", "off"};
-	unsigned i, kills = long_run ? 400 : 20;
+	unsigned i, kills = long_run ? 400 : 25;
 
 	for (i = 0; i < kills; i++)
 		if (!kill_once(mode[i % 5], i))
@@ -296,6 +330,8 @@ static void becomes_another(struct end *end, void *argument)
 	end_connect(end);
 	for (i = 0; i < 100; i++)
 		must(end, IBV_WR_RDMA_WRITE, 1000);
+	for (i = 0; i < 16; i++)
+		CHECK(!post_receive(end, 0, BYTES, i), "%m");
 	meet(end);
 	execl("/bin/sleep", "sleep", "30", NULL);
 	CHECK(false, "%m");
@@ -314,7 +350,7 @@ static void stays(struct end *end, void *argument)
 	/* Pages that it shared are there until its hang-up is seen: as if it had ended a bit later.
 	 */
 	while (status == IBV_WC_SUCCESS && now() < until)
-		status = transfer(end, IBV_WR_RDMA_WRITE, 0, 100000, 0);
+		status = transfer(end, argument ? IBV_WR_SEND : IBV_WR_RDMA_WRITE, 0, 100000, 0);
 	CHECK(status == IBV_WC_RETRY_EXC_ERR, "%s", ibv_wc_status_str(status));
 	talk_to_a_new_process(end);
 	end_close(end);
@@ -326,16 +362,17 @@ static bool a_peer_may_call_exec(void)
 	static const char *const mode[] = {MAPPED_MODE, "copy", "ring"};
 	unsigned i;
 
-	for (i = 0; i < 3; i++) {
+	for (i = 0; i < 6; i++) {
 		struct pair pair;
 		int status;
 
-		pair_start(&pair, mode[i], stays, becomes_another, NULL);
+		pair_start(&pair, mode[i % 3], stays, becomes_another, i < 3 ? NULL : &pair);
 		status = pair_wait(&pair, LEFT, 60);
 		kill(pair.pid[RIGHT], SIGKILL);
 		pair_wait(&pair, RIGHT, 5);
 		if (status) {
-			printf("# mode %s: 0x%x\n", mode[i], status);
+			printf("# mode %s, %s: 0x%x\n", mode[i % 3], i < 3 ? "WRITE" : "SEND",
+			       status);
 			return false;
 		}
 	}
@@ -360,6 +397,7 @@ static void forks(struct end *end, void *argument)
 		}
 		CHECK(waitpid(pid, &status, 0) == pid && !status);
 		meet(end);
+		must(end, IBV_WR_SEND, i % 2 ? 1000 : BYTES);
 		meet(end);
 	}
 	pid = fork();
@@ -375,6 +413,7 @@ static void forks(struct end *end, void *argument)
 static void sees_forks(struct end *end, void *argument)
 {
 	enum ibv_wc_status status = IBV_WC_SUCCESS;
+	struct ibv_wc wc;
 	double until;
 	uint32_t k;
 	int i;
@@ -382,10 +421,15 @@ static void sees_forks(struct end *end, void *argument)
 	open_for_traffic(end);
 	end_connect(end);
 	for (i = 0; i < 5; i++) {
+		memset(end->memory, 0, 2 * BYTES);
+		CHECK(!post_receive(end, BYTES, BYTES, 7), "%m");
 		meet(end);
+		CHECK(get(end, &wc, LIMIT_S) && wc.wr_id == 7 && wc.status == IBV_WC_SUCCESS);
 		must(end, IBV_WR_RDMA_READ, BYTES);
-		for (k = 0; k < BYTES; k++)
+		for (k = 0; k < BYTES; k++) {
 			CHECK(end->memory[k] == 3);
+			CHECK(k >= wc.byte_len || end->memory[BYTES + k] == 3);
+		}
 		meet(end);
 	}
 	meet(end);

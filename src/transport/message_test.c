@@ -109,7 +109,7 @@ static void writes_are_told_behind_messages(void **state)
 }
 
 /* READs wait for messages; what follows waits for them. Packets need not, so after some they are taken. */
-static void where_messages_stall_packets_are_sent(void **state)
+static void where_messages_stall_packets_are_sent(void **state) UNCHECKED_LOCKS
 {
 	struct station *s = station_inside();
 	uint64_t token = 0;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Fuzz target: a connected QP (RC, UC or UD; with an SRQ or not) against any sequence of packets,
- * messages, answers, posts, timeouts, transmits and state changes. The input is read as a script: an operation, then
- * its operands; packets are built from fields near those that are expected, so that they get far.
+ * messages, answers, posts, timeouts, transmits and state changes. The input is read as a script: an
+ * operation, then its operands; packets are built from fields near those that are expected, so that
+ * they get far.
  *
  * Nothing may crash (ASan, UBSan, asserts), write outside of the registered part of memory, send
  * a packet that does not parse, complete more than was posted, or lose its place: the invariants

@@ -17,11 +17,11 @@
 
 #include "host/hazard.h"
 #include "host/rendezvous.h"
-#include "link/memory.h"
+#include "link/memory_internal.h"
 #include "object/arena.h"
+#include "transport/message.h"
 #include "pair.h"
 
-#define PAGE 4096u
 #define BYTES (1u << 18)
 
 static uint64_t random_state;
@@ -79,40 +79,145 @@ static void scribble(struct shared where, unsigned times)
 
 /* ---- what is scribbled on ---- */
 
-static struct shared half_of_channel(unsigned half)
+static struct channel_half *half_of_channel(unsigned half)
 {
-	struct shared channel = find("memfd:verbatim-channel");
+	static struct shared channel;
 	size_t bytes = channel_half_bytes();
 
+	if (!channel.start)
+		channel = find("memfd:verbatim-channel");
 	CHECK(channel.bytes >= 2 * bytes);
-	return (struct shared){channel.start + half * bytes, bytes};
+	return (struct channel_half *)(channel.start + half * bytes);
 }
 
 /* Cells, made to look valid: what is wrong is what they say. */
 static void scribble_cells(void)
 {
-	unsigned half, i;
+	unsigned k, i;
 
-	for (half = 0; half < 2; half++) {
-		struct shared where = half_of_channel(half);
-		/* consumed, asleep, routes, then the cells: lines of 64 bytes each. */
-		uint8_t *cells = where.start + 128 + 256 * 64;
+	for (k = 0; k < 2; k++) {
+		struct channel_half *half = half_of_channel(k);
 
 		for (i = 0; i < 200; i++) {
-			uint8_t *cell = cells + random_u() % CHANNEL_CELLS * 64;
-			uint32_t value[4] = {(uint32_t)random_u() % 3000, (uint32_t)random_u(),
-					     (uint32_t)random_u() % 5000,
-					     (uint32_t)random_u() % (2u << 20)};
+			struct channel_cell *cell = &half->cell[random_u() % CHANNEL_CELLS];
 
-			if (random_u() % 2)
-				value[1] = (uint32_t)(random_u() % 70000) |
-					   (uint32_t)(random_u() % 3) << 24;
-			memcpy(cell + 4, value + 1, 12);
+			cell->bytes_route = random_u() % 2
+						    ? (uint32_t)random_u()
+						    : (uint32_t)(random_u() % 70000) |
+							      (uint32_t)(random_u() % 3) << 24;
+			cell->segment_bytes = (uint32_t)random_u() % 5000;
+			cell->offset = (uint32_t)random_u() % (2u << 20);
 			if (random_u() % 4 == 0)
-				memcpy(cell, value, 4);
+				cell->sequence = (uint32_t)random_u() % 3000;
 		}
-		scribble((struct shared){where.start, 128 + 256 * 64}, 20);
-		scribble((struct shared){cells + CHANNEL_CELLS * 64, CHANNEL_DATA_BYTES}, 2000);
+		scribble((struct shared){(uint8_t *)half, offsetof(struct channel_half, cell)}, 20);
+		scribble((struct shared){half->data, CHANNEL_DATA_BYTES}, 2000);
+	}
+}
+
+/* An address in the other end's memory, or close to it, or anywhere. */
+static uint64_t some_target(const struct end *end)
+{
+	uint64_t address = end->there.memory - 4096 + random_u() % (BYTES + 8192);
+
+	return random_u() % 8 ? address : random_u();
+}
+
+static uint32_t some_length(void)
+{
+	static const uint32_t length[] = {0,	 1,	28,	   29,	       64,
+					  40000, BYTES, BYTES + 1, UINT32_MAX, 1u << 31};
+
+	return random_u() % 2 ? length[random_u() % 10] : (uint32_t)random_u() % 70000;
+}
+
+/* What a message's data begins with: the target of a WRITE, or SGEs of ours. */
+static void forge_data(const struct end *end, uint8_t *data)
+{
+	uint32_t target_key[2] = {random_u() % 8 ? end->there.rkey : (uint32_t)random_u(), 0};
+	uint64_t target = some_target(end);
+	struct ibv_sge sge;
+	unsigned i;
+
+	memcpy(data, &target, 8);
+	memcpy(data + 8, target_key, 8);
+	for (i = random_u() % 2; i < 8; i++) {
+		sge = (struct ibv_sge){
+			.addr = random_u() % 8 ? (uintptr_t)end->memory + random_u() % BYTES
+					       : random_u(),
+			.length = some_length(),
+			.lkey = random_u() % 8 ? end->mr->lkey : (uint32_t)random_u()};
+		memcpy(data + i * sizeof(sge), &sge, sizeof(sge));
+	}
+}
+
+static uint32_t generation_of(const struct end *end)
+{
+	static struct arena *arena;
+
+	if (!arena)
+		arena = (struct arena *)find("memfd:verbatim-arena").start;
+	return arena_qp(arena)[end->qp->qp_num & (QP_PER_SLOT - 1)].generation;
+}
+
+/* A message that could be meant, but for this or that, in the place that is looked at next. */
+static void forge_message(const struct end *end, struct channel_half *half, uint32_t number)
+{
+	struct channel_cell *cell = &half->cell[number % CHANNEL_CELLS];
+	uint32_t flags = (uint32_t)random_u() & 0x3f,
+		 sges = (uint32_t)random_u() % (random_u() % 8 ? 9 : 256), length = some_length(),
+		 bytes = length;
+
+	if (flags & MESSAGE_PULL)
+		bytes = sges * sizeof(struct ibv_sge);
+	if (flags & MESSAGE_WRITE)
+		bytes += MESSAGE_TARGET_BYTES;
+	if (random_u() % 8 == 0)
+		bytes = some_length();
+	cell->bytes_route = bytes & 0xffffff;
+	cell->taken = (uint32_t)random_u() % 3000;
+	cell->message.head[0] = end->there.qpn | flags << 24;
+	cell->message.head[1] = end->qp->qp_num | sges << 24;
+	/* As many as have been executed: that is not known here. */
+	cell->message.head[2] =
+		(end->psn + (uint32_t)(random_u() % (1 + random_u() % 40))) & 0xffffff;
+	cell->message.head[2] |= (generation_of(end) + !(random_u() % 16)) << 24;
+	cell->message.head[3] = random_u() % 2 ? end->there.rkey : (uint32_t)random_u();
+	cell->message.head[4] = length;
+	if (bytes > MEMORY_INSIDE) {
+		cell->message.offset = random_u() % 8
+					       ? (uint32_t)(random_u() % CHANNEL_DATA_BYTES & ~63ul)
+					       : (uint32_t)random_u();
+		if (cell->message.offset <= CHANNEL_DATA_BYTES - 256)
+			forge_data(end, half->data + cell->message.offset);
+	}
+	cell->sequence = random_u() % 16 ? number + 1 : (uint32_t)random_u();
+}
+
+/*
+ * Messages, and all that is said of those that the other end tells. In one of the halves what is
+ * consumed is left as it is: so that messages are forged where they are looked for.
+ */
+static void scribble_messages(const struct end *end, unsigned seed)
+{
+	unsigned k, i;
+
+	for (k = 0; k < 2; k++) {
+		struct channel_half *half = half_of_channel(k);
+		uint32_t number = half->consumed;
+
+		for (i = 0; i < 20; i++)
+			forge_message(end, half, number + i);
+		scribble((struct shared){(uint8_t *)half->refused, sizeof(half->refused)}, 5);
+		half->parts = (uint32_t)random_u();
+		if (random_u() % 4 == 0)
+			half->reach = (uint32_t)random_u();
+		if (random_u() % 4 == 0)
+			half->asleep = (uint32_t)random_u() % 5;
+		if (k == seed % 2 && random_u() % 8 == 0)
+			half->consumed += (uint32_t)random_u() % 4;
+		if (k == seed % 2 && random_u() % 64 == 0)
+			half->consumed = (uint32_t)random_u();
 	}
 }
 
@@ -168,7 +273,7 @@ static void scribble_arena(void)
 }
 
 struct plan {
-	enum { RINGS, REGIONS, ARENA } what;
+	enum { RINGS, MESSAGES, REGIONS, ARENA } what;
 	unsigned seed;
 };
 
@@ -187,13 +292,44 @@ static void scribbler(struct end *end, void *argument)
 	while (now() < until) {
 		if (plan->what == RINGS)
 			scribble_cells();
+		else if (plan->what == MESSAGES)
+			scribble_messages(end, plan->seed);
 		else if (plan->what == REGIONS)
 			scribble_regions(end);
 		else
 			scribble_arena();
-		usleep(500);
+		usleep(plan->what == MESSAGES ? 20 : 500);
 	}
 	raise(SIGKILL);
+}
+
+#define RECEIVE 2
+#define RECEIVES 8u
+
+static unsigned received; /* of those that were given last */
+
+static void give_receives(struct end *end)
+{
+	static const uint32_t size[] = {0, 64, 40000, BYTES / 2};
+	unsigned i;
+
+	received = 0;
+	for (i = 0; i < RECEIVES; i++)
+		CHECK(!post_receive(end, random_u() % 1000 * 8, size[i % 4], RECEIVE), "%m");
+}
+
+/* The completion of the request that was posted; receives complete as they like. */
+static enum ibv_wc_status wait_for_request(struct end *end)
+{
+	struct ibv_wc wc;
+
+	for (;;) {
+		CHECK(get(end, &wc, 20), "no completion");
+		if (wc.wr_id != RECEIVE)
+			return wc.status;
+		if (wc.status == IBV_WC_SUCCESS && ++received == RECEIVES)
+			give_receives(end);
+	}
 }
 
 /* Requests of all kinds, whatever becomes of them; guard pages around all that may be written. */
@@ -203,19 +339,21 @@ static void endure(struct end *end, void *argument)
 	char *guarded =
 		mmap(NULL, 3 * BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	double until = now() + (long_run ? 4 : 0.7);
-	struct ibv_wc wc;
 	size_t i;
 
 	random_state = plan->seed + 1000;
 	memset(guarded, 0x5a, 3 * BYTES);
 	end->timeout = 12;
 	end->retry_count = 1;
+	if (plan->what == MESSAGES)
+		end->rnr_retry = 1;
 	end_open(end, 0, 0);
 	end->memory = guarded + BYTES;
 	end->bytes = BYTES;
 	end->mr = ibv_reg_mr(end->pd, end->memory, BYTES, ALL_ACCESS);
 	CHECK(end->mr, "%m");
 	end_connect(end);
+	give_receives(end);
 	meet(end);
 	while (now() < until) {
 		static const enum ibv_wr_opcode kind[] = {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ,
@@ -227,9 +365,10 @@ static void endure(struct end *end, void *argument)
 
 		if (post(end, opcode, random_u() % 1000 * 8, bytes, random_u() % 1000 * 8, 1))
 			continue;
-		CHECK(get(end, &wc, 20), "no completion");
-		if (wc.status != IBV_WC_SUCCESS)
+		if (wait_for_request(end) != IBV_WC_SUCCESS) {
 			end_raise(end, IBV_QPS_RTS);
+			give_receives(end);
+		}
 	}
 	for (i = 0; i < BYTES; i++)
 		CHECK(guarded[i] == 0x5a && guarded[2 * BYTES + i] == 0x5a,
@@ -240,7 +379,7 @@ static void endure(struct end *end, void *argument)
 static bool endures(int what)
 {
 	static const char *const mode[] = {MAPPED_MODE, "copy", "ring"};
-	unsigned i, rounds = long_run ? 30 : 3;
+	unsigned i, rounds = long_run ? 30 : what == MESSAGES ? 6 : 3;
 
 #ifdef THREAD_SANITIZER
 	return skip("scribbling is a race, which ends the scribbler");
@@ -266,6 +405,11 @@ static bool garbage_in_rings_does_no_harm(void)
 	return endures(RINGS);
 }
 
+static bool garbage_in_messages_does_no_harm(void)
+{
+	return endures(MESSAGES);
+}
+
 static bool garbage_in_the_region_table_does_no_harm(void)
 {
 	return endures(REGIONS);
@@ -289,8 +433,8 @@ static void name_keys(struct end *end, void *argument)
 	channel = find("memfd:verbatim-channel");
 	use = (uint64_t)end->there.rkey << 32 | end->there.qpn;
 	for (i = 0; i < 2 * PAGE / 64; i++)
-		__atomic_store_n((uint64_t *)(channel.start + channel.bytes - 2 * PAGE + i * 64), use,
-				 __ATOMIC_RELAXED);	/* our own library reads there too */
+		__atomic_store_n((uint64_t *)(channel.start + channel.bytes - 2 * PAGE + i * 64),
+				 use, __ATOMIC_RELAXED); /* our own library reads there too */
 	meet(end);
 	(void)hear(end->peer, &use, 1);
 }
@@ -491,6 +635,7 @@ int main(int argc, char **argv)
 	}
 	const struct test tests[] = {
 		TEST(garbage_in_rings_does_no_harm),
+		TEST(garbage_in_messages_does_no_harm),
 		TEST(garbage_in_the_region_table_does_no_harm),
 		TEST(garbage_in_the_arena_does_no_harm),
 		TEST(a_peer_that_names_keys_for_ever_is_not_waited_for),

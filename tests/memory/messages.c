@@ -305,7 +305,6 @@ static void is_stopped(struct end *end, void *argument)
 		CHECK(!post_receive(end, 0, BYTES, got), "%m");
 	}
 	CHECK(knows, "the sender has not failed");
-	CHECK(got > 0, "not one message came");
 	CHECK(got == failed || got == failed + 1, "%u messages, and number %u failed", got, failed);
 	meet(end);
 	end_close(end);
@@ -389,9 +388,9 @@ static void takes_long_ones(struct end *end, void *argument)
 		CHECK(!post_receive(end, got % 2 * BYTES, BYTES, got), "%m");
 	}
 	CHECK(hear(end->peer, &posted, sizeof(posted)));
-	CHECK(got && (got == posted || got == posted - 1), "%u of %u came", got, posted);
-	last = end->memory + (got - 1) % 2 * BYTES;
-	for (i = 0; i < BYTES; i++)
+	CHECK(got == posted || got == posted - 1, "%u of %u came", got, posted);
+	last = end->memory + (got + 1) % 2 * BYTES;
+	for (i = 0; i < BYTES && got; i++) /* on a slow machine none may come before the stop */
 		CHECK(last[i] == 0x11, "message %u of %u: 0x%x at %u", got, posted,
 		      (uint8_t)last[i], i);
 	meet(end);

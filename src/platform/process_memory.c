@@ -117,7 +117,8 @@ static unsigned cut_last(struct iovec cut[PROCESS_PIECES_MAX + 1], const struct 
 	if (last->iov_len <= LAST_BYTES)
 		return count;
 	last->iov_len -= LAST_BYTES;
-	last[1] = (struct iovec){ .iov_base = (char *)last->iov_base + last->iov_len,
+	/* As a number: what an application calls memory may be none. */
+	last[1] = (struct iovec){ .iov_base = (void *)((uintptr_t)last->iov_base + last->iov_len),
 				  .iov_len = LAST_BYTES };
 	return count + 1;
 }

@@ -17,7 +17,8 @@
 /* In traffic, behind the first BYTES: what SENDs bring (its sender's letter), where they go. */
 #define SOURCE_AT BYTES
 #define RECEIVE_AT (BYTES + BYTES / 2)
-#define RECEIVE_BYTES (BYTES / 2)
+#define RECEIVE_BYTES 300000u
+#define TRAFFIC_BYTES (RECEIVE_AT + DEPTH * RECEIVE_BYTES)
 #define LETTER(side) ((side) == LEFT ? 'l' : 'r')
 
 static uint64_t random_state;
@@ -47,13 +48,19 @@ static void post_something(struct end *end, uint64_t id)
 /* All of it is the other end's: whole messages, and nothing but. */
 static void check_received(const struct end *end, const struct ibv_wc *wc)
 {
+	const char *data = end->memory + RECEIVE_AT + wc->wr_id % DEPTH * RECEIVE_BYTES;
 	uint32_t i;
 
 	if (wc->status != IBV_WC_SUCCESS || wc->opcode != IBV_WC_RECV)
 		return;
 	for (i = 0; i < wc->byte_len; i++)
-		CHECK(end->memory[RECEIVE_AT + i] == LETTER(!end->side), "%d at %u of %u bytes",
-		      end->memory[RECEIVE_AT + i], i, wc->byte_len);
+		CHECK(data[i] == LETTER(!end->side), "%d at %u of %u bytes", data[i], i,
+		      wc->byte_len);
+}
+
+static void give_receive(struct end *end, uint64_t id)
+{
+	CHECK(!post_receive(end, RECEIVE_AT + id % DEPTH * RECEIVE_BYTES, RECEIVE_BYTES, id), "%m");
 }
 
 static bool is_receive(const struct ibv_wc *wc)
@@ -72,7 +79,7 @@ static unsigned run_traffic(struct end *end)
 	struct ibv_wc wc;
 
 	for (given = 0; given < DEPTH; given++)
-		CHECK(!post_receive(end, RECEIVE_AT, RECEIVE_BYTES, 1000000 + given));
+		give_receive(end, 1000000 + given);
 	memset(end->memory + SOURCE_AT, LETTER(end->side), RECEIVE_AT - SOURCE_AT);
 	meet(end);
 	for (;;) {
@@ -87,8 +94,7 @@ static unsigned run_traffic(struct end *end)
 			CHECK(wc.wr_id == 1000000 + received++, "receives out of order");
 			check_received(end, &wc);
 			if (wc.status == IBV_WC_SUCCESS)
-				CHECK(!post_receive(end, RECEIVE_AT, RECEIVE_BYTES,
-						    1000000 + given++));
+				give_receive(end, 1000000 + given++);
 			else
 				CHECK(wc.status == IBV_WC_WR_FLUSH_ERR, "receive: %s",
 				      ibv_wc_status_str(wc.status));
@@ -118,7 +124,7 @@ static void open_for_traffic(struct end *end)
 {
 	end->timeout = 14;    /* 67 ms, */
 	end->retry_count = 2; /* thrice: a busy machine takes a process off for that long */
-	end_open(end, 2 * BYTES, ALL_ACCESS);
+	end_open(end, TRAFFIC_BYTES, ALL_ACCESS);
 }
 
 static void begin_random(uint64_t seed, uint64_t more)

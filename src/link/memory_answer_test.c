@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Messages through the memory link, and others: who wakes whom, a peer that writes garbage, races of
- * threads.
+ * Messages through the memory link, and others: who wakes whom, a peer that writes garbage, races
+ * of threads.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -136,14 +136,15 @@ static void several_messages_are_answered_by_one_ring(void **state)
 static uint32_t random_word(uint64_t *random)
 {
 	static const uint32_t special[] = { 0, 1, 27, 28, 29, 52, 53, 64, CHANNEL_CELLS,
-					    CHANNEL_DATA_BYTES, CHANNEL_DATA_BYTES - 1, LINK_BYTES_MAX,
-					    LINK_BYTES_MAX + 1, 0xffffff, 1u << 24, UINT32_MAX };
+					    CHANNEL_DATA_BYTES, CHANNEL_DATA_BYTES - 1,
+					    LINK_BYTES_MAX, LINK_BYTES_MAX + 1, 0xffffff,
+					    1u << 24, UINT32_MAX };
 
 	return test_random(random) % 2 ? (uint32_t)test_random(random) :
 					  special[test_random(random) % 16];
 }
 
-/* Into the half that it consumes the peer may write consumed, refused and reach; into its own, all. */
+/* Into the half that it consumes the peer writes consumed, refused and reach; into its own, all. */
 static void scribble(uint64_t *random, uint32_t next_cell)
 {
 	struct channel_cell *cell = &half[1]->cell[(next_cell + test_random(random) % 3) %
@@ -173,7 +174,8 @@ static void scribble(uint64_t *random, uint32_t next_cell)
 		cell->sequence = test_random(random) % 4 ? next_cell + 1 : random_word(random);
 		break;
 	default:
-		half[1]->data[test_random(random) % CHANNEL_DATA_BYTES] = (uint8_t)test_random(random);
+		half[1]->data[test_random(random) % CHANNEL_DATA_BYTES] =
+			(uint8_t)test_random(random);
 		break;
 	}
 }
@@ -211,7 +213,7 @@ static uint32_t hear_garbage(void)
 	return sum;
 }
 
-/* What we tell is settled at most once, in order, whatever is said of it; what we hear is in bounds. */
+/* What we tell is settled once, in order, whatever is said of it; what we hear lies within. */
 static void garbage_stays_within_bounds(void **state)
 {
 	struct memory_link *memory = memory_of(here);
@@ -229,7 +231,8 @@ static void garbage_stays_within_bounds(void **state)
 		if (round % 4 == 0)
 			(void)try_tell(there, channel_there, random_word(&random) % 70000, round);
 		if (round % 5 == 0)
-			(void)send_one(there, channel_there, 16 + random_word(&random) % 200, round);
+			(void)send_one(there, channel_there, 16 + random_word(&random) % 200,
+				       round);
 		sum += hear_garbage();
 		here->ops->receive(here, in, 16, &n);
 		while (n--)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Messages through the memory link (memory_link_test.c has the datagrams): order and content, answers,
- * full rings, a peer that is gone, the turns of several.
+ * Messages through the memory link (memory_link_test.c has the datagrams): order and content,
+ * answers, full rings, a peer that is gone, the turns of several.
  */
 #include "link/memory_test.h"
 
@@ -53,7 +53,8 @@ static void what_is_too_long_or_for_nobody_is_not_begun(void **state)
 {
 	struct memory_room room;
 
-	assert_int_equal(memory_tell_begin(here, channel_here, LINK_BYTES_MAX + 1, &room), EMSGSIZE);
+	assert_int_equal(memory_tell_begin(here, channel_here, LINK_BYTES_MAX + 1, &room),
+			 EMSGSIZE);
 	assert_int_equal(memory_tell_begin(here, channel_here + 1, 1, &room), ENOENT);
 	assert_int_equal(memory_tell_begin(here, 5000, 1, &room), ENOENT);
 	tell(1, 1);
@@ -62,8 +63,10 @@ static void what_is_too_long_or_for_nobody_is_not_begun(void **state)
 	hear(1, 1, false);
 }
 
-/* The numbers 0, 1, 2 ... as datagrams and messages, by chance: each receiver gets its own, and none
- * before what was put before it. */
+/*
+ * The numbers 0, 1, 2 ... as datagrams and messages, by chance: each receiver gets its own,
+ * and none before what was put before it.
+ */
 static void messages_and_datagrams_keep_their_order(void **state)
 {
 	uint32_t put = 0, got = 0, settled = 0;
@@ -463,7 +466,7 @@ static void begin_at(uint32_t before)
 	}
 }
 
-/* A peer that never tells us anything never says how far it is: that is not the same as far behind. */
+/* A peer that tells us nothing never says how far it is: that is not the same as far behind. */
 static void numbers_of_cells_come_round_again(void **state)
 {
 	uint32_t i, told = 0;

@@ -90,7 +90,8 @@ static inline void tell(size_t bytes, uint32_t number)
 	assert_int_equal(try_tell(here, channel_here, bytes, number), 0);
 }
 
-static inline void expect_content(const struct memory_message *message, size_t bytes, uint32_t number)
+static inline void expect_content(const struct memory_message *message, size_t bytes,
+				  uint32_t number)
 {
 	static uint8_t data[LINK_BYTES_MAX];
 	unsigned i;

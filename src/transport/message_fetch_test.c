@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Large messages at the responder (message.h), whose data is fetched a piece after the other: to the end,
- * not to the end, and with changes meanwhile.
+ * Large messages at the responder (message.h), whose data is fetched a piece after the other: to
+ * the end, not to the end, and with changes meanwhile.
  */
 #include <errno.h>
 
@@ -55,7 +55,8 @@ static void large_begin(struct large *large, uint32_t bytes)
 	for (i = 0; i < LARGE; i++)
 		large->data[i] = (uint8_t)(i * 7 + (i >> 8) * 3 + (i >> 16));
 	assert_int_equal(mr_register(&large->s->mrs, &large->s->pd, large->memory, LARGE,
-				     (uintptr_t)large->memory, IBV_ACCESS_LOCAL_WRITE, &large->mr), 0);
+				     (uintptr_t)large->memory, IBV_ACCESS_LOCAL_WRITE,
+				     &large->mr), 0);
 	large->source = (struct source){ .data = large->data, .s = large->s };
 	large->message = next_message(large->s, bytes);
 	large->message.flags = MESSAGE_PULL;
@@ -208,7 +209,8 @@ static void the_message_of_another_life_is_fetched_from_its_begin(void **state)
 /* A peer may change what it said: a shorter one, one that brings its data, a WRITE. */
 static void what_is_changed_in_the_middle_of_a_fetch_stays_in_bounds(void **state)
 {
-	static const uint8_t flags[] = { MESSAGE_PULL, 0, MESSAGE_IMM, MESSAGE_WRITE | MESSAGE_IMM };
+	static const uint8_t flags[] = { MESSAGE_PULL, 0, MESSAGE_IMM,
+					 MESSAGE_WRITE | MESSAGE_IMM };
 	static const uint32_t lengths[] = { 0, 1, 43, 1000 };
 	unsigned i, k;
 
@@ -236,7 +238,8 @@ static void what_is_changed_in_the_middle_of_a_fetch_stays_in_bounds(void **stat
 			else
 				assert_memory_equal(large.memory, flags[i] & MESSAGE_PULL ?
 						    large.data : exact, lengths[k]);
-			assert_int_equal(large.memory[flags[i] & MESSAGE_WRITE ? 0 : lengths[k]], 0x5a);
+			assert_int_equal(large.memory[flags[i] & MESSAGE_WRITE ? 0 : lengths[k]],
+					 0x5a);
 			free(exact);
 			large_end(&large);
 		}

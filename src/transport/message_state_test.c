@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Messages at the requester (message.h): what becomes of those that were told in other states of the QP,
- * and with time.
+ * Messages at the requester (message.h): what becomes of those that were told in other states of
+ * the QP, and with time.
  */
 #include "transport/message_test_support.h"
 
@@ -179,7 +179,8 @@ static void a_peer_that_gets_on_has_all_the_time_it_needs(void **state) UNCHECKE
 
 	post_told(s, IBV_WR_SEND, 1, 8, 1);
 	for (i = 0; i < 50; i++) {
-		transport_told_progress(&s->qp, UINT32_MAX - 20 + i / 2);	/* every second time */
+		/* Every second time. */
+		transport_told_progress(&s->qp, UINT32_MAX - 20 + i / 2);
 		pass_time(s, timeout_of(s));
 		assert_int_equal(s->qp.state, IBV_QPS_RTS);
 	}

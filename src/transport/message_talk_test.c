@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Two QPs that talk by messages, direct requests and packets, as chance has it (message.h, direct.h):
- * all requests complete in order, each is carried out once and in its turn, whatever went which way.
+ * Two QPs that talk by messages, direct requests and packets, as chance has it (message.h,
+ * direct.h): all requests complete in order, each is carried out once and in its turn, whatever
+ * went which way.
  *
  *	a: requests	-> one queue: messages and packets ->	b: receives, memory
  *			<- packets; answers, in any order <-
  *
- * Each request has a number. A SEND brings it, a WRITE leaves it in b's memory, a READ fetches what the
- * last WRITE left, an atomic counts how many there were.
+ * Each request has a number. A SEND brings it, a WRITE leaves it in b's memory, a READ fetches what
+ * the last WRITE left, an atomic counts how many there were.
  */
 #include "transport/direct.h"
 #include "transport/message_test_support.h"
@@ -88,7 +89,7 @@ static uint8_t *place_of(struct world *world, uint32_t number, bool result)
 
 static void post_one(struct world *world)
 {
-	/* READs and atomics wait for messages, and messages for them: there are not always so many. */
+	/* READs and atomics wait for messages, and messages for them: at times there are few. */
 	static const enum ibv_wr_opcode kind[] = {
 		IBV_WR_RDMA_READ, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_SEND, IBV_WR_SEND,
 		IBV_WR_SEND, IBV_WR_SEND_WITH_IMM, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE,
@@ -202,8 +203,8 @@ static void check_sends(struct world *world)
 
 static void give_receive(struct world *world)
 {
-	struct ibv_sge sge = station_sge(world->b, RECEIVE_AT + world->receives % 64 * SEND_BYTES_MAX,
-					 SEND_BYTES_MAX);
+	uint32_t at = RECEIVE_AT + (uint32_t)(world->receives % 64) * SEND_BYTES_MAX;
+	struct ibv_sge sge = station_sge(world->b, at, SEND_BYTES_MAX);
 	struct ibv_recv_wr wr = { .wr_id = world->receives, .sg_list = &sge, .num_sge = 1 }, *bad;
 
 	if (recv_queue_count(&world->b->qp.rq) > 40)

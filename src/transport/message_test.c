@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Messages at the requester (message.h): which requests may be told and when, what is said of them, and
- * what their answers bring about. (States and time: message_state_test.c.)
+ * Messages at the requester (message.h): which requests may be told and when, what is said of them,
+ * and what their answers bring about. (States and time: message_state_test.c.)
  */
 #include "transport/direct.h"
 #include "transport/message_test_support.h"
@@ -14,7 +14,8 @@ static void sends_are_told_and_others_are_not(void **state)
 		enum ibv_wr_opcode opcode;
 		bool told;
 	} row[] = {
-		{ IBV_WR_SEND, true }, { IBV_WR_SEND_WITH_IMM, true }, { IBV_WR_SEND_WITH_INV, true },
+		{ IBV_WR_SEND, true }, { IBV_WR_SEND_WITH_IMM, true },
+		{ IBV_WR_SEND_WITH_INV, true },
 		{ IBV_WR_RDMA_WRITE_WITH_IMM, true }, { IBV_WR_RDMA_WRITE, false },
 		{ IBV_WR_RDMA_READ, false }, { IBV_WR_ATOMIC_CMP_AND_SWP, false },
 		{ IBV_WR_ATOMIC_FETCH_AND_ADD, false }, { IBV_WR_LOCAL_INV, false },
@@ -84,7 +85,7 @@ static void several_are_told_before_the_first_is_answered(void **state)
 	station_free(s);
 }
 
-/* Alone a WRITE is a direct request; behind messages it is one of them, and so it has not to wait. */
+/* Alone a WRITE is a direct request; behind messages it is one of them, and need not wait. */
 static void writes_are_told_behind_messages(void **state)
 {
 	struct station *s = station_inside();
@@ -108,7 +109,7 @@ static void writes_are_told_behind_messages(void **state)
 	station_free(s);
 }
 
-/* READs wait for messages; what follows waits for them. Packets need not, so after some they are taken. */
+/* READs wait for messages, what follows waits for them. Packets need not: they are taken then. */
 static void where_messages_stall_packets_are_sent(void **state) UNCHECKED_LOCKS
 {
 	struct station *s = station_inside();
@@ -444,7 +445,7 @@ static void what_is_refused_goes_as_packets_with_all_behind_it(void **state)
 			refuse_from(told, refused);
 }
 
-/* The peer refuses all behind one that it refused. If it says that it did not, it is not believed. */
+/* The peer refuses all behind one that it refused. If it says it did not, it is not believed. */
 static void what_follows_a_refused_one_counts_as_refused(void **state)
 {
 	struct station *s = station_inside();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * For the tests of messages (message.h): a station that tells, one that hears, and what is on the way
- * between them.
+ * For the tests of messages (message.h): a station that tells, one that hears, and what is on the
+ * way between them.
  */
 #ifndef VERBATIM_TRANSPORT_MESSAGE_TEST_SUPPORT_H
 #define VERBATIM_TRANSPORT_MESSAGE_TEST_SUPPORT_H

@@ -331,6 +331,106 @@ static void data_is_written_over_when_it_was_heard_and_no_earlier(void **state)
 	}
 }
 
+/* ---- what is fetched ---- */
+
+#define MIB (1u << 20)
+
+static void tell_fetched(uint32_t fetched, uint32_t number)
+{
+	struct memory_room room;
+
+	assert_int_equal(memory_tell_begin(here, channel_here, 4, &room), 0);
+	fill(room.data, 4, number);
+	room.fetched = fetched;
+	memory_tell(here, &room, number + 1);
+}
+
+static void hear_any(void)
+{
+	struct memory_message message;
+
+	assert_true(memory_hear(there, &message));
+	answer(there, &message, false);
+}
+
+/* What is behind a message waits while it is fetched: so not too much of that is told at a time. */
+static void a_peer_is_told_of_a_few_megabytes_to_fetch(void **state)
+{
+	struct memory_answer answered;
+
+	assert_true(memory_may_fetch(here, channel_here, UINT32_MAX));	/* a single one */
+	tell_fetched(3 * MIB, 0);
+	assert_true(memory_may_fetch(here, channel_here, MIB));
+	assert_false(memory_may_fetch(here, channel_here, MIB + 1));
+	tell(100, 1);			/* carries its data: that does not count */
+	assert_true(memory_may_fetch(here, channel_here, MIB));
+	tell_fetched(MIB, 2);
+	assert_false(memory_may_fetch(here, channel_here, 1));
+	hear_any();
+	assert_false(memory_may_fetch(here, channel_here, 1));
+	settle(0, false);
+	assert_true(memory_may_fetch(here, channel_here, 3 * MIB));
+	assert_false(memory_may_fetch(here, channel_here, 3 * MIB + 1));
+	hear(100, 1, false);
+	hear_any();
+	settle(1, false);
+	settle(2, false);
+	assert_true(memory_may_fetch(here, channel_here, UINT32_MAX));
+	/* Nor what nobody will ever fetch. */
+	tell_fetched(UINT32_MAX, 3);
+	assert_false(memory_may_fetch(here, channel_here, 1));
+	assert_true(memory_settle_lost(here, channel_here, &answered));
+	assert_true(memory_may_fetch(here, channel_here, UINT32_MAX));
+}
+
+/* Its place in the ring is used by others meanwhile, messages and datagrams. */
+static void what_is_fetched_is_counted_once(void **state)
+{
+	uint32_t i, got = 0;
+
+	for (i = 0; i < 4 * CHANNEL_CELLS; i++) {
+		uint32_t turn = (i + i / CHANNEL_CELLS) % 3;
+
+		tell_fetched(turn == 1 ? 1000 : 0, i);
+		if (turn == 0)
+			assert_int_equal(send_one(here, channel_here, 20, i), 0);
+		tell(4, i);
+		hear_any();
+		got = i;
+		assert_int_equal(receive(1, &got, twenty), turn == 0);
+		hear_any();
+		settle(i, false);
+		settle(i, false);
+		assert_true(memory_may_fetch(here, channel_here, UINT32_MAX));
+	}
+}
+
+static void a_peer_that_gets_on_is_seen_to(void **state)
+{
+	uint32_t before = memory_progress(here, channel_here), i;
+	struct memory_message message;
+
+	tell(4, 0);
+	tell(4, 1);
+	assert_int_equal(memory_progress(here, channel_here), before);
+	assert_true(memory_hear(there, &message));
+	for (i = 0; i < 3; i++) {
+		memory_progresses(there, &message);
+		assert_int_not_equal(memory_progress(here, channel_here), before);
+		before = memory_progress(here, channel_here);
+	}
+	answer(there, &message, true);
+	assert_int_not_equal(memory_progress(here, channel_here), before);
+	before = memory_progress(here, channel_here);
+	/* What we hear ourselves is nothing that the peer does. */
+	assert_int_equal(try_tell(there, channel_there, 4, 9), 0);
+	assert_true(memory_hear(here, &message));
+	memory_progresses(here, &message);
+	answer(here, &message, false);
+	assert_int_equal(memory_progress(here, channel_here), before);
+	assert_int_equal(memory_progress(here, channel_here + 1), 0);
+}
+
 /* ---- an end ---- */
 
 static void what_a_peer_that_is_gone_did_not_answer_counts_as_refused(void **state)
@@ -360,17 +460,20 @@ static void what_a_peer_that_is_gone_did_not_answer_counts_as_refused(void **sta
 /* The next channel in that place has nothing of the last one. */
 static void a_place_used_again_begins_anew(void **state)
 {
+	struct memory_message message;
 	struct memory_answer answer;
 	struct memory_room room;
 	uint32_t i;
 
-	for (i = 0; i < 3000; i++) {
+	for (i = 0; i < 1000; i++) {
 		tell(1000, i);
 		hear(1000, i, true);
 		settle(i, true);
 	}
-	tell(1000, 3000);
+	tell(1000, 1000);
 	memory_await_answers(here, channel_here);
+	assert_int_equal(try_tell(there, channel_there, 1, 1), 0);
+	assert_true(memory_hear(here, &message));	/* says what was taken, for the last time */
 	memory_remove(here, channel_here);
 	memory_remove(there, channel_there);
 	assert_true(memory_settle_lost(here, channel_here, &answer));
@@ -536,6 +639,9 @@ int main(void)
 		TEST(messages_leave_data_for_datagrams),
 		TEST(datagrams_behind_the_last_message_need_no_settling),
 		TEST(data_is_written_over_when_it_was_heard_and_no_earlier),
+		TEST(a_peer_is_told_of_a_few_megabytes_to_fetch),
+		TEST(what_is_fetched_is_counted_once),
+		TEST(a_peer_that_gets_on_is_seen_to),
 		TEST(what_a_peer_that_is_gone_did_not_answer_counts_as_refused),
 		TEST(a_place_used_again_begins_anew),
 		TEST(a_peer_says_what_it_can_reach),

@@ -276,6 +276,59 @@ static void a_region_that_dies_within_a_fetch_is_noticed(void **state)
 	large_end(&large);
 }
 
+/* It goes where the key allows, all of it; and takes no receive, unless with immediate data. */
+static void a_large_write_is_fetched_to_its_target(void **state)
+{
+	unsigned with_imm;
+
+	for (with_imm = 0; with_imm < 2; with_imm++) {
+		struct large large;
+
+		large_begin(&large, LARGE - 100);
+		assert_int_equal(mr_reregister(&large.s->mrs, &large.mr, IBV_REREG_MR_CHANGE_ACCESS,
+					       NULL, NULL, 0, IBV_ACCESS_LOCAL_WRITE |
+					       IBV_ACCESS_REMOTE_WRITE), 0);
+		large.message.flags |= MESSAGE_WRITE | (with_imm ? MESSAGE_IMM : 0);
+		large.message.rkey = large.mr.ibv.rkey;
+		large.message.target = (uintptr_t)large.memory + 101;	/* one byte too far */
+		post_recv(large.s, 1, 0);
+		assert_int_equal(hear(large.s, &large.message), MESSAGE_REFUSED);
+		assert_int_equal(large.source.calls, 0);
+		large.message.target--;
+		assert_true(hear_to_the_end(&large, MESSAGE_EXECUTED) > 1);
+		assert_memory_equal(large.memory + 100, large.data, LARGE - 100);
+		assert_int_equal(large.memory[99], 0);
+		assert_int_equal(large.source.lasts, 1);
+		if (with_imm)
+			expect_wc(&large.s->recv_cq, 1, IBV_WC_SUCCESS);
+		else
+			assert_int_equal(recv_queue_count(&large.s->qp.rq), 1);
+		expect_no_wc(&large.s->recv_cq);
+		large_end(&large);
+	}
+}
+
+/* The right to it is taken away between two pieces. */
+static void a_target_that_dies_within_a_fetch_is_noticed(void **state)
+{
+	struct large large;
+
+	large_begin(&large, LARGE);
+	assert_int_equal(mr_reregister(&large.s->mrs, &large.mr, IBV_REREG_MR_CHANGE_ACCESS,
+				       NULL, NULL, 0, IBV_ACCESS_LOCAL_WRITE |
+				       IBV_ACCESS_REMOTE_WRITE), 0);
+	large.message.flags |= MESSAGE_WRITE;
+	large.message.rkey = large.mr.ibv.rkey;
+	large.message.target = (uintptr_t)large.memory;
+	assert_int_equal(hear(large.s, &large.message), MESSAGE_UNFINISHED);
+	assert_int_equal(mr_deregister(&large.s->mrs, &large.mr), 0);
+	memset(large.memory, 0, LARGE);
+	assert_int_equal(hear(large.s, &large.message), MESSAGE_REFUSED);
+	assert_int_equal(large.memory[LARGE - 1], 0);
+	assert_int_equal(large.s->qp.state, IBV_QPS_RTS);
+	large_end(&large);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -287,6 +340,8 @@ int main(void)
 		TEST(what_is_changed_in_the_middle_of_a_fetch_stays_in_bounds),
 		TEST(a_large_message_is_refused_for_what_a_small_one_is),
 		TEST(a_region_that_dies_within_a_fetch_is_noticed),
+		TEST(a_large_write_is_fetched_to_its_target),
+		TEST(a_target_that_dies_within_a_fetch_is_noticed),
 	};
 
 	return cmocka_run_group_tests_name("message, hearing, fetch", tests, NULL, NULL);

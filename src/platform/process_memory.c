@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "platform/clock.h"
@@ -161,16 +162,32 @@ static int transfer(const struct process_memory *process, struct iovec *piece, u
 	return 0;
 }
 
+/*
+ * Not by the functions of libc, which thread sanitizers know: they would take what a peer's WRITE brings for
+ * a write of this thread's, and the application learns of it from its peer only.
+ */
+static ssize_t vm_write(pid_t pid, const struct iovec *local, unsigned long local_count,
+			const struct iovec *remote, unsigned long remote_count, unsigned long flags)
+{
+	return syscall(SYS_process_vm_writev, pid, local, local_count, remote, remote_count, flags);
+}
+
+static ssize_t vm_read(pid_t pid, const struct iovec *local, unsigned long local_count,
+		       const struct iovec *remote, unsigned long remote_count, unsigned long flags)
+{
+	return syscall(SYS_process_vm_readv, pid, local, local_count, remote, remote_count, flags);
+}
+
 int process_memory_write(const struct process_memory *process, struct iovec *piece, unsigned count,
 			 uint64_t remote)
 {
-	return transfer(process, piece, count, remote, process_vm_writev);
+	return transfer(process, piece, count, remote, vm_write);
 }
 
 int process_memory_read(const struct process_memory *process, struct iovec *piece, unsigned count,
 			uint64_t remote)
 {
-	return transfer(process, piece, count, remote, process_vm_readv);
+	return transfer(process, piece, count, remote, vm_read);
 }
 
 bool process_is_stopped(pid_t pid)

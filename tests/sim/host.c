@@ -257,12 +257,16 @@ enum message_fate host_hear(struct sim_host *host, struct qp *qp, const struct m
 	return fate;
 }
 
+#define TELL_MAX 65536u
+
 bool host_tell(struct sim_host *host, struct qp *qp, uint64_t token)
 {
 	struct send_wqe *wqe;
 
 	lock_acquire(&qp->lock);
 	wqe = transport_tell_next(qp);
+	if (wqe && wqe->length > TELL_MAX)	/* would be fetched, not carried */
+		wqe = NULL;
 	if (wqe) {
 		uint8_t *data = must(malloc(wqe->length + 1));
 		bool good = transport_gather(qp, wqe, data);

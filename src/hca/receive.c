@@ -347,6 +347,7 @@ unsigned hca_receive(struct hca *hca, uint64_t now_ns)
 		if (now_ns < atomic_load_explicit(&hca->udp_first_until_ns, memory_order_relaxed))
 			receive_udp_first(&receiver);
 		receive_link(&receiver, hca->memory);
+		memory_done(hca->memory_inner);
 	}
 	if (sockets_are_due(&receiver))
 		receive_link(&receiver, hca->link);

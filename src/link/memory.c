@@ -261,6 +261,11 @@ void memory_release_given(struct memory_link *memory)
 	}
 }
 
+void memory_done(struct link *link)
+{
+	memory_release_given(memory_of(link));
+}
+
 static bool has_datagram(const struct consumer *consumer)
 {
 	return cell_is_ready(consumer) && !cell_is_message(next_cell(consumer));

@@ -52,6 +52,11 @@ int memory_add(struct link *link, void *transmit, void *receive, int doorbell_fd
  */
 void memory_remove(struct link *link, unsigned channel);
 bool memory_is_empty(const struct link *link, unsigned channel);
+/*
+ * What was given out is done with: its room is the peer's again. Else that waits for the next receive(),
+ * and that for something to come, which may find no room.
+ */
+void memory_done(struct link *link);
 
 /* ---- messages (memory_message.c) ----
  *

@@ -279,11 +279,27 @@ static void racing_senders_keep_their_own_order(void **state)
 		pthread_join(thread[i], NULL);
 }
 
+/* A sender that found no room is not to wait for a receive() that nothing calls for. */
+static void what_is_released_is_room_at_once(void **state)
+{
+	struct datagram given[16];
+	unsigned received, n = 0;
+
+	while (send_one(here, channel_here, 60000, n) == 0)
+		n++;
+	assert_in_range(n, 15, 17);
+	assert_int_equal(there->ops->receive(there, given, 16, &received), 0);
+	assert_int_equal(send_one(here, channel_here, 60000, n), EAGAIN);
+	memory_done(there);
+	assert_int_equal(send_one(here, channel_here, 60000, n), 0);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(what_is_put_comes_out_as_it_was),
+		TEST(what_is_released_is_room_at_once),
 		TEST(a_full_ring_says_so_until_it_is_read),
 		TEST(what_was_given_out_is_not_overwritten),
 		TEST(a_sleeper_is_rung_once),

@@ -129,8 +129,8 @@ static void expire(struct hca *hca, uint64_t now_ns)
 	for (n = 0; n < TIMERS_MAX && (qp = expire_one(hca, now_ns)); n++) {
 		effects_init(&effects);
 		lock_acquire(&qp->lock);
-		if (qp->requester.told)
-			message_look(hca, qp);
+		if (qp->requester.told && transport_deadline(qp) <= now_ns)
+			message_look(hca, qp, now_ns);
 		if (transport_deadline(qp) <= now_ns)
 			transport_timeout(qp, now_ns, &effects);
 		hca_arm(hca, qp);

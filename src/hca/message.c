@@ -118,9 +118,9 @@ bool message_tell(struct hca *hca, struct qp *qp, const struct send_wqe *wqe)
 	return told;
 }
 
-void message_look(struct hca *hca, struct qp *qp)
+void message_look(struct hca *hca, struct qp *qp, uint64_t now_ns)
 {
-	transport_told_progress(qp, memory_progress(hca->memory_inner, channel_of(hca, qp)));
+	transport_told_progress(qp, memory_progress(hca->memory_inner, channel_of(hca, qp)), now_ns);
 }
 
 void message_await(struct hca *hca, struct qp *qp)

@@ -21,8 +21,8 @@ bool message_tell(struct hca *hca, struct qp *qp, const struct send_wqe *wqe) RE
  */
 void message_await(struct hca *hca, struct qp *qp) REQUIRES(qp->lock);
 
-/* Before its timer is taken for expired: has the peer got any farther? */
-void message_look(struct hca *hca, struct qp *qp) REQUIRES(qp->lock);
+/* Its deadline has passed: has the peer got any farther? */
+void message_look(struct hca *hca, struct qp *qp, uint64_t now_ns) REQUIRES(qp->lock);
 
 /*
  * Hear what was told to us, up to some, and settle what we told. Returns how many messages were

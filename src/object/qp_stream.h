@@ -77,8 +77,7 @@ struct requester {
 	uint32_t message_sequence;	/* of the next one */
 	uint32_t stalled_at;		/* a request that waited for messages before it ... */
 	uint8_t stalls;			/* ... one of so many */
-	uint32_t told_progress;		/* how far the peer had got when a timer expired last ... */
-	bool told_moved;		/* ... and that it was farther than before */
+	uint32_t told_progress;		/* how far the peer had got when a timer expired last */
 
 	bool drain_reported;		/* SQD: SQ_DRAINED was raised */
 	bool completion_lost;		/* a CQ overflowed: fail at the end of this call */

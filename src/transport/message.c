@@ -175,10 +175,12 @@ uint64_t message_deadline(const struct qp *qp)
 	return timeout_ns == UINT64_MAX ? TIME_NEVER : qp->requester.progress_ns + timeout_ns;
 }
 
-void transport_told_progress(struct qp *qp, uint32_t progress)
+void transport_told_progress(struct qp *qp, uint32_t progress, uint64_t now_ns)
 {
-	qp->requester.told_moved = qp->requester.told_progress != progress;
+	if (progress == qp->requester.told_progress)
+		return;
 	qp->requester.told_progress = progress;
+	note_progress(qp, now_ns);
 }
 
 /* Nothing is sent again: it is in memory, and stays there. But silence is counted as of packets. */
@@ -186,11 +188,6 @@ void message_timeout(struct call *call)
 {
 	struct requester *requester = &call->qp->requester;
 
-	if (requester->told_moved) {
-		requester->told_moved = false;
-		note_progress(call->qp, call->now_ns);
-		return;
-	}
 	count(call, COUNTER_TIMEOUT);
 	if (requester->retry_left) {
 		requester->retry_left--;

@@ -68,10 +68,10 @@ void transport_told(struct qp *qp, uint64_t token, uint64_t now_ns) REQUIRES(qp-
 void transport_settle(struct qp *qp, uint64_t token, bool refused, uint64_t now_ns,
 		      struct effects *effects) REQUIRES(qp->lock);
 /*
- * Before transport_timeout(), with messages told: how far the peer has got, with this or anything before
- * it. As long as that changes it is not silent, however long it takes.
+ * With messages told, and transport_deadline() passed: how far the peer has got, with these or anything
+ * before them. If that is another value than last time it is not silent, and has all its time again.
  */
-void transport_told_progress(struct qp *qp, uint32_t progress) REQUIRES(qp->lock);
+void transport_told_progress(struct qp *qp, uint32_t progress, uint64_t now_ns) REQUIRES(qp->lock);
 
 /* ---- responder ---- */
 

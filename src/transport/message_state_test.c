@@ -172,6 +172,15 @@ static void each_answer_gives_the_peer_all_its_time_again(void **state)
 }
 
 /* It is at a long one, or at those of other QPs before ours: it is not silent then. */
+/* As whoever drives does it: the deadline passes, the peer is found at @progress. */
+static void expire_at(struct station *s, uint32_t progress) UNCHECKED_LOCKS
+{
+	s->now_ns += timeout_of(s);
+	transport_told_progress(&s->qp, progress, s->now_ns);
+	if (transport_deadline(&s->qp) <= s->now_ns)
+		transport_timeout(&s->qp, s->now_ns, &s->effects);
+}
+
 static void a_peer_that_gets_on_has_all_the_time_it_needs(void **state) UNCHECKED_LOCKS
 {
 	struct station *s = station_inside();
@@ -179,15 +188,11 @@ static void a_peer_that_gets_on_has_all_the_time_it_needs(void **state) UNCHECKE
 
 	post_told(s, IBV_WR_SEND, 1, 8, 1);
 	for (i = 0; i < 50; i++) {
-		/* Every second time. */
-		transport_told_progress(&s->qp, UINT32_MAX - 20 + i / 2);
-		pass_time(s, timeout_of(s));
+		expire_at(s, UINT32_MAX - 20 + i / 2);	/* farther every second time */
 		assert_int_equal(s->qp.state, IBV_QPS_RTS);
 	}
 	/* And once it does not, all the time that it has. */
-	transport_told_progress(&s->qp, 1000);
-	pass_time(s, timeout_of(s));
-	transport_told_progress(&s->qp, 1000);
+	expire_at(s, 1000);
 	assert_int_equal(station_counter(s, COUNTER_TIMEOUT), 25);
 	pass_time(s, patience(s) - 1);
 	assert_int_equal(s->qp.state, IBV_QPS_RTS);

@@ -18,12 +18,6 @@
 #include "host/name.h"
 #include "platform/fail.h"
 
-#define CARD_MAGIC	0x56624d52u	/* "VbMR" */
-/*
- * To be raised when anything changes that two processes share: the card, channels and messages in them
- * (link/memory_internal.h, transport/message.h), hazards, arenas. Who has another one uses UDP.
- */
-#define CARD_VERSION	3u
 #define BACKLOG		64
 #define FDS_MAX		4u
 #define CARD_WAIT_MS	2		/* the card follows the connection at once */
@@ -49,8 +43,8 @@ static int send_card(int fd, const struct rendezvous_card *card, const int *fds,
 	struct msghdr message = { .msg_iov = &iov, .msg_iovlen = 1 };
 	struct cmsghdr *header;
 
-	out.magic = CARD_MAGIC;
-	out.version = CARD_VERSION;
+	out.magic = RENDEZVOUS_MAGIC;
+	out.version = RENDEZVOUS_VERSION;
 	if (count) {
 		message.msg_control = control.bytes;
 		message.msg_controllen = CMSG_SPACE(count * sizeof(int));
@@ -116,7 +110,7 @@ static bool is_sound(const struct rendezvous_card *card)
 {
 	unsigned i;
 
-	if (card->magic != CARD_MAGIC || card->version != CARD_VERSION ||
+	if (card->magic != RENDEZVOUS_MAGIC || card->version != RENDEZVOUS_VERSION ||
 	    card->slot_count > RENDEZVOUS_SLOTS)
 		return false;
 	for (i = 0; i < card->slot_count; i++)

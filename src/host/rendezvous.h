@@ -22,6 +22,12 @@
 
 #define RENDEZVOUS_NAME		"verbatim/memory/"	/* and the number of the slot */
 #define RENDEZVOUS_SLOTS	4u
+#define RENDEZVOUS_MAGIC	0x56624d52u	/* "VbMR" */
+/*
+ * To be raised when anything changes that two processes share: the card, channels and messages in them
+ * (link/memory_internal.h, transport/message.h), hazards, arenas. Who has another one uses UDP.
+ */
+#define RENDEZVOUS_VERSION	3u
 
 /* What a process says of itself; on the socket as it is here (one host, one byte order). */
 struct rendezvous_card {

@@ -267,11 +267,11 @@ static void what_is_no_card_is_refused(void **state)
 	all[3] = unsealed;
 	assert_int_equal(ftruncate(unsealed, BYTES), 0);
 	card = party.card;
-	card.magic = 0x56624d52;
-	card.version = 99;
+	card.magic = RENDEZVOUS_MAGIC;
+	card.version = RENDEZVOUS_VERSION + 1;
 	fd[0] = stranger("hello", 5, NULL, 0);
 	fd[1] = stranger(&card, sizeof(card), all, 4);
-	card.version = 2;
+	card.version = RENDEZVOUS_VERSION;
 	fd[2] = stranger(&card, sizeof(card), all, 4);
 	for (i = 0; i < 3; i++) {
 		assert_int_equal(rendezvous_take(party.listen_fd, &peer), EPROTO);

@@ -64,7 +64,7 @@ struct channel_half {
 };
 
 _Static_assert(sizeof(struct channel_half) == 1196480,
-	       "shared between versions: raise CARD_VERSION (host/rendezvous.c) with the layout");
+	       "shared between versions: raise RENDEZVOUS_VERSION (host/rendezvous.h) with the layout");
 
 /* AWAKE; or what wakes the consumer: cells, or also that what it produced itself is consumed. */
 enum asleep { AWAKE, ASLEEP, ASLEEP_FOR_ANSWERS };

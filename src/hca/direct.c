@@ -240,27 +240,18 @@ static void begin(struct transfer *transfer, struct hca *hca, struct qp *qp,
 	transfer->pieces = 1;
 }
 
-/* True: done, and the request is still there. */
-static bool run(struct qp *qp, struct transfer *transfer, const struct send_wqe *wqe)
-	REQUIRES(qp->lock)
-{
-	bool done = carry_out(transfer, wqe);
-
-	transport_direct_prefer(qp, done || transfer->soon);
-	if (!done || !is_current(transfer))
-		return false;
-	counter_add(transfer->hca->counters, counter_of(transfer->need), 1);
-	return true;
-}
-
 static bool run_one(struct hca *hca, struct qp *qp, const struct send_wqe *wqe,
 		    struct effects *effects) REQUIRES(qp->lock)
 {
 	struct transfer transfer;
+	bool done;
 
 	begin(&transfer, hca, qp, wqe);
-	if (!run(qp, &transfer, wqe))
+	done = carry_out(&transfer, wqe);
+	transport_direct_prefer(qp, done || transfer.soon);
+	if (!done || !is_current(&transfer))
 		return false;
+	counter_add(hca->counters, counter_of(transfer.need), 1);
 	transport_direct_done(qp, qp->send_cq->stamped ? clock_now_ns() : 0, effects);
 	return true;
 }

@@ -107,7 +107,7 @@ struct hca {
 	bool lossy;			/* VERBATIM_FAULT */
 	struct link *memory;		/* to other processes of this host, perhaps wrapped; or NULL */
 	struct link *memory_inner;
-	bool direct;			/* one-sided requests may do without packets (direct.h) */
+	bool direct;			/* requests may do without packets (direct.h, message.h) */
 	struct mappings *mappings;	/* regions that peers map (mapping.h); NULL: none are */
 	struct peers *peers;		/* those processes (peers.h); NULL: VERBATIM_MEMORY=off */
 	struct link *loopback;		/* to this process itself, perhaps wrapped by a trace */

@@ -110,11 +110,8 @@ bool message_tell(struct hca *hca, struct qp *qp, const struct send_wqe *wqe)
 	if (way != PACKETS)
 		told = put(hca, qp, wqe, channel, way, &full);
 	transport_direct_prefer(qp, told || full);
-	if (told) {
-		counter_add(hca->counters,
-			    message_target_bytes(wqe) ? COUNTER_DIRECT_WRITE : COUNTER_DIRECT_SEND, 1);
+	if (told)
 		hca_arm(hca, qp);
-	}
 	return told;
 }
 
@@ -274,75 +271,51 @@ static uint64_t time_for(const struct cq *cq)
 	return cq->stamped ? clock_now_ns() : 0;
 }
 
-/* What was heard makes sense: a target or none, and data, or the SGEs of it. */
-static bool is_sound(const struct memory_message *heard, const struct message *message)
+static enum message_fate refuse(struct hca *hca, enum counter why)
 {
-	uint32_t target = message->flags & MESSAGE_WRITE ? MESSAGE_TARGET_BYTES : 0;
-	uint32_t bytes = heard->bytes - target;
-
-	if (heard->bytes < target)
-		return false;
-	if (message->flags & MESSAGE_PULL)
-		return message->sge_count <= MESSAGE_SGES_MAX &&
-		       bytes == message->sge_count * sizeof(struct ibv_sge);
-	return bytes == message->length;
+	counter_add(hca->counters, why, 1);
+	return MESSAGE_REFUSED;
 }
 
-static enum message_fate execute(struct hca *hca, struct hearer *hearer,
-				 const struct memory_message *heard)
-	REQUIRES(hca->drive) UNCHECKED_LOCKS
+static enum message_fate execute(struct hca *hca, struct hearer *hearer, struct peer *peer,
+				 struct message *message) REQUIRES(hca->drive) UNCHECKED_LOCKS
 {
-	struct peer *peer = peer_at(hca, heard->channel);
+	struct qp *qp = take_hold(hca, hearer, message->dest_qpn);
 	struct fetch fetch;
-	struct message message;
-	struct qp *qp;
 
-	message_parse(heard->head, &message);
-	if (!is_sound(heard, &message))
-		return MESSAGE_REFUSED;
-	qp = take_hold(hca, hearer, message.dest_qpn);
-	if (!qp || is_stale(peer, &message))
-		return MESSAGE_REFUSED;
-	message.data = heard->data;
-	if (message.flags & MESSAGE_WRITE) {
-		message_parse_target(heard->data, &message);
-		message.data += MESSAGE_TARGET_BYTES;
-	}
-	if (message.flags & MESSAGE_PULL) {
+	if (!qp)
+		return refuse(hca, COUNTER_RX_QPN);
+	if (is_stale(peer, message))
+		return refuse(hca, COUNTER_RX_QP_STATE);
+	if (message->flags & MESSAGE_PULL) {
 		fetch.peer = peer;
-		fetch.message = &message;
-		memcpy(fetch.sge, message.data, message.sge_count * sizeof(fetch.sge[0]));
-		message.pull = fetch_data;
-		message.context = &fetch;
+		fetch.message = message;
+		memcpy(fetch.sge, message->data, message->sge_count * sizeof(fetch.sge[0]));
+		message->pull = fetch_data;
+		message->context = &fetch;
 	}
-	return transport_hear(qp, &message, time_for(qp->recv_cq), &hearer->effects);
-}
-
-static uint32_t message_bytes(const struct memory_message *heard)
-{
-	struct message message;
-
-	message_parse(heard->head, &message);
-	return message.length;
+	return transport_hear(qp, message, time_for(qp->recv_cq), &hearer->effects);
 }
 
 static unsigned hear(struct hca *hca, struct hearer *hearer) REQUIRES(hca->drive)
 {
 	struct link *link = hca->memory_inner;
 	struct memory_message heard;
-	enum message_fate fate;
+	struct message message;
 	uint32_t left = HEAR_BYTES;
 	unsigned n;
 
 	for (n = 0; n < HEAR_MAX && left && memory_hear(link, &heard); n++) {
-		uint32_t bytes = message_bytes(&heard);
+		enum message_fate fate =
+			!message_parse(heard.head, heard.data, heard.bytes, &message) ?
+				refuse(hca, COUNTER_RX_MALFORMED) :
+				execute(hca, hearer, peer_at(hca, heard.channel), &message);
 
-		fate = execute(hca, hearer, &heard);
 		if (fate == MESSAGE_UNFINISHED)
 			memory_progresses(link, &heard);
 		else
 			memory_heard(link, &heard, fate == MESSAGE_REFUSED);
-		left -= bytes < left ? bytes : left;
+		left -= message.length < left ? message.length : left;
 	}
 	if (n)
 		memory_answered(link);
@@ -356,8 +329,6 @@ static void settle_one(struct hca *hca, struct hearer *hearer, unsigned channel,
 {
 	struct qp *qp = take_hold(hca, hearer, answer->owner);
 
-	if (answer->refused)
-		counter_add(hca->counters, COUNTER_MESSAGE_REFUSED, 1);
 	if (!qp)
 		return;
 	transport_settle(qp, token_of(channel, answer->cell), answer->refused,

@@ -156,8 +156,10 @@ void transport_settle(struct qp *qp, uint64_t token, bool refused, uint64_t now_
 	note_progress(qp, now_ns);
 	if (refused || requester->refused) {
 		requester->refused++;
+		count(&call, COUNTER_MESSAGE_REFUSED);
 	} else {
 		requester->told--;
+		count(&call, is_write(wqe) ? COUNTER_DIRECT_WRITE : COUNTER_DIRECT_SEND);
 		finish_send(&call, IBV_WC_SUCCESS);
 		if (qp->sq.tail == qp->sq.head)
 			requester->stalls = 0;
@@ -203,7 +205,7 @@ void message_timeout(struct call *call)
 
 /* ---- responder ---- */
 
-void message_parse(const uint32_t head[MESSAGE_WORDS], struct message *message)
+static void parse_head(const uint32_t head[MESSAGE_WORDS], struct message *message)
 {
 	message->dest_qpn = head[0] & QPN_MASK;
 	message->flags = (uint8_t)(head[0] >> FLAGS_SHIFT);
@@ -215,10 +217,32 @@ void message_parse(const uint32_t head[MESSAGE_WORDS], struct message *message)
 	message->length = head[4];
 }
 
-void message_parse_target(const uint8_t *data, struct message *message)
+static bool are_sound(unsigned flags)
 {
-	memcpy(&message->target, data, 8);
-	memcpy(&message->rkey, data + 8, 4);
+	if (flags & ~MESSAGE_FLAGS)
+		return false;
+	return !(flags & MESSAGE_INVALIDATE) || !(flags & (MESSAGE_IMM | MESSAGE_WRITE));
+}
+
+bool message_parse(const uint32_t head[MESSAGE_WORDS], const uint8_t *data, uint32_t bytes,
+		   struct message *message)
+{
+	*message = (struct message){ .data = data };
+	parse_head(head, message);
+	if (!are_sound(message->flags))
+		return false;
+	if (message->flags & MESSAGE_WRITE) {
+		if (bytes < MESSAGE_TARGET_BYTES)
+			return false;
+		memcpy(&message->target, data, 8);
+		memcpy(&message->rkey, data + 8, 4);
+		message->data += MESSAGE_TARGET_BYTES;
+		bytes -= MESSAGE_TARGET_BYTES;
+	}
+	if (message->flags & MESSAGE_PULL)
+		return message->sge_count <= MESSAGE_SGES_MAX &&
+		       bytes == message->sge_count * sizeof(struct ibv_sge);
+	return bytes == message->length;
 }
 
 /* Where a packet would be in order too, and no other is under way. */

@@ -32,6 +32,7 @@ enum message_flags {
 	MESSAGE_WRITE		= 1 << 3,	/* an RDMA WRITE: its target comes before the rest */
 	MESSAGE_PULL		= 1 << 4,	/* the data is to be fetched: what comes are its SGEs */
 };
+#define MESSAGE_FLAGS (MESSAGE_IMM | MESSAGE_INVALIDATE | MESSAGE_SOLICITED | MESSAGE_WRITE | MESSAGE_PULL)
 
 /* Copy @bytes from @offset of the message's data to @to. @last: they end it. 0 or errno. */
 typedef int message_pull_fn(void *context, void *to, uint64_t offset, size_t bytes, bool last);
@@ -45,7 +46,7 @@ struct message {
 	uint32_t length;		/* bytes of data */
 	uint64_t target;		/* MESSAGE_WRITE */
 	uint32_t rkey;
-	const uint8_t *data;		/* unless MESSAGE_PULL; may change while it is read */
+	const uint8_t *data;		/* or, with MESSAGE_PULL, SGEs; may change while it is read */
 	message_pull_fn *pull;
 	void *context;
 };
@@ -75,8 +76,12 @@ void transport_told_progress(struct qp *qp, uint32_t progress, uint64_t now_ns) 
 
 /* ---- responder ---- */
 
-void message_parse(const uint32_t head[MESSAGE_WORDS], struct message *message);
-void message_parse_target(const uint8_t *data, struct message *message);
+/*
+ * @bytes at @data came with @head: the target of a WRITE, and the data or its SGEs. All of @message is
+ * filled in but how to fetch. False: no requester says this.
+ */
+bool message_parse(const uint32_t head[MESSAGE_WORDS], const uint8_t *data, uint32_t bytes,
+		   struct message *message);
 
 enum message_fate {
 	MESSAGE_EXECUTED,

@@ -147,20 +147,6 @@ static void a_write_that_may_not_is_refused_and_writes_nothing(void **state)
 	station_free(s);
 }
 
-static void bind_window(struct station *s, struct mw *mw)
-{
-	struct mr_asker asker = { .pd = s->pd.number, .qpn = s->qp.number };
-	struct ibv_mw_bind_info info = { .mr = &s->mr.ibv, .addr = (uintptr_t)s->memory,
-					 .length = 4096,
-					 .mw_access_flags = IBV_ACCESS_REMOTE_WRITE };
-	uint32_t rkey;
-
-	assert_int_equal(mw_alloc(&s->mrs, &s->pd, IBV_MW_TYPE_2, mw), 0);
-	rkey = ibv_inc_rkey(mw->ibv.rkey);
-	assert_int_equal(mw_bind(&s->mrs, &asker, mw, rkey, &info), MR_OK);
-	mw->ibv.rkey = rkey;
-}
-
 static void a_window_is_invalidated_with_the_message(void **state)
 {
 	struct station *s = station_inside();
@@ -168,18 +154,19 @@ static void a_window_is_invalidated_with_the_message(void **state)
 	struct mr_asker asker;
 	struct mr_grant grant;
 	struct ibv_wc wc;
+	uint32_t rkey;
 	struct mw mw;
 
-	bind_window(s, &mw);
+	rkey = bind_window(s, &mw);
 	asker = asker_of(&s->qp);
 	message.flags = MESSAGE_INVALIDATE;
-	message.imm = mw.ibv.rkey;
+	message.imm = rkey;
 	post_recv(s, 1, 64);
 	expect_executed(s, &message);
 	wc = expect_wc(&s->recv_cq, 1, IBV_WC_SUCCESS);
 	assert_int_equal(wc.wc_flags, IBV_WC_WITH_INV);
-	assert_int_equal(wc.invalidated_rkey, mw.ibv.rkey);
-	assert_int_not_equal(mr_grant(&s->mrs, &asker, mw.ibv.rkey, IBV_ACCESS_REMOTE_WRITE,
+	assert_int_equal(wc.invalidated_rkey, rkey);
+	assert_int_not_equal(mr_grant(&s->mrs, &asker, rkey, IBV_ACCESS_REMOTE_WRITE,
 				      (uintptr_t)s->memory, 8, &grant), MR_OK);
 	/* Once: the next one that names it is refused, and packets will say why. */
 	message.sequence++;
@@ -188,6 +175,40 @@ static void a_window_is_invalidated_with_the_message(void **state)
 	expect_no_wc(&s->recv_cq);
 	assert_int_equal(mw_free(&s->mrs, &mw), 0);
 	station_free(s);
+}
+
+/* @bytes came with a head of these flags, for 8 bytes of data and so many SGEs. */
+static bool parses(unsigned flags, uint32_t sge_count, uint32_t bytes)
+{
+	uint32_t head[MESSAGE_WORDS] = { OUR_QPN | flags << 24, PEER_QPN | sge_count << 24, 0, 0, 8 };
+	struct message message;
+
+	return message_parse(head, some_bytes, bytes, &message);
+}
+
+static void what_no_requester_says_is_not_parsed(void **state)
+{
+	uint32_t sge = sizeof(struct ibv_sge), target = MESSAGE_TARGET_BYTES;
+
+	assert_true(parses(0, 1, 8));
+	assert_true(parses(MESSAGE_IMM | MESSAGE_SOLICITED, 1, 8));
+	assert_true(parses(MESSAGE_INVALIDATE | MESSAGE_SOLICITED, 1, 8));
+	assert_true(parses(MESSAGE_WRITE, 1, target + 8));
+	assert_true(parses(MESSAGE_WRITE | MESSAGE_IMM | MESSAGE_PULL, 2, target + 2 * sge));
+	assert_true(parses(MESSAGE_PULL, MESSAGE_SGES_MAX, MESSAGE_SGES_MAX * sge));
+	assert_false(parses(MESSAGE_IMM | MESSAGE_INVALIDATE, 1, 8));
+	assert_false(parses(MESSAGE_WRITE | MESSAGE_INVALIDATE, 1, target + 8));
+	assert_false(parses(MESSAGE_FLAGS + 1, 1, 8));
+	assert_false(parses(128, 1, 8));
+	assert_false(parses(0, 1, 0));
+	assert_false(parses(0, 1, 7));
+	assert_false(parses(0, 1, 9));
+	assert_false(parses(MESSAGE_WRITE, 1, target - 1));
+	assert_false(parses(MESSAGE_WRITE, 1, 8));
+	assert_false(parses(MESSAGE_WRITE, 1, 0));
+	assert_false(parses(MESSAGE_PULL, 2, sge));
+	assert_false(parses(MESSAGE_PULL, 2, 2 * sge + 1));
+	assert_false(parses(MESSAGE_PULL, MESSAGE_SGES_MAX + 1, (MESSAGE_SGES_MAX + 1) * sge));
 }
 
 static void only_a_solicited_message_raises_a_cq_armed_for_those(void **state)
@@ -498,6 +519,7 @@ int main(void)
 		TEST(a_write_alone_takes_no_receive_and_completes_nothing),
 		TEST(a_write_that_may_not_is_refused_and_writes_nothing),
 		TEST(a_window_is_invalidated_with_the_message),
+		TEST(what_no_requester_says_is_not_parsed),
 		TEST(only_a_solicited_message_raises_a_cq_armed_for_those),
 		TEST(an_srq_gives_its_receives_and_its_limit_event),
 		TEST(the_first_message_in_rtr_establishes_communication),

@@ -135,18 +135,12 @@ static bool has_room(const struct way *way)
 	return way->put - way->taken < WAY_MAX - 80;
 }
 
-static void tell_one(struct world *world, struct send_wqe *wqe) UNCHECKED_LOCKS
+static void tell_one(struct world *world)
 {
 	struct item *item = &world->there.item[world->there.put++ % WAY_MAX];
-	size_t target = message_target_bytes(wqe);
-	struct qp *qp = &world->a->qp;
 
 	item->is_message = true;
-	item->message.token = ++world->token;
-	transport_message_head(qp, wqe, false, item->message.head);
-	message_write_target(wqe, item->message.data);
-	assert_true(transport_gather(qp, wqe, item->message.data + target));
-	transport_told(qp, item->message.token, world->a->now_ns);
+	tell(world->a, ++world->token, &item->message);
 	world->sum.told++;
 }
 
@@ -161,7 +155,7 @@ static void run_direct(struct world *world) UNCHECKED_LOCKS
 
 		if (wqe) {
 			transport_direct_prefer(&a->qp, true);
-			tell_one(world, wqe);
+			tell_one(world);
 			continue;
 		}
 		wqe = transport_direct_next(&a->qp);
@@ -266,14 +260,10 @@ static void send_packets(struct world *world, struct station *from, struct way *
 static void hear_one(struct world *world, struct item *item)
 {
 	struct answer *answer = &world->answer[world->answers++ % WAY_MAX];
-	struct message message = { .data = item->message.data };
+	struct message message;
 	enum message_fate fate;
 
-	message_parse(item->message.head, &message);
-	if (message.flags & MESSAGE_WRITE) {
-		message_parse_target(item->message.data, &message);
-		message.data += MESSAGE_TARGET_BYTES;
-	}
+	assert_true(message_parse(item->message.head, item->message.data, item->message.bytes, &message));
 	fate = hear(world->b, &message);
 	assert_int_not_equal(fate, MESSAGE_UNFINISHED);
 	answer->token = item->message.token;

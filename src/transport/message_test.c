@@ -232,12 +232,17 @@ static struct message head_of(struct station *s, struct ibv_send_wr *wr, bool pu
 	UNCHECKED_LOCKS
 {
 	uint32_t head[MESSAGE_WORDS];
-	struct message message = { 0 };
+	struct message message;
+	const struct send_wqe *wqe;
+	uint32_t bytes;
 
 	post_wr(s, wr);
-	transport_message_head(&s->qp, transport_tell_next(&s->qp), pull, head);
+	wqe = transport_tell_next(&s->qp);
+	transport_message_head(&s->qp, wqe, pull, head);
+	bytes = (uint32_t)message_target_bytes(wqe) +
+		(pull ? wqe->sge_count * (uint32_t)sizeof(struct ibv_sge) : wqe->length);
 	transport_told(&s->qp, 1, s->now_ns);
-	message_parse(head, &message);
+	assert_true(message_parse(head, some_bytes, bytes, &message));
 	settle(s, 1, false);
 	return message;
 }
@@ -393,6 +398,28 @@ static void answers_to_what_was_not_told_are_ignored(void **state)
 	station_free(s);
 }
 
+static void what_is_carried_out_without_packets_is_counted(void **state)
+{
+	struct station *s = station_inside();
+
+	post_told(s, IBV_WR_SEND, 1, 8, 1);
+	post_told(s, IBV_WR_RDMA_WRITE_WITH_IMM, 2, 8, 2);
+	post_told(s, IBV_WR_SEND, 3, 8, 3);
+	post_told(s, IBV_WR_RDMA_WRITE, 4, 8, 4);
+	assert_int_equal(station_counter(s, COUNTER_DIRECT_SEND), 0);
+	settle(s, 1, false);
+	settle(s, 2, false);
+	settle(s, 3, true);
+	settle(s, 4, true);
+	assert_int_equal(station_counter(s, COUNTER_DIRECT_SEND), 1);
+	assert_int_equal(station_counter(s, COUNTER_DIRECT_WRITE), 1);
+	assert_int_equal(station_counter(s, COUNTER_MESSAGE_REFUSED), 2);
+	expect_wc(&s->send_cq, 1, IBV_WC_SUCCESS);
+	expect_wc(&s->send_cq, 2, IBV_WC_SUCCESS);
+	expect_no_wc(&s->send_cq);
+	station_free(s);
+}
+
 /* Of @told messages the one of number @refused, and with it those behind, are refused. */
 static void refuse_from(uint32_t told, uint32_t refused)
 {
@@ -501,6 +528,7 @@ int main(void)
 		TEST(a_head_keeps_large_numbers_apart),
 		TEST(data_is_gathered_from_sges_and_inline),
 		TEST(what_is_not_signaled_is_settled_without_a_word),
+		TEST(what_is_carried_out_without_packets_is_counted),
 		TEST(answers_to_what_was_not_told_are_ignored),
 		TEST(what_is_refused_goes_as_packets_with_all_behind_it),
 		TEST(what_follows_a_refused_one_counts_as_refused),

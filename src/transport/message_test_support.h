@@ -14,6 +14,7 @@
 struct carried {
 	uint32_t head[MESSAGE_WORDS];
 	uint8_t data[CARRIED_MAX];
+	uint32_t bytes;
 	uint64_t token;
 };
 
@@ -59,6 +60,7 @@ static inline void tell(struct station *s, uint64_t token, struct carried *carri
 	if (target)
 		message_write_target(wqe, carried->data);
 	assert_true(transport_gather(&s->qp, wqe, carried->data + target));
+	carried->bytes = (uint32_t)target + wqe->length;
 	carried->token = token;
 	transport_told(&s->qp, token, s->now_ns);
 }
@@ -93,13 +95,9 @@ static inline enum message_fate hear(struct station *s, const struct message *me
 
 static inline enum message_fate hear_carried(struct station *s, const struct carried *carried)
 {
-	struct message message = { .data = carried->data };
+	struct message message;
 
-	message_parse(carried->head, &message);
-	if (message.flags & MESSAGE_WRITE) {
-		message_parse_target(carried->data, &message);
-		message.data += MESSAGE_TARGET_BYTES;
-	}
+	assert_true(message_parse(carried->head, carried->data, carried->bytes, &message));
 	return hear(s, &message);
 }
 

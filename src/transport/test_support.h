@@ -369,4 +369,22 @@ static inline void pass_time(struct station *station, uint64_t ns) UNCHECKED_LOC
 
 #define TEST(name)	cmocka_unit_test(name)
 
+/* A window that may be written to, over the first page of the station's memory. Returns its rkey. */
+static inline uint32_t bind_window(struct station *s, struct mw *mw)
+{
+	struct ibv_send_wr wr = { .wr_id = 1, .opcode = IBV_WR_BIND_MW,
+				  .send_flags = IBV_SEND_SIGNALED };
+
+	assert_int_equal(mw_alloc(&s->mrs, &s->pd, IBV_MW_TYPE_2, mw), 0);
+	wr.bind_mw.mw = &mw->ibv;
+	wr.bind_mw.rkey = ibv_inc_rkey(mw->ibv.rkey);
+	wr.bind_mw.bind_info = (struct ibv_mw_bind_info){ .mr = &s->mr.ibv,
+		.addr = (uintptr_t)s->memory, .length = 4096,
+		.mw_access_flags = IBV_ACCESS_REMOTE_WRITE };
+	post_wr(s, &wr);
+	expect_silence(s);
+	assert_int_equal(expect_wc(&s->send_cq, 1, IBV_WC_SUCCESS).opcode, IBV_WC_BIND_MW);
+	return wr.bind_mw.rkey;
+}
+
 #endif

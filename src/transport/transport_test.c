@@ -144,23 +144,6 @@ static void transmit_says_whether_it_was_cut_short(void **state) UNCHECKED_LOCKS
 
 /* ---- memory windows ---- */
 
-static uint32_t bind_window(struct station *s, struct mw *mw)
-{
-	struct ibv_send_wr wr = { .wr_id = 1, .opcode = IBV_WR_BIND_MW,
-				  .send_flags = IBV_SEND_SIGNALED };
-
-	assert_int_equal(mw_alloc(&s->mrs, &s->pd, IBV_MW_TYPE_2, mw), 0);
-	wr.bind_mw.mw = &mw->ibv;
-	wr.bind_mw.rkey = ibv_inc_rkey(mw->ibv.rkey);
-	wr.bind_mw.bind_info = (struct ibv_mw_bind_info){ .mr = &s->mr.ibv,
-		.addr = (uintptr_t)s->memory, .length = 4096,
-		.mw_access_flags = IBV_ACCESS_REMOTE_WRITE };
-	post_wr(s, &wr);
-	expect_silence(s);
-	assert_int_equal(expect_wc(&s->send_cq, 1, IBV_WC_SUCCESS).opcode, IBV_WC_BIND_MW);
-	return wr.bind_mw.rkey;
-}
-
 static void write_through(struct station *s, uint32_t rkey, uint32_t psn)
 {
 	struct packet packet = packet_of(OPCODE_RC_WRITE_ONLY, psn);

@@ -219,11 +219,34 @@ static int pull(void *context, void *to, uint64_t offset, size_t bytes, bool las
 	return 0;
 }
 
+/* What comes with a message: bytes that fit its head, as a rule. */
+static uint8_t *pick_message_data(struct world *world, struct input *input,
+				  const uint32_t head[MESSAGE_WORDS], uint8_t near, uint32_t *bytes)
+{
+	unsigned flags = head[0] >> 24, target = flags & MESSAGE_WRITE ? MESSAGE_TARGET_BYTES : 0;
+	uint64_t address = pick_address(input);
+	uint32_t rkey = pick_key(world, input);
+	uint8_t *data;
+
+	*bytes = target + (flags & MESSAGE_PULL ? (head[1] >> 24) * (uint32_t)sizeof(struct ibv_sge) :
+						  head[4]);
+	if (near == 51)
+		*bytes = near % 32;
+	data = malloc(*bytes + 1);
+	require(data != NULL);
+	memset(data, near, *bytes);
+	if (target && *bytes >= target) {
+		memcpy(data, &address, 8);
+		memcpy(data + 8, &rkey, 4);
+	}
+	return data;
+}
+
 static void hear_message(struct world *world, struct input *input)
 {
 	const struct responder *responder = &world->qp->responder;
-	uint32_t head[MESSAGE_WORDS];
-	struct message message = { .pull = pull, .context = world };
+	uint32_t head[MESSAGE_WORDS], bytes;
+	struct message message;
 	uint8_t *data, again = next8(input) % 4;
 	uint8_t near = next8(input);
 
@@ -234,20 +257,18 @@ static void hear_message(struct world *world, struct input *input)
 		  (uint32_t)(next8(input) & 1) << 24;
 	head[3] = pick_key(world, input);
 	head[4] = pick_length(input);
-	message_parse(head, &message);
-	message.target = pick_address(input);
-	message.rkey = pick_key(world, input);
-	/* What is carried fits a datagram: hca/message.c has compared the lengths. */
-	if (!(message.flags & MESSAGE_PULL))
-		message.length %= 2 * OPEN_BYTES;
-	data = malloc(message.flags & MESSAGE_PULL ? 1 : message.length + !message.length);
-	require(data != NULL);
-	memset(data, near, message.flags & MESSAGE_PULL ? 1 : message.length);
-	message.data = data;
-	world->input = input;
-	world->qp->av.loopback = near != 50;
-	while (host_hear(world->host, world->qp, &message) == MESSAGE_UNFINISHED && again--)
-		;
+	/* What is carried fits the ring. */
+	if (!(head[0] >> 24 & MESSAGE_PULL))
+		head[4] %= 2 * OPEN_BYTES;
+	data = pick_message_data(world, input, head, near, &bytes);
+	if (message_parse(head, data, bytes, &message)) {
+		message.pull = pull;
+		message.context = world;
+		world->input = input;
+		world->qp->av.loopback = near != 50;
+		while (host_hear(world->host, world->qp, &message) == MESSAGE_UNFINISHED && again--)
+			;
+	}
 	free(data);
 }
 

@@ -108,7 +108,7 @@ void memory_tell(struct link *link, struct memory_room *room, uint32_t owner) UN
 	struct producer *producer = &room->channel->producer;
 	struct channel_cell *cell = room->cell;
 
-	if (cell->bytes_route > MEMORY_INSIDE)
+	if (room->data != cell->message.inside)
 		cell->message.offset = (uint32_t)(room->data - producer->half->data);
 	cell->taken = atomic_load_explicit(&room->channel->consumer.taken, memory_order_acquire);
 	producer->fetched[room->number % CHANNEL_CELLS] = room->fetched;

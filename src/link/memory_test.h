@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * For the tests of messages: two memory links on the same two halves, as two processes would have.
+ * For the tests of the memory link: two of them on the same two halves, as two processes would have.
  *
  * A message's number is in its head, in its data and, as number + 1, its owner; so each can be
  * recognised wherever it turns up.
@@ -61,7 +61,7 @@ static inline int teardown(void **state)
 	return 0;
 }
 
-/* Bytes that tell which message they are of. */
+/* Bytes that tell which message or datagram they are of. */
 static inline void fill(uint8_t *data, size_t bytes, uint32_t number)
 {
 	size_t i;
@@ -150,7 +150,8 @@ static inline int send_one(struct link *link, unsigned channel, size_t bytes, ui
 {
 	static _Thread_local uint8_t data[LINK_BYTES_MAX];
 	struct datagram datagram = { .data = data, .bytes = bytes, .channel = (uint16_t)channel,
-				     .source = { 1 }, .destination = { 2 } };
+				     .hop_limit = (uint8_t)(number % 100), .source = { 1 },
+				     .destination = { 2 } };
 	unsigned sent;
 	int err;
 

@@ -82,6 +82,7 @@ static unsigned run_traffic(struct end *end)
 		give_receive(end, 1000000 + given);
 	memset(end->memory + SOURCE_AT, LETTER(end->side), RECEIVE_AT - SOURCE_AT);
 	meet(end);
+	tell(end->test, "r", 1); /* from here on one may be killed */
 	for (;;) {
 		while (posted - done < DEPTH && first == IBV_WC_SUCCESS)
 			post_something(end, posted++);
@@ -138,7 +139,6 @@ static void victim(struct end *end, void *argument)
 	open_for_traffic(end);
 	begin_random((uint64_t)(uintptr_t)argument, 77);
 	end_connect(end);
-	tell(end->test, "r", 1);
 	run_traffic(end);
 	for (;;)
 		pause();
@@ -192,7 +192,6 @@ static void survivor(struct end *end, void *argument)
 	open_for_traffic(end);
 	begin_random((uint64_t)(uintptr_t)argument, 0);
 	end_connect(end);
-	tell(end->test, "r", 1);
 	successes = run_traffic(end);
 	if (sends_alone && successes > DEPTH && strcmp(mode, "ring") && strcmp(mode, "off"))
 		CHECK(counter_here(COUNTER_DIRECT_SEND) > 0, "none of %u SENDs was a message",

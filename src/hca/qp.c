@@ -402,10 +402,24 @@ static uint16_t source_port(const struct qp *qp, uint32_t dest_qpn)
 	return (uint16_t)(0xc000 | (hash >> 16 & 0x3fff));
 }
 
+/*
+ * UC repairs nothing: where its packets went over from UDP to memory in the middle of a stream, those
+ * in memory could overtake the others. So a UC QP whose peer cannot be met now stays with UDP.
+ */
+static void meet(struct hca *hca, const struct qp *qp, uint32_t slot, struct av *av)
+{
+	peers_meet(hca, slot);
+	if (qp->type == IBV_QPT_UC && !hca_has_slot(hca, slot) &&
+	    peers_channel(hca, slot) == PEER_NO_CHANNEL)
+		av->loopback = false;
+}
+
 /* What needs the device and may sleep or allocate: done before the QP's lock is taken. */
 static int resolve(struct hca_context *context, struct qp *qp, struct ibv_qp_attr *attr, int mask,
 		   struct resolved *resolved)
 {
+	uint32_t peer = mask & IBV_QP_DEST_QPN ? attr->dest_qp_num : qp->attr.dest_qp_num;
+	struct path_key key = { .slot = SLOT_OF_QPN(peer) };
 	int err = 0;
 
 	if (mask & IBV_QP_PATH_MTU)
@@ -415,20 +429,14 @@ static int resolve(struct hca_context *context, struct qp *qp, struct ibv_qp_att
 	lock_acquire(&context->hca->objects);
 	err = route_resolve(context, &attr->ah_attr, "modify_qp", &resolved->av);
 	lock_release(&context->hca->objects);
-	if (!err && qp->type != IBV_QPT_UD) {
-		uint32_t peer = mask & IBV_QP_DEST_QPN ? attr->dest_qp_num : qp->attr.dest_qp_num;
-
-		if (resolved->av.loopback)
-			peers_meet(context->hca, SLOT_OF_QPN(peer));
-		struct path_key key = { .slot = SLOT_OF_QPN(peer) };
-
-		resolved->av.source_port = source_port(qp, peer);
-		memcpy(key.destination, resolved->av.destination, sizeof(key.destination));
-		resolved->path = path_get(&context->hca->paths, &key);
-		if (!resolved->path)
-			err = ENOMEM;
-	}
-	return err;
+	if (err || qp->type == IBV_QPT_UD)
+		return err;
+	if (resolved->av.loopback)
+		meet(context->hca, qp, key.slot, &resolved->av);
+	resolved->av.source_port = source_port(qp, peer);
+	memcpy(key.destination, resolved->av.destination, sizeof(key.destination));
+	resolved->path = path_get(&context->hca->paths, &key);
+	return resolved->path ? 0 : ENOMEM;
 }
 
 static struct path *take_path(struct qp *qp, struct path *path)
@@ -445,9 +453,8 @@ static void apply(struct hca *hca, struct qp *qp, struct ibv_qp_attr *attr, int 
 	enum ibv_qp_state from = qp->state;
 
 	qp_modify_apply(qp, attr, mask);
-	if (mask & IBV_QP_AV) {
+	if (mask & IBV_QP_AV)
 		qp->av = resolved->av;
-	}
 	if (mask & IBV_QP_PATH_MTU)
 		qp->mtu = 128u << attr->path_mtu;
 	/* In SQD the window of the old path may be held or waited for still: it is kept then. */

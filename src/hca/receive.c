@@ -326,7 +326,7 @@ static bool sockets_are_due(struct receiver *receiver)
 
 /*
  * A peer was met while QPs were at work: what they had sent by UDP was sent before what they put in
- * memory. RC would repair it; UC and UD would take it in the wrong order.
+ * memory. RC would repair it; UD would take it in the wrong order (and UC stays with UDP: qp.c).
  */
 static void receive_udp_first(struct receiver *receiver)
 {

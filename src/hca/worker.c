@@ -104,10 +104,8 @@ static bool is_useless(struct hca *hca, struct judgement *judgement)
 	if (judgement->score == SCORE_MAX && ++judgement->wakes % SURE_EVERY)
 		return false;
 	thread_sleep_ns(RECENT_NS);
-	if (atomic_load_explicit(&hca->app_drove_ns, memory_order_relaxed) != drove_ns) {
-		judgement->score--;
+	if (atomic_load_explicit(&hca->app_drove_ns, memory_order_relaxed) != drove_ns)
 		return true;
-	}
 	judgement->score += 2;
 	if (judgement->score > SCORE_MAX)
 		judgement->score = SCORE_MAX;
@@ -175,19 +173,27 @@ static void linger(struct hca *hca)
 	}
 }
 
-static void drive(struct hca *hca, uint32_t ready)
+/* False: somebody is at it. */
+static bool drive(struct hca *hca, uint32_t ready)
 {
 	unsigned looks = ready & WAIT_SOCKETS ? UDP_LOOKS_MAX : 1, packets;
 
-	do {
-		if (!hca_drive(hca, NULL, &packets)) {
-			/* Somebody is at it: do not spin on its sockets. */
-			thread_sleep_ns(RECENT_NS);
-			return;
-		}
-	} while (!packets && --looks);
+	do
+		if (!hca_drive(hca, NULL, &packets))
+			return false;
+	while (!packets && --looks);
 	if (packets >= STREAM_PACKETS)
 		linger(hca);
+	return true;
+}
+
+/* An application thread does this better: woken for nothing so often, the worker stands by. */
+static void note_useless(struct hca *hca, struct judgement *judgement)
+{
+	if (--judgement->score > 0)
+		return;
+	judgement->nap_ns = NAP_MIN_NS;
+	atomic_store(&hca->worker_state, WORKER_STANDBY);
 }
 
 static void active(struct hca *hca, struct judgement *judgement)
@@ -204,13 +210,11 @@ static void active(struct hca *hca, struct judgement *judgement)
 		return;
 	}
 	if (is_useless(hca, judgement)) {
-		if (judgement->score <= 0) {
-			judgement->nap_ns = NAP_MIN_NS;
-			atomic_store(&hca->worker_state, WORKER_STANDBY);
-		}
-		return;
+		note_useless(hca, judgement);
+	} else if (!drive(hca, ready)) {
+		thread_sleep_ns(RECENT_NS);	/* do not spin on the sockets */
+		note_useless(hca, judgement);
 	}
-	drive(hca, ready);
 }
 
 /*
@@ -256,6 +260,15 @@ static void relieved(struct hca *hca, struct judgement *judgement)
 	judgement->nap_ns = NAP_MAX_NS;
 }
 
+/* For long perhaps: large SENDs and WRITEs are copied meanwhile. */
+static bool is_driven(struct hca *hca)
+{
+	if (!lock_try(&hca->drive))
+		return true;
+	lock_release(&hca->drive);
+	return false;
+}
+
 static void standby(struct hca *hca, struct judgement *judgement)
 {
 	unsigned stands = atomic_load(&hca->stands);
@@ -276,7 +289,7 @@ static void standby(struct hca *hca, struct judgement *judgement)
 		waiter_ring(&hca->waiter);	/* it was for that thread */
 	/* Driving just now, not merely since we looked last: it may spin on memory since then. */
 	if (atomic_load(&hca->standing) || stands != atomic_load(&hca->stands) ||
-	    (!rung && clock_now_ns() - drove_ns < IDLE_NS)) {
+	    (!rung && (clock_now_ns() - drove_ns < IDLE_NS || is_driven(hca)))) {
 		if (judgement->nap_ns < NAP_MAX_NS)
 			judgement->nap_ns *= 2;
 		return;

@@ -7,7 +7,7 @@
 #include "base/copy.h"
 #include "transport/internal.h"
 
-#define PULL_BYTES_MAX	(512u << 10)	/* copied in one call: others wait meanwhile */
+#define PULL_BYTES_MAX	(1u << 20)	/* copied in one call: others wait meanwhile */
 #define FLAGS_SHIFT	24
 #define STALLS_MAX	4u
 #define STALLED_PACKETS	256u

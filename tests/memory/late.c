@@ -4,7 +4,6 @@
  * not answer in time, or had no descriptor to spare. Until then packets go over UDP; the change, in
  * the middle of traffic, loses and repeats nothing. And who cannot be met is left alone in the end.
  */
-#include <dirent.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -455,46 +454,6 @@ static bool who_was_too_slow_is_met_when_he_answers(void)
 
 /* ---- one that will never be met ---- */
 
-/* The text of that file of a thread of ours; "" where it has ended. */
-static void read_of_thread(const char *thread, const char *name, char *text, size_t bytes)
-{
-	char path[300];
-	size_t got = 0;
-	FILE *file;
-
-	snprintf(path, sizeof(path), "/proc/self/task/%s/%s", thread, name);
-	file = fopen(path, "r");
-	if (file) {
-		got = fread(text, 1, bytes - 1, file);
-		fclose(file);
-	}
-	text[got] = '\0';
-}
-
-/* How often the worker has gone to sleep. */
-static unsigned long sleeps(void)
-{
-	DIR *threads = opendir("/proc/self/task");
-	struct dirent *thread;
-	unsigned long count = 0;
-	unsigned workers = 0;
-	char text[4096], *at;
-
-	CHECK(threads, "%m");
-	while ((thread = readdir(threads))) {
-		read_of_thread(thread->d_name, "comm", text, sizeof(text));
-		if (strcmp(text, "verbatim\n"))
-			continue;
-		read_of_thread(thread->d_name, "status", text, sizeof(text));
-		at = strstr(text, "\nvoluntary_ctxt_switches:");
-		CHECK(at && sscanf(at, "\nvoluntary_ctxt_switches: %lu", &count) == 1);
-		workers++;
-	}
-	closedir(threads);
-	CHECK(workers == 1, "%u workers", workers);
-	return count;
-}
-
 static void takes_no_part(struct end *end, void *argument)
 {
 	char byte;
@@ -516,9 +475,9 @@ static void tries_in_vain(struct end *end, void *argument)
 	CHECK(!ibv_destroy_qp(end->qp));
 	end->qp = NULL;
 	usleep(1500000); /* tries after 10 ms, 110 ms, 1.1 s, and with no QP connected no more */
-	before = sleeps();
+	before = worker_sleeps();
 	sleep(2);
-	CHECK(sleeps() - before <= 2, "%lu wake-ups", sleeps() - before);
+	CHECK(worker_sleeps() - before <= 2, "%lu wake-ups", worker_sleeps() - before);
 	end_close(end);
 }
 

@@ -2,6 +2,7 @@
 /* Two processes with connected queue pairs (pair.h). In a network namespace of the test. */
 #include "pair.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>
@@ -101,6 +102,45 @@ bool has_pool_pages(void)
 }
 
 /* In its own arena, as another process would read it. */
+/* The text of that file of a thread of ours; "" where it has ended. */
+static void read_of_thread(const char *thread, const char *name, char *text, size_t bytes)
+{
+	char path[300];
+	size_t got = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%s/%s", thread, name);
+	file = fopen(path, "r");
+	if (file) {
+		got = fread(text, 1, bytes - 1, file);
+		fclose(file);
+	}
+	text[got] = '\0';
+}
+
+unsigned long worker_sleeps(void)
+{
+	DIR *threads = opendir("/proc/self/task");
+	struct dirent *thread;
+	unsigned long count = 0;
+	unsigned workers = 0;
+	char text[4096], *at;
+
+	CHECK(threads, "%m");
+	while ((thread = readdir(threads))) {
+		read_of_thread(thread->d_name, "comm", text, sizeof(text));
+		if (strcmp(text, "verbatim\n"))
+			continue;
+		read_of_thread(thread->d_name, "status", text, sizeof(text));
+		at = strstr(text, "\nvoluntary_ctxt_switches:");
+		CHECK(at && sscanf(at, "\nvoluntary_ctxt_switches: %lu", &count) == 1);
+		workers++;
+	}
+	closedir(threads);
+	CHECK(workers == 1, "%u workers", workers);
+	return count;
+}
+
 uint64_t counter_here(enum counter counter)
 {
 	FILE *maps = fopen("/proc/self/maps", "r");

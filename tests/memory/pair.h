@@ -124,6 +124,9 @@ bool has_pool_pages(void);
 /* A counter of this process's device (base/counter.def). */
 uint64_t counter_here(enum counter counter);
 
+/* How often the device's worker has gone to sleep. */
+unsigned long worker_sleeps(void);
+
 /* ---- the main program ---- */
 
 struct test {

@@ -23,6 +23,7 @@
 #define TIMERS_MAX	1024u	/* timers expired in one pass */
 #define BRIEF_PASSES	16u	/* of so many with messages one is a whole pass */
 #define PASS_LONG	16u	/* packets after which a pass may have taken some time */
+#define NOTE_EVERY_NS	5000u	/* that a thread polls while another one drives */
 
 void effects_apply(struct effects *effects)
 {
@@ -264,13 +265,26 @@ static bool work_left(struct hca *hca)
 	return atomic_load(&hca->run_queue.count) > 0;
 }
 
+/* The worker is at it, and may have lost its core to another process: it is not to be needed next time. */
+static void note_polling(struct hca *hca)
+{
+	uint64_t now_ns = clock_now_ns();
+
+	/* Several threads may poll: they need not fight for the line. */
+	if (now_ns - atomic_load_explicit(&hca->app_drove_ns, memory_order_relaxed) > NOTE_EVERY_NS)
+		atomic_store_explicit(&hca->app_drove_ns, now_ns, memory_order_relaxed);
+}
+
 bool hca_drive(struct hca *hca, const struct cq *polled, unsigned *packets)
 {
 	uint64_t now_ns;
 
 	*packets = 0;
-	if (!lock_try(&hca->drive))
+	if (!lock_try(&hca->drive)) {
+		if (polled)
+			note_polling(hca);
 		return false;
+	}
 	*packets = messages_receive(hca);
 	/* Messages are most of what comes to a thread that polls for them: it need not do all else. */
 	if (*packets && polled && ++hca->brief_passes % BRIEF_PASSES) {

@@ -14,6 +14,7 @@
 #include "hca/internal.h"
 #include "hca/message.h"
 #include "platform/clock.h"
+#include "platform/thread_cpu.h"
 
 #define PUMP_QUANTUM	64u	/* packets a QP may send before others get a turn */
 #define PUMP_ROUNDS	4u	/* quanta a QP may take in a row when nobody waits */
@@ -265,6 +266,12 @@ static bool work_left(struct hca *hca)
 	return atomic_load(&hca->run_queue.count) > 0;
 }
 
+static void note_drove(struct hca *hca, uint64_t now_ns)
+{
+	atomic_store_explicit(&hca->app_drove_ns, now_ns, memory_order_relaxed);
+	atomic_store_explicit(&hca->app_thread, thread_id(), memory_order_relaxed);
+}
+
 /* The worker is at it, and may have lost its core to another process: it is not to be needed next time. */
 static void note_polling(struct hca *hca)
 {
@@ -272,7 +279,7 @@ static void note_polling(struct hca *hca)
 
 	/* Several threads may poll: they need not fight for the line. */
 	if (now_ns - atomic_load_explicit(&hca->app_drove_ns, memory_order_relaxed) > NOTE_EVERY_NS)
-		atomic_store_explicit(&hca->app_drove_ns, now_ns, memory_order_relaxed);
+		note_drove(hca, now_ns);
 }
 
 bool hca_drive(struct hca *hca, const struct cq *polled, unsigned *packets)
@@ -297,7 +304,7 @@ bool hca_drive(struct hca *hca, const struct cq *polled, unsigned *packets)
 	if (*packets > PASS_LONG)
 		now_ns = clock_now_ns();
 	if (polled)
-		atomic_store_explicit(&hca->app_drove_ns, now_ns, memory_order_relaxed);
+		note_drove(hca, now_ns);
 	lock_release(&hca->drive);
 	return true;
 }

@@ -166,7 +166,8 @@ struct hca {
 	_Atomic bool stood;		/* one was since an application last asked to be woken */
 	_Atomic bool long_nap;		/* the worker is to be woken when it is over */
 	_Atomic uint64_t nap_until_ns;	/* worker, while somebody stands in */
-	_Atomic uint64_t app_drove_ns;	/* when an application thread last drove */
+	_Atomic uint64_t app_drove_ns;	/* when an application thread last drove, */
+	_Atomic pid_t app_thread;	/* and which (platform/thread_cpu.h) */
 	_Atomic uint64_t event_mode_ns;	/* when an application last asked to be woken */
 	_Atomic bool awaiting_reply;	/* ACKs are held back for a moment (drive.c) */
 	_Atomic int reply_score;	/* how sure it is that the application replies at once */

@@ -26,9 +26,11 @@
 #include "hca/sleep.h"
 #include "link/udp.h"
 #include "platform/clock.h"
+#include "platform/thread_cpu.h"
 
 #define RECENT_NS	20000u		/* an application thread that drove this recently polls */
 #define IDLE_NS		100000u		/* one that did not drive for this long does something else */
+#define PREEMPTED_NS	50000u	/* runnable, and not running for this long */
 #define EVENT_MODE_NS	1000000u	/* after a req_notify: wake-ups are needed, do not doubt */
 #define NAP_MIN_NS	50000u
 #define NAP_MAX_NS	2000000u
@@ -269,6 +271,17 @@ static bool is_driven(struct hca *hca)
 	return false;
 }
 
+/*
+ * By an application thread, just now, and not merely since we looked last: it may spin on memory since
+ * then. One that has lost its core will go on when it has one: ours, if we sleep.
+ */
+static bool is_polled(struct hca *hca, uint64_t drove_ns)
+{
+	return clock_now_ns() - drove_ns < IDLE_NS || is_driven(hca) ||
+	       thread_is_preempted(atomic_load_explicit(&hca->app_thread, memory_order_relaxed),
+				   PREEMPTED_NS);
+}
+
 static void standby(struct hca *hca, struct judgement *judgement)
 {
 	unsigned stands = atomic_load(&hca->stands);
@@ -287,9 +300,8 @@ static void standby(struct hca *hca, struct judgement *judgement)
 	rung |= ready & WAIT_DOORBELL;
 	if (rung && atomic_load(&hca->standing))
 		waiter_ring(&hca->waiter);	/* it was for that thread */
-	/* Driving just now, not merely since we looked last: it may spin on memory since then. */
 	if (atomic_load(&hca->standing) || stands != atomic_load(&hca->stands) ||
-	    (!rung && (clock_now_ns() - drove_ns < IDLE_NS || is_driven(hca)))) {
+	    (!rung && is_polled(hca, drove_ns))) {
 		if (judgement->nap_ns < NAP_MAX_NS)
 			judgement->nap_ns *= 2;
 		return;

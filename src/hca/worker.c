@@ -9,6 +9,7 @@
  * Which of them is right is learnt. Woken in ACTIVE shortly after an application thread drove, it
  * waits a moment: if that thread drives again the wake-up was useless (score down, STANDBY at 0),
  * if not it was needed (score up; ib_write_lat polls for a completion and then spins on memory).
+ * That it drives just then, and goes on for long because it copies, makes a wake-up useless too.
  *
  * Where many packets come at a time the next ones follow soon, and to be woken for them costs the
  * sender more than us: so the worker lingers, awake, as long as that goes on.
@@ -31,6 +32,7 @@
 #define RECENT_NS	20000u		/* an application thread that drove this recently polls */
 #define IDLE_NS		100000u		/* one that did not drive for this long does something else */
 #define PREEMPTED_NS	50000u	/* runnable, and not running for this long */
+#define AWAY_NS		20000000u	/* some slices of others */
 #define EVENT_MODE_NS	1000000u	/* after a req_notify: wake-ups are needed, do not doubt */
 #define NAP_MIN_NS	50000u
 #define NAP_MAX_NS	2000000u
@@ -273,12 +275,19 @@ static bool is_driven(struct hca *hca)
 
 /*
  * By an application thread, just now, and not merely since we looked last: it may spin on memory since
- * then. One that has lost its core will go on when it has one: ours, if we sleep.
+ * then. One that has lost its core will go on when it has one: ours, if we sleep. But not for ever: in
+ * what it does then it may wait for us.
  */
 static bool is_polled(struct hca *hca, uint64_t drove_ns)
 {
-	return clock_now_ns() - drove_ns < IDLE_NS || is_driven(hca) ||
-	       thread_is_preempted(atomic_load_explicit(&hca->app_thread, memory_order_relaxed),
+	uint64_t idle_ns = clock_now_ns() - drove_ns;
+
+	if (idle_ns < IDLE_NS || is_driven(hca))
+		return true;
+	/* Who found the lock taken by us left his work to us. */
+	if (atomic_load(&hca->run_queue.count) || idle_ns > AWAY_NS)
+		return false;
+	return thread_is_preempted(atomic_load_explicit(&hca->app_thread, memory_order_relaxed),
 				   PREEMPTED_NS);
 }
 

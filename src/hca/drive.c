@@ -22,7 +22,8 @@
 #define REPLY_SCORE_MAX	8
 #define REPLY_RETRY	64u	/* passes between tries whether the application replies */
 #define TIMERS_MAX	1024u	/* timers expired in one pass */
-#define BRIEF_PASSES	16u	/* of so many with messages one is a whole pass */
+#define BRIEF_PASSES	16u	/* of so many with messages one is a whole pass ... */
+#define BRIEF_BYTES	(1u << 20)	/* ... and sooner where they are large */
 #define PASS_LONG	16u	/* packets after which a pass may have taken some time */
 #define NOTE_EVERY_NS	5000u	/* that a thread polls while another one drives */
 
@@ -213,7 +214,7 @@ static void serve_run_queue(struct hca *hca) REQUIRES(hca->drive)
  * completions to an application that is used to replying at once: then its message and the ACK
  * that is due leave together. Whether it is used to is learnt: a reply (hca_replied) counts for
  * it, a poll without one counts twice against it, and now and then it is tried again. Only while
- * the worker stands by: it looks every 2 ms at most whether somebody still polls.
+ * the worker stands by: it looks every 2 ms whether somebody still polls, and work is left behind.
  */
 static bool expects_reply(struct hca *hca, const struct cq *polled) REQUIRES(hca->drive)
 {
@@ -282,22 +283,23 @@ static void note_polling(struct hca *hca)
 		note_drove(hca, now_ns);
 }
 
-bool hca_drive(struct hca *hca, const struct cq *polled, unsigned *packets)
+/* Messages are most of what comes to a thread that polls for them: it need not do all else. */
+static bool may_be_brief(struct hca *hca) REQUIRES(hca->drive)
+{
+	if (++hca->brief_passes % BRIEF_PASSES && hca->heard_bytes < BRIEF_BYTES)
+		return true;
+	hca->brief_passes = 0;
+	return false;
+}
+
+static void drive_for(struct hca *hca, const struct cq *polled, unsigned *packets) REQUIRES(hca->drive)
 {
 	uint64_t now_ns;
 
-	*packets = 0;
-	if (!lock_try(&hca->drive)) {
-		if (polled)
-			note_polling(hca);
-		return false;
-	}
 	*packets = messages_receive(hca);
-	/* Messages are most of what comes to a thread that polls for them: it need not do all else. */
-	if (*packets && polled && ++hca->brief_passes % BRIEF_PASSES) {
-		lock_release(&hca->drive);
-		return true;
-	}
+	if (*packets && polled && may_be_brief(hca))
+		return;
+	hca->heard_bytes = 0;
 	now_ns = clock_now_ns();
 	*packets += pass(hca, polled, now_ns);
 	/* A look at the clock is as much as a tenth of a pass that finds nothing. */
@@ -305,6 +307,25 @@ bool hca_drive(struct hca *hca, const struct cq *polled, unsigned *packets)
 		now_ns = clock_now_ns();
 	if (polled)
 		note_drove(hca, now_ns);
+}
+
+bool hca_drive(struct hca *hca, const struct cq *polled, unsigned *packets)
+{
+	*packets = 0;
+	if (!lock_try(&hca->drive)) {
+		if (polled)
+			note_polling(hca);
+		return false;
+	}
+	if (polled) {
+		uint32_t drives = atomic_load_explicit(&hca->app_drives, memory_order_relaxed);
+
+		atomic_store_explicit(&hca->app_drives, drives + 1, memory_order_relaxed);
+		atomic_store_explicit(&hca->app_drives_now, true, memory_order_relaxed);
+	}
+	drive_for(hca, polled, packets);
+	if (polled)
+		atomic_store_explicit(&hca->app_drives_now, false, memory_order_relaxed);
 	lock_release(&hca->drive);
 	return true;
 }

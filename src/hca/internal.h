@@ -132,6 +132,7 @@ struct hca {
 	struct tx_batch *drive_batch;	/* under drive */
 	uint8_t *slot_buffer;		/* under drive: what slot_receive() fills */
 	unsigned passes, brief_passes;	/* of drive, under drive */
+	uint64_t heard_bytes;		/* since the last whole pass, under drive */
 	unsigned slots_busy;		/* passes for which the slot sockets are looked at often */
 
 	/* QP1 (gsi_internal.h) */
@@ -168,6 +169,8 @@ struct hca {
 	_Atomic uint64_t nap_until_ns;	/* worker, while somebody stands in */
 	_Atomic uint64_t app_drove_ns;	/* when an application thread last drove, */
 	_Atomic pid_t app_thread;	/* and which (platform/thread_cpu.h) */
+	_Atomic uint32_t app_drives;	/* how often, brief passes too */
+	_Atomic bool app_drives_now;	/* under the drive lock */
 	_Atomic uint64_t event_mode_ns;	/* when an application last asked to be woken */
 	_Atomic bool awaiting_reply;	/* ACKs are held back for a moment (drive.c) */
 	_Atomic int reply_score;	/* how sure it is that the application replies at once */

@@ -317,6 +317,7 @@ static unsigned hear(struct hca *hca, struct hearer *hearer) REQUIRES(hca->drive
 			memory_heard(link, &heard, fate == MESSAGE_REFUSED);
 		left -= message.length < left ? message.length : left;
 	}
+	hca->heard_bytes += HEAR_BYTES - left;
 	if (n)
 		memory_answered(link);
 	return n;

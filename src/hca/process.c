@@ -24,6 +24,7 @@
 #include "link/udp.h"
 #include "platform/clock.h"
 #include "platform/memory.h"
+#include "platform/thread_cpu.h"
 #include "wire/psn.h"
 
 #define PROBE_MIN_NS	1000000u
@@ -361,6 +362,7 @@ static void after_fork_child(void) UNCHECKED_LOCKS
 		mappings_after_fork_child(the_hca);
 		abandon(the_hca);
 	}
+	thread_id_forget();
 	the_hca = NULL;
 	references = 0;
 	lock_init(&process_lock);

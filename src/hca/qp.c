@@ -453,8 +453,11 @@ static void apply(struct hca *hca, struct qp *qp, struct ibv_qp_attr *attr, int 
 	enum ibv_qp_state from = qp->state;
 
 	qp_modify_apply(qp, attr, mask);
-	if (mask & IBV_QP_AV)
+	if (mask & IBV_QP_AV) {
+		if (qp->type == IBV_QPT_UC && from != IBV_QPS_INIT)
+			resolved->av.loopback &= qp->av.loopback;	/* as meet() decided */
 		qp->av = resolved->av;
+	}
 	if (mask & IBV_QP_PATH_MTU)
 		qp->mtu = 128u << attr->path_mtu;
 	/* In SQD the window of the old path may be held or waited for still: it is kept then. */

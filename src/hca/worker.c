@@ -32,7 +32,7 @@
 #define RECENT_NS	20000u		/* an application thread that drove this recently polls */
 #define IDLE_NS		100000u		/* one that did not drive for this long does something else */
 #define PREEMPTED_NS	50000u	/* runnable, and not running for this long */
-#define AWAY_NS		20000000u	/* some slices of others */
+#define AWAY_NS		5000000u	/* a slice of another one, or two */
 #define EVENT_MODE_NS	1000000u	/* after a req_notify: wake-ups are needed, do not doubt */
 #define NAP_MIN_NS	50000u
 #define NAP_MAX_NS	2000000u
@@ -96,19 +96,50 @@ static uint32_t sleep_active(struct hca *hca, const struct judgement *judgement)
 	return ready;
 }
 
+/* What application threads have done so far. */
+struct app {
+	uint64_t drove_ns;
+	uint32_t drives;
+};
+
+static struct app app_of(struct hca *hca)
+{
+	return (struct app){
+		.drove_ns = atomic_load_explicit(&hca->app_drove_ns, memory_order_relaxed),
+		.drives = atomic_load_explicit(&hca->app_drives, memory_order_relaxed) };
+}
+
+/* Driven, or tried to, since then. */
+static bool has_polled(struct hca *hca, const struct app *then)
+{
+	struct app now = app_of(hca);
+
+	return now.drove_ns != then->drove_ns || now.drives != then->drives;
+}
+
+static bool drives_now(struct hca *hca)
+{
+	return atomic_load_explicit(&hca->app_drives_now, memory_order_relaxed);
+}
+
+/* It has asked to be woken: so wake-ups are not to be doubted. */
+static bool expects_events(struct hca *hca)
+{
+	return clock_now_ns() - atomic_load_explicit(&hca->event_mode_ns, memory_order_relaxed) <
+	       EVENT_MODE_NS;
+}
+
 /* Does an application thread poll just now, so that this wake-up was for nothing? */
 static bool is_useless(struct hca *hca, struct judgement *judgement)
 {
-	uint64_t drove_ns = atomic_load_explicit(&hca->app_drove_ns, memory_order_relaxed);
-	uint64_t now_ns = clock_now_ns();
+	struct app app = app_of(hca);
 
-	if (now_ns - drove_ns > RECENT_NS ||
-	    now_ns - atomic_load_explicit(&hca->event_mode_ns, memory_order_relaxed) < EVENT_MODE_NS)
+	if (clock_now_ns() - app.drove_ns > RECENT_NS || expects_events(hca))
 		return false;
 	if (judgement->score == SCORE_MAX && ++judgement->wakes % SURE_EVERY)
 		return false;
 	thread_sleep_ns(RECENT_NS);
-	if (atomic_load_explicit(&hca->app_drove_ns, memory_order_relaxed) != drove_ns)
+	if (has_polled(hca, &app))
 		return true;
 	judgement->score += 2;
 	if (judgement->score > SCORE_MAX)
@@ -161,7 +192,7 @@ static void housekeeping(struct hca *hca, struct judgement *judgement, uint32_t 
 /* An application thread that polls meanwhile does this better. */
 static void linger(struct hca *hca)
 {
-	uint64_t drove_ns = atomic_load_explicit(&hca->app_drove_ns, memory_order_relaxed);
+	struct app app = app_of(hca);
 	uint64_t end_ns = clock_now_ns() + LINGER_NS, now_ns;
 	unsigned passes, packets, empty = 0;
 
@@ -171,8 +202,7 @@ static void linger(struct hca *hca)
 			end_ns = now_ns + LINGER_NS;
 		else if (++empty % LINGER_YIELD == 0)
 			thread_yield();
-		if (now_ns > end_ns || atomic_load(&hca->stopping) ||
-		    atomic_load_explicit(&hca->app_drove_ns, memory_order_relaxed) != drove_ns)
+		if (now_ns > end_ns || atomic_load(&hca->stopping) || has_polled(hca, &app))
 			return;
 	}
 }
@@ -216,8 +246,11 @@ static void active(struct hca *hca, struct judgement *judgement)
 	if (is_useless(hca, judgement)) {
 		note_useless(hca, judgement);
 	} else if (!drive(hca, ready)) {
+		bool polling = drives_now(hca) && !expects_events(hca);
+
 		thread_sleep_ns(RECENT_NS);	/* do not spin on the sockets */
-		note_useless(hca, judgement);
+		if (polling)
+			note_useless(hca, judgement);
 	}
 }
 
@@ -264,37 +297,28 @@ static void relieved(struct hca *hca, struct judgement *judgement)
 	judgement->nap_ns = NAP_MAX_NS;
 }
 
-/* For long perhaps: large SENDs and WRITEs are copied meanwhile. */
-static bool is_driven(struct hca *hca)
-{
-	if (!lock_try(&hca->drive))
-		return true;
-	lock_release(&hca->drive);
-	return false;
-}
-
 /*
  * By an application thread, just now, and not merely since we looked last: it may spin on memory since
- * then. One that has lost its core will go on when it has one: ours, if we sleep. But not for ever: in
- * what it does then it may wait for us.
+ * then. It may be at it for long: large SENDs and WRITEs are copied meanwhile. One that has lost its core
+ * will go on when it has one: ours, if we sleep. But not for ever, in what it does then it may wait for us;
+ * and not if it has left something to do.
  */
-static bool is_polled(struct hca *hca, uint64_t drove_ns)
+static bool is_polled(struct hca *hca)
 {
-	uint64_t idle_ns = clock_now_ns() - drove_ns;
+	struct app app = app_of(hca);
+	uint64_t idle_ns = clock_now_ns() - app.drove_ns;
 
-	if (idle_ns < IDLE_NS || is_driven(hca))
+	if (idle_ns < IDLE_NS || drives_now(hca))
 		return true;
-	/* Who found the lock taken by us left his work to us. */
 	if (atomic_load(&hca->run_queue.count) || idle_ns > AWAY_NS)
 		return false;
 	return thread_is_preempted(atomic_load_explicit(&hca->app_thread, memory_order_relaxed),
-				   PREEMPTED_NS);
+				   PREEMPTED_NS) || has_polled(hca, &app);
 }
 
 static void standby(struct hca *hca, struct judgement *judgement)
 {
 	unsigned stands = atomic_load(&hca->stands);
-	uint64_t drove_ns;
 	uint32_t ready;
 	bool rung;
 
@@ -304,13 +328,12 @@ static void standby(struct hca *hca, struct judgement *judgement)
 	}
 	rung = waiter_nap(&hca->waiter, true, judgement->nap_ns);
 	ready = waiter_wait(&hca->waiter, 0);
-	drove_ns = atomic_load_explicit(&hca->app_drove_ns, memory_order_relaxed);
 	housekeeping(hca, judgement, ready);
 	rung |= ready & WAIT_DOORBELL;
 	if (rung && atomic_load(&hca->standing))
 		waiter_ring(&hca->waiter);	/* it was for that thread */
 	if (atomic_load(&hca->standing) || stands != atomic_load(&hca->stands) ||
-	    (!rung && is_polled(hca, drove_ns))) {
+	    (!rung && is_polled(hca))) {
 		if (judgement->nap_ns < NAP_MAX_NS)
 			judgement->nap_ns *= 2;
 		return;

@@ -186,13 +186,13 @@ bool memory_hear(struct link *link, struct memory_message *message)
 
 		message->channel = memory->next < count ? memory->next : 0;
 		channel = channel_at(memory, message->channel);
-		while (channel && cell_is_ready(&channel->consumer) &&
+		while (channel && memory->row < ROW && cell_is_ready(&channel->consumer) &&
 		       cell_is_message(next_cell(&channel->consumer))) {
 			if (memory->given_count)
 				memory_release_given(memory);
+			memory->row++;
 			if (read_message(channel, message)) {
 				memory->next = message->channel;
-				memory->row++;
 				return true;
 			}
 			counter_add(memory->counters, COUNTER_RX_MALFORMED, 1);

@@ -11,13 +11,18 @@
 
 #include "platform/wait.h"
 
+static _Thread_local pid_t id;
+
 pid_t thread_id(void)
 {
-	static _Thread_local pid_t id;
-
 	if (!id)
 		id = (pid_t)syscall(SYS_gettid);
 	return id;
+}
+
+void thread_id_forget(void)
+{
+	id = 0;
 }
 
 /* The processor time of a thread as a clock: what pthread_getcpuclockid() makes of its number. */

@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 pid_t thread_id(void);		/* of the calling one; cheap */
+void thread_id_forget(void);	/* after fork(), in the child: it is another one */
 
 /*
  * It could run, but for @ns, which this call takes, there was no processor for it. False if it runs,

@@ -63,6 +63,20 @@ static void a_thread_has_a_number(void **state)
 	end(&subject);
 }
 
+static void a_child_is_another_one(void **state)
+{
+	pid_t ours = thread_id(), pid = fork();
+	int status;
+
+	assert_true(pid >= 0);
+	if (!pid) {
+		thread_id_forget();
+		_exit(thread_id() == getpid() && thread_id() != ours ? 0 : 1);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
 static void one_that_sleeps_or_has_ended_is_not_preempted(void **state)
 {
 	struct subject subject;
@@ -115,6 +129,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_thread_has_a_number),
+		cmocka_unit_test(a_child_is_another_one),
 		cmocka_unit_test(one_that_sleeps_or_has_ended_is_not_preempted),
 		cmocka_unit_test(one_that_runs_is_not_preempted),
 		cmocka_unit_test(one_without_a_processor_is_preempted),

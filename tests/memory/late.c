@@ -27,6 +27,15 @@ static bool shares_memory(const struct end *end)
 	return peers && atomic_load(&peers->channel_of[SLOT_OF_QPN(end->there.qpn)]);
 }
 
+/* Packets and messages of ours that the peer has taken from there. */
+static uint32_t through_memory(const struct end *end)
+{
+	struct hca *hca = to_hca(end->context)->hca;
+
+	return memory_progress(hca->memory_inner,
+			       peers_channel(hca, SLOT_OF_QPN(end->there.qpn)));
+}
+
 static void await_memory(const struct end *end, double limit_s)
 {
 	double until_s = now() + limit_s;
@@ -354,6 +363,8 @@ static void talks(struct end *end, void *argument)
 	meet(end);
 	run_traffic(&traffic, plan->free_after_s[end->side]);
 	CHECK(traffic.sent > MORE, "all of it went through memory");
+	CHECK(!through_memory(end) == (plan->type == IBV_QPT_UC), "%u through memory",
+	      through_memory(end));
 	meet(end);
 	CHECK(*word_of(end, COUNTER) == 0 || plan->type == IBV_QPT_RC);
 	if (traffic.ah)

@@ -249,8 +249,8 @@ static void active(struct hca *hca, struct judgement *judgement)
 		bool polling = drives_now(hca) && !expects_events(hca);
 
 		thread_sleep_ns(RECENT_NS);	/* do not spin on the sockets */
-		if (polling)
-			note_useless(hca, judgement);
+		if (polling && drives_now(hca))
+			note_useless(hca, judgement);	/* all the time, because it copies */
 	}
 }
 

@@ -283,6 +283,8 @@ static enum message_fate execute(struct hca *hca, struct hearer *hearer, struct 
 	struct qp *qp = take_hold(hca, hearer, message->dest_qpn);
 	struct fetch fetch;
 
+	if (!peer)
+		return refuse(hca, COUNTER_RX_MALFORMED);
 	if (!qp)
 		return refuse(hca, COUNTER_RX_QPN);
 	if (is_stale(peer, message))

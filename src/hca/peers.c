@@ -89,6 +89,9 @@ void peer_leave(const struct peer_use *use)
 
 struct peer *peer_at(struct hca *hca, unsigned channel)
 {
+	/* Written before its hazards are there. Who is met tells nothing earlier, unless it is hostile. */
+	if (!atomic_load_explicit(&hca->peers->hazards[channel], memory_order_acquire))
+		return NULL;
 	return &hca->peers->peer[channel];
 }
 

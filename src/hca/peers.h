@@ -46,7 +46,7 @@ struct peer_use {
 struct peer *peer_enter(struct hca *hca, uint32_t slot, uint32_t rkey, uint32_t qpn,
 			struct peer_use *use);
 void peer_leave(const struct peer_use *use);
-/* Of an open channel: it stays as long as the drive lock is held. */
+/* Of an open channel: it stays as long as the drive lock is held. NULL: it is not admitted yet. */
 struct peer *peer_at(struct hca *hca, unsigned channel) REQUIRES(hca->drive);
 
 /* No peer uses the key @rkey, or our QP @qpn (@rkey 0), any more. See host/hazard.h. */

@@ -118,11 +118,11 @@ static void read_of_thread(const char *thread, const char *name, char *text, siz
 	text[got] = '\0';
 }
 
-unsigned long worker_sleeps(void)
+/* False: no thread has its name, which it gives itself when it first runs. */
+static bool find_worker(unsigned long *sleeps)
 {
 	DIR *threads = opendir("/proc/self/task");
 	struct dirent *thread;
-	unsigned long count = 0;
 	unsigned workers = 0;
 	char text[4096], *at;
 
@@ -133,12 +133,24 @@ unsigned long worker_sleeps(void)
 			continue;
 		read_of_thread(thread->d_name, "status", text, sizeof(text));
 		at = strstr(text, "\nvoluntary_ctxt_switches:");
-		CHECK(at && sscanf(at, "\nvoluntary_ctxt_switches: %lu", &count) == 1);
+		CHECK(at && sscanf(at, "\nvoluntary_ctxt_switches: %lu", sleeps) == 1);
 		workers++;
 	}
 	closedir(threads);
-	CHECK(workers == 1, "%u workers", workers);
-	return count;
+	CHECK(workers <= 1, "%u workers", workers);
+	return workers == 1;
+}
+
+unsigned long worker_sleeps(void)
+{
+	unsigned long sleeps = 0;
+	double until_s = now() + 10;
+
+	while (!find_worker(&sleeps)) {
+		CHECK(now() < until_s, "no worker");
+		usleep(1000);
+	}
+	return sleeps;
 }
 
 uint64_t counter_here(enum counter counter)

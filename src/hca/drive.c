@@ -267,7 +267,7 @@ static bool work_left(struct hca *hca)
 	return atomic_load(&hca->run_queue.count) > 0;
 }
 
-static void note_drove(struct hca *hca, uint64_t now_ns)
+void hca_note_drove(struct hca *hca, uint64_t now_ns)
 {
 	atomic_store_explicit(&hca->app_drove_ns, now_ns, memory_order_relaxed);
 	atomic_store_explicit(&hca->app_thread, thread_id(), memory_order_relaxed);
@@ -280,7 +280,7 @@ static void note_polling(struct hca *hca)
 
 	/* Several threads may poll: they need not fight for the line. */
 	if (now_ns - atomic_load_explicit(&hca->app_drove_ns, memory_order_relaxed) > NOTE_EVERY_NS)
-		note_drove(hca, now_ns);
+		hca_note_drove(hca, now_ns);
 }
 
 /* Messages are most of what comes to a thread that polls for them: it need not do all else. */
@@ -306,7 +306,7 @@ static void drive_for(struct hca *hca, const struct cq *polled, unsigned *packet
 	if (*packets > PASS_LONG)
 		now_ns = clock_now_ns();
 	if (polled)
-		note_drove(hca, now_ns);
+		hca_note_drove(hca, now_ns);
 }
 
 bool hca_drive(struct hca *hca, const struct cq *polled, unsigned *packets)

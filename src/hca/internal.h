@@ -213,6 +213,8 @@ bool is_default_gid_here(const uint8_t gid[16]);
 bool hca_drive(struct hca *hca, const struct cq *polled, unsigned *packets);
 /* Transmit for @qp, now, on this thread. */
 void hca_pump(struct hca *hca, struct qp *qp);
+/* The calling thread, an application's, has just driven, or waited in the worker's place. */
+void hca_note_drove(struct hca *hca, uint64_t now_ns);
 /* An application thread posted a send while an ACK was held back for it. */
 void hca_replied(struct hca *hca);
 /* The run queue has work: see that somebody does it. */

@@ -15,7 +15,6 @@
 
 #include "hca/gsi_internal.h"
 #include "platform/clock.h"
-#include "platform/thread_cpu.h"
 
 #define OUR_TAGS (WAIT_DOORBELL | WAIT_SOCKETS | WAIT_SLOTS | WAIT_FD)
 
@@ -41,8 +40,7 @@ static void leave(void *argument)
 	if (stand->asleep)
 		sleep_end(hca);
 	atomic_store(&hca->stood, true);
-	atomic_store_explicit(&hca->app_drove_ns, clock_now_ns(), memory_order_relaxed);
-	atomic_store_explicit(&hca->app_thread, thread_id(), memory_order_relaxed);
+	hca_note_drove(hca, clock_now_ns());
 	atomic_store(&hca->standing, false);
 	/* The worker sleeps for as long as somebody stands in: from now on it has to look. */
 	if (atomic_exchange(&hca->long_nap, false))

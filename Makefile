@@ -16,51 +16,68 @@ BUILD = build
 MESON_OPTIONS = -Dbuildtype=release -Ddebug=true -Dprefix=/usr -Dlibdir=lib/verbatim
 VERSION = $(shell sed -n "s/^project.*, version: '\([^']*\)'.*/\1/p" meson.build)
 
-.PHONY: all deps deps-interop deps-bench deps-missing demo check check-long check-interop bench \
-	install uninstall deb clean help
+.PHONY: all examples tests deps deps-build deps-long deps-interop deps-bench demo check check-long \
+	check-interop bench install uninstall deb clean help
 
+# The libraries and the command, nothing else.
 all: $(BUILD)/meson/build.ninja
-	@ninja -C $(BUILD)/meson
+	@ninja -C $(BUILD)/meson installed
 	@meson install -C $(BUILD)/meson --no-rebuild --only-changed --quiet \
 		--destdir $(CURDIR)/$(BUILD)/stage
 	@ln -sfn stage/usr/lib/verbatim $(BUILD)/lib
 	@ln -sfn stage/usr/bin $(BUILD)/bin
 
 $(BUILD)/meson/build.ninja:
-	@command -v meson >/dev/null || { echo "meson is missing: run 'make deps' first"; exit 1; }
+	@command -v meson >/dev/null || { echo "meson is missing: run 'make deps-build' first"; exit 1; }
 	@CC=$${CC:-gcc} meson setup $(MESON_OPTIONS) $(BUILD)/meson
 
+examples: all
+	@ninja -C $(BUILD)/meson example-programs
+
+# Everything there is to compile.
+tests: $(BUILD)/meson/.tests
+	@$(MAKE) --no-print-directory all
+	@ninja -C $(BUILD)/meson all example-programs bench-programs
+
+$(BUILD)/meson/.tests: | $(BUILD)/meson/build.ninja
+	@meson configure $(BUILD)/meson -Dtests=true
+	@touch $@
+
 deps:
-	@.ci/deps build test
+	@.ci/deps build demo test
+
+deps-build:
+	@.ci/deps build
+
+deps-long:
+	@.ci/deps build demo test long
 
 deps-interop:
-	@.ci/deps build test interop
+	@.ci/deps build demo test interop
 
 deps-bench:
-	@.ci/deps build test bench
+	@.ci/deps build demo test bench
 
-# demo and check look after themselves.
-deps-missing:
-	@.ci/deps --missing build test >/dev/null || $(MAKE) --no-print-directory deps
-
-demo: deps-missing
-	@$(MAKE) --no-print-directory all
+# What shows and tests looks after its packages itself.
+demo:
+	@.ci/deps build demo
+	@$(MAKE) --no-print-directory examples
 	@tests/demo.sh
 
-check: deps-missing
-	@$(MAKE) --no-print-directory all
+check: deps
+	@$(MAKE) --no-print-directory tests
 	@tests/run
 
-check-long: deps-missing
-	@$(MAKE) --no-print-directory all
+check-long: deps-long
+	@$(MAKE) --no-print-directory tests
 	@tests/run --long
 
 check-interop: deps-interop
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory tests
 	@tests/run --only interop
 
 bench: deps-bench
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory tests
 	@bench/run --save
 
 install: all
@@ -82,9 +99,11 @@ clean:
 	@rm -rf $(BUILD)
 
 help:
-	@echo 'make                   build into build/'
-	@echo 'make deps              install the Debian packages that build and tests need'
+	@echo 'make                   compile the libraries and the command, into build/'
+	@echo 'make deps-build        install the Debian packages that this takes'
+	@echo 'make deps              those of make demo and make check, too'
 	@echo 'make demo              see it work'
+	@echo 'make tests             compile the tests, the examples and the programs of bench/, too'
 	@echo 'make check             all tests, minutes; ends with the count'
 	@echo 'make check-long        more seeds, more fuzzing, every client'
 	@echo 'make check-interop     against the kernel rdma_rxe, in a guest that is booted for it'

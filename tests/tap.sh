@@ -8,17 +8,15 @@
 #	skip NAME REASON
 #	finish					the plan; status 1 when something failed
 
-VERBATIM_ROOT=${VERBATIM_ROOT:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)}
-VERBATIM_BUILD=${VERBATIM_BUILD:-$VERBATIM_ROOT/build}
-VERBATIM_LIB=${VERBATIM_LIB:-$VERBATIM_BUILD/lib}
-VERBATIM_BIN=${VERBATIM_BIN:-$VERBATIM_BUILD/bin}
-verbatim=$VERBATIM_BIN/verbatim
-# For us alone: to a device, variables of such names are settings, and unknown ones are refused.
-export -n VERBATIM_ROOT VERBATIM_BUILD VERBATIM_LIB VERBATIM_BIN VERBATIM_TMP VERBATIM_LONG
+TEST_ROOT=${TEST_ROOT:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)}
+TEST_BUILD=${TEST_BUILD:-$TEST_ROOT/build}
+TEST_LIB=${TEST_LIB:-$TEST_BUILD/lib}
+TEST_BIN=${TEST_BIN:-$TEST_BUILD/bin}
+verbatim=$TEST_BIN/verbatim
 
 tap_count=0
 tap_failed=0
-tap_scratch=$(mktemp -d "${VERBATIM_TMP:-${TMPDIR:-/tmp}}/verbatim-tap-XXXXXX")
+tap_scratch=$(mktemp -d "${TEST_TMP:-${TMPDIR:-/tmp}}/verbatim-tap-XXXXXX")
 chmod 755 "$tap_scratch"
 trap 'rm -rf "$tap_scratch"' EXIT
 

@@ -293,16 +293,42 @@ static void set_speed(struct ibv_port_attr *attr, uint32_t gbps)
 	attr->active_speed = rows[i].speed;
 }
 
+static int check_port(const char *call, uint32_t number)
+{
+	if (number == HCA_PORT)
+		return 0;
+	explain("%s: port %u: the device has port 1 only", call, number);
+	return EINVAL;
+}
+
+static uint32_t port_speed_mbps(struct hca *hca, struct port *port)
+{
+	return hca->config.speed ? hca->config.speed * 1000 : port->netdev.speed_mbps;
+}
+
+int hca_query_port_speed(struct hca_context *context, uint32_t number, uint64_t *speed)
+{
+	int err = check_port("query_port_speed", number);
+
+	if (err)
+		return err;
+	lock_acquire(&context->hca->objects);
+	*speed = port_speed_mbps(context->hca, context->port) / 100;
+	lock_release(&context->hca->objects);
+	if (!*speed)
+		*speed = 25;	/* unknown: what hca_query_port() says then */
+	return 0;
+}
+
 int hca_query_port(struct hca_context *context, uint32_t number, struct ibv_port_attr *attr)
 {
 	struct hca *hca = context->hca;
 	struct port *port = context->port;
+	int err = check_port("query_port", number);
 	bool active;
 
-	if (number != HCA_PORT) {
-		explain("query_port: port %u: the device has port 1 only", number);
-		return EINVAL;
-	}
+	if (err)
+		return err;
 	memset(attr, 0, sizeof(*attr));
 	lock_acquire(&hca->objects);
 	active = port->netdev.up && port->netdev.running && !port->gone;
@@ -310,7 +336,7 @@ int hca_query_port(struct hca_context *context, uint32_t number, struct ibv_port
 	attr->phys_state = active ? 5 : 3;	/* LinkUp, Disabled */
 	attr->max_mtu = IBV_MTU_4096;
 	attr->active_mtu = port_active_mtu(port);
-	set_speed(attr, hca->config.speed ? hca->config.speed : port->netdev.speed_mbps / 1000);
+	set_speed(attr, port_speed_mbps(hca, port) / 1000);
 	lock_release(&hca->objects);
 	attr->gid_tbl_len = HCA_GID_TABLE_SIZE;
 	attr->port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS;

@@ -61,6 +61,8 @@ void hca_ack_async_event(struct ibv_async_event *event);
 
 int hca_query_device(struct hca_context *context, struct ibv_device_attr_ex *attr);
 int hca_query_port(struct hca_context *context, uint32_t port, struct ibv_port_attr *attr);
+/* In 100 Mb/s, as the interface or VERBATIM_SPEED says it, not rounded to a width and a speed. */
+int hca_query_port_speed(struct hca_context *context, uint32_t port, uint64_t *speed);
 int hca_query_pkey(struct hca_context *context, uint32_t port, int index, __be16 *pkey);
 
 struct hca_gid {

@@ -26,8 +26,17 @@
 struct path;
 struct transport;
 
+#define QP_EX_SLOTS	56
+
 struct qp {
-	struct ibv_qp_ex ibv;		/* first; begins with struct ibv_qp */
+	/*
+	 * First. Programs that were compiled with headers of later releases see calls behind those of our
+	 * struct ibv_qp_ex: there is room for them, filled by qp_ex.c, whatever headers we have.
+	 */
+	union {
+		struct ibv_qp_ex ibv;	/* begins with struct ibv_qp */
+		void *ibv_slots[QP_EX_SLOTS];
+	};
 	struct lock lock;
 
 	/* Fixed at creation */

@@ -14,6 +14,17 @@
 
 #define QKEY_PRIVILEGED 0x80000000u	/* the sender's own Q_Key is meant (IBTA 10.2.5) */
 
+/*
+ * The kind of packet, which the completion of a UD receive has to tell (annex A17.4.5.1). struct
+ * ibv_wc has no field for it. There are no service levels on RoCE, so mlx5 puts it into sl, and
+ * UCX looks for it there.
+ */
+enum packet_type {
+	PACKET_TYPE_IPV6 = 1,		/* bits 0 to 2; 0: a GRH (RoCEv1) */
+	PACKET_TYPE_IPV4 = 2,
+	PACKET_TYPE_UDP = 8,		/* bit 3: with a UDP header (RoCEv2) */
+};
+
 /* ---- waiting and time ---- */
 
 /* Waits for room, and it is not its turn. */
@@ -264,12 +275,22 @@ static void write_ipv6(uint8_t grh[GRH_BYTES], const struct rx_info *info, size_
 	memcpy(grh + 24, info->destination, 16);
 }
 
+static bool is_ipv4(const struct rx_info *info)
+{
+	return address_is_ipv4(info->destination) || address_is_ipv4(info->source);
+}
+
+static uint8_t packet_type(const struct rx_info *info)
+{
+	return PACKET_TYPE_UDP | (is_ipv4(info) ? PACKET_TYPE_IPV4 : PACKET_TYPE_IPV6);
+}
+
 static void write_grh(uint8_t grh[GRH_BYTES], const struct rx_info *info,
 		      const struct packet *packet)
 {
 	size_t udp_bytes = 8 + packet_bytes(packet->op, packet->payload_bytes);
 
-	if (address_is_ipv4(info->destination) || address_is_ipv4(info->source))
+	if (is_ipv4(info))
 		write_ipv4(grh, info, udp_bytes);
 	else
 		write_ipv6(grh, info, udp_bytes);
@@ -304,7 +325,8 @@ void ud_receive(struct call *call, const struct packet *packet, const struct rx_
 {
 	struct ibv_wc wc = { .status = IBV_WC_SUCCESS, .opcode = IBV_WC_RECV,
 			     .byte_len = (uint32_t)(GRH_BYTES + packet->payload_bytes),
-			     .src_qp = packet->deth.source_qpn, .wc_flags = IBV_WC_GRH };
+			     .src_qp = packet->deth.source_qpn, .wc_flags = IBV_WC_GRH,
+			     .sl = packet_type(info) };
 	bool refused;
 	enum counter reason = refuse_datagram(call, packet, &refused);
 

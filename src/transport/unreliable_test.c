@@ -33,6 +33,7 @@ static void uc_sends_arrive_without_an_answer(void **state)
 	wc = expect_wc(&s->recv_cq, 1, IBV_WC_SUCCESS);
 	assert_int_equal(wc.byte_len, MTU + 3);
 	assert_int_equal(wc.wc_flags, IBV_WC_WITH_IMM);
+	assert_int_equal(wc.sl, 0);
 	expect_silence(s);
 	station_free(s);
 }
@@ -227,6 +228,7 @@ static void a_datagram_comes_behind_40_bytes_of_ipv4_header(void **state)
 	assert_int_equal(wc.byte_len, 70);
 	assert_int_equal(wc.src_qp, PEER_QPN);
 	assert_int_equal(wc.wc_flags, IBV_WC_GRH);
+	assert_int_equal(wc.sl, 0xa);		/* UDP, IPv4 */
 	assert_memory_equal(grh + 40, some_bytes, 30);
 	assert_int_equal(grh[20], 0x45);
 	assert_int_equal(grh[21], 0x88);
@@ -245,6 +247,7 @@ static void a_datagram_comes_behind_a_grh_on_ipv6(void **state)
 {
 	struct station *s = station_rts(IBV_QPT_UD);
 	const uint8_t *grh = s->memory + 1024;
+	struct ibv_wc wc;
 
 	memset(s->info.source, 0xfd, 16);
 	memset(s->info.destination, 0xfc, 16);
@@ -252,7 +255,8 @@ static void a_datagram_comes_behind_a_grh_on_ipv6(void **state)
 	s->info.hop_limit = 9;
 	post_recv(s, 1, 100);
 	receive_datagram(s, 0x1234, 30);
-	expect_wc(&s->recv_cq, 1, IBV_WC_SUCCESS);
+	wc = expect_wc(&s->recv_cq, 1, IBV_WC_SUCCESS);
+	assert_int_equal(wc.sl, 0x9);		/* UDP, IPv6 */
 	assert_int_equal(get_be32(grh), 0x61200000);
 	assert_int_equal(get_be16(grh + 4), 64);
 	assert_int_equal(grh[7], 9);

@@ -65,6 +65,23 @@ static const char *const port_state_names[] = {
 	[IBV_PORT_ACTIVE_DEFER] = "active defer",
 };
 
+static const char *const wr_opcode_names[] = {
+	[IBV_WR_RDMA_WRITE] = "rdma-write",
+	[IBV_WR_RDMA_WRITE_WITH_IMM] = "rdma-write-with-imm",
+	[IBV_WR_SEND] = "send",
+	[IBV_WR_SEND_WITH_IMM] = "send-with-imm",
+	[IBV_WR_RDMA_READ] = "rdma-read",
+	[IBV_WR_ATOMIC_CMP_AND_SWP] = "atomic-cmp-and-swp",
+	[IBV_WR_ATOMIC_FETCH_AND_ADD] = "atomic-fetch-and-add",
+	[IBV_WR_LOCAL_INV] = "local-inv",
+	[IBV_WR_BIND_MW] = "bind-mw",
+	[IBV_WR_SEND_WITH_INV] = "send-with-inv",
+	[IBV_WR_TSO] = "tso",
+	[IBV_WR_DRIVER1] = "driver1",
+	[14] = "flush",			/* IBV_WR_FLUSH of rdma-core 45 */
+	[IBV_WR_ATOMIC_WRITE] = "atomic-write",
+};
+
 static const char *const node_type_names[] = {
 	[IBV_NODE_CA] = "InfiniBand channel adapter",
 	[IBV_NODE_SWITCH] = "InfiniBand switch",
@@ -87,6 +104,11 @@ static const char *name_of(const char *const *names, size_t count, int value)
 const char *ibv_wc_status_str(enum ibv_wc_status status)
 {
 	return NAME_OF(wc_status_names, status);
+}
+
+const char *ibv_wr_opcode_str(enum ibv_wr_opcode opcode)
+{
+	return NAME_OF(wr_opcode_names, opcode);
 }
 
 const char *ibv_event_type_str(enum ibv_event_type event)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * IBVERBS_PRIVATE_34: what vendor libraries (libmlx5, libmlx4, libefa ...) need to load.
+ * IBVERBS_PRIVATE_34: what vendor libraries (libmlx5, libmlx4, libefa ...) need to load. Releases
+ * have added to this version without renaming it: here are the symbols of all of them, 44 to 64.
  * Programs link to them for their own extensions (mlx5dv_*, efadv_*), their constructors
  * register a driver, and there it ends: the driver is never given a device, and whatever it
  * would ask of the kernel is refused. (Of the same version and used by programs:
- * ibv_query_gid_type in gid.c.)
+ * ibv_query_gid_type in gid.c, ibv_wr_opcode_str in names.c.)
  *
  * The kind of each symbol is that of the original: all are functions but
  * verbs_allow_disassociate_destroy.
@@ -38,6 +39,7 @@ static int refuse_private(const char *call)
 REFUSE_COMMAND(execute_ioctl)
 REFUSE_COMMAND(ibv_cmd_advise_mr)
 REFUSE_COMMAND(ibv_cmd_alloc_dm)
+REFUSE_COMMAND(ibv_cmd_alloc_dmah)
 REFUSE_COMMAND(ibv_cmd_alloc_mw)
 REFUSE_COMMAND(ibv_cmd_alloc_pd)
 REFUSE_COMMAND(ibv_cmd_attach_mcast)
@@ -46,6 +48,7 @@ REFUSE_COMMAND(ibv_cmd_create_ah)
 REFUSE_COMMAND(ibv_cmd_create_counters)
 REFUSE_COMMAND(ibv_cmd_create_cq)
 REFUSE_COMMAND(ibv_cmd_create_cq_ex)
+REFUSE_COMMAND(ibv_cmd_create_cq_ex2)
 REFUSE_COMMAND(ibv_cmd_create_flow)
 REFUSE_COMMAND(ibv_cmd_create_flow_action_esp)
 REFUSE_COMMAND(ibv_cmd_create_qp)
@@ -68,7 +71,9 @@ REFUSE_COMMAND(ibv_cmd_destroy_rwq_ind_table)
 REFUSE_COMMAND(ibv_cmd_destroy_srq)
 REFUSE_COMMAND(ibv_cmd_destroy_wq)
 REFUSE_COMMAND(ibv_cmd_detach_mcast)
+REFUSE(int, ibv_cmd_export_dmabuf_fd, return minus_one(err))	/* else a descriptor */
 REFUSE_COMMAND(ibv_cmd_free_dm)
+REFUSE_COMMAND(ibv_cmd_free_dmah)
 REFUSE_COMMAND(ibv_cmd_get_context)
 REFUSE_COMMAND(ibv_cmd_modify_cq)
 REFUSE_COMMAND(ibv_cmd_modify_flow_action_esp)
@@ -83,15 +88,18 @@ REFUSE_COMMAND(ibv_cmd_post_recv)
 REFUSE_COMMAND(ibv_cmd_post_send)
 REFUSE_COMMAND(ibv_cmd_post_srq_recv)
 REFUSE_COMMAND(ibv_cmd_query_context)
+REFUSE_COMMAND(ibv_cmd_query_device)
 REFUSE_COMMAND(ibv_cmd_query_device_any)
 REFUSE_COMMAND(ibv_cmd_query_mr)
 REFUSE_COMMAND(ibv_cmd_query_port)
+REFUSE_COMMAND(ibv_cmd_query_port_speed)
 REFUSE_COMMAND(ibv_cmd_query_qp)
 REFUSE_COMMAND(ibv_cmd_query_srq)
 REFUSE_COMMAND(ibv_cmd_read_counters)
 REFUSE_COMMAND(ibv_cmd_reg_dm_mr)
 REFUSE_COMMAND(ibv_cmd_reg_dmabuf_mr)
 REFUSE_COMMAND(ibv_cmd_reg_mr)
+REFUSE_COMMAND(ibv_cmd_reg_mr_ex)
 REFUSE_COMMAND(ibv_cmd_req_notify_cq)
 REFUSE_COMMAND(ibv_cmd_rereg_mr)
 REFUSE_COMMAND(ibv_cmd_resize_cq)
@@ -100,6 +108,10 @@ REFUSE(void *, verbs_open_device, return fail(err))
 REFUSE(void, verbs_uninit_context, errno = err)
 REFUSE(void, verbs_set_ops, errno = err)
 REFUSE(void, verbs_init_cq, errno = err)
+REFUSE(void *, ibv_dmabuf_heap_alloc, return fail(err))
+REFUSE(void *, ibv_dmabuf_heap_cc_shared_init, return fail(err))
+REFUSE(void, ibv_dmabuf_heap_destroy, errno = err)
+REFUSE(void, ibv_dmabuf_heap_free, errno = err)
 REFUSE(unsigned, __ioctl_final_num_attrs, errno = err; return 0)
 /* Of a device's private handle on sysfs, which only a driver could have got. */
 REFUSE(int, ibv_read_ibdev_sysfs_file, return minus_one(err))

@@ -224,7 +224,7 @@ static void wr_send_inv(struct ibv_qp_ex *ibv, uint32_t rkey)
 		wr->invalidate_rkey = rkey;
 }
 
-/* No QP can be created with these two (wr_builder_check): reached by mistake only. */
+/* No QP can be created with these (wr_builder_check): reached by mistake only. */
 static void wr_send_tso(struct ibv_qp_ex *ibv, void *hdr, uint16_t hdr_sz, uint16_t mss)
 {
 	latch(to_builder(ibv), refuse_verb("wr_send_tso", "TCP segmentation"));
@@ -234,6 +234,13 @@ static void wr_atomic_write(struct ibv_qp_ex *ibv, uint32_t rkey, uint64_t remot
 			    const void *value)
 {
 	latch(to_builder(ibv), refuse_verb("wr_atomic_write", "ATOMIC_WRITE"));
+}
+
+/* Whatever headers after rdma-core 44 have behind wr_atomic_write: FLUSH is the first. */
+static void wr_newer(struct ibv_qp_ex *ibv)
+{
+	latch(to_builder(ibv), refuse_verb("wr_*", "FLUSH, and other work requests that were added "
+					   "after rdma-core 44"));
 }
 
 static void wr_set_xrc_srqn(struct ibv_qp_ex *ibv, uint32_t remote_srqn)
@@ -351,8 +358,14 @@ static int wr_complete(struct ibv_qp_ex *ibv) UNCHECKED_LOCKS
 	return err;
 }
 
-static void qp_ex_fill(struct ibv_qp_ex *ibv)
+#define FIRST_NEWER	(offsetof(struct ibv_qp_ex, wr_atomic_write) / sizeof(void *) + 1)
+static_assert(sizeof(struct ibv_qp_ex) <= QP_EX_SLOTS * sizeof(void *),
+	      "there is room for the calls of this release's headers");
+
+static void qp_ex_fill(struct qp *qp)
 {
+	struct ibv_qp_ex *ibv = &qp->ibv;
+
 	ibv->wr_atomic_cmp_swp = wr_atomic_cmp_swp;
 	ibv->wr_atomic_fetch_add = wr_atomic_fetch_add;
 	ibv->wr_bind_mw = wr_bind_mw;
@@ -374,6 +387,8 @@ static void qp_ex_fill(struct ibv_qp_ex *ibv)
 	ibv->wr_complete = wr_complete;
 	ibv->wr_abort = wr_abort;
 	ibv->wr_atomic_write = wr_atomic_write;
+	for (size_t i = FIRST_NEWER; i < QP_EX_SLOTS; i++)
+		qp->ibv_slots[i] = wr_newer;
 }
 
 static void builder_free(struct wr_builder *builder)
@@ -409,7 +424,7 @@ int wr_builder_create(struct context *context, struct qp *qp, uint64_t operation
 	list_add_tail(&context->builders, &builder->node);
 	lock_release(&context->lock);
 	qp->wr_builder = builder;
-	qp_ex_fill(&qp->ibv);
+	qp_ex_fill(qp);
 	return 0;
 }
 

@@ -162,10 +162,24 @@ enum attribute_found { ATTRIBUTE_FOREIGN, ATTRIBUTE_ABSENT, ATTRIBUTE_TEXT };
 /* @path below /sys/class/. FOREIGN: no device of ours; ABSENT: ours, without such a file. */
 enum attribute_found attribute_read(const char *path, char *text, size_t size);
 
-/* Names that the ABI has at IBVERBS_PRIVATE_34; Debian's headers do not declare them. */
+/* What the ABI has and not every release's headers declare. */
 enum gid_type_sysfs { GID_TYPE_SYSFS_IB_ROCE_V1, GID_TYPE_SYSFS_ROCE_V2 };
 int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned index,
 		       enum gid_type_sysfs *type);
+const char *ibv_wr_opcode_str(enum ibv_wr_opcode opcode);
+struct ibv_buf;
+struct ibv_dmah;
+struct ibv_dmah_init_attr;
+struct ibv_mr_init_attr;
+int ibv_query_port_speed(struct ibv_context *context, uint32_t port, uint64_t *speed);
+void *ibv_alloc_buf(struct ibv_pd *pd, size_t size, struct ibv_buf **result);
+void ibv_free_buf(struct ibv_buf *buf);
+struct ibv_mr *ibv_reg_buf_mr(struct ibv_pd *pd, struct ibv_buf *buf, void *address, size_t length,
+			      int access);
+struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, struct ibv_mr_init_attr *attr);
+struct ibv_dmah *ibv_alloc_dmah(struct ibv_context *context, struct ibv_dmah_init_attr *attr);
+int ibv_dealloc_dmah(struct ibv_dmah *dmah);
+int ibv_dm_export_dmabuf_fd(struct ibv_dm *dm);
 int ibv_dontfork_range(void *base, size_t size);
 int ibv_dofork_range(void *base, size_t size);
 const char *ibv_get_sysfs_path(void);

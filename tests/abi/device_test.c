@@ -13,6 +13,14 @@
 
 extern const char *ibv_get_sysfs_path(void);
 extern int ibv_read_sysfs_file(const char *dir, const char *file, char *buffer, size_t size);
+extern const char *ibv_wr_opcode_str(enum ibv_wr_opcode opcode);
+/* Headers of rdma-core 44 do not know these. */
+struct ibv_buf;
+extern int ibv_query_port_speed(struct ibv_context *context, uint32_t port, uint64_t *speed);
+extern void *ibv_alloc_buf(struct ibv_pd *pd, size_t size, struct ibv_buf **buf);
+extern void ibv_free_buf(struct ibv_buf *buf);
+extern struct ibv_mr *ibv_reg_buf_mr(struct ibv_pd *pd, struct ibv_buf *buf, void *address, size_t length,
+				     int access);
 extern int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned index, int *type);
 
 #undef ibv_query_port
@@ -132,6 +140,48 @@ static void structures_of_other_releases_are_filled_as_far_as_they_go(void **sta
 	assert_int_equal(((uint8_t *)&port)[old_port], 0xff);
 	assert_int_equal(verbs->query_port(context, 1, &port.attr, sizeof(port)), 0);
 	assert_int_equal(port.newer[0], 0);
+	for (size_t size = 52; size <= 56; size += 4) {		/* of rdma-core 44, and of 49 */
+		memset(&port, 0xff, sizeof(port));
+		assert_int_equal(verbs->query_port(context, 1, &port.attr, size), 0);
+		assert_int_equal(port.attr.port_cap_flags2, 0);
+		assert_int_equal(((uint8_t *)&port)[size - 1], 0);
+		assert_int_equal(((uint8_t *)&port)[size], 0xff);
+	}
+}
+
+static void a_port_has_a_speed_in_steps_of_100_megabits(void **state)
+{
+	struct ibv_context *context = context_of(state);
+	uint64_t speed = 0;
+
+	assert_int_equal(ibv_query_port_speed(context, 1, &speed), 0);
+	assert_in_range(speed, 1, 8000);
+	assert_int_equal(ibv_query_port_speed(context, 2, &speed), EINVAL);
+	assert_int_equal(ibv_query_port_speed(context, 1, NULL), EINVAL);
+}
+
+static void a_buffer_is_pages_that_can_be_registered(void **state)
+{
+	struct ibv_pd *pd = ibv_alloc_pd(context_of(state)), *other = ibv_alloc_pd(context_of(state));
+	struct ibv_buf *buf = NULL;
+	uint8_t *address = ibv_alloc_buf(pd, 5000, &buf);
+	struct ibv_mr *mr;
+
+	assert_non_null(address);
+	assert_int_equal((uintptr_t)address % (uintptr_t)sysconf(_SC_PAGESIZE), 0);
+	memset(address, 1, 5000);
+	mr = ibv_reg_buf_mr(pd, buf, address + 1000, 4000, IBV_ACCESS_LOCAL_WRITE);
+	assert_non_null(mr);
+	assert_ptr_equal(mr->addr, address + 1000);
+	assert_refused(ibv_reg_buf_mr(pd, buf, address + 1000, 4001, 0), EINVAL);
+	assert_refused(ibv_reg_buf_mr(pd, buf, address - 1, 1, 0), EINVAL);
+	assert_refused(ibv_reg_buf_mr(other, buf, address, 1, 0), EINVAL);
+	assert_refused(ibv_alloc_buf(pd, 0, &buf), EINVAL);
+	assert_int_equal(ibv_dereg_mr(mr), 0);
+	ibv_free_buf(buf);
+	ibv_free_buf(NULL);
+	assert_int_equal(ibv_dealloc_pd(pd), 0);
+	assert_int_equal(ibv_dealloc_pd(other), 0);
 }
 
 static void attribute_files_say_what_queries_say(void **state)
@@ -277,7 +327,11 @@ static void every_value_has_a_name(void **state)
 		assert_string_not_equal(ibv_port_state_str(i), "unknown");
 	for (int i = IBV_NODE_CA; i <= IBV_NODE_UNSPECIFIED; i++)
 		assert_string_not_equal(ibv_node_type_str(i), "unknown");
+	for (int i = IBV_WR_RDMA_WRITE; i <= IBV_WR_DRIVER1; i++)
+		assert_string_not_equal(ibv_wr_opcode_str(i), "unknown");
+	assert_string_equal(ibv_wr_opcode_str(14), "flush");
 	for (int i = -2; i < 200; i += 101) {
+		assert_string_equal(ibv_wr_opcode_str(i == 99 ? 13 : i), "unknown");
 		assert_string_equal(ibv_wc_status_str(i == 99 ? 24 : i), "unknown");
 		assert_string_equal(ibv_event_type_str(i == 99 ? 20 : i), "unknown");
 	}
@@ -347,6 +401,8 @@ int main(void)
 		test_with_device(the_three_ways_to_ask_for_gids_agree),
 		test_with_device(an_empty_gid_reads_as_zeros_or_no_data),
 		test_with_device(structures_of_other_releases_are_filled_as_far_as_they_go),
+		test_with_device(a_port_has_a_speed_in_steps_of_100_megabits),
+		test_with_device(a_buffer_is_pages_that_can_be_registered),
 		test_with_device(attribute_files_say_what_queries_say),
 		test_with_device(attribute_files_that_are_not_there_are_absent),
 		cmocka_unit_test(other_files_are_read_as_they_are),

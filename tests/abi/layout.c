@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The layout that programs of Debian 12 were compiled with, in numbers: a header of another
- * release, or a structure of ours that does not begin with the public one, fails here and not in
- * somebody's program. The slots of struct verbs_context are found by their distance from the
- * struct ibv_context behind them. The numbers are those of 64-bit machines.
+ * The layout that programs were compiled with, in numbers: a header of a release that is not known,
+ * or a structure of ours that does not begin with the public one, fails here and not in somebody's
+ * program. Where releases differ (rdma-core 45 added FLUSH, 49 the extended speed) the build asks the
+ * header which of them it is. Programs of either have to find what they look for in the library,
+ * whichever it was compiled with: post_test.c and device_test.c.
+ *
+ * The slots of struct verbs_context are found by their distance from the struct ibv_context behind
+ * them. The numbers are those of 64-bit machines.
  */
 #include <infiniband/verbs.h>
 #include <stddef.h>
@@ -98,7 +102,12 @@ SIZE(ibv_qp, 160);
 AT(ibv_qp, qp_num, 52);
 AT(ibv_qp, state, 56);
 AT(ibv_qp, events_completed, 152);
+#ifdef HAVE_WR_FLUSH
+SIZE(ibv_qp_ex, 360);
+AT(ibv_qp_ex, wr_flush, 352);
+#else
 SIZE(ibv_qp_ex, 352);
+#endif
 AT(ibv_qp_ex, comp_mask, 160);
 AT(ibv_qp_ex, wr_id, 168);
 AT(ibv_qp_ex, wr_flags, 176);
@@ -113,7 +122,12 @@ AT(ibv_send_wr, wr, 40);
 AT(ibv_send_wr, bind_mw, 80);
 SIZE(ibv_recv_wr, 32);
 SIZE(ibv_sge, 16);
+#ifdef HAVE_ACTIVE_SPEED_EX
+SIZE(ibv_port_attr, 56);
+AT(ibv_port_attr, active_speed_ex, 52);
+#else
 SIZE(ibv_port_attr, 52);
+#endif
 AT(ibv_port_attr, link_layer, 46);
 AT(ibv_port_attr, port_cap_flags2, 48);
 SIZE(ibv_device_attr, 232);

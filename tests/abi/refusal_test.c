@@ -91,13 +91,14 @@ static void commands_of_vendor_drivers_refuse(void **state)
 {
 	static const char *const names[] = {
 		"ibv_cmd_get_context", "ibv_cmd_alloc_pd", "ibv_cmd_create_qp_ex2", "ibv_cmd_reg_mr",
-		"execute_ioctl",
+		"execute_ioctl", "ibv_cmd_create_cq_ex2", "ibv_cmd_query_port_speed",
 	};
 	const char *node = "IBVERBS_PRIVATE_34";
 	bool *allow = dlvsym(RTLD_DEFAULT, "verbs_allow_disassociate_destroy", node);
 	void (*set_ops)(void *, void *) = dlvsym(RTLD_DEFAULT, "verbs_set_ops", node);
 	void (*driver)(void *) = dlvsym(RTLD_DEFAULT, "verbs_register_driver_34", node);
 	void *(*open)(void *, void *) = dlvsym(RTLD_DEFAULT, "verbs_open_device", node);
+	int (*export_dm)(void *) = dlvsym(RTLD_DEFAULT, "ibv_cmd_export_dmabuf_fd", node);
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		int (*command)(void *, void *) = dlvsym(RTLD_DEFAULT, names[i], node);
@@ -110,6 +111,21 @@ static void commands_of_vendor_drivers_refuse(void **state)
 	set_ops(NULL, NULL);
 	driver(NULL);
 	assert_refused(open(NULL, NULL), EOPNOTSUPP);
+	assert_minus_one(export_dm(NULL), EOPNOTSUPP);
+}
+
+/* Of rdma-core 59 to 62; our headers may not know them. */
+static void newer_calls_that_the_device_lacks_refuse(void **state)
+{
+	void *(*reg)(void *, void *) = dlvsym(RTLD_DEFAULT, "ibv_reg_mr_ex", "IBVERBS_1.15");
+	void *(*alloc)(void *, void *) = dlvsym(RTLD_DEFAULT, "ibv_alloc_dmah", "IBVERBS_1.15");
+	int (*dealloc)(void *) = dlvsym(RTLD_DEFAULT, "ibv_dealloc_dmah", "IBVERBS_1.15");
+	int (*export_dm)(void *) = dlvsym(RTLD_DEFAULT, "ibv_dm_export_dmabuf_fd", "IBVERBS_1.16");
+
+	assert_refused(reg(NULL, NULL), EOPNOTSUPP);
+	assert_refused(alloc(NULL, NULL), EOPNOTSUPP);
+	assert_int_equal(dealloc(NULL), EOPNOTSUPP);
+	assert_minus_one(export_dm(NULL), EOPNOTSUPP);
 }
 
 static void null_pointers_are_errors(void **state)
@@ -177,6 +193,7 @@ int main(void)
 		cmocka_unit_test(old_pointer_functions_refuse),
 		cmocka_unit_test(old_int_functions_refuse),
 		cmocka_unit_test(commands_of_vendor_drivers_refuse),
+		cmocka_unit_test(newer_calls_that_the_device_lacks_refuse),
 		test_with_device(null_pointers_are_errors),
 		test_with_device(nonsense_is_refused),
 	};

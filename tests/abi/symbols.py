@@ -4,8 +4,9 @@
 Is the library the ABI that programs were linked against?  symbols.py LIBRARY LIST [ORIGINAL]
 
 LIST has a line "name@@VERSION" for the default version of a symbol and "name@VERSION" for another
-one. ORIGINAL is the distribution's library, for what the list does not say: kinds of symbols
-and which version node inherits from which.
+one. ORIGINAL is the distribution's library, of whatever release: programs of the distribution are
+linked to what it has, so ours has all of that, of the same kinds, in version nodes that inherit from
+each other in the same way. The list is of several releases, so ours may have more.
 """
 import os
 import re
@@ -64,6 +65,13 @@ def kinds_differ(ours, original):
             yield '%s: %d bytes, the original has %d' % (name, ours[name][1], size)
 
 
+def parents_differ(ours, original):
+    for version, parents in sorted(original.items()):
+        if ours.get(version) != parents:
+            yield '%s inherits from %s, in the original from %s' % (
+                version, ours.get(version, 'nothing: it is missing'), parents)
+
+
 def main():
     library, listed = sys.argv[1:3]
     original = sys.argv[3] if len(sys.argv) > 3 else None
@@ -89,15 +97,14 @@ def main():
     tap.test('it needs the core and the C library only',
              (name for name in needed if not allowed.fullmatch(name)))
     if original and os.path.exists(original):
-        tap.test('each symbol is of the same kind as in the original',
-                 kinds_differ(ours, symbols(original)))
-        parents = version_parents(original)
+        theirs = symbols(original)
+        tap.test('every symbol of the original is there',
+                 ('missing: ' + name for name in sorted(set(theirs) - set(ours))))
+        tap.test('each symbol is of the same kind as in the original', kinds_differ(ours, theirs))
         tap.test('the versions inherit from each other as in the original',
-                 [] if version_parents(library) == parents else
-                 ['%s instead of %s' % (version_parents(library), parents)])
+                 parents_differ(version_parents(library), version_parents(original)))
     else:
-        tap.skip('each symbol is of the same kind as in the original',
-                 'the original is not installed')
+        tap.skip('ours and the original agree', 'the original is not installed')
     tap.end()
 
 

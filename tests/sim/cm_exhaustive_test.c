@@ -126,7 +126,7 @@ static void run(const struct story *story, uint64_t fates)
 
 static void whatever_becomes_of_the_first_messages_all_ends_well(void **unused)
 {
-	unsigned messages = getenv("VERBATIM_LONG") ? MIXED_LONG : MIXED_MESSAGES;
+	unsigned messages = getenv("TEST_LONG") ? MIXED_LONG : MIXED_MESSAGES;
 
 	for (unsigned story = 0; story < STORIES; story++)
 		for (uint64_t fates = 0; fates < UINT64_C(1) << 2 * messages; fates++)

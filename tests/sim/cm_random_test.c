@@ -17,7 +17,7 @@
 #include "cm_world.h"
 
 #define SEEDS_USUAL	2000u
-#define SEEDS_LONG	200000u
+#define SEEDS_LONG	100000u
 #define ACTIONS_MAX	40u
 
 static struct cm_world world;
@@ -84,7 +84,7 @@ static bool run_seed(uint64_t seed, bool speak)
 
 static void random_worlds_end_as_they_must(void **unused)
 {
-	unsigned seeds = getenv("VERBATIM_LONG") ? SEEDS_LONG : SEEDS_USUAL, failures = 0;
+	unsigned seeds = getenv("TEST_LONG") ? SEEDS_LONG : SEEDS_USUAL, failures = 0;
 
 	for (uint64_t seed = 1; seed <= seeds && failures < 5; seed++)
 		failures += !run_seed(seed, false);

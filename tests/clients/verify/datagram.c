@@ -4,6 +4,8 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
 #include <netinet/ip.h>
 #include <string.h>
 
@@ -12,13 +14,34 @@
 #define GRH 40
 static const struct link_options ud = { .type = IBV_QPT_UD };
 
+/* A link-local GID of ours that no interface has as an address (lo): inside the host, over 127.0.0.1. */
+static bool is_host_only(const union ibv_gid *gid)
+{
+	struct ifaddrs *all, *one;
+	bool found = false;
+
+	if (gid->raw[0] != 0xfe || gid->raw[1] != 0x80)
+		return false;
+	OK(getifaddrs(&all));
+	for (one = all; one; one = one->ifa_next)
+		found |= one->ifa_addr && one->ifa_addr->sa_family == AF_INET6 &&
+			 !memcmp(&((struct sockaddr_in6 *)one->ifa_addr)->sin6_addr, gid, 16);
+	freeifaddrs(all);
+	return !found;
+}
+
 /* The IP header that the packet came with: version 6 in all 40 bytes, version 4 in the last 20. */
 static void check_grh(const struct side *side, const uint8_t *grh)
 {
 	const uint8_t *gid = side->peer_gid.raw;
 	struct iphdr v4;
 
-	if (!memcmp(gid, "\0\0\0\0\0\0\0\0\0\0\xff\xff", 12)) {
+	if (is_host_only(&side->gid)) {
+		memcpy(&v4, grh + 20, sizeof(v4));
+		CHECK(v4.version == 4 && v4.protocol == IPPROTO_UDP, "IPv4 header in the last 20 "
+		      "bytes: version %u, protocol %u", v4.version, v4.protocol);
+		CHECK(v4.saddr == htonl(INADDR_LOOPBACK) && v4.daddr == v4.saddr, "addresses");
+	} else if (!memcmp(gid, "\0\0\0\0\0\0\0\0\0\0\xff\xff", 12)) {
 		memcpy(&v4, grh + 20, sizeof(v4));
 		CHECK(v4.version == 4 && v4.protocol == IPPROTO_UDP, "IPv4 header in the last 20 "
 		      "bytes: version %u, protocol %u", v4.version, v4.protocol);
@@ -28,6 +51,15 @@ static void check_grh(const struct side *side, const uint8_t *grh)
 		CHECK(!memcmp(grh + 8, gid, 16), "source GID of the GRH");
 		CHECK(!memcmp(grh + 24, side->gid.raw, 16), "destination GID of the GRH");
 	}
+}
+
+/* Our devices tell the kind of packet in sl, as mlx5 does: UDP (8) over IPv4 (2) or IPv6 (1). */
+static void check_sl(const struct side *side, const struct ibv_wc *wc, const uint8_t *grh)
+{
+	unsigned expected = grh[0] >> 4 == 6 ? 0x9 : 0xa;
+
+	if (!strncmp(ibv_get_device_name(side->context->device), "vb_", 3))
+		CHECK(wc->sl == expected, "sl %u, not %u", wc->sl, expected);
 }
 
 static void ud_send(struct side *side)
@@ -58,6 +90,7 @@ static void ud_send(struct side *side)
 		      wc.wc_flags);
 		CHECK(!imm || be32toh(wc.imm_data) == i, "immediate 0x%x", be32toh(wc.imm_data));
 		check_grh(side, in.mem);
+		check_sl(side, &wc, in.mem);
 		pattern_check(in.mem + GRH, len, i * 2 + !side->server, "datagram");
 		byte_check(in.mem + GRH + len, 64, 0xee, "behind a datagram");
 		barrier(side);
@@ -180,9 +213,13 @@ static void ud_multicast(struct side *side)
 	struct ibv_ah *ah;
 	struct ibv_wc wc;
 
+	group_gid(side, &group, &attr);
+	if (is_host_only(&side->gid)) {		/* groups are elsewhere, too */
+		CHECK(!ibv_create_ah(side->pd, &attr) && errno == EINVAL, "of a group: %m");
+		return;
+	}
 	region_create(side, &out, 256, 0);
 	region_create(side, &in, 1024, IBV_ACCESS_LOCAL_WRITE);
-	group_gid(side, &group, &attr);
 	for (int q = 0; q < 2; q++) {
 		link_open(side, &link[q], &ud);
 		OK(ibv_attach_mcast(link[q].qp, &group, 0));

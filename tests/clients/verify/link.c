@@ -10,7 +10,7 @@
 
 #include "verify.h"
 
-#define PATIENCE_MS 25000		/* longer than any retry under the losses we test with */
+__thread int patience_ms = PATIENCE_MS;
 
 static int or_default(int value, int usual)
 {
@@ -240,7 +240,7 @@ void recv_region(struct link *link, uint64_t id, struct region *region, size_t o
 
 struct ibv_wc wait_wc(struct ibv_cq *cq)
 {
-	int64_t until = now_ms() + PATIENCE_MS;
+	int64_t until = now_ms() + patience_ms;
 	struct ibv_wc wc;
 
 	for (unsigned tries = 1;; tries++) {
@@ -251,7 +251,7 @@ struct ibv_wc wait_wc(struct ibv_cq *cq)
 			return wc;
 		if (tries % 64 == 0) {
 			sched_yield();
-			CHECK(now_ms() < until, "no completion within %d ms", PATIENCE_MS);
+			CHECK(now_ms() < until, "no completion within %d ms", patience_ms);
 		}
 	}
 }

@@ -111,6 +111,7 @@ static void run_test(struct side *side, const struct test *test, volatile int *n
 {
 	current = test->name;
 	side->test = test->name;
+	patience_ms = test->tags & TAG_LONG ? LONG_PATIENCE_MS : PATIENCE_MS;
 	side->random = options.seed * 2654435761u + side->server + 1;
 	if (setjmp(skipped))
 		return;

@@ -167,6 +167,10 @@ void recv_op(struct link *link, uint64_t id, const struct ibv_sge *sge, int sges
 void recv_region(struct link *link, uint64_t id, struct region *region, size_t offset, size_t len);
 struct ibv_sge sge_of(struct region *region, size_t offset, size_t len);
 
+/* How long a completion may take: longer than any retry under the losses we test with. */
+#define PATIENCE_MS 25000
+#define LONG_PATIENCE_MS 250000		/* TAG_LONG: gigabytes, on a machine that does other things */
+extern __thread int patience_ms;
 /* Wait for one completion; for one with this status and id; a good one; n good ones. */
 struct ibv_wc wait_wc(struct ibv_cq *cq);
 struct ibv_wc expect_wc(struct ibv_cq *cq, uint64_t id, enum ibv_wc_status status);

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""UCX: its own ucx_perftest over RC and UD, and Open MPI over it, with a program that checks what it
+receives. RC endpoints of UCX are connected through UD ones, so both kinds need UD."""
+import importlib.util
+import os
+import re
+import shutil
+
+from harness import Case, words
+from lab import Failure, Skip, run_pair
+
+HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+USED = {'rc_v': 'rc_verbs', 'ud_v': 'ud_verbs'}     # as UCX names them in its log
+FINAL = re.compile(r'^Final: +(\d+) +([\d.]+)', re.M)
+LONG = ('tag_bw -s 65536', 'tag_lat -s 1048576 -n 100', 'tag_sync_lat', 'ucp_put_lat',
+        'ucp_put_bw -s 65536', 'ucp_get', 'ucp_add', 'ucp_fadd', 'ucp_cswap', 'stream_lat',
+        'ucp_am_lat -s 5000')
+PRELOAD = 'libverbatim-preload.so'      # found as the libraries are; a path could have blanks
+PARTS = ('ring', 'collective', 'one_sided')
+
+
+def setting(end, transport, more=''):
+    """The command that starts a program of UCX with this transport on this device."""
+    if not os.path.exists(os.path.join(end.lab.library, PRELOAD)):
+        raise Failure(f'no {PRELOAD} in {end.lab.library}')
+    return words(f'env LD_PRELOAD={PRELOAD} UCX_NET_DEVICES={end.device}:1', more,
+                 f'UCX_TLS={transport},self UCX_LOG_LEVEL=info')
+
+
+def need(*programs):
+    missing = [program for program in programs if not shutil.which(program)]
+    if missing:
+        raise Skip(f'not installed: {", ".join(missing)}')
+
+
+def check_used(text, transport, end):
+    if f'{USED[transport]}/{end.device}:1' not in text:
+        raise Failure(f'{USED[transport]} of {end.device} was not used:\n{text[-2000:]}')
+
+
+def perftest(topology, transport, test, memory=None, gid=1, timeout=25):
+    """A pair to its end; the median that it prints. UCX gives up what hangs after 30 s."""
+    need('ucx_perftest')
+    more = f'UCX_IB_GID_INDEX={gid}'
+    pair = run_pair(topology, setting(topology.server, transport, more) + ['ucx_perftest'],
+                    setting(topology.client, transport, more) + words(
+                        'ucx_perftest -w 100 -n 1000 -t', test),
+                    env={'VERBATIM_MEMORY': memory} if memory else None, timeout=timeout)
+    pair.check()
+    check_used(pair.client.text, transport, topology.client)
+    final = FINAL.search(pair.client.text)
+    if not final or int(final[1]) < 100:
+        raise Failure('no final row\n' + pair.report())
+    return f'{final[2]} us'
+
+
+def open_mpi(topology, transport, ranks, memory=None):
+    """Ranks on one host: point to point by the PML of UCX, one-sided by its OSC."""
+    need('mpirun')
+    if not importlib.util.find_spec('mpi4py'):
+        raise Skip('not installed: python3-mpi4py')
+    end = topology.server
+    command = setting(end, transport) + words(
+        'mpirun --allow-run-as-root --oversubscribe -n', ranks, '--mca pml ucx --mca osc ucx',
+        '/usr/bin/python3') + [os.path.join(HERE, 'mpi_exchange.py')]
+    with end.start(command, {'VERBATIM_MEMORY': memory} if memory else None) as program:
+        code = program.wait(90)
+        if code != 0:
+            raise Failure(f'exit status {code} after {program.seconds:.1f} s\n{program.tail()}')
+        check_used(program.text, transport, end)
+        for part in PARTS:
+            if f'{part}: {ranks} ranks' not in program.text:
+                raise Failure(f'no line of {part}:\n{program.tail()}')
+
+
+def cases(topology):
+    if getattr(topology, 'reference', False):
+        return
+    lo = topology.name == 'lo'
+    for transport in USED:
+        for memory in (None, 'off') if lo else (None,):
+            over = f' over {transport}' + (f' with VERBATIM_MEMORY={memory}' if memory else '')
+            yield Case(f'ucx_perftest tag_lat{over}', lambda t=transport, m=memory: perftest(
+                topology, t, 'tag_lat', memory=m), topology.name != 'veth9000')
+            for test in LONG:
+                yield Case(f'ucx_perftest {test}{over}', lambda t=transport, m=memory, w=test:
+                           perftest(topology, t, w, memory=m), False)
+            for ranks in (2, 4) if lo else ():
+                yield Case(f'Open MPI, {ranks} ranks{over}', lambda t=transport, m=memory, r=ranks:
+                           open_mpi(topology, t, r, m), ranks == 2)
+        yield Case(f'ucx_perftest tag_lat over {transport}, IPv6', lambda t=transport: perftest(
+            topology, t, 'tag_lat', gid=2), topology.name == 'veth1500')
+        yield Case(f'ucx_perftest tag_lat over {transport} with 1 % loss', lambda t=transport: lossy(
+            topology, t), False)
+
+
+def lossy(topology, transport):
+    with topology.loss(1) as dropped:
+        perftest(topology, transport, 'tag_lat -s 4096', timeout=60)
+        if not dropped():
+            raise Failure('nothing was dropped: this proves nothing')

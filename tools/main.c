@@ -7,8 +7,9 @@
 #include "tool.h"
 
 const struct command commands[] = {
-	{ "run",	run_command,	"[--rsockets] [--] PROGRAM [ARGUMENT]...",
-	  "run a program on Verbatim; --rsockets: its TCP connections, too" },
+	{ "run",	run_command,	"[--rsockets] [--no-shared-malloc] [--] PROGRAM [ARGUMENT]...",
+	  "run a program on Verbatim; --rsockets: its TCP connections, too;\n"
+	  "        --no-shared-malloc: peers of this host never map its malloc'ed memory" },
 	{ "env",	env_command,	"",
 	  "print what does the same for a shell: eval \"$(verbatim env)\"" },
 	{ "list",	list_command,	"",

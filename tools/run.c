@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * verbatim run [--rsockets] [--] PROGRAM [ARGUMENT]...: becomes the program, with the environment
- * that makes it use Verbatim, and with --rsockets its stream sockets too. No process stays behind to
- * watch it.
+ * verbatim run [OPTION]... [--] PROGRAM [ARGUMENT]...: becomes the program, with the environment
+ * that makes it use Verbatim. No process stays behind to watch it.
+ *
+ *	--rsockets		its stream sockets use it, too
+ *	--no-shared-malloc	its page-aligned memory stays ordinary: VERBATIM_MALLOC=private
  */
 #include <errno.h>
 #include <stdbool.h>
@@ -15,25 +17,50 @@
 
 enum { EXIT_CANNOT_EXECUTE = 126, EXIT_NOT_FOUND = 127 };
 
+struct options {
+	bool rsockets, no_shared_malloc;
+};
+
+/* The index of the program in @argv, or -1 after a line on stderr. */
+static int parse(int argc, char **argv, struct options *options)
+{
+	int i = 1;
+
+	for (; i < argc && argv[i][0] == '-'; i++) {
+		if (!strcmp(argv[i], "--"))
+			return i + 1;
+		if (!strcmp(argv[i], "--rsockets")) {
+			options->rsockets = true;
+		} else if (!strcmp(argv[i], "--no-shared-malloc")) {
+			options->no_shared_malloc = true;
+		} else {
+			usage_error("run", "no option '%s'; there are --rsockets and "
+				    "--no-shared-malloc. A program of that name: "
+				    "verbatim run -- %s", argv[i], argv[i]);
+			return -1;
+		}
+	}
+	return i;
+}
+
 int run_command(int argc, char **argv)
 {
 	static struct variable variables[VARIABLE_COUNT];
-	bool rsockets = argc > 1 && !strcmp(argv[1], "--rsockets");
-	int first = 1 + rsockets;
+	struct options options = { false, false };
+	int first = parse(argc, argv, &options);
 
-	if (first < argc && !strcmp(argv[first], "--"))
-		first++;
-	else if (first < argc && argv[first][0] == '-')
-		return usage_error("run", "has the option --rsockets, but was given '%s'; a program "
-				   "of that name: verbatim run -- %s", argv[first], argv[first]);
+	if (first < 0)
+		return EXIT_USAGE;
 	if (first >= argc)
-		return usage_error("run", "which program? verbatim run [--rsockets] [--] PROGRAM "
-				   "[ARGUMENT]...");
+		return usage_error("run", "which program? verbatim run [--rsockets] "
+				   "[--no-shared-malloc] [--] PROGRAM [ARGUMENT]...");
 
-	if (environment_make(variables, rsockets))
+	if (environment_make(variables, options.rsockets))
 		return EXIT_FAILURE;
 	for (int i = 0; i < VARIABLE_COUNT; i++)
 		setenv(variables[i].name, variables[i].value, 1);
+	if (options.no_shared_malloc)
+		setenv("VERBATIM_MALLOC", "private", 1);
 	execvp(argv[first], argv + first);
 	fprintf(stderr, "verbatim run: %s: %s\n", argv[first], strerror(errno));
 	return errno == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_EXECUTE;

@@ -48,6 +48,9 @@ static void check_poison(const void *memory, size_t length)
 /* copy_user() without the look at ASan's shadow. */
 int copy_raw(void *to, const void *from, size_t length);
 
+int touch_read(const uint8_t *first, const uint8_t *last);
+int touch_write(uint8_t *first, const uint8_t *last);
+
 #if defined(__x86_64__)
 
 #include <cpuid.h>
@@ -67,8 +70,8 @@ __asm__(
 	"	.p2align 6\n"
 	"	.globl copy_text_start, copy_text_end, copy_text_fault\n"
 	"	.hidden copy_text_start, copy_text_end, copy_text_fault\n"
-	"	.globl copy_raw, user_fetch_add, user_compare_swap\n"
-	"	.hidden copy_raw, user_fetch_add, user_compare_swap\n"
+	"	.globl copy_raw, user_fetch_add, user_compare_swap, touch_read, touch_write\n"
+	"	.hidden copy_raw, user_fetch_add, user_compare_swap, touch_read, touch_write\n"
 	"copy_text_start:\n"
 	"	.type copy_raw, @function\n"
 	"copy_raw:\n"
@@ -184,6 +187,36 @@ __asm__(
 	"	ret\n"
 	"	.cfi_endproc\n"
 	"	.size user_compare_swap, .-user_compare_swap\n"
+
+	/* touch_read(rdi first byte, rsi last byte): that byte, then the first of each page behind it */
+	"	.type touch_read, @function\n"
+	"touch_read:\n"
+	"	.cfi_startproc\n"
+	"	endbr64\n"
+	"1:	movzbl (%rdi), %ecx\n"
+	"	orq $4095, %rdi\n"
+	"	incq %rdi\n"
+	"	cmpq %rsi, %rdi\n"
+	"	jbe 1b\n"
+	"	xorl %eax, %eax\n"
+	"	ret\n"
+	"	.cfi_endproc\n"
+	"	.size touch_read, .-touch_read\n"
+
+	/* touch_write: the same. A locked "or 0" changes nothing, whoever else writes there. */
+	"	.type touch_write, @function\n"
+	"touch_write:\n"
+	"	.cfi_startproc\n"
+	"	endbr64\n"
+	"1:	lock orb $0, (%rdi)\n"
+	"	orq $4095, %rdi\n"
+	"	incq %rdi\n"
+	"	cmpq %rsi, %rdi\n"
+	"	jbe 1b\n"
+	"	xorl %eax, %eax\n"
+	"	ret\n"
+	"	.cfi_endproc\n"
+	"	.size touch_write, .-touch_write\n"
 	"copy_text_end:\n"
 
 	"	.type copy_text_fault, @function\n"
@@ -231,6 +264,25 @@ int copy_raw(void *to, const void *from, size_t length)
 	return 0;
 }
 
+static uintptr_t next_page(const uint8_t *at)
+{
+	return ((uintptr_t)at | 4095) + 1;
+}
+
+int touch_read(const uint8_t *first, const uint8_t *last)
+{
+	for (; first <= last; first = (const uint8_t *)next_page(first))
+		(void)*(const volatile uint8_t *)first;
+	return 0;
+}
+
+int touch_write(uint8_t *first, const uint8_t *last)
+{
+	for (; first <= last; first = (uint8_t *)next_page(first))
+		__atomic_fetch_or(first, 0, __ATOMIC_RELAXED);
+	return 0;
+}
+
 int user_fetch_add(void *address, uint64_t add, uint64_t *original)
 {
 	*original = __atomic_fetch_add((uint64_t *)address, add, __ATOMIC_SEQ_CST);
@@ -268,4 +320,18 @@ int copy_user(void *to, const void *from, size_t length)
 	check_poison(from, length);
 	check_poison(to, length);
 	return copy_raw(to, from, length);
+}
+
+int user_touch(const void *address, size_t length)
+{
+	const uint8_t *first = address;
+
+	return touch_read(first, first + (length - 1));
+}
+
+int user_touch_write(void *address, size_t length)
+{
+	uint8_t *first = address;
+
+	return touch_write(first, first + (length - 1));
 }

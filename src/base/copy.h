@@ -27,6 +27,13 @@ int user_fetch_add(void *address, uint64_t add, uint64_t *original);
 int user_compare_swap(void *address, uint64_t compare, uint64_t swap, uint64_t *original);
 
 /*
+ * Have every page of [@address, +@length) present, for reading or for writing, without changing it: what is
+ * to be copied next does not wait for a page while another process waits for us. @length is over 0.
+ */
+int user_touch(const void *address, size_t length);
+int user_touch_write(void *address, size_t length);
+
+/*
  * For the signal handler: if @pc lies in one of the routines above, the program counter at
  * which it returns EFAULT; else 0.
  */

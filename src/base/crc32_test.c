@@ -35,7 +35,7 @@ static void crc_equals_the_bitwise_twin_at_every_length_and_split(void **unused)
 	uint64_t random = 1;
 
 	for (size_t length = 0; length < 400; length++) {
-		uint8_t *data = malloc(length + 1);
+		uint8_t *data = calloc(1, length + 1);
 		size_t split = length ? test_random(&random) % length : 0;
 		uint32_t twin;
 

@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "cm/internal.h"
+#include "hca/hca.h"
 #include "platform/clock.h"
 #include "platform/wait.h"
 
@@ -71,6 +72,7 @@ int cm_channel_open(struct cm_channel **opened)
 
 	if (!channel)
 		return ENOMEM;
+	hca_serve_memory();
 	channel->closed = true;
 	err = agent_get();
 	if (err)

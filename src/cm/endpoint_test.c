@@ -85,7 +85,7 @@ static void a_port_of_another_process_is_in_use(void **test)
 {
 	static const uint8_t any[16];
 	struct endpoint *endpoint = create();
-	struct gsi_claim *claim;
+	struct gsi_claim *claim = NULL;
 
 	assert_int_equal(gsi_claim(NULL, 0x1060000 + 7000, any, AF_INET, &claim), 0);
 	assert_int_equal(endpoint_bind(endpoint, ip("0.0.0.0", 7000)), EADDRINUSE);

@@ -213,28 +213,45 @@ static void requests_of_one_device_look_it_up_once(void **test)
 	endpoint_destroy(listener);
 }
 
-static void the_next_request_waits_for_a_look_at_the_last(void **test)
+#define LOOK_NS 5000000u	/* how long the next request waits at most (channel.c) */
+
+/* Was the first one accepted by the time that the second was shown? Else all of the time has passed. */
+static bool next_waits_for_the_first(void)
 {
 	struct endpoint *listener = listen_on(ip("127.0.0.1", 7471), 0), *active[2], *passive[2];
+	uint64_t begin_ns;
 	pthread_t thread;
+	bool accepted;
 
 	call_often(active, 2);
 	passive[0] = take(RDMA_CM_EVENT_CONNECT_REQUEST).endpoint;
+	begin_ns = clock_now_ns();
 	pthread_create(&thread, NULL, accept_soon, passive[0]);
 	passive[1] = take(RDMA_CM_EVENT_CONNECT_REQUEST).endpoint;
-	assert_int_equal(passive[0]->state, STATE_ACCEPTED);
+	accepted = passive[0]->state == STATE_ACCEPTED;
+	assert_true(accepted || clock_now_ns() - begin_ns >= LOOK_NS);
 	pthread_join(thread, NULL);
 	endpoint_destroy(passive[0]);
 	endpoint_destroy(passive[1]);
 	endpoint_destroy(active[0]);
 	endpoint_destroy(active[1]);
 	endpoint_destroy(listener);
+	return accepted;
 }
 
-static void who_collects_requests_is_not_waited_for_any_more(void **test)
+/* The other thread may have no core for longer than that, but not each time. */
+static void the_next_request_waits_for_a_look_at_the_last(void **test)
+{
+	unsigned tries = 0;
+
+	while (!next_waits_for_the_first())
+		assert_true(++tries < 3);	/* as long as it is waited for (PATIENCE) */
+}
+
+static uint64_t time_to_collect(void)
 {
 	struct endpoint *listener = listen_on(ip("127.0.0.1", 7471), 0), *active[20], *passive[20];
-	uint64_t before_ns;
+	uint64_t before_ns, taken_ns;
 	unsigned i;
 
 	call_often(active, 20);
@@ -243,12 +260,22 @@ static void who_collects_requests_is_not_waited_for_any_more(void **test)
 	before_ns = clock_now_ns();
 	for (; i < 20; i++)
 		passive[i] = take(RDMA_CM_EVENT_CONNECT_REQUEST).endpoint;
-	assert_in_range(clock_now_ns() - before_ns, 0, 40000000);	/* not 15 times 5 ms */
+	taken_ns = clock_now_ns() - before_ns;
 	for (i = 0; i < 20; i++) {
 		endpoint_destroy(passive[i]);
 		endpoint_destroy(active[i]);
 	}
 	endpoint_destroy(listener);
+	return taken_ns;
+}
+
+static void who_collects_requests_is_not_waited_for_any_more(void **test)
+{
+	unsigned tries = 0;
+
+	/* Not 15 times 5 ms; on a busy machine not each time. */
+	while (time_to_collect() > 40000000)
+		assert_true(++tries < 20);
 }
 
 #define channel_test(name) cmocka_unit_test_setup_teardown(name, open_channel, close_channel)

@@ -5,7 +5,6 @@
  */
 #include <errno.h>
 
-#include "hca/direct.h"
 #include "hca/internal.h"
 
 /* Take back what was posted from @head on; nobody saw it, the lock was never dropped. */
@@ -40,9 +39,10 @@ int hca_post_send_all(struct qp *qp, struct ibv_send_wr *wr)
 		rewind_to(&qp->sq, head);
 	else
 		ready = transport_posted_send(qp, hca_flush_time(qp), &effects) &&
-			direct_posted(context->hca, qp, &effects);
+			hca_posted(context->hca, qp, &effects);
 	lock_release(&qp->lock);
 	effects_apply(&effects);
+	hca_after_unlock(context->hca);
 	if (ready)
 		hca_pump(context->hca, qp);
 	return err;

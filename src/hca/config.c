@@ -106,7 +106,8 @@ static int set_line(struct config *config, char *line, const char *path, unsigne
 	for (i = 0; i < SETTING_COUNT; i++)
 		if (!strcmp(settings[i].key, key))
 			return set(config, &settings[i], trim(value), where);
-	complain("%s: no such setting; there are devices, mtu, speed, max_qp, max_mr and max_cqe",
+	complain("%s: no such setting; there are devices, memory, malloc, mtu, speed, max_qp, max_mr "
+		 "and max_cqe",
 		 where);
 	return EINVAL;
 }
@@ -154,7 +155,8 @@ static int refuse_unknown(void)
 		if (strncmp(*entry, "VERBATIM_", 9) || is_known(*entry, length))
 			continue;
 		complain("%.*s: no such variable; there are VERBATIM_DEVICES, _MTU, _SPEED, _MAX_QP, "
-			 "_MAX_MR, _MAX_CQE, _MEMORY, _CONFIG, _LOG, _EXPLAIN, _FAULT and _TRACE",
+			 "_MAX_MR, _MAX_CQE, _MEMORY, _MALLOC, _CONFIG, _LOG, _EXPLAIN, _FAULT and "
+			 "_TRACE",
 			 (int)length, *entry);
 		return EINVAL;
 	}
@@ -166,6 +168,12 @@ static int check(const struct config *config)
 	if (config->mtu & (config->mtu - 1)) {
 		complain("mtu (VERBATIM_MTU): %u is no path MTU: 256, 512, 1024, 2048 and 4096 are",
 			 config->mtu);
+		return EINVAL;
+	}
+	if (config->malloc[0] && strcmp(config->malloc, "shared") &&
+	    strcmp(config->malloc, "private")) {
+		complain("invalid VERBATIM_MALLOC '%s': expected shared (peers of this host may map "
+			 "page-aligned memory of programs that use RDMA) or private", config->malloc);
 		return EINVAL;
 	}
 	return 0;

@@ -47,10 +47,11 @@ static void the_environment_wins_over_the_file(void **state)
 {
 	struct config config;
 
-	write_file("# comment\n\n  devices = eth0 \nmtu=1024\nmax_qp = 7");
+	write_file("# comment\n\n  devices = eth0 \nmtu=1024\nmax_qp = 7\nmalloc = private");
 	assert_int_equal(config_load(&config), 0);
 	assert_int_equal(config.mtu, 1024);
 	assert_int_equal(config.max_qp, 7);
+	assert_string_equal(config.malloc, "private");
 	assert_string_equal(config.devices, "eth0");
 	setenv("VERBATIM_MTU", "512", 1);
 	assert_int_equal(config_load(&config), 0);
@@ -60,7 +61,7 @@ static void the_environment_wins_over_the_file(void **state)
 static void wrong_lines_are_refused(void **state)
 {
 	static const char *const wrong[] = { "mtu\n", "mtu = 1000\n", "mtu = x\n", "mtu = -1\n",
-					     "mtu =\n", "max_qp = 70000\n", "colour = blue\n" };
+					     "mtu =\n", "max_qp = 70000\n", "malloc = some\n", "colour = blue\n" };
 	struct config config;
 	unsigned i;
 

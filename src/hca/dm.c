@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Device memory: pages of the process's pool (mapping.h), which nobody but the device knows the
- * addresses of. So regions in it are mapped by peers of this host however many threads the application
- * has: no page is exchanged under anybody. Where there is no pool (VERBATIM_MEMORY=copy, ring, off) it
- * is anonymous memory, and its regions are reached as any others.
+ * Device memory: a block (local/block.h), whose address nobody but the device knows, so that peers of
+ * this host map the regions that are the whole of it. Where there are none it is anonymous memory, and its
+ * regions are reached as any others.
  *
  * Regions are zero-based, as ibv_alloc_dm(3) says: the application names them by offsets.
  */
@@ -15,10 +14,9 @@
 #include "base/log.h"
 #include "hca/internal.h"
 #include "hca/limits.h"
-#include "hca/mapping.h"
+#include "local/block.h"
 #include "object/dm.h"
 #include "platform/memory.h"
-#include "platform/memory_swap.h"
 
 static int check_attr(const struct ibv_alloc_dm_attr *attr)
 {
@@ -64,13 +62,20 @@ static void unreserve(struct hca *hca, size_t bytes)
 	lock_release(&hca->objects);
 }
 
-static int take_pages(struct hca *hca, struct dm *dm, size_t alignment)
+/* Without a block it is memory like any other. */
+static int take_pages(struct dm *dm, size_t alignment)
 {
+	void *memory;
 	int err;
 
-	dm->pooled = mapping_is_wanted(hca);
-	err = dm->pooled ? mapping_take(hca, dm->bytes, alignment, &dm->memory) :
-			   memory_aligned(-1, 0, dm->bytes, alignment, &dm->memory);
+	if (alignment < MEMORY_PAGE)
+		alignment = MEMORY_PAGE;
+	dm->is_block = !block_alloc(dm->bytes, alignment, &memory);
+	if (dm->is_block) {
+		dm->memory = memory;
+		return 0;
+	}
+	err = memory_aligned(dm->bytes, alignment, &dm->memory);
 	if (err)
 		explain("alloc_dm: %zu bytes of memory are not to be had: %s", dm->bytes, strerror(err));
 	return err;
@@ -96,7 +101,7 @@ int hca_alloc_dm(struct hca_context *context, const struct ibv_alloc_dm_attr *at
 	err = reserve(hca, dm->bytes);
 	if (err)
 		goto free_dm;
-	err = take_pages(hca, dm, (size_t)1 << attr->log_align_req);
+	err = take_pages(dm, (size_t)1 << attr->log_align_req);
 	if (err)
 		goto unreserve;
 	dm->ibv.handle = hca_next_number(hca);
@@ -127,9 +132,7 @@ int hca_free_dm(struct hca_context *context, struct dm *dm)
 	lock_acquire(&hca->objects);
 	list_remove(&dm->node);
 	lock_release(&hca->objects);
-	if (dm->pooled)
-		mapping_give(hca, dm->memory);
-	else
+	if (!dm->is_block || !block_free(dm->memory))
 		memory_release(dm->memory, dm->bytes, -1);
 	unreserve(hca, dm->bytes);
 	free(dm);
@@ -171,7 +174,7 @@ int hca_reg_dm_mr(struct hca_context *context, struct pd *pd, struct dm *dm, uin
 	}
 	mr->dm = dm;
 	atomic_fetch_add(&dm->regions, 1);
-	mapping_add(context->hca, mr);
+	local_add_region(&context->hca->local, mr);
 	mr->ibv.addr = NULL;
 	lock_acquire(&context->hca->objects);
 	list_add_tail(&context->mrs, &mr->node);

@@ -8,17 +8,17 @@
  * pump it leaves a mark (pump_again) and goes.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
-#include "hca/direct.h"
 #include "hca/internal.h"
-#include "hca/message.h"
 #include "platform/clock.h"
 #include "platform/thread_cpu.h"
 
 #define PUMP_QUANTUM	64u	/* packets a QP may send before others get a turn */
 #define PUMP_ROUNDS	4u	/* quanta a QP may take in a row when nobody waits */
-#define PUMPS_MAX	256u	/* QPs served in one pass */
+#define PUMPS_MAX	256u	/* QPs served in one pass ... */
+#define RUNNABLE_MAX	16u	/* ... so many at a time */
 #define REPLY_SCORE_MAX	8
 #define REPLY_RETRY	64u	/* passes between tries whether the application replies */
 #define TIMERS_MAX	1024u	/* timers expired in one pass */
@@ -36,6 +36,51 @@ void effects_apply(struct effects *effects)
 		event_queue_put(effects->wake[i]);
 	}
 	effects->count = 0;
+}
+
+/* Each queue once; those for which there is no room are raised at once. */
+static bool defer_one(struct hca *hca, struct event_queue *queue)
+{
+	unsigned i;
+
+	for (i = hca->deferred_count; i; i--)
+		if (hca->deferred[i - 1].queue == queue) {
+			hca->deferred[i - 1].times++;
+			event_queue_put(queue);	/* the first one's reference will do */
+			return true;
+		}
+	if (hca->deferred_count == HCA_DEFERRED_MAX)
+		return false;
+	hca->deferred[hca->deferred_count++] = (struct deferred){ queue, 1 };
+	return true;
+}
+
+void effects_defer(void *device, struct effects *effects)
+{
+	struct hca *hca = device;
+	unsigned i, kept = 0;
+
+	for (i = 0; i < effects->count; i++)
+		if (!defer_one(hca, effects->wake[i]))
+			effects->wake[kept++] = effects->wake[i];
+	effects->count = kept;
+	effects_apply(effects);
+}
+
+void hca_stop_driving(struct hca *hca)
+{
+	struct deferred deferred[HCA_DEFERRED_MAX];
+	unsigned count = hca->deferred_count, i;
+
+	memcpy(deferred, hca->deferred, count * sizeof(deferred[0]));
+	hca->deferred_count = 0;
+	lock_release(&hca->drive);
+	for (i = 0; i < count; i++) {
+		while (deferred[i].times--)
+			event_fd_raise(deferred[i].queue->fd);
+		event_queue_put(deferred[i].queue);
+	}
+	hca_after_unlock(hca);
 }
 
 static struct tx_batch *batch_get(struct hca *hca)
@@ -93,7 +138,7 @@ void hca_arm(struct hca *hca, struct qp *qp)
 	atomic_store_explicit(&qp->timer_at_ns, deadline_ns, memory_order_relaxed);
 	note_next_timer(hca);
 	lock_release(&hca->timers_lock);
-	worker_notice(hca, deadline_ns);
+	worker_note(hca, deadline_ns);
 }
 
 void hca_disarm(struct hca *hca, struct qp *qp)
@@ -121,7 +166,7 @@ static struct qp *expire_one(struct hca *hca, uint64_t now_ns)
 }
 
 /* qp cannot be destroyed meanwhile: destroying takes the drive lock. */
-static void expire(struct hca *hca, uint64_t now_ns)
+static void expire(struct hca *hca, uint64_t now_ns) REQUIRES(hca->drive)
 {
 	struct effects effects;
 	struct qp *qp;
@@ -133,12 +178,12 @@ static void expire(struct hca *hca, uint64_t now_ns)
 		effects_init(&effects);
 		lock_acquire(&qp->lock);
 		if (qp->requester.told && transport_deadline(qp) <= now_ns)
-			message_look(hca, qp, now_ns);
+			local_check_progress(&hca->local, qp, now_ns);
 		if (transport_deadline(qp) <= now_ns)
 			transport_timeout(qp, now_ns, &effects);
 		hca_arm(hca, qp);
 		lock_release(&qp->lock);
-		effects_apply(&effects);
+		effects_defer(hca, &effects);
 	}
 }
 
@@ -152,61 +197,95 @@ static bool pump_rounds(struct hca *hca, struct qp *qp, struct tx_batch *batch) 
 	do {
 		effects_init(&effects);
 		qp->pump_again = false;
-		direct_run(hca, qp, &effects);
+		local_run(&hca->local, qp, &effects);
 		more = transport_transmit(qp, clock_now_ns(), PUMP_QUANTUM, batch, &effects);
 		hca_arm(hca, qp);
 		lock_release(&qp->lock);
 		if (batch->count)
 			hca_transmit(hca, batch);
 		effects_apply(&effects);
+		hca_after_unlock(hca);
 		lock_acquire(&qp->lock);
 	} while ((more && ++round < PUMP_ROUNDS) || qp->pump_again);
 	return more;
 }
 
-static void pump(struct hca *hca, struct qp *qp, struct tx_batch *batch)
+/* The caller pumps @qp from now on, unless somebody does; that one goes on then. */
+static bool begin_pump(struct qp *qp)
 {
-	bool more;
+	bool mine;
 
 	lock_acquire(&qp->lock);
-	if (qp->pumping) {
+	mine = !qp->pumping;
+	if (mine)
+		qp->pumping = true;
+	else
 		qp->pump_again = true;
-		lock_release(&qp->lock);
-		return;
-	}
-	qp->pumping = true;
-	more = pump_rounds(hca, qp, batch);
+	lock_release(&qp->lock);
+	return mine;
+}
+
+/* begin_pump() said yes. Without any lock. */
+static void pump(struct hca *hca, struct qp *qp)
+{
+	struct tx_batch *batch = batch_get(hca);
+	bool more = true;
+
+	lock_acquire(&qp->lock);
+	if (batch)
+		more = pump_rounds(hca, qp, batch);
 	qp->pumping = false;
+	/* No memory for a buffer: later, when those who have one have given it back. */
 	if (more)
 		run_queue_add(&hca->run_queue, qp);
 	lock_release(&qp->lock);
+	if (batch)
+		batch_put(hca, batch);
 }
 
 void hca_pump(struct hca *hca, struct qp *qp)
 {
-	struct tx_batch *batch = batch_get(hca);
-
-	if (batch) {
-		pump(hca, qp, batch);
-		batch_put(hca, batch);
-	} else {
-		/* No memory for a buffer: whoever drives has one. */
-		run_queue_add(&hca->run_queue, qp);
-	}
+	if (begin_pump(qp))
+		pump(hca, qp);
 	if (atomic_load_explicit(&hca->run_queue.count, memory_order_relaxed))
 		hca_kick(hca);
 }
 
-static void serve_run_queue(struct hca *hca) REQUIRES(hca->drive)
+/* Of the queue, those that nobody pumps: a QP that is pumped is not destroyed. */
+static unsigned take_runnable(struct hca *hca, struct qp *runnable[RUNNABLE_MAX]) REQUIRES(hca->drive)
 {
+	unsigned count = 0;
 	struct qp *qp;
-	unsigned n;
+
+	while (count < RUNNABLE_MAX && (qp = run_queue_pop(&hca->run_queue)))
+		if (begin_pump(qp))
+			runnable[count++] = qp;
+	return count;
+}
+
+/*
+ * Without the drive lock: what is copied or sent for one QP holds up nobody else. False: another thread
+ * drives.
+ */
+static bool serve_run_queue(struct hca *hca)
+{
+	struct qp *runnable[RUNNABLE_MAX];
+	unsigned served = 0, count, i;
 
 	/* A pass that finds nothing takes no locks: polling threads make millions of them. */
-	if (!atomic_load_explicit(&hca->run_queue.count, memory_order_relaxed))
-		return;
-	for (n = 0; n < PUMPS_MAX && (qp = run_queue_pop(&hca->run_queue)); n++)
-		pump(hca, qp, hca->drive_batch);
+	while (served < PUMPS_MAX &&
+	       atomic_load_explicit(&hca->run_queue.count, memory_order_relaxed)) {
+		if (!lock_try(&hca->drive))
+			return false;
+		count = take_runnable(hca, runnable);
+		lock_release(&hca->drive);
+		for (i = 0; i < count; i++)
+			pump(hca, runnable[i]);
+		served += count;
+		if (!count)
+			break;
+	}
+	return true;
 }
 
 /*
@@ -244,21 +323,20 @@ void hca_replied(struct hca *hca)
 		atomic_store_explicit(&hca->reply_score, score + 1, memory_order_relaxed);
 }
 
-static unsigned pass(struct hca *hca, const struct cq *polled, uint64_t now_ns)
+/* *hold: what is to be transmitted waits for a reply of the application. */
+static unsigned pass(struct hca *hca, const struct cq *polled, uint64_t now_ns, bool *hold)
 	REQUIRES(hca->drive)
 {
 	unsigned packets;
 
 	hca->passes++;
 	judge_reply(hca);
-	serve_run_queue(hca);
 	packets = hca_receive(hca, now_ns);
 	if (hca->passes % HCA_TIMERS_EVERY == 0 || packets == 0)
 		expire(hca, now_ns);
-	if (expects_reply(hca, polled))
+	*hold = expects_reply(hca, polled);
+	if (*hold)
 		atomic_store_explicit(&hca->awaiting_reply, true, memory_order_relaxed);
-	else
-		serve_run_queue(hca);
 	return packets;
 }
 
@@ -286,22 +364,24 @@ static void note_polling(struct hca *hca)
 /* Messages are most of what comes to a thread that polls for them: it need not do all else. */
 static bool may_be_brief(struct hca *hca) REQUIRES(hca->drive)
 {
-	if (++hca->brief_passes % BRIEF_PASSES && hca->heard_bytes < BRIEF_BYTES)
+	if (++hca->brief_passes % BRIEF_PASSES && hca->local.received_bytes < BRIEF_BYTES)
 		return true;
 	hca->brief_passes = 0;
 	return false;
 }
 
-static void drive_for(struct hca *hca, const struct cq *polled, unsigned *packets) REQUIRES(hca->drive)
+static void drive_for(struct hca *hca, const struct cq *polled, unsigned *packets, bool *hold)
+	REQUIRES(hca->drive)
 {
 	uint64_t now_ns;
 
-	*packets = messages_receive(hca);
-	if (*packets && polled && may_be_brief(hca))
+	*packets = local_receive(&hca->local);
+	*hold = *packets && polled && may_be_brief(hca);
+	if (*hold)
 		return;
-	hca->heard_bytes = 0;
+	hca->local.received_bytes = 0;
 	now_ns = clock_now_ns();
-	*packets += pass(hca, polled, now_ns);
+	*packets += pass(hca, polled, now_ns, hold);
 	/* A look at the clock is as much as a tenth of a pass that finds nothing. */
 	if (*packets > PASS_LONG)
 		now_ns = clock_now_ns();
@@ -309,8 +389,19 @@ static void drive_for(struct hca *hca, const struct cq *polled, unsigned *packet
 		hca_note_drove(hca, now_ns);
 }
 
+/* What driving left to be done without its lock. */
+static void after_driving(struct hca *hca, bool hold, unsigned *packets)
+{
+	if (!hold)
+		serve_run_queue(hca);
+	if (local_fetch(&hca->local))
+		(*packets)++;
+}
+
 bool hca_drive(struct hca *hca, const struct cq *polled, unsigned *packets)
 {
+	bool hold;
+
 	*packets = 0;
 	if (!lock_try(&hca->drive)) {
 		if (polled)
@@ -323,10 +414,11 @@ bool hca_drive(struct hca *hca, const struct cq *polled, unsigned *packets)
 		atomic_store_explicit(&hca->app_drives, drives + 1, memory_order_relaxed);
 		atomic_store_explicit(&hca->app_drives_now, true, memory_order_relaxed);
 	}
-	drive_for(hca, polled, packets);
+	drive_for(hca, polled, packets, &hold);
+	hca_stop_driving(hca);
+	after_driving(hca, hold, packets);
 	if (polled)
 		atomic_store_explicit(&hca->app_drives_now, false, memory_order_relaxed);
-	lock_release(&hca->drive);
 	return true;
 }
 
@@ -339,12 +431,9 @@ void hca_kick(struct hca *hca)
 {
 	unsigned tries;
 
-	for (tries = 0; tries < 4 && work_left(hca); tries++) {
-		if (!lock_try(&hca->drive))
+	for (tries = 0; tries < 4 && work_left(hca); tries++)
+		if (!serve_run_queue(hca))
 			break;
-		serve_run_queue(hca);
-		lock_release(&hca->drive);
-	}
 	if (work_left(hca))
 		worker_notice(hca, 0);
 }

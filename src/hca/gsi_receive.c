@@ -16,7 +16,6 @@
 #include "wire/cm_message.h"
 
 #define OPCODE_UD_SEND_ONLY	0x64u
-#define ECN_BITS		0x03u
 
 /* The counter of what makes it a drop; COUNTER_COUNT: it is right. */
 static enum counter check(const struct datagram *datagram, const struct packet *packet)

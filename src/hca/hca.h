@@ -46,6 +46,14 @@ struct hca_device {
  */
 int hca_device_list(struct hca_device **devices, int *count);
 
+/* ---- serve.c ---- */
+
+/*
+ * The application has asked for devices or an event channel: page-aligned memory can be shared from
+ * now on.
+ */
+void hca_serve_memory(void);
+
 /* ---- contexts (context.c) ---- */
 
 int hca_open(const char *device_name, struct hca_context **context);

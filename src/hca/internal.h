@@ -26,6 +26,7 @@
 #include "host/slot.h"
 #include "link/link.h"
 #include "link/loopback.h"
+#include "local/local.h"
 #include "object/arena.h"
 #include "platform/netdev.h"
 #include "platform/wait.h"
@@ -34,6 +35,8 @@
 
 #define HCA_SLOTS_MAX 4u
 #define HCA_FREE_BATCHES 4u
+#define HCA_DEFERRED_MAX 64u	/* event queues that are raised after driving */
+#define ECN_BITS 0x03u		/* of a traffic class */
 #define HCA_TIMERS_EVERY 4u	/* busy passes between looks at the timers */
 
 /* Tags of the waiter (platform/wait.h), besides WAIT_DOORBELL. */
@@ -46,6 +49,7 @@
 #define WAIT_SERVICES	0x80u
 #define WAIT_PEERS	0x100u
 #define WAIT_MEMORY	0x200u
+#define WAIT_BELLS	0x400u
 
 /* A GID of a port and what carries it. */
 struct gid_entry {
@@ -84,6 +88,12 @@ struct multicast_group;
 struct gsi;
 struct slot_watch;
 
+/* An event queue whose fd is to be raised. */
+struct deferred {
+	struct event_queue *queue;
+	unsigned times;
+};
+
 enum worker_state { WORKER_ACTIVE, WORKER_STANDBY };	/* worker.c */
 
 struct hca {
@@ -93,7 +103,6 @@ struct hca {
 
 	struct arena *arena;
 	size_t arena_bytes;
-	int arena_fd;
 	struct counters *counters;
 	struct mr_table mrs;
 	struct path_table paths;
@@ -103,13 +112,8 @@ struct hca {
 	struct link *link;		/* what packets leave and come by: udp, perhaps wrapped */
 	struct link *udp;		/* the innermost of those */
 	uint64_t udp_looked_ns;		/* when the sockets were last looked at, under drive */
-	_Atomic uint64_t udp_first_until_ns;	/* what comes through memory may have overtaken it */
 	bool lossy;			/* VERBATIM_FAULT */
-	struct link *memory;		/* to other processes of this host, perhaps wrapped; or NULL */
-	struct link *memory_inner;
-	bool direct;			/* requests may do without packets (direct.h, message.h) */
-	struct mappings *mappings;	/* regions that peers map (mapping.h); NULL: none are */
-	struct peers *peers;		/* those processes (peers.h); NULL: VERBATIM_MEMORY=off */
+	struct local local;		/* other processes of this host, through memory */
 	struct link *loopback;		/* to this process itself, perhaps wrapped by a trace */
 	struct link *loopback_inner;
 	struct slot slot[HCA_SLOTS_MAX];
@@ -129,10 +133,10 @@ struct hca {
 	struct lock batches_lock;
 	struct tx_batch *free_batch[HCA_FREE_BATCHES];
 	unsigned free_batches;
-	struct tx_batch *drive_batch;	/* under drive */
+	struct deferred deferred[HCA_DEFERRED_MAX];	/* under drive: to be done after it */
+	unsigned deferred_count;
 	uint8_t *slot_buffer;		/* under drive: what slot_receive() fills */
 	unsigned passes, brief_passes;	/* of drive, under drive */
-	uint64_t heard_bytes;		/* since the last whole pass, under drive */
 	unsigned slots_busy;		/* passes for which the slot sockets are looked at often */
 
 	/* QP1 (gsi_internal.h) */
@@ -159,6 +163,7 @@ struct hca {
 	struct worker_thread *worker;
 	_Atomic bool stopping;
 	_Atomic uint32_t worker_state;	/* enum worker_state */
+	_Atomic uint64_t notice_ns;	/* worker_note(): TIME_NEVER: none */
 	_Atomic uint64_t sleep_until_ns;	/* ring the doorbell for anything due before this */
 	struct lock sleep_lock;
 	unsigned sleepers;		/* threads asleep for the device, under sleep_lock (sleep.h) */
@@ -190,8 +195,13 @@ uint32_t hca_next_number(struct hca *hca);
 uint64_t hca_flush_time(const struct qp *qp) REQUIRES(qp->lock);
 /* Without locks: find the flows of datagrams, and meet the processes of this host they go to. */
 void hca_prepare_datagrams(struct hca *hca, struct qp *qp, struct ibv_send_wr *wr);
+/* Work was just posted: what needs no packets is done. Is there something left to be pumped? */
+bool hca_posted(struct hca *hca, struct qp *qp, struct effects *effects) REQUIRES(qp->lock);
 void context_destroy_objects(struct hca_context *context);	/* close.c */
 void qp_say_farewell(struct hca *hca, struct qp *qp);
+
+/* Is one of our QPs connected to the holder of @slot, as a host's own? A local_ops. */
+bool hca_is_connected_to(void *hca, uint32_t slot);
 
 /* port.c */
 int port_get(struct hca *hca, const char *name, struct port **port);
@@ -223,6 +233,10 @@ void hca_kick(struct hca *hca);
 void hca_arm(struct hca *hca, struct qp *qp) REQUIRES(qp->lock);
 void hca_disarm(struct hca *hca, struct qp *qp);
 void effects_apply(struct effects *effects);
+/* With the drive lock held: applied when it is dropped. (The device is a void * for local_ops.) */
+void effects_defer(void *hca, struct effects *effects);
+/* Drop the drive lock, and do what was deferred. */
+void hca_stop_driving(struct hca *hca) RELEASES(hca->drive);
 struct tx_batch *tx_batch_new(void);
 
 /* receive.c: returns how many packets came, those for other processes included. */
@@ -251,6 +265,23 @@ int worker_watch_slot(struct hca *hca, const struct slot *slot);
 void worker_expect_sleepers(struct hca *hca);
 /* Something is due at @deadline_ns, or an application thread goes to sleep (0): wake it if need be. */
 void worker_notice(struct hca *hca, uint64_t deadline_ns);
+/* The same under a QP's lock: done by hca_after_unlock(), which is due then. */
+static inline void worker_note(struct hca *hca, uint64_t deadline_ns)
+{
+	uint64_t noted_ns = atomic_load_explicit(&hca->notice_ns, memory_order_relaxed);
+
+	while (deadline_ns < noted_ns &&
+	       !atomic_compare_exchange_weak(&hca->notice_ns, &noted_ns, deadline_ns))
+		;
+}
+
+/* System calls that were put off while a QP's lock was held: bells of peers, the worker's doorbell. */
+static inline void hca_after_unlock(struct hca *hca)
+{
+	local_ring_bells(&hca->local);
+	if (atomic_load_explicit(&hca->notice_ns, memory_order_relaxed) != TIME_NEVER)
+		worker_notice(hca, atomic_exchange(&hca->notice_ns, TIME_NEVER));
+}
 
 /*
  * After fork() the parent's contexts are memory without a device in the child, and their locks may

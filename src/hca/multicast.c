@@ -256,7 +256,7 @@ static void deliver_to(struct hca *hca, struct multicast_group *group, const str
 		transport_receive(qp, packet, info, now_ns, &effects);
 		hca_arm(hca, qp);
 		lock_release(&qp->lock);
-		effects_apply(&effects);
+		effects_defer(hca, &effects);
 	}
 }
 

@@ -9,7 +9,6 @@
 
 #include "base/log.h"
 #include "hca/internal.h"
-#include "hca/mapping.h"
 #include "platform/memory.h"
 
 static void enlist(struct hca_context *context, struct list *head, struct list *node)
@@ -70,6 +69,29 @@ int hca_dealloc_pd(struct hca_context *context, struct pd *pd)
 	return 0;
 }
 
+/* As Linux, which pins the pages for writing where the region may be written to: EFAULT. */
+static int check_memory(const void *address, size_t length, unsigned access)
+{
+	bool writable = access & (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+				  IBV_ACCESS_REMOTE_ATOMIC);
+
+	if ((access & IBV_ACCESS_ON_DEMAND) || (uintptr_t)address + length < (uintptr_t)address)
+		return 0;
+	switch (memory_check(address, length, writable)) {
+	case EFAULT:
+		explain("reg_mr: [%p, +%zu) is not all mapped memory of this process: allocate it first "
+			"(or use IBV_ACCESS_ON_DEMAND)", address, length);
+		return EFAULT;
+	case EACCES:
+		explain("reg_mr: [%p, +%zu) is not all %s: map it so%s", address, length,
+			writable ? "readable and writable" : "readable",
+			writable ? ", or leave out IBV_ACCESS_LOCAL_WRITE" : "");
+		return EFAULT;
+	default:
+		return 0;
+	}
+}
+
 int hca_reg_mr(struct hca_context *context, struct pd *pd, void *address, size_t length,
 	       uint64_t iova, unsigned access, struct mr **registered)
 {
@@ -78,12 +100,9 @@ int hca_reg_mr(struct hca_context *context, struct pd *pd, void *address, size_t
 
 	if (context_is_dead(context, "reg_mr"))
 		return EIO;
-	if (!(access & IBV_ACCESS_ON_DEMAND) && (uintptr_t)address + length >= (uintptr_t)address &&
-	    !memory_is_mapped(address, length)) {
-		explain("reg_mr: [%p, +%zu) is not all mapped memory of this process: allocate it first "
-			"(or use IBV_ACCESS_ON_DEMAND)", address, length);
-		return EFAULT;
-	}
+	err = check_memory(address, length, access);
+	if (err)
+		return err;
 	mr = calloc(1, sizeof(*mr));
 	if (!mr)
 		return ENOMEM;
@@ -92,7 +111,7 @@ int hca_reg_mr(struct hca_context *context, struct pd *pd, void *address, size_t
 		free(mr);
 		return err;
 	}
-	mapping_add(context->hca, mr);
+	local_add_region(&context->hca->local, mr);
 	enlist(context, &context->mrs, &mr->node);
 	*registered = mr;
 	return 0;
@@ -101,6 +120,8 @@ int hca_reg_mr(struct hca_context *context, struct pd *pd, void *address, size_t
 int hca_rereg_mr(struct hca_context *context, struct mr *mr, int flags, struct pd *pd,
 		 void *address, size_t length, unsigned access)
 {
+	int err;
+
 	if (context_is_dead(context, "rereg_mr"))
 		return EIO;
 	if (mr->dm) {
@@ -108,7 +129,10 @@ int hca_rereg_mr(struct hca_context *context, struct mr *mr, int flags, struct p
 			"and use ibv_reg_dm_mr", mr->ibv.lkey);
 		return EINVAL;
 	}
-	return mr_reregister(&context->hca->mrs, mr, flags, pd, address, length, access);
+	err = mr_reregister(&context->hca->mrs, mr, flags, pd, address, length, access);
+	if (!err && (flags & IBV_REREG_MR_CHANGE_TRANSLATION))
+		local_add_region(&context->hca->local, mr);
+	return err;
 }
 
 int hca_dereg_mr(struct hca_context *context, struct mr *mr)
@@ -237,6 +261,15 @@ static void grh_addresses(const struct ibv_grh *grh, uint8_t source[16], uint8_t
 	memcpy(destination + 12, bytes + 20 + 16, 4);
 }
 
+/* Without the ECN bits: congestion that one packet met is no property of the answers. */
+static uint8_t grh_traffic_class(const struct ibv_grh *grh)
+{
+	const uint8_t *bytes = (const uint8_t *)grh;
+	uint8_t whole = bytes[0] >> 4 == 6 ? (uint8_t)(bytes[0] << 4 | bytes[1] >> 4) : bytes[21];
+
+	return whole & (uint8_t)~ECN_BITS;
+}
+
 int hca_ah_attr_from_wc(struct hca_context *context, uint32_t port, const struct ibv_wc *wc,
 			const struct ibv_grh *grh, struct ibv_ah_attr *attr)
 {
@@ -270,8 +303,9 @@ int hca_ah_attr_from_wc(struct hca_context *context, uint32_t port, const struct
 	memset(attr, 0, sizeof(*attr));
 	attr->is_global = 1;
 	attr->port_num = (uint8_t)port;
-	attr->sl = wc->sl;
+	/* wc->sl is the kind of packet (transport/unreliable.c), not a service level: sl stays 0. */
 	memcpy(attr->grh.dgid.raw, source, 16);
+	attr->grh.traffic_class = grh_traffic_class(grh);
 	attr->grh.sgid_index = (uint8_t)index;
 	attr->grh.hop_limit = 0xff;
 	return 0;

@@ -16,8 +16,6 @@
 #include "base/log.h"
 #include "hca/gsi_internal.h"
 #include "hca/internal.h"
-#include "hca/mapping.h"
-#include "hca/peers.h"
 #include "host/slot_watch.h"
 #include "link/fault.h"
 #include "link/trace.h"
@@ -91,7 +89,7 @@ int hca_claim_slot(struct hca *hca)
 	if (!err && hca->group)
 		port_group_add_slot(hca->group, &hca->slot[hca->slot_count - 1]);
 	if (!err)
-		peers_add_slot(hca, &hca->slot[hca->slot_count - 1]);
+		local_add_slot(&hca->local, &hca->slot[hca->slot_count - 1]);
 	return err;
 }
 
@@ -133,7 +131,7 @@ static void settle(struct hca *hca)
 		if (!hca_receive(hca, now_ns))
 			thread_sleep_ns(SETTLE_STEP_NS);
 	}
-	lock_release(&hca->drive);
+	hca_stop_driving(hca);
 }
 
 /* Packets for others that came to our sockets are handed on before the sockets go. */
@@ -145,7 +143,7 @@ static void drain(struct hca *hca)
 	do
 		hca->udp_looked_ns = 0;	/* beside shared memory the sockets may not be due */
 	while (n++ < DRAINS_MAX && hca_receive(hca, clock_now_ns()));
-	lock_release(&hca->drive);
+	hca_stop_driving(hca);
 }
 
 static int open_links(struct hca *hca)
@@ -183,14 +181,7 @@ static int allocate(struct hca *hca)
 	int err;
 
 	hca->arena_bytes = arena_bytes();
-	err = memory_shared("verbatim-arena", hca->arena_bytes, (void **)&hca->arena,
-			    &hca->arena_fd);
-	if (err) {
-		explain("open_device: no memory can be shared with processes of this host "
-			"(memfd_create: %s: seccomp, RLIMIT_FSIZE, RLIMIT_NOFILE?): packets go over UDP",
-			strerror(err));
-		err = memory_private(hca->arena_bytes, (void **)&hca->arena);
-	}
+	err = memory_private(hca->arena_bytes, (void **)&hca->arena);
 	if (err)
 		return err;
 	arena_init(hca->arena, (uint32_t)getpid());
@@ -198,9 +189,11 @@ static int allocate(struct hca *hca)
 	err = mr_table_init(&hca->mrs, hca->arena, random_u64());
 	if (err)
 		return err;
-	hca->drive_batch = tx_batch_new();
+	/* One there always is: for when there is no memory. */
+	hca->free_batch[0] = tx_batch_new();
+	hca->free_batches = hca->free_batch[0] ? 1 : 0;
 	hca->slot_buffer = malloc(65536);
-	return hca->drive_batch && hca->slot_buffer ? 0 : ENOMEM;
+	return hca->free_batches && hca->slot_buffer ? 0 : ENOMEM;
 }
 
 static void init(struct hca *hca)
@@ -221,8 +214,9 @@ static void init(struct hca *hca)
 	path_table_init(&hca->paths);
 	run_queue_init(&hca->run_queue);
 	atomic_init(&hca->next_timer_ns, TIME_NEVER);
+	atomic_init(&hca->notice_ns, TIME_NEVER);
 	netlink_open(&hca->netlink);
-	hca->netdev_fd = hca->owner_watch_fd = hca->arena_fd = -1;
+	hca->netdev_fd = hca->owner_watch_fd = -1;
 	hca->waiter.epoll_fd = hca->waiter.doorbell_fd = -1;
 	hca->waiter.bell_fd = hca->waiter.signal_fd = -1;
 }
@@ -231,7 +225,7 @@ static void release(struct hca *hca)
 {
 	unsigned i;
 
-	peers_close(hca);
+	local_close(&hca->local);
 	close_links(hca);
 	for (i = 0; i < hca->slot_count; i++) {
 		slot_release(&hca->slot[i]);
@@ -246,13 +240,69 @@ static void release(struct hca *hca)
 	path_table_fini(&hca->paths);
 	while (hca->free_batches)
 		free(hca->free_batch[--hca->free_batches]);
-	free(hca->drive_batch);
 	free(hca->slot_buffer);
 	free(hca->hold);
 	netlink_close(&hca->netlink);
 	if (hca->arena)
-		memory_release(hca->arena, hca->arena_bytes, hca->arena_fd);
+		memory_release(hca->arena, hca->arena_bytes, -1);
 	free(hca);
+}
+
+/* ---- what local/ needs of us ---- */
+
+static struct qp *find_qp(void *device, uint32_t qpn) UNCHECKED_LOCKS
+{
+	return hca_find_qp(device, qpn);
+}
+
+static void receive(void *device) UNCHECKED_LOCKS
+{
+	hca_receive(device, clock_now_ns());
+}
+
+static void unlock(void *device) UNCHECKED_LOCKS
+{
+	hca_stop_driving(device);
+}
+
+static void notice(void *device, uint64_t deadline_ns)
+{
+	worker_notice(device, deadline_ns);
+}
+
+static void note(void *device, uint64_t deadline_ns)
+{
+	worker_note(device, deadline_ns);
+}
+
+static const struct local_ops local_ops = {
+	.find_qp = find_qp, .receive = receive, .notice = notice, .note = note,
+	.is_connected_to = hca_is_connected_to,
+	.defer = effects_defer, .unlock = unlock,
+};
+
+/* What is lost, doubled or damaged on purpose is lost on the wire. */
+static int open_local(struct hca *hca)
+{
+	struct local *local = &hca->local;
+	unsigned i;
+	int err;
+
+	local->ops = &local_ops;
+	local->device = hca;
+	local->progress = &hca->drive;
+	local->counters = hca->counters;
+	local->mrs = &hca->mrs;
+	local->run_queue = &hca->run_queue;
+	local->waiter = &hca->waiter;
+	local->connect_tag = WAIT_MEMORY;
+	local->bells_tag = WAIT_BELLS;
+	if (hca->lossy)
+		local->mode = LOCAL_OFF;
+	err = local_open(local);
+	for (i = 0; !err && i < hca->slot_count; i++)
+		local_add_slot(local, &hca->slot[i]);
+	return err;
 }
 
 static int start(struct hca **started)
@@ -265,7 +315,7 @@ static int start(struct hca **started)
 	init(hca);
 	err = config_load(&hca->config);
 	if (!err)
-		err = peers_check_setting(hca->config.memory);
+		err = local_mode_of(hca->config.memory, &hca->local.mode);
 	if (!err)
 		err = fault_handler_install();
 	if (!err)
@@ -281,7 +331,7 @@ static int start(struct hca **started)
 	if (!err)
 		err = claim_slot(hca);
 	if (!err)
-		err = peers_open(hca);
+		err = open_local(hca);
 	if (err)
 		goto release;
 	hca->transport = (struct transport){ .mrs = &hca->mrs, .counters = hca->counters,
@@ -307,18 +357,14 @@ release:
 static void before_fork(void) UNCHECKED_LOCKS
 {
 	lock_acquire(&process_lock);
-	if (the_hca) {
+	if (the_hca)
 		gsi_before_fork(the_hca);
-		mappings_before_fork(the_hca);
-	}
 }
 
 static void after_fork_parent(void) UNCHECKED_LOCKS
 {
-	if (the_hca) {
-		mappings_after_fork_parent(the_hca);
+	if (the_hca)
 		gsi_after_fork(the_hca);
-	}
 	lock_release(&process_lock);
 }
 
@@ -338,7 +384,7 @@ static void abandon(struct hca *hca)
 		close(fds[i]);
 	udp_abandon(hca->udp);
 	gsi_abandon(hca);
-	peers_abandon(hca);
+	local_abandon(&hca->local);
 	if (hca->group)
 		port_group_abandon(hca->group);
 	for (i = 0; i < hca->slot_count; i++)
@@ -350,7 +396,6 @@ static void abandon(struct hca *hca)
 	close_fd(hca->netdev_fd);
 	netlink_abandon(&hca->netlink);
 	close_fd(hca->owner_watch_fd);
-	close_fd(hca->arena_fd);
 	list_for_each(node, &hca->contexts)
 		list_entry(node, struct hca_context, node)->abandoned = true;
 }
@@ -358,10 +403,8 @@ static void abandon(struct hca *hca)
 /* Only what is safe between fork() and exec() in a threaded program: closing, storing. */
 static void after_fork_child(void) UNCHECKED_LOCKS
 {
-	if (the_hca) {
-		mappings_after_fork_child(the_hca);
+	if (the_hca)
 		abandon(the_hca);
-	}
 	thread_id_forget();
 	the_hca = NULL;
 	references = 0;

@@ -9,11 +9,8 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "hca/direct.h"
 #include "hca/internal.h"
 #include "hca/limits.h"
-#include "hca/message.h"
-#include "hca/peers.h"
 #include "platform/clock.h"
 #include "platform/wait.h"
 
@@ -87,7 +84,6 @@ static void leave(struct hca *hca, struct qp *qp)
 	hca->qp_table[slot][qp->number & (QP_PER_SLOT - 1)] = NULL;
 	hca->qp_used[slot]--;
 	hca->qp_count--;
-	/* The generation goes on. */
 	atomic_store(&qp->access->qpn, 0);
 	qp_set_state(qp, IBV_QPS_RESET);
 }
@@ -257,7 +253,6 @@ static void publish_access(struct qp *qp)
 	qp->access->pd = qp->pd->number;
 	qp->access->type = (uint32_t)qp->type;
 	atomic_store(&qp->access->established, 0);
-	atomic_fetch_add(&qp->access->generation, 1);
 	atomic_store(&qp->access->qpn, qp->number);
 	qp_set_state(qp, IBV_QPS_RESET);
 }
@@ -308,6 +303,37 @@ free_qp:
 	lock_destroy(&qp->lock);
 	free(qp);
 	return err;
+}
+
+/* ---- connected to whom ---- */
+
+static bool is_connected_to(struct qp *qp, uint32_t slot)
+{
+	bool connected;
+
+	lock_acquire(&qp->lock);
+	connected = qp->type != IBV_QPT_UD && qp->av.loopback &&
+		    (qp->state == IBV_QPS_RTR || qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD ||
+		     qp->state == IBV_QPS_SQE) && SLOT_OF_QPN(qp->attr.dest_qp_num) == slot;
+	lock_release(&qp->lock);
+	return connected;
+}
+
+bool hca_is_connected_to(void *device, uint32_t slot)
+{
+	struct hca *hca = device;
+	struct list *context_node, *node;
+	bool found = false;
+
+	lock_acquire(&hca->objects);
+	list_for_each(context_node, &hca->contexts) {
+		struct hca_context *context = list_entry(context_node, struct hca_context, node);
+
+		list_for_each(node, &context->qps)
+			found = found || is_connected_to(list_entry(node, struct qp, node), slot);
+	}
+	lock_release(&hca->objects);
+	return found;
 }
 
 /* ---- the last words of a QP ---- */
@@ -408,9 +434,9 @@ static uint16_t source_port(const struct qp *qp, uint32_t dest_qpn)
  */
 static void meet(struct hca *hca, const struct qp *qp, uint32_t slot, struct av *av)
 {
-	peers_meet(hca, slot);
+	local_connect(&hca->local, slot);
 	if (qp->type == IBV_QPT_UC && !hca_has_slot(hca, slot) &&
-	    peers_channel(hca, slot) == PEER_NO_CHANNEL)
+	    local_channel(&hca->local, slot) == LOCAL_NO_CHANNEL)
 		av->loopback = false;
 }
 
@@ -453,6 +479,9 @@ static void apply(struct hca *hca, struct qp *qp, struct ibv_qp_attr *attr, int 
 	enum ibv_qp_state from = qp->state;
 
 	qp_modify_apply(qp, attr, mask);
+	/* The peer was told what it may do. */
+	if (mask & IBV_QP_ACCESS_FLAGS)
+		pairing_end(&qp->pairing);
 	if (mask & IBV_QP_AV) {
 		if (qp->type == IBV_QPT_UC && from != IBV_QPS_INIT)
 			resolved->av.loopback &= qp->av.loopback;	/* as meet() decided */
@@ -466,8 +495,8 @@ static void apply(struct hca *hca, struct qp *qp, struct ibv_qp_attr *attr, int 
 	transport_modified(qp, from, mask, clock_now_ns(), effects);
 	if (qp->state == IBV_QPS_RESET && qp->path)
 		resolved->path = take_path(qp, NULL);
-	if (qp->requester.told)
-		message_await(hca, qp);
+	if (qp->requester.told && local_await_answers(&hca->local, qp))
+		worker_note(hca, 0);
 	hca_arm(hca, qp);
 }
 
@@ -494,6 +523,13 @@ static void wait_for_pump(struct qp *qp)
 		if (pumping)
 			thread_yield();
 	} while (pumping);
+}
+
+static bool ends_accesses(const struct ibv_qp_attr *attr, int mask)
+{
+	return (mask & IBV_QP_ACCESS_FLAGS) ||
+	       ((mask & IBV_QP_STATE) &&
+		(attr->qp_state == IBV_QPS_RESET || attr->qp_state == IBV_QPS_ERR));
 }
 
 int hca_modify_qp(struct qp *qp, struct ibv_qp_attr *attr, int mask)
@@ -524,9 +560,9 @@ int hca_modify_qp(struct qp *qp, struct ibv_qp_attr *attr, int mask)
 		apply(hca, qp, attr, mask, &resolved, &effects);
 	lock_release(&qp->lock);
 	effects_apply(&effects);
-	if (!err && (mask & IBV_QP_STATE) &&
-	    (attr->qp_state == IBV_QPS_RESET || attr->qp_state == IBV_QPS_ERR))
-		peers_drain(hca, 0, qp->number);
+	hca_after_unlock(hca);
+	if (!err && ends_accesses(attr, mask))
+		local_drain_qp(&hca->local, qp->number);
 	/* A large copy that was under way when the QP was reset must not pass for what is posted next. */
 	if (!err && (mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET)
 		wait_for_pump(qp);
@@ -588,7 +624,7 @@ int hca_destroy_qp(struct hca_context *context, struct qp *qp)
 	lock_release(&qp->lock);
 	hca_disarm(hca, qp);
 	lock_release(&hca->drive);
-	peers_drain(hca, 0, qp->number);
+	local_drain_qp(&hca->local, qp->number);
 	cancel_events(qp);
 	clean_cqs(qp);
 	if (qp->path)
@@ -611,10 +647,20 @@ void hca_prepare_datagrams(struct hca *hca, struct qp *qp, struct ibv_send_wr *w
 {
 	const struct ibv_send_wr *each;
 
-	for (each = wr; each && hca->memory; each = each->next)
+	for (each = wr; each && hca->local.link; each = each->next)
 		if (each->wr.ud.ah && to_ah(each->wr.ud.ah)->av.loopback)
-			peers_meet_now_and_then(hca, SLOT_OF_QPN(each->wr.ud.remote_qpn));
+			local_connect_for_datagram(&hca->local,
+						   SLOT_OF_QPN(each->wr.ud.remote_qpn));
 	transport_prepare_send(qp, wr);
+}
+
+bool hca_posted(struct hca *hca, struct qp *qp, struct effects *effects)
+{
+	bool more = local_posted(&hca->local, qp, effects);
+
+	if (qp->requester.told)
+		hca_arm(hca, qp);
+	return more;
 }
 
 int hca_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
@@ -634,9 +680,10 @@ int hca_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **ba
 	lock_acquire(&qp->lock);
 	err = qp_post_send(qp, wr, bad);
 	ready = transport_posted_send(qp, hca_flush_time(qp), &effects) &&
-		direct_posted(context->hca, qp, &effects);
+		hca_posted(context->hca, qp, &effects);
 	lock_release(&qp->lock);
 	effects_apply(&effects);
+	hca_after_unlock(context->hca);
 	if (atomic_load_explicit(&context->hca->awaiting_reply, memory_order_relaxed))
 		hca_replied(context->hca);
 	if (ready)
@@ -659,6 +706,7 @@ int hca_post_recv(struct qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **ba
 	transport_posted_recv(qp, clock_now_ns(), &effects);
 	lock_release(&qp->lock);
 	effects_apply(&effects);
+	hca_after_unlock(context->hca);
 	if (atomic_load_explicit(&context->hca->run_queue.count, memory_order_relaxed))
 		hca_kick(context->hca);
 	return err;

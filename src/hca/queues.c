@@ -10,7 +10,6 @@
 
 #include "base/log.h"
 #include "hca/internal.h"
-#include "hca/message.h"
 #include "hca/limits.h"
 #include "hca/sleep.h"
 #include "link/memory.h"
@@ -257,9 +256,10 @@ static bool can_skip(const struct cq *cq)
 {
 	struct hca *hca = ((struct hca_context *)cq->owner)->hca;
 
-	return hca->memory && memory_has_channels(hca->memory_inner) &&
+	return hca->local.ring && memory_has_channels(hca->local.ring) &&
 	       atomic_load_explicit(&cq->empty_polls, memory_order_relaxed) % SKIPS &&
-	       !memory_pending(hca->memory_inner) &&
+	       !memory_pending(hca->local.ring) &&
+	       !atomic_load_explicit(&hca->local.fetches_due, memory_order_relaxed) &&
 	       !atomic_load_explicit(&hca->run_queue.count, memory_order_relaxed);
 }
 
@@ -311,7 +311,8 @@ int hca_req_notify_cq(struct cq *cq, bool solicited_only)
 	if (context->abandoned)
 		return EIO;
 	cq_arm(cq, solicited_only);
-	messages_await(context->hca);
+	if (local_await_all(&context->hca->local))
+		worker_notice(context->hca, 0);
 	worker_expect_sleepers(context->hca);
 	return 0;
 }

@@ -38,8 +38,7 @@ static void let_go(struct receiver *receiver) UNCHECKED_LOCKS
 		lock_release(&receiver->qp->lock);
 		receiver->qp = NULL;
 	}
-	effects_apply(&receiver->effects);
-	effects_init(&receiver->effects);
+	effects_defer(receiver->hca, &receiver->effects);
 }
 
 static void take_hold(struct receiver *receiver, struct qp *qp) UNCHECKED_LOCKS
@@ -317,7 +316,7 @@ static bool sockets_are_due(struct receiver *receiver)
 {
 	struct hca *hca = receiver->hca;
 
-	if (hca->memory && memory_has_channels(hca->memory_inner) &&
+	if (hca->local.ring && memory_has_channels(hca->local.ring) &&
 	    receiver->now_ns - hca->udp_looked_ns < SOCKETS_EVERY_NS)
 		return false;
 	hca->udp_looked_ns = receiver->now_ns;
@@ -343,11 +342,11 @@ unsigned hca_receive(struct hca *hca, uint64_t now_ns)
 	struct receiver receiver = { .hca = hca, .now_ns = now_ns };
 
 	effects_init(&receiver.effects);
-	if (hca->memory && memory_pending(hca->memory_inner)) {
-		if (now_ns < atomic_load_explicit(&hca->udp_first_until_ns, memory_order_relaxed))
+	if (hca->local.ring && memory_pending(hca->local.ring)) {
+		if (now_ns < atomic_load_explicit(&hca->local.udp_first_until_ns, memory_order_relaxed))
 			receive_udp_first(&receiver);
-		receive_link(&receiver, hca->memory);
-		memory_done(hca->memory_inner);
+		receive_link(&receiver, hca->local.link);
+		memory_done(hca->local.ring);
 	}
 	if (sockets_are_due(&receiver))
 		receive_link(&receiver, hca->link);

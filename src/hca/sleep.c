@@ -3,8 +3,6 @@
 #include "hca/sleep.h"
 
 #include "hca/gsi_internal.h"
-#include "hca/message.h"
-#include "hca/peers.h"
 #include "link/memory.h"
 #include "platform/clock.h"
 
@@ -20,20 +18,15 @@ uint64_t sleep_next_timer(struct hca *hca)
 
 uint64_t sleep_asked_for(struct hca *hca)
 {
-	uint64_t gsi_ns = gsi_deadline(hca), peers_ns = peers_deadline(hca);
+	uint64_t gsi_ns = gsi_deadline(hca), local_ns = local_deadline(&hca->local);
 
-	return gsi_ns < peers_ns ? gsi_ns : peers_ns;
-}
-
-static bool memory_waits(struct hca *hca)
-{
-	return hca->memory && (memory_pending(hca->memory_inner) || messages_wait(hca));
+	return gsi_ns < local_ns ? gsi_ns : local_ns;
 }
 
 static bool work_waits(struct hca *hca)
 {
 	return atomic_load(&hca->run_queue.count) > 0 || loopback_pending(hca->loopback_inner) ||
-	       memory_waits(hca) || atomic_load(&hca->stopping);
+	       local_pending(&hca->local) || atomic_load(&hca->stopping);
 }
 
 /* Of two sleepers the one that wakes first counts. */
@@ -42,8 +35,8 @@ static void publish(struct hca *hca, uint64_t deadline_ns)
 	lock_acquire(&hca->sleep_lock);
 	if (hca->sleepers++ == 0 || deadline_ns < atomic_load(&hca->sleep_until_ns))
 		atomic_store(&hca->sleep_until_ns, deadline_ns);
-	if (hca->memory)
-		memory_fall_asleep(hca->memory_inner);
+	if (hca->local.ring)
+		memory_fall_asleep(hca->local.ring);
 	lock_release(&hca->sleep_lock);
 	atomic_thread_fence(memory_order_seq_cst);
 }
@@ -66,14 +59,14 @@ void sleep_end(struct hca *hca)
 	lock_acquire(&hca->sleep_lock);
 	if (--hca->sleepers == 0) {
 		atomic_store(&hca->sleep_until_ns, 0);
-		if (hca->memory)
-			memory_awake(hca->memory_inner);
+		if (hca->local.ring)
+			memory_awake(hca->local.ring);
 	} else {
 		/* The other one has its own deadline, and may have been counted awake by peers. */
 		atomic_store(&hca->sleep_until_ns, TIME_NEVER);
-		if (hca->memory)
-			memory_fall_asleep(hca->memory_inner);
-		ring = memory_waits(hca);
+		if (hca->local.ring)
+			memory_fall_asleep(hca->local.ring);
+		ring = local_pending(&hca->local);
 	}
 	lock_release(&hca->sleep_lock);
 	if (ring)

@@ -16,7 +16,7 @@
 #include "hca/gsi_internal.h"
 #include "platform/clock.h"
 
-#define OUR_TAGS (WAIT_DOORBELL | WAIT_SOCKETS | WAIT_SLOTS | WAIT_FD)
+#define OUR_TAGS (WAIT_DOORBELL | WAIT_SOCKETS | WAIT_SLOTS | WAIT_BELLS | WAIT_FD)
 
 struct stand {
 	struct hca *hca;
@@ -53,8 +53,11 @@ static void drive(struct hca *hca, uint32_t ready)
 
 	if (ready & WAIT_SLOTS)
 		atomic_store(&hca->slots_due, true);
+	if (ready & WAIT_BELLS)
+		local_silence_bells(&hca->local);
 	hca_drive(hca, NULL, &packets);
-	if (gsi_has_work(hca) || sleep_asked_for(hca) < atomic_load(&hca->nap_until_ns))
+	if (gsi_has_work(hca) || atomic_load(&hca->local.serve_due) ||
+	    sleep_asked_for(hca) < atomic_load(&hca->nap_until_ns))
 		waiter_ring_bell(&hca->waiter);
 }
 

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "hca/internal.h"
-#include "hca/peers.h"
 #include "wire/icrc.h"
 
 /* How often a full socket buffer is waited for before packets are given up as lost. */
@@ -140,8 +139,8 @@ static struct link *choose_link(struct hca *hca, const struct tx_packet *packet,
 		return hca->link;
 	if (hca_has_slot(hca, slot))
 		return hca->loopback;
-	*channel = peers_channel(hca, slot);
-	return *channel == PEER_NO_CHANNEL ? hca->link : hca->memory;
+	*channel = local_channel(&hca->local, slot);
+	return *channel == LOCAL_NO_CHANNEL ? hca->link : hca->local.link;
 }
 
 #define DATAGRAMS_MAX 64u
@@ -174,7 +173,7 @@ void hca_transmit(struct hca *hca, struct tx_batch *batch)
 		next->bytes = (run - 1) * (packet->bytes + ICRC_BYTES) +
 			      batch->packet[first + run - 1].bytes + ICRC_BYTES;
 		next->sealed = link == hca->loopback;
-		if (way != hca->loopback_inner && way != hca->memory_inner)
+		if (way != hca->loopback_inner && way != hca->local.ring)
 			seal(next, batch, first, run);
 		counter_add(hca->counters, COUNTER_TX_PACKETS, run);
 		counter_add(hca->counters, COUNTER_TX_BYTES, next->bytes);

@@ -23,7 +23,6 @@
 #include "base/log.h"
 #include "hca/gsi_internal.h"
 #include "hca/internal.h"
-#include "hca/peers.h"
 #include "hca/sleep.h"
 #include "link/udp.h"
 #include "platform/clock.h"
@@ -174,9 +173,11 @@ static void housekeeping(struct hca *hca, struct judgement *judgement, uint32_t 
 		netdev_monitor_drain(hca->netdev_fd);
 		ports_refresh(hca);
 	}
-	if (ready & WAIT_MEMORY)
-		peers_serve(hca);
-	peers_meet_again(hca, now_ns);
+	if (ready & WAIT_BELLS)
+		local_silence_bells(&hca->local);
+	if ((ready & WAIT_MEMORY) || atomic_load(&hca->local.serve_due))
+		local_serve(&hca->local);
+	local_reconnect(&hca->local, now_ns);
 	if (ready & WAIT_SLOTS)
 		atomic_store(&hca->slots_due, true);
 	if ((ready & WAIT_OWNER) || judgement->rebind_ns <= now_ns)

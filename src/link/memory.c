@@ -12,16 +12,16 @@
 
 #include "platform/fail.h"
 
-size_t channel_half_bytes(void)
+size_t channel_side_bytes(void)
 {
-	return (sizeof(struct channel_half) + PAGE - 1) & ~(size_t)(PAGE - 1);
+	return (sizeof(struct channel_side) + PAGE - 1) & ~(size_t)(PAGE - 1);
 }
 
 /* ---- producing ---- */
 
 static void look_how_far(struct producer *producer)
 {
-	uint32_t consumed = atomic_load_explicit(&producer->half->consumed,
+	uint32_t consumed = atomic_load_explicit(&producer->theirs->consumed,
 						 memory_order_acquire);	/* A2 */
 
 	/* A peer that claims more than there is gets nothing for it. */
@@ -105,7 +105,7 @@ static unsigned find_route(struct producer *producer, const struct datagram *dat
 /* 0; EAGAIN: full; ENOSPC: one route too many, which is no matter of waiting. */
 static int put_locked(struct producer *producer, const struct datagram *datagram)
 {
-	struct channel_half *half = producer->half;
+	struct channel_side *half = producer->half;
 	size_t outside = datagram->bytes <= CHANNEL_CELL_DATA ? 0 : channel_rounded(datagram->bytes);
 	struct channel_cell *cell;
 	uint64_t start;
@@ -136,12 +136,61 @@ static unsigned prepare(struct link *link, struct datagram *datagram)
 	return LINK_SEGMENTS_MAX;
 }
 
-void producer_wake(struct memory_link *memory, struct producer *producer)
+void channel_note_bell(struct memory_link *memory, struct channel *channel, enum asleep at_least)
+{
+	struct producer *producer = &channel->producer;
+	uint32_t asleep = atomic_load_explicit(&producer->theirs->asleep, memory_order_relaxed);
+
+	if ((asleep & ASLEEP_MASK) < at_least ||
+	    atomic_exchange_explicit(&producer->woken, asleep, memory_order_relaxed) == asleep)
+		return;
+	atomic_fetch_or_explicit(&memory->bells[channel->number / 64],
+				 UINT64_C(1) << channel->number % 64, memory_order_relaxed);
+}
+
+void producer_wake(struct memory_link *memory, struct channel *channel)
 {
 	atomic_thread_fence(memory_order_seq_cst);	/* F1 */
-	if (atomic_load_explicit(&producer->half->asleep, memory_order_relaxed) != AWAKE &&
-	    atomic_exchange(&producer->half->asleep, AWAKE) != AWAKE)
-		memory->wake(producer->doorbell_fd);
+	channel_note_bell(memory, channel, ASLEEP);
+}
+
+/* Under the lock, so that memory_remove() leaves no bell in use. */
+static void ring_bell(struct memory_link *memory, unsigned number)
+{
+	struct channel *channel = channel_at(memory, number);
+
+	if (!channel)
+		return;
+	lock_acquire(&channel->producer.lock);
+	if (atomic_load_explicit(&channel->open, memory_order_relaxed))
+		memory->wake(channel->producer.bell_fd);
+	lock_release(&channel->producer.lock);
+}
+
+bool memory_bells_are_due(const struct link *link)
+{
+	const struct memory_link *memory = memory_of(link);
+	unsigned i;
+
+	for (i = 0; i < CHANNELS_MAX / 64; i++)
+		if (atomic_load_explicit(&memory->bells[i], memory_order_relaxed))
+			return true;
+	return false;
+}
+
+void memory_ring_bells(struct link *link)
+{
+	struct memory_link *memory = memory_of(link);
+	uint64_t bells;
+	unsigned i;
+
+	for (i = 0; i < CHANNELS_MAX / 64; i++) {
+		if (!atomic_load_explicit(&memory->bells[i], memory_order_relaxed))
+			continue;
+		bells = atomic_exchange_explicit(&memory->bells[i], 0, memory_order_relaxed);
+		for (; bells; bells &= bells - 1)
+			ring_bell(memory, i * 64 + (unsigned)__builtin_ctzll(bells));
+	}
 }
 
 /* All of them are for one channel or another; neighbours for the same are put under one lock. */
@@ -167,15 +216,13 @@ static int send_run(struct memory_link *memory, struct channel *channel, struct 
 			counter_add(memory->counters, COUNTER_TX_LINK, link_segments(&datagram[i]));
 	}
 	*sent = i;
-	/* Under the lock, so that memory_remove() leaves neither half nor doorbell in use. */
 	if (i)
-		producer_wake(memory, producer);
+		producer_wake(memory, channel);
 	lock_release(&producer->lock);
 	return err == EAGAIN ? EAGAIN : 0;
 }
 
-static int memory_send(struct link *link, struct datagram *datagram, unsigned count,
-		       unsigned *sent)
+static int send_runs(struct link *link, struct datagram *datagram, unsigned count, unsigned *sent)
 {
 	struct memory_link *memory = memory_of(link);
 	unsigned done = 0;
@@ -203,6 +250,15 @@ static int memory_send(struct link *link, struct datagram *datagram, unsigned co
 	return 0;
 }
 
+static int memory_send(struct link *link, struct datagram *datagram, unsigned count, unsigned *sent)
+{
+	int err = send_runs(link, datagram, count, sent);
+
+	if (memory_bells_are_due(link))
+		memory_ring_bells(link);
+	return err;
+}
+
 /* ---- consuming ---- */
 
 static void fill_route(struct datagram *datagram, const struct channel_route *shared)
@@ -221,9 +277,9 @@ static void fill_route(struct datagram *datagram, const struct channel_route *sh
 /* Give out the next cell. False: what it says is impossible. */
 static bool take_cell(struct consumer *consumer, uint8_t small[LINE], struct datagram *datagram)
 {
-	struct channel_cell *cell = next_cell(consumer);
-	uint32_t bytes_route = *(volatile uint32_t *)&cell->bytes_route;
-	uint32_t segment = *(volatile uint32_t *)&cell->segment_bytes;
+	const struct channel_cell *cell = next_cell(consumer);
+	uint32_t bytes_route = *(const volatile uint32_t *)&cell->bytes_route;
+	uint32_t segment = *(const volatile uint32_t *)&cell->segment_bytes;
 	uint32_t bytes = bytes_route & 0xffffff, route = bytes_route >> 24;
 
 	atomic_store_explicit(&consumer->taken, consumer->taken + 1, memory_order_relaxed);
@@ -235,11 +291,11 @@ static bool take_cell(struct consumer *consumer, uint8_t small[LINE], struct dat
 		memcpy(small, cell->inside, CHANNEL_CELL_DATA);
 		datagram->data = small;
 	} else {
-		uint32_t offset = *(volatile uint32_t *)&cell->offset;
+		uint32_t offset = *(const volatile uint32_t *)&cell->offset;
 
 		if (offset > CHANNEL_DATA_BYTES - bytes)
 			return false;
-		datagram->data = consumer->half->data + offset;
+		datagram->data = (uint8_t *)(uintptr_t)(consumer->half->data + offset);
 		datagram->shared = true;
 	}
 	datagram->bytes = bytes;
@@ -256,7 +312,7 @@ void memory_release_given(struct memory_link *memory)
 		struct channel *channel = channel_at(memory, memory->given[--memory->given_count]);
 
 		if (channel)
-			atomic_store_explicit(&channel->consumer.half->consumed,
+			atomic_store_explicit(&channel->consumer.ours->consumed,
 					      channel->consumer.taken, memory_order_release);	/* R2 */
 	}
 }
@@ -324,16 +380,21 @@ bool memory_has_channels(const struct link *link)
 	return atomic_load_explicit(&memory_of(link)->open, memory_order_relaxed) > 0;
 }
 
-static void set_asleep(struct memory_link *memory, enum asleep asleep)
+/* Each sleep has a number, so that the peer rings once for each. */
+static void set_asleep(struct memory_link *memory, enum asleep state)
 {
 	unsigned i, count = atomic_load_explicit(&memory->count, memory_order_acquire);
 
 	for (i = 0; i < count; i++) {
 		struct channel *channel = channel_at(memory, i);
+		uint32_t asleep;
 
-		if (channel)
-			atomic_store_explicit(&channel->consumer.half->asleep, asleep,
-					      memory_order_relaxed);
+		if (!channel)
+			continue;
+		asleep = atomic_load_explicit(&channel->consumer.ours->asleep, memory_order_relaxed);
+		asleep = (asleep & ~ASLEEP_MASK) + (state == AWAKE ? 0 : 1u << ASLEEP_BITS);
+		atomic_store_explicit(&channel->consumer.ours->asleep, asleep | state,
+				      memory_order_relaxed);
 	}
 }
 
@@ -361,17 +422,14 @@ void memory_awake(struct link *link)
 
 /* ---- channels ---- */
 
-static struct channel *channel_new(void *transmit, void *receive, int doorbell_fd)
+static struct channel *channel_new(unsigned number)
 {
 	struct channel *channel = fail_now(FAIL_ALLOCATE) ? NULL : calloc(1, sizeof(*channel));
 
 	if (!channel)
 		return NULL;
+	channel->number = number;
 	lock_init(&channel->producer.lock);
-	channel->producer.half = transmit;
-	channel->producer.doorbell_fd = doorbell_fd;
-	channel->consumer.half = receive;
-	atomic_init(&channel->open, true);
 	return channel;
 }
 
@@ -379,51 +437,56 @@ static struct channel *channel_new(void *transmit, void *receive, int doorbell_f
  * Of a channel that was removed the structure stays until the link is closed or the place is used
  * again: a sender may be about to look at it.
  */
-static struct channel *channel_renew(struct channel *channel, void *transmit, void *receive,
-				     int doorbell_fd) UNCHECKED_LOCKS
+static void channel_begin(struct channel *channel, struct channel_side *ours,
+			  const struct channel_side *theirs, int bell_fd) UNCHECKED_LOCKS
 {
 	struct producer *producer = &channel->producer;
 
 	lock_acquire(&producer->lock);
-	producer->half = transmit;
+	producer->half = ours;
+	producer->theirs = theirs;
 	producer->put = producer->consumed = producer->routes = 0;
+	atomic_store_explicit(&producer->woken, 0, memory_order_relaxed);
 	atomic_store_explicit(&producer->told, 0, memory_order_relaxed);
 	atomic_store_explicit(&producer->settled, 0, memory_order_relaxed);
 	atomic_store_explicit(&producer->fetching, 0, memory_order_relaxed);
 	producer->has_heard = false;
 	atomic_store_explicit(&producer->awaited, false, memory_order_relaxed);
 	producer->data_put = producer->data_freed = 0;
-	producer->doorbell_fd = doorbell_fd;
-	channel->consumer.half = receive;
+	producer->bell_fd = bell_fd;
+	channel->consumer.half = theirs;
+	channel->consumer.ours = ours;
 	channel->consumer.taken = 0;
 	channel->consumer.heard = channel->consumer.refused = false;
+	atomic_store_explicit(&channel->consumer.held, false, memory_order_relaxed);
 	lock_release(&producer->lock);
 	atomic_store_explicit(&channel->open, true, memory_order_release);
-	return channel;
 }
 
-int memory_add(struct link *link, void *transmit, void *receive, int doorbell_fd, unsigned *number)
+static void raise_count(struct memory_link *memory, unsigned count)
+{
+	unsigned before = atomic_load(&memory->count);
+
+	while (before < count && !atomic_compare_exchange_weak(&memory->count, &before, count))
+		;
+}
+
+int memory_add(struct link *link, unsigned number, struct channel_side *ours,
+	       const struct channel_side *theirs, int bell_fd)
 {
 	struct memory_link *memory = memory_of(link);
-	unsigned count = atomic_load(&memory->count), i = 0;
 	struct channel *channel;
 
-	while (i < count && channel_at(memory, i))
-		i++;
-	if (i == CHANNELS_MAX)
-		return ENOSPC;
-	channel = atomic_load(&memory->channel[i]);
-	if (channel)
-		channel_renew(channel, transmit, receive, doorbell_fd);
-	else
-		channel = channel_new(transmit, receive, doorbell_fd);
+	assert(number < CHANNELS_MAX && !channel_at(memory, number));
+	channel = atomic_load(&memory->channel[number]);
+	if (!channel)
+		channel = channel_new(number);
 	if (!channel)
 		return ENOMEM;
-	atomic_store_explicit(&memory->channel[i], channel, memory_order_release);
-	if (i == count)
-		atomic_store_explicit(&memory->count, count + 1, memory_order_release);
+	channel_begin(channel, ours, theirs, bell_fd);
+	atomic_store_explicit(&memory->channel[number], channel, memory_order_release);
+	raise_count(memory, number + 1);
 	atomic_fetch_add(&memory->open, 1);
-	*number = i;
 	return 0;
 }
 

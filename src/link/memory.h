@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The memory link: datagrams between two processes of one host through memory that both have
- * mapped. Who they are and how they got it: host/rendezvous.h. A channel has two halves, one for each
- * direction; each half has one producing process (any of its threads, under a lock) and one
- * consuming process (one thread at a time).
+ * mapped. Who they are and how they got it: local/handshake.h. A channel has two sides, each written by
+ * one process and read by the other; its cells are produced by any thread of its owner, under a lock, and
+ * consumed by one thread at a time of the other process.
  *
- *	half:	consumed | asleep | routes | cells | data
+ *	side:	consumed | asleep | routes | cells | data
  *
  * A cell is a cache line. It becomes valid when its sequence number does, which is stored last, so
  * that a consumer that polls touches one line per datagram; what does not fit the cell lies in the
  * ring of data, in one piece. Sequence numbers are only ever written to cells: nothing else can be
  * taken for one. Routes (addresses, traffic class, hop limit) repeat, so cells name them by number.
  *
- * The peer may write anything anywhere at any time: each field is read once, and checked after.
+ * The peer may write anything into its side at any time: each field is read once, and checked after.
+ *
+ * A peer that sleeps is woken by a bell. Putting something only notes that one is due; it is rung by
+ * memory_ring_bells(), a system call, which the caller makes when it holds no QP's lock.
  */
 #ifndef VERBATIM_LINK_MEMORY_H
 #define VERBATIM_LINK_MEMORY_H
@@ -27,25 +30,33 @@
 #define CHANNEL_CELL_DATA	52u		/* bytes that fit a cell */
 #define CHANNEL_DATA_BYTES	(1u << 20)
 #define CHANNEL_ROUTES		255u
-#define CHANNELS_MAX		64u		/* peer processes of one link */
+#define CHANNELS_MAX		256u		/* peer processes of one link */
 #define MEMORY_HEAD_WORDS	5u
 #define MEMORY_INSIDE		28u		/* bytes of a message that fit a cell */
 
-/* Of a half; a multiple of the page size. Sparse: what is not used costs nothing. */
-size_t channel_half_bytes(void);
+/* Of a side; a multiple of the page size. Sparse: what is not used costs nothing. */
+size_t channel_side_bytes(void);
 
-/* What to do when the peer sleeps: called by the sending thread after something was put. */
-typedef void channel_wake_fn(int doorbell_fd);
+/* Ring the bell of a peer that sleeps. It must not block. */
+typedef void channel_wake_fn(int bell_fd);
 
 int memory_open(struct link **link, struct counters *counters, channel_wake_fn *wake);
 
+struct channel_side;
+
 /*
- * Add a channel: @transmit is the half that we produce, @receive the one that we consume, both
- * zeroed at the beginning. @doorbell_fd wakes the peer. Its number is what struct datagram's
- * channel names, until memory_remove(). 0; ENOSPC: CHANNELS_MAX are open; ENOMEM.
+ * Open the channel @number (below CHANNELS_MAX, not open): @ours is the side that we write, @theirs the one
+ * that we read, both zeroed at the beginning. @bell_fd wakes the peer. The number is what struct
+ * datagram's channel names, until memory_remove(). One thread at a time. 0 or ENOMEM.
  */
-int memory_add(struct link *link, void *transmit, void *receive, int doorbell_fd,
-	       unsigned *channel);
+int memory_add(struct link *link, unsigned number, struct channel_side *ours,
+	       const struct channel_side *theirs, int bell_fd);
+
+/* Ring the bells that are due, of all channels. No QP's lock is held. */
+void memory_ring_bells(struct link *link);
+/* A hint without locks: whoever put something and sees false has nothing to ring. */
+bool memory_bells_are_due(const struct link *link);
+
 /*
  * No datagram of it is given out any more, and none is sent. To be called by who receives (or when
  * nobody does), after a last receive() that found nothing, or what is in it is lost.
@@ -114,6 +125,14 @@ bool memory_hear(struct link *link, struct memory_message *message);
 void memory_heard(struct link *link, const struct memory_message *message, bool refused);
 /* After some: let those who wait for the answers know. */
 void memory_answered(struct link *link);
+
+/*
+ * Take messages that are behind @message later: its data is being fetched, by a thread that calls
+ * memory_heard() in the end. Who receives.
+ */
+void memory_hold(struct link *link, const struct memory_message *message);
+/* They may be taken after all. */
+void memory_unhold(struct link *link, unsigned channel);
 
 /* A part of the next one was dealt with: its sender is not to lose patience. */
 void memory_progresses(struct link *link, const struct memory_message *message);

@@ -123,12 +123,97 @@ static void several_messages_are_answered_by_one_ring(void **state)
 		assert_true(memory_hear(there, &message));
 		memory_heard(there, &message, false);
 	}
-	assert_int_equal(rung[0], 0);
+	assert_false(memory_bells_are_due(there));
 	memory_answered(there);
+	assert_true(memory_bells_are_due(there));
+	memory_ring_bells(there);
 	assert_int_equal(rung[0], 1);
 	memory_fall_asleep(here);
 	memory_answered(there);	/* of nothing new */
+	assert_false(memory_bells_are_due(there));
+}
+
+/* ---- bells ---- */
+
+static void tell_quietly(uint32_t number)
+{
+	struct memory_room room;
+
+	assert_int_equal(memory_tell_begin(here, channel_here, 1, &room), 0);
+	fill(room.data, 1, number);
+	memory_tell(here, &room, number + 1);
+}
+
+/* To tell is no system call: under the lock of a QP nothing is rung. */
+static void a_bell_is_noted_and_rung_when_the_caller_says(void **state)
+{
+	tell_quietly(1);
+	assert_false(memory_bells_are_due(here));	/* nobody sleeps */
+	memory_fall_asleep(there);
+	tell_quietly(2);
+	assert_true(memory_bells_are_due(here));
+	assert_false(memory_bells_are_due(there));
+	assert_int_equal(rung[1], 0);
+	tell_quietly(3);
+	memory_ring_bells(here);
+	assert_int_equal(rung[1], 1);
+	assert_false(memory_bells_are_due(here));
+	memory_ring_bells(here);
+	tell_quietly(4);
+	assert_false(memory_bells_are_due(here));
+	assert_int_equal(rung[1], 1);
+	assert_int_equal(rung[0], 0);
+}
+
+/* Also where the number of the sleep comes round. */
+static void each_sleep_has_one_bell(void **state)
+{
+	unsigned i;
+
+	atomic_store(&side[1]->asleep, UINT32_MAX - 19 * (1u << ASLEEP_BITS) - ASLEEP_MASK);
+	for (i = 0; i < 40; i++) {
+		memory_fall_asleep(there);
+		tell(1, i);
+		tell(1, i);
+		assert_int_equal(send_one(here, channel_here, 20, i), 0);
+		assert_int_equal(rung[1], i + 1);
+		memory_awake(there);
+		tell(1, i);
+		assert_int_equal(rung[1], i + 1);
+	}
+	/* Who falls asleep again without having been awake begins another sleep. */
+	memory_fall_asleep(there);
+	tell(1, i);
+	memory_fall_asleep(there);
+	tell(1, i);
+	assert_int_equal(rung[1], i + 2);
+}
+
+static void who_comes_to_wait_for_answers_is_rung_although_it_was(void **state)
+{
+	tell(1, 1);
+	tell(1, 2);
+	memory_fall_asleep(here);
+	assert_int_equal(try_tell(there, channel_there, 1, 9), 0);
 	assert_int_equal(rung[0], 1);
+	assert_false(memory_await_answers(here, channel_here));
+	hear(1, 1, false);
+	assert_int_equal(rung[0], 2);
+	/* The same sleep: nothing rings it any more. */
+	hear(1, 2, false);
+	assert_int_equal(try_tell(there, channel_there, 1, 9), 0);
+	assert_int_equal(rung[0], 2);
+}
+
+static void a_bell_of_a_channel_that_is_gone_is_not_rung(void **state)
+{
+	memory_fall_asleep(there);
+	tell_quietly(1);
+	assert_true(memory_bells_are_due(here));
+	memory_remove(here, channel_here);
+	memory_ring_bells(here);
+	assert_int_equal(rung[1], 0);
+	assert_false(memory_bells_are_due(here));
 }
 
 /* ---- garbage ---- */
@@ -144,22 +229,22 @@ static uint32_t random_word(uint64_t *random)
 					  special[test_random(random) % 16];
 }
 
-/* Into the half that it consumes the peer writes consumed, refused and reach; into its own, all. */
+/* The peer writes what it likes into its side, and nowhere else. */
 static void scribble(uint64_t *random, uint32_t next_cell)
 {
-	struct channel_cell *cell = &half[1]->cell[(next_cell + test_random(random) % 3) %
+	struct channel_cell *cell = &side[1]->cell[(next_cell + test_random(random) % 3) %
 						   CHANNEL_CELLS];
 
 	switch (test_random(random) % 8) {
 	case 0:
-		half[0]->consumed = random_word(random);
+		side[1]->consumed = random_word(random);
 		break;
 	case 1:
-		half[0]->refused[test_random(random) % (CHANNEL_CELLS / 64)] = test_random(random);
+		side[1]->refused[test_random(random) % (CHANNEL_CELLS / 64)] = test_random(random);
 		break;
 	case 2:
-		half[0]->reach = random_word(random);
-		half[1]->asleep = random_word(random);
+		side[1]->reach = random_word(random);
+		side[1]->asleep = random_word(random);
 		break;
 	case 3:
 		cell->taken = random_word(random);
@@ -174,7 +259,7 @@ static void scribble(uint64_t *random, uint32_t next_cell)
 		cell->sequence = test_random(random) % 4 ? next_cell + 1 : random_word(random);
 		break;
 	default:
-		half[1]->data[test_random(random) % CHANNEL_DATA_BYTES] =
+		side[1]->data[test_random(random) % CHANNEL_DATA_BYTES] =
 			(uint8_t)test_random(random);
 		break;
 	}
@@ -189,10 +274,10 @@ static uint32_t sum_of(const uint8_t *data, size_t bytes)
 	return sum;
 }
 
-static bool lies_in_half(const uint8_t *data, size_t bytes)
+static bool lies_in_side(const uint8_t *data, size_t bytes)
 {
-	return data >= half[1]->data && bytes <= CHANNEL_DATA_BYTES &&
-	       data <= half[1]->data + CHANNEL_DATA_BYTES - bytes;
+	return data >= side[1]->data && bytes <= CHANNEL_DATA_BYTES &&
+	       data <= side[1]->data + CHANNEL_DATA_BYTES - bytes;
 }
 
 static uint32_t hear_garbage(void)
@@ -205,10 +290,11 @@ static uint32_t hear_garbage(void)
 		if (message.bytes <= MEMORY_INSIDE)
 			assert_ptr_equal(message.data, message.inside);
 		else
-			assert_true(lies_in_half(message.data, message.bytes));
+			assert_true(lies_in_side(message.data, message.bytes));
 		sum += sum_of(message.data, message.bytes);
 		memory_heard(here, &message, n & 1);
 		memory_answered(here);
+		memory_ring_bells(here);
 	}
 	return sum;
 }
@@ -223,7 +309,7 @@ static void garbage_stays_within_bounds(void **state)
 	uint64_t random = 99;
 
 	for (round = 0; round < 60000; round++) {
-		uint32_t next = memory->channel[0]->consumer.taken;
+		uint32_t next = memory->channel[channel_here]->consumer.taken;
 
 		scribble(&random, next);
 		if (round % 3 == 0)
@@ -372,9 +458,9 @@ static sem_t bell, told_bell;
 static _Atomic bool finished;
 static _Atomic uint32_t answers, rounds;
 
-static void ring_bell(int doorbell_fd)
+static void ring_bell(int bell_fd)
 {
-	if (doorbell_fd == 1000)
+	if (bell_fd == 1000)
 		sem_post(&bell);
 	else
 		sem_post(&told_bell);
@@ -407,6 +493,7 @@ static void *hear_asleep(void *argument)
 			memory_heard(there, &message, false);
 		}
 		memory_answered(there);
+		memory_ring_bells(there);
 		memory_fall_asleep(there);
 		atomic_thread_fence(memory_order_seq_cst);
 		if (!memory_pending(there) && !atomic_load(&finished) && !sleep_on(&told_bell, 20))
@@ -492,6 +579,10 @@ int main(void)
 		TEST(who_has_nothing_to_wait_for_sleeps_on),
 		TEST(a_refusal_wakes_who_does_not_wait_for_answers),
 		TEST(several_messages_are_answered_by_one_ring),
+		TEST(a_bell_is_noted_and_rung_when_the_caller_says),
+		TEST(each_sleep_has_one_bell),
+		TEST(who_comes_to_wait_for_answers_is_rung_although_it_was),
+		TEST(a_bell_of_a_channel_that_is_gone_is_not_rung),
 		TEST(garbage_stays_within_bounds),
 		TEST(racing_tellers_get_their_answers),
 		TEST(nobody_waits_for_an_answer_that_has_come),

@@ -51,23 +51,31 @@ struct channel_cell {
 };
 _Static_assert(sizeof(struct channel_cell) == LINE, "a cell is a cache line");
 
-struct channel_half {
-	_Alignas(LINE) _Atomic uint32_t consumed;	/* cells; written by the consumer */
-	_Atomic uint32_t parts;				/* of messages; by the consumer */
-	/* Read mostly. Of each cell's last message whether it was refused; by the consumer. */
+/*
+ * What one process of a channel writes, and the other one reads. Nothing is written by both: each side
+ * is a memfd of its own, which its owner alone can map for writing (local/handshake.h).
+ */
+struct channel_side {
+	/* As the consumer of the other side's cells. */
+	_Alignas(LINE) _Atomic uint32_t consumed;	/* cells */
+	_Atomic uint32_t parts;				/* of messages */
+	/* Read mostly. Of each cell's last message whether it was refused. */
 	_Alignas(LINE) _Atomic uint64_t refused[CHANNEL_CELLS / 64];
-	_Atomic uint32_t reach;				/* enum memory_reach; by the consumer */
-	_Alignas(LINE) _Atomic uint32_t asleep;		/* enum asleep, of the consumer; by both */
+	_Atomic uint32_t reach;				/* enum memory_reach */
+	_Alignas(LINE) _Atomic uint32_t asleep;		/* number of the sleep << 2 | enum asleep */
+	/* As the producer. */
 	_Alignas(LINE) struct channel_route route[CHANNEL_ROUTES + 1];	/* [0] is unused */
 	_Alignas(LINE) struct channel_cell cell[CHANNEL_CELLS];
 	_Alignas(LINE) uint8_t data[CHANNEL_DATA_BYTES];
 };
 
-_Static_assert(sizeof(struct channel_half) == 1196480,
-	       "shared between versions: raise RENDEZVOUS_VERSION (host/rendezvous.h) with the layout");
+_Static_assert(sizeof(struct channel_side) == 1196480,
+	       "shared between versions: raise HANDSHAKE_VERSION (local/handshake.h) with the layout");
 
 /* AWAKE; or what wakes the consumer: cells, or also that what it produced itself is consumed. */
 enum asleep { AWAKE, ASLEEP, ASLEEP_FOR_ANSWERS };
+#define ASLEEP_BITS 2u
+#define ASLEEP_MASK 3u
 
 /*
  * What this process knows of a half that it produces.
@@ -77,7 +85,9 @@ enum asleep { AWAKE, ASLEEP, ASLEEP_FOR_ANSWERS };
  */
 struct producer {
 	struct lock lock;
-	struct channel_half *half;
+	struct channel_side *half;	/* ours */
+	const struct channel_side *theirs;
+	_Atomic uint32_t woken;		/* the sleep of theirs that a bell was rung for last */
 	uint32_t put;			/* cells so far */
 	uint32_t consumed;		/* of them, as last seen */
 	_Atomic uint32_t told;		/* cells up to the last message */
@@ -92,16 +102,19 @@ struct producer {
 	uint64_t data_end[CHANNEL_CELLS];	/* data_put behind each cell's data */
 	unsigned routes;
 	struct channel_route route[CHANNEL_ROUTES + 1];
-	int doorbell_fd;
+	int bell_fd;
 };
 
 struct consumer {
-	struct channel_half *half;
+	const struct channel_side *half;	/* theirs */
+	struct channel_side *ours;
 	_Atomic uint32_t taken;		/* cells given out so far; pollers look at it */
+	_Atomic bool held;		/* the next message is being dealt with (memory_hold) */
 	bool heard, refused;		/* messages whose answers the peer was not woken for yet */
 };
 
 struct channel {
+	unsigned number;
 	_Atomic bool open;
 	struct producer producer;
 	struct consumer consumer;
@@ -111,6 +124,7 @@ struct memory_link {
 	struct link link;
 	struct counters *counters;
 	channel_wake_fn *wake;
+	_Atomic uint64_t bells[CHANNELS_MAX / 64];	/* channels whose peer is to be woken */
 	_Atomic unsigned count;		/* channels are below it */
 	_Atomic unsigned open;		/* channels that are open */
 	unsigned next;			/* channel to begin with: each has its turn ... */
@@ -138,7 +152,7 @@ static inline struct channel *channel_at(const struct memory_link *memory, unsig
 	return channel && atomic_load_explicit(&channel->open, memory_order_acquire) ? channel : NULL;
 }
 
-static inline struct channel_cell *next_cell(const struct consumer *consumer)
+static inline const struct channel_cell *next_cell(const struct consumer *consumer)
 {
 	uint32_t taken = atomic_load_explicit(&consumer->taken, memory_order_relaxed);
 
@@ -148,7 +162,8 @@ static inline struct channel_cell *next_cell(const struct consumer *consumer)
 static inline bool cell_is_ready(const struct consumer *consumer)
 {
 	return atomic_load_explicit(&next_cell(consumer)->sequence, memory_order_acquire) ==
-	       atomic_load_explicit(&consumer->taken, memory_order_relaxed) + 1;	/* A1 */
+		       atomic_load_explicit(&consumer->taken, memory_order_relaxed) + 1 &&	/* A1 */
+	       !atomic_load_explicit(&consumer->held, memory_order_relaxed);
 }
 
 static inline bool cell_is_message(const struct channel_cell *cell)
@@ -168,8 +183,10 @@ enum room { ROOM_FOR_ALL, ROOM_FOR_MESSAGES };
 bool producer_has_room(struct producer *producer, enum room room, size_t bytes, uint64_t *start);
 /* The next cell is written: let it be seen. Its data, if any, ends at @data_end. Locked. */
 void producer_put(struct producer *producer, struct channel_cell *cell, uint64_t data_end);
-/* After cells were put. Locked. */
-void producer_wake(struct memory_link *memory, struct producer *producer);
+/* After cells were put: if the peer sleeps its bell is due (memory_ring_bells). */
+void producer_wake(struct memory_link *memory, struct channel *channel);
+/* The same, if it sleeps as deeply as that. Once for each of its sleeps. */
+void channel_note_bell(struct memory_link *memory, struct channel *channel, enum asleep at_least);
 /* What was given out is consumed. */
 void memory_release_given(struct memory_link *memory);
 

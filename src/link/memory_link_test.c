@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The memory link: two of them on the same two halves, as two processes would have. Order and
- * content, full rings, sleeping, a peer that writes garbage, removal, and a race of threads.
+ * The memory link: two of them on the same two sides, as two processes would have. Order and
+ * content, full rings, sleeping, a peer that writes garbage, removal, all channels there can be, and a
+ * race of threads.
  */
 #include "link/memory_test.h"
 
 #include <pthread.h>
 #include <sched.h>
+#include <unistd.h>
 
 static void expect(const struct datagram *datagram, size_t bytes, uint32_t number)
 {
@@ -113,31 +115,35 @@ static void a_removed_channel_takes_nothing_and_its_place_is_used_again(void **s
 	there->ops->receive(there, in, 16, &n);
 	assert_int_equal(n, 1);
 	memory_remove(there, channel_there);
-	memset(half[0], 0, channel_half_bytes());
-	memset(half[1], 0, channel_half_bytes());
-	assert_int_equal(memory_add(here, half[0], half[1], 1001, &channel_here), 0);
-	assert_int_equal(memory_add(there, half[1], half[0], 1000, &channel_there), 0);
-	assert_int_equal(channel_here, 0);
+	memset(side[0], 0, channel_side_bytes());
+	memset(side[1], 0, channel_side_bytes());
+	assert_int_equal(memory_add(here, channel_here, side[0], side[1], 1001), 0);
+	assert_int_equal(memory_add(there, channel_there, side[1], side[0], 1000), 0);
 	send_one(here, channel_here, 100, 5);
 	there->ops->receive(there, in, 16, &n);
 	assert_int_equal(n, 1);
 	expect(&in[0], 100, 5);
 }
 
-/* Whatever a peer writes: datagrams lie within the half, and sending goes on or says EAGAIN. */
+/*
+ * Whatever a peer writes into its side: datagrams lie within it, and sending goes on or says EAGAIN. Here is
+ * a peer to there with its cells, there to here with how far it says it has got.
+ */
 static void garbage_stays_within_bounds(void **state)
 {
 	uint64_t random = 12345;
-	uint8_t *start = (uint8_t *)half[0];
 	struct datagram in[16];
 	unsigned round, n, i, sum = 0;
 
 	for (round = 0; round < 20000; round++) {
-		size_t at = (test_random(&random) % (64 + 64 + 256 * 64 + CHANNEL_CELLS * 64));
+		size_t at = test_random(&random) % offsetof(struct channel_side, data);
+		uint8_t *start = (uint8_t *)side[round % 7 == 0];
 
 		if (round % 3 == 0)
-			at = 128 + 256 * 64 + (test_random(&random) % (16)) * 4 +
-			     (round / 3 % CHANNEL_CELLS) * 64;
+			at = offsetof(struct channel_side, cell) + test_random(&random) % 16 * 4 +
+			     round / 3 % CHANNEL_CELLS * sizeof(struct channel_cell);
+		else if (round % 21 == 7)
+			at = offsetof(struct channel_side, consumed);
 		*(uint32_t *)(start + (at & ~3u)) = round % 2 ? (uint32_t)test_random(&random) :
 							       round / 6 % 50;
 		if (round % 5 == 0)
@@ -151,6 +157,190 @@ static void garbage_stays_within_bounds(void **state)
 		}
 	}
 	assert_true(sum != 1);
+}
+
+/* ---- whose memory ---- */
+
+/* A side as two processes have it: mapped for writing by one, for reading by the other. */
+struct shared_side {
+	struct channel_side *written;
+	const struct channel_side *read;
+};
+
+static struct shared_side shared_side_new(void)
+{
+	struct shared_side shared;
+	size_t bytes = channel_side_bytes();
+	int fd = memfd_create("side", MFD_CLOEXEC);
+
+	assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
+	shared.written = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	shared.read = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
+	assert_true(shared.written != MAP_FAILED && shared.read != MAP_FAILED);
+	close(fd);
+	return shared;
+}
+
+static void shared_side_free(struct shared_side *shared)
+{
+	munmap(shared->written, channel_side_bytes());
+	munmap((void *)(uintptr_t)shared->read, channel_side_bytes());
+}
+
+static unsigned do_anything(struct link *link, unsigned channel, uint64_t *random)
+{
+	struct memory_message message;
+	struct memory_answer answered;
+	struct datagram in[16];
+	unsigned n = 0;
+
+	switch (test_random(random) % 8) {
+	case 0:
+		return try_tell(link, channel, test_random(random) % 3000, 1) == 0;
+	case 1:
+		return send_one(link, channel, 16 + test_random(random) % 3000, 1) == 0;
+	case 2:
+		memory_fall_asleep(link);
+		memory_await_answers(link, channel);
+		return 1;
+	case 3:
+		memory_awake(link);
+		return 1;
+	case 4:
+		memory_set_reach(link, channel, (unsigned)test_random(random) % 8);
+		return 1;
+	case 5:
+		while (memory_settle(link, channel, &answered))
+			n++;
+		return n;
+	case 6:
+		link->ops->receive(link, in, 16, &n);
+		memory_done(link);
+		return n;
+	default:
+		while (memory_hear(link, &message)) {
+			memory_progresses(link, &message);
+			answer(link, &message, test_random(random) % 2);
+			n++;
+		}
+		return n;
+	}
+}
+
+static void neither_process_writes_the_side_of_the_other(void **state)
+{
+	struct shared_side ours = shared_side_new(), theirs = shared_side_new();
+	uint64_t random = 5;
+	unsigned round, done = 0;
+
+	memory_remove(here, channel_here);
+	memory_remove(there, channel_there);
+	assert_int_equal(memory_add(here, channel_here, ours.written, theirs.read, 1001), 0);
+	assert_int_equal(memory_add(there, channel_there, theirs.written, ours.read, 1000), 0);
+	for (round = 0; round < 20000; round++)
+		done += round % 2 ? do_anything(here, channel_here, &random) :
+				    do_anything(there, channel_there, &random);
+	assert_true(done > 10000);
+	assert_true(rung[0] > 100 && rung[1] > 100);
+	shared_side_free(&ours);
+	shared_side_free(&theirs);
+}
+
+/* ---- as many peers as there may be ---- */
+
+static _Atomic unsigned rung_of[CHANNELS_MAX];
+
+static void ring_one_of_many(int bell_fd)
+{
+	assert_in_range(bell_fd, 0, CHANNELS_MAX - 1);
+	rung_of[bell_fd]++;
+}
+
+static void open_all(struct link **one, struct link **other, struct channel_side *(*sides)[2])
+{
+	unsigned i;
+
+	assert_int_equal(memory_open(one, &counters, ring_one_of_many), 0);
+	assert_int_equal(memory_open(other, &counters, ring_one_of_many), 0);
+	for (i = 0; i < CHANNELS_MAX; i++) {
+		sides[i][0] = side_new();
+		sides[i][1] = side_new();
+		assert_true(sides[i][0] && sides[i][1]);
+		assert_int_equal(memory_add(*one, i, sides[i][0], sides[i][1], (int)i), 0);
+		assert_int_equal(memory_add(*other, i, sides[i][1], sides[i][0], (int)i), 0);
+	}
+}
+
+/* Of each a message and a datagram. */
+static void hear_from_all(struct link *link)
+{
+	bool heard[CHANNELS_MAX] = { false }, came[CHANNELS_MAX] = { false };
+	struct memory_message message;
+	struct datagram in[16];
+	unsigned n, i, total = 0;
+
+	for (i = 0; i < CHANNELS_MAX; i++) {
+		assert_true(memory_hear(link, &message));
+		expect_content(&message, 5, message.channel);
+		assert_false(heard[message.channel]);
+		heard[message.channel] = true;
+		memory_heard(link, &message, message.channel % 3 == 0);
+	}
+	memory_answered(link);
+	assert_false(memory_hear(link, &message));
+	while (total < CHANNELS_MAX) {
+		link->ops->receive(link, in, 16, &n);
+		assert_true(n > 0);
+		for (i = 0; i < n; i++, total++) {
+			expect(&in[i], 200, in[i].channel);
+			assert_false(came[in[i].channel]);
+			came[in[i].channel] = true;
+		}
+	}
+	memory_done(link);
+	assert_false(memory_pending(link));
+}
+
+static void all_channels_work_at_once(void **state)
+{
+	static struct channel_side *sides[CHANNELS_MAX][2];
+	struct memory_room room;
+	struct memory_answer answered;
+	struct link *one, *other;
+	unsigned i, k;
+
+	open_all(&one, &other, sides);
+	assert_int_equal(memory_channels(one), CHANNELS_MAX);
+	assert_int_equal(memory_tell_begin(one, CHANNELS_MAX, 1, &room), ENOENT);
+	memory_fall_asleep(other);
+	for (i = 0; i < CHANNELS_MAX; i++) {
+		assert_int_equal(memory_tell_begin(one, i, 5, &room), 0);
+		for (k = 0; k < MEMORY_HEAD_WORDS; k++)
+			room.head[k] = i * 100 + k;
+		fill(room.data, 5, i);
+		memory_tell(one, &room, i + 1);
+		assert_int_equal(rung_of[i], 0);
+	}
+	memory_ring_bells(one);
+	for (i = 0; i < CHANNELS_MAX; i++) {
+		assert_int_equal(rung_of[i], 1);
+		assert_int_equal(send_one(one, i, 200, i), 0);
+		assert_int_equal(rung_of[i], 1);
+	}
+	hear_from_all(other);
+	for (i = 0; i < CHANNELS_MAX; i++) {
+		assert_true(memory_settle(one, i, &answered));
+		assert_int_equal(answered.owner, i + 1);
+		assert_int_equal(answered.refused, i % 3 == 0);
+		memory_remove(one, i);
+		assert_int_equal(memory_has_channels(one), i < CHANNELS_MAX - 1);
+	}
+	one->ops->close(one);
+	other->ops->close(other);
+	for (i = 0; i < CHANNELS_MAX; i++) {
+		side_free(sides[i][0]);
+		side_free(sides[i][1]);
+	}
 }
 
 /* ---- threads ---- */
@@ -224,7 +414,6 @@ static void what_is_released_is_room_at_once(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(what_is_put_comes_out_as_it_was),
 		TEST(what_is_released_is_room_at_once),
@@ -233,6 +422,8 @@ int main(void)
 		TEST(a_sleeper_is_rung_once),
 		TEST(a_removed_channel_takes_nothing_and_its_place_is_used_again),
 		TEST(garbage_stays_within_bounds),
+		TEST(neither_process_writes_the_side_of_the_other),
+		TEST(all_channels_work_at_once),
 		TEST(racing_senders_keep_their_own_order),
 	};
 

@@ -19,14 +19,14 @@ void memory_set_reach(struct link *link, unsigned number, unsigned reach)
 	struct channel *channel = channel_at(memory_of(link), number);
 
 	if (channel)
-		atomic_store_explicit(&channel->consumer.half->reach, reach, memory_order_release);
+		atomic_store_explicit(&channel->consumer.ours->reach, reach, memory_order_release);
 }
 
 unsigned memory_reach(const struct link *link, unsigned number)
 {
 	struct channel *channel = channel_at(memory_of(link), number);
 
-	return channel ? atomic_load_explicit(&channel->producer.half->reach, memory_order_acquire) : 0;
+	return channel ? atomic_load_explicit(&channel->producer.theirs->reach, memory_order_acquire) : 0;
 }
 
 #define AHEAD 4u	/* cells and lines of data */
@@ -41,7 +41,7 @@ unsigned memory_reach(const struct link *link, unsigned number)
  */
 static void fetch_ahead(const struct producer *producer, uint64_t data_end, size_t outside)
 {
-	const struct channel_half *half = producer->half;
+	const struct channel_side *half = producer->half;
 
 	__builtin_prefetch(&half->cell[(producer->put + AHEAD) % CHANNEL_CELLS], 1);
 	if (outside && outside <= LINE * AHEAD)
@@ -116,7 +116,7 @@ void memory_tell(struct link *link, struct memory_room *room, uint32_t owner) UN
 		atomic_fetch_add_explicit(&producer->fetching, room->fetched, memory_order_relaxed);
 	note_told(producer, owner);
 	producer_put(producer, cell, room->data_end);
-	producer_wake(memory_of(link), producer);
+	producer_wake(memory_of(link), room->channel);
 	lock_release(&producer->lock);
 }
 
@@ -130,18 +130,18 @@ void memory_tell_cancel(struct memory_room *room) UNCHECKED_LOCKS
 /* False: what the cell says is impossible. */
 static bool read_message(struct channel *channel, struct memory_message *message)
 {
-	struct channel_cell *cell = next_cell(&channel->consumer);
+	const struct channel_cell *cell = next_cell(&channel->consumer);
 	uint32_t offset, i;
 
 	__builtin_prefetch(&channel->consumer.half->cell[(channel->consumer.taken + 2) % CHANNEL_CELLS]);
-	message->bytes = *(volatile uint32_t *)&cell->bytes_route & 0xffffff;
+	message->bytes = *(const volatile uint32_t *)&cell->bytes_route & 0xffffff;
 	for (i = 0; i < MEMORY_HEAD_WORDS; i++)
-		message->head[i] = *(volatile uint32_t *)&cell->message.head[i];
+		message->head[i] = *(const volatile uint32_t *)&cell->message.head[i];
 	if (message->bytes <= MEMORY_INSIDE) {
 		memcpy(message->inside, cell->message.inside, MEMORY_INSIDE);
 		message->data = message->inside;
 	} else {
-		offset = *(volatile uint32_t *)&cell->message.offset;
+		offset = *(const volatile uint32_t *)&cell->message.offset;
 		if (message->bytes > LINK_BYTES_MAX || offset > CHANNEL_DATA_BYTES - message->bytes)
 			return false;
 		message->data = channel->consumer.half->data + offset;
@@ -150,9 +150,25 @@ static bool read_message(struct channel *channel, struct memory_message *message
 			__builtin_prefetch(message->data + LINE);
 	}
 	/* What the peer says it has taken may be an answer already: it need not be looked for. */
-	channel->producer.heard = *(volatile uint32_t *)&cell->taken;
+	channel->producer.heard = *(const volatile uint32_t *)&cell->taken;
 	channel->producer.has_heard = true;
 	return true;
+}
+
+void memory_hold(struct link *link, const struct memory_message *message)
+{
+	struct channel *channel = channel_at(memory_of(link), message->channel);
+
+	if (channel)
+		atomic_store_explicit(&channel->consumer.held, true, memory_order_relaxed);
+}
+
+void memory_unhold(struct link *link, unsigned number)
+{
+	struct channel *channel = channel_at(memory_of(link), number);
+
+	if (channel)
+		atomic_store_explicit(&channel->consumer.held, false, memory_order_relaxed);
 }
 
 void memory_progresses(struct link *link, const struct memory_message *message)
@@ -160,7 +176,7 @@ void memory_progresses(struct link *link, const struct memory_message *message)
 	struct channel *channel = channel_at(memory_of(link), message->channel);
 
 	if (channel)
-		atomic_fetch_add_explicit(&channel->consumer.half->parts, 1, memory_order_relaxed);
+		atomic_fetch_add_explicit(&channel->consumer.ours->parts, 1, memory_order_relaxed);
 }
 
 uint32_t memory_progress(const struct link *link, unsigned number)
@@ -168,8 +184,8 @@ uint32_t memory_progress(const struct link *link, unsigned number)
 	struct channel *channel = channel_at(memory_of(link), number);
 
 	return !channel ? 0 :
-	       atomic_load_explicit(&channel->producer.half->consumed, memory_order_relaxed) +
-	       atomic_load_explicit(&channel->producer.half->parts, memory_order_relaxed);
+	       atomic_load_explicit(&channel->producer.theirs->consumed, memory_order_relaxed) +
+	       atomic_load_explicit(&channel->producer.theirs->parts, memory_order_relaxed);
 }
 
 bool memory_hear(struct link *link, struct memory_message *message)
@@ -204,7 +220,7 @@ bool memory_hear(struct link *link, struct memory_message *message)
 	return false;
 }
 
-static void set_refused(struct channel_half *half, uint32_t number, bool refused)
+static void set_refused(struct channel_side *half, uint32_t number, bool refused)
 {
 	_Atomic uint64_t *word = &half->refused[number % CHANNEL_CELLS / 64];
 	uint64_t bits = atomic_load_explicit(word, memory_order_relaxed);
@@ -225,22 +241,15 @@ void memory_heard(struct link *link, const struct memory_message *message, bool 
 		return;
 	consumer = &channel->consumer;
 	taken = atomic_load_explicit(&consumer->taken, memory_order_relaxed);
-	set_refused(consumer->half, taken, refused);
+	atomic_store_explicit(&consumer->held, false, memory_order_relaxed);
+	set_refused(consumer->ours, taken, refused);
 	atomic_store_explicit(&consumer->taken, taken + 1, memory_order_release);
-	atomic_store_explicit(&consumer->half->consumed, taken + 1, memory_order_release);	/* R2 */
+	atomic_store_explicit(&consumer->ours->consumed, taken + 1, memory_order_release);	/* R2 */
 	consumer->heard = true;
 	consumer->refused |= refused;
 }
 
 /* Who is refused has to do something about it, whether anybody waits for that or not. */
-static bool wants_answer(struct consumer *consumer, uint32_t asleep)
-{
-	bool wants = consumer->heard && asleep >= (consumer->refused ? ASLEEP : ASLEEP_FOR_ANSWERS);
-
-	consumer->heard = consumer->refused = false;
-	return wants;
-}
-
 void memory_answered(struct link *link)
 {
 	struct memory_link *memory = memory_of(link);
@@ -249,15 +258,12 @@ void memory_answered(struct link *link)
 	atomic_thread_fence(memory_order_seq_cst);	/* F5 */
 	for (i = 0; i < count; i++) {
 		struct channel *channel = channel_at(memory, i);
-		_Atomic uint32_t *asleep;
 
 		if (!channel || !channel->consumer.heard)
 			continue;
-		asleep = &channel->producer.half->asleep;
-		if (wants_answer(&channel->consumer,
-				 atomic_load_explicit(asleep, memory_order_relaxed)) &&
-		    atomic_exchange(asleep, AWAKE) != AWAKE)
-			memory->wake(channel->producer.doorbell_fd);
+		channel_note_bell(memory, channel,
+				  channel->consumer.refused ? ASLEEP : ASLEEP_FOR_ANSWERS);
+		channel->consumer.heard = channel->consumer.refused = false;
 	}
 }
 
@@ -278,7 +284,7 @@ static uint32_t answers_of(const struct producer *producer)
 
 	if (settled == told)
 		return 0;
-	return count_consumed(atomic_load_explicit(&producer->half->consumed, memory_order_acquire),
+	return count_consumed(atomic_load_explicit(&producer->theirs->consumed, memory_order_acquire),
 			      settled, told);	/* A2 */
 }
 
@@ -297,7 +303,7 @@ static bool has_answer(struct producer *producer)
 static void take_answer(struct producer *producer, struct memory_answer *answer)
 {
 	uint32_t number = atomic_load_explicit(&producer->settled, memory_order_relaxed);
-	uint64_t bits = atomic_load_explicit(&producer->half->refused[number % CHANNEL_CELLS / 64],
+	uint64_t bits = atomic_load_explicit(&producer->theirs->refused[number % CHANNEL_CELLS / 64],
 					     memory_order_relaxed);
 
 	answer->owner = producer->owner[number % CHANNEL_CELLS];
@@ -362,7 +368,8 @@ unsigned memory_channels(const struct link *link)
 bool memory_await_answers(struct link *link, unsigned number)
 {
 	struct channel *channel = channel_at(memory_of(link), number);
-	uint32_t asleep = ASLEEP;
+	_Atomic uint32_t *asleep;
+	uint32_t was;
 
 	if (!channel)
 		return false;
@@ -373,9 +380,12 @@ bool memory_await_answers(struct link *link, unsigned number)
 		return false;
 	atomic_store_explicit(&channel->producer.awaited, true, memory_order_relaxed);
 	atomic_thread_fence(memory_order_seq_cst);	/* with the exchange in memory_fall_asleep() */
-	if (atomic_load_explicit(&channel->consumer.half->asleep, memory_order_relaxed) == AWAKE)
+	asleep = &channel->consumer.ours->asleep;
+	was = atomic_load_explicit(asleep, memory_order_relaxed);
+	if ((was & ASLEEP_MASK) == AWAKE)
 		return false;
-	atomic_compare_exchange_strong(&channel->consumer.half->asleep, &asleep, ASLEEP_FOR_ANSWERS);
+	if ((was & ASLEEP_MASK) == ASLEEP)
+		atomic_compare_exchange_strong(asleep, &was, (was & ~ASLEEP_MASK) | ASLEEP_FOR_ANSWERS);
 	atomic_thread_fence(memory_order_seq_cst);	/* F6 */
 	return answers_of(&channel->producer) > 0;
 }

@@ -140,9 +140,9 @@ static void hearing_gives_back_the_datagrams_before(void **state)
 	assert_int_equal(send_one(here, channel_here, mixed_size(1), 1), 0);
 	tell(8, 2);
 	assert_int_equal(receive(16, &number, mixed_size), 1);
-	assert_int_equal(half[0]->consumed, 0);
+	assert_int_equal(side[1]->consumed, 0);
 	hear(8, 2, false);
-	assert_int_equal(half[0]->consumed, 2);
+	assert_int_equal(side[1]->consumed, 2);
 	settle(2, false);
 }
 
@@ -478,10 +478,10 @@ static void a_place_used_again_begins_anew(void **state)
 	memory_remove(here, channel_here);
 	memory_remove(there, channel_there);
 	assert_true(memory_settle_lost(here, channel_here, &answer));
-	memset(half[0], 0, channel_half_bytes());
-	memset(half[1], 0, channel_half_bytes());
-	assert_int_equal(memory_add(here, half[0], half[1], 1001, &channel_here), 0);
-	assert_int_equal(memory_add(there, half[1], half[0], 1000, &channel_there), 0);
+	memset(side[0], 0, channel_side_bytes());
+	memset(side[1], 0, channel_side_bytes());
+	assert_int_equal(memory_add(here, channel_here, side[0], side[1], 1001), 0);
+	assert_int_equal(memory_add(there, channel_there, side[1], side[0], 1000), 0);
 	assert_false(memory_settle_lost(here, channel_here, &answer));
 	assert_int_equal(memory_reach(here, channel_here), 0);
 	assert_int_equal(memory_tell_begin(here, channel_here, 1, &room), 0);
@@ -516,7 +516,7 @@ static void a_message_is_an_answer_to_what_was_told_before_it(void **state)
 		hear(5, i, i == 1);
 	assert_int_equal(try_tell(there, channel_there, 5, 50), 0);
 	/* The line that says so by itself is not looked at. */
-	atomic_store(&half[0]->consumed, 0);
+	atomic_store(&side[1]->consumed, 0);
 	settle_nothing();
 	assert_true(memory_hear(here, &message));
 	expect_content(&message, 5, 50);
@@ -542,7 +542,7 @@ static void nonsense_in_a_message_settles_nothing_that_was_not_told(void **state
 		while (told - settled < i % 5)
 			tell(3, told++);
 		assert_int_equal(try_tell(there, channel_there, 3, next), 0);
-		half[1]->cell[next % CHANNEL_CELLS].taken = nonsense[i % 12];
+		side[1]->cell[next % CHANNEL_CELLS].taken = nonsense[i % 12];
 		next++;
 		assert_true(memory_hear(here, &message));
 		answer(here, &message, false);
@@ -560,12 +560,12 @@ static void begin_at(uint32_t before)
 	unsigned i;
 
 	for (i = 0; i < 2; i++) {
-		struct channel *channel = links[i]->channel[0];
+		struct channel *channel = links[i]->channel[i ? channel_there : channel_here];
 
 		channel->producer.put = channel->producer.consumed = before;
 		channel->producer.told = channel->producer.settled = before;
 		channel->consumer.taken = before;
-		half[i]->consumed = before;
+		side[i]->consumed = before;
 	}
 }
 
@@ -589,17 +589,17 @@ static void numbers_of_cells_come_round_again(void **state)
 
 static void each_peer_has_its_turn(void **state)
 {
-	struct channel_half *more[2];
-	unsigned second_here, second_there, heard[2] = { 0, 0 }, go, i;
+	enum { second_here = 1, second_there = 2 };
+	unsigned heard[CHANNELS_MAX] = { 0 }, go, i;
+	struct channel_side *more[2];
 	struct memory_message message;
 
 	for (i = 0; i < 2; i++) {
-		more[i] = mmap(NULL, channel_half_bytes(), PROT_READ | PROT_WRITE,
-			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-		assert_true(more[i] != MAP_FAILED);
+		more[i] = side_new();
+		assert_non_null(more[i]);
 	}
-	assert_int_equal(memory_add(here, more[0], more[1], 1001, &second_here), 0);
-	assert_int_equal(memory_add(there, more[1], more[0], 1000, &second_there), 0);
+	assert_int_equal(memory_add(here, second_here, more[0], more[1], 1001), 0);
+	assert_int_equal(memory_add(there, second_there, more[1], more[0], 1000), 0);
 	for (i = 0; i < 1000; i++) {
 		tell(1, i);
 		assert_int_equal(try_tell(here, second_here, 1, i), 0);
@@ -613,12 +613,12 @@ static void each_peer_has_its_turn(void **state)
 		}
 		memory_answered(there);
 	}
-	assert_int_equal(heard[0] + heard[1], 320);
-	assert_in_range(heard[0], 100, 220);
+	assert_int_equal(heard[channel_there] + heard[second_there], 320);
+	assert_in_range(heard[channel_there], 100, 220);
 	memory_remove(here, second_here);
 	memory_remove(there, second_there);
-	munmap(more[0], channel_half_bytes());
-	munmap(more[1], channel_half_bytes());
+	side_free(more[0]);
+	side_free(more[1]);
 }
 
 int main(void)

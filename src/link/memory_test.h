@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * For the tests of the memory link: two of them on the same two halves, as two processes would have.
+ * For the tests of the memory link: two of them on the same two sides, as two processes would have.
  *
  * A message's number is in its head, in its data and, as number + 1, its owner; so each can be
  * recognised wherever it turns up.
@@ -23,14 +23,27 @@
 
 static struct counters counters;
 static struct link *here, *there;
-static unsigned channel_here, channel_there;
-static struct channel_half *half[2];	/* [0]: from here to there */
+enum { channel_here = 0, channel_there = 3 };	/* their numbers of the channel */
+static struct channel_side *side[2];	/* [0]: what here writes */
 static _Atomic unsigned rung[2];	/* the bells of here and there */
 
-static inline void ring(int doorbell_fd)
+static inline void ring(int bell_fd)
 {
-	assert_in_range(doorbell_fd, 1000, 1001);
-	atomic_fetch_add(&rung[doorbell_fd - 1000], 1);
+	assert_in_range(bell_fd, 1000, 1001);
+	atomic_fetch_add(&rung[bell_fd - 1000], 1);
+}
+
+static inline struct channel_side *side_new(void)
+{
+	void *memory = mmap(NULL, channel_side_bytes(), PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	return memory == MAP_FAILED ? NULL : memory;
+}
+
+static inline void side_free(struct channel_side *memory)
+{
+	munmap(memory, channel_side_bytes());
 }
 
 static inline int setup(void **state)
@@ -39,25 +52,22 @@ static inline int setup(void **state)
 
 	memset(&counters, 0, sizeof(counters));
 	for (i = 0; i < 2; i++) {
-		void *memory = mmap(NULL, channel_half_bytes(), PROT_READ | PROT_WRITE,
-				    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-		if (memory == MAP_FAILED)
+		side[i] = side_new();
+		if (!side[i])
 			return -1;
-		half[i] = memory;
 		rung[i] = 0;
 	}
 	return memory_open(&here, &counters, ring) || memory_open(&there, &counters, ring) ||
-	       memory_add(here, half[0], half[1], 1001, &channel_here) ||
-	       memory_add(there, half[1], half[0], 1000, &channel_there);
+	       memory_add(here, channel_here, side[0], side[1], 1001) ||
+	       memory_add(there, channel_there, side[1], side[0], 1000);
 }
 
 static inline int teardown(void **state)
 {
 	here->ops->close(here);
 	there->ops->close(there);
-	munmap(half[0], channel_half_bytes());
-	munmap(half[1], channel_half_bytes());
+	side_free(side[0]);
+	side_free(side[1]);
 	return 0;
 }
 
@@ -70,6 +80,7 @@ static inline void fill(uint8_t *data, size_t bytes, uint32_t number)
 		data[i] = (uint8_t)(number * 11 + i * 17 + (i >> 8) * 3);
 }
 
+/* Bells that are due are rung at once. */
 static inline int try_tell(struct link *link, unsigned channel, size_t bytes, uint32_t number)
 {
 	struct memory_room room;
@@ -82,6 +93,7 @@ static inline int try_tell(struct link *link, unsigned channel, size_t bytes, ui
 		room.head[i] = number * 100 + i;
 	fill(room.data, bytes, number);
 	memory_tell(link, &room, number + 1);
+	memory_ring_bells(link);
 	return 0;
 }
 
@@ -107,6 +119,7 @@ static inline void answer(struct link *link, const struct memory_message *messag
 {
 	memory_heard(link, message, refused);
 	memory_answered(link);
+	memory_ring_bells(link);
 }
 
 static inline void hear(size_t bytes, uint32_t number, bool refused)

@@ -77,21 +77,31 @@ enum mr_fault mr_grant(struct mr_table *table, const struct mr_asker *asker, uin
 	return MR_OK;
 }
 
-enum mr_fault mr_check_foreign(const struct mr_entry *table, const struct mr_asker *asker,
-			       uint32_t key, unsigned need, uint64_t address, uint64_t length,
-			       uint64_t *host)
+bool mr_describe(struct mr_table *table, uint32_t key, struct mr_description *description)
 {
-	const struct mr_entry *entry = &table[mr_index_of(key)];
-	enum mr_fault fault;
+	struct mr_entry *entry = &table->entry[mr_index_of(key)];
 
-	if (!key || atomic_load_explicit(&entry->key, memory_order_seq_cst) != key)
-		return MR_KEY;
-	if (*(const volatile uint32_t *)&entry->kind != MR_REGION)
-		return MR_ACCESS;
-	fault = check(entry, asker, need, address, length);
-	if (fault == MR_OK)
-		*host = entry->host + (address - entry->start);
-	return fault;
+	if (!key || mr_key_of(entry) != key)
+		return false;
+	atomic_fetch_add_explicit(&entry->users, 1, memory_order_seq_cst);
+	if (atomic_load_explicit(&entry->key, memory_order_seq_cst) != key ||
+	    entry->kind != MR_REGION) {
+		atomic_fetch_sub_explicit(&entry->users, 1, memory_order_release);
+		return false;
+	}
+	*description = (struct mr_description){ .entry = entry, .key = key, .access = entry->access,
+						.pd = entry->pd, .start = entry->start,
+						.length = entry->length, .host = entry->host,
+						.block = atomic_load_explicit(
+							&table->block[mr_index_of(key)],
+							memory_order_acquire) };
+	return true;
+}
+
+void mr_describe_end(struct mr_description *description)
+{
+	atomic_fetch_sub_explicit(&description->entry->users, 1, memory_order_release);
+	description->entry = NULL;
 }
 
 void mr_release(struct mr_grant *grant)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The layout of the arena. Each part begins on a page of its own, so that a peer may one day be
- * given parts of it, and so that the counters do not share pages with the tables.
+ * The layout of the arena. Each part begins on a page of its own, so that the counters do not share
+ * pages with the tables.
  */
 #include "object/arena.h"
 
@@ -27,14 +27,9 @@ static size_t qp_offset(void)
 	return mr_offset() + align_up(MR_TABLE_SIZE * sizeof(struct mr_entry));
 }
 
-static size_t mapping_offset(void)
-{
-	return qp_offset() + align_up(QP_TABLE_SIZE * sizeof(struct qp_access));
-}
-
 size_t arena_bytes(void)
 {
-	return mapping_offset() + align_up(MR_TABLE_SIZE * sizeof(struct mr_mapping));
+	return qp_offset() + align_up(QP_TABLE_SIZE * sizeof(struct qp_access));
 }
 
 struct arena *arena_init(void *memory, uint32_t pid)
@@ -47,7 +42,6 @@ struct arena *arena_init(void *memory, uint32_t pid)
 	arena->counters_offset = counters_offset();
 	arena->mr_offset = mr_offset();
 	arena->qp_offset = qp_offset();
-	arena->mapping_offset = mapping_offset();
 	arena->counter_count = COUNTER_COUNT;
 	arena->mr_count = MR_TABLE_SIZE;
 	arena->qp_count = QP_TABLE_SIZE;

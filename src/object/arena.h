@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The arena: one versioned block of memory per process (a memfd, made by platform/memory.c)
- * that holds what a peer process on this host may one day be given to read: the region table,
- * the access state of QPs, and the counters. Fixed-width fields, offsets and no pointers; what
- * is touched only by its own process (struct mr, struct qp ...) lives elsewhere.
+ * The arena: one block of memory of this process that holds the region table, the state of QPs that is
+ * read without their locks, and the counters. It is in nobody else's sight.
  *
- *	header | counters | mr_entry[MR_TABLE_SIZE] | qp_access[QP_TABLE_SIZE] | mr_mapping[...]
+ *	header | counters | mr_entry[MR_TABLE_SIZE] | qp_access[QP_TABLE_SIZE]
  *
- * The file is sparse: only touched pages cost memory.
+ * Only touched pages cost memory.
  */
 #ifndef VERBATIM_OBJECT_ARENA_H
 #define VERBATIM_OBJECT_ARENA_H
@@ -48,20 +46,7 @@ struct mr_entry {
 };
 static_assert(sizeof(struct mr_entry) == 64, "an entry is a cache line, shared between versions");
 
-/*
- * Of a region: which of its pages peers have mapped too, because they are those of the process's
- * pool (hca/mapping.h). It holds for addresses of the owner's address space, so that it stays true
- * when the region is registered anew. Written while no peer has the key, @bytes last.
- */
-struct mr_mapping {
-	_Atomic uint64_t bytes;		/* whole pages; 0: none */
-	uint64_t first;			/* where they begin in the owner's address space ... */
-	uint64_t pool;			/* ... and in the pool */
-	uint64_t reserved;
-};
-static_assert(sizeof(struct mr_mapping) == 32, "shared between versions");
-
-/* What a peer must know of a QP to access memory through it. */
+/* What is read of a QP without its lock. */
 struct qp_access {
 	_Atomic uint32_t qpn;		/* 0: none */
 	_Atomic uint32_t state;		/* enum ibv_qp_state */
@@ -70,15 +55,14 @@ struct qp_access {
 	uint32_t type;			/* enum ibv_qp_type */
 	uint32_t dest_qpn;
 	_Atomic uint32_t established;	/* in RTR: the first packet has come (COMM_EST was raised) */
-	_Atomic uint32_t generation;	/* goes up with each RESET: messages of before are stale */
-	uint32_t reserved[8];
+	uint32_t reserved[9];
 };
 static_assert(sizeof(struct qp_access) == 64, "an entry is a cache line, shared between versions");
 
 struct arena {
 	uint32_t magic, version;
 	uint64_t bytes;			/* of the whole arena */
-	uint64_t counters_offset, mr_offset, qp_offset, mapping_offset;
+	uint64_t counters_offset, mr_offset, qp_offset;
 	uint32_t counter_count, mr_count, qp_count, pid;
 };
 
@@ -95,11 +79,6 @@ static inline struct counters *arena_counters(struct arena *arena)
 static inline struct mr_entry *arena_mr(struct arena *arena)
 {
 	return (struct mr_entry *)((char *)arena + arena->mr_offset);
-}
-
-static inline struct mr_mapping *arena_mapping(struct arena *arena)
-{
-	return (struct mr_mapping *)((char *)arena + arena->mapping_offset);
 }
 
 static inline struct qp_access *arena_qp(struct arena *arena)

@@ -21,8 +21,14 @@ struct completion {
 
 enum cq_armed { CQ_UNARMED, CQ_ARMED_SOLICITED, CQ_ARMED_ANY };
 
+#define CQ_EX_SLOTS	48
+
 struct cq {
-	struct ibv_cq_ex ibv;		/* first; begins like struct ibv_cq */
+	/* First. Behind our headers' struct ibv_cq_ex there are null pointers, as in struct qp. */
+	union {
+		struct ibv_cq_ex ibv;	/* begins like struct ibv_cq */
+		void *ibv_slots[CQ_EX_SLOTS];
+	};
 	struct lock lock;
 	struct completion *ring;
 	uint32_t size;			/* entries; the application sees it as cqe */

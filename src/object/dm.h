@@ -16,7 +16,7 @@ struct dm {
 	struct ibv_dm ibv;		/* first */
 	uint8_t *memory;		/* whole pages, of which the application has @length bytes */
 	size_t length, bytes;
-	bool pooled;			/* pages of the pool (hca/mapping.h) */
+	bool is_block;			/* local/block.h */
 	_Atomic uint32_t regions;	/* registered in it */
 	struct list node;
 };

@@ -32,6 +32,12 @@ int mr_table_init(struct mr_table *table, struct arena *arena, uint64_t seed)
 	table->free_ring = malloc(MR_TABLE_SIZE * sizeof(*table->free_ring));
 	if (!table->free_ring)
 		return ENOMEM;
+	table->block = calloc(MR_TABLE_SIZE, sizeof(*table->block));
+	if (!table->block) {
+		free(table->free_ring);
+		table->free_ring = NULL;
+		return ENOMEM;
+	}
 	lock_init(&table->lock);
 	table->entry = arena_mr(arena);
 	table->free_head = table->free_count = 0;
@@ -42,7 +48,9 @@ int mr_table_init(struct mr_table *table, struct arena *arena, uint64_t seed)
 
 void mr_table_free(struct mr_table *table)
 {
+	free(table->block);
 	free(table->free_ring);
+	table->block = NULL;
 	table->free_ring = NULL;
 	lock_destroy(&table->lock);
 }
@@ -123,16 +131,35 @@ void mr_entry_drain(const struct mr_entry *entry)
 }
 
 /*
- * No access of another process is in progress from here on. This may wait for that process, if it is
- * stopped: so no lock is held, and windows, which are invalidated by packets, are not for direct
- * accesses (mr_check_foreign).
+ * No access is in progress from here on. First our own threads, who may be granting the region to another
+ * process; then those processes. This may wait for one that is stopped: so no lock is held, and windows,
+ * which are invalidated by packets, are never granted (mr_describe).
  */
 static void drain_region(const struct mr_table *table, const struct mr_entry *entry)
 	EXCLUDES(table->lock)
 {
+	mr_entry_drain(entry);
 	if (table->drain_peers)
 		table->drain_peers(table->peers, entry->last_key);
-	mr_entry_drain(entry);
+}
+
+static void forget_block(struct mr_table *table, uint32_t index)
+{
+	void *block = atomic_exchange_explicit(&table->block[index], NULL, memory_order_acq_rel);
+
+	if (block && table->forget)
+		table->forget(table->peers, block);
+}
+
+uint64_t mr_host(const struct mr_table *table, const struct mr *mr)
+{
+	return table->entry[mr_index_of(mr->ibv.lkey)].host;
+}
+
+void mr_set_block(struct mr_table *table, const struct mr *mr, void *block)
+{
+	/* After ibv_rereg_mr() peers may be asking for it already. */
+	atomic_store_explicit(&table->block[mr_index_of(mr->ibv.lkey)], block, memory_order_release);
 }
 
 static int check_access(const char *call, unsigned access)
@@ -234,8 +261,7 @@ int mr_deregister(struct mr_table *table, struct mr *mr)
 		return EBUSY;
 	}
 	drain_region(table, entry);
-	if (table->forget)
-		table->forget(table->peers, index);
+	forget_block(table, index);
 
 	lock_acquire(&table->lock);
 	mr_entry_give(table, index);
@@ -325,8 +351,8 @@ int mr_reregister(struct mr_table *table, struct mr *mr, int flags, struct pd *p
 	if (!err) {
 		drain_region(table, entry);
 		/* The memory it leaves is the application's alone, as after deregistration. */
-		if (flags & IBV_REREG_MR_CHANGE_TRANSLATION && table->forget)
-			table->forget(table->peers, mr_index_of(mr->ibv.lkey));
+		if (flags & IBV_REREG_MR_CHANGE_TRANSLATION)
+			forget_block(table, mr_index_of(mr->ibv.lkey));
 		lock_acquire(&table->lock);
 		region_replace(entry, &new);
 		lock_release(&table->lock);

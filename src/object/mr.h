@@ -26,9 +26,10 @@ typedef void mr_drain_fn(void *peers, uint32_t key);
 struct mr_table {
 	struct lock lock;
 	mr_drain_fn *drain_peers;	/* NULL: there are none */
-	void (*forget)(void *peers, uint32_t index);	/* a region is gone, its index still taken */
+	void (*forget)(void *peers, void *block);	/* a region that had it is gone, or moved elsewhere */
 	void *peers;
 	struct mr_entry *entry;		/* [MR_TABLE_SIZE], in the arena */
+	void *_Atomic *block;		/* [MR_TABLE_SIZE]: of regions (mr_set_block); or NULL */
 	uint32_t *free_ring;		/* freed indices, reused oldest first */
 	uint32_t free_head, free_count, fresh;	/* @fresh: indices never used yet start here */
 	uint64_t random_state;		/* seeded by the owner; keys are not a secret from ptrace */
@@ -80,6 +81,11 @@ int mr_deregister(struct mr_table *table, struct mr *mr);
 int mr_reregister(struct mr_table *table, struct mr *mr, int flags, struct pd *pd,
 		  void *address, size_t length, unsigned access);
 
+/* Where the region's first byte lies in this process. */
+uint64_t mr_host(const struct mr_table *table, const struct mr *mr);
+/* What its memory is, for those who grant it (local/region.c): given to table->forget() in the end. */
+void mr_set_block(struct mr_table *table, const struct mr *mr, void *block);
+
 int mw_alloc(struct mr_table *table, struct pd *pd, enum ibv_mw_type type, struct mw *mw);
 int mw_free(struct mr_table *table, struct mw *mw);
 
@@ -115,16 +121,6 @@ enum mr_fault mr_grant(struct mr_table *table, const struct mr_asker *asker, uin
 		       unsigned need, uint64_t address, uint64_t length, struct mr_grant *grant);
 void mr_release(struct mr_grant *grant);
 
-/*
- * The same question about the table of another process, which is only read: @entry is its table, as
- * mapped here. The caller has told that process which key it uses (its mr_drain_fn) before, with a
- * full fence, and does so until it is done. On MR_OK *host is the address in that process. Windows are
- * refused (MR_ACCESS): their invalidation does not wait for other processes.
- */
-enum mr_fault mr_check_foreign(const struct mr_entry *entry, const struct mr_asker *asker,
-			       uint32_t key, unsigned need, uint64_t address, uint64_t length,
-			       uint64_t *host);
-
 /* Send-queue operations on keys: 0 = done, else the fault, reported as MW_BIND_ERR or LOC_PROT. */
 enum mr_fault mw_bind(struct mr_table *table, const struct mr_asker *asker, struct mw *mw,
 		      uint32_t new_rkey, const struct ibv_mw_bind_info *info);
@@ -134,6 +130,19 @@ enum mr_fault mw_bind(struct mr_table *table, const struct mr_asker *asker, stru
  */
 /* LOCAL_INV and SEND_WITH_INV: only type 2 windows bound on this QP may be invalidated. */
 enum mr_fault mr_invalidate(struct mr_table *table, const struct mr_asker *asker, uint32_t rkey);
+
+/*
+ * What a key names, for who grants it to another process. Held, as by mr_grant(), until mr_describe_end().
+ * False: it is no living region (windows are none: their invalidation does not wait for other processes).
+ */
+struct mr_description {
+	struct mr_entry *entry;
+	uint32_t key, access, pd;
+	uint64_t start, length, host;
+	void *block;			/* what mr_set_block() gave; or NULL */
+};
+bool mr_describe(struct mr_table *table, uint32_t key, struct mr_description *description);
+void mr_describe_end(struct mr_description *description);
 
 /* One line for explanations: key, address, length, and which bound or flag it violates. */
 void mr_explain(struct mr_table *table, const struct mr_asker *asker, uint32_t key, unsigned need,

@@ -18,6 +18,7 @@ static struct pd pds[3] = { { .number = 1 }, { .number = 2 }, { .number = 3 } };
 static int begin(void **state)
 {
 	arena = test_arena();
+	memset(&table, 0, sizeof(table));
 	assert_int_equal(mr_table_init(&table, arena, 42), 0);
 	for (unsigned i = 0; i < 3; i++)
 		atomic_store(&pds[i].users, 0);
@@ -329,8 +330,10 @@ static void after_deregistration_nobody_accesses_the_region(void **state)
 
 /* Other processes that access memory themselves. */
 struct peers {
-	unsigned drains, forgets;
-	uint32_t key, index, key_when_forgotten;
+	_Atomic unsigned drains;
+	unsigned forgets;
+	uint32_t key, key_when_forgotten, users_when_drained;
+	void *block;
 	bool was_locked;
 };
 
@@ -345,33 +348,41 @@ static void note_lock(struct peers *peers) UNCHECKED_LOCKS
 static void drain(void *context, uint32_t key)
 {
 	struct peers *peers = context;
+	const struct mr_entry *entry = &table.entry[mr_index_of(key)];
 
 	peers->drains++;
 	peers->key = key;
-	assert_int_equal(mr_key_of(&table.entry[mr_index_of(key)]), 0);
+	peers->users_when_drained += atomic_load(&entry->users);
+	assert_int_equal(mr_key_of(entry), 0);
 	note_lock(peers);
 }
 
-static void forget(void *context, uint32_t index)
+static void forget(void *context, void *block)
 {
 	struct peers *peers = context;
 
 	peers->forgets++;
-	peers->index = index;
-	peers->key_when_forgotten = mr_key_of(&table.entry[index]);
+	peers->block = block;
+	peers->key_when_forgotten = mr_key_of(&table.entry[mr_index_of(peers->key)]);
 	note_lock(peers);
+}
+
+static void have_peers(struct peers *peers)
+{
+	table.drain_peers = drain;
+	table.forget = forget;
+	table.peers = peers;
 }
 
 static void peers_are_waited_for_without_the_lock(void **state)
 {
 	struct peers peers = { 0 };
-	char memory[64], other[64];
+	char memory[64], other[64], block[2];
 	struct mr mr = region_of(memory, 64, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	uint32_t key = mr.ibv.rkey;
 
-	table.drain_peers = drain;
-	table.forget = forget;
-	table.peers = &peers;
+	have_peers(&peers);
+	mr_set_block(&table, &mr, &block[0]);
 	assert_int_equal(mr_reregister(&table, &mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0,
 				       IBV_ACCESS_REMOTE_READ), 0);
 	assert_int_equal(peers.drains, 1);
@@ -381,15 +392,111 @@ static void peers_are_waited_for_without_the_lock(void **state)
 	assert_int_equal(mr_reregister(&table, &mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, other, 64,
 				       0), 0);
 	assert_int_equal(peers.forgets, 1);
-	assert_int_equal(peers.index, mr_index_of(key));
+	assert_ptr_equal(peers.block, &block[0]);
 	assert_int_equal(peers.key_when_forgotten, 0);
 	assert_int_equal(mr.ibv.rkey, key);
 	assert_int_equal(try(key, IBV_ACCESS_REMOTE_READ, (uintptr_t)other, 64), MR_OK);
 	assert_int_equal(try(key, IBV_ACCESS_REMOTE_READ, (uintptr_t)memory, 64), MR_BOUNDS);
+	mr_set_block(&table, &mr, &block[1]);
 	assert_int_equal(mr_deregister(&table, &mr), 0);
 	assert_int_equal(peers.drains, 3);
 	assert_int_equal(peers.forgets, 2);
+	assert_ptr_equal(peers.block, &block[1]);
+	assert_int_equal(peers.users_when_drained, 0);
 	assert_false(peers.was_locked);
+}
+
+/* A block is its region's: the next one at that index has none, nor one whose memory is no block. */
+static void a_block_is_forgotten_once(void **state)
+{
+	struct peers peers = { 0 };
+	char memory[64], block;
+	struct mr_description description;
+	unsigned i;
+
+	have_peers(&peers);
+	for (i = 0; i < 20000; i++) {
+		struct mr mr = region_of(memory, 64, IBV_ACCESS_REMOTE_READ);
+
+		assert_true(mr_describe(&table, mr.ibv.rkey, &description));
+		assert_null(description.block);
+		mr_describe_end(&description);
+		if (i == 7)
+			mr_set_block(&table, &mr, &block);
+		assert_int_equal(mr_deregister(&table, &mr), 0);
+	}
+	assert_int_equal(peers.forgets, 1);
+	assert_ptr_equal(peers.block, &block);
+}
+
+/* ---- what is said of a key to another process ---- */
+
+static void a_description_is_what_was_registered(void **state)
+{
+	unsigned access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+	char memory[64], block;
+	struct mr mr = { 0 };
+	struct mr_description description;
+
+	assert_int_equal(mr_register(&table, &pds[1], memory, 64, 0x123456789000, access, &mr), 0);
+	assert_int_equal(mr_host(&table, &mr), (uintptr_t)memory);
+	mr_set_block(&table, &mr, &block);
+	assert_true(mr_describe(&table, mr.ibv.rkey, &description));
+	assert_int_equal(description.key, mr.ibv.rkey);
+	assert_int_equal(description.access, access);
+	assert_int_equal(description.pd, 2);
+	assert_int_equal(description.start, 0x123456789000);
+	assert_int_equal(description.length, 64);
+	assert_int_equal(description.host, (uintptr_t)memory);
+	assert_ptr_equal(description.block, &block);
+	mr_describe_end(&description);
+	assert_int_equal(mr_deregister(&table, &mr), 0);
+	assert_false(mr_describe(&table, mr.ibv.rkey, &description));
+}
+
+static void only_a_living_key_is_described(void **state)
+{
+	char memory[64];
+	struct mr mr = region_of(memory, 64, IBV_ACCESS_LOCAL_WRITE);
+	const struct mr_entry *entry = &table.entry[mr_index_of(mr.ibv.lkey)];
+	struct mr_description description;
+	unsigned bit;
+
+	for (bit = 0; bit < 32; bit++)
+		assert_false(mr_describe(&table, mr.ibv.lkey ^ 1u << bit, &description));
+	assert_false(mr_describe(&table, 0, &description));
+	assert_int_equal(atomic_load(&entry->users), 0);
+	assert_int_equal(mr_deregister(&table, &mr), 0);
+}
+
+static void *deregister_described(void *argument)
+{
+	assert_int_equal(mr_deregister(&table, argument), 0);
+	return NULL;
+}
+
+/* Who grants a region is one of our own threads: they end first, so that peers have all grants there are. */
+static void a_description_is_waited_for_before_peers_are(void **state)
+{
+	struct peers peers = { 0 };
+	char memory[64];
+	struct mr mr = region_of(memory, 64, IBV_ACCESS_LOCAL_WRITE);
+	struct mr_description description;
+	pthread_t thread;
+	unsigned i;
+
+	have_peers(&peers);
+	assert_true(mr_describe(&table, mr.ibv.lkey, &description));
+	assert_int_equal(pthread_create(&thread, NULL, deregister_described, &mr), 0);
+	while (try(mr.ibv.lkey, 0, (uintptr_t)memory, 8) == MR_OK)
+		sched_yield();
+	for (i = 0; i < 1000; i++)
+		sched_yield();
+	assert_int_equal(atomic_load(&peers.drains), 0);
+	mr_describe_end(&description);
+	pthread_join(thread, NULL);
+	assert_int_equal(peers.drains, 1);
+	assert_int_equal(peers.users_when_drained, 0);
 }
 
 static void windows_wait_for_nobody(void **state)
@@ -399,19 +506,18 @@ static void windows_wait_for_nobody(void **state)
 	struct mr mr = region_of(memory, 64, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
 	struct ibv_mw_bind_info info = { .mr = &mr.ibv, .addr = (uintptr_t)memory, .length = 64,
 					 .mw_access_flags = IBV_ACCESS_REMOTE_READ };
+	struct mr_description description;
 	struct mw mw = { 0 };
 	uint32_t rkey;
-	uint64_t host;
 
-	table.drain_peers = drain;
-	table.peers = &peers;
+	have_peers(&peers);
 	assert_int_equal(mw_alloc(&table, &pds[0], IBV_MW_TYPE_2, &mw), 0);
 	rkey = ibv_inc_rkey(mw.ibv.rkey);
 	assert_int_equal(mw_bind(&table, &qp_of_pd_1, &mw, rkey, &info), MR_OK);
 	assert_int_equal(try(rkey, IBV_ACCESS_REMOTE_READ, (uintptr_t)memory, 64), MR_OK);
-	/* So nobody outside may use one by himself. */
-	assert_int_equal(mr_check_foreign(table.entry, &qp_of_pd_1, rkey, IBV_ACCESS_REMOTE_READ,
-					  (uintptr_t)memory, 64, &host), MR_ACCESS);
+	/* So none is granted to another process. */
+	assert_false(mr_describe(&table, rkey, &description));
+	assert_int_equal(atomic_load(&table.entry[mr_index_of(rkey)].users), 0);
 	assert_int_equal(mr_invalidate(&table, &qp_of_pd_1, rkey), MR_OK);
 	assert_int_equal(mw_free(&table, &mw), 0);
 	assert_int_equal(peers.drains, 0);
@@ -436,6 +542,10 @@ int main(void)
 		RULE(deregistration_waits_for_an_access_in_progress),
 		RULE(after_deregistration_nobody_accesses_the_region),
 		RULE(peers_are_waited_for_without_the_lock),
+		RULE(a_block_is_forgotten_once),
+		RULE(a_description_is_what_was_registered),
+		RULE(only_a_living_key_is_described),
+		RULE(a_description_is_waited_for_before_peers_are),
 		RULE(windows_wait_for_nobody),
 	};
 

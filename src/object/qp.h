@@ -18,6 +18,7 @@
 #include "object/cq.h"
 #include "object/event.h"
 #include "object/mr.h"
+#include "object/pairing.h"
 #include "object/qp_stream.h"
 #include "object/recv_queue.h"
 #include "object/send_queue.h"
@@ -61,6 +62,7 @@ struct qp {
 	struct recv_queue rq;		/* unused with an SRQ */
 	struct requester requester;
 	struct responder responder;
+	struct pairing pairing;		/* with the peer, inside this host */
 
 	/* Scheduling */
 	struct list ready_node;		/* in the run queue (run_queue.h): under its lock */

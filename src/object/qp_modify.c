@@ -14,10 +14,12 @@
 
 #define PORT_ONLY	1u	/* every device has one port */
 
+/* Permission for a peer's FLUSH (rdma-core 45), which no peer can be answered: taken, and of no effect. */
+#define ACCESS_FLUSH	(3u << 8)	/* IBV_ACCESS_FLUSH_GLOBAL, _PERSISTENT */
 #define QP_ACCESS_KNOWN \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | \
 	 IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED | \
-	 IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB | IBV_ACCESS_OPTIONAL_RANGE)
+	 IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB | ACCESS_FLUSH | IBV_ACCESS_OPTIONAL_RANGE)
 
 /* "IBV_QP_AV (ah_attr), IBV_QP_PORT (port_num)" for the bits of @mask. */
 static const char *attributes_text(int mask, char *text, size_t size)

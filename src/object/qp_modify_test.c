@@ -247,7 +247,7 @@ static void values_are_accepted_up_to_their_limits_and_refused_beyond(void **sta
 	} cases[] = {
 		{ PORT, IBV_QP_PORT, 0, 1, { 1, 1 }, { 0, 2 } },
 		{ PKEY, IBV_QP_PKEY_INDEX, 0, 1, { 0, 0 }, { 1, 0xffff } },
-		{ ACCESS, IBV_QP_ACCESS_FLAGS, 0, 1, { 0, 0x3ff000ff }, { 1 << 8, 1u << 31 } },
+		{ ACCESS, IBV_QP_ACCESS_FLAGS, 0, 1, { 0, 0x3ff003ff }, { 1 << 10, 1u << 31 } },
 		{ AV_PORT, IBV_QP_AV, 1, 2, { 1, 1 }, { 0, 2 } },
 		{ SL, IBV_QP_AV, 1, 2, { 0, 15 }, { 16, 255 } },
 		{ MTU, IBV_QP_PATH_MTU, 1, 2, { IBV_MTU_256, IBV_MTU_4096 }, { 0, 6 } },

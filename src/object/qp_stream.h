@@ -115,9 +115,7 @@ struct responder {
 	uint32_t received;		/* bytes of the message in progress */
 
 	uint32_t message_sequence;	/* of the next message (transport/message.h) ... */
-	uint32_t message_done;		/* ... and bytes of it that were copied: of one like this */
-	uint32_t message_length;
-	uint8_t message_generation;
+	uint32_t message_done;		/* ... and bytes of it that were copied */
 
 	/* The receive that a message took; given to the next one if the message was dropped (UC) */
 	struct recv_wqe *recv;

@@ -6,22 +6,19 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdint.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "platform/fail.h"
 
-bool memory_is_mapped(const void *address, size_t length)
-{
-	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-	uintptr_t start = (uintptr_t)address & ~(page - 1);
-	uintptr_t end = (uintptr_t)address + length;
-
-	/* An asynchronous msync() does nothing but look for holes. */
-	return !length || !msync((void *)start, end - start, MS_ASYNC) || errno != ENOMEM;
-}
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010
+#endif
 
 /*
  * Addresses that nothing is mapped at, of which the beginning is a multiple of @alignment: a larger
@@ -45,17 +42,14 @@ static int reserve_aligned(size_t bytes, size_t alignment, uint8_t **memory)
 	return 0;
 }
 
-int memory_aligned(int fd, uint64_t offset, size_t bytes, size_t alignment, uint8_t **memory)
+int memory_aligned(size_t bytes, size_t alignment, uint8_t **memory)
 {
-	int flags = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
 	uint8_t *place = NULL;
 	int err = reserve_aligned(bytes, alignment, &place);
 
 	if (err)
 		return err;
-	if (fail_now(FAIL_MMAP) || mmap(place, bytes, PROT_READ | PROT_WRITE,
-					flags | MAP_NORESERVE | MAP_FIXED, fd,
-					(off_t)offset) == MAP_FAILED) {
+	if (fail_now(FAIL_MMAP) || mprotect(place, bytes, PROT_READ | PROT_WRITE)) {
 		err = errno;
 		munmap(place, bytes);
 		return err;
@@ -84,44 +78,15 @@ int memory_private(size_t bytes, void **memory)
 	return 0;
 }
 
-int memory_shared(const char *name, size_t bytes, void **memory, int *fd)
+static int seal(int fd)
 {
-	int err, made;
-	void *mapped;
+	int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL;
 
-	if (is_too_large(bytes))
-		return EFBIG;
-	made = fail_now(FAIL_MEMFD) ? -1 : memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (made < 0)
-		return errno;
-	if (fail_now(FAIL_FTRUNCATE) || ftruncate(made, (off_t)bytes)) {
-		err = errno;
-		goto close_fd;
-	}
-	mapped = fail_now(FAIL_MMAP) ? MAP_FAILED :
-		 mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, made, 0);
-	if (mapped == MAP_FAILED) {
-		err = errno;
-		goto close_fd;
-	}
-	madvise(mapped, bytes, MADV_DONTDUMP);	/* sparse: a core dump would fill it */
-	/* Whoever is given it can rely on its size: no SIGBUS. */
-	if (fcntl(made, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW)) {
-		err = errno;
-		munmap(mapped, bytes);
-		goto close_fd;
-	}
-	*memory = mapped;
-	*fd = made;
-	return 0;
-close_fd:
-	close(made);
-	return err;
+	return fail_now(FAIL_SEAL) || fcntl(fd, F_ADD_SEALS, seals) ? errno : 0;
 }
 
-static int map(int fd, size_t bytes, bool writable, void *at, void **memory)
+static int map(int fd, size_t bytes, int protection, void *at, void **memory)
 {
-	int protection = PROT_READ | (writable ? PROT_WRITE : 0);
 	void *mapped = fail_now(FAIL_MMAP) ? MAP_FAILED :
 		       mmap(at, bytes, protection, MAP_SHARED | MAP_NORESERVE | (at ? MAP_FIXED : 0), fd,
 			    0);
@@ -135,14 +100,54 @@ static int map(int fd, size_t bytes, bool writable, void *at, void **memory)
 	return 0;
 }
 
-int memory_map(int fd, size_t bytes, bool writable, void **memory)
+int memory_shared(const char *name, size_t bytes, void *memory, int *fd)
 {
-	return map(fd, bytes, writable, NULL, memory);
+	int err, made;
+
+	if (is_too_large(bytes))
+		return EFBIG;
+	made = fail_now(FAIL_MEMFD) ? -1 : memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (made < 0)
+		return errno;
+	err = fail_now(FAIL_FTRUNCATE) || ftruncate(made, (off_t)bytes) ? errno : 0;
+	if (!err)
+		err = map(made, bytes, PROT_READ | PROT_WRITE, memory, &memory);
+	if (err)
+		goto close_fd;
+	err = seal(made);
+	if (err)
+		goto blank;
+	*fd = made;
+	return 0;
+blank:
+	memory_blank(memory, bytes);
+close_fd:
+	close(made);
+	return err;
 }
 
-int memory_map_over(int fd, size_t bytes, bool writable, void *memory)
+int memory_map_over(int fd, size_t bytes, void *memory)
 {
-	return map(fd, bytes, writable, memory, &memory);
+	return map(fd, bytes, PROT_READ, memory, &memory);
+}
+
+/* Of huge pages there may be none when they are touched. */
+static bool is_sealed_block(int fd, size_t bytes)
+{
+	int seals = fcntl(fd, F_GET_SEALS), size = F_SEAL_SHRINK | F_SEAL_GROW;
+	struct statfs system;
+	struct stat stat;
+
+	return seals >= 0 && (seals & size) == size && !fstat(fd, &stat) &&
+	       (uint64_t)stat.st_size == bytes && !fstatfs(fd, &system) &&
+	       system.f_type == TMPFS_MAGIC;
+}
+
+int memory_map_sealed(int fd, size_t bytes, bool writable, void **memory)
+{
+	if (!is_sealed_block(fd, bytes))
+		return EPROTO;
+	return map(fd, bytes, PROT_READ | (writable ? PROT_WRITE : 0), NULL, memory);
 }
 
 int memory_blank(void *memory, size_t bytes)

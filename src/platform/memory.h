@@ -8,29 +8,39 @@
 #include <stdint.h>
 
 /*
- * A zeroed, sparse, shared mapping of a new memfd whose size is sealed; MADV_DONTFORK is not set.
- * 0 or errno; EFBIG: RLIMIT_FSIZE forbids it.
+ * A zeroed, sparse, shared mapping of a new memfd in place of what is mapped at @memory. Its size is
+ * sealed, and so is writing by anybody else: whoever is given *fd can only read. A fork()ed child does not have
+ * it. 0 or errno; EFBIG: RLIMIT_FSIZE forbids it; EINVAL: the kernel (before 5.1) does not know that seal.
  */
-int memory_shared(const char *name, size_t bytes, void **memory, int *fd);
-/* The same, but nobody can be given it: for where memfds are refused. 0 or errno. */
+int memory_shared(const char *name, size_t bytes, void *memory, int *fd);
+/* Zeros of our own, sparse. 0 or errno. */
 int memory_private(size_t bytes, void **memory);
-/*
- * Whole pages of the file @fd at @offset, shared, or private zeros where @fd is -1; at a multiple of
- * @alignment, a power of two. 0 or errno.
- */
-int memory_aligned(int fd, uint64_t offset, size_t bytes, size_t alignment, uint8_t **memory);
+#define MEMORY_PAGE 4096u
+
+/* Private zeros, whole pages, at a multiple of @alignment, a power of two. 0 or errno. */
+int memory_aligned(size_t bytes, size_t alignment, uint8_t **memory);
 void memory_release(void *memory, size_t bytes, int fd);
 
-/* Map what another process made so and gave us; a fork()ed child does not have it. 0 or errno. */
-int memory_map(int fd, size_t bytes, bool writable, void **memory);
-
-/* The same, in place of what is mapped at @memory. */
-int memory_map_over(int fd, size_t bytes, bool writable, void *memory);
+/*
+ * Map, for reading, what another process made so and gave us, in place of what is mapped at @memory; a
+ * fork()ed child does not have it. 0 or errno.
+ */
+int memory_map_over(int fd, size_t bytes, void *memory);
+/*
+ * Map a block that another process gave us: a memfd of ordinary pages and of exactly that size, which
+ * nobody can resize. EPROTO: it is none; others from the kernel.
+ */
+int memory_map_sealed(int fd, size_t bytes, bool writable, void **memory);
 /* Zeros of our own in place of what is mapped there: a thread may be about to look at it. */
 int memory_blank(void *memory, size_t bytes);
 
-/* Is every page of [@address, @address + @length) mapped, in whatever way? */
-bool memory_is_mapped(const void *address, size_t length);
+/*
+ * Is all of [@address, @address + @length) mapped for reading, and for writing if @writable? 0; EFAULT: there
+ * is a hole; EACCES: a mapping lacks the right; ENOSYS: it cannot be known (no /proc).
+ */
+int memory_check(const void *address, size_t length, bool writable);
+/* For tests and measurements: as on kernels before 6.11. */
+extern bool memory_check_by_text;
 
 /* Claim SIGSEGV and SIGBUS raised inside copy_user() & co (base/copy.h); once per process. */
 int fault_handler_install(void);

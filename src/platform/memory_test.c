@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Shared memory, and faults: those of copy_user() become EFAULT, all others reach whoever handled
+ * Shared memory, blocks, and faults: those of copy_user() become EFAULT, all others reach whoever handled
  * the signal before, or end the process as they would without us. The latter are run in children.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -29,6 +31,10 @@
 #define CLAIMS_FAULTS false
 #endif
 
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010
+#endif
+
 static size_t page;
 
 static int count_fds(void)
@@ -39,72 +45,232 @@ static int count_fds(void)
 	return fd;
 }
 
-static void shared_memory_is_zeroed_and_shared_with_children(void **state)
-{
-	size_t bytes = 1u << 30, i;		/* sparse: costs what is touched */
-	void *memory;
-	uint8_t *b;
-	int fd, status;
+#define SEALS_OF_SHARED (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL)
+#define SHARED_BYTES	(1u << 30)	/* sparse: costs what is touched */
 
-	assert_int_equal(memory_shared("test", bytes, &memory, &fd), 0);
-	b = memory;
-	for (i = 0; i < bytes; i += bytes / 64)
-		assert_int_equal(b[i], 0);
-	if (!fork()) {
-		b[12345] = 7;
-		_exit(0);
-	}
-	wait(&status);
-	assert_int_equal(b[12345], 7);
-	memory_release(memory, bytes, fd);
+static void *place_of(size_t bytes)
+{
+	void *place;
+
+	assert_int_equal(memory_private(bytes, &place), 0);
+	return place;
+}
+
+/* In a child that was forked. */
+static bool child_has(const void *memory, size_t bytes)
+{
+	int status;
+	pid_t child = fork();
+
+	if (!child)
+		_exit(!memory_check(memory, bytes, false));
+	assert_int_equal(waitpid(child, &status, 0), child);
+	return status != 0;
+}
+
+static void shared_memory_is_zeroed_and_where_it_was_asked_for(void **state)
+{
+	uint8_t *memory = place_of(SHARED_BYTES);
+	size_t i;
+	int fd;
+
+	memory[12345] = 3;
+	assert_int_equal(memory_shared("test", SHARED_BYTES, memory, &fd), 0);
+	for (i = 0; i < SHARED_BYTES; i += SHARED_BYTES / 64)
+		assert_int_equal(memory[i], 0);
+	assert_int_equal(memory[12345], 0);
+	assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+	assert_false(child_has(memory, page));
+	memory_release(memory, SHARED_BYTES, fd);
 	assert_int_equal(lseek(fd, 0, SEEK_CUR), -1);
+}
+
+/* @fd, which somebody was given: he reads what the owner writes, and can do nothing else. */
+static void expect_read_only(int fd, size_t bytes)
+{
+	char path[64];
+	int again;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	again = open(path, O_RDWR | O_CLOEXEC);
+	assert_true(again >= 0);
+	assert_ptr_equal(mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, again, 0), MAP_FAILED);
+	assert_int_equal(errno, EPERM);
+	assert_int_equal(pwrite(again, "x", 1, 0), -1);
+	assert_int_equal(ftruncate(again, (off_t)(bytes / 2)), -1);
+	assert_int_equal(ftruncate(again, (off_t)(bytes * 2)), -1);
+	assert_int_equal(fallocate(again, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)page),
+			 -1);
+	assert_int_equal(fcntl(again, F_ADD_SEALS, F_SEAL_WRITE), -1);
+	close(again);
+}
+
+static void who_is_given_shared_memory_can_read_it_and_no_more(void **state)
+{
+	size_t bytes = 4 * page;
+	uint8_t *ours = place_of(bytes), *theirs = place_of(bytes);
+	int fd;
+
+	assert_int_equal(memory_shared("test", bytes, ours, &fd), 0);
+	assert_int_equal(fcntl(fd, F_GET_SEALS) & SEALS_OF_SHARED, SEALS_OF_SHARED);
+	expect_read_only(fd, bytes);
+	theirs[5] = 1;
+	assert_int_equal(memory_map_over(fd, bytes, theirs), 0);
+	assert_int_equal(theirs[5], 0);
+	ours[5] = 77;
+	assert_int_equal(theirs[5], 77);
+	assert_int_equal(mprotect(theirs, bytes, PROT_READ | PROT_WRITE), -1);
+	assert_false(child_has(theirs, page));
+	fail_set(FAIL_MMAP, 1, ENOMEM);
+	assert_int_equal(memory_map_over(fd, bytes, theirs), ENOMEM);
+	fail_clear();
+	assert_int_equal(theirs[5], 77);
+	/* The place stays, without what was there. */
+	assert_int_equal(memory_blank(theirs, bytes), 0);
+	assert_int_equal(theirs[5], 0);
+	theirs[5] = 2;
+	assert_int_equal(ours[5], 77);
+	memory_release(theirs, bytes, -1);
+	memory_release(ours, bytes, fd);
 }
 
 static void each_failure_leaves_nothing_behind(void **state)
 {
 	static const enum fail_point point[] = { FAIL_MEMFD, FAIL_FTRUNCATE, FAIL_MMAP };
 	int before = count_fds(), fd = -5;
-	void *memory = &fd;
+	uint8_t *memory = place_of(page);
 	unsigned i;
 
+	memory[0] = 9;
 	for (i = 0; i < 3; i++) {
 		fail_set(point[i], 1, ENOSPC);
-		assert_int_equal(memory_shared("test", 4096, &memory, &fd), ENOSPC);
-		assert_ptr_equal(memory, &fd);
+		assert_int_equal(memory_shared("test", page, memory, &fd), ENOSPC);
+		fail_clear();
+		assert_int_equal(memory[0], 9);
 		assert_int_equal(fd, -5);
 		assert_int_equal(count_fds(), before);
 	}
+	/* What cannot be sealed is not kept: the place is private again. */
+	fail_set(FAIL_SEAL, 1, EINVAL);
+	assert_int_equal(memory_shared("test", page, memory, &fd), EINVAL);
+	fail_clear();
+	assert_int_equal(fd, -5);
+	assert_int_equal(count_fds(), before);
+	assert_int_equal(memory[0], 0);
+	assert_true(child_has(memory, page));
+	memory_release(memory, page, -1);
+}
+
+/* The signal that says so (SIGXFSZ) would end the application. */
+static void a_limit_of_file_sizes_is_an_error(void **state)
+{
+	int status, fd = -5;
+	void *memory = place_of(4 * page);
+	pid_t child = fork();
+
+	if (!child) {
+		struct rlimit limit = { .rlim_cur = 3 * page, .rlim_max = 3 * page };
+
+		if (setrlimit(RLIMIT_FSIZE, &limit))
+			_exit(1);
+		if (memory_shared("test", 4 * page, memory, &fd) != EFBIG || fd != -5)
+			_exit(2);
+		_exit(memory_shared("test", 3 * page, memory, &fd) ? 3 : 0);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+	memory_release(memory, 4 * page, -1);
+}
+
+/* ---- blocks ---- */
+
+static int block_of(size_t bytes, int seals, unsigned flags)
+{
+	int fd = memfd_create("block", MFD_CLOEXEC | MFD_ALLOW_SEALING | flags);
+
+	if (fd < 0)
+		return -1;
+	assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
+	assert_int_equal(fcntl(fd, F_ADD_SEALS, seals), 0);
+	return fd;
+}
+
+static void a_block_is_mapped_as_it_was_sealed(void **state)
+{
+	int fd = block_of(2 * page, F_SEAL_SHRINK | F_SEAL_GROW, 0);
+	uint8_t *one = NULL, *other = NULL;
+
+	assert_int_equal(memory_map_sealed(fd, 2 * page, true, (void **)&one), 0);
+	assert_int_equal(memory_map_sealed(fd, 2 * page, false, (void **)&other), 0);
+	one[page] = 5;
+	assert_int_equal(other[page], 5);
+	assert_false(child_has(one, page));
+	memory_release(other, 2 * page, -1);
+	/* For reading from now on: who wrote goes on. */
+	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE), 0);
+	assert_int_equal(memory_map_sealed(fd, 2 * page, true, (void **)&other), EPERM);
+	assert_int_equal(memory_map_sealed(fd, 2 * page, false, (void **)&other), 0);
+	one[page] = 6;
+	assert_int_equal(other[page], 6);
+	assert_int_equal(mprotect(other, 2 * page, PROT_READ | PROT_WRITE), -1);
+	memory_release(other, 2 * page, -1);
+	memory_release(one, 2 * page, fd);
+}
+
+static void expect_no_block(int fd, size_t bytes)
+{
+	void *memory = &memory;
+
+	assert_true(fd >= 0);
+	assert_int_equal(memory_map_sealed(fd, bytes, false, &memory), EPROTO);
+	assert_ptr_equal(memory, &memory);
+	close(fd);
+}
+
+/* Whoever can resize it could take the pages away under our hands: SIGBUS. */
+static void what_is_no_block_is_not_mapped(void **state)
+{
+	int sealed = F_SEAL_SHRINK | F_SEAL_GROW, fds[2], huge;
+	void *memory;
+
+	expect_no_block(block_of(page, 0, 0), page);
+	expect_no_block(block_of(page, F_SEAL_SHRINK, 0), page);
+	expect_no_block(block_of(page, F_SEAL_GROW, 0), page);
+	expect_no_block(block_of(page, sealed, 0), 2 * page);
+	expect_no_block(block_of(2 * page, sealed, 0), page);
+	expect_no_block(block_of(0, sealed, 0), page);
+	expect_no_block(open("/dev/zero", O_RDWR | O_CLOEXEC), page);
+	assert_int_equal(pipe(fds), 0);
+	expect_no_block(fds[0], page);
+	expect_no_block(fds[1], page);
+	huge = block_of(2u << 20, sealed, MFD_HUGETLB);
+	if (huge >= 0)
+		expect_no_block(huge, 2u << 20);
+	assert_int_equal(memory_map_sealed(-1, page, false, &memory), EPROTO);
 }
 
 static void aligned_memory_is_where_it_was_asked_for(void **state)
 {
 	size_t bytes = 5 * page, alignment;
-	uint8_t *own, *shared;
-	void *pool;
-	int fd;
+	uint8_t *own;
 
-	assert_int_equal(memory_shared("test", 16 * page, &pool, &fd), 0);
 	for (alignment = 1; alignment <= 8u << 20; alignment *= 2) {
-		assert_int_equal(memory_aligned(-1, 0, bytes, alignment, &own), 0);
-		assert_int_equal(memory_aligned(fd, page, bytes, alignment, &shared), 0);
+		assert_int_equal(memory_aligned(bytes, alignment, &own), 0);
 		assert_int_equal((uintptr_t)own % alignment, 0);
-		assert_int_equal((uintptr_t)shared % alignment, 0);
 		assert_int_equal(own[0] | own[bytes - 1], 0);
-		shared[bytes - 1] = own[bytes - 1] = (uint8_t)(alignment % 251 + 1);
-		assert_int_equal(((uint8_t *)pool)[6 * page - 1], alignment % 251 + 1);
+		own[bytes - 1] = own[0] = (uint8_t)(alignment % 251 + 1);
 		/* What is beside it was given back. */
 		assert_int_equal(munmap(own, bytes), 0);
-		assert_int_equal(munmap(shared, bytes), 0);
-		assert_false(memory_is_mapped(own, 1));
+		assert_false(!memory_check(own, 1, false));
 	}
 	own = NULL;
 	fail_set(FAIL_MMAP, 1, ENOMEM);
-	assert_int_equal(memory_aligned(-1, 0, bytes, 1, &own), ENOMEM);
+	assert_int_equal(memory_aligned(bytes, 1, &own), ENOMEM);
 	fail_set(FAIL_MMAP, 2, EAGAIN);
-	assert_int_equal(memory_aligned(-1, 0, bytes, 1, &own), EAGAIN);
+	assert_int_equal(memory_aligned(bytes, 1, &own), EAGAIN);
 	assert_null(own);
 	fail_clear();
-	memory_release(pool, 16 * page, fd);
 }
 
 /* ---- faults ---- */
@@ -376,8 +542,12 @@ static void a_handler_that_cannot_be_installed_is_said(void **state)
 int main(void)
 {
 	const struct CMUnitTest before[] = {
-		cmocka_unit_test(shared_memory_is_zeroed_and_shared_with_children),
+		cmocka_unit_test(shared_memory_is_zeroed_and_where_it_was_asked_for),
+		cmocka_unit_test(who_is_given_shared_memory_can_read_it_and_no_more),
 		cmocka_unit_test(each_failure_leaves_nothing_behind),
+		cmocka_unit_test(a_limit_of_file_sizes_is_an_error),
+		cmocka_unit_test(a_block_is_mapped_as_it_was_sealed),
+		cmocka_unit_test(what_is_no_block_is_not_mapped),
 		cmocka_unit_test(aligned_memory_is_where_it_was_asked_for),
 		cmocka_unit_test(other_faults_go_to_whoever_had_them_before),
 		cmocka_unit_test(signals_that_somebody_sent_are_passed_on),

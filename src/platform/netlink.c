@@ -96,7 +96,7 @@ static void discard(struct mnl_socket *socket)
 
 static int ask_once(struct nlmsghdr *question, mnl_cb_t take, void *context)
 {
-	struct mnl_socket *socket;
+	struct mnl_socket *socket = NULL;
 	int err = open_socket(&socket);
 
 	if (err)

@@ -13,6 +13,9 @@
 #include "platform/fail.h"
 
 #define LAST_BYTES	64u
+#define STRETCH		PROCESS_STRETCH
+#define STRETCHES	16u		/* in one system call */
+#define HERE_MAX	(PROCESS_PIECES_MAX + 3 * STRETCHES)
 #define GUARD_TRIES	16u
 #define GUARD_SPREAD	(UINT64_C(1) << 36)	/* bytes below where the kernel puts mappings */
 
@@ -66,6 +69,14 @@ void process_guard_free(uint64_t guard)
 		munmap((void *)(uintptr_t)(guard & ~(uint64_t)(page - 1)), page);
 }
 
+void process_guard_shut(uint64_t guard)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+	if (guard)
+		mprotect((void *)(uintptr_t)(guard & ~(uint64_t)(page - 1)), page, PROT_NONE);
+}
+
 int process_memory_probe(const struct process_memory *process)
 {
 	char byte;
@@ -80,6 +91,76 @@ int process_memory_probe(const struct process_memory *process)
 	return 0;
 }
 
+/* The check comes before the look at the address, where there is nothing. */
+bool process_may_access(pid_t pid)
+{
+	char byte;
+	struct iovec local = { .iov_base = &byte, .iov_len = 1 };
+	struct iovec remote = { .iov_base = NULL, .iov_len = 1 };
+
+	return pid > 0 && !fail_now(FAIL_PROCESS_VM) &&
+	       process_vm_readv(pid, &local, 1, &remote, 1, 0) < 0 && errno == EFAULT;
+}
+
+/*
+ * One call: up to CALL_BYTES of the pieces, in stretches of STRETCH bytes, each behind a byte of the guard.
+ * The kernel copies in the order of the lists, so that where the guard has gone, or was shut, no stretch
+ * begins any more.
+ *
+ *	there:	guard | stretch | guard | stretch ...
+ *	here:	a byte | pieces, cut at stretches | a byte | ... | the last 64 bytes
+ *
+ * The last bytes are a piece of their own: who waits for the last one finds all before it. They are cut here
+ * and not on the other side, since each piece of the other side costs the kernel a look at its page tables.
+ */
+struct call {
+	struct iovec here[HERE_MAX], there[2 * STRETCHES];
+	unsigned heres, theres;
+	size_t bytes;
+};
+
+static void call_add(struct call *call, uintptr_t at, size_t bytes)
+{
+	/* As a number: what an application calls memory may be none. */
+	call->here[call->heres++] = (struct iovec){ .iov_base = (void *)at, .iov_len = bytes };
+}
+
+static struct iovec *first_left(struct iovec *piece)
+{
+	while (!piece->iov_len)
+		piece++;
+	return piece;
+}
+
+/* @left: bytes of the request from this stretch on. Takes them off the pieces. */
+static void call_add_stretch(struct call *call, struct iovec **piece, size_t left, uint8_t *byte,
+			     const struct process_memory *process, uint64_t remote)
+{
+	size_t bytes = left < STRETCH ? left : STRETCH;
+
+	call->there[call->theres++] = (struct iovec){ (void *)(uintptr_t)process->guard, 1 };
+	call->there[call->theres++] = (struct iovec){ (void *)(uintptr_t)remote, bytes };
+	call_add(call, (uintptr_t)byte, 1);
+	call->bytes += bytes;
+	while (bytes) {
+		size_t part;
+		uintptr_t at;
+		bool is_last;
+
+		*piece = first_left(*piece);
+		part = (*piece)->iov_len < bytes ? (*piece)->iov_len : bytes;
+		at = (uintptr_t)(*piece)->iov_base;
+		is_last = part == left && part > LAST_BYTES;
+		if (is_last)
+			call_add(call, at, part - LAST_BYTES);
+		call_add(call, is_last ? at + part - LAST_BYTES : at, is_last ? LAST_BYTES : part);
+		(*piece)->iov_base = (void *)(at + part);
+		(*piece)->iov_len -= part;
+		bytes -= part;
+		left -= part;
+	}
+}
+
 static size_t total_of(const struct iovec *piece, unsigned count)
 {
 	size_t total = 0;
@@ -90,74 +171,31 @@ static size_t total_of(const struct iovec *piece, unsigned count)
 	return total;
 }
 
-/* Drop @bytes from the beginning of the pieces. */
-static void advance(struct iovec **piece, unsigned *count, size_t bytes)
-{
-	while (bytes && bytes >= (*piece)->iov_len) {
-		bytes -= (*piece)->iov_len;
-		(*piece)++;
-		(*count)--;
-	}
-	if (bytes) {
-		(*piece)->iov_base = (char *)(*piece)->iov_base + bytes;
-		(*piece)->iov_len -= bytes;
-	}
-}
-
-/*
- * All pieces, of which the last is cut before its last bytes: the kernel copies piece by piece, and who
- * waits for the last byte finds all before it. Here and not on the other side, since each piece of the
- * other side costs the kernel a look at its page tables.
- */
-static unsigned cut_last(struct iovec cut[PROCESS_PIECES_MAX + 1], const struct iovec *piece,
-			 unsigned count)
-{
-	struct iovec *last = &cut[count - 1];
-
-	memcpy(cut, piece, count * sizeof(*piece));
-	if (last->iov_len <= LAST_BYTES)
-		return count;
-	last->iov_len -= LAST_BYTES;
-	/* As a number: what an application calls memory may be none. */
-	last[1] = (struct iovec){ .iov_base = (void *)((uintptr_t)last->iov_base + last->iov_len),
-				  .iov_len = LAST_BYTES };
-	return count + 1;
-}
-
-/* The kernel moves at most 2 GiB at once; it may also stop early where memory is missing. */
+/* The kernel stops early where memory is missing; what it did is not known to the byte, nor needed. */
 static int transfer(const struct process_memory *process, struct iovec *piece, unsigned count,
 		    uint64_t remote, transfer_fn *move)
 {
-	size_t left = total_of(piece + 1, count - 1);
-	struct iovec here[PROCESS_PIECES_MAX + 1];
-	char byte = 0;
+	size_t left = total_of(piece, count);
+	struct call call;
+	uint8_t byte = 0;
 
 	while (left) {
-		struct iovec there[2] = {
-			{ .iov_base = (void *)(uintptr_t)process->guard, .iov_len = 1 },
-			{ .iov_base = (void *)(uintptr_t)remote, .iov_len = left },
-		};
-		unsigned pieces;
+		unsigned stretches;
 		ssize_t done;
 
-		piece[0] = (struct iovec){ .iov_base = &byte, .iov_len = 1 };
-		pieces = cut_last(here, piece, count);
+		call.heres = call.theres = 0;
+		call.bytes = 0;
+		for (stretches = 0; stretches < STRETCHES && call.bytes < left; stretches++)
+			call_add_stretch(&call, &piece, left - call.bytes, &byte, process,
+					 remote + call.bytes);
 		done = fail_now(FAIL_PROCESS_VM) ? -1 :
-		       move(process->pid, here, pieces, there, 2, 0);
+		       move(process->pid, call.here, call.heres, call.there, call.theres, 0);
 		if (done < 0)
 			return errno;
-		if (done <= 1)
+		if ((size_t)done != call.bytes + stretches)
 			return EFAULT;
-		done--;
-		left -= (size_t)done;
-		remote += (size_t)done;
-		if (left) {
-			piece++;
-			count--;
-			advance(&piece, &count, (size_t)done);
-			piece--;
-			count++;
-		}
+		left -= call.bytes;
+		remote += call.bytes;
 	}
 	return 0;
 }

@@ -4,9 +4,10 @@
  * sandboxes may forbid (seccomp, Yama): probe first.
  *
  * A process ID says little: its process may have called exec(), or have ended and the number be in
- * use again. So each process that gives others access keeps a guard, a byte at a place of its own
- * choice, and each transfer begins with that byte: in any other image it is not there, and the
- * transfer fails before anything is touched.
+ * use again. So each process that gives others access keeps guards, bytes at places of its own
+ * choice, one for each peer, and each 64 KiB of a transfer begin with that byte: in any other image it is not
+ * there, and the transfer fails before anything is touched. By shutting the guard its owner stops a
+ * peer whose thread is held up in mid-transfer.
  */
 #ifndef VERBATIM_PLATFORM_PROCESS_MEMORY_H
 #define VERBATIM_PLATFORM_PROCESS_MEMORY_H
@@ -27,14 +28,21 @@ struct process_memory {
 /* A guard of this process. 0 or errno. A fork()ed child does not have it. */
 int process_guard_make(uint64_t *guard);
 void process_guard_free(uint64_t guard);
+/* No transfer begins any more that names it; the place stays taken until process_guard_free(). */
+void process_guard_shut(uint64_t guard);
+
+/* Would the kernel let us reach the memory of that process (its ptrace check)? */
+bool process_may_access(pid_t pid);
 
 /* Can we read its memory? 0, or why not: EPERM, ENOSYS, ESRCH, EFAULT. */
 int process_memory_probe(const struct process_memory *process);
 
+#define PROCESS_STRETCH 65536u	/* bytes that one look at the guard is good for */
+
 /*
- * Copy @piece[1 .. count - 1] (local, at most PROCESS_PIECES_MAX in all; @piece[0] is ours to fill)
- * to or from @remote of the process: as many bytes as the pieces have. The last 64 bytes (or as many as
- * the last piece has) become visible last. 0; EFAULT: something is not mapped, here or there; ESRCH; EPERM.
+ * Copy the pieces (local, at most PROCESS_PIECES_MAX; they are used up) to or from @remote of the
+ * process: as many bytes as the pieces have. The last 64 bytes (or as many as the last piece has) become
+ * visible last. 0; EFAULT: something is not mapped, here or there, or the guard is shut; ESRCH; EPERM.
  */
 int process_memory_write(const struct process_memory *process, struct iovec *piece, unsigned count,
 			 uint64_t remote);

@@ -213,16 +213,14 @@ static void a_response_to_a_send_is_ignored(void **state)
 	station_free(s);
 }
 
+/* The region was fine when the peer was asked. */
 static void read_data_that_has_nowhere_to_go_is_a_protection_error(void **state)
 {
 	struct station *s = station_rts(IBV_QPT_RC);
-	struct ibv_send_wr wr;
-	struct ibv_sge sge;
 
-	request_init(&wr, &sge, s, IBV_WR_RDMA_READ, 1, 8);
-	sge.addr = (uintptr_t)s->memory + MEMORY_BYTES - 4;
-	post_wr(s, &wr);
-	transmit(s);
+	post(s, IBV_WR_RDMA_READ, 1, 8);
+	assert_int_equal(transmit(s), 1);
+	assert_int_equal(mr_deregister(&s->mrs, &s->mr), 0);
 	receive_data(s, OPCODE_RC_READ_RESPONSE_ONLY, OUR_PSN, 8);
 	expect_wc(&s->send_cq, 1, IBV_WC_LOC_PROT_ERR);
 	station_free(s);

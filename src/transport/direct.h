@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * One-sided requests that are carried out without packets: RDMA WRITE and READ to a process whose
- * memory we can reach (hca/direct.c does it). Here is which request may go that way, and how it
+ * memory we can reach (local/onesided.c does it). Here is which request may go that way, and how it
  * ends. The peer's transport knows nothing of them: they take no PSN and no message sequence number.
  *
  * A request goes directly only while none is unanswered: then order among requests holds by itself.

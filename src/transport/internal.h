@@ -90,13 +90,18 @@ enum sge_result sge_gather(struct call *call, const struct send_wqe *wqe, uint64
 /* Copy @data to @offset of a list. @last: this completes the message (copy_user_ordered). */
 enum sge_result sge_scatter(struct call *call, const struct ibv_sge *sge, uint32_t sge_count,
 			    uint64_t offset, const uint8_t *data, uint32_t bytes, bool last);
+/* May @bytes be scattered to the list, as things are now? */
+enum sge_result sge_check(struct call *call, const struct ibv_sge *sge, uint32_t sge_count,
+			  uint32_t bytes);
 uint64_t sge_total(const struct ibv_sge *sge, uint32_t sge_count);
 
 /*
- * The same, but what is to be copied is fetched by @pull, a piece after the other (transport/message.h).
+ * Where a part of it goes that is to be fetched: its pieces are added to @fetch, each with a grant that is held
+ * until fetch_release().
  */
-enum sge_result sge_pull(struct call *call, const struct ibv_sge *sge, uint32_t sge_count,
-			 uint64_t offset, const struct message *message, uint32_t bytes, bool last);
+enum sge_result sge_locate(struct call *call, const struct ibv_sge *sge, uint32_t sge_count,
+			   uint64_t offset, uint32_t bytes, struct message_fetch *fetch);
+void fetch_release(struct message_fetch *fetch);
 
 /* ---- direct.c ---- */
 

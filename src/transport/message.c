@@ -7,7 +7,7 @@
 #include "base/copy.h"
 #include "transport/internal.h"
 
-#define PULL_BYTES_MAX	(1u << 20)	/* copied in one call: others wait meanwhile */
+#define FETCH_BYTES_MAX	(1u << 20)	/* in one go */
 #define FLAGS_SHIFT	24
 #define STALLS_MAX	4u
 #define STALLED_PACKETS	256u
@@ -83,7 +83,6 @@ void message_write_target(const struct send_wqe *wqe, uint8_t *out)
 void transport_message_head(const struct qp *qp, const struct send_wqe *wqe, bool pull,
 			    uint32_t head[MESSAGE_WORDS])
 {
-	uint32_t generation = atomic_load_explicit(&qp->access->generation, memory_order_relaxed);
 	unsigned flags = (pull ? MESSAGE_PULL : 0) | (is_write(wqe) ? MESSAGE_WRITE : 0);
 
 	if (wqe->opcode == IBV_WR_SEND_WITH_IMM || wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
@@ -92,9 +91,9 @@ void transport_message_head(const struct qp *qp, const struct send_wqe *wqe, boo
 		flags |= MESSAGE_INVALIDATE;
 	if (wqe->flags & IBV_SEND_SOLICITED)
 		flags |= MESSAGE_SOLICITED;
-	head[0] = qp->attr.dest_qp_num | flags << FLAGS_SHIFT;
+	head[0] = qp->pairing.theirs;
 	head[1] = qp->number | wqe->sge_count << FLAGS_SHIFT;
-	head[2] = qp->requester.message_sequence | generation << FLAGS_SHIFT;
+	head[2] = qp->requester.message_sequence | flags << FLAGS_SHIFT;
 	head[3] = wqe->imm;
 	head[4] = wqe->length;
 }
@@ -196,8 +195,8 @@ void message_timeout(struct call *call)
 		requester->progress_ns = call->now_ns;
 		return;
 	}
-	/* Who comes to copy now must not take the application's next content for this. */
-	atomic_fetch_add_explicit(&call->qp->access->generation, 1, memory_order_seq_cst);
+	/* Whoever comes to copy now must not take the application's next content for this. */
+	pairing_end(&call->qp->pairing);
 	because(call, "the peer did not take %u messages out of shared memory (it may be stopped)",
 		requester->told);
 	requester_exceeded(call);
@@ -207,12 +206,11 @@ void message_timeout(struct call *call)
 
 static void parse_head(const uint32_t head[MESSAGE_WORDS], struct message *message)
 {
-	message->dest_qpn = head[0] & QPN_MASK;
-	message->flags = (uint8_t)(head[0] >> FLAGS_SHIFT);
+	message->grant = head[0];
 	message->source_qpn = head[1] & QPN_MASK;
-	message->sge_count = (uint8_t)(head[1] >> FLAGS_SHIFT);
+	message->piece_count = (uint8_t)(head[1] >> FLAGS_SHIFT);
 	message->sequence = head[2] & PSN_MASK;
-	message->generation = (uint8_t)(head[2] >> FLAGS_SHIFT);
+	message->flags = (uint8_t)(head[2] >> FLAGS_SHIFT);
 	message->imm = head[3];
 	message->length = head[4];
 }
@@ -240,77 +238,64 @@ bool message_parse(const uint32_t head[MESSAGE_WORDS], const uint8_t *data, uint
 		bytes -= MESSAGE_TARGET_BYTES;
 	}
 	if (message->flags & MESSAGE_PULL)
-		return message->sge_count <= MESSAGE_SGES_MAX &&
-		       bytes == message->sge_count * sizeof(struct ibv_sge);
+		return message->piece_count <= MESSAGE_PIECES_MAX &&
+		       bytes == message->piece_count * sizeof(struct message_piece);
 	return bytes == message->length;
 }
 
+bool transport_between_messages(const struct qp *qp)
+{
+	return !qp->responder.previous || opcode_ends(qp->responder.previous);
+}
+
 /* Where a packet would be in order too, and no other is under way. */
-static bool is_next(const struct qp *qp, const struct message *message)
+static bool is_next(const struct qp *qp, const struct message *message) REQUIRES(qp->lock)
 {
 	const struct responder *responder = &qp->responder;
 
 	return qp->type == IBV_QPT_RC && qp->av.loopback &&
 	       (qp->state == IBV_QPS_RTR || qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD) &&
 	       qp->attr.dest_qp_num == message->source_qpn &&
-	       responder->message_sequence == message->sequence &&
-	       (!responder->previous || opcode_ends(responder->previous));
+	       responder->message_sequence == message->sequence && transport_between_messages(qp);
 }
 
-/* To the target of a WRITE, whose right to all of it is looked at each time. */
-static bool write_to_target(struct call *call, const struct message *message, uint32_t done,
-			    uint32_t bytes)
+/* The target of a WRITE, whose right to all of it is looked at each time. */
+static bool grant_target(struct call *call, const struct message *message, struct mr_grant *grant)
 {
 	struct mr_asker asker = asker_of(call->qp);
-	bool last = done + bytes == message->length;
+
+	return mr_grant(call->qp->transport->mrs, &asker, message->rkey, IBV_ACCESS_REMOTE_WRITE,
+			message->target, message->length, grant) == MR_OK;
+}
+
+/* Data that came with it. False: memory is not what it should be. */
+static bool copy_carried(struct call *call, const struct message *message)
+{
+	const struct recv_wqe *recv = call->qp->responder.recv;
 	struct mr_grant grant;
-	uint8_t *to;
 	int err;
 
-	if (mr_grant(call->qp->transport->mrs, &asker, message->rkey, IBV_ACCESS_REMOTE_WRITE,
-		     message->target, message->length, &grant) != MR_OK)
+	if (!(message->flags & MESSAGE_WRITE))
+		return !sge_scatter(call, recv->sge, recv->sge_count, 0, message->data, message->length,
+				    true);
+	if (!grant_target(call, message, &grant))
 		return false;
-	to = (uint8_t *)grant.host + done;
-	err = message->flags & MESSAGE_PULL ? message->pull(message->context, to, done, bytes, last) :
-					      copy_user_ordered(to, message->data + done, bytes);
+	err = copy_user_ordered(grant.host, message->data, message->length);
 	mr_release(&grant);
 	return !err;
 }
 
-static bool copy_piece(struct call *call, const struct message *message, uint32_t done,
-		       uint32_t bytes)
+static bool locate(struct call *call, const struct message *message, struct message_fetch *fetch)
 {
 	const struct recv_wqe *recv = call->qp->responder.recv;
 
-	if (message->flags & MESSAGE_WRITE)
-		return write_to_target(call, message, done, bytes);
-	if (message->flags & MESSAGE_PULL)
-		return !sge_pull(call, recv->sge, recv->sge_count, done, message, bytes,
-				 done + bytes == message->length);
-	return !sge_scatter(call, recv->sge, recv->sge_count, done, message->data + done, bytes, true);
-}
-
-/* Data, up to some bytes of it. False: memory of one of both ends is not what it should be. */
-static bool copy_some(struct call *call, const struct message *message)
-{
-	struct responder *responder = &call->qp->responder;
-	uint32_t bytes;
-
-	if (!(message->flags & MESSAGE_PULL)) {
-		responder->message_done = message->length;
-		return copy_piece(call, message, 0, message->length);
-	}
-	if (responder->message_generation != message->generation ||
-	    responder->message_length != message->length)
-		responder->message_done = 0;	/* another one was under way, and was dropped */
-	responder->message_generation = message->generation;
-	responder->message_length = message->length;
-	bytes = message->length - responder->message_done;
-	if (bytes > PULL_BYTES_MAX)
-		bytes = PULL_BYTES_MAX;
-	if (!copy_piece(call, message, responder->message_done, bytes))
+	if (!(message->flags & MESSAGE_WRITE))
+		return !sge_locate(call, recv->sge, recv->sge_count, fetch->offset, fetch->bytes, fetch);
+	if (!grant_target(call, message, &fetch->grant[0]))
 		return false;
-	responder->message_done += bytes;
+	fetch->piece[0] = (struct iovec){
+		.iov_base = (uint8_t *)fetch->grant[0].host + fetch->offset, .iov_len = fetch->bytes };
+	fetch->pieces = 1;
 	return true;
 }
 
@@ -362,20 +347,25 @@ static bool may_begin(struct call *call, const struct message *message)
 	       message->length <= call->qp->responder.recv_bytes;
 }
 
-static enum message_fate execute(struct call *call, const struct message *message)
+static enum message_fate complete(struct call *call, const struct message *message)
 {
 	struct responder *responder = &call->qp->responder;
 
-	if (!may_begin(call, message))
-		return MESSAGE_REFUSED;
-	if (message->length && !copy_some(call, message))
-		return MESSAGE_REFUSED;
-	if (message->length && responder->message_done < message->length)
-		return MESSAGE_UNFINISHED;
 	if (takes_receive(message) && !end_message(call, message))
 		return MESSAGE_REFUSED;
 	responder->message_sequence = psn_add(responder->message_sequence, 1);
 	return MESSAGE_EXECUTED;
+}
+
+static enum message_fate execute(struct call *call, const struct message *message)
+{
+	if (!may_begin(call, message))
+		return MESSAGE_REFUSED;
+	if (message->length && (message->flags & MESSAGE_PULL))
+		return MESSAGE_FETCH;
+	if (message->length && !copy_carried(call, message))
+		return MESSAGE_REFUSED;
+	return complete(call, message);
 }
 
 enum message_fate transport_hear(struct qp *qp, const struct message *message, uint64_t now_ns,
@@ -388,9 +378,52 @@ enum message_fate transport_hear(struct qp *qp, const struct message *message, u
 		return MESSAGE_REFUSED;
 	call_init(&call, qp, now_ns, effects);
 	note_established(&call);
+	qp->responder.message_done = 0;
 	fate = execute(&call, message);
-	if (fate != MESSAGE_UNFINISHED)
-		qp->responder.message_done = 0;
 	call_end(&call);
 	return fate;
+}
+
+/* A bounded part: others have their turn in between. */
+bool transport_fetch_begin(struct qp *qp, const struct message *message, struct message_fetch *fetch)
+{
+	uint32_t done = qp->responder.message_done, left = message->length - done;
+	struct effects none;
+	struct call call;
+
+	fetch->pieces = 0;
+	if (!is_next(qp, message) || done >= message->length)
+		return false;
+	fetch->offset = done;
+	fetch->bytes = left < FETCH_BYTES_MAX ? left : FETCH_BYTES_MAX;
+	fetch->last = fetch->bytes == left;
+	call_init(&call, qp, 0, &none);
+	if (locate(&call, message, fetch))
+		return true;
+	fetch_release(fetch);
+	return false;
+}
+
+enum message_fate transport_fetched(struct qp *qp, const struct message *message,
+				    struct message_fetch *fetch, bool fetched, uint64_t now_ns,
+				    struct effects *effects)
+{
+	struct responder *responder = &qp->responder;
+	enum message_fate fate = MESSAGE_FETCH;
+	struct call call;
+
+	fetch_release(fetch);
+	if (!fetched || !is_next(qp, message) || responder->message_done != fetch->offset)
+		return MESSAGE_REFUSED;
+	call_init(&call, qp, now_ns, effects);
+	responder->message_done += fetch->bytes;
+	if (responder->message_done == message->length)
+		fate = complete(&call, message);
+	call_end(&call);
+	return fate;
+}
+
+void transport_fetch_drop(struct message_fetch *fetch)
+{
+	fetch_release(fetch);
 }

@@ -5,7 +5,7 @@
  * immediate data says, or any WRITE behind a message (which its sender could only carry out after the
  * message). It is told to the peer, who executes it as its responder does a packet, or refuses it, and
  * either way answers. How it gets there and back (in order, once, each answered) is link/memory.h's;
- * who carries it is hca/message.c.
+ * who carries it is local/send.c.
  *
  *	requester				responder
  *	transport_tell_next, transport_told  ->	transport_hear: executed, or refused
@@ -19,39 +19,56 @@
 #ifndef VERBATIM_TRANSPORT_MESSAGE_H
 #define VERBATIM_TRANSPORT_MESSAGE_H
 
+#include <sys/uio.h>
+
 #include "transport/transport.h"
 
 #define MESSAGE_WORDS	5u		/* of its head */
 #define MESSAGE_TARGET_BYTES 16u	/* before the data of a WRITE */
-#define MESSAGE_SGES_MAX 64u
+#define MESSAGE_PIECES_MAX 64u
 
 enum message_flags {
 	MESSAGE_IMM		= 1 << 0,
 	MESSAGE_INVALIDATE	= 1 << 1,
 	MESSAGE_SOLICITED	= 1 << 2,
 	MESSAGE_WRITE		= 1 << 3,	/* an RDMA WRITE: its target comes before the rest */
-	MESSAGE_PULL		= 1 << 4,	/* the data is to be fetched: what comes are its SGEs */
+	MESSAGE_PULL		= 1 << 4,	/* the data is to be fetched: what comes are its pieces */
 };
 #define MESSAGE_FLAGS (MESSAGE_IMM | MESSAGE_INVALIDATE | MESSAGE_SOLICITED | MESSAGE_WRITE | MESSAGE_PULL)
 
-/* Copy @bytes from @offset of the message's data to @to. @last: they end it. 0 or errno. */
-typedef int message_pull_fn(void *context, void *to, uint64_t offset, size_t bytes, bool last);
-
 struct message {
-	uint32_t source_qpn, dest_qpn;
-	uint32_t sequence;		/* 24 bits */
-	uint8_t generation;		/* of the sender's QP (struct qp_access) */
-	uint8_t flags, sge_count;
+	uint32_t grant;			/* of the destination QP to the peer (object/pairing.h) */
+	uint32_t source_qpn;
+	uint32_t sequence;		/* 24 bits; from 0 on since both QPs agreed */
+	uint8_t flags, piece_count;
 	uint32_t imm;			/* host order; or the rkey to invalidate */
 	uint32_t length;		/* bytes of data */
 	uint64_t target;		/* MESSAGE_WRITE */
 	uint32_t rkey;
-	const uint8_t *data;		/* or, with MESSAGE_PULL, SGEs; may change while it is read */
-	message_pull_fn *pull;
-	void *context;
+	const uint8_t *data;		/* or, with MESSAGE_PULL, pieces; may change while it is read */
+};
+
+/* Where a part of the data of a message lies that is to be fetched: in its sender's address space. */
+struct message_piece {
+	uint64_t address;
+	uint32_t region;		/* the sender's grant of it (local/grant.h) */
+	uint32_t length;
+};
+
+/* A part of a message's data that the caller is to fetch, without locks, and where it goes. */
+struct message_fetch {
+	uint64_t offset;		/* in the data */
+	uint32_t bytes;
+	bool last;			/* it ends the data: its last cache line becomes visible last */
+	unsigned pieces;
+	struct iovec piece[MESSAGE_PIECES_MAX];
+	struct mr_grant grant[MESSAGE_PIECES_MAX];	/* each piece is held */
 };
 
 /* ---- requester ---- */
+
+/* Is no message under way that packets bring? */
+bool transport_between_messages(const struct qp *qp) REQUIRES(qp->lock);
 
 /* The next request, if it may be told; else NULL. */
 struct send_wqe *transport_tell_next(struct qp *qp) REQUIRES(qp->lock);
@@ -77,8 +94,8 @@ void transport_told_progress(struct qp *qp, uint32_t progress, uint64_t now_ns) 
 /* ---- responder ---- */
 
 /*
- * @bytes at @data came with @head: the target of a WRITE, and the data or its SGEs. All of @message is
- * filled in but how to fetch. False: no requester says this.
+ * @bytes at @data came with @head: the target of a WRITE, and the data or its pieces. Fills *message.
+ * False: no requester says this.
  */
 bool message_parse(const uint32_t head[MESSAGE_WORDS], const uint8_t *data, uint32_t bytes,
 		   struct message *message);
@@ -86,10 +103,23 @@ bool message_parse(const uint32_t head[MESSAGE_WORDS], const uint8_t *data, uint
 enum message_fate {
 	MESSAGE_EXECUTED,
 	MESSAGE_REFUSED,
-	MESSAGE_UNFINISHED,		/* a large one: call again with the same message */
+	MESSAGE_FETCH,			/* its data is to be fetched first: transport_fetch_begin() */
 };
 
+/* A message that has come. */
 enum message_fate transport_hear(struct qp *qp, const struct message *message, uint64_t now_ns,
 				 struct effects *effects) REQUIRES(qp->lock);
+/*
+ * Fetch the next part of its data: *fetch says which, and where to. The memory is held until
+ * transport_fetched() or transport_fetch_drop(). False: the message is refused.
+ */
+bool transport_fetch_begin(struct qp *qp, const struct message *message, struct message_fetch *fetch)
+	REQUIRES(qp->lock);
+/* It is done, or failed (@fetched false): goes on with the message. */
+enum message_fate transport_fetched(struct qp *qp, const struct message *message,
+				    struct message_fetch *fetch, bool fetched, uint64_t now_ns,
+				    struct effects *effects) REQUIRES(qp->lock);
+/* The QP is not there any more. */
+void transport_fetch_drop(struct message_fetch *fetch);
 
 #endif

@@ -144,7 +144,7 @@ static void tell_one(struct world *world)
 	world->sum.told++;
 }
 
-/* As hca/direct.c: by messages, or by hand, as far as it goes. */
+/* As local/onesided.c: by messages, or by hand, as far as it goes. */
 static void run_direct(struct world *world) UNCHECKED_LOCKS
 {
 	struct station *a = world->a, *b = world->b;
@@ -265,7 +265,7 @@ static void hear_one(struct world *world, struct item *item)
 
 	assert_true(message_parse(item->message.head, item->message.data, item->message.bytes, &message));
 	fate = hear(world->b, &message);
-	assert_int_not_equal(fate, MESSAGE_UNFINISHED);
+	assert_int_not_equal(fate, MESSAGE_FETCH);
 	answer->token = item->message.token;
 	answer->refused = fate == MESSAGE_REFUSED;
 	world->sum.refused += answer->refused;

@@ -9,6 +9,8 @@
 #include "transport/test_support.h"
 
 #define CARRIED_MAX 8192u
+#define OUR_GRANT	0x89abc011u	/* of our QP to the peer ... */
+#define PEER_GRANT	0xfedcb022u	/* ... and of its QP to us */
 
 /* A message on its way, and its answer. */
 struct carried {
@@ -18,12 +20,23 @@ struct carried {
 	uint64_t token;
 };
 
-/* Both ends are on this host. */
+/* As local/pairing.c leaves it. */
+static inline void agree(struct station *s)
+{
+	s->qp.pairing = (struct pairing){ .life = 1, .ours = OUR_GRANT, .theirs = PEER_GRANT,
+					  .agreed = true };
+	s->qp.requester.message_sequence = 0;
+	s->qp.responder.message_sequence = 0;
+	s->qp.responder.message_done = 0;
+}
+
+/* Both ends are on this host, and agree. */
 static inline struct station *station_inside(void)
 {
 	struct station *s = station_rts(IBV_QPT_RC);
 
 	s->qp.av.loopback = true;
+	agree(s);
 	return s;
 }
 
@@ -39,6 +52,7 @@ static inline struct station *station_opposite(void)
 	s->qp.av.loopback = true;
 	station_move(s, IBV_QPS_RTR);
 	station_move(s, IBV_QPS_RTS);
+	agree(s);
 	return s;
 }
 
@@ -93,6 +107,34 @@ static inline enum message_fate hear(struct station *s, const struct message *me
 	return fate;
 }
 
+/* Copies a part of a message's data: 0 or errno. */
+typedef int pull_fn(void *context, void *to, uint64_t offset, size_t bytes, bool last);
+
+/* As local/fetch.c: one part. */
+static inline enum message_fate fetch_part(struct station *s, const struct message *message,
+					   pull_fn *pull, void *context) UNCHECKED_LOCKS
+{
+	struct message_fetch fetch;
+	enum message_fate fate;
+	uint64_t offset;
+	unsigned i;
+	int err = 0;
+
+	if (!transport_fetch_begin(&s->qp, message, &fetch))
+		return MESSAGE_REFUSED;
+	offset = fetch.offset;
+	for (i = 0; i < fetch.pieces && !err; i++) {
+		err = pull(context, fetch.piece[i].iov_base, offset, fetch.piece[i].iov_len,
+			   fetch.last && i == fetch.pieces - 1);
+		offset += fetch.piece[i].iov_len;
+	}
+	assert_true(err || offset == fetch.offset + fetch.bytes);
+	effects_init(&s->effects);
+	fate = transport_fetched(&s->qp, message, &fetch, !err, s->now_ns, &s->effects);
+	assert_true(s->effects.count <= EFFECTS_PER_CALL);
+	return fate;
+}
+
 static inline enum message_fate hear_carried(struct station *s, const struct carried *carried)
 {
 	struct message message;
@@ -104,7 +146,7 @@ static inline enum message_fate hear_carried(struct station *s, const struct car
 /* A SEND of the peer's, the next in sequence: to be changed by the test. */
 static inline struct message next_message(const struct station *s, uint32_t bytes)
 {
-	return (struct message){ .source_qpn = PEER_QPN, .dest_qpn = OUR_QPN,
+	return (struct message){ .source_qpn = PEER_QPN, .grant = OUR_GRANT,
 				 .sequence = s->qp.responder.message_sequence,
 				 .length = bytes, .data = some_bytes };
 }

@@ -36,8 +36,6 @@ void requester_reset(struct qp *qp)
 			path_release(qp->path, qp->transport->run_queue, requester->flight_bytes);
 	}
 	*requester = (struct requester){ 0 };
-	if (qp->access)
-		atomic_fetch_add_explicit(&qp->access->generation, 1, memory_order_release);
 }
 
 void requester_start(struct qp *qp)
@@ -47,7 +45,6 @@ void requester_start(struct qp *qp)
 
 	requester->una_psn = requester->send_psn = requester->next_psn = psn;
 	requester->send_wqe = requester->packets_until = qp->sq.tail;
-	requester->message_sequence = psn;
 	requester->retry_left = qp->attr.retry_cnt;
 	requester->rnr_left = qp->attr.rnr_retry;
 	requester->rto_ns = qp->transport->probe_min_ns;
@@ -175,6 +172,25 @@ static uint32_t read_chunk(const struct qp *qp)
 	return chunk;
 }
 
+/*
+ * What is wrong here is found before the peer is asked, as with a WRITE. Nothing orders the checks of
+ * the two ends (IBTA 9.9.2, 9.9.3), but the response would be too late for ours: which end spoke first
+ * would hang on where a READ is cut into pieces, and an atomic would be carried out without a result.
+ */
+static void check_read_or_atomic(struct call *call, struct send_wqe *wqe)
+{
+	if (!call->qp->attr.max_rd_atomic) {
+		because(call, "max_rd_atomic of this QP is 0");
+		explain_request(call, wqe, IBV_WC_LOC_QP_OP_ERR,
+				"set IBV_QP_MAX_QP_RD_ATOMIC in the move to RTS");
+		fail_later(wqe, IBV_WC_LOC_QP_OP_ERR);
+	} else if (sge_check(call, wqe->sge, wqe->sge_count, wqe->length)) {
+		explain_request(call, wqe, IBV_WC_LOC_PROT_ERR,
+				"check lkey, bounds and IBV_ACCESS_LOCAL_WRITE of the scatter/gather list");
+		fail_later(wqe, IBV_WC_LOC_PROT_ERR);
+	}
+}
+
 /* Give the next posted request its PSNs; local ones are done here. False: not yet, or none. */
 static bool begin_next(struct call *call)
 {
@@ -197,12 +213,8 @@ static bool begin_next(struct call *call)
 	wqe->last_psn = psn_add(wqe->first_psn, wqe_psns(qp, wqe) - 1);
 	wqe->ssn = ++requester->ssn & PSN_MASK;
 	wqe->chunk_bytes = read_chunk(qp);
-	if (wqe_is_read_or_atomic(wqe) && !qp->attr.max_rd_atomic) {
-		because(call, "max_rd_atomic of this QP is 0");
-		explain_request(call, wqe, IBV_WC_LOC_QP_OP_ERR,
-				"set IBV_QP_MAX_QP_RD_ATOMIC in the move to RTS");
-		fail_later(wqe, IBV_WC_LOC_QP_OP_ERR);
-	}
+	if (wqe_is_read_or_atomic(wqe))
+		check_read_or_atomic(call, wqe);
 	return true;
 }
 

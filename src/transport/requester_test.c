@@ -532,6 +532,52 @@ static void a_bad_lkey_fails_in_its_turn(void **state)
 	station_free(s);
 }
 
+/* Whatever the peer would have said of it, and however many pieces a READ has. */
+static void what_has_no_room_for_its_answer_is_not_asked(void **state)
+{
+	static const struct {
+		enum ibv_wr_opcode opcode;
+		size_t length;
+	} request[] = {
+		{ IBV_WR_RDMA_READ, 8 },
+		{ IBV_WR_RDMA_READ, READ_CHUNK_MAX + 1 },
+		{ IBV_WR_ATOMIC_CMP_AND_SWP, 8 },
+		{ IBV_WR_ATOMIC_FETCH_AND_ADD, 8 },
+	};
+
+	for (size_t i = 0; i < sizeof(request) / sizeof(request[0]); i++) {
+		struct station *s = station_rts(IBV_QPT_RC);
+		struct ibv_send_wr wr;
+		struct ibv_sge sge;
+
+		post(s, IBV_WR_SEND, 1, 8);
+		request_init(&wr, &sge, s, request[i].opcode, 2, request[i].length);
+		sge.lkey ^= 0x5555;
+		post_wr(s, &wr);
+		assert_int_equal(transmit(s), 1);
+		expect_sent(s, 0, OPCODE_RC_SEND_ONLY, OUR_PSN);
+		receive_ack(s, OUR_PSN);
+		expect_wc(&s->send_cq, 1, IBV_WC_SUCCESS);
+		expect_wc(&s->send_cq, 2, IBV_WC_LOC_PROT_ERR);
+		expect_silence(s);
+		station_free(s);
+	}
+}
+
+static void a_read_is_not_asked_when_only_its_last_byte_has_no_room(void **state)
+{
+	struct station *s = station_rts(IBV_QPT_RC);
+	struct ibv_sge sge[3] = { station_sge(s, 0, 10), station_sge(s, 100, 0),
+				  station_sge(s, MEMORY_BYTES - 9, 10) };
+	struct ibv_send_wr wr = { .wr_id = 1, .sg_list = sge, .num_sge = 3,
+				  .opcode = IBV_WR_RDMA_READ };
+
+	post_wr(s, &wr);
+	expect_silence(s);
+	expect_wc(&s->send_cq, 1, IBV_WC_LOC_PROT_ERR);
+	station_free(s);
+}
+
 static void psns_wrap_at_24_bits(void **state)
 {
 	struct station *s = station_new(IBV_QPT_RC);
@@ -606,6 +652,8 @@ int main(void)
 		TEST(without_credits_one_message_goes_at_a_time),
 		TEST(writes_need_no_credits),
 		TEST(a_bad_lkey_fails_in_its_turn),
+		TEST(what_has_no_room_for_its_answer_is_not_asked),
+		TEST(a_read_is_not_asked_when_only_its_last_byte_has_no_room),
 		TEST(psns_wrap_at_24_bits),
 		TEST(sqd_finishes_what_was_begun_and_says_so),
 	};

@@ -28,7 +28,6 @@ void responder_reset(struct qp *qp)
 		atomic_store_explicit(&qp->access->established, 0, memory_order_relaxed);
 	*responder = (struct responder){ .recv = recv, .echoes = responder->echoes,
 					 .expected_psn = qp->attr.rq_psn & PSN_MASK,
-					 .message_sequence = qp->attr.rq_psn & PSN_MASK,
 					 .resource = resource,
 					 .resource_count = count };
 	memset(resource, 0, count * sizeof(*resource));

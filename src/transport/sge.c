@@ -30,22 +30,40 @@ static void refuse(struct call *call, uint32_t key, unsigned need, uint64_t addr
 			   call->why, sizeof(call->why));
 }
 
-/* What is at the other end of a list: memory, or a message whose data is pulled. */
+/* What is at the other end of a list: memory, or a part of a message that is to be fetched, or nothing yet. */
 struct other {
-	uint8_t *data;
-	const struct message *message;	/* or NULL */
+	uint8_t *data;			/* or NULL */
 	uint64_t done;			/* bytes of it */
+	struct message_fetch *fetch;	/* or NULL */
 };
 
 static int copy_granted(void *host, struct other *other, uint32_t bytes, unsigned need, bool last)
 {
-	if (other->message)
-		return other->message->pull(other->message->context, host, other->done, bytes, last);
+	if (!other->data)
+		return 0;
 	if (!need)
 		return copy_user(other->data + other->done, host, bytes);
 	if (last)
 		return copy_user_ordered(host, other->data + other->done, bytes);
 	return copy_user(host, other->data + other->done, bytes);
+}
+
+/* False: more pieces than any list has. */
+static bool fetch_add(struct message_fetch *fetch, struct mr_grant *grant, uint32_t bytes)
+{
+	if (fetch->pieces == MESSAGE_PIECES_MAX) {
+		mr_release(grant);
+		return false;
+	}
+	fetch->piece[fetch->pieces] = (struct iovec){ .iov_base = grant->host, .iov_len = bytes };
+	fetch->grant[fetch->pieces++] = *grant;
+	return true;
+}
+
+void fetch_release(struct message_fetch *fetch)
+{
+	while (fetch->pieces)
+		mr_release(&fetch->grant[--fetch->pieces]);
 }
 
 /* One piece of one SGE, to the other end (@need 0) or from it. */
@@ -63,6 +81,8 @@ static enum sge_result copy_piece(struct call *call, const struct ibv_sge *sge, 
 		refuse(call, sge->lkey, need, address, bytes, fault);
 		return SGE_PROTECTION;
 	}
+	if (other->fetch)
+		return fetch_add(other->fetch, &grant, bytes) ? SGE_OK : SGE_PROTECTION;
 	err = copy_granted(grant.host, other, bytes, need, last);
 	mr_release(&grant);
 	if (!err)
@@ -120,10 +140,18 @@ enum sge_result sge_scatter(struct call *call, const struct ibv_sge *sge, uint32
 	return walk(call, sge, sge_count, offset, &other, bytes, IBV_ACCESS_LOCAL_WRITE, last);
 }
 
-enum sge_result sge_pull(struct call *call, const struct ibv_sge *sge, uint32_t sge_count,
-			 uint64_t offset, const struct message *message, uint32_t bytes, bool last)
+enum sge_result sge_check(struct call *call, const struct ibv_sge *sge, uint32_t sge_count,
+			  uint32_t bytes)
 {
-	struct other other = { .message = message, .done = offset };
+	struct other none = { .data = NULL };
 
-	return walk(call, sge, sge_count, offset, &other, bytes, IBV_ACCESS_LOCAL_WRITE, last);
+	return walk(call, sge, sge_count, 0, &none, bytes, IBV_ACCESS_LOCAL_WRITE, false);
+}
+
+enum sge_result sge_locate(struct call *call, const struct ibv_sge *sge, uint32_t sge_count,
+			   uint64_t offset, uint32_t bytes, struct message_fetch *fetch)
+{
+	struct other other = { .fetch = fetch };
+
+	return walk(call, sge, sge_count, offset, &other, bytes, IBV_ACCESS_LOCAL_WRITE, false);
 }

@@ -178,7 +178,7 @@ bool transport_posted_send(struct qp *qp, uint64_t now_ns, struct effects *effec
 	call_init(&call, qp, now_ns, effects);
 	if (qp->state == IBV_QPS_ERR || qp->state == IBV_QPS_SQE)
 		flush_sends(&call);
-	/* Messages are told while others are: that is not known here (hca/direct.h). */
+	/* Messages are told while others are: that is not known here (local/onesided.c). */
 	return transport_ready(qp) || qp->requester.told;
 }
 

@@ -148,6 +148,7 @@ struct ibv_device **ibv_get_device_list(int *num_devices)
 	err = hca_device_list(&found, &count);
 	if (err)
 		return fail(err);
+	hca_serve_memory();
 	list = calloc((size_t)count + 1, sizeof(*list));
 	err = list ? registry_update(found, count, list) : ENOMEM;
 	free(found);

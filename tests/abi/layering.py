@@ -22,7 +22,8 @@ LAYERS = {
     'transport': ['object', 'wire', 'base'],
     'link': ['platform', 'base'],
     'host': ['platform', 'base'],
-    'hca': ['transport', 'object', 'link', 'host', 'wire', 'platform', 'base'],
+    'local': ['host', 'object', 'wire', 'platform', 'base', 'transport', 'link'],
+    'hca': ['local', 'transport', 'object', 'link', 'host', 'wire', 'platform', 'base'],
     'mad': ['hca', 'wire', 'base'],
     'cm': ['mad', 'hca', 'wire', 'platform', 'base'],
     'verbs': ['hca', 'base'],
@@ -110,6 +111,8 @@ def self_test():
         ('verbs', '  #  include "object/qp.h"'),
         ('transport', '#include "internal.h"'),
         ('link', '#include "nowhere/x.h"'),
+        ('transport', '#include "local/grant.h"'),
+        ('local', '#include "hca/hca.h"'),
     ]
     right = [('hca', '#include "link/udp.h"'), ('verbs', '#include "verbs/verbs.h"'),
              ('wire', '#include <stdint.h>')]

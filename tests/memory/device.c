@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Device memory (ibv_alloc_dm(3)) of one process, used by another: WRITE, READ and atomics into it,
- * SENDs from and to it, in each mode of the memory path. Its regions are mapped by peers where any are,
- * and however many threads the application has.
+ * SENDs from and to it, in each mode of the memory path. Regions that are the whole of it are mapped by
+ * peers, however many threads the application has; others go by copies, rings or packets.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -12,7 +12,7 @@
 #include "pair.h"
 
 #define BYTES	50000u
-#define SKIP	1000u	/* where the region begins in the device memory: no page's beginning */
+#define SKIP	1000u	/* where a region begins that is a part: no page's beginning */
 #define DM_RIGHTS (ALL_ACCESS | IBV_ACCESS_ZERO_BASED)
 #define LIMIT_S 30.0
 
@@ -39,11 +39,34 @@ static void let_go(struct held *held)
 	CHECK(!ibv_free_dm(held->dm));
 }
 
-static bool is_mapped_mode(void)
+struct plan {
+	bool whole; /* the region is all of the device memory */
+	bool threads;
+};
+
+static struct held hold_as(struct end *end, const struct plan *plan)
+{
+	return plan->whole ? hold(end, BYTES, 0, BYTES) : hold(end, 2 * BYTES, SKIP, BYTES);
+}
+
+/* Is a region mapped by peers in this mode? */
+static bool is_mapped(const struct plan *plan)
 {
 	const char *mode = getenv("VERBATIM_MEMORY");
 
-	return !strcmp(mode, "auto") || !strcmp(mode, "mapped");
+	return plan->whole && (!strcmp(mode, "auto") || !strcmp(mode, "mapped"));
+}
+
+/* Of the other end's device memory, besides our own. */
+static void await_mappings(const struct end *end, unsigned count, double limit_s)
+{
+	double until_s = now() + limit_s;
+	unsigned lines;
+
+	while ((lines = map_lines(BLOCK_MAPPING) - end->has_blocks) != count) {
+		CHECK(now() < until_s, "%u blocks are mapped and not %u", lines, count);
+		usleep(1000);
+	}
 }
 
 /* ---- one-sided ---- */
@@ -59,40 +82,41 @@ static uint8_t byte_at(size_t at, unsigned round)
 	return (uint8_t)(at * 13 + at / 251 + round * 59 + 1);
 }
 
-static void check_held(const struct held *held, unsigned round)
+static void check_held(const struct held *held, uint64_t skip, unsigned round)
 {
 	static uint8_t bytes[BYTES];
 	size_t at;
 
-	CHECK(!ibv_memcpy_from_dm(bytes, held->dm, SKIP, BYTES));
+	CHECK(!ibv_memcpy_from_dm(bytes, held->dm, skip, BYTES));
 	for (at = 0; at < BYTES; at++)
 		CHECK(bytes[at] == byte_at(at, round), "byte %zu: %u", at, bytes[at]);
 }
 
-static void target(struct end *end, void *threads)
+static void target(struct end *end, void *argument)
 {
+	const struct plan *plan = argument;
+	uint64_t sum, skip = plan->whole ? 0 : SKIP;
 	struct held held;
-	uint64_t sum;
 	pthread_t thread;
 
-	if (threads)
+	if (plan->threads)
 		CHECK(!pthread_create(&thread, NULL, sleep_long, NULL));
 	end_open(end, 0, 0);
-	held = hold(end, 2 * BYTES, SKIP, BYTES);
-	CHECK(has_pool_pages() == is_mapped_mode(), "pages of the pool, or none");
+	held = hold_as(end, plan);
 	end->mr = held.mr;	/* of which end_exchange() tells the key; addresses begin at 0 */
 	end_connect(end);
 	meet(end);
-	check_held(&held, 1);
+	check_held(&held, skip, 1);
+	CHECK(!counter_here(COUNTER_MAPPED_REGIONS) == !is_mapped(plan), "%llu mapped",
+	      (unsigned long long)counter_here(COUNTER_MAPPED_REGIONS));
 	/* Now the other way. */
-	CHECK(!ibv_memcpy_to_dm(held.dm, SKIP, "device", 7));
+	CHECK(!ibv_memcpy_to_dm(held.dm, skip, "device", 7));
 	meet(end);
 	meet(end);
-	CHECK(!ibv_memcpy_from_dm(&sum, held.dm, SKIP + 8, 8));
+	CHECK(!ibv_memcpy_from_dm(&sum, held.dm, skip + 8, 8));
 	CHECK(sum == 42, "%llu", (unsigned long long)sum);
 	end->mr = NULL;
 	let_go(&held);
-	CHECK(!has_pool_pages());
 	meet(end);
 	meet(end);
 	end_close(end);
@@ -115,8 +139,18 @@ static enum ibv_wc_status atomic(struct end *end, enum ibv_wr_opcode opcode, uin
 	return wc.status;
 }
 
-static void accessor(struct end *end, void *threads)
+/* The key is asked for behind the first request; until the answer is there packets go. */
+static void write_again_and_again(struct end *end)
 {
+	unsigned i;
+
+	for (i = 0; i < 200; i++)
+		CHECK(transfer(end, IBV_WR_RDMA_WRITE, 0, 7, 0) == IBV_WC_SUCCESS);
+}
+
+static void accessor(struct end *end, void *argument)
+{
+	const struct plan *plan = argument;
 	uint64_t *value;
 	size_t at;
 
@@ -125,7 +159,8 @@ static void accessor(struct end *end, void *threads)
 	end_connect(end);
 	for (at = 0; at < BYTES; at++)
 		end->memory[at] = (char)byte_at(at, 1);
-	CHECK(transfer(end, IBV_WR_RDMA_WRITE, 0, 7, 0) == IBV_WC_SUCCESS);
+	write_again_and_again(end);
+	await_mappings(end, is_mapped(plan), LIMIT_S);
 	CHECK(transfer(end, IBV_WR_RDMA_WRITE, 7, BYTES - 7, 7) == IBV_WC_SUCCESS);
 	memset(end->memory, 0, BYTES);
 	CHECK(transfer(end, IBV_WR_RDMA_READ, 0, BYTES, 0) == IBV_WC_SUCCESS);
@@ -140,10 +175,13 @@ static void accessor(struct end *end, void *threads)
 	CHECK(atomic(end, IBV_WR_ATOMIC_CMP_AND_SWP, 40, 41) == IBV_WC_SUCCESS && *value == 40);
 	CHECK(atomic(end, IBV_WR_ATOMIC_CMP_AND_SWP, 40, 99) == IBV_WC_SUCCESS && *value == 41);
 	CHECK(atomic(end, IBV_WR_ATOMIC_FETCH_AND_ADD, 1, 0) == IBV_WC_SUCCESS && *value == 41);
+	CHECK(!counter_here(COUNTER_DIRECT_ATOMIC) == !is_mapped(plan), "%llu atomics",
+	      (unsigned long long)counter_here(COUNTER_DIRECT_ATOMIC));
 	meet(end);
 	meet(end);
-	/* It is gone; and what is in its place is nobody's. */
+	/* It is gone, and so is our mapping. */
 	CHECK(transfer(end, IBV_WR_RDMA_WRITE, 0, 8, 0) == IBV_WC_REM_ACCESS_ERR);
+	await_mappings(end, 0, 2);
 	meet(end);
 	end_close(end);
 }
@@ -151,19 +189,32 @@ static void accessor(struct end *end, void *threads)
 static const char *const modes[] = {"auto", "mapped", "copy", "ring", "off"};
 #define MODES (sizeof(modes) / sizeof(modes[0]))
 
-static bool peers_write_read_and_change_it(void)
+static bool in_each_mode(bool whole)
 {
+	struct plan plan = {.whole = whole};
 	bool good = true;
 	unsigned i;
 
 	for (i = 0; i < MODES && good; i++)
-		good = pair_run(modes[i], target, accessor, NULL, LIMIT_S);
+		good = pair_run(modes[i], target, accessor, &plan, LIMIT_S);
 	return good;
+}
+
+static bool peers_write_read_and_change_all_of_it(void)
+{
+	return in_each_mode(true);
+}
+
+static bool peers_write_read_and_change_a_part_of_it(void)
+{
+	return in_each_mode(false);
 }
 
 static bool threads_do_not_keep_it_from_being_mapped(void)
 {
-	return pair_run("auto", target, accessor, &long_run, LIMIT_S);
+	struct plan plan = {.whole = true, .threads = true};
+
+	return pair_run("auto", target, accessor, &plan, LIMIT_S);
 }
 
 /* ---- bounds: the region, not its pages ---- */
@@ -217,6 +268,7 @@ static bool what_lies_beside_a_region_is_out_of_reach(void)
 
 static void sends(struct end *end, void *argument)
 {
+	uint64_t skip = ((const struct plan *)argument)->whole ? 0 : SKIP;
 	struct held held;
 	uint8_t bytes[BYTES];
 	struct ibv_wc wc;
@@ -224,7 +276,7 @@ static void sends(struct end *end, void *argument)
 	size_t at;
 
 	end_open(end, 0, 0);
-	held = hold(end, 2 * BYTES, SKIP, BYTES);
+	held = hold_as(end, argument);
 	end->mr = held.mr;
 	end_connect(end);
 	for (round = 0; round < 4; round++) {
@@ -233,7 +285,7 @@ static void sends(struct end *end, void *argument)
 		if (mine) {
 			for (at = 0; at < BYTES; at++)
 				bytes[at] = byte_at(at, round);
-			CHECK(!ibv_memcpy_to_dm(held.dm, SKIP, bytes, BYTES));
+			CHECK(!ibv_memcpy_to_dm(held.dm, skip, bytes, BYTES));
 			meet(end);
 			CHECK(transfer(end, IBV_WR_SEND, 0, BYTES, 0) == IBV_WC_SUCCESS);
 		} else {
@@ -241,7 +293,7 @@ static void sends(struct end *end, void *argument)
 			meet(end);
 			CHECK(get(end, &wc, LIMIT_S) && wc.status == IBV_WC_SUCCESS);
 			CHECK(wc.byte_len == BYTES);
-			check_held(&held, round);
+			check_held(&held, skip, round);
 		}
 	}
 	meet(end);
@@ -254,11 +306,14 @@ static void sends(struct end *end, void *argument)
 
 static bool messages_come_from_it_and_go_to_it(void)
 {
+	struct plan plan;
 	bool good = true;
 	unsigned i;
 
-	for (i = 0; i < MODES && good; i++)
-		good = pair_run(modes[i], sends, sends, NULL, LIMIT_S);
+	for (i = 0; i < 2 * MODES && good; i++) {
+		plan = (struct plan){.whole = i % 2};
+		good = pair_run(modes[i / 2], sends, sends, &plan, LIMIT_S);
+	}
 	return good;
 }
 
@@ -274,16 +329,16 @@ static void forks(struct end *end, void *argument)
 
 	CHECK(!pipe(go));
 	end_open(end, 0, 0);
-	held = hold(end, 2 * BYTES, SKIP, BYTES);
-	CHECK(!ibv_memcpy_to_dm(held.dm, SKIP, "a", 1));
+	held = hold(end, BYTES, 0, BYTES);
+	CHECK(!ibv_memcpy_to_dm(held.dm, 0, "a", 1));
 	end->mr = held.mr;
 	end_connect(end);
 	pid = fork();
 	if (!pid) {
-		CHECK(!has_pool_pages());
+		CHECK(!map_lines(BLOCK_MAPPING) && !map_lines(CHANNEL_MAPPING));
 		CHECK(read(go[0], &byte, 1) == 1);	/* the peer has written */
-		CHECK(!ibv_memcpy_from_dm(&byte, held.dm, SKIP, 1) && byte == 'a');
-		CHECK(!ibv_memcpy_to_dm(held.dm, SKIP, "c", 1));
+		CHECK(!ibv_memcpy_from_dm(&byte, held.dm, 0, 1) && byte == 'a');
+		CHECK(!ibv_memcpy_to_dm(held.dm, 0, "c", 1));
 		CHECK(ibv_free_dm(held.dm) == EIO);
 		_exit(0);
 	}
@@ -291,7 +346,7 @@ static void forks(struct end *end, void *argument)
 	meet(end);
 	CHECK(write(go[1], "", 1) == 1);
 	CHECK(waitpid(pid, &status, 0) == pid && !status, "0x%x", status);
-	CHECK(!ibv_memcpy_from_dm(&byte, held.dm, SKIP, 1) && byte == 'b');
+	CHECK(!ibv_memcpy_from_dm(&byte, held.dm, 0, 1) && byte == 'b');
 #if defined(__x86_64__)
 	CHECK(ibv_memcpy_to_dm(held.dm, 0, gone, BYTES) == EFAULT);
 	CHECK(ibv_memcpy_from_dm(gone, held.dm, 0, BYTES) == EFAULT);
@@ -323,7 +378,8 @@ int main(int argc, char **argv)
 {
 #define TEST(name) {#name, name}
 	const struct test tests[] = {
-		TEST(peers_write_read_and_change_it),
+		TEST(peers_write_read_and_change_all_of_it),
+		TEST(peers_write_read_and_change_a_part_of_it),
 		TEST(threads_do_not_keep_it_from_being_mapped),
 		TEST(what_lies_beside_a_region_is_out_of_reach),
 		TEST(messages_come_from_it_and_go_to_it),

@@ -8,7 +8,8 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-#include "hca/peers_internal.h"
+#include "hca/internal.h"
+#include "link/memory.h"
 #include "pair.h"
 #include "verbs/verbs.h"
 
@@ -20,20 +21,22 @@
 #define GRH 40u
 #define LIMIT_S 20.0
 
+/* The channel to the other end. */
+static uint32_t channel_of(const struct end *end)
+{
+	return local_channel(&to_hca(end->context)->hca->local,
+			     end->there.qpn >> QP_INDEX_BITS);
+}
+
 static bool shares_memory(const struct end *end)
 {
-	const struct peers *peers = to_hca(end->context)->hca->peers;
-
-	return peers && atomic_load(&peers->channel_of[SLOT_OF_QPN(end->there.qpn)]);
+	return channel_of(end) != LOCAL_NO_CHANNEL;
 }
 
 /* Packets and messages of ours that the peer has taken from there. */
 static uint32_t through_memory(const struct end *end)
 {
-	struct hca *hca = to_hca(end->context)->hca;
-
-	return memory_progress(hca->memory_inner,
-			       peers_channel(hca, SLOT_OF_QPN(end->there.qpn)));
+	return memory_progress(to_hca(end->context)->hca->local.ring, channel_of(end));
 }
 
 static void await_memory(const struct end *end, double limit_s)
@@ -46,8 +49,10 @@ static void await_memory(const struct end *end, double limit_s)
 	}
 }
 
-/* One descriptor more, or as many as is usual: a meeting takes two, finding the way to the peer
- * one. */
+/*
+ * One descriptor more, or as many as is usual: a channel takes two (its side, a connection), finding the
+ * way to the peer one.
+ */
 static void allow_descriptors(bool allow)
 {
 	static rlim_t usual;
@@ -350,7 +355,6 @@ static void talks(struct end *end, void *argument)
 	struct traffic traffic = {.end = end, .type = plan->type};
 	uint32_t i;
 
-	end->timeout = 18;
 	end_open(end, word_offset(4), ALL_ACCESS);
 	make_qp(end, plan->type);
 	end_exchange(end);
@@ -382,7 +386,7 @@ static bool change_in_traffic(enum ibv_qp_type type)
 		struct plan plan = {.type = type,
 				    .free_after_s = {after_s[i % 4][0], after_s[i % 4][1]}};
 
-		if (!pair_run(i % 8 < 4 ? MAPPED_MODE : "ring", talks, talks, &plan, 60)) {
+		if (!pair_run(i % 8 < 4 ? "mapped" : "ring", talks, talks, &plan, 60)) {
 			printf("# round %u\n", i);
 			return false;
 		}
@@ -452,7 +456,7 @@ static bool who_was_too_slow_is_met_when_he_answers(void)
 	char byte;
 	bool good;
 
-	pair_start(&pair, MAPPED_MODE, waits, is_slow, NULL);
+	pair_start(&pair, "mapped", waits, is_slow, NULL);
 	good = hear(pair.socket[LEFT], &byte, 1) && hear(pair.socket[RIGHT], &byte, 1);
 	kill(pair.pid[RIGHT], SIGSTOP);
 	usleep(2000);
@@ -494,7 +498,7 @@ static void tries_in_vain(struct end *end, void *argument)
 
 static bool who_cannot_be_met_is_left_alone_when_nobody_needs_him(void)
 {
-	return pair_run(MAPPED_MODE, tries_in_vain, takes_no_part, NULL, 30);
+	return pair_run("mapped", tries_in_vain, takes_no_part, NULL, 30);
 }
 
 int main(int argc, char **argv)

@@ -342,10 +342,9 @@ static enum ibv_wc_status receive_message(struct model *model, enum side from, c
 static enum ibv_wc_status carry_out(struct model *model, enum side from, const struct op *op)
 {
 	struct model_end *here = &model->end[from], *there = &model->end[!from];
-	bool in = op->opcode == IBV_WR_RDMA_READ || is_atomic(op->opcode);
 	static uint8_t data[LARGE_MAX];
 
-	if (op->bad_lkey && !in) {
+	if (op->bad_lkey) { /* found before the peer is asked */
 		model->ambiguous = true;
 		return IBV_WC_LOC_PROT_ERR;
 	}
@@ -353,10 +352,6 @@ static enum ibv_wc_status carry_out(struct model *model, enum side from, const s
 		return refuse(model, from, IBV_WC_REM_INV_REQ_ERR);
 	if (!is_send(op->opcode) && !may_access(there, op))
 		return refuse(model, from, IBV_WC_REM_ACCESS_ERR);
-	if (op->bad_lkey) { /* found when the response comes */
-		model->ambiguous = true;
-		return IBV_WC_LOC_PROT_ERR;
-	}
 	if (op_takes_receive(op) && !there->receives) {
 		model->ambiguous = true;
 		return IBV_WC_RNR_RETRY_EXC_ERR;

@@ -14,8 +14,10 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#include "object/arena.h"
+#include "hca/internal.h"
+#include "object/dm.h"
 #include "platform/netns_test.h"
+#include "verbs/verbs.h"
 
 #define CQ_ENTRIES 1024
 #define QP_DEPTH 64
@@ -24,6 +26,9 @@
 
 bool long_run;
 static const char *skipped;
+static struct ibv_context *opened;
+static struct ibv_dm *blocks[4]; /* of the end */
+static unsigned block_count;
 
 /* ---- small things ---- */
 
@@ -84,24 +89,25 @@ unsigned map_lines(const char *text)
 	return count;
 }
 
-/* A peer's pool is mapped whole; ours in pieces. */
-bool has_pool_pages(void)
+bool find_mapping(const char *text, const char *rights, char **start, size_t *bytes)
 {
 	FILE *maps = fopen("/proc/self/maps", "r");
-	unsigned long start, end;
+	unsigned long first, end;
 	bool found = false;
 	char line[512];
 
-	while (maps && fgets(line, sizeof(line), maps))
-		if (strstr(line, "memfd:verbatim-pool") && strstr(line, " rw-s ") &&
-		    sscanf(line, "%lx-%lx", &start, &end) == 2 && end - start < 1ul << 36)
+	while (maps && !found && fgets(line, sizeof(line), maps))
+		if (strstr(line, text) && strstr(line, rights) &&
+		    sscanf(line, "%lx-%lx", &first, &end) == 2) {
+			*start = (char *)first;
+			*bytes = end - first;
 			found = true;
+		}
 	if (maps)
 		fclose(maps);
 	return found;
 }
 
-/* In its own arena, as another process would read it. */
 /* The text of that file of a thread of ours; "" where it has ended. */
 static void read_of_thread(const char *thread, const char *name, char *text, size_t bytes)
 {
@@ -155,19 +161,8 @@ unsigned long worker_sleeps(void)
 
 uint64_t counter_here(enum counter counter)
 {
-	FILE *maps = fopen("/proc/self/maps", "r");
-	struct arena *arena = NULL;
-	unsigned long start, end;
-	char line[512];
-
-	while (maps && fgets(line, sizeof(line), maps))
-		if (strstr(line, "memfd:verbatim-arena") && strstr(line, " rw-s ") &&
-		    sscanf(line, "%lx-%lx", &start, &end) == 2)
-			arena = (struct arena *)start;
-	if (maps)
-		fclose(maps);
-	CHECK(arena, "no arena");
-	return counter_get(arena_counters(arena), counter);
+	CHECK(opened, "no device is open");
+	return counter_get(to_hca(opened)->hca->counters, counter);
 }
 
 /* ---- processes ---- */
@@ -180,8 +175,9 @@ static void be_end(enum side side, int peer, int test, const char *mode, end_fn 
 			  .test = test,
 			  .mtu = IBV_MTU_4096,
 			  .rnr_retry = 7,
-			  .timeout = 14,
-			  .retry_count = 7};
+			  .timeout = PATIENT,
+			  .retry_count = 7,
+			  .has_blocks = !strcmp(mode, "mapped")};
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	setenv("VERBATIM_MEMORY", mode, 1);
@@ -288,6 +284,32 @@ void end_make_qp_with(struct end *end, struct ibv_srq *srq)
 	CHECK(end->qp, "%m");
 }
 
+/*
+ * Device memory is a block where there can be any, and so a page-aligned allocation of malloc() may be. Its
+ * address is no secret of the device's: /proc/self/maps has it.
+ */
+static char *block_of(struct ibv_context *context, size_t bytes)
+{
+	struct ibv_alloc_dm_attr attr = {.length = bytes, .log_align_req = 12};
+	struct ibv_dm *dm = ibv_alloc_dm(context, &attr);
+
+	CHECK(dm && block_count < 4, "%m");
+	blocks[block_count++] = dm;
+	return (char *)to_dm(dm)->memory;
+}
+
+char *end_memory(struct end *end, size_t bytes)
+{
+	char *memory;
+
+	if (end->has_blocks)
+		return block_of(end->context, bytes);
+	memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(memory != MAP_FAILED, "%m");
+	memset(memory, 0, bytes);
+	return memory;
+}
+
 void end_open(struct end *end, size_t bytes, unsigned access)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
@@ -295,6 +317,8 @@ void end_open(struct end *end, size_t bytes, unsigned access)
 	CHECK(list && list[0], "no device");
 	end->context = ibv_open_device(list[0]);
 	CHECK(end->context, "%m");
+	opened = end->context;
+	block_count = 0; /* those that a parent had are not of this context */
 	ibv_free_device_list(list);
 	end->pd = ibv_alloc_pd(end->context);
 	end->channel = ibv_create_comp_channel(end->context);
@@ -304,9 +328,7 @@ void end_open(struct end *end, size_t bytes, unsigned access)
 	end->bytes = bytes;
 	if (!bytes)
 		return;
-	end->memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	CHECK(end->memory != MAP_FAILED, "%m");
-	memset(end->memory, 0, bytes);
+	end->memory = end_memory(end, bytes);
 	end->mr = ibv_reg_mr(end->pd, end->memory, bytes, (int)access);
 	CHECK(end->mr, "%m");
 }
@@ -317,6 +339,8 @@ void end_close(struct end *end)
 		CHECK(!ibv_destroy_qp(end->qp));
 	if (end->mr)
 		CHECK(!ibv_dereg_mr(end->mr));
+	while (block_count)
+		CHECK(!ibv_free_dm(blocks[--block_count]));
 	CHECK(!ibv_destroy_cq(end->cq));
 	CHECK(!ibv_destroy_comp_channel(end->channel));
 	CHECK(!ibv_dealloc_pd(end->pd));
@@ -464,8 +488,7 @@ int run_tests(int argc, char **argv, const struct test *tests, unsigned count)
 	unsigned i, failed = 0;
 	bool real_root;
 
-	long_run = getenv("VERBATIM_LONG") != NULL;
-	unsetenv("VERBATIM_LONG"); /* no setting of a device's */
+	long_run = getenv("TEST_LONG") != NULL;
 	if (!netns_enter(&real_root))
 		return 77;
 	for (i = 0; i < count; i++) {

@@ -30,13 +30,6 @@
 #define ADDRESS_SANITIZER 1
 #endif
 
-/* By default regions are mapped in programs of one thread: the sanitizer has one of its own. */
-#ifdef THREAD_SANITIZER
-#define MAPPED_MODE "mapped"
-#else
-#define MAPPED_MODE "auto"
-#endif
-
 /* In an end: says what is wrong, and ends the process. */
 #define CHECK(condition, ...)                                                                      \
 	do {                                                                                       \
@@ -67,11 +60,18 @@ struct end {
 	struct ibv_mr *mr;
 	char *memory;
 	size_t bytes;
+	bool has_blocks; /* its memory is shared from birth: peers map regions that are a whole block */
 	struct address there;
 	uint32_t psn; /* of our first packet */
 	enum ibv_mtu mtu;
 	uint8_t rnr_retry, timeout, retry_count;
 };
+
+/*
+ * The timeout where nobody is to be given up: 1 s and seven retries. A busy machine takes processes off
+ * for seconds.
+ */
+#define PATIENT 18u
 
 typedef void end_fn(struct end *end, void *argument);
 
@@ -80,7 +80,10 @@ struct pair {
 	int socket[2]; /* to the ends */
 };
 
-/* @mode: VERBATIM_MEMORY. Both ends run, and exit with 0 when their function returns. */
+/*
+ * @mode: VERBATIM_MEMORY; "mapped" also has end_open() take its memory from a block, others from mmap().
+ * Both ends run, and exit with 0 when their function returns.
+ */
 void pair_start(struct pair *pair, const char *mode, end_fn *left, end_fn *right, void *argument);
 /* The status as of waitpid(); -1: it had not ended after @limit_s, and was killed. */
 int pair_wait(struct pair *pair, enum side side, double limit_s);
@@ -95,6 +98,8 @@ void meet(struct end *end);			 /* both ends are here */
 
 /* Device, PD, CQ; memory of @bytes, registered with @access, unless 0 bytes. */
 void end_open(struct end *end, size_t bytes, unsigned access);
+/* Zeroed memory of an end, whole pages, of the kind that it uses. */
+char *end_memory(struct end *end, size_t bytes);
 void end_close(struct end *end);
 void end_make_qp(struct end *end);
 void end_make_qp_with(struct end *end, struct ibv_srq *srq);
@@ -118,10 +123,13 @@ enum ibv_wc_status transfer(struct end *end, enum ibv_wr_opcode opcode, size_t o
 
 /* Lines of /proc/self/maps with @text in them. */
 unsigned map_lines(const char *text);
-/* Pages of its own pool that are mapped in this process now: regions that peers can map. */
-bool has_pool_pages(void);
+/* The first of them: where it is and how many bytes; false: there is none. */
+bool find_mapping(const char *text, const char *rights, char **start, size_t *bytes);
+/* How blocks are called there, a peer's as well as our own; and channels. */
+#define BLOCK_MAPPING "memfd:verbatim-block"
+#define CHANNEL_MAPPING "memfd:verbatim-channel"
 
-/* A counter of this process's device (base/counter.def). */
+/* A counter of the device that end_open() has opened (base/counter.def). */
 uint64_t counter_here(enum counter counter);
 
 /* How often the device's worker has gone to sleep. */

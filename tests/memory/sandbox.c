@@ -31,7 +31,9 @@ static bool has_told(const char *text)
 struct plan {
 	void (*restrict_it)(enum side side);
 	FILE *explanations;
-	bool pool_pages; /* regions are mapped by peers all the same */
+	bool mapped;	 /* peers map blocks all the same */
+	size_t bytes;	 /* of memory; 0: BYTES */
+	rlim_t left;	 /* address space that is left to the left end, beside its objects; 0: all */
 };
 
 static void forbid(enum side side, const long *number, unsigned count, int err)
@@ -99,20 +101,25 @@ static void little_address_space(enum side side)
 	limit(RLIMIT_AS, UINT64_C(8) << 30);
 }
 
-static void little_address_space_on_the_right(enum side side)
-{
-	if (side == RIGHT)
-		little_address_space(side);
-}
-
 static void small_files(enum side side)
 {
 	limit(RLIMIT_FSIZE, 1 << 20);
 }
 
-static void no_pool_of_that_size(enum side side)
+static void files_for_channels(enum side side)
 {
-	limit(RLIMIT_FSIZE, 1 << 30);
+	limit(RLIMIT_FSIZE, 2 << 20);
+}
+
+/* From now on. */
+static void leave_address_space(rlim_t bytes)
+{
+	FILE *status = fopen("/proc/self/statm", "r");
+	unsigned long pages;
+
+	CHECK(status && fscanf(status, "%lu", &pages) == 1, "%m");
+	fclose(status);
+	limit(RLIMIT_AS, (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + bytes);
 }
 
 /* ---- the traffic ---- */
@@ -157,27 +164,33 @@ static void exercise(struct end *end)
 static void confined(struct end *end, void *argument)
 {
 	const struct plan *plan = argument;
+	unsigned own, mapped;
 
 	setenv("VERBATIM_EXPLAIN", "1", 1);
 	fflush(stderr);
 	dup2(fileno(plan->explanations), STDERR_FILENO);
 	if (plan->restrict_it)
 		plan->restrict_it(end->side);
-	end_open(end, BYTES, ALL_ACCESS);
+	end_open(end, plan->bytes ? plan->bytes : BYTES, ALL_ACCESS);
+	own = map_lines(BLOCK_MAPPING);
+	end_make_qp(end);
+	if (end->side == LEFT && plan->left)
+		leave_address_space(plan->left);
 	end_connect(end);
-	if (end->side == LEFT && strcmp(getenv("VERBATIM_MEMORY"), "auto") == 0)
-		CHECK(has_pool_pages() == plan->pool_pages, "pages of the pool: %d expected",
-		      plan->pool_pages);
 	exercise(end);
+	mapped = map_lines(BLOCK_MAPPING) - own;
+	if (end->side == LEFT)
+		CHECK(mapped == plan->mapped, "%u blocks of the other end are mapped", mapped);
+	meet(end);
 	end_close(end);
 }
 
-static bool works(const char *mode, void (*restrict_it)(enum side), bool pool_pages)
+static bool run(const char *mode, struct plan plan)
 {
-	struct plan plan = {restrict_it, tmpfile(), pool_pages};
 	size_t length;
 	bool good;
 
+	plan.explanations = tmpfile();
 	good = pair_run(mode, confined, confined, &plan, 60);
 	rewind(plan.explanations);
 	length = fread(told, 1, sizeof(told) - 1, plan.explanations);
@@ -188,25 +201,30 @@ static bool works(const char *mode, void (*restrict_it)(enum side), bool pool_pa
 	return good;
 }
 
-#ifdef THREAD_SANITIZER
-#define POOL false /* by default a program with threads has none */
-#else
-#define POOL true
-#endif
+/* With ordinary memory in all modes but mapped, whose memory is blocks. */
+static bool works(const char *mode, void (*restrict_it)(enum side), bool mapped)
+{
+	return run(mode, (struct plan){.restrict_it = restrict_it, .mapped = mapped});
+}
 
 static bool without_process_vm_data_goes_through_rings(void)
 {
-	if (!works("copy", no_process_vm, false) || !has_told("process_vm_readv"))
-		return false;
-	return works("copy", no_process_vm_on_the_left, false) && has_told("process_vm_readv") &&
-	       works("copy", unknown_process_vm, false) && has_told("Function not implemented") &&
-	       works("auto", no_process_vm, POOL);
+	return works("auto", no_process_vm, false) && has_told("process_vm_readv") &&
+	       works("copy", no_process_vm_on_the_left, false) && has_told("process_vm_readv") &&
+	       works("copy", unknown_process_vm, false) && has_told("Function not implemented");
+}
+
+static bool without_process_vm_blocks_are_mapped(void)
+{
+	return works("mapped", no_process_vm, true) && has_told("process_vm_readv") &&
+	       works("mapped", no_process_vm_on_the_left, true) && works("mapped", NULL, true);
 }
 
 static bool without_memfds_packets_go_over_udp(void)
 {
 	return works("auto", no_memfd, false) && has_told("packets go over UDP") &&
-	       works("auto", no_memfd_on_the_left, false) && has_told("packets go over UDP");
+	       works("auto", no_memfd_on_the_left, false) && has_told("packets go over UDP") &&
+	       works("mapped", no_memfd, false) && has_told("no memory that peers");
 }
 
 #if defined(ADDRESS_SANITIZER) || defined(THREAD_SANITIZER)
@@ -215,19 +233,24 @@ static bool without_memfds_packets_go_over_udp(void)
 #define SHADOW false
 #endif
 
-static bool with_little_address_space_nothing_is_mapped(void)
+#define LARGE (64u << 20)
+
+static bool with_little_address_space_less_is_mapped(void)
 {
 	if (SHADOW)
 		return skip("sanitizers need much address space themselves");
-	return works("auto", little_address_space, false) && has_told("reached by copies") &&
-	       works("auto", little_address_space_on_the_right, true) &&
-	       has_told("reached by copies");
+	return works("mapped", little_address_space, true) &&
+	       run("mapped", (struct plan){.bytes = LARGE, .left = LARGE / 2, .mapped = false}) &&
+	       run("mapped", (struct plan){.left = 512 << 10, .mapped = false}) &&
+	       has_told("packets go over UDP");
 }
 
-static bool with_small_files_nothing_is_shared(void)
+static bool with_small_files_less_is_shared(void)
 {
 	return works("auto", small_files, false) && has_told("packets go over UDP") &&
-	       works("auto", no_pool_of_that_size, false) && has_told("reached by copies");
+	       works("mapped", files_for_channels, true) &&
+	       run("mapped", (struct plan){.restrict_it = files_for_channels, .bytes = 4 << 20}) &&
+	       has_told("no memory that peers");
 }
 
 /* ---- descriptors ---- */
@@ -317,8 +340,8 @@ static bool another_user_is_reached_over_udp(void)
 	is_real_root = status == 0;
 	if (!is_real_root)
 		return skip("there is no other user here");
-	return works("auto", be_somebody_else, POOL) && has_told("another user's") &&
-	       works("copy", be_somebody_else, false);
+	return works("auto", be_somebody_else, false) && has_told("another user's") &&
+	       works("mapped", be_somebody_else, false) && has_told("another user's");
 }
 
 /* ---- Yama ---- */
@@ -333,7 +356,8 @@ static void cannot_be_dumped(enum side side)
 
 static bool who_may_not_be_traced_is_reached_through_rings(void)
 {
-	return works("copy", cannot_be_dumped, false) && has_told("process_vm_readv");
+	return works("copy", cannot_be_dumped, false) && has_told("process_vm_readv") &&
+	       works("mapped", cannot_be_dumped, true) && has_told("process_vm_readv");
 }
 
 int main(int argc, char **argv)
@@ -344,9 +368,10 @@ int main(int argc, char **argv)
 	}
 	const struct test tests[] = {
 		TEST(without_process_vm_data_goes_through_rings),
+		TEST(without_process_vm_blocks_are_mapped),
 		TEST(without_memfds_packets_go_over_udp),
-		TEST(with_little_address_space_nothing_is_mapped),
-		TEST(with_small_files_nothing_is_shared),
+		TEST(with_little_address_space_less_is_mapped),
+		TEST(with_small_files_less_is_shared),
 		TEST(every_number_of_descriptors_will_do),
 		TEST(another_user_is_reached_over_udp),
 		TEST(who_may_not_be_traced_is_reached_through_rings),

@@ -115,7 +115,7 @@ static bool stands_by(const char *mode)
 
 static bool it_stands_by_while_large_sends_are_copied(void)
 {
-	return stands_by("copy") && stands_by(MAPPED_MODE);
+	return stands_by("copy") && stands_by("mapped");
 }
 
 int main(int argc, char **argv)

@@ -27,6 +27,14 @@ class Failure(Exception):
     """The thing under test did something wrong."""
 
 
+GRAVE = re.compile(r'SIG(SEGV|ABRT|BUS|ILL|FPE)|(invalid|wrong) data|checksum|byte \d+ of|Sanitizer')
+
+
+def is_grave(text):
+    """Crashes and wrong data, which no busy machine explains."""
+    return GRAVE.search(text) is not None
+
+
 class Skip(Exception):
     """The test cannot be run here."""
 

@@ -257,6 +257,30 @@ enum message_fate host_hear(struct sim_host *host, struct qp *qp, const struct m
 	return fate;
 }
 
+/* As local/fetch.c, but for the references that this needs while it has no lock. */
+enum message_fate host_fetch(struct sim_host *host, struct qp *qp, const struct message *message,
+			     bool (*copy)(void *context, void *to, size_t bytes), void *context)
+{
+	enum message_fate fate = MESSAGE_REFUSED;
+	struct message_fetch fetch;
+	struct effects effects;
+	bool copied = true;
+	unsigned i;
+
+	effects_init(&effects);
+	lock_acquire(&qp->lock);
+	if (transport_fetch_begin(qp, message, &fetch)) {
+		for (i = 0; i < fetch.pieces && copied; i++)
+			copied = copy(context, fetch.piece[i].iov_base, fetch.piece[i].iov_len);
+		fate = transport_fetched(qp, message, &fetch, copied, host->sim->now_ns, &effects);
+	}
+	arm(host, qp);
+	lock_release(&qp->lock);
+	apply_effects(host, &effects);
+	host_wake(host);
+	return fate;
+}
+
 #define TELL_MAX 65536u
 
 bool host_tell(struct sim_host *host, struct qp *qp, uint64_t token)

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The offer of blocks to the preloaded library: see allocator.h. */
+#include "local/allocator.h"
+
+#include <dlfcn.h>
+
+#include "base/log.h"
+#include "local/block.h"
+
+static const struct allocator_calls calls = {
+	.version = ALLOCATOR_VERSION,
+	.alloc = block_alloc,
+	.free = block_free,
+	.size = block_size,
+	.resize = block_resize,
+	.unmap = block_unmap,
+	.advise = block_advise,
+	.replaced = block_replaced,
+};
+
+bool allocator_offer(void)
+{
+	allocator_hook *hook = (allocator_hook *)dlsym(RTLD_DEFAULT, ALLOCATOR_HOOK);
+	const char *reason = "";
+	enum allocator_answer answer = hook ? hook(&calls, &reason) : ALLOCATOR_REFUSES;
+
+	if (answer == ALLOCATOR_SERVES)
+		log_info("page-aligned memory can be shared from now on");
+	else if (answer == ALLOCATOR_REFUSES && hook)
+		explain("page-aligned memory of this program cannot be mapped by peers of this "
+			"host, they copy it: %s", reason);
+	return answer != ALLOCATOR_LATER;
+}

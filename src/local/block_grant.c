@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * References to blocks, and descriptors of blocks for peers.
+ *
+ * A peer that is to read only gets a descriptor like ours, open for writing: F_SEAL_FUTURE_WRITE
+ * makes it useless for that, also when it is opened again through /proc, and by root. Our own
+ * mapping was made before. F_SEAL_SEAL keeps a peer from adding seals that would hurt us. Both
+ * stay, so the first grant decides for the block's life.
+ */
+#include "local/block_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "platform/fail.h"
+
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010	/* Linux 5.1 */
+#endif
+
+struct block *block_get(const void *address, size_t length)
+{
+	uintptr_t page = block_page(), start = (uintptr_t)address & ~(page - 1);
+	uintptr_t end = (uintptr_t)address + length;
+	struct block *block;
+
+	if (!length || end < start || !block_table_may_have((void *)start))
+		return NULL;
+	lock_acquire(&block_lock);
+	block = block_table_find((void *)start);
+	if (block && block->whole && block->fd >= 0 &&
+	    block_round_up(end - start, page) == block->bytes)
+		block->references++;
+	else
+		block = NULL;
+	lock_release(&block_lock);
+	return block;
+}
+
+void block_put(struct block *block)
+{
+	lock_acquire(&block_lock);
+	if (block->references && !--block->references && block->state == BLOCK_FREED)
+		block_table_release(block);
+	lock_release(&block_lock);
+}
+
+/*
+ * Both are constant while somebody has a reference, but for parts that are unmapped: no longer
+ * granted.
+ */
+uint8_t *block_memory(const struct block *block)
+{
+	return block->memory;
+}
+
+size_t block_bytes(const struct block *block)
+{
+	return block->bytes;
+}
+
+static int seal(int fd, enum block_right right)
+{
+	int seals = F_SEAL_SEAL | (right == BLOCK_READABLE ? F_SEAL_FUTURE_WRITE : 0);
+
+	if (!fail_now(FAIL_SEAL) && !fcntl(fd, F_ADD_SEALS, seals))
+		return 0;
+	/* A kernel that does not know a seal says EINVAL, and adds none. */
+	return errno == EINVAL ? EOPNOTSUPP : errno;
+}
+
+/* @fd is a new descriptor of what may be the block. */
+static int block_seal(struct block *block, int fd, enum block_right right) REQUIRES(block_lock)
+{
+	int err;
+
+	if (!block_owns(block, fd))
+		return EBADF;
+	if (block->granted != BLOCK_UNGRANTED)
+		return block->granted == right ? 0 : EPERM;
+	err = seal(fd, right);
+	if (!err)
+		block->granted = right;
+	return err;
+}
+
+static int block_grant_locked(struct block *block, enum block_right right, int *fd)
+	REQUIRES(block_lock)
+{
+	int err, made;
+
+	if (block->state != BLOCK_LIVE || !block->whole)
+		return ENOENT;
+	if (block->fd < 0)
+		return EBADF;
+	/*
+	 * Duplicate first: between a look at our number and its use the application may close it
+	 * and open another.
+	 */
+	made = block_duplicate(block->fd, false);
+	if (made < 0)
+		return errno;
+	err = block_seal(block, made, right);
+	if (err)
+		close(made);
+	else
+		*fd = made;
+	return err;
+}
+
+int block_grant(struct block *block, bool writable, int *fd)
+{
+	int err;
+
+	lock_acquire(&block_lock);
+	err = block_grant_locked(block, writable ? BLOCK_WRITABLE : BLOCK_READABLE, fd);
+	lock_release(&block_lock);
+	return err;
+}

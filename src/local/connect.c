@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Connecting to peer processes, being connected to, and losing them (peer.h).
+ *
+ * Two processes may connect to each other at the same time. The attempt of the one with the lower
+ * first slot counts: the other one's listener accepts it, and its own attempt is answered with
+ * EALREADY; its thread then waits for the channel to appear. Nobody waits for anything with a
+ * lock held, and every wait is bounded. Attempts that fail are left to the worker (reconnect.c).
+ *
+ * A peer that hangs up has ended. What it put in its channel before is received still; then the
+ * channel is closed and its slots are unknown again: somebody else may claim them.
+ */
+#include "local/peer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "platform/clock.h"
+
+#define CONNECT_NS	250000000u	/* how long a peer is waited for: its worker may wait for a core */
+#define CONNECT_TRIES	3u
+#define CONNECT_STEP_NS	50000u
+#define AGAIN_NS	1000000000u	/* between datagrams that make the worker try */
+#define DRAIN_PASSES	256u
+
+/* ---- what we say of ourselves ---- */
+
+static void write_hello(const struct local *local, const struct peer *peer, bool late,
+			struct hello *hello)
+{
+	const struct peers *peers = local->peers;
+	unsigned i;
+
+	*hello = (struct hello){ .slot_count = peers->slots, .side_bytes = peer_side_bytes(),
+				 .guard = peer ? peer->guard : 0, .late = late };
+	for (i = 0; i < peers->slots; i++)
+		hello->slot[i] = peers->slot[i]->number;
+}
+
+static bool hello_has_slot(const struct hello *hello, uint32_t slot)
+{
+	unsigned i;
+
+	for (i = 0; i < hello->slot_count; i++)
+		if (hello->slot[i] == slot)
+			return true;
+	return false;
+}
+
+/* ---- connecting ---- */
+
+/* Is a channel to the holder of @slot of use, and is there none yet? */
+static bool is_unknown(const struct local *local, uint32_t slot)
+{
+	return local->peers && slot != 0 && slot < SLOT_COUNT - 1 &&
+	       !peers_has_own_slot(local->peers, slot) &&
+	       local_channel(local, slot) == LOCAL_NO_CHANNEL;
+}
+
+/* Of the threads that want the same channel one connects, the others wait for it. */
+static bool claim_attempt(struct local *local, uint32_t slot, bool *late)
+{
+	struct peers *peers = local->peers;
+	bool first;
+
+	lock_acquire(&peers->lock);
+	first = !peers->connecting[slot] && local_channel(local, slot) == LOCAL_NO_CHANNEL;
+	if (first)
+		peers->connecting[slot] = true;
+	*late = peers->missed[slot];
+	lock_release(&peers->lock);
+	return first;
+}
+
+static void unclaim_attempt(struct peers *peers, uint32_t slot)
+{
+	lock_acquire(&peers->lock);
+	peers->connecting[slot] = false;
+	lock_release(&peers->lock);
+}
+
+static int attempt_send(struct local *local, struct attempt *attempt, bool late)
+{
+	struct hello hello;
+	int side_fd, err = peer_reserve(local, &attempt->peer, &side_fd);
+
+	if (err)
+		return err;
+	write_hello(local, attempt->peer, late, &hello);
+	err = handshake_connect(attempt->slot, &hello, side_fd, &attempt->process);
+	close(side_fd);
+	if (err)
+		peer_release(local, attempt->peer);
+	return err;
+}
+
+int attempt_begin(struct local *local, uint32_t slot, struct attempt *attempt)
+{
+	bool late;
+	int err;
+
+	if (!claim_attempt(local, slot, &late))
+		return EALREADY;
+	*attempt = (struct attempt){ .slot = slot };
+	err = attempt_send(local, attempt, late);
+	if (err)
+		unclaim_attempt(local->peers, slot);
+	return err;
+}
+
+static int attempt_admit(struct local *local, struct attempt *attempt)
+{
+	int err;
+
+	if (!hello_has_slot(&attempt->process.hello, attempt->slot)) {
+		handshake_close(&attempt->process);
+		peer_release(local, attempt->peer);
+		return EPROTO;
+	}
+	err = peer_admit(local, attempt->peer, &attempt->process);
+	if (err)
+		return err;
+	peer_publish(local, attempt->peer);
+	/* A worker that sleeps does not know of this channel: nobody would wake it. */
+	waiter_ring(local->waiter);
+	return 0;
+}
+
+int attempt_end(struct local *local, struct attempt *attempt, uint64_t timeout_ns)
+{
+	int err = handshake_receive(&attempt->process, timeout_ns);
+
+	if (err == EAGAIN)
+		return err;
+	if (err)
+		peer_release(local, attempt->peer);
+	else
+		err = attempt_admit(local, attempt);
+	unclaim_attempt(local->peers, attempt->slot);
+	return err;
+}
+
+void attempt_give_up(struct local *local, struct attempt *attempt)
+{
+	handshake_close(&attempt->process);
+	peer_release(local, attempt->peer);
+	unclaim_attempt(local->peers, attempt->slot);
+}
+
+static bool wait_for_channel(struct local *local, uint32_t slot)
+{
+	uint64_t until_ns = clock_now_ns() + CONNECT_NS;
+
+	while (local_channel(local, slot) == LOCAL_NO_CHANNEL && clock_now_ns() < until_ns)
+		thread_sleep_ns(CONNECT_STEP_NS);
+	return local_channel(local, slot) != LOCAL_NO_CHANNEL;
+}
+
+/* One attempt. 0; EALREADY: it will come to us; EAGAIN: the worker waits for it; others: no. */
+static int connect_once(struct local *local, uint32_t slot)
+{
+	struct attempt attempt;
+	int err = attempt_begin(local, slot, &attempt);
+
+	if (err)
+		return err;
+	err = attempt_end(local, &attempt, CONNECT_NS);
+	return err == EAGAIN ? attempt_leave(local, &attempt) : err;
+}
+
+/* EALREADY: it is connecting to us, or another thread is at it; EEXIST: it just did. */
+static int connect_to_slot(struct local *local, uint32_t slot)
+{
+	unsigned tries = 0;
+	int err;
+
+	do	/* ECONNRESET: the other side had no time for us (or will never have) */
+		err = connect_once(local, slot);
+	while (err == ECONNRESET && ++tries < CONNECT_TRIES);
+	if ((err == EALREADY || err == EEXIST) && wait_for_channel(local, slot))
+		return 0;
+	return err;
+}
+
+static const char *reason_of(int err)
+{
+	return err == EPERM  ? "it is another user's" :
+	       err == EAGAIN ? "it has not answered yet" :
+	       err == ENOSPC ? "this process has channels to as many others as it can" : strerror(err);
+}
+
+void local_connect(struct local *local, uint32_t slot)
+{
+	int err;
+
+	if (!is_unknown(local, slot))
+		return;
+	err = connect_to_slot(local, slot);
+	if (!err || err == EALREADY || err == EEXIST)
+		return;
+	counter_add(local->counters, COUNTER_NO_MEMORY_PATH, 1);
+	explain("slot %u: no memory is shared with its process (%s), packets go over UDP", slot,
+		reason_of(err));
+	reconnect_later(local, slot, err);
+}
+
+void local_connect_for_datagram(struct local *local, uint32_t slot)
+{
+	uint64_t now_ns, again_ns;
+
+	if (!is_unknown(local, slot))
+		return;
+	now_ns = clock_now_ns();
+	again_ns = atomic_load_explicit(&local->peers->again_ns[slot], memory_order_relaxed);
+	if (now_ns < again_ns)
+		return;
+	atomic_store_explicit(&local->peers->again_ns[slot], now_ns + AGAIN_NS,
+			      memory_order_relaxed);
+	if (!again_ns)
+		local_connect(local, slot);
+	else
+		reconnect_soon(local, slot);
+}
+
+/* ---- being connected to ---- */
+
+static bool are_connecting(const struct peers *peers, const struct hello *hello)
+	REQUIRES(peers->lock)
+{
+	unsigned i;
+
+	for (i = 0; i < hello->slot_count; i++)
+		if (peers->connecting[hello->slot[i]])
+			return true;
+	return false;
+}
+
+/* 0 or what the connector is told. */
+static int judge(struct local *local, const struct hello *hello) REQUIRES(local->peers->lock)
+{
+	unsigned i;
+
+	if (!hello->slot_count)
+		return EPROTO;
+	for (i = 0; i < hello->slot_count; i++) {
+		if (peers_has_own_slot(local->peers, hello->slot[i]))
+			return EPROTO;
+		if (local_channel(local, hello->slot[i]) != LOCAL_NO_CHANNEL)
+			return EEXIST;
+	}
+	if (are_connecting(local->peers, hello) && local->peers->slot[0]->number < hello->slot[0])
+		return EALREADY;
+	return 0;
+}
+
+static void refuse(struct local *local, struct handshake_peer *process, int verdict)
+{
+	struct hello hello;
+
+	write_hello(local, NULL, false, &hello);
+	handshake_answer(process, &hello, verdict, -1);
+	handshake_close(process);
+}
+
+/* It is admitted before it hears of it: what it sends then finds everything in place. */
+static int welcome(struct local *local, struct handshake_peer *process, bool late)
+{
+	struct hello hello;
+	struct peer *peer;
+	int side_fd, err = peer_reserve(local, &peer, &side_fd);
+
+	if (err) {
+		refuse(local, process, err);
+		return err;
+	}
+	write_hello(local, peer, late, &hello);
+	err = peer_admit(local, peer, process);
+	if (!err) {
+		err = handshake_answer(&peer->process, &hello, 0, side_fd);
+		if (err)
+			peer_dismiss(local, peer);
+		else
+			peer_publish(local, peer);
+	}
+	close(side_fd);
+	return err;
+}
+
+static void receive_connector(struct local *local, struct handshake_peer *process)
+{
+	bool late;
+	int verdict;
+
+	lock_acquire(&local->peers->lock);
+	late = peers_missed(local->peers, &process->hello);
+	verdict = judge(local, &process->hello);
+	lock_release(&local->peers->lock);
+	if (verdict)
+		refuse(local, process, verdict);
+	/* We are awake, but an application thread may sleep in our place (hca/stand_in.c). */
+	else if (!welcome(local, process, late))
+		waiter_ring(local->waiter);
+}
+
+/* Out of descriptors: use the spare one to accept and close, or the worker would spin. */
+static void turn_away(struct local *local, int listen_fd)
+{
+	struct peers *peers = local->peers;
+	int fd;
+
+	counter_add(local->counters, COUNTER_NO_MEMORY_PATH, 1);
+	log_info("no memory is shared with a process that connects: no file descriptor is left");
+	if (peers->spare_fd >= 0)
+		close(peers->spare_fd);
+	fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC);
+	if (fd >= 0)
+		close(fd);
+	peers->spare_fd = fcntl(listen_fd, F_DUPFD_CLOEXEC, 0);
+}
+
+static void receive_connectors(struct local *local)
+{
+	struct peers *peers = local->peers;
+	unsigned i, n;
+
+	for (i = 0; i < peers->listeners; i++)
+		for (n = 0; n < CHANNELS_MAX; n++) {
+			struct handshake_peer process;
+			int err = handshake_accept(peers->listen_fd[i], &process);
+
+			if (err == EAGAIN)
+				break;
+			if (err == EMFILE || err == ENFILE)
+				turn_away(local, peers->listen_fd[i]);
+			if (!err)
+				receive_connector(local, &process);
+			else
+				log_debug("a process that connects was turned away: error %d", err);
+		}
+}
+
+/* ---- the end of peers ---- */
+
+/* What a peer put in its channel before it ended has arrived, and what it took out of it too. */
+static void drain_channel(struct local *local, const struct peer *peer)
+{
+	unsigned n;
+
+	for (n = 0; n < DRAIN_PASSES && !memory_is_empty(local->ring, peer->channel); n++) {
+		local_receive(local);
+		local->ops->receive(local->device);
+	}
+	local->ops->receive(local->device);
+	local_receive(local);	/* and what it executed is answered */
+}
+
+static void dismiss_ended(struct local *local) UNCHECKED_LOCKS
+{
+	unsigned i;
+
+	for (i = 0; i < CHANNELS_MAX; i++) {
+		struct peer *peer = peer_at(local, i);
+
+		if (!peer || !(peer->severed || peer_has_ended(peer)))
+			continue;
+		/* Only this thread dismisses: the peer is still there. */
+		lock_acquire(local->progress);
+		if (!peer->severed)
+			drain_channel(local, peer);
+		peer_dismiss(local, peer);
+		messages_lost(local, peer->channel);
+		local->ops->unlock(local->device);
+	}
+}
+
+void local_serve(struct local *local)
+{
+	if (!local->peers)
+		return;
+	atomic_store(&local->serve_due, false);
+	dismiss_ended(local);
+	receive_connectors(local);
+	attempts_take_answers(local);
+}

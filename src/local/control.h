@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Control messages between two processes of a channel: how a requester gets grants (grant.h). They go
+ * through the ring, in order with all else; its answer bit says that the peer could not take one, which
+ * is then asked again.
+ *
+ *	requester					owner
+ *	ASK_QP	may my QP use yours directly?	->	connected, same PSNs, same path MTU?
+ *						<-	QP	your grant of it, or 0
+ *	ASK_KEY	which region is this key's?	->	of that QP's protection domain, for remote access?
+ *						<-	KEY	your grant of it, or 0
+ *						<-	KEY_GONE	it was deregistered
+ */
+#ifndef VERBATIM_LOCAL_CONTROL_H
+#define VERBATIM_LOCAL_CONTROL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum control_kind {
+	CONTROL_ASK_QP = 1,
+	CONTROL_QP,
+	CONTROL_ASK_KEY,
+	CONTROL_KEY,
+	CONTROL_KEY_GONE,
+	CONTROL_KINDS
+};
+
+/* As it lies in memory; fields that a kind does not name are 0. */
+struct control {
+	uint32_t kind;			/* enum control_kind */
+	uint32_t qpn;			/* ASK_QP, QP: the requester's */
+	uint32_t owner_qpn;		/* ASK_QP, QP */
+	uint32_t qp;			/* QP: the owner's grant; ASK_KEY: the same, as a proof */
+	uint32_t requester_qp;		/* ASK_QP, QP: the requester's own grant, for fetching from it */
+	uint32_t key;			/* ASK_KEY, KEY, KEY_GONE */
+	uint32_t region;		/* KEY, KEY_GONE: the grant; 0: none */
+	uint32_t pd;			/* QP, KEY: number of the owner's protection domain */
+	uint32_t access;		/* QP: qp_access_flags; KEY: of the region */
+	uint32_t psn;			/* ASK_QP: the requester's next */
+	uint32_t mtu;			/* ASK_QP: path MTU, bytes */
+	uint32_t mapped;		/* KEY: 1: the block's descriptor was sent before; 2: for reading */
+	uint64_t start, length;		/* KEY: addresses as named by requests, bytes */
+	uint64_t host;			/* KEY: where @start lies in the owner's address space */
+	uint64_t block, block_bytes;	/* KEY, mapped: the block's place there */
+};
+
+#define CONTROL_BYTES sizeof(struct control)
+
+/* @bytes at @data, which may change meanwhile. False: it is no control message. */
+bool control_parse(const uint8_t *data, size_t bytes, struct control *control);
+
+#endif

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Fetching the data of large messages: one copy, out of a block of the sender that is mapped here, or out of
+ * its address space, into the memory of the receive or of the WRITE's target.
+ *
+ * The copy is made without any lock. What it needs is held by references: our memory by grants
+ * (struct message_fetch), the sender's by a hazard that names its grants of the region and of its QP, which
+ * end when the region is deregistered or the QP fails. The message stays the next one of its ring meanwhile;
+ * other channels and other QPs go on. Then, with the locks, the responder goes on where it was, if all is still
+ * as it was.
+ */
+#include "local/peer.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/copy.h"
+#include "platform/clock.h"
+
+void fetch_start(struct local *local, struct peer *peer, uint32_t qpn, uint32_t sender,
+		 const struct message *message, const struct message_piece *source)
+{
+	struct fetch_job *job = &peer->job;
+
+	job->life = atomic_load(&peer->life);
+	job->qpn = qpn;
+	job->sender = sender;
+	job->message = *message;
+	job->message.data = NULL;
+	memcpy(job->source, source, message->piece_count * sizeof(*source));
+	job->fetch.pieces = 0;
+	atomic_store(&job->state, JOB_DUE);
+	atomic_fetch_add(&local->fetches_due, 1);
+}
+
+/* ---- copying ---- */
+
+/* The sender's QP has not given up, so that its memory is what it sent. */
+static bool sender_holds(const struct peer *peer)
+{
+	return atomic_load(&peer->life) == peer->job.life &&
+	       grant_is_alive(peer->alive, peer->job.sender);
+}
+
+/* Where [@at, +@bytes) of the sender's address space is mapped here; NULL: it is not. */
+static const uint8_t *find_mapped(const struct peer *peer, uint32_t id, uint64_t at, size_t bytes)
+{
+	struct peer_region region;
+
+	if (!peer_region_by_id(peer->regions, id, &region) || !region.block_mapped ||
+	    !peer_region_holds(peer->regions, &region) || at < region.block ||
+	    at - region.block > region.block_bytes ||
+	    bytes > region.block_bytes - (at - region.block))
+		return NULL;
+	return region.block_mapped + (at - region.block);
+}
+
+static int copy_held(struct peer *peer, uint32_t region, uint64_t at, struct iovec *to, bool last)
+{
+	const uint8_t *mapped = find_mapped(peer, region, at, to->iov_len);
+
+	if (mapped)
+		return last ? copy_user_ordered(to->iov_base, mapped, to->iov_len) :
+			      copy_user(to->iov_base, mapped, to->iov_len);
+	if (!atomic_load_explicit(&peer->copies, memory_order_relaxed))
+		return EOPNOTSUPP;
+	return process_memory_read(&peer->memory, to, 1, at);
+}
+
+/* One stretch of memory there to one here. */
+static int copy_stretch(struct peer *peer, uint32_t region, uint64_t at, uint8_t *to, size_t bytes, bool last)
+{
+	struct iovec piece = { .iov_base = to, .iov_len = bytes };
+	unsigned hazard;
+	int err = user_touch_write(to, bytes);
+
+	if (err)
+		return err;
+	if (!hazard_begin(peer->hazards, region, peer->job.sender, region, &hazard))
+		return EAGAIN;
+	err = sender_holds(peer) && grant_is_alive(peer->alive, region) ?
+		      copy_held(peer, region, at, &piece, last) : EACCES;
+	hazard_end(peer->hazards, hazard);
+	return err;
+}
+
+/* @to is at @offset of the data: which comes from one piece of the sender's, or several. */
+static int copy_piece(struct peer *peer, uint64_t offset, const struct iovec *to, bool last)
+{
+	const struct fetch_job *job = &peer->job;
+	uint8_t *at = to->iov_base;
+	size_t left = to->iov_len;
+	unsigned i;
+	int err = 0;
+
+	for (i = 0; i < job->message.piece_count && left && !err; i++) {
+		const struct message_piece *source = &job->source[i];
+		size_t part;
+
+		if (offset >= source->length) {
+			offset -= source->length;
+			continue;
+		}
+		part = source->length - offset < left ? source->length - offset : left;
+		err = copy_stretch(peer, source->region, source->address + offset, at, part,
+				   last && part == left);
+		at += part;
+		left -= part;
+		offset = 0;
+	}
+	return err ? err : left ? EPROTO : 0;
+}
+
+static bool copy_all(struct peer *peer)
+{
+	const struct message_fetch *fetch = &peer->job.fetch;
+	uint64_t offset = fetch->offset;
+	unsigned i;
+
+	for (i = 0; i < fetch->pieces; i++) {
+		if (copy_piece(peer, offset, &fetch->piece[i], fetch->last && i == fetch->pieces - 1))
+			return false;
+		offset += fetch->piece[i].iov_len;
+	}
+	/* If the sender gave up meanwhile its application may have written there since. */
+	atomic_thread_fence(memory_order_seq_cst);
+	return sender_holds(peer);
+}
+
+/* ---- before and after ---- */
+
+/* The QP that the message is for, locked, if it is what it was when the message came. */
+static struct qp *lock_qp(struct local *local, const struct fetch_job *job) UNCHECKED_LOCKS
+{
+	struct qp *qp = local->ops->find_qp(local->device, job->qpn);
+
+	if (!qp)
+		return NULL;
+	lock_acquire(&qp->lock);
+	if (qp->pairing.ours == job->message.grant)
+		return qp;
+	lock_release(&qp->lock);
+	return NULL;
+}
+
+/* Where the next part goes, held from now on. */
+static bool begin(struct local *local, struct peer *peer) UNCHECKED_LOCKS
+{
+	struct fetch_job *job = &peer->job;
+	struct qp *qp;
+	bool begun = false;
+
+	lock_acquire(local->progress);
+	qp = atomic_load(&peer->life) == job->life ? lock_qp(local, job) : NULL;
+	if (qp) {
+		begun = transport_fetch_begin(qp, &job->message, &job->fetch);
+		lock_release(&qp->lock);
+	}
+	local->ops->unlock(local->device);
+	return begun;
+}
+
+static enum message_fate go_on(struct local *local, struct fetch_job *job, bool copied,
+			       struct effects *effects) UNCHECKED_LOCKS
+{
+	struct qp *qp = lock_qp(local, job);
+	enum message_fate fate;
+
+	if (!qp) {
+		transport_fetch_drop(&job->fetch);
+		return MESSAGE_REFUSED;
+	}
+	fate = transport_fetched(qp, &job->message, &job->fetch, copied,
+				 qp->recv_cq->stamped ? clock_now_ns() : 0, effects);
+	lock_release(&qp->lock);
+	return fate;
+}
+
+/* The channel is the one that the message came by. */
+static void answer(struct local *local, struct peer *peer, enum message_fate fate)
+{
+	struct memory_message message = { .channel = peer->channel };
+
+	if (fate == MESSAGE_FETCH) {
+		memory_progresses(local->ring, &message);
+		atomic_store(&peer->job.state, JOB_DUE);
+		atomic_fetch_add(&local->fetches_due, 1);
+		return;
+	}
+	atomic_store(&peer->job.state, JOB_NONE);
+	memory_heard(local->ring, &message, fate == MESSAGE_REFUSED);
+	memory_answered(local->ring);
+}
+
+static void finish(struct local *local, struct peer *peer, bool copied) UNCHECKED_LOCKS
+{
+	struct effects effects;
+	enum message_fate fate;
+
+	effects_init(&effects);
+	lock_acquire(local->progress);
+	fate = go_on(local, &peer->job, copied, &effects);
+	if (atomic_load(&peer->life) == peer->job.life) {
+		answer(local, peer, fate);
+	} else {
+		atomic_store(&peer->job.state, JOB_NONE);
+		memory_unhold(local->ring, peer->channel);
+	}
+	local->ops->defer(local->device, &effects);
+	local->ops->unlock(local->device);
+	/* The worker may have fallen asleep while the ring was held, and this thread may not come again. */
+	if (local_pending(local))
+		local->ops->notice(local->device, 0);
+}
+
+static bool claim(struct local *local, struct peer *peer)
+{
+	int due = JOB_DUE;
+
+	if (!atomic_compare_exchange_strong(&peer->job.state, &due, JOB_RUNNING))
+		return false;
+	atomic_fetch_sub(&local->fetches_due, 1);
+	return true;
+}
+
+bool local_fetch(struct local *local)
+{
+	unsigned i, count;
+	bool any = false;
+
+	if (!atomic_load_explicit(&local->fetches_due, memory_order_relaxed))
+		return false;
+	count = memory_channels(local->ring);
+	for (i = 0; i < count; i++) {
+		struct peer *peer = atomic_load(&local->peers->peer[i]);
+
+		if (!peer || !claim(local, peer))
+			continue;
+		finish(local, peer, begin(local, peer) && copy_all(peer));
+		any = true;
+	}
+	return any;
+}

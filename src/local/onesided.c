@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * RDMA WRITE, READ and atomics by our own hands: a plain copy, a load or store where the peer's block is
+ * mapped here, else one copy between address spaces. The checks are the responder's, on what the owner has
+ * granted (pairing.c); the target's threads take no part.
+ *
+ *	agreed? key known? rights, bounds -> hazard -> both grants alive -> copy -> hazard ends -> completion
+ *
+ * What takes a system call, or is longer than a packet, is moved without the QP's lock and never with the
+ * progress lock. Pages of ours are made present before the hazard is published, so that nobody waits for a
+ * page fault of ours.
+ *
+ * Any objection leaves the request to the transport, which sends it as packets and gets the
+ * answer (a NAK, an error of the peer's QP) that the specification names.
+ */
+#include "local/peer.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/copy.h"
+#include "base/log.h"
+#include "object/mr_internal.h"
+#include "platform/clock.h"
+#include "transport/direct.h"
+#include "transport/message.h"
+
+#define LOCKED_BYTES_MAX 4096u		/* longer copies are made without the QP's lock */
+#define RUN_MAX 64u			/* requests in a row, before others have a turn */
+#define SGES_MAX 32u
+
+/* One request under way. */
+struct transfer {
+	struct local *local;
+	struct qp *qp;
+	struct peer *peer;
+	uint32_t life;			/* of the channel */
+	struct peer_region region;	/* at the peer */
+	enum ibv_wr_opcode opcode;
+	unsigned need;			/* right at the peer */
+	uint8_t *mapped;		/* the peer's memory, here; NULL: not mapped */
+	bool asked;			/* for the region: the answer is to come */
+	uint32_t length, number;
+	uint64_t remote;
+	unsigned grants, pieces;
+	struct mr_grant grant[SGES_MAX];
+	struct iovec piece[SGES_MAX];
+	uint32_t theirs;		/* the peer's grant of its QP */
+	bool apart;			/* moved without the QP's lock */
+};
+_Static_assert(SGES_MAX <= PROCESS_PIECES_MAX, "all pieces of a request in one call");
+
+/* ---- the other end ---- */
+
+static bool has_rights(const struct transfer *transfer)
+{
+	const struct pairing *pairing = &transfer->qp->pairing;
+	const struct peer_region *region = &transfer->region;
+	uint64_t offset = transfer->remote - region->start;
+
+	return region->pd == pairing->pd && (region->access & transfer->need) &&
+	       (pairing->access & transfer->need) && transfer->remote >= region->start &&
+	       offset <= region->length && transfer->length <= region->length - offset;
+}
+
+/* The peer's region, if the key is known and gives the right; else it is asked for. */
+static bool find_region(struct transfer *transfer, uint32_t rkey) REQUIRES(transfer->qp->lock)
+{
+	transfer->region.id = 0;
+	transfer->mapped = NULL;
+	if (!transfer->length)
+		return true;
+	if (!peer_region_find(transfer->peer->regions, rkey, &transfer->region)) {
+		transfer->asked = pairing_ask_key(transfer->local, transfer->qp, transfer->peer, rkey);
+		return false;
+	}
+	if (!has_rights(transfer))
+		return false;
+	if (transfer->region.mapped &&
+	    (transfer->region.writable || transfer->need == IBV_ACCESS_REMOTE_READ))
+		transfer->mapped = transfer->region.mapped +
+				   (transfer->remote - transfer->region.start);
+	return true;
+}
+
+/* With the hazard published: neither grant has ended, and the channel is the same. */
+static bool still_holds(const struct transfer *transfer)
+{
+	const struct peer *peer = transfer->peer;
+
+	if (atomic_load(&peer->life) != transfer->life ||
+	    !grant_is_alive(peer->alive, transfer->theirs))
+		return false;
+	return !transfer->length || peer_region_holds(peer->regions, &transfer->region);
+}
+
+/* ---- this end ---- */
+
+static void release_local(struct transfer *transfer)
+{
+	while (transfer->grants)
+		mr_release(&transfer->grant[--transfer->grants]);
+}
+
+static bool grant_local(struct transfer *transfer, const struct send_wqe *wqe)
+{
+	struct mr_asker asker = { .pd = transfer->qp->pd->number, .qpn = transfer->qp->number };
+	unsigned need = transfer->opcode == IBV_WR_RDMA_WRITE ? 0 : IBV_ACCESS_LOCAL_WRITE, i;
+
+	if (wqe->flags & IBV_SEND_INLINE) {
+		transfer->piece[transfer->pieces++] = (struct iovec){
+			.iov_base = (void *)wqe->inline_data, .iov_len = wqe->length };
+		return true;
+	}
+	for (i = 0; i < wqe->sge_count; i++) {
+		const struct ibv_sge *sge = &wqe->sge[i];
+		struct mr_grant *grant = &transfer->grant[transfer->grants];
+
+		if (!sge->length)
+			continue;
+		if (mr_grant(transfer->local->mrs, &asker, sge->lkey, need, sge->addr, sge->length,
+			     grant) != MR_OK) {
+			release_local(transfer);
+			return false;
+		}
+		transfer->grants++;
+		transfer->piece[transfer->pieces++] = (struct iovec){ .iov_base = grant->host,
+								      .iov_len = sge->length };
+	}
+	return true;
+}
+
+/* ---- one request ---- */
+
+static int copy_mapped(struct transfer *transfer)
+{
+	bool in = transfer->opcode == IBV_WR_RDMA_READ;
+	uint8_t *at = transfer->mapped;
+	unsigned i;
+	int err = 0;
+
+	for (i = 0; i < transfer->pieces && !err; i++) {
+		const struct iovec *piece = &transfer->piece[i];
+		void *to = in ? piece->iov_base : at;
+		const void *from = in ? at : piece->iov_base;
+
+		err = i == transfer->pieces - 1 ? copy_user_ordered(to, from, piece->iov_len) :
+						  copy_user(to, from, piece->iov_len);
+		at += piece->iov_len;
+	}
+	return err;
+}
+
+static int run_atomic(struct transfer *transfer, const struct send_wqe *wqe)
+{
+	uint64_t original;
+	int err;
+
+	if (!transfer->mapped || (uintptr_t)transfer->mapped & 7 || transfer->pieces != 1)
+		return EOPNOTSUPP;
+	if (wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP)
+		err = user_compare_swap(transfer->mapped, wqe->compare_add, wqe->swap, &original);
+	else
+		err = user_fetch_add(transfer->mapped, wqe->compare_add, &original);
+	/* Done is done: memory of our own that is gone cannot make it undone. */
+	if (!err && copy_user(transfer->piece[0].iov_base, &original, sizeof(original)))
+		log_warn("the result of an atomic has no place to go: unmapped memory");
+	return err;
+}
+
+static bool move(struct transfer *transfer, const struct send_wqe *wqe)
+{
+	uint64_t host = transfer->region.host + (transfer->remote - transfer->region.start);
+	int err;
+
+	if (!transfer->length)
+		return true;
+	if (transfer->need == IBV_ACCESS_REMOTE_ATOMIC)
+		err = run_atomic(transfer, wqe);
+	else if (transfer->mapped)
+		err = copy_mapped(transfer);
+	else if (transfer->opcode == IBV_WR_RDMA_WRITE)
+		err = process_memory_write(&transfer->peer->memory, transfer->piece, transfer->pieces,
+					   host);
+	else
+		err = process_memory_read(&transfer->peer->memory, transfer->piece, transfer->pieces,
+					  host);
+	return !err;
+}
+
+/* Can it be done at all? */
+static bool is_reachable(const struct transfer *transfer)
+{
+	return !transfer->length || transfer->mapped ||
+	       (transfer->need != IBV_ACCESS_REMOTE_ATOMIC &&
+		peer_both_copy(transfer->local, transfer->peer));
+}
+
+/* Our own pages, so that no fault comes between. A page that is not there is the transport's to explain. */
+static bool make_present(struct transfer *transfer)
+{
+	bool in = transfer->opcode != IBV_WR_RDMA_WRITE;
+	unsigned i;
+	int err = 0;
+
+	for (i = 0; i < transfer->pieces && !err; i++)
+		err = in ? user_touch_write(transfer->piece[i].iov_base, transfer->piece[i].iov_len) :
+			   user_touch(transfer->piece[i].iov_base, transfer->piece[i].iov_len);
+	return !err;
+}
+
+static bool move_with_hazard(struct transfer *transfer, const struct send_wqe *wqe)
+{
+	struct hazard_table *hazards = transfer->peer->hazards;
+	unsigned hazard;
+	bool moved;
+
+	if (!hazard_begin(hazards, transfer->region.id, transfer->theirs, transfer->number, &hazard))
+		return false;
+	moved = still_holds(transfer) && move(transfer, wqe);
+	hazard_end(hazards, hazard);
+	return moved;
+}
+
+/* Inline data is in the queue, and always present. */
+static bool move_granted(struct transfer *transfer, const struct send_wqe *wqe) UNCHECKED_LOCKS
+{
+	bool moved;
+
+	if (transfer->apart)
+		lock_release(&transfer->qp->lock);
+	moved = ((wqe->flags & IBV_SEND_INLINE) || make_present(transfer)) &&
+		move_with_hazard(transfer, wqe);
+	if (transfer->apart)
+		lock_acquire(&transfer->qp->lock);
+	return moved;
+}
+
+static bool carry_out(struct transfer *transfer, const struct send_wqe *wqe) UNCHECKED_LOCKS
+{
+	bool done;
+
+	transfer->theirs = transfer->qp->pairing.theirs;
+	if (!find_region(transfer, wqe->rkey) || !is_reachable(transfer) || !grant_local(transfer, wqe))
+		return false;
+	transfer->apart = transfer->length > LOCKED_BYTES_MAX || (transfer->length && !transfer->mapped);
+	done = move_granted(transfer, wqe);
+	release_local(transfer);
+	/* The region may be another one by now (ibv_rereg_mr). */
+	if (!done && transfer->length)
+		transfer->asked = pairing_ask_key(transfer->local, transfer->qp, transfer->peer,
+						  wqe->rkey);
+	return done;
+}
+
+/* Is the request still there? Without the lock the QP may have failed and flushed it. */
+static bool is_current(const struct transfer *transfer)
+{
+	const struct qp *qp = transfer->qp;
+
+	return qp->state == IBV_QPS_RTS && qp->sq.tail == transfer->number &&
+	       qp->sq.tail != qp->sq.head;
+}
+
+static enum counter counter_of(unsigned need)
+{
+	return need == IBV_ACCESS_REMOTE_WRITE ? COUNTER_DIRECT_WRITE :
+	       need == IBV_ACCESS_REMOTE_READ  ? COUNTER_DIRECT_READ : COUNTER_DIRECT_ATOMIC;
+}
+
+/* What it moves, and where to. False: to nobody that we share memory with. */
+static bool transfer_begin(struct transfer *transfer, struct local *local, struct qp *qp,
+			   const struct send_wqe *wqe) REQUIRES(qp->lock)
+{
+	transfer->local = local;
+	transfer->qp = qp;
+	transfer->asked = false;
+	transfer->peer = peer_of_slot(local, qp->attr.dest_qp_num >> QP_INDEX_BITS);
+	if (!transfer->peer)
+		return false;
+	transfer->life = atomic_load_explicit(&transfer->peer->life, memory_order_acquire);
+	transfer->opcode = wqe->opcode;
+	transfer->need = transfer->opcode == IBV_WR_RDMA_WRITE ? IBV_ACCESS_REMOTE_WRITE :
+			 transfer->opcode == IBV_WR_RDMA_READ  ? IBV_ACCESS_REMOTE_READ :
+								 IBV_ACCESS_REMOTE_ATOMIC;
+	transfer->length = wqe->length;
+	transfer->remote = wqe->remote_address;
+	transfer->number = qp->sq.tail;
+	transfer->grants = 0;
+	transfer->pieces = 0;
+	return true;
+}
+
+static bool run_one(struct local *local, struct qp *qp, const struct send_wqe *wqe,
+		    struct effects *effects) REQUIRES(qp->lock) UNCHECKED_LOCKS
+{
+	struct transfer transfer;
+	bool done = transfer_begin(&transfer, local, qp, wqe) &&
+		    pairing_is_agreed(local, qp, transfer.peer) && carry_out(&transfer, wqe);
+
+	transport_direct_prefer(qp, done || transfer.asked || pairing_is_hopeful(qp));
+	if (!done || !is_current(&transfer))
+		return false;
+	counter_add(local->counters, counter_of(transfer.need), 1);
+	transport_direct_done(qp, qp->send_cq->stamped ? clock_now_ns() : 0, effects);
+	return true;
+}
+
+/* One request without packets, of either kind. False: none, or it has to wait, or needs packets. */
+static bool run_next(struct local *local, struct qp *qp, struct effects *effects) REQUIRES(qp->lock)
+{
+	const struct send_wqe *wqe = transport_tell_next(qp);
+
+	if (wqe)
+		return message_send(local, qp, wqe);
+	wqe = transport_direct_next(qp);
+	return wqe && run_one(local, qp, wqe, effects);
+}
+
+void local_run(struct local *local, struct qp *qp, struct effects *effects)
+{
+	unsigned n;
+
+	if (!local->direct || !qp->av.loopback || qp->type != IBV_QPT_RC)
+		return;
+	for (n = 0; n < RUN_MAX && !effects_full(effects); n++)
+		if (!run_next(local, qp, effects))
+			break;
+	if (qp->requester.told && local_await_answers(local, qp))
+		local->ops->note(local->device, 0);
+}
+
+bool local_posted(struct local *local, struct qp *qp, struct effects *effects)
+{
+	bool again;
+
+	if (!local->direct || !qp->av.loopback || qp->pumping)
+		return true;
+	qp->pumping = true;
+	local_run(local, qp, effects);
+	qp->pumping = false;
+	again = qp->pump_again;
+	qp->pump_again = false;
+	return again || transport_ready(qp);
+}

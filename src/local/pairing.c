@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Pairing: two queue pairs that are connected to each other agree that requests may do without packets,
+ * and a requester learns which region a key names. Nothing is agreed that would fail as packets: the
+ * owner compares type, state, destination QP, path MTU and PSN, protection domain and rights, as its
+ * responder would. Until then, and whenever the answer is no, requests go as packets, which says why.
+ *
+ * A requester asks when nothing of its QP is unanswered. The question goes through the ring behind the
+ * packets that it sent before, so that both ends mean the same PSN. Both count messages from 0 then.
+ */
+#include "local/peer.h"
+
+#include "base/log.h"
+#include "transport/message.h"
+#include "wire/psn.h"
+
+#define PATIENCE_MIN 1u			/* requests between questions that were answered no ... */
+#define PATIENCE_MAX 4096u
+#define HOPEFUL_MAX 16u			/* after so many a stream of packets is not interrupted any more */
+
+#define ACCESS_REMOTE \
+	(IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
+
+/* ---- QPs: the requester ---- */
+
+/* What is said of a channel that is gone is forgotten. */
+static struct pairing *pairing_of(struct qp *qp, struct peer *peer) REQUIRES(qp->lock)
+{
+	uint32_t life = atomic_load_explicit(&peer->life, memory_order_acquire);
+
+	if (qp->pairing.life != life) {
+		pairing_end(&qp->pairing);
+		qp->pairing.life = life;
+		qp->pairing.patience = PATIENCE_MIN;
+	}
+	return &qp->pairing;
+}
+
+uint32_t pairing_grant_qp(struct local *local, struct qp *qp, struct peer *peer)
+{
+	struct pairing *pairing = pairing_of(qp, peer);
+	bool fresh;
+
+	if (pairing->ours && grant_is_alive(peer->grants.page, pairing->ours))
+		return pairing->ours;
+	pairing->ours = grant_get(&peer->grants, GRANT_QP, qp->number, &fresh);
+	/* One that has ended may not be drained yet. */
+	if (pairing->ours && !grant_is_alive(peer->grants.page, pairing->ours))
+		pairing->ours = 0;
+	if (!pairing->ours)
+		return 0;
+	pairing->alive = &peer->grants.page->alive[grant_index(pairing->ours)];
+	atomic_fetch_add_explicit(&local->peers->granted, 1, memory_order_relaxed);
+	return pairing->ours;
+}
+
+static bool is_idle(const struct qp *qp)
+{
+	const struct requester *requester = &qp->requester;
+
+	return qp->sq.sent == qp->sq.tail && requester->una_psn == requester->next_psn &&
+	       !requester->told && !requester->rnr_until_ns;
+}
+
+static void ask(struct local *local, struct qp *qp, struct peer *peer) REQUIRES(qp->lock)
+{
+	struct pairing *pairing = &qp->pairing;
+	struct control control = {
+		.kind = CONTROL_ASK_QP, .qpn = qp->number, .owner_qpn = qp->attr.dest_qp_num,
+		.requester_qp = pairing_grant_qp(local, qp, peer),
+		.psn = qp->requester.next_psn, .mtu = qp->mtu,
+	};
+
+	pairing->asked = control.requester_qp && control_send(local, peer, &control, qp->number);
+}
+
+bool pairing_is_agreed(struct local *local, struct qp *qp, struct peer *peer)
+{
+	struct pairing *pairing = pairing_of(qp, peer);
+
+	/* The peer's QP may have ended it: then it is asked anew. */
+	if (pairing->agreed && !grant_is_alive(peer->alive, pairing->theirs))
+		pairing->agreed = false;
+	if (pairing->agreed || pairing->asked || !is_idle(qp))
+		return pairing->agreed;
+	if (pairing->wait)
+		pairing->wait--;
+	else
+		ask(local, qp, peer);
+	return false;
+}
+
+static void be_patient(struct pairing *pairing)
+{
+	pairing->wait = pairing->patience;
+	if (pairing->patience < PATIENCE_MAX)
+		pairing->patience = (uint16_t)(pairing->patience * 2);
+}
+
+static void take_qp_answer(struct qp *qp, const struct control *control) REQUIRES(qp->lock)
+{
+	struct pairing *pairing = &qp->pairing;
+
+	/* An answer to a question of a former life of the QP. */
+	if (!pairing->asked || control->requester_qp != pairing->ours)
+		return;
+	pairing->asked = false;
+	if (!control->qp) {
+		be_patient(pairing);
+		return;
+	}
+	pairing->theirs = control->qp;
+	pairing->pd = control->pd;
+	pairing->access = control->access;
+	pairing->agreed = true;
+	qp->requester.message_sequence = 0;
+}
+
+static void receive_qp(struct local *local, struct peer *peer, const struct control *control)
+{
+	struct qp *qp = local->ops->find_qp(local->device, control->qpn);
+
+	if (!qp)
+		return;
+	lock_acquire(&qp->lock);
+	if (qp->attr.dest_qp_num == control->owner_qpn &&
+	    qp->pairing.life == atomic_load(&peer->life))
+		take_qp_answer(qp, control);
+	lock_release(&qp->lock);
+}
+
+void pairing_ask_again(struct local *local, uint32_t qpn)
+{
+	struct qp *qp = local->ops->find_qp(local->device, qpn);
+
+	if (!qp)
+		return;
+	lock_acquire(&qp->lock);
+	qp->pairing.asked = false;
+	lock_release(&qp->lock);
+}
+
+/* ---- QPs: the owner ---- */
+
+/* In RTR the first packet raises an event (COMM_EST): so the first request is one. */
+static bool is_receiving(const struct qp *qp)
+{
+	return qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD ||
+	       (qp->state == IBV_QPS_RTR && qp->responder.established);
+}
+
+/* Why requests of that QP have to go as packets; NULL: they need not. */
+static const char *objection(const struct qp *qp, const struct peer *peer, const struct control *control)
+	REQUIRES(qp->lock)
+{
+	if (qp->type != IBV_QPT_RC || !qp->av.loopback || !is_receiving(qp))
+		return "it is not ready to receive";
+	if (qp->attr.dest_qp_num != control->qpn ||
+	    !peer_has_slot(peer, control->qpn >> QP_INDEX_BITS))
+		return "it is connected to another one";
+	if (qp->mtu != control->mtu)
+		return "their path MTUs differ";
+	if (qp->responder.expected_psn != control->psn || !transport_between_messages(qp))
+		return "their PSNs differ";
+	return NULL;
+}
+
+static bool answer_ask_qp(struct local *local, struct peer *peer, const struct control *ask)
+{
+	struct qp *qp = local->ops->find_qp(local->device, ask->owner_qpn);
+	struct control answer = { .kind = CONTROL_QP, .qpn = ask->qpn, .owner_qpn = ask->owner_qpn,
+				  .requester_qp = ask->requester_qp };
+	const char *why;
+
+	if (qp) {
+		lock_acquire(&qp->lock);
+		why = objection(qp, peer, ask);
+		if (why) {
+			log_debug("qp 0x%06x: qp 0x%06x has to send packets: %s", qp->number, ask->qpn, why);
+		} else {
+			answer.qp = pairing_grant_qp(local, qp, peer);
+			answer.pd = qp->pd->number;
+			answer.access = qp->attr.qp_access_flags;
+			/* What was agreed on was with another life of the requester's QP. */
+			if (qp->pairing.theirs != ask->requester_qp)
+				qp->pairing.agreed = false;
+			qp->pairing.theirs = ask->requester_qp;
+			qp->responder.message_sequence = 0;
+			qp->responder.message_done = 0;
+		}
+		lock_release(&qp->lock);
+	}
+	return control_send(local, peer, &answer, 0);
+}
+
+/* ---- keys: the requester ---- */
+
+bool pairing_is_hopeful(const struct qp *qp)
+{
+	return qp->pairing.asked || (qp->pairing.life && !qp->pairing.agreed &&
+				     qp->pairing.patience <= HOPEFUL_MAX);
+}
+
+bool pairing_ask_key(struct local *local, struct qp *qp, struct peer *peer, uint32_t key)
+{
+	struct control control = { .kind = CONTROL_ASK_KEY, .key = key, .qp = qp->pairing.theirs };
+
+	return peer_key_may_be_asked(peer->regions, key) && control_send(local, peer, &control, 0);
+}
+
+static void receive_key(struct local *local, struct peer *peer, const struct control *control)
+{
+	int fd = control->mapped ? peer_take_block(peer, control->region) : -1;
+
+	if (peer_took_bell(peer))
+		local->ops->note(local->device, 0);
+	if (control->region)
+		peer_region_add(peer->regions, control, fd);
+}
+
+/* ---- keys: the owner ---- */
+
+uint32_t pairing_grant_region(struct local *local, struct peer *peer, uint32_t key)
+{
+	bool fresh;
+	uint32_t id = grant_get(&peer->grants, GRANT_REGION, key, &fresh);
+
+	if (id)
+		atomic_fetch_add_explicit(&local->peers->granted, 1, memory_order_relaxed);
+	return id;
+}
+
+/* The peer must have the protection domain's region on a QP of that domain. */
+static bool may_have(struct local *local, struct peer *peer, const struct control *ask,
+		     struct mr_description *region)
+{
+	uint32_t qpn, pd = 0;
+	struct qp *qp;
+
+	if (!grant_find(&peer->grants, GRANT_QP, ask->qp, &qpn))
+		return false;
+	qp = local->ops->find_qp(local->device, qpn);
+	if (qp)
+		pd = qp->pd->number;
+	if (!qp || !mr_describe(local->mrs, ask->key, region))
+		return false;
+	if (region->pd == pd && (region->access & ACCESS_REMOTE))
+		return true;
+	mr_describe_end(region);
+	return false;
+}
+
+static bool answer_ask_key(struct local *local, struct peer *peer, const struct control *ask)
+{
+	struct control answer = { .kind = CONTROL_KEY, .key = ask->key };
+	struct mr_description region;
+
+	if (may_have(local, peer, ask, &region)) {
+		describe_grant(&region, pairing_grant_region(local, peer, ask->key), &answer);
+		if (answer.region)
+			grant_block(local, peer, &region, &answer);
+		/* From here on deregistration finds the grant. */
+		mr_describe_end(&region);
+	}
+	return control_send(local, peer, &answer, 0);
+}
+
+bool pairing_receive(struct local *local, struct peer *peer, const struct control *control)
+{
+	switch ((enum control_kind)control->kind) {
+	case CONTROL_ASK_QP:
+		return answer_ask_qp(local, peer, control);
+	case CONTROL_QP:
+		receive_qp(local, peer, control);
+		return true;
+	case CONTROL_ASK_KEY:
+		return answer_ask_key(local, peer, control);
+	case CONTROL_KEY:
+		receive_key(local, peer, control);
+		return true;
+	case CONTROL_KEY_GONE:
+		peer_region_remove(peer->regions, control->region);
+		return true;
+	case CONTROL_KINDS:
+		break;
+	}
+	return false;
+}

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Peer processes and their channels, for the files of this folder:
+ *
+ *	peer.c		the table of them: where the memory of each is, admitting and dismissing
+ *	connect.c	connecting and being connected to; peers that end
+ *	reconnect.c	later, by the worker, what failed
+ *	pairing.c	which grants QPs and keys have: asking for them, and answering
+ *	drain.c		ending grants: waiting until no peer uses them any more
+ *	onesided.c	WRITE, READ and atomics by our own hands
+ *	send.c		messages, the requester's part; receive.c: the responder's, and answers
+ *	fetch.c		large messages: copying their data, without locks
+ *
+ * Memory of a channel, one memfd a side:	rings | hazards | grants
+ *
+ * The two places where the sides of channel N are mapped stay the same for as long as the HCA is open, and
+ * so do its tables: threads look there without locks. When a peer is gone its places show zeros.
+ */
+#ifndef VERBATIM_LOCAL_PEER_H
+#define VERBATIM_LOCAL_PEER_H
+
+#include "link/memory.h"
+#include "local/control.h"
+#include "local/grant.h"
+#include "local/handshake.h"
+#include "local/hazard.h"
+#include "local/local.h"
+#include "local/peer_memory.h"
+#include "platform/process_memory.h"
+#include "transport/message.h"
+
+#define LISTENERS_MAX	4u
+#define ATTEMPTS_MAX	16u
+#define PASSED_MAX	8u
+#define OFFERS_MAX	8u
+
+enum peer_state { PEER_NONE, PEER_RESERVED, PEER_OPEN };
+
+/* A block's descriptor that came by the socket, before the KEY message that names its grant. */
+struct passed_block {
+	uint32_t region;
+	int fd;
+};
+
+/*
+ * A message whose data is being fetched: the next one of the peer's ring, which is held. NONE and
+ * DUE change with the progress lock held; a thread that takes a job from DUE to RUNNING has it alone.
+ */
+enum job_state { JOB_NONE, JOB_DUE, JOB_RUNNING };
+
+struct fetch_job {
+	_Atomic int state;		/* enum job_state */
+	uint32_t life;			/* of the channel */
+	uint32_t qpn;			/* our QP, and ... */
+	uint32_t sender;		/* ... the peer's grant of its own */
+	struct message message;
+	struct message_piece source[MESSAGE_PIECES_MAX];
+	struct message_fetch fetch;
+};
+
+struct peer {
+	enum peer_state state;		/* under peers->lock */
+	unsigned channel;
+	_Atomic uint32_t life;		/* of the channel: another number for each peer; 0: not open */
+	struct handshake_peer process;
+	struct process_memory memory;	/* its address space */
+	_Atomic bool copies;		/* the kernel lets each of us copy from and to the other */
+	uint64_t guard;			/* of our memory, for this peer (platform/process_memory.h) */
+	bool severed;			/* it kept a grant too long: to be dismissed */
+	struct lock inbox;		/* the receiving end of the socket */
+	struct passed_block passed[PASSED_MAX];	/* in order; those of region 0 are free */
+	bool ended;			/* under inbox: it hung up */
+	bool rung;			/* under inbox: a bell was read (peer_took_bell) */
+	struct fetch_job job;
+	_Atomic uint32_t offer[OFFERS_MAX];	/* keys of blocks that it is to be given (grant_offer) */
+
+	/* From the first life of the channel on */
+	uint8_t *ours;			/* our side */
+	uint8_t *theirs;		/* its side, for reading */
+	struct hazard_table *hazards;	/* what we use of its memory */
+	const struct hazard_table *their_hazards;
+	const struct grant_page *alive;	/* its grants to us */
+	struct grants grants;		/* ours to it */
+	struct peer_memory *regions;	/* of its regions, what we were granted */
+};
+
+/* An attempt to connect to the holder of @slot. */
+struct attempt {
+	bool used;
+	uint32_t slot;
+	struct peer *peer;		/* reserved for it */
+	struct handshake_peer process;
+};
+
+/* When the worker tries to connect to the holder of a slot. */
+struct later {
+	uint64_t due_ns;		/* 0: not at all */
+	unsigned tries;
+	bool once;
+};
+
+struct peers {
+	struct lock lock;
+	const struct slot *slot[HANDSHAKE_SLOTS];	/* ours */
+	unsigned slots;
+	int listen_fd[LISTENERS_MAX];
+	unsigned listeners;
+	struct peer *_Atomic peer[CHANNELS_MAX];
+	uint32_t lives;
+	_Atomic uint16_t channel_of[SLOT_COUNT];	/* + 1; 0: none */
+	bool connecting[SLOT_COUNT];	/* a thread of ours is at it */
+	bool missed[SLOT_COUNT];	/* that failed: QPs may be using UDP */
+	struct attempt unanswered[ATTEMPTS_MAX];	/* the worker waits for these */
+	struct later later[SLOT_COUNT];
+	_Atomic uint64_t later_ns;	/* the earliest of them */
+	_Atomic uint64_t again_ns[SLOT_COUNT];	/* when a datagram may try again */
+	int spare_fd;			/* given up to turn away who connects when there is no other */
+	_Atomic unsigned granted;	/* grants made so far: none, and there is nothing to end */
+};
+
+/* Bytes of a side. */
+size_t peer_side_bytes(void);
+
+/* ---- the table ---- */
+
+/*
+ * A channel for a peer to come, with a fresh side of ours: *side_fd is the caller's. 0; ENOSPC: all
+ * are taken; errno.
+ */
+int peer_reserve(struct local *local, struct peer **peer, int *side_fd);
+/* It came to nothing. */
+void peer_release(struct local *local, struct peer *peer);
+/*
+ * Open the reserved channel to @process, which is taken over, also on failure. Nothing is sent there before
+ * peer_publish(). 0 or errno: then the reservation is released.
+ */
+int peer_admit(struct local *local, struct peer *peer, struct handshake_peer *process);
+/* From now on it is found by its slots. */
+void peer_publish(struct local *local, struct peer *peer);
+/* Close the channel. By the worker, or when there is none; with the progress lock. */
+void peer_dismiss(struct local *local, struct peer *peer);
+
+/* Of an open channel, else NULL. Any thread; it stays what it is while the progress lock is held. */
+struct peer *peer_at(const struct local *local, unsigned channel);
+/* The peer that holds @slot. */
+struct peer *peer_of_slot(const struct local *local, uint32_t slot);
+bool peer_has_slot(const struct peer *peer, uint32_t slot);
+/* Did an attempt to connect to the process with this hello fail before? With peers->lock. */
+bool peers_missed(const struct peers *peers, const struct hello *hello);
+bool peers_has_own_slot(const struct peers *peers, uint32_t slot);
+
+/* The kernel lets both of us copy from and to the other's address space. */
+static inline bool peer_both_copy(const struct local *local, const struct peer *peer)
+{
+	return atomic_load_explicit(&peer->copies, memory_order_relaxed) &&
+	       (memory_reach(local->ring, peer->channel) & MEMORY_COPIES);
+}
+
+/* ---- its socket ---- */
+
+/* Take what has come: bells (dropped), descriptors of blocks. Notes the end of the peer. */
+void peer_read_socket(struct peer *peer);
+/*
+ * Was a bell among it, since the last call? A thread that reads the socket while another one sleeps may
+ * have taken the bell for that one, and rings our doorbell then: the peer rings once a sleep.
+ */
+bool peer_took_bell(struct peer *peer);
+/* The descriptor that came for that grant, the caller's; -1: none. */
+int peer_take_block(struct peer *peer, uint32_t region);
+/* Send a descriptor: false: the socket is full, or it failed. */
+bool peer_send_block(struct peer *peer, uint32_t region, int fd);
+bool peer_has_ended(struct peer *peer);
+
+/* ---- connecting (connect.c, reconnect.c) ---- */
+
+/* Connect to the holder of @slot. 0: attempt_end() is due; EALREADY: another thread does, or did. */
+int attempt_begin(struct local *local, uint32_t slot, struct attempt *attempt);
+/* EAGAIN: it has not answered, neither of the two that end it is done; else as handshake_receive(). */
+int attempt_end(struct local *local, struct attempt *attempt, uint64_t timeout_ns);
+void attempt_give_up(struct local *local, struct attempt *attempt);
+/* The worker waits for the answer now: EAGAIN; ENOSPC: for too many, this one was given up. */
+int attempt_leave(struct local *local, struct attempt *attempt);
+/* The worker: the answers that have come. */
+void attempts_take_answers(struct local *local);
+/* A thread could not connect to the holder of @slot, for @err: the worker tries, unless that is for good. */
+void reconnect_later(struct local *local, uint32_t slot, int err);
+/* Datagrams are being sent to it by UDP: the worker tries once. */
+void reconnect_soon(struct local *local, uint32_t slot);
+/* Close what is open, and nothing else. */
+void attempts_abandon(struct peers *peers);
+
+/* ---- grants (pairing.c, drain.c) ---- */
+
+/* Is @qp agreed on with the peer? If not it is asked, when that makes sense. */
+bool pairing_is_agreed(struct local *local, struct qp *qp, struct peer *peer) REQUIRES(qp->lock);
+/* Our grant of @qp to the peer, made if need be; 0: no room. */
+uint32_t pairing_grant_qp(struct local *local, struct qp *qp, struct peer *peer) REQUIRES(qp->lock);
+/* Our grant of the region @key to the peer, for what we send from there; 0: no room. */
+uint32_t pairing_grant_region(struct local *local, struct peer *peer, uint32_t key);
+/*
+ * Are requests of @qp to be held until none is unanswered, so that it can be asked, or do without packets?
+ * Not for ever, if the peer says no.
+ */
+bool pairing_is_hopeful(const struct qp *qp) REQUIRES(qp->lock);
+/* Ask which region is @key's, unless it was asked lately. Returns whether it was asked now. */
+bool pairing_ask_key(struct local *local, struct qp *qp, struct peer *peer, uint32_t key)
+	REQUIRES(qp->lock);
+/* With the progress lock: a control message has come. False: it could not be answered now. */
+bool pairing_receive(struct local *local, struct peer *peer, const struct control *control);
+/* With the progress lock: our question about that QP could not be taken: ask again. */
+void pairing_ask_again(struct local *local, uint32_t qpn);
+
+/* What a KEY message says of @region. */
+void describe_grant(const struct mr_description *region, uint32_t grant, struct control *control);
+/*
+ * The block of @region, if it is one, is granted with it: its descriptor is sent, and @answer says so.
+ * Else it is reached by copies.
+ */
+void grant_block(struct local *local, struct peer *peer, const struct mr_description *region,
+		 struct control *answer);
+
+/*
+ * Data is sent from the region @key: if it is a block that the peer may as well map it is offered, by the
+ * thread that drives next.
+ */
+void grant_offer(struct local *local, struct peer *peer, uint32_t key);
+/* With the progress lock: make the offers that are due. */
+void grant_make_offers(struct local *local);
+
+/* A region is gone that had that block. For struct mr_table. */
+void region_forget(void *local, void *block);
+
+/* The region of @key: no peer uses it any more. A mr_drain_fn. */
+void drain_region(void *local, uint32_t key);
+
+/* ---- messages ---- */
+
+/* Owner of a control message in the ring, by the QP that it is about; 0: none. */
+#define CONTROL_OWNER(qpn)	((qpn) | 0x80000000u)
+#define OWNER_IS_CONTROL(owner)	((owner) & 0x80000000u)
+
+/* Put a control message into the ring. False: no room. Any thread, any lock. */
+bool control_send(struct local *local, struct peer *peer, const struct control *control, uint32_t qpn);
+/* Send @wqe, the next request, as a message. False: it has to wait, or to go as packets. */
+bool message_send(struct local *local, struct qp *qp, const struct send_wqe *wqe) REQUIRES(qp->lock);
+/*
+ * With the progress lock: the data of @message, to our QP @qpn, is to be fetched; its pieces are at @source. The
+ * peer's ring is held.
+ */
+void fetch_start(struct local *local, struct peer *peer, uint32_t qpn, uint32_t sender,
+		 const struct message *message, const struct message_piece *source);
+
+/*
+ * The peer of @channel is gone, and its channel closed: what has no answer by now goes another way.
+ * With the progress lock.
+ */
+void messages_lost(struct local *local, unsigned channel);
+/* The number of a message in its channel, as the transport names it. */
+uint64_t message_token(uint32_t channel, uint32_t cell);
+
+#endif

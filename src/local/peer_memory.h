@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What we have been granted of one peer's memory (control.h): its regions, by key and by grant, with the
+ * blocks of them that are mapped here. Written by the thread that holds the progress lock; looked up by
+ * any thread, without a lock.
+ *
+ *	peer_region_find	what we know of the key
+ *	hazard_begin		names its grant, and the QP's
+ *	peer_region_holds	it is still the same, and alive		-> access -> hazard_end
+ */
+#ifndef VERBATIM_LOCAL_PEER_MEMORY_H
+#define VERBATIM_LOCAL_PEER_MEMORY_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "local/control.h"
+#include "local/grant.h"
+#include "local/hazard.h"
+
+/* A copy of what is known, whole. */
+struct peer_region {
+	uint64_t version;		/* another one for each time that the peer said something of it */
+	uint32_t id, key, pd, access;
+	uint64_t start, length;		/* addresses as named by requests */
+	uint64_t host;			/* in the owner's address space */
+	uint8_t *mapped;		/* where @start is mapped here; NULL: not */
+	uint64_t block, block_bytes;	/* all of the mapping: where in the owner's space */
+	uint8_t *block_mapped;
+	bool writable;
+};
+
+struct peer_memory;
+
+/* @alive: the peer's, of its side; @hazards: ours. NULL: no memory. */
+struct peer_memory *peer_memory_new(const struct grant_page *alive, const struct hazard_table *hazards);
+/* A new life of the channel: nothing is known. No hazard of ours is left. */
+void peer_memory_reset(struct peer_memory *memory);
+/* Nobody looks there any more. */
+void peer_memory_free(struct peer_memory *memory);
+
+/* Any thread. False: not known, or it has ended. */
+bool peer_region_find(const struct peer_memory *memory, uint32_t key, struct peer_region *region);
+bool peer_region_by_id(const struct peer_memory *memory, uint32_t id, struct peer_region *region);
+/* With a hazard that names it: it may be accessed, as @region says, until the hazard ends. */
+bool peer_region_holds(const struct peer_memory *memory, const struct peer_region *region);
+/* Should the key be asked for? Not again and again. */
+bool peer_key_may_be_asked(struct peer_memory *memory, uint32_t key);
+
+/* With the progress lock. @fd: the block's descriptor, ours to close; -1: none. */
+void peer_region_add(struct peer_memory *memory, const struct control *control, int fd);
+void peer_region_remove(struct peer_memory *memory, uint32_t id);
+
+#endif

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Messages, the responder's part, and the answers to ours. Each is parsed in one place
+ * (transport/message.c, control.c), then executed by the QP's responder as a packet would be, or refused.
+ * The data of large ones is fetched before, without locks (fetch.c).
+ */
+#include "local/peer.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "platform/clock.h"
+#include "transport/message.h"
+#include "transport/run_queue.h"
+
+#define MESSAGES_MAX	64u		/* in one go ... */
+#define BYTES_MAX	(512u << 10)	/* ... and bytes */
+
+/* ---- executing ---- */
+
+/* A QP stays locked over the messages and answers that are for it. */
+struct receiver {
+	struct qp *qp;
+	struct effects effects;
+};
+
+static void receiver_init(struct receiver *receiver)
+{
+	receiver->qp = NULL;
+	effects_init(&receiver->effects);
+}
+
+static void receiver_unlock(struct local *local, struct receiver *receiver) UNCHECKED_LOCKS
+{
+	if (receiver->qp)
+		lock_release(&receiver->qp->lock);
+	receiver->qp = NULL;
+	local->ops->defer(local->device, &receiver->effects);
+}
+
+static struct qp *receiver_lock(struct local *local, struct receiver *receiver, uint32_t qpn)
+	UNCHECKED_LOCKS
+{
+	struct qp *qp;
+
+	if (receiver->qp && receiver->qp->number == qpn && !effects_full(&receiver->effects))
+		return receiver->qp;
+	receiver_unlock(local, receiver);
+	qp = local->ops->find_qp(local->device, qpn);
+	if (qp)
+		lock_acquire(&qp->lock);
+	receiver->qp = qp;
+	return qp;
+}
+
+static uint64_t time_for(const struct cq *cq)
+{
+	return cq->stamped ? clock_now_ns() : 0;
+}
+
+static enum message_fate refuse(struct local *local, enum counter why)
+{
+	counter_add(local->counters, why, 1);
+	return MESSAGE_REFUSED;
+}
+
+/* The grant that it names is the QP's at this moment: nothing of a former life of it is executed. */
+static enum message_fate execute(struct local *local, struct receiver *receiver, struct peer *peer,
+				 const struct memory_message *received, const struct message *message)
+	UNCHECKED_LOCKS
+{
+	struct message_piece source[MESSAGE_PIECES_MAX];
+	enum message_fate fate;
+	struct qp *qp;
+	uint32_t qpn;
+
+	if (!grant_find(&peer->grants, GRANT_QP, message->grant, &qpn))
+		return refuse(local, COUNTER_RX_QP_STATE);
+	qp = receiver_lock(local, receiver, qpn);
+	if (!qp)
+		return refuse(local, COUNTER_RX_QPN);
+	if (qp->pairing.ours != message->grant || !grant_is_alive(peer->alive, qp->pairing.theirs))
+		return refuse(local, COUNTER_RX_QP_STATE);
+	if (message->flags & MESSAGE_PULL)
+		memcpy(source, message->data, message->piece_count * sizeof(source[0]));
+	fate = transport_hear(qp, message, time_for(qp->recv_cq), &receiver->effects);
+	if (fate == MESSAGE_FETCH) {
+		memory_hold(local->ring, received);
+		fetch_start(local, peer, qpn, qp->pairing.theirs, message, source);
+	}
+	return fate;
+}
+
+static enum message_fate take_control(struct local *local, struct receiver *receiver, struct peer *peer,
+				      const struct memory_message *received)
+{
+	struct control control;
+
+	if (!control_parse(received->data, received->bytes, &control))
+		return refuse(local, COUNTER_RX_MALFORMED);
+	receiver_unlock(local, receiver);
+	return pairing_receive(local, peer, &control) ? MESSAGE_EXECUTED : MESSAGE_REFUSED;
+}
+
+static enum message_fate take(struct local *local, struct receiver *receiver,
+			      const struct memory_message *received, struct message *message)
+{
+	struct peer *peer = peer_at(local, received->channel);
+
+	message->length = 0;
+	if (!peer)
+		return refuse(local, COUNTER_RX_MALFORMED);
+	/* Of a former peer in this place: a copy for it is not over yet. */
+	if (atomic_load(&peer->job.state) != JOB_NONE) {
+		memory_hold(local->ring, received);
+		return MESSAGE_FETCH;
+	}
+	if (!received->head[0])
+		return take_control(local, receiver, peer, received);
+	if (!message_parse(received->head, received->data, received->bytes, message))
+		return refuse(local, COUNTER_RX_MALFORMED);
+	return execute(local, receiver, peer, received, message);
+}
+
+static unsigned take_messages(struct local *local, struct receiver *receiver)
+{
+	struct memory_message received;
+	struct message message;
+	uint32_t left = BYTES_MAX;
+	unsigned n;
+
+	for (n = 0; n < MESSAGES_MAX && left && memory_hear(local->ring, &received); n++) {
+		enum message_fate fate = take(local, receiver, &received, &message);
+
+		if (fate != MESSAGE_FETCH)
+			memory_heard(local->ring, &received, fate == MESSAGE_REFUSED);
+		left -= message.length < left ? message.length : left;
+	}
+	local->received_bytes += BYTES_MAX - left;
+	if (n)
+		memory_answered(local->ring);
+	return n;
+}
+
+/* ---- answers ---- */
+
+static void take_answer(struct local *local, struct receiver *receiver, unsigned channel,
+			const struct memory_answer *answer) UNCHECKED_LOCKS
+{
+	struct qp *qp;
+
+	if (OWNER_IS_CONTROL(answer->owner)) {
+		receiver_unlock(local, receiver);
+		if (answer->refused && (answer->owner & QPN_MASK))
+			pairing_ask_again(local, answer->owner & QPN_MASK);
+		return;
+	}
+	qp = receiver_lock(local, receiver, answer->owner);
+	if (!qp)
+		return;
+	transport_settle(qp, message_token(channel, answer->cell), answer->refused,
+			 qp->send_cq->stamped ? clock_now_ns() : clock_coarse_ns(),
+			 &receiver->effects);
+	if (qp->sq.sent != qp->sq.head)
+		run_queue_add(local->run_queue, qp);
+}
+
+static void take_answers(struct local *local, struct receiver *receiver)
+{
+	unsigned count = memory_channels(local->ring), i;
+	struct memory_answer answer;
+
+	for (i = 0; i < count; i++)
+		while (memory_settle(local->ring, i, &answer))
+			take_answer(local, receiver, i, &answer);
+}
+
+unsigned local_receive(struct local *local)
+{
+	struct receiver receiver;
+	unsigned taken;
+
+	if (!local->ring)
+		return 0;
+	if (atomic_load_explicit(&local->offers_due, memory_order_relaxed))
+		grant_make_offers(local);
+	receiver_init(&receiver);
+	taken = take_messages(local, &receiver);
+	take_answers(local, &receiver);
+	receiver_unlock(local, &receiver);
+	return taken;
+}
+
+void messages_lost(struct local *local, unsigned channel)
+{
+	struct memory_answer answer;
+	struct receiver receiver;
+
+	receiver_init(&receiver);
+	while (memory_settle_lost(local->ring, channel, &answer))
+		take_answer(local, &receiver, channel, &answer);
+	receiver_unlock(local, &receiver);
+}
+
+bool local_pending(const struct local *local)
+{
+	return local->ring && (memory_pending(local->ring) || memory_any_can_settle(local->ring) ||
+			       atomic_load_explicit(&local->fetches_due, memory_order_relaxed));
+}

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Connecting to peer processes later (peer.h). Where a thread had no success, QPs work over UDP, and the
+ * worker takes over:
+ *
+ *	it did not answer	its answer is waited for: the connection becomes readable
+ *	it does not listen yet,	further tries, ever more seldom, as long as a QP is connected to it; then
+ *	or had no room		none, until the next QP is connected
+ *
+ * The worker never blocks for a peer: two of them could wait for each other. It is woken by
+ * answers, and for a bounded number of tries.
+ *
+ * Packets of a QP may overtake those it sent by UDP before. RC repairs that as it would a
+ * reordering network (the gap is answered by a NAK, the late ones are duplicates); for the others'
+ * sake what UDP has is received first for a while (hca_receive).
+ */
+#include "local/peer.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "platform/clock.h"
+
+#define SURE_TRIES 3u		/* made even if no QP is connected to it (any more) */
+
+/* Before each try, since the last. */
+static const uint64_t delay_ns[] = {
+	10000000, 100000000, 1000000000, 3000000000, 3000000000, 3000000000, 3000000000, 3000000000,
+};
+#define TRIES_MAX (sizeof(delay_ns) / sizeof(delay_ns[0]))
+
+/* Another user's, or another version: it stays so. */
+static bool may_change(int err)
+{
+	return err != EPERM && err != EPROTO;
+}
+
+/* ---- when ---- */
+
+uint64_t local_deadline(const struct local *local)
+{
+	return local->peers ? atomic_load(&local->peers->later_ns) : TIME_NEVER;
+}
+
+static void schedule(struct peers *peers, uint32_t slot, uint64_t due_ns) REQUIRES(peers->lock)
+{
+	peers->later[slot].due_ns = due_ns;
+	if (due_ns < atomic_load(&peers->later_ns))
+		atomic_store(&peers->later_ns, due_ns);
+}
+
+void reconnect_later(struct local *local, uint32_t slot, int err)
+{
+	struct peers *peers = local->peers;
+	uint64_t due_ns = clock_now_ns() + delay_ns[0];
+
+	lock_acquire(&local->peers->lock);
+	peers->missed[slot] = true;
+	peers->later[slot] = (struct later){ 0 };
+	if (may_change(err) && !peers->connecting[slot])
+		schedule(local->peers, slot, due_ns);
+	lock_release(&local->peers->lock);
+	local->ops->notice(local->device, due_ns);
+}
+
+void reconnect_soon(struct local *local, uint32_t slot)
+{
+	struct peers *peers = local->peers;
+	uint64_t due_ns = clock_now_ns();
+
+	lock_acquire(&local->peers->lock);
+	if (!peers->later[slot].due_ns && !peers->connecting[slot]) {
+		peers->later[slot] = (struct later){ .once = true };
+		schedule(local->peers, slot, due_ns);
+	}
+	lock_release(&local->peers->lock);
+	local->ops->notice(local->device, due_ns);
+}
+
+/* One whose time has come, which is his no longer; finds the next time. */
+static bool take_due(struct peers *peers, uint64_t now_ns, uint32_t *slot)
+{
+	uint64_t earliest_ns = TIME_NEVER;
+	bool found = false;
+	uint32_t i;
+
+	lock_acquire(&peers->lock);
+	for (i = 0; i < SLOT_COUNT; i++) {
+		struct later *later = &peers->later[i];
+
+		if (!later->due_ns)
+			continue;
+		if (!found && later->due_ns <= now_ns) {
+			later->due_ns = 0;
+			*slot = i;
+			found = true;
+		} else if (later->due_ns < earliest_ns) {
+			earliest_ns = later->due_ns;
+		}
+	}
+	atomic_store(&peers->later_ns, earliest_ns);
+	lock_release(&peers->lock);
+	return found;
+}
+
+/* ---- trying ---- */
+
+static void note_failure(struct local *local, uint32_t slot, int err)
+{
+	struct later *later = &local->peers->later[slot];
+
+	lock_acquire(&local->peers->lock);
+	log_debug("slot %u: still no memory is shared with its process: error %d", slot, err);
+	if (may_change(err) && !later->once && ++later->tries < TRIES_MAX)
+		schedule(local->peers, slot, clock_now_ns() + delay_ns[later->tries]);
+	lock_release(&local->peers->lock);
+}
+
+static bool is_worth_trying(struct local *local, uint32_t slot)
+{
+	struct later later;
+
+	lock_acquire(&local->peers->lock);
+	later = local->peers->later[slot];
+	lock_release(&local->peers->lock);
+	return local_channel(local, slot) == LOCAL_NO_CHANNEL &&
+	       (later.once || later.tries < SURE_TRIES || local->ops->is_connected_to(local->device, slot));
+}
+
+void local_reconnect(struct local *local, uint64_t now_ns)
+{
+	struct attempt attempt;
+	uint32_t slot = 0;
+	int err;
+
+	if (local_deadline(local) > now_ns)
+		return;
+	while (take_due(local->peers, now_ns, &slot)) {
+		if (!is_worth_trying(local, slot))
+			continue;
+		err = attempt_begin(local, slot, &attempt);
+		if (!err)
+			err = attempt_leave(local, &attempt);
+		if (err != EAGAIN && err != EALREADY)
+			note_failure(local, slot, err);
+	}
+}
+
+/* ---- waiting for answers ---- */
+
+int attempt_leave(struct local *local, struct attempt *attempt)
+{
+	struct peers *peers = local->peers;
+	bool left = false;
+	unsigned i;
+
+	attempt->used = true;
+	lock_acquire(&local->peers->lock);
+	peers->missed[attempt->slot] = true;
+	for (i = 0; i < ATTEMPTS_MAX && peers->unanswered[i].used; i++)
+		;
+	if (i < ATTEMPTS_MAX && !waiter_add(local->waiter, attempt->process.fd,
+					       local->connect_tag)) {
+		peers->unanswered[i] = *attempt;
+		left = true;
+	}
+	lock_release(&local->peers->lock);
+	if (left)
+		return EAGAIN;
+	attempt_give_up(local, attempt);
+	return ENOSPC;
+}
+
+/* The next one from number *@at on that has been answered. */
+static bool take_answered(struct local *local, unsigned *at, struct attempt *attempt)
+{
+	struct peers *peers = local->peers;
+	bool found = false;
+
+	lock_acquire(&local->peers->lock);
+	for (; *at < ATTEMPTS_MAX && !found; ++*at) {
+		struct attempt *each = &peers->unanswered[*at];
+
+		if (!each->used || !handshake_is_answered(&each->process))
+			continue;
+		waiter_remove(local->waiter, each->process.fd);
+		*attempt = *each;
+		each->used = false;
+		found = true;
+	}
+	lock_release(&local->peers->lock);
+	return found;
+}
+
+void attempts_take_answers(struct local *local)
+{
+	struct attempt attempt;
+	unsigned at = 0;
+	int err;
+
+	while (take_answered(local, &at, &attempt)) {
+		err = attempt_end(local, &attempt, 0);
+		if (err == EAGAIN)	/* it was no answer after all */
+			err = attempt_leave(local, &attempt);
+		if (!err)
+			log_info("slot %u: memory is shared with its process after all",
+				 attempt.slot);
+		else if (err != EAGAIN)
+			note_failure(local, attempt.slot, err);
+	}
+}
+
+void attempts_abandon(struct peers *peers)
+{
+	unsigned i;
+
+	for (i = 0; i < ATTEMPTS_MAX; i++)
+		if (peers->unanswered[i].used)
+			handshake_close(&peers->unanswered[i].process);
+}

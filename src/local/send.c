@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Messages, the requester's part: a SEND, or a WRITE behind one, put into the ring of the peer's channel
+ * (transport/message.h says which may; link/memory.h how it gets there and is answered).
+ *
+ * Small ones carry their data. Of large ones the peer fetches it, in one copy, out of our address space
+ * or out of a block that it has mapped; the message says where it lies, by grants of the regions.
+ */
+#include "local/peer.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "object/mr_internal.h"
+#include "platform/clock.h"
+#include "transport/direct.h"
+#include "transport/message.h"
+
+_Static_assert(MESSAGE_WORDS == MEMORY_HEAD_WORDS, "a message's head is that of a cell");
+
+/* Longer messages are fetched: found by bench/run --filter inside. */
+#define CARRIED_MAPPED	2048u		/* from blocks that are mapped */
+#define CARRIED_MAX	32768u		/* else: a copy between address spaces takes system calls, and */
+					/* where that is forbidden packets are as good from there on */
+#define SGES_MAX	32u
+
+enum way { CARRY, FETCH, PACKETS };
+
+uint64_t message_token(uint32_t channel, uint32_t cell)
+{
+	return (uint64_t)channel << 32 | cell;
+}
+
+bool control_send(struct local *local, struct peer *peer, const struct control *control, uint32_t qpn)
+{
+	struct memory_room room;
+
+	if (memory_tell_begin(local->ring, peer->channel, CONTROL_BYTES, &room))
+		return false;
+	memset(room.head, 0, MEMORY_HEAD_WORDS * sizeof(room.head[0]));
+	memcpy(room.data, control, CONTROL_BYTES);
+	memory_tell(local->ring, &room, CONTROL_OWNER(qpn));
+	return true;
+}
+
+/* The peer maps all of it: blocks that it was granted. */
+static bool is_mapped(struct peer *peer, const struct send_wqe *wqe)
+{
+	uint32_t i;
+
+	for (i = 0; i < wqe->sge_count; i++)
+		if (wqe->sge[i].length &&
+		    !grant_is_mapped(&peer->grants, GRANT_REGION, wqe->sge[i].lkey))
+			return false;
+	return true;
+}
+
+static enum way choose_way(struct peer *peer, const struct send_wqe *wqe, bool copies)
+{
+	if ((wqe->flags & IBV_SEND_INLINE) || wqe->length <= CARRIED_MAPPED)
+		return CARRY;
+	if (is_mapped(peer, wqe))
+		return FETCH;
+	if (wqe->length <= CARRIED_MAX)
+		return CARRY;
+	return copies ? FETCH : PACKETS;
+}
+
+/* What the SGEs name, checked as our own HCA would. False: a key is not valid, or there is no room. */
+static bool find_pieces(struct local *local, struct qp *qp, struct peer *peer,
+			const struct send_wqe *wqe, struct message_piece *piece) REQUIRES(qp->lock)
+{
+	struct mr_asker asker = { .pd = qp->pd->number, .qpn = qp->number };
+	uint32_t i;
+
+	for (i = 0; i < wqe->sge_count; i++) {
+		const struct ibv_sge *sge = &wqe->sge[i];
+		struct mr_grant grant;
+
+		piece[i] = (struct message_piece){ .length = sge->length };
+		if (!sge->length)
+			continue;
+		if (mr_grant(local->mrs, &asker, sge->lkey, 0, sge->addr, sge->length, &grant) != MR_OK)
+			return false;
+		piece[i].address = (uintptr_t)grant.host;
+		piece[i].region = pairing_grant_region(local, peer, sge->lkey);
+		grant_offer(local, peer, sge->lkey);
+		mr_release(&grant);
+		if (!piece[i].region)
+			return false;
+	}
+	return true;
+}
+
+/* What is to be written behind the head: the target of a WRITE, then data or pieces. */
+struct body {
+	enum way way;
+	size_t target, bytes;
+	struct message_piece piece[SGES_MAX];
+};
+
+static bool write_body(struct qp *qp, const struct send_wqe *wqe, const struct body *body, uint8_t *to)
+	REQUIRES(qp->lock)
+{
+	if (body->target)
+		message_write_target(wqe, to);
+	to += body->target;
+	if (body->way == FETCH)
+		memcpy(to, body->piece, body->bytes);
+	else if (body->bytes)
+		return transport_gather(qp, wqe, to);
+	return true;
+}
+
+/* True: sent. False with @full: there will be room. */
+static bool put(struct local *local, struct qp *qp, const struct send_wqe *wqe, uint32_t channel,
+		const struct body *body, bool *full) REQUIRES(qp->lock)
+{
+	struct memory_room room;
+	int err = body->way == FETCH && !memory_may_fetch(local->ring, channel, wqe->length) ? EAGAIN :
+		  memory_tell_begin(local->ring, channel, body->target + body->bytes, &room);
+
+	*full = err == EAGAIN;
+	if (err)
+		return false;
+	transport_message_head(qp, wqe, body->way == FETCH, room.head);
+	if (!write_body(qp, wqe, body, room.data)) {
+		memory_tell_cancel(&room);
+		return false;
+	}
+	room.fetched = body->way == FETCH ? wqe->length : 0;
+	memory_tell(local->ring, &room, qp->number);
+	transport_told(qp, message_token(channel, room.number), clock_coarse_ns());
+	return true;
+}
+
+static bool try_to_send(struct local *local, struct qp *qp, const struct send_wqe *wqe,
+			struct peer *peer, bool *full) REQUIRES(qp->lock)
+{
+	struct body body = { .target = message_target_bytes(wqe), .bytes = wqe->length };
+
+	*full = false;
+	if (!(memory_reach(local->ring, peer->channel) & MEMORY_HEARS) ||
+	    !pairing_is_agreed(local, qp, peer))
+		return false;
+	body.way = choose_way(peer, wqe, peer_both_copy(local, peer));
+	if (body.way == FETCH)
+		body.bytes = wqe->sge_count * sizeof(body.piece[0]);
+	return body.way != PACKETS &&
+	       (body.way == CARRY || find_pieces(local, qp, peer, wqe, body.piece)) &&
+	       put(local, qp, wqe, peer->channel, &body, full);
+}
+
+bool message_send(struct local *local, struct qp *qp, const struct send_wqe *wqe)
+{
+	struct peer *peer = peer_of_slot(local, qp->attr.dest_qp_num >> QP_INDEX_BITS);
+	bool full = false, sent = peer && try_to_send(local, qp, wqe, peer, &full);
+
+	/* While an answer is awaited more packets would only put it off. */
+	transport_direct_prefer(qp, sent || full || pairing_is_hopeful(qp));
+	return sent;
+}
+
+void local_check_progress(struct local *local, struct qp *qp, uint64_t now_ns)
+{
+	uint32_t channel = local_channel(local, qp->attr.dest_qp_num >> QP_INDEX_BITS);
+
+	if (channel != LOCAL_NO_CHANNEL)
+		transport_told_progress(qp, memory_progress(local->ring, channel), now_ns);
+}
+
+bool local_await_answers(struct local *local, struct qp *qp)
+{
+	uint32_t channel = local_channel(local, qp->attr.dest_qp_num >> QP_INDEX_BITS);
+
+	return channel != LOCAL_NO_CHANNEL &&
+	       (cq_is_armed(qp->send_cq) || qp->sq.sent != qp->sq.head || qp->state == IBV_QPS_SQD) &&
+	       memory_await_answers(local->ring, channel);
+}
+
+bool local_await_all(struct local *local)
+{
+	unsigned count, i;
+	bool came = false;
+
+	if (!local->ring)
+		return false;
+	count = memory_channels(local->ring);
+	for (i = 0; i < count; i++)
+		came |= memory_await_answers(local->ring, i);
+	return came;
+}

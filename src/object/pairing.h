@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What an RC queue pair and its peer inside this host have granted each other, so that requests can do
+ * without packets (local/pairing.c). Under qp->lock, but for the word that @alive points to.
+ */
+#ifndef VERBATIM_OBJECT_PAIRING_H
+#define VERBATIM_OBJECT_PAIRING_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct pairing {
+	uint32_t life;			/* of the channel that all of this is about; 0: none */
+	_Atomic uint32_t *alive;	/* in our side of the channel: holds @ours while that is granted */
+	uint32_t ours, theirs;		/* grants of the two QPs; 0: none */
+	uint32_t pd, access;		/* of theirs: protection domain, qp_access_flags */
+	bool agreed;			/* the peer says that our requests may go without packets */
+	bool asked;			/* whether they may: no answer yet */
+	uint16_t wait, patience;	/* requests until it is asked again; the next such number */
+};
+
+/* Our grant ends; the peer's is forgotten. Whoever needs to wait for accesses does so after. */
+static inline void pairing_end(struct pairing *pairing)
+{
+	uint32_t ours = pairing->ours;
+
+	/* The word may be another grant's by now. */
+	if (pairing->alive)
+		atomic_compare_exchange_strong(pairing->alive, &ours, 0);
+	*pairing = (struct pairing){ .life = 0 };
+}
+
+#endif

@@ -207,28 +207,28 @@ static void receive_packet(struct world *world, struct input *input)
 /* ---- messages ---- */
 
 /* Of a sender whose memory is there, or not. */
-static int pull(void *context, void *to, uint64_t offset, size_t bytes, bool last)
+static bool copy_fetched(void *context, void *to, size_t bytes)
 {
 	struct world *world = context;
 	uint8_t choice = next8(world->input);
 
 	require(bytes > 0 && bytes <= OPEN_BYTES);
 	if (choice >= 240)
-		return EFAULT;
+		return false;
 	memset(to, choice, bytes);
-	return 0;
+	return true;
 }
 
 /* What comes with a message: bytes that fit its head, as a rule. */
 static uint8_t *pick_message_data(struct world *world, struct input *input,
 				  const uint32_t head[MESSAGE_WORDS], uint8_t near, uint32_t *bytes)
 {
-	unsigned flags = head[0] >> 24, target = flags & MESSAGE_WRITE ? MESSAGE_TARGET_BYTES : 0;
+	unsigned flags = head[2] >> 24, target = flags & MESSAGE_WRITE ? MESSAGE_TARGET_BYTES : 0;
 	uint64_t address = pick_address(input);
 	uint32_t rkey = pick_key(world, input);
 	uint8_t *data;
 
-	*bytes = target + (flags & MESSAGE_PULL ? (head[1] >> 24) * (uint32_t)sizeof(struct ibv_sge) :
+	*bytes = target + (flags & MESSAGE_PULL ? (head[1] >> 24) * (uint32_t)sizeof(struct message_piece) :
 						  head[4]);
 	if (near == 51)
 		*bytes = near % 32;
@@ -250,24 +250,25 @@ static void hear_message(struct world *world, struct input *input)
 	uint8_t *data, again = next8(input) % 4;
 	uint8_t near = next8(input);
 
-	head[0] = world->qp->number | (uint32_t)next8(input) << 24;
+	head[0] = next32(input);	/* which QP: known before */
 	head[1] = (near & 1 || near > 100 ? world->peer_qpn : next32(input) & QPN_MASK) |
 		  (uint32_t)next8(input) << 24;
 	head[2] = (near & 2 || near > 100 ? responder->message_sequence : next32(input) & PSN_MASK) |
-		  (uint32_t)(next8(input) & 1) << 24;
+		  (uint32_t)next8(input) << 24;
 	head[3] = pick_key(world, input);
 	head[4] = pick_length(input);
 	/* What is carried fits the ring. */
-	if (!(head[0] >> 24 & MESSAGE_PULL))
+	if (!(head[2] >> 24 & MESSAGE_PULL))
 		head[4] %= 2 * OPEN_BYTES;
 	data = pick_message_data(world, input, head, near, &bytes);
 	if (message_parse(head, data, bytes, &message)) {
-		message.pull = pull;
-		message.context = world;
+		enum message_fate fate;
+
 		world->input = input;
 		world->qp->av.loopback = near != 50;
-		while (host_hear(world->host, world->qp, &message) == MESSAGE_UNFINISHED && again--)
-			;
+		fate = host_hear(world->host, world->qp, &message);
+		while (fate == MESSAGE_FETCH && again--)
+			fate = host_fetch(world->host, world->qp, &message, copy_fetched, world);
 	}
 	free(data);
 }

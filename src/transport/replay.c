@@ -258,6 +258,22 @@ void replay_drop(struct responder *responder)
 	responder->active_count = responder->unanswered_count = 0;
 }
 
+/*
+ * The region has gone since the READ was answered. Who has the answer has forgotten this late copy, and
+ * goes on; who has not is told. It is no reason for an error here: the request was right.
+ */
+static void refuse_repeat(struct call *call, struct resource *resource, enum nak_code code)
+{
+	struct responder *responder = &call->qp->responder;
+
+	if (responder->answer == ANSWER_NONE) {
+		count(call, COUNTER_TX_NAK);
+		responder_answer(call->qp, ANSWER_NAK, aeth_syndrome(AETH_NAK, code),
+				 resource->send_psn);
+	}
+	response_done(responder, resource);
+}
+
 static bool send_read(struct pump *pump, struct resource *resource)
 {
 	struct qp *qp = pump->call->qp;
@@ -273,6 +289,11 @@ static bool send_read(struct pump *pump, struct resource *resource)
 	packet.payload_bytes = bytes;
 	if (bytes)
 		fault = fetch(pump->call, resource, offset, pump_payload(pump, packet.op), bytes);
+	if (fault && resource->answered) {
+		refuse_repeat(pump->call, resource,
+			      fault == FAULT_MEMORY ? NAK_OPERATION : NAK_ACCESS);
+		return true;
+	}
 	if (fault) {
 		uint32_t psn = resource->send_psn;
 

@@ -205,6 +205,26 @@ static void a_read_whose_region_dies_is_nakked(void **state)
 	station_free(s);
 }
 
+/* A late copy of a READ that was answered. */
+static void a_repeated_read_whose_region_is_gone_is_no_error(void **state)
+{
+	struct station *s = station_rts(IBV_QPT_RC);
+
+	receive_read(s, PEER_PSN, 0, 2 * MTU);
+	assert_int_equal(transmit(s), 2);
+	assert_int_equal(mr_deregister(&s->mrs, &s->mr), 0);
+	receive_read(s, PEER_PSN, 0, 2 * MTU);
+	assert_int_equal(transmit(s), 1);
+	expect_sent(s, 0, OPCODE_RC_ACKNOWLEDGE, PEER_PSN);
+	assert_int_equal(sent(s, 0).aeth.syndrome, aeth_syndrome(AETH_NAK, NAK_ACCESS));
+	assert_int_equal(s->qp.state, IBV_QPS_RTS);
+	/* What is new is answered as ever. */
+	receive_read(s, PEER_PSN + 2, 0, 0);
+	assert_int_equal(transmit(s), 1);
+	expect_sent(s, 0, OPCODE_RC_READ_RESPONSE_ONLY, PEER_PSN + 2);
+	station_free(s);
+}
+
 static void what_was_stored_is_forgotten_before_psns_come_round(void **state)
 {
 	struct station *s = station_rts(IBV_QPT_RC);
@@ -232,6 +252,7 @@ int main(void)
 		TEST(an_ack_to_a_duplicate_does_not_pass_a_read),
 		TEST(a_replay_gives_way_to_a_new_request),
 		TEST(a_read_whose_region_dies_is_nakked),
+		TEST(a_repeated_read_whose_region_is_gone_is_no_error),
 		TEST(what_was_stored_is_forgotten_before_psns_come_round),
 	};
 

@@ -230,35 +230,40 @@ uint32_t pairing_grant_region(struct local *local, struct peer *peer, uint32_t k
 	return id;
 }
 
-/* The peer must have the protection domain's region on a QP of that domain. */
-static bool may_have(struct local *local, struct peer *peer, const struct control *ask,
-		     struct mr_description *region)
+/* What the key gives on the QP that the question names: rights of both. 0: nothing. */
+static unsigned rights_of(struct local *local, struct peer *peer, const struct control *ask,
+			  struct mr_description *region)
 {
-	uint32_t qpn, pd = 0;
+	unsigned rights, flags;
 	struct qp *qp;
+	uint32_t qpn;
 
 	if (!grant_find(&peer->grants, GRANT_QP, ask->qp, &qpn))
-		return false;
+		return 0;
 	qp = local->ops->find_qp(local->device, qpn);
-	if (qp)
-		pd = qp->pd->number;
-	if (!qp || !mr_describe(local->mrs, ask->key, region))
-		return false;
-	if (region->pd == pd && (region->access & ACCESS_REMOTE))
-		return true;
-	mr_describe_end(region);
-	return false;
+	if (!qp)
+		return 0;
+	lock_acquire(&qp->lock);
+	flags = qp->attr.qp_access_flags;
+	lock_release(&qp->lock);
+	if (!mr_describe(local->mrs, ask->key, region))
+		return 0;
+	rights = region->pd == qp->pd->number ? region->access & flags & ACCESS_REMOTE : 0;
+	if (!rights)
+		mr_describe_end(region);
+	return rights;
 }
 
 static bool answer_ask_key(struct local *local, struct peer *peer, const struct control *ask)
 {
 	struct control answer = { .kind = CONTROL_KEY, .key = ask->key };
 	struct mr_description region;
+	unsigned rights = rights_of(local, peer, ask, &region);
 
-	if (may_have(local, peer, ask, &region)) {
+	if (rights) {
 		describe_grant(&region, pairing_grant_region(local, peer, ask->key), &answer);
 		if (answer.region)
-			grant_block(local, peer, &region, &answer);
+			grant_block(local, peer, &region, rights, &answer);
 		/* From here on deregistration finds the grant. */
 		mr_describe_end(&region);
 	}

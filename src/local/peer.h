@@ -213,11 +213,11 @@ void pairing_ask_again(struct local *local, uint32_t qpn);
 /* What a KEY message says of @region. */
 void describe_grant(const struct mr_description *region, uint32_t grant, struct control *control);
 /*
- * The block of @region, if it is one, is granted with it: its descriptor is sent, and @answer says so.
- * Else it is reached by copies.
+ * The block of @region, if it is one, is granted with it for @rights (a mask of IBV_ACCESS_REMOTE_*): its
+ * descriptor is sent, and @answer says so. Else it is reached by copies.
  */
 void grant_block(struct local *local, struct peer *peer, const struct mr_description *region,
-		 struct control *answer);
+		 unsigned rights, struct control *answer);
 
 /*
  * Data is sent from the region @key: if it is a block that the peer may as well map it is offered, by the

@@ -39,15 +39,15 @@ void describe_grant(const struct mr_description *region, uint32_t grant, struct 
 }
 
 /*
- * For writing where the key grants that, which lets its holder read as well; for reading where it
- * grants that. A key for atomics alone is enough for neither, unless the kernel lets the peer reach
+ * For writing where @rights grant that, which lets their holder read as well; for reading where they
+ * grant that. A right to atomics alone is enough for neither, unless the kernel lets the peer reach
  * all of our memory anyway (@trusted): then it learns nothing by it.
  */
-static bool may_map(const struct mr_description *region, bool trusted, bool *writable)
+static bool may_map(unsigned rights, bool trusted, bool *writable)
 {
-	*writable = (region->access & IBV_ACCESS_REMOTE_WRITE) ||
-		    (trusted && (region->access & IBV_ACCESS_REMOTE_ATOMIC));
-	return *writable || trusted || (region->access & IBV_ACCESS_REMOTE_READ);
+	*writable = (rights & IBV_ACCESS_REMOTE_WRITE) ||
+		    (trusted && (rights & IBV_ACCESS_REMOTE_ATOMIC));
+	return *writable || trusted || (rights & IBV_ACCESS_REMOTE_READ);
 }
 
 static void send_block(struct local *local, struct peer *peer, const struct mr_description *region,
@@ -86,11 +86,11 @@ static void explain_way(const struct local *local, const struct peer *peer,
 }
 
 void grant_block(struct local *local, struct peer *peer, const struct mr_description *region,
-		 struct control *answer)
+		 unsigned rights, struct control *answer)
 {
 	bool writable;
 
-	if (region->block && may_map(region, peer_both_copy(local, peer), &writable))
+	if (region->block && may_map(rights, peer_both_copy(local, peer), &writable))
 		send_block(local, peer, region, writable, answer);
 	explain_way(local, peer, region, answer);
 }
@@ -114,15 +114,19 @@ void grant_offer(struct local *local, struct peer *peer, uint32_t key)
 	atomic_store(&local->offers_due, true);
 }
 
+/*
+ * Nobody has presented the key of what is offered. So a peer that cannot reach our memory anyway is given
+ * nothing by it; a region that it has a key for it asks for.
+ */
 static void make_offer(struct local *local, struct peer *peer, uint32_t key)
 {
 	struct control offer = { .kind = CONTROL_KEY, .key = key };
+	bool writable, trusted = peer_both_copy(local, peer);
 	struct mr_description region;
-	bool writable;
 
-	if (!mr_describe(local->mrs, key, &region))
+	if (!trusted || !mr_describe(local->mrs, key, &region))
 		return;
-	if (region.block && may_map(&region, peer_both_copy(local, peer), &writable)) {
+	if (region.block && may_map(region.access, trusted, &writable)) {
 		describe_grant(&region, pairing_grant_region(local, peer, key), &offer);
 		if (offer.region && !grant_is_mapped(&peer->grants, GRANT_REGION, key))
 			send_block(local, peer, &region, writable, &offer);

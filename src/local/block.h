@@ -19,7 +19,7 @@
  *	block.c		allocate, free, resize
  *	block_table.c	which blocks there are; the budget
  *	block_memory.c	memfd, descriptor, mapping, seals at birth
- *	block_grant.c	references, grants
+ *	block_grant.c	references, grants, and their end
  *	block_range.c	munmap(), madvise() and mmap(MAP_FIXED) of parts
  *	block_fork.c	copies for a child
  */
@@ -68,6 +68,19 @@ size_t block_bytes(const struct block *block);
  * kernel cannot grant reading alone; others from the kernel.
  */
 int block_grant(struct block *block, bool writable, int *fd);
+
+/*
+ * For a peer that does not end its access: it may store into the block's pages whenever it goes on, so
+ * the block gets others, with the same bytes at the same address, which nobody else maps. First
+ * block_withdraw(): the block is not granted any more. Then, when everybody but that peer has been
+ * told, block_make_private(): stores of this process's threads go on meanwhile and none is lost, but
+ * input that the kernel has under way into pinned pages (O_DIRECT, io_uring's fixed buffers) may be, and
+ * mlock() is undone. 0; EINVAL: parts of the block were unmapped or replaced, or it was not withdrawn;
+ * EACCES: parts are protected; EBADF: the application closed our descriptor; others from mmap(2). It is
+ * as before then.
+ */
+void block_withdraw(struct block *block);
+int block_make_private(struct block *block);
 
 /*
  * What applications do to memory by system calls, for whoever stands in front of these.

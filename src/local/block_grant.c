@@ -11,9 +11,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "platform/fail.h"
+#include "platform/memory.h"
 
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010	/* Linux 5.1 */
@@ -29,7 +32,7 @@ struct block *block_get(const void *address, size_t length)
 		return NULL;
 	lock_acquire(&block_lock);
 	block = block_table_find((void *)start);
-	if (block && block->whole && block->fd >= 0 &&
+	if (block && block->whole && block->fd >= 0 && !block->withdrawn &&
 	    block_round_up(end - start, page) == block->bytes)
 		block->references++;
 	else
@@ -92,7 +95,7 @@ static int block_grant_locked(struct block *block, enum block_right right, int *
 
 	if (block->state != BLOCK_LIVE || !block->whole)
 		return ENOENT;
-	if (block->fd < 0)
+	if (block->fd < 0 || block->withdrawn)
 		return EBADF;
 	/*
 	 * Duplicate first: between a look at our number and its use the application may close it
@@ -115,6 +118,61 @@ int block_grant(struct block *block, bool writable, int *fd)
 
 	lock_acquire(&block_lock);
 	err = block_grant_locked(block, writable ? BLOCK_WRITABLE : BLOCK_READABLE, fd);
+	lock_release(&block_lock);
+	return err;
+}
+
+/* ---- the end of grants ---- */
+
+void block_withdraw(struct block *block)
+{
+	lock_acquire(&block_lock);
+	block->withdrawn = true;
+	lock_release(&block_lock);
+}
+
+/*
+ * A private mapping of the same pages takes the place of the shared one, at once; then each page is
+ * written, by adding nothing to a byte of it, which gives us a page of our own. Those who watch mmap()
+ * see nothing: to them the memory is what it was.
+ */
+static int replace_pages(const struct block *block) REQUIRES(block_lock)
+{
+	size_t page = block_page(), at;
+
+	if (!block_owns(block, block->fd))
+		return EBADF;
+	if (fail_now(FAIL_MMAP) ||
+	    syscall(SYS_mmap, block->memory, block->bytes, PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_FIXED, block->fd, block->offset) == -1)
+		return errno;
+	for (at = 0; at < block->bytes; at += page)
+		atomic_fetch_add_explicit((_Atomic uint8_t *)(block->memory + at), 0,
+					  memory_order_relaxed);
+	return 0;
+}
+
+/* Nobody else can write to it. */
+static bool is_private(const struct block *block) REQUIRES(block_lock)
+{
+	return block->state != BLOCK_LIVE || block->fd < 0 || block->granted != BLOCK_WRITABLE;
+}
+
+int block_make_private(struct block *block)
+{
+	int err = 0, protection = memory_check(block->memory, block->bytes, true);
+
+	lock_acquire(&block_lock);
+	if (is_private(block))
+		goto unlock;
+	err = block->withdrawn && block->whole ? protection : EINVAL;
+	if (!err)
+		err = replace_pages(block);
+	if (!err) {
+		close(block->fd);
+		block->fd = -1;
+	}
+unlock:
 	lock_release(&block_lock);
 	return err;
 }

@@ -269,6 +269,79 @@ static void stores_after_free_reach_nobody(void **state)
 	block_free(next);
 }
 
+static void stores_after_the_end_of_a_grant_reach_nobody(void **state)
+{
+	struct block *block;
+	unsigned before = blocks_now();
+	uint8_t *memory = block_of_42(&block), *theirs;
+	int fd;
+
+	assert_int_equal(block_grant(block, true, &fd), 0);
+	theirs = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	assert_true(theirs != MAP_FAILED);
+	close(fd);
+	assert_int_equal(block_make_private(block), EINVAL);
+	block_withdraw(block);
+	assert_int_equal(block_grant(block, true, &fd), EBADF);
+	assert_null(block_get(memory, 2 * PAGE));
+	theirs[1] = 17;		/* the last that comes */
+	assert_int_equal(block_make_private(block), 0);
+	assert_int_equal(memory[1], 17);
+	assert_int_equal(memory[PAGE], 42);
+	memset(theirs, 0xee, 2 * PAGE);
+	assert_int_equal(memory[1], 17);
+	assert_int_equal(memory[PAGE], 42);
+	memory[2] = 18;
+	assert_int_equal(theirs[2], 0xee);
+	assert_int_equal(block_make_private(block), 0);
+	munmap(theirs, 2 * PAGE);
+	block_put(block);
+	assert_true(block_free(memory));
+	assert_int_equal(blocks_now(), before);
+}
+
+/* To a child it is memory as any other. */
+static void private_pages_are_forked(void **state)
+{
+	struct block *block;
+	uint8_t *memory = block_of_42(&block);
+	pid_t pid;
+	int fd;
+
+	assert_int_equal(block_grant(block, true, &fd), 0);
+	close(fd);
+	block_withdraw(block);
+	assert_int_equal(block_make_private(block), 0);
+	pid = fork();
+	if (!pid) {
+		memory[PAGE]++;
+		_exit(memory[PAGE]);
+	}
+	assert_int_equal(child_status(pid), 43);
+	assert_int_equal(memory[PAGE], 42);
+	block_put(block);
+	block_free(memory);
+}
+
+static void pages_that_are_protected_stay(void **state)
+{
+	struct block *block;
+	uint8_t *memory = block_of_42(&block);
+	int fd;
+
+	assert_int_equal(block_grant(block, true, &fd), 0);
+	close(fd);
+	block_withdraw(block);
+	assert_int_equal(mprotect(memory, PAGE, PROT_READ), 0);
+	assert_int_equal(block_make_private(block), EACCES);
+	assert_int_equal(mprotect(memory, PAGE, PROT_READ | PROT_WRITE), 0);
+	fail_set(FAIL_MMAP, 1, ENOMEM);
+	assert_int_equal(block_make_private(block), ENOMEM);
+	assert_int_equal(memory[PAGE], 42);
+	block_put(block);
+	block_free(memory);
+}
+
 static void a_failed_duplicate_is_an_error(void **state)
 {
 	struct block *block;
@@ -294,6 +367,9 @@ int main(void)
 		cmocka_unit_test(a_block_is_granted_as_a_whole_or_not_at_all),
 		cmocka_unit_test(a_reference_outlives_the_memory),
 		cmocka_unit_test(stores_after_free_reach_nobody),
+		cmocka_unit_test(stores_after_the_end_of_a_grant_reach_nobody),
+		cmocka_unit_test(private_pages_are_forked),
+		cmocka_unit_test(pages_that_are_protected_stay),
 		cmocka_unit_test(a_failed_duplicate_is_an_error),
 	};
 

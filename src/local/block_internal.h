@@ -30,12 +30,13 @@ struct block {
 	size_t bytes;			/* mapped at memory */
 	size_t offset;			/* of memory in the memfd, once the front is unmapped */
 	size_t guard;			/* bytes of the guard page behind it; 0: gone */
-	int fd;				/* -1: private memory, in a child */
+	int fd;				/* -1: private memory: in a child, or made so */
 	dev_t device;			/* what fd was when it was ours */
 	ino_t inode;
 	unsigned references;
 	enum block_state state;
 	enum block_right granted;
+	bool withdrawn;			/* it is not granted any more */
 	bool whole;			/* all its pages, and nothing else among them */
 	bool parents_only;		/* MADV_DONTFORK: no copy for children */
 	bool hole;			/* in a child: what is mapped there is not ours */

@@ -3,13 +3,18 @@
  * Ending grants (grant.h): each is marked dead in all channels, then we wait until no peer names it in a
  * hazard. A peer that has ended uses nothing. One that still names it after a second, be it stopped,
  * frozen or lying, loses its channel: first its guard page, without which it can begin no copy (each
- * copy of 64 KiB begins with a byte of it, platform/process_memory.h), then the rest, by the worker.
+ * copy of 64 KiB begins with a byte of it, platform/process_memory.h), then the rest, by the worker. If it
+ * maps the region's block, the block gets other pages (block_make_private).
  *
  * No lock is held while we wait.
  */
 #include "local/peer.h"
 
+#include <string.h>
+
 #include "base/log.h"
+#include "local/block.h"
+#include "object/mr_internal.h"
 #include "platform/clock.h"
 
 #define ACCESS_NS	1000000u	/* most accesses take less */
@@ -31,7 +36,8 @@ static void sever(struct local *local, struct peer *peer, uint32_t life)
 	local->ops->notice(local->device, 0);
 }
 
-static void wait_for(struct local *local, struct peer *peer, uint32_t id)
+/* False: it still may access what @id names. */
+static bool wait_for(struct local *local, struct peer *peer, uint32_t id)
 {
 	uint32_t life = atomic_load(&peer->life);
 	uint64_t begin_ns = 0, waited_ns = 0;
@@ -43,7 +49,7 @@ static void wait_for(struct local *local, struct peer *peer, uint32_t id)
 		waited_ns = clock_now_ns() - begin_ns;
 		if (waited_ns > PATIENCE_NS) {
 			sever(local, peer, life);
-			return;
+			return false;
 		}
 		if (waited_ns < ACCESS_NS) {
 			thread_yield();
@@ -54,6 +60,7 @@ static void wait_for(struct local *local, struct peer *peer, uint32_t id)
 			thread_sleep_ns(STEP_NS);
 		}
 	}
+	return true;
 }
 
 /* Best effort: its mapping of a block would keep the pages of it. */
@@ -65,13 +72,13 @@ static void say_gone(struct local *local, struct peer *peer, uint32_t key, uint3
 		control_send(local, peer, &control, 0);
 }
 
-static void end_grants(struct local *local, enum grant_kind kind, uint32_t name)
+/* Every peer's grant of @name. False: a peer still may access what it names. */
+static bool end_grants(struct local *local, enum grant_kind kind, uint32_t name)
 {
 	struct peers *peers = local->peers;
+	bool ended = true;
 	unsigned i;
 
-	if (!peers || !atomic_load(&peers->granted))
-		return;
 	for (i = 0; i < CHANNELS_MAX; i++) {
 		struct peer *peer = atomic_load(&peers->peer[i]);
 		uint32_t id;
@@ -82,20 +89,61 @@ static void end_grants(struct local *local, enum grant_kind kind, uint32_t name)
 		if (!id)
 			continue;
 		atomic_thread_fence(memory_order_seq_cst);	/* F4 */
-		wait_for(local, peer, id);
+		ended &= wait_for(local, peer, id);
 		grant_free(&peer->grants, id);
 		if (kind == GRANT_REGION)
 			say_gone(local, peer, name, id);
 	}
-	local_ring_bells(local);
+	return ended;
 }
 
-void drain_region(void *local, uint32_t key)
+/* All keys of regions that are this block: peers ask for them again, and get copies then. */
+static void end_grants_of_block(struct local *local, const struct block *block)
 {
-	end_grants(local, GRANT_REGION, key);
+	uint32_t key;
+	unsigned i;
+
+	for (i = 0; i < CHANNELS_MAX; i++) {
+		struct peer *peer = atomic_load(&local->peers->peer[i]);
+		unsigned at = 0;
+
+		while (peer && grant_next_mapped(&peer->grants, &at, &key))
+			if (local->mrs->block[mr_index_of(key)] == block)
+				end_grants(local, GRANT_REGION, key);
+	}
+}
+
+/* A peer that may go on at any time maps the region's block. */
+static void leave_block(struct local *local, uint32_t key)
+{
+	struct block *block = local->mrs->block[mr_index_of(key)];
+	int err;
+
+	if (!block)
+		return;
+	block_withdraw(block);
+	end_grants_of_block(local, block);
+	err = block_make_private(block);
+	if (err)
+		log_warn("%zu bytes at %p: the process that does not end its access may still write there "
+			 "(%s)", block_bytes(block), (void *)block_memory(block), strerror(err));
+}
+
+void drain_region(void *local_, uint32_t key)
+{
+	struct local *local = local_;
+
+	if (!local->peers || !atomic_load(&local->peers->granted))
+		return;
+	if (!end_grants(local, GRANT_REGION, key))
+		leave_block(local, key);
+	local_ring_bells(local);
 }
 
 void local_drain_qp(struct local *local, uint32_t qpn)
 {
+	if (!local->peers || !atomic_load(&local->peers->granted))
+		return;
 	end_grants(local, GRANT_QP, qpn);
+	local_ring_bells(local);
 }

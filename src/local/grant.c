@@ -157,6 +157,22 @@ bool grant_is_mapped(struct grants *grants, enum grant_kind kind, uint32_t name)
 	return mapped;
 }
 
+bool grant_next_mapped(struct grants *grants, unsigned *at, uint32_t *name)
+{
+	bool found = false;
+
+	lock_acquire(&grants->lock);
+	for (; *at < grants->fresh && !found; (*at)++) {
+		const struct grant *grant = &grants->grant[*at];
+
+		found = grant->kind == GRANT_REGION && !grant->dying && grant->mapped;
+		if (found)
+			*name = grant->name;
+	}
+	lock_release(&grants->lock);
+	return found;
+}
+
 uint32_t grant_kill(struct grants *grants, enum grant_kind kind, uint32_t name)
 {
 	struct grant *grant;

@@ -61,6 +61,8 @@ bool grant_find(struct grants *grants, enum grant_kind kind, uint32_t id, uint32
 /* The peer maps it from now on; returns whether it did before. */
 bool grant_set_mapped(struct grants *grants, uint32_t id);
 bool grant_is_mapped(struct grants *grants, enum grant_kind kind, uint32_t name);
+/* The name of a living grant that the peer maps, from *@at on; *@at is behind it then. False: none. */
+bool grant_next_mapped(struct grants *grants, unsigned *at, uint32_t *name);
 /* It does not hold any more; 0: there is none. Its index stays taken until grant_free(). */
 uint32_t grant_kill(struct grants *grants, enum grant_kind kind, uint32_t name);
 void grant_free(struct grants *grants, uint32_t id);

@@ -433,10 +433,16 @@ static void unmet_peer(void)
 
 /* ---- stopped at any instant, which needs no privilege ---- */
 
-#define STREAM_BYTES (1 * MIB)
+/* Of blocks, much: the peer stores there itself, and is to be caught at it. */
+static size_t stream_bytes(enum memory_kind kind)
+{
+	return kind == MEMORY_ALIGNED ? 16 * MIB : MIB;
+}
 
 static void streamed_victim(struct cast *cast)
 {
+	const enum memory_kind kind = *(enum memory_kind *)cast->argument;
+	const size_t bytes = stream_bytes(kind);
 	double begin_s, took_s;
 	struct ibv_mr *mr;
 	struct node node;
@@ -447,29 +453,30 @@ static void streamed_victim(struct cast *cast)
 
 	node_open(&node);
 	for (hear(cast, 2, &go, 1); go == 'g'; hear(cast, 2, &go, 1)) {
-		memory = memory_make(MEMORY_MMAP, STREAM_BYTES);
-		mr = region_make(&node, memory, STREAM_BYTES, REMOTE_ALL);
+		memory = memory_make(kind, bytes);
+		mr = region_make(&node, memory, bytes, REMOTE_ALL);
 		link_connect(cast, 1, &link, &node, mr);
 		await_cue(cast, 2);
 		begin_s = now();
 		CHECK(!ibv_dereg_mr(mr), "%m");
 		took_s = now() - begin_s;
-		memset(memory, 'n', STREAM_BYTES);
-		mr = region_make(&node, memory, STREAM_BYTES, REMOTE_ALL);
+		memset(memory, 'n', bytes);
+		mr = region_make(&node, memory, bytes, REMOTE_ALL);
 		cue(cast, 2);
 		CHECK(took_s < LIMIT_S, "it took %.1f s to deregister", took_s);
 		await_cue(cast, 1);
-		for (i = 0; i < STREAM_BYTES; i++)
+		for (i = 0; i < bytes; i++)
 			CHECK(memory[i] == 'n', "byte %zu is %d after deregistration", i,
 			      memory[i]);
 		CHECK(!ibv_destroy_qp(link.qp) && !ibv_dereg_mr(mr), "%m");
-		memory_free(MEMORY_MMAP, memory, STREAM_BYTES);
+		memory_free(kind, memory, bytes);
 	}
 }
 
 /* WRITEs until one is refused. */
 static void streaming_peer(struct cast *cast)
 {
+	const size_t bytes = stream_bytes(*(enum memory_kind *)cast->argument);
 	enum ibv_wc_status status;
 	struct ibv_mr *mr;
 	struct node node;
@@ -477,14 +484,14 @@ static void streaming_peer(struct cast *cast)
 	char go;
 
 	node_open(&node);
-	mr = region_make(&node, memory_make(MEMORY_MMAP, STREAM_BYTES), STREAM_BYTES,
+	mr = region_make(&node, memory_make(MEMORY_MMAP, bytes), bytes,
 			 IBV_ACCESS_LOCAL_WRITE);
-	memset(mr->addr, 'w', STREAM_BYTES);
+	memset(mr->addr, 'w', bytes);
 	for (hear(cast, 2, &go, 1); go == 'g'; hear(cast, 2, &go, 1)) {
 		link_connect(cast, 0, &link, &node, mr);
 		cue(cast, 2);
 		do
-			status = transfer(&link, IBV_WR_RDMA_WRITE, mr, 0, STREAM_BYTES, 0);
+			status = transfer(&link, IBV_WR_RDMA_WRITE, mr, 0, bytes, 0);
 		while (status == IBV_WC_SUCCESS);
 		check_status(status);
 		CHECK(!ibv_destroy_qp(link.qp), "%m");
@@ -492,13 +499,13 @@ static void streaming_peer(struct cast *cast)
 	}
 }
 
-static void stopped_stream(void)
+static void stop_streams(enum memory_kind kind)
 {
 	actor_fn *const actor[] = {streamed_victim, streaming_peer};
 	unsigned i, times = long_run ? 200 : 5;
 	struct cast cast;
 
-	cast_start(&cast, 2, actor, NULL);
+	cast_start(&cast, 2, actor, &kind);
 	for (i = 0; i < times; i++) {
 		tell(&cast, 0, "g", 1);
 		tell(&cast, 1, "g", 1);
@@ -516,6 +523,16 @@ static void stopped_stream(void)
 	cast_end(&cast, 20);
 }
 
+static void stopped_stream(void)
+{
+	stop_streams(MEMORY_MMAP);
+}
+
+static void stopped_stores(void)
+{
+	stop_streams(MEMORY_ALIGNED);
+}
+
 const struct hostile_case deregister_cases[] = {
 	{"slow-peer", "memory is left alone by a peer that was in the middle of a copy", slow_peer},
 	{"stopped-peer", "by one that was stopped there", stopped_peer},
@@ -529,5 +546,6 @@ const struct hostile_case deregister_cases[] = {
 	{"unmet-peer", "by one that began before the owner knew of it", unmet_peer},
 	{"stopped-stream", "by one that was stopped at any instant of a stream of WRITEs",
 	 stopped_stream},
+	{"stopped-stores", "also where it maps the memory, which is not freed", stopped_stores},
 	{0},
 };

@@ -15,6 +15,8 @@ def listed(binary, env):
 
 def verify(topology, test, options='', timeout=60, env=None, users=(None, None)):
     binary = topology.client.lab.verify
+    if topology.client.variables.get('VERBATIM_MEMORY') == 'mapped':
+        options += ' --aligned'         # only such memory can be
     pair = run_pair(topology, words(binary, '-t', f'^{test}$', options), timeout=timeout, env=env,
                     users=users)
     for program in (pair.server, pair.client):

@@ -479,6 +479,16 @@ static void say_descriptors(void)
 	}
 }
 
+static void say_mappings(void)
+{
+	static struct span span[SPANS_MAX];
+	unsigned i, count = spans_of(getpid(), span, true);
+
+	for (i = 0; i < count; i++)
+		say("mapping %p: %zu bytes, %s, inode %llu, %s", (void *)span[i].start,
+		    span[i].bytes, span[i].rights, (unsigned long long)span[i].inode, span[i].name);
+}
+
 /* Sockets to send from are opened as they are needed, and kept: not one for each that ever came. */
 #define KEPT_SOCKETS 64
 
@@ -497,8 +507,10 @@ void holdings_compare(const struct holdings *before)
 		usleep(10000);
 		after = holdings_now();
 	}
-	if (holds_more(&after, before))
+	if (holds_more(&after, before)) {
 		say_descriptors();
+		say_mappings();
+	}
 	CHECK(!holds_more(&after, before),
 	      "descriptors %u (before: %u), threads %u (%u), shared mappings %u (%u)",
 	      after.descriptors, before->descriptors, after.threads, before->threads,

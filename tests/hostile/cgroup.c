@@ -64,17 +64,20 @@ static int open_hierarchy(const char *type, const char *options, const char *pat
 	return fd;
 }
 
-static void make_below(struct cgroup *cgroup)
+static bool make_below(struct cgroup *cgroup)
 {
 	snprintf(cgroup->name, sizeof(cgroup->name), "verbatim-hostile-%d", (int)getpid());
-	if (mkdirat(cgroup->parent, cgroup->name, 0755))
-		skip("no control group can be made here: %m");
+	if (mkdirat(cgroup->parent, cgroup->name, 0755)) {
+		close(cgroup->parent);
+		return false;
+	}
 	cgroup->group = openat(cgroup->parent, cgroup->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	CHECK(cgroup->group >= 0, "%m");
 	live = cgroup;
+	return true;
 }
 
-void cgroup_make(struct cgroup *cgroup, const char *controller)
+const char *cgroup_try(struct cgroup *cgroup, const char *controller)
 {
 	const char *file = strcmp(controller, "memory") ? "cgroup.freeze" : "memory.max";
 	char path[512];
@@ -82,20 +85,27 @@ void cgroup_make(struct cgroup *cgroup, const char *controller)
 	memset(cgroup, 0, sizeof(*cgroup));
 	if (own_path("", path, sizeof(path))) {
 		cgroup->parent = open_hierarchy("cgroup2", NULL, path);
-		if (cgroup->parent >= 0) {
-			make_below(cgroup);
+		if (cgroup->parent >= 0 && make_below(cgroup)) {
 			if (!faccessat(cgroup->group, file, W_OK, 0))
-				return;
+				return NULL;
 			cgroup_remove(cgroup);
 		}
 	}
 	cgroup->v1 = true;
 	if (!own_path(controller, path, sizeof(path)))
-		skip("no control group with the %s controller", controller);
+		return "no control group has the controller";
 	cgroup->parent = open_hierarchy("cgroup", controller, path);
 	if (cgroup->parent < 0)
-		skip("the control groups of %s cannot be mounted: %m", controller);
-	make_below(cgroup);
+		return "its control groups cannot be mounted";
+	return make_below(cgroup) ? NULL : "no control group can be made here";
+}
+
+void cgroup_make(struct cgroup *cgroup, const char *controller)
+{
+	const char *why = cgroup_try(cgroup, controller);
+
+	if (why)
+		skip("%s: %s: %m", controller, why);
 }
 
 void cgroup_add(const struct cgroup *cgroup, pid_t pid)

@@ -209,7 +209,9 @@ struct cgroup {
 	bool v1;
 };
 
-/* "memory" or "freezer". Skips the case where there is none to be had. */
+/* "memory" or "freezer". NULL, or why there is none to be had. */
+const char *cgroup_try(struct cgroup *cgroup, const char *controller);
+/* Skips the case then. */
 void cgroup_make(struct cgroup *cgroup, const char *controller);
 void cgroup_add(const struct cgroup *cgroup, pid_t pid);
 void cgroup_limit(const struct cgroup *cgroup, size_t bytes);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Peers that are killed at any instant: while they open the device, connect, and work. The survivor
- * is one process for all of them. Each of its requests and receives completes once, in order, in
- * time, with a status that the specification has for it; its memory, descriptors, threads and
- * mappings are as before.
+ * Peers that are killed, stopped or frozen at any instant: while they open the device, connect, and
+ * work. Who is stopped or frozen is killed then, or goes on for a while and is killed later. The
+ * survivor is one process for all of them. Each of its requests and receives completes once, in
+ * order, in time, with a status that the specification has for it; its memory, descriptors, threads
+ * and mappings are as before. What goes on sees the same rules kept.
  */
 #include "hostile.h"
 
@@ -237,7 +238,20 @@ static void be_survivor(struct cast *cast)
 	holdings_compare(&before);
 }
 
-/* ---- those who are killed ---- */
+/* ---- those who are killed, stopped and frozen ---- */
+
+/* Stops last for less and for more than the survivor's patience, which is 4 tries of 4 ms. */
+#define WORK_US 10000
+#define HALT_US 30000
+#define RESUME_US 5000
+
+enum fate { FATE_KILL, FATE_STOP, FATE_FREEZE, FATES };
+
+struct fates {
+	struct cgroup freezer;
+	bool can_freeze;
+	unsigned count[FATES];
+};
 
 static void be_mortal(struct cast *cast, int wire)
 {
@@ -256,8 +270,39 @@ static void be_mortal(struct cast *cast, int wire)
 	pause();
 }
 
+static void halt(struct fates *fates, enum fate fate, pid_t pid, bool halted)
+{
+	if (fate == FATE_STOP)
+		kill(pid, halted ? SIGSTOP : SIGCONT);
+	else
+		cgroup_freeze(&fates->freezer, halted);
+}
+
+/* In the end it is dead, and was so while it was halted in half of the cases. */
+static void meet_fate(struct fates *fates, pid_t pid)
+{
+	enum fate fate = (enum fate)random_below(fates->can_freeze ? FATES : FATE_FREEZE);
+	bool resumes = random_below(2);
+
+	fates->count[fate]++;
+	if (fate == FATE_FREEZE)
+		cgroup_add(&fates->freezer, pid);
+	usleep((useconds_t)random_below(WORK_US));
+	if (fate != FATE_KILL) {
+		halt(fates, fate, pid, true);
+		usleep((useconds_t)random_below(HALT_US));
+	}
+	if (fate != FATE_KILL && resumes) {
+		halt(fates, fate, pid, false);
+		usleep((useconds_t)random_below(RESUME_US));
+	}
+	kill(pid, SIGKILL);
+	if (fate == FATE_FREEZE && !resumes) /* of version 1: it dies when it thaws */
+		halt(fates, fate, pid, false);
+}
+
 /* Most of them when they work, some while they get there. */
-static void kill_one(struct cast *cast)
+static void kill_one(struct cast *cast, struct fates *fates)
 {
 	char stage = 0;
 	int wires[2], status;
@@ -276,8 +321,7 @@ static void kill_one(struct cast *cast)
 	close(wires[0]);
 	if (random_below(4))
 		hear(cast, 0, &stage, 1);
-	usleep((useconds_t)random_below(15000));
-	kill(pid, SIGKILL);
+	meet_fate(fates, pid);
 	CHECK(waitpid(pid, &status, 0) == pid && WIFSIGNALED(status), "status %x", status);
 	while (stage != ENDED)
 		hear(cast, 0, &stage, 1);
@@ -288,19 +332,30 @@ static void kills(void)
 	actor_fn *const actor[] = {be_survivor};
 	unsigned i;
 	uint64_t first = seed;
+	struct fates fates = {0};
+	const char *why = cgroup_try(&fates.freezer, "freezer");
 	struct cast cast;
 
+	fates.can_freeze = !why;
+	say("seed %#llx", (unsigned long long)seed);
+	if (why)
+		say("nobody is frozen: %s", why);
 	cast_start(&cast, 1, actor, NULL);
 	await_cue(&cast, 0);
 	for (i = 0; i < kill_count(); i++) {
 		seed = first + i;
-		kill_one(&cast);
+		kill_one(&cast, &fates);
 	}
 	cue(&cast, 0);
 	cast_end(&cast, 30);
+	if (!why)
+		cgroup_remove(&fates.freezer);
+	say("%u killed, %u stopped, %u frozen", fates.count[FATE_KILL], fates.count[FATE_STOP],
+	    fates.count[FATE_FREEZE]);
 }
 
 const struct hostile_case kill_cases[] = {
-	{"kills", "peers are killed at any instant, and a survivor of them all is right", kills},
+	{"kills", "peers are killed, stopped, frozen at any instant: a survivor of them all is right",
+	 kills},
 	{0},
 };

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """inside.py LIBRARY VERIFY FILTER [--long]   (inside the guest, layout split)
 
-Namespace b has Verbatim on vb, the first namespace the kernel's rxe0 on va. Every pair runs in
-both directions; every packet's ICRC is checked by the other stack, which drops it when it is
-wrong, so that whatever works here has it right."""
+First two of our own processes under Yama (yama.py). Then namespace b has Verbatim on vb, the first
+namespace the kernel's rxe0 on va. Every pair runs in both directions; every packet's ICRC is
+checked by the other stack, which drops it when it is wrong, so that whatever works here has it
+right."""
 import os
 import re
 import subprocess
@@ -16,6 +17,7 @@ sys.path[:0] = [os.path.join(os.path.dirname(HERE), 'netns')]
 sys.dont_write_bytecode = True
 
 import lab                                      # noqa: E402
+import yama                                     # noqa: E402
 from harness import Tap, words                  # noqa: E402
 from lab import Failure, Pair                   # noqa: E402
 from meeting import Meeting, refused, wait_joined       # noqa: E402
@@ -212,6 +214,9 @@ def one_mtu(tap, library, verify, chosen, long, mtu):
 def main():
     library, verify, chosen = sys.argv[1:4]
     tap = Tap()
+    for name, function in yama.cases(library, verify):
+        if re.search(chosen, name):
+            tap.run(name, function)
     for mtu in (1500, 9000):
         one_mtu(tap, library, verify, chosen, '--long' in sys.argv, mtu)
     return tap.end()

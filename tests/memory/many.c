@@ -20,8 +20,10 @@
 
 #if defined(ADDRESS_SANITIZER) || defined(THREAD_SANITIZER)
 #define ALL 24u
+#define ALL_LONG 24u
 #else
 #define ALL 100u
+#define ALL_LONG 200u
 #endif
 #define PEERS (CHANNELS_MAX + 20u)
 
@@ -51,7 +53,7 @@ struct one {
 static void come_together(struct one *one)
 {
 	unsigned target = ++one->met * one->meeting->count;
-	double until = now() + 120;
+	double until = now() + (long_run ? 600 : 120);
 
 	atomic_fetch_add(&one->meeting->arrived, 1);
 	while (atomic_load(&one->meeting->arrived) < target) {
@@ -100,7 +102,7 @@ static void open_one(struct one *one)
 	unsigned i;
 
 	*end = (struct end){.peer = -1, .test = -1, .mtu = IBV_MTU_1024, .rnr_retry = 7,
-			    .timeout = 18, .retry_count = 7};
+			    .timeout = long_run ? 21 : 18, .retry_count = 7};
 	end_open(end, (size_t)2 * MANY_MAX * PLACE, ALL_ACCESS);
 	CHECK(!ibv_query_gid(end->context, 1, 1, &me->gid), "%m");
 	me->rkey = end->mr->rkey;
@@ -129,7 +131,7 @@ static void choose(struct one *one, unsigned other)
 /* transfer() for many processes on few processors: none of them spins. */
 static enum ibv_wc_status move(struct end *end, enum ibv_wr_opcode opcode, size_t offset, size_t there)
 {
-	double until = now() + 60;
+	double until = now() + (long_run ? 120 : 60);
 	struct ibv_wc wc;
 	int got;
 
@@ -250,7 +252,7 @@ static bool meet_all(unsigned count, bool star)
 
 static bool all_talk_to_all(void)
 {
-	return meet_all(ALL, false);
+	return meet_all(long_run ? ALL_LONG : ALL, false);
 }
 
 static bool who_has_no_channel_left_goes_over_udp(void)

@@ -2,7 +2,10 @@
 """The main program of the test scripts that run real programs: options, TAP, topologies.
 
 A module of tests has cases(topology), which yields Cases. --quick (the default) is the part for
-`make check`, --long the whole, for `make check-long`. What cannot be run is skipped, loudly."""
+`make check`, --long the whole, for `make check-long`. What cannot be run is skipped, loudly.
+
+@variants of main() is a module that has more topologies(place), and says with select(case) which
+cases they have."""
 import argparse
 import dataclasses
 import os
@@ -130,8 +133,16 @@ def parse(description):
     return chosen
 
 
-def topologies(place, chosen):
-    """Name and maker of each topology."""
+def topologies(place, chosen, variants):
+    """Name and maker of each topology, and what it has of the cases."""
+    for name, make in usual_topologies(place, chosen).items():
+        yield name, make, lambda case: case
+    if variants and not chosen.reference:
+        for name, make in variants.topologies(place).items():
+            yield name, make, variants.select
+
+
+def usual_topologies(place, chosen):
     if chosen.reference:
         dev0, dev1, address, mtu = chosen.reference.split(',')
         return {'reference': lambda: lab.existing(place, (dev0, dev1), address, int(mtu))}
@@ -140,9 +151,9 @@ def topologies(place, chosen):
             'veth9000': lambda: lab.veth(place, 9000)}
 
 
-def run_topology(tap, name, make, modules, chosen):
+def run_topology(tap, name, make, modules, select, chosen):
     """Every chosen case on one topology."""
-    first = re.match(r'\^?\(?(lo|veth\d+):', chosen.filter)
+    first = re.match(r'\^?\(?(lo(?:, \w+ \w+)?|veth\d+):', chosen.filter)
     if first and first[1] != name:
         return
     try:
@@ -151,7 +162,8 @@ def run_topology(tap, name, make, modules, chosen):
         tap.report(f'{name}: all of it', 'skip', str(why), 0)
         return
     try:
-        for case in (case for module in modules for case in module.cases(topology)):
+        for case in filter(None, (select(case) for module in modules
+                                  for case in module.cases(topology))):
             full = f'{name}: {case.name}'
             if not (case.quick or chosen.long) or not re.search(chosen.filter, full):
                 continue
@@ -170,7 +182,7 @@ def find_verify(chosen):
     return os.path.abspath(path) if os.access(path, os.X_OK) else None
 
 
-def main(description, modules):
+def main(description, modules, variants=None):
     chosen = parse(description)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     tap = Tap()
@@ -188,8 +200,8 @@ def main(description, modules):
     place = lab.Lab(None if chosen.reference else library, directory)
     place.verify = find_verify(chosen)
     try:
-        for name, make in topologies(place, chosen).items():
-            run_topology(tap, name, make, modules, chosen)
+        for name, make, select in topologies(place, chosen, variants):
+            run_topology(tap, name, make, modules, select, chosen)
         return 0 if chosen.list else tap.end()
     finally:
         if tap.failed or chosen.keep:

@@ -184,15 +184,19 @@ class Program:
 
 
 class End:
-    """One end of a topology: where programs run, as whom, and how the other end reaches it."""
+    """One end of a topology: where programs run, as whom, and how the other end reaches it.
+    @variables are in the environment of all of them."""
 
-    def __init__(self, namespace, device, address, address6=None, user=None, lab=None):
+    def __init__(self, namespace, device, address, address6=None, user=None, lab=None,
+                 variables=None):
         self.namespace, self.device, self.user, self.lab = namespace, device, user, lab
         self.address, self.address6 = address, address6
+        self.variables = dict(variables or {})
 
     def start(self, command, env=None, user=None):
         prefix = self.namespace.prefix(self.user if user is None else user)
-        return Program(prefix + command, self.lab.log_path(command[0]), self.lab.env(env))
+        return Program(prefix + command, self.lab.log_path(command[0]),
+                       self.lab.env({**self.variables, **(env or {})}))
 
     def wait_listening(self, port, program, timeout=10, served=False):
         """@served: with the connection manager, which has no TCP port."""
@@ -271,10 +275,10 @@ class Topology:
                 namespace.call('nft', 'delete table inet loss')
 
 
-def loopback(lab, user=NOBODY):
+def loopback(lab, user=NOBODY, variables=None):
     """lo alone, programs run as an ordinary user."""
     one = Namespace()
-    end = End(one, 'vb_lo', '127.0.0.1', '::1', user, lab)
+    end = End(one, 'vb_lo', '127.0.0.1', '::1', user, lab, variables)
     return Topology('lo', end, end, 4096, [one])
 
 

@@ -38,14 +38,13 @@ def check_used(text, transport, end):
         raise Failure(f'{USED[transport]} of {end.device} was not used:\n{text[-2000:]}')
 
 
-def perftest(topology, transport, test, memory=None, gid=1, timeout=25):
+def perftest(topology, transport, test, gid=1, timeout=25):
     """A pair to its end; the median that it prints. UCX gives up what hangs after 30 s."""
     need('ucx_perftest')
     more = f'UCX_IB_GID_INDEX={gid}'
     pair = run_pair(topology, setting(topology.server, transport, more) + ['ucx_perftest'],
                     setting(topology.client, transport, more) + words(
-                        'ucx_perftest -w 100 -n 1000 -t', test),
-                    env={'VERBATIM_MEMORY': memory} if memory else None, timeout=timeout)
+                        'ucx_perftest -w 100 -n 1000 -t', test), timeout=timeout)
     pair.check()
     check_used(pair.client.text, transport, topology.client)
     final = FINAL.search(pair.client.text)
@@ -54,7 +53,7 @@ def perftest(topology, transport, test, memory=None, gid=1, timeout=25):
     return f'{final[2]} us'
 
 
-def open_mpi(topology, transport, ranks, memory=None):
+def open_mpi(topology, transport, ranks):
     """Ranks on one host: point to point by the PML of UCX, one-sided by its OSC."""
     need('mpirun')
     if not importlib.util.find_spec('mpi4py'):
@@ -63,7 +62,7 @@ def open_mpi(topology, transport, ranks, memory=None):
     command = setting(end, transport) + words(
         'mpirun --allow-run-as-root --oversubscribe -n', ranks, '--mca pml ucx --mca osc ucx',
         '/usr/bin/python3') + [os.path.join(HERE, 'mpi_exchange.py')]
-    with end.start(command, {'VERBATIM_MEMORY': memory} if memory else None) as program:
+    with end.start(command) as program:
         code = program.wait(90)
         if code != 0:
             raise Failure(f'exit status {code} after {program.seconds:.1f} s\n{program.tail()}')
@@ -76,18 +75,15 @@ def open_mpi(topology, transport, ranks, memory=None):
 def cases(topology):
     if getattr(topology, 'reference', False):
         return
-    lo = topology.name == 'lo'
     for transport in USED:
-        for memory in (None, 'off') if lo else (None,):
-            over = f' over {transport}' + (f' with VERBATIM_MEMORY={memory}' if memory else '')
-            yield Case(f'ucx_perftest tag_lat{over}', lambda t=transport, m=memory: perftest(
-                topology, t, 'tag_lat', memory=m), topology.name != 'veth9000')
-            for test in LONG:
-                yield Case(f'ucx_perftest {test}{over}', lambda t=transport, m=memory, w=test:
-                           perftest(topology, t, w, memory=m), False)
-            for ranks in (2, 4) if lo else ():
-                yield Case(f'Open MPI, {ranks} ranks{over}', lambda t=transport, m=memory, r=ranks:
-                           open_mpi(topology, t, r, m), ranks == 2)
+        yield Case(f'ucx_perftest tag_lat over {transport}', lambda t=transport: perftest(
+            topology, t, 'tag_lat'), topology.name != 'veth9000')
+        for test in LONG:
+            yield Case(f'ucx_perftest {test} over {transport}',
+                       lambda t=transport, w=test: perftest(topology, t, w), False)
+        for ranks in (2, 4) if topology.name == 'lo' else ():
+            yield Case(f'Open MPI, {ranks} ranks over {transport}', lambda t=transport, r=ranks:
+                       open_mpi(topology, t, r), ranks == 2)
         yield Case(f'ucx_perftest tag_lat over {transport}, IPv6', lambda t=transport: perftest(
             topology, t, 'tag_lat', gid=2), topology.name == 'veth1500')
         yield Case(f'ucx_perftest tag_lat over {transport} with 1 % loss', lambda t=transport: lossy(

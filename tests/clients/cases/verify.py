@@ -15,6 +15,8 @@ def listed(binary, env):
 
 def verify(topology, test, options='', timeout=60, env=None, users=(None, None)):
     binary = topology.client.lab.verify
+    if topology.client.variables.get('VERBATIM_MEMORY') == 'mapped':
+        options += ' --aligned'         # only such memory can be
     pair = run_pair(topology, words(binary, '-t', f'^{test}$', options), timeout=timeout, env=env,
                     users=users)
     for program in (pair.server, pair.client):
@@ -30,20 +32,6 @@ def lossy(topology, test, options):
         verify(topology, test, options, timeout=90)
         if not dropped():
             raise Skip('nothing was dropped')
-
-
-# The ways between processes of one host, besides the default (docs/decisions/0010).
-MODES = ('copy', 'ring', 'off')
-
-
-def in_modes(topology, tests):
-    """The tests of data, each in each mode; of the quick ones a third in each."""
-    for number, (name, *tags) in enumerate(test for test in tests if 'data' in test[1:]):
-        for shift, mode in enumerate(MODES):
-            yield Case(f'verify {name} with VERBATIM_MEMORY={mode}',
-                       lambda n=name, m=mode: verify(topology, n, '-g 1', timeout=300,
-                                                     env={'VERBATIM_MEMORY': m}),
-                       'long' not in tags and (number + shift) % len(MODES) == 0)
 
 
 def local(topology, test, timeout=60):
@@ -66,8 +54,6 @@ def cases(topology):
         yield Case('verify', not_built, True)
         return
     tests = listed(lab.verify, lab.env())
-    if topology.name == 'lo':
-        yield from in_modes(topology, tests)
     for name, *tags in tests:
         long = 'long' in tags
         for gid in topology.gids:

@@ -2,8 +2,10 @@
 /*
  * verify [-d DEVICE] [-g GIDINDEX] [-p PORT] [-t REGEX] [-S SEED] [SERVER]
  * verify --local ...: both ends in this process; verify --list: the tests and their tags.
+ * --aligned: page-aligned memory; --counters: the device's hw_counters that are not 0, at the end.
  * Prints TAP; ends with 1 at the first check that fails.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <getopt.h>
 #include <pthread.h>
@@ -27,7 +29,7 @@ static struct {
 	const char *device, *host, *pattern;
 	int gid_index, port;
 	uint32_t seed;
-	bool local, list;
+	bool local, list, counters;
 	regex_t regex;
 	bool long_tests;
 } options = { .gid_index = 1, .port = 18514, .pattern = "", .seed = 1 };
@@ -94,9 +96,36 @@ static void side_open(struct side *side)
 	side->mtu_bytes = 128u << side->mtu;
 }
 
+/* As they are in /sys; a line for each. */
+static void print_counters(struct ibv_context *context)
+{
+	char directory[128], path[512];
+	unsigned long long value;
+	struct dirent *entry;
+	DIR *names;
+
+	snprintf(directory, sizeof(directory), "/sys/class/infiniband/%s/ports/1/hw_counters",
+		 ibv_get_device_name(context->device));
+	names = opendir(directory);
+	CHECK(names, "%s: %m", directory);
+	while ((entry = readdir(names))) {
+		FILE *file;
+
+		snprintf(path, sizeof(path), "%s/%s", directory, entry->d_name);
+		file = fopen(path, "r");
+		if (file && fscanf(file, "%llu", &value) == 1 && value)
+			printf("# %s %llu\n", entry->d_name, value);
+		if (file)
+			fclose(file);
+	}
+	closedir(names);
+}
+
 static void side_close(struct side *side)
 {
 	barrier(side);
+	if (options.counters)
+		print_counters(side->context);
 	OK(ibv_dealloc_pd(side->pd));
 	OK(ibv_close_device(side->context));
 }
@@ -184,7 +213,8 @@ static int list_tests(void)
 static void parse(int argc, char **argv)
 {
 	static const struct option longs[] = { { "local", 0, NULL, 'l' }, { "list", 0, NULL, 'L' },
-					       { 0 } };
+					       { "aligned", 0, NULL, 'A' },
+					       { "counters", 0, NULL, 'C' }, { 0 } };
 	int option;
 
 	while ((option = getopt_long(argc, argv, "d:g:p:t:S:", longs, NULL)) != -1) {
@@ -196,6 +226,8 @@ static void parse(int argc, char **argv)
 		case 'S': options.seed = atoi(optarg); break;
 		case 'l': options.local = true; break;
 		case 'L': options.list = true; break;
+		case 'A': regions_are_aligned = true; break;
+		case 'C': options.counters = true; break;
 		default: exit(2);
 		}
 	}

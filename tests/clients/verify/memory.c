@@ -12,18 +12,45 @@
 
 #define GUARD 256
 #define GUARD_BYTE 0xa5
+#define PAGE 4096
+
+bool regions_are_aligned;
+
+/* The region lies in the middle of it, or begins with it and has the rest of its last page as guard. */
+static void allocate(struct region *region)
+{
+	if (regions_are_aligned) {
+		region->allocated = region->size / PAGE * PAGE + PAGE;
+		region->allocation = region->mem = aligned_alloc(PAGE, region->allocated);
+		CHECK(region->allocation, "aligned_alloc of %zu: %m", region->allocated);
+		return;
+	}
+	region->allocated = region->size + 2 * GUARD;
+	region->allocation = mmap(NULL, region->allocated, PROT_READ | PROT_WRITE,
+				  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	CHECK(region->allocation != MAP_FAILED, "mmap of %zu: %m", region->allocated);
+	region->mem = region->allocation + GUARD;
+}
+
+static size_t guard_before(const struct region *region)
+{
+	return region->mem - region->allocation;
+}
+
+static size_t guard_behind(const struct region *region)
+{
+	return region->allocated - guard_before(region) - region->size;
+}
 
 void region_create(struct side *side, struct region *region, size_t size, unsigned access)
 {
 	memset(region, 0, sizeof(*region));
 	region->size = size;
-	region->allocated = size + 2 * GUARD;
-	region->allocation = mmap(NULL, region->allocated, PROT_READ | PROT_WRITE,
-				  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	CHECK(region->allocation != MAP_FAILED, "mmap of %zu: %m", region->allocated);
-	region->mem = region->allocation + GUARD;
-	memset(region->allocation, GUARD_BYTE, GUARD);
-	memset(region->mem + size, GUARD_BYTE, GUARD);
+	allocate(region);
+	if (regions_are_aligned)
+		memset(region->mem, 0, size);
+	memset(region->allocation, GUARD_BYTE, guard_before(region));
+	memset(region->mem + size, GUARD_BYTE, guard_behind(region));
 	region->mr = ibv_reg_mr(side->pd, region->mem, size, access);
 	CHECK(region->mr, "ibv_reg_mr of %zu bytes, access 0x%x: %m", size, access);
 }
@@ -36,8 +63,8 @@ void region_exchange(struct side *side, struct region *region)
 
 void region_check_guards(const struct region *region)
 {
-	byte_check(region->allocation, GUARD, GUARD_BYTE, "guard before a region");
-	byte_check(region->mem + region->size, GUARD, GUARD_BYTE, "guard behind a region");
+	byte_check(region->allocation, guard_before(region), GUARD_BYTE, "guard before a region");
+	byte_check(region->mem + region->size, guard_behind(region), GUARD_BYTE, "guard behind a region");
 }
 
 void region_destroy(struct region *region)
@@ -45,7 +72,10 @@ void region_destroy(struct region *region)
 	region_check_guards(region);
 	if (region->mr)
 		OK(ibv_dereg_mr(region->mr));
-	munmap(region->allocation, region->allocated);
+	if (regions_are_aligned)
+		free(region->allocation);
+	else
+		munmap(region->allocation, region->allocated);
 }
 
 static uint8_t pattern_byte(size_t at, uint32_t seed)

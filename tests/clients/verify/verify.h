@@ -98,6 +98,8 @@ struct region {
 #define ALL_ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | \
 		    IBV_ACCESS_REMOTE_ATOMIC)
 
+/* By aligned_alloc, whole pages, as programs that care do; else with guard bytes on both sides. */
+extern bool regions_are_aligned;
 void region_create(struct side *side, struct region *region, size_t size, unsigned access);
 void region_exchange(struct side *side, struct region *region);
 /* Also checks that nobody wrote outside it. */

@@ -173,8 +173,12 @@ static void housekeeping(struct hca *hca, struct judgement *judgement, uint32_t 
 		netdev_monitor_drain(hca->netdev_fd);
 		ports_refresh(hca);
 	}
-	if (ready & WAIT_BELLS)
+	if (ready & WAIT_BELLS) {
 		local_silence_bells(&hca->local);
+		/* Rung for the thread that stands in, and not again for the sleep that it has published. */
+		if (atomic_load(&hca->standing))
+			waiter_ring(&hca->waiter);
+	}
 	if ((ready & WAIT_MEMORY) || atomic_load(&hca->local.serve_due))
 		local_serve(&hca->local);
 	local_reconnect(&hca->local, now_ns);

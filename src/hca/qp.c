@@ -14,6 +14,7 @@
 #include "platform/clock.h"
 #include "platform/wait.h"
 
+#define FAREWELL_NS	50000000u	/* a copy that is under way may take some of it */
 #define FAREWELLS 2u
 
 /* ---- numbers ---- */
@@ -351,6 +352,17 @@ static bool loses_packets(struct hca *hca)
 	return false;
 }
 
+/* Another thread pumps the QP, and has not come to what is due. */
+static bool is_being_answered(struct qp *qp)
+{
+	bool due;
+
+	lock_acquire(&qp->lock);
+	due = qp->pumping && transport_answer_is_due(qp);
+	lock_release(&qp->lock);
+	return due;
+}
+
 /*
  * Before a QP stops answering: the ACK of its last message may be due still, and if it gets lost the
  * peer fails a message that arrived. So on a network that loses packets it is said thrice, in
@@ -358,10 +370,13 @@ static bool loses_packets(struct hca *hca)
  */
 void qp_say_farewell(struct hca *hca, struct qp *qp)
 {
+	uint64_t until_ns = clock_now_ns() + FAREWELL_NS;
 	unsigned n = loses_packets(hca) ? FAREWELLS : 0;
 	bool due = true;
 
 	hca_pump(hca, qp);
+	while (is_being_answered(qp) && clock_now_ns() < until_ns)
+		thread_yield();
 	while (n-- && due) {
 		lock_acquire(&qp->lock);
 		due = transport_farewell(qp);

@@ -221,6 +221,11 @@ bool transport_transmit(struct qp *qp, uint64_t now_ns, unsigned quantum, struct
 	return pump.cut;
 }
 
+bool transport_answer_is_due(const struct qp *qp)
+{
+	return qp->type == IBV_QPT_RC && responder_ready(qp);
+}
+
 bool transport_farewell(struct qp *qp)
 {
 	return qp->type == IBV_QPT_RC &&

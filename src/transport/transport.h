@@ -118,6 +118,8 @@ void transport_timeout(struct qp *qp, uint64_t now_ns, struct effects *effects)
 void transport_modified(struct qp *qp, enum ibv_qp_state from, int mask, uint64_t now_ns,
 			struct effects *effects) REQUIRES(qp->lock);
 
+/* Is an answer to the peer due that transport_transmit() has not written yet? */
+bool transport_answer_is_due(const struct qp *qp) REQUIRES(qp->lock);
 /*
  * The QP is about to stop answering: have its last ACK sent once more, in case the first is lost,
  * since nobody will answer when the peer asks. False: nothing to repeat. Then transmit.

@@ -371,6 +371,7 @@ void peer_dismiss(struct local *local, struct peer *peer)
 	forget_slots(local->peers, peer->channel);
 	memory_remove(local->ring, peer->channel);
 	wait_for_own_accesses(peer);
+	peer_memory_reset(peer->regions);	/* its blocks need not stay mapped */
 	memory_blank(peer->theirs, peer_side_bytes());
 	lock_acquire(&peer->inbox);
 	epoll_ctl(local->bells_fd, EPOLL_CTL_DEL, peer->process.fd, NULL);

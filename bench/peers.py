@@ -14,12 +14,23 @@ from lab import Failure
 MIB = 1 << 20
 PATIENCE_S = 30                     # of one run of one program
 
-# What VERBATIM_MEMORY says, by the names that the tables have.
+# What VERBATIM_MEMORY says, by the names that the tables have. `mapped` is as under `verbatim run`, whose
+# library makes the programs' page-aligned memory of blocks.
 MODES = {'mapped': 'auto', 'copy': 'copy', 'UDP': 'off'}
+PRELOAD = {'mapped': 'libverbatim-preload.so'}
+# Another build of the libraries, to be measured in turn with this one (bench/run --base).
+BASE = ', base'
+base_library = None
 
 
 def environment(mode):
-    return {'VERBATIM_MEMORY': MODES[mode]}
+    name = mode.removesuffix(BASE)
+    out = {'VERBATIM_MEMORY': MODES[name]}
+    if name in PRELOAD:
+        out['LD_PRELOAD'] = PRELOAD[name]
+    if mode != name:
+        out['LD_LIBRARY_PATH'] = base_library
+    return out
 
 
 def number(pattern, text, program):

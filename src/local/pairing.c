@@ -205,7 +205,12 @@ bool pairing_ask_key(struct local *local, struct qp *qp, struct peer *peer, uint
 {
 	struct control control = { .kind = CONTROL_ASK_KEY, .key = key, .qp = qp->pairing.theirs };
 
-	return peer_key_may_be_asked(peer->regions, key) && control_send(local, peer, &control, 0);
+	if (!peer_key_may_be_asked(peer->regions, key))
+		return false;
+	if (control_send(local, peer, &control, 0))
+		return true;
+	peer_keys_ask_again(peer->regions);
+	return false;
 }
 
 static void receive_key(struct local *local, struct peer *peer, const struct control *control)

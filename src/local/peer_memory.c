@@ -132,6 +132,14 @@ bool peer_key_may_be_asked(struct peer_memory *memory, uint32_t key)
 	return uses % ASK_EVERY == 0;
 }
 
+void peer_keys_ask_again(struct peer_memory *memory)
+{
+	unsigned i;
+
+	for (i = 0; i < ASKED_SIZE; i++)
+		STORE(memory->asked[i].key, 0);
+}
+
 /* ---- changing ---- */
 
 static void sweep(struct peer_memory *memory)
@@ -225,8 +233,7 @@ void peer_memory_reset(struct peer_memory *memory)
 	for (i = 0; i < GRANTS_MAX; i++)
 		entry_clear(memory, &memory->entry[i]);
 	sweep(memory);
-	for (i = 0; i < ASKED_SIZE; i++)
-		STORE(memory->asked[i].key, 0);
+	peer_keys_ask_again(memory);
 }
 
 void peer_memory_free(struct peer_memory *memory)

@@ -48,6 +48,8 @@ bool peer_region_by_id(const struct peer_memory *memory, uint32_t id, struct pee
 bool peer_region_holds(const struct peer_memory *memory, const struct peer_region *region);
 /* Should the key be asked for? Not again and again. */
 bool peer_key_may_be_asked(struct peer_memory *memory, uint32_t key);
+/* Questions did not get through: all may be asked at the next use. */
+void peer_keys_ask_again(struct peer_memory *memory);
 
 /* With the progress lock. @fd: the block's descriptor, ours to close; -1: none. */
 void peer_region_add(struct peer_memory *memory, const struct control *control, int fd);

@@ -242,6 +242,9 @@ static void a_key_is_asked_for_now_and_then(void **state)
 	assert_true(peer_key_may_be_asked(memory, 0x66));
 	peer_memory_reset(memory);
 	assert_true(peer_key_may_be_asked(memory, 0x66));
+	assert_false(peer_key_may_be_asked(memory, 0x66));
+	peer_keys_ask_again(memory);	/* the question was lost */
+	assert_true(peer_key_may_be_asked(memory, 0x66));
 }
 
 /* ---- blocks ---- */

@@ -144,6 +144,17 @@ static unsigned take_messages(struct local *local, struct receiver *receiver)
 
 /* ---- answers ---- */
 
+/* A question, about that QP or (0) about a key, has not been taken. */
+static void ask_again(struct local *local, unsigned channel, uint32_t qpn)
+{
+	struct peer *peer = peer_at(local, channel);
+
+	if (qpn)
+		pairing_ask_again(local, qpn);
+	else if (peer)
+		peer_keys_ask_again(peer->regions);
+}
+
 static void take_answer(struct local *local, struct receiver *receiver, unsigned channel,
 			const struct memory_answer *answer) UNCHECKED_LOCKS
 {
@@ -151,8 +162,8 @@ static void take_answer(struct local *local, struct receiver *receiver, unsigned
 
 	if (OWNER_IS_CONTROL(answer->owner)) {
 		receiver_unlock(local, receiver);
-		if (answer->refused && (answer->owner & QPN_MASK))
-			pairing_ask_again(local, answer->owner & QPN_MASK);
+		if (answer->refused)
+			ask_again(local, channel, answer->owner & QPN_MASK);
 		return;
 	}
 	qp = receiver_lock(local, receiver, answer->owner);

@@ -99,7 +99,7 @@ void complain(const char *format, ...)
 
 static int read_level(enum log_level *level)
 {
-	const char *value = getenv("VERBATIM_LOG");
+	const char *value = secure_getenv("VERBATIM_LOG");
 
 	if (!value || !*value) {
 		*level = LOG_OFF;
@@ -118,7 +118,7 @@ static int read_level(enum log_level *level)
 
 static int read_explain(bool *enabled)
 {
-	const char *value = getenv("VERBATIM_EXPLAIN");
+	const char *value = secure_getenv("VERBATIM_EXPLAIN");
 
 	if (!value || !*value || strcmp(value, "0") == 0) {
 		*enabled = false;

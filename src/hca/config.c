@@ -2,7 +2,8 @@
 /*
  * Reading the settings of config.def: first the file that VERBATIM_CONFIG names (lines
  * "key = value", '#' starts a comment), then the environment. Every refusal says which name,
- * which value, where, and what it may be.
+ * which value, where, and what it may be. A set-id program does not obey the environment of whoever
+ * starts it: there all is as by default.
  */
 #include "hca/config.h"
 
@@ -13,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 
 #include "base/log.h"
 
@@ -149,6 +151,8 @@ static int refuse_unknown(void)
 {
 	char **entry;
 
+	if (getauxval(AT_SECURE))
+		return 0;
 	for (entry = environ; entry && *entry; entry++) {
 		size_t length = strcspn(*entry, "=");
 
@@ -182,7 +186,7 @@ static int check(const struct config *config)
 int config_load(struct config *config)
 {
 	struct config loaded;
-	const char *path = getenv("VERBATIM_CONFIG");
+	const char *path = secure_getenv("VERBATIM_CONFIG");
 	size_t i;
 	int err = refuse_unknown();
 
@@ -193,7 +197,7 @@ int config_load(struct config *config)
 	if (!err && path && *path)
 		err = load_file(&loaded, path);
 	for (i = 0; !err && i < SETTING_COUNT; i++) {
-		const char *value = getenv(settings[i].variable);
+		const char *value = secure_getenv(settings[i].variable);
 
 		if (value && *value)
 			err = set(&loaded, &settings[i], value, settings[i].variable);

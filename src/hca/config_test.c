@@ -7,6 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -87,7 +90,61 @@ static void a_file_that_is_not_there_is_an_error(void **state)
 	assert_int_equal(config_load(&config), ENOENT);
 }
 
-int main(void)
+/* ---- set-id programs ---- */
+
+#define NOBODY 65534
+enum { OBEYED = 1, NOT_SECURE };
+
+/* What a set-id copy of this program does. */
+static int be_set_id(void)
+{
+	struct config config;
+
+	if (!getauxval(AT_SECURE))
+		return NOT_SECURE;
+	return config_load(&config) || config.mtu != 4096 ? OBEYED : 0;
+}
+
+static void copy_program(const char *to)
+{
+	char command[200];
+
+	snprintf(command, sizeof(command), "cp -L /proc/%d/exe %s", (int)getpid(), to);
+	assert_int_equal(system(command), 0);
+	assert_int_equal(chown(to, NOBODY, NOBODY), 0);
+	assert_int_equal(chmod(to, 04755), 0);
+}
+
+static void a_set_id_program_does_not_obey_who_starts_it(void **state)
+{
+	char copy[64];
+	int status;
+	pid_t pid;
+
+	if (getuid()) {
+		print_message("SKIPPED: only root can make a program of another user\n");
+		skip();
+	}
+	snprintf(copy, sizeof(copy), "%s-set-id", path);
+	copy_program(copy);
+	write_file("no such setting = 5\n");
+	setenv("VERBATIM_TYPO", "1", 1);
+	setenv("VERBATIM_MTU", "512", 1);
+	pid = fork();
+	if (!pid) {
+		execl(copy, copy, "set-id", NULL);
+		_exit(99);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	unlink(copy);
+	if (WIFEXITED(status) && WEXITSTATUS(status) == NOT_SECURE) {
+		print_message("SKIPPED: set-id programs are none here (nosuid)\n");
+		skip();
+	}
+	assert_int_equal(status, 0);
+}
+
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(without_settings_the_standard_holds, clear),
@@ -95,9 +152,12 @@ int main(void)
 		cmocka_unit_test_teardown(wrong_lines_are_refused, clear),
 		cmocka_unit_test_teardown(an_unknown_variable_is_refused, clear),
 		cmocka_unit_test_teardown(a_file_that_is_not_there_is_an_error, clear),
+		cmocka_unit_test_teardown(a_set_id_program_does_not_obey_who_starts_it, clear),
 	};
 	int failed;
 
+	if (argc == 2 && !strcmp(argv[1], "set-id"))
+		return be_set_id();
 	close(mkstemp(path));
 	clear(NULL);
 	failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -312,7 +312,7 @@ static const struct link_ops fault_ops = {
 
 int fault_wrap(struct link **link)
 {
-	const char *text = getenv(VARIABLE);
+	const char *text = secure_getenv(VARIABLE);
 	struct fault_link *fault;
 	unsigned i;
 	int err;

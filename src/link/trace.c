@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/lock.h"
@@ -176,21 +177,50 @@ static int parse(const char *text, char name[PATH_MAX], uint64_t *limit)
 	return EINVAL;
 }
 
-/* An fd with the file empty and locked by us; -1: errno (EWOULDBLOCK: somebody else writes it). */
+/*
+ * Where anybody may make files, as in /tmp, others know the name as well: what they have put there is not
+ * written to. Devices (/dev/null) are nobody's.
+ */
+static int check_ours(int fd)
+{
+	struct stat status;
+
+	if (fstat(fd, &status))
+		return errno;
+	return S_ISCHR(status.st_mode) || status.st_uid == geteuid() ? 0 : EPERM;
+}
+
+/* Pipes and devices have no size; locking them is harmless. */
+static int empty_and_lock(int fd)
+{
+	int err = check_ours(fd);
+
+	if (err)
+		return err;
+	return flock(fd, LOCK_EX | LOCK_NB) || (ftruncate(fd, 0) && errno != EINVAL) ? errno : 0;
+}
+
+/*
+ * An fd with the file empty and locked by us; -1: errno (EWOULDBLOCK: somebody else writes it, EPERM: it is
+ * another user's, ELOOP: a symbolic link). What programs say to each other is for their user alone to read.
+ */
 static int open_locked(const char *name)
 {
-	int err, fd = open(name, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+	int err, fd = open(name, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 
 	if (fd < 0)
 		return -1;
-	/* Pipes and devices have no size; locking them is harmless. */
-	if (flock(fd, LOCK_EX | LOCK_NB) || (ftruncate(fd, 0) && errno != EINVAL)) {
-		err = errno;
-		close(fd);
-		errno = err;
-		return -1;
-	}
-	return fd;
+	err = empty_and_lock(fd);
+	if (!err)
+		return fd;
+	close(fd);
+	errno = err;
+	return -1;
+}
+
+static const char *why_not(int err)
+{
+	return err == EPERM ? "it is another user's" : err == ELOOP ? "it is a symbolic link" : strerror(err);
 }
 
 static int open_file(const char *text, struct trace_file *file)
@@ -207,7 +237,7 @@ static int open_file(const char *text, struct trace_file *file)
 	}
 	if (file->fd < 0) {
 		err = errno;
-		complain(VARIABLE ": '%s' cannot be written: %s", name, strerror(err));
+		complain(VARIABLE ": '%s' cannot be written: %s", name, why_not(err));
 		return err;
 	}
 	file->used = pcapng_write_header(file->buffer);
@@ -314,7 +344,7 @@ static const struct link_ops trace_ops = {
 
 int trace_wrap(struct link **link)
 {
-	const char *text = getenv(VARIABLE);
+	const char *text = secure_getenv(VARIABLE);
 	struct trace_link *trace;
 	int err;
 

@@ -344,6 +344,47 @@ static void what_cannot_be_written_is_said(void **state)
 	link->ops->close(link);
 }
 
+static void a_trace_is_for_its_user_alone(void **state)
+{
+	struct link *link = open_traced();
+	struct stat status;
+
+	assert_int_equal(stat(path, &status), 0);
+	assert_int_equal(status.st_mode & 0777, 0600);
+	link->ops->close(link);
+}
+
+/* What somebody has put where our trace is to be. */
+static void links_and_files_of_others_are_not_written(void **state)
+{
+	struct link *inner, *link;
+	char target[160];
+	struct stat status;
+	FILE *file;
+
+	snprintf(target, sizeof(target), "%s/precious", directory);
+	file = fopen(target, "we");
+	assert_non_null(file);
+	fputs("text", file);
+	fclose(file);
+	assert_int_equal(symlink(target, path), 0);
+	assert_int_equal(loopback_open(&inner, &counters), 0);
+	link = inner;
+	assert_int_equal(trace_wrap(&link), ELOOP);
+	if (!geteuid()) {
+		setenv("VERBATIM_TRACE", target, 1);
+		assert_int_equal(chown(target, 65534, 65534), 0);
+		assert_int_equal(trace_wrap(&link), EPERM);
+	}
+	assert_int_equal(stat(target, &status), 0);
+	assert_int_equal(status.st_size, 4);
+	assert_ptr_equal(link, inner);
+	link->ops->close(link);
+	setenv("VERBATIM_TRACE", "/dev/null", 1);
+	link = open_traced();
+	link->ops->close(link);
+}
+
 static void tshark_reads_it(void **state)
 {
 	char command[300];
@@ -377,6 +418,8 @@ int main(void)
 		TEST(a_child_writes_a_file_of_its_own),
 		TEST(the_process_id_goes_into_the_name),
 		TEST(what_cannot_be_written_is_said),
+		TEST(a_trace_is_for_its_user_alone),
+		TEST(links_and_files_of_others_are_not_written),
 		TEST(tshark_reads_it),
 	};
 

@@ -186,7 +186,7 @@ static int allocate(struct hca *hca)
 		return err;
 	arena_init(hca->arena, (uint32_t)getpid());
 	hca->counters = arena_counters(hca->arena);
-	err = mr_table_init(&hca->mrs, hca->arena, random_u64());
+	err = mr_table_init(&hca->mrs, hca->arena, 0);
 	if (err)
 		return err;
 	/* One there always is: for when there is no memory. */

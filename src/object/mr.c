@@ -12,14 +12,15 @@
 #include <assert.h>
 #include <errno.h>
 #include <sched.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "object/mr_internal.h"
+#include "platform/clock.h"
 
-/* Freed indices rest until so many others were freed, before one is used again. */
-#define MR_REST_COUNT 1024u
+#define TRIES 64u	/* of random indices, before the next free one is taken */
 
 #define ACCESS_REMOTE_CHANGE	(IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
 #define ACCESS_KNOWN \
@@ -29,19 +30,12 @@
 
 int mr_table_init(struct mr_table *table, struct arena *arena, uint64_t seed)
 {
-	table->free_ring = malloc(MR_TABLE_SIZE * sizeof(*table->free_ring));
-	if (!table->free_ring)
-		return ENOMEM;
 	table->block = calloc(MR_TABLE_SIZE, sizeof(*table->block));
-	if (!table->block) {
-		free(table->free_ring);
-		table->free_ring = NULL;
+	if (!table->block)
 		return ENOMEM;
-	}
 	lock_init(&table->lock);
 	table->entry = arena_mr(arena);
-	table->free_head = table->free_count = 0;
-	table->fresh = 1;	/* index 0 stays unused: no key is 0, no parent is 0 */
+	table->count = 0;
 	table->random_state = seed;
 	return 0;
 }
@@ -49,56 +43,61 @@ int mr_table_init(struct mr_table *table, struct arena *arena, uint64_t seed)
 void mr_table_free(struct mr_table *table)
 {
 	free(table->block);
-	free(table->free_ring);
 	table->block = NULL;
-	table->free_ring = NULL;
 	lock_destroy(&table->lock);
 }
 
-/* splitmix64: any seed is good, also 0. */
+/* For tests from a seed, by splitmix64; else what nobody can tell from the keys that he knows. */
 static uint64_t next_random(struct mr_table *table) REQUIRES(table->lock)
 {
-	uint64_t z = table->random_state += 0x9e3779b97f4a7c15u;
+	uint64_t z;
 
+	if (!table->random_state)
+		return random_u64();
+	z = table->random_state += 0x9e3779b97f4a7c15u;
 	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
 	z = (z ^ z >> 27) * 0x94d049bb133111ebu;
 	return z ^ z >> 31;
 }
 
+static bool is_free(const struct mr_table *table, uint32_t index) REQUIRES(table->lock)
+{
+	return index && table->entry[index].kind == MR_FREE;	/* 0 stays unused: no key is 0, no parent */
+}
+
+static uint32_t find_free(struct mr_table *table) REQUIRES(table->lock)
+{
+	uint32_t index, tries = 0;
+
+	do
+		index = (uint32_t)(next_random(table) >> (64 - MR_INDEX_BITS));
+	while (!is_free(table, index) && ++tries < TRIES);
+	while (!is_free(table, index))
+		index = (index + 1) % MR_TABLE_SIZE;
+	return index;
+}
+
 int mr_entry_take(struct mr_table *table, uint32_t *index)
 {
 	struct mr_entry *entry;
-	uint32_t last_key;
-	bool may_reuse = table->free_count > MR_REST_COUNT ||
-			 (table->free_count && table->fresh == MR_TABLE_SIZE);
 
-	if (may_reuse) {
-		*index = table->free_ring[table->free_head];
-		table->free_head = (table->free_head + 1) % MR_TABLE_SIZE;
-		table->free_count--;
-	} else if (table->fresh < MR_TABLE_SIZE) {
-		*index = table->fresh++;
-	} else {
+	if (table->count == MR_TABLE_SIZE - 1)
 		return ENOMEM;
-	}
+	table->count++;
+	*index = find_free(table);
 	entry = &table->entry[*index];
-	assert(entry->kind == MR_FREE && !mr_key_of(entry));
-	last_key = entry->last_key;
-	/* users stays: a late reader may be counting itself in and out of the dead entry. */
+	assert(!mr_key_of(entry));
+	/* users and last_key stay: a late reader may be counting itself in and out of the dead entry. */
 	entry->access = entry->pd = entry->qpn = entry->parent = 0;
 	entry->start = entry->length = entry->host = 0;
 	atomic_store_explicit(&entry->windows, 0, memory_order_relaxed);
-	entry->last_key = last_key;
 	return 0;
 }
 
 void mr_entry_give(struct mr_table *table, uint32_t index)
 {
-	uint32_t end = (table->free_head + table->free_count) % MR_TABLE_SIZE;
-
 	table->entry[index].kind = MR_FREE;
-	table->free_ring[end] = index;
-	table->free_count++;
+	table->count--;
 }
 
 uint32_t mr_key_make(struct mr_table *table, uint32_t index)

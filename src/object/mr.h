@@ -3,9 +3,10 @@
  * Memory regions and windows, and the one place that decides whether an access is allowed
  * (IBTA 10.6, 11.2.8; ibv_reg_mr(3), ibv_bind_mw(3)).
  *
- * lkey and rkey of a region are the same number: index << (32 - MR_INDEX_BITS) | tag. The tag is
- * random and changes at each use of an index; indices are reused oldest first. Of a window's
- * tag the low 8 bits belong to the consumer (ibv_inc_rkey).
+ * lkey and rkey of a region are the same number: index << (32 - MR_INDEX_BITS) | tag. Index and tag
+ * are random, so that nobody guesses a key: who tries them all finds one of n regions at each
+ * 2^32 / n tries. The tag changes at each use of an index. Of a window's tag the low 8 bits belong
+ * to the consumer (ibv_inc_rkey): 24 bits of its key are unknown.
  *
  * An access in progress holds entry->users; deregistration marks the key dead first and then
  * waits for users to reach 0 (accesses are bounded copies, so this is short).
@@ -30,9 +31,8 @@ struct mr_table {
 	void *peers;
 	struct mr_entry *entry;		/* [MR_TABLE_SIZE], in the arena */
 	void *_Atomic *block;		/* [MR_TABLE_SIZE]: of regions (mr_set_block); or NULL */
-	uint32_t *free_ring;		/* freed indices, reused oldest first */
-	uint32_t free_head, free_count, fresh;	/* @fresh: indices never used yet start here */
-	uint64_t random_state;		/* seeded by the owner; keys are not a secret from ptrace */
+	uint32_t count;			/* of entries in use */
+	uint64_t random_state;		/* of tests; 0: from the kernel */
 };
 
 struct dm;
@@ -60,7 +60,7 @@ static inline struct mw *to_mw(struct ibv_mw *ibv)
 	return (struct mw *)ibv;
 }
 
-int mr_table_init(struct mr_table *table, struct arena *arena, uint64_t seed);	/* 0 or ENOMEM */
+int mr_table_init(struct mr_table *table, struct arena *arena, uint64_t seed);	/* 0 or ENOMEM; @seed: 0 but for tests */
 void mr_table_free(struct mr_table *table);
 
 /*

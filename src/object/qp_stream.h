@@ -120,6 +120,8 @@ struct responder {
 	/* The receive that a message took; given to the next one if the message was dropped (UC) */
 	struct recv_wqe *recv;
 	bool recv_taken;
+	uint32_t wrong_keys;		/* UC: so many in the second that began then */
+	uint64_t wrong_keys_ns;
 	uint64_t recv_bytes;		/* capacity of its SGEs */
 
 	/* Answer due after those of all active resources */

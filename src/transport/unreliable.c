@@ -210,6 +210,37 @@ static void drop_message(struct responder *responder)
 	responder->received = 0;
 }
 
+#define WRONG_KEYS_MAX	16u		/* a second ... */
+#define WRONG_KEYS_NS	1000000000u
+
+/*
+ * Whoever may send to a UC QP could try keys without anybody noticing: all of them in minutes. RC stops
+ * at the first one.
+ */
+static bool is_guessing(struct call *call)
+{
+	struct responder *responder = &call->qp->responder;
+
+	count(call, COUNTER_RX_KEY);
+	if (call->now_ns - responder->wrong_keys_ns > WRONG_KEYS_NS) {
+		responder->wrong_keys_ns = call->now_ns;
+		responder->wrong_keys = 0;
+	}
+	return ++responder->wrong_keys > WRONG_KEYS_MAX;
+}
+
+static void drop_fault(struct call *call, enum fault fault)
+{
+	if (fault == FAULT_ACCESS && is_guessing(call)) {
+		explain("qp 0x%06x: %u RDMA WRITEs within a second had no right to what they name: somebody "
+			"may be guessing keys", call->qp->number, WRONG_KEYS_MAX + 1);
+		responder_fail(call, fault);
+		return;
+	}
+	count(call, fault_row(fault)->counter);
+	drop_message(&call->qp->responder);
+}
+
 void uc_receive(struct call *call, const struct packet *packet)
 {
 	struct responder *responder = &call->qp->responder;
@@ -226,12 +257,10 @@ void uc_receive(struct call *call, const struct packet *packet)
 	fault = responder_message(call, packet);
 	if (!fault)
 		return;
-	if (fault_row(fault)->uc == FAULT_UC_FAIL) {
+	if (fault_row(fault)->uc == FAULT_UC_FAIL)
 		responder_fail(call, fault);
-		return;
-	}
-	count(call, fault_row(fault)->counter);
-	drop_message(responder);
+	else
+		drop_fault(call, fault);
 }
 
 /* ---- receiving: UD ---- */

@@ -67,6 +67,37 @@ static void uc_drops_without_a_receive(void **state)
 	station_free(s);
 }
 
+static void write_with_key(struct station *s, uint32_t psn, uint32_t rkey)
+{
+	struct packet packet = packet_of(OPCODE_UC_WRITE_ONLY, psn);
+
+	packet.payload = some_bytes;
+	packet.payload_bytes = packet.reth.length = 8;
+	packet.reth.address = (uintptr_t)s->memory;
+	packet.reth.rkey = rkey;
+	receive(s, &packet);
+}
+
+static void uc_does_not_let_keys_be_guessed(void **state)
+{
+	struct station *s = station_rts(IBV_QPT_UC);
+	uint32_t i, psn = PEER_PSN;
+
+	/* Sixteen a second may be, for as long as you like. */
+	for (i = 0; i < 160; i++) {
+		if (i % 16 == 0)
+			s->now_ns += 1001 * MILLISECOND;
+		write_with_key(s, psn++, s->mr.ibv.rkey + 1 + i);
+	}
+	assert_int_equal(s->qp.state, IBV_QPS_RTS);
+	assert_int_equal(station_counter(s, COUNTER_RX_KEY), 160);
+	write_with_key(s, psn++, s->mr.ibv.rkey);
+	assert_int_not_equal(s->memory[0], 0);
+	write_with_key(s, psn++, s->mr.ibv.rkey ^ 1);
+	assert_int_equal(s->qp.state, IBV_QPS_ERR);
+	station_free(s);
+}
+
 static void uc_drops_what_is_not_allowed_and_stays_up(void **state)
 {
 	struct station *s = station_rts(IBV_QPT_UC);
@@ -311,6 +342,7 @@ int main(void)
 		TEST(uc_sends_arrive_without_an_answer),
 		TEST(uc_drops_a_message_with_a_gap_and_takes_the_next),
 		TEST(uc_drops_without_a_receive),
+		TEST(uc_does_not_let_keys_be_guessed),
 		TEST(uc_drops_what_is_not_allowed_and_stays_up),
 		TEST(a_bad_lkey_on_uc_leads_to_sqe),
 		TEST(a_bad_receive_on_uc_fails_the_qp),

@@ -355,8 +355,6 @@ void completer_receive(struct call *call, const struct packet *packet)
 {
 	struct requester *requester = &call->qp->requester;
 
-	if (packet->becn && call->qp->path)
-		path_reduce(call->qp->path, PATH_CONGESTED, call->now_ns);
 	if (call->qp->state != IBV_QPS_RTS && call->qp->state != IBV_QPS_SQD) {
 		count(call, COUNTER_RX_QP_STATE);
 		return;
@@ -368,6 +366,8 @@ void completer_receive(struct call *call, const struct packet *packet)
 			learn_credits(requester, packet);
 		return;
 	}
+	if (packet->becn && call->qp->path)
+		path_reduce(call->qp->path, PATH_CONGESTED, call->now_ns);
 	requester->hold = false;
 	if (packet->op->verb == VERB_ACK)
 		receive_acknowledge(call, packet);

@@ -278,6 +278,28 @@ static void congestion_marks_halve_the_window(void **state)
 	station_free(s);
 }
 
+static void congestion_is_believed_of_the_peer_alone(void **state)
+{
+	struct station *s = station_rts(IBV_QPT_RC);
+	struct packet stale = packet_of(OPCODE_RC_ACKNOWLEDGE, OUR_PSN - 9);
+	struct packet cnp = packet_of(OPCODE_CNP, 0);
+
+	stale.becn = true;
+	stale.aeth.syndrome = 0x1f;
+	receive(s, &stale);
+	s->info.source[15]++;
+	receive(s, &cnp);
+	assert_int_equal(station_counter(s, COUNTER_RX_ADDRESS), 1);
+	s->info.source[15]--;
+	s->qp.state = IBV_QPS_INIT;
+	receive(s, &cnp);
+	assert_int_equal(station_counter(s, COUNTER_RX_QP_STATE), 1);
+	assert_int_equal(station_counter(s, COUNTER_RX_CNP), 0);
+	assert_int_equal(s->qp.path->window_bytes, PATH_WINDOW_START);
+	s->qp.state = IBV_QPS_RTS;
+	station_free(s);
+}
+
 static void explanations_of_failures_name_the_reason(void **state)
 {
 	struct station *s = station_rts(IBV_QPT_RC);
@@ -317,6 +339,7 @@ int main(void)
 		TEST(read_data_is_scattered),
 		TEST(late_answers_after_going_back_still_count),
 		TEST(congestion_marks_halve_the_window),
+		TEST(congestion_is_believed_of_the_peer_alone),
 		TEST(explanations_of_failures_name_the_reason),
 	};
 

@@ -56,6 +56,17 @@ static void a_datagram_that_asks_is_echoed_to_where_it_came_from(void **state)
 	station_free(s);
 }
 
+static void who_does_not_know_the_qkey_gets_no_echo(void **state)
+{
+	struct station *s = station_rts(IBV_QPT_UD);
+
+	s->qp.attr.qkey++;
+	receive_asking(s, 0x008001, 1);
+	assert_int_equal(station_counter(s, COUNTER_RX_QKEY), 1);
+	expect_silence(s);
+	station_free(s);
+}
+
 static void a_uc_packet_that_asks_is_echoed_to_the_peer(void **state)
 {
 	struct station *s = station_rts(IBV_QPT_UC);
@@ -521,6 +532,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(a_datagram_that_asks_is_echoed_to_where_it_came_from),
+		TEST(who_does_not_know_the_qkey_gets_no_echo),
 		TEST(a_uc_packet_that_asks_is_echoed_to_the_peer),
 		TEST(the_newest_for_each_process_is_echoed),
 		TEST(more_sources_than_there_is_room_for_ask_again),

@@ -114,7 +114,9 @@ static void dispatch(struct call *call, const struct packet *packet, const struc
 
 	switch (qp->type) {
 	case IBV_QPT_UD:
-		echo_note(call, packet, info);
+		/* Who does not know the Q_Key gets no answer. */
+		if (packet->deth.qkey == qp->attr.qkey)
+			echo_note(call, packet, info);
 		ud_receive(call, packet, info);
 		break;
 	case IBV_QPT_UC:
@@ -133,6 +135,22 @@ static void dispatch(struct call *call, const struct packet *packet, const struc
 	}
 }
 
+/* Only the peer of a connection can say that the way to it is congested. */
+static void receive_cnp(struct call *call, const struct rx_info *info)
+{
+	struct qp *qp = call->qp;
+
+	if (!takes_packets(qp->state)) {
+		count(call, COUNTER_RX_QP_STATE);
+	} else if (!is_from_peer(qp, info)) {
+		count(call, COUNTER_RX_ADDRESS);
+	} else {
+		count(call, COUNTER_RX_CNP);
+		if (qp->path)
+			path_reduce(qp->path, PATH_CONGESTED, call->now_ns);
+	}
+}
+
 void transport_receive(struct qp *qp, const struct packet *packet, const struct rx_info *info,
 		       uint64_t now_ns, struct effects *effects)
 {
@@ -142,9 +160,7 @@ void transport_receive(struct qp *qp, const struct packet *packet, const struct 
 	if (packet->op->service == SERVICE_CNP && packet->echo.present) {
 		echo_receive(&call, packet, info);
 	} else if (packet->op->service == SERVICE_CNP) {
-		count(&call, COUNTER_RX_CNP);
-		if (qp->path)
-			path_reduce(qp->path, PATH_CONGESTED, now_ns);
+		receive_cnp(&call, info);
 	} else if (packet->op->service != service_of(qp)) {
 		count(&call, COUNTER_RX_QP_TYPE);
 	} else if (!takes_packets(qp->state)) {

@@ -95,6 +95,7 @@ struct deferred {
 };
 
 enum worker_state { WORKER_ACTIVE, WORKER_STANDBY };	/* worker.c */
+enum leaving { STAYING, LEAVING, HAS_LEFT };
 
 struct hca {
 	struct config config;
@@ -162,6 +163,7 @@ struct hca {
 	struct netlink netlink;		/* for routes */
 	struct worker_thread *worker;
 	_Atomic bool stopping;
+	_Atomic uint32_t leaving;	/* enum leaving: the process ends (worker_leave) */
 	_Atomic uint32_t worker_state;	/* enum worker_state */
 	_Atomic uint64_t notice_ns;	/* worker_note(): TIME_NEVER: none */
 	_Atomic uint64_t sleep_until_ns;	/* ring the doorbell for anything due before this */
@@ -259,6 +261,9 @@ void multicast_detach_all(struct hca *hca, struct qp *qp);
 /* worker.c */
 int worker_start(struct hca *hca);
 void worker_stop(struct hca *hca);
+/* The process is about to end: have the worker say so to peers (hca_leave), and wait for that at most so long. */
+void worker_leave(struct hca *hca, uint64_t patience_ns);
+void hca_leave(struct hca *hca);
 void worker_watch_port(struct hca *hca);	/* the bound sockets, and hca->group */
 int worker_watch_slot(struct hca *hca, const struct slot *slot);
 /* An application is about to sleep until something completes: no STANDBY, no doubts. */

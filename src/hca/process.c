@@ -28,6 +28,8 @@
 #define PROBE_MIN_NS	1000000u
 #define SETTLE_NS	100000000u	/* more than two rounds of 20 ms for members that do not answer */
 #define SETTLE_STEP_NS	50000u
+#define EXIT_STEP_NS	1000000u
+#define EXIT_TRIES	200u
 #define DRAINS_MAX	64u
 #define CLAIM_TRIES	16u
 
@@ -432,20 +434,30 @@ static void say_farewells(struct hca *hca)
 	lock_release(&hca->objects);
 }
 
+void hca_leave(struct hca *hca)
+{
+	hca_kick(hca);
+	say_farewells(hca);
+	drain(hca);
+}
+
 /*
  * exit() with contexts open: a message whose completion the application has seen is acknowledged.
+ *
+ * By the worker, and for so long: exit() may be called in a signal handler, by a thread that was in the
+ * middle of a call and holds locks. Then we go as a process goes that is killed.
  */
 __attribute__((destructor)) static void at_exit(void)
 {
-	struct hca *hca;
+	unsigned tries;
 
-	lock_acquire(&process_lock);
-	hca = the_hca;
-	if (hca) {
-		hca_kick(hca);
-		say_farewells(hca);
-		drain(hca);
+	for (tries = 0; !lock_try(&process_lock); tries++) {
+		if (tries == EXIT_TRIES)
+			return;
+		thread_sleep_ns(EXIT_STEP_NS);
 	}
+	if (the_hca)
+		worker_leave(the_hca, (uint64_t)EXIT_TRIES * EXIT_STEP_NS);
 	lock_release(&process_lock);
 }
 

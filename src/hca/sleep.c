@@ -26,7 +26,8 @@ uint64_t sleep_asked_for(struct hca *hca)
 static bool work_waits(struct hca *hca)
 {
 	return atomic_load(&hca->run_queue.count) > 0 || loopback_pending(hca->loopback_inner) ||
-	       local_pending(&hca->local) || atomic_load(&hca->stopping);
+	       local_pending(&hca->local) || atomic_load(&hca->stopping) ||
+	       atomic_load(&hca->leaving) == LEAVING;
 }
 
 /* Of two sleepers the one that wakes first counts. */

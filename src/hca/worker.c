@@ -39,6 +39,7 @@
 #define SCORE_MAX	32
 #define SURE_EVERY	8u		/* at SCORE_MAX, doubt every so many wake-ups only */
 #define REBIND_NS	1000000000ull	/* between tries for a port nobody tells us about */
+#define LEAVE_STEP_NS	50000u
 #define STREAM_PACKETS	8u		/* in one pass: these are not all */
 #define LINGER_NS	30000u		/* without a packet */
 #define LINGER_PASSES	4096u		/* then housekeeping has a turn */
@@ -355,6 +356,10 @@ static void work(void *argument)
 	if (!hca->group)
 		try_bind(hca, &judgement);
 	while (!atomic_load(&hca->stopping)) {
+		if (atomic_load(&hca->leaving) == LEAVING) {
+			hca_leave(hca);
+			atomic_store(&hca->leaving, HAS_LEFT);
+		}
 		if (atomic_load_explicit(&hca->worker_state, memory_order_relaxed) == WORKER_STANDBY)
 			standby(hca, &judgement);
 		else
@@ -396,6 +401,19 @@ int worker_start(struct hca *hca)
 		log_warn("changes of interfaces will not be seen: no netlink notifications here");
 	}
 	return worker_thread_start(&hca->worker, "verbatim", work, hca);
+}
+
+void worker_leave(struct hca *hca, uint64_t patience_ns)
+{
+	uint64_t until_ns = clock_now_ns() + patience_ns;
+
+	atomic_store(&hca->leaving, LEAVING);
+	while (atomic_load(&hca->leaving) != HAS_LEFT && clock_now_ns() < until_ns) {
+		/* Again and again: another thread may take what was rung for the worker. */
+		waiter_ring(&hca->waiter);
+		waiter_ring_bell(&hca->waiter);
+		thread_sleep_ns(LEAVE_STEP_NS);
+	}
 }
 
 void worker_stop(struct hca *hca)

@@ -131,9 +131,18 @@ void block_withdraw(struct block *block)
 	lock_release(&block_lock);
 }
 
+/* Write to a page what is there. Not by adding 0: compilers make a load of that. */
+static void write_same(_Atomic uint8_t *byte)
+{
+	uint8_t value = atomic_load_explicit(byte, memory_order_relaxed);
+
+	while (!atomic_compare_exchange_weak(byte, &value, value))
+		;
+}
+
 /*
- * A private mapping of the same pages takes the place of the shared one, at once; then each page is
- * written, by adding nothing to a byte of it, which gives us a page of our own. Those who watch mmap()
+ * A private mapping of the same pages takes the place of the shared one, at once; then a byte of each
+ * page is written, which gives us a page of our own. Those who watch mmap()
  * see nothing: to them the memory is what it was.
  */
 static int replace_pages(const struct block *block) REQUIRES(block_lock)
@@ -147,8 +156,7 @@ static int replace_pages(const struct block *block) REQUIRES(block_lock)
 		    MAP_PRIVATE | MAP_FIXED, block->fd, block->offset) == -1)
 		return errno;
 	for (at = 0; at < block->bytes; at += page)
-		atomic_fetch_add_explicit((_Atomic uint8_t *)(block->memory + at), 0,
-					  memory_order_relaxed);
+		write_same((_Atomic uint8_t *)(block->memory + at));
 	return 0;
 }
 

@@ -12,10 +12,15 @@
 #include "model.h"
 
 #define STEPS 200u
-#define SEEDS_USUAL 4u /* of each mode */
-#if defined(THREAD_SANITIZER) || defined(ADDRESS_SANITIZER)
+/* Of each mode. */
+#if defined(THREAD_SANITIZER)
+#define SEEDS_USUAL 2u
+#define SEEDS_LONG 40u
+#elif defined(ADDRESS_SANITIZER)
+#define SEEDS_USUAL 4u
 #define SEEDS_LONG 40u
 #else
+#define SEEDS_USUAL 4u
 #define SEEDS_LONG 200u
 #endif
 

@@ -253,9 +253,14 @@ static void run_traffic(struct traffic *traffic, double free_after_s)
 	bool last = false;
 
 	while (!last || !traffic->over || traffic->outstanding) {
-		CHECK(now() < until_s, "sent %u, %u outstanding, %u heard there, heard %u%s",
+		CHECK(now() < until_s,
+		      "sent %u, %u outstanding, %u heard there, heard %u%s; dropped here: %u out of "
+		      "sequence, %u without a receive, %u for processes that are stuck",
 		      traffic->sent, traffic->outstanding, traffic->acknowledged, traffic->heard,
-		      shares_memory(traffic->end) ? ", memory is shared" : "");
+		      shares_memory(traffic->end) ? ", memory is shared" : "",
+		      (unsigned)counter_here(COUNTER_RX_SEQUENCE),
+		      (unsigned)counter_here(COUNTER_RX_NO_RECV),
+		      (unsigned)counter_here(COUNTER_RX_FOREIGN_LOST));
 		if (free_after_s >= 0 && now() > begin_s + free_after_s) {
 			allow_descriptors(true);
 			free_after_s = -1;
@@ -376,20 +381,50 @@ static void talks(struct end *end, void *argument)
 	end_close(end);
 }
 
+/* Datagrams that found no room in a socket, of all processes here. */
+static unsigned long long lost_by_kernel(void)
+{
+	FILE *file = fopen("/proc/net/snmp", "re");
+	unsigned long long lost = 0;
+	char line[512];
+
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, "Udp: %*u %*u %*u %*u %llu", &lost) == 1)
+			break;
+	if (file)
+		fclose(file);
+	return lost;
+}
+
+/* UC and UD may lose what the kernel drops where a receiver has no processor: that proves nothing. */
+static bool may_be_lost(enum ibv_qp_type type, unsigned long long *before, unsigned *excuses)
+{
+	unsigned long long lost = lost_by_kernel(), more = lost - *before;
+
+	*before = lost;
+	if (type == IBV_QPT_RC || !more || ++*excuses > 2)
+		return false;
+	printf("# the kernel dropped %llu datagrams: once more\n", more);
+	return true;
+}
+
 static bool change_in_traffic(enum ibv_qp_type type)
 {
 	/* The first tries of the worker are after 10 and after 110 ms. */
 	static const double after_s[][2] = {{0, 0}, {0.005, 1}, {1, 0.002}, {0.05, 0.02}};
-	unsigned i, rounds = long_run ? 100 : 8;
+	unsigned long long lost = lost_by_kernel();
+	unsigned i, rounds = long_run ? 100 : 8, excuses = 0;
 
 	for (i = 0; i < rounds; i++) {
 		struct plan plan = {.type = type,
 				    .free_after_s = {after_s[i % 4][0], after_s[i % 4][1]}};
 
-		if (!pair_run(i % 8 < 4 ? "mapped" : "ring", talks, talks, &plan, 60)) {
-			printf("# round %u\n", i);
+		if (pair_run(i % 8 < 4 ? "mapped" : "ring", talks, talks, &plan, 60))
+			continue;
+		printf("# round %u\n", i);
+		if (!may_be_lost(type, &lost, &excuses))
 			return false;
-		}
+		i--;
 	}
 	return true;
 }

@@ -19,7 +19,8 @@
 
 static const struct hostile_case *const group[] = {
 	ordinary_cases, address_space_cases, deregister_cases, stranger_cases, misuse_cases,
-	mismatch_cases, kill_cases,	     crowd_cases,      storm_cases};
+	mismatch_cases, kill_cases,	     crowd_cases,      storm_cases,
+	signal_cases};
 
 static bool try_write(const char *path, const char *text)
 {

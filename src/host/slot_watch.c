@@ -7,6 +7,10 @@
  * watched. It is accepted nevertheless, so that the backlog has room for the next, and kept until
  * the watcher hangs up.
  *
+ * Each connection costs us a descriptor. A user other than ours (and root) has at most 128 of them, and an
+ * eighth of those that we may have; all such users together twice as many. Whoever is beyond that is told so,
+ * by a byte, before we hang up: then nobody is watched, and nothing has ended.
+ *
  * A slot that is gone may have a new holder at once, who may be watched too, while those who
  * watched the old one have not all said that they are done. Their number is kept apart (ended), so
  * that they do not end the new watch.
@@ -19,6 +23,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -31,7 +36,14 @@
 #define BACKLOG		1024
 #define OWN_MAX		8u
 #define EVENTS		16
+#define ACCEPTS_MAX	64u
+#define ROUNDS_MAX	8u
 #define IDLE_MAX	8u		/* watches that nobody needs */
+/* Watchers of one other user, and of all of them: so many, and no more than a part of RLIMIT_NOFILE. */
+#define OF_USER_MAX	128u
+#define OF_STRANGERS_MAX 256u
+#define USER_SHARE	8u
+#define STRANGERS_SHARE	4u
 
 enum kind { KIND_LISTENER, KIND_WATCHER, KIND_WATCHED };	/* whose fd it is, in the epoll set */
 
@@ -50,7 +62,10 @@ struct slot_watch {
 		bool listening;		/* it is in the epoll set */
 	} own[OWN_MAX];
 	unsigned watcher_count;
-	int watcher[SLOT_COUNT];
+	struct {
+		int fd;
+		uid_t uid;
+	} watcher[SLOT_COUNT];
 	unsigned idle_count;
 	uint32_t idle[IDLE_MAX];	/* slots that are watched with a count of 0, oldest first */
 	struct watched watched[SLOT_COUNT];	/* by slot */
@@ -98,9 +113,51 @@ static void stop_accepting(struct slot_watch *watch, unsigned own)
 	watch->own[own].listening = false;
 }
 
+static bool is_stranger(uid_t uid)
+{
+	return uid && uid != geteuid();
+}
+
+static bool has_room_for(const struct slot_watch *watch, uid_t uid)
+{
+	unsigned of_user = 0, of_strangers = 0, i;
+	struct rlimit limit;
+
+	if (!is_stranger(uid))
+		return true;
+	if (getrlimit(RLIMIT_NOFILE, &limit))
+		return false;
+	for (i = 0; i < watch->watcher_count; i++) {
+		of_user += watch->watcher[i].uid == uid;
+		of_strangers += is_stranger(watch->watcher[i].uid);
+	}
+	return of_user < OF_USER_MAX && of_user < limit.rlim_cur / USER_SHARE &&
+	       of_strangers < OF_STRANGERS_MAX && of_strangers < limit.rlim_cur / STRANGERS_SHARE;
+}
+
+static void take_watcher(struct slot_watch *watch, int fd)
+{
+	struct ucred who = { .uid = (uid_t)-1 };
+	socklen_t bytes = sizeof(who);
+
+	getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &bytes);
+	if (!has_room_for(watch, who.uid)) {
+		send(fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+		close(fd);
+	} else if (wait_for(watch, KIND_WATCHER, fd, (uint32_t)fd)) {
+		close(fd);
+	} else {
+		watch->watcher[watch->watcher_count].fd = fd;
+		watch->watcher[watch->watcher_count++].uid = who.uid;
+	}
+}
+
+/* So many in a turn, that others have theirs while somebody floods us. */
 static void accept_watchers(struct slot_watch *watch, unsigned own)
 {
-	for (;;) {
+	unsigned n;
+
+	for (n = 0; n < ACCEPTS_MAX; n++) {
 		int fd = watch->watcher_count == SLOT_COUNT || fail_now(FAIL_SOCKET) ? -1 :
 			 accept4(watch->own[own].fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
@@ -111,10 +168,7 @@ static void accept_watchers(struct slot_watch *watch, unsigned own)
 			stop_accepting(watch, own);
 			return;
 		}
-		if (wait_for(watch, KIND_WATCHER, fd, (uint32_t)fd))
-			close(fd);
-		else
-			watch->watcher[watch->watcher_count++] = fd;
+		take_watcher(watch, fd);
 	}
 }
 
@@ -122,7 +176,7 @@ static void drop_watcher(struct slot_watch *watch, int fd)
 {
 	unsigned i;
 
-	for (i = 0; i < watch->watcher_count && watch->watcher[i] != fd; i++)
+	for (i = 0; i < watch->watcher_count && watch->watcher[i].fd != fd; i++)
 		;
 	if (i == watch->watcher_count)
 		return;
@@ -247,6 +301,8 @@ void slot_watch_remove(struct slot_watch *watch, uint32_t slot)
 static bool handle(struct slot_watch *watch, enum kind kind, uint32_t which)
 {
 	struct watched *watched = &watch->watched[which % SLOT_COUNT];
+	bool refused;
+	char byte;
 
 	if (kind == KIND_LISTENER)
 		accept_watchers(watch, which);
@@ -259,15 +315,16 @@ static bool handle(struct slot_watch *watch, enum kind kind, uint32_t which)
 		stop_watching(watch, watched);
 		return false;
 	}
+	refused = recv(watched->fd, &byte, 1, MSG_DONTWAIT) == 1;
 	watched->ended += watched->count;
 	stop_watching(watch, watched);
-	return true;
+	return !refused;
 }
 
 unsigned slot_watch_turn(struct slot_watch *watch, uint32_t *gone, unsigned max)
 {
 	struct epoll_event events[EVENTS];
-	unsigned found = 0;
+	unsigned found = 0, round = 0;
 	int i, count;
 
 	lock_acquire(&watch->lock);
@@ -280,7 +337,7 @@ unsigned slot_watch_turn(struct slot_watch *watch, uint32_t *gone, unsigned max)
 			if (handle(watch, (enum kind)(events[i].data.u64 >> 32), which))
 				gone[found++] = which;
 		}
-	} while (count > 0);
+	} while (count > 0 && ++round < ROUNDS_MAX);
 	lock_release(&watch->lock);
 	return found;
 }
@@ -315,7 +372,7 @@ void slot_watch_abandon(struct slot_watch *watch)
 	for (i = 0; i < watch->own_count; i++)
 		close(watch->own[i].fd);
 	for (i = 0; i < watch->watcher_count; i++)
-		close(watch->watcher[i]);
+		close(watch->watcher[i].fd);
 	for (i = 0; i < SLOT_COUNT; i++)
 		if (watch->watched[i].fd >= 0)
 			close(watch->watched[i].fd);

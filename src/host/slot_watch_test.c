@@ -271,9 +271,65 @@ static void many_watchers_come_and_go(void **state)
 		}
 		for (i = 0; i < MANY; i++)
 			slot_watch_close(watcher[i]);
-		assert_int_equal(wait_gone(1), 0);
+		for (i = 0; i < 1000 && open_fds() != before; i++)
+			assert_int_equal(wait_gone(1), 0);
 		assert_int_equal(open_fds(), before);
 	}
+}
+
+#define STRANGERS 300u
+
+/* In a process of another user: whom that one watches in vain has not ended. */
+static int watch_as_stranger(int go)
+{
+	static struct slot_watch *watcher[STRANGERS];
+	uint32_t gone;
+	unsigned i;
+	char byte;
+
+	if (setresgid(65534, 65534, 65534) || setresuid(65534, 65534, 65534))
+		return 1;
+	for (i = 0; i < STRANGERS; i++)
+		if (slot_watch_open(&watcher[i]) || slot_watch_add(watcher[i], 1))
+			return 2;
+	if (write(go, "r", 1) != 1 || read(go, &byte, 1) != 1)
+		return 3;
+	for (i = 0; i < STRANGERS; i++) {
+		if (slot_watch_turn(watcher[i], &gone, 1))
+			return 4;
+		slot_watch_remove(watcher[i], 1);
+		slot_watch_close(watcher[i]);
+	}
+	return 0;
+}
+
+static void another_user_costs_few_descriptors(void **state)
+{
+	unsigned before = open_fds(), i;
+	int pair[2], status;
+	char byte;
+	pid_t pid;
+
+	if (geteuid()) {
+		print_message("SKIPPED: to become another user takes root\n");
+		skip();
+	}
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+	pid = fork();
+	if (!pid)
+		_exit(watch_as_stranger(pair[1]));
+	close(pair[1]);
+	assert_int_equal(read(pair[0], &byte, 1), 1);
+	for (i = 0; i < 50; i++)
+		assert_int_equal(wait_gone(1), 0);
+	assert_in_range(open_fds(), before + 100, before + 130);
+	assert_int_equal(write(pair[0], "g", 1), 1);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	close(pair[0]);
+	for (i = 0; i < 1000 && open_fds() != before; i++)
+		assert_int_equal(wait_gone(1), 0);
+	assert_int_equal(open_fds(), before);
 }
 
 static void without_descriptors_watchers_wait_in_the_backlog(void **state)
@@ -338,6 +394,7 @@ int main(void)
 		TEST(few_watches_are_kept),
 		TEST(our_own_slot_is_never_gone),
 		TEST(many_watchers_come_and_go),
+		TEST(another_user_costs_few_descriptors),
 		TEST(without_descriptors_watchers_wait_in_the_backlog),
 		TEST(what_fails_is_said),
 	};

@@ -60,7 +60,8 @@ static bool is_trusted(const struct ucred *ucred)
 	return ucred->uid != overflow_uid() || process_may_access(ucred->pid);
 }
 
-static bool listener_is_trusted(int fd)
+/* Of whoever called listen(), or connect(): a first judgement, before what is said is waited for. */
+static bool other_end_is_trusted(int fd)
 {
 	struct ucred ucred;
 	socklen_t bytes = sizeof(ucred);
@@ -246,7 +247,7 @@ int handshake_connect(uint32_t slot, const struct hello *hello, int side_fd,
 	if (err)
 		return err == EAGAIN ? ETIMEDOUT : err;
 	init_peer(&met, fd);
-	err = listener_is_trusted(fd) ? ask_for_credentials(fd) : EPERM;
+	err = other_end_is_trusted(fd) ? ask_for_credentials(fd) : EPERM;
 	if (!err)
 		err = send_hello(fd, hello, side_fd);
 	if (err) {
@@ -282,7 +283,7 @@ int handshake_accept(int listen_fd, struct handshake_peer *peer)
 	if (fd < 0)
 		return errno;
 	init_peer(&came, fd);
-	err = ask_for_credentials(fd);
+	err = other_end_is_trusted(fd) ? ask_for_credentials(fd) : EPERM;
 	if (!err)
 		err = wait_readable(fd, HELLO_WAIT_MS) ? receive_hello(&came) : ETIMEDOUT;
 	if (err) {

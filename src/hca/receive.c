@@ -272,6 +272,8 @@ static void receive_slots(struct receiver *receiver)
 
 			if (err == EAGAIN)
 				break;
+			if (err == EPERM)
+				counter_add(hca->counters, COUNTER_RX_FORGED, 1);
 			if (err)
 				continue;
 			datagram.handed_on = true;
@@ -291,6 +293,8 @@ static void receive_services(struct receiver *receiver) UNCHECKED_LOCKS
 
 	for (n = 0; err != EAGAIN && n < RECEIVE_BATCH * RECEIVE_ROUNDS; n++) {
 		err = gsi_receive_service(hca, &datagram, hca->slot_buffer, SLOT_BUFFER);
+		if (err == EPERM)
+			counter_add(hca->counters, COUNTER_RX_FORGED, 1);
 		if (!err)
 			receive_datagram(receiver, &datagram);
 	}

@@ -6,9 +6,12 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/uio.h>
 
 #include "base/bytes.h"
+#include "host/port_owner.h"
+#include "platform/clock.h"
 #include "platform/fail.h"
 
 #define HEADER_MAGIC	0x5662534cu	/* "VbSL" */
@@ -81,22 +84,48 @@ int hand_on_send(int fd, const struct name *name, const struct datagram *datagra
 	return 0;
 }
 
+int hand_on_prepare(int fd)
+{
+	int on = 1;
+
+	return setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) ? errno : 0;
+}
+
+static bool is_believed(struct msghdr *message)
+{
+	struct cmsghdr *header = CMSG_FIRSTHDR(message);
+	struct ucred sender;
+
+	if (!header || header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_CREDENTIALS ||
+	    header->cmsg_len != CMSG_LEN(sizeof(sender)))
+		return false;
+	memcpy(&sender, CMSG_DATA(header), sizeof(sender));
+	return port_owner_may_hand_on(sender.uid, clock_now_ns());
+}
+
 int hand_on_receive(int fd, struct datagram *datagram, uint8_t *buffer, size_t size)
 {
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(sizeof(struct ucred))];
+	} control;
 	uint8_t header[HEADER_BYTES];
 	struct iovec iov[2] = {
 		{ .iov_base = header, .iov_len = sizeof(header) },
 		{ .iov_base = buffer, .iov_len = size },
 	};
-	struct msghdr message = { .msg_iov = iov, .msg_iovlen = 2 };
+	struct msghdr message = { .msg_iov = iov, .msg_iovlen = 2, .msg_control = control.bytes,
+				  .msg_controllen = sizeof(control.bytes) };
 	ssize_t got;
 	int err;
 
-	got = fail_now(FAIL_RECVMSG) ? -1 : recvmsg(fd, &message, MSG_DONTWAIT);
+	got = fail_now(FAIL_RECVMSG) ? -1 : recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	if (got < 0)
 		return errno == EINTR || errno == EWOULDBLOCK ? EAGAIN : errno;
 	if ((size_t)got <= sizeof(header) || (message.msg_flags & MSG_TRUNC))
 		return EBADMSG;
+	if (!is_believed(&message))
+		return EPERM;
 	err = read_header(header, (size_t)got - sizeof(header), datagram);
 	if (!err)
 		datagram->data = buffer;

@@ -194,7 +194,9 @@ static int bind_claim(struct service_claim *claim)
 	claim->fd = name_socket(SOCK_DGRAM);
 	if (claim->fd < 0)
 		return errno;
-	err = name_bind(claim->fd, &name);
+	err = hand_on_prepare(claim->fd);
+	if (!err)
+		err = name_bind(claim->fd, &name);
 	if (err)
 		return err;
 	if (fail_now(FAIL_CONNECT) ||

@@ -103,7 +103,9 @@ int slot_claim(struct slot *slot)
 	if (fd < 0)
 		return errno;
 	slot_install_fork_handlers();
-	err = bind_some_slot(fd, &number);
+	err = hand_on_prepare(fd);
+	if (!err)
+		err = bind_some_slot(fd, &number);
 	if (err) {
 		close(fd);
 		return err;

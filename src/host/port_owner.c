@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The user of UDP port 4791, from /proc/net/udp and udp6 (port_owner.h): of sockets on all addresses only,
+ * since anybody may bind the port of a single address that nobody has.
+ */
+#include "host/port_owner.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/lock.h"
+#include "host/group_watch.h"
+
+#define PORT		4791u
+#define KNOWN_MAX	4u		/* the port changes hands, and IPv6 may be another user's */
+#define TRUST_NS	1000000000u
+#define LOOK_NS		100000000u	/* between looks */
+
+struct known {
+	uid_t uid;
+	uint64_t until_ns;		/* 0: nobody */
+};
+
+static struct lock lock = LOCK_INITIALIZER;
+static struct known known[KNOWN_MAX] GUARDED_BY(lock);
+static uint64_t next_look_ns GUARDED_BY(lock);
+
+static bool is_zeros(const char *address, size_t digits)
+{
+	return strspn(address, "0") >= digits;
+}
+
+/* In the place of the one that is known of longest ago. */
+static void learn(uid_t uid, uint64_t now_ns) REQUIRES(lock)
+{
+	struct known *place = &known[0];
+	unsigned i;
+
+	for (i = 0; i < KNOWN_MAX; i++) {
+		if (known[i].until_ns && known[i].uid == uid) {
+			place = &known[i];
+			break;
+		}
+		if (known[i].until_ns < place->until_ns)
+			place = &known[i];
+	}
+	*place = (struct known){ uid, now_ns + TRUST_NS };
+}
+
+/* Lines: number: ADDRESS:PORT remote state queues timer retransmits uid ... */
+static void read_list(const char *name, size_t digits, uint64_t now_ns) REQUIRES(lock)
+{
+	FILE *file = kernel_list(name);
+	char line[512], address[64];
+	unsigned port, uid;
+
+	if (!file)
+		return;
+	while (fgets(line, sizeof(line), file))
+		if (sscanf(line, " %*u: %32[0-9A-F]:%x %*s %*s %*s %*s %*s %u", address, &port, &uid) == 3 &&
+		    port == PORT && is_zeros(address, digits))
+			learn((uid_t)uid, now_ns);
+	fclose(file);
+}
+
+static bool is_known(uid_t uid, uint64_t now_ns) REQUIRES(lock)
+{
+	unsigned i;
+
+	for (i = 0; i < KNOWN_MAX; i++)
+		if (known[i].uid == uid && known[i].until_ns > now_ns)
+			return true;
+	return false;
+}
+
+bool port_owner_may_hand_on(uid_t uid, uint64_t now_ns)
+{
+	bool may;
+
+	if (!uid || uid == geteuid())
+		return true;
+	lock_acquire(&lock);
+	may = is_known(uid, now_ns);
+	if (!may && now_ns >= next_look_ns) {
+		next_look_ns = now_ns + LOOK_NS;
+		read_list("udp", 8, now_ns);
+		read_list("udp6", 32, now_ns);
+		may = is_known(uid, now_ns);
+	}
+	lock_release(&lock);
+	return may;
+}

@@ -8,7 +8,9 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "cm/internal.h"
+#include "platform/privilege.h"
 
 #define BUCKETS		1024u
 #define EPHEMERAL_FIRST	32768u		/* Linux's net.ipv4.ip_local_port_range */
@@ -189,6 +191,11 @@ int ports_take(struct endpoint *endpoint, bool claimed)
 	claimed = claimed && !endpoint->reuse;
 	if (!endpoint->source.port)
 		return take_chosen(endpoint, claimed);
+	if (!may_bind_port(endpoint->source.port)) {
+		explain("rdma_bind_addr: port %u is below 1024: that takes CAP_NET_BIND_SERVICE, as with TCP",
+			endpoint->source.port);
+		return EACCES;
+	}
 	agent_lock();
 	found = enlist(endpoint, endpoint->source.port);
 	agent_unlock();

@@ -50,6 +50,24 @@ def in_use(topology):
     one.run(*EXAMPLE)           # the port is free at once
 
 
+def privileged(topology):
+    """A port below 1024 takes CAP_NET_BIND_SERVICE, as with TCP: root has it, nobody has not."""
+    if os.geteuid():
+        raise Skip('other users take root')
+    meeting = Meeting(topology, 81)
+    with topology.server.start(meeting.words('rping -s -P -a {a} -p {p}'), user=NOBODY) as program:
+        code = program.wait(5)
+        if code in (None, 0) or 'Permission denied' not in program.text:
+            raise Failure(f'exit status {code}\n{program.tail()}')
+        if 'CAP_NET_BIND_SERVICE' not in program.text:
+            raise Failure(f'no explanation\n{program.tail()}')
+    with topology.server.start(meeting.words('rping -s -P -a {a} -p {p}'), user=0) as server:
+        topology.server.wait_listening(81, server, served=True)
+        with topology.client.start(meeting.words('rping -c -a {a} -p {p} -C 3 -V'), user=0) as client:
+            if client.wait(10) != 0:
+                raise Failure(f'{client.tail()}\n{server.tail()}')
+
+
 def specific_addresses(topology):
     """The same port on two addresses of a host."""
     meeting = Meeting(topology)
@@ -269,6 +287,7 @@ def cases(topology):
     local = topology.name == 'lo'
     yield Case('CM: five listeners, the right one is reached', lambda: own_ports(topology), usual)
     yield Case('CM: a port in use, across processes and users', lambda: in_use(topology), usual)
+    yield Case('CM: ports below 1024 take a privilege', lambda: privileged(topology), local)
     yield Case('CM: one port on two addresses', lambda: specific_addresses(topology), usual)
     yield Case('CM: a listener killed and restarted 25 times', lambda: restarted(topology, 25),
                topology.name == 'veth1500')

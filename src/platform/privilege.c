@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Privileges (privilege.h). */
+#include "platform/privilege.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#ifndef IPPROTO_UDPLITE
+#define IPPROTO_UDPLITE 136
+#endif
+
+/* The ports of UDP-Lite are nobody's; where it is none, UDP is asked, whose port is ours for a moment. */
+static int probe_socket(void)
+{
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, IPPROTO_UDPLITE);
+
+	return fd >= 0 ? fd : socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+}
+
+/* The kernel judges before it looks who has the port. */
+bool may_bind_port(uint16_t port)
+{
+	struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons(port),
+				       .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	bool may;
+	int fd;
+
+	if (!port || port >= IPPORT_RESERVED)
+		return true;
+	fd = probe_socket();
+	if (fd < 0)
+		return false;
+	may = !bind(fd, (const struct sockaddr *)&address, sizeof(address)) || errno != EACCES;
+	close(fd);
+	return may;
+}

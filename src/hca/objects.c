@@ -103,6 +103,7 @@ int hca_reg_mr(struct hca_context *context, struct pd *pd, void *address, size_t
 	err = check_memory(address, length, access);
 	if (err)
 		return err;
+	fault_handler_install();	/* the application may have installed its own since */
 	mr = calloc(1, sizeof(*mr));
 	if (!mr)
 		return ENOMEM;

@@ -12,6 +12,7 @@
 #include "hca/internal.h"
 #include "hca/limits.h"
 #include "platform/clock.h"
+#include "platform/memory.h"
 #include "platform/wait.h"
 
 #define FAREWELL_NS	50000000u	/* a copy that is under way may take some of it */
@@ -567,6 +568,8 @@ int hca_modify_qp(struct qp *qp, struct ibv_qp_attr *attr, int mask)
 		return err;
 	if ((mask & IBV_QP_STATE) && (attr->qp_state == IBV_QPS_RESET || attr->qp_state == IBV_QPS_ERR))
 		qp_say_farewell(hca, qp);
+	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RTR)
+		fault_handler_install();	/* the application may have installed its own since */
 	lock_acquire(&qp->lock);
 	err = qp_modify_check(qp, attr, mask);	/* it may have failed meanwhile */
 	if (!err && (mask & IBV_QP_MAX_DEST_RD_ATOMIC))

@@ -42,7 +42,10 @@ int memory_check(const void *address, size_t length, bool writable);
 /* For tests and measurements: as on kernels before 6.11. */
 extern bool memory_check_by_text;
 
-/* Claim SIGSEGV and SIGBUS raised inside copy_user() & co (base/copy.h); once per process. */
+/*
+ * Claim SIGSEGV and SIGBUS raised inside copy_user() & co (base/copy.h). Again and again: the application may
+ * have installed handlers of its own, which get all other faults. 0 or errno.
+ */
 int fault_handler_install(void);
 
 #endif

@@ -5,7 +5,9 @@
  * signal before us, in the way the kernel would have called it, or to the default action.
  *
  * Handlers that the application installs later replace ours; those that save and call the
- * previous one (sanitizers, language runtimes) keep it working.
+ * previous one (sanitizers, language runtimes) keep it working. Others are found at the next
+ * fault_handler_install(): ours goes in front of them again. One that calls what it has replaced,
+ * ours, gets whoever was there before both.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -21,7 +23,15 @@
 #include "platform/fail.h"
 #include "platform/memory.h"
 
-static struct sigaction previous_segv, previous_bus;
+/* Of each signal whoever is behind ours, and who was when it was installed first. */
+static struct behind {
+	struct sigaction previous, first;
+} behind_segv, behind_bus;
+
+/* What this thread passes on: a handler behind ours that comes back to ours has the same context. */
+static __thread struct {
+	const void *context, *frame;
+} passing __attribute__((tls_model("initial-exec")));
 
 #if defined(__x86_64__)
 static uintptr_t context_pc(const ucontext_t *context)
@@ -105,6 +115,26 @@ static void pass_on(struct sigaction *previous, int signal, siginfo_t *info, voi
 		action.sa_handler(signal);
 }
 
+/* Deeper in the stack, and about the same fault: but for that a handler may have left by longjmp(). */
+static bool comes_back(const void *context, const void *frame)
+{
+	return passing.context == context && (uintptr_t)frame < (uintptr_t)passing.frame;
+}
+
+static void pass_on_once(struct behind *behind, int signal, siginfo_t *info, void *context)
+{
+	const void *frame = __builtin_frame_address(0);
+
+	if (comes_back(context, frame)) {
+		pass_on(&behind->first, signal, info, context);
+		return;
+	}
+	passing.context = context;
+	passing.frame = frame;
+	pass_on(&behind->previous, signal, info, context);
+	passing.context = NULL;
+}
+
 static void on_fault(int signal, siginfo_t *info, void *context)
 {
 	uintptr_t fixup = info->si_code > 0 ? copy_fixup(context_pc(context)) : 0;
@@ -113,37 +143,41 @@ static void on_fault(int signal, siginfo_t *info, void *context)
 	if (fixup)
 		context_set_pc(context, fixup);
 	else
-		pass_on(signal == SIGSEGV ? &previous_segv : &previous_bus, signal, info, context);
+		pass_on_once(signal == SIGSEGV ? &behind_segv : &behind_bus, signal, info, context);
 	errno = saved;
 }
 
 static pthread_mutex_t install_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool installed;
 
-static int install(void)
+/* Also again, if somebody else is in front. */
+static int install_for(int signal, struct behind *behind)
 {
-	struct sigaction action = { .sa_sigaction = on_fault,
-				    .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART };
+	struct sigaction now, action = { .sa_sigaction = on_fault,
+					 .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART };
 
-	sigemptyset(&action.sa_mask);
-	if (fail_now(FAIL_SIGACTION) || sigaction(SIGSEGV, &action, &previous_segv))
+	if (fail_now(FAIL_SIGACTION) || sigaction(signal, NULL, &now))
 		return errno;
-	if (fail_now(FAIL_SIGACTION) || sigaction(SIGBUS, &action, &previous_bus)) {
-		int err = errno;
-
-		sigaction(SIGSEGV, &previous_segv, NULL);
-		return err;
-	}
-	return 0;
+	if ((now.sa_flags & SA_SIGINFO) && now.sa_sigaction == on_fault)
+		return 0;
+	behind->previous = now;
+	if (!installed)
+		behind->first = now;
+	sigemptyset(&action.sa_mask);
+	return sigaction(signal, &action, NULL) ? errno : 0;
 }
 
 int fault_handler_install(void)
 {
-	int err = 0;
+	int err;
 
 	pthread_mutex_lock(&install_lock);
-	if (!installed)
-		err = install();
+	err = install_for(SIGSEGV, &behind_segv);
+	if (!err) {
+		err = install_for(SIGBUS, &behind_bus);
+		if (err && !installed)
+			sigaction(SIGSEGV, &behind_segv.previous, NULL);
+	}
 	installed = installed || !err;
 	pthread_mutex_unlock(&install_lock);
 	return err;

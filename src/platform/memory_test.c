@@ -389,9 +389,14 @@ static int run_child(void (*body)(void))
 	return status;
 }
 
+static void *nothing_there(void)
+{
+	return mmap(NULL, page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+}
+
 static void touch_nothing(void)
 {
-	volatile int *nothing = mmap(NULL, page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	volatile int *nothing = nothing_there();
 
 	*nothing = 1;
 }
@@ -519,6 +524,71 @@ static void signals_that_somebody_sent_are_passed_on(void **state)
 	assert_int_equal(WEXITSTATUS(status), SIGBUS);
 }
 
+/* ---- handlers that come later ---- */
+
+static struct sigaction replaced;
+static sigjmp_buf away;
+
+static void chain(int signal, siginfo_t *info, void *context)
+{
+	if (++returns > 3)
+		_exit(80);
+	replaced.sa_sigaction(signal, info, context);
+}
+
+static void jump_away(int signal)
+{
+	siglongjmp(away, 1);
+}
+
+static int copy_of_nothing(void)
+{
+	char byte;
+
+	return copy_user(&byte, nothing_there(), 1);
+}
+
+/* What comes after ours calls ours, which goes on to what was before. */
+static void later_handler_chains(void)
+{
+	struct sigaction action = { .sa_sigaction = chain, .sa_flags = SA_SIGINFO };
+
+	signal(SIGSEGV, exit_with_signal);
+	fault_handler_install();
+	sigaction(SIGSEGV, &action, &replaced);
+	fault_handler_install();
+	if (copy_of_nothing() != EFAULT || returns)
+		_exit(81);
+	touch_nothing();
+}
+
+static void later_handler_jumps(void)
+{
+	volatile unsigned jumps = 0;
+
+	fault_handler_install();
+	signal(SIGSEGV, jump_away);
+	fault_handler_install();
+	while (jumps < 5) {
+		if (copy_of_nothing() != EFAULT)
+			_exit(82);
+		if (!sigsetjmp(away, 1))
+			touch_nothing();
+		jumps++;
+	}
+	_exit(83);
+}
+
+static void handlers_that_come_later_get_the_other_faults(void **state)
+{
+	int status = run_child(later_handler_chains);
+
+	assert_int_equal(WEXITSTATUS(status), SIGSEGV);
+	assert_int_equal(returns, 0);
+	status = run_child(later_handler_jumps);
+	assert_int_equal(WEXITSTATUS(status), 83);
+}
+
 static void refused_signal_actions(void)
 {
 	struct sigaction before, after;
@@ -550,6 +620,7 @@ int main(void)
 		cmocka_unit_test(what_is_no_block_is_not_mapped),
 		cmocka_unit_test(aligned_memory_is_where_it_was_asked_for),
 		cmocka_unit_test(other_faults_go_to_whoever_had_them_before),
+		cmocka_unit_test(handlers_that_come_later_get_the_other_faults),
 		cmocka_unit_test(signals_that_somebody_sent_are_passed_on),
 		cmocka_unit_test(a_handler_that_cannot_be_installed_is_said),
 	};

@@ -11,12 +11,14 @@
 #include "local/peer.h"
 
 #include "base/log.h"
+#include "platform/clock.h"
 #include "transport/message.h"
 #include "wire/psn.h"
 
 #define PATIENCE_MIN 1u			/* requests between questions that were answered no ... */
 #define PATIENCE_MAX 4096u
-#define HOPEFUL_MAX 16u			/* after so many a stream of packets is not interrupted any more */
+#define HOPEFUL_MAX 16u			/* after so many a stream of packets is interrupted seldom ... */
+#define PATIENCE_NS 1000000u		/* ... a millisecond later for each */
 
 #define ACCESS_REMOTE \
 	(IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
@@ -83,7 +85,7 @@ bool pairing_is_agreed(struct local *local, struct qp *qp, struct peer *peer)
 		pairing->agreed = false;
 	if (pairing->agreed || pairing->asked || !is_idle(qp))
 		return pairing->agreed;
-	if (pairing->wait)
+	if (pairing->wait && clock_coarse_ns() < pairing->again_ns)
 		pairing->wait--;
 	else
 		ask(local, qp, peer);
@@ -93,6 +95,7 @@ bool pairing_is_agreed(struct local *local, struct qp *qp, struct peer *peer)
 static void be_patient(struct pairing *pairing)
 {
 	pairing->wait = pairing->patience;
+	pairing->again_ns = clock_coarse_ns() + pairing->patience * PATIENCE_NS;
 	if (pairing->patience < PATIENCE_MAX)
 		pairing->patience = (uint16_t)(pairing->patience * 2);
 }
@@ -197,8 +200,11 @@ static bool answer_ask_qp(struct local *local, struct peer *peer, const struct c
 
 bool pairing_is_hopeful(const struct qp *qp)
 {
-	return qp->pairing.asked || (qp->pairing.life && !qp->pairing.agreed &&
-				     qp->pairing.patience <= HOPEFUL_MAX);
+	const struct pairing *pairing = &qp->pairing;
+
+	if (pairing->asked || !pairing->life || pairing->agreed)
+		return pairing->asked;
+	return pairing->patience <= HOPEFUL_MAX || clock_coarse_ns() >= pairing->again_ns;
 }
 
 bool pairing_ask_key(struct local *local, struct qp *qp, struct peer *peer, uint32_t key)

@@ -19,6 +19,7 @@ struct pairing {
 	bool agreed;			/* the peer says that our requests may go without packets */
 	bool asked;			/* whether they may: no answer yet */
 	uint16_t wait, patience;	/* requests until it is asked again; the next such number */
+	uint64_t again_ns;		/* or from then on (coarse clock) */
 };
 
 /* Our grant ends; the peer's is forgotten. Whoever needs to wait for accesses does so after. */

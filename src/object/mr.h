@@ -60,7 +60,8 @@ static inline struct mw *to_mw(struct ibv_mw *ibv)
 	return (struct mw *)ibv;
 }
 
-int mr_table_init(struct mr_table *table, struct arena *arena, uint64_t seed);	/* 0 or ENOMEM; @seed: 0 but for tests */
+/* 0 or ENOMEM. @seed: 0 but for tests. */
+int mr_table_init(struct mr_table *table, struct arena *arena, uint64_t seed);
 void mr_table_free(struct mr_table *table);
 
 /*

@@ -15,7 +15,8 @@
 static struct pairing agreed(_Atomic uint32_t *alive)
 {
 	return (struct pairing){ .life = 3, .alive = alive, .ours = OURS, .theirs = 9, .pd = 4,
-				 .access = 5, .agreed = true, .asked = true, .wait = 6, .patience = 7, .again_ns = 8 };
+				 .access = 5, .agreed = true, .asked = true, .wait = 6, .patience = 7,
+				 .again_ns = 8 };
 }
 
 static void expect_nothing(const struct pairing *pairing)

@@ -15,13 +15,13 @@
 /* Of each mode. */
 #if defined(THREAD_SANITIZER)
 #define SEEDS_USUAL 2u
-#define SEEDS_LONG 40u
+#define SEEDS_LONG 8u
 #elif defined(ADDRESS_SANITIZER)
 #define SEEDS_USUAL 4u
-#define SEEDS_LONG 40u
+#define SEEDS_LONG 20u
 #else
 #define SEEDS_USUAL 4u
-#define SEEDS_LONG 200u
+#define SEEDS_LONG 60u
 #endif
 
 struct plan {

@@ -403,7 +403,7 @@ static void endure(struct end *end, void *argument)
 	const struct plan *plan = argument;
 	char *guarded =
 		mmap(NULL, 3 * BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	double until = now() + (long_run ? 4 : 0.7);
+	double until = now() + (long_run ? 2 : 0.7);
 	size_t i;
 
 	random_state = plan->seed + 1000;
@@ -445,7 +445,7 @@ static void endure(struct end *end, void *argument)
 static bool endures(int what)
 {
 	static const char *const mode[] = {"mapped", "copy", "ring", "auto"};
-	unsigned i, rounds = long_run ? 30 : what >= MESSAGES ? 8 : 4;
+	unsigned i, rounds = long_run ? 16 : what >= MESSAGES ? 8 : 4;
 
 #ifdef THREAD_SANITIZER
 	return skip("scribbling is a race, which ends the scribbler");
@@ -702,7 +702,7 @@ static bool is_admitted(int fd)
 
 static void visitor(struct end *end, void *argument)
 {
-	unsigned i, visits = long_run ? 3000 : 300, admitted = 0;
+	unsigned i, visits = long_run ? 1500 : 300, admitted = 0;
 	int held[16];
 
 	random_state = 5;

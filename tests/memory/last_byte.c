@@ -191,7 +191,7 @@ static void look(struct end *end, void *argument)
 
 static struct plan plan_of(bool mapped)
 {
-	return (struct plan){.seconds = long_run ? 5 : 0.08, .mapped = mapped};
+	return (struct plan){.seconds = long_run ? 1.5 : 0.08, .mapped = mapped};
 }
 
 static bool both(const char *mode, bool mapped)

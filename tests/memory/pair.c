@@ -165,6 +165,20 @@ uint64_t counter_here(enum counter counter)
 	return counter_get(to_hca(opened)->hca->counters, counter);
 }
 
+const char *counters_here(void)
+{
+	static char text[2000];
+	size_t at = 0;
+
+	text[0] = '\0';
+	for (unsigned i = 0; i < COUNTER_COUNT && at < sizeof(text); i++)
+		if (counter_here((enum counter)i))
+			at += (size_t)snprintf(text + at, sizeof(text) - at, " %s %llu",
+					       counter_name((enum counter)i),
+					       (unsigned long long)counter_here((enum counter)i));
+	return text;
+}
+
 /* ---- processes ---- */
 
 static void be_end(enum side side, int peer, int test, const char *mode, end_fn *run,

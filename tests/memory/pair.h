@@ -131,6 +131,8 @@ bool find_mapping(const char *text, const char *rights, char **start, size_t *by
 
 /* A counter of the device that end_open() has opened (base/counter.def). */
 uint64_t counter_here(enum counter counter);
+/* All that are not 0, for what is said of a failure. */
+const char *counters_here(void);
 
 /* How often the device's worker has gone to sleep. */
 unsigned long worker_sleeps(void);

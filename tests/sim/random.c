@@ -26,7 +26,7 @@
 #endif
 #ifndef SEEDS_USUAL
 #define SEEDS_USUAL	2000u
-#define SEEDS_LONG	60000u
+#define SEEDS_LONG	20000u
 #endif
 #define FAILURES_MAX	5u
 

@@ -24,6 +24,7 @@
 #include "hca/gsi_internal.h"
 #include "hca/internal.h"
 #include "hca/sleep.h"
+#include "host/name.h"
 #include "link/udp.h"
 #include "platform/clock.h"
 #include "platform/thread_cpu.h"
@@ -149,10 +150,12 @@ static bool is_useless(struct hca *hca, struct judgement *judgement)
 
 static void try_bind(struct hca *hca, struct judgement *judgement)
 {
-	if (hca->owner_watch_fd >= 0) {
-		waiter_remove(&hca->waiter, hca->owner_watch_fd);
-		close(hca->owner_watch_fd);
-		hca->owner_watch_fd = -1;
+	int watch_fd = hca->owner_watch_fd;
+
+	hca->owner_watch_fd = -1;
+	if (watch_fd >= 0) {
+		waiter_remove(&hca->waiter, watch_fd);
+		connection_end(watch_fd);
 	}
 	judgement->rebind_ns = TIME_NEVER;
 	lock_acquire(&hca->drive);

@@ -158,8 +158,11 @@ static void accept_watchers(struct group_watch *watch)
 
 static void drop_watcher(struct group_watch *watch, unsigned i)
 {
-	close(watch->watcher[i]);	/* leaves the epoll set by that */
+	int fd = watch->watcher[i];
+
 	watch->watcher[i] = watch->watcher[--watch->watcher_count];
+	unwatch_fd(watch, fd);
+	connection_end(fd);
 	if (!watch->listening && !watch_fd(watch, watch->listen_fd))
 		watch->listening = true;
 }
@@ -168,10 +171,13 @@ static void drop_watcher(struct group_watch *watch, unsigned i)
 
 static void drop_watched(struct group_watch *watch, unsigned i)
 {
-	close(watch->watched[i].fd);
+	int fd = watch->watched[i].fd;
+
 	watch->watched_count--;
 	memmove(&watch->watched[i], &watch->watched[i + 1],
 		(watch->watched_count - i) * sizeof(watch->watched[0]));
+	unwatch_fd(watch, fd);
+	connection_end(fd);
 }
 
 /* True when a member that we watched left. */

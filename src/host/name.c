@@ -72,3 +72,9 @@ int name_connect(const struct name *name, int type, int *fd)
 		*fd = made;
 	return err;
 }
+
+void connection_end(int fd)
+{
+	shutdown(fd, SHUT_RDWR);
+	close(fd);
+}

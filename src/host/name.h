@@ -27,5 +27,11 @@ int name_bind(int fd, const struct name *name);		/* 0 or errno: EADDRINUSE */
 int name_listen(const struct name *name, int backlog, int *fd);
 /* 0; ECONNREFUSED: nobody has @name; EAGAIN: the listener's backlog is full; others. */
 int name_connect(const struct name *name, int type, int *fd);
+/*
+ * Ends a connection. To be called when its descriptor is recorded nowhere any more: another thread may fork at
+ * this moment, and the child close what is recorded, which could be another file's by then. A child that has
+ * inherited the descriptor does not keep the connection alive.
+ */
+void connection_end(int fd);
 
 #endif

@@ -228,11 +228,21 @@ static void init_peer(struct handshake_peer *peer, int fd)
 
 void handshake_close(struct handshake_peer *peer)
 {
+	int fd = peer->fd, side_fd = peer->side_fd;
+
+	peer->fd = peer->side_fd = -1;
+	if (fd >= 0)
+		connection_end(fd);
+	if (side_fd >= 0)
+		close(side_fd);
+}
+
+void handshake_abandon(struct handshake_peer *peer)
+{
 	if (peer->fd >= 0)
 		close(peer->fd);
 	if (peer->side_fd >= 0)
 		close(peer->side_fd);
-	peer->fd = peer->side_fd = -1;
 }
 
 /* ---- both sides ---- */

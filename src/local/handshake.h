@@ -74,7 +74,9 @@ int handshake_accept(int listen_fd, struct handshake_peer *peer);
 /* Answer it: @verdict 0 or errno (then call handshake_close()). 0 or errno. */
 int handshake_answer(struct handshake_peer *peer, const struct hello *hello, int verdict, int side_fd);
 
-/* Close what is open of it. */
+/* End the connection, close what is open of it. */
 void handshake_close(struct handshake_peer *peer);
+/* In a child of fork(): only close. */
+void handshake_abandon(struct handshake_peer *peer);
 
 #endif

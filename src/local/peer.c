@@ -697,6 +697,6 @@ void local_abandon(struct local *local)
 		struct peer *peer = atomic_load(&peers->peer[i]);
 
 		if (peer)
-			handshake_close(&peer->process);
+			handshake_abandon(&peer->process);
 	}
 }

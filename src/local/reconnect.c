@@ -217,5 +217,5 @@ void attempts_abandon(struct peers *peers)
 
 	for (i = 0; i < ATTEMPTS_MAX; i++)
 		if (peers->unanswered[i].used)
-			handshake_close(&peers->unanswered[i].process);
+			handshake_abandon(&peers->unanswered[i].process);
 }

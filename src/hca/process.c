@@ -191,6 +191,7 @@ static int allocate(struct hca *hca)
 	err = mr_table_init(&hca->mrs, hca->arena, 0);
 	if (err)
 		return err;
+	hca->mrs.random = random_u64;
 	/* One there always is: for when there is no memory. */
 	hca->free_batch[0] = tx_batch_new();
 	hca->free_batches = hca->free_batch[0] ? 1 : 0;

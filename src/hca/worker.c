@@ -247,7 +247,10 @@ static void active(struct hca *hca, struct judgement *judgement)
 		return;
 	housekeeping(hca, judgement, ready);
 	if (atomic_load(&hca->standing)) {
-		drive(hca, ready);	/* we may have silenced the doorbell that rang for it */
+		drive(hca, ready);
+		/* The doorbell that we have silenced was for it: a timer may be due before it wakes. */
+		if (ready & WAIT_DOORBELL)
+			waiter_ring(&hca->waiter);
 		judgement->nap_ns = NAP_MAX_NS;
 		atomic_store(&hca->worker_state, WORKER_STANDBY);
 		return;

@@ -18,7 +18,6 @@
 
 #include "base/log.h"
 #include "object/mr_internal.h"
-#include "platform/clock.h"
 
 #define TRIES 64u	/* of random indices, before the next free one is taken */
 
@@ -36,6 +35,7 @@ int mr_table_init(struct mr_table *table, struct arena *arena, uint64_t seed)
 	lock_init(&table->lock);
 	table->entry = arena_mr(arena);
 	table->count = 0;
+	table->random = NULL;
 	table->random_state = seed;
 	return 0;
 }
@@ -47,13 +47,13 @@ void mr_table_free(struct mr_table *table)
 	lock_destroy(&table->lock);
 }
 
-/* For tests from a seed, by splitmix64; else what nobody can tell from the keys that he knows. */
+/* What nobody can tell from the keys that he knows; in tests from a seed, by splitmix64. */
 static uint64_t next_random(struct mr_table *table) REQUIRES(table->lock)
 {
 	uint64_t z;
 
-	if (!table->random_state)
-		return random_u64();
+	if (table->random)
+		return table->random();
 	z = table->random_state += 0x9e3779b97f4a7c15u;
 	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
 	z = (z ^ z >> 27) * 0x94d049bb133111ebu;

@@ -32,7 +32,8 @@ struct mr_table {
 	struct mr_entry *entry;		/* [MR_TABLE_SIZE], in the arena */
 	void *_Atomic *block;		/* [MR_TABLE_SIZE]: of regions (mr_set_block); or NULL */
 	uint32_t count;			/* of entries in use */
-	uint64_t random_state;		/* of tests; 0: from the kernel */
+	uint64_t (*random)(void);	/* keys are made of it; NULL, in tests: of a seed */
+	uint64_t random_state;
 };
 
 struct dm;
@@ -60,7 +61,7 @@ static inline struct mw *to_mw(struct ibv_mw *ibv)
 	return (struct mw *)ibv;
 }
 
-/* 0 or ENOMEM. @seed: 0 but for tests. */
+/* 0 or ENOMEM. @seed: as long as table->random is not set. */
 int mr_table_init(struct mr_table *table, struct arena *arena, uint64_t seed);
 void mr_table_free(struct mr_table *table);
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* Which ports take a privilege, as the user of the test and as one who has none. */
 #include "platform/privilege.h"
 
 #include <setjmp.h>

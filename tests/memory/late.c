@@ -412,8 +412,11 @@ static bool change_in_traffic(enum ibv_qp_type type)
 	unsigned i, rounds = long_run ? 40 : 8, excuses = 0;
 
 	for (i = 0; i < rounds; i++) {
+		/* Nobody needs memory for UC: the third try, after 1.1 s, is the last. */
+		double scale = type == IBV_QPT_UC ? 0.3 : 1;
 		struct plan plan = {.type = type,
-				    .free_after_s = {after_s[i % 4][0], after_s[i % 4][1]}};
+				    .free_after_s = {after_s[i % 4][0] * scale,
+						     after_s[i % 4][1] * scale}};
 
 		if (pair_run(i % 8 < 4 ? "mapped" : "ring", talks, talks, &plan, 60))
 			continue;

@@ -616,6 +616,15 @@ static void cannot_be_made_writable(char *start, size_t bytes)
 	close(fd);
 }
 
+/* An attempt to connect that crossed the other's is given up a moment later, and its side with it. */
+static void await_map_lines(const char *rights, unsigned count)
+{
+	unsigned i;
+
+	for (i = 0; i < 100 && map_lines(rights) != count; i++)
+		usleep(10000);
+}
+
 static void looks_for_more(struct end *end, void *argument)
 {
 	size_t bytes;
@@ -624,6 +633,7 @@ static void looks_for_more(struct end *end, void *argument)
 	end_open(end, BYTES, ALL_ACCESS);
 	end_connect(end);
 	use_all(end);
+	await_map_lines(" rw-s ", 2);
 	/* Of the channel our side, and of blocks our own; theirs are for reading. */
 	CHECK(map_lines(" rw-s ") == 2, "%u shared mappings are writable", map_lines(" rw-s "));
 	CHECK(find_mapping(CHANNEL_MAPPING, " rw-s ", &start, &bytes) &&

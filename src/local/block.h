@@ -80,6 +80,7 @@ int block_grant(struct block *block, bool writable, int *fd);
  * as before then.
  */
 void block_withdraw(struct block *block);
+bool block_is_withdrawn(const struct block *block);
 int block_make_private(struct block *block);
 
 /*

@@ -15,6 +15,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/copy.h"
 #include "platform/fail.h"
 #include "platform/memory.h"
 
@@ -131,33 +132,32 @@ void block_withdraw(struct block *block)
 	lock_release(&block_lock);
 }
 
-/* Write to a page what is there. Not by adding 0: compilers make a load of that. */
-static void write_same(_Atomic uint8_t *byte)
+bool block_is_withdrawn(const struct block *block)
 {
-	uint8_t value = atomic_load_explicit(byte, memory_order_relaxed);
+	bool withdrawn;
 
-	while (!atomic_compare_exchange_weak(byte, &value, value))
-		;
+	lock_acquire(&block_lock);
+	withdrawn = block->withdrawn;
+	lock_release(&block_lock);
+	return withdrawn;
 }
 
 /*
- * A private mapping of the same pages takes the place of the shared one, at once; then a byte of each
- * page is written, which gives us a page of our own. Those who watch mmap()
- * see nothing: to them the memory is what it was.
+ * A private mapping of the same pages takes the place of the shared one, at once; then each page is written
+ * to, unchanged, which gives us a page of our own. Those who watch mmap() see nothing: to them the memory is
+ * what it was.
  */
-static int replace_pages(const struct block *block) REQUIRES(block_lock)
+static int replace_pages(struct block *block) REQUIRES(block_lock)
 {
-	size_t page = block_page(), at;
-
 	if (!block_owns(block, block->fd))
 		return EBADF;
 	if (fail_now(FAIL_MMAP) ||
 	    syscall(SYS_mmap, block->memory, block->bytes, PROT_READ | PROT_WRITE,
 		    MAP_PRIVATE | MAP_FIXED, block->fd, block->offset) == -1)
 		return errno;
-	for (at = 0; at < block->bytes; at += page)
-		write_same((_Atomic uint8_t *)(block->memory + at));
-	return 0;
+	close(block->fd);
+	block->fd = -1;
+	return user_touch_write(block->memory, block->bytes);
 }
 
 /* Nobody else can write to it. */
@@ -176,10 +176,6 @@ int block_make_private(struct block *block)
 	err = block->withdrawn && block->whole ? protection : EINVAL;
 	if (!err)
 		err = replace_pages(block);
-	if (!err) {
-		close(block->fd);
-		block->fd = -1;
-	}
 unlock:
 	lock_release(&block_lock);
 	return err;

@@ -21,6 +21,20 @@
 #define PATIENCE_NS	UINT64_C(1000000000)
 #define STEP_NS		1000000u
 
+/* Other threads of the peer may be in the middle of stores into other blocks, and nobody will ask them. */
+static void withdraw_blocks(struct local *local, struct peer *peer)
+{
+	struct block *block;
+	unsigned at = 0;
+	uint32_t key;
+
+	while (grant_next_mapped(&peer->grants, &at, &key)) {
+		block = local->mrs->block[mr_index_of(key)];
+		if (block)
+			block_withdraw(block);
+	}
+}
+
 /* The peer will not get at ordinary memory of ours any more, whatever it does later. */
 static void sever(struct local *local, struct peer *peer, uint32_t life)
 {
@@ -28,6 +42,7 @@ static void sever(struct local *local, struct peer *peer, uint32_t life)
 	if (atomic_load(&peer->life) == life && !peer->severed) {
 		process_guard_shut(peer->guard);
 		peer->severed = true;
+		withdraw_blocks(local, peer);
 		log_warn("process %d has been accessing our memory for over a second (it may be "
 			 "stopped): no memory is shared with it any more", (int)peer->memory.pid);
 	}
@@ -113,14 +128,11 @@ static void end_grants_of_block(struct local *local, const struct block *block)
 	}
 }
 
-/* A peer that may go on at any time maps the region's block. */
-static void leave_block(struct local *local, uint32_t key)
+/* A peer that may go on at any time maps the block. */
+static void leave_block(struct local *local, struct block *block)
 {
-	struct block *block = local->mrs->block[mr_index_of(key)];
 	int err;
 
-	if (!block)
-		return;
 	block_withdraw(block);
 	end_grants_of_block(local, block);
 	err = block_make_private(block);
@@ -132,11 +144,15 @@ static void leave_block(struct local *local, uint32_t key)
 void drain_region(void *local_, uint32_t key)
 {
 	struct local *local = local_;
+	struct block *block;
+	bool ended;
 
 	if (!local->peers || !atomic_load(&local->peers->granted))
 		return;
-	if (!end_grants(local, GRANT_REGION, key))
-		leave_block(local, key);
+	ended = end_grants(local, GRANT_REGION, key);
+	block = local->mrs->block[mr_index_of(key)];
+	if (block && (!ended || block_is_withdrawn(block)))
+		leave_block(local, block);
 	local_ring_bells(local);
 }
 

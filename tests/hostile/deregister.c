@@ -18,6 +18,7 @@
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <dirent.h>
@@ -533,6 +534,114 @@ static void stopped_stores(void)
 	stop_streams(MEMORY_ALIGNED);
 }
 
+/* ---- stopped in two stores at a time, by two threads ---- */
+
+#define TWICE_BYTES (16 * MIB)
+
+struct streamer {
+	struct node node;
+	struct link link;
+	struct ibv_mr *mr;
+};
+
+static void two_blocks_victim(struct cast *cast)
+{
+	struct ibv_mr *mr[2];
+	struct link link[2];
+	struct node node;
+	char *memory[2];
+	unsigned n;
+	size_t i;
+	char go;
+
+	node_open(&node);
+	for (hear(cast, 2, &go, 1); go == 'g'; hear(cast, 2, &go, 1)) {
+		for (n = 0; n < 2; n++) {
+			memory[n] = memory_make(MEMORY_ALIGNED, TWICE_BYTES);
+			mr[n] = region_make(&node, memory[n], TWICE_BYTES, REMOTE_ALL);
+			link_connect(cast, 1, &link[n], &node, mr[n]);
+		}
+		await_cue(cast, 2);
+		for (n = 0; n < 2; n++) {
+			CHECK(!ibv_dereg_mr(mr[n]), "%m");
+			memset(memory[n], 'n', TWICE_BYTES);
+			usleep(100000); /* whoever was not done in time is nobody's peer by now */
+		}
+		cue(cast, 2);
+		await_cue(cast, 1);
+		for (n = 0; n < 2; n++) {
+			for (i = 0; i < TWICE_BYTES; i++)
+				CHECK(memory[n][i] == 'n', "block %u, byte %zu is %d after deregistration",
+				      n, i, memory[n][i]);
+			CHECK(!ibv_destroy_qp(link[n].qp), "%m");
+			memory_free(MEMORY_ALIGNED, memory[n], TWICE_BYTES);
+		}
+	}
+}
+
+static void *stream(void *argument)
+{
+	struct streamer *streamer = argument;
+	enum ibv_wc_status status;
+
+	do
+		status = transfer(&streamer->link, IBV_WR_RDMA_WRITE, streamer->mr, 0, TWICE_BYTES, 0);
+	while (status == IBV_WC_SUCCESS);
+	check_status(status);
+	return NULL;
+}
+
+static void two_threads_peer(struct cast *cast)
+{
+	struct streamer streamer[2];
+	pthread_t thread[2];
+	unsigned n;
+	char go;
+
+	for (n = 0; n < 2; n++) {
+		node_open(&streamer[n].node);
+		streamer[n].mr = region_make(&streamer[n].node, memory_make(MEMORY_MMAP, TWICE_BYTES),
+					     TWICE_BYTES, IBV_ACCESS_LOCAL_WRITE);
+		memset(streamer[n].mr->addr, 'w', TWICE_BYTES);
+	}
+	for (hear(cast, 2, &go, 1); go == 'g'; hear(cast, 2, &go, 1)) {
+		for (n = 0; n < 2; n++)
+			link_connect(cast, 0, &streamer[n].link, &streamer[n].node, streamer[n].mr);
+		for (n = 0; n < 2; n++)
+			CHECK(!pthread_create(&thread[n], NULL, stream, &streamer[n]));
+		cue(cast, 2);
+		for (n = 0; n < 2; n++) {
+			CHECK(!pthread_join(thread[n], NULL));
+			CHECK(!ibv_destroy_qp(streamer[n].link.qp), "%m");
+		}
+		cue(cast, 0);
+	}
+}
+
+static void stopped_twice(void)
+{
+	actor_fn *const actor[] = {two_blocks_victim, two_threads_peer};
+	unsigned i, times = long_run ? 60 : 5;
+	struct cast cast;
+
+	cast_start(&cast, 2, actor, NULL);
+	for (i = 0; i < times; i++) {
+		tell(&cast, 0, "g", 1);
+		tell(&cast, 1, "g", 1);
+		await_cue(&cast, 1);
+		usleep(20000 + (useconds_t)random_below(20000));
+		kill(cast.pid[1], SIGSTOP);
+		CHECK(wait_state(cast.pid[1], "T"), "the peer does not stop");
+		cue(&cast, 0);
+		if (!await_cue_within(&cast, 0, 10))
+			say("round %u: the peer is stopped, and ibv_dereg_mr has not returned", i);
+		kill(cast.pid[1], SIGCONT);
+	}
+	tell(&cast, 0, "e", 1);
+	tell(&cast, 1, "e", 1);
+	cast_end(&cast, 20);
+}
+
 const struct hostile_case deregister_cases[] = {
 	{"slow-peer", "memory is left alone by a peer that was in the middle of a copy", slow_peer},
 	{"stopped-peer", "by one that was stopped there", stopped_peer},
@@ -547,5 +656,6 @@ const struct hostile_case deregister_cases[] = {
 	{"stopped-stream", "by one that was stopped at any instant of a stream of WRITEs",
 	 stopped_stream},
 	{"stopped-stores", "also where it maps the memory, which is not freed", stopped_stores},
+	{"stopped-twice", "and in two such stores, by two threads", stopped_twice},
 	{0},
 };

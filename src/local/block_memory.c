@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "platform/fail.h"
+#include "platform/memory.h"
 
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008u		/* Linux 6.3 */
@@ -87,31 +88,11 @@ static int set_size(int fd, size_t bytes)
 	return 0;
 }
 
-/* Addresses for @bytes at a multiple of @alignment, at least a page; nothing is there yet. */
-static int reserve(size_t bytes, size_t alignment, uint8_t **memory)
-{
-	size_t spare = alignment - block_page();
-	uint8_t *made, *start;
-
-	made = fail_now(FAIL_MMAP) ? MAP_FAILED :
-	       mmap(NULL, bytes + spare, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-		    -1, 0);
-	if (made == MAP_FAILED)
-		return errno;
-	start = made + (-(uintptr_t)made & (alignment - 1));
-	if (start > made)
-		munmap(made, (size_t)(start - made));
-	if (start < made + spare)
-		munmap(start + bytes, (size_t)(made + spare - start));
-	*memory = start;
-	return 0;
-}
-
 static int map(struct block *block, int fd, size_t alignment)
 {
 	size_t guard = block_page();
 	uint8_t *place = NULL;
-	int err = reserve(block->bytes + guard, alignment, &place);
+	int err = memory_reserve(block->bytes + guard, alignment, &place);
 
 	if (err)
 		return err;

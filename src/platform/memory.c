@@ -20,11 +20,7 @@
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
 
-/*
- * Addresses that nothing is mapped at, of which the beginning is a multiple of @alignment: a larger
- * place is taken, and what is beside is given back.
- */
-static int reserve_aligned(size_t bytes, size_t alignment, uint8_t **memory)
+int memory_reserve(size_t bytes, size_t alignment, uint8_t **memory)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE), spare = alignment > page ? alignment - page : 0;
 	uint8_t *made, *start;
@@ -45,7 +41,7 @@ static int reserve_aligned(size_t bytes, size_t alignment, uint8_t **memory)
 int memory_aligned(size_t bytes, size_t alignment, uint8_t **memory)
 {
 	uint8_t *place = NULL;
-	int err = reserve_aligned(bytes, alignment, &place);
+	int err = memory_reserve(bytes, alignment, &place);
 
 	if (err)
 		return err;

@@ -17,6 +17,8 @@ int memory_shared(const char *name, size_t bytes, void *memory, int *fd);
 int memory_private(size_t bytes, void **memory);
 #define MEMORY_PAGE 4096u
 
+/* Addresses at a multiple of @alignment (a power of two), where nothing can be accessed yet. 0 or errno. */
+int memory_reserve(size_t bytes, size_t alignment, uint8_t **memory);
 /* Private zeros, whole pages, at a multiple of @alignment, a power of two. 0 or errno. */
 int memory_aligned(size_t bytes, size_t alignment, uint8_t **memory);
 void memory_release(void *memory, size_t bytes, int fd);

@@ -306,20 +306,28 @@ static void receive_connector(struct local *local, struct handshake_peer *proces
 		waiter_ring(local->waiter);
 }
 
-/* Out of descriptors: use the spare one to accept and close, or the worker would spin. */
-static void turn_away(struct local *local, int listen_fd)
+/*
+ * Out of descriptors: use the spare one to accept and close, or the worker would spin. False: nobody waits, which
+ * accept() does not say then.
+ */
+static bool turn_away(struct local *local, int listen_fd)
 {
 	struct peers *peers = local->peers;
 	int fd;
 
-	counter_add(local->counters, COUNTER_NO_MEMORY_PATH, 1);
-	log_info("no memory is shared with a process that connects: no file descriptor is left");
-	if (peers->spare_fd >= 0)
-		close(peers->spare_fd);
+	fd = peers->spare_fd;
+	peers->spare_fd = -1;
+	if (fd >= 0)
+		close(fd);
 	fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC);
 	if (fd >= 0)
 		close(fd);
 	peers->spare_fd = fcntl(listen_fd, F_DUPFD_CLOEXEC, 0);
+	if (fd < 0)
+		return false;
+	counter_add(local->counters, COUNTER_NO_MEMORY_PATH, 1);
+	log_info("no memory is shared with a process that connects: no file descriptor is left");
+	return true;
 }
 
 static void receive_connectors(struct local *local)
@@ -332,10 +340,9 @@ static void receive_connectors(struct local *local)
 			struct handshake_peer process;
 			int err = handshake_accept(peers->listen_fd[i], &process);
 
-			if (err == EAGAIN)
+			if (err == EAGAIN ||
+			    ((err == EMFILE || err == ENFILE) && !turn_away(local, peers->listen_fd[i])))
 				break;
-			if (err == EMFILE || err == ENFILE)
-				turn_away(local, peers->listen_fd[i]);
 			if (!err)
 				receive_connector(local, &process);
 			else

@@ -140,7 +140,8 @@ static bool is_useless(struct hca *hca, struct judgement *judgement)
 	if (judgement->score == SCORE_MAX && ++judgement->wakes % SURE_EVERY)
 		return false;
 	thread_sleep_ns(RECENT_NS);
-	if (has_polled(hca, &app))
+	/* Or is still at it, in a copy that takes longer than we slept. */
+	if (has_polled(hca, &app) || drives_now(hca))
 		return true;
 	judgement->score += 2;
 	if (judgement->score > SCORE_MAX)

@@ -4,6 +4,7 @@
  * copies large SENDs in its own ibv_poll_cq is at it for long at a time, and the worker neither waits for
  * its turn nor looks every moment whether it is over.
  */
+#include <stdio.h>
 #include <time.h>
 
 #include "pair.h"
@@ -13,6 +14,7 @@
 #define FIRST  64u /* until the worker has learnt */
 #define COUNT  1500u
 #define TRIES  20u
+#define LOUD   2u /* of them may be: another program may have taken the worker's processor alone */
 #define LIMIT_S 30.0
 
 static double used_s(void)
@@ -45,9 +47,13 @@ static void look(struct end *end, unsigned done)
 			return;
 		}
 		/* Every 2 ms it looks whether somebody drives. */
-		CHECK(sleeps <= COUNT / 4 + (unsigned long)(took_s * 1000), "%lu, of %u copies",
-		      sleeps, COUNT - FIRST);
-		tell(end->test, "q", 1);
+		if (sleeps <= COUNT / 4 + (unsigned long)(took_s * 1000)) {
+			tell(end->test, "q", 1);
+			return;
+		}
+		fprintf(stderr, "# the worker woke %lu times, of %u copies\n", sleeps,
+			COUNT - FIRST);
+		tell(end->test, "l", 1);
 	}
 }
 
@@ -97,7 +103,7 @@ static bool stands_by(const char *mode)
 {
 	bool quiet[2] = {false, false}, good = true;
 	struct pair pair;
-	unsigned tries, side;
+	unsigned loud[2] = {0, 0}, tries, side;
 	char said;
 
 	for (tries = 0; tries < TRIES && good && !(quiet[LEFT] && quiet[RIGHT]); tries++) {
@@ -105,8 +111,9 @@ static bool stands_by(const char *mode)
 		for (side = LEFT; good && side <= RIGHT; side++) {
 			good = hear(pair.socket[side], &said, 1);
 			quiet[side] |= good && said == 'q';
+			loud[side] += good && said == 'l';
 		}
-		good = pair_end(&pair, LIMIT_S) && good;
+		good = pair_end(&pair, LIMIT_S) && good && loud[LEFT] <= LOUD && loud[RIGHT] <= LOUD;
 	}
 	if (good && !(quiet[LEFT] && quiet[RIGHT]))
 		return skip("other programs took the processors");

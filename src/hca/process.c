@@ -263,6 +263,14 @@ static void receive(void *device) UNCHECKED_LOCKS
 	hca_receive(device, clock_now_ns());
 }
 
+static void receive_slots(void *device) UNCHECKED_LOCKS
+{
+	struct hca *hca = device;
+
+	atomic_store(&hca->slots_due, true);
+	hca_receive(hca, clock_now_ns());
+}
+
 static void unlock(void *device) UNCHECKED_LOCKS
 {
 	hca_stop_driving(device);
@@ -279,7 +287,7 @@ static void note(void *device, uint64_t deadline_ns)
 }
 
 static const struct local_ops local_ops = {
-	.find_qp = find_qp, .receive = receive, .notice = notice, .note = note,
+	.find_qp = find_qp, .receive = receive, .receive_slots = receive_slots, .notice = notice, .note = note,
 	.is_connected_to = hca_is_connected_to,
 	.defer = effects_defer, .unlock = unlock,
 };
@@ -391,7 +399,7 @@ static void abandon(struct hca *hca)
 	if (hca->group)
 		port_group_abandon(hca->group);
 	for (i = 0; i < hca->slot_count; i++)
-		close_fd(hca->slot[i].fd);
+		slot_release(&hca->slot[i]);
 	close_fd(hca->waiter.epoll_fd);
 	close_fd(hca->waiter.doorbell_fd);
 	close_fd(hca->waiter.bell_fd);

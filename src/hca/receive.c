@@ -263,17 +263,21 @@ static void receive_link(struct receiver *receiver, struct link *link)
 static void receive_slots(struct receiver *receiver)
 {
 	struct hca *hca = receiver->hca;
+	struct slot_proof proof;
 	struct datagram datagram;
 	unsigned i, n;
 
 	for (i = 0; i < hca->slot_count; i++)
 		for (n = 0; n < RECEIVE_BATCH * RECEIVE_ROUNDS; n++) {
-			int err = slot_receive(&hca->slot[i], &datagram, hca->slot_buffer, SLOT_BUFFER);
+			int err = slot_receive(&hca->slot[i], &datagram, hca->slot_buffer, SLOT_BUFFER,
+					       &proof);
 
 			if (err == EAGAIN)
 				break;
 			if (err == EPERM)
 				counter_add(hca->counters, COUNTER_RX_FORGED, 1);
+			if (err == ENOMSG)
+				local_note_proof(&hca->local, &proof);
 			if (err)
 				continue;
 			datagram.handed_on = true;

@@ -17,6 +17,13 @@
 #define HEADER_MAGIC	0x5662534cu	/* "VbSL" */
 #define HEADER_VERSION	1u
 #define HEADER_BYTES	64u
+#define NONCE_MAGIC	0x56624e4fu	/* "VbNO" */
+
+/* As it lies in memory: all on one host. */
+struct nonce_message {
+	uint32_t magic, version;
+	uint64_t nonce;
+};
 
 enum header_field {
 	AT_MAGIC = 0, AT_VERSION = 4, AT_TRAFFIC_CLASS = 6, AT_HOP_LIMIT = 7, AT_SOURCE = 8,
@@ -84,6 +91,28 @@ int hand_on_send(int fd, const struct name *name, const struct datagram *datagra
 	return 0;
 }
 
+int hand_on_send_nonce(int fd, const struct name *name, uint64_t nonce)
+{
+	const struct nonce_message message = { NONCE_MAGIC, HEADER_VERSION, nonce };
+
+	if (fail_now(FAIL_SENDMSG) ||
+	    sendto(fd, &message, sizeof(message), MSG_DONTWAIT | MSG_NOSIGNAL,
+		   (const struct sockaddr *)&name->address, name->bytes) < 0)
+		return errno == EWOULDBLOCK || errno == ENOBUFS ? EAGAIN : errno;
+	return 0;
+}
+
+static int read_nonce(const uint8_t *header, uint64_t *nonce)
+{
+	struct nonce_message message;
+
+	memcpy(&message, header, sizeof(message));
+	if (!nonce || message.magic != NONCE_MAGIC || message.version != HEADER_VERSION)
+		return EBADMSG;
+	*nonce = message.nonce;
+	return ENOMSG;
+}
+
 int hand_on_prepare(int fd)
 {
 	int on = 1;
@@ -103,7 +132,8 @@ static bool is_believed(struct msghdr *message)
 	return port_owner_may_hand_on(sender.uid, clock_now_ns());
 }
 
-int hand_on_receive(int fd, struct datagram *datagram, uint8_t *buffer, size_t size)
+int hand_on_receive(int fd, struct datagram *datagram, uint8_t *buffer, size_t size, struct name *sender,
+		    uint64_t *nonce)
 {
 	union {
 		struct cmsghdr align;
@@ -119,9 +149,17 @@ int hand_on_receive(int fd, struct datagram *datagram, uint8_t *buffer, size_t s
 	ssize_t got;
 	int err;
 
+	if (sender) {
+		message.msg_name = &sender->address;
+		message.msg_namelen = sizeof(sender->address);
+	}
 	got = fail_now(FAIL_RECVMSG) ? -1 : recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	if (got < 0)
 		return errno == EINTR || errno == EWOULDBLOCK ? EAGAIN : errno;
+	if (sender)
+		sender->bytes = message.msg_namelen;
+	if (got == sizeof(struct nonce_message))
+		return read_nonce(header, nonce);
 	if ((size_t)got <= sizeof(header) || (message.msg_flags & MSG_TRUNC))
 		return EBADMSG;
 	if (!is_believed(&message))

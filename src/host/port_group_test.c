@@ -71,6 +71,7 @@ struct process {
 	uint64_t rebind_ns;
 };
 
+static struct slot_proof proof;
 static bool is_mine(const struct process *process, uint32_t slot)
 {
 	unsigned i;
@@ -151,7 +152,7 @@ static void receive_all(struct process *process, uint8_t *buffer, size_t size)
 			take_datagram(process, &datagram[i]);
 	} while (received);
 	for (i = 0; i < process->report->slot_count; i++)
-		while (!slot_receive(&process->slot[i], &datagram[0], buffer, size))
+		while (!slot_receive(&process->slot[i], &datagram[0], buffer, size, &proof))
 			take_datagram(process, &datagram[0]);
 }
 

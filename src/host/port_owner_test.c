@@ -23,6 +23,7 @@
 #define STRANGER	65534u
 #define SECOND		1000000000u
 
+static struct slot_proof proof;
 static uint8_t payload[64] = "packet", buffer[70000];
 static uint64_t time_ns;
 
@@ -120,15 +121,15 @@ static void what_others_hand_on_is_refused(void **state)
 	need_root();
 	assert_int_equal(slot_claim(&slot), 0);
 	hand_on_as(STRANGER, slot.number);
-	assert_int_equal(slot_receive(&slot, &received, buffer, sizeof(buffer)), EPERM);
+	assert_int_equal(slot_receive(&slot, &received, buffer, sizeof(buffer), &proof), EPERM);
 	usleep(150000);
 	fd = bind_as(OWNER, INADDR_ANY);
 	hand_on_as(OWNER, slot.number);
-	assert_int_equal(slot_receive(&slot, &received, buffer, sizeof(buffer)), 0);
+	assert_int_equal(slot_receive(&slot, &received, buffer, sizeof(buffer), &proof), 0);
 	hand_on_as(STRANGER, slot.number);
-	assert_int_equal(slot_receive(&slot, &received, buffer, sizeof(buffer)), EPERM);
+	assert_int_equal(slot_receive(&slot, &received, buffer, sizeof(buffer), &proof), EPERM);
 	hand_on_as(0, slot.number);
-	assert_int_equal(slot_receive(&slot, &received, buffer, sizeof(buffer)), 0);
+	assert_int_equal(slot_receive(&slot, &received, buffer, sizeof(buffer), &proof), 0);
 	slot_release(&slot);
 	close(fd);
 }

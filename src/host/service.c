@@ -28,6 +28,7 @@
 #include "base/lock.h"
 #include "host/group_watch.h"
 #include "host/hand_on.h"
+#include "host/service_owner.h"
 #include "platform/fail.h"
 #include "platform/netdev.h"
 
@@ -310,20 +311,49 @@ unsigned services_list(struct services *services, uint64_t *ids, unsigned max)
 
 /* ---- requests ---- */
 
-int service_hand_on(uint64_t id, const uint8_t address[16], const struct datagram *datagram)
+/* The claims that a request for @id at @address is for, the narrowest first. Returns how many. */
+static unsigned find_claims(int fd, uint64_t id, const uint8_t address[16], struct name claims[3])
 {
 	const enum scope scope[] = { SCOPE_ADDRESS, family_scope(address), SCOPE_ANY };
-	int err = ECONNREFUSED, fd = name_socket(SOCK_DGRAM);
+	unsigned i, count = 0;
+
+	for (i = 0; i < 3; i++) {
+		claims[count] = service_name(id, scope[i], address);
+		if (!connect(fd, (struct sockaddr *)&claims[count].address, claims[count].bytes) ||
+		    errno == EPERM)
+			count++;
+	}
+	return count;
+}
+
+/*
+ * Of several one was made by a program that does not look, and nobody's word says which: the one that
+ * is believed takes the request, else the widest. -1: nobody may.
+ */
+static int choose_claim(uint64_t id, const struct name claims[3], unsigned count)
+{
+	bool reserved = service_is_reserved(id);
 	unsigned i;
+
+	if (!count || (count == 1 && !reserved))
+		return (int)count - 1;
+	for (i = 0; i < count; i++)
+		if (service_is_believed(&claims[i]))
+			return (int)i;
+	return reserved ? -1 : (int)count - 1;
+}
+
+int service_hand_on(uint64_t id, const uint8_t address[16], const struct datagram *datagram)
+{
+	/* A socket for each: what waits in a full queue is charged to its sender. */
+	int fd = name_socket(SOCK_DGRAM), err = ECONNREFUSED, chosen;
+	struct name claims[3];
 
 	if (fd < 0)
 		return errno;
-	/* A socket for each: what waits in a full queue is charged to its sender. */
-	for (i = 0; err == ECONNREFUSED && i < 3; i++) {
-		struct name name = service_name(id, scope[i], address);
-
-		err = hand_on_send(fd, &name, datagram);
-	}
+	chosen = choose_claim(id, claims, find_claims(fd, id, address, claims));
+	if (chosen >= 0)
+		err = hand_on_send(fd, &claims[chosen], datagram);
 	close(fd);
 	return err == EPERM ? ECONNREFUSED : err;
 }
@@ -338,7 +368,7 @@ int services_receive(struct services *services, struct datagram *datagram, uint8
 	lock_acquire(&services->lock);
 	if (epoll_wait(services->epoll_fd, &event, 1, 0) == 1) {
 		claim = event.data.ptr;
-		err = hand_on_receive(claim->fd, datagram, buffer, size);
+		err = hand_on_receive(claim->fd, datagram, buffer, size, NULL, NULL);
 	}
 	lock_release(&services->lock);
 	return err;

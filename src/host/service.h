@@ -43,7 +43,8 @@ bool service_is_ours(struct services *services, uint64_t id, const uint8_t addre
 unsigned services_list(struct services *services, uint64_t *ids, unsigned max);
 
 /*
- * Hand a request that came for @id at @address on to whoever serves it. Never blocks.
+ * Hand a request that came for @id at @address on to whoever serves it: where claims collide, or the port is below
+ * 1024, to whom we believe (service_owner.h). Never blocks.
  * 0; ECONNREFUSED: nobody does; EAGAIN: whoever does is stuck; errno of the socket calls.
  */
 int service_hand_on(uint64_t id, const uint8_t address[16], const struct datagram *datagram);

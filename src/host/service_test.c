@@ -19,6 +19,7 @@
 
 #include <cmocka.h>
 
+#include "host/name.h"
 #include "host/service.h"
 #include "platform/fail.h"
 #include "platform/netns_test.h"
@@ -358,6 +359,126 @@ static void other_users_are_excluded_and_served(void **state)
 	dismiss(&nobody);
 }
 
+/* A socket with the name of a claim, by a program that does not look what else there is. */
+static int squat(uint64_t id, const char *suffix)
+{
+	char text[80];
+	struct name name;
+	int fd = name_socket(SOCK_DGRAM);
+
+	snprintf(text, sizeof(text), "verbatim/service/%016llx/%s", (unsigned long long)id, suffix);
+	name = name_of(text);
+	return fd >= 0 && !name_bind(fd, &name) ? fd : -1;
+}
+
+/* In a process of another user, until it is killed. */
+static pid_t squatter(uint64_t id, const char *suffix)
+{
+	int ready[2];
+	char byte;
+	pid_t pid;
+
+	assert_int_equal(pipe(ready), 0);
+	pid = fork();
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (setresuid(1234, 1234, 1234) || squat(id, suffix) < 0 || write(ready[1], "r", 1) != 1)
+			_exit(1);
+		pause();
+		_exit(0);
+	}
+	close(ready[1]);
+	assert_int_equal(read(ready[0], &byte, 1), 1);
+	close(ready[0]);
+	return pid;
+}
+
+static void dismiss_squatter(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
+#define IPV4_DIGITS "00000000000000000000ffff7f000001"
+
+/* Who binds the name of one address, without a look at who has all of them, takes nothing; nor the reverse. */
+static void a_claim_beside_anothers_takes_nothing(void **state)
+{
+	static const struct {
+		const uint8_t *address;
+		const char *squatted;
+	} cases[] = { { any, IPV4_DIGITS }, { any, "any" }, { ipv4, "4" }, { ipv4, "any" } };
+	struct datagram request;
+	struct servant server;
+	unsigned i;
+	pid_t thief;
+
+	if (!real_root) {
+		print_message("SKIPPED: there are no other users in a user namespace\n");
+		skip();
+	}
+	make_request(&request);
+	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		server = hire(0);
+		assert_int_equal(tell(&server, ORDER_CLAIM, ID, cases[i].address, AF_INET), 0);
+		assert_int_equal(tell(&server, ORDER_SERVE, 0, any, 0), 0);
+		thief = squatter(ID, cases[i].squatted);
+		assert_int_equal(service_hand_on(ID, ipv4, &request), 0);
+		assert_int_equal(tell(&server, ORDER_TAKE, 0, any, 0), 0);
+		dismiss_squatter(thief);
+		dismiss(&server);
+	}
+}
+
+/* Of two strangers the wider claim. */
+static void a_strangers_address_takes_nothing_of_a_strangers_listener(void **state)
+{
+	struct datagram request;
+	struct servant nobody;
+	pid_t thief;
+
+	if (!real_root) {
+		print_message("SKIPPED: there are no other users in a user namespace\n");
+		skip();
+	}
+	make_request(&request);
+	nobody = hire(NOBODY);
+	assert_int_equal(tell(&nobody, ORDER_CLAIM, ID, any, AF_INET), 0);
+	assert_int_equal(tell(&nobody, ORDER_SERVE, 0, any, 0), 0);
+	thief = squatter(ID, IPV4_DIGITS);
+	assert_int_equal(service_hand_on(ID, ipv4, &request), 0);
+	assert_int_equal(tell(&nobody, ORDER_TAKE, 0, any, 0), 0);
+	assert_int_equal(tell(&nobody, ORDER_TAKE, 0, any, 0), EAGAIN);
+	dismiss_squatter(thief);
+	dismiss(&nobody);
+}
+
+/* rdma_bind_addr refuses them to strangers; a program that does not ask is not believed. */
+static void low_ports_are_roots_and_our_own(void **state)
+{
+	static const uint64_t low = 0x0000000001060000ull | 80;
+	struct datagram request;
+	struct servant servant;
+
+	if (!real_root) {
+		print_message("SKIPPED: there are no other users in a user namespace\n");
+		skip();
+	}
+	make_request(&request);
+	servant = hire(NOBODY);
+	assert_int_equal(tell(&servant, ORDER_CLAIM, low, any, AF_INET), 0);
+	assert_int_equal(tell(&servant, ORDER_SERVE, 0, any, 0), 0);
+	assert_int_equal(service_hand_on(low, ipv4, &request), ECONNREFUSED);
+	assert_int_equal(tell(&servant, ORDER_TAKE, 0, any, 0), EAGAIN);
+	dismiss(&servant);
+	servant = hire(0);
+	assert_int_equal(tell(&servant, ORDER_CLAIM, low, any, AF_INET), 0);
+	assert_int_equal(tell(&servant, ORDER_SERVE, 0, any, 0), 0);
+	assert_int_equal(service_hand_on(low, ipv4, &request), 0);
+	assert_int_equal(tell(&servant, ORDER_TAKE, 0, any, 0), 0);
+	dismiss(&servant);
+}
+
 /* ---- many, and what fails ---- */
 
 static void a_process_may_have_a_thousand(void **state)
@@ -446,6 +567,9 @@ int main(void)
 		cmocka_unit_test_setup(a_request_reaches_who_serves_and_nobody_else, setup),
 		cmocka_unit_test_setup(a_stopped_server_keeps_its_requests_and_nobody_elses, setup),
 		cmocka_unit_test_setup(other_users_are_excluded_and_served, setup),
+		cmocka_unit_test_setup(a_claim_beside_anothers_takes_nothing, setup),
+		cmocka_unit_test_setup(a_strangers_address_takes_nothing_of_a_strangers_listener, setup),
+		cmocka_unit_test_setup(low_ports_are_roots_and_our_own, setup),
 		cmocka_unit_test_setup(a_process_may_have_a_thousand, setup),
 		cmocka_unit_test_setup(what_fails_leaves_no_claim_behind, setup),
 	};

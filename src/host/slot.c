@@ -11,6 +11,8 @@
 
 #include <errno.h>
 #include <linux/sockios.h>
+#include <stddef.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -71,54 +73,62 @@ void slot_install_fork_handlers(void)
 
 /* ---- claiming ---- */
 
-static int bind_slot(int fd, uint32_t number)
+static int bind_as(const char *prefix, int type, uint32_t number, int *fd)
 {
-	struct name name = name_of_slot(SLOT_NAME, number);
+	struct name name = name_of_slot(prefix, number);
+	int err;
 
-	return name_bind(fd, &name);
+	*fd = name_socket(type);
+	if (*fd < 0)
+		return errno;
+	err = name_bind(*fd, &name);
+	if (err) {
+		close(*fd);
+		*fd = -1;
+	}
+	return err;
+}
+
+/* The slot is not taken where its other name is: somebody else would be asked for our memory. */
+static int bind_slot(struct slot *slot, uint32_t number)
+{
+	int err = bind_as(SLOT_NAME, SOCK_DGRAM, number, &slot->fd);
+
+	if (err)
+		return err;
+	err = hand_on_prepare(slot->fd);
+	if (!err)
+		err = bind_as(SLOT_CHANNEL_NAME, SOCK_SEQPACKET, number, &slot->channel_fd);
+	if (err)
+		slot_release(slot);
+	slot->number = number;
+	return err;
 }
 
 /* At random first, so that a number is not reused soon; then whatever is left. */
-static int bind_some_slot(int fd, uint32_t *number)
-{
-	uint32_t first = SLOT_FIRST + (uint32_t)(random_u64() % SLOT_LAST), i;
-	int err = EADDRINUSE;
-
-	for (i = 0; err == EADDRINUSE && i < RANDOM_TRIES; i++) {
-		*number = SLOT_FIRST + (uint32_t)(random_u64() % SLOT_LAST);
-		err = bind_slot(fd, *number);
-	}
-	for (i = 0; err == EADDRINUSE && i < SLOT_LAST; i++) {
-		*number = SLOT_FIRST + (first + i) % SLOT_LAST;
-		err = bind_slot(fd, *number);
-	}
-	return err == EADDRINUSE ? EUSERS : err;
-}
-
 int slot_claim(struct slot *slot)
 {
-	int err, fd = name_socket(SOCK_DGRAM);
-	uint32_t number = 0;
+	uint32_t first = SLOT_FIRST + (uint32_t)(random_u64() % SLOT_LAST), i;
+	struct slot claimed = { .fd = -1, .channel_fd = -1 };
+	int err = EADDRINUSE;
 
-	if (fd < 0)
-		return errno;
 	slot_install_fork_handlers();
-	err = hand_on_prepare(fd);
+	for (i = 0; err == EADDRINUSE && i < RANDOM_TRIES; i++)
+		err = bind_slot(&claimed, SLOT_FIRST + (uint32_t)(random_u64() % SLOT_LAST));
+	for (i = 0; err == EADDRINUSE && i < SLOT_LAST; i++)
+		err = bind_slot(&claimed, SLOT_FIRST + (first + i) % SLOT_LAST);
 	if (!err)
-		err = bind_some_slot(fd, &number);
-	if (err) {
-		close(fd);
-		return err;
-	}
-	*slot = (struct slot){ .number = number, .fd = fd };
-	return 0;
+		*slot = claimed;
+	return err == EADDRINUSE ? EUSERS : err;
 }
 
 void slot_release(struct slot *slot)
 {
 	if (slot->fd >= 0)
 		close(slot->fd);
-	slot->fd = -1;
+	if (slot->channel_fd >= 0)
+		close(slot->channel_fd);
+	slot->fd = slot->channel_fd = -1;
 }
 
 bool slot_is_claimed(uint32_t number)
@@ -189,7 +199,36 @@ int slot_hand_on(uint32_t number, const struct datagram *datagram)
 	return err;
 }
 
-int slot_receive(struct slot *slot, struct datagram *datagram, uint8_t *buffer, size_t size)
+int slot_prove(const struct slot *slot, uint32_t number, uint64_t nonce)
 {
-	return hand_on_receive(slot->fd, datagram, buffer, size);
+	struct name name = name_of_slot(SLOT_NAME, number);
+
+	return hand_on_send_nonce(slot->fd, &name, nonce);
+}
+
+/* The name of a socket is the sender's own: no two sockets have the same. */
+static bool is_holder(const struct name *sender, uint32_t *number)
+{
+	static const char prefix[] = SLOT_NAME;
+	const char *digits = sender->address.sun_path + sizeof(prefix);	/* behind the NUL and the prefix */
+	size_t length = sender->bytes - offsetof(struct sockaddr_un, sun_path), i;
+	struct name canonical;
+
+	*number = 0;
+	for (i = sizeof(prefix); i < length && *number < SLOT_COUNT; i++)
+		*number = *number * 10 + (uint32_t)(digits[i - sizeof(prefix)] - '0');
+	if (*number < SLOT_FIRST || *number > SLOT_LAST)
+		return false;
+	canonical = name_of_slot(SLOT_NAME, *number);
+	return canonical.bytes == sender->bytes &&
+	       !memcmp(&canonical.address, &sender->address, sender->bytes);
+}
+
+int slot_receive(struct slot *slot, struct datagram *datagram, uint8_t *buffer, size_t size,
+		 struct slot_proof *proof)
+{
+	struct name sender;
+	int err = hand_on_receive(slot->fd, datagram, buffer, size, &sender, &proof->nonce);
+
+	return err == ENOMSG && !is_holder(&sender, &proof->number) ? EBADMSG : err;
 }

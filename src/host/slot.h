@@ -4,7 +4,10 @@
  * are the slot. A process claims one by binding an abstract unix datagram socket whose name holds
  * the slot number: released by the kernel when the last holder closes it, no files, no daemon.
  * Slot 0 and 1023 are reserved. The same socket takes packets that another process received on
- * port 4791 and that were for us.
+ * port 4791 and that were for us, and proofs: what is sent from it, its holder alone can have sent.
+ *
+ * With a slot comes a second name, at which peers ask for shared memory (local/handshake.h). It is claimed in
+ * any case: nobody else is to answer there.
  */
 #ifndef VERBATIM_HOST_SLOT_H
 #define VERBATIM_HOST_SLOT_H
@@ -14,11 +17,18 @@
 #define SLOT_BITS	10
 #define SLOT_COUNT	(1u << SLOT_BITS)
 #define SLOT_NAME	"verbatim/slot/"	/* and the number: the abstract name */
+#define SLOT_CHANNEL_NAME "verbatim/memory/"	/* likewise */
 #define SLOT_OF_QPN(q)	((q) >> 14 & (SLOT_COUNT - 1))
 
 struct slot {
 	uint32_t number;
 	int fd;			/* the bound socket: readable when a packet was handed on to us */
+	int channel_fd;		/* SOCK_SEQPACKET, bound and not listening */
+};
+
+struct slot_proof {
+	uint32_t number;	/* of the slot whose holder said it */
+	uint64_t nonce;
 };
 
 /*
@@ -39,7 +49,16 @@ bool slot_is_claimed(uint32_t number);
  * 0; ECONNREFUSED: nobody holds it; EAGAIN: its queue is full.
  */
 int slot_hand_on(uint32_t number, const struct datagram *datagram);
-/* Take one that was handed on to us: data goes to @buffer. 0; EAGAIN: none; EBADMSG: not one. */
-int slot_receive(struct slot *slot, struct datagram *datagram, uint8_t *buffer, size_t size);
+/*
+ * Say @nonce to the holder of @number as nobody but the holder of @slot can. Never blocks. 0; ECONNREFUSED: nobody
+ * holds it; EAGAIN: its queue is full.
+ */
+int slot_prove(const struct slot *slot, uint32_t number, uint64_t nonce);
+/*
+ * Take one that was handed on to us: data goes to @buffer. 0; EAGAIN: none; EBADMSG: not one; EPERM: of a user who
+ * may not hand on; ENOMSG: *proof came instead.
+ */
+int slot_receive(struct slot *slot, struct datagram *datagram, uint8_t *buffer, size_t size,
+		 struct slot_proof *proof);
 
 #endif

@@ -16,12 +16,14 @@
 
 #include <cmocka.h>
 
+#include "host/hand_on.h"
 #include "host/slot.h"
 #include "platform/fail.h"
 #include "platform/netns_test.h"
 
 static bool alone;			/* in a network namespace of our own */
 static uint8_t buffer[65536], payload[65536];
+static struct slot_proof proof;
 
 static void a_claimed_slot_is_claimed_until_released(void **state)
 {
@@ -83,7 +85,7 @@ static void a_datagram_arrives_with_all_that_is_known_of_it(void **state)
 	assert_int_equal(slot_claim(&slot), 0);
 	assert_int_equal(slot_hand_on(slot.number, &sent), 0);
 	memset(&received, 0xee, sizeof(received));
-	assert_int_equal(slot_receive(&slot, &received, buffer, sizeof(buffer)), 0);
+	assert_int_equal(slot_receive(&slot, &received, buffer, sizeof(buffer), &proof), 0);
 	assert_ptr_equal(received.data, buffer);
 	assert_memory_equal(received.data, payload, 3000);
 	assert_true(received.handed_on);
@@ -99,7 +101,7 @@ static void a_datagram_arrives_with_all_that_is_known_of_it(void **state)
 	assert_int_equal(received.segment_number, 5);
 	assert_int_equal(received.bytes, 3000);
 	assert_int_equal(received.segment_bytes, 1000);
-	assert_int_equal(slot_receive(&slot, &received, buffer, sizeof(buffer)), EAGAIN);
+	assert_int_equal(slot_receive(&slot, &received, buffer, sizeof(buffer), &proof), EAGAIN);
 	slot_release(&slot);
 }
 
@@ -110,7 +112,7 @@ static void the_largest_datagram_arrives(void **state)
 
 	assert_int_equal(slot_claim(&slot), 0);
 	assert_int_equal(slot_hand_on(slot.number, &sent), 0);
-	assert_int_equal(slot_receive(&slot, &received, buffer, sizeof(buffer)), 0);
+	assert_int_equal(slot_receive(&slot, &received, buffer, sizeof(buffer), &proof), 0);
 	assert_int_equal(received.bytes, 65507);
 	slot_release(&slot);
 }
@@ -144,7 +146,7 @@ static void stuck_holders_do_not_hinder_the_others(void **state)
 	assert_int_equal(slot_claim(&slot), 0);
 	for (n = 0; n < 100; n++) {
 		assert_int_equal(slot_hand_on(slot.number, &sent), 0);
-		assert_int_equal(slot_receive(&slot, &received, buffer, sizeof(buffer)), 0);
+		assert_int_equal(slot_receive(&slot, &received, buffer, sizeof(buffer), &proof), 0);
 	}
 	slot_release(&slot);
 	for (i = 0; i < 20; i++)
@@ -175,21 +177,84 @@ static void strangers_messages_are_refused(void **state)
 	assert_int_equal(recv(slot.fd, whole, sizeof(whole), 0), sizeof(whole));
 	for (i = 0; i < sizeof(whole); i++) {		/* cut */
 		send_raw(slot.number, whole, i);
-		assert_int_equal(slot_receive(&slot, &received, buffer, sizeof(buffer)), EBADMSG);
+		assert_int_equal(slot_receive(&slot, &received, buffer, sizeof(buffer), &proof), EBADMSG);
 	}
 	memset(bytes, 0x5a, sizeof(bytes));		/* noise */
 	send_raw(slot.number, bytes, sizeof(bytes));
-	assert_int_equal(slot_receive(&slot, &received, buffer, sizeof(buffer)), EBADMSG);
+	assert_int_equal(slot_receive(&slot, &received, buffer, sizeof(buffer), &proof), EBADMSG);
 	memcpy(bytes, whole, sizeof(whole));		/* longer than the buffer */
 	send_raw(slot.number, whole, sizeof(whole));
-	assert_int_equal(slot_receive(&slot, &received, buffer, 50), EBADMSG);
+	assert_int_equal(slot_receive(&slot, &received, buffer, 50, &proof), EBADMSG);
 	memcpy(bytes, whole, sizeof(whole));		/* segments longer than the whole */
 	bytes[48] = 1;
 	send_raw(slot.number, bytes, sizeof(whole));
-	assert_int_equal(slot_receive(&slot, &received, buffer, sizeof(buffer)), EBADMSG);
+	assert_int_equal(slot_receive(&slot, &received, buffer, sizeof(buffer), &proof), EBADMSG);
 	send_raw(slot.number, whole, sizeof(whole));	/* and the original */
-	assert_int_equal(slot_receive(&slot, &received, buffer, sizeof(buffer)), 0);
+	assert_int_equal(slot_receive(&slot, &received, buffer, sizeof(buffer), &proof), 0);
 	slot_release(&slot);
+}
+
+static void send_nonce_as(const char *name, uint32_t number)
+{
+	struct name to = name_of_slot(SLOT_NAME, number), from = name_of(name);
+	int fd = name_socket(SOCK_DGRAM);
+
+	assert_true(fd >= 0);
+	if (name[0])
+		assert_int_equal(name_bind(fd, &from), 0);
+	assert_int_equal(hand_on_send_nonce(fd, &to, 5), 0);
+	close(fd);
+}
+
+/* What its holder says, others cannot say. */
+static void a_slot_is_proven_by_who_holds_it(void **state)
+{
+	static const char *const liar[] = { "", "verbatim/slot/", "verbatim/slot/0", "verbatim/slot/0000000001",
+					    "verbatim/slot/1x", "verbatim/slot/1023", "verbatim/slot/4294967297",
+					    "verbatim/memory/1", "x" };
+	struct slot slot, other;
+	unsigned i;
+
+	assert_int_equal(slot_claim(&slot), 0);
+	assert_int_equal(slot_claim(&other), 0);
+	assert_int_equal(slot_prove(&other, slot.number, 0x123456789abcdef0), 0);
+	assert_int_equal(slot_receive(&slot, &(struct datagram){ 0 }, buffer, sizeof(buffer), &proof), ENOMSG);
+	assert_int_equal(proof.number, other.number);
+	assert_int_equal(proof.nonce, 0x123456789abcdef0);
+	for (i = 0; i < sizeof(liar) / sizeof(liar[0]); i++) {
+		if (!strcmp(liar[i], "verbatim/memory/1") && !alone)
+			continue;
+		send_nonce_as(liar[i], slot.number);
+		assert_int_equal(slot_receive(&slot, &(struct datagram){ 0 }, buffer, sizeof(buffer), &proof),
+				 EBADMSG);
+	}
+	slot_release(&other);
+	assert_int_equal(slot_prove(&slot, other.number, 1), ECONNREFUSED);
+	slot_release(&slot);
+}
+
+/* A slot whose second name somebody else has is nobody's. */
+static void both_names_of_a_slot_are_its_holders(void **state)
+{
+	static struct slot all[SLOT_COUNT];
+	struct name squatted = name_of_slot(SLOT_CHANNEL_NAME, 500);
+	unsigned count = 0, i;
+	int fd = name_socket(SOCK_SEQPACKET), err;
+
+	if (!alone) {
+		print_message("SKIPPED: would take the slots of others on this host\n");
+		skip();
+	}
+	assert_int_equal(name_bind(fd, &squatted), 0);
+	while (!(err = slot_claim(&all[count])))
+		assert_int_not_equal(all[count++].number, 500);
+	assert_in_set(err, ((unsigned long[]){ EUSERS, EMFILE }), 2);
+	if (err == EUSERS)
+		assert_int_equal(count, SLOT_COUNT - 3);
+	assert_false(slot_is_claimed(500));
+	for (i = 0; i < count; i++)
+		slot_release(&all[i]);
+	close(fd);
 }
 
 static void failures_of_the_kernel_are_passed_on(void **state)
@@ -247,6 +312,8 @@ int main(void)
 		cmocka_unit_test(stuck_holders_do_not_hinder_the_others),
 		cmocka_unit_test(strangers_messages_are_refused),
 		cmocka_unit_test(all_slots_can_be_claimed_and_no_more),
+		cmocka_unit_test(a_slot_is_proven_by_who_holds_it),
+		cmocka_unit_test(both_names_of_a_slot_are_its_holders),
 	};
 
 	alone = netns_enter(&real_root);

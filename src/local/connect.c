@@ -24,19 +24,20 @@
 #define CONNECT_NS	250000000u	/* how long a peer is waited for: its worker may wait for a core */
 #define CONNECT_TRIES	3u
 #define CONNECT_STEP_NS	50000u
+#define FULL_TRIES	40u
 #define AGAIN_NS	1000000000u	/* between datagrams that make the worker try */
 #define DRAIN_PASSES	256u
 
 /* ---- what we say of ourselves ---- */
 
-static void write_hello(const struct local *local, const struct peer *peer, bool late,
+static void write_hello(const struct local *local, const struct peer *peer, uint64_t nonce, bool late,
 			struct hello *hello)
 {
 	const struct peers *peers = local->peers;
 	unsigned i;
 
 	*hello = (struct hello){ .slot_count = peers->slots, .side_bytes = peer_side_bytes(),
-				 .guard = peer ? peer->guard : 0, .late = late };
+				 .guard = peer ? peer->guard : 0, .nonce = nonce, .late = late };
 	for (i = 0; i < peers->slots; i++)
 		hello->slot[i] = peers->slot[i]->number;
 }
@@ -90,8 +91,11 @@ static int attempt_send(struct local *local, struct attempt *attempt, bool late)
 
 	if (err)
 		return err;
-	write_hello(local, attempt->peer, late, &hello);
-	err = handshake_connect(attempt->slot, &hello, side_fd, &attempt->process);
+	attempt->nonce = random_u64() | 1;
+	write_hello(local, attempt->peer, attempt->nonce, late, &hello);
+	err = proofs_send(local->peers, attempt->slot, attempt->nonce);
+	if (!err)
+		err = handshake_connect(attempt->slot, &hello, side_fd, &attempt->process);
 	close(side_fd);
 	if (err)
 		peer_release(local, attempt->peer);
@@ -114,9 +118,10 @@ int attempt_begin(struct local *local, uint32_t slot, struct attempt *attempt)
 
 static int attempt_admit(struct local *local, struct attempt *attempt)
 {
+	const struct hello *hello = &attempt->process.hello;
 	int err;
 
-	if (!hello_has_slot(&attempt->process.hello, attempt->slot)) {
+	if (!hello_has_slot(hello, attempt->slot) || !proofs_hold(local, hello, attempt->nonce & ~1ull)) {
 		handshake_close(&attempt->process);
 		peer_release(local, attempt->peer);
 		return EPROTO;
@@ -175,12 +180,17 @@ static int connect_once(struct local *local, uint32_t slot)
 /* EALREADY: it is connecting to us, or another thread is at it; EEXIST: it just did. */
 static int connect_to_slot(struct local *local, uint32_t slot)
 {
-	unsigned tries = 0;
+	unsigned tries = 0, full = 0;
 	int err;
 
-	do	/* ECONNRESET: the other side had no time for us (or will never have) */
+	/* ECONNRESET: the other side had no time for us (or will never have); ENOBUFS: many want the same */
+	for (;;) {
 		err = connect_once(local, slot);
-	while (err == ECONNRESET && ++tries < CONNECT_TRIES);
+		if ((err == ECONNRESET && ++tries < CONNECT_TRIES) || (err == ENOBUFS && ++full < FULL_TRIES))
+			thread_sleep_ns(err == ENOBUFS ? CONNECT_STEP_NS : 0);
+		else
+			break;
+	}
 	if ((err == EALREADY || err == EEXIST) && wait_for_channel(local, slot))
 		return 0;
 	return err;
@@ -261,7 +271,7 @@ static void refuse(struct local *local, struct handshake_peer *process, int verd
 {
 	struct hello hello;
 
-	write_hello(local, NULL, false, &hello);
+	write_hello(local, NULL, 0, false, &hello);
 	handshake_answer(process, &hello, verdict, -1);
 	handshake_close(process);
 }
@@ -269,15 +279,18 @@ static void refuse(struct local *local, struct handshake_peer *process, int verd
 /* It is admitted before it hears of it: what it sends then finds everything in place. */
 static int welcome(struct local *local, struct handshake_peer *process, bool late)
 {
+	uint64_t nonce = process->hello.nonce;
 	struct hello hello;
 	struct peer *peer;
-	int side_fd, err = peer_reserve(local, &peer, &side_fd);
+	int side_fd, err = proofs_send(local->peers, process->hello.slot[0], nonce & ~1ull);
 
+	if (!err)
+		err = peer_reserve(local, &peer, &side_fd);
 	if (err) {
 		refuse(local, process, err);
 		return err;
 	}
-	write_hello(local, peer, late, &hello);
+	write_hello(local, peer, nonce, late, &hello);
 	err = peer_admit(local, peer, process);
 	if (!err) {
 		err = handshake_answer(&peer->process, &hello, 0, side_fd);
@@ -299,6 +312,9 @@ static void receive_connector(struct local *local, struct handshake_peer *proces
 	late = peers_missed(local->peers, &process->hello);
 	verdict = judge(local, &process->hello);
 	lock_release(&local->peers->lock);
+	if (!verdict && !(process->hello.nonce & 1 &&
+			  proofs_hold(local, &process->hello, process->hello.nonce)))
+		verdict = EBUSY;
 	if (verdict)
 		refuse(local, process, verdict);
 	/* We are awake, but an application thread may sleep in our place (hca/stand_in.c). */
@@ -335,13 +351,15 @@ static void receive_connectors(struct local *local)
 	struct peers *peers = local->peers;
 	unsigned i, n;
 
-	for (i = 0; i < peers->listeners; i++)
+	for (i = 0; i < peers->slots; i++)
 		for (n = 0; n < CHANNELS_MAX; n++) {
+			int listen_fd = peers->slot[i]->channel_fd, err;
 			struct handshake_peer process;
-			int err = handshake_accept(peers->listen_fd[i], &process);
+
+			err = handshake_accept(listen_fd, &process);
 
 			if (err == EAGAIN ||
-			    ((err == EMFILE || err == ENFILE) && !turn_away(local, peers->listen_fd[i])))
+			    ((err == EMFILE || err == ENFILE) && !turn_away(local, listen_fd)))
 				break;
 			if (!err)
 				receive_connector(local, &process);

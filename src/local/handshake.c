@@ -28,11 +28,9 @@
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
 
-int handshake_listen(uint32_t slot, int *fd)
+int handshake_listen(int channel_fd)
 {
-	struct name name = name_of_slot(HANDSHAKE_NAME, slot);
-
-	return name_listen(&name, BACKLOG, fd);
+	return fail_now(FAIL_LISTEN) || listen(channel_fd, BACKLOG) ? errno : 0;
 }
 
 /* ---- trust ---- */
@@ -250,7 +248,7 @@ void handshake_abandon(struct handshake_peer *peer)
 int handshake_connect(uint32_t slot, const struct hello *hello, int side_fd,
 		      struct handshake_peer *peer)
 {
-	struct name name = name_of_slot(HANDSHAKE_NAME, slot);
+	struct name name = name_of_slot(SLOT_CHANNEL_NAME, slot);
 	struct handshake_peer met;
 	int fd, err = name_connect(&name, SOCK_SEQPACKET, &fd);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * How two processes of one user on one host come to share memory. Each listens on abstract Unix
- * sockets named after its slots; a process connects to the one named after the slot that it wants to reach:
+ * How two processes of one user on one host come to share memory. Each listens on the abstract Unix
+ * sockets of its slots; a process connects to the one named after the slot that it wants to reach:
  *
  *	connector -> listener	hello, and the connector's side of the channel
  *	listener -> connector	verdict, hello, and the listener's side
@@ -23,14 +23,13 @@
 
 #include "host/slot.h"
 
-#define HANDSHAKE_NAME	"verbatim/memory/"	/* and the number of the slot */
 #define HANDSHAKE_SLOTS	4u
 #define HANDSHAKE_MAGIC	0x56624d52u	/* "VbMR" */
 /*
  * To be raised when anything changes that two processes share: hellos, sides (link/memory_internal.h),
  * messages (transport/message.h), grants, control messages. Processes of different versions use UDP.
  */
-#define HANDSHAKE_VERSION	4u
+#define HANDSHAKE_VERSION	5u
 
 /* What a process says of itself; on the socket as it is here (one host, one byte order). */
 struct hello {
@@ -40,7 +39,8 @@ struct hello {
 	uint64_t side_bytes;
 	uint64_t guard;				/* address of this channel's guard; 0: no copies */
 	uint64_t late;				/* 1: packets may have gone another way before */
-	uint64_t reserved[8];
+	uint64_t nonce;				/* the connector's choice, odd; to be proven (proof.c) */
+	uint64_t reserved[7];
 };
 
 struct handshake_peer {
@@ -50,8 +50,8 @@ struct handshake_peer {
 	int side_fd;			/* ours to close; -1: none came */
 };
 
-/* Listen for @slot; readable when handshake_accept() has something to do. 0 or errno. */
-int handshake_listen(uint32_t slot, int *fd);
+/* Listen on the second socket of a slot; readable when handshake_accept() has something to do. 0 or errno. */
+int handshake_listen(int channel_fd);
 
 /*
  * Connect to the holder of @slot and send our hello; does not block. 0: peer->fd becomes readable when

@@ -48,6 +48,23 @@ struct party {
 
 static bool real_root;
 
+/* As the holder of that slot would. 0 or errno. */
+static int listen_as(uint32_t slot, int *fd)
+{
+	struct name name = name_of_slot(SLOT_CHANNEL_NAME, slot);
+	int err;
+
+	*fd = name_socket(SOCK_SEQPACKET);
+	if (*fd < 0)
+		return errno;
+	err = name_bind(*fd, &name);
+	if (!err)
+		err = handshake_listen(*fd);
+	if (err)
+		close(*fd);
+	return err;
+}
+
 /* 0 or errno: also for children, which cannot assert. */
 static int party_open(struct party *party, uint32_t slot)
 {
@@ -59,7 +76,7 @@ static int party_open(struct party *party, uint32_t slot)
 	err = memory_private(BYTES, (void **)&party->side);
 	if (!err)
 		err = memory_shared("side", BYTES, party->side, &party->side_fd);
-	return err ? err : handshake_listen(slot, &party->listen_fd);
+	return err ? err : listen_as(slot, &party->listen_fd);
 }
 
 static void party_make(struct party *party)
@@ -293,7 +310,7 @@ static int exit_of(pid_t pid)
 /* In a child: become that user, before it connects or after, and say a hello that would be welcome. */
 static void say_hello_as(uid_t user, bool before, const struct hello *welcome)
 {
-	struct name name = name_of_slot(HANDSHAKE_NAME, OUR_SLOT);
+	struct name name = name_of_slot(SLOT_CHANNEL_NAME, OUR_SLOT);
 	struct hello hello = *welcome;
 	int fd;
 
@@ -456,7 +473,7 @@ static void unmapped_users_are_not_taken_for_one_another(void **state)
 
 static int stranger(const void *data, size_t bytes, const int *fds, unsigned count)
 {
-	struct name name = name_of_slot(HANDSHAKE_NAME, OUR_SLOT);
+	struct name name = name_of_slot(SLOT_CHANNEL_NAME, OUR_SLOT);
 	union {
 		struct cmsghdr align;
 		char bytes[CMSG_SPACE(8 * sizeof(int))];
@@ -638,7 +655,7 @@ static void more_descriptors_than_one_are_not_kept(void **state)
 /* Who connects and says nothing holds up the worker for some milliseconds at most. */
 static void who_says_nothing_is_turned_away(void **state)
 {
-	struct name name = name_of_slot(HANDSHAKE_NAME, OUR_SLOT);
+	struct name name = name_of_slot(SLOT_CHANNEL_NAME, OUR_SLOT);
 	struct handshake_peer peer;
 	struct party party;
 	int before, fd;
@@ -672,8 +689,8 @@ static void failures_are_passed_on(void **state)
 		assert_int_equal(connect_to_listener(&party, &peer), EMFILE);
 		fail_clear();
 	}
-	fail_set(FAIL_BIND, 1, EPERM);
-	assert_int_equal(handshake_listen(8, &fd), EPERM);
+	fail_set(FAIL_LISTEN, 1, EPERM);
+	assert_int_equal(listen_as(8, &fd), EPERM);
 	fail_clear();
 	assert_int_equal(handshake_connect(OUR_SLOT, &party.hello, party.side_fd, &peer), 0);
 	fail_set(FAIL_RECVMSG, 1, ENOBUFS);

@@ -43,6 +43,8 @@ struct local_ops {
 	struct qp *(*find_qp)(void *device, uint32_t qpn);
 	/* With the progress lock held: receive the packets that have come. */
 	void (*receive)(void *device);
+	/* And for sure what was sent to our slots (host/slot.h). */
+	void (*receive_slots)(void *device);
 	/* Something is due at @deadline_ns, 0: now. */
 	void (*notice)(void *device, uint64_t deadline_ns);
 	/* The same, with a QP's lock held: it is passed on when that is dropped. */
@@ -90,6 +92,8 @@ int local_open(struct local *local);
 void local_close(struct local *local);
 /* One more slot is ours: let others find us by it. */
 void local_add_slot(struct local *local, const struct slot *slot);
+/* This came to one of our slots. */
+void local_note_proof(struct local *local, const struct slot_proof *proof);
 /* In a fork()ed child: close every descriptor, touch nothing else. */
 void local_abandon(struct local *local);
 

@@ -579,18 +579,16 @@ void local_add_slot(struct local *local, const struct slot *slot)
 	struct peers *peers = local->peers;
 	int err;
 
-	if (!peers || peers->listeners == LISTENERS_MAX || peers->slots == HANDSHAKE_SLOTS)
+	if (!peers || peers->slots == HANDSHAKE_SLOTS)
 		return;
-	peers->slot[peers->slots++] = slot;
-	err = handshake_listen(slot->number, &peers->listen_fd[peers->listeners]);
+	err = handshake_listen(slot->channel_fd);
 	if (!err)
-		err = waiter_add(local->waiter, peers->listen_fd[peers->listeners],
-				 local->connect_tag);
+		err = waiter_add(local->waiter, slot->channel_fd, local->connect_tag);
 	if (err) {
 		log_info("no memory will be shared by slot %u: error %d", slot->number, err);
 		return;
 	}
-	peers->listeners++;
+	peers->slot[peers->slots++] = slot;
 }
 
 static int open_sockets(struct local *local)
@@ -656,8 +654,6 @@ void local_close(struct local *local)
 
 	if (!peers)
 		return;
-	for (i = 0; i < peers->listeners; i++)
-		close(peers->listen_fd[i]);
 	attempts_abandon(peers);
 	for (i = 0; i < CHANNELS_MAX; i++)
 		if (peer_at(local, i))
@@ -690,8 +686,6 @@ void local_abandon(struct local *local)
 	if (peers->spare_fd >= 0)
 		close(peers->spare_fd);
 	close(local->bells_fd);
-	for (i = 0; i < peers->listeners; i++)
-		close(peers->listen_fd[i]);
 	attempts_abandon(peers);
 	for (i = 0; i < CHANNELS_MAX; i++) {
 		struct peer *peer = atomic_load(&peers->peer[i]);

@@ -29,7 +29,6 @@
 #include "platform/process_memory.h"
 #include "transport/message.h"
 
-#define LISTENERS_MAX	4u
 #define ATTEMPTS_MAX	16u
 #define PASSED_MAX	8u
 #define OFFERS_MAX	8u
@@ -87,6 +86,7 @@ struct peer {
 /* An attempt to connect to the holder of @slot. */
 struct attempt {
 	bool used;
+	uint64_t nonce;
 	uint32_t slot;
 	struct peer *peer;		/* reserved for it */
 	struct handshake_peer process;
@@ -101,10 +101,10 @@ struct later {
 
 struct peers {
 	struct lock lock;
-	const struct slot *slot[HANDSHAKE_SLOTS];	/* ours */
+	const struct slot *slot[HANDSHAKE_SLOTS];	/* ours, at which we listen */
 	unsigned slots;
-	int listen_fd[LISTENERS_MAX];
-	unsigned listeners;
+	/* The last that its holder said to us: as a listener, as a connector. */
+	_Atomic uint64_t proof[SLOT_COUNT][2];
 	struct peer *_Atomic peer[CHANNELS_MAX];
 	uint32_t lives;
 	_Atomic uint16_t channel_of[SLOT_COUNT];	/* + 1; 0: none */
@@ -172,6 +172,11 @@ bool peer_send_block(struct peer *peer, uint32_t region, int fd);
 bool peer_has_ended(struct peer *peer);
 
 /* ---- connecting (connect.c, reconnect.c) ---- */
+
+/* Say to the holder of @slot which slots are ours. 0; ENOBUFS: not now; ECONNREFUSED; errno. */
+int proofs_send(const struct peers *peers, uint32_t slot, uint64_t nonce);
+/* Have the holders of all slots of @hello said @nonce? Takes the progress lock. */
+bool proofs_hold(struct local *local, const struct hello *hello, uint64_t nonce);
 
 /* Connect to the holder of @slot. 0: attempt_end() is due; EALREADY: another thread does, or did. */
 int attempt_begin(struct local *local, uint32_t slot, struct attempt *attempt);

@@ -20,6 +20,7 @@
 #include "link/memory_internal.h"
 #include "local/peer.h"
 #include "pair.h"
+#include "platform/memory.h"
 #include "transport/message.h"
 #include "verbs/verbs.h"
 
@@ -655,7 +656,8 @@ static bool a_peer_can_write_its_own_side_only(void)
 
 /* ---- hellos ---- */
 
-static int connect_to_a_listener(void)
+/* And which slot's it is. */
+static int connect_to_a_listener(uint32_t *number)
 {
 	FILE *sockets = fopen("/proc/net/unix", "r");
 	struct sockaddr_un name = {.sun_family = AF_UNIX};
@@ -663,10 +665,11 @@ static int connect_to_a_listener(void)
 	int fd = -1;
 
 	while (fd < 0 && fgets(line, sizeof(line), sockets)) {
-		at = strstr(line, "@" HANDSHAKE_NAME);
+		at = strstr(line, "@" SLOT_CHANNEL_NAME);
 		if (!at)
 			continue;
 		at[strcspn(at, "\n")] = '\0';
+		*number = (uint32_t)strtoul(at + strlen("@" SLOT_CHANNEL_NAME), NULL, 10);
 		memcpy(name.sun_path + 1, at + 1, strlen(at + 1));
 		fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 		if (connect(fd, (struct sockaddr *)&name,
@@ -680,18 +683,29 @@ static int connect_to_a_listener(void)
 	return fd;
 }
 
-static struct hello random_hello(void)
+#define VISITORS_SLOTS 32u
+
+static struct slot visitors[VISITORS_SLOTS];
+
+/* Most name slots that are the visitor's, and prove it. */
+static struct hello random_hello(uint32_t listener)
 {
+	const struct slot *slot;
 	struct hello hello = {.magic = HANDSHAKE_MAGIC,
 			      .version = HANDSHAKE_VERSION,
 			      .slot_count = (uint32_t)random_u() % 6,
 			      .side_bytes = peer_side_bytes(),
 			      .guard = random_u() >> random_u() % 64,
+			      .nonce = random_u() | 1,
 			      .late = random_u() % 2};
 	unsigned i;
 
-	for (i = 0; i < HANDSHAKE_SLOTS; i++)
-		hello.slot[i] = 2 + (uint32_t)random_u() % 1021;
+	for (i = 0; i < HANDSHAKE_SLOTS; i++) {
+		slot = &visitors[random_u() % VISITORS_SLOTS];
+		hello.slot[i] = random_u() % 16 ? slot->number : 2 + (uint32_t)random_u() % 1021;
+		if (random_u() % 16)
+			slot_prove(slot, listener, hello.nonce);
+	}
 	for (i = 0; i < 2 && random_u() % 2; i++)
 		((uint8_t *)&hello)[random_u() % sizeof(hello)] = (uint8_t)random_u();
 	return hello;
@@ -717,10 +731,13 @@ static void visitor(struct end *end, void *argument)
 
 	random_state = 5;
 	memset(held, -1, sizeof(held));
+	for (i = 0; i < VISITORS_SLOTS; i++)
+		CHECK(!slot_claim(&visitors[i]), "%m");
 	meet(end);
 	for (i = 0; i < visits; i++) {
-		struct hello hello = random_hello();
-		int fd = connect_to_a_listener(), *hold = &held[i % 16];
+		uint32_t listener = 0;
+		int fd = connect_to_a_listener(&listener), *hold = &held[i % 16];
+		struct hello hello = random_hello(listener);
 
 		if (fd < 0)
 			continue;
@@ -739,6 +756,54 @@ static void visitor(struct end *end, void *argument)
 	meet(end);
 }
 
+/* Of a hello with this slot, said with that nonce; 0: it is let in. */
+static int verdict_of(uint32_t slot, uint64_t nonce)
+{
+	struct hello hello = {.slot_count = 1, .slot = {slot}, .side_bytes = peer_side_bytes(), .nonce = nonce};
+	struct handshake_peer peer = {.side_fd = -1};
+	uint32_t listener = 0;
+	uint8_t *side;
+	int side_fd, err;
+
+	hello.magic = HANDSHAKE_MAGIC;
+	hello.version = HANDSHAKE_VERSION;
+	CHECK(!memory_private(peer_side_bytes(), (void **)&side));
+	CHECK(!memory_shared("side", peer_side_bytes(), side, &side_fd));
+	peer.fd = connect_to_a_listener(&listener);
+	CHECK(peer.fd >= 0);
+	close(peer.fd);
+	CHECK(!handshake_connect(listener, &hello, side_fd, &peer), "%m");
+	err = handshake_receive(&peer, 5000000000);
+	if (!err)
+		handshake_close(&peer);
+	memory_release(side, peer_side_bytes(), side_fd);
+	return err;
+}
+
+/* One that is another's, one that is nobody's, its own with another number than it said. */
+static void liar(struct end *end, void *argument)
+{
+	struct slot own, others;
+	uint32_t listener = 0;
+	int fd;
+
+	CHECK(!slot_claim(&own) && !slot_claim(&others), "%m");
+	meet(end);
+	fd = connect_to_a_listener(&listener);
+	CHECK(fd >= 0);
+	close(fd);
+	CHECK(verdict_of(own.number, 77) == EBUSY);
+	CHECK(!slot_prove(&own, listener, 78), "%m");
+	CHECK(verdict_of(own.number, 77) == EBUSY);
+	CHECK(verdict_of(others.number, 79) == EBUSY);
+	CHECK(!slot_prove(&own, listener, 79), "%m");
+	CHECK(verdict_of(own.number, 78) == EBUSY);
+	CHECK(verdict_of(own.number, 79) == 0);
+	slot_release(&own);
+	slot_release(&others);
+	meet(end);
+}
+
 static void host(struct end *end, void *argument)
 {
 	end_open(end, BYTES, ALL_ACCESS);
@@ -751,6 +816,11 @@ static void host(struct end *end, void *argument)
 static bool garbage_at_the_door_does_no_harm(void)
 {
 	return pair_run("mapped", host, visitor, NULL, 60);
+}
+
+static bool nobody_has_a_slot_by_saying_so(void)
+{
+	return pair_run("mapped", host, liar, NULL, 60);
 }
 
 int main(int argc, char **argv)
@@ -768,6 +838,7 @@ int main(int argc, char **argv)
 		TEST(so_does_one_that_is_stopped),
 		TEST(a_peer_can_write_its_own_side_only),
 		TEST(garbage_at_the_door_does_no_harm),
+		TEST(nobody_has_a_slot_by_saying_so),
 	};
 
 	return run_tests(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Whose a claim is; remembered for a moment when many ask, as a flood of requests would (service_owner.h). */
+#include "host/service_owner.h"
+
+#include <netinet/in.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/lock.h"
+#include "base/log.h"
+#include "platform/clock.h"
+#include "platform/socket_owner.h"
+
+#define IP_SPACES	0x01u		/* bits 31..24 of their service IDs; 16 bits of port at the end */
+#define KNOWN_MAX	16u
+#define WINDOW_NS	100000000u
+#define LOOKS_MAX	16u		/* in a window, of all names */
+#define OVERFLOW_UID	65534u		/* anybody whom our user namespace has no number for */
+
+struct known {
+	struct name name;
+	uint64_t looked_ns;
+	bool believed;
+};
+
+static struct lock lock = LOCK_INITIALIZER;
+static struct known known[KNOWN_MAX] GUARDED_BY(lock);
+static uint64_t window_ns GUARDED_BY(lock);
+static unsigned looks GUARDED_BY(lock);
+
+bool service_is_reserved(uint64_t id)
+{
+	return id >> 24 == IP_SPACES && (id & 0xffff) < IPPORT_RESERVED;
+}
+
+static bool is_same(const struct name *name, const struct name *other)
+{
+	return name->bytes == other->bytes && !memcmp(&name->address, &other->address, name->bytes);
+}
+
+static bool judge(const struct name *claim)
+{
+	const char *text = claim->address.sun_path + 1;
+	uid_t uid = 0;
+	int err = socket_owner(text, &uid);
+
+	if (!err && (!uid || (uid == geteuid() && uid != OVERFLOW_UID)))
+		return true;
+	if (err)
+		explain("%s: not believed, the kernel does not say whose it is: %s", text, strerror(err));
+	else
+		explain("%s: not believed, user %u has claimed it", text, (unsigned)uid);
+	return false;
+}
+
+static bool may_look(uint64_t now_ns) REQUIRES(lock)
+{
+	if (now_ns - window_ns >= WINDOW_NS) {
+		window_ns = now_ns;
+		looks = 0;
+	}
+	return looks++ < LOOKS_MAX;
+}
+
+/* Its place, or that of the one that was asked for longest ago. */
+static struct known *place_of(const struct name *claim) REQUIRES(lock)
+{
+	struct known *oldest = known;
+	unsigned i;
+
+	for (i = 0; i < KNOWN_MAX; i++) {
+		if (is_same(&known[i].name, claim))
+			return &known[i];
+		if (known[i].looked_ns < oldest->looked_ns)
+			oldest = &known[i];
+	}
+	*oldest = (struct known){ .name = *claim };
+	return oldest;
+}
+
+bool service_is_believed(const struct name *claim)
+{
+	uint64_t now_ns = clock_now_ns();
+	struct known *place;
+	bool believed;
+
+	lock_acquire(&lock);
+	place = place_of(claim);
+	if (may_look(now_ns)) {
+		place->looked_ns = now_ns;
+		place->believed = judge(claim);
+	}
+	believed = place->believed;
+	lock_release(&lock);
+	return believed;
+}

@@ -14,13 +14,16 @@
  *	mr      mr_table->lock
  *
  * No system call, callback or allocation is made under qp and what follows it; what has to be
- * done afterwards (wake a sleeper) is noted in struct effects (object/event.h).
+ * done afterwards (wake a sleeper) is noted in struct effects (object/event.h). What is explained or logged under
+ * any lock is written when the thread has dropped its last one (base/log.h).
  */
 #ifndef VERBATIM_BASE_LOCK_H
 #define VERBATIM_BASE_LOCK_H
 
 #include <pthread.h>
 #include <stdbool.h>
+
+#include "base/log.h"
 
 #if defined(__clang__)
 #define TSA(x) __attribute__((x))
@@ -53,19 +56,32 @@ static inline void lock_destroy(struct lock *lock)
 	pthread_mutex_destroy(&lock->mutex);
 }
 
+static inline bool lock_is_counted(void)
+{
+	return __builtin_expect(__atomic_load_n(&log_any, __ATOMIC_RELAXED), 0);
+}
+
 static inline void lock_acquire(struct lock *lock) ACQUIRES(lock) UNCHECKED_LOCKS
 {
 	pthread_mutex_lock(&lock->mutex);
+	if (lock_is_counted())
+		log_hold();
 }
 
 static inline bool lock_try(struct lock *lock) TRY_ACQUIRES(true, lock) UNCHECKED_LOCKS
 {
-	return pthread_mutex_trylock(&lock->mutex) == 0;
+	if (pthread_mutex_trylock(&lock->mutex))
+		return false;
+	if (lock_is_counted())
+		log_hold();
+	return true;
 }
 
 static inline void lock_release(struct lock *lock) RELEASES(lock) UNCHECKED_LOCKS
 {
 	pthread_mutex_unlock(&lock->mutex);
+	if (lock_is_counted())
+		log_let_go();
 }
 
 #endif

@@ -3,11 +3,16 @@
  * The two voices. A line is put together on the stack and given to stderr in one write, so
  * that lines of several threads and processes do not mix; errno is kept, for %m and for the
  * caller. Control characters (a line may quote what a peer or a user sent) become '?'.
+ *
+ * Lines of a thread that holds a lock wait in a pool, chained by thread. Explanations are few; VERBATIM_LOG=packet
+ * may use it up, and then does not wait: no line is lost.
  */
 #include "base/log.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,9 +20,26 @@
 #include <unistd.h>
 
 #define LINE_MAX_BYTES 1024
+#define WAITING_MAX 64u
 
 enum log_level log_level = LOG_OFF;
 bool explain_enabled;
+bool log_any;
+
+struct waiting {
+	_Atomic bool used;
+	struct waiting *next;
+	size_t bytes;
+	char text[LINE_MAX_BYTES];
+};
+
+static struct waiting pool[WAITING_MAX];
+
+/* Of this thread. In the static block of the libraries: to touch it allocates nothing. */
+static _Thread_local struct {
+	unsigned locks;
+	struct waiting *first, *last;
+} own __attribute__((tls_model("initial-exec")));
 
 static const char *const level_names[] = {
 	[LOG_OFF] = "off",
@@ -27,6 +49,81 @@ static const char *const level_names[] = {
 	[LOG_DEBUG] = "debug",
 	[LOG_PACKET] = "packet",
 };
+
+static void write_line(const char *line, size_t bytes)
+{
+	while (write(STDERR_FILENO, line, bytes) < 0 && errno == EINTR)
+		;
+}
+
+static bool keep_line(const char *line, size_t bytes)
+{
+	struct waiting *place;
+	unsigned i;
+
+	for (i = 0; i < WAITING_MAX && atomic_exchange(&pool[i].used, true); i++)
+		;
+	if (i == WAITING_MAX)
+		return false;
+	place = &pool[i];
+	memcpy(place->text, line, bytes);
+	place->bytes = bytes;
+	place->next = NULL;
+	if (own.first)
+		own.last->next = place;
+	else
+		own.first = place;
+	own.last = place;
+	return true;
+}
+
+static void write_kept(void)
+{
+	int saved = errno;
+
+	while (own.first) {
+		struct waiting *place = own.first;
+
+		own.first = place->next;
+		write_line(place->text, place->bytes);
+		atomic_store(&place->used, false);
+	}
+	errno = saved;
+}
+
+void log_hold(void)
+{
+	own.locks++;
+}
+
+/* 0: it took the lock before locks were counted. */
+void log_let_go(void)
+{
+	if (own.locks && !--own.locks && own.first)
+		write_kept();
+}
+
+/* Its locks are initialised anew, and its parent writes what waits. */
+static void after_fork_child(void)
+{
+	unsigned i;
+
+	own.locks = 0;
+	own.first = NULL;
+	for (i = 0; i < WAITING_MAX; i++)
+		atomic_store(&pool[i].used, false);
+}
+
+/* exit() in a handler of a signal that came while the thread held a lock. */
+__attribute__((destructor)) static void write_the_rest(void)
+{
+	write_kept();
+}
+
+static void install_fork_handler(void)
+{
+	pthread_atfork(NULL, NULL, after_fork_child);
+}
 
 /* @line has a prefix of @used bytes. Too long a line ends in "...". */
 static void print_line(char line[LINE_MAX_BYTES], size_t used, const char *format, va_list args)
@@ -45,8 +142,10 @@ static void print_line(char line[LINE_MAX_BYTES], size_t used, const char *forma
 			*c = '?';
 	used += (size_t)length;
 	line[used++] = '\n';
-	while (write(STDERR_FILENO, line, used) < 0 && errno == EINTR)
-		;
+	if (own.locks && keep_line(line, used))
+		return;
+	write_kept();
+	write_line(line, used);
 }
 
 /* "verbatim[pid] seconds level: ", the seconds of the monotonic clock. */
@@ -135,6 +234,7 @@ static int read_explain(bool *enabled)
 /* Both are read before either is set or refused: a user sees all that is wrong at once. */
 int log_init(void)
 {
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	enum log_level level;
 	bool enabled;
 	int level_err = read_level(&level);
@@ -142,7 +242,10 @@ int log_init(void)
 
 	if (level_err || explain_err)
 		return EINVAL;
+	if (level != LOG_OFF || enabled)
+		pthread_once(&once, install_fork_handler);
 	__atomic_store_n(&log_level, level, __ATOMIC_RELAXED);
 	__atomic_store_n(&explain_enabled, enabled, __ATOMIC_RELAXED);
+	__atomic_store_n(&log_any, level != LOG_OFF || enabled, __ATOMIC_RELAXED);
 	return 0;
 }

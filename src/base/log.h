@@ -8,6 +8,9 @@
  *	explain()  for those who use it: VERBATIM_EXPLAIN=1. One line for each refused call and
  *	           each error completion: what, which object, why, what to do.
  *
+ * What a thread says while it holds a lock (base/lock.h) is written when it holds none any more: who reads
+ * stderr slowly must not hold up other threads.
+ *
  * The function that first decides the error speaks; those that pass it on are silent. Lower
  * case, no '=' between name and value, %m for errno, QPNs as 0x%06x, keys as 0x%08x.
  */
@@ -20,6 +23,7 @@ enum log_level { LOG_OFF, LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG, LOG_PACKET }
 
 extern enum log_level log_level;	/* set once, by log_init() */
 extern bool explain_enabled;
+extern bool log_any;			/* one of them speaks: locks are counted */
 
 /*
  * Reads VERBATIM_LOG and VERBATIM_EXPLAIN. Returns 0, or EINVAL after a line on stderr that
@@ -30,6 +34,9 @@ int log_init(void);
 void log_print(enum log_level level, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 void explain_print(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* For base/lock.h: this thread has a lock more; one less. */
+void log_hold(void);
+void log_let_go(void);
 /* As explain_print, whatever VERBATIM_EXPLAIN says: for wrong configuration values. */
 void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

@@ -2,6 +2,7 @@
 /*
  * What the two voices write, read back through a pipe in place of stderr.
  */
+#include "base/lock.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -13,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -182,6 +184,84 @@ static void lines_of_several_threads_do_not_mix(void **unused)
 	assert_int_equal(lines, 300);
 }
 
+/* What waits in stderr is in heard[], and listening goes on. */
+static void hear_so_far(void)
+{
+	stop_listening();
+	listen_to_stderr();
+}
+
+static void nothing_is_written_while_a_lock_is_held(void **unused)
+{
+	struct lock outer, inner;
+
+	init_with("info", "1");
+	lock_init(&outer);
+	lock_init(&inner);
+	listen_to_stderr();
+	lock_acquire(&outer);
+	explain("first");
+	assert_true(lock_try(&inner));
+	errno = ENOENT;
+	explain("second: %m");
+	lock_release(&inner);
+	explain("third");
+	hear_so_far();
+	assert_string_equal(heard, "");
+	lock_release(&outer);
+	assert_int_equal(errno, ENOENT);
+	hear_so_far();
+	assert_string_equal(heard, "verbatim: first\nverbatim: second: No such file or directory\n"
+				   "verbatim: third\n");
+	explain("fourth");
+	stop_listening();
+	assert_string_equal(heard, "verbatim: fourth\n");
+}
+
+/* More than can be kept: none is lost, in their order. */
+static void many_lines_do_not_wait(void **unused)
+{
+	char *line, *rest = heard;
+	struct lock lock;
+	unsigned i, n;
+
+	init_with(NULL, "1");
+	lock_init(&lock);
+	listen_to_stderr();
+	lock_acquire(&lock);
+	for (i = 0; i < 500; i++)
+		explain("%u", i);
+	lock_release(&lock);
+	stop_listening();
+	for (i = 0; (line = strtok_r(rest, "\n", &rest)); i++)
+		assert_true(sscanf(line, "verbatim: %u", &n) == 1 && n == i);
+	assert_int_equal(i, 500);
+}
+
+/* A lock that fork() finds held is initialised anew by the child; its parent's lines are its parent's. */
+static void a_child_starts_with_nothing_to_say(void **unused)
+{
+	struct lock lock;
+	int status;
+	pid_t pid;
+
+	init_with(NULL, "1");
+	lock_init(&lock);
+	listen_to_stderr();
+	lock_acquire(&lock);
+	explain("parent");
+	pid = fork();
+	if (!pid) {
+		lock_init(&lock);
+		explain("child");
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	lock_release(&lock);
+	stop_listening();
+	assert_string_equal(heard, "verbatim: child\nverbatim: parent\n");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -193,6 +273,9 @@ int main(void)
 		cmocka_unit_test(a_log_line_names_process_level_and_message),
 		cmocka_unit_test(too_long_a_line_is_cut_with_dots),
 		cmocka_unit_test(lines_of_several_threads_do_not_mix),
+		cmocka_unit_test(nothing_is_written_while_a_lock_is_held),
+		cmocka_unit_test(many_lines_do_not_wait),
+		cmocka_unit_test(a_child_starts_with_nothing_to_say),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

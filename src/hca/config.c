@@ -126,8 +126,15 @@ static int load_file(struct config *config, const char *path)
 		complain("VERBATIM_CONFIG: cannot read %s: %m", path);
 		return err;
 	}
-	while (!err && fgets(line, sizeof(line), file))
-		err = set_line(config, line, path, ++number);
+	while (!err && fgets(line, sizeof(line), file)) {
+		number++;
+		if (strlen(line) == sizeof(line) - 1 && line[sizeof(line) - 2] != '\n') {
+			complain("%s line %u: longer than %zu characters", path, number, sizeof(line) - 2);
+			err = EINVAL;
+		} else {
+			err = set_line(config, line, path, number);
+		}
+	}
 	fclose(file);
 	return err;
 }

@@ -74,6 +74,24 @@ static void wrong_lines_are_refused(void **state)
 	}
 }
 
+/* Its end is not a line of its own. */
+static void too_long_a_line_is_refused(void **state)
+{
+	struct config config;
+	char text[3000];
+
+	memset(text, ' ', sizeof(text));
+	text[0] = '#';
+	strcpy(text + 2000, "mtu = 512\nmax_qp = 5\n");
+	write_file(text);
+	assert_int_equal(config_load(&config), EINVAL);
+	memset(text + 1, 'x', 1000);
+	strcpy(text + 1000, "\nmtu = 512\n");
+	write_file(text);
+	assert_int_equal(config_load(&config), 0);
+	assert_int_equal(config.mtu, 512);
+}
+
 static void an_unknown_variable_is_refused(void **state)
 {
 	struct config config;
@@ -150,6 +168,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test_teardown(without_settings_the_standard_holds, clear),
 		cmocka_unit_test_teardown(the_environment_wins_over_the_file, clear),
 		cmocka_unit_test_teardown(wrong_lines_are_refused, clear),
+		cmocka_unit_test_teardown(too_long_a_line_is_refused, clear),
 		cmocka_unit_test_teardown(an_unknown_variable_is_refused, clear),
 		cmocka_unit_test_teardown(a_file_that_is_not_there_is_an_error, clear),
 		cmocka_unit_test_teardown(a_set_id_program_does_not_obey_who_starts_it, clear),

@@ -106,6 +106,13 @@ static void answer_unknown(struct cm_protocol *protocol, const struct cm_details
 		cm_reply_drep(protocol, details);
 }
 
+/* It has our ID in it, but for a REJ of who gave up without. */
+static void hear(struct cm_connection *connection, enum cm_input input, struct cm_details *details)
+{
+	connection->heard |= cm_message_receiver_id(details->message) != 0;
+	cm_step(connection, input, details);
+}
+
 static void deliver(struct cm_protocol *protocol, struct cm_details *details)
 {
 	const struct cm_message *message = details->message;
@@ -116,7 +123,7 @@ static void deliver(struct cm_protocol *protocol, struct cm_details *details)
 	else if (memcmp(connection->address.remote, details->from->remote, 16))
 		cm_count(protocol, COUNTER_CM_WRONG_ADDRESS);
 	else
-		cm_step(connection, input_of(message->kind), details);
+		hear(connection, input_of(message->kind), details);
 }
 
 /* Lengths within messages are the sender's: none may lead beyond its field. */

@@ -52,6 +52,7 @@ int cm_do_repeat(struct cm_connection *connection, struct cm_details *details)
 	cm_count(connection->protocol, COUNTER_CM_DUPLICATE);
 	if (connection->state == CM_STATE_ANSWERED)
 		cm_retry_arm(connection, details->now_ns);
+	connection->unasked = 0;
 	cm_send_again(connection);
 	return 0;
 }

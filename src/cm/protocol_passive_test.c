@@ -291,6 +291,70 @@ static void a_peer_cannot_make_us_send_fast_or_wait_long(void **unused)
 	}
 }
 
+/* Requests in the name of hosts that did not send them: at most three messages for each, and a few. */
+static void forged_requests_are_not_answered_many_times(void **unused)
+{
+	struct desk *desk = desk_open();
+	struct cm_message req = peer_req();
+	uint64_t begin_ns = desk->now_ns;
+	unsigned i, total = 0, forged = 300;
+
+	desk_listen(desk);
+	req.req.max_retries = 15;
+	for (i = 0; i < forged; i++) {
+		desk->peer = desk_address(1, (uint8_t)(2 + i % 200));
+		req.req.local_comm_id = 1000 + i;
+		req.req.local_qpn = 1000 + i;
+		desk_accept(desk, desk_arrive(desk, &req));
+		total += desk->sent_count;
+		desk_flush(desk);
+		desk->now_ns += 1000000;
+	}
+	assert_int_equal(total, forged);
+	while (cm_deadline(desk->protocol) != TIME_NEVER) {
+		desk_tick(desk);
+		total += desk->sent_count;
+		desk_flush(desk);
+	}
+	assert_in_range(total, 2 * forged, 3 * forged + 64 + (desk->now_ns - begin_ns) / 250000000);
+	assert_true(desk->counts[COUNTER_CM_UNASKED] > forged);
+	desk_close(desk);
+}
+
+static void tick_without_spare(struct desk *desk)
+{
+	desk->protocol->spare = 0;
+	desk->protocol->spare_ns = cm_deadline(desk->protocol);
+	desk_tick(desk);
+}
+
+/* Who repeats its request asks; who was heard is there. */
+static void who_is_there_gets_all_repetitions(void **unused)
+{
+	for (unsigned heard = 0; heard < 2; heard++) {
+		struct desk *desk = desk_open();
+		struct cm_connection *connection = desk_in_state(desk, CM_STATE_REP_SENT);
+		struct cm_message req = peer_req(), mra = peer_message(CM_MESSAGE_MRA, connection->local_id);
+
+		mra.mra.message = CM_ABOUT_REP;
+		connection->give_up_ns = TIME_NEVER - 1;
+		tick_without_spare(desk);
+		desk_expect(desk, CM_MESSAGE_REP);
+		tick_without_spare(desk);
+		desk_expect_quiet(desk);
+		if (heard) {
+			desk_receive(desk, &mra);
+			desk_expect_quiet(desk);
+		} else {
+			desk_receive(desk, &req);
+			desk_expect(desk, CM_MESSAGE_REP);
+		}
+		tick_without_spare(desk);
+		desk_expect(desk, CM_MESSAGE_REP);
+		desk_close(desk);
+	}
+}
+
 static void the_first_packet_establishes_as_an_rtu_does(void **unused)
 {
 	struct desk *desk = desk_open();
@@ -567,6 +631,8 @@ int main(void)
 		cmocka_unit_test(who_gave_up_its_req_is_found_by_its_own_id),
 		cmocka_unit_test(a_rep_without_rtu_is_sent_again_and_given_up),
 		cmocka_unit_test(a_peer_cannot_make_us_send_fast_or_wait_long),
+		cmocka_unit_test(forged_requests_are_not_answered_many_times),
+		cmocka_unit_test(who_is_there_gets_all_repetitions),
 		cmocka_unit_test(the_first_packet_establishes_as_an_rtu_does),
 		cmocka_unit_test(what_was_accepted_can_be_taken_back),
 		cmocka_unit_test(a_req_that_was_taken_back_is_not_told_again),

@@ -8,6 +8,15 @@
  */
 #include "cm/protocol_internal.h"
 
+/*
+ * A REQ may have come in another one's name, and what answers it goes there: REP, REP again and the REJ at the end
+ * are three messages for one, and no more are sent before the peer shows that it got one. But for a few, of all
+ * connections: where much gets lost, they come about all the same.
+ */
+#define UNASKED_MAX	1u
+#define SPARE_MAX	64u		/* at once; one more in each SPARE_NS */
+#define SPARE_NS	250000000u
+
 bool cm_state_retries(enum cm_state state)
 {
 	return state == CM_STATE_REQ_SENT || state == CM_STATE_REP_SENT ||
@@ -93,15 +102,47 @@ bool cm_retry_refused(struct cm_connection *connection, uint64_t now_ns)
 	return true;
 }
 
+static bool take_spare(struct cm_protocol *protocol, uint64_t now_ns)
+{
+	uint64_t more = (now_ns - protocol->spare_ns) / SPARE_NS;
+
+	if (more >= SPARE_MAX - protocol->spare) {
+		protocol->spare = SPARE_MAX;
+		protocol->spare_ns = now_ns;
+	} else {
+		protocol->spare += (unsigned)more;
+		protocol->spare_ns += more * SPARE_NS;
+	}
+	if (!protocol->spare)
+		return false;
+	protocol->spare--;
+	return true;
+}
+
+static bool may_send_again(struct cm_connection *connection, uint64_t now_ns)
+{
+	if (connection->active || connection->heard)
+		return true;
+	if (connection->unasked < UNASKED_MAX) {
+		connection->unasked++;
+		return true;
+	}
+	return take_spare(connection->protocol, now_ns);
+}
+
 static void send_again(struct cm_connection *connection, uint64_t now_ns)
 {
 	uint64_t timeout_ns = CM_TIME_NS(connection->response_timeout);
 
-	cm_count(connection->protocol, COUNTER_CM_RETRY);
 	connection->interval_ns *= 2;
 	if (connection->interval_ns > timeout_ns)
 		connection->interval_ns = timeout_ns;
 	arm_next(connection, now_ns);
+	if (!may_send_again(connection, now_ns)) {
+		cm_count(connection->protocol, COUNTER_CM_UNASKED);
+		return;
+	}
+	cm_count(connection->protocol, COUNTER_CM_RETRY);
 	cm_send_again(connection);
 }
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Many processes, and processes that are stopped, killed, forked, or somebody else's."""
+"""Many processes, and processes that are stopped, killed, forked, or somebody else's; hosts that wish ill."""
 import contextlib
 import os
 import re
@@ -9,8 +9,12 @@ import time
 from harness import Case, words
 import lab
 from lab import NOBODY, Failure, Skip, run_pair, started_pair
+from meeting import Meeting
 
 CROWD = 20
+# Of each of two forgers: what one processor makes in a fraction of its time.
+FORGED_A_SECOND = 10000
+FORGED_SECONDS = 4
 
 
 def crowd(topology):
@@ -171,6 +175,81 @@ def cpu_ticks(pid):
     return int(fields[11]) + int(fields[12])
 
 
+# ---- a hostile host ----
+
+def forger_of(topology):
+    path = os.path.join(os.path.dirname(topology.client.lab.verify or ''), '..', '..', 'netns', 'forger')
+    if not os.access(path, os.X_OK):
+        raise Skip('the program forger is not built')
+    return os.path.normpath(path)
+
+
+def address_of(program):
+    """QPN and PSN of the first queue pair, as perftest tells them."""
+    until = time.monotonic() + 10
+    while time.monotonic() < until:
+        if told := re.search(r'local address: .*QPN (0x\w+) PSN (0x\w+)', program.text):
+            return told.groups()
+        time.sleep(0.02)
+    raise Failure('no QPN was told\n' + program.tail())
+
+
+def forge(topology, stack, kind, server=('0', '0'), client=('0', '0')):
+    """From each end's host to the other end's."""
+    forger = forger_of(topology)
+    return [stack.enter_context(end.start(
+        [forger, other.address, kind, str(FORGED_A_SECOND), str(FORGED_SECONDS), qpn, client[1]]))
+        for end, other, qpn in ((topology.client, topology.server, server[0]),
+                                (topology.server, topology.client, client[0]))]
+
+
+def bandwidth(topology, kind=None):
+    """MB/s of an RDMA WRITE stream of FORGED_SECONDS, beside forgers of @kind."""
+    command = words(f'ib_write_bw -F -s 65536 -D {FORGED_SECONDS}')
+    with contextlib.ExitStack() as stack:
+        server, client = stack.enter_context(started_pair(topology, command))
+        forgers = []
+        if kind:
+            forgers = forge(topology, stack, kind, address_of(server), address_of(client))
+        for program in (client, server):
+            if program.wait(30) != 0:
+                raise Failure(f'exit status {program.code} beside {kind}\n{program.tail()}')
+        for program in forgers:
+            if program.wait(10) != 0 or not re.search(r'^[1-9]\d* packets', program.text, re.M):
+                raise Failure(f'the forger did not do its work\n{program.tail()}')
+        told = re.findall(r'^ *65536 +\d+ +[\d.]+ +([\d.]+)', client.text, re.M)
+        if not told:
+            raise Failure('no bandwidth was told\n' + client.tail())
+        return float(told[-1])
+
+
+def forged(topology, kind):
+    """Beside them a stream keeps more than half of its bandwidth; the best of three, for other programs."""
+    forger_of(topology)
+    best = 0
+    for _ in range(3):
+        quiet, beside = bandwidth(topology), bandwidth(topology, kind)
+        best = max(best, beside / quiet)
+        if best > 0.5:
+            return f'{best:.2f} of the bandwidth'
+    raise Failure(f'{best:.2f} of the bandwidth')
+
+
+def forged_data(topology, kind):
+    """What arrives is what was sent, and connections come about and end as they should."""
+    with contextlib.ExitStack() as stack:
+        forgers = forge(topology, stack, kind)
+        checks = [words(topology.client.lab.verify, '-g 1 -t', '^rc_stream$'),
+                  words('ibv_rc_pingpong -c -g 1 -n 2000'), words('ibv_ud_pingpong -c -g 1 -s 1000')]
+        for command in checks:
+            run_pair(topology, command, timeout=60).check()
+        connects = 'ib_write_bw -F -R -n 500 -p {p}'
+        Meeting(topology).run(connects, connects + ' {a}', timeout=30)
+        for program in forgers:
+            if program.wait(FORGED_SECONDS + 10) != 0:
+                raise Failure(program.tail())
+
+
 def cases(topology):
     yield Case(f'{CROWD} spinning pairs of ibv_rc_pingpong', lambda: crowd(topology), True)
     yield Case(f'{CROWD} pairs of ib_send_lat at once', lambda: crowd_at_once(topology),
@@ -183,6 +262,11 @@ def cases(topology):
             yield Case(f'kill -9 of the {victim} of {tool}',
                        lambda t=tool, v=victim: killed(topology, t, v),
                        tool == 'ib_write_bw' and topology.name != 'veth9000')
+    if topology.name == 'veth1500':
+        for kind in ('garbage', 'rc', 'cm', 'group'):
+            yield Case(f'a stream beside forged packets: {kind}', lambda k=kind: forged(topology, k), kind == 'rc')
+            yield Case(f'data and connections beside forged packets: {kind}',
+                       lambda k=kind: forged_data(topology, k), True)
     yield Case('an idle process uses no CPU', lambda: idle(topology), True)
     if topology.name == 'lo':
         yield Case('root and nobody on one host', lambda: two_users(topology), True)

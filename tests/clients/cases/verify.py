@@ -7,6 +7,10 @@ from harness import Case, words
 from lab import Failure, Skip, run_pair
 
 
+# Of those that are interrupted all the time, what make check runs.
+ALARMED = ('rc_stream', 'rc_read', 'ud_send')
+
+
 def listed(binary, env):
     """Names of its tests, with the words behind them (long, lossless, local)."""
     out = subprocess.run([binary, '--list'], capture_output=True, text=True, env=env, timeout=10)
@@ -65,5 +69,8 @@ def cases(topology):
             yield Case(f'verify {name} with 1 % loss',
                        lambda n=name: lossy(topology, n, '-g 1'),
                        topology.name == 'veth1500' and 'data' in tags)
+        if topology.name in ('lo', 'veth1500') and not long:
+            yield Case(f'verify {name} --alarms', lambda n=name: verify(topology, n, '-g 1 --alarms', timeout=90),
+                       topology.name == 'lo' and name in ALARMED)
         if topology.name == 'lo' and not long:
             yield Case(f'verify {name} in one process', lambda n=name: local(topology, n), True)

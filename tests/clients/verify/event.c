@@ -78,7 +78,7 @@ static void sq_drained(struct side *side)
 
 static void *acknowledge_later(void *event)
 {
-	usleep(100000);
+	pause_ms(100);
 	ibv_ack_async_event(event);
 	return NULL;
 }

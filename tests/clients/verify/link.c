@@ -293,8 +293,21 @@ void expect_flush(struct ibv_cq *cq, uint64_t first, uint64_t last)
 bool wait_readable(int fd, int milliseconds)
 {
 	struct pollfd poll_fd = { .fd = fd, .events = POLLIN };
+	int64_t until = now_ms() + milliseconds;
+	int ready;
 
-	return poll(&poll_fd, 1, milliseconds) == 1;
+	do	/* again after a signal (--alarms) */
+		ready = poll(&poll_fd, 1, milliseconds);
+	while (ready < 0 && errno == EINTR && now_ms() < until);
+	return ready == 1;
+}
+
+void pause_ms(int milliseconds)
+{
+	struct timespec left = { milliseconds / 1000, milliseconds % 1000 * 1000000l };
+
+	while (nanosleep(&left, &left) && errno == EINTR)
+		;
 }
 
 void expect_event(struct side *side, enum ibv_event_type type)

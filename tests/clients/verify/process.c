@@ -30,7 +30,7 @@ static void child(struct side *side, int what)
 
 	close(side->sock);
 	if (what == 0) {
-		usleep(300000);
+		pause_ms(300);
 		_exit(0);
 	}
 	if (what == 1) {

@@ -182,6 +182,7 @@ void expect_no_wc(struct ibv_cq *cq, int milliseconds);
 void expect_flush(struct ibv_cq *cq, uint64_t first, uint64_t last);
 void expect_event(struct side *side, enum ibv_event_type type);
 bool wait_readable(int fd, int milliseconds);
+void pause_ms(int milliseconds);	/* all of it, whatever signals come */
 
 /* Sizes around what can go wrong: words, packets, batches. Returns how many, at most 32. */
 size_t interesting_sizes(const struct side *side, size_t *sizes, size_t greatest);

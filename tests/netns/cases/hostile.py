@@ -14,7 +14,7 @@ from meeting import Meeting
 CROWD = 20
 # Of each of two forgers: what one processor makes in a fraction of its time.
 FORGED_A_SECOND = 10000
-FORGED_SECONDS = 4
+FORGED_SECONDS = 3
 
 
 def crowd(topology):

@@ -31,6 +31,7 @@ struct cm_protocol *cm_protocol_new(const struct cm_ops *ops, void *host, uint32
 	protocol->ops = ops;
 	protocol->host = host;
 	protocol->id_base = comm_id_base;
+	protocol->id_bits = comm_id_bits;
 	protocol->id_mask = (uint32_t)((UINT64_C(1) << comm_id_bits) - 1);
 	assert(!(comm_id_base & protocol->id_mask));
 	list_init(&protocol->connections);

@@ -152,15 +152,35 @@ struct cm_connection *cm_find_qpn(struct cm_protocol *protocol, uint32_t qpn)
 
 /* ---- life ---- */
 
-/* 0: none is left. Sequential, so that an ID is not in use again soon. */
+/* A permutation of the numbers below 2^(2 * @half), by the seed: four rounds of Feistel's. */
+static uint32_t permute(const struct cm_protocol *protocol, uint32_t number, unsigned half)
+{
+	uint32_t mask = (1u << half) - 1, left = number >> half & mask, right = number & mask, round, next;
+
+	for (round = 1; round <= 4; round++) {
+		next = left ^ ((uint32_t)id_hash(protocol->seed ^ round, right) & mask);
+		left = right;
+		right = next;
+	}
+	return left << half | right;
+}
+
+/*
+ * 0: none is left. Each in its turn, so that an ID is not in use again soon; in an order that nobody knows:
+ * who has a connection cannot tell the ID of the next one.
+ */
 static uint32_t choose_id(struct cm_protocol *protocol)
 {
+	unsigned half = (protocol->id_bits + 1) / 2;
 	uint32_t id;
 
 	if (protocol->by_id.count >= protocol->id_mask)
 		return 0;
 	do {
-		id = protocol->id_base | (protocol->next_id++ & protocol->id_mask);
+		do
+			id = permute(protocol, protocol->next_id++, half);
+		while (id > protocol->id_mask);
+		id |= protocol->id_base;
 	} while (!id || cm_find_id(protocol, id));
 	return id;
 }

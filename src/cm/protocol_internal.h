@@ -134,6 +134,7 @@ struct cm_protocol {
 	struct cm_arrival *arrival;
 	uint64_t seed;
 	uint32_t id_base, id_mask, next_id, transaction_high;
+	unsigned id_bits;
 	unsigned sending;
 	unsigned answered;		/* connections in that state */
 	unsigned spare;			/* messages to who was not heard, over the usual: cm_retry_expired() */

@@ -9,7 +9,7 @@
  *	           each error completion: what, which object, why, what to do.
  *
  * What a thread says while it holds a lock (base/lock.h) is written when it holds none any more: who reads
- * stderr slowly must not hold up other threads.
+ * stderr slowly must not hold up other threads. A process that is killed then, or calls abort(), does not say it.
  *
  * The function that first decides the error speaks; those that pass it on are silent. Lower
  * case, no '=' between name and value, %m for errno, QPNs as 0x%06x, keys as 0x%08x.

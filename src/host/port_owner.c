@@ -74,6 +74,13 @@ static bool is_known(uid_t uid, uint64_t now_ns) REQUIRES(lock)
 	return false;
 }
 
+void port_owner_forget(void) UNCHECKED_LOCKS
+{
+	lock_init(&lock);
+	memset(known, 0, sizeof(known));
+	next_look_ns = 0;
+}
+
 bool port_owner_may_hand_on(uid_t uid, uint64_t now_ns)
 {
 	bool may;

@@ -16,5 +16,7 @@
  * monotonic clock. Thread-safe.
  */
 bool port_owner_may_hand_on(uid_t uid, uint64_t now_ns);
+/* In a fork()ed child. */
+void port_owner_forget(void);
 
 #endif

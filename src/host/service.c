@@ -328,31 +328,42 @@ static unsigned find_claims(int fd, uint64_t id, const uint8_t address[16], stru
 
 /*
  * Of several one was made by a program that does not look, and nobody's word says which: the one that
- * is believed takes the request, else the widest. -1: nobody may.
+ * is believed takes the request, else the widest. 0; ECONNREFUSED: nobody may; EAGAIN.
  */
-static int choose_claim(uint64_t id, const struct name claims[3], unsigned count)
+static int choose_claim(uint64_t id, const struct name claims[3], unsigned count, unsigned *chosen)
 {
-	bool reserved = service_is_reserved(id);
+	bool reserved = service_is_reserved(id), believed;
 	unsigned i;
+	int err;
 
-	if (!count || (count == 1 && !reserved))
-		return (int)count - 1;
-	for (i = 0; i < count; i++)
-		if (service_is_believed(&claims[i]))
-			return (int)i;
-	return reserved ? -1 : (int)count - 1;
+	if (!count)
+		return ECONNREFUSED;
+	*chosen = count - 1;
+	if (count == 1 && !reserved)
+		return 0;
+	for (i = 0; i < count; i++) {
+		err = service_is_believed(&claims[i], &believed);
+		if (err)
+			return err;
+		if (believed) {
+			*chosen = i;
+			return 0;
+		}
+	}
+	return reserved ? ECONNREFUSED : 0;
 }
 
 int service_hand_on(uint64_t id, const uint8_t address[16], const struct datagram *datagram)
 {
 	/* A socket for each: what waits in a full queue is charged to its sender. */
-	int fd = name_socket(SOCK_DGRAM), err = ECONNREFUSED, chosen;
+	int fd = name_socket(SOCK_DGRAM), err;
 	struct name claims[3];
+	unsigned chosen;
 
 	if (fd < 0)
 		return errno;
-	chosen = choose_claim(id, claims, find_claims(fd, id, address, claims));
-	if (chosen >= 0)
+	err = choose_claim(id, claims, find_claims(fd, id, address, claims), &chosen);
+	if (!err)
 		err = hand_on_send(fd, &claims[chosen], datagram);
 	close(fd);
 	return err == EPERM ? ECONNREFUSED : err;

@@ -2,6 +2,7 @@
 /* Whose a claim is; remembered for a moment when many ask, as a flood of requests would (service_owner.h). */
 #include "host/service_owner.h"
 
+#include <errno.h>
 #include <netinet/in.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,12 +15,14 @@
 #define IP_SPACES	0x01u		/* bits 31..24 of their service IDs; 16 bits of port at the end */
 #define KNOWN_MAX	16u
 #define WINDOW_NS	100000000u
-#define LOOKS_MAX	16u		/* in a window, of all names */
+#define LOOKS_MAX	32u		/* in a window, of all names */
+#define LOOKS_NAME_MAX	4u		/* of one */
 #define OVERFLOW_UID	65534u		/* anybody whom our user namespace has no number for */
 
 struct known {
 	struct name name;
-	uint64_t looked_ns;
+	uint64_t window_ns;		/* begin of the last one with a look */
+	unsigned looks;			/* in it */
 	bool believed;
 };
 
@@ -53,13 +56,20 @@ static bool judge(const struct name *claim)
 	return false;
 }
 
-static bool may_look(uint64_t now_ns) REQUIRES(lock)
+static bool may_look(struct known *place, uint64_t now_ns) REQUIRES(lock)
 {
 	if (now_ns - window_ns >= WINDOW_NS) {
 		window_ns = now_ns;
 		looks = 0;
 	}
-	return looks++ < LOOKS_MAX;
+	if (place->window_ns != window_ns)
+		place->looks = 0;
+	if (place->looks == LOOKS_NAME_MAX || looks == LOOKS_MAX)
+		return false;
+	place->window_ns = window_ns;
+	place->looks++;
+	looks++;
+	return true;
 }
 
 /* Its place, or that of the one that was asked for longest ago. */
@@ -71,26 +81,32 @@ static struct known *place_of(const struct name *claim) REQUIRES(lock)
 	for (i = 0; i < KNOWN_MAX; i++) {
 		if (is_same(&known[i].name, claim))
 			return &known[i];
-		if (known[i].looked_ns < oldest->looked_ns)
+		if (known[i].window_ns < oldest->window_ns)
 			oldest = &known[i];
 	}
 	*oldest = (struct known){ .name = *claim };
 	return oldest;
 }
 
-bool service_is_believed(const struct name *claim)
+int service_is_believed(const struct name *claim, bool *believed)
 {
 	uint64_t now_ns = clock_now_ns();
 	struct known *place;
-	bool believed;
+	int err = 0;
 
 	lock_acquire(&lock);
 	place = place_of(claim);
-	if (may_look(now_ns)) {
-		place->looked_ns = now_ns;
+	if (may_look(place, now_ns))
 		place->believed = judge(claim);
-	}
-	believed = place->believed;
+	else if (!place->window_ns || now_ns - place->window_ns > 2 * WINDOW_NS)
+		err = EAGAIN;
+	*believed = place->believed;
 	lock_release(&lock);
-	return believed;
+	return err;
+}
+
+void service_owners_forget(void) UNCHECKED_LOCKS
+{
+	lock_init(&lock);
+	memset(known, 0, sizeof(known));
 }

@@ -16,9 +16,12 @@
 bool service_is_reserved(uint64_t id);
 
 /*
- * By the kernel's list of sockets, which is asked at most 16 times in 100 ms; in between by what it said of this
- * name. False also where the kernel does not say. Thread-safe.
+ * By the kernel's list of sockets, which is asked at most 32 times in 100 ms, 4 of them about one name; in
+ * between by what it said of that. False also where the kernel does not say. 0; EAGAIN: too much was asked.
+ * Thread-safe.
  */
-bool service_is_believed(const struct name *claim);
+int service_is_believed(const struct name *claim, bool *believed);
+/* In a fork()ed child. */
+void service_owners_forget(void);
 
 #endif

@@ -18,6 +18,8 @@
 
 #include "base/lock.h"
 #include "host/hand_on.h"
+#include "host/port_owner.h"
+#include "host/service_owner.h"
 #include "platform/clock.h"
 
 #define SLOT_FIRST	1u
@@ -57,6 +59,8 @@ static void after_fork_child(void) UNCHECKED_LOCKS
 		senders[i].number = 0;
 	}
 	lock_init(&senders_lock);
+	port_owner_forget();
+	service_owners_forget();
 }
 
 static void install_fork_handlers(void)
@@ -215,6 +219,8 @@ static bool is_holder(const struct name *sender, uint32_t *number)
 	struct name canonical;
 
 	*number = 0;
+	if (sender->bytes < offsetof(struct sockaddr_un, sun_path) + sizeof(prefix))
+		return false;
 	for (i = sizeof(prefix); i < length && *number < SLOT_COUNT; i++)
 		*number = *number * 10 + (uint32_t)(digits[i - sizeof(prefix)] - '0');
 	if (*number < SLOT_FIRST || *number > SLOT_LAST)

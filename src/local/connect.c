@@ -24,7 +24,7 @@
 #define CONNECT_NS	250000000u	/* how long a peer is waited for: its worker may wait for a core */
 #define CONNECT_TRIES	3u
 #define CONNECT_STEP_NS	50000u
-#define FULL_TRIES	40u
+#define FULL_STEP_NS	1000000u
 #define AGAIN_NS	1000000000u	/* between datagrams that make the worker try */
 #define DRAIN_PASSES	256u
 
@@ -84,6 +84,21 @@ static void unclaim_attempt(struct peers *peers, uint32_t slot)
 	lock_release(&peers->lock);
 }
 
+/* Nothing is sent to who is not to be trusted; and who was connected to waits for the hello. */
+static int attempt_greet(struct local *local, struct attempt *attempt, const struct hello *hello, int side_fd)
+{
+	int err = handshake_connect(attempt->slot, &attempt->process);
+
+	if (err)
+		return err;
+	err = proofs_send(local->peers, attempt->slot, attempt->nonce);
+	if (err)
+		handshake_close(&attempt->process);
+	else
+		err = handshake_greet(&attempt->process, hello, side_fd);
+	return err;
+}
+
 static int attempt_send(struct local *local, struct attempt *attempt, bool late)
 {
 	struct hello hello;
@@ -93,9 +108,7 @@ static int attempt_send(struct local *local, struct attempt *attempt, bool late)
 		return err;
 	attempt->nonce = random_u64() | 1;
 	write_hello(local, attempt->peer, attempt->nonce, late, &hello);
-	err = proofs_send(local->peers, attempt->slot, attempt->nonce);
-	if (!err)
-		err = handshake_connect(attempt->slot, &hello, side_fd, &attempt->process);
+	err = attempt_greet(local, attempt, &hello, side_fd);
 	close(side_fd);
 	if (err)
 		peer_release(local, attempt->peer);
@@ -121,10 +134,12 @@ static int attempt_admit(struct local *local, struct attempt *attempt)
 	const struct hello *hello = &attempt->process.hello;
 	int err;
 
-	if (!hello_has_slot(hello, attempt->slot) || !proofs_hold(local, hello, attempt->nonce & ~1ull)) {
+	err = !hello_has_slot(hello, attempt->slot) ? EPROTO :
+	      !proofs_hold(local, hello, attempt->nonce & ~1ull) ? EBUSY : 0;
+	if (err) {
 		handshake_close(&attempt->process);
 		peer_release(local, attempt->peer);
-		return EPROTO;
+		return err;
 	}
 	err = peer_admit(local, attempt->peer, &attempt->process);
 	if (err)
@@ -180,16 +195,23 @@ static int connect_once(struct local *local, uint32_t slot)
 /* EALREADY: it is connecting to us, or another thread is at it; EEXIST: it just did. */
 static int connect_to_slot(struct local *local, uint32_t slot)
 {
-	unsigned tries = 0, full = 0;
+	uint64_t until_ns = clock_now_ns() + CONNECT_NS, step_ns = CONNECT_STEP_NS;
+	unsigned tries = 0;
 	int err;
 
-	/* ECONNRESET: the other side had no time for us (or will never have); ENOBUFS: many want the same */
+	/*
+	 * ECONNRESET, EBUSY: the other side had no time for us (or will never have), a proof came too late;
+	 * ENOBUFS: many want the same.
+	 */
 	for (;;) {
 		err = connect_once(local, slot);
-		if ((err == ECONNRESET && ++tries < CONNECT_TRIES) || (err == ENOBUFS && ++full < FULL_TRIES))
-			thread_sleep_ns(err == ENOBUFS ? CONNECT_STEP_NS : 0);
-		else
+		if (err == ENOBUFS && clock_now_ns() < until_ns) {
+			thread_sleep_ns(step_ns);
+			if (step_ns < FULL_STEP_NS)
+				step_ns *= 2;
+		} else if ((err != ECONNRESET && err != EBUSY) || ++tries == CONNECT_TRIES) {
 			break;
+		}
 	}
 	if ((err == EALREADY || err == EEXIST) && wait_for_channel(local, slot))
 		return 0;
@@ -282,15 +304,20 @@ static int welcome(struct local *local, struct handshake_peer *process, bool lat
 	uint64_t nonce = process->hello.nonce;
 	struct hello hello;
 	struct peer *peer;
-	int side_fd, err = proofs_send(local->peers, process->hello.slot[0], nonce & ~1ull);
+	int side_fd, err = peer_reserve(local, &peer, &side_fd);
 
-	if (!err)
-		err = peer_reserve(local, &peer, &side_fd);
 	if (err) {
 		refuse(local, process, err);
 		return err;
 	}
 	write_hello(local, peer, nonce, late, &hello);
+	err = proofs_send(local->peers, process->hello.slot[0], nonce & ~1ull);
+	if (err) {
+		refuse(local, process, err);
+		peer_release(local, peer);
+		close(side_fd);
+		return err;
+	}
 	err = peer_admit(local, peer, process);
 	if (!err) {
 		err = handshake_answer(&peer->process, &hello, 0, side_fd);
@@ -303,6 +330,29 @@ static int welcome(struct local *local, struct handshake_peer *process, bool lat
 	return err;
 }
 
+/*
+ * Channels of other processes that have slots of @process, which has proven that they are its own: whoever had
+ * them before has given them up, and kept its connection. Was there one?
+ */
+static bool end_former_holders(struct local *local, const struct handshake_peer *process)
+{
+	struct peer *peer;
+	bool found = false;
+	unsigned i;
+
+	for (i = 0; i < process->hello.slot_count; i++) {
+		peer = peer_of_slot(local, process->hello.slot[i]);
+		/* Where processes cannot be told apart it may have connected twice. */
+		if (!peer || peer->process.pid == process->pid)
+			continue;
+		peer_end(peer);
+		found = true;
+	}
+	if (found)
+		atomic_store(&local->serve_due, true);
+	return found;
+}
+
 static void receive_connector(struct local *local, struct handshake_peer *process)
 {
 	bool late;
@@ -312,9 +362,11 @@ static void receive_connector(struct local *local, struct handshake_peer *proces
 	late = peers_missed(local->peers, &process->hello);
 	verdict = judge(local, &process->hello);
 	lock_release(&local->peers->lock);
-	if (!verdict && !(process->hello.nonce & 1 &&
-			  proofs_hold(local, &process->hello, process->hello.nonce)))
+	if ((!verdict || verdict == EEXIST) && !(process->hello.nonce & 1 &&
+						 proofs_hold(local, &process->hello, process->hello.nonce)))
 		verdict = EBUSY;
+	if (verdict == EEXIST && end_former_holders(local, process))
+		verdict = EBUSY;	/* until they are dismissed */
 	if (verdict)
 		refuse(local, process, verdict);
 	/* We are awake, but an application thread may sleep in our place (hca/stand_in.c). */

@@ -245,8 +245,7 @@ void handshake_abandon(struct handshake_peer *peer)
 
 /* ---- both sides ---- */
 
-int handshake_connect(uint32_t slot, const struct hello *hello, int side_fd,
-		      struct handshake_peer *peer)
+int handshake_connect(uint32_t slot, struct handshake_peer *peer)
 {
 	struct name name = name_of_slot(SLOT_CHANNEL_NAME, slot);
 	struct handshake_peer met;
@@ -256,14 +255,20 @@ int handshake_connect(uint32_t slot, const struct hello *hello, int side_fd,
 		return err == EAGAIN ? ETIMEDOUT : err;
 	init_peer(&met, fd);
 	err = other_end_is_trusted(fd) ? ask_for_credentials(fd) : EPERM;
-	if (!err)
-		err = send_hello(fd, hello, side_fd);
-	if (err) {
+	if (err)
 		handshake_close(&met);
-		return err == EPIPE ? ECONNRESET : err;
-	}
-	*peer = met;
-	return 0;
+	else
+		*peer = met;
+	return err;
+}
+
+int handshake_greet(struct handshake_peer *peer, const struct hello *hello, int side_fd)
+{
+	int err = send_hello(peer->fd, hello, side_fd);
+
+	if (err)
+		handshake_close(peer);
+	return err == EPIPE ? ECONNRESET : err;
 }
 
 int handshake_receive(struct handshake_peer *peer, uint64_t timeout_ns)

@@ -54,12 +54,15 @@ struct handshake_peer {
 int handshake_listen(int channel_fd);
 
 /*
- * Connect to the holder of @slot and send our hello; does not block. 0: peer->fd becomes readable when
- * handshake_receive() has something to do; ECONNREFUSED: nobody listens there; ECONNRESET: it did not want us;
- * EPERM: not to be trusted; ETIMEDOUT: too many wait there.
+ * Connect to the holder of @slot; does not block. Say hello soon: it is not waited for long. 0;
+ * ECONNREFUSED: nobody listens there; EPERM: not to be trusted; ETIMEDOUT: too many wait there.
  */
-int handshake_connect(uint32_t slot, const struct hello *hello, int side_fd,
-		      struct handshake_peer *peer);
+int handshake_connect(uint32_t slot, struct handshake_peer *peer);
+/*
+ * Our hello. 0: peer->fd becomes readable when handshake_receive() has something to do; ECONNRESET: it did not
+ * want us; errno: *peer is closed.
+ */
+int handshake_greet(struct handshake_peer *peer, const struct hello *hello, int side_fd);
 /*
  * Its answer: blocks, up to @timeout_ns. 0: *peer is filled; EAGAIN: none yet. Others, and *peer is
  * closed: ECONNRESET: it did not want us, or ended; EPROTO: of another version, or its side is not

@@ -90,9 +90,16 @@ static void party_end(struct party *party)
 	close(party->listen_fd);
 }
 
+static int connect_as(uint32_t slot, const struct hello *hello, int side_fd, struct handshake_peer *peer)
+{
+	int err = handshake_connect(slot, peer);
+
+	return err ? err : handshake_greet(peer, hello, side_fd);
+}
+
 static int connect_to_listener(struct party *party, struct handshake_peer *peer)
 {
-	int err = handshake_connect(LISTENERS_SLOT, &party->hello, party->side_fd, peer);
+	int err = connect_as(LISTENERS_SLOT, &party->hello, party->side_fd, peer);
 
 	return err ? err : handshake_receive(peer, WAIT_NS);
 }
@@ -270,7 +277,7 @@ static void an_answer_may_come_late(void **state)
 	stop(pid);
 	party_make(&party);
 	strcpy(party.side, "the connector's");
-	assert_int_equal(handshake_connect(LISTENERS_SLOT, &party.hello, party.side_fd, &peer), 0);
+	assert_int_equal(connect_as(LISTENERS_SLOT, &party.hello, party.side_fd, &peer), 0);
 	assert_int_equal(handshake_receive(&peer, 0), EAGAIN);
 	kill(pid, SIGCONT);
 	assert_int_equal(handshake_receive(&peer, 10 * (uint64_t)WAIT_NS), 0);
@@ -338,7 +345,7 @@ static void another_user_is_turned_away_by_both(void **state)
 	end(pid);
 	pid = fork();
 	if (!pid)
-		_exit(setuid(USER) ? 99 : handshake_connect(OUR_SLOT, &party.hello, party.side_fd,
+		_exit(setuid(USER) ? 99 : connect_as(OUR_SLOT, &party.hello, party.side_fd,
 							    &peer));
 	assert_int_equal(exit_of(pid), EPERM);
 	assert_int_equal(handshake_accept(party.listen_fd, &peer), EPERM);
@@ -367,7 +374,7 @@ static void who_has_become_another_user_is_turned_away(void **state)
 	assert_true(pid > 0);
 	party_make(&party);
 	/* It was trusted when it listened; it is not the one to trust us now. */
-	err = handshake_connect(LISTENERS_SLOT, &party.hello, party.side_fd, &peer);
+	err = connect_as(LISTENERS_SLOT, &party.hello, party.side_fd, &peer);
 	assert_true(!err || err == ECONNRESET);	/* it hung up before we spoke */
 	assert_int_equal(exit_of(pid), 1);
 	if (!err)
@@ -392,7 +399,7 @@ static void an_answer_of_another_user_is_none(void **state)
 		skip();
 	}
 	party_make(&party);
-	assert_int_equal(handshake_connect(OUR_SLOT, &party.hello, party.side_fd, &peer), 0);
+	assert_int_equal(connect_as(OUR_SLOT, &party.hello, party.side_fd, &peer), 0);
 	assert_int_equal(handshake_accept(party.listen_fd, &came), 0);
 	assert_int_equal(came.pid, getpid());
 	pid = fork();
@@ -692,7 +699,7 @@ static void failures_are_passed_on(void **state)
 	fail_set(FAIL_LISTEN, 1, EPERM);
 	assert_int_equal(listen_as(8, &fd), EPERM);
 	fail_clear();
-	assert_int_equal(handshake_connect(OUR_SLOT, &party.hello, party.side_fd, &peer), 0);
+	assert_int_equal(connect_as(OUR_SLOT, &party.hello, party.side_fd, &peer), 0);
 	fail_set(FAIL_RECVMSG, 1, ENOBUFS);
 	fd = handshake_accept(party.listen_fd, &(struct handshake_peer){ .fd = -1 });
 	assert_int_equal(fd, ENOBUFS);

@@ -534,6 +534,13 @@ int peer_take_block(struct peer *peer, uint32_t region)
 	return fd;
 }
 
+void peer_end(struct peer *peer)
+{
+	lock_acquire(&peer->inbox);
+	peer->ended = true;
+	lock_release(&peer->inbox);
+}
+
 bool peer_has_ended(struct peer *peer)
 {
 	bool ended;
@@ -581,9 +588,9 @@ void local_add_slot(struct local *local, const struct slot *slot)
 
 	if (!peers || peers->slots == HANDSHAKE_SLOTS)
 		return;
-	err = handshake_listen(slot->channel_fd);
+	err = waiter_add(local->waiter, slot->channel_fd, local->connect_tag);
 	if (!err)
-		err = waiter_add(local->waiter, slot->channel_fd, local->connect_tag);
+		err = handshake_listen(slot->channel_fd);
 	if (err) {
 		log_info("no memory will be shared by slot %u: error %d", slot->number, err);
 		return;

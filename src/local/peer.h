@@ -169,6 +169,8 @@ bool peer_took_bell(struct peer *peer);
 int peer_take_block(struct peer *peer, uint32_t region);
 /* Send a descriptor: false: the socket is full, or it failed. */
 bool peer_send_block(struct peer *peer, uint32_t region, int fd);
+/* It is to be dismissed, as if it had hung up. */
+void peer_end(struct peer *peer);
 bool peer_has_ended(struct peer *peer);
 
 /* ---- connecting (connect.c, reconnect.c) ---- */

@@ -26,13 +26,16 @@ int proofs_send(const struct peers *peers, uint32_t slot, uint64_t nonce)
 	return err == EAGAIN ? ENOBUFS : err;
 }
 
-static bool have_come(const struct peers *peers, const struct hello *hello, uint64_t nonce)
+/* They count once: the slot may be another one's the next time. */
+static bool have_come(struct peers *peers, const struct hello *hello, uint64_t nonce)
 {
 	unsigned i;
 
 	for (i = 0; i < hello->slot_count; i++)
 		if (atomic_load(&peers->proof[hello->slot[i]][nonce & 1]) != nonce)
 			return false;
+	for (i = 0; i < hello->slot_count; i++)
+		atomic_store(&peers->proof[hello->slot[i]][nonce & 1], 0);
 	return true;
 }
 

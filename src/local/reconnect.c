@@ -23,6 +23,7 @@
 #include "platform/clock.h"
 
 #define SURE_TRIES 3u		/* made even if no QP is connected to it (any more) */
+#define QUEUED_TRIES 1u		/* what those count that found its queue full */
 
 /* Before each try, since the last. */
 static const uint64_t delay_ns[] = {
@@ -106,12 +107,16 @@ static bool take_due(struct peers *peers, uint64_t now_ns, uint32_t *slot)
 
 /* ---- trying ---- */
 
+/* Where others stand in the queue before us it was no try: there are more, as long as there is a use for them. */
 static void note_failure(struct local *local, uint32_t slot, int err)
 {
 	struct later *later = &local->peers->later[slot];
+	bool queued = err == ENOBUFS && local->ops->is_connected_to(local->device, slot);
 
 	lock_acquire(&local->peers->lock);
 	log_debug("slot %u: still no memory is shared with its process: error %d", slot, err);
+	if (queued && later->tries > QUEUED_TRIES)
+		later->tries = QUEUED_TRIES;
 	if (may_change(err) && !later->once && ++later->tries < TRIES_MAX)
 		schedule(local->peers, slot, clock_now_ns() + delay_ns[later->tries]);
 	lock_release(&local->peers->lock);

@@ -20,7 +20,6 @@
 #include "link/memory_internal.h"
 #include "local/peer.h"
 #include "pair.h"
-#include "platform/memory.h"
 #include "transport/message.h"
 #include "verbs/verbs.h"
 
@@ -656,33 +655,6 @@ static bool a_peer_can_write_its_own_side_only(void)
 
 /* ---- hellos ---- */
 
-/* And which slot's it is. */
-static int connect_to_a_listener(uint32_t *number)
-{
-	FILE *sockets = fopen("/proc/net/unix", "r");
-	struct sockaddr_un name = {.sun_family = AF_UNIX};
-	char line[512], *at;
-	int fd = -1;
-
-	while (fd < 0 && fgets(line, sizeof(line), sockets)) {
-		at = strstr(line, "@" SLOT_CHANNEL_NAME);
-		if (!at)
-			continue;
-		at[strcspn(at, "\n")] = '\0';
-		*number = (uint32_t)strtoul(at + strlen("@" SLOT_CHANNEL_NAME), NULL, 10);
-		memcpy(name.sun_path + 1, at + 1, strlen(at + 1));
-		fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-		if (connect(fd, (struct sockaddr *)&name,
-			    (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
-					strlen(at + 1)))) {
-			close(fd);
-			fd = -1;
-		}
-	}
-	fclose(sockets);
-	return fd;
-}
-
 #define VISITORS_SLOTS 32u
 
 static struct slot visitors[VISITORS_SLOTS];
@@ -756,54 +728,6 @@ static void visitor(struct end *end, void *argument)
 	meet(end);
 }
 
-/* Of a hello with this slot, said with that nonce; 0: it is let in. */
-static int verdict_of(uint32_t slot, uint64_t nonce)
-{
-	struct hello hello = {.slot_count = 1, .slot = {slot}, .side_bytes = peer_side_bytes(), .nonce = nonce};
-	struct handshake_peer peer = {.side_fd = -1};
-	uint32_t listener = 0;
-	uint8_t *side;
-	int side_fd, err;
-
-	hello.magic = HANDSHAKE_MAGIC;
-	hello.version = HANDSHAKE_VERSION;
-	CHECK(!memory_private(peer_side_bytes(), (void **)&side));
-	CHECK(!memory_shared("side", peer_side_bytes(), side, &side_fd));
-	peer.fd = connect_to_a_listener(&listener);
-	CHECK(peer.fd >= 0);
-	close(peer.fd);
-	CHECK(!handshake_connect(listener, &hello, side_fd, &peer), "%m");
-	err = handshake_receive(&peer, 5000000000);
-	if (!err)
-		handshake_close(&peer);
-	memory_release(side, peer_side_bytes(), side_fd);
-	return err;
-}
-
-/* One that is another's, one that is nobody's, its own with another number than it said. */
-static void liar(struct end *end, void *argument)
-{
-	struct slot own, others;
-	uint32_t listener = 0;
-	int fd;
-
-	CHECK(!slot_claim(&own) && !slot_claim(&others), "%m");
-	meet(end);
-	fd = connect_to_a_listener(&listener);
-	CHECK(fd >= 0);
-	close(fd);
-	CHECK(verdict_of(own.number, 77) == EBUSY);
-	CHECK(!slot_prove(&own, listener, 78), "%m");
-	CHECK(verdict_of(own.number, 77) == EBUSY);
-	CHECK(verdict_of(others.number, 79) == EBUSY);
-	CHECK(!slot_prove(&own, listener, 79), "%m");
-	CHECK(verdict_of(own.number, 78) == EBUSY);
-	CHECK(verdict_of(own.number, 79) == 0);
-	slot_release(&own);
-	slot_release(&others);
-	meet(end);
-}
-
 static void host(struct end *end, void *argument)
 {
 	end_open(end, BYTES, ALL_ACCESS);
@@ -816,11 +740,6 @@ static void host(struct end *end, void *argument)
 static bool garbage_at_the_door_does_no_harm(void)
 {
 	return pair_run("mapped", host, visitor, NULL, 60);
-}
-
-static bool nobody_has_a_slot_by_saying_so(void)
-{
-	return pair_run("mapped", host, liar, NULL, 60);
 }
 
 int main(int argc, char **argv)
@@ -838,7 +757,6 @@ int main(int argc, char **argv)
 		TEST(so_does_one_that_is_stopped),
 		TEST(a_peer_can_write_its_own_side_only),
 		TEST(garbage_at_the_door_does_no_harm),
-		TEST(nobody_has_a_slot_by_saying_so),
 	};
 
 	return run_tests(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));

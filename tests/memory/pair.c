@@ -8,9 +8,11 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -521,4 +523,30 @@ int run_tests(int argc, char **argv, const struct test *tests, unsigned count)
 	}
 	printf("1..%u\n", count);
 	return failed ? 1 : 0;
+}
+
+int connect_to_a_listener(uint32_t *number)
+{
+	FILE *sockets = fopen("/proc/net/unix", "r");
+	struct sockaddr_un name = {.sun_family = AF_UNIX};
+	char line[512], *at;
+	int fd = -1;
+
+	while (fd < 0 && fgets(line, sizeof(line), sockets)) {
+		at = strstr(line, "@" SLOT_CHANNEL_NAME);
+		if (!at)
+			continue;
+		at[strcspn(at, "\n")] = '\0';
+		*number = (uint32_t)strtoul(at + strlen("@" SLOT_CHANNEL_NAME), NULL, 10);
+		memcpy(name.sun_path + 1, at + 1, strlen(at + 1));
+		fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+		if (connect(fd, (struct sockaddr *)&name,
+			    (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
+					strlen(at + 1)))) {
+			close(fd);
+			fd = -1;
+		}
+	}
+	fclose(sockets);
+	return fd;
 }

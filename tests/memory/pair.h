@@ -148,4 +148,7 @@ extern bool long_run;
 bool skip(const char *why); /* return skip("..."): counted as skipped */
 int run_tests(int argc, char **argv, const struct test *tests, unsigned count);
 
+/* To a process, the first that listens for peers; *slot: the slot's number. -1: nobody does. */
+int connect_to_a_listener(uint32_t *slot);
+
 #endif

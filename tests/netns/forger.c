@@ -34,7 +34,7 @@
 
 #define PORT		4791u
 #define QKEY_GSI	0x80010000u
-#define FAR		0x500000u	/* more packets than are sent meanwhile */
+#define FAR		0x700000u	/* more packets than are sent meanwhile */
 #define SLICE_NS	1000000
 
 static uint64_t state = 0x5eed;
@@ -77,7 +77,7 @@ static size_t write_packet(struct packet *packet, uint8_t *out)
 /* What the two have sent or will soon send is between the halves. */
 static uint32_t far_psn(void)
 {
-	uint32_t distance = FAR + chance(0x200000);
+	uint32_t distance = FAR + chance(0x100000);
 
 	return chance(2) ? psn_add(target_psn, distance) : psn_add(target_psn, 0x1000000 - distance);
 }

@@ -194,13 +194,13 @@ def address_of(program):
     raise Failure('no QPN was told\n' + program.tail())
 
 
-def forge(topology, stack, kind, server=('0', '0'), client=('0', '0')):
-    """From each end's host to the other end's."""
+def forge(topology, stack, kind, server=('0', '0'), client=('0', '0'), seconds=FORGED_SECONDS):
+    """From each end's host to the other end's, which expects the PSNs of the first."""
     forger = forger_of(topology)
     return [stack.enter_context(end.start(
-        [forger, other.address, kind, str(FORGED_A_SECOND), str(FORGED_SECONDS), qpn, client[1]]))
-        for end, other, qpn in ((topology.client, topology.server, server[0]),
-                                (topology.server, topology.client, client[0]))]
+        [forger, other.address, kind, str(FORGED_A_SECOND), str(seconds), qpn, psn]))
+        for end, other, qpn, psn in ((topology.client, topology.server, server[0], client[1]),
+                                     (topology.server, topology.client, client[0], server[1]))]
 
 
 def bandwidth(topology, kind=None):
@@ -238,7 +238,7 @@ def forged(topology, kind):
 def forged_data(topology, kind):
     """What arrives is what was sent, and connections come about and end as they should."""
     with contextlib.ExitStack() as stack:
-        forgers = forge(topology, stack, kind)
+        forgers = forge(topology, stack, kind, seconds=FORGED_SECONDS + 2)
         checks = [words(topology.client.lab.verify, '-g 1 -t', '^rc_stream$'),
                   words('ibv_rc_pingpong -c -g 1 -n 2000'), words('ibv_ud_pingpong -c -g 1 -s 1000')]
         for command in checks:
@@ -246,7 +246,7 @@ def forged_data(topology, kind):
         connects = 'ib_write_bw -F -R -n 500 -p {p}'
         Meeting(topology).run(connects, connects + ' {a}', timeout=30)
         for program in forgers:
-            if program.wait(FORGED_SECONDS + 10) != 0:
+            if program.wait(FORGED_SECONDS + 12) != 0:
                 raise Failure(program.tail())
 
 

@@ -152,9 +152,10 @@ struct cm_connection *cm_find_qpn(struct cm_protocol *protocol, uint32_t qpn)
 
 /* ---- life ---- */
 
-/* A permutation of the numbers below 2^(2 * @half), by the seed: four rounds of Feistel's. */
-static uint32_t permute(const struct cm_protocol *protocol, uint32_t number, unsigned half)
+/* A permutation of the numbers below 2^id_bits, or 2^(id_bits + 1), by the seed: four rounds of Feistel's. */
+uint32_t cm_permute(const struct cm_protocol *protocol, uint32_t number)
 {
+	unsigned half = (protocol->id_bits + 1) / 2;
 	uint32_t mask = (1u << half) - 1, left = number >> half & mask, right = number & mask, round, next;
 
 	for (round = 1; round <= 4; round++) {
@@ -171,14 +172,13 @@ static uint32_t permute(const struct cm_protocol *protocol, uint32_t number, uns
  */
 static uint32_t choose_id(struct cm_protocol *protocol)
 {
-	unsigned half = (protocol->id_bits + 1) / 2;
 	uint32_t id;
 
 	if (protocol->by_id.count >= protocol->id_mask)
 		return 0;
 	do {
 		do
-			id = permute(protocol, protocol->next_id++, half);
+			id = cm_permute(protocol, protocol->next_id++);
 		while (id > protocol->id_mask);
 		id |= protocol->id_base;
 	} while (!id || cm_find_id(protocol, id));

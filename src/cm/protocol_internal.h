@@ -186,6 +186,8 @@ void cm_hide_qpn(struct cm_connection *connection);
 void cm_index_remote(struct cm_connection *connection);
 void cm_index_remote_qpn(struct cm_connection *connection);
 void cm_index_qpn(struct cm_connection *connection);
+/* The order in which IDs are given out, below id_base. */
+uint32_t cm_permute(const struct cm_protocol *protocol, uint32_t number);
 struct cm_connection *cm_find_id(struct cm_protocol *protocol, uint32_t local_id);
 struct cm_connection *cm_find_remote(struct cm_protocol *protocol, const struct mad_address *from,
 				     uint32_t remote_id, bool datagram);

@@ -211,6 +211,9 @@ static void side_open(struct side *side, uint32_t id)
 	*side = (struct side){ .id = id };
 	side->protocol = cm_protocol_new(&side_ops, side, id & ~0xffu, 8);
 	assert_non_null(side->protocol);
+	/* The first one is to be Linux's. */
+	for (side->protocol->next_id = 0; cm_permute(side->protocol, side->protocol->next_id) != (id & 0xff);)
+		assert_true(side->protocol->next_id++ < 255);
 }
 
 /* @transaction: compare it too; IDs of what begins an exchange are everybody's own. */

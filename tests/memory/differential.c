@@ -14,10 +14,10 @@
 #define STEPS 200u
 /* Of each mode. */
 #if defined(THREAD_SANITIZER)
-#define SEEDS_USUAL 2u
+#define SEEDS_USUAL 1u
 #define SEEDS_LONG 8u
 #elif defined(ADDRESS_SANITIZER)
-#define SEEDS_USUAL 4u
+#define SEEDS_USUAL 2u
 #define SEEDS_LONG 20u
 #else
 #define SEEDS_USUAL 4u

@@ -10,6 +10,11 @@
 
 #include "pair.h"
 
+#if defined(ADDRESS_SANITIZER) || defined(THREAD_SANITIZER)
+#define KILLS 10u
+#else
+#define KILLS 25u
+#endif
 #define BYTES (1u << 20)
 #define DEPTH 16u
 #define LIMIT_S 20.0
@@ -233,7 +238,7 @@ static bool kill_once(const char *mode, unsigned seed)
 static bool a_peer_may_be_killed_at_any_instant(void)
 {
 	static const char *const mode[] = {"auto", "copy", "ring", "mapped", "off"};
-	unsigned i, kills = long_run ? 400 : 25;
+	unsigned i, kills = long_run ? 400 : KILLS;
 
 	for (i = 0; i < kills; i++)
 		if (!kill_once(mode[i % 5], i))

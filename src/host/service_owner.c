@@ -10,6 +10,7 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "platform/clock.h"
+#include "platform/privilege.h"
 #include "platform/socket_owner.h"
 
 #define IP_SPACES	0x01u		/* bits 31..24 of their service IDs; 16 bits of port at the end */
@@ -17,7 +18,6 @@
 #define WINDOW_NS	100000000u
 #define LOOKS_MAX	32u		/* in a window, of all names */
 #define LOOKS_NAME_MAX	4u		/* of one */
-#define OVERFLOW_UID	65534u		/* anybody whom our user namespace has no number for */
 
 struct known {
 	struct name name;
@@ -47,7 +47,7 @@ static bool judge(const struct name *claim)
 	uid_t uid = 0;
 	int err = socket_owner(text, &uid);
 
-	if (!err && (!uid || (uid == geteuid() && uid != OVERFLOW_UID)))
+	if (!err && (!uid || (uid == geteuid() && uid != overflow_uid())))
 		return true;
 	if (err)
 		explain("%s: not believed, the kernel does not say whose it is: %s", text, strerror(err));

@@ -345,6 +345,8 @@ static bool end_former_holders(struct local *local, const struct handshake_peer 
 		/* Where processes cannot be told apart it may have connected twice. */
 		if (!peer || peer->process.pid == process->pid)
 			continue;
+		log_warn("process %d has given up slot %u and kept its channel, which ends", (int)peer->process.pid,
+			 process->hello.slot[i]);
 		peer_end(peer);
 		found = true;
 	}
@@ -363,8 +365,11 @@ static void receive_connector(struct local *local, struct handshake_peer *proces
 	verdict = judge(local, &process->hello);
 	lock_release(&local->peers->lock);
 	if ((!verdict || verdict == EEXIST) && !(process->hello.nonce & 1 &&
-						 proofs_hold(local, &process->hello, process->hello.nonce)))
+						 proofs_hold(local, &process->hello, process->hello.nonce))) {
+		explain("process %d asks for shared memory as the holder of slot %u and does not prove it: refused",
+			(int)process->pid, process->hello.slot[0]);
 		verdict = EBUSY;
+	}
 	if (verdict == EEXIST && end_former_holders(local, process))
 		verdict = EBUSY;	/* until they are dismissed */
 	if (verdict)
@@ -409,7 +414,6 @@ static void receive_connectors(struct local *local)
 			struct handshake_peer process;
 
 			err = handshake_accept(listen_fd, &process);
-
 			if (err == EAGAIN ||
 			    ((err == EMFILE || err == ENFILE) && !turn_away(local, listen_fd)))
 				break;

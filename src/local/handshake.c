@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <poll.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -16,12 +15,12 @@
 
 #include "host/name.h"
 #include "platform/fail.h"
+#include "platform/privilege.h"
 #include "platform/process_memory.h"
 
 #define BACKLOG		64
 #define FDS_MAX		4u		/* that are looked at; a hello has one */
 #define HELLO_WAIT_MS	2		/* it follows the connection at once */
-#define OVERFLOW_UID	65534u		/* where /proc does not say */
 #define SEALS		(F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL)
 
 #ifndef F_SEAL_FUTURE_WRITE
@@ -34,18 +33,6 @@ int handshake_listen(int channel_fd)
 }
 
 /* ---- trust ---- */
-
-static uid_t overflow_uid(void)
-{
-	unsigned uid = OVERFLOW_UID;
-	FILE *file = fopen("/proc/sys/kernel/overflowuid", "re");
-
-	if (file && fscanf(file, "%u", &uid) != 1)
-		uid = OVERFLOW_UID;
-	if (file)
-		fclose(file);
-	return uid;
-}
 
 /*
  * Users that this user namespace has no number for all look alike: then the kernel's ptrace check says

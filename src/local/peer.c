@@ -589,8 +589,11 @@ void local_add_slot(struct local *local, const struct slot *slot)
 	if (!peers || peers->slots == HANDSHAKE_SLOTS)
 		return;
 	err = waiter_add(local->waiter, slot->channel_fd, local->connect_tag);
-	if (!err)
+	if (!err) {
 		err = handshake_listen(slot->channel_fd);
+		if (err)	/* to epoll, a socket that does not listen has hung up */
+			waiter_remove(local->waiter, slot->channel_fd);
+	}
 	if (err) {
 		log_info("no memory will be shared by slot %u: error %d", slot->number, err);
 		return;

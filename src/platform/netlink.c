@@ -12,10 +12,10 @@
 #define BUFFER_BYTES	32768u
 #define LEFT_MAX	4096u		/* messages of an answer that nobody takes any more */
 
-static int open_socket(struct mnl_socket **opened)
+static int open_socket(int protocol, struct mnl_socket **opened)
 {
 	struct mnl_socket *socket = fail_now(FAIL_NETLINK) ? NULL :
-				    mnl_socket_open2(NETLINK_ROUTE, SOCK_CLOEXEC);
+				    mnl_socket_open2(protocol, SOCK_CLOEXEC);
 	int err;
 
 	if (!socket)
@@ -33,7 +33,7 @@ void netlink_open(struct netlink *netlink)
 {
 	lock_init(&netlink->lock);
 	netlink->sequence = 0;
-	if (open_socket(&netlink->socket))
+	if (open_socket(NETLINK_ROUTE, &netlink->socket))
 		netlink->socket = NULL;
 }
 
@@ -94,10 +94,10 @@ static void discard(struct mnl_socket *socket)
 			return;
 }
 
-static int ask_once(struct nlmsghdr *question, mnl_cb_t take, void *context)
+int netlink_ask_once(int protocol, struct nlmsghdr *question, mnl_cb_t take, void *context)
 {
 	struct mnl_socket *socket = NULL;
-	int err = open_socket(&socket);
+	int err = open_socket(protocol, &socket);
 
 	if (err)
 		return err;
@@ -111,7 +111,7 @@ int netlink_ask(struct netlink *netlink, struct nlmsghdr *question, mnl_cb_t tak
 	int err;
 
 	if (!netlink || !netlink->socket)
-		return ask_once(question, take, context);
+		return netlink_ask_once(NETLINK_ROUTE, question, take, context);
 	lock_acquire(&netlink->lock);
 	err = converse(netlink->socket, question, ++netlink->sequence, take, context);
 	if (err)

@@ -27,5 +27,7 @@ void netlink_abandon(struct netlink *netlink);
  * network namespace of the calling thread. 0 or errno, the kernel's word or @take's.
  */
 int netlink_ask(struct netlink *netlink, struct nlmsghdr *question, mnl_cb_t take, void *context);
+/* The same of another protocol of netlink(7), by a socket for this question. */
+int netlink_ask_once(int protocol, struct nlmsghdr *question, mnl_cb_t take, void *context);
 
 #endif

@@ -4,8 +4,11 @@
 
 #include <errno.h>
 #include <netinet/in.h>
+#include <stdio.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#define OVERFLOW_UID 65534u	/* where /proc does not say */
 
 #ifndef IPPROTO_UDPLITE
 #define IPPROTO_UDPLITE 136
@@ -17,6 +20,18 @@ static int probe_socket(void)
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, IPPROTO_UDPLITE);
 
 	return fd >= 0 ? fd : socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+}
+
+uid_t overflow_uid(void)
+{
+	unsigned uid = OVERFLOW_UID;
+	FILE *file = fopen("/proc/sys/kernel/overflowuid", "re");
+
+	if (file && fscanf(file, "%u", &uid) != 1)
+		uid = OVERFLOW_UID;
+	if (file)
+		fclose(file);
+	return uid;
 }
 
 /* The kernel judges before it looks who has the port. */

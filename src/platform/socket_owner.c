@@ -9,11 +9,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include <libmnl/libmnl.h>
+#include "platform/netlink.h"
 
-#include "platform/fail.h"
-
-#define BUFFER_BYTES	32768u
 #ifndef UDIAG_SHOW_UID			/* Linux 5.3 */
 #define UDIAG_SHOW_UID	0x40
 #define UNIX_DIAG_UID	7
@@ -50,47 +47,21 @@ static int take(const struct nlmsghdr *header, void *context)
 	return MNL_CB_OK;
 }
 
-static int converse(struct mnl_socket *socket, struct search *search)
+int socket_owner(const char *name, uid_t *uid)
 {
-	char buffer[BUFFER_BYTES];
+	struct search search = { .name = name, .length = strlen(name), .err = ENOENT };
+	char buffer[MNL_NLMSG_HDRLEN + sizeof(struct unix_diag_req)];
 	struct nlmsghdr *question = mnl_nlmsg_put_header(buffer);
 	struct unix_diag_req *request;
-	int more = MNL_CB_OK;
+	int err;
 
 	question->nlmsg_type = SOCK_DIAG_BY_FAMILY;
 	question->nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP;
-	question->nlmsg_seq = 1;
 	request = mnl_nlmsg_put_extra_header(question, sizeof(*request));
 	request->sdiag_family = AF_UNIX;
 	request->udiag_states = UINT32_MAX;
 	request->udiag_show = UDIAG_SHOW_NAME | UDIAG_SHOW_UID;
-	if (mnl_socket_sendto(socket, question, question->nlmsg_len) < 0)
-		return errno;
-	while (more > MNL_CB_STOP) {
-		ssize_t got = mnl_socket_recvfrom(socket, buffer, sizeof(buffer));
-
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got < 0)
-			return errno;
-		more = mnl_cb_run(buffer, (size_t)got, 1, mnl_socket_get_portid(socket), take, search);
-		if (more < 0)
-			return errno;
-	}
-	return search->err;
-}
-
-int socket_owner(const char *name, uid_t *uid)
-{
-	struct search search = { .name = name, .length = strlen(name), .err = ENOENT };
-	struct mnl_socket *socket;
-	int err;
-
-	socket = fail_now(FAIL_NETLINK) ? NULL : mnl_socket_open2(NETLINK_SOCK_DIAG, SOCK_CLOEXEC);
-	if (!socket)
-		return errno;
-	err = mnl_socket_bind(socket, 0, MNL_SOCKET_AUTOPID) ? errno : converse(socket, &search);
-	mnl_socket_close(socket);
+	err = netlink_ask_once(NETLINK_SOCK_DIAG, question, take, &search);
 	*uid = search.uid;
-	return err;
+	return err ? err : search.err;
 }

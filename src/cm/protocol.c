@@ -107,7 +107,7 @@ static void answer_unknown(struct cm_protocol *protocol, const struct cm_details
 		cm_reply_drep(protocol, details);
 }
 
-/* It has our ID in it, but for a REJ of who gave up without. */
+/* A message with our ID shows that the peer got one of ours; a REJ may come without it. */
 static void hear(struct cm_connection *connection, enum cm_input input, struct cm_details *details)
 {
 	connection->heard |= cm_message_receiver_id(details->message) != 0;

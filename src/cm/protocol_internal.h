@@ -112,8 +112,8 @@ struct cm_connection {
 	bool abandoned;
 	bool waits;		/* we sent an MRA */
 	bool kept_now;		/* by the action of this step */
-	bool heard;		/* the peer knows our ID: it is where its REQ says that it is */
-	uint8_t unasked;	/* sent again since its last REQ, to a peer that was not heard */
+	bool heard;		/* the peer has shown that it knows our ID */
+	uint8_t unasked;	/* repetitions since its last REQ, while it was not heard */
 	uint8_t lost;		/* told while it was being sent: 1 + enum cm_message_kind; 0: no */
 };
 
@@ -137,8 +137,8 @@ struct cm_protocol {
 	unsigned id_bits;
 	unsigned sending;
 	unsigned answered;		/* connections in that state */
-	unsigned spare;			/* messages to who was not heard, over the usual: cm_retry_expired() */
-	uint64_t spare_ns;		/* when they were counted */
+	unsigned spare;			/* further repetitions to peers that were not heard: protocol_retry.c */
+	uint64_t spare_ns;		/* when spare was last refilled */
 };
 
 struct cm_listener {

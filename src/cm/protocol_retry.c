@@ -9,9 +9,9 @@
 #include "cm/protocol_internal.h"
 
 /*
- * A REQ may have come in another one's name, and what answers it goes there: REP, REP again and the REJ at the end
- * are three messages for one, and no more are sent before the peer shows that it got one. But for a few, of all
- * connections: where much gets lost, they come about all the same.
+ * A REQ with a forged address has its answers sent to a host that did not ask. Until the peer shows that it got
+ * one, a REQ is worth three messages: REP, one repetition, and the REJ at the end. A small allowance for all
+ * connections together lets them come about where much gets lost.
  */
 #define UNASKED_MAX	1u
 #define SPARE_MAX	64u		/* at once; one more in each SPARE_NS */

@@ -2,7 +2,7 @@
 /*
  * Datagrams from process to process: what one received and is for another goes over an abstract
  * Unix datagram socket that the other has bound, as a header of fixed layout and the packet.
- * The names are those of slots (slot.h) and of services (service.h). A nonce goes there as well.
+ * The names are those of slots (slot.h) and of services (service.h). Nonces travel the same way: proofs of slots.
  */
 #ifndef VERBATIM_HOST_HAND_ON_H
 #define VERBATIM_HOST_HAND_ON_H
@@ -12,7 +12,7 @@
 
 /* Never blocks. 0; ECONNREFUSED: nobody has @name; EAGAIN: its queue is full; errno of sendmsg. */
 int hand_on_send(int fd, const struct name *name, const struct datagram *datagram);
-/* Just a number; the same. */
+/* A nonce in place of a packet; returns the same. */
 int hand_on_send_nonce(int fd, const struct name *name, uint64_t nonce);
 /* Before hand_on_receive(): the kernel says who sends. 0 or errno. */
 int hand_on_prepare(int fd);

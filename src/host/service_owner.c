@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Whose a claim is; remembered for a moment when many ask, as a flood of requests would (service_owner.h). */
+/* The owners of claims, cached for a moment: a flood of requests must not become a flood of dumps. */
 #include "host/service_owner.h"
 
 #include <errno.h>

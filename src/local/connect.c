@@ -84,7 +84,7 @@ static void unclaim_attempt(struct peers *peers, uint32_t slot)
 	lock_release(&peers->lock);
 }
 
-/* Nothing is sent to who is not to be trusted; and who was connected to waits for the hello. */
+/* Proofs go to trusted processes alone, and at once: the listener waits some milliseconds for the hello. */
 static int attempt_greet(struct local *local, struct attempt *attempt, const struct hello *hello, int side_fd)
 {
 	int err = handshake_connect(attempt->slot, &attempt->process);
@@ -345,8 +345,8 @@ static bool end_former_holders(struct local *local, const struct handshake_peer 
 		/* Where processes cannot be told apart it may have connected twice. */
 		if (!peer || peer->process.pid == process->pid)
 			continue;
-		log_warn("process %d has given up slot %u and kept its channel, which ends", (int)peer->process.pid,
-			 process->hello.slot[i]);
+		log_warn("process %d gave up slot %u and kept its channel: the channel is closed",
+			 (int)peer->process.pid, process->hello.slot[i]);
 		peer_end(peer);
 		found = true;
 	}
@@ -366,8 +366,8 @@ static void receive_connector(struct local *local, struct handshake_peer *proces
 	lock_release(&local->peers->lock);
 	if ((!verdict || verdict == EEXIST) && !(process->hello.nonce & 1 &&
 						 proofs_hold(local, &process->hello, process->hello.nonce))) {
-		explain("process %d asks for shared memory as the holder of slot %u and does not prove it: refused",
-			(int)process->pid, process->hello.slot[0]);
+		explain("process %d asks for shared memory as the holder of slot %u, without proof: "
+			"it is refused", (int)process->pid, process->hello.slot[0]);
 		verdict = EBUSY;
 	}
 	if (verdict == EEXIST && end_former_holders(local, process))

@@ -525,6 +525,15 @@ int run_tests(int argc, char **argv, const struct test *tests, unsigned count)
 	return failed ? 1 : 0;
 }
 
+void end_stays(struct end *end, void *unused)
+{
+	end_open(end, 4096, ALL_ACCESS);
+	meet(end);
+	meet(end);
+	usleep(100000);
+	end_close(end);
+}
+
 int connect_to_a_listener(uint32_t *number)
 {
 	FILE *sockets = fopen("/proc/net/unix", "r");

@@ -148,6 +148,8 @@ extern bool long_run;
 bool skip(const char *why); /* return skip("..."): counted as skipped */
 int run_tests(int argc, char **argv, const struct test *tests, unsigned count);
 
+/* An end whose device is open from one meeting to the next: for others that come to its door. */
+void end_stays(struct end *end, void *unused);
 /* To a process, the first that listens for peers; *slot: the slot's number. -1: nobody does. */
 int connect_to_a_listener(uint32_t *slot);
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Programs under a storm of signals (tests/clients/alarms.c): each call is interrupted at any instant of
-it. The verify client does the same by itself (--alarms). Not here: what ends with EINTR after any
+it, the verify client's too (verify.py). Not here: what ends with EINTR after any
 handler, as poll() does."""
 import os
 

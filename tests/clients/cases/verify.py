@@ -3,6 +3,7 @@
 import re
 import subprocess
 
+from cases import alarms
 from harness import Case, words
 from lab import Failure, Skip, run_pair
 
@@ -70,7 +71,8 @@ def cases(topology):
                        lambda n=name: lossy(topology, n, '-g 1'),
                        topology.name == 'veth1500' and 'data' in tags)
         if topology.name in ('lo', 'veth1500') and not long:
-            yield Case(f'verify {name} --alarms', lambda n=name: verify(topology, n, '-g 1 --alarms', timeout=90),
+            yield Case(f'verify {name} under signals',
+                       lambda n=name: verify(topology, n, '-g 1', timeout=90, env=alarms.preloaded(topology)),
                        topology.name == 'lo' and name in ALARMED)
         if topology.name == 'lo' and not long:
             yield Case(f'verify {name} in one process', lambda n=name: local(topology, n), True)

@@ -296,7 +296,7 @@ bool wait_readable(int fd, int milliseconds)
 	int64_t until = now_ms() + milliseconds;
 	int ready;
 
-	do	/* again after a signal (--alarms) */
+	do	/* again after a signal (tests/clients/alarms.c) */
 		ready = poll(&poll_fd, 1, milliseconds);
 	while (ready < 0 && errno == EINTR && now_ms() < until);
 	return ready == 1;

@@ -3,8 +3,6 @@
  * verify [-d DEVICE] [-g GIDINDEX] [-p PORT] [-t REGEX] [-S SEED] [SERVER]
  * verify --local ...: both ends in this process; verify --list: the tests and their tags.
  * --aligned: page-aligned memory; --counters: the device's hw_counters that are not 0, at the end.
- * --alarms: a signal handler, installed with SA_RESTART, interrupts whatever is going on 1000 to 50,000 times a
- * second: nobody may notice.
  * Prints TAP; ends with 1 at the first check that fails.
  */
 #include <dirent.h>
@@ -13,12 +11,10 @@
 #include <pthread.h>
 #include <regex.h>
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 #include "verify.h"
@@ -33,7 +29,7 @@ static struct {
 	const char *device, *host, *pattern;
 	int gid_index, port;
 	uint32_t seed;
-	bool local, list, counters, alarms;
+	bool local, list, counters;
 	regex_t regex;
 	bool long_tests;
 } options = { .gid_index = 1, .port = 18514, .pattern = "", .seed = 1 };
@@ -204,36 +200,6 @@ static int run_remote(void)
 	return 0;
 }
 
-static volatile sig_atomic_t alarms;
-
-static void set_alarm(void)
-{
-	static unsigned random = 1;
-	struct itimerval next = { .it_value.tv_usec = 20 };
-
-	random = random * 1664525u + 1013904223u;
-	next.it_value.tv_usec += random >> 22;
-	setitimer(ITIMER_REAL, &next, NULL);
-}
-
-static void on_alarm(int number)
-{
-	int saved = errno;
-
-	(void)number;
-	alarms++;
-	set_alarm();
-	errno = saved;
-}
-
-static void start_alarms(void)
-{
-	struct sigaction action = { .sa_handler = on_alarm, .sa_flags = SA_RESTART };
-
-	CHECK(!sigaction(SIGALRM, &action, NULL), "%m");
-	set_alarm();
-}
-
 static int list_tests(void)
 {
 	for (size_t l = 0; l < LISTS; l++)
@@ -248,8 +214,7 @@ static void parse(int argc, char **argv)
 {
 	static const struct option longs[] = { { "local", 0, NULL, 'l' }, { "list", 0, NULL, 'L' },
 					       { "aligned", 0, NULL, 'A' },
-					       { "counters", 0, NULL, 'C' },
-					       { "alarms", 0, NULL, 'I' }, { 0 } };
+					       { "counters", 0, NULL, 'C' }, { 0 } };
 	int option;
 
 	while ((option = getopt_long(argc, argv, "d:g:p:t:S:", longs, NULL)) != -1) {
@@ -263,7 +228,6 @@ static void parse(int argc, char **argv)
 		case 'L': options.list = true; break;
 		case 'A': regions_are_aligned = true; break;
 		case 'C': options.counters = true; break;
-		case 'I': options.alarms = true; break;
 		default: exit(2);
 		}
 	}
@@ -274,16 +238,9 @@ static void parse(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-	int status;
-
 	parse(argc, argv);
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	if (options.list)
 		return list_tests();
-	if (options.alarms)
-		start_alarms();
-	status = options.local ? run_local() : run_remote();
-	if (options.alarms)
-		printf("# interrupted %d times\n", (int)alarms);
-	return status;
+	return options.local ? run_local() : run_remote();
 }

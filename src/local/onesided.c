@@ -298,7 +298,7 @@ static bool run_one(struct local *local, struct qp *qp, const struct send_wqe *w
 	bool done = transfer_begin(&transfer, local, qp, wqe) &&
 		    pairing_is_agreed(local, qp, transfer.peer) && carry_out(&transfer, wqe);
 
-	transport_direct_prefer(qp, done || transfer.asked || pairing_is_hopeful(qp));
+	pairing_judge(qp, done ? PAIRING_DONE : transfer.asked ? PAIRING_WAITS : PAIRING_OBJECTS);
 	if (!done || !is_current(&transfer))
 		return false;
 	counter_add(local->counters, counter_of(transfer.need), 1);
@@ -326,6 +326,7 @@ void local_run(struct local *local, struct qp *qp, struct effects *effects)
 	for (n = 0; n < RUN_MAX && !effects_full(effects); n++)
 		if (!run_next(local, qp, effects))
 			break;
+	pairing_reconsider(qp);
 	if (qp->requester.told && local_await_answers(local, qp))
 		local->ops->note(local->device, 0);
 }

@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "platform/clock.h"
+#include "transport/direct.h"
 #include "transport/message.h"
 #include "wire/psn.h"
 
@@ -196,16 +197,37 @@ static bool answer_ask_qp(struct local *local, struct peer *peer, const struct c
 	return control_send(local, peer, &answer, 0);
 }
 
-/* ---- keys: the requester ---- */
+/* ---- streams of packets ---- */
 
-bool pairing_is_hopeful(const struct qp *qp)
+static bool is_hopeful(const struct pairing *pairing)
 {
-	const struct pairing *pairing = &qp->pairing;
-
-	if (pairing->asked || !pairing->life || pairing->agreed)
+	if (pairing->asked || !pairing->life)
 		return pairing->asked;
 	return pairing->patience <= HOPEFUL_MAX || clock_coarse_ns() >= pairing->again_ns;
 }
+
+void pairing_judge(struct qp *qp, enum pairing_verdict verdict)
+{
+	struct pairing *pairing = &qp->pairing;
+	bool hopeful = true;
+
+	if (verdict == PAIRING_DONE && pairing->patience != PATIENCE_MIN)
+		pairing->patience = PATIENCE_MIN;
+	if (verdict == PAIRING_OBJECTS) {
+		hopeful = is_hopeful(pairing);
+		if (pairing->agreed)
+			be_patient(pairing);
+	}
+	transport_direct_prefer(qp, hopeful);
+}
+
+void pairing_reconsider(struct qp *qp)
+{
+	if (transport_is_streaming(qp) && is_hopeful(&qp->pairing))
+		transport_direct_prefer(qp, true);
+}
+
+/* ---- keys: the requester ---- */
 
 bool pairing_ask_key(struct local *local, struct qp *qp, struct peer *peer, uint32_t key)
 {

@@ -205,10 +205,14 @@ uint32_t pairing_grant_qp(struct local *local, struct qp *qp, struct peer *peer)
 /* Our grant of the region @key to the peer, for what we send from there; 0: no room. */
 uint32_t pairing_grant_region(struct local *local, struct peer *peer, uint32_t key);
 /*
- * Are requests of @qp to be held until none is unanswered, so that it can be asked, or do without packets?
- * Not for ever, if the peer says no.
+ * How a request fared: it did without packets; it waits, for an answer or for room; something stands
+ * against it. A full send queue is never idle by itself, so a stream of packets is held for requests
+ * that might do without. After objections it goes on, and is held again later and later.
  */
-bool pairing_is_hopeful(const struct qp *qp) REQUIRES(qp->lock);
+enum pairing_verdict { PAIRING_DONE, PAIRING_WAITS, PAIRING_OBJECTS };
+void pairing_judge(struct qp *qp, enum pairing_verdict verdict) REQUIRES(qp->lock);
+/* Is it time to hold a stream of packets again? */
+void pairing_reconsider(struct qp *qp) REQUIRES(qp->lock);
 /* Ask which region is @key's, unless it was asked lately. Returns whether it was asked now. */
 bool pairing_ask_key(struct local *local, struct qp *qp, struct peer *peer, uint32_t key)
 	REQUIRES(qp->lock);

@@ -156,8 +156,7 @@ bool message_send(struct local *local, struct qp *qp, const struct send_wqe *wqe
 	struct peer *peer = peer_of_slot(local, qp->attr.dest_qp_num >> QP_INDEX_BITS);
 	bool full = false, sent = peer && try_to_send(local, qp, wqe, peer, &full);
 
-	/* While an answer is awaited more packets would only put it off. */
-	transport_direct_prefer(qp, sent || full || pairing_is_hopeful(qp));
+	pairing_judge(qp, sent ? PAIRING_DONE : full ? PAIRING_WAITS : PAIRING_OBJECTS);
 	return sent;
 }
 

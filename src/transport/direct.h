@@ -20,6 +20,8 @@ struct send_wqe *transport_direct_next(struct qp *qp) REQUIRES(qp->lock);
  * ever, each waiting for none before it: after a while it is held until all is answered.
  */
 void transport_direct_prefer(struct qp *qp, bool prefer) REQUIRES(qp->lock);
+/* A stream of packets is under way, and goes on. */
+bool transport_is_streaming(const struct qp *qp) REQUIRES(qp->lock);
 /* It was carried out: complete it. */
 void transport_direct_done(struct qp *qp, uint64_t now_ns, struct effects *effects)
 	REQUIRES(qp->lock);

@@ -31,6 +31,16 @@ struct receiver {
 	unsigned packets;
 };
 
+/* Field by field: with its effects it is larger than what most passes have to look at. */
+static void receiver_init(struct receiver *receiver, struct hca *hca, uint64_t now_ns)
+{
+	receiver->hca = hca;
+	receiver->now_ns = now_ns;
+	receiver->qp = NULL;
+	receiver->packets = 0;
+	effects_init(&receiver->effects);
+}
+
 static void let_go(struct receiver *receiver) UNCHECKED_LOCKS
 {
 	if (receiver->qp) {
@@ -347,9 +357,9 @@ static void receive_udp_first(struct receiver *receiver)
 
 unsigned hca_receive(struct hca *hca, uint64_t now_ns)
 {
-	struct receiver receiver = { .hca = hca, .now_ns = now_ns };
+	struct receiver receiver;
 
-	effects_init(&receiver.effects);
+	receiver_init(&receiver, hca, now_ns);
 	if (hca->local.ring && memory_pending(hca->local.ring)) {
 		if (now_ns < atomic_load_explicit(&hca->local.udp_first_until_ns, memory_order_relaxed))
 			receive_udp_first(&receiver);

@@ -137,8 +137,10 @@ static bool put(struct local *local, struct qp *qp, const struct send_wqe *wqe, 
 static bool try_to_send(struct local *local, struct qp *qp, const struct send_wqe *wqe,
 			struct peer *peer, bool *full) REQUIRES(qp->lock)
 {
-	struct body body = { .target = message_target_bytes(wqe), .bytes = wqe->length };
+	struct body body;	/* not cleared: most messages have no pieces, which are half a KiB */
 
+	body.target = message_target_bytes(wqe);
+	body.bytes = wqe->length;
 	*full = false;
 	if (!(memory_reach(local->ring, peer->channel) & MEMORY_HEARS) ||
 	    !pairing_is_agreed(local, qp, peer))

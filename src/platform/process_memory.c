@@ -14,7 +14,7 @@
 
 #define LAST_BYTES	64u
 #define STRETCH		PROCESS_STRETCH
-#define STRETCHES	16u		/* in one system call */
+#define STRETCHES	4u		/* in one system call */
 #define HERE_MAX	(PROCESS_PIECES_MAX + 3 * STRETCHES)
 #define GUARD_TRIES	16u
 #define GUARD_SPREAD	(UINT64_C(1) << 36)	/* bytes below where the kernel puts mappings */

@@ -5,7 +5,7 @@
  *
  * A process ID says little: its process may have called exec(), or have ended and the number be in
  * use again. So each process that gives others access keeps guards, bytes at places of its own
- * choice, one for each peer, and each 64 KiB of a transfer begin with that byte: in any other image it is not
+ * choice, one for each peer, and each 256 KiB of a transfer begin with that byte: in any other image it is not
  * there, and the transfer fails before anything is touched. By shutting the guard its owner stops a
  * peer whose thread is held up in mid-transfer.
  */
@@ -37,7 +37,7 @@ bool process_may_access(pid_t pid);
 /* Can we read its memory? 0, or why not: EPERM, ENOSYS, ESRCH, EFAULT. */
 int process_memory_probe(const struct process_memory *process);
 
-#define PROCESS_STRETCH 65536u	/* bytes that one look at the guard is good for */
+#define PROCESS_STRETCH 262144u	/* bytes that one look at the guard is good for */
 
 /*
  * Copy the pieces (local, at most PROCESS_PIECES_MAX; they are used up) to or from @remote of the

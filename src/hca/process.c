@@ -240,6 +240,7 @@ static void release(struct hca *hca)
 		waiter_close(&hca->waiter);
 	timer_heap_free(&hca->timers);
 	mr_table_free(&hca->mrs);
+	memory_check_end();
 	path_table_fini(&hca->paths);
 	while (hca->free_batches)
 		free(hca->free_batch[--hca->free_batches]);
@@ -417,6 +418,7 @@ static void after_fork_child(void) UNCHECKED_LOCKS
 	if (the_hca)
 		abandon(the_hca);
 	thread_id_forget();
+	memory_check_end();
 	the_hca = NULL;
 	references = 0;
 	lock_init(&process_lock);

@@ -41,6 +41,8 @@ int memory_blank(void *memory, size_t bytes);
  * is a hole; EACCES: a mapping lacks the right; ENOSYS: it cannot be known (no /proc).
  */
 int memory_check(const void *address, size_t length, bool writable);
+/* Close the descriptor that it keeps: at the last close, and in a fork()ed child. */
+void memory_check_end(void);
 /* For tests and measurements: as on kernels before 6.11. */
 extern bool memory_check_by_text;
 

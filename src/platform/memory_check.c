@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -75,35 +76,83 @@ static int check_by_text(FILE *maps, struct walk *walk)
 	return err ? err : walk->at < walk->end ? EFAULT : 0;
 }
 
-static int check_all(int fd, struct walk *walk)
+/*
+ * The descriptor of the last check, since opening it takes longer than the question. It is about the memory
+ * of the process that opened it: a fork()ed child opens its own. An application that closes descriptors
+ * which it does not know (closefrom) makes the question fail, with ENOTTY or EBADF, and not the check.
+ */
+static struct {
+	_Atomic int fd;
+	_Atomic pid_t process;
+} kept = { .fd = -1 };
+
+static int maps_open(void)
+{
+	return fail_now(FAIL_PROC) ? -1 : open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+}
+
+static int check_by_kept(struct walk *walk)
+{
+	int fd = atomic_load(&kept.process) == getpid() ? atomic_load(&kept.fd) : -1;
+
+	return fd < 0 || memory_check_by_text ? ENOTTY : check_by_query(fd, walk);
+}
+
+/* Two threads may open one each: the later one's is closed. */
+static void keep(int fd)
+{
+	int none = -1;
+
+	if (atomic_load(&kept.process) != getpid())
+		atomic_store(&kept.fd, -1);	/* the parent's (vfork, clone), or none */
+	if (!atomic_compare_exchange_strong(&kept.fd, &none, fd)) {
+		close(fd);
+		return;
+	}
+	atomic_store(&kept.process, getpid());
+}
+
+static int check_by_new(struct walk *walk)
 {
 	struct walk begin = *walk;
-	int err = memory_check_by_text ? ENOTTY : check_by_query(fd, walk);
+	int fd = maps_open(), err;
 	FILE *maps;
 
-	if (err != ENOTTY)
-		return err;
-	maps = fdopen(dup(fd), "r");
-	if (!maps)
+	if (fd < 0)
 		return ENOSYS;
+	err = memory_check_by_text ? ENOTTY : check_by_query(fd, walk);
+	if (err != ENOTTY) {
+		keep(fd);
+		return err;
+	}
+	maps = fdopen(fd, "r");
+	if (!maps) {
+		close(fd);
+		return ENOSYS;
+	}
 	*walk = begin;
 	err = check_by_text(maps, walk);
 	fclose(maps);
 	return err;
 }
 
+void memory_check_end(void)
+{
+	int fd = atomic_exchange(&kept.fd, -1);
+
+	if (fd >= 0)
+		close(fd);
+}
+
 int memory_check(const void *address, size_t length, bool writable)
 {
 	struct walk walk = { .at = (uintptr_t)address, .end = (uintptr_t)address + length,
 			     .writable = writable };
-	int err, fd;
+	struct walk begin = walk;
+	int err;
 
 	if (!length)
 		return 0;
-	fd = fail_now(FAIL_PROC) ? -1 : open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return ENOSYS;
-	err = check_all(fd, &walk);
-	close(fd);
-	return err;
+	err = check_by_kept(&walk);
+	return err == ENOTTY ? check_by_new(&begin) : err;
 }

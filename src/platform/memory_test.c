@@ -609,6 +609,68 @@ static void a_handler_that_cannot_be_installed_is_said(void **state)
 	assert_int_equal(run_child(refused_signal_actions), 0);
 }
 
+/* The descriptor of /proc/self/maps that is kept; -1: there is none. */
+static int kept_descriptor(void)
+{
+	char path[64], target[64];
+	int fd;
+
+	for (fd = 3; fd < 256; fd++) {
+		ssize_t length;
+
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		length = readlink(path, target, sizeof(target) - 1);
+		target[length > 0 ? length : 0] = '\0';
+		if (length > 5 && !strcmp(target + length - 5, "/maps"))
+			return fd;
+	}
+	return -1;
+}
+
+static void a_check_survives_the_loss_of_its_descriptor(void **state)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	uint8_t *own = mmap(NULL, page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int fd, other;
+
+	assert_int_equal(memory_check(own, page, false), 0);
+	fd = kept_descriptor();
+	if (fd < 0)
+		skip();		/* before Linux 6.11 none is kept */
+	close(fd);
+	assert_int_equal(memory_check(own, page, false), 0);
+	fd = kept_descriptor();
+	other = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	assert_int_equal(dup2(other, fd), fd);
+	assert_int_equal(memory_check(own, page, false), 0);
+	assert_int_equal(memory_check(own, page, true), EACCES);
+	close(other);
+	close(fd);
+	memory_check_end();
+	munmap(own, page);
+}
+
+static void a_childs_check_is_about_the_child(void **state)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	uint8_t *own = mmap(NULL, page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int status;
+	pid_t child;
+
+	assert_int_equal(memory_check(own, page, false), 0);
+	child = fork();
+	if (!child) {
+		munmap(own, page);
+		_exit(memory_check(own, page, false));
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), EFAULT);
+	memory_check_end();
+	assert_int_equal(kept_descriptor(), -1);
+	munmap(own, page);
+}
+
 int main(void)
 {
 	const struct CMUnitTest before[] = {
@@ -623,6 +685,8 @@ int main(void)
 		cmocka_unit_test(handlers_that_come_later_get_the_other_faults),
 		cmocka_unit_test(signals_that_somebody_sent_are_passed_on),
 		cmocka_unit_test(a_handler_that_cannot_be_installed_is_said),
+		cmocka_unit_test(a_check_survives_the_loss_of_its_descriptor),
+		cmocka_unit_test(a_childs_check_is_about_the_child),
 	};
 	const struct CMUnitTest claimed[] = {
 		cmocka_unit_test(a_copy_from_or_to_unmapped_memory_is_efault),

@@ -14,7 +14,7 @@
 
 #include "base/log.h"
 #include "local/block.h"
-#include "object/mr_internal.h"
+#include "object/mr.h"
 #include "platform/clock.h"
 
 #define ACCESS_NS	1000000u	/* most accesses take less */
@@ -29,7 +29,7 @@ static void withdraw_blocks(struct local *local, struct peer *peer)
 	uint32_t key;
 
 	while (grant_next_mapped(&peer->grants, &at, &key)) {
-		block = local->mrs->block[mr_index_of(key)];
+		block = mr_block(local->mrs, key);
 		if (block)
 			block_withdraw(block);
 	}
@@ -123,7 +123,7 @@ static void end_grants_of_block(struct local *local, const struct block *block)
 		unsigned at = 0;
 
 		while (peer && grant_next_mapped(&peer->grants, &at, &key))
-			if (local->mrs->block[mr_index_of(key)] == block)
+			if (mr_block(local->mrs, key) == block)
 				end_grants(local, GRANT_REGION, key);
 	}
 }
@@ -150,7 +150,7 @@ void drain_region(void *local_, uint32_t key)
 	if (!local->peers || !atomic_load(&local->peers->granted))
 		return;
 	ended = end_grants(local, GRANT_REGION, key);
-	block = local->mrs->block[mr_index_of(key)];
+	block = mr_block(local->mrs, key);
 	if (block && (!ended || block_is_withdrawn(block)))
 		leave_block(local, block);
 	local_ring_bells(local);

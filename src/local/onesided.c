@@ -20,7 +20,7 @@
 
 #include "base/copy.h"
 #include "base/log.h"
-#include "object/mr_internal.h"
+#include "object/mr.h"
 #include "platform/clock.h"
 #include "transport/direct.h"
 #include "transport/message.h"

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "object/mr_internal.h"
 
 void local_add_region(struct local *local, const struct mr *mr)
 {
@@ -102,7 +101,7 @@ void grant_offer(struct local *local, struct peer *peer, uint32_t key)
 	uint32_t none;
 	unsigned i;
 
-	if (!local->mrs->block[mr_index_of(key)] || grant_is_mapped(&peer->grants, GRANT_REGION, key))
+	if (!mr_block(local->mrs, key) || grant_is_mapped(&peer->grants, GRANT_REGION, key))
 		return;
 	for (i = 0; i < OFFERS_MAX; i++) {
 		none = 0;

@@ -11,7 +11,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "object/mr_internal.h"
+#include "object/mr.h"
 #include "platform/clock.h"
 #include "transport/direct.h"
 #include "transport/message.h"

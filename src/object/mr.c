@@ -155,6 +155,11 @@ uint64_t mr_host(const struct mr_table *table, const struct mr *mr)
 	return table->entry[mr_index_of(mr->ibv.lkey)].host;
 }
 
+void *mr_block(const struct mr_table *table, uint32_t key)
+{
+	return atomic_load_explicit(&table->block[mr_index_of(key)], memory_order_acquire);
+}
+
 void mr_set_block(struct mr_table *table, const struct mr *mr, void *block)
 {
 	/* After ibv_rereg_mr() peers may be asking for it already. */

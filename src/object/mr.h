@@ -87,6 +87,8 @@ int mr_reregister(struct mr_table *table, struct mr *mr, int flags, struct pd *p
 uint64_t mr_host(const struct mr_table *table, const struct mr *mr);
 /* What its memory is, for those who grant it (local/region.c): given to table->forget() in the end. */
 void mr_set_block(struct mr_table *table, const struct mr *mr, void *block);
+/* That of the region that has, or had last, the index of @key; NULL: none. */
+void *mr_block(const struct mr_table *table, uint32_t key);
 
 int mw_alloc(struct mr_table *table, struct pd *pd, enum ibv_mw_type type, struct mw *mw);
 int mw_free(struct mr_table *table, struct mw *mw);

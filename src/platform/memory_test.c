@@ -629,7 +629,6 @@ static int kept_descriptor(void)
 
 static void a_check_survives_the_loss_of_its_descriptor(void **state)
 {
-	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	uint8_t *own = mmap(NULL, page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	int fd, other;
 
@@ -652,7 +651,6 @@ static void a_check_survives_the_loss_of_its_descriptor(void **state)
 
 static void a_childs_check_is_about_the_child(void **state)
 {
-	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	uint8_t *own = mmap(NULL, page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	int status;
 	pid_t child;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Why a call of this layer was refused (VERBATIM_EXPLAIN=1). What the connection manager refuses,
- * and events that tell of a failure, are explained by cm/explain.c.
+ * and events that tell of a failure, are explained by cm/endpoint/explain.c.
  */
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the files of the librdmacm layer share. The layer turns what cm/endpoint.h offers and
+ * What the files of the librdmacm layer share. The layer turns what cm/endpoint/endpoint.h offers and
  * the public verbs into the calls of rdma_cm(7): it knows of QPs, which an endpoint does not, and
  * drives them through their states for the application.
  *
@@ -29,7 +29,7 @@
 
 #include "base/list.h"
 #include "base/lock.h"
-#include "cm/endpoint.h"
+#include "cm/endpoint/endpoint.h"
 #include "rdmacm/sockaddr.h"
 
 struct channel {

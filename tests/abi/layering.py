@@ -25,9 +25,12 @@ LAYERS = {
     'local': ['host', 'object', 'wire', 'platform', 'base', 'transport', 'link'],
     'hca': ['local', 'transport', 'object', 'link', 'host', 'wire', 'platform', 'base'],
     'mad': ['hca', 'wire', 'base'],
-    'cm': ['mad', 'hca', 'wire', 'platform', 'base'],
+    'cm/protocol': ['wire', 'base'],
+    'cm/endpoint': ['cm/protocol', 'mad', 'hca', 'wire', 'platform', 'base'],
     'verbs': ['hca', 'base'],
-    'rdmacm': ['cm', 'base'],
+    'rdmacm': ['cm/endpoint', 'base'],
+    'rsockets': ['rdmacm', 'base'],
+    'rspreload': ['base'],
 }
 CODE = ('.c', '.h', '.def', '.map')
 SCRIPTS = ('.py', '.sh', '.build')
@@ -53,13 +56,21 @@ def includes(text):
     return re.findall(r'^[ \t]*#[ \t]*include[ \t]+"([^"]+)"', text, re.MULTILINE)
 
 
+def layer_of(path):
+    """Of a path below src/: its folder; None: it is in none."""
+    folder = os.path.dirname(path)
+    return folder if folder in LAYERS else None
+
+
 def forbidden(layer, path, text):
     for included in includes(text):
-        target = included.split('/')[0]
+        target = layer_of(included)
         if '/' not in included:
             yield '%s: "%s" is not written as "layer/file.h"' % (path, included)
-        elif target not in LAYERS:
+        elif not target:
             yield '%s: "%s" is of no layer' % (path, included)
+        elif target != layer and os.path.basename(included).endswith('internal.h'):
+            yield '%s: "%s" is for %s alone' % (path, included, target)
         elif target != layer and target not in LAYERS[layer]:
             yield '%s: "%s": %s may include %s' % (
                 path, included, layer, ', '.join(LAYERS[layer]) or 'nothing but itself')
@@ -67,11 +78,11 @@ def forbidden(layer, path, text):
 
 def bad_edges(root):
     for path in sorted(sources(root, 'src', CODE)):
-        parts = path.split('/')
-        if len(parts) < 3 or parts[1] not in LAYERS:
+        layer = layer_of(os.path.relpath(path, 'src'))
+        if not layer:
             yield path + ': not in the folder of a layer'
-        elif not path.endswith('_test.c'):
-            yield from forbidden(parts[1], path, read(root, path))
+        elif not path.endswith(('_test.c', '_test.h')):
+            yield from forbidden(layer, path, read(root, path))
 
 
 def headless(root):
@@ -113,9 +124,11 @@ def self_test():
         ('link', '#include "nowhere/x.h"'),
         ('transport', '#include "local/grant.h"'),
         ('local', '#include "hca/hca.h"'),
+        ('cm/protocol', '#include "cm/endpoint/endpoint.h"'),
+        ('cm/endpoint', '#include "cm/protocol/internal.h"'),
     ]
     right = [('hca', '#include "link/udp.h"'), ('verbs', '#include "verbs/verbs.h"'),
-             ('wire', '#include <stdint.h>')]
+             ('cm/endpoint', '#include "cm/protocol/protocol.h"'), ('wire', '#include <stdint.h>')]
     for layer, line in wrong:
         if not list(forbidden(layer, 'x', line)):
             yield 'accepted in %s: %s' % (layer, line)

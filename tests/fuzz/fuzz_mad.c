@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "cm/protocol_internal.h"
+#include "cm/protocol/internal.h"
 #include "input.h"
 #include "wire/dump.h"
 

@@ -17,7 +17,7 @@
 
 #include "base/bytes.h"
 #include "capture.h"
-#include "cm/protocol_internal.h"
+#include "cm/protocol/internal.h"
 #include "wire/dump.h"
 #include "wire/packet.h"
 

@@ -10,7 +10,7 @@
 #ifndef VERBATIM_TESTS_CM_WORLD_H
 #define VERBATIM_TESTS_CM_WORLD_H
 
-#include "cm/protocol_internal.h"
+#include "cm/protocol/internal.h"
 
 #define CM_HOSTS	3u
 #define CM_ENDS_MAX	160u

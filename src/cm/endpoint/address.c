@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Addresses as applications write them, and binding to them. A GID of a RoCE port is an IP address,
+ * so AF_IB is the two other families written differently: without an IP CM header in requests, and
+ * with the GID of index 0 as one more address that works inside the host.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "cm/endpoint/internal.h"
+#include "platform/clock.h"
+
+const uint8_t mapped_prefix[12] = { [10] = 0xff, [11] = 0xff };
+static const uint8_t zero[16];
+
+/* ---- struct sockaddr and back ---- */
+
+static void read_ib(const struct sockaddr_ib *ib, struct endpoint_address *out)
+{
+	memcpy(out->bytes, &ib->sib_addr, 16);
+	out->service_id = be64toh(ib->sib_sid);
+	out->mask = be64toh(ib->sib_sid_mask);
+	out->flow_info = ib->sib_flowinfo;
+	out->pkey = be16toh(ib->sib_pkey);
+	out->port = (uint16_t)(out->service_id & out->mask);
+}
+
+int address_read(const struct sockaddr *address, struct endpoint_address *out)
+{
+	const struct sockaddr_in *v4 = (const void *)address;
+	const struct sockaddr_in6 *v6 = (const void *)address;
+
+	*out = (struct endpoint_address){ .family = address->sa_family };
+	switch (address->sa_family) {
+	case AF_INET:
+		memcpy(out->bytes, mapped_prefix, sizeof(mapped_prefix));
+		memcpy(out->bytes + 12, &v4->sin_addr, 4);
+		out->port = be16toh(v4->sin_port);
+		return 0;
+	case AF_INET6:
+		memcpy(out->bytes, &v6->sin6_addr, 16);
+		out->port = be16toh(v6->sin6_port);
+		out->scope = v6->sin6_scope_id;
+		out->flow_info = v6->sin6_flowinfo;
+		return 0;
+	case AF_IB:
+		read_ib((const void *)address, out);
+		return 0;
+	default:
+		return EAFNOSUPPORT;
+	}
+}
+
+static void write_ib(const struct endpoint_address *address, struct sockaddr_ib *ib)
+{
+	ib->sib_family = AF_IB;
+	ib->sib_pkey = htobe16(address->pkey);
+	ib->sib_flowinfo = address->flow_info;
+	memcpy(&ib->sib_addr, address->bytes, 16);
+	ib->sib_sid = htobe64(address->service_id);
+	ib->sib_sid_mask = htobe64(address->mask);
+}
+
+void address_write(const struct endpoint_address *address, struct sockaddr_storage *out)
+{
+	struct sockaddr_in *v4 = (void *)out;
+	struct sockaddr_in6 *v6 = (void *)out;
+
+	memset(out, 0, sizeof(*out));
+	out->ss_family = address->family;
+	switch (address->family) {
+	case AF_INET:
+		memcpy(&v4->sin_addr, address->bytes + 12, 4);
+		v4->sin_port = htobe16(address->port);
+		break;
+	case AF_INET6:
+		memcpy(&v6->sin6_addr, address->bytes, 16);
+		v6->sin6_port = htobe16(address->port);
+		v6->sin6_scope_id = address->scope;
+		v6->sin6_flowinfo = address->flow_info;
+		break;
+	case AF_IB:
+		write_ib(address, (void *)out);
+		break;
+	}
+}
+
+bool address_is_any(const struct endpoint_address *address)
+{
+	if (address->family == AF_INET)
+		return !memcmp(address->bytes + 12, zero, 4);
+	return !memcmp(address->bytes, zero, 16);
+}
+
+bool address_is_link_local(const uint8_t bytes[16])
+{
+	return bytes[0] == 0xfe && (bytes[1] & 0xc0) == 0x80;
+}
+
+uint64_t address_service_id(const struct endpoint_address *address, uint16_t space)
+{
+	if (address->family == AF_IB)
+		return address->service_id;
+	return (uint64_t)space << 16 | address->port;
+}
+
+/* ---- bind ---- */
+
+/* Which port has the address; none for wildcards. Not with the lock held. */
+static int find_port(const struct endpoint_address *address, struct bound_port **found)
+{
+	struct gsi_port port;
+	int err;
+
+	if (address_is_any(address))
+		return 0;
+	err = gsi_find_port(agent.gsi, address->bytes, address->scope, &port);
+	if (err)
+		return err;
+	agent_lock();
+	*found = bound_port_get(&port, address->bytes, clock_now_ns());
+	agent_unlock();
+	return *found ? 0 : ENOMEM;
+}
+
+static void set_port(struct endpoint *endpoint, struct bound_port *port)
+{
+	agent_lock();
+	bound_port_put(endpoint->port);
+	endpoint->port = port;
+	agent_unlock();
+}
+
+static int check_scope(const struct endpoint_address *address)
+{
+	if (address->family == AF_INET6 && address_is_link_local(address->bytes) &&
+	    !address->scope)
+		return EINVAL;
+	return 0;
+}
+
+int address_bind(struct endpoint *endpoint, const struct endpoint_address *address, bool claim)
+{
+	struct bound_port *port = NULL;
+	int err = check_scope(address);
+
+	if (!err)
+		err = find_port(address, &port);
+	if (err)
+		return err;
+	if (!endpoint->afonly_set)
+		endpoint->afonly = address->family == AF_INET;
+	endpoint->source = *address;
+	set_port(endpoint, port);
+	err = ports_take(endpoint, claim);
+	if (err) {
+		set_port(endpoint, NULL);
+		endpoint->source = (struct endpoint_address){ .family = AF_UNSPEC };
+	}
+	return err;
+}
+
+int endpoint_bind(struct endpoint *endpoint, const struct sockaddr *sockaddr)
+{
+	struct endpoint_address address;
+	int err = address_read(sockaddr, &address);
+
+	if (!err)
+		err = endpoint_enter(endpoint, CALL_BIND);
+	if (err)
+		return err;
+	err = address_bind(endpoint, &address, true);
+	explain_address("rdma_bind_addr", &address, err);
+	return endpoint_exit(endpoint, CALL_BIND, err);
+}

@@ -1,0 +1,457 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The connection management of this process: one struct cm_protocol, its lock, its MAD agent. It
+ * starts with the first channel and stops with the last one, unless connections that the
+ * application has let go of still answer their peers (timewait): then it stays for them.
+ *
+ * fork(): in the child the parent's endpoints are memory without anything behind it; the child may
+ * start anew. agent.generation tells the one from the other.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "cm/endpoint/internal.h"
+#include "platform/clock.h"
+
+#define OUTBOX		4
+#define COMM_ID_BITS	COMM_ID_SLOT_SHIFT
+#define PORT_FRESH_NS	100000000u	/* addresses may move; asking costs more than a connect */
+
+struct agent agent = { .lock = LOCK_INITIALIZER, .armed_ns = TIME_NEVER,
+		       .progress = PTHREAD_COND_INITIALIZER };
+
+static struct lock start_lock = LOCK_INITIALIZER;
+static unsigned references;
+
+/* QPN bits 23..14 are the slot of the process that made the QP (decision 7). */
+static uint32_t slot_of_qpn(uint32_t qpn)
+{
+	return qpn >> 14 & 0x3ff;
+}
+
+/* ---- what the protocol asks for ---- */
+
+/*
+ * Messages leave when the lock is dropped: the answer is often there before sendmsg() has returned,
+ * and whoever has it would wait for the lock. They may overtake those of another thread.
+ */
+struct letter {
+	struct mad_address to;
+	uint8_t mad[MAD_BYTES];
+};
+
+static struct letter outbox[OUTBOX];	/* under agent.lock */
+static unsigned letters;
+
+static void send_letter(struct mad_agent *mad, const struct letter *letter)
+{
+	int err = mad_send(mad, &letter->to, letter->mad);
+
+	if (err)	/* as if lost: it is sent again, or the exchange times out */
+		log_debug("a message was not sent: error %d", err);
+}
+
+static void send_message(void *host, const struct mad_address *to,
+			 const struct cm_message *message) UNCHECKED_LOCKS /* the lock is held */
+{
+	struct letter letter;
+
+	if (letters < OUTBOX) {
+		outbox[letters].to = *to;
+		cm_message_write(message, outbox[letters++].mad);
+		return;
+	}
+	letter.to = *to;
+	cm_message_write(message, letter.mad);
+	send_letter(agent.mad, &letter);
+}
+
+uint32_t agent_random(void)
+{
+	uint32_t number;
+
+	if (!agent.random_left) {
+		agent.random = random_u64();
+		agent.random_left = 2;
+	}
+	number = (uint32_t)agent.random;
+	agent.random >>= 32;
+	agent.random_left--;
+	return number;
+}
+
+static uint32_t protocol_random(void *host) UNCHECKED_LOCKS	/* called back with the lock held */
+{
+	return agent_random();
+}
+
+static void protocol_event(void *host, const struct cm_event *event) UNCHECKED_LOCKS
+{
+	connection_event(host, event);
+}
+
+static void protocol_count(void *host, int counter)
+{
+	gsi_count(agent.gsi, counter);
+}
+
+static const struct cm_ops protocol_ops = {
+	.send = send_message, .event = protocol_event, .random = protocol_random,
+	.count = protocol_count,
+};
+
+/* ---- lock, deadline, wake-ups ---- */
+
+void agent_lock(void)
+{
+	lock_acquire(&agent.lock);
+}
+
+/* Later deadlines are not worth telling: the tick that comes too early tells the right one. */
+static void arm(void) REQUIRES(agent.lock)
+{
+	uint64_t deadline_ns;
+
+	if (!agent.protocol)
+		return;
+	deadline_ns = cm_deadline(agent.protocol);
+	if (deadline_ns < agent.armed_ns) {
+		agent.armed_ns = deadline_ns;
+		mad_set_deadline(agent.mad, deadline_ns);
+	}
+}
+
+/* One at a time: a channel is out of the list before others can put it there again. */
+static void release_and_wake(void) RELEASES(agent.lock)
+{
+	struct list *node;
+	bool more;
+
+	if (!agent.woken.next || list_empty(&agent.woken)) {
+		lock_release(&agent.lock);
+		return;
+	}
+	for (;;) {
+		struct cm_channel *channel;
+
+		node = list_pop(&agent.woken);
+		more = !list_empty(&agent.woken);
+		lock_release(&agent.lock);
+		channel = list_entry(node, struct cm_channel, woken);
+		channel_update_fd(channel);
+		channel_unpin(channel);
+		if (!more)
+			return;
+		lock_acquire(&agent.lock);
+		if (list_empty(&agent.woken)) {
+			lock_release(&agent.lock);
+			return;
+		}
+	}
+}
+
+/*
+ * The system calls that send and wake are made without the lock. The agent outlasts them: its
+ * callers are called by it, or hold a channel.
+ */
+void agent_unlock(void)
+{
+	struct letter mail[OUTBOX];
+	struct mad_agent *mad = agent.mad;
+	unsigned i, count = letters;
+
+	arm();
+	memcpy(mail, outbox, count * sizeof(mail[0]));
+	letters = 0;
+	release_and_wake();
+	for (i = 0; i < count; i++)
+		send_letter(mad, &mail[i]);
+}
+
+void agent_wait(uint64_t until_ns) UNCHECKED_LOCKS	/* releases and takes it again */
+{
+	struct timespec until = { .tv_sec = (time_t)(until_ns / 1000000000u),
+				  .tv_nsec = (long)(until_ns % 1000000000u) };
+
+	if (letters || !list_empty(&agent.woken)) {	/* nobody waits for what waits here */
+		agent_unlock();
+		agent_lock();
+	} else if (until_ns == TIME_NEVER) {
+		pthread_cond_wait(&agent.progress, &agent.lock.mutex);
+	} else {
+		pthread_cond_clockwait(&agent.progress, &agent.lock.mutex, CLOCK_MONOTONIC,
+				       &until);
+	}
+}
+
+/* ---- what comes from the HCA ---- */
+
+static void received(void *owner, const struct mad_address *from, const struct mad_header *header,
+		     const uint8_t mad[MAD_BYTES], uint64_t now_ns)
+{
+	agent_lock();
+	if (agent.protocol)	/* it may come before mad_open() has returned */
+		cm_receive(agent.protocol, from, mad, now_ns);
+	agent_unlock();
+}
+
+static void unreachable(void *owner, const struct mad_address *to, const struct mad_header *header,
+			const uint8_t mad[MAD_BYTES], uint64_t now_ns)
+{
+	agent_lock();
+	if (agent.protocol)
+		cm_undeliverable(agent.protocol, to, mad, now_ns);
+	agent_unlock();
+}
+
+static void tick(void *owner, uint64_t now_ns)
+{
+	agent_lock();
+	agent.armed_ns = TIME_NEVER;
+	if (agent.protocol)
+		cm_tick(agent.protocol, now_ns);
+	agent_unlock();
+}
+
+static void qp_failed(void *owner, uint32_t qpn, uint64_t now_ns)
+{
+	struct cm_connection *connection;
+
+	agent_lock();
+	connection = agent.protocol ? cm_find_qpn(agent.protocol, qpn) : NULL;
+	if (connection)
+		cm_peer_died(connection, now_ns);
+	agent_unlock();
+}
+
+static void peer_gone(void *owner, uint32_t slot, uint64_t now_ns)
+{
+	struct list *bucket, *node, *following;
+
+	agent_lock();
+	bucket = &agent.watchers[slot % WATCH_BUCKETS];
+	for (node = bucket->next; agent.protocol && node != bucket; node = following) {
+		struct endpoint *endpoint = list_entry(node, struct endpoint, same_peer);
+
+		following = node->next;
+		if (endpoint->watched_slot == slot && endpoint->connection)
+			cm_peer_died(endpoint->connection, now_ns);
+	}
+	agent_unlock();
+}
+
+static const struct mad_ops mad_agent_ops = {
+	.received = received, .unreachable = unreachable, .tick = tick, .qp_failed = qp_failed,
+	.peer_gone = peer_gone,
+};
+
+/* ---- start and stop ---- */
+
+static void forget_in_child(void) UNCHECKED_LOCKS
+{
+	lock_init(&start_lock);
+	lock_init(&agent.lock);
+	pthread_cond_init(&agent.progress, NULL);
+	references = 0;
+	agent.generation++;
+	agent.protocol = NULL;
+	agent.mad = NULL;
+	agent.gsi = NULL;
+	agent.random_left = 0;
+	letters = 0;
+	list_init(&agent.ports);
+	list_init(&agent.woken);
+	channels_forget();
+	ports_forget();
+}
+
+static void install_fork_handler(void)
+{
+	pthread_atfork(NULL, NULL, forget_in_child);
+}
+
+static void prepare(void) REQUIRES(agent.lock)
+{
+	unsigned i;
+
+	agent.armed_ns = TIME_NEVER;
+	list_init(&agent.woken);
+	list_init(&agent.ports);
+	for (i = 0; i < WATCH_BUCKETS; i++)
+		list_init(&agent.watchers[i]);
+}
+
+static int start(void)
+{
+	struct cm_protocol *protocol;
+	struct mad_agent *mad;
+	struct gsi *gsi;
+	int err;
+
+	err = mad_open(MAD_CLASS_CM, &mad_agent_ops, NULL, &mad);
+	if (err)
+		return err;
+	gsi = mad_gsi(mad);
+	protocol = cm_protocol_new(&protocol_ops, NULL, gsi_slot(gsi) << COMM_ID_SLOT_SHIFT,
+				   COMM_ID_BITS);
+	if (!protocol) {
+		mad_close(mad);
+		return ENOMEM;
+	}
+	agent_lock();
+	prepare();
+	agent.mad = mad;
+	agent.gsi = gsi;
+	agent.protocol = protocol;
+	agent_unlock();
+	return 0;
+}
+
+static void stop(void)
+{
+	struct cm_protocol *protocol;
+
+	mad_close(agent.mad);	/* from now on nobody calls us */
+	agent_lock();
+	protocol = agent.protocol;
+	agent.protocol = NULL;
+	agent.mad = NULL;
+	agent.gsi = NULL;
+	agent_unlock();
+	cm_protocol_free(protocol);
+}
+
+int agent_get(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	int err = 0;
+
+	pthread_once(&once, install_fork_handler);
+	lock_acquire(&start_lock);
+	if (!references && !agent.protocol)
+		err = start();
+	if (!err)
+		references++;
+	lock_release(&start_lock);
+	return err;
+}
+
+void agent_put(void)
+{
+	bool idle;
+
+	lock_acquire(&start_lock);
+	if (--references == 0) {
+		agent_lock();
+		idle = cm_deadline(agent.protocol) == TIME_NEVER;
+		agent_unlock();
+		if (idle)
+			stop();
+	}
+	lock_release(&start_lock);
+}
+
+/* ---- ports that endpoints share ---- */
+
+static bool same_port(const struct gsi_port *a, const struct gsi_port *b)
+{
+	return a->gid_index == b->gid_index && a->interface_index == b->interface_index &&
+	       !memcmp(&a->gid, &b->gid, sizeof(a->gid)) &&
+	       !memcmp(a->address, b->address, sizeof(a->address)) &&
+	       a->active_mtu == b->active_mtu && !strcmp(a->device, b->device);
+}
+
+struct bound_port *bound_port_get(const struct gsi_port *port, const uint8_t asked[16],
+				  uint64_t now_ns)
+{
+	struct bound_port *found;
+	struct list *node;
+
+	list_for_each(node, &agent.ports) {
+		found = list_entry(node, struct bound_port, node);
+		if (same_port(&found->gsi, port))
+			goto found;
+	}
+	found = calloc(1, sizeof(*found));
+	if (!found)
+		return NULL;
+	found->gsi = *port;
+	list_add_tail(&agent.ports, &found->node);
+found:
+	found->references++;
+	found->checked_ns = now_ns;
+	memcpy(found->asked, asked, sizeof(found->asked));
+	return found;
+}
+
+struct bound_port *bound_port_recent(const uint8_t address[16], uint64_t now_ns)
+{
+	struct list *node;
+
+	list_for_each(node, &agent.ports) {
+		struct bound_port *port = list_entry(node, struct bound_port, node);
+
+		if (!memcmp(port->asked, address, 16) && now_ns - port->checked_ns < PORT_FRESH_NS) {
+			port->references++;
+			return port;
+		}
+	}
+	return NULL;
+}
+
+void bound_port_put(struct bound_port *port)
+{
+	if (!port || --port->references)
+		return;
+	list_remove(&port->node);
+	free(port);
+}
+
+/* ---- peers on this host ---- */
+
+void agent_watch(struct endpoint *endpoint)
+{
+	uint32_t slot = 0;
+	struct gsi *gsi;
+	int err;
+
+	agent_lock();
+	gsi = agent.gsi;
+	if (endpoint->peer_local && !endpoint->watched_slot && endpoint->connection)
+		slot = slot_of_qpn(endpoint->terms.remote_qpn);
+	if (slot == gsi_slot(gsi))
+		slot = 0;		/* we would not be there to be told */
+	if (slot) {
+		endpoint->watched_slot = (uint16_t)slot;
+		list_add_tail(&agent.watchers[slot % WATCH_BUCKETS], &endpoint->same_peer);
+	}
+	agent_unlock();
+	if (!slot)
+		return;
+	err = gsi_watch_slot(gsi, slot);
+	if (!err)
+		return;
+	agent_lock();
+	endpoint->watched_slot = 0;
+	list_remove(&endpoint->same_peer);
+	if (err == ESRCH && endpoint->connection)
+		cm_peer_died(endpoint->connection, clock_now_ns());
+	agent_unlock();
+}
+
+void agent_unwatch(struct endpoint *endpoint)
+{
+	uint32_t slot;
+	struct gsi *gsi;
+
+	agent_lock();
+	slot = endpoint->watched_slot;
+	endpoint->watched_slot = 0;
+	list_remove(&endpoint->same_peer);
+	gsi = agent.gsi;
+	agent_unlock();
+	if (slot)
+		gsi_unwatch_slot(gsi, slot);
+}

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What ibv_modify_qp() wants for the next state of a connection's QP (rdma_init_qp_attr(3)): from
+ * the path, and from what the two sides have agreed on so far.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "cm/endpoint/internal.h"
+
+void attributes_ah(const struct endpoint *endpoint, struct ibv_ah_attr *attr)
+{
+	const struct endpoint_path *path = &endpoint->path;
+
+	*attr = (struct ibv_ah_attr){
+		.grh = { .dgid = path->dgid, .flow_label = path->flow_label,
+			 .sgid_index = (uint8_t)endpoint->port->gsi.gid_index,
+			 .hop_limit = path->hop_limit, .traffic_class = path->traffic_class },
+		.sl = path->service_level, .static_rate = path->rate, .is_global = 1,
+		.port_num = endpoint->port->gsi.port,
+	};
+}
+
+/* Is there a request, so that its sides are known? */
+static bool has_request(const struct endpoint *endpoint)
+{
+	return endpoint->state >= STATE_CALLING && endpoint->state <= STATE_LEAVING &&
+	       endpoint->connection;
+}
+
+static void to_init(const struct endpoint *endpoint, struct ibv_qp_attr *attr, int *mask)
+{
+	attr->pkey_index = 0;
+	attr->port_num = endpoint->port->gsi.port;
+	*mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT;
+	if (endpoint->qp_type == IBV_QPT_UD) {
+		attr->qkey = endpoint->qkey;
+		*mask |= IBV_QP_QKEY;
+		return;
+	}
+	attr->qp_access_flags = 0;
+	if (has_request(endpoint)) {
+		attr->qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
+		if (endpoint->terms.responder_resources)
+			attr->qp_access_flags |= IBV_ACCESS_REMOTE_READ |
+						 IBV_ACCESS_REMOTE_ATOMIC;
+	}
+	*mask |= IBV_QP_ACCESS_FLAGS;
+}
+
+static void to_rtr(const struct endpoint *endpoint, struct ibv_qp_attr *attr, int *mask)
+{
+	const struct endpoint_terms *terms = &endpoint->terms;
+
+	attributes_ah(endpoint, &attr->ah_attr);
+	attr->ah_attr.static_rate = 0;
+	attr->path_mtu = (enum ibv_mtu)endpoint->path.mtu;
+	attr->dest_qp_num = terms->remote_qpn;
+	attr->rq_psn = endpoint->starting_psn;
+	*mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+	if (endpoint->qp_type == IBV_QPT_RC || endpoint->qp_type == IBV_QPT_XRC_RECV) {
+		attr->max_dest_rd_atomic = terms->responder_resources;
+		attr->min_rnr_timer = 0;
+		*mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+	}
+}
+
+static void to_rts(const struct endpoint *endpoint, struct ibv_qp_attr *attr, int *mask)
+{
+	const struct endpoint_terms *terms = &endpoint->terms;
+	uint8_t type = endpoint->qp_type;
+
+	attr->sq_psn = terms->remote_psn;
+	*mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
+	if (type == IBV_QPT_RC || type == IBV_QPT_XRC_SEND) {
+		attr->retry_cnt = terms->retry_count;
+		attr->rnr_retry = terms->rnr_retry_count;
+		attr->max_rd_atomic = terms->initiator_depth;
+		*mask |= IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+	}
+	if (type == IBV_QPT_RC || type == IBV_QPT_XRC_SEND || type == IBV_QPT_XRC_RECV) {
+		attr->timeout = endpoint->ack_timeout_set ? endpoint->ack_timeout :
+							    terms->ack_timeout;
+		*mask |= IBV_QP_TIMEOUT;
+	}
+}
+
+/* The two ends of a datagram QP do not know each other. */
+static int datagram_attributes(struct ibv_qp_attr *attr, int *mask)
+{
+	if (attr->qp_state == IBV_QPS_RTR) {
+		*mask = IBV_QP_STATE;
+		return 0;
+	}
+	attr->sq_psn = 0;
+	*mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
+	return 0;
+}
+
+static int attributes(struct endpoint *endpoint, struct ibv_qp_attr *attr, int *mask)
+	REQUIRES(agent.lock)
+{
+	bool knows_peer = has_request(endpoint) && endpoint->state != STATE_CALLING;
+
+	if (!endpoint->port)
+		return EINVAL;
+	if (attr->qp_state == IBV_QPS_INIT) {
+		if (endpoint->qp_type == IBV_QPT_UD)
+			qkey_default(endpoint);
+		to_init(endpoint, attr, mask);
+		return 0;
+	}
+	if (attr->qp_state != IBV_QPS_RTR && attr->qp_state != IBV_QPS_RTS)
+		return EINVAL;
+	if (endpoint->qp_type == IBV_QPT_UD)
+		return datagram_attributes(attr, mask);
+	if (!knows_peer)
+		return EINVAL;
+	if (attr->qp_state == IBV_QPS_RTR)
+		to_rtr(endpoint, attr, mask);
+	else
+		to_rts(endpoint, attr, mask);
+	return 0;
+}
+
+int endpoint_qp_attributes(struct endpoint *endpoint, struct ibv_qp_attr *attr, int *mask)
+{
+	int err;
+
+	if (!endpoint_is_ours(endpoint))
+		return ENODEV;
+	agent_lock();
+	channel_touch(endpoint);
+	err = attributes(endpoint, attr, mask);
+	agent_unlock();
+	return err;
+}

@@ -1,0 +1,441 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Event channels: a queue of events and an eventfd that is readable while the queue is not empty.
+ *
+ * Who adds or takes the first or last event updates the fd after it has dropped agent.lock, under
+ * the small lock channel->wake, by what the queue is like then; whoever comes last is right. So
+ * no system call is made with the big lock held and the fd never stays readable in vain.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "cm/endpoint/internal.h"
+#include "hca/hca.h"
+#include "platform/clock.h"
+#include "platform/wait.h"
+
+#define PATIENCE	3
+#define PATIENCE_NS	5000000u
+
+/*
+ * Closed channels are kept for the next ones. Programs leave a thread in rdma_get_cm_event() while
+ * they destroy the channel and exit (rping): it finds a closed channel, not freed memory.
+ */
+static struct list unused = { &unused, &unused };	/* by queue; under agent.lock */
+
+void channels_forget(void)
+{
+	list_init(&unused);
+}
+
+static struct cm_channel *allocate(void) EXCLUDES(agent.lock)
+{
+	struct list *node;
+
+	agent_lock();
+	node = list_pop(&unused);
+	agent_unlock();
+	return node ? list_entry(node, struct cm_channel, queue) :
+		      calloc(1, sizeof(struct cm_channel));
+}
+
+static void set_aside(struct cm_channel *channel) EXCLUDES(agent.lock)
+{
+	agent_lock();
+	list_add_tail(&unused, &channel->queue);
+	agent_unlock();
+}
+
+static void init(struct cm_channel *channel, int fd) EXCLUDES(agent.lock)
+{
+	agent_lock();
+	memset(channel, 0, sizeof(*channel));
+	channel->fd = fd;
+	list_init(&channel->queue);
+	list_init(&channel->woken);
+	lock_init(&channel->wake);
+	channel->references = 1;
+	channel->patience = PATIENCE;
+	atomic_init(&channel->pins, 1);
+	atomic_init(&channel->waiting, 0);
+	channel->generation = agent.generation;
+	agent_unlock();
+}
+
+int cm_channel_open(struct cm_channel **opened)
+{
+	struct cm_channel *channel = allocate();
+	int fd, err;
+
+	if (!channel)
+		return ENOMEM;
+	hca_serve_memory();
+	channel->closed = true;
+	err = agent_get();
+	if (err)
+		goto free_channel;
+	fd = event_fd_open();
+	if (fd < 0) {
+		err = errno;
+		goto put_agent;
+	}
+	init(channel, fd);
+	*opened = channel;
+	return 0;
+put_agent:
+	agent_put();
+free_channel:
+	set_aside(channel);
+	return err;
+}
+
+bool channel_is_ours(const struct cm_channel *channel)
+{
+	return channel->generation == agent.generation;
+}
+
+bool endpoint_is_ours(const struct endpoint *endpoint)
+{
+	return endpoint->generation == agent.generation;
+}
+
+int cm_channel_fd(const struct cm_channel *channel)
+{
+	return channel->fd;
+}
+
+void channel_ref(struct cm_channel *channel)
+{
+	channel->references++;
+}
+
+void channel_unpin(struct cm_channel *channel)
+{
+	/* U1: pairs with itself: the last one sees what all others did with the channel. */
+	if (atomic_fetch_sub_explicit(&channel->pins, 1, memory_order_acq_rel) != 1)
+		return;
+	close(channel->fd);
+	lock_destroy(&channel->wake);
+	set_aside(channel);
+}
+
+void channel_unref(struct cm_channel *channel)
+{
+	bool last;
+
+	agent_lock();
+	last = --channel->references == 0;
+	agent_unlock();
+	if (!last)
+		return;
+	channel_unpin(channel);
+	agent_put();
+}
+
+static void free_event(struct queued_event *event) REQUIRES(agent.lock)
+{
+	struct endpoint *fresh = event->listener ? event->endpoint : NULL;
+
+	list_remove(&event->in_channel);
+	list_remove(&event->in_owner);
+	if (fresh) {
+		event->listener->room++;
+		request_refuse(fresh, CM_REJECT_CONSUMER_DEFINED);
+	}
+	free(event);
+}
+
+static void wake(struct cm_channel *channel) REQUIRES(agent.lock)
+{
+	if (!list_empty(&channel->woken))
+		return;
+	atomic_fetch_add_explicit(&channel->pins, 1, memory_order_relaxed);
+	list_add_tail(&agent.woken, &channel->woken);
+}
+
+static void count_waiting(struct cm_channel *channel, int change) REQUIRES(agent.lock)
+{
+	unsigned before = atomic_load_explicit(&channel->waiting, memory_order_relaxed);
+
+	/* W1: pairs with W2 by channel->wake: an update follows every change from or to zero. */
+	atomic_store_explicit(&channel->waiting, before + (unsigned)change, memory_order_release);
+	if (!before || !(before + (unsigned)change))
+		wake(channel);
+}
+
+void channel_update_fd(struct cm_channel *channel)
+{
+	bool readable;
+
+	lock_acquire(&channel->wake);
+	/* W2: pairs with W1. */
+	readable = atomic_load_explicit(&channel->waiting, memory_order_acquire) > 0;
+	if (readable && !channel->lit)
+		event_fd_raise(channel->fd);
+	/* A thread in cm_channel_wait() may hold the count for a moment. */
+	while (!readable && channel->lit && event_fd_take(channel->fd) == EINTR)
+		;
+	channel->lit = readable;
+	lock_release(&channel->wake);
+}
+
+/*
+ * A read and not a poll, as a read goes on after a signal whose handler is installed with SA_RESTART.
+ * What was read is put back at once: the count says that events wait, not how many.
+ */
+int cm_channel_wait(struct cm_channel *channel)
+{
+	int err = event_fd_take(channel->fd);
+
+	if (!err)
+		event_fd_raise(channel->fd);
+	return err;
+}
+
+void cm_channel_close(struct cm_channel *channel)
+{
+	struct list *node, *following;
+
+	if (!channel_is_ours(channel)) {
+		close(channel->fd);
+		return;
+	}
+	agent_lock();
+	channel->closed = true;
+	list_for_each_safe(node, following, &channel->queue) {
+		free_event(list_entry(node, struct queued_event, in_channel));
+		count_waiting(channel, -1);
+	}
+	agent_unlock();
+	channel_unref(channel);
+}
+
+/* ---- putting events in ---- */
+
+struct queued_event *event_new(struct endpoint *endpoint, enum rdma_cm_event_type kind,
+			       const void *private_data, size_t bytes)
+{
+	struct queued_event *event;
+
+	if (endpoint->channel->closed)
+		return NULL;
+	event = malloc(sizeof(*event) + bytes);
+	if (!event) {
+		log_error("no memory for an event of kind %d: it is lost", kind);
+		return NULL;
+	}
+	memset(event, 0, sizeof(*event));
+	list_init(&event->in_channel);
+	list_init(&event->in_owner);
+	event->endpoint = endpoint;
+	event->kind = kind;
+	event->private_bytes = (uint8_t)bytes;
+	if (bytes)
+		memcpy(event->private_data, private_data, bytes);
+	return event;
+}
+
+static struct endpoint *owner_of(const struct queued_event *event)
+{
+	return event->listener ? event->listener : event->endpoint;
+}
+
+void event_queue(struct queued_event *event)
+{
+	struct endpoint *owner = owner_of(event);
+
+	list_add_tail(&owner->events, &event->in_owner);
+	list_add_tail(&owner->channel->queue, &event->in_channel);
+	count_waiting(owner->channel, 1);
+}
+
+void event_tell(struct endpoint *endpoint, enum rdma_cm_event_type kind, int status)
+{
+	struct queued_event *event = event_new(endpoint, kind, NULL, 0);
+
+	if (!event)
+		return;
+	event->status = status;
+	event_queue(event);
+}
+
+void events_drop(struct endpoint *endpoint)
+{
+	struct list *node, *following;
+
+	list_for_each_safe(node, following, &endpoint->events) {
+		free_event(list_entry(node, struct queued_event, in_owner));
+		count_waiting(endpoint->channel, -1);
+	}
+}
+
+int endpoint_migrate(struct endpoint *endpoint, struct cm_channel *channel)
+{
+	struct cm_channel *old;
+	struct list *node;
+
+	if (!endpoint_is_ours(endpoint) || !channel_is_ours(channel))
+		return ENODEV;
+	agent_lock();
+	old = endpoint->channel;
+	channel_touch(endpoint);
+	channel_ref(channel);
+	endpoint->channel = channel;
+	list_for_each(node, &endpoint->events) {
+		struct queued_event *event = list_entry(node, struct queued_event, in_owner);
+
+		list_remove(&event->in_channel);
+		count_waiting(old, -1);
+		list_add_tail(&channel->queue, &event->in_channel);
+		count_waiting(channel, 1);
+	}
+	agent_unlock();
+	channel_unref(old);
+	return 0;
+}
+
+/* ---- taking them out ---- */
+
+static void hand_over(const struct queued_event *event, struct endpoint_event *out)
+{
+	const void *data = event->private_bytes ? out->private_data : NULL;
+
+	memset(out, 0, offsetof(struct endpoint_event, private_data));
+	out->endpoint = event->endpoint;
+	out->listener = event->listener;
+	out->user = owner_of(event)->user;
+	out->kind = event->kind;
+	out->status = event->status;
+	out->datagram = event->endpoint->qp_type == IBV_QPT_UD;
+	if (out->datagram) {
+		out->ud = event->ud;
+		out->ud.private_data = data;
+		out->ud.private_data_len = event->private_bytes;
+	} else {
+		out->connection = event->connection;
+		out->connection.private_data = data;
+		out->connection.private_data_len = event->private_bytes;
+	}
+	out->ece.vendor_id = event->ece_vendor_id;
+	out->ece.options = event->ece_options;
+	out->multicast = event->multicast;
+	memcpy(out->private_data, event->private_data, event->private_bytes);
+}
+
+static struct queued_event *pop(struct cm_channel *channel) REQUIRES(agent.lock)
+{
+	struct list *node = list_pop(&channel->queue);
+	struct queued_event *event;
+
+	if (!node)
+		return NULL;
+	event = list_entry(node, struct queued_event, in_channel);
+	list_remove(&event->in_owner);
+	owner_of(event)->held++;
+	count_waiting(channel, -1);
+	return event;
+}
+
+static void release_held(struct endpoint *endpoint) REQUIRES(agent.lock)
+{
+	if (--endpoint->held == 0)
+		pthread_cond_broadcast(&agent.progress);
+}
+
+/* The application is about to see a new endpoint; false: nothing came of it. */
+static bool present_request(struct queued_event *event) EXCLUDES(agent.lock)
+{
+	struct endpoint *endpoint = event->endpoint, *listener = event->listener;
+	int err = request_find_port(endpoint);
+
+	agent_lock();
+	listener->room++;
+	endpoint->offered = false;
+	if (!err && endpoint->state != STATE_REQUESTED && endpoint->state != STATE_ASKED)
+		err = ECONNABORTED;	/* the peer gave up meanwhile */
+	if (err) {
+		request_refuse(endpoint, err == EMSGSIZE ? CM_REJECT_INVALID_MTU :
+					 err == ENOMEM ? CM_REJECT_NO_RESOURCES :
+							 CM_REJECT_INVALID_GID);
+		release_held(listener);
+	} else {
+		endpoint->channel = listener->channel;
+		endpoint->channel->shown = endpoint;
+		channel_ref(endpoint->channel);
+	}
+	agent_unlock();
+	return !err;
+}
+
+void channel_touch(struct endpoint *endpoint)
+{
+	if (!endpoint->channel || endpoint->channel->shown != endpoint)
+		return;
+	endpoint->channel->shown = NULL;
+	pthread_cond_broadcast(&agent.progress);
+}
+
+/*
+ * Servers that hand each new endpoint to another thread by one variable (rping -P) lose one when
+ * two requests come at once. The kernel's way to them is slow enough to hide that. So the next
+ * request waits until something was done with the last one, for some milliseconds; and who does
+ * not do anything meanwhile collects requests, and is waited for no more.
+ */
+static void let_application_look(struct cm_channel *channel) REQUIRES(agent.lock)
+{
+	const struct endpoint *shown = channel->shown;
+	uint64_t until_ns;
+	struct list *next = channel->queue.next;
+
+	if (!shown || !channel->patience || next == &channel->queue ||
+	    !list_entry(next, struct queued_event, in_channel)->listener)
+		return;
+	until_ns = clock_now_ns() + PATIENCE_NS;
+	while (channel->shown == shown && clock_now_ns() < until_ns)
+		agent_wait(until_ns);
+	if (channel->shown == shown)
+		channel->patience--;
+	else
+		channel->patience = PATIENCE;
+	channel->shown = NULL;
+}
+
+int cm_channel_take(struct cm_channel *channel, struct endpoint_event *out)
+{
+	struct queued_event *event;
+	bool seen = false;
+	int err;
+
+	if (!channel_is_ours(channel))
+		return ENODEV;
+	do {
+		agent_lock();
+		let_application_look(channel);
+		event = channel->closed ? NULL : pop(channel);
+		err = channel->closed ? EBADF : EAGAIN;
+		agent_unlock();
+		if (!event)
+			return err;
+		seen = !event->listener || present_request(event);
+		if (seen) {
+			explain_event(event->endpoint, event);
+			hand_over(event, out);
+		}
+		free(event);
+	} while (!seen);
+	return 0;
+}
+
+void endpoint_event_ack(struct endpoint_event *event)
+{
+	struct endpoint *owner = event->listener ? event->listener : event->endpoint;
+
+	if (!endpoint_is_ours(owner))
+		return;
+	agent_lock();
+	release_held(owner);
+	agent_unlock();
+}

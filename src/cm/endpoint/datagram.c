@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Datagram endpoints: a service ID is resolved to a QP number and a Q_Key (SIDR, IBTA 12.11). There
+ * is no connection: the asking side is told ESTABLISHED, the asked side nothing after its accept.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "cm/endpoint/internal.h"
+#include "platform/clock.h"
+
+/* ---- the Q_Key of the QP: one for its life, whoever says it first ---- */
+
+uint32_t qkey_default(struct endpoint *endpoint)
+{
+	if (!endpoint->qkey)
+		endpoint->qkey = endpoint->space == RDMA_PS_IPOIB ? QKEY_IPOIB : RDMA_UDP_QKEY;
+	return endpoint->qkey;
+}
+
+int qkey_set(struct endpoint *endpoint, uint32_t qkey)
+{
+	if (endpoint->qkey && endpoint->qkey != qkey)
+		return EINVAL;
+	endpoint->qkey = qkey;
+	return 0;
+}
+
+/* ---- the asking side ---- */
+
+int datagram_ask(struct endpoint *endpoint, const struct rdma_conn_param *parameters)
+{
+	uint8_t data[sizeof(((struct cm_sidr_req *)0)->private_data)];
+	size_t header = ip_cm_bytes(endpoint);
+	struct cm_sidr request = {
+		.service_id = address_service_id(&endpoint->destination, endpoint->space),
+		.pkey = endpoint->path.pkey, .response_timeout = CM_RESPONSE_TIMEOUT,
+		.max_retries = CM_MAX_RETRIES, .patience = CM_PATIENCE, .private_data = data,
+		.address = { .interface = endpoint->port->gsi.interface_index,
+			     .flow_label = endpoint->path.flow_label,
+			     .traffic_class = endpoint->path.traffic_class,
+			     .hop_limit = endpoint->path.hop_limit },
+	};
+
+	if (explain_too_long("rdma_connect", parameters->private_data_len, sizeof(data) - header))
+		return EINVAL;
+	if (header)
+		ip_cm_write(endpoint, data);
+	if (parameters->private_data_len)
+		memcpy(data + header, parameters->private_data, parameters->private_data_len);
+	request.private_data_bytes = (uint8_t)(header + parameters->private_data_len);
+	memcpy(request.address.local, endpoint->port->gsi.address, 16);
+	memcpy(request.address.remote, endpoint->path.remote, 16);
+	return cm_sidr(agent.protocol, &request, endpoint, clock_now_ns(), &endpoint->connection);
+}
+
+void datagram_reply(struct endpoint *endpoint, const struct cm_event *event)
+{
+	const struct cm_sidr_rep *rep = &event->message->sidr_rep;
+	struct queued_event *told;
+	int err = rep->status ? 0 : qkey_set(endpoint, rep->qkey);
+	enum rdma_cm_event_type kind = rep->status ? RDMA_CM_EVENT_UNREACHABLE :
+				       err ? RDMA_CM_EVENT_ADDR_ERROR : RDMA_CM_EVENT_ESTABLISHED;
+
+	endpoint->state = kind == RDMA_CM_EVENT_ESTABLISHED ? STATE_FOUND : STATE_OVER;
+	told = event_new(endpoint, kind, rep->private_data, sizeof(rep->private_data));
+	if (!told)
+		return;
+	told->status = rep->status ? rep->status : -err;
+	if (kind == RDMA_CM_EVENT_ESTABLISHED) {
+		attributes_ah(endpoint, &told->ud.ah_attr);
+		told->ud.qp_num = rep->qpn;
+		told->ud.qkey = rep->qkey;
+	}
+	event_queue(told);
+}
+
+/* ---- the asked side ---- */
+
+void datagram_request(const struct cm_event *event)
+{
+	struct endpoint *listener = event->owner, *endpoint;
+	const struct cm_sidr_req *req = &event->message->sidr_req;
+	struct queued_event *told;
+	size_t header;
+
+	if (listener->qp_type && listener->qp_type != IBV_QPT_UD) {
+		cm_sidr_answer(event->connection, CM_SIDR_NO_QP, 0, 0, NULL, 0, clock_now_ns());
+		return;
+	}
+	endpoint = request_endpoint(event, IBV_QPT_UD);
+	if (!endpoint)
+		return;
+	endpoint->state = STATE_ASKED;
+	header = ip_cm_bytes(endpoint);
+	told = event_new(listener, RDMA_CM_EVENT_CONNECT_REQUEST, req->private_data + header,
+			 sizeof(req->private_data) - header);
+	if (!told) {
+		listener->room++;
+		request_refuse(endpoint, CM_REJECT_NO_RESOURCES);
+		return;
+	}
+	told->endpoint = endpoint;
+	told->listener = listener;
+	event_queue(told);
+}
+
+int datagram_answer(struct endpoint *endpoint, uint8_t status, uint32_t qkey,
+		    const void *private_data, uint8_t bytes)
+{
+	int err;
+
+	if (explain_too_long(status ? "rdma_reject" : "rdma_accept", bytes,
+			     sizeof(((struct cm_sidr_rep *)0)->private_data)))
+		return EINVAL;
+	if (status) {
+		err = cm_sidr_answer(endpoint->connection, status, 0, 0, private_data, bytes,
+				     clock_now_ns());
+	} else {
+		err = qkey ? qkey_set(endpoint, qkey) : 0;
+		if (!err)
+			err = cm_sidr_answer(endpoint->connection, status, endpoint->qp_num,
+					     qkey_default(endpoint), private_data, bytes,
+					     clock_now_ns());
+	}
+	if (!err)
+		endpoint->state = status ? STATE_OVER : STATE_SERVED;
+	return err;
+}

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * VERBATIM_EXPLAIN: why an address, a port or a peer was no good, which devices there are, and what
+ * would work.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "cm/endpoint/internal.h"
+
+#define DEVICES_BYTES	1024
+#define ADDRESS_BYTES	(INET6_ADDRSTRLEN + 24)
+
+static const char *address_text(const struct endpoint_address *address, char *text, size_t bytes)
+{
+	char ip[INET6_ADDRSTRLEN] = "?";
+
+	if (address->family == AF_INET)
+		inet_ntop(AF_INET, address->bytes + 12, ip, sizeof(ip));
+	else
+		inet_ntop(AF_INET6, address->bytes, ip, sizeof(ip));
+	if (address->family == AF_IB)
+		snprintf(text, bytes, "GID %s, port %u", ip, address->port);
+	else if (address->scope)
+		snprintf(text, bytes, "%s%%%u, port %u", ip, address->scope, address->port);
+	else
+		snprintf(text, bytes, "%s, port %u", ip, address->port);
+	return text;
+}
+
+static const char *reason(int err)
+{
+	switch (err) {
+	case ENODEV:
+		return "the address or the way to it is of an interface that is no RDMA device here "
+		       "(VERBATIM_DEVICES can leave interfaces out)";
+	case EADDRNOTAVAIL:
+		return "it is no address of this host, or no port is left";
+	case EADDRINUSE:
+		return "the port is taken, by this or another process of the host: choose another "
+		       "one, or end who has it";
+	case ENETUNREACH:
+	case EHOSTUNREACH:
+		return "there is no route to it ('ip route get' says why)";
+	case EINVAL:
+		return "a link-local address needs its interface (fe80::1%eth0), and source and "
+		       "destination must be of one family";
+	case EPROTONOSUPPORT:
+		return "the service ID is not of the port space of rdma_create_id()";
+	default:
+		return strerror(err);
+	}
+}
+
+int explain_address(const char *what, const struct endpoint_address *address, int err)
+{
+	char devices[DEVICES_BYTES], text[ADDRESS_BYTES];
+
+	if (!err || !explaining())
+		return err;
+	explain_print("%s: %s: %s. Devices: %s", what, address_text(address, text, sizeof(text)),
+		      reason(err), gsi_describe_devices(devices, sizeof(devices)));
+	return err;
+}
+
+static void explain_unreachable(const struct endpoint *endpoint, int status)
+{
+	char devices[DEVICES_BYTES], text[ADDRESS_BYTES];
+	const char *peer = address_text(&endpoint->destination, text, sizeof(text));
+
+	if (status > 0) {
+		explain_print("unreachable: %s: %s (SIDR status %d)", peer,
+			      cm_sidr_text((uint8_t)status), status);
+		return;
+	}
+	explain_print("unreachable: %s: nobody answers: is a server running there, is UDP port 4791 "
+		      "open, is it the right address? We sent from %s. Devices here: %s", peer,
+		      endpoint->port ? endpoint->port->gsi.device : "no device",
+		      gsi_describe_devices(devices, sizeof(devices)));
+}
+
+static void explain_rejected(const struct endpoint *endpoint, int status)
+{
+	char text[ADDRESS_BYTES];
+	const char *why = cm_reject_text((uint16_t)status);
+
+	explain_print("rejected: %s: %s (reason %d)",
+		      address_text(&endpoint->destination, text, sizeof(text)),
+		      why ? why : "for a reason that is not known here", status);
+}
+
+void explain_event(const struct endpoint *endpoint, const struct queued_event *event)
+{
+	if (!explaining())
+		return;
+	switch (event->kind) {
+	case RDMA_CM_EVENT_REJECTED:
+		explain_rejected(endpoint, event->status);
+		break;
+	case RDMA_CM_EVENT_UNREACHABLE:
+		explain_unreachable(endpoint, event->status);
+		break;
+	case RDMA_CM_EVENT_ROUTE_ERROR:
+		explain_address("rdma_resolve_route", &endpoint->destination, -event->status);
+		break;
+	default:
+		break;
+	}
+}
+
+/* By enum endpoint_call. Joining explains itself (multicast.c). */
+static const char *const call_names[CALL_COUNT] = {
+	[CALL_BIND] = "rdma_bind_addr", [CALL_ADDRESS] = "rdma_resolve_addr",
+	[CALL_ROUTE] = "rdma_resolve_route", [CALL_PATH] = "rdma_set_option(RDMA_OPTION_IB_PATH)",
+	[CALL_LISTEN] = "rdma_listen", [CALL_CONNECT] = "rdma_connect",
+	[CALL_ACCEPT] = "rdma_accept", [CALL_REJECT] = "rdma_reject",
+	[CALL_ESTABLISH] = "rdma_establish", [CALL_NOTIFY] = "rdma_notify",
+	[CALL_DISCONNECT] = "rdma_disconnect",
+};
+
+int explain_out_of_turn(enum endpoint_call call, const struct endpoint *endpoint, int err)
+{
+	if (err && call_names[call])
+		explain("%s: not in this state of the id: %s%s", call_names[call],
+			state_name(endpoint->state),
+			endpoint->busy ? ", and another call is under way" : "");
+	return err;
+}
+
+int explain_too_long(const char *call, size_t bytes, size_t limit)
+{
+	if (bytes <= limit)
+		return 0;
+	explain("%s: %zu bytes of private data, %zu fit", call, bytes, limit);
+	return EINVAL;
+}

@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What the files of endpoints share. One lock, agent.lock, guards every endpoint, channel and the
+ * protocol: calls are short and a process has one agent.
+ *
+ *	application thread                     thread that drives the HCA (holds hca->drive)
+ *	  endpoint_*()                           agent: received, tick, ...
+ *	    gsi_find_*, gsi_claim: no lock         agent_lock()
+ *	    agent_lock()                             cm_receive() -> connection_event()
+ *	      state, cm_*() -> mad_send()                event into its channel
+ *	    agent_unlock(): deadline, wake-ups     agent_unlock()
+ *
+ * Lock order: start_lock (agent.c), hca->drive, agent.lock, channel->wake. Nothing that may take
+ * hca->drive is called with agent.lock held; mad_send() and mad_set_deadline() do not take it.
+ */
+#ifndef VERBATIM_CM_ENDPOINT_INTERNAL_H
+#define VERBATIM_CM_ENDPOINT_INTERNAL_H
+
+#include <infiniband/ib.h>
+#include <stdatomic.h>
+
+#include "base/heap.h"
+#include "base/list.h"
+#include "base/lock.h"
+#include "cm/endpoint/endpoint.h"
+#include "cm/protocol/protocol.h"
+#include "mad/mad.h"
+
+#define CM_IP_HEADER_BYTES	36u	/* annex A11: before the application's private data */
+#define CM_RESPONSE_TIMEOUT	20	/* 4.096 us * 2^20: 4.3 s, as Linux */
+#define CM_MAX_RETRIES		15
+#define CM_PATIENCE		15	/* 4.096 us * 2^15: 134 ms, until nobody seems to listen */
+#define CM_PACKET_LIFETIME	18	/* 4.096 us * 2^18, as Linux takes for RoCE */
+#define CM_LOCAL_ACK_DELAY	15	/* 4.096 us * 2^15: 134 ms, what rxe says of itself */
+#define CM_BACKLOG_MAX		1024
+#define PATH_SELECTOR_EXACTLY	2	/* path records: "exactly this MTU" (IBTA 15.2.5.16) */
+#define QPN_MULTICAST		0xffffffu
+#define QKEY_IPOIB		0x00000b1bu	/* of the broadcast group where nobody set another */
+#define WATCH_BUCKETS		64u
+
+/* States, calls and what a connection reports: endpoint_state.def. */
+enum endpoint_state {
+#define STATE(id, name) STATE_##id,
+#define CALLS(...)
+#define EVENTS(...)
+#include "cm/endpoint/state.def"
+#undef STATE
+#undef CALLS
+#undef EVENTS
+	STATE_COUNT,
+	/* In cells of the table only: refusals of a call, and an event that means nothing. */
+	STATE_REFUSE = 0x80, STATE_STANDS, STATE_IGNORE,
+};
+
+enum endpoint_call {
+	CALL_BIND, CALL_ADDRESS, CALL_ROUTE, CALL_PATH, CALL_LISTEN, CALL_CONNECT, CALL_ACCEPT,
+	CALL_REJECT, CALL_ESTABLISH, CALL_NOTIFY, CALL_DISCONNECT, CALL_JOIN, CALL_COUNT
+};
+
+enum endpoint_input {
+	INPUT_REP, INPUT_RTU, INPUT_REJ, INPUT_TIMEOUT, INPUT_DREQ, INPUT_TIMEWAIT_EXIT,
+	INPUT_SIDR_REP, INPUT_SIDR_FAILED, INPUT_COUNT
+};
+
+/* state.c */
+enum endpoint_state state_after_call(enum endpoint_state state, enum endpoint_call call);
+enum endpoint_state state_after_input(enum endpoint_state state, enum endpoint_input input);
+int state_errno(enum endpoint_state cell);	/* 0: not a refusal */
+const char *state_name(enum endpoint_state state);
+
+/* An address of any of the three families. */
+struct endpoint_address {
+	uint8_t bytes[16];		/* IPv4: v4-mapped; AF_IB: the GID */
+	uint64_t service_id, mask;	/* AF_IB, host order */
+	uint32_t scope;			/* IPv6 link-local: interface index */
+	uint32_t flow_info;		/* as given, network order */
+	uint16_t family;		/* AF_UNSPEC: none */
+	uint16_t port;			/* host order; AF_IB: the low bits of service_id */
+	uint16_t pkey;			/* AF_IB, host order */
+};
+
+/* A port that endpoints are bound to; shared by them. */
+struct bound_port {
+	struct list node;		/* in agent.ports */
+	unsigned references;
+	uint64_t checked_ns;		/* when gsi_find_port() last gave it */
+	uint8_t asked[16];		/* for this address */
+	struct gsi_port gsi;
+};
+
+/* How to reach the peer, and how the QP is to do it. */
+struct endpoint_path {
+	union ibv_gid dgid;
+	uint8_t remote[16];		/* the peer's IP address, v4-mapped */
+	uint32_t flow_label;
+	uint16_t pkey;
+	uint8_t mtu;			/* enum ibv_mtu */
+	uint8_t rate, hop_limit, traffic_class, service_level, lifetime;
+};
+
+/* What two QPs agree on, as this side sees it. */
+struct endpoint_terms {
+	uint32_t remote_qpn, remote_psn;
+	uint8_t responder_resources, initiator_depth, retry_count, rnr_retry_count;
+	uint8_t ack_timeout;		/* of our QP, 4.096 us * 2^n */
+};
+
+struct membership {			/* in a multicast group */
+	struct membership *next;
+	struct endpoint_address address;
+	union ibv_gid mgid;
+};
+
+struct endpoint {
+	struct cm_channel *channel;	/* NULL while offered */
+	struct list events;		/* in the channel, ours (a listener's: its requests) */
+	struct list same_port;		/* ports.c */
+	struct list same_peer;		/* agent.c: endpoints that watch a process of this host */
+	struct gsi_claim *claim;
+	struct cm_listener *listener;
+	struct cm_connection *connection;
+	struct bound_port *port;
+	struct membership *groups;
+	void *user;
+	struct endpoint_address source, destination;
+	struct endpoint_path path;
+	struct endpoint_terms terms;
+	uint32_t qp_num, starting_psn, qkey;
+	unsigned generation;		/* agent.generation when it was made */
+	uint32_t held;			/* events taken and not acknowledged */
+	int room;			/* LISTENING: requests that may wait besides those that do */
+	uint16_t space;			/* enum rdma_port_space */
+	uint16_t watched_slot;		/* 0: none */
+	uint8_t state;			/* enum endpoint_state */
+	uint8_t qp_type;		/* enum ibv_qp_type */
+	uint8_t tos, ack_timeout;
+	bool tos_set, ack_timeout_set;
+	bool reuse, afonly, afonly_set;
+	bool busy;			/* a call is on its way without the lock */
+	bool offered;			/* waits in the channel as a CONNECT_REQUEST */
+	bool peer_local;		/* the peer is a process of this host */
+	bool srq;
+};
+
+/* An event on its way to the application. */
+struct queued_event {
+	struct list in_channel, in_owner;
+	struct endpoint *endpoint, *listener;
+	enum rdma_cm_event_type kind;
+	int status;
+	union {
+		struct rdma_conn_param connection;
+		struct rdma_ud_param ud;
+	};
+	uint32_t ece_vendor_id, ece_options;
+	void *multicast;
+	uint8_t private_bytes;
+	uint8_t private_data[];
+};
+
+/* ---- agent.c ---- */
+
+struct agent {
+	struct lock lock;
+	struct cm_protocol *protocol;
+	struct mad_agent *mad;
+	struct gsi *gsi;
+	uint64_t armed_ns;		/* mad_set_deadline() was last told this */
+	uint64_t random;		/* not used up yet: random_left numbers of 32 bits */
+	unsigned random_left;
+	unsigned generation;		/* counts fork(): what is of another one is dead memory */
+	pthread_cond_t progress;	/* an event was acknowledged, a new endpoint looked at */
+	struct list woken;		/* channels to be updated by agent_unlock() */
+	struct list ports;		/* struct bound_port */
+	struct list watchers[WATCH_BUCKETS];	/* endpoints by the slot that they watch */
+};
+
+extern struct agent agent;
+
+int agent_get(void);
+void agent_put(void);
+void agent_lock(void) ACQUIRES(agent.lock);
+/* Also tells the HCA the next deadline, and wakes who waits for what was queued. */
+void agent_unlock(void) RELEASES(agent.lock);
+uint32_t agent_random(void) REQUIRES(agent.lock);
+/* Sleep until agent.progress says something, or for nothing; until @until_ns (TIME_NEVER: no limit). */
+void agent_wait(uint64_t until_ns) REQUIRES(agent.lock);
+
+/* Ports that endpoints share. NULL: no memory. */
+struct bound_port *bound_port_get(const struct gsi_port *port, const uint8_t asked[16],
+				  uint64_t now_ns) REQUIRES(agent.lock);
+/* One that had @address a moment ago, with a reference; NULL: ask gsi_find_port(). */
+struct bound_port *bound_port_recent(const uint8_t address[16], uint64_t now_ns)
+	REQUIRES(agent.lock);
+void bound_port_put(struct bound_port *port) REQUIRES(agent.lock);
+
+/* Have the peer's death noticed, from the moment that its QPN is known. Takes the lock. */
+void agent_watch(struct endpoint *endpoint) EXCLUDES(agent.lock);
+void agent_unwatch(struct endpoint *endpoint) EXCLUDES(agent.lock);
+
+/* ---- channel.c ---- */
+
+struct cm_channel {
+	struct list queue;		/* of queued_event */
+	struct list woken;		/* in agent.woken */
+	unsigned references;		/* the application's and one of each endpoint */
+	atomic_uint pins;		/* who updates the fd without agent.lock; +1 while referenced */
+	unsigned generation;
+	bool closed;
+	uint8_t patience;		/* how often the application may still be waited for */
+	const struct endpoint *shown;	/* the last new endpoint, untouched yet; or NULL */
+	int fd;
+	atomic_uint waiting;		/* events in the queue; changes under agent.lock */
+	struct lock wake;		/* lit */
+	bool lit;			/* the fd is readable */
+};
+
+/* Is this process the one that made it? If not: the memory is dead, nothing may be asked of it. */
+bool channel_is_ours(const struct cm_channel *channel);
+bool endpoint_is_ours(const struct endpoint *endpoint);
+void channels_forget(void);	/* in the child of a fork() */
+void channel_ref(struct cm_channel *channel) REQUIRES(agent.lock);
+/* Drops a reference; the last one of a process stops the agent. */
+void channel_unref(struct cm_channel *channel) EXCLUDES(agent.lock);
+void channel_update_fd(struct cm_channel *channel);
+void channel_unpin(struct cm_channel *channel);
+
+/* NULL: no memory, or nobody is there to take it. The caller fills it, then queues it. */
+struct queued_event *event_new(struct endpoint *endpoint, enum rdma_cm_event_type kind,
+			       const void *private_data, size_t bytes) REQUIRES(agent.lock);
+void event_queue(struct queued_event *event) REQUIRES(agent.lock);
+/* An event that consists of its kind and status. */
+void event_tell(struct endpoint *endpoint, enum rdma_cm_event_type kind, int status)
+	REQUIRES(agent.lock);
+/* The application has begun to do something with it. */
+void channel_touch(struct endpoint *endpoint) REQUIRES(agent.lock);
+/* Drop all of them; the new endpoints of CONNECT_REQUESTs go with them. */
+void events_drop(struct endpoint *endpoint) REQUIRES(agent.lock);
+
+/* ---- endpoint.c ---- */
+
+/*
+ * Begin a call that asks the HCA things: refused by the state, or alone on its endpoint until
+ * endpoint_exit(). 0 or errno. The lock is not held in between.
+ */
+int endpoint_enter(struct endpoint *endpoint, enum endpoint_call call) EXCLUDES(agent.lock);
+/* End it; @err 0: the state becomes what the table says. Returns @err. */
+int endpoint_exit(struct endpoint *endpoint, enum endpoint_call call, int err)
+	EXCLUDES(agent.lock);
+/* The same for calls that need nothing but the lock. */
+int endpoint_allowed(const struct endpoint *endpoint, enum endpoint_call call)
+	REQUIRES(agent.lock);
+void endpoint_move(struct endpoint *endpoint, enum endpoint_call call) REQUIRES(agent.lock);
+
+/* Without a channel. NULL: no memory. */
+struct endpoint *endpoint_new(uint16_t space, uint8_t qp_type, void *user) REQUIRES(agent.lock);
+/* One that has no claim, listener, watch, events. Its connection is abandoned. */
+void endpoint_free(struct endpoint *endpoint) REQUIRES(agent.lock);
+
+/* ---- address.c ---- */
+
+extern const uint8_t mapped_prefix[12];	/* of IPv4 addresses */
+int address_read(const struct sockaddr *address, struct endpoint_address *out);
+void address_write(const struct endpoint_address *address, struct sockaddr_storage *out);
+bool address_is_any(const struct endpoint_address *address);
+bool address_is_link_local(const uint8_t bytes[16]);
+/* The service ID that requests to it carry. */
+uint64_t address_service_id(const struct endpoint_address *address, uint16_t space);
+/* The device and port of @address are @endpoint's; @claim: on the whole host. */
+int address_bind(struct endpoint *endpoint, const struct endpoint_address *address, bool claim)
+	EXCLUDES(agent.lock);
+
+/* ---- resolve.c ---- */
+
+/* Is it an address of this host? Asks the kernel, not too often. */
+bool address_is_here(const uint8_t address[16], uint32_t scope) EXCLUDES(agent.lock);
+/* What Linux says of a path over a RoCE port. */
+void path_fill(struct endpoint *endpoint);
+
+/* ---- ports.c ---- */
+
+/*
+ * Take source.port (0: one is chosen) for @endpoint, in this process; @claim: and on this host.
+ * EADDRINUSE; EADDRNOTAVAIL: all are taken; EPROTONOSUPPORT: not a port space for the family.
+ */
+int ports_take(struct endpoint *endpoint, bool claim) EXCLUDES(agent.lock);
+/* Nobody else may listen where @endpoint wants to; claims it. */
+int ports_take_to_listen(struct endpoint *endpoint) EXCLUDES(agent.lock);
+void ports_drop(struct endpoint *endpoint) REQUIRES(agent.lock);
+/* Family that a wildcard address stands for: AF_UNSPEC: IPv4 and IPv6. */
+int ports_family(const struct endpoint *endpoint);
+/* In the child of a fork(): all are free. */
+void ports_forget(void);
+
+/* ---- ip_cm.c ---- */
+
+void ip_cm_write(const struct endpoint *endpoint, uint8_t out[CM_IP_HEADER_BYTES]);
+/* How many bytes of private data the header takes: 0 or CM_IP_HEADER_BYTES. */
+size_t ip_cm_bytes(const struct endpoint *endpoint);
+/* Source and destination of a request to @listener become those of @endpoint. False: refuse it. */
+bool ip_cm_read(const struct endpoint *listener, const struct cm_message *message,
+		const struct mad_address *from, struct endpoint *endpoint);
+
+/* ---- connect.c, request.c, datagram.c ---- */
+
+void connection_event(void *host, const struct cm_event *event) REQUIRES(agent.lock);
+void connection_request(const struct cm_event *event) REQUIRES(agent.lock);
+void datagram_request(const struct cm_event *event) REQUIRES(agent.lock);
+void datagram_reply(struct endpoint *endpoint, const struct cm_event *event) REQUIRES(agent.lock);
+int datagram_ask(struct endpoint *endpoint, const struct rdma_conn_param *parameters)
+	REQUIRES(agent.lock);
+int datagram_answer(struct endpoint *endpoint, uint8_t status, uint32_t qkey,
+		    const void *private_data, uint8_t bytes) REQUIRES(agent.lock);
+/* What requests have in common: room, a new endpoint, its addresses. NULL: dealt with. */
+struct endpoint *request_endpoint(const struct cm_event *event, uint8_t qp_type)
+	REQUIRES(agent.lock);
+/* The queued CONNECT_REQUEST gets its device when it is taken. EINVAL, ...: it was refused. */
+int request_find_port(struct endpoint *endpoint) EXCLUDES(agent.lock);
+/* Refuse what the application has not seen yet, in the words of the protocol. */
+void request_refuse(struct endpoint *endpoint, uint16_t reason) REQUIRES(agent.lock);
+
+/* ---- attributes.c, multicast.c ---- */
+
+void attributes_ah(const struct endpoint *endpoint, struct ibv_ah_attr *attr);
+uint32_t qkey_default(struct endpoint *endpoint);
+/* 0; EINVAL: it has another one. */
+int qkey_set(struct endpoint *endpoint, uint32_t qkey);
+
+/* ---- explain.c: each decides itself whether anybody wants to know ---- */
+
+/* Why @what ("rdma_bind_addr") of @address gave @err; returns @err. Not with a lock held. */
+int explain_address(const char *what, const struct endpoint_address *address, int err)
+	EXCLUDES(agent.lock);
+/* @call was refused with @err (0: it was not) for the endpoint's state. Returns @err. */
+int explain_out_of_turn(enum endpoint_call call, const struct endpoint *endpoint, int err);
+/* 0, or EINVAL: @bytes of private data are more than @limit. */
+int explain_too_long(const char *call, size_t bytes, size_t limit);
+/* An event that the application is about to see. */
+void explain_event(const struct endpoint *endpoint, const struct queued_event *event)
+	EXCLUDES(agent.lock);
+
+#endif

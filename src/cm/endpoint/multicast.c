@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Multicast groups of datagram endpoints. On RoCEv2 a group's GID is its IP address (IPv4:
+ * v4-mapped), nobody has to be asked, and the joining is done by the QP when it is attached to the
+ * GID. What a join does here is to say which GID, Q_Key and path.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "cm/endpoint/internal.h"
+
+#define HOP_LIMIT	64
+
+static bool same_group(const struct membership *group, const struct endpoint_address *address)
+{
+	return group->address.family == address->family &&
+	       !memcmp(group->address.bytes, address->bytes, 16);
+}
+
+static int tell_joined(struct endpoint *endpoint, const struct membership *group, void *user)
+	REQUIRES(agent.lock)
+{
+	struct queued_event *event = event_new(endpoint, RDMA_CM_EVENT_MULTICAST_JOIN, NULL, 0);
+	const struct gsi_port *port = &endpoint->port->gsi;
+
+	if (!event)
+		return ENOMEM;
+	event->multicast = user;
+	event->ud = (struct rdma_ud_param){
+		.ah_attr = { .grh = { .dgid = group->mgid, .hop_limit = HOP_LIMIT,
+				      .sgid_index = (uint8_t)port->gid_index,
+				      .traffic_class = endpoint->tos_set ? endpoint->tos : 0 },
+			     .is_global = 1, .port_num = port->port },
+		.qp_num = QPN_MULTICAST, .qkey = qkey_default(endpoint),
+	};
+	event_queue(event);
+	return 0;
+}
+
+static int join(struct endpoint *endpoint, const struct endpoint_address *address, void *user)
+	REQUIRES(agent.lock)
+{
+	struct membership *group;
+	int err = endpoint_allowed(endpoint, CALL_JOIN);
+
+	if (err)
+		return err;
+	if (!endpoint->port || endpoint->qp_type != IBV_QPT_UD)
+		return EINVAL;
+	group = calloc(1, sizeof(*group));
+	if (!group)
+		return ENOMEM;
+	group->address = *address;
+	memcpy(group->mgid.raw, address->bytes, 16);
+	err = tell_joined(endpoint, group, user);
+	if (err) {
+		free(group);
+		return err;
+	}
+	group->next = endpoint->groups;
+	endpoint->groups = group;
+	return 0;
+}
+
+int endpoint_join(struct endpoint *endpoint, const struct sockaddr *group, uint16_t flags,
+		  void *user)
+{
+	struct endpoint_address address;
+	int err = address_read(group, &address);
+
+	if (err)
+		return err;
+	if (!endpoint_is_ours(endpoint))
+		return ENODEV;
+	if (address_is_any(&address) || flags >= RDMA_MC_JOIN_FLAG_RESERVED)
+		return EINVAL;
+	agent_lock();
+	err = join(endpoint, &address, user);
+	agent_unlock();
+	if (err == EINVAL)
+		explain("rdma_join_multicast: the endpoint (%s) must be a datagram one (RDMA_PS_UDP) "
+			"that is bound to a device by rdma_bind_addr or rdma_resolve_addr, and not "
+			"further yet", state_name(endpoint->state));
+	return err;
+}
+
+int endpoint_leave(struct endpoint *endpoint, const struct sockaddr *sockaddr, union ibv_gid *gid)
+{
+	struct endpoint_address address;
+	struct membership **link, *group = NULL;
+	int err = address_read(sockaddr, &address);
+
+	if (err)
+		return err;
+	if (!endpoint_is_ours(endpoint))
+		return ENODEV;
+	agent_lock();
+	for (link = &endpoint->groups; *link; link = &(*link)->next)
+		if (same_group(*link, &address))
+			break;
+	group = *link;
+	if (group) {
+		*link = group->next;
+		*gid = group->mgid;
+	}
+	agent_unlock();
+	free(group);
+	return group ? 0 : ENOENT;
+}

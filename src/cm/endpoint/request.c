@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Requests that come to a listener: a new endpoint each, which waits in the listener's channel as a
+ * CONNECT_REQUEST. What cannot be taken is left alone, so that the peer asks again; what cannot
+ * work is rejected. An endpoint that the application has not seen goes without a trace when its
+ * peer gives up.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "cm/endpoint/internal.h"
+#include "platform/clock.h"
+
+struct endpoint *request_endpoint(const struct cm_event *event, uint8_t qp_type)
+{
+	struct endpoint *listener = event->owner, *endpoint;
+
+	/* What is not taken is as if it had not come: the peer asks again. */
+	if (listener->room <= 0 || listener->channel->closed)
+		return NULL;
+	endpoint = endpoint_new(listener->space, qp_type, listener->user);
+	if (!endpoint)
+		return NULL;
+	if (!ip_cm_read(listener, event->message, event->from, endpoint)) {
+		endpoint->connection = event->connection;
+		cm_set_owner(event->connection, endpoint);
+		request_refuse(endpoint, CM_REJECT_UNSUPPORTED);
+		return NULL;
+	}
+	listener->room--;
+	endpoint->offered = true;
+	endpoint->connection = event->connection;
+	endpoint->tos = listener->tos;
+	endpoint->tos_set = listener->tos_set;
+	endpoint->afonly = listener->afonly;
+	memcpy(endpoint->path.remote, event->from->remote, 16);
+	cm_set_owner(event->connection, endpoint);
+	return endpoint;
+}
+
+static void take_request(struct endpoint *endpoint, const struct cm_req *req)
+{
+	struct endpoint_path *path = &endpoint->path;
+
+	memcpy(path->dgid.raw, req->local_gid, 16);
+	path->flow_label = req->flow_label;
+	path->pkey = req->pkey;
+	path->mtu = req->path_mtu;
+	path->rate = req->packet_rate;
+	path->hop_limit = req->hop_limit;
+	path->traffic_class = endpoint->tos_set ? endpoint->tos : req->traffic_class;
+	path->service_level = req->service_level;
+	path->lifetime = req->local_ack_timeout ? req->local_ack_timeout - 1 : 0;
+	endpoint->terms = (struct endpoint_terms){
+		.remote_qpn = req->local_qpn, .remote_psn = req->starting_psn,
+		.responder_resources = req->initiator_depth,
+		.initiator_depth = req->responder_resources,
+		.retry_count = req->retry_count, .rnr_retry_count = req->rnr_retry_count,
+		.ack_timeout = req->local_ack_timeout,
+	};
+}
+
+/* The type of QP that answers a peer of this transport; false: a listener of another type. */
+static bool answering_type(const struct endpoint *listener, enum cm_transport transport,
+			   uint8_t *qp_type)
+{
+	switch (transport) {
+	case CM_TRANSPORT_RC:
+		*qp_type = IBV_QPT_RC;
+		break;
+	case CM_TRANSPORT_UC:
+		*qp_type = IBV_QPT_UC;
+		break;
+	case CM_TRANSPORT_XRC:
+		*qp_type = IBV_QPT_XRC_RECV;
+		return !listener->qp_type || listener->qp_type == IBV_QPT_XRC_RECV ||
+		       listener->qp_type == IBV_QPT_XRC_SEND;
+	default:
+		return false;
+	}
+	return !listener->qp_type || listener->qp_type == *qp_type;
+}
+
+static void queue_request(struct endpoint *listener, struct endpoint *endpoint,
+			  const struct cm_message *message) REQUIRES(agent.lock)
+{
+	const struct cm_req *req = &message->req;
+	size_t header = ip_cm_bytes(endpoint);
+	struct queued_event *event = event_new(listener, RDMA_CM_EVENT_CONNECT_REQUEST,
+					       req->private_data + header,
+					       sizeof(req->private_data) - header);
+
+	if (!event) {
+		listener->room++;
+		request_refuse(endpoint, CM_REJECT_NO_RESOURCES);
+		return;
+	}
+	event->endpoint = endpoint;
+	event->listener = listener;
+	event->connection = (struct rdma_conn_param){
+		.responder_resources = req->initiator_depth,
+		.initiator_depth = req->responder_resources,
+		.flow_control = req->flow_control, .retry_count = req->retry_count,
+		.rnr_retry_count = req->rnr_retry_count, .srq = req->srq,
+		.qp_num = req->local_qpn,
+	};
+	event->ece_vendor_id = req->vendor_id;
+	event->ece_options = message->attribute_modifier;
+	event_queue(event);
+}
+
+void connection_request(const struct cm_event *event)
+{
+	struct endpoint *listener = event->owner, *endpoint;
+	const struct cm_req *req = &event->message->req;
+	uint8_t qp_type = IBV_QPT_RC;
+	bool fits = answering_type(listener, cm_req_transport(req), &qp_type);
+
+	if (!fits) {
+		cm_reject(event->connection, CM_REJECT_INVALID_TRANSPORT, NULL, 0, NULL, 0,
+			  clock_now_ns());
+		return;
+	}
+	endpoint = request_endpoint(event, qp_type);
+	if (!endpoint)
+		return;
+	endpoint->state = STATE_REQUESTED;
+	take_request(endpoint, req);
+	queue_request(listener, endpoint, event->message);
+}
+
+void request_refuse(struct endpoint *endpoint, uint16_t reason)
+{
+	if (endpoint->connection && endpoint->qp_type != IBV_QPT_UD) {
+		uint8_t mtu = (uint8_t)(endpoint->port ? endpoint->port->gsi.active_mtu : 0);
+		bool say = reason == CM_REJECT_INVALID_MTU;	/* what would do (12.6.7.2) */
+
+		cm_reject(endpoint->connection, reason, say ? &mtu : NULL, say, NULL, 0,
+			  clock_now_ns());
+	} else if (endpoint->connection) {
+		cm_sidr_answer(endpoint->connection, CM_SIDR_REJECTED, 0, 0, NULL, 0,
+			       clock_now_ns());
+	}
+	endpoint_free(endpoint);
+}
+
+/*
+ * Which device it came to: by the GID that the peer wants to talk to, which it took from the
+ * address that it resolved; asked for when the application takes the event, because interfaces are
+ * not to be looked at by the thread that drives the HCA.
+ */
+int request_find_port(struct endpoint *endpoint)
+{
+	const uint8_t *address = endpoint->source.bytes;
+	uint64_t now_ns = clock_now_ns();
+	struct gsi_port port;
+	bool local;
+	int err = 0;
+
+	agent_lock();
+	endpoint->port = bound_port_recent(address, now_ns);
+	agent_unlock();
+	if (!endpoint->port) {
+		err = gsi_find_port(agent.gsi, address, endpoint->source.scope, &port);
+		if (err)
+			return err;
+		agent_lock();
+		endpoint->port = bound_port_get(&port, address, now_ns);
+		agent_unlock();
+		if (!endpoint->port)
+			return ENOMEM;
+	}
+	local = !memcmp(endpoint->path.remote, endpoint->port->gsi.address, 16) ||
+		address_is_here(endpoint->path.remote, endpoint->source.scope);
+	agent_lock();
+	endpoint->peer_local = local;
+	if (endpoint->qp_type == IBV_QPT_UD) {
+		memcpy(endpoint->path.dgid.raw, endpoint->destination.bytes, 16);
+		path_fill(endpoint);
+	} else if (endpoint->path.mtu > (uint8_t)endpoint->port->gsi.active_mtu) {
+		err = EMSGSIZE;
+	}
+	agent_unlock();
+	return err;
+}

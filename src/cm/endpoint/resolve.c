@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Resolving: which device and which path lead to an address. The kernel's neighbour tables are not
+ * asked: a host where nobody answers is found by the REQ. So an address resolves, or not, before
+ * rdma_resolve_addr() returns, and the event says which.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "cm/endpoint/internal.h"
+#include "platform/clock.h"
+
+#define HOP_LIMIT	64
+#define ROUTE_FRESH_NS	1000000000u
+
+/* "Any" as a destination is this host itself, as Linux has it. */
+static void any_to_loopback(struct endpoint_address *address)
+{
+	static const uint8_t v4[4] = { 127, 0, 0, 1 };
+
+	if (address->family == AF_INET)
+		memcpy(address->bytes + 12, v4, sizeof(v4));
+	else
+		address->bytes[15] = 1;
+}
+
+struct resolution {
+	struct endpoint_address source, destination;
+	struct gsi_port port;
+	uint8_t dgid[16];
+	uint8_t remote[16];	/* where packets go to: the GID 0 of a port here has another address */
+	bool local;
+};
+
+/* Source not given: an address of this host is reached over its own device, from itself. */
+static int resolve_local(struct resolution *way)
+{
+	struct gsi_port there;
+	bool bound = !address_is_any(&way->source);
+	int err;
+
+	err = gsi_find_port(agent.gsi, way->destination.bytes, way->destination.scope, &there);
+	if (err)
+		return err;
+	memcpy(way->dgid, there.gid.raw, 16);	/* of 127.0.0.2: 127.0.0.1 */
+	memcpy(way->remote, there.address, 16);
+	way->local = true;
+	if (bound)
+		return gsi_find_port(agent.gsi, way->source.bytes, way->source.scope, &way->port);
+	way->port = there;
+	memcpy(way->source.bytes, there.gid.raw, 16);
+	way->source.scope = way->destination.scope;
+	return 0;
+}
+
+static int resolve_remote(struct resolution *way)
+{
+	static const uint8_t chosen[16];
+	bool bound = !address_is_any(&way->source);
+	int err = gsi_find_route(agent.gsi, bound ? way->source.bytes : chosen,
+				 way->destination.bytes, way->destination.scope, &way->port);
+
+	if (err)
+		return err;
+	memcpy(way->dgid, way->destination.bytes, 16);
+	memcpy(way->remote, way->destination.bytes, 16);
+	if (bound)
+		return 0;
+	memcpy(way->source.bytes, way->port.gid.raw, 16);
+	if (way->source.family == AF_INET6 && address_is_link_local(way->source.bytes))
+		way->source.scope = way->port.interface_index;
+	return 0;
+}
+
+static int resolve(struct resolution *way)
+{
+	const struct endpoint_address *to = &way->destination;
+
+	if (gsi_is_local(agent.gsi, to->bytes, to->scope))
+		return resolve_local(way);
+	/* GID 0 of a device need not be an address of its interface. */
+	if (to->family == AF_IB && address_is_link_local(to->bytes) && !resolve_local(way))
+		return 0;
+	return resolve_remote(way);
+}
+
+/* ---- what was found a moment ago ---- */
+
+/*
+ * Asking the kernel costs more than all the rest of a connect, and who connects a lot connects to
+ * the same host a lot.
+ */
+#define RECENT_COUNT	16u
+#define RECENT_NS	100000000u
+
+static struct recent {
+	uint64_t found_ns;		/* 0: empty */
+	unsigned generation;
+	uint8_t source[16];		/* as asked: zero bytes where it was to be chosen */
+	struct resolution way;
+} recent[RECENT_COUNT];			/* under agent.lock */
+
+static struct recent *recent_of(const struct resolution *asked) REQUIRES(agent.lock)
+{
+	const uint8_t *to = asked->destination.bytes, *from = asked->source.bytes;
+
+	return &recent[(to[15] ^ to[14] ^ to[7] ^ from[15]) % RECENT_COUNT];
+}
+
+static bool is_answer(const struct recent *entry, const struct resolution *asked, uint64_t now_ns)
+{
+	return entry->found_ns && now_ns - entry->found_ns < RECENT_NS &&
+	       entry->generation == agent.generation &&
+	       !memcmp(entry->source, asked->source.bytes, 16) &&
+	       !memcmp(entry->way.destination.bytes, asked->destination.bytes, 16) &&
+	       entry->way.destination.scope == asked->destination.scope &&
+	       entry->way.destination.family == asked->destination.family;
+}
+
+/* As resolve(), which is asked when nobody was lately. */
+static int resolve_soon(struct resolution *way)
+{
+	struct resolution asked = *way;
+	uint64_t now_ns = clock_now_ns();
+	struct recent *entry;
+	int err;
+
+	agent_lock();
+	entry = recent_of(&asked);
+	if (is_answer(entry, &asked, now_ns)) {
+		memcpy(way->source.bytes, entry->way.source.bytes, 16);
+		way->source.scope = entry->way.source.scope;
+		memcpy(way->dgid, entry->way.dgid, 16);
+		memcpy(way->remote, entry->way.remote, 16);
+		way->port = entry->way.port;
+		way->local = entry->way.local;
+		agent_unlock();
+		return 0;
+	}
+	agent_unlock();
+	err = resolve(way);
+	if (err)
+		return err;
+	agent_lock();
+	entry->found_ns = now_ns;
+	entry->generation = agent.generation;
+	memcpy(entry->source, asked.source.bytes, 16);
+	entry->way = *way;
+	agent_unlock();
+	return 0;
+}
+
+bool address_is_here(const uint8_t address[16], uint32_t scope)
+{
+	static struct { uint8_t address[16]; uint32_t scope; bool here; uint64_t found_ns; } last;
+	uint64_t now_ns = clock_now_ns();
+	bool here, known;
+
+	agent_lock();
+	known = last.found_ns && now_ns - last.found_ns < RECENT_NS && last.scope == scope &&
+		!memcmp(last.address, address, 16);
+	here = last.here;
+	agent_unlock();
+	if (known)
+		return here;
+	here = gsi_is_local(agent.gsi, address, scope);
+	agent_lock();
+	memcpy(last.address, address, 16);
+	last.scope = scope;
+	last.here = here;
+	last.found_ns = now_ns;
+	agent_unlock();
+	return here;
+}
+
+/* What the way says goes into the endpoint; lock held by nobody. 0 or ENOMEM. */
+static int take_way(struct endpoint *endpoint, const struct resolution *way)
+{
+	struct bound_port *port;
+
+	agent_lock();
+	port = bound_port_get(&way->port, way->port.gid.raw, clock_now_ns());
+	if (port) {
+		bound_port_put(endpoint->port);
+		endpoint->port = port;
+		endpoint->source = way->source;
+		endpoint->destination = way->destination;
+		memcpy(endpoint->path.dgid.raw, way->dgid, 16);
+		memcpy(endpoint->path.remote, way->remote, 16);
+		endpoint->peer_local = way->local;
+	}
+	agent_unlock();
+	return port ? 0 : ENOMEM;
+}
+
+/* The source that a call names, or none, for an endpoint that has not been bound. */
+static int bind_source(struct endpoint *endpoint, const struct sockaddr *source,
+		       const struct endpoint_address *destination)
+{
+	struct endpoint_address address = { .family = destination->family };
+	int err;
+
+	if (endpoint->state == STATE_BOUND)
+		return endpoint->source.family == destination->family ? 0 : EINVAL;
+	if (source && source->sa_family) {
+		err = address_read(source, &address);
+		if (err)
+			return err;
+		if (address.family != destination->family)
+			return EINVAL;
+	} else {
+		address.scope = destination->scope;
+		address.pkey = destination->pkey;
+		if (address.family == AF_INET)
+			memcpy(address.bytes, mapped_prefix, sizeof(mapped_prefix));
+	}
+	/* A source port that the application did not choose is no claim on the host. */
+	return address_bind(endpoint, &address, address.port != 0);
+}
+
+/*
+ * The errors of the call itself come from binding; those of the way there come as ADDR_ERROR,
+ * and leave the endpoint bound.
+ */
+int endpoint_resolve_address(struct endpoint *endpoint, const struct sockaddr *source,
+			     const struct sockaddr *destination, int timeout_ms)
+{
+	struct resolution way = { .local = false };
+	int err = address_read(destination, &way.destination);
+
+	if (!err)
+		err = endpoint_enter(endpoint, CALL_ADDRESS);
+	if (err)
+		return err;
+	err = bind_source(endpoint, source, &way.destination);
+	if (err) {
+		explain_address("rdma_resolve_addr", &way.destination, err);
+		return endpoint_exit(endpoint, CALL_ADDRESS, err);
+	}
+	if (address_is_any(&way.destination))
+		any_to_loopback(&way.destination);
+	way.source = endpoint->source;
+	err = resolve_soon(&way);
+	explain_address("rdma_resolve_addr", &way.destination, err);
+	if (!err)
+		err = take_way(endpoint, &way);
+	agent_lock();
+	endpoint->busy = false;
+	endpoint->state = err ? STATE_BOUND : STATE_ADDRESS;
+	event_tell(endpoint, err ? RDMA_CM_EVENT_ADDR_ERROR : RDMA_CM_EVENT_ADDR_RESOLVED, -err);
+	agent_unlock();
+	return 0;
+}
+
+/* ---- resolve a route ---- */
+
+/* As Linux has it on the wire: entropy of the two IP ports, for those who balance by label. */
+static uint32_t flow_label(const struct endpoint *endpoint)
+{
+	uint32_t given = be32toh(endpoint->source.flow_info) & 0xfffff;
+	uint32_t hash;
+
+	if (endpoint->source.family == AF_INET6 && given)
+		return given;
+	hash = endpoint->source.port * 31u + endpoint->destination.port;
+	return (hash & 0xfffff) >> 8;
+}
+
+void path_fill(struct endpoint *endpoint)
+{
+	struct endpoint_path *path = &endpoint->path;
+	const struct gsi_port *port = &endpoint->port->gsi;
+
+	path->pkey = port->pkey;
+	path->mtu = (uint8_t)port->active_mtu;
+	path->rate = IBV_RATE_100_GBPS;	/* throttles nobody; every device knows the number */
+	path->hop_limit = HOP_LIMIT;
+	path->traffic_class = endpoint->tos_set ? endpoint->tos : 0;
+	path->flow_label = flow_label(endpoint);
+	path->service_level = 0;
+	path->lifetime = endpoint->ack_timeout_set && endpoint->ack_timeout ?
+			 (uint8_t)(endpoint->ack_timeout - 1) : CM_PACKET_LIFETIME;
+}
+
+/* The interface may have gone since: that is what a route error on RoCE can be. */
+int endpoint_resolve_route(struct endpoint *endpoint, int timeout_ms)
+{
+	struct gsi_port port;
+	uint64_t now_ns = clock_now_ns();
+	bool fresh;
+	int err = endpoint_enter(endpoint, CALL_ROUTE);
+
+	if (err)
+		return err;
+	agent_lock();
+	fresh = now_ns - endpoint->port->checked_ns < ROUTE_FRESH_NS;
+	agent_unlock();
+	if (!fresh)
+		err = gsi_find_port(agent.gsi, endpoint->port->gsi.gid.raw,
+				    endpoint->port->gsi.interface_index, &port);
+	agent_lock();
+	endpoint->busy = false;
+	if (err) {
+		event_tell(endpoint, RDMA_CM_EVENT_ROUTE_ERROR, -err);
+	} else {
+		path_fill(endpoint);
+		endpoint_move(endpoint, CALL_ROUTE);
+		event_tell(endpoint, RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
+	}
+	agent_unlock();
+	return 0;
+}

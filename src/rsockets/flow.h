@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Flow control of a stream, one direction, as pure arithmetic. The receiver owns a ring of memory;
+ * the sender writes into it (RDMA WRITE with immediate) and each write takes one posted receive.
+ * So two things run out, bytes of the ring and receives, and the receiver gives both back in
+ * CREDIT messages, as totals since the start (a lost sense of "how much since" cannot happen).
+ *
+ *	sender: sent - released <= size, messages - taken <= limit
+ *
+ * A CREDIT goes out when half of either has been used since the last one. So at most two CREDITs
+ * caused by bytes and two caused by messages can be on their way before the sender looks at
+ * them: RS_CONTROL_RESERVE receives that data never takes are enough for those and for the end.
+ */
+#ifndef VERBATIM_RSOCKETS_FLOW_H
+#define VERBATIM_RSOCKETS_FLOW_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { RS_CONTROL_RESERVE = 8 };
+
+/* What this side may still send. */
+struct rs_flow_out {
+	uint64_t sent, released;	/* bytes since the start */
+	uint32_t size;			/* bytes of the peer's ring */
+	uint32_t messages, taken;	/* since the start, modulo 2^32 */
+	uint32_t limit;			/* messages that may be on their way */
+};
+
+/* What has arrived here. */
+struct rs_flow_in {
+	uint64_t arrived, taken, told;	/* bytes: in the ring, read from it, in a CREDIT */
+	uint32_t size;
+	uint32_t messages, messages_told;
+	uint32_t limit;
+};
+
+static inline size_t rs_least(size_t a, size_t b)
+{
+	return a < b ? a : b;
+}
+
+/* Bytes from @position of a ring of @size to its end. */
+static inline size_t rs_contiguous(uint64_t position, uint32_t size)
+{
+	return size - (size_t)(position % size);
+}
+
+static inline bool rs_flow_out_message(const struct rs_flow_out *flow)
+{
+	return flow->messages - flow->taken < flow->limit;
+}
+
+/* Bytes that the next message may carry: they fit and do not wrap. */
+static inline size_t rs_flow_out_room(const struct rs_flow_out *flow)
+{
+	if (!rs_flow_out_message(flow))
+		return 0;
+	return rs_least(flow->size - (size_t)(flow->sent - flow->released),
+			rs_contiguous(flow->sent, flow->size));
+}
+
+static inline void rs_flow_out_sent(struct rs_flow_out *flow, size_t bytes)
+{
+	flow->sent += bytes;
+	flow->messages++;
+}
+
+/* Totals of a CREDIT. False: no honest peer says that. */
+static inline bool rs_flow_out_credit(struct rs_flow_out *flow, uint64_t bytes, uint32_t messages)
+{
+	if (bytes < flow->released || bytes > flow->sent)
+		return false;
+	if (messages - flow->taken > flow->messages - flow->taken)
+		return false;
+	flow->released = bytes;
+	flow->taken = messages;
+	return true;
+}
+
+/* A message of @bytes was written. False: it cannot lie in the ring as the sender must put it. */
+static inline bool rs_flow_in_arrived(struct rs_flow_in *flow, size_t bytes)
+{
+	if (!bytes || bytes > flow->size - (size_t)(flow->arrived - flow->taken) ||
+	    bytes > rs_contiguous(flow->arrived, flow->size))
+		return false;
+	flow->arrived += bytes;
+	flow->messages++;
+	return true;
+}
+
+static inline size_t rs_flow_in_available(const struct rs_flow_in *flow)
+{
+	return (size_t)(flow->arrived - flow->taken);
+}
+
+static inline bool rs_flow_in_credit_due(const struct rs_flow_in *flow)
+{
+	return flow->taken - flow->told >= (flow->size + 1) / 2 ||
+	       flow->messages - flow->messages_told >= (flow->limit + 1) / 2;
+}
+
+static inline void rs_flow_in_told(struct rs_flow_in *flow)
+{
+	flow->told = flow->taken;
+	flow->messages_told = flow->messages;
+}
+
+#endif

@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Where datagrams go: which queue pair has an address and port is asked with a connection request
+ * for a datagram service (SIDR), once per destination, and remembered. Who is asked may be busy
+ * with other things than its rsockets, so a thread answers (0 % of a CPU while nobody asks),
+ * started with the first datagram socket of the process. It also takes the answers to our own
+ * questions.
+ */
+#include <errno.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "rsockets/rsocket.h"
+
+enum { RESOLVE_MS = 2000, DESTINATIONS_MAX = 512 };
+#define FORGET_NS ((int64_t)1000000000)		/* who was not there is asked again after this */
+
+/* ---- destinations ---- */
+
+static void free_destination(struct rsocket *rs, struct rs_destination *destination)
+{
+	list_remove(&destination->node);
+	rs->datagram.destination_count--;
+	if (destination->state == RS_LOOKING)
+		rs->datagram.looking--;
+	if (destination->ah)
+		ibv_destroy_ah(destination->ah);
+	if (destination->id)
+		rdma_destroy_id(destination->id);
+	free(destination);
+}
+
+static bool same_address(const struct sockaddr_storage *a, const struct sockaddr *b)
+{
+	const struct sockaddr_in *a4 = (const struct sockaddr_in *)a;
+	const struct sockaddr_in6 *a6 = (const struct sockaddr_in6 *)a;
+	const struct sockaddr_in *b4 = (const struct sockaddr_in *)b;
+	const struct sockaddr_in6 *b6 = (const struct sockaddr_in6 *)b;
+
+	if (a->ss_family != b->sa_family)
+		return false;
+	if (a->ss_family == AF_INET)
+		return a4->sin_port == b4->sin_port && a4->sin_addr.s_addr == b4->sin_addr.s_addr;
+	return a6->sin6_port == b6->sin6_port && a6->sin6_scope_id == b6->sin6_scope_id &&
+	       !memcmp(&a6->sin6_addr, &b6->sin6_addr, sizeof(a6->sin6_addr));
+}
+
+static struct rs_destination *find(struct rsocket *rs, const struct sockaddr *address)
+{
+	struct list *node;
+
+	list_for_each(node, &rs->datagram.destinations) {
+		struct rs_destination *destination = list_entry(node, struct rs_destination, node);
+
+		if (same_address(&destination->address, address))
+			return destination;
+	}
+	return NULL;
+}
+
+/* The least recently used go, but those being looked for or with sends under way. */
+static void make_place(struct rsocket *rs)
+{
+	struct list *node = rs->datagram.destinations.prev, *before;
+
+	rs_links_progress_locked(rs);
+	for (; node != &rs->datagram.destinations &&
+	     rs->datagram.destination_count >= DESTINATIONS_MAX; node = before) {
+		struct rs_destination *old = list_entry(node, struct rs_destination, node);
+
+		before = node->prev;
+		if (old->state == RS_UNKNOWN ||
+		    (old->state == RS_KNOWN && old->link->posted == old->link->done))
+			free_destination(rs, old);
+	}
+}
+
+static bool is_any(const struct sockaddr *address)
+{
+	const struct sockaddr_in *v4 = (const struct sockaddr_in *)address;
+	const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)address;
+
+	return address->sa_family == AF_INET ? v4->sin_addr.s_addr == htonl(INADDR_ANY) :
+		IN6_IS_ADDR_UNSPECIFIED(&v6->sin6_addr);
+}
+
+static void set_port(struct sockaddr_storage *address, uint16_t port)
+{
+	if (address->ss_family == AF_INET)
+		((struct sockaddr_in *)address)->sin_port = port;
+	else
+		((struct sockaddr_in6 *)address)->sin6_port = port;
+}
+
+/* The question needs a port of its own, so it goes out from port 0 of our address. */
+static int ask(struct rsocket *rs, struct rs_destination *destination)
+{
+	struct sockaddr_storage source = rs->id->route.addr.src_storage;
+	bool any = is_any((struct sockaddr *)&source) ||
+		   source.ss_family != destination->address.ss_family;
+
+	if (rdma_create_id(rs->events, &destination->id, destination, RDMA_PS_UDP)) {
+		destination->id = NULL;
+		return errno;
+	}
+	set_port(&source, 0);
+	if (rdma_resolve_addr(destination->id, any ? NULL : (struct sockaddr *)&source,
+			      (struct sockaddr *)&destination->address, RESOLVE_MS))
+		return errno;
+	return 0;
+}
+
+int rs_destination_get_locked(struct rsocket *rs, const struct sockaddr *address,
+			      struct rs_destination **found)
+{
+	struct rs_destination *destination = find(rs, address);
+	int err;
+
+	if (destination && destination->state == RS_UNKNOWN &&
+	    rs_now_ns() - destination->since_ns > FORGET_NS) {
+		free_destination(rs, destination);
+		destination = NULL;
+	}
+	if (destination) {
+		/* To the front: it is the most recently used one. */
+		list_remove(&destination->node);
+		list_add_tail(rs->datagram.destinations.next, &destination->node);
+		*found = destination;
+		return 0;
+	}
+	make_place(rs);
+	destination = calloc(1, sizeof(*destination));
+	if (!destination)
+		return ENOMEM;
+	memcpy(&destination->address, address, address_bytes(address));
+	destination->state = RS_LOOKING;
+	list_add_tail(rs->datagram.destinations.next, &destination->node);
+	rs->datagram.destination_count++;
+	rs->datagram.looking++;
+	err = ask(rs, destination);
+	if (err) {
+		free_destination(rs, destination);
+		return err;
+	}
+	*found = destination;
+	return 0;
+}
+
+/* ---- events ---- */
+
+static void settle(struct rsocket *rs, struct rs_destination *destination,
+		   enum rs_destination_state state)
+{
+	if (destination->state == RS_LOOKING)
+		rs->datagram.looking--;
+	destination->state = state;
+	rs_wake_all_locked(rs);
+}
+
+static void not_found(struct rsocket *rs, struct rs_destination *destination, int err, bool remote)
+{
+	destination->error = err;
+	destination->remote = remote;
+	destination->since_ns = rs_now_ns();
+	settle(rs, destination, RS_UNKNOWN);
+}
+
+/* Our question is on its way once the link is there to be named in it. */
+static int connect_datagram(struct rsocket *rs, struct rs_destination *destination)
+{
+	uint8_t bytes[RS_HELLO_BYTES];
+	struct rdma_conn_param param = { .private_data = bytes, .private_data_len = sizeof(bytes) };
+	struct rs_hello hello = { .messages = 1, .ring_bytes = RS_RING_MIN };
+	struct rdma_cm_id *id = destination->id;
+	bool kept;
+	int err = rs_link_get_locked(rs, id, &destination->link, &kept);
+
+	if (err)
+		return err;
+	destination->source = id->route.addr.src_storage;
+	set_port(&destination->source, rdma_get_src_port(rs->id));
+	param.qp_num = destination->link->qp->qp_num;
+	rs_hello_write(&hello, bytes);
+	return rdma_connect(id, &param) ? errno : 0;
+}
+
+static int found(struct rsocket *rs, struct rs_destination *destination,
+		 const struct rdma_ud_param *param)
+{
+	struct ibv_ah_attr attr = param->ah_attr;
+
+	destination->ah = ibv_create_ah(destination->link->id->pd, &attr);
+	if (!destination->ah)
+		return errno;
+	destination->qpn = param->qp_num;
+	destination->qkey = param->qkey;
+	settle(rs, destination, RS_KNOWN);
+	return 0;
+}
+
+static void destination_event(struct rsocket *rs, struct rs_destination *destination,
+			      const struct rdma_cm_event *event)
+{
+	int err = 0;
+
+	switch (event->event) {
+	case RDMA_CM_EVENT_ADDR_RESOLVED:
+		err = rdma_resolve_route(destination->id, RESOLVE_MS) ? errno : 0;
+		break;
+	case RDMA_CM_EVENT_ROUTE_RESOLVED:
+		err = connect_datagram(rs, destination);
+		break;
+	case RDMA_CM_EVENT_ESTABLISHED:
+		err = found(rs, destination, &event->param.ud);
+		break;
+	case RDMA_CM_EVENT_ADDR_ERROR:
+	case RDMA_CM_EVENT_ROUTE_ERROR:
+		err = event->status < 0 ? -event->status : EHOSTUNREACH;
+		break;
+	case RDMA_CM_EVENT_UNREACHABLE:
+	case RDMA_CM_EVENT_REJECTED:
+	case RDMA_CM_EVENT_CONNECT_ERROR:
+		not_found(rs, destination, ECONNREFUSED, true);
+		break;
+	default:
+		break;
+	}
+	if (err)
+		not_found(rs, destination, err, false);
+}
+
+/* Somebody asks for us: tell the number of our queue pair on that device. */
+static void answer(struct rsocket *rs, struct rdma_cm_id *id, bool understood)
+{
+	struct rdma_conn_param param = { 0 };
+	struct rs_link *link;
+	bool kept = false;
+	int err = EPROTO;
+
+	if (understood)
+		err = rs_link_get_locked(rs, id, &link, &kept);
+	if (!err) {
+		param.qp_num = link->qp->qp_num;
+		if (rdma_accept(id, &param))
+			explain("rsocket %d: a request for its datagrams could not be answered: %m",
+				rs->fd);
+	} else {
+		rdma_reject(id, NULL, 0);
+	}
+	if (!kept)
+		rdma_destroy_id(id);
+}
+
+static void datagram_event(struct rsocket *rs, struct rdma_cm_event *event)
+{
+	struct rdma_cm_id *id = event->id;
+	struct rs_destination *destination;
+	struct rs_hello hello;
+	unsigned version;
+	bool understood;
+
+	if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST) {
+		understood = event->param.ud.private_data &&
+			     !rs_hello_read(event->param.ud.private_data,
+					    event->param.ud.private_data_len, &hello, &version);
+		rdma_ack_cm_event(event);
+		answer(rs, id, understood);
+		return;
+	}
+	destination = id->context;
+	if (id != rs->id && destination && destination->state == RS_LOOKING)
+		destination_event(rs, destination, event);
+	rdma_ack_cm_event(event);
+	if (id == rs->id || !destination || destination->state == RS_LOOKING || !destination->id)
+		return;
+	/* It has served, unless its link lives on it: then no event may find the destination. */
+	destination->id = NULL;
+	id->context = NULL;
+	if (!destination->link || destination->link->id != id)
+		rdma_destroy_id(id);
+}
+
+/* ---- the thread ---- */
+
+static struct lock service_lock = LOCK_INITIALIZER;
+static int service_fd = -1;
+static unsigned service_generation;
+
+static void serve(int fd)
+{
+	struct rsocket *rs = rs_get(fd);
+	struct rdma_cm_event *event;
+
+	if (!rs)
+		return;
+	lock_acquire(&rs->lock);
+	while (rs->type == SOCK_DGRAM && !rs->closing && !rdma_get_cm_event(rs->events, &event))
+		datagram_event(rs, event);
+	lock_release(&rs->lock);
+	rs_put(rs);
+}
+
+static void *service(void *argument)
+{
+	int fd = (int)(intptr_t)argument, count;
+	struct epoll_event events[16];
+
+	for (;;) {
+		count = epoll_wait(fd, events, 16, -1);
+		for (int i = 0; i < count; i++)
+			serve(events[i].data.fd);
+	}
+	return NULL;
+}
+
+static int start_thread(int fd)
+{
+	pthread_attr_t attr;
+	sigset_t all, old;
+	pthread_t thread;
+	int err;
+
+	sigfillset(&all);
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	err = pthread_create(&thread, &attr, service, (void *)(intptr_t)fd);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	pthread_attr_destroy(&attr);
+	return err;
+}
+
+/* The child of a fork() has no thread, and starts its own. */
+static int service_start(void)
+{
+	int err = 0;
+
+	lock_acquire(&service_lock);
+	if (service_fd >= 0 && service_generation != rs_generation()) {
+		close(service_fd);
+		service_fd = -1;
+	}
+	if (service_fd < 0) {
+		service_fd = epoll_create1(EPOLL_CLOEXEC);
+		service_generation = rs_generation();
+		err = service_fd < 0 ? errno : start_thread(service_fd);
+		if (err && service_fd >= 0) {
+			close(service_fd);
+			service_fd = -1;
+		}
+	}
+	lock_release(&service_lock);
+	return err;
+}
+
+void rs_service_forget(struct rsocket *rs)
+{
+	epoll_ctl(service_fd, EPOLL_CTL_DEL, rs->events->fd, NULL);
+}
+
+/* ---- the socket ---- */
+
+int rs_datagram_open(struct rsocket *rs)
+{
+	list_init(&rs->datagram.links);
+	list_init(&rs->datagram.destinations);
+	rs->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	rs->fd = rs->epoll_fd;
+	return rs->fd < 0 ? errno : service_start();
+}
+
+/* From the first bind on there are events; the socket is in the table by then. */
+int rs_datagram_bind_locked(struct rsocket *rs, const struct sockaddr *address)
+{
+	struct epoll_event event = { .events = EPOLLIN, .data.fd = rs->fd };
+
+	if (rs->datagram.bound)
+		return EINVAL;
+	if (rdma_bind_addr(rs->id, (struct sockaddr *)(uintptr_t)address))
+		return errno;
+	if (epoll_ctl(service_fd, EPOLL_CTL_ADD, rs->events->fd, &event) && errno != EEXIST)
+		return errno;
+	if (rdma_listen(rs->id, 0))
+		return errno;
+	rs->datagram.bound = true;
+	return 0;
+}
+
+int rs_datagram_autobind_locked(struct rsocket *rs)
+{
+	struct sockaddr_storage any = { .ss_family = (sa_family_t)rs->domain };
+
+	return rs->datagram.bound ? 0 : rs_datagram_bind_locked(rs, (struct sockaddr *)&any);
+}
+
+void rs_datagram_close(struct rsocket *rs)
+{
+	struct list *node;
+
+	while (!list_empty(&rs->datagram.destinations))
+		free_destination(rs, list_entry(rs->datagram.destinations.next,
+						struct rs_destination, node));
+	while ((node = list_pop(&rs->datagram.links)))
+		rs_link_free(list_entry(node, struct rs_link, node));
+}

@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * poll() and select() over twins and other descriptors: each descriptor of the program becomes one
+ * or two of rpoll() (a listening twin: its rsocket and its kernel socket). Without twins among
+ * them, the C library's own functions do it.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <rdma/rsocket.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "rspreload/rspreload.h"
+
+enum { FEW = 16 };
+
+static int64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+int64_t poll_deadline_ns(int timeout_ms)
+{
+	return timeout_ms < 0 ? INT64_MAX : now_ns() + (int64_t)timeout_ms * 1000000;
+}
+
+/* -1: no limit; 0: over. */
+int poll_left_ms(int64_t deadline_ns)
+{
+	int64_t left;
+
+	if (deadline_ns == INT64_MAX)
+		return -1;
+	left = (deadline_ns - now_ns() + 999999) / 1000000;
+	return left < 0 ? 0 : left > INT_MAX ? INT_MAX : (int)left;
+}
+
+unsigned poll_places(int fd, short events, struct pollfd places[2], struct twin **twin)
+{
+	*twin = fd < 0 ? NULL : twin_get(fd);
+	places[0] = (struct pollfd){ .fd = fd, .events = events };
+	if (!*twin || (*twin)->mode == TWIN_KERNEL)
+		return 1;
+	if ((*twin)->mode == TWIN_BOTH) {
+		/* Not connected: the kernel socket answers as any such does. */
+		places[1] = (struct pollfd){ .fd = (*twin)->rs, .events = events };
+		return (*twin)->listening ? 2 : 1;
+	}
+	places[0].fd = (*twin)->rs;
+	return 1;
+}
+
+struct request {
+	struct pollfd *fds;			/* the program's */
+	nfds_t count;
+	struct pollfd *places;			/* two for each */
+	struct twin **twins;
+	bool moved;				/* a connect went over to TCP */
+};
+
+static nfds_t place_all(struct request *request)
+{
+	nfds_t used = 0;
+
+	for (nfds_t i = 0; i < request->count; i++)
+		used += poll_places(request->fds[i].fd, request->fds[i].events,
+				    &request->places[used], &request->twins[i]);
+	return used;
+}
+
+static unsigned places_of(const struct twin *twin)
+{
+	return twin && twin->mode == TWIN_BOTH && twin->listening ? 2 : 1;
+}
+
+/* Results go to the program's array; references are given back. Returns ready entries. */
+static int collect(struct request *request, const unsigned char *widths)
+{
+	const struct pollfd *place = request->places;
+	int ready = 0;
+
+	request->moved = false;
+	for (nfds_t i = 0; i < request->count; i++) {
+		struct twin *twin = request->twins[i];
+		short events = place[0].revents;
+
+		if (widths[i] == 2)
+			events |= place[1].revents;
+		place += widths[i];
+		if (twin && events && twin->mode == TWIN_CONNECTING) {
+			twin_settle(twin, request->fds[i].fd);
+			if (twin->mode != TWIN_RDMA) {
+				request->moved = true;
+				events = 0;
+			}
+		}
+		request->fds[i].revents = events;
+		ready += events != 0;
+		if (twin)
+			twin_put(twin);
+	}
+	return ready;
+}
+
+/* With room for places, twins and their widths. */
+static int poll_with(struct request *request, unsigned char *widths, int64_t deadline_ns)
+{
+	int result, saved;
+	nfds_t used;
+
+	for (;;) {
+		used = place_all(request);
+		for (nfds_t i = 0; i < request->count; i++)
+			widths[i] = (unsigned char)places_of(request->twins[i]);
+		result = RDMA_CALL(rpoll(request->places, used, poll_left_ms(deadline_ns)));
+		saved = errno;
+		if (result < 0)
+			for (nfds_t i = 0; i < used; i++)
+				request->places[i].revents = 0;
+		if (result < 0) {
+			collect(request, widths);
+			errno = saved;
+			return -1;
+		}
+		result = collect(request, widths);
+		if (result || !request->moved || !poll_left_ms(deadline_ns))
+			return result;
+	}
+}
+
+int poll_until(struct pollfd *fds, nfds_t count, int64_t deadline_ns)
+{
+	struct pollfd few_places[2 * FEW], *places = few_places;
+	struct twin *few_twins[FEW], **twins = few_twins;
+	unsigned char few_widths[FEW], *widths = few_widths;
+	struct request request = { .fds = fds, .count = count };
+	int result, saved;
+
+	if (count > FEW) {
+		places = reallocarray(NULL, count, 2 * sizeof(*places));
+		twins = reallocarray(NULL, count, sizeof(struct twin *));
+		widths = malloc(count);
+	}
+	if (places && twins && widths) {
+		request.places = places;
+		request.twins = twins;
+		result = poll_with(&request, widths, deadline_ns);
+		saved = errno;
+	} else {
+		result = -1;
+		saved = ENOMEM;
+	}
+	if (count > FEW) {
+		free(places);
+		free(twins);
+		free(widths);
+	}
+	errno = saved;
+	return result;
+}
+
+static bool has_twins(const struct pollfd *fds, nfds_t count)
+{
+	struct twin *twin;
+
+	for (nfds_t i = 0; !inside && i < count; i++) {
+		twin = fds[i].fd < 0 ? NULL : twin_get(fds[i].fd);
+		if (twin) {
+			twin_put(twin);
+			return true;
+		}
+	}
+	return false;
+}
+
+int poll(struct pollfd *fds, nfds_t count, int timeout)
+{
+	if (!has_twins(fds, count))
+		return REAL(poll)(fds, count, timeout);
+	return poll_until(fds, count, poll_deadline_ns(timeout));
+}
+
+static int timespec_ms(const struct timespec *time)
+{
+	if (!time)
+		return -1;
+	if (time->tv_sec >= INT_MAX / 1000)
+		return INT_MAX;
+	return (int)(time->tv_sec * 1000 + (time->tv_nsec + 999999) / 1000000);
+}
+
+/* The mask is set around the sleep, not in it: a signal just before it does not end it. */
+int ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask)
+{
+	sigset_t old;
+	int result;
+
+	if (!has_twins(fds, count))
+		return REAL(ppoll)(fds, count, timeout, mask);
+	if (mask)
+		pthread_sigmask(SIG_SETMASK, mask, &old);
+	result = poll_until(fds, count, poll_deadline_ns(timespec_ms(timeout)));
+	if (mask)
+		pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return result;
+}
+
+int __poll_chk(struct pollfd *fds, nfds_t count, int timeout, size_t size);
+int __ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec *timeout,
+		const sigset_t *mask, size_t size);
+
+int __poll_chk(struct pollfd *fds, nfds_t count, int timeout, size_t size)
+{
+	if (size / sizeof(*fds) < count)
+		abort();
+	return poll(fds, count, timeout);
+}
+
+int __ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec *timeout,
+		const sigset_t *mask, size_t size)
+{
+	if (size / sizeof(*fds) < count)
+		abort();
+	return ppoll(fds, count, timeout, mask);
+}
+
+/* ---- select ---- */
+
+static bool in_set(const fd_set *set, int fd)
+{
+	return set && ((const unsigned long *)set)[fd / (8 * sizeof(long))] &
+		      1ul << fd % (8 * sizeof(long));
+}
+
+static void set_bit(fd_set *set, int fd)
+{
+	((unsigned long *)set)[fd / (8 * sizeof(long))] |= 1ul << fd % (8 * sizeof(long));
+}
+
+static void clear_set(fd_set *set, int count)
+{
+	if (set)
+		memset(set, 0, (size_t)(count + (int)(8 * sizeof(long)) - 1) / (8 * sizeof(long)) *
+		       sizeof(long));
+}
+
+/* Entries of @fds; -1: none of them is a twin (or no memory). */
+static int list_fds(int count, const fd_set *in, const fd_set *out, const fd_set *bad,
+		    struct pollfd *fds)
+{
+	int used = 0;
+
+	for (int fd = 0; fd < count; fd++) {
+		short events = (short)((in_set(in, fd) ? POLLIN : 0) |
+				       (in_set(out, fd) ? POLLOUT : 0) |
+				       (in_set(bad, fd) ? POLLPRI : 0));
+
+		if (events)
+			fds[used++] = (struct pollfd){ .fd = fd, .events = events };
+	}
+	return used;
+}
+
+static int give_set(fd_set *set, const struct pollfd *fds, int count, short wanted, short events)
+{
+	int ready = 0;
+
+	for (int i = 0; set && i < count; i++)
+		if (fds[i].events & wanted && fds[i].revents & events) {
+			set_bit(set, fds[i].fd);
+			ready++;
+		}
+	return ready;
+}
+
+/* select() on @fds, of which some are twins. */
+static int select_listed(int count, fd_set *in, fd_set *out, fd_set *bad, struct pollfd *fds,
+			 int used, int64_t deadline_ns)
+{
+	int ready = poll_until(fds, (nfds_t)used, deadline_ns);
+
+	if (ready < 0)
+		return -1;
+	for (int i = 0; i < used; i++)
+		if (fds[i].revents & POLLNVAL) {
+			errno = EBADF;
+			return -1;
+		}
+	clear_set(in, count);
+	clear_set(out, count);
+	clear_set(bad, count);
+	return give_set(in, fds, used, POLLIN, POLLIN | POLLHUP | POLLERR) +
+	       give_set(out, fds, used, POLLOUT, POLLOUT | POLLERR) +
+	       give_set(bad, fds, used, POLLPRI, POLLPRI);
+}
+
+/* True: twins are among them, and *result is the answer. */
+static bool select_twins(int count, fd_set *in, fd_set *out, fd_set *bad, int timeout_ms,
+			 int *result)
+{
+	struct pollfd *fds;
+	bool taken;
+	int used, saved;
+
+	if (inside || count <= 0 || twin_highest() < 0)
+		return false;
+	fds = reallocarray(NULL, (size_t)count, sizeof(*fds));
+	if (!fds)
+		return false;
+	used = list_fds(count, in, out, bad, fds);
+	taken = has_twins(fds, (nfds_t)used);
+	if (taken)
+		*result = select_listed(count, in, out, bad, fds, used,
+					poll_deadline_ns(timeout_ms));
+	saved = errno;
+	free(fds);
+	errno = saved;
+	return taken;
+}
+
+int select(int count, fd_set *restrict in, fd_set *restrict out, fd_set *restrict bad,
+	   struct timeval *restrict timeout)
+{
+	int64_t start_ns = now_ns(), left_us;
+	int result, timeout_ms = -1;
+
+	if (timeout)
+		timeout_ms = timeout->tv_sec >= INT_MAX / 1000 ? INT_MAX :
+			(int)(timeout->tv_sec * 1000 + (timeout->tv_usec + 999) / 1000);
+	if (!select_twins(count, in, out, bad, timeout_ms, &result))
+		return REAL(select)(count, in, out, bad, timeout);
+	if (timeout && result >= 0) {
+		left_us = (int64_t)timeout->tv_sec * 1000000 + timeout->tv_usec -
+			  (now_ns() - start_ns) / 1000;
+		left_us = left_us < 0 ? 0 : left_us;
+		timeout->tv_sec = left_us / 1000000;
+		timeout->tv_usec = left_us % 1000000;
+	}
+	return result;
+}
+
+int pselect(int count, fd_set *restrict in, fd_set *restrict out, fd_set *restrict bad,
+	    const struct timespec *restrict timeout, const sigset_t *restrict mask)
+{
+	sigset_t old;
+	int result;
+
+	if (mask)
+		pthread_sigmask(SIG_SETMASK, mask, &old);
+	if (!select_twins(count, in, out, bad, timespec_ms(timeout), &result)) {
+		if (mask)
+			pthread_sigmask(SIG_SETMASK, &old, NULL);
+		return REAL(pselect)(count, in, out, bad, timeout, mask);
+	}
+	if (mask)
+		pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return result;
+}

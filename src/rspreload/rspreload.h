@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * librspreload.so: unmodified sockets programs on rsockets, by defining functions of the C library.
+ * It stands on <rdma/rsocket.h> alone, as any other program does.
+ *
+ *	preload_table.c    descriptors -> struct twin; fork
+ *	preload_config.c   which sockets are taken; the C library's own functions
+ *	preload_socket.c   socket, bind, listen, accept, connect, close, dup; names
+ *	preload_option.c   options, fcntl, ioctl
+ *	preload_data.c     read, write, send, recv and their relatives
+ *	preload_poll.c     poll, select            preload_epoll.c    epoll
+ *
+ * A socket of the program is a kernel socket with an rsocket beside it, a twin. The program's
+ * descriptor is always the kernel socket's. Which of the two carries the data shows when they
+ * connect: a listening twin takes both kinds of peers, a connecting one tries RDMA, then TCP.
+ *
+ * What rsockets and the libraries below call themselves goes straight to the C library:
+ * "inside" tells, by thread.
+ */
+#ifndef VERBATIM_RSPRELOAD_RSPRELOAD_H
+#define VERBATIM_RSPRELOAD_RSPRELOAD_H
+
+#include <poll.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "base/lock.h"
+
+enum twin_mode {
+	TWIN_BOTH,		/* not connected; if it listens, on both */
+	TWIN_CONNECTING,	/* a non-blocking connect of the rsocket is under way */
+	TWIN_RDMA,
+	TWIN_KERNEL,
+};
+
+struct twin {
+	unsigned references;	/* atomic: descriptors, and calls at work */
+	struct lock lock;	/* changes of mode */
+	enum twin_mode mode;
+	int rs;			/* the rsocket; -1: closed */
+	bool listening, datagram;
+	struct sockaddr_storage peer;	/* CONNECTING */
+	socklen_t peer_bytes;
+	bool out_reported;	/* EPOLLET: EPOLLOUT was told, no send has found it full since */
+};
+
+/* preload_table.c */
+int twin_add(int fd, struct twin *twin);		/* 0 or errno; takes the reference */
+struct twin *twin_new(int rs);				/* NULL: no memory */
+struct twin *twin_get(int fd);				/* NULL: not one of ours, or inside */
+void twin_put(struct twin *twin);
+void twin_remove(int fd);				/* the descriptor is closed */
+bool twin_is_at(const struct twin *twin, int fd);
+int twin_highest(void);					/* no descriptor of ours is above */
+/* The rsocket is given up. */
+void twin_to_kernel(struct twin *twin);
+
+/* preload_config.c */
+extern __thread int inside __attribute__((tls_model("initial-exec")));
+bool config_takes(int domain, int type, int protocol);
+void config_apply(int rs);				/* RS_SQ_SIZE and so on */
+
+/* Evaluates a call that rsockets handle. */
+#define RDMA_CALL(expression) \
+	({ __typeof__(expression) result_; inside++; result_ = (expression); inside--; result_; })
+
+/* The C library's own functions: REAL(name)(arguments). */
+#define REAL_FUNCTIONS(f) \
+	f(accept4) f(bind) f(close) f(connect) f(dup) f(dup2) f(dup3) f(epoll_ctl) f(epoll_pwait) \
+	f(fcntl) f(getpeername) f(getsockname) f(getsockopt) f(ioctl) f(listen) f(ppoll) f(poll) \
+	f(pselect) f(read) f(readv) f(recv) f(recvfrom) f(recvmsg) f(recvmmsg) f(select) f(send) \
+	f(sendmsg) f(sendmmsg) f(sendto) f(sendfile64) f(setsockopt) f(shutdown) f(socket) \
+	f(write) f(writev) f(close_range) f(epoll_wait)
+enum real_index {
+#define REAL_INDEX(name) REAL_##name,
+	REAL_FUNCTIONS(REAL_INDEX)
+#undef REAL_INDEX
+	REAL_COUNT
+};
+void *real_function(enum real_index index);
+#define REAL(name) ((__typeof__(&name))real_function(REAL_##name))
+
+/* preload_socket.c: a connect under way may be over: RDMA, or TCP instead. */
+void twin_settle(struct twin *twin, int fd);
+
+/* preload_epoll.c */
+void epoll_forget(int fd);				/* closed: an epoll descriptor, or in one */
+
+/* preload_poll.c */
+/* What poll() says of @fd in revents, when the twin's rsocket and kernel socket said these. */
+unsigned poll_places(int fd, short events, struct pollfd places[2], struct twin **twin);
+int poll_until(struct pollfd *fds, nfds_t count, int64_t deadline_ns);
+int64_t poll_deadline_ns(int timeout_ms);
+int poll_left_ms(int64_t deadline_ns);
+
+#endif

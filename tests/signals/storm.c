@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * storm [--seed N] [--seconds N] [--group verbs|cm|sockets] [--list]
+ * storm [--seed N] [--seconds N] [--group verbs|cm|sockets] [--exits N]
  *
  * Rounds: open, steps by chance, each interrupted after 20 to 1000 us by a signal whose handler mostly leaves
  * by siglongjmp(); then, in quiet, what was there before works as before: check, close. A round that
  * does not end hangs, and says in which step.
+ *
+ * --exits: instead, N processes for each group, which end by exit() or _exit() in the handler, within a second.
  */
 #include "storm.h"
 
@@ -16,13 +18,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #define STEPS_OF_A_ROUND	300
 #define PATIENCE_S		30
+#define EXIT_LIMIT_NS		1000000000u
+#define EXIT_STATUS		7
 
 static const struct group {
 	const char *name;
@@ -36,10 +42,17 @@ static const struct group {
 
 static sigjmp_buf outside;
 static volatile bool storming;
+volatile bool storm_stays;
 static volatile unsigned long left, returned;
 static const char *volatile doing = "start";
 static volatile unsigned progress;
 static unsigned state, seed = 1;
+
+/* With a process that is to exit: what it tells its parent. NULL: none is. */
+static struct {
+	uint64_t handled_ns;
+	char step[64];
+} *shared;
 
 unsigned storm_random(void)
 {
@@ -69,6 +82,14 @@ static void calm(void)
 	setitimer(ITIMER_REAL, &never, NULL);
 }
 
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
 static void on_alarm(int number)
 {
 	int saved = errno;
@@ -76,7 +97,13 @@ static void on_alarm(int number)
 	(void)number;
 	if (!storming)
 		return;
-	if (storm_random() % 8) {
+	if (shared && !storm_stays) {
+		shared->handled_ns = now_ns();
+		if (storm_random() % 2)
+			exit(EXIT_STATUS);
+		_exit(EXIT_STATUS);
+	}
+	if (storm_random() % 8 && !storm_stays) {
 		left++;
 		siglongjmp(outside, 1);
 	}
@@ -175,10 +202,65 @@ static void storm_over(const struct group *group, unsigned seconds)
 	fflush(stdout);
 }
 
+/* ---- exits ---- */
+
+static void do_and_exit(const struct group *group)
+{
+	const struct step *step = &group->steps[storm_random() % count_steps(group->steps)];
+
+	snprintf(shared->step, sizeof(shared->step), "%s", step->name);
+	group->open();
+	interrupt(step);
+}
+
+static int wait_for(pid_t pid, uint64_t limit_ns)
+{
+	uint64_t end_ns = now_ns() + limit_ns;
+	int status = 0;
+
+	while (waitpid(pid, &status, WNOHANG) != pid) {
+		if (now_ns() > end_ns) {
+			kill(pid, SIGKILL);
+			waitpid(pid, &status, 0);
+			return -1;
+		}
+		usleep(500);
+	}
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+static void exits_over(const struct group *group, unsigned count)
+{
+	uint64_t longest_ns = 0, took_ns;
+	int status;
+	pid_t pid;
+
+	for (unsigned i = 0; i < count; i++) {
+		shared->handled_ns = 0;
+		storm_random();
+		pid = fork();
+		if (!pid)
+			do_and_exit(group);
+		status = wait_for(pid, 20000000000u);
+		took_ns = now_ns() - shared->handled_ns;
+		doing = shared->step;
+		progress++;
+		if (status != EXIT_STATUS)
+			fprintf(stderr, "# status %d\n", status);
+		NEED(status == EXIT_STATUS);
+		NEED(took_ns < EXIT_LIMIT_NS);
+		if (took_ns > longest_ns)
+			longest_ns = took_ns;
+	}
+	printf("ok - %s: %u processes ended in a handler, within %u ms\n", group->name, count,
+	       (unsigned)(longest_ns / 1000000));
+	fflush(stdout);
+}
+
 int main(int argc, char **argv)
 {
+	unsigned seconds = 3, exits = 0;
 	const char *only = NULL;
-	unsigned seconds = 3;
 
 	for (int i = 1; i + 1 < argc; i += 2) {
 		if (!strcmp(argv[i], "--seed"))
@@ -187,11 +269,22 @@ int main(int argc, char **argv)
 			seconds = (unsigned)atoi(argv[i + 1]);
 		else if (!strcmp(argv[i], "--group"))
 			only = argv[i + 1];
+		else if (!strcmp(argv[i], "--exits"))
+			exits = (unsigned)atoi(argv[i + 1]);
+	}
+	if (exits) {
+		shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+			      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+		NEED(shared != MAP_FAILED);
 	}
 	state = seed;
 	prepare();
 	for (unsigned i = 0; i < sizeof(groups) / sizeof(groups[0]); i++)
-		if (!only || !strcmp(only, groups[i].name))
+		if (only && strcmp(only, groups[i].name))
+			continue;
+		else if (exits)
+			exits_over(&groups[i], exits);
+		else
 			storm_over(&groups[i], seconds);
 	return 0;
 }

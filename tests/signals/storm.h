@@ -32,6 +32,8 @@ void sockets_check(void);
 void sockets_close(void);
 
 unsigned storm_random(void);
+/* Handlers come back as long as it is set: the C library is in the middle of something of its own. */
+extern volatile bool storm_stays;
 /* Takes it out of its variable. */
 #define TAKE(variable) ({ __typeof__(variable) taken_ = (variable); (variable) = NULL; taken_; })
 

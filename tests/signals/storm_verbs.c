@@ -352,12 +352,18 @@ static void step_open(void)
 	new_context = open_first();
 }
 
+/* The C library's fork() holds locks of its own, around our handlers of it and in between. */
 static void step_fork(void)
 {
-	pid_t child = fork();
+	pid_t child;
 
+	storm_stays = true;
+	child = fork();
 	if (!child)
 		_exit(0);
+	storm_stays = false;
+	for (int i = 0; i < 100; i++)
+		step_query();
 	while (child > 0 && waitpid(-1, NULL, WNOHANG) > 0)
 		;
 }

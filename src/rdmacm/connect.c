@@ -197,6 +197,8 @@ int rdma_reject(struct rdma_cm_id *id, const void *private_data, uint8_t private
 
 int rdma_reject_ece(struct rdma_cm_id *id, const void *private_data, uint8_t private_data_len)
 {
+	CALL();
+
 	return reject(id, private_data, private_data_len, REJECT_VENDOR_OPTION);
 }
 

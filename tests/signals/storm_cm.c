@@ -19,7 +19,7 @@ static volatile bool serving;
 
 /* What steps make. */
 static struct rdma_event_channel *channel, *new_channel;
-static struct rdma_cm_id *id, *endpoint;
+static struct rdma_cm_id *id, *endpoint, *own_listener, *accepted;
 static struct rdma_cm_event *event;
 
 static struct sockaddr_in loopback(uint16_t port)
@@ -75,10 +75,13 @@ static void *serve(void *unused)
 
 void cm_open(void)
 {
-	struct sockaddr_in address = loopback(PORT);
+	struct sockaddr_in address = loopback(PORT), any = loopback(0);
 	sigset_t all, before;
 
 	NEED(channel = rdma_create_event_channel());
+	NEED(!rdma_create_id(channel, &own_listener, NULL, RDMA_PS_TCP));
+	NEED(!rdma_bind_addr(own_listener, (struct sockaddr *)&any));
+	NEED(!rdma_listen(own_listener, 0));
 	if (serving)
 		return;
 	serving = true;
@@ -94,18 +97,21 @@ void cm_open(void)
 
 /* ---- steps ---- */
 
+static void destroy(struct rdma_cm_id *old)
+{
+	if (!old)
+		return;
+	if (old->qp)
+		rdma_destroy_qp(old);
+	rdma_destroy_id(old);
+}
+
 static void tidy(void)
 {
-	struct rdma_cm_id *old;
-
 	if (event)
 		rdma_ack_cm_event(TAKE(event));
-	if (id) {
-		old = TAKE(id);
-		if (old->qp)
-			rdma_destroy_qp(old);
-		rdma_destroy_id(old);
-	}
+	destroy(TAKE(id));
+	destroy(TAKE(accepted));
 	if (endpoint)
 		rdma_destroy_ep(TAKE(endpoint));
 }
@@ -128,9 +134,9 @@ static bool next_event(enum rdma_cm_event_type wanted)
 	}
 }
 
-static bool connect_id(void)
+static bool begin_to_connect(uint16_t port)
 {
-	struct sockaddr_in address = loopback(PORT);
+	struct sockaddr_in address = loopback(port);
 	struct ibv_qp_init_attr attr = queues();
 	struct rdma_conn_param param = { .responder_resources = 1, .initiator_depth = 1,
 					 .retry_count = 7 };
@@ -139,7 +145,12 @@ static bool connect_id(void)
 	       !rdma_resolve_addr(id, NULL, (struct sockaddr *)&address, 2000) &&
 	       next_event(RDMA_CM_EVENT_ADDR_RESOLVED) && !rdma_resolve_route(id, 2000) &&
 	       next_event(RDMA_CM_EVENT_ROUTE_RESOLVED) && !rdma_create_qp(id, NULL, &attr) &&
-	       !rdma_connect(id, &param) && next_event(RDMA_CM_EVENT_ESTABLISHED);
+	       !rdma_connect(id, &param);
+}
+
+static bool connect_id(void)
+{
+	return begin_to_connect(PORT) && next_event(RDMA_CM_EVENT_ESTABLISHED);
 }
 
 static void step_connect(void)
@@ -147,6 +158,45 @@ static void step_connect(void)
 	tidy();
 	if (connect_id() && !rdma_disconnect(id))
 		next_event(RDMA_CM_EVENT_DISCONNECTED);
+}
+
+/* Both ends, on one channel. */
+static bool get_own_request(void)
+{
+	if (!begin_to_connect(ntohs(rdma_get_src_port(own_listener))))
+		return false;
+	do {
+		if (event)
+			rdma_ack_cm_event(TAKE(event));
+		if (rdma_get_cm_event(channel, &event))
+			return false;
+	} while (event->event != RDMA_CM_EVENT_CONNECT_REQUEST);
+	accepted = event->id;
+	rdma_ack_cm_event(TAKE(event));
+	return true;
+}
+
+static bool accept_own(void)
+{
+	struct rdma_conn_param param = { .responder_resources = 1, .initiator_depth = 1 };
+	struct ibv_qp_init_attr attr = queues();
+
+	return get_own_request() && !rdma_create_qp(accepted, NULL, &attr) &&
+	       !rdma_accept(accepted, &param) && next_event(RDMA_CM_EVENT_ESTABLISHED);
+}
+
+static void step_accept(void)
+{
+	tidy();
+	if (accept_own() && !rdma_disconnect(accepted))
+		next_event(RDMA_CM_EVENT_DISCONNECTED);
+}
+
+static void step_reject(void)
+{
+	tidy();
+	if (get_own_request() && !rdma_reject(accepted, NULL, 0))
+		next_event(RDMA_CM_EVENT_REJECTED);
 }
 
 static void step_bind(void)
@@ -235,7 +285,8 @@ static void step_devices(void)
 }
 
 const struct step cm_steps[] = {
-	{ "rdma_connect", step_connect }, { "rdma_bind_addr", step_bind },
+	{ "rdma_connect", step_connect }, { "rdma_accept", step_accept },
+	{ "rdma_reject", step_reject }, { "rdma_bind_addr", step_bind },
 	{ "rdma_resolve_addr", step_resolve }, { "rdma_get_cm_event", step_wait },
 	{ "rdma_create_event_channel", step_channel }, { "rdma_create_ep", step_endpoint },
 	{ "rdma_get_request", step_request }, { "rdma_migrate_id", step_migrate },
@@ -249,6 +300,8 @@ void cm_check(void)
 	NEED(!rdma_disconnect(id));
 	NEED(next_event(RDMA_CM_EVENT_DISCONNECTED));
 	tidy();
+	NEED(accept_own());
+	tidy();
 	NEED(connect_endpoint());
 	NEED(!rdma_disconnect(endpoint));
 	tidy();
@@ -259,6 +312,7 @@ void cm_check(void)
 /* The channel's ids that lost their pointer stay, and with them its memory. */
 void cm_close(void)
 {
+	NEED(!rdma_destroy_id(TAKE(own_listener)));
 	rdma_destroy_event_channel(TAKE(new_channel));
 	rdma_destroy_event_channel(TAKE(channel));
 }

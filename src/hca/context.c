@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/call.h"
 #include "base/log.h"
 #include "hca/gid_table.h"
 #include "hca/internal.h"
@@ -171,10 +172,12 @@ static void count_got(struct hca *hca, const struct ibv_async_event *event)
 int hca_get_async_event(struct hca_context *context, struct ibv_async_event *event)
 {
 	for (;;) {
-		int err = event_fd_take(context->async_fd);
+		int err = event_fd_wait(context->async_fd);
 		struct async_event *taken;
 		struct list *node;
 
+		if (err == ERESTART)
+			continue;
 		if (err)
 			return err;
 		node = event_queue_take(context->async);

@@ -193,6 +193,9 @@ void hca_bind_port(struct hca *hca);
 
 /* objects.c, qp.c */
 uint32_t hca_next_number(struct hca *hca);
+/* Until the application has acknowledged what it got (queues.c). It may leave from there by siglongjmp(). */
+void hca_wait_for_acks(pthread_mutex_t *mutex, pthread_cond_t *cond, const uint32_t *acked,
+		       const uint32_t *got);
 /* The time, for posting to a QP that flushes; 0 to others, whose transport does not ask. */
 uint64_t hca_flush_time(const struct qp *qp) REQUIRES(qp->lock);
 /* Without locks: find the flows of datagrams, and meet the processes of this host they go to. */

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/call.h"
 #include "base/log.h"
 #include "hca/gsi_internal.h"
 #include "hca/internal.h"
@@ -368,6 +369,7 @@ release:
 /* fork(): hold what a child could find half-changed, then let the child drop what it inherited. */
 static void before_fork(void) UNCHECKED_LOCKS
 {
+	call_enter(CALL_CLOSED);
 	lock_acquire(&process_lock);
 	if (the_hca)
 		gsi_before_fork(the_hca);
@@ -378,6 +380,7 @@ static void after_fork_parent(void) UNCHECKED_LOCKS
 	if (the_hca)
 		gsi_after_fork(the_hca);
 	lock_release(&process_lock);
+	call_leave(CALL_CLOSED);
 }
 
 static void close_fd(int fd)
@@ -422,6 +425,7 @@ static void after_fork_child(void) UNCHECKED_LOCKS
 	the_hca = NULL;
 	references = 0;
 	lock_init(&process_lock);
+	call_leave(CALL_CLOSED);
 }
 
 static void install_fork_handlers(void)
@@ -439,8 +443,12 @@ static void say_farewells(struct hca *hca)
 		struct hca_context *context =
 			list_entry(context_node, struct hca_context, node);
 
-		list_for_each(node, &context->qps)
-			qp_say_farewell(hca, list_entry(node, struct qp, node));
+		list_for_each(node, &context->qps) {
+			struct qp *qp = list_entry(node, struct qp, node);
+
+			if (!qp->is_down)
+				qp_say_farewell(hca, qp);
+		}
 	}
 	lock_release(&hca->objects);
 }

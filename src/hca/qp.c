@@ -608,12 +608,29 @@ static void cancel_events(struct qp *qp)
 
 	for (i = 0; i < sizeof(qp->event) / sizeof(qp->event[0]); i++)
 		event_queue_cancel(qp->async, &qp->event[i].node);
-	pthread_mutex_lock(&ibv->mutex);
-	while (ibv->events_completed != qp->async_events_got)
-		pthread_cond_wait(&ibv->cond, &ibv->mutex);
-	pthread_mutex_unlock(&ibv->mutex);
+	hca_wait_for_acks(&ibv->mutex, &ibv->cond, &ibv->events_completed, &qp->async_events_got);
 	pthread_mutex_destroy(&ibv->mutex);
 	pthread_cond_destroy(&ibv->cond);
+}
+
+/* From now on neither a packet nor a call finds it. */
+static void take_down(struct hca *hca, struct qp *qp)
+{
+	qp_say_farewell(hca, qp);
+	let_datagrams_leave(hca, qp);
+	lock_acquire(&hca->drive);
+	wait_for_pump(qp);
+	lock_acquire(&hca->objects);
+	leave(hca, qp);
+	qp->is_down = true;
+	lock_release(&hca->objects);
+	lock_acquire(&qp->lock);
+	transport_fini(qp);
+	run_queue_remove(&hca->run_queue, qp);
+	lock_release(&qp->lock);
+	hca_disarm(hca, qp);
+	lock_release(&hca->drive);
+	local_drain_qp(&hca->local, qp->number);
 }
 
 int hca_destroy_qp(struct hca_context *context, struct qp *qp)
@@ -628,22 +645,12 @@ int hca_destroy_qp(struct hca_context *context, struct qp *qp)
 			qp->number, groups);
 		return EBUSY;
 	}
-	qp_say_farewell(hca, qp);
-	let_datagrams_leave(hca, qp);
-	lock_acquire(&hca->drive);
-	wait_for_pump(qp);
+	if (!qp->is_down)	/* a handler may have left for good while the last call waited */
+		take_down(hca, qp);
+	cancel_events(qp);
 	lock_acquire(&hca->objects);
-	leave(hca, qp);
 	list_remove(&qp->node);
 	lock_release(&hca->objects);
-	lock_acquire(&qp->lock);
-	transport_fini(qp);
-	run_queue_remove(&hca->run_queue, qp);
-	lock_release(&qp->lock);
-	hca_disarm(hca, qp);
-	lock_release(&hca->drive);
-	local_drain_qp(&hca->local, qp->number);
-	cancel_events(qp);
 	clean_cqs(qp);
 	if (qp->path)
 		path_put(&hca->paths, qp->path);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/call.h"
 #include "base/log.h"
 #include "hca/internal.h"
 #include "hca/limits.h"
@@ -18,12 +19,19 @@
 #define YIELD_EVERY	50u	/* empty polls in a row after which a core is given to others */
 #define DRIVE_EVERY	16u	/* polls of a CQ that is not empty between drives */
 
-static void wait_for_acks(pthread_mutex_t *mutex, pthread_cond_t *cond, const uint32_t *acked,
-			  uint32_t got)
+/* A handler may leave from here for good: what waits can be destroyed again, then. */
+void hca_wait_for_acks(pthread_mutex_t *mutex, pthread_cond_t *cond, const uint32_t *acked,
+		       const uint32_t *got)
 {
 	pthread_mutex_lock(mutex);
-	while (*acked != got)
-		pthread_cond_wait(cond, mutex);
+	while (*acked != *got) {
+		call_cond_wait(cond, mutex);
+		if (!call_is_owed())
+			continue;
+		pthread_mutex_unlock(mutex);
+		call_pause();
+		pthread_mutex_lock(mutex);
+	}
 	pthread_mutex_unlock(mutex);
 }
 
@@ -91,7 +99,9 @@ int hca_get_cq_event(struct comp_channel *channel, struct cq **got)
 		int err = context->abandoned ? 0 : stand_in(context->hca, &channel->queue);
 
 		if (!err)
-			err = event_fd_take(channel->ibv.fd);
+			err = event_fd_wait(channel->ibv.fd);
+		if (err == ERESTART)
+			continue;
 		if (err)
 			return err;
 		node = event_queue_take(&channel->queue);
@@ -202,18 +212,18 @@ int hca_destroy_cq(struct hca_context *context, struct cq *cq)
 			cq->number, users);
 		return EBUSY;
 	}
+	if (cq->channel)
+		event_queue_cancel(&cq->channel->queue, &cq->comp_event.node);
+	event_queue_cancel(cq->async, &cq->error_event.node);
+	hca_wait_for_acks(&cq->ibv.mutex, &cq->ibv.cond, &cq->ibv.comp_events_completed,
+			  &cq->comp_events_got);
+	hca_wait_for_acks(&cq->ibv.mutex, &cq->ibv.cond, &cq->ibv.async_events_completed,
+			  &cq->async_events_got);
 	lock_acquire(&hca->objects);
 	list_remove(&cq->node);
 	if (cq->channel)
 		cq->channel->ibv.refcnt--;
 	lock_release(&hca->objects);
-	if (cq->channel)
-		event_queue_cancel(&cq->channel->queue, &cq->comp_event.node);
-	event_queue_cancel(cq->async, &cq->error_event.node);
-	wait_for_acks(&cq->ibv.mutex, &cq->ibv.cond, &cq->ibv.comp_events_completed,
-		      cq->comp_events_got);
-	wait_for_acks(&cq->ibv.mutex, &cq->ibv.cond, &cq->ibv.async_events_completed,
-		      cq->async_events_got);
 	pthread_mutex_destroy(&cq->ibv.mutex);
 	pthread_cond_destroy(&cq->ibv.cond);
 	cq_fini(cq);
@@ -410,12 +420,12 @@ int hca_destroy_srq(struct hca_context *context, struct srq *srq)
 			users);
 		return EBUSY;
 	}
+	event_queue_cancel(srq->async, &srq->limit_event.node);
+	hca_wait_for_acks(&srq->ibv.mutex, &srq->ibv.cond, &srq->ibv.events_completed,
+			  &srq->async_events_got);
 	lock_acquire(&context->hca->objects);
 	list_remove(&srq->node);
 	lock_release(&context->hca->objects);
-	event_queue_cancel(srq->async, &srq->limit_event.node);
-	wait_for_acks(&srq->ibv.mutex, &srq->ibv.cond, &srq->ibv.events_completed,
-		      srq->async_events_got);
 	atomic_fetch_sub(&to_pd(srq->ibv.pd)->users, 1);
 	pthread_mutex_destroy(&srq->ibv.mutex);
 	pthread_cond_destroy(&srq->ibv.cond);

@@ -14,6 +14,7 @@
 #include <pthread.h>
 
 #include "hca/gsi_internal.h"
+#include "base/call.h"
 #include "platform/clock.h"
 
 #define OUR_TAGS (WAIT_DOORBELL | WAIT_SOCKETS | WAIT_SLOTS | WAIT_BELLS | WAIT_FD)
@@ -86,7 +87,9 @@ static int wait_for_event(struct stand *stand, struct event_queue *queue)
 		err = wait_once(stand, queue, &ready);
 		if (ready & ~OUR_TAGS)
 			waiter_ring_bell(&hca->waiter);
-		if (err || (ready & WAIT_FD) || (ready & ~OUR_TAGS) || atomic_load(&hca->stopping))
+		/* Handlers that are owed run where nobody counts on this thread. */
+		if (err || (ready & WAIT_FD) || (ready & ~OUR_TAGS) || call_is_owed() ||
+		    atomic_load(&hca->stopping))
 			return err;
 		drive(hca, ready);
 	} while (!event_queue_pending(queue));
@@ -104,9 +107,11 @@ int stand_in(struct hca *hca, struct event_queue *queue)
 	atomic_fetch_add(&hca->stands, 1);
 	/* It may be cancelled while it sleeps, and never while it drives, with locks held. */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &stand.cancel_state);
+	pthread_cleanup_push(call_abandon, NULL);
 	pthread_cleanup_push(leave, &stand);
 	err = wait_for_event(&stand, queue);
 	pthread_cleanup_pop(1);
+	pthread_cleanup_pop(0);
 	pthread_setcancelstate(stand.cancel_state, NULL);
 	return err;
 }

@@ -7,6 +7,7 @@
  * a sending socket of its own, of a small cache: a holder that does not take its packets (it is
  * stopped) fills its own queue and nobody else's.
  */
+#include "base/call.h"
 #include "host/slot.h"
 
 #include <errno.h>
@@ -41,12 +42,14 @@ static unsigned next_victim GUARDED_BY(senders_lock);
 
 static void before_fork(void) ACQUIRES(senders_lock)
 {
+	call_enter(CALL_CLOSED);
 	lock_acquire(&senders_lock);
 }
 
 static void after_fork_parent(void) RELEASES(senders_lock)
 {
 	lock_release(&senders_lock);
+	call_leave(CALL_CLOSED);
 }
 
 static void after_fork_child(void) UNCHECKED_LOCKS
@@ -61,6 +64,7 @@ static void after_fork_child(void) UNCHECKED_LOCKS
 	lock_init(&senders_lock);
 	port_owner_forget();
 	service_owners_forget();
+	call_leave(CALL_CLOSED);
 }
 
 static void install_fork_handlers(void)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Allocate, free and resize blocks. */
+#include "base/call.h"
 #include "local/block_internal.h"
 
 #include <errno.h>
@@ -77,6 +78,7 @@ static int block_make(size_t bytes, size_t alignment, void **memory)
 
 int block_alloc(size_t bytes, size_t alignment, void **memory)
 {
+	CALL();
 	size_t page = block_page();
 	int err, saved = errno;
 
@@ -94,6 +96,7 @@ int block_alloc(size_t bytes, size_t alignment, void **memory)
 
 bool block_free(void *memory)
 {
+	CALL();
 	struct block *block, freed = { 0 };
 
 	if (!block_table_may_have(memory))
@@ -112,6 +115,7 @@ bool block_free(void *memory)
 
 size_t block_size(const void *memory)
 {
+	CALL();
 	struct block *block;
 	size_t bytes;
 
@@ -126,6 +130,7 @@ size_t block_size(const void *memory)
 
 void *block_resize(void *memory, size_t bytes)
 {
+	CALL();
 	size_t old = block_size(memory);
 	void *moved;
 	int err;

@@ -15,6 +15,7 @@
  * Copies are mapped by system calls directly: to those who watch mmap() and munmap() they do not
  * exist.
  */
+#include "base/call.h"
 #include "local/block_internal.h"
 
 #include <errno.h>
@@ -165,6 +166,7 @@ static struct snapshot *snapshot_take(void) REQUIRES(block_lock)
 
 void block_before_fork(void)
 {
+	call_enter(CALL_CLOSED);
 	int saved = errno;
 
 	if (forking.depth++)
@@ -200,6 +202,7 @@ void block_after_fork_parent(void)
 	if (!--forking.depth)
 		atomic_fetch_sub(&forking_threads, 1);
 	errno = saved;
+	call_leave(CALL_CLOSED);
 }
 
 /*
@@ -270,6 +273,7 @@ void block_after_fork_child(void)
 	if (!--forking.depth)
 		atomic_store(&forking_threads, 0);
 	errno = saved;
+	call_leave(CALL_CLOSED);
 }
 
 __attribute__((constructor)) static void watch_fork(void)

@@ -3,6 +3,7 @@
  * System calls of the application on parts of blocks, where shared memory would answer differently
  * from the private memory that the application takes it for.
  */
+#include "base/call.h"
 #include "local/block_internal.h"
 
 #include <errno.h>
@@ -86,6 +87,7 @@ static bool cut_first(uintptr_t *at, uintptr_t end)
 
 bool block_unmap(void *address, size_t length)
 {
+	CALL();
 	uintptr_t at = (uintptr_t)address, page = block_page();
 	uintptr_t end = at + block_round_up(length, page);
 	bool found = false;
@@ -101,6 +103,7 @@ bool block_unmap(void *address, size_t length)
 
 bool block_replaced(const void *address, size_t length)
 {
+	CALL();
 	uintptr_t at = (uintptr_t)address, end = at + length;
 	struct block *block;
 	bool found = false;
@@ -193,6 +196,7 @@ static void set_parents_only(uintptr_t start, uintptr_t end, bool parents_only)
 
 bool block_advise(void *address, size_t length, int advice, int *err)
 {
+	CALL();
 	uintptr_t start = (uintptr_t)address, page = block_page();
 	uintptr_t end = start + block_round_up(length, page);
 	struct block block;

@@ -85,6 +85,7 @@ struct qp {
 	_Atomic uint32_t multicast;	/* groups attached: destroy gives EBUSY unless 0 */
 	void *owner;			/* hca_context */
 	struct list node;
+	bool is_down;			/* destruction has begun, and waits for acknowledgements */
 	/* ibv_wr_* posting (verbs layer) */
 	void *wr_builder;
 };

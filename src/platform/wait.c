@@ -7,15 +7,18 @@
 #include "platform/wait.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/call.h"
 #include "platform/clock.h"
 #include "platform/fail.h"
 
@@ -184,6 +187,43 @@ int event_fd_take(int fd)
 	uint64_t value;
 
 	return read(fd, &value, sizeof(value)) < 0 ? errno : 0;
+}
+
+/* 0; EAGAIN: not without sleeping; EOPNOTSUPP: this kernel cannot tell (before 5.8, or a sandbox). */
+static int take_now(int fd)
+{
+	uint64_t value;
+	struct iovec iov = { .iov_base = &value, .iov_len = sizeof(value) };
+
+	return preadv2(fd, &iov, 1, -1, RWF_NOWAIT) < 0 ? errno : 0;
+}
+
+static bool never_blocks(int fd)
+{
+	int flags = fcntl(fd, F_GETFL);
+
+	return flags < 0 || flags & O_NONBLOCK;
+}
+
+/*
+ * What is taken is taken inside the call, where no handler can jump away with it: so the sleep is one thing
+ * and the read another.
+ */
+int event_fd_wait(int fd)
+{
+	struct pollfd readable = { .fd = fd, .events = POLLIN };
+	int err;
+
+	if (!call_guarded)
+		return event_fd_take(fd);
+	err = take_now(fd);
+	if (err == EOPNOTSUPP || err == ENOSYS || err == EINVAL)
+		return event_fd_take(fd);
+	if (err != EAGAIN || never_blocks(fd))
+		return err;
+	if (call_poll(&readable, 1, -1) < 0 && errno != EINTR)
+		return errno;
+	return call_pause() ? EINTR : ERESTART;
 }
 
 void thread_yield(void)

@@ -39,7 +39,7 @@ void waiter_ring_bell(struct waiter *waiter);
  * Sleep until @fd is readable or waiter_wait() would return, and behave towards signals as read(@fd)
  * does: EINTR after a handler that was installed without SA_RESTART, else handlers run and 0 is
  * returned. *ready: the tags, WAIT_FD for @fd. With cancellation disabled; while it sleeps it is as
- * @cancel_state says.
+ * @cancel_state says. In a call that puts handlers off: 0 after those, too; see call_is_owed().
  */
 #define WAIT_FD 0x80000000u
 int waiter_stand_in(struct waiter *waiter, int fd, uint64_t timeout_ns, int cancel_state,
@@ -48,6 +48,11 @@ int waiter_stand_in(struct waiter *waiter, int fd, uint64_t timeout_ns, int canc
 int event_fd_open(void);	/* eventfd, semaphore, blocking, CLOEXEC; -1: errno */
 void event_fd_raise(int fd);
 int event_fd_take(int fd);			/* 0; EAGAIN (non-blocking); EINTR */
+/*
+ * The same for a call of the application that holds nothing: handlers that were put off (base/call.h) run
+ * before it sleeps and when they end its sleep. ERESTART: one ran, and the sleep is to go on.
+ */
+int event_fd_wait(int fd);
 
 struct worker_thread;
 /*

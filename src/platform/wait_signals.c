@@ -4,6 +4,9 @@
  * every signal handler; read() goes on after those that were installed with SA_RESTART. So signals are
  * blocked while we sleep, a signalfd tells that one is pending, and what it would do is looked up
  * before it is let through.
+ *
+ * Where handlers are put off while a call lasts (base/call.h) nothing of that is needed: they run when the
+ * caller is out of here, and it learns then what they were installed with.
  */
 #include "platform/wait.h"
 
@@ -14,6 +17,7 @@
 #include <sys/signalfd.h>
 #include <time.h>
 
+#include "base/call.h"
 #include "platform/fail.h"
 
 #define NS_PER_S 1000000000u
@@ -58,21 +62,44 @@ static void restore_signals(void *blocked)
 
 /* The only place where the thread may be cancelled. */
 static int poll_cancellable(struct pollfd *wait, unsigned count, const struct timespec *timeout,
-			    int cancel_state)
+			    const sigset_t *mask, int cancel_state)
 {
 	int ready;
 
 	pthread_setcancelstate(cancel_state, NULL);
-	ready = ppoll(wait, count, timeout, NULL);
+	ready = ppoll(wait, count, timeout, mask);
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
 	return ready;
+}
+
+static uint32_t what_is_ready(struct waiter *waiter, const struct pollfd *wait, int count)
+{
+	uint32_t ready = 0;
+
+	if (count > 0 && wait[0].revents)
+		ready = WAIT_FD;
+	if (count > 0 && wait[1].revents)
+		ready |= waiter_wait(waiter, 0);
+	return ready;
+}
+
+static uint32_t stand_in_guarded(struct waiter *waiter, struct pollfd *wait,
+				 const struct timespec *timeout, int cancel_state)
+{
+	sigset_t mask;
+	int count;
+
+	call_mask(&mask);
+	count = poll_cancellable(wait, 2, timeout, &mask, cancel_state);
+	return what_is_ready(waiter, wait, count);
 }
 
 int waiter_stand_in(struct waiter *waiter, int fd, uint64_t timeout_ns, int cancel_state,
 		    uint32_t *ready)
 {
-	struct timespec timeout = { .tv_sec = (time_t)(timeout_ns / NS_PER_S),
-				    .tv_nsec = (long)(timeout_ns % NS_PER_S) };
+	struct timespec until = { .tv_sec = (time_t)(timeout_ns / NS_PER_S),
+				  .tv_nsec = (long)(timeout_ns % NS_PER_S) };
+	const struct timespec *timeout = timeout_ns == UINT64_MAX ? NULL : &until;
 	struct pollfd wait[3] = { { .fd = fd, .events = POLLIN },
 				  { .fd = waiter->epoll_fd, .events = POLLIN },
 				  { .events = POLLIN } };
@@ -80,6 +107,10 @@ int waiter_stand_in(struct waiter *waiter, int fd, uint64_t timeout_ns, int canc
 	volatile int err = 0;
 	int count;
 
+	if (call_guarded) {
+		*ready = stand_in_guarded(waiter, wait, timeout, cancel_state);
+		return 0;
+	}
 	*ready = 0;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &blocked);
@@ -90,13 +121,10 @@ int waiter_stand_in(struct waiter *waiter, int fd, uint64_t timeout_ns, int canc
 		return 0;
 	}
 	pthread_cleanup_push(restore_signals, &blocked);
-	count = poll_cancellable(wait, 3, timeout_ns == UINT64_MAX ? NULL : &timeout, cancel_state);
+	count = poll_cancellable(wait, 3, timeout, NULL, cancel_state);
 	if (count > 0 && wait[2].revents && is_interrupting(&blocked))
 		err = EINTR;
 	pthread_cleanup_pop(1);
-	if (count > 0 && wait[0].revents)
-		*ready = WAIT_FD;
-	if (count > 0 && wait[1].revents)
-		*ready |= waiter_wait(waiter, 0);
+	*ready = what_is_ready(waiter, wait, count);
 	return *ready & WAIT_FD ? 0 : err;
 }

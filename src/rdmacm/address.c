@@ -73,6 +73,7 @@ int id_refresh(struct id *id)
 
 int rdma_bind_addr(struct rdma_cm_id *public, struct sockaddr *addr)
 {
+	CALL();
 	struct id *id = to_id(public);
 	int err;
 
@@ -86,6 +87,7 @@ int rdma_bind_addr(struct rdma_cm_id *public, struct sockaddr *addr)
 int rdma_resolve_addr(struct rdma_cm_id *public, struct sockaddr *src_addr,
 		      struct sockaddr *dst_addr, int timeout_ms)
 {
+	CALL();
 	struct id *id = to_id(public);
 	socklen_t bytes = address_bytes(dst_addr);
 	int err;
@@ -103,6 +105,7 @@ int rdma_resolve_addr(struct rdma_cm_id *public, struct sockaddr *src_addr,
 
 int rdma_resolve_route(struct rdma_cm_id *id, int timeout_ms)
 {
+	CALL();
 	int err;
 
 	if (!id)
@@ -113,6 +116,7 @@ int rdma_resolve_route(struct rdma_cm_id *id, int timeout_ms)
 
 int rdma_listen(struct rdma_cm_id *id, int backlog)
 {
+	CALL();
 	int err;
 
 	if (!id)

@@ -6,6 +6,7 @@
 
 struct rdma_event_channel *rdma_create_event_channel(void)
 {
+	CALL();
 	struct channel *channel = calloc(1, sizeof(*channel));
 	int err;
 
@@ -23,6 +24,8 @@ struct rdma_event_channel *rdma_create_event_channel(void)
 
 void rdma_destroy_event_channel(struct rdma_event_channel *channel)
 {
+	CALL();
+
 	if (!channel)
 		return;
 	cm_channel_close(to_channel(channel)->cm);

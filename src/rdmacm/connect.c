@@ -76,6 +76,7 @@ static int assemble(const struct id *id, const char *call,
 
 int rdma_connect(struct rdma_cm_id *public, struct rdma_conn_param *parameters)
 {
+	CALL();
 	static const char call[] = "rdma_connect";
 	struct id *id = to_id(public);
 	struct assembled assembled;
@@ -148,6 +149,7 @@ static int answer(struct id *id, const struct rdma_conn_param *parameters)
 
 int rdma_accept(struct rdma_cm_id *public, struct rdma_conn_param *parameters)
 {
+	CALL();
 	static const char call[] = "rdma_accept";
 	struct id *id = to_id(public);
 	bool synchronous, datagram;
@@ -188,16 +190,22 @@ static int reject(struct rdma_cm_id *id, const void *private_data, uint8_t bytes
 
 int rdma_reject(struct rdma_cm_id *id, const void *private_data, uint8_t private_data_len)
 {
+	CALL();
+
 	return reject(id, private_data, private_data_len, REJECT_CONSUMER_DEFINED);
 }
 
 int rdma_reject_ece(struct rdma_cm_id *id, const void *private_data, uint8_t private_data_len)
 {
+	CALL();
+
 	return reject(id, private_data, private_data_len, REJECT_VENDOR_OPTION);
 }
 
 int rdma_establish(struct rdma_cm_id *id)
 {
+	CALL();
+
 	if (!id || id->qp)
 		return refuse(EINVAL, "rdma_establish: %s", id ? "the id has a QP, so the library "
 			      "completed the connection itself" : "no id (null pointer)");
@@ -206,6 +214,8 @@ int rdma_establish(struct rdma_cm_id *id)
 
 int rdma_notify(struct rdma_cm_id *id, enum ibv_event_type event)
 {
+	CALL();
+
 	if (!id)
 		return refuse(EINVAL, "rdma_notify: no id (null pointer)");
 	return result(endpoint_notify(to_id(id)->endpoint, event));
@@ -213,6 +223,7 @@ int rdma_notify(struct rdma_cm_id *id, enum ibv_event_type event)
 
 int rdma_disconnect(struct rdma_cm_id *public)
 {
+	CALL();
 	struct id *id = to_id(public);
 	int err;
 
@@ -227,6 +238,8 @@ int rdma_disconnect(struct rdma_cm_id *public)
 
 int rdma_init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *attr, int *mask)
 {
+	CALL();
+
 	if (!id || !attr || !mask)
 		return refuse(EINVAL, "rdma_init_qp_attr: a null pointer");
 	return result(endpoint_qp_attributes(to_id(id)->endpoint, attr, mask));

@@ -67,6 +67,7 @@ static int active(struct id *id, const struct rdma_addrinfo *info, struct ibv_pd
 int rdma_create_ep(struct rdma_cm_id **created, struct rdma_addrinfo *res, struct ibv_pd *pd,
 		   struct ibv_qp_init_attr *qp_init_attr)
 {
+	CALL();
 	struct rdma_cm_id *id;
 	int rc;
 
@@ -92,6 +93,8 @@ int rdma_create_ep(struct rdma_cm_id **created, struct rdma_addrinfo *res, struc
 
 void rdma_destroy_ep(struct rdma_cm_id *id)
 {
+	CALL();
+
 	if (!id)
 		return;
 	rdma_destroy_qp(id);
@@ -120,6 +123,7 @@ static int give_up(struct rdma_cm_id *id, struct rdma_cm_event *event, int err)
 
 int rdma_get_request(struct rdma_cm_id *listen, struct rdma_cm_id **id)
 {
+	CALL();
 	struct id *listener = to_id(listen);
 	struct rdma_cm_event *event;
 	int err;

@@ -19,12 +19,14 @@ static pthread_once_t watched = PTHREAD_ONCE_INIT;
 
 static void before_fork(void) ACQUIRES(devices_lock)
 {
+	call_enter(CALL_CLOSED);
 	lock_acquire(&devices_lock);
 }
 
 static void after_fork(void) RELEASES(devices_lock)
 {
 	lock_release(&devices_lock);
+	call_leave(CALL_CLOSED);
 }
 
 /* The child's copies of what was open are dead. */
@@ -35,6 +37,7 @@ static void after_fork_child(void) RELEASES(devices_lock)
 	list_for_each(node, &devices)
 		list_entry(node, struct device, node)->gone = true;
 	lock_release(&devices_lock);
+	call_leave(CALL_CLOSED);
 }
 
 /*
@@ -221,6 +224,7 @@ static struct ibv_context **list_contexts(int *count) REQUIRES(devices_lock)
 
 struct ibv_context **rdma_get_devices(int *num_devices)
 {
+	CALL();
 	struct ibv_context **list = NULL;
 	int count = 0, err;
 
@@ -239,5 +243,7 @@ struct ibv_context **rdma_get_devices(int *num_devices)
 /* The devices stay open: only the array is given back. */
 void rdma_free_devices(struct ibv_context **list)
 {
+	CALL();
+
 	free(list);
 }

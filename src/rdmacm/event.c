@@ -171,30 +171,32 @@ static int take(struct channel *channel, struct event *event)
 
 int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event **got)
 {
+	CALL();
 	struct event *event;
 	int err;
 
 	if (!channel || !got)
 		return refuse(EINVAL, "rdma_get_cm_event: no %s (null pointer)",
 			      channel ? "place for the event" : "channel");
-	event = calloc(1, sizeof(*event));
-	if (!event)
-		return -1;
-	while ((err = take(to_channel(channel), event)) == EAGAIN) {
-		err = cm_channel_wait(to_channel(channel)->cm);
-		if (err)
-			break;
-	}
-	if (err) {
-		free(event);
-		return result(err);
-	}
-	*got = &event->public;
-	return 0;
+	do {
+		event = calloc(1, sizeof(*event));
+		if (!event)
+			return -1;
+		err = take(to_channel(channel), event);
+		if (!err) {
+			*got = &event->public;
+			return 0;
+		}
+		free(event);	/* a handler may leave the wait by siglongjmp() */
+		if (err == EAGAIN)
+			err = cm_channel_wait(to_channel(channel)->cm);
+	} while (!err);
+	return result(err);
 }
 
 int rdma_ack_cm_event(struct rdma_cm_event *public)
 {
+	CALL();
 	struct event *event = (struct event *)public;
 
 	if (!event)

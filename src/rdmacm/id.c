@@ -75,6 +75,7 @@ int id_create(struct rdma_event_channel *channel, struct rdma_cm_id **created, v
 int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, void *context,
 		   enum rdma_port_space ps)
 {
+	CALL();
 	bool datagram = ps == RDMA_PS_UDP || ps == RDMA_PS_IPOIB;
 
 	return id_create(channel, id, context, ps, datagram ? IBV_QPT_UD : IBV_QPT_RC);
@@ -82,6 +83,8 @@ int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, v
 
 int rdma_destroy_id(struct rdma_cm_id *id)
 {
+	CALL();
+
 	if (!id)
 		return refuse(EINVAL, "rdma_destroy_id: no id (null pointer)");
 	id_free(to_id(id));
@@ -90,6 +93,7 @@ int rdma_destroy_id(struct rdma_cm_id *id)
 
 int rdma_migrate_id(struct rdma_cm_id *public, struct rdma_event_channel *channel)
 {
+	CALL();
 	struct id *id = to_id(public);
 	bool synchronous = !channel;
 	int err;

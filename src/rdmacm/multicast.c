@@ -93,12 +93,15 @@ static int join(struct rdma_cm_id *public, const struct sockaddr *group, uint16_
 
 int rdma_join_multicast(struct rdma_cm_id *id, struct sockaddr *addr, void *context)
 {
+	CALL();
+
 	return join(id, addr, RDMA_MC_JOIN_FLAG_FULLMEMBER, context);
 }
 
 int rdma_join_multicast_ex(struct rdma_cm_id *id, struct rdma_cm_join_mc_attr_ex *attr,
 			   void *context)
 {
+	CALL();
 	const uint32_t needed = RDMA_CM_JOIN_MC_ATTR_ADDRESS | RDMA_CM_JOIN_MC_ATTR_JOIN_FLAGS;
 
 	if (!attr)
@@ -134,6 +137,7 @@ static struct multicast *take_group(struct id *id, const struct sockaddr *group,
 
 int rdma_leave_multicast(struct rdma_cm_id *public, struct sockaddr *addr)
 {
+	CALL();
 	struct id *id = to_id(public);
 	socklen_t bytes = address_bytes(addr);
 	struct multicast *multicast;

@@ -25,6 +25,8 @@ int rdma_query_addrinfo(struct rdma_cm_id *id, struct rdma_addrinfo **info)
 
 int rdma_write_cm_event(struct rdma_cm_id *id, enum rdma_cm_event_type event, int status, uint64_t arg)
 {
+	CALL();
+
 	return refuse(EOPNOTSUPP, "rdma_write_cm_event: not supported: events are those of the connection "
 		      "manager; wake a thread that polls the channel by a descriptor of its own");
 }

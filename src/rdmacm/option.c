@@ -4,6 +4,8 @@
 
 int rdma_set_option(struct rdma_cm_id *id, int level, int optname, void *optval, size_t optlen)
 {
+	CALL();
+
 	if (!id || (!optval && optlen))
 		return refuse(EINVAL, "rdma_set_option: no %s (null pointer)",
 			      id ? "value" : "id");

@@ -118,6 +118,7 @@ static int complete_attributes(struct id *id, struct ibv_qp_init_attr_ex *attr)
 
 int rdma_create_qp_ex(struct rdma_cm_id *public, struct ibv_qp_init_attr_ex *attr)
 {
+	CALL();
 	struct id *id = to_id(public);
 	struct ibv_qp *qp;
 	int err;
@@ -144,6 +145,7 @@ int rdma_create_qp_ex(struct rdma_cm_id *public, struct ibv_qp_init_attr_ex *att
 
 int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 {
+	CALL();
 	struct ibv_qp_init_attr_ex extended = { 0 };
 	int rc;
 
@@ -161,6 +163,8 @@ int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_qp_init_
 
 void rdma_destroy_qp(struct rdma_cm_id *id)
 {
+	CALL();
+
 	if (!id || !id->qp)
 		return;
 	ibv_destroy_qp(id->qp);

@@ -27,6 +27,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/call.h"
 #include "base/list.h"
 #include "base/lock.h"
 #include "cm/endpoint/endpoint.h"

@@ -23,6 +23,7 @@ static int complete_xrc(struct id *id, struct ibv_srq_init_attr_ex *attr)
 
 int rdma_create_srq_ex(struct rdma_cm_id *public, struct ibv_srq_init_attr_ex *attr)
 {
+	CALL();
 	struct id *id = to_id(public);
 
 	if (!id || !attr || !(attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE))
@@ -52,6 +53,7 @@ int rdma_create_srq_ex(struct rdma_cm_id *public, struct ibv_srq_init_attr_ex *a
 
 int rdma_create_srq(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
 {
+	CALL();
 	struct ibv_srq_init_attr_ex extended = { 0 };
 	int rc;
 
@@ -69,6 +71,8 @@ int rdma_create_srq(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_srq_ini
 
 void rdma_destroy_srq(struct rdma_cm_id *id)
 {
+	CALL();
+
 	if (!id || !id->srq)
 		return;
 	ibv_destroy_srq(id->srq);

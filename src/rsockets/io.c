@@ -75,6 +75,7 @@ static ssize_t transmit(int socket, const struct iovec *iov, size_t count, int f
 
 ssize_t rrecv(int socket, void *buf, size_t len, int flags)
 {
+	CALL_HOLDING();
 	struct iovec iov = { buf, len };
 
 	return receive(socket, &iov, 1, flags, NULL, NULL);
@@ -82,11 +83,15 @@ ssize_t rrecv(int socket, void *buf, size_t len, int flags)
 
 ssize_t rread(int socket, void *buf, size_t count)
 {
+	CALL_HOLDING();
+
 	return rrecv(socket, buf, count, 0);
 }
 
 ssize_t rreadv(int socket, const struct iovec *iov, int iovcnt)
 {
+	CALL_HOLDING();
+
 	if (iovcnt < 0 || iovcnt > IOV_MAX)
 		return rs_result(EINVAL);
 	return receive(socket, iov, (size_t)iovcnt, 0, NULL, NULL);
@@ -96,6 +101,7 @@ ssize_t rreadv(int socket, const struct iovec *iov, int iovcnt)
 ssize_t rrecvfrom(int socket, void *buf, size_t len, int flags, struct sockaddr *src_addr,
 		  socklen_t *addrlen)
 {
+	CALL_HOLDING();
 	struct sockaddr_storage from = { .ss_family = AF_UNSPEC };
 	struct iovec iov = { buf, len };
 	ssize_t count = receive(socket, &iov, 1, flags, &from, NULL);
@@ -107,6 +113,7 @@ ssize_t rrecvfrom(int socket, void *buf, size_t len, int flags, struct sockaddr 
 
 ssize_t rrecvmsg(int socket, struct msghdr *msg, int flags)
 {
+	CALL_HOLDING();
 	struct sockaddr_storage from = { .ss_family = AF_UNSPEC };
 	bool truncated = false;
 	ssize_t count = receive(socket, msg->msg_iov, msg->msg_iovlen, flags, &from, &truncated);
@@ -122,6 +129,7 @@ ssize_t rrecvmsg(int socket, struct msghdr *msg, int flags)
 
 ssize_t rsend(int socket, const void *buf, size_t len, int flags)
 {
+	CALL_HOLDING();
 	struct iovec iov = { (void *)(uintptr_t)buf, len };
 
 	return transmit(socket, &iov, 1, flags, NULL);
@@ -129,11 +137,15 @@ ssize_t rsend(int socket, const void *buf, size_t len, int flags)
 
 ssize_t rwrite(int socket, const void *buf, size_t count)
 {
+	CALL_HOLDING();
+
 	return rsend(socket, buf, count, 0);
 }
 
 ssize_t rwritev(int socket, const struct iovec *iov, int iovcnt)
 {
+	CALL_HOLDING();
+
 	if (iovcnt < 0 || iovcnt > IOV_MAX)
 		return rs_result(EINVAL);
 	return transmit(socket, iov, (size_t)iovcnt, 0, NULL);
@@ -154,6 +166,7 @@ static int check_destination(const struct sockaddr *to, socklen_t length)
 ssize_t rsendto(int socket, const void *buf, size_t len, int flags,
 		const struct sockaddr *dest_addr, socklen_t addrlen)
 {
+	CALL_HOLDING();
 	struct iovec iov = { (void *)(uintptr_t)buf, len };
 	int err = check_destination(dest_addr, addrlen);
 
@@ -164,6 +177,7 @@ ssize_t rsendto(int socket, const void *buf, size_t len, int flags,
 
 ssize_t rsendmsg(int socket, const struct msghdr *msg, int flags)
 {
+	CALL_HOLDING();
 	int err = check_destination(msg->msg_name, msg->msg_namelen);
 
 	if (!err && msg->msg_control && msg->msg_controllen)

@@ -117,6 +117,7 @@ static int add_map(struct rsocket *rs, struct rs_iomap *wanted) REQUIRES(rs->loc
 
 off_t riomap(int socket, void *buf, size_t len, int prot, int flags, off_t offset)
 {
+	CALL_HOLDING();
 	struct rsocket *rs = rs_get(socket);
 	struct rs_iomap wanted = { .buffer = buf, .prot = prot, .length = len,
 				   .offset = (uint64_t)offset };
@@ -170,6 +171,7 @@ static int remove_map(struct rsocket *rs, void *buffer, size_t length) REQUIRES(
 
 int riounmap(int socket, void *buf, size_t len)
 {
+	CALL_HOLDING();
 	struct rsocket *rs = rs_get(socket);
 	int err = EINVAL;
 
@@ -299,6 +301,7 @@ static int write_all(struct rsocket *rs, const char *from, size_t count, uint64_
 
 size_t riowrite(int socket, const void *buf, size_t count, off_t offset, int flags)
 {
+	CALL_HOLDING();
 	struct rsocket *rs = rs_get(socket);
 	size_t done = 0;
 	int err = EINVAL;

@@ -178,6 +178,7 @@ static int set_option(struct rsocket *rs, int level, int name, const void *value
 
 int rsetsockopt(int socket, int level, int optname, const void *optval, socklen_t optlen)
 {
+	CALL_HOLDING();
 	struct rsocket *rs = rs_get(socket);
 	int err;
 
@@ -270,6 +271,7 @@ static int get_option(struct rsocket *rs, int level, int name, void *value, sock
 
 int rgetsockopt(int socket, int level, int optname, void *optval, socklen_t *optlen)
 {
+	CALL_HOLDING();
 	struct rsocket *rs = rs_get(socket);
 	int err;
 
@@ -306,6 +308,7 @@ static int control(struct rsocket *rs, int cmd, long argument, int *result)
 
 int rfcntl(int socket, int cmd, ...)
 {
+	CALL_HOLDING();
 	struct rsocket *rs = rs_get(socket);
 	va_list arguments;
 	int err, result;

@@ -187,7 +187,7 @@ static int sleep_once(struct poller *poller, int timeout_ms)
 
 	if (!prepare_sleep(poller, wake_fd))
 		timeout_ms = 0;
-	if (poll(poller->slept_on, 2 * poller->count + 1, timeout_ms) < 0) {
+	if (call_poll(poller->slept_on, 2 * poller->count + 1, timeout_ms) < 0) {
 		err = errno;
 		for (nfds_t i = 0; i < 2 * poller->count; i++)
 			poller->slept_on[i].revents = 0;
@@ -274,6 +274,7 @@ static void put_rsockets(struct poller *poller)
 
 int rpoll(struct pollfd *fds, nfds_t nfds, int timeout)
 {
+	CALL_HOLDING();
 	struct watched few_watched[FEW];
 	struct pollfd few_fds[2 * FEW + 1];
 	struct poller poller = { .fds = fds, .count = nfds, .watched = few_watched,
@@ -354,6 +355,7 @@ static void give_timeout(struct timeval *timeout, int64_t start_ns)
 int rselect(int nfds, fd_set *readfds, fd_set *writefds, fd_set *exceptfds,
 	    struct timeval *timeout)
 {
+	CALL_HOLDING();
 	int64_t start_ns = rs_now_ns();
 	struct pollfd fds[FD_SETSIZE];
 	nfds_t count = 0;

@@ -30,7 +30,9 @@ static void free_destination(struct rsocket *rs, struct rs_destination *destinat
 		rs->datagram.looking--;
 	if (destination->ah)
 		ibv_destroy_ah(destination->ah);
-	if (destination->id)
+	if (destination->id && destination->link && destination->link->id == destination->id)
+		destination->id->context = NULL;	/* it is the link's */
+	else if (destination->id)
 		rdma_destroy_id(destination->id);
 	free(destination);
 }

@@ -115,6 +115,7 @@ void rs_free(struct rsocket *rs)
 
 int rsocket(int domain, int type, int protocol)
 {
+	CALL_HOLDING();
 	int kind = type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC), err;
 	struct rsocket *rs;
 
@@ -157,6 +158,7 @@ static void pass_options(struct rsocket *rs)
 
 int rbind(int socket, const struct sockaddr *addr, socklen_t addrlen)
 {
+	CALL_HOLDING();
 	int err = check_address(addr, addrlen);
 	struct rsocket *rs;
 
@@ -182,6 +184,7 @@ int rbind(int socket, const struct sockaddr *addr, socklen_t addrlen)
 
 int rlisten(int socket, int backlog)
 {
+	CALL_HOLDING();
 	struct rsocket *rs = rs_get(socket);
 	int err = 0;
 
@@ -264,6 +267,7 @@ static int accept_request(struct rsocket *listener, struct rs_request *request,
 
 int raccept(int socket, struct sockaddr *addr, socklen_t *addrlen)
 {
+	CALL_HOLDING();
 	struct rsocket *listener = rs_get(socket), *rs;
 	struct rs_request *request;
 	int err;
@@ -283,6 +287,7 @@ int raccept(int socket, struct sockaddr *addr, socklen_t *addrlen)
 
 int rconnect(int socket, const struct sockaddr *addr, socklen_t addrlen)
 {
+	CALL_HOLDING();
 	struct rsocket *rs = rs_get(socket);
 	int result, err;
 
@@ -347,6 +352,7 @@ static int shut_down(struct rsocket *rs, int how) REQUIRES(rs->lock)
 
 int rshutdown(int socket, int how)
 {
+	CALL_HOLDING();
 	struct rsocket *rs;
 	int err;
 
@@ -368,23 +374,43 @@ int rshutdown(int socket, int how)
 	return rs_result(err);
 }
 
+#define LINGER_OWED_NS	500000000
+#define LINGER_LOOK_NS	100000000
+
+static int64_t sooner(int64_t a_ns, int64_t b_ns)
+{
+	return a_ns < b_ns ? a_ns : b_ns;
+}
+
+static int64_t deadline_for_handlers(int64_t deadline_ns)
+{
+	return call_is_owed() ? sooner(deadline_ns, rs_now_ns() + LINGER_OWED_NS) : deadline_ns;
+}
+
 /*
  * All that was sent has its place in the peer's ring: it needs the peer's HCA to be delivered, not
- * the peer's application. So this takes a round trip, or until the transport gives up.
+ * the peer's application. So this takes a round trip, or until the transport gives up; or until
+ * a signal handler has been waiting for us for so long.
  */
 static void linger(struct rsocket *rs) REQUIRES(rs->lock)
 {
 	const struct linger *linger = &rs->options.linger;
 	int64_t deadline_ns = RS_FOREVER;
+	int err;
 
 	if (linger->l_onoff && !linger->l_linger)
 		return;				/* the peer sees a reset */
 	if (linger->l_onoff)
 		deadline_ns = rs_now_ns() + (int64_t)linger->l_linger * 1000000000;
 	rs_stream_ready_locked(rs, deadline_ns);
-	if (!say_goodbye(rs, RS_GONE, deadline_ns))
-		while (rs_wait_locked(rs, rs_all_sent_locked, RS_WRITE, deadline_ns) == EINTR)
-			;
+	if (say_goodbye(rs, RS_GONE, deadline_ns))
+		return;
+	rs->lingering = true;
+	do {
+		deadline_ns = deadline_for_handlers(deadline_ns);
+		err = rs_wait_locked(rs, rs_all_sent_locked, RS_WRITE,
+				     sooner(deadline_ns, rs_now_ns() + LINGER_LOOK_NS));
+	} while (err == EINTR || (err == EAGAIN && rs_now_ns() < deadline_ns));
 }
 
 /*
@@ -404,6 +430,7 @@ static int close_inherited(struct rsocket *rs)
 
 int rclose(int socket)
 {
+	CALL_HOLDING();
 	struct rsocket *rs = rs_table_remove(socket);
 
 	if (!rs)
@@ -429,6 +456,7 @@ int rclose(int socket)
 
 int rgetpeername(int socket, struct sockaddr *addr, socklen_t *addrlen)
 {
+	CALL_HOLDING();
 	struct rsocket *rs = rs_get(socket);
 	struct sockaddr_storage peer;
 	int err = 0;
@@ -454,6 +482,7 @@ int rgetpeername(int socket, struct sockaddr *addr, socklen_t *addrlen)
 
 int rgetsockname(int socket, struct sockaddr *addr, socklen_t *addrlen)
 {
+	CALL_HOLDING();
 	struct rsocket *rs = rs_get(socket);
 	struct sockaddr_storage own;
 

@@ -31,6 +31,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/call.h"
 #include "base/list.h"
 #include "base/lock.h"
 #include "rsockets/flow.h"
@@ -173,6 +174,7 @@ struct rsocket {
 	struct list sleepers;
 	enum rs_state state;
 	bool nonblocking, closing;
+	bool lingering;			/* in rclose(): handlers that are put off do not end its sleeps */
 	int error;			/* for SO_ERROR; positive */
 	struct rs_options options;
 	struct rdma_event_channel *events;

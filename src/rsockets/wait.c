@@ -3,6 +3,7 @@
  * Waiting for a socket: spin for a moment (polling_time of rsocket(7)), then sleep in poll() on
  * its completion channel, its event channel and an eventfd of this thread, by which other threads
  * wake it when they have taken an event that it might have been waiting for. rsocket.h says why.
+ * A signal handler ends the sleep, and runs when the call has let go of the socket (base/call.h).
  *
  * A sleep costs both sides a system call and two or three switches, some 20 us; a spin of the
  * length of one costs no more than that. So a thread spins for long where that was enough lately,
@@ -197,7 +198,7 @@ static int sleep_locked(struct rsocket *rs, enum rs_interest interest, int64_t d
 	list_add_tail(&rs->sleepers, &sleeper.node);
 	lock_release(&rs->lock);
 
-	if (poll(fds, 3, poll_timeout_ms(rs, deadline_ns)) < 0)
+	if ((rs->lingering ? poll : call_poll)(fds, 3, poll_timeout_ms(rs, deadline_ns)) < 0)
 		err = errno;
 
 	lock_acquire(&rs->lock);

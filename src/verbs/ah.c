@@ -9,6 +9,7 @@
 
 struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 {
+	CALL();
 	struct ah *ah;
 	int err;
 
@@ -23,6 +24,8 @@ struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 
 int ibv_destroy_ah(struct ibv_ah *ah)
 {
+	CALL();
+
 	if (!ah)
 		return refuse_null("destroy_ah", "ah");
 	return hca_destroy_ah(to_hca(ah->context), to_ah(ah));
@@ -31,6 +34,8 @@ int ibv_destroy_ah(struct ibv_ah *ah)
 int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port, struct ibv_wc *wc,
 			struct ibv_grh *grh, struct ibv_ah_attr *attr)
 {
+	CALL();
+
 	if (!context || !wc || !attr)
 		return minus_one(refuse_null("init_ah_from_wc",
 					     !context ? "context" : wc ? "attr" : "wc"));
@@ -43,6 +48,7 @@ int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port, struct ibv_wc
 struct ibv_ah *ibv_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc, struct ibv_grh *grh,
 				     uint8_t port)
 {
+	CALL();
 	struct ibv_ah_attr attr;
 
 	if (!pd)

@@ -4,6 +4,8 @@
 
 int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *event)
 {
+	CALL();
+
 	if (!context || !event)
 		return minus_one(refuse_null("get_async_event", context ? "event" : "context"));
 	return minus_one(hca_get_async_event(to_hca(context), event));
@@ -11,6 +13,8 @@ int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *eve
 
 void ibv_ack_async_event(struct ibv_async_event *event)
 {
+	CALL();
+
 	if (event)
 		hca_ack_async_event(event);
 }

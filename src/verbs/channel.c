@@ -9,6 +9,7 @@ static struct comp_channel *to_channel(struct ibv_comp_channel *ibv)
 
 struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context)
 {
+	CALL();
 	struct comp_channel *channel;
 	int err;
 
@@ -23,6 +24,8 @@ struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context)
 
 int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
 {
+	CALL();
+
 	if (!channel)
 		return refuse_null("destroy_comp_channel", "channel");
 	return hca_destroy_comp_channel(to_hca(channel->context), to_channel(channel));
@@ -30,6 +33,7 @@ int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
 
 int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **ibv, void **cq_context)
 {
+	CALL();
 	struct cq *cq;
 	int err;
 
@@ -46,6 +50,8 @@ int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **ibv, void
 
 void ibv_ack_cq_events(struct ibv_cq *cq, unsigned count)
 {
+	CALL();
+
 	if (cq && count)
 		hca_ack_cq_events(to_cq(cq), count);
 }

@@ -20,12 +20,14 @@ static struct list contexts = { &contexts, &contexts };
 
 static void before_fork(void) ACQUIRES(contexts_lock)
 {
+	call_enter(CALL_CLOSED);
 	lock_acquire(&contexts_lock);
 }
 
 static void after_fork(void) RELEASES(contexts_lock)
 {
 	lock_release(&contexts_lock);
+	call_leave(CALL_CLOSED);
 }
 
 /* The readers of the parent do not exist in the child. */
@@ -37,6 +39,7 @@ static void after_fork_child(void) RELEASES(contexts_lock)
 		list_entry(node, struct context, node)->readers = 0;
 	pthread_cond_init(&no_reader, NULL);
 	lock_release(&contexts_lock);
+	call_leave(CALL_CLOSED);
 }
 
 __attribute__((constructor)) static void watch_fork(void)
@@ -114,6 +117,7 @@ static void context_init(struct context *context, struct device *device)
 
 struct ibv_context *ibv_open_device(struct ibv_device *ibv)
 {
+	CALL();
 	struct context *context;
 	int err;
 
@@ -137,6 +141,7 @@ struct ibv_context *ibv_open_device(struct ibv_device *ibv)
 
 int ibv_close_device(struct ibv_context *ibv)
 {
+	CALL();
 	struct context *context;
 
 	if (!ibv)
@@ -157,6 +162,7 @@ int device_query_ex_verb(struct ibv_context *context,
 			 const struct ibv_query_device_ex_input *input,
 			 struct ibv_device_attr_ex *attr, size_t attr_size)
 {
+	CALL();
 	struct ibv_device_attr_ex full = { 0 };
 	int err;
 
@@ -181,6 +187,7 @@ int device_query_ex_verb(struct ibv_context *context,
 
 int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
 {
+	CALL();
 	struct ibv_device_attr_ex full = { 0 };
 	int err;
 
@@ -195,6 +202,7 @@ int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
 int port_query_verb(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr,
 		    size_t attr_size)
 {
+	CALL();
 	struct ibv_port_attr full = { 0 };
 	int err;
 
@@ -217,6 +225,8 @@ int port_query_verb(struct ibv_context *context, uint8_t port, struct ibv_port_a
  */
 int ibv_query_port(struct ibv_context *context, uint8_t port, struct _compat_ibv_port_attr *attr)
 {
+	CALL();
+
 	return port_query_verb(context, port, (struct ibv_port_attr *)attr,
 			       offsetof(struct ibv_port_attr, port_cap_flags2));
 }
@@ -224,6 +234,8 @@ int ibv_query_port(struct ibv_context *context, uint8_t port, struct _compat_ibv
 /* Completion timestamps are CLOCK_MONOTONIC in nanoseconds; this is the same clock. */
 int rt_values_verb(struct ibv_context *context, struct ibv_values_ex *values)
 {
+	CALL();
+
 	if (!context || !values)
 		return refuse_null("query_rt_values_ex", context ? "values" : "context");
 	if (values->comp_mask & ~IBV_VALUES_MASK_RAW_CLOCK) {
@@ -238,6 +250,8 @@ int rt_values_verb(struct ibv_context *context, struct ibv_values_ex *values)
 
 int ibv_query_pkey(struct ibv_context *context, uint8_t port, int index, __be16 *pkey)
 {
+	CALL();
+
 	if (!context || !pkey)
 		return minus_one(refuse_null("query_pkey", context ? "pkey" : "context"));
 	return minus_one(hca_query_pkey(to_hca(context), port, index, pkey));
@@ -245,6 +259,7 @@ int ibv_query_pkey(struct ibv_context *context, uint8_t port, int index, __be16 
 
 int ibv_get_pkey_index(struct ibv_context *context, uint8_t port, __be16 pkey)
 {
+	CALL();
 	struct ibv_port_attr attr;
 	__be16 entry;
 	int err;

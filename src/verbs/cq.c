@@ -24,6 +24,7 @@ struct cq *cq_create(struct ibv_context *context, struct ibv_cq_init_attr_ex *at
 struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_context,
 			     struct ibv_comp_channel *channel, int comp_vector)
 {
+	CALL();
 	struct ibv_cq_init_attr_ex attr = {
 		.cqe = (uint32_t)cqe,
 		.cq_context = cq_context,
@@ -44,6 +45,8 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_cont
 
 int ibv_resize_cq(struct ibv_cq *cq, int cqe)
 {
+	CALL();
+
 	if (!cq)
 		return refuse_null("resize_cq", "cq");
 	if (cqe < 1) {
@@ -55,6 +58,8 @@ int ibv_resize_cq(struct ibv_cq *cq, int cqe)
 
 int ibv_destroy_cq(struct ibv_cq *cq)
 {
+	CALL();
+
 	if (!cq)
 		return refuse_null("destroy_cq", "cq");
 	return hca_destroy_cq(to_hca(cq->context), to_cq(cq));
@@ -62,10 +67,14 @@ int ibv_destroy_cq(struct ibv_cq *cq)
 
 int cq_poll_verb(struct ibv_cq *cq, int count, struct ibv_wc *wc)
 {
+	CALL();
+
 	return hca_poll_cq(to_cq(cq), count, wc);
 }
 
 int cq_notify_verb(struct ibv_cq *cq, int solicited_only)
 {
+	CALL();
+
 	return hca_req_notify_cq(to_cq(cq), solicited_only != 0);
 }

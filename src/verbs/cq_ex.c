@@ -20,6 +20,7 @@ static struct cq *to_cq_ex(struct ibv_cq_ex *ibv)
 
 static int next_poll(struct ibv_cq_ex *ibv)
 {
+	CALL();
 	struct cq *cq = to_cq_ex(ibv);
 
 	if (!hca_poll_cq_one(cq, &cq->current))
@@ -43,22 +44,26 @@ static void end_poll_unlocked(struct ibv_cq_ex *ibv)
 {
 }
 
-/* Returns with the lock held when it returns 0. */
+/* Returns with the lock held when it returns 0, and in a call: it ends with end_poll. */
 static int start_poll(struct ibv_cq_ex *ibv, struct ibv_poll_cq_attr *attr) UNCHECKED_LOCKS
 {
 	struct cq *cq = to_cq_ex(ibv);
 	int err;
 
+	call_enter(1);
 	lock_acquire(&cq->poll_lock);
 	err = start_poll_unlocked(ibv, attr);
-	if (err)
-		lock_release(&cq->poll_lock);
+	if (!err)
+		return 0;
+	lock_release(&cq->poll_lock);
+	call_leave(1);
 	return err;
 }
 
 static void end_poll(struct ibv_cq_ex *ibv) UNCHECKED_LOCKS
 {
 	lock_release(&to_cq_ex(ibv)->poll_lock);
+	call_leave(1);
 }
 
 static enum ibv_wc_opcode read_opcode(struct ibv_cq_ex *ibv)
@@ -203,6 +208,7 @@ static int cq_ex_check(const struct ibv_cq_init_attr_ex *attr)
 
 struct ibv_cq_ex *cq_create_ex_verb(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr)
 {
+	CALL();
 	struct ibv_cq_init_attr_ex full;
 	struct cq *cq;
 	int err;

@@ -24,12 +24,14 @@ static const char not_a_driver[] = "verbatim";
 /* fork() while another thread holds the lock must not leave it locked in the child. */
 static void before_fork(void) ACQUIRES(registry_lock)
 {
+	call_enter(CALL_CLOSED);
 	lock_acquire(&registry_lock);
 }
 
 static void after_fork(void) RELEASES(registry_lock)
 {
 	lock_release(&registry_lock);
+	call_leave(CALL_CLOSED);
 }
 
 __attribute__((constructor)) static void watch_fork(void)
@@ -139,6 +141,7 @@ static int registry_update(const struct hca_device *found, int count, struct ibv
 
 struct ibv_device **ibv_get_device_list(int *num_devices)
 {
+	CALL();
 	struct ibv_device **list = NULL;
 	struct hca_device *found;
 	int count, err;
@@ -163,6 +166,8 @@ struct ibv_device **ibv_get_device_list(int *num_devices)
 
 void ibv_free_device_list(struct ibv_device **list)
 {
+	CALL();
+
 	if (!list)
 		return;
 	for (struct ibv_device **device = list; *device; device++)

@@ -14,6 +14,7 @@ static int copy_from_dm(void *to, struct ibv_dm *dm, uint64_t offset, size_t len
 
 struct ibv_dm *dm_alloc_verb(struct ibv_context *context, struct ibv_alloc_dm_attr *attr)
 {
+	CALL();
 	struct dm *dm;
 	int err;
 
@@ -30,6 +31,8 @@ struct ibv_dm *dm_alloc_verb(struct ibv_context *context, struct ibv_alloc_dm_at
 
 int dm_free_verb(struct ibv_dm *dm)
 {
+	CALL();
+
 	if (!dm)
 		return refuse_null("free_dm", "dm");
 	return hca_free_dm(to_hca(dm->context), to_dm(dm));
@@ -38,6 +41,7 @@ int dm_free_verb(struct ibv_dm *dm)
 struct ibv_mr *dm_reg_mr_verb(struct ibv_pd *pd, struct ibv_dm *dm, uint64_t offset, size_t length,
 			      unsigned access)
 {
+	CALL();
 	struct mr *mr;
 	int err;
 

@@ -38,6 +38,7 @@ static void domain_unlist(struct context *context, struct list *node)
 
 struct ibv_td *td_alloc(struct ibv_context *context, struct ibv_td_init_attr *attr)
 {
+	CALL();
 	struct td *td;
 
 	if (!context || !attr)
@@ -57,6 +58,7 @@ struct ibv_td *td_alloc(struct ibv_context *context, struct ibv_td_init_attr *at
 
 int td_dealloc(struct ibv_td *ibv)
 {
+	CALL();
 	struct td *td = (struct td *)ibv;
 
 	if (!ibv)
@@ -73,6 +75,7 @@ int td_dealloc(struct ibv_td *ibv)
 struct ibv_pd *parent_domain_alloc(struct ibv_context *context,
 				   struct ibv_parent_domain_init_attr *attr)
 {
+	CALL();
 	const uint32_t known = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS |
 			       IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
 	struct parent_domain *domain;

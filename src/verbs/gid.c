@@ -13,6 +13,7 @@ static bool is_empty(int err)
 
 int ibv_query_gid(struct ibv_context *context, uint8_t port, int index, union ibv_gid *gid)
 {
+	CALL();
 	struct hca_gid entry;
 	int err;
 
@@ -31,6 +32,7 @@ int ibv_query_gid(struct ibv_context *context, uint8_t port, int index, union ib
 int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned index,
 		       enum gid_type_sysfs *type)
 {
+	CALL();
 	struct hca_gid entry;
 	int err;
 
@@ -78,6 +80,7 @@ static int entry_check(const char *call, const struct ibv_context *context, cons
 int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index,
 		      struct ibv_gid_entry *entry, uint32_t flags, size_t entry_size)
 {
+	CALL();
 	int err = entry_check("query_gid_ex", context, entry, flags, entry_size);
 	struct hca_gid gid;
 
@@ -93,6 +96,7 @@ int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index
 ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *entries,
 			     size_t max_entries, uint32_t flags, size_t entry_size)
 {
+	CALL();
 	int err = entry_check("query_gid_table", context, entries, flags, entry_size);
 	struct hca_gid gid;
 	size_t count = 0;

@@ -25,6 +25,8 @@ static struct ibv_mr *mr_register_verb(const char *call, struct ibv_pd *pd, void
 
 struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *address, size_t length, int access)
 {
+	CALL();
+
 	return mr_register_verb("reg_mr", pd, address, length, (uintptr_t)address,
 				(unsigned)access);
 }
@@ -32,12 +34,16 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *address, size_t length, int a
 struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *address, size_t length, uint64_t iova,
 			       int access)
 {
+	CALL();
+
 	return mr_register_verb("reg_mr_iova", pd, address, length, iova, (unsigned)access);
 }
 
 struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *address, size_t length, uint64_t iova,
 				unsigned access)
 {
+	CALL();
+
 	return mr_register_verb("reg_mr", pd, address, length, iova, access);
 }
 
@@ -53,6 +59,7 @@ struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t leng
 int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *address, size_t length,
 		 int access)
 {
+	CALL();
 	int err;
 
 	if (!mr || ((flags & IBV_REREG_MR_CHANGE_PD) && !pd))
@@ -68,6 +75,8 @@ int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *address,
 
 int ibv_dereg_mr(struct ibv_mr *mr)
 {
+	CALL();
+
 	if (!mr)
 		return refuse_null("dereg_mr", "mr");
 	return hca_dereg_mr(to_hca(mr->context), to_mr(mr));

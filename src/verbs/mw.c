@@ -4,6 +4,7 @@
 
 struct ibv_mw *mw_alloc_verb(struct ibv_pd *pd, enum ibv_mw_type type)
 {
+	CALL();
 	struct mw *mw;
 	int err;
 
@@ -16,11 +17,15 @@ struct ibv_mw *mw_alloc_verb(struct ibv_pd *pd, enum ibv_mw_type type)
 
 int mw_dealloc_verb(struct ibv_mw *mw)
 {
+	CALL();
+
 	return hca_dealloc_mw(to_hca(mw->context), to_mw(mw));
 }
 
 int mw_bind_verb(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind)
 {
+	CALL();
+
 	if (!qp)
 		return refuse_null("bind_mw", "qp");
 	return hca_bind_mw(to_qp(qp), to_mw(mw), bind);

@@ -12,6 +12,8 @@
 
 int ibv_query_port_speed(struct ibv_context *context, uint32_t port, uint64_t *speed)
 {
+	CALL();
+
 	if (!context || !speed)
 		return refuse_null("query_port_speed", context ? "port_speed" : "context");
 	return hca_query_port_speed(to_hca(context), port, speed);
@@ -26,6 +28,7 @@ struct ibv_buf {
 
 void *ibv_alloc_buf(struct ibv_pd *pd, size_t size, struct ibv_buf **result)
 {
+	CALL();
 	struct ibv_buf *buf;
 
 	if (!pd || !result)
@@ -50,6 +53,8 @@ void *ibv_alloc_buf(struct ibv_pd *pd, size_t size, struct ibv_buf **result)
 
 void ibv_free_buf(struct ibv_buf *buf)
 {
+	CALL();
+
 	if (!buf)
 		return;
 	munmap(buf->address, buf->size);
@@ -59,6 +64,7 @@ void ibv_free_buf(struct ibv_buf *buf)
 struct ibv_mr *ibv_reg_buf_mr(struct ibv_pd *pd, struct ibv_buf *buf, void *address, size_t length,
 			      int access)
 {
+	CALL();
 	uintptr_t offset;
 
 	if (!pd || !buf)
@@ -74,6 +80,8 @@ struct ibv_mr *ibv_reg_buf_mr(struct ibv_pd *pd, struct ibv_buf *buf, void *addr
 
 struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, struct ibv_mr_init_attr *attr)
 {
+	CALL();
+
 	return fail(refuse_verb("reg_mr_ex", "DMA handles and DMA-BUFs; ibv_reg_mr and ibv_reg_mr_iova are "
 				"for memory"));
 }

@@ -4,6 +4,7 @@
 
 struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 {
+	CALL();
 	struct pd *pd;
 	int err;
 
@@ -18,6 +19,8 @@ struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 
 int ibv_dealloc_pd(struct ibv_pd *pd)
 {
+	CALL();
+
 	if (!pd)
 		return refuse_null("dealloc_pd", "pd");
 	if (domain_is_parent(pd))

@@ -28,6 +28,7 @@ static struct qp *qp_create(struct ibv_qp_init_attr_ex *attr)
 
 struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 {
+	CALL();
 	struct ibv_qp_init_attr_ex full = { 0 };
 	struct qp *qp;
 
@@ -62,6 +63,7 @@ static int qp_init_ex_check(const struct ibv_qp_init_attr_ex *attr)
 
 struct ibv_qp *qp_create_ex_verb(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
 {
+	CALL();
 	struct ibv_qp_init_attr_ex full;
 	bool builder;
 	struct qp *qp;
@@ -92,6 +94,8 @@ struct ibv_qp *qp_create_ex_verb(struct ibv_context *context, struct ibv_qp_init
 
 int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 {
+	CALL();
+
 	if (!qp || !attr)
 		return refuse_null("modify_qp", qp ? "attr" : "qp");
 	return hca_modify_qp(to_qp(qp), attr, mask);
@@ -100,6 +104,7 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
 		 struct ibv_qp_init_attr *init_attr)
 {
+	CALL();
 	int err;
 
 	if (!qp || !attr || !init_attr)
@@ -116,6 +121,7 @@ int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
 
 int ibv_destroy_qp(struct ibv_qp *ibv)
 {
+	CALL();
 	struct wr_builder *builder;
 	struct context *context;
 	int err;
@@ -155,10 +161,14 @@ int ibv_query_ece(struct ibv_qp *qp, struct ibv_ece *ece)
 
 int qp_post_send_verb(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
+	CALL();
+
 	return hca_post_send(to_qp(qp), wr, bad);
 }
 
 int qp_post_recv_verb(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
+	CALL();
+
 	return hca_post_recv(to_qp(qp), wr, bad);
 }

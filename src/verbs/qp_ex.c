@@ -334,6 +334,7 @@ static void wr_start(struct ibv_qp_ex *ibv) UNCHECKED_LOCKS
 {
 	struct wr_builder *builder = to_builder(ibv);
 
+	call_enter(1);		/* until wr_complete or wr_abort: so long is the lock held */
 	lock_acquire(&builder->lock);
 	builder->count = 0;
 	builder->err = 0;
@@ -342,6 +343,7 @@ static void wr_start(struct ibv_qp_ex *ibv) UNCHECKED_LOCKS
 static void wr_abort(struct ibv_qp_ex *ibv) UNCHECKED_LOCKS
 {
 	lock_release(&to_builder(ibv)->lock);
+	call_leave(1);
 }
 
 static int wr_complete(struct ibv_qp_ex *ibv) UNCHECKED_LOCKS
@@ -355,6 +357,7 @@ static int wr_complete(struct ibv_qp_ex *ibv) UNCHECKED_LOCKS
 		err = hca_post_send_all(to_qp(&ibv->qp_base), builder->wr);
 	}
 	lock_release(&builder->lock);
+	call_leave(1);
 	return err;
 }
 

@@ -19,6 +19,7 @@ static struct ibv_srq *srq_create(struct ibv_pd *pd, struct ibv_srq_init_attr_ex
 
 struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
 {
+	CALL();
 	struct ibv_srq_init_attr_ex full = { 0 };
 	struct ibv_srq *srq;
 
@@ -37,6 +38,7 @@ struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr
 /* Reached from ibv_create_srq_ex() only with something more than a type and a PD. */
 struct ibv_srq *srq_create_ex_verb(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr)
 {
+	CALL();
 	struct ibv_srq_init_attr_ex full;
 	struct ibv_srq *srq;
 
@@ -61,6 +63,8 @@ struct ibv_srq *srq_create_ex_verb(struct ibv_context *context, struct ibv_srq_i
 
 int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask)
 {
+	CALL();
+
 	if (!srq || !attr)
 		return refuse_null("modify_srq", srq ? "srq_attr" : "srq");
 	return hca_modify_srq(to_srq(srq), attr, mask);
@@ -68,6 +72,8 @@ int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask)
 
 int ibv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr)
 {
+	CALL();
+
 	if (!srq || !attr)
 		return refuse_null("query_srq", srq ? "srq_attr" : "srq");
 	return hca_query_srq(to_srq(srq), attr);
@@ -75,6 +81,8 @@ int ibv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr)
 
 int ibv_destroy_srq(struct ibv_srq *srq)
 {
+	CALL();
+
 	if (!srq)
 		return refuse_null("destroy_srq", "srq");
 	return hca_destroy_srq(to_hca(srq->context), to_srq(srq));
@@ -82,5 +90,7 @@ int ibv_destroy_srq(struct ibv_srq *srq)
 
 int srq_post_verb(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
+	CALL();
+
 	return hca_post_srq_recv(to_srq(srq), wr, bad);
 }

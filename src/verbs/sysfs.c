@@ -78,6 +78,7 @@ static int read_ours(const char *path, char *buffer, size_t size, enum attribute
 /* Length of the text without its newline, 0-terminated where there is room; or -1 and errno. */
 int ibv_read_sysfs_file(const char *dir, const char *file, char *buffer, size_t size)
 {
+	CALL();
 	enum attribute_found found = ATTRIBUTE_FOREIGN;
 	const char *attribute;
 	int length = -1;

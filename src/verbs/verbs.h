@@ -16,6 +16,7 @@
 #include <infiniband/verbs.h>
 #include <stdbool.h>
 
+#include "base/call.h"
 #include "base/list.h"
 #include "base/lock.h"
 #include "base/log.h"

@@ -9,6 +9,7 @@
  *	open stat access ...	hooks_open.c, hooks_stat.c	calls of the C library, replaced
  *	opendir readdir ...	hooks_directory.c
  *	chdir getcwd		hooks_cwd.c
+ *	sigaction signal ...	hooks_signal.c	another matter: handlers wait until calls end (base/call.h)
  *	      |
  *	      path.c		is this path, or what this descriptor stands for, ours?
  *	      tree.c		what is there: names and kinds, text from libibverbs

@@ -188,8 +188,11 @@ void channel_update_fd(struct cm_channel *channel)
  */
 int cm_channel_wait(struct cm_channel *channel)
 {
-	int err = event_fd_take(channel->fd);
+	int err;
 
+	do
+		err = event_fd_wait(channel->fd);
+	while (err == ERESTART);
 	if (!err)
 		event_fd_raise(channel->fd);
 	return err;

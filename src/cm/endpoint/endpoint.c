@@ -4,9 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/call.h"
 #include "base/log.h"
 #include "cm/endpoint/internal.h"
 #include "platform/clock.h"
+
+#define MOMENT_NS 20000000u	/* after which a wait looks whether handlers are owed */
 
 /* ---- begin and end of calls ---- */
 
@@ -133,7 +136,12 @@ static void quiet(struct endpoint *endpoint) REQUIRES(agent.lock)
 	endpoint->connection = NULL;
 	events_drop(endpoint);
 	while (endpoint->held) {
-		agent_wait(TIME_NEVER);
+		agent_wait(call_guarded ? clock_now_ns() + MOMENT_NS : TIME_NEVER);
+		if (call_is_owed()) {	/* a handler may leave for good: the id can be destroyed again */
+			agent_unlock();
+			call_pause();
+			agent_lock();
+		}
 		events_drop(endpoint);
 	}
 }

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Putting handlers off, and paying what is owed: call.h. */
+#include "base/call.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#define MOMENT_NS	20000000
+#define NS_PER_S	1000000000
+
+__thread struct call_thread call_thread __attribute__((tls_model("initial-exec")));
+bool call_guarded;
+
+/*
+ * Masks as the kernel has them. Only so much of a handler's context is one, whatever sigset_t says: what
+ * follows it on the stack is something else.
+ */
+_Static_assert(sizeof(unsigned long) * 8 == _NSIG - 1, "a signal for each bit");
+
+static unsigned long bit(int signal)
+{
+	return 1ul << (signal - 1);
+}
+
+/* Faults are handled where they happen; 32 and 33 are the C library's own. */
+static unsigned long all_signals(void)
+{
+	return ~(bit(SIGSEGV) | bit(SIGBUS) | bit(SIGFPE) | bit(SIGILL) | bit(SIGTRAP) | bit(SIGSYS) |
+		 bit(SIGABRT) | bit(32) | bit(33));
+}
+
+static void to_set(unsigned long mask, sigset_t *set)
+{
+	sigemptyset(set);
+	memcpy(set, &mask, sizeof(mask));
+}
+
+void call_pay(void)
+{
+	sigset_t mask;
+	int saved = errno;
+
+	if (call_thread.depth || !call_thread.owed)
+		return;
+	to_set(call_thread.mask, &mask);
+	call_thread.owed = call_thread.interrupts = false;
+	atomic_signal_fence(memory_order_seq_cst);
+	pthread_sigmask(SIG_SETMASK, &mask, NULL);	/* handlers run here */
+	errno = saved;
+}
+
+bool call_pause(void)
+{
+	unsigned depth = call_thread.depth;
+	bool interrupts = call_thread.interrupts;
+
+	if (!call_thread.owed || depth >= CALL_CLOSED)
+		return false;
+	call_thread.depth = 0;
+	call_pay();
+	call_enter(depth);
+	return interrupts;
+}
+
+/* To this thread, as it came; false: there is no room for it. */
+static bool send_again(int signal, const siginfo_t *info)
+{
+	pid_t process = getpid(), thread = (pid_t)syscall(SYS_gettid);
+
+	return !syscall(SYS_rt_tgsigqueueinfo, process, thread, signal, info) ||
+	       !syscall(SYS_tgkill, process, thread, signal);
+}
+
+/*
+ * Of handlers that begin on top of each other the outermost knows the application's mask, and is last; in
+ * a sleep with another mask the context has the one from before, which is ours if handlers are owed already.
+ */
+static void remember_mask(unsigned long mask)
+{
+	call_thread.mask = call_thread.owed ? call_thread.mask & mask : mask;
+	call_thread.owed = true;
+}
+
+static bool put_off(int signal, const siginfo_t *info, void *context, int flags)
+{
+	sigset_t *of_context = &((ucontext_t *)context)->uc_sigmask, all, before;
+	int saved = errno;
+	unsigned long mask;
+	bool sent;
+
+	if (!call_thread.depth)
+		return false;
+	/* Not before we return, whatever its flags are. */
+	to_set(all_signals(), &all);
+	pthread_sigmask(SIG_BLOCK, &all, &before);
+	sent = send_again(signal, info);
+	if (sent) {
+		memcpy(&mask, of_context, sizeof(mask));
+		remember_mask(mask);
+		if (!(flags & SA_RESTART))
+			call_thread.interrupts = true;
+		mask |= all_signals();
+		memcpy(of_context, &mask, sizeof(mask));
+	} else {
+		pthread_sigmask(SIG_SETMASK, &before, NULL);
+	}
+	errno = saved;
+	return sent;
+}
+
+void call_mask(sigset_t *mask)
+{
+	pthread_sigmask(SIG_SETMASK, NULL, mask);
+	atomic_signal_fence(memory_order_seq_cst);
+	if (call_thread.owed)
+		to_set(call_thread.mask, mask);
+}
+
+void call_abandon(void *unused)
+{
+	call_thread.depth = 0;
+	call_pay();
+}
+
+static int poll_cancellable(struct pollfd *fds, nfds_t count, const struct timespec *timeout,
+			    const sigset_t *mask)
+{
+	int ready;
+
+	pthread_cleanup_push(call_abandon, NULL);
+	ready = ppoll(fds, count, timeout, mask);
+	pthread_cleanup_pop(0);
+	return ready;
+}
+
+static int poll_guarded(struct pollfd *fds, nfds_t count, int timeout_ms)
+{
+	struct timespec timeout = { .tv_sec = timeout_ms / 1000,
+				    .tv_nsec = (long)(timeout_ms % 1000) * 1000000 };
+	sigset_t mask;
+
+	call_mask(&mask);
+	return poll_cancellable(fds, count, timeout_ms < 0 ? NULL : &timeout, &mask);
+}
+
+int call_poll(struct pollfd *fds, nfds_t count, int timeout_ms)
+{
+	return call_guarded ? poll_guarded(fds, count, timeout_ms) : poll(fds, count, timeout_ms);
+}
+
+void call_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex)
+{
+	struct timespec until;
+
+	if (!call_guarded) {
+		pthread_cond_wait(cond, mutex);
+		return;
+	}
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_nsec += MOMENT_NS;
+	if (until.tv_nsec >= NS_PER_S) {
+		until.tv_nsec -= NS_PER_S;
+		until.tv_sec++;
+	}
+	pthread_cond_clockwait(cond, mutex, CLOCK_MONOTONIC, &until);
+}
+
+const struct call_offer call_offered = { .version = CALL_VERSION, .put_off = put_off };
+
+__attribute__((constructor)) static void offer(void)
+{
+	call_hook *hook = (call_hook *)dlsym(RTLD_DEFAULT, CALL_HOOK);
+
+	call_guarded = hook && hook(&call_offered);
+}

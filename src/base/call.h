@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A public call in progress puts signal handlers off, so that they may leave it by siglongjmp(), end the
+ * process, or call us again: they run where nothing of ours is held or half done.
+ *
+ *	application     CALL() ... lock ... unlock ...  leave: pay     handler, or siglongjmp()
+ *	signal                    ^ put off: sent again, blocked         ^ delivered here
+ *
+ * A handler is put off by libverbatim-preload.so (`verbatim run`), which stands in front of all that the
+ * application installs and asks call_put_off(). It lets all signals be blocked when it returns, and sends
+ * the signal again to its thread: it stays pending until the outermost call ends, or pauses. Without that
+ * library nothing changes but a counter.
+ *
+ * A call that waits may not keep handlers waiting. It sleeps with the application's signals let in
+ * (call_poll(), call_mask()): one that comes is put off and ends the sleep. Then the call goes back to where it
+ * holds nothing, and pauses there (call_pause()) or returns.
+ */
+#ifndef VERBATIM_BASE_CALL_H
+#define VERBATIM_BASE_CALL_H
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#define CALL_VERSION	1u
+#define CALL_HOOK	"verbatim_preload_calls"
+
+/* What the core offers to the preloaded library. */
+struct call_offer {
+	unsigned version;		/* CALL_VERSION */
+	/* From a handler with SA_SIGINFO: true: it was put off, return without doing anything. */
+	bool (*put_off)(int signal, const siginfo_t *info, void *context, int flags);
+};
+
+extern const struct call_offer call_offered;
+
+/* The type of the hook. False: handlers are not put off here. */
+typedef bool call_hook(const struct call_offer *offer);
+
+/* Read and written by this thread alone, and by signal handlers on it. */
+struct call_thread {
+	unsigned depth;			/* 0: in no call; calls call each other */
+	bool owed;			/* a handler was put off */
+	bool interrupts;		/* one that was installed without SA_RESTART */
+	unsigned long mask;		/* the application's, while handlers are owed */
+};
+
+extern __thread struct call_thread call_thread __attribute__((tls_model("initial-exec")));
+/* Handlers are put off in this process. */
+extern bool call_guarded;
+
+/* The depth of calls that hold locks while they call others: call_pause() does nothing in those. */
+#define CALL_CLOSED	0x10000u
+
+/* The handlers that are owed run now, if this thread is in no call. errno is kept. */
+void call_pay(void);
+
+static inline unsigned call_enter(unsigned depth)
+{
+	call_thread.depth += depth;
+	atomic_signal_fence(memory_order_seq_cst);
+	return depth;
+}
+
+static inline void call_leave(unsigned depth)
+{
+	atomic_signal_fence(memory_order_seq_cst);
+	call_thread.depth -= depth;
+	atomic_signal_fence(memory_order_seq_cst);
+	if (__builtin_expect(call_thread.owed, 0))
+		call_pay();
+}
+
+static inline void call_left(const unsigned *depth)
+{
+	call_leave(*depth);
+}
+
+#define CALL_AS(depth) \
+	const unsigned call_depth __attribute__((cleanup(call_left), unused)) = call_enter(depth)
+/* The first declaration of a public function: until it returns. */
+#define CALL()		CALL_AS(1)
+#define CALL_HOLDING()	CALL_AS(CALL_CLOSED)
+
+static inline bool call_is_owed(void)
+{
+	return call_thread.owed;
+}
+
+/*
+ * In a call that holds nothing: handlers that are owed run, and may not come back. True: one of them was
+ * installed without SA_RESTART, a wait ends with EINTR.
+ */
+bool call_pause(void);
+
+/* The application's signal mask, for ppoll() & co. */
+void call_mask(sigset_t *mask);
+
+/* poll() that ends with EINTR when a handler is put off, or was since the call began. */
+int call_poll(struct pollfd *fds, nfds_t count, int timeout_ms);
+
+/*
+ * pthread_cond_wait() that comes back after a moment without a reason where handlers may have been put off:
+ * the caller asks call_is_owed() then.
+ */
+void call_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex);
+
+/* A cleanup handler: the thread is cancelled in a call and will not leave it otherwise. */
+void call_abandon(void *unused);
+
+#endif

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The calls of libibverbs, on a QP that is connected to another one of this process. */
+/*
+ * The calls of libibverbs, on a QP that is connected to another one: in one round of this process, in the next of
+ * a child of ours, which is reached through memory and answers until its socket is closed.
+ */
 #include "storm.h"
 
 #include <arpa/inet.h>
@@ -7,6 +10,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -25,6 +29,14 @@ static struct ibv_cq *cq, *idle_cq;
 static struct ibv_cq_ex *cq_ex;
 static struct ibv_srq *srq;
 static struct ibv_qp *here, *there;
+static pid_t peer_pid;
+static int peer_fd = -1;
+
+/* What the two ends tell each other. */
+static struct place {
+	uint32_t qpn, key;
+	uint64_t address;
+} place;
 static union ibv_gid gid;
 static uint8_t memory[2 * 4096] __attribute__((aligned(4096)));
 static uint8_t more[4096] __attribute__((aligned(4096)));
@@ -94,7 +106,7 @@ static struct ibv_context *open_first(void)
 	return opened;
 }
 
-void verbs_open(void)
+static void open_objects(void)
 {
 	struct ibv_cq_init_attr_ex extended = { .cqe = 16 };
 	struct ibv_srq_init_attr shared = { .attr = { .max_wr = DEPTH, .max_sge = 1 } };
@@ -112,8 +124,82 @@ void verbs_open(void)
 	NEED(idle_cq = ibv_create_cq(context, 1, NULL, idle_channel, 0));
 	NEED(cq_ex = ibv_create_cq_ex(context, &extended));
 	NEED(srq = ibv_create_srq(pd, &shared));
-	NEED(here = make_qp(NULL));
+}
+
+static struct place place_of(const struct ibv_qp *qp)
+{
+	return (struct place){ .qpn = qp->qp_num, .key = mr->rkey,
+			       .address = (uintptr_t)memory + 4096 };
+}
+
+/* ---- the other end ---- */
+
+static int receive(void)
+{
+	struct ibv_sge sge = { .addr = (uintptr_t)memory + 4096, .length = BYTES,
+			       .lkey = mr->lkey };
+	struct ibv_recv_wr *bad, wr = { .sg_list = &sge, .num_sge = 1 };
+
+	return there ? ibv_post_recv(there, &wr, &bad) : 0;
+}
+
+static void swap(const struct ibv_qp *qp)
+{
+	struct place ours = place_of(qp);
+
+	NEED(write(peer_fd, &ours, sizeof(ours)) == sizeof(ours));
+	NEED(read(peer_fd, &place, sizeof(place)) == sizeof(place));
+}
+
+static void __attribute__((noreturn)) be_peer(void)
+{
+	struct ibv_wc wc[8];
+	char byte;
+
+	open_objects();
 	NEED(there = make_qp(NULL));
+	swap(there);
+	NEED(!to_rts(there, place.qpn));
+	NEED(write(peer_fd, "", 1) == 1);
+	while (recv(peer_fd, &byte, 1, MSG_DONTWAIT) < 0)
+		for (int i = 0; i < 100; i++) {
+			receive();
+			ibv_poll_cq(cq, 8, wc);
+		}
+	_exit(0);
+}
+
+/* Before we open anything. */
+static void start_peer(void)
+{
+	int ends[2];
+
+	NEED(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends));
+	peer_pid = fork();
+	peer_fd = ends[peer_pid != 0];
+	close(ends[peer_pid == 0]);
+	if (!peer_pid)
+		be_peer();
+}
+
+void verbs_open(void)
+{
+	static unsigned round;
+	char ready;
+
+	there = NULL;
+	if (round++ % 2)
+		start_peer();
+	open_objects();
+	NEED(here = make_qp(NULL));
+	if (peer_fd >= 0) {
+		swap(here);
+		NEED(!to_rts(here, place.qpn));
+		NEED(read(peer_fd, &ready, 1) == 1);
+		return;
+	}
+	NEED(there = make_qp(NULL));
+	place = place_of(there);
 	NEED(!to_rts(here, there->qp_num));
 	NEED(!to_rts(there, here->qp_num));
 }
@@ -128,23 +214,14 @@ static int post(enum ibv_wr_opcode opcode, uint64_t id, unsigned flags)
 					.opcode = opcode, .send_flags = flags };
 
 	if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
-		wr.wr.atomic.remote_addr = (uintptr_t)memory + 4096;
-		wr.wr.atomic.rkey = mr->rkey;
+		wr.wr.atomic.remote_addr = place.address;
+		wr.wr.atomic.rkey = place.key;
 		wr.wr.atomic.compare_add = 1;
 	} else {
-		wr.wr.rdma.remote_addr = (uintptr_t)memory + 4096;
-		wr.wr.rdma.rkey = mr->rkey;
+		wr.wr.rdma.remote_addr = place.address;
+		wr.wr.rdma.rkey = place.key;
 	}
 	return ibv_post_send(here, &wr, &bad);
-}
-
-static int receive(void)
-{
-	struct ibv_sge sge = { .addr = (uintptr_t)memory + 4096, .length = BYTES,
-			       .lkey = mr->lkey };
-	struct ibv_recv_wr *bad, wr = { .sg_list = &sge, .num_sge = 1 };
-
-	return ibv_post_recv(there, &wr, &bad);
 }
 
 static void poll_some(void)
@@ -205,7 +282,7 @@ static void step_builder(void)
 	ibv_wr_start(qp);
 	qp->wr_id = 0;
 	qp->wr_flags = IBV_SEND_SIGNALED;
-	ibv_wr_rdma_write(qp, mr->rkey, (uintptr_t)memory + 4096);
+	ibv_wr_rdma_write(qp, place.key, place.address);
 	ibv_wr_set_sge(qp, mr->lkey, (uintptr_t)memory, BYTES);
 	if (storm_random() % 4)
 		ibv_wr_complete(qp);
@@ -433,7 +510,12 @@ void verbs_close(void)
 	NEED(!ibv_destroy_comp_channel(TAKE(new_channel)));
 	NEED(!ibv_dealloc_pd(TAKE(new_pd)));
 	NEED(!ibv_destroy_qp(here));
-	NEED(!ibv_destroy_qp(there));
+	NEED(!there || !ibv_destroy_qp(there));
+	if (peer_fd >= 0) {
+		close(peer_fd);
+		peer_fd = -1;
+		waitpid(peer_pid, NULL, 0);
+	}
 	/* The device takes what is left, with what lost its pointer when a handler left. */
 	NEED(!ibv_close_device(context));
 }

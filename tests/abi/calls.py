@@ -37,9 +37,9 @@ def public(root):
 
 
 def bodies(root, name):
-    for path in glob.glob(os.path.join(root, 'src', 'verbs', '*.c')) + \
-            glob.glob(os.path.join(root, 'src', 'rdmacm', '*.c')):
-        if '_test.c' in path or '/preload' in path:
+    for path in (path for folder in ('verbs', 'rdmacm', 'rsockets')
+                 for path in glob.glob(os.path.join(root, 'src', folder, '*.c'))):
+        if '_test.c' in path:
             continue
         for match in re.finditer(r'^[a-z][^\n;#]*[ *]' + name + r'\([^;{}]*\)\n\{\n', read(path), re.M):
             yield os.path.relpath(path, root), read(path)[match.end():]

@@ -11,7 +11,7 @@
 
 #include "platform/wait.h"
 
-static _Thread_local pid_t id;
+static _Thread_local pid_t id __attribute__((tls_model("initial-exec")));
 
 pid_t thread_id(void)
 {

@@ -343,7 +343,7 @@ int hca_query_port(struct hca_context *context, uint32_t number, struct ibv_port
 	lock_release(&hca->objects);
 	attr->gid_tbl_len = HCA_GID_TABLE_SIZE;
 	attr->port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS;
-	attr->max_msg_sz = 1u << 31;
+	attr->max_msg_sz = MESSAGE_BYTES_MAX;
 	attr->pkey_tbl_len = 1;
 	attr->max_vl_num = 1;
 	attr->link_layer = IBV_LINK_LAYER_ETHERNET;

@@ -8,9 +8,11 @@
 
 #include <string.h>
 
+#include "base/ip_addr.h"
+
 static void default_gid(const struct port *port, struct gid_entry *entry)
 {
-	static const uint8_t on_ipv4[16] = { [10] = 0xff, 0xff, 127, 0, 0, 1 };
+	static const uint8_t on_ipv4[16] = IP_ADDR_LOOPBACK_IPV4;
 	unsigned i;
 
 	memset(entry, 0, sizeof(*entry));

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/ip_addr.h"
 #include "base/log.h"
 #include "hca/gsi_internal.h"
 #include "host/slot_watch.h"
@@ -157,12 +158,6 @@ static bool is_host_only(struct gsi *gsi, const uint8_t address[16])
 	return found;
 }
 
-static bool needs_interface(const uint8_t address[16])
-{
-	return address_is_ipv4(address) ? address[12] == 169 && address[13] == 254 :
-					  address[0] == 0xfe && (address[1] & 0xc0) == 0x80;
-}
-
 static void log_sent(const struct packet *packet)
 {
 	char line[DUMP_LINE_MAX];
@@ -195,7 +190,7 @@ int gsi_transmit(struct hca *hca, struct datagram *datagram, const uint8_t mad[M
 	unsigned sent = 0;
 	int err;
 
-	if (!needs_interface(datagram->destination))
+	if (!ip_addr_is_link_local(datagram->destination))
 		datagram->interface = 0;
 	if (!datagram->hop_limit)
 		datagram->hop_limit = HOP_LIMIT;
@@ -215,7 +210,7 @@ int gsi_transmit(struct hca *hca, struct datagram *datagram, const uint8_t mad[M
 
 int gsi_send(struct gsi *gsi, const struct mad_address *to, const uint8_t mad[MAD_BYTES])
 {
-	static const uint8_t loopback[16] = { [10] = 0xff, 0xff, 127, 0, 0, 1 };
+	static const uint8_t loopback[16] = IP_ADDR_LOOPBACK_IPV4;
 	struct datagram datagram = { .interface = to->interface, .flow_label = to->flow_label,
 				     .traffic_class = to->traffic_class,
 				     .hop_limit = to->hop_limit, .errors_wanted = true };

@@ -20,8 +20,8 @@
 #include <stdint.h>
 
 #include "wire/mad.h"
+#include "wire/qpn.h"
 
-#define COMM_ID_SLOT_SHIFT 22	/* communication ID: 10 bits of slot, 22 bits of the owner's choice */
 
 struct gsi;
 

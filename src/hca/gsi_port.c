@@ -11,26 +11,10 @@
 #include <string.h>
 
 #include "hca/device.h"
+#include "base/ip_addr.h"
 #include "hca/gid_table.h"
 #include "hca/gsi_internal.h"
 #include "hca/multicast.h"
-
-static bool is_zero(const uint8_t address[16])
-{
-	static const uint8_t zero[16];
-
-	return !memcmp(address, zero, 16);
-}
-
-static bool is_link_local(const uint8_t address[16])
-{
-	return address[0] == 0xfe && (address[1] & 0xc0) == 0x80;
-}
-
-static bool is_loopback_ipv4(const uint8_t address[16])
-{
-	return address_is_ipv4(address) && address[12] == 127;
-}
 
 /* ---- ports ---- */
 
@@ -69,7 +53,7 @@ static void fill(const struct port *port, uint32_t index, struct gsi_port *found
 /* Any 127.x.y.z is lo's, which has one of them as a GID. */
 static bool is_like(const struct port *port, const uint8_t gid[16], const uint8_t address[16])
 {
-	return port->netdev.loopback && is_loopback_ipv4(address) && is_loopback_ipv4(gid);
+	return port->netdev.loopback && ip_addr_is_loopback_ipv4(address) && ip_addr_is_loopback_ipv4(gid);
 }
 
 static bool find_in(const struct port *port, const uint8_t address[16], struct gsi_port *found)
@@ -107,7 +91,7 @@ int gsi_find_port(struct gsi *gsi, const uint8_t address[16], uint32_t interface
 		return err;
 	port = malloc(sizeof(*port));
 	for (i = 0; port && !has && i < count; i++) {
-		if (interface && is_link_local(address) && named[i].netdev.index != interface)
+		if (interface && ip_addr_is_link_local_ipv6(address) && named[i].netdev.index != interface)
 			continue;
 		snapshot(gsi->hca, &named[i], port);
 		has = find_in(port, address, found);
@@ -124,7 +108,7 @@ int gsi_find_port(struct gsi *gsi, const uint8_t address[16], uint32_t interface
 bool gsi_is_local(struct gsi *gsi, const uint8_t address[16], uint32_t interface)
 {
 	return netdev_is_local(&gsi->hca->netlink, address, interface) ||
-	       (is_link_local(address) && is_default_gid_here(address));
+	       (ip_addr_is_link_local_ipv6(address) && is_default_gid_here(address));
 }
 
 /* ---- routes ---- */
@@ -133,8 +117,8 @@ bool gsi_is_local(struct gsi *gsi, const uint8_t address[16], uint32_t interface
 static int find_address_of(struct gsi *gsi, uint32_t interface, const uint8_t destination[16],
 			   struct gsi_port *found)
 {
-	bool link_local = !address_is_ipv4(destination) &&
-			  (is_link_local(destination) || (destination[1] & 0x0f) <= 2);
+	bool link_local = !ip_addr_is_ipv4(destination) &&
+			  (ip_addr_is_link_local_ipv6(destination) || (destination[1] & 0x0f) <= 2);
 	struct named_netdev *named;
 	unsigned a, pass;
 	int i, count, err;
@@ -150,7 +134,7 @@ static int find_address_of(struct gsi *gsi, uint32_t interface, const uint8_t de
 			const struct netdev_address *at = &named[i].netdev.address[a];
 
 			if (!at->tentative && (pass || at->link_local == link_local) &&
-			    address_is_ipv4(at->address) == address_is_ipv4(destination))
+			    ip_addr_is_ipv4(at->address) == ip_addr_is_ipv4(destination))
 				err = gsi_find_port(gsi, at->address, interface, found);
 		}
 	free(named);
@@ -177,7 +161,7 @@ static int find_chosen(struct gsi *gsi, const uint8_t destination[16], uint32_t 
 	err = netdev_route(&gsi->hca->netlink, destination, any, interface, &route);
 	if (err)
 		return route_error(err);
-	if (is_zero(route.source))
+	if (ip_addr_is_zero(route.source))
 		return find_address_of(gsi, route.interface, destination, found);
 	return gsi_find_port(gsi, route.source, route.interface, found);
 }
@@ -190,17 +174,17 @@ int gsi_find_route(struct gsi *gsi, const uint8_t source[16], const uint8_t dest
 	bool scoped;
 	int err;
 
-	if (is_zero(source))
+	if (ip_addr_is_zero(source))
 		return find_chosen(gsi, destination, interface, found);
 	err = gsi_find_port(gsi, source, interface, &port);
 	if (err)
 		return err;
-	if (address_is_ipv4(port.address) != address_is_ipv4(destination) &&
-	    address_is_ipv4(port.gid.raw) != address_is_ipv4(destination))
+	if (ip_addr_is_ipv4(port.address) != ip_addr_is_ipv4(destination) &&
+	    ip_addr_is_ipv4(port.gid.raw) != ip_addr_is_ipv4(destination))
 		return ENETUNREACH;
 	/* Multicast leaves by the port's interface whatever the routes are (IP_PKTINFO). */
 	if (!multicast_is(destination) && !gsi_is_local(gsi, destination, interface)) {
-		scoped = is_link_local(destination);
+		scoped = ip_addr_is_link_local_ipv6(destination);
 		err = netdev_route(&gsi->hca->netlink, destination, port.address,
 				   !scoped ? 0 : interface ? interface : port.interface_index, &route);
 		if (err)
@@ -230,7 +214,7 @@ static void append_device(char *text, size_t bytes, const struct named_netdev *n
 	append(text, bytes, "%s (", named->name);
 	for (i = 0; i < named->netdev.address_count; i++) {
 		const uint8_t *raw = named->netdev.address[i].address;
-		bool ipv4 = address_is_ipv4(raw);
+		bool ipv4 = ip_addr_is_ipv4(raw);
 
 		inet_ntop(ipv4 ? AF_INET : AF_INET6, raw + (ipv4 ? 12 : 0), address,
 			  sizeof(address));

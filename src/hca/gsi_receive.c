@@ -57,7 +57,7 @@ bool gsi_serves(struct hca *hca, const struct cm_target *target, const struct da
 
 int gsi_hand_on(struct hca *hca, const struct cm_target *target, const struct datagram *datagram)
 {
-	uint32_t slot = target->comm_id >> COMM_ID_SLOT_SHIFT;
+	uint32_t slot = comm_id_slot(target->comm_id);
 
 	if (target->kind == CM_TARGET_ID)
 		return hca_has_slot(hca, slot) ? ECONNREFUSED : slot_hand_on(slot, datagram);

@@ -200,7 +200,7 @@ static void check_on_the_wire(int fd, const struct mad_address *to, const uint8_
 	/* As rxe fills in BTH and DETH (tests/golden), but for the PSN. */
 	static const uint8_t head[20] = { 0x64, 0, 0xff, 0xff, 0, 0, 0, 1, 0x80, 0, 0, 0,
 					  0x80, 1, 0, 0, 0, 0, 0, 1 };
-	bool ipv6 = !address_is_ipv4(to->remote);
+	bool ipv6 = !ip_addr_is_ipv4(to->remote);
 	struct icrc_header header = { .ipv6 = ipv6, .destination_port = 4791,
 				      .dont_fragment = true };
 	struct sockaddr_in6 from = { 0 };

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/ip_addr.h"
 #include "hca/internal.h"
 #include "hca/limits.h"
 #include "hca/multicast.h"
@@ -31,7 +32,7 @@ void multicast_alias(const uint8_t gid[16], uint8_t alias[16])
 	unsigned i;
 
 	memcpy(alias, gid, 16);
-	if (address_is_ipv4(gid))
+	if (ip_addr_is_ipv4(gid))
 		return;
 	for (i = 0; i < 16; i++)
 		hash = (hash ^ gid[i]) * 16777619u;
@@ -45,7 +46,7 @@ void multicast_alias(const uint8_t gid[16], uint8_t alias[16])
 
 bool multicast_is(const uint8_t address[16])
 {
-	return address_is_ipv4(address) ? address[12] >> 4 == 0xe : address[0] == 0xff;
+	return ip_addr_is_ipv4(address) ? address[12] >> 4 == 0xe : address[0] == 0xff;
 }
 
 static struct multicast_group *find(struct hca *hca, const uint8_t gid[16], uint32_t interface)
@@ -211,11 +212,6 @@ void multicast_detach_all(struct hca *hca, struct qp *qp)
 	lock_release(&hca->drive);
 }
 
-static bool is_link_local(const uint8_t address[16])
-{
-	return address[0] == 0xfe && (address[1] & 0xc0) == 0x80;
-}
-
 /* The address of the port that an answer to @source comes from; zero when it has none such. */
 static void find_own(struct hca *hca, const struct qp *qp, const uint8_t source[16],
 		     uint8_t own[16])
@@ -229,8 +225,8 @@ static void find_own(struct hca *hca, const struct qp *qp, const uint8_t source[
 		const struct gid_entry *entry = &port->gid[i];
 
 		if (!entry->valid || entry->host_only ||
-		    address_is_ipv4(entry->address) != address_is_ipv4(source) ||
-		    is_link_local(entry->address) != is_link_local(source))
+		    ip_addr_is_ipv4(entry->address) != ip_addr_is_ipv4(source) ||
+		    ip_addr_is_link_local_ipv6(entry->address) != ip_addr_is_link_local_ipv6(source))
 			continue;
 		memcpy(own, entry->address, 16);
 		break;

@@ -293,7 +293,7 @@ int hca_ah_attr_from_wc(struct hca_context *context, uint32_t port, const struct
 
 		for (index = 1; index < HCA_GID_TABLE_SIZE; index++)
 			if (!hca_query_gid(context, port, index, &gid) &&
-			    address_is_ipv4(gid.gid.raw) == address_is_ipv4(source))
+			    ip_addr_is_ipv4(gid.gid.raw) == ip_addr_is_ipv4(source))
 				break;
 	}
 	if (index == HCA_GID_TABLE_SIZE) {

@@ -42,7 +42,7 @@ static unsigned slot_of(const struct hca *hca, uint32_t qpn)
 {
 	unsigned i = 0;
 
-	while (hca->slot[i].number != SLOT_OF_QPN(qpn))
+	while (hca->slot[i].number != qpn_slot(qpn))
 		i++;
 	return i;
 }
@@ -72,8 +72,8 @@ static int enter(struct hca *hca, struct qp *qp)
 	lock_release(&hca->timers_lock);
 	if (err)
 		return err;
-	qp->access = arena_qp(hca->arena) + slot * QP_PER_SLOT + (qp->number & (QP_PER_SLOT - 1));
-	hca->qp_table[slot][qp->number & (QP_PER_SLOT - 1)] = qp;
+	qp->access = arena_qp(hca->arena) + slot * QP_PER_SLOT + qpn_index(qp->number);
+	hca->qp_table[slot][qpn_index(qp->number)] = qp;
 	hca->qp_used[slot]++;
 	hca->qp_count++;
 	return 0;
@@ -83,7 +83,7 @@ static void leave(struct hca *hca, struct qp *qp)
 {
 	unsigned slot = slot_of(hca, qp->number);
 
-	hca->qp_table[slot][qp->number & (QP_PER_SLOT - 1)] = NULL;
+	hca->qp_table[slot][qpn_index(qp->number)] = NULL;
 	hca->qp_used[slot]--;
 	hca->qp_count--;
 	atomic_store(&qp->access->qpn, 0);
@@ -316,7 +316,7 @@ static bool is_connected_to(struct qp *qp, uint32_t slot)
 	lock_acquire(&qp->lock);
 	connected = qp->type != IBV_QPT_UD && qp->av.loopback &&
 		    (qp->state == IBV_QPS_RTR || qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD ||
-		     qp->state == IBV_QPS_SQE) && SLOT_OF_QPN(qp->attr.dest_qp_num) == slot;
+		     qp->state == IBV_QPS_SQE) && qpn_slot(qp->attr.dest_qp_num) == slot;
 	lock_release(&qp->lock);
 	return connected;
 }
@@ -461,7 +461,7 @@ static int resolve(struct hca_context *context, struct qp *qp, struct ibv_qp_att
 		   struct resolved *resolved)
 {
 	uint32_t peer = mask & IBV_QP_DEST_QPN ? attr->dest_qp_num : qp->attr.dest_qp_num;
-	struct path_key key = { .slot = SLOT_OF_QPN(peer) };
+	struct path_key key = { .slot = qpn_slot(peer) };
 	int err = 0;
 
 	if (mask & IBV_QP_PATH_MTU)
@@ -514,18 +514,6 @@ static void apply(struct hca *hca, struct qp *qp, struct ibv_qp_attr *attr, int 
 	if (qp->requester.told && local_await_answers(&hca->local, qp))
 		worker_note(hca, 0);
 	hca_arm(hca, qp);
-}
-
-/* The completions of a QP go with it; what came from an SRQ is the SRQ's (ibv_destroy_qp(3)). */
-static void clean_cqs(struct qp *qp)
-{
-	if (qp->srq) {
-		cq_clean_sends(qp->send_cq, qp->number);
-		return;
-	}
-	cq_clean(qp->send_cq, qp->number);
-	if (qp->recv_cq != qp->send_cq)
-		cq_clean(qp->recv_cq, qp->number);
 }
 
 static void wait_for_pump(struct qp *qp)
@@ -651,7 +639,7 @@ int hca_destroy_qp(struct hca_context *context, struct qp *qp)
 	lock_acquire(&hca->objects);
 	list_remove(&qp->node);
 	lock_release(&hca->objects);
-	clean_cqs(qp);
+	qp_drop_completions(qp);
 	if (qp->path)
 		path_put(&hca->paths, qp->path);
 	fini_queues(qp);
@@ -675,7 +663,7 @@ void hca_prepare_datagrams(struct hca *hca, struct qp *qp, struct ibv_send_wr *w
 	for (each = wr; each && hca->local.link; each = each->next)
 		if (each->wr.ud.ah && to_ah(each->wr.ud.ah)->av.loopback)
 			local_connect_for_datagram(&hca->local,
-						   SLOT_OF_QPN(each->wr.ud.remote_qpn));
+						   qpn_slot(each->wr.ud.remote_qpn));
 	transport_prepare_send(qp, wr);
 }
 

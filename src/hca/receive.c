@@ -62,15 +62,15 @@ static void take_hold(struct receiver *receiver, struct qp *qp) UNCHECKED_LOCKS
 
 struct qp *hca_find_qp(struct hca *hca, uint32_t qpn)
 {
-	unsigned i = hca_slot_index(hca, SLOT_OF_QPN(qpn));
+	unsigned i = hca_slot_index(hca, qpn_slot(qpn));
 
-	return i < hca->slot_count ? hca->qp_table[i][qpn & (QP_PER_SLOT - 1)] : NULL;
+	return i < hca->slot_count ? hca->qp_table[i][qpn_index(qpn)] : NULL;
 }
 
 static void hand_on(struct receiver *receiver, const struct datagram *datagram, uint32_t qpn)
 {
 	struct hca *hca = receiver->hca;
-	uint32_t slot = SLOT_OF_QPN(qpn);
+	uint32_t slot = qpn_slot(qpn);
 
 	if (datagram->handed_on || slot == 0 || slot == SLOT_COUNT - 1) {
 		counter_add(hca->counters, COUNTER_RX_QPN, 1);
@@ -208,7 +208,7 @@ static void receive_packet(struct receiver *receiver, struct datagram *datagram,
 
 static bool is_foreign(const struct hca *hca, uint32_t qpn)
 {
-	return qpn != QPN_MULTICAST && qpn > QPN_GSI && !hca_has_slot(hca, SLOT_OF_QPN(qpn));
+	return qpn != QPN_MULTICAST && qpn > QPN_GSI && !hca_has_slot(hca, qpn_slot(qpn));
 }
 
 /* Neighbouring segments for one slot are handed on together: unix queues are short. */
@@ -220,8 +220,8 @@ static size_t hand_on_run(struct receiver *receiver, const struct datagram *data
 	size_t end = start + segment_bytes;
 
 	while (end < datagram->bytes &&
-	       SLOT_OF_QPN(packet_peek_qpn(datagram->data + end, datagram->bytes - end)) ==
-	       SLOT_OF_QPN(qpn))
+	       qpn_slot(packet_peek_qpn(datagram->data + end, datagram->bytes - end)) ==
+	       qpn_slot(qpn))
 		end += segment_bytes;
 	run.data = datagram->data + start;
 	run.bytes = (end < datagram->bytes ? end : datagram->bytes) - start;

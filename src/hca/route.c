@@ -26,7 +26,7 @@ static uint32_t suggest_index(const struct port *port, bool ipv4)
 	uint32_t i;
 
 	for (i = 1; i < HCA_GID_TABLE_SIZE; i++)
-		if (port->gid[i].valid && address_is_ipv4(port->gid[i].gid.raw) == ipv4)
+		if (port->gid[i].valid && ip_addr_is_ipv4(port->gid[i].gid.raw) == ipv4)
 			return i;
 	return 0;
 }
@@ -76,10 +76,10 @@ static int check_families(const struct port *port, const struct gid_entry *entry
 			who);
 		return EINVAL;
 	}
-	if (address_is_ipv4(dgid) != address_is_ipv4(entry->address)) {
+	if (ip_addr_is_ipv4(dgid) != ip_addr_is_ipv4(entry->address)) {
 		explain("%s: destination GID %s and source GID index %u are of different address "
 			"families: use sgid_index %u here", who, gid_text(dgid, text), index,
-			suggest_index(port, address_is_ipv4(dgid)));
+			suggest_index(port, ip_addr_is_ipv4(dgid)));
 		return EINVAL;
 	}
 	return 0;
@@ -125,7 +125,7 @@ int route_resolve(struct hca_context *context, const struct ibv_ah_attr *attr, c
 	} else {
 		memcpy(route.source, entry->address, 16);
 		memcpy(route.destination, attr->grh.dgid.raw, 16);
-		if (multicast_is(route.destination) && address_is_ipv4(route.source))
+		if (multicast_is(route.destination) && ip_addr_is_ipv4(route.source))
 			multicast_alias(attr->grh.dgid.raw, route.destination);
 		err = check_families(port, entry, route.destination, attr->grh.sgid_index, who);
 		route.loopback = !multicast_is(route.destination) &&

@@ -44,8 +44,7 @@ static unsigned run_length(const struct tx_batch *batch, unsigned first, unsigne
 
 static bool needs_scope(const uint8_t address[16])
 {
-	return address_is_ipv4(address) ? address[12] >> 4 == 0xe :
-					  address[0] == 0xff || (address[0] == 0xfe && address[1] == 0x80);
+	return ip_addr_is_multicast(address) || ip_addr_is_link_local_ipv6(address);
 }
 
 static void fill_datagram(struct datagram *datagram, const struct tx_packet *packet)
@@ -61,12 +60,12 @@ static void fill_datagram(struct datagram *datagram, const struct tx_packet *pac
 	datagram->traffic_class = av->traffic_class;
 	datagram->hop_limit = av->hop_limit;
 	/* GRO merges what shares ports, the port selector sees only the first: keep slots apart. */
-	datagram->spread = SLOT_OF_QPN(packet->dest_qpn);
+	datagram->spread = qpn_slot(packet->dest_qpn);
 }
 
 struct icrc_header icrc_header_of(const struct datagram *datagram, unsigned segment)
 {
-	struct icrc_header header = { .ipv6 = !address_is_ipv4(datagram->source),
+	struct icrc_header header = { .ipv6 = !ip_addr_is_ipv4(datagram->source),
 				      .source_port = datagram->source_port,
 				      .destination_port = ROCE_UDP_PORT,
 				      .ip_id = (uint16_t)segment,
@@ -133,7 +132,7 @@ static void send_all(struct hca *hca, struct link *link, struct datagram *datagr
 
 static struct link *choose_link(struct hca *hca, const struct tx_packet *packet, uint32_t *channel)
 {
-	uint32_t slot = SLOT_OF_QPN(packet->dest_qpn);
+	uint32_t slot = qpn_slot(packet->dest_qpn);
 
 	if (!packet->av.loopback)
 		return hca->link;

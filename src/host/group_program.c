@@ -90,15 +90,12 @@ static struct sock_filter *put_tree(const struct intervals *intervals, unsigned 
 
 /* ---- QP1: BTH 12, DETH 8, then the management datagram ---- */
 
-#define QPN_BITS	0xffffffu
-#define QP1		1u
 #define MAD_AT		20u
 #define CLASS_AT	(MAD_AT + 1)
 #define ATTRIBUTE_AT	(MAD_AT + 16)
 #define FIRST_ID_AT	(MAD_AT + 24)	/* communication ID of the sender */
 #define SECOND_ID_AT	(FIRST_ID_AT + 4)		/* of the receiver */
 #define SERVICE_AT	(FIRST_ID_AT + 8)
-#define ID_SLOT_SHIFT	(32 - SLOT_BITS)
 #define CLASS_CM	0x07u
 
 enum attribute { ATTRIBUTE_REQ = 0x10, ATTRIBUTE_SIDR_REQ = 0x17, ATTRIBUTE_SIDR_REP = 0x18 };
@@ -178,7 +175,7 @@ static struct sock_filter *put_mad(const struct group_map *map, struct sock_filt
 	out = put(out, BPF_LD | BPF_W | BPF_ABS, SECOND_ID_AT);
 	out = put(out, BPF_JMP | BPF_JA, 1);
 	out = put(out, BPF_LD | BPF_W | BPF_ABS, FIRST_ID_AT);
-	out = put(out, BPF_ALU | BPF_RSH | BPF_K, ID_SLOT_SHIFT);
+	out = put(out, BPF_ALU | BPF_RSH | BPF_K, COMM_ID_SLOT_SHIFT);
 	answer = out++;
 	out = put_services(map, out);
 	put(other, BPF_JMP | BPF_JA, (uint32_t)(out - other - 1));
@@ -198,9 +195,9 @@ unsigned group_program_build(const struct group_map *map, struct sock_filter *pr
 		BPF_STMT(BPF_RET | BPF_A, 0),
 		/* BTH: byte 4 reserved, bytes 5..7 destination QPN, of which the slot is the top */
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 4),
-		BPF_STMT(BPF_ALU | BPF_AND | BPF_K, QPN_BITS),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, QP1, 2, 0),
-		BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, 24 - SLOT_BITS),
+		BPF_STMT(BPF_ALU | BPF_AND | BPF_K, QPN_MASK),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, QPN_GSI, 2, 0),
+		BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, QP_INDEX_BITS),
 	};
 	const size_t head_count = sizeof(head) / sizeof(head[0]);
 	struct sock_filter *over = program + head_count, *end;

@@ -84,7 +84,7 @@ static bool is_mine(const struct process *process, uint32_t slot)
 
 static void take_packet(struct process *process, struct datagram *one)
 {
-	uint32_t slot = SLOT_OF_QPN(get_be24(one->data + 5));
+	uint32_t slot = qpn_slot(get_be24(one->data + 5));
 	struct report *report = process->report;
 
 	if (is_mine(process, slot)) {

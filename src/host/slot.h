@@ -13,12 +13,10 @@
 #define VERBATIM_HOST_SLOT_H
 
 #include "base/datagram.h"
+#include "wire/qpn.h"
 
-#define SLOT_BITS	10
-#define SLOT_COUNT	(1u << SLOT_BITS)
 #define SLOT_NAME	"verbatim/slot/"	/* and the number: the abstract name */
 #define SLOT_CHANNEL_NAME "verbatim/memory/"	/* likewise */
-#define SLOT_OF_QPN(q)	((q) >> 14 & (SLOT_COUNT - 1))
 
 struct slot {
 	uint32_t number;

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "link/udp_internal.h"
+#include "base/ip_addr.h"
 #include "platform/fail.h"
 
 static int open_reporting(enum udp_family family, struct udp_sender *sender)
@@ -85,13 +86,6 @@ void udp_error_fds(const struct link *link, int *fd4, int *fd6)
 
 /* ---- taking them ---- */
 
-static void map_ipv4(uint8_t mapped[16], const void *address)
-{
-	memset(mapped, 0, 10);
-	memset(mapped + 10, 0xff, 2);
-	memcpy(mapped + 12, address, 4);
-}
-
 /* Where the ICMP message itself was sent to is where the datagram came from. */
 static void take_control(struct udp_error *error, const struct cmsghdr *control)
 {
@@ -105,7 +99,7 @@ static void take_control(struct udp_error *error, const struct cmsghdr *control)
 		error->error = (int)extended.ee_errno;
 	} else if (control->cmsg_level == IPPROTO_IP && control->cmsg_type == IP_PKTINFO) {
 		memcpy(&info, CMSG_DATA(control), sizeof(info));
-		map_ipv4(error->source, &info.ipi_addr);
+		ip_addr_map_ipv4(error->source, &info.ipi_addr);
 		error->interface = (uint32_t)info.ipi_ifindex;
 	} else if (control->cmsg_level == IPPROTO_IPV6 && control->cmsg_type == IPV6_PKTINFO) {
 		memcpy(&info6, CMSG_DATA(control), sizeof(info6));
@@ -139,7 +133,7 @@ static int take_from(int fd, struct udp_error *error)
 	memset(error->destination, 0, 16);
 	error->bytes = (size_t)got;
 	if (name.sin6_family == AF_INET)
-		map_ipv4(error->destination, &ipv4->sin_addr);
+		ip_addr_map_ipv4(error->destination, &ipv4->sin_addr);
 	else if (name.sin6_family == AF_INET6)
 		memcpy(error->destination, &name.sin6_addr, 16);
 	for (at = CMSG_FIRSTHDR(&message); at; at = CMSG_NXTHDR(&message, at))

@@ -16,6 +16,7 @@
 #include <sys/mman.h>
 
 #include "link/udp_internal.h"
+#include "base/ip_addr.h"
 #include "platform/fail.h"
 
 #ifndef UDP_GRO
@@ -57,20 +58,13 @@ void udp_receiver_close(struct udp_receiver *receiver)
 	munmap(receiver->buffers, (size_t)UDP_RECEIVE_MAX * UDP_BUFFER_BYTES);
 }
 
-static void map_ipv4(uint8_t mapped[16], const void *address)
-{
-	memset(mapped, 0, 10);
-	memset(mapped + 10, 0xff, 2);
-	memcpy(mapped + 12, address, 4);
-}
-
 static void take_source(struct datagram *datagram, const struct sockaddr_in6 *name)
 {
 	const struct sockaddr_in *ipv4 = (const struct sockaddr_in *)name;
 
 	datagram->source_port = ntohs(name->sin6_port);		/* both kinds have it there */
 	if (name->sin6_family == AF_INET)
-		map_ipv4(datagram->source, &ipv4->sin_addr);
+		ip_addr_map_ipv4(datagram->source, &ipv4->sin_addr);
 	else
 		memcpy(datagram->source, &name->sin6_addr, 16);
 }
@@ -83,7 +77,7 @@ static void take_ipv4(struct datagram *datagram, const struct cmsghdr *control)
 	switch (control->cmsg_type) {
 	case IP_PKTINFO:
 		memcpy(&info, CMSG_DATA(control), sizeof(info));
-		map_ipv4(datagram->destination, &info.ipi_addr);
+		ip_addr_map_ipv4(datagram->destination, &info.ipi_addr);
 		datagram->interface = (uint32_t)info.ipi_ifindex;
 		break;
 	case IP_TOS:

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/ip_addr.h"
 #include "link/udp_internal.h"
 #include "platform/clock.h"
 #include "platform/fail.h"
@@ -72,8 +73,7 @@ int udp_set_send_options(int fd, enum udp_family family, struct udp_sender *send
 /* Bound to a link-local address a socket can use the interface of its scope alone. */
 static bool may_be_bound_to(const uint8_t address[16])
 {
-	return udp_family_of(address) == UDP_IPV4 ||
-	       !(address[0] == 0xfe && (address[1] & 0xc0) == 0x80);
+	return ip_addr_is_ipv4(address) || !ip_addr_is_link_local_ipv6(address);
 }
 
 /* Any free port from PORT_FIRST on. An address that is not ours: any address then. */
@@ -217,19 +217,10 @@ static void put_control(struct msghdr *header, int level, int type, const void *
 	header->msg_controllen += CMSG_SPACE(bytes);
 }
 
-static bool is_multicast(const uint8_t address[16])
-{
-	return udp_family_of(address) == UDP_IPV4 ? address[12] >> 4 == 0xe : address[0] == 0xff;
-}
-
 /* Other destinations are routed as the machine routes, whatever interface the sender names. */
 static bool needs_interface(const uint8_t address[16])
 {
-	if (is_multicast(address))
-		return true;
-	if (udp_family_of(address) == UDP_IPV4)
-		return address[12] == 169 && address[13] == 254;
-	return address[0] == 0xfe && (address[1] & 0xc0) == 0x80;
+	return ip_addr_is_multicast(address) || ip_addr_is_link_local(address);
 }
 
 /* @name_source: the socket does not have that source already. */
@@ -249,7 +240,7 @@ static void address_ipv4(struct message *message, struct msghdr *header,
 		put_control(header, IPPROTO_IP, IP_PKTINFO, &info, sizeof(info));
 	if (traffic_class)
 		put_control(header, IPPROTO_IP, IP_TOS, &traffic_class, sizeof(traffic_class));
-	if (hop_limit != sender->hop_limit || is_multicast(datagram->destination))
+	if (hop_limit != sender->hop_limit || ip_addr_is_multicast(datagram->destination))
 		put_control(header, IPPROTO_IP, IP_TTL, &hop_limit, sizeof(hop_limit));
 }
 
@@ -274,7 +265,7 @@ static void address_ipv6(struct message *message, struct msghdr *header,
 	if (traffic_class)
 		put_control(header, IPPROTO_IPV6, IPV6_TCLASS, &traffic_class,
 			    sizeof(traffic_class));
-	if (hop_limit != sender->hop_limit || is_multicast(datagram->destination))
+	if (hop_limit != sender->hop_limit || ip_addr_is_multicast(datagram->destination))
 		put_control(header, IPPROTO_IPV6, IPV6_HOPLIMIT, &hop_limit, sizeof(hop_limit));
 }
 

@@ -275,7 +275,7 @@ static bool transfer_begin(struct transfer *transfer, struct local *local, struc
 	transfer->local = local;
 	transfer->qp = qp;
 	transfer->asked = false;
-	transfer->peer = peer_of_slot(local, qp->attr.dest_qp_num >> QP_INDEX_BITS);
+	transfer->peer = peer_of_slot(local, qpn_slot(qp->attr.dest_qp_num));
 	if (!transfer->peer)
 		return false;
 	transfer->life = atomic_load_explicit(&transfer->peer->life, memory_order_acquire);

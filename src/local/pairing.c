@@ -160,7 +160,7 @@ static const char *objection(const struct qp *qp, const struct peer *peer, const
 	if (qp->type != IBV_QPT_RC || !qp->av.loopback || !is_receiving(qp))
 		return "it is not ready to receive";
 	if (qp->attr.dest_qp_num != control->qpn ||
-	    !peer_has_slot(peer, control->qpn >> QP_INDEX_BITS))
+	    !peer_has_slot(peer, qpn_slot(control->qpn)))
 		return "it is connected to another one";
 	if (qp->mtu != control->mtu)
 		return "their path MTUs differ";

@@ -155,7 +155,7 @@ static bool try_to_send(struct local *local, struct qp *qp, const struct send_wq
 
 bool message_send(struct local *local, struct qp *qp, const struct send_wqe *wqe)
 {
-	struct peer *peer = peer_of_slot(local, qp->attr.dest_qp_num >> QP_INDEX_BITS);
+	struct peer *peer = peer_of_slot(local, qpn_slot(qp->attr.dest_qp_num));
 	bool full = false, sent = peer && try_to_send(local, qp, wqe, peer, &full);
 
 	pairing_judge(qp, sent ? PAIRING_DONE : full ? PAIRING_WAITS : PAIRING_OBJECTS);
@@ -164,7 +164,7 @@ bool message_send(struct local *local, struct qp *qp, const struct send_wqe *wqe
 
 void local_check_progress(struct local *local, struct qp *qp, uint64_t now_ns)
 {
-	uint32_t channel = local_channel(local, qp->attr.dest_qp_num >> QP_INDEX_BITS);
+	uint32_t channel = local_channel(local, qpn_slot(qp->attr.dest_qp_num));
 
 	if (channel != LOCAL_NO_CHANNEL)
 		transport_told_progress(qp, memory_progress(local->ring, channel), now_ns);
@@ -172,7 +172,7 @@ void local_check_progress(struct local *local, struct qp *qp, uint64_t now_ns)
 
 bool local_await_answers(struct local *local, struct qp *qp)
 {
-	uint32_t channel = local_channel(local, qp->attr.dest_qp_num >> QP_INDEX_BITS);
+	uint32_t channel = local_channel(local, qpn_slot(qp->attr.dest_qp_num));
 
 	return channel != LOCAL_NO_CHANNEL &&
 	       (cq_is_armed(qp->send_cq) || qp->sq.sent != qp->sq.head || qp->state == IBV_QPS_SQD) &&

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "base/list.h"
+#include "base/ip_addr.h"
 #include "object/pd.h"
 
 /* IPv4 addresses are v4-mapped (::ffff:a.b.c.d) everywhere above the link. */
@@ -47,13 +48,5 @@ static inline void ah_get(struct ah *ah)
 }
 
 void ah_put(struct ah *ah);	/* frees at 0 */
-
-/* ::ffff:a.b.c.d? */
-static inline bool address_is_ipv4(const uint8_t address[16])
-{
-	static const uint8_t mapped[12] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff };
-
-	return __builtin_memcmp(address, mapped, sizeof(mapped)) == 0;
-}
 
 #endif

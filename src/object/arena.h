@@ -16,14 +16,13 @@
 #include <stdint.h>
 
 #include "base/counters.h"
+#include "wire/qpn.h"
 
 #define ARENA_MAGIC	0x56425241u	/* "VBRA" */
 #define ARENA_VERSION	3u
 
 #define MR_INDEX_BITS	18
 #define MR_TABLE_SIZE	(1u << MR_INDEX_BITS)
-#define QP_INDEX_BITS	14		/* of a QPN; the 10 bits above are the slot */
-#define QP_PER_SLOT	(1u << QP_INDEX_BITS)
 #define QP_TABLE_SIZE	(4u * QP_PER_SLOT)	/* a process may hold up to four slots */
 
 enum mr_kind { MR_FREE, MR_REGION, MR_WINDOW_1, MR_WINDOW_2 };

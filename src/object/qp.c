@@ -39,6 +39,17 @@ void qp_set_state(struct qp *qp, enum ibv_qp_state state)
 		pairing_end(&qp->pairing);
 }
 
+void qp_drop_completions(struct qp *qp)
+{
+	if (qp->srq) {
+		cq_clean_sends(qp->send_cq, qp->number);
+		return;
+	}
+	cq_clean(qp->send_cq, qp->number);
+	if (qp->recv_cq != qp->send_cq)
+		cq_clean(qp->recv_cq, qp->number);
+}
+
 const char *qp_state_name(enum ibv_qp_state state)
 {
 	static const char *const names[QP_STATES] = {

@@ -116,6 +116,8 @@ void qp_query(struct qp *qp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_i
 
 /* Set qp->state and the copies of it that others read (public structure, arena). */
 void qp_set_state(struct qp *qp, enum ibv_qp_state state);
+/* Of a QP that is reset or destroyed, from its CQs; what came from an SRQ is the SRQ's (ibv_destroy_qp(3)). */
+void qp_drop_completions(struct qp *qp);
 const char *qp_state_name(enum ibv_qp_state state);
 const char *qp_type_name(enum ibv_qp_type type);
 

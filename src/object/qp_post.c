@@ -13,7 +13,6 @@
 #include "object/qp.h"
 #include "wire/packet.h"
 
-#define MESSAGE_BYTES_MAX	(1u << 31)	/* IBTA 9.2.6; what query_port says: max_msg_sz */
 #define ATOMIC_BYTES		8u
 
 enum { ON_RC = 1, ON_UC = 2, ON_UD = 4 };

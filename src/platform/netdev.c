@@ -16,6 +16,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "base/ip_addr.h"
 #include "platform/fail.h"
 
 #define DUMP_TRIES 8		/* the kernel says when a dump was overtaken by a change */
@@ -153,18 +154,6 @@ static void take_address_attribute(struct address_parts *parts, const struct nla
 	}
 }
 
-static bool is_link_local(const uint8_t address[16])
-{
-	return address[0] == 0xfe && (address[1] & 0xc0) == 0x80;
-}
-
-static void map_ipv4(uint8_t mapped[16], const uint8_t address[4])
-{
-	memset(mapped, 0, 10);
-	memset(mapped + 10, 0xff, 2);
-	memcpy(mapped + 12, address, 4);
-}
-
 /* Sets *address; false when the message holds none that we understand. */
 static bool parse_address(const struct nlmsghdr *message, struct netdev_address *address)
 {
@@ -182,11 +171,11 @@ static bool parse_address(const struct nlmsghdr *message, struct netdev_address 
 		return false;
 	memset(address, 0, sizeof(*address));
 	if (info->ifa_family == AF_INET)
-		map_ipv4(address->address, mnl_attr_get_payload(attribute));
+		ip_addr_map_ipv4(address->address, mnl_attr_get_payload(attribute));
 	else
 		memcpy(address->address, mnl_attr_get_payload(attribute), 16);
 	address->prefix_bits = info->ifa_prefixlen;
-	address->link_local = info->ifa_family == AF_INET6 && is_link_local(address->address);
+	address->link_local = info->ifa_family == AF_INET6 && ip_addr_is_link_local_ipv6(address->address);
 	address->tentative = info->ifa_family == AF_INET6 && !(parts.flags & IFA_F_OPTIMISTIC) &&
 			     (parts.flags & (IFA_F_TENTATIVE | IFA_F_DADFAILED));
 	return true;
@@ -327,7 +316,7 @@ static int take_route(const struct nlmsghdr *message, void *context)
 		if (mnl_attr_get_type(attribute) == RTA_OIF && bytes == 4)
 			search->route.interface = mnl_attr_get_u32(attribute);
 		else if (mnl_attr_get_type(attribute) == RTA_PREFSRC && bytes == 4)
-			map_ipv4(search->route.source, mnl_attr_get_payload(attribute));
+			ip_addr_map_ipv4(search->route.source, mnl_attr_get_payload(attribute));
 		else if (mnl_attr_get_type(attribute) == RTA_PREFSRC && bytes == 16)
 			memcpy(search->route.source, mnl_attr_get_payload(attribute), 16);
 	}
@@ -382,7 +371,7 @@ bool netdev_is_local(struct netlink *netlink, const uint8_t address[16], uint32_
 	struct address_search search = { .address = address, .interface = interface };
 	int tries = 0;
 
-	if (!is_link_local(address))
+	if (!ip_addr_is_link_local_ipv6(address))
 		return route_is_local(netlink, address);
 	while (dump(netlink, RTM_GETADDR, take_candidate, &search) == EINTR && ++tries < DUMP_TRIES)
 		;

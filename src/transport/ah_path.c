@@ -18,7 +18,7 @@ struct ah_path {
 /* 0 is no Verbatim's: those are never asked. */
 static uint32_t slot_of(uint32_t qpn)
 {
-	return (qpn & QPN_MASK) >> QP_INDEX_BITS;
+	return qpn_slot(qpn);
 }
 
 static void release(struct ah *ah)

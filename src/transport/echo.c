@@ -72,7 +72,7 @@ static struct av way_back(const struct qp *qp, const struct rx_info *info, bool 
 /* The marks of a process are in one order, whichever of its QPs made them. */
 static bool is_same_source(const struct echo *a, const struct echo *b)
 {
-	return a->qpn >> QP_INDEX_BITS == b->qpn >> QP_INDEX_BITS && a->group == b->group &&
+	return qpn_slot(a->qpn) == qpn_slot(b->qpn) && a->group == b->group &&
 	       !memcmp(a->av.destination, b->av.destination, sizeof(a->av.destination));
 }
 
@@ -214,7 +214,7 @@ void echo_transmit(struct pump *pump)
  */
 static struct path *path_of(struct qp *qp, const struct packet *packet, const struct rx_info *info)
 {
-	struct path_key key = { .slot = packet->echo.qpn >> QP_INDEX_BITS };
+	struct path_key key = { .slot = qpn_slot(packet->echo.qpn) };
 
 	if (!qp->transport->paths)
 		return NULL;

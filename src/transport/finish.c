@@ -24,7 +24,7 @@ void because_print(struct call *call, const char *format, ...)
 
 const char *address_text(const uint8_t address[16], char *buffer)
 {
-	if (address_is_ipv4(address))
+	if (ip_addr_is_ipv4(address))
 		return inet_ntop(AF_INET, address + 12, buffer, 46);
 	return inet_ntop(AF_INET6, address, buffer, 46);
 }

@@ -64,7 +64,7 @@ uint32_t path_group(const uint8_t address[16])
 /* The slot of QPN_MULTICAST is no process's. */
 struct path_key path_key_of_group(uint32_t group)
 {
-	struct path_key key = { .slot = QPN_MULTICAST >> QP_INDEX_BITS };
+	struct path_key key = { .slot = qpn_slot(QPN_MULTICAST) };
 
 	memcpy(key.destination + 12, &group, sizeof(group));
 	return key;

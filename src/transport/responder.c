@@ -15,7 +15,6 @@
 #include "transport/internal.h"
 #include "wire/aeth.h"
 
-#define MESSAGE_MAX 0x80000000u
 
 void responder_reset(struct qp *qp)
 {
@@ -120,7 +119,7 @@ static bool write_fits(const struct responder *responder, const struct packet *p
 	uint32_t total = starts ? packet->reth.length : responder->write_length;
 	uint64_t sum = (starts ? 0 : responder->received) + (uint64_t)packet->payload_bytes;
 
-	return total <= MESSAGE_MAX && (opcode_ends(packet->op) ? sum == total : sum < total);
+	return total <= MESSAGE_BYTES_MAX && (opcode_ends(packet->op) ? sum == total : sum < total);
 }
 
 static enum fault check_length(struct call *call, const struct packet *packet)
@@ -136,7 +135,7 @@ static enum fault check_length(struct call *call, const struct packet *packet)
 		good = payload_fits(call->qp, packet);
 		break;
 	case VERB_READ:
-		good = packet->payload_bytes == 0 && packet->reth.length <= MESSAGE_MAX;
+		good = packet->payload_bytes == 0 && packet->reth.length <= MESSAGE_BYTES_MAX;
 		break;
 	default:
 		good = packet->payload_bytes == 0;

@@ -286,17 +286,6 @@ static void drop_work(struct qp *qp)
 		;
 }
 
-static void drop_completions(struct qp *qp)
-{
-	if (qp->srq) {
-		cq_clean_sends(qp->send_cq, qp->number);
-		return;
-	}
-	cq_clean(qp->send_cq, qp->number);
-	if (qp->recv_cq != qp->send_cq)
-		cq_clean(qp->recv_cq, qp->number);
-}
-
 /* The state is ERR already: flush, and owe the peer nothing. */
 static void fail_here(struct call *call)
 {
@@ -320,7 +309,7 @@ static void entered(struct call *call, enum ibv_qp_state from)
 		requester_reset(qp);
 		drop_work(qp);
 		responder_reset(qp);
-		drop_completions(qp);
+		qp_drop_completions(qp);
 		break;
 	case IBV_QPS_RTR:
 		responder_reset(qp);

@@ -306,7 +306,7 @@ static void write_ipv6(uint8_t grh[GRH_BYTES], const struct rx_info *info, size_
 
 static bool is_ipv4(const struct rx_info *info)
 {
-	return address_is_ipv4(info->destination) || address_is_ipv4(info->source);
+	return ip_addr_is_ipv4(info->destination) || ip_addr_is_ipv4(info->source);
 }
 
 static uint8_t packet_type(const struct rx_info *info)

@@ -67,7 +67,7 @@ static bool gid_mac(const uint8_t gid[16], uint8_t mac[ETHERNET_LL_SIZE])
 
 	if (gid[0] == 0xff)
 		memcpy(mac, ipv6_multicast, ETHERNET_LL_SIZE);
-	else if (address_is_ipv4(gid) && (gid[12] & 0xf0) == 0xe0)
+	else if (ip_addr_is_ipv4(gid) && (gid[12] & 0xf0) == 0xe0)
 		memcpy(mac, ipv4_multicast, ETHERNET_LL_SIZE);
 	else if (gid[0] == 0xfe && gid[1] == 0x80 && gid[11] == 0xff && gid[12] == 0xfe)
 		memcpy(mac, eui64, ETHERNET_LL_SIZE);

@@ -16,7 +16,9 @@
 #include <stdint.h>
 
 #include "wire/opcode.h"
+#include "wire/qpn.h"
 
+#define MESSAGE_BYTES_MAX	(1u << 31)	/* IBTA 9.2.6 */
 #define BTH_BYTES		12u
 #define ICRC_BYTES		4u
 #define GRH_BYTES		40u
@@ -25,9 +27,6 @@
 #define PACKET_BYTES_MAX	(PACKET_HEADER_MAX + PATH_MTU_MAX + ICRC_BYTES)
 
 #define PKEY_DEFAULT		0xffffu
-#define QPN_MASK		0xffffffu
-#define QPN_GSI			1u
-#define QPN_MULTICAST		0xffffffu
 
 /*
  * Of the 16 reserved bytes of a CNP (annex A17.9.3), zero from others, Verbatim makes an echo: "the

@@ -21,7 +21,7 @@ LAYERS = {
     'object': ['wire', 'base'],
     'transport': ['object', 'wire', 'base'],
     'link': ['platform', 'base'],
-    'host': ['platform', 'base'],
+    'host': ['wire', 'platform', 'base'],
     'local': ['host', 'object', 'wire', 'platform', 'base', 'transport', 'link'],
     'hca': ['local', 'transport', 'object', 'link', 'host', 'wire', 'platform', 'base'],
     'mad': ['hca', 'wire', 'base'],

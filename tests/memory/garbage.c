@@ -45,7 +45,7 @@ struct shared {
 static struct peer *peer_of(const struct end *end)
 {
 	struct peer *peer = peer_of_slot(&to_hca(end->context)->hca->local,
-					 end->there.qpn >> QP_INDEX_BITS);
+					 qpn_slot(end->there.qpn));
 
 	CHECK(peer, "no memory is shared");
 	return peer;
@@ -529,9 +529,9 @@ static void deregister(struct end *end, bool is_stopped)
 	end->mr = other;
 	/* Once is enough: it has lost its channel. */
 	begin_s = now();
-	while (peer_of_slot(local, end->there.qpn >> QP_INDEX_BITS) && now() < begin_s + 5)
+	while (peer_of_slot(local, qpn_slot(end->there.qpn)) && now() < begin_s + 5)
 		usleep(1000);
-	CHECK(!peer_of_slot(local, end->there.qpn >> QP_INDEX_BITS), "the channel is still there");
+	CHECK(!peer_of_slot(local, qpn_slot(end->there.qpn)), "the channel is still there");
 	if (is_stopped) {
 		tell(end->test, "s", 1);
 		CHECK(hear(end->test, &took_s, 1)); /* it goes on */

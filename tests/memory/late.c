@@ -27,7 +27,7 @@
 static uint32_t channel_of(const struct end *end)
 {
 	return local_channel(&to_hca(end->context)->hca->local,
-			     end->there.qpn >> QP_INDEX_BITS);
+			     qpn_slot(end->there.qpn));
 }
 
 static bool shares_memory(const struct end *end)

@@ -437,7 +437,7 @@ void host_qp_destroy(struct sim_host *host, struct qp *qp)
 	send_queue_fini(&qp->sq);
 	if (!qp->srq)
 		recv_queue_fini(&qp->rq);
-	host->qp[(qp->number & (QP_PER_SLOT - 1)) - QPN_INDEX_FIRST] = NULL;
+	host->qp[qpn_index(qp->number) - QPN_INDEX_FIRST] = NULL;
 	host->qps_alive--;
 	lock_destroy(&qp->lock);
 	free(qp);
@@ -448,7 +448,7 @@ void host_qp_destroy(struct sim_host *host, struct qp *qp)
 
 static void resolve(struct qp *qp, struct sim_host *host, const struct ibv_qp_attr *attr, int mask)
 {
-	struct path_key key = { .slot = attr->dest_qp_num >> QP_INDEX_BITS };
+	struct path_key key = { .slot = qpn_slot(attr->dest_qp_num) };
 
 	if (mask & IBV_QP_PATH_MTU)
 		qp->mtu = 128u << attr->path_mtu;

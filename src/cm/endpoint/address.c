@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/ip_addr.h"
 #include "cm/endpoint/internal.h"
 #include "platform/clock.h"
 
@@ -93,11 +94,6 @@ bool address_is_any(const struct endpoint_address *address)
 	return !memcmp(address->bytes, zero, 16);
 }
 
-bool address_is_link_local(const uint8_t bytes[16])
-{
-	return bytes[0] == 0xfe && (bytes[1] & 0xc0) == 0x80;
-}
-
 uint64_t address_service_id(const struct endpoint_address *address, uint16_t space)
 {
 	if (address->family == AF_IB)
@@ -134,7 +130,7 @@ static void set_port(struct endpoint *endpoint, struct bound_port *port)
 
 static int check_scope(const struct endpoint_address *address)
 {
-	if (address->family == AF_INET6 && address_is_link_local(address->bytes) &&
+	if (address->family == AF_INET6 && ip_addr_is_link_local_ipv6(address->bytes) &&
 	    !address->scope)
 		return EINVAL;
 	return 0;

@@ -25,12 +25,6 @@ struct agent agent = { .lock = LOCK_INITIALIZER, .armed_ns = TIME_NEVER,
 static struct lock start_lock = LOCK_INITIALIZER;
 static unsigned references;
 
-/* QPN bits 23..14 are the slot of the process that made the QP (decision 7). */
-static uint32_t slot_of_qpn(uint32_t qpn)
-{
-	return qpn >> 14 & 0x3ff;
-}
-
 /* ---- what the protocol asks for ---- */
 
 /*
@@ -420,7 +414,7 @@ void agent_watch(struct endpoint *endpoint)
 	agent_lock();
 	gsi = agent.gsi;
 	if (endpoint->peer_local && !endpoint->watched_slot && endpoint->connection)
-		slot = slot_of_qpn(endpoint->terms.remote_qpn);
+		slot = qpn_slot(endpoint->terms.remote_qpn);
 	if (slot == gsi_slot(gsi))
 		slot = 0;		/* we would not be there to be told */
 	if (slot) {

@@ -34,7 +34,6 @@
 #define CM_LOCAL_ACK_DELAY	15	/* 4.096 us * 2^15: 134 ms, what rxe says of itself */
 #define CM_BACKLOG_MAX		1024
 #define PATH_SELECTOR_EXACTLY	2	/* path records: "exactly this MTU" (IBTA 15.2.5.16) */
-#define QPN_MULTICAST		0xffffffu
 #define QKEY_IPOIB		0x00000b1bu	/* of the broadcast group where nobody set another */
 #define WATCH_BUCKETS		64u
 
@@ -44,6 +43,7 @@ enum endpoint_state {
 #define CALLS(...)
 #define EVENTS(...)
 #include "cm/endpoint/state.def"
+#include "wire/qpn.h"
 #undef STATE
 #undef CALLS
 #undef EVENTS
@@ -263,7 +263,6 @@ extern const uint8_t mapped_prefix[12];	/* of IPv4 addresses */
 int address_read(const struct sockaddr *address, struct endpoint_address *out);
 void address_write(const struct endpoint_address *address, struct sockaddr_storage *out);
 bool address_is_any(const struct endpoint_address *address);
-bool address_is_link_local(const uint8_t bytes[16]);
 /* The service ID that requests to it carry. */
 uint64_t address_service_id(const struct endpoint_address *address, uint16_t space);
 /* The device and port of @address are @endpoint's; @claim: on the whole host. */

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/ip_addr.h"
 #include "cm/endpoint/internal.h"
 
 size_t ip_cm_bytes(const struct endpoint *endpoint)
@@ -61,7 +62,7 @@ bool ip_cm_read(const struct endpoint *listener, const struct cm_message *messag
 	if (!cm_message_ip(message, &ip))
 		return false;
 	family = ip.ipv6 ? AF_INET6 : AF_INET;
-	local = ip.ipv6 && address_is_link_local(ip.destination);
+	local = ip.ipv6 && ip_addr_is_link_local_ipv6(ip.destination);
 	endpoint->source = (struct endpoint_address){
 		.family = family, .port = listener->source.port,
 		.scope = local ? from->interface : 0,

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/ip_addr.h"
 #include "cm/endpoint/internal.h"
 #include "platform/clock.h"
 
@@ -68,7 +69,7 @@ static int resolve_remote(struct resolution *way)
 	if (bound)
 		return 0;
 	memcpy(way->source.bytes, way->port.gid.raw, 16);
-	if (way->source.family == AF_INET6 && address_is_link_local(way->source.bytes))
+	if (way->source.family == AF_INET6 && ip_addr_is_link_local_ipv6(way->source.bytes))
 		way->source.scope = way->port.interface_index;
 	return 0;
 }
@@ -80,7 +81,7 @@ static int resolve(struct resolution *way)
 	if (gsi_is_local(agent.gsi, to->bytes, to->scope))
 		return resolve_local(way);
 	/* GID 0 of a device need not be an address of its interface. */
-	if (to->family == AF_IB && address_is_link_local(to->bytes) && !resolve_local(way))
+	if (to->family == AF_IB && ip_addr_is_link_local_ipv6(to->bytes) && !resolve_local(way))
 		return 0;
 	return resolve_remote(way);
 }

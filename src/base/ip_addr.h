@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * IP addresses as 16 bytes, as GIDs of RoCE have them (IBTA A17.4.5): IPv6, or IPv4 as ::ffff:a.b.c.d.
+ */
+#ifndef VERBATIM_BASE_IP_ADDR_H
+#define VERBATIM_BASE_IP_ADDR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#define IP_ADDR_LOOPBACK_IPV4	{ [10] = 0xff, 0xff, 127, 0, 0, 1 }
+
+/* @ipv4: 4 bytes, at any alignment. */
+static inline void ip_addr_map_ipv4(uint8_t address[16], const void *ipv4)
+{
+	memset(address, 0, 10);
+	memset(address + 10, 0xff, 2);
+	memcpy(address + 12, ipv4, 4);
+}
+
+static inline bool ip_addr_is_ipv4(const uint8_t address[16])
+{
+	static const uint8_t mapped[12] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff };
+
+	return __builtin_memcmp(address, mapped, sizeof(mapped)) == 0;
+}
+
+static inline bool ip_addr_is_zero(const uint8_t address[16])
+{
+	static const uint8_t zero[16];
+
+	return !memcmp(address, zero, sizeof(zero));
+}
+
+/* 127.0.0.0/8. */
+static inline bool ip_addr_is_loopback_ipv4(const uint8_t address[16])
+{
+	return ip_addr_is_ipv4(address) && address[12] == 127;
+}
+
+/* fe80::/10 (RFC 4291, 2.4): IPv6 alone, for which a sender has to name the interface. */
+static inline bool ip_addr_is_link_local_ipv6(const uint8_t address[16])
+{
+	return address[0] == 0xfe && (address[1] & 0xc0) == 0x80;
+}
+
+/* That, or 169.254.0.0/16 (RFC 3927). */
+static inline bool ip_addr_is_link_local(const uint8_t address[16])
+{
+	return ip_addr_is_ipv4(address) ? address[12] == 169 && address[13] == 254 :
+					  ip_addr_is_link_local_ipv6(address);
+}
+
+/* ff00::/8, 224.0.0.0/4. */
+static inline bool ip_addr_is_multicast(const uint8_t address[16])
+{
+	return ip_addr_is_ipv4(address) ? address[12] >> 4 == 0xe : address[0] == 0xff;
+}
+
+#endif

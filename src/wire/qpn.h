@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What a queue pair number says, and a communication ID of the connection manager: both begin with
+ * the slot of the process that made them (host/slot.h), so that whoever receives a packet for this host
+ * knows which process it is for.
+ *
+ *	QPN, 24 bits (IBTA 3.5.3)		slot 10 | index 14
+ *	communication ID, 32 bits (12.6.1)	slot 10 | of the process's choice 22
+ */
+#ifndef VERBATIM_WIRE_QPN_H
+#define VERBATIM_WIRE_QPN_H
+
+#include <stdint.h>
+
+#define SLOT_BITS	10
+#define SLOT_COUNT	(1u << SLOT_BITS)
+
+#define QPN_BITS	24
+#define QPN_MASK	((1u << QPN_BITS) - 1)
+#define QPN_GSI		1u
+#define QPN_MULTICAST	0xffffffu
+#define QP_INDEX_BITS	(QPN_BITS - SLOT_BITS)
+#define QP_PER_SLOT	(1u << QP_INDEX_BITS)
+
+#define COMM_ID_SLOT_SHIFT (32 - SLOT_BITS)
+
+static inline uint32_t qpn_slot(uint32_t qpn)
+{
+	return (qpn & QPN_MASK) >> QP_INDEX_BITS;
+}
+
+static inline uint32_t qpn_index(uint32_t qpn)
+{
+	return qpn & (QP_PER_SLOT - 1);
+}
+
+static inline uint32_t comm_id_slot(uint32_t comm_id)
+{
+	return comm_id >> COMM_ID_SLOT_SHIFT;
+}
+
+#endif

@@ -13,7 +13,7 @@
 #include "hca/internal.h"
 #include "hca/limits.h"
 #include "hca/sleep.h"
-#include "link/memory.h"
+#include "local/ring.h"
 
 #define SKIPS 8u		/* of so many empty polls all but one look at shared memory only */
 #define YIELD_EVERY	50u	/* empty polls in a row after which a core is given to others */
@@ -266,9 +266,9 @@ static bool can_skip(const struct cq *cq)
 {
 	struct hca *hca = ((struct hca_context *)cq->owner)->hca;
 
-	return hca->local.ring && memory_has_channels(hca->local.ring) &&
+	return hca->local.ring && ring_has_channels(hca->local.ring) &&
 	       atomic_load_explicit(&cq->empty_polls, memory_order_relaxed) % SKIPS &&
-	       !memory_pending(hca->local.ring) &&
+	       !ring_pending(hca->local.ring) &&
 	       !atomic_load_explicit(&hca->local.fetches_due, memory_order_relaxed) &&
 	       !atomic_load_explicit(&hca->run_queue.count, memory_order_relaxed);
 }

@@ -11,7 +11,7 @@
 #include "hca/gsi_internal.h"
 #include "hca/internal.h"
 #include "hca/ip_id.h"
-#include "link/memory.h"
+#include "local/ring.h"
 #include "wire/dump.h"
 #include "wire/icrc.h"
 
@@ -334,7 +334,7 @@ static bool sockets_are_due(struct receiver *receiver)
 {
 	struct hca *hca = receiver->hca;
 
-	if (hca->local.ring && memory_has_channels(hca->local.ring) &&
+	if (hca->local.ring && ring_has_channels(hca->local.ring) &&
 	    receiver->now_ns - hca->udp_looked_ns < SOCKETS_EVERY_NS)
 		return false;
 	hca->udp_looked_ns = receiver->now_ns;
@@ -360,11 +360,11 @@ unsigned hca_receive(struct hca *hca, uint64_t now_ns)
 	struct receiver receiver;
 
 	receiver_init(&receiver, hca, now_ns);
-	if (hca->local.ring && memory_pending(hca->local.ring)) {
+	if (hca->local.ring && ring_pending(hca->local.ring)) {
 		if (now_ns < atomic_load_explicit(&hca->local.udp_first_until_ns, memory_order_relaxed))
 			receive_udp_first(&receiver);
 		receive_link(&receiver, hca->local.link);
-		memory_done(hca->local.ring);
+		ring_done(hca->local.ring);
 	}
 	if (sockets_are_due(&receiver))
 		receive_link(&receiver, hca->link);

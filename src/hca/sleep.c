@@ -3,7 +3,7 @@
 #include "hca/sleep.h"
 
 #include "hca/gsi_internal.h"
-#include "link/memory.h"
+#include "local/ring.h"
 #include "platform/clock.h"
 
 uint64_t sleep_next_timer(struct hca *hca)
@@ -37,7 +37,7 @@ static void publish(struct hca *hca, uint64_t deadline_ns)
 	if (hca->sleepers++ == 0 || deadline_ns < atomic_load(&hca->sleep_until_ns))
 		atomic_store(&hca->sleep_until_ns, deadline_ns);
 	if (hca->local.ring)
-		memory_fall_asleep(hca->local.ring);
+		ring_sleep(hca->local.ring);
 	lock_release(&hca->sleep_lock);
 	atomic_thread_fence(memory_order_seq_cst);
 }
@@ -61,12 +61,12 @@ void sleep_end(struct hca *hca)
 	if (--hca->sleepers == 0) {
 		atomic_store(&hca->sleep_until_ns, 0);
 		if (hca->local.ring)
-			memory_awake(hca->local.ring);
+			ring_awake(hca->local.ring);
 	} else {
 		/* The other one has its own deadline, and may have been counted awake by peers. */
 		atomic_store(&hca->sleep_until_ns, TIME_NEVER);
 		if (hca->local.ring)
-			memory_fall_asleep(hca->local.ring);
+			ring_sleep(hca->local.ring);
 		ring = local_pending(&hca->local);
 	}
 	lock_release(&hca->sleep_lock);

@@ -5,7 +5,7 @@
  *
  * No wake-up is lost: who sleeps publishes until when (sleep_until_ns), and to peers that it sleeps,
  * and then looks for work once more; who adds work or an earlier deadline does so first and then
- * reads what was published, with a full fence between (worker_notice; link/memory_internal.h).
+ * reads what was published, with a full fence between (worker_notice; local/ring_internal.h).
  */
 #ifndef VERBATIM_HCA_SLEEP_H
 #define VERBATIM_HCA_SLEEP_H

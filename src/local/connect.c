@@ -431,7 +431,7 @@ static void drain_channel(struct local *local, const struct peer *peer)
 {
 	unsigned n;
 
-	for (n = 0; n < DRAIN_PASSES && !memory_is_empty(local->ring, peer->channel); n++) {
+	for (n = 0; n < DRAIN_PASSES && !ring_is_empty(local->ring, peer->channel); n++) {
 		local_receive(local);
 		local->ops->receive(local->device);
 	}

@@ -179,17 +179,17 @@ static enum message_fate go_on(struct local *local, struct fetch_job *job, bool 
 /* The channel is the one that the message came by. */
 static void answer(struct local *local, struct peer *peer, enum message_fate fate)
 {
-	struct memory_message message = { .channel = peer->channel };
+	struct ring_message message = { .channel = peer->channel };
 
 	if (fate == MESSAGE_FETCH) {
-		memory_progresses(local->ring, &message);
+		ring_note_progress(local->ring, &message);
 		atomic_store(&peer->job.state, JOB_DUE);
 		atomic_fetch_add(&local->fetches_due, 1);
 		return;
 	}
 	atomic_store(&peer->job.state, JOB_NONE);
-	memory_heard(local->ring, &message, fate == MESSAGE_REFUSED);
-	memory_answered(local->ring);
+	ring_finish(local->ring, &message, fate == MESSAGE_REFUSED);
+	ring_notify_answers(local->ring);
 }
 
 static void finish(struct local *local, struct peer *peer, bool copied) UNCHECKED_LOCKS
@@ -204,7 +204,7 @@ static void finish(struct local *local, struct peer *peer, bool copied) UNCHECKE
 		answer(local, peer, fate);
 	} else {
 		atomic_store(&peer->job.state, JOB_NONE);
-		memory_unhold(local->ring, peer->channel);
+		ring_unhold(local->ring, peer->channel);
 	}
 	local->ops->defer(local->device, &effects);
 	local->ops->unlock(local->device);
@@ -230,7 +230,7 @@ bool local_fetch(struct local *local)
 
 	if (!atomic_load_explicit(&local->fetches_due, memory_order_relaxed))
 		return false;
-	count = memory_channels(local->ring);
+	count = ring_channels(local->ring);
 	for (i = 0; i < count; i++) {
 		struct peer *peer = atomic_load(&local->peers->peer[i]);
 

@@ -26,7 +26,7 @@
 #define HANDSHAKE_SLOTS	4u
 #define HANDSHAKE_MAGIC	0x56624d52u	/* "VbMR" */
 /*
- * To be raised when anything changes that two processes share: hellos, sides (link/memory_internal.h),
+ * To be raised when anything changes that two processes share: hellos, sides (local/ring_internal.h),
  * messages (transport/message.h), grants, control messages. Processes of different versions use UDP.
  */
 #define HANDSHAKE_VERSION	5u

@@ -2,7 +2,7 @@
 /*
  * Processes of one host through memory: what the device calls of this folder.
  *
- * A *channel* connects this process with another one of the same user: a side of memory each (link/memory.h:
+ * A *channel* connects this process with another one of the same user: a side of memory each (local/ring.h:
  * rings of cells), a socket for bells and blocks. It is found by the slot bits of a QPN. Packets of any QP may
  * go through it as through any link. RC queue pairs may do without packets, once both ends agree
  * (pairing.c): SENDs as messages in the ring (send.c, receive.c), one-sided requests by our own hands

@@ -247,12 +247,12 @@ static unsigned probe(const struct local *local, struct peer *peer)
 		return 0;
 	err = process_memory_probe(&peer->memory);
 	if (!err)
-		return MEMORY_HEARS | MEMORY_COPIES;
+		return RING_MESSAGES | RING_COPIES;
 	counter_add(local->counters, COUNTER_NO_DIRECT_PATH, 1);
 	explain("modify_qp: the memory of process %d cannot be reached (process_vm_readv: %s: "
 		"seccomp, Yama or PR_SET_DUMPABLE forbid it?): data goes through shared rings",
 		(int)peer->memory.pid, strerror(err));
-	return MEMORY_HEARS;
+	return RING_MESSAGES;
 }
 
 static int begin_life(struct local *local, struct peer *peer, unsigned reach) REQUIRES(local->peers->lock)
@@ -262,16 +262,16 @@ static int begin_life(struct local *local, struct peer *peer, unsigned reach) RE
 	grants_reset(&peer->grants);
 	peer_memory_reset(peer->regions);
 	peer->severed = peer->ended = false;
-	atomic_store(&peer->copies, (reach & MEMORY_COPIES) != 0);
+	atomic_store(&peer->copies, (reach & RING_COPIES) != 0);
 	if (peer->process.hello.late || peers_missed(local->peers, &peer->process.hello))
 		atomic_store(&local->udp_first_until_ns, clock_now_ns() + UDP_FIRST_NS);
-	err = memory_add(local->ring, peer->channel, (struct channel_side *)peer->ours,
+	err = ring_add(local->ring, peer->channel, (struct channel_side *)peer->ours,
 			 (const struct channel_side *)peer->theirs, peer->process.fd);
 	if (err)
 		return err;
 	err = watch(local, peer);
 	if (err) {
-		memory_remove(local->ring, peer->channel);
+		ring_remove(local->ring, peer->channel);
 		return err;
 	}
 	if (++local->peers->lives == 0)
@@ -279,7 +279,7 @@ static int begin_life(struct local *local, struct peer *peer, unsigned reach) RE
 	atomic_store_explicit(&peer->life, local->peers->lives, memory_order_release);
 	peer->state = PEER_OPEN;
 	/* From now on it may send us messages. */
-	memory_set_reach(local->ring, peer->channel, reach);
+	ring_set_reach(local->ring, peer->channel, reach);
 	return 0;
 }
 
@@ -369,7 +369,7 @@ void peer_dismiss(struct local *local, struct peer *peer)
 {
 	atomic_store(&peer->life, 0);
 	forget_slots(local->peers, peer->channel);
-	memory_remove(local->ring, peer->channel);
+	ring_remove(local->ring, peer->channel);
 	wait_for_own_accesses(peer);
 	peer_memory_reset(peer->regions);	/* its blocks need not stay mapped */
 	memory_blank(peer->theirs, peer_side_bytes());
@@ -575,8 +575,8 @@ void local_silence_bells(struct local *local)
 
 void local_ring_bells(struct local *local)
 {
-	if (local->ring && memory_bells_are_due(local->ring))
-		memory_ring_bells(local->ring);
+	if (local->ring && ring_bells_are_due(local->ring))
+		ring_ring_bells(local->ring);
 }
 
 /* ---- begin and end ---- */
@@ -625,7 +625,7 @@ int local_open(struct local *local)
 	peers = calloc(1, sizeof(*peers));
 	if (!peers)
 		return ENOMEM;
-	err = memory_open(&local->ring, local->counters, ring);
+	err = ring_open(&local->ring, local->counters, ring);
 	if (err)
 		goto free_peers;
 	err = open_sockets(local);

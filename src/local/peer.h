@@ -19,7 +19,7 @@
 #ifndef VERBATIM_LOCAL_PEER_H
 #define VERBATIM_LOCAL_PEER_H
 
-#include "link/memory.h"
+#include "local/ring.h"
 #include "local/control.h"
 #include "local/grant.h"
 #include "local/handshake.h"
@@ -153,7 +153,7 @@ bool peers_has_own_slot(const struct peers *peers, uint32_t slot);
 static inline bool peer_both_copy(const struct local *local, const struct peer *peer)
 {
 	return atomic_load_explicit(&peer->copies, memory_order_relaxed) &&
-	       (memory_reach(local->ring, peer->channel) & MEMORY_COPIES);
+	       (ring_reach(local->ring, peer->channel) & RING_COPIES);
 }
 
 /* ---- its socket ---- */

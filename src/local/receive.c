@@ -66,7 +66,7 @@ static enum message_fate refuse(struct local *local, enum counter why)
 
 /* The grant that it names is the QP's at this moment: nothing of a former life of it is executed. */
 static enum message_fate execute(struct local *local, struct receiver *receiver, struct peer *peer,
-				 const struct memory_message *received, const struct message *message)
+				 const struct ring_message *received, const struct message *message)
 	UNCHECKED_LOCKS
 {
 	struct message_piece source[MESSAGE_PIECES_MAX];
@@ -85,14 +85,14 @@ static enum message_fate execute(struct local *local, struct receiver *receiver,
 		memcpy(source, message->data, message->piece_count * sizeof(source[0]));
 	fate = transport_hear(qp, message, time_for(qp->recv_cq), &receiver->effects);
 	if (fate == MESSAGE_FETCH) {
-		memory_hold(local->ring, received);
+		ring_hold(local->ring, received);
 		fetch_start(local, peer, qpn, qp->pairing.theirs, message, source);
 	}
 	return fate;
 }
 
 static enum message_fate take_control(struct local *local, struct receiver *receiver, struct peer *peer,
-				      const struct memory_message *received)
+				      const struct ring_message *received)
 {
 	struct control control;
 
@@ -103,7 +103,7 @@ static enum message_fate take_control(struct local *local, struct receiver *rece
 }
 
 static enum message_fate take(struct local *local, struct receiver *receiver,
-			      const struct memory_message *received, struct message *message)
+			      const struct ring_message *received, struct message *message)
 {
 	struct peer *peer = peer_at(local, received->channel);
 
@@ -112,7 +112,7 @@ static enum message_fate take(struct local *local, struct receiver *receiver,
 		return refuse(local, COUNTER_RX_MALFORMED);
 	/* Of a former peer in this place: a copy for it is not over yet. */
 	if (atomic_load(&peer->job.state) != JOB_NONE) {
-		memory_hold(local->ring, received);
+		ring_hold(local->ring, received);
 		return MESSAGE_FETCH;
 	}
 	if (!received->head[0])
@@ -124,21 +124,21 @@ static enum message_fate take(struct local *local, struct receiver *receiver,
 
 static unsigned take_messages(struct local *local, struct receiver *receiver)
 {
-	struct memory_message received;
+	struct ring_message received;
 	struct message message;
 	uint32_t left = BYTES_MAX;
 	unsigned n;
 
-	for (n = 0; n < MESSAGES_MAX && left && memory_hear(local->ring, &received); n++) {
+	for (n = 0; n < MESSAGES_MAX && left && ring_peek(local->ring, &received); n++) {
 		enum message_fate fate = take(local, receiver, &received, &message);
 
 		if (fate != MESSAGE_FETCH)
-			memory_heard(local->ring, &received, fate == MESSAGE_REFUSED);
+			ring_finish(local->ring, &received, fate == MESSAGE_REFUSED);
 		left -= message.length < left ? message.length : left;
 	}
 	local->received_bytes += BYTES_MAX - left;
 	if (n)
-		memory_answered(local->ring);
+		ring_notify_answers(local->ring);
 	return n;
 }
 
@@ -156,7 +156,7 @@ static void ask_again(struct local *local, unsigned channel, uint32_t qpn)
 }
 
 static void take_answer(struct local *local, struct receiver *receiver, unsigned channel,
-			const struct memory_answer *answer) UNCHECKED_LOCKS
+			const struct ring_answer *answer) UNCHECKED_LOCKS
 {
 	struct qp *qp;
 
@@ -178,11 +178,11 @@ static void take_answer(struct local *local, struct receiver *receiver, unsigned
 
 static void take_answers(struct local *local, struct receiver *receiver)
 {
-	unsigned count = memory_channels(local->ring), i;
-	struct memory_answer answer;
+	unsigned count = ring_channels(local->ring), i;
+	struct ring_answer answer;
 
 	for (i = 0; i < count; i++)
-		while (memory_settle(local->ring, i, &answer))
+		while (ring_take_answer(local->ring, i, &answer))
 			take_answer(local, receiver, i, &answer);
 }
 
@@ -204,17 +204,17 @@ unsigned local_receive(struct local *local)
 
 void messages_lost(struct local *local, unsigned channel)
 {
-	struct memory_answer answer;
+	struct ring_answer answer;
 	struct receiver receiver;
 
 	receiver_init(&receiver);
-	while (memory_settle_lost(local->ring, channel, &answer))
+	while (ring_take_answer_lost(local->ring, channel, &answer))
 		take_answer(local, &receiver, channel, &answer);
 	receiver_unlock(local, &receiver);
 }
 
 bool local_pending(const struct local *local)
 {
-	return local->ring && (memory_pending(local->ring) || memory_any_can_settle(local->ring) ||
+	return local->ring && (ring_pending(local->ring) || ring_any_answer(local->ring) ||
 			       atomic_load_explicit(&local->fetches_due, memory_order_relaxed));
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Messages, the requester's part: a SEND, or a WRITE behind one, put into the ring of the peer's channel
- * (transport/message.h says which may; link/memory.h how it gets there and is answered).
+ * (transport/message.h says which may; local/ring.h how it gets there and is answered).
  *
  * Small ones carry their data. Of large ones the peer fetches it, in one copy, out of our address space
  * or out of a block that it has mapped; the message says where it lies, by grants of the regions.
@@ -16,7 +16,7 @@
 #include "transport/direct.h"
 #include "transport/message.h"
 
-_Static_assert(MESSAGE_WORDS == MEMORY_HEAD_WORDS, "a message's head is that of a cell");
+_Static_assert(MESSAGE_WORDS == RING_HEAD_WORDS, "a message's head is that of a cell");
 
 /* Longer messages are fetched: found by bench/run --filter inside. */
 #define CARRIED_MAPPED	2048u		/* from blocks that are mapped */
@@ -33,13 +33,13 @@ uint64_t message_token(uint32_t channel, uint32_t cell)
 
 bool control_send(struct local *local, struct peer *peer, const struct control *control, uint32_t qpn)
 {
-	struct memory_room room;
+	struct ring_room room;
 
-	if (memory_tell_begin(local->ring, peer->channel, CONTROL_BYTES, &room))
+	if (ring_send_begin(local->ring, peer->channel, CONTROL_BYTES, &room))
 		return false;
-	memset(room.head, 0, MEMORY_HEAD_WORDS * sizeof(room.head[0]));
+	memset(room.head, 0, RING_HEAD_WORDS * sizeof(room.head[0]));
 	memcpy(room.data, control, CONTROL_BYTES);
-	memory_tell(local->ring, &room, CONTROL_OWNER(qpn));
+	ring_send_end(local->ring, &room, CONTROL_OWNER(qpn));
 	return true;
 }
 
@@ -116,20 +116,20 @@ static bool write_body(struct qp *qp, const struct send_wqe *wqe, const struct b
 static bool put(struct local *local, struct qp *qp, const struct send_wqe *wqe, uint32_t channel,
 		const struct body *body, bool *full) REQUIRES(qp->lock)
 {
-	struct memory_room room;
-	int err = body->way == FETCH && !memory_may_fetch(local->ring, channel, wqe->length) ? EAGAIN :
-		  memory_tell_begin(local->ring, channel, body->target + body->bytes, &room);
+	struct ring_room room;
+	int err = body->way == FETCH && !ring_may_fetch(local->ring, channel, wqe->length) ? EAGAIN :
+		  ring_send_begin(local->ring, channel, body->target + body->bytes, &room);
 
 	*full = err == EAGAIN;
 	if (err)
 		return false;
 	transport_message_head(qp, wqe, body->way == FETCH, room.head);
 	if (!write_body(qp, wqe, body, room.data)) {
-		memory_tell_cancel(&room);
+		ring_send_cancel(&room);
 		return false;
 	}
 	room.fetched = body->way == FETCH ? wqe->length : 0;
-	memory_tell(local->ring, &room, qp->number);
+	ring_send_end(local->ring, &room, qp->number);
 	transport_told(qp, message_token(channel, room.number), clock_coarse_ns());
 	return true;
 }
@@ -142,7 +142,7 @@ static bool try_to_send(struct local *local, struct qp *qp, const struct send_wq
 	body.target = message_target_bytes(wqe);
 	body.bytes = wqe->length;
 	*full = false;
-	if (!(memory_reach(local->ring, peer->channel) & MEMORY_HEARS) ||
+	if (!(ring_reach(local->ring, peer->channel) & RING_MESSAGES) ||
 	    !pairing_is_agreed(local, qp, peer))
 		return false;
 	body.way = choose_way(peer, wqe, peer_both_copy(local, peer));
@@ -167,7 +167,7 @@ void local_check_progress(struct local *local, struct qp *qp, uint64_t now_ns)
 	uint32_t channel = local_channel(local, qpn_slot(qp->attr.dest_qp_num));
 
 	if (channel != LOCAL_NO_CHANNEL)
-		transport_told_progress(qp, memory_progress(local->ring, channel), now_ns);
+		transport_told_progress(qp, ring_progress(local->ring, channel), now_ns);
 }
 
 bool local_await_answers(struct local *local, struct qp *qp)
@@ -176,7 +176,7 @@ bool local_await_answers(struct local *local, struct qp *qp)
 
 	return channel != LOCAL_NO_CHANNEL &&
 	       (cq_is_armed(qp->send_cq) || qp->sq.sent != qp->sq.head || qp->state == IBV_QPS_SQD) &&
-	       memory_await_answers(local->ring, channel);
+	       ring_await_answers(local->ring, channel);
 }
 
 bool local_await_all(struct local *local)
@@ -186,8 +186,8 @@ bool local_await_all(struct local *local)
 
 	if (!local->ring)
 		return false;
-	count = memory_channels(local->ring);
+	count = ring_channels(local->ring);
 	for (i = 0; i < count; i++)
-		came |= memory_await_answers(local->ring, i);
+		came |= ring_await_answers(local->ring, i);
 	return came;
 }

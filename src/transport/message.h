@@ -4,7 +4,7 @@
  * SEND says in a few words, with its data, or with where its data is; or what an RDMA WRITE with
  * immediate data says, or any WRITE behind a message (which its sender could only carry out after the
  * message). It is told to the peer, who executes it as its responder does a packet, or refuses it, and
- * either way answers. How it gets there and back (in order, once, each answered) is link/memory.h's;
+ * either way answers. How it gets there and back (in order, once, each answered) is local/ring.h's;
  * who carries it is local/send.c.
  *
  *	requester				responder

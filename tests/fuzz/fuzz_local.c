@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "input.h"
-#include "link/memory_internal.h"
+#include "local/ring_internal.h"
 #include "local/control.h"
 #include "local/grant.h"
 #include "local/handshake.h"
@@ -299,7 +299,7 @@ static void parse_message(struct input *input)
 
 static void scribble(struct world *world, struct input *input)
 {
-	struct memory_link *memory = memory_of(world->link);
+	struct ring_link *memory = ring_of(world->link);
 	uint32_t next = memory->channel[CHANNEL]->consumer.taken;
 	struct channel_cell *cell = &theirs->cell[(next + next8(input) % 3) % CHANNEL_CELLS];
 	uint8_t choice = next8(input);
@@ -336,7 +336,7 @@ static void scribble(struct world *world, struct input *input)
 /* The next cell, as an honest peer fills it, but for what the input changes then. */
 static void put(struct world *world, struct input *input)
 {
-	struct memory_link *memory = memory_of(world->link);
+	struct ring_link *memory = ring_of(world->link);
 	uint32_t next = memory->channel[CHANNEL]->consumer.taken;
 	struct channel_cell *cell = &theirs->cell[next % CHANNEL_CELLS];
 	uint8_t choice = next8(input), size = next8(input);
@@ -370,20 +370,20 @@ static void require_in_side(const uint8_t *data, size_t bytes)
 
 static void hear(struct world *world, struct input *input)
 {
-	struct memory_message message;
+	struct ring_message message;
 	struct control control;
 
-	if (!memory_hear(world->link, &message))
+	if (!ring_peek(world->link, &message))
 		return;
 	require(message.channel == CHANNEL);
 	if (message.data == message.inside)
-		require(message.bytes <= MEMORY_INSIDE);
+		require(message.bytes <= RING_INSIDE);
 	else
 		require_in_side(message.data, message.bytes);
 	if (control_parse(message.data, message.bytes, &control))
 		take_control(world, &control, next8(input));
-	memory_heard(world->link, &message, next8(input) & 1);
-	memory_answered(world->link);
+	ring_finish(world->link, &message, next8(input) & 1);
+	ring_notify_answers(world->link);
 }
 
 static void receive(struct world *world)
@@ -403,22 +403,22 @@ static void receive(struct world *world)
 
 static void tell(struct world *world, struct input *input)
 {
-	struct memory_room room;
+	struct ring_room room;
 	size_t bytes = next8(input) * 256u;
 
-	if (memory_tell_begin(world->link, CHANNEL, bytes, &room))
+	if (ring_send_begin(world->link, CHANNEL, bytes, &room))
 		return;
-	require(bytes <= MEMORY_INSIDE || (room.data >= ours->data &&
+	require(bytes <= RING_INSIDE || (room.data >= ours->data &&
 					   room.data + bytes <= ours->data + CHANNEL_DATA_BYTES));
 	memset(room.data, 1, bytes);
-	memory_tell(world->link, &room, ++world->told);
+	ring_send_end(world->link, &room, ++world->told);
 }
 
 static void settle(struct world *world)
 {
-	struct memory_answer answer;
+	struct ring_answer answer;
 
-	while (memory_settle(world->link, CHANNEL, &answer))
+	while (ring_take_answer(world->link, CHANNEL, &answer))
 		require(answer.owner == ++world->settled);
 	require(world->settled <= world->told);
 }
@@ -485,16 +485,16 @@ static void build(struct world *world)
 	grants_init(&world->grants, world->page);
 	world->regions = peer_memory_new(world->alive, world->hazards);
 	require(world->regions != NULL);
-	require(!memory_open(&world->link, &world->counters, ring_nothing));
-	require(!memory_add(world->link, CHANNEL, ours, theirs, 5));
+	require(!ring_open(&world->link, &world->counters, ring_nothing));
+	require(!ring_add(world->link, CHANNEL, ours, theirs, 5));
 }
 
 static void tear_down(struct world *world)
 {
-	struct memory_answer answer;
+	struct ring_answer answer;
 
-	memory_remove(world->link, CHANNEL);
-	while (memory_settle_lost(world->link, CHANNEL, &answer))
+	ring_remove(world->link, CHANNEL);
+	while (ring_take_answer_lost(world->link, CHANNEL, &answer))
 		require(answer.owner == ++world->settled);
 	require(world->settled == world->told);
 	world->link->ops->close(world->link);
@@ -552,8 +552,8 @@ static void step(struct world *world, struct input *input)
 		grant(world, input);
 		break;
 	default:
-		memory_ring_bells(world->link);
-		memory_fall_asleep(world->link);
+		ring_ring_bells(world->link);
+		ring_sleep(world->link);
 		break;
 	}
 }

@@ -17,7 +17,7 @@
 #include <sys/un.h>
 
 #include "hca/internal.h"
-#include "link/memory_internal.h"
+#include "local/ring_internal.h"
 #include "local/peer.h"
 #include "pair.h"
 #include "transport/message.h"
@@ -210,7 +210,7 @@ static void forge_message(const struct end *end, const struct peer *peer, uint32
 	cell->bytes_route = bytes & 0xffffff;
 	cell->taken = (uint32_t)random_u() % 3000;
 	memcpy(cell->message.head, head, sizeof(head));
-	if (bytes > MEMORY_INSIDE) {
+	if (bytes > RING_INSIDE) {
 		offset = random_u() % 8 ? (uint32_t)(random_u() % CHANNEL_DATA_BYTES & ~63ul)
 					: (uint32_t)random_u();
 		cell->message.offset = offset;

@@ -9,7 +9,7 @@
 #include <sys/resource.h>
 
 #include "hca/internal.h"
-#include "link/memory.h"
+#include "local/ring.h"
 #include "pair.h"
 #include "verbs/verbs.h"
 
@@ -38,7 +38,7 @@ static bool shares_memory(const struct end *end)
 /* Packets and messages of ours that the peer has taken from there. */
 static uint32_t through_memory(const struct end *end)
 {
-	return memory_progress(to_hca(end->context)->hca->local.ring, channel_of(end));
+	return ring_progress(to_hca(end->context)->hca->local.ring, channel_of(end));
 }
 
 static void await_memory(const struct end *end, double limit_s)

@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-#include "link/memory.h"
+#include "local/ring.h"
 #include "pair.h"
 
 #define MANY_MAX 320u

@@ -8,17 +8,17 @@
 #include <semaphore.h>
 #include <time.h>
 
-#include "link/memory_test.h"
+#include "local/ring_test.h"
 
 /* ---- sleeping ---- */
 
 static void a_sleeper_is_rung_for_a_message_once(void **state)
 {
-	memory_fall_asleep(there);
+	ring_sleep(there);
 	tell(1, 1);
 	tell(1, 2);
 	assert_int_equal(rung[1], 1);
-	memory_awake(there);
+	ring_awake(there);
 	tell(1, 3);
 	assert_int_equal(rung[1], 1);
 	assert_int_equal(rung[0], 0);
@@ -27,10 +27,10 @@ static void a_sleeper_is_rung_for_a_message_once(void **state)
 static void who_does_not_wait_for_answers_sleeps_on(void **state)
 {
 	tell(1, 1);
-	memory_fall_asleep(here);
+	ring_sleep(here);
 	hear(1, 1, false);
 	assert_int_equal(rung[0], 0);
-	assert_true(memory_any_can_settle(here));
+	assert_true(ring_any_answer(here));
 	/* And he is woken by what comes to him. */
 	assert_int_equal(try_tell(there, channel_there, 1, 9), 0);
 	assert_int_equal(rung[0], 1);
@@ -40,11 +40,11 @@ static void who_waits_for_answers_is_rung_once(void **state)
 {
 	tell(1, 1);
 	tell(1, 2);
-	assert_false(memory_await_answers(here, channel_here));
+	assert_false(ring_await_answers(here, channel_here));
 	hear(1, 1, false);
 	assert_int_equal(rung[0], 0);	/* awake still */
 	settle(1, false);
-	memory_fall_asleep(here);
+	ring_sleep(here);
 	hear(1, 2, false);
 	assert_int_equal(rung[0], 1);
 	tell(1, 3);
@@ -55,8 +55,8 @@ static void who_waits_for_answers_is_rung_once(void **state)
 static void who_comes_to_wait_for_answers_asleep_is_rung_too(void **state)
 {
 	tell(1, 1);
-	memory_fall_asleep(here);
-	assert_false(memory_await_answers(here, channel_here));
+	ring_sleep(here);
+	assert_false(ring_await_answers(here, channel_here));
 	hear(1, 1, false);
 	assert_int_equal(rung[0], 1);
 }
@@ -65,37 +65,37 @@ static void who_comes_to_wait_for_answers_asleep_is_rung_too(void **state)
 static void who_waits_too_late_is_told_so(void **state)
 {
 	tell(1, 1);
-	memory_fall_asleep(here);
+	ring_sleep(here);
 	hear(1, 1, false);
 	assert_int_equal(rung[0], 0);
-	assert_true(memory_await_answers(here, channel_here));
+	assert_true(ring_await_answers(here, channel_here));
 }
 
 static void who_falls_asleep_too_late_finds_the_answer(void **state)
 {
 	tell(1, 1);
-	assert_false(memory_await_answers(here, channel_here));
+	assert_false(ring_await_answers(here, channel_here));
 	hear(1, 1, false);
-	memory_fall_asleep(here);
-	assert_true(memory_any_can_settle(here));
+	ring_sleep(here);
+	assert_true(ring_any_answer(here));
 }
 
 /* Nothing was told, or all is settled: waiting has no effect, also on a later sleep. */
 static void who_has_nothing_to_wait_for_sleeps_on(void **state)
 {
-	memory_fall_asleep(here);
-	assert_false(memory_await_answers(here, channel_here));
+	ring_sleep(here);
+	assert_false(ring_await_answers(here, channel_here));
 	tell(1, 1);
 	hear(1, 1, false);
 	assert_int_equal(rung[0], 0);
-	memory_awake(here);
+	ring_awake(here);
 	settle(1, false);
-	assert_false(memory_await_answers(here, channel_here));
-	memory_fall_asleep(here);
+	assert_false(ring_await_answers(here, channel_here));
+	ring_sleep(here);
 	tell(1, 2);
 	hear(1, 2, false);
 	assert_int_equal(rung[0], 0);
-	assert_false(memory_await_answers(here, channel_here + 1));
+	assert_false(ring_await_answers(here, channel_here + 1));
 }
 
 /* He who told it may sleep for something else: but it is to be sent another way, and soon. */
@@ -103,7 +103,7 @@ static void a_refusal_wakes_who_does_not_wait_for_answers(void **state)
 {
 	tell(1, 1);
 	tell(1, 2);
-	memory_fall_asleep(here);
+	ring_sleep(here);
 	hear(1, 1, false);
 	assert_int_equal(rung[0], 0);
 	hear(1, 2, true);
@@ -112,55 +112,55 @@ static void a_refusal_wakes_who_does_not_wait_for_answers(void **state)
 
 static void several_messages_are_answered_by_one_ring(void **state)
 {
-	struct memory_message message;
+	struct ring_message message;
 	uint32_t i;
 
 	for (i = 0; i < 10; i++)
 		tell(1, i);
-	memory_await_answers(here, channel_here);
-	memory_fall_asleep(here);
+	ring_await_answers(here, channel_here);
+	ring_sleep(here);
 	for (i = 0; i < 10; i++) {
-		assert_true(memory_hear(there, &message));
-		memory_heard(there, &message, false);
+		assert_true(ring_peek(there, &message));
+		ring_finish(there, &message, false);
 	}
-	assert_false(memory_bells_are_due(there));
-	memory_answered(there);
-	assert_true(memory_bells_are_due(there));
-	memory_ring_bells(there);
+	assert_false(ring_bells_are_due(there));
+	ring_notify_answers(there);
+	assert_true(ring_bells_are_due(there));
+	ring_ring_bells(there);
 	assert_int_equal(rung[0], 1);
-	memory_fall_asleep(here);
-	memory_answered(there);	/* of nothing new */
-	assert_false(memory_bells_are_due(there));
+	ring_sleep(here);
+	ring_notify_answers(there);	/* of nothing new */
+	assert_false(ring_bells_are_due(there));
 }
 
 /* ---- bells ---- */
 
 static void tell_quietly(uint32_t number)
 {
-	struct memory_room room;
+	struct ring_room room;
 
-	assert_int_equal(memory_tell_begin(here, channel_here, 1, &room), 0);
+	assert_int_equal(ring_send_begin(here, channel_here, 1, &room), 0);
 	fill(room.data, 1, number);
-	memory_tell(here, &room, number + 1);
+	ring_send_end(here, &room, number + 1);
 }
 
 /* To tell is no system call: under the lock of a QP nothing is rung. */
 static void a_bell_is_noted_and_rung_when_the_caller_says(void **state)
 {
 	tell_quietly(1);
-	assert_false(memory_bells_are_due(here));	/* nobody sleeps */
-	memory_fall_asleep(there);
+	assert_false(ring_bells_are_due(here));	/* nobody sleeps */
+	ring_sleep(there);
 	tell_quietly(2);
-	assert_true(memory_bells_are_due(here));
-	assert_false(memory_bells_are_due(there));
+	assert_true(ring_bells_are_due(here));
+	assert_false(ring_bells_are_due(there));
 	assert_int_equal(rung[1], 0);
 	tell_quietly(3);
-	memory_ring_bells(here);
+	ring_ring_bells(here);
 	assert_int_equal(rung[1], 1);
-	assert_false(memory_bells_are_due(here));
-	memory_ring_bells(here);
+	assert_false(ring_bells_are_due(here));
+	ring_ring_bells(here);
 	tell_quietly(4);
-	assert_false(memory_bells_are_due(here));
+	assert_false(ring_bells_are_due(here));
 	assert_int_equal(rung[1], 1);
 	assert_int_equal(rung[0], 0);
 }
@@ -172,19 +172,19 @@ static void each_sleep_has_one_bell(void **state)
 
 	atomic_store(&side[1]->asleep, UINT32_MAX - 19 * (1u << ASLEEP_BITS) - ASLEEP_MASK);
 	for (i = 0; i < 40; i++) {
-		memory_fall_asleep(there);
+		ring_sleep(there);
 		tell(1, i);
 		tell(1, i);
 		assert_int_equal(send_one(here, channel_here, 20, i), 0);
 		assert_int_equal(rung[1], i + 1);
-		memory_awake(there);
+		ring_awake(there);
 		tell(1, i);
 		assert_int_equal(rung[1], i + 1);
 	}
 	/* Who falls asleep again without having been awake begins another sleep. */
-	memory_fall_asleep(there);
+	ring_sleep(there);
 	tell(1, i);
-	memory_fall_asleep(there);
+	ring_sleep(there);
 	tell(1, i);
 	assert_int_equal(rung[1], i + 2);
 }
@@ -193,10 +193,10 @@ static void who_comes_to_wait_for_answers_is_rung_although_it_was(void **state)
 {
 	tell(1, 1);
 	tell(1, 2);
-	memory_fall_asleep(here);
+	ring_sleep(here);
 	assert_int_equal(try_tell(there, channel_there, 1, 9), 0);
 	assert_int_equal(rung[0], 1);
-	assert_false(memory_await_answers(here, channel_here));
+	assert_false(ring_await_answers(here, channel_here));
 	hear(1, 1, false);
 	assert_int_equal(rung[0], 2);
 	/* The same sleep: nothing rings it any more. */
@@ -207,13 +207,13 @@ static void who_comes_to_wait_for_answers_is_rung_although_it_was(void **state)
 
 static void a_bell_of_a_channel_that_is_gone_is_not_rung(void **state)
 {
-	memory_fall_asleep(there);
+	ring_sleep(there);
 	tell_quietly(1);
-	assert_true(memory_bells_are_due(here));
-	memory_remove(here, channel_here);
-	memory_ring_bells(here);
+	assert_true(ring_bells_are_due(here));
+	ring_remove(here, channel_here);
+	ring_ring_bells(here);
 	assert_int_equal(rung[1], 0);
-	assert_false(memory_bells_are_due(here));
+	assert_false(ring_bells_are_due(here));
 }
 
 /* ---- garbage ---- */
@@ -282,19 +282,19 @@ static bool lies_in_side(const uint8_t *data, size_t bytes)
 
 static uint32_t hear_garbage(void)
 {
-	struct memory_message message;
+	struct ring_message message;
 	uint32_t sum = 0;
 	unsigned n;
 
-	for (n = 0; n < 4 && memory_hear(here, &message); n++) {
-		if (message.bytes <= MEMORY_INSIDE)
+	for (n = 0; n < 4 && ring_peek(here, &message); n++) {
+		if (message.bytes <= RING_INSIDE)
 			assert_ptr_equal(message.data, message.inside);
 		else
 			assert_true(lies_in_side(message.data, message.bytes));
 		sum += sum_of(message.data, message.bytes);
-		memory_heard(here, &message, n & 1);
-		memory_answered(here);
-		memory_ring_bells(here);
+		ring_finish(here, &message, n & 1);
+		ring_notify_answers(here);
+		ring_ring_bells(here);
 	}
 	return sum;
 }
@@ -302,9 +302,9 @@ static uint32_t hear_garbage(void)
 /* What we tell is settled once, in order, whatever is said of it; what we hear lies within. */
 static void garbage_stays_within_bounds(void **state)
 {
-	struct memory_link *memory = memory_of(here);
+	struct ring_link *memory = ring_of(here);
 	uint32_t told = 0, settled = 0, sum = 0, round, n;
-	struct memory_answer answered;
+	struct ring_answer answered;
 	struct datagram in[16];
 	uint64_t random = 99;
 
@@ -323,12 +323,12 @@ static void garbage_stays_within_bounds(void **state)
 		here->ops->receive(here, in, 16, &n);
 		while (n--)
 			sum += sum_of(in[n].data, in[n].bytes);
-		while (test_random(&random) % 8 && memory_settle(here, channel_here, &answered))
+		while (test_random(&random) % 8 && ring_take_answer(here, channel_here, &answered))
 			assert_int_equal(answered.owner, ++settled);
 		assert_true(settled <= told);
 	}
-	memory_remove(here, channel_here);
-	while (memory_settle_lost(here, channel_here, &answered))
+	ring_remove(here, channel_here);
+	while (ring_take_answer_lost(here, channel_here, &answered))
 		assert_int_equal(answered.owner, ++settled);
 	assert_int_equal(settled, told);
 	assert_true(told > 1000 && sum != 1);
@@ -349,22 +349,22 @@ static size_t race_size(uint32_t number)
 static void *tell_race(void *argument)
 {
 	uint32_t teller = *(uint32_t *)argument, i;
-	struct memory_room room;
+	struct ring_room room;
 
 	for (i = 0; i < RACE_COUNT; i++) {
 		size_t bytes = race_size(i);
 
-		while (memory_tell_begin(here, channel_here, bytes, &room))
+		while (ring_send_begin(here, channel_here, bytes, &room))
 			sched_yield();
 		if (i % 50 == 17) {
-			memory_tell_cancel(&room);
-			while (memory_tell_begin(here, channel_here, bytes, &room))
+			ring_send_cancel(&room);
+			while (ring_send_begin(here, channel_here, bytes, &room))
 				sched_yield();
 		}
 		fill(room.data, bytes, i);
 		room.head[0] = teller;
 		room.head[1] = i;
-		memory_tell(here, &room, 1 + teller + TELLERS * i);
+		ring_send_end(here, &room, 1 + teller + TELLERS * i);
 	}
 	return NULL;
 }
@@ -383,14 +383,14 @@ static void *send_race(void *argument)
 static void *hear_race(void *argument)
 {
 	uint32_t next[TELLERS] = { 0 }, total = 0, received = 0, back = 0;
-	struct memory_answer answered;
-	struct memory_message message;
+	struct ring_answer answered;
+	struct ring_message message;
 	static uint8_t data[4096];
 
 	while (total < TELLERS * RACE_COUNT || received < RACE_SENDS) {
 		bool found = receive(16, &received, mixed_size) > 0;
 
-		while (memory_hear(there, &message)) {
+		while (ring_peek(there, &message)) {
 			uint32_t from = message.head[0], number = message.head[1];
 
 			assert_in_range(from, 0, TELLERS - 1);
@@ -398,15 +398,15 @@ static void *hear_race(void *argument)
 			assert_int_equal(message.bytes, race_size(number));
 			fill(data, message.bytes, number);
 			assert_memory_equal(message.data, data, message.bytes);
-			memory_heard(there, &message, is_refused(number + from));
+			ring_finish(there, &message, is_refused(number + from));
 			if (++total % 7 == 0)
-				memory_answered(there);
+				ring_notify_answers(there);
 			if (total % 64 == 0 && !try_tell(there, channel_there, 4, back))
 				back++;
 			found = true;
 		}
-		memory_answered(there);
-		while (memory_settle(there, channel_there, &answered))
+		ring_notify_answers(there);
+		while (ring_take_answer(there, channel_there, &answered))
 			;
 		if (!found)
 			sched_yield();
@@ -418,8 +418,8 @@ static void racing_tellers_get_their_answers(void **state)
 {
 	uint32_t settled[TELLERS] = { 0 }, teller[TELLERS], total = 0, i;
 	pthread_t thread[TELLERS + 2];
-	struct memory_answer answered;
-	struct memory_message message;
+	struct ring_answer answered;
+	struct ring_message message;
 
 	for (i = 0; i < TELLERS; i++) {
 		teller[i] = i;
@@ -430,9 +430,9 @@ static void racing_tellers_get_their_answers(void **state)
 	while (total < TELLERS * RACE_COUNT) {
 		uint32_t before = total;
 
-		while (memory_hear(here, &message))
+		while (ring_peek(here, &message))
 			answer(here, &message, false);
-		while (memory_settle(here, channel_here, &answered)) {
+		while (ring_take_answer(here, channel_here, &answered)) {
 			uint32_t from = (answered.owner - 1) % TELLERS,
 				 number = (answered.owner - 1) / TELLERS;
 
@@ -445,7 +445,7 @@ static void racing_tellers_get_their_answers(void **state)
 	}
 	for (i = 0; i < TELLERS + 2; i++)
 		pthread_join(thread[i], NULL);
-	while (memory_hear(here, &message))
+	while (ring_peek(here, &message))
 		answer(here, &message, false);
 	settle_nothing();
 }
@@ -481,24 +481,24 @@ static bool sleep_on(sem_t *sem, unsigned limit_s)
 /* The process there: sleeps until something comes, hears it, answers. */
 static void *hear_asleep(void *argument)
 {
-	struct memory_message message;
+	struct ring_message message;
 	uint64_t random = 1;
 
 	while (!atomic_load(&finished)) {
-		while (memory_hear(there, &message)) {
+		while (ring_peek(there, &message)) {
 			unsigned pause = test_random(&random) % 8 ? 0 : test_random(&random) % 4;
 
 			while (pause--)
 				sched_yield();
-			memory_heard(there, &message, false);
+			ring_finish(there, &message, false);
 		}
-		memory_answered(there);
-		memory_ring_bells(there);
-		memory_fall_asleep(there);
+		ring_notify_answers(there);
+		ring_ring_bells(there);
+		ring_sleep(there);
 		atomic_thread_fence(memory_order_seq_cst);
-		if (!memory_pending(there) && !atomic_load(&finished) && !sleep_on(&told_bell, 20))
+		if (!ring_pending(there) && !atomic_load(&finished) && !sleep_on(&told_bell, 20))
 			fail_msg("a message did not wake its receiver");
-		memory_awake(there);
+		ring_awake(there);
 	}
 	return NULL;
 }
@@ -506,19 +506,19 @@ static void *hear_asleep(void *argument)
 /* The worker here: settles, and sleeps now and then. */
 static void *settle_asleep(void *argument)
 {
-	struct memory_answer answered;
+	struct ring_answer answered;
 	uint64_t random = 2;
 
 	while (!atomic_load(&finished)) {
-		while (memory_settle(here, channel_here, &answered))
+		while (ring_take_answer(here, channel_here, &answered))
 			atomic_fetch_add(&answers, 1);
 		if (test_random(&random) % 4 == 0)
 			sched_yield();
-		memory_fall_asleep(here);
+		ring_sleep(here);
 		atomic_thread_fence(memory_order_seq_cst);
-		if (!memory_any_can_settle(here) && !atomic_load(&finished) && !sleep_on(&bell, 5))
+		if (!ring_any_answer(here) && !atomic_load(&finished) && !sleep_on(&bell, 5))
 			fail_msg("an answer that somebody waits for did not wake the worker");
-		memory_awake(here);
+		ring_awake(here);
 	}
 	return NULL;
 }
@@ -532,7 +532,7 @@ static void *await_asleep(void *argument)
 		if (atomic_load(&rounds) == seen)
 			continue;
 		seen = atomic_load(&rounds);
-		if (memory_await_answers(here, channel_here))
+		if (ring_await_answers(here, channel_here))
 			sem_post(&bell);
 	}
 	return NULL;
@@ -544,7 +544,7 @@ static void nobody_waits_for_an_answer_that_has_come(void **state)
 	pthread_t thread[3];
 	uint32_t i;
 
-	memory_of(here)->wake = memory_of(there)->wake = ring_bell;
+	ring_of(here)->wake = ring_of(there)->wake = ring_bell;
 	sem_init(&bell, 0, 0);
 	sem_init(&told_bell, 0, 0);
 	answers = rounds = 0;
@@ -554,7 +554,7 @@ static void nobody_waits_for_an_answer_that_has_come(void **state)
 	for (i = 0; i < SLEEPS; i++) {
 		atomic_store(&rounds, i + 1);
 		tell(i % 40, i);
-		if (memory_await_answers(here, channel_here))
+		if (ring_await_answers(here, channel_here))
 			sem_post(&bell);
 		while (atomic_load(&answers) <= i)
 			sched_yield();

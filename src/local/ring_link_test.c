@@ -4,7 +4,7 @@
  * content, full rings, sleeping, a peer that writes garbage, removal, all channels there can be, and a
  * race of threads.
  */
-#include "link/memory_test.h"
+#include "local/ring_test.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -28,11 +28,11 @@ static void what_is_put_comes_out_as_it_was(void **state)
 	unsigned i, n;
 
 	for (i = 0; i < 6; i++) {
-		assert_int_equal(memory_pending(there), i > 0);
+		assert_int_equal(ring_pending(there), i > 0);
 		assert_int_equal(send_one(here, channel_here, sizes[i], i), 0);
 	}
-	assert_true(memory_pending(there));
-	assert_false(memory_pending(here));
+	assert_true(ring_pending(there));
+	assert_false(ring_pending(here));
 	assert_int_equal(there->ops->receive(there, in, 16, &n), 0);
 	assert_int_equal(n, 6);
 	for (i = 0; i < 6; i++) {
@@ -90,13 +90,13 @@ static void a_sleeper_is_rung_once(void **state)
 	send_one(here, channel_here, 20, 1);
 	assert_int_equal(rung[1], 0);
 	there->ops->receive(there, in, 16, &n);
-	memory_fall_asleep(there);
-	assert_false(memory_pending(there));
+	ring_sleep(there);
+	assert_false(ring_pending(there));
 	send_one(here, channel_here, 20, 2);
 	send_one(here, channel_here, 20, 3);
 	assert_int_equal(rung[1], 1);
-	memory_fall_asleep(there);
-	memory_awake(there);
+	ring_sleep(there);
+	ring_awake(there);
 	send_one(here, channel_here, 20, 4);
 	assert_int_equal(rung[1], 1);
 }
@@ -107,18 +107,18 @@ static void a_removed_channel_takes_nothing_and_its_place_is_used_again(void **s
 	unsigned n;
 
 	send_one(here, channel_here, 100, 1);
-	memory_remove(here, channel_here);
+	ring_remove(here, channel_here);
 	assert_int_equal(send_one(here, channel_here, 100, 2), 0);
 	assert_int_equal(counter_get(&counters, COUNTER_TX_LINK), 1);
 	assert_int_equal(send_one(here, 40, 100, 2), 0);
 	assert_int_equal(counter_get(&counters, COUNTER_TX_LINK), 2);
 	there->ops->receive(there, in, 16, &n);
 	assert_int_equal(n, 1);
-	memory_remove(there, channel_there);
+	ring_remove(there, channel_there);
 	memset(side[0], 0, channel_side_bytes());
 	memset(side[1], 0, channel_side_bytes());
-	assert_int_equal(memory_add(here, channel_here, side[0], side[1], 1001), 0);
-	assert_int_equal(memory_add(there, channel_there, side[1], side[0], 1000), 0);
+	assert_int_equal(ring_add(here, channel_here, side[0], side[1], 1001), 0);
+	assert_int_equal(ring_add(there, channel_there, side[1], side[0], 1000), 0);
 	send_one(here, channel_here, 100, 5);
 	there->ops->receive(there, in, 16, &n);
 	assert_int_equal(n, 1);
@@ -189,8 +189,8 @@ static void shared_side_free(struct shared_side *shared)
 
 static unsigned do_anything(struct link *link, unsigned channel, uint64_t *random)
 {
-	struct memory_message message;
-	struct memory_answer answered;
+	struct ring_message message;
+	struct ring_answer answered;
 	struct datagram in[16];
 	unsigned n = 0;
 
@@ -200,26 +200,26 @@ static unsigned do_anything(struct link *link, unsigned channel, uint64_t *rando
 	case 1:
 		return send_one(link, channel, 16 + test_random(random) % 3000, 1) == 0;
 	case 2:
-		memory_fall_asleep(link);
-		memory_await_answers(link, channel);
+		ring_sleep(link);
+		ring_await_answers(link, channel);
 		return 1;
 	case 3:
-		memory_awake(link);
+		ring_awake(link);
 		return 1;
 	case 4:
-		memory_set_reach(link, channel, (unsigned)test_random(random) % 8);
+		ring_set_reach(link, channel, (unsigned)test_random(random) % 8);
 		return 1;
 	case 5:
-		while (memory_settle(link, channel, &answered))
+		while (ring_take_answer(link, channel, &answered))
 			n++;
 		return n;
 	case 6:
 		link->ops->receive(link, in, 16, &n);
-		memory_done(link);
+		ring_done(link);
 		return n;
 	default:
-		while (memory_hear(link, &message)) {
-			memory_progresses(link, &message);
+		while (ring_peek(link, &message)) {
+			ring_note_progress(link, &message);
 			answer(link, &message, test_random(random) % 2);
 			n++;
 		}
@@ -233,10 +233,10 @@ static void neither_process_writes_the_side_of_the_other(void **state)
 	uint64_t random = 5;
 	unsigned round, done = 0;
 
-	memory_remove(here, channel_here);
-	memory_remove(there, channel_there);
-	assert_int_equal(memory_add(here, channel_here, ours.written, theirs.read, 1001), 0);
-	assert_int_equal(memory_add(there, channel_there, theirs.written, ours.read, 1000), 0);
+	ring_remove(here, channel_here);
+	ring_remove(there, channel_there);
+	assert_int_equal(ring_add(here, channel_here, ours.written, theirs.read, 1001), 0);
+	assert_int_equal(ring_add(there, channel_there, theirs.written, ours.read, 1000), 0);
 	for (round = 0; round < 20000; round++)
 		done += round % 2 ? do_anything(here, channel_here, &random) :
 				    do_anything(there, channel_there, &random);
@@ -260,14 +260,14 @@ static void open_all(struct link **one, struct link **other, struct channel_side
 {
 	unsigned i;
 
-	assert_int_equal(memory_open(one, &counters, ring_one_of_many), 0);
-	assert_int_equal(memory_open(other, &counters, ring_one_of_many), 0);
+	assert_int_equal(ring_open(one, &counters, ring_one_of_many), 0);
+	assert_int_equal(ring_open(other, &counters, ring_one_of_many), 0);
 	for (i = 0; i < CHANNELS_MAX; i++) {
 		sides[i][0] = side_new();
 		sides[i][1] = side_new();
 		assert_true(sides[i][0] && sides[i][1]);
-		assert_int_equal(memory_add(*one, i, sides[i][0], sides[i][1], (int)i), 0);
-		assert_int_equal(memory_add(*other, i, sides[i][1], sides[i][0], (int)i), 0);
+		assert_int_equal(ring_add(*one, i, sides[i][0], sides[i][1], (int)i), 0);
+		assert_int_equal(ring_add(*other, i, sides[i][1], sides[i][0], (int)i), 0);
 	}
 }
 
@@ -275,19 +275,19 @@ static void open_all(struct link **one, struct link **other, struct channel_side
 static void hear_from_all(struct link *link)
 {
 	bool heard[CHANNELS_MAX] = { false }, came[CHANNELS_MAX] = { false };
-	struct memory_message message;
+	struct ring_message message;
 	struct datagram in[16];
 	unsigned n, i, total = 0;
 
 	for (i = 0; i < CHANNELS_MAX; i++) {
-		assert_true(memory_hear(link, &message));
+		assert_true(ring_peek(link, &message));
 		expect_content(&message, 5, message.channel);
 		assert_false(heard[message.channel]);
 		heard[message.channel] = true;
-		memory_heard(link, &message, message.channel % 3 == 0);
+		ring_finish(link, &message, message.channel % 3 == 0);
 	}
-	memory_answered(link);
-	assert_false(memory_hear(link, &message));
+	ring_notify_answers(link);
+	assert_false(ring_peek(link, &message));
 	while (total < CHANNELS_MAX) {
 		link->ops->receive(link, in, 16, &n);
 		assert_true(n > 0);
@@ -297,31 +297,31 @@ static void hear_from_all(struct link *link)
 			came[in[i].channel] = true;
 		}
 	}
-	memory_done(link);
-	assert_false(memory_pending(link));
+	ring_done(link);
+	assert_false(ring_pending(link));
 }
 
 static void all_channels_work_at_once(void **state)
 {
 	static struct channel_side *sides[CHANNELS_MAX][2];
-	struct memory_room room;
-	struct memory_answer answered;
+	struct ring_room room;
+	struct ring_answer answered;
 	struct link *one, *other;
 	unsigned i, k;
 
 	open_all(&one, &other, sides);
-	assert_int_equal(memory_channels(one), CHANNELS_MAX);
-	assert_int_equal(memory_tell_begin(one, CHANNELS_MAX, 1, &room), ENOENT);
-	memory_fall_asleep(other);
+	assert_int_equal(ring_channels(one), CHANNELS_MAX);
+	assert_int_equal(ring_send_begin(one, CHANNELS_MAX, 1, &room), ENOENT);
+	ring_sleep(other);
 	for (i = 0; i < CHANNELS_MAX; i++) {
-		assert_int_equal(memory_tell_begin(one, i, 5, &room), 0);
-		for (k = 0; k < MEMORY_HEAD_WORDS; k++)
+		assert_int_equal(ring_send_begin(one, i, 5, &room), 0);
+		for (k = 0; k < RING_HEAD_WORDS; k++)
 			room.head[k] = i * 100 + k;
 		fill(room.data, 5, i);
-		memory_tell(one, &room, i + 1);
+		ring_send_end(one, &room, i + 1);
 		assert_int_equal(rung_of[i], 0);
 	}
-	memory_ring_bells(one);
+	ring_ring_bells(one);
 	for (i = 0; i < CHANNELS_MAX; i++) {
 		assert_int_equal(rung_of[i], 1);
 		assert_int_equal(send_one(one, i, 200, i), 0);
@@ -329,11 +329,11 @@ static void all_channels_work_at_once(void **state)
 	}
 	hear_from_all(other);
 	for (i = 0; i < CHANNELS_MAX; i++) {
-		assert_true(memory_settle(one, i, &answered));
+		assert_true(ring_take_answer(one, i, &answered));
 		assert_int_equal(answered.owner, i + 1);
 		assert_int_equal(answered.refused, i % 3 == 0);
-		memory_remove(one, i);
-		assert_int_equal(memory_has_channels(one), i < CHANNELS_MAX - 1);
+		ring_remove(one, i);
+		assert_int_equal(ring_has_channels(one), i < CHANNELS_MAX - 1);
 	}
 	one->ops->close(one);
 	other->ops->close(other);
@@ -408,7 +408,7 @@ static void what_is_released_is_room_at_once(void **state)
 	assert_in_range(n, 15, 17);
 	assert_int_equal(there->ops->receive(there, given, 16, &received), 0);
 	assert_int_equal(send_one(here, channel_here, 60000, n), EAGAIN);
-	memory_done(there);
+	ring_done(there);
 	assert_int_equal(send_one(here, channel_here, 60000, n), 0);
 }
 

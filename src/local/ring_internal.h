@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What memory.c (datagrams) and memory_message.c (messages) share: how a channel lies in memory, and
+ * What ring.c (datagrams) and ring_message.c (messages) share: how a channel lies in memory, and
  * what a process knows of the two halves of one.
  *
  * Ordering. The producer writes cell and data, then stores the cell's sequence (R1, release); the
@@ -10,10 +10,10 @@
  * stores a sequence and then looks at asleep; a full fence between the two on each side (F1, F2), so
  * that one of them sees the other. The same for who sleeps until its messages are consumed (F5, F6).
  */
-#ifndef VERBATIM_LINK_MEMORY_INTERNAL_H
-#define VERBATIM_LINK_MEMORY_INTERNAL_H
+#ifndef VERBATIM_LOCAL_RING_INTERNAL_H
+#define VERBATIM_LOCAL_RING_INTERNAL_H
 
-#include "link/memory.h"
+#include "local/ring.h"
 
 #include "base/lock.h"
 
@@ -41,10 +41,10 @@ struct channel_cell {
 		uint32_t offset;	/* in data, of more than CHANNEL_CELL_DATA bytes */
 		uint8_t inside[CHANNEL_CELL_DATA];
 		struct {
-			uint32_t head[MEMORY_HEAD_WORDS];
+			uint32_t head[RING_HEAD_WORDS];
 			union {
-				uint32_t offset;	/* of more than MEMORY_INSIDE bytes */
-				uint8_t inside[MEMORY_INSIDE];
+				uint32_t offset;	/* of more than RING_INSIDE bytes */
+				uint8_t inside[RING_INSIDE];
 			};
 		} message;
 	};
@@ -61,7 +61,7 @@ struct channel_side {
 	_Atomic uint32_t parts;				/* of messages */
 	/* Read mostly. Of each cell's last message whether it was refused. */
 	_Alignas(LINE) _Atomic uint64_t refused[CHANNEL_CELLS / 64];
-	_Atomic uint32_t reach;				/* enum memory_reach */
+	_Atomic uint32_t reach;				/* enum ring_reach */
 	_Alignas(LINE) _Atomic uint32_t asleep;		/* number of the sleep << 2 | enum asleep */
 	/* As the producer. */
 	_Alignas(LINE) struct channel_route route[CHANNEL_ROUTES + 1];	/* [0] is unused */
@@ -80,7 +80,7 @@ enum asleep { AWAKE, ASLEEP, ASLEEP_FOR_ANSWERS };
 /*
  * What this process knows of a half that it produces.
  *
- * Messages in it are settled in order (memory_answer). @settled is written by who settles while it
+ * Messages in it are settled in order (ring_answer). @settled is written by who settles while it
  * is not @told, and by who tells, under the lock, while it is: then there is nothing to settle.
  */
 struct producer {
@@ -109,7 +109,7 @@ struct consumer {
 	const struct channel_side *half;	/* theirs */
 	struct channel_side *ours;
 	_Atomic uint32_t taken;		/* cells given out so far; pollers look at it */
-	_Atomic bool held;		/* the next message is being dealt with (memory_hold) */
+	_Atomic bool held;		/* the next message is being dealt with (ring_hold) */
 	bool heard, refused;		/* messages whose answers the peer was not woken for yet */
 };
 
@@ -120,7 +120,7 @@ struct channel {
 	struct consumer consumer;
 };
 
-struct memory_link {
+struct ring_link {
 	struct link link;
 	struct counters *counters;
 	channel_wake_fn *wake;
@@ -135,14 +135,14 @@ struct memory_link {
 };
 
 #define RECEIVE_MAX 64u
-#define memory_of(l) ((struct memory_link *)(l))
+#define ring_of(l) ((struct ring_link *)(l))
 
 static inline size_t channel_rounded(size_t bytes)
 {
 	return (bytes + LINE - 1) & ~(size_t)(LINE - 1);
 }
 
-static inline struct channel *channel_at(const struct memory_link *memory, unsigned number)
+static inline struct channel *channel_at(const struct ring_link *memory, unsigned number)
 {
 	struct channel *channel;
 
@@ -183,11 +183,11 @@ enum room { ROOM_FOR_ALL, ROOM_FOR_MESSAGES };
 bool producer_has_room(struct producer *producer, enum room room, size_t bytes, uint64_t *start);
 /* The next cell is written: let it be seen. Its data, if any, ends at @data_end. Locked. */
 void producer_put(struct producer *producer, struct channel_cell *cell, uint64_t data_end);
-/* After cells were put: if the peer sleeps its bell is due (memory_ring_bells). */
-void producer_wake(struct memory_link *memory, struct channel *channel);
+/* After cells were put: if the peer sleeps its bell is due (ring_ring_bells). */
+void producer_wake(struct ring_link *memory, struct channel *channel);
 /* The same, if it sleeps as deeply as that. Once for each of its sleeps. */
-void channel_note_bell(struct memory_link *memory, struct channel *channel, enum asleep at_least);
+void channel_note_bell(struct ring_link *memory, struct channel *channel, enum asleep at_least);
 /* What was given out is consumed. */
-void memory_release_given(struct memory_link *memory);
+void ring_release_given(struct ring_link *memory);
 
 #endif

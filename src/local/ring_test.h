@@ -5,8 +5,8 @@
  * A message's number is in its head, in its data and, as number + 1, its owner; so each can be
  * recognised wherever it turns up.
  */
-#ifndef VERBATIM_LINK_MEMORY_TEST_H
-#define VERBATIM_LINK_MEMORY_TEST_H
+#ifndef VERBATIM_LOCAL_RING_TEST_H
+#define VERBATIM_LOCAL_RING_TEST_H
 
 #include <errno.h>
 #include <setjmp.h>
@@ -19,7 +19,7 @@
 #include <cmocka.h>
 
 #include "base/test_random.h"
-#include "link/memory_internal.h"
+#include "local/ring_internal.h"
 
 static struct counters counters;
 static struct link *here, *there;
@@ -57,9 +57,9 @@ static inline int setup(void **state)
 			return -1;
 		rung[i] = 0;
 	}
-	return memory_open(&here, &counters, ring) || memory_open(&there, &counters, ring) ||
-	       memory_add(here, channel_here, side[0], side[1], 1001) ||
-	       memory_add(there, channel_there, side[1], side[0], 1000);
+	return ring_open(&here, &counters, ring) || ring_open(&there, &counters, ring) ||
+	       ring_add(here, channel_here, side[0], side[1], 1001) ||
+	       ring_add(there, channel_there, side[1], side[0], 1000);
 }
 
 static inline int teardown(void **state)
@@ -83,17 +83,17 @@ static inline void fill(uint8_t *data, size_t bytes, uint32_t number)
 /* Bells that are due are rung at once. */
 static inline int try_tell(struct link *link, unsigned channel, size_t bytes, uint32_t number)
 {
-	struct memory_room room;
-	int err = memory_tell_begin(link, channel, bytes, &room);
+	struct ring_room room;
+	int err = ring_send_begin(link, channel, bytes, &room);
 	unsigned i;
 
 	if (err)
 		return err;
-	for (i = 0; i < MEMORY_HEAD_WORDS; i++)
+	for (i = 0; i < RING_HEAD_WORDS; i++)
 		room.head[i] = number * 100 + i;
 	fill(room.data, bytes, number);
-	memory_tell(link, &room, number + 1);
-	memory_ring_bells(link);
+	ring_send_end(link, &room, number + 1);
+	ring_ring_bells(link);
 	return 0;
 }
 
@@ -102,31 +102,31 @@ static inline void tell(size_t bytes, uint32_t number)
 	assert_int_equal(try_tell(here, channel_here, bytes, number), 0);
 }
 
-static inline void expect_content(const struct memory_message *message, size_t bytes,
+static inline void expect_content(const struct ring_message *message, size_t bytes,
 				  uint32_t number)
 {
 	static uint8_t data[LINK_BYTES_MAX];
 	unsigned i;
 
 	assert_int_equal(message->bytes, bytes);
-	for (i = 0; i < MEMORY_HEAD_WORDS; i++)
+	for (i = 0; i < RING_HEAD_WORDS; i++)
 		assert_int_equal(message->head[i], number * 100 + i);
 	fill(data, bytes, number);
 	assert_memory_equal(message->data, data, bytes);
 }
 
-static inline void answer(struct link *link, const struct memory_message *message, bool refused)
+static inline void answer(struct link *link, const struct ring_message *message, bool refused)
 {
-	memory_heard(link, message, refused);
-	memory_answered(link);
-	memory_ring_bells(link);
+	ring_finish(link, message, refused);
+	ring_notify_answers(link);
+	ring_ring_bells(link);
 }
 
 static inline void hear(size_t bytes, uint32_t number, bool refused)
 {
-	struct memory_message message;
+	struct ring_message message;
 
-	assert_true(memory_hear(there, &message));
+	assert_true(ring_peek(there, &message));
 	assert_int_equal(message.channel, channel_there);
 	expect_content(&message, bytes, number);
 	answer(there, &message, refused);
@@ -134,29 +134,29 @@ static inline void hear(size_t bytes, uint32_t number, bool refused)
 
 static inline void hear_nothing(struct link *link)
 {
-	struct memory_message message;
+	struct ring_message message;
 
-	assert_false(memory_hear(link, &message));
+	assert_false(ring_peek(link, &message));
 }
 
 static inline void settle(uint32_t number, bool refused)
 {
-	struct memory_answer answer;
+	struct ring_answer answer;
 
-	assert_true(memory_can_settle(here, channel_here));
-	assert_true(memory_any_can_settle(here));
-	assert_true(memory_settle(here, channel_here, &answer));
+	assert_true(ring_has_answer(here, channel_here));
+	assert_true(ring_any_answer(here));
+	assert_true(ring_take_answer(here, channel_here, &answer));
 	assert_int_equal(answer.owner, number + 1);
 	assert_int_equal(answer.refused, refused);
 }
 
 static inline void settle_nothing(void)
 {
-	struct memory_answer answer;
+	struct ring_answer answer;
 
-	assert_false(memory_can_settle(here, channel_here));
-	assert_false(memory_any_can_settle(here));
-	assert_false(memory_settle(here, channel_here, &answer));
+	assert_false(ring_has_answer(here, channel_here));
+	assert_false(ring_any_answer(here));
+	assert_false(ring_take_answer(here, channel_here, &answer));
 }
 
 static inline int send_one(struct link *link, unsigned channel, size_t bytes, uint32_t number)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Messages through the channels of the memory link (memory.h; in which order memory is written and
- * read: memory_internal.h).
+ * read: ring_internal.h).
  *
  *	cells of a half:   ... | settled ... | consumed ... | put
  *	                         answered      told
@@ -9,22 +9,22 @@
  * That a message was consumed is its answer; a bit of its cell's number, written before, says that it
  * was refused. Both are read by the producer, in the order of cells, before the cell is used again.
  */
-#include "link/memory_internal.h"
+#include "local/ring_internal.h"
 
 #include <errno.h>
 #include <string.h>
 
-void memory_set_reach(struct link *link, unsigned number, unsigned reach)
+void ring_set_reach(struct link *link, unsigned number, unsigned reach)
 {
-	struct channel *channel = channel_at(memory_of(link), number);
+	struct channel *channel = channel_at(ring_of(link), number);
 
 	if (channel)
 		atomic_store_explicit(&channel->consumer.ours->reach, reach, memory_order_release);
 }
 
-unsigned memory_reach(const struct link *link, unsigned number)
+unsigned ring_reach(const struct link *link, unsigned number)
 {
-	struct channel *channel = channel_at(memory_of(link), number);
+	struct channel *channel = channel_at(ring_of(link), number);
 
 	return channel ? atomic_load_explicit(&channel->producer.theirs->reach, memory_order_acquire) : 0;
 }
@@ -48,11 +48,11 @@ static void fetch_ahead(const struct producer *producer, uint64_t data_end, size
 		__builtin_prefetch(half->data + (data_end + LINE * AHEAD) % CHANNEL_DATA_BYTES, 1);
 }
 
-int memory_tell_begin(struct link *link, unsigned number, size_t bytes, struct memory_room *room)
+int ring_send_begin(struct link *link, unsigned number, size_t bytes, struct ring_room *room)
 	UNCHECKED_LOCKS
 {
-	struct channel *channel = channel_at(memory_of(link), number);
-	size_t outside = bytes <= MEMORY_INSIDE ? 0 : channel_rounded(bytes);
+	struct channel *channel = channel_at(ring_of(link), number);
+	size_t outside = bytes <= RING_INSIDE ? 0 : channel_rounded(bytes);
 	struct producer *producer;
 	uint64_t start;
 	int err;
@@ -82,9 +82,9 @@ int memory_tell_begin(struct link *link, unsigned number, size_t bytes, struct m
 	return 0;
 }
 
-bool memory_may_fetch(const struct link *link, unsigned number, uint32_t bytes)
+bool ring_may_fetch(const struct link *link, unsigned number, uint32_t bytes)
 {
-	struct channel *channel = channel_at(memory_of(link), number);
+	struct channel *channel = channel_at(ring_of(link), number);
 	uint64_t fetching = channel ? atomic_load_explicit(&channel->producer.fetching,
 							   memory_order_relaxed) : 0;
 
@@ -103,7 +103,7 @@ static void note_told(struct producer *producer, uint32_t owner)
 	atomic_store_explicit(&producer->told, number + 1, memory_order_release);	/* R8 */
 }
 
-void memory_tell(struct link *link, struct memory_room *room, uint32_t owner) UNCHECKED_LOCKS
+void ring_send_end(struct link *link, struct ring_room *room, uint32_t owner) UNCHECKED_LOCKS
 {
 	struct producer *producer = &room->channel->producer;
 	struct channel_cell *cell = room->cell;
@@ -116,11 +116,11 @@ void memory_tell(struct link *link, struct memory_room *room, uint32_t owner) UN
 		atomic_fetch_add_explicit(&producer->fetching, room->fetched, memory_order_relaxed);
 	note_told(producer, owner);
 	producer_put(producer, cell, room->data_end);
-	producer_wake(memory_of(link), room->channel);
+	producer_wake(ring_of(link), room->channel);
 	lock_release(&producer->lock);
 }
 
-void memory_tell_cancel(struct memory_room *room) UNCHECKED_LOCKS
+void ring_send_cancel(struct ring_room *room) UNCHECKED_LOCKS
 {
 	lock_release(&room->channel->producer.lock);
 }
@@ -128,17 +128,17 @@ void memory_tell_cancel(struct memory_room *room) UNCHECKED_LOCKS
 /* ---- hearing ---- */
 
 /* False: what the cell says is impossible. */
-static bool read_message(struct channel *channel, struct memory_message *message)
+static bool read_message(struct channel *channel, struct ring_message *message)
 {
 	const struct channel_cell *cell = next_cell(&channel->consumer);
 	uint32_t offset, i;
 
 	__builtin_prefetch(&channel->consumer.half->cell[(channel->consumer.taken + 2) % CHANNEL_CELLS]);
 	message->bytes = *(const volatile uint32_t *)&cell->bytes_route & 0xffffff;
-	for (i = 0; i < MEMORY_HEAD_WORDS; i++)
+	for (i = 0; i < RING_HEAD_WORDS; i++)
 		message->head[i] = *(const volatile uint32_t *)&cell->message.head[i];
-	if (message->bytes <= MEMORY_INSIDE) {
-		memcpy(message->inside, cell->message.inside, MEMORY_INSIDE);
+	if (message->bytes <= RING_INSIDE) {
+		memcpy(message->inside, cell->message.inside, RING_INSIDE);
 		message->data = message->inside;
 	} else {
 		offset = *(const volatile uint32_t *)&cell->message.offset;
@@ -155,42 +155,42 @@ static bool read_message(struct channel *channel, struct memory_message *message
 	return true;
 }
 
-void memory_hold(struct link *link, const struct memory_message *message)
+void ring_hold(struct link *link, const struct ring_message *message)
 {
-	struct channel *channel = channel_at(memory_of(link), message->channel);
+	struct channel *channel = channel_at(ring_of(link), message->channel);
 
 	if (channel)
 		atomic_store_explicit(&channel->consumer.held, true, memory_order_relaxed);
 }
 
-void memory_unhold(struct link *link, unsigned number)
+void ring_unhold(struct link *link, unsigned number)
 {
-	struct channel *channel = channel_at(memory_of(link), number);
+	struct channel *channel = channel_at(ring_of(link), number);
 
 	if (channel)
 		atomic_store_explicit(&channel->consumer.held, false, memory_order_relaxed);
 }
 
-void memory_progresses(struct link *link, const struct memory_message *message)
+void ring_note_progress(struct link *link, const struct ring_message *message)
 {
-	struct channel *channel = channel_at(memory_of(link), message->channel);
+	struct channel *channel = channel_at(ring_of(link), message->channel);
 
 	if (channel)
 		atomic_fetch_add_explicit(&channel->consumer.ours->parts, 1, memory_order_relaxed);
 }
 
-uint32_t memory_progress(const struct link *link, unsigned number)
+uint32_t ring_progress(const struct link *link, unsigned number)
 {
-	struct channel *channel = channel_at(memory_of(link), number);
+	struct channel *channel = channel_at(ring_of(link), number);
 
 	return !channel ? 0 :
 	       atomic_load_explicit(&channel->producer.theirs->consumed, memory_order_relaxed) +
 	       atomic_load_explicit(&channel->producer.theirs->parts, memory_order_relaxed);
 }
 
-bool memory_hear(struct link *link, struct memory_message *message)
+bool ring_peek(struct link *link, struct ring_message *message)
 {
-	struct memory_link *memory = memory_of(link);
+	struct ring_link *memory = ring_of(link);
 	unsigned count = atomic_load_explicit(&memory->count, memory_order_acquire), i;
 
 	if (memory->row >= ROW) {
@@ -205,14 +205,14 @@ bool memory_hear(struct link *link, struct memory_message *message)
 		while (channel && memory->row < ROW && cell_is_ready(&channel->consumer) &&
 		       cell_is_message(next_cell(&channel->consumer))) {
 			if (memory->given_count)
-				memory_release_given(memory);
+				ring_release_given(memory);
 			memory->row++;
 			if (read_message(channel, message)) {
 				memory->next = message->channel;
 				return true;
 			}
 			counter_add(memory->counters, COUNTER_RX_MALFORMED, 1);
-			memory_heard(link, message, true);
+			ring_finish(link, message, true);
 		}
 		memory->next = message->channel + 1;
 		memory->row = 0;
@@ -231,9 +231,9 @@ static void set_refused(struct channel_side *half, uint32_t number, bool refused
 		atomic_store_explicit(word, bits ^ bit, memory_order_relaxed);
 }
 
-void memory_heard(struct link *link, const struct memory_message *message, bool refused)
+void ring_finish(struct link *link, const struct ring_message *message, bool refused)
 {
-	struct channel *channel = channel_at(memory_of(link), message->channel);
+	struct channel *channel = channel_at(ring_of(link), message->channel);
 	struct consumer *consumer;
 	uint32_t taken;
 
@@ -250,9 +250,9 @@ void memory_heard(struct link *link, const struct memory_message *message, bool 
 }
 
 /* Who is refused has to do something about it, whether anybody waits for that or not. */
-void memory_answered(struct link *link)
+void ring_notify_answers(struct link *link)
 {
-	struct memory_link *memory = memory_of(link);
+	struct ring_link *memory = ring_of(link);
 	unsigned count = atomic_load_explicit(&memory->count, memory_order_acquire), i;
 
 	atomic_thread_fence(memory_order_seq_cst);	/* F5 */
@@ -300,7 +300,7 @@ static bool has_answer(struct producer *producer)
 	return answers_of(producer) > 0;
 }
 
-static void take_answer(struct producer *producer, struct memory_answer *answer)
+static void take_answer(struct producer *producer, struct ring_answer *answer)
 {
 	uint32_t number = atomic_load_explicit(&producer->settled, memory_order_relaxed);
 	uint64_t bits = atomic_load_explicit(&producer->theirs->refused[number % CHANNEL_CELLS / 64],
@@ -315,9 +315,9 @@ static void take_answer(struct producer *producer, struct memory_answer *answer)
 	atomic_store_explicit(&producer->settled, number + 1, memory_order_release);	/* R7 */
 }
 
-bool memory_settle(struct link *link, unsigned number, struct memory_answer *answer)
+bool ring_take_answer(struct link *link, unsigned number, struct ring_answer *answer)
 {
-	struct channel *channel = channel_at(memory_of(link), number);
+	struct channel *channel = channel_at(ring_of(link), number);
 
 	while (channel && has_answer(&channel->producer)) {
 		take_answer(&channel->producer, answer);
@@ -327,10 +327,10 @@ bool memory_settle(struct link *link, unsigned number, struct memory_answer *ans
 	return false;
 }
 
-bool memory_settle_lost(struct link *link, unsigned number, struct memory_answer *answer)
+bool ring_take_answer_lost(struct link *link, unsigned number, struct ring_answer *answer)
 {
 	/* Also of a channel that was removed. */
-	struct channel *channel = atomic_load(&memory_of(link)->channel[number]);
+	struct channel *channel = atomic_load(&ring_of(link)->channel[number]);
 	struct producer *producer = channel ? &channel->producer : NULL;
 
 	while (producer && atomic_load_explicit(&producer->told, memory_order_acquire) !=
@@ -343,31 +343,31 @@ bool memory_settle_lost(struct link *link, unsigned number, struct memory_answer
 	return false;
 }
 
-bool memory_can_settle(const struct link *link, unsigned number)
+bool ring_has_answer(const struct link *link, unsigned number)
 {
-	struct channel *channel = channel_at(memory_of(link), number);
+	struct channel *channel = channel_at(ring_of(link), number);
 
 	return channel && answers_of(&channel->producer);
 }
 
-bool memory_any_can_settle(const struct link *link)
+bool ring_any_answer(const struct link *link)
 {
-	unsigned count = memory_channels(link), i;
+	unsigned count = ring_channels(link), i;
 
 	for (i = 0; i < count; i++)
-		if (memory_can_settle(link, i))
+		if (ring_has_answer(link, i))
 			return true;
 	return false;
 }
 
-unsigned memory_channels(const struct link *link)
+unsigned ring_channels(const struct link *link)
 {
-	return atomic_load_explicit(&memory_of(link)->count, memory_order_acquire);
+	return atomic_load_explicit(&ring_of(link)->count, memory_order_acquire);
 }
 
-bool memory_await_answers(struct link *link, unsigned number)
+bool ring_await_answers(struct link *link, unsigned number)
 {
-	struct channel *channel = channel_at(memory_of(link), number);
+	struct channel *channel = channel_at(ring_of(link), number);
 	_Atomic uint32_t *asleep;
 	uint32_t was;
 
@@ -379,7 +379,7 @@ bool memory_await_answers(struct link *link, unsigned number)
 	    atomic_load_explicit(&channel->producer.settled, memory_order_relaxed))
 		return false;
 	atomic_store_explicit(&channel->producer.awaited, true, memory_order_relaxed);
-	atomic_thread_fence(memory_order_seq_cst);	/* with the exchange in memory_fall_asleep() */
+	atomic_thread_fence(memory_order_seq_cst);	/* with the exchange in ring_sleep() */
 	asleep = &channel->consumer.ours->asleep;
 	was = atomic_load_explicit(asleep, memory_order_relaxed);
 	if ((was & ASLEEP_MASK) == AWAKE)

@@ -3,7 +3,7 @@
  * Messages through the memory link (memory_link_test.c has the datagrams): order and content,
  * answers, full rings, a peer that is gone, the turns of several.
  */
-#include "link/memory_test.h"
+#include "local/ring_test.h"
 
 /* ---- order and content ---- */
 
@@ -14,17 +14,17 @@ static void what_is_told_is_heard_as_it_was(void **state)
 	const unsigned count = sizeof(sizes) / sizeof(sizes[0]);
 	uint32_t i;
 
-	_Static_assert(MEMORY_INSIDE == 28, "the sizes around it are tried");
+	_Static_assert(RING_INSIDE == 28, "the sizes around it are tried");
 	hear_nothing(there);
-	assert_false(memory_pending(there));
+	assert_false(ring_pending(there));
 	for (i = 0; i < count; i++)
 		tell(sizes[i], i);
-	assert_true(memory_pending(there));
-	assert_false(memory_pending(here));
+	assert_true(ring_pending(there));
+	assert_false(ring_pending(here));
 	for (i = 0; i < count; i++)
 		hear(sizes[i], i, false);
 	hear_nothing(there);
-	assert_false(memory_pending(there));
+	assert_false(ring_pending(there));
 	for (i = 0; i < count; i++)
 		settle(i, false);
 	settle_nothing();
@@ -51,15 +51,15 @@ static void data_that_does_not_fit_before_the_end_of_the_ring_goes_to_its_begin(
 
 static void what_is_too_long_or_for_nobody_is_not_begun(void **state)
 {
-	struct memory_room room;
+	struct ring_room room;
 
-	assert_int_equal(memory_tell_begin(here, channel_here, LINK_BYTES_MAX + 1, &room),
+	assert_int_equal(ring_send_begin(here, channel_here, LINK_BYTES_MAX + 1, &room),
 			 EMSGSIZE);
-	assert_int_equal(memory_tell_begin(here, channel_here + 1, 1, &room), ENOENT);
-	assert_int_equal(memory_tell_begin(here, 5000, 1, &room), ENOENT);
+	assert_int_equal(ring_send_begin(here, channel_here + 1, 1, &room), ENOENT);
+	assert_int_equal(ring_send_begin(here, 5000, 1, &room), ENOENT);
 	tell(1, 1);
-	memory_remove(here, channel_here);
-	assert_int_equal(memory_tell_begin(here, channel_here, 1, &room), ENOENT);
+	ring_remove(here, channel_here);
+	assert_int_equal(ring_send_begin(here, channel_here, 1, &room), ENOENT);
 	hear(1, 1, false);
 }
 
@@ -72,7 +72,7 @@ static void messages_and_datagrams_keep_their_order(void **state)
 	uint32_t put = 0, got = 0, settled = 0;
 	bool is_message[16384];
 	uint64_t random = 3;
-	struct memory_message message;
+	struct ring_message message;
 
 	while (got < 16000) {
 		while (put < 16000 && put - got < 300 && test_random(&random) % 40) {
@@ -97,7 +97,7 @@ static void messages_and_datagrams_keep_their_order(void **state)
 				continue;
 			}
 			assert_int_equal(receive(16, &got, mixed_size), 0);
-			assert_true(memory_hear(there, &message));
+			assert_true(ring_peek(there, &message));
 			expect_content(&message, mixed_size(got), got);
 			answer(there, &message, got % 3 == 0);
 			got++;
@@ -116,13 +116,13 @@ static void messages_and_datagrams_keep_their_order(void **state)
 
 static void a_message_stays_the_next_one_until_it_is_answered(void **state)
 {
-	struct memory_message message;
+	struct ring_message message;
 	unsigned i;
 
 	tell(10, 1);
 	tell(2000, 2);
 	for (i = 0; i < 3; i++) {
-		assert_true(memory_hear(there, &message));
+		assert_true(ring_peek(there, &message));
 		expect_content(&message, 10, 1);
 		settle_nothing();
 	}
@@ -148,18 +148,18 @@ static void hearing_gives_back_the_datagrams_before(void **state)
 
 static void a_cancelled_message_was_never_there(void **state)
 {
-	struct memory_room room, again;
+	struct ring_room room, again;
 
-	assert_int_equal(memory_tell_begin(here, channel_here, 1000, &room), 0);
+	assert_int_equal(ring_send_begin(here, channel_here, 1000, &room), 0);
 	memset(room.data, 0xee, 1000);
-	memory_tell_cancel(&room);
-	assert_false(memory_pending(there));
+	ring_send_cancel(&room);
+	assert_false(ring_pending(there));
 	hear_nothing(there);
 	settle_nothing();
-	assert_int_equal(memory_tell_begin(here, channel_here, 1000, &again), 0);
+	assert_int_equal(ring_send_begin(here, channel_here, 1000, &again), 0);
 	assert_int_equal(again.number, room.number);
 	assert_ptr_equal(again.data, room.data);
-	memory_tell_cancel(&again);
+	ring_send_cancel(&again);
 	/* Its cell and its data are not taken: a datagram may come there. */
 	assert_int_equal(send_one(here, channel_here, mixed_size(7), 7), 0);
 	tell(1000, 8);
@@ -173,7 +173,7 @@ static void a_cancelled_message_was_never_there(void **state)
 
 static void answers_come_in_order_and_once(void **state)
 {
-	struct memory_answer answer;
+	struct ring_answer answer;
 	uint32_t i;
 
 	settle_nothing();
@@ -183,7 +183,7 @@ static void answers_come_in_order_and_once(void **state)
 	for (i = 0; i < 10; i++)
 		hear(i * 10, i, i == 2 || i == 7);
 	for (i = 0; i < 10; i++) {
-		assert_true(memory_settle(here, channel_here, &answer));
+		assert_true(ring_take_answer(here, channel_here, &answer));
 		assert_int_equal(answer.owner, i + 1);
 		assert_int_equal(answer.cell, i);
 		assert_int_equal(answer.refused, i == 2 || i == 7);
@@ -206,23 +206,23 @@ static void a_cell_used_again_has_its_own_answer(void **state)
 	}
 }
 
-/* The number that memory_tell_begin() names is the one that the answer names. */
+/* The number that ring_send_begin() names is the one that the answer names. */
 static void an_answer_names_the_cell_that_was_told(void **state)
 {
-	struct memory_message message;
-	struct memory_answer answered;
-	struct memory_room room;
+	struct ring_message message;
+	struct ring_answer answered;
+	struct ring_room room;
 	uint32_t i;
 
 	for (i = 0; i < 3 * CHANNEL_CELLS; i++) {
 		if (i % 3 == 0)
 			assert_int_equal(send_one(here, channel_here, 20, i), 0);
 		there->ops->receive(there, &(struct datagram){ 0 }, 1, &(unsigned){ 0 });
-		assert_int_equal(memory_tell_begin(here, channel_here, 4, &room), 0);
-		memory_tell(here, &room, 7);
-		assert_true(memory_hear(there, &message));
+		assert_int_equal(ring_send_begin(here, channel_here, 4, &room), 0);
+		ring_send_end(here, &room, 7);
+		assert_true(ring_peek(there, &message));
 		answer(there, &message, false);
-		assert_true(memory_settle(here, channel_here, &answered));
+		assert_true(ring_take_answer(here, channel_here, &answered));
 		assert_int_equal(answered.cell, room.number);
 		assert_int_equal(answered.owner, 7);
 	}
@@ -322,11 +322,11 @@ static void data_is_written_over_when_it_was_heard_and_no_earlier(void **state)
 			told++;
 		assert_in_range(told - first, 11, 12);
 		assert_int_equal(try_tell(here, channel_here, bytes, told), EAGAIN);
-		tell(MEMORY_INSIDE, 1000000 + told);	/* this needs no data */
+		tell(RING_INSIDE, 1000000 + told);	/* this needs no data */
 		while (first < told)
 			hear(bytes, first++, false);
-		hear(MEMORY_INSIDE, 1000000 + told, false);
-		while (memory_settle(here, channel_here, &(struct memory_answer){ 0 }))
+		hear(RING_INSIDE, 1000000 + told, false);
+		while (ring_take_answer(here, channel_here, &(struct ring_answer){ 0 }))
 			;
 	}
 }
@@ -337,50 +337,50 @@ static void data_is_written_over_when_it_was_heard_and_no_earlier(void **state)
 
 static void tell_fetched(uint32_t fetched, uint32_t number)
 {
-	struct memory_room room;
+	struct ring_room room;
 
-	assert_int_equal(memory_tell_begin(here, channel_here, 4, &room), 0);
+	assert_int_equal(ring_send_begin(here, channel_here, 4, &room), 0);
 	fill(room.data, 4, number);
 	room.fetched = fetched;
-	memory_tell(here, &room, number + 1);
+	ring_send_end(here, &room, number + 1);
 }
 
 static void hear_any(void)
 {
-	struct memory_message message;
+	struct ring_message message;
 
-	assert_true(memory_hear(there, &message));
+	assert_true(ring_peek(there, &message));
 	answer(there, &message, false);
 }
 
 /* What is behind a message waits while it is fetched: so not too much of that is told at a time. */
 static void a_peer_is_told_of_a_few_megabytes_to_fetch(void **state)
 {
-	struct memory_answer answered;
+	struct ring_answer answered;
 
-	assert_true(memory_may_fetch(here, channel_here, UINT32_MAX));	/* a single one */
+	assert_true(ring_may_fetch(here, channel_here, UINT32_MAX));	/* a single one */
 	tell_fetched(3 * MIB, 0);
-	assert_true(memory_may_fetch(here, channel_here, MIB));
-	assert_false(memory_may_fetch(here, channel_here, MIB + 1));
+	assert_true(ring_may_fetch(here, channel_here, MIB));
+	assert_false(ring_may_fetch(here, channel_here, MIB + 1));
 	tell(100, 1);			/* carries its data: that does not count */
-	assert_true(memory_may_fetch(here, channel_here, MIB));
+	assert_true(ring_may_fetch(here, channel_here, MIB));
 	tell_fetched(MIB, 2);
-	assert_false(memory_may_fetch(here, channel_here, 1));
+	assert_false(ring_may_fetch(here, channel_here, 1));
 	hear_any();
-	assert_false(memory_may_fetch(here, channel_here, 1));
+	assert_false(ring_may_fetch(here, channel_here, 1));
 	settle(0, false);
-	assert_true(memory_may_fetch(here, channel_here, 3 * MIB));
-	assert_false(memory_may_fetch(here, channel_here, 3 * MIB + 1));
+	assert_true(ring_may_fetch(here, channel_here, 3 * MIB));
+	assert_false(ring_may_fetch(here, channel_here, 3 * MIB + 1));
 	hear(100, 1, false);
 	hear_any();
 	settle(1, false);
 	settle(2, false);
-	assert_true(memory_may_fetch(here, channel_here, UINT32_MAX));
+	assert_true(ring_may_fetch(here, channel_here, UINT32_MAX));
 	/* Nor what nobody will ever fetch. */
 	tell_fetched(UINT32_MAX, 3);
-	assert_false(memory_may_fetch(here, channel_here, 1));
-	assert_true(memory_settle_lost(here, channel_here, &answered));
-	assert_true(memory_may_fetch(here, channel_here, UINT32_MAX));
+	assert_false(ring_may_fetch(here, channel_here, 1));
+	assert_true(ring_take_answer_lost(here, channel_here, &answered));
+	assert_true(ring_may_fetch(here, channel_here, UINT32_MAX));
 }
 
 /* Its place in the ring is used by others meanwhile, messages and datagrams. */
@@ -402,41 +402,41 @@ static void what_is_fetched_is_counted_once(void **state)
 		hear_any();
 		settle(i, false);
 		settle(i, false);
-		assert_true(memory_may_fetch(here, channel_here, UINT32_MAX));
+		assert_true(ring_may_fetch(here, channel_here, UINT32_MAX));
 	}
 }
 
 static void a_peer_that_gets_on_is_seen_to(void **state)
 {
-	uint32_t before = memory_progress(here, channel_here), i;
-	struct memory_message message;
+	uint32_t before = ring_progress(here, channel_here), i;
+	struct ring_message message;
 
 	tell(4, 0);
 	tell(4, 1);
-	assert_int_equal(memory_progress(here, channel_here), before);
-	assert_true(memory_hear(there, &message));
+	assert_int_equal(ring_progress(here, channel_here), before);
+	assert_true(ring_peek(there, &message));
 	for (i = 0; i < 3; i++) {
-		memory_progresses(there, &message);
-		assert_int_not_equal(memory_progress(here, channel_here), before);
-		before = memory_progress(here, channel_here);
+		ring_note_progress(there, &message);
+		assert_int_not_equal(ring_progress(here, channel_here), before);
+		before = ring_progress(here, channel_here);
 	}
 	answer(there, &message, true);
-	assert_int_not_equal(memory_progress(here, channel_here), before);
-	before = memory_progress(here, channel_here);
+	assert_int_not_equal(ring_progress(here, channel_here), before);
+	before = ring_progress(here, channel_here);
 	/* What we hear ourselves is nothing that the peer does. */
 	assert_int_equal(try_tell(there, channel_there, 4, 9), 0);
-	assert_true(memory_hear(here, &message));
-	memory_progresses(here, &message);
+	assert_true(ring_peek(here, &message));
+	ring_note_progress(here, &message);
 	answer(here, &message, false);
-	assert_int_equal(memory_progress(here, channel_here), before);
-	assert_int_equal(memory_progress(here, channel_here + 1), 0);
+	assert_int_equal(ring_progress(here, channel_here), before);
+	assert_int_equal(ring_progress(here, channel_here + 1), 0);
 }
 
 /* ---- an end ---- */
 
 static void what_a_peer_that_is_gone_did_not_answer_counts_as_refused(void **state)
 {
-	struct memory_answer answer;
+	struct ring_answer answer;
 	uint32_t i;
 
 	for (i = 0; i < 6; i++) {
@@ -445,25 +445,25 @@ static void what_a_peer_that_is_gone_did_not_answer_counts_as_refused(void **sta
 	}
 	hear(40, 0, false);
 	settle(0, false);
-	memory_remove(here, channel_here);
-	assert_false(memory_settle(here, channel_here, &answer));
-	assert_false(memory_can_settle(here, channel_here));
+	ring_remove(here, channel_here);
+	assert_false(ring_take_answer(here, channel_here, &answer));
+	assert_false(ring_has_answer(here, channel_here));
 	for (i = 1; i < 6; i++) {
-		assert_true(memory_settle_lost(here, channel_here, &answer));
+		assert_true(ring_take_answer_lost(here, channel_here, &answer));
 		assert_int_equal(answer.owner, i + 1);
 		assert_int_equal(answer.cell, 2 * i);
 		assert_true(answer.refused);
 	}
-	assert_false(memory_settle_lost(here, channel_here, &answer));
-	assert_false(memory_settle_lost(here, CHANNELS_MAX - 1, &answer));
+	assert_false(ring_take_answer_lost(here, channel_here, &answer));
+	assert_false(ring_take_answer_lost(here, CHANNELS_MAX - 1, &answer));
 }
 
 /* The next channel in that place has nothing of the last one. */
 static void a_place_used_again_begins_anew(void **state)
 {
-	struct memory_message message;
-	struct memory_answer answer;
-	struct memory_room room;
+	struct ring_message message;
+	struct ring_answer answer;
+	struct ring_room room;
 	uint32_t i;
 
 	for (i = 0; i < 1000; i++) {
@@ -472,21 +472,21 @@ static void a_place_used_again_begins_anew(void **state)
 		settle(i, true);
 	}
 	tell(1000, 1000);
-	memory_await_answers(here, channel_here);
+	ring_await_answers(here, channel_here);
 	assert_int_equal(try_tell(there, channel_there, 1, 1), 0);
-	assert_true(memory_hear(here, &message));	/* says what was taken, for the last time */
-	memory_remove(here, channel_here);
-	memory_remove(there, channel_there);
-	assert_true(memory_settle_lost(here, channel_here, &answer));
+	assert_true(ring_peek(here, &message));	/* says what was taken, for the last time */
+	ring_remove(here, channel_here);
+	ring_remove(there, channel_there);
+	assert_true(ring_take_answer_lost(here, channel_here, &answer));
 	memset(side[0], 0, channel_side_bytes());
 	memset(side[1], 0, channel_side_bytes());
-	assert_int_equal(memory_add(here, channel_here, side[0], side[1], 1001), 0);
-	assert_int_equal(memory_add(there, channel_there, side[1], side[0], 1000), 0);
-	assert_false(memory_settle_lost(here, channel_here, &answer));
-	assert_int_equal(memory_reach(here, channel_here), 0);
-	assert_int_equal(memory_tell_begin(here, channel_here, 1, &room), 0);
+	assert_int_equal(ring_add(here, channel_here, side[0], side[1], 1001), 0);
+	assert_int_equal(ring_add(there, channel_there, side[1], side[0], 1000), 0);
+	assert_false(ring_take_answer_lost(here, channel_here, &answer));
+	assert_int_equal(ring_reach(here, channel_here), 0);
+	assert_int_equal(ring_send_begin(here, channel_here, 1, &room), 0);
 	assert_int_equal(room.number, 0);
-	memory_tell_cancel(&room);
+	ring_send_cancel(&room);
 	tell(1000, 1);
 	settle_nothing();
 	hear(1000, 1, false);
@@ -495,19 +495,19 @@ static void a_place_used_again_begins_anew(void **state)
 
 static void a_peer_says_what_it_can_reach(void **state)
 {
-	assert_int_equal(memory_reach(here, channel_here), 0);
-	memory_set_reach(there, channel_there, MEMORY_HEARS | MEMORY_MAPS);
-	assert_int_equal(memory_reach(here, channel_here), MEMORY_HEARS | MEMORY_MAPS);
-	assert_int_equal(memory_reach(there, channel_there), 0);
-	assert_int_equal(memory_reach(here, channel_here + 1), 0);
+	assert_int_equal(ring_reach(here, channel_here), 0);
+	ring_set_reach(there, channel_there, RING_MESSAGES | RING_MAPS);
+	assert_int_equal(ring_reach(here, channel_here), RING_MESSAGES | RING_MAPS);
+	assert_int_equal(ring_reach(there, channel_there), 0);
+	assert_int_equal(ring_reach(here, channel_here + 1), 0);
 }
 
 /* ---- what a message says of ours ---- */
 
 static void a_message_is_an_answer_to_what_was_told_before_it(void **state)
 {
-	struct memory_answer answered;
-	struct memory_message message;
+	struct ring_answer answered;
+	struct ring_message message;
 	uint32_t i;
 
 	for (i = 0; i < 3; i++)
@@ -518,11 +518,11 @@ static void a_message_is_an_answer_to_what_was_told_before_it(void **state)
 	/* The line that says so by itself is not looked at. */
 	atomic_store(&side[1]->consumed, 0);
 	settle_nothing();
-	assert_true(memory_hear(here, &message));
+	assert_true(ring_peek(here, &message));
 	expect_content(&message, 5, 50);
 	answer(here, &message, false);
 	for (i = 0; i < 3; i++) {
-		assert_true(memory_settle(here, channel_here, &answered));
+		assert_true(ring_take_answer(here, channel_here, &answered));
 		assert_int_equal(answered.owner, i + 1);
 		assert_int_equal(answered.refused, i == 1);
 	}
@@ -534,8 +534,8 @@ static void nonsense_in_a_message_settles_nothing_that_was_not_told(void **state
 {
 	static const uint32_t nonsense[] = { 0, 1, 2, 5, 6, 2047, 2048, 2049, 4096, 1u << 31,
 					     UINT32_MAX, UINT32_MAX - 2047 };
-	struct memory_message message;
-	struct memory_answer answered;
+	struct ring_message message;
+	struct ring_answer answered;
 	uint32_t next = 0, told = 0, settled = 0, i;
 
 	for (i = 0; i < 1500; i++) {
@@ -544,10 +544,10 @@ static void nonsense_in_a_message_settles_nothing_that_was_not_told(void **state
 		assert_int_equal(try_tell(there, channel_there, 3, next), 0);
 		side[1]->cell[next % CHANNEL_CELLS].taken = nonsense[i % 12];
 		next++;
-		assert_true(memory_hear(here, &message));
+		assert_true(ring_peek(here, &message));
 		answer(here, &message, false);
-		assert_true(memory_settle(there, channel_there, &answered));
-		while (memory_settle(here, channel_here, &answered))
+		assert_true(ring_take_answer(there, channel_there, &answered));
+		while (ring_take_answer(here, channel_here, &answered))
 			assert_int_equal(answered.owner, ++settled);
 		assert_true(settled <= told);
 	}
@@ -556,7 +556,7 @@ static void nonsense_in_a_message_settles_nothing_that_was_not_told(void **state
 /* Both ends have put and taken @before so far: in every respect. */
 static void begin_at(uint32_t before)
 {
-	struct memory_link *links[2] = { memory_of(here), memory_of(there) };
+	struct ring_link *links[2] = { ring_of(here), ring_of(there) };
 	unsigned i;
 
 	for (i = 0; i < 2; i++) {
@@ -592,31 +592,31 @@ static void each_peer_has_its_turn(void **state)
 	enum { second_here = 1, second_there = 2 };
 	unsigned heard[CHANNELS_MAX] = { 0 }, go, i;
 	struct channel_side *more[2];
-	struct memory_message message;
+	struct ring_message message;
 
 	for (i = 0; i < 2; i++) {
 		more[i] = side_new();
 		assert_non_null(more[i]);
 	}
-	assert_int_equal(memory_add(here, second_here, more[0], more[1], 1001), 0);
-	assert_int_equal(memory_add(there, second_there, more[1], more[0], 1000), 0);
+	assert_int_equal(ring_add(here, second_here, more[0], more[1], 1001), 0);
+	assert_int_equal(ring_add(there, second_there, more[1], more[0], 1000), 0);
 	for (i = 0; i < 1000; i++) {
 		tell(1, i);
 		assert_int_equal(try_tell(here, second_here, 1, i), 0);
 	}
-	/* A go is what is heard between two memory_answered(). */
+	/* A go is what is heard between two ring_notify_answers(). */
 	for (go = 0; go < 20; go++) {
 		for (i = 0; i < 16; i++) {
-			assert_true(memory_hear(there, &message));
+			assert_true(ring_peek(there, &message));
 			assert_int_equal(message.head[0], 100 * heard[message.channel]++);
-			memory_heard(there, &message, false);
+			ring_finish(there, &message, false);
 		}
-		memory_answered(there);
+		ring_notify_answers(there);
 	}
 	assert_int_equal(heard[channel_there] + heard[second_there], 320);
 	assert_in_range(heard[channel_there], 100, 220);
-	memory_remove(here, second_here);
-	memory_remove(there, second_there);
+	ring_remove(here, second_here);
+	ring_remove(there, second_there);
 	side_free(more[0]);
 	side_free(more[1]);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Datagrams through shared memory (memory.h says how it is laid out, memory_internal.h in which order
+ * Datagrams through shared memory (ring.h says how it is laid out, ring_internal.h in which order
  * it is written and read), and the channels.
  */
-#include "link/memory_internal.h"
+#include "local/ring_internal.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -136,7 +136,7 @@ static unsigned prepare(struct link *link, struct datagram *datagram)
 	return LINK_SEGMENTS_MAX;
 }
 
-void channel_note_bell(struct memory_link *memory, struct channel *channel, enum asleep at_least)
+void channel_note_bell(struct ring_link *memory, struct channel *channel, enum asleep at_least)
 {
 	struct producer *producer = &channel->producer;
 	uint32_t asleep = atomic_load_explicit(&producer->theirs->asleep, memory_order_relaxed);
@@ -148,14 +148,14 @@ void channel_note_bell(struct memory_link *memory, struct channel *channel, enum
 				 UINT64_C(1) << channel->number % 64, memory_order_relaxed);
 }
 
-void producer_wake(struct memory_link *memory, struct channel *channel)
+void producer_wake(struct ring_link *memory, struct channel *channel)
 {
 	atomic_thread_fence(memory_order_seq_cst);	/* F1 */
 	channel_note_bell(memory, channel, ASLEEP);
 }
 
-/* Under the lock, so that memory_remove() leaves no bell in use. */
-static void ring_bell(struct memory_link *memory, unsigned number)
+/* Under the lock, so that ring_remove() leaves no bell in use. */
+static void ring_bell(struct ring_link *memory, unsigned number)
 {
 	struct channel *channel = channel_at(memory, number);
 
@@ -167,9 +167,9 @@ static void ring_bell(struct memory_link *memory, unsigned number)
 	lock_release(&channel->producer.lock);
 }
 
-bool memory_bells_are_due(const struct link *link)
+bool ring_bells_are_due(const struct link *link)
 {
-	const struct memory_link *memory = memory_of(link);
+	const struct ring_link *memory = ring_of(link);
 	unsigned i;
 
 	for (i = 0; i < CHANNELS_MAX / 64; i++)
@@ -178,9 +178,9 @@ bool memory_bells_are_due(const struct link *link)
 	return false;
 }
 
-void memory_ring_bells(struct link *link)
+void ring_ring_bells(struct link *link)
 {
-	struct memory_link *memory = memory_of(link);
+	struct ring_link *memory = ring_of(link);
 	uint64_t bells;
 	unsigned i;
 
@@ -194,7 +194,7 @@ void memory_ring_bells(struct link *link)
 }
 
 /* All of them are for one channel or another; neighbours for the same are put under one lock. */
-static int send_run(struct memory_link *memory, struct channel *channel, struct datagram *datagram,
+static int send_run(struct ring_link *memory, struct channel *channel, struct datagram *datagram,
 		    unsigned count, unsigned *sent)
 {
 	struct producer *producer = &channel->producer;
@@ -224,7 +224,7 @@ static int send_run(struct memory_link *memory, struct channel *channel, struct 
 
 static int send_runs(struct link *link, struct datagram *datagram, unsigned count, unsigned *sent)
 {
-	struct memory_link *memory = memory_of(link);
+	struct ring_link *memory = ring_of(link);
 	unsigned done = 0;
 
 	while (done < count) {
@@ -250,12 +250,12 @@ static int send_runs(struct link *link, struct datagram *datagram, unsigned coun
 	return 0;
 }
 
-static int memory_send(struct link *link, struct datagram *datagram, unsigned count, unsigned *sent)
+static int ring_send_datagram(struct link *link, struct datagram *datagram, unsigned count, unsigned *sent)
 {
 	int err = send_runs(link, datagram, count, sent);
 
-	if (memory_bells_are_due(link))
-		memory_ring_bells(link);
+	if (ring_bells_are_due(link))
+		ring_ring_bells(link);
 	return err;
 }
 
@@ -306,7 +306,7 @@ static bool take_cell(struct consumer *consumer, uint8_t small[LINE], struct dat
 	return true;
 }
 
-void memory_release_given(struct memory_link *memory)
+void ring_release_given(struct ring_link *memory)
 {
 	while (memory->given_count) {
 		struct channel *channel = channel_at(memory, memory->given[--memory->given_count]);
@@ -317,9 +317,9 @@ void memory_release_given(struct memory_link *memory)
 	}
 }
 
-void memory_done(struct link *link)
+void ring_done(struct link *link)
 {
-	memory_release_given(memory_of(link));
+	ring_release_given(ring_of(link));
 }
 
 static bool has_datagram(const struct consumer *consumer)
@@ -327,13 +327,13 @@ static bool has_datagram(const struct consumer *consumer)
 	return cell_is_ready(consumer) && !cell_is_message(next_cell(consumer));
 }
 
-static int memory_receive(struct link *link, struct datagram *datagram, unsigned max,
+static int ring_receive_datagrams(struct link *link, struct datagram *datagram, unsigned max,
 			  unsigned *received)
 {
-	struct memory_link *memory = memory_of(link);
+	struct ring_link *memory = ring_of(link);
 	unsigned count = atomic_load_explicit(&memory->count, memory_order_acquire), n = 0, i;
 
-	memory_release_given(memory);
+	ring_release_given(memory);
 	if (max > RECEIVE_MAX)
 		max = RECEIVE_MAX;
 	for (i = 0; i < count && n < max; i++) {
@@ -357,31 +357,31 @@ static int memory_receive(struct link *link, struct datagram *datagram, unsigned
 	return 0;
 }
 
-bool memory_is_empty(const struct link *link, unsigned number)
+bool ring_is_empty(const struct link *link, unsigned number)
 {
-	struct channel *channel = channel_at(memory_of(link), number);
+	struct channel *channel = channel_at(ring_of(link), number);
 
 	return !channel || !cell_is_ready(&channel->consumer);
 }
 
-bool memory_pending(const struct link *link)
+bool ring_pending(const struct link *link)
 {
-	const struct memory_link *memory = memory_of(link);
+	const struct ring_link *memory = ring_of(link);
 	unsigned i, count = atomic_load_explicit(&memory->count, memory_order_acquire);
 
 	for (i = 0; i < count; i++)
-		if (!memory_is_empty(link, i))
+		if (!ring_is_empty(link, i))
 			return true;
 	return false;
 }
 
-bool memory_has_channels(const struct link *link)
+bool ring_has_channels(const struct link *link)
 {
-	return atomic_load_explicit(&memory_of(link)->open, memory_order_relaxed) > 0;
+	return atomic_load_explicit(&ring_of(link)->open, memory_order_relaxed) > 0;
 }
 
 /* Each sleep has a number, so that the peer rings once for each. */
-static void set_asleep(struct memory_link *memory, enum asleep state)
+static void set_asleep(struct ring_link *memory, enum asleep state)
 {
 	unsigned i, count = atomic_load_explicit(&memory->count, memory_order_acquire);
 
@@ -398,10 +398,10 @@ static void set_asleep(struct memory_link *memory, enum asleep state)
 	}
 }
 
-/* A sleeper that comes to be awaited now finds asleep set (memory_await_answers), or is seen here. */
-void memory_fall_asleep(struct link *link)
+/* A sleeper that comes to be awaited now finds asleep set (ring_await_answers), or is seen here. */
+void ring_sleep(struct link *link)
 {
-	struct memory_link *memory = memory_of(link);
+	struct ring_link *memory = ring_of(link);
 	unsigned i, count = atomic_load_explicit(&memory->count, memory_order_acquire);
 
 	set_asleep(memory, ASLEEP);
@@ -411,13 +411,13 @@ void memory_fall_asleep(struct link *link)
 
 		/* Taken back here alone; set again where something is told still. */
 		if (channel && atomic_exchange(&channel->producer.awaited, false))
-			memory_await_answers(link, i);
+			ring_await_answers(link, i);
 	}
 }
 
-void memory_awake(struct link *link)
+void ring_awake(struct link *link)
 {
-	set_asleep(memory_of(link), AWAKE);
+	set_asleep(ring_of(link), AWAKE);
 }
 
 /* ---- channels ---- */
@@ -463,7 +463,7 @@ static void channel_begin(struct channel *channel, struct channel_side *ours,
 	atomic_store_explicit(&channel->open, true, memory_order_release);
 }
 
-static void raise_count(struct memory_link *memory, unsigned count)
+static void raise_count(struct ring_link *memory, unsigned count)
 {
 	unsigned before = atomic_load(&memory->count);
 
@@ -471,10 +471,10 @@ static void raise_count(struct memory_link *memory, unsigned count)
 		;
 }
 
-int memory_add(struct link *link, unsigned number, struct channel_side *ours,
+int ring_add(struct link *link, unsigned number, struct channel_side *ours,
 	       const struct channel_side *theirs, int bell_fd)
 {
-	struct memory_link *memory = memory_of(link);
+	struct ring_link *memory = ring_of(link);
 	struct channel *channel;
 
 	assert(number < CHANNELS_MAX && !channel_at(memory, number));
@@ -490,15 +490,15 @@ int memory_add(struct link *link, unsigned number, struct channel_side *ours,
 	return 0;
 }
 
-void memory_remove(struct link *link, unsigned number) UNCHECKED_LOCKS
+void ring_remove(struct link *link, unsigned number) UNCHECKED_LOCKS
 {
-	struct channel *channel = channel_at(memory_of(link), number);
+	struct channel *channel = channel_at(ring_of(link), number);
 
 	if (!channel)
 		return;
 	lock_acquire(&channel->producer.lock);
 	atomic_store_explicit(&channel->open, false, memory_order_release);
-	atomic_fetch_sub(&memory_of(link)->open, 1);
+	atomic_fetch_sub(&ring_of(link)->open, 1);
 	lock_release(&channel->producer.lock);
 }
 
@@ -507,9 +507,9 @@ static unsigned event_fds(struct link *link, int *fds, unsigned max)
 	return 0;	/* peers ring the doorbell */
 }
 
-static void memory_close(struct link *link)
+static void ring_close(struct link *link)
 {
-	struct memory_link *memory = memory_of(link);
+	struct ring_link *memory = ring_of(link);
 	unsigned i;
 
 	for (i = 0; i < CHANNELS_MAX; i++) {
@@ -524,16 +524,16 @@ static void memory_close(struct link *link)
 }
 
 static const struct link_ops memory_ops = {
-	.close = memory_close,
+	.close = ring_close,
 	.prepare = prepare,
-	.send = memory_send,
-	.receive = memory_receive,
+	.send = ring_send_datagram,
+	.receive = ring_receive_datagrams,
 	.event_fds = event_fds,
 };
 
-int memory_open(struct link **link, struct counters *counters, channel_wake_fn *wake)
+int ring_open(struct link **link, struct counters *counters, channel_wake_fn *wake)
 {
-	struct memory_link *memory = fail_now(FAIL_ALLOCATE) ? NULL : calloc(1, sizeof(*memory));
+	struct ring_link *memory = fail_now(FAIL_ALLOCATE) ? NULL : calloc(1, sizeof(*memory));
 
 	if (!memory)
 		return ENOMEM;

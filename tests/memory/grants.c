@@ -517,6 +517,7 @@ static void many_pairs(struct end *end, void *argument)
 	uint32_t their_key[PDS];
 	struct ibv_mr *mr[PDS];
 	struct ibv_pd *pd[PDS];
+	enum ibv_wc_status status;
 	unsigned p, q, i;
 
 	end_open(end, BYTES, ALL_ACCESS);
@@ -548,8 +549,9 @@ static void many_pairs(struct end *end, void *argument)
 	for (p = 0; p < PDS; p++)
 		for (q = end->side; q < QPS; q += 2) {
 			pair[p][q].there.rkey = their_key[(p + 1 + q % (PDS - 1)) % PDS];
-			CHECK(transfer(&pair[p][q], IBV_WR_RDMA_WRITE, 0, 8, 0) ==
-			      IBV_WC_REM_ACCESS_ERR);
+			status = transfer(&pair[p][q], IBV_WR_RDMA_WRITE, 0, 8, 0);
+			CHECK(status == IBV_WC_REM_ACCESS_ERR, "%s, pd %u, qp %u",
+			      ibv_wc_status_str(status), p, q);
 		}
 	CHECK(!direct() == !goes_without_packets(), "%llu", (unsigned long long)direct());
 	meet(end);

@@ -29,6 +29,7 @@ void grants_reset(struct grants *grants)
 	for (i = 0; i < grants->fresh; i++)
 		grants->grant[i] = (struct grant){ .id = grants->grant[i].id };
 	grants->free = grants->fresh = 0;
+	atomic_store_explicit(&grants->last_qp, 0, memory_order_relaxed);
 	grants->count = 0;
 	lock_release(&grants->lock);
 }
@@ -128,6 +129,20 @@ bool grant_find(struct grants *grants, enum grant_kind kind, uint32_t id, uint32
 		*name = grant->name;
 	lock_release(&grants->lock);
 	return grant;
+}
+
+bool grant_find_qp(struct grants *grants, uint32_t id, uint32_t *qpn)
+{
+	uint64_t last = atomic_load_explicit(&grants->last_qp, memory_order_relaxed);
+
+	if (id && last >> 32 == id && grant_is_alive(grants->page, id)) {
+		*qpn = (uint32_t)last;
+		return true;
+	}
+	if (!grant_find(grants, GRANT_QP, id, qpn))
+		return false;
+	atomic_store_explicit(&grants->last_qp, (uint64_t)id << 32 | *qpn, memory_order_relaxed);
+	return true;
 }
 
 bool grant_set_mapped(struct grants *grants, uint32_t id)

@@ -45,6 +45,7 @@ struct grants {
 	uint16_t bucket[GRANT_BUCKETS];	/* index + 1 */
 	uint16_t free, fresh;		/* @free: index + 1 of the first; indices never used start at @fresh */
 	unsigned count;
+	_Atomic uint64_t last_qp;	/* the latest found, id << 32 | QPN: messages come one after another */
 	struct grant grant[GRANTS_MAX];
 };
 
@@ -58,6 +59,11 @@ void grants_fini(struct grants *grants);
 uint32_t grant_get(struct grants *grants, enum grant_kind kind, uint32_t name, bool *fresh);
 /* What a peer names by @id: false where that is no living grant of the kind. */
 bool grant_find(struct grants *grants, enum grant_kind kind, uint32_t id, uint32_t *name);
+/*
+ * The QPN of a grant of a QP, mostly without the lock. The caller compares the grant with the QP's, under the
+ * QP's lock (pairing.ours): nothing else is to be decided by it.
+ */
+bool grant_find_qp(struct grants *grants, uint32_t id, uint32_t *qpn);
 /* The peer maps it from now on; returns whether it did before. */
 bool grant_set_mapped(struct grants *grants, uint32_t id);
 bool grant_is_mapped(struct grants *grants, enum grant_kind kind, uint32_t name);

@@ -48,9 +48,16 @@ static uint32_t get(enum grant_kind kind, uint32_t name, bool is_new)
 static void expect_found(enum grant_kind kind, uint32_t id, uint32_t name)
 {
 	uint32_t found = ~name;
+	unsigned i;
 
 	assert_true(grant_find(&grants, kind, id, &found));
 	assert_int_equal(found, name);
+	/* Under the lock, and as the latest. */
+	for (i = 0; i < 2; i++) {
+		found = ~name;
+		assert_int_equal(grant_find_qp(&grants, id, &found), kind == GRANT_QP);
+		assert_int_equal(found, kind == GRANT_QP ? name : ~name);
+	}
 }
 
 static void expect_unknown(enum grant_kind kind, uint32_t id)
@@ -58,6 +65,7 @@ static void expect_unknown(enum grant_kind kind, uint32_t id)
 	uint32_t name = 77;
 
 	assert_false(grant_find(&grants, kind, id, &name));
+	assert_false(kind == GRANT_QP && grant_find_qp(&grants, id, &name));
 	assert_int_equal(name, 77);
 }
 
@@ -105,6 +113,22 @@ static void only_its_id_finds_a_grant(void **state)
 }
 
 /* An index is not used again while hazards may name its last id. */
+static void a_qp_that_was_found_is_not_found_when_it_has_ended(void **state)
+{
+	uint32_t qpn, first = get(GRANT_QP, 0x4001, true), second = get(GRANT_QP, 0x4002, true);
+
+	expect_found(GRANT_QP, first, 0x4001);
+	expect_found(GRANT_QP, second, 0x4002);
+	expect_found(GRANT_QP, first, 0x4001);
+	assert_int_equal(grant_kill(&grants, GRANT_QP, 0x4001), first);
+	expect_unknown(GRANT_QP, first);
+	expect_found(GRANT_QP, second, 0x4002);
+	/* By its QP, which knows the word alone (pairing_end). */
+	page->alive[grant_index(second)] = 0;
+	expect_unknown(GRANT_QP, second);
+	assert_false(grant_find_qp(&grants, 0, &qpn));
+}
+
 static void a_killed_grant_keeps_its_index_until_it_is_freed(void **state)
 {
 	uint32_t id = get(GRANT_REGION, 1, true), again, i;
@@ -322,6 +346,7 @@ int main(void)
 		TEST(a_grant_is_found_until_it_is_killed),
 		TEST(regions_and_qps_are_kept_apart),
 		TEST(only_its_id_finds_a_grant),
+		TEST(a_qp_that_was_found_is_not_found_when_it_has_ended),
 		TEST(a_killed_grant_keeps_its_index_until_it_is_freed),
 		TEST(a_full_table_has_room_when_some_have_ended),
 		TEST(an_id_comes_back_after_a_million_lives_at_the_earliest),

@@ -74,7 +74,7 @@ static enum message_fate execute(struct local *local, struct receiver *receiver,
 	struct qp *qp;
 	uint32_t qpn;
 
-	if (!grant_find(&peer->grants, GRANT_QP, message->grant, &qpn))
+	if (!grant_find_qp(&peer->grants, message->grant, &qpn))
 		return refuse(local, COUNTER_RX_QP_STATE);
 	qp = receiver_lock(local, receiver, qpn);
 	if (!qp)

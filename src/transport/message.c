@@ -240,7 +240,7 @@ bool message_parse(const uint32_t head[MESSAGE_WORDS], const uint8_t *data, uint
 	if (message->flags & MESSAGE_PULL)
 		return message->piece_count <= MESSAGE_PIECES_MAX &&
 		       bytes == message->piece_count * sizeof(struct message_piece);
-	return bytes == message->length;
+	return bytes == message->length && bytes <= MESSAGE_CARRIED_MAX;
 }
 
 bool transport_between_messages(const struct qp *qp)

@@ -26,6 +26,7 @@
 #define MESSAGE_WORDS	5u		/* of its head */
 #define MESSAGE_TARGET_BYTES 16u	/* before the data of a WRITE */
 #define MESSAGE_PIECES_MAX 64u
+#define MESSAGE_CARRIED_MAX 32768u	/* data that a message brings along: longer data is fetched */
 
 enum message_flags {
 	MESSAGE_IMM		= 1 << 0,

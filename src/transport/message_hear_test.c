@@ -186,6 +186,17 @@ static bool parses(unsigned flags, uint32_t piece_count, uint32_t bytes)
 	return message_parse(head, some_bytes, bytes, &message);
 }
 
+/* It is copied with locks held: a peer has no say in how long that takes. */
+static void longer_data_than_a_message_carries_is_not_parsed(void **state)
+{
+	uint32_t head[MESSAGE_WORDS] = { OUR_GRANT, PEER_QPN | 1 << 24, 0, 0, MESSAGE_CARRIED_MAX };
+	struct message message;
+
+	assert_true(message_parse(head, some_bytes, MESSAGE_CARRIED_MAX, &message));
+	head[4]++;
+	assert_false(message_parse(head, some_bytes, MESSAGE_CARRIED_MAX + 1, &message));
+}
+
 static void what_no_requester_says_is_not_parsed(void **state)
 {
 	uint32_t piece = sizeof(struct message_piece), target = MESSAGE_TARGET_BYTES;
@@ -510,6 +521,7 @@ int main(void)
 		TEST(a_write_that_may_not_is_refused_and_writes_nothing),
 		TEST(a_window_is_invalidated_with_the_message),
 		TEST(what_no_requester_says_is_not_parsed),
+		TEST(longer_data_than_a_message_carries_is_not_parsed),
 		TEST(only_a_solicited_message_raises_a_cq_armed_for_those),
 		TEST(an_srq_gives_its_receives_and_its_limit_event),
 		TEST(the_first_message_in_rtr_establishes_communication),

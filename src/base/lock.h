@@ -2,20 +2,11 @@
 /*
  * Mutex with clang thread-safety annotations (-Wthread-safety is an error in the clang build).
  *
- * Lock order, outermost first; take none of a line while holding one of a later line:
+ * ARCHITECTURE.md, "Locks", has the order of all locks: take none while holding one that comes later.
  *
- *	hca     hca->lifecycle (open, close, fork)
- *	drive   hca->drive     (whoever receives packets and runs timers)
- *	device  context and device lists, qpn table
- *	qp      qp->lock       (one per QP; the transport runs to completion under it)
- *	path    path->lock, scheduler->lock
- *	cq/srq  cq->lock, srq->lock
- *	queue   event_queue->lock
- *	mr      mr_table->lock
- *
- * No system call, callback or allocation is made under qp and what follows it; what has to be
- * done afterwards (wake a sleeper) is noted in struct effects (object/event.h). What is explained or logged under
- * any lock is written when the thread has dropped its last one (base/log.h).
+ * Under a QP's lock, and all that come later, there is no system call, callback or allocation. Work that is due
+ * afterwards, such as waking a sleeper, is noted in struct effects (object/event.h). Explanations and log
+ * lines of a thread that holds locks are written when it has dropped the last one (base/log.h).
  */
 #ifndef VERBATIM_BASE_LOCK_H
 #define VERBATIM_BASE_LOCK_H

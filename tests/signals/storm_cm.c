@@ -307,16 +307,19 @@ const struct step cm_steps[] = {
 };
 
 /*
- * Twice, if it has to be: ids and QPs that lost their pointer keep their connections, and a QPN that has come
- * round may be known to the other end as that of an old one (IBTA 12.9.8.3.1: REJ, stale connection).
+ * In the end: ids and QPs that lost their pointer keep their connections, and a QPN that has come round may be
+ * known to the other end as that of an old one (IBTA 12.9.8.3.1: REJ, stale connection).
  */
 static bool succeeds(bool (*connect)(void))
 {
-	tidy();
-	if (connect())
-		return true;
-	tidy();
-	return connect();
+	unsigned tries;
+
+	for (tries = 0; tries < 100; tries++) {
+		tidy();
+		if (connect())
+			return true;
+	}
+	return false;
 }
 
 void cm_check(void)

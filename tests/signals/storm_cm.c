@@ -39,8 +39,8 @@ static struct ibv_qp_init_attr queues(void)
 }
 
 /*
- * A handler that left in here would leave the event acknowledged or not, and nobody would know: its id could not be
- * destroyed then, or the event would be freed twice. So handlers come back.
+ * A handler that left here would leave open whether the event was acknowledged: either its id could not be
+ * destroyed, or the event would be freed twice. So handlers return.
  */
 static void acknowledge(void)
 {
@@ -307,8 +307,8 @@ const struct step cm_steps[] = {
 };
 
 /*
- * In the end: ids and QPs that lost their pointer keep their connections, and a QPN that has come round may be
- * known to the other end as that of an old one (IBTA 12.9.8.3.1: REJ, stale connection).
+ * ids and QPs whose pointers were lost keep their connections. When QPNs have come round, the other end rejects
+ * one of those as stale (IBTA 12.9.8.3.1): try the next.
  */
 static bool succeeds(bool (*connect)(void))
 {

@@ -177,7 +177,7 @@ static void expire(struct hca *hca, uint64_t now_ns) REQUIRES(hca->drive)
 	for (n = 0; n < TIMERS_MAX && (qp = expire_one(hca, now_ns)); n++) {
 		effects_init(&effects);
 		lock_acquire(&qp->lock);
-		if (qp->requester.told && transport_deadline(qp) <= now_ns)
+		if (qp->requester.messages && transport_deadline(qp) <= now_ns)
 			local_check_progress(&hca->local, qp, now_ns);
 		if (transport_deadline(qp) <= now_ns)
 			transport_timeout(qp, now_ns, &effects);

@@ -4,7 +4,7 @@
  *
  *	gsi.c		the consumer, sending, claims, watches
  *	gsi_receive.c	a MAD that came: for us, or to be handed on
- *	gsi_hold.c	requests that nobody serves yet
+ *	gsi_backlog.c	requests that nobody serves yet
  *	gsi_refuse.c	nobody's, in a process without a consumer
  *	gsi_worker.c	what the worker does for the consumer
  *	gsi_port.c	addresses, ports, routes
@@ -43,7 +43,7 @@ int gsi_receive_service(struct hca *hca, struct datagram *datagram, uint8_t *buf
 	REQUIRES(hca->drive);
 
 /* 0; ECONNREFUSED: it is for this process, or for nobody; another errno: it is lost. */
-int gsi_hand_on(struct hca *hca, const struct cm_target *target, const struct datagram *datagram)
+int gsi_forward(struct hca *hca, const struct cm_target *target, const struct datagram *datagram)
 	REQUIRES(hca->drive);
 /* Does this process serve what a request is for? */
 bool gsi_serves(struct hca *hca, const struct cm_target *target, const struct datagram *datagram)
@@ -51,10 +51,10 @@ bool gsi_serves(struct hca *hca, const struct cm_target *target, const struct da
 void gsi_deliver(struct hca *hca, const struct datagram *datagram, const uint8_t *mad,
 		 uint64_t now_ns) REQUIRES(hca->drive);
 
-/* gsi_hold.c: true: it is kept until somebody serves it, or it was waited for long enough. */
-bool gsi_hold(struct hca *hca, const struct cm_target *target, const struct datagram *datagram,
+/* gsi_backlog.c: true: it is kept until somebody serves it, or it was waited for long enough. */
+bool gsi_backlog_add(struct hca *hca, const struct cm_target *target, const struct datagram *datagram,
 	      const uint8_t *mad, uint64_t now_ns) REQUIRES(hca->drive);
-void gsi_hold_turn(struct hca *hca, uint64_t now_ns);
+void gsi_backlog_turn(struct hca *hca, uint64_t now_ns);
 
 /* gsi_worker.c */
 static inline uint64_t gsi_deadline(struct hca *hca)

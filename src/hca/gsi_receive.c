@@ -3,7 +3,7 @@
  * A management datagram that came to QP1: for whom is it? Of connection management, answers are for
  * the holder of the slot in the communication ID that they answer, requests for who serves the
  * service ID. Everything else, what is for a process that ended, and requests that nobody serves (a
- * while later: gsi_hold.c) are for whoever got them: its protocol knows how to refuse, and the rest is
+ * while later: gsi_backlog.c) are for whoever got them: its protocol knows how to refuse, and the rest is
  * done without (gsi_refuse.c).
  *
  * What was handed on once is not handed on again.
@@ -55,15 +55,15 @@ bool gsi_serves(struct hca *hca, const struct cm_target *target, const struct da
 					   address_of(target, datagram));
 }
 
-int gsi_hand_on(struct hca *hca, const struct cm_target *target, const struct datagram *datagram)
+int gsi_forward(struct hca *hca, const struct cm_target *target, const struct datagram *datagram)
 {
 	uint32_t slot = comm_id_slot(target->comm_id);
 
 	if (target->kind == CM_TARGET_ID)
-		return hca_has_slot(hca, slot) ? ECONNREFUSED : slot_hand_on(slot, datagram);
+		return hca_has_slot(hca, slot) ? ECONNREFUSED : slot_forward(slot, datagram);
 	if (target->kind != CM_TARGET_SERVICE || gsi_serves(hca, target, datagram))
 		return ECONNREFUSED;
-	return service_hand_on(target->service_id, address_of(target, datagram), datagram);
+	return service_forward(target->service_id, address_of(target, datagram), datagram);
 }
 
 /* It is for us, or for nobody: a request may wait for somebody. */
@@ -71,7 +71,7 @@ static void take(struct hca *hca, const struct cm_target *target, const struct d
 		 const uint8_t *mad, uint64_t now_ns) REQUIRES(hca->drive)
 {
 	if (target->kind == CM_TARGET_SERVICE && !datagram->handed_on &&
-	    !gsi_serves(hca, target, datagram) && gsi_hold(hca, target, datagram, mad, now_ns))
+	    !gsi_serves(hca, target, datagram) && gsi_backlog_add(hca, target, datagram, mad, now_ns))
 		return;
 	gsi_deliver(hca, datagram, mad, now_ns);
 }
@@ -94,7 +94,7 @@ void gsi_receive(struct hca *hca, const struct datagram *datagram, uint8_t *data
 	one.segment_bytes = 0;
 	one.segment_number = segment;
 	if (!datagram->handed_on)
-		err = gsi_hand_on(hca, &target, &one);
+		err = gsi_forward(hca, &target, &one);
 	if (err == ECONNREFUSED) {
 		take(hca, &target, &one, packet->payload, now_ns);
 		return;

@@ -227,6 +227,6 @@ void gsi_housekeeping(struct hca *hca, uint32_t ready, uint64_t now_ns)
 		refresh_host_only(hca);
 	tell_of_lost(hca, now_ns);
 	tell_group(hca, now_ns);
-	gsi_hold_turn(hca, now_ns);
+	gsi_backlog_turn(hca, now_ns);
 	tick(hca, now_ns);
 }

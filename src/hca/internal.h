@@ -147,7 +147,7 @@ struct hca {
 	struct gsi *gsi;		/* under drive or gsi_lock, changed under both; or NULL */
 	_Atomic uint32_t gsi_psn;
 	_Atomic uint64_t gsi_deadline_ns;
-	struct gsi_hold *hold;		/* requests that wait for a server, under drive; or NULL */
+	struct gsi_backlog_add *hold;		/* requests that wait for a server, under drive; or NULL */
 	_Atomic uint64_t hold_deadline_ns;
 	_Atomic bool services_due;	/* a socket of a service is readable */
 	_Atomic bool services_changed;	/* the port group is to be told */
@@ -203,7 +203,7 @@ void hca_prepare_datagrams(struct hca *hca, struct qp *qp, struct ibv_send_wr *w
 /* Work was just posted: what needs no packets is done. Is there something left to be pumped? */
 bool hca_posted(struct hca *hca, struct qp *qp, struct effects *effects) REQUIRES(qp->lock);
 void context_destroy_objects(struct hca_context *context);	/* close.c */
-void qp_say_farewell(struct hca *hca, struct qp *qp);
+void qp_send_final_ack(struct hca *hca, struct qp *qp);
 
 /* Is one of our QPs connected to the holder of @slot, as a host's own? A local_ops. */
 bool hca_is_connected_to(void *hca, uint32_t slot);

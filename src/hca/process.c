@@ -434,7 +434,7 @@ static void install_fork_handlers(void)
 	pthread_atfork(before_fork, after_fork_parent, after_fork_child);
 }
 
-static void say_farewells(struct hca *hca)
+static void send_final_acks(struct hca *hca)
 {
 	struct list *context_node, *node;
 
@@ -447,7 +447,7 @@ static void say_farewells(struct hca *hca)
 			struct qp *qp = list_entry(node, struct qp, node);
 
 			if (!qp->is_down)
-				qp_say_farewell(hca, qp);
+				qp_send_final_ack(hca, qp);
 		}
 	}
 	lock_release(&hca->objects);
@@ -456,7 +456,7 @@ static void say_farewells(struct hca *hca)
 void hca_leave(struct hca *hca)
 {
 	hca_kick(hca);
-	say_farewells(hca);
+	send_final_acks(hca);
 	drain(hca);
 }
 

@@ -369,7 +369,7 @@ static bool is_being_answered(struct qp *qp)
  * peer fails a message that arrived. So on a network that loses packets it is said thrice, in
  * datagrams of their own: what drops one seldom drops the next.
  */
-void qp_say_farewell(struct hca *hca, struct qp *qp)
+void qp_send_final_ack(struct hca *hca, struct qp *qp)
 {
 	uint64_t until_ns = clock_now_ns() + FAREWELL_NS;
 	unsigned n = loses_packets(hca) ? FAREWELLS : 0;
@@ -380,7 +380,7 @@ void qp_say_farewell(struct hca *hca, struct qp *qp)
 		thread_yield();
 	while (n-- && due) {
 		lock_acquire(&qp->lock);
-		due = transport_farewell(qp);
+		due = transport_final_ack(qp);
 		lock_release(&qp->lock);
 		if (due)
 			hca_pump(hca, qp);
@@ -511,7 +511,7 @@ static void apply(struct hca *hca, struct qp *qp, struct ibv_qp_attr *attr, int 
 	transport_modified(qp, from, mask, clock_now_ns(), effects);
 	if (qp->state == IBV_QPS_RESET && qp->path)
 		resolved->path = take_path(qp, NULL);
-	if (qp->requester.told && local_await_answers(&hca->local, qp))
+	if (qp->requester.messages && local_await_answers(&hca->local, qp))
 		worker_note(hca, 0);
 	hca_arm(hca, qp);
 }
@@ -555,7 +555,7 @@ int hca_modify_qp(struct qp *qp, struct ibv_qp_attr *attr, int mask)
 	if (err)
 		return err;
 	if ((mask & IBV_QP_STATE) && (attr->qp_state == IBV_QPS_RESET || attr->qp_state == IBV_QPS_ERR))
-		qp_say_farewell(hca, qp);
+		qp_send_final_ack(hca, qp);
 	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RTR)
 		fault_handler_install();	/* the application may have installed its own since */
 	lock_acquire(&qp->lock);
@@ -604,7 +604,7 @@ static void cancel_events(struct qp *qp)
 /* From now on neither a packet nor a call finds it. */
 static void take_down(struct hca *hca, struct qp *qp)
 {
-	qp_say_farewell(hca, qp);
+	qp_send_final_ack(hca, qp);
 	let_datagrams_leave(hca, qp);
 	lock_acquire(&hca->drive);
 	wait_for_pump(qp);
@@ -671,7 +671,7 @@ bool hca_posted(struct hca *hca, struct qp *qp, struct effects *effects)
 {
 	bool more = local_posted(&hca->local, qp, effects);
 
-	if (qp->requester.told)
+	if (qp->requester.messages)
 		hca_arm(hca, qp);
 	return more;
 }

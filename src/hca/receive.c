@@ -67,7 +67,7 @@ struct qp *hca_find_qp(struct hca *hca, uint32_t qpn)
 	return i < hca->slot_count ? hca->qp_table[i][qpn_index(qpn)] : NULL;
 }
 
-static void hand_on(struct receiver *receiver, const struct datagram *datagram, uint32_t qpn)
+static void forward(struct receiver *receiver, const struct datagram *datagram, uint32_t qpn)
 {
 	struct hca *hca = receiver->hca;
 	uint32_t slot = qpn_slot(qpn);
@@ -76,7 +76,7 @@ static void hand_on(struct receiver *receiver, const struct datagram *datagram, 
 		counter_add(hca->counters, COUNTER_RX_QPN, 1);
 		return;
 	}
-	if (slot_hand_on(slot, datagram)) {
+	if (slot_forward(slot, datagram)) {
 		counter_add(hca->counters, COUNTER_RX_FOREIGN_LOST, 1);
 		return;
 	}
@@ -212,7 +212,7 @@ static bool is_foreign(const struct hca *hca, uint32_t qpn)
 }
 
 /* Neighbouring segments for one slot are handed on together: unix queues are short. */
-static size_t hand_on_run(struct receiver *receiver, const struct datagram *datagram, size_t start,
+static size_t forward_run(struct receiver *receiver, const struct datagram *datagram, size_t start,
 			  size_t segment_bytes, unsigned segment)
 {
 	struct datagram run = *datagram;
@@ -227,7 +227,7 @@ static size_t hand_on_run(struct receiver *receiver, const struct datagram *data
 	run.bytes = (end < datagram->bytes ? end : datagram->bytes) - start;
 	run.segment_bytes = run.bytes > segment_bytes ? segment_bytes : 0;
 	run.segment_number = segment;
-	hand_on(receiver, &run, qpn);
+	forward(receiver, &run, qpn);
 	return run.bytes;
 }
 
@@ -247,7 +247,7 @@ static void receive_datagram(struct receiver *receiver, struct datagram *datagra
 
 		receiver->packets++;
 		if (is_foreign(receiver->hca, packet_peek_qpn(data, bytes)))
-			bytes = hand_on_run(receiver, datagram, done, segment_bytes, segment);
+			bytes = forward_run(receiver, datagram, done, segment_bytes, segment);
 		else
 			receive_packet(receiver, datagram, data, bytes, segment);
 		done += bytes;

@@ -96,7 +96,7 @@ static void take_packet(struct process *process, struct datagram *one)
 		return;
 	}
 	atomic_fetch_add(&report->foreign, 1);
-	if (!slot_hand_on(slot, one))
+	if (!slot_forward(slot, one))
 		port_group_stale(process->group, clock_now_ns());
 }
 

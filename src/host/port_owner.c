@@ -81,7 +81,7 @@ void port_owner_forget(void) UNCHECKED_LOCKS
 	next_look_ns = 0;
 }
 
-bool port_owner_may_hand_on(uid_t uid, uint64_t now_ns)
+bool port_owner_may_forward(uid_t uid, uint64_t now_ns)
 {
 	bool may;
 

@@ -58,8 +58,8 @@ static int bind_as(uid_t uid, uint32_t address)
 
 static void root_and_our_own_user_may(void **state)
 {
-	assert_true(port_owner_may_hand_on(0, time_ns));
-	assert_true(port_owner_may_hand_on(geteuid(), time_ns));
+	assert_true(port_owner_may_forward(0, time_ns));
+	assert_true(port_owner_may_forward(geteuid(), time_ns));
 }
 
 static void whoever_has_the_port_may_and_for_a_second_more(void **state)
@@ -68,11 +68,11 @@ static void whoever_has_the_port_may_and_for_a_second_more(void **state)
 
 	need_root();
 	fd = bind_as(OWNER, INADDR_ANY);
-	assert_true(port_owner_may_hand_on(OWNER, time_ns));
-	assert_false(port_owner_may_hand_on(STRANGER, time_ns + SECOND / 2));
+	assert_true(port_owner_may_forward(OWNER, time_ns));
+	assert_false(port_owner_may_forward(STRANGER, time_ns + SECOND / 2));
 	close(fd);
-	assert_true(port_owner_may_hand_on(OWNER, time_ns + SECOND / 2));
-	assert_false(port_owner_may_hand_on(OWNER, time_ns + 2ull * SECOND));
+	assert_true(port_owner_may_forward(OWNER, time_ns + SECOND / 2));
+	assert_false(port_owner_may_forward(OWNER, time_ns + 2ull * SECOND));
 }
 
 static void the_port_of_one_address_is_not_the_port(void **state)
@@ -81,7 +81,7 @@ static void the_port_of_one_address_is_not_the_port(void **state)
 
 	need_root();
 	fd = bind_as(STRANGER, INADDR_LOOPBACK);
-	assert_false(port_owner_may_hand_on(STRANGER, time_ns));
+	assert_false(port_owner_may_forward(STRANGER, time_ns));
 	close(fd);
 }
 
@@ -91,23 +91,23 @@ static void a_flood_of_strangers_costs_few_looks(void **state)
 	int fd;
 
 	need_root();
-	assert_false(port_owner_may_hand_on(OWNER, time_ns));
+	assert_false(port_owner_may_forward(OWNER, time_ns));
 	fd = bind_as(OWNER, INADDR_ANY);
-	assert_false(port_owner_may_hand_on(OWNER, time_ns + SECOND / 20));
-	assert_true(port_owner_may_hand_on(OWNER, time_ns + SECOND / 5));
+	assert_false(port_owner_may_forward(OWNER, time_ns + SECOND / 20));
+	assert_true(port_owner_may_forward(OWNER, time_ns + SECOND / 5));
 	close(fd);
 }
 
 /* ---- the whole way ---- */
 
-static void hand_on_as(uid_t uid, uint32_t slot)
+static void forward_as(uid_t uid, uint32_t slot)
 {
 	struct datagram datagram = { .data = payload, .bytes = sizeof(payload) };
 	int status;
 	pid_t pid = fork();
 
 	if (!pid)
-		_exit(setresuid(uid, uid, uid) || slot_hand_on(slot, &datagram));
+		_exit(setresuid(uid, uid, uid) || slot_forward(slot, &datagram));
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_int_equal(status, 0);
 }
@@ -120,15 +120,15 @@ static void what_others_hand_on_is_refused(void **state)
 
 	need_root();
 	assert_int_equal(slot_claim(&slot), 0);
-	hand_on_as(STRANGER, slot.number);
+	forward_as(STRANGER, slot.number);
 	assert_int_equal(slot_receive(&slot, &received, buffer, sizeof(buffer), &proof), EPERM);
 	usleep(150000);
 	fd = bind_as(OWNER, INADDR_ANY);
-	hand_on_as(OWNER, slot.number);
+	forward_as(OWNER, slot.number);
 	assert_int_equal(slot_receive(&slot, &received, buffer, sizeof(buffer), &proof), 0);
-	hand_on_as(STRANGER, slot.number);
+	forward_as(STRANGER, slot.number);
 	assert_int_equal(slot_receive(&slot, &received, buffer, sizeof(buffer), &proof), EPERM);
-	hand_on_as(0, slot.number);
+	forward_as(0, slot.number);
 	assert_int_equal(slot_receive(&slot, &received, buffer, sizeof(buffer), &proof), 0);
 	slot_release(&slot);
 	close(fd);

@@ -27,7 +27,7 @@
 #include "base/list.h"
 #include "base/lock.h"
 #include "host/group_watch.h"
-#include "host/hand_on.h"
+#include "host/forward.h"
 #include "host/service_owner.h"
 #include "platform/fail.h"
 #include "platform/netdev.h"
@@ -195,7 +195,7 @@ static int bind_claim(struct service_claim *claim)
 	claim->fd = name_socket(SOCK_DGRAM);
 	if (claim->fd < 0)
 		return errno;
-	err = hand_on_prepare(claim->fd);
+	err = forward_prepare(claim->fd);
 	if (!err)
 		err = name_bind(claim->fd, &name);
 	if (err)
@@ -353,7 +353,7 @@ static int choose_claim(uint64_t id, const struct name claims[3], unsigned count
 	return reserved ? ECONNREFUSED : 0;
 }
 
-int service_hand_on(uint64_t id, const uint8_t address[16], const struct datagram *datagram)
+int service_forward(uint64_t id, const uint8_t address[16], const struct datagram *datagram)
 {
 	/* A socket for each: what waits in a full queue is charged to its sender. */
 	int fd = name_socket(SOCK_DGRAM), err;
@@ -364,7 +364,7 @@ int service_hand_on(uint64_t id, const uint8_t address[16], const struct datagra
 		return errno;
 	err = choose_claim(id, claims, find_claims(fd, id, address, claims), &chosen);
 	if (!err)
-		err = hand_on_send(fd, &claims[chosen], datagram);
+		err = forward_send(fd, &claims[chosen], datagram);
 	close(fd);
 	return err == EPERM ? ECONNREFUSED : err;
 }
@@ -379,7 +379,7 @@ int services_receive(struct services *services, struct datagram *datagram, uint8
 	lock_acquire(&services->lock);
 	if (epoll_wait(services->epoll_fd, &event, 1, 0) == 1) {
 		claim = event.data.ptr;
-		err = hand_on_receive(claim->fd, datagram, buffer, size, NULL, NULL);
+		err = forward_receive(claim->fd, datagram, buffer, size, NULL, NULL);
 	}
 	lock_release(&services->lock);
 	return err;

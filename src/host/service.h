@@ -47,7 +47,7 @@ unsigned services_list(struct services *services, uint64_t *ids, unsigned max);
  * 1024, to whom we believe (service_owner.h). Never blocks.
  * 0; ECONNREFUSED: nobody does; EAGAIN: whoever does is stuck; errno of the socket calls.
  */
-int service_hand_on(uint64_t id, const uint8_t address[16], const struct datagram *datagram);
+int service_forward(uint64_t id, const uint8_t address[16], const struct datagram *datagram);
 /* As slot_receive(). */
 int services_receive(struct services *services, struct datagram *datagram, uint8_t *buffer,
 		     size_t size);

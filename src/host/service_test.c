@@ -282,29 +282,29 @@ static void a_request_reaches_who_serves_and_nobody_else(void **state)
 	struct datagram request;
 
 	make_request(&request);
-	assert_int_equal(service_hand_on(ID, ipv4, &request), ECONNREFUSED);
+	assert_int_equal(service_forward(ID, ipv4, &request), ECONNREFUSED);
 	assert_int_equal(tell(&exact, ORDER_CLAIM, ID, ipv4, 0), 0);
 	assert_int_equal(tell(&all, ORDER_CLAIM, ID, any, AF_INET6), 0);
 	assert_int_equal(tell(&idle, ORDER_CLAIM, ID + 1, any, AF_UNSPEC), 0);
 	/* Claimed but not served: as if nobody were there. */
-	assert_int_equal(service_hand_on(ID, ipv4, &request), ECONNREFUSED);
-	assert_int_equal(service_hand_on(ID + 1, ipv4, &request), ECONNREFUSED);
+	assert_int_equal(service_forward(ID, ipv4, &request), ECONNREFUSED);
+	assert_int_equal(service_forward(ID + 1, ipv4, &request), ECONNREFUSED);
 	assert_int_equal(tell(&exact, ORDER_SERVE, 0, any, 0), 0);
 	assert_int_equal(tell(&all, ORDER_SERVE, 0, any, 0), 0);
 
-	assert_int_equal(service_hand_on(ID, ipv4, &request), 0);
-	assert_int_equal(service_hand_on(ID, other_ipv4, &request), ECONNREFUSED);
-	assert_int_equal(service_hand_on(ID, ipv6, &request), 0);
+	assert_int_equal(service_forward(ID, ipv4, &request), 0);
+	assert_int_equal(service_forward(ID, other_ipv4, &request), ECONNREFUSED);
+	assert_int_equal(service_forward(ID, ipv6, &request), 0);
 	assert_int_equal(tell(&exact, ORDER_TAKE, 0, any, 0), 0);
 	assert_int_equal(tell(&exact, ORDER_TAKE, 0, any, 0), EAGAIN);
 	assert_int_equal(tell(&all, ORDER_TAKE, 0, any, 0), 0);
 	assert_int_equal(tell(&all, ORDER_TAKE, 0, any, 0), EAGAIN);
 
 	assert_int_equal(tell(&idle, ORDER_SERVE, 0, any, 0), 0);
-	assert_int_equal(service_hand_on(ID + 1, other_ipv4, &request), 0);
+	assert_int_equal(service_forward(ID + 1, other_ipv4, &request), 0);
 	assert_int_equal(tell(&idle, ORDER_TAKE, 0, any, 0), 0);
 	assert_int_equal(tell(&idle, ORDER_RELEASE, 0, any, 0), 0);
-	assert_int_equal(service_hand_on(ID + 1, other_ipv4, &request), ECONNREFUSED);
+	assert_int_equal(service_forward(ID + 1, other_ipv4, &request), ECONNREFUSED);
 	dismiss(&exact);
 	dismiss(&all);
 	dismiss(&idle);
@@ -324,10 +324,10 @@ static void a_stopped_server_keeps_its_requests_and_nobody_elses(void **state)
 	assert_int_equal(tell(&running, ORDER_SERVE, 0, any, 0), 0);
 	kill(stopped.pid, SIGSTOP);
 	do
-		err = service_hand_on(ID, ipv4, &request);
+		err = service_forward(ID, ipv4, &request);
 	while (!err && ++sent < 10000);
 	assert_int_equal(err, EAGAIN);
-	assert_int_equal(service_hand_on(ID + 1, ipv4, &request), 0);
+	assert_int_equal(service_forward(ID + 1, ipv4, &request), 0);
 	assert_int_equal(tell(&running, ORDER_TAKE, 0, any, 0), 0);
 	kill(stopped.pid, SIGCONT);
 	while (sent--)
@@ -353,7 +353,7 @@ static void other_users_are_excluded_and_served(void **state)
 	assert_int_equal(tell(&nobody, ORDER_CLAIM, ID, any, AF_INET), 0);
 	assert_int_equal(service_claim(services, ID, ipv4, 0, &claim), EADDRINUSE);
 	assert_int_equal(tell(&nobody, ORDER_SERVE, 0, any, 0), 0);
-	assert_int_equal(service_hand_on(ID, ipv4, &request), 0);
+	assert_int_equal(service_forward(ID, ipv4, &request), 0);
 	assert_int_equal(tell(&nobody, ORDER_TAKE, 0, any, 0), 0);
 	services_close(services);
 	dismiss(&nobody);
@@ -423,7 +423,7 @@ static void a_claim_beside_anothers_takes_nothing(void **state)
 		assert_int_equal(tell(&server, ORDER_CLAIM, ID, cases[i].address, AF_INET), 0);
 		assert_int_equal(tell(&server, ORDER_SERVE, 0, any, 0), 0);
 		thief = squatter(ID, cases[i].squatted);
-		assert_int_equal(service_hand_on(ID, ipv4, &request), 0);
+		assert_int_equal(service_forward(ID, ipv4, &request), 0);
 		assert_int_equal(tell(&server, ORDER_TAKE, 0, any, 0), 0);
 		dismiss_squatter(thief);
 		dismiss(&server);
@@ -446,7 +446,7 @@ static void a_strangers_address_takes_nothing_of_a_strangers_listener(void **sta
 	assert_int_equal(tell(&nobody, ORDER_CLAIM, ID, any, AF_INET), 0);
 	assert_int_equal(tell(&nobody, ORDER_SERVE, 0, any, 0), 0);
 	thief = squatter(ID, IPV4_DIGITS);
-	assert_int_equal(service_hand_on(ID, ipv4, &request), 0);
+	assert_int_equal(service_forward(ID, ipv4, &request), 0);
 	assert_int_equal(tell(&nobody, ORDER_TAKE, 0, any, 0), 0);
 	assert_int_equal(tell(&nobody, ORDER_TAKE, 0, any, 0), EAGAIN);
 	dismiss_squatter(thief);
@@ -468,13 +468,13 @@ static void low_ports_are_roots_and_our_own(void **state)
 	servant = hire(NOBODY);
 	assert_int_equal(tell(&servant, ORDER_CLAIM, low, any, AF_INET), 0);
 	assert_int_equal(tell(&servant, ORDER_SERVE, 0, any, 0), 0);
-	assert_int_equal(service_hand_on(low, ipv4, &request), ECONNREFUSED);
+	assert_int_equal(service_forward(low, ipv4, &request), ECONNREFUSED);
 	assert_int_equal(tell(&servant, ORDER_TAKE, 0, any, 0), EAGAIN);
 	dismiss(&servant);
 	servant = hire(0);
 	assert_int_equal(tell(&servant, ORDER_CLAIM, low, any, AF_INET), 0);
 	assert_int_equal(tell(&servant, ORDER_SERVE, 0, any, 0), 0);
-	assert_int_equal(service_hand_on(low, ipv4, &request), 0);
+	assert_int_equal(service_forward(low, ipv4, &request), 0);
 	assert_int_equal(tell(&servant, ORDER_TAKE, 0, any, 0), 0);
 	dismiss(&servant);
 }
@@ -502,7 +502,7 @@ static void a_process_may_have_a_thousand(void **state)
 	assert_int_equal(services_list(services, ids, 7), 7);
 	for (i = 0; i < CLAIMS; i++) {
 		assert_true(service_is_ours(services, ID + i, ipv6));
-		assert_int_equal(service_hand_on(ID + i, ipv6, &request), 0);
+		assert_int_equal(service_forward(ID + i, ipv6, &request), 0);
 		assert_int_equal(services_receive(services, &request, buffer, sizeof(buffer)), 0);
 		assert_true(request.handed_on);
 		make_request(&request);

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "base/lock.h"
-#include "host/hand_on.h"
+#include "host/forward.h"
 #include "host/port_owner.h"
 #include "host/service_owner.h"
 #include "platform/clock.h"
@@ -104,7 +104,7 @@ static int bind_slot(struct slot *slot, uint32_t number)
 
 	if (err)
 		return err;
-	err = hand_on_prepare(slot->fd);
+	err = forward_prepare(slot->fd);
 	if (!err)
 		err = bind_as(SLOT_CHANNEL_NAME, SOCK_SEQPACKET, number, &slot->channel_fd);
 	if (err)
@@ -193,7 +193,7 @@ static int sender_fd_locked(uint32_t number) REQUIRES(senders_lock)
 	return sender->fd;
 }
 
-int slot_hand_on(uint32_t number, const struct datagram *datagram)
+int slot_forward(uint32_t number, const struct datagram *datagram)
 {
 	struct name name = name_of_slot(SLOT_NAME, number);
 	int fd, err;
@@ -202,7 +202,7 @@ int slot_hand_on(uint32_t number, const struct datagram *datagram)
 		return ECONNREFUSED;
 	lock_acquire(&senders_lock);
 	fd = sender_fd_locked(number);
-	err = fd < 0 ? errno : hand_on_send(fd, &name, datagram);
+	err = fd < 0 ? errno : forward_send(fd, &name, datagram);
 	lock_release(&senders_lock);
 	return err;
 }
@@ -211,7 +211,7 @@ int slot_prove(const struct slot *slot, uint32_t number, uint64_t nonce)
 {
 	struct name name = name_of_slot(SLOT_NAME, number);
 
-	return hand_on_send_nonce(slot->fd, &name, nonce);
+	return forward_send_nonce(slot->fd, &name, nonce);
 }
 
 /* The name of a socket is the sender's own: no two sockets have the same. */
@@ -238,7 +238,7 @@ int slot_receive(struct slot *slot, struct datagram *datagram, uint8_t *buffer, 
 		 struct slot_proof *proof)
 {
 	struct name sender;
-	int err = hand_on_receive(slot->fd, datagram, buffer, size, &sender, &proof->nonce);
+	int err = forward_receive(slot->fd, datagram, buffer, size, &sender, &proof->nonce);
 
 	return err == ENOMSG && !is_holder(&sender, &proof->number) ? EBADMSG : err;
 }

@@ -46,7 +46,7 @@ bool slot_is_claimed(uint32_t number);
  * datagrams, so a run should be handed on as one.
  * 0; ECONNREFUSED: nobody holds it; EAGAIN: its queue is full.
  */
-int slot_hand_on(uint32_t number, const struct datagram *datagram);
+int slot_forward(uint32_t number, const struct datagram *datagram);
 /*
  * Say @nonce to the holder of @number as nobody but the holder of @slot can. Never blocks. 0; ECONNREFUSED: nobody
  * holds it; EAGAIN: its queue is full.

@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-#include "host/hand_on.h"
+#include "host/forward.h"
 #include "host/slot.h"
 #include "platform/fail.h"
 #include "platform/netns_test.h"
@@ -83,7 +83,7 @@ static void a_datagram_arrives_with_all_that_is_known_of_it(void **state)
 	for (i = 0; i < sent.bytes; i++)
 		payload[i] = (uint8_t)(i * 7);
 	assert_int_equal(slot_claim(&slot), 0);
-	assert_int_equal(slot_hand_on(slot.number, &sent), 0);
+	assert_int_equal(slot_forward(slot.number, &sent), 0);
 	memset(&received, 0xee, sizeof(received));
 	assert_int_equal(slot_receive(&slot, &received, buffer, sizeof(buffer), &proof), 0);
 	assert_ptr_equal(received.data, buffer);
@@ -111,7 +111,7 @@ static void the_largest_datagram_arrives(void **state)
 	struct slot slot;
 
 	assert_int_equal(slot_claim(&slot), 0);
-	assert_int_equal(slot_hand_on(slot.number, &sent), 0);
+	assert_int_equal(slot_forward(slot.number, &sent), 0);
 	assert_int_equal(slot_receive(&slot, &received, buffer, sizeof(buffer), &proof), 0);
 	assert_int_equal(received.bytes, 65507);
 	slot_release(&slot);
@@ -124,9 +124,9 @@ static void nobody_to_hand_on_to_is_said(void **state)
 
 	assert_int_equal(slot_claim(&slot), 0);
 	slot_release(&slot);
-	assert_int_equal(slot_hand_on(slot.number, &sent), ECONNREFUSED);
-	assert_int_equal(slot_hand_on(0, &sent), ECONNREFUSED);
-	assert_int_equal(slot_hand_on(SLOT_COUNT - 1, &sent), ECONNREFUSED);
+	assert_int_equal(slot_forward(slot.number, &sent), ECONNREFUSED);
+	assert_int_equal(slot_forward(0, &sent), ECONNREFUSED);
+	assert_int_equal(slot_forward(SLOT_COUNT - 1, &sent), ECONNREFUSED);
 }
 
 /* More stuck holders than the cache has sockets, then one that is not. */
@@ -138,14 +138,14 @@ static void stuck_holders_do_not_hinder_the_others(void **state)
 
 	for (i = 0; i < 20; i++) {
 		assert_int_equal(slot_claim(&stuck[i]), 0);
-		for (n = 0; n < 2000 && !slot_hand_on(stuck[i].number, &sent); n++)
+		for (n = 0; n < 2000 && !slot_forward(stuck[i].number, &sent); n++)
 			;
 		assert_in_range(n, 1, 1999);
-		assert_int_equal(slot_hand_on(stuck[i].number, &sent), EAGAIN);
+		assert_int_equal(slot_forward(stuck[i].number, &sent), EAGAIN);
 	}
 	assert_int_equal(slot_claim(&slot), 0);
 	for (n = 0; n < 100; n++) {
-		assert_int_equal(slot_hand_on(slot.number, &sent), 0);
+		assert_int_equal(slot_forward(slot.number, &sent), 0);
 		assert_int_equal(slot_receive(&slot, &received, buffer, sizeof(buffer), &proof), 0);
 	}
 	slot_release(&slot);
@@ -173,7 +173,7 @@ static void strangers_messages_are_refused(void **state)
 	unsigned i;
 
 	assert_int_equal(slot_claim(&slot), 0);
-	assert_int_equal(slot_hand_on(slot.number, &sent), 0);
+	assert_int_equal(slot_forward(slot.number, &sent), 0);
 	assert_int_equal(recv(slot.fd, whole, sizeof(whole), 0), sizeof(whole));
 	for (i = 0; i < sizeof(whole); i++) {		/* cut */
 		send_raw(slot.number, whole, i);
@@ -202,7 +202,7 @@ static void send_nonce_as(const char *name, uint32_t number)
 	assert_true(fd >= 0);
 	if (name[0])
 		assert_int_equal(name_bind(fd, &from), 0);
-	assert_int_equal(hand_on_send_nonce(fd, &to, 5), 0);
+	assert_int_equal(forward_send_nonce(fd, &to, 5), 0);
 	close(fd);
 }
 
@@ -268,10 +268,10 @@ static void failures_of_the_kernel_are_passed_on(void **state)
 	assert_int_equal(slot_claim(&slot), EPERM);
 	assert_int_equal(slot_claim(&slot), 0);
 	fail_set(FAIL_SOCKET, 1, EMFILE);
-	assert_int_equal(slot_hand_on(slot.number, &sent), EMFILE);
+	assert_int_equal(slot_forward(slot.number, &sent), EMFILE);
 	fail_set(FAIL_SENDMSG, 1, ENOBUFS);
-	assert_int_equal(slot_hand_on(slot.number, &sent), EAGAIN);
-	assert_int_equal(slot_hand_on(slot.number, &sent), 0);
+	assert_int_equal(slot_forward(slot.number, &sent), EAGAIN);
+	assert_int_equal(slot_forward(slot.number, &sent), 0);
 	slot_release(&slot);
 	fail_clear();
 }

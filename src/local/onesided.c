@@ -309,7 +309,7 @@ static bool run_one(struct local *local, struct qp *qp, const struct send_wqe *w
 /* One request without packets, of either kind. False: none, or it has to wait, or needs packets. */
 static bool run_next(struct local *local, struct qp *qp, struct effects *effects) REQUIRES(qp->lock)
 {
-	const struct send_wqe *wqe = transport_tell_next(qp);
+	const struct send_wqe *wqe = transport_message_next(qp);
 
 	if (wqe)
 		return message_send(local, qp, wqe);
@@ -327,7 +327,7 @@ void local_run(struct local *local, struct qp *qp, struct effects *effects)
 		if (!run_next(local, qp, effects))
 			break;
 	pairing_reconsider(qp);
-	if (qp->requester.told && local_await_answers(local, qp))
+	if (qp->requester.messages && local_await_answers(local, qp))
 		local->ops->note(local->device, 0);
 }
 

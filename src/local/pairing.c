@@ -62,7 +62,7 @@ static bool is_idle(const struct qp *qp)
 	const struct requester *requester = &qp->requester;
 
 	return qp->sq.sent == qp->sq.tail && requester->una_psn == requester->next_psn &&
-	       !requester->told && !requester->rnr_until_ns;
+	       !requester->messages && !requester->rnr_until_ns;
 }
 
 static void ask(struct local *local, struct qp *qp, struct peer *peer) REQUIRES(qp->lock)

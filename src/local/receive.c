@@ -83,7 +83,7 @@ static enum message_fate execute(struct local *local, struct receiver *receiver,
 		return refuse(local, COUNTER_RX_QP_STATE);
 	if (message->flags & MESSAGE_PULL)
 		memcpy(source, message->data, message->piece_count * sizeof(source[0]));
-	fate = transport_hear(qp, message, time_for(qp->recv_cq), &receiver->effects);
+	fate = transport_message_receive(qp, message, time_for(qp->recv_cq), &receiver->effects);
 	if (fate == MESSAGE_FETCH) {
 		ring_hold(local->ring, received);
 		fetch_start(local, peer, qpn, qp->pairing.theirs, message, source);
@@ -169,7 +169,7 @@ static void take_answer(struct local *local, struct receiver *receiver, unsigned
 	qp = receiver_lock(local, receiver, answer->owner);
 	if (!qp)
 		return;
-	transport_settle(qp, message_token(channel, answer->cell), answer->refused,
+	transport_message_answered(qp, message_token(channel, answer->cell), answer->refused,
 			 qp->send_cq->stamped ? clock_now_ns() : clock_coarse_ns(),
 			 &receiver->effects);
 	if (qp->sq.sent != qp->sq.head)

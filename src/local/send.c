@@ -130,7 +130,7 @@ static bool put(struct local *local, struct qp *qp, const struct send_wqe *wqe, 
 	}
 	room.fetched = body->way == FETCH ? wqe->length : 0;
 	ring_send_end(local->ring, &room, qp->number);
-	transport_told(qp, message_token(channel, room.number), clock_coarse_ns());
+	transport_message_sent(qp, message_token(channel, room.number), clock_coarse_ns());
 	return true;
 }
 
@@ -167,7 +167,7 @@ void local_check_progress(struct local *local, struct qp *qp, uint64_t now_ns)
 	uint32_t channel = local_channel(local, qpn_slot(qp->attr.dest_qp_num));
 
 	if (channel != LOCAL_NO_CHANNEL)
-		transport_told_progress(qp, ring_progress(local->ring, channel), now_ns);
+		transport_message_progress(qp, ring_progress(local->ring, channel), now_ns);
 }
 
 bool local_await_answers(struct local *local, struct qp *qp)

@@ -18,7 +18,7 @@ static bool is_told_alone(const struct qp *qp)
 {
 	const struct requester *requester = &qp->requester;
 
-	return qp->sq.sent - qp->sq.tail == requester->told && !requester->refused &&
+	return qp->sq.sent - qp->sq.tail == requester->messages && !requester->refused &&
 	       requester->una_psn == requester->next_psn && !requester->rnr_until_ns;
 }
 
@@ -39,7 +39,7 @@ static void note_stall(struct qp *qp)
 	requester->packets_until = qp->sq.sent + STALLED_PACKETS;
 }
 
-struct send_wqe *transport_tell_next(struct qp *qp)
+struct send_wqe *transport_message_next(struct qp *qp)
 {
 	struct send_wqe *wqe;
 
@@ -54,9 +54,9 @@ struct send_wqe *transport_tell_next(struct qp *qp)
 	case IBV_WR_RDMA_WRITE_WITH_IMM:
 		return wqe;
 	case IBV_WR_RDMA_WRITE:
-		return qp->requester.told ? wqe : NULL;
+		return qp->requester.messages ? wqe : NULL;
 	default:
-		if (qp->requester.told)
+		if (qp->requester.messages)
 			note_stall(qp);
 		return NULL;
 	}
@@ -113,16 +113,16 @@ static void note_progress(struct qp *qp, uint64_t now_ns)
 	qp->requester.retry_left = qp->attr.retry_cnt;
 }
 
-void transport_told(struct qp *qp, uint64_t token, uint64_t now_ns)
+void transport_message_sent(struct qp *qp, uint64_t token, uint64_t now_ns)
 {
 	struct requester *requester = &qp->requester;
 	struct send_wqe *wqe = send_queue_at(&qp->sq, qp->sq.sent);
 
 	wqe->token = token;
 	wqe->state = WQE_TOLD;
-	if (!requester->told)
+	if (!requester->messages)
 		note_progress(qp, now_ns);
-	requester->told++;
+	requester->messages++;
 	requester->message_sequence = psn_add(requester->message_sequence, 1);
 	requester->send_wqe = requester->packets_until = ++qp->sq.sent;
 }
@@ -136,20 +136,20 @@ static void take_back(struct qp *qp)
 	for (number = qp->sq.tail; number != qp->sq.sent; number++)
 		send_queue_at(&qp->sq, number)->state = WQE_POSTED;
 	requester->message_sequence = psn_add(requester->message_sequence, -requester->refused);
-	requester->told = requester->refused = 0;
+	requester->messages = requester->refused = 0;
 	requester->in_packets = 0;
 	requester->send_wqe = qp->sq.sent = qp->sq.tail;
 	requester->packets_until = qp->sq.tail + 1;
 }
 
-void transport_settle(struct qp *qp, uint64_t token, bool refused, uint64_t now_ns,
+void transport_message_answered(struct qp *qp, uint64_t token, bool refused, uint64_t now_ns,
 		      struct effects *effects)
 {
 	struct requester *requester = &qp->requester;
 	struct send_wqe *wqe = send_queue_at(&qp->sq, qp->sq.tail + requester->refused);
 	struct call call;
 
-	if (!requester->told || wqe->token != token)
+	if (!requester->messages || wqe->token != token)
 		return;
 	call_init(&call, qp, now_ns, effects);
 	note_progress(qp, now_ns);
@@ -157,13 +157,13 @@ void transport_settle(struct qp *qp, uint64_t token, bool refused, uint64_t now_
 		requester->refused++;
 		count(&call, COUNTER_MESSAGE_REFUSED);
 	} else {
-		requester->told--;
+		requester->messages--;
 		count(&call, is_write(wqe) ? COUNTER_DIRECT_WRITE : COUNTER_DIRECT_SEND);
 		finish_send(&call, IBV_WC_SUCCESS);
 		if (qp->sq.tail == qp->sq.head)
 			requester->stalls = 0;
 	}
-	if (requester->told && requester->refused == requester->told)
+	if (requester->messages && requester->refused == requester->messages)
 		take_back(qp);
 	requester_check_drained(&call);
 	call_end(&call);
@@ -176,11 +176,11 @@ uint64_t message_deadline(const struct qp *qp)
 	return timeout_ns == UINT64_MAX ? TIME_NEVER : qp->requester.progress_ns + timeout_ns;
 }
 
-void transport_told_progress(struct qp *qp, uint32_t progress, uint64_t now_ns)
+void transport_message_progress(struct qp *qp, uint32_t progress, uint64_t now_ns)
 {
-	if (progress == qp->requester.told_progress)
+	if (progress == qp->requester.message_progress)
 		return;
-	qp->requester.told_progress = progress;
+	qp->requester.message_progress = progress;
 	note_progress(qp, now_ns);
 }
 
@@ -198,7 +198,7 @@ void message_timeout(struct call *call)
 	/* Whoever comes to copy now must not take the application's next content for this. */
 	pairing_end(&call->qp->pairing);
 	because(call, "the peer did not take %u messages out of shared memory (it may be stopped)",
-		requester->told);
+		requester->messages);
 	requester_exceeded(call);
 }
 
@@ -368,7 +368,7 @@ static enum message_fate execute(struct call *call, const struct message *messag
 	return complete(call, message);
 }
 
-enum message_fate transport_hear(struct qp *qp, const struct message *message, uint64_t now_ns,
+enum message_fate transport_message_receive(struct qp *qp, const struct message *message, uint64_t now_ns,
 				 struct effects *effects)
 {
 	enum message_fate fate;

@@ -8,8 +8,8 @@
  * who carries it is local/send.c.
  *
  *	requester				responder
- *	transport_tell_next, transport_told  ->	transport_hear: executed, or refused
- *	transport_settle		     <-	answer
+ *	transport_message_next, transport_message_sent  ->	transport_message_receive: executed, or refused
+ *	transport_message_answered		     <-	answer
  *
  * Like direct requests (direct.h) messages take no PSN and no message sequence number, go only while
  * no packet is unanswered, and have no errors: one that is refused, for whatever reason, is sent as
@@ -72,7 +72,7 @@ struct message_fetch {
 bool transport_between_messages(const struct qp *qp) REQUIRES(qp->lock);
 
 /* The next request, if it may be told; else NULL. */
-struct send_wqe *transport_tell_next(struct qp *qp) REQUIRES(qp->lock);
+struct send_wqe *transport_message_next(struct qp *qp) REQUIRES(qp->lock);
 /* Its head; @pull: its data is to be fetched. */
 void transport_message_head(const struct qp *qp, const struct send_wqe *wqe, bool pull,
 			    uint32_t head[MESSAGE_WORDS]) REQUIRES(qp->lock);
@@ -82,15 +82,15 @@ void message_write_target(const struct send_wqe *wqe, uint8_t *out);
 /* Copy the request's data to @out. False: a key or its memory is not valid. */
 bool transport_gather(struct qp *qp, const struct send_wqe *wqe, uint8_t *out) REQUIRES(qp->lock);
 /* It was told; @token is what its answer will name, and no other's of this QP. */
-void transport_told(struct qp *qp, uint64_t token, uint64_t now_ns) REQUIRES(qp->lock);
+void transport_message_sent(struct qp *qp, uint64_t token, uint64_t now_ns) REQUIRES(qp->lock);
 /* The answer. What was told before the QP was reset is ignored. */
-void transport_settle(struct qp *qp, uint64_t token, bool refused, uint64_t now_ns,
+void transport_message_answered(struct qp *qp, uint64_t token, bool refused, uint64_t now_ns,
 		      struct effects *effects) REQUIRES(qp->lock);
 /*
  * With messages told, and transport_deadline() passed: how far the peer has got, with these or anything
  * before them. If that is another value than last time it is not silent, and has all its time again.
  */
-void transport_told_progress(struct qp *qp, uint32_t progress, uint64_t now_ns) REQUIRES(qp->lock);
+void transport_message_progress(struct qp *qp, uint32_t progress, uint64_t now_ns) REQUIRES(qp->lock);
 
 /* ---- responder ---- */
 
@@ -108,7 +108,7 @@ enum message_fate {
 };
 
 /* A message that has come. */
-enum message_fate transport_hear(struct qp *qp, const struct message *message, uint64_t now_ns,
+enum message_fate transport_message_receive(struct qp *qp, const struct message *message, uint64_t now_ns,
 				 struct effects *effects) REQUIRES(qp->lock);
 /*
  * Fetch the next part of its data: *fetch says which, and where to. The memory is held until

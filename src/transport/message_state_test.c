@@ -185,7 +185,7 @@ static void each_answer_gives_the_peer_all_its_time_again(void **state)
 static void expire_at(struct station *s, uint32_t progress) UNCHECKED_LOCKS
 {
 	s->now_ns += timeout_of(s);
-	transport_told_progress(&s->qp, progress, s->now_ns);
+	transport_message_progress(&s->qp, progress, s->now_ns);
 	if (transport_deadline(&s->qp) <= s->now_ns)
 		transport_timeout(&s->qp, s->now_ns, &s->effects);
 }

@@ -151,7 +151,7 @@ static void run_direct(struct world *world) UNCHECKED_LOCKS
 	unsigned n = 1 + below(world, 20);
 
 	while (n-- && has_room(&world->there)) {
-		struct send_wqe *wqe = transport_tell_next(&a->qp);
+		struct send_wqe *wqe = transport_message_next(&a->qp);
 
 		if (wqe) {
 			transport_direct_prefer(&a->qp, true);

@@ -237,11 +237,11 @@ static struct message head_of(struct station *s, struct ibv_send_wr *wr, bool pu
 	uint32_t bytes;
 
 	post_wr(s, wr);
-	wqe = transport_tell_next(&s->qp);
+	wqe = transport_message_next(&s->qp);
 	transport_message_head(&s->qp, wqe, pull, head);
 	bytes = (uint32_t)message_target_bytes(wqe) +
 		(pull ? wqe->sge_count * (uint32_t)sizeof(struct message_piece) : wqe->length);
-	transport_told(&s->qp, 1, s->now_ns);
+	transport_message_sent(&s->qp, 1, s->now_ns);
 	assert_true(message_parse(head, some_bytes, bytes, &message));
 	settle(s, 1, false);
 	return message;
@@ -337,7 +337,7 @@ static void data_is_gathered_from_sges_and_inline(void **state) UNCHECKED_LOCKS
 	wr.send_flags &= ~IBV_SEND_INLINE;
 	sge[2].lkey ^= 0x5555;
 	post_wr(s, &wr);
-	assert_false(transport_gather(&s->qp, transport_tell_next(&s->qp), carried.data));
+	assert_false(transport_gather(&s->qp, transport_message_next(&s->qp), carried.data));
 	assert_int_equal(s->qp.state, IBV_QPS_RTS);
 	settle(s, 1, false);
 	settle(s, 2, false);

@@ -58,13 +58,13 @@ static inline struct station *station_opposite(void)
 
 static inline bool may_tell(struct station *s) UNCHECKED_LOCKS
 {
-	return transport_tell_next(&s->qp) != NULL;
+	return transport_message_next(&s->qp) != NULL;
 }
 
 /* Tell the next request, which may be; @token is what its answer will name. */
 static inline void tell(struct station *s, uint64_t token, struct carried *carried) UNCHECKED_LOCKS
 {
-	struct send_wqe *wqe = transport_tell_next(&s->qp);
+	struct send_wqe *wqe = transport_message_next(&s->qp);
 	size_t target;
 
 	assert_non_null(wqe);
@@ -76,7 +76,7 @@ static inline void tell(struct station *s, uint64_t token, struct carried *carri
 	assert_true(transport_gather(&s->qp, wqe, carried->data + target));
 	carried->bytes = (uint32_t)target + wqe->length;
 	carried->token = token;
-	transport_told(&s->qp, token, s->now_ns);
+	transport_message_sent(&s->qp, token, s->now_ns);
 }
 
 /* post() and tell(), of what no test looks at on its way. */
@@ -92,7 +92,7 @@ static inline void post_told(struct station *s, enum ibv_wr_opcode opcode, uint6
 static inline void settle(struct station *s, uint64_t token, bool refused) UNCHECKED_LOCKS
 {
 	effects_init(&s->effects);
-	transport_settle(&s->qp, token, refused, s->now_ns, &s->effects);
+	transport_message_answered(&s->qp, token, refused, s->now_ns, &s->effects);
 	assert_true(s->effects.count <= EFFECTS_PER_CALL);
 }
 
@@ -102,7 +102,7 @@ static inline enum message_fate hear(struct station *s, const struct message *me
 	enum message_fate fate;
 
 	effects_init(&s->effects);
-	fate = transport_hear(&s->qp, message, s->now_ns, &s->effects);
+	fate = transport_message_receive(&s->qp, message, s->now_ns, &s->effects);
 	assert_true(s->effects.count <= EFFECTS_PER_CALL);
 	return fate;
 }

@@ -74,7 +74,7 @@ void requester_stop(struct call *call)
 	requester->rnr_until_ns = 0;
 	requester->probe_due = requester->probing = requester->hold = false;
 	requester->timing = false;
-	requester->told = requester->refused = 0;
+	requester->messages = requester->refused = 0;
 }
 
 void requester_give_acked(struct call *call, uint64_t rtt_ns)
@@ -198,7 +198,7 @@ static bool begin_next(struct call *call)
 	struct requester *requester = &qp->requester;
 	struct send_wqe *wqe;
 
-	if (qp->sq.sent == qp->sq.head || qp->state != IBV_QPS_RTS || requester->told)
+	if (qp->sq.sent == qp->sq.head || qp->state != IBV_QPS_RTS || requester->messages)
 		return false;
 	wqe = send_queue_at(&qp->sq, qp->sq.sent);
 	if (is_fenced(qp, wqe) || direct_is_due(qp, wqe))
@@ -438,7 +438,7 @@ bool requester_ready(const struct qp *qp)
 
 	if (qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_SQD)
 		return false;
-	if (requester->rnr_until_ns || requester->told)
+	if (requester->rnr_until_ns || requester->messages)
 		return false;
 	if (requester->probe_due)
 		return true;
@@ -504,7 +504,7 @@ uint64_t requester_deadline(const struct qp *qp)
 
 	if (qp->type != IBV_QPT_RC || (qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_SQD))
 		return TIME_NEVER;
-	if (requester->told)
+	if (requester->messages)
 		return message_deadline(qp);
 	if (requester->rnr_until_ns)
 		return requester->rnr_until_ns;
@@ -575,7 +575,7 @@ void requester_timeout(struct call *call)
 
 	if (requester_deadline(qp) > call->now_ns)
 		return;
-	if (requester->told) {
+	if (requester->messages) {
 		message_timeout(call);
 	} else if (requester->rnr_until_ns) {
 		requester->rnr_until_ns = 0;

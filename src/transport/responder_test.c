@@ -512,16 +512,16 @@ static void the_last_ack_is_repeated_in_farewell(void **state) UNCHECKED_LOCKS
 {
 	struct station *s = station_rts(IBV_QPT_RC);
 
-	assert_false(transport_farewell(&s->qp));
+	assert_false(transport_final_ack(&s->qp));
 	post_recv(s, 1, 64);
 	receive_data(s, OPCODE_RC_SEND_ONLY, PEER_PSN, 16);
-	assert_false(transport_farewell(&s->qp));
+	assert_false(transport_final_ack(&s->qp));
 	assert_int_equal(transmit(s), 1);
-	assert_true(transport_farewell(&s->qp));
+	assert_true(transport_final_ack(&s->qp));
 	assert_int_equal(transmit(s), 1);
 	expect_ack(s, 0, PEER_PSN, 1);
 	station_move(s, IBV_QPS_ERR);
-	assert_false(transport_farewell(&s->qp));
+	assert_false(transport_final_ack(&s->qp));
 	expect_silence(s);
 	station_free(s);
 }

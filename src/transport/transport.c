@@ -195,7 +195,7 @@ bool transport_posted_send(struct qp *qp, uint64_t now_ns, struct effects *effec
 	if (qp->state == IBV_QPS_ERR || qp->state == IBV_QPS_SQE)
 		flush_sends(&call);
 	/* Messages are told while others are: that is not known here (local/onesided.c). */
-	return transport_ready(qp) || qp->requester.told;
+	return transport_ready(qp) || qp->requester.messages;
 }
 
 void transport_posted_recv(struct qp *qp, uint64_t now_ns, struct effects *effects)
@@ -242,7 +242,7 @@ bool transport_answer_is_due(const struct qp *qp)
 	return qp->type == IBV_QPT_RC && responder_ready(qp);
 }
 
-bool transport_farewell(struct qp *qp)
+bool transport_final_ack(struct qp *qp)
 {
 	return qp->type == IBV_QPT_RC &&
 	       (qp->state == IBV_QPS_RTR || qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD) &&

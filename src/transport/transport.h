@@ -124,7 +124,7 @@ bool transport_answer_is_due(const struct qp *qp) REQUIRES(qp->lock);
  * The QP is about to stop answering: have its last ACK sent once more, in case the first is lost,
  * since nobody will answer when the peer asks. False: nothing to repeat. Then transmit.
  */
-bool transport_farewell(struct qp *qp) REQUIRES(qp->lock);
+bool transport_final_ack(struct qp *qp) REQUIRES(qp->lock);
 
 /* Move to ERR and flush both queues, in order (IBTA 10.3.1). Also for CQ overflow. */
 void transport_fail(struct qp *qp, uint64_t now_ns, struct effects *effects) REQUIRES(qp->lock);

@@ -4,7 +4,7 @@
  * the rest is:
  *
  *	messages of the port group, from any host on port 4791	(host/group_program.h)
- *	what is handed on over the socket of a slot		(host/hand_on.h, host/slot.h)
+ *	what is handed on over the socket of a slot		(host/forward.h, host/slot.h)
  *	a file of settings, and a variable			(hca/config.h)
  *	faults on purpose					(link/fault.h)
  *
@@ -21,7 +21,7 @@
 
 #include "hca/config.h"
 #include "host/group_internal.h"
-#include "host/hand_on.h"
+#include "host/forward.h"
 #include "input.h"
 #include "link/fault.h"
 
@@ -115,7 +115,7 @@ static void group(struct input *input)
 
 /* ---- what is handed on ---- */
 
-static void hand_on(struct input *input)
+static void forward(struct input *input)
 {
 	static int pair[2] = { -1, -1 };
 	static uint8_t sent[70000], buffer[65536];
@@ -127,11 +127,11 @@ static void hand_on(struct input *input)
 	int err;
 
 	if (pair[0] < 0)
-		require(!socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, pair) && !hand_on_prepare(pair[1]));
+		require(!socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, pair) && !forward_prepare(pair[1]));
 	for (bytes = 0; input->left && bytes < sizeof(sent); bytes++)
 		sent[bytes] = next8(input);
 	require(send(pair[0], sent, bytes, MSG_DONTWAIT) == (ssize_t)bytes);
-	err = hand_on_receive(pair[1], &datagram, buffer, size, named ? &sender : NULL, named ? &nonce : NULL);
+	err = forward_receive(pair[1], &datagram, buffer, size, named ? &sender : NULL, named ? &nonce : NULL);
 	require(err == 0 || err == EBADMSG || (err == ENOMSG && named && bytes == 16));
 	if (err)
 		return;
@@ -221,7 +221,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length)
 		group(&input);
 		break;
 	case 1:
-		hand_on(&input);
+		forward(&input);
 		break;
 	case 2:
 		settings(&input);

@@ -280,7 +280,7 @@ static void settle(struct world *world, struct input *input)
 	uint64_t token = world->token;
 
 	/* The one that is due, as a rule. */
-	if (choice < 230 && qp->requester.told)
+	if (choice < 230 && qp->requester.messages)
 		token = send_queue_at(&qp->sq, qp->sq.tail + qp->requester.refused)->token;
 	else
 		token -= choice & 7;
@@ -397,9 +397,9 @@ static void check_queues(const struct qp *qp)
 	require(queue->head - queue->tail <= queue->size);
 	if (qp->type != IBV_QPT_RC)
 		return;
-	require(requester->told <= queue->sent - queue->tail);
-	require(requester->refused <= requester->told);
-	require(!requester->told || requester->una_psn == requester->next_psn);
+	require(requester->messages <= queue->sent - queue->tail);
+	require(requester->refused <= requester->messages);
+	require(!requester->messages || requester->una_psn == requester->next_psn);
 	require(psn_diff(requester->send_psn, requester->una_psn) >= 0);
 	require(psn_diff(requester->next_psn, requester->send_psn) >= 0);
 	require(requester->rd_outstanding <= qp->attr.max_rd_atomic);

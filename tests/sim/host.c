@@ -249,7 +249,7 @@ enum message_fate host_hear(struct sim_host *host, struct qp *qp, const struct m
 
 	effects_init(&effects);
 	lock_acquire(&qp->lock);
-	fate = transport_hear(qp, message, host->sim->now_ns, &effects);
+	fate = transport_message_receive(qp, message, host->sim->now_ns, &effects);
 	arm(host, qp);
 	lock_release(&qp->lock);
 	apply_effects(host, &effects);
@@ -288,7 +288,7 @@ bool host_tell(struct sim_host *host, struct qp *qp, uint64_t token)
 	struct send_wqe *wqe;
 
 	lock_acquire(&qp->lock);
-	wqe = transport_tell_next(qp);
+	wqe = transport_message_next(qp);
 	if (wqe && wqe->length > TELL_MAX)	/* would be fetched, not carried */
 		wqe = NULL;
 	if (wqe) {
@@ -297,7 +297,7 @@ bool host_tell(struct sim_host *host, struct qp *qp, uint64_t token)
 
 		free(data);
 		if (good)
-			transport_told(qp, token, host->sim->now_ns);
+			transport_message_sent(qp, token, host->sim->now_ns);
 		else
 			wqe = NULL;
 	}
@@ -312,7 +312,7 @@ void host_settle(struct sim_host *host, struct qp *qp, uint64_t token, bool refu
 
 	effects_init(&effects);
 	lock_acquire(&qp->lock);
-	transport_settle(qp, token, refused, host->sim->now_ns, &effects);
+	transport_message_answered(qp, token, refused, host->sim->now_ns, &effects);
 	arm(host, qp);
 	lock_release(&qp->lock);
 	apply_effects(host, &effects);

@@ -15,7 +15,7 @@
 #include "cm/endpoint/internal.h"
 #include "platform/clock.h"
 
-#define OUTBOX		4
+#define TX_QUEUE_MAX		4
 #define COMM_ID_BITS	COMM_ID_SLOT_SHIFT
 #define PORT_FRESH_NS	100000000u	/* addresses may move; asking costs more than a connect */
 
@@ -31,17 +31,17 @@ static unsigned references;
  * Messages leave when the lock is dropped: the answer is often there before sendmsg() has returned,
  * and whoever has it would wait for the lock. They may overtake those of another thread.
  */
-struct letter {
+struct pending_mad {
 	struct mad_address to;
 	uint8_t mad[MAD_BYTES];
 };
 
-static struct letter outbox[OUTBOX];	/* under agent.lock */
-static unsigned letters;
+static struct pending_mad tx_queue[TX_QUEUE_MAX];	/* under agent.lock */
+static unsigned tx_queued;
 
-static void send_letter(struct mad_agent *mad, const struct letter *letter)
+static void send_pending(struct mad_agent *mad, const struct pending_mad *pending)
 {
-	int err = mad_send(mad, &letter->to, letter->mad);
+	int err = mad_send(mad, &pending->to, pending->mad);
 
 	if (err)	/* as if lost: it is sent again, or the exchange times out */
 		log_debug("a message was not sent: error %d", err);
@@ -50,16 +50,16 @@ static void send_letter(struct mad_agent *mad, const struct letter *letter)
 static void send_message(void *host, const struct mad_address *to,
 			 const struct cm_message *message) UNCHECKED_LOCKS /* the lock is held */
 {
-	struct letter letter;
+	struct pending_mad pending;
 
-	if (letters < OUTBOX) {
-		outbox[letters].to = *to;
-		cm_message_write(message, outbox[letters++].mad);
+	if (tx_queued < TX_QUEUE_MAX) {
+		tx_queue[tx_queued].to = *to;
+		cm_message_write(message, tx_queue[tx_queued++].mad);
 		return;
 	}
-	letter.to = *to;
-	cm_message_write(message, letter.mad);
-	send_letter(agent.mad, &letter);
+	pending.to = *to;
+	cm_message_write(message, pending.mad);
+	send_pending(agent.mad, &pending);
 }
 
 uint32_t agent_random(void)
@@ -152,16 +152,16 @@ static void release_and_wake(void) RELEASES(agent.lock)
  */
 void agent_unlock(void)
 {
-	struct letter mail[OUTBOX];
+	struct pending_mad sending[TX_QUEUE_MAX];
 	struct mad_agent *mad = agent.mad;
-	unsigned i, count = letters;
+	unsigned i, count = tx_queued;
 
 	arm();
-	memcpy(mail, outbox, count * sizeof(mail[0]));
-	letters = 0;
+	memcpy(sending, tx_queue, count * sizeof(sending[0]));
+	tx_queued = 0;
 	release_and_wake();
 	for (i = 0; i < count; i++)
-		send_letter(mad, &mail[i]);
+		send_pending(mad, &sending[i]);
 }
 
 void agent_wait(uint64_t until_ns) UNCHECKED_LOCKS	/* releases and takes it again */
@@ -169,7 +169,7 @@ void agent_wait(uint64_t until_ns) UNCHECKED_LOCKS	/* releases and takes it agai
 	struct timespec until = { .tv_sec = (time_t)(until_ns / 1000000000u),
 				  .tv_nsec = (long)(until_ns % 1000000000u) };
 
-	if (letters || !list_empty(&agent.woken)) {	/* nobody waits for what waits here */
+	if (tx_queued || !list_empty(&agent.woken)) {	/* nobody waits for what waits here */
 		agent_unlock();
 		agent_lock();
 	} else if (until_ns == TIME_NEVER) {
@@ -254,7 +254,7 @@ static void forget_in_child(void) UNCHECKED_LOCKS
 	agent.mad = NULL;
 	agent.gsi = NULL;
 	agent.random_left = 0;
-	letters = 0;
+	tx_queued = 0;
 	list_init(&agent.ports);
 	list_init(&agent.woken);
 	channels_forget();

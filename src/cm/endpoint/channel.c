@@ -173,12 +173,12 @@ void channel_update_fd(struct cm_channel *channel)
 	lock_acquire(&channel->wake);
 	/* W2: pairs with W1. */
 	readable = atomic_load_explicit(&channel->waiting, memory_order_acquire) > 0;
-	if (readable && !channel->lit)
+	if (readable && !channel->readable)
 		event_fd_raise(channel->fd);
 	/* A thread in cm_channel_wait() may hold the count for a moment. */
-	while (!readable && channel->lit && event_fd_take(channel->fd) == EINTR)
+	while (!readable && channel->readable && event_fd_take(channel->fd) == EINTR)
 		;
-	channel->lit = readable;
+	channel->readable = readable;
 	lock_release(&channel->wake);
 }
 

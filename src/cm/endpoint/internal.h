@@ -211,8 +211,8 @@ struct cm_channel {
 	const struct endpoint *shown;	/* the last new endpoint, untouched yet; or NULL */
 	int fd;
 	atomic_uint waiting;		/* events in the queue; changes under agent.lock */
-	struct lock wake;		/* lit */
-	bool lit;			/* the fd is readable */
+	struct lock wake;		/* readable */
+	bool readable;			/* the fd is readable */
 };
 
 /* Is this process the one that made it? If not: the memory is dead, nothing may be asked of it. */

@@ -28,7 +28,7 @@ struct held {
 	uint64_t since_ns, next_ns;
 };
 
-struct gsi_hold {
+struct gsi_backlog_add {
 	struct held held[HOLD_MAX];
 };
 
@@ -57,7 +57,7 @@ static void set_deadline(struct hca *hca) REQUIRES(hca->drive)
 		worker_notice(hca, next_ns);
 }
 
-bool gsi_hold(struct hca *hca, const struct cm_target *target, const struct datagram *datagram,
+bool gsi_backlog_add(struct hca *hca, const struct cm_target *target, const struct datagram *datagram,
 	      const uint8_t *mad, uint64_t now_ns)
 {
 	struct held *held;
@@ -82,7 +82,7 @@ bool gsi_hold(struct hca *hca, const struct cm_target *target, const struct data
 /* Whether its time is over, one way or the other. */
 static bool is_settled(struct hca *hca, struct held *held, uint64_t now_ns) REQUIRES(hca->drive)
 {
-	int err = gsi_hand_on(hca, &held->target, &held->datagram);
+	int err = gsi_forward(hca, &held->target, &held->datagram);
 	bool ours = gsi_serves(hca, &held->target, &held->datagram);
 
 	if (err != ECONNREFUSED) {
@@ -95,7 +95,7 @@ static bool is_settled(struct hca *hca, struct held *held, uint64_t now_ns) REQU
 	return true;
 }
 
-void gsi_hold_turn(struct hca *hca, uint64_t now_ns)
+void gsi_backlog_turn(struct hca *hca, uint64_t now_ns)
 {
 	unsigned i;
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What goes over the socket (hand_on.h): a header of fixed layout, then the packet.
+ * What goes over the socket (forward.h): a header of fixed layout, then the packet.
  */
-#include "host/hand_on.h"
+#include "host/forward.h"
 
 #include <errno.h>
 #include <string.h>
@@ -74,7 +74,7 @@ static int read_header(const uint8_t header[HEADER_BYTES], size_t bytes, struct 
 	return 0;
 }
 
-int hand_on_send(int fd, const struct name *name, const struct datagram *datagram)
+int forward_send(int fd, const struct name *name, const struct datagram *datagram)
 {
 	uint8_t header[HEADER_BYTES];
 	struct sockaddr_un to = name->address;
@@ -91,7 +91,7 @@ int hand_on_send(int fd, const struct name *name, const struct datagram *datagra
 	return 0;
 }
 
-int hand_on_send_nonce(int fd, const struct name *name, uint64_t nonce)
+int forward_send_nonce(int fd, const struct name *name, uint64_t nonce)
 {
 	const struct nonce_message message = { NONCE_MAGIC, HEADER_VERSION, nonce };
 
@@ -113,7 +113,7 @@ static int read_nonce(const uint8_t *header, uint64_t *nonce)
 	return ENOMSG;
 }
 
-int hand_on_prepare(int fd)
+int forward_prepare(int fd)
 {
 	int on = 1;
 
@@ -129,10 +129,10 @@ static bool is_believed(struct msghdr *message)
 	    header->cmsg_len != CMSG_LEN(sizeof(sender)))
 		return false;
 	memcpy(&sender, CMSG_DATA(header), sizeof(sender));
-	return port_owner_may_hand_on(sender.uid, clock_now_ns());
+	return port_owner_may_forward(sender.uid, clock_now_ns());
 }
 
-int hand_on_receive(int fd, struct datagram *datagram, uint8_t *buffer, size_t size, struct name *sender,
+int forward_receive(int fd, struct datagram *datagram, uint8_t *buffer, size_t size, struct name *sender,
 		    uint64_t *nonce)
 {
 	union {

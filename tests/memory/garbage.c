@@ -488,26 +488,39 @@ static bool garbage_in_hazards_and_grants_does_no_harm(void)
 
 /* ---- hazards ---- */
 
-/* All that the other end has granted is in use, it says, for ever. */
-static void name_grants(struct end *end, void *argument)
+/* A region and a QP that the other end has granted; 0: not both yet. */
+static uint64_t granted(const struct end *end)
 {
-	struct hazard_table *hazards;
-	const struct peer *peer;
+	const struct peer *peer = peer_of(end);
 	uint64_t use = 0;
 	unsigned i;
 
-	end_open(end, BYTES, ALL_ACCESS);
-	end_connect(end);
-	use_all(end);
-	peer = peer_of(end);
-	hazards = peer->hazards;
 	for (i = 0; i < GRANTS_MAX; i++) {
 		uint32_t id = peer->alive->alive[i];
 
 		if (id)
 			use = use << 32 | id;
 	}
-	CHECK(use >> 32, "no region and no QP is granted");
+	return use >> 32 ? use : 0;
+}
+
+/* All that the other end has granted is in use, it says, for ever. */
+static void name_grants(struct end *end, void *argument)
+{
+	struct hazard_table *hazards;
+	double until = now() + 20;
+	uint64_t use;
+	unsigned i;
+
+	end_open(end, BYTES, ALL_ACCESS);
+	end_connect(end);
+	use_all(end);
+	while (!(use = granted(end))) {
+		CHECK(now() < until, "no region and no QP is granted");
+		CHECK(transfer(end, IBV_WR_RDMA_READ, 0, 64, 0) == IBV_WC_SUCCESS);
+		usleep(500);
+	}
+	hazards = peer_of(end)->hazards;
 	for (i = 0; i < HAZARDS; i++)
 		hazards->slot[i].use = use; /* our own library reads there too */
 	meet(end);

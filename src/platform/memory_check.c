@@ -136,11 +136,13 @@ static int check_by_new(struct walk *walk)
 	return err;
 }
 
+/* The application may have closed the descriptor and have another file at its number: that stays open. */
 void memory_check_end(void)
 {
+	struct query query = { .size = sizeof(query), .address = (uintptr_t)&kept };
 	int fd = atomic_exchange(&kept.fd, -1);
 
-	if (fd >= 0)
+	if (fd >= 0 && !ioctl(fd, ASK, &query))
 		close(fd);
 }
 

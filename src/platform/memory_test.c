@@ -643,9 +643,17 @@ static void a_check_survives_the_loss_of_its_descriptor(void **state)
 	assert_int_equal(dup2(other, fd), fd);
 	assert_int_equal(memory_check(own, page, false), 0);
 	assert_int_equal(memory_check(own, page, true), EACCES);
-	close(other);
-	close(fd);
 	memory_check_end();
+	assert_int_equal(kept_descriptor(), -1);
+	/* Nor is the application's file closed in its place at the end. */
+	assert_int_equal(memory_check(own, page, false), 0);
+	close(fd);
+	fd = kept_descriptor();
+	assert_int_equal(dup2(other, fd), fd);
+	memory_check_end();
+	assert_int_not_equal(fcntl(fd, F_GETFD), -1);
+	close(fd);
+	close(other);
 	munmap(own, page);
 }
 

@@ -195,7 +195,7 @@ static int take_now(int fd)
 	uint64_t value;
 	struct iovec iov = { .iov_base = &value, .iov_len = sizeof(value) };
 
-	return preadv2(fd, &iov, 1, -1, RWF_NOWAIT) < 0 ? errno : 0;
+	return fail_now(FAIL_NOWAIT) || preadv2(fd, &iov, 1, -1, RWF_NOWAIT) < 0 ? errno : 0;
 }
 
 static bool never_blocks(int fd)
@@ -206,23 +206,27 @@ static bool never_blocks(int fd)
 }
 
 /*
- * What is taken is taken inside the call, where no handler can jump away with it: so the sleep is one thing
- * and the read another.
+ * The event is taken inside the call, where no handler can jump away with it. So sleeping and reading are two
+ * steps. Where a read cannot be told not to block, it follows a sleep that found the descriptor readable; if
+ * another thread was faster, handlers wait for the next event.
  */
 int event_fd_wait(int fd)
 {
 	struct pollfd readable = { .fd = fd, .events = POLLIN };
-	int err;
+	bool may_block;
+	int err, count;
 
-	if (!call_guarded)
+	if (!call_guarded || never_blocks(fd))
 		return event_fd_take(fd);
 	err = take_now(fd);
-	if (err == EOPNOTSUPP || err == ENOSYS || err == EINVAL)
-		return event_fd_take(fd);
-	if (err != EAGAIN || never_blocks(fd))
+	may_block = err == EOPNOTSUPP || err == ENOSYS || err == EINVAL;
+	if (err != EAGAIN && !may_block)
 		return err;
-	if (call_poll(&readable, 1, -1) < 0 && errno != EINTR)
+	count = call_poll(&readable, 1, -1);
+	if (count < 0 && errno != EINTR)
 		return errno;
+	if (count > 0 && may_block && !call_is_owed())
+		return event_fd_take(fd);
 	return call_pause() ? EINTR : ERESTART;
 }
 

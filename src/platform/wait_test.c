@@ -10,14 +10,28 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "base/call.h"
 #include "platform/clock.h"
 #include "platform/fail.h"
 #include "platform/wait.h"
+
+/* ThreadSanitizer delivers them when it likes. */
+#define SIGNALS_COME_AT_ONCE	true
+#if defined(__SANITIZE_THREAD__)
+#undef SIGNALS_COME_AT_ONCE
+#define SIGNALS_COME_AT_ONCE	false
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#undef SIGNALS_COME_AT_ONCE
+#define SIGNALS_COME_AT_ONCE	false
+#endif
+#endif
 
 #define MS 1000000ull
 #define TAG 0x10u
@@ -178,6 +192,77 @@ static struct look seen;
 static _Atomic int caught_by_worker;
 static pthread_t main_thread;
 
+static volatile sig_atomic_t put_off, ran;
+
+static void on_alarm(int number, siginfo_t *info, void *context)
+{
+	if (call_offered.put_off(number, info, context, SA_RESTART | SA_SIGINFO))
+		put_off++;
+	else
+		ran++;
+}
+
+static int setup_calls(void **state)
+{
+	struct sigaction action = { .sa_sigaction = on_alarm, .sa_flags = SA_RESTART | SA_SIGINFO };
+
+	call_guarded = true;
+	sigaction(SIGALRM, &action, NULL);
+	return setup(state);
+}
+
+static int teardown_calls(void **state)
+{
+	call_guarded = false;
+	return teardown(state);
+}
+
+/* With RWF_NOWAIT, and as before Linux 5.8. */
+static void a_call_waits_for_an_event(void **state)
+{
+	int fd = event_fd_open(), old;
+	pthread_t thread;
+	CALL();
+
+	for (old = 0; old < 2; old++) {
+		fail_set(FAIL_NOWAIT, (unsigned)old, EOPNOTSUPP);
+		assert_int_equal(pthread_create(&thread, NULL, raise_later, &fd), 0);
+		while (event_fd_wait(fd) == ERESTART)	/* at the end of its sleep */
+			fail_set(FAIL_NOWAIT, (unsigned)old, EOPNOTSUPP);
+		pthread_join(thread, NULL);
+		event_fd_raise(fd);
+		event_fd_raise(fd);
+		fail_set(FAIL_NOWAIT, (unsigned)old, EOPNOTSUPP);
+		assert_int_equal(event_fd_wait(fd), 0);
+		assert_int_equal(event_fd_wait(fd), 0);
+	}
+	close(fd);
+}
+
+static void a_handler_ends_the_wait_for_an_event(void **state)
+{
+	struct itimerval soon = { .it_value.tv_usec = 20000 };
+	int fd, old;
+	CALL();
+
+	if (!SIGNALS_COME_AT_ONCE)
+		skip();
+	fd = event_fd_open();
+	for (old = 0; old < 2; old++) {
+		put_off = ran = 0;
+		fail_set(FAIL_NOWAIT, (unsigned)old, EOPNOTSUPP);
+		raise(SIGALRM);
+		assert_int_equal(put_off, 1);
+		assert_int_equal(event_fd_wait(fd), ERESTART);
+		assert_int_equal(ran, 1);
+		fail_set(FAIL_NOWAIT, (unsigned)old, EOPNOTSUPP);
+		setitimer(ITIMER_REAL, &soon, NULL);
+		assert_int_equal(event_fd_wait(fd), ERESTART);
+		assert_int_equal(ran, 2);	/* put off before: it came in the call */
+	}
+	close(fd);
+}
+
 static void on_usr1(int signal)
 {
 	caught_by_worker = !pthread_equal(pthread_self(), main_thread);
@@ -250,6 +335,8 @@ int main(void)
 		TEST(each_failure_of_opening_leaves_nothing_behind),
 		TEST(event_fds_count),
 		TEST(taking_an_event_waits_for_it),
+		cmocka_unit_test_setup_teardown(a_call_waits_for_an_event, setup_calls, teardown_calls),
+		cmocka_unit_test_setup_teardown(a_handler_ends_the_wait_for_an_event, setup_calls, teardown_calls),
 		TEST(the_worker_takes_no_signals_of_the_application),
 		TEST(a_worker_without_a_short_slice_is_a_worker),
 	};

@@ -326,7 +326,8 @@ void local_run(struct local *local, struct qp *qp, struct effects *effects)
 	for (n = 0; n < RUN_MAX && !effects_full(effects); n++)
 		if (!run_next(local, qp, effects))
 			break;
-	pairing_reconsider(qp);
+	if (transport_is_streaming(qp))
+		pairing_reconsider(qp);
 	if (qp->requester.messages && local_await_answers(local, qp))
 		local->ops->note(local->device, 0);
 }

@@ -223,7 +223,7 @@ void pairing_judge(struct qp *qp, enum pairing_verdict verdict)
 
 void pairing_reconsider(struct qp *qp)
 {
-	if (transport_is_streaming(qp) && is_hopeful(&qp->pairing))
+	if (is_hopeful(&qp->pairing))
 		transport_direct_prefer(qp, true);
 }
 

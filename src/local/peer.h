@@ -211,7 +211,7 @@ uint32_t pairing_grant_region(struct local *local, struct peer *peer, uint32_t k
  */
 enum pairing_verdict { PAIRING_DONE, PAIRING_WAITS, PAIRING_OBJECTS };
 void pairing_judge(struct qp *qp, enum pairing_verdict verdict) REQUIRES(qp->lock);
-/* Is it time to hold a stream of packets again? */
+/* Requests are sent as a stream of packets: is it time to hold it again? */
 void pairing_reconsider(struct qp *qp) REQUIRES(qp->lock);
 /* Ask which region is @key's, unless it was asked lately. Returns whether it was asked now. */
 bool pairing_ask_key(struct local *local, struct qp *qp, struct peer *peer, uint32_t key)

@@ -32,11 +32,6 @@ void transport_direct_prefer(struct qp *qp, bool prefer)
 	qp->requester.prefers_direct = prefer;
 }
 
-bool transport_is_streaming(const struct qp *qp)
-{
-	return qp->sq.sent != qp->sq.tail && !qp->requester.prefers_direct;
-}
-
 bool direct_is_due(struct qp *qp, const struct send_wqe *wqe)
 {
 	struct requester *requester = &qp->requester;

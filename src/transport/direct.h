@@ -21,7 +21,10 @@ struct send_wqe *transport_direct_next(struct qp *qp) REQUIRES(qp->lock);
  */
 void transport_direct_prefer(struct qp *qp, bool prefer) REQUIRES(qp->lock);
 /* A stream of packets is under way, and goes on. */
-bool transport_is_streaming(const struct qp *qp) REQUIRES(qp->lock);
+static inline bool transport_is_streaming(const struct qp *qp) REQUIRES(qp->lock)
+{
+	return qp->sq.sent != qp->sq.tail && !qp->requester.prefers_direct;
+}
 /* It was carried out: complete it. */
 void transport_direct_done(struct qp *qp, uint64_t now_ns, struct effects *effects)
 	REQUIRES(qp->lock);

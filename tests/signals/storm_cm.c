@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The calls of librdmacm, synchronous and not. A thread without signals is the server. */
+#include "ends.h"
 #include "storm.h"
 
-#include <netinet/in.h>
-#include <arpa/inet.h>
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
 #include <signal.h>
@@ -23,20 +22,6 @@ static struct rdma_event_channel *channel, *new_channel;
 static struct rdma_cm_id *id, *endpoint, *own_listener, *accepted;
 static struct rdma_cm_event *event;
 static bool checking;		/* in quiet: what is not as it should be is said */
-
-static struct sockaddr_in loopback(uint16_t port)
-{
-	struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons(port) };
-
-	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	return address;
-}
-
-static struct ibv_qp_init_attr queues(void)
-{
-	return (struct ibv_qp_init_attr){ .qp_type = IBV_QPT_RC, .cap = {
-		.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1 } };
-}
 
 /*
  * A handler that left here would leave open whether the event was acknowledged: either its id could not be

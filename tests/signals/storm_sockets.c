@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Rsockets. A thread without signals is the server: it sends back what it gets. */
+#include "ends.h"
 #include "storm.h"
 
 #include <fcntl.h>
-#include <netinet/in.h>
-#include <arpa/inet.h>
 #include <poll.h>
 #include <pthread.h>
 #include <rdma/rsocket.h>
@@ -22,14 +21,6 @@ static int listening = -1, idle = -1;
 /* What steps make; -1: nothing. */
 static volatile int connected = -1;
 static char data[BYTES], back[BYTES];
-
-static struct sockaddr_in loopback(uint16_t port)
-{
-	struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons(port) };
-
-	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	return address;
-}
 
 static void *echo(void *argument)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Every call that waits: with nobody to end its waiting. */
+#include "ends.h"
 #include "waits.h"
 
 #include <arpa/inet.h>
@@ -169,20 +170,6 @@ static void destroy_srq(void)
 }
 
 /* ---- the connection manager ---- */
-
-static struct sockaddr_in loopback(uint16_t port)
-{
-	struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons(port) };
-
-	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	return address;
-}
-
-static struct ibv_qp_init_attr queues(void)
-{
-	return (struct ibv_qp_init_attr){ .qp_type = IBV_QPT_RC, .cap = {
-		.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1 } };
-}
 
 static void make_channel(void)
 {

@@ -6,14 +6,14 @@
  *	application     CALL() ... lock ... unlock ...  leave: pay     handler, or siglongjmp()
  *	signal                    ^ put off: sent again, blocked         ^ delivered here
  *
- * A handler is put off by libverbatim-preload.so (`verbatim run`), which stands in front of all that the
- * application installs and asks call_put_off(). It lets all signals be blocked when it returns, and sends
- * the signal again to its thread: it stays pending until the outermost call ends, or pauses. Without that
- * library nothing changes but a counter.
+ * libverbatim-preload.so (`verbatim run`) stands in front of all handlers that the application installs, and
+ * asks struct call_offer for each signal. To put a handler off, all signals are blocked and the signal is sent
+ * to its thread again: it stays pending until the outermost call ends or pauses. Without that library only a
+ * counter changes.
  *
- * A call that waits may not keep handlers waiting. It sleeps with the application's signals let in
- * (call_poll(), call_mask()): one that comes is put off and ends the sleep. Then the call goes back to where it
- * holds nothing, and pauses there (call_pause()) or returns.
+ * A call that waits must not keep handlers waiting. It sleeps with the application's signal mask (call_poll(),
+ * call_mask()): a signal is put off and ends the sleep. Then the call goes back to where it holds nothing,
+ * and pauses there (call_pause()) or returns.
  */
 #ifndef VERBATIM_BASE_CALL_H
 #define VERBATIM_BASE_CALL_H

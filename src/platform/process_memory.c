@@ -103,7 +103,7 @@ bool process_may_access(pid_t pid)
 }
 
 /*
- * One call: up to CALL_BYTES of the pieces, in stretches of STRETCH bytes, each behind a byte of the guard.
+ * One call: up to STRETCHES stretches of the pieces, of STRETCH bytes, each behind a byte of the guard.
  * The kernel copies in the order of the lists, so that where the guard has gone, or was shut, no stretch
  * begins any more.
  *

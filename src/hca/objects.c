@@ -219,12 +219,11 @@ int hca_create_ah(struct hca_context *context, struct pd *pd, const struct ibv_a
 
 int hca_destroy_ah(struct hca_context *context, struct ah *ah)
 {
+	if (context_is_dead(context, "destroy_ah"))
+		return EIO;
 	delist(context, &ah->node);
 	atomic_fetch_sub(&to_pd(ah->ibv.pd)->users, 1);
 	ah_put(ah);
-
-	if (context_is_dead(context, "destroy_ah"))
-		return EIO;
 	return 0;
 }
 

@@ -391,6 +391,65 @@ static void a_forked_child_may_open_the_device_anew(void **state)
 	assert_int_equal(ibv_is_fork_initialized(), IBV_FORK_UNNEEDED);
 }
 
+struct parts {
+	struct ibv_pd *pd;
+	struct ibv_mr *mr;
+	struct ibv_ah *ah;
+	struct ibv_comp_channel *channel;
+	struct ibv_cq *cq;
+	struct ibv_srq *srq;
+	struct ibv_qp *qp;
+	char memory[64];
+};
+
+static void make_parts(struct ibv_context *context, struct parts *parts)
+{
+	struct ibv_ah_attr way = { .is_global = 1, .port_num = 1 };
+	struct ibv_srq_init_attr shared = { .attr = { .max_wr = 1, .max_sge = 1 } };
+	struct ibv_qp_init_attr queues = { .qp_type = IBV_QPT_RC, .cap = { .max_send_wr = 1, .max_recv_wr = 1 } };
+
+	assert_int_equal(ibv_query_gid(context, 1, 0, &way.grh.dgid), 0);
+	parts->pd = ibv_alloc_pd(context);
+	parts->mr = ibv_reg_mr(parts->pd, parts->memory, sizeof(parts->memory), IBV_ACCESS_LOCAL_WRITE);
+	parts->ah = ibv_create_ah(parts->pd, &way);
+	parts->channel = ibv_create_comp_channel(context);
+	parts->cq = ibv_create_cq(context, 4, NULL, parts->channel, 0);
+	parts->srq = ibv_create_srq(parts->pd, &shared);
+	queues.send_cq = queues.recv_cq = parts->cq;
+	parts->qp = ibv_create_qp(parts->pd, &queues);
+	assert_true(parts->pd && parts->mr && parts->ah && parts->channel && parts->cq && parts->srq &&
+		    parts->qp);
+}
+
+/* How many went, each with @err. */
+static int destroy_parts(struct parts *parts, int err)
+{
+	return (ibv_destroy_qp(parts->qp) == err) + (ibv_destroy_srq(parts->srq) == err) +
+	       (ibv_destroy_cq(parts->cq) == err) + (ibv_destroy_comp_channel(parts->channel) == err) +
+	       (ibv_destroy_ah(parts->ah) == err) + (ibv_dereg_mr(parts->mr) == err) +
+	       (ibv_dealloc_pd(parts->pd) == err);
+}
+
+/* Twice: what the first round has changed, the second one would stumble on. */
+static void a_forked_child_leaves_the_parents_objects_alone(void **state)
+{
+	struct ibv_context *context = context_of(state);
+	struct parts parts;
+	int status = -1;
+	pid_t child;
+
+	make_parts(context, &parts);
+	child = fork();
+	if (!child) {
+		alarm(20);
+		_exit(destroy_parts(&parts, EIO) + destroy_parts(&parts, EIO));
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 14);
+	assert_int_equal(destroy_parts(&parts, 0), 7);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -412,6 +471,7 @@ int main(void)
 		cmocka_unit_test(every_value_has_a_name),
 		test_with_device(many_threads_may_open_and_close),
 		test_with_device(a_forked_child_may_open_the_device_anew),
+		test_with_device(a_forked_child_leaves_the_parents_objects_alone),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

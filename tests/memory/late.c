@@ -82,6 +82,7 @@ struct traffic {
 	struct ibv_ah *ah;
 	enum ibv_qp_type type;
 	uint32_t sent, completed, heard, acknowledged;
+	uint32_t told;		/* what our last message said of heard */
 	uint32_t atomics, through_memory, outstanding;
 	uint64_t written;
 	uint32_t first_missing; /* UD */
@@ -150,7 +151,16 @@ static void send_message(struct traffic *traffic, uint32_t state)
 	}
 	CHECK(!ibv_post_send(traffic->end->qp, &wr, &bad), "%m");
 	traffic->sent++;
+	traffic->told = traffic->heard;
 	traffic->outstanding++;
+}
+
+/* Both windows may fill before either end has heard anything: then one message more says that all came. */
+static bool may_send(const struct traffic *traffic)
+{
+	uint32_t ahead = traffic->sent - traffic->acknowledged;
+
+	return ahead < WINDOW || (ahead == WINDOW && traffic->heard - traffic->told == WINDOW);
 }
 
 /* One at a time, so that the result has a place. */
@@ -269,7 +279,7 @@ static void run_traffic(struct traffic *traffic, double free_after_s)
 		if (traffic->peer_done && traffic->through_memory >= MORE) {
 			last = true;
 			send_message(traffic, LAST);
-		} else if (traffic->sent - traffic->acknowledged < WINDOW) {
+		} else if (may_send(traffic)) {
 			traffic->through_memory += shares_memory(traffic->end);
 			send_message(traffic, traffic->through_memory >= MORE ? DONE : SENDING);
 			if (traffic->type == IBV_QPT_RC && traffic->outstanding == 1)

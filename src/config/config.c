@@ -5,7 +5,7 @@
  * which value, where, and what it may be. A set-id program does not obey the environment of whoever
  * starts it: there all is as by default.
  */
-#include "hca/config.h"
+#include "config/config.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -32,7 +32,7 @@ static const struct setting settings[] = {
 	{ key, variable, offsetof(struct config, field), true, least, greatest, standard },
 #define CONFIG_TEXT(field, key, variable, text) \
 	{ key, variable, offsetof(struct config, field), false, 0, 0, 0 },
-#include "hca/config.def"
+#include "config/config.def"
 #undef CONFIG_NUMBER
 #undef CONFIG_TEXT
 };

@@ -3,8 +3,8 @@
  * Settings from the environment and a file (config.def). Wrong values and unknown VERBATIM_*
  * variables are refused with a line that says what would be right.
  */
-#ifndef VERBATIM_HCA_CONFIG_H
-#define VERBATIM_HCA_CONFIG_H
+#ifndef VERBATIM_CONFIG_CONFIG_H
+#define VERBATIM_CONFIG_CONFIG_H
 
 #include <stdint.h>
 
@@ -13,7 +13,7 @@
 struct config {
 #define CONFIG_NUMBER(field, key, variable, least, greatest, standard, text) uint32_t field;
 #define CONFIG_TEXT(field, key, variable, text) char field[CONFIG_TEXT_MAX];
-#include "hca/config.def"
+#include "config/config.def"
 #undef CONFIG_NUMBER
 #undef CONFIG_TEXT
 };

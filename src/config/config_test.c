@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "hca/config.h"
+#include "config/config.h"
 
 static char path[] = "/tmp/verbatim-config-XXXXXX";
 

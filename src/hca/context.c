@@ -10,9 +10,9 @@
 
 #include "base/call.h"
 #include "base/log.h"
-#include "hca/gid_table.h"
 #include "hca/internal.h"
 #include "hca/limits.h"
+#include "net/net.h"
 
 bool context_is_dead(const struct hca_context *context, const char *who)
 {
@@ -69,13 +69,12 @@ int hca_open(const char *device_name, struct hca_context **opened)
 	err = hca_get(&context->hca);
 	if (err)
 		goto close_fds;
-	lock_acquire(&context->hca->objects);
-	err = port_get(context->hca, device_name, &context->port);
-	if (!err)
-		list_add_tail(&context->hca->contexts, &context->node);
-	lock_release(&context->hca->objects);
+	err = net_get_port(&context->hca->net, device_name, &context->port);
 	if (err)
 		goto put_hca;
+	lock_acquire(&context->hca->objects);
+	list_add_tail(&context->hca->contexts, &context->node);
+	lock_release(&context->hca->objects);
 	*opened = context;
 	return 0;
 put_hca:
@@ -121,8 +120,8 @@ void hca_close(struct hca_context *context)
 	context_destroy_objects(context);
 	lock_acquire(&hca->objects);
 	list_remove(&context->node);
-	port_put(hca, context->port);
 	lock_release(&hca->objects);
+	net_put_port(&hca->net, context->port);
 	drop_events(context->async);
 	event_queue_put(context->async);
 	close(context->command_fd);
@@ -141,6 +140,42 @@ int hca_command_fd(const struct hca_context *context)
 }
 
 /* ---- asynchronous events ---- */
+
+static struct async_event *new_port_event(enum ibv_event_type type)
+{
+	struct async_event *event = calloc(1, sizeof(*event));
+
+	if (!event)
+		return NULL;
+	list_init(&event->node);
+	event->allocated = true;
+	event->ibv.event_type = type;
+	event->ibv.element.port_num = PORT_NUMBER;
+	return event;
+}
+
+void contexts_raise(void *device, struct port *port, enum ibv_event_type type)
+{
+	struct hca *hca = device;
+	struct effects effects;
+	struct list *node;
+
+	effects_init(&effects);
+	lock_acquire(&hca->objects);
+	list_for_each(node, &hca->contexts) {
+		struct hca_context *context = list_entry(node, struct hca_context, node);
+		struct async_event *event = context->port == port ? new_port_event(type) : NULL;
+
+		if (event)
+			event_queue_add(context->async, &event->node, &effects);
+		else if (context->port == port)
+			log_error("device %s: out of memory: event %d is lost", port->name, type);
+		if (effects_full(&effects))
+			effects_apply(&effects);
+	}
+	lock_release(&hca->objects);
+	effects_apply(&effects);
+}
 
 static void count_got(struct hca *hca, const struct ibv_async_event *event)
 {
@@ -298,7 +333,7 @@ static void set_speed(struct ibv_port_attr *attr, uint32_t gbps)
 
 static int check_port(const char *call, uint32_t number)
 {
-	if (number == HCA_PORT)
+	if (number == PORT_NUMBER)
 		return 0;
 	explain("%s: port %u: the device has port 1 only", call, number);
 	return EINVAL;
@@ -315,9 +350,9 @@ int hca_query_port_speed(struct hca_context *context, uint32_t number, uint64_t 
 
 	if (err)
 		return err;
-	lock_acquire(&context->hca->objects);
+	lock_acquire(&context->hca->net.lock);
 	*speed = port_speed_mbps(context->hca, context->port) / 100;
-	lock_release(&context->hca->objects);
+	lock_release(&context->hca->net.lock);
 	if (!*speed)
 		*speed = 25;	/* unknown: what hca_query_port() says then */
 	return 0;
@@ -333,15 +368,15 @@ int hca_query_port(struct hca_context *context, uint32_t number, struct ibv_port
 	if (err)
 		return err;
 	memset(attr, 0, sizeof(*attr));
-	lock_acquire(&hca->objects);
-	active = port->netdev.up && port->netdev.running && !port->gone;
+	lock_acquire(&hca->net.lock);
+	active = port_is_active(port);
 	attr->state = active ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
 	attr->phys_state = active ? 5 : 3;	/* LinkUp, Disabled */
 	attr->max_mtu = IBV_MTU_4096;
 	attr->active_mtu = port_active_mtu(port);
 	set_speed(attr, port_speed_mbps(hca, port) / 1000);
-	lock_release(&hca->objects);
-	attr->gid_tbl_len = HCA_GID_TABLE_SIZE;
+	lock_release(&hca->net.lock);
+	attr->gid_tbl_len = GID_TABLE_SIZE;
 	attr->port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS;
 	attr->max_msg_sz = MESSAGE_BYTES_MAX;
 	attr->pkey_tbl_len = 1;
@@ -353,7 +388,7 @@ int hca_query_port(struct hca_context *context, uint32_t number, struct ibv_port
 
 int hca_query_pkey(struct hca_context *context, uint32_t port, int index, __be16 *pkey)
 {
-	if (port != HCA_PORT || index != 0) {
+	if (port != PORT_NUMBER || index != 0) {
 		explain("query_pkey: port %u index %d: there is port 1, index 0 only", port, index);
 		return EINVAL;
 	}
@@ -367,12 +402,12 @@ int hca_query_gid(struct hca_context *context, uint32_t port, uint32_t index, st
 	const struct gid_entry *entry;
 	int err = 0;
 
-	if (port != HCA_PORT || index >= HCA_GID_TABLE_SIZE) {
+	if (port != PORT_NUMBER || index >= GID_TABLE_SIZE) {
 		explain("query_gid: port %u index %u: there is port 1, indices 0 to %d", port, index,
-			HCA_GID_TABLE_SIZE - 1);
+			GID_TABLE_SIZE - 1);
 		return EINVAL;
 	}
-	lock_acquire(&hca->objects);
+	lock_acquire(&hca->net.lock);
 	entry = gid_table_get(context->port, index);
 	if (entry) {
 		gid->gid = entry->gid;
@@ -382,6 +417,6 @@ int hca_query_gid(struct hca_context *context, uint32_t port, uint32_t index, st
 	} else {
 		err = ENODATA;
 	}
-	lock_release(&hca->objects);
+	lock_release(&hca->net.lock);
 	return err;
 }

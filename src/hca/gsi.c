@@ -143,7 +143,7 @@ void gsi_close(struct gsi *gsi)
 
 /* ---- sending ---- */
 
-/* A GID 0 that no interface has as an address reaches this host alone, over lo (route.c). */
+/* A GID 0 that no interface has as an address reaches this host alone, over lo (net/route.c). */
 static bool is_host_only(struct gsi *gsi, const uint8_t address[16])
 {
 	bool found = false;
@@ -240,6 +240,11 @@ void gsi_count(struct gsi *gsi, int counter)
 uint32_t gsi_slot(const struct gsi *gsi)
 {
 	return gsi->hca->slot[0].number;
+}
+
+struct net *gsi_net(struct gsi *gsi)
+{
+	return &gsi->hca->net;
 }
 
 /* ---- claims and watches ---- */

@@ -2,7 +2,7 @@
 /*
  * The general services interface, QP1, of this process: management datagrams come and go here.
  * One consumer per process (mad/mad.c). Also what connection management wants to know of the host:
- * which port has an address, who serves a service ID, and that a peer process or a QP died.
+ * who serves a service ID, and that a peer process or a QP died.
  *
  * No process of the host is special: port 4791's selector gives a MAD to some member, which hands it
  * on to whom it is for: answers by the slot in the communication ID that they answer (its bits
@@ -83,41 +83,7 @@ int gsi_watch_slot(struct gsi *gsi, uint32_t slot);
 /* Once for each gsi_watch_slot(), also after peer_gone(). */
 void gsi_unwatch_slot(struct gsi *gsi, uint32_t slot);
 
-/* A port of this host with a certain address. */
-struct gsi_port {
-	char device[IBV_SYSFS_NAME_MAX];
-	char interface[16];
-	uint32_t interface_index;
-	uint64_t guid;			/* of the device, network order */
-	uint8_t port;			/* 1 */
-	uint32_t gid_index;
-	union ibv_gid gid;
-	uint8_t address[16];		/* what packets from that GID carry as source */
-	enum ibv_mtu active_mtu;
-	uint16_t pkey;
-};
-
-/*
- * The port whose GID table has @address (v4-mapped or IPv6; also 127.x on lo); @interface scopes
- * fe80:: (0: any). 0; ENODEV: the address is of this host but of no device; EADDRNOTAVAIL: it is
- * not an address of this host.
- */
-int gsi_find_port(struct gsi *gsi, const uint8_t address[16], uint32_t interface,
-		  struct gsi_port *port);
-/*
- * The way to @destination as the kernel routes: the port it leaves by. @source: all zero: chosen;
- * else it is bound to. Multicast destinations too. 0; ENETUNREACH, EHOSTUNREACH; ENODEV: routed
- * over an interface without a device; EADDRNOTAVAIL.
- */
-int gsi_find_route(struct gsi *gsi, const uint8_t source[16], const uint8_t destination[16],
-		   uint32_t interface, struct gsi_port *port);
-/* Also for the GID 0 of a device here that is no address (made from the MAC). */
-bool gsi_is_local(struct gsi *gsi, const uint8_t address[16], uint32_t interface);
-
-/*
- * For explanations: "vb_eth0 (10.0.0.2, fe80::1), vb_lo (127.0.0.1, ::1)", or why there is none.
- * Returns @text.
- */
-const char *gsi_describe_devices(char *text, size_t bytes);
+/* Where addresses are and lead to. */
+struct net *gsi_net(struct gsi *gsi);
 
 #endif

@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "hca/gsi_internal.h"
-#include "hca/multicast.h"
 #include "wire/cm_message.h"
 
 #define OPCODE_UD_SEND_ONLY	0x64u
@@ -24,7 +23,7 @@ static enum counter check(const struct datagram *datagram, const struct packet *
 		return COUNTER_RX_MAD_MALFORMED;
 	if (packet->deth.qkey != QKEY_GSI)
 		return COUNTER_RX_QKEY;
-	return multicast_is(datagram->destination) ? COUNTER_RX_ADDRESS : COUNTER_COUNT;
+	return ip_addr_is_multicast(datagram->destination) ? COUNTER_RX_ADDRESS : COUNTER_COUNT;
 }
 
 void gsi_deliver(struct hca *hca, const struct datagram *datagram, const uint8_t *mad,

@@ -406,11 +406,11 @@ static void ports_are_found_by_their_addresses(void **state)
 		{ "10.9.0.1", "vb_va" }, { "fd09::1", "vb_va" }, { "127.0.0.1", "vb_lo" },
 		{ "127.5.0.9", "vb_lo" }, { "::1", "vb_lo" },
 	};
-	struct gsi_port port;
+	struct net_gid port;
 	unsigned i;
 
 	for (i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
-		assert_int_equal(gsi_find_port(gsi, address_of(known[i].address), 0, &port), 0);
+		assert_int_equal(net_find_gid(gsi_net(gsi), address_of(known[i].address), 0, &port), 0);
 		assert_string_equal(port.device, known[i].device);
 		assert_string_equal(port.interface, known[i].device + 3);
 		assert_int_equal(port.interface_index, if_nametoindex(port.interface));
@@ -421,26 +421,26 @@ static void ports_are_found_by_their_addresses(void **state)
 										IBV_MTU_4096);
 		assert_memory_equal(port.address, port.gid.raw, 16);
 	}
-	assert_int_equal(gsi_find_port(gsi, address_of("10.9.0.2"), 0, &port), EADDRNOTAVAIL);
-	assert_int_equal(gsi_find_port(gsi, address_of("8.8.8.8"), 0, &port), EADDRNOTAVAIL);
-	assert_true(gsi_is_local(gsi, address_of("10.9.0.1"), 0));
-	assert_true(gsi_is_local(gsi, address_of("127.5.0.9"), 0));
-	assert_false(gsi_is_local(gsi, address_of("10.9.0.2"), 0));
+	assert_int_equal(net_find_gid(gsi_net(gsi), address_of("10.9.0.2"), 0, &port), EADDRNOTAVAIL);
+	assert_int_equal(net_find_gid(gsi_net(gsi), address_of("8.8.8.8"), 0, &port), EADDRNOTAVAIL);
+	assert_true(net_is_local(gsi_net(gsi), address_of("10.9.0.1"), 0));
+	assert_true(net_is_local(gsi_net(gsi), address_of("127.5.0.9"), 0));
+	assert_false(net_is_local(gsi_net(gsi), address_of("10.9.0.2"), 0));
 }
 
 /* The link-local GID 0 of lo is no address of lo. */
 static void a_gid_without_an_address_is_reached_inside_the_host(void **state)
 {
 	struct mad_address to = { 0 };
-	struct gsi_port port;
+	struct net_gid port;
 	uint8_t mad[MAD_BYTES] = { 1, 0x77 };
 
-	assert_int_equal(gsi_find_port(gsi, address_of("fe80::200:ff:fe00:0"), 0, &port), 0);
+	assert_int_equal(net_find_gid(gsi_net(gsi), address_of("fe80::200:ff:fe00:0"), 0, &port), 0);
 	assert_string_equal(port.device, "vb_lo");
 	assert_int_equal(port.gid_index, 0);
 	assert_memory_equal(port.address, address_of("127.0.0.1"), 16);
-	assert_true(gsi_is_local(gsi, port.gid.raw, 0));
-	assert_int_equal(gsi_find_route(gsi, any, port.gid.raw, 0, &port), 0);
+	assert_true(net_is_local(gsi_net(gsi), port.gid.raw, 0));
+	assert_int_equal(net_find_route(gsi_net(gsi), any, port.gid.raw, 0, &port), 0);
 	memcpy(to.local, port.gid.raw, 16);
 	memcpy(to.remote, port.gid.raw, 16);
 	assert_int_equal(gsi_send(gsi, &to, mad), 0);
@@ -450,83 +450,83 @@ static void a_gid_without_an_address_is_reached_inside_the_host(void **state)
 
 static void addresses_of_interfaces_without_a_device_are_told_apart(void **state)
 {
-	struct gsi_port port;
+	struct net_gid port;
 	char text[64];
 
 	setenv("VERBATIM_DEVICES", "lo", 1);
-	assert_int_equal(gsi_find_port(gsi, address_of("10.9.0.1"), 0, &port), ENODEV);
-	assert_int_equal(gsi_find_route(gsi, any, address_of("10.9.0.2"), 0, &port), ENODEV);
-	assert_string_equal(gsi_describe_devices(text, sizeof(text)), "vb_lo (127.0.0.1, ::1)");
-	assert_int_equal(strlen(gsi_describe_devices(text, 8)), 7);
+	assert_int_equal(net_find_gid(gsi_net(gsi), address_of("10.9.0.1"), 0, &port), ENODEV);
+	assert_int_equal(net_find_route(gsi_net(gsi), any, address_of("10.9.0.2"), 0, &port), ENODEV);
+	assert_string_equal(net_describe_devices(text, sizeof(text)), "vb_lo (127.0.0.1, ::1)");
+	assert_int_equal(strlen(net_describe_devices(text, 8)), 7);
 	setenv("VERBATIM_DEVICES", "none", 1);
-	assert_non_null(strstr(gsi_describe_devices(text, sizeof(text)), "no device"));
+	assert_non_null(strstr(net_describe_devices(text, sizeof(text)), "no device"));
 	unsetenv("VERBATIM_DEVICES");
 }
 
 static void routes_are_those_of_the_kernel(void **state)
 {
-	struct gsi_port port;
+	struct net_gid port;
 
-	assert_int_equal(gsi_find_route(gsi, any, address_of("10.9.0.2"), 0, &port), 0);
+	assert_int_equal(net_find_route(gsi_net(gsi), any, address_of("10.9.0.2"), 0, &port), 0);
 	assert_string_equal(port.device, "vb_va");
 	assert_memory_equal(port.address, address_of("10.9.0.1"), 16);
-	assert_int_equal(gsi_find_route(gsi, any, address_of("fd09::2"), 0, &port), 0);
+	assert_int_equal(net_find_route(gsi_net(gsi), any, address_of("fd09::2"), 0, &port), 0);
 	assert_memory_equal(port.gid.raw, address_of("fd09::1"), 16);
 	/* To ourselves: by the device that has the address, not by lo. */
-	assert_int_equal(gsi_find_route(gsi, any, address_of("10.9.0.1"), 0, &port), 0);
+	assert_int_equal(net_find_route(gsi_net(gsi), any, address_of("10.9.0.1"), 0, &port), 0);
 	assert_string_equal(port.device, "vb_va");
-	assert_int_equal(gsi_find_route(gsi, any, address_of("127.0.0.1"), 0, &port), 0);
+	assert_int_equal(net_find_route(gsi_net(gsi), any, address_of("127.0.0.1"), 0, &port), 0);
 	assert_string_equal(port.device, "vb_lo");
-	assert_int_equal(gsi_find_route(gsi, any, address_of("10.77.0.1"), 0, &port), ENETUNREACH);
-	assert_int_equal(gsi_find_route(gsi, any, address_of("2001:db8::1"), 0, &port), ENETUNREACH);
+	assert_int_equal(net_find_route(gsi_net(gsi), any, address_of("10.77.0.1"), 0, &port), ENETUNREACH);
+	assert_int_equal(net_find_route(gsi_net(gsi), any, address_of("2001:db8::1"), 0, &port), ENETUNREACH);
 	assert_true(shell("ip route add 10.77.0.0/16 via 10.9.0.2"));
-	assert_int_equal(gsi_find_route(gsi, any, address_of("10.77.0.1"), 0, &port), 0);
+	assert_int_equal(net_find_route(gsi_net(gsi), any, address_of("10.77.0.1"), 0, &port), 0);
 	assert_memory_equal(port.address, address_of("10.9.0.1"), 16);
 	assert_true(shell("ip route add unreachable 10.78.0.0/16"));
-	assert_int_equal(gsi_find_route(gsi, any, address_of("10.78.0.1"), 0, &port), EHOSTUNREACH);
+	assert_int_equal(net_find_route(gsi_net(gsi), any, address_of("10.78.0.1"), 0, &port), EHOSTUNREACH);
 }
 
 static void a_source_is_kept(void **state)
 {
-	struct gsi_port port;
+	struct net_gid port;
 
 	assert_true(shell("ip address add 10.9.0.5/24 dev va"));
-	assert_int_equal(gsi_find_route(gsi, address_of("10.9.0.5"), address_of("10.9.0.2"), 0, &port),
+	assert_int_equal(net_find_route(gsi_net(gsi), address_of("10.9.0.5"), address_of("10.9.0.2"), 0, &port),
 			 0);
 	assert_memory_equal(port.address, address_of("10.9.0.5"), 16);
-	assert_int_equal(gsi_find_route(gsi, address_of("10.9.0.5"), address_of("10.9.0.1"), 0, &port),
+	assert_int_equal(net_find_route(gsi_net(gsi), address_of("10.9.0.5"), address_of("10.9.0.1"), 0, &port),
 			 0);
 	assert_memory_equal(port.address, address_of("10.9.0.5"), 16);
-	assert_int_equal(gsi_find_route(gsi, address_of("10.9.0.6"), address_of("10.9.0.2"), 0, &port),
+	assert_int_equal(net_find_route(gsi_net(gsi), address_of("10.9.0.6"), address_of("10.9.0.2"), 0, &port),
 			 EADDRNOTAVAIL);
-	assert_int_equal(gsi_find_route(gsi, address_of("127.0.0.1"), address_of("10.9.0.2"), 0, &port),
+	assert_int_equal(net_find_route(gsi_net(gsi), address_of("127.0.0.1"), address_of("10.9.0.2"), 0, &port),
 			 ENETUNREACH);
-	assert_int_equal(gsi_find_route(gsi, address_of("10.9.0.5"), address_of("fd09::2"), 0, &port),
+	assert_int_equal(net_find_route(gsi_net(gsi), address_of("10.9.0.5"), address_of("fd09::2"), 0, &port),
 			 ENETUNREACH);
 }
 
 static void link_local_and_multicast_go_by_the_interface(void **state)
 {
 	uint32_t va = if_nametoindex("va");
-	struct gsi_port port;
+	struct net_gid port;
 	uint8_t own[16];
 
 	assert_true(shell("ip address add fe80::9:1/64 dev va nodad"));
-	assert_int_equal(gsi_find_route(gsi, any, address_of("fe80::99"), va, &port), 0);
+	assert_int_equal(net_find_route(gsi_net(gsi), any, address_of("fe80::99"), va, &port), 0);
 	assert_string_equal(port.device, "vb_va");
 	assert_int_equal(port.gid.raw[0], 0xfe);
 	memcpy(own, port.gid.raw, 16);
-	assert_int_equal(gsi_find_port(gsi, own, va, &port), 0);
-	assert_int_equal(gsi_find_port(gsi, own, if_nametoindex("lo"), &port), EADDRNOTAVAIL);
-	assert_int_equal(gsi_find_route(gsi, own, address_of("fe80::99"), 0, &port), 0);
-	assert_int_equal(gsi_find_route(gsi, any, address_of("ff0e::1"), va, &port), 0);
+	assert_int_equal(net_find_gid(gsi_net(gsi), own, va, &port), 0);
+	assert_int_equal(net_find_gid(gsi_net(gsi), own, if_nametoindex("lo"), &port), EADDRNOTAVAIL);
+	assert_int_equal(net_find_route(gsi_net(gsi), own, address_of("fe80::99"), 0, &port), 0);
+	assert_int_equal(net_find_route(gsi_net(gsi), any, address_of("ff0e::1"), va, &port), 0);
 	assert_string_equal(port.device, "vb_va");
-	assert_int_equal(gsi_find_route(gsi, address_of("10.9.0.1"), address_of("239.1.2.3"), 0, &port),
+	assert_int_equal(net_find_route(gsi_net(gsi), address_of("10.9.0.1"), address_of("239.1.2.3"), 0, &port),
 			 0);
 	assert_memory_equal(port.address, address_of("10.9.0.1"), 16);
-	assert_int_equal(gsi_find_route(gsi, any, address_of("239.1.2.3"), 0, &port), ENETUNREACH);
+	assert_int_equal(net_find_route(gsi_net(gsi), any, address_of("239.1.2.3"), 0, &port), ENETUNREACH);
 	assert_true(shell("ip route add 224.0.0.0/4 dev va"));
-	assert_int_equal(gsi_find_route(gsi, any, address_of("239.1.2.3"), 0, &port), 0);
+	assert_int_equal(net_find_route(gsi_net(gsi), any, address_of("239.1.2.3"), 0, &port), 0);
 	assert_memory_equal(port.address, address_of("10.9.0.1"), 16);
 }
 

@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hca/device.h"
-#include "hca/gid_table.h"
 #include "hca/gsi_internal.h"
 #include "host/group_program.h"
 #include "host/slot_watch.h"
@@ -169,36 +167,11 @@ static void tell_group(struct hca *hca, uint64_t now_ns)
 
 /* ---- GIDs that no packet can carry ---- */
 
-static unsigned collect_host_only(struct named_netdev *named, int count, uint8_t (*gids)[16])
-{
-	struct port *port = calloc(1, sizeof(*port));
-	unsigned found = 0;
-	int i;
-
-	for (i = 0; port && i < count; i++) {
-		memset(port, 0, sizeof(*port));
-		port->netdev = named[i].netdev;
-		port->guid = device_guid(&port->netdev);
-		gid_table_update(port);
-		if (port->gid[0].host_only)
-			memcpy(gids[found++], port->gid[0].gid.raw, 16);
-	}
-	free(port);
-	return found;
-}
-
 void gsi_find_host_only(struct gsi *gsi)
 {
-	struct named_netdev *named;
 	uint8_t (*gids)[16];
-	unsigned found;
-	int count;
+	unsigned found = net_host_only_gids(&gids);
 
-	if (device_find_all(&named, &count))
-		return;
-	gids = calloc((size_t)count + 1, sizeof(*gids));
-	found = gids ? collect_host_only(named, count, gids) : 0;
-	free(named);
 	lock_acquire(&gsi->host_only_lock);
 	free(gsi->host_only);
 	gsi->host_only = gids;

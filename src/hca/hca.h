@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "base/counters.h"
+#include "net/port.h"
 #include "object/ah.h"
 #include "object/cq.h"
 #include "object/dm.h"
@@ -27,8 +28,6 @@
 struct hca_context;
 
 /* ---- devices (device.c) ---- */
-
-#define HCA_PORT 1			/* every device has one port */
 
 /* What ibv_get_device_list and sysfs say of a device; a snapshot. */
 struct hca_device {
@@ -82,7 +81,6 @@ struct hca_gid {
 /* ENOENT / ENODATA: no entry at that index; EINVAL: no such port or index out of the table. */
 int hca_query_gid(struct hca_context *context, uint32_t port, uint32_t index,
 		  struct hca_gid *gid);
-#define HCA_GID_TABLE_SIZE 256
 
 /* Counters of the process (base/counters.h), all its devices together. */
 const struct counters *hca_counters(const struct hca_context *context);

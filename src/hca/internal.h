@@ -20,13 +20,14 @@
 #include "base/heap.h"
 #include "base/list.h"
 #include "base/lock.h"
-#include "hca/config.h"
+#include "config/config.h"
 #include "hca/hca.h"
 #include "host/port_group.h"
 #include "host/slot.h"
 #include "link/link.h"
 #include "link/loopback.h"
 #include "local/local.h"
+#include "net/net.h"
 #include "object/arena.h"
 #include "platform/netdev.h"
 #include "platform/wait.h"
@@ -50,27 +51,6 @@
 #define WAIT_PEERS	0x100u
 #define WAIT_MEMORY	0x200u
 #define WAIT_BELLS	0x400u
-
-/* A GID of a port and what carries it. */
-struct gid_entry {
-	bool valid;
-	union ibv_gid gid;
-	uint8_t address[16];	/* source address of packets; ::ffff:127.0.0.1 or ::1 where the
-				 * interface does not have the link-local address of GID 0 */
-	bool host_only;		/* such a GID: works inside this host */
-};
-
-/* The port of a device: follows a network interface. Shared by the contexts opened on it. */
-struct port {
-	struct list node;
-	unsigned references;
-	char name[IBV_SYSFS_NAME_MAX];
-	struct netdev netdev;		/* as last seen */
-	bool gone;			/* the interface went away */
-	const struct config *config;	/* the hca's */
-	uint64_t guid;			/* network order */
-	struct gid_entry gid[HCA_GID_TABLE_SIZE];
-};
 
 struct hca;
 
@@ -99,8 +79,9 @@ enum leaving { STAYING, LEAVING, HAS_LEFT };
 
 struct hca {
 	struct config config;
+	struct net net;
 	struct lock drive;		/* receiving, timers, the run queue's consumer */
-	struct lock objects;		/* lists, ports, QP table's writers */
+	struct lock objects;		/* lists, QP table's writers */
 
 	struct arena *arena;
 	size_t arena_bytes;
@@ -153,14 +134,13 @@ struct hca {
 	_Atomic bool services_changed;	/* the port group is to be told */
 	_Atomic bool peers_lost;	/* some QP's peer_lost is set */
 
-	struct list contexts, ports;
+	struct list contexts;
 	uint32_t next_number;		/* of PDs, CQs, SRQs, DMs */
 	uint64_t dm_bytes;		/* of device memory in use, under objects */
 
 	/* The worker (worker.c) */
 	struct waiter waiter;
 	int netdev_fd;
-	struct netlink netlink;		/* for routes */
 	struct worker_thread *worker;
 	_Atomic bool stopping;
 	_Atomic uint32_t leaving;	/* enum leaving: the process ends (worker_leave) */
@@ -183,6 +163,9 @@ struct hca {
 	_Atomic int reply_score;	/* how sure it is that the application replies at once */
 	_Atomic bool slots_due;		/* a slot socket is readable */
 };
+
+/* context.c: raise what has become of a port at its contexts. (A void * for struct net.) */
+void contexts_raise(void *hca, struct port *port, enum ibv_event_type type);
 
 /* process.c: the HCA of this process. */
 int hca_get(struct hca **hca);		/* start it or take another reference */
@@ -207,18 +190,6 @@ void qp_send_final_ack(struct hca *hca, struct qp *qp);
 
 /* Is one of our QPs connected to the holder of @slot, as a host's own? A local_ops. */
 bool hca_is_connected_to(void *hca, uint32_t slot);
-
-/* port.c */
-int port_get(struct hca *hca, const char *name, struct port **port);
-void port_put(struct hca *hca, struct port *port);
-void ports_refresh(struct hca *hca);	/* interfaces changed: raise what has to be raised */
-enum ibv_mtu port_active_mtu(const struct port *port);
-
-/* route.c: an address handle's attributes, resolved against a port. 0 or EINVAL, explained. */
-int route_resolve(struct hca_context *context, const struct ibv_ah_attr *attr, const char *who,
-		  struct av *av);
-/* Is @gid the link-local GID 0 of an interface of this host? */
-bool is_default_gid_here(const uint8_t gid[16]);
 
 /* drive.c */
 /*

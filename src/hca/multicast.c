@@ -5,7 +5,7 @@
  * own socket.
  *
  * An MGID is an IP group address. One that is IPv6 can be sent to from an IPv4 GID too (perftest
- * does): it travels as an IPv4 group made from it (route.c), which attaching joins as well.
+ * does): it travels as an IPv4 group made from it (net/route.c), which attaching joins as well.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -15,7 +15,6 @@
 #include "base/ip_addr.h"
 #include "hca/internal.h"
 #include "hca/limits.h"
-#include "hca/multicast.h"
 #include "link/udp.h"
 
 struct multicast_group {
@@ -25,29 +24,6 @@ struct multicast_group {
 	unsigned count;
 	struct qp *qp[LIMIT_MULTICAST_QPS];
 };
-
-void multicast_alias(const uint8_t gid[16], uint8_t alias[16])
-{
-	uint32_t hash = 2166136261u;
-	unsigned i;
-
-	memcpy(alias, gid, 16);
-	if (ip_addr_is_ipv4(gid))
-		return;
-	for (i = 0; i < 16; i++)
-		hash = (hash ^ gid[i]) * 16777619u;
-	memset(alias, 0, 10);
-	alias[10] = alias[11] = 0xff;
-	alias[12] = 239;
-	alias[13] = 192 | (hash >> 16 & 0x3f);	/* 239.192.0.0/14: organisation-local (RFC 2365) */
-	alias[14] = (uint8_t)(hash >> 8);
-	alias[15] = (uint8_t)hash;
-}
-
-bool multicast_is(const uint8_t address[16])
-{
-	return ip_addr_is_ipv4(address) ? address[12] >> 4 == 0xe : address[0] == 0xff;
-}
 
 static struct multicast_group *find(struct hca *hca, const uint8_t gid[16], uint32_t interface)
 {
@@ -91,7 +67,7 @@ static int make(struct hca *hca, const uint8_t gid[16], uint32_t interface,
 	if (!group)
 		return ENOMEM;
 	memcpy(group->gid, gid, 16);
-	multicast_alias(gid, group->alias);
+	net_multicast_alias(gid, group->alias);
 	group->interface = interface;
 	err = join(hca, group);
 	if (err) {
@@ -140,7 +116,7 @@ int hca_attach_mcast(struct qp *qp, const union ibv_gid *gid, uint16_t lid)
 
 	if (context_is_dead(qp->owner, "attach_mcast"))
 		return EIO;
-	if (qp->type != IBV_QPT_UD || !multicast_is(gid->raw)) {
+	if (qp->type != IBV_QPT_UD || !ip_addr_is_multicast(gid->raw)) {
 		explain("attach_mcast: qp 0x%06x: %s", qp->number, qp->type != IBV_QPT_UD ?
 			"only UD QPs can be attached" : "the GID is no multicast address (ff.. or "
 			"::ffff:224.0.0.0/4)");
@@ -220,8 +196,8 @@ static void find_own(struct hca *hca, const struct qp *qp, const uint8_t source[
 	unsigned i;
 
 	memset(own, 0, 16);
-	lock_acquire(&hca->objects);
-	for (i = 0; i < HCA_GID_TABLE_SIZE; i++) {
+	lock_acquire(&hca->net.lock);
+	for (i = 0; i < GID_TABLE_SIZE; i++) {
 		const struct gid_entry *entry = &port->gid[i];
 
 		if (!entry->valid || entry->host_only ||
@@ -231,7 +207,7 @@ static void find_own(struct hca *hca, const struct qp *qp, const uint8_t source[
 		memcpy(own, entry->address, 16);
 		break;
 	}
-	lock_release(&hca->objects);
+	lock_release(&hca->net.lock);
 }
 
 static void deliver_to(struct hca *hca, struct multicast_group *group, const struct packet *packet,

@@ -201,17 +201,13 @@ int hca_create_ah(struct hca_context *context, struct pd *pd, const struct ibv_a
 	list_init(&ah->node);
 	atomic_init(&ah->references, 1);
 	ah->attr = *attr;
-	lock_acquire(&context->hca->objects);
-	err = route_resolve(context, attr, "create_ah", &ah->av);
-	if (!err) {
-		list_add_tail(&context->ahs, &ah->node);
-		atomic_fetch_add(&pd->users, 1);
-	}
-	lock_release(&context->hca->objects);
+	err = route_resolve(&context->hca->net, context->port, attr, "create_ah", &ah->av);
 	if (err) {
 		free(ah);
 		return err;
 	}
+	enlist(context, &context->ahs, &ah->node);
+	atomic_fetch_add(&pd->users, 1);
 	ah->ibv.pd = &pd->ibv;
 	*created = ah;
 	return 0;
@@ -225,20 +221,6 @@ int hca_destroy_ah(struct hca_context *context, struct ah *ah)
 	atomic_fetch_sub(&to_pd(ah->ibv.pd)->users, 1);
 	ah_put(ah);
 	return 0;
-}
-
-/* The GID index whose address is @gid; HCA_GID_TABLE_SIZE when there is none. */
-static uint32_t find_gid(const struct port *port, const uint8_t gid[16])
-{
-	uint32_t i;
-
-	for (i = 0; i < HCA_GID_TABLE_SIZE; i++)
-		if (port->gid[i].valid && !memcmp(port->gid[i].gid.raw, gid, 16))
-			return i;
-	for (i = 0; i < HCA_GID_TABLE_SIZE; i++)
-		if (port->gid[i].valid && !memcmp(port->gid[i].address, gid, 16))
-			return i;
-	return HCA_GID_TABLE_SIZE;
 }
 
 /*
@@ -283,19 +265,19 @@ int hca_ah_attr_from_wc(struct hca_context *context, uint32_t port, const struct
 		return EINVAL;
 	}
 	grh_addresses(grh, source, destination);
-	lock_acquire(&hca->objects);
-	index = find_gid(context->port, destination);
-	lock_release(&hca->objects);
-	if (index == HCA_GID_TABLE_SIZE) {
+	lock_acquire(&hca->net.lock);
+	index = gid_table_find(context->port, destination);
+	lock_release(&hca->net.lock);
+	if (index == GID_TABLE_SIZE) {
 		/* Sent to a multicast group: answer from the first GID of the family. */
 		struct hca_gid gid;
 
-		for (index = 1; index < HCA_GID_TABLE_SIZE; index++)
+		for (index = 1; index < GID_TABLE_SIZE; index++)
 			if (!hca_query_gid(context, port, index, &gid) &&
 			    ip_addr_is_ipv4(gid.gid.raw) == ip_addr_is_ipv4(source))
 				break;
 	}
-	if (index == HCA_GID_TABLE_SIZE) {
+	if (index == GID_TABLE_SIZE) {
 		explain("init_ah_from_wc: the message came to an address that is not in the GID table of "
 			"%s (any more)", context->port->name);
 		return EINVAL;

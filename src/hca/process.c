@@ -213,13 +213,14 @@ static void init(struct hca *hca)
 	atomic_init(&hca->gsi_deadline_ns, TIME_NEVER);
 	atomic_init(&hca->hold_deadline_ns, TIME_NEVER);
 	list_init(&hca->contexts);
-	list_init(&hca->ports);
 	list_init(&hca->groups);
 	path_table_init(&hca->paths);
 	run_queue_init(&hca->run_queue);
 	atomic_init(&hca->next_timer_ns, TIME_NEVER);
 	atomic_init(&hca->notice_ns, TIME_NEVER);
-	netlink_open(&hca->netlink);
+	net_init(&hca->net, &hca->config);
+	hca->net.changed = contexts_raise;
+	hca->net.owner = hca;
 	hca->netdev_fd = hca->owner_watch_fd = -1;
 	hca->waiter.epoll_fd = hca->waiter.doorbell_fd = -1;
 	hca->waiter.bell_fd = hca->waiter.signal_fd = -1;
@@ -247,7 +248,7 @@ static void release(struct hca *hca)
 		free(hca->free_batch[--hca->free_batches]);
 	free(hca->slot_buffer);
 	free(hca->hold);
-	netlink_close(&hca->netlink);
+	net_fini(&hca->net);
 	if (hca->arena)
 		memory_release(hca->arena, hca->arena_bytes, -1);
 	free(hca);
@@ -409,7 +410,7 @@ static void abandon(struct hca *hca)
 	close_fd(hca->waiter.bell_fd);
 	close_fd(hca->waiter.signal_fd);
 	close_fd(hca->netdev_fd);
-	netlink_abandon(&hca->netlink);
+	net_abandon(&hca->net);
 	close_fd(hca->owner_watch_fd);
 	list_for_each(node, &hca->contexts)
 		list_entry(node, struct hca_context, node)->abandoned = true;

@@ -468,9 +468,7 @@ static int resolve(struct hca_context *context, struct qp *qp, struct ibv_qp_att
 		err = check_mtu(context, qp, attr);
 	if (err || !(mask & IBV_QP_AV))
 		return err;
-	lock_acquire(&context->hca->objects);
-	err = route_resolve(context, &attr->ah_attr, "modify_qp", &resolved->av);
-	lock_release(&context->hca->objects);
+	err = route_resolve(&context->hca->net, context->port, &attr->ah_attr, "modify_qp", &resolved->av);
 	if (err || qp->type == IBV_QPT_UD)
 		return err;
 	if (resolved->av.loopback)

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "hca/config.h"
+#include "config/config.h"
 #include "hca/hca.h"
 #include "local/allocator.h"
 

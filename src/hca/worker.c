@@ -176,7 +176,7 @@ static void housekeeping(struct hca *hca, struct judgement *judgement, uint32_t 
 
 	if (ready & WAIT_NETDEV) {
 		netdev_monitor_drain(hca->netdev_fd);
-		ports_refresh(hca);
+		net_refresh(&hca->net);
 	}
 	if (ready & WAIT_BELLS) {
 		local_silence_bells(&hca->local);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Addresses, ports and routes, for connection management (gsi.h). The kernel is asked each time:
- * addresses come and go, and devices need not be open.
+ * Which GID an address has, which one a destination is reached from, for connection management. The kernel is
+ * asked each time: addresses come and go, and devices need not be open.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -10,39 +10,33 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hca/device.h"
 #include "base/ip_addr.h"
-#include "hca/gid_table.h"
-#include "hca/gsi_internal.h"
-#include "hca/multicast.h"
+#include "net/net.h"
+#include "wire/packet.h"
 
 /* ---- ports ---- */
 
-/* As the port would be if it were opened now; indices of GIDs as they are where it is open. */
-static void snapshot(struct hca *hca, const struct named_netdev *named, struct port *port)
+/* The GIDs of a port that is open have indices; where it is not, those that they would have. */
+static void snapshot(struct net *net, const struct named_netdev *named, struct port *port)
 {
 	struct list *node;
 
-	memset(port, 0, sizeof(*port));
-	port->config = &hca->config;
-	port->netdev = named->netdev;
-	memcpy(port->name, named->name, sizeof(port->name));
-	port->guid = device_guid(&port->netdev);
-	lock_acquire(&hca->objects);
-	list_for_each(node, &hca->ports) {
+	port_init(port, net->config, named);
+	lock_acquire(&net->lock);
+	list_for_each(node, &net->ports) {
 		const struct port *open = list_entry(node, struct port, node);
 
 		if (!open->gone && !strcmp(open->name, port->name))
 			memcpy(port->gid, open->gid, sizeof(port->gid));
 	}
-	lock_release(&hca->objects);
+	lock_release(&net->lock);
 	gid_table_update(port);
 }
 
-static void fill(const struct port *port, uint32_t index, struct gsi_port *found)
+static void fill(const struct port *port, uint32_t index, struct net_gid *found)
 {
-	*found = (struct gsi_port){ .interface_index = port->netdev.index, .guid = port->guid,
-				    .port = HCA_PORT, .gid_index = index,
+	*found = (struct net_gid){ .interface_index = port->netdev.index, .guid = port->guid,
+				    .port = PORT_NUMBER, .gid_index = index,
 				    .gid = port->gid[index].gid,
 				    .active_mtu = port_active_mtu(port), .pkey = PKEY_DEFAULT };
 	memcpy(found->device, port->name, sizeof(found->device));
@@ -56,44 +50,44 @@ static bool is_like(const struct port *port, const uint8_t gid[16], const uint8_
 	return port->netdev.loopback && ip_addr_is_loopback_ipv4(address) && ip_addr_is_loopback_ipv4(gid);
 }
 
-static bool find_in(const struct port *port, const uint8_t address[16], struct gsi_port *found)
+static bool find_in(const struct port *port, const uint8_t address[16], struct net_gid *found)
 {
-	uint32_t i, like = HCA_GID_TABLE_SIZE;
+	uint32_t i, like = GID_TABLE_SIZE;
 
-	for (i = 0; i < HCA_GID_TABLE_SIZE; i++) {
+	for (i = 0; i < GID_TABLE_SIZE; i++) {
 		const uint8_t *gid = port->gid[i].gid.raw;
 
 		if (!port->gid[i].valid)
 			continue;
 		if (!memcmp(gid, address, 16))
 			break;
-		if (like == HCA_GID_TABLE_SIZE && is_like(port, gid, address))
+		if (like == GID_TABLE_SIZE && is_like(port, gid, address))
 			like = i;
 	}
-	if (i == HCA_GID_TABLE_SIZE)
+	if (i == GID_TABLE_SIZE)
 		i = like;
-	if (i == HCA_GID_TABLE_SIZE)
+	if (i == GID_TABLE_SIZE)
 		return false;
 	fill(port, i, found);
 	return true;
 }
 
-int gsi_find_port(struct gsi *gsi, const uint8_t address[16], uint32_t interface,
-		  struct gsi_port *found)
+int net_find_gid(struct net *net, const uint8_t address[16], uint32_t interface,
+		  struct net_gid *found)
 {
 	struct named_netdev *named;
 	struct port *port;
 	int i, count, err;
 	bool has = false;
 
-	err = device_find_all(&named, &count);
+	err = naming_list(&named, &count);
 	if (err)
 		return err;
 	port = malloc(sizeof(*port));
 	for (i = 0; port && !has && i < count; i++) {
 		if (interface && ip_addr_is_link_local_ipv6(address) && named[i].netdev.index != interface)
 			continue;
-		snapshot(gsi->hca, &named[i], port);
+		snapshot(net, &named[i], port);
 		has = find_in(port, address, found);
 	}
 	free(named);
@@ -102,20 +96,20 @@ int gsi_find_port(struct gsi *gsi, const uint8_t address[16], uint32_t interface
 	free(port);
 	if (has)
 		return 0;
-	return gsi_is_local(gsi, address, interface) ? ENODEV : EADDRNOTAVAIL;
+	return net_is_local(net, address, interface) ? ENODEV : EADDRNOTAVAIL;
 }
 
-bool gsi_is_local(struct gsi *gsi, const uint8_t address[16], uint32_t interface)
+bool net_is_local(struct net *net, const uint8_t address[16], uint32_t interface)
 {
-	return netdev_is_local(&gsi->hca->netlink, address, interface) ||
-	       (ip_addr_is_link_local_ipv6(address) && is_default_gid_here(address));
+	return netdev_is_local(&net->netlink, address, interface) ||
+	       (ip_addr_is_link_local_ipv6(address) && net_is_default_gid(address));
 }
 
 /* ---- routes ---- */
 
 /* The first address of an interface of the family and scope that @destination is of. */
-static int find_address_of(struct gsi *gsi, uint32_t interface, const uint8_t destination[16],
-			   struct gsi_port *found)
+static int find_address_of(struct net *net, uint32_t interface, const uint8_t destination[16],
+			   struct net_gid *found)
 {
 	bool link_local = !ip_addr_is_ipv4(destination) &&
 			  (ip_addr_is_link_local_ipv6(destination) || (destination[1] & 0x0f) <= 2);
@@ -123,7 +117,7 @@ static int find_address_of(struct gsi *gsi, uint32_t interface, const uint8_t de
 	unsigned a, pass;
 	int i, count, err;
 
-	err = device_find_all(&named, &count);
+	err = naming_list(&named, &count);
 	if (err)
 		return err;
 	err = ENODEV;
@@ -135,7 +129,7 @@ static int find_address_of(struct gsi *gsi, uint32_t interface, const uint8_t de
 
 			if (!at->tentative && (pass || at->link_local == link_local) &&
 			    ip_addr_is_ipv4(at->address) == ip_addr_is_ipv4(destination))
-				err = gsi_find_port(gsi, at->address, interface, found);
+				err = net_find_gid(net, at->address, interface, found);
 		}
 	free(named);
 	return err;
@@ -148,44 +142,44 @@ static int route_error(int err)
 										       ENETUNREACH;
 }
 
-static int find_chosen(struct gsi *gsi, const uint8_t destination[16], uint32_t interface,
-		       struct gsi_port *found)
+static int find_chosen(struct net *net, const uint8_t destination[16], uint32_t interface,
+		       struct net_gid *found)
 {
 	static const uint8_t any[16];
 	struct netdev_route route;
 	int err;
 
 	/* An address of this host, be it one that no packet can carry: its own port. */
-	if (!multicast_is(destination) && gsi_is_local(gsi, destination, interface))
-		return gsi_find_port(gsi, destination, interface, found);
-	err = netdev_route(&gsi->hca->netlink, destination, any, interface, &route);
+	if (!ip_addr_is_multicast(destination) && net_is_local(net, destination, interface))
+		return net_find_gid(net, destination, interface, found);
+	err = netdev_route(&net->netlink, destination, any, interface, &route);
 	if (err)
 		return route_error(err);
 	if (ip_addr_is_zero(route.source))
-		return find_address_of(gsi, route.interface, destination, found);
-	return gsi_find_port(gsi, route.source, route.interface, found);
+		return find_address_of(net, route.interface, destination, found);
+	return net_find_gid(net, route.source, route.interface, found);
 }
 
-int gsi_find_route(struct gsi *gsi, const uint8_t source[16], const uint8_t destination[16],
-		   uint32_t interface, struct gsi_port *found)
+int net_find_route(struct net *net, const uint8_t source[16], const uint8_t destination[16],
+		   uint32_t interface, struct net_gid *found)
 {
 	struct netdev_route route;
-	struct gsi_port port;
+	struct net_gid port;
 	bool scoped;
 	int err;
 
 	if (ip_addr_is_zero(source))
-		return find_chosen(gsi, destination, interface, found);
-	err = gsi_find_port(gsi, source, interface, &port);
+		return find_chosen(net, destination, interface, found);
+	err = net_find_gid(net, source, interface, &port);
 	if (err)
 		return err;
 	if (ip_addr_is_ipv4(port.address) != ip_addr_is_ipv4(destination) &&
 	    ip_addr_is_ipv4(port.gid.raw) != ip_addr_is_ipv4(destination))
 		return ENETUNREACH;
 	/* Multicast leaves by the port's interface whatever the routes are (IP_PKTINFO). */
-	if (!multicast_is(destination) && !gsi_is_local(gsi, destination, interface)) {
+	if (!ip_addr_is_multicast(destination) && !net_is_local(net, destination, interface)) {
 		scoped = ip_addr_is_link_local_ipv6(destination);
-		err = netdev_route(&gsi->hca->netlink, destination, port.address,
+		err = netdev_route(&net->netlink, destination, port.address,
 				   !scoped ? 0 : interface ? interface : port.interface_index, &route);
 		if (err)
 			return route_error(err);
@@ -223,10 +217,10 @@ static void append_device(char *text, size_t bytes, const struct named_netdev *n
 	append(text, bytes, ")");
 }
 
-const char *gsi_describe_devices(char *text, size_t bytes)
+const char *net_describe_devices(char *text, size_t bytes)
 {
 	struct named_netdev *named;
-	int i, count, err = device_find_all(&named, &count);
+	int i, count, err = naming_list(&named, &count);
 
 	if (!bytes)
 		return text;
@@ -244,4 +238,26 @@ const char *gsi_describe_devices(char *text, size_t bytes)
 		       "(and is allowed by VERBATIM_DEVICES)");
 	free(named);
 	return text;
+}
+
+unsigned net_host_only_gids(uint8_t (**gids)[16])
+{
+	static const struct config config;
+	struct port *port = malloc(sizeof(*port));
+	struct named_netdev *named;
+	unsigned found = 0;
+	int i, count;
+
+	*gids = NULL;
+	if (!naming_list(&named, &count)) {
+		*gids = calloc((size_t)count + 1, sizeof(**gids));
+		for (i = 0; *gids && port && i < count; i++) {
+			port_init(port, &config, &named[i]);
+			if (port->gid[0].host_only)
+				memcpy((*gids)[found++], port->gid[0].gid.raw, 16);
+		}
+		free(named);
+	}
+	free(port);
+	return found;
 }

@@ -4,7 +4,7 @@
  * then the IPv4 addresses as v4-mapped, then IPv6. An address keeps its index as long as it is
  * there; a new one takes the first free index.
  */
-#include "hca/gid_table.h"
+#include "net/port.h"
 
 #include <string.h>
 
@@ -44,7 +44,7 @@ static bool in_table(const struct port *port, const uint8_t address[16])
 {
 	unsigned i;
 
-	for (i = 0; i < HCA_GID_TABLE_SIZE; i++)
+	for (i = 0; i < GID_TABLE_SIZE; i++)
 		if (port->gid[i].valid && !memcmp(port->gid[i].gid.raw, address, 16))
 			return true;
 	return false;
@@ -54,7 +54,7 @@ static bool add(struct port *port, const uint8_t address[16])
 {
 	unsigned i;
 
-	for (i = 1; i < HCA_GID_TABLE_SIZE; i++) {
+	for (i = 1; i < GID_TABLE_SIZE; i++) {
 		struct gid_entry *entry = &port->gid[i];
 
 		if (entry->valid)
@@ -79,7 +79,7 @@ bool gid_table_update(struct port *port)
 		port->gid[0] = first;
 		changed = true;
 	}
-	for (i = 1; i < HCA_GID_TABLE_SIZE; i++) {
+	for (i = 1; i < GID_TABLE_SIZE; i++) {
 		struct gid_entry *entry = &port->gid[i];
 
 		if (entry->valid && !has_address(&port->netdev, entry->address)) {
@@ -98,7 +98,20 @@ bool gid_table_update(struct port *port)
 
 const struct gid_entry *gid_table_get(const struct port *port, uint32_t index)
 {
-	if (index >= HCA_GID_TABLE_SIZE || !port->gid[index].valid)
+	if (index >= GID_TABLE_SIZE || !port->gid[index].valid)
 		return NULL;
 	return &port->gid[index];
+}
+
+uint32_t gid_table_find(const struct port *port, const uint8_t address[16])
+{
+	uint32_t i;
+
+	for (i = 0; i < GID_TABLE_SIZE; i++)
+		if (port->gid[i].valid && !memcmp(port->gid[i].gid.raw, address, 16))
+			return i;
+	for (i = 0; i < GID_TABLE_SIZE; i++)
+		if (port->gid[i].valid && !memcmp(port->gid[i].address, address, 16))
+			return i;
+	return GID_TABLE_SIZE;
 }

@@ -8,8 +8,7 @@
 
 #include <cmocka.h>
 
-#include "hca/device.h"
-#include "hca/gid_table.h"
+#include "net/port.h"
 
 static void add_address(struct netdev *netdev, const char *text)
 {
@@ -34,7 +33,7 @@ static void make_port(struct port *port)
 
 	memset(port, 0, sizeof(*port));
 	memcpy(port->netdev.mac, mac, 6);
-	port->guid = device_guid(&port->netdev);
+	port->guid = port_guid(&port->netdev);
 }
 
 static void the_order_is_link_local_then_ipv4_then_ipv6(void **state)
@@ -51,7 +50,7 @@ static void the_order_is_link_local_then_ipv4_then_ipv6(void **state)
 	assert_gid(&port, 1, "::ffff:10.77.0.1");
 	assert_gid(&port, 2, "fd77::1");
 	assert_null(gid_table_get(&port, 3));
-	assert_null(gid_table_get(&port, HCA_GID_TABLE_SIZE));
+	assert_null(gid_table_get(&port, GID_TABLE_SIZE));
 	assert_false(gid_table_update(&port));
 }
 

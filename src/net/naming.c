@@ -4,7 +4,7 @@
  * against interface names as a shell would; the order of the list is the order of the devices.
  * Without it: all interfaces, lo last, each as vb_INTERFACE.
  */
-#include "hca/naming.h"
+#include "net/naming.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -142,4 +142,25 @@ int naming_apply(const struct config *config, const struct netdev *list, int cou
 	*named = naming.named;
 	*named_count = naming.named_count;
 	return 0;
+}
+
+int naming_list(struct named_netdev **named, int *count)
+{
+	struct config config;
+	struct netdev *list;
+	int listed, err = log_init();
+
+	if (!err)
+		err = config_load(&config);
+	if (err)
+		return err == ENOENT ? EINVAL : err;
+	err = netdev_list(&list, &listed);
+	if (err) {
+		explain("get_device_list: asking the kernel for its network interfaces failed: %s",
+			strerror(err));
+		return err;
+	}
+	err = naming_apply(&config, list, listed, named, count);
+	free(list);
+	return err;
 }

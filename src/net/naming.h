@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Which interfaces become devices, in which order, under which names (VERBATIM_DEVICES). */
-#ifndef VERBATIM_HCA_NAMING_H
-#define VERBATIM_HCA_NAMING_H
+#ifndef VERBATIM_NET_NAMING_H
+#define VERBATIM_NET_NAMING_H
 
-#include "hca/config.h"
+#include "config/config.h"
 #include "platform/netdev.h"
 
 #define DEVICE_NAME_MAX 64	/* IBV_SYSFS_NAME_MAX */
@@ -20,5 +20,8 @@ struct named_netdev {
  */
 int naming_apply(const struct config *config, const struct netdev *list, int count,
 		 struct named_netdev **named, int *named_count);
+
+/* Settings and interfaces, read anew: every device of this host. *named is malloc'ed. 0 or errno, explained. */
+int naming_list(struct named_netdev **named, int *count);
 
 #endif

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "hca/naming.h"
+#include "net/naming.h"
 
 static const struct netdev machine[] = {
 	{ .name = "lo", .index = 1, .up = true, .loopback = true, .address_count = 1 },

@@ -1,24 +1,45 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Ports: each follows a network interface while a context is open on it. When the worker hears
- * of a change it looks at all interfaces again and raises what differs: PORT_ACTIVE, PORT_ERR,
- * GID_CHANGE, and DEVICE_FATAL when the interface is gone (ibv_get_async_event(3)).
- */
-#include <errno.h>
-#include <stdlib.h>
+/* What a port says of itself: GUID, state, active MTU (ibv_query_port(3)). */
+#include "net/port.h"
+
 #include <string.h>
 
-#include "base/log.h"
-#include "hca/device.h"
-#include "hca/gid_table.h"
-#include "hca/internal.h"
+#include "base/bytes.h"
 
 /* Room that IP, UDP and the RoCE headers take of an interface's MTU (rxe allows as much). */
 #define MTU_OVERHEAD 80u
 
-static bool is_active(const struct netdev *netdev)
+uint64_t port_guid(const struct netdev *netdev)
 {
-	return netdev->up && netdev->running;
+	static const uint8_t no_mac[6];
+	uint8_t guid[8] = { 0x02, 0, 0, 0xff, 0xfe, 0, 0, 0 };
+	uint64_t value;
+
+	if (memcmp(netdev->mac, no_mac, 6) || netdev->loopback) {
+		memcpy(guid, netdev->mac, 3);
+		memcpy(guid + 5, netdev->mac + 3, 3);
+		guid[0] ^= 0x02;
+	} else {
+		/* No hardware address (tun, ip tunnels): the interface index tells them apart. */
+		put_be24(guid + 5, netdev->index);
+	}
+	memcpy(&value, guid, sizeof(value));
+	return value;
+}
+
+void port_init(struct port *port, const struct config *config, const struct named_netdev *named)
+{
+	memset(port, 0, sizeof(*port));
+	port->config = config;
+	port->netdev = named->netdev;
+	memcpy(port->name, named->name, sizeof(port->name));
+	port->guid = port_guid(&port->netdev);
+	gid_table_update(port);
+}
+
+bool port_is_active(const struct port *port)
+{
+	return port->netdev.up && port->netdev.running && !port->gone;
 }
 
 enum ibv_mtu port_active_mtu(const struct port *port)
@@ -31,137 +52,4 @@ enum ibv_mtu port_active_mtu(const struct port *port)
 	while (mtu > IBV_MTU_256 && (128u << mtu) > room)
 		mtu--;
 	return mtu;
-}
-
-int port_get(struct hca *hca, const char *name, struct port **found)
-{
-	struct named_netdev *named;
-	struct list *node;
-	struct port *port;
-	int i, count, err;
-
-	list_for_each(node, &hca->ports) {
-		port = list_entry(node, struct port, node);
-		if (!strcmp(port->name, name) && !port->gone) {
-			port->references++;
-			*found = port;
-			return 0;
-		}
-	}
-	err = device_find_all(&named, &count);
-	if (err)
-		return err;
-	for (i = 0; i < count && strcmp(named[i].name, name); i++)
-		;
-	port = i < count ? calloc(1, sizeof(*port)) : NULL;
-	if (port) {
-		port->references = 1;
-		port->config = &hca->config;
-		port->netdev = named[i].netdev;
-		memcpy(port->name, named[i].name, sizeof(port->name));
-		port->guid = device_guid(&port->netdev);
-		gid_table_update(port);
-		list_add_tail(&hca->ports, &port->node);
-	}
-	err = i < count ? ENOMEM : ENODEV;
-	free(named);
-	if (!port) {
-		explain("open_device: %s: %s", name, err == ENODEV ?
-			"its interface is no longer up with an address" : "out of memory");
-		return err;
-	}
-	*found = port;
-	return 0;
-}
-
-void port_put(struct hca *hca, struct port *port)
-{
-	if (--port->references)
-		return;
-	list_remove(&port->node);
-	free(port);
-}
-
-static void raise_event(struct hca *hca, struct port *port, enum ibv_event_type type,
-			struct effects *effects)
-{
-	struct list *node;
-
-	log_info("device %s: event %d", port->name, type);
-	list_for_each(node, &hca->contexts) {
-		struct hca_context *context = list_entry(node, struct hca_context, node);
-		struct async_event *event;
-
-		if (context->port != port)
-			continue;
-		event = calloc(1, sizeof(*event));
-		if (!event) {
-			log_error("device %s: out of memory: event %d is lost", port->name, type);
-			continue;
-		}
-		list_init(&event->node);
-		event->allocated = true;
-		event->ibv.event_type = type;
-		event->ibv.element.port_num = HCA_PORT;
-		event_queue_add(context->async, &event->node, effects);
-		if (effects_full(effects)) {
-			effects_apply(effects);
-			effects_init(effects);
-		}
-	}
-}
-
-static const struct netdev *find_netdev(const struct netdev *list, int count, uint32_t index)
-{
-	int i;
-
-	for (i = 0; i < count; i++)
-		if (list[i].index == index)
-			return &list[i];
-	return NULL;
-}
-
-static void refresh(struct hca *hca, struct port *port, const struct netdev *now,
-		    struct effects *effects)
-{
-	bool was_active = is_active(&port->netdev) && !port->gone;
-
-	if (port->gone)
-		return;
-	if (!now) {
-		port->gone = true;
-		port->netdev.up = false;
-		if (was_active)
-			raise_event(hca, port, IBV_EVENT_PORT_ERR, effects);
-		raise_event(hca, port, IBV_EVENT_DEVICE_FATAL, effects);
-		return;
-	}
-	port->netdev = *now;
-	if (was_active && !is_active(now))
-		raise_event(hca, port, IBV_EVENT_PORT_ERR, effects);
-	if (gid_table_update(port))
-		raise_event(hca, port, IBV_EVENT_GID_CHANGE, effects);
-	if (!was_active && is_active(now))
-		raise_event(hca, port, IBV_EVENT_PORT_ACTIVE, effects);
-}
-
-void ports_refresh(struct hca *hca)
-{
-	struct effects effects;
-	struct netdev *list;
-	struct list *node;
-	int count;
-
-	if (netdev_list(&list, &count))
-		return;
-	effects_init(&effects);
-	lock_acquire(&hca->objects);
-	list_for_each(node, &hca->ports) {
-		struct port *port = list_entry(node, struct port, node);
-
-		refresh(hca, port, find_netdev(list, count, port->netdev.index), &effects);
-	}
-	lock_release(&hca->objects);
-	effects_apply(&effects);
-	free(list);
 }

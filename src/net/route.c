@@ -10,10 +10,25 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "hca/device.h"
-#include "hca/gid_table.h"
-#include "hca/internal.h"
-#include "hca/multicast.h"
+#include "net/net.h"
+
+void net_multicast_alias(const uint8_t gid[16], uint8_t alias[16])
+{
+	uint32_t hash = 2166136261u;
+	unsigned i;
+
+	memcpy(alias, gid, 16);
+	if (ip_addr_is_ipv4(gid))
+		return;
+	for (i = 0; i < 16; i++)
+		hash = (hash ^ gid[i]) * 16777619u;
+	memset(alias, 0, 10);
+	alias[10] = alias[11] = 0xff;
+	alias[12] = 239;
+	alias[13] = 192 | (hash >> 16 & 0x3f);	/* 239.192.0.0/14: organisation-local (RFC 2365) */
+	alias[14] = (uint8_t)(hash >> 8);
+	alias[15] = (uint8_t)hash;
+}
 
 static const char *gid_text(const uint8_t gid[16], char text[INET6_ADDRSTRLEN])
 {
@@ -25,22 +40,22 @@ static uint32_t suggest_index(const struct port *port, bool ipv4)
 {
 	uint32_t i;
 
-	for (i = 1; i < HCA_GID_TABLE_SIZE; i++)
+	for (i = 1; i < GID_TABLE_SIZE; i++)
 		if (port->gid[i].valid && ip_addr_is_ipv4(port->gid[i].gid.raw) == ipv4)
 			return i;
 	return 0;
 }
 
-bool is_default_gid_here(const uint8_t gid[16])
+bool net_is_default_gid(const uint8_t gid[16])
 {
 	struct named_netdev *named;
 	int i, count;
 	bool found = false;
 
-	if (device_find_all(&named, &count))
+	if (naming_list(&named, &count))
 		return false;
 	for (i = 0; i < count; i++) {
-		uint64_t guid = device_guid(&named[i].netdev);
+		uint64_t guid = port_guid(&named[i].netdev);
 
 		found |= gid[0] == 0xfe && gid[1] == 0x80 && !memcmp(gid + 8, &guid, 8);
 	}
@@ -53,7 +68,7 @@ static int resolve_host_only(struct netlink *netlink, const struct gid_entry *en
 {
 	char text[INET6_ADDRSTRLEN];
 
-	if (!is_default_gid_here(dgid) && !netdev_is_local(netlink, dgid, 0)) {
+	if (!net_is_default_gid(dgid) && !netdev_is_local(netlink, dgid, 0)) {
 		explain("%s: GID index 0 has no address on its interface behind it and works inside "
 			"this host only; %s is elsewhere: use another sgid_index (ibv_devinfo -v "
 			"lists them)", who, gid_text(dgid, text));
@@ -76,6 +91,8 @@ static int check_families(const struct port *port, const struct gid_entry *entry
 			who);
 		return EINVAL;
 	}
+	if (ip_addr_is_multicast(dgid) && ip_addr_is_ipv4(entry->address))
+		return 0;		/* an IPv6 group has an IPv4 alias */
 	if (ip_addr_is_ipv4(dgid) != ip_addr_is_ipv4(entry->address)) {
 		explain("%s: destination GID %s and source GID index %u are of different address "
 			"families: use sgid_index %u here", who, gid_text(dgid, text), index,
@@ -87,7 +104,7 @@ static int check_families(const struct port *port, const struct gid_entry *entry
 
 static int check_attr(const struct port *port, const struct ibv_ah_attr *attr, const char *who)
 {
-	if (attr->port_num != HCA_PORT) {
+	if (attr->port_num != PORT_NUMBER) {
 		explain("%s: ah_attr.port_num %u: the device has port 1 only", who, attr->port_num);
 		return EINVAL;
 	}
@@ -105,31 +122,43 @@ static int check_attr(const struct port *port, const struct ibv_ah_attr *attr, c
 	return 0;
 }
 
-int route_resolve(struct hca_context *context, const struct ibv_ah_attr *attr, const char *who,
+/* What the port has at that index, and that it may be used so. */
+static int get_source(struct net *net, const struct port *port, const struct ibv_ah_attr *attr, const char *who,
+		      struct gid_entry *source)
+{
+	int err;
+
+	lock_acquire(&net->lock);
+	err = check_attr(port, attr, who);
+	if (!err)
+		*source = *gid_table_get(port, attr->grh.sgid_index);
+	if (!err && !source->host_only)
+		err = check_families(port, source, attr->grh.dgid.raw, attr->grh.sgid_index, who);
+	lock_release(&net->lock);
+	return err;
+}
+
+int route_resolve(struct net *net, const struct port *port, const struct ibv_ah_attr *attr, const char *who,
 		  struct av *av)
 {
-	struct netlink *netlink = &context->hca->netlink;
-	const struct port *port = context->port;
-	const struct gid_entry *entry;
+	struct gid_entry source;
 	struct av route = { .hop_limit = attr->grh.hop_limit ? attr->grh.hop_limit : 64,
 			    .traffic_class = attr->grh.traffic_class,
 			    .flow_label = attr->grh.flow_label & 0xfffff };
-	int err = check_attr(port, attr, who);
+	int err = get_source(net, port, attr, who, &source);
 
 	if (err)
 		return err;
-	entry = gid_table_get(port, attr->grh.sgid_index);
 	route.interface = port->netdev.index;
-	if (entry->host_only) {
-		err = resolve_host_only(netlink, entry, attr->grh.dgid.raw, who, &route);
+	if (source.host_only) {
+		err = resolve_host_only(&net->netlink, &source, attr->grh.dgid.raw, who, &route);
 	} else {
-		memcpy(route.source, entry->address, 16);
+		memcpy(route.source, source.address, 16);
 		memcpy(route.destination, attr->grh.dgid.raw, 16);
-		if (multicast_is(route.destination) && ip_addr_is_ipv4(route.source))
-			multicast_alias(attr->grh.dgid.raw, route.destination);
-		err = check_families(port, entry, route.destination, attr->grh.sgid_index, who);
-		route.loopback = !multicast_is(route.destination) &&
-				 netdev_is_local(netlink, route.destination, route.interface);
+		if (ip_addr_is_multicast(route.destination) && ip_addr_is_ipv4(route.source))
+			net_multicast_alias(attr->grh.dgid.raw, route.destination);
+		route.loopback = !ip_addr_is_multicast(route.destination) &&
+				 netdev_is_local(&net->netlink, route.destination, route.interface);
 	}
 	if (!err)
 		*av = route;

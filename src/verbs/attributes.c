@@ -101,7 +101,7 @@ static int port_state(const struct source *source, unsigned index, char *text, s
 	static const char *const names[] = { "NOP", "DOWN", "INIT", "ARMED", "ACTIVE",
 					     "ACTIVE_DEFER" };
 	struct ibv_port_attr attr = { 0 };
-	int err = hca_query_port(source->hca, HCA_PORT, &attr);
+	int err = hca_query_port(source->hca, PORT_NUMBER, &attr);
 	bool known = (unsigned)attr.state < sizeof(names) / sizeof(names[0]);
 
 	snprintf(text, size, "%u: %s", attr.state, known ? names[attr.state] : "UNKNOWN");
@@ -115,7 +115,7 @@ static int phys_state(const struct source *source, unsigned index, char *text, s
 					     "PortConfigurationTraining", "LinkUp",
 					     "LinkErrorRecovery", "Phy Test" };
 	struct ibv_port_attr attr = { 0 };
-	int err = hca_query_port(source->hca, HCA_PORT, &attr);
+	int err = hca_query_port(source->hca, PORT_NUMBER, &attr);
 
 	snprintf(text, size, "%u: %s", attr.phys_state,
 		 names[attr.phys_state < sizeof(names) / sizeof(names[0]) ? attr.phys_state : 0]);
@@ -148,7 +148,7 @@ static const struct coded speeds[] = {
 static int port_rate(const struct source *source, unsigned index, char *text, size_t size)
 {
 	struct ibv_port_attr attr = { 0 };
-	int err = hca_query_port(source->hca, HCA_PORT, &attr);
+	int err = hca_query_port(source->hca, PORT_NUMBER, &attr);
 	const struct coded *width = decode(widths, attr.active_width);
 	const struct coded *speed = decode(speeds, attr.active_speed);
 	unsigned rate = width->value * speed->value;
@@ -177,7 +177,7 @@ static int zero(const struct source *source, unsigned index, char *text, size_t 
 static int cap_mask(const struct source *source, unsigned index, char *text, size_t size)
 {
 	struct ibv_port_attr attr = { 0 };
-	int err = hca_query_port(source->hca, HCA_PORT, &attr);
+	int err = hca_query_port(source->hca, PORT_NUMBER, &attr);
 
 	snprintf(text, size, "0x%08x", attr.port_cap_flags);
 	return err;
@@ -186,7 +186,7 @@ static int cap_mask(const struct source *source, unsigned index, char *text, siz
 static int pkey(const struct source *source, unsigned index, char *text, size_t size)
 {
 	__be16 value;
-	int err = hca_query_pkey(source->hca, HCA_PORT, (int)index, &value);
+	int err = hca_query_pkey(source->hca, PORT_NUMBER, (int)index, &value);
 
 	if (!err)
 		snprintf(text, size, "0x%04x", be16toh(value));
@@ -197,7 +197,7 @@ static int pkey(const struct source *source, unsigned index, char *text, size_t 
 static int gid(const struct source *source, unsigned index, char *text, size_t size)
 {
 	struct hca_gid entry = { 0 };
-	int err = hca_query_gid(source->hca, HCA_PORT, index, &entry);
+	int err = hca_query_gid(source->hca, PORT_NUMBER, index, &entry);
 	const uint8_t *raw = entry.gid.raw;
 
 	if (err && err != ENOENT && err != ENODATA)
@@ -211,7 +211,7 @@ static int gid(const struct source *source, unsigned index, char *text, size_t s
 static int gid_type(const struct source *source, unsigned index, char *text, size_t size)
 {
 	struct hca_gid entry;
-	int err = hca_query_gid(source->hca, HCA_PORT, index, &entry);
+	int err = hca_query_gid(source->hca, PORT_NUMBER, index, &entry);
 
 	return err ? err : write_text(text, size, entry.type == IBV_GID_TYPE_ROCE_V2
 					      ? "RoCE v2" : "IB/RoCE v1");
@@ -220,7 +220,7 @@ static int gid_type(const struct source *source, unsigned index, char *text, siz
 static int gid_interface(const struct source *source, unsigned index, char *text, size_t size)
 {
 	struct hca_gid entry;
-	int err = hca_query_gid(source->hca, HCA_PORT, index, &entry);
+	int err = hca_query_gid(source->hca, PORT_NUMBER, index, &entry);
 
 	return err ? err : interface(source, index, text, size);
 }

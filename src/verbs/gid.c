@@ -101,8 +101,8 @@ ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *
 	struct hca_gid gid;
 	size_t count = 0;
 
-	for (uint32_t index = 0; !err && index < HCA_GID_TABLE_SIZE; index++) {
-		err = hca_query_gid(to_hca(context), HCA_PORT, index, &gid);
+	for (uint32_t index = 0; !err && index < GID_TABLE_SIZE; index++) {
+		err = hca_query_gid(to_hca(context), PORT_NUMBER, index, &gid);
 		if (is_empty(err)) {
 			err = 0;
 			continue;
@@ -114,7 +114,7 @@ ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *
 		}
 		if (!err)
 			entry_fill((char *)entries + count++ * entry_size, entry_size, &gid,
-				   HCA_PORT);
+				   PORT_NUMBER);
 	}
 	return err ? -err : (ssize_t)count;
 }

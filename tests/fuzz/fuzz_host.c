@@ -5,7 +5,7 @@
  *
  *	messages of the port group, from any host on port 4791	(host/group_program.h)
  *	what is handed on over the socket of a slot		(host/forward.h, host/slot.h)
- *	a file of settings, and a variable			(hca/config.h)
+ *	a file of settings, and a variable			(config/config.h)
  *	faults on purpose					(link/fault.h)
  *
  * What is accepted is in bounds, and is the same when it is written and read again; the selector that is built
@@ -19,7 +19,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "hca/config.h"
+#include "config/config.h"
 #include "host/group_internal.h"
 #include "host/forward.h"
 #include "input.h"
@@ -162,7 +162,7 @@ static void check_config(const struct config *config)
 	require(config->field == (standard) || (config->field >= (least) && config->field <= (greatest)));
 #define CONFIG_TEXT(field, key, variable, text) \
 	require(memchr(config->field, '\0', sizeof(config->field)) != NULL);
-#include "hca/config.def"
+#include "config/config.def"
 #undef CONFIG_NUMBER
 #undef CONFIG_TEXT
 }

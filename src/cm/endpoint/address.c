@@ -106,12 +106,12 @@ uint64_t address_service_id(const struct endpoint_address *address, uint16_t spa
 /* Which port has the address; none for wildcards. Not with the lock held. */
 static int find_port(const struct endpoint_address *address, struct bound_port **found)
 {
-	struct gsi_port port;
+	struct net_gid port;
 	int err;
 
 	if (address_is_any(address))
 		return 0;
-	err = gsi_find_port(agent.gsi, address->bytes, address->scope, &port);
+	err = net_find_gid(gsi_net(agent.gsi), address->bytes, address->scope, &port);
 	if (err)
 		return err;
 	agent_lock();

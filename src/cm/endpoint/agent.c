@@ -349,7 +349,7 @@ void agent_put(void)
 
 /* ---- ports that endpoints share ---- */
 
-static bool same_port(const struct gsi_port *a, const struct gsi_port *b)
+static bool same_port(const struct net_gid *a, const struct net_gid *b)
 {
 	return a->gid_index == b->gid_index && a->interface_index == b->interface_index &&
 	       !memcmp(&a->gid, &b->gid, sizeof(a->gid)) &&
@@ -357,7 +357,7 @@ static bool same_port(const struct gsi_port *a, const struct gsi_port *b)
 	       a->active_mtu == b->active_mtu && !strcmp(a->device, b->device);
 }
 
-struct bound_port *bound_port_get(const struct gsi_port *port, const uint8_t asked[16],
+struct bound_port *bound_port_get(const struct net_gid *port, const uint8_t asked[16],
 				  uint64_t now_ns)
 {
 	struct bound_port *found;

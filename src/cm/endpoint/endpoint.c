@@ -199,7 +199,7 @@ void endpoint_query(struct endpoint *endpoint, struct endpoint_info *info)
 	address_write(&endpoint->source, &info->source);
 	address_write(&endpoint->destination, &info->destination);
 	if (endpoint->port) {
-		const struct gsi_port *port = &endpoint->port->gsi;
+		const struct net_gid *port = &endpoint->port->gsi;
 
 		memcpy(info->device, port->device, sizeof(info->device));
 		info->port = port->port;

@@ -62,7 +62,7 @@ int explain_address(const char *what, const struct endpoint_address *address, in
 	if (!err || !explaining())
 		return err;
 	explain_print("%s: %s: %s. Devices: %s", what, address_text(address, text, sizeof(text)),
-		      reason(err), gsi_describe_devices(devices, sizeof(devices)));
+		      reason(err), net_describe_devices(devices, sizeof(devices)));
 	return err;
 }
 
@@ -79,7 +79,7 @@ static void explain_unreachable(const struct endpoint *endpoint, int status)
 	explain_print("unreachable: %s: nobody answers: is a server running there, is UDP port 4791 "
 		      "open, is it the right address? We sent from %s. Devices here: %s", peer,
 		      endpoint->port ? endpoint->port->gsi.device : "no device",
-		      gsi_describe_devices(devices, sizeof(devices)));
+		      net_describe_devices(devices, sizeof(devices)));
 }
 
 static void explain_rejected(const struct endpoint *endpoint, int status)

@@ -40,7 +40,7 @@ static struct {
 	struct { struct mad_address to; uint8_t mad[MAD_BYTES]; } queue[FAKE_QUEUE];
 	unsigned first, last, opened, claims, watched, unwatched;
 	uint32_t slot_gone;		/* gsi_watch_slot() of it: ESRCH */
-	unsigned looked_up;		/* gsi_find_port() calls */
+	unsigned looked_up;		/* net_find_gid() calls */
 	struct gsi_claim *claimed;
 } fake;
 
@@ -80,6 +80,11 @@ struct gsi *mad_gsi(struct mad_agent *opened)
 	return (struct gsi *)&fake;
 }
 
+struct net *gsi_net(struct gsi *gsi)
+{
+	return NULL;
+}
+
 uint32_t gsi_slot(const struct gsi *gsi)
 {
 	return FAKE_SLOT;
@@ -110,9 +115,9 @@ static const struct {
 };
 #define FAKE_PORTS (sizeof(fake_ports) / sizeof(fake_ports[0]))
 
-static inline void fake_fill(unsigned i, struct gsi_port *port)
+static inline void fake_fill(unsigned i, struct net_gid *port)
 {
-	*port = (struct gsi_port){ .interface_index = fake_ports[i].index, .guid = 1, .port = 1,
+	*port = (struct net_gid){ .interface_index = fake_ports[i].index, .guid = 1, .port = 1,
 				   .gid_index = fake_ports[i].gid_index,
 				   .active_mtu = IBV_MTU_1024, .pkey = 0xffff };
 	snprintf(port->device, sizeof(port->device), "%s", fake_ports[i].device);
@@ -121,8 +126,8 @@ static inline void fake_fill(unsigned i, struct gsi_port *port)
 	memcpy(port->address, port->gid.raw, 16);
 }
 
-int gsi_find_port(struct gsi *gsi, const uint8_t address[16], uint32_t interface,
-		  struct gsi_port *port)
+int net_find_gid(struct net *unused, const uint8_t address[16], uint32_t interface,
+		  struct net_gid *port)
 {
 	uint8_t known[16];
 	unsigned i;
@@ -139,15 +144,15 @@ int gsi_find_port(struct gsi *gsi, const uint8_t address[16], uint32_t interface
 	return memcmp(known, address, 16) ? EADDRNOTAVAIL : ENODEV;
 }
 
-bool gsi_is_local(struct gsi *gsi, const uint8_t address[16], uint32_t interface)
+bool net_is_local(struct net *unused, const uint8_t address[16], uint32_t interface)
 {
-	struct gsi_port port;
+	struct net_gid port;
 
-	return gsi_find_port(NULL, address, interface, &port) != EADDRNOTAVAIL;
+	return net_find_gid(NULL, address, interface, &port) != EADDRNOTAVAIL;
 }
 
-int gsi_find_route(struct gsi *gsi, const uint8_t source[16], const uint8_t destination[16],
-		   uint32_t interface, struct gsi_port *port)
+int net_find_route(struct net *unused, const uint8_t source[16], const uint8_t destination[16],
+		   uint32_t interface, struct net_gid *port)
 {
 	uint8_t net[16], group[16];
 
@@ -159,7 +164,7 @@ int gsi_find_route(struct gsi *gsi, const uint8_t source[16], const uint8_t dest
 	return 0;
 }
 
-const char *gsi_describe_devices(char *text, size_t bytes)
+const char *net_describe_devices(char *text, size_t bytes)
 {
 	snprintf(text, bytes, "vb_eth0 (10.0.0.1), vb_lo (127.0.0.1)");
 	return text;

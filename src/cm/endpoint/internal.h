@@ -5,7 +5,7 @@
  *
  *	application thread                     thread that drives the HCA (holds hca->drive)
  *	  endpoint_*()                           agent: received, tick, ...
- *	    gsi_find_*, gsi_claim: no lock         agent_lock()
+ *	    net_find_*, gsi_claim: no lock         agent_lock()
  *	    agent_lock()                             cm_receive() -> connection_event()
  *	      state, cm_*() -> mad_send()                event into its channel
  *	    agent_unlock(): deadline, wake-ups     agent_unlock()
@@ -25,6 +25,7 @@
 #include "cm/endpoint/endpoint.h"
 #include "cm/protocol/protocol.h"
 #include "mad/mad.h"
+#include "net/net.h"
 
 #define CM_IP_HEADER_BYTES	36u	/* annex A11: before the application's private data */
 #define CM_RESPONSE_TIMEOUT	20	/* 4.096 us * 2^20: 4.3 s, as Linux */
@@ -83,9 +84,9 @@ struct endpoint_address {
 struct bound_port {
 	struct list node;		/* in agent.ports */
 	unsigned references;
-	uint64_t checked_ns;		/* when gsi_find_port() last gave it */
+	uint64_t checked_ns;		/* when net_find_gid() last gave it */
 	uint8_t asked[16];		/* for this address */
-	struct gsi_port gsi;
+	struct net_gid gsi;
 };
 
 /* How to reach the peer, and how the QP is to do it. */
@@ -187,9 +188,9 @@ uint32_t agent_random(void) REQUIRES(agent.lock);
 void agent_wait(uint64_t until_ns) REQUIRES(agent.lock);
 
 /* Ports that endpoints share. NULL: no memory. */
-struct bound_port *bound_port_get(const struct gsi_port *port, const uint8_t asked[16],
+struct bound_port *bound_port_get(const struct net_gid *port, const uint8_t asked[16],
 				  uint64_t now_ns) REQUIRES(agent.lock);
-/* One that had @address a moment ago, with a reference; NULL: ask gsi_find_port(). */
+/* One that had @address a moment ago, with a reference; NULL: ask net_find_gid(). */
 struct bound_port *bound_port_recent(const uint8_t address[16], uint64_t now_ns)
 	REQUIRES(agent.lock);
 void bound_port_put(struct bound_port *port) REQUIRES(agent.lock);

@@ -153,7 +153,7 @@ int request_find_port(struct endpoint *endpoint)
 {
 	const uint8_t *address = endpoint->source.bytes;
 	uint64_t now_ns = clock_now_ns();
-	struct gsi_port port;
+	struct net_gid port;
 	bool local;
 	int err = 0;
 
@@ -161,7 +161,7 @@ int request_find_port(struct endpoint *endpoint)
 	endpoint->port = bound_port_recent(address, now_ns);
 	agent_unlock();
 	if (!endpoint->port) {
-		err = gsi_find_port(agent.gsi, address, endpoint->source.scope, &port);
+		err = net_find_gid(gsi_net(agent.gsi), address, endpoint->source.scope, &port);
 		if (err)
 			return err;
 		agent_lock();

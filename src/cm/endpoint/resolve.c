@@ -28,7 +28,7 @@ static void any_to_loopback(struct endpoint_address *address)
 
 struct resolution {
 	struct endpoint_address source, destination;
-	struct gsi_port port;
+	struct net_gid port;
 	uint8_t dgid[16];
 	uint8_t remote[16];	/* where packets go to: the GID 0 of a port here has another address */
 	bool local;
@@ -37,18 +37,18 @@ struct resolution {
 /* Source not given: an address of this host is reached over its own device, from itself. */
 static int resolve_local(struct resolution *way)
 {
-	struct gsi_port there;
+	struct net_gid there;
 	bool bound = !address_is_any(&way->source);
 	int err;
 
-	err = gsi_find_port(agent.gsi, way->destination.bytes, way->destination.scope, &there);
+	err = net_find_gid(gsi_net(agent.gsi), way->destination.bytes, way->destination.scope, &there);
 	if (err)
 		return err;
 	memcpy(way->dgid, there.gid.raw, 16);	/* of 127.0.0.2: 127.0.0.1 */
 	memcpy(way->remote, there.address, 16);
 	way->local = true;
 	if (bound)
-		return gsi_find_port(agent.gsi, way->source.bytes, way->source.scope, &way->port);
+		return net_find_gid(gsi_net(agent.gsi), way->source.bytes, way->source.scope, &way->port);
 	way->port = there;
 	memcpy(way->source.bytes, there.gid.raw, 16);
 	way->source.scope = way->destination.scope;
@@ -59,7 +59,7 @@ static int resolve_remote(struct resolution *way)
 {
 	static const uint8_t chosen[16];
 	bool bound = !address_is_any(&way->source);
-	int err = gsi_find_route(agent.gsi, bound ? way->source.bytes : chosen,
+	int err = net_find_route(gsi_net(agent.gsi), bound ? way->source.bytes : chosen,
 				 way->destination.bytes, way->destination.scope, &way->port);
 
 	if (err)
@@ -78,7 +78,7 @@ static int resolve(struct resolution *way)
 {
 	const struct endpoint_address *to = &way->destination;
 
-	if (gsi_is_local(agent.gsi, to->bytes, to->scope))
+	if (net_is_local(gsi_net(agent.gsi), to->bytes, to->scope))
 		return resolve_local(way);
 	/* GID 0 of a device need not be an address of its interface. */
 	if (to->family == AF_IB && ip_addr_is_link_local_ipv6(to->bytes) && !resolve_local(way))
@@ -165,7 +165,7 @@ bool address_is_here(const uint8_t address[16], uint32_t scope)
 	agent_unlock();
 	if (known)
 		return here;
-	here = gsi_is_local(agent.gsi, address, scope);
+	here = net_is_local(gsi_net(agent.gsi), address, scope);
 	agent_lock();
 	memcpy(last.address, address, 16);
 	last.scope = scope;
@@ -271,7 +271,7 @@ static uint32_t flow_label(const struct endpoint *endpoint)
 void path_fill(struct endpoint *endpoint)
 {
 	struct endpoint_path *path = &endpoint->path;
-	const struct gsi_port *port = &endpoint->port->gsi;
+	const struct net_gid *port = &endpoint->port->gsi;
 
 	path->pkey = port->pkey;
 	path->mtu = (uint8_t)port->active_mtu;
@@ -287,7 +287,7 @@ void path_fill(struct endpoint *endpoint)
 /* The interface may have gone since: that is what a route error on RoCE can be. */
 int endpoint_resolve_route(struct endpoint *endpoint, int timeout_ms)
 {
-	struct gsi_port port;
+	struct net_gid port;
 	uint64_t now_ns = clock_now_ns();
 	bool fresh;
 	int err = endpoint_enter(endpoint, CALL_ROUTE);
@@ -298,7 +298,7 @@ int endpoint_resolve_route(struct endpoint *endpoint, int timeout_ms)
 	fresh = now_ns - endpoint->port->checked_ns < ROUTE_FRESH_NS;
 	agent_unlock();
 	if (!fresh)
-		err = gsi_find_port(agent.gsi, endpoint->port->gsi.gid.raw,
+		err = net_find_gid(gsi_net(agent.gsi), endpoint->port->gsi.gid.raw,
 				    endpoint->port->gsi.interface_index, &port);
 	agent_lock();
 	endpoint->busy = false;

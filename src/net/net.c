@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Open ports: each follows a network interface while a context is open on it. After a change all interfaces
+ * are looked at again, and what differs is raised: PORT_ACTIVE, PORT_ERR, GID_CHANGE, and DEVICE_FATAL
+ * when the interface is gone (ibv_get_async_event(3)).
+ */
+#include "net/net.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+
+void net_init(struct net *net, const struct config *config)
+{
+	net->config = config;
+	lock_init(&net->lock);
+	list_init(&net->ports);
+	netlink_open(&net->netlink);
+}
+
+void net_fini(struct net *net)
+{
+	netlink_close(&net->netlink);
+}
+
+void net_abandon(struct net *net)
+{
+	netlink_abandon(&net->netlink);
+}
+
+static struct port *find_open(struct net *net, const char *name) REQUIRES(net->lock)
+{
+	struct list *node;
+
+	list_for_each(node, &net->ports) {
+		struct port *port = list_entry(node, struct port, node);
+
+		if (!strcmp(port->name, name) && !port->gone)
+			return port;
+	}
+	return NULL;
+}
+
+static int open_port(struct net *net, const char *name, struct port **opened) REQUIRES(net->lock)
+{
+	struct named_netdev *named;
+	struct port *port;
+	int i, count, err = naming_list(&named, &count);
+
+	if (err)
+		return err;
+	for (i = 0; i < count && strcmp(named[i].name, name); i++)
+		;
+	port = i < count ? calloc(1, sizeof(*port)) : NULL;
+	if (port) {
+		port_init(port, net->config, &named[i]);
+		port->references = 1;
+		list_add_tail(&net->ports, &port->node);
+	}
+	err = port ? 0 : i < count ? ENOMEM : ENODEV;
+	free(named);
+	if (err)
+		explain("open_device: %s: %s", name, err == ENODEV ?
+			"its interface is no longer up with an address" : "out of memory");
+	else
+		*opened = port;
+	return err;
+}
+
+int net_get_port(struct net *net, const char *name, struct port **found)
+{
+	struct port *port;
+	int err = 0;
+
+	lock_acquire(&net->lock);
+	port = find_open(net, name);
+	if (port) {
+		port->references++;
+		*found = port;
+	} else {
+		err = open_port(net, name, found);
+	}
+	lock_release(&net->lock);
+	return err;
+}
+
+void net_put_port(struct net *net, struct port *port)
+{
+	lock_acquire(&net->lock);
+	if (--port->references == 0) {
+		list_remove(&port->node);
+		free(port);
+	}
+	lock_release(&net->lock);
+}
+
+static const struct netdev *find_netdev(const struct netdev *list, int count, uint32_t index)
+{
+	int i;
+
+	for (i = 0; i < count; i++)
+		if (list[i].index == index)
+			return &list[i];
+	return NULL;
+}
+
+static void raise_event(struct net *net, struct port *port, enum ibv_event_type type) REQUIRES(net->lock)
+{
+	log_info("device %s: event %d", port->name, type);
+	net->changed(net->owner, port, type);
+}
+
+static void refresh_port(struct net *net, struct port *port, const struct netdev *now) REQUIRES(net->lock)
+{
+	bool was_active = port_is_active(port);
+
+	if (port->gone)
+		return;
+	if (!now) {
+		port->gone = true;
+		port->netdev.up = false;
+		if (was_active)
+			raise_event(net, port, IBV_EVENT_PORT_ERR);
+		raise_event(net, port, IBV_EVENT_DEVICE_FATAL);
+		return;
+	}
+	port->netdev = *now;
+	if (was_active && !port_is_active(port))
+		raise_event(net, port, IBV_EVENT_PORT_ERR);
+	if (gid_table_update(port))
+		raise_event(net, port, IBV_EVENT_GID_CHANGE);
+	if (!was_active && port_is_active(port))
+		raise_event(net, port, IBV_EVENT_PORT_ACTIVE);
+}
+
+void net_refresh(struct net *net)
+{
+	struct netdev *list;
+	struct list *node;
+	int count;
+
+	if (netdev_list(&list, &count))
+		return;
+	lock_acquire(&net->lock);
+	list_for_each(node, &net->ports) {
+		struct port *port = list_entry(node, struct port, node);
+
+		refresh_port(net, port, find_netdev(list, count, port->netdev.index));
+	}
+	lock_release(&net->lock);
+	free(list);
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The network interfaces of this host as RDMA ports: devices and their names, GID tables and port
+ * states, and the way to an address. The kernel is asked each time: addresses come and go.
+ */
+#ifndef VERBATIM_NET_NET_H
+#define VERBATIM_NET_NET_H
+
+#include <infiniband/verbs.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "base/lock.h"
+#include "config/config.h"
+#include "net/port.h"
+#include "object/ah.h"
+#include "platform/netdev.h"
+
+struct net {
+	const struct config *config;
+	struct lock lock;		/* the list of open ports, and what is in them */
+	struct list ports;
+	struct netlink netlink;		/* for routes; has a lock of its own */
+	/* An open port has changed: an event of ibv_get_async_event(3) for its contexts. Under lock. */
+	void (*changed)(void *owner, struct port *port, enum ibv_event_type type);
+	void *owner;
+};
+
+void net_init(struct net *net, const struct config *config);
+void net_fini(struct net *net);
+void net_abandon(struct net *net);	/* in a fork()ed child */
+
+/* Open the port of the device @name, or take another reference. 0, ENODEV (explained), ENOMEM. */
+int net_get_port(struct net *net, const char *name, struct port **port);
+void net_put_port(struct net *net, struct port *port);
+/* Interfaces have changed: look at all, and say what differs by changed(). */
+void net_refresh(struct net *net);
+
+/* ---- the way to an address ---- */
+
+/* What packets to the destination of @attr carry. 0 or EINVAL, explained in the name of @who. */
+int route_resolve(struct net *net, const struct port *port, const struct ibv_ah_attr *attr, const char *who,
+		  struct av *av);
+/* The IPv4 group under which an IPv6 group travels when it is sent to from an IPv4 GID. */
+void net_multicast_alias(const uint8_t gid[16], uint8_t alias[16]);
+/* Is @gid the link-local GID 0 of an interface of this host? */
+bool net_is_default_gid(const uint8_t gid[16]);
+
+/* A GID of this host: where it is. */
+struct net_gid {
+	char device[IBV_SYSFS_NAME_MAX];
+	char interface[16];
+	uint32_t interface_index;
+	uint64_t guid;			/* of the device, network order */
+	uint8_t port;			/* 1 */
+	uint32_t gid_index;
+	union ibv_gid gid;
+	uint8_t address[16];		/* what packets from that GID carry as source */
+	enum ibv_mtu active_mtu;
+	uint16_t pkey;
+};
+
+/*
+ * The GID of @address (v4-mapped or IPv6; also 127.x on lo); @interface scopes fe80:: (0: any). 0; ENODEV:
+ * the address is of this host but of no device; EADDRNOTAVAIL: it is not an address of this host.
+ */
+int net_find_gid(struct net *net, const uint8_t address[16], uint32_t interface, struct net_gid *found);
+/*
+ * The GID to reach @destination from, as the kernel routes. @source: all zero: chosen; else it is bound to.
+ * Multicast destinations too. 0; ENETUNREACH, EHOSTUNREACH; ENODEV: routed over an interface without a
+ * device; EADDRNOTAVAIL.
+ */
+int net_find_route(struct net *net, const uint8_t source[16], const uint8_t destination[16], uint32_t interface,
+		   struct net_gid *found);
+/* An address of this host, or the GID 0 of a device here that is no address (made from the MAC)? */
+bool net_is_local(struct net *net, const uint8_t address[16], uint32_t interface);
+/* GIDs of this host that no packet can carry; *gids is malloc'ed. Returns how many. */
+unsigned net_host_only_gids(uint8_t (**gids)[16]);
+/*
+ * For explanations: "vb_eth0 (10.0.0.2, fe80::1), vb_lo (127.0.0.1, ::1)", or why there is none.
+ * Returns @text.
+ */
+const char *net_describe_devices(char *text, size_t bytes);
+
+#endif

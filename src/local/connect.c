@@ -374,7 +374,7 @@ static void receive_connector(struct local *local, struct handshake_peer *proces
 		verdict = EBUSY;	/* until they are dismissed */
 	if (verdict)
 		refuse(local, process, verdict);
-	/* We are awake, but an application thread may sleep in our place (hca/stand_in.c). */
+	/* We are awake, but an application thread may sleep in our place (engine/wait.c). */
 	else if (!welcome(local, process, late))
 		waiter_ring(local->waiter);
 }

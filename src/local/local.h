@@ -125,7 +125,7 @@ void local_silence_bells(struct local *local);
 /*
  * By the thread that pumps @qp, which does not hold the progress lock: carry out the requests at
  * the head of its send queue for which that is possible; the others are left to the transport. It
- * may drop the QP's lock and take it again: qp->pumping is set.
+ * may drop the QP's lock and take it again: qp->tx_running is set.
  */
 void local_run(struct local *local, struct qp *qp, struct effects *effects) REQUIRES(qp->lock);
 /*

@@ -336,12 +336,12 @@ bool local_posted(struct local *local, struct qp *qp, struct effects *effects)
 {
 	bool again;
 
-	if (!local->direct || !qp->av.loopback || qp->pumping)
+	if (!local->direct || !qp->av.loopback || qp->tx_running)
 		return true;
-	qp->pumping = true;
+	qp->tx_running = true;
 	local_run(local, qp, effects);
-	qp->pumping = false;
-	again = qp->pump_again;
-	qp->pump_again = false;
+	qp->tx_running = false;
+	again = qp->tx_again;
+	qp->tx_again = false;
 	return again || transport_ready(qp);
 }

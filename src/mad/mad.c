@@ -6,7 +6,7 @@
  * Locks, outermost first:
  *
  *	opening		opening and closing agents
- *	(hca->drive)
+ *	(engine->progress)
  *	calling		held while agents are called
  *	(those of agents)
  *	deadlines	of the agents
@@ -196,14 +196,14 @@ static void change_list(struct list *to, struct mad_agent *agent)
 	lock_release(&calling);
 }
 
-static int open_locked(struct mad_agent *agent) REQUIRES(opening)
+static int open_locked(struct qp1 *qp1, struct mad_agent *agent) REQUIRES(opening)
 {
 	int err = 0;
 
 	if (find(agent->class))
 		return EBUSY;
 	if (list_empty(&agents))
-		err = gsi_open(&consumer_ops, NULL, &the_gsi);
+		err = gsi_open(qp1, &consumer_ops, NULL, &the_gsi);
 	if (err) {
 		the_gsi = NULL;
 		return err;
@@ -213,7 +213,8 @@ static int open_locked(struct mad_agent *agent) REQUIRES(opening)
 	return 0;
 }
 
-int mad_open(enum mad_class class, const struct mad_ops *ops, void *owner, struct mad_agent **agent)
+int mad_open(struct qp1 *qp1, enum mad_class class, const struct mad_ops *ops, void *owner,
+	     struct mad_agent **agent)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	struct mad_agent *made = malloc(sizeof(*made));
@@ -226,7 +227,7 @@ int mad_open(enum mad_class class, const struct mad_ops *ops, void *owner, struc
 				    .deadline_ns = TIME_NEVER,
 				    .generation = atomic_load(&generation) };
 	lock_acquire(&opening);
-	err = open_locked(made);
+	err = open_locked(qp1, made);
 	lock_release(&opening);
 	if (err)
 		free(made);

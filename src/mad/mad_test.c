@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "hca/internal.h"
+#include "device/internal.h"
 #include "mad/mad.h"
 #include "platform/clock.h"
 #include "platform/netns_test.h"
@@ -35,6 +35,7 @@ struct owner {
 };
 
 static struct owner cm, other;
+static struct qp1 *qp1;
 
 static void received(void *context, const struct mad_address *from, const struct mad_header *header,
 		     const uint8_t mad[MAD_BYTES], uint64_t now_ns)
@@ -83,15 +84,16 @@ static int setup(void **state)
 {
 	memset(&cm, 0, sizeof(cm));
 	memset(&other, 0, sizeof(other));
-	if (!netns_renew() || mad_open(MAD_CLASS_CM, &ops, &cm, &cm.agent))
+	if (!netns_renew() || hca_get_qp1(&qp1) || mad_open(qp1, MAD_CLASS_CM, &ops, &cm, &cm.agent))
 		return -1;
-	return mad_open((enum mad_class)OTHER, &ops, &other, &other.agent);
+	return mad_open(qp1, (enum mad_class)OTHER, &ops, &other, &other.agent);
 }
 
 static int teardown(void **state)
 {
 	mad_close(cm.agent);
 	mad_close(other.agent);
+	hca_put_qp1(qp1);
 	return 0;
 }
 
@@ -116,7 +118,7 @@ static void each_class_gets_its_own(void **state)
 	unsigned i;
 
 	assert_int_equal(hca_get(&hca), 0);
-	counters = hca->counters;
+	counters = hca->engine.counters;
 	for (i = 1; i <= 10; i++) {
 		assert_int_equal(send_to_ourselves(MAD_CLASS_CM, 1), 0);
 		assert_int_equal(send_to_ourselves(OTHER, 1), 0);
@@ -139,10 +141,10 @@ static void a_class_has_one_agent(void **state)
 	struct mad_agent *second;
 	struct owner owner = { 0 };
 
-	assert_int_equal(mad_open(MAD_CLASS_CM, &ops, &owner, &second), EBUSY);
+	assert_int_equal(mad_open(qp1, MAD_CLASS_CM, &ops, &owner, &second), EBUSY);
 	assert_ptr_equal(mad_gsi(cm.agent), mad_gsi(other.agent));
 	mad_close(cm.agent);
-	assert_int_equal(mad_open(MAD_CLASS_CM, &ops, &cm, &cm.agent), 0);
+	assert_int_equal(mad_open(qp1, MAD_CLASS_CM, &ops, &cm, &cm.agent), 0);
 	assert_int_equal(send_to_ourselves(MAD_CLASS_CM, 1), 0);
 	assert_true(comes(&cm.received, 1));
 }
@@ -176,7 +178,7 @@ static void deadlines_are_each_agents_own(void **state)
 	now_ns = cm.ticks;
 	thread_sleep_ns(20 * MS);
 	assert_int_equal(cm.ticks, now_ns);
-	assert_int_equal(mad_open(MAD_CLASS_CM, &ops, &cm, &cm.agent), 0);
+	assert_int_equal(mad_open(qp1, MAD_CLASS_CM, &ops, &cm, &cm.agent), 0);
 }
 
 /* ThreadSanitizer knows no threads of a child whose parent had some. */
@@ -191,6 +193,7 @@ static void deadlines_are_each_agents_own(void **state)
 static int use_in_child(void)
 {
 	struct owner mine = { 0 };
+	struct qp1 *own;
 	struct mad_agent *inherited = cm.agent;
 
 	if (send_to_ourselves(MAD_CLASS_CM, 1) != ENODEV)
@@ -199,12 +202,13 @@ static int use_in_child(void)
 	mad_close(inherited);
 	if (!THREADS_AFTER_FORK)
 		return 0;
-	if (mad_open(MAD_CLASS_CM, &ops, &mine, &mine.agent))
+	if (hca_get_qp1(&own) || mad_open(own, MAD_CLASS_CM, &ops, &mine, &mine.agent))
 		return 2;
 	cm.agent = mine.agent;		/* what send_to_ourselves() uses */
 	if (gsi_slot(mad_gsi(mine.agent)) == gsi_slot(mad_gsi(other.agent)))
 		return 3;
 	mad_close(mine.agent);
+	hca_put_qp1(own);
 	return 0;
 }
 

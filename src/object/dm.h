@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Device memory (ibv_alloc_dm(3)): memory that is the device's, reached by the application through
- * ibv_memcpy_to_dm() & co and through regions that are named by offsets. Where it comes from: hca/dm.c.
+ * ibv_memcpy_to_dm() & co and through regions that are named by offsets. Where it comes from: device/dm.c.
  */
 #ifndef VERBATIM_OBJECT_DM_H
 #define VERBATIM_OBJECT_DM_H

@@ -67,8 +67,8 @@ struct qp {
 	/* Scheduling */
 	struct list ready_node;		/* in the run queue (run_queue.h): under its lock */
 	struct list wait_node;		/* waiting for its path's window: under path->lock */
-	bool pumping;			/* a thread transmits for it: others set pump_again */
-	bool pump_again;
+	bool tx_running;			/* a thread transmits for it: others set tx_again */
+	bool tx_again;
 	struct timer timer;		/* under the hca's timer lock */
 	_Atomic uint64_t timer_at_ns;	/* its deadline, readable without that lock */
 	uint32_t id_streak;		/* packets in a row with the IP id a Verbatim sends */
@@ -131,6 +131,8 @@ void qp_raise(struct qp *qp, enum qp_event event, struct effects *effects);
  */
 int qp_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 	REQUIRES(qp->lock);
+/* All of the list or none of it (ibv_wr_complete(3)). */
+int qp_post_send_all(struct qp *qp, struct ibv_send_wr *wr) REQUIRES(qp->lock);
 /* Needs no lock of the QP's: its receive queue has one. */
 int qp_post_recv(struct qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 

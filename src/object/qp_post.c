@@ -259,9 +259,11 @@ static int post_one(struct qp *qp, const struct ibv_send_wr *wr) REQUIRES(qp->lo
 		return err;
 	if (wqe->ah)
 		ah_get(wqe->ah);
-	/* ibv_bind_mw(3): a window has its new rkey as soon as the call returns. */
-	if (wqe->mw)
+	/* ibv_bind_mw(3): a window has its new rkey as soon as the call returns; imm keeps the old one. */
+	if (wqe->mw) {
+		wqe->imm = wqe->mw->ibv.rkey;
 		wqe->mw->ibv.rkey = wqe->rkey;
+	}
 	sq->head++;
 	return 0;
 }
@@ -279,6 +281,30 @@ int qp_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad
 	}
 	if (err)
 		*bad = wr;
+	return err;
+}
+
+/* Take back what was posted from @head on. Nothing has seen it: the lock was never dropped. */
+static void rewind_to(struct send_queue *queue, uint32_t head)
+{
+	while (queue->head != head) {
+		struct send_wqe *wqe = send_queue_at(queue, --queue->head);
+
+		if (wqe->mw)
+			wqe->mw->ibv.rkey = wqe->imm;
+		if (wqe->ah)
+			ah_put(wqe->ah);
+	}
+}
+
+int qp_post_send_all(struct qp *qp, struct ibv_send_wr *wr)
+{
+	uint32_t head = qp->sq.head;
+	struct ibv_send_wr *bad;
+	int err = qp_post_send(qp, wr, &bad);
+
+	if (err)
+		rewind_to(&qp->sq, head);
 	return err;
 }
 

@@ -465,6 +465,55 @@ static void requests_before_the_bad_one_stand(void **state)
 	fixture_free(f);
 }
 
+static int post_all(struct fixture *f, struct ibv_send_wr *wr)
+{
+	int err;
+
+	lock_acquire(&f->qp.lock);
+	err = qp_post_send_all(&f->qp, wr);
+	lock_release(&f->qp.lock);
+	return err;
+}
+
+/* Two binds of one window: taken back one after the other. */
+static void all_of_a_list_stand_or_none(void **state)
+{
+	struct fixture *f = fixture_new(IBV_QPT_RC, IBV_QPS_RTS);
+	struct ibv_sge sge;
+	struct ibv_send_wr wr[3];
+	int i;
+
+	f->mw.ibv.rkey = 0x55;
+	for (i = 0; i < 3; i++) {
+		wr[i] = good_wr(f, IBV_WR_BIND_MW, &sge);
+		wr[i].bind_mw.rkey = 0x56 + (uint32_t)i;
+		wr[i].next = i < 2 ? &wr[i + 1] : NULL;
+	}
+	wr[2].opcode = (enum ibv_wr_opcode)99;
+	assert_int_equal(post_all(f, wr), EINVAL);
+	assert_int_equal(f->qp.sq.head, f->qp.sq.tail);
+	assert_int_equal(f->mw.ibv.rkey, 0x55);
+	wr[2].opcode = IBV_WR_BIND_MW;
+	assert_int_equal(post_all(f, wr), 0);
+	assert_int_equal(f->qp.sq.head - f->qp.sq.tail, 3);
+	assert_int_equal(f->mw.ibv.rkey, 0x58);
+	fixture_free(f);
+}
+
+/* fixture_free() counts the references. */
+static void what_is_taken_back_holds_no_address_handle(void **state)
+{
+	struct fixture *f = fixture_new(IBV_QPT_UD, IBV_QPS_RTS);
+	struct ibv_sge sge;
+	struct ibv_send_wr wrong = good_wr(f, IBV_WR_SEND, &sge), wr = wrong;
+
+	wrong.num_sge = -1;
+	wr.next = &wrong;
+	assert_int_equal(post_all(f, &wr), EINVAL);
+	assert_int_equal(f->qp.sq.head, f->qp.sq.tail);
+	fixture_free(f);
+}
+
 static void a_full_queue_gives_enomem_at_exactly_its_size_also_where_counters_wrap(void **state)
 {
 	struct fixture *f = fixture_new(IBV_QPT_RC, IBV_QPS_RTS);
@@ -518,6 +567,8 @@ int main(void)
 		cmocka_unit_test(a_read_that_could_never_start_is_refused),
 		cmocka_unit_test(wrong_operands_of_ud_and_bind_are_refused),
 		cmocka_unit_test(requests_before_the_bad_one_stand),
+		cmocka_unit_test(all_of_a_list_stand_or_none),
+		cmocka_unit_test(what_is_taken_back_holds_no_address_handle),
 		cmocka_unit_test(
 			a_full_queue_gives_enomem_at_exactly_its_size_also_where_counters_wrap),
 		cmocka_unit_test(a_list_in_a_circle_ends),

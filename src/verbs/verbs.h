@@ -20,7 +20,7 @@
 #include "base/list.h"
 #include "base/lock.h"
 #include "base/log.h"
-#include "hca/hca.h"
+#include "device/hca.h"
 
 /* The header wraps these in macros of the same name; here the functions themselves are written. */
 #undef ibv_query_port

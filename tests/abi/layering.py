@@ -25,11 +25,13 @@ LAYERS = {
     'local': ['host', 'object', 'wire', 'platform', 'base', 'transport', 'link'],
     'config': ['platform', 'base'],
     'net': ['config', 'object', 'wire', 'platform', 'base'],
-    'hca': ['config', 'net', 'local', 'transport', 'object', 'link', 'host', 'wire', 'platform', 'base'],
-    'mad': ['hca', 'wire', 'base'],
+    'engine': ['local', 'transport', 'object', 'link', 'host', 'wire', 'platform', 'base'],
+    'mad': ['engine', 'net', 'link', 'host', 'wire', 'platform', 'base'],
+    'device': ['mad', 'engine', 'local', 'transport', 'link', 'net', 'config', 'object', 'wire',
+               'platform', 'base'],
     'cm/protocol': ['wire', 'base'],
-    'cm/endpoint': ['cm/protocol', 'mad', 'hca', 'net', 'wire', 'platform', 'base'],
-    'verbs': ['hca', 'base'],
+    'cm/endpoint': ['cm/protocol', 'device', 'mad', 'net', 'wire', 'platform', 'base'],
+    'verbs': ['device', 'base'],
     'rdmacm': ['cm/endpoint', 'base'],
     'rsockets': ['rdmacm', 'base'],
     'rspreload': ['base'],
@@ -119,17 +121,17 @@ def listed_twice(root):
 def self_test():
     """The checks themselves, on sources that break each rule."""
     wrong = [
-        ('wire', '#include "hca/hca.h"'),
+        ('wire', '#include "device/hca.h"'),
         ('base', '#include "wire/psn.h"'),
         ('verbs', '  #  include "object/qp.h"'),
         ('transport', '#include "internal.h"'),
         ('link', '#include "nowhere/x.h"'),
         ('transport', '#include "local/grant.h"'),
-        ('local', '#include "hca/hca.h"'),
+        ('local', '#include "device/hca.h"'),
         ('cm/protocol', '#include "cm/endpoint/endpoint.h"'),
         ('cm/endpoint', '#include "cm/protocol/internal.h"'),
     ]
-    right = [('hca', '#include "link/udp.h"'), ('verbs', '#include "verbs/verbs.h"'),
+    right = [('engine', '#include "link/udp.h"'), ('verbs', '#include "verbs/verbs.h"'),
              ('cm/endpoint', '#include "cm/protocol/protocol.h"'), ('wire', '#include <stdint.h>')]
     for layer, line in wrong:
         if not list(forbidden(layer, 'x', line)):

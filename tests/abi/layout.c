@@ -14,7 +14,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "hca/hca.h"
+#include "device/hca.h"
 
 #define SIZE(type, bytes) \
 	_Static_assert(sizeof(struct type) == (bytes), "programs have struct " #type " of this size")

@@ -16,7 +16,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include "hca/internal.h"
+#include "device/internal.h"
 #include "local/ring_internal.h"
 #include "local/peer.h"
 #include "pair.h"
@@ -44,7 +44,7 @@ struct shared {
 /* The channel to the other end. */
 static struct peer *peer_of(const struct end *end)
 {
-	struct peer *peer = peer_of_slot(&to_hca(end->context)->hca->local,
+	struct peer *peer = peer_of_slot(&to_hca(end->context)->hca->engine.local,
 					 qpn_slot(end->there.qpn));
 
 	CHECK(peer, "no memory is shared");
@@ -530,7 +530,7 @@ static void name_grants(struct end *end, void *argument)
 
 static void deregister(struct end *end, bool is_stopped)
 {
-	struct local *local = &to_hca(end->context)->hca->local;
+	struct local *local = &to_hca(end->context)->hca->engine.local;
 	double begin_s = now(), took_s;
 	struct ibv_mr *other;
 

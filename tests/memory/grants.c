@@ -5,7 +5,7 @@
  */
 #include <sys/mman.h>
 
-#include "hca/internal.h"
+#include "device/internal.h"
 #include "local/grant.h"
 #include "pair.h"
 #include "verbs/verbs.h"

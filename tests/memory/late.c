@@ -8,7 +8,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-#include "hca/internal.h"
+#include "device/internal.h"
 #include "local/ring.h"
 #include "pair.h"
 #include "verbs/verbs.h"
@@ -26,7 +26,7 @@
 /* The channel to the other end. */
 static uint32_t channel_of(const struct end *end)
 {
-	return local_channel(&to_hca(end->context)->hca->local,
+	return local_channel(&to_hca(end->context)->hca->engine.local,
 			     qpn_slot(end->there.qpn));
 }
 
@@ -38,7 +38,7 @@ static bool shares_memory(const struct end *end)
 /* Packets and messages of ours that the peer has taken from there. */
 static uint32_t through_memory(const struct end *end)
 {
-	return ring_progress(to_hca(end->context)->hca->local.ring, channel_of(end));
+	return ring_progress(to_hca(end->context)->hca->engine.local.ring, channel_of(end));
 }
 
 static void await_memory(const struct end *end, double limit_s)

@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#include "hca/internal.h"
+#include "device/internal.h"
 #include "object/dm.h"
 #include "platform/netns_test.h"
 #include "verbs/verbs.h"
@@ -164,7 +164,7 @@ unsigned long worker_sleeps(void)
 uint64_t counter_here(enum counter counter)
 {
 	CHECK(opened, "no device is open");
-	return counter_get(to_hca(opened)->hca->counters, counter);
+	return counter_get(to_hca(opened)->hca->engine.counters, counter);
 }
 
 const char *counters_here(void)

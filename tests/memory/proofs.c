@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-#include "hca/internal.h"
+#include "device/internal.h"
 #include "host/name.h"
 #include "local/peer.h"
 #include "pair.h"

@@ -281,21 +281,28 @@ static int start(void)
 {
 	struct cm_protocol *protocol;
 	struct mad_agent *mad;
+	struct qp1 *qp1;
 	struct gsi *gsi;
-	int err;
+	int err = hca_get_qp1(&qp1);
 
-	err = mad_open(MAD_CLASS_CM, &mad_agent_ops, NULL, &mad);
 	if (err)
 		return err;
+	err = mad_open(qp1, MAD_CLASS_CM, &mad_agent_ops, NULL, &mad);
+	if (err) {
+		hca_put_qp1(qp1);
+		return err;
+	}
 	gsi = mad_gsi(mad);
 	protocol = cm_protocol_new(&protocol_ops, NULL, gsi_slot(gsi) << COMM_ID_SLOT_SHIFT,
 				   COMM_ID_BITS);
 	if (!protocol) {
 		mad_close(mad);
+		hca_put_qp1(qp1);
 		return ENOMEM;
 	}
 	agent_lock();
 	prepare();
+	agent.qp1 = qp1;
 	agent.mad = mad;
 	agent.gsi = gsi;
 	agent.protocol = protocol;
@@ -314,6 +321,7 @@ static void stop(void)
 	agent.mad = NULL;
 	agent.gsi = NULL;
 	agent_unlock();
+	hca_put_qp1(agent.qp1);
 	cm_protocol_free(protocol);
 }
 

@@ -13,7 +13,7 @@
 
 #include "base/log.h"
 #include "cm/endpoint/internal.h"
-#include "hca/hca.h"
+#include "device/hca.h"
 #include "platform/clock.h"
 #include "platform/wait.h"
 

@@ -3,15 +3,15 @@
  * What the files of endpoints share. One lock, agent.lock, guards every endpoint, channel and the
  * protocol: calls are short and a process has one agent.
  *
- *	application thread                     thread that drives the HCA (holds hca->drive)
+ *	application thread                     thread that drives the HCA (holds engine->progress)
  *	  endpoint_*()                           agent: received, tick, ...
  *	    net_find_*, gsi_claim: no lock         agent_lock()
  *	    agent_lock()                             cm_receive() -> connection_event()
  *	      state, cm_*() -> mad_send()                event into its channel
  *	    agent_unlock(): deadline, wake-ups     agent_unlock()
  *
- * Lock order: start_lock (agent.c), hca->drive, agent.lock, channel->wake. Nothing that may take
- * hca->drive is called with agent.lock held; mad_send() and mad_set_deadline() do not take it.
+ * Lock order: start_lock (agent.c), engine->progress, agent.lock, channel->wake. Nothing that may take
+ * engine->progress is called with agent.lock held; mad_send() and mad_set_deadline() do not take it.
  */
 #ifndef VERBATIM_CM_ENDPOINT_INTERNAL_H
 #define VERBATIM_CM_ENDPOINT_INTERNAL_H
@@ -24,6 +24,7 @@
 #include "base/lock.h"
 #include "cm/endpoint/endpoint.h"
 #include "cm/protocol/protocol.h"
+#include "device/hca.h"
 #include "mad/mad.h"
 #include "net/net.h"
 
@@ -164,6 +165,7 @@ struct queued_event {
 struct agent {
 	struct lock lock;
 	struct cm_protocol *protocol;
+	struct qp1 *qp1;		/* while there is mad: a reference to the HCA */
 	struct mad_agent *mad;
 	struct gsi *gsi;
 	uint64_t armed_ns;		/* mad_set_deadline() was last told this */

@@ -74,7 +74,7 @@ struct cm_ops {
 };
 
 /*
- * @comm_id_base: the high bits of all communication IDs we choose (hca/gsi.h: the slot), low
+ * @comm_id_base: the high bits of all communication IDs we choose (mad/gsi.h: the slot), low
  * bits zero; @comm_id_bits: how many low bits are ours. NULL: no memory.
  */
 struct cm_protocol *cm_protocol_new(const struct cm_ops *ops, void *host, uint32_t comm_id_base,

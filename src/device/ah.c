@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Address handles of a context, and what the reverse of a received packet's way is. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "device/internal.h"
+
+int hca_create_ah(struct hca_context *context, struct pd *pd, const struct ibv_ah_attr *attr,
+		  struct ah **created)
+{
+	struct ah *ah;
+	int err;
+
+	if (context_is_dead(context, "create_ah"))
+		return EIO;
+	ah = calloc(1, sizeof(*ah));
+	if (!ah)
+		return ENOMEM;
+	list_init(&ah->node);
+	atomic_init(&ah->references, 1);
+	ah->attr = *attr;
+	err = route_resolve(&context->hca->net, context->port, attr, "create_ah", &ah->av);
+	if (err) {
+		free(ah);
+		return err;
+	}
+	object_enlist(context, &context->ahs, &ah->node);
+	atomic_fetch_add(&pd->users, 1);
+	ah->ibv.pd = &pd->ibv;
+	*created = ah;
+	return 0;
+}
+
+int hca_destroy_ah(struct hca_context *context, struct ah *ah)
+{
+	if (context_is_dead(context, "destroy_ah"))
+		return EIO;
+	object_delist(context, &ah->node);
+	atomic_fetch_sub(&to_pd(ah->ibv.pd)->users, 1);
+	ah_put(ah);
+	return 0;
+}
+
+/*
+ * Source and destination of a received UD message: a GRH for IPv6; for IPv4 the IP header lies in
+ * the last 20 of the 40 bytes (annex A17.4.5.2), told apart by the version field of the first.
+ */
+static void grh_addresses(const struct ibv_grh *grh, uint8_t source[16], uint8_t destination[16])
+{
+	const uint8_t *bytes = (const uint8_t *)grh;
+
+	if (bytes[0] >> 4 == 6) {
+		memcpy(source, grh->sgid.raw, 16);
+		memcpy(destination, grh->dgid.raw, 16);
+		return;
+	}
+	memset(source, 0, 16);
+	source[10] = source[11] = 0xff;
+	memcpy(destination, source, 16);
+	memcpy(source + 12, bytes + 20 + 12, 4);
+	memcpy(destination + 12, bytes + 20 + 16, 4);
+}
+
+/* Without the ECN bits: congestion that one packet met is no property of the answers. */
+static uint8_t grh_traffic_class(const struct ibv_grh *grh)
+{
+	const uint8_t *bytes = (const uint8_t *)grh;
+	uint8_t whole = bytes[0] >> 4 == 6 ? (uint8_t)(bytes[0] << 4 | bytes[1] >> 4) : bytes[21];
+
+	return whole & (uint8_t)~ECN_BITS;
+}
+
+int hca_ah_attr_from_wc(struct hca_context *context, uint32_t port, const struct ibv_wc *wc,
+			const struct ibv_grh *grh, struct ibv_ah_attr *attr)
+{
+	struct hca *hca = context->hca;
+	uint8_t source[16], destination[16];
+	uint32_t index;
+
+	if (!(wc->wc_flags & IBV_WC_GRH)) {
+		explain("init_ah_from_wc: the completion has no GRH (wc_flags lacks IBV_WC_GRH): only UD "
+			"receives have one");
+		return EINVAL;
+	}
+	grh_addresses(grh, source, destination);
+	lock_acquire(&hca->net.lock);
+	index = gid_table_find(context->port, destination);
+	lock_release(&hca->net.lock);
+	if (index == GID_TABLE_SIZE) {
+		/* Sent to a multicast group: answer from the first GID of the family. */
+		struct hca_gid gid;
+
+		for (index = 1; index < GID_TABLE_SIZE; index++)
+			if (!hca_query_gid(context, port, index, &gid) &&
+			    ip_addr_is_ipv4(gid.gid.raw) == ip_addr_is_ipv4(source))
+				break;
+	}
+	if (index == GID_TABLE_SIZE) {
+		explain("init_ah_from_wc: the message came to an address that is not in the GID table of "
+			"%s (any more)", context->port->name);
+		return EINVAL;
+	}
+	memset(attr, 0, sizeof(*attr));
+	attr->is_global = 1;
+	attr->port_num = (uint8_t)port;
+	/* wc->sl is the kind of packet (transport/unreliable.c), not a service level: sl stays 0. */
+	memcpy(attr->grh.dgid.raw, source, 16);
+	attr->grh.traffic_class = grh_traffic_class(grh);
+	attr->grh.sgid_index = (uint8_t)index;
+	attr->grh.hop_limit = 0xff;
+	return 0;
+}

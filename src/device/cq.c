@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * CQs of a context: creation, destruction (which waits until the application has acknowledged the events
+ * that it fetched, ibv_destroy_cq(3)), and polling, which makes progress.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "device/internal.h"
+#include "device/limits.h"
+#include "local/ring.h"
+
+#define SKIPS 8u		/* of so many empty polls all but one look at shared memory only */
+#define YIELD_EVERY	50u	/* empty polls in a row after which a core is given to others */
+#define PROGRESS_EVERY	16u	/* polls of a CQ that is not empty between looks at the device */
+
+static int check_cqe(const struct hca_context *context, uint32_t cqe, const char *who)
+{
+	if (cqe >= 1 && cqe <= context->hca->config.max_cqe)
+		return 0;
+	explain("%s: %u entries: 1 to %u are possible (max_cqe)", who, cqe,
+		context->hca->config.max_cqe);
+	return EINVAL;
+}
+
+static void enlist_cq(struct hca_context *context, struct cq *cq)
+{
+	lock_acquire(&context->hca->objects);
+	list_add_tail(&context->cqs, &cq->node);
+	if (cq->channel)
+		cq->channel->ibv.refcnt++;
+	lock_release(&context->hca->objects);
+}
+
+int hca_create_cq(struct hca_context *context, const struct ibv_cq_init_attr_ex *attr,
+		  struct cq **created)
+{
+	struct cq *cq;
+	int err;
+
+	if (context_is_dead(context, "create_cq"))
+		return EIO;
+	err = check_cqe(context, attr->cqe, "create_cq");
+	if (err)
+		return err;
+	cq = calloc(1, sizeof(*cq));
+	if (!cq)
+		return ENOMEM;
+	err = cq_init(cq, attr->cqe);
+	if (err) {
+		free(cq);
+		return err;
+	}
+	pthread_mutex_init(&cq->ibv.mutex, NULL);
+	pthread_cond_init(&cq->ibv.cond, NULL);
+	if (attr->channel)
+		cq->channel = (struct comp_channel *)attr->channel;
+	if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) &&
+	    (attr->flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN))
+		cq->ignore_overrun = true;
+	cq->stamped = attr->wc_flags & (IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
+					IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK);
+	cq->owner = context;
+	cq->async = context->async;
+	list_init(&cq->error_event.node);
+	cq->error_event.ibv.event_type = IBV_EVENT_CQ_ERR;
+	cq->error_event.ibv.element.cq = (struct ibv_cq *)&cq->ibv;
+	cq->number = object_number(context->hca);
+	cq->ibv.handle = cq->number;
+	cq->ibv.cqe = (int)attr->cqe;
+	enlist_cq(context, cq);
+	*created = cq;
+	return 0;
+}
+
+int hca_resize_cq(struct cq *cq, int cqe)
+{
+	int err;
+
+	if (context_is_dead(cq->owner, "resize_cq"))
+		return EIO;
+	err = check_cqe(cq->owner, cqe < 0 ? 0 : (uint32_t)cqe, "resize_cq");
+	if (!err)
+		err = cq_resize(cq, (uint32_t)cqe);
+	if (!err)
+		cq->ibv.cqe = cqe;
+	return err;
+}
+
+int hca_destroy_cq(struct hca_context *context, struct cq *cq)
+{
+	struct hca *hca = context->hca;
+	uint32_t users = atomic_load(&cq->users);
+
+	if (context_is_dead(context, "destroy_cq"))
+		return EIO;
+	if (users) {
+		explain("destroy_cq: cq %u is in use by %u queues of QPs: destroy them first",
+			cq->number, users);
+		return EBUSY;
+	}
+	if (cq->channel)
+		event_queue_cancel(&cq->channel->queue, &cq->comp_event.node);
+	event_queue_cancel(cq->async, &cq->error_event.node);
+	object_wait_for_acks(&cq->ibv.mutex, &cq->ibv.cond, &cq->ibv.comp_events_completed,
+			  &cq->comp_events_got);
+	object_wait_for_acks(&cq->ibv.mutex, &cq->ibv.cond, &cq->ibv.async_events_completed,
+			  &cq->async_events_got);
+	lock_acquire(&hca->objects);
+	list_remove(&cq->node);
+	if (cq->channel)
+		cq->channel->ibv.refcnt--;
+	lock_release(&hca->objects);
+	pthread_mutex_destroy(&cq->ibv.mutex);
+	pthread_cond_destroy(&cq->ibv.cond);
+	cq_fini(cq);
+	free(cq);
+	return 0;
+}
+
+/*
+ * Polling: an empty CQ makes progress and is looked at again. Two polling processes on two
+ * cores leave none for anybody else, so a core is yielded after some tens of empty polls.
+ */
+static uint32_t count_poll(_Atomic uint32_t *counter)
+{
+	/* Two threads on one CQ may lose a count: it decides about yielding only. */
+	uint32_t n = atomic_load_explicit(counter, memory_order_relaxed) + 1;
+
+	atomic_store_explicit(counter, n, memory_order_relaxed);
+	return n;
+}
+
+static void make_progress(struct cq *cq)
+{
+	struct hca_context *context = cq->owner;
+	unsigned packets;
+
+	engine_progress(&context->hca->engine, cq, &packets);
+}
+
+static void found_nothing(struct cq *cq)
+{
+	if (count_poll(&cq->empty_polls) % YIELD_EVERY == 0)
+		thread_yield();
+}
+
+/*
+ * A poll that finds the CQ empty and no message in shared memory need not be a whole pass, which is
+ * ten times as long: most of what polling waits for comes that way where it comes at all.
+ */
+static bool can_skip(const struct cq *cq)
+{
+	struct hca *hca = ((struct hca_context *)cq->owner)->hca;
+
+	return hca->engine.local.ring && ring_has_channels(hca->engine.local.ring) &&
+	       atomic_load_explicit(&cq->empty_polls, memory_order_relaxed) % SKIPS &&
+	       !ring_pending(hca->engine.local.ring) &&
+	       !atomic_load_explicit(&hca->engine.local.fetches_due, memory_order_relaxed) &&
+	       !atomic_load_explicit(&hca->engine.run_queue.count, memory_order_relaxed);
+}
+
+static bool before_poll(struct cq *cq)
+{
+	if (((struct hca_context *)cq->owner)->abandoned)
+		return false;
+	if (cq_is_empty(cq)) {
+		if (!can_skip(cq))
+			make_progress(cq);
+	} else if (count_poll(&cq->full_polls) % PROGRESS_EVERY == 0) {
+		make_progress(cq);
+	}
+	return true;
+}
+
+int hca_poll_cq(struct cq *cq, int count, struct ibv_wc *wc)
+{
+	int got;
+
+	if (!before_poll(cq))
+		return -1;
+	got = cq_take(cq, count, wc);
+	if (got)
+		atomic_store_explicit(&cq->empty_polls, 0, memory_order_relaxed);
+	else
+		found_nothing(cq);
+	return got;
+}
+
+int hca_poll_cq_one(struct cq *cq, struct completion *completion)
+{
+	int got;
+
+	if (!before_poll(cq))
+		return 0;
+	got = cq_take_one(cq, completion);
+	if (got)
+		atomic_store_explicit(&cq->empty_polls, 0, memory_order_relaxed);
+	else
+		found_nothing(cq);
+	return got;
+}
+
+int hca_req_notify_cq(struct cq *cq, bool solicited_only)
+{
+	struct hca_context *context = cq->owner;
+
+	if (context->abandoned)
+		return EIO;
+	cq_arm(cq, solicited_only);
+	if (local_await_all(&context->hca->engine.local))
+		worker_notice(&context->hca->engine, 0);
+	worker_expect_sleepers(&context->hca->engine);
+	return 0;
+}

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Device memory: a block (local/block.h), whose address nobody but the device knows, so that peers of
+ * this host map the regions that are the whole of it. Where there are none it is anonymous memory, and its
+ * regions are reached as any others.
+ *
+ * Regions are zero-based, as ibv_alloc_dm(3) says: the application names them by offsets.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/copy.h"
+#include "base/log.h"
+#include "device/internal.h"
+#include "device/limits.h"
+#include "local/block.h"
+#include "object/dm.h"
+#include "platform/memory.h"
+
+static int check_attr(const struct ibv_alloc_dm_attr *attr)
+{
+	if (attr->comp_mask) {
+		explain("alloc_dm: comp_mask 0x%x, no bit of it is known", attr->comp_mask);
+		return EINVAL;
+	}
+	if (!attr->length || attr->length > LIMIT_DM_BYTES) {
+		explain("alloc_dm: length %zu: 1 to %zu (max_dm_size) would be right", attr->length,
+			(size_t)LIMIT_DM_BYTES);
+		return EINVAL;
+	}
+	if (attr->log_align_req > LIMIT_DM_LOG_ALIGN) {
+		explain("alloc_dm: log_align_req %u is the binary logarithm of the alignment: 0 to %u would "
+			"be right", attr->log_align_req, LIMIT_DM_LOG_ALIGN);
+		return EINVAL;
+	}
+	return 0;
+}
+
+/* What the process may have is shared by all its devices. */
+static int reserve(struct hca *hca, size_t bytes)
+{
+	uint64_t left;
+
+	lock_acquire(&hca->objects);
+	left = LIMIT_DM_BYTES - hca->dm_bytes;
+	if (bytes <= left)
+		hca->dm_bytes += bytes;
+	lock_release(&hca->objects);
+	if (bytes <= left)
+		return 0;
+	explain("alloc_dm: %llu of the %llu bytes of device memory of this process are left (it is given "
+		"in pages of %u bytes): free some, or register memory of your own",
+		(unsigned long long)left, (unsigned long long)LIMIT_DM_BYTES, MEMORY_PAGE);
+	return ENOMEM;
+}
+
+static void unreserve(struct hca *hca, size_t bytes)
+{
+	lock_acquire(&hca->objects);
+	hca->dm_bytes -= bytes;
+	lock_release(&hca->objects);
+}
+
+/* Without a block it is memory like any other. */
+static int take_pages(struct dm *dm, size_t alignment)
+{
+	void *memory;
+	int err;
+
+	if (alignment < MEMORY_PAGE)
+		alignment = MEMORY_PAGE;
+	dm->is_block = !block_alloc(dm->bytes, alignment, &memory);
+	if (dm->is_block) {
+		dm->memory = memory;
+		return 0;
+	}
+	err = memory_aligned(dm->bytes, alignment, &dm->memory);
+	if (err)
+		explain("alloc_dm: %zu bytes of memory are not to be had: %s", dm->bytes, strerror(err));
+	return err;
+}
+
+int hca_alloc_dm(struct hca_context *context, const struct ibv_alloc_dm_attr *attr,
+		 struct dm **allocated)
+{
+	struct hca *hca = context->hca;
+	struct dm *dm;
+	int err;
+
+	if (context_is_dead(context, "alloc_dm"))
+		return EIO;
+	err = check_attr(attr);
+	if (err)
+		return err;
+	dm = calloc(1, sizeof(*dm));
+	if (!dm)
+		return ENOMEM;
+	dm->length = attr->length;
+	dm->bytes = (attr->length + MEMORY_PAGE - 1) & ~(size_t)(MEMORY_PAGE - 1);
+	err = reserve(hca, dm->bytes);
+	if (err)
+		goto free_dm;
+	err = take_pages(dm, (size_t)1 << attr->log_align_req);
+	if (err)
+		goto unreserve;
+	dm->ibv.handle = object_number(hca);
+	lock_acquire(&hca->objects);
+	list_add_tail(&context->dms, &dm->node);
+	lock_release(&hca->objects);
+	*allocated = dm;
+	return 0;
+unreserve:
+	unreserve(hca, dm->bytes);
+free_dm:
+	free(dm);
+	return err;
+}
+
+int hca_free_dm(struct hca_context *context, struct dm *dm)
+{
+	struct hca *hca = context->hca;
+	uint32_t regions;
+
+	if (context_is_dead(context, "free_dm"))
+		return EIO;
+	regions = atomic_load(&dm->regions);
+	if (regions) {
+		explain("free_dm: %u regions are registered in it: deregister them first", regions);
+		return EBUSY;
+	}
+	lock_acquire(&hca->objects);
+	list_remove(&dm->node);
+	lock_release(&hca->objects);
+	if (!dm->is_block || !block_free(dm->memory))
+		memory_release(dm->memory, dm->bytes, -1);
+	unreserve(hca, dm->bytes);
+	free(dm);
+	return 0;
+}
+
+static int check_range(const char *call, const struct dm *dm, uint64_t offset, size_t length)
+{
+	if (dm_has(dm, offset, length))
+		return 0;
+	explain("%s: [%llu, +%zu) is not all in the device memory, which has %zu bytes", call,
+		(unsigned long long)offset, length, dm->length);
+	return EINVAL;
+}
+
+int hca_reg_dm_mr(struct hca_context *context, struct pd *pd, struct dm *dm, uint64_t offset,
+		  size_t length, unsigned access, struct mr **registered)
+{
+	struct mr *mr;
+	int err;
+
+	if (context_is_dead(context, "reg_dm_mr"))
+		return EIO;
+	if (!(access & IBV_ACCESS_ZERO_BASED)) {
+		explain("reg_dm_mr: access 0x%x: device memory has no addresses, only offsets: add "
+			"IBV_ACCESS_ZERO_BASED", access);
+		return EINVAL;
+	}
+	err = check_range("reg_dm_mr", dm, offset, length);
+	if (err)
+		return err;
+	mr = calloc(1, sizeof(*mr));
+	if (!mr)
+		return ENOMEM;
+	err = mr_register(&context->hca->mrs, pd, dm->memory + offset, length, 0, access, mr);
+	if (err) {
+		free(mr);
+		return err;
+	}
+	mr->dm = dm;
+	atomic_fetch_add(&dm->regions, 1);
+	local_add_region(&context->hca->engine.local, mr);
+	mr->ibv.addr = NULL;
+	lock_acquire(&context->hca->objects);
+	list_add_tail(&context->mrs, &mr->node);
+	lock_release(&context->hca->objects);
+	*registered = mr;
+	return 0;
+}
+
+/*
+ * In a fork()ed child as well: what it has is a copy of its own. The last 64 bytes become visible last,
+ * for those who poll them.
+ */
+int hca_copy_to_dm(struct dm *dm, uint64_t offset, const void *from, size_t length)
+{
+	int err = check_range("memcpy_to_dm", dm, offset, length);
+
+	return err ? err : copy_user_ordered(dm->memory + offset, from, length);
+}
+
+int hca_copy_from_dm(void *to, const struct dm *dm, uint64_t offset, size_t length)
+{
+	int err = check_range("memcpy_from_dm", dm, offset, length);
+
+	return err ? err : copy_user(to, dm->memory + offset, length);
+}

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The software HCA of this process: what the ABI libraries call. One per process; it starts
+ * with the first opened context and stops with the last.
+ *
+ * Every function returns 0 or a positive errno, sets its outputs only on success, and explains a
+ * refusal (VERBATIM_EXPLAIN). Objects are those of object/, whose first member is what the
+ * application holds (struct ibv_*); the caller (verbs layer) fills ibv.context and what else of
+ * the public structure it knows (cq_context, qp_context, function pointers).
+ */
+#ifndef VERBATIM_DEVICE_HCA_H
+#define VERBATIM_DEVICE_HCA_H
+
+#include <infiniband/verbs.h>
+#include <stdint.h>
+
+#include "base/counters.h"
+#include "net/port.h"
+#include "object/ah.h"
+#include "object/cq.h"
+#include "object/dm.h"
+#include "object/event.h"
+#include "object/mr.h"
+#include "object/pd.h"
+#include "object/qp.h"
+#include "object/srq.h"
+
+struct hca_context;
+
+/* ---- devices (list.c) ---- */
+
+/* What ibv_get_device_list and sysfs say of a device; a snapshot. */
+struct hca_device {
+	char name[IBV_SYSFS_NAME_MAX];		/* vb_eth0 */
+	char interface[16];			/* eth0 */
+	uint32_t interface_index;
+	uint64_t guid;				/* network order, as ibv_get_device_guid gives it */
+	int index;				/* position in the list, unique */
+};
+
+/*
+ * Interfaces that are up and have an address, routable ones first, then lo, as the
+ * configuration (VERBATIM_DEVICES ...) allows. *devices is malloc'ed. 0; EINVAL: the
+ * configuration is wrong (said on stderr); ENOMEM; errno of netlink.
+ */
+int hca_device_list(struct hca_device **devices, int *count);
+
+/* ---- serve.c ---- */
+
+/*
+ * The application has asked for devices or an event channel: page-aligned memory can be shared from
+ * now on.
+ */
+void hca_serve_memory(void);
+
+/* ---- process.c ---- */
+
+struct qp1;
+/* QP1 of this process (mad/mad.h), with a reference to the HCA. 0 or errno, explained. */
+int hca_get_qp1(struct qp1 **qp1);
+void hca_put_qp1(struct qp1 *qp1);
+
+/* ---- contexts (context.c) ---- */
+
+int hca_open(const char *device_name, struct hca_context **context);
+/* Close; destroys every object that the application left. */
+void hca_close(struct hca_context *context);
+
+/* eventfd of asynchronous events, readable when there is one; and an fd that is just valid. */
+int hca_async_fd(const struct hca_context *context);
+int hca_command_fd(const struct hca_context *context);
+/* The application may set O_NONBLOCK on the fd: EAGAIN then. */
+int hca_get_async_event(struct hca_context *context, struct ibv_async_event *event);
+void hca_ack_async_event(struct ibv_async_event *event);
+
+int hca_query_device(struct hca_context *context, struct ibv_device_attr_ex *attr);
+int hca_query_port(struct hca_context *context, uint32_t port, struct ibv_port_attr *attr);
+/* In 100 Mb/s, as the interface or VERBATIM_SPEED says it, not rounded to a width and a speed. */
+int hca_query_port_speed(struct hca_context *context, uint32_t port, uint64_t *speed);
+int hca_query_pkey(struct hca_context *context, uint32_t port, int index, __be16 *pkey);
+
+struct hca_gid {
+	union ibv_gid gid;
+	uint32_t index;
+	uint32_t type;				/* enum ibv_gid_type: IBV_GID_TYPE_ROCE_V2 */
+	uint32_t interface_index;
+};
+/* ENOENT / ENODATA: no entry at that index; EINVAL: no such port or index out of the table. */
+int hca_query_gid(struct hca_context *context, uint32_t port, uint32_t index,
+		  struct hca_gid *gid);
+
+/* Counters of the process (base/counters.h), all its devices together. */
+const struct counters *hca_counters(const struct hca_context *context);
+
+/* ---- objects (one file each: objects.c, queues.c) ---- */
+
+int hca_alloc_pd(struct hca_context *context, struct pd **pd);
+int hca_dealloc_pd(struct hca_context *context, struct pd *pd);		/* EBUSY */
+
+int hca_reg_mr(struct hca_context *context, struct pd *pd, void *address, size_t length,
+	       uint64_t iova, unsigned access, struct mr **mr);
+int hca_rereg_mr(struct hca_context *context, struct mr *mr, int flags, struct pd *pd,
+		 void *address, size_t length, unsigned access);
+int hca_dereg_mr(struct hca_context *context, struct mr *mr);
+
+/* Device memory (dm.c). Freed when no region is registered in it (EBUSY); zeros at first. */
+int hca_alloc_dm(struct hca_context *context, const struct ibv_alloc_dm_attr *attr, struct dm **dm);
+int hca_free_dm(struct hca_context *context, struct dm *dm);
+int hca_reg_dm_mr(struct hca_context *context, struct pd *pd, struct dm *dm, uint64_t offset,
+		  size_t length, unsigned access, struct mr **mr);
+/* EINVAL: out of bounds; EFAULT: the application's side is not there. */
+int hca_copy_to_dm(struct dm *dm, uint64_t offset, const void *from, size_t length);
+int hca_copy_from_dm(void *to, const struct dm *dm, uint64_t offset, size_t length);
+
+int hca_alloc_mw(struct hca_context *context, struct pd *pd, enum ibv_mw_type type,
+		 struct mw **mw);
+int hca_dealloc_mw(struct hca_context *context, struct mw *mw);
+/* ibv_bind_mw: type 1 windows, posted to the send queue of @qp. */
+int hca_bind_mw(struct qp *qp, struct mw *mw, struct ibv_mw_bind *bind);
+
+int hca_create_ah(struct hca_context *context, struct pd *pd, const struct ibv_ah_attr *attr,
+		  struct ah **ah);
+int hca_destroy_ah(struct hca_context *context, struct ah *ah);
+/* ibv_init_ah_from_wc: the reverse of the way a UD receive came. */
+int hca_ah_attr_from_wc(struct hca_context *context, uint32_t port, const struct ibv_wc *wc,
+			const struct ibv_grh *grh, struct ibv_ah_attr *attr);
+
+int hca_create_comp_channel(struct hca_context *context, struct comp_channel **channel);
+int hca_destroy_comp_channel(struct hca_context *context, struct comp_channel *channel);
+int hca_get_cq_event(struct comp_channel *channel, struct cq **cq);
+void hca_ack_cq_events(struct cq *cq, unsigned count);
+
+int hca_create_cq(struct hca_context *context, const struct ibv_cq_init_attr_ex *attr,
+		  struct cq **cq);
+int hca_resize_cq(struct cq *cq, int cqe);
+int hca_destroy_cq(struct hca_context *context, struct cq *cq);	/* EBUSY; waits for acks */
+/* Drives the device when the CQ is empty. >= 0: how many; never fails. */
+int hca_poll_cq(struct cq *cq, int count, struct ibv_wc *wc);
+int hca_poll_cq_one(struct cq *cq, struct completion *completion);	/* 1 or 0: for cq_ex */
+int hca_req_notify_cq(struct cq *cq, bool solicited_only);
+
+int hca_create_srq(struct hca_context *context, const struct ibv_srq_init_attr_ex *attr,
+		   struct srq **srq);
+int hca_modify_srq(struct srq *srq, const struct ibv_srq_attr *attr, int mask);
+int hca_query_srq(struct srq *srq, struct ibv_srq_attr *attr);
+int hca_destroy_srq(struct hca_context *context, struct srq *srq);
+int hca_post_srq_recv(struct srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+
+/* attr->cap is raised to what was granted. */
+int hca_create_qp(struct hca_context *context, struct ibv_qp_init_attr_ex *attr, struct qp **qp);
+int hca_modify_qp(struct qp *qp, struct ibv_qp_attr *attr, int mask);
+int hca_query_qp(struct qp *qp, struct ibv_qp_attr *attr, int mask,
+		 struct ibv_qp_init_attr *init_attr);
+int hca_destroy_qp(struct hca_context *context, struct qp *qp);	/* EBUSY: multicast attached */
+int hca_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
+/* All of the list or none (ibv_wr_complete). */
+int hca_post_send_all(struct qp *qp, struct ibv_send_wr *wr);
+int hca_post_recv(struct qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+int hca_attach_mcast(struct qp *qp, const union ibv_gid *gid, uint16_t lid);
+int hca_detach_mcast(struct qp *qp, const union ibv_gid *gid, uint16_t lid);
+
+#endif

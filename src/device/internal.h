@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What the files of device/ share: the HCA of this process, and the contexts opened on it. Nothing here is
+ * seen by the ABI layers (hca.h is).
+ */
+#ifndef VERBATIM_DEVICE_INTERNAL_H
+#define VERBATIM_DEVICE_INTERNAL_H
+
+#include "base/list.h"
+#include "base/lock.h"
+#include "config/config.h"
+#include "device/hca.h"
+#include "engine/engine.h"
+#include "mad/qp1.h"
+#include "net/net.h"
+#include "object/arena.h"
+#include "transport/transport.h"
+
+#define ECN_BITS 0x03u		/* of a traffic class */
+
+struct hca;
+
+struct hca_context {
+	struct hca *hca;
+	struct port *port;
+	struct list node;		/* in hca->contexts */
+	struct event_queue *async;	/* its own allocation: outlives us while wake-ups are due */
+	int async_fd, command_fd;
+	struct list pds, mrs, mws, dms, ahs, channels, cqs, srqs, qps;	/* under hca->objects */
+	bool abandoned;			/* we are a fork()ed child: nothing behind it */
+};
+
+struct hca {
+	struct config config;
+	struct net net;
+	struct engine engine;
+	struct qp1 qp1;
+	int netdev_fd;			/* readable when interfaces have changed; or -1 */
+
+	struct arena *arena;
+	size_t arena_bytes;
+	struct mr_table mrs;
+	struct path_table paths;
+	struct transport transport;
+
+	struct lock objects;		/* lists of contexts and of their objects */
+	struct list contexts;
+	struct list groups;		/* struct multicast_group, under objects and progress */
+	uint32_t next_number;		/* of PDs, CQs, SRQs, DMs */
+	uint64_t dm_bytes;		/* of device memory in use, under objects */
+};
+
+/* process.c: the HCA of this process: start it, or take another reference. */
+int hca_get(struct hca **hca);
+void hca_put(struct hca *hca);
+
+/* context.c: raise what has become of a port at its contexts. (A void * for struct net.) */
+void contexts_raise(void *hca, struct port *port, enum ibv_event_type type);
+/* close.c */
+void context_destroy_objects(struct hca_context *context);
+/*
+ * After fork() the parent's contexts are memory without a device in the child, and their locks may
+ * be held by threads that it does not have: nothing of them is touched. Explains and returns true.
+ */
+bool context_is_dead(const struct hca_context *context, const char *who);
+
+/* object.c: objects of a context: listed, so that closing it finds them, and numbered. */
+void object_enlist(struct hca_context *context, struct list *head, struct list *node);
+void object_delist(struct hca_context *context, struct list *node);
+uint32_t object_number(struct hca *hca);
+/* Until the application has acknowledged what it got. It may leave from there by siglongjmp(). */
+void object_wait_for_acks(pthread_mutex_t *mutex, pthread_cond_t *cond, const uint32_t *acked,
+			  const uint32_t *got);
+
+/* qp.c: is one of our QPs connected to the holder of @slot, as a host's own? For struct engine_ops. */
+bool qps_are_connected_to(struct hca *hca, uint32_t slot);
+/* qp_last.c: before a QP stops answering. */
+void qp_send_final_ack(struct hca *hca, struct qp *qp);
+void qp_let_datagrams_leave(struct hca *hca, struct qp *qp);
+/* Of all QPs: the process ends. */
+void qps_send_final_acks(struct hca *hca);
+/* Until no thread transmits for it. */
+void qp_wait_for_tx(struct qp *qp);
+
+/* multicast.c */
+void multicast_deliver(struct hca *hca, const struct packet *packet, struct rx_info *info,
+		       uint64_t now_ns) REQUIRES(hca->engine.progress);
+void multicast_detach_all(struct hca *hca, struct qp *qp);
+
+#endif

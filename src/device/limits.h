@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the device promises in ibv_query_device and grants at creation; rxe's values where it has one. */
+#ifndef VERBATIM_DEVICE_LIMITS_H
+#define VERBATIM_DEVICE_LIMITS_H
+
+#include <stdint.h>
+
+#define VERBATIM_FIRMWARE	"0.1.0"
+
+#define LIMIT_QP_WR		65536
+#define LIMIT_SRQ_WR		65536
+#define LIMIT_SGE		32
+#define LIMIT_INLINE		2048
+#define LIMIT_RD_ATOMIC		RD_ATOMIC_MAX	/* object/qp_stream.h */
+#define LIMIT_CQ		65536
+#define LIMIT_SRQ		65536
+#define LIMIT_PD		65536
+#define LIMIT_AH		65536
+#define LIMIT_MULTICAST_GROUPS	8192
+#define LIMIT_MULTICAST_QPS	56
+#define LIMIT_DM_BYTES		(UINT64_C(1) << 28)	/* of a process, whole pages; used when touched */
+#define LIMIT_DM_LOG_ALIGN	21u			/* 2 MiB: a huge page */
+
+#endif

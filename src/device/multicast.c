@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Multicast groups of this process (IBTA 10.5; ibv_attach_mcast(3)): which UD QPs take packets
+ * of which group on which interface. The kernel delivers: each process joins the IP group on its
+ * own socket.
+ *
+ * An MGID is an IP group address. One that is IPv6 can be sent to from an IPv4 GID too (perftest
+ * does): it travels as an IPv4 group made from it (net/route.c), which attaching joins as well.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/ip_addr.h"
+#include "device/internal.h"
+#include "device/limits.h"
+#include "link/udp.h"
+
+struct multicast_group {
+	struct list node;
+	uint8_t gid[16], alias[16];	/* as attached; as it comes over IPv4 */
+	uint32_t interface;
+	unsigned count;
+	struct qp *qp[LIMIT_MULTICAST_QPS];
+};
+
+static struct multicast_group *find(struct hca *hca, const uint8_t gid[16], uint32_t interface)
+{
+	struct list *node;
+
+	list_for_each(node, &hca->groups) {
+		struct multicast_group *group = list_entry(node, struct multicast_group, node);
+
+		if (group->interface == interface && !memcmp(group->gid, gid, 16))
+			return group;
+	}
+	return NULL;
+}
+
+static int join(struct hca *hca, const struct multicast_group *group)
+{
+	int err = udp_join(hca->engine.udp, group->alias, group->interface);
+
+	if (memcmp(group->gid, group->alias, 16)) {
+		int err6 = udp_join(hca->engine.udp, group->gid, group->interface);
+
+		/* One family may be missing here: either carries the group. */
+		err = err && err6 ? err : 0;
+	}
+	return err;
+}
+
+static void leave(struct hca *hca, const struct multicast_group *group)
+{
+	udp_leave(hca->engine.udp, group->alias, group->interface);
+	if (memcmp(group->gid, group->alias, 16))
+		udp_leave(hca->engine.udp, group->gid, group->interface);
+}
+
+static int make(struct hca *hca, const uint8_t gid[16], uint32_t interface,
+		struct multicast_group **made)
+{
+	struct multicast_group *group = calloc(1, sizeof(*group));
+	int err;
+
+	if (!group)
+		return ENOMEM;
+	memcpy(group->gid, gid, 16);
+	net_multicast_alias(gid, group->alias);
+	group->interface = interface;
+	err = join(hca, group);
+	if (err) {
+		explain("attach_mcast: joining the IP group failed: %s", strerror(err));
+		free(group);
+		return err;
+	}
+	list_add_tail(&hca->groups, &group->node);
+	*made = group;
+	return 0;
+}
+
+static void drop_if_empty(struct hca *hca, struct multicast_group *group)
+{
+	if (group->count)
+		return;
+	leave(hca, group);
+	list_remove(&group->node);
+	free(group);
+}
+
+static int add(struct hca *hca, struct multicast_group *group, struct qp *qp)
+{
+	unsigned i;
+
+	for (i = 0; i < group->count; i++)
+		if (group->qp[i] == qp)
+			return 0;	/* attached already: no harm (as rxe) */
+	if (group->count == LIMIT_MULTICAST_QPS) {
+		explain("attach_mcast: %d QPs are attached to the group, the limit",
+			LIMIT_MULTICAST_QPS);
+		return ENOMEM;
+	}
+	group->qp[group->count++] = qp;
+	atomic_fetch_add(&qp->multicast, 1);
+	return 0;
+}
+
+int hca_attach_mcast(struct qp *qp, const union ibv_gid *gid, uint16_t lid)
+{
+	struct hca_context *context = qp->owner;
+	struct hca *hca = context->hca;
+	uint32_t interface = context->port->netdev.index;
+	struct multicast_group *group;
+	int err = 0;
+
+	if (context_is_dead(qp->owner, "attach_mcast"))
+		return EIO;
+	if (qp->type != IBV_QPT_UD || !ip_addr_is_multicast(gid->raw)) {
+		explain("attach_mcast: qp 0x%06x: %s", qp->number, qp->type != IBV_QPT_UD ?
+			"only UD QPs can be attached" : "the GID is no multicast address (ff.. or "
+			"::ffff:224.0.0.0/4)");
+		return EINVAL;
+	}
+	lock_acquire(&hca->engine.progress);
+	lock_acquire(&hca->objects);
+	group = find(hca, gid->raw, interface);
+	if (!group)
+		err = make(hca, gid->raw, interface, &group);
+	if (!err) {
+		err = add(hca, group, qp);
+		drop_if_empty(hca, group);
+	}
+	lock_release(&hca->objects);
+	lock_release(&hca->engine.progress);
+	return err;
+}
+
+static bool take_out(struct multicast_group *group, struct qp *qp)
+{
+	unsigned i;
+
+	for (i = 0; i < group->count; i++)
+		if (group->qp[i] == qp) {
+			group->qp[i] = group->qp[--group->count];
+			atomic_fetch_sub(&qp->multicast, 1);
+			return true;
+		}
+	return false;
+}
+
+int hca_detach_mcast(struct qp *qp, const union ibv_gid *gid, uint16_t lid)
+{
+	struct hca_context *context = qp->owner;
+	struct hca *hca = context->hca;
+	struct multicast_group *group;
+	bool found = false;
+
+	if (context_is_dead(qp->owner, "detach_mcast"))
+		return EIO;
+	lock_acquire(&hca->engine.progress);
+	lock_acquire(&hca->objects);
+	group = find(hca, gid->raw, context->port->netdev.index);
+	if (group) {
+		found = take_out(group, qp);
+		drop_if_empty(hca, group);
+	}
+	lock_release(&hca->objects);
+	lock_release(&hca->engine.progress);
+	if (!found)
+		explain("detach_mcast: qp 0x%06x is not attached to that group", qp->number);
+	return found ? 0 : EINVAL;
+}
+
+void multicast_detach_all(struct hca *hca, struct qp *qp)
+{
+	struct list *node, *following;
+
+	lock_acquire(&hca->engine.progress);
+	lock_acquire(&hca->objects);
+	list_for_each_safe(node, following, &hca->groups) {
+		struct multicast_group *group = list_entry(node, struct multicast_group, node);
+
+		take_out(group, qp);
+		drop_if_empty(hca, group);
+	}
+	lock_release(&hca->objects);
+	lock_release(&hca->engine.progress);
+}
+
+/* The address of the port that an answer to @source comes from; zero when it has none such. */
+static void find_own(struct hca *hca, const struct qp *qp, const uint8_t source[16],
+		     uint8_t own[16])
+{
+	const struct port *port = ((struct hca_context *)qp->owner)->port;
+	unsigned i;
+
+	memset(own, 0, 16);
+	lock_acquire(&hca->net.lock);
+	for (i = 0; i < GID_TABLE_SIZE; i++) {
+		const struct gid_entry *entry = &port->gid[i];
+
+		if (!entry->valid || entry->host_only ||
+		    ip_addr_is_ipv4(entry->address) != ip_addr_is_ipv4(source) ||
+		    ip_addr_is_link_local_ipv6(entry->address) != ip_addr_is_link_local_ipv6(source))
+			continue;
+		memcpy(own, entry->address, 16);
+		break;
+	}
+	lock_release(&hca->net.lock);
+}
+
+static void deliver_to(struct hca *hca, struct multicast_group *group, const struct packet *packet,
+		       struct rx_info *info, uint64_t now_ns)
+{
+	struct effects effects;
+	unsigned i;
+
+	for (i = 0; i < group->count; i++) {
+		struct qp *qp = group->qp[i];
+
+		if (qp->number == packet->deth.source_qpn)
+			continue;	/* its own, looped back: QPNs of this host are distinct */
+		if (packet->echo_request)
+			find_own(hca, qp, info->source, info->own);
+		effects_init(&effects);
+		lock_acquire(&qp->lock);
+		transport_receive(qp, packet, info, now_ns, &effects);
+		timers_arm(&hca->engine, qp);
+		lock_release(&qp->lock);
+		effects_defer(&hca->engine, &effects);
+	}
+}
+
+void multicast_deliver(struct hca *hca, const struct packet *packet, struct rx_info *info,
+		       uint64_t now_ns)
+{
+	struct list *node;
+	bool any = false;
+
+	list_for_each(node, &hca->groups) {
+		struct multicast_group *group = list_entry(node, struct multicast_group, node);
+
+		if (memcmp(group->gid, info->destination, 16) &&
+		    memcmp(group->alias, info->destination, 16))
+			continue;
+		any = true;
+		if (packet->op->service == SERVICE_UD)
+			deliver_to(hca, group, packet, info, now_ns);
+	}
+	if (!any)
+		counter_add(hca->engine.counters, COUNTER_RX_MULTICAST, 1);
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the objects of a context have in common: lists, numbers, and events that are to be acknowledged. */
+#include "base/call.h"
+#include "device/internal.h"
+
+void object_enlist(struct hca_context *context, struct list *head, struct list *node)
+{
+	lock_acquire(&context->hca->objects);
+	list_add_tail(head, node);
+	lock_release(&context->hca->objects);
+}
+
+void object_delist(struct hca_context *context, struct list *node)
+{
+	lock_acquire(&context->hca->objects);
+	list_remove(node);
+	lock_release(&context->hca->objects);
+}
+
+uint32_t object_number(struct hca *hca)
+{
+	uint32_t number;
+
+	lock_acquire(&hca->objects);
+	number = ++hca->next_number;
+	if (!number)
+		number = ++hca->next_number;
+	lock_release(&hca->objects);
+	return number;
+}
+
+/* A handler may leave from here for good: what waits can be destroyed again, then. */
+void object_wait_for_acks(pthread_mutex_t *mutex, pthread_cond_t *cond, const uint32_t *acked,
+		       const uint32_t *got)
+{
+	pthread_mutex_lock(mutex);
+	while (*acked != *got) {
+		call_cond_wait(cond, mutex);
+		if (!call_is_owed())
+			continue;
+		pthread_mutex_unlock(mutex);
+		call_pause();
+		pthread_mutex_lock(mutex);
+	}
+	pthread_mutex_unlock(mutex);
+}

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The HCA of this process: started by the first context, stopped by the last, abandoned by a
+ * fork()ed child.
+ *
+ * In a child the parent's objects are memory without a device: the child closes the inherited
+ * sockets and slots at once (or packets would go to it and vanish), forgets the HCA, and starts
+ * one of its own when it opens a device.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/call.h"
+#include "base/log.h"
+#include "device/internal.h"
+#include "platform/clock.h"
+#include "platform/memory.h"
+#include "platform/thread_cpu.h"
+
+#define PROBE_MIN_NS	1000000u
+#define EXIT_STEP_NS	1000000u
+#define EXIT_TRIES	200u
+
+static struct lock process_lock = LOCK_INITIALIZER;
+static struct hca *the_hca;
+static unsigned references;
+
+static int allocate(struct hca *hca)
+{
+	int err;
+
+	hca->arena_bytes = arena_bytes();
+	err = memory_private(hca->arena_bytes, (void **)&hca->arena);
+	if (err)
+		return err;
+	arena_init(hca->arena, (uint32_t)getpid());
+	hca->engine.counters = arena_counters(hca->arena);
+	err = mr_table_init(&hca->mrs, hca->arena, 0);
+	hca->mrs.random = random_u64;
+	hca->engine.local.mrs = &hca->mrs;
+	return err;
+}
+
+/* ---- what the engine calls ---- */
+
+static void management(void *owner, const struct datagram *datagram, uint8_t *data, size_t bytes,
+		       unsigned segment, const struct packet *packet, uint64_t now_ns) UNCHECKED_LOCKS
+{
+	qp1_receive(&((struct hca *)owner)->qp1, datagram, data, bytes, segment, packet, now_ns);
+}
+
+static int receive_service(void *owner, struct datagram *datagram, uint8_t *buffer, size_t size)
+	UNCHECKED_LOCKS
+{
+	return qp1_receive_service(&((struct hca *)owner)->qp1, datagram, buffer, size);
+}
+
+static void multicast(void *owner, const struct packet *packet, struct rx_info *info, uint64_t now_ns)
+	UNCHECKED_LOCKS
+{
+	multicast_deliver(owner, packet, info, now_ns);
+}
+
+static bool is_connected_to(void *owner, uint32_t slot)
+{
+	return qps_are_connected_to(owner, slot);
+}
+
+static void chores(void *owner, uint32_t ready, uint64_t now_ns)
+{
+	struct hca *hca = owner;
+
+	if (ready & WAIT_NETDEV) {
+		netdev_monitor_drain(hca->netdev_fd);
+		net_refresh(&hca->net);
+	}
+	qp1_chores(&hca->qp1, ready, now_ns);
+}
+
+static bool has_chores(void *owner)
+{
+	return qp1_has_chores(&((struct hca *)owner)->qp1);
+}
+
+static uint64_t chore_ns(void *owner)
+{
+	return qp1_chore_ns(&((struct hca *)owner)->qp1);
+}
+
+static void leave(void *owner)
+{
+	qps_send_final_acks(owner);
+}
+
+static const struct engine_ops engine_ops = {
+	.management = management, .receive_service = receive_service, .multicast = multicast,
+	.is_connected_to = is_connected_to, .chores = chores, .has_chores = has_chores, .chore_ns = chore_ns,
+	.leave = leave,
+};
+
+static void peer_lost(struct qp *qp)
+{
+	qp1_peer_lost(&container_of(qp->transport, struct hca, transport)->qp1, qp);
+}
+
+/* ---- start and stop ---- */
+
+static void init(struct hca *hca)
+{
+	lock_init(&hca->objects);
+	list_init(&hca->contexts);
+	list_init(&hca->groups);
+	path_table_init(&hca->paths);
+	hca->netdev_fd = -1;
+	net_init(&hca->net, &hca->config);
+	hca->net.changed = contexts_raise;
+	hca->net.owner = hca;
+	hca->engine.ops = &engine_ops;
+	hca->engine.owner = hca;
+	engine_init(&hca->engine);
+	qp1_init(&hca->qp1, &hca->engine, &hca->net);
+}
+
+static void release(struct hca *hca)
+{
+	engine_close(&hca->engine);
+	mr_table_free(&hca->mrs);
+	memory_check_end();
+	path_table_fini(&hca->paths);
+	qp1_fini(&hca->qp1);
+	net_fini(&hca->net);
+	if (hca->netdev_fd >= 0)
+		close(hca->netdev_fd);
+	if (hca->arena)
+		memory_release(hca->arena, hca->arena_bytes, -1);
+	free(hca);
+}
+
+static int watch_interfaces(struct hca *hca)
+{
+	if (!netdev_monitor_open(&hca->netdev_fd))
+		return waiter_add(&hca->engine.waiter, hca->netdev_fd, WAIT_NETDEV);
+	hca->netdev_fd = -1;
+	log_warn("changes of interfaces will not be seen: no netlink notifications here");
+	return 0;
+}
+
+static int start(struct hca **started)
+{
+	struct hca *hca = calloc(1, sizeof(*hca));
+	int err;
+
+	if (!hca)
+		return ENOMEM;
+	init(hca);
+	err = config_load(&hca->config);
+	if (!err)
+		err = local_mode_of(hca->config.memory, &hca->engine.local.mode);
+	if (!err)
+		err = fault_handler_install();
+	if (!err)
+		err = allocate(hca);
+	if (!err)
+		err = engine_open(&hca->engine);
+	if (err)
+		goto release;
+	hca->transport = (struct transport){ .mrs = &hca->mrs, .counters = hca->engine.counters,
+					     .run_queue = &hca->engine.run_queue,
+					     .probe_min_ns = PROBE_MIN_NS, .paths = &hca->paths,
+					     .peer_lost = peer_lost };
+	err = watch_interfaces(hca);
+	if (!err)
+		err = engine_start(&hca->engine);
+	if (err)
+		goto stop;
+	log_info("started: slot %u", hca->engine.qps.slot[0].number);
+	*started = hca;
+	return 0;
+stop:
+	engine_stop(&hca->engine);
+release:
+	release(hca);
+	return err;
+}
+
+/* fork(): hold what a child could find half-changed, then let the child drop what it inherited. */
+static void before_fork(void) UNCHECKED_LOCKS
+{
+	call_enter(CALL_CLOSED);
+	lock_acquire(&process_lock);
+	if (the_hca)
+		qp1_before_fork(&the_hca->qp1);
+}
+
+static void after_fork_parent(void) UNCHECKED_LOCKS
+{
+	if (the_hca)
+		qp1_after_fork(&the_hca->qp1);
+	lock_release(&process_lock);
+	call_leave(CALL_CLOSED);
+}
+
+static void abandon(struct hca *hca)
+{
+	struct list *node;
+
+	engine_abandon(&hca->engine);
+	qp1_abandon(&hca->qp1);
+	net_abandon(&hca->net);
+	if (hca->netdev_fd >= 0)
+		close(hca->netdev_fd);
+	list_for_each(node, &hca->contexts)
+		list_entry(node, struct hca_context, node)->abandoned = true;
+}
+
+/* Only what is safe between fork() and exec() in a threaded program: closing, storing. */
+static void after_fork_child(void) UNCHECKED_LOCKS
+{
+	if (the_hca)
+		abandon(the_hca);
+	thread_id_forget();
+	memory_check_end();
+	the_hca = NULL;
+	references = 0;
+	lock_init(&process_lock);
+	call_leave(CALL_CLOSED);
+}
+
+static void install_fork_handlers(void)
+{
+	slot_install_fork_handlers();
+	pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+}
+
+/*
+ * exit() with contexts open: a message whose completion the application has seen is acknowledged.
+ *
+ * By the worker, and for so long: exit() may be called in a signal handler, by a thread that was in the
+ * middle of a call and holds locks. Then we go as a process goes that is killed.
+ */
+__attribute__((destructor)) static void at_exit(void)
+{
+	unsigned tries;
+
+	for (tries = 0; !lock_try(&process_lock); tries++) {
+		if (tries == EXIT_TRIES)
+			return;
+		thread_sleep_ns(EXIT_STEP_NS);
+	}
+	if (the_hca)
+		worker_leave(&the_hca->engine, (uint64_t)EXIT_TRIES * EXIT_STEP_NS);
+	lock_release(&process_lock);
+}
+
+int hca_get(struct hca **hca)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	int err = 0;
+
+	pthread_once(&once, install_fork_handlers);
+	lock_acquire(&process_lock);
+	if (!the_hca)
+		err = start(&the_hca);
+	if (!err) {
+		references++;
+		*hca = the_hca;
+	}
+	lock_release(&process_lock);
+	return err;
+}
+
+void hca_put(struct hca *hca)
+{
+	bool last;
+
+	lock_acquire(&process_lock);
+	last = --references == 0;
+	if (last)
+		the_hca = NULL;
+	lock_release(&process_lock);
+	if (last) {
+		engine_stop(&hca->engine);
+		release(hca);
+	}
+}
+
+int hca_get_qp1(struct qp1 **qp1)
+{
+	struct hca *hca;
+	int err = hca_get(&hca);
+
+	if (!err)
+		*qp1 = &hca->qp1;
+	return err;
+}
+
+void hca_put_qp1(struct qp1 *qp1)
+{
+	hca_put(container_of(qp1, struct hca, qp1));
+}

@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Queue pairs of a context: creation and destruction. The rules of the state machine are object/'s, what a
+ * state does is transport/'s.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "device/internal.h"
+#include "device/limits.h"
+#include "platform/wait.h"
+
+/* ---- numbers ---- */
+
+/* Number the QP and make it findable. */
+static int enter(struct hca *hca, struct qp *qp) REQUIRES(hca->engine.progress, hca->objects)
+{
+	unsigned index;
+	int err;
+
+	if (hca->engine.qps.count >= hca->config.max_qp) {
+		explain("create_qp: the process has %u QPs, the limit (VERBATIM_MAX_QP)",
+			hca->engine.qps.count);
+		return ENOMEM;
+	}
+	err = qp_table_add(&hca->engine, qp, &index);
+	if (!err)
+		qp->access = arena_qp(hca->arena) + index;
+	return err;
+}
+
+static void leave(struct hca *hca, struct qp *qp) REQUIRES(hca->engine.progress, hca->objects)
+{
+	qp_table_remove(&hca->engine, qp);
+	atomic_store(&qp->access->qpn, 0);
+	qp_set_state(qp, IBV_QPS_RESET);
+}
+
+/* ---- creation ---- */
+
+static int check_type(const struct ibv_qp_init_attr_ex *attr)
+{
+	if (attr->qp_type == IBV_QPT_RC || attr->qp_type == IBV_QPT_UC || attr->qp_type == IBV_QPT_UD)
+		return 0;
+	explain("create_qp: qp_type %d: RC, UC and UD are supported", attr->qp_type);
+	return EOPNOTSUPP;
+}
+
+static int check_caps(const struct ibv_qp_init_attr_ex *attr)
+{
+	const struct ibv_qp_cap *cap = &attr->cap;
+
+	if (cap->max_send_wr > LIMIT_QP_WR || cap->max_recv_wr > LIMIT_QP_WR) {
+		explain("create_qp: max_send_wr %u, max_recv_wr %u: up to %d are possible (max_qp_wr)",
+			cap->max_send_wr, cap->max_recv_wr, LIMIT_QP_WR);
+		return EINVAL;
+	}
+	if (cap->max_send_sge > LIMIT_SGE || cap->max_recv_sge > LIMIT_SGE) {
+		explain("create_qp: max_send_sge %u, max_recv_sge %u: up to %d are possible (max_sge)",
+			cap->max_send_sge, cap->max_recv_sge, LIMIT_SGE);
+		return EINVAL;
+	}
+	if (cap->max_inline_data > LIMIT_INLINE) {
+		explain("create_qp: max_inline_data %u: up to %d bytes are possible",
+			cap->max_inline_data, LIMIT_INLINE);
+		return EINVAL;
+	}
+	return 0;
+}
+
+static int check_create(const struct ibv_qp_init_attr_ex *attr)
+{
+	int err = check_type(attr);
+
+	if (err)
+		return err;
+	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || !attr->pd) {
+		explain("create_qp: no protection domain given");
+		return EINVAL;
+	}
+	if (!attr->send_cq || !attr->recv_cq) {
+		explain("create_qp: %s is NULL: a QP needs both CQs",
+			attr->send_cq ? "recv_cq" : "send_cq");
+		return EINVAL;
+	}
+	return check_caps(attr);
+}
+
+static uint32_t at_least_one(uint32_t n)
+{
+	return n ? n : 1;
+}
+
+static int init_queues(struct qp *qp, const struct ibv_qp_init_attr_ex *attr)
+{
+	int err = send_queue_init(&qp->sq, at_least_one(attr->cap.max_send_wr),
+				  at_least_one(attr->cap.max_send_sge), attr->cap.max_inline_data);
+
+	if (err)
+		return err;
+	qp->cap.max_send_wr = qp->sq.size;
+	qp->cap.max_send_sge = qp->sq.max_sge;
+	qp->cap.max_inline_data = qp->sq.max_inline;
+	if (qp->srq)
+		return 0;
+	err = recv_queue_init(&qp->rq, at_least_one(attr->cap.max_recv_wr),
+			      at_least_one(attr->cap.max_recv_sge));
+	if (err) {
+		send_queue_fini(&qp->sq);
+		return err;
+	}
+	qp->cap.max_recv_wr = qp->rq.size;
+	qp->cap.max_recv_sge = qp->rq.max_sge;
+	return 0;
+}
+
+static void fini_queues(struct qp *qp)
+{
+	send_queue_fini(&qp->sq);
+	if (!qp->srq)
+		recv_queue_fini(&qp->rq);
+}
+
+static void init_events(struct qp *qp)
+{
+	static const enum ibv_event_type types[] = {
+		[QP_EVENT_FATAL] = IBV_EVENT_QP_FATAL,
+		[QP_EVENT_COMM_EST] = IBV_EVENT_COMM_EST,
+		[QP_EVENT_SQ_DRAINED] = IBV_EVENT_SQ_DRAINED,
+		[QP_EVENT_LAST_WQE] = IBV_EVENT_QP_LAST_WQE_REACHED,
+		[QP_EVENT_REQ_ERR] = IBV_EVENT_QP_REQ_ERR,
+		[QP_EVENT_ACCESS_ERR] = IBV_EVENT_QP_ACCESS_ERR,
+	};
+	static_assert(sizeof(types) / sizeof(types[0]) == sizeof(qp->event) / sizeof(qp->event[0]),
+		      "every event that a QP raises has its type");
+	unsigned i;
+
+	for (i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+		list_init(&qp->event[i].node);
+		qp->event[i].ibv.event_type = types[i];
+		qp->event[i].ibv.element.qp = &qp->ibv.qp_base;
+	}
+}
+
+static void init_fields(struct hca_context *context, struct qp *qp,
+			const struct ibv_qp_init_attr_ex *attr)
+{
+	lock_init(&qp->lock);
+	list_init(&qp->ready_node);
+	list_init(&qp->wait_node);
+	list_init(&qp->node);
+	timer_init(&qp->timer);
+	atomic_init(&qp->timer_at_ns, TIME_NEVER);
+	qp->transport = &context->hca->transport;
+	qp->owner = context;
+	qp->async = context->async;
+	qp->pd = to_pd(attr->pd);
+	qp->send_cq = to_cq(attr->send_cq);
+	qp->recv_cq = to_cq(attr->recv_cq);
+	qp->srq = attr->srq ? to_srq(attr->srq) : NULL;
+	qp->type = attr->qp_type;
+	qp->signal_all = attr->sq_sig_all;
+	qp->mtu = 256u << (port_active_mtu(context->port) - IBV_MTU_256);
+	init_events(qp);
+}
+
+static void hold_parts(struct qp *qp)
+{
+	atomic_fetch_add(&qp->pd->users, 1);
+	atomic_fetch_add(&qp->send_cq->users, 1);
+	atomic_fetch_add(&qp->recv_cq->users, 1);
+	if (qp->srq)
+		atomic_fetch_add(&qp->srq->users, 1);
+}
+
+static void release_parts(struct qp *qp)
+{
+	atomic_fetch_sub(&qp->pd->users, 1);
+	atomic_fetch_sub(&qp->send_cq->users, 1);
+	atomic_fetch_sub(&qp->recv_cq->users, 1);
+	if (qp->srq)
+		atomic_fetch_sub(&qp->srq->users, 1);
+}
+
+static void fill_public(struct qp *qp)
+{
+	struct ibv_qp *ibv = &qp->ibv.qp_base;
+
+	ibv->pd = &qp->pd->ibv;
+	ibv->send_cq = (struct ibv_cq *)&qp->send_cq->ibv;
+	ibv->recv_cq = (struct ibv_cq *)&qp->recv_cq->ibv;
+	ibv->srq = qp->srq ? &qp->srq->ibv : NULL;
+	ibv->handle = ibv->qp_num = qp->number;
+	ibv->qp_type = qp->type;
+	pthread_mutex_init(&ibv->mutex, NULL);
+	pthread_cond_init(&ibv->cond, NULL);
+}
+
+static void publish_access(struct qp *qp)
+{
+	qp->access->pd = qp->pd->number;
+	qp->access->type = (uint32_t)qp->type;
+	atomic_store(&qp->access->established, 0);
+	atomic_store(&qp->access->qpn, qp->number);
+	qp_set_state(qp, IBV_QPS_RESET);
+}
+
+int hca_create_qp(struct hca_context *context, struct ibv_qp_init_attr_ex *attr,
+		  struct qp **created)
+{
+	struct hca *hca = context->hca;
+	struct qp *qp;
+	int err;
+
+	if (context_is_dead(context, "create_qp"))
+		return EIO;
+	err = check_create(attr);
+	if (err)
+		return err;
+	qp = calloc(1, sizeof(*qp));
+	if (!qp)
+		return ENOMEM;
+	init_fields(context, qp, attr);
+	err = init_queues(qp, attr);
+	if (err)
+		goto free_qp;
+	err = transport_init(qp);
+	if (err)
+		goto free_queues;
+	lock_acquire(&hca->engine.progress);
+	lock_acquire(&hca->objects);
+	err = enter(hca, qp);
+	if (!err) {
+		publish_access(qp);
+		list_add_tail(&context->qps, &qp->node);
+	}
+	lock_release(&hca->objects);
+	lock_release(&hca->engine.progress);
+	if (err)
+		goto fini_transport;
+	fill_public(qp);
+	hold_parts(qp);
+	attr->cap = qp->cap;
+	*created = qp;
+	return 0;
+fini_transport:
+	transport_fini(qp);
+free_queues:
+	fini_queues(qp);
+free_qp:
+	lock_destroy(&qp->lock);
+	free(qp);
+	return err;
+}
+
+/* ---- connected to whom ---- */
+
+static bool is_connected_to(struct qp *qp, uint32_t slot)
+{
+	bool connected;
+
+	lock_acquire(&qp->lock);
+	connected = qp->type != IBV_QPT_UD && qp->av.loopback &&
+		    (qp->state == IBV_QPS_RTR || qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD ||
+		     qp->state == IBV_QPS_SQE) && qpn_slot(qp->attr.dest_qp_num) == slot;
+	lock_release(&qp->lock);
+	return connected;
+}
+
+bool qps_are_connected_to(struct hca *hca, uint32_t slot)
+{
+	struct list *context_node, *node;
+	bool found = false;
+
+	lock_acquire(&hca->objects);
+	list_for_each(context_node, &hca->contexts) {
+		struct hca_context *context = list_entry(context_node, struct hca_context, node);
+
+		list_for_each(node, &context->qps)
+			found = found || is_connected_to(list_entry(node, struct qp, node), slot);
+	}
+	lock_release(&hca->objects);
+	return found;
+}
+
+/* ---- destruction ---- */
+
+static void cancel_events(struct qp *qp)
+{
+	struct ibv_qp *ibv = &qp->ibv.qp_base;
+	unsigned i;
+
+	for (i = 0; i < sizeof(qp->event) / sizeof(qp->event[0]); i++)
+		event_queue_cancel(qp->async, &qp->event[i].node);
+	object_wait_for_acks(&ibv->mutex, &ibv->cond, &ibv->events_completed, &qp->async_events_got);
+	pthread_mutex_destroy(&ibv->mutex);
+	pthread_cond_destroy(&ibv->cond);
+}
+
+/* From now on neither a packet nor a call finds it. */
+static void take_down(struct hca *hca, struct qp *qp)
+{
+	qp_send_final_ack(hca, qp);
+	qp_let_datagrams_leave(hca, qp);
+	lock_acquire(&hca->engine.progress);
+	qp_wait_for_tx(qp);
+	lock_acquire(&hca->objects);
+	leave(hca, qp);
+	qp->is_down = true;
+	lock_release(&hca->objects);
+	lock_acquire(&qp->lock);
+	transport_fini(qp);
+	run_queue_remove(&hca->engine.run_queue, qp);
+	lock_release(&qp->lock);
+	timers_disarm(&hca->engine, qp);
+	lock_release(&hca->engine.progress);
+	local_drain_qp(&hca->engine.local, qp->number);
+}
+
+int hca_destroy_qp(struct hca_context *context, struct qp *qp)
+{
+	struct hca *hca = context->hca;
+	uint32_t groups = atomic_load(&qp->multicast);
+
+	if (context_is_dead(context, "destroy_qp"))
+		return EIO;
+	if (groups) {
+		explain("destroy_qp: qp 0x%06x is attached to %u multicast groups: detach it first",
+			qp->number, groups);
+		return EBUSY;
+	}
+	if (!qp->is_down)	/* a handler may have left for good while the last call waited */
+		take_down(hca, qp);
+	cancel_events(qp);
+	lock_acquire(&hca->objects);
+	list_remove(&qp->node);
+	lock_release(&hca->objects);
+	qp_drop_completions(qp);
+	if (qp->path)
+		path_put(&hca->paths, qp->path);
+	fini_queues(qp);
+	release_parts(qp);
+	lock_destroy(&qp->lock);
+	free(qp);
+	return 0;
+}

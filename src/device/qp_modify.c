@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * ibv_modify_qp(3) and ibv_query_qp(3): the rules are object/'s. Here the path to the peer is resolved, and what
+ * the change ends is waited for.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "device/internal.h"
+#include "platform/clock.h"
+#include "platform/memory.h"
+
+static int check_mtu(const struct hca_context *context, const struct qp *qp,
+		     const struct ibv_qp_attr *attr)
+{
+	enum ibv_mtu active = port_active_mtu(context->port);
+
+	if (attr->path_mtu <= active)
+		return 0;
+	explain("modify_qp: qp 0x%06x: path_mtu %u is larger than the active MTU %u of %s "
+		"(interface MTU %u): use IBV_MTU_%u or less", qp->number, 128u << attr->path_mtu,
+		128u << active, context->port->name, context->port->netdev.mtu, 128u << active);
+	return EINVAL;
+}
+
+struct resolved {
+	struct av av;
+	struct path *path;
+};
+
+static uint16_t source_port(const struct qp *qp, uint32_t dest_qpn)
+{
+	uint32_t hash = qp->number * 0x9e3779b1u ^ dest_qpn * 0x85ebca6bu;
+
+	return (uint16_t)(0xc000 | (hash >> 16 & 0x3fff));
+}
+
+/*
+ * UC repairs nothing: where its packets went over from UDP to memory in the middle of a stream, those
+ * in memory could overtake the others. So a UC QP whose peer cannot be met now stays with UDP.
+ */
+static void meet(struct hca *hca, const struct qp *qp, uint32_t slot, struct av *av)
+{
+	local_connect(&hca->engine.local, slot);
+	if (qp->type == IBV_QPT_UC && !engine_has_slot(&hca->engine, slot) &&
+	    local_channel(&hca->engine.local, slot) == LOCAL_NO_CHANNEL)
+		av->loopback = false;
+}
+
+/* What needs the device and may sleep or allocate: done before the QP's lock is taken. */
+static int resolve(struct hca_context *context, struct qp *qp, struct ibv_qp_attr *attr, int mask,
+		   struct resolved *resolved)
+{
+	uint32_t peer = mask & IBV_QP_DEST_QPN ? attr->dest_qp_num : qp->attr.dest_qp_num;
+	struct path_key key = { .slot = qpn_slot(peer) };
+	int err = 0;
+
+	if (mask & IBV_QP_PATH_MTU)
+		err = check_mtu(context, qp, attr);
+	if (err || !(mask & IBV_QP_AV))
+		return err;
+	err = route_resolve(&context->hca->net, context->port, &attr->ah_attr, "modify_qp", &resolved->av);
+	if (err || qp->type == IBV_QPT_UD)
+		return err;
+	if (resolved->av.loopback)
+		meet(context->hca, qp, key.slot, &resolved->av);
+	resolved->av.source_port = source_port(qp, peer);
+	memcpy(key.destination, resolved->av.destination, sizeof(key.destination));
+	resolved->path = path_get(&context->hca->paths, &key);
+	return resolved->path ? 0 : ENOMEM;
+}
+
+static struct path *take_path(struct qp *qp, struct path *path)
+{
+	struct path *old = qp->path;
+
+	qp->path = path;
+	return old;
+}
+
+static void apply(struct hca *hca, struct qp *qp, struct ibv_qp_attr *attr, int mask,
+		  struct resolved *resolved, struct effects *effects) REQUIRES(qp->lock)
+{
+	enum ibv_qp_state from = qp->state;
+
+	qp_modify_apply(qp, attr, mask);
+	/* The peer was told what it may do. */
+	if (mask & IBV_QP_ACCESS_FLAGS)
+		pairing_end(&qp->pairing);
+	if (mask & IBV_QP_AV) {
+		if (qp->type == IBV_QPT_UC && from != IBV_QPS_INIT)
+			resolved->av.loopback &= qp->av.loopback;	/* as meet() decided */
+		qp->av = resolved->av;
+	}
+	if (mask & IBV_QP_PATH_MTU)
+		qp->mtu = 128u << attr->path_mtu;
+	/* In SQD the window of the old path may be held or waited for still: it is kept then. */
+	if (resolved->path && !qp->requester.flight_bytes && !qp->requester.blocked)
+		resolved->path = take_path(qp, resolved->path);
+	transport_modified(qp, from, mask, clock_now_ns(), effects);
+	if (qp->state == IBV_QPS_RESET && qp->path)
+		resolved->path = take_path(qp, NULL);
+	if (qp->requester.messages && local_await_answers(&hca->engine.local, qp))
+		worker_note(&hca->engine, 0);
+	timers_arm(&hca->engine, qp);
+}
+
+static bool ends_accesses(const struct ibv_qp_attr *attr, int mask)
+{
+	return (mask & IBV_QP_ACCESS_FLAGS) ||
+	       ((mask & IBV_QP_STATE) &&
+		(attr->qp_state == IBV_QPS_RESET || attr->qp_state == IBV_QPS_ERR));
+}
+
+int hca_modify_qp(struct qp *qp, struct ibv_qp_attr *attr, int mask)
+{
+	struct hca_context *context = qp->owner;
+	struct hca *hca = context->hca;
+	struct resolved resolved = { .path = NULL };
+	struct effects effects;
+	int err;
+
+	if (context_is_dead(context, "modify_qp"))
+		return EIO;
+	effects_init(&effects);
+	lock_acquire(&qp->lock);
+	err = qp_modify_check(qp, attr, mask);
+	lock_release(&qp->lock);
+	if (!err)
+		err = resolve(context, qp, attr, mask, &resolved);
+	if (err)
+		return err;
+	if ((mask & IBV_QP_STATE) && (attr->qp_state == IBV_QPS_RESET || attr->qp_state == IBV_QPS_ERR))
+		qp_send_final_ack(hca, qp);
+	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RTR)
+		fault_handler_install();	/* the application may have installed its own since */
+	lock_acquire(&qp->lock);
+	err = qp_modify_check(qp, attr, mask);	/* it may have failed meanwhile */
+	if (!err && (mask & IBV_QP_MAX_DEST_RD_ATOMIC))
+		err = transport_reserve(qp, attr->max_dest_rd_atomic);
+	if (!err)
+		apply(hca, qp, attr, mask, &resolved, &effects);
+	lock_release(&qp->lock);
+	effects_apply(&effects);
+	engine_after_unlock(&hca->engine);
+	if (!err && ends_accesses(attr, mask))
+		local_drain_qp(&hca->engine.local, qp->number);
+	/* A large copy that was under way when the QP was reset must not pass for what is posted next. */
+	if (!err && (mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET)
+		qp_wait_for_tx(qp);
+	if (resolved.path)
+		path_put(&hca->paths, resolved.path);
+	if (atomic_load(&hca->engine.run_queue.count))
+		tx_run_queued(&hca->engine);
+	return err;
+}
+
+int hca_query_qp(struct qp *qp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init)
+{
+	lock_acquire(&qp->lock);
+	qp_query(qp, attr, mask, init);
+	lock_release(&qp->lock);
+	return 0;
+}

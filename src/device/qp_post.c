@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Posting to a QP, and what follows from it. */
+#include <errno.h>
+
+#include "base/log.h"
+#include "device/internal.h"
+#include "platform/clock.h"
+
+static uint64_t flush_time(const struct qp *qp)
+{
+	return qp->state == IBV_QPS_ERR || qp->state == IBV_QPS_SQE ? clock_now_ns() : 0;
+}
+
+static void prepare_datagrams(struct hca *hca, struct qp *qp, struct ibv_send_wr *wr)
+{
+	const struct ibv_send_wr *each;
+
+	for (each = wr; each && hca->engine.local.link; each = each->next)
+		if (each->wr.ud.ah && to_ah(each->wr.ud.ah)->av.loopback)
+			local_connect_for_datagram(&hca->engine.local,
+						   qpn_slot(each->wr.ud.remote_qpn));
+	transport_prepare_send(qp, wr);
+}
+
+static bool posted(struct hca *hca, struct qp *qp, struct effects *effects) REQUIRES(qp->lock)
+{
+	bool more = local_posted(&hca->engine.local, qp, effects);
+
+	if (qp->requester.messages)
+		timers_arm(&hca->engine, qp);
+	return more;
+}
+
+/* After posting, whatever was posted: with the QP's lock, which is dropped. */
+static void carry_on(struct hca *hca, struct qp *qp) RELEASES(qp->lock)
+{
+	struct effects effects;
+	bool ready;
+
+	effects_init(&effects);
+	ready = transport_posted_send(qp, flush_time(qp), &effects) && posted(hca, qp, &effects);
+	lock_release(&qp->lock);
+	effects_apply(&effects);
+	engine_after_unlock(&hca->engine);
+	if (atomic_load_explicit(&hca->engine.reply.awaited, memory_order_relaxed))
+		progress_replied(&hca->engine);
+	if (ready)
+		tx_run(&hca->engine, qp);
+}
+
+int hca_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	struct hca_context *context = qp->owner;
+	int err;
+
+	if (context_is_dead(context, "post_send")) {
+		*bad = wr;
+		return EIO;
+	}
+	if (qp->type == IBV_QPT_UD)
+		prepare_datagrams(context->hca, qp, wr);
+	lock_acquire(&qp->lock);
+	err = qp_post_send(qp, wr, bad);
+	carry_on(context->hca, qp);
+	return err;
+}
+
+int hca_post_send_all(struct qp *qp, struct ibv_send_wr *wr)
+{
+	struct hca_context *context = qp->owner;
+	int err;
+
+	if (context_is_dead(context, "wr_complete"))
+		return EIO;
+	if (qp->type == IBV_QPT_UD)
+		prepare_datagrams(context->hca, qp, wr);
+	lock_acquire(&qp->lock);
+	err = qp_post_send_all(qp, wr);
+	if (err)
+		lock_release(&qp->lock);
+	else
+		carry_on(context->hca, qp);
+	return err;
+}
+
+int hca_post_recv(struct qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	struct hca_context *context = qp->owner;
+	struct effects effects;
+	int err = qp_post_recv(qp, wr, bad);
+
+	/* Read after posting: who moves the QP to ERR stores the state before it flushes. */
+	if (context->abandoned ||
+	    (atomic_load(&qp->access->state) != IBV_QPS_ERR && !transport_awaits_recv(qp)))
+		return err;
+	effects_init(&effects);
+	lock_acquire(&qp->lock);
+	transport_posted_recv(qp, clock_now_ns(), &effects);
+	lock_release(&qp->lock);
+	effects_apply(&effects);
+	engine_after_unlock(&context->hca->engine);
+	if (atomic_load_explicit(&context->hca->engine.run_queue.count, memory_order_relaxed))
+		tx_run_queued(&context->hca->engine);
+	return err;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The moment from which page-aligned memory of the application can be shared: its first question
+ * for devices or for an event channel, where the settings want it.
+ */
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "config/config.h"
+#include "device/hca.h"
+#include "local/allocator.h"
+
+/* Peers map memory in these two modes only (VERBATIM_MEMORY). */
+static bool peers_may_map(const struct config *config)
+{
+	return !config->memory[0] || !strcmp(config->memory, "auto") ||
+	       !strcmp(config->memory, "mapped");
+}
+
+void hca_serve_memory(void)
+{
+	static _Atomic bool settled;
+	struct config config;
+
+	if (atomic_load_explicit(&settled, memory_order_relaxed) || log_init() ||
+	    config_load(&config))
+		return;
+	if (!peers_may_map(&config) || !strcmp(config.malloc, "private") || allocator_offer())
+		atomic_store_explicit(&settled, true, memory_order_relaxed);
+}

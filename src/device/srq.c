@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* SRQs of a context; destruction waits until the application has acknowledged events (ibv_destroy_srq(3)). */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "device/internal.h"
+#include "device/limits.h"
+
+static int check_srq(const struct ibv_srq_attr *attr)
+{
+	if (attr->max_wr < 1 || attr->max_wr > LIMIT_SRQ_WR || attr->max_sge > LIMIT_SGE) {
+		explain("create_srq: max_wr %u, max_sge %u: 1 to %d and up to %d are possible",
+			attr->max_wr, attr->max_sge, LIMIT_SRQ_WR, LIMIT_SGE);
+		return EINVAL;
+	}
+	return 0;
+}
+
+int hca_create_srq(struct hca_context *context, const struct ibv_srq_init_attr_ex *attr,
+		   struct srq **created)
+{
+	struct srq *srq;
+	int err;
+
+	if (context_is_dead(context, "create_srq"))
+		return EIO;
+	err = check_srq(&attr->attr);
+	if (err)
+		return err;
+	if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) && attr->srq_type != IBV_SRQT_BASIC) {
+		explain("create_srq: srq_type %d: only basic SRQs are supported", attr->srq_type);
+		return EOPNOTSUPP;
+	}
+	srq = calloc(1, sizeof(*srq));
+	if (!srq)
+		return ENOMEM;
+	err = recv_queue_init(&srq->queue, attr->attr.max_wr,
+			      attr->attr.max_sge ? attr->attr.max_sge : 1);
+	if (err) {
+		free(srq);
+		return err;
+	}
+	pthread_mutex_init(&srq->ibv.mutex, NULL);
+	pthread_cond_init(&srq->ibv.cond, NULL);
+	srq->pd = to_pd(attr->pd)->number;
+	srq->ibv.pd = attr->pd;
+	atomic_fetch_add(&to_pd(attr->pd)->users, 1);
+	srq->async = context->async;
+	list_init(&srq->limit_event.node);
+	srq->limit_event.ibv.event_type = IBV_EVENT_SRQ_LIMIT_REACHED;
+	srq->limit_event.ibv.element.srq = &srq->ibv;
+	srq->owner = context;
+	srq->number = object_number(context->hca);
+	srq->ibv.handle = srq->number;
+	lock_acquire(&context->hca->objects);
+	list_add_tail(&context->srqs, &srq->node);
+	lock_release(&context->hca->objects);
+	*created = srq;
+	return 0;
+}
+
+int hca_modify_srq(struct srq *srq, const struct ibv_srq_attr *attr, int mask)
+{
+	struct effects effects;
+	int err;
+
+	if (context_is_dead(srq->owner, "modify_srq"))
+		return EIO;
+	if ((mask & IBV_SRQ_MAX_WR) && (attr->max_wr < 1 || attr->max_wr > LIMIT_SRQ_WR)) {
+		explain("modify_srq: max_wr %u: 1 to %d are possible", attr->max_wr, LIMIT_SRQ_WR);
+		return EINVAL;
+	}
+	effects_init(&effects);
+	err = srq_modify(srq, attr, mask, &effects);
+	effects_apply(&effects);
+	return err;
+}
+
+int hca_query_srq(struct srq *srq, struct ibv_srq_attr *attr)
+{
+	lock_acquire(&srq->queue.lock);
+	attr->max_wr = srq->queue.size;
+	attr->max_sge = srq->queue.max_sge;
+	attr->srq_limit = srq->limit;
+	lock_release(&srq->queue.lock);
+	return 0;
+}
+
+int hca_destroy_srq(struct hca_context *context, struct srq *srq)
+{
+	uint32_t users = atomic_load(&srq->users);
+
+	if (context_is_dead(context, "destroy_srq"))
+		return EIO;
+	if (users) {
+		explain("destroy_srq: srq %u is in use by %u QPs: destroy them first", srq->number,
+			users);
+		return EBUSY;
+	}
+	event_queue_cancel(srq->async, &srq->limit_event.node);
+	object_wait_for_acks(&srq->ibv.mutex, &srq->ibv.cond, &srq->ibv.events_completed,
+			  &srq->async_events_got);
+	lock_acquire(&context->hca->objects);
+	list_remove(&srq->node);
+	lock_release(&context->hca->objects);
+	atomic_fetch_sub(&to_pd(srq->ibv.pd)->users, 1);
+	pthread_mutex_destroy(&srq->ibv.mutex);
+	pthread_cond_destroy(&srq->ibv.cond);
+	recv_queue_fini(&srq->queue);
+	free(srq);
+	return 0;
+}
+
+int hca_post_srq_recv(struct srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	return srq_post(srq, wr, bad);
+}

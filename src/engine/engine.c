@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The engine's beginning and end: links, channels to other processes, port 4791, the worker. */
+#include "engine/engine.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "engine/internal.h"
+#include "link/fault.h"
+#include "link/trace.h"
+#include "link/udp.h"
+#include "platform/clock.h"
+
+#define SLOT_BUFFER	65536u
+
+void engine_init(struct engine *engine)
+{
+	lock_init(&engine->progress);
+	lock_init(&engine->timers.lock);
+	lock_init(&engine->sleep.lock);
+	lock_init(&engine->batches.lock);
+	run_queue_init(&engine->run_queue);
+	atomic_init(&engine->timers.next_ns, TIME_NEVER);
+	atomic_init(&engine->worker.notice_ns, TIME_NEVER);
+	engine->owner_watch_fd = -1;
+	engine->waiter.epoll_fd = engine->waiter.doorbell_fd = -1;
+	engine->waiter.bell_fd = engine->waiter.signal_fd = -1;
+}
+
+static int open_links(struct engine *engine)
+{
+	int err = udp_open(&engine->udp, engine->counters);
+
+	if (err)
+		return err;
+	engine->link = engine->udp;
+	trace_set_ip_id(rx_find_ip_id);
+	err = fault_wrap(&engine->link);
+	engine->lossy = engine->link != engine->udp;
+	if (!err)
+		err = trace_wrap(&engine->link);
+	if (!err)
+		err = loopback_open(&engine->loopback_inner, engine->counters);
+	if (err)
+		return err;
+	engine->loopback = engine->loopback_inner;
+	return trace_wrap(&engine->loopback);
+}
+
+/* ---- what local/ needs of us ---- */
+
+static struct qp *local_find_qp(void *device, uint32_t qpn) UNCHECKED_LOCKS
+{
+	return qp_table_find(device, qpn);
+}
+
+static void local_receive_packets(void *device) UNCHECKED_LOCKS
+{
+	rx_poll(device, clock_now_ns());
+}
+
+static void local_receive_slots(void *device) UNCHECKED_LOCKS
+{
+	struct engine *engine = device;
+
+	atomic_store(&engine->rx.slots_due, true);
+	rx_poll(engine, clock_now_ns());
+}
+
+static void local_unlock(void *device) UNCHECKED_LOCKS
+{
+	progress_unlock(device);
+}
+
+static void local_notice(void *device, uint64_t deadline_ns)
+{
+	worker_notice(device, deadline_ns);
+}
+
+static void local_note(void *device, uint64_t deadline_ns)
+{
+	worker_note(device, deadline_ns);
+}
+
+static bool local_is_connected_to(void *device, uint32_t slot)
+{
+	struct engine *engine = device;
+
+	return engine->ops->is_connected_to(engine->owner, slot);
+}
+
+static const struct local_ops local_ops = {
+	.find_qp = local_find_qp, .receive = local_receive_packets, .receive_slots = local_receive_slots,
+	.notice = local_notice, .note = local_note, .is_connected_to = local_is_connected_to,
+	.defer = effects_defer, .unlock = local_unlock,
+};
+
+/* What is lost, doubled or damaged on purpose is lost on the wire. */
+static int open_local(struct engine *engine)
+{
+	struct local *local = &engine->local;
+	unsigned i;
+	int err;
+
+	local->ops = &local_ops;
+	local->device = engine;
+	local->progress = &engine->progress;
+	local->counters = engine->counters;
+	local->run_queue = &engine->run_queue;
+	local->waiter = &engine->waiter;
+	local->connect_tag = WAIT_MEMORY;
+	local->bells_tag = WAIT_BELLS;
+	if (engine->lossy)
+		local->mode = LOCAL_OFF;
+	err = local_open(local);
+	for (i = 0; !err && i < engine->qps.slot_count; i++)
+		local_add_slot(local, &engine->qps.slot[i]);
+	return err;
+}
+
+/* One buffer to transmit from there always is: for when there is no memory. */
+static int allocate(struct engine *engine)
+{
+	engine->batches.free[0] = tx_batch_new();
+	engine->batches.count = engine->batches.free[0] ? 1 : 0;
+	engine->rx.slot_buffer = malloc(SLOT_BUFFER);
+	return engine->batches.count && engine->rx.slot_buffer ? 0 : ENOMEM;
+}
+
+int engine_open(struct engine *engine)
+{
+	int err = allocate(engine);
+
+	if (!err)
+		err = open_links(engine);
+	if (!err)
+		err = waiter_open(&engine->waiter);
+	if (!err)
+		err = slot_watch_open(&engine->watch);
+	if (!err)
+		err = waiter_add(&engine->waiter, slot_watch_event_fd(engine->watch), WAIT_PEERS);
+	if (!err)
+		err = slots_claim(engine);
+	if (!err)
+		err = open_local(engine);
+	return err;
+}
+
+int engine_start(struct engine *engine)
+{
+	lock_acquire(&engine->progress);
+	port_bind(engine);
+	lock_release(&engine->progress);
+	port_settle(engine);
+	return worker_start(engine);
+}
+
+void engine_stop(struct engine *engine)
+{
+	worker_stop(engine);
+	port_drain(engine);
+}
+
+void engine_leave(struct engine *engine)
+{
+	tx_run_queued(engine);
+	engine->ops->leave(engine->owner);
+	port_drain(engine);
+}
+
+static void close_links(struct engine *engine)
+{
+	if (engine->group)
+		port_group_leave(engine->group);
+	if (engine->link)
+		engine->link->ops->close(engine->link);
+	if (engine->loopback)
+		engine->loopback->ops->close(engine->loopback);
+}
+
+void engine_close(struct engine *engine)
+{
+	local_close(&engine->local);
+	close_links(engine);
+	slots_release(engine);
+	if (engine->watch)
+		slot_watch_close(engine->watch);
+	if (engine->waiter.epoll_fd >= 0)
+		waiter_close(&engine->waiter);
+	timer_heap_free(&engine->timers.heap);
+	while (engine->batches.count)
+		free(engine->batches.free[--engine->batches.count]);
+	free(engine->rx.slot_buffer);
+}
+
+static void close_fd(int fd)
+{
+	if (fd >= 0)
+		close(fd);
+}
+
+void engine_abandon(struct engine *engine)
+{
+	int fds[8];
+	unsigned i, count = engine->link->ops->event_fds(engine->link, fds, 8);
+
+	for (i = 0; i < count; i++)
+		close(fds[i]);
+	udp_abandon(engine->udp);
+	slot_watch_abandon(engine->watch);
+	local_abandon(&engine->local);
+	if (engine->group)
+		port_group_abandon(engine->group);
+	for (i = 0; i < engine->qps.slot_count; i++)
+		slot_release(&engine->qps.slot[i]);
+	close_fd(engine->waiter.epoll_fd);
+	close_fd(engine->waiter.doorbell_fd);
+	close_fd(engine->waiter.bell_fd);
+	close_fd(engine->waiter.signal_fd);
+	close_fd(engine->owner_watch_fd);
+}

@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The engine of this process: packets in and out, timers, and who makes progress. It knows QPs by their
+ * number; contexts, ports and the other objects are above it (device/), and so is QP1 (mad/).
+ *
+ *	application threads                      worker thread
+ *	  post  -> tx_run                          sleeps on sockets and doorbell
+ *	  poll  -> engine_progress                 engine_progress, when no application thread does
+ *	                |
+ *	                rx_poll   -> qp_table_find -> transport_receive
+ *	                timers    -> transport_timeout
+ *	                run queue -> tx_run -> transport_transmit -> tx_send
+ *
+ *	progress.c	one thread at a time receives and expires timers
+ *	rx.c, tx.c	from datagrams to packets, and back
+ *	tx_run.c	one thread at a time transmits for a QP
+ *	timers.c	deadlines of QPs
+ *	deferred.c	wake-ups, after the locks
+ *	qp_table.c	QP numbers, and the slots of this host that they are from
+ *	port.c		UDP port 4791, shared with the other processes of this host
+ *	worker.c, sleep.c, wait.c	who makes progress when nobody polls
+ */
+#ifndef VERBATIM_ENGINE_ENGINE_H
+#define VERBATIM_ENGINE_ENGINE_H
+
+#include <stdatomic.h>
+
+#include "base/counters.h"
+#include "base/heap.h"
+#include "base/list.h"
+#include "base/lock.h"
+#include "host/port_group.h"
+#include "host/slot.h"
+#include "host/slot_watch.h"
+#include "link/link.h"
+#include "link/loopback.h"
+#include "local/local.h"
+#include "object/cq.h"
+#include "object/event.h"
+#include "object/qp.h"
+#include "platform/wait.h"
+#include "transport/transport.h"
+#include "wire/icrc.h"
+#include "wire/packet.h"
+
+#define ENGINE_SLOTS_MAX	4u
+#define ENGINE_BATCHES		4u
+#define ENGINE_DEFERRED_MAX	64u	/* event queues that are raised after progress */
+
+/* Tags of the waiter (platform/wait.h), besides WAIT_DOORBELL. */
+#define WAIT_SOCKETS	0x2u
+#define WAIT_SLOTS	0x4u
+#define WAIT_NETDEV	0x8u
+#define WAIT_OWNER	0x10u
+#define WAIT_GROUP	0x20u
+#define WAIT_ERRORS	0x40u
+#define WAIT_SERVICES	0x80u
+#define WAIT_PEERS	0x100u
+#define WAIT_MEMORY	0x200u
+#define WAIT_BELLS	0x400u
+
+/* What stands above the engine; all under engine->progress unless it says otherwise. */
+struct engine_ops {
+	/* A packet to QP1, its ICRC checked; one segment of @datagram. */
+	void (*management)(void *owner, const struct datagram *datagram, uint8_t *data, size_t bytes,
+			   unsigned segment, const struct packet *packet, uint64_t now_ns);
+	/* As slot_receive(): a request that another process received. */
+	int (*receive_service)(void *owner, struct datagram *datagram, uint8_t *buffer, size_t size);
+	void (*multicast)(void *owner, const struct packet *packet, struct rx_info *info, uint64_t now_ns);
+	/* By any thread, without locks: is one of our QPs connected to the holder of @slot, as a host's own? */
+	bool (*is_connected_to)(void *owner, uint32_t slot);
+	/* By the worker, without locks. @ready: what it was woken by. */
+	void (*chores)(void *owner, uint32_t ready, uint64_t now_ns);
+	/* By any thread: is there such a chore, and when is the next one? */
+	bool (*has_chores)(void *owner);
+	uint64_t (*chore_ns)(void *owner);
+	/* By the worker, without locks: the process is about to end. */
+	void (*leave)(void *owner);
+};
+
+/* The numbers of QPs: slots of this host, and what has which index of each. */
+struct qp_table {
+	struct slot slot[ENGINE_SLOTS_MAX];
+	unsigned slot_count;
+	struct qp **table[ENGINE_SLOTS_MAX];	/* [QP_PER_SLOT] each; read under progress */
+	uint32_t next[ENGINE_SLOTS_MAX], used[ENGINE_SLOTS_MAX];
+	uint32_t count;
+};
+
+struct engine_timers {
+	struct lock lock;
+	struct timer_heap heap;
+	_Atomic uint64_t next_ns;	/* the earliest of them; read without the lock */
+};
+
+/* Buffers to transmit from. */
+struct tx_batches {
+	struct lock lock;
+	struct tx_batch *free[ENGINE_BATCHES];
+	unsigned count;
+};
+
+/* An event queue whose fd is to be raised. */
+struct deferred {
+	struct event_queue *queue;
+	unsigned times;
+};
+
+/* Under progress: to be done after it. */
+struct deferred_list {
+	struct deferred entry[ENGINE_DEFERRED_MAX];
+	unsigned count;
+};
+
+/* Under progress, but for the atomics, which any thread sets. */
+struct rx {
+	uint64_t udp_looked_ns;		/* when the sockets were last looked at */
+	uint8_t *slot_buffer;		/* what slot_receive() fills */
+	unsigned slots_busy;		/* rounds for which the slot sockets are looked at often */
+	unsigned rounds, brief_rounds;
+	_Atomic bool slots_due;		/* a slot socket is readable */
+	_Atomic bool services_due;	/* a socket of a service is readable */
+};
+
+/* ACKs are held back for a moment: does the application reply at once? (progress.c) */
+struct reply {
+	_Atomic bool awaited;
+	_Atomic int score;		/* how sure that is */
+};
+
+/* What application threads do. */
+struct app {
+	_Atomic uint64_t progress_ns;	/* when one last made progress, */
+	_Atomic pid_t thread;		/* and which (platform/thread_cpu.h) */
+	_Atomic uint32_t calls;		/* how often, brief rounds too */
+	_Atomic bool inside;		/* just now */
+	_Atomic uint64_t event_mode_ns;	/* when one last asked to be woken */
+};
+
+enum worker_state { WORKER_ACTIVE, WORKER_STANDBY };	/* worker.c */
+enum leaving { STAYING, LEAVING, HAS_LEFT };
+
+struct worker {
+	struct worker_thread *thread;
+	_Atomic bool stopping;
+	_Atomic uint32_t leaving;	/* enum leaving: the process ends (worker_leave) */
+	_Atomic uint32_t state;		/* enum worker_state */
+	_Atomic uint64_t notice_ns;	/* worker_note(): TIME_NEVER: none */
+};
+
+struct sleep {
+	struct lock lock;
+	unsigned sleepers;		/* threads asleep for the device, under lock (sleep.h) */
+	_Atomic uint64_t until_ns;	/* ring the doorbell for anything due before this */
+};
+
+/* An application thread waits in the worker's place (wait.c). */
+struct app_wait {
+	_Atomic bool active;
+	_Atomic unsigned count;		/* such waits so far */
+	_Atomic bool recent;		/* one was since an application last asked to be woken */
+	_Atomic bool deep_sleep;	/* the worker is to be woken when it is over */
+	_Atomic uint64_t worker_until_ns;	/* it sleeps meanwhile */
+};
+
+struct engine {
+	const struct engine_ops *ops;
+	void *owner;
+	struct lock progress;		/* receiving, timers, the run queue's consumer */
+	struct counters *counters;
+	struct run_queue run_queue;
+
+	struct link *link;		/* what packets leave and come by: udp, perhaps wrapped */
+	struct link *udp;		/* the innermost of those */
+	bool lossy;			/* VERBATIM_FAULT */
+	struct link *loopback;		/* to this process itself, perhaps wrapped by a trace */
+	struct link *loopback_inner;
+	struct local local;		/* other processes of this host, through memory */
+
+	struct qp_table qps;
+	struct slot_watch *watch;	/* we are watched by it, and watch others */
+	struct port_group *group;	/* NULL while another user owns port 4791 */
+	int owner_watch_fd;		/* then: hangs up when that may have changed; or -1 */
+
+	struct engine_timers timers;
+	struct tx_batches batches;
+	struct deferred_list deferred;
+	struct rx rx;
+	struct reply reply;
+
+	struct waiter waiter;
+	struct worker worker;
+	struct sleep sleep;
+	struct app app;
+	struct app_wait wait;
+};
+
+/* ---- engine.c ---- */
+
+/*
+ * @engine is all zero but for ops, owner, counters and local.mode, local.mrs. engine_open() has links, a slot and
+ * channels to other processes, engine_start() port 4791 and the worker. 0 or errno; engine_close() also
+ * after a failure.
+ */
+void engine_init(struct engine *engine);
+int engine_open(struct engine *engine);
+int engine_start(struct engine *engine);
+void engine_stop(struct engine *engine);
+void engine_close(struct engine *engine);
+/* In a fork()ed child: descriptors are closed, and nothing else is touched. */
+void engine_abandon(struct engine *engine);
+
+/* ---- progress.c ---- */
+
+/*
+ * Receive, expire timers and transmit what is due. False when another thread is at it. @polled:
+ * the CQ for whose application thread this is done; NULL: the worker. *packets: how many came.
+ */
+bool engine_progress(struct engine *engine, const struct cq *polled, unsigned *packets);
+/* The calling thread, an application's, has just made progress, or waited in the worker's place. */
+void progress_note(struct engine *engine, uint64_t now_ns);
+/* An application thread posted a send while an ACK was held back for it. */
+void progress_replied(struct engine *engine);
+
+/* ---- tx_run.c ---- */
+
+/* Transmit for @qp, now, on this thread. */
+void tx_run(struct engine *engine, struct qp *qp);
+/* The run queue has work: see that somebody does it. */
+void tx_run_queued(struct engine *engine);
+
+/* ---- timers.c ---- */
+
+/* After any transport call: keep the QP's timer at or before its deadline. */
+void timers_arm(struct engine *engine, struct qp *qp) REQUIRES(qp->lock);
+void timers_disarm(struct engine *engine, struct qp *qp);
+
+/* ---- deferred.c ---- */
+
+void effects_apply(struct effects *effects);
+/* With the progress lock held: applied when it is dropped. (The engine is a void * for local_ops.) */
+void effects_defer(void *engine, struct effects *effects);
+/* Drop the progress lock, and do what was deferred. */
+void progress_unlock(struct engine *engine) RELEASES(engine->progress);
+
+/* ---- rx.c, tx.c ---- */
+
+/* Returns how many packets came, those for other processes included. */
+unsigned rx_poll(struct engine *engine, uint64_t now_ns) REQUIRES(engine->progress);
+/* What the ICRC covers of the headers of that segment, as our own sender makes them. */
+struct icrc_header icrc_header_of(const struct datagram *datagram, unsigned segment);
+
+/* ---- qp_table.c ---- */
+
+struct qp *qp_table_find(struct engine *engine, uint32_t qpn) REQUIRES(engine->progress);
+/*
+ * Number the QP and make it findable. 0; ENOMEM; errno of a new slot, explained. *index: its place among
+ * all that this process may have.
+ */
+int qp_table_add(struct engine *engine, struct qp *qp, unsigned *index) REQUIRES(engine->progress);
+void qp_table_remove(struct engine *engine, struct qp *qp) REQUIRES(engine->progress);
+
+/* Which of our slots @slot is; slot_count: it is another process's. */
+static inline unsigned qp_table_slot(const struct qp_table *qps, uint32_t slot)
+{
+	unsigned i = 0;
+
+	while (i < qps->slot_count && qps->slot[i].number != slot)
+		i++;
+	return i;
+}
+
+static inline bool engine_has_slot(const struct engine *engine, uint32_t slot)
+{
+	return qp_table_slot(&engine->qps, slot) < engine->qps.slot_count;
+}
+
+/* ---- worker.c, sleep.c, wait.c ---- */
+
+/* The process is about to end: have the worker call ops->leave(), and wait for that at most so long. */
+void worker_leave(struct engine *engine, uint64_t patience_ns);
+/* Transmit what waits, ops->leave(), and look at the sockets once more. */
+void engine_leave(struct engine *engine);
+/* An application is about to sleep until something completes: no STANDBY, no doubts. */
+void worker_expect_sleepers(struct engine *engine);
+/* Something is due at @deadline_ns, or an application thread goes to sleep (0): wake it if need be. */
+void worker_notice(struct engine *engine, uint64_t deadline_ns);
+/* The same under a QP's lock: done by engine_after_unlock(), which is due then. */
+static inline void worker_note(struct engine *engine, uint64_t deadline_ns)
+{
+	uint64_t noted_ns = atomic_load_explicit(&engine->worker.notice_ns, memory_order_relaxed);
+
+	while (deadline_ns < noted_ns &&
+	       !atomic_compare_exchange_weak(&engine->worker.notice_ns, &noted_ns, deadline_ns))
+		;
+}
+
+/* System calls that were put off while a QP's lock was held: bells of peers, the worker's doorbell. */
+static inline void engine_after_unlock(struct engine *engine)
+{
+	local_ring_bells(&engine->local);
+	if (atomic_load_explicit(&engine->worker.notice_ns, memory_order_relaxed) != TIME_NEVER)
+		worker_notice(engine, atomic_exchange(&engine->worker.notice_ns, TIME_NEVER));
+}
+
+/*
+ * Make progress until an event may be in @queue. 0: look (it is an event fd, in blocking mode or not);
+ * EINTR as read() has it.
+ */
+int wait_progress(struct engine *engine, struct event_queue *queue);
+
+#endif

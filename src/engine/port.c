@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* UDP port 4791, which the processes of this host share (host/port_group.h). */
+#include "base/log.h"
+#include "engine/internal.h"
+#include "link/udp.h"
+#include "platform/clock.h"
+
+#define SETTLE_NS	100000000u	/* more than two rounds of 20 ms for members that do not answer */
+#define SETTLE_STEP_NS	50000u
+#define DRAINS_MAX	64u
+
+void port_bind(struct engine *engine)
+{
+	struct port_group *group;
+	int fd4, fd6, err = engine->group ? 0 : udp_bind(engine->udp);
+
+	if (engine->group)
+		return;
+	if (err) {
+		explain("open_device: UDP port 4791 is taken by another user's process or by the "
+			"kernel's rdma_rxe: packets from other hosts will be handed on by that user's "
+			"Verbatim processes; with rdma_rxe ('rdma link show') they are lost");
+		return;
+	}
+	udp_bound_fds(engine->udp, &fd4, &fd6);
+	err = port_group_join(&group, fd4, fd6, engine->qps.slot, engine->qps.slot_count, engine->counters);
+	if (err)
+		log_error("joining the processes that share port 4791 failed: error %d", err);
+	else
+		engine->group = group;
+	worker_watch_port(engine);
+}
+
+/*
+ * Before a peer can know a QPN of ours the port's selector knows our slot: otherwise our packets would be
+ * spread over the members, and one that is stopped keeps what it gets. Alone: no wait.
+ */
+void port_settle(struct engine *engine)
+{
+	uint64_t until_ns = clock_now_ns() + SETTLE_NS, now_ns;
+
+	lock_acquire(&engine->progress);
+	while (engine->group && !port_group_is_settled(engine->group) &&
+	       (now_ns = clock_now_ns()) < until_ns) {
+		port_group_tick(engine->group, now_ns);
+		atomic_store(&engine->rx.slots_due, true);
+		if (!rx_poll(engine, now_ns))
+			thread_sleep_ns(SETTLE_STEP_NS);
+	}
+	progress_unlock(engine);
+}
+
+void port_drain(struct engine *engine)
+{
+	unsigned n = 0;
+
+	lock_acquire(&engine->progress);
+	do
+		engine->rx.udp_looked_ns = 0;	/* beside shared memory the sockets may not be due */
+	while (n++ < DRAINS_MAX && rx_poll(engine, clock_now_ns()));
+	progress_unlock(engine);
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Progress: one thread at a time (engine->progress) receives and expires timers, and serves the run queue
+ * afterwards. A thread that polls a CQ tries; the worker does it when none polls.
+ */
+#include "engine/internal.h"
+#include "platform/clock.h"
+#include "platform/thread_cpu.h"
+
+#define REPLY_SCORE_MAX	8
+#define REPLY_RETRY	64u	/* rounds between tries whether the application replies */
+#define TIMERS_EVERY	4u	/* busy rounds between looks at the timers */
+#define BRIEF_ROUNDS	16u	/* of so many with messages one is a whole round ... */
+#define BRIEF_BYTES	(1u << 20)	/* ... and sooner where they are large */
+#define ROUND_LONG	16u	/* packets after which a round may have taken some time */
+#define NOTE_EVERY_NS	5000u	/* that a thread polls while another one makes progress */
+
+/*
+ * What receiving leaves to transmit is done in the same pass, unless the thread is about to hand
+ * completions to an application that is used to replying at once: then its message and the ACK
+ * that is due leave together. Whether it is used to is learnt: a reply (progress_replied) counts for
+ * it, a poll without one counts twice against it, and now and then it is tried again. Only while
+ * the worker stands by: it looks every 2 ms whether somebody still polls, and work is left behind.
+ */
+static bool expects_reply(struct engine *engine, const struct cq *polled) REQUIRES(engine->progress)
+{
+	if (!polled || cq_is_empty(polled) ||
+	    atomic_load_explicit(&engine->worker.state, memory_order_relaxed) != WORKER_STANDBY)
+		return false;
+	return atomic_load_explicit(&engine->reply.score, memory_order_relaxed) > 0 ||
+	       engine->rx.rounds % REPLY_RETRY == 0;
+}
+
+static void judge_reply(struct engine *engine) REQUIRES(engine->progress)
+{
+	int score = atomic_load_explicit(&engine->reply.score, memory_order_relaxed);
+
+	if (atomic_load_explicit(&engine->reply.awaited, memory_order_relaxed) &&
+	    atomic_exchange_explicit(&engine->reply.awaited, false, memory_order_relaxed))
+		atomic_store_explicit(&engine->reply.score, score > 2 ? score - 2 : 0,
+				      memory_order_relaxed);
+}
+
+void progress_replied(struct engine *engine)
+{
+	int score = atomic_load_explicit(&engine->reply.score, memory_order_relaxed);
+
+	atomic_store_explicit(&engine->reply.awaited, false, memory_order_relaxed);
+	if (score < REPLY_SCORE_MAX)
+		atomic_store_explicit(&engine->reply.score, score + 1, memory_order_relaxed);
+}
+
+/* *hold: what is to be transmitted waits for a reply of the application. */
+static unsigned one_round(struct engine *engine, const struct cq *polled, uint64_t now_ns, bool *hold)
+	REQUIRES(engine->progress)
+{
+	unsigned packets;
+
+	engine->rx.rounds++;
+	judge_reply(engine);
+	packets = rx_poll(engine, now_ns);
+	if (engine->rx.rounds % TIMERS_EVERY == 0 || packets == 0)
+		timers_expire(engine, now_ns);
+	*hold = expects_reply(engine, polled);
+	if (*hold)
+		atomic_store_explicit(&engine->reply.awaited, true, memory_order_relaxed);
+	return packets;
+}
+
+void progress_note(struct engine *engine, uint64_t now_ns)
+{
+	atomic_store_explicit(&engine->app.progress_ns, now_ns, memory_order_relaxed);
+	atomic_store_explicit(&engine->app.thread, thread_id(), memory_order_relaxed);
+}
+
+/* The worker is at it, and may have lost its core to another process: it is not to be needed next time. */
+static void note_polling(struct engine *engine)
+{
+	uint64_t now_ns = clock_now_ns();
+
+	/* Several threads may poll: they need not fight for the line. */
+	if (now_ns - atomic_load_explicit(&engine->app.progress_ns, memory_order_relaxed) > NOTE_EVERY_NS)
+		progress_note(engine, now_ns);
+}
+
+/* Messages are most of what comes to a thread that polls for them: it need not do all else. */
+static bool may_be_brief(struct engine *engine) REQUIRES(engine->progress)
+{
+	if (++engine->rx.brief_rounds % BRIEF_ROUNDS && engine->local.received_bytes < BRIEF_BYTES)
+		return true;
+	engine->rx.brief_rounds = 0;
+	return false;
+}
+
+static void progress_for(struct engine *engine, const struct cq *polled, unsigned *packets, bool *hold)
+	REQUIRES(engine->progress)
+{
+	uint64_t now_ns;
+
+	*packets = local_receive(&engine->local);
+	*hold = *packets && polled && may_be_brief(engine);
+	if (*hold)
+		return;
+	engine->local.received_bytes = 0;
+	now_ns = clock_now_ns();
+	*packets += one_round(engine, polled, now_ns, hold);
+	/* A look at the clock is as much as a tenth of a pass that finds nothing. */
+	if (*packets > ROUND_LONG)
+		now_ns = clock_now_ns();
+	if (polled)
+		progress_note(engine, now_ns);
+}
+
+/* What driving left to be done without its lock. */
+static void after_progress(struct engine *engine, bool hold, unsigned *packets)
+{
+	if (!hold)
+		tx_serve_run_queue(engine);
+	if (local_fetch(&engine->local))
+		(*packets)++;
+}
+
+bool engine_progress(struct engine *engine, const struct cq *polled, unsigned *packets)
+{
+	bool hold;
+
+	*packets = 0;
+	if (!lock_try(&engine->progress)) {
+		if (polled)
+			note_polling(engine);
+		return false;
+	}
+	if (polled) {
+		uint32_t calls = atomic_load_explicit(&engine->app.calls, memory_order_relaxed);
+
+		atomic_store_explicit(&engine->app.calls, calls + 1, memory_order_relaxed);
+		atomic_store_explicit(&engine->app.inside, true, memory_order_relaxed);
+	}
+	progress_for(engine, polled, packets, &hold);
+	progress_unlock(engine);
+	after_progress(engine, hold, packets);
+	if (polled)
+		atomic_store_explicit(&engine->app.inside, false, memory_order_relaxed);
+	return true;
+}

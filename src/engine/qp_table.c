@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * QP numbers: a slot of this host and an index (wire/qpn.h). A process has one slot, and more when its QPs
+ * do not fit.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "engine/internal.h"
+#include "platform/clock.h"
+
+#define CLAIM_TRIES	16u
+
+/* A slot that can be watched: the kernel may still be closing sockets of its last holder. */
+static int claim_watchable(struct engine *engine, struct slot *slot)
+{
+	unsigned tries;
+	int err = EADDRINUSE;
+
+	for (tries = 0; err == EADDRINUSE && tries < CLAIM_TRIES; tries++) {
+		err = slot_claim(slot);
+		if (err)
+			break;
+		err = slot_watch_listen(engine->watch, slot->number);
+		if (err)
+			slot_release(slot);
+	}
+	return err;
+}
+
+static int claim(struct engine *engine)
+{
+	struct qp_table *qps = &engine->qps;
+	unsigned n = qps->slot_count;
+	int err;
+
+	if (n == ENGINE_SLOTS_MAX)
+		return ENOMEM;
+	qps->table[n] = calloc(QP_PER_SLOT, sizeof(**qps->table));
+	if (!qps->table[n])
+		return ENOMEM;
+	err = claim_watchable(engine, &qps->slot[n]);
+	if (err) {
+		explain("open_device: no slot of the %u of this host is to be had: %s", SLOT_COUNT,
+			strerror(err));
+		goto free_table;
+	}
+	err = worker_watch_slot(engine, &qps->slot[n]);
+	if (err)
+		goto release_slot;
+	qps->next[n] = (uint32_t)random_u64() % QP_PER_SLOT;
+	qps->slot_count++;
+	return 0;
+release_slot:
+	slot_release(&qps->slot[n]);
+free_table:
+	free(qps->table[n]);
+	qps->table[n] = NULL;
+	return err;
+}
+
+int slots_claim(struct engine *engine)
+{
+	struct qp_table *qps = &engine->qps;
+	int err = claim(engine);
+
+	if (!err && engine->group)
+		port_group_add_slot(engine->group, &qps->slot[qps->slot_count - 1]);
+	if (!err)
+		local_add_slot(&engine->local, &qps->slot[qps->slot_count - 1]);
+	return err;
+}
+
+void slots_release(struct engine *engine)
+{
+	unsigned i;
+
+	for (i = 0; i < engine->qps.slot_count; i++) {
+		slot_release(&engine->qps.slot[i]);
+		free(engine->qps.table[i]);
+	}
+}
+
+struct qp *qp_table_find(struct engine *engine, uint32_t qpn)
+{
+	unsigned i = qp_table_slot(&engine->qps, qpn_slot(qpn));
+
+	return i < engine->qps.slot_count ? engine->qps.table[i][qpn_index(qpn)] : NULL;
+}
+
+/* Indices go round, so that a number is not used again at once. */
+static bool number_in_slot(struct qp_table *qps, unsigned slot, uint32_t *qpn)
+{
+	uint32_t tries;
+
+	if (qps->used[slot] == QP_PER_SLOT)
+		return false;
+	for (tries = 0; tries < QP_PER_SLOT; tries++) {
+		uint32_t index = qps->next[slot];
+
+		qps->next[slot] = (index + 1) % QP_PER_SLOT;
+		if (!qps->table[slot][index]) {
+			*qpn = qps->slot[slot].number << QP_INDEX_BITS | index;
+			return true;
+		}
+	}
+	return false;
+}
+
+static int find_number(struct engine *engine, unsigned *slot, uint32_t *qpn) REQUIRES(engine->progress)
+{
+	struct qp_table *qps = &engine->qps;
+	int err;
+
+	for (*slot = 0; *slot < qps->slot_count; ++*slot)
+		if (number_in_slot(qps, *slot, qpn))
+			return 0;
+	err = slots_claim(engine);
+	if (!err)
+		number_in_slot(qps, *slot, qpn);
+	return err;
+}
+
+int qp_table_add(struct engine *engine, struct qp *qp, unsigned *index)
+{
+	struct qp_table *qps = &engine->qps;
+	unsigned slot;
+	int err = find_number(engine, &slot, &qp->number);
+
+	if (err)
+		return err;
+	lock_acquire(&engine->timers.lock);
+	err = timer_heap_reserve(&engine->timers.heap, qps->count + 1);
+	lock_release(&engine->timers.lock);
+	if (err)
+		return err;
+	qps->table[slot][qpn_index(qp->number)] = qp;
+	qps->used[slot]++;
+	qps->count++;
+	*index = slot * QP_PER_SLOT + qpn_index(qp->number);
+	return 0;
+}
+
+void qp_table_remove(struct engine *engine, struct qp *qp)
+{
+	struct qp_table *qps = &engine->qps;
+	unsigned slot = qp_table_slot(qps, qpn_slot(qp->number));
+
+	qps->table[slot][qpn_index(qp->number)] = NULL;
+	qps->used[slot]--;
+	qps->count--;
+}

@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * From datagrams to QPs: split batches into packets, check each (opcode, pad and length first,
+ * then the ICRC), find its QP, run the transport. Packets for another process's slot are handed
+ * on to it. A QP stays locked over the packets of a batch that are for it.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "engine/internal.h"
+#include "engine/ip_id.h"
+#include "local/ring.h"
+#include "wire/dump.h"
+#include "wire/icrc.h"
+
+#define RECEIVE_BATCH	16u
+#define RECEIVE_ROUNDS	8u	/* batches per pass, so that timers and transmitting get a turn */
+#define SLOTS_SELDOM	64u	/* passes between looks at the slot sockets (the worker is told) */
+#define SLOTS_OFTEN	8u	/* the same while packets come there */
+#define SLOTS_BUSY	4096u	/* passes for which a packet makes them busy */
+#define SLOT_BUFFER	65536u
+#define SOCKETS_EVERY_NS 20000u
+
+struct receiver {
+	struct engine *engine;
+	uint64_t now_ns;
+	struct qp *qp;		/* locked, or NULL */
+	struct effects effects;
+	unsigned packets;
+};
+
+/* Field by field: with its effects it is larger than what most passes have to look at. */
+static void receiver_init(struct receiver *receiver, struct engine *engine, uint64_t now_ns)
+{
+	receiver->engine = engine;
+	receiver->now_ns = now_ns;
+	receiver->qp = NULL;
+	receiver->packets = 0;
+	effects_init(&receiver->effects);
+}
+
+static void let_go(struct receiver *receiver) UNCHECKED_LOCKS
+{
+	if (receiver->qp) {
+		timers_arm(receiver->engine, receiver->qp);
+		lock_release(&receiver->qp->lock);
+		receiver->qp = NULL;
+	}
+	effects_defer(receiver->engine, &receiver->effects);
+}
+
+static void take_hold(struct receiver *receiver, struct qp *qp) UNCHECKED_LOCKS
+{
+	if (receiver->qp == qp && !effects_full(&receiver->effects))
+		return;
+	let_go(receiver);
+	lock_acquire(&qp->lock);
+	receiver->qp = qp;
+}
+
+static void forward(struct receiver *receiver, const struct datagram *datagram, uint32_t qpn)
+{
+	struct engine *engine = receiver->engine;
+	uint32_t slot = qpn_slot(qpn);
+
+	if (datagram->handed_on || slot == 0 || slot == SLOT_COUNT - 1) {
+		counter_add(engine->counters, COUNTER_RX_QPN, 1);
+		return;
+	}
+	if (slot_forward(slot, datagram)) {
+		counter_add(engine->counters, COUNTER_RX_FOREIGN_LOST, 1);
+		return;
+	}
+	counter_add(engine->counters, COUNTER_RX_FOREIGN, 1);
+	if (engine->group)
+		port_group_stale(engine->group, receiver->now_ns);
+}
+
+static enum icrc_verdict check_icrc(const struct datagram *datagram, const uint8_t *data,
+				    size_t bytes, unsigned segment, enum ip_id_kind *kind)
+{
+	struct icrc_header header = icrc_header_of(datagram, segment);
+	enum icrc_verdict verdict = icrc_check(&header, data, bytes);
+
+	*kind = ip_id_kind_of(verdict == ICRC_GOOD, header.ip_id, header.dont_fragment);
+	return verdict;
+}
+
+bool rx_find_ip_id(const struct datagram *datagram, const uint8_t *packet, size_t bytes,
+			unsigned segment, uint16_t *ip_id, bool *dont_fragment)
+{
+	struct icrc_header header = icrc_header_of(datagram, segment);
+
+	if (header.ipv6 || bytes < BTH_BYTES + ICRC_BYTES ||
+	    icrc_check(&header, packet, bytes) == ICRC_BAD)
+		return false;
+	*ip_id = header.ip_id;
+	*dont_fragment = header.dont_fragment;
+	return true;
+}
+
+static void count_parse_failure(struct engine *engine, enum parse verdict)
+{
+	enum counter counter = verdict == PARSE_SHORT  ? COUNTER_RX_SHORT :
+			       verdict == PARSE_OPCODE ? COUNTER_RX_OPCODE :
+							 COUNTER_RX_MALFORMED;
+
+	counter_add(engine->counters, counter, 1);
+}
+
+static void log_packet_line(const struct packet *packet)
+{
+	char line[DUMP_LINE_MAX];
+
+	packet_dump(packet, line, sizeof(line));
+	log_print(LOG_PACKET, "received %s", line);
+}
+
+static void deliver(struct receiver *receiver, const struct datagram *datagram,
+		    const struct packet *packet, enum ip_id_kind kind) UNCHECKED_LOCKS
+{
+	struct engine *engine = receiver->engine;
+	struct rx_info info = { .traffic_class = datagram->traffic_class,
+				.hop_limit = datagram->hop_limit,
+				.ecn_marked = (datagram->traffic_class & 3) == 3,
+				.loopback = datagram->sealed,
+				.interface = datagram->interface };
+	struct qp *qp;
+
+	memcpy(info.source, datagram->source, 16);
+	memcpy(info.destination, datagram->destination, 16);
+	if (log_is_on(LOG_PACKET))
+		log_packet_line(packet);
+	if (packet->dest_qpn == QPN_MULTICAST) {
+		let_go(receiver);
+		engine->ops->multicast(engine->owner, packet, &info, receiver->now_ns);
+		return;
+	}
+	qp = qp_table_find(engine, packet->dest_qpn);
+	if (!qp) {
+		counter_add(engine->counters, COUNTER_RX_QPN, 1);
+		return;
+	}
+	take_hold(receiver, qp);
+	if (qp->type != IBV_QPT_UD && !ip_id_is_usual(&qp->id_streak, kind))
+		counter_add(engine->counters, COUNTER_RX_IP_ID, 1);
+	else
+		transport_receive(qp, packet, &info, receiver->now_ns, &receiver->effects);
+}
+
+/*
+ * Of memory that the sender can still write the headers are copied before they are looked at; the
+ * payload is data, whatever becomes of it.
+ */
+static enum parse parse_shared(const uint8_t *data, size_t bytes, struct packet *packet)
+{
+	uint8_t headers[PACKET_HEADER_MAX];
+	enum parse verdict;
+
+	memcpy(headers, data, bytes < sizeof(headers) ? bytes : sizeof(headers));
+	verdict = packet_parse(headers, bytes, packet);
+	if (verdict == PARSE_OK)
+		packet->payload = data + (packet->payload - headers);
+	return verdict;
+}
+
+static void receive_packet(struct receiver *receiver, struct datagram *datagram, uint8_t *data,
+			   size_t bytes, unsigned segment) UNCHECKED_LOCKS
+{
+	struct engine *engine = receiver->engine;
+	struct packet packet;
+	enum parse verdict;
+	enum ip_id_kind kind = IP_ID_PREDICTED;
+
+	counter_add(engine->counters, COUNTER_RX_PACKETS, 1);
+	counter_add(engine->counters, COUNTER_RX_BYTES, bytes);
+	verdict = datagram->shared ? parse_shared(data, bytes, &packet) :
+				     packet_parse(data, bytes, &packet);
+	if (verdict != PARSE_OK) {
+		count_parse_failure(engine, verdict);
+		return;
+	}
+	if (!datagram->sealed &&
+	    check_icrc(datagram, data, bytes, segment, &kind) == ICRC_BAD) {
+		counter_add(engine->counters, COUNTER_RX_ICRC, 1);
+		return;
+	}
+	if ((packet.pkey & 0x7fff) != (PKEY_DEFAULT & 0x7fff)) {
+		counter_add(engine->counters, COUNTER_RX_PKEY, 1);
+		return;
+	}
+	if (packet.dest_qpn == QPN_GSI) {
+		let_go(receiver);
+		engine->ops->management(engine->owner, datagram, data, bytes, segment, &packet,
+					receiver->now_ns);
+		return;
+	}
+	deliver(receiver, datagram, &packet, kind);
+}
+
+static bool is_foreign(const struct engine *engine, uint32_t qpn)
+{
+	return qpn != QPN_MULTICAST && qpn > QPN_GSI && !engine_has_slot(engine, qpn_slot(qpn));
+}
+
+/* Neighbouring segments for one slot are handed on together: unix queues are short. */
+static size_t forward_run(struct receiver *receiver, const struct datagram *datagram, size_t start,
+			  size_t segment_bytes, unsigned segment)
+{
+	struct datagram run = *datagram;
+	uint32_t qpn = packet_peek_qpn(datagram->data + start, datagram->bytes - start);
+	size_t end = start + segment_bytes;
+
+	while (end < datagram->bytes &&
+	       qpn_slot(packet_peek_qpn(datagram->data + end, datagram->bytes - end)) ==
+	       qpn_slot(qpn))
+		end += segment_bytes;
+	run.data = datagram->data + start;
+	run.bytes = (end < datagram->bytes ? end : datagram->bytes) - start;
+	run.segment_bytes = run.bytes > segment_bytes ? segment_bytes : 0;
+	run.segment_number = segment;
+	forward(receiver, &run, qpn);
+	return run.bytes;
+}
+
+static void receive_datagram(struct receiver *receiver, struct datagram *datagram)
+{
+	size_t segment_bytes = datagram->segment_bytes ? datagram->segment_bytes : datagram->bytes;
+	unsigned first = datagram->segment_number;
+	size_t done = 0;
+
+	if (receiver->engine->group && port_group_takes(receiver->engine->group, datagram))
+		return;
+	while (done < datagram->bytes) {
+		uint8_t *data = datagram->data + done;
+		size_t left = datagram->bytes - done;
+		size_t bytes = left < segment_bytes ? left : segment_bytes;
+		unsigned segment = first + (unsigned)(done / segment_bytes);
+
+		receiver->packets++;
+		if (is_foreign(receiver->engine, packet_peek_qpn(data, bytes)))
+			bytes = forward_run(receiver, datagram, done, segment_bytes, segment);
+		else
+			receive_packet(receiver, datagram, data, bytes, segment);
+		done += bytes;
+	}
+}
+
+static void receive_link(struct receiver *receiver, struct link *link)
+{
+	struct datagram datagram[RECEIVE_BATCH];
+	unsigned round, received, i;
+
+	for (round = 0; round < RECEIVE_ROUNDS; round++) {
+		if (link->ops->receive(link, datagram, RECEIVE_BATCH, &received) || !received)
+			return;
+		for (i = 0; i < received; i++)
+			receive_datagram(receiver, &datagram[i]);
+		let_go(receiver);
+		if (received < RECEIVE_BATCH)
+			return;
+	}
+}
+
+static void receive_slots(struct receiver *receiver)
+{
+	struct engine *engine = receiver->engine;
+	struct slot_proof proof;
+	struct datagram datagram;
+	unsigned i, n;
+
+	for (i = 0; i < engine->qps.slot_count; i++)
+		for (n = 0; n < RECEIVE_BATCH * RECEIVE_ROUNDS; n++) {
+			int err = slot_receive(&engine->qps.slot[i], &datagram, engine->rx.slot_buffer,
+					       SLOT_BUFFER, &proof);
+
+			if (err == EAGAIN)
+				break;
+			if (err == EPERM)
+				counter_add(engine->counters, COUNTER_RX_FORGED, 1);
+			if (err == ENOMSG)
+				local_note_proof(&engine->local, &proof);
+			if (err)
+				continue;
+			datagram.handed_on = true;
+			engine->rx.slots_busy = SLOTS_BUSY;
+			receive_datagram(receiver, &datagram);
+		}
+	let_go(receiver);
+}
+
+/* Requests that other processes received, and that are for a service of this one. */
+static void receive_services(struct receiver *receiver) UNCHECKED_LOCKS
+{
+	struct engine *engine = receiver->engine;
+	struct datagram datagram;
+	unsigned n;
+	int err = 0;
+
+	for (n = 0; err != EAGAIN && n < RECEIVE_BATCH * RECEIVE_ROUNDS; n++) {
+		err = engine->ops->receive_service(engine->owner, &datagram, engine->rx.slot_buffer,
+						   SLOT_BUFFER);
+		if (err == EPERM)
+			counter_add(engine->counters, COUNTER_RX_FORGED, 1);
+		if (!err)
+			receive_datagram(receiver, &datagram);
+	}
+	let_go(receiver);
+}
+
+static bool slots_are_due(struct engine *engine)
+{
+	unsigned every = engine->rx.slots_busy ? SLOTS_OFTEN : SLOTS_SELDOM;
+
+	if (engine->rx.slots_busy)
+		engine->rx.slots_busy--;
+	return engine->rx.rounds % every == 0 ||
+	       (atomic_load_explicit(&engine->rx.slots_due, memory_order_relaxed) &&
+		atomic_exchange(&engine->rx.slots_due, false));
+}
+
+/*
+ * A look at the sockets is a system call, as long as some messages through memory take: beside peers
+ * that share memory they have their turn every so often.
+ */
+static bool sockets_are_due(struct receiver *receiver)
+{
+	struct engine *engine = receiver->engine;
+
+	if (engine->local.ring && ring_has_channels(engine->local.ring) &&
+	    receiver->now_ns - engine->rx.udp_looked_ns < SOCKETS_EVERY_NS)
+		return false;
+	engine->rx.udp_looked_ns = receiver->now_ns;
+	return true;
+}
+
+/*
+ * A peer was met while QPs were at work: what they had sent by UDP was sent before what they put in
+ * memory. RC would repair it; UD would take it in the wrong order (and UC stays with UDP: qp.c).
+ */
+static void receive_udp_first(struct receiver *receiver)
+{
+	unsigned before, n = 0;
+
+	do {
+		before = receiver->packets;
+		receive_link(receiver, receiver->engine->link);
+	} while (receiver->packets != before && ++n < RECEIVE_ROUNDS);
+}
+
+unsigned rx_poll(struct engine *engine, uint64_t now_ns)
+{
+	struct receiver receiver;
+
+	receiver_init(&receiver, engine, now_ns);
+	if (engine->local.ring && ring_pending(engine->local.ring)) {
+		if (now_ns < atomic_load_explicit(&engine->local.udp_first_until_ns, memory_order_relaxed))
+			receive_udp_first(&receiver);
+		receive_link(&receiver, engine->local.link);
+		ring_done(engine->local.ring);
+	}
+	if (sockets_are_due(&receiver))
+		receive_link(&receiver, engine->link);
+	if (loopback_pending(engine->loopback_inner))
+		receive_link(&receiver, engine->loopback);
+	if (slots_are_due(engine))
+		receive_slots(&receiver);
+	if (atomic_load_explicit(&engine->rx.services_due, memory_order_relaxed)) {
+		atomic_store(&engine->rx.services_due, false);
+		receive_services(&receiver);
+	}
+	return receiver.packets;
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Sleeping for the device (sleep.h): what is published, by one or two sleepers. */
+
+#include "engine/internal.h"
+#include "engine/sleep.h"
+#include "local/ring.h"
+#include "platform/clock.h"
+
+uint64_t sleep_asked_for(struct engine *engine)
+{
+	uint64_t chore_ns = engine->ops->chore_ns(engine->owner), local_ns = local_deadline(&engine->local);
+
+	return chore_ns < local_ns ? chore_ns : local_ns;
+}
+
+static bool work_waits(struct engine *engine)
+{
+	return atomic_load(&engine->run_queue.count) > 0 || loopback_pending(engine->loopback_inner) ||
+	       local_pending(&engine->local) || atomic_load(&engine->worker.stopping) ||
+	       atomic_load(&engine->worker.leaving) == LEAVING;
+}
+
+/* Of two sleepers the one that wakes first counts. */
+static void publish(struct engine *engine, uint64_t deadline_ns)
+{
+	lock_acquire(&engine->sleep.lock);
+	if (engine->sleep.sleepers++ == 0 || deadline_ns < atomic_load(&engine->sleep.until_ns))
+		atomic_store(&engine->sleep.until_ns, deadline_ns);
+	if (engine->local.ring)
+		ring_sleep(engine->local.ring);
+	lock_release(&engine->sleep.lock);
+	atomic_thread_fence(memory_order_seq_cst);
+}
+
+uint64_t sleep_begin(struct engine *engine, uint64_t deadline_ns)
+{
+	uint64_t now_ns;
+
+	publish(engine, deadline_ns);
+	now_ns = clock_now_ns();
+	if (work_waits(engine) || timers_next(engine) < deadline_ns || deadline_ns <= now_ns)
+		return 0;
+	return deadline_ns == TIME_NEVER ? UINT64_MAX : deadline_ns - now_ns;
+}
+
+void sleep_end(struct engine *engine)
+{
+	bool ring = false;
+
+	lock_acquire(&engine->sleep.lock);
+	if (--engine->sleep.sleepers == 0) {
+		atomic_store(&engine->sleep.until_ns, 0);
+		if (engine->local.ring)
+			ring_awake(engine->local.ring);
+	} else {
+		/* The other one has its own deadline, and may have been counted awake by peers. */
+		atomic_store(&engine->sleep.until_ns, TIME_NEVER);
+		if (engine->local.ring)
+			ring_sleep(engine->local.ring);
+		ring = local_pending(&engine->local);
+	}
+	lock_release(&engine->sleep.lock);
+	if (ring)
+		waiter_ring(&engine->waiter);
+}

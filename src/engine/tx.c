@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * From a batch of packets to datagrams: runs of packets of one size to one place leave as one
+ * datagram with segmentation offload, sealed with the ICRC that fits their position in it (the
+ * kernel numbers the IPv4 identification of segments 0, 1, 2 ...: docs/field-notes.md).
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "engine/internal.h"
+#include "wire/icrc.h"
+
+/* How often a full socket buffer is waited for before packets are given up as lost. */
+#define SEND_TRIES 2000u
+#define UDP_PAYLOAD_MAX 65507u
+
+static bool same_way(const struct tx_packet *a, const struct tx_packet *b)
+{
+	return a->source_qpn == b->source_qpn && a->dest_qpn == b->dest_qpn &&
+	       !memcmp(&a->av, &b->av, sizeof(a->av));
+}
+
+/* How many packets from @first on fit one datagram: equal sizes, the last may be shorter. */
+static unsigned run_length(const struct tx_batch *batch, unsigned first, unsigned limit)
+{
+	const struct tx_packet *start = &batch->packet[first];
+	size_t bytes = start->bytes + ICRC_BYTES;
+	unsigned n = 1;
+
+	while (n < limit && first + n < batch->count) {
+		const struct tx_packet *next = &batch->packet[first + n];
+
+		if (next->bytes > start->bytes || !same_way(start, next) ||
+		    next->offset != batch->packet[first + n - 1].offset + start->bytes + ICRC_BYTES ||
+		    bytes + next->bytes + ICRC_BYTES > UDP_PAYLOAD_MAX)
+			break;
+		bytes += next->bytes + ICRC_BYTES;
+		n++;
+		if (next->bytes < start->bytes)
+			break;
+	}
+	return n;
+}
+
+static bool needs_scope(const uint8_t address[16])
+{
+	return ip_addr_is_multicast(address) || ip_addr_is_link_local_ipv6(address);
+}
+
+static void fill_datagram(struct datagram *datagram, const struct tx_packet *packet)
+{
+	const struct av *av = &packet->av;
+
+	memset(datagram, 0, sizeof(*datagram));
+	memcpy(datagram->source, av->source, 16);
+	memcpy(datagram->destination, av->destination, 16);
+	if (needs_scope(av->destination))
+		datagram->interface = av->interface;
+	datagram->flow_label = av->flow_label;
+	datagram->traffic_class = av->traffic_class;
+	datagram->hop_limit = av->hop_limit;
+	/* GRO merges what shares ports, the port selector sees only the first: keep slots apart. */
+	datagram->spread = qpn_slot(packet->dest_qpn);
+}
+
+struct icrc_header icrc_header_of(const struct datagram *datagram, unsigned segment)
+{
+	struct icrc_header header = { .ipv6 = !ip_addr_is_ipv4(datagram->source),
+				      .source_port = datagram->source_port,
+				      .destination_port = ROCE_UDP_PORT,
+				      .ip_id = (uint16_t)segment,
+				      .dont_fragment = true };
+	size_t skip = header.ipv6 ? 0 : 12;
+
+	memcpy(header.source, datagram->source + skip, 16 - skip);
+	memcpy(header.destination, datagram->destination + skip, 16 - skip);
+	return header;
+}
+
+static void seal(struct datagram *datagram, struct tx_batch *batch, unsigned first, unsigned count)
+{
+	struct icrc_header header = icrc_header_of(datagram, 0);
+	unsigned i;
+
+	for (i = 0; i < count; i++) {
+		const struct tx_packet *packet = &batch->packet[first + i];
+
+		header.ip_id = (uint16_t)i;
+		icrc_seal(&header, batch->data + packet->offset, packet->bytes);
+	}
+}
+
+static void send_all(struct engine *engine, struct link *link, struct datagram *datagram, unsigned count);
+
+/* There is no segmentation offload on this way after all: each packet alone, sealed for that. */
+static void send_apart(struct engine *engine, struct link *link, const struct datagram *run)
+{
+	struct icrc_header header = icrc_header_of(run, 0);
+	struct datagram one = *run;
+	size_t rest = run->bytes;
+
+	one.segment_bytes = 0;
+	for (; rest; rest -= one.bytes, one.data += one.bytes) {
+		one.bytes = rest < run->segment_bytes ? rest : run->segment_bytes;
+		icrc_seal(&header, one.data, one.bytes - ICRC_BYTES);
+		send_all(engine, link, &one, 1);
+	}
+}
+
+/* Sends all, waiting a bounded while for room; what still does not fit is lost, as on any wire. */
+static void send_all(struct engine *engine, struct link *link, struct datagram *datagram, unsigned count)
+{
+	unsigned done = 0, sent, tries = 0;
+
+	while (done < count) {
+		int err = link->ops->send(link, datagram + done, count - done, &sent);
+
+		done += sent;
+		if (!err)
+			return;
+		if (err == EOPNOTSUPP) {
+			send_apart(engine, link, &datagram[done++]);
+			continue;
+		}
+		if (++tries > SEND_TRIES) {
+			counter_add(engine->counters, COUNTER_TX_LINK, count - done);
+			return;
+		}
+		thread_yield();
+	}
+}
+
+static struct link *choose_link(struct engine *engine, const struct tx_packet *packet, uint32_t *channel)
+{
+	uint32_t slot = qpn_slot(packet->dest_qpn);
+
+	if (!packet->av.loopback)
+		return engine->link;
+	if (engine_has_slot(engine, slot))
+		return engine->loopback;
+	*channel = local_channel(&engine->local, slot);
+	return *channel == LOCAL_NO_CHANNEL ? engine->link : engine->local.link;
+}
+
+#define DATAGRAMS_MAX 64u
+
+void tx_send(struct engine *engine, struct tx_batch *batch)
+{
+	struct datagram datagram[DATAGRAMS_MAX];
+	struct link *link = NULL;
+	unsigned first = 0, count = 0;
+
+	while (first < batch->count) {
+		struct tx_packet *packet = &batch->packet[first];
+		uint32_t channel = 0;
+		struct link *way = choose_link(engine, packet, &channel);
+		struct datagram *next;
+		unsigned limit, run;
+
+		if (count == DATAGRAMS_MAX || (count && way != link)) {
+			send_all(engine, link, datagram, count);
+			count = 0;
+		}
+		link = way;
+		next = &datagram[count++];
+		fill_datagram(next, packet);
+		next->channel = (uint16_t)channel;
+		limit = link->ops->prepare(link, next);
+		run = run_length(batch, first, limit);
+		next->data = batch->data + packet->offset;
+		next->segment_bytes = run > 1 ? packet->bytes + ICRC_BYTES : 0;
+		next->bytes = (run - 1) * (packet->bytes + ICRC_BYTES) +
+			      batch->packet[first + run - 1].bytes + ICRC_BYTES;
+		next->sealed = link == engine->loopback;
+		if (way != engine->loopback_inner && way != engine->local.ring)
+			seal(next, batch, first, run);
+		counter_add(engine->counters, COUNTER_TX_PACKETS, run);
+		counter_add(engine->counters, COUNTER_TX_BYTES, next->bytes);
+		first += run;
+	}
+	if (count)
+		send_all(engine, link, datagram, count);
+	tx_batch_reset(batch);
+	if (loopback_pending(engine->loopback_inner))
+		worker_notice(engine, 0);
+}

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Transmitting for a QP: one thread at a time, so that its packets leave in order although the system
+ * call is made without its lock. Another thread that wants to transmit for it leaves a mark (tx_again) and
+ * goes.
+ */
+#include <stdlib.h>
+
+#include "engine/internal.h"
+#include "platform/clock.h"
+
+#define RUN_QUANTUM	64u	/* packets a QP may send before others get a turn */
+#define RUN_ROUNDS	4u	/* quanta a QP may take in a row when no other waits */
+#define RUNS_MAX	256u	/* QPs served in one round of progress ... */
+#define RUNNABLE_MAX	16u	/* ... so many at a time */
+
+static struct tx_batch *batch_get(struct engine *engine)
+{
+	struct tx_batch *batch = NULL;
+
+	lock_acquire(&engine->batches.lock);
+	if (engine->batches.count)
+		batch = engine->batches.free[--engine->batches.count];
+	lock_release(&engine->batches.lock);
+	return batch ? batch : tx_batch_new();
+}
+
+static void batch_put(struct engine *engine, struct tx_batch *batch)
+{
+	lock_acquire(&engine->batches.lock);
+	if (engine->batches.count < ENGINE_BATCHES) {
+		engine->batches.free[engine->batches.count++] = batch;
+		batch = NULL;
+	}
+	lock_release(&engine->batches.lock);
+	free(batch);
+}
+
+struct tx_batch *tx_batch_new(void)
+{
+	struct tx_batch *batch = malloc(sizeof(*batch) + TX_BYTES_MAX);
+
+	if (batch) {
+		batch->data = (uint8_t *)(batch + 1);
+		tx_batch_reset(batch);
+	}
+	return batch;
+}
+
+/* One quantum after another until nothing is left or others should have a turn. */
+static bool run_rounds(struct engine *engine, struct qp *qp, struct tx_batch *batch) REQUIRES(qp->lock)
+{
+	struct effects effects;
+	unsigned round = 0;
+	bool more;
+
+	do {
+		effects_init(&effects);
+		qp->tx_again = false;
+		local_run(&engine->local, qp, &effects);
+		more = transport_transmit(qp, clock_now_ns(), RUN_QUANTUM, batch, &effects);
+		timers_arm(engine, qp);
+		lock_release(&qp->lock);
+		if (batch->count)
+			tx_send(engine, batch);
+		effects_apply(&effects);
+		engine_after_unlock(engine);
+		lock_acquire(&qp->lock);
+	} while ((more && ++round < RUN_ROUNDS) || qp->tx_again);
+	return more;
+}
+
+/* The caller transmits for @qp from now on, unless another thread does; that one goes on then. */
+static bool begin_run(struct qp *qp)
+{
+	bool mine;
+
+	lock_acquire(&qp->lock);
+	mine = !qp->tx_running;
+	if (mine)
+		qp->tx_running = true;
+	else
+		qp->tx_again = true;
+	lock_release(&qp->lock);
+	return mine;
+}
+
+/* begin_run() said yes. Without any lock. */
+static void run(struct engine *engine, struct qp *qp)
+{
+	struct tx_batch *batch = batch_get(engine);
+	bool more = true;
+
+	lock_acquire(&qp->lock);
+	if (batch)
+		more = run_rounds(engine, qp, batch);
+	qp->tx_running = false;
+	/* No memory for a buffer: later, when those who have one have given it back. */
+	if (more)
+		run_queue_add(&engine->run_queue, qp);
+	lock_release(&qp->lock);
+	if (batch)
+		batch_put(engine, batch);
+}
+
+void tx_run(struct engine *engine, struct qp *qp)
+{
+	if (begin_run(qp))
+		run(engine, qp);
+	if (atomic_load_explicit(&engine->run_queue.count, memory_order_relaxed))
+		tx_run_queued(engine);
+}
+
+/* Those of the queue that no thread transmits for. A QP is not destroyed while one does. */
+static unsigned take_runnable(struct engine *engine, struct qp *runnable[RUNNABLE_MAX]) REQUIRES(engine->progress)
+{
+	unsigned count = 0;
+	struct qp *qp;
+
+	while (count < RUNNABLE_MAX && (qp = run_queue_pop(&engine->run_queue)))
+		if (begin_run(qp))
+			runnable[count++] = qp;
+	return count;
+}
+
+/* Without the progress lock: what is copied or sent for one QP delays no other thread. */
+bool tx_serve_run_queue(struct engine *engine)
+{
+	struct qp *runnable[RUNNABLE_MAX];
+	unsigned served = 0, count, i;
+
+	/* A round that finds nothing takes no locks: polling threads make millions of them. */
+	while (served < RUNS_MAX &&
+	       atomic_load_explicit(&engine->run_queue.count, memory_order_relaxed)) {
+		if (!lock_try(&engine->progress))
+			return false;
+		count = take_runnable(engine, runnable);
+		lock_release(&engine->progress);
+		for (i = 0; i < count; i++)
+			run(engine, runnable[i]);
+		served += count;
+		if (!count)
+			break;
+	}
+	return true;
+}
+
+static bool work_left(struct engine *engine)
+{
+	return atomic_load(&engine->run_queue.count) > 0;
+}
+
+/*
+ * Work was queued by a thread that makes no progress. Another one that does may have looked at the queue
+ * before: so look again until the queue is empty, or that thread has both the lock and the work before it.
+ */
+void tx_run_queued(struct engine *engine)
+{
+	unsigned tries;
+
+	for (tries = 0; tries < 4 && work_left(engine); tries++)
+		if (!tx_serve_run_queue(engine))
+			break;
+	if (work_left(engine))
+		worker_notice(engine, 0);
+}

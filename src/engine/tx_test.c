@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * From a batch to datagrams: what may share one, and that a run which the link hands back leaves
+ * packet by packet with the ICRCs that fit that. The link here is a list of what it was given.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "engine/internal.h"
+#include "wire/icrc.h"
+
+#define GIVEN_MAX 32
+
+static struct given {
+	struct datagram datagram;
+	uint8_t data[16384];
+} *given;
+static unsigned given_count, segments_max, refusals;
+static struct counters counters;
+static struct engine *engine;
+static struct tx_batch *batch;
+
+static unsigned prepare(struct link *link, struct datagram *datagram)
+{
+	datagram->source_port = 0xc123;
+	return segments_max;
+}
+
+static int take(struct link *link, struct datagram *datagram, unsigned count, unsigned *sent)
+{
+	for (*sent = 0; *sent < count; ++*sent) {
+		struct given *place = &given[given_count];
+
+		if (datagram[*sent].segment_bytes && refusals) {
+			refusals--;
+			return EOPNOTSUPP;
+		}
+		assert_true(given_count < GIVEN_MAX);
+		place->datagram = datagram[*sent];
+		memcpy(place->data, datagram[*sent].data, datagram[*sent].bytes);
+		given_count++;
+	}
+	return 0;
+}
+
+static const struct link_ops list_ops = { .prepare = prepare, .send = take };
+static struct link list_link = { .ops = &list_ops };
+
+static int set_up(void **state)
+{
+	engine = calloc(1, sizeof(*engine));
+	batch = tx_batch_new();
+	given = calloc(GIVEN_MAX, sizeof(*given));
+	memset(&counters, 0, sizeof(counters));
+	given_count = refusals = 0;
+	segments_max = LINK_SEGMENTS_MAX;
+	engine->counters = &counters;
+	engine->link = &list_link;
+	return engine && batch && given ? loopback_open(&engine->loopback_inner, &counters) : ENOMEM;
+}
+
+static int tear_down(void **state)
+{
+	engine->loopback_inner->ops->close(engine->loopback_inner);
+	free(given);
+	free(batch);
+	free(engine);
+	return 0;
+}
+
+/* A packet of @bytes, a multiple of 4, from 192.0.2.1 to 192.0.2.2. */
+static void add(size_t bytes)
+{
+	struct tx_packet *packet = &batch->packet[batch->count++];
+
+	memset(packet, 0, sizeof(*packet));
+	packet->offset = (uint32_t)batch->used;
+	packet->bytes = (uint32_t)bytes;
+	packet->source_qpn = 0x123456;
+	packet->dest_qpn = 0x654321;
+	memcpy(packet->av.source, "\0\0\0\0\0\0\0\0\0\0\xff\xff\xc0\0\2\1", 16);
+	memcpy(packet->av.destination, "\0\0\0\0\0\0\0\0\0\0\xff\xff\xc0\0\2\2", 16);
+	memset(batch->data + batch->used, (int)batch->count, bytes);
+	batch->used += bytes + ICRC_BYTES;
+}
+
+static void assert_sealed(const struct given *place, uint16_t ip_id, size_t offset, size_t bytes)
+{
+	struct icrc_header header = { .source = { 192, 0, 2, 1 }, .destination = { 192, 0, 2, 2 },
+				      .source_port = 0xc123, .destination_port = ROCE_UDP_PORT,
+				      .ip_id = ip_id, .dont_fragment = true };
+
+	assert_int_equal(icrc_check(&header, place->data + offset, bytes + ICRC_BYTES), ICRC_GOOD);
+}
+
+static void a_run_ends_with_its_first_shorter_packet(void **state)
+{
+	unsigned i;
+
+	for (i = 0; i < 3; i++)
+		add(1000);
+	add(500);
+	add(1000);
+	tx_send(engine, batch);
+	assert_int_equal(given_count, 2);
+	assert_int_equal(given[0].datagram.segment_bytes, 1000 + ICRC_BYTES);
+	assert_int_equal(given[0].datagram.bytes, 3 * (1000 + ICRC_BYTES) + 500 + ICRC_BYTES);
+	for (i = 0; i < 4; i++)		/* the kernel counts the identification up */
+		assert_sealed(&given[0], (uint16_t)i, i * (1000 + ICRC_BYTES), i < 3 ? 1000 : 500);
+	assert_sealed(&given[1], 0, 0, 1000);
+}
+
+static void without_offload_each_packet_is_a_datagram(void **state)
+{
+	unsigned i;
+
+	segments_max = 1;
+	for (i = 0; i < 3; i++)
+		add(1000);
+	tx_send(engine, batch);
+	assert_int_equal(given_count, 3);
+	for (i = 0; i < 3; i++)
+		assert_sealed(&given[i], 0, 0, 1000);
+}
+
+static void a_refused_run_leaves_packet_by_packet_sealed_anew(void **state)
+{
+	unsigned i;
+
+	refusals = 1;
+	for (i = 0; i < 3; i++)
+		add(1000);
+	add(500);
+	add(800);
+	tx_send(engine, batch);
+	assert_int_equal(given_count, 5);
+	for (i = 0; i < 5; i++) {
+		size_t bytes = i < 3 ? 1000 : i == 3 ? 500 : 800;
+
+		assert_int_equal(given[i].datagram.bytes, bytes + ICRC_BYTES);
+		assert_int_equal(given[i].datagram.segment_bytes, 0);
+		assert_int_equal(given[i].data[0], i + 1);
+		assert_sealed(&given[i], 0, 0, bytes);
+	}
+	assert_int_equal(counter_get(&counters, COUNTER_TX_LINK), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(a_run_ends_with_its_first_shorter_packet, set_up,
+						tear_down),
+		cmocka_unit_test_setup_teardown(without_offload_each_packet_is_a_datagram, set_up,
+						tear_down),
+		cmocka_unit_test_setup_teardown(a_refused_run_leaves_packet_by_packet_sealed_anew,
+						set_up, tear_down),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

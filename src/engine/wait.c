@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * An application thread in ibv_get_cq_event() that does the worker's part while it waits. Otherwise each
+ * message would wake the worker, and then the worker the application.
+ *
+ * One thread at a time. The worker notices and stands by (worker.c): it naps while threads come and go,
+ * and sleeps when one stays. What the application's thread cannot do (peers that come and go, interfaces,
+ * the connection manager's chores) it wakes the worker for.
+ */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+
+#include "base/call.h"
+#include "engine/internal.h"
+#include "engine/sleep.h"
+#include "platform/clock.h"
+
+#define OUR_TAGS (WAIT_DOORBELL | WAIT_SOCKETS | WAIT_SLOTS | WAIT_BELLS | WAIT_FD)
+
+struct stand {
+	struct engine *engine;
+	bool asleep;
+	int cancel_state;		/* of the application's thread */
+};
+
+static bool may_block(int fd)
+{
+	int flags = fcntl(fd, F_GETFL);
+
+	return flags >= 0 && !(flags & O_NONBLOCK);
+}
+
+/* Also when the thread is cancelled. */
+static void leave(void *argument)
+{
+	struct stand *stand = argument;
+	struct engine *engine = stand->engine;
+
+	if (stand->asleep)
+		sleep_end(engine);
+	atomic_store(&engine->wait.recent, true);
+	progress_note(engine, clock_now_ns());
+	atomic_store(&engine->wait.active, false);
+	/* The worker sleeps for as long as somebody stands in: from now on it has to look. */
+	if (atomic_exchange(&engine->wait.deep_sleep, false))
+		waiter_ring_bell(&engine->waiter);
+}
+
+static void drive(struct engine *engine, uint32_t ready)
+{
+	unsigned packets;
+
+	if (ready & WAIT_SLOTS)
+		atomic_store(&engine->rx.slots_due, true);
+	if (ready & WAIT_BELLS)
+		local_silence_bells(&engine->local);
+	engine_progress(engine, NULL, &packets);
+	if (engine->ops->has_chores(engine->owner) || atomic_load(&engine->local.serve_due) ||
+	    sleep_asked_for(engine) < atomic_load(&engine->wait.worker_until_ns))
+		waiter_ring_bell(&engine->waiter);
+}
+
+static int wait_once(struct stand *stand, struct event_queue *queue, uint32_t *ready)
+{
+	struct engine *engine = stand->engine;
+	uint64_t timeout_ns;
+	int err;
+
+	stand->asleep = true;
+	timeout_ns = sleep_begin(engine, timers_next(engine));
+	err = waiter_stand_in(&engine->waiter, queue->fd, timeout_ns, stand->cancel_state,
+			      ready);
+	stand->asleep = false;
+	sleep_end(engine);
+	return err;
+}
+
+static int wait_for_event(struct stand *stand, struct event_queue *queue)
+{
+	struct engine *engine = stand->engine;
+	uint32_t ready;
+	int err;
+
+	do {
+		err = wait_once(stand, queue, &ready);
+		if (ready & ~OUR_TAGS)
+			waiter_ring_bell(&engine->waiter);
+		/* Handlers that are owed run where nobody counts on this thread. */
+		if (err || (ready & WAIT_FD) || (ready & ~OUR_TAGS) || call_is_owed() ||
+		    atomic_load(&engine->worker.stopping))
+			return err;
+		drive(engine, ready);
+	} while (!event_queue_pending(queue));
+	return 0;
+}
+
+int wait_progress(struct engine *engine, struct event_queue *queue)
+{
+	struct stand stand = { .engine = engine };
+	int err;
+
+	if (event_queue_pending(queue) || !may_block(queue->fd) ||
+	    atomic_exchange(&engine->wait.active, true))
+		return 0;
+	atomic_fetch_add(&engine->wait.count, 1);
+	/* It may be cancelled while it sleeps, and never while it drives, with locks held. */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &stand.cancel_state);
+	pthread_cleanup_push(call_abandon, NULL);
+	pthread_cleanup_push(leave, &stand);
+	err = wait_for_event(&stand, queue);
+	pthread_cleanup_pop(1);
+	pthread_cleanup_pop(0);
+	pthread_setcancelstate(stand.cancel_state, NULL);
+	return err;
+}

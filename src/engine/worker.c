@@ -1,0 +1,422 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The worker: one thread per process that drives the device when no application thread does.
+ *
+ *	ACTIVE   sleeps on the sockets until the next deadline, drives when woken
+ *	STANDBY  an application thread polls: sleeps without the sockets (or each packet would wake
+ *	         two threads), looks every interval whether polling goes on, takes over if not
+ *
+ * Which of them is right is learnt. Woken in ACTIVE shortly after an application thread drove, it
+ * waits a moment: if that thread drives again the wake-up was useless (score down, STANDBY at 0),
+ * if not it was needed (score up; ib_write_lat polls for a completion and then spins on memory).
+ * That it drives just then, and goes on for long because it copies, makes a wake-up useless too.
+ *
+ * Where many packets come at a time the next ones follow soon, and to be woken for them costs the
+ * sender more than us: so the worker lingers, awake, as long as that goes on.
+ *
+ * Where application threads sleep in ibv_get_cq_event() they do all this themselves (wait_progress.c), and
+ * the worker stands by too.
+ */
+#include <errno.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "engine/internal.h"
+#include "engine/sleep.h"
+#include "host/name.h"
+#include "link/udp.h"
+#include "platform/clock.h"
+#include "platform/thread_cpu.h"
+
+#define RECENT_NS	20000u		/* an application thread that drove this recently polls */
+#define IDLE_NS		100000u		/* one that did not drive for this long does something else */
+#define PREEMPTED_NS	50000u	/* runnable, and not running for this long */
+#define AWAY_NS		5000000u	/* a slice of another one, or two */
+#define EVENT_MODE_NS	1000000u	/* after a req_notify: wake-ups are needed, do not doubt */
+#define NAP_MIN_NS	50000u
+#define NAP_MAX_NS	2000000u
+#define SCORE_START	4
+#define SCORE_MAX	32
+#define SURE_EVERY	8u		/* at SCORE_MAX, doubt every so many wake-ups only */
+#define REBIND_NS	1000000000ull	/* between tries for a port nobody tells us about */
+#define LEAVE_STEP_NS	50000u
+#define STREAM_PACKETS	8u		/* in one pass: these are not all */
+#define LINGER_NS	30000u		/* without a packet */
+#define LINGER_PASSES	4096u		/* then housekeeping has a turn */
+#define LINGER_YIELD	16u		/* empty passes between offers of the core to others */
+
+struct judgement {
+	int score;
+	unsigned wakes;
+	uint64_t nap_ns;
+	uint64_t rebind_ns;
+	unsigned stands;		/* waits of application threads, when we last looked */
+};
+
+void worker_notice(struct engine *engine, uint64_t deadline_ns)
+{
+	atomic_thread_fence(memory_order_seq_cst);
+	if (deadline_ns < atomic_load_explicit(&engine->sleep.until_ns, memory_order_relaxed))
+		waiter_ring(&engine->waiter);
+}
+
+void worker_expect_sleepers(struct engine *engine)
+{
+	atomic_store_explicit(&engine->app.event_mode_ns, clock_now_ns(), memory_order_relaxed);
+	/* One that stood in after it asked last time will do so again. */
+	if (atomic_load_explicit(&engine->worker.state, memory_order_relaxed) == WORKER_STANDBY &&
+	    !atomic_exchange(&engine->wait.recent, false))
+		waiter_ring(&engine->waiter);
+}
+
+/* Of what the worker alone does. */
+static uint64_t next_chore(struct engine *engine, const struct judgement *judgement)
+{
+	uint64_t deadline_ns = judgement->rebind_ns;
+
+	if (engine->group && port_group_deadline(engine->group) < deadline_ns)
+		deadline_ns = port_group_deadline(engine->group);
+	if (sleep_asked_for(engine) < deadline_ns)
+		deadline_ns = sleep_asked_for(engine);
+	return deadline_ns;
+}
+
+static uint32_t sleep_active(struct engine *engine, const struct judgement *judgement)
+{
+	uint64_t deadline_ns = timers_next(engine), chore_ns = next_chore(engine, judgement), timeout_ns;
+	uint32_t ready;
+
+	if (chore_ns < deadline_ns)
+		deadline_ns = chore_ns;
+	timeout_ns = sleep_begin(engine, deadline_ns);
+	if (sleep_asked_for(engine) < deadline_ns || engine->ops->has_chores(engine->owner))
+		timeout_ns = 0;
+	ready = waiter_wait(&engine->waiter, timeout_ns);
+	sleep_end(engine);
+	return ready;
+}
+
+/* What application threads have done so far. */
+struct activity {
+	uint64_t progress_ns;
+	uint32_t calls;
+};
+
+static struct activity activity_of(struct engine *engine)
+{
+	return (struct activity){
+		.progress_ns = atomic_load_explicit(&engine->app.progress_ns, memory_order_relaxed),
+		.calls = atomic_load_explicit(&engine->app.calls, memory_order_relaxed) };
+}
+
+/* Driven, or tried to, since then. */
+static bool has_polled(struct engine *engine, const struct activity *then)
+{
+	struct activity now = activity_of(engine);
+
+	return now.progress_ns != then->progress_ns || now.calls != then->calls;
+}
+
+static bool is_inside(struct engine *engine)
+{
+	return atomic_load_explicit(&engine->app.inside, memory_order_relaxed);
+}
+
+/* It has asked to be woken: so wake-ups are not to be doubted. */
+static bool expects_events(struct engine *engine)
+{
+	return clock_now_ns() - atomic_load_explicit(&engine->app.event_mode_ns, memory_order_relaxed) <
+	       EVENT_MODE_NS;
+}
+
+/* Does an application thread poll just now, so that this wake-up was for nothing? */
+static bool is_useless(struct engine *engine, struct judgement *judgement)
+{
+	struct activity app = activity_of(engine);
+
+	if (clock_now_ns() - app.progress_ns > RECENT_NS || expects_events(engine))
+		return false;
+	if (judgement->score == SCORE_MAX && ++judgement->wakes % SURE_EVERY)
+		return false;
+	thread_sleep_ns(RECENT_NS);
+	/* Or is still at it, in a copy that takes longer than we slept. */
+	if (has_polled(engine, &app) || is_inside(engine))
+		return true;
+	judgement->score += 2;
+	if (judgement->score > SCORE_MAX)
+		judgement->score = SCORE_MAX;
+	return false;
+}
+
+static void try_bind(struct engine *engine, struct judgement *judgement)
+{
+	int watch_fd = engine->owner_watch_fd;
+
+	engine->owner_watch_fd = -1;
+	if (watch_fd >= 0) {
+		waiter_remove(&engine->waiter, watch_fd);
+		connection_end(watch_fd);
+	}
+	judgement->rebind_ns = TIME_NEVER;
+	lock_acquire(&engine->progress);
+	port_bind(engine);
+	lock_release(&engine->progress);
+	if (engine->group)
+		return;
+	engine->owner_watch_fd = port_owner_watch();
+	if (engine->owner_watch_fd < 0 ||
+	    waiter_add(&engine->waiter, engine->owner_watch_fd, WAIT_OWNER))
+		judgement->rebind_ns = clock_now_ns() + REBIND_NS;
+}
+
+static void housekeeping(struct engine *engine, struct judgement *judgement, uint32_t ready)
+{
+	uint64_t now_ns = clock_now_ns();
+
+	if (ready & WAIT_BELLS) {
+		local_silence_bells(&engine->local);
+		/* Rung for the thread that stands in, and not again for the sleep that it has published. */
+		if (atomic_load(&engine->wait.active))
+			waiter_ring(&engine->waiter);
+	}
+	if ((ready & WAIT_MEMORY) || atomic_load(&engine->local.serve_due))
+		local_serve(&engine->local);
+	local_reconnect(&engine->local, now_ns);
+	if (ready & WAIT_SLOTS)
+		atomic_store(&engine->rx.slots_due, true);
+	if ((ready & WAIT_OWNER) || judgement->rebind_ns <= now_ns)
+		try_bind(engine, judgement);
+	if (engine->group && ((ready & WAIT_GROUP) || port_group_deadline(engine->group) <= now_ns)) {
+		lock_acquire(&engine->progress);
+		port_group_tick(engine->group, now_ns);
+		lock_release(&engine->progress);
+	}
+	engine->ops->chores(engine->owner, ready, now_ns);
+}
+
+/* An application thread that polls meanwhile does this better. */
+static void linger(struct engine *engine)
+{
+	struct activity app = activity_of(engine);
+	uint64_t end_ns = clock_now_ns() + LINGER_NS, now_ns;
+	unsigned passes, packets, empty = 0;
+
+	for (passes = 0; passes < LINGER_PASSES && engine_progress(engine, NULL, &packets); passes++) {
+		now_ns = clock_now_ns();
+		if (packets)
+			end_ns = now_ns + LINGER_NS;
+		else if (++empty % LINGER_YIELD == 0)
+			thread_yield();
+		if (now_ns > end_ns || atomic_load(&engine->worker.stopping) || has_polled(engine, &app))
+			return;
+	}
+}
+
+/* False: somebody is at it. */
+static bool drive(struct engine *engine, uint32_t ready)
+{
+	unsigned looks = ready & WAIT_SOCKETS ? UDP_LOOKS_MAX : 1, packets;
+
+	do
+		if (!engine_progress(engine, NULL, &packets))
+			return false;
+	while (!packets && --looks);
+	if (packets >= STREAM_PACKETS)
+		linger(engine);
+	return true;
+}
+
+/* An application thread does this better: woken for nothing so often, the worker stands by. */
+static void note_useless(struct engine *engine, struct judgement *judgement)
+{
+	if (--judgement->score > 0)
+		return;
+	judgement->nap_ns = NAP_MIN_NS;
+	atomic_store(&engine->worker.state, WORKER_STANDBY);
+}
+
+static void active(struct engine *engine, struct judgement *judgement)
+{
+	uint32_t ready = sleep_active(engine, judgement);
+
+	if (atomic_load(&engine->worker.stopping))
+		return;
+	housekeeping(engine, judgement, ready);
+	if (atomic_load(&engine->wait.active)) {
+		drive(engine, ready);
+		/* The doorbell that we have silenced was for it: a timer may be due before it wakes. */
+		if (ready & WAIT_DOORBELL)
+			waiter_ring(&engine->waiter);
+		judgement->nap_ns = NAP_MAX_NS;
+		atomic_store(&engine->worker.state, WORKER_STANDBY);
+		return;
+	}
+	if (is_useless(engine, judgement)) {
+		note_useless(engine, judgement);
+	} else if (!drive(engine, ready)) {
+		bool polling = is_inside(engine) && !expects_events(engine);
+
+		thread_sleep_ns(RECENT_NS);	/* do not spin on the sockets */
+		if (polling && is_inside(engine))
+			note_useless(engine, judgement);	/* all the time, because it copies */
+	}
+}
+
+/*
+ * How long to nap while an application thread stands in: for ever, but for chores, if it is the same
+ * wait of its as when we looked last. It wakes us when it leaves then.
+ */
+static uint64_t relieved_nap(struct engine *engine, struct judgement *judgement)
+{
+	uint64_t chore_ns = next_chore(engine, judgement), now_ns = clock_now_ns();
+	uint64_t until_ns = now_ns + NAP_MAX_NS;
+	unsigned stands = atomic_load(&engine->wait.count);
+
+	if (stands == judgement->stands) {
+		atomic_store(&engine->wait.deep_sleep, true);
+		if (atomic_load(&engine->wait.active))
+			until_ns = TIME_NEVER;
+	}
+	judgement->stands = stands;
+	if (chore_ns < until_ns)
+		until_ns = chore_ns;
+	atomic_store(&engine->wait.worker_until_ns, until_ns);
+	if (sleep_asked_for(engine) < until_ns || engine->ops->has_chores(engine->owner) || until_ns <= now_ns)
+		return 0;
+	return until_ns == TIME_NEVER ? UINT64_MAX : until_ns - now_ns;
+}
+
+static void relieved(struct engine *engine, struct judgement *judgement)
+{
+	bool rung = waiter_nap(&engine->waiter, false, relieved_nap(engine, judgement));
+	uint32_t ready = 0;
+
+	atomic_store(&engine->wait.deep_sleep, false);
+	atomic_store(&engine->wait.worker_until_ns, 0);
+	if (atomic_load(&engine->worker.stopping))
+		return;
+	if (rung)
+		ready = waiter_wait(&engine->waiter, 0);
+	housekeeping(engine, judgement, ready);
+	if (ready & WAIT_DOORBELL)
+		waiter_ring(&engine->waiter);	/* it was for that thread, which has to publish again */
+	else if (ready)
+		drive(engine, ready);
+	judgement->nap_ns = NAP_MAX_NS;
+}
+
+/*
+ * By an application thread, just now, and not merely since we looked last: it may spin on memory since
+ * then. It may be at it for long: large SENDs and WRITEs are copied meanwhile. One that has lost its core
+ * will go on when it has one: ours, if we sleep. But not for ever, in what it does then it may wait for us;
+ * and not if it has left something to do.
+ */
+static bool is_polled(struct engine *engine)
+{
+	struct activity app = activity_of(engine);
+	uint64_t idle_ns = clock_now_ns() - app.progress_ns;
+
+	if (idle_ns < IDLE_NS || is_inside(engine))
+		return true;
+	if (atomic_load(&engine->run_queue.count) || idle_ns > AWAY_NS)
+		return false;
+	return thread_is_preempted(atomic_load_explicit(&engine->app.thread, memory_order_relaxed),
+				   PREEMPTED_NS) || has_polled(engine, &app);
+}
+
+static void standby(struct engine *engine, struct judgement *judgement)
+{
+	unsigned stands = atomic_load(&engine->wait.count);
+	uint32_t ready;
+	bool rung;
+
+	if (atomic_load(&engine->wait.active)) {
+		relieved(engine, judgement);
+		return;
+	}
+	rung = waiter_nap(&engine->waiter, true, judgement->nap_ns);
+	ready = waiter_wait(&engine->waiter, 0);
+	housekeeping(engine, judgement, ready);
+	rung |= ready & WAIT_DOORBELL;
+	if (rung && atomic_load(&engine->wait.active))
+		waiter_ring(&engine->waiter);	/* it was for that thread */
+	if (atomic_load(&engine->wait.active) || stands != atomic_load(&engine->wait.count) ||
+	    (!rung && is_polled(engine))) {
+		if (judgement->nap_ns < NAP_MAX_NS)
+			judgement->nap_ns *= 2;
+		return;
+	}
+	judgement->score = SCORE_START;
+	atomic_store(&engine->worker.state, WORKER_ACTIVE);
+}
+
+static void work(void *argument)
+{
+	struct engine *engine = argument;
+	struct judgement judgement = { .score = SCORE_START, .rebind_ns = TIME_NEVER };
+
+	if (!engine->group)
+		try_bind(engine, &judgement);
+	while (!atomic_load(&engine->worker.stopping)) {
+		if (atomic_load(&engine->worker.leaving) == LEAVING) {
+			engine_leave(engine);
+			atomic_store(&engine->worker.leaving, HAS_LEFT);
+		}
+		if (atomic_load_explicit(&engine->worker.state, memory_order_relaxed) == WORKER_STANDBY)
+			standby(engine, &judgement);
+		else
+			active(engine, &judgement);
+	}
+}
+
+void worker_watch_port(struct engine *engine)
+{
+	int fds[8];
+	unsigned i, count = engine->link->ops->event_fds(engine->link, fds, 8);
+
+	for (i = 0; i < count; i++) {
+		int err = waiter_add(&engine->waiter, fds[i], WAIT_SOCKETS);
+
+		if (err && err != EEXIST)
+			log_error("cannot wait on socket %d: error %d", fds[i], err);
+	}
+	if (engine->group)
+		waiter_add(&engine->waiter, port_group_event_fd(engine->group), WAIT_GROUP);
+}
+
+int worker_watch_slot(struct engine *engine, const struct slot *slot)
+{
+	return waiter_add(&engine->waiter, slot->fd, WAIT_SLOTS);
+}
+
+int worker_start(struct engine *engine)
+{
+	return worker_thread_start(&engine->worker.thread, "verbatim", work, engine);
+}
+
+void worker_leave(struct engine *engine, uint64_t patience_ns)
+{
+	uint64_t until_ns = clock_now_ns() + patience_ns;
+
+	atomic_store(&engine->worker.leaving, LEAVING);
+	while (atomic_load(&engine->worker.leaving) != HAS_LEFT && clock_now_ns() < until_ns) {
+		/* Again and again: another thread may take what was rung for the worker. */
+		waiter_ring(&engine->waiter);
+		waiter_ring_bell(&engine->waiter);
+		thread_sleep_ns(LEAVE_STEP_NS);
+	}
+}
+
+void worker_stop(struct engine *engine)
+{
+	if (engine->worker.thread) {
+		atomic_store(&engine->worker.stopping, true);
+		waiter_ring(&engine->waiter);
+		waiter_ring_bell(&engine->waiter);
+		worker_thread_join(engine->worker.thread);
+		engine->worker.thread = NULL;
+	}
+	if (engine->owner_watch_fd >= 0)
+		close(engine->owner_watch_fd);
+	engine->owner_watch_fd = -1;
+}

@@ -1,8 +1,0 @@
-/* SPDX-License-Identifier: BSD-2-Clause */
-/* The counters of this process, for those who show them (sysfs attributes of the verbs layer). */
-#include "hca/internal.h"
-
-const struct counters *hca_counters(const struct hca_context *context)
-{
-	return context->hca->counters;
-}

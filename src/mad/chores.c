@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What the worker does for the consumer of QP1: its deadline, what ICMP says of its MADs, peers that
+ * are gone, QPs that gave up their peer; and telling the port group what is served.
+ *
+ * Ticks and MADs that came back are said under qp1->engine->progress, as MADs that come are. The rest is said
+ * without locks of the HCA; gsi_calls lets gsi_close() wait for it.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mad/internal.h"
+#include "host/group_program.h"
+#include "host/slot_watch.h"
+#include "link/udp.h"
+#include "platform/clock.h"
+
+#define ERRORS_MAX	256u	/* per turn: the socket's error queue is no longer than that */
+#define GONE_MAX	64u
+#define LOST_MAX	64u
+
+/* ---- the deadline ---- */
+
+/* Who sets another deadline meanwhile finds it kept: it is cleared only if it is the one passed. */
+static void tick(struct qp1 *qp1, uint64_t now_ns)
+{
+	uint64_t deadline_ns = atomic_load(&qp1->deadline_ns);
+
+	if (deadline_ns > now_ns ||
+	    !atomic_compare_exchange_strong(&qp1->deadline_ns, &deadline_ns, TIME_NEVER))
+		return;
+	lock_acquire(&qp1->engine->progress);
+	if (qp1->gsi)
+		qp1->gsi->ops->tick(qp1->gsi->consumer, now_ns);
+	lock_release(&qp1->engine->progress);
+}
+
+/* ---- MADs that came back ---- */
+
+static bool is_final(int error)
+{
+	return error == ECONNREFUSED || error == EHOSTUNREACH || error == ENETUNREACH ||
+	       error == ENOPROTOOPT || error == EACCES || error == EHOSTDOWN;
+}
+
+static void return_mad(struct qp1 *qp1, const struct udp_error *error, uint64_t now_ns)
+	REQUIRES(qp1->engine->progress)
+{
+	struct mad_address to = { .interface = error->interface };
+	struct packet packet;
+
+	if (!is_final(error->error))
+		return;			/* "fragmentation needed" and the like: it is repeated */
+	if (packet_parse(error->data, error->bytes, &packet) != PARSE_OK ||
+	    packet.dest_qpn != QPN_GSI || packet.payload_bytes != MAD_BYTES) {
+		counter_add(qp1->engine->counters, COUNTER_RX_MAD_ERROR_CUT, 1);
+		return;
+	}
+	counter_add(qp1->engine->counters, COUNTER_RX_MAD_ERROR, 1);
+	memcpy(to.local, error->source, 16);
+	memcpy(to.remote, error->destination, 16);
+	qp1->gsi->ops->unreachable(qp1->gsi->consumer, &to, packet.payload, now_ns);
+}
+
+static void take_errors(struct qp1 *qp1, uint64_t now_ns)
+{
+	struct udp_error error;
+	unsigned n;
+
+	lock_acquire(&qp1->engine->progress);
+	for (n = 0; qp1->gsi && n < ERRORS_MAX && !udp_take_error(qp1->engine->udp, &error); n++)
+		return_mad(qp1, &error, now_ns);
+	lock_release(&qp1->engine->progress);
+}
+
+/* ---- calls without locks of the HCA ---- */
+
+static struct gsi *begin_calls(struct qp1 *qp1) UNCHECKED_LOCKS
+{
+	struct gsi *gsi;
+
+	lock_acquire(&qp1->calls);
+	lock_acquire(&qp1->lock);
+	gsi = qp1->gsi;
+	lock_release(&qp1->lock);
+	return gsi;
+}
+
+static void end_calls(struct qp1 *qp1) UNCHECKED_LOCKS
+{
+	lock_release(&qp1->calls);
+}
+
+static void tell_of_peers(struct qp1 *qp1, uint64_t now_ns)
+{
+	uint32_t gone[GONE_MAX];
+	struct gsi *gsi;
+	unsigned i, count;
+
+	do {
+		count = slot_watch_turn(qp1->engine->watch, gone, GONE_MAX);
+		gsi = begin_calls(qp1);
+		for (i = 0; gsi && i < count; i++)
+			gsi->ops->peer_gone(gsi->consumer, gone[i], now_ns);
+		end_calls(qp1);
+	} while (count == GONE_MAX);
+}
+
+/* QPs whose peer_lost is set, from *at on; returns how many, at most LOST_MAX. */
+static unsigned collect_lost(struct qp1 *qp1, uint32_t *at, uint32_t lost[LOST_MAX])
+{
+	unsigned count = 0;
+
+	lock_acquire(&qp1->engine->progress);
+	for (; *at < qp1->engine->qps.slot_count * QP_PER_SLOT && count < LOST_MAX; ++*at) {
+		struct qp *qp = qp1->engine->qps.table[*at / QP_PER_SLOT][*at % QP_PER_SLOT];
+
+		if (qp && atomic_exchange(&qp->peer_lost, false))
+			lost[count++] = qp->number;
+	}
+	lock_release(&qp1->engine->progress);
+	return count;
+}
+
+static void tell_of_lost(struct qp1 *qp1, uint64_t now_ns)
+{
+	uint32_t lost[LOST_MAX], at = 0;
+	struct gsi *gsi;
+	unsigned i, count;
+
+	if (!atomic_exchange(&qp1->peers_lost, false))
+		return;
+	do {
+		count = collect_lost(qp1, &at, lost);
+		gsi = begin_calls(qp1);
+		for (i = 0; gsi && i < count; i++)
+			gsi->ops->qp_failed(gsi->consumer, lost[i], now_ns);
+		end_calls(qp1);
+	} while (count == LOST_MAX);
+}
+
+void qp1_peer_lost(struct qp1 *qp1, struct qp *qp)
+{
+	atomic_store(&qp->peer_lost, true);
+	atomic_store(&qp1->peers_lost, true);
+	worker_notice(qp1->engine, 0);
+}
+
+/* ---- the port group ---- */
+
+static void tell_group(struct qp1 *qp1, uint64_t now_ns)
+{
+	uint64_t ids[GROUP_SERVICES];
+	unsigned count = 0;
+
+	if (!qp1->engine->group || !atomic_exchange(&qp1->services_changed, false))
+		return;
+	lock_acquire(&qp1->engine->progress);
+	if (qp1->gsi)
+		count = services_list(qp1->gsi->services, ids, GROUP_SERVICES);
+	port_group_set_services(qp1->engine->group, ids, count, now_ns);
+	lock_release(&qp1->engine->progress);
+}
+
+/* ---- GIDs that no packet can carry ---- */
+
+void gsi_find_host_only(struct gsi *gsi)
+{
+	uint8_t (*gids)[16];
+	unsigned found = net_host_only_gids(&gids);
+
+	lock_acquire(&gsi->host_only_lock);
+	free(gsi->host_only);
+	gsi->host_only = gids;
+	gsi->host_only_count = found;
+	lock_release(&gsi->host_only_lock);
+}
+
+static void refresh_host_only(struct qp1 *qp1)
+{
+	struct gsi *gsi = begin_calls(qp1);
+
+	if (gsi)
+		gsi_find_host_only(gsi);
+	end_calls(qp1);
+}
+
+void qp1_chores(struct qp1 *qp1, uint32_t ready, uint64_t now_ns)
+{
+	if (ready & WAIT_SERVICES)
+		atomic_store(&qp1->engine->rx.services_due, true);
+	if (ready & WAIT_ERRORS)
+		take_errors(qp1, now_ns);
+	if (ready & WAIT_PEERS)
+		tell_of_peers(qp1, now_ns);
+	if (ready & WAIT_NETDEV)
+		refresh_host_only(qp1);
+	tell_of_lost(qp1, now_ns);
+	tell_group(qp1, now_ns);
+	backlog_turn(qp1, now_ns);
+	tick(qp1, now_ns);
+}
+
+uint64_t qp1_chore_ns(struct qp1 *qp1)
+{
+	uint64_t deadline_ns = atomic_load(&qp1->deadline_ns), backlog_ns = atomic_load(&qp1->backlog_ns);
+
+	return deadline_ns < backlog_ns ? deadline_ns : backlog_ns;
+}
+
+bool qp1_has_chores(struct qp1 *qp1)
+{
+	return atomic_load(&qp1->peers_lost) ||
+	       (qp1->engine->group && atomic_load(&qp1->services_changed));
+}

@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The consumer of QP1 (gsi.h): opening and closing, sending, claims on services and watches.
+ *
+ * A MAD leaves as one UD SEND Only, as Linux's rxe fills it in, through the links that all packets
+ * go by, so that faults and traces see it; also what is for this very process, since only the
+ * port's selector knows who it is for.
+ */
+#include "mad/gsi.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/ip_addr.h"
+#include "base/log.h"
+#include "mad/internal.h"
+#include "host/slot_watch.h"
+#include "link/udp.h"
+#include "platform/clock.h"
+#include "wire/dump.h"
+#include "wire/icrc.h"
+#include "wire/psn.h"
+
+#define OPCODE_UD_SEND_ONLY	0x64u
+#define HOP_LIMIT		64u
+
+/* ---- QP1 without a consumer ---- */
+
+void qp1_init(struct qp1 *qp1, struct engine *engine, struct net *net)
+{
+	qp1->engine = engine;
+	qp1->net = net;
+	lock_init(&qp1->lock);
+	lock_init(&qp1->calls);
+	atomic_init(&qp1->psn, (uint32_t)random_u64() & PSN_MASK);
+	atomic_init(&qp1->deadline_ns, TIME_NEVER);
+	atomic_init(&qp1->backlog_ns, TIME_NEVER);
+}
+
+void qp1_fini(struct qp1 *qp1)
+{
+	free(qp1->backlog);
+}
+
+/* ---- opening and closing ---- */
+
+static void unwatch_fds(struct qp1 *qp1, const struct gsi *gsi)
+{
+	int fd[2];
+	unsigned i;
+
+	udp_error_fds(qp1->engine->udp, &fd[0], &fd[1]);
+	for (i = 0; i < 2; i++)
+		if (fd[i] >= 0)
+			waiter_remove(&qp1->engine->waiter, fd[i]);
+	waiter_remove(&qp1->engine->waiter, services_event_fd(gsi->services));
+}
+
+static int watch_fds(struct qp1 *qp1, const struct gsi *gsi)
+{
+	int fd[2], err = waiter_add(&qp1->engine->waiter, services_event_fd(gsi->services), WAIT_SERVICES);
+	unsigned i;
+
+	udp_error_fds(qp1->engine->udp, &fd[0], &fd[1]);
+	for (i = 0; !err && i < 2; i++)
+		if (fd[i] >= 0)
+			err = waiter_add(&qp1->engine->waiter, fd[i], WAIT_ERRORS);
+	if (err)
+		unwatch_fds(qp1, gsi);
+	return err;
+}
+
+/* The place of the consumer: EBUSY when it is taken. */
+static int change_consumer(struct qp1 *qp1, struct gsi *from, struct gsi *to)
+{
+	int err = 0;
+
+	lock_acquire(&qp1->engine->progress);
+	lock_acquire(&qp1->lock);
+	if (qp1->gsi == from)
+		qp1->gsi = to;
+	else
+		err = EBUSY;
+	lock_release(&qp1->lock);
+	lock_release(&qp1->engine->progress);
+	return err;
+}
+
+static void free_gsi(struct gsi *gsi)
+{
+	if (gsi->services)
+		services_close(gsi->services);
+	free(gsi->host_only);
+	free(gsi);
+}
+
+static int make_gsi(struct qp1 *qp1, const struct gsi_ops *ops, void *consumer, struct gsi **made)
+{
+	struct gsi *gsi = calloc(1, sizeof(*gsi));
+	int err;
+
+	if (!gsi)
+		return ENOMEM;
+	gsi->qp1 = qp1;
+	gsi->ops = ops;
+	gsi->consumer = consumer;
+	lock_init(&gsi->host_only_lock);
+	err = services_open(&gsi->services);
+	if (err)
+		free_gsi(gsi);
+	else
+		*made = gsi;
+	return err;
+}
+
+int gsi_open(struct qp1 *qp1, const struct gsi_ops *ops, void *consumer, struct gsi **opened)
+{
+	struct gsi *gsi = NULL;
+	int err = make_gsi(qp1, ops, consumer, &gsi);
+
+	*opened = gsi;			/* before the first call can come */
+	if (!err)
+		err = change_consumer(qp1, NULL, gsi);
+	if (err)
+		goto free;
+	gsi_find_host_only(gsi);
+	err = udp_errors_open(qp1->engine->udp);
+	if (!err)
+		err = watch_fds(qp1, gsi);
+	if (!err)
+		return 0;
+	udp_errors_close(qp1->engine->udp);
+	change_consumer(qp1, gsi, NULL);
+free:
+	if (gsi)
+		free_gsi(gsi);
+	return err;
+}
+
+void gsi_close(struct gsi *gsi)
+{
+	struct qp1 *qp1 = gsi->qp1;
+
+	if (atomic_load(&gsi->abandoned))
+		return;			/* the parent's: its locks may be held for ever */
+	change_consumer(qp1, gsi, NULL);
+	/* Calls that began before this end. */
+	lock_acquire(&qp1->calls);
+	lock_release(&qp1->calls);
+	atomic_store(&qp1->deadline_ns, TIME_NEVER);
+	unwatch_fds(qp1, gsi);
+	udp_errors_close(qp1->engine->udp);
+	free_gsi(gsi);
+}
+
+/* ---- sending ---- */
+
+/* A GID 0 that no interface has as an address reaches this host alone, over lo (net/route.c). */
+static bool is_host_only(struct gsi *gsi, const uint8_t address[16])
+{
+	bool found = false;
+	unsigned i;
+
+	if (address[0] != 0xfe)
+		return false;
+	lock_acquire(&gsi->host_only_lock);
+	for (i = 0; i < gsi->host_only_count; i++)
+		found |= !memcmp(gsi->host_only[i], address, 16);
+	lock_release(&gsi->host_only_lock);
+	return found;
+}
+
+static void log_sent(const struct packet *packet)
+{
+	char line[DUMP_LINE_MAX];
+
+	packet_dump(packet, line, sizeof(line));
+	log_print(LOG_PACKET, "sent %s", line);
+}
+
+static size_t write_packet(struct qp1 *qp1, const uint8_t mad[MAD_BYTES],
+			   uint8_t out[PACKET_HEADER_MAX + MAD_BYTES + ICRC_BYTES])
+{
+	struct packet packet = { .op = opcode_get(OPCODE_UD_SEND_ONLY), .ack_request = true,
+				 .pkey = PKEY_DEFAULT, .dest_qpn = QPN_GSI,
+				 .psn = atomic_fetch_add(&qp1->psn, 1) & PSN_MASK,
+				 .deth = { .qkey = QKEY_GSI, .source_qpn = QPN_GSI },
+				 .payload = mad, .payload_bytes = MAD_BYTES };
+	size_t bytes = packet_write_headers(&packet, out);
+
+	if (log_is_on(LOG_PACKET))
+		log_sent(&packet);
+	memcpy(out + bytes, mad, MAD_BYTES);
+	return bytes + MAD_BYTES;
+}
+
+int qp1_transmit(struct qp1 *qp1, struct datagram *datagram, const uint8_t mad[MAD_BYTES])
+{
+	uint8_t data[PACKET_HEADER_MAX + MAD_BYTES + ICRC_BYTES];
+	size_t bytes = write_packet(qp1, mad, data);
+	struct icrc_header header;
+	unsigned sent = 0;
+	int err;
+
+	if (!ip_addr_is_link_local(datagram->destination))
+		datagram->interface = 0;
+	if (!datagram->hop_limit)
+		datagram->hop_limit = HOP_LIMIT;
+	datagram->data = data;
+	datagram->bytes = bytes + ICRC_BYTES;
+	qp1->engine->link->ops->prepare(qp1->engine->link, datagram);
+	header = icrc_header_of(datagram, 0);
+	icrc_seal(&header, data, bytes);
+	err = qp1->engine->link->ops->send(qp1->engine->link, datagram, 1, &sent);
+	if (err)
+		return err;
+	counter_add(qp1->engine->counters, COUNTER_TX_PACKETS, 1);
+	counter_add(qp1->engine->counters, COUNTER_TX_BYTES, datagram->bytes);
+	counter_add(qp1->engine->counters, COUNTER_TX_MAD, 1);
+	return 0;
+}
+
+int gsi_send(struct gsi *gsi, const struct mad_address *to, const uint8_t mad[MAD_BYTES])
+{
+	static const uint8_t loopback[16] = IP_ADDR_LOOPBACK_IPV4;
+	struct datagram datagram = { .interface = to->interface, .flow_label = to->flow_label,
+				     .traffic_class = to->traffic_class,
+				     .hop_limit = to->hop_limit, .errors_wanted = true };
+	bool inside = is_host_only(gsi, to->remote) || is_host_only(gsi, to->local);
+
+	if (atomic_load(&gsi->abandoned))
+		return ENODEV;
+	memcpy(datagram.source, inside ? loopback : to->local, 16);
+	memcpy(datagram.destination, inside ? loopback : to->remote, 16);
+	return qp1_transmit(gsi->qp1, &datagram, mad);
+}
+
+void gsi_set_deadline(struct gsi *gsi, uint64_t deadline_ns)
+{
+	if (atomic_load(&gsi->abandoned))
+		return;
+	atomic_store(&gsi->qp1->deadline_ns, deadline_ns);
+	worker_notice(gsi->qp1->engine, deadline_ns);
+}
+
+void gsi_count(struct gsi *gsi, int counter)
+{
+	if (!atomic_load(&gsi->abandoned))
+		counter_add(gsi->qp1->engine->counters, (enum counter)counter, 1);
+}
+
+uint32_t gsi_slot(const struct gsi *gsi)
+{
+	return gsi->qp1->engine->qps.slot[0].number;
+}
+
+struct net *gsi_net(struct gsi *gsi)
+{
+	return gsi->qp1->net;
+}
+
+/* ---- claims and watches ---- */
+
+static void services_have_changed(struct qp1 *qp1)
+{
+	atomic_store(&qp1->services_changed, true);
+	worker_notice(qp1->engine, 0);
+}
+
+int gsi_claim(struct gsi *gsi, uint64_t service_id, const uint8_t address[16], int family,
+	      struct gsi_claim **claim)
+{
+	if (atomic_load(&gsi->abandoned))
+		return ENODEV;
+	return service_claim(gsi->services, service_id, address, family,
+			     (struct service_claim **)claim);
+}
+
+int gsi_serve(struct gsi *gsi, struct gsi_claim *claim)
+{
+	int err;
+
+	if (atomic_load(&gsi->abandoned))
+		return ENODEV;
+	err = service_serve(gsi->services, (struct service_claim *)claim);
+	if (!err)
+		services_have_changed(gsi->qp1);
+	return err;
+}
+
+void gsi_release(struct gsi *gsi, struct gsi_claim *claim)
+{
+	if (atomic_load(&gsi->abandoned))
+		return;
+	service_release(gsi->services, (struct service_claim *)claim);
+	services_have_changed(gsi->qp1);
+}
+
+int gsi_watch_slot(struct gsi *gsi, uint32_t slot)
+{
+	return atomic_load(&gsi->abandoned) ? ENODEV : slot_watch_add(gsi->qp1->engine->watch, slot);
+}
+
+void gsi_unwatch_slot(struct gsi *gsi, uint32_t slot)
+{
+	if (!atomic_load(&gsi->abandoned))
+		slot_watch_remove(gsi->qp1->engine->watch, slot);
+}
+
+/* ---- fork() ---- */
+
+void qp1_before_fork(struct qp1 *qp1) UNCHECKED_LOCKS
+{
+	lock_acquire(&qp1->lock);
+	if (qp1->gsi)
+		services_before_fork(qp1->gsi->services);
+	slot_watch_before_fork(qp1->engine->watch);
+}
+
+void qp1_after_fork(struct qp1 *qp1) UNCHECKED_LOCKS
+{
+	slot_watch_after_fork(qp1->engine->watch);
+	if (qp1->gsi)
+		services_after_fork(qp1->gsi->services);
+	lock_release(&qp1->lock);
+}
+
+void qp1_abandon(struct qp1 *qp1) UNCHECKED_LOCKS
+{
+	if (!qp1->gsi)
+		return;
+	atomic_store(&qp1->gsi->abandoned, true);
+	services_abandon(qp1->gsi->services);
+}

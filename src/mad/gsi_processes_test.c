@@ -1,0 +1,643 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * QP1 of several processes of one host, in network namespaces made for it: who gets which MAD, when
+ * processes are stopped, killed, of another user, or do without connection management. Each
+ * member is a fork()ed process that does what it is told and notes in shared memory what it is called
+ * with.
+ *
+ * Needs a network namespace (root, or unprivileged user namespaces); skipped loudly otherwise.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "mad/gsi.h"
+#include "device/internal.h"
+#include "platform/clock.h"
+#include "platform/netns_test.h"
+#include "platform/wait.h"
+#include "wire/cm_message.h"
+
+#define MEMBERS_MAX	8
+#define SERVICE		0x0000000001067530ull
+#define SECOND		1000000000ull
+#define MS		1000000ull
+#define NOBODY		65534
+
+static const uint8_t any[16];
+static const uint8_t loopback4[16] = { [10] = 0xff, 0xff, 127, 0, 0, 1 };
+static const uint8_t loopback6[16] = { [15] = 1 };
+static bool real_root;
+
+/* What a member was called with. */
+struct report {
+	_Atomic uint32_t slot;		/* 0: not ready */
+	_Atomic unsigned received, answers, gone, ticks;
+	_Atomic uint32_t gone_slot;
+	_Atomic uint64_t tick_ns, gone_ns, cpu_ns;
+	uint8_t mad[MAD_BYTES];
+	struct mad_address from;
+	_Atomic uint64_t lost, handed_on, nobody;	/* counters */
+};
+
+struct member {
+	pid_t pid;
+	int fd;
+	struct report *report;
+};
+
+struct order {
+	enum { DO_CLAIM, DO_SERVE, DO_RELEASE, DO_SEND, DO_WATCH, DO_DEADLINE, DO_FORK, DO_REPORT,
+	       DO_CLOSE } kind;
+	uint64_t number;		/* service, deadline, slot */
+	uint8_t address[16];
+	int family;
+	uint8_t mad[MAD_BYTES];
+};
+
+static struct member member[MEMBERS_MAX];
+static unsigned member_count;
+
+/* ---- a member ---- */
+
+static void received(void *consumer, const struct mad_address *from, const uint8_t mad[MAD_BYTES],
+		     uint64_t now_ns)
+{
+	struct report *report = consumer;
+	struct cm_target target;
+
+	memcpy(report->mad, mad, MAD_BYTES);
+	report->from = *from;
+	if (cm_message_target(mad, &target) == CM_TARGET_SERVICE)
+		report->received++;
+	else
+		report->answers++;
+}
+
+static void unreachable(void *consumer, const struct mad_address *to, const uint8_t mad[MAD_BYTES],
+			uint64_t now_ns)
+{
+}
+
+static void tick(void *consumer, uint64_t now_ns)
+{
+	struct report *report = consumer;
+
+	report->tick_ns = clock_now_ns();
+	report->ticks++;
+}
+
+static void qp_failed(void *consumer, uint32_t qpn, uint64_t now_ns)
+{
+}
+
+static void peer_gone(void *consumer, uint32_t slot, uint64_t now_ns)
+{
+	struct report *report = consumer;
+
+	report->gone_slot = slot;
+	report->gone_ns = clock_now_ns();
+	report->gone++;
+}
+
+static const struct gsi_ops member_ops = { received, unreachable, tick, qp_failed, peer_gone };
+
+static void fill_report(struct report *report, struct hca *hca)
+{
+	struct rusage usage;
+
+	getrusage(RUSAGE_SELF, &usage);
+	report->cpu_ns = ((uint64_t)usage.ru_utime.tv_sec + (uint64_t)usage.ru_stime.tv_sec) * SECOND +
+			 ((uint64_t)usage.ru_utime.tv_usec + (uint64_t)usage.ru_stime.tv_usec) * 1000;
+	report->lost = counter_get(hca->engine.counters, COUNTER_RX_MAD_LOST);
+	report->handed_on = counter_get(hca->engine.counters, COUNTER_RX_MAD_FOREIGN);
+	report->nobody = counter_get(hca->engine.counters, COUNTER_RX_MAD_NOBODY);
+}
+
+static int send_from_here(struct gsi *gsi, const struct order *order)
+{
+	struct mad_address to = { 0 };
+
+	memcpy(to.local, order->address, 16);
+	memcpy(to.remote, order->address, 16);
+	return gsi_send(gsi, &to, order->mad);
+}
+
+static int obey(struct gsi *gsi, struct hca *hca, struct report *report, const struct order *order)
+{
+	static struct gsi_claim *claim;
+
+	switch (order->kind) {
+	case DO_CLAIM:
+		return gsi_claim(gsi, order->number, order->address, order->family, &claim);
+	case DO_SERVE:
+		return gsi_serve(gsi, claim);
+	case DO_RELEASE:
+		gsi_release(gsi, claim);
+		return 0;
+	case DO_SEND:
+		return send_from_here(gsi, order);
+	case DO_WATCH:
+		return gsi_watch_slot(gsi, (uint32_t)order->number);
+	case DO_DEADLINE:
+		gsi_set_deadline(gsi, order->number);
+		return 0;
+	case DO_FORK:
+		if (!fork()) {
+			alarm(2);
+			pause();
+		}
+		return 0;
+	case DO_REPORT:
+		fill_report(report, hca);
+		return 0;
+	case DO_CLOSE:
+		gsi_close(gsi);
+		return 0;
+	}
+	return ENOSYS;
+}
+
+static void run_member(struct report *report, int fd, uid_t uid, bool consumes)
+{
+	struct gsi *gsi = NULL;
+	struct order order;
+	struct hca *hca;
+	int err;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	alarm(60);
+	if ((uid && setresuid(uid, uid, uid)) || hca_get(&hca) ||
+	    (consumes && gsi_open(&hca->qp1, &member_ops, report, &gsi)))
+		_exit(1);
+	report->slot = hca->engine.qps.slot[0].number;
+	while (read(fd, &order, sizeof(order)) == (ssize_t)sizeof(order)) {
+		err = obey(gsi, hca, report, &order);
+		if (write(fd, &err, sizeof(err)) < 0)
+			break;
+	}
+	_exit(0);
+}
+
+/* ---- the test process ---- */
+
+static struct member *start(uid_t uid, bool consumes)
+{
+	struct member *made = &member[member_count++];
+	uint64_t end_ns = clock_now_ns() + 10 * SECOND;
+	int pair[2];
+
+	assert_true(member_count <= MEMBERS_MAX);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+	made->report = mmap(NULL, sizeof(*made->report), PROT_READ | PROT_WRITE,
+			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_ptr_not_equal(made->report, MAP_FAILED);
+	made->fd = pair[0];
+	made->pid = fork();
+	if (!made->pid)
+		run_member(made->report, pair[1], uid, consumes);
+	close(pair[1]);
+	while (!made->report->slot) {
+		assert_true(clock_now_ns() < end_ns);
+		thread_sleep_ns(MS);
+	}
+	return made;
+}
+
+static int tell(struct member *told, struct order order)
+{
+	int err = -1;
+
+	assert_int_equal(write(told->fd, &order, sizeof(order)), sizeof(order));
+	assert_int_equal(read(told->fd, &err, sizeof(err)), sizeof(err));
+	return err;
+}
+
+static int claim(struct member *by, uint64_t id, const uint8_t address[16], int family)
+{
+	struct order order = { .kind = DO_CLAIM, .number = id, .family = family };
+
+	memcpy(order.address, address, 16);
+	return tell(by, order);
+}
+
+static void serve(struct member *by, uint64_t id)
+{
+	assert_int_equal(claim(by, id, any, AF_UNSPEC), 0);
+	assert_int_equal(tell(by, (struct order){ .kind = DO_SERVE }), 0);
+}
+
+static void send_request(struct member *by, uint64_t id, const uint8_t address[16])
+{
+	struct cm_message message = { .kind = CM_MESSAGE_REQ, .transaction_id = 77 };
+	struct order order = { .kind = DO_SEND };
+
+	message.req.service_id = id;
+	message.req.local_comm_id = by->report->slot << COMM_ID_SLOT_SHIFT | 5;
+	memcpy(order.address, address, 16);
+	cm_message_write(&message, order.mad);
+	assert_int_equal(tell(by, order), 0);
+}
+
+/* A DREQ for a connection of the holder of @slot. */
+static void send_answer(struct member *by, uint32_t slot, const uint8_t address[16])
+{
+	struct cm_message message = { .kind = CM_MESSAGE_DREQ };
+	struct order order = { .kind = DO_SEND };
+
+	message.dreq.local_comm_id = by->report->slot << COMM_ID_SLOT_SHIFT | 5;
+	message.dreq.remote_comm_id = slot << COMM_ID_SLOT_SHIFT | 9;
+	memcpy(order.address, address, 16);
+	cm_message_write(&message, order.mad);
+	assert_int_equal(tell(by, order), 0);
+}
+
+static unsigned sum(bool answers)
+{
+	unsigned i, all = 0;
+
+	for (i = 0; i < member_count; i++)
+		all += answers ? member[i].report->answers : member[i].report->received;
+	return all;
+}
+
+static bool comes_to(unsigned wanted, bool answers)
+{
+	uint64_t end_ns = clock_now_ns() + 2 * SECOND;
+
+	while (sum(answers) < wanted && clock_now_ns() < end_ns)
+		thread_sleep_ns(MS / 5);
+	thread_sleep_ns(2 * MS);	/* and no more than that */
+	return sum(answers) == wanted;
+}
+
+static void end(struct member *ended)
+{
+	if (!ended->pid)
+		return;
+	kill(ended->pid, SIGKILL);
+	waitpid(ended->pid, NULL, 0);
+	close(ended->fd);
+	ended->pid = 0;
+}
+
+static int setup(void **state)
+{
+	member_count = 0;
+	return netns_renew() ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+	unsigned i;
+
+	for (i = 0; i < member_count; i++) {
+		end(&member[i]);
+		munmap(member[i].report, sizeof(*member[i].report));
+	}
+	return 0;
+}
+
+static void settle(void)
+{
+	thread_sleep_ns(150 * MS);	/* what nobody serves waits 50 for somebody */
+}
+
+/* ---- tests ---- */
+
+static void a_request_reaches_who_serves_it(void **state)
+{
+	const uint8_t *const address[] = { loopback4, loopback6 };
+	unsigned i, n, f, all = 0;
+
+	for (i = 0; i < 4; i++)
+		start(0, true);
+	for (i = 0; i < 3; i++)
+		serve(&member[i], SERVICE + i);
+	for (n = 0; n < 10; n++)
+		for (f = 0; f < 2; f++)
+			for (i = 0; i < 3; i++) {
+				send_request(&member[3], SERVICE + i, address[f]);
+				assert_true(comes_to(++all, false));
+				assert_int_equal(member[i].report->received, n * 2 + f + 1);
+				assert_memory_equal(member[i].report->from.remote, address[f], 16);
+				assert_memory_equal(member[i].report->from.local, address[f], 16);
+			}
+	assert_int_equal(member[3].report->received, 0);
+}
+
+static void what_nobody_serves_reaches_somebody_to_be_refused(void **state)
+{
+	unsigned i;
+
+	for (i = 0; i < 3; i++)
+		start(0, true);
+	for (i = 0; i < 20; i++) {
+		send_request(&member[0], SERVICE, loopback4);
+		assert_true(comes_to(i + 1, false));
+	}
+	/* Claimed is not served. */
+	assert_int_equal(claim(&member[1], SERVICE, any, AF_INET), 0);
+	for (; i < 40; i++) {
+		send_request(&member[0], SERVICE, loopback4);
+		assert_true(comes_to(i + 1, false));
+	}
+	/* No longer served. */
+	assert_int_equal(tell(&member[1], (struct order){ .kind = DO_SERVE }), 0);
+	assert_int_equal(tell(&member[1], (struct order){ .kind = DO_RELEASE }), 0);
+	send_request(&member[0], SERVICE, loopback4);
+	assert_true(comes_to(++i, false));
+}
+
+static void an_answer_reaches_whose_communication_id_it_answers(void **state)
+{
+	unsigned i, n, all = 0;
+
+	for (i = 0; i < 4; i++)
+		start(0, true);
+	for (n = 0; n < 20; n++)
+		for (i = 0; i < 4; i++) {
+			send_answer(&member[n % 4], member[i].report->slot,
+				    n & 1 ? loopback4 : loopback6);
+			assert_true(comes_to(++all, true));
+			assert_int_equal(member[i].report->answers, n + 1);
+		}
+	/* For a process that ended: to somebody, who can answer that. */
+	end(&member[3]);
+	send_answer(&member[0], member[3].report->slot, loopback4);
+	assert_true(comes_to(++all, true));
+	assert_int_equal(member[3].report->answers, 20);
+}
+
+static void claims_collide_across_processes_until_they_end(void **state)
+{
+	start(0, true);
+	start(0, true);
+	assert_int_equal(claim(&member[0], SERVICE, loopback4, 0), 0);
+	assert_int_equal(claim(&member[1], SERVICE, loopback4, 0), EADDRINUSE);
+	assert_int_equal(claim(&member[1], SERVICE, any, AF_UNSPEC), EADDRINUSE);
+	assert_int_equal(claim(&member[1], SERVICE, any, AF_INET6), 0);
+	assert_int_equal(tell(&member[1], (struct order){ .kind = DO_RELEASE }), 0);
+	end(&member[0]);
+	assert_int_equal(claim(&member[1], SERVICE, any, AF_UNSPEC), 0);
+}
+
+/* Programs that use verbs alone share the port, and hand on what is for others. */
+static void processes_without_a_consumer_hand_on(void **state)
+{
+	unsigned i, refused = 0;
+
+	for (i = 0; i < 3; i++)
+		start(0, false);
+	start(0, true);
+	start(0, true);
+	serve(&member[3], SERVICE);
+	settle();
+	for (i = 0; i < 30; i++) {
+		send_request(&member[4], SERVICE, loopback4);
+		assert_true(comes_to(i + 1, false));
+	}
+	assert_int_equal(member[3].report->received, 30);
+	assert_int_equal(member[4].report->answers, 0);
+	/* And refuse what nobody serves: the answer is for who asked. */
+	for (i = 0; i < 30; i++)
+		send_request(&member[4], SERVICE + 1, loopback4);
+	settle();
+	refused = sum(true);
+	assert_in_range(refused, 1, 30);
+	assert_int_equal(refused + sum(false), 60);
+	assert_int_equal(member[4].report->answers, refused);
+}
+
+/* No process with connection management is there but the one that asks. */
+static void a_program_that_uses_verbs_alone_says_that_nobody_listens(void **state)
+{
+	struct cm_message answer;
+	unsigned i, dreqs;
+
+	start(0, false);
+	start(0, true);
+	for (i = 0; i < 20; i++)
+		send_request(&member[1], SERVICE, loopback6);
+	settle();
+	assert_in_range(member[1].report->answers, 1, 20);
+	assert_true(cm_message_parse(member[1].report->mad, &answer));
+	assert_int_equal(sum(false) + sum(true), 20);
+	/* And of a dead process's connection that it is over: DREP. */
+	for (i = 1; i == member[0].report->slot || i == member[1].report->slot;)
+		i++;
+	for (dreqs = 0; dreqs < 20; dreqs++)
+		send_answer(&member[1], i, dreqs & 1 ? loopback4 : loopback6);
+	settle();
+	assert_int_equal(sum(false) + sum(true), 40);
+	tell(&member[0], (struct order){ .kind = DO_REPORT });
+	assert_int_equal(member[0].report->nobody, 0);
+}
+
+/* A server that begins a little later than its client is not missed. */
+static void a_request_waits_a_moment_for_its_server(void **state)
+{
+	unsigned round;
+
+	start(0, true);
+	start(0, true);
+	start(0, false);
+	for (round = 0; round < 10; round++) {
+		send_request(&member[0], SERVICE + round, loopback4);
+		thread_sleep_ns(5 * MS);
+		serve(&member[1], SERVICE + round);
+		assert_true(comes_to(round + 1, false));
+		assert_int_equal(member[1].report->received, round + 1);
+		assert_int_equal(tell(&member[1], (struct order){ .kind = DO_RELEASE }), 0);
+	}
+	assert_int_equal(sum(true), 0);
+}
+
+static void a_stopped_process_does_not_disturb_the_others(void **state)
+{
+	unsigned i, came;
+
+	for (i = 0; i < 5; i++)
+		start(0, true);
+	serve(&member[1], SERVICE);
+	settle();
+	kill(member[4].pid, SIGSTOP);
+	for (i = 0; i < 50; i++)
+		send_request(&member[0], SERVICE, loopback4);
+	for (i = 0; i < 50; i++)
+		send_answer(&member[0], member[2].report->slot, loopback4);
+	assert_true(comes_to(50, false));
+	assert_true(comes_to(50, true));
+	assert_int_equal(member[1].report->received, 50);
+	assert_int_equal(member[2].report->answers, 50);
+	/* One of five gets nothing done: repetitions find another. */
+	for (i = 0; i < 100; i++)
+		send_request(&member[0], SERVICE + 7, loopback4);
+	settle();
+	came = sum(false) - 50;
+	assert_in_range(came, 50, 100);
+	/* Once the map is derived without it, it gets no more. */
+	end(&member[3]);
+	thread_sleep_ns(SECOND / 4);
+	came = sum(false);
+	for (i = 0; i < 100; i++)
+		send_request(&member[0], SERVICE + 7, loopback4);
+	assert_true(comes_to(came + 100, false));
+	kill(member[4].pid, SIGCONT);
+}
+
+static void another_user_serves_and_asks(void **state)
+{
+	struct member *nobody;
+	unsigned i;
+
+	if (!real_root) {
+		print_message("SKIPPED: there are no other users in a user namespace\n");
+		skip();
+	}
+	start(0, true);
+	start(0, true);
+	nobody = start(NOBODY, true);
+	serve(nobody, SERVICE);
+	serve(&member[1], SERVICE + 1);
+	assert_int_equal(claim(&member[0], SERVICE, loopback4, 0), EADDRINUSE);
+	for (i = 0; i < 10; i++) {
+		send_request(&member[0], SERVICE, loopback4);
+		assert_true(comes_to(2 * i + 1, false));
+		send_request(nobody, SERVICE + 1, loopback4);
+		assert_true(comes_to(2 * i + 2, false));
+		send_answer(&member[0], nobody->report->slot, loopback4);
+		assert_true(comes_to(i + 1, true));
+	}
+	assert_int_equal(nobody->report->received, 10);
+	assert_int_equal(nobody->report->answers, 10);
+	assert_int_equal(member[1].report->received, 10);
+	assert_int_equal(tell(&member[0], (struct order){ .kind = DO_WATCH,
+							  .number = nobody->report->slot }), 0);
+	end(nobody);
+	thread_sleep_ns(50 * MS);
+	assert_int_equal(member[0].report->gone, 1);
+}
+
+static void a_killed_peer_is_told_of_at_once(void **state)
+{
+	struct order order = { .kind = DO_WATCH };
+	uint64_t then_ns;
+
+	start(0, true);
+	start(0, false);		/* of one that does without connection management, too */
+	order.number = member[1].report->slot;
+	assert_int_equal(tell(&member[0], order), 0);
+	assert_int_equal(tell(&member[0], order), 0);
+	thread_sleep_ns(20 * MS);
+	assert_int_equal(member[0].report->gone, 0);
+	then_ns = clock_now_ns();
+	end(&member[1]);
+	while (!member[0].report->gone && clock_now_ns() < then_ns + 2 * SECOND)
+		thread_sleep_ns(MS / 10);
+	assert_int_equal(member[0].report->gone, 1);
+	assert_int_equal(member[0].report->gone_slot, order.number);
+	assert_in_range(member[0].report->gone_ns - then_ns, 0, 200 * MS);
+	assert_int_equal(tell(&member[0], order), ESRCH);
+}
+
+static void a_child_keeps_nothing_of_its_parents(void **state)
+{
+	struct order order = { .kind = DO_WATCH };
+	uint64_t until_ns;
+	int err;
+
+	start(0, true);
+	start(0, true);
+	serve(&member[1], SERVICE);
+	assert_int_equal(tell(&member[1], (struct order){ .kind = DO_FORK }), 0);
+	order.number = member[1].report->slot;
+	assert_int_equal(tell(&member[0], order), 0);
+	send_request(&member[0], SERVICE, loopback4);
+	assert_true(comes_to(1, false));
+	end(&member[1]);		/* the child lives on */
+	until_ns = clock_now_ns() + 2 * SECOND;
+	while (!member[0].report->gone && clock_now_ns() < until_ns)
+		thread_sleep_ns(MS);
+	assert_int_equal(member[0].report->gone, 1);
+	/* The kernel closes its descriptors one by one. */
+	while ((err = claim(&member[0], SERVICE, any, AF_UNSPEC)) == EADDRINUSE && clock_now_ns() < until_ns)
+		thread_sleep_ns(MS);
+	assert_int_equal(err, 0);
+}
+
+static void deadlines_are_kept_and_idling_costs_nothing(void **state)
+{
+	struct order order = { .kind = DO_DEADLINE };
+	uint64_t before_ns;
+	unsigned i;
+
+	start(0, true);
+	start(0, true);
+	serve(&member[0], SERVICE);
+	settle();
+	for (i = 1; i <= 5; i++) {
+		order.number = clock_now_ns() + i * 4 * MS;
+		assert_int_equal(tell(&member[0], order), 0);
+		thread_sleep_ns(i * 4 * MS + 30 * MS);
+		assert_int_equal(member[0].report->ticks, i);
+		assert_in_range(member[0].report->tick_ns, order.number, order.number + 25 * MS);
+	}
+	order.number = TIME_NEVER;
+	tell(&member[0], order);
+	tell(&member[0], (struct order){ .kind = DO_REPORT });
+	before_ns = member[0].report->cpu_ns;
+	thread_sleep_ns(SECOND);
+	tell(&member[0], (struct order){ .kind = DO_REPORT });
+	assert_in_range(member[0].report->cpu_ns - before_ns, 0, 3 * MS);
+	assert_int_equal(member[0].report->ticks, 5);
+}
+
+static void a_closed_consumer_hears_no_more(void **state)
+{
+	start(0, true);
+	start(0, true);
+	serve(&member[1], SERVICE);
+	assert_int_equal(tell(&member[1], (struct order){ .kind = DO_CLOSE }), 0);
+	assert_int_equal(claim(&member[0], SERVICE, loopback4, 0), 0);
+	/* Its connections are over: the process says so by itself (DREP). */
+	send_answer(&member[0], member[1].report->slot, loopback4);
+	assert_true(comes_to(1, true));
+	assert_int_equal(member[0].report->answers, 1);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(a_request_reaches_who_serves_it),
+		TEST(what_nobody_serves_reaches_somebody_to_be_refused),
+		TEST(an_answer_reaches_whose_communication_id_it_answers),
+		TEST(claims_collide_across_processes_until_they_end),
+		TEST(processes_without_a_consumer_hand_on),
+		TEST(a_program_that_uses_verbs_alone_says_that_nobody_listens),
+		TEST(a_request_waits_a_moment_for_its_server),
+		TEST(a_stopped_process_does_not_disturb_the_others),
+		TEST(another_user_serves_and_asks),
+		TEST(a_killed_peer_is_told_of_at_once),
+		TEST(a_child_keeps_nothing_of_its_parents),
+		TEST(deadlines_are_kept_and_idling_costs_nothing),
+		TEST(a_closed_consumer_hears_no_more),
+	};
+
+	if (!netns_enter(&real_root))
+		return 77;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the files of mad/ have to do with each other (qp1.h says which is what). */
+#ifndef VERBATIM_MAD_INTERNAL_H
+#define VERBATIM_MAD_INTERNAL_H
+
+#include "host/service.h"
+#include "mad/gsi.h"
+#include "mad/qp1.h"
+#include "wire/cm_message.h"
+
+#define ECN_BITS 0x03u		/* of a traffic class */
+
+struct gsi {
+	struct qp1 *qp1;
+	const struct gsi_ops *ops;
+	void *consumer;
+	struct services *services;
+	_Atomic bool abandoned;		/* we are a fork()ed child: nothing behind it */
+	struct lock host_only_lock;	/* leaf */
+	unsigned host_only_count;
+	uint8_t (*host_only)[16];	/* GIDs of this host that no packet can carry (net/route.c) */
+};
+
+/* gsi.c: @datagram has addresses, and what else is not the usual. As gsi_send(). */
+int qp1_transmit(struct qp1 *qp1, struct datagram *datagram, const uint8_t mad[MAD_BYTES]);
+/* refuse.c: false: it was not answered. */
+bool qp1_refuse(struct qp1 *qp1, const struct datagram *datagram, const uint8_t mad[MAD_BYTES]);
+
+/* dispatch.c: 0; ECONNREFUSED: it is for this process, or for none; another errno: it is lost. */
+int qp1_forward(struct qp1 *qp1, const struct cm_target *target, const struct datagram *datagram)
+	REQUIRES(qp1->engine->progress);
+/* Does this process serve what a request is for? */
+bool qp1_serves(struct qp1 *qp1, const struct cm_target *target, const struct datagram *datagram)
+	REQUIRES(qp1->engine->progress);
+void qp1_deliver(struct qp1 *qp1, const struct datagram *datagram, const uint8_t *mad,
+		 uint64_t now_ns) REQUIRES(qp1->engine->progress);
+
+/* backlog.c: true: it is kept until a process serves it, or it has waited for long enough. */
+bool backlog_add(struct qp1 *qp1, const struct cm_target *target, const struct datagram *datagram,
+		 const uint8_t *mad, uint64_t now_ns) REQUIRES(qp1->engine->progress);
+void backlog_turn(struct qp1 *qp1, uint64_t now_ns);
+
+/* gsi.c: after a change of interfaces. */
+void gsi_find_host_only(struct gsi *gsi);
+
+#endif

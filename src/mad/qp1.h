@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * QP1 of this process: management datagrams find the process that they are for, and its consumer (gsi.h),
+ * if there is one.
+ *
+ *	gsi.c		the consumer, sending, claims, watches
+ *	dispatch.c	a MAD that came: for us, or to be forwarded
+ *	backlog.c	requests that no process serves yet
+ *	refuse.c	answers in a process without a consumer
+ *	chores.c	what the worker does for the consumer
+ *	mad.c		agents: the consumer of gsi.h, by management class
+ */
+#ifndef VERBATIM_MAD_QP1_H
+#define VERBATIM_MAD_QP1_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/datagram.h"
+#include "base/lock.h"
+#include "engine/engine.h"
+#include "net/net.h"
+#include "wire/packet.h"
+
+struct gsi;
+struct backlog;
+
+struct qp1 {
+	struct engine *engine;
+	struct net *net;
+	struct lock lock;		/* changing gsi; leaf */
+	struct lock calls;		/* held in calls to the consumer that are not under progress */
+	struct gsi *gsi;		/* under progress or lock, changed under both; or NULL */
+	struct backlog *backlog;	/* requests that wait for a server, under progress; or NULL */
+	_Atomic uint32_t psn;
+	_Atomic uint64_t deadline_ns;	/* the consumer's */
+	_Atomic uint64_t backlog_ns;	/* the backlog's */
+	_Atomic bool services_changed;	/* the port group is to be told */
+	_Atomic bool peers_lost;	/* some QP's peer_lost is set */
+};
+
+void qp1_init(struct qp1 *qp1, struct engine *engine, struct net *net);
+void qp1_fini(struct qp1 *qp1);
+
+/* For struct engine_ops; a packet to QP1, its ICRC checked. */
+void qp1_receive(struct qp1 *qp1, const struct datagram *datagram, uint8_t *data, size_t bytes,
+		 unsigned segment, const struct packet *packet, uint64_t now_ns)
+	REQUIRES(qp1->engine->progress);
+int qp1_receive_service(struct qp1 *qp1, struct datagram *datagram, uint8_t *buffer, size_t size)
+	REQUIRES(qp1->engine->progress);
+void qp1_chores(struct qp1 *qp1, uint32_t ready, uint64_t now_ns);
+bool qp1_has_chores(struct qp1 *qp1);
+uint64_t qp1_chore_ns(struct qp1 *qp1);
+
+/* A connected QP gave up its peer: notes it, and sees that the worker looks. */
+void qp1_peer_lost(struct qp1 *qp1, struct qp *qp);
+
+/* Around fork(); in the child every descriptor is closed. */
+void qp1_before_fork(struct qp1 *qp1);
+void qp1_after_fork(struct qp1 *qp1);
+void qp1_abandon(struct qp1 *qp1);
+
+#endif

@@ -147,4 +147,5 @@ def main():
     tap.end()
 
 
-main()
+if __name__ == '__main__':
+    main()

@@ -151,4 +151,5 @@ def main():
     tap.end()
 
 
-main()
+if __name__ == '__main__':
+    main()

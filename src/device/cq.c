@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "device/internal.h"
+#include "engine/wake.h"
 #include "device/limits.h"
 #include "local/ring.h"
 

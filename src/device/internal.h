@@ -54,17 +54,21 @@ struct hca {
 int hca_get(struct hca **hca);
 void hca_put(struct hca *hca);
 
-/* context.c: raise what has become of a port at its contexts. (A void * for struct net.) */
+/* async.c: raise what has become of a port at its contexts. (A void * for struct net.) */
 void contexts_raise(void *hca, struct port *port, enum ibv_event_type type);
+/* Events that the application has not fetched are freed. */
+void async_drop(struct event_queue *queue);
 /* close.c */
 void context_destroy_objects(struct hca_context *context);
+/* ---- object.c ---- */
+
 /*
  * After fork() the parent's contexts are memory without a device in the child, and their locks may
  * be held by threads that it does not have: nothing of them is touched. Explains and returns true.
  */
 bool context_is_dead(const struct hca_context *context, const char *who);
 
-/* object.c: objects of a context: listed, so that closing it finds them, and numbered. */
+/* Objects of a context: listed, so that closing it finds them, and numbered. */
 void object_enlist(struct hca_context *context, struct list *head, struct list *node);
 void object_delist(struct hca_context *context, struct list *node);
 uint32_t object_number(struct hca *hca);

@@ -1,7 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the objects of a context have in common: lists, numbers, and events that are to be acknowledged. */
+/*
+ * What the objects of a context have in common: lists, numbers, events that are to be acknowledged; and that
+ * a fork()ed child has none of them.
+ */
 #include "base/call.h"
+#include "base/log.h"
 #include "device/internal.h"
+
+bool context_is_dead(const struct hca_context *context, const char *who)
+{
+	if (__builtin_expect(!context->abandoned, 1))
+		return false;
+	explain("%s: the device was opened before fork() and belongs to the parent: open it anew in "
+		"the child", who);
+	return true;
+}
 
 void object_enlist(struct hca_context *context, struct list *head, struct list *node)
 {

@@ -231,7 +231,7 @@ static void after_fork_child(void) UNCHECKED_LOCKS
 
 static void install_fork_handlers(void)
 {
-	slot_install_fork_handlers();
+	engine_install_fork_handlers();
 	pthread_atfork(before_fork, after_fork_parent, after_fork_child);
 }
 

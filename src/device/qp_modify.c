@@ -8,6 +8,8 @@
 
 #include "base/log.h"
 #include "device/internal.h"
+#include "engine/wake.h"
+#include "engine/qp_table.h"
 #include "platform/clock.h"
 #include "platform/memory.h"
 

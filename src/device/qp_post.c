@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "device/internal.h"
+#include "engine/wake.h"
 #include "platform/clock.h"
 
 static uint64_t flush_time(const struct qp *qp)

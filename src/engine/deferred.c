@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "engine/engine.h"
+#include "engine/wake.h"
 
 void effects_apply(struct effects *effects)
 {

@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "engine/internal.h"
+#include "engine/wake.h"
 #include "link/fault.h"
 #include "link/trace.h"
 #include "link/udp.h"
@@ -163,13 +164,6 @@ void engine_stop(struct engine *engine)
 	port_drain(engine);
 }
 
-void engine_leave(struct engine *engine)
-{
-	tx_run_queued(engine);
-	engine->ops->leave(engine->owner);
-	port_drain(engine);
-}
-
 static void close_links(struct engine *engine)
 {
 	if (engine->group)
@@ -220,4 +214,9 @@ void engine_abandon(struct engine *engine)
 	close_fd(engine->waiter.bell_fd);
 	close_fd(engine->waiter.signal_fd);
 	close_fd(engine->owner_watch_fd);
+}
+
+void engine_install_fork_handlers(void)
+{
+	slot_install_fork_handlers();
 }

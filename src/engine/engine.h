@@ -15,7 +15,8 @@
  *	rx.c, tx.c	from datagrams to packets, and back
  *	tx_run.c	one thread at a time transmits for a QP
  *	timers.c	deadlines of QPs
- *	deferred.c	wake-ups, after the locks
+ *	deferred.c	event queues that are raised after the locks
+ *	wake.c		wake-ups of the worker and of peers
  *	qp_table.c	QP numbers, and the slots of this host that they are from
  *	port.c		UDP port 4791, shared with the other processes of this host
  *	worker.c, sleep.c, wait.c	who makes progress when nobody polls
@@ -209,6 +210,8 @@ void engine_stop(struct engine *engine);
 void engine_close(struct engine *engine);
 /* In a fork()ed child: descriptors are closed, and nothing else is touched. */
 void engine_abandon(struct engine *engine);
+/* Before those of the layers above. */
+void engine_install_fork_handlers(void);
 
 /* ---- progress.c ---- */
 
@@ -260,49 +263,12 @@ struct qp *qp_table_find(struct engine *engine, uint32_t qpn) REQUIRES(engine->p
 int qp_table_add(struct engine *engine, struct qp *qp, unsigned *index) REQUIRES(engine->progress);
 void qp_table_remove(struct engine *engine, struct qp *qp) REQUIRES(engine->progress);
 
-/* Which of our slots @slot is; slot_count: it is another process's. */
-static inline unsigned qp_table_slot(const struct qp_table *qps, uint32_t slot)
-{
-	unsigned i = 0;
-
-	while (i < qps->slot_count && qps->slot[i].number != slot)
-		i++;
-	return i;
-}
-
-static inline bool engine_has_slot(const struct engine *engine, uint32_t slot)
-{
-	return qp_table_slot(&engine->qps, slot) < engine->qps.slot_count;
-}
-
 /* ---- worker.c, sleep.c, wait.c ---- */
 
 /* The process is about to end: have the worker call ops->leave(), and wait for that at most so long. */
 void worker_leave(struct engine *engine, uint64_t patience_ns);
-/* Transmit what waits, ops->leave(), and look at the sockets once more. */
-void engine_leave(struct engine *engine);
 /* An application is about to sleep until something completes: no STANDBY, no doubts. */
 void worker_expect_sleepers(struct engine *engine);
-/* Something is due at @deadline_ns, or an application thread goes to sleep (0): wake it if need be. */
-void worker_notice(struct engine *engine, uint64_t deadline_ns);
-/* The same under a QP's lock: done by engine_after_unlock(), which is due then. */
-static inline void worker_note(struct engine *engine, uint64_t deadline_ns)
-{
-	uint64_t noted_ns = atomic_load_explicit(&engine->worker.notice_ns, memory_order_relaxed);
-
-	while (deadline_ns < noted_ns &&
-	       !atomic_compare_exchange_weak(&engine->worker.notice_ns, &noted_ns, deadline_ns))
-		;
-}
-
-/* System calls that were put off while a QP's lock was held: bells of peers, the worker's doorbell. */
-static inline void engine_after_unlock(struct engine *engine)
-{
-	local_ring_bells(&engine->local);
-	if (atomic_load_explicit(&engine->worker.notice_ns, memory_order_relaxed) != TIME_NEVER)
-		worker_notice(engine, atomic_exchange(&engine->worker.notice_ns, TIME_NEVER));
-}
-
 /*
  * Make progress until an event may be in @queue. 0: look (it is an event fd, in blocking mode or not);
  * EINTR as read() has it.

@@ -34,7 +34,5 @@ void port_drain(struct engine *engine);
 /* worker.c */
 int worker_start(struct engine *engine);
 void worker_stop(struct engine *engine);
-void worker_watch_port(struct engine *engine);	/* the bound sockets, and engine->group */
-int worker_watch_slot(struct engine *engine, const struct slot *slot);
 
 #endif

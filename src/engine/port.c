@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* UDP port 4791, which the processes of this host share (host/port_group.h). */
+#include <errno.h>
+
 #include "base/log.h"
 #include "engine/internal.h"
 #include "link/udp.h"
@@ -8,6 +10,21 @@
 #define SETTLE_NS	100000000u	/* more than two rounds of 20 ms for members that do not answer */
 #define SETTLE_STEP_NS	50000u
 #define DRAINS_MAX	64u
+
+static void watch_sockets(struct engine *engine)
+{
+	int fds[8];
+	unsigned i, count = engine->link->ops->event_fds(engine->link, fds, 8);
+
+	for (i = 0; i < count; i++) {
+		int err = waiter_add(&engine->waiter, fds[i], WAIT_SOCKETS);
+
+		if (err && err != EEXIST)
+			log_error("cannot wait on socket %d: error %d", fds[i], err);
+	}
+	if (engine->group)
+		waiter_add(&engine->waiter, port_group_event_fd(engine->group), WAIT_GROUP);
+}
 
 void port_bind(struct engine *engine)
 {
@@ -28,7 +45,7 @@ void port_bind(struct engine *engine)
 		log_error("joining the processes that share port 4791 failed: error %d", err);
 	else
 		engine->group = group;
-	worker_watch_port(engine);
+	watch_sockets(engine);
 }
 
 /*

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "engine/internal.h"
+#include "engine/qp_table.h"
 #include "platform/clock.h"
 
 #define CLAIM_TRIES	16u
@@ -47,7 +48,7 @@ static int claim(struct engine *engine)
 			strerror(err));
 		goto free_table;
 	}
-	err = worker_watch_slot(engine, &qps->slot[n]);
+	err = waiter_add(&engine->waiter, qps->slot[n].fd, WAIT_SLOTS);
 	if (err)
 		goto release_slot;
 	qps->next[n] = (uint32_t)random_u64() % QP_PER_SLOT;

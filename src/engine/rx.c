@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "engine/internal.h"
+#include "engine/qp_table.h"
 #include "engine/ip_id.h"
 #include "local/ring.h"
 #include "wire/dump.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Deadlines of QPs: one timer of each in a heap. */
 #include "engine/internal.h"
+#include "engine/wake.h"
 
 #define TIMERS_MAX	1024u	/* timers expired in one round */
 

@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "engine/internal.h"
+#include "engine/wake.h"
+#include "engine/qp_table.h"
 #include "wire/icrc.h"
 
 /* How often a full socket buffer is waited for before packets are given up as lost. */

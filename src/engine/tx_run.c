@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "engine/internal.h"
+#include "engine/wake.h"
 #include "platform/clock.h"
 
 #define RUN_QUANTUM	64u	/* packets a QP may send before others get a turn */

@@ -53,13 +53,6 @@ struct judgement {
 	unsigned stands;		/* waits of application threads, when we last looked */
 };
 
-void worker_notice(struct engine *engine, uint64_t deadline_ns)
-{
-	atomic_thread_fence(memory_order_seq_cst);
-	if (deadline_ns < atomic_load_explicit(&engine->sleep.until_ns, memory_order_relaxed))
-		waiter_ring(&engine->waiter);
-}
-
 void worker_expect_sleepers(struct engine *engine)
 {
 	atomic_store_explicit(&engine->app.event_mode_ns, clock_now_ns(), memory_order_relaxed);
@@ -350,6 +343,14 @@ static void standby(struct engine *engine, struct judgement *judgement)
 	atomic_store(&engine->worker.state, WORKER_ACTIVE);
 }
 
+/* The process ends: transmit what waits, and look at the sockets once more. */
+static void leave(struct engine *engine)
+{
+	tx_run_queued(engine);
+	engine->ops->leave(engine->owner);
+	port_drain(engine);
+}
+
 static void work(void *argument)
 {
 	struct engine *engine = argument;
@@ -359,7 +360,7 @@ static void work(void *argument)
 		try_bind(engine, &judgement);
 	while (!atomic_load(&engine->worker.stopping)) {
 		if (atomic_load(&engine->worker.leaving) == LEAVING) {
-			engine_leave(engine);
+			leave(engine);
 			atomic_store(&engine->worker.leaving, HAS_LEFT);
 		}
 		if (atomic_load_explicit(&engine->worker.state, memory_order_relaxed) == WORKER_STANDBY)
@@ -367,26 +368,6 @@ static void work(void *argument)
 		else
 			active(engine, &judgement);
 	}
-}
-
-void worker_watch_port(struct engine *engine)
-{
-	int fds[8];
-	unsigned i, count = engine->link->ops->event_fds(engine->link, fds, 8);
-
-	for (i = 0; i < count; i++) {
-		int err = waiter_add(&engine->waiter, fds[i], WAIT_SOCKETS);
-
-		if (err && err != EEXIST)
-			log_error("cannot wait on socket %d: error %d", fds[i], err);
-	}
-	if (engine->group)
-		waiter_add(&engine->waiter, port_group_event_fd(engine->group), WAIT_GROUP);
-}
-
-int worker_watch_slot(struct engine *engine, const struct slot *slot)
-{
-	return waiter_add(&engine->waiter, slot->fd, WAIT_SLOTS);
 }
 
 int worker_start(struct engine *engine)

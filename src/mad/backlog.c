@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "mad/internal.h"
+#include "engine/wake.h"
 #include "platform/clock.h"
 
 #define BACKLOG_MAX	32u

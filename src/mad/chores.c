@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "mad/internal.h"
+#include "engine/wake.h"
 #include "host/group_program.h"
 #include "host/slot_watch.h"
 #include "link/udp.h"
@@ -164,18 +165,6 @@ static void tell_group(struct qp1 *qp1, uint64_t now_ns)
 }
 
 /* ---- GIDs that no packet can carry ---- */
-
-void gsi_find_host_only(struct gsi *gsi)
-{
-	uint8_t (*gids)[16];
-	unsigned found = net_host_only_gids(&gids);
-
-	lock_acquire(&gsi->host_only_lock);
-	free(gsi->host_only);
-	gsi->host_only = gids;
-	gsi->host_only_count = found;
-	lock_release(&gsi->host_only_lock);
-}
 
 static void refresh_host_only(struct qp1 *qp1)
 {

@@ -15,6 +15,7 @@
 #include "base/ip_addr.h"
 #include "base/log.h"
 #include "mad/internal.h"
+#include "engine/wake.h"
 #include "host/slot_watch.h"
 #include "link/udp.h"
 #include "platform/clock.h"
@@ -112,6 +113,18 @@ static int make_gsi(struct qp1 *qp1, const struct gsi_ops *ops, void *consumer, 
 	else
 		*made = gsi;
 	return err;
+}
+
+void gsi_find_host_only(struct gsi *gsi)
+{
+	uint8_t (*gids)[16];
+	unsigned found = net_host_only_gids(&gids);
+
+	lock_acquire(&gsi->host_only_lock);
+	free(gsi->host_only);
+	gsi->host_only = gids;
+	gsi->host_only_count = found;
+	lock_release(&gsi->host_only_lock);
 }
 
 int gsi_open(struct qp1 *qp1, const struct gsi_ops *ops, void *consumer, struct gsi **opened)

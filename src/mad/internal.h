@@ -26,7 +26,7 @@ int qp1_transmit(struct qp1 *qp1, struct datagram *datagram, const uint8_t mad[M
 /* refuse.c: false: it was not answered. */
 bool qp1_refuse(struct qp1 *qp1, const struct datagram *datagram, const uint8_t mad[MAD_BYTES]);
 
-/* dispatch.c: 0; ECONNREFUSED: it is for this process, or for none; another errno: it is lost. */
+/* deliver.c: 0; ECONNREFUSED: it is for this process, or for none; another errno: it is lost. */
 int qp1_forward(struct qp1 *qp1, const struct cm_target *target, const struct datagram *datagram)
 	REQUIRES(qp1->engine->progress);
 /* Does this process serve what a request is for? */

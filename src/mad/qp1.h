@@ -4,7 +4,8 @@
  * if there is one.
  *
  *	gsi.c		the consumer, sending, claims, watches
- *	dispatch.c	a MAD that came: for us, or to be forwarded
+ *	dispatch.c	a MAD that came: is it right, and whose is it?
+ *	deliver.c	to the consumer, or forwarded to another process
  *	backlog.c	requests that no process serves yet
  *	refuse.c	answers in a process without a consumer
  *	chores.c	what the worker does for the consumer

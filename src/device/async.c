@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Asynchronous events of a context (ibv_get_async_event(3)). */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "device/internal.h"
+
+void async_drop(struct event_queue *queue)
+{
+	struct list *node;
+
+	while ((node = event_queue_take(queue))) {
+		struct async_event *event = list_entry(node, struct async_event, node);
+
+		if (event->allocated)
+			free(event);
+	}
+}
+
+int hca_async_fd(const struct hca_context *context)
+{
+	return context->async_fd;
+}
+
+int hca_command_fd(const struct hca_context *context)
+{
+	return context->command_fd;
+}
+
+static struct async_event *new_port_event(enum ibv_event_type type)
+{
+	struct async_event *event = calloc(1, sizeof(*event));
+
+	if (!event)
+		return NULL;
+	list_init(&event->node);
+	event->allocated = true;
+	event->ibv.event_type = type;
+	event->ibv.element.port_num = PORT_NUMBER;
+	return event;
+}
+
+void contexts_raise(void *device, struct port *port, enum ibv_event_type type)
+{
+	struct hca *hca = device;
+	struct effects effects;
+	struct list *node;
+
+	effects_init(&effects);
+	lock_acquire(&hca->objects);
+	list_for_each(node, &hca->contexts) {
+		struct hca_context *context = list_entry(node, struct hca_context, node);
+		struct async_event *event = context->port == port ? new_port_event(type) : NULL;
+
+		if (event)
+			event_queue_add(context->async, &event->node, &effects);
+		else if (context->port == port)
+			log_error("device %s: out of memory: event %d is lost", port->name, type);
+		if (effects_full(&effects))
+			effects_apply(&effects);
+	}
+	lock_release(&hca->objects);
+	effects_apply(&effects);
+}
+
+static void count_got(struct hca *hca, const struct ibv_async_event *event)
+{
+	lock_acquire(&hca->objects);
+	switch (event->event_type) {
+	case IBV_EVENT_CQ_ERR:
+		to_cq(event->element.cq)->async_events_got++;
+		break;
+	case IBV_EVENT_SRQ_ERR:
+	case IBV_EVENT_SRQ_LIMIT_REACHED:
+		to_srq(event->element.srq)->async_events_got++;
+		break;
+	case IBV_EVENT_QP_FATAL:
+	case IBV_EVENT_QP_REQ_ERR:
+	case IBV_EVENT_QP_ACCESS_ERR:
+	case IBV_EVENT_COMM_EST:
+	case IBV_EVENT_SQ_DRAINED:
+	case IBV_EVENT_PATH_MIG:
+	case IBV_EVENT_PATH_MIG_ERR:
+	case IBV_EVENT_QP_LAST_WQE_REACHED:
+		to_qp(event->element.qp)->async_events_got++;
+		break;
+	default:
+		break;
+	}
+	lock_release(&hca->objects);
+}
+
+int hca_get_async_event(struct hca_context *context, struct ibv_async_event *event)
+{
+	for (;;) {
+		int err = event_fd_wait(context->async_fd);
+		struct async_event *taken;
+		struct list *node;
+
+		if (err == ERESTART)
+			continue;
+		if (err)
+			return err;
+		node = event_queue_take(context->async);
+		if (!node)
+			continue;	/* its object was destroyed meanwhile */
+		taken = list_entry(node, struct async_event, node);
+		*event = taken->ibv;
+		if (taken->allocated)
+			free(taken);
+		else
+			count_got(context->hca, event);
+		return 0;
+	}
+}
+
+static void ack(pthread_mutex_t *mutex, pthread_cond_t *cond, uint32_t *completed)
+{
+	pthread_mutex_lock(mutex);
+	++*completed;
+	pthread_cond_signal(cond);
+	pthread_mutex_unlock(mutex);
+}
+
+void hca_ack_async_event(struct ibv_async_event *event)
+{
+	switch (event->event_type) {
+	case IBV_EVENT_CQ_ERR: {
+		struct ibv_cq *cq = event->element.cq;
+
+		ack(&cq->mutex, &cq->cond, &cq->async_events_completed);
+		break;
+	}
+	case IBV_EVENT_SRQ_ERR:
+	case IBV_EVENT_SRQ_LIMIT_REACHED: {
+		struct ibv_srq *srq = event->element.srq;
+
+		ack(&srq->mutex, &srq->cond, &srq->events_completed);
+		break;
+	}
+	case IBV_EVENT_QP_FATAL:
+	case IBV_EVENT_QP_REQ_ERR:
+	case IBV_EVENT_QP_ACCESS_ERR:
+	case IBV_EVENT_COMM_EST:
+	case IBV_EVENT_SQ_DRAINED:
+	case IBV_EVENT_PATH_MIG:
+	case IBV_EVENT_PATH_MIG_ERR:
+	case IBV_EVENT_QP_LAST_WQE_REACHED: {
+		struct ibv_qp *qp = event->element.qp;
+
+		ack(&qp->mutex, &qp->cond, &qp->events_completed);
+		break;
+	}
+	default:
+		break;
+	}
+}

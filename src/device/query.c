@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What a device says of itself: ibv_query_device(3), ibv_query_port(3), ibv_query_gid(3), ibv_query_pkey(3). */
+#include <errno.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "device/internal.h"
+#include "device/limits.h"
+
+int hca_query_device(struct hca_context *context, struct ibv_device_attr_ex *attr)
+{
+	struct ibv_device_attr *orig = &attr->orig_attr;
+	const struct config *config = &context->hca->config;
+
+	memset(attr, 0, sizeof(*attr));
+	strcpy(orig->fw_ver, VERBATIM_FIRMWARE);
+	orig->node_guid = orig->sys_image_guid = context->port->guid;
+	orig->max_mr_size = UINT64_MAX;
+	orig->page_size_cap = 0xfffff000;
+	orig->vendor_id = 0xffffff;	/* none: as rxe */
+	orig->vendor_part_id = 0;
+	orig->hw_ver = 1;
+	orig->max_qp = (int)config->max_qp;
+	orig->max_qp_wr = LIMIT_QP_WR;
+	orig->device_cap_flags = IBV_DEVICE_BAD_PKEY_CNTR | IBV_DEVICE_BAD_QKEY_CNTR |
+				 IBV_DEVICE_SHUTDOWN_PORT | IBV_DEVICE_PORT_ACTIVE_EVENT |
+				 IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SRQ_RESIZE |
+				 IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B |
+				 IBV_DEVICE_MEM_MGT_EXTENSIONS;
+	orig->max_sge = orig->max_sge_rd = LIMIT_SGE;
+	orig->max_cq = LIMIT_CQ;
+	orig->max_cqe = (int)config->max_cqe;
+	orig->max_mr = orig->max_mw = (int)config->max_mr;
+	orig->max_pd = LIMIT_PD;
+	orig->max_qp_rd_atom = orig->max_qp_init_rd_atom = LIMIT_RD_ATOMIC;
+	orig->max_res_rd_atom = LIMIT_RD_ATOMIC * orig->max_qp;
+	orig->atomic_cap = IBV_ATOMIC_GLOB;	/* CPU atomics on the target's memory */
+	orig->max_mcast_grp = LIMIT_MULTICAST_GROUPS;
+	orig->max_mcast_qp_attach = LIMIT_MULTICAST_QPS;
+	orig->max_total_mcast_qp_attach = LIMIT_MULTICAST_GROUPS * LIMIT_MULTICAST_QPS;
+	orig->max_ah = LIMIT_AH;
+	orig->max_srq = LIMIT_SRQ;
+	orig->max_srq_wr = LIMIT_SRQ_WR;
+	orig->max_srq_sge = LIMIT_SGE;
+	orig->max_pkeys = 1;
+	orig->phys_port_cnt = 1;
+	attr->completion_timestamp_mask = UINT64_MAX;
+	attr->hca_core_clock = 1000000;	/* kHz: timestamps are nanoseconds */
+	attr->phys_port_cnt_ex = 1;
+	attr->max_dm_size = LIMIT_DM_BYTES;
+	return 0;
+}
+
+/* Speed and width codes of ibv_query_port(3) nearest to what the interface does. */
+static void set_speed(struct ibv_port_attr *attr, uint32_t gbps)
+{
+	static const struct { uint32_t gbps; uint8_t width, speed; } rows[] = {
+		{ 2, 1, 1 }, { 5, 1, 2 }, { 10, 1, 4 }, { 14, 1, 16 }, { 25, 1, 32 }, { 40, 2, 4 },
+		{ 50, 1, 64 }, { 56, 2, 16 }, { 100, 2, 32 }, { 200, 2, 64 }, { 400, 2, 128 },
+	};
+	unsigned i = 0;
+
+	while (i + 1 < sizeof(rows) / sizeof(rows[0]) && rows[i + 1].gbps <= gbps)
+		i++;
+	attr->active_width = rows[i].width;
+	attr->active_speed = rows[i].speed;
+}
+
+static int check_port(const char *call, uint32_t number)
+{
+	if (number == PORT_NUMBER)
+		return 0;
+	explain("%s: port %u: the device has port 1 only", call, number);
+	return EINVAL;
+}
+
+static uint32_t port_speed_mbps(struct hca *hca, struct port *port)
+{
+	return hca->config.speed ? hca->config.speed * 1000 : port->netdev.speed_mbps;
+}
+
+int hca_query_port_speed(struct hca_context *context, uint32_t number, uint64_t *speed)
+{
+	int err = check_port("query_port_speed", number);
+
+	if (err)
+		return err;
+	lock_acquire(&context->hca->net.lock);
+	*speed = port_speed_mbps(context->hca, context->port) / 100;
+	lock_release(&context->hca->net.lock);
+	if (!*speed)
+		*speed = 25;	/* unknown: what hca_query_port() says then */
+	return 0;
+}
+
+int hca_query_port(struct hca_context *context, uint32_t number, struct ibv_port_attr *attr)
+{
+	struct hca *hca = context->hca;
+	struct port *port = context->port;
+	int err = check_port("query_port", number);
+	bool active;
+
+	if (err)
+		return err;
+	memset(attr, 0, sizeof(*attr));
+	lock_acquire(&hca->net.lock);
+	active = port_is_active(port);
+	attr->state = active ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
+	attr->phys_state = active ? 5 : 3;	/* LinkUp, Disabled */
+	attr->max_mtu = IBV_MTU_4096;
+	attr->active_mtu = port_active_mtu(port);
+	set_speed(attr, port_speed_mbps(hca, port) / 1000);
+	lock_release(&hca->net.lock);
+	attr->gid_tbl_len = GID_TABLE_SIZE;
+	attr->port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS;
+	attr->max_msg_sz = MESSAGE_BYTES_MAX;
+	attr->pkey_tbl_len = 1;
+	attr->max_vl_num = 1;
+	attr->link_layer = IBV_LINK_LAYER_ETHERNET;
+	attr->flags = IBV_QPF_GRH_REQUIRED;
+	return 0;
+}
+
+int hca_query_pkey(struct hca_context *context, uint32_t port, int index, __be16 *pkey)
+{
+	if (port != PORT_NUMBER || index != 0) {
+		explain("query_pkey: port %u index %d: there is port 1, index 0 only", port, index);
+		return EINVAL;
+	}
+	*pkey = 0xffff;
+	return 0;
+}
+
+int hca_query_gid(struct hca_context *context, uint32_t port, uint32_t index, struct hca_gid *gid)
+{
+	struct hca *hca = context->hca;
+	const struct gid_entry *entry;
+	int err = 0;
+
+	if (port != PORT_NUMBER || index >= GID_TABLE_SIZE) {
+		explain("query_gid: port %u index %u: there is port 1, indices 0 to %d", port, index,
+			GID_TABLE_SIZE - 1);
+		return EINVAL;
+	}
+	lock_acquire(&hca->net.lock);
+	entry = gid_table_get(context->port, index);
+	if (entry) {
+		gid->gid = entry->gid;
+		gid->index = index;
+		gid->type = 2;		/* IBV_GID_TYPE_ROCE_V2 */
+		gid->interface_index = context->port->netdev.index;
+	} else {
+		err = ENODATA;
+	}
+	lock_release(&hca->net.lock);
+	return err;
+}

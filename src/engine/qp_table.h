@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Whose number is it? */
+#ifndef VERBATIM_ENGINE_QP_TABLE_H
+#define VERBATIM_ENGINE_QP_TABLE_H
+
+#include "engine/engine.h"
+
+/* Which of our slots @slot is; slot_count: it is another process's. */
+static inline unsigned qp_table_slot(const struct qp_table *qps, uint32_t slot)
+{
+	unsigned i = 0;
+
+	while (i < qps->slot_count && qps->slot[i].number != slot)
+		i++;
+	return i;
+}
+
+static inline bool engine_has_slot(const struct engine *engine, uint32_t slot)
+{
+	return qp_table_slot(&engine->qps, slot) < engine->qps.slot_count;
+}
+
+#endif

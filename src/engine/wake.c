@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Waking the worker. */
+#include "engine/wake.h"
+
+void worker_notice(struct engine *engine, uint64_t deadline_ns)
+{
+	atomic_thread_fence(memory_order_seq_cst);
+	if (deadline_ns < atomic_load_explicit(&engine->sleep.until_ns, memory_order_relaxed))
+		waiter_ring(&engine->waiter);
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Wake-ups. A thread that adds work or an earlier deadline does so first and then reads what sleepers have
+ * published, with a full fence between (sleep.h).
+ */
+#ifndef VERBATIM_ENGINE_WAKE_H
+#define VERBATIM_ENGINE_WAKE_H
+
+#include "engine/engine.h"
+
+/* Something is due at @deadline_ns, or an application thread goes to sleep (0): wake the worker if need be. */
+void worker_notice(struct engine *engine, uint64_t deadline_ns);
+/* The same under a QP's lock: done by engine_after_unlock(), which is due then. */
+static inline void worker_note(struct engine *engine, uint64_t deadline_ns)
+{
+	uint64_t noted_ns = atomic_load_explicit(&engine->worker.notice_ns, memory_order_relaxed);
+
+	while (deadline_ns < noted_ns &&
+	       !atomic_compare_exchange_weak(&engine->worker.notice_ns, &noted_ns, deadline_ns))
+		;
+}
+
+/* System calls that were put off while a QP's lock was held: bells of peers, the worker's doorbell. */
+static inline void engine_after_unlock(struct engine *engine)
+{
+	local_ring_bells(&engine->local);
+	if (atomic_load_explicit(&engine->worker.notice_ns, memory_order_relaxed) != TIME_NEVER)
+		worker_notice(engine, atomic_exchange(&engine->worker.notice_ns, TIME_NEVER));
+}
+
+#endif

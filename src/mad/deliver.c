@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A MAD goes to the consumer of this process, or to the process that it is for. */
+#include <errno.h>
+#include <string.h>
+
+#include "engine/qp_table.h"
+#include "mad/internal.h"
+
+void qp1_deliver(struct qp1 *qp1, const struct datagram *datagram, const uint8_t *mad,
+		 uint64_t now_ns)
+{
+	struct mad_address from = { .interface = datagram->interface,
+				    .traffic_class = datagram->traffic_class & (uint8_t)~ECN_BITS };
+
+	if (!qp1->gsi) {
+		if (!qp1_refuse(qp1, datagram, mad))
+			counter_add(qp1->engine->counters, COUNTER_RX_MAD_NOBODY, 1);
+		return;
+	}
+	memcpy(from.local, datagram->destination, 16);
+	memcpy(from.remote, datagram->source, 16);
+	counter_add(qp1->engine->counters, COUNTER_RX_MAD, 1);
+	qp1->gsi->ops->received(qp1->gsi->consumer, &from, mad, now_ns);
+}
+
+static const uint8_t *address_of(const struct cm_target *target, const struct datagram *datagram)
+{
+	return target->has_address ? target->address : datagram->destination;
+}
+
+bool qp1_serves(struct qp1 *qp1, const struct cm_target *target, const struct datagram *datagram)
+{
+	return qp1->gsi && service_is_ours(qp1->gsi->services, target->service_id,
+					   address_of(target, datagram));
+}
+
+int qp1_forward(struct qp1 *qp1, const struct cm_target *target, const struct datagram *datagram)
+{
+	uint32_t slot = comm_id_slot(target->comm_id);
+
+	if (target->kind == CM_TARGET_ID)
+		return engine_has_slot(qp1->engine, slot) ? ECONNREFUSED : slot_forward(slot, datagram);
+	if (target->kind != CM_TARGET_SERVICE || qp1_serves(qp1, target, datagram))
+		return ECONNREFUSED;
+	return service_forward(target->service_id, address_of(target, datagram), datagram);
+}

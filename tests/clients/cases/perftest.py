@@ -14,7 +14,8 @@ CONNECTIONS = {'send': ('RC', 'UC', 'UD'), 'write': ('RC', 'UC'), 'read': ('RC',
                'atomic': ('RC',)}
 SWEPT = ('send_lat', 'write_bw', 'read_lat')
 FIGURE = r'([\d.]+|-?inf|-?nan)'
-ROW = re.compile(rf'^ *(\d+) +(\d+) +{FIGURE} +{FIGURE}\s+{FIGURE}', re.M)
+# Latency with -D has two figures: mean, and rate.
+ROW = re.compile(rf'^ *(\d+) +(\d+) +{FIGURE} +{FIGURE}(?:[ \t]+{FIGURE})?', re.M)
 # perftest measures the rate of its clock for each row. Where other processes disturb that it says so,
 # and the figures of the row, but nothing else, are infinite or zero.
 UNMEASURED = 'Correlation coefficient'
@@ -30,7 +31,8 @@ def group(gid):
 
 def rows(text):
     """The result rows: size, iterations, then figures."""
-    return [(int(r[0]), int(r[1]), *map(float, r[2:])) for r in ROW.findall(text)]
+    return [(int(r[0]), int(r[1]), *(float(figure) for figure in r[2:] if figure))
+            for r in ROW.findall(text)]
 
 
 def expect_rows(pair, sizes):

@@ -128,7 +128,7 @@ int main(int argc, char **argv)
 		{ "posix_memalign, all touched, free", 1u << 20, all_touched, 0, 0 },
 		{ "posix_memalign, all touched, free", 64u << 20, all_touched, 0, 0 },
 		{ "malloc, free", 64, small, 0, 0 },
-		{ "fork with so much in pieces of 1 MiB", FORK_BYTES, forked, 0, 0 },
+		{ "fork with that many bytes in pieces of 1 MiB", FORK_BYTES, forked, 0, 0 },
 	};
 	unsigned count = sizeof(rows) / sizeof(rows[0]);
 	double seconds = argc > 1 ? atof(argv[1]) : 0.2;

@@ -47,7 +47,7 @@ static void meet(void)
 	char byte = 0;
 
 	must(send(sock, &byte, 1, MSG_NOSIGNAL) != 1, "send");
-	must(recv(sock, &byte, 1, 0) != 1, "the other process");
+	must(recv(sock, &byte, 1, 0) != 1, "recv from the other process");
 }
 
 static long descriptors(void)

@@ -36,7 +36,7 @@ static void exchange(const void *mine, void *theirs, size_t len)
 	while (got < len) {
 		ssize_t n = recv(sock, (char *)theirs + got, len - got, 0);
 
-		must("the other process", n <= 0);
+		must("recv from the other process", n <= 0);
 		got += n;
 	}
 }

@@ -168,6 +168,6 @@ int main(int argc, char **argv)
 	fclose(snapshot);
 	printf("%sok 1 - the simulated matrix agrees with its snapshot\n1..1\n", wrong ? "not " : "");
 	if (wrong)
-		printf("# if the change is meant: sim_matrix > bench/results/sim-matrix.txt\n");
+		printf("# to accept the change: sim_matrix > bench/results/sim-matrix.txt\n");
 	return wrong != 0;
 }

@@ -58,7 +58,7 @@ static int receive(int fd)
 		}
 	}
 	if (last_ns <= first_ns) {
-		fprintf(stderr, "nothing came\n");
+		fprintf(stderr, "udp_blast: no packets received\n");
 		return 1;
 	}
 	printf("udp blast: received %.2f Gb/s, %.1f %% of what was sent until then\n",

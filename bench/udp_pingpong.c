@@ -82,7 +82,7 @@ static int ping(struct endpoint *endpoint, unsigned count)
 		put(endpoint, MARK_PING);
 		while (get(endpoint, LOSS_NS) < 0) {
 			if (++lost > 50) {
-				fprintf(stderr, "no answer\n");
+				fprintf(stderr, "udp_pingpong: no answer\n");
 				return 1;
 			}
 			start_ns = now_ns();

@@ -39,8 +39,9 @@ static struct rdma_cm_event *await(struct rdma_event_channel *channel,
 
 	must(rdma_get_cm_event(channel, &event), "rdma_get_cm_event");
 	if (event->event != wanted)	/* status: -errno; 8 when it is that nobody listens there */
-		fprintf(stderr, "hello_cm: %s (status %d), not %s\n", rdma_event_str(event->event),
-			event->status, rdma_event_str(wanted)), exit(1);
+		fprintf(stderr, "hello_cm: received %s (status %d), expected %s\n",
+			rdma_event_str(event->event), event->status, rdma_event_str(wanted)),
+			exit(1);
 	return event;
 }
 

@@ -62,8 +62,8 @@ static void check_memory_of_others(void)
 	int err = read_other_process();
 
 	if (err)
-		report(VERDICT_NOTE, "memory of other processes (process_vm_readv)", "%s, by "
-		       "ptrace_scope or a sandbox: processes of one host will speak UDP only",
+		report(VERDICT_NOTE, "memory of other processes (process_vm_readv)", "%s "
+		       "(ptrace_scope or a sandbox forbids it): processes of one host will use UDP",
 		       strerror(err));
 	else
 		report(VERDICT_GOOD, "memory of other processes (process_vm_readv)", "readable");
@@ -77,7 +77,7 @@ static void check_shared_memory(void)
 		report(VERDICT_BAD, "shared memory (memfd)", "%s: no device can be opened",
 		       strerror(errno));
 	else
-		report(VERDICT_GOOD, "shared memory (memfd)", "there");
+		report(VERDICT_GOOD, "shared memory (memfd)", "works");
 	if (fd >= 0)
 		close(fd);
 }
@@ -94,7 +94,7 @@ static void check_names(void)
 		report(VERDICT_BAD, "abstract unix sockets", "%s: no device can be opened",
 		       strerror(errno));
 	else
-		report(VERDICT_GOOD, "abstract unix sockets", "there");
+		report(VERDICT_GOOD, "abstract unix sockets", "works");
 	if (fd >= 0)
 		close(fd);
 }
@@ -104,8 +104,8 @@ static void check_processors(void)
 	long count = sysconf(_SC_NPROCESSORS_ONLN);
 
 	if (count < 2)
-		report(VERDICT_NOTE, "processors", "%ld: two processes that poll take turns, a "
-		       "message costs a switch between them", count);
+		report(VERDICT_NOTE, "processors", "%ld: two processes that poll take turns, each "
+		       "message costs a context switch", count);
 	else
 		report(VERDICT_GOOD, "processors", "%ld", count);
 }

@@ -32,15 +32,15 @@ static void check_offloads(int fd)
 
 	if (err)
 		report(VERDICT_NOTE, "segmentation offload (UDP GSO)", "%s: packets are sent one "
-		       "by one, at about a quarter of the speed", strerror(err));
+		       "by one, about four times slower", strerror(err));
 	else
-		report(VERDICT_GOOD, "segmentation offload (UDP GSO)", "there");
+		report(VERDICT_GOOD, "segmentation offload (UDP GSO)", "works");
 	err = set_option(fd, IPPROTO_UDP, UDP_GRO, 1);
 	if (err)
 		report(VERDICT_NOTE, "receive offload (UDP GRO)", "%s: packets are received one "
 		       "by one, slower", strerror(err));
 	else
-		report(VERDICT_GOOD, "receive offload (UDP GRO)", "there");
+		report(VERDICT_GOOD, "receive offload (UDP GRO)", "works");
 }
 
 /* The program that every process attaches, reduced to its form: answer with a socket's index. */
@@ -59,12 +59,12 @@ static void check_selector(int fd)
 	if (!err && setsockopt(fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &program, sizeof(program)))
 		err = errno;
 	if (err)
-		report(VERDICT_NOTE, "choice of the receiver by queue pair (reuseport BPF)",
-		       "%s: packets reach any process of the group and are passed on, slower",
+		report(VERDICT_NOTE, "selection of the receiver by QP number (reuseport BPF)",
+		       "%s: packets reach any process of the port and are forwarded, slower",
 		       strerror(err));
 	else
-		report(VERDICT_GOOD, "choice of the receiver by queue pair (reuseport BPF)",
-		       "there, without privilege");
+		report(VERDICT_GOOD, "selection of the receiver by QP number (reuseport BPF)",
+		       "works without privilege");
 }
 
 static void check_receive_buffer(int fd)
@@ -78,8 +78,9 @@ static void check_receive_buffer(int fd)
 	if (granted > RECEIVE_BUFFER_DEFAULT)
 		report(VERDICT_GOOD, "receive buffer", "up to %d KiB", granted >> 10);
 	else
-		report(VERDICT_NOTE, "receive buffer", "%d KiB: less is kept in flight; as root: "
-		       "sysctl -w net.core.rmem_max=%d", granted >> 10, RECEIVE_BUFFER_WANTED);
+		report(VERDICT_NOTE, "receive buffer", "%d KiB: fewer bytes in flight; to raise "
+		       "it, as root: sysctl -w net.core.rmem_max=%d", granted >> 10,
+		       RECEIVE_BUFFER_WANTED);
 }
 
 /* A datagram to ourselves over @family's loopback address, with the don't-fragment rule. */
@@ -112,14 +113,13 @@ static void check_loopback(void)
 	int err = try_loopback(AF_INET);
 
 	if (err)
-		report(VERDICT_BAD, "UDP over 127.0.0.1", "%s: is lo up, and is there a filter?",
-		       strerror(err));
+		report(VERDICT_BAD, "UDP over 127.0.0.1", "%s: check that lo is up and no firewall "
+		       "drops UDP", strerror(err));
 	else
 		report(VERDICT_GOOD, "UDP over 127.0.0.1", "works");
 	err = try_loopback(AF_INET6);
 	if (err)
-		report(VERDICT_NOTE, "UDP over ::1", "%s: GIDs that are IPv6 addresses will not "
-		       "work", strerror(err));
+		report(VERDICT_NOTE, "UDP over ::1", "%s: IPv6 GIDs will not work", strerror(err));
 	else
 		report(VERDICT_GOOD, "UDP over ::1", "works");
 }
@@ -143,7 +143,7 @@ static void check_interface(const char *name)
 	snprintf(what, sizeof(what), "interface %s", name);
 	snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", name);
 	if (fd < 0 || ioctl(fd, SIOCGIFMTU, &request)) {
-		report(VERDICT_NOTE, what, "its MTU is unknown: %s", strerror(errno));
+		report(VERDICT_NOTE, what, "cannot query its MTU: %s", strerror(errno));
 	} else {
 		mtu = path_mtu(request.ifr_mtu);
 		if (!mtu)
@@ -183,7 +183,8 @@ static void check_interfaces(void)
 	}
 	freeifaddrs(all);
 	if (!count)
-		report(VERDICT_BAD, "interfaces", "none is up and has an address: no devices");
+		report(VERDICT_BAD, "interfaces", "none is up and has an address: no devices; to "
+		       "get one: ip link set lo up");
 }
 
 void doctor_network(void)

@@ -124,13 +124,14 @@ static void report_holder(const char *what, const struct holder *holder)
 
 	name_process(holder->inode, process, sizeof(process));
 	if (!process[0] && holder->uid == 0 && !access("/sys/module/rdma_rxe", F_OK)) {
-		report(VERDICT_BAD, what, "the kernel's rdma_rxe has it: packets from other hosts "
-		       "go there; remove its devices (rdma link) or use another network namespace");
+		report(VERDICT_BAD, what, "taken by the kernel's rdma_rxe, which gets all packets "
+		       "from other hosts: remove its devices (rdma link delete NAME) or use "
+		       "another network namespace");
 		return;
 	}
-	report(VERDICT_NOTE, what, "user %s has it%s%s: its processes pass packets from other "
-	       "hosts on to us when they are of Verbatim; otherwise only peers on this host "
-	       "can be reached", user ? user->pw_name : "unknown", process[0] ? ", " : "", process);
+	report(VERDICT_NOTE, what, "taken by user %s%s%s: packets from other hosts arrive only if "
+	       "that is a Verbatim process, which forwards them; peers on this host can be reached",
+	       user ? user->pw_name : "unknown", process[0] ? ", " : "", process);
 }
 
 static void check_family(const char *what, int family, const char *list)
@@ -148,9 +149,9 @@ static void check_family(const char *what, int family, const char *list)
 	else if (err == EADDRINUSE)
 		report_holder(what, &holder);
 	else if (family == AF_INET6 && (err == EAFNOSUPPORT || err == EADDRNOTAVAIL))
-		report(VERDICT_NOTE, what, "no IPv6 here: IPv4 only");
+		report(VERDICT_NOTE, what, "no IPv6: IPv4 only");
 	else
-		report(VERDICT_BAD, what, "cannot be bound: %s", strerror(err));
+		report(VERDICT_BAD, what, "cannot bind it: %s", strerror(err));
 }
 
 void doctor_port(void)

@@ -59,13 +59,13 @@ int library_directory(char *path, size_t size)
 			free(real);
 			return 0;
 		}
-		fprintf(stderr, "verbatim: the libraries cannot be used from %s: LD_LIBRARY_PATH "
-			"cannot name a directory with a colon\n", real ? real : place);
+		fprintf(stderr, "verbatim: cannot use the libraries in %s: LD_LIBRARY_PATH cannot "
+			"name a directory with a colon\n", real ? real : place);
 		free(real);
 		return -1;
 	}
-	fprintf(stderr, "verbatim: no " PRELOAD_NAME " in %s/../lib/verbatim or %s/../lib: not "
-		"built or not installed whole\n", directory, directory);
+	fprintf(stderr, "verbatim: no " PRELOAD_NAME " in %s/../lib/verbatim or %s/../lib: build "
+		"(make) or install (make install) all of Verbatim\n", directory, directory);
 	return -1;
 }
 

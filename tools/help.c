@@ -19,13 +19,13 @@ static int describe_one(const char *name)
 		describe(command);
 		return 0;
 	}
-	return usage_error("help", "no subcommand '%s'", name);
+	return usage_error("help", "no subcommand '%s'; see 'verbatim help'", name);
 }
 
 int help_command(int argc, char **argv)
 {
 	if (argc > 2)
-		return usage_error("help", "takes one subcommand");
+		return usage_error("help", "expected at most one subcommand");
 	if (argc == 2)
 		return describe_one(argv[1]);
 	printf("Verbatim: RDMA in user space. Runs programs for InfiniBand and RoCE unmodified on\n"

@@ -55,13 +55,13 @@ static int print_device(struct ibv_device *device)
 	int err;
 
 	if (!context) {
-		fprintf(stderr, "verbatim list: %s: cannot be opened: %s\n",
+		fprintf(stderr, "verbatim list: %s: cannot open the device: %s\n",
 			ibv_get_device_name(device), strerror(errno));
 		return -1;
 	}
 	err = ibv_query_port(context, PORT, &port);
 	if (err) {
-		fprintf(stderr, "verbatim list: %s: port cannot be queried: %s\n",
+		fprintf(stderr, "verbatim list: %s: cannot query the port: %s\n",
 			ibv_get_device_name(device), strerror(err));
 	} else {
 		printf("%s: %s, path MTU %d of at most %d\n", ibv_get_device_name(device),
@@ -86,8 +86,8 @@ int list_command(int argc, char **argv)
 		return EXIT_FAILURE;
 	}
 	if (!count)
-		printf("no devices: no network interface that is up, has an address and is not "
-		       "excluded by VERBATIM_DEVICES\n");
+		printf("no devices: no network interface is up, has an address and is allowed by "
+		       "VERBATIM_DEVICES; 'ip link set lo up' gives vb_lo\n");
 	for (int i = 0; i < count; i++)
 		failed |= print_device(list[i]);
 	ibv_free_device_list(list);

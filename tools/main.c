@@ -11,15 +11,15 @@ const struct command commands[] = {
 	  "run a program on Verbatim; --rsockets: its TCP connections, too;\n"
 	  "        --no-shared-malloc: peers of this host never map its malloc'ed memory" },
 	{ "env",	env_command,	"",
-	  "print what does the same for a shell: eval \"$(verbatim env)\"" },
+	  "print the environment of verbatim run for a shell: eval \"$(verbatim env)\"" },
 	{ "list",	list_command,	"",
-	  "the devices: interface, state, path MTU, GIDs" },
+	  "list the devices: interface, state, path MTU, GIDs" },
 	{ "doctor",	doctor_command,	"",
-	  "what this machine allows, and what follows from it" },
+	  "check what this machine supports, and explain what is missing" },
 	{ "version",	version_command, "",
-	  "the version" },
+	  "print the version" },
 	{ "help",	help_command,	"[SUBCOMMAND]",
-	  "this text" },
+	  "print this text" },
 	{ NULL, NULL, NULL, NULL },
 };
 
@@ -39,7 +39,7 @@ int expect_no_arguments(int argc, char **argv)
 {
 	if (argc <= 1)
 		return 0;
-	return usage_error(argv[0], "takes no arguments, but was given '%s'", argv[1]);
+	return usage_error(argv[0], "unexpected argument '%s'", argv[1]);
 }
 
 static const struct command *find_command(const char *name)

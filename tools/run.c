@@ -34,9 +34,9 @@ static int parse(int argc, char **argv, struct options *options)
 		} else if (!strcmp(argv[i], "--no-shared-malloc")) {
 			options->no_shared_malloc = true;
 		} else {
-			usage_error("run", "no option '%s'; there are --rsockets and "
-				    "--no-shared-malloc. A program of that name: "
-				    "verbatim run -- %s", argv[i], argv[i]);
+			usage_error("run", "no option '%s'; options: --rsockets, "
+				    "--no-shared-malloc; to run a program of that name: verbatim "
+				    "run -- %s", argv[i], argv[i]);
 			return -1;
 		}
 	}
@@ -52,7 +52,7 @@ int run_command(int argc, char **argv)
 	if (first < 0)
 		return EXIT_USAGE;
 	if (first >= argc)
-		return usage_error("run", "which program? verbatim run [--rsockets] "
+		return usage_error("run", "no program given: verbatim run [--rsockets] "
 				   "[--no-shared-malloc] [--] PROGRAM [ARGUMENT]...");
 
 	if (environment_make(variables, options.rsockets))

@@ -210,8 +210,8 @@ static int read_level(enum log_level *level)
 			return 0;
 		}
 	}
-	complain("VERBATIM_LOG is \"%s\", but must be off, error, warn, info, debug or packet",
-		 value);
+	complain("VERBATIM_LOG: invalid value '%s': expected off, error, warn, info, debug or "
+		 "packet", value);
 	return EINVAL;
 }
 
@@ -227,7 +227,7 @@ static int read_explain(bool *enabled)
 		*enabled = true;
 		return 0;
 	}
-	complain("VERBATIM_EXPLAIN is \"%s\", but must be 0 or 1", value);
+	complain("VERBATIM_EXPLAIN: invalid value '%s': expected 0 or 1", value);
 	return EINVAL;
 }
 

@@ -104,9 +104,9 @@ static void wrong_values_are_refused_and_the_right_ones_named(void **unused)
 {
 	assert_int_equal(init_with("verbose", "yes"), EINVAL);
 	assert_string_equal(heard,
-		"verbatim: VERBATIM_LOG is \"verbose\", but must be off, error, warn, info, debug"
-		" or packet\n"
-		"verbatim: VERBATIM_EXPLAIN is \"yes\", but must be 0 or 1\n");
+		"verbatim: VERBATIM_LOG: invalid value 'verbose': expected off, error, warn, info,"
+		" debug or packet\n"
+		"verbatim: VERBATIM_EXPLAIN: invalid value 'yes': expected 0 or 1\n");
 	assert_int_equal(init_with("warn", NULL), 0);
 	assert_int_equal(init_with("Error", NULL), EINVAL);
 	assert_int_equal(log_level, LOG_WARN);

@@ -82,7 +82,8 @@ static int attach(struct port_group *group, struct family *family, const struct 
 	if (fail_now(FAIL_SETSOCKOPT) ||
 	    setsockopt(family->fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &program,
 		       sizeof(program))) {
-		log_warn("port 4791: the kernel refused the program that shares it: %m");
+		log_warn("port 4791: cannot attach the BPF program that selects the receiving "
+			 "process: %m");
 		return errno;
 	}
 	family->program_known = true;
@@ -112,7 +113,7 @@ static void send_probe(struct port_group *group, struct family *family, unsigned
 	probe->deadline_ns = now_ns + ANSWER_NS;
 	if (fail_now(FAIL_SENDMSG) || sendto(family->probe_fd, bytes, length,
 					     MSG_DONTWAIT | MSG_NOSIGNAL, name, name_bytes) < 0) {
-		log_debug("port 4791: a probe could not be sent: %m");
+		log_debug("port 4791: cannot send a probe: %m");
 		probe->tries = TRIES;
 		probe->deadline_ns = now_ns;
 	}
@@ -291,7 +292,8 @@ static void finish(struct port_group *group, struct family *family, uint64_t now
 /* Nobody knows of a program, so there may be none: attach one that only steers probes. */
 static void introduce_program(struct port_group *group, struct family *family, uint64_t now_ns)
 {
-	log_debug("port 4791 (IPv%u): no program known of, attaching one", family->number);
+	log_debug("port 4791 (IPv%u): no member knows of a BPF program, attaching one",
+		  family->number);
 	group_map_clear(&family->found);
 	family->found.size = (uint16_t)family->size;
 	if (attach(group, family, &family->found)) {

@@ -66,7 +66,7 @@ static void take_probe(struct port_group *group, struct family *family,
 	family->program_known |= probe->program_known;
 	datagram.bytes = group_message_write(&answer, bytes);
 	if (slot_forward(probe->slot, &datagram))
-		log_debug("port 4791: an answer to slot %u could not be sent", probe->slot);
+		log_debug("port 4791: cannot answer the probe of slot %u", probe->slot);
 	if (family->state == IDLE && family->start_ns != TIME_NEVER && !family->urgent)
 		family->start_ns = now_ns + POSTPONE_NS + jitter_ns(POSTPONE_NS);
 	group_watch_consider(&group->watch, probe->slot);

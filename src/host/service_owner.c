@@ -50,9 +50,10 @@ static bool judge(const struct name *claim)
 	if (!err && (!uid || (uid == geteuid() && uid != overflow_uid())))
 		return true;
 	if (err)
-		explain("%s: not believed, the kernel does not say whose it is: %s", text, strerror(err));
+		explain("%s: not trusted: cannot find out which user owns it: %s", text,
+			strerror(err));
 	else
-		explain("%s: not believed, user %u has claimed it", text, (unsigned)uid);
+		explain("%s: not trusted: user %u owns it", text, (unsigned)uid);
 	return false;
 }
 

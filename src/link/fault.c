@@ -115,10 +115,9 @@ static int parse(struct fault_link *fault, const char *text)
 		size_t length = strcspn(at, ",");
 
 		if (!parse_setting(fault, at, length)) {
-			complain(VARIABLE "='%s': '%.*s' is not understood: "
-				 "loss=P,dup=P,reorder=P,corrupt=P,seed=N would be, each of them "
-				 "optional, P from 0 to 1 (loss=0.01), N a whole number",
-				 text, (int)length, at);
+			complain(VARIABLE ": invalid value '%s' at '%.*s': expected "
+				 "loss=P,dup=P,reorder=P,corrupt=P,seed=N, each optional, P from 0 "
+				 "to 1 (loss=0.01), N an integer", text, (int)length, at);
 			return EINVAL;
 		}
 		if (!at[length])
@@ -293,8 +292,8 @@ static void fault_close(struct link *link)
 {
 	struct fault_link *fault = fault_of(link);
 
-	log_info("faults: %llu packets lost, %llu doubled, %llu held back, %llu damaged",
-		 (unsigned long long)fault->count[FAULT_LOSS],
+	log_info("fault injection: %llu packets dropped, %llu duplicated, %llu reordered, %llu "
+		 "corrupted", (unsigned long long)fault->count[FAULT_LOSS],
 		 (unsigned long long)fault->count[FAULT_DUPLICATE],
 		 (unsigned long long)fault->count[FAULT_REORDER],
 		 (unsigned long long)fault->count[FAULT_CORRUPT]);
@@ -333,7 +332,7 @@ int fault_wrap(struct link **link)
 	fault->link.ops = &fault_ops;
 	fault->inner = *link;
 	fault->random = fault->seed;
-	log_info("faults on purpose, seed %llu", (unsigned long long)fault->seed);
+	log_info("fault injection is on, seed %llu", (unsigned long long)fault->seed);
 	*link = &fault->link;
 	return 0;
 }

@@ -61,7 +61,7 @@ void trace_set_ip_id(trace_ip_id_fn *find)
 
 static void end_early(struct trace_file *file, const char *why)
 {
-	log_warn("the trace ends here: %s", why);
+	log_warn("tracing stops: %s", why);
 	close(file->fd);
 	file->fd = -1;
 	file->used = 0;
@@ -90,7 +90,7 @@ static void write_packet_locked(struct trace_file *file, const struct pcapng_pac
 		return;
 	if (file->left < bytes) {
 		flush_locked(file);
-		end_early(file, "its size limit is reached (" VARIABLE "=FILE,limit=N)");
+		end_early(file, "the file has reached its size limit (" VARIABLE "=FILE,limit=N)");
 		return;
 	}
 	if (BUFFER_BYTES - file->used < bytes)
@@ -172,8 +172,8 @@ static int parse(const char *text, char name[PATH_MAX], uint64_t *limit)
 	if (expand_name(text, length, name) &&
 	    (!option || parse_limit(option + strlen(LIMIT_OPTION), limit)))
 		return 0;
-	complain(VARIABLE "='%s' is not understood: FILE or FILE" LIMIT_OPTION "64M would be, "
-		 "%%p in FILE being the process id", text);
+	complain(VARIABLE ": invalid value '%s': expected FILE or FILE" LIMIT_OPTION "64M; %%p in "
+		 "FILE stands for the process ID", text);
 	return EINVAL;
 }
 
@@ -220,7 +220,8 @@ static int open_locked(const char *name)
 
 static const char *why_not(int err)
 {
-	return err == EPERM ? "it is another user's" : err == ELOOP ? "it is a symbolic link" : strerror(err);
+	return err == EPERM ? "it belongs to another user" : err == ELOOP ? "it is a symbolic "
+		"link" : strerror(err);
 }
 
 static int open_file(const char *text, struct trace_file *file)
@@ -237,7 +238,7 @@ static int open_file(const char *text, struct trace_file *file)
 	}
 	if (file->fd < 0) {
 		err = errno;
-		complain(VARIABLE ": '%s' cannot be written: %s", name, why_not(err));
+		complain(VARIABLE ": cannot write '%s': %s", name, why_not(err));
 		return err;
 	}
 	file->used = pcapng_write_header(file->buffer);

@@ -161,7 +161,8 @@ static int open_guard(const struct udp_membership *membership)
 	if (setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) ||
 	    udp_set(fd, SOL_SOCKET, SO_REUSEPORT, 1) ||
 	    udp_bind_to(fd, UDP_IPV4, membership->group, ROCE_UDP_PORT)) {
-		log_warn("packets of multicast groups may reach other processes: %m");
+		log_warn("cannot open a socket of a multicast group, its packets may reach one "
+			 "process only: %m");
 		close(fd);
 		return -1;
 	}
@@ -277,7 +278,7 @@ static void join_remembered(struct udp_link *udp)
 
 		err = fd >= 0 ? begin_membership(fd, &udp->membership[i]) : 0;
 		if (err)
-			log_warn("multicast group not joined: %s", strerror(err));
+			log_warn("cannot join a multicast group: %s", strerror(err));
 	}
 }
 

@@ -154,7 +154,7 @@ static struct udp_sender *sender_for(struct udp_link *udp, const struct datagram
 	err = sender->fd >= 0 ? 0 : open_sender_locked(sender, datagram);
 	lock_release(&udp->lock);
 	if (err)
-		log_error("no socket to send from: %s", strerror(err));
+		log_error("cannot open a socket to send from: %s", strerror(err));
 	return err ? NULL : sender;
 }
 
@@ -190,7 +190,8 @@ static void remember_refusal(struct udp_link *udp, const uint8_t destination[16]
 	memcpy(udp->refusal[refusal_place(destination)], destination, 16);
 	atomic_fetch_add_explicit(&udp->refusal_count, 1, memory_order_relaxed);
 	lock_release(&udp->lock);
-	log_info("no segmentation offload on the way to a destination: packets go one by one");
+	log_info("the route to a destination has no segmentation offload (UDP GSO): packets go one "
+		 "by one");
 }
 
 unsigned udp_prepare(struct link *link, struct datagram *datagram)
@@ -302,7 +303,7 @@ static void refused(struct udp_link *udp, const struct datagram *datagram, int e
 	unsigned lost = link_segments(datagram);
 
 	counter_add(udp->counters, COUNTER_TX_LINK, lost);
-	log_debug("%u packets lost: the kernel refused to send them: %s", lost, strerror(err));
+	log_debug("%u packets dropped, the kernel refused to send them: %s", lost, strerror(err));
 }
 
 /* ---- many messages ---- */

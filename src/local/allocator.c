@@ -25,9 +25,9 @@ bool allocator_offer(void)
 	enum allocator_answer answer = hook ? hook(&calls, &reason) : ALLOCATOR_REFUSES;
 
 	if (answer == ALLOCATOR_SERVES)
-		log_info("page-aligned memory can be shared from now on");
+		log_info("page-aligned allocations are shared with peers of this host from now on");
 	else if (answer == ALLOCATOR_REFUSES && hook)
-		explain("page-aligned memory of this program cannot be mapped by peers of this "
-			"host, they copy it: %s", reason);
+		explain("peers of this host copy page-aligned memory of this program, they cannot "
+			"map it: %s", reason);
 	return answer != ALLOCATOR_LATER;
 }

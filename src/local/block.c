@@ -30,16 +30,15 @@ static void block_explain(int err)
 	if (!explaining() || atomic_exchange(err ? &told_error : &told_budget, true))
 		return;
 	if (err) {
-		explain("no memory that peers of this host can map: %s (seccomp, RLIMIT_FSIZE, "
-			"RLIMIT_NOFILE, RLIMIT_AS?): ordinary memory is used, which peers copy",
-			strerror(err));
+		explain("cannot allocate memory that peers of this host can map: %s; they copy "
+			"ordinary memory instead; check seccomp, RLIMIT_FSIZE, RLIMIT_NOFILE and "
+			"RLIMIT_AS", strerror(err));
 		return;
 	}
 	block_budget(&budget);
-	explain("peers of this host can map %u blocks of %llu bytes in all, of at most %u (a "
-		"quarter of RLIMIT_NOFILE) of %llu bytes: further memory is ordinary, peers copy "
-		"it",
-		budget.blocks, (unsigned long long)budget.bytes, budget.blocks_max,
+	explain("memory that peers of this host can map is used up: %u blocks, %llu bytes, of at "
+		"most %u blocks (a quarter of RLIMIT_NOFILE) and %llu bytes; peers copy further "
+		"memory", budget.blocks, (unsigned long long)budget.bytes, budget.blocks_max,
 		(unsigned long long)budget.bytes_max);
 }
 

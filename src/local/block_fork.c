@@ -132,7 +132,7 @@ static uint8_t *copy_contents(const struct block *block)
 		return copy;
 	if (copy != MAP_FAILED)
 		unmap(copy, block->bytes);
-	explain("fork: no memory for a copy of %zu bytes at %p: the child will not have them",
+	explain("fork: no memory to copy %zu bytes at %p: the child lacks them",
 		block->bytes, (void *)block->memory);
 	return NULL;
 }
@@ -145,7 +145,7 @@ static struct snapshot *snapshot_take(void) REQUIRES(block_lock)
 	struct snapshot *snapshot = map_private(NULL, bytes, PROT_READ | PROT_WRITE, 0);
 
 	if (snapshot == MAP_FAILED) {
-		explain("fork: no memory for copies of blocks: the child will not have them");
+		explain("fork: no memory to copy blocks: the child lacks them");
 		return NULL;
 	}
 	snapshot->bytes = bytes;

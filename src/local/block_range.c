@@ -39,7 +39,7 @@ static void cut_pages(const struct block *old, uintptr_t from, uintptr_t to)
 		munmap((void *)from, to - from + (at_end ? old->guard : 0));
 	else if (mmap((void *)from, to - from, PROT_NONE,
 		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) == MAP_FAILED)
-		explain("munmap of a part of a block: %m");
+		explain("munmap: cannot unmap part of a block: %m");
 }
 
 /* [@from, @to) lies in the block, which is trimmed, freed, or keeps a hole. Releases the lock. */

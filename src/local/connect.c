@@ -220,9 +220,9 @@ static int connect_to_slot(struct local *local, uint32_t slot)
 
 static const char *reason_of(int err)
 {
-	return err == EPERM  ? "it is another user's" :
+	return err == EPERM  ? "it belongs to another user" :
 	       err == EAGAIN ? "it has not answered yet" :
-	       err == ENOSPC ? "this process has channels to as many others as it can" : strerror(err);
+	       err == ENOSPC ? "this process has no channel left" : strerror(err);
 }
 
 void local_connect(struct local *local, uint32_t slot)
@@ -235,7 +235,7 @@ void local_connect(struct local *local, uint32_t slot)
 	if (!err || err == EALREADY || err == EEXIST)
 		return;
 	counter_add(local->counters, COUNTER_NO_MEMORY_PATH, 1);
-	explain("slot %u: no memory is shared with its process (%s), packets go over UDP", slot,
+	explain("slot %u: no shared memory with its process (%s): packets go over UDP", slot,
 		reason_of(err));
 	reconnect_later(local, slot, err);
 }
@@ -345,7 +345,7 @@ static bool end_former_holders(struct local *local, const struct handshake_peer 
 		/* Where processes cannot be told apart it may have connected twice. */
 		if (!peer || peer->process.pid == process->pid)
 			continue;
-		log_warn("process %d gave up slot %u and kept its channel: the channel is closed",
+		log_warn("process %d gave up slot %u but kept its channel: closing the channel",
 			 (int)peer->process.pid, process->hello.slot[i]);
 		peer_end(peer);
 		found = true;
@@ -366,8 +366,8 @@ static void receive_connector(struct local *local, struct handshake_peer *proces
 	lock_release(&local->peers->lock);
 	if ((!verdict || verdict == EEXIST) && !(process->hello.nonce & 1 &&
 						 proofs_hold(local, &process->hello, process->hello.nonce))) {
-		explain("process %d asks for shared memory as the holder of slot %u, without proof: "
-			"it is refused", (int)process->pid, process->hello.slot[0]);
+		explain("process %d claims slot %u without proof: shared memory is refused",
+			(int)process->pid, process->hello.slot[0]);
 		verdict = EBUSY;
 	}
 	if (verdict == EEXIST && end_former_holders(local, process))
@@ -399,7 +399,7 @@ static bool turn_away(struct local *local, int listen_fd)
 	if (fd < 0)
 		return false;
 	counter_add(local->counters, COUNTER_NO_MEMORY_PATH, 1);
-	log_info("no memory is shared with a process that connects: no file descriptor is left");
+	log_info("out of file descriptors: no memory is shared with a process that connects");
 	return true;
 }
 
@@ -420,7 +420,7 @@ static void receive_connectors(struct local *local)
 			if (!err)
 				receive_connector(local, &process);
 			else
-				log_debug("a process that connects was turned away: error %d", err);
+				log_debug("a connecting process was refused: error %d", err);
 		}
 }
 

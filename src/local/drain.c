@@ -44,7 +44,7 @@ static void sever(struct local *local, struct peer *peer, uint32_t life)
 		peer->severed = true;
 		withdraw_blocks(local, peer);
 		log_warn("process %d has been accessing our memory for over a second (it may be "
-			 "stopped): no memory is shared with it any more", (int)peer->memory.pid);
+			 "stopped): sharing with it ends", (int)peer->memory.pid);
 	}
 	lock_release(&local->peers->lock);
 	atomic_store(&local->serve_due, true);
@@ -137,8 +137,9 @@ static void leave_block(struct local *local, struct block *block)
 	end_grants_of_block(local, block);
 	err = block_make_private(block);
 	if (err)
-		log_warn("%zu bytes at %p: the process that does not end its access may still write there "
-			 "(%s)", block_bytes(block), (void *)block_memory(block), strerror(err));
+		log_warn("%zu bytes at %p cannot be made private, a stuck process may still write "
+			 "there: %s", block_bytes(block), (void *)block_memory(block),
+			 strerror(err));
 }
 
 void drain_region(void *local_, uint32_t key)

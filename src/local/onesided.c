@@ -164,7 +164,7 @@ static int run_atomic(struct transfer *transfer, const struct send_wqe *wqe)
 		err = user_fetch_add(transfer->mapped, wqe->compare_add, &original);
 	/* Done is done: memory of our own that is gone cannot make it undone. */
 	if (!err && copy_user(transfer->piece[0].iov_base, &original, sizeof(original)))
-		log_warn("the result of an atomic has no place to go: unmapped memory");
+		log_warn("the result of an atomic is lost: its local memory is no longer mapped");
 	return err;
 }
 

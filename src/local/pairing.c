@@ -158,10 +158,10 @@ static const char *objection(const struct qp *qp, const struct peer *peer, const
 	REQUIRES(qp->lock)
 {
 	if (qp->type != IBV_QPT_RC || !qp->av.loopback || !is_receiving(qp))
-		return "it is not ready to receive";
+		return "it is not an RC QP ready to receive from this host";
 	if (qp->attr.dest_qp_num != control->qpn ||
 	    !peer_has_slot(peer, qpn_slot(control->qpn)))
-		return "it is connected to another one";
+		return "it is connected to another QP";
 	if (qp->mtu != control->mtu)
 		return "their path MTUs differ";
 	if (qp->responder.expected_psn != control->psn || !transport_between_messages(qp))

@@ -43,8 +43,9 @@ int local_mode_of(const char *text, enum local_mode *mode)
 			*mode = (enum local_mode)i;
 			return 0;
 		}
-	complain("VERBATIM_MEMORY='%s': expected auto, mapped (the same), copy (one copy between processes), ring "
-		 "(packets through shared memory) or off (UDP, as between hosts)", text);
+	complain("VERBATIM_MEMORY: invalid value '%s': expected auto, mapped (the same), copy (one "
+		 "copy between processes), ring (packets through shared memory) or off (UDP, as "
+		 "between hosts)", text);
 	return EINVAL;
 }
 
@@ -216,7 +217,8 @@ int peer_reserve(struct local *local, struct peer **reserved, int *side_fd)
 	}
 	peer->severed = false;
 	if (local->direct && process_guard_make(&peer->guard))
-		log_warn("no guard page: a peer cannot reach our memory in one copy");
+		log_warn("cannot allocate a guard page: a peer cannot copy to or from our memory "
+			 "directly");
 	*reserved = peer;
 	return 0;
 }
@@ -249,8 +251,8 @@ static unsigned probe(const struct local *local, struct peer *peer)
 	if (!err)
 		return RING_MESSAGES | RING_COPIES;
 	counter_add(local->counters, COUNTER_NO_DIRECT_PATH, 1);
-	explain("modify_qp: the memory of process %d cannot be reached (process_vm_readv: %s: "
-		"seccomp, Yama or PR_SET_DUMPABLE forbid it?): data goes through shared rings",
+	explain("modify_qp: cannot access the memory of process %d (process_vm_readv: %s): data "
+		"goes through shared rings; check seccomp, Yama and PR_SET_DUMPABLE",
 		(int)peer->memory.pid, strerror(err));
 	return RING_MESSAGES;
 }
@@ -595,7 +597,8 @@ void local_add_slot(struct local *local, const struct slot *slot)
 			waiter_remove(local->waiter, slot->channel_fd);
 	}
 	if (err) {
-		log_info("no memory will be shared by slot %u: error %d", slot->number, err);
+		log_info("slot %u cannot listen for processes of this host, no memory is shared: "
+			 "error %d", slot->number, err);
 		return;
 	}
 	peers->slot[peers->slots++] = slot;

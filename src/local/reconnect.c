@@ -114,7 +114,7 @@ static void note_failure(struct local *local, uint32_t slot, int err)
 	bool queued = err == ENOBUFS && local->ops->is_connected_to(local->device, slot);
 
 	lock_acquire(&local->peers->lock);
-	log_debug("slot %u: still no memory is shared with its process: error %d", slot, err);
+	log_debug("slot %u: still no shared memory with its process: error %d", slot, err);
 	if (queued && later->tries > QUEUED_TRIES)
 		later->tries = QUEUED_TRIES;
 	if (may_change(err) && !later->once && ++later->tries < TRIES_MAX)
@@ -209,7 +209,7 @@ void attempts_take_answers(struct local *local)
 		if (err == EAGAIN)	/* it was no answer after all */
 			err = attempt_leave(local, &attempt);
 		if (!err)
-			log_info("slot %u: memory is shared with its process after all",
+			log_info("slot %u: a retry succeeded, memory is shared with its process",
 				 attempt.slot);
 		else if (err != EAGAIN)
 			note_failure(local, attempt.slot, err);

@@ -78,10 +78,10 @@ static void explain_way(const struct local *local, const struct peer *peer,
 		explain("region 0x%llx of %llu KiB is %s process %d", (unsigned long long)region->host,
 			(unsigned long long)(region->length >> 10), why, (int)peer->memory.pid);
 	else
-		explain("region 0x%llx of %llu KiB is ordinary memory: %s process %d; allocate it "
-			"page-aligned, as a whole, or with ibv_alloc_dm to have it mapped",
-			(unsigned long long)region->host, (unsigned long long)(region->length >> 10),
-			why, (int)peer->memory.pid);
+		explain("region 0x%llx of %llu KiB is ordinary memory: %s process %d; to have it "
+			"mapped, allocate it page-aligned and as a whole, or use ibv_alloc_dm",
+			(unsigned long long)region->host,
+			(unsigned long long)(region->length >> 10), why, (int)peer->memory.pid);
 }
 
 void grant_block(struct local *local, struct peer *peer, const struct mr_description *region,

@@ -164,15 +164,15 @@ static void explain_access(const struct mr_entry *entry, uint32_t key, unsigned 
 static void explain_bounds(const struct mr_entry *entry, uint32_t key, uint64_t address,
 			   uint64_t length, char *line, size_t size)
 {
-	const char *how = "ends behind it";
+	const char *how = "ends past its end";
 
 	if (address + (length ? length - 1 : 0) < address)
 		how = "goes past 2^64";
 	else if (address < entry->start)
 		how = "begins before it";
 	else if (address - entry->start >= entry->length)
-		how = "begins behind it";
-	snprintf(line, size, "key 0x%08x is of a %s [0x%llx, +%llu) and the access [0x%llx, +%llu) "
+		how = "begins past its end";
+	snprintf(line, size, "key 0x%08x is of a %s [0x%llx, +%llu); the access [0x%llx, +%llu) "
 		 "%s%s", key, kind_text(entry), (unsigned long long)entry->start,
 		 (unsigned long long)entry->length, (unsigned long long)address,
 		 (unsigned long long)length, how,
@@ -186,9 +186,8 @@ static void explain_entry(const struct mr_entry *entry, const struct mr_asker *a
 {
 	switch (fault) {
 	case MR_PD:
-		snprintf(line, size, "key 0x%08x belongs to protection domain %u but who uses it "
-			 "(qp 0x%06x) to %u: create both with one ibv_pd", key, entry->pd,
-			 asker->qpn, asker->pd);
+		snprintf(line, size, "key 0x%08x belongs to protection domain %u, qp 0x%06x to %u: "
+			 "create both with one ibv_pd", key, entry->pd, asker->qpn, asker->pd);
 		return;
 	case MR_ACCESS:
 		explain_access(entry, key, need, line, size);
@@ -197,12 +196,12 @@ static void explain_entry(const struct mr_entry *entry, const struct mr_asker *a
 		explain_bounds(entry, key, address, length, line, size);
 		return;
 	case MR_QP:
-		snprintf(line, size, "key 0x%08x is of a type 2 window bound on qp 0x%06x, and was "
-			 "used through qp 0x%06x", key, entry->qpn, asker->qpn);
+		snprintf(line, size, "key 0x%08x is of a type 2 window bound on qp 0x%06x, but was "
+			 "used on qp 0x%06x", key, entry->qpn, asker->qpn);
 		return;
 	case MR_UNBOUND:
-		snprintf(line, size, "key 0x%08x is of a memory window that is not bound: bind it "
-			 "first (IBV_WR_BIND_MW or ibv_bind_mw), or it was invalidated", key);
+		snprintf(line, size, "key 0x%08x is of a memory window that is not bound or was "
+			 "invalidated: bind it first (IBV_WR_BIND_MW or ibv_bind_mw)", key);
 		return;
 	case MR_OK:
 	case MR_KEY:
@@ -219,9 +218,9 @@ void mr_explain(struct mr_table *table, const struct mr_asker *asker, uint32_t k
 
 	lock_acquire(&table->lock);
 	if (fault == MR_KEY || !key || mr_key_of(entry) != key)
-		snprintf(line, size, "key 0x%08x (address 0x%llx length %llu) names no live region "
-			 "or window of the process: it was deregistered, or never given out here",
-			 key, (unsigned long long)address, (unsigned long long)length);
+		snprintf(line, size, "key 0x%08x (address 0x%llx length %llu) names no region or "
+			 "window of this process: it was deregistered, or is not a key of this "
+			 "process", key, (unsigned long long)address, (unsigned long long)length);
 	else
 		explain_entry(entry, asker, key, need, address, length, fault, line, size);
 	lock_release(&table->lock);

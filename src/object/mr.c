@@ -284,12 +284,12 @@ static int check_rereg(const struct mr *mr, int flags, const struct pd *pd, cons
 		       size_t length, unsigned access)
 {
 	if (!flags || flags & ~IBV_REREG_MR_FLAGS_SUPPORTED) {
-		explain("rereg_mr: flags 0x%x: at least one of IBV_REREG_MR_CHANGE_TRANSLATION, "
-			"_PD and _ACCESS, and no other bit", flags);
+		explain("rereg_mr: invalid flags 0x%x: expected one or more of "
+			"IBV_REREG_MR_CHANGE_TRANSLATION, _PD and _ACCESS", flags);
 		return EINVAL;
 	}
 	if (flags & IBV_REREG_MR_CHANGE_PD && !pd) {
-		explain("rereg_mr: lkey 0x%08x: IBV_REREG_MR_CHANGE_PD without a pd", mr->ibv.lkey);
+		explain("rereg_mr: lkey 0x%08x: IBV_REREG_MR_CHANGE_PD needs a pd", mr->ibv.lkey);
 		return EINVAL;
 	}
 	if (flags & IBV_REREG_MR_CHANGE_TRANSLATION && (!address || !length)) {

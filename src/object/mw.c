@@ -22,7 +22,8 @@ int mw_alloc(struct mr_table *table, struct pd *pd, enum ibv_mw_type type, struc
 	int err;
 
 	if (type != IBV_MW_TYPE_1 && type != IBV_MW_TYPE_2) {
-		explain("alloc_mw: type %d is neither IBV_MW_TYPE_1 nor IBV_MW_TYPE_2", (int)type);
+		explain("alloc_mw: invalid type %d: expected IBV_MW_TYPE_1 or IBV_MW_TYPE_2",
+			(int)type);
 		return EINVAL;
 	}
 	lock_acquire(&table->lock);
@@ -104,7 +105,7 @@ static struct refusal check_window(const struct mr_entry *window, const struct m
 		return REFUSED(MR_ACCESS, "a type 2 window that is bound must be invalidated "
 			       "before it is bound again");
 	if (second && !info->length)
-		return REFUSED(MR_BOUNDS, "a type 2 window is not unbound by length 0 but by "
+		return REFUSED(MR_BOUNDS, "length 0 does not unbind a type 2 window: use "
 			       "IBV_WR_LOCAL_INV");
 	return ALLOWED;
 }
@@ -175,7 +176,7 @@ static struct refusal try_bind(struct mr_table *table, const struct mr_asker *as
 	if (refusal.fault == MR_OK && info->length) {
 		region = region_of(table, info->mr);
 		if (!region)
-			return REFUSED(MR_KEY, "its region is not registered");
+			return REFUSED(MR_KEY, "the region is not registered");
 		refusal = check_region(region, asker, info);
 	}
 	if (refusal.fault != MR_OK)
@@ -220,7 +221,8 @@ static enum mr_fault check_invalidate(const struct mr_entry *entry, const struct
 static void explain_invalidate(struct mr_table *table, const struct mr_asker *asker, uint32_t rkey,
 			       enum mr_fault fault)
 {
-	char line[512] = "it is of a region or of a type 1 window: only type 2 windows can be";
+	char line[512] = "the key is of a region or a type 1 window: only type 2 windows can be "
+		"invalidated";
 
 	if (fault != MR_ACCESS)
 		mr_explain(table, asker, rkey, 0, 0, 0, fault, line, sizeof(line));

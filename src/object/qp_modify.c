@@ -68,7 +68,7 @@ static void explain_no_move(const struct qp *qp, enum ibv_qp_state from, enum ib
 static int check_states(const struct qp *qp, const struct ibv_qp_attr *attr, int mask)
 {
 	if (mask & IBV_QP_STATE && (unsigned)attr->qp_state >= QP_STATES) {
-		explain("modify_qp: qp 0x%06x: qp_state %d is no state", qp->number,
+		explain("modify_qp: qp 0x%06x: invalid qp_state %d", qp->number,
 			(int)attr->qp_state);
 		return EINVAL;
 	}
@@ -87,8 +87,8 @@ static int check_drained(const struct qp *qp, enum ibv_qp_state to)
 		return 0;
 	if (to == IBV_QPS_RESET || to == IBV_QPS_ERR)
 		return 0;
-	explain("modify_qp: qp 0x%06x SQD to %s: requests are still being drained; wait for "
-		"IBV_EVENT_SQ_DRAINED, or until query_qp says sq_draining 0", qp->number,
+	explain("modify_qp: qp 0x%06x SQD to %s: the send queue is not drained: wait for "
+		"IBV_EVENT_SQ_DRAINED, or until query_qp returns sq_draining 0", qp->number,
 		qp_state_name(to));
 	return EINVAL;
 }
@@ -121,7 +121,7 @@ static int check_value(const struct qp *qp, bool given, const char *member, uint
 	if (!given || (value >= least && value <= most))
 		return 0;
 	if (least == most)
-		explain("modify_qp: qp 0x%06x: %s is %u and can only be %u", qp->number, member,
+		explain("modify_qp: qp 0x%06x: %s is %u, must be %u", qp->number, member,
 			value, most);
 	else
 		explain("modify_qp: qp 0x%06x: %s is %u, outside %u..%u", qp->number, member, value,
@@ -146,8 +146,7 @@ static int check_migration(const struct qp *qp, const struct ibv_qp_attr *attr, 
 	if (!(mask & IBV_QP_PATH_MIG_STATE) || attr->path_mig_state == IBV_MIG_MIGRATED)
 		return 0;
 	explain("modify_qp: qp 0x%06x: path_mig_state %d: the device has no automatic path "
-		"migration, only IBV_MIG_MIGRATED is possible", qp->number,
-		(int)attr->path_mig_state);
+		"migration: use IBV_MIG_MIGRATED", qp->number, (int)attr->path_mig_state);
 	return EINVAL;
 }
 

@@ -69,8 +69,8 @@ static int check_send_state(const struct qp *qp, const struct ibv_send_wr *wr)
 	case IBV_QPS_ERR:
 		return 0;
 	default:
-		return REFUSE(EINVAL, "the qp is in %s and takes sends from RTS on: modify it "
-			      "first", qp_state_name(qp->state));
+		return REFUSE(EINVAL, "the qp is in %s: move it to RTS before posting sends",
+			      qp_state_name(qp->state));
 	}
 }
 
@@ -95,12 +95,12 @@ static int check_opcode(const struct qp *qp, const struct ibv_send_wr *wr,
 		return REFUSE(EINVAL, "%s is not possible on a QP of type %s", rule->name,
 			      qp_type_name(qp->type));
 	if (wr->send_flags & IBV_SEND_INLINE && !(rule->carries & CARRIES_INLINE))
-		return REFUSE(EINVAL, "%s cannot be IBV_SEND_INLINE: only sends and RDMA writes "
-			      "can", rule->name);
+		return REFUSE(EINVAL, "%s cannot be IBV_SEND_INLINE: use it for sends and RDMA "
+			      "writes only", rule->name);
 	/* In ERR it is flushed anyway. */
 	if (rule->carries & CARRIES_READ && !qp->attr.max_rd_atomic && qp->state != IBV_QPS_ERR)
-		return REFUSE(EINVAL, "%s needs max_rd_atomic of at least 1: give it at the modify "
-			      "to RTS", rule->name);
+		return REFUSE(EINVAL, "%s needs max_rd_atomic of at least 1: set it in the move to "
+			      "RTS", rule->name);
 	return 0;
 }
 
@@ -109,7 +109,7 @@ static int check_sges(const struct qp *qp, const struct ibv_send_wr *wr, uint64_
 	uint64_t sum = 0;
 
 	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > qp->sq.max_sge)
-		return REFUSE(EINVAL, "num_sge %d, the QP was created with max_send_sge %u",
+		return REFUSE(EINVAL, "num_sge %d is not in 0..%u (max_send_sge of the QP)",
 			      wr->num_sge, qp->sq.max_sge);
 	if (wr->num_sge && !wr->sg_list)
 		return REFUSE(EINVAL, "num_sge %d but sg_list is NULL", wr->num_sge);
@@ -125,16 +125,16 @@ static int check_length(const struct qp *qp, const struct ibv_send_wr *wr,
 	uint32_t mtu = qp->mtu ? qp->mtu : PATH_MTU_MAX;
 
 	if (length > MESSAGE_BYTES_MAX)
-		return REFUSE(EINVAL, "%llu bytes, a message has at most 2^31",
+		return REFUSE(EINVAL, "%llu bytes: a message has at most 2^31",
 			      (unsigned long long)length);
 	if (qp->type == IBV_QPT_UD && length > mtu)
-		return REFUSE(EINVAL, "%llu bytes, a UD message has at most the MTU of the port, "
+		return REFUSE(EINVAL, "%llu bytes: a UD message has at most the MTU of the port, "
 			      "%u", (unsigned long long)length, mtu);
 	if (wr->send_flags & IBV_SEND_INLINE && length > qp->sq.max_inline)
-		return REFUSE(EINVAL, "%llu bytes inline, the QP was created with max_inline_data "
-			      "%u", (unsigned long long)length, qp->sq.max_inline);
+		return REFUSE(EINVAL, "%llu bytes inline exceed max_inline_data %u of the QP",
+			      (unsigned long long)length, qp->sq.max_inline);
 	if (rule->carries & CARRIES_ATOMIC && length != ATOMIC_BYTES)
-		return REFUSE(EINVAL, "%s with SGEs of %llu bytes, it returns %u", rule->name,
+		return REFUSE(EINVAL, "%s with SGEs of %llu bytes: its result has %u", rule->name,
 			      (unsigned long long)length, ATOMIC_BYTES);
 	return 0;
 }
@@ -185,7 +185,7 @@ static int fill_ud(const struct qp *qp, const struct ibv_send_wr *wr, struct sen
 		return REFUSE(EINVAL, "the address handle is of another protection domain than the "
 			      "QP: create both with one ibv_pd");
 	if (wr->wr.ud.remote_qpn > QPN_MASK)
-		return REFUSE(EINVAL, "remote_qpn 0x%x is over 24 bits", wr->wr.ud.remote_qpn);
+		return REFUSE(EINVAL, "remote_qpn 0x%x exceeds 24 bits", wr->wr.ud.remote_qpn);
 	wqe->ah = ah;
 	wqe->remote_qpn = wr->wr.ud.remote_qpn;
 	wqe->remote_qkey = wr->wr.ud.remote_qkey;
@@ -195,9 +195,9 @@ static int fill_ud(const struct qp *qp, const struct ibv_send_wr *wr, struct sen
 static int fill_bind(const struct qp *qp, const struct ibv_send_wr *wr, struct send_wqe *wqe)
 {
 	if (!wr->bind_mw.mw)
-		return REFUSE(EINVAL, "IBV_WR_BIND_MW without a window in bind_mw.mw");
+		return REFUSE(EINVAL, "IBV_WR_BIND_MW needs a window in bind_mw.mw");
 	if (wr->bind_mw.bind_info.length && !wr->bind_mw.bind_info.mr)
-		return REFUSE(EINVAL, "IBV_WR_BIND_MW without a region in bind_mw.bind_info.mr");
+		return REFUSE(EINVAL, "IBV_WR_BIND_MW needs a region in bind_mw.bind_info.mr");
 	wqe->mw = to_mw(wr->bind_mw.mw);
 	wqe->rkey = wr->bind_mw.rkey;
 	wqe->bind = wr->bind_mw.bind_info;
@@ -251,7 +251,7 @@ static int post_one(struct qp *qp, const struct ibv_send_wr *wr) REQUIRES(qp->lo
 	int err;
 
 	if (sq->head - sq->tail >= sq->size)
-		return REFUSE(ENOMEM, "the send queue is full, %u requests are not completed: poll "
+		return REFUSE(ENOMEM, "the send queue is full, %u requests are outstanding: poll "
 			      "their completions, or create the QP with a larger max_send_wr",
 			      sq->size);
 	err = fill(qp, wr, wqe);
@@ -317,8 +317,8 @@ int qp_post_recv(struct qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad
 		return EINVAL;
 	}
 	if (atomic_load_explicit(&qp->access->state, memory_order_acquire) == IBV_QPS_RESET) {
-		explain("post_recv: qp 0x%06x is in RESET and takes receives from INIT on: modify "
-			"it first", qp->number);
+		explain("post_recv: qp 0x%06x is in RESET: move it to INIT before posting receives",
+			qp->number);
 		*bad = wr;
 		return EINVAL;
 	}

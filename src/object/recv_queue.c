@@ -115,16 +115,17 @@ static void explain_refusal(const struct recv_queue *queue, const struct ibv_rec
 			    const char *what, uint32_t number)
 {
 	if (err == ENOMEM)
-		explain("%s 0x%06x: the queue is full, %u receives are posted (wr_id 0x%llx was "
-			"not); ask for a larger max_recv_wr or max_wr, or post when some have "
-			"completed", what, number, queue->size, (unsigned long long)wr->wr_id);
+		explain("%s 0x%06x: the queue is full with %u receives (wr_id 0x%llx was not "
+			"posted); create it with a larger max_recv_wr or max_wr, or post after "
+			"some have completed", what, number, queue->size,
+			(unsigned long long)wr->wr_id);
 	else if (wr->num_sge > 0 && !wr->sg_list)
 		explain("%s 0x%06x: wr_id 0x%llx has num_sge %d but sg_list is NULL",
 			what, number, (unsigned long long)wr->wr_id, wr->num_sge);
 	else
-		explain("%s 0x%06x: wr_id 0x%llx has num_sge %d, the queue was created for at most "
-			"%u: raise max_recv_sge or max_sge",
-			what, number, (unsigned long long)wr->wr_id, wr->num_sge, queue->max_sge);
+		explain("%s 0x%06x: wr_id 0x%llx has num_sge %d, not in 0..%u: create the queue "
+			"with a larger max_recv_sge or max_sge", what, number,
+			(unsigned long long)wr->wr_id, wr->num_sge, queue->max_sge);
 }
 
 int recv_queue_post_for(struct recv_queue *queue, struct ibv_recv_wr *wr,

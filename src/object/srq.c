@@ -57,7 +57,7 @@ static int check_modify(const struct srq *srq, const struct ibv_srq_attr *attr, 
 		return EINVAL;
 	}
 	if (mask & IBV_SRQ_LIMIT && attr->srq_limit > size) {
-		explain("modify_srq: srq 0x%06x: srq_limit %u is over its max_wr %u",
+		explain("modify_srq: srq 0x%06x: srq_limit %u exceeds max_wr %u",
 			srq->number, attr->srq_limit, size);
 		return EINVAL;
 	}

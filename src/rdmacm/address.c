@@ -79,7 +79,7 @@ int rdma_bind_addr(struct rdma_cm_id *public, struct sockaddr *addr)
 
 	if (!id || !address_bytes(addr))
 		return refuse(EINVAL, "rdma_bind_addr: %s", !id ? "no id (null pointer)" :
-			      "no address of IPv4, IPv6 or AF_IB");
+			      "the address is not of IPv4, IPv6 or AF_IB");
 	err = endpoint_bind(id->endpoint, addr);
 	return result(err ? err : id_refresh(id));
 }
@@ -94,8 +94,8 @@ int rdma_resolve_addr(struct rdma_cm_id *public, struct sockaddr *src_addr,
 
 	if (!id || !bytes || (src_addr && !address_bytes(src_addr)))
 		return refuse(EINVAL, "rdma_resolve_addr: %s", !id ? "no id (null pointer)" :
-			      !bytes ? "the destination is no address of IPv4, IPv6 or AF_IB" :
-				       "the source is no address of IPv4, IPv6 or AF_IB");
+			      !bytes ? "the destination address is not of IPv4, IPv6 or AF_IB" :
+				       "the source address is not of IPv4, IPv6 or AF_IB");
 	err = endpoint_resolve_address(id->endpoint, src_addr, dst_addr, timeout_ms);
 	if (err)
 		return result(err);

@@ -166,7 +166,7 @@ int rdma_getaddrinfo(const char *node, const char *service, const struct rdma_ad
 
 	if (!res || (!node && !service && !hints))
 		return refuse(EINVAL, "rdma_getaddrinfo: %s (null pointer)", res ?
-			      "neither node nor service nor hints" : "no place for the result");
+			      "no node, service or hints" : "no place for the result");
 	info = calloc(1, sizeof(*info));
 	if (!info)
 		return -1;

@@ -24,21 +24,21 @@ static int check(const struct id *id, const char *call, const struct rdma_conn_p
 	const struct device *device = id->device;
 
 	if (!device)
-		return refuse(EINVAL, "%s: the id is bound to no device yet: call "
-			      "rdma_resolve_addr first", call);
+		return refuse(EINVAL, "%s: the id is not bound to a device: call rdma_resolve_addr "
+			      "first", call);
 	if (!id->public.qp && !parameters)
-		return refuse(EINVAL, "%s: neither a QP on the id nor parameters with a QP "
-			      "number", call);
+		return refuse(EINVAL, "%s: the id has no QP: call rdma_create_qp first, or pass "
+			      "parameters with qp_num", call);
 	if (id->public.ps != RDMA_PS_TCP || !parameters)
 		return 0;
 	if (parameters->responder_resources != RDMA_MAX_RESP_RES &&
 	    parameters->responder_resources > device->max_responder_resources)
-		return refuse(EINVAL, "%s: responder_resources %u, the device has at most %u "
+		return refuse(EINVAL, "%s: responder_resources %u exceeds the device's %u "
 			      "(max_qp_rd_atom)", call, parameters->responder_resources,
 			      device->max_responder_resources);
 	if (parameters->initiator_depth != RDMA_MAX_INIT_DEPTH &&
 	    parameters->initiator_depth > device->max_initiator_depth)
-		return refuse(EINVAL, "%s: initiator_depth %u, the device has at most %u "
+		return refuse(EINVAL, "%s: initiator_depth %u exceeds the device's %u "
 			      "(max_qp_init_rd_atom)", call, parameters->initiator_depth,
 			      device->max_initiator_depth);
 	return 0;
@@ -62,7 +62,7 @@ static int assemble(const struct id *id, const char *call,
 	if (!out->private_data)
 		out->private_data_len = 0;
 	if (bytes + out->private_data_len > sizeof(assembled->private_data))
-		return refuse(EINVAL, "%s: %zu bytes of private data", call,
+		return refuse(EINVAL, "%s: %zu bytes of private data exceed 255", call,
 			      bytes + out->private_data_len);
 	if (bytes)
 		memcpy(assembled->private_data, id->connect_data, bytes);
@@ -207,8 +207,8 @@ int rdma_establish(struct rdma_cm_id *id)
 	CALL();
 
 	if (!id || id->qp)
-		return refuse(EINVAL, "rdma_establish: %s", id ? "the id has a QP, so the library "
-			      "completed the connection itself" : "no id (null pointer)");
+		return refuse(EINVAL, "rdma_establish: %s", id ? "the id has a QP: the library "
+			      "establishes its connection" : "no id (null pointer)");
 	return result(endpoint_established(to_id(id)->endpoint));
 }
 

@@ -10,7 +10,7 @@ static int check(const struct rdma_cm_id *id, const struct ibv_ece *ece, const c
 	if (!id || !ece)
 		return refuse(EINVAL, "%s: no %s (null pointer)", call, id ? "ece" : "id");
 	if (id->qp)
-		return refuse(EINVAL, "%s: the id has a QP, whose ECE the library sees to", call);
+		return refuse(EINVAL, "%s: the id has a QP: the library negotiates its ECE", call);
 	return 0;
 }
 
@@ -21,7 +21,7 @@ int rdma_set_local_ece(struct rdma_cm_id *id, struct ibv_ece *ece)
 	if (check(id, ece, call))
 		return -1;
 	if (!ece->vendor_id || ece->comp_mask)
-		return refuse(EINVAL, "%s: vendor_id %u (not 0), comp_mask 0x%x (has to be 0)",
+		return refuse(EINVAL, "%s: vendor_id %u must not be 0, comp_mask 0x%x must be 0",
 			      call, ece->vendor_id, ece->comp_mask);
 	to_id(id)->local_ece.vendor_id = ece->vendor_id;
 	to_id(id)->local_ece.options = ece->options;

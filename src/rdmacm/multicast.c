@@ -72,7 +72,7 @@ static int join(struct rdma_cm_id *public, const struct sockaddr *group, uint16_
 
 	if (!id || !bytes)
 		return refuse(EINVAL, "rdma_join_multicast: %s", id ?
-			      "the group is no address of IPv4, IPv6 or AF_IB" :
+			      "the group address is not of IPv4, IPv6 or AF_IB" :
 			      "no id (null pointer)");
 	multicast = calloc(1, sizeof(*multicast));
 	if (!multicast)
@@ -110,9 +110,9 @@ int rdma_join_multicast_ex(struct rdma_cm_id *id, struct rdma_cm_join_mc_attr_ex
 		return refuse(ENOTSUP, "rdma_join_multicast_ex: comp_mask 0x%x has unknown bits",
 			      attr->comp_mask);
 	if (attr->comp_mask != needed || attr->join_flags >= RDMA_MC_JOIN_FLAG_RESERVED)
-		return refuse(EINVAL, "rdma_join_multicast_ex: comp_mask 0x%x (address and "
-			      "join_flags are needed), join_flags %u", attr->comp_mask,
-			      attr->join_flags);
+		return refuse(EINVAL, "rdma_join_multicast_ex: invalid comp_mask 0x%x or "
+			      "join_flags %u: expected both address and join_flags, and a known "
+			      "flag", attr->comp_mask, attr->join_flags);
 	return join(id, attr->addr, attr->join_flags, context);
 }
 
@@ -146,7 +146,7 @@ int rdma_leave_multicast(struct rdma_cm_id *public, struct sockaddr *addr)
 
 	if (!id || !bytes)
 		return refuse(EINVAL, "rdma_leave_multicast: %s", id ?
-			      "the group is no address of IPv4, IPv6 or AF_IB" :
+			      "the group address is not of IPv4, IPv6 or AF_IB" :
 			      "no id (null pointer)");
 	multicast = take_group(id, addr, bytes);
 	if (!multicast)

@@ -13,20 +13,20 @@ int rdma_write_cm_event(struct rdma_cm_id *id, enum rdma_cm_event_type event, in
 int rdma_resolve_addrinfo(struct rdma_cm_id *id, const char *node, const char *service,
 			  const struct rdma_addrinfo *hints)
 {
-	return refuse(EOPNOTSUPP, "rdma_resolve_addrinfo: not supported: names are resolved by "
-		      "rdma_getaddrinfo, which waits for the answer");
+	return refuse(EOPNOTSUPP, "rdma_resolve_addrinfo: not supported: use rdma_getaddrinfo, "
+		      "which waits for the answer");
 }
 
 int rdma_query_addrinfo(struct rdma_cm_id *id, struct rdma_addrinfo **info)
 {
-	return refuse(EOPNOTSUPP, "rdma_query_addrinfo: not supported: nor is rdma_resolve_addrinfo, whose "
-		      "result it is");
+	return refuse(EOPNOTSUPP, "rdma_query_addrinfo: not supported: use rdma_getaddrinfo");
 }
 
 int rdma_write_cm_event(struct rdma_cm_id *id, enum rdma_cm_event_type event, int status, uint64_t arg)
 {
 	CALL();
 
-	return refuse(EOPNOTSUPP, "rdma_write_cm_event: not supported: events are those of the connection "
-		      "manager; wake a thread that polls the channel by a descriptor of its own");
+	return refuse(EOPNOTSUPP, "rdma_write_cm_event: not supported: only the connection manager "
+		      "raises events; to wake a thread that polls the channel, poll another "
+		      "descriptor with it");
 }

@@ -77,12 +77,12 @@ static int check(struct id *id, const struct ibv_qp_init_attr_ex *attr)
 		return refuse(EINVAL, "rdma_create_qp: the id has QP 0x%06x already",
 			      public->qp->qp_num);
 	if (!id->device)
-		return refuse(EINVAL, "rdma_create_qp: the id is bound to no device yet: call "
+		return refuse(EINVAL, "rdma_create_qp: the id is not bound to a device: call "
 			      "rdma_resolve_addr or rdma_bind_addr first");
 	if ((attr->comp_mask & IBV_QP_INIT_ATTR_PD) && attr->pd &&
 	    attr->pd->context != public->verbs)
-		return refuse(EINVAL, "rdma_create_qp: the pd is of another device (or another "
-			      "opening of it); use ids' verbs or rdma_get_devices");
+		return refuse(EINVAL, "rdma_create_qp: the pd is of another context: allocate it "
+			      "on id->verbs or a context of rdma_get_devices");
 	if ((public->recv_cq && attr->recv_cq && public->recv_cq != attr->recv_cq) ||
 	    (public->send_cq && attr->send_cq && public->send_cq != attr->send_cq))
 		return refuse(EINVAL, "rdma_create_qp: the id has another CQ already");

@@ -29,10 +29,10 @@ int rdma_create_srq_ex(struct rdma_cm_id *public, struct ibv_srq_init_attr_ex *a
 	if (!id || !attr || !(attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE))
 		return refuse(EINVAL, "rdma_create_srq: no %s",
 			      !id ? "id (null pointer)" : !attr ? "attributes (null pointer)" :
-			      "type of SRQ in comp_mask");
+			      "IBV_SRQ_INIT_ATTR_TYPE in comp_mask");
 	if (!id->device || public->srq)
 		return refuse(EINVAL, "rdma_create_srq: the id %s", public->srq ?
-			      "has an SRQ already" : "is bound to no device yet: call "
+			      "has an SRQ already" : "is not bound to a device: call "
 			      "rdma_resolve_addr or rdma_bind_addr first");
 	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) || !attr->pd) {
 		attr->pd = public->pd;

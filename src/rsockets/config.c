@@ -57,7 +57,7 @@ static void read_setting(const struct setting *setting)
 	if (found == 1 && value >= setting->least && value <= setting->greatest)
 		*setting->value = (uint32_t)value;
 	else
-		complain("%s: not a number from %u to %u, %u is used", path, setting->least,
+		complain("%s: expected an integer from %u to %u, using %u", path, setting->least,
 			 setting->greatest, *setting->value);
 }
 

@@ -98,12 +98,12 @@ static int hear(struct rsocket *rs, const struct rdma_conn_param *param, struct 
 				param->private_data_len : 0, hello, &version);
 
 	if (err == EPROTONOSUPPORT)
-		explain("rsocket %d: the peer speaks version %u of the rsockets of Verbatim, we "
-			"speak %u: use the same release on both sides", rs->fd, version,
+		explain("rsocket %d: the peer speaks version %u of Verbatim's rsocket protocol, "
+			"this side version %u: use the same release on both sides", rs->fd, version,
 			RS_VERSION);
 	else if (err)
-		explain("rsocket %d: the peer is no rsocket of Verbatim (its private data begin "
-			"otherwise); rsockets of rdma-core speak another protocol", rs->fd);
+		explain("rsocket %d: the peer is not an rsocket of Verbatim: run it on Verbatim, "
+			"too; rsockets of rdma-core speak another protocol", rs->fd);
 	return err;
 }
 

@@ -95,9 +95,9 @@ static int set_number(struct rsocket *rs, const struct number_option *option, co
 		/* As the kernel: sizes are wishes, taken when they can be. */
 		if (option->level == SOL_SOCKET)
 			return 0;
-		explain("rsocket %d: option %d of level 0x%x counts before connect and accept "
-			"only: set it on the new socket, or on the listening one", rs->fd,
-			option->name, (unsigned)option->level);
+		explain("rsocket %d: option %d of level 0x%x is fixed after connect and accept: "
+			"set it on the new socket, or on the listening one", rs->fd, option->name,
+			(unsigned)option->level);
 		return EINVAL;
 	}
 	if (given < 0)
@@ -301,8 +301,8 @@ static int control(struct rsocket *rs, int cmd, long argument, int *result)
 		*result = fcntl(rs->fd, cmd, argument);
 		return *result < 0 ? errno : 0;
 	}
-	explain("rsocket %d: rfcntl() knows F_GETFL, F_SETFL, F_GETFD and F_SETFD, not %d", rs->fd,
-		cmd);
+	explain("rsocket %d: rfcntl() supports F_GETFL, F_SETFL, F_GETFD and F_SETFD, not %d",
+		rs->fd, cmd);
 	return EINVAL;
 }
 

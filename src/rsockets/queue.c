@@ -381,7 +381,7 @@ static void take_failure(struct rsocket *rs, const struct ibv_wc *wc)
 		rs_end_locked(rs, 0);
 		return;
 	}
-	explain("rsocket %d: the connection is lost: %s: the peer or the way to it is gone", rs->fd,
+	explain("rsocket %d: connection lost (%s): the peer or the route to it is gone", rs->fd,
 		ibv_wc_status_str(wc->status));
 	rs_end_locked(rs, ECONNRESET);
 }
@@ -398,8 +398,8 @@ static unsigned take_batch(struct rsocket *rs, const struct ibv_wc *wc, int coun
 			sent(&rs->stream.queue, (uint32_t)wc[i].wr_id);
 		} else {
 			if (rs->state != RS_CLOSED && take_receive(rs, &wc[i])) {
-				explain("rsocket %d: the peer breaks the protocol of rsockets; "
-					"disconnected", rs->fd);
+				explain("rsocket %d: the peer violates the rsocket protocol: "
+					"disconnecting", rs->fd);
 				rs_end_locked(rs, ECONNRESET);
 			}
 			slots[again++] = (uint32_t)(wc[i].wr_id & ~RECEIVE_TAG);

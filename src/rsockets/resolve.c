@@ -249,8 +249,8 @@ static void answer(struct rsocket *rs, struct rdma_cm_id *id, bool understood)
 	if (!err) {
 		param.qp_num = link->qp->qp_num;
 		if (rdma_accept(id, &param))
-			explain("rsocket %d: a request for its datagrams could not be answered: %m",
-				rs->fd);
+			explain("rsocket %d: cannot answer a peer that asks for its datagram QP: "
+				"%m", rs->fd);
 	} else {
 		rdma_reject(id, NULL, 0);
 	}

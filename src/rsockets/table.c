@@ -105,8 +105,8 @@ struct rsocket *rs_get(int fd)
 		lock_acquire(entry_lock(fd));
 		rs = *place;
 		if (rs && rs_is_inherited(rs)) {
-			explain("rsocket %d: it was opened before fork() and is of use in the "
-				"parent only; open it in the child", fd);
+			explain("rsocket %d: opened before fork(), it works in the parent only: "
+				"open another one in the child", fd);
 			rs = NULL;
 		}
 		if (rs)

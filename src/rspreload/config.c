@@ -103,8 +103,8 @@ static void read_line(char *line, int number)
 	if (found != 4 || !find_word(domains, domain, &rule.domain) ||
 	    !find_word(types, type, &rule.type) ||
 	    !find_word(protocols, protocol, &rule.protocol)) {
-		fprintf(stderr, "librspreload: " CONFIG_FILE ":%d: not \"program domain type "
-			"protocol\"; ignored\n", number);
+		fprintf(stderr, "librspreload: " CONFIG_FILE ":%d: expected \"program domain type "
+			"protocol\", line ignored\n", number);
 		return;
 	}
 	if (strcmp(program, "*") && strcmp(program, program_invocation_short_name))
@@ -159,7 +159,8 @@ static void apply_number(int rs, const char *variable, int option)
 		return;
 	number = atoi(text);
 	if (RDMA_CALL(rsetsockopt(rs, SOL_RDMA, option, &number, sizeof(number))))
-		fprintf(stderr, "librspreload: %s=%s is of no use\n", variable, text);
+		fprintf(stderr, "librspreload: %s: invalid value \"%s\", ignored\n", variable,
+			text);
 }
 
 void config_apply(int rs)

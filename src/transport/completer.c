@@ -161,7 +161,7 @@ static void receive_rnr(struct call *call, const struct packet *packet)
 		return;
 	if (!requester->rnr_left) {
 		count(call, COUNTER_RNR_EXCEEDED);
-		because(call, "the peer had no receive posted, and still none after %u retries",
+		because(call, "the peer had no receive posted, even after %u retries",
 			call->qp->attr.rnr_retry);
 		fail_request(call, IBV_WC_RNR_RETRY_EXC_ERR,
 			     "post receives before the peer sends, or raise rnr_retry (7: forever)");
@@ -188,7 +188,7 @@ static void receive_fatal_nak(struct call *call, enum nak_code code)
 			     "check rkey, remote address and length, and the remote access flags of its region");
 		return;
 	case NAK_OPERATION:
-		because(call, "the peer could not carry the request out on its own memory");
+		because(call, "the peer could not execute the request on its own memory");
 		fail_request(call, IBV_WC_REM_OP_ERR, "see the peer's completions and explanation");
 		return;
 	default:
@@ -273,7 +273,7 @@ static void answered_data(struct call *call, struct send_wqe *wqe)
 
 static void bad_response(struct call *call, enum ibv_wc_status status)
 {
-	fail_request(call, status, "the peer does not follow the protocol");
+	fail_request(call, status, "the peer violates the protocol");
 }
 
 static bool response_fits(struct call *call, const struct packet *packet,
@@ -284,12 +284,12 @@ static bool response_fits(struct call *call, const struct packet *packet,
 	uint64_t expected = left < call->qp->mtu ? left : call->qp->mtu;
 
 	if (wqe->opcode != IBV_WR_RDMA_READ || opcode_ends(packet->op) != last) {
-		because(call, "%s where another response was expected", packet->op->name);
+		because(call, "received %s where another response was expected", packet->op->name);
 		bad_response(call, IBV_WC_BAD_RESP_ERR);
 		return false;
 	}
 	if (packet->payload_bytes != expected) {
-		because(call, "a READ response of %zu bytes where %llu were expected",
+		because(call, "received a READ response of %zu bytes, expected %llu",
 			packet->payload_bytes, (unsigned long long)expected);
 		bad_response(call, IBV_WC_LOC_LEN_ERR);
 		return false;
@@ -328,7 +328,7 @@ static void receive_atomic(struct call *call, const struct packet *packet)
 	if (!wqe)
 		return;
 	if (wqe->opcode == IBV_WR_RDMA_READ) {
-		because(call, "an atomic result where a READ response was expected");
+		because(call, "received an atomic response, expected a READ response");
 		bad_response(call, IBV_WC_BAD_RESP_ERR);
 		return;
 	}

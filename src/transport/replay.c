@@ -244,7 +244,7 @@ static enum fault fetch(struct call *call, const struct resource *resource, uint
 	mr_release(&grant);
 	if (!err)
 		return FAULT_NONE;
-	because(call, "the memory at 0x%llx that the RDMA READ asks for is no longer mapped",
+	because(call, "the memory at 0x%llx that the RDMA READ names is no longer mapped",
 		(unsigned long long)address);
 	return FAULT_MEMORY;
 }

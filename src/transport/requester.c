@@ -136,11 +136,11 @@ void requester_local(struct call *call, struct send_wqe *wqe)
 
 	if (wqe->opcode == IBV_WR_LOCAL_INV) {
 		fault = mr_invalidate(mrs, &asker, wqe->imm);
-		because(call, "rkey 0x%08x is no type 2 window bound on this QP", wqe->imm);
+		because(call, "rkey 0x%08x is not of a type 2 window bound on this QP", wqe->imm);
 	} else {
 		fault = mw_bind(mrs, &asker, wqe->mw, wqe->rkey, &wqe->bind);
-		because(call, "the window cannot be bound there (protection domain, access flags "
-			"or bounds of the region, IBV_ACCESS_MW_BIND missing)");
+		because(call, "the window cannot be bound to the region: protection domain, access "
+			"flags, bounds, or no IBV_ACCESS_MW_BIND");
 	}
 	if (fault == MR_OK) {
 		wqe->state = WQE_DONE;
@@ -529,7 +529,7 @@ void requester_exceeded(struct call *call)
 {
 	count(call, COUNTER_RETRY_EXCEEDED);
 	fail_request(call, IBV_WC_RETRY_EXC_ERR,
-		     "check that the peer lives, that its QP is in RTR or RTS and connected to "
+		     "check that the peer runs, that its QP is in RTR or RTS and connected to "
 		     "this one, and that UDP port 4791 is open between the hosts");
 }
 

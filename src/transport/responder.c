@@ -245,7 +245,7 @@ static enum fault run_write(struct call *call, const struct packet *packet)
 	else if (bytes)
 		err = copy_user(call->grant.host, packet->payload, bytes);
 	if (err) {
-		because(call, "the memory at 0x%llx that the RDMA WRITE goes to is no longer mapped",
+		because(call, "the memory at 0x%llx that the RDMA WRITE names is no longer mapped",
 			(unsigned long long)(responder->write_address + responder->received));
 		return FAULT_MEMORY;
 	}
@@ -324,8 +324,8 @@ static enum fault invalidate(struct call *call, uint32_t rkey)
 
 	if (mr_invalidate(call->qp->transport->mrs, &asker, rkey) == MR_OK)
 		return FAULT_NONE;
-	because(call, "SEND_WITH_INV names rkey 0x%08x, which is no type 2 window bound on this QP",
-		rkey);
+	because(call, "SEND_WITH_INV names rkey 0x%08x, which is not of a type 2 window bound on "
+		"this QP", rkey);
 	return FAULT_INVALIDATE;
 }
 
@@ -427,7 +427,7 @@ void responder_fail(struct call *call, enum fault fault)
 		explain("qp 0x%06x: request of qp 0x%06x at %s refused (%s): %s; this QP is now in "
 			"error%s", qp->number, qp->attr.dest_qp_num,
 			address_text(qp->av.destination, peer), row->name, call->why,
-			qp->type == IBV_QPT_RC ? ", its peer is told" : "");
+			qp->type == IBV_QPT_RC ? ", the peer gets a NAK" : "");
 	if (qp->responder.recv_taken)
 		finish_recv_error(call, row->status);
 	else if (row->event >= 0)

@@ -552,7 +552,7 @@ static void a_refusal_is_explained_with_the_true_reason(void **state)
 	text = explanation_end(&explanation);
 	assert_mentions(text, "qp 0x004011");
 	assert_mentions(text, "qp 0x008022 at 192.0.2.2");
-	assert_mentions(text, "begins behind it");
+	assert_mentions(text, "begins past its end");
 	station_free(s);
 }
 

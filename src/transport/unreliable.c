@@ -95,7 +95,7 @@ static bool send_datagram(struct pump *pump, const struct send_wqe *wqe, bool ma
 	struct packet packet;
 
 	if (wqe->length > limit) {
-		because(pump->call, "a datagram may have %u bytes on this path", limit);
+		because(pump->call, "a datagram has at most %u bytes on this path", limit);
 		send_error(pump->call, IBV_WC_LOC_LEN_ERR, "send no more than the path MTU on UD");
 		return false;
 	}
@@ -232,8 +232,9 @@ static bool is_guessing(struct call *call)
 static void drop_fault(struct call *call, enum fault fault)
 {
 	if (fault == FAULT_ACCESS && is_guessing(call)) {
-		explain("qp 0x%06x: %u RDMA WRITEs within a second had no right to what they name: somebody "
-			"may be guessing keys", call->qp->number, WRONG_KEYS_MAX + 1);
+		explain("qp 0x%06x: %u RDMA WRITEs within a second named memory they may not "
+			"access: a peer may be guessing keys", call->qp->number,
+			WRONG_KEYS_MAX + 1);
 		responder_fail(call, fault);
 		return;
 	}

@@ -10,8 +10,8 @@
 static int refuse_old(const char *call)
 {
 	log_init();
-	explain("%s: the program asks for %s@IBVERBS_1.0, whose structures went out of use "
-		"in 2007; build it anew against today's libibverbs", call, call);
+	explain("%s: the program needs %s@IBVERBS_1.0, obsolete since 2007: rebuild it against a "
+		"current libibverbs", call, call);
 	return EOPNOTSUPP;
 }
 
@@ -70,5 +70,5 @@ __asm__(".symver old_register_driver,ibv_register_driver@IBVERBS_1.1");
 void old_register_driver(const char *name, void *init)
 {
 	log_init();
-	explain("register_driver: ignored: drivers of hardware are not used by this library");
+	explain("register_driver: ignored: this library uses no hardware drivers");
 }

@@ -169,7 +169,7 @@ int device_query_ex_verb(struct ibv_context *context,
 	if (!context || !attr)
 		return refuse_null("query_device_ex", context ? "attr" : "context");
 	if (input && input->comp_mask) {
-		explain("query_device_ex: input comp_mask 0x%x, no bit of it is known",
+		explain("query_device_ex: input comp_mask 0x%x must be 0",
 			input->comp_mask);
 		return EINVAL;
 	}
@@ -239,7 +239,7 @@ int rt_values_verb(struct ibv_context *context, struct ibv_values_ex *values)
 	if (!context || !values)
 		return refuse_null("query_rt_values_ex", context ? "values" : "context");
 	if (values->comp_mask & ~IBV_VALUES_MASK_RAW_CLOCK) {
-		explain("query_rt_values_ex: comp_mask 0x%x, only RAW_CLOCK (1) is known",
+		explain("query_rt_values_ex: comp_mask 0x%x must be IBV_VALUES_MASK_RAW_CLOCK (1)",
 			values->comp_mask);
 		return EINVAL;
 	}

@@ -8,7 +8,7 @@ struct cq *cq_create(struct ibv_context *context, struct ibv_cq_init_attr_ex *at
 	int err;
 
 	if (attr->comp_vector >= (uint32_t)context->num_comp_vectors) {
-		explain("create_cq: comp_vector %d, the device has %d, numbered from 0",
+		explain("create_cq: invalid comp_vector %d: the device has %d, numbered from 0",
 			(int)attr->comp_vector, context->num_comp_vectors);
 		return fail(EINVAL);
 	}
@@ -36,7 +36,7 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_cont
 	if (!context)
 		return fail(refuse_null("create_cq", "context"));
 	if (cqe < 1) {
-		explain("create_cq: %d entries asked for, at least 1 is needed", cqe);
+		explain("create_cq: invalid cqe %d: expected at least 1", cqe);
 		return fail(EINVAL);
 	}
 	cq = cq_create(context, &attr);
@@ -50,7 +50,7 @@ int ibv_resize_cq(struct ibv_cq *cq, int cqe)
 	if (!cq)
 		return refuse_null("resize_cq", "cq");
 	if (cqe < 1) {
-		explain("resize_cq: %d entries asked for, at least 1 is needed", cqe);
+		explain("resize_cq: invalid cqe %d: expected at least 1", cqe);
 		return EINVAL;
 	}
 	return hca_resize_cq(to_cq(cq), cqe);

@@ -33,7 +33,7 @@ static int next_poll(struct ibv_cq_ex *ibv)
 static int start_poll_unlocked(struct ibv_cq_ex *ibv, struct ibv_poll_cq_attr *attr)
 {
 	if (attr && attr->comp_mask) {
-		explain("start_poll: comp_mask 0x%x, no bit of it is known",
+		explain("start_poll: comp_mask 0x%x must be 0",
 			attr->comp_mask);
 		return EINVAL;
 	}
@@ -184,7 +184,7 @@ static int cq_ex_check(const struct ibv_cq_init_attr_ex *attr)
 	const uint32_t mask = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
 
 	if (attr->cqe < 1 || attr->cqe > INT32_MAX) {
-		explain("create_cq_ex: %d entries asked for, at least 1 is needed",
+		explain("create_cq_ex: invalid cqe %d: expected at least 1",
 			(int)attr->cqe);
 		return EINVAL;
 	}
@@ -199,8 +199,7 @@ static int cq_ex_check(const struct ibv_cq_init_attr_ex *attr)
 		return refuse_verb("create_cq_ex", "flags beyond SINGLE_THREADED and IGNORE_OVERRUN");
 	if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) &&
 	    (!attr->parent_domain || !domain_is_parent(attr->parent_domain))) {
-		explain("create_cq_ex: parent_domain is not one of "
-			"ibv_alloc_parent_domain");
+		explain("create_cq_ex: parent_domain is not from ibv_alloc_parent_domain");
 		return EINVAL;
 	}
 	return 0;

@@ -48,7 +48,7 @@ struct ibv_mr *dm_reg_mr_verb(struct ibv_pd *pd, struct ibv_dm *dm, uint64_t off
 	if (!pd || !dm)
 		return fail(refuse_null("reg_dm_mr", pd ? "dm" : "pd"));
 	if (pd->context != dm->context) {
-		explain("reg_dm_mr: the device memory was allocated on another context than the pd: use "
+		explain("reg_dm_mr: the device memory and the pd are of different contexts: use "
 			"one ibv_context for both");
 		return fail(EINVAL);
 	}

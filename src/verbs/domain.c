@@ -44,7 +44,7 @@ struct ibv_td *td_alloc(struct ibv_context *context, struct ibv_td_init_attr *at
 	if (!context || !attr)
 		return fail(refuse_null("alloc_td", context ? "attr" : "context"));
 	if (attr->comp_mask) {
-		explain("alloc_td: comp_mask 0x%x, no bit of it is known",
+		explain("alloc_td: comp_mask 0x%x must be 0",
 			attr->comp_mask);
 		return fail(EINVAL);
 	}
@@ -64,7 +64,7 @@ int td_dealloc(struct ibv_td *ibv)
 	if (!ibv)
 		return refuse_null("dealloc_td", "td");
 	if (atomic_load(&td->users)) {
-		explain("dealloc_td: a parent domain still uses it; free that first");
+		explain("dealloc_td: a parent domain uses the td: deallocate that first");
 		return EBUSY;
 	}
 	domain_unlist(to_context(ibv->context), &td->node);

@@ -72,7 +72,7 @@ static int entry_check(const char *call, const struct ibv_context *context, cons
 		return refuse_null(call, context ? "entry" : "context");
 	if (!flags && entry_size >= sizeof(union ibv_gid))
 		return 0;
-	explain("%s: flags 0x%x (has to be 0), entries of %zu bytes", call, flags,
+	explain("%s: flags 0x%x must be 0, entry_size %zu at least 16", call, flags,
 		entry_size);
 	return EINVAL;
 }
@@ -108,8 +108,8 @@ ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *
 			continue;
 		}
 		if (!err && count == max_entries) {
-			explain("query_gid_table: more than the %zu entries there is "
-				"room for", max_entries);
+			explain("query_gid_table: the table has more than max_entries %zu entries",
+				max_entries);
 			err = EINVAL;
 		}
 		if (!err)

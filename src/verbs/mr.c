@@ -50,9 +50,8 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *address, size_t length,
 struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova,
 				 int fd, int access)
 {
-	return fail(refuse_verb("reg_dmabuf_mr",
-				"a software device cannot reach the memory of others; map it and "
-				"use ibv_reg_mr"));
+	return fail(refuse_verb("reg_dmabuf_mr", "a software device cannot access memory of other "
+				"devices; map the DMA-BUF and use ibv_reg_mr"));
 }
 
 /* Every failure leaves the region as it was, which is what IBV_REREG_MR_ERR_INPUT says. */

@@ -34,7 +34,7 @@ void *ibv_alloc_buf(struct ibv_pd *pd, size_t size, struct ibv_buf **result)
 	if (!pd || !result)
 		return fail(refuse_null("alloc_buf", pd ? "buf" : "pd"));
 	if (!size) {
-		explain("alloc_buf: 0 bytes asked for");
+		explain("alloc_buf: size must not be 0");
 		return fail(EINVAL);
 	}
 	buf = calloc(1, sizeof(*buf));
@@ -82,11 +82,11 @@ struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, struct ibv_mr_init_attr *attr)
 {
 	CALL();
 
-	return fail(refuse_verb("reg_mr_ex", "DMA handles and DMA-BUFs; ibv_reg_mr and ibv_reg_mr_iova are "
-				"for memory"));
+	return fail(refuse_verb("reg_mr_ex", "DMA handles and DMA-BUFs; register memory with "
+				"ibv_reg_mr or ibv_reg_mr_iova"));
 }
 
-static const char no_hints[] = "processing hints of PCIe";
+static const char no_hints[] = "PCIe processing hints";
 
 struct ibv_dmah *ibv_alloc_dmah(struct ibv_context *context, struct ibv_dmah_init_attr *attr)
 {
@@ -100,6 +100,6 @@ int ibv_dealloc_dmah(struct ibv_dmah *dmah)
 
 int ibv_dm_export_dmabuf_fd(struct ibv_dm *dm)
 {
-	return minus_one(refuse_verb("dm_export_dmabuf_fd", "device memory is memory of the process and no "
-				     "DMA-BUF"));
+	return minus_one(refuse_verb("dm_export_dmabuf_fd", "device memory is process memory, not "
+				     "a DMA-BUF"));
 }

@@ -16,10 +16,10 @@
 	static int name##_refused(__VA_ARGS__) { return refuse_verb("" #name, why); }
 
 static const char no_counters[] = "flow counters";
-static const char no_flow[] = "flow steering: Ethernet packets are the kernel's";
-static const char no_wq[] = "work queues apart from QPs, and receive hashing";
+static const char no_flow[] = "flow steering; the kernel handles Ethernet packets";
+static const char no_wq[] = "work queues without a QP, and receive hashing";
 static const char no_xrc[] = "XRC";
-static const char no_prefetch[] = "memory is not pinned and never faulted in ahead";
+static const char no_prefetch[] = "memory is neither pinned nor prefetched";
 
 REFUSE_INT(advise_mr, no_prefetch, struct ibv_pd *pd, enum ibv_advise_mr_advice advice,
 	   uint32_t flags, struct ibv_sge *list, uint32_t count)
@@ -36,9 +36,9 @@ REFUSE_INT(modify_flow_action_esp, no_flow, struct ibv_flow_action *action,
 REFUSE_INT(destroy_flow_action, no_flow, struct ibv_flow_action *action)
 REFUSE_PTR(struct ibv_flow_action, create_flow_action_esp, no_flow, struct ibv_context *context,
 	   struct ibv_flow_action_esp_attr *attr)
-REFUSE_INT(modify_qp_rate_limit, "rate limits of single QPs", struct ibv_qp *qp,
+REFUSE_INT(modify_qp_rate_limit, "rate limits per QP", struct ibv_qp *qp,
 	   struct ibv_qp_rate_limit_attr *attr)
-REFUSE_INT(modify_cq, "moderation of completion events", struct ibv_cq *cq,
+REFUSE_INT(modify_cq, "CQ moderation", struct ibv_cq *cq,
 	   struct ibv_modify_cq_attr *attr)
 REFUSE_INT(destroy_rwq_ind_table, no_wq, struct ibv_rwq_ind_table *table)
 REFUSE_PTR(struct ibv_rwq_ind_table, create_rwq_ind_table, no_wq, struct ibv_context *context,
@@ -51,7 +51,7 @@ REFUSE_INT(destroy_flow, no_flow, struct ibv_flow *flow)
 REFUSE_PTR(struct ibv_flow, create_flow, no_flow, struct ibv_qp *qp, struct ibv_flow_attr *attr)
 REFUSE_PTR(struct ibv_qp, open_qp, no_xrc, struct ibv_context *context,
 	   struct ibv_qp_open_attr *attr)
-REFUSE_INT(get_srq_num, "it is for XRC", struct ibv_srq *srq, uint32_t *number)
+REFUSE_INT(get_srq_num, "XRC", struct ibv_srq *srq, uint32_t *number)
 REFUSE_PTR(struct ibv_xrcd, open_xrcd, no_xrc, struct ibv_context *context,
 	   struct ibv_xrcd_init_attr *attr)
 REFUSE_INT(close_xrcd, no_xrc, struct ibv_xrcd *xrcd)
@@ -67,7 +67,7 @@ static int post_srq_ops_refused(struct ibv_srq *srq, struct ibv_ops_wr *wr, stru
 static void *compat_refused(void)
 {
 	return fail(refuse_verb("a verb of libibverbs 1.0",
-				"the program was built before 2007; build it anew"));
+				"the program was built before 2007; rebuild it"));
 }
 
 static void placeholder(void)

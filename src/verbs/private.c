@@ -21,8 +21,7 @@ bool verbs_allow_disassociate_destroy;
 static int refuse_private(const char *call)
 {
 	log_init();
-	return refuse_verb(call, "drivers of hardware are not used by this library, and there is no "
-			   "kernel device to ask");
+	return refuse_verb(call, "this library uses no hardware drivers and has no kernel device");
 }
 
 /* Arguments are left where the caller put them: none is looked at. */

@@ -57,7 +57,7 @@ static int qp_init_ex_check(const struct ibv_qp_init_attr_ex *attr)
 	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || !attr->pd)
 		return refuse_null("create_qp_ex", "pd (IBV_QP_INIT_ATTR_PD)");
 	if ((attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr->create_flags)
-		return refuse_verb("create_qp_ex", "create_flags, of raw packet QPs and IPoIB");
+		return refuse_verb("create_qp_ex", "create_flags of raw packet QPs and IPoIB");
 	return 0;
 }
 
@@ -145,7 +145,7 @@ int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_
 	return 0;
 }
 
-static const char no_ece[] = "vendors' extensions of the connection establishment";
+static const char no_ece[] = "enhanced connection establishment (ECE)";
 
 int ibv_set_ece(struct ibv_qp *qp, struct ibv_ece *ece)
 {

@@ -77,7 +77,7 @@ static struct ibv_send_wr *current(struct wr_builder *builder, const char *sette
 		return NULL;
 	if (builder->count)
 		return &builder->wr[builder->count - 1];
-	explain("%s: no work request was begun (ibv_wr_send() ...) before it", setter);
+	explain("%s: begin a work request first (ibv_wr_send() ...)", setter);
 	latch(builder, EINVAL);
 	return NULL;
 }
@@ -92,16 +92,14 @@ static struct ibv_send_wr *begin(struct ibv_qp_ex *ibv, uint64_t operation,
 	if (builder->err)
 		return NULL;
 	if (!(builder->operations & operation)) {
-		explain("wr_*: qp 0x%06x: operation 0x%llx was not named in "
-			"send_ops_flags when the QP was created", ibv->qp_base.qp_num,
-			(unsigned long long)operation);
+		explain("wr_*: qp 0x%06x: operation 0x%llx is not in send_ops_flags: name it when "
+			"creating the QP", ibv->qp_base.qp_num, (unsigned long long)operation);
 		latch(builder, EINVAL);
 		return NULL;
 	}
 	if (builder->count == builder->capacity) {
-		explain("wr_*: qp 0x%06x: more than %u work requests in one batch, "
-			"the send queue holds no more (max_send_wr)", ibv->qp_base.qp_num,
-			builder->capacity);
+		explain("wr_*: qp 0x%06x: more than %u work requests in one batch: the send queue "
+			"(max_send_wr) is full", ibv->qp_base.qp_num, builder->capacity);
 		latch(builder, ENOMEM);
 		return NULL;
 	}
@@ -152,8 +150,8 @@ static void wr_bind_mw(struct ibv_qp_ex *ibv, struct ibv_mw *mw, uint32_t rkey,
 		return;
 	}
 	if (mw->type != IBV_MW_TYPE_2) {
-		explain("wr_bind_mw: qp 0x%06x: a window of type 1; ibv_bind_mw is for "
-			"those", ibv->qp_base.qp_num);
+		explain("wr_bind_mw: qp 0x%06x: the window is of type 1: use ibv_bind_mw",
+			ibv->qp_base.qp_num);
 		latch(to_builder(ibv), EINVAL);
 		return;
 	}
@@ -274,7 +272,7 @@ static void wr_set_sge_list(struct ibv_qp_ex *ibv, size_t count, const struct ib
 	if (!wr)
 		return;
 	if (count > builder->max_sge) {
-		explain("wr_set_sge_list: qp 0x%06x: %zu SGEs, its max_send_sge is %u",
+		explain("wr_set_sge_list: qp 0x%06x: %zu SGEs exceed max_send_sge %u",
 			ibv->qp_base.qp_num, count, builder->max_sge);
 		latch(builder, EINVAL);
 		return;
@@ -306,8 +304,8 @@ static void wr_set_inline_data_list(struct ibv_qp_ex *ibv, size_t count,
 	data = builder->data + (size_t)(builder->count - 1) * builder->max_inline;
 	for (size_t i = 0; i < count; i++) {
 		if (list[i].length > builder->max_inline - length) {
-			explain("wr_set_inline_data: qp 0x%06x: its max_inline_data "
-				"of %u bytes is exceeded", ibv->qp_base.qp_num, builder->max_inline);
+			explain("wr_set_inline_data: qp 0x%06x: the data exceeds max_inline_data "
+				"%u", ibv->qp_base.qp_num, builder->max_inline);
 			latch(builder, EINVAL);
 			return;
 		}

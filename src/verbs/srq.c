@@ -46,7 +46,7 @@ struct ibv_srq *srq_create_ex_verb(struct ibv_context *context, struct ibv_srq_i
 		return fail(refuse_null("create_srq_ex", context ? "attr" : "context"));
 	if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) && attr->srq_type != IBV_SRQT_BASIC)
 		return fail(refuse_verb("create_srq_ex",
-					"XRC and tag matching SRQs; only IBV_SRQT_BASIC is there"));
+					"XRC and tag matching SRQs; use IBV_SRQT_BASIC"));
 	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) || !attr->pd)
 		return fail(refuse_null("create_srq_ex", "pd (IBV_SRQ_INIT_ATTR_PD)"));
 	if (attr->comp_mask >= IBV_SRQ_INIT_ATTR_RESERVED) {

@@ -199,7 +199,7 @@ const char *parse_name(enum parse verdict)
 	case PARSE_OPCODE:
 		return "no such opcode";
 	case PARSE_VERSION:
-		return "transport header version not 0";
+		return "transport header version is not 0";
 	case PARSE_PAD:
 		return "impossible length or pad";
 	case PARSE_LENGTH:

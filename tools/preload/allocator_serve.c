@@ -134,7 +134,7 @@ static const char *foreign_allocator(void)
 
 		if (!map)
 			continue;
-		snprintf(text, sizeof(text), "%s() is that of %s", function[i].name,
+		snprintf(text, sizeof(text), "%s() is from %s", function[i].name,
 			 *map->l_name ? map->l_name : "the program itself");
 		return text;
 	}
@@ -144,12 +144,12 @@ static const char *foreign_allocator(void)
 static const char *checking_tool(void)
 {
 	static const char *const mark[][2] = {
-		{ "__asan_init", "it is built with AddressSanitizer" },
-		{ "__tsan_init", "it is built with ThreadSanitizer" },
-		{ "__msan_init", "it is built with MemorySanitizer" },
-		{ "__lsan_init", "it is built with LeakSanitizer" },
-		{ "__hwasan_init", "it is built with HWAddressSanitizer" },
-		{ "_vgnU_freeres", "it runs under valgrind" },
+		{ "__asan_init", "the program is built with AddressSanitizer" },
+		{ "__tsan_init", "the program is built with ThreadSanitizer" },
+		{ "__msan_init", "the program is built with MemorySanitizer" },
+		{ "__lsan_init", "the program is built with LeakSanitizer" },
+		{ "__hwasan_init", "the program is built with HWAddressSanitizer" },
+		{ "_vgnU_freeres", "the program runs under valgrind" },
 	};
 
 	for (unsigned i = 0; i < sizeof(mark) / sizeof(mark[0]); i++)

@@ -37,6 +37,22 @@ static const struct setting settings[] = {
 #undef CONFIG_TEXT
 };
 
+/* For messages: ", devices, memory", from the second character on. */
+#define CONFIG_NUMBER(field, key, variable, least, greatest, standard, text) ", " key
+#define CONFIG_TEXT(field, key, variable, text) ", " key
+static const char keys[] =
+#include "config/config.def"
+	;
+#undef CONFIG_NUMBER
+#undef CONFIG_TEXT
+#define CONFIG_NUMBER(field, key, variable, least, greatest, standard, text) ", " variable
+#define CONFIG_TEXT(field, key, variable, text) ", " variable
+static const char variables[] =
+#include "config/config.def"
+	;
+#undef CONFIG_NUMBER
+#undef CONFIG_TEXT
+
 /* Variables that others read: log.c, link/fault.c, link/trace.c. */
 static const char *const other_variables[] = {
 	"VERBATIM_CONFIG", "VERBATIM_LOG", "VERBATIM_EXPLAIN", "VERBATIM_FAULT", "VERBATIM_TRACE",
@@ -52,7 +68,7 @@ static int set_number(struct config *config, const struct setting *setting, cons
 
 	if (!isdigit((unsigned char)value[0]) || *end || number < setting->least ||
 	    number > setting->greatest) {
-		complain("%s: '%s' is no value for it: a whole number from %u to %u would be",
+		complain("%s: invalid value '%s': expected an integer from %u to %u",
 			 where, value, setting->least, setting->greatest);
 		return EINVAL;
 	}
@@ -64,7 +80,7 @@ static int set_text(struct config *config, const struct setting *setting, const 
 		    const char *where)
 {
 	if (strlen(value) >= CONFIG_TEXT_MAX) {
-		complain("%s: longer than %d characters", where, CONFIG_TEXT_MAX - 1);
+		complain("%s: value is longer than %d characters", where, CONFIG_TEXT_MAX - 1);
 		return EINVAL;
 	}
 	strcpy((char *)config + setting->offset, value);
@@ -99,18 +115,16 @@ static int set_line(struct config *config, char *line, const char *path, unsigne
 		return 0;
 	value = strchr(key, '=');
 	if (!value) {
-		complain("%s line %u: '%s' is not of the form 'key = value'", path, number, key);
+		complain("%s:%u: '%s': expected 'key = value'", path, number, key);
 		return EINVAL;
 	}
 	*value++ = '\0';
 	key = trim(key);
-	snprintf(where, sizeof(where), "%s line %u: %s", path, number, key);
+	snprintf(where, sizeof(where), "%s:%u: %s", path, number, key);
 	for (i = 0; i < SETTING_COUNT; i++)
 		if (!strcmp(settings[i].key, key))
 			return set(config, &settings[i], trim(value), where);
-	complain("%s: no such setting; there are devices, memory, malloc, mtu, speed, max_qp, max_mr "
-		 "and max_cqe",
-		 where);
+	complain("%s: unknown setting: expected one of%s", where, keys + 1);
 	return EINVAL;
 }
 
@@ -129,7 +143,7 @@ static int load_file(struct config *config, const char *path)
 	while (!err && fgets(line, sizeof(line), file)) {
 		number++;
 		if (strlen(line) == sizeof(line) - 1 && line[sizeof(line) - 2] != '\n') {
-			complain("%s line %u: longer than %zu characters", path, number, sizeof(line) - 2);
+			complain("%s:%u: line is longer than %zu characters", path, number, sizeof(line) - 2);
 			err = EINVAL;
 		} else {
 			err = set_line(config, line, path, number);
@@ -165,10 +179,9 @@ static int refuse_unknown(void)
 
 		if (strncmp(*entry, "VERBATIM_", 9) || is_known(*entry, length))
 			continue;
-		complain("%.*s: no such variable; there are VERBATIM_DEVICES, _MTU, _SPEED, _MAX_QP, "
-			 "_MAX_MR, _MAX_CQE, _MEMORY, _MALLOC, _CONFIG, _LOG, _EXPLAIN, _FAULT and "
-			 "_TRACE",
-			 (int)length, *entry);
+		complain("unknown variable %.*s: expected one of%s, VERBATIM_CONFIG, VERBATIM_LOG, "
+			 "VERBATIM_EXPLAIN, VERBATIM_FAULT, VERBATIM_TRACE", (int)length, *entry,
+			 variables + 1);
 		return EINVAL;
 	}
 	return 0;
@@ -177,14 +190,15 @@ static int refuse_unknown(void)
 static int check(const struct config *config)
 {
 	if (config->mtu & (config->mtu - 1)) {
-		complain("mtu (VERBATIM_MTU): %u is no path MTU: 256, 512, 1024, 2048 and 4096 are",
+		complain("VERBATIM_MTU (mtu): invalid value %u: expected 256, 512, 1024, 2048 or "
+			 "4096",
 			 config->mtu);
 		return EINVAL;
 	}
 	if (config->malloc[0] && strcmp(config->malloc, "shared") &&
 	    strcmp(config->malloc, "private")) {
-		complain("invalid VERBATIM_MALLOC '%s': expected shared (peers of this host may map "
-			 "page-aligned memory of programs that use RDMA) or private", config->malloc);
+		complain("VERBATIM_MALLOC: invalid value '%s': expected shared (peers of this host "
+			 "may map page-aligned memory of programs that use RDMA) or private", config->malloc);
 		return EINVAL;
 	}
 	return 0;

@@ -98,8 +98,8 @@ int hca_ah_attr_from_wc(struct hca_context *context, uint32_t port, const struct
 				break;
 	}
 	if (index == GID_TABLE_SIZE) {
-		explain("init_ah_from_wc: the message came to an address that is not in the GID table of "
-			"%s (any more)", context->port->name);
+		explain("init_ah_from_wc: the destination address of the message is not (or no "
+			"longer) in the GID table of %s", context->port->name);
 		return EINVAL;
 	}
 	memset(attr, 0, sizeof(*attr));

@@ -20,7 +20,7 @@ static int check_cqe(const struct hca_context *context, uint32_t cqe, const char
 {
 	if (cqe >= 1 && cqe <= context->hca->config.max_cqe)
 		return 0;
-	explain("%s: %u entries: 1 to %u are possible (max_cqe)", who, cqe,
+	explain("%s: invalid cqe %u: expected 1 to %u (max_cqe)", who, cqe,
 		context->hca->config.max_cqe);
 	return EINVAL;
 }

@@ -21,17 +21,17 @@
 static int check_attr(const struct ibv_alloc_dm_attr *attr)
 {
 	if (attr->comp_mask) {
-		explain("alloc_dm: comp_mask 0x%x, no bit of it is known", attr->comp_mask);
+		explain("alloc_dm: comp_mask 0x%x must be 0", attr->comp_mask);
 		return EINVAL;
 	}
 	if (!attr->length || attr->length > LIMIT_DM_BYTES) {
-		explain("alloc_dm: length %zu: 1 to %zu (max_dm_size) would be right", attr->length,
+		explain("alloc_dm: invalid length %zu: expected 1 to %zu (max_dm_size)", attr->length,
 			(size_t)LIMIT_DM_BYTES);
 		return EINVAL;
 	}
 	if (attr->log_align_req > LIMIT_DM_LOG_ALIGN) {
-		explain("alloc_dm: log_align_req %u is the binary logarithm of the alignment: 0 to %u would "
-			"be right", attr->log_align_req, LIMIT_DM_LOG_ALIGN);
+		explain("alloc_dm: invalid log_align_req %u (log2 of the alignment): expected 0 to "
+			"%u", attr->log_align_req, LIMIT_DM_LOG_ALIGN);
 		return EINVAL;
 	}
 	return 0;
@@ -49,8 +49,8 @@ static int reserve(struct hca *hca, size_t bytes)
 	lock_release(&hca->objects);
 	if (bytes <= left)
 		return 0;
-	explain("alloc_dm: %llu of the %llu bytes of device memory of this process are left (it is given "
-		"in pages of %u bytes): free some, or register memory of your own",
+	explain("alloc_dm: only %llu of %llu bytes of this process's device memory are left "
+		"(allocated in pages of %u bytes): free some, or register ordinary memory",
 		(unsigned long long)left, (unsigned long long)LIMIT_DM_BYTES, MEMORY_PAGE);
 	return ENOMEM;
 }
@@ -77,7 +77,7 @@ static int take_pages(struct dm *dm, size_t alignment)
 	}
 	err = memory_aligned(dm->bytes, alignment, &dm->memory);
 	if (err)
-		explain("alloc_dm: %zu bytes of memory are not to be had: %s", dm->bytes, strerror(err));
+		explain("alloc_dm: cannot allocate %zu bytes: %s", dm->bytes, strerror(err));
 	return err;
 }
 
@@ -126,7 +126,8 @@ int hca_free_dm(struct hca_context *context, struct dm *dm)
 		return EIO;
 	regions = atomic_load(&dm->regions);
 	if (regions) {
-		explain("free_dm: %u regions are registered in it: deregister them first", regions);
+		explain("free_dm: %u regions are registered in the device memory: deregister them "
+			"first", regions);
 		return EBUSY;
 	}
 	lock_acquire(&hca->objects);
@@ -143,7 +144,7 @@ static int check_range(const char *call, const struct dm *dm, uint64_t offset, s
 {
 	if (dm_has(dm, offset, length))
 		return 0;
-	explain("%s: [%llu, +%zu) is not all in the device memory, which has %zu bytes", call,
+	explain("%s: [%llu, +%zu) is outside the device memory of %zu bytes", call,
 		(unsigned long long)offset, length, dm->length);
 	return EINVAL;
 }

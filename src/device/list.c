@@ -33,8 +33,8 @@ int hca_device_list(struct hca_device **devices, int *count)
 	if (!list)
 		return ENOMEM;
 	if (!found)
-		explain("get_device_list: no device: no network interface is both up and has an "
-			"address (and is allowed by VERBATIM_DEVICES); 'ip link set lo up' gives vb_lo");
+		explain("get_device_list: no device: no network interface is up, has an address "
+			"and is allowed by VERBATIM_DEVICES; 'ip link set lo up' gives vb_lo");
 	*devices = list;
 	*count = found;
 	return 0;

@@ -17,11 +17,11 @@ static int check_memory(const void *address, size_t length, unsigned access)
 		return 0;
 	switch (memory_check(address, length, writable)) {
 	case EFAULT:
-		explain("reg_mr: [%p, +%zu) is not all mapped memory of this process: allocate it first "
-			"(or use IBV_ACCESS_ON_DEMAND)", address, length);
+		explain("reg_mr: parts of [%p, +%zu) are not mapped: allocate the memory first, or "
+			"use IBV_ACCESS_ON_DEMAND", address, length);
 		return EFAULT;
 	case EACCES:
-		explain("reg_mr: [%p, +%zu) is not all %s: map it so%s", address, length,
+		explain("reg_mr: parts of [%p, +%zu) are not %s: change the mapping%s", address, length,
 			writable ? "readable and writable" : "readable",
 			writable ? ", or leave out IBV_ACCESS_LOCAL_WRITE" : "");
 		return EFAULT;
@@ -64,8 +64,8 @@ int hca_rereg_mr(struct hca_context *context, struct mr *mr, int flags, struct p
 	if (context_is_dead(context, "rereg_mr"))
 		return EIO;
 	if (mr->dm) {
-		explain("rereg_mr: lkey 0x%08x is of device memory, which is registered once: deregister it "
-			"and use ibv_reg_dm_mr", mr->ibv.lkey);
+		explain("rereg_mr: lkey 0x%08x is of device memory, which cannot be reregistered: "
+			"deregister it and use ibv_reg_dm_mr", mr->ibv.lkey);
 		return EINVAL;
 	}
 	err = mr_reregister(&context->hca->mrs, mr, flags, pd, address, length, access);

@@ -71,7 +71,7 @@ static int make(struct hca *hca, const uint8_t gid[16], uint32_t interface,
 	group->interface = interface;
 	err = join(hca, group);
 	if (err) {
-		explain("attach_mcast: joining the IP group failed: %s", strerror(err));
+		explain("attach_mcast: cannot join the IP group: %s", strerror(err));
 		free(group);
 		return err;
 	}
@@ -118,8 +118,8 @@ int hca_attach_mcast(struct qp *qp, const union ibv_gid *gid, uint16_t lid)
 		return EIO;
 	if (qp->type != IBV_QPT_UD || !ip_addr_is_multicast(gid->raw)) {
 		explain("attach_mcast: qp 0x%06x: %s", qp->number, qp->type != IBV_QPT_UD ?
-			"only UD QPs can be attached" : "the GID is no multicast address (ff.. or "
-			"::ffff:224.0.0.0/4)");
+			"only UD QPs can be attached" : "the GID is not a multicast address "
+			"(ff00::/8 or ::ffff:224.0.0.0/4)");
 		return EINVAL;
 	}
 	lock_acquire(&hca->engine.progress);

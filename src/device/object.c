@@ -11,8 +11,8 @@ bool context_is_dead(const struct hca_context *context, const char *who)
 {
 	if (__builtin_expect(!context->abandoned, 1))
 		return false;
-	explain("%s: the device was opened before fork() and belongs to the parent: open it anew in "
-		"the child", who);
+	explain("%s: the device was opened before fork() and belongs to the parent: open it again "
+		"in the child", who);
 	return true;
 }
 

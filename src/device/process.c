@@ -144,7 +144,7 @@ static int watch_interfaces(struct hca *hca)
 	if (!netdev_monitor_open(&hca->netdev_fd))
 		return waiter_add(&hca->engine.waiter, hca->netdev_fd, WAIT_NETDEV);
 	hca->netdev_fd = -1;
-	log_warn("changes of interfaces will not be seen: no netlink notifications here");
+	log_warn("no netlink notifications: changes of interfaces go unnoticed");
 	return 0;
 }
 

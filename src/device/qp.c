@@ -21,7 +21,8 @@ static int enter(struct hca *hca, struct qp *qp) REQUIRES(hca->engine.progress, 
 	int err;
 
 	if (hca->engine.qps.count >= hca->config.max_qp) {
-		explain("create_qp: the process has %u QPs, the limit (VERBATIM_MAX_QP)",
+		explain("create_qp: the process has reached its limit of %u QPs: raise "
+			"VERBATIM_MAX_QP",
 			hca->engine.qps.count);
 		return ENOMEM;
 	}
@@ -44,7 +45,7 @@ static int check_type(const struct ibv_qp_init_attr_ex *attr)
 {
 	if (attr->qp_type == IBV_QPT_RC || attr->qp_type == IBV_QPT_UC || attr->qp_type == IBV_QPT_UD)
 		return 0;
-	explain("create_qp: qp_type %d: RC, UC and UD are supported", attr->qp_type);
+	explain("create_qp: qp_type %d is not supported: use RC, UC or UD", attr->qp_type);
 	return EOPNOTSUPP;
 }
 
@@ -53,17 +54,17 @@ static int check_caps(const struct ibv_qp_init_attr_ex *attr)
 	const struct ibv_qp_cap *cap = &attr->cap;
 
 	if (cap->max_send_wr > LIMIT_QP_WR || cap->max_recv_wr > LIMIT_QP_WR) {
-		explain("create_qp: max_send_wr %u, max_recv_wr %u: up to %d are possible (max_qp_wr)",
+		explain("create_qp: max_send_wr %u or max_recv_wr %u exceeds %d (max_qp_wr)",
 			cap->max_send_wr, cap->max_recv_wr, LIMIT_QP_WR);
 		return EINVAL;
 	}
 	if (cap->max_send_sge > LIMIT_SGE || cap->max_recv_sge > LIMIT_SGE) {
-		explain("create_qp: max_send_sge %u, max_recv_sge %u: up to %d are possible (max_sge)",
+		explain("create_qp: max_send_sge %u or max_recv_sge %u exceeds %d (max_sge)",
 			cap->max_send_sge, cap->max_recv_sge, LIMIT_SGE);
 		return EINVAL;
 	}
 	if (cap->max_inline_data > LIMIT_INLINE) {
-		explain("create_qp: max_inline_data %u: up to %d bytes are possible",
+		explain("create_qp: max_inline_data %u exceeds %d",
 			cap->max_inline_data, LIMIT_INLINE);
 		return EINVAL;
 	}
@@ -327,7 +328,8 @@ int hca_destroy_qp(struct hca_context *context, struct qp *qp)
 	if (context_is_dead(context, "destroy_qp"))
 		return EIO;
 	if (groups) {
-		explain("destroy_qp: qp 0x%06x is attached to %u multicast groups: detach it first",
+		explain("destroy_qp: qp 0x%06x is attached to %u multicast groups: detach it from "
+			"them first",
 			qp->number, groups);
 		return EBUSY;
 	}

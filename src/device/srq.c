@@ -10,7 +10,7 @@
 static int check_srq(const struct ibv_srq_attr *attr)
 {
 	if (attr->max_wr < 1 || attr->max_wr > LIMIT_SRQ_WR || attr->max_sge > LIMIT_SGE) {
-		explain("create_srq: max_wr %u, max_sge %u: 1 to %d and up to %d are possible",
+		explain("create_srq: invalid max_wr %u or max_sge %u: expected 1 to %d and 0 to %d",
 			attr->max_wr, attr->max_sge, LIMIT_SRQ_WR, LIMIT_SGE);
 		return EINVAL;
 	}
@@ -29,7 +29,7 @@ int hca_create_srq(struct hca_context *context, const struct ibv_srq_init_attr_e
 	if (err)
 		return err;
 	if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) && attr->srq_type != IBV_SRQT_BASIC) {
-		explain("create_srq: srq_type %d: only basic SRQs are supported", attr->srq_type);
+		explain("create_srq: srq_type %d is not supported: use IBV_SRQT_BASIC", attr->srq_type);
 		return EOPNOTSUPP;
 	}
 	srq = calloc(1, sizeof(*srq));
@@ -68,7 +68,7 @@ int hca_modify_srq(struct srq *srq, const struct ibv_srq_attr *attr, int mask)
 	if (context_is_dead(srq->owner, "modify_srq"))
 		return EIO;
 	if ((mask & IBV_SRQ_MAX_WR) && (attr->max_wr < 1 || attr->max_wr > LIMIT_SRQ_WR)) {
-		explain("modify_srq: max_wr %u: 1 to %d are possible", attr->max_wr, LIMIT_SRQ_WR);
+		explain("modify_srq: invalid max_wr %u: expected 1 to %d", attr->max_wr, LIMIT_SRQ_WR);
 		return EINVAL;
 	}
 	effects_init(&effects);

@@ -34,15 +34,16 @@ void port_bind(struct engine *engine)
 	if (engine->group)
 		return;
 	if (err) {
-		explain("open_device: UDP port 4791 is taken by another user's process or by the "
-			"kernel's rdma_rxe: packets from other hosts will be handed on by that user's "
-			"Verbatim processes; with rdma_rxe ('rdma link show') they are lost");
+		explain("open_device: UDP port 4791 is taken: if by another user's Verbatim "
+			"processes, they forward packets from other hosts; if by the kernel's "
+			"rdma_rxe ('rdma link show'), these packets are lost: remove its devices "
+			"('rdma link delete NAME')");
 		return;
 	}
 	udp_bound_fds(engine->udp, &fd4, &fd6);
 	err = port_group_join(&group, fd4, fd6, engine->qps.slot, engine->qps.slot_count, engine->counters);
 	if (err)
-		log_error("joining the processes that share port 4791 failed: error %d", err);
+		log_error("cannot join the processes that share port 4791: error %d", err);
 	else
 		engine->group = group;
 	watch_sockets(engine);

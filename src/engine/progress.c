@@ -16,7 +16,7 @@
 #define NOTE_EVERY_NS	5000u	/* that a thread polls while another one makes progress */
 
 /*
- * What receiving leaves to transmit is done in the same pass, unless the thread is about to hand
+ * What receiving leaves to transmit is done in the same round, unless the thread is about to hand
  * completions to an application that is used to replying at once: then its message and the ACK
  * that is due leave together. Whether it is used to is learnt: a reply (progress_replied) counts for
  * it, a poll without one counts twice against it, and now and then it is tried again. Only while
@@ -104,14 +104,14 @@ static void progress_for(struct engine *engine, const struct cq *polled, unsigne
 	engine->local.received_bytes = 0;
 	now_ns = clock_now_ns();
 	*packets += one_round(engine, polled, now_ns, hold);
-	/* A look at the clock is as much as a tenth of a pass that finds nothing. */
+	/* A look at the clock is as much as a tenth of a round that finds nothing. */
 	if (*packets > ROUND_LONG)
 		now_ns = clock_now_ns();
 	if (polled)
 		progress_note(engine, now_ns);
 }
 
-/* What driving left to be done without its lock. */
+/* What a round left to be done without the lock. */
 static void after_progress(struct engine *engine, bool hold, unsigned *packets)
 {
 	if (!hold)

@@ -44,7 +44,7 @@ static int claim(struct engine *engine)
 		return ENOMEM;
 	err = claim_watchable(engine, &qps->slot[n]);
 	if (err) {
-		explain("open_device: no slot of the %u of this host is to be had: %s", SLOT_COUNT,
+		explain("open_device: cannot get one of the %u slots of this host: %s", SLOT_COUNT,
 			strerror(err));
 		goto free_table;
 	}

@@ -16,10 +16,10 @@
 #include "wire/icrc.h"
 
 #define RECEIVE_BATCH	16u
-#define RECEIVE_ROUNDS	8u	/* batches per pass, so that timers and transmitting get a turn */
-#define SLOTS_SELDOM	64u	/* passes between looks at the slot sockets (the worker is told) */
+#define RECEIVE_ROUNDS	8u	/* batches per round, so that timers and transmitting get a turn */
+#define SLOTS_SELDOM	64u	/* rounds between looks at the slot sockets (the worker is told) */
 #define SLOTS_OFTEN	8u	/* the same while packets come there */
-#define SLOTS_BUSY	4096u	/* passes for which a packet makes them busy */
+#define SLOTS_BUSY	4096u	/* rounds for which a packet makes them busy */
 #define SLOT_BUFFER	65536u
 #define SOCKETS_EVERY_NS 20000u
 
@@ -31,7 +31,7 @@ struct receiver {
 	unsigned packets;
 };
 
-/* Field by field: with its effects it is larger than what most passes have to look at. */
+/* Field by field: with its effects it is larger than what most rounds have to look at. */
 static void receiver_init(struct receiver *receiver, struct engine *engine, uint64_t now_ns)
 {
 	receiver->engine = engine;

@@ -3,8 +3,8 @@
  * An application thread in ibv_get_cq_event() that does the worker's part while it waits. Otherwise each
  * message would wake the worker, and then the worker the application.
  *
- * One thread at a time. The worker notices and stands by (worker.c): it naps while threads come and go,
- * and sleeps when one stays. What the application's thread cannot do (peers that come and go, interfaces,
+ * One thread at a time. The worker notices and stands by (worker.c): it sleeps for moments while threads come
+ * and go, and for long when one stays. What the application's thread cannot do (peers that come and go, interfaces,
  * the connection manager's chores) it wakes the worker for.
  */
 
@@ -19,7 +19,7 @@
 
 #define OUR_TAGS (WAIT_DOORBELL | WAIT_SOCKETS | WAIT_SLOTS | WAIT_BELLS | WAIT_FD)
 
-struct stand {
+struct app_sleep {
 	struct engine *engine;
 	bool asleep;
 	int cancel_state;		/* of the application's thread */
@@ -35,20 +35,20 @@ static bool may_block(int fd)
 /* Also when the thread is cancelled. */
 static void leave(void *argument)
 {
-	struct stand *stand = argument;
-	struct engine *engine = stand->engine;
+	struct app_sleep *self = argument;
+	struct engine *engine = self->engine;
 
-	if (stand->asleep)
+	if (self->asleep)
 		sleep_end(engine);
 	atomic_store(&engine->wait.recent, true);
 	progress_note(engine, clock_now_ns());
 	atomic_store(&engine->wait.active, false);
-	/* The worker sleeps for as long as somebody stands in: from now on it has to look. */
+	/* The worker sleeps for as long as a thread waits in its place: from now on it has to look. */
 	if (atomic_exchange(&engine->wait.deep_sleep, false))
 		waiter_ring_bell(&engine->waiter);
 }
 
-static void drive(struct engine *engine, uint32_t ready)
+static void make_progress(struct engine *engine, uint32_t ready)
 {
 	unsigned packets;
 
@@ -62,56 +62,56 @@ static void drive(struct engine *engine, uint32_t ready)
 		waiter_ring_bell(&engine->waiter);
 }
 
-static int wait_once(struct stand *stand, struct event_queue *queue, uint32_t *ready)
+static int wait_once(struct app_sleep *self, struct event_queue *queue, uint32_t *ready)
 {
-	struct engine *engine = stand->engine;
+	struct engine *engine = self->engine;
 	uint64_t timeout_ns;
 	int err;
 
-	stand->asleep = true;
+	self->asleep = true;
 	timeout_ns = sleep_begin(engine, timers_next(engine));
-	err = waiter_stand_in(&engine->waiter, queue->fd, timeout_ns, stand->cancel_state,
+	err = waiter_stand_in(&engine->waiter, queue->fd, timeout_ns, self->cancel_state,
 			      ready);
-	stand->asleep = false;
+	self->asleep = false;
 	sleep_end(engine);
 	return err;
 }
 
-static int wait_for_event(struct stand *stand, struct event_queue *queue)
+static int wait_for_event(struct app_sleep *self, struct event_queue *queue)
 {
-	struct engine *engine = stand->engine;
+	struct engine *engine = self->engine;
 	uint32_t ready;
 	int err;
 
 	do {
-		err = wait_once(stand, queue, &ready);
+		err = wait_once(self, queue, &ready);
 		if (ready & ~OUR_TAGS)
 			waiter_ring_bell(&engine->waiter);
 		/* Handlers that are owed run where nobody counts on this thread. */
 		if (err || (ready & WAIT_FD) || (ready & ~OUR_TAGS) || call_is_owed() ||
 		    atomic_load(&engine->worker.stopping))
 			return err;
-		drive(engine, ready);
+		make_progress(engine, ready);
 	} while (!event_queue_pending(queue));
 	return 0;
 }
 
 int wait_progress(struct engine *engine, struct event_queue *queue)
 {
-	struct stand stand = { .engine = engine };
+	struct app_sleep self = { .engine = engine };
 	int err;
 
 	if (event_queue_pending(queue) || !may_block(queue->fd) ||
 	    atomic_exchange(&engine->wait.active, true))
 		return 0;
 	atomic_fetch_add(&engine->wait.count, 1);
-	/* It may be cancelled while it sleeps, and never while it drives, with locks held. */
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &stand.cancel_state);
+	/* It may be cancelled while it sleeps, and never while it makes progress, with locks held. */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &self.cancel_state);
 	pthread_cleanup_push(call_abandon, NULL);
-	pthread_cleanup_push(leave, &stand);
-	err = wait_for_event(&stand, queue);
+	pthread_cleanup_push(leave, &self);
+	err = wait_for_event(&self, queue);
 	pthread_cleanup_pop(1);
 	pthread_cleanup_pop(0);
-	pthread_setcancelstate(stand.cancel_state, NULL);
+	pthread_setcancelstate(self.cancel_state, NULL);
 	return err;
 }

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The worker: one thread per process that drives the device when no application thread does.
+ * The worker: one thread per process that makes progress when no application thread does.
  *
- *	ACTIVE   sleeps on the sockets until the next deadline, drives when woken
+ *	ACTIVE   sleeps on the sockets until the next deadline, makes progress when woken
  *	STANDBY  an application thread polls: sleeps without the sockets (or each packet would wake
  *	         two threads), looks every interval whether polling goes on, takes over if not
  *
- * Which of them is right is learnt. Woken in ACTIVE shortly after an application thread drove, it
- * waits a moment: if that thread drives again the wake-up was useless (score down, STANDBY at 0),
- * if not it was needed (score up; ib_write_lat polls for a completion and then spins on memory).
- * That it drives just then, and goes on for long because it copies, makes a wake-up useless too.
+ * Which of them is right is learnt. Woken in ACTIVE shortly after an application thread made progress, the
+ * worker waits a moment: if that thread makes progress again the wake-up was useless (score down, STANDBY at
+ * 0), if not it was needed (score up; ib_write_lat polls for a completion and then spins on memory). An
+ * application thread that is inside for long because it copies makes a wake-up useless too.
  *
- * Where many packets come at a time the next ones follow soon, and to be woken for them costs the
- * sender more than us: so the worker lingers, awake, as long as that goes on.
+ * Where many packets come at a time the next ones follow soon, and a wake-up for them costs the sender more
+ * than us: so the worker lingers, awake, as long as that goes on.
  *
- * Where application threads sleep in ibv_get_cq_event() they do all this themselves (wait_progress.c), and
- * the worker stands by too.
+ * Application threads that sleep in ibv_get_cq_event() do all this themselves (wait.c), and the worker
+ * stands by too.
  */
 #include <errno.h>
 #include <unistd.h>
@@ -28,35 +28,35 @@
 #include "platform/clock.h"
 #include "platform/thread_cpu.h"
 
-#define RECENT_NS	20000u		/* an application thread that drove this recently polls */
-#define IDLE_NS		100000u		/* one that did not drive for this long does something else */
+#define RECENT_NS	20000u		/* an application thread that made progress this recently polls */
+#define IDLE_NS		100000u		/* one that made none for this long does something else */
 #define PREEMPTED_NS	50000u	/* runnable, and not running for this long */
 #define AWAY_NS		5000000u	/* a slice of another one, or two */
 #define EVENT_MODE_NS	1000000u	/* after a req_notify: wake-ups are needed, do not doubt */
-#define NAP_MIN_NS	50000u
-#define NAP_MAX_NS	2000000u
+#define LOOK_MIN_NS	50000u
+#define LOOK_MAX_NS	2000000u
 #define SCORE_START	4
 #define SCORE_MAX	32
 #define SURE_EVERY	8u		/* at SCORE_MAX, doubt every so many wake-ups only */
 #define REBIND_NS	1000000000ull	/* between tries for a port nobody tells us about */
 #define LEAVE_STEP_NS	50000u
-#define STREAM_PACKETS	8u		/* in one pass: these are not all */
+#define STREAM_PACKETS	8u		/* in one round: these are not all */
 #define LINGER_NS	30000u		/* without a packet */
-#define LINGER_PASSES	4096u		/* then housekeeping has a turn */
-#define LINGER_YIELD	16u		/* empty passes between offers of the core to others */
+#define LINGER_ROUNDS	4096u		/* then housekeeping has a turn */
+#define LINGER_YIELD	16u		/* empty rounds between offers of the core to others */
 
 struct judgement {
 	int score;
 	unsigned wakes;
-	uint64_t nap_ns;
+	uint64_t look_ns;
 	uint64_t rebind_ns;
-	unsigned stands;		/* waits of application threads, when we last looked */
+	unsigned waits;		/* waits of application threads, when we last looked */
 };
 
 void worker_expect_sleepers(struct engine *engine)
 {
 	atomic_store_explicit(&engine->app.event_mode_ns, clock_now_ns(), memory_order_relaxed);
-	/* One that stood in after it asked last time will do so again. */
+	/* One that waited in our place after it asked last time will do so again. */
 	if (atomic_load_explicit(&engine->worker.state, memory_order_relaxed) == WORKER_STANDBY &&
 	    !atomic_exchange(&engine->wait.recent, false))
 		waiter_ring(&engine->waiter);
@@ -102,7 +102,7 @@ static struct activity activity_of(struct engine *engine)
 		.calls = atomic_load_explicit(&engine->app.calls, memory_order_relaxed) };
 }
 
-/* Driven, or tried to, since then. */
+/* Has one made progress, or tried to, since then? */
 static bool has_polled(struct engine *engine, const struct activity *then)
 {
 	struct activity now = activity_of(engine);
@@ -168,7 +168,7 @@ static void housekeeping(struct engine *engine, struct judgement *judgement, uin
 
 	if (ready & WAIT_BELLS) {
 		local_silence_bells(&engine->local);
-		/* Rung for the thread that stands in, and not again for the sleep that it has published. */
+		/* Rung for the thread that waits in our place, and not again for the sleep that it has published. */
 		if (atomic_load(&engine->wait.active))
 			waiter_ring(&engine->waiter);
 	}
@@ -192,9 +192,9 @@ static void linger(struct engine *engine)
 {
 	struct activity app = activity_of(engine);
 	uint64_t end_ns = clock_now_ns() + LINGER_NS, now_ns;
-	unsigned passes, packets, empty = 0;
+	unsigned rounds, packets, empty = 0;
 
-	for (passes = 0; passes < LINGER_PASSES && engine_progress(engine, NULL, &packets); passes++) {
+	for (rounds = 0; rounds < LINGER_ROUNDS && engine_progress(engine, NULL, &packets); rounds++) {
 		now_ns = clock_now_ns();
 		if (packets)
 			end_ns = now_ns + LINGER_NS;
@@ -205,8 +205,8 @@ static void linger(struct engine *engine)
 	}
 }
 
-/* False: somebody is at it. */
-static bool drive(struct engine *engine, uint32_t ready)
+/* False: another thread is at it. */
+static bool make_progress(struct engine *engine, uint32_t ready)
 {
 	unsigned looks = ready & WAIT_SOCKETS ? UDP_LOOKS_MAX : 1, packets;
 
@@ -224,7 +224,7 @@ static void note_useless(struct engine *engine, struct judgement *judgement)
 {
 	if (--judgement->score > 0)
 		return;
-	judgement->nap_ns = NAP_MIN_NS;
+	judgement->look_ns = LOOK_MIN_NS;
 	atomic_store(&engine->worker.state, WORKER_STANDBY);
 }
 
@@ -236,17 +236,17 @@ static void active(struct engine *engine, struct judgement *judgement)
 		return;
 	housekeeping(engine, judgement, ready);
 	if (atomic_load(&engine->wait.active)) {
-		drive(engine, ready);
+		make_progress(engine, ready);
 		/* The doorbell that we have silenced was for it: a timer may be due before it wakes. */
 		if (ready & WAIT_DOORBELL)
 			waiter_ring(&engine->waiter);
-		judgement->nap_ns = NAP_MAX_NS;
+		judgement->look_ns = LOOK_MAX_NS;
 		atomic_store(&engine->worker.state, WORKER_STANDBY);
 		return;
 	}
 	if (is_useless(engine, judgement)) {
 		note_useless(engine, judgement);
-	} else if (!drive(engine, ready)) {
+	} else if (!make_progress(engine, ready)) {
 		bool polling = is_inside(engine) && !expects_events(engine);
 
 		thread_sleep_ns(RECENT_NS);	/* do not spin on the sockets */
@@ -256,21 +256,21 @@ static void active(struct engine *engine, struct judgement *judgement)
 }
 
 /*
- * How long to nap while an application thread stands in: for ever, but for chores, if it is the same
- * wait of its as when we looked last. It wakes us when it leaves then.
+ * How long to sleep while an application thread waits in our place: for ever, but for chores, if it is the
+ * same wait of its as when we looked last. It wakes us when it leaves then.
  */
-static uint64_t relieved_nap(struct engine *engine, struct judgement *judgement)
+static uint64_t deep_sleep_ns(struct engine *engine, struct judgement *judgement)
 {
 	uint64_t chore_ns = next_chore(engine, judgement), now_ns = clock_now_ns();
-	uint64_t until_ns = now_ns + NAP_MAX_NS;
-	unsigned stands = atomic_load(&engine->wait.count);
+	uint64_t until_ns = now_ns + LOOK_MAX_NS;
+	unsigned waits = atomic_load(&engine->wait.count);
 
-	if (stands == judgement->stands) {
+	if (waits == judgement->waits) {
 		atomic_store(&engine->wait.deep_sleep, true);
 		if (atomic_load(&engine->wait.active))
 			until_ns = TIME_NEVER;
 	}
-	judgement->stands = stands;
+	judgement->waits = waits;
 	if (chore_ns < until_ns)
 		until_ns = chore_ns;
 	atomic_store(&engine->wait.worker_until_ns, until_ns);
@@ -281,7 +281,7 @@ static uint64_t relieved_nap(struct engine *engine, struct judgement *judgement)
 
 static void relieved(struct engine *engine, struct judgement *judgement)
 {
-	bool rung = waiter_nap(&engine->waiter, false, relieved_nap(engine, judgement));
+	bool rung = waiter_nap(&engine->waiter, false, deep_sleep_ns(engine, judgement));
 	uint32_t ready = 0;
 
 	atomic_store(&engine->wait.deep_sleep, false);
@@ -294,8 +294,8 @@ static void relieved(struct engine *engine, struct judgement *judgement)
 	if (ready & WAIT_DOORBELL)
 		waiter_ring(&engine->waiter);	/* it was for that thread, which has to publish again */
 	else if (ready)
-		drive(engine, ready);
-	judgement->nap_ns = NAP_MAX_NS;
+		make_progress(engine, ready);
+	judgement->look_ns = LOOK_MAX_NS;
 }
 
 /*
@@ -319,7 +319,7 @@ static bool is_polled(struct engine *engine)
 
 static void standby(struct engine *engine, struct judgement *judgement)
 {
-	unsigned stands = atomic_load(&engine->wait.count);
+	unsigned waits = atomic_load(&engine->wait.count);
 	uint32_t ready;
 	bool rung;
 
@@ -327,16 +327,16 @@ static void standby(struct engine *engine, struct judgement *judgement)
 		relieved(engine, judgement);
 		return;
 	}
-	rung = waiter_nap(&engine->waiter, true, judgement->nap_ns);
+	rung = waiter_nap(&engine->waiter, true, judgement->look_ns);
 	ready = waiter_wait(&engine->waiter, 0);
 	housekeeping(engine, judgement, ready);
 	rung |= ready & WAIT_DOORBELL;
 	if (rung && atomic_load(&engine->wait.active))
 		waiter_ring(&engine->waiter);	/* it was for that thread */
-	if (atomic_load(&engine->wait.active) || stands != atomic_load(&engine->wait.count) ||
+	if (atomic_load(&engine->wait.active) || waits != atomic_load(&engine->wait.count) ||
 	    (!rung && is_polled(engine))) {
-		if (judgement->nap_ns < NAP_MAX_NS)
-			judgement->nap_ns *= 2;
+		if (judgement->look_ns < LOOK_MAX_NS)
+			judgement->look_ns *= 2;
 		return;
 	}
 	judgement->score = SCORE_START;

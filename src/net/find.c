@@ -226,7 +226,7 @@ const char *net_describe_devices(char *text, size_t bytes)
 		return text;
 	text[0] = '\0';
 	if (err) {
-		append(text, bytes, "no device: the list of interfaces failed: %s", strerror(err));
+		append(text, bytes, "no device: cannot list the network interfaces: %s", strerror(err));
 		return text;
 	}
 	for (i = 0; i < count; i++) {
@@ -234,8 +234,8 @@ const char *net_describe_devices(char *text, size_t bytes)
 		append_device(text, bytes, &named[i]);
 	}
 	if (!count)
-		append(text, bytes, "no device: no network interface is both up and has an address "
-		       "(and is allowed by VERBATIM_DEVICES)");
+		append(text, bytes, "no device: no network interface is up, has an address and is "
+		       "allowed by VERBATIM_DEVICES");
 	free(named);
 	return text;
 }

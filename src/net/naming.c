@@ -47,7 +47,7 @@ static int take(struct naming *naming, int i, const char *name)
 	else
 		snprintf(named->name, sizeof(named->name), "vb_%s", naming->list[i].name);
 	if (!name_is_free(naming, named->name)) {
-		complain("VERBATIM_DEVICES: two interfaces would be called '%s': use one name each",
+		complain("VERBATIM_DEVICES: two interfaces have the name '%s': give each its own",
 			 named->name);
 		return EINVAL;
 	}
@@ -76,14 +76,14 @@ static int apply_entry(struct naming *naming, char *entry)
 	if (name) {
 		*name++ = '\0';
 		if (!name_is_good(name)) {
-			complain("VERBATIM_DEVICES: '%s' is no device name: 1 to %d letters, digits, "
-				 "'_', '-', '.' are", name, DEVICE_NAME_MAX - 1);
+			complain("VERBATIM_DEVICES: invalid device name '%s': expected 1 to %d "
+				 "letters, digits, '_', '-' or '.'", name, DEVICE_NAME_MAX - 1);
 			return EINVAL;
 		}
 	}
 	if (!*entry) {
-		complain("VERBATIM_DEVICES: an empty entry; PATTERN or PATTERN:NAME, comma separated, "
-			 "is right, e.g. eth0,lo or eth*:roce0");
+		complain("VERBATIM_DEVICES: empty entry: expected PATTERN or PATTERN:NAME, comma "
+			 "separated, e.g. eth0,lo or eth*:roce0");
 		return EINVAL;
 	}
 	for (i = 0; i < naming->count; i++) {
@@ -156,7 +156,7 @@ int naming_list(struct named_netdev **named, int *count)
 		return err == ENOENT ? EINVAL : err;
 	err = netdev_list(&list, &listed);
 	if (err) {
-		explain("get_device_list: asking the kernel for its network interfaces failed: %s",
+		explain("get_device_list: cannot list the network interfaces: %s",
 			strerror(err));
 		return err;
 	}

@@ -69,8 +69,8 @@ static int resolve_host_only(struct netlink *netlink, const struct gid_entry *en
 	char text[INET6_ADDRSTRLEN];
 
 	if (!net_is_default_gid(dgid) && !netdev_is_local(netlink, dgid, 0)) {
-		explain("%s: GID index 0 has no address on its interface behind it and works inside "
-			"this host only; %s is elsewhere: use another sgid_index (ibv_devinfo -v "
+		explain("%s: GID index 0 is not an address of its interface and works inside this "
+			"host only; %s is on another host: use another sgid_index (ibv_devinfo -v "
 			"lists them)", who, gid_text(dgid, text));
 		return EINVAL;
 	}
@@ -87,7 +87,8 @@ static int check_families(const struct port *port, const struct gid_entry *entry
 	char text[INET6_ADDRSTRLEN];
 
 	if (!memcmp(dgid, zero, 16)) {
-		explain("%s: the destination GID (grh.dgid) is all zero: was it exchanged with the peer?",
+		explain("%s: the destination GID (grh.dgid) is all zero: exchange GIDs with the "
+			"peer first",
 			who);
 		return EINVAL;
 	}
@@ -109,8 +110,9 @@ static int check_attr(const struct port *port, const struct ibv_ah_attr *attr, c
 		return EINVAL;
 	}
 	if (!attr->is_global) {
-		explain("%s: ah_attr.is_global 0 with dlid %u: a RoCE port has no LIDs; set is_global 1, "
-			"grh.dgid to the peer's GID, grh.sgid_index %u, grh.hop_limit 64", who,
+		explain("%s: ah_attr.is_global is 0 (dlid %u), but a RoCE port has no LIDs: set "
+			"is_global 1, grh.dgid to the peer's GID, grh.sgid_index %u, grh.hop_limit "
+			"64", who,
 			attr->dlid, suggest_index(port, true));
 		return EINVAL;
 	}

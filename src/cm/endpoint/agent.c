@@ -44,7 +44,7 @@ static void send_pending(struct mad_agent *mad, const struct pending_mad *pendin
 	int err = mad_send(mad, &pending->to, pending->mad);
 
 	if (err)	/* as if lost: it is sent again, or the exchange times out */
-		log_debug("a message was not sent: error %d", err);
+		log_debug("cannot send a message: error %d", err);
 }
 
 static void send_message(void *host, const struct mad_address *to,

@@ -227,7 +227,7 @@ struct queued_event *event_new(struct endpoint *endpoint, enum rdma_cm_event_typ
 		return NULL;
 	event = malloc(sizeof(*event) + bytes);
 	if (!event) {
-		log_error("no memory for an event of kind %d: it is lost", kind);
+		log_error("out of memory: event of kind %d is lost", kind);
 		return NULL;
 	}
 	memset(event, 0, sizeof(*event));

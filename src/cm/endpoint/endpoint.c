@@ -83,7 +83,8 @@ int endpoint_create(struct cm_channel *channel, enum rdma_port_space space,
 	if (!channel_is_ours(channel))
 		return ENODEV;
 	if (!is_space(space)) {
-		explain("rdma_create_id: port space 0x%x is none of RDMA_PS_TCP, _UDP, _IB, _IPOIB",
+		explain("rdma_create_id: invalid port space 0x%x: expected RDMA_PS_TCP, _UDP, _IB "
+			"or _IPOIB",
 			space);
 		return EINVAL;
 	}

@@ -35,21 +35,21 @@ static const char *reason(int err)
 {
 	switch (err) {
 	case ENODEV:
-		return "the address or the way to it is of an interface that is no RDMA device here "
-		       "(VERBATIM_DEVICES can leave interfaces out)";
+		return "the address or the route to it belongs to an interface without an RDMA "
+		       "device (check VERBATIM_DEVICES)";
 	case EADDRNOTAVAIL:
-		return "it is no address of this host, or no port is left";
+		return "it is not an address of this host, or no port is left";
 	case EADDRINUSE:
-		return "the port is taken, by this or another process of the host: choose another "
-		       "one, or end who has it";
+		return "the port is taken by a process of this host: choose another port, or end "
+		       "that process";
 	case ENETUNREACH:
 	case EHOSTUNREACH:
-		return "there is no route to it ('ip route get' says why)";
+		return "there is no route to it (see 'ip route get ADDRESS')";
 	case EINVAL:
 		return "a link-local address needs its interface (fe80::1%eth0), and source and "
-		       "destination must be of one family";
+		       "destination need one address family";
 	case EPROTONOSUPPORT:
-		return "the service ID is not of the port space of rdma_create_id()";
+		return "the service ID does not match the port space given to rdma_create_id()";
 	default:
 		return strerror(err);
 	}
@@ -76,8 +76,8 @@ static void explain_unreachable(const struct endpoint *endpoint, int status)
 			      cm_sidr_text((uint8_t)status), status);
 		return;
 	}
-	explain_print("unreachable: %s: nobody answers: is a server running there, is UDP port 4791 "
-		      "open, is it the right address? We sent from %s. Devices here: %s", peer,
+	explain_print("unreachable: %s: no answer to packets from %s: check the address, that the "
+		      "server runs, and that UDP port 4791 is open; local devices: %s", peer,
 		      endpoint->port ? endpoint->port->gsi.device : "no device",
 		      net_describe_devices(devices, sizeof(devices)));
 }
@@ -89,7 +89,7 @@ static void explain_rejected(const struct endpoint *endpoint, int status)
 
 	explain_print("rejected: %s: %s (reason %d)",
 		      address_text(&endpoint->destination, text, sizeof(text)),
-		      why ? why : "for a reason that is not known here", status);
+		      why ? why : "unknown reason", status);
 }
 
 void explain_event(const struct endpoint *endpoint, const struct queued_event *event)
@@ -124,9 +124,9 @@ static const char *const call_names[CALL_COUNT] = {
 int explain_out_of_turn(enum endpoint_call call, const struct endpoint *endpoint, int err)
 {
 	if (err && call_names[call])
-		explain("%s: not in this state of the id: %s%s", call_names[call],
+		explain("%s: not allowed while the id is %s%s", call_names[call],
 			state_name(endpoint->state),
-			endpoint->busy ? ", and another call is under way" : "");
+			endpoint->busy ? ", and another call is in progress" : "");
 	return err;
 }
 
@@ -134,6 +134,6 @@ int explain_too_long(const char *call, size_t bytes, size_t limit)
 {
 	if (bytes <= limit)
 		return 0;
-	explain("%s: %zu bytes of private data, %zu fit", call, bytes, limit);
+	explain("%s: %zu bytes of private data exceed the limit of %zu", call, bytes, limit);
 	return EINVAL;
 }

@@ -3,7 +3,7 @@
  * What the files of endpoints share. One lock, agent.lock, guards every endpoint, channel and the
  * protocol: calls are short and a process has one agent.
  *
- *	application thread                     thread that drives the HCA (holds engine->progress)
+ *	application thread                     thread that makes progress (holds engine->progress)
  *	  endpoint_*()                           agent: received, tick, ...
  *	    net_find_*, gsi_claim: no lock         agent_lock()
  *	    agent_lock()                             cm_receive() -> connection_event()

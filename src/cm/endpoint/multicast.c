@@ -80,9 +80,9 @@ int endpoint_join(struct endpoint *endpoint, const struct sockaddr *group, uint1
 	err = join(endpoint, &address, user);
 	agent_unlock();
 	if (err == EINVAL)
-		explain("rdma_join_multicast: the endpoint (%s) must be a datagram one (RDMA_PS_UDP) "
-			"that is bound to a device by rdma_bind_addr or rdma_resolve_addr, and not "
-			"further yet", state_name(endpoint->state));
+		explain("rdma_join_multicast: the id (%s) must be of RDMA_PS_UDP and bound to a "
+			"device: call rdma_bind_addr or rdma_resolve_addr first, and connect later",
+			state_name(endpoint->state));
 	return err;
 }
 

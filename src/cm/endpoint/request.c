@@ -147,7 +147,7 @@ void request_refuse(struct endpoint *endpoint, uint16_t reason)
 /*
  * Which device it came to: by the GID that the peer wants to talk to, which it took from the
  * address that it resolved; asked for when the application takes the event, because interfaces are
- * not to be looked at by the thread that drives the HCA.
+ * not to be looked at by the thread that makes progress.
  */
 int request_find_port(struct endpoint *endpoint)
 {

@@ -116,8 +116,8 @@ int hca_attach_mcast(struct qp *qp, const union ibv_gid *gid, uint16_t lid)
 
 	if (context_is_dead(qp->owner, "attach_mcast"))
 		return EIO;
-	if (qp->type != IBV_QPT_UD || !ip_addr_is_multicast(gid->raw)) {
-		explain("attach_mcast: qp 0x%06x: %s", qp->number, qp->type != IBV_QPT_UD ?
+	if (!qp_is(qp, QP_MULTICAST) || !ip_addr_is_multicast(gid->raw)) {
+		explain("attach_mcast: qp 0x%06x: %s", qp->number, !qp_is(qp, QP_MULTICAST) ?
 			"only UD QPs can be attached" : "the GID is not a multicast address "
 			"(ff00::/8 or ::ffff:224.0.0.0/4)");
 		return EINVAL;

@@ -3,7 +3,6 @@
  * Queue pairs of a context: creation and destruction. The rules of the state machine are object/'s, what a
  * state does is transport/'s.
  */
-#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
@@ -43,7 +42,7 @@ static void leave(struct hca *hca, struct qp *qp) REQUIRES(hca->engine.progress,
 
 static int check_type(const struct ibv_qp_init_attr_ex *attr)
 {
-	if (attr->qp_type == IBV_QPT_RC || attr->qp_type == IBV_QPT_UC || attr->qp_type == IBV_QPT_UD)
+	if (qp_type_is_supported(attr->qp_type))
 		return 0;
 	explain("create_qp: qp_type %d is not supported: use RC, UC or UD", attr->qp_type);
 	return EOPNOTSUPP;
@@ -124,27 +123,6 @@ static void fini_queues(struct qp *qp)
 		recv_queue_fini(&qp->rq);
 }
 
-static void init_events(struct qp *qp)
-{
-	static const enum ibv_event_type types[] = {
-		[QP_EVENT_FATAL] = IBV_EVENT_QP_FATAL,
-		[QP_EVENT_COMM_EST] = IBV_EVENT_COMM_EST,
-		[QP_EVENT_SQ_DRAINED] = IBV_EVENT_SQ_DRAINED,
-		[QP_EVENT_LAST_WQE] = IBV_EVENT_QP_LAST_WQE_REACHED,
-		[QP_EVENT_REQ_ERR] = IBV_EVENT_QP_REQ_ERR,
-		[QP_EVENT_ACCESS_ERR] = IBV_EVENT_QP_ACCESS_ERR,
-	};
-	static_assert(sizeof(types) / sizeof(types[0]) == sizeof(qp->event) / sizeof(qp->event[0]),
-		      "every event that a QP raises has its type");
-	unsigned i;
-
-	for (i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
-		list_init(&qp->event[i].node);
-		qp->event[i].ibv.event_type = types[i];
-		qp->event[i].ibv.element.qp = &qp->ibv.qp_base;
-	}
-}
-
 static void init_fields(struct hca_context *context, struct qp *qp,
 			const struct ibv_qp_init_attr_ex *attr)
 {
@@ -164,7 +142,7 @@ static void init_fields(struct hca_context *context, struct qp *qp,
 	qp->type = attr->qp_type;
 	qp->signal_all = attr->sq_sig_all;
 	qp->mtu = 256u << (port_active_mtu(context->port) - IBV_MTU_256);
-	init_events(qp);
+	qp_init_events(qp);
 }
 
 static void hold_parts(struct qp *qp)
@@ -263,7 +241,7 @@ static bool is_connected_to(struct qp *qp, uint32_t slot)
 	bool connected;
 
 	lock_acquire(&qp->lock);
-	connected = qp->type != IBV_QPT_UD && qp->av.loopback &&
+	connected = qp_is(qp, QP_CONNECTED) && qp->av.loopback &&
 		    (qp->state == IBV_QPS_RTR || qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD ||
 		     qp->state == IBV_QPS_SQE) && qpn_slot(qp->attr.dest_qp_num) == slot;
 	lock_release(&qp->lock);

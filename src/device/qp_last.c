@@ -90,7 +90,7 @@ void qp_let_datagrams_leave(struct hca *hca, struct qp *qp)
 {
 	uint64_t until_ns = clock_now_ns() + LEAVE_NS;
 
-	if (qp->type != IBV_QPT_UD)
+	if (!qp_is(qp, QP_DATAGRAM))
 		return;
 	while (has_unsent(qp) && clock_now_ns() < until_ns) {
 		thread_sleep_ns(LEAVE_STEP_NS);

@@ -45,7 +45,7 @@ static uint16_t source_port(const struct qp *qp, uint32_t dest_qpn)
 static void meet(struct hca *hca, const struct qp *qp, uint32_t slot, struct av *av)
 {
 	local_connect(&hca->engine.local, slot);
-	if (qp->type == IBV_QPT_UC && !engine_has_slot(&hca->engine, slot) &&
+	if (!qp_is(qp, QP_RELIABLE) && !engine_has_slot(&hca->engine, slot) &&
 	    local_channel(&hca->engine.local, slot) == LOCAL_NO_CHANNEL)
 		av->loopback = false;
 }
@@ -63,7 +63,7 @@ static int resolve(struct hca_context *context, struct qp *qp, struct ibv_qp_att
 	if (err || !(mask & IBV_QP_AV))
 		return err;
 	err = route_resolve(&context->hca->net, context->port, &attr->ah_attr, "modify_qp", &resolved->av);
-	if (err || qp->type == IBV_QPT_UD)
+	if (err || qp_is(qp, QP_DATAGRAM))
 		return err;
 	if (resolved->av.loopback)
 		meet(context->hca, qp, key.slot, &resolved->av);
@@ -91,7 +91,7 @@ static void apply(struct hca *hca, struct qp *qp, struct ibv_qp_attr *attr, int 
 	if (mask & IBV_QP_ACCESS_FLAGS)
 		pairing_end(&qp->pairing);
 	if (mask & IBV_QP_AV) {
-		if (qp->type == IBV_QPT_UC && from != IBV_QPS_INIT)
+		if (qp_is(qp, QP_CONNECTED) && !qp_is(qp, QP_RELIABLE) && from != IBV_QPS_INIT)
 			resolved->av.loopback &= qp->av.loopback;	/* as meet() decided */
 		qp->av = resolved->av;
 	}

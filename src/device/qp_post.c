@@ -58,7 +58,7 @@ int hca_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **ba
 		*bad = wr;
 		return EIO;
 	}
-	if (qp->type == IBV_QPT_UD)
+	if (qp_is(qp, QP_DATAGRAM))
 		prepare_datagrams(context->hca, qp, wr);
 	lock_acquire(&qp->lock);
 	err = qp_post_send(qp, wr, bad);
@@ -73,7 +73,7 @@ int hca_post_send_all(struct qp *qp, struct ibv_send_wr *wr)
 
 	if (context_is_dead(context, "wr_complete"))
 		return EIO;
-	if (qp->type == IBV_QPT_UD)
+	if (qp_is(qp, QP_DATAGRAM))
 		prepare_datagrams(context->hca, qp, wr);
 	lock_acquire(&qp->lock);
 	err = qp_post_send_all(qp, wr);

@@ -144,7 +144,7 @@ static void deliver(struct receiver *receiver, const struct datagram *datagram,
 		return;
 	}
 	take_hold(receiver, qp);
-	if (qp->type != IBV_QPT_UD && !ip_id_is_usual(&qp->id_streak, kind))
+	if (!qp_is(qp, QP_DATAGRAM) && !ip_id_is_usual(&qp->id_streak, kind))
 		counter_add(engine->counters, COUNTER_RX_IP_ID, 1);
 	else
 		transport_receive(qp, packet, &info, receiver->now_ns, &receiver->effects);

@@ -4,7 +4,8 @@
  * message would wake the worker, and then the worker the application.
  *
  * One thread at a time. The worker notices and stands by (worker.c): it sleeps for moments while threads come
- * and go, and for long when one stays. What the application's thread cannot do (peers that come and go, interfaces,
+ * and go, and for long when one stays. What the application's thread cannot do (peers that come and go,
+ * interfaces,
  * the connection manager's chores) it wakes the worker for.
  */
 

@@ -168,7 +168,7 @@ static void housekeeping(struct engine *engine, struct judgement *judgement, uin
 
 	if (ready & WAIT_BELLS) {
 		local_silence_bells(&engine->local);
-		/* Rung for the thread that waits in our place, and not again for the sleep that it has published. */
+		/* Rung for the thread that waits in our place; not again for the sleep that it published. */
 		if (atomic_load(&engine->wait.active))
 			waiter_ring(&engine->waiter);
 	}

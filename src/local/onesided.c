@@ -321,7 +321,7 @@ void local_run(struct local *local, struct qp *qp, struct effects *effects)
 {
 	unsigned n;
 
-	if (!local->direct || !qp->av.loopback || qp->type != IBV_QPT_RC)
+	if (!local->direct || !qp->av.loopback || !qp_is(qp, QP_RELIABLE))
 		return;
 	for (n = 0; n < RUN_MAX && !effects_full(effects); n++)
 		if (!run_next(local, qp, effects))

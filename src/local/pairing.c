@@ -157,7 +157,7 @@ static bool is_receiving(const struct qp *qp)
 static const char *objection(const struct qp *qp, const struct peer *peer, const struct control *control)
 	REQUIRES(qp->lock)
 {
-	if (qp->type != IBV_QPT_RC || !qp->av.loopback || !is_receiving(qp))
+	if (!qp_is(qp, QP_RELIABLE) || !qp->av.loopback || !is_receiving(qp))
 		return "it is not an RC QP ready to receive from this host";
 	if (qp->attr.dest_qp_num != control->qpn ||
 	    !peer_has_slot(peer, qpn_slot(control->qpn)))

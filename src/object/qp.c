@@ -7,11 +7,9 @@
 
 #include "object/qp_internal.h"
 
-enum { TYPE_RC, TYPE_UC, TYPE_UD, TYPE_COUNT };
-
-static const struct qp_move moves[QP_STATES][QP_STATES][TYPE_COUNT] = {
+static const struct qp_move moves[QP_STATES][QP_STATES][QP_KIND_COUNT] = {
 #define MOVE(from, to, type, required, optional) \
-	[IBV_QPS_##from][IBV_QPS_##to][TYPE_##type] = { true, required, optional },
+	[IBV_QPS_##from][IBV_QPS_##to][QP_KIND_##type] = { true, required, optional },
 #include "object/qp_state.def"
 #undef MOVE
 };
@@ -19,14 +17,7 @@ static const struct qp_move moves[QP_STATES][QP_STATES][TYPE_COUNT] = {
 const struct qp_move *qp_move_get(enum ibv_qp_state from, enum ibv_qp_state to,
 				  enum ibv_qp_type type)
 {
-	switch (type) {
-	case IBV_QPT_RC:
-		return &moves[from][to][TYPE_RC];
-	case IBV_QPT_UC:
-		return &moves[from][to][TYPE_UC];
-	default:
-		return &moves[from][to][TYPE_UD];
-	}
+	return &moves[from][to][qp_types[type % QP_TYPES].kind];
 }
 
 void qp_set_state(struct qp *qp, enum ibv_qp_state state)
@@ -61,38 +52,30 @@ const char *qp_state_name(enum ibv_qp_state state)
 	return (unsigned)state < QP_STATES ? names[state] : "no state";
 }
 
-const char *qp_type_name(enum ibv_qp_type type)
+static const enum ibv_event_type event_types[] = {
+	[QP_EVENT_FATAL] = IBV_EVENT_QP_FATAL,
+	[QP_EVENT_COMM_EST] = IBV_EVENT_COMM_EST,
+	[QP_EVENT_SQ_DRAINED] = IBV_EVENT_SQ_DRAINED,
+	[QP_EVENT_LAST_WQE] = IBV_EVENT_QP_LAST_WQE_REACHED,
+	[QP_EVENT_REQ_ERR] = IBV_EVENT_QP_REQ_ERR,
+	[QP_EVENT_ACCESS_ERR] = IBV_EVENT_QP_ACCESS_ERR,
+};
+
+void qp_init_events(struct qp *qp)
 {
-	switch (type) {
-	case IBV_QPT_RC:
-		return "RC";
-	case IBV_QPT_UC:
-		return "UC";
-	case IBV_QPT_UD:
-		return "UD";
-	default:
-		return "no type of ours";
+	unsigned i;
+
+	_Static_assert(sizeof(event_types) / sizeof(event_types[0]) == sizeof(qp->event) / sizeof(qp->event[0]),
+		       "every event that a QP raises has its type");
+	for (i = 0; i < sizeof(qp->event) / sizeof(qp->event[0]); i++) {
+		list_init(&qp->event[i].node);
+		qp->event[i].ibv.event_type = event_types[i];
+		qp->event[i].ibv.element.qp = &qp->ibv.qp_base;
 	}
 }
 
 void qp_raise(struct qp *qp, enum qp_event event, struct effects *effects)
 {
-	static const enum ibv_event_type types[] = {
-		[QP_EVENT_FATAL] = IBV_EVENT_QP_FATAL,
-		[QP_EVENT_COMM_EST] = IBV_EVENT_COMM_EST,
-		[QP_EVENT_SQ_DRAINED] = IBV_EVENT_SQ_DRAINED,
-		[QP_EVENT_LAST_WQE] = IBV_EVENT_QP_LAST_WQE_REACHED,
-		[QP_EVENT_REQ_ERR] = IBV_EVENT_QP_REQ_ERR,
-		[QP_EVENT_ACCESS_ERR] = IBV_EVENT_QP_ACCESS_ERR,
-	};
-	struct async_event *raised = &qp->event[event];
-
-	if (!qp->async)
-		return;
-	/* Written once: who takes the event reads it without our lock. */
-	if (!raised->ibv.element.qp) {
-		raised->ibv.event_type = types[event];
-		raised->ibv.element.qp = &qp->ibv.qp_base;
-	}
-	event_queue_add(qp->async, &raised->node, effects);
+	if (qp->async)
+		event_queue_add(qp->async, &qp->event[event].node, effects);
 }

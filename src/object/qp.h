@@ -20,6 +20,7 @@
 #include "object/mr.h"
 #include "object/pairing.h"
 #include "object/qp_stream.h"
+#include "object/qp_type.h"
 #include "object/recv_queue.h"
 #include "object/send_queue.h"
 #include "object/srq.h"
@@ -119,9 +120,15 @@ void qp_set_state(struct qp *qp, enum ibv_qp_state state);
 /* Of a QP that is reset or destroyed, from its CQs; what came from an SRQ is the SRQ's (ibv_destroy_qp(3)). */
 void qp_drop_completions(struct qp *qp);
 const char *qp_state_name(enum ibv_qp_state state);
-const char *qp_type_name(enum ibv_qp_type type);
 
 /* Raise an asynchronous event of the QP (Communication Established, Last WQE Reached ...). */
+static inline bool qp_is(const struct qp *qp, enum qp_trait trait)
+{
+	return qp_type_has(qp->type, trait);
+}
+
+/* At creation, once. */
+void qp_init_events(struct qp *qp);
 void qp_raise(struct qp *qp, enum qp_event event, struct effects *effects);
 
 /*

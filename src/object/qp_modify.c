@@ -207,7 +207,7 @@ static void forget(struct qp *qp)
 	memset(&qp->attr, 0, sizeof(qp->attr));
 	qp->attr.cap = qp->cap;
 	memset(&qp->av, 0, sizeof(qp->av));
-	if (qp->type != IBV_QPT_UD)
+	if (!qp_is(qp, QP_DATAGRAM))
 		qp->mtu = 0;
 }
 

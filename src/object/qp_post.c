@@ -15,7 +15,7 @@
 
 #define ATOMIC_BYTES		8u
 
-enum { ON_RC = 1, ON_UC = 2, ON_UD = 4 };
+enum { ON_RC = 1 << QP_KIND_RC, ON_UC = 1 << QP_KIND_UC, ON_UD = 1 << QP_KIND_UD };
 
 /* What an opcode carries. */
 enum carries {
@@ -76,7 +76,7 @@ static int check_send_state(const struct qp *qp, const struct ibv_send_wr *wr)
 
 static unsigned service_bit(const struct qp *qp)
 {
-	return qp->type == IBV_QPT_RC ? ON_RC : qp->type == IBV_QPT_UC ? ON_UC : ON_UD;
+	return 1u << qp_types[qp->type % QP_TYPES].kind;
 }
 
 static const struct wr_rule *rule_of(const struct ibv_send_wr *wr)
@@ -127,7 +127,7 @@ static int check_length(const struct qp *qp, const struct ibv_send_wr *wr,
 	if (length > MESSAGE_BYTES_MAX)
 		return REFUSE(EINVAL, "%llu bytes: a message has at most 2^31",
 			      (unsigned long long)length);
-	if (qp->type == IBV_QPT_UD && length > mtu)
+	if (qp_is(qp, QP_DATAGRAM) && length > mtu)
 		return REFUSE(EINVAL, "%llu bytes: a UD message has at most the MTU of the port, "
 			      "%u", (unsigned long long)length, mtu);
 	if (wr->send_flags & IBV_SEND_INLINE && length > qp->sq.max_inline)
@@ -239,7 +239,7 @@ static int fill(const struct qp *qp, const struct ibv_send_wr *wr, struct send_w
 		err = fill_bind(qp, wr, wqe);
 	if (rule->carries & CARRIES_DATA)
 		err = fill_data(qp, wr, rule, wqe);
-	if (!err && qp->type == IBV_QPT_UD)
+	if (!err && qp_is(qp, QP_DATAGRAM))
 		err = fill_ud(qp, wr, wqe);
 	return err;
 }

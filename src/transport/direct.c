@@ -18,7 +18,7 @@ struct send_wqe *transport_direct_next(struct qp *qp)
 {
 	struct send_wqe *wqe;
 
-	if (qp->sq.tail == qp->sq.head || qp->type != IBV_QPT_RC || qp->state != IBV_QPS_RTS ||
+	if (qp->sq.tail == qp->sq.head || !qp_is(qp, QP_RELIABLE) || qp->state != IBV_QPS_RTS ||
 	    !is_idle(qp))
 		return NULL;
 	wqe = send_queue_at(&qp->sq, qp->sq.tail);

@@ -27,9 +27,9 @@ struct echoes {
 
 int echo_init(struct qp *qp)
 {
-	uint32_t size = qp->type == IBV_QPT_UD ? ECHO_SOURCES_MAX : 1;
+	uint32_t size = qp_is(qp, QP_DATAGRAM) ? ECHO_SOURCES_MAX : 1;
 
-	if (qp->type == IBV_QPT_RC || qp->responder.echoes)
+	if (qp_is(qp, QP_RELIABLE) || qp->responder.echoes)
 		return 0;
 	qp->responder.echoes = calloc(1, sizeof(struct echoes) + size * sizeof(struct echo));
 	if (!qp->responder.echoes)
@@ -62,7 +62,7 @@ static struct av way_back(const struct qp *qp, const struct rx_info *info, bool 
 	struct av av = { .hop_limit = HOP_LIMIT, .interface = info->interface,
 			 .loopback = info->loopback, .source_port = qp->av.source_port };
 
-	if (qp->type != IBV_QPT_UD)
+	if (!qp_is(qp, QP_DATAGRAM))
 		return qp->av;
 	memcpy(av.source, group ? info->own : info->destination, sizeof(av.source));
 	memcpy(av.destination, info->source, sizeof(av.destination));
@@ -110,7 +110,7 @@ void echo_note(struct call *call, const struct packet *packet, const struct rx_i
 
 	if (!packet->echo_request || (group && !memcmp(info->own, unknown, sizeof(unknown))))
 		return;
-	echo.qpn = qp->type == IBV_QPT_UD ? packet->deth.source_qpn : qp->attr.dest_qp_num;
+	echo.qpn = qp_is(qp, QP_DATAGRAM) ? packet->deth.source_qpn : qp->attr.dest_qp_num;
 	echo.av = way_back(qp, info, group);
 	if (group)
 		echo.group = path_group(info->destination);

@@ -43,7 +43,7 @@ struct send_wqe *transport_message_next(struct qp *qp)
 {
 	struct send_wqe *wqe;
 
-	if (qp->type != IBV_QPT_RC || qp->state != IBV_QPS_RTS || qp->sq.sent == qp->sq.head ||
+	if (!qp_is(qp, QP_RELIABLE) || qp->state != IBV_QPS_RTS || qp->sq.sent == qp->sq.head ||
 	    !is_told_alone(qp) || message_is_held(qp))
 		return NULL;
 	wqe = send_queue_at(&qp->sq, qp->sq.sent);
@@ -253,7 +253,7 @@ static bool is_next(const struct qp *qp, const struct message *message) REQUIRES
 {
 	const struct responder *responder = &qp->responder;
 
-	return qp->type == IBV_QPT_RC && qp->av.loopback &&
+	return qp_is(qp, QP_RELIABLE) && qp->av.loopback &&
 	       (qp->state == IBV_QPS_RTR || qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD) &&
 	       qp->attr.dest_qp_num == message->source_qpn &&
 	       responder->message_sequence == message->sequence && transport_between_messages(qp);

@@ -61,7 +61,7 @@ static bool is_atomic(const struct send_wqe *wqe)
 
 uint32_t wqe_psns(const struct qp *qp, const struct send_wqe *wqe)
 {
-	if (qp->type == IBV_QPT_UD || is_atomic(wqe))
+	if (qp_is(qp, QP_DATAGRAM) || is_atomic(wqe))
 		return 1;
 	return packets_for(qp, wqe->length);
 }
@@ -139,7 +139,7 @@ static uint32_t fill_message(const struct qp *qp, const struct send_wqe *wqe, ui
 	packet_begin(qp, packet, qp->type == IBV_QPT_UC ? code | 0x20 : code, psn);
 	packet->payload_bytes = last ? wqe->length - offset : qp->mtu;
 	packet->solicited = last && (wqe->flags & IBV_SEND_SOLICITED) && wqe_needs_receive(wqe);
-	packet->ack_request = last && qp->type == IBV_QPT_RC;
+	packet->ack_request = last && qp_is(qp, QP_RELIABLE);
 	packet->imm = packet->invalidate_rkey = wqe->imm;
 	packet->reth.address = wqe->remote_address;
 	packet->reth.rkey = wqe->rkey;

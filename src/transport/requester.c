@@ -502,7 +502,7 @@ uint64_t requester_deadline(const struct qp *qp)
 	const struct requester *requester = &qp->requester;
 	uint64_t ack_ns, probe_ns;
 
-	if (qp->type != IBV_QPT_RC || (qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_SQD))
+	if (!qp_is(qp, QP_RELIABLE) || (qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_SQD))
 		return TIME_NEVER;
 	if (requester->messages)
 		return message_deadline(qp);

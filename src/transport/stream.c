@@ -21,7 +21,7 @@ void stream_end(struct stream *stream)
 /* Slot 0 is no Verbatim's. */
 static struct path *path_of(const struct qp *qp, const struct send_wqe *wqe)
 {
-	if (qp->type == IBV_QPT_UD)
+	if (qp_is(qp, QP_DATAGRAM))
 		return ah_path_find(wqe->ah, wqe->remote_qpn);
 	return qp->path && qp->path->key.slot ? qp->path : NULL;
 }

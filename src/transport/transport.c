@@ -51,7 +51,7 @@ void transport_fini(struct qp *qp)
 
 bool transport_ready(const struct qp *qp)
 {
-	if (qp->type == IBV_QPT_RC)
+	if (qp_is(qp, QP_RELIABLE))
 		return responder_ready(qp) || requester_ready(qp);
 	return echo_ready(qp) || unreliable_ready(qp);
 }
@@ -80,7 +80,7 @@ void call_end(struct call *call) UNCHECKED_LOCKS
 
 static enum service service_of(const struct qp *qp)
 {
-	return qp->type == IBV_QPT_RC ? SERVICE_RC : qp->type == IBV_QPT_UC ? SERVICE_UC : SERVICE_UD;
+	return qp_types[qp->type % QP_TYPES].service;
 }
 
 static bool takes_packets(enum ibv_qp_state state)
@@ -92,7 +92,7 @@ static bool takes_packets(enum ibv_qp_state state)
 /* IBTA 9.6.1.2.3 and A17: a connected QP hears its peer alone. */
 static bool is_from_peer(const struct qp *qp, const struct rx_info *info)
 {
-	return qp->type == IBV_QPT_UD ||
+	return qp_is(qp, QP_DATAGRAM) ||
 	       (!memcmp(info->source, qp->av.destination, sizeof(info->source)) &&
 		!memcmp(info->destination, qp->av.source, sizeof(info->destination)));
 }
@@ -180,7 +180,7 @@ void transport_prepare_send(struct qp *qp, struct ibv_send_wr *wr)
 {
 	struct path_table *paths = qp->transport->paths;
 
-	if (qp->type != IBV_QPT_UD || !paths)
+	if (!qp_is(qp, QP_DATAGRAM) || !paths)
 		return;
 	for (; wr; wr = wr->next)
 		if (wr->wr.ud.ah)
@@ -222,7 +222,7 @@ bool transport_transmit(struct qp *qp, uint64_t now_ns, unsigned quantum, struct
 	pump.batch = batch;
 	pump.budget = quantum;
 	pump.cut = false;
-	if (qp->type == IBV_QPT_RC) {
+	if (qp_is(qp, QP_RELIABLE)) {
 		bool answered = responder_transmit(&pump);
 
 		requester_transmit(&pump);
@@ -239,12 +239,12 @@ bool transport_transmit(struct qp *qp, uint64_t now_ns, unsigned quantum, struct
 
 bool transport_answer_is_due(const struct qp *qp)
 {
-	return qp->type == IBV_QPT_RC && responder_ready(qp);
+	return qp_is(qp, QP_RELIABLE) && responder_ready(qp);
 }
 
 bool transport_final_ack(struct qp *qp)
 {
-	return qp->type == IBV_QPT_RC &&
+	return qp_is(qp, QP_RELIABLE) &&
 	       (qp->state == IBV_QPS_RTR || qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD) &&
 	       responder_repeat_ack(qp);
 }
@@ -253,7 +253,7 @@ bool transport_final_ack(struct qp *qp)
 
 uint64_t transport_deadline(const struct qp *qp)
 {
-	return qp->type == IBV_QPT_RC ? requester_deadline(qp) : unreliable_deadline(qp);
+	return qp_is(qp, QP_RELIABLE) ? requester_deadline(qp) : unreliable_deadline(qp);
 }
 
 void transport_timeout(struct qp *qp, uint64_t now_ns, struct effects *effects)
@@ -261,7 +261,7 @@ void transport_timeout(struct qp *qp, uint64_t now_ns, struct effects *effects)
 	struct call call;
 
 	call_init(&call, qp, now_ns, effects);
-	if (qp->type == IBV_QPT_RC)
+	if (qp_is(qp, QP_RELIABLE))
 		requester_timeout(&call);
 	else
 		unreliable_timeout(&call);

@@ -176,7 +176,7 @@ static bool send_next(struct stream *stream, struct send_wqe *wqe)
 		return finish_local(pump->call, wqe);
 	if (!stream_admits(stream, wqe, &mark))
 		return false;
-	if (pump->call->qp->type == IBV_QPT_UD)
+	if (qp_is(pump->call->qp, QP_DATAGRAM))
 		return send_datagram(pump, wqe, mark);
 	return send_connected(pump, wqe, mark);
 }

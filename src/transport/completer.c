@@ -29,12 +29,21 @@ void completer_retire(struct call *call)
 	}
 }
 
+/* The peer lives: retry_cnt is for one that is silent, and not for one without a receive. */
+static void note_answer(struct call *call)
+{
+	struct requester *requester = &call->qp->requester;
+
+	requester->retry_left = call->qp->attr.retry_cnt;
+	requester->probe_shift = 0;
+	requester->sent_packets = requester->resent_packets = 0;
+}
+
 static void note_progress(struct call *call)
 {
 	struct requester *requester = &call->qp->requester;
 
 	requester->progress_ns = call->now_ns;
-	requester->retry_left = call->qp->attr.retry_cnt;
 	requester->rnr_left = call->qp->attr.rnr_retry;
 	requester->rnr_until_ns = 0;
 	/*
@@ -43,9 +52,8 @@ static void note_progress(struct call *call)
 	 */
 	if (requester->probe_shift && requester->probe_backoff <= PROBE_SHIFT_MAX)
 		requester->probe_backoff++;
-	requester->probe_shift = 0;
+	note_answer(call);
 	requester->guarded = false;
-	requester->sent_packets = requester->resent_packets = 0;
 }
 
 /* PSNs of @wqe up to @end are answered: what they held of the path's window is free. */
@@ -169,6 +177,7 @@ static void receive_rnr(struct call *call, const struct packet *packet)
 	}
 	if (call->qp->attr.rnr_retry < 7)
 		requester->rnr_left--;
+	note_answer(call);
 	requester_go_back(call);
 	requester->rnr_until_ns = call->now_ns + rnr_timer_ns(aeth_value(packet->aeth.syndrome));
 	/* No receive for this one, so none for those behind it: one message, until an ACK says more. */

@@ -345,6 +345,41 @@ static void rnr_retry_seven_is_forever(void **state)
 	station_free(s);
 }
 
+/* Each time one packet is lost, and the next copy finds no receive. */
+static void a_peer_that_is_not_ready_is_not_silent(void **state)
+{
+	struct station *s = station_new(IBV_QPT_RC);
+	uint64_t first_ns = 0, sent_ns;
+	int i;
+
+	s->qp.attr.rnr_retry = 7;
+	station_move(s, IBV_QPS_RTR);
+	station_move(s, IBV_QPS_RTS);
+	post(s, IBV_WR_SEND, 1, 1);
+	for (i = 0; i < 20; i++) {
+		assert_int_equal(transmit(s), 1);
+		sent_ns = s->now_ns;
+		pass_time(s, deadline_of(s) - s->now_ns);
+		assert_int_equal(transmit(s), 1);
+		if (!i)
+			first_ns = s->now_ns - sent_ns;
+		assert_true(s->now_ns - sent_ns <= first_ns);
+		receive_nak(s, OUR_PSN, AETH_RNR, 1);
+		pass_time(s, MILLISECOND);
+	}
+	/* Nor do timeouts add up while it answers in between. */
+	for (i = 0; i < 10; i++) {
+		assert_int_equal(transmit(s), 1);
+		s->qp.requester.retry_left = 0;
+		receive_nak(s, OUR_PSN, AETH_RNR, 1);
+		assert_int_equal(s->qp.requester.retry_left, s->qp.attr.retry_cnt);
+		pass_time(s, MILLISECOND);
+	}
+	assert_int_equal(station_counter(s, COUNTER_TIMEOUT), 0);
+	assert_int_equal(s->qp.state, IBV_QPS_RTS);
+	station_free(s);
+}
+
 static void a_fence_waits_for_earlier_reads(void **state)
 {
 	struct station *s = station_rts(IBV_QPT_RC);
@@ -642,6 +677,7 @@ int main(void)
 		TEST(an_rnr_nak_is_waited_out_with_no_other_timer),
 		TEST(rnr_retry_counts_and_then_fails),
 		TEST(rnr_retry_seven_is_forever),
+		TEST(a_peer_that_is_not_ready_is_not_silent),
 		TEST(a_fence_waits_for_earlier_reads),
 		TEST(a_fence_does_not_wait_for_writes),
 		TEST(a_fenced_local_invalidate_waits_for_everything),

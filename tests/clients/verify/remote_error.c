@@ -292,10 +292,11 @@ static void uc_refused(struct side *side)
 	region_destroy(&region);
 }
 
+/* A QP that has refused a request is in error, and repeats nothing: a NAK that is lost is not sent again. */
 const struct test remote_error_tests[] = {
-	{ "rc_refused", rc_refused, 0 },
-	{ "rc_too_long", rc_too_long, 0 },
-	{ "rc_bad_receive", rc_bad_receive, 0 },
+	{ "rc_refused", rc_refused, TAG_LOSSLESS },
+	{ "rc_too_long", rc_too_long, TAG_LOSSLESS },
+	{ "rc_bad_receive", rc_bad_receive, TAG_LOSSLESS },
 	{ "rc_rnr", rc_rnr, 0 },
 	{ "rc_retry_exceeded", rc_retry_exceeded, 0 },
 	{ "uc_refused", uc_refused, TAG_LOSSLESS },

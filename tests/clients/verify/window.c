@@ -253,11 +253,12 @@ static void mw_rules(struct side *side)
 	windows_close(&w);
 }
 
+/* Refusals are not repeated (remote_error.c). */
 const struct test window_tests[] = {
-	{ "mw_send_inv", mw_send_inv, 0 },
-	{ "mw_local_inv", mw_local_inv, 0 },
-	{ "mw_bounds", mw_bounds, 0 },
-	{ "mw_type1", mw_type1, 0 },
+	{ "mw_send_inv", mw_send_inv, TAG_LOSSLESS },
+	{ "mw_local_inv", mw_local_inv, TAG_LOSSLESS },
+	{ "mw_bounds", mw_bounds, TAG_LOSSLESS },
+	{ "mw_type1", mw_type1, TAG_LOSSLESS },
 	{ "mw_rules", mw_rules, 0 },
 	{ 0 }
 };

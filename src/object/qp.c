@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What a QP is to others: its state and the copies of it, its names, its asynchronous events.
- * The rules of its states are in qp_modify.c, posting in qp_post.c.
+ * A QP as others see it: its state and the copies of it, its names, its asynchronous events. The
+ * rules of its states are in qp_modify.c, posting in qp_post.c.
  */
 #include "object/qp.h"
 
@@ -89,7 +89,7 @@ void qp_raise(struct qp *qp, enum qp_event event, struct effects *effects)
 
 	if (!qp->async)
 		return;
-	/* Written once: who takes the event reads it without our lock. */
+	/* Written once: the taker of the event reads it without our lock. */
 	if (!raised->ibv.element.qp) {
 		raised->ibv.event_type = types[event];
 		raised->ibv.element.qp = &qp->ibv.qp_base;

@@ -19,7 +19,7 @@
 #define HEADER_BYTES	64u
 #define NONCE_MAGIC	0x56624e4fu	/* "VbNO" */
 
-/* As it lies in memory: all on one host. */
+/* Sent as is: all on one host. */
 struct nonce_message {
 	uint32_t magic, version;
 	uint64_t nonce;
@@ -48,7 +48,7 @@ static void write_header(uint8_t header[HEADER_BYTES], const struct datagram *da
 	put_be32(header + AT_SPREAD, datagram->spread);
 }
 
-/* @bytes: how many came behind the header. Any local process can write here: all is checked. */
+/* @bytes: how many came after the header. Any local process can write here: check everything. */
 static int read_header(const uint8_t header[HEADER_BYTES], size_t bytes, struct datagram *datagram)
 {
 	struct datagram read = {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Datagrams from process to process: what one received and is for another goes over an abstract
- * Unix datagram socket that the other has bound, as a header of fixed layout and the packet.
- * The names are those of slots (slot.h) and of services (service.h). Nonces travel the same way: proofs of slots.
+ * Forwarding datagrams between processes: a datagram that one received for another goes over an
+ * abstract Unix datagram socket that the other has bound, as a header of fixed layout and the
+ * packet. The names are those of slots (slot.h) and of services (service.h). Nonces, the proofs of
+ * slots, travel the same way.
  */
 #ifndef VERBATIM_HOST_FORWARD_H
 #define VERBATIM_HOST_FORWARD_H
@@ -10,16 +11,19 @@
 #include "base/datagram.h"
 #include "host/name.h"
 
-/* Never blocks. 0; ECONNREFUSED: nobody has @name; EAGAIN: its queue is full; errno of sendmsg. */
+/*
+ * Never blocks. 0; ECONNREFUSED: no socket has @name; EAGAIN: its queue is full; errno of sendmsg.
+ */
 int forward_send(int fd, const struct name *name, const struct datagram *datagram);
 /* A nonce in place of a packet; returns the same. */
 int forward_send_nonce(int fd, const struct name *name, uint64_t nonce);
-/* Before forward_receive(): the kernel says who sends. 0 or errno. */
+/* Call it before forward_receive(): the kernel then names the sender. 0 or errno. */
 int forward_prepare(int fd);
 /*
- * handed_on is set; data goes to @buffer. 0; EAGAIN: none; EBADMSG: not one of these; EPERM: of a user who
- * does not have the port (port_owner.h), and so no packet of a network; ENOMSG: it was a nonce, of whatever user:
- * *nonce and *sender are filled (bytes 0: a socket without a name). Both may be NULL: then a nonce is EBADMSG.
+ * handed_on is set; data goes to @buffer. 0; EAGAIN: none; EBADMSG: malformed; EPERM: of a user
+ * that does not have the port (port_owner.h), so not a packet of a network; ENOMSG: it was a nonce,
+ * of any user: *nonce and *sender are filled (bytes 0: a socket without a name). Both may be NULL:
+ * then a nonce is EBADMSG.
  */
 int forward_receive(int fd, struct datagram *datagram, uint8_t *buffer, size_t size, struct name *sender,
 		    uint64_t *nonce);

@@ -6,17 +6,16 @@
  *	  ^                                                                          |
  *	  +------------------- map built, program attached --------------------------+
  *
- * A probe for index i is steered by whatever program is attached: all of ours have that rule. In a
- * group that never had one, probes are hashed and mean nothing; so a member that does not know
- * asks first, and attaches a program without a map when nobody knows. Members that do not
- * answer (stopped, starved) are given a second try, then left out: their slots go to us, to be
- * handed on, or to their index if that is the only one unknown. An answer that comes late
- * is still put into the map.
+ * The attached program steers a probe for index i: all programs of ours have that rule. In a group
+ * that never had one, probes are hashed and mean nothing; so a member that knows of no program asks
+ * first, and attaches one without a map if no member knows of one. Members that do not answer
+ * (stopped, starved) get a second try, then are left out: their slots go to us, to be forwarded, or
+ * to their index if that is the only one unknown. A late answer is still put into the map.
  *
- * When several derive at once, each answers the others and postpones what it has not begun (unless
- * it is urgent: nobody knows of its slots); the last program attached is as right as any. A
- * derivation that a join or leave has overtaken shows in foreign packets, which start the next one;
- * what changes nothing is repeated ever more rarely.
+ * When several members derive at once, each answers the others and postpones a derivation that it
+ * has not begun (unless it is urgent: no member knows its slots); the program attached last is as
+ * good as any. If a join or leave overtakes a derivation, foreign packets start the next one;
+ * derivations that change nothing are repeated ever more rarely.
  */
 #include "host/group_internal.h"
 
@@ -35,7 +34,7 @@
 #define TRIES		2u
 #define RESTARTS_MAX	8u		/* then take what is known, and derive again later */
 #define WINDOW		4u		/* probes under way: the answers' queue holds 10 */
-#define LATE_NS		(1 * MS)	/* late answers are gathered for so long */
+#define LATE_NS		(1 * MS)	/* how long late answers are gathered */
 #define BACKOFF_MAX_NS	(1000 * MS)
 
 /* ---- time ---- */
@@ -187,7 +186,7 @@ static bool advance(struct port_group *group, struct family *family, uint64_t no
 
 /* ---- from answers to a map ---- */
 
-/* The one member that did not answer must have the one index that nobody answered for. */
+/* The one member that did not answer must have the one index that got no answer. */
 static void conclude_last(struct port_group *group, struct family *family)
 {
 	unsigned slot, index, silent = 0, silent_slot = 0;
@@ -206,8 +205,8 @@ static void conclude_last(struct port_group *group, struct family *family)
 }
 
 /*
- * Where slots go that nobody claimed: anywhere (GROUP_HASH) when all members answered; else to
- * one that did, ourselves if possible, for the hash could choose one that is stopped.
+ * Unclaimed slots go to any member (GROUP_HASH) if all members answered; else to one that did,
+ * ourselves if possible, since the hash could choose a stopped one.
  */
 static uint16_t choose_default(struct port_group *group, struct family *family)
 {
@@ -223,7 +222,7 @@ static uint16_t choose_default(struct port_group *group, struct family *family)
 	return GROUP_HASH;
 }
 
-/* Requests for services that are not known go to any member, but to none that did not answer. */
+/* Requests for unknown services go to any member that answered. */
 static void choose_for_requests(const struct family *family, uint16_t rest, struct group_map *map)
 {
 	unsigned index;
@@ -257,7 +256,7 @@ static void build(struct port_group *group, struct family *family)
 
 /*
  * Members joined or left meanwhile: what is known is out of date, and must not replace the program
- * of somebody who knows better. New members have the last indices: ask for those too. After a
+ * of a member that knows better. New members have the last indices: ask for those too. After a
  * leave ask for all again. True: there is more to ask.
  */
 static bool is_overtaken(struct family *family)
@@ -289,7 +288,7 @@ static void finish(struct port_group *group, struct family *family, uint64_t now
 		group_schedule(family, now_ns + GROUP_BACKOFF_MIN_NS);
 }
 
-/* Nobody knows of a program, so there may be none: attach one that only steers probes. */
+/* No member knows of a program, so there may be none: attach one that only steers probes. */
 static void introduce_program(struct port_group *group, struct family *family, uint64_t now_ns)
 {
 	log_debug("port 4791 (IPv%u): no member knows of a BPF program, attaching one",
@@ -324,7 +323,9 @@ void group_turn(struct port_group *group, struct family *family, uint64_t now_ns
 
 /* ---- answers ---- */
 
-/* One that several serve, at different addresses, goes to the first: who gets it hands it on. */
+/*
+ * A service that several members serve, at different addresses, goes to the first, which forwards.
+ */
 static void record_services(struct group_map *map, const struct group_message *answer)
 {
 	unsigned i, n;

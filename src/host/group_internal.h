@@ -37,7 +37,7 @@ struct family {
 	unsigned restarts;		/* of this derivation */
 	uint64_t nonce;
 	uint64_t start_ns;		/* next derivation, TIME_NEVER: none due */
-	uint64_t allowed_ns;		/* none for stale maps before this */
+	uint64_t allowed_ns;		/* no derivation for stale maps before this */
 	uint64_t backoff_ns;
 	uint64_t late_ns;		/* when to build the map again for late answers */
 	struct probe probe[SLOT_COUNT];

@@ -4,8 +4,8 @@
  *
  * The slot space 0..1023 falls into intervals of one target each. The program is a binary search
  * over their first slots: at most 1024 leaves and 1023 inner nodes of one or two instructions
- * (classic jumps reach 255 instructions, "jump always" reaches all), below BPF_MAXINSNS. What
- * stands before it is some 850 instructions at most, of which requests alone run through many.
+ * (classic jumps reach 255 instructions, "jump always" reaches all), below BPF_MAXINSNS. At most
+ * some 850 instructions stand before it, many of which only requests run through.
  */
 #include "host/group_program.h"
 
@@ -117,7 +117,7 @@ static uint32_t result(uint16_t index)
 	return index == GROUP_HASH ? UINT32_MAX : index;
 }
 
-/* Services that share the upper half of their IDs (all of one port space do) are asked for at once. */
+/* Services that share the upper half of their IDs (all of one port space do) are tested at once. */
 static struct sock_filter *put_services(const struct group_map *map, struct sock_filter *out)
 {
 	bool done[GROUP_SERVICES] = { false };
@@ -160,7 +160,7 @@ static struct sock_filter *put_chance(const struct group_map *map, struct sock_f
 	return put(out, BPF_RET | BPF_A, 0);
 }
 
-/* Leaves the slot of an answer in A, and jumps behind itself. */
+/* Leaves the slot of an answer in A, and jumps past its own end. */
 static struct sock_filter *put_mad(const struct group_map *map, struct sock_filter *out)
 {
 	struct sock_filter *other, *answer;
@@ -247,7 +247,7 @@ size_t group_message_write(const struct group_message *message, uint8_t out[GROU
 	return at + 2 + 8 * message->service_count;
 }
 
-/* Behind the slots, unless there are none. */
+/* Services follow the slots, if there are any. */
 static int parse_services(const uint8_t *data, size_t bytes, struct group_message *message)
 {
 	unsigned i, count;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The classic BPF program that selects the socket of the group for a packet, and the messages
- * by which the members find out the kernel's order. Pure: no sockets here.
+ * The classic BPF program that selects the socket of the group for a packet, and the messages by
+ * which the members learn the kernel's order. Pure: no sockets here.
  *
  * The program sees the UDP payload. Packets go by the slot in their destination QPN. Those to QP1
  * hold a management datagram: of connection management, answers go by the slot in the communication
- * ID that they answer; requests to who serves the service ID if that is known, else, as all other
- * datagrams, to any member by chance: one that is stopped must not swallow every repetition.
+ * ID that they answer; requests go to the member that serves the service ID, if known; else, like
+ * all other datagrams, to a random member: a stopped one must not swallow every retransmission.
  *
  * A probe names the index it wants:
  *
- *	byte 0		0xff: no BTH opcode (0xe0 and above belong to manufacturers, this to nobody)
+ *	byte 0		0xff: no BTH opcode (0xe0 and above belong to manufacturers)
  *	     1..3	kind, version, family (4 or 6)
  *	     4..7	magic
  *	     8..11	index
@@ -34,17 +34,19 @@
 #define GROUP_SERVICES	128u		/* known to a program, and to an answer, at most */
 #define GROUP_SILENT	16u
 
-/* Which member gets what, by the member's index in the group; GROUP_HASH: the kernel's choice. */
+/*
+ * The member for each slot and service, by its index in the group; GROUP_HASH: the kernel's choice.
+ */
 struct group_map {
 	uint16_t index[SLOT_COUNT];	/* by slot */
-	uint16_t size;			/* members, for choosing one by chance; 0: GROUP_HASH */
-	uint16_t rest;			/* gets what chance gives to a silent one; GROUP_HASH too */
+	uint16_t size;			/* members, to choose a random one; 0: GROUP_HASH */
+	uint16_t rest;			/* gets what falls to a silent one; GROUP_HASH, too */
 	uint16_t silent_count, silent[GROUP_SILENT];
 	uint16_t service_count, service_index[GROUP_SERVICES];
 	uint64_t service_id[GROUP_SERVICES];
 };
 
-/* Nothing is known: all goes by the kernel's choice. */
+/* An empty map: the kernel chooses. */
 void group_map_clear(struct group_map *map);
 
 /* Writes the program, at most BPF_MAXINSNS instructions (any map fits); returns how many. */
@@ -70,7 +72,7 @@ struct group_message {
 
 /* Returns the number of bytes written. */
 size_t group_message_write(const struct group_message *message, uint8_t out[GROUP_MESSAGE_MAX]);
-/* 0, or EBADMSG. Does it look like one at all: group_message_is(). */
+/* 0 or EBADMSG. group_message_is() tells whether it looks like one at all. */
 int group_message_parse(const uint8_t *data, size_t bytes, struct group_message *message);
 bool group_message_is(const uint8_t *data, size_t bytes);
 

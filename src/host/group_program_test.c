@@ -177,7 +177,7 @@ static void answers_go_by_the_slot_in_the_communication_id(void **state)
 			put_be32(packet + 48, slot << 22 | 0x2a5a5a);
 			assert_int_equal(run(program, count, packet, sizeof(packet)), slot);
 		}
-		make_mad(packet, 7, 0x18);	/* SIDR_REP has the ID of who asked alone */
+		make_mad(packet, 7, 0x18);	/* SIDR_REP has only the requester's ID */
 		put_be32(packet + 44, slot << 22 | 0x2a5a5a);
 		put_be32(packet + 48, 0x12345678);
 		assert_int_equal(run(program, count, packet, sizeof(packet)), slot);

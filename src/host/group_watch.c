@@ -49,7 +49,7 @@ int group_members_list(struct group_members *members)
 	if (!file)
 		return errno;
 	while (fgets(line, sizeof(line), file)) {
-		/* Connections that wait to be accepted bear the name too: once is enough. */
+		/* Connections that wait to be accepted have the name, too: count it once. */
 		name = strstr(line, " @" MEMBER_NAME);
 		if (!name)
 			continue;
@@ -79,7 +79,7 @@ unsigned group_socket_count(unsigned family)
 
 /* ---- sockets ---- */
 
-/* A connection that hangs up when the member goes; -1: there is no such member. */
+/* A connection that hangs up when the member ends; -1: there is no such member. */
 static int connect_to(uint32_t slot)
 {
 	struct name name = name_of_slot(MEMBER_NAME, slot);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Who is in the group, and noticing that a member left.
+ * The members of the group, and noticing that one left.
  *
- * Each member listens on an abstract Unix socket named after its first slot. To watch a member is
- * to be connected to it: the kernel hangs up when its process ends, however it ends. Each member
- * watches the two that follow it in the order of slots (cyclic): one of the watchers may be
- * stopped.
+ * Each member listens on an abstract Unix socket named after its first slot. A watcher is connected
+ * to it: the kernel hangs up when the process ends, for any reason. Each member watches the two
+ * that follow it in the order of slots (cyclic): one of the watchers may be stopped.
  */
 #ifndef VERBATIM_HOST_GROUP_WATCH_H
 #define VERBATIM_HOST_GROUP_WATCH_H
@@ -47,7 +46,7 @@ void group_watch_choose(struct group_watch *watch, const struct group_members *m
 
 /* The kernel's list of that name below /proc/net (of this thread's network namespace), or NULL. */
 FILE *kernel_list(const char *name);
-/* Members that have the port, of whatever user, as the kernel lists their names. 0 or errno. */
+/* Members that have the port, of any user, as the kernel lists their names. 0 or errno. */
 int group_members_list(struct group_members *members);
 /* Sockets bound to port 4791 of 0.0.0.0 (@family 4) or [::] (6); 0: cannot be known. */
 unsigned group_socket_count(unsigned family);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Abstract Unix sockets: how the processes of one network namespace find each other. Nothing of
- * them is a file; the kernel frees a name when the socket that has it is closed, however that comes
- * about.
+ * Abstract Unix sockets: how the processes of one network namespace find each other. They are not
+ * files; the kernel frees a name when its socket is closed, for any reason.
  */
 #ifndef VERBATIM_HOST_NAME_H
 #define VERBATIM_HOST_NAME_H
@@ -25,12 +24,12 @@ int name_socket(int type);
 int name_bind(int fd, const struct name *name);		/* 0 or errno: EADDRINUSE */
 /* A SOCK_SEQPACKET that listens as @name. 0 or errno. */
 int name_listen(const struct name *name, int backlog, int *fd);
-/* 0; ECONNREFUSED: nobody has @name; EAGAIN: the listener's backlog is full; others. */
+/* 0; ECONNREFUSED: no socket has @name; EAGAIN: the listener's backlog is full; others. */
 int name_connect(const struct name *name, int type, int *fd);
 /*
- * Ends a connection. To be called when its descriptor is recorded nowhere any more: another thread may fork at
- * this moment, and the child close what is recorded, which could be another file's by then. A child that has
- * inherited the descriptor does not keep the connection alive.
+ * Ends a connection. Call it when its descriptor is no longer recorded anywhere: another thread may
+ * fork at this moment, and the child closes recorded descriptors, which could be another file's by
+ * then. A child that inherited the descriptor does not keep the connection alive.
  */
 void connection_end(int fd);
 

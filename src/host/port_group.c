@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The port group: joining and leaving, probes and answers that come in, and when to derive the
- * map anew. How that is done: group_derive.c; who left: group_watch.c.
+ * The port group: joining and leaving, probes and answers that come in, and when to derive the map
+ * anew. How that is done: group_derive.c; members that left: group_watch.c.
  */
 #include "host/port_group.h"
 
@@ -18,8 +18,8 @@
 #include "platform/fail.h"
 
 #define MS		GROUP_MS
-#define POSTPONE_NS	(30 * MS)	/* another member derives: see what comes of it */
-#define LEFT_NS		(1 * MS)	/* from a hang-up to the kernel's having closed the rest */
+#define POSTPONE_NS	(30 * MS)	/* another member derives: wait for its result */
+#define LEFT_NS		(1 * MS)	/* from a hang-up until the kernel has closed the rest */
 
 static uint64_t jitter_ns(uint64_t below_ns)
 {
@@ -213,7 +213,7 @@ static bool is_served(const struct port_group *group, uint64_t id)
 	return false;
 }
 
-/* One that is no longer served does no harm: its requests are handed on, or refused by us. */
+/* A service that is no longer served does no harm: we forward or refuse its requests. */
 void port_group_set_services(struct port_group *group, const uint64_t *ids, unsigned count,
 			     uint64_t now_ns)
 {

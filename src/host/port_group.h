@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The processes of one user that share port 4791: which of the group's sockets gets a packet.
- * A classic BPF program on the destination QPN's slot bits selects the socket by its index in
- * the group; the kernel's order of indices is found by asking: a probe datagram that the program
- * steers to index i is answered by whoever got it (over the slot sockets). Kept up to date when
- * a process joins, or when somebody receives a packet that was for another slot.
- * Whoever gets a foreign packet hands it on (slot.h), so a stale map costs time, never packets.
+ * The processes of one user that share port 4791: which of the group's sockets gets a packet. A
+ * classic BPF program on the destination QPN's slot bits selects the socket by its index in the
+ * group; probes find out the kernel's order of indices: the program steers a probe datagram to
+ * index i, and the member that receives it answers (over the slot sockets). The map is updated when
+ * a process joins, or when a member receives a packet for another slot. Members forward foreign
+ * packets (slot.h), so a stale map costs time, never packets.
  */
 #ifndef VERBATIM_HOST_PORT_GROUP_H
 #define VERBATIM_HOST_PORT_GROUP_H
@@ -24,7 +24,7 @@ void port_group_add_slot(struct port_group *group, const struct slot *slot);
 void port_group_set_services(struct port_group *group, const uint64_t *ids, unsigned count,
 			     uint64_t now_ns);
 
-/* Is this received datagram a probe or answer of the group? Then it is dealt with here. */
+/* Is this received datagram a probe or answer of the group? If so, it is handled here. */
 bool port_group_takes(struct port_group *group, const struct datagram *datagram);
 /* A packet for @slot came to us by mistake: derive the map anew, soon. Cheap to call often. */
 void port_group_stale(struct port_group *group, uint64_t now_ns);
@@ -32,12 +32,13 @@ void port_group_stale(struct port_group *group, uint64_t now_ns);
 uint64_t port_group_deadline(const struct port_group *group);
 void port_group_tick(struct port_group *group, uint64_t now_ns);
 
-/* Nothing is being derived: the selector is as right as it can be made now. */
+/* Nothing is being derived: the selector is as good as it can be now. */
 bool port_group_is_settled(struct port_group *group);
 
 /*
  * Readable when a member came or left: then call port_group_tick(), whatever the deadline says.
- * Without it a member killed while another is stopped may cost packets until somebody notices.
+ * Without it a member killed while another is stopped may cost packets until another member
+ * notices.
  */
 int port_group_event_fd(const struct port_group *group);
 

@@ -374,7 +374,7 @@ static bool send_round(unsigned each, bool ipv6, bool (*takes)(const struct memb
 	return wait_until(all_got, SECOND / 2);
 }
 
-/* Rounds until one reaches everybody with no detour. */
+/* Rounds until one reaches every member directly. */
 static void assert_converges(bool ipv6, bool (*takes)(const struct member *), uint64_t limit_ns)
 {
 	uint64_t end_ns = clock_now_ns() + limit_ns;
@@ -386,7 +386,7 @@ static void assert_converges(bool ipv6, bool (*takes)(const struct member *), ui
 	}
 }
 
-/* Everybody got all of a round of 32, and directly. */
+/* Every member got all of a round of 32, directly. */
 static bool is_exact(bool ipv6, bool (*takes)(const struct member *))
 {
 	unsigned i;
@@ -399,8 +399,8 @@ static bool is_exact(bool ipv6, bool (*takes)(const struct member *))
 }
 
 /*
- * Where many members share two processors one may answer a probe too late; it is left out of the map
- * then, until somebody notices. That costs a detour, so another round tells.
+ * Where many members share two processors one may answer a probe too late; it is left out of the
+ * map then, until a member notices. That costs a detour, so another round tells.
  */
 static void assert_exact(bool ipv6, bool (*takes)(const struct member *))
 {

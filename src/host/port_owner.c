@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The user of UDP port 4791, from /proc/net/udp and udp6 (port_owner.h): of sockets on all addresses only,
- * since anybody may bind the port of a single address that nobody has.
+ * The user of UDP port 4791, from /proc/net/udp and udp6 (port_owner.h): of sockets on all
+ * addresses only, since any user may bind the port on a single address that is free.
  */
 #include "host/port_owner.h"
 
@@ -19,7 +19,7 @@
 
 struct known {
 	uid_t uid;
-	uint64_t until_ns;		/* 0: nobody */
+	uint64_t until_ns;		/* 0: unused */
 };
 
 static struct lock lock = LOCK_INITIALIZER;
@@ -31,7 +31,7 @@ static bool is_zeros(const char *address, size_t digits)
 	return strspn(address, "0") >= digits;
 }
 
-/* In the place of the one that is known of longest ago. */
+/* Replaces the entry that was learned longest ago. */
 static void learn(uid_t uid, uint64_t now_ns) REQUIRES(lock)
 {
 	struct known *place = &known[0];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Which user has UDP port 4791 of this network namespace: what came to the port is handed on by that
- * user's processes, and by nobody else (forward.h).
+ * Which user has UDP port 4791 of this network namespace: only that user's processes forward what
+ * came to the port (forward.h).
  */
 #ifndef VERBATIM_HOST_PORT_OWNER_H
 #define VERBATIM_HOST_PORT_OWNER_H
@@ -11,9 +11,9 @@
 #include <sys/types.h>
 
 /*
- * May @uid hand packets on to us: root, our own user, the user who has the port, or had it a second ago? By
- * the kernel's list of sockets, in which one is looked for at most ten times a second. @now_ns: of the
- * monotonic clock. Thread-safe.
+ * May @uid forward packets to us? True for root, our own user, and the user that has the port or
+ * had it a second ago. Searches the kernel's list of sockets, at most ten times a second. @now_ns:
+ * of the monotonic clock. Thread-safe.
  */
 bool port_owner_may_forward(uid_t uid, uint64_t now_ns);
 /* In a fork()ed child. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Who hands packets on: the user of the port, and no other; in a network namespace of the test's own. */
+/* Only the user of the port forwards packets; in a network namespace of the test's own. */
 #include "host/port_owner.h"
 
 #include <errno.h>

@@ -6,13 +6,13 @@
  *	verbatim/service/ID/4 and /6	all addresses of a family
  *	verbatim/service/ID/any		all addresses
  *
- * Who claims binds its name first, and then looks whether a name that collides with it exists: of
- * two that do so at the same time, one at least sees the other. To look is to connect(): of datagram
- * sockets that is a lookup of the name. Which single addresses are claimed is read from the
- * kernel's list of names; where there is none (no /proc), those that the host has are looked up.
+ * A claim binds its name first, then looks for a name that collides: of two concurrent claims, at
+ * least one sees the other. The look is a connect(), which for datagram sockets only looks up the
+ * name. Claims of single addresses are read from the kernel's list of names; without it (no /proc),
+ * the addresses of the host are looked up.
  *
- * A claim that does not serve yet is connected to itself, so that nobody else can send to it: EPERM
- * says "claimed, but not served". Serving dissolves that connection.
+ * A claim that does not serve yet is connected to itself, so that no other socket can send to it:
+ * EPERM means "claimed, but not served". Serving dissolves that connection.
  */
 #include "host/service.h"
 
@@ -90,9 +90,9 @@ static struct name service_name(uint64_t id, enum scope scope, const uint8_t add
 	return name_of(text);
 }
 
-/* ---- who else has claims ---- */
+/* ---- other claims ---- */
 
-/* 0: nobody; EADDRINUSE; errno of the socket calls. */
+/* 0: free; EADDRINUSE; errno of the socket calls. */
 static int look_up(uint64_t id, enum scope scope, const uint8_t address[16])
 {
 	struct name name = service_name(id, scope, address);
@@ -167,7 +167,7 @@ static int search_addresses(uint64_t id, enum scope scope)
 	return err == ENOENT ? search_host(id, scope) : err;
 }
 
-/* 0; EADDRINUSE: somebody else's claim collides with one of that scope. */
+/* 0; EADDRINUSE: another claim collides with one of that scope. */
 static int search(uint64_t id, enum scope scope, const uint8_t address[16])
 {
 	int err = 0;
@@ -327,8 +327,8 @@ static unsigned find_claims(int fd, uint64_t id, const uint8_t address[16], stru
 }
 
 /*
- * Of several one was made by a program that does not look, and nobody's word says which: the one that
- * is believed takes the request, else the widest. 0; ECONNREFUSED: nobody may; EAGAIN.
+ * Several claims mean that a program made one without looking for collisions, and nothing tells
+ * which: a trusted claim gets the request, else the widest. 0; ECONNREFUSED: none may; EAGAIN.
  */
 static int choose_claim(uint64_t id, const struct name claims[3], unsigned count, unsigned *chosen)
 {

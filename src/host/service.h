@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Services of this host (of this network namespace): which process, of whatever user, takes the
- * requests of connection management for a service ID that come to an address.
+ * Services of this host (of this network namespace): which process, of any user, takes the requests
+ * of connection management for a service ID that come to an address.
  *
  * A claim is an abstract Unix datagram socket whose name is the service ID and the address: the
  * kernel keeps names unique and releases them when the process ends. The same socket takes
@@ -27,9 +27,8 @@ int services_event_fd(const struct services *services);
 
 /*
  * @address: v4-mapped or IPv6; all zero: every one of @family (AF_INET, AF_INET6, AF_UNSPEC: both).
- * Addresses collide with each other, with their family, with both; families with both. Of claims
- * made at the same time that collide, one succeeds at most.
- * 0; EADDRINUSE; errno of the socket calls.
+ * An address collides with itself, its family and both families; a family with both. Of colliding
+ * claims made at the same time at most one succeeds. 0; EADDRINUSE; errno of the socket calls.
  */
 int service_claim(struct services *services, uint64_t id, const uint8_t address[16], int family,
 		  struct service_claim **claim);
@@ -43,9 +42,9 @@ bool service_is_ours(struct services *services, uint64_t id, const uint8_t addre
 unsigned services_list(struct services *services, uint64_t *ids, unsigned max);
 
 /*
- * Hand a request that came for @id at @address on to whoever serves it: where claims collide, or the port is below
- * 1024, to whom we believe (service_owner.h). Never blocks.
- * 0; ECONNREFUSED: nobody does; EAGAIN: whoever does is stuck; errno of the socket calls.
+ * Forward a request for @id at @address to the process that serves it: where claims collide, or the
+ * port is below 1024, to a trusted one (service_owner.h). Never blocks. 0; ECONNREFUSED: there is
+ * none; EAGAIN: it is stuck; errno of the socket calls.
  */
 int service_forward(uint64_t id, const uint8_t address[16], const struct datagram *datagram);
 /* As slot_receive(). */

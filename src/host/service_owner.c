@@ -73,7 +73,7 @@ static bool may_look(struct known *place, uint64_t now_ns) REQUIRES(lock)
 	return true;
 }
 
-/* Its place, or that of the one that was asked for longest ago. */
+/* Its place, or that of the least recently asked one. */
 static struct known *place_of(const struct name *claim) REQUIRES(lock)
 {
 	struct known *oldest = known;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Whose claims on services (service.h) are believed where it matters: those of root and of our own user. Any
- * program may bind any name without a look at what it collides with, and without the privilege that a port
- * takes; what the kernel knows of its user is all that there is to judge by.
+ * Which claims on services (service.h) are trusted where it matters: those of root and of our own
+ * user. Any program may bind any name without looking for collisions, and without the privilege
+ * that a port needs; the user that the kernel reports is the only evidence.
  */
 #ifndef VERBATIM_HOST_SERVICE_OWNER_H
 #define VERBATIM_HOST_SERVICE_OWNER_H
@@ -16,9 +16,9 @@
 bool service_is_reserved(uint64_t id);
 
 /*
- * By the kernel's list of sockets, which is asked at most 32 times in 100 ms, 4 of them about one name; in
- * between by what it said of that. False also where the kernel does not say. 0; EAGAIN: too much was asked.
- * Thread-safe.
+ * Asks the kernel's list of sockets, at most 32 times in 100 ms, 4 times about one name; in
+ * between, uses its last answer. *believed is false also if the kernel does not tell. 0; EAGAIN:
+ * too many questions. Thread-safe.
  */
 int service_is_believed(const struct name *claim, bool *believed);
 /* In a fork()ed child. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Claims on services: which collide, in one process and between processes and users, and who gets
- * a request. Other processes are fork()ed servants that do what they are told over a socket pair.
+ * Claims on services: which collide, in one process and between processes and users, and which
+ * process gets a request. Other processes are fork()ed servants that do what they are told over a
+ * socket pair.
  *
  * Needs a network namespace (root, or unprivileged user namespaces); skipped loudly otherwise.
  */
@@ -286,7 +287,7 @@ static void a_request_reaches_who_serves_and_nobody_else(void **state)
 	assert_int_equal(tell(&exact, ORDER_CLAIM, ID, ipv4, 0), 0);
 	assert_int_equal(tell(&all, ORDER_CLAIM, ID, any, AF_INET6), 0);
 	assert_int_equal(tell(&idle, ORDER_CLAIM, ID + 1, any, AF_UNSPEC), 0);
-	/* Claimed but not served: as if nobody were there. */
+	/* Claimed but not served: as if unclaimed. */
 	assert_int_equal(service_forward(ID, ipv4, &request), ECONNREFUSED);
 	assert_int_equal(service_forward(ID + 1, ipv4, &request), ECONNREFUSED);
 	assert_int_equal(tell(&exact, ORDER_SERVE, 0, any, 0), 0);
@@ -401,7 +402,10 @@ static void dismiss_squatter(pid_t pid)
 
 #define IPV4_DIGITS "00000000000000000000ffff7f000001"
 
-/* Who binds the name of one address, without a look at who has all of them, takes nothing; nor the reverse. */
+/*
+ * Binding the name of one address, without looking for a claim on all of them, takes nothing; nor
+ * the reverse.
+ */
 static void a_claim_beside_anothers_takes_nothing(void **state)
 {
 	static const struct {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Slot sockets: claiming a slot of QPNs, and handing packets on to the process that holds one.
+ * Slot sockets: claiming a slot of QPNs, and forwarding packets to the process that holds one.
  *
  * The queue of a Unix datagram socket is short (net.unix.max_dgram_qlen, 10 in a new network
- * namespace), and what waits in it is charged to the sender's socket. So each destination has
- * a sending socket of its own, of a small cache: a holder that does not take its packets (it is
- * stopped) fills its own queue and nobody else's.
+ * namespace), and what waits in it is charged to the sender's socket. So each destination has its
+ * own sending socket, from a small cache: a holder that does not take its packets (it is stopped)
+ * fills only its own queue.
  */
 #include "base/call.h"
 #include "host/slot.h"
@@ -97,7 +97,9 @@ static int bind_as(const char *prefix, int type, uint32_t number, int *fd)
 	return err;
 }
 
-/* The slot is not taken where its other name is: somebody else would be asked for our memory. */
+/*
+ * A slot whose other name is taken is not claimed: peers would ask another process for our memory.
+ */
 static int bind_slot(struct slot *slot, uint32_t number)
 {
 	int err = bind_as(SLOT_NAME, SOCK_DGRAM, number, &slot->fd);
@@ -158,7 +160,7 @@ static bool has_backlog(int fd)
 	return !ioctl(fd, SIOCOUTQ, &bytes) && bytes > 0;
 }
 
-/* An entry to use anew: unused, or one whose packets were all taken; else simply the next. */
+/* An entry to reuse: unused, or one whose packets were all taken; else simply the next. */
 static struct sender *choose_victim_locked(void) REQUIRES(senders_lock)
 {
 	struct sender *victim;

@@ -2,12 +2,12 @@
 /*
  * Slots: which process of this host (of this network namespace) a QPN belongs to. QPN bits 23..14
  * are the slot. A process claims one by binding an abstract unix datagram socket whose name holds
- * the slot number: released by the kernel when the last holder closes it, no files, no daemon.
- * Slot 0 and 1023 are reserved. The same socket takes packets that another process received on
- * port 4791 and that were for us, and proofs: what is sent from it, its holder alone can have sent.
+ * the slot number: released by the kernel when the last holder closes it, no files, no daemon. Slot
+ * 0 and 1023 are reserved. The same socket takes packets for us that another process received on
+ * port 4791, and proofs, which only the holder of the sending slot can have sent.
  *
- * With a slot comes a second name, at which peers ask for shared memory (local/handshake.h). It is claimed in
- * any case: nobody else is to answer there.
+ * With a slot comes a second name, at which peers ask for shared memory (local/handshake.h). It is
+ * always claimed, so that no other process answers there.
  */
 #ifndef VERBATIM_HOST_SLOT_H
 #define VERBATIM_HOST_SLOT_H
@@ -20,18 +20,18 @@
 
 struct slot {
 	uint32_t number;
-	int fd;			/* the bound socket: readable when a packet was handed on to us */
+	int fd;			/* the bound socket: readable when a packet was forwarded to us */
 	int channel_fd;		/* SOCK_SEQPACKET, bound and not listening */
 };
 
 struct slot_proof {
-	uint32_t number;	/* of the slot whose holder said it */
+	uint32_t number;	/* of the slot whose holder sent it */
 	uint64_t nonce;
 };
 
 /*
- * To be called before anybody installs fork() handlers that take a lock under which slots are
- * used: those are then called first.
+ * Call it before fork() handlers are installed that take a lock under which slots are used: those
+ * then run first.
  */
 void slot_install_fork_handlers(void);
 /* Claim a free slot, chosen at random. 0; EUSERS: all are taken; errno of the socket calls. */
@@ -41,20 +41,19 @@ void slot_release(struct slot *slot);
 bool slot_is_claimed(uint32_t number);
 
 /*
- * Hand a datagram (one packet or a run; all its fields but sealed arrive with it, handed_on set) on
- * to the holder of @number, whatever user it is of. Never blocks. Its queue may hold as few as 10
- * datagrams, so a run should be handed on as one.
- * 0; ECONNREFUSED: nobody holds it; EAGAIN: its queue is full.
+ * Forward a datagram (one packet or a run; all its fields but sealed arrive with it, handed_on set)
+ * to the holder of @number, of any user. Never blocks. Its queue may hold as few as 10 datagrams,
+ * so forward a run as one. 0; ECONNREFUSED: no process holds it; EAGAIN: its queue is full.
  */
 int slot_forward(uint32_t number, const struct datagram *datagram);
 /*
- * Say @nonce to the holder of @number as nobody but the holder of @slot can. Never blocks. 0; ECONNREFUSED: nobody
- * holds it; EAGAIN: its queue is full.
+ * Send @nonce to the holder of @number, as only the holder of @slot can. Never blocks. 0;
+ * ECONNREFUSED: no process holds it; EAGAIN: its queue is full.
  */
 int slot_prove(const struct slot *slot, uint32_t number, uint64_t nonce);
 /*
- * Take one that was handed on to us: data goes to @buffer. 0; EAGAIN: none; EBADMSG: not one; EPERM: of a user who
- * may not hand on; ENOMSG: *proof came instead.
+ * Take a datagram that was forwarded to us: data goes to @buffer. 0; EAGAIN: none; EBADMSG:
+ * malformed; EPERM: of a user that may not forward; ENOMSG: *proof came instead.
  */
 int slot_receive(struct slot *slot, struct datagram *datagram, uint8_t *buffer, size_t size,
 		 struct slot_proof *proof);

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Claiming slots, and handing packets on between sockets of this process.
- */
+/* Claiming slots, and forwarding packets between sockets of this process. */
 #include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -206,7 +204,7 @@ static void send_nonce_as(const char *name, uint32_t number)
 	close(fd);
 }
 
-/* What its holder says, others cannot say. */
+/* Only the holder of a slot can prove it. */
 static void a_slot_is_proven_by_who_holds_it(void **state)
 {
 	static const char *const liar[] = { "", "verbatim/slot/", "verbatim/slot/0", "verbatim/slot/0000000001",
@@ -233,7 +231,7 @@ static void a_slot_is_proven_by_who_holds_it(void **state)
 	slot_release(&slot);
 }
 
-/* A slot whose second name somebody else has is nobody's. */
+/* A slot whose second name is taken by another process cannot be claimed. */
 static void both_names_of_a_slot_are_its_holders(void **state)
 {
 	static struct slot all[SLOT_COUNT];
@@ -302,7 +300,7 @@ int main(void)
 {
 	bool real_root;
 	const struct CMUnitTest tests[] = {
-		/* The first: nobody has been sent to, no socket is kept for it. */
+		/* The first: nothing was sent yet, no sending socket is kept. */
 		cmocka_unit_test(failures_of_the_kernel_are_passed_on),
 		cmocka_unit_test(a_claimed_slot_is_claimed_until_released),
 		cmocka_unit_test(a_slot_is_released_when_its_process_is_killed),

@@ -3,20 +3,20 @@
  * Watching slots (slot_watch.h). All connections are in one epoll set, of which the process's
  * worker waits for the descriptor.
  *
- * A connection is good as soon as it waits in the backlog: a process that is stopped can be
- * watched. It is accepted nevertheless, so that the backlog has room for the next, and kept until
- * the watcher hangs up.
+ * A connection works as soon as it waits in the backlog: a stopped process can be watched. It is
+ * accepted nevertheless, so that the backlog has room for the next, and kept until the watcher
+ * hangs up.
  *
- * Each connection costs us a descriptor. A user other than ours (and root) has at most 128 of them, and an
- * eighth of those that we may have; all such users together twice as many. Whoever is beyond that is told so,
- * by a byte, before we hang up: then nobody is watched, and nothing has ended.
+ * Each connection costs us a descriptor. A user other than ours (and root) has at most 128 of them,
+ * and an eighth of those that we may have; all such users together twice as many. A watcher beyond
+ * that gets a byte before we hang up: then it watches nothing, and no process has ended.
  *
- * A slot that is gone may have a new holder at once, who may be watched too, while those who
- * watched the old one have not all said that they are done. Their number is kept apart (ended), so
- * that they do not end the new watch.
+ * A slot that is gone may have a new holder at once, which may be watched before all watches of the
+ * old one are removed. These are counted apart (ended), so that removing them does not end the new
+ * watch.
  *
- * A connection that nobody needs any more is kept for whoever needs it next, a few of them: programs
- * that connect to one peer again and again would wake it twice each time.
+ * A few unused connections are kept for later watches: programs that connect to one peer again and
+ * again would otherwise wake it twice each time.
  */
 #include "host/slot_watch.h"
 
@@ -38,7 +38,7 @@
 #define EVENTS		16
 #define ACCEPTS_MAX	64u
 #define ROUNDS_MAX	8u
-#define IDLE_MAX	8u		/* watches that nobody needs */
+#define IDLE_MAX	8u		/* unused watches */
 /* Watchers of one other user, and of all of them: so many, and no more than a part of RLIMIT_NOFILE. */
 #define OF_USER_MAX	128u
 #define OF_STRANGERS_MAX 256u
@@ -106,7 +106,7 @@ int slot_watch_listen(struct slot_watch *watch, uint32_t slot)
 	return err;
 }
 
-/* No room for more: they wait in the backlog, where they are watching just as well. */
+/* No room for more: watchers wait in the backlog, where their watch works as well. */
 static void stop_accepting(struct slot_watch *watch, unsigned own)
 {
 	epoll_ctl(watch->epoll_fd, EPOLL_CTL_DEL, watch->own[own].fd, NULL);
@@ -152,7 +152,7 @@ static void take_watcher(struct slot_watch *watch, int fd)
 	}
 }
 
-/* So many in a turn, that others have theirs while somebody floods us. */
+/* A bounded number per turn, so that a flood does not starve others. */
 static void accept_watchers(struct slot_watch *watch, unsigned own)
 {
 	unsigned n;

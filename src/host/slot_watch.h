@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Noticing that the process that holds a slot has ended, however it ended and of whatever user.
+ * Noticing that the process that holds a slot has ended, for any reason and of any user.
  *
- * Each process listens on an abstract Unix socket per slot of its own. To watch a slot is to be
- * connected to its socket: the kernel hangs up when the process ends.
+ * Each process listens on an abstract Unix socket per slot of its own. A watcher is connected to
+ * it: the kernel hangs up when the process ends.
  */
 #ifndef VERBATIM_HOST_SLOT_WATCH_H
 #define VERBATIM_HOST_SLOT_WATCH_H
@@ -25,7 +25,7 @@ int slot_watch_event_fd(const struct slot_watch *watch);
  */
 int slot_watch_listen(struct slot_watch *watch, uint32_t slot);
 
-/* Counted per slot. 0, also for a slot of our own; ESRCH: nobody holds it; errno. */
+/* Counted per slot. 0, also for a slot of our own; ESRCH: no process holds it; errno. */
 int slot_watch_add(struct slot_watch *watch, uint32_t slot);
 /* Once for each slot_watch_add(), also after the slot was found to be gone. */
 void slot_watch_remove(struct slot_watch *watch, uint32_t slot);

@@ -256,7 +256,7 @@ static void few_watches_are_kept(void **state)
 	assert_int_equal(open_fds(), before);
 }
 
-/* Watchers that come and go leave nothing behind in who is watched; a backlog is no limit. */
+/* Watchers that come and go leave nothing behind in the watched process; a backlog is no limit. */
 static void many_watchers_come_and_go(void **state)
 {
 	static struct slot_watch *watcher[MANY];
@@ -279,7 +279,7 @@ static void many_watchers_come_and_go(void **state)
 
 #define STRANGERS 300u
 
-/* In a process of another user: whom that one watches in vain has not ended. */
+/* In a process of another user: a refused watch does not mean that the process has ended. */
 static int watch_as_stranger(int go)
 {
 	static struct slot_watch *watcher[STRANGERS];
@@ -346,7 +346,7 @@ static void without_descriptors_watchers_wait_in_the_backlog(void **state)
 	fail_set(FAIL_SOCKET, 1, EMFILE);
 	assert_int_equal(wait_gone(1), 0);
 	fail_clear();
-	assert_int_equal(poll(&poll_fd, 1, 0), 0);	/* and nobody spins on it */
+	assert_int_equal(poll(&poll_fd, 1, 0), 0);	/* and no thread spins on it */
 	slot_watch_close(first);
 	assert_int_equal(wait_gone(1), 0);	/* its place is the other's */
 	slot_watch_close(mine);

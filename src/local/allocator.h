@@ -14,7 +14,7 @@
 #define ALLOCATOR_VERSION	1u
 #define ALLOCATOR_HOOK		"verbatim_preload_serve"
 
-/* As the functions block_* of block.h. */
+/* The functions block_* of block.h. */
 struct allocator_calls {
 	unsigned version;		/* ALLOCATOR_VERSION */
 	int (*alloc)(size_t bytes, size_t alignment, void **memory);
@@ -37,8 +37,8 @@ typedef enum allocator_answer allocator_hook(const struct allocator_calls *calls
 					     const char **reason);
 
 /*
- * The application has asked for devices: offer blocks to the library, if it is there. False: offer
- * them again next time.
+ * The application has asked for devices: offer blocks to the preloaded library, if there is one.
+ * False: offer them again next time.
  */
 bool allocator_offer(void);
 

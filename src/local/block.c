@@ -21,7 +21,7 @@ size_t block_page(void)
 	return known;
 }
 
-/* Each reason is told once: what allocates goes on with ordinary memory. */
+/* Explain each reason once: allocations fall back to ordinary memory. */
 static void block_explain(int err)
 {
 	static _Atomic bool told_budget, told_error;
@@ -87,7 +87,7 @@ int block_alloc(size_t bytes, size_t alignment, void **memory)
 		return ENOMEM;
 	bytes = bytes ? block_round_up(bytes, page) : page;
 	if (bytes >= BLOCK_HUGE_PAGE && alignment < BLOCK_HUGE_PAGE)
-		alignment = BLOCK_HUGE_PAGE;	/* or huge pages could not be had for it */
+		alignment = BLOCK_HUGE_PAGE;	/* required for huge pages */
 	err = block_make(bytes, alignment < page ? page : alignment, memory);
 	errno = saved;
 	return err;

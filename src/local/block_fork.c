@@ -7,13 +7,12 @@
  *	in the parent	the copies are unmapped
  *	in the child	blocks are not there (MADV_DONTFORK): the copies are moved to their places
  *
- * Each forking thread has a snapshot of its own, and holds no lock while it forks: other handlers
- * run meanwhile, which may free memory, or wait for a thread that does. In the child the table is
- * written anew from the snapshot, whatever another thread was about to do to it. Nobody gets a new
- * block meanwhile, since the child would miss it.
+ * Each forking thread has its own snapshot and holds no lock while it forks: other handlers run
+ * meanwhile, and may free memory or wait for a thread that does. The child rebuilds the table from
+ * the snapshot, whatever another thread was doing to it. No block is allocated meanwhile, since the
+ * child would lack it.
  *
- * Copies are mapped by system calls directly: to those who watch mmap() and munmap() they do not
- * exist.
+ * Copies are mapped by direct system calls: hooks of mmap() and munmap() do not see them.
  */
 #include "base/call.h"
 #include "local/block_internal.h"
@@ -49,7 +48,7 @@ struct snapshot {
 	struct copy copy[];
 };
 
-/* Of the thread that forks. */
+/* State of the forking thread. */
 static _Thread_local struct {
 	unsigned depth;			/* calls of block_before_fork() */
 	bool pending;			/* nothing was done yet after fork() */
@@ -76,7 +75,7 @@ static void unmap(void *memory, size_t bytes)
 	syscall(SYS_munmap, memory, bytes);
 }
 
-/* The pages of the copy at once, and not by a fault for each: a tenth less time. */
+/* Populate the copy at once: that takes a tenth less time than a fault for each page. */
 static bool read_file(const struct block *block, size_t from, size_t to, uint8_t *copy)
 {
 	syscall(SYS_madvise, copy + from, to - from, MADV_POPULATE_WRITE);
@@ -91,7 +90,7 @@ static bool read_file(const struct block *block, size_t from, size_t to, uint8_t
 	return true;
 }
 
-/* By a call that says EFAULT where the application has forbidden itself to read. */
+/* Read by a system call, which returns EFAULT where the application made its mapping unreadable. */
 static bool read_mapping(const struct block *block, uint8_t *copy)
 {
 	size_t done = 0;
@@ -109,8 +108,8 @@ static bool read_mapping(const struct block *block, uint8_t *copy)
 }
 
 /*
- * From the file and not from the mapping, which the application may have forbidden itself to read.
- * When it has closed our descriptor the mapping is all that there is.
+ * Read the file, since the application may have made its mapping unreadable. If it has closed our
+ * descriptor, only the mapping is left.
  */
 static bool read_contents(const struct block *block, uint8_t *copy)
 {
@@ -206,9 +205,8 @@ void block_after_fork_parent(void)
 }
 
 /*
- * Take the place of the block: nothing is there but the hole that it has left, unless a handler
- * that ran before has mapped something. Where the application itself has mapped something over a
- * part, that was copied with the block.
+ * Reserve the block's place: it is the hole left by the block, unless an earlier handler mapped
+ * something there. What the application itself mapped over a part was copied with the block.
  */
 static bool reserve_place(const struct block *block)
 {
@@ -224,10 +222,7 @@ static bool reserve_place(const struct block *block)
 	return false;
 }
 
-/*
- * The child's block becomes private memory, or nothing that can be accessed: never what the parent
- * has.
- */
+/* The child's block becomes private or inaccessible memory, never the parent's. */
 static void copy_place(struct copy *copy)
 {
 	struct block *block = &copy->block;
@@ -245,7 +240,7 @@ static void copy_place(struct copy *copy)
 		unmap(copy->memory, block->bytes);
 }
 
-/* One thread: the lock is taken as it is found, perhaps held by a thread that is not here. */
+/* The child has one thread: reset the lock, which another thread of the parent may have held. */
 static void child_restore(void) UNCHECKED_LOCKS
 {
 	struct snapshot *snapshot = forking.snapshot;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * fork() with blocks: children have copies of their own, whatever fails, and parents keep nothing
- * of it.
+ * fork() with blocks: children have their own copies, whatever fails, and nothing is left in
+ * parents.
  */
 #include "local/block_test.h"
 

@@ -2,10 +2,10 @@
 /*
  * References to blocks, and descriptors of blocks for peers.
  *
- * A peer that is to read only gets a descriptor like ours, open for writing: F_SEAL_FUTURE_WRITE
- * makes it useless for that, also when it is opened again through /proc, and by root. Our own
- * mapping was made before. F_SEAL_SEAL keeps a peer from adding seals that would hurt us. Both
- * stay, so the first grant decides for the block's life.
+ * A peer that may only read gets a descriptor like ours, open for writing: F_SEAL_FUTURE_WRITE
+ * forbids writing through it, even if root reopens it through /proc. Our own mapping is older than
+ * the seal. F_SEAL_SEAL keeps a peer from adding seals that would hurt us. Seals stay, so the first
+ * grant decides for the block's life.
  */
 #include "local/block_internal.h"
 
@@ -51,8 +51,8 @@ void block_put(struct block *block)
 }
 
 /*
- * Both are constant while somebody has a reference, but for parts that are unmapped: no longer
- * granted.
+ * Both are constant while there is a reference, unless parts are unmapped; then the block is no
+ * longer granted.
  */
 uint8_t *block_memory(const struct block *block)
 {
@@ -70,11 +70,11 @@ static int seal(int fd, enum block_right right)
 
 	if (!fail_now(FAIL_SEAL) && !fcntl(fd, F_ADD_SEALS, seals))
 		return 0;
-	/* A kernel that does not know a seal says EINVAL, and adds none. */
+	/* A kernel that does not know a seal returns EINVAL and adds none. */
 	return errno == EINVAL ? EOPNOTSUPP : errno;
 }
 
-/* @fd is a new descriptor of what may be the block. */
+/* @fd is a new descriptor of a file that should be the block's. */
 static int block_seal(struct block *block, int fd, enum block_right right) REQUIRES(block_lock)
 {
 	int err;
@@ -99,8 +99,8 @@ static int block_grant_locked(struct block *block, enum block_right right, int *
 	if (block->fd < 0 || block->withdrawn)
 		return EBADF;
 	/*
-	 * Duplicate first: between a look at our number and its use the application may close it
-	 * and open another.
+	 * Duplicate first: between a check of our number and its use, the application may close it
+	 * and open another file.
 	 */
 	made = block_duplicate(block->fd, false);
 	if (made < 0)
@@ -143,9 +143,9 @@ bool block_is_withdrawn(const struct block *block)
 }
 
 /*
- * A private mapping of the same pages takes the place of the shared one, at once; then each page is written
- * to, unchanged, which gives us a page of our own. Those who watch mmap() see nothing: to them the memory is
- * what it was.
+ * Replace the shared mapping by a private one of the same pages, in one step; then write to each
+ * page, unchanged, which copies it. Hooks of mmap() do not see this: to them the memory is the
+ * same.
  */
 static int replace_pages(struct block *block) REQUIRES(block_lock)
 {
@@ -160,7 +160,7 @@ static int replace_pages(struct block *block) REQUIRES(block_lock)
 	return user_touch_write(block->memory, block->bytes);
 }
 
-/* Nobody else can write to it. */
+/* No other process can write to it. */
 static bool is_private(const struct block *block) REQUIRES(block_lock)
 {
 	return block->state != BLOCK_LIVE || block->fd < 0 || block->granted != BLOCK_WRITABLE;

@@ -38,7 +38,7 @@ static bool can_make_writable(int fd)
 	return mapped != MAP_FAILED && !mprotect(mapped, PAGE, PROT_READ | PROT_WRITE);
 }
 
-/* Opened again for writing it is no better than it was. */
+/* Reopening it for writing gives no more rights. */
 static bool can_write_again(int fd)
 {
 	char path[64];
@@ -300,7 +300,7 @@ static void stores_after_the_end_of_a_grant_reach_nobody(void **state)
 	assert_int_equal(blocks_now(), before);
 }
 
-/* To a child it is memory as any other. */
+/* To a child it is ordinary memory. */
 static void private_pages_are_forked(void **state)
 {
 	struct block *block;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the files of block.h share. Not for others.
+ * Shared by the files that block.h lists, and by no others.
  *
- * A block goes from UNUSED to NEW (its place in the table and the budget is taken, its memory is
- * being made) to LIVE (in the table) to FREED (unmapped, but somebody has a reference) to UNUSED.
- * Its fields change under block_lock, while it is NEW by its maker alone.
+ * A block goes from UNUSED to NEW (its place and budget are taken, its memory is being made) to
+ * LIVE (in the table) to FREED (unmapped, but still referenced) to UNUSED. Its fields change under
+ * block_lock; while it is NEW, only its maker changes them.
  */
 #ifndef VERBATIM_LOCAL_BLOCK_INTERNAL_H
 #define VERBATIM_LOCAL_BLOCK_INTERNAL_H
@@ -17,8 +17,8 @@
 #include "local/block.h"
 
 #define BLOCKS_MAX		512u
-#define BLOCK_FDS_SHARE		4u	/* of RLIMIT_NOFILE, one part of so many */
-#define BLOCK_MEMORY_SHARE	2u	/* of the machine's memory, likewise */
+#define BLOCK_FDS_SHARE		4u	/* divisor of RLIMIT_NOFILE */
+#define BLOCK_MEMORY_SHARE	2u	/* divisor of the machine's memory */
 #define BLOCK_FD_FROM		4096u	/* our descriptors begin there, if the limit allows it */
 #define BLOCK_HUGE_PAGE		((size_t)2 << 20)
 
@@ -54,15 +54,15 @@ size_t block_page(void);
 
 extern struct lock block_lock;
 
-/* Is anything in the table? A thread that has got a block from anywhere sees that it is. */
+/* Are there no blocks? Certainly false for a thread that holds one. */
 bool block_table_is_empty(void);
-/* Might a block begin at @memory? Without the lock; false is certain for whoever owns @memory. */
+/* Might a block begin at @memory? Without the lock; false is certain if the caller owns @memory. */
 bool block_table_may_have(const void *memory);
 
 /* A NEW block of @bytes, within the budget; NULL: it is used up. */
 struct block *block_table_reserve(size_t bytes) REQUIRES(block_lock);
 void block_table_insert(struct block *block) REQUIRES(block_lock);
-/* The block becomes FREED, or UNUSED when nobody has a reference. */
+/* The block becomes FREED, or UNUSED if it has no references. */
 void block_table_remove(struct block *block) REQUIRES(block_lock);
 /* A NEW or FREED block becomes UNUSED. */
 void block_table_release(struct block *block) REQUIRES(block_lock);
@@ -71,7 +71,7 @@ void block_table_trim(struct block *block, size_t front, size_t back) REQUIRES(b
 
 /* The LIVE block that begins at @memory. */
 struct block *block_table_find(const void *memory) REQUIRES(block_lock);
-/* The first LIVE block that has bytes in [@start, @end), holes apart. */
+/* The first LIVE block, not a hole, that has bytes in [@start, @end). */
 struct block *block_table_overlap(uintptr_t start, uintptr_t end) REQUIRES(block_lock);
 
 /*
@@ -86,17 +86,15 @@ void block_table_restore(unsigned index, const struct block *block) REQUIRES(blo
 
 /* Make descriptor and mapping of a NEW block. 0 or errno. */
 int block_memory_make(struct block *block, size_t alignment);
-/* Unmap and close what a block had: of a copy, since the block may be used again. Keeps errno. */
+/* Unmap and close what a block had; takes a copy, since its place may be reused. Keeps errno. */
 void block_memory_drop(const struct block *block);
 /* A new descriptor, at a high number if there is one: @fd again; -1 and errno. */
 int block_duplicate(int fd, bool high_only);
-/*
- * Is @fd what it was when the block was made? The application may close all that it does not know.
- */
+/* Is @fd still the block's file? The application may close descriptors that it does not know. */
 bool block_owns(const struct block *block, int fd);
 /*
- * The next bytes of the block that are not holes, at or behind *@from; offsets from its memory.
- * False: none.
+ * The next data (not holes) of the block at or after *@from, as offsets from its memory. False:
+ * none.
  */
 bool block_next_data(const struct block *block, size_t *from, size_t *to);
 

@@ -4,8 +4,8 @@
  *
  *	| the block's pages, MAP_SHARED, MADV_DONTFORK | guard page, PROT_NONE |
  *
- * The size is sealed at birth, or a peer could shorten the file and have us killed by SIGBUS. The
- * descriptor gets a high number: applications expect low ones to be theirs, and to be given out in
+ * The size is sealed at birth: otherwise a peer could truncate the file and have us killed by
+ * SIGBUS. The descriptor gets a high number: applications expect low numbers to be theirs, and in
  * order.
  */
 #include "local/block_internal.h"
@@ -24,7 +24,7 @@
 #define MFD_NOEXEC_SEAL 0x0008u		/* Linux 6.3 */
 #endif
 
-/* memfds are executable and open to everybody unless told otherwise. */
+/* By default, memfds are executable and open to every user. */
 static int make_memfd(void)
 {
 	unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
@@ -78,7 +78,7 @@ static int set_size(int fd, size_t bytes)
 {
 	struct rlimit limit;
 
-	/* Beyond this limit ftruncate() is answered by a signal. */
+	/* Beyond this limit ftruncate() raises a signal. */
 	if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur < bytes)
 		return EFBIG;
 	if (fail_now(FAIL_FTRUNCATE) || ftruncate(fd, (off_t)bytes))

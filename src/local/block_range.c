@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * System calls of the application on parts of blocks, where shared memory would answer differently
- * from the private memory that the application takes it for.
+ * System calls of the application on parts of blocks, where shared memory would behave differently
+ * from the private memory that the application expects.
  */
 #include "base/call.h"
 #include "local/block_internal.h"
@@ -26,9 +26,8 @@ static uintptr_t block_end(const struct block *block)
 }
 
 /*
- * What has to be unmapped beside and behind the cut: the guard page with the end of a block. A cut
- * from the middle stays reserved, since block_free() is going to unmap all that lies between the
- * block's ends.
+ * Unmap the cut, with the guard page if it includes the block's end. A cut in the middle stays
+ * reserved, since block_free() will unmap everything between the block's ends.
  */
 static void cut_pages(const struct block *old, uintptr_t from, uintptr_t to)
 {
@@ -62,8 +61,8 @@ static void cut_block(struct block *block, uintptr_t from, uintptr_t to) RELEASE
 }
 
 /*
- * Unmap what is between *@at and the first block, and what of that block lies before @end: *@at is
- * behind it then. False: there is no block.
+ * Unmap from *@at to the first block, and that block up to @end; advances *@at past it. False:
+ * there is no block.
  */
 static bool cut_first(uintptr_t *at, uintptr_t end)
 {
@@ -120,7 +119,10 @@ bool block_replaced(const void *address, size_t length)
 	return found;
 }
 
-/* By a call that says EFAULT where the application has forbidden itself to write. 0 or errno. */
+/*
+ * Write by a system call, which returns EFAULT where the application made its mapping unwritable. 0
+ * or errno.
+ */
 static int write_zeros(uint8_t *memory, size_t bytes)
 {
 	static const uint8_t zeros[ZEROS_BYTES];
@@ -138,8 +140,8 @@ static int write_zeros(uint8_t *memory, size_t bytes)
 }
 
 /*
- * Zeros instead of what was there. Pages that a peer may only read are sealed against punching
- * holes, too: they are overwritten, where there are any.
+ * Zero the range. Pages that a peer may only read are sealed against hole punching, too: overwrite
+ * those that exist.
  */
 static int discard(const struct block *block, uintptr_t start, uintptr_t end)
 {
@@ -163,8 +165,8 @@ static int discard(const struct block *block, uintptr_t start, uintptr_t end)
 }
 
 /*
- * A copy of the block in the range; false: its pages are not inside one, or are private memory in a
- * child.
+ * Copy the description of the block around the range. False: there is none, or it is private memory
+ * in a child.
  */
 static bool find_around(uintptr_t start, uintptr_t end, struct block *found)
 {
@@ -180,8 +182,8 @@ static bool find_around(uintptr_t start, uintptr_t end, struct block *found)
 }
 
 /*
- * MADV_DONTFORK is what blocks have already; a child then does not get a copy either. Of whole
- * blocks only.
+ * Blocks have MADV_DONTFORK already; if the application asks for it, a child gets no copy either.
+ * Whole blocks only.
  */
 static void set_parents_only(uintptr_t start, uintptr_t end, bool parents_only)
 {

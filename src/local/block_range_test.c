@@ -133,7 +133,7 @@ static void ends_of_a_block_can_be_unmapped(void **state)
 	assert_int_equal(bytes_now(), 0);
 }
 
-/* The middle stays reserved: what else came there would be unmapped with the block. */
+/* The middle stays reserved: other memory there would be unmapped with the block. */
 static void the_middle_of_a_block_can_be_unmapped(void **state)
 {
 	uint8_t *memory = new_block(8 * PAGE), *probe;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Which blocks there are: places for BLOCKS_MAX of them, and chains by the address that they begin
- * at. What is not in a chain is refused without the lock, since free() asks about every pointer at
- * the beginning of a page.
+ * at. An address in no chain is refused without the lock, since free() asks about every
+ * page-aligned pointer.
  */
 #include "local/block_internal.h"
 
@@ -16,7 +16,7 @@
 struct lock block_lock = LOCK_INITIALIZER;
 
 static struct block places[BLOCKS_MAX] GUARDED_BY(block_lock);
-static unsigned places_top GUARDED_BY(block_lock);	/* those behind it were never used */
+static unsigned places_top GUARDED_BY(block_lock);	/* places from here on were never used */
 static unsigned places_taken GUARDED_BY(block_lock);	/* not UNUSED */
 static uint64_t bytes_taken GUARDED_BY(block_lock);	/* of NEW and LIVE ones */
 

@@ -125,7 +125,7 @@ static void many_blocks_are_told_apart(void **state)
 	assert_int_equal(blocks_now(), 0);
 }
 
-/* A quarter of RLIMIT_NOFILE; in a child, whose limits nobody else has. */
+/* A quarter of RLIMIT_NOFILE; in a child, which has its own limits. */
 static int use_up_the_blocks(unsigned limit, unsigned wanted)
 {
 	void *memory[BLOCKS_MAX];
@@ -316,7 +316,7 @@ struct stress {
 	bool bad;
 };
 
-/* Blocks of several threads, freed by whichever has them. */
+/* Blocks of several threads, freed by any thread that has them. */
 static uint8_t *_Atomic exchange[16];
 
 static void *stress_thread(void *argument)

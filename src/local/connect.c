@@ -2,13 +2,13 @@
 /*
  * Connecting to peer processes, being connected to, and losing them (peer.h).
  *
- * Two processes may connect to each other at the same time. The attempt of the one with the lower
- * first slot counts: the other one's listener accepts it, and its own attempt is answered with
- * EALREADY; its thread then waits for the channel to appear. Nobody waits for anything with a
- * lock held, and every wait is bounded. Attempts that fail are left to the worker (reconnect.c).
+ * Two processes may connect to each other at the same time. The process with the lower first slot
+ * wins: the other one accepts its attempt, and its own attempt gets EALREADY; its thread then waits
+ * for the channel to appear. No thread waits with a lock held, and every wait is bounded. The
+ * worker retries attempts that fail (reconnect.c).
  *
- * A peer that hangs up has ended. What it put in its channel before is received still; then the
- * channel is closed and its slots are unknown again: somebody else may claim them.
+ * A peer that hangs up has ended. What it put in its channel before is still received; then the
+ * channel is closed and its slots are unknown again: another process may claim them.
  */
 #include "local/peer.h"
 
@@ -21,14 +21,14 @@
 #include "base/log.h"
 #include "platform/clock.h"
 
-#define CONNECT_NS	250000000u	/* how long a peer is waited for: its worker may wait for a core */
+#define CONNECT_NS	250000000u	/* to wait for a peer: its worker may wait for a core */
 #define CONNECT_TRIES	3u
 #define CONNECT_STEP_NS	50000u
 #define FULL_STEP_NS	1000000u
 #define AGAIN_NS	1000000000u	/* between datagrams that make the worker try */
 #define DRAIN_PASSES	256u
 
-/* ---- what we say of ourselves ---- */
+/* ---- our hello ---- */
 
 static void write_hello(const struct local *local, const struct peer *peer, uint64_t nonce, bool late,
 			struct hello *hello)
@@ -54,7 +54,7 @@ static bool hello_has_slot(const struct hello *hello, uint32_t slot)
 
 /* ---- connecting ---- */
 
-/* Is a channel to the holder of @slot of use, and is there none yet? */
+/* Would a channel to the holder of @slot be useful, and is there none yet? */
 static bool is_unknown(const struct local *local, uint32_t slot)
 {
 	return local->peers && slot != 0 && slot < SLOT_COUNT - 1 &&
@@ -62,7 +62,7 @@ static bool is_unknown(const struct local *local, uint32_t slot)
 	       local_channel(local, slot) == LOCAL_NO_CHANNEL;
 }
 
-/* Of the threads that want the same channel one connects, the others wait for it. */
+/* One of the threads that want the same channel connects, the others wait for it. */
 static bool claim_attempt(struct local *local, uint32_t slot, bool *late)
 {
 	struct peers *peers = local->peers;
@@ -84,7 +84,10 @@ static void unclaim_attempt(struct peers *peers, uint32_t slot)
 	lock_release(&peers->lock);
 }
 
-/* Proofs go to trusted processes alone, and at once: the listener waits some milliseconds for the hello. */
+/*
+ * Send proofs to trusted processes only, and at once: the listener waits only milliseconds for the
+ * hello.
+ */
 static int attempt_greet(struct local *local, struct attempt *attempt, const struct hello *hello, int side_fd)
 {
 	int err = handshake_connect(attempt->slot, &attempt->process);
@@ -145,7 +148,7 @@ static int attempt_admit(struct local *local, struct attempt *attempt)
 	if (err)
 		return err;
 	peer_publish(local, attempt->peer);
-	/* A worker that sleeps does not know of this channel: nobody would wake it. */
+	/* A sleeping worker does not know of this channel: nothing would wake it for the peer. */
 	waiter_ring(local->waiter);
 	return 0;
 }
@@ -180,7 +183,10 @@ static bool wait_for_channel(struct local *local, uint32_t slot)
 	return local_channel(local, slot) != LOCAL_NO_CHANNEL;
 }
 
-/* One attempt. 0; EALREADY: it will come to us; EAGAIN: the worker waits for it; others: no. */
+/*
+ * One attempt. 0; EALREADY: the peer will connect to us; EAGAIN: the worker awaits the answer;
+ * others: failed.
+ */
 static int connect_once(struct local *local, uint32_t slot)
 {
 	struct attempt attempt;
@@ -192,7 +198,10 @@ static int connect_once(struct local *local, uint32_t slot)
 	return err == EAGAIN ? attempt_leave(local, &attempt) : err;
 }
 
-/* EALREADY: it is connecting to us, or another thread is at it; EEXIST: it just did. */
+/*
+ * EALREADY: the peer is connecting to us, or another thread to it; EEXIST: the channel was just
+ * opened.
+ */
 static int connect_to_slot(struct local *local, uint32_t slot)
 {
 	uint64_t until_ns = clock_now_ns() + CONNECT_NS, step_ns = CONNECT_STEP_NS;
@@ -200,8 +209,8 @@ static int connect_to_slot(struct local *local, uint32_t slot)
 	int err;
 
 	/*
-	 * ECONNRESET, EBUSY: the other side had no time for us (or will never have), a proof came too late;
-	 * ENOBUFS: many want the same.
+	 * ECONNRESET, EBUSY: the peer had no time for us (now or ever), or a proof came too late;
+	 * ENOBUFS: many processes connect to the same slot.
 	 */
 	for (;;) {
 		err = connect_once(local, slot);
@@ -271,7 +280,7 @@ static bool are_connecting(const struct peers *peers, const struct hello *hello)
 	return false;
 }
 
-/* 0 or what the connector is told. */
+/* The verdict for the connector: 0 or errno. */
 static int judge(struct local *local, const struct hello *hello) REQUIRES(local->peers->lock)
 {
 	unsigned i;
@@ -298,7 +307,7 @@ static void refuse(struct local *local, struct handshake_peer *process, int verd
 	handshake_close(process);
 }
 
-/* It is admitted before it hears of it: what it sends then finds everything in place. */
+/* Admit the peer before answering it: everything is in place when it sends. */
 static int welcome(struct local *local, struct handshake_peer *process, bool late)
 {
 	uint64_t nonce = process->hello.nonce;
@@ -331,8 +340,8 @@ static int welcome(struct local *local, struct handshake_peer *process, bool lat
 }
 
 /*
- * Channels of other processes that have slots of @process, which has proven that they are its own: whoever had
- * them before has given them up, and kept its connection. Was there one?
+ * End channels of other processes that hold slots of @process, which has proven its slots: a former
+ * holder gave them up but kept its connection. Returns whether there was one.
  */
 static bool end_former_holders(struct local *local, const struct handshake_peer *process)
 {
@@ -342,7 +351,7 @@ static bool end_former_holders(struct local *local, const struct handshake_peer 
 
 	for (i = 0; i < process->hello.slot_count; i++) {
 		peer = peer_of_slot(local, process->hello.slot[i]);
-		/* Where processes cannot be told apart it may have connected twice. */
+		/* Where PIDs are not visible it may be the same process, connected twice. */
 		if (!peer || peer->process.pid == process->pid)
 			continue;
 		log_warn("process %d gave up slot %u but kept its channel: closing the channel",
@@ -380,8 +389,8 @@ static void receive_connector(struct local *local, struct handshake_peer *proces
 }
 
 /*
- * Out of descriptors: use the spare one to accept and close, or the worker would spin. False: nobody waits, which
- * accept() does not say then.
+ * Out of descriptors: use the spare one to accept and close, otherwise the worker would spin.
+ * False: no connection waits, which accept() does not report in this state.
  */
 static bool turn_away(struct local *local, int listen_fd)
 {
@@ -426,7 +435,7 @@ static void receive_connectors(struct local *local)
 
 /* ---- the end of peers ---- */
 
-/* What a peer put in its channel before it ended has arrived, and what it took out of it too. */
+/* Receive what an ended peer left in its channel, and note what it took. */
 static void drain_channel(struct local *local, const struct peer *peer)
 {
 	unsigned n;
@@ -436,7 +445,7 @@ static void drain_channel(struct local *local, const struct peer *peer)
 		local->ops->receive(local->device);
 	}
 	local->ops->receive(local->device);
-	local_receive(local);	/* and what it executed is answered */
+	local_receive(local);	/* and take the answers to what it executed */
 }
 
 static void dismiss_ended(struct local *local) UNCHECKED_LOCKS

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Control messages between two processes of a channel: how a requester gets grants (grant.h). They go
- * through the ring, in order with all else; its answer bit says that the peer could not take one, which
- * is then asked again.
+ * Control messages between two processes of a channel: how a requester gets grants (grant.h). They
+ * go through the ring, in order with everything else; the ring's answer bit tells that the peer
+ * could not take one, which is then sent again.
  *
  *	requester					owner
  *	ASK_QP	may my QP use yours directly?	->	connected, same PSNs, same path MTU?
@@ -27,7 +27,7 @@ enum control_kind {
 	CONTROL_KINDS
 };
 
-/* As it lies in memory; fields that a kind does not name are 0. */
+/* Memory layout; fields that a kind does not use are 0. */
 struct control {
 	uint32_t kind;			/* enum control_kind */
 	uint32_t qpn;			/* ASK_QP, QP: the requester's */
@@ -48,7 +48,7 @@ struct control {
 
 #define CONTROL_BYTES sizeof(struct control)
 
-/* @bytes at @data, which may change meanwhile. False: it is no control message. */
+/* Parse @bytes at @data, which may change meanwhile. False: not a control message. */
 bool control_parse(const uint8_t *data, size_t bytes, struct control *control);
 
 #endif

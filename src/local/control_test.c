@@ -14,7 +14,7 @@
 #include "base/test_random.h"
 #include "local/control.h"
 
-/* In memory of just that size, where one byte more is seen (ASan). */
+/* In memory of exactly that size, so that ASan sees one byte more. */
 static bool parse(const void *data, size_t bytes, struct control *control)
 {
 	uint8_t *exact = malloc(bytes ? bytes : 1);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Ending grants (grant.h): each is marked dead in all channels, then we wait until no peer names it in a
- * hazard. A peer that has ended uses nothing. One that still names it after a second, be it stopped,
- * frozen or lying, loses its channel: first its guard page, without which it can begin no copy (each
- * copy of 64 KiB begins with a byte of it, platform/process_memory.h), then the rest, by the worker. If it
- * maps the region's block, the block gets other pages (block_make_private).
+ * Ending grants (grant.h): a grant is marked dead in all channels; then we wait until no peer names
+ * it in a hazard. A peer that has ended uses no grant. A peer that still names it after a second
+ * (stopped, frozen or lying) loses its channel: first its guard page, without which it cannot begin
+ * a copy (each copy of 64 KiB begins with a byte of it, platform/process_memory.h); the worker
+ * closes the rest. If the peer maps the region's block, the block gets new pages
+ * (block_make_private).
  *
  * No lock is held while we wait.
  */
@@ -21,7 +22,7 @@
 #define PATIENCE_NS	UINT64_C(1000000000)
 #define STEP_NS		1000000u
 
-/* Other threads of the peer may be in the middle of stores into other blocks, and nobody will ask them. */
+/* Other threads of the peer may be storing into other blocks, and no one will wait for them. */
 static void withdraw_blocks(struct local *local, struct peer *peer)
 {
 	struct block *block;
@@ -35,7 +36,7 @@ static void withdraw_blocks(struct local *local, struct peer *peer)
 	}
 }
 
-/* The peer will not get at ordinary memory of ours any more, whatever it does later. */
+/* From here on the peer cannot access ordinary memory of ours, whatever it does. */
 static void sever(struct local *local, struct peer *peer, uint32_t life)
 {
 	lock_acquire(&local->peers->lock);
@@ -69,7 +70,7 @@ static bool wait_for(struct local *local, struct peer *peer, uint32_t id)
 		if (waited_ns < ACCESS_NS) {
 			thread_yield();
 		} else {
-			peer_read_socket(peer);	/* a peer that ends says so there */
+			peer_read_socket(peer);	/* shows whether the peer has ended */
 			if (peer_took_bell(peer))
 				local->ops->notice(local->device, 0);
 			thread_sleep_ns(STEP_NS);
@@ -78,7 +79,7 @@ static bool wait_for(struct local *local, struct peer *peer, uint32_t id)
 	return true;
 }
 
-/* Best effort: its mapping of a block would keep the pages of it. */
+/* Best effort: the peer's mapping would keep the pages of a block. */
 static void say_gone(struct local *local, struct peer *peer, uint32_t key, uint32_t id)
 {
 	struct control control = { .kind = CONTROL_KEY_GONE, .key = key, .region = id };
@@ -87,7 +88,7 @@ static void say_gone(struct local *local, struct peer *peer, uint32_t key, uint3
 		control_send(local, peer, &control, 0);
 }
 
-/* Every peer's grant of @name. False: a peer still may access what it names. */
+/* End every peer's grant of @name. False: a peer may still access it. */
 static bool end_grants(struct local *local, enum grant_kind kind, uint32_t name)
 {
 	struct peers *peers = local->peers;
@@ -112,7 +113,9 @@ static bool end_grants(struct local *local, enum grant_kind kind, uint32_t name)
 	return ended;
 }
 
-/* All keys of regions that are this block: peers ask for them again, and get copies then. */
+/*
+ * End the grants of all regions that are this block: peers ask for their keys again, and then copy.
+ */
 static void end_grants_of_block(struct local *local, const struct block *block)
 {
 	uint32_t key;
@@ -128,7 +131,7 @@ static void end_grants_of_block(struct local *local, const struct block *block)
 	}
 }
 
-/* A peer that may go on at any time maps the block. */
+/* The block is mapped by a peer that may resume at any time. */
 static void leave_block(struct local *local, struct block *block)
 {
 	int err;

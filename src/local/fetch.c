@@ -3,11 +3,11 @@
  * Fetching the data of large messages: one copy, out of a block of the sender that is mapped here, or out of
  * its address space, into the memory of the receive or of the WRITE's target.
  *
- * The copy is made without any lock. What it needs is held by references: our memory by grants
- * (struct message_fetch), the sender's by a hazard that names its grants of the region and of its QP, which
- * end when the region is deregistered or the QP fails. The message stays the next one of its ring meanwhile;
- * other channels and other QPs go on. Then, with the locks, the responder goes on where it was, if all is still
- * as it was.
+ * The copy is made without locks. References hold the memory: grants hold ours (struct
+ * message_fetch), and a hazard holds the sender's: it names the sender's grants of the region and
+ * of its QP, which end when the region is deregistered or the QP fails. Meanwhile the message stays
+ * the next one of its ring; other channels and other QPs proceed. Then the responder takes the
+ * locks and continues, if nothing has changed.
  */
 #include "local/peer.h"
 
@@ -35,7 +35,7 @@ void fetch_start(struct local *local, struct peer *peer, uint32_t qpn, uint32_t 
 
 /* ---- copying ---- */
 
-/* The sender's QP has not given up, so that its memory is what it sent. */
+/* The sender's QP has not given up: its memory still holds what it sent. */
 static bool sender_holds(const struct peer *peer)
 {
 	return atomic_load(&peer->life) == peer->job.life &&
@@ -67,7 +67,7 @@ static int copy_held(struct peer *peer, uint32_t region, uint64_t at, struct iov
 	return process_memory_read(&peer->memory, to, 1, at);
 }
 
-/* One stretch of memory there to one here. */
+/* Copy one stretch of the sender's memory to ours. */
 static int copy_stretch(struct peer *peer, uint32_t region, uint64_t at, uint8_t *to, size_t bytes, bool last)
 {
 	struct iovec piece = { .iov_base = to, .iov_len = bytes };
@@ -84,7 +84,7 @@ static int copy_stretch(struct peer *peer, uint32_t region, uint64_t at, uint8_t
 	return err;
 }
 
-/* @to is at @offset of the data: which comes from one piece of the sender's, or several. */
+/* Fill @to from @offset of the data, which lies in one or more pieces of the sender. */
 static int copy_piece(struct peer *peer, uint64_t offset, const struct iovec *to, bool last)
 {
 	const struct fetch_job *job = &peer->job;
@@ -122,14 +122,14 @@ static bool copy_all(struct peer *peer)
 			return false;
 		offset += fetch->piece[i].iov_len;
 	}
-	/* If the sender gave up meanwhile its application may have written there since. */
+	/* If the sender gave up meanwhile, its application may have overwritten the data. */
 	atomic_thread_fence(memory_order_seq_cst);
 	return sender_holds(peer);
 }
 
 /* ---- before and after ---- */
 
-/* The QP that the message is for, locked, if it is what it was when the message came. */
+/* The destination QP, locked, if it has not changed since the message came. */
 static struct qp *lock_qp(struct local *local, const struct fetch_job *job) UNCHECKED_LOCKS
 {
 	struct qp *qp = local->ops->find_qp(local->device, job->qpn);
@@ -143,7 +143,7 @@ static struct qp *lock_qp(struct local *local, const struct fetch_job *job) UNCH
 	return NULL;
 }
 
-/* Where the next part goes, held from now on. */
+/* Find where the next part goes, and hold that memory. */
 static bool begin(struct local *local, struct peer *peer) UNCHECKED_LOCKS
 {
 	struct fetch_job *job = &peer->job;
@@ -176,7 +176,7 @@ static enum message_fate go_on(struct local *local, struct fetch_job *job, bool 
 	return fate;
 }
 
-/* The channel is the one that the message came by. */
+/* The channel is still the one that the message came by. */
 static void answer(struct local *local, struct peer *peer, enum message_fate fate)
 {
 	struct ring_message message = { .channel = peer->channel };

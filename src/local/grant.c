@@ -39,7 +39,7 @@ void grants_fini(struct grants *grants)
 	lock_destroy(&grants->lock);
 }
 
-/* Where the link to the living grant of @name is: in its bucket, or in the one before it. */
+/* The link to the live grant of @name: in its bucket, or in the grant before it. */
 static uint16_t *grant_link(struct grants *grants, enum grant_kind kind, uint32_t name)
 	REQUIRES(grants->lock)
 {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Grants, as the owner of memory sees them: what the peer of one channel may use of ours. A grant is
- * of a region, made when the peer has presented its key on a QP that is connected to it, or of that QP.
- * Its id is a number that the peer quotes in hazards (hazard.h) and messages; alive[] in our side of the
- * channel says which ids hold. The peer reads alive[]; nothing of this table is in its sight.
+ * Grants, from the owner's side: what the peer of one channel may use of our memory. A grant is for
+ * a region, made when the peer presents its key on a QP connected to it, or for that QP. The peer
+ * quotes the grant's id in hazards (hazard.h) and messages; alive[] in our side of the channel
+ * tells which ids are valid. The peer reads alive[], but never sees this table.
  *
  *	id = serial << GRANT_INDEX_BITS | index		alive[index] == id: the grant holds
  *
- * To end a grant: grant_kill(), wait until no hazard of the peer names it, grant_free(). An id does not
- * come back soon: the serial of its index goes up.
+ * To end a grant: grant_kill(), wait until no hazard of the peer names it, grant_free(). Ids are
+ * not reused soon: each use of an index increments its serial.
  */
 #ifndef VERBATIM_LOCAL_GRANT_H
 #define VERBATIM_LOCAL_GRANT_H
@@ -25,7 +25,7 @@
 
 enum grant_kind { GRANT_NONE, GRANT_REGION, GRANT_QP };
 
-/* What our side of the channel says of our grants. */
+/* Our grants, as our side of the channel shows them. */
 struct grant_page {
 	_Atomic uint32_t alive[GRANTS_MAX];
 };
@@ -45,31 +45,34 @@ struct grants {
 	uint16_t bucket[GRANT_BUCKETS];	/* index + 1 */
 	uint16_t free, fresh;		/* @free: index + 1 of the first; indices never used start at @fresh */
 	unsigned count;
-	_Atomic uint64_t last_qp;	/* the latest found, id << 32 | QPN: messages come one after another */
+	_Atomic uint64_t last_qp;	/* last one found, id << 32 | QPN: a cache */
 	struct grant grant[GRANTS_MAX];
 };
 
 /* @page: zeroed memory of our side. */
 void grants_init(struct grants *grants, struct grant_page *page);
-/* A new life of the channel, whose page is zeroed: there are none; ids go on. */
+/* A new life of the channel, whose page is zeroed: no grants; ids continue. */
 void grants_reset(struct grants *grants);
 void grants_fini(struct grants *grants);
 
 /* The grant of @name, made if there is none; 0: no room, or it is about to be freed. *fresh: it was made. */
 uint32_t grant_get(struct grants *grants, enum grant_kind kind, uint32_t name, bool *fresh);
-/* What a peer names by @id: false where that is no living grant of the kind. */
+/* Look up the @id that a peer names. False: not a live grant of that kind. */
 bool grant_find(struct grants *grants, enum grant_kind kind, uint32_t id, uint32_t *name);
 /*
- * The QPN of a grant of a QP, mostly without the lock. The caller compares the grant with the QP's, under the
- * QP's lock (pairing.ours): nothing else is to be decided by it.
+ * The QPN of a QP's grant, mostly without the lock. Only a hint: the caller compares the grant with
+ * pairing.ours, under the QP's lock.
  */
 bool grant_find_qp(struct grants *grants, uint32_t id, uint32_t *qpn);
-/* The peer maps it from now on; returns whether it did before. */
+/* Note that the peer maps it; returns whether it did before. */
 bool grant_set_mapped(struct grants *grants, uint32_t id);
 bool grant_is_mapped(struct grants *grants, enum grant_kind kind, uint32_t name);
-/* The name of a living grant that the peer maps, from *@at on; *@at is behind it then. False: none. */
+/*
+ * The name of the next live grant, from *@at on, that the peer maps; advances *@at past it. False:
+ * none.
+ */
 bool grant_next_mapped(struct grants *grants, unsigned *at, uint32_t *name);
-/* It does not hold any more; 0: there is none. Its index stays taken until grant_free(). */
+/* End the grant and return its id; 0: there is none. Its index stays taken until grant_free(). */
 uint32_t grant_kill(struct grants *grants, enum grant_kind kind, uint32_t name);
 void grant_free(struct grants *grants, uint32_t id);
 
@@ -78,7 +81,7 @@ static inline uint32_t grant_index(uint32_t id)
 	return id & (GRANTS_MAX - 1);
 }
 
-/* For the accessor, with a hazard published (after F3): does the owner say that it holds? */
+/* For the accessor, after publishing a hazard (F3): is the grant still valid? */
 static inline bool grant_is_alive(const struct grant_page *page, uint32_t id)
 {
 	return atomic_load_explicit(&page->alive[grant_index(id)], memory_order_seq_cst) == id;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The owner's table of grants (grant.h), by hand and against a twin that searches a list: ids and names find
- * what they named while it lives, and what has ended is never found again.
+ * The owner's table of grants (grant.h), by hand and against a twin that searches a list: ids and
+ * names find live grants, and a grant that has ended is never found again.
  */
 #include <pthread.h>
 #include <setjmp.h>
@@ -84,7 +84,7 @@ static void a_grant_is_found_until_it_is_killed(void **state)
 	assert_int_equal(grants.count, 0);
 }
 
-/* A key and a QP of the same number are two things, and one is no proof of the other. */
+/* A key and a QP of the same number are distinct, and one does not prove the other. */
 static void regions_and_qps_are_kept_apart(void **state)
 {
 	uint32_t region = get(GRANT_REGION, 5, true), qp = get(GRANT_QP, 5, true);
@@ -216,7 +216,7 @@ static void a_new_life_has_none_of_the_grants_before(void **state)
 	assert_int_equal(grants.count, 0);
 	for (i = 0; i < 100; i++)
 		expect_unknown(GRANT_REGION, old[i]);
-	/* Who still waited for the one of before has no say any more. */
+	/* A late end of the former grant has no effect. */
 	grant_free(&grants, old[50]);
 	for (i = 0; i < 200; i++) {
 		uint32_t id = get(GRANT_REGION, i, true);
@@ -229,7 +229,7 @@ static void a_new_life_has_none_of_the_grants_before(void **state)
 			 get(GRANT_REGION, 7, false));
 }
 
-/* The QP ends the grant in the page alone (object/pairing.h), before anybody kills it here. */
+/* The QP ends the grant in the page alone (object/pairing.h), before it is killed here. */
 static void what_is_dead_in_the_page_is_not_found(void **state)
 {
 	uint32_t id = get(GRANT_QP, 8, true);

@@ -19,7 +19,7 @@
 #include "platform/process_memory.h"
 
 #define BACKLOG		64
-#define FDS_MAX		4u		/* that are looked at; a hello has one */
+#define FDS_MAX		4u		/* that are examined; a hello has one */
 #define HELLO_WAIT_MS	2		/* it follows the connection at once */
 #define SEALS		(F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL)
 
@@ -35,8 +35,8 @@ int handshake_listen(int channel_fd)
 /* ---- trust ---- */
 
 /*
- * Users that this user namespace has no number for all look alike: then the kernel's ptrace check says
- * whether the process is of our user.
+ * Users without a number in this user namespace all look alike: then the kernel's ptrace check
+ * tells whether the process is our user's.
  */
 static bool is_trusted(const struct ucred *ucred)
 {
@@ -45,7 +45,7 @@ static bool is_trusted(const struct ucred *ucred)
 	return ucred->uid != overflow_uid() || process_may_access(ucred->pid);
 }
 
-/* Of whoever called listen(), or connect(): a first judgement, before what is said is waited for. */
+/* Check the process that called listen() or connect(), before waiting for its hello. */
 static bool other_end_is_trusted(int fd)
 {
 	struct ucred ucred;
@@ -83,7 +83,7 @@ static int send_hello(int fd, const struct hello *hello, int side_fd)
 	return 0;
 }
 
-/* What came with a hello. */
+/* Received together with a hello. */
 struct attached {
 	struct ucred ucred;
 	bool has_ucred;
@@ -118,7 +118,7 @@ static void take_attached(struct msghdr *message, struct attached *attached)
 	}
 }
 
-/* The first is the side; more than that nobody sends who means well. */
+/* The first descriptor is the side; a correct peer sends no other. */
 static int keep_first(struct attached *attached)
 {
 	while (attached->fds > 1)
@@ -126,14 +126,14 @@ static int keep_first(struct attached *attached)
 	return attached->fds ? attached->fd[0] : -1;
 }
 
-/* A memfd of @bytes that nobody can resize, and nobody map for writing who has not done so already. */
+/* A memfd of @bytes that can be neither resized nor newly mapped for writing. */
 static bool is_sealed(int fd, uint64_t bytes)
 {
 	struct stat stat;
 	struct statfs system;
 	int seals = fd < 0 ? -1 : fcntl(fd, F_GET_SEALS);
 
-	/* Of ordinary pages: of huge ones there may be none. */
+	/* Ordinary pages only: huge ones may run out. */
 	return seals >= 0 && (seals & SEALS) == SEALS && !fstat(fd, &stat) &&
 	       (uint64_t)stat.st_size == bytes && !fstatfs(fd, &system) &&
 	       system.f_type == TMPFS_MAGIC;
@@ -196,7 +196,7 @@ static bool wait_readable(int fd, int timeout_ms)
 }
 
 /*
- * From here on the kernel attaches credentials to what is received, and to what is sent: a hello may
+ * Have the kernel attach credentials to everything received and sent from now on: a hello may
  * arrive before its connection is accepted.
  */
 static int ask_for_credentials(int fd)

@@ -6,12 +6,12 @@
  *	connector -> listener	hello, and the connector's side of the channel
  *	listener -> connector	verdict, hello, and the listener's side
  *
- * A side is memory that its owner alone can write (a memfd sealed against resizing and against new
- * writable mappings); it holds nothing but what is meant for this one peer. The connection stays open: bells
- * and blocks go over it (peer.h), and its hang-up says that the other process has ended.
+ * A side is memory that only its owner can write (a memfd sealed against resizing and against new
+ * writable mappings); it holds only what is for this one peer. The connection stays open: it
+ * carries bells and blocks (peer.h), and its hang-up tells that the other process has ended.
  *
- * Trust is the kernel's word: the credentials that it attaches to each hello, not those of listen() time.
- * An unmapped user (the overflow uid) is trusted only where ptrace access shows that it is the same one.
+ * Trust rests on the credentials that the kernel attaches to each hello, not on those of listen().
+ * An unmapped user (the overflow uid) is trusted only if ptrace access shows that it is our user.
  */
 #ifndef VERBATIM_LOCAL_HANDSHAKE_H
 #define VERBATIM_LOCAL_HANDSHAKE_H
@@ -26,12 +26,13 @@
 #define HANDSHAKE_SLOTS	4u
 #define HANDSHAKE_MAGIC	0x56624d52u	/* "VbMR" */
 /*
- * To be raised when anything changes that two processes share: hellos, sides (local/ring_internal.h),
- * messages (transport/message.h), grants, control messages. Processes of different versions use UDP.
+ * Raise it when anything that two processes share changes: hellos, sides (local/ring_internal.h),
+ * messages (transport/message.h), grants, control messages. Processes of different versions use
+ * UDP.
  */
 #define HANDSHAKE_VERSION	5u
 
-/* What a process says of itself; on the socket as it is here (one host, one byte order). */
+/* What a process tells of itself; sent as is (one host, one byte order). */
 struct hello {
 	uint32_t magic, version;		/* filled in by the calls below */
 	uint32_t slot_count, slot[HANDSHAKE_SLOTS];
@@ -54,25 +55,27 @@ struct handshake_peer {
 int handshake_listen(int channel_fd);
 
 /*
- * Connect to the holder of @slot; does not block. Say hello soon: it is not waited for long. 0;
- * ECONNREFUSED: nobody listens there; EPERM: not to be trusted; ETIMEDOUT: too many wait there.
+ * Connect to the holder of @slot; does not block. Send the hello soon: the listener waits only
+ * briefly. 0; ECONNREFUSED: no listener; EPERM: not trusted; ETIMEDOUT: the listener's queue is
+ * full.
  */
 int handshake_connect(uint32_t slot, struct handshake_peer *peer);
 /*
- * Our hello. 0: peer->fd becomes readable when handshake_receive() has something to do; ECONNRESET: it did not
- * want us; errno: *peer is closed.
+ * Send our hello. 0: peer->fd becomes readable when handshake_receive() has something to do. On
+ * errors *peer is closed; ECONNRESET: the listener refused us.
  */
 int handshake_greet(struct handshake_peer *peer, const struct hello *hello, int side_fd);
 /*
- * Its answer: blocks, up to @timeout_ns. 0: *peer is filled; EAGAIN: none yet. Others, and *peer is
- * closed: ECONNRESET: it did not want us, or ended; EPROTO: of another version, or its side is not
- * sealed; EPERM; else the verdict of the other side, EALREADY: it is about to connect to us.
+ * Wait for the listener's answer, up to @timeout_ns. 0: *peer is filled; EAGAIN: none yet. On other
+ * errors *peer is closed: ECONNRESET: the listener refused us, or ended; EPROTO: another version,
+ * or its side is not sealed; EPERM: not trusted; else the listener's verdict, EALREADY: it is about
+ * to connect to us.
  */
 int handshake_receive(struct handshake_peer *peer, uint64_t timeout_ns);
 /* handshake_receive() would not have to wait. */
 bool handshake_is_answered(const struct handshake_peer *peer);
 
-/* Accept a connection. 0; EAGAIN: none (more); others: one was turned away, ask again. */
+/* Accept a connection. 0; EAGAIN: none (left); others: one was refused, call again. */
 int handshake_accept(int listen_fd, struct handshake_peer *peer);
 /* Answer it: @verdict 0 or errno (then call handshake_close()). 0 or errno. */
 int handshake_answer(struct handshake_peer *peer, const struct hello *hello, int verdict, int side_fd);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Two processes meet; whoever is no match, or not who he seems to be, is turned away, and leaves nothing
- * behind. In a network namespace of the test.
+ * Two processes connect; a process that does not match, or is not what it claims, is refused and
+ * leaves nothing behind. In a network namespace of the test.
  */
 #include <errno.h>
 #include <poll.h>
@@ -225,7 +225,7 @@ static void two_processes_share_memory_until_one_ends(void **state)
 	end(pid);
 	assert_int_equal(poll(&pollfd, 1, 1000), 1);
 	assert_true(pollfd.revents & POLLHUP);
-	/* What is shared outlives its owner: nobody faults. */
+	/* Shared memory outlives its owner: no access faults. */
 	assert_string_equal(theirs, "the listener's");
 	munmap(theirs, BYTES);
 	handshake_close(&peer);
@@ -303,7 +303,7 @@ static void a_verdict_that_would_say_wait_is_none(void **state)
 	party_end(&party);
 }
 
-/* ---- who it is ---- */
+/* ---- identity ---- */
 
 static int exit_of(pid_t pid)
 {
@@ -373,7 +373,7 @@ static void who_has_become_another_user_is_turned_away(void **state)
 	pid = start_listener(EALREADY, 0, USER);
 	assert_true(pid > 0);
 	party_make(&party);
-	/* It was trusted when it listened; it is not the one to trust us now. */
+	/* It was trusted when it called listen(), but is another user now. */
 	err = connect_as(LISTENERS_SLOT, &party.hello, party.side_fd, &peer);
 	assert_true(!err || err == ECONNRESET);	/* it hung up before we spoke */
 	assert_int_equal(exit_of(pid), 1);
@@ -504,7 +504,7 @@ static int stranger(const void *data, size_t bytes, const int *fds, unsigned cou
 	return fd;
 }
 
-/* What comes of @bytes of @data with these descriptors; none of them is kept, whatever it is. */
+/* The result of @bytes of @data with these descriptors; none of them is kept, in any case. */
 static int accept_from_stranger(struct party *party, const void *data, size_t bytes, const int *fds,
 				unsigned count)
 {
@@ -560,7 +560,7 @@ static void what_is_no_hello_is_refused(void **state)
 	party_end(&party);
 }
 
-/* Random bytes in the place of some of it: what is taken is sound. */
+/* Random bytes replace some of it: what is accepted is sound. */
 static void junk_is_refused_or_harmless(void **state)
 {
 	struct party party;
@@ -607,7 +607,7 @@ static int memory_with(int seals, size_t bytes, unsigned flags)
 	return fd;
 }
 
-/* It could be shortened under our hands, or somebody else could write there. */
+/* Otherwise it could be truncated while we use it, or written by another process. */
 static void a_side_that_is_not_sealed_is_refused(void **state)
 {
 	static const int seals[] = { F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_FUTURE_WRITE, F_SEAL_SEAL };
@@ -659,7 +659,7 @@ static void more_descriptors_than_one_are_not_kept(void **state)
 	party_end(&party);
 }
 
-/* Who connects and says nothing holds up the worker for some milliseconds at most. */
+/* A process that connects and sends nothing delays the worker by some milliseconds at most. */
 static void who_says_nothing_is_turned_away(void **state)
 {
 	struct name name = name_of_slot(SLOT_CHANNEL_NAME, OUR_SLOT);
@@ -710,7 +710,7 @@ static void failures_are_passed_on(void **state)
 	party_end(&party);
 }
 
-/* What a test that failed has left has no names here. */
+/* A new namespace: what a failed test left behind has no names here. */
 static int renew(void **state)
 {
 	return netns_renew() ? 0 : -1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Hazards: which grants (grant.h) a process is using in another one's memory just now, published in its
- * side of the channel, so that the owner can wait until nobody does.
+ * Hazards: the grants (grant.h) of another process's memory that a process is using at this moment,
+ * published in its side of the channel, so that the owner can wait until no access is left.
  *
  *	accessor			owner
  *	hazard = grants			grant dies: alive[] = 0
@@ -20,7 +20,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define HAZARDS 16u	/* accesses of a process to another one at a time */
+#define HAZARDS 16u	/* concurrent accesses of a process to another one */
 
 struct hazard_table {
 	struct {
@@ -29,8 +29,8 @@ struct hazard_table {
 };
 
 /*
- * Publish, in any free slot of ours; @hint spreads those who do so at once. False: all are in use.
- * Claiming and publishing are one exchange, which is the full fence too (F3).
+ * Publish in any free slot of ours; @hint spreads concurrent threads. False: all are in use. One
+ * exchange claims and publishes, and is the full fence, too (F3).
  */
 static inline bool hazard_begin(struct hazard_table *table, uint32_t region, uint32_t qp,
 				unsigned hint, unsigned *slot)
@@ -53,7 +53,7 @@ static inline void hazard_end(struct hazard_table *table, unsigned slot)
 	atomic_store_explicit(&table->slot[slot].use, 0, memory_order_release);	/* R3 */
 }
 
-/* Is anything in use? To be asked of one's own table. */
+/* Is any slot in use? For our own table. */
 static inline bool hazard_any(const struct hazard_table *table)
 {
 	unsigned i;

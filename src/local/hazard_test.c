@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Hazards (hazard.h): what is published is seen, places are taken once, and an owner that ends a grant and
- * waits finds nobody at its memory after that.
+ * Hazards (hazard.h): what is published is seen, slots are taken once, and after an owner has ended
+ * a grant and waited, no access to its memory is left.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -98,7 +98,7 @@ static struct grant_page page;
 static _Atomic uint32_t id;		/* of the grant that accessors try */
 static _Atomic bool finished;
 static _Atomic unsigned accesses;
-static uint32_t content;		/* what is granted; written by the owner alone, while nobody reads */
+static uint32_t content;		/* granted; written by the owner, while no thread reads */
 
 static void *access_all_the_time(void *argument)
 {
@@ -138,7 +138,7 @@ static void after_the_wait_nobody_accesses(void **state)
 		atomic_store(&page.alive[17], now);
 		atomic_store(&id, now);
 		before = atomic_load(&accesses);
-		/* Now and then be sure that somebody is at it; mostly surprise them. */
+		/* Now and then be sure that accesses are in progress; mostly surprise them. */
 		while (life % 64 == 0 && atomic_load(&accesses) == before)
 			sched_yield();
 		for (i = life % 256; i; i--)

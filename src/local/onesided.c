@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * RDMA WRITE, READ and atomics by our own hands: a plain copy, a load or store where the peer's block is
- * mapped here, else one copy between address spaces. The checks are the responder's, on what the owner has
- * granted (pairing.c); the target's threads take no part.
+ * RDMA WRITE, READ and atomics, executed by the requester: a plain copy, load or store where the
+ * peer's block is mapped here, else one copy between address spaces. The checks are the
+ * responder's, on what the owner has granted (pairing.c); the peer's threads take no part.
  *
  *	agreed? key known? rights, bounds -> hazard -> both grants alive -> copy -> hazard ends -> completion
  *
- * What takes a system call, or is longer than a packet, is moved without the QP's lock and never with the
- * progress lock. Pages of ours are made present before the hazard is published, so that nobody waits for a
- * page fault of ours.
+ * Copies that take a system call, or are longer than a packet, are made without the QP's lock, and
+ * never with the progress lock. Our pages are made present before the hazard is published, so that
+ * the owner never waits for our page faults.
  *
- * Any objection leaves the request to the transport, which sends it as packets and gets the
- * answer (a NAK, an error of the peer's QP) that the specification names.
+ * On any objection the transport sends the request as packets, and gets the answer (a NAK, an error
+ * of the peer's QP) that the specification names.
  */
 #include "local/peer.h"
 
@@ -39,7 +39,7 @@ struct transfer {
 	enum ibv_wr_opcode opcode;
 	unsigned need;			/* right at the peer */
 	uint8_t *mapped;		/* the peer's memory, here; NULL: not mapped */
-	bool asked;			/* for the region: the answer is to come */
+	bool asked;			/* the region was asked for, no answer yet */
 	uint32_t length, number;
 	uint64_t remote;
 	unsigned grants, pieces;
@@ -162,7 +162,7 @@ static int run_atomic(struct transfer *transfer, const struct send_wqe *wqe)
 		err = user_compare_swap(transfer->mapped, wqe->compare_add, wqe->swap, &original);
 	else
 		err = user_fetch_add(transfer->mapped, wqe->compare_add, &original);
-	/* Done is done: memory of our own that is gone cannot make it undone. */
+	/* The atomic is done, even if our own memory for its result is gone. */
 	if (!err && copy_user(transfer->piece[0].iov_base, &original, sizeof(original)))
 		log_warn("the result of an atomic is lost: its local memory is no longer mapped");
 	return err;
@@ -188,7 +188,7 @@ static bool move(struct transfer *transfer, const struct send_wqe *wqe)
 	return !err;
 }
 
-/* Can it be done at all? */
+/* Is the peer's memory accessible at all? */
 static bool is_reachable(const struct transfer *transfer)
 {
 	return !transfer->length || transfer->mapped ||
@@ -196,7 +196,7 @@ static bool is_reachable(const struct transfer *transfer)
 		peer_both_copy(transfer->local, transfer->peer));
 }
 
-/* Our own pages, so that no fault comes between. A page that is not there is the transport's to explain. */
+/* Fault in our own pages beforehand. The transport explains a page that is not mapped. */
 static bool make_present(struct transfer *transfer)
 {
 	bool in = transfer->opcode != IBV_WR_RDMA_WRITE;
@@ -268,7 +268,7 @@ static enum counter counter_of(unsigned need)
 	       need == IBV_ACCESS_REMOTE_READ  ? COUNTER_DIRECT_READ : COUNTER_DIRECT_ATOMIC;
 }
 
-/* What it moves, and where to. False: to nobody that we share memory with. */
+/* Note what the request moves, and where to. False: no memory is shared with that peer. */
 static bool transfer_begin(struct transfer *transfer, struct local *local, struct qp *qp,
 			   const struct send_wqe *wqe) REQUIRES(qp->lock)
 {

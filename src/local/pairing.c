@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Pairing: two queue pairs that are connected to each other agree that requests may do without packets,
- * and a requester learns which region a key names. Nothing is agreed that would fail as packets: the
- * owner compares type, state, destination QP, path MTU and PSN, protection domain and rights, as its
- * responder would. Until then, and whenever the answer is no, requests go as packets, which says why.
+ * Pairing: two queue pairs that are connected to each other agree that requests may do without
+ * packets, and a requester learns which region a key names. Requests that would fail as packets are
+ * never agreed on: the owner compares type, state, destination QP, path MTU and PSN, protection
+ * domain and rights, as its responder would. Until then, and whenever the answer is no, requests go
+ * as packets, and the transport explains failures.
  *
- * A requester asks when nothing of its QP is unanswered. The question goes through the ring behind the
- * packets that it sent before, so that both ends mean the same PSN. Both count messages from 0 then.
+ * A requester asks when nothing of its QP is unanswered. The question goes through the ring behind
+ * the packets that it sent before, so that both ends mean the same PSN. Both then count messages
+ * from 0.
  */
 #include "local/peer.h"
 
@@ -26,7 +28,7 @@
 
 /* ---- QPs: the requester ---- */
 
-/* What is said of a channel that is gone is forgotten. */
+/* Forget what belongs to a channel that is gone. */
 static struct pairing *pairing_of(struct qp *qp, struct peer *peer) REQUIRES(qp->lock)
 {
 	uint32_t life = atomic_load_explicit(&peer->life, memory_order_acquire);
@@ -47,7 +49,7 @@ uint32_t pairing_grant_qp(struct local *local, struct qp *qp, struct peer *peer)
 	if (pairing->ours && grant_is_alive(peer->grants.page, pairing->ours))
 		return pairing->ours;
 	pairing->ours = grant_get(&peer->grants, GRANT_QP, qp->number, &fresh);
-	/* One that has ended may not be drained yet. */
+	/* A grant that has ended may not be drained yet. */
 	if (pairing->ours && !grant_is_alive(peer->grants.page, pairing->ours))
 		pairing->ours = 0;
 	if (!pairing->ours)
@@ -81,7 +83,7 @@ bool pairing_is_agreed(struct local *local, struct qp *qp, struct peer *peer)
 {
 	struct pairing *pairing = pairing_of(qp, peer);
 
-	/* The peer's QP may have ended it: then it is asked anew. */
+	/* The peer's QP may have ended the pairing: ask it again. */
 	if (pairing->agreed && !grant_is_alive(peer->alive, pairing->theirs))
 		pairing->agreed = false;
 	if (pairing->agreed || pairing->asked || !is_idle(qp))
@@ -146,7 +148,7 @@ void pairing_ask_again(struct local *local, uint32_t qpn)
 
 /* ---- QPs: the owner ---- */
 
-/* In RTR the first packet raises an event (COMM_EST): so the first request is one. */
+/* In RTR the first packet raises COMM_EST, so the first request must be a packet. */
 static bool is_receiving(const struct qp *qp)
 {
 	return qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD ||
@@ -185,7 +187,7 @@ static bool answer_ask_qp(struct local *local, struct peer *peer, const struct c
 			answer.qp = pairing_grant_qp(local, qp, peer);
 			answer.pd = qp->pd->number;
 			answer.access = qp->attr.qp_access_flags;
-			/* What was agreed on was with another life of the requester's QP. */
+			/* The agreement was with a former life of the requester's QP. */
 			if (qp->pairing.theirs != ask->requester_qp)
 				qp->pairing.agreed = false;
 			qp->pairing.theirs = ask->requester_qp;
@@ -263,7 +265,7 @@ uint32_t pairing_grant_region(struct local *local, struct peer *peer, uint32_t k
 	return id;
 }
 
-/* What the key gives on the QP that the question names: rights of both. 0: nothing. */
+/* The rights of both the key and the QP that the question names. 0: none. */
 static unsigned rights_of(struct local *local, struct peer *peer, const struct control *ask,
 			  struct mr_description *region)
 {

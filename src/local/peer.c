@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The table of peer processes (peer.h): where the memory of each channel is, admitting and dismissing,
- * what comes by its socket, and the beginning and end of all of it with the HCA.
+ * The table of peer processes (peer.h): the memory of each channel, admission and dismissal, the
+ * channel's socket, and setup and teardown with the HCA.
  */
 #include "local/peer.h"
 
@@ -21,10 +21,10 @@
 #include "platform/memory.h"
 
 #define ACCESS_MAX_NS	1000000000u
-#define UDP_FIRST_NS	1000000000u	/* so long packets that left by UDP may still be there */
+#define UDP_FIRST_NS	1000000000u	/* how long packets sent by UDP may be under way */
 #define PAGE_BYTES	4096u
 #define HAZARD_BYTES	PAGE_BYTES
-#define READS_MAX	16u		/* messages of a socket in one go */
+#define READS_MAX	16u		/* messages read from a socket in one go */
 #define EVENTS_MAX	32
 
 _Static_assert(sizeof(struct hazard_table) <= HAZARD_BYTES, "they lie in the channel's memory");
@@ -165,7 +165,7 @@ static void peer_free(struct peer *peer)
 	free(peer);
 }
 
-/* One that is free, or a new one; it is reserved then. */
+/* Reserve a free place, or a new one. */
 static int find_place(struct peers *peers, struct peer **found) REQUIRES(peers->lock)
 {
 	struct peer *peer = NULL;
@@ -189,7 +189,10 @@ static int find_place(struct peers *peers, struct peer **found) REQUIRES(peers->
 	return 0;
 }
 
-/* The guard of a peer that may still be in mid-copy stays shut for good: nothing else may come to lie there. */
+/*
+ * The guard of a peer that may still be copying stays shut for good: its address must not be
+ * reused.
+ */
 static void give_place(struct peers *peers, struct peer *peer)
 {
 	if (!peer->severed)
@@ -238,7 +241,10 @@ static int watch(struct local *local, struct peer *peer)
 	return epoll_ctl(local->bells_fd, EPOLL_CTL_ADD, peer->process.fd, &event) ? errno : 0;
 }
 
-/* Can its memory be reached in one copy? Each side finds out for itself, and tells the other (reach). */
+/*
+ * Can the peer's memory be accessed in one copy? Each side probes for itself, and tells the other
+ * (reach).
+ */
 static unsigned probe(const struct local *local, struct peer *peer)
 {
 	int err;
@@ -351,7 +357,7 @@ static void wait_for_own_accesses(const struct peer *peer)
 		thread_yield();
 }
 
-/* Its descriptor. Those that came later move up. */
+/* Remove a block and return its descriptor. Later blocks move up. */
 static int passed_remove(struct peer *peer, unsigned i) REQUIRES(peer->inbox)
 {
 	int fd = peer->passed[i].fd;
@@ -424,8 +430,8 @@ static unsigned find_passed(const struct peer *peer, uint32_t region) REQUIRES(p
 }
 
 /*
- * In the place of the one before, if the block was sent anew: the message behind it found no room. Of those
- * that nobody has asked for, and maybe never will, the oldest goes.
+ * Replaces the previous descriptor if the block was sent again because the message behind it found
+ * no room. If there is no place left, the oldest block not asked for is dropped.
  */
 static void keep_block(struct peer *peer, uint32_t region, int fd) REQUIRES(peer->inbox)
 {
@@ -442,13 +448,16 @@ static void keep_block(struct peer *peer, uint32_t region, int fd) REQUIRES(peer
 	peer->passed[find_passed(peer, 0)] = (struct passed_block){ region, fd };
 }
 
-/* Blocks are memfds; of anything else, such as the peer's end of this connection, nothing is kept. */
+/* Blocks are memfds; anything else, such as the peer's end of this connection, is not kept. */
 static bool is_memfd(int fd)
 {
 	return fcntl(fd, F_GET_SEALS) >= 0;
 }
 
-/* What comes with a message: true if it is one block, as announced by @region, or nothing and none was. */
+/*
+ * Take the descriptors of a message. True: one block, as @region announces, or none if none is
+ * announced.
+ */
 static bool take_fds(struct peer *peer, struct msghdr *message, uint32_t region) REQUIRES(peer->inbox)
 {
 	struct cmsghdr *header;
@@ -474,7 +483,7 @@ static bool take_fds(struct peer *peer, struct msghdr *message, uint32_t region)
 	return !others && blocks == (region ? 1u : 0u);
 }
 
-/* False: nothing is left, or the peer hung up; or it says what no peer does, and is left. */
+/* False: nothing is left, the peer hung up, or it broke the protocol and is left. */
 static bool read_one(struct peer *peer) REQUIRES(peer->inbox)
 {
 	uint32_t region = 0;
@@ -612,7 +621,7 @@ static int open_sockets(struct local *local)
 	return waiter_add(local->waiter, local->bells_fd, local->bells_tag);
 }
 
-/* A program that runs with other rights than its user's shares memory with nobody. */
+/* A program that runs with other rights than its user's shares no memory. */
 static bool is_set_id(void)
 {
 	return getauxval(AT_SECURE) != 0;
@@ -642,7 +651,10 @@ int local_open(struct local *local)
 	err = trace_wrap(&local->link);
 	if (err)
 		goto close_all;
-	/* Where packets are asked for, or each is to be seen (VERBATIM_TRACE), all goes as packets. */
+	/*
+	 * If packets are asked for (LOCAL_RING), or VERBATIM_TRACE is to show each, everything goes
+	 * as packets.
+	 */
 	local->direct = local->link == local->ring && local->mode != LOCAL_RING;
 	local->mrs->drain_peers = drain_region;
 	local->mrs->forget = region_forget;

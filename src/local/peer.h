@@ -2,19 +2,19 @@
 /*
  * Peer processes and their channels, for the files of this folder:
  *
- *	peer.c		the table of them: where the memory of each is, admitting and dismissing
+ *	peer.c		the table of them: the memory of each, admission and dismissal
  *	connect.c	connecting and being connected to; peers that end
- *	reconnect.c	later, by the worker, what failed
+ *	reconnect.c	retries by the worker
  *	pairing.c	which grants QPs and keys have: asking for them, and answering
  *	drain.c		ending grants: waiting until no peer uses them any more
- *	onesided.c	WRITE, READ and atomics by our own hands
+ *	onesided.c	WRITE, READ and atomics, executed by the requester
  *	send.c		messages, the requester's part; receive.c: the responder's, and answers
  *	fetch.c		large messages: copying their data, without locks
  *
  * Memory of a channel, one memfd a side:	rings | hazards | grants
  *
- * The two places where the sides of channel N are mapped stay the same for as long as the HCA is open, and
- * so do its tables: threads look there without locks. When a peer is gone its places show zeros.
+ * The sides and tables of channel N stay at the same addresses while the HCA is open: threads read
+ * them without locks. When a peer is gone, its sides read as zeros.
  */
 #ifndef VERBATIM_LOCAL_PEER_H
 #define VERBATIM_LOCAL_PEER_H
@@ -43,7 +43,7 @@ struct passed_block {
 
 /*
  * A message whose data is being fetched: the next one of the peer's ring, which is held. NONE and
- * DUE change with the progress lock held; a thread that takes a job from DUE to RUNNING has it alone.
+ * DUE change with the progress lock held; a thread that moves a job from DUE to RUNNING owns it.
  */
 enum job_state { JOB_NONE, JOB_DUE, JOB_RUNNING };
 
@@ -71,16 +71,16 @@ struct peer {
 	bool ended;			/* under inbox: it hung up */
 	bool rung;			/* under inbox: a bell was read (peer_took_bell) */
 	struct fetch_job job;
-	_Atomic uint32_t offer[OFFERS_MAX];	/* keys of blocks that it is to be given (grant_offer) */
+	_Atomic uint32_t offer[OFFERS_MAX];	/* keys of blocks to offer (grant_offer) */
 
 	/* From the first life of the channel on */
 	uint8_t *ours;			/* our side */
 	uint8_t *theirs;		/* its side, for reading */
-	struct hazard_table *hazards;	/* what we use of its memory */
+	struct hazard_table *hazards;	/* grants of its memory that we use */
 	const struct hazard_table *their_hazards;
 	const struct grant_page *alive;	/* its grants to us */
 	struct grants grants;		/* ours to it */
-	struct peer_memory *regions;	/* of its regions, what we were granted */
+	struct peer_memory *regions;	/* its regions that were granted to us */
 };
 
 /* An attempt to connect to the holder of @slot. */
@@ -103,7 +103,7 @@ struct peers {
 	struct lock lock;
 	const struct slot *slot[HANDSHAKE_SLOTS];	/* ours, at which we listen */
 	unsigned slots;
-	/* The last that its holder said to us: as a listener, as a connector. */
+	/* The latest nonces that its holder sent us: as a listener, as a connector. */
 	_Atomic uint64_t proof[SLOT_COUNT][2];
 	struct peer *_Atomic peer[CHANNELS_MAX];
 	uint32_t lives;
@@ -114,8 +114,8 @@ struct peers {
 	struct later later[SLOT_COUNT];
 	_Atomic uint64_t later_ns;	/* the earliest of them */
 	_Atomic uint64_t again_ns[SLOT_COUNT];	/* when a datagram may try again */
-	int spare_fd;			/* given up to turn away who connects when there is no other */
-	_Atomic unsigned granted;	/* grants made so far: none, and there is nothing to end */
+	int spare_fd;			/* to refuse connections when out of descriptors */
+	_Atomic unsigned granted;	/* grants made so far; 0: there is nothing to end */
 };
 
 /* Bytes of a side. */
@@ -124,23 +124,26 @@ size_t peer_side_bytes(void);
 /* ---- the table ---- */
 
 /*
- * A channel for a peer to come, with a fresh side of ours: *side_fd is the caller's. 0; ENOSPC: all
- * are taken; errno.
+ * Reserve a channel for a new peer, with a fresh side of ours; the caller owns *side_fd. 0; ENOSPC:
+ * all channels are taken; errno.
  */
 int peer_reserve(struct local *local, struct peer **peer, int *side_fd);
 /* It came to nothing. */
 void peer_release(struct local *local, struct peer *peer);
 /*
- * Open the reserved channel to @process, which is taken over, also on failure. Nothing is sent there before
- * peer_publish(). 0 or errno: then the reservation is released.
+ * Open the reserved channel to @process; takes over @process, also on failure. Nothing is sent
+ * before peer_publish(). 0 or errno: then the reservation is released.
  */
 int peer_admit(struct local *local, struct peer *peer, struct handshake_peer *process);
-/* From now on it is found by its slots. */
+/* Make the peer findable by its slots. */
 void peer_publish(struct local *local, struct peer *peer);
 /* Close the channel. By the worker, or when there is none; with the progress lock. */
 void peer_dismiss(struct local *local, struct peer *peer);
 
-/* Of an open channel, else NULL. Any thread; it stays what it is while the progress lock is held. */
+/*
+ * The peer of an open channel, else NULL. Any thread; it does not change while the progress lock is
+ * held.
+ */
 struct peer *peer_at(const struct local *local, unsigned channel);
 /* The peer that holds @slot. */
 struct peer *peer_of_slot(const struct local *local, uint32_t slot);
@@ -158,56 +161,59 @@ static inline bool peer_both_copy(const struct local *local, const struct peer *
 
 /* ---- its socket ---- */
 
-/* Take what has come: bells (dropped), descriptors of blocks. Notes the end of the peer. */
+/* Read what has come: drops bells, keeps descriptors of blocks, notes the end of the peer. */
 void peer_read_socket(struct peer *peer);
 /*
- * Was a bell among it, since the last call? A thread that reads the socket while another one sleeps may
- * have taken the bell for that one, and rings our doorbell then: the peer rings once a sleep.
+ * Has a bell been read since the last call? A thread that reads the socket while another one sleeps
+ * may take that one's bell, and then rings our doorbell: the peer rings once per sleep.
  */
 bool peer_took_bell(struct peer *peer);
 /* The descriptor that came for that grant, the caller's; -1: none. */
 int peer_take_block(struct peer *peer, uint32_t region);
-/* Send a descriptor: false: the socket is full, or it failed. */
+/* Send a descriptor. False: the socket is full or failed. */
 bool peer_send_block(struct peer *peer, uint32_t region, int fd);
-/* It is to be dismissed, as if it had hung up. */
+/* Have the peer dismissed, as if it had hung up. */
 void peer_end(struct peer *peer);
 bool peer_has_ended(struct peer *peer);
 
 /* ---- connecting (connect.c, reconnect.c) ---- */
 
-/* Say to the holder of @slot which slots are ours. 0; ENOBUFS: not now; ECONNREFUSED; errno. */
+/* Prove to the holder of @slot which slots are ours. 0; ENOBUFS: not now; ECONNREFUSED; errno. */
 int proofs_send(const struct peers *peers, uint32_t slot, uint64_t nonce);
-/* Have the holders of all slots of @hello said @nonce? Takes the progress lock. */
+/* Have the holders of all slots of @hello sent @nonce? Takes the progress lock. */
 bool proofs_hold(struct local *local, const struct hello *hello, uint64_t nonce);
 
 /* Connect to the holder of @slot. 0: attempt_end() is due; EALREADY: another thread does, or did. */
 int attempt_begin(struct local *local, uint32_t slot, struct attempt *attempt);
-/* EAGAIN: it has not answered, neither of the two that end it is done; else as handshake_receive(). */
+/* EAGAIN: no answer yet, the attempt stays open; else as handshake_receive(). */
 int attempt_end(struct local *local, struct attempt *attempt, uint64_t timeout_ns);
 void attempt_give_up(struct local *local, struct attempt *attempt);
-/* The worker waits for the answer now: EAGAIN; ENOSPC: for too many, this one was given up. */
+/* Leave the answer to the worker. EAGAIN; ENOSPC: it awaits too many, this attempt was given up. */
 int attempt_leave(struct local *local, struct attempt *attempt);
-/* The worker: the answers that have come. */
+/* For the worker: take the answers that have come. */
 void attempts_take_answers(struct local *local);
-/* A thread could not connect to the holder of @slot, for @err: the worker tries, unless that is for good. */
+/*
+ * Connecting to the holder of @slot failed with @err: the worker retries, unless the error is
+ * permanent.
+ */
 void reconnect_later(struct local *local, uint32_t slot, int err);
-/* Datagrams are being sent to it by UDP: the worker tries once. */
+/* Datagrams are sent to @slot by UDP: the worker tries to connect, once. */
 void reconnect_soon(struct local *local, uint32_t slot);
 /* Close what is open, and nothing else. */
 void attempts_abandon(struct peers *peers);
 
 /* ---- grants (pairing.c, drain.c) ---- */
 
-/* Is @qp agreed on with the peer? If not it is asked, when that makes sense. */
+/* Is @qp paired with the peer? If not, ask the peer if that makes sense. */
 bool pairing_is_agreed(struct local *local, struct qp *qp, struct peer *peer) REQUIRES(qp->lock);
 /* Our grant of @qp to the peer, made if need be; 0: no room. */
 uint32_t pairing_grant_qp(struct local *local, struct qp *qp, struct peer *peer) REQUIRES(qp->lock);
 /* Our grant of the region @key to the peer, for what we send from there; 0: no room. */
 uint32_t pairing_grant_region(struct local *local, struct peer *peer, uint32_t key);
 /*
- * How a request fared: it did without packets; it waits, for an answer or for room; something stands
- * against it. A full send queue is never idle by itself, so a stream of packets is held for requests
- * that might do without. After objections it goes on, and is held again later and later.
+ * The outcome of a request: done without packets; waiting for an answer or for room; objection. A
+ * full send queue never gets idle by itself, so a stream of packets is paused for requests that may
+ * need none. After objections it resumes, and is paused ever more rarely.
  */
 enum pairing_verdict { PAIRING_DONE, PAIRING_WAITS, PAIRING_OBJECTS };
 void pairing_judge(struct qp *qp, enum pairing_verdict verdict) REQUIRES(qp->lock);
@@ -216,32 +222,32 @@ void pairing_reconsider(struct qp *qp) REQUIRES(qp->lock);
 /* Ask which region is @key's, unless it was asked lately. Returns whether it was asked now. */
 bool pairing_ask_key(struct local *local, struct qp *qp, struct peer *peer, uint32_t key)
 	REQUIRES(qp->lock);
-/* With the progress lock: a control message has come. False: it could not be answered now. */
+/* Handle a control message, with the progress lock. False: it cannot be answered now. */
 bool pairing_receive(struct local *local, struct peer *peer, const struct control *control);
-/* With the progress lock: our question about that QP could not be taken: ask again. */
+/* The peer could not take our question about that QP: ask again. With the progress lock. */
 void pairing_ask_again(struct local *local, uint32_t qpn);
 
-/* What a KEY message says of @region. */
+/* Fill in a KEY message about @region. */
 void describe_grant(const struct mr_description *region, uint32_t grant, struct control *control);
 /*
- * The block of @region, if it is one, is granted with it for @rights (a mask of IBV_ACCESS_REMOTE_*): its
- * descriptor is sent, and @answer says so. Else it is reached by copies.
+ * If @region is a block, grant the block for @rights (a mask of IBV_ACCESS_REMOTE_*): send its
+ * descriptor, and note that in @answer. Otherwise the peer copies.
  */
 void grant_block(struct local *local, struct peer *peer, const struct mr_description *region,
 		 unsigned rights, struct control *answer);
 
 /*
- * Data is sent from the region @key: if it is a block that the peer may as well map it is offered, by the
- * thread that drives next.
+ * Data is sent from the region @key: if it is a block that the peer may map, the next driving
+ * thread offers it.
  */
 void grant_offer(struct local *local, struct peer *peer, uint32_t key);
 /* With the progress lock: make the offers that are due. */
 void grant_make_offers(struct local *local);
 
-/* A region is gone that had that block. For struct mr_table. */
+/* The region of @block is gone. For struct mr_table. */
 void region_forget(void *local, void *block);
 
-/* The region of @key: no peer uses it any more. A mr_drain_fn. */
+/* Wait until no peer uses the region of @key. An mr_drain_fn. */
 void drain_region(void *local, uint32_t key);
 
 /* ---- messages ---- */
@@ -255,15 +261,15 @@ bool control_send(struct local *local, struct peer *peer, const struct control *
 /* Send @wqe, the next request, as a message. False: it has to wait, or to go as packets. */
 bool message_send(struct local *local, struct qp *qp, const struct send_wqe *wqe) REQUIRES(qp->lock);
 /*
- * With the progress lock: the data of @message, to our QP @qpn, is to be fetched; its pieces are at @source. The
- * peer's ring is held.
+ * Start to fetch the data of @message for our QP @qpn; its pieces are at @source. Holds the peer's
+ * ring. With the progress lock.
  */
 void fetch_start(struct local *local, struct peer *peer, uint32_t qpn, uint32_t sender,
 		 const struct message *message, const struct message_piece *source);
 
 /*
- * The peer of @channel is gone, and its channel closed: what has no answer by now goes another way.
- * With the progress lock.
+ * The peer of @channel is gone and its channel closed: unanswered messages go another way. With the
+ * progress lock.
  */
 void messages_lost(struct local *local, unsigned channel);
 /* The number of a message in its channel, as the transport names it. */

@@ -3,11 +3,11 @@
  * The table of one peer's regions (peer_memory.h). An entry's place is the index of its grant; keys
  * lead there by a hash without chains: of two keys that collide the later one is found.
  *
- * An entry is changed by one thread: version 0, fields, version (R9, release). Who reads it loads the version
- * (A9, acquire), the fields, and the version once more: the same version means the same fields. Versions are
- * ours and do not come back; of the numbers of grants, which are the peer's, nobody can say that. A mapping
- * goes when the entry is gone and no hazard of ours names its grant: who is about to use it has published a
- * hazard before it looked at the version for the last time.
+ * One thread changes an entry: version 0, fields, version (R9, release). A reader loads the version
+ * (A9, acquire), the fields, and the version again: equal versions mean consistent fields. Versions
+ * are ours and never repeat; grant ids are the peer's, and may. A mapping is removed when its entry
+ * is gone and no hazard of ours names its grant: a reader publishes its hazard before its last look
+ * at the version.
  */
 #include "local/peer_memory.h"
 
@@ -18,7 +18,7 @@
 
 #define KEYS_SIZE	(2 * GRANTS_MAX)
 #define ASKED_SIZE	256u
-#define ASK_EVERY	64u		/* uses of a key that is not known, between questions */
+#define ASK_EVERY	64u		/* uses of an unknown key between questions */
 
 struct entry {
 	_Atomic uint64_t version;	/* 0: there is none */
@@ -101,7 +101,7 @@ bool peer_region_find(const struct peer_memory *memory, uint32_t key, struct pee
 {
 	uint16_t index = atomic_load_explicit(&memory->index_of[hash_of(key)], memory_order_acquire);
 
-	/* That a grant has ended is said by a message, too, which may not have found room. */
+	/* A message tells the end of a grant, too, but may not have found room. */
 	return index && entry_read(&memory->entry[index - 1], region) && region->key == key &&
 	       grant_is_alive(memory->alive, region->id);
 }
@@ -158,7 +158,7 @@ static void sweep(struct peer_memory *memory)
 	}
 }
 
-/* Without memory for the note it stays mapped, which does no harm. */
+/* Without memory for the note it stays mapped, which is harmless. */
 static void retire(struct peer_memory *memory, uint32_t id, uint8_t *mapped, size_t bytes)
 {
 	struct retired *retired = malloc(sizeof(*retired));
@@ -181,7 +181,7 @@ static void entry_clear(struct peer_memory *memory, struct entry *entry)
 	STORE(entry->block_mapped, NULL);
 }
 
-/* A failure leaves the region to copies. */
+/* On failure the region is accessed by copies. */
 static uint8_t *map_block(const struct control *control, int fd)
 {
 	void *mapped;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What we have been granted of one peer's memory (control.h): its regions, by key and by grant, with the
- * blocks of them that are mapped here. Written by the thread that holds the progress lock; looked up by
- * any thread, without a lock.
+ * One peer's regions that were granted to us (control.h), by key and by grant, with their blocks
+ * that are mapped here. The thread that holds the progress lock writes; any thread looks up,
+ * without a lock.
  *
  *	peer_region_find	what we know of the key
  *	hazard_begin		names its grant, and the QP's
@@ -20,9 +20,9 @@
 #include "local/grant.h"
 #include "local/hazard.h"
 
-/* A copy of what is known, whole. */
+/* A consistent copy of an entry. */
 struct peer_region {
-	uint64_t version;		/* another one for each time that the peer said something of it */
+	uint64_t version;		/* changes with each message of the peer about it */
 	uint32_t id, key, pd, access;
 	uint64_t start, length;		/* addresses as named by requests */
 	uint64_t host;			/* in the owner's address space */
@@ -38,7 +38,7 @@ struct peer_memory;
 struct peer_memory *peer_memory_new(const struct grant_page *alive, const struct hazard_table *hazards);
 /* A new life of the channel: nothing is known. No hazard of ours is left. */
 void peer_memory_reset(struct peer_memory *memory);
-/* Nobody looks there any more. */
+/* No thread looks there any more. */
 void peer_memory_free(struct peer_memory *memory);
 
 /* Any thread. False: not known, or it has ended. */
@@ -48,7 +48,7 @@ bool peer_region_by_id(const struct peer_memory *memory, uint32_t id, struct pee
 bool peer_region_holds(const struct peer_memory *memory, const struct peer_region *region);
 /* Should the key be asked for? Not again and again. */
 bool peer_key_may_be_asked(struct peer_memory *memory, uint32_t key);
-/* Questions did not get through: all may be asked at the next use. */
+/* Questions got lost: each key may be asked for at its next use. */
 void peer_keys_ask_again(struct peer_memory *memory);
 
 /* With the progress lock. @fd: the block's descriptor, ours to close; -1: none. */

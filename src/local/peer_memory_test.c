@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What we were granted of a peer's memory (peer_memory.h): entries by key and by grant, blocks that stay
- * mapped while somebody of ours uses them, a peer that names the same grant again and again, and threads
- * that look while another one changes.
+ * What we were granted of a peer's memory (peer_memory.h): entries by key and by grant, blocks that
+ * stay mapped while a thread of ours uses them, a peer that names the same grant again and again,
+ * and threads that look while another one changes.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -289,7 +289,7 @@ static void a_block_for_reading_is_not_writable(void **state)
 	assert_int_equal(fcntl(fd, F_GETFD), -1);	/* it was ours to close */
 }
 
-/* What comes in the place of a block: the region is known all the same, for copies. */
+/* Anything else in place of a block: the region is known all the same, for copies. */
 static void what_is_no_block_is_reached_by_copies(void **state)
 {
 	struct control control = granted(id_of(1, 3), 9);
@@ -437,7 +437,7 @@ static void look_while_another_changes(bool same_id)
 
 		change(id, i);
 		before = atomic_load(&reads);
-		/* Now and then be sure that somebody reads; mostly surprise them. */
+		/* Now and then be sure that readers are active; mostly surprise them. */
 		while (i % 64 == 1 && i % 5 && atomic_load(&reads) == before)
 			sched_yield();
 		if (i % 3 == 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A peer's socket (peer.h): blocks arrive by the number of their grant, bells are dropped, and whatever a peer
- * sends there costs a bounded number of descriptors, and none after all.
+ * A peer's socket (peer.h): blocks arrive by the number of their grant, bells are dropped, and
+ * anything a peer sends there costs a bounded number of descriptors, and none in the end.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -92,7 +92,7 @@ static void expect_file(uint32_t region, unsigned size)
 	close(fd);
 }
 
-/* In any way at all: @bytes of @data with @count descriptors. */
+/* Send anything: @bytes of @data with @count descriptors. */
 static void send_anything(const void *data, size_t bytes, unsigned count)
 {
 	union {
@@ -128,7 +128,7 @@ static void a_block_is_found_by_its_grant(void **state)
 	assert_int_equal(count_fds(), before);
 }
 
-/* 0 is no grant, and marks the places that are free. */
+/* 0 is not a grant, and marks free places. */
 static void nobody_has_the_block_of_no_grant(void **state)
 {
 	assert_int_equal(peer_take_block(&ours, 0), -1);
@@ -166,7 +166,7 @@ static void a_block_that_is_sent_anew_takes_the_place_of_the_one_before(void **s
 	expect_file(8, 4096);
 }
 
-/* Of those that nobody asks for the oldest go: the last ones are the ones that are about to be. */
+/* Of the blocks not asked for the oldest are dropped: the latest ones are about to be asked for. */
 static void blocks_that_nobody_takes_make_room_for_others(void **state)
 {
 	uint32_t region;
@@ -221,7 +221,7 @@ static void the_end_of_a_peer_is_noticed_behind_what_it_sent(void **state)
 	assert_false(peer_send_block(&ours, 1, STDIN_FILENO));
 }
 
-/* Nobody reads: then it is said, and not waited for. */
+/* No process reads: the call reports it instead of waiting. */
 static void a_full_socket_is_no_place_to_wait(void **state)
 {
 	unsigned sent = 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Whose a slot is (peer.h). A hello names the slots of the process that says it, and who lies there would be
- * sent what is for another process. So each side says the number of the attempt from the sockets
- * of its slots as well, to a slot of the other side, before the hello that names them: nobody else can send
- * from there, nor listen where the connector has connected to (host/slot.h). The connector's numbers are odd, the
+ * Proof of slots (peer.h). A hello names the slots of its process, and a liar would receive what is
+ * for another process. So before its hello each side also sends the nonce of the attempt from the
+ * sockets of its slots to a slot of the other side: no other process can send from there, nor
+ * listen where the connector has connected to (host/slot.h). The connector's nonces are odd, the
  * listener answers with the even one below: both sides may be connecting to each other.
  */
 #include "local/peer.h"
@@ -26,7 +26,7 @@ int proofs_send(const struct peers *peers, uint32_t slot, uint64_t nonce)
 	return err == EAGAIN ? ENOBUFS : err;
 }
 
-/* They count once: the slot may be another one's the next time. */
+/* A proof counts once: next time the slot may be another process's. */
 static bool have_come(struct peers *peers, const struct hello *hello, uint64_t nonce)
 {
 	unsigned i;
@@ -39,7 +39,7 @@ static bool have_come(struct peers *peers, const struct hello *hello, uint64_t n
 	return true;
 }
 
-/* They were sent before the hello: if nobody has taken them yet they are in the sockets. */
+/* Proofs are sent before the hello: those not taken yet are in the sockets. */
 bool proofs_hold(struct local *local, const struct hello *hello, uint64_t nonce) UNCHECKED_LOCKS
 {
 	if (have_come(local->peers, hello, nonce))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Messages, the responder's part, and the answers to ours. Each is parsed in one place
- * (transport/message.c, control.c), then executed by the QP's responder as a packet would be, or refused.
- * The data of large ones is fetched before, without locks (fetch.c).
+ * (transport/message.c, control.c), then executed by the QP's responder as a packet would be, or
+ * refused. The data of large ones is fetched first, without locks (fetch.c).
  */
 #include "local/peer.h"
 
@@ -64,7 +64,7 @@ static enum message_fate refuse(struct local *local, enum counter why)
 	return MESSAGE_REFUSED;
 }
 
-/* The grant that it names is the QP's at this moment: nothing of a former life of it is executed. */
+/* Execute a message only if it names the QP's current grant, not one of a former life. */
 static enum message_fate execute(struct local *local, struct receiver *receiver, struct peer *peer,
 				 const struct ring_message *received, const struct message *message)
 	UNCHECKED_LOCKS
@@ -110,7 +110,7 @@ static enum message_fate take(struct local *local, struct receiver *receiver,
 	message->length = 0;
 	if (!peer)
 		return refuse(local, COUNTER_RX_MALFORMED);
-	/* Of a former peer in this place: a copy for it is not over yet. */
+	/* A copy for the former peer in this place is not over yet. */
 	if (atomic_load(&peer->job.state) != JOB_NONE) {
 		ring_hold(local->ring, received);
 		return MESSAGE_FETCH;
@@ -144,7 +144,7 @@ static unsigned take_messages(struct local *local, struct receiver *receiver)
 
 /* ---- answers ---- */
 
-/* A question, about that QP or (0) about a key, has not been taken. */
+/* The peer could not take a question about that QP or (0) about a key. */
 static void ask_again(struct local *local, unsigned channel, uint32_t qpn)
 {
 	struct peer *peer = peer_at(local, channel);

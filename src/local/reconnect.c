@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Connecting to peer processes later (peer.h). Where a thread had no success, QPs work over UDP, and the
+ * Retrying connections to peer processes (peer.h). After a thread failed, QPs work over UDP and the
  * worker takes over:
  *
  *	it did not answer	its answer is waited for: the connection becomes readable
  *	it does not listen yet,	further tries, ever more seldom, as long as a QP is connected to it; then
  *	or had no room		none, until the next QP is connected
  *
- * The worker never blocks for a peer: two of them could wait for each other. It is woken by
- * answers, and for a bounded number of tries.
+ * The worker never blocks for a peer: two workers could wait for each other. Answers wake it, and a
+ * bounded number of tries.
  *
- * Packets of a QP may overtake those it sent by UDP before. RC repairs that as it would a
- * reordering network (the gap is answered by a NAK, the late ones are duplicates); for the others'
- * sake what UDP has is received first for a while (hca_receive).
+ * Packets of a QP may overtake those it sent by UDP before. RC repairs that like a reordering
+ * network (the gap gets a NAK, late packets are duplicates); for UC and UD, packets of UDP are
+ * received first for a while (hca_receive).
  */
 #include "local/peer.h"
 
@@ -23,15 +23,15 @@
 #include "platform/clock.h"
 
 #define SURE_TRIES 3u		/* made even if no QP is connected to it (any more) */
-#define QUEUED_TRIES 1u		/* what those count that found its queue full */
+#define QUEUED_TRIES 1u		/* tries counted at most while its queue is full */
 
-/* Before each try, since the last. */
+/* The delay before each try, since the last one. */
 static const uint64_t delay_ns[] = {
 	10000000, 100000000, 1000000000, 3000000000, 3000000000, 3000000000, 3000000000, 3000000000,
 };
 #define TRIES_MAX (sizeof(delay_ns) / sizeof(delay_ns[0]))
 
-/* Another user's, or another version: it stays so. */
+/* Another user or another version is permanent. */
 static bool may_change(int err)
 {
 	return err != EPERM && err != EPROTO;
@@ -79,7 +79,7 @@ void reconnect_soon(struct local *local, uint32_t slot)
 	local->ops->notice(local->device, due_ns);
 }
 
-/* One whose time has come, which is his no longer; finds the next time. */
+/* Take a slot whose try is due, and find the time of the next one. */
 static bool take_due(struct peers *peers, uint64_t now_ns, uint32_t *slot)
 {
 	uint64_t earliest_ns = TIME_NEVER;
@@ -107,7 +107,7 @@ static bool take_due(struct peers *peers, uint64_t now_ns, uint32_t *slot)
 
 /* ---- trying ---- */
 
-/* Where others stand in the queue before us it was no try: there are more, as long as there is a use for them. */
+/* A full queue at the peer does not count as a try: there are more, as long as they are useful. */
 static void note_failure(struct local *local, uint32_t slot, int err)
 {
 	struct later *later = &local->peers->later[slot];

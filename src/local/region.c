@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Regions and blocks: a region whose pages are the whole of a block (block.h) can be granted to a peer
- * with the block, which it maps. The region's entry in the table remembers the block for as long as the
- * region lives.
+ * Regions and blocks: a region whose pages are the whole of a block (block.h) can be granted with
+ * the block, which the peer then maps. The region's entry in the table remembers the block while
+ * the region lives.
  */
 #include "local/block.h"
 #include "local/peer.h"
@@ -38,9 +38,9 @@ void describe_grant(const struct mr_description *region, uint32_t grant, struct 
 }
 
 /*
- * For writing where @rights grant that, which lets their holder read as well; for reading where they
- * grant that. A right to atomics alone is enough for neither, unless the kernel lets the peer reach
- * all of our memory anyway (@trusted): then it learns nothing by it.
+ * May a peer with @rights map the block? A right to write maps it for writing (and so for reading),
+ * a right to read for reading. A right to atomics alone is not enough, unless the kernel lets the
+ * peer access all of our memory anyway (@trusted).
  */
 static bool may_map(unsigned rights, bool trusted, bool *writable)
 {
@@ -67,7 +67,7 @@ static void send_block(struct local *local, struct peer *peer, const struct mr_d
 	close(fd);
 }
 
-/* Once for each grant: what it came to, and why. */
+/* Explain, once per grant, how the peer accesses the region, and why. */
 static void explain_way(const struct local *local, const struct peer *peer,
 			const struct mr_description *region, const struct control *answer)
 {
@@ -114,8 +114,8 @@ void grant_offer(struct local *local, struct peer *peer, uint32_t key)
 }
 
 /*
- * Nobody has presented the key of what is offered. So a peer that cannot reach our memory anyway is given
- * nothing by it; a region that it has a key for it asks for.
+ * No peer has presented the key of an offered region. So offers go only to peers that can access
+ * our memory anyway; other peers ask by key.
  */
 static void make_offer(struct local *local, struct peer *peer, uint32_t key)
 {

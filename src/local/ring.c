@@ -24,7 +24,7 @@ static void look_how_far(struct producer *producer)
 	uint32_t consumed = atomic_load_explicit(&producer->theirs->consumed,
 						 memory_order_acquire);	/* A2 */
 
-	/* A peer that claims more than there is gets nothing for it. */
+	/* Ignore a peer that claims to have consumed more than there is. */
 	if (consumed - producer->consumed > producer->put - producer->consumed)
 		return;
 	if (consumed != producer->consumed)
@@ -102,7 +102,7 @@ static unsigned find_route(struct producer *producer, const struct datagram *dat
 	return producer->routes;
 }
 
-/* 0; EAGAIN: full; ENOSPC: one route too many, which is no matter of waiting. */
+/* 0; EAGAIN: full; ENOSPC: too many routes, waiting does not help. */
 static int put_locked(struct producer *producer, const struct datagram *datagram)
 {
 	struct channel_side *half = producer->half;
@@ -193,7 +193,7 @@ void ring_ring_bells(struct link *link)
 	}
 }
 
-/* All of them are for one channel or another; neighbours for the same are put under one lock. */
+/* Consecutive datagrams for the same channel are put under one lock. */
 static int send_run(struct ring_link *memory, struct channel *channel, struct datagram *datagram,
 		    unsigned count, unsigned *sent)
 {
@@ -274,7 +274,7 @@ static void fill_route(struct datagram *datagram, const struct channel_route *sh
 	datagram->hop_limit = route.hop_limit;
 }
 
-/* Give out the next cell. False: what it says is impossible. */
+/* Give out the next cell. False: its content is invalid. */
 static bool take_cell(struct consumer *consumer, uint8_t small[LINE], struct datagram *datagram)
 {
 	const struct channel_cell *cell = next_cell(consumer);
@@ -380,7 +380,7 @@ bool ring_has_channels(const struct link *link)
 	return atomic_load_explicit(&ring_of(link)->open, memory_order_relaxed) > 0;
 }
 
-/* Each sleep has a number, so that the peer rings once for each. */
+/* Each sleep has a number, so that the peer rings once per sleep. */
 static void set_asleep(struct ring_link *memory, enum asleep state)
 {
 	unsigned i, count = atomic_load_explicit(&memory->count, memory_order_acquire);
@@ -398,7 +398,7 @@ static void set_asleep(struct ring_link *memory, enum asleep state)
 	}
 }
 
-/* A sleeper that comes to be awaited now finds asleep set (ring_await_answers), or is seen here. */
+/* A concurrent ring_await_answers() finds asleep set, or its awaited flag is seen here. */
 void ring_sleep(struct link *link)
 {
 	struct ring_link *memory = ring_of(link);
@@ -409,7 +409,7 @@ void ring_sleep(struct link *link)
 	for (i = 0; i < count; i++) {
 		struct channel *channel = channel_at(memory, i);
 
-		/* Taken back here alone; set again where something is told still. */
+		/* Only this thread clears it; it is set again if messages are still unanswered. */
 		if (channel && atomic_exchange(&channel->producer.awaited, false))
 			ring_await_answers(link, i);
 	}
@@ -434,8 +434,8 @@ static struct channel *channel_new(unsigned number)
 }
 
 /*
- * Of a channel that was removed the structure stays until the link is closed or the place is used
- * again: a sender may be about to look at it.
+ * The structure of a removed channel stays until the link is closed or the place is reused: a
+ * sender may be about to look at it.
  */
 static void channel_begin(struct channel *channel, struct channel_side *ours,
 			  const struct channel_side *theirs, int bell_fd) UNCHECKED_LOCKS

@@ -12,7 +12,7 @@
  * numbers are ever written to their place in a cell, so nothing else can be mistaken for one. Routes
  * (addresses, traffic class, hop limit) repeat, so cells refer to them by number.
  *
- * The peer may write anything into its side at any time: each field is read once, and checked after.
+ * The peer may write anything into its side at any time: each field is read once, then checked.
  *
  * A bell wakes a sleeping peer. Producing a cell only notes that a bell is due; ring_ring_bells(), a system
  * call, rings it when the caller holds no QP's lock.
@@ -64,8 +64,8 @@ bool ring_bells_are_due(const struct link *link);
 void ring_remove(struct link *link, unsigned channel);
 bool ring_is_empty(const struct link *link, unsigned channel);
 /*
- * Give the room of delivered datagrams back to the peer now. Otherwise the next receive() does, which
- * happens when something comes, and that may need the room.
+ * Give the room of delivered datagrams back to the peer now. Otherwise the next receive() does, but
+ * only when something comes, which may need the room.
  */
 void ring_done(struct link *link);
 
@@ -76,7 +76,7 @@ void ring_done(struct link *link);
  * come in order.
  */
 
-/* What the consumer of a side can do; it says so once. */
+/* What the consumer of a side can do; announced once. */
 enum ring_reach {
 	RING_MESSAGES	= 1 << 0,	/* receive messages at all */
 	RING_COPIES	= 1 << 1,	/* copy from the producer's address space */
@@ -127,8 +127,8 @@ void ring_finish(struct link *link, const struct ring_message *message, bool ref
 void ring_notify_answers(struct link *link);
 
 /*
- * Hold what is behind @message: another thread fetches its data, and calls ring_finish() in the end. Called by
- * the receiving thread.
+ * Hold what is behind @message: another thread fetches its data, then calls ring_finish(). Called
+ * by the receiving thread.
  */
 void ring_hold(struct link *link, const struct ring_message *message);
 /* Receive them after all. */
@@ -144,7 +144,9 @@ struct ring_answer {
 	bool refused;
 };
 
-/* Take the answer to the oldest message without one, if it came. Called by the receiving thread. */
+/*
+ * Take the answer to the oldest unanswered message, if it has come. Called by the receiving thread.
+ */
 bool ring_take_answer(struct link *link, unsigned channel, struct ring_answer *answer);
 /* The same when the peer has ended: an answer that did not come counts as refused. */
 bool ring_take_answer_lost(struct link *link, unsigned channel, struct ring_answer *answer);
@@ -154,8 +156,8 @@ bool ring_any_answer(const struct link *link);
 /* The channels, for a loop over them. */
 unsigned ring_channels(const struct link *link);
 /*
- * Somebody waits for answers of @channel, or will: have the peer wake this process for them if it
- * sleeps. True: they have come meanwhile.
+ * A thread waits, or will wait, for answers of @channel: have the peer wake this process for them
+ * if it sleeps. True: they have come meanwhile.
  */
 bool ring_await_answers(struct link *link, unsigned channel);
 
@@ -163,8 +165,8 @@ bool ring_has_channels(const struct link *link);
 /* Is there anything to receive? A hint without locks; one cache line per channel. */
 bool ring_pending(const struct link *link);
 /*
- * Before the receiving process sleeps: peers that put something from now on ring its doorbell. Then
- * look once more (ring_pending), then sleep. Cleared by ring_awake().
+ * Call it before the receiving process sleeps: peers that put something from now on ring its
+ * doorbell. Then look once more (ring_pending), then sleep. Cleared by ring_awake().
  */
 void ring_sleep(struct link *link);
 void ring_awake(struct link *link);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Messages through the memory link, and others: who wakes whom, a peer that writes garbage, races
- * of threads.
+ * Messages through the memory link, continued: which process wakes which, a peer that writes
+ * garbage, races of threads.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -31,7 +31,7 @@ static void who_does_not_wait_for_answers_sleeps_on(void **state)
 	hear(1, 1, false);
 	assert_int_equal(rung[0], 0);
 	assert_true(ring_any_answer(here));
-	/* And he is woken by what comes to him. */
+	/* And messages to it wake it. */
 	assert_int_equal(try_tell(there, channel_there, 1, 9), 0);
 	assert_int_equal(rung[0], 1);
 }
@@ -61,7 +61,7 @@ static void who_comes_to_wait_for_answers_asleep_is_rung_too(void **state)
 	assert_int_equal(rung[0], 1);
 }
 
-/* The answer came between the telling and the waiting: nobody will ring. */
+/* The answer came between sending and waiting: no bell will ring. */
 static void who_waits_too_late_is_told_so(void **state)
 {
 	tell(1, 1);
@@ -98,7 +98,7 @@ static void who_has_nothing_to_wait_for_sleeps_on(void **state)
 	assert_false(ring_await_answers(here, channel_here + 1));
 }
 
-/* He who told it may sleep for something else: but it is to be sent another way, and soon. */
+/* The sender may sleep for something else, but has to send it another way, and soon. */
 static void a_refusal_wakes_who_does_not_wait_for_answers(void **state)
 {
 	tell(1, 1);
@@ -148,7 +148,7 @@ static void tell_quietly(uint32_t number)
 static void a_bell_is_noted_and_rung_when_the_caller_says(void **state)
 {
 	tell_quietly(1);
-	assert_false(ring_bells_are_due(here));	/* nobody sleeps */
+	assert_false(ring_bells_are_due(here));	/* no process sleeps */
 	ring_sleep(there);
 	tell_quietly(2);
 	assert_true(ring_bells_are_due(here));
@@ -181,7 +181,7 @@ static void each_sleep_has_one_bell(void **state)
 		tell(1, i);
 		assert_int_equal(rung[1], i + 1);
 	}
-	/* Who falls asleep again without having been awake begins another sleep. */
+	/* Falling asleep again without having been awake begins another sleep. */
 	ring_sleep(there);
 	tell(1, i);
 	ring_sleep(there);
@@ -199,7 +199,7 @@ static void who_comes_to_wait_for_answers_is_rung_although_it_was(void **state)
 	assert_false(ring_await_answers(here, channel_here));
 	hear(1, 1, false);
 	assert_int_equal(rung[0], 2);
-	/* The same sleep: nothing rings it any more. */
+	/* The same sleep: no second bell. */
 	hear(1, 2, false);
 	assert_int_equal(try_tell(there, channel_there, 1, 9), 0);
 	assert_int_equal(rung[0], 2);

@@ -6,9 +6,10 @@
  * Ordering. The producer writes cell and data, then stores the cell's sequence (R1, release); the
  * consumer loads it (A1, acquire) and reads. The consumer stores how many cells it is done with
  * (R2, release), the producer loads that (A2, acquire) before it writes there again, or takes a
- * message for done. Sleeping: the consumer stores asleep and then looks at the next cell; the producer
- * stores a sequence and then looks at asleep; a full fence between the two on each side (F1, F2), so
- * that one of them sees the other. The same for who sleeps until its messages are consumed (F5, F6).
+ * message for done. Sleeping: the consumer stores asleep and then looks at the next cell; the
+ * producer stores a sequence and then looks at asleep; a full fence between the two on each side
+ * (F1, F2), so that one of them sees the other. The same for a producer that sleeps until its
+ * messages are consumed (F5, F6).
  */
 #ifndef VERBATIM_LOCAL_RING_INTERNAL_H
 #define VERBATIM_LOCAL_RING_INTERNAL_H
@@ -72,7 +73,7 @@ struct channel_side {
 _Static_assert(sizeof(struct channel_side) == 1196480,
 	       "shared between versions: raise HANDSHAKE_VERSION (local/handshake.h) with the layout");
 
-/* AWAKE; or what wakes the consumer: cells, or also that what it produced itself is consumed. */
+/* AWAKE, or what wakes the consumer: new cells, or also the consumption of its own messages. */
 enum asleep { AWAKE, ASLEEP, ASLEEP_FOR_ANSWERS };
 #define ASLEEP_BITS 2u
 #define ASLEEP_MASK 3u
@@ -80,8 +81,9 @@ enum asleep { AWAKE, ASLEEP, ASLEEP_FOR_ANSWERS };
 /*
  * What this process knows of a half that it produces.
  *
- * Messages in it are settled in order (ring_answer). @settled is written by who settles while it
- * is not @told, and by who tells, under the lock, while it is: then there is nothing to settle.
+ * Messages in it are settled in order (ring_answer). While @settled is not @told, the settling
+ * thread writes it; while they are equal there is nothing to settle, and the telling thread writes
+ * it, under the lock.
  */
 struct producer {
 	struct lock lock;
@@ -94,7 +96,7 @@ struct producer {
 	_Atomic uint32_t settled;	/* cells before it hold no message that is not settled */
 	_Atomic bool awaited;		/* answers are to wake us */
 	bool has_heard;			/* the message just heard said how many cells are consumed: */
-	uint32_t heard;			/*   this many; by who receives */
+	uint32_t heard;			/*   this many; by the receiving thread */
 	uint32_t owner[CHANNEL_CELLS];	/* of each message; 0: a datagram */
 	uint32_t fetched[CHANNEL_CELLS];	/* bytes of data that are elsewhere ... */
 	_Atomic uint64_t fetching;	/* ... of all that are not settled */
@@ -172,8 +174,8 @@ static inline bool cell_is_message(const struct channel_cell *cell)
 }
 
 /*
- * Messages wait for room, datagrams are lost without: so messages leave some of it to them, and what
- * limits datagrams (windows, flow control) need not know of messages.
+ * Messages wait for room, datagrams without room are lost: so messages leave room for datagrams,
+ * whose limits (windows, flow control) need not know of messages.
  */
 #define MESSAGE_CELLS		(CHANNEL_CELLS / 4 * 3)
 #define MESSAGE_DATA_BYTES	(CHANNEL_DATA_BYTES / 4 * 3)
@@ -185,9 +187,9 @@ bool producer_has_room(struct producer *producer, enum room room, size_t bytes, 
 void producer_put(struct producer *producer, struct channel_cell *cell, uint64_t data_end);
 /* After cells were put: if the peer sleeps its bell is due (ring_ring_bells). */
 void producer_wake(struct ring_link *memory, struct channel *channel);
-/* The same, if it sleeps as deeply as that. Once for each of its sleeps. */
+/* The same, if it sleeps at least as deeply as @at_least. Once per sleep. */
 void channel_note_bell(struct ring_link *memory, struct channel *channel, enum asleep at_least);
-/* What was given out is consumed. */
+/* Mark what was given out as consumed. */
 void ring_release_given(struct ring_link *memory);
 
 #endif

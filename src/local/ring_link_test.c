@@ -126,8 +126,8 @@ static void a_removed_channel_takes_nothing_and_its_place_is_used_again(void **s
 }
 
 /*
- * Whatever a peer writes into its side: datagrams lie within it, and sending goes on or says EAGAIN. Here is
- * a peer to there with its cells, there to here with how far it says it has got.
+ * Whatever a peer writes into its side, datagrams lie within it, and sending works or returns
+ * EAGAIN. Here is a peer to there with its cells, there to here with how far it says it has got.
  */
 static void garbage_stays_within_bounds(void **state)
 {

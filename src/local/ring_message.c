@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Messages through the channels of the memory link (memory.h; in which order memory is written and
- * read: ring_internal.h).
+ * Messages through the channels of the memory link (ring.h; the order of reads and writes:
+ * ring_internal.h).
  *
  *	cells of a half:   ... | settled ... | consumed ... | put
  *	                         answered      told
  *
- * That a message was consumed is its answer; a bit of its cell's number, written before, says that it
- * was refused. Both are read by the producer, in the order of cells, before the cell is used again.
+ * The consumption of a message is its answer; a bit for its cell, written before, tells whether it
+ * was refused. The producer reads both, in the order of cells, before the cell is used again.
  */
 #include "local/ring_internal.h"
 
@@ -36,8 +36,8 @@ unsigned ring_reach(const struct link *link, unsigned number)
 /* ---- telling ---- */
 
 /*
- * Lines that were read by the peer last come back slowly, and a locked instruction waits for each: so
- * those of the messages to come are asked for now.
+ * Cache lines that the peer read last come back slowly, and a locked instruction waits for each: so
+ * prefetch those of the next messages.
  */
 static void fetch_ahead(const struct producer *producer, uint64_t data_end, size_t outside)
 {
@@ -91,7 +91,7 @@ bool ring_may_fetch(const struct link *link, unsigned number, uint32_t bytes)
 	return !fetching || fetching + bytes <= FETCHING_MAX;
 }
 
-/* All before this cell is settled: so that nobody looks at the datagrams there. */
+/* If all messages before this cell are settled, skip the datagrams there. */
 static void note_told(struct producer *producer, uint32_t owner)
 {
 	uint32_t number = producer->put;
@@ -127,7 +127,7 @@ void ring_send_cancel(struct ring_room *room) UNCHECKED_LOCKS
 
 /* ---- hearing ---- */
 
-/* False: what the cell says is impossible. */
+/* False: the content of the cell is invalid. */
 static bool read_message(struct channel *channel, struct ring_message *message)
 {
 	const struct channel_cell *cell = next_cell(&channel->consumer);
@@ -149,7 +149,7 @@ static bool read_message(struct channel *channel, struct ring_message *message)
 		if (message->bytes <= LINE)	/* and what is likely to be the next one's */
 			__builtin_prefetch(message->data + LINE);
 	}
-	/* What the peer says it has taken may be an answer already: it need not be looked for. */
+	/* The peer's count of taken cells may be an answer already, which saves a look. */
 	channel->producer.heard = *(const volatile uint32_t *)&cell->taken;
 	channel->producer.has_heard = true;
 	return true;
@@ -226,7 +226,7 @@ static void set_refused(struct channel_side *half, uint32_t number, bool refused
 	uint64_t bits = atomic_load_explicit(word, memory_order_relaxed);
 	uint64_t bit = UINT64_C(1) << number % 64;
 
-	/* Only we write there: and seldom, so that the line stays with whoever reads it. */
+	/* Only we write there, and seldom, so that the line stays with its reader. */
 	if (!(bits & bit) == refused)
 		atomic_store_explicit(word, bits ^ bit, memory_order_relaxed);
 }
@@ -249,7 +249,7 @@ void ring_finish(struct link *link, const struct ring_message *message, bool ref
 	consumer->refused |= refused;
 }
 
-/* Who is refused has to do something about it, whether anybody waits for that or not. */
+/* A refused sender has to act, whether a thread waits for the answer or not. */
 void ring_notify_answers(struct link *link)
 {
 	struct ring_link *memory = ring_of(link);
@@ -269,7 +269,9 @@ void ring_notify_answers(struct link *link)
 
 /* ---- answers ---- */
 
-/* Cells in [@settled, @told) that are consumed, or so it is said: 0 where it makes no sense. */
+/*
+ * Cells in [@settled, @told) that the peer claims to have consumed; 0 if the claim makes no sense.
+ */
 static uint32_t count_consumed(uint32_t consumed, uint32_t settled, uint32_t told)
 {
 	uint32_t n = consumed - settled;
@@ -288,7 +290,7 @@ static uint32_t answers_of(const struct producer *producer)
 			      settled, told);	/* A2 */
 }
 
-/* The same for who receives; it has heard of some perhaps. */
+/* The same for the receiving thread, which may have heard of some. */
 static bool has_answer(struct producer *producer)
 {
 	uint32_t told = atomic_load_explicit(&producer->told, memory_order_acquire);	/* A8 */
@@ -373,7 +375,9 @@ bool ring_await_answers(struct link *link, unsigned number)
 
 	if (!channel)
 		return false;
-	/* What the caller armed is seen by who tells from now on, or what was told is seen here. */
+	/*
+	 * A thread that tells from now on sees what the caller armed, or its message is seen here.
+	 */
 	atomic_thread_fence(memory_order_seq_cst);
 	if (atomic_load_explicit(&channel->producer.told, memory_order_relaxed) ==
 	    atomic_load_explicit(&channel->producer.settled, memory_order_relaxed))

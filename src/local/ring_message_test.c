@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Messages through the memory link (memory_link_test.c has the datagrams): order and content,
+ * Messages through the memory link (ring_link_test.c has the datagrams): order and content,
  * answers, full rings, a peer that is gone, the turns of several.
  */
 #include "local/ring_test.h"
@@ -251,7 +251,10 @@ static void a_cell_is_not_used_again_before_it_is_settled(void **state)
 	settle_nothing();
 }
 
-/* Who has told all that he may can send datagrams still: a quarter of the ring, cells and data. */
+/*
+ * A sender that has sent all the messages it may can still send datagrams: a quarter of the ring,
+ * cells and data.
+ */
 static void messages_leave_room_for_datagrams(void **state)
 {
 	uint32_t number, sent = 0;
@@ -281,7 +284,7 @@ static size_t twenty(uint32_t number)
 	return 20;
 }
 
-/* Nobody waits for the cells of datagrams: behind the last message they need no settling. */
+/* No thread waits for the cells of datagrams: behind the last message they need no settling. */
 static void datagrams_behind_the_last_message_need_no_settling(void **state)
 {
 	uint32_t put, got = 1, round;
@@ -376,7 +379,7 @@ static void a_peer_is_told_of_a_few_megabytes_to_fetch(void **state)
 	settle(1, false);
 	settle(2, false);
 	assert_true(ring_may_fetch(here, channel_here, UINT32_MAX));
-	/* Nor what nobody will ever fetch. */
+	/* Nor data that will never be fetched. */
 	tell_fetched(UINT32_MAX, 3);
 	assert_false(ring_may_fetch(here, channel_here, 1));
 	assert_true(ring_take_answer_lost(here, channel_here, &answered));
@@ -529,7 +532,7 @@ static void a_message_is_an_answer_to_what_was_told_before_it(void **state)
 	settle_nothing();
 }
 
-/* It is the peer's word: more than was told is not believed, nor what lies in the past. */
+/* The peer may lie: more than was sent is not believed, nor what lies in the past. */
 static void nonsense_in_a_message_settles_nothing_that_was_not_told(void **state)
 {
 	static const uint32_t nonsense[] = { 0, 1, 2, 5, 6, 2047, 2048, 2049, 4096, 1u << 31,

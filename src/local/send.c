@@ -3,8 +3,8 @@
  * Messages, the requester's part: a SEND, or a WRITE behind one, put into the ring of the peer's channel
  * (transport/message.h says which may; local/ring.h how it gets there and is answered).
  *
- * Small ones carry their data. Of large ones the peer fetches it, in one copy, out of our address space
- * or out of a block that it has mapped; the message says where it lies, by grants of the regions.
+ * Small ones carry their data. The peer fetches that of large ones, in one copy, from our address
+ * space or from a block that it maps; the message names the place by grants of the regions.
  */
 #include "local/peer.h"
 
@@ -43,7 +43,7 @@ bool control_send(struct local *local, struct peer *peer, const struct control *
 	return true;
 }
 
-/* The peer maps all of it: blocks that it was granted. */
+/* Does the peer map all of the data, as blocks granted to it? */
 static bool is_mapped(struct peer *peer, const struct send_wqe *wqe)
 {
 	uint32_t i;
@@ -112,7 +112,7 @@ static bool write_body(struct qp *qp, const struct send_wqe *wqe, const struct b
 	return true;
 }
 
-/* True: sent. False with @full: there will be room. */
+/* True: sent. False with @full: wait for room. */
 static bool put(struct local *local, struct qp *qp, const struct send_wqe *wqe, uint32_t channel,
 		const struct body *body, bool *full) REQUIRES(qp->lock)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The one decision whether an access to memory is allowed, for local SGEs and for what peers ask,
- * whichever way it comes (IBTA 10.6.3, 9.7.4.1.5..7), and its explanation.
+ * Decides, in one place, whether an access to memory is allowed, for local SGEs and for all
+ * requests of peers (IBTA 10.6.3, 9.7.4.1.5..7), and explains refusals.
  *
- * On the path of every packet: two atomic additions on the entry's own cache line, no lock. Why
- * that is enough is told at the head of mr.c.
+ * On the path of every packet: two atomic additions on the entry's own cache line, no lock. The
+ * head of mr.c explains why that is enough.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@ static bool in_bounds(const struct mr_entry *entry, uint64_t address, uint64_t l
 	       length <= entry->length - offset;
 }
 
-/* A window has an rkey only, and lets in those of its PD, or (type 2) the QP it is bound on. */
+/* A window has only an rkey, and admits QPs of its PD, or (type 2) the QP it is bound on. */
 static enum mr_fault check_window(const struct mr_entry *entry, const struct mr_asker *asker,
 				  unsigned need)
 {

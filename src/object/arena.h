@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The arena: one block of memory of this process that holds the region table, the state of QPs that is
- * read without their locks, and the counters. It is in nobody else's sight.
+ * The arena: one block of memory of this process that holds the region table, the state of QPs that
+ * is read without their locks, and the counters. No other process sees it.
  *
  *	header | counters | mr_entry[MR_TABLE_SIZE] | qp_access[QP_TABLE_SIZE]
  *

@@ -74,7 +74,7 @@ static void raise_overflow(struct cq *cq, struct effects *effects) REQUIRES(cq->
 	event_queue_add(cq->async, &cq->error_event.node, effects);
 }
 
-/* Room for one more? Ends with the CQ in error when there is none and none is made. */
+/* Make room for one more completion. False: there is none, and the CQ is in error. */
 static bool make_room(struct cq *cq, struct effects *effects) REQUIRES(cq->lock)
 {
 	if (cq->overflowed)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Event queues. The order that makes a wake-up impossible to lose: the node is in the queue
- * before its wake-up is noted, so whoever is woken by the fd finds it. The opposite, a count of
- * the fd without a node, happens after a cancel and is what event_queue_take()'s NULL is for.
+ * Event queues. The order that makes a wake-up impossible to lose: the node is in the queue before
+ * its wake-up is noted, so a thread that the fd wakes finds it. The opposite, a count of the fd
+ * without a node, happens after a cancel: event_queue_take() then returns NULL.
  */
 #include "object/event.h"
 

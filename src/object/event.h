@@ -42,9 +42,8 @@ struct comp_event {
 };
 
 /*
- * An asynchronous event. QPs, CQs and SRQs embed those they can raise (one of each kind is
- * pending at a time); port and device events are allocated by whoever raises them and freed
- * when got.
+ * An asynchronous event. QPs, CQs and SRQs embed those they can raise (one of each kind is pending
+ * at a time); port and device events are allocated when raised and freed when got.
  */
 struct async_event {
 	struct list node;
@@ -73,8 +72,8 @@ static inline bool effects_full(const struct effects *effects)
 
 /*
  * Queue @node (unless it is queued already) and note that the fd has to be raised. A zeroed node
- * counts as one that is in no list. False: @effects is full and the event was not queued; only
- * an application that takes and re-arms faster than one call completes can bring that about.
+ * counts as one that is in no list. False: @effects is full and the event was not queued; only an
+ * application that takes and re-arms faster than one call completes can cause that.
  */
 bool event_queue_add(struct event_queue *queue, struct list *node, struct effects *effects);
 bool event_queue_pending(struct event_queue *queue);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Event queues: order, no doubles, cancellation, and who keeps the queue alive. */
+/* Event queues: order, no doubles, cancellation, and references that keep the queue alive. */
 #include "object/test_support.h"
 
 #include "object/event.h"

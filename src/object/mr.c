@@ -47,7 +47,7 @@ void mr_table_free(struct mr_table *table)
 	lock_destroy(&table->lock);
 }
 
-/* What nobody can tell from the keys that he knows; in tests from a seed, by splitmix64. */
+/* Unpredictable from known keys; in tests from a seed, by splitmix64. */
 static uint64_t next_random(struct mr_table *table) REQUIRES(table->lock)
 {
 	uint64_t z;
@@ -130,9 +130,9 @@ void mr_entry_drain(const struct mr_entry *entry)
 }
 
 /*
- * No access is in progress from here on. First our own threads, who may be granting the region to another
- * process; then those processes. This may wait for one that is stopped: so no lock is held, and windows,
- * which are invalidated by packets, are never granted (mr_describe).
+ * Wait until no access is in progress: first by our own threads, which may be granting the region
+ * to another process; then by those processes. This may wait for a stopped process: so no lock is
+ * held, and windows, which packets invalidate, are never granted (mr_describe).
  */
 static void drain_region(const struct mr_table *table, const struct mr_entry *entry)
 	EXCLUDES(table->lock)

@@ -4,9 +4,9 @@
  * (IBTA 10.6, 11.2.8; ibv_reg_mr(3), ibv_bind_mw(3)).
  *
  * lkey and rkey of a region are the same number: index << (32 - MR_INDEX_BITS) | tag. Index and tag
- * are random, so that nobody guesses a key: who tries them all finds one of n regions at each
- * 2^32 / n tries. The tag changes at each use of an index. Of a window's tag the low 8 bits belong
- * to the consumer (ibv_inc_rkey): 24 bits of its key are unknown.
+ * are random, so that keys cannot be guessed: trying all of them finds one of n regions every 2^32
+ * / n tries. The tag changes at each use of an index. Of a window's tag the low 8 bits belong to
+ * the consumer (ibv_inc_rkey): 24 bits of its key are unknown.
  *
  * An access in progress holds entry->users; deregistration marks the key dead first and then
  * waits for users to reach 0 (accesses are bounded copies, so this is short).
@@ -21,7 +21,7 @@
 #include "object/arena.h"
 #include "object/pd.h"
 
-/* Other processes that access memory themselves: returns when none of them uses @key any more. */
+/* Returns when no process with direct access to our memory uses @key any more. */
 typedef void mr_drain_fn(void *peers, uint32_t key);
 
 struct mr_table {
@@ -85,7 +85,9 @@ int mr_reregister(struct mr_table *table, struct mr *mr, int flags, struct pd *p
 
 /* Where the region's first byte lies in this process. */
 uint64_t mr_host(const struct mr_table *table, const struct mr *mr);
-/* What its memory is, for those who grant it (local/region.c): given to table->forget() in the end. */
+/*
+ * The block of its memory, for granting it (local/region.c); passed to table->forget() in the end.
+ */
 void mr_set_block(struct mr_table *table, const struct mr *mr, void *block);
 /* That of the region that has, or had last, the index of @key; NULL: none. */
 void *mr_block(const struct mr_table *table, uint32_t key);
@@ -110,7 +112,7 @@ struct mr_grant {
 	struct mr_entry *entry;
 };
 
-/* Who asks: the QP's protection domain and number (0 for none, e.g. SRQ). */
+/* The asking QP: its protection domain and number (0 for none, e.g. SRQ). */
 struct mr_asker {
 	uint32_t pd, qpn;
 };
@@ -129,15 +131,17 @@ void mr_release(struct mr_grant *grant);
 enum mr_fault mw_bind(struct mr_table *table, const struct mr_asker *asker, struct mw *mw,
 		      uint32_t new_rkey, const struct ibv_mw_bind_info *info);
 /*
- * Hold no grant when calling these: they wait until nobody uses the window. mw->ibv.rkey is not
- * touched here, in another thread than the application's: qp_post_send has set it.
+ * Hold no grant when calling these: they wait until the window is unused. They do not touch
+ * mw->ibv.rkey, since they may run in another thread than the application's: qp_post_send has set
+ * it.
  */
 /* LOCAL_INV and SEND_WITH_INV: only type 2 windows bound on this QP may be invalidated. */
 enum mr_fault mr_invalidate(struct mr_table *table, const struct mr_asker *asker, uint32_t rkey);
 
 /*
- * What a key names, for who grants it to another process. Held, as by mr_grant(), until mr_describe_end().
- * False: it is no living region (windows are none: their invalidation does not wait for other processes).
+ * The region that a key names, for granting it to another process. Held, as by mr_grant(), until
+ * mr_describe_end(). False: not a live region (windows never are: their invalidation does not wait
+ * for other processes).
  */
 struct mr_description {
 	struct mr_entry *entry;

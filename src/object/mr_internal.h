@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Of the region table, what mr.c, mw.c and access.c share and nobody else needs. */
+/* The part of the region table that only mr.c, mw.c and access.c share. */
 #ifndef VERBATIM_OBJECT_MR_INTERNAL_H
 #define VERBATIM_OBJECT_MR_INTERNAL_H
 
@@ -29,7 +29,7 @@ uint32_t mr_key_make(struct mr_table *table, uint32_t index) REQUIRES(table->loc
 void mr_entry_publish(struct mr_entry *entry, uint32_t key);
 /* No access begins from here on. */
 void mr_entry_kill(struct mr_entry *entry);
-/* None is in progress in this process from here on. The caller holds no grant. */
+/* Wait until none is in progress in this process. The caller holds no grant. */
 void mr_entry_drain(const struct mr_entry *entry);
 
 /* "IBV_ACCESS_REMOTE_READ|..." into @text, "nothing" for 0; returns @text. */

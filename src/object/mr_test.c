@@ -122,7 +122,7 @@ static void a_zero_based_region_is_named_by_offsets(void **state)
 	assert_int_equal(try(mr.ibv.lkey, 0, (uintptr_t)memory, 1), MR_BOUNDS);
 }
 
-/* Whoever was told a key, or some, can tell no other from it. */
+/* From one key, or some, no other can be told. */
 static void a_key_is_random_in_all_its_bits(void **state)
 {
 	static uint32_t last_key[MR_TABLE_SIZE];
@@ -511,7 +511,9 @@ static void *deregister_described(void *argument)
 	return NULL;
 }
 
-/* Who grants a region is one of our own threads: they end first, so that peers have all grants there are. */
+/*
+ * Our own threads grant regions: they end first, so that peers have all grants that there will be.
+ */
 static void a_description_is_waited_for_before_peers_are(void **state)
 {
 	struct peers peers = { 0 };

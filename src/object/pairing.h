@@ -22,7 +22,9 @@ struct pairing {
 	uint64_t again_ns;		/* or from then on (coarse clock) */
 };
 
-/* Our grant ends; the peer's is forgotten. Whoever needs to wait for accesses does so after. */
+/*
+ * End our grant and forget the peer's. A caller that has to wait for accesses does so afterwards.
+ */
 static inline void pairing_end(struct pairing *pairing)
 {
 	uint32_t ours = pairing->ours;

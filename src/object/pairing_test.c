@@ -72,7 +72,7 @@ static void without_a_grant_there_is_nothing_to_end(void **state)
 static _Atomic uint32_t place;
 static _Atomic bool finished;
 
-/* Whoever ends grants gives the place away: another one lives there, until this thread ends it. */
+/* Ending a grant frees its place: another grant lives there, until this thread ends it. */
 static void *grant_anew(void *argument)
 {
 	unsigned *lost = argument;

@@ -3,7 +3,7 @@
  * Queue pair: identity, attributes, queues, and the state that the transport keeps for it
  * (qp_stream.h). The state machine's rules are qp_state.def; here are the calls that use them.
  *
- * Everything below the lock is under it, unless it says otherwise.
+ * The lock protects everything below it, unless noted otherwise.
  */
 #ifndef VERBATIM_OBJECT_QP_H
 #define VERBATIM_OBJECT_QP_H
@@ -74,7 +74,7 @@ struct qp {
 	_Atomic uint64_t timer_at_ns;	/* its deadline, readable without that lock */
 	uint32_t id_streak;		/* packets in a row with the IP id a Verbatim sends */
 
-	_Atomic bool peer_lost;		/* retries exceeded, and nobody told so yet */
+	_Atomic bool peer_lost;		/* retries exceeded, not reported yet */
 	_Atomic uint32_t echo_held;	/* echoes wait for this many receives; read without the lock */
 
 	/* Events */

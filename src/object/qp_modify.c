@@ -14,7 +14,10 @@
 
 #define PORT_ONLY	1u	/* every device has one port */
 
-/* Permission for a peer's FLUSH (rdma-core 45), which no peer can be answered: taken, and of no effect. */
+/*
+ * Permission for a peer's FLUSH (rdma-core 45), which the device does not support: accepted,
+ * without effect.
+ */
 #define ACCESS_FLUSH	(3u << 8)	/* IBV_ACCESS_FLUSH_GLOBAL, _PERSISTENT */
 #define QP_ACCESS_KNOWN \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | \

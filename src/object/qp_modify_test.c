@@ -89,7 +89,7 @@ static void qp_begin(struct qp *qp, enum ibv_qp_type type, enum ibv_qp_state sta
 	qp_set_state(qp, state);
 }
 
-/* Nobody else has these QPs: no lock is needed. */
+/* No other thread has these QPs: no lock is needed. */
 static int try_modify(struct qp *qp, const struct ibv_qp_attr *attr, int mask) UNCHECKED_LOCKS
 {
 	return qp_modify_check(qp, attr, mask);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Posting: each work request is checked and copied whole, so that nothing behind this file reads
- * what the application can still change. Keys are not looked at: a bad one is an error
- * completion (IBTA 10.8.3, 11.4.1; ibv_post_send(3)).
+ * Posting: each work request is checked and copied whole, so that no later code reads what the
+ * application can still change. Keys are not checked: a bad one is an error completion (IBTA
+ * 10.8.3, 11.4.1; ibv_post_send(3)).
  */
 #include <arpa/inet.h>
 #include <errno.h>

@@ -40,7 +40,7 @@ struct requester {
 	uint32_t rd_outstanding;	/* READ requests and atomics in flight */
 	uint32_t flight_bytes;		/* of the path's window, taken by us */
 	uint32_t acked_bytes;		/* of those: answered, soon to be given back */
-	_Atomic bool path_turn;		/* woken by the path: may go before those who wait */
+	_Atomic bool path_turn;		/* woken by the path: may go before waiting QPs */
 
 	/* Retries. One early retransmission ("probe") at a time; see requester.c. */
 	uint8_t retry_left, rnr_left;
@@ -134,7 +134,7 @@ struct responder {
 	bool established;		/* COMM_EST was raised */
 	bool acked;			/* an ACK was sent, the last one for acked_psn */
 	uint32_t acked_psn;
-	struct echoes *echoes;		/* UC and UD: owed to those who sent (transport/echo.h) */
+	struct echoes *echoes;		/* UC and UD: owed to senders (transport/echo.h) */
 
 	struct resource *resource;	/* a ring of resource_count: few, or an allocation */
 	uint32_t resource_count;

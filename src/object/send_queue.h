@@ -27,7 +27,7 @@ struct send_wqe {
 	uint32_t sge_count;
 	uint64_t compare_add, swap;	/* atomic */
 	/* UD */
-	struct ah *ah;			/* holds a reference: whoever retires the request puts it */
+	struct ah *ah;			/* holds a reference, put when the request is retired */
 	uint32_t remote_qpn, remote_qkey;
 	/* BIND_MW */
 	struct mw *mw;

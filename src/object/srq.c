@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Shared receive queues: a recv_queue whose running low is told once per arming (IBTA 10.2.9.3,
+ * Shared receive queues: a recv_queue that reports running low once per arming (IBTA 10.2.9.3,
  * ibv_modify_srq(3)).
  */
 #include "object/srq.h"
@@ -22,7 +22,7 @@ static void check_limit(struct srq *srq, struct effects *effects) REQUIRES(srq->
 	srq->limit = 0;
 	if (!srq->async)
 		return;
-	/* Written once: who takes the event reads it without our lock. */
+	/* Written once: the taker of the event reads it without our lock. */
 	if (!srq->limit_event.ibv.element.srq) {
 		srq->limit_event.ibv.event_type = IBV_EVENT_SRQ_LIMIT_REACHED;
 		srq->limit_event.ibv.element.srq = &srq->ibv;

@@ -15,7 +15,7 @@ struct ah_path {
 	uint32_t slot;
 };
 
-/* 0 is no Verbatim's: those are never asked. */
+/* Slot 0 is never a Verbatim process: such peers are never asked for echoes. */
 static uint32_t slot_of(uint32_t qpn)
 {
 	return qpn_slot(qpn);

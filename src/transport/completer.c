@@ -47,8 +47,8 @@ static void note_progress(struct call *call)
 	requester->rnr_left = call->qp->attr.rnr_retry;
 	requester->rnr_until_ns = 0;
 	/*
-	 * An answer after a probe may be to either copy: it measures nothing (Karn). The second in a
-	 * row says that probes may be all too early, and hide the round trip: so they back off.
+	 * An answer after a probe may be to either copy, so it measures nothing (Karn). A second
+	 * one in a row suggests that probes come too early and hide the round trip: back off.
 	 */
 	if (requester->probe_shift && requester->probe_backoff <= PROBE_SHIFT_MAX)
 		requester->probe_backoff++;
@@ -75,7 +75,7 @@ static void settle(struct qp *qp, const struct send_wqe *wqe, uint32_t end)
 		requester->send_psn = end;
 }
 
-/* The probe is answered, and nothing after it: that was lost then. */
+/* Only the probe is answered: what followed it was lost. */
 static void judge_probe(struct call *call)
 {
 	struct requester *requester = &call->qp->requester;
@@ -110,8 +110,8 @@ static void after_progress(struct call *call)
 }
 
 /*
- * Everything before @end is answered, as far as that can be said of READs and atomics. Returns
- * false when one of those stands before @end.
+ * Everything before @end is answered, except READs and atomics. Returns false if one of those
+ * precedes @end.
  */
 static bool answered_until(struct call *call, uint32_t end)
 {
@@ -213,7 +213,7 @@ static void receive_nak(struct call *call, const struct packet *packet)
 	bool rnr = aeth_kind(packet->aeth.syndrome) == AETH_RNR;
 	enum nak_code code = (enum nak_code)aeth_value(packet->aeth.syndrome);
 
-	/* A READ before it is not answered yet: the NAK will come again when that is repeated. */
+	/* A READ before it is not answered yet: the NAK comes again when the READ is repeated. */
 	if (!answered_until(call, packet->psn)) {
 		requester_lost(call);
 		return;
@@ -272,7 +272,7 @@ static void answered_data(struct call *call, struct send_wqe *wqe)
 	bool pause = end == wqe_chunk_end(qp, wqe, requester->una_psn);
 
 	settle(qp, wqe, end);
-	/* Within a piece only what is needed: this is done for every packet. */
+	/* Within a piece do only what is needed: this runs for every packet. */
 	if (pause || (requester->timing && requester->timing_psn == psn_add(end, PSN_MASK)) ||
 	    requester->rnr_until_ns)
 		after_progress(call);
@@ -370,7 +370,7 @@ void completer_receive(struct call *call, const struct packet *packet)
 	}
 	if (!is_expected(requester, packet->psn)) {
 		count(call, COUNTER_RX_RESPONSE);
-		/* The last answer again may bring new credits. */
+		/* A repetition of the last answer may bring new credits. */
 		if (packet->op->verb == VERB_ACK && psn_add(packet->psn, 1) == requester->una_psn)
 			learn_credits(requester, packet);
 		return;

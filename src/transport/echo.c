@@ -89,7 +89,7 @@ static void owe(struct echoes *echoes, const struct echo *echo)
 	echoes->echo[i] = *echo;
 }
 
-/* How many receives the packets that may be on their way take at most, if they are like this. */
+/* The most receives that the packets on their way may take, if they are like @packet. */
 static uint32_t receives_for(const struct packet *packet)
 {
 	uint32_t packets = FLOW_LIMIT / flow_cost((uint32_t)packet->payload_bytes);
@@ -128,7 +128,7 @@ static bool is_behind(const struct qp *qp, uint32_t receives_wanted)
 	return recv_queue_count(queue) < receives_wanted && !cq_is_empty(qp->recv_cq);
 }
 
-/* Looks get rarer the longer it takes. */
+/* Look again ever more rarely. */
 static void hold(struct qp *qp, uint64_t now_ns)
 {
 	struct echoes *echoes = qp->responder.echoes;
@@ -209,8 +209,8 @@ void echo_transmit(struct pump *pump)
 /* ---- receiving them ---- */
 
 /*
- * The path is found by where the echo comes from: nobody else can release what is in flight. Who is
- * in a group is not known.
+ * The source of the echo selects the path: no other peer can release what is in flight. The members
+ * of a group are not known.
  */
 static struct path *path_of(struct qp *qp, const struct packet *packet, const struct rx_info *info)
 {

@@ -4,10 +4,10 @@
  * for one is received, whatever becomes of it; written at the next transmit, the newest for each
  * source.
  *
- * An echo is an invitation to send more, so it is held back while the application is behind: there
- * are fewer receives than the packets that may be on their way, and completions that it has not
- * polled. Looked at again when it posts receives and by a timer; sent after ECHO_HOLD_MAX_NS in
- * any case.
+ * An echo is an invitation to send more, so it is held back while the application is behind: fewer
+ * receives are posted than packets may be on their way, and completions are not polled. It is
+ * looked at again when receives are posted and by a timer, and sent after ECHO_HOLD_MAX_NS in any
+ * case.
  *
  * All calls are made with the QP's lock held.
  */

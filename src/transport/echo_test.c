@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Echoes: who owes them to whom, when they are held back, what they do at the sender. */
+/* Echoes: which QP owes them to which peer, when they are held back, what they do at the sender. */
 #include "transport/echo.h"
 
 #include "transport/ah_path.h"
@@ -471,7 +471,7 @@ static void any_member_of_a_group_lets_datagrams_go_on(void **state)
 	station_free(s);
 }
 
-/* The application may destroy its handle and its QP while something waits. */
+/* The application may destroy its handle and its QP while packets wait. */
 static void a_qp_that_waits_may_go_away(void **state)
 {
 	enum ibv_qp_state states[] = { IBV_QPS_RESET, IBV_QPS_ERR };

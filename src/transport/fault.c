@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The table of faults: fault.def, spelled out. A fault that is not there does not exist. */
+/* The table of faults: fault.def, expanded. */
 #include "transport/fault.h"
 
 #include <assert.h>

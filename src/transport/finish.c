@@ -4,7 +4,7 @@
  * 10.8.5, 11.6.2). The send queue is flushed before the receive queue, each in order.
  *
  * A completion that its CQ has no room for is noted (completion_lost) and turned into the error
- * state by transport.c at the end of the call, so that nothing here calls itself.
+ * state by transport.c at the end of the call, so that nothing here recurses.
  */
 #include <arpa/inet.h>
 #include <assert.h>
@@ -71,7 +71,7 @@ static enum ibv_wc_opcode wc_opcode(const struct send_wqe *wqe)
 	}
 }
 
-/* The slot of the ring may be posted to again afterwards: @wqe is not touched after this. */
+/* The ring slot may be reused from here on: do not touch @wqe after this. */
 static void retire(struct qp *qp, struct send_wqe *wqe)
 {
 	struct send_queue *queue = &qp->sq;

@@ -2,8 +2,8 @@
 /*
  * Marks, echoes, turns and patience: see flow.h.
  *
- * The three counters only grow, but for what is given back unused. A mark made by another QP
- * between a take and its return may so name a place beyond taken_bytes: it is clamped.
+ * The three counters only grow, except when unused bytes are given back. So a mark that another QP
+ * made between a take and its return may lie beyond taken_bytes: it is clamped.
  */
 #include "transport/flow.h"
 
@@ -13,7 +13,7 @@
 #include "transport/path.h"
 #include "transport/run_queue.h"
 
-#define DEAF_CHUNKS 16u		/* chunks between marks while nobody waits for them */
+#define DEAF_CHUNKS 16u		/* chunks between marks while no QP waits for them */
 /*
  * Linux accounts a datagram with its struct sk_buff and a buffer that also holds its headers and
  * struct skb_shared_info, of 576 bytes or of a power of two (measured, 6.18; older ones alike).
@@ -81,7 +81,7 @@ static void wake_next(struct path *path, struct run_queue *queue)
 	run_queue_add(queue, qp);
 }
 
-/* Whose turn it was and who found too little room for anything keeps its place. */
+/* A QP that had its turn but found too little room keeps its place. */
 static void wait_for_room(struct path *path, struct qp *qp, const struct flow_ask *ask)
 {
 	struct flow *flow = &path->flow;
@@ -111,7 +111,7 @@ static uint32_t room_for(const struct path *path, const struct flow_ask *ask)
 	return most > ask->least ? most : ask->least;
 }
 
-/* The first packet of all is marked, to learn early whether the peer hears us. */
+/* Mark the very first packet, to learn early whether the peer echoes. */
 static bool needs_mark(const struct path *path)
 {
 	const struct flow *flow = &path->flow;
@@ -153,7 +153,7 @@ uint32_t flow_take(struct path *path, struct qp *qp, const struct flow_ask *ask,
 	return granted;
 }
 
-/* What was marked beyond taken_bytes is not any more (see above). */
+/* Marks beyond taken_bytes are clamped (see above). */
 static void take_back(struct flow *flow, uint32_t bytes)
 {
 	assert(bytes <= flow->taken_bytes);
@@ -222,7 +222,7 @@ bool flow_echoed(struct path *path, struct run_queue *queue, uint32_t qpn, uint3
 	lock_acquire(&path->lock);
 	mark = qpn ? find_mark(flow, qpn, psn) : NULL;
 	if (mark) {
-		/* Of what went to a deaf peer nothing is known. */
+		/* Nothing is known about bytes sent to a deaf peer. */
 		release_upto(flow, flow->deaf ? flow->taken_bytes : mark->upto);
 		flow->heard = true;
 		flow->deaf = false;

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Flow control of UC and UD towards one peer process (docs/decisions/0007). Nothing answers
- * these packets, so the sender asks: now and then it marks one (BTH, echo request), and a peer that
- * is a Verbatim says when it has taken that one off the wire (a CNP that is an echo). What was
- * sent up to there is no longer in flight.
+ * Flow control of UC and UD towards one peer process (docs/decisions/0007). These packets get no
+ * answer, so the sender asks: now and then it marks one (BTH, echo request), and a Verbatim peer
+ * echoes it (a CNP) when it has taken that one off the wire. What was sent up to there is no longer
+ * in flight.
  *
  *	released_bytes          marked_bytes     taken_bytes
  *	     |  in flight, marked    |   not marked   |
  *	     ^ newest mark echoed    ^ newest mark
  *
- * Other peers ignore the mark, and a peer may stop or die: whoever waits does so for patience_ns
- * at most since the last sign of life, then all is taken for received and the patience doubles;
- * at its end the peer is held for deaf and nothing waits for it any more. An echo ends that.
+ * Other peers ignore the mark, and a peer may stop or die: a QP waits at most patience_ns from the
+ * last sign of life; then everything counts as received and the patience doubles. At its end the
+ * peer counts as deaf, and no QP waits for it any more. An echo ends that.
  *
- * The bytes here are not those of the path's window, which is RC's: RC's loss is repaired and says
- * when there was too much; here there is a limit that the default socket buffer holds.
+ * These bytes are not those of the path's window, which is RC's: RC repairs loss, and learns from
+ * it; here a fixed limit fits the default socket buffer.
  *
  * All of struct flow is under path->lock; the fields of a QP named here under its own lock.
  */
@@ -31,15 +31,15 @@ struct qp;
 struct run_queue;
 
 /*
- * Limits of what is in flight, in bytes of flow_cost(). The default buffer is of 416 KiB, of which
- * the kernel may hold a quarter to be full still although it was emptied.
+ * Limits of what is in flight, in bytes of flow_cost(). The default buffer has 416 KiB, a quarter
+ * of which the kernel may still count as full after it was emptied.
  */
 #define FLOW_LIMIT		(160u * 1024u)
 #define FLOW_LIMIT_UNHEARD	(40u * 1024u)	/* until the first echo */
-#define FLOW_LIMIT_MIN		(64u * 1024u)	/* beside whatever RC has in flight */
+#define FLOW_LIMIT_MIN		(64u * 1024u)	/* beside RC's bytes in flight */
 /*
  * A mark is made every limit / FLOW_CHUNKS bytes, and no more than that is taken at once: what is
- * not marked yet is always less than the least limit, so that whoever waits waits for an echo.
+ * not marked yet is always less than the least limit, so that a QP that waits waits for an echo.
  */
 #define FLOW_CHUNKS		8u
 #define FLOW_MARKS		16u		/* remembered; more than can be awaited */
@@ -56,7 +56,7 @@ struct flow_mark {
 struct flow {
 	struct list waiting;		/* QPs, by wait_node */
 	uint64_t taken_bytes, marked_bytes, released_bytes;	/* ever */
-	uint64_t stalled_ns;		/* last sign of life, or since when somebody waits */
+	uint64_t stalled_ns;		/* last sign of life, or since when a QP waits */
 	uint64_t patience_ns;
 	bool heard;			/* the peer has echoed */
 	bool deaf;			/* it does not, or does no longer */
@@ -91,7 +91,9 @@ void flow_leave(struct run_queue *queue, struct qp *qp);
 /* An echo of the mark came. False: no mark of ours, or an old one. */
 bool flow_echoed(struct path *path, struct run_queue *queue, uint32_t qpn, uint32_t psn,
 		 uint64_t now_ns);
-/* The deadline of @qp, which waits, has come. True: the peer's patience is at its end as well. */
+/*
+ * The deadline of @qp, which waits, has come. True: the patience with the peer is at its end, too.
+ */
 bool flow_expire(struct run_queue *queue, struct qp *qp, uint64_t now_ns);
 
 #endif

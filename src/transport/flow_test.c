@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Flow control of UC and UD: marks, echoes, turns, patience; nobody waits for ever. */
+/* Flow control of UC and UD: marks, echoes, turns, patience; no QP waits for ever. */
 #include "transport/flow.h"
 
 #include "base/test_random.h"
@@ -153,7 +153,7 @@ static void what_was_never_marked_is_not_believed(void **state)
 	fixture_free(f);
 }
 
-/* Whatever the sizes: who waits has a mark outstanding, so that an echo can come. */
+/* Whatever the sizes, a QP that waits has a mark outstanding, so that an echo can come. */
 static void who_waits_always_waits_for_an_echo(void **state)
 {
 	uint64_t random = 11;

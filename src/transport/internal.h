@@ -96,8 +96,8 @@ enum sge_result sge_check(struct call *call, const struct ibv_sge *sge, uint32_t
 uint64_t sge_total(const struct ibv_sge *sge, uint32_t sge_count);
 
 /*
- * Where a part of it goes that is to be fetched: its pieces are added to @fetch, each with a grant that is held
- * until fetch_release().
+ * Find where a part goes that is to be fetched: adds its pieces to @fetch, each with a grant that
+ * is held until fetch_release().
  */
 enum sge_result sge_locate(struct call *call, const struct ibv_sge *sge, uint32_t sge_count,
 			   uint64_t offset, uint32_t bytes, struct message_fetch *fetch);
@@ -193,7 +193,7 @@ uint64_t requester_deadline(const struct qp *qp);
 void requester_timeout(struct call *call);
 /* The local ACK timeout; UINT64_MAX: none. */
 uint64_t requester_ack_timeout(const struct qp *qp);
-/* Give up: nothing was heard of the peer for all of the retries. */
+/* Give up: the peer answered none of the retries. */
 void requester_exceeded(struct call *call);
 /* Is there anything that a transmit might write? */
 bool requester_ready(const struct qp *qp);
@@ -208,13 +208,13 @@ void requester_give_acked(struct call *call, uint64_t rtt_ns);
 
 /* ---- message.c ---- */
 
-/* Is the next request one of those that are to go as packets, for a reason? */
+/* Must the next request go as packets, for some reason? */
 static inline bool message_is_held(const struct qp *qp)
 {
 	return (int32_t)(qp->requester.packets_until - qp->sq.sent) > 0;
 }
 
-/* When to look whether the peer is silent. */
+/* When to check whether the peer is silent. */
 uint64_t message_deadline(const struct qp *qp);
 void message_timeout(struct call *call);
 
@@ -229,9 +229,9 @@ void completer_retire(struct call *call);
 void responder_reset(struct qp *qp);
 void responder_receive(struct call *call, const struct packet *packet);
 /*
- * READ responses and atomic results that are due, and an ACK that had to wait; true when none is
- * left. Then come requests, then the ACK: it is no longer than any request, so that the answer to
- * a message and the message that replies to it leave as one datagram.
+ * Write READ responses and atomic results that are due, and an ACK that had to wait; true when none
+ * is left. Requests follow, then the ACK: it is not longer than any request, so that a reply leaves
+ * in one datagram with the ACK of the message that it replies to.
  */
 bool responder_transmit(struct pump *pump);
 void responder_acknowledge(struct pump *pump);
@@ -261,7 +261,7 @@ struct resource *replay_new(struct qp *qp);
 void replay_activate(struct qp *qp, struct resource *resource, uint32_t psn, uint32_t end);
 /* A request with a PSN before the expected one. */
 void replay_duplicate(struct call *call, const struct packet *packet);
-/* Responses that are due will not be written. */
+/* Drop the responses that are due. */
 void replay_drop(struct responder *responder);
 /* Write the responses that are due; false when the batch is full. */
 bool replay_transmit(struct pump *pump);

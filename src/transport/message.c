@@ -23,8 +23,8 @@ static bool is_told_alone(const struct qp *qp)
 }
 
 /*
- * A READ or atomic waits until all is settled, and what follows waits for it: where that happens again
- * and again packets do better, which go one behind the other.
+ * A READ or atomic waits until all messages are settled, and later requests wait for it: where that
+ * happens often, packets are faster, since they need not wait for each other.
  */
 static void note_stall(struct qp *qp)
 {
@@ -127,7 +127,7 @@ void transport_message_sent(struct qp *qp, uint64_t token, uint64_t now_ns)
 	requester->send_wqe = requester->packets_until = ++qp->sq.sent;
 }
 
-/* All are answered, and the rest of them refused: they are to be sent as packets. */
+/* All messages are answered, and the remaining ones refused: send those as packets. */
 static void take_back(struct qp *qp)
 {
 	struct requester *requester = &qp->requester;
@@ -184,7 +184,7 @@ void transport_message_progress(struct qp *qp, uint32_t progress, uint64_t now_n
 	note_progress(qp, now_ns);
 }
 
-/* Nothing is sent again: it is in memory, and stays there. But silence is counted as of packets. */
+/* Nothing is retransmitted: messages stay in memory. But silence counts as it does for packets. */
 void message_timeout(struct call *call)
 {
 	struct requester *requester = &call->qp->requester;
@@ -195,7 +195,7 @@ void message_timeout(struct call *call)
 		requester->progress_ns = call->now_ns;
 		return;
 	}
-	/* Whoever comes to copy now must not take the application's next content for this. */
+	/* A peer that copies now must not take the application's next content for this message. */
 	pairing_end(&call->qp->pairing);
 	because(call, "the peer did not take %u messages out of shared memory (it may be stopped)",
 		requester->messages);
@@ -248,7 +248,7 @@ bool transport_between_messages(const struct qp *qp)
 	return !qp->responder.previous || opcode_ends(qp->responder.previous);
 }
 
-/* Where a packet would be in order too, and no other is under way. */
+/* In order, as a packet would be, and no other message is in progress. */
 static bool is_next(const struct qp *qp, const struct message *message) REQUIRES(qp->lock)
 {
 	const struct responder *responder = &qp->responder;
@@ -259,7 +259,7 @@ static bool is_next(const struct qp *qp, const struct message *message) REQUIRES
 	       responder->message_sequence == message->sequence && transport_between_messages(qp);
 }
 
-/* The target of a WRITE, whose right to all of it is looked at each time. */
+/* The target of a WRITE; the right to all of it is checked each time. */
 static bool grant_target(struct call *call, const struct message *message, struct mr_grant *grant)
 {
 	struct mr_asker asker = asker_of(call->qp);
@@ -268,7 +268,7 @@ static bool grant_target(struct call *call, const struct message *message, struc
 			message->target, message->length, grant) == MR_OK;
 }
 
-/* Data that came with it. False: memory is not what it should be. */
+/* Copy the data that came with it. False: the memory is not accessible. */
 static bool copy_carried(struct call *call, const struct message *message)
 {
 	const struct recv_wqe *recv = call->qp->responder.recv;
@@ -320,7 +320,7 @@ static bool takes_receive(const struct message *message)
 	return !(message->flags & MESSAGE_WRITE) || (message->flags & MESSAGE_IMM);
 }
 
-/* Before a receive is taken, as with packets: else it would be the receive that fails. */
+/* Checked before a receive is taken, as with packets: otherwise the receive would fail. */
 static bool may_write(const struct call *call, const struct message *message)
 {
 	struct mr_asker asker = asker_of(call->qp);

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * SENDs without packets, to a process of this host that shares memory with us. A message is what a
- * SEND says in a few words, with its data, or with where its data is; or what an RDMA WRITE with
- * immediate data says, or any WRITE behind a message (which its sender could only carry out after the
- * message). It is told to the peer, who executes it as its responder does a packet, or refuses it, and
- * either way answers. How it gets there and back (in order, once, each answered) is local/ring.h's;
- * who carries it is local/send.c.
+ * SENDs without packets, to a process of this host that shares memory with us. A message describes
+ * a SEND in a few words, with its data or the place of its data; or an RDMA WRITE with immediate
+ * data, or any WRITE behind a message (which the requester could only execute after the message).
+ * The peer executes it as its responder does a packet, or refuses it, and answers in either case.
+ * local/ring.h carries it there and the answer back (in order, once, each answered); local/send.c
+ * sends it.
  *
  *	requester				responder
  *	transport_message_next, transport_message_sent  ->	transport_message_receive: executed, or refused
  *	transport_message_answered		     <-	answer
  *
- * Like direct requests (direct.h) messages take no PSN and no message sequence number, go only while
- * no packet is unanswered, and have no errors: one that is refused, for whatever reason, is sent as
- * packets, with all that were told after it, which are refused too: a message has to be the next in
- * sequence. So the responder's checks are those of packets, and an objection has no effect here.
+ * Like direct requests (direct.h), messages take no PSN and no message sequence number, go only
+ * while no packet is unanswered, and have no errors: a message refused for any reason is sent as
+ * packets, and so are all messages after it, which are refused, too, since a message must be the
+ * next in sequence. So the responder's checks are those of packets, and an objection has no effect
+ * here.
  */
 #ifndef VERBATIM_TRANSPORT_MESSAGE_H
 #define VERBATIM_TRANSPORT_MESSAGE_H
@@ -49,7 +50,7 @@ struct message {
 	const uint8_t *data;		/* or, with MESSAGE_PULL, pieces; may change while it is read */
 };
 
-/* Where a part of the data of a message lies that is to be fetched: in its sender's address space. */
+/* Where a part of a message's data to fetch lies in its sender's address space. */
 struct message_piece {
 	uint64_t address;
 	uint32_t region;		/* the sender's grant of it (local/grant.h) */
@@ -68,10 +69,10 @@ struct message_fetch {
 
 /* ---- requester ---- */
 
-/* Is no message under way that packets bring? */
+/* Is no message in progress that comes as packets? */
 bool transport_between_messages(const struct qp *qp) REQUIRES(qp->lock);
 
-/* The next request, if it may be told; else NULL. */
+/* The next request if it may be sent as a message; else NULL. */
 struct send_wqe *transport_message_next(struct qp *qp) REQUIRES(qp->lock);
 /* Its head; @pull: its data is to be fetched. */
 void transport_message_head(const struct qp *qp, const struct send_wqe *wqe, bool pull,
@@ -81,22 +82,23 @@ size_t message_target_bytes(const struct send_wqe *wqe);
 void message_write_target(const struct send_wqe *wqe, uint8_t *out);
 /* Copy the request's data to @out. False: a key or its memory is not valid. */
 bool transport_gather(struct qp *qp, const struct send_wqe *wqe, uint8_t *out) REQUIRES(qp->lock);
-/* It was told; @token is what its answer will name, and no other's of this QP. */
+/* The request was sent as a message; its answer will name @token, unique in this QP. */
 void transport_message_sent(struct qp *qp, uint64_t token, uint64_t now_ns) REQUIRES(qp->lock);
-/* The answer. What was told before the QP was reset is ignored. */
+/* Take an answer. Those to messages sent before a reset of the QP are ignored. */
 void transport_message_answered(struct qp *qp, uint64_t token, bool refused, uint64_t now_ns,
 		      struct effects *effects) REQUIRES(qp->lock);
 /*
- * With messages told, and transport_deadline() passed: how far the peer has got, with these or anything
- * before them. If that is another value than last time it is not silent, and has all its time again.
+ * With messages unanswered and transport_deadline() passed: @progress says how far the peer has
+ * got, with these or anything before them. If it has changed since last time, the peer is not
+ * silent and gets the whole timeout again.
  */
 void transport_message_progress(struct qp *qp, uint32_t progress, uint64_t now_ns) REQUIRES(qp->lock);
 
 /* ---- responder ---- */
 
 /*
- * @bytes at @data came with @head: the target of a WRITE, and the data or its pieces. Fills *message.
- * False: no requester says this.
+ * Parse @head and the @bytes at @data: the target of a WRITE, and the data or its pieces. Fills
+ * *message. False: malformed.
  */
 bool message_parse(const uint32_t head[MESSAGE_WORDS], const uint8_t *data, uint32_t bytes,
 		   struct message *message);
@@ -107,7 +109,7 @@ enum message_fate {
 	MESSAGE_FETCH,			/* its data is to be fetched first: transport_fetch_begin() */
 };
 
-/* A message that has come. */
+/* Receive a message. */
 enum message_fate transport_message_receive(struct qp *qp, const struct message *message, uint64_t now_ns,
 				 struct effects *effects) REQUIRES(qp->lock);
 /*
@@ -116,11 +118,11 @@ enum message_fate transport_message_receive(struct qp *qp, const struct message 
  */
 bool transport_fetch_begin(struct qp *qp, const struct message *message, struct message_fetch *fetch)
 	REQUIRES(qp->lock);
-/* It is done, or failed (@fetched false): goes on with the message. */
+/* The fetch is done, or failed (@fetched false): continue with the message. */
 enum message_fate transport_fetched(struct qp *qp, const struct message *message,
 				    struct message_fetch *fetch, bool fetched, uint64_t now_ns,
 				    struct effects *effects) REQUIRES(qp->lock);
-/* The QP is not there any more. */
+/* The QP is gone: release the memory. */
 void transport_fetch_drop(struct message_fetch *fetch);
 
 #endif

@@ -172,7 +172,7 @@ static void begin_anew(struct large *large)
 	station_move(s, IBV_QPS_RTS);
 }
 
-/* Whoever is reset in the middle of it forgets how far he was. */
+/* A QP that is reset in the middle of it forgets how far it was. */
 static void a_reset_in_the_middle_of_a_fetch_begins_anew(void **state)
 {
 	struct large large;

@@ -186,7 +186,7 @@ static bool parses(unsigned flags, uint32_t piece_count, uint32_t bytes)
 	return message_parse(head, some_bytes, bytes, &message);
 }
 
-/* It is copied with locks held: a peer has no say in how long that takes. */
+/* It is copied with locks held: a peer must not decide how long that takes. */
 static void longer_data_than_a_message_carries_is_not_parsed(void **state)
 {
 	uint32_t head[MESSAGE_WORDS] = { OUR_GRANT, PEER_QPN | 1 << 24, 0, 0, MESSAGE_CARRIED_MAX };

@@ -88,7 +88,7 @@ static void begin_anew(bool by_error)
 	for (i = 0; i < 3 && by_error; i++)
 		expect_wc(&s->send_cq, i, IBV_WC_WR_FLUSH_ERR);
 	station_move(s, IBV_QPS_RESET);
-	/* What was told before is stale: nobody may take it out of our memory any more. */
+	/* Earlier messages are stale: the peer may no longer fetch their data from our memory. */
 	assert_int_equal(alive, 0);
 	assert_false(s->qp.pairing.agreed);
 	expect_no_wc(&s->send_cq);
@@ -146,7 +146,7 @@ static void a_peer_that_does_not_answer_is_given_up(void **state)
 	assert_int_equal(alive, OUR_GRANT);
 	pass_time(s, 1);
 	assert_int_equal(s->qp.state, IBV_QPS_ERR);
-	/* Whoever takes the first one out of memory now finds that it is not meant any more. */
+	/* A peer that takes the first one out of memory now finds that it is no longer valid. */
 	assert_int_equal(alive, 0);
 	assert_false(s->qp.pairing.agreed);
 	expect_wc(&s->send_cq, 1, IBV_WC_RETRY_EXC_ERR);
@@ -181,7 +181,7 @@ static void each_answer_gives_the_peer_all_its_time_again(void **state)
 }
 
 /* It is at a long one, or at those of other QPs before ours: it is not silent then. */
-/* As whoever drives does it: the deadline passes, the peer is found at @progress. */
+/* As the driving thread does it: the deadline passes, the peer is found at @progress. */
 static void expire_at(struct station *s, uint32_t progress) UNCHECKED_LOCKS
 {
 	s->now_ns += timeout_of(s);

@@ -299,7 +299,7 @@ static void settle_one(struct world *world)
 	settle(world->a, answer->token, answer->refused);
 }
 
-/* Whoever is drained goes on at once. */
+/* A drained QP goes on at once. */
 static void drain(struct world *world)
 {
 	struct qp *qp = &world->a->qp;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Messages at the requester (message.h): which requests may be told and when, what is said of them,
- * and what their answers bring about. (States and time: message_state_test.c.)
+ * Messages at the requester (message.h): which requests may be messages and when, what these
+ * contain, and what their answers cause. (States and time: message_state_test.c.)
  */
 #include "transport/direct.h"
 #include "transport/message_test_support.h"
@@ -201,7 +201,7 @@ static void what_cannot_be_told_waits_for_what_was(void **state) UNCHECKED_LOCKS
 
 	post_told(s, IBV_WR_SEND, 1, 8, 1);
 	post(s, IBV_WR_RDMA_READ, 2, 8);
-	/* Somebody has to look whether it can be told. */
+	/* A thread has to check whether it can be sent as a message. */
 	assert_true(transport_posted_send(&s->qp, s->now_ns, &s->effects));
 	assert_false(may_tell(s));
 	expect_silence(s);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Paths: congestion windows shared by the QPs of this process that talk to one peer process.
- * Accounting is in bytes of cost, given by who reserves; see path.h for the rules of the window.
+ * Accounting is in bytes of cost, given by the caller that reserves; see path.h for the rules of
+ * the window.
  *
  * Lock order: table->lock, path->lock, run queue.
  */
@@ -61,7 +62,7 @@ uint32_t path_group(const uint8_t address[16])
 	return hash ? hash : 1;
 }
 
-/* The slot of QPN_MULTICAST is no process's. */
+/* No process has the slot of QPN_MULTICAST. */
 struct path_key path_key_of_group(uint32_t group)
 {
 	struct path_key key = { .slot = qpn_slot(QPN_MULTICAST) };
@@ -174,7 +175,7 @@ static void wake_next(struct path *path, struct run_queue *queue)
 	run_queue_add(queue, qp);
 }
 
-/* Those whose turn it was and for whom there was too little room keep their place. */
+/* A QP that had its turn but found too little room keeps its place. */
 static void wait_for_room(struct path *path, struct qp *qp)
 {
 	if (is_waiting(qp))

@@ -88,10 +88,10 @@ void path_put(struct path_table *table, struct path *path);
 uint32_t path_reserve(struct path *path, struct qp *qp, uint32_t least, uint32_t wanted);
 
 /*
- * How much of a message should leave at a time, if there is so much left of it. Cut anew by each
- * answer, a message would make more datagrams and ask for more answers. Not so after a loss, when
- * another packet may be what makes the peer complain; nor where round trips are long, and the
- * window, not the processors, is what limits.
+ * How much of a message should leave at a time, if that much is left: cut by each answer, a message
+ * would make more datagrams and ask for more answers. 0 after a loss, when another packet may make
+ * the peer report it, and where round trips are long: there the window is the limit, not the
+ * processors.
  */
 uint32_t path_piece(const struct path *path);
 

@@ -259,8 +259,8 @@ void replay_drop(struct responder *responder)
 }
 
 /*
- * The region has gone since the READ was answered. Who has the answer has forgotten this late copy, and
- * goes on; who has not is told. It is no reason for an error here: the request was right.
+ * The region has gone since the READ was answered. A requester that has the answer ignores the NAK
+ * to this late copy; one that has not needs it. It is no error of this QP: the request was right.
  */
 static void refuse_repeat(struct call *call, struct resource *resource, enum nak_code code)
 {

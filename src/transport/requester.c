@@ -173,9 +173,10 @@ static uint32_t read_chunk(const struct qp *qp)
 }
 
 /*
- * What is wrong here is found before the peer is asked, as with a WRITE. Nothing orders the checks of
- * the two ends (IBTA 9.9.2, 9.9.3), but the response would be too late for ours: which end spoke first
- * would hang on where a READ is cut into pieces, and an atomic would be carried out without a result.
+ * Find local errors before asking the peer, as with a WRITE. The specification does not order the
+ * checks of the two ends (IBTA 9.9.2, 9.9.3), but at the response ours would be too late: where a
+ * READ is cut into pieces would decide which end reports first, and an atomic would be executed
+ * without a result.
  */
 static void check_read_or_atomic(struct call *call, struct send_wqe *wqe)
 {
@@ -300,7 +301,7 @@ static void note_sent(struct call *call, uint32_t end)
 		requester->next_psn = end;
 }
 
-/* Room for what is to come of this message, or of the queue when messages are small. */
+/* Reserve room for the rest of this message, or of the queue when messages are small. */
 static uint32_t reserve(struct pump *pump, const struct send_wqe *wqe, uint32_t cost)
 {
 	struct qp *qp = pump->call->qp;
@@ -348,7 +349,7 @@ static bool send_next(struct pump *pump, struct send_wqe *wqe, uint32_t *granted
 	return true;
 }
 
-/* Whatever is sent last asks for an answer: without it nothing moves but by the timers. */
+/* The last packet asks for an answer: without one only the timers make progress. */
 static void close_run(struct pump *pump)
 {
 	struct requester *requester = &pump->call->qp->requester;

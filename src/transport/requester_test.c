@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The requester: what is sent when, and what is sent again (IBTA 9.7.2, 9.7.3, 9.7.5.1, 9.7.7). */
+/*
+ * The requester: what is sent when, and what is retransmitted (IBTA 9.7.2, 9.7.3, 9.7.5.1, 9.7.7).
+ */
 #include "transport/test_support.h"
 
 static void a_message_is_cut_at_the_path_mtu(void **state)
@@ -567,7 +569,7 @@ static void a_bad_lkey_fails_in_its_turn(void **state)
 	station_free(s);
 }
 
-/* Whatever the peer would have said of it, and however many pieces a READ has. */
+/* Whatever the peer would have answered, and however many pieces a READ has. */
 static void what_has_no_room_for_its_answer_is_not_asked(void **state)
 {
 	static const struct {

@@ -112,7 +112,7 @@ static bool payload_fits(const struct qp *qp, const struct packet *packet)
 	}
 }
 
-/* Bytes that the RETH promised against those that came. */
+/* Compare the bytes that the RETH announced with those received. */
 static bool write_fits(const struct responder *responder, const struct packet *packet)
 {
 	bool starts = opcode_starts(packet->op);
@@ -253,7 +253,7 @@ static enum fault run_write(struct call *call, const struct packet *packet)
 	return FAULT_NONE;
 }
 
-/* The data is read when the responses are written; here the right to it is established. */
+/* The data is read when the responses are written; here only the right to it is checked. */
 static enum fault run_read(struct call *call, const struct packet *packet)
 {
 	struct qp *qp = call->qp;

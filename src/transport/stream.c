@@ -18,7 +18,7 @@ void stream_end(struct stream *stream)
 	stream->begun = false;
 }
 
-/* Slot 0 is no Verbatim's. */
+/* Slot 0 is never a Verbatim process. */
 static struct path *path_of(const struct qp *qp, const struct send_wqe *wqe)
 {
 	if (qp_is(qp, QP_DATAGRAM))
@@ -40,7 +40,7 @@ static void stream_to(struct stream *stream, const struct send_wqe *wqe)
 	ah_get(stream->ah);
 }
 
-/* Of the next packet. Equal ones in a row become one datagram, which costs less. */
+/* The cost of the next packet. Equal packets in a row become one datagram, which costs less. */
 static uint32_t next_cost(struct stream *stream, const struct send_wqe *wqe, uint32_t *alone)
 {
 	const struct qp *qp = stream->pump->call->qp;
@@ -54,7 +54,7 @@ static uint32_t next_cost(struct stream *stream, const struct send_wqe *wqe, uin
 	return joins ? flow_cost_joined(bytes) : *alone;
 }
 
-/* As for RC: room for what is to come of this message, or of the queue when messages are small. */
+/* As for RC: room for the rest of this message, or of the queue when messages are small. */
 static uint32_t wanted(const struct stream *stream, const struct send_wqe *wqe, uint32_t cost)
 {
 	const struct pump *pump = stream->pump;

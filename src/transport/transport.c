@@ -89,7 +89,7 @@ static bool takes_packets(enum ibv_qp_state state)
 	       state == IBV_QPS_SQE;
 }
 
-/* IBTA 9.6.1.2.3 and A17: a connected QP hears its peer alone. */
+/* IBTA 9.6.1.2.3 and A17: a connected QP accepts packets of its peer only. */
 static bool is_from_peer(const struct qp *qp, const struct rx_info *info)
 {
 	return qp_is(qp, QP_DATAGRAM) ||
@@ -114,7 +114,7 @@ static void dispatch(struct call *call, const struct packet *packet, const struc
 
 	switch (qp->type) {
 	case IBV_QPT_UD:
-		/* Who does not know the Q_Key gets no answer. */
+		/* A sender that does not know the Q_Key gets no answer. */
 		if (packet->deth.qkey == qp->attr.qkey)
 			echo_note(call, packet, info);
 		ud_receive(call, packet, info);
@@ -135,7 +135,7 @@ static void dispatch(struct call *call, const struct packet *packet, const struc
 	}
 }
 
-/* Only the peer of a connection can say that the way to it is congested. */
+/* Only the connected peer can report congestion on the path to it. */
 static void receive_cnp(struct call *call, const struct rx_info *info)
 {
 	struct qp *qp = call->qp;
@@ -194,7 +194,7 @@ bool transport_posted_send(struct qp *qp, uint64_t now_ns, struct effects *effec
 	call_init(&call, qp, now_ns, effects);
 	if (qp->state == IBV_QPS_ERR || qp->state == IBV_QPS_SQE)
 		flush_sends(&call);
-	/* Messages are told while others are: that is not known here (local/onesided.c). */
+	/* Further messages may be sent while some are unanswered: local/onesided.c decides that. */
 	return transport_ready(qp) || qp->requester.messages;
 }
 

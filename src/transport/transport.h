@@ -69,8 +69,8 @@ void transport_receive(struct qp *qp, const struct packet *packet, const struct 
 		       uint64_t now_ns, struct effects *effects) REQUIRES(qp->lock);
 
 /*
- * To be called without the lock, before qp_post_send(): finds the paths of datagrams. May
- * allocate. Without it they are not flow controlled.
+ * Call it without the lock, before qp_post_send(): finds the paths of datagrams. May allocate.
+ * Without it datagrams are not flow controlled.
  */
 void transport_prepare_send(struct qp *qp, struct ibv_send_wr *wr);
 
@@ -83,8 +83,8 @@ bool transport_posted_send(struct qp *qp, uint64_t now_ns, struct effects *effec
 /* Is there something to transmit? */
 bool transport_ready(const struct qp *qp) REQUIRES(qp->lock);
 /*
- * Work was posted to the receive queue: in ERR, flushes it. To be called, if not after each post,
- * then in ERR and when transport_awaits_recv().
+ * Work was posted to the receive queue: in ERR, flushes it. Call it after each post, or at least in
+ * ERR and when transport_awaits_recv().
  */
 void transport_posted_recv(struct qp *qp, uint64_t now_ns, struct effects *effects)
 	REQUIRES(qp->lock);
@@ -122,7 +122,7 @@ void transport_modified(struct qp *qp, enum ibv_qp_state from, int mask, uint64_
 bool transport_answer_is_due(const struct qp *qp) REQUIRES(qp->lock);
 /*
  * The QP is about to stop answering: have its last ACK sent once more, in case the first is lost,
- * since nobody will answer when the peer asks. False: nothing to repeat. Then transmit.
+ * since this QP will not answer when the peer asks. False: nothing to repeat. Then transmit.
  */
 bool transport_final_ack(struct qp *qp) REQUIRES(qp->lock);
 

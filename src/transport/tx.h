@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Packets on their way out: written back to back into one buffer, payload copied, so that
- * nothing of the application's memory is needed after transport_transmit() returns, and so that
- * runs of packets to one peer can leave in one call. ICRC_BYTES of room follow each packet; who
- * sends fills them (the ICRC depends on how the packets are batched).
+ * Packets on their way out: written back to back into one buffer, payload copied, so that nothing
+ * of the application's memory is needed after transport_transmit() returns, and so that runs of
+ * packets to one peer can leave in one call. ICRC_BYTES of room follow each packet; the sender
+ * fills them (the ICRC depends on how the packets are batched).
  */
 #ifndef VERBATIM_TRANSPORT_TX_H
 #define VERBATIM_TRANSPORT_TX_H

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * UC and UD (IBTA 9.8). No answers: a request is complete when its last packet is written, and
- * what a receiver cannot take it drops, counted. Errors of our own send queue lead to SQE; only
- * the receive's own memory can fail the QP as a whole. How much is sent at once is for flow.h: a
- * NIC's fabric loses nothing, a socket buffer would.
+ * UC and UD (IBTA 9.8). There are no answers: a request is complete when its last packet is
+ * written, and a receiver drops and counts what it cannot take. Errors of our own send queue lead
+ * to SQE; only the receive's own memory can fail the QP as a whole. flow.h limits how much is sent
+ * at once: a NIC's fabric loses nothing, a socket buffer would.
  */
 #include <string.h>
 
@@ -214,8 +214,7 @@ static void drop_message(struct responder *responder)
 #define WRONG_KEYS_NS	1000000000u
 
 /*
- * Whoever may send to a UC QP could try keys without anybody noticing: all of them in minutes. RC stops
- * at the first one.
+ * The peer of a UC QP could try keys unnoticed: all of them in minutes. RC stops at the first one.
  */
 static bool is_guessing(struct call *call)
 {

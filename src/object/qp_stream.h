@@ -27,6 +27,29 @@ struct recv_wqe;
 #define RD_ATOMIC_MAX 128u
 #define RD_ATOMIC_FEW 16u
 
+/* What the peer has receives for, if it said so (IBTA 9.7.7.2; transport/credits.h). */
+struct credits {
+	bool limited;
+	uint32_t limit_ssn;		/* last send sequence number that it has a receive for */
+};
+
+/* Silence of the peer, and what is done about it (transport/loss.h). */
+struct loss {
+	uint64_t progress_ns;		/* last answer, or first transmission after none was due */
+	uint64_t sent_ns;		/* last transmission */
+	uint64_t rto_ns;		/* delay of a probe, from the path's round-trip times */
+	uint32_t probe_end_psn;		/* one past what the probe asks an answer for */
+	uint32_t guard_psn;		/* gone back to it: more signs of the same loss are not new ones ... */
+	bool guarded;			/* ... if this is set */
+	bool probe_due;			/* to be written by the next transmit */
+	bool probing;			/* written, not answered */
+	bool hold;			/* nothing but probes until the peer is heard again */
+	uint8_t retry_left;
+	uint8_t probe_shift;		/* probes in a row without an answer: backs off */
+	uint8_t probe_backoff;		/* probes answered since a round trip was measured */
+	uint32_t sent_packets, resent_packets;	/* since the last answer: for explanations */
+};
+
 struct requester {
 	uint32_t una_psn;		/* oldest that is not answered */
 	uint32_t send_psn;		/* next to be put on the wire */
@@ -34,28 +57,16 @@ struct requester {
 	uint32_t send_wqe;		/* number of the work request that send_psn belongs to */
 
 	uint32_t ssn;			/* send sequence number of the last request begun */
-	uint32_t limit_ssn;		/* last one that the peer has a receive for ... */
-	bool limited;			/* ... if it said so (IBTA 9.7.7.2) */
+	struct credits credits;
 
 	uint32_t rd_outstanding;	/* READ requests and atomics in flight */
 	uint32_t flight_bytes;		/* of the path's window, taken by us */
 	uint32_t acked_bytes;		/* of those: answered, soon to be given back */
 	_Atomic bool path_turn;		/* woken by the path: may go before waiting QPs */
 
-	/* Retries. One early retransmission ("probe") at a time; see requester.c. */
-	uint8_t retry_left, rnr_left;
-	uint8_t probe_shift;		/* probes in a row without an answer: backs off */
-	uint8_t probe_backoff;		/* probes answered since a round trip was measured */
-	bool probe_due;			/* to be written by the next transmit */
-	bool probing;			/* written, not answered */
-	bool hold;			/* nothing but probes until the peer is heard again */
-	uint32_t probe_end_psn;		/* one past what the probe asks an answer for */
-	bool guarded;			/* gone back to guard_psn: more signs of the same loss */
-	uint32_t guard_psn;		/*   are not new ones */
-	uint64_t progress_ns;		/* last answer, or first transmission after none was due */
-	uint64_t sent_ns;		/* last transmission */
+	struct loss loss;
+	uint8_t rnr_left;
 	uint64_t rnr_until_ns;		/* waiting after an RNR NAK; 0: not */
-	uint64_t rto_ns;		/* delay of a probe, from the path's round-trip times */
 
 	bool timing;			/* measuring the round trip of timing_psn */
 	uint32_t timing_psn;
@@ -81,7 +92,6 @@ struct requester {
 
 	bool drain_reported;		/* SQD: SQ_DRAINED was raised */
 	bool completion_lost;		/* a CQ overflowed: fail at the end of this call */
-	uint32_t sent_packets, resent_packets;	/* since the last progress: for explanations */
 };
 
 enum resource_kind { RESOURCE_NONE, RESOURCE_READ, RESOURCE_ATOMIC };

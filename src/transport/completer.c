@@ -6,7 +6,9 @@
  * An answer at PSN p answers everything before p too, but never a READ or atomic, which is
  * answered by its data alone: an answer beyond one says that its response was lost (implied NAK).
  */
+#include "transport/credits.h"
 #include "transport/internal.h"
+#include "transport/loss.h"
 #include "wire/aeth.h"
 
 void completer_retire(struct call *call)
@@ -29,31 +31,13 @@ void completer_retire(struct call *call)
 	}
 }
 
-/* The peer lives: retry_cnt is for one that is silent, and not for one without a receive. */
-static void note_answer(struct call *call)
-{
-	struct requester *requester = &call->qp->requester;
-
-	requester->retry_left = call->qp->attr.retry_cnt;
-	requester->probe_shift = 0;
-	requester->sent_packets = requester->resent_packets = 0;
-}
-
 static void note_progress(struct call *call)
 {
 	struct requester *requester = &call->qp->requester;
 
-	requester->progress_ns = call->now_ns;
+	loss_progress(&requester->loss, call->qp->attr.retry_cnt, call->now_ns);
 	requester->rnr_left = call->qp->attr.rnr_retry;
 	requester->rnr_until_ns = 0;
-	/*
-	 * An answer after a probe may be to either copy, so it measures nothing (Karn). A second
-	 * one in a row suggests that probes come too early and hide the round trip: back off.
-	 */
-	if (requester->probe_shift && requester->probe_backoff <= PROBE_SHIFT_MAX)
-		requester->probe_backoff++;
-	note_answer(call);
-	requester->guarded = false;
 }
 
 /* PSNs of @wqe up to @end are answered: what they held of the path's window is free. */
@@ -75,20 +59,6 @@ static void settle(struct qp *qp, const struct send_wqe *wqe, uint32_t end)
 		requester->send_psn = end;
 }
 
-/* Only the probe is answered: what followed it was lost. */
-static void judge_probe(struct call *call)
-{
-	struct requester *requester = &call->qp->requester;
-	bool alone = requester->una_psn == requester->probe_end_psn &&
-		     requester->una_psn != requester->send_psn;
-
-	if (!requester->probing || psn_before(requester->una_psn, requester->probe_end_psn))
-		return;
-	requester->probing = false;
-	if (alone)
-		requester_lost(call);
-}
-
 static void after_progress(struct call *call)
 {
 	struct requester *requester = &call->qp->requester;
@@ -97,7 +67,7 @@ static void after_progress(struct call *call)
 	note_progress(call);
 	if (requester->timing && psn_before(requester->timing_psn, requester->una_psn)) {
 		requester->timing = false;
-		requester->probe_backoff = 0;
+		requester->loss.probe_backoff = 0;
 		rtt_ns = call->now_ns - requester->timing_ns;
 	}
 	if (requester->una_psn == requester->send_psn)
@@ -106,7 +76,8 @@ static void after_progress(struct call *call)
 	if (call->qp->state == IBV_QPS_ERR)
 		return;
 	requester_give_acked(call, rtt_ns);
-	judge_probe(call);
+	if (loss_probe_says_lost(&requester->loss, requester->una_psn, requester->send_psn))
+		requester_lost(call);
 }
 
 /*
@@ -142,13 +113,8 @@ static bool answered_until(struct call *call, uint32_t end)
 
 static void learn_credits(struct requester *requester, const struct packet *packet)
 {
-	uint8_t code = aeth_value(packet->aeth.syndrome);
-
-	if (aeth_kind(packet->aeth.syndrome) != AETH_ACK)
-		return;
-	requester->limited = code != AETH_CREDITS_INVALID;
-	if (requester->limited)
-		requester->limit_ssn = psn_add(packet->aeth.msn, aeth_credits(code));
+	if (aeth_kind(packet->aeth.syndrome) == AETH_ACK)
+		credits_learn(&requester->credits, packet->aeth.msn, aeth_value(packet->aeth.syndrome));
 }
 
 static void receive_ack(struct call *call, const struct packet *packet)
@@ -177,13 +143,12 @@ static void receive_rnr(struct call *call, const struct packet *packet)
 	}
 	if (call->qp->attr.rnr_retry < 7)
 		requester->rnr_left--;
-	note_answer(call);
+	/* It lives: retry_cnt is not for a peer without a receive. */
+	loss_answered(&requester->loss, call->qp->attr.retry_cnt);
 	requester_go_back(call);
 	requester->rnr_until_ns = call->now_ns + rnr_timer_ns(aeth_value(packet->aeth.syndrome));
-	/* No receive for this one, so none for those behind it: one message, until an ACK says more. */
-	requester->limited = true;
-	requester->limit_ssn = packet->aeth.msn;
-	requester->guarded = false;
+	credits_none(&requester->credits, packet->aeth.msn);
+	requester->loss.guarded = false;
 }
 
 static void receive_fatal_nak(struct call *call, enum nak_code code)
@@ -377,7 +342,7 @@ void completer_receive(struct call *call, const struct packet *packet)
 	}
 	if (packet->becn && call->qp->path)
 		path_reduce(call->qp->path, PATH_CONGESTED, call->now_ns);
-	requester->hold = false;
+	requester->loss.hold = false;
 	if (packet->op->verb == VERB_ACK)
 		receive_acknowledge(call, packet);
 	else if (packet->op->verb == VERB_RESPONSE)

@@ -183,7 +183,6 @@ const char *address_text(const uint8_t address[16], char *buffer);
 
 /* ---- requester.c ---- */
 
-#define PROBE_SHIFT_MAX 8u	/* the delay of a probe doubles at most so often */
 
 void requester_reset(struct qp *qp);
 void requester_start(struct qp *qp);			/* at RTS: PSNs, retry counts */

@@ -6,6 +6,7 @@
 
 #include "base/copy.h"
 #include "transport/internal.h"
+#include "transport/loss.h"
 
 #define FETCH_BYTES_MAX	(1u << 20)	/* in one go */
 #define FLAGS_SHIFT	24
@@ -109,8 +110,8 @@ bool transport_gather(struct qp *qp, const struct send_wqe *wqe, uint8_t *out)
 
 static void note_progress(struct qp *qp, uint64_t now_ns)
 {
-	qp->requester.progress_ns = now_ns;
-	qp->requester.retry_left = qp->attr.retry_cnt;
+	qp->requester.loss.progress_ns = now_ns;
+	qp->requester.loss.retry_left = qp->attr.retry_cnt;
 }
 
 void transport_message_sent(struct qp *qp, uint64_t token, uint64_t now_ns)
@@ -173,7 +174,7 @@ uint64_t message_deadline(const struct qp *qp)
 {
 	uint64_t timeout_ns = requester_ack_timeout(qp);
 
-	return timeout_ns == UINT64_MAX ? TIME_NEVER : qp->requester.progress_ns + timeout_ns;
+	return loss_ack_deadline(&qp->requester.loss, timeout_ns);
 }
 
 void transport_message_progress(struct qp *qp, uint32_t progress, uint64_t now_ns)
@@ -190,11 +191,8 @@ void message_timeout(struct call *call)
 	struct requester *requester = &call->qp->requester;
 
 	count(call, COUNTER_TIMEOUT);
-	if (requester->retry_left) {
-		requester->retry_left--;
-		requester->progress_ns = call->now_ns;
+	if (loss_retry(&requester->loss, call->now_ns))
 		return;
-	}
 	/* A peer that copies now must not take the application's next content for this message. */
 	pairing_end(&call->qp->pairing);
 	because(call, "the peer did not take %u messages out of shared memory (it may be stopped)",

@@ -363,7 +363,7 @@ static void begin(struct world *world, uint64_t seed)
 	world->a = station_inside();
 	world->b = station_opposite();
 	world->a->qp.attr.rnr_retry = 7;
-	world->a->qp.attr.retry_cnt = world->a->qp.requester.retry_left = 7;
+	world->a->qp.attr.retry_cnt = world->a->qp.requester.loss.retry_left = 7;
 }
 
 /* @receives_in: of twelve, how often there is a receive when one could be given. */

@@ -14,14 +14,13 @@
  */
 #include <assert.h>
 
+#include "transport/credits.h"
 #include "transport/internal.h"
-#include "wire/aeth.h"
+#include "transport/loss.h"
 
 #define PSNS_IN_FLIGHT_MAX	(1 << 22)
 #define ACK_EVERY_BYTES		32768u
 #define PROBE_MEASURED		4u	/* earlier by this where the round trip is known */
-#define SILENCE			3u	/* x probe_min_ns */
-#define PROBE_SLOWEST_NS	256000000u
 /* Software peers get descheduled: an ACK timeout below this would only count that. */
 #define ACK_TIMEOUT_FLOOR	16u	/* x probe_min_ns */
 
@@ -45,9 +44,8 @@ void requester_start(struct qp *qp)
 
 	requester->una_psn = requester->send_psn = requester->next_psn = psn;
 	requester->send_wqe = requester->packets_until = qp->sq.tail;
-	requester->retry_left = qp->attr.retry_cnt;
+	loss_start(&requester->loss, qp->attr.retry_cnt, qp->transport->probe_min_ns);
 	requester->rnr_left = qp->attr.rnr_retry;
-	requester->rto_ns = qp->transport->probe_min_ns;
 }
 
 /* All of the path's window that this QP holds. */
@@ -72,7 +70,7 @@ void requester_stop(struct call *call)
 		path_leave(call->qp->path, call->qp->transport->run_queue, call->qp);
 	requester->una_psn = requester->send_psn = requester->next_psn;
 	requester->rnr_until_ns = 0;
-	requester->probe_due = requester->probing = requester->hold = false;
+	loss_stop(&requester->loss);
 	requester->timing = false;
 	requester->messages = requester->refused = 0;
 }
@@ -92,7 +90,7 @@ void requester_give_acked(struct call *call, uint64_t rtt_ns)
 	least_ns = call->qp->transport->probe_min_ns;
 	if (rto_ns)
 		least_ns /= PROBE_MEASURED;
-	requester->rto_ns = rto_ns < least_ns ? least_ns : rto_ns;
+	requester->loss.rto_ns = rto_ns < least_ns ? least_ns : rto_ns;
 }
 
 void requester_go_back(struct call *call)
@@ -102,7 +100,7 @@ void requester_go_back(struct call *call)
 	give_all(call);
 	requester->send_psn = requester->una_psn;
 	requester->send_wqe = call->qp->sq.tail;
-	requester->timing = requester->probing = false;
+	requester->timing = requester->loss.probing = false;
 	count(call, COUNTER_RETRANSMIT);
 }
 
@@ -110,11 +108,8 @@ void requester_lost(struct call *call)
 {
 	struct requester *requester = &call->qp->requester;
 
-	if (requester->una_psn == requester->send_psn ||
-	    (requester->guarded && requester->guard_psn == requester->una_psn))
+	if (requester->una_psn == requester->send_psn || !loss_is_new(&requester->loss, requester->una_psn))
 		return;
-	requester->guarded = true;
-	requester->guard_psn = requester->una_psn;
 	if (call->qp->path)
 		path_reduce(call->qp->path, PATH_LOSS, call->now_ns);
 	requester_go_back(call);
@@ -248,8 +243,8 @@ static bool may_send(const struct qp *qp, const struct send_wqe *wqe)
 	if (wqe_is_read_or_atomic(wqe))
 		return requester->rd_outstanding < qp->attr.max_rd_atomic;
 	/* Without credits: one packet, to hear of new ones (IBTA 9.7.7.2.5). */
-	if (requester->limited && requester->send_psn == wqe->first_psn &&
-	    wqe_needs_receive(wqe) && psn_diff(wqe->ssn, requester->limit_ssn) > 0)
+	if (requester->send_psn == wqe->first_psn && wqe_needs_receive(wqe) &&
+	    !credits_allow(&requester->credits, wqe->ssn))
 		return requester->una_psn == requester->send_psn;
 	return true;
 }
@@ -291,11 +286,11 @@ static void note_sent(struct call *call, uint32_t end)
 {
 	struct requester *requester = &call->qp->requester;
 
-	requester->sent_packets++;
+	requester->loss.sent_packets++;
 	if (psn_before(requester->send_psn, requester->next_psn))
-		requester->resent_packets++;
+		requester->loss.resent_packets++;
 	if (requester->una_psn == requester->next_psn)
-		requester->progress_ns = call->now_ns;
+		requester->loss.progress_ns = call->now_ns;
 	requester->send_psn = end;
 	if (psn_before(requester->next_psn, end))
 		requester->next_psn = end;
@@ -362,9 +357,9 @@ static void close_run(struct pump *pump)
 		packet_write_headers(packet, pump->batch->data +
 				     pump->batch->packet[pump->request_index].offset);
 	}
-	requester->sent_ns = pump->call->now_ns;
+	requester->loss.sent_ns = pump->call->now_ns;
 	if (!requester->timing && requester->send_psn == requester->next_psn &&
-	    !requester->resent_packets) {
+	    !requester->loss.resent_packets) {
 		requester->timing = true;
 		requester->timing_psn = psn_add(requester->send_psn, PSN_MASK);
 		requester->timing_ns = pump->call->now_ns;
@@ -396,7 +391,7 @@ static void send_probe(struct pump *pump)
 
 	if (!pump_has_room(pump))
 		return;
-	requester->probe_due = false;
+	requester->loss.probe_due = false;
 	if (requester->una_psn == requester->next_psn)
 		return;
 	wqe = send_queue_at(&call->qp->sq, call->qp->sq.tail);
@@ -404,12 +399,8 @@ static void send_probe(struct pump *pump)
 		return;
 	if (!write_packet(pump, wqe, requester->una_psn, true, &end))
 		return;
-	requester->probing = true;
-	requester->probe_end_psn = end;
+	loss_probe_sent(&requester->loss, end, call->now_ns);
 	requester->timing = false;
-	requester->sent_ns = call->now_ns;
-	requester->sent_packets++;
-	requester->resent_packets++;
 	pump->request_index = -1;
 }
 
@@ -422,9 +413,9 @@ void requester_transmit(struct pump *pump)
 		return;
 	pump->request_index = -1;
 	if (!requester->rnr_until_ns) {
-		if (requester->probe_due)
+		if (requester->loss.probe_due)
 			send_probe(pump);
-		if (!requester->hold)
+		if (!requester->loss.hold)
 			send_requests(pump);
 	}
 	if (call->qp->path)
@@ -441,9 +432,9 @@ bool requester_ready(const struct qp *qp)
 		return false;
 	if (requester->rnr_until_ns || requester->messages)
 		return false;
-	if (requester->probe_due)
+	if (requester->loss.probe_due)
 		return true;
-	return !requester->hold && (requester->send_wqe != qp->sq.head);
+	return !requester->loss.hold && (requester->send_wqe != qp->sq.head);
 }
 
 /* SQD: everything begun is answered (IBTA 10.3.1.6). */
@@ -464,7 +455,7 @@ void requester_check_drained(struct call *call)
 static bool is_awaiting(const struct requester *requester)
 {
 	return requester->una_psn != requester->next_psn &&
-	       (requester->send_psn != requester->una_psn || requester->hold);
+	       (requester->send_psn != requester->una_psn || requester->loss.hold);
 }
 
 uint64_t requester_ack_timeout(const struct qp *qp)
@@ -477,25 +468,7 @@ uint64_t requester_ack_timeout(const struct qp *qp)
 
 static uint64_t ack_deadline(const struct qp *qp)
 {
-	uint64_t timeout_ns = requester_ack_timeout(qp);
-
-	return timeout_ns == UINT64_MAX ? TIME_NEVER : qp->requester.progress_ns + timeout_ns;
-}
-
-static uint64_t probe_deadline(const struct qp *qp)
-{
-	const struct requester *requester = &qp->requester;
-	unsigned backoff = requester->probe_backoff ? requester->probe_backoff - 1u : 0;
-	unsigned shift = requester->probe_shift + backoff;
-	uint64_t delay_ns = requester->rto_ns << (shift < PROBE_SHIFT_MAX ? shift : PROBE_SHIFT_MAX);
-	uint64_t since_ns = requester->sent_ns > requester->progress_ns ? requester->sent_ns :
-									  requester->progress_ns;
-
-	if (requester->probe_due)
-		return TIME_NEVER;
-	if (delay_ns > PROBE_SLOWEST_NS)
-		delay_ns = requester->rto_ns > PROBE_SLOWEST_NS ? requester->rto_ns : PROBE_SLOWEST_NS;
-	return since_ns + delay_ns;
+	return loss_ack_deadline(&qp->requester.loss, requester_ack_timeout(qp));
 }
 
 uint64_t requester_deadline(const struct qp *qp)
@@ -512,18 +485,14 @@ uint64_t requester_deadline(const struct qp *qp)
 	if (!is_awaiting(requester))
 		return TIME_NEVER;
 	ack_ns = ack_deadline(qp);
-	probe_ns = probe_deadline(qp);
+	probe_ns = loss_probe_deadline(&requester->loss);
 	return ack_ns < probe_ns ? ack_ns : probe_ns;
 }
 
-static void fall_silent(struct call *call)
+static void hold(struct call *call)
 {
-	struct requester *requester = &call->qp->requester;
-
 	requester_go_back(call);
-	requester->hold = true;
-	requester->probe_due = true;
-	requester->guarded = false;
+	loss_hold(&call->qp->requester.loss);
 }
 
 void requester_exceeded(struct call *call)
@@ -541,32 +510,25 @@ static void ack_timed_out(struct call *call)
 	count(call, COUNTER_TIMEOUT);
 	if (call->qp->path)
 		path_reduce(call->qp->path, PATH_SILENT, call->now_ns);
-	if (!requester->retry_left) {
+	if (!loss_retry(&requester->loss, call->now_ns)) {
 		because(call, "the peer did not answer: %u packets sent since its last answer, %u of "
-			"them retransmissions", requester->sent_packets, requester->resent_packets);
+			"them retransmissions", requester->loss.sent_packets, requester->loss.resent_packets);
 		requester_exceeded(call);
 		return;
 	}
-	requester->retry_left--;
-	requester->progress_ns = call->now_ns;
-	fall_silent(call);
+	hold(call);
 }
 
 static void probe_timed_out(struct call *call)
 {
-	struct requester *requester = &call->qp->requester;
+	struct qp *qp = call->qp;
 
 	count(call, COUNTER_PROBE);
-	requester->probe_due = true;
-	requester->guarded = false;
-	if (requester->probe_shift < PROBE_SHIFT_MAX)
-		requester->probe_shift++;
-	if (requester->probe_shift < 2 || requester->hold ||
-	    call->now_ns - requester->progress_ns < SILENCE * call->qp->transport->probe_min_ns)
+	if (!loss_probe(&qp->requester.loss, call->now_ns, qp->transport->probe_min_ns))
 		return;
-	if (call->qp->path)
-		path_reduce(call->qp->path, PATH_CONGESTED, call->now_ns);
-	fall_silent(call);
+	if (qp->path)
+		path_reduce(qp->path, PATH_CONGESTED, call->now_ns);
+	hold(call);
 }
 
 void requester_timeout(struct call *call)
@@ -580,7 +542,7 @@ void requester_timeout(struct call *call)
 		message_timeout(call);
 	} else if (requester->rnr_until_ns) {
 		requester->rnr_until_ns = 0;
-		requester->progress_ns = call->now_ns;
+		requester->loss.progress_ns = call->now_ns;
 	} else if (ack_deadline(qp) <= call->now_ns) {
 		ack_timed_out(call);
 	} else {

@@ -172,7 +172,7 @@ static void silence_is_probed_before_the_ack_timeout(void **state)
 	assert_true(sent(s, 0).ack_request);
 	assert_int_equal(station_counter(s, COUNTER_PROBE), 1);
 	assert_int_equal(station_counter(s, COUNTER_TIMEOUT), 0);
-	assert_int_equal(s->qp.requester.retry_left, 2);
+	assert_int_equal(s->qp.requester.loss.retry_left, 2);
 	receive_ack(s, OUR_PSN + 2);
 	expect_wc(&s->send_cq, 1, IBV_WC_SUCCESS);
 	station_free(s);
@@ -282,7 +282,7 @@ static void progress_gives_all_retries_back(void **state)
 		receive_ack(s, OUR_PSN + (uint32_t)i);
 		expect_wc(&s->send_cq, 1, IBV_WC_SUCCESS);
 	}
-	assert_int_equal(s->qp.requester.retry_left, 2);
+	assert_int_equal(s->qp.requester.loss.retry_left, 2);
 	station_free(s);
 }
 
@@ -372,9 +372,9 @@ static void a_peer_that_is_not_ready_is_not_silent(void **state)
 	/* Nor do timeouts add up while it answers in between. */
 	for (i = 0; i < 10; i++) {
 		assert_int_equal(transmit(s), 1);
-		s->qp.requester.retry_left = 0;
+		s->qp.requester.loss.retry_left = 0;
 		receive_nak(s, OUR_PSN, AETH_RNR, 1);
-		assert_int_equal(s->qp.requester.retry_left, s->qp.attr.retry_cnt);
+		assert_int_equal(s->qp.requester.loss.retry_left, s->qp.attr.retry_cnt);
 		pass_time(s, MILLISECOND);
 	}
 	assert_int_equal(station_counter(s, COUNTER_TIMEOUT), 0);

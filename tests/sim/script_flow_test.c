@@ -213,7 +213,7 @@ static void an_srq_gives_no_credits(void **state)
 	talk_plan_all_receives(scene.talk, 1);
 	scene_run(&scene);
 	assert_int_equal(scene.left->sends_ok, 20);
-	assert_false(scene.left->qp->requester.limited);	/* C9-150: the invalid code */
+	assert_false(scene.left->qp->requester.credits.limited);	/* C9-150: the invalid code */
 	scene_end(&scene);
 }
 

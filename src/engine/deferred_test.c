@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Event queues are raised when the locks are dropped: as often as they were noted, and not before. */
+/* Event queues are raised when the locks are dropped: as often as noted, and not before. */
 #include "engine/fake_link_test.h"
 
 #include <fcntl.h>

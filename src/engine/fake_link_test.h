@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * For the unit tests of this folder: an engine without threads and sockets. Its link is a list of what was
- * sent and a list of what is to be received; what stands above it only counts.
+ * For the unit tests of this folder: an engine without threads and sockets. Its link is a list of
+ * what was sent and a list of what is to be received; what stands above it only counts.
  */
 #ifndef VERBATIM_ENGINE_FAKE_LINK_TEST_H
 #define VERBATIM_ENGINE_FAKE_LINK_TEST_H
@@ -42,7 +42,8 @@ static int fake_send(struct link *link, struct datagram *datagram, unsigned coun
 	return 0;
 }
 
-static int fake_receive(struct link *link, struct datagram *datagram, unsigned max, unsigned *received)
+static int fake_receive(struct link *link, struct datagram *datagram, unsigned max,
+			unsigned *received)
 {
 	if (fake.when_receiving)
 		fake.when_receiving();
@@ -58,23 +59,26 @@ static unsigned fake_event_fds(struct link *link, int *fds, unsigned max)
 	return 0;
 }
 
-static const struct link_ops fake_link_ops = { .prepare = fake_prepare, .send = fake_send,
-					       .receive = fake_receive, .event_fds = fake_event_fds };
+static const struct link_ops fake_link_ops = {
+	.prepare = fake_prepare, .send = fake_send, .receive = fake_receive, .event_fds = fake_event_fds,
+};
 static struct link fake_link = { .ops = &fake_link_ops };
 
-static void fake_management(void *owner, const struct datagram *datagram, uint8_t *data, size_t bytes,
-			    unsigned segment, const struct packet *packet, uint64_t now_ns)
+static void fake_management(void *owner, const struct datagram *datagram, uint8_t *data,
+			    size_t bytes, unsigned segment, const struct packet *packet, uint64_t now_ns)
 {
 	fake.management++;
 }
 
-static int fake_receive_service(void *owner, struct datagram *datagram, uint8_t *buffer, size_t size)
+static int fake_receive_service(void *owner, struct datagram *datagram, uint8_t *buffer,
+				size_t size)
 {
 	fake.services++;
 	return EAGAIN;
 }
 
-static void fake_multicast(void *owner, const struct packet *packet, struct rx_info *info, uint64_t now_ns)
+static void fake_multicast(void *owner, const struct packet *packet, struct rx_info *info,
+			   uint64_t now_ns)
 {
 	fake.multicast++;
 }
@@ -90,8 +94,8 @@ static uint64_t fake_chore_ns(void *owner)
 }
 
 static const struct engine_ops fake_ops = {
-	.management = fake_management, .receive_service = fake_receive_service, .multicast = fake_multicast,
-	.has_chores = fake_has_chores, .chore_ns = fake_chore_ns,
+	.management = fake_management, .receive_service = fake_receive_service,
+	.multicast = fake_multicast, .has_chores = fake_has_chores, .chore_ns = fake_chore_ns,
 };
 
 static inline int engine_begin(void **state)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Who makes progress, and what is known of it afterwards: one thread at a time; the application's polling;
- * whether it is used to replying at once, so that an ACK waits for the reply.
+ * Who makes progress, and what is known of it afterwards: one thread at a time; the application's
+ * polling; whether it is used to replying at once, so that an ACK waits for the reply.
  */
 #include "engine/fake_link_test.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * From datagrams to QPs: which packets are taken, what becomes of the others, how a batch is taken apart. The QP
- * here is that of transport/test_support.h; its peer writes to its memory.
+ * From datagrams to QPs: which packets are taken, what becomes of the others, how a batch is taken
+ * apart. The QP here is that of transport/test_support.h; its peer writes to its memory.
  */
 #include "engine/fake_link_test.h"
 
@@ -48,7 +48,7 @@ static struct datagram *arrive(void)
 	return datagram;
 }
 
-/* A WRITE of @bytes to the begin of our memory, sealed for its place in the datagram. Where it lies. */
+/* A WRITE of @bytes to our memory, sealed for its place in the datagram. Returns where it lies. */
 static uint8_t *append(struct datagram *datagram, uint32_t qpn, uint32_t psn, size_t bytes)
 {
 	struct packet packet = packet_of(OPCODE_RC_WRITE_ONLY, psn);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* One thread at a time transmits for a QP; what another one wants sent meanwhile is not forgotten. */
+/* One thread at a time transmits for a QP; what another wants sent meanwhile is not forgotten. */
 #include "engine/fake_link_test.h"
 
 static struct station *station;

@@ -129,6 +129,22 @@ static void without_offload_each_packet_is_a_datagram(void **state)
 		assert_sealed(&given[i], 0, 0, 1000);
 }
 
+static void packets_to_different_peers_share_no_datagram(void **state)
+{
+	unsigned i;
+
+	for (i = 0; i < 3; i++)
+		add(1000);
+	batch->packet[1].dest_qpn++;
+	batch->packet[2].av.destination[15]++;
+	tx_send(engine, batch);
+	assert_int_equal(given_count, 3);
+	for (i = 0; i < 3; i++) {
+		assert_int_equal(given[i].datagram.bytes, 1000 + ICRC_BYTES);
+		assert_int_equal(given[i].datagram.destination[15], i == 2 ? 3 : 2);
+	}
+}
+
 static void a_refused_run_leaves_packet_by_packet_sealed_anew(void **state)
 {
 	unsigned i;
@@ -157,6 +173,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_run_ends_with_its_first_shorter_packet, set_up,
 						tear_down),
 		cmocka_unit_test_setup_teardown(without_offload_each_packet_is_a_datagram, set_up,
+						tear_down),
+		cmocka_unit_test_setup_teardown(packets_to_different_peers_share_no_datagram, set_up,
 						tear_down),
 		cmocka_unit_test_setup_teardown(a_refused_run_leaves_packet_by_packet_sealed_anew,
 						set_up, tear_down),

@@ -159,6 +159,20 @@ static void garbage_stays_within_bounds(void **state)
 	assert_true(sum != 1);
 }
 
+static void data_that_would_end_behind_the_ring_is_none(void **state)
+{
+	struct datagram in[16];
+	unsigned n, i;
+
+	for (i = 0; i < 2; i++) {
+		send_one(here, channel_here, 2000, 1);
+		side[0]->cell[i].offset = CHANNEL_DATA_BYTES - 2000 + i;
+		there->ops->receive(there, in, 16, &n);
+		assert_int_equal(n, !i);
+	}
+	assert_int_equal(counter_get(&counters, COUNTER_RX_MALFORMED), 1);
+}
+
 /* ---- whose memory ---- */
 
 /* A side as two processes have it: mapped for writing by one, for reading by the other. */
@@ -422,6 +436,7 @@ int main(void)
 		TEST(a_sleeper_is_rung_once),
 		TEST(a_removed_channel_takes_nothing_and_its_place_is_used_again),
 		TEST(garbage_stays_within_bounds),
+		TEST(data_that_would_end_behind_the_ring_is_none),
 		TEST(neither_process_writes_the_side_of_the_other),
 		TEST(all_channels_work_at_once),
 		TEST(racing_senders_keep_their_own_order),

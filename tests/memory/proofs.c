@@ -59,6 +59,8 @@ static void liar(struct end *end, void *argument)
 	CHECK(verdict_of(own.number, 77) == EBUSY);
 	CHECK(!slot_prove(&own, listener, 78), "%m");
 	CHECK(verdict_of(own.number, 77) == EBUSY);
+	CHECK(!slot_prove(&own, listener, 75), "%m");
+	CHECK(verdict_of(own.number, 77) == EBUSY);
 	CHECK(verdict_of(others.number, 79) == EBUSY);
 	CHECK(!slot_prove(&own, listener, 79), "%m");
 	CHECK(verdict_of(own.number, 78) == EBUSY);

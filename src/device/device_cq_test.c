@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* CQs and completion channels: sizes, users, polling as progress, events and acknowledgements. */
+#include "device/device_test.h"
+
+static struct comp_channel *channel;
+
+static void channel_make(void)
+{
+	assert_int_equal(hca_create_comp_channel(context, &channel), 0);
+	assert_int_equal(fcntl(channel->ibv.fd, F_SETFL, O_NONBLOCK), 0);
+}
+
+static void push(struct cq *to, unsigned count)
+{
+	struct ibv_wc wc = { .wr_id = 1 };
+	struct effects effects;
+
+	effects_init(&effects);
+	for (; count; count--)
+		assert_true(cq_push(to, &wc, false, 0, &effects));
+	effects_apply(&effects);
+}
+
+static void a_cq_has_one_entry_at_least_and_max_cqe_at_most(void **state)
+{
+	struct ibv_cq_init_attr_ex attr = { .cqe = 0 };
+	struct cq *made = NULL;
+
+	hca->config.max_cqe = 200;
+	assert_int_equal(hca_create_cq(context, &attr, &made), EINVAL);
+	attr.cqe = 201;
+	assert_int_equal(hca_create_cq(context, &attr, &made), EINVAL);
+	assert_null(made);
+	attr.cqe = 200;
+	assert_int_equal(hca_create_cq(context, &attr, &made), 0);
+	assert_int_equal(made->ibv.cqe, 200);
+	assert_int_equal(hca_resize_cq(made, 201), EINVAL);
+	assert_int_equal(hca_resize_cq(made, -1), EINVAL);
+	assert_int_equal(made->ibv.cqe, 200);
+	assert_int_equal(hca_resize_cq(made, 1), 0);
+	assert_int_equal(made->ibv.cqe, 1);
+	assert_int_equal(hca_destroy_cq(context, made), 0);
+}
+
+static void a_cq_in_use_stays(void **state)
+{
+	struct ibv_qp_init_attr_ex attr = qp_attr(IBV_QPT_RC);
+	struct cq *receives;
+	struct qp *qp;
+
+	assert_int_equal(cq_make(NULL, &receives), 0);
+	attr.recv_cq = (struct ibv_cq *)&receives->ibv;
+	assert_int_equal(hca_create_qp(context, &attr, &qp), 0);
+	assert_int_equal(hca_destroy_cq(context, receives), EBUSY);
+	assert_int_equal(hca_destroy_cq(context, cq), EBUSY);
+	assert_int_equal(hca_destroy_qp(context, qp), 0);
+	assert_int_equal(hca_destroy_cq(context, receives), 0);
+}
+
+static void polling_an_empty_cq_makes_progress(void **state)
+{
+	uint32_t before = atomic_load(&hca->engine.app.calls);
+	struct ibv_wc wc;
+	unsigned i;
+
+	/* Now and then the worker is at it. */
+	for (i = 0; i < 1000 && atomic_load(&hca->engine.app.calls) == before; i++)
+		assert_int_equal(hca_poll_cq(cq, 1, &wc), 0);
+	assert_int_not_equal(atomic_load(&hca->engine.app.calls), before);
+}
+
+static void polling_a_full_cq_makes_some_progress_too(void **state)
+{
+	uint32_t before = atomic_load(&hca->engine.app.calls), made;
+	struct ibv_wc wc;
+	unsigned i;
+
+	push(cq, 96);
+	for (i = 0; i < 95; i++)
+		assert_int_equal(hca_poll_cq(cq, 1, &wc), 1);
+	made = atomic_load(&hca->engine.app.calls) - before;
+	assert_in_range(made, 1, 6);
+}
+
+static void polling_with_a_cursor_is_polling(void **state)
+{
+	uint32_t before = atomic_load(&hca->engine.app.calls);
+	struct completion completion;
+	unsigned i;
+
+	push(cq, 2);
+	assert_int_equal(hca_poll_cq_one(cq, &completion), 1);
+	assert_int_equal(hca_poll_cq_one(cq, &completion), 1);
+	for (i = 0; i < 1000 && atomic_load(&hca->engine.app.calls) == before; i++)
+		assert_int_equal(hca_poll_cq_one(cq, &completion), 0);
+	assert_int_not_equal(atomic_load(&hca->engine.app.calls), before);
+}
+
+static void a_channel_in_use_stays(void **state)
+{
+	struct cq *made;
+
+	channel_make();
+	assert_int_equal(cq_make(&channel->ibv, &made), 0);
+	assert_int_equal(hca_destroy_comp_channel(context, channel), EBUSY);
+	assert_int_equal(hca_destroy_cq(context, made), 0);
+	assert_int_equal(hca_destroy_comp_channel(context, channel), 0);
+}
+
+static void a_channel_leaves_no_descriptor(void **state)
+{
+	unsigned before = fds_open();
+
+	channel_make();
+	assert_int_equal(fds_open(), before + 1);
+	assert_int_equal(hca_destroy_comp_channel(context, channel), 0);
+	assert_int_equal(fds_open(), before);
+}
+
+static void who_has_asked_is_woken_once(void **state)
+{
+	struct cq *made, *got = NULL;
+
+	channel_make();
+	assert_int_equal(cq_make(&channel->ibv, &made), 0);
+	push(made, 1);
+	assert_int_equal(hca_get_cq_event(channel, &got), EAGAIN);
+	assert_int_equal(hca_req_notify_cq(made, false), 0);
+	push(made, 2);
+	assert_int_equal(hca_get_cq_event(channel, &got), 0);
+	assert_ptr_equal(got, made);
+	assert_int_equal(made->comp_events_got, 1);
+	assert_int_equal(hca_get_cq_event(channel, &got), EAGAIN);
+	hca_ack_cq_events(made, 1);
+	assert_int_equal(hca_destroy_cq(context, made), 0);
+}
+
+static void an_event_of_a_cq_that_is_gone_is_not_got(void **state)
+{
+	struct cq *made, *got;
+
+	channel_make();
+	assert_int_equal(cq_make(&channel->ibv, &made), 0);
+	assert_int_equal(hca_req_notify_cq(made, false), 0);
+	push(made, 1);
+	assert_int_equal(hca_destroy_cq(context, made), 0);
+	assert_false(event_queue_pending(&channel->queue));
+	assert_int_equal(hca_get_cq_event(channel, &got), EAGAIN);
+}
+
+static _Atomic bool destroyed;
+
+static void *destroys(void *made)
+{
+	assert_int_equal(hca_destroy_cq(context, made), 0);
+	atomic_store(&destroyed, true);
+	return NULL;
+}
+
+static void destruction_waits_for_acknowledgements(void **state)
+{
+	struct cq *made, *got;
+	pthread_t thread;
+
+	channel_make();
+	assert_int_equal(cq_make(&channel->ibv, &made), 0);
+	assert_int_equal(hca_req_notify_cq(made, false), 0);
+	push(made, 1);
+	assert_int_equal(hca_get_cq_event(channel, &got), 0);
+	atomic_store(&destroyed, false);
+	assert_int_equal(pthread_create(&thread, NULL, destroys, made), 0);
+	thread_sleep_ns(50 * MS);
+	assert_false(atomic_load(&destroyed));
+	hca_ack_cq_events(made, 1);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	assert_true(atomic_load(&destroyed));
+}
+
+static void after_fork_there_is_no_cq(void **state)
+{
+	struct ibv_cq_init_attr_ex attr = { .cqe = 1 };
+	struct cq *made = NULL;
+	struct ibv_wc wc;
+
+	push(cq, 1);
+	context->abandoned = true;
+	assert_int_equal(hca_create_cq(context, &attr, &made), EIO);
+	assert_int_equal(hca_resize_cq(cq, 5), EIO);
+	assert_int_equal(hca_poll_cq(cq, 1, &wc), -1);
+	assert_int_equal(hca_req_notify_cq(cq, false), EIO);
+	assert_int_equal(hca_destroy_cq(context, cq), EIO);
+	context->abandoned = false;
+	assert_int_equal(hca_poll_cq(cq, 1, &wc), 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		DEVICE_TEST(a_cq_has_one_entry_at_least_and_max_cqe_at_most),
+		DEVICE_TEST(a_cq_in_use_stays),
+		DEVICE_TEST(polling_an_empty_cq_makes_progress),
+		DEVICE_TEST(polling_a_full_cq_makes_some_progress_too),
+		DEVICE_TEST(polling_with_a_cursor_is_polling),
+		DEVICE_TEST(a_channel_in_use_stays),
+		DEVICE_TEST(a_channel_leaves_no_descriptor),
+		DEVICE_TEST(who_has_asked_is_woken_once),
+		DEVICE_TEST(an_event_of_a_cq_that_is_gone_is_not_got),
+		DEVICE_TEST(destruction_waits_for_acknowledgements),
+		DEVICE_TEST(after_fork_there_is_no_cq),
+	};
+
+	DEVICE_TESTS(tests);
+}

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Posting to a QP in each state, and what is still sent before a QP stops answering. */
+#include "device/device_test.h"
+
+static void nothing_is_sent_before_rts(void **state)
+{
+	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND }, *bad = NULL;
+	struct qp *qp = qp_make(IBV_QPT_RC);
+
+	assert_int_equal(to_init(qp), 0);
+	assert_int_equal(hca_post_send(qp, &wr, &bad), EINVAL);
+	assert_ptr_equal(bad, &wr);
+	assert_true(is_free(&qp->lock));
+}
+
+static void what_is_posted_in_err_is_flushed_at_once(void **state)
+{
+	struct qp *qp = qp_rts(IBV_QPT_RC);
+	struct ibv_wc wc;
+
+	assert_int_equal(to_state(qp, IBV_QPS_ERR), 0);
+	assert_int_equal(post_send(qp, 1, 8), 0);
+	assert_int_equal(cq_take(cq, 1, &wc), 1);	/* no poll, which would make progress */
+	assert_int_equal(wc.status, IBV_WC_WR_FLUSH_ERR);
+	assert_int_equal(post_recv(qp, 2), 0);
+	assert_int_equal(cq_take(cq, 1, &wc), 1);
+	assert_int_equal(wc.wr_id, 2);
+	assert_int_equal(wc.status, IBV_WC_WR_FLUSH_ERR);
+}
+
+static void a_list_is_posted_as_a_whole_or_not_at_all(void **state)
+{
+	struct ibv_send_wr wr[2] = { { .next = &wr[1], .opcode = IBV_WR_SEND },
+				     { .opcode = (enum ibv_wr_opcode)99 } };
+	struct qp *pair[2];
+
+	qp_make_pair(pair);
+	assert_int_not_equal(hca_post_send_all(pair[0], wr), 0);
+	assert_true(is_free(&pair[0]->lock));
+	assert_int_equal(pair[0]->sq.head, 0);
+	wr[1].opcode = IBV_WR_SEND;
+	assert_int_equal(hca_post_send_all(pair[0], wr), 0);
+	assert_true(is_free(&pair[0]->lock));
+	assert_int_equal(pair[0]->sq.head, 2);
+}
+
+static void a_reply_is_noted_where_one_was_awaited(void **state)
+{
+	struct qp *pair[2];
+
+	qp_make_pair(pair);
+	atomic_store(&hca->engine.reply.score, 1);
+	assert_int_equal(post_recv(pair[1], 1), 0);
+	atomic_store(&hca->engine.reply.awaited, true);
+	assert_int_equal(post_send(pair[0], 1, 8), 0);
+	assert_false(atomic_load(&hca->engine.reply.awaited));
+}
+
+static void after_fork_nothing_is_posted(void **state)
+{
+	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND }, *bad = NULL;
+	struct qp *qp = qp_rts(IBV_QPT_RC);
+
+	context->abandoned = true;
+	assert_int_equal(hca_post_send(qp, &wr, &bad), EIO);
+	assert_ptr_equal(bad, &wr);
+	assert_int_equal(hca_post_send_all(qp, &wr), EIO);
+	context->abandoned = false;
+	assert_int_equal(qp->sq.head, 0);
+}
+
+/* ---- the last packets ---- */
+
+/* A message has come, its ACK has gone: what is sent when the QP goes? */
+static uint64_t packets_at_the_end(struct qp *pair[2])
+{
+	uint64_t before;
+
+	assert_int_equal(post_recv(pair[1], 1), 0);
+	assert_int_equal(post_send(pair[0], 1, 8), 0);
+	expect_wc(1, IBV_WC_SUCCESS);
+	expect_wc(1, IBV_WC_SUCCESS);
+	before = counted(COUNTER_TX_PACKETS);
+	qp_send_final_ack(hca, pair[1]);
+	return counted(COUNTER_TX_PACKETS) - before;
+}
+
+static void the_last_ack_is_said_thrice_where_packets_are_lost(void **state)
+{
+	struct qp *pair[2];
+
+	qp_make_pair(pair);
+	assert_int_equal(packets_at_the_end(pair), 0);
+	counter_add(hca->engine.counters, COUNTER_RX_DUPLICATE, 1);
+	assert_int_equal(packets_at_the_end(pair), 2);
+	assert_true(is_free(&pair[1]->lock));
+}
+
+static void set_running(struct qp *qp, bool running)
+{
+	lock_acquire(&qp->lock);
+	qp->tx_running = running;
+	lock_release(&qp->lock);
+}
+
+static _Atomic bool waited;
+
+static void *waits_for_tx(void *qp)
+{
+	qp_wait_for_tx(qp);
+	atomic_store(&waited, true);
+	return NULL;
+}
+
+static void a_thread_that_transmits_is_waited_for(void **state)
+{
+	struct qp *qp = qp_rts(IBV_QPT_RC);
+	pthread_t thread;
+
+	atomic_store(&waited, false);
+	set_running(qp, true);
+	assert_int_equal(pthread_create(&thread, NULL, waits_for_tx, qp), 0);
+	thread_sleep_ns(20 * MS);
+	assert_false(atomic_load(&waited));
+	set_running(qp, false);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	assert_true(atomic_load(&waited));
+}
+
+static void *stops_running(void *qp)
+{
+	thread_sleep_ns(20 * MS);
+	set_running(qp, false);
+	return NULL;
+}
+
+/* Something holds it back for a moment. */
+static void a_datagram_leaves_before_its_qp_goes(void **state)
+{
+	struct ibv_sge sge = { (uintptr_t)memory, 8, mr->ibv.lkey };
+	struct ibv_send_wr wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND }, *bad;
+	struct ibv_ah_attr attr = here();
+	struct qp *qp = qp_rts(IBV_QPT_UD);
+	pthread_t thread;
+	struct ah *ah;
+
+	assert_int_equal(hca_create_ah(context, pd, &attr, &ah), 0);
+	wr.wr.ud.ah = &ah->ibv;
+	wr.wr.ud.remote_qpn = qp->number;
+	wr.wr.ud.remote_qkey = QKEY;
+	set_running(qp, true);
+	assert_int_equal(hca_post_send(qp, &wr, &bad), 0);
+	assert_int_not_equal(qp->sq.sent, qp->sq.head);
+	assert_int_equal(pthread_create(&thread, NULL, stops_running, qp), 0);
+	qp_let_datagrams_leave(hca, qp);
+	assert_int_equal(qp->sq.sent, qp->sq.head);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		DEVICE_TEST(nothing_is_sent_before_rts),
+		DEVICE_TEST(what_is_posted_in_err_is_flushed_at_once),
+		DEVICE_TEST(a_list_is_posted_as_a_whole_or_not_at_all),
+		DEVICE_TEST(a_reply_is_noted_where_one_was_awaited),
+		DEVICE_TEST(after_fork_nothing_is_posted),
+		DEVICE_TEST(the_last_ack_is_said_thrice_where_packets_are_lost),
+		DEVICE_TEST(a_thread_that_transmits_is_waited_for),
+		DEVICE_TEST(a_datagram_leaves_before_its_qp_goes),
+	};
+
+	DEVICE_TESTS(tests);
+}

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Who makes progress, and what is known of it afterwards: one thread at a time; the application's
+ * polling; whether it is used to replying at once, so that an ACK waits for the reply.
+ */
+#include "engine/fake_link_test.h"
+
+#include "platform/clock.h"
+#include "platform/thread_cpu.h"
+
+static struct station *station;
+
+static int begin(void **state)
+{
+	int err = engine_begin(state);
+
+	if (!err)
+		station = station_here(IBV_QPT_RC);
+	return err;
+}
+
+static int end(void **state)
+{
+	station_leave(station);
+	return engine_end(state);
+}
+
+static bool make_progress(const struct cq *polled)
+{
+	unsigned packets = 99;
+	bool done = engine_progress(engine, polled, &packets);
+
+	assert_int_equal(packets, 0);
+	return done;
+}
+
+static void look_inside(void)
+{
+	assert_true(atomic_load(&engine->app.inside));
+	assert_false(is_free(&engine->progress));
+}
+
+static void what_an_application_does_is_known(void **state)
+{
+	uint64_t before_ns = clock_now_ns();
+
+	fake.when_receiving = look_inside;
+	assert_true(make_progress(&station->recv_cq));
+	assert_false(atomic_load(&engine->app.inside));
+	assert_int_equal(atomic_load(&engine->app.calls), 1);
+	assert_int_equal(atomic_load(&engine->app.thread), thread_id());
+	assert_in_range(atomic_load(&engine->app.progress_ns), before_ns, clock_now_ns());
+	assert_true(is_free(&engine->progress));
+}
+
+static void the_worker_is_no_application(void **state)
+{
+	assert_true(make_progress(NULL));
+	assert_int_equal(atomic_load(&engine->app.calls), 0);
+	assert_int_equal(atomic_load(&engine->app.progress_ns), 0);
+}
+
+static void who_finds_another_thread_at_it_goes_and_is_known_to_poll(void **state)
+{
+	bool done;
+
+	lock_acquire(&engine->progress);
+	done = make_progress(NULL);
+	assert_false(done);
+	assert_int_equal(atomic_load(&engine->app.progress_ns), 0);
+	done = make_progress(&station->recv_cq);
+	lock_release(&engine->progress);
+	assert_false(done);
+	assert_int_not_equal(atomic_load(&engine->app.progress_ns), 0);
+	assert_int_equal(atomic_load(&engine->app.calls), 0);
+}
+
+static void timers_expire_and_the_run_queue_is_served(void **state)
+{
+	lock_acquire(&station->qp.lock);
+	station->qp.requester.rnr_until_ns = 1;
+	timers_arm(engine, &station->qp);
+	lock_release(&station->qp.lock);
+	post(station, IBV_WR_RDMA_WRITE, 1, 100);
+	run_queue_add(&engine->run_queue, &station->qp);
+	assert_true(make_progress(NULL));
+	assert_int_equal(station->qp.requester.rnr_until_ns, 0);
+	assert_int_equal(fake.sent, 1);
+}
+
+static int score(void)
+{
+	return atomic_load(&engine->reply.score);
+}
+
+static void replies_count_for_and_polls_without_one_twice_against(void **state)
+{
+	unsigned i;
+
+	for (i = 0; i < 20; i++)
+		progress_replied(engine);
+	assert_int_equal(score(), 8);
+	for (i = 0; i < 5; i++) {
+		assert_true(make_progress(&station->recv_cq));	/* none was awaited */
+		assert_int_equal(score(), 8);
+	}
+	for (i = 0; i < 5; i++) {
+		atomic_store(&engine->reply.awaited, true);
+		assert_true(make_progress(&station->recv_cq));
+		assert_int_equal(score(), i < 3 ? 6 - 2 * (int)i : 0);
+	}
+}
+
+static void have_a_completion(struct cq *cq)
+{
+	struct ibv_wc wc = { .wr_id = 1 };
+
+	effects_init(&station->effects);
+	assert_true(cq_push(cq, &wc, false, 0, &station->effects));
+}
+
+/* Something to transmit, and a poll of @cq: has it left? */
+static bool leaves(const struct cq *cq)
+{
+	unsigned before = fake.sent;
+	bool sent_now;
+
+	post(station, IBV_WR_RDMA_WRITE, 1, 100);
+	run_queue_add(&engine->run_queue, &station->qp);
+	assert_true(make_progress(cq));
+	sent_now = fake.sent != before;
+	tx_run_queued(engine);
+	assert_int_equal(fake.sent, before + 1);
+	return sent_now;
+}
+
+static void an_ack_waits_for_a_reply_where_one_is_expected(void **state)
+{
+	engine->rx.rounds = 1;	/* not one of those in which it is tried anyway */
+	atomic_store(&engine->worker.state, WORKER_STANDBY);
+	have_a_completion(&station->recv_cq);
+	assert_true(leaves(&station->recv_cq));
+	progress_replied(engine);
+	assert_false(leaves(&station->recv_cq));
+	assert_true(atomic_load(&engine->reply.awaited));
+	progress_replied(engine);
+	assert_false(atomic_load(&engine->reply.awaited));
+	assert_true(leaves(NULL));			/* the worker hands over nothing */
+	assert_true(leaves(&station->send_cq));		/* which is empty */
+	atomic_store(&engine->worker.state, WORKER_ACTIVE);
+	assert_true(leaves(&station->recv_cq));		/* nobody would come to look after it */
+}
+
+int main(void)
+{
+#define PROGRESS_TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+	const struct CMUnitTest tests[] = {
+		PROGRESS_TEST(what_an_application_does_is_known),
+		PROGRESS_TEST(the_worker_is_no_application),
+		PROGRESS_TEST(who_finds_another_thread_at_it_goes_and_is_known_to_poll),
+		PROGRESS_TEST(timers_expire_and_the_run_queue_is_served),
+		PROGRESS_TEST(replies_count_for_and_polls_without_one_twice_against),
+		PROGRESS_TEST(an_ack_waits_for_a_reply_where_one_is_expected),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* QP numbers: from slots of this host, found again, not used again at once, and given back. */
+#include "engine/fake_link_test.h"
+
+#include "platform/netns_test.h"
+
+static struct qp one, another;
+static struct qp *const full = &another;	/* stands at each place of a slot that is full */
+
+static int begin(void **state)
+{
+	if (engine_begin(state) || slot_watch_open(&engine->watch))
+		return -1;
+	return slots_claim(engine);
+}
+
+static int end(void **state)
+{
+	slots_release(engine);
+	slot_watch_close(engine->watch);
+	return engine_end(state);
+}
+
+static int add(struct qp *qp, unsigned *index)
+{
+	int err;
+
+	lock_acquire(&engine->progress);
+	err = qp_table_add(engine, qp, index);
+	lock_release(&engine->progress);
+	return err;
+}
+
+static struct qp *find(uint32_t qpn)
+{
+	struct qp *qp;
+
+	lock_acquire(&engine->progress);
+	qp = qp_table_find(engine, qpn);
+	lock_release(&engine->progress);
+	return qp;
+}
+
+static void drop(struct qp *qp)
+{
+	lock_acquire(&engine->progress);
+	qp_table_remove(engine, qp);
+	lock_release(&engine->progress);
+}
+
+static void fill_slot(unsigned slot)
+{
+	uint32_t i;
+
+	for (i = 0; i < QP_PER_SLOT; i++)
+		engine->qps.table[slot][i] = full;
+	engine->qps.used[slot] = QP_PER_SLOT;
+}
+
+static void a_number_leads_to_its_qp_alone(void **state)
+{
+	unsigned index[2];
+
+	assert_int_equal(add(&one, &index[0]), 0);
+	assert_int_equal(add(&another, &index[1]), 0);
+	assert_int_equal(qpn_slot(one.number), engine->qps.slot[0].number);
+	assert_int_equal(index[0], qpn_index(one.number));
+	assert_int_not_equal(one.number, another.number);
+	assert_ptr_equal(find(one.number), &one);
+	assert_ptr_equal(find(another.number), &another);
+	assert_null(find(one.number ^ 1u << 20));	/* another process's slot */
+	assert_int_equal(engine->qps.count, 2);
+	drop(&one);
+	assert_null(find(one.number));
+	assert_ptr_equal(find(another.number), &another);
+	drop(&another);
+	assert_int_equal(engine->qps.count, 0);
+}
+
+static void numbers_go_round(void **state)
+{
+	uint32_t before;
+	unsigned index;
+
+	engine->qps.next[0] = QP_PER_SLOT - 1;
+	assert_int_equal(add(&one, &index), 0);
+	assert_int_equal(qpn_index(one.number), QP_PER_SLOT - 1);
+	before = one.number;
+	drop(&one);
+	assert_int_equal(add(&one, &index), 0);
+	assert_int_not_equal(one.number, before);
+	assert_int_equal(qpn_index(one.number), 0);
+	drop(&one);
+}
+
+static void numbers_in_use_are_passed_over(void **state)
+{
+	unsigned index;
+
+	assert_int_equal(add(&one, &index), 0);
+	engine->qps.next[0] = qpn_index(one.number);
+	assert_int_equal(add(&another, &index), 0);
+	assert_int_equal(qpn_index(another.number), (qpn_index(one.number) + 1) % QP_PER_SLOT);
+	drop(&one);
+	drop(&another);
+}
+
+static void a_full_slot_is_followed_by_another_one(void **state)
+{
+	uint32_t second;
+	unsigned index;
+
+	fill_slot(0);
+	assert_int_equal(add(&one, &index), 0);
+	assert_int_equal(engine->qps.slot_count, 2);
+	second = engine->qps.slot[1].number;
+	assert_int_equal(qpn_slot(one.number), second);
+	assert_int_equal(index, QP_PER_SLOT + qpn_index(one.number));
+	assert_true(engine_has_slot(engine, second));
+	assert_ptr_equal(find(one.number), &one);
+	drop(&one);
+	assert_int_equal(engine->qps.used[1], 0);
+	engine->qps.table[0][7] = NULL;
+	engine->qps.used[0]--;
+	assert_int_equal(add(&one, &index), 0);		/* there is room in the first again */
+	assert_int_equal(index, 7);
+	drop(&one);
+}
+
+static void a_process_has_four_slots_and_no_more(void **state)
+{
+	unsigned i, index = 99;
+
+	for (i = 0; i < ENGINE_SLOTS_MAX; i++) {
+		fill_slot(i);
+		if (i + 1 < ENGINE_SLOTS_MAX)
+			assert_int_equal(slots_claim(engine), 0);
+	}
+	assert_int_equal(add(&one, &index), ENOMEM);
+	assert_int_equal(index, 99);
+	assert_int_equal(engine->qps.slot_count, ENGINE_SLOTS_MAX);
+}
+
+static void slots_are_given_back(void **state)
+{
+	uint32_t number = engine->qps.slot[0].number;
+
+	assert_true(slot_is_claimed(number));
+	slots_release(engine);
+	engine->qps.slot_count = 0;
+	assert_false(slot_is_claimed(number));
+}
+
+int main(void)
+{
+#define TABLE_TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+	const struct CMUnitTest tests[] = {
+		TABLE_TEST(a_number_leads_to_its_qp_alone),
+		TABLE_TEST(numbers_go_round),
+		TABLE_TEST(numbers_in_use_are_passed_over),
+		TABLE_TEST(a_full_slot_is_followed_by_another_one),
+		TABLE_TEST(a_process_has_four_slots_and_no_more),
+		TABLE_TEST(slots_are_given_back),
+	};
+	bool real_root;
+
+	if (!netns_enter(&real_root))
+		return 77;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

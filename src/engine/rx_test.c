@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * From datagrams to QPs: which packets are taken, what becomes of the others, how a batch is taken
+ * apart. The QP here is that of transport/test_support.h; its peer writes to its memory.
+ */
+#include "engine/fake_link_test.h"
+
+#include "wire/icrc.h"
+
+#define WIRE_BYTES	8192u
+
+static struct station *station;
+static uint8_t wire[INCOMING_MAX][WIRE_BYTES];
+
+static int begin(void **state)
+{
+	struct qp_table *qps;
+
+	if (engine_begin(state))
+		return -1;
+	station = station_here(IBV_QPT_RC);
+	qps = &engine->qps;
+	qps->slot[0] = (struct slot){ .number = qpn_slot(OUR_QPN), .fd = -1, .channel_fd = -1 };
+	qps->table[0] = calloc(QP_PER_SLOT, sizeof(*qps->table[0]));
+	if (!qps->table[0])
+		return -1;
+	qps->table[0][qpn_index(OUR_QPN)] = &station->qp;
+	qps->slot_count = 1;
+	engine->rx.rounds = 1;		/* no turn of the slot sockets */
+	return 0;
+}
+
+static int end(void **state)
+{
+	station_leave(station);
+	free(engine->qps.table[0]);
+	return engine_end(state);
+}
+
+/* A datagram of the peer that will come; packets are appended. */
+static struct datagram *arrive(void)
+{
+	struct datagram *datagram = &fake.incoming[fake.incoming_count];
+
+	*datagram = (struct datagram){ .source_port = 0xc123, .data = wire[fake.incoming_count++] };
+	memcpy(datagram->source, peer_address, 16);
+	memcpy(datagram->destination, our_address, 16);
+	return datagram;
+}
+
+/* A WRITE of @bytes to our memory, sealed for its place in the datagram. Returns where it lies. */
+static uint8_t *append(struct datagram *datagram, uint32_t qpn, uint32_t psn, size_t bytes)
+{
+	struct packet packet = packet_of(OPCODE_RC_WRITE_ONLY, psn);
+	unsigned segment = datagram->segment_bytes ?
+				   (unsigned)(datagram->bytes / datagram->segment_bytes) : 0;
+	struct icrc_header header = icrc_header_of(datagram, datagram->segment_number + segment);
+	uint8_t *start = datagram->data + datagram->bytes;
+	size_t length;
+
+	packet.dest_qpn = qpn;
+	packet.payload_bytes = bytes;
+	packet.reth.address = (uintptr_t)station->memory;
+	packet.reth.rkey = station->mr.ibv.rkey;
+	packet.reth.length = (uint32_t)bytes;
+	length = packet_write_headers(&packet, start);
+	memset(start + length, (int)psn, bytes);
+	length += bytes;
+	icrc_seal(&header, start, length);
+	datagram->bytes += length + ICRC_BYTES;
+	return start;
+}
+
+static unsigned receive_all(void)
+{
+	unsigned packets;
+
+	lock_acquire(&engine->progress);
+	packets = rx_poll(engine, station->now_ns);
+	lock_release(&engine->progress);
+	assert_true(is_free(&station->qp.lock));
+	return packets;
+}
+
+/* How many of the peer's packets the QP has taken. */
+static uint32_t taken(void)
+{
+	return station->qp.responder.expected_psn - PEER_PSN;
+}
+
+static void a_good_packet_reaches_its_qp(void **state)
+{
+	append(arrive(), OUR_QPN, PEER_PSN, 64);
+	assert_int_equal(receive_all(), 1);
+	assert_int_equal(taken(), 1);
+	assert_int_equal(station->memory[63], (uint8_t)PEER_PSN);
+	assert_int_equal(station->memory[64], 0);
+	assert_int_equal(counted(COUNTER_RX_PACKETS), 1);
+	assert_int_equal(receive_all(), 0);
+}
+
+static void expect_dropped(enum counter counter)
+{
+	uint64_t before = counted(counter);
+
+	receive_all();
+	assert_int_equal(counted(counter), before + 1);
+	assert_int_equal(taken(), 0);
+}
+
+static void what_is_wrong_is_counted_and_dropped(void **state)
+{
+	struct datagram *datagram = arrive();
+
+	append(datagram, OUR_QPN, PEER_PSN, 64)[40] ^= 1;
+	expect_dropped(COUNTER_RX_ICRC);
+	append(arrive(), OUR_QPN, PEER_PSN, 64)[0] = 0xff;
+	expect_dropped(COUNTER_RX_OPCODE);
+	datagram = arrive();
+	append(datagram, OUR_QPN, PEER_PSN, 0);
+	datagram->bytes = 8;
+	expect_dropped(COUNTER_RX_SHORT);
+	append(arrive(), OUR_QPN + 1, PEER_PSN, 64);
+	expect_dropped(COUNTER_RX_QPN);
+	append(arrive(), 5, PEER_PSN, 64);	/* in the slot of nobody */
+	expect_dropped(COUNTER_RX_QPN);
+}
+
+static void another_partition_is_not_ours(void **state)
+{
+	struct datagram *datagram = arrive();
+	struct icrc_header header = icrc_header_of(datagram, 0);
+	uint8_t *start = append(datagram, OUR_QPN, PEER_PSN, 64);
+
+	start[2] = 0x12;
+	icrc_seal(&header, start, datagram->bytes - ICRC_BYTES);
+	expect_dropped(COUNTER_RX_PKEY);
+}
+
+/* Each is sealed for its place in the batch, as the kernel numbers them (docs/field-notes.md). */
+static void a_batch_is_taken_apart(void **state)
+{
+	struct datagram *datagram = arrive();
+	unsigned i;
+
+	append(datagram, OUR_QPN, PEER_PSN, 1000);
+	datagram->segment_bytes = datagram->bytes;
+	for (i = 1; i < 4; i++)
+		append(datagram, OUR_QPN, PEER_PSN + i, i == 3 ? 500 : 1000);
+	assert_int_equal(receive_all(), 4);
+	assert_int_equal(taken(), 4);
+	assert_int_equal(counted(COUNTER_RX_BYTES), datagram->bytes);
+	assert_int_equal(station->qp.id_streak, 4);
+}
+
+static void a_part_of_a_batch_knows_its_place(void **state)
+{
+	struct datagram *datagram = arrive();
+
+	datagram->segment_number = 5;
+	datagram->handed_on = true;
+	append(datagram, OUR_QPN, PEER_PSN, 1000);
+	assert_int_equal(receive_all(), 1);
+	assert_int_equal(taken(), 1);
+	assert_int_equal(station->qp.id_streak, 1);
+}
+
+static void what_comes_from_this_process_needs_no_icrc(void **state)
+{
+	struct datagram *datagram = arrive();
+
+	append(datagram, OUR_QPN, PEER_PSN, 64);
+	datagram->data[datagram->bytes - 1] ^= 1;
+	datagram->sealed = true;
+	receive_all();
+	assert_int_equal(taken(), 1);
+}
+
+/* Its payload is where it was, its headers are a copy. */
+static void memory_of_the_sender_is_read_in_place(void **state)
+{
+	struct datagram *datagram = arrive();
+
+	append(datagram, OUR_QPN, PEER_PSN, 64);
+	datagram->sealed = datagram->shared = true;
+	receive_all();
+	assert_int_equal(taken(), 1);
+	assert_int_equal(station->memory[0], (uint8_t)PEER_PSN);
+	assert_int_equal(station->memory[63], (uint8_t)PEER_PSN);
+}
+
+static void qp1_and_multicast_are_for_those_above(void **state)
+{
+	append(arrive(), QPN_GSI, 1, 64);
+	append(arrive(), QPN_MULTICAST, 1, 64);
+	append(arrive(), QPN_MULTICAST, 2, 64);
+	append(arrive(), OUR_QPN, PEER_PSN, 64);
+	assert_int_equal(receive_all(), 4);
+	assert_int_equal(fake.management, 1);
+	assert_int_equal(fake.multicast, 2);
+	assert_int_equal(taken(), 1);
+}
+
+static void what_is_anothers_is_handed_on_in_runs(void **state)
+{
+	static uint8_t buffer[65536];
+	struct datagram *datagram = arrive(), got;
+	struct slot_proof proof;
+	struct slot other;
+	uint32_t qpn;
+	unsigned i;
+
+	assert_int_equal(slot_claim(&other), 0);
+	qpn = other.number << QP_INDEX_BITS | 3;
+	append(datagram, OUR_QPN, PEER_PSN, 1000);
+	datagram->segment_bytes = datagram->bytes;
+	for (i = 1; i < 4; i++)
+		append(datagram, i < 3 ? qpn : OUR_QPN, PEER_PSN + (i == 3), 1000);
+	assert_int_equal(receive_all(), 3);
+	assert_int_equal(taken(), 2);
+	assert_int_equal(counted(COUNTER_RX_FOREIGN), 1);
+	assert_int_equal(slot_receive(&other, &got, buffer, sizeof(buffer), &proof), 0);
+	assert_int_equal(got.bytes, 2 * datagram->segment_bytes);
+	assert_int_equal(got.segment_bytes, datagram->segment_bytes);
+	assert_int_equal(got.segment_number, 1);
+	assert_memory_equal(buffer, datagram->data + datagram->segment_bytes, got.bytes);
+	assert_int_equal(slot_receive(&other, &got, buffer, sizeof(buffer), &proof), EAGAIN);
+	slot_release(&other);
+	append(arrive(), qpn, 1, 64);
+	receive_all();
+	assert_int_equal(counted(COUNTER_RX_FOREIGN_LOST), 1);
+}
+
+static void what_was_handed_on_is_not_handed_on_again(void **state)
+{
+	static uint8_t buffer[65536];
+	struct datagram *datagram = arrive(), got;
+	struct slot_proof proof;
+	struct slot other;
+
+	assert_int_equal(slot_claim(&other), 0);
+	append(datagram, other.number << QP_INDEX_BITS, 1, 64);
+	datagram->handed_on = true;
+	expect_dropped(COUNTER_RX_QPN);
+	assert_int_equal(slot_receive(&other, &got, buffer, sizeof(buffer), &proof), EAGAIN);
+	slot_release(&other);
+}
+
+static void services_are_looked_at_once_when_they_are_due(void **state)
+{
+	receive_all();
+	assert_int_equal(fake.services, 0);
+	atomic_store(&engine->rx.services_due, true);
+	receive_all();
+	receive_all();
+	assert_int_equal(fake.services, 1);
+}
+
+int main(void)
+{
+#define RX_TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+	const struct CMUnitTest tests[] = {
+		RX_TEST(a_good_packet_reaches_its_qp),
+		RX_TEST(what_is_wrong_is_counted_and_dropped),
+		RX_TEST(another_partition_is_not_ours),
+		RX_TEST(a_batch_is_taken_apart),
+		RX_TEST(a_part_of_a_batch_knows_its_place),
+		RX_TEST(what_comes_from_this_process_needs_no_icrc),
+		RX_TEST(memory_of_the_sender_is_read_in_place),
+		RX_TEST(qp1_and_multicast_are_for_those_above),
+		RX_TEST(what_is_anothers_is_handed_on_in_runs),
+		RX_TEST(what_was_handed_on_is_not_handed_on_again),
+		RX_TEST(services_are_looked_at_once_when_they_are_due),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

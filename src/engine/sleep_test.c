@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Sleepers and who wakes them: nobody sleeps past work, or past a deadline (sleep.h, wake.h). */
+#include "engine/fake_link_test.h"
+
+#include "engine/sleep.h"
+#include "platform/clock.h"
+
+#define SECOND 1000000000ull
+
+static uint64_t until_ns(void)
+{
+	return atomic_load(&engine->sleep.until_ns);
+}
+
+static void what_is_due_before_a_sleep_ends_rings(void **state)
+{
+	atomic_store(&engine->sleep.until_ns, 1000);
+	worker_notice(engine, 1000);
+	assert_false(was_rung());
+	worker_notice(engine, 999);
+	assert_true(was_rung());
+}
+
+static void nobody_is_rung_who_is_awake(void **state)
+{
+	worker_notice(engine, 0);
+	assert_false(was_rung());
+}
+
+static void what_is_noted_under_a_lock_is_said_afterwards(void **state)
+{
+	atomic_store(&engine->sleep.until_ns, 10);
+	worker_note(engine, 20);
+	engine_after_unlock(engine);
+	assert_false(was_rung());
+	worker_note(engine, 5);
+	worker_note(engine, 20);	/* the earliest counts */
+	assert_false(was_rung());
+	engine_after_unlock(engine);
+	assert_true(was_rung());
+	assert_int_equal(atomic_load(&engine->worker.notice_ns), TIME_NEVER);
+}
+
+static void who_sleeps_says_until_when(void **state)
+{
+	uint64_t deadline_ns = clock_now_ns() + 10 * SECOND;
+
+	assert_in_range(sleep_begin(engine, deadline_ns), 9 * SECOND, 10 * SECOND);
+	assert_int_equal(until_ns(), deadline_ns);
+	sleep_end(engine);
+	assert_int_equal(until_ns(), 0);
+	assert_int_equal(sleep_begin(engine, TIME_NEVER), UINT64_MAX);
+	assert_int_equal(until_ns(), TIME_NEVER);
+	sleep_end(engine);
+	assert_int_equal(sleep_begin(engine, clock_now_ns()), 0);
+	sleep_end(engine);
+	assert_int_equal(engine->sleep.sleepers, 0);
+}
+
+static void expect_sleep(bool sleeps)
+{
+	assert_int_equal(sleep_begin(engine, TIME_NEVER), sleeps ? UINT64_MAX : 0);
+	sleep_end(engine);
+}
+
+static void nobody_sleeps_where_work_waits(void **state)
+{
+	struct station *station = station_here(IBV_QPT_RC);
+
+	expect_sleep(true);
+	run_queue_add(&engine->run_queue, &station->qp);
+	expect_sleep(false);
+	run_queue_remove(&engine->run_queue, &station->qp);
+	expect_sleep(true);
+	atomic_store(&engine->worker.stopping, true);
+	expect_sleep(false);
+	atomic_store(&engine->worker.stopping, false);
+	atomic_store(&engine->worker.leaving, LEAVING);
+	expect_sleep(false);
+	atomic_store(&engine->worker.leaving, HAS_LEFT);
+	expect_sleep(true);
+	station_leave(station);
+}
+
+static void nobody_sleeps_past_a_timer(void **state)
+{
+	struct station *station = station_here(IBV_QPT_RC);
+	uint64_t now_ns = clock_now_ns();
+
+	lock_acquire(&station->qp.lock);
+	station->qp.requester.rnr_until_ns = now_ns + 10 * SECOND;
+	timers_arm(engine, &station->qp);
+	lock_release(&station->qp.lock);
+	assert_int_equal(sleep_begin(engine, now_ns + 20 * SECOND), 0);
+	sleep_end(engine);
+	assert_int_not_equal(sleep_begin(engine, now_ns + 10 * SECOND), 0);
+	sleep_end(engine);
+	station_leave(station);
+}
+
+static void of_two_sleepers_the_first_to_wake_counts(void **state)
+{
+	uint64_t now_ns = clock_now_ns();
+
+	sleep_begin(engine, now_ns + 10 * SECOND);
+	sleep_begin(engine, now_ns + 5 * SECOND);
+	assert_int_equal(until_ns(), now_ns + 5 * SECOND);
+	sleep_end(engine);
+	sleep_end(engine);
+	sleep_begin(engine, now_ns + 5 * SECOND);
+	sleep_begin(engine, now_ns + 10 * SECOND);
+	assert_int_equal(until_ns(), now_ns + 5 * SECOND);
+	sleep_end(engine);
+	sleep_end(engine);
+}
+
+/* Whose deadline it was is not known: so it is rung for all that is due. */
+static void who_sleeps_on_is_rung_for_anything(void **state)
+{
+	uint64_t now_ns = clock_now_ns();
+
+	sleep_begin(engine, now_ns + 10 * SECOND);
+	sleep_begin(engine, now_ns + 5 * SECOND);
+	sleep_end(engine);
+	worker_notice(engine, now_ns + 9 * SECOND);
+	assert_true(was_rung());
+	sleep_end(engine);
+	worker_notice(engine, 0);
+	assert_false(was_rung());
+}
+
+static void the_earliest_of_what_others_asked_for_is_known(void **state)
+{
+	assert_int_equal(sleep_asked_for(engine), TIME_NEVER);
+	fake.chore_ns = 700;
+	assert_int_equal(sleep_asked_for(engine), 700);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		ENGINE_TEST(what_is_due_before_a_sleep_ends_rings),
+		ENGINE_TEST(nobody_is_rung_who_is_awake),
+		ENGINE_TEST(what_is_noted_under_a_lock_is_said_afterwards),
+		ENGINE_TEST(who_sleeps_says_until_when),
+		ENGINE_TEST(nobody_sleeps_where_work_waits),
+		ENGINE_TEST(nobody_sleeps_past_a_timer),
+		ENGINE_TEST(of_two_sleepers_the_first_to_wake_counts),
+		ENGINE_TEST(who_sleeps_on_is_rung_for_anything),
+		ENGINE_TEST(the_earliest_of_what_others_asked_for_is_known),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Timers of QPs: at or before their deadlines, moved forward only, and expired once. The deadline of
+ * a QP is here the end of a wait after an RNR NAK, which a timeout ends.
+ */
+#include "engine/fake_link_test.h"
+
+static struct station *station;
+
+static int begin(void **state)
+{
+	int err = engine_begin(state);
+
+	if (!err)
+		station = station_here(IBV_QPT_RC);
+	return err;
+}
+
+static int end(void **state)
+{
+	station_leave(station);
+	return engine_end(state);
+}
+
+static void arm(uint64_t deadline_ns)
+{
+	lock_acquire(&station->qp.lock);
+	station->qp.requester.rnr_until_ns = deadline_ns;
+	timers_arm(engine, &station->qp);
+	lock_release(&station->qp.lock);
+}
+
+static void expire(uint64_t now_ns)
+{
+	lock_acquire(&engine->progress);
+	timers_expire(engine, now_ns);
+	lock_release(&engine->progress);
+	assert_true(is_free(&station->qp.lock));
+	assert_true(is_free(&engine->timers.lock));
+}
+
+static bool has_expired(void)
+{
+	return !station->qp.requester.rnr_until_ns;
+}
+
+static void expect_next(uint64_t next_ns)
+{
+	assert_int_equal(timers_next(engine), next_ns);
+	assert_int_equal(atomic_load(&engine->timers.next_ns), next_ns);
+}
+
+static void a_timer_expires_at_its_deadline_once(void **state)
+{
+	arm(300);
+	expect_next(300);
+	expire(299);
+	assert_false(has_expired());
+	expire(300);
+	assert_true(has_expired());
+	expect_next(TIME_NEVER);
+	assert_int_equal(atomic_load(&station->qp.timer_at_ns), TIME_NEVER);
+}
+
+static void a_deadline_that_recedes_leaves_the_timer_where_it_is(void **state)
+{
+	arm(300);
+	arm(500);
+	expect_next(300);
+	expire(300);
+	assert_false(has_expired());
+	expect_next(500);		/* armed anew, for what it is now */
+	expire(500);
+	assert_true(has_expired());
+}
+
+static void a_deadline_that_comes_nearer_moves_the_timer(void **state)
+{
+	arm(500);
+	arm(300);
+	expect_next(300);
+	expire(300);
+	assert_true(has_expired());
+}
+
+static void the_worker_is_told_of_an_earlier_deadline(void **state)
+{
+	arm(500);
+	assert_int_equal(atomic_load(&engine->worker.notice_ns), 500);
+	arm(300);
+	assert_int_equal(atomic_load(&engine->worker.notice_ns), 300);
+}
+
+static void a_disarmed_timer_does_not_expire_and_can_be_armed(void **state)
+{
+	arm(300);
+	timers_disarm(engine, &station->qp);
+	expire(400);
+	assert_false(has_expired());
+	assert_int_equal(timers_next(engine), TIME_NEVER);
+	arm(500);
+	expect_next(500);
+}
+
+static void of_two_timers_the_earlier_is_next(void **state)
+{
+	struct station *other = station_here(IBV_QPT_RC);
+
+	arm(500);
+	lock_acquire(&other->qp.lock);
+	other->qp.requester.rnr_until_ns = 300;
+	timers_arm(engine, &other->qp);
+	lock_release(&other->qp.lock);
+	expect_next(300);
+	expire(400);
+	assert_int_equal(other->qp.requester.rnr_until_ns, 0);
+	assert_false(has_expired());
+	expect_next(500);
+	station_leave(other);
+}
+
+int main(void)
+{
+#define TIMERS_TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+	const struct CMUnitTest tests[] = {
+		TIMERS_TEST(a_timer_expires_at_its_deadline_once),
+		TIMERS_TEST(a_deadline_that_recedes_leaves_the_timer_where_it_is),
+		TIMERS_TEST(a_deadline_that_comes_nearer_moves_the_timer),
+		TIMERS_TEST(the_worker_is_told_of_an_earlier_deadline),
+		TIMERS_TEST(a_disarmed_timer_does_not_expire_and_can_be_armed),
+		TIMERS_TEST(of_two_timers_the_earlier_is_next),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

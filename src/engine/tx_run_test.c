@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* One thread at a time transmits for a QP; what another wants sent meanwhile is not forgotten. */
+#include "engine/fake_link_test.h"
+
+static struct station *station;
+
+static int begin(void **state)
+{
+	int err = engine_begin(state);
+
+	if (!err)
+		station = station_here(IBV_QPT_RC);
+	return err;
+}
+
+static int end(void **state)
+{
+	station_leave(station);
+	return engine_end(state);
+}
+
+/* As a thread that transmits for it, and is in the middle of it. */
+static void set_running(bool running)
+{
+	lock_acquire(&station->qp.lock);
+	station->qp.tx_running = running;
+	station->qp.tx_again = false;
+	lock_release(&station->qp.lock);
+}
+
+static void what_is_posted_leaves(void **state)
+{
+	post(station, IBV_WR_RDMA_WRITE, 1, 100);
+	tx_run(engine, &station->qp);
+	assert_int_equal(fake.sent, 1);
+	assert_false(station->qp.tx_running);
+	assert_true(is_free(&station->qp.lock));
+	assert_int_not_equal(timers_next(engine), TIME_NEVER);	/* for the ACK */
+	post(station, IBV_WR_RDMA_WRITE, 2, 100);
+	tx_run(engine, &station->qp);
+	assert_int_equal(fake.sent, 2);
+}
+
+static void a_thread_that_transmits_is_told_to_look_again(void **state)
+{
+	set_running(true);
+	post(station, IBV_WR_RDMA_WRITE, 1, 100);
+	tx_run(engine, &station->qp);
+	assert_int_equal(fake.sent, 0);
+	assert_true(station->qp.tx_running);
+	assert_true(station->qp.tx_again);
+	set_running(false);
+}
+
+static void post_another(void)
+{
+	fake.when_sending = NULL;
+	assert_true(station->qp.tx_running);
+	assert_true(is_free(&station->qp.lock));	/* system calls are made without it */
+	post(station, IBV_WR_RDMA_WRITE, 2, 100);
+	tx_run(engine, &station->qp);
+	assert_int_equal(fake.sent, 1);
+}
+
+static void who_is_told_looks_again(void **state)
+{
+	fake.when_sending = post_another;
+	post(station, IBV_WR_RDMA_WRITE, 1, 100);
+	tx_run(engine, &station->qp);
+	assert_int_equal(fake.sent, 2);
+	assert_false(station->qp.tx_again);
+}
+
+static void the_run_queue_is_served_by_who_finds_it(void **state)
+{
+	post(station, IBV_WR_RDMA_WRITE, 1, 100);
+	run_queue_add(&engine->run_queue, &station->qp);
+	tx_run_queued(engine);
+	assert_int_equal(fake.sent, 1);
+	assert_int_equal(atomic_load(&engine->run_queue.count), 0);
+	assert_true(is_free(&engine->progress));
+}
+
+static void a_queued_qp_that_has_a_thread_is_left_to_it(void **state)
+{
+	set_running(true);
+	post(station, IBV_WR_RDMA_WRITE, 1, 100);
+	run_queue_add(&engine->run_queue, &station->qp);
+	tx_run_queued(engine);
+	assert_int_equal(fake.sent, 0);
+	assert_true(station->qp.tx_again);
+	assert_int_equal(atomic_load(&engine->run_queue.count), 0);
+	set_running(false);
+}
+
+static void what_nobody_can_serve_now_wakes_the_worker(void **state)
+{
+	atomic_store(&engine->sleep.until_ns, TIME_NEVER);
+	post(station, IBV_WR_RDMA_WRITE, 1, 100);
+	run_queue_add(&engine->run_queue, &station->qp);
+	lock_acquire(&engine->progress);	/* as a thread that receives */
+	assert_false(tx_serve_run_queue(engine));
+	tx_run_queued(engine);
+	lock_release(&engine->progress);
+	assert_int_equal(fake.sent, 0);
+	assert_int_equal(atomic_load(&engine->run_queue.count), 1);
+	assert_true(was_rung());
+}
+
+/* As threads that were faster in giving back theirs. */
+static void fill_the_pool(void)
+{
+	while (engine->batches.count < ENGINE_BATCHES)
+		engine->batches.free[engine->batches.count++] = tx_batch_new();
+}
+
+static void buffers_are_kept_for_the_next_run_up_to_some(void **state)
+{
+	post(station, IBV_WR_RDMA_WRITE, 1, 100);
+	tx_run(engine, &station->qp);
+	assert_int_equal(engine->batches.count, 1);
+	fake.when_sending = fill_the_pool;
+	post(station, IBV_WR_RDMA_WRITE, 2, 100);
+	tx_run(engine, &station->qp);
+	assert_int_equal(fake.sent, 2);
+	assert_int_equal(engine->batches.count, ENGINE_BATCHES);
+}
+
+int main(void)
+{
+#define RUN_TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+	const struct CMUnitTest tests[] = {
+		RUN_TEST(what_is_posted_leaves),
+		RUN_TEST(a_thread_that_transmits_is_told_to_look_again),
+		RUN_TEST(who_is_told_looks_again),
+		RUN_TEST(the_run_queue_is_served_by_who_finds_it),
+		RUN_TEST(a_queued_qp_that_has_a_thread_is_left_to_it),
+		RUN_TEST(what_nobody_can_serve_now_wakes_the_worker),
+		RUN_TEST(buffers_are_kept_for_the_next_run_up_to_some),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -79,6 +79,10 @@ int hca_ah_attr_from_wc(struct hca_context *context, uint32_t port, const struct
 	uint8_t source[16], destination[16];
 	uint32_t index;
 
+	if (port != PORT_NUMBER) {
+		explain("init_ah_from_wc: port %u: the device has port 1 only", port);
+		return EINVAL;
+	}
 	if (!(wc->wc_flags & IBV_WC_GRH)) {
 		explain("init_ah_from_wc: the completion has no GRH (wc_flags lacks IBV_WC_GRH): only UD "
 			"receives have one");

@@ -223,6 +223,7 @@ static void check_way_back(struct station *s, bool ipv4)
 	ah = make_ah(s, &attr);
 	wc = exchange(s, ah, s->qp->qp_num, "question", next_wc);
 	memset(&back, 0xff, sizeof(back));
+	assert_int_not_equal(ibv_init_ah_from_wc(s->context, 2, &wc, (struct ibv_grh *)s->memory, &back), 0);
 	assert_int_equal(ibv_init_ah_from_wc(s->context, 1, &wc, (struct ibv_grh *)s->memory,
 					     &back), 0);
 	assert_int_equal(back.sl, 0);			/* what the completion has is none */

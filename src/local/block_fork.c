@@ -246,7 +246,7 @@ static void copy_place(struct copy *copy)
 }
 
 /* One thread: the lock is taken as it is found, perhaps held by a thread that is not here. */
-static void child_restore(void) UNCHECKED_LOCKS
+static void child_restore(void)
 {
 	struct snapshot *snapshot = forking.snapshot;
 

@@ -7,6 +7,12 @@
  * Under a QP's lock, and all that come later, there is no system call, callback or allocation. Work that is due
  * afterwards, such as waking a sleeper, is noted in struct effects (object/event.h). Explanations and log
  * lines of a thread that holds locks are written when it has dropped the last one (base/log.h).
+ *
+ * What a lock guards says so: GUARDED_BY() variables, GUARDED_BY_MEMBER() members of the struct
+ * that the lock is in, GUARDED members of another struct (a comment names the lock). Of members a clang
+ * that parses such attributes late (22) checks that the lock is one of that member and struct; an
+ * older one, and of GUARDED members any, only that some lock is held. Atomic members may be read
+ * without, where their comment says so.
  */
 #ifndef VERBATIM_BASE_LOCK_H
 #define VERBATIM_BASE_LOCK_H
@@ -22,12 +28,24 @@
 #define TSA(x)
 #endif
 
+#if defined(UNGUARDED_MEMBERS)	/* unit tests */
+#define GUARDED_BY_MEMBER(x)
+#define GUARDED
+#elif defined(__clang__) && defined(LATE_PARSED_ATTRIBUTES)	/* meson.build */
+#define GUARDED_BY_MEMBER(x) TSA(guarded_by(&x))
+#define GUARDED		TSA(guarded_var)
+#else
+#define GUARDED_BY_MEMBER(x) TSA(guarded_var)
+#define GUARDED		TSA(guarded_var)
+#endif
+
 #define CAPABILITY	TSA(capability("mutex"))
 #define GUARDED_BY(x)	TSA(guarded_by(x))
 #define REQUIRES(...)	TSA(requires_capability(__VA_ARGS__))
 #define ACQUIRES(...)	TSA(acquire_capability(__VA_ARGS__))
 #define RELEASES(...)	TSA(release_capability(__VA_ARGS__))
 #define TRY_ACQUIRES(...) TSA(try_acquire_capability(__VA_ARGS__))
+#define ASSERTS(...)	TSA(assert_capability(__VA_ARGS__))
 #define EXCLUDES(...)	TSA(locks_excluded(__VA_ARGS__))
 #define UNCHECKED_LOCKS	TSA(no_thread_safety_analysis)
 
@@ -35,14 +53,23 @@ struct CAPABILITY lock {
 	pthread_mutex_t mutex;
 };
 
+#if defined(__SANITIZE_THREAD__)
+#define CHECK_HELD_LOCKS
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define CHECK_HELD_LOCKS
+#endif
+#endif
+
 #define LOCK_INITIALIZER { PTHREAD_MUTEX_INITIALIZER }
 
-static inline void lock_init(struct lock *lock)
+/* Who initialises a lock, or destroys one, has all that it guards alone. */
+static inline void lock_init(struct lock *lock) ASSERTS(lock)
 {
 	pthread_mutex_init(&lock->mutex, NULL);
 }
 
-static inline void lock_destroy(struct lock *lock)
+static inline void lock_destroy(struct lock *lock) ASSERTS(lock)
 {
 	pthread_mutex_destroy(&lock->mutex);
 }
@@ -73,6 +100,19 @@ static inline void lock_release(struct lock *lock) RELEASES(lock) UNCHECKED_LOCK
 	pthread_mutex_unlock(&lock->mutex);
 	if (lock_is_counted())
 		log_let_go();
+}
+
+/*
+ * The caller holds the lock, by a way that the analysis cannot follow (a pointer in another struct,
+ * a callback): from here on it knows. Costs nothing, but under the thread sanitizer, which looks
+ * whether anybody holds it.
+ */
+static inline void lock_assert_held(struct lock *lock) ASSERTS(lock)
+{
+#ifdef CHECK_HELD_LOCKS
+	if (!pthread_mutex_trylock(&lock->mutex))
+		__builtin_trap();
+#endif
 }
 
 #endif

@@ -193,11 +193,9 @@ static void hear_so_far(void)
 
 static void nothing_is_written_while_a_lock_is_held(void **unused)
 {
-	struct lock outer, inner;
+	struct lock outer = LOCK_INITIALIZER, inner = LOCK_INITIALIZER;
 
 	init_with("info", "1");
-	lock_init(&outer);
-	lock_init(&inner);
 	listen_to_stderr();
 	lock_acquire(&outer);
 	explain("first");
@@ -223,11 +221,10 @@ static void nothing_is_written_while_a_lock_is_held(void **unused)
 static void many_lines_do_not_wait(void **unused)
 {
 	char *line, *rest = heard;
-	struct lock lock;
+	struct lock lock = LOCK_INITIALIZER;
 	unsigned i, n;
 
 	init_with(NULL, "1");
-	lock_init(&lock);
 	listen_to_stderr();
 	lock_acquire(&lock);
 	for (i = 0; i < 500; i++)
@@ -242,12 +239,11 @@ static void many_lines_do_not_wait(void **unused)
 /* A lock that fork() finds held is initialised anew by the child; its parent's lines are its parent's. */
 static void a_child_starts_with_nothing_to_say(void **unused)
 {
-	struct lock lock;
+	struct lock lock = LOCK_INITIALIZER;
 	int status;
 	pid_t pid;
 
 	init_with(NULL, "1");
-	lock_init(&lock);
 	listen_to_stderr();
 	lock_acquire(&lock);
 	explain("parent");

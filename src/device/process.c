@@ -47,21 +47,28 @@ static int allocate(struct hca *hca)
 /* ---- what the engine calls ---- */
 
 static void management(void *owner, const struct datagram *datagram, uint8_t *data, size_t bytes,
-		       unsigned segment, const struct packet *packet, uint64_t now_ns) UNCHECKED_LOCKS
+		       unsigned segment, const struct packet *packet, uint64_t now_ns)
 {
-	qp1_receive(&((struct hca *)owner)->qp1, datagram, data, bytes, segment, packet, now_ns);
+	struct qp1 *qp1 = &((struct hca *)owner)->qp1;
+
+	lock_assert_held(&qp1->engine->progress);
+	qp1_receive(qp1, datagram, data, bytes, segment, packet, now_ns);
 }
 
 static int receive_service(void *owner, struct datagram *datagram, uint8_t *buffer, size_t size)
-	UNCHECKED_LOCKS
 {
-	return qp1_receive_service(&((struct hca *)owner)->qp1, datagram, buffer, size);
+	struct qp1 *qp1 = &((struct hca *)owner)->qp1;
+
+	lock_assert_held(&qp1->engine->progress);
+	return qp1_receive_service(qp1, datagram, buffer, size);
 }
 
 static void multicast(void *owner, const struct packet *packet, struct rx_info *info, uint64_t now_ns)
-	UNCHECKED_LOCKS
 {
-	multicast_deliver(owner, packet, info, now_ns);
+	struct hca *hca = owner;
+
+	lock_assert_held(&hca->engine.progress);
+	multicast_deliver(hca, packet, info, now_ns);
 }
 
 static bool is_connected_to(void *owner, uint32_t slot)
@@ -186,7 +193,10 @@ release:
 	return err;
 }
 
-/* fork(): hold what a child could find half-changed, then let the child drop what it inherited. */
+/*
+ * fork(): hold what a child could find half-changed, then let the child drop what it inherited. The C
+ * library calls these: what is held between them no function shows.
+ */
 static void before_fork(void) UNCHECKED_LOCKS
 {
 	call_enter(CALL_CLOSED);
@@ -195,6 +205,7 @@ static void before_fork(void) UNCHECKED_LOCKS
 		qp1_before_fork(&the_hca->qp1);
 }
 
+/* Releases what before_fork() has taken. */
 static void after_fork_parent(void) UNCHECKED_LOCKS
 {
 	if (the_hca)
@@ -217,7 +228,7 @@ static void abandon(struct hca *hca)
 }
 
 /* Only what is safe between fork() and exec() in a threaded program: closing, storing. */
-static void after_fork_child(void) UNCHECKED_LOCKS
+static void after_fork_child(void)
 {
 	if (the_hca)
 		abandon(the_hca);

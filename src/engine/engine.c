@@ -52,27 +52,37 @@ static int open_links(struct engine *engine)
 
 /* ---- what local/ needs of us ---- */
 
-static struct qp *local_find_qp(void *device, uint32_t qpn) UNCHECKED_LOCKS
-{
-	return qp_table_find(device, qpn);
-}
-
-static void local_receive_packets(void *device) UNCHECKED_LOCKS
-{
-	rx_poll(device, clock_now_ns());
-}
-
-static void local_receive_slots(void *device) UNCHECKED_LOCKS
+static struct qp *local_find_qp(void *device, uint32_t qpn)
 {
 	struct engine *engine = device;
 
+	lock_assert_held(&engine->progress);
+	return qp_table_find(engine, qpn);
+}
+
+static void local_receive_packets(void *device)
+{
+	struct engine *engine = device;
+
+	lock_assert_held(&engine->progress);
+	rx_poll(engine, clock_now_ns());
+}
+
+static void local_receive_slots(void *device)
+{
+	struct engine *engine = device;
+
+	lock_assert_held(&engine->progress);
 	atomic_store(&engine->rx.slots_due, true);
 	rx_poll(engine, clock_now_ns());
 }
 
-static void local_unlock(void *device) UNCHECKED_LOCKS
+static void local_unlock(void *device)
 {
-	progress_unlock(device);
+	struct engine *engine = device;
+
+	lock_assert_held(&engine->progress);
+	progress_unlock(engine);
 }
 
 static void local_notice(void *device, uint64_t deadline_ns)

@@ -41,6 +41,7 @@ static void receiver_init(struct receiver *receiver, struct engine *engine, uint
 	effects_init(&receiver->effects);
 }
 
+/* The lock of the QP that packets were for last, whichever that is: held from packet to packet. */
 static void let_go(struct receiver *receiver) UNCHECKED_LOCKS
 {
 	if (receiver->qp) {
@@ -51,6 +52,7 @@ static void let_go(struct receiver *receiver) UNCHECKED_LOCKS
 	effects_defer(receiver->engine, &receiver->effects);
 }
 
+/* Until let_go(), which is another call: receiver->qp is locked. */
 static void take_hold(struct receiver *receiver, struct qp *qp) UNCHECKED_LOCKS
 {
 	if (receiver->qp == qp && !effects_full(&receiver->effects))
@@ -119,7 +121,7 @@ static void log_packet_line(const struct packet *packet)
 }
 
 static void deliver(struct receiver *receiver, const struct datagram *datagram,
-		    const struct packet *packet, enum ip_id_kind kind) UNCHECKED_LOCKS
+		    const struct packet *packet, enum ip_id_kind kind)
 {
 	struct engine *engine = receiver->engine;
 	struct rx_info info = { .traffic_class = datagram->traffic_class,
@@ -138,12 +140,14 @@ static void deliver(struct receiver *receiver, const struct datagram *datagram,
 		engine->ops->multicast(engine->owner, packet, &info, receiver->now_ns);
 		return;
 	}
+	lock_assert_held(&engine->progress);
 	qp = qp_table_find(engine, packet->dest_qpn);
 	if (!qp) {
 		counter_add(engine->counters, COUNTER_RX_QPN, 1);
 		return;
 	}
 	take_hold(receiver, qp);
+	lock_assert_held(&qp->lock);
 	if (!qp_is(qp, QP_DATAGRAM) && !ip_id_is_usual(&qp->id_streak, kind))
 		counter_add(engine->counters, COUNTER_RX_IP_ID, 1);
 	else
@@ -167,7 +171,7 @@ static enum parse parse_shared(const uint8_t *data, size_t bytes, struct packet 
 }
 
 static void receive_packet(struct receiver *receiver, struct datagram *datagram, uint8_t *data,
-			   size_t bytes, unsigned segment) UNCHECKED_LOCKS
+			   size_t bytes, unsigned segment)
 {
 	struct engine *engine = receiver->engine;
 	struct packet packet;
@@ -292,7 +296,7 @@ static void receive_slots(struct receiver *receiver)
 }
 
 /* Requests that other processes received, and that are for a service of this one. */
-static void receive_services(struct receiver *receiver) UNCHECKED_LOCKS
+static void receive_services(struct receiver *receiver)
 {
 	struct engine *engine = receiver->engine;
 	struct datagram datagram;

@@ -92,7 +92,7 @@ static int attach(struct port_group *group, struct family *family, const struct 
 /* ---- probing ---- */
 
 static void send_probe(struct port_group *group, struct family *family, unsigned index,
-		       uint64_t now_ns)
+		       uint64_t now_ns) REQUIRES(group->lock)
 {
 	struct group_message message = { .kind = GROUP_PROBE, .family = family->number,
 					 .program_known = family->program_known,
@@ -157,6 +157,7 @@ static void begin(struct port_group *group, struct family *family, uint64_t now_
 
 /* Give up, retry, and start probes. True: all are answered or given up. */
 static bool advance(struct port_group *group, struct family *family, uint64_t now_ns)
+	REQUIRES(group->lock)
 {
 	unsigned limit = family->state == ASKING ? 1 : family->size, i, open = 0, under_way = 0;
 
@@ -187,7 +188,7 @@ static bool advance(struct port_group *group, struct family *family, uint64_t no
 /* ---- from answers to a map ---- */
 
 /* The one member that did not answer must have the one index that got no answer. */
-static void conclude_last(struct port_group *group, struct family *family)
+static void conclude_last(struct port_group *group, struct family *family) REQUIRES(group->lock)
 {
 	unsigned slot, index, silent = 0, silent_slot = 0;
 
@@ -209,6 +210,7 @@ static void conclude_last(struct port_group *group, struct family *family)
  * ourselves if possible, since the hash could choose a stopped one.
  */
 static uint16_t choose_default(struct port_group *group, struct family *family)
+	REQUIRES(group->lock)
 {
 	unsigned index = family->found.index[group->slots[0]];
 
@@ -234,7 +236,7 @@ static void choose_for_requests(const struct family *family, uint16_t rest, stru
 			map->silent[map->silent_count++] = (uint16_t)index;
 }
 
-static void build(struct port_group *group, struct family *family)
+static void build(struct port_group *group, struct family *family) REQUIRES(group->lock)
 {
 	struct group_map map = family->found;
 	uint16_t rest = choose_default(group, family);
@@ -275,6 +277,7 @@ static bool is_overtaken(struct family *family)
 }
 
 static void finish(struct port_group *group, struct family *family, uint64_t now_ns)
+	REQUIRES(group->lock)
 {
 	family->state = IDLE;
 	if (!group_members_list(&group->members)) {

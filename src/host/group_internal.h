@@ -48,15 +48,15 @@ struct family {
 struct port_group {
 	struct lock lock;
 	struct counters *counters;
-	uint16_t slots[SLOT_COUNT];	/* ours */
-	unsigned slot_count;
-	uint64_t services[GROUP_SERVICES];	/* what we serve */
-	unsigned service_count;
-	struct family family[2];
-	struct group_watch watch;
-	struct group_members members;	/* scratch of finish() */
-	struct group_message received;	/* scratch of port_group_takes() */
-	struct sock_filter program[BPF_MAXINSNS];
+	uint16_t slots[SLOT_COUNT] GUARDED_BY_MEMBER(lock);	/* ours */
+	unsigned slot_count GUARDED_BY_MEMBER(lock);
+	uint64_t services[GROUP_SERVICES] GUARDED_BY_MEMBER(lock);	/* what we serve */
+	unsigned service_count GUARDED_BY_MEMBER(lock);
+	struct family family[2] GUARDED_BY_MEMBER(lock);
+	struct group_watch watch;	/* its descriptors are fixed; the rest is used under lock */
+	struct group_members members GUARDED_BY_MEMBER(lock);	/* scratch of finish() */
+	struct group_message received GUARDED_BY_MEMBER(lock);	/* scratch of port_group_takes() */
+	struct sock_filter program[BPF_MAXINSNS] GUARDED_BY_MEMBER(lock);
 	_Atomic uint64_t deadline_ns;
 };
 
@@ -65,7 +65,8 @@ struct port_group {
 /* Derive at @when_ns or before; during a derivation: once more after it. */
 void group_schedule(struct family *family, uint64_t when_ns);
 /* Do what is due at @now_ns. */
-void group_turn(struct port_group *group, struct family *family, uint64_t now_ns);
+void group_turn(struct port_group *group, struct family *family, uint64_t now_ns)
+	REQUIRES(group->lock);
 /* After any change: what port_group_deadline() says. */
 void group_update_deadline(struct port_group *group);
 /* An answer for the derivation under way, or for the last one, late. */

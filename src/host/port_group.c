@@ -30,7 +30,7 @@ static uint64_t jitter_ns(uint64_t below_ns)
 
 static struct group_message own_answer(const struct port_group *group,
 				       const struct family *family,
-				       const struct group_message *probe)
+				       const struct group_message *probe) REQUIRES(group->lock)
 {
 	struct group_message answer = { .kind = GROUP_ANSWER, .family = probe->family,
 					.program_known = family->program_known,
@@ -53,7 +53,7 @@ static void take_answer(struct family *family, const struct group_message *answe
 }
 
 static void take_probe(struct port_group *group, struct family *family,
-		       const struct group_message *probe, uint64_t now_ns)
+		       const struct group_message *probe, uint64_t now_ns) REQUIRES(group->lock)
 {
 	struct group_message answer = own_answer(group, family, probe);
 	uint8_t bytes[GROUP_MESSAGE_MAX];
@@ -83,6 +83,7 @@ static bool is_from_here(const struct datagram *datagram)
 }
 
 static void take_locked(struct port_group *group, const struct datagram *datagram)
+	REQUIRES(group->lock)
 {
 	struct group_message *message = &group->received;
 	uint64_t now_ns = clock_now_ns();
@@ -182,7 +183,7 @@ void port_group_tick(struct port_group *group, uint64_t now_ns)
 }
 
 /* Others do not know of our slots yet. */
-static void announce(struct port_group *group)
+static void announce(struct port_group *group) REQUIRES(group->lock)
 {
 	uint64_t now_ns = clock_now_ns();
 	unsigned f;
@@ -203,7 +204,7 @@ void port_group_add_slot(struct port_group *group, const struct slot *slot)
 	lock_release(&group->lock);
 }
 
-static bool is_served(const struct port_group *group, uint64_t id)
+static bool is_served(const struct port_group *group, uint64_t id) REQUIRES(group->lock)
 {
 	unsigned i;
 
@@ -253,6 +254,7 @@ void port_group_abandon(struct port_group *group)
 {
 	unsigned f;
 
+	lock_init(&group->lock);
 	for (f = 0; f < 2; f++) {
 		if (group->family[f].probe_fd >= 0)
 			close(group->family[f].probe_fd);
@@ -270,6 +272,7 @@ int port_group_join(struct port_group **joined, int fd4, int fd6, const struct s
 
 	if (!group)
 		return ENOMEM;
+	lock_init(&group->lock);
 	group->counters = counters;
 	group->watch.epoll_fd = group->watch.listen_fd = -1;
 	for (i = 0; i < count; i++)
@@ -282,11 +285,9 @@ int port_group_join(struct port_group **joined, int fd4, int fd6, const struct s
 	if (!err)
 		err = group_watch_open(&group->watch, group->slots[0]);
 	if (err) {
-		port_group_abandon(group);
-		free(group);
+		port_group_leave(group);
 		return err;
 	}
-	lock_init(&group->lock);
 	announce(group);
 	*joined = group;
 	return 0;

@@ -22,9 +22,9 @@ struct known {
 	uint64_t until_ns;		/* 0: unused */
 };
 
-static struct lock lock = LOCK_INITIALIZER;
-static struct known known[KNOWN_MAX] GUARDED_BY(lock);
-static uint64_t next_look_ns GUARDED_BY(lock);
+static struct lock port_owner_lock = LOCK_INITIALIZER;
+static struct known known[KNOWN_MAX] GUARDED_BY(port_owner_lock);
+static uint64_t next_look_ns GUARDED_BY(port_owner_lock);
 
 static bool is_zeros(const char *address, size_t digits)
 {
@@ -32,7 +32,7 @@ static bool is_zeros(const char *address, size_t digits)
 }
 
 /* Replaces the entry that was learned longest ago. */
-static void learn(uid_t uid, uint64_t now_ns) REQUIRES(lock)
+static void learn(uid_t uid, uint64_t now_ns) REQUIRES(port_owner_lock)
 {
 	struct known *place = &known[0];
 	unsigned i;
@@ -49,7 +49,7 @@ static void learn(uid_t uid, uint64_t now_ns) REQUIRES(lock)
 }
 
 /* Lines: number: ADDRESS:PORT remote state queues timer retransmits uid ... */
-static void read_list(const char *name, size_t digits, uint64_t now_ns) REQUIRES(lock)
+static void read_list(const char *name, size_t digits, uint64_t now_ns) REQUIRES(port_owner_lock)
 {
 	FILE *file = kernel_list(name);
 	char line[512], address[64];
@@ -64,7 +64,7 @@ static void read_list(const char *name, size_t digits, uint64_t now_ns) REQUIRES
 	fclose(file);
 }
 
-static bool is_known(uid_t uid, uint64_t now_ns) REQUIRES(lock)
+static bool is_known(uid_t uid, uint64_t now_ns) REQUIRES(port_owner_lock)
 {
 	unsigned i;
 
@@ -74,9 +74,9 @@ static bool is_known(uid_t uid, uint64_t now_ns) REQUIRES(lock)
 	return false;
 }
 
-void port_owner_forget(void) UNCHECKED_LOCKS
+void port_owner_forget(void)
 {
-	lock_init(&lock);
+	lock_init(&port_owner_lock);
 	memset(known, 0, sizeof(known));
 	next_look_ns = 0;
 }
@@ -87,7 +87,7 @@ bool port_owner_may_forward(uid_t uid, uint64_t now_ns)
 
 	if (!uid || uid == geteuid())
 		return true;
-	lock_acquire(&lock);
+	lock_acquire(&port_owner_lock);
 	may = is_known(uid, now_ns);
 	if (!may && now_ns >= next_look_ns) {
 		next_look_ns = now_ns + LOOK_NS;
@@ -95,6 +95,6 @@ bool port_owner_may_forward(uid_t uid, uint64_t now_ns)
 		read_list("udp6", 32, now_ns);
 		may = is_known(uid, now_ns);
 	}
-	lock_release(&lock);
+	lock_release(&port_owner_lock);
 	return may;
 }

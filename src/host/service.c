@@ -49,7 +49,7 @@ struct service_claim {
 struct services {
 	struct lock lock;
 	int epoll_fd;			/* the claims that serve */
-	struct list claims;
+	struct list claims GUARDED_BY_MEMBER(lock);
 };
 
 /* ---- names ---- */
@@ -410,10 +410,10 @@ void services_close(struct services *services)
 {
 	struct list *node, *following;
 
+	lock_destroy(&services->lock);
 	list_for_each_safe(node, following, &services->claims)
 		free_claim(list_entry(node, struct service_claim, node));
 	close(services->epoll_fd);
-	lock_destroy(&services->lock);
 	free(services);
 }
 
@@ -422,12 +422,12 @@ int services_event_fd(const struct services *services)
 	return services->epoll_fd;
 }
 
-void services_before_fork(struct services *services) UNCHECKED_LOCKS
+void services_before_fork(struct services *services) ACQUIRES(services->lock)
 {
 	lock_acquire(&services->lock);
 }
 
-void services_after_fork(struct services *services) UNCHECKED_LOCKS
+void services_after_fork(struct services *services) RELEASES(services->lock)
 {
 	lock_release(&services->lock);
 }
@@ -436,6 +436,7 @@ void services_abandon(struct services *services)
 {
 	struct list *node;
 
+	lock_init(&services->lock);
 	list_for_each(node, &services->claims) {
 		struct service_claim *claim = list_entry(node, struct service_claim, node);
 

@@ -26,10 +26,10 @@ struct known {
 	bool believed;
 };
 
-static struct lock lock = LOCK_INITIALIZER;
-static struct known known[KNOWN_MAX] GUARDED_BY(lock);
-static uint64_t window_ns GUARDED_BY(lock);
-static unsigned looks GUARDED_BY(lock);
+static struct lock service_owner_lock = LOCK_INITIALIZER;
+static struct known known[KNOWN_MAX] GUARDED_BY(service_owner_lock);
+static uint64_t window_ns GUARDED_BY(service_owner_lock);
+static unsigned looks GUARDED_BY(service_owner_lock);
 
 bool service_is_reserved(uint64_t id)
 {
@@ -57,7 +57,7 @@ static bool judge(const struct name *claim)
 	return false;
 }
 
-static bool may_look(struct known *place, uint64_t now_ns) REQUIRES(lock)
+static bool may_look(struct known *place, uint64_t now_ns) REQUIRES(service_owner_lock)
 {
 	if (now_ns - window_ns >= WINDOW_NS) {
 		window_ns = now_ns;
@@ -74,7 +74,7 @@ static bool may_look(struct known *place, uint64_t now_ns) REQUIRES(lock)
 }
 
 /* Its place, or that of the least recently asked one. */
-static struct known *place_of(const struct name *claim) REQUIRES(lock)
+static struct known *place_of(const struct name *claim) REQUIRES(service_owner_lock)
 {
 	struct known *oldest = known;
 	unsigned i;
@@ -95,19 +95,19 @@ int service_is_believed(const struct name *claim, bool *believed)
 	struct known *place;
 	int err = 0;
 
-	lock_acquire(&lock);
+	lock_acquire(&service_owner_lock);
 	place = place_of(claim);
 	if (may_look(place, now_ns))
 		place->believed = judge(claim);
 	else if (!place->window_ns || now_ns - place->window_ns > 2 * WINDOW_NS)
 		err = EAGAIN;
 	*believed = place->believed;
-	lock_release(&lock);
+	lock_release(&service_owner_lock);
 	return err;
 }
 
-void service_owners_forget(void) UNCHECKED_LOCKS
+void service_owners_forget(void)
 {
-	lock_init(&lock);
+	lock_init(&service_owner_lock);
 	memset(known, 0, sizeof(known));
 }

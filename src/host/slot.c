@@ -52,16 +52,16 @@ static void after_fork_parent(void) RELEASES(senders_lock)
 	call_leave(CALL_CLOSED);
 }
 
-static void after_fork_child(void) UNCHECKED_LOCKS
+static void after_fork_child(void)
 {
 	unsigned i;
 
+	lock_init(&senders_lock);
 	for (i = 0; i < SENDERS; i++) {
 		if (senders[i].number)
 			close(senders[i].fd);
 		senders[i].number = 0;
 	}
-	lock_init(&senders_lock);
 	port_owner_forget();
 	service_owners_forget();
 	call_leave(CALL_CLOSED);

@@ -55,20 +55,21 @@ struct watched {
 struct slot_watch {
 	struct lock lock;
 	int epoll_fd;
-	unsigned own_count;
+	unsigned own_count GUARDED_BY_MEMBER(lock);
 	struct {
 		uint32_t slot;
 		int fd;
 		bool listening;		/* it is in the epoll set */
-	} own[OWN_MAX];
-	unsigned watcher_count;
+	} own[OWN_MAX] GUARDED_BY_MEMBER(lock);
+	unsigned watcher_count GUARDED_BY_MEMBER(lock);
 	struct {
 		int fd;
 		uid_t uid;
-	} watcher[SLOT_COUNT];
-	unsigned idle_count;
-	uint32_t idle[IDLE_MAX];	/* slots that are watched with a count of 0, oldest first */
-	struct watched watched[SLOT_COUNT];	/* by slot */
+	} watcher[SLOT_COUNT] GUARDED_BY_MEMBER(lock);
+	unsigned idle_count GUARDED_BY_MEMBER(lock);
+	/* slots that are watched with a count of 0, oldest first */
+	uint32_t idle[IDLE_MAX] GUARDED_BY_MEMBER(lock);
+	struct watched watched[SLOT_COUNT] GUARDED_BY_MEMBER(lock);	/* by slot */
 };
 
 static int wait_for(struct slot_watch *watch, enum kind kind, int fd, uint32_t which)
@@ -107,7 +108,7 @@ int slot_watch_listen(struct slot_watch *watch, uint32_t slot)
 }
 
 /* No room for more: watchers wait in the backlog, where their watch works as well. */
-static void stop_accepting(struct slot_watch *watch, unsigned own)
+static void stop_accepting(struct slot_watch *watch, unsigned own) REQUIRES(watch->lock)
 {
 	epoll_ctl(watch->epoll_fd, EPOLL_CTL_DEL, watch->own[own].fd, NULL);
 	watch->own[own].listening = false;
@@ -118,7 +119,7 @@ static bool is_stranger(uid_t uid)
 	return uid && uid != geteuid();
 }
 
-static bool has_room_for(const struct slot_watch *watch, uid_t uid)
+static bool has_room_for(const struct slot_watch *watch, uid_t uid) REQUIRES(watch->lock)
 {
 	unsigned of_user = 0, of_strangers = 0, i;
 	struct rlimit limit;
@@ -135,7 +136,7 @@ static bool has_room_for(const struct slot_watch *watch, uid_t uid)
 	       of_strangers < OF_STRANGERS_MAX && of_strangers < limit.rlim_cur / STRANGERS_SHARE;
 }
 
-static void take_watcher(struct slot_watch *watch, int fd)
+static void take_watcher(struct slot_watch *watch, int fd) REQUIRES(watch->lock)
 {
 	struct ucred who = { .uid = (uid_t)-1 };
 	socklen_t bytes = sizeof(who);
@@ -153,7 +154,7 @@ static void take_watcher(struct slot_watch *watch, int fd)
 }
 
 /* A bounded number per turn, so that a flood does not starve others. */
-static void accept_watchers(struct slot_watch *watch, unsigned own)
+static void accept_watchers(struct slot_watch *watch, unsigned own) REQUIRES(watch->lock)
 {
 	unsigned n;
 
@@ -172,7 +173,7 @@ static void accept_watchers(struct slot_watch *watch, unsigned own)
 	}
 }
 
-static void drop_watcher(struct slot_watch *watch, int fd)
+static void drop_watcher(struct slot_watch *watch, int fd) REQUIRES(watch->lock)
 {
 	unsigned i;
 
@@ -190,7 +191,7 @@ static void drop_watcher(struct slot_watch *watch, int fd)
 
 /* ---- watching ---- */
 
-static bool is_own(const struct slot_watch *watch, uint32_t slot)
+static bool is_own(const struct slot_watch *watch, uint32_t slot) REQUIRES(watch->lock)
 {
 	unsigned i;
 
@@ -224,7 +225,7 @@ static void stop_watching(struct slot_watch *watch, struct watched *watched)
 	watched->count = 0;
 }
 
-static void forget_idle(struct slot_watch *watch, uint32_t slot)
+static void forget_idle(struct slot_watch *watch, uint32_t slot) REQUIRES(watch->lock)
 {
 	unsigned i, kept = 0;
 
@@ -234,7 +235,7 @@ static void forget_idle(struct slot_watch *watch, uint32_t slot)
 	watch->idle_count = kept;
 }
 
-static void keep_idle(struct slot_watch *watch, uint32_t slot)
+static void keep_idle(struct slot_watch *watch, uint32_t slot) REQUIRES(watch->lock)
 {
 	uint32_t oldest = watch->idle[0];
 
@@ -253,7 +254,7 @@ static bool is_alive(int fd)
 	return recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN;
 }
 
-static void take_up_idle(struct slot_watch *watch, uint32_t slot)
+static void take_up_idle(struct slot_watch *watch, uint32_t slot) REQUIRES(watch->lock)
 {
 	struct watched *watched = &watch->watched[slot];
 
@@ -298,7 +299,7 @@ void slot_watch_remove(struct slot_watch *watch, uint32_t slot)
 /* ---- turns ---- */
 
 /* True: the slot @which is gone. */
-static bool handle(struct slot_watch *watch, enum kind kind, uint32_t which)
+static bool handle(struct slot_watch *watch, enum kind kind, uint32_t which) REQUIRES(watch->lock)
 {
 	struct watched *watched = &watch->watched[which % SLOT_COUNT];
 	bool refused;
@@ -358,9 +359,9 @@ int slot_watch_open(struct slot_watch **opened)
 		free(watch);
 		return err;
 	}
+	lock_init(&watch->lock);
 	for (i = 0; i < SLOT_COUNT; i++)
 		watch->watched[i].fd = -1;
-	lock_init(&watch->lock);
 	*opened = watch;
 	return 0;
 }
@@ -369,6 +370,7 @@ void slot_watch_abandon(struct slot_watch *watch)
 {
 	unsigned i;
 
+	lock_init(&watch->lock);
 	for (i = 0; i < watch->own_count; i++)
 		close(watch->own[i].fd);
 	for (i = 0; i < watch->watcher_count; i++)
@@ -391,12 +393,12 @@ int slot_watch_event_fd(const struct slot_watch *watch)
 	return watch->epoll_fd;
 }
 
-void slot_watch_before_fork(struct slot_watch *watch) UNCHECKED_LOCKS
+void slot_watch_before_fork(struct slot_watch *watch) ACQUIRES(watch->lock)
 {
 	lock_acquire(&watch->lock);
 }
 
-void slot_watch_after_fork(struct slot_watch *watch) UNCHECKED_LOCKS
+void slot_watch_after_fork(struct slot_watch *watch) RELEASES(watch->lock)
 {
 	lock_release(&watch->lock);
 }

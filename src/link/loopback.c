@@ -33,7 +33,8 @@ struct loopback {
 	struct link link;
 	struct counters *counters;
 	struct lock lock;
-	uint64_t put, taken, released;	/* under lock; put and taken also read without */
+	uint64_t put GUARDED_BY_MEMBER(lock), taken GUARDED_BY_MEMBER(lock);
+	uint64_t released GUARDED_BY_MEMBER(lock);	/* put and taken also read without */
 	uint8_t *ring;
 	uint16_t port;
 };
@@ -53,7 +54,7 @@ static struct record *record_at(struct loopback *loopback, uint64_t mark)
 }
 
 /* Room for a record, or NULL: full. Places are multiples of RECORD_ALIGN. */
-static struct record *make_room(struct loopback *loopback, size_t bytes)
+static struct record *make_room(struct loopback *loopback, size_t bytes) REQUIRES(loopback->lock)
 {
 	size_t to_end = RING_BYTES - loopback->put % RING_BYTES;
 	size_t needed = bytes <= to_end ? bytes : to_end + bytes;
@@ -71,6 +72,7 @@ static struct record *make_room(struct loopback *loopback, size_t bytes)
 }
 
 static bool put_locked(struct loopback *loopback, const struct datagram *datagram)
+	REQUIRES(loopback->lock)
 {
 	size_t bytes = record_bytes(datagram->bytes);
 	struct record *record = make_room(loopback, bytes);

@@ -34,10 +34,10 @@ struct trace_file {
 	struct lock lock;
 	unsigned references;
 	pid_t pid;			/* whose it is: a fork()ed child opens one of its own */
-	int fd;				/* -1: ended early */
-	uint64_t left;			/* bytes until the limit */
-	size_t used;
-	uint8_t buffer[BUFFER_BYTES];
+	int fd GUARDED_BY_MEMBER(lock);				/* -1: ended early */
+	uint64_t left GUARDED_BY_MEMBER(lock);			/* bytes until the limit */
+	size_t used GUARDED_BY_MEMBER(lock);
+	uint8_t buffer[BUFFER_BYTES] GUARDED_BY_MEMBER(lock);
 };
 
 struct trace_link {
@@ -59,7 +59,7 @@ void trace_set_ip_id(trace_ip_id_fn *find)
 
 /* ---- the file ---- */
 
-static void end_early(struct trace_file *file, const char *why)
+static void end_early(struct trace_file *file, const char *why) REQUIRES(file->lock)
 {
 	log_warn("tracing stops: %s", why);
 	close(file->fd);
@@ -67,7 +67,7 @@ static void end_early(struct trace_file *file, const char *why)
 	file->used = 0;
 }
 
-static void flush_locked(struct trace_file *file)
+static void flush_locked(struct trace_file *file) REQUIRES(file->lock)
 {
 	size_t done = 0;
 
@@ -83,6 +83,7 @@ static void flush_locked(struct trace_file *file)
 }
 
 static void write_packet_locked(struct trace_file *file, const struct pcapng_packet *packet)
+	REQUIRES(file->lock)
 {
 	size_t bytes = PCAPNG_PACKET_MAX(packet->bytes);
 
@@ -224,7 +225,7 @@ static const char *why_not(int err)
 		"link" : strerror(err);
 }
 
-static int open_file(const char *text, struct trace_file *file)
+static int open_file(const char *text, struct trace_file *file) REQUIRES(file->lock)
 {
 	char name[PATH_MAX];
 	int err = parse(text, name, &file->left);
@@ -272,6 +273,7 @@ static void file_put(struct trace_file *file)
 {
 	lock_acquire(&the_file_lock);
 	if (--file->references == 0) {
+		lock_destroy(&file->lock);
 		flush_locked(file);
 		if (file->fd >= 0)
 			close(file->fd);

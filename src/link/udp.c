@@ -187,7 +187,7 @@ static int begin_membership(int fd, struct udp_membership *membership)
 }
 
 static struct udp_membership *find_membership(struct udp_link *udp, const uint8_t group[16],
-					      uint32_t interface)
+					      uint32_t interface) REQUIRES(udp->lock)
 {
 	unsigned i;
 
@@ -200,7 +200,7 @@ static struct udp_membership *find_membership(struct udp_link *udp, const uint8_
 	return NULL;
 }
 
-static struct udp_membership *add_membership(struct udp_link *udp)
+static struct udp_membership *add_membership(struct udp_link *udp) REQUIRES(udp->lock)
 {
 	unsigned capacity = udp->membership_capacity ? 2 * udp->membership_capacity : 4;
 	struct udp_membership *grown;
@@ -216,6 +216,7 @@ static struct udp_membership *add_membership(struct udp_link *udp)
 }
 
 static int join_locked(struct udp_link *udp, const uint8_t group[16], uint32_t interface)
+	REQUIRES(udp->lock)
 {
 	struct udp_membership *membership = find_membership(udp, group, interface);
 	int err = 0, fd = udp->bound[udp_family_of(group)];
@@ -268,7 +269,7 @@ void udp_leave(struct link *link, const uint8_t group[16], uint32_t interface)
 }
 
 /* Groups that were joined while another user had the port. */
-static void join_remembered(struct udp_link *udp)
+static void join_remembered(struct udp_link *udp) REQUIRES(udp->lock)
 {
 	unsigned i;
 	int err;
@@ -284,7 +285,7 @@ static void join_remembered(struct udp_link *udp)
 
 /* ---- the link ---- */
 
-static int bind_locked(struct udp_link *udp)
+static int bind_locked(struct udp_link *udp) REQUIRES(udp->lock)
 {
 	int fd4, fd6, err;
 
@@ -349,6 +350,7 @@ void udp_abandon(struct link *link)
 		for (class = 0; class < UDP_CLASSES; class++)
 			close_one(&udp->sender[family][class].fd);
 	}
+	lock_init(&udp->lock);
 	for (i = 0; i < udp->membership_count; i++)
 		close_guard(&udp->membership[i]);
 	udp_errors_abandon(udp);

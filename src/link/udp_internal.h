@@ -64,8 +64,9 @@ struct udp_link {
 	struct lock lock;		/* opening senders, bound fds, memberships, refusals */
 
 	_Atomic int bound[UDP_FAMILY_COUNT];
-	struct udp_membership *membership;
-	unsigned membership_count, membership_capacity;
+	struct udp_membership *membership GUARDED_BY_MEMBER(lock);
+	unsigned membership_count GUARDED_BY_MEMBER(lock);
+	unsigned membership_capacity GUARDED_BY_MEMBER(lock);
 
 	struct udp_sender sender[UDP_FAMILY_COUNT][UDP_CLASSES];
 	_Atomic uint8_t class_of[UDP_SPREADS];	/* by spread: class + 1; 0: none yet */
@@ -74,7 +75,7 @@ struct udp_link {
 
 	bool gso;			/* the kernel knows UDP_SEGMENT */
 	_Atomic unsigned refusal_count;
-	uint8_t refusal[UDP_REFUSALS][16];
+	uint8_t refusal[UDP_REFUSALS][16] GUARDED_BY_MEMBER(lock);
 
 	struct udp_receiver receiver;
 };

@@ -241,7 +241,7 @@ static void copy_place(struct copy *copy)
 }
 
 /* The child has one thread: reset the lock, which another thread of the parent may have held. */
-static void child_restore(void) UNCHECKED_LOCKS
+static void child_restore(void)
 {
 	struct snapshot *snapshot = forking.snapshot;
 

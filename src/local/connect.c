@@ -11,6 +11,7 @@
  * channel is closed and its slots are unknown again: another process may claim them.
  */
 #include "local/peer.h"
+#include "local/progress.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -34,11 +35,11 @@ static void write_hello(const struct local *local, const struct peer *peer, uint
 			struct hello *hello)
 {
 	const struct peers *peers = local->peers;
-	unsigned i;
+	unsigned count = peers_slots(peers), i;
 
-	*hello = (struct hello){ .slot_count = peers->slots, .side_bytes = peer_side_bytes(),
+	*hello = (struct hello){ .slot_count = count, .side_bytes = peer_side_bytes(),
 				 .guard = peer ? peer->guard : 0, .nonce = nonce, .late = late };
-	for (i = 0; i < peers->slots; i++)
+	for (i = 0; i < count; i++)
 		hello->slot[i] = peers->slot[i]->number;
 }
 
@@ -417,7 +418,7 @@ static void receive_connectors(struct local *local)
 	struct peers *peers = local->peers;
 	unsigned i, n;
 
-	for (i = 0; i < peers->slots; i++)
+	for (i = 0; i < peers_slots(peers); i++)
 		for (n = 0; n < CHANNELS_MAX; n++) {
 			int listen_fd = peers->slot[i]->channel_fd, err;
 			struct handshake_peer process;
@@ -448,7 +449,7 @@ static void drain_channel(struct local *local, const struct peer *peer)
 	local_receive(local);	/* and take the answers to what it executed */
 }
 
-static void dismiss_ended(struct local *local) UNCHECKED_LOCKS
+static void dismiss_ended(struct local *local)
 {
 	unsigned i;
 
@@ -458,12 +459,12 @@ static void dismiss_ended(struct local *local) UNCHECKED_LOCKS
 		if (!peer || !(peer->severed || peer_has_ended(peer)))
 			continue;
 		/* Only this thread dismisses: the peer is still there. */
-		lock_acquire(local->progress);
+		progress_take(local);
 		if (!peer->severed)
 			drain_channel(local, peer);
 		peer_dismiss(local, peer);
 		messages_lost(local, peer->channel);
-		local->ops->unlock(local->device);
+		progress_drop(local);
 	}
 }
 

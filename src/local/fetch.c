@@ -10,6 +10,7 @@
  * locks and continues, if nothing has changed.
  */
 #include "local/peer.h"
+#include "local/progress.h"
 
 #include <errno.h>
 #include <string.h>
@@ -129,55 +130,56 @@ static bool copy_all(struct peer *peer)
 
 /* ---- before and after ---- */
 
-/* The destination QP, locked, if it has not changed since the message came. */
-static struct qp *lock_qp(struct local *local, const struct fetch_job *job) UNCHECKED_LOCKS
+/* Is the QP that the message is for what it was when the message came? */
+static bool is_still_granted(const struct qp *qp, const struct fetch_job *job) REQUIRES(qp->lock)
 {
-	struct qp *qp = local->ops->find_qp(local->device, job->qpn);
-
-	if (!qp)
-		return NULL;
-	lock_acquire(&qp->lock);
-	if (qp->pairing.ours == job->message.grant)
-		return qp;
-	lock_release(&qp->lock);
-	return NULL;
+	return qp->pairing.ours == job->message.grant;
 }
 
 /* Find where the next part goes, and hold that memory. */
-static bool begin(struct local *local, struct peer *peer) UNCHECKED_LOCKS
+static bool begin(struct local *local, struct peer *peer)
 {
 	struct fetch_job *job = &peer->job;
-	struct qp *qp;
+	struct qp *qp = NULL;
 	bool begun = false;
 
-	lock_acquire(local->progress);
-	qp = atomic_load(&peer->life) == job->life ? lock_qp(local, job) : NULL;
+	progress_take(local);
+	if (atomic_load(&peer->life) == job->life)
+		qp = local->ops->find_qp(local->device, job->qpn);
 	if (qp) {
-		begun = transport_fetch_begin(qp, &job->message, &job->fetch);
+		lock_acquire(&qp->lock);
+		begun = is_still_granted(qp, job) &&
+			transport_fetch_begin(qp, &job->message, &job->fetch);
 		lock_release(&qp->lock);
 	}
-	local->ops->unlock(local->device);
+	progress_drop(local);
 	return begun;
 }
 
 static enum message_fate go_on(struct local *local, struct fetch_job *job, bool copied,
-			       struct effects *effects) UNCHECKED_LOCKS
+			       struct effects *effects) REQUIRES(local->progress)
 {
-	struct qp *qp = lock_qp(local, job);
-	enum message_fate fate;
+	struct qp *qp = local->ops->find_qp(local->device, job->qpn);
+	enum message_fate fate = MESSAGE_REFUSED;
+	bool granted = false;
 
-	if (!qp) {
-		transport_fetch_drop(&job->fetch);
-		return MESSAGE_REFUSED;
+	if (qp) {
+		lock_acquire(&qp->lock);
+		granted = is_still_granted(qp, job);
+		if (granted)
+			fate = transport_fetched(qp, &job->message, &job->fetch, copied,
+						 qp->recv_cq->stamped ? clock_now_ns() : 0,
+						 effects);
+		lock_release(&qp->lock);
 	}
-	fate = transport_fetched(qp, &job->message, &job->fetch, copied,
-				 qp->recv_cq->stamped ? clock_now_ns() : 0, effects);
-	lock_release(&qp->lock);
+	if (!granted)
+		transport_fetch_drop(&job->fetch);
 	return fate;
 }
 
 /* The channel is still the one that the message came by. */
 static void answer(struct local *local, struct peer *peer, enum message_fate fate)
+	REQUIRES(local->progress)
 {
 	struct ring_message message = { .channel = peer->channel };
 
@@ -192,13 +194,13 @@ static void answer(struct local *local, struct peer *peer, enum message_fate fat
 	ring_notify_answers(local->ring);
 }
 
-static void finish(struct local *local, struct peer *peer, bool copied) UNCHECKED_LOCKS
+static void finish(struct local *local, struct peer *peer, bool copied)
 {
 	struct effects effects;
 	enum message_fate fate;
 
 	effects_init(&effects);
-	lock_acquire(local->progress);
+	progress_take(local);
 	fate = go_on(local, &peer->job, copied, &effects);
 	if (atomic_load(&peer->life) == peer->job.life) {
 		answer(local, peer, fate);
@@ -207,7 +209,7 @@ static void finish(struct local *local, struct peer *peer, bool copied) UNCHECKE
 		ring_unhold(local->ring, peer->channel);
 	}
 	local->ops->defer(local->device, &effects);
-	local->ops->unlock(local->device);
+	progress_drop(local);
 	/* The worker may have fallen asleep while the ring was held, and this thread may not come again. */
 	if (local_pending(local))
 		local->ops->notice(local->device, 0);

@@ -42,11 +42,11 @@ struct grant {
 struct grants {
 	struct lock lock;		/* a leaf */
 	struct grant_page *page;
-	uint16_t bucket[GRANT_BUCKETS];	/* index + 1 */
+	uint16_t bucket[GRANT_BUCKETS] GUARDED_BY_MEMBER(lock);	/* index + 1 */
 	uint16_t free, fresh;		/* @free: index + 1 of the first; indices never used start at @fresh */
-	unsigned count;
+	unsigned count GUARDED_BY_MEMBER(lock);
 	_Atomic uint64_t last_qp;	/* last one found, id << 32 | QPN: a cache */
-	struct grant grant[GRANTS_MAX];
+	struct grant grant[GRANTS_MAX] GUARDED_BY_MEMBER(lock);
 };
 
 /* @page: zeroed memory of our side. */

@@ -64,14 +64,14 @@ static bool has_rights(const struct transfer *transfer)
 }
 
 /* The peer's region, if the key is known and gives the right; else it is asked for. */
-static bool find_region(struct transfer *transfer, uint32_t rkey) REQUIRES(transfer->qp->lock)
+static bool find_region(struct transfer *transfer, struct qp *qp, uint32_t rkey) REQUIRES(qp->lock)
 {
 	transfer->region.id = 0;
 	transfer->mapped = NULL;
 	if (!transfer->length)
 		return true;
 	if (!peer_region_find(transfer->peer->regions, rkey, &transfer->region)) {
-		transfer->asked = pairing_ask_key(transfer->local, transfer->qp, transfer->peer, rkey);
+		transfer->asked = pairing_ask_key(transfer->local, qp, transfer->peer, rkey);
 		return false;
 	}
 	if (!has_rights(transfer))
@@ -223,33 +223,38 @@ static bool move_with_hazard(struct transfer *transfer, const struct send_wqe *w
 }
 
 /* Inline data is in the queue, and always present. */
-static bool move_granted(struct transfer *transfer, const struct send_wqe *wqe) UNCHECKED_LOCKS
+static bool move_granted(struct transfer *transfer, const struct send_wqe *wqe)
+{
+	return ((wqe->flags & IBV_SEND_INLINE) || make_present(transfer)) &&
+	       move_with_hazard(transfer, wqe);
+}
+
+static bool move_apart(struct transfer *transfer, struct qp *qp, const struct send_wqe *wqe)
+	REQUIRES(qp->lock)
 {
 	bool moved;
 
-	if (transfer->apart)
-		lock_release(&transfer->qp->lock);
-	moved = ((wqe->flags & IBV_SEND_INLINE) || make_present(transfer)) &&
-		move_with_hazard(transfer, wqe);
-	if (transfer->apart)
-		lock_acquire(&transfer->qp->lock);
+	lock_release(&qp->lock);
+	moved = move_granted(transfer, wqe);
+	lock_acquire(&qp->lock);
 	return moved;
 }
 
-static bool carry_out(struct transfer *transfer, const struct send_wqe *wqe) UNCHECKED_LOCKS
+static bool carry_out(struct transfer *transfer, struct qp *qp, const struct send_wqe *wqe)
+	REQUIRES(qp->lock)
 {
 	bool done;
 
-	transfer->theirs = transfer->qp->pairing.theirs;
-	if (!find_region(transfer, wqe->rkey) || !is_reachable(transfer) || !grant_local(transfer, wqe))
+	transfer->theirs = qp->pairing.theirs;
+	if (!find_region(transfer, qp, wqe->rkey) || !is_reachable(transfer) ||
+	    !grant_local(transfer, wqe))
 		return false;
 	transfer->apart = transfer->length > LOCKED_BYTES_MAX || (transfer->length && !transfer->mapped);
-	done = move_granted(transfer, wqe);
+	done = transfer->apart ? move_apart(transfer, qp, wqe) : move_granted(transfer, wqe);
 	release_local(transfer);
 	/* The region may be another one by now (ibv_rereg_mr). */
 	if (!done && transfer->length)
-		transfer->asked = pairing_ask_key(transfer->local, transfer->qp, transfer->peer,
-						  wqe->rkey);
+		transfer->asked = pairing_ask_key(transfer->local, qp, transfer->peer, wqe->rkey);
 	return done;
 }
 
@@ -292,11 +297,11 @@ static bool transfer_begin(struct transfer *transfer, struct local *local, struc
 }
 
 static bool run_one(struct local *local, struct qp *qp, const struct send_wqe *wqe,
-		    struct effects *effects) REQUIRES(qp->lock) UNCHECKED_LOCKS
+		    struct effects *effects) REQUIRES(qp->lock)
 {
 	struct transfer transfer;
 	bool done = transfer_begin(&transfer, local, qp, wqe) &&
-		    pairing_is_agreed(local, qp, transfer.peer) && carry_out(&transfer, wqe);
+		    pairing_is_agreed(local, qp, transfer.peer) && carry_out(&transfer, qp, wqe);
 
 	pairing_judge(qp, done ? PAIRING_DONE : transfer.asked ? PAIRING_WAITS : PAIRING_OBJECTS);
 	if (!done || !is_current(&transfer))

@@ -89,7 +89,7 @@ bool peers_has_own_slot(const struct peers *peers, uint32_t slot)
 {
 	unsigned i;
 
-	for (i = 0; i < peers->slots; i++)
+	for (i = 0; i < peers_slots(peers); i++)
 		if (peers->slot[i]->number == slot)
 			return true;
 	return false;
@@ -263,13 +263,14 @@ static unsigned probe(const struct local *local, struct peer *peer)
 	return RING_MESSAGES;
 }
 
-static int begin_life(struct local *local, struct peer *peer, unsigned reach) REQUIRES(local->peers->lock)
+static int begin_life(struct local *local, struct peer *peer, unsigned reach)
+	REQUIRES(local->peers->lock)
 {
 	int err;
 
 	grants_reset(&peer->grants);
 	peer_memory_reset(peer->regions);
-	peer->severed = peer->ended = false;
+	peer->severed = false;
 	atomic_store(&peer->copies, (reach & RING_COPIES) != 0);
 	if (peer->process.hello.late || peers_missed(local->peers, &peer->process.hello))
 		atomic_store(&local->udp_first_until_ns, clock_now_ns() + UDP_FIRST_NS);
@@ -304,6 +305,9 @@ int peer_admit(struct local *local, struct peer *peer, struct handshake_peer *pr
 		goto release;
 	peer->process = *process;
 	reach = probe(local, peer);
+	lock_acquire(&peer->inbox);
+	peer->ended = false;
+	lock_release(&peer->inbox);
 	lock_acquire(&local->peers->lock);
 	err = begin_life(local, peer, reach);
 	lock_release(&local->peers->lock);
@@ -595,9 +599,13 @@ void local_ring_bells(struct local *local)
 void local_add_slot(struct local *local, const struct slot *slot)
 {
 	struct peers *peers = local->peers;
+	unsigned count;
 	int err;
 
-	if (!peers || peers->slots == HANDSHAKE_SLOTS)
+	if (!peers)
+		return;
+	count = peers_slots(peers);
+	if (count == HANDSHAKE_SLOTS)
 		return;
 	err = waiter_add(local->waiter, slot->channel_fd, local->connect_tag);
 	if (!err) {
@@ -610,7 +618,8 @@ void local_add_slot(struct local *local, const struct slot *slot)
 			 "error %d", slot->number, err);
 		return;
 	}
-	peers->slot[peers->slots++] = slot;
+	peers->slot[count] = slot;
+	atomic_store_explicit(&peers->slots, count + 1, memory_order_release);
 }
 
 static int open_sockets(struct local *local)

@@ -58,7 +58,7 @@ struct fetch_job {
 };
 
 struct peer {
-	enum peer_state state;		/* under peers->lock */
+	enum peer_state state GUARDED;		/* under peers->lock */
 	unsigned channel;
 	_Atomic uint32_t life;		/* of the channel: another number for each peer; 0: not open */
 	struct handshake_peer process;
@@ -67,9 +67,10 @@ struct peer {
 	uint64_t guard;			/* of our memory, for this peer (platform/process_memory.h) */
 	bool severed;			/* it kept a grant too long: to be dismissed */
 	struct lock inbox;		/* the receiving end of the socket */
-	struct passed_block passed[PASSED_MAX];	/* in order; those of region 0 are free */
-	bool ended;			/* under inbox: it hung up */
-	bool rung;			/* under inbox: a bell was read (peer_took_bell) */
+	/* in order; those of region 0 are free */
+	struct passed_block passed[PASSED_MAX] GUARDED_BY_MEMBER(inbox);
+	bool ended GUARDED_BY_MEMBER(inbox);			/* it hung up */
+	bool rung GUARDED_BY_MEMBER(inbox);	/* a bell was read (peer_took_bell) */
 	struct fetch_job job;
 	_Atomic uint32_t offer[OFFERS_MAX];	/* keys of blocks to offer (grant_offer) */
 
@@ -102,21 +103,32 @@ struct later {
 struct peers {
 	struct lock lock;
 	const struct slot *slot[HANDSHAKE_SLOTS];	/* ours, at which we listen */
-	unsigned slots;
+	/*
+	 * So many; it only grows, under hca.objects. Stored (release) by local_add_slot() behind the
+	 * entry that it makes visible, loaded (acquire) by peers_slots() in threads that connect.
+	 */
+	_Atomic unsigned slots;
 	/* The latest nonces that its holder sent us: as a listener, as a connector. */
 	_Atomic uint64_t proof[SLOT_COUNT][2];
 	struct peer *_Atomic peer[CHANNELS_MAX];
-	uint32_t lives;
+	uint32_t lives GUARDED_BY_MEMBER(lock);
 	_Atomic uint16_t channel_of[SLOT_COUNT];	/* + 1; 0: none */
-	bool connecting[SLOT_COUNT];	/* a thread of ours is at it */
-	bool missed[SLOT_COUNT];	/* that failed: QPs may be using UDP */
-	struct attempt unanswered[ATTEMPTS_MAX];	/* the worker waits for these */
-	struct later later[SLOT_COUNT];
+	bool connecting[SLOT_COUNT] GUARDED_BY_MEMBER(lock);	/* a thread of ours is at it */
+	/* that failed: QPs may be using UDP */
+	bool missed[SLOT_COUNT] GUARDED_BY_MEMBER(lock);
+	/* the worker waits for these */
+	struct attempt unanswered[ATTEMPTS_MAX] GUARDED_BY_MEMBER(lock);
+	struct later later[SLOT_COUNT] GUARDED_BY_MEMBER(lock);
 	_Atomic uint64_t later_ns;	/* the earliest of them */
 	_Atomic uint64_t again_ns[SLOT_COUNT];	/* when a datagram may try again */
-	int spare_fd;			/* to refuse connections when out of descriptors */
+	int spare_fd;			/* the worker's: to refuse connections when out of descriptors */
 	_Atomic unsigned granted;	/* grants made so far; 0: there is nothing to end */
 };
+
+static inline unsigned peers_slots(const struct peers *peers)
+{
+	return atomic_load_explicit(&peers->slots, memory_order_acquire);
+}
 
 /* Bytes of a side. */
 size_t peer_side_bytes(void);
@@ -149,7 +161,7 @@ struct peer *peer_at(const struct local *local, unsigned channel);
 struct peer *peer_of_slot(const struct local *local, uint32_t slot);
 bool peer_has_slot(const struct peer *peer, uint32_t slot);
 /* Did an attempt to connect to the process with this hello fail before? With peers->lock. */
-bool peers_missed(const struct peers *peers, const struct hello *hello);
+bool peers_missed(const struct peers *peers, const struct hello *hello) REQUIRES(peers->lock);
 bool peers_has_own_slot(const struct peers *peers, uint32_t slot);
 
 /* The kernel lets both of us copy from and to the other's address space. */

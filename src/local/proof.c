@@ -7,6 +7,7 @@
  * listener answers with the even one below: both sides may be connecting to each other.
  */
 #include "local/peer.h"
+#include "local/progress.h"
 
 #include <errno.h>
 
@@ -21,7 +22,7 @@ int proofs_send(const struct peers *peers, uint32_t slot, uint64_t nonce)
 	unsigned i;
 	int err = 0;
 
-	for (i = 0; !err && i < peers->slots; i++)
+	for (i = 0; !err && i < peers_slots(peers); i++)
 		err = slot_prove(peers->slot[i], slot, nonce);
 	return err == EAGAIN ? ENOBUFS : err;
 }
@@ -40,12 +41,12 @@ static bool have_come(struct peers *peers, const struct hello *hello, uint64_t n
 }
 
 /* Proofs are sent before the hello: those not taken yet are in the sockets. */
-bool proofs_hold(struct local *local, const struct hello *hello, uint64_t nonce) UNCHECKED_LOCKS
+bool proofs_hold(struct local *local, const struct hello *hello, uint64_t nonce)
 {
 	if (have_come(local->peers, hello, nonce))
 		return true;
-	lock_acquire(local->progress);
+	progress_take(local);
 	local->ops->receive_slots(local->device);
-	local->ops->unlock(local->device);
+	progress_drop(local);
 	return have_come(local->peers, hello, nonce);
 }

@@ -30,14 +30,17 @@ static void receiver_init(struct receiver *receiver)
 	effects_init(&receiver->effects);
 }
 
-static void receiver_unlock(struct local *local, struct receiver *receiver) UNCHECKED_LOCKS
+static void receiver_unlock(struct local *local, struct receiver *receiver)
 {
-	if (receiver->qp)
+	if (receiver->qp) {
+		lock_assert_held(&receiver->qp->lock);
 		lock_release(&receiver->qp->lock);
+	}
 	receiver->qp = NULL;
 	local->ops->defer(local->device, &receiver->effects);
 }
 
+/* Unchecked: the lock that it returns with is that of a QP which the caller learns by it. */
 static struct qp *receiver_lock(struct local *local, struct receiver *receiver, uint32_t qpn)
 	UNCHECKED_LOCKS
 {
@@ -67,7 +70,6 @@ static enum message_fate refuse(struct local *local, enum counter why)
 /* Execute a message only if it names the QP's current grant, not one of a former life. */
 static enum message_fate execute(struct local *local, struct receiver *receiver, struct peer *peer,
 				 const struct ring_message *received, const struct message *message)
-	UNCHECKED_LOCKS
 {
 	struct message_piece source[MESSAGE_PIECES_MAX];
 	enum message_fate fate;
@@ -79,6 +81,7 @@ static enum message_fate execute(struct local *local, struct receiver *receiver,
 	qp = receiver_lock(local, receiver, qpn);
 	if (!qp)
 		return refuse(local, COUNTER_RX_QPN);
+	lock_assert_held(&qp->lock);
 	if (qp->pairing.ours != message->grant || !grant_is_alive(peer->alive, qp->pairing.theirs))
 		return refuse(local, COUNTER_RX_QP_STATE);
 	if (message->flags & MESSAGE_PULL)
@@ -156,7 +159,7 @@ static void ask_again(struct local *local, unsigned channel, uint32_t qpn)
 }
 
 static void take_answer(struct local *local, struct receiver *receiver, unsigned channel,
-			const struct ring_answer *answer) UNCHECKED_LOCKS
+			const struct ring_answer *answer)
 {
 	struct qp *qp;
 
@@ -169,6 +172,7 @@ static void take_answer(struct local *local, struct receiver *receiver, unsigned
 	qp = receiver_lock(local, receiver, answer->owner);
 	if (!qp)
 		return;
+	lock_assert_held(&qp->lock);
 	transport_message_answered(qp, message_token(channel, answer->cell), answer->refused,
 			 qp->send_cq->stamped ? clock_now_ns() : clock_coarse_ns(),
 			 &receiver->effects);

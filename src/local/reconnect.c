@@ -220,6 +220,7 @@ void attempts_abandon(struct peers *peers)
 {
 	unsigned i;
 
+	lock_init(&peers->lock);
 	for (i = 0; i < ATTEMPTS_MAX; i++)
 		if (peers->unanswered[i].used)
 			handshake_abandon(&peers->unanswered[i].process);

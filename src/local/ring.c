@@ -19,7 +19,7 @@ size_t channel_side_bytes(void)
 
 /* ---- producing ---- */
 
-static void look_how_far(struct producer *producer)
+static void look_how_far(struct producer *producer) REQUIRES(producer->lock)
 {
 	uint32_t consumed = atomic_load_explicit(&producer->theirs->consumed,
 						 memory_order_acquire);	/* A2 */
@@ -33,7 +33,7 @@ static void look_how_far(struct producer *producer)
 }
 
 /* A cell is not written again before its message is settled: its verdict would be lost. */
-static bool has_cell(const struct producer *producer, uint32_t cells)
+static bool has_cell(const struct producer *producer, uint32_t cells) REQUIRES(producer->lock)
 {
 	uint32_t settled = atomic_load_explicit(&producer->settled, memory_order_acquire);
 
@@ -44,6 +44,7 @@ static bool has_cell(const struct producer *producer, uint32_t cells)
 
 /* Where @bytes of data may go, in one piece; false: no room. */
 static bool find_data(const struct producer *producer, size_t bytes, size_t limit, uint64_t *start)
+	REQUIRES(producer->lock)
 {
 	uint64_t at = producer->data_put;
 	size_t to_end = CHANNEL_DATA_BYTES - at % CHANNEL_DATA_BYTES;
@@ -57,6 +58,7 @@ static bool find_data(const struct producer *producer, size_t bytes, size_t limi
 }
 
 static bool finds_room(const struct producer *producer, enum room room, size_t bytes, uint64_t *start)
+	REQUIRES(producer->lock)
 {
 	uint32_t cells = room == ROOM_FOR_ALL ? CHANNEL_CELLS : MESSAGE_CELLS;
 	size_t limit = room == ROOM_FOR_ALL ? CHANNEL_DATA_BYTES : MESSAGE_DATA_BYTES;
@@ -82,6 +84,7 @@ void producer_put(struct producer *producer, struct channel_cell *cell, uint64_t
 }
 
 static unsigned find_route(struct producer *producer, const struct datagram *datagram)
+	REQUIRES(producer->lock)
 {
 	struct channel_route route = { .interface = datagram->interface,
 				       .flow_label = datagram->flow_label,
@@ -104,6 +107,7 @@ static unsigned find_route(struct producer *producer, const struct datagram *dat
 
 /* 0; EAGAIN: full; ENOSPC: too many routes, waiting does not help. */
 static int put_locked(struct producer *producer, const struct datagram *datagram)
+	REQUIRES(producer->lock)
 {
 	struct channel_side *half = producer->half;
 	size_t outside = datagram->bytes <= CHANNEL_CELL_DATA ? 0 : channel_rounded(datagram->bytes);
@@ -438,7 +442,7 @@ static struct channel *channel_new(unsigned number)
  * sender may be about to look at it.
  */
 static void channel_begin(struct channel *channel, struct channel_side *ours,
-			  const struct channel_side *theirs, int bell_fd) UNCHECKED_LOCKS
+			  const struct channel_side *theirs, int bell_fd)
 {
 	struct producer *producer = &channel->producer;
 
@@ -490,7 +494,7 @@ int ring_add(struct link *link, unsigned number, struct channel_side *ours,
 	return 0;
 }
 
-void ring_remove(struct link *link, unsigned number) UNCHECKED_LOCKS
+void ring_remove(struct link *link, unsigned number)
 {
 	struct channel *channel = channel_at(ring_of(link), number);
 

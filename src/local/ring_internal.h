@@ -90,8 +90,8 @@ struct producer {
 	struct channel_side *half;	/* ours */
 	const struct channel_side *theirs;
 	_Atomic uint32_t woken;		/* the sleep of theirs that a bell was rung for last */
-	uint32_t put;			/* cells so far */
-	uint32_t consumed;		/* of them, as last seen */
+	uint32_t put GUARDED_BY_MEMBER(lock);			/* cells so far */
+	uint32_t consumed GUARDED_BY_MEMBER(lock);		/* of them, as last seen */
 	_Atomic uint32_t told;		/* cells up to the last message */
 	_Atomic uint32_t settled;	/* cells before it hold no message that is not settled */
 	_Atomic bool awaited;		/* answers are to wake us */
@@ -100,11 +100,13 @@ struct producer {
 	uint32_t owner[CHANNEL_CELLS];	/* of each message; 0: a datagram */
 	uint32_t fetched[CHANNEL_CELLS];	/* bytes of data that are elsewhere ... */
 	_Atomic uint64_t fetching;	/* ... of all that are not settled */
-	uint64_t data_put, data_freed;	/* bytes so far */
-	uint64_t data_end[CHANNEL_CELLS];	/* data_put behind each cell's data */
-	unsigned routes;
-	struct channel_route route[CHANNEL_ROUTES + 1];
-	int bell_fd;
+	uint64_t data_put GUARDED_BY_MEMBER(lock);
+	uint64_t data_freed GUARDED_BY_MEMBER(lock);	/* bytes so far */
+	/* data_put behind each cell's data */
+	uint64_t data_end[CHANNEL_CELLS] GUARDED_BY_MEMBER(lock);
+	unsigned routes GUARDED_BY_MEMBER(lock);
+	struct channel_route route[CHANNEL_ROUTES + 1] GUARDED_BY_MEMBER(lock);
+	int bell_fd GUARDED_BY_MEMBER(lock);
 };
 
 struct consumer {
@@ -182,9 +184,11 @@ static inline bool cell_is_message(const struct channel_cell *cell)
 enum room { ROOM_FOR_ALL, ROOM_FOR_MESSAGES };
 
 /* Room for one more cell, with @bytes in the ring of data, from *start on; false: full. Locked. */
-bool producer_has_room(struct producer *producer, enum room room, size_t bytes, uint64_t *start);
+bool producer_has_room(struct producer *producer, enum room room, size_t bytes, uint64_t *start)
+	REQUIRES(producer->lock);
 /* The next cell is written: let it be seen. Its data, if any, ends at @data_end. Locked. */
-void producer_put(struct producer *producer, struct channel_cell *cell, uint64_t data_end);
+void producer_put(struct producer *producer, struct channel_cell *cell, uint64_t data_end)
+	REQUIRES(producer->lock);
 /* After cells were put: if the peer sleeps its bell is due (ring_ring_bells). */
 void producer_wake(struct ring_link *memory, struct channel *channel);
 /* The same, if it sleeps at least as deeply as @at_least. Once per sleep. */

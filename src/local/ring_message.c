@@ -40,6 +40,7 @@ unsigned ring_reach(const struct link *link, unsigned number)
  * prefetch those of the next messages.
  */
 static void fetch_ahead(const struct producer *producer, uint64_t data_end, size_t outside)
+	REQUIRES(producer->lock)
 {
 	const struct channel_side *half = producer->half;
 
@@ -49,7 +50,7 @@ static void fetch_ahead(const struct producer *producer, uint64_t data_end, size
 }
 
 int ring_send_begin(struct link *link, unsigned number, size_t bytes, struct ring_room *room)
-	UNCHECKED_LOCKS
+	TRY_ACQUIRES(0, room->channel->producer.lock)
 {
 	struct channel *channel = channel_at(ring_of(link), number);
 	size_t outside = bytes <= RING_INSIDE ? 0 : channel_rounded(bytes);
@@ -92,7 +93,7 @@ bool ring_may_fetch(const struct link *link, unsigned number, uint32_t bytes)
 }
 
 /* If all messages before this cell are settled, skip the datagrams there. */
-static void note_told(struct producer *producer, uint32_t owner)
+static void note_told(struct producer *producer, uint32_t owner) REQUIRES(producer->lock)
 {
 	uint32_t number = producer->put;
 
@@ -103,7 +104,8 @@ static void note_told(struct producer *producer, uint32_t owner)
 	atomic_store_explicit(&producer->told, number + 1, memory_order_release);	/* R8 */
 }
 
-void ring_send_end(struct link *link, struct ring_room *room, uint32_t owner) UNCHECKED_LOCKS
+void ring_send_end(struct link *link, struct ring_room *room, uint32_t owner)
+	RELEASES(room->channel->producer.lock)
 {
 	struct producer *producer = &room->channel->producer;
 	struct channel_cell *cell = room->cell;
@@ -114,13 +116,13 @@ void ring_send_end(struct link *link, struct ring_room *room, uint32_t owner) UN
 	producer->fetched[room->number % CHANNEL_CELLS] = room->fetched;
 	if (room->fetched)
 		atomic_fetch_add_explicit(&producer->fetching, room->fetched, memory_order_relaxed);
-	note_told(producer, owner);
-	producer_put(producer, cell, room->data_end);
+	note_told(&room->channel->producer, owner);
+	producer_put(&room->channel->producer, cell, room->data_end);
 	producer_wake(ring_of(link), room->channel);
-	lock_release(&producer->lock);
+	lock_release(&room->channel->producer.lock);
 }
 
-void ring_send_cancel(struct ring_room *room) UNCHECKED_LOCKS
+void ring_send_cancel(struct ring_room *room) RELEASES(room->channel->producer.lock)
 {
 	lock_release(&room->channel->producer.lock);
 }

@@ -77,7 +77,7 @@ static void take_errors(struct qp1 *qp1, uint64_t now_ns)
 
 /* ---- calls without locks of the HCA ---- */
 
-static struct gsi *begin_calls(struct qp1 *qp1) UNCHECKED_LOCKS
+static struct gsi *begin_calls(struct qp1 *qp1) ACQUIRES(qp1->calls)
 {
 	struct gsi *gsi;
 
@@ -88,7 +88,7 @@ static struct gsi *begin_calls(struct qp1 *qp1) UNCHECKED_LOCKS
 	return gsi;
 }
 
-static void end_calls(struct qp1 *qp1) UNCHECKED_LOCKS
+static void end_calls(struct qp1 *qp1) RELEASES(qp1->calls)
 {
 	lock_release(&qp1->calls);
 }

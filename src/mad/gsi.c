@@ -323,6 +323,7 @@ void gsi_unwatch_slot(struct gsi *gsi, uint32_t slot)
 
 /* ---- fork() ---- */
 
+/* Held until qp1_after_fork(): over fork(), where one function cannot hold them. */
 void qp1_before_fork(struct qp1 *qp1) UNCHECKED_LOCKS
 {
 	lock_acquire(&qp1->lock);
@@ -331,6 +332,7 @@ void qp1_before_fork(struct qp1 *qp1) UNCHECKED_LOCKS
 	slot_watch_before_fork(qp1->engine->watch);
 }
 
+/* Releases what qp1_before_fork() has taken. */
 void qp1_after_fork(struct qp1 *qp1) UNCHECKED_LOCKS
 {
 	slot_watch_after_fork(qp1->engine->watch);
@@ -339,7 +341,7 @@ void qp1_after_fork(struct qp1 *qp1) UNCHECKED_LOCKS
 	lock_release(&qp1->lock);
 }
 
-void qp1_abandon(struct qp1 *qp1) UNCHECKED_LOCKS
+void qp1_abandon(struct qp1 *qp1)
 {
 	if (!qp1->gsi)
 		return;

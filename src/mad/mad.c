@@ -169,7 +169,7 @@ static const struct gsi_ops consumer_ops = {
 };
 
 /* The list may be half changed, and the locks held by threads that are no more. */
-static void after_fork_child(void) UNCHECKED_LOCKS
+static void after_fork_child(void)
 {
 	atomic_fetch_add(&generation, 1);
 	list_init(&agents);

@@ -19,6 +19,8 @@ int cq_init(struct cq *cq, uint32_t size)
 {
 	if (!size || size > RING_SIZE_MAX)
 		return EINVAL;
+	lock_init(&cq->lock);
+	lock_init(&cq->poll_lock);
 	cq->mask = ring_mask(size);
 	cq->ring = calloc((size_t)cq->mask + 1, sizeof(*cq->ring));
 	if (!cq->ring)
@@ -26,8 +28,6 @@ int cq_init(struct cq *cq, uint32_t size)
 	cq->size = size;
 	cq->ibv.cqe = (int)size;
 	cq->armed = CQ_UNARMED;
-	lock_init(&cq->lock);
-	lock_init(&cq->poll_lock);
 	list_init(&cq->comp_event.node);
 	list_init(&cq->error_event.node);
 	list_init(&cq->node);
@@ -36,10 +36,10 @@ int cq_init(struct cq *cq, uint32_t size)
 
 void cq_fini(struct cq *cq)
 {
-	free(cq->ring);
-	cq->ring = NULL;
 	lock_destroy(&cq->lock);
 	lock_destroy(&cq->poll_lock);
+	free(cq->ring);
+	cq->ring = NULL;
 }
 
 static uint32_t head_of(const struct cq *cq)

@@ -30,13 +30,14 @@ struct cq {
 		void *ibv_slots[CQ_EX_SLOTS];
 	};
 	struct lock lock;
-	struct completion *ring;
-	uint32_t size;			/* entries; the application sees it as cqe */
-	uint32_t mask;			/* slots of the ring - 1; they are a power of two */
+	struct completion *ring GUARDED_BY_MEMBER(lock);
+	uint32_t size GUARDED_BY_MEMBER(lock);	/* entries; the application sees it as cqe */
+	uint32_t mask GUARDED_BY_MEMBER(lock);	/* slots of the ring - 1; they are a power of two */
 	_Atomic uint32_t head;		/* pushed so far, under lock */
 	_Atomic uint32_t tail;		/* polled so far, under lock */
 	_Atomic uint32_t armed;		/* enum cq_armed; under lock, a hint without */
-	bool overflowed;		/* no further completions; polling still drains */
+	/* no further completions; polling still drains */
+	bool overflowed GUARDED_BY_MEMBER(lock);
 	bool stamped;			/* completions carry the time */
 	bool ignore_overrun;		/* IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN: drop the oldest */
 	struct comp_channel *channel;	/* NULL: none */

@@ -19,7 +19,8 @@
 
 struct event_queue {
 	struct lock lock;
-	struct list events;		/* struct comp_event or struct async_event */
+	/* struct comp_event or struct async_event */
+	struct list events GUARDED_BY_MEMBER(lock);
 	int fd;				/* -1 in tests and the simulator */
 	_Atomic uint32_t references;	/* the owner's and one per pending wake-up */
 	void (*release)(struct event_queue *queue);	/* called at 0 references */

@@ -31,9 +31,9 @@ struct mr_table {
 	void *peers;
 	struct mr_entry *entry;		/* [MR_TABLE_SIZE], in the arena */
 	void *_Atomic *block;		/* [MR_TABLE_SIZE]: of regions (mr_set_block); or NULL */
-	uint32_t count;			/* of entries in use */
+	uint32_t count GUARDED_BY_MEMBER(lock);			/* of entries in use */
 	uint64_t (*random)(void);	/* keys are made of it; NULL, in tests: of a seed */
-	uint64_t random_state;
+	uint64_t random_state GUARDED_BY_MEMBER(lock);
 };
 
 struct dm;

@@ -16,6 +16,7 @@ int recv_queue_init(struct recv_queue *queue, uint32_t size, uint32_t max_sge)
 {
 	if (size > RING_SIZE_MAX)
 		return EINVAL;
+	lock_init(&queue->lock);
 	queue->stride = sizeof(struct recv_wqe) + max_sge * sizeof(struct ibv_sge);
 	queue->mask = ring_mask(size);
 	queue->ring = calloc((size_t)queue->mask + 1, queue->stride);
@@ -25,17 +26,15 @@ int recv_queue_init(struct recv_queue *queue, uint32_t size, uint32_t max_sge)
 	queue->max_sge = max_sge;
 	atomic_store_explicit(&queue->head, 0, memory_order_relaxed);
 	atomic_store_explicit(&queue->tail, 0, memory_order_relaxed);
-	lock_init(&queue->lock);
 	return 0;
 }
 
+/* Also of a zeroed queue. */
 void recv_queue_fini(struct recv_queue *queue)
 {
-	if (!queue->ring)
-		return;
+	lock_destroy(&queue->lock);
 	free(queue->ring);
 	queue->ring = NULL;
-	lock_destroy(&queue->lock);
 }
 
 static struct recv_wqe *slot(uint8_t *ring, uint32_t number, uint32_t mask, size_t stride)

@@ -21,10 +21,10 @@ struct recv_wqe {
 
 struct recv_queue {
 	struct lock lock;
-	uint8_t *ring;
-	size_t stride;			/* bytes of a slot */
-	uint32_t size, max_sge;
-	uint32_t mask;			/* slots of the ring - 1; they are a power of two */
+	uint8_t *ring GUARDED_BY_MEMBER(lock);
+	size_t stride;			/* bytes of a slot; fixed */
+	uint32_t size, max_sge;		/* max_sge is fixed; size changes under lock */
+	uint32_t mask GUARDED_BY_MEMBER(lock);	/* slots of the ring - 1; they are a power of two */
 	_Atomic uint32_t head, tail;	/* posted, taken; head - tail are waiting */
 };
 

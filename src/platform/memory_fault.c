@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "base/copy.h"
+#include "base/lock.h"
 #include "platform/fail.h"
 #include "platform/memory.h"
 
@@ -147,11 +148,11 @@ static void on_fault(int signal, siginfo_t *info, void *context)
 	errno = saved;
 }
 
-static pthread_mutex_t install_lock = PTHREAD_MUTEX_INITIALIZER;
-static bool installed;
+static struct lock install_lock = LOCK_INITIALIZER;
+static bool installed GUARDED_BY(install_lock);
 
 /* Also again, if somebody else is in front. */
-static int install_for(int signal, struct behind *behind)
+static int install_for(int signal, struct behind *behind) REQUIRES(install_lock)
 {
 	struct sigaction now, action = { .sa_sigaction = on_fault,
 					 .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART };
@@ -171,7 +172,7 @@ int fault_handler_install(void)
 {
 	int err;
 
-	pthread_mutex_lock(&install_lock);
+	lock_acquire(&install_lock);
 	err = install_for(SIGSEGV, &behind_segv);
 	if (!err) {
 		err = install_for(SIGBUS, &behind_bus);
@@ -179,6 +180,6 @@ int fault_handler_install(void)
 			sigaction(SIGSEGV, &behind_segv.previous, NULL);
 	}
 	installed = installed || !err;
-	pthread_mutex_unlock(&install_lock);
+	lock_release(&install_lock);
 	return err;
 }

@@ -14,7 +14,7 @@
 struct netlink {
 	struct lock lock;		/* leaf; held while the kernel answers */
 	struct mnl_socket *socket;	/* NULL: none could be had; each question opens one */
-	unsigned sequence;		/* of the last question, under lock */
+	unsigned sequence GUARDED_BY_MEMBER(lock);	/* of the last question, under lock */
 };
 
 void netlink_open(struct netlink *netlink);

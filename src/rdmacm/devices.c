@@ -14,7 +14,7 @@
 #include "rdmacm/rdmacm.h"
 
 static struct lock devices_lock = LOCK_INITIALIZER;
-static struct list devices = { &devices, &devices };
+static struct list devices GUARDED_BY(devices_lock) = { &devices, &devices };
 static pthread_once_t watched = PTHREAD_ONCE_INIT;
 
 static void before_fork(void) ACQUIRES(devices_lock)

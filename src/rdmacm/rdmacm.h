@@ -63,7 +63,7 @@ struct id {
 	size_t connect_bytes;
 	struct ibv_qp_init_attr *qp_template;	/* of a listener's rdma_create_ep(); or NULL */
 	struct lock lock;		/* multicasts */
-	struct list multicasts;
+	struct list multicasts GUARDED_BY_MEMBER(lock);
 };
 
 struct event {

@@ -57,7 +57,7 @@ static int set_route(struct rsocket *rs)
 	return rdma_resolve_route(rs->id, RESOLVE_MS) ? errno : 0;
 }
 
-static int send_request(struct rsocket *rs)
+static int send_request(struct rsocket *rs) REQUIRES(rs->lock)
 {
 	uint8_t bytes[RS_HELLO_BYTES];
 	struct rdma_conn_param param = {
@@ -107,7 +107,7 @@ static int hear(struct rsocket *rs, const struct rdma_conn_param *param, struct 
 	return err;
 }
 
-static void established(struct rsocket *rs, const struct rdma_conn_param *param)
+static void established(struct rsocket *rs, const struct rdma_conn_param *param) REQUIRES(rs->lock)
 {
 	struct rs_hello hello;
 
@@ -124,7 +124,7 @@ static void established(struct rsocket *rs, const struct rdma_conn_param *param)
 	}
 }
 
-static void disconnected(struct rsocket *rs)
+static void disconnected(struct rsocket *rs) REQUIRES(rs->lock)
 {
 	/* What was acknowledged to the peer before is in the CQ: it comes first. */
 	rs_completions_locked(rs);
@@ -182,7 +182,7 @@ static void drop_request(struct rsocket *rs, struct rdma_cm_id *id)
 	}
 }
 
-static void listener_event(struct rsocket *rs, struct rdma_cm_event *event)
+static void listener_event(struct rsocket *rs, struct rdma_cm_event *event) REQUIRES(rs->lock)
 {
 	struct rdma_cm_id *id = event->id;
 	struct rs_hello hello;
@@ -208,7 +208,7 @@ static void listener_event(struct rsocket *rs, struct rdma_cm_event *event)
 
 /* ---- events ---- */
 
-static void stream_event(struct rsocket *rs, const struct rdma_cm_event *event)
+static void stream_event(struct rsocket *rs, const struct rdma_cm_event *event) REQUIRES(rs->lock)
 {
 	int err = 0;
 
@@ -259,12 +259,12 @@ unsigned rs_connection_progress_locked(struct rsocket *rs)
 
 /* ---- rconnect ---- */
 
-static bool connect_over(struct rsocket *rs)
+static bool connect_over(struct rsocket *rs) REQUIRES(rs->lock)
 {
 	return rs->state != RS_RESOLVING && rs->state != RS_CONNECTING;
 }
 
-static int start_connect(struct rsocket *rs, const struct sockaddr *address)
+static int start_connect(struct rsocket *rs, const struct sockaddr *address) REQUIRES(rs->lock)
 {
 	int err;
 

@@ -59,7 +59,7 @@ static int find_slot(struct rs_stream *stream, bool remote, uint32_t *slot)
 	return 0;
 }
 
-static bool message_room(struct rsocket *rs)
+static bool message_room(struct rsocket *rs) REQUIRES(rs->lock)
 {
 	return rs->state != RS_CONNECTED || rs->stream.peer_gone ||
 	       (rs_request_room_locked(rs) && rs_flow_out_message(&rs->stream.out));
@@ -233,7 +233,7 @@ static size_t write_room(const struct rs_send_queue *queue)
 			rs_contiguous(queue->head, queue->size));
 }
 
-static bool can_write(struct rsocket *rs)
+static bool can_write(struct rsocket *rs) REQUIRES(rs->lock)
 {
 	return rs->state != RS_CONNECTED || rs->stream.peer_gone ||
 	       (rs_request_room_locked(rs) && write_room(&rs->stream.queue));

@@ -213,6 +213,7 @@ static int give_number(void *to, socklen_t *length, int number)
 }
 
 static int get_socket_option(struct rsocket *rs, int name, void *value, socklen_t *length)
+	REQUIRES(rs->lock)
 {
 	switch (name) {
 	case SO_ERROR:
@@ -257,6 +258,7 @@ static int get_route(struct rsocket *rs, void *value, socklen_t *length)
 }
 
 static int get_option(struct rsocket *rs, int level, int name, void *value, socklen_t *length)
+	REQUIRES(rs->lock)
 {
 	const struct number_option *number = find_number(level, name);
 

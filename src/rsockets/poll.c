@@ -30,7 +30,7 @@ struct poller {
 
 /* ---- readiness ---- */
 
-static short stream_events(struct rsocket *rs)
+static short stream_events(struct rsocket *rs) REQUIRES(rs->lock)
 {
 	const struct rs_stream *stream = &rs->stream;
 	short events = 0;
@@ -83,7 +83,7 @@ short rs_ready_events_locked(struct rsocket *rs, short wanted)
 }
 
 /* Events of the CM are looked for where they are what one waits for. */
-static bool awaits_events(const struct rsocket *rs)
+static bool awaits_events(const struct rsocket *rs) REQUIRES(rs->lock)
 {
 	return rs->type == SOCK_STREAM && rs->state != RS_CONNECTED && rs->state != RS_CLOSED;
 }

@@ -330,7 +330,7 @@ static void sent(struct rs_send_queue *queue, uint32_t sequence)
 	queue->done = sequence + 1;
 }
 
-static int take_control(struct rsocket *rs, const struct ibv_wc *wc)
+static int take_control(struct rsocket *rs, const struct ibv_wc *wc) REQUIRES(rs->lock)
 {
 	struct rs_stream *stream = &rs->stream;
 	struct rs_control control;
@@ -356,7 +356,7 @@ static int take_control(struct rsocket *rs, const struct ibv_wc *wc)
 }
 
 /* 0, or EPROTO: the peer breaks the rules. */
-static int take_receive(struct rsocket *rs, const struct ibv_wc *wc)
+static int take_receive(struct rsocket *rs, const struct ibv_wc *wc) REQUIRES(rs->lock)
 {
 	struct rs_stream *stream = &rs->stream;
 
@@ -373,7 +373,7 @@ static int take_receive(struct rsocket *rs, const struct ibv_wc *wc)
 }
 
 /* Flushes after the end are its consequence; before it, a failed request is the end. */
-static void take_failure(struct rsocket *rs, const struct ibv_wc *wc)
+static void take_failure(struct rsocket *rs, const struct ibv_wc *wc) REQUIRES(rs->lock)
 {
 	if (rs->state == RS_CLOSED)
 		return;
@@ -388,6 +388,7 @@ static void take_failure(struct rsocket *rs, const struct ibv_wc *wc)
 
 /* Returns the number of slots to post again. */
 static unsigned take_batch(struct rsocket *rs, const struct ibv_wc *wc, int count, uint32_t *slots)
+	REQUIRES(rs->lock)
 {
 	unsigned again = 0;
 

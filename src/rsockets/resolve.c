@@ -66,7 +66,7 @@ static struct rs_destination *find(struct rsocket *rs, const struct sockaddr *ad
 }
 
 /* The least recently used go, but those being looked for or with sends under way. */
-static void make_place(struct rsocket *rs)
+static void make_place(struct rsocket *rs) REQUIRES(rs->lock)
 {
 	struct list *node = rs->datagram.destinations.prev, *before;
 
@@ -156,7 +156,7 @@ int rs_destination_get_locked(struct rsocket *rs, const struct sockaddr *address
 /* ---- events ---- */
 
 static void settle(struct rsocket *rs, struct rs_destination *destination,
-		   enum rs_destination_state state)
+		   enum rs_destination_state state) REQUIRES(rs->lock)
 {
 	if (destination->state == RS_LOOKING)
 		rs->datagram.looking--;
@@ -165,6 +165,7 @@ static void settle(struct rsocket *rs, struct rs_destination *destination,
 }
 
 static void not_found(struct rsocket *rs, struct rs_destination *destination, int err, bool remote)
+	REQUIRES(rs->lock)
 {
 	destination->error = err;
 	destination->remote = remote;
@@ -174,6 +175,7 @@ static void not_found(struct rsocket *rs, struct rs_destination *destination, in
 
 /* Our question is on its way once the link is there to be named in it. */
 static int connect_datagram(struct rsocket *rs, struct rs_destination *destination)
+	REQUIRES(rs->lock)
 {
 	uint8_t bytes[RS_HELLO_BYTES];
 	struct rdma_conn_param param = { .private_data = bytes, .private_data_len = sizeof(bytes) };
@@ -192,7 +194,7 @@ static int connect_datagram(struct rsocket *rs, struct rs_destination *destinati
 }
 
 static int found(struct rsocket *rs, struct rs_destination *destination,
-		 const struct rdma_ud_param *param)
+		 const struct rdma_ud_param *param) REQUIRES(rs->lock)
 {
 	struct ibv_ah_attr attr = param->ah_attr;
 
@@ -206,7 +208,7 @@ static int found(struct rsocket *rs, struct rs_destination *destination,
 }
 
 static void destination_event(struct rsocket *rs, struct rs_destination *destination,
-			      const struct rdma_cm_event *event)
+			      const struct rdma_cm_event *event) REQUIRES(rs->lock)
 {
 	int err = 0;
 
@@ -237,7 +239,7 @@ static void destination_event(struct rsocket *rs, struct rs_destination *destina
 }
 
 /* Somebody asks for us: tell the number of our queue pair on that device. */
-static void answer(struct rsocket *rs, struct rdma_cm_id *id, bool understood)
+static void answer(struct rsocket *rs, struct rdma_cm_id *id, bool understood) REQUIRES(rs->lock)
 {
 	struct rdma_conn_param param = { 0 };
 	struct rs_link *link;
@@ -258,7 +260,7 @@ static void answer(struct rsocket *rs, struct rdma_cm_id *id, bool understood)
 		rdma_destroy_id(id);
 }
 
-static void datagram_event(struct rsocket *rs, struct rdma_cm_event *event)
+static void datagram_event(struct rsocket *rs, struct rdma_cm_event *event) REQUIRES(rs->lock)
 {
 	struct rdma_cm_id *id = event->id;
 	struct rs_destination *destination;
@@ -291,7 +293,7 @@ static void datagram_event(struct rsocket *rs, struct rdma_cm_event *event)
 
 static struct lock service_lock = LOCK_INITIALIZER;
 static int service_fd = -1;
-static unsigned service_generation;
+static unsigned service_generation GUARDED_BY(service_lock);
 
 static void serve(int fd)
 {
@@ -335,6 +337,12 @@ static int start_thread(int fd)
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	pthread_attr_destroy(&attr);
 	return err;
+}
+
+/* In the child of a fork(): another thread of the parent may have held it. */
+void rs_service_after_fork(void)
+{
+	lock_init(&service_lock);
 }
 
 /* The child of a fork() has no thread, and starts its own. */

@@ -207,7 +207,7 @@ int rlisten(int socket, int backlog)
 	return rs_result(err);
 }
 
-static bool has_request(struct rsocket *rs)
+static bool has_request(struct rsocket *rs) REQUIRES(rs->lock)
 {
 	return rs->state != RS_LISTENING || rs->error || !list_empty(&rs->stream.requests);
 }
@@ -308,7 +308,7 @@ int rconnect(int socket, const struct sockaddr *addr, socklen_t addrlen)
 
 /* ---- the end ---- */
 
-static bool can_post_control(struct rsocket *rs)
+static bool can_post_control(struct rsocket *rs) REQUIRES(rs->lock)
 {
 	const struct rs_send_queue *queue = &rs->stream.queue;
 

@@ -171,11 +171,12 @@ struct rsocket {
 	unsigned references;		/* atomic */
 	unsigned generation;		/* of the process: another one after fork() */
 	struct lock lock, send_lock, receive_lock;
-	struct list sleepers;
-	enum rs_state state;
-	bool nonblocking, closing;
+	struct list sleepers GUARDED_BY_MEMBER(lock);
+	enum rs_state state GUARDED_BY_MEMBER(lock);
+	bool nonblocking;
+	bool closing GUARDED_BY_MEMBER(lock);
 	bool lingering;			/* in rclose(): handlers that are put off do not end its sleeps */
-	int error;			/* for SO_ERROR; positive */
+	int error GUARDED_BY_MEMBER(lock);	/* for SO_ERROR; positive */
 	struct rs_options options;
 	struct rdma_event_channel *events;
 	struct rdma_cm_id *id;
@@ -217,39 +218,41 @@ int rs_new(int domain, int type, const struct rsocket *parent, struct rsocket **
 void rs_address_out(const struct sockaddr *address, struct sockaddr *to, socklen_t *length);
 
 /* rsocket_connect.c */
-int rs_create_id_locked(struct rsocket *rs);		/* a fresh rs->id */
+int rs_create_id_locked(struct rsocket *rs) REQUIRES(rs->lock);		/* a fresh rs->id */
 /* Takes the events that wait; returns how many. */
-unsigned rs_connection_progress_locked(struct rsocket *rs);
-int rs_stream_accept_locked(struct rsocket *rs, const struct rs_hello *peer);
+unsigned rs_connection_progress_locked(struct rsocket *rs) REQUIRES(rs->lock);
+int rs_stream_accept_locked(struct rsocket *rs, const struct rs_hello *peer) REQUIRES(rs->lock);
 /* The connection is over; @err (0: in good order) is for SO_ERROR. */
-void rs_end_locked(struct rsocket *rs, int err);
+void rs_end_locked(struct rsocket *rs, int err) REQUIRES(rs->lock);
 int rs_stream_connect(struct rsocket *rs, const struct sockaddr *address);
 
 /* rsocket_queue.c */
-int rs_stream_open_locked(struct rsocket *rs, struct rs_hello *hello);
+int rs_stream_open_locked(struct rsocket *rs, struct rs_hello *hello) REQUIRES(rs->lock);
 void rs_stream_close(struct rsocket *rs);
-void rs_stream_start_locked(struct rsocket *rs, const struct rs_hello *peer);
-unsigned rs_completions_locked(struct rsocket *rs);	/* how many were there */
-bool rs_request_room_locked(const struct rsocket *rs);	/* in the send queue, for data */
+void rs_stream_start_locked(struct rsocket *rs, const struct rs_hello *peer) REQUIRES(rs->lock);
+unsigned rs_completions_locked(struct rsocket *rs) REQUIRES(rs->lock);	/* how many were there */
+/* in the send queue, for data */
+bool rs_request_room_locked(const struct rsocket *rs) REQUIRES(rs->lock);
 /* Posts @wr, whose bytes of the send buffer end at queue.head; 0 or errno (the end of it all). */
-int rs_post_locked(struct rsocket *rs, struct ibv_send_wr *wr);
-int rs_post_control_locked(struct rsocket *rs, const struct rs_control *control);
-void rs_give_credit_locked(struct rsocket *rs);
-bool rs_all_sent_locked(struct rsocket *rs);
+int rs_post_locked(struct rsocket *rs, struct ibv_send_wr *wr) REQUIRES(rs->lock);
+int rs_post_control_locked(struct rsocket *rs, const struct rs_control *control) REQUIRES(rs->lock);
+void rs_give_credit_locked(struct rsocket *rs) REQUIRES(rs->lock);
+bool rs_all_sent_locked(struct rsocket *rs) REQUIRES(rs->lock);
 struct ibv_pd *rs_pd(struct rsocket *rs);
 
 /* rsocket_stream.c */
 ssize_t rs_stream_receive(struct rsocket *rs, struct rs_cursor *to, int flags);
 ssize_t rs_stream_send(struct rsocket *rs, struct rs_cursor *from, int flags);
-bool rs_stream_readable_locked(struct rsocket *rs);
-bool rs_stream_writable_locked(struct rsocket *rs);
+bool rs_stream_readable_locked(struct rsocket *rs) REQUIRES(rs->lock);
+bool rs_stream_writable_locked(struct rsocket *rs) REQUIRES(rs->lock);
 /* The error that a failed connection owes the application: each once, then @otherwise. */
-int rs_take_error_locked(struct rsocket *rs, int otherwise);
+int rs_take_error_locked(struct rsocket *rs, int otherwise) REQUIRES(rs->lock);
 /* Waits until connected. 0 or errno. */
 int rs_stream_ready_locked(struct rsocket *rs, int64_t deadline_ns) REQUIRES(rs->lock);
 
 /* rsocket_iomap.c */
-int rs_iomap_message_locked(struct rsocket *rs, const struct rs_control *control);
+int rs_iomap_message_locked(struct rsocket *rs, const struct rs_control *control)
+	REQUIRES(rs->lock);
 void rs_iomap_free(struct rsocket *rs);
 
 /* rsocket_wait.c */
@@ -263,41 +266,41 @@ int64_t rs_deadline_ns(const struct rsocket *rs, int flags, int timeout_ms);
 /* Until @ready says so: 0, EAGAIN, EINTR, EBADF (closed meanwhile). Drops rs->lock meanwhile. */
 int rs_wait_locked(struct rsocket *rs, rs_condition *ready, enum rs_interest interest,
 		   int64_t deadline_ns) REQUIRES(rs->lock);
-void rs_wake_all_locked(struct rsocket *rs);
+void rs_wake_all_locked(struct rsocket *rs) REQUIRES(rs->lock);
 int rs_thread_wake_fd(void);				/* -1: none to be had */
 void rs_drain(int wake_fd);
 /* Looks for completions and (@events) for events of the CM. Returns how many. */
-unsigned rs_progress_locked(struct rsocket *rs, bool events);
+unsigned rs_progress_locked(struct rsocket *rs, bool events) REQUIRES(rs->lock);
 /* How long to look before a sleep; and what came of it: a sleep of so long, 0: none was needed. */
 int64_t rs_spin_ns(void);
 void rs_spun(int64_t slept_ns);
-void rs_arm_locked(struct rsocket *rs, enum rs_interest interest);
+void rs_arm_locked(struct rsocket *rs, enum rs_interest interest) REQUIRES(rs->lock);
 /* Descriptors to sleep on: -1 where there is none. */
 int rs_completion_fd(const struct rsocket *rs);
 int rs_event_fd(const struct rsocket *rs);
 /* After a sleep: those descriptors were readable. */
-void rs_take_events_locked(struct rsocket *rs, bool completions, bool events);
+void rs_take_events_locked(struct rsocket *rs, bool completions, bool events) REQUIRES(rs->lock);
 
 /* rsocket_poll.c */
-short rs_ready_events_locked(struct rsocket *rs, short wanted);
+short rs_ready_events_locked(struct rsocket *rs, short wanted) REQUIRES(rs->lock);
 
 /* rsocket_datagram.c */
 ssize_t rs_datagram_receive(struct rsocket *rs, struct rs_cursor *to, int flags,
 			    struct sockaddr_storage *from, bool *truncated);
 ssize_t rs_datagram_send(struct rsocket *rs, struct rs_cursor *from, int flags,
 			 const struct sockaddr *to);
-bool rs_datagram_readable_locked(struct rsocket *rs);
-bool rs_datagram_writable_locked(struct rsocket *rs);
+bool rs_datagram_readable_locked(struct rsocket *rs) REQUIRES(rs->lock);
+bool rs_datagram_writable_locked(struct rsocket *rs) REQUIRES(rs->lock);
 int rs_datagram_connect(struct rsocket *rs, const struct sockaddr *address);
 
 /* rsocket_link.c */
 /* The link on the device of @id; a new one keeps @id (*kept). 0 or errno. */
 int rs_link_get_locked(struct rsocket *rs, struct rdma_cm_id *id, struct rs_link **link,
-		       bool *kept);
+		       bool *kept) REQUIRES(rs->lock);
 void rs_link_free(struct rs_link *link);
-unsigned rs_links_progress_locked(struct rsocket *rs);
-void rs_links_arm_locked(struct rsocket *rs);
-void rs_links_take_events_locked(struct rsocket *rs);
+unsigned rs_links_progress_locked(struct rsocket *rs) REQUIRES(rs->lock);
+void rs_links_arm_locked(struct rsocket *rs) REQUIRES(rs->lock);
+void rs_links_take_events_locked(struct rsocket *rs) REQUIRES(rs->lock);
 char *rs_link_arrival(struct rs_link *link);		/* the GRH; the datagram is behind it */
 void rs_link_take(struct rs_link *link);		/* that arrival is done with */
 char *rs_link_send_slot(struct rs_link *link);		/* of the next send; NULL: none free */
@@ -306,13 +309,14 @@ int rs_link_send(struct rs_link *link, const struct rs_destination *to, size_t b
 /* rsocket_resolve.c */
 int rs_datagram_open(struct rsocket *rs);
 void rs_datagram_close(struct rsocket *rs);
-int rs_datagram_bind_locked(struct rsocket *rs, const struct sockaddr *address);
+int rs_datagram_bind_locked(struct rsocket *rs, const struct sockaddr *address) REQUIRES(rs->lock);
 /* NULL address: any, any port. Nothing to do when it is bound. */
-int rs_datagram_autobind_locked(struct rsocket *rs);
+int rs_datagram_autobind_locked(struct rsocket *rs) REQUIRES(rs->lock);
 /* As far as is known: LOOKING begins here. 0 or errno. */
 int rs_destination_get_locked(struct rsocket *rs, const struct sockaddr *address,
-			      struct rs_destination **destination);
+			      struct rs_destination **destination) REQUIRES(rs->lock);
 /* The events of datagram sockets are the service thread's to take. */
 void rs_service_forget(struct rsocket *rs);
+void rs_service_after_fork(void);
 
 #endif

@@ -19,7 +19,7 @@ enum { PIECE = 64 << 10 };
 
 /* ---- what is true of the connection ---- */
 
-static bool settled(struct rsocket *rs)
+static bool settled(struct rsocket *rs) REQUIRES(rs->lock)
 {
 	return rs->state != RS_RESOLVING && rs->state != RS_CONNECTING && rs->state != RS_ACCEPTING;
 }
@@ -196,7 +196,7 @@ static void address_message(struct rs_stream *stream, struct ibv_send_wr *wr, si
 }
 
 /* Posts @sge as the next message. 0 or errno. */
-static int post_data(struct rsocket *rs, struct ibv_sge *sge, unsigned flags)
+static int post_data(struct rsocket *rs, struct ibv_sge *sge, unsigned flags) REQUIRES(rs->lock)
 {
 	struct ibv_send_wr wr = { .sg_list = sge, .num_sge = 1, .send_flags = flags };
 	size_t bytes = sge->length;
@@ -210,7 +210,7 @@ static int post_data(struct rsocket *rs, struct ibv_sge *sge, unsigned flags)
 }
 
 /* A short message, inline. EAGAIN: no room for it. */
-static int send_inline(struct rsocket *rs, struct rs_cursor *from)
+static int send_inline(struct rsocket *rs, struct rs_cursor *from) REQUIRES(rs->lock)
 {
 	struct ibv_sge sge;
 	size_t bytes = from->left;

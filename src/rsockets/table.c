@@ -44,6 +44,7 @@ static void after_fork(void)
 	lock_init(&grow_lock);
 	for (int i = 0; i < LOCKS; i++)
 		lock_init(&entry_locks[i]);
+	rs_service_after_fork();
 }
 
 static void watch_fork(void)

@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <rdma/rsocket.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -36,12 +37,18 @@ struct set {
 	unsigned count;
 };
 
-static struct list sets = { &sets, &sets };
 static struct lock sets_lock = LOCK_INITIALIZER;
-static unsigned set_count;		/* read without the lock: mostly there are none */
+static struct list sets GUARDED_BY(sets_lock) = { &sets, &sets };
+/* Changed under sets_lock, read without: mostly there are none. Who finds some takes the lock. */
+static _Atomic unsigned set_count;
 
-/* Under sets_lock. */
-static struct set *find_set(int epfd)
+/* In the child of a fork(): another thread of the parent may have held it. */
+void epoll_after_fork(void)
+{
+	lock_init(&sets_lock);
+}
+
+static struct set *find_set(int epfd) REQUIRES(sets_lock)
 {
 	struct list *node;
 
@@ -61,7 +68,7 @@ static struct member *find_member(struct set *set, int fd)
 	return NULL;
 }
 
-static struct set *make_set(int epfd)
+static struct set *make_set(int epfd) REQUIRES(sets_lock)
 {
 	struct set *set = calloc(1, sizeof(*set));
 	struct epoll_event event = { .events = EPOLLIN, .data.ptr = set };
@@ -109,7 +116,7 @@ static int add_member(struct set *set, int fd, struct twin *twin, const struct e
 
 /* 0 or errno. Takes the reference to @twin when it returns 0 for ADD; *old is to be put. */
 static int control_locked(int epfd, int op, int fd, struct twin *twin,
-			  const struct epoll_event *event, struct twin **old)
+			  const struct epoll_event *event, struct twin **old) REQUIRES(sets_lock)
 {
 	struct set *set = find_set(epfd);
 	struct member *member;
@@ -174,7 +181,7 @@ void epoll_forget(int fd)
 	struct set *gone = NULL;
 	struct member *member;
 
-	if (!__atomic_load_n(&set_count, __ATOMIC_RELAXED))
+	if (!atomic_load_explicit(&set_count, memory_order_relaxed))
 		return;
 	lock_acquire(&sets_lock);
 	list_for_each_safe(node, following, &sets) {
@@ -315,7 +322,7 @@ static bool has_members(int epfd)
 	struct set *set;
 	bool found;
 
-	if (inside || !__atomic_load_n(&set_count, __ATOMIC_RELAXED))
+	if (inside || !atomic_load_explicit(&set_count, memory_order_relaxed))
 		return false;
 	lock_acquire(&sets_lock);
 	set = find_set(epfd);

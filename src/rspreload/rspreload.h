@@ -21,6 +21,7 @@
 #define VERBATIM_RSPRELOAD_RSPRELOAD_H
 
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/epoll.h>
@@ -40,7 +41,7 @@ enum twin_mode {
 struct twin {
 	unsigned references;	/* atomic: descriptors, and calls at work */
 	struct lock lock;	/* changes of mode */
-	enum twin_mode mode;
+	_Atomic enum twin_mode mode;	/* stored under lock, loaded without: a hint then */
 	int rs;			/* the rsocket; -1: closed */
 	bool listening, datagram;
 	struct sockaddr_storage peer;	/* CONNECTING */
@@ -89,6 +90,7 @@ void twin_settle(struct twin *twin, int fd);
 
 /* preload_epoll.c */
 void epoll_forget(int fd);				/* closed: an epoll descriptor, or in one */
+void epoll_after_fork(void);
 
 /* preload_poll.c */
 /* What poll() says of @fd in revents, when the twin's rsocket and kernel socket said these. */

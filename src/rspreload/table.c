@@ -46,6 +46,7 @@ static void make_page(int fd)
 static void after_fork(void)
 {
 	lock_init(&table_lock);
+	epoll_after_fork();
 	for (int fd = 0; fd <= highest; fd++) {
 		struct twin **place = entry(fd);
 

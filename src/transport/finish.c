@@ -141,11 +141,11 @@ void flush_recvs(struct call *call)
 	}
 }
 
-/* qp->lock is held, as everywhere here; the analysis cannot see it through struct call. */
-void enter_error(struct call *call) UNCHECKED_LOCKS
+void enter_error(struct call *call)
 {
 	struct qp *qp = call->qp;
 
+	lock_assert_held(&qp->lock);
 	if (qp->state == IBV_QPS_ERR)
 		return;
 	requester_stop(call);

@@ -44,7 +44,7 @@ void flow_init(struct flow *flow)
 }
 
 /* RC's share of the same socket buffer is bounded by its own window; this leaves room for it. */
-static uint32_t limit_of(const struct path *path)
+static uint32_t limit_of(const struct path *path) REQUIRES(path->lock)
 {
 	if (!path->flow.heard)
 		return FLOW_LIMIT_UNHEARD;
@@ -59,14 +59,14 @@ static uint64_t in_flight(const struct flow *flow)
 }
 
 /* An idle flow has room for one packet, whatever its cost. */
-static bool has_room(const struct path *path, uint32_t bytes)
+static bool has_room(const struct path *path, uint32_t bytes) REQUIRES(path->lock)
 {
 	uint64_t used = in_flight(&path->flow);
 
 	return path->flow.deaf || used == 0 || used + bytes <= limit_of(path);
 }
 
-static void wake_next(struct path *path, struct run_queue *queue)
+static void wake_next(struct path *path, struct run_queue *queue) REQUIRES(path->lock)
 {
 	struct flow *flow = &path->flow;
 	struct qp *qp;
@@ -98,7 +98,7 @@ static void wait_for_room(struct path *path, struct qp *qp, const struct flow_as
 }
 
 /* How much of what is asked for there is room for. */
-static uint32_t room_for(const struct path *path, const struct flow_ask *ask)
+static uint32_t room_for(const struct path *path, const struct flow_ask *ask) REQUIRES(path->lock)
 {
 	uint32_t limit = limit_of(path), chunk = limit / FLOW_CHUNKS;
 	uint32_t most = ask->wanted < chunk ? ask->wanted : chunk;
@@ -112,7 +112,7 @@ static uint32_t room_for(const struct path *path, const struct flow_ask *ask)
 }
 
 /* Mark the very first packet, to learn early whether the peer echoes. */
-static bool needs_mark(const struct path *path)
+static bool needs_mark(const struct path *path) REQUIRES(path->lock)
 {
 	const struct flow *flow = &path->flow;
 	uint32_t every = limit_of(path) / FLOW_CHUNKS;

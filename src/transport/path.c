@@ -46,10 +46,10 @@ void path_table_fini(struct path_table *table)
 	struct list *node, *following;
 	size_t i;
 
+	lock_destroy(&table->lock);
 	for (i = 0; i < sizeof(table->bucket) / sizeof(table->bucket[0]); i++)
 		list_for_each_safe(node, following, &table->bucket[i])
 			path_free(list_entry(node, struct path, node));
-	lock_destroy(&table->lock);
 }
 
 uint32_t path_group(const uint8_t address[16])
@@ -155,12 +155,12 @@ static bool is_waiting(const struct qp *qp)
 	return !list_empty(&qp->wait_node);
 }
 
-static bool has_room(const struct path *path)
+static bool has_room(const struct path *path) REQUIRES(path->lock)
 {
 	return path->in_flight_bytes == 0 || path->in_flight_bytes < path->window_bytes;
 }
 
-static void wake_next(struct path *path, struct run_queue *queue)
+static void wake_next(struct path *path, struct run_queue *queue) REQUIRES(path->lock)
 {
 	struct list *node;
 	struct qp *qp;
@@ -176,7 +176,7 @@ static void wake_next(struct path *path, struct run_queue *queue)
 }
 
 /* A QP that had its turn but found too little room keeps its place. */
-static void wait_for_room(struct path *path, struct qp *qp)
+static void wait_for_room(struct path *path, struct qp *qp) REQUIRES(path->lock)
 {
 	if (is_waiting(qp))
 		return;
@@ -215,14 +215,14 @@ uint32_t path_piece(const struct path *path)
 	return window > PATH_WINDOW_CAUTIOUS && rtt_ns && rtt_ns < SHORT_NS ? window / 4 : 0;
 }
 
-static void give_back(struct path *path, uint32_t bytes)
+static void give_back(struct path *path, uint32_t bytes) REQUIRES(path->lock)
 {
 	assert(bytes <= path->in_flight_bytes);
 	path->in_flight_bytes -= bytes;
 }
 
 /* RFC 6298's smoothing; the variance starts at half the first sample. */
-static void learn_rtt(struct path *path, uint64_t sample_ns)
+static void learn_rtt(struct path *path, uint64_t sample_ns) REQUIRES(path->lock)
 {
 	uint64_t delta_ns;
 
@@ -238,7 +238,7 @@ static void learn_rtt(struct path *path, uint64_t sample_ns)
 	path->rtt_ns += sample_ns / 8 - path->rtt_ns / 8;
 }
 
-static uint64_t growth_per_round(const struct path *path)
+static uint64_t growth_per_round(const struct path *path) REQUIRES(path->lock)
 {
 	uint64_t growths = path->rtt_ns / GROWTH_NS;
 
@@ -248,7 +248,7 @@ static uint64_t growth_per_round(const struct path *path)
 }
 
 /* Only a window that was needed grows. */
-static void grow(struct path *path, uint32_t bytes)
+static void grow(struct path *path, uint32_t bytes) REQUIRES(path->lock)
 {
 	uint64_t window = path->window_bytes, limit = path->window_max_bytes;
 

@@ -51,25 +51,28 @@ struct path_key path_key_of_group(uint32_t group);
 struct path {
 	struct path_key key;
 	struct lock lock;
-	uint32_t references;		/* under the table's lock */
+	uint32_t references GUARDED;		/* under the table's lock */
 	struct list node;		/* in its table's bucket */
-	struct list waiting;		/* QPs, by wait_node */
+	struct list waiting GUARDED_BY_MEMBER(lock);		/* QPs, by wait_node */
 	_Atomic uint32_t window_bytes;	/* written under lock, read without as a hint */
-	uint32_t in_flight_bytes;
-	uint32_t window_max_bytes;
-	uint32_t slow_start_bytes;	/* below it the window doubles per round trip */
-	uint32_t cautious_bytes;	/* still to be answered before the window may be larger than
-					 * PATH_WINDOW_CAUTIOUS again */
-	uint64_t rtt_ns, rtt_var_ns;	/* 0: not measured */
+	uint32_t in_flight_bytes GUARDED_BY_MEMBER(lock);
+	uint32_t window_max_bytes GUARDED_BY_MEMBER(lock);
+	/* below it the window doubles per round trip */
+	uint32_t slow_start_bytes GUARDED_BY_MEMBER(lock);
+	/* still to be answered before the window may be larger than PATH_WINDOW_CAUTIOUS again */
+	uint32_t cautious_bytes GUARDED_BY_MEMBER(lock);
+	uint64_t rtt_ns GUARDED_BY_MEMBER(lock);
+	uint64_t rtt_var_ns GUARDED_BY_MEMBER(lock);	/* 0: not measured */
 	_Atomic uint64_t rtt_min_ns;	/* of all samples; written under lock; 0: not measured */
-	uint64_t reduced_at_ns;		/* when the window was last reduced: once per round trip */
-	struct flow flow;		/* UC and UD: apart from all of the above */
+	/* when the window was last reduced: once per round trip */
+	uint64_t reduced_at_ns GUARDED_BY_MEMBER(lock);
+	struct flow flow GUARDED_BY_MEMBER(lock);	/* UC and UD: apart from all of the above */
 };
 
 struct path_table {
 	struct lock lock;
 	uint32_t window_bytes, window_max_bytes;	/* given to new paths */
-	struct list bucket[256];
+	struct list bucket[256] GUARDED_BY_MEMBER(lock);
 };
 
 void path_table_init(struct path_table *table);

@@ -13,7 +13,7 @@ struct qp;
 
 struct run_queue {
 	struct lock lock;
-	struct list qps;
+	struct list qps GUARDED_BY_MEMBER(lock);
 	_Atomic unsigned count;		/* a hint, readable without the lock */
 };
 

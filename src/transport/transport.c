@@ -57,10 +57,11 @@ bool transport_ready(const struct qp *qp)
 }
 
 /* The end of each call: see the file's head. */
-void call_end(struct call *call) UNCHECKED_LOCKS
+void call_end(struct call *call)
 {
 	struct qp *qp = call->qp;
 
+	lock_assert_held(&qp->lock);
 	if (qp->requester.completion_lost) {
 		qp->requester.completion_lost = false;
 		if (qp->state != IBV_QPS_ERR) {

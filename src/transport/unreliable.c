@@ -64,10 +64,10 @@ void unreliable_timeout(struct call *call)
 
 /* The oldest request fails; what follows it is flushed, the receive queue lives on. */
 static void send_error(struct call *call, enum ibv_wc_status status, const char *advice)
-	UNCHECKED_LOCKS
 {
 	struct qp *qp = call->qp;
 
+	lock_assert_held(&qp->lock);
 	if (explain_enabled)
 		explain_request(call, send_queue_at(&qp->sq, qp->sq.tail), status, advice);
 	finish_send(call, status);

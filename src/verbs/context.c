@@ -16,7 +16,7 @@
 
 static struct lock contexts_lock = LOCK_INITIALIZER;
 static pthread_cond_t no_reader = PTHREAD_COND_INITIALIZER;
-static struct list contexts = { &contexts, &contexts };
+static struct list contexts GUARDED_BY(contexts_lock) = { &contexts, &contexts };
 
 static void before_fork(void) ACQUIRES(contexts_lock)
 {

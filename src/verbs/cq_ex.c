@@ -45,7 +45,8 @@ static void end_poll_unlocked(struct ibv_cq_ex *ibv)
 }
 
 /* Returns with the lock held when it returns 0, and in a call: it ends with end_poll. */
-static int start_poll(struct ibv_cq_ex *ibv, struct ibv_poll_cq_attr *attr) UNCHECKED_LOCKS
+static int start_poll(struct ibv_cq_ex *ibv, struct ibv_poll_cq_attr *attr)
+	TRY_ACQUIRES(0, to_cq_ex(ibv)->poll_lock)
 {
 	struct cq *cq = to_cq_ex(ibv);
 	int err;
@@ -60,7 +61,7 @@ static int start_poll(struct ibv_cq_ex *ibv, struct ibv_poll_cq_attr *attr) UNCH
 	return err;
 }
 
-static void end_poll(struct ibv_cq_ex *ibv) UNCHECKED_LOCKS
+static void end_poll(struct ibv_cq_ex *ibv) RELEASES(to_cq_ex(ibv)->poll_lock)
 {
 	lock_release(&to_cq_ex(ibv)->poll_lock);
 	call_leave(1);

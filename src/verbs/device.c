@@ -16,7 +16,7 @@
 #include "verbs/verbs.h"
 
 static struct lock registry_lock = LOCK_INITIALIZER;
-static struct list registry = { &registry, &registry };
+static struct list registry GUARDED_BY(registry_lock) = { &registry, &registry };
 
 /* Only its address matters: see struct device. */
 static const char not_a_driver[] = "verbatim";

@@ -17,9 +17,9 @@
 struct wr_builder {
 	struct list node;		/* in context->builders, until freed */
 	struct lock lock;		/* held from wr_start to wr_complete or wr_abort */
-	int err;			/* the first, of this batch */
+	int err GUARDED_BY_MEMBER(lock);			/* the first, of this batch */
 	uint64_t operations;		/* IBV_QP_EX_WITH_*: what may be built */
-	uint32_t count, capacity;	/* requests */
+	uint32_t count GUARDED_BY_MEMBER(lock), capacity;	/* requests */
 	uint32_t max_sge, max_inline;	/* of each */
 	struct ibv_send_wr *wr;		/* [capacity] */
 	struct ibv_sge *sge;		/* [capacity * max_sge] */
@@ -64,8 +64,11 @@ static struct wr_builder *to_builder(struct ibv_qp_ex *ibv)
 	return to_qp(&ibv->qp_base)->wr_builder;
 }
 
+/* What follows is called from wr_start on, with the lock that it took. */
+
 static void latch(struct wr_builder *builder, int err)
 {
+	lock_assert_held(&builder->lock);
 	if (!builder->err)
 		builder->err = err;
 }
@@ -73,6 +76,7 @@ static void latch(struct wr_builder *builder, int err)
 /* The request that setters add to; NULL after an error. */
 static struct ibv_send_wr *current(struct wr_builder *builder, const char *setter)
 {
+	lock_assert_held(&builder->lock);
 	if (builder->err)
 		return NULL;
 	if (builder->count)
@@ -89,6 +93,7 @@ static struct ibv_send_wr *begin(struct ibv_qp_ex *ibv, uint64_t operation,
 	struct wr_builder *builder = to_builder(ibv);
 	struct ibv_send_wr *wr;
 
+	lock_assert_held(&builder->lock);
 	if (builder->err)
 		return NULL;
 	if (!(builder->operations & operation)) {
@@ -271,6 +276,7 @@ static void wr_set_sge_list(struct ibv_qp_ex *ibv, size_t count, const struct ib
 
 	if (!wr)
 		return;
+	lock_assert_held(&builder->lock);
 	if (count > builder->max_sge) {
 		explain("wr_set_sge_list: qp 0x%06x: %zu SGEs exceed max_send_sge %u",
 			ibv->qp_base.qp_num, count, builder->max_sge);
@@ -301,6 +307,7 @@ static void wr_set_inline_data_list(struct ibv_qp_ex *ibv, size_t count,
 
 	if (!wr)
 		return;
+	lock_assert_held(&builder->lock);
 	data = builder->data + (size_t)(builder->count - 1) * builder->max_inline;
 	for (size_t i = 0; i < count; i++) {
 		if (list[i].length > builder->max_inline - length) {
@@ -328,23 +335,23 @@ static void wr_set_inline_data(struct ibv_qp_ex *ibv, void *addr, size_t length)
 	wr_set_inline_data_list(ibv, 1, &data);
 }
 
-static void wr_start(struct ibv_qp_ex *ibv) UNCHECKED_LOCKS
+static void wr_start(struct ibv_qp_ex *ibv) ACQUIRES(to_builder(ibv)->lock)
 {
 	struct wr_builder *builder = to_builder(ibv);
 
 	call_enter(1);		/* until wr_complete or wr_abort: so long is the lock held */
-	lock_acquire(&builder->lock);
+	lock_acquire(&to_builder(ibv)->lock);
 	builder->count = 0;
 	builder->err = 0;
 }
 
-static void wr_abort(struct ibv_qp_ex *ibv) UNCHECKED_LOCKS
+static void wr_abort(struct ibv_qp_ex *ibv) RELEASES(to_builder(ibv)->lock)
 {
 	lock_release(&to_builder(ibv)->lock);
 	call_leave(1);
 }
 
-static int wr_complete(struct ibv_qp_ex *ibv) UNCHECKED_LOCKS
+static int wr_complete(struct ibv_qp_ex *ibv) RELEASES(to_builder(ibv)->lock)
 {
 	struct wr_builder *builder = to_builder(ibv);
 	int err = builder->err;
@@ -354,7 +361,7 @@ static int wr_complete(struct ibv_qp_ex *ibv) UNCHECKED_LOCKS
 			builder->wr[i].next = &builder->wr[i + 1];
 		err = hca_post_send_all(to_qp(&ibv->qp_base), builder->wr);
 	}
-	lock_release(&builder->lock);
+	lock_release(&to_builder(ibv)->lock);
 	call_leave(1);
 	return err;
 }

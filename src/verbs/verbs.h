@@ -55,9 +55,10 @@ struct context {
 	struct hca_context *hca;
 	struct device *device;		/* holds a reference */
 	struct list node;		/* in the list of open contexts (context.c) */
-	unsigned readers;		/* of context_find(); under its lock */
-	struct list parent_domains, thread_domains;	/* domain.c; under lock */
-	struct list builders;		/* qp_ex.c; under lock */
+	unsigned readers GUARDED;		/* of context_find(); under its lock */
+	struct list parent_domains GUARDED_BY_MEMBER(lock);	/* domain.c */
+	struct list thread_domains GUARDED_BY_MEMBER(lock);
+	struct list builders GUARDED_BY_MEMBER(lock);		/* qp_ex.c */
 	struct lock lock;
 };
 

@@ -42,7 +42,6 @@ LIMIT = {
     'verbs': 13,
     'rdmacm': 4,
     'rsockets': 10,
-    'rspreload': 3,
 }
 LIMIT_OTHERS = 4
 MEMBERS_MAX = 25	# of a struct: those of nested structs without a tag, and bit-fields, too

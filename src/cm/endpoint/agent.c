@@ -48,10 +48,11 @@ static void send_pending(struct mad_agent *mad, const struct pending_mad *pendin
 }
 
 static void send_message(void *host, const struct mad_address *to,
-			 const struct cm_message *message) UNCHECKED_LOCKS /* the lock is held */
+			 const struct cm_message *message)
 {
 	struct pending_mad pending;
 
+	lock_assert_held(&agent.lock);
 	if (tx_queued < TX_QUEUE_MAX) {
 		tx_queue[tx_queued].to = *to;
 		cm_message_write(message, tx_queue[tx_queued++].mad);
@@ -76,13 +77,15 @@ uint32_t agent_random(void)
 	return number;
 }
 
-static uint32_t protocol_random(void *host) UNCHECKED_LOCKS	/* called back with the lock held */
+static uint32_t protocol_random(void *host)
 {
+	lock_assert_held(&agent.lock);
 	return agent_random();
 }
 
-static void protocol_event(void *host, const struct cm_event *event) UNCHECKED_LOCKS
+static void protocol_event(void *host, const struct cm_event *event)
 {
+	lock_assert_held(&agent.lock);
 	connection_event(host, event);
 }
 
@@ -164,7 +167,7 @@ void agent_unlock(void)
 		send_pending(mad, &sending[i]);
 }
 
-void agent_wait(uint64_t until_ns) UNCHECKED_LOCKS	/* releases and takes it again */
+void agent_wait(uint64_t until_ns)
 {
 	struct timespec until = { .tv_sec = (time_t)(until_ns / 1000000000u),
 				  .tv_nsec = (long)(until_ns % 1000000000u) };
@@ -243,7 +246,7 @@ static const struct mad_ops mad_agent_ops = {
 
 /* ---- start and stop ---- */
 
-static void forget_in_child(void) UNCHECKED_LOCKS
+static void forget_in_child(void)
 {
 	lock_init(&start_lock);
 	lock_init(&agent.lock);

@@ -82,7 +82,8 @@ struct engine_ops {
 /* The numbers of QPs: slots of this host, and what has which index of each. */
 struct qp_table {
 	struct slot slot[ENGINE_SLOTS_MAX];
-	unsigned slot_count;
+	/* Stored behind the slot that it makes visible; read by any thread (qp_table.h). */
+	_Atomic unsigned slot_count;
 	struct qp **table[ENGINE_SLOTS_MAX];	/* [QP_PER_SLOT] each; read under progress */
 	uint32_t next[ENGINE_SLOTS_MAX], used[ENGINE_SLOTS_MAX];
 	uint32_t count;

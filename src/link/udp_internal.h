@@ -24,7 +24,8 @@ enum udp_family { UDP_IPV4, UDP_IPV6, UDP_FAMILY_COUNT };
 #define UDP_HOP_LIMIT		64	/* where no datagram says which */
 
 struct udp_sender {
-	_Atomic int fd;		/* -1: not opened yet */
+	/* -1: not opened yet. Stored (S1, release) behind the others, loaded (S2) by who sends. */
+	_Atomic int fd;
 	uint16_t port;
 	uint8_t source[16];	/* the address it is bound to; zero: any */
 	uint8_t hop_limit;	/* without a control message that says otherwise; 0: not known */
@@ -70,6 +71,7 @@ struct udp_link {
 
 	struct udp_sender sender[UDP_FAMILY_COUNT][UDP_CLASSES];
 	_Atomic uint8_t class_of[UDP_SPREADS];	/* by spread: class + 1; 0: none yet */
+	/* both publish nothing: a sender is found by its fd */
 	_Atomic unsigned next_class;
 	struct udp_sender reporting[UDP_FAMILY_COUNT];	/* udp_errors.c */
 

@@ -55,6 +55,7 @@ static _Thread_local struct {
 	struct snapshot *snapshot;
 } forking;
 
+/* A hint to all threads (block_is_forking): nothing is read on the strength of it. */
 static _Atomic unsigned forking_threads;
 
 bool block_is_forking(void)

@@ -27,6 +27,10 @@ enum grant_kind { GRANT_NONE, GRANT_REGION, GRANT_QP };
 
 /* Our grants, as our side of the channel shows them. */
 struct grant_page {
+	/*
+	 * Stored (release) by grant_make(); 0 by grant_kill() and pairing_end(), before the full
+	 * fence F4 and a look at the hazards; loaded by grant_is_alive() behind a hazard and F3.
+	 */
 	_Atomic uint32_t alive[GRANTS_MAX];
 };
 

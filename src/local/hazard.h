@@ -24,7 +24,13 @@
 
 struct hazard_table {
 	struct {
-		_Alignas(64) _Atomic uint64_t use;	/* region's grant << 32 | QP's grant */
+		/*
+		 * Region's grant << 32 | QP's grant. The exchange in hazard_begin() is a full fence
+		 * (F3) before alive[] is looked at; its partner is F4, between alive[] and
+		 * hazard_names(). 0 is stored (R3) behind the access, and loaded (A3) by who may
+		 * use the memory then.
+		 */
+		_Alignas(64) _Atomic uint64_t use;
 	} slot[HAZARDS];
 };
 

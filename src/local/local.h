@@ -76,9 +76,19 @@ struct local {
 	int bells_fd;			/* an epoll set: the connections of all channels */
 	uint64_t received_bytes;	/* of messages, since the device last reset it; with the progress lock */
 	_Atomic uint64_t udp_first_until_ns;	/* what comes through memory may have overtaken UDP */
-	_Atomic bool serve_due;		/* local_serve() has something to do */
-	_Atomic bool offers_due;	/* the next driving thread is to offer grants */
-	_Atomic unsigned fetches_due;	/* jobs for local_fetch() */
+	/*
+	 * local_serve() has something to do: stored by a thread that finds a peer ended, or waits too long
+	 * for one (peer.c, drain.c), and loaded by the worker before it sleeps and by a thread that waits in
+	 * its place. local_serve() clears it before it looks for what was noted.
+	 */
+	_Atomic bool serve_due;
+	/*
+	 * Grants are to be offered by the thread that makes progress next: set by grant_offer() behind peer->offer[],
+	 * and cleared by grant_make_offers() before it looks there.
+	 */
+	_Atomic bool offers_due;
+	/* local_fetch() has: so many jobs; a hint, job.state decides */
+	_Atomic unsigned fetches_due;
 };
 
 /* A value of VERBATIM_MEMORY; "" is auto. EINVAL after a line on stderr. */

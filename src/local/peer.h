@@ -48,7 +48,12 @@ struct passed_block {
 enum job_state { JOB_NONE, JOB_DUE, JOB_RUNNING };
 
 struct fetch_job {
-	_Atomic int state;		/* enum job_state */
+	/*
+	 * enum job_state. Stored DUE behind the job by fetch_start() and answer(), exchanged for
+	 * RUNNING by claim() in fetch.c, which sees it whole; stored NONE when the job is over:
+	 * peer_free() and take() in receive.c, which look for that, may use the place again.
+	 */
+	_Atomic int state;
 	uint32_t life;			/* of the channel */
 	uint32_t qpn;			/* our QP, and ... */
 	uint32_t sender;		/* ... the peer's grant of its own */
@@ -60,19 +65,33 @@ struct fetch_job {
 struct peer {
 	enum peer_state state GUARDED;		/* under peers->lock */
 	unsigned channel;
-	_Atomic uint32_t life;		/* of the channel: another number for each peer; 0: not open */
+	/*
+	 * Of the channel: another number for each peer; 0: not open. Stored (release) by
+	 * begin_life() behind all that is set up for the peer, 0 by peer_dismiss() before any of it
+	 * goes; loaded (acquire) by peer_at(), and compared by who comes back without locks
+	 * (onesided.c, fetch.c, drain.c).
+	 */
+	_Atomic uint32_t life;
 	struct handshake_peer process;
 	struct process_memory memory;	/* its address space */
 	_Atomic bool copies;		/* the kernel lets each of us copy from and to the other */
 	uint64_t guard;			/* of our memory, for this peer (platform/process_memory.h) */
-	bool severed;			/* it kept a grant too long: to be dismissed */
+	/*
+	 * It kept a grant too long: to be dismissed. Stored by sever() (drain.c) under peers->lock
+	 * and before serve_due, which brings the worker to load it without (dismiss_ended).
+	 */
+	_Atomic bool severed;
 	struct lock inbox;		/* the receiving end of the socket */
 	/* in order; those of region 0 are free */
 	struct passed_block passed[PASSED_MAX] GUARDED_BY_MEMBER(inbox);
 	bool ended GUARDED_BY_MEMBER(inbox);			/* it hung up */
 	bool rung GUARDED_BY_MEMBER(inbox);	/* a bell was read (peer_took_bell) */
 	struct fetch_job job;
-	_Atomic uint32_t offer[OFFERS_MAX];	/* keys of blocks to offer (grant_offer) */
+	/*
+	 * Keys of blocks to offer: put by grant_offer(), taken by
+	 * grant_make_offers().
+	 */
+	_Atomic uint32_t offer[OFFERS_MAX];
 
 	/* From the first life of the channel on */
 	uint8_t *ours;			/* our side */
@@ -108,21 +127,39 @@ struct peers {
 	 * entry that it makes visible, loaded (acquire) by peers_slots() in threads that connect.
 	 */
 	_Atomic unsigned slots;
-	/* The latest nonces that its holder sent us: as a listener, as a connector. */
+	/*
+	 * The latest nonces that its holder sent us: as a listener, as a connector. Stored by
+	 * local_note_proof(), looked for and taken by proofs_hold() (proof.c): nothing hangs on it.
+	 */
 	_Atomic uint64_t proof[SLOT_COUNT][2];
+	/*
+	 * Stored once each, behind a peer that is made, in peer.c; loaded by peer_at() and its
+	 * like.
+	 */
 	struct peer *_Atomic peer[CHANNELS_MAX];
 	uint32_t lives GUARDED_BY_MEMBER(lock);
-	_Atomic uint16_t channel_of[SLOT_COUNT];	/* + 1; 0: none */
+	/*
+	 * + 1; 0: none. Stored (release) by peer_publish(), with the channel open and hello known,
+	 * 0 by forget_slots(); loaded (acquire) by local_channel() before the peer is used.
+	 */
+	_Atomic uint16_t channel_of[SLOT_COUNT];
 	bool connecting[SLOT_COUNT] GUARDED_BY_MEMBER(lock);	/* a thread of ours is at it */
 	/* that failed: QPs may be using UDP */
 	bool missed[SLOT_COUNT] GUARDED_BY_MEMBER(lock);
 	/* the worker waits for these */
 	struct attempt unanswered[ATTEMPTS_MAX] GUARDED_BY_MEMBER(lock);
 	struct later later[SLOT_COUNT] GUARDED_BY_MEMBER(lock);
-	_Atomic uint64_t later_ns;	/* the earliest of them */
+	/* the earliest of them: stored under lock, a hint to local_deadline() */
+	_Atomic uint64_t later_ns;
 	_Atomic uint64_t again_ns[SLOT_COUNT];	/* when a datagram may try again */
-	int spare_fd;			/* the worker's: to refuse connections when out of descriptors */
-	_Atomic unsigned granted;	/* grants made so far; 0: there is nothing to end */
+	/* the worker's: to refuse connections when out of descriptors */
+	int spare_fd;
+	/*
+	 * Grants made so far: none, and there is nothing to end (drain.c). It orders nothing: who
+	 * ends a grant has had the lock of its QP, or has waited for the users of its key, since it
+	 * was made.
+	 */
+	_Atomic unsigned granted;
 };
 
 static inline unsigned peers_slots(const struct peers *peers)

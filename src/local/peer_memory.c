@@ -21,7 +21,12 @@
 #define ASK_EVERY	64u		/* uses of an unknown key between questions */
 
 struct entry {
-	_Atomic uint64_t version;	/* 0: there is none */
+	/*
+	 * 0: there is none. Stored (R9, release) by peer_region_add() behind the other fields,
+	 * loaded (A9) by entry_read() before and after it reads them; peer_region_holds() asks
+	 * again, behind a hazard, whether entry_clear() has stored 0.
+	 */
+	_Atomic uint64_t version;
 	_Atomic uint32_t id, key, pd, access;
 	_Atomic uint64_t start, length, host, block, block_bytes;
 	uint8_t *_Atomic block_mapped;
@@ -44,7 +49,8 @@ struct peer_memory {
 	const struct hazard_table *hazards;
 	struct retired *retired;
 	uint64_t versions;		/* so far */
-	_Atomic uint16_t index_of[KEYS_SIZE];	/* + 1 */
+	/* + 1; stored behind the entry, which is checked anyway */
+	_Atomic uint16_t index_of[KEYS_SIZE];
 	struct asked asked[ASKED_SIZE];
 	struct entry entry[GRANTS_MAX];
 };

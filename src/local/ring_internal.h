@@ -32,7 +32,7 @@ struct channel_route {
 _Static_assert(sizeof(struct channel_route) == LINE, "shared between versions");
 
 struct channel_cell {
-	_Atomic uint32_t sequence;	/* its number + 1 when it is valid */
+	_Atomic uint32_t sequence;	/* its number + 1 when it is valid (R1, A1) */
 	uint32_t bytes_route;		/* bytes | route << 24; route 0: a message */
 	union {
 		uint32_t segment_bytes;
@@ -58,11 +58,15 @@ _Static_assert(sizeof(struct channel_cell) == LINE, "a cell is a cache line");
  */
 struct channel_side {
 	/* As the consumer of the other side's cells. */
-	_Alignas(LINE) _Atomic uint32_t consumed;	/* cells */
+	_Alignas(LINE) _Atomic uint32_t consumed;	/* cells (R2, A2) */
 	_Atomic uint32_t parts;				/* of messages */
 	/* Read mostly. Of each cell's last message whether it was refused. */
 	_Alignas(LINE) _Atomic uint64_t refused[CHANNEL_CELLS / 64];
-	_Atomic uint32_t reach;				/* enum ring_reach */
+	/*
+	 * enum ring_reach. Stored (release) by ring_set_reach(), loaded (acquire) by the peer's
+	 * ring_reach().
+	 */
+	_Atomic uint32_t reach;
 	_Alignas(LINE) _Atomic uint32_t asleep;		/* number of the sleep << 2 | enum asleep */
 	/* As the producer. */
 	_Alignas(LINE) struct channel_route route[CHANNEL_ROUTES + 1];	/* [0] is unused */
@@ -92,9 +96,18 @@ struct producer {
 	_Atomic uint32_t woken;		/* the sleep of theirs that a bell was rung for last */
 	uint32_t put GUARDED_BY_MEMBER(lock);			/* cells so far */
 	uint32_t consumed GUARDED_BY_MEMBER(lock);		/* of them, as last seen */
-	_Atomic uint32_t told;		/* cells up to the last message */
-	_Atomic uint32_t settled;	/* cells before it hold no message that is not settled */
-	_Atomic bool awaited;		/* answers are to wake us */
+	/*
+	 * Cells up to the last message: R8 in note_told() is behind owner[] and fetched[], which
+	 * who loads it (A8) then reads. Cells before @settled hold no message that is not settled:
+	 * R7 in take_answer() is behind those reads, A7 and has_cell() before the entries are
+	 * written again.
+	 */
+	_Atomic uint32_t told, settled;
+	/*
+	 * Answers are to wake us: stored by ring_await_answers(), taken back by ring_sleep(); see
+	 * there.
+	 */
+	_Atomic bool awaited;
 	bool has_heard;			/* the message just heard said how many cells are consumed: */
 	uint32_t heard;			/*   this many; by the receiving thread */
 	uint32_t owner[CHANNEL_CELLS];	/* of each message; 0: a datagram */
@@ -112,13 +125,21 @@ struct producer {
 struct consumer {
 	const struct channel_side *half;	/* theirs */
 	struct channel_side *ours;
-	_Atomic uint32_t taken;		/* cells given out so far; pollers look at it */
+	/*
+	 * Cells given out so far; pollers look at it. Stored (release) by ring_finish() behind the
+	 * bit of a refusal, loaded (acquire) by ring_send_end(), which tells the peer: it may read
+	 * the bit then.
+	 */
+	_Atomic uint32_t taken;
 	_Atomic bool held;		/* the next message is being dealt with (ring_hold) */
 	bool heard, refused;		/* messages whose answers the peer was not woken for yet */
 };
 
 struct channel {
 	unsigned number;
+	/*
+	 * Stored (release) by channel_begin() behind all below, loaded (acquire) by channel_at().
+	 */
 	_Atomic bool open;
 	struct producer producer;
 	struct consumer consumer;
@@ -129,11 +150,19 @@ struct ring_link {
 	struct counters *counters;
 	channel_wake_fn *wake;
 	_Atomic uint64_t bells[CHANNELS_MAX / 64];	/* channels whose peer is to be woken */
-	_Atomic unsigned count;		/* channels are below it */
-	_Atomic unsigned open;		/* channels that are open */
+	/*
+	 * Channels are below it. Raised by ring_add() behind channel[], loaded (acquire) by all
+	 * loops.
+	 */
+	_Atomic unsigned count;
+	_Atomic unsigned open;		/* channels that are open: a hint */
 	unsigned next;			/* channel to begin with: each has its turn ... */
 	unsigned row;			/* ... of so many messages */
 	unsigned given[CHANNELS_MAX], given_count;	/* channels with datagrams given out */
+	/*
+	 * Stored (release) by ring_add() behind what it points to, loaded (acquire) by
+	 * channel_at().
+	 */
 	struct channel *_Atomic channel[CHANNELS_MAX];
 	uint8_t (*small)[LINE];		/* one for each datagram given out at once */
 };

@@ -30,7 +30,11 @@ struct ah {
 	struct ibv_ah ibv;		/* first */
 	struct ibv_ah_attr attr;	/* as given */
 	struct av av;
-	_Atomic uint32_t references;	/* the application's and one per work request naming it */
+	/*
+	 * The application's and one per work request naming it. The last one to go (acq_rel in
+	 * ah_put()) sees what the others did with it, and frees it.
+	 */
+	_Atomic uint32_t references;
 	/* By peer process, what the transport knows of the way there; freed by release(). */
 	_Atomic(struct ah_path *) paths;
 	void (*_Atomic release)(struct ah *ah);	/* NULL: there is nothing to free */

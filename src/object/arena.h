@@ -29,7 +29,13 @@ enum mr_kind { MR_FREE, MR_REGION, MR_WINDOW_1, MR_WINDOW_2 };
 
 /* A region or window. Written by the owner under mr_table->lock; key is written last. */
 struct mr_entry {
-	_Atomic uint32_t key;		/* full 32-bit key while alive, 0 when dead */
+	/*
+	 * Full 32-bit key while alive, 0 when dead. Who accesses adds to @users, then loads @key;
+	 * who ends it stores 0, then loads @users (mr_grant(), mr_describe(); mr_entry_kill(),
+	 * _drain()). All four are seq_cst: one of the two sees the other. mr_entry_publish() stores
+	 * it behind the fields below.
+	 */
+	_Atomic uint32_t key;
 	uint32_t kind;			/* enum mr_kind */
 	uint32_t access;		/* enum ibv_access_flags */
 	uint32_t pd;			/* number of the protection domain */
@@ -39,7 +45,11 @@ struct mr_entry {
 	uint32_t qpn;			/* MR_WINDOW_2: the QP it is bound on; else 0 */
 	uint32_t parent;		/* windows: index of the region bound to */
 	_Atomic uint32_t windows;	/* regions: windows bound */
-	_Atomic uint32_t users;		/* accesses in progress: deregistration waits for 0 */
+	/*
+	 * Accesses in progress: deregistration waits for 0, and sees then (release) that they are
+	 * over.
+	 */
+	_Atomic uint32_t users;
 	uint32_t last_key;		/* of the index's latest use: the next tag differs */
 	uint32_t reserved;
 };
@@ -48,8 +58,13 @@ static_assert(sizeof(struct mr_entry) == 64, "an entry is a cache line, shared b
 /* What is read of a QP without its lock. */
 struct qp_access {
 	_Atomic uint32_t qpn;		/* 0: none */
-	_Atomic uint32_t state;		/* enum ibv_qp_state */
-	_Atomic uint32_t access;	/* qp_access_flags */
+	/*
+	 * enum ibv_qp_state. Stored under qp->lock (qp_set_state), loaded by qp_post_recv() and hca/ as a
+	 * hint.
+	 */
+	_Atomic uint32_t state;
+	/* qp_access_flags: stored under qp->lock, loaded by nobody yet */
+	_Atomic uint32_t access;
 	uint32_t pd;
 	uint32_t type;			/* enum ibv_qp_type */
 	uint32_t dest_qpn;

@@ -33,8 +33,12 @@ struct cq {
 	struct completion *ring GUARDED_BY_MEMBER(lock);
 	uint32_t size GUARDED_BY_MEMBER(lock);	/* entries; the application sees it as cqe */
 	uint32_t mask GUARDED_BY_MEMBER(lock);	/* slots of the ring - 1; they are a power of two */
-	_Atomic uint32_t head;		/* pushed so far, under lock */
-	_Atomic uint32_t tail;		/* polled so far, under lock */
+	/*
+	 * Pushed and polled so far, stored under lock. cq_is_empty() loads head (acquire) without
+	 * it: who sees a completion there sees what was written before it was pushed (release in
+	 * set_head()).
+	 */
+	_Atomic uint32_t head, tail;
 	_Atomic uint32_t armed;		/* enum cq_armed; under lock, a hint without */
 	/* no further completions; polling still drains */
 	bool overflowed GUARDED_BY_MEMBER(lock);

@@ -22,7 +22,11 @@ struct event_queue {
 	/* struct comp_event or struct async_event */
 	struct list events GUARDED_BY_MEMBER(lock);
 	int fd;				/* -1 in tests and the simulator */
-	_Atomic uint32_t references;	/* the owner's and one per pending wake-up */
+	/*
+	 * The owner's and one per pending wake-up. The last one to go (acq_rel in
+	 * event_queue_put()) sees what the others did with it, and releases it.
+	 */
+	_Atomic uint32_t references;
 	void (*release)(struct event_queue *queue);	/* called at 0 references */
 };
 

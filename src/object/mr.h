@@ -30,7 +30,12 @@ struct mr_table {
 	void (*forget)(void *peers, void *block);	/* a region that had it is gone, or moved elsewhere */
 	void *peers;
 	struct mr_entry *entry;		/* [MR_TABLE_SIZE], in the arena */
-	void *_Atomic *block;		/* [MR_TABLE_SIZE]: of regions (mr_set_block); or NULL */
+	/*
+	 * [MR_TABLE_SIZE]: of regions; or NULL. Stored (release) by mr_set_block() behind what it
+	 * points to, loaded (acquire) by mr_block() and mr_describe(); exchanged for NULL by who
+	 * gives it back.
+	 */
+	void *_Atomic *block;
 	uint32_t count GUARDED_BY_MEMBER(lock);			/* of entries in use */
 	uint64_t (*random)(void);	/* keys are made of it; NULL, in tests: of a seed */
 	uint64_t random_state GUARDED_BY_MEMBER(lock);

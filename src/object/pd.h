@@ -12,7 +12,10 @@
 struct pd {
 	struct ibv_pd ibv;		/* first: what the application holds */
 	uint32_t number;		/* unique in the process, never 0 */
-	_Atomic uint32_t users;		/* MRs, MWs, QPs, SRQs, AHs: destroy gives EBUSY unless 0 */
+	/*
+	 * MRs, MWs, QPs, SRQs, AHs: destroy gives EBUSY unless 0. A count that publishes nothing.
+	 */
+	_Atomic uint32_t users;
 	struct list node;		/* in its context's objects */
 };
 

@@ -25,7 +25,12 @@ struct recv_queue {
 	size_t stride;			/* bytes of a slot; fixed */
 	uint32_t size, max_sge;		/* max_sge is fixed; size changes under lock */
 	uint32_t mask GUARDED_BY_MEMBER(lock);	/* slots of the ring - 1; they are a power of two */
-	_Atomic uint32_t head, tail;	/* posted, taken; head - tail are waiting */
+	/*
+	 * Posted, taken; head - tail are waiting. Stored under lock; recv_queue_count() loads head
+	 * (acquire) without it, which pairs with the release in post_one(): a hint, receives are
+	 * read under lock.
+	 */
+	_Atomic uint32_t head, tail;
 };
 
 int recv_queue_init(struct recv_queue *queue, uint32_t size, uint32_t max_sge);

@@ -24,7 +24,7 @@ enum fail_point {
 };
 
 struct fail {
-	_Atomic unsigned countdown;	/* 0: never; 1: the next call */
+	_Atomic unsigned countdown;	/* 0: never; 1: the next call; publishes nothing */
 	int error;
 };
 

@@ -82,6 +82,10 @@ static int check_by_text(FILE *maps, struct walk *walk)
  * which it does not know (closefrom) makes the question fail, with ENOTTY or EBADF, and not the check.
  */
 static struct {
+	/*
+	 * keep() stores it before process, check_by_kept() loads process before it: a child takes
+	 * none.
+	 */
 	_Atomic int fd;
 	_Atomic pid_t process;
 } kept = { .fd = -1 };

@@ -35,7 +35,7 @@ LIMIT = {
     'transport': 10,
     'link': 3,
     'host': 1,
-    'local': 11,
+    'local': 12,
     'mad': 1,
     'cm/protocol': 4,
     'cm/endpoint': 10,

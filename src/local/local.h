@@ -83,8 +83,8 @@ struct local {
 	 */
 	_Atomic bool serve_due;
 	/*
-	 * Grants are to be offered by the thread that makes progress next: set by grant_offer() behind peer->offer[],
-	 * and cleared by grant_make_offers() before it looks there.
+	 * Grants are to be offered by the thread that makes progress next: set by grant_offer() behind
+	 * peer->offer[], and cleared by grant_make_offers() before it looks there.
 	 */
 	_Atomic bool offers_due;
 	/* local_fetch() has: so many jobs; a hint, job.state decides */

@@ -296,15 +296,16 @@ static int start(void)
 		return err;
 	}
 	gsi = mad_gsi(mad);
+	agent_lock();
+	prepare();
 	protocol = cm_protocol_new(&protocol_ops, NULL, gsi_slot(gsi) << COMM_ID_SLOT_SHIFT,
-				   COMM_ID_BITS);
+				   COMM_ID_BITS);	/* asks for random numbers, under the lock */
 	if (!protocol) {
+		agent_unlock();
 		mad_close(mad);
 		hca_put_qp1(qp1);
 		return ENOMEM;
 	}
-	agent_lock();
-	prepare();
 	agent.qp1 = qp1;
 	agent.mad = mad;
 	agent.gsi = gsi;

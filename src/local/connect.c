@@ -299,6 +299,38 @@ static int judge(struct local *local, const struct hello *hello) REQUIRES(local-
 	return 0;
 }
 
+/*
+ * Judge it, and keep our threads from connecting to it until unclaim_welcome(): otherwise both
+ * ends might accept each other's attempt, and share memory twice. *claimed: bit i: slot[i] was
+ * claimed here.
+ */
+static int claim_welcome(struct local *local, const struct hello *hello, uint32_t *claimed)
+{
+	int verdict;
+	unsigned i;
+
+	*claimed = 0;
+	lock_acquire(&local->peers->lock);
+	verdict = judge(local, hello);
+	for (i = 0; !verdict && i < hello->slot_count; i++) {
+		if (local->peers->connecting[hello->slot[i]])
+			continue;
+		local->peers->connecting[hello->slot[i]] = true;
+		*claimed |= 1u << i;
+	}
+	lock_release(&local->peers->lock);
+	return verdict;
+}
+
+static void unclaim_welcome(struct local *local, const struct hello *hello, uint32_t claimed)
+{
+	unsigned i;
+
+	for (i = 0; i < hello->slot_count; i++)
+		if (claimed & 1u << i)
+			unclaim_attempt(local->peers, hello->slot[i]);
+}
+
 static void refuse(struct local *local, struct handshake_peer *process, int verdict)
 {
 	struct hello hello;
@@ -367,6 +399,8 @@ static bool end_former_holders(struct local *local, const struct handshake_peer 
 
 static void receive_connector(struct local *local, struct handshake_peer *process)
 {
+	struct hello hello = process->hello;
+	uint32_t claimed = 0;
 	bool late;
 	int verdict;
 
@@ -380,6 +414,8 @@ static void receive_connector(struct local *local, struct handshake_peer *proces
 			(int)process->pid, process->hello.slot[0]);
 		verdict = EBUSY;
 	}
+	if (!verdict)
+		verdict = claim_welcome(local, &hello, &claimed);
 	if (verdict == EEXIST && end_former_holders(local, process))
 		verdict = EBUSY;	/* until they are dismissed */
 	if (verdict)
@@ -387,6 +423,7 @@ static void receive_connector(struct local *local, struct handshake_peer *proces
 	/* We are awake, but an application thread may sleep in our place (engine/wait.c). */
 	else if (!welcome(local, process, late))
 		waiter_ring(local->waiter);
+	unclaim_welcome(local, &hello, claimed);
 }
 
 /*

@@ -638,13 +638,6 @@ static void await_map_lines(const char *rights, unsigned count)
 		usleep(10000);
 }
 
-/* Under ThreadSanitizer attempts cross often, and the side of one may stay for seconds: why is not known. */
-#ifdef THREAD_SANITIZER
-#define SLOW true
-#else
-#define SLOW false
-#endif
-
 static void looks_for_more(struct end *end, void *argument)
 {
 	size_t bytes;
@@ -655,8 +648,7 @@ static void looks_for_more(struct end *end, void *argument)
 	use_all(end);
 	await_map_lines(" rw-s ", 2);
 	/* Of the channel our side, and of blocks our own; theirs are for reading. */
-	CHECK(map_lines(" rw-s ") == 2 || (SLOW && map_lines(" rw-s ") == 3),
-	      "%u shared mappings are writable", map_lines(" rw-s "));
+	CHECK(map_lines(" rw-s ") == 2, "%u shared mappings are writable", map_lines(" rw-s "));
 	CHECK(find_mapping(CHANNEL_MAPPING, " rw-s ", &start, &bytes) &&
 	      start == (char *)peer_of(end)->ours);
 	CHECK(find_mapping(BLOCK_MAPPING, " rw-s ", &start, &bytes) && start == end->memory);

@@ -22,7 +22,7 @@ bool call_guarded;
  */
 _Static_assert(sizeof(unsigned long) * 8 == _NSIG - 1, "a signal for each bit");
 
-static unsigned long bit(int signal)
+static unsigned long call_bit(int signal)
 {
 	return 1ul << (signal - 1);
 }
@@ -30,8 +30,9 @@ static unsigned long bit(int signal)
 /* Faults are handled where they happen; 32 and 33 are the C library's own. */
 static unsigned long all_signals(void)
 {
-	return ~(bit(SIGSEGV) | bit(SIGBUS) | bit(SIGFPE) | bit(SIGILL) | bit(SIGTRAP) | bit(SIGSYS) |
-		 bit(SIGABRT) | bit(32) | bit(33));
+	return ~(call_bit(SIGSEGV) | call_bit(SIGBUS) | call_bit(SIGFPE) | call_bit(SIGILL) |
+		 call_bit(SIGTRAP) | call_bit(SIGSYS) | call_bit(SIGABRT) | call_bit(32) |
+		 call_bit(33));
 }
 
 static void to_set(unsigned long mask, sigset_t *set)
@@ -68,7 +69,7 @@ bool call_pause(void)
 }
 
 /* To this thread, as it came; false: there is no room for it. */
-static bool send_again(int signal, const siginfo_t *info)
+static bool call_send_again(int signal, const siginfo_t *info)
 {
 	pid_t process = getpid(), thread = (pid_t)syscall(SYS_gettid);
 
@@ -98,7 +99,7 @@ static bool put_off(int signal, const siginfo_t *info, void *context, int flags)
 	/* Not before we return, whatever its flags are. */
 	to_set(all_signals(), &all);
 	pthread_sigmask(SIG_BLOCK, &all, &before);
-	sent = send_again(signal, info);
+	sent = call_send_again(signal, info);
 	if (sent) {
 		memcpy(&mask, of_context, sizeof(mask));
 		remember_mask(mask);
@@ -127,8 +128,8 @@ void call_abandon(void *unused)
 	call_pay();
 }
 
-static int poll_cancellable(struct pollfd *fds, nfds_t count, const struct timespec *timeout,
-			    const sigset_t *mask)
+static int call_poll_cancellable(struct pollfd *fds, nfds_t count, const struct timespec *timeout,
+				 const sigset_t *mask)
 {
 	int ready;
 
@@ -145,7 +146,7 @@ static int poll_guarded(struct pollfd *fds, nfds_t count, int timeout_ms)
 	sigset_t mask;
 
 	call_mask(&mask);
-	return poll_cancellable(fds, count, timeout_ms < 0 ? NULL : &timeout, &mask);
+	return call_poll_cancellable(fds, count, timeout_ms < 0 ? NULL : &timeout, &mask);
 }
 
 int call_poll(struct pollfd *fds, nfds_t count, int timeout_ms)

@@ -30,7 +30,7 @@ static uint32_t divide_x(uint32_t a)
 	return a & ONE ? (a ^ POLYNOMIAL) << 1 | 1 : a << 1;
 }
 
-static uint32_t multiply(uint32_t a, uint32_t b)
+static uint32_t crc32_multiply(uint32_t a, uint32_t b)
 {
 	uint32_t product = 0;
 
@@ -50,8 +50,8 @@ static uint32_t unshift_factor(size_t length)
 		power = divide_x(power);
 	for (; length; length >>= 1) {
 		if (length & 1)
-			factor = multiply(factor, power);
-		power = multiply(power, power);
+			factor = crc32_multiply(factor, power);
+		power = crc32_multiply(power, power);
 	}
 	return factor;
 }
@@ -66,5 +66,5 @@ uint32_t crc32_difference_unshift(uint32_t difference, size_t length)
 		known_factor = unshift_factor(length);
 		known_length = length;
 	}
-	return multiply(difference, known_factor);
+	return crc32_multiply(difference, known_factor);
 }

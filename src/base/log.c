@@ -167,7 +167,7 @@ void log_print(enum log_level level, const char *format, ...)
 	errno = saved;
 }
 
-static void say(const char *format, va_list args)
+static void log_write(const char *format, va_list args)
 {
 	static const char prefix[] = "verbatim: ";
 	int saved = errno;
@@ -183,7 +183,7 @@ void explain_print(const char *format, ...)
 	va_list args;
 
 	va_start(args, format);
-	say(format, args);
+	log_write(format, args);
 	va_end(args);
 }
 
@@ -192,7 +192,7 @@ void complain(const char *format, ...)
 	va_list args;
 
 	va_start(args, format);
-	say(format, args);
+	log_write(format, args);
 	va_end(args);
 }
 

@@ -60,8 +60,8 @@ static const char *const other_variables[] = {
 
 #define SETTING_COUNT (sizeof(settings) / sizeof(settings[0]))
 
-static int set_number(struct config *config, const struct setting *setting, const char *value,
-		      const char *where)
+static int config_set_number(struct config *config, const struct setting *setting,
+			     const char *value, const char *where)
 {
 	char *end;
 	unsigned long number = strtoul(value, &end, 10);
@@ -87,14 +87,14 @@ static int set_text(struct config *config, const struct setting *setting, const 
 	return 0;
 }
 
-static int set(struct config *config, const struct setting *setting, const char *value,
-	       const char *where)
+static int config_set(struct config *config, const struct setting *setting, const char *value,
+		      const char *where)
 {
-	return setting->is_number ? set_number(config, setting, value, where) :
-				    set_text(config, setting, value, where);
+	return setting->is_number ? config_set_number(config, setting, value, where)
+				  : set_text(config, setting, value, where);
 }
 
-static char *trim(char *text)
+static char *config_trim(char *text)
 {
 	char *end;
 
@@ -108,7 +108,7 @@ static char *trim(char *text)
 
 static int set_line(struct config *config, char *line, const char *path, unsigned number)
 {
-	char where[512], *value, *key = trim(line);
+	char where[512], *value, *key = config_trim(line);
 	size_t i;
 
 	if (!*key || *key == '#')
@@ -119,11 +119,11 @@ static int set_line(struct config *config, char *line, const char *path, unsigne
 		return EINVAL;
 	}
 	*value++ = '\0';
-	key = trim(key);
+	key = config_trim(key);
 	snprintf(where, sizeof(where), "%s:%u: %s", path, number, key);
 	for (i = 0; i < SETTING_COUNT; i++)
 		if (!strcmp(settings[i].key, key))
-			return set(config, &settings[i], trim(value), where);
+			return config_set(config, &settings[i], config_trim(value), where);
 	complain("%s: unknown setting: expected one of%s", where, keys + 1);
 	return EINVAL;
 }
@@ -153,7 +153,7 @@ static int load_file(struct config *config, const char *path)
 	return err;
 }
 
-static bool is_known(const char *variable, size_t length)
+static bool config_is_known(const char *variable, size_t length)
 {
 	size_t i;
 
@@ -177,7 +177,7 @@ static int refuse_unknown(void)
 	for (entry = environ; entry && *entry; entry++) {
 		size_t length = strcspn(*entry, "=");
 
-		if (strncmp(*entry, "VERBATIM_", 9) || is_known(*entry, length))
+		if (strncmp(*entry, "VERBATIM_", 9) || config_is_known(*entry, length))
 			continue;
 		complain("unknown variable %.*s: expected one of%s, VERBATIM_CONFIG, VERBATIM_LOG, "
 			 "VERBATIM_EXPLAIN, VERBATIM_FAULT, VERBATIM_TRACE", (int)length, *entry,
@@ -187,7 +187,7 @@ static int refuse_unknown(void)
 	return 0;
 }
 
-static int check(const struct config *config)
+static int config_check(const struct config *config)
 {
 	if (config->mtu & (config->mtu - 1)) {
 		complain("VERBATIM_MTU (mtu): invalid value %u: expected 256, 512, 1024, 2048 or "
@@ -221,10 +221,10 @@ int config_load(struct config *config)
 		const char *value = secure_getenv(settings[i].variable);
 
 		if (value && *value)
-			err = set(&loaded, &settings[i], value, settings[i].variable);
+			err = config_set(&loaded, &settings[i], value, settings[i].variable);
 	}
 	if (!err)
-		err = check(&loaded);
+		err = config_check(&loaded);
 	if (!err)
 		*config = loaded;
 	return err;

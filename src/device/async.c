@@ -115,7 +115,7 @@ int hca_get_async_event(struct hca_context *context, struct ibv_async_event *eve
 	}
 }
 
-static void ack(pthread_mutex_t *mutex, pthread_cond_t *cond, uint32_t *completed)
+static void async_ack(pthread_mutex_t *mutex, pthread_cond_t *cond, uint32_t *completed)
 {
 	pthread_mutex_lock(mutex);
 	++*completed;
@@ -129,14 +129,14 @@ void hca_ack_async_event(struct ibv_async_event *event)
 	case IBV_EVENT_CQ_ERR: {
 		struct ibv_cq *cq = event->element.cq;
 
-		ack(&cq->mutex, &cq->cond, &cq->async_events_completed);
+		async_ack(&cq->mutex, &cq->cond, &cq->async_events_completed);
 		break;
 	}
 	case IBV_EVENT_SRQ_ERR:
 	case IBV_EVENT_SRQ_LIMIT_REACHED: {
 		struct ibv_srq *srq = event->element.srq;
 
-		ack(&srq->mutex, &srq->cond, &srq->events_completed);
+		async_ack(&srq->mutex, &srq->cond, &srq->events_completed);
 		break;
 	}
 	case IBV_EVENT_QP_FATAL:
@@ -149,7 +149,7 @@ void hca_ack_async_event(struct ibv_async_event *event)
 	case IBV_EVENT_QP_LAST_WQE_REACHED: {
 		struct ibv_qp *qp = event->element.qp;
 
-		ack(&qp->mutex, &qp->cond, &qp->events_completed);
+		async_ack(&qp->mutex, &qp->cond, &qp->events_completed);
 		break;
 	}
 	default:

@@ -17,7 +17,7 @@ static void acknowledge_cq(struct cq *cq)
 	cq->ibv.async_events_completed = cq->async_events_got;
 }
 
-static struct list *first(struct list *head)
+static struct list *close_first(struct list *head)
 {
 	return list_empty(head) ? NULL : head->next;
 }
@@ -26,26 +26,26 @@ static void destroy_queues(struct hca_context *context)
 {
 	struct list *node;
 
-	while ((node = first(&context->qps))) {
+	while ((node = close_first(&context->qps))) {
 		struct qp *qp = list_entry(node, struct qp, node);
 
 		multicast_detach_all(context->hca, qp);
 		acknowledge_qp(qp);
 		hca_destroy_qp(context, qp);
 	}
-	while ((node = first(&context->srqs))) {
+	while ((node = close_first(&context->srqs))) {
 		struct srq *srq = list_entry(node, struct srq, node);
 
 		srq->ibv.events_completed = srq->async_events_got;
 		hca_destroy_srq(context, srq);
 	}
-	while ((node = first(&context->cqs))) {
+	while ((node = close_first(&context->cqs))) {
 		struct cq *cq = list_entry(node, struct cq, node);
 
 		acknowledge_cq(cq);
 		hca_destroy_cq(context, cq);
 	}
-	while ((node = first(&context->channels)))
+	while ((node = close_first(&context->channels)))
 		hca_destroy_comp_channel(context, list_entry(node, struct comp_channel, node));
 }
 
@@ -54,15 +54,15 @@ void context_destroy_objects(struct hca_context *context)
 	struct list *node;
 
 	destroy_queues(context);
-	while ((node = first(&context->mws)))
+	while ((node = close_first(&context->mws)))
 		hca_dealloc_mw(context, list_entry(node, struct mw, node));
-	while ((node = first(&context->mrs)))
+	while ((node = close_first(&context->mrs)))
 		hca_dereg_mr(context, list_entry(node, struct mr, node));
-	while ((node = first(&context->dms)))
+	while ((node = close_first(&context->dms)))
 		hca_free_dm(context, list_entry(node, struct dm, node));
-	while ((node = first(&context->ahs)))
+	while ((node = close_first(&context->ahs)))
 		hca_destroy_ah(context, list_entry(node, struct ah, node));
-	while ((node = first(&context->pds))) {
+	while ((node = close_first(&context->pds))) {
 		struct pd *pd = list_entry(node, struct pd, node);
 
 		atomic_store(&pd->users, 0);

@@ -133,7 +133,7 @@ static uint32_t count_poll(_Atomic uint32_t *counter)
 	return n;
 }
 
-static void make_progress(struct cq *cq)
+static void cq_make_progress(struct cq *cq)
 {
 	struct hca_context *context = cq->owner;
 	unsigned packets;
@@ -168,9 +168,9 @@ static bool before_poll(struct cq *cq)
 		return false;
 	if (cq_is_empty(cq)) {
 		if (!can_skip(cq))
-			make_progress(cq);
+			cq_make_progress(cq);
 	} else if (count_poll(&cq->full_polls) % PROGRESS_EVERY == 0) {
-		make_progress(cq);
+		cq_make_progress(cq);
 	}
 	return true;
 }

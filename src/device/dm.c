@@ -18,7 +18,7 @@
 #include "object/dm.h"
 #include "platform/memory.h"
 
-static int check_attr(const struct ibv_alloc_dm_attr *attr)
+static int dm_check_attr(const struct ibv_alloc_dm_attr *attr)
 {
 	if (attr->comp_mask) {
 		explain("alloc_dm: comp_mask 0x%x must be 0", attr->comp_mask);
@@ -38,7 +38,7 @@ static int check_attr(const struct ibv_alloc_dm_attr *attr)
 }
 
 /* What the process may have is shared by all its devices. */
-static int reserve(struct hca *hca, size_t bytes)
+static int dm_reserve(struct hca *hca, size_t bytes)
 {
 	uint64_t left;
 
@@ -55,7 +55,7 @@ static int reserve(struct hca *hca, size_t bytes)
 	return ENOMEM;
 }
 
-static void unreserve(struct hca *hca, size_t bytes)
+static void dm_unreserve(struct hca *hca, size_t bytes)
 {
 	lock_acquire(&hca->objects);
 	hca->dm_bytes -= bytes;
@@ -90,7 +90,7 @@ int hca_alloc_dm(struct hca_context *context, const struct ibv_alloc_dm_attr *at
 
 	if (context_is_dead(context, "alloc_dm"))
 		return EIO;
-	err = check_attr(attr);
+	err = dm_check_attr(attr);
 	if (err)
 		return err;
 	dm = calloc(1, sizeof(*dm));
@@ -98,7 +98,7 @@ int hca_alloc_dm(struct hca_context *context, const struct ibv_alloc_dm_attr *at
 		return ENOMEM;
 	dm->length = attr->length;
 	dm->bytes = (attr->length + MEMORY_PAGE - 1) & ~(size_t)(MEMORY_PAGE - 1);
-	err = reserve(hca, dm->bytes);
+	err = dm_reserve(hca, dm->bytes);
 	if (err)
 		goto free_dm;
 	err = take_pages(dm, (size_t)1 << attr->log_align_req);
@@ -111,7 +111,7 @@ int hca_alloc_dm(struct hca_context *context, const struct ibv_alloc_dm_attr *at
 	*allocated = dm;
 	return 0;
 unreserve:
-	unreserve(hca, dm->bytes);
+	dm_unreserve(hca, dm->bytes);
 free_dm:
 	free(dm);
 	return err;
@@ -135,12 +135,12 @@ int hca_free_dm(struct hca_context *context, struct dm *dm)
 	lock_release(&hca->objects);
 	if (!dm->is_block || !block_free(dm->memory))
 		memory_release(dm->memory, dm->bytes, -1);
-	unreserve(hca, dm->bytes);
+	dm_unreserve(hca, dm->bytes);
 	free(dm);
 	return 0;
 }
 
-static int check_range(const char *call, const struct dm *dm, uint64_t offset, size_t length)
+static int dm_check_range(const char *call, const struct dm *dm, uint64_t offset, size_t length)
 {
 	if (dm_has(dm, offset, length))
 		return 0;
@@ -162,7 +162,7 @@ int hca_reg_dm_mr(struct hca_context *context, struct pd *pd, struct dm *dm, uin
 			"IBV_ACCESS_ZERO_BASED", access);
 		return EINVAL;
 	}
-	err = check_range("reg_dm_mr", dm, offset, length);
+	err = dm_check_range("reg_dm_mr", dm, offset, length);
 	if (err)
 		return err;
 	mr = calloc(1, sizeof(*mr));
@@ -190,14 +190,14 @@ int hca_reg_dm_mr(struct hca_context *context, struct pd *pd, struct dm *dm, uin
  */
 int hca_copy_to_dm(struct dm *dm, uint64_t offset, const void *from, size_t length)
 {
-	int err = check_range("memcpy_to_dm", dm, offset, length);
+	int err = dm_check_range("memcpy_to_dm", dm, offset, length);
 
 	return err ? err : copy_user_ordered(dm->memory + offset, from, length);
 }
 
 int hca_copy_from_dm(void *to, const struct dm *dm, uint64_t offset, size_t length)
 {
-	int err = check_range("memcpy_from_dm", dm, offset, length);
+	int err = dm_check_range("memcpy_from_dm", dm, offset, length);
 
 	return err ? err : copy_user(to, dm->memory + offset, length);
 }

@@ -25,7 +25,8 @@ struct multicast_group {
 	struct qp *qp[LIMIT_MULTICAST_QPS];
 };
 
-static struct multicast_group *find(struct hca *hca, const uint8_t gid[16], uint32_t interface)
+static struct multicast_group *groups_find(struct hca *hca, const uint8_t gid[16],
+					   uint32_t interface)
 {
 	struct list *node;
 
@@ -38,7 +39,7 @@ static struct multicast_group *find(struct hca *hca, const uint8_t gid[16], uint
 	return NULL;
 }
 
-static int join(struct hca *hca, const struct multicast_group *group)
+static int groups_join(struct hca *hca, const struct multicast_group *group)
 {
 	int err = udp_join(hca->engine.udp, group->alias, group->interface);
 
@@ -51,15 +52,15 @@ static int join(struct hca *hca, const struct multicast_group *group)
 	return err;
 }
 
-static void leave(struct hca *hca, const struct multicast_group *group)
+static void groups_leave(struct hca *hca, const struct multicast_group *group)
 {
 	udp_leave(hca->engine.udp, group->alias, group->interface);
 	if (memcmp(group->gid, group->alias, 16))
 		udp_leave(hca->engine.udp, group->gid, group->interface);
 }
 
-static int make(struct hca *hca, const uint8_t gid[16], uint32_t interface,
-		struct multicast_group **made)
+static int groups_make(struct hca *hca, const uint8_t gid[16], uint32_t interface,
+		       struct multicast_group **made)
 {
 	struct multicast_group *group = calloc(1, sizeof(*group));
 	int err;
@@ -69,7 +70,7 @@ static int make(struct hca *hca, const uint8_t gid[16], uint32_t interface,
 	memcpy(group->gid, gid, 16);
 	net_multicast_alias(gid, group->alias);
 	group->interface = interface;
-	err = join(hca, group);
+	err = groups_join(hca, group);
 	if (err) {
 		explain("attach_mcast: cannot join the IP group: %s", strerror(err));
 		free(group);
@@ -84,12 +85,12 @@ static void drop_if_empty(struct hca *hca, struct multicast_group *group)
 {
 	if (group->count)
 		return;
-	leave(hca, group);
+	groups_leave(hca, group);
 	list_remove(&group->node);
 	free(group);
 }
 
-static int add(struct hca *hca, struct multicast_group *group, struct qp *qp)
+static int groups_add(struct hca *hca, struct multicast_group *group, struct qp *qp)
 {
 	unsigned i;
 
@@ -124,11 +125,11 @@ int hca_attach_mcast(struct qp *qp, const union ibv_gid *gid, uint16_t lid)
 	}
 	lock_acquire(&hca->engine.progress);
 	lock_acquire(&hca->objects);
-	group = find(hca, gid->raw, interface);
+	group = groups_find(hca, gid->raw, interface);
 	if (!group)
-		err = make(hca, gid->raw, interface, &group);
+		err = groups_make(hca, gid->raw, interface, &group);
 	if (!err) {
-		err = add(hca, group, qp);
+		err = groups_add(hca, group, qp);
 		drop_if_empty(hca, group);
 	}
 	lock_release(&hca->objects);
@@ -136,7 +137,7 @@ int hca_attach_mcast(struct qp *qp, const union ibv_gid *gid, uint16_t lid)
 	return err;
 }
 
-static bool take_out(struct multicast_group *group, struct qp *qp)
+static bool groups_take_out(struct multicast_group *group, struct qp *qp)
 {
 	unsigned i;
 
@@ -160,9 +161,9 @@ int hca_detach_mcast(struct qp *qp, const union ibv_gid *gid, uint16_t lid)
 		return EIO;
 	lock_acquire(&hca->engine.progress);
 	lock_acquire(&hca->objects);
-	group = find(hca, gid->raw, context->port->netdev.index);
+	group = groups_find(hca, gid->raw, context->port->netdev.index);
 	if (group) {
-		found = take_out(group, qp);
+		found = groups_take_out(group, qp);
 		drop_if_empty(hca, group);
 	}
 	lock_release(&hca->objects);
@@ -181,7 +182,7 @@ void multicast_detach_all(struct hca *hca, struct qp *qp)
 	list_for_each_safe(node, following, &hca->groups) {
 		struct multicast_group *group = list_entry(node, struct multicast_group, node);
 
-		take_out(group, qp);
+		groups_take_out(group, qp);
 		drop_if_empty(hca, group);
 	}
 	lock_release(&hca->objects);

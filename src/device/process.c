@@ -28,7 +28,7 @@ static struct lock process_lock = LOCK_INITIALIZER;
 static struct hca *the_hca;
 static unsigned references;
 
-static int allocate(struct hca *hca)
+static int process_allocate(struct hca *hca)
 {
 	int err;
 
@@ -46,8 +46,9 @@ static int allocate(struct hca *hca)
 
 /* ---- what the engine calls ---- */
 
-static void management(void *owner, const struct datagram *datagram, uint8_t *data, size_t bytes,
-		       unsigned segment, const struct packet *packet, uint64_t now_ns)
+static void process_management(void *owner, const struct datagram *datagram, uint8_t *data,
+			       size_t bytes, unsigned segment, const struct packet *packet,
+			       uint64_t now_ns)
 {
 	struct qp1 *qp1 = &((struct hca *)owner)->qp1;
 
@@ -63,7 +64,8 @@ static int receive_service(void *owner, struct datagram *datagram, uint8_t *buff
 	return qp1_receive_service(qp1, datagram, buffer, size);
 }
 
-static void multicast(void *owner, const struct packet *packet, struct rx_info *info, uint64_t now_ns)
+static void process_multicast(void *owner, const struct packet *packet, struct rx_info *info,
+			      uint64_t now_ns)
 {
 	struct hca *hca = owner;
 
@@ -71,12 +73,12 @@ static void multicast(void *owner, const struct packet *packet, struct rx_info *
 	multicast_deliver(hca, packet, info, now_ns);
 }
 
-static bool is_connected_to(void *owner, uint32_t slot)
+static bool process_is_connected_to(void *owner, uint32_t slot)
 {
 	return qps_are_connected_to(owner, slot);
 }
 
-static void chores(void *owner, uint32_t ready, uint64_t now_ns)
+static void process_chores(void *owner, uint32_t ready, uint64_t now_ns)
 {
 	struct hca *hca = owner;
 
@@ -97,15 +99,20 @@ static uint64_t chore_ns(void *owner)
 	return qp1_chore_ns(&((struct hca *)owner)->qp1);
 }
 
-static void leave(void *owner)
+static void process_send_final_acks(void *owner)
 {
 	qps_send_final_acks(owner);
 }
 
 static const struct engine_ops engine_ops = {
-	.management = management, .receive_service = receive_service, .multicast = multicast,
-	.is_connected_to = is_connected_to, .chores = chores, .has_chores = has_chores, .chore_ns = chore_ns,
-	.leave = leave,
+	.management = process_management,
+	.receive_service = receive_service,
+	.multicast = process_multicast,
+	.is_connected_to = process_is_connected_to,
+	.chores = process_chores,
+	.has_chores = has_chores,
+	.chore_ns = chore_ns,
+	.leave = process_send_final_acks,
 };
 
 static void peer_lost(struct qp *qp)
@@ -115,7 +122,7 @@ static void peer_lost(struct qp *qp)
 
 /* ---- start and stop ---- */
 
-static void init(struct hca *hca)
+static void process_init(struct hca *hca)
 {
 	lock_init(&hca->objects);
 	list_init(&hca->contexts);
@@ -131,7 +138,7 @@ static void init(struct hca *hca)
 	qp1_init(&hca->qp1, &hca->engine, &hca->net);
 }
 
-static void release(struct hca *hca)
+static void process_release(struct hca *hca)
 {
 	engine_close(&hca->engine);
 	mr_table_free(&hca->mrs);
@@ -155,21 +162,21 @@ static int watch_interfaces(struct hca *hca)
 	return 0;
 }
 
-static int start(struct hca **started)
+static int process_start(struct hca **started)
 {
 	struct hca *hca = calloc(1, sizeof(*hca));
 	int err;
 
 	if (!hca)
 		return ENOMEM;
-	init(hca);
+	process_init(hca);
 	err = config_load(&hca->config);
 	if (!err)
 		err = local_mode_of(hca->config.memory, &hca->engine.local.mode);
 	if (!err)
 		err = fault_handler_install();
 	if (!err)
-		err = allocate(hca);
+		err = process_allocate(hca);
 	if (!err)
 		err = engine_open(&hca->engine);
 	if (err)
@@ -189,7 +196,7 @@ static int start(struct hca **started)
 stop:
 	engine_stop(&hca->engine);
 release:
-	release(hca);
+	process_release(hca);
 	return err;
 }
 
@@ -214,7 +221,7 @@ static void after_fork_parent(void) UNCHECKED_LOCKS
 	call_leave(CALL_CLOSED);
 }
 
-static void abandon(struct hca *hca)
+static void process_abandon(struct hca *hca)
 {
 	struct list *node;
 
@@ -231,7 +238,7 @@ static void abandon(struct hca *hca)
 static void after_fork_child(void)
 {
 	if (the_hca)
-		abandon(the_hca);
+		process_abandon(the_hca);
 	thread_id_forget();
 	memory_check_end();
 	the_hca = NULL;
@@ -274,7 +281,7 @@ int hca_get(struct hca **hca)
 	pthread_once(&once, install_fork_handlers);
 	lock_acquire(&process_lock);
 	if (!the_hca)
-		err = start(&the_hca);
+		err = process_start(&the_hca);
 	if (!err) {
 		references++;
 		*hca = the_hca;
@@ -294,7 +301,7 @@ void hca_put(struct hca *hca)
 	lock_release(&process_lock);
 	if (last) {
 		engine_stop(&hca->engine);
-		release(hca);
+		process_release(hca);
 	}
 }
 

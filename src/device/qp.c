@@ -14,7 +14,7 @@
 /* ---- numbers ---- */
 
 /* Number the QP and make it findable. */
-static int enter(struct hca *hca, struct qp *qp) REQUIRES(hca->engine.progress, hca->objects)
+static int qp_enter(struct hca *hca, struct qp *qp) REQUIRES(hca->engine.progress, hca->objects)
 {
 	unsigned index;
 	int err;
@@ -31,7 +31,7 @@ static int enter(struct hca *hca, struct qp *qp) REQUIRES(hca->engine.progress, 
 	return err;
 }
 
-static void leave(struct hca *hca, struct qp *qp) REQUIRES(hca->engine.progress, hca->objects)
+static void qp_leave(struct hca *hca, struct qp *qp) REQUIRES(hca->engine.progress, hca->objects)
 {
 	qp_table_remove(&hca->engine, qp);
 	atomic_store(&qp->access->qpn, 0);
@@ -210,7 +210,7 @@ int hca_create_qp(struct hca_context *context, struct ibv_qp_init_attr_ex *attr,
 		goto free_queues;
 	lock_acquire(&hca->engine.progress);
 	lock_acquire(&hca->objects);
-	err = enter(hca, qp);
+	err = qp_enter(hca, qp);
 	if (!err) {
 		publish_access(qp);
 		list_add_tail(&context->qps, &qp->node);
@@ -236,7 +236,7 @@ free_qp:
 
 /* ---- connected to whom ---- */
 
-static bool is_connected_to(struct qp *qp, uint32_t slot)
+static bool qp_is_connected_to(struct qp *qp, uint32_t slot)
 {
 	bool connected;
 
@@ -258,7 +258,8 @@ bool qps_are_connected_to(struct hca *hca, uint32_t slot)
 		struct hca_context *context = list_entry(context_node, struct hca_context, node);
 
 		list_for_each(node, &context->qps)
-			found = found || is_connected_to(list_entry(node, struct qp, node), slot);
+			found = found ||
+				qp_is_connected_to(list_entry(node, struct qp, node), slot);
 	}
 	lock_release(&hca->objects);
 	return found;
@@ -286,7 +287,7 @@ static void take_down(struct hca *hca, struct qp *qp)
 	lock_acquire(&hca->engine.progress);
 	qp_wait_for_tx(qp);
 	lock_acquire(&hca->objects);
-	leave(hca, qp);
+	qp_leave(hca, qp);
 	qp->is_down = true;
 	lock_release(&hca->objects);
 	lock_acquire(&qp->lock);

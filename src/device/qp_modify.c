@@ -42,7 +42,7 @@ static uint16_t source_port(const struct qp *qp, uint32_t dest_qpn)
  * UC repairs nothing: where its packets went over from UDP to memory in the middle of a stream, those
  * in memory could overtake the others. So a UC QP whose peer cannot be met now stays with UDP.
  */
-static void meet(struct hca *hca, const struct qp *qp, uint32_t slot, struct av *av)
+static void qp_modify_connect(struct hca *hca, const struct qp *qp, uint32_t slot, struct av *av)
 {
 	local_connect(&hca->engine.local, slot);
 	if (!qp_is(qp, QP_RELIABLE) && !engine_has_slot(&hca->engine, slot) &&
@@ -51,8 +51,8 @@ static void meet(struct hca *hca, const struct qp *qp, uint32_t slot, struct av 
 }
 
 /* What needs the device and may sleep or allocate: done before the QP's lock is taken. */
-static int resolve(struct hca_context *context, struct qp *qp, struct ibv_qp_attr *attr, int mask,
-		   struct resolved *resolved)
+static int qp_modify_resolve(struct hca_context *context, struct qp *qp, struct ibv_qp_attr *attr,
+			     int mask, struct resolved *resolved)
 {
 	uint32_t peer = mask & IBV_QP_DEST_QPN ? attr->dest_qp_num : qp->attr.dest_qp_num;
 	struct path_key key = { .slot = qpn_slot(peer) };
@@ -66,14 +66,14 @@ static int resolve(struct hca_context *context, struct qp *qp, struct ibv_qp_att
 	if (err || qp_is(qp, QP_DATAGRAM))
 		return err;
 	if (resolved->av.loopback)
-		meet(context->hca, qp, key.slot, &resolved->av);
+		qp_modify_connect(context->hca, qp, key.slot, &resolved->av);
 	resolved->av.source_port = source_port(qp, peer);
 	memcpy(key.destination, resolved->av.destination, sizeof(key.destination));
 	resolved->path = path_get(&context->hca->paths, &key);
 	return resolved->path ? 0 : ENOMEM;
 }
 
-static struct path *take_path(struct qp *qp, struct path *path)
+static struct path *qp_modify_take_path(struct qp *qp, struct path *path)
 {
 	struct path *old = qp->path;
 
@@ -81,8 +81,8 @@ static struct path *take_path(struct qp *qp, struct path *path)
 	return old;
 }
 
-static void apply(struct hca *hca, struct qp *qp, struct ibv_qp_attr *attr, int mask,
-		  struct resolved *resolved, struct effects *effects) REQUIRES(qp->lock)
+static void qp_modify_commit(struct hca *hca, struct qp *qp, struct ibv_qp_attr *attr, int mask,
+			     struct resolved *resolved, struct effects *effects) REQUIRES(qp->lock)
 {
 	enum ibv_qp_state from = qp->state;
 
@@ -92,17 +92,18 @@ static void apply(struct hca *hca, struct qp *qp, struct ibv_qp_attr *attr, int 
 		pairing_end(&qp->pairing);
 	if (mask & IBV_QP_AV) {
 		if (qp_is(qp, QP_CONNECTED) && !qp_is(qp, QP_RELIABLE) && from != IBV_QPS_INIT)
-			resolved->av.loopback &= qp->av.loopback;	/* as meet() decided */
+			resolved->av.loopback &=
+				qp->av.loopback; /* as qp_modify_connect() decided */
 		qp->av = resolved->av;
 	}
 	if (mask & IBV_QP_PATH_MTU)
 		qp->mtu = 128u << attr->path_mtu;
 	/* In SQD the window of the old path may be held or waited for still: it is kept then. */
 	if (resolved->path && !qp->requester.flight_bytes && !qp->requester.blocked)
-		resolved->path = take_path(qp, resolved->path);
+		resolved->path = qp_modify_take_path(qp, resolved->path);
 	transport_modified(qp, from, mask, clock_now_ns(), effects);
 	if (qp->state == IBV_QPS_RESET && qp->path)
-		resolved->path = take_path(qp, NULL);
+		resolved->path = qp_modify_take_path(qp, NULL);
 	if (qp->requester.messages && local_await_answers(&hca->engine.local, qp))
 		worker_note(&hca->engine, 0);
 	timers_arm(&hca->engine, qp);
@@ -130,7 +131,7 @@ int hca_modify_qp(struct qp *qp, struct ibv_qp_attr *attr, int mask)
 	err = qp_modify_check(qp, attr, mask);
 	lock_release(&qp->lock);
 	if (!err)
-		err = resolve(context, qp, attr, mask, &resolved);
+		err = qp_modify_resolve(context, qp, attr, mask, &resolved);
 	if (err)
 		return err;
 	if ((mask & IBV_QP_STATE) && (attr->qp_state == IBV_QPS_RESET || attr->qp_state == IBV_QPS_ERR))
@@ -142,7 +143,7 @@ int hca_modify_qp(struct qp *qp, struct ibv_qp_attr *attr, int mask)
 	if (!err && (mask & IBV_QP_MAX_DEST_RD_ATOMIC))
 		err = transport_reserve(qp, attr->max_dest_rd_atomic);
 	if (!err)
-		apply(hca, qp, attr, mask, &resolved, &effects);
+		qp_modify_commit(hca, qp, attr, mask, &resolved, &effects);
 	lock_release(&qp->lock);
 	effects_apply(&effects);
 	engine_after_unlock(&hca->engine);

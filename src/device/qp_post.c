@@ -23,7 +23,7 @@ static void prepare_datagrams(struct hca *hca, struct qp *qp, struct ibv_send_wr
 	transport_prepare_send(qp, wr);
 }
 
-static bool posted(struct hca *hca, struct qp *qp, struct effects *effects) REQUIRES(qp->lock)
+static bool qp_post_done(struct hca *hca, struct qp *qp, struct effects *effects) REQUIRES(qp->lock)
 {
 	bool more = local_posted(&hca->engine.local, qp, effects);
 
@@ -39,7 +39,8 @@ static void carry_on(struct hca *hca, struct qp *qp) RELEASES(qp->lock)
 	bool ready;
 
 	effects_init(&effects);
-	ready = transport_posted_send(qp, flush_time(qp), &effects) && posted(hca, qp, &effects);
+	ready = transport_posted_send(qp, flush_time(qp), &effects) &&
+		qp_post_done(hca, qp, &effects);
 	lock_release(&qp->lock);
 	effects_apply(&effects);
 	engine_after_unlock(&hca->engine);

@@ -132,7 +132,7 @@ static int open_local(struct engine *engine)
 }
 
 /* One buffer to transmit from there always is: for when there is no memory. */
-static int allocate(struct engine *engine)
+static int engine_allocate(struct engine *engine)
 {
 	engine->batches.free[0] = tx_batch_new();
 	engine->batches.count = engine->batches.free[0] ? 1 : 0;
@@ -142,7 +142,7 @@ static int allocate(struct engine *engine)
 
 int engine_open(struct engine *engine)
 {
-	int err = allocate(engine);
+	int err = engine_allocate(engine);
 
 	if (!err)
 		err = open_links(engine);

@@ -112,7 +112,7 @@ static void progress_for(struct engine *engine, const struct cq *polled, unsigne
 }
 
 /* What a round left to be done without the lock. */
-static void after_progress(struct engine *engine, bool hold, unsigned *packets)
+static void progress_after(struct engine *engine, bool hold, unsigned *packets)
 {
 	if (!hold)
 		tx_serve_run_queue(engine);
@@ -138,7 +138,7 @@ bool engine_progress(struct engine *engine, const struct cq *polled, unsigned *p
 	}
 	progress_for(engine, polled, packets, &hold);
 	progress_unlock(engine);
-	after_progress(engine, hold, packets);
+	progress_after(engine, hold, packets);
 	if (polled)
 		atomic_store_explicit(&engine->app.inside, false, memory_order_relaxed);
 	return true;

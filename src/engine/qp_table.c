@@ -31,7 +31,7 @@ static int claim_watchable(struct engine *engine, struct slot *slot)
 	return err;
 }
 
-static int claim(struct engine *engine)
+static int qp_table_claim(struct engine *engine)
 {
 	struct qp_table *qps = &engine->qps;
 	unsigned n = qps->slot_count;
@@ -65,7 +65,7 @@ free_table:
 int slots_claim(struct engine *engine)
 {
 	struct qp_table *qps = &engine->qps;
-	int err = claim(engine);
+	int err = qp_table_claim(engine);
 
 	if (!err && engine->group)
 		port_group_add_slot(engine->group, &qps->slot[qps->slot_count - 1]);
@@ -110,7 +110,8 @@ static bool number_in_slot(struct qp_table *qps, unsigned slot, uint32_t *qpn)
 	return false;
 }
 
-static int find_number(struct engine *engine, unsigned *slot, uint32_t *qpn) REQUIRES(engine->progress)
+static int qp_table_find_number(struct engine *engine, unsigned *slot, uint32_t *qpn)
+	REQUIRES(engine->progress)
 {
 	struct qp_table *qps = &engine->qps;
 	int err;
@@ -128,7 +129,7 @@ int qp_table_add(struct engine *engine, struct qp *qp, unsigned *index)
 {
 	struct qp_table *qps = &engine->qps;
 	unsigned slot;
-	int err = find_number(engine, &slot, &qp->number);
+	int err = qp_table_find_number(engine, &slot, &qp->number);
 
 	if (err)
 		return err;

@@ -32,7 +32,7 @@ struct receiver {
 };
 
 /* Field by field: with its effects it is larger than what most rounds have to look at. */
-static void receiver_init(struct receiver *receiver, struct engine *engine, uint64_t now_ns)
+static void rx_init_receiver(struct receiver *receiver, struct engine *engine, uint64_t now_ns)
 {
 	receiver->engine = engine;
 	receiver->now_ns = now_ns;
@@ -62,7 +62,7 @@ static void take_hold(struct receiver *receiver, struct qp *qp) UNCHECKED_LOCKS
 	receiver->qp = qp;
 }
 
-static void forward(struct receiver *receiver, const struct datagram *datagram, uint32_t qpn)
+static void rx_forward(struct receiver *receiver, const struct datagram *datagram, uint32_t qpn)
 {
 	struct engine *engine = receiver->engine;
 	uint32_t slot = qpn_slot(qpn);
@@ -120,8 +120,8 @@ static void log_packet_line(const struct packet *packet)
 	log_print(LOG_PACKET, "received %s", line);
 }
 
-static void deliver(struct receiver *receiver, const struct datagram *datagram,
-		    const struct packet *packet, enum ip_id_kind kind)
+static void rx_deliver(struct receiver *receiver, const struct datagram *datagram,
+		       const struct packet *packet, enum ip_id_kind kind)
 {
 	struct engine *engine = receiver->engine;
 	struct rx_info info = { .traffic_class = datagram->traffic_class,
@@ -201,7 +201,7 @@ static void receive_packet(struct receiver *receiver, struct datagram *datagram,
 					receiver->now_ns);
 		return;
 	}
-	deliver(receiver, datagram, &packet, kind);
+	rx_deliver(receiver, datagram, &packet, kind);
 }
 
 static bool is_foreign(const struct engine *engine, uint32_t qpn)
@@ -225,7 +225,7 @@ static size_t forward_run(struct receiver *receiver, const struct datagram *data
 	run.bytes = (end < datagram->bytes ? end : datagram->bytes) - start;
 	run.segment_bytes = run.bytes > segment_bytes ? segment_bytes : 0;
 	run.segment_number = segment;
-	forward(receiver, &run, qpn);
+	rx_forward(receiver, &run, qpn);
 	return run.bytes;
 }
 
@@ -358,7 +358,7 @@ unsigned rx_poll(struct engine *engine, uint64_t now_ns)
 {
 	struct receiver receiver;
 
-	receiver_init(&receiver, engine, now_ns);
+	rx_init_receiver(&receiver, engine, now_ns);
 	if (engine->local.ring && ring_pending(engine->local.ring)) {
 		if (now_ns < atomic_load_explicit(&engine->local.udp_first_until_ns, memory_order_relaxed))
 			receive_udp_first(&receiver);

@@ -21,7 +21,7 @@ static bool work_waits(struct engine *engine)
 }
 
 /* Of two sleepers the one that wakes first counts. */
-static void publish(struct engine *engine, uint64_t deadline_ns)
+static void sleep_publish(struct engine *engine, uint64_t deadline_ns)
 {
 	lock_acquire(&engine->sleep.lock);
 	if (engine->sleep.sleepers++ == 0 || deadline_ns < atomic_load(&engine->sleep.until_ns))
@@ -36,7 +36,7 @@ uint64_t sleep_begin(struct engine *engine, uint64_t deadline_ns)
 {
 	uint64_t now_ns;
 
-	publish(engine, deadline_ns);
+	sleep_publish(engine, deadline_ns);
 	now_ns = clock_now_ns();
 	if (work_waits(engine) || timers_next(engine) < deadline_ns || deadline_ns <= now_ns)
 		return 0;

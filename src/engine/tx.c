@@ -79,7 +79,8 @@ struct icrc_header icrc_header_of(const struct datagram *datagram, unsigned segm
 	return header;
 }
 
-static void seal(struct datagram *datagram, struct tx_batch *batch, unsigned first, unsigned count)
+static void tx_seal(struct datagram *datagram, struct tx_batch *batch, unsigned first,
+		    unsigned count)
 {
 	struct icrc_header header = icrc_header_of(datagram, 0);
 	unsigned i;
@@ -175,7 +176,7 @@ void tx_send(struct engine *engine, struct tx_batch *batch)
 			      batch->packet[first + run - 1].bytes + ICRC_BYTES;
 		next->sealed = link == engine->loopback;
 		if (way != engine->loopback_inner && way != engine->local.ring)
-			seal(next, batch, first, run);
+			tx_seal(next, batch, first, run);
 		counter_add(engine->counters, COUNTER_TX_PACKETS, run);
 		counter_add(engine->counters, COUNTER_TX_BYTES, next->bytes);
 		first += run;

@@ -87,7 +87,7 @@ static bool begin_run(struct qp *qp)
 }
 
 /* begin_run() said yes. Without any lock. */
-static void run(struct engine *engine, struct qp *qp)
+static void tx_run_qp(struct engine *engine, struct qp *qp)
 {
 	struct tx_batch *batch = batch_get(engine);
 	bool more = true;
@@ -107,7 +107,7 @@ static void run(struct engine *engine, struct qp *qp)
 void tx_run(struct engine *engine, struct qp *qp)
 {
 	if (begin_run(qp))
-		run(engine, qp);
+		tx_run_qp(engine, qp);
 	if (atomic_load_explicit(&engine->run_queue.count, memory_order_relaxed))
 		tx_run_queued(engine);
 }
@@ -138,7 +138,7 @@ bool tx_serve_run_queue(struct engine *engine)
 		count = take_runnable(engine, runnable);
 		lock_release(&engine->progress);
 		for (i = 0; i < count; i++)
-			run(engine, runnable[i]);
+			tx_run_qp(engine, runnable[i]);
 		served += count;
 		if (!count)
 			break;

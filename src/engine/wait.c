@@ -34,7 +34,7 @@ static bool may_block(int fd)
 }
 
 /* Also when the thread is cancelled. */
-static void leave(void *argument)
+static void wait_end(void *argument)
 {
 	struct app_sleep *self = argument;
 	struct engine *engine = self->engine;
@@ -49,7 +49,7 @@ static void leave(void *argument)
 		waiter_ring_bell(&engine->waiter);
 }
 
-static void make_progress(struct engine *engine, uint32_t ready)
+static void wait_make_progress(struct engine *engine, uint32_t ready)
 {
 	unsigned packets;
 
@@ -63,7 +63,7 @@ static void make_progress(struct engine *engine, uint32_t ready)
 		waiter_ring_bell(&engine->waiter);
 }
 
-static int wait_once(struct app_sleep *self, struct event_queue *queue, uint32_t *ready)
+static int wait_one_round(struct app_sleep *self, struct event_queue *queue, uint32_t *ready)
 {
 	struct engine *engine = self->engine;
 	uint64_t timeout_ns;
@@ -85,14 +85,14 @@ static int wait_for_event(struct app_sleep *self, struct event_queue *queue)
 	int err;
 
 	do {
-		err = wait_once(self, queue, &ready);
+		err = wait_one_round(self, queue, &ready);
 		if (ready & ~OUR_TAGS)
 			waiter_ring_bell(&engine->waiter);
 		/* Handlers that are owed run where nobody counts on this thread. */
 		if (err || (ready & WAIT_FD) || (ready & ~OUR_TAGS) || call_is_owed() ||
 		    atomic_load(&engine->worker.stopping))
 			return err;
-		make_progress(engine, ready);
+		wait_make_progress(engine, ready);
 	} while (!event_queue_pending(queue));
 	return 0;
 }
@@ -109,7 +109,7 @@ int wait_progress(struct engine *engine, struct event_queue *queue)
 	/* It may be cancelled while it sleeps, and never while it makes progress, with locks held. */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &self.cancel_state);
 	pthread_cleanup_push(call_abandon, NULL);
-	pthread_cleanup_push(leave, &self);
+	pthread_cleanup_push(wait_end, &self);
 	err = wait_for_event(&self, queue);
 	pthread_cleanup_pop(1);
 	pthread_cleanup_pop(0);

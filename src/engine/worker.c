@@ -141,7 +141,7 @@ static bool is_useless(struct engine *engine, struct judgement *judgement)
 	return false;
 }
 
-static void try_bind(struct engine *engine, struct judgement *judgement)
+static void worker_try_bind(struct engine *engine, struct judgement *judgement)
 {
 	int watch_fd = engine->owner_watch_fd;
 
@@ -162,7 +162,7 @@ static void try_bind(struct engine *engine, struct judgement *judgement)
 		judgement->rebind_ns = clock_now_ns() + REBIND_NS;
 }
 
-static void housekeeping(struct engine *engine, struct judgement *judgement, uint32_t ready)
+static void worker_housekeeping(struct engine *engine, struct judgement *judgement, uint32_t ready)
 {
 	uint64_t now_ns = clock_now_ns();
 
@@ -178,7 +178,7 @@ static void housekeeping(struct engine *engine, struct judgement *judgement, uin
 	if (ready & WAIT_SLOTS)
 		atomic_store(&engine->rx.slots_due, true);
 	if ((ready & WAIT_OWNER) || judgement->rebind_ns <= now_ns)
-		try_bind(engine, judgement);
+		worker_try_bind(engine, judgement);
 	if (engine->group && ((ready & WAIT_GROUP) || port_group_deadline(engine->group) <= now_ns)) {
 		lock_acquire(&engine->progress);
 		port_group_tick(engine->group, now_ns);
@@ -188,7 +188,7 @@ static void housekeeping(struct engine *engine, struct judgement *judgement, uin
 }
 
 /* An application thread that polls meanwhile does this better. */
-static void linger(struct engine *engine)
+static void worker_linger(struct engine *engine)
 {
 	struct activity app = activity_of(engine);
 	uint64_t end_ns = clock_now_ns() + LINGER_NS, now_ns;
@@ -206,7 +206,7 @@ static void linger(struct engine *engine)
 }
 
 /* False: another thread is at it. */
-static bool make_progress(struct engine *engine, uint32_t ready)
+static bool worker_make_progress(struct engine *engine, uint32_t ready)
 {
 	unsigned looks = ready & WAIT_SOCKETS ? UDP_LOOKS_MAX : 1, packets;
 
@@ -215,7 +215,7 @@ static bool make_progress(struct engine *engine, uint32_t ready)
 			return false;
 	while (!packets && --looks);
 	if (packets >= STREAM_PACKETS)
-		linger(engine);
+		worker_linger(engine);
 	return true;
 }
 
@@ -228,15 +228,15 @@ static void note_useless(struct engine *engine, struct judgement *judgement)
 	atomic_store(&engine->worker.state, WORKER_STANDBY);
 }
 
-static void active(struct engine *engine, struct judgement *judgement)
+static void worker_be_active(struct engine *engine, struct judgement *judgement)
 {
 	uint32_t ready = sleep_active(engine, judgement);
 
 	if (atomic_load(&engine->worker.stopping))
 		return;
-	housekeeping(engine, judgement, ready);
+	worker_housekeeping(engine, judgement, ready);
 	if (atomic_load(&engine->wait.active)) {
-		make_progress(engine, ready);
+		worker_make_progress(engine, ready);
 		/* The doorbell that we have silenced was for it: a timer may be due before it wakes. */
 		if (ready & WAIT_DOORBELL)
 			waiter_ring(&engine->waiter);
@@ -246,7 +246,7 @@ static void active(struct engine *engine, struct judgement *judgement)
 	}
 	if (is_useless(engine, judgement)) {
 		note_useless(engine, judgement);
-	} else if (!make_progress(engine, ready)) {
+	} else if (!worker_make_progress(engine, ready)) {
 		bool polling = is_inside(engine) && !expects_events(engine);
 
 		thread_sleep_ns(RECENT_NS);	/* do not spin on the sockets */
@@ -279,7 +279,7 @@ static uint64_t deep_sleep_ns(struct engine *engine, struct judgement *judgement
 	return until_ns == TIME_NEVER ? UINT64_MAX : until_ns - now_ns;
 }
 
-static void relieved(struct engine *engine, struct judgement *judgement)
+static void worker_is_relieved(struct engine *engine, struct judgement *judgement)
 {
 	bool rung = waiter_nap(&engine->waiter, false, deep_sleep_ns(engine, judgement));
 	uint32_t ready = 0;
@@ -290,11 +290,11 @@ static void relieved(struct engine *engine, struct judgement *judgement)
 		return;
 	if (rung)
 		ready = waiter_wait(&engine->waiter, 0);
-	housekeeping(engine, judgement, ready);
+	worker_housekeeping(engine, judgement, ready);
 	if (ready & WAIT_DOORBELL)
 		waiter_ring(&engine->waiter);	/* it was for that thread, which has to publish again */
 	else if (ready)
-		make_progress(engine, ready);
+		worker_make_progress(engine, ready);
 	judgement->look_ns = LOOK_MAX_NS;
 }
 
@@ -317,19 +317,19 @@ static bool is_polled(struct engine *engine)
 				   PREEMPTED_NS) || has_polled(engine, &app);
 }
 
-static void standby(struct engine *engine, struct judgement *judgement)
+static void worker_stand_by(struct engine *engine, struct judgement *judgement)
 {
 	unsigned waits = atomic_load(&engine->wait.count);
 	uint32_t ready;
 	bool rung;
 
 	if (atomic_load(&engine->wait.active)) {
-		relieved(engine, judgement);
+		worker_is_relieved(engine, judgement);
 		return;
 	}
 	rung = waiter_nap(&engine->waiter, true, judgement->look_ns);
 	ready = waiter_wait(&engine->waiter, 0);
-	housekeeping(engine, judgement, ready);
+	worker_housekeeping(engine, judgement, ready);
 	rung |= ready & WAIT_DOORBELL;
 	if (rung && atomic_load(&engine->wait.active))
 		waiter_ring(&engine->waiter);	/* it was for that thread */
@@ -344,35 +344,35 @@ static void standby(struct engine *engine, struct judgement *judgement)
 }
 
 /* The process ends: transmit what waits, and look at the sockets once more. */
-static void leave(struct engine *engine)
+static void worker_wind_up(struct engine *engine)
 {
 	tx_run_queued(engine);
 	engine->ops->leave(engine->owner);
 	port_drain(engine);
 }
 
-static void work(void *argument)
+static void worker_main(void *argument)
 {
 	struct engine *engine = argument;
 	struct judgement judgement = { .score = SCORE_START, .rebind_ns = TIME_NEVER };
 
 	if (!engine->group)
-		try_bind(engine, &judgement);
+		worker_try_bind(engine, &judgement);
 	while (!atomic_load(&engine->worker.stopping)) {
 		if (atomic_load(&engine->worker.leaving) == LEAVING) {
-			leave(engine);
+			worker_wind_up(engine);
 			atomic_store(&engine->worker.leaving, HAS_LEFT);
 		}
 		if (atomic_load_explicit(&engine->worker.state, memory_order_relaxed) == WORKER_STANDBY)
-			standby(engine, &judgement);
+			worker_stand_by(engine, &judgement);
 		else
-			active(engine, &judgement);
+			worker_be_active(engine, &judgement);
 	}
 }
 
 int worker_start(struct engine *engine)
 {
-	return worker_thread_start(&engine->worker.thread, "verbatim", work, engine);
+	return worker_thread_start(&engine->worker.thread, "verbatim", worker_main, engine);
 }
 
 void worker_leave(struct engine *engine, uint64_t patience_ns)

@@ -39,7 +39,7 @@
 
 /* ---- time ---- */
 
-static uint64_t earliest(uint64_t a, uint64_t b)
+static uint64_t derive_earliest(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
 }
@@ -53,10 +53,10 @@ void group_update_deadline(struct port_group *group)
 		struct family *family = &group->family[f];
 
 		if (family->state == IDLE)
-			next_ns = earliest(next_ns, family->start_ns);
-		next_ns = earliest(next_ns, family->late_ns);
+			next_ns = derive_earliest(next_ns, family->start_ns);
+		next_ns = derive_earliest(next_ns, family->late_ns);
 		for (i = 0; family->state != IDLE && i < family->size; i++)
-			next_ns = earliest(next_ns, family->probe[i].deadline_ns);
+			next_ns = derive_earliest(next_ns, family->probe[i].deadline_ns);
 	}
 	atomic_store_explicit(&group->deadline_ns, next_ns, memory_order_relaxed);
 }
@@ -68,12 +68,13 @@ void group_schedule(struct family *family, uint64_t when_ns)
 	if (family->state != IDLE)
 		family->again = true;
 	else
-		family->start_ns = earliest(family->start_ns, when_ns);
+		family->start_ns = derive_earliest(family->start_ns, when_ns);
 }
 
 /* ---- the program ---- */
 
-static int attach(struct port_group *group, struct family *family, const struct group_map *map)
+static int derive_attach(struct port_group *group, struct family *family,
+			 const struct group_map *map)
 {
 	struct sock_fprog program = { .filter = group->program };
 
@@ -91,8 +92,8 @@ static int attach(struct port_group *group, struct family *family, const struct 
 
 /* ---- probing ---- */
 
-static void send_probe(struct port_group *group, struct family *family, unsigned index,
-		       uint64_t now_ns) REQUIRES(group->lock)
+static void derive_send_probe(struct port_group *group, struct family *family, unsigned index,
+			      uint64_t now_ns) REQUIRES(group->lock)
 {
 	struct group_message message = { .kind = GROUP_PROBE, .family = family->number,
 					 .program_known = family->program_known,
@@ -134,11 +135,11 @@ static void new_round(struct family *family, enum state state)
 
 static void retry_later(struct family *family, uint64_t now_ns)
 {
-	family->backoff_ns = earliest(2 * family->backoff_ns, BACKOFF_MAX_NS);
+	family->backoff_ns = derive_earliest(2 * family->backoff_ns, BACKOFF_MAX_NS);
 	family->allowed_ns = now_ns + family->backoff_ns;
 }
 
-static void begin(struct port_group *group, struct family *family, uint64_t now_ns)
+static void derive_begin(struct port_group *group, struct family *family, uint64_t now_ns)
 {
 	unsigned size = group_socket_count(family->number);
 
@@ -156,7 +157,7 @@ static void begin(struct port_group *group, struct family *family, uint64_t now_
 }
 
 /* Give up, retry, and start probes. True: all are answered or given up. */
-static bool advance(struct port_group *group, struct family *family, uint64_t now_ns)
+static bool derive_advance(struct port_group *group, struct family *family, uint64_t now_ns)
 	REQUIRES(group->lock)
 {
 	unsigned limit = family->state == ASKING ? 1 : family->size, i, open = 0, under_way = 0;
@@ -177,7 +178,7 @@ static bool advance(struct port_group *group, struct family *family, uint64_t no
 			continue;
 		if (probe->deadline_ns == TIME_NEVER && probe->tries < TRIES &&
 		    under_way < WINDOW) {
-			send_probe(group, family, i, now_ns);
+			derive_send_probe(group, family, i, now_ns);
 			under_way++;
 		}
 		open += probe->deadline_ns != TIME_NEVER || probe->tries < TRIES;
@@ -236,7 +237,7 @@ static void choose_for_requests(const struct family *family, uint16_t rest, stru
 			map->silent[map->silent_count++] = (uint16_t)index;
 }
 
-static void build(struct port_group *group, struct family *family) REQUIRES(group->lock)
+static void derive_build(struct port_group *group, struct family *family) REQUIRES(group->lock)
 {
 	struct group_map map = family->found;
 	uint16_t rest = choose_default(group, family);
@@ -248,7 +249,7 @@ static void build(struct port_group *group, struct family *family) REQUIRES(grou
 	choose_for_requests(family, rest, &map);
 	if (memcmp(&map, &family->attached, sizeof(map)))
 		family->backoff_ns = GROUP_BACKOFF_MIN_NS / 2;	/* news: retry_later() doubles it */
-	if (attach(group, family, &map))
+	if (derive_attach(group, family, &map))
 		return;
 	family->attached = map;
 	counter_add(group->counters, COUNTER_GROUP_REMAP, 1);
@@ -276,7 +277,7 @@ static bool is_overtaken(struct family *family)
 	return true;
 }
 
-static void finish(struct port_group *group, struct family *family, uint64_t now_ns)
+static void derive_finish(struct port_group *group, struct family *family, uint64_t now_ns)
 	REQUIRES(group->lock)
 {
 	family->state = IDLE;
@@ -285,7 +286,7 @@ static void finish(struct port_group *group, struct family *family, uint64_t now
 		group_watch_choose(&group->watch, &group->members);
 	}
 	if (family->answered)		/* else lo is down: leave all as it is */
-		build(group, family);
+		derive_build(group, family);
 	retry_later(family, now_ns);
 	if (family->again || group_socket_count(family->number) != family->size)
 		group_schedule(family, now_ns + GROUP_BACKOFF_MIN_NS);
@@ -298,7 +299,7 @@ static void introduce_program(struct port_group *group, struct family *family, u
 		  family->number);
 	group_map_clear(&family->found);
 	family->found.size = (uint16_t)family->size;
-	if (attach(group, family, &family->found)) {
+	if (derive_attach(group, family, &family->found)) {
 		family->state = IDLE;
 		retry_later(family, now_ns);
 		return;
@@ -310,17 +311,17 @@ static void introduce_program(struct port_group *group, struct family *family, u
 void group_turn(struct port_group *group, struct family *family, uint64_t now_ns)
 {
 	if (family->state == IDLE && family->start_ns <= now_ns)
-		begin(group, family, now_ns);
+		derive_begin(group, family, now_ns);
 	if (family->state == ASKING && family->program_known)
 		new_round(family, PROBING);
-	if (family->state == ASKING && advance(group, family, now_ns))
+	if (family->state == ASKING && derive_advance(group, family, now_ns))
 		introduce_program(group, family, now_ns);
-	while (family->state == PROBING && advance(group, family, now_ns))
+	while (family->state == PROBING && derive_advance(group, family, now_ns))
 		if (!is_overtaken(family))
-			finish(group, family, now_ns);
+			derive_finish(group, family, now_ns);
 	if (family->state == IDLE && family->late_ns <= now_ns) {
 		family->late_ns = TIME_NEVER;
-		build(group, family);
+		derive_build(group, family);
 	}
 }
 
@@ -366,5 +367,5 @@ void group_record(struct family *family, const struct group_message *answer, uin
 	}
 	record_services(&family->found, answer);
 	if (family->state == IDLE)
-		family->late_ns = earliest(family->late_ns, now_ns + LATE_NS);
+		family->late_ns = derive_earliest(family->late_ns, now_ns + LATE_NS);
 }

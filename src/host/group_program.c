@@ -100,7 +100,7 @@ static struct sock_filter *put_tree(const struct intervals *intervals, unsigned 
 
 enum attribute { ATTRIBUTE_REQ = 0x10, ATTRIBUTE_SIDR_REQ = 0x17, ATTRIBUTE_SIDR_REP = 0x18 };
 
-static struct sock_filter *put(struct sock_filter *out, uint16_t code, uint32_t k)
+static struct sock_filter *program_put(struct sock_filter *out, uint16_t code, uint32_t k)
 {
 	*out++ = (struct sock_filter)BPF_STMT(code, k);
 	return out;
@@ -112,7 +112,7 @@ static struct sock_filter *put_jump(struct sock_filter *out, uint32_t k, uint8_t
 	return out;
 }
 
-static uint32_t result(uint16_t index)
+static uint32_t program_result(uint16_t index)
 {
 	return index == GROUP_HASH ? UINT32_MAX : index;
 }
@@ -129,18 +129,19 @@ static struct sock_filter *put_services(const struct group_map *map, struct sock
 
 		if (done[i])
 			continue;
-		out = put(out, BPF_LD | BPF_W | BPF_ABS, SERVICE_AT);
+		out = program_put(out, BPF_LD | BPF_W | BPF_ABS, SERVICE_AT);
 		out = put_jump(out, upper, 1, 0);
 		skip = out++;
-		out = put(out, BPF_LD | BPF_W | BPF_ABS, SERVICE_AT + 4);
+		out = program_put(out, BPF_LD | BPF_W | BPF_ABS, SERVICE_AT + 4);
 		for (n = i; n < map->service_count; n++) {
 			if (map->service_id[n] >> 32 != upper)
 				continue;
 			done[n] = true;
 			out = put_jump(out, (uint32_t)map->service_id[n], 0, 1);
-			out = put(out, BPF_RET | BPF_K, result(map->service_index[n]));
+			out = program_put(out, BPF_RET | BPF_K,
+					  program_result(map->service_index[n]));
 		}
-		put(skip, BPF_JMP | BPF_JA, (uint32_t)(out - skip - 1));
+		program_put(skip, BPF_JMP | BPF_JA, (uint32_t)(out - skip - 1));
 	}
 	return out;
 }
@@ -150,14 +151,14 @@ static struct sock_filter *put_chance(const struct group_map *map, struct sock_f
 	unsigned i;
 
 	if (!map->size)
-		return put(out, BPF_RET | BPF_K, UINT32_MAX);
-	out = put(out, BPF_LD | BPF_W | BPF_ABS, (uint32_t)(SKF_AD_OFF + SKF_AD_RANDOM));
-	out = put(out, BPF_ALU | BPF_MOD | BPF_K, map->size);
+		return program_put(out, BPF_RET | BPF_K, UINT32_MAX);
+	out = program_put(out, BPF_LD | BPF_W | BPF_ABS, (uint32_t)(SKF_AD_OFF + SKF_AD_RANDOM));
+	out = program_put(out, BPF_ALU | BPF_MOD | BPF_K, map->size);
 	for (i = 0; i < map->silent_count; i++) {
 		out = put_jump(out, map->silent[i], 0, 1);
-		out = put(out, BPF_RET | BPF_K, result(map->rest));
+		out = program_put(out, BPF_RET | BPF_K, program_result(map->rest));
 	}
-	return put(out, BPF_RET | BPF_A, 0);
+	return program_put(out, BPF_RET | BPF_A, 0);
 }
 
 /* Leaves the slot of an answer in A, and jumps past its own end. */
@@ -165,22 +166,22 @@ static struct sock_filter *put_mad(const struct group_map *map, struct sock_filt
 {
 	struct sock_filter *other, *answer;
 
-	out = put(out, BPF_LD | BPF_B | BPF_ABS, CLASS_AT);
+	out = program_put(out, BPF_LD | BPF_B | BPF_ABS, CLASS_AT);
 	out = put_jump(out, CLASS_CM, 1, 0);
 	other = out++;
-	out = put(out, BPF_LD | BPF_H | BPF_ABS, ATTRIBUTE_AT);
+	out = program_put(out, BPF_LD | BPF_H | BPF_ABS, ATTRIBUTE_AT);
 	out = put_jump(out, ATTRIBUTE_REQ, 7, 0);
 	out = put_jump(out, ATTRIBUTE_SIDR_REQ, 6, 0);
 	out = put_jump(out, ATTRIBUTE_SIDR_REP, 2, 0);
-	out = put(out, BPF_LD | BPF_W | BPF_ABS, SECOND_ID_AT);
-	out = put(out, BPF_JMP | BPF_JA, 1);
-	out = put(out, BPF_LD | BPF_W | BPF_ABS, FIRST_ID_AT);
-	out = put(out, BPF_ALU | BPF_RSH | BPF_K, COMM_ID_SLOT_SHIFT);
+	out = program_put(out, BPF_LD | BPF_W | BPF_ABS, SECOND_ID_AT);
+	out = program_put(out, BPF_JMP | BPF_JA, 1);
+	out = program_put(out, BPF_LD | BPF_W | BPF_ABS, FIRST_ID_AT);
+	out = program_put(out, BPF_ALU | BPF_RSH | BPF_K, COMM_ID_SLOT_SHIFT);
 	answer = out++;
 	out = put_services(map, out);
-	put(other, BPF_JMP | BPF_JA, (uint32_t)(out - other - 1));
+	program_put(other, BPF_JMP | BPF_JA, (uint32_t)(out - other - 1));
 	out = put_chance(map, out);
-	put(answer, BPF_JMP | BPF_JA, (uint32_t)(out - answer - 1));
+	program_put(answer, BPF_JMP | BPF_JA, (uint32_t)(out - answer - 1));
 	return out;
 }
 
@@ -206,7 +207,7 @@ unsigned group_program_build(const struct group_map *map, struct sock_filter *pr
 	find_intervals(map, &intervals);
 	memcpy(program, head, sizeof(head));
 	end = put_mad(map, over + 1);
-	put(over, BPF_JMP | BPF_JA, (uint32_t)(end - over - 1));
+	program_put(over, BPF_JMP | BPF_JA, (uint32_t)(end - over - 1));
 	end = put_tree(&intervals, 0, intervals.count - 1, end);
 	return (unsigned)(end - program);
 }

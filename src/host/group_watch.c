@@ -80,7 +80,7 @@ unsigned group_socket_count(unsigned family)
 /* ---- sockets ---- */
 
 /* A connection that hangs up when the member ends; -1: there is no such member. */
-static int connect_to(uint32_t slot)
+static int group_connect_to(uint32_t slot)
 {
 	struct name name = name_of_slot(MEMBER_NAME, slot);
 	int fd;
@@ -140,7 +140,7 @@ void group_watch_close(struct group_watch *watch)
 
 /* ---- being watched ---- */
 
-static void accept_watchers(struct group_watch *watch)
+static void group_accept_watchers(struct group_watch *watch)
 {
 	while (watch->watcher_count < GROUP_WATCHERS) {
 		int fd = accept4(watch->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -156,7 +156,7 @@ static void accept_watchers(struct group_watch *watch)
 	watch->listening = false;
 }
 
-static void drop_watcher(struct group_watch *watch, unsigned i)
+static void group_drop_watcher(struct group_watch *watch, unsigned i)
 {
 	int fd = watch->watcher[i];
 
@@ -181,15 +181,15 @@ static void drop_watched(struct group_watch *watch, unsigned i)
 }
 
 /* True when a member that we watched left. */
-static bool handle(struct group_watch *watch, int fd)
+static bool group_handle(struct group_watch *watch, int fd)
 {
 	unsigned i;
 
 	if (fd == watch->listen_fd)
-		accept_watchers(watch);
+		group_accept_watchers(watch);
 	for (i = 0; i < watch->watcher_count; i++)
 		if (watch->watcher[i] == fd) {
-			drop_watcher(watch, i);
+			group_drop_watcher(watch, i);
 			return false;
 		}
 	for (i = 0; i < watch->watched_count; i++)
@@ -209,12 +209,12 @@ bool group_watch_turn(struct group_watch *watch)
 	do {
 		count = epoll_wait(watch->epoll_fd, events, 16, 0);
 		for (i = 0; i < count; i++)
-			left |= handle(watch, events[i].data.fd);
+			left |= group_handle(watch, events[i].data.fd);
 	} while (count == 16);
 	return left;
 }
 
-static uint32_t distance(const struct group_watch *watch, uint32_t slot)
+static uint32_t group_distance(const struct group_watch *watch, uint32_t slot)
 {
 	return (slot - watch->self) % SLOT_COUNT;
 }
@@ -227,11 +227,11 @@ void group_watch_consider(struct group_watch *watch, uint32_t slot)
 	if (slot == watch->self || slot >= SLOT_COUNT)
 		return;
 	while (i < watch->watched_count &&
-	       distance(watch, watch->watched[i].slot) < distance(watch, slot))
+	       group_distance(watch, watch->watched[i].slot) < group_distance(watch, slot))
 		i++;
 	if (i == GROUP_WATCHED || (i < watch->watched_count && watch->watched[i].slot == slot))
 		return;
-	fd = connect_to(slot);
+	fd = group_connect_to(slot);
 	if (fd < 0)
 		return;
 	if (watch_fd(watch, fd)) {
@@ -271,7 +271,7 @@ int port_owner_watch(void)
 		return -1;
 	for (i = 0; i < SLOT_COUNT; i++) {
 		uint32_t slot = (start + i) % SLOT_COUNT;
-		int fd = members.is[slot] ? connect_to(slot) : -1;
+		int fd = members.is[slot] ? group_connect_to(slot) : -1;
 
 		if (fd >= 0)
 			return fd;

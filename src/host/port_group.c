@@ -43,8 +43,8 @@ static struct group_message own_answer(const struct port_group *group,
 	return answer;
 }
 
-static void take_answer(struct family *family, const struct group_message *answer,
-			uint64_t now_ns)
+static void port_group_take_answer(struct family *family, const struct group_message *answer,
+				   uint64_t now_ns)
 {
 	if (answer->nonce != family->nonce || answer->index >= family->size)
 		return;			/* of an earlier derivation, or not asked for */
@@ -60,7 +60,7 @@ static void take_probe(struct port_group *group, struct family *family,
 	struct datagram datagram = { .data = bytes };
 
 	if (probe->slot == group->slots[0]) {
-		take_answer(family, &answer, now_ns);
+		port_group_take_answer(family, &answer, now_ns);
 		return;
 	}
 	family->program_known |= probe->program_known;
@@ -95,7 +95,7 @@ static void take_locked(struct port_group *group, const struct datagram *datagra
 	if (family->fd < 0)
 		return;
 	if (message->kind == GROUP_ANSWER && datagram->handed_on)
-		take_answer(family, message, now_ns);
+		port_group_take_answer(family, message, now_ns);
 	else if (message->kind == GROUP_PROBE && !datagram->handed_on && is_from_here(datagram))
 		take_probe(group, family, message, now_ns);
 	group_turn(group, family, now_ns);
@@ -183,7 +183,7 @@ void port_group_tick(struct port_group *group, uint64_t now_ns)
 }
 
 /* Others do not know of our slots yet. */
-static void announce(struct port_group *group) REQUIRES(group->lock)
+static void port_group_announce(struct port_group *group) REQUIRES(group->lock)
 {
 	uint64_t now_ns = clock_now_ns();
 	unsigned f;
@@ -200,7 +200,7 @@ void port_group_add_slot(struct port_group *group, const struct slot *slot)
 	lock_acquire(&group->lock);
 	assert(group->slot_count < SLOT_COUNT);
 	group->slots[group->slot_count++] = (uint16_t)slot->number;
-	announce(group);
+	port_group_announce(group);
 	lock_release(&group->lock);
 }
 
@@ -288,7 +288,7 @@ int port_group_join(struct port_group **joined, int fd4, int fd6, const struct s
 		port_group_leave(group);
 		return err;
 	}
-	announce(group);
+	port_group_announce(group);
 	*joined = group;
 	return 0;
 }

@@ -32,7 +32,7 @@ static bool is_zeros(const char *address, size_t digits)
 }
 
 /* Replaces the entry that was learned longest ago. */
-static void learn(uid_t uid, uint64_t now_ns) REQUIRES(port_owner_lock)
+static void port_owner_learn(uid_t uid, uint64_t now_ns) REQUIRES(port_owner_lock)
 {
 	struct known *place = &known[0];
 	unsigned i;
@@ -60,11 +60,11 @@ static void read_list(const char *name, size_t digits, uint64_t now_ns) REQUIRES
 	while (fgets(line, sizeof(line), file))
 		if (sscanf(line, " %*u: %32[0-9A-F]:%x %*s %*s %*s %*s %*s %u", address, &port, &uid) == 3 &&
 		    port == PORT && is_zeros(address, digits))
-			learn((uid_t)uid, now_ns);
+			port_owner_learn((uid_t)uid, now_ns);
 	fclose(file);
 }
 
-static bool is_known(uid_t uid, uint64_t now_ns) REQUIRES(port_owner_lock)
+static bool port_owner_is_known(uid_t uid, uint64_t now_ns) REQUIRES(port_owner_lock)
 {
 	unsigned i;
 
@@ -88,12 +88,12 @@ bool port_owner_may_forward(uid_t uid, uint64_t now_ns)
 	if (!uid || uid == geteuid())
 		return true;
 	lock_acquire(&port_owner_lock);
-	may = is_known(uid, now_ns);
+	may = port_owner_is_known(uid, now_ns);
 	if (!may && now_ns >= next_look_ns) {
 		next_look_ns = now_ns + LOOK_NS;
 		read_list("udp", 8, now_ns);
 		read_list("udp6", 32, now_ns);
-		may = is_known(uid, now_ns);
+		may = port_owner_is_known(uid, now_ns);
 	}
 	lock_release(&port_owner_lock);
 	return may;

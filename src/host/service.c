@@ -54,7 +54,7 @@ struct services {
 
 /* ---- names ---- */
 
-static bool is_ipv4(const uint8_t address[16])
+static bool service_is_ipv4(const uint8_t address[16])
 {
 	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
 
@@ -63,7 +63,7 @@ static bool is_ipv4(const uint8_t address[16])
 
 static enum scope family_scope(const uint8_t address[16])
 {
-	return is_ipv4(address) ? SCOPE_IPV4 : SCOPE_IPV6;
+	return service_is_ipv4(address) ? SCOPE_IPV4 : SCOPE_IPV6;
 }
 
 static enum scope scope_of(const uint8_t address[16], int family)
@@ -110,7 +110,7 @@ static bool is_in_scope(enum scope scope, const uint8_t address[16])
 	return scope == SCOPE_ANY || scope == family_scope(address);
 }
 
-static bool parse_address(const char *text, uint8_t address[16])
+static bool service_parse_address(const char *text, uint8_t address[16])
 {
 	unsigned i, value;
 
@@ -136,7 +136,7 @@ static int search_list(uint64_t id, enum scope scope)
 	while (!err && fgets(line, sizeof(line), file)) {
 		const char *name = strstr(line, prefix);
 
-		if (name && parse_address(name + strlen(prefix), address) &&
+		if (name && service_parse_address(name + strlen(prefix), address) &&
 		    is_in_scope(scope, address))
 			err = EADDRINUSE;
 	}
@@ -168,7 +168,7 @@ static int search_addresses(uint64_t id, enum scope scope)
 }
 
 /* 0; EADDRINUSE: another claim collides with one of that scope. */
-static int search(uint64_t id, enum scope scope, const uint8_t address[16])
+static int service_search(uint64_t id, enum scope scope, const uint8_t address[16])
 {
 	int err = 0;
 
@@ -203,7 +203,7 @@ static int bind_claim(struct service_claim *claim)
 	if (fail_now(FAIL_CONNECT) ||
 	    connect(claim->fd, (struct sockaddr *)&name.address, name.bytes))
 		return errno;
-	return search(claim->id, claim->scope, claim->address);
+	return service_search(claim->id, claim->scope, claim->address);
 }
 
 static void free_claim(struct service_claim *claim)
@@ -264,7 +264,8 @@ void service_release(struct services *services, struct service_claim *claim)
 	lock_release(&services->lock);
 }
 
-static bool serves(const struct service_claim *claim, uint64_t id, const uint8_t address[16])
+static bool service_serves(const struct service_claim *claim, uint64_t id,
+			   const uint8_t address[16])
 {
 	if (!claim->serving || claim->id != id)
 		return false;
@@ -279,7 +280,7 @@ bool service_is_ours(struct services *services, uint64_t id, const uint8_t addre
 
 	lock_acquire(&services->lock);
 	list_for_each(node, &services->claims)
-		found |= serves(list_entry(node, struct service_claim, node), id, address);
+		found |= service_serves(list_entry(node, struct service_claim, node), id, address);
 	lock_release(&services->lock);
 	return found;
 }

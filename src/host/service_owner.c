@@ -41,7 +41,7 @@ static bool is_same(const struct name *name, const struct name *other)
 	return name->bytes == other->bytes && !memcmp(&name->address, &other->address, name->bytes);
 }
 
-static bool judge(const struct name *claim)
+static bool service_owner_judge(const struct name *claim)
 {
 	const char *text = claim->address.sun_path + 1;
 	uid_t uid = 0;
@@ -98,7 +98,7 @@ int service_is_believed(const struct name *claim, bool *believed)
 	lock_acquire(&service_owner_lock);
 	place = place_of(claim);
 	if (may_look(place, now_ns))
-		place->believed = judge(claim);
+		place->believed = service_owner_judge(claim);
 	else if (!place->window_ns || now_ns - place->window_ns > 2 * WINDOW_NS)
 		err = EAGAIN;
 	*believed = place->believed;

@@ -72,7 +72,7 @@ struct slot_watch {
 	struct watched watched[SLOT_COUNT] GUARDED_BY_MEMBER(lock);	/* by slot */
 };
 
-static int wait_for(struct slot_watch *watch, enum kind kind, int fd, uint32_t which)
+static int slot_watch_wait_for(struct slot_watch *watch, enum kind kind, int fd, uint32_t which)
 {
 	struct epoll_event event = { .events = EPOLLIN | EPOLLRDHUP,
 				     .data.u64 = (uint64_t)kind << 32 | which };
@@ -94,7 +94,7 @@ int slot_watch_listen(struct slot_watch *watch, uint32_t slot)
 		return err;
 	lock_acquire(&watch->lock);
 	n = watch->own_count;
-	err = n == OWN_MAX ? ENOSPC : wait_for(watch, KIND_LISTENER, fd, n);
+	err = n == OWN_MAX ? ENOSPC : slot_watch_wait_for(watch, KIND_LISTENER, fd, n);
 	if (!err) {
 		watch->own[n].slot = slot;
 		watch->own[n].fd = fd;
@@ -145,7 +145,7 @@ static void take_watcher(struct slot_watch *watch, int fd) REQUIRES(watch->lock)
 	if (!has_room_for(watch, who.uid)) {
 		send(fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 		close(fd);
-	} else if (wait_for(watch, KIND_WATCHER, fd, (uint32_t)fd)) {
+	} else if (slot_watch_wait_for(watch, KIND_WATCHER, fd, (uint32_t)fd)) {
 		close(fd);
 	} else {
 		watch->watcher[watch->watcher_count].fd = fd;
@@ -154,7 +154,7 @@ static void take_watcher(struct slot_watch *watch, int fd) REQUIRES(watch->lock)
 }
 
 /* A bounded number per turn, so that a flood does not starve others. */
-static void accept_watchers(struct slot_watch *watch, unsigned own) REQUIRES(watch->lock)
+static void slot_accept_watchers(struct slot_watch *watch, unsigned own) REQUIRES(watch->lock)
 {
 	unsigned n;
 
@@ -173,7 +173,7 @@ static void accept_watchers(struct slot_watch *watch, unsigned own) REQUIRES(wat
 	}
 }
 
-static void drop_watcher(struct slot_watch *watch, int fd) REQUIRES(watch->lock)
+static void slot_drop_watcher(struct slot_watch *watch, int fd) REQUIRES(watch->lock)
 {
 	unsigned i;
 
@@ -186,12 +186,12 @@ static void drop_watcher(struct slot_watch *watch, int fd) REQUIRES(watch->lock)
 	for (i = 0; i < watch->own_count; i++)
 		if (!watch->own[i].listening)
 			watch->own[i].listening =
-				!wait_for(watch, KIND_LISTENER, watch->own[i].fd, i);
+				!slot_watch_wait_for(watch, KIND_LISTENER, watch->own[i].fd, i);
 }
 
 /* ---- watching ---- */
 
-static bool is_own(const struct slot_watch *watch, uint32_t slot) REQUIRES(watch->lock)
+static bool slot_watch_is_own(const struct slot_watch *watch, uint32_t slot) REQUIRES(watch->lock)
 {
 	unsigned i;
 
@@ -201,14 +201,14 @@ static bool is_own(const struct slot_watch *watch, uint32_t slot) REQUIRES(watch
 	return false;
 }
 
-static int connect_to(struct slot_watch *watch, uint32_t slot, int *connected)
+static int slot_connect_to(struct slot_watch *watch, uint32_t slot, int *connected)
 {
 	struct name name = name_of_slot(ALIVE_NAME, slot);
 	int fd, err = name_connect(&name, SOCK_SEQPACKET, &fd);
 
 	if (err)
 		return err == ECONNREFUSED ? ESRCH : err;
-	err = wait_for(watch, KIND_WATCHED, fd, slot);
+	err = slot_watch_wait_for(watch, KIND_WATCHED, fd, slot);
 	if (err)
 		close(fd);
 	else
@@ -247,7 +247,7 @@ static void keep_idle(struct slot_watch *watch, uint32_t slot) REQUIRES(watch->l
 }
 
 /* Its process may have ended, and another one hold the slot by now, before our turn came to see it. */
-static bool is_alive(int fd)
+static bool slot_watch_is_alive(int fd)
 {
 	char byte;
 
@@ -261,7 +261,7 @@ static void take_up_idle(struct slot_watch *watch, uint32_t slot) REQUIRES(watch
 	if (watched->fd < 0 || watched->count)
 		return;
 	forget_idle(watch, slot);
-	if (!is_alive(watched->fd))
+	if (!slot_watch_is_alive(watched->fd))
 		stop_watching(watch, watched);
 }
 
@@ -273,10 +273,10 @@ int slot_watch_add(struct slot_watch *watch, uint32_t slot)
 	if (slot >= SLOT_COUNT)
 		return ESRCH;
 	lock_acquire(&watch->lock);
-	if (!is_own(watch, slot)) {
+	if (!slot_watch_is_own(watch, slot)) {
 		take_up_idle(watch, slot);
 		if (watched->fd < 0)
-			err = connect_to(watch, slot, &watched->fd);
+			err = slot_connect_to(watch, slot, &watched->fd);
 		if (!err)
 			watched->count++;
 	}
@@ -299,16 +299,17 @@ void slot_watch_remove(struct slot_watch *watch, uint32_t slot)
 /* ---- turns ---- */
 
 /* True: the slot @which is gone. */
-static bool handle(struct slot_watch *watch, enum kind kind, uint32_t which) REQUIRES(watch->lock)
+static bool slot_handle(struct slot_watch *watch, enum kind kind, uint32_t which)
+	REQUIRES(watch->lock)
 {
 	struct watched *watched = &watch->watched[which % SLOT_COUNT];
 	bool refused;
 	char byte;
 
 	if (kind == KIND_LISTENER)
-		accept_watchers(watch, which);
+		slot_accept_watchers(watch, which);
 	else if (kind == KIND_WATCHER)
-		drop_watcher(watch, (int)which);
+		slot_drop_watcher(watch, (int)which);
 	if (kind != KIND_WATCHED || watched->fd < 0)
 		return false;
 	if (!watched->count) {
@@ -335,7 +336,7 @@ unsigned slot_watch_turn(struct slot_watch *watch, uint32_t *gone, unsigned max)
 		for (i = 0; i < count; i++) {
 			uint32_t which = (uint32_t)events[i].data.u64;
 
-			if (handle(watch, (enum kind)(events[i].data.u64 >> 32), which))
+			if (slot_handle(watch, (enum kind)(events[i].data.u64 >> 32), which))
 				gone[found++] = which;
 		}
 	} while (count > 0 && ++round < ROUNDS_MAX);

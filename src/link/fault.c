@@ -107,7 +107,7 @@ static bool parse_setting(struct fault_link *fault, const char *text, size_t len
 	return false;
 }
 
-static int parse(struct fault_link *fault, const char *text)
+static int fault_parse(struct fault_link *fault, const char *text)
 {
 	const char *at = text;
 
@@ -129,7 +129,7 @@ static int parse(struct fault_link *fault, const char *text)
 /* ---- faults ---- */
 
 /* splitmix64 */
-static uint64_t next_random(struct fault_link *fault)
+static uint64_t fault_next_random(struct fault_link *fault)
 {
 	uint64_t x = fault->random += 0x9e3779b97f4a7c15u;
 
@@ -138,15 +138,16 @@ static uint64_t next_random(struct fault_link *fault)
 	return x ^ x >> 31;
 }
 
-static bool happens(struct fault_link *fault, enum fault_kind kind)
+static bool fault_happens(struct fault_link *fault, enum fault_kind kind)
 {
-	if (!fault->probability[kind] || (next_random(fault) >> 32) >= fault->probability[kind])
+	if (!fault->probability[kind] ||
+	    (fault_next_random(fault) >> 32) >= fault->probability[kind])
 		return false;
 	fault->count[kind]++;
 	return true;
 }
 
-static void enqueue(struct fault_link *fault, const struct datagram *packet)
+static void fault_enqueue(struct fault_link *fault, const struct datagram *packet)
 {
 	if (fault->queue_count < QUEUE_MAX)
 		fault->queue[fault->queue_count++] = *packet;
@@ -154,9 +155,9 @@ static void enqueue(struct fault_link *fault, const struct datagram *packet)
 		fault->count[FAULT_LOSS]++;
 }
 
-static void corrupt(struct fault_link *fault, struct datagram *packet)
+static void fault_corrupt(struct fault_link *fault, struct datagram *packet)
 {
-	uint64_t bit = next_random(fault) % (packet->bytes * 8);
+	uint64_t bit = fault_next_random(fault) % (packet->bytes * 8);
 
 	packet->data[bit / 8] ^= (uint8_t)(1u << bit % 8);
 }
@@ -171,7 +172,7 @@ static bool hold_back(struct fault_link *fault, const struct datagram *packet)
 		if (held->state != HELD_FREE || packet->bytes > HELD_BYTES)
 			continue;
 		held->state = HELD_BACK;
-		held->countdown = 1 + (unsigned)(next_random(fault) % HOLD_MAX);
+		held->countdown = 1 + (unsigned)(fault_next_random(fault) % HOLD_MAX);
 		held->datagram = *packet;
 		held->datagram.data = held->bytes;
 		memcpy(held->bytes, packet->data, packet->bytes);
@@ -191,21 +192,21 @@ static void let_out(struct fault_link *fault, bool all)
 		if (held->state != HELD_BACK || (--held->countdown && !all))
 			continue;
 		held->state = HELD_OUT;
-		enqueue(fault, &held->datagram);
+		fault_enqueue(fault, &held->datagram);
 	}
 }
 
-static void pass(struct fault_link *fault, struct datagram *packet)
+static void fault_pass(struct fault_link *fault, struct datagram *packet)
 {
-	if (happens(fault, FAULT_LOSS))
+	if (fault_happens(fault, FAULT_LOSS))
 		return;
-	if (happens(fault, FAULT_CORRUPT))
-		corrupt(fault, packet);
-	if (happens(fault, FAULT_REORDER) && hold_back(fault, packet))
+	if (fault_happens(fault, FAULT_CORRUPT))
+		fault_corrupt(fault, packet);
+	if (fault_happens(fault, FAULT_REORDER) && hold_back(fault, packet))
 		return;
-	enqueue(fault, packet);
-	if (happens(fault, FAULT_DUPLICATE))
-		enqueue(fault, packet);
+	fault_enqueue(fault, packet);
+	if (fault_happens(fault, FAULT_DUPLICATE))
+		fault_enqueue(fault, packet);
 	let_out(fault, false);
 }
 
@@ -218,14 +219,14 @@ static void take_apart(struct fault_link *fault, const struct datagram *run)
 	while (done < run->bytes) {
 		packet.data = run->data + done;
 		packet.bytes = run->bytes - done < size ? run->bytes - done : size;
-		pass(fault, &packet);
+		fault_pass(fault, &packet);
 		packet.segment_number++;
 		done += packet.bytes;
 	}
 }
 
 /* The queue is empty, and its data no longer needed: fill it. *more: the inner link had some. */
-static int refill(struct fault_link *fault, bool *more)
+static int fault_refill(struct fault_link *fault, bool *more)
 {
 	struct datagram batch[BATCH];
 	unsigned i, count;
@@ -248,21 +249,22 @@ static int refill(struct fault_link *fault, bool *more)
 
 /* ---- the link ---- */
 
-static unsigned prepare(struct link *link, struct datagram *datagram)
+static unsigned fault_prepare(struct link *link, struct datagram *datagram)
 {
 	struct link *inner = fault_of(link)->inner;
 
 	return inner->ops->prepare(inner, datagram);
 }
 
-static int send(struct link *link, struct datagram *datagram, unsigned count, unsigned *sent)
+static int fault_send(struct link *link, struct datagram *datagram, unsigned count, unsigned *sent)
 {
 	struct link *inner = fault_of(link)->inner;
 
 	return inner->ops->send(inner, datagram, count, sent);
 }
 
-static int receive(struct link *link, struct datagram *datagram, unsigned max, unsigned *received)
+static int fault_receive(struct link *link, struct datagram *datagram, unsigned max,
+			 unsigned *received)
 {
 	struct fault_link *fault = fault_of(link);
 	unsigned count = 0, tries = 0;
@@ -274,14 +276,14 @@ static int receive(struct link *link, struct datagram *datagram, unsigned max, u
 	 * hears that may sleep. A link that never runs dry is left alone after some tries.
 	 */
 	while (!err && more && fault->queue_next == fault->queue_count && tries++ < TRIES)
-		err = refill(fault, &more);
+		err = fault_refill(fault, &more);
 	while (count < max && fault->queue_next < fault->queue_count)
 		datagram[count++] = fault->queue[fault->queue_next++];
 	*received = count;
 	return err;
 }
 
-static unsigned event_fds(struct link *link, int *fds, unsigned max)
+static unsigned fault_event_fds(struct link *link, int *fds, unsigned max)
 {
 	struct link *inner = fault_of(link)->inner;
 
@@ -303,10 +305,10 @@ static void fault_close(struct link *link)
 
 static const struct link_ops fault_ops = {
 	.close = fault_close,
-	.prepare = prepare,
-	.send = send,
-	.receive = receive,
-	.event_fds = event_fds,
+	.prepare = fault_prepare,
+	.send = fault_send,
+	.receive = fault_receive,
+	.event_fds = fault_event_fds,
 };
 
 int fault_wrap(struct link **link)
@@ -322,7 +324,7 @@ int fault_wrap(struct link **link)
 	if (!fault)
 		return ENOMEM;
 	fault->seed = random_u64();
-	err = parse(fault, text);
+	err = fault_parse(fault, text);
 	if (err) {
 		free(fault);
 		return err;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Datagrams of a process to itself: a ring of bytes, each datagram a record of its header and
- * data, contiguous. What receive() has given out stays in place until the next receive().
+ * data, contiguous. What loopback_receive() has given out stays in place until the next
+ *loopback_receive().
  *
  *	| ... free ... | given out | waiting | waiting | ... free ... |
  *	               ^ released  ^ taken             ^ put
@@ -54,7 +55,8 @@ static struct record *record_at(struct loopback *loopback, uint64_t mark)
 }
 
 /* Room for a record, or NULL: full. Places are multiples of RECORD_ALIGN. */
-static struct record *make_room(struct loopback *loopback, size_t bytes) REQUIRES(loopback->lock)
+static struct record *loopback_make_room(struct loopback *loopback, size_t bytes)
+	REQUIRES(loopback->lock)
 {
 	size_t to_end = RING_BYTES - loopback->put % RING_BYTES;
 	size_t needed = bytes <= to_end ? bytes : to_end + bytes;
@@ -71,11 +73,11 @@ static struct record *make_room(struct loopback *loopback, size_t bytes) REQUIRE
 	return record_at(loopback, loopback->put);
 }
 
-static bool put_locked(struct loopback *loopback, const struct datagram *datagram)
+static bool loopback_put_locked(struct loopback *loopback, const struct datagram *datagram)
 	REQUIRES(loopback->lock)
 {
 	size_t bytes = record_bytes(datagram->bytes);
-	struct record *record = make_room(loopback, bytes);
+	struct record *record = loopback_make_room(loopback, bytes);
 
 	if (!record)
 		return false;
@@ -88,20 +90,21 @@ static bool put_locked(struct loopback *loopback, const struct datagram *datagra
 	return true;
 }
 
-static unsigned prepare(struct link *link, struct datagram *datagram)
+static unsigned loopback_prepare(struct link *link, struct datagram *datagram)
 {
 	datagram->source_port = loopback_of(link)->port;
 	return LINK_SEGMENTS_MAX;
 }
 
-static int send(struct link *link, struct datagram *datagram, unsigned count, unsigned *sent)
+static int loopback_send(struct link *link, struct datagram *datagram, unsigned count,
+			 unsigned *sent)
 {
 	struct loopback *loopback = loopback_of(link);
 	unsigned i, lost = 0;
 
 	lock_acquire(&loopback->lock);
 	for (i = 0; i < count; i++)
-		if (!put_locked(loopback, &datagram[i]))
+		if (!loopback_put_locked(loopback, &datagram[i]))
 			lost += link_segments(&datagram[i]);
 	lock_release(&loopback->lock);
 	if (lost)
@@ -110,7 +113,8 @@ static int send(struct link *link, struct datagram *datagram, unsigned count, un
 	return 0;
 }
 
-static int receive(struct link *link, struct datagram *datagram, unsigned max, unsigned *received)
+static int loopback_receive(struct link *link, struct datagram *datagram, unsigned max,
+			    unsigned *received)
 {
 	struct loopback *loopback = loopback_of(link);
 	unsigned count = 0;
@@ -130,7 +134,7 @@ static int receive(struct link *link, struct datagram *datagram, unsigned max, u
 	return 0;
 }
 
-static unsigned event_fds(struct link *link, int *fds, unsigned max)
+static unsigned loopback_event_fds(struct link *link, int *fds, unsigned max)
 {
 	return 0;
 }
@@ -146,10 +150,10 @@ static void loopback_close(struct link *link)
 
 static const struct link_ops loopback_ops = {
 	.close = loopback_close,
-	.prepare = prepare,
-	.send = send,
-	.receive = receive,
-	.event_fds = event_fds,
+	.prepare = loopback_prepare,
+	.send = loopback_send,
+	.receive = loopback_receive,
+	.event_fds = loopback_event_fds,
 };
 
 /* A hint without the lock: who sent something and then asks gets true, or somebody took it. */

@@ -24,13 +24,13 @@
 #define OUTBOUND	2u
 #define UDP_HEADER	8u
 
-static uint8_t *put16(uint8_t *at, uint16_t value)
+static uint8_t *pcapng_put16(uint8_t *at, uint16_t value)
 {
 	memcpy(at, &value, sizeof(value));
 	return at + sizeof(value);
 }
 
-static uint8_t *put32(uint8_t *at, uint32_t value)
+static uint8_t *pcapng_put32(uint8_t *at, uint32_t value)
 {
 	memcpy(at, &value, sizeof(value));
 	return at + sizeof(value);
@@ -46,8 +46,8 @@ static uint8_t *put_padded(uint8_t *at, const void *data, size_t bytes)
 
 static uint8_t *put_option(uint8_t *at, uint16_t code, const void *data, uint16_t bytes)
 {
-	at = put16(at, code);
-	at = put16(at, bytes);
+	at = pcapng_put16(at, code);
+	at = pcapng_put16(at, bytes);
 	return put_padded(at, data, bytes);
 }
 
@@ -56,28 +56,28 @@ static uint8_t *end_block(uint8_t *block, uint8_t *at)
 {
 	uint32_t bytes = (uint32_t)(at + 4 - block);
 
-	put32(block + 4, bytes);
-	return put32(at, bytes);
+	pcapng_put32(block + 4, bytes);
+	return pcapng_put32(at, bytes);
 }
 
 size_t pcapng_write_header(uint8_t out[PCAPNG_HEADER_MAX])
 {
 	static const char application[] = "Verbatim";
 	const uint8_t nanoseconds = 9;
-	uint8_t *block = out, *at = put32(out, SECTION_HEADER) + 4;
+	uint8_t *block = out, *at = pcapng_put32(out, SECTION_HEADER) + 4;
 
-	at = put32(at, BYTE_ORDER_MAGIC);
-	at = put16(at, 1);
-	at = put16(at, 0);
+	at = pcapng_put32(at, BYTE_ORDER_MAGIC);
+	at = pcapng_put16(at, 1);
+	at = pcapng_put16(at, 0);
 	memset(at, 0xff, 8);		/* length of the section: not known yet */
 	at = put_option(at + 8, OPTION_USERAPPL, application, sizeof(application) - 1);
 	at = put_option(at, OPTION_END, NULL, 0);
 	block = end_block(block, at);
 
-	at = put32(block, INTERFACE) + 4;
-	at = put16(at, LINKTYPE_RAW);
-	at = put16(at, 0);
-	at = put32(at, 0);		/* packets are not cut */
+	at = pcapng_put32(block, INTERFACE) + 4;
+	at = pcapng_put16(at, LINKTYPE_RAW);
+	at = pcapng_put16(at, 0);
+	at = pcapng_put32(at, 0); /* packets are not cut */
 	at = put_option(at, OPTION_TSRESOL, &nanoseconds, 1);
 	at = put_option(at, OPTION_END, NULL, 0);
 	return (size_t)(end_block(block, at) - out);
@@ -97,21 +97,21 @@ static uint64_t sum_words(uint64_t sum, const uint8_t *data, size_t bytes)
 	return sum;
 }
 
-static uint16_t checksum(uint64_t sum)
+static uint16_t pcapng_checksum(uint64_t sum)
 {
 	while (sum >> 16)
 		sum = (sum & 0xffff) + (sum >> 16);
 	return (uint16_t)~sum;
 }
 
-static bool is_ipv4(const struct datagram *datagram)
+static bool pcapng_is_ipv4(const struct datagram *datagram)
 {
 	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
 
 	return !memcmp(datagram->destination, mapped, sizeof(mapped));
 }
 
-static uint8_t *put_ipv4(uint8_t *at, const struct pcapng_packet *packet)
+static uint8_t *pcapng_put_ipv4(uint8_t *at, const struct pcapng_packet *packet)
 {
 	const struct datagram *datagram = packet->datagram;
 
@@ -125,11 +125,11 @@ static uint8_t *put_ipv4(uint8_t *at, const struct pcapng_packet *packet)
 	put_be16(at + 10, 0);
 	memcpy(at + 12, datagram->source + 12, 4);
 	memcpy(at + 16, datagram->destination + 12, 4);
-	put_be16(at + 10, checksum(sum_words(0, at, 20)));
+	put_be16(at + 10, pcapng_checksum(sum_words(0, at, 20)));
 	return at + 20;
 }
 
-static uint8_t *put_ipv6(uint8_t *at, const struct pcapng_packet *packet)
+static uint8_t *pcapng_put_ipv6(uint8_t *at, const struct pcapng_packet *packet)
 {
 	const struct datagram *datagram = packet->datagram;
 
@@ -146,7 +146,7 @@ static uint8_t *put_ipv6(uint8_t *at, const struct pcapng_packet *packet)
 static uint8_t *put_udp(uint8_t *at, const struct pcapng_packet *packet)
 {
 	const struct datagram *datagram = packet->datagram;
-	size_t skip = is_ipv4(datagram) ? 12 : 0;
+	size_t skip = pcapng_is_ipv4(datagram) ? 12 : 0;
 	uint64_t sum = 17 + UDP_HEADER + packet->bytes;
 	uint16_t result;
 
@@ -157,24 +157,24 @@ static uint8_t *put_udp(uint8_t *at, const struct pcapng_packet *packet)
 	sum = sum_words(sum, datagram->source + skip, 16 - skip);
 	sum = sum_words(sum, datagram->destination + skip, 16 - skip);
 	sum = sum_words(sum, at, UDP_HEADER);
-	result = checksum(sum_words(sum, packet->data, packet->bytes));
+	result = pcapng_checksum(sum_words(sum, packet->data, packet->bytes));
 	put_be16(at + 6, result ? result : 0xffff);
 	return at + UDP_HEADER;
 }
 
 size_t pcapng_write_packet(const struct pcapng_packet *packet, uint8_t *out)
 {
-	uint32_t headers = (is_ipv4(packet->datagram) ? 20 : 40) + UDP_HEADER;
+	uint32_t headers = (pcapng_is_ipv4(packet->datagram) ? 20 : 40) + UDP_HEADER;
 	uint32_t bytes = (uint32_t)packet->bytes + headers;
 	uint32_t flags = packet->outbound ? OUTBOUND : INBOUND;
-	uint8_t *at = put32(out, ENHANCED_PACKET) + 4;
+	uint8_t *at = pcapng_put32(out, ENHANCED_PACKET) + 4;
 
-	at = put32(at, 0);
-	at = put32(at, (uint32_t)(packet->time_ns >> 32));
-	at = put32(at, (uint32_t)packet->time_ns);
-	at = put32(at, bytes);
-	at = put32(at, bytes);
-	at = headers == 28 ? put_ipv4(at, packet) : put_ipv6(at, packet);
+	at = pcapng_put32(at, 0);
+	at = pcapng_put32(at, (uint32_t)(packet->time_ns >> 32));
+	at = pcapng_put32(at, (uint32_t)packet->time_ns);
+	at = pcapng_put32(at, bytes);
+	at = pcapng_put32(at, bytes);
+	at = headers == 28 ? pcapng_put_ipv4(at, packet) : pcapng_put_ipv6(at, packet);
 	at = put_udp(at, packet);
 	memcpy(at, packet->data, packet->bytes);
 	at += packet->bytes;

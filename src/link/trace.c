@@ -164,7 +164,7 @@ static bool parse_limit(const char *text, uint64_t *limit)
 	return !*text && value >= 4096;
 }
 
-static int parse(const char *text, char name[PATH_MAX], uint64_t *limit)
+static int trace_parse(const char *text, char name[PATH_MAX], uint64_t *limit)
 {
 	const char *option = strstr(text, LIMIT_OPTION);
 	size_t length = option ? (size_t)(option - text) : strlen(text);
@@ -205,7 +205,7 @@ static int empty_and_lock(int fd)
  * An fd with the file empty and locked by us; -1: errno (EWOULDBLOCK: somebody else writes it, EPERM: it is
  * another user's, ELOOP: a symbolic link). What programs say to each other is for their user alone to read.
  */
-static int open_locked(const char *name)
+static int trace_open_locked(const char *name)
 {
 	int err, fd = open(name, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 
@@ -228,14 +228,14 @@ static const char *why_not(int err)
 static int open_file(const char *text, struct trace_file *file) REQUIRES(file->lock)
 {
 	char name[PATH_MAX];
-	int err = parse(text, name, &file->left);
+	int err = trace_parse(text, name, &file->left);
 
 	if (err)
 		return err;
-	file->fd = open_locked(name);
+	file->fd = trace_open_locked(name);
 	if (file->fd < 0 && errno == EWOULDBLOCK) {
 		snprintf(name + strlen(name), 16, ".%d", (int)getpid());
-		file->fd = open_locked(name);
+		file->fd = trace_open_locked(name);
 	}
 	if (file->fd < 0) {
 		err = errno;
@@ -286,14 +286,14 @@ static void file_put(struct trace_file *file)
 
 /* ---- the link ---- */
 
-static unsigned prepare(struct link *link, struct datagram *datagram)
+static unsigned trace_prepare(struct link *link, struct datagram *datagram)
 {
 	struct link *inner = trace_of(link)->inner;
 
 	return inner->ops->prepare(inner, datagram);
 }
 
-static int send(struct link *link, struct datagram *datagram, unsigned count, unsigned *sent)
+static int trace_send(struct link *link, struct datagram *datagram, unsigned count, unsigned *sent)
 {
 	struct trace_link *trace = trace_of(link);
 	int err = trace->inner->ops->send(trace->inner, datagram, count, sent);
@@ -304,7 +304,8 @@ static int send(struct link *link, struct datagram *datagram, unsigned count, un
 	return err;
 }
 
-static int receive(struct link *link, struct datagram *datagram, unsigned max, unsigned *received)
+static int trace_receive(struct link *link, struct datagram *datagram, unsigned max,
+			 unsigned *received)
 {
 	struct trace_link *trace = trace_of(link);
 	int err = trace->inner->ops->receive(trace->inner, datagram, max, received);
@@ -321,7 +322,7 @@ static int receive(struct link *link, struct datagram *datagram, unsigned max, u
 	return 0;
 }
 
-static unsigned event_fds(struct link *link, int *fds, unsigned max)
+static unsigned trace_event_fds(struct link *link, int *fds, unsigned max)
 {
 	struct link *inner = trace_of(link)->inner;
 
@@ -339,10 +340,10 @@ static void trace_close(struct link *link)
 
 static const struct link_ops trace_ops = {
 	.close = trace_close,
-	.prepare = prepare,
-	.send = send,
-	.receive = receive,
-	.event_fds = event_fds,
+	.prepare = trace_prepare,
+	.send = trace_send,
+	.receive = trace_receive,
+	.event_fds = trace_event_fds,
 };
 
 int trace_wrap(struct link **link)

@@ -322,7 +322,7 @@ void udp_bound_fds(const struct link *link, int *fd4, int *fd6)
 	*fd6 = udp_of(link)->bound[UDP_IPV6];
 }
 
-static unsigned event_fds(struct link *link, int *fds, unsigned max)
+static unsigned udp_event_fds(struct link *link, int *fds, unsigned max)
 {
 	struct udp_link *udp = udp_of(link);
 	unsigned family, count = 0;
@@ -372,7 +372,7 @@ static const struct link_ops udp_ops = {
 	.prepare = udp_prepare,
 	.send = udp_send,
 	.receive = udp_receive,
-	.event_fds = event_fds,
+	.event_fds = udp_event_fds,
 };
 
 /* A kernel that does not know UDP_SEGMENT (before 4.18) would ignore it in a control message. */

@@ -87,7 +87,7 @@ void udp_error_fds(const struct link *link, int *fd4, int *fd6)
 /* ---- taking them ---- */
 
 /* Where the ICMP message itself was sent to is where the datagram came from. */
-static void take_control(struct udp_error *error, const struct cmsghdr *control)
+static void udp_errors_take_control(struct udp_error *error, const struct cmsghdr *control)
 {
 	struct sock_extended_err extended;
 	struct in6_pktinfo info6;
@@ -137,7 +137,7 @@ static int take_from(int fd, struct udp_error *error)
 	else if (name.sin6_family == AF_INET6)
 		memcpy(error->destination, &name.sin6_addr, 16);
 	for (at = CMSG_FIRSTHDR(&message); at; at = CMSG_NXTHDR(&message, at))
-		take_control(error, at);
+		udp_errors_take_control(error, at);
 	return 0;
 }
 

@@ -112,7 +112,7 @@ static void take_ipv6(struct datagram *datagram, const struct cmsghdr *control)
 	}
 }
 
-static void take_control(struct datagram *datagram, const struct cmsghdr *control)
+static void udp_receive_take_control(struct datagram *datagram, const struct cmsghdr *control)
 {
 	int segment_bytes;
 
@@ -127,7 +127,7 @@ static void take_control(struct datagram *datagram, const struct cmsghdr *contro
 	}
 }
 
-static void take(struct datagram *datagram, struct mmsghdr *message)
+static void udp_take_datagram(struct datagram *datagram, struct mmsghdr *message)
 {
 	struct msghdr *header = &message->msg_hdr;
 	struct cmsghdr *control;
@@ -136,7 +136,7 @@ static void take(struct datagram *datagram, struct mmsghdr *message)
 				       .bytes = message->msg_len };
 	take_source(datagram, header->msg_name);
 	for (control = CMSG_FIRSTHDR(header); control; control = CMSG_NXTHDR(header, control))
-		take_control(datagram, control);
+		udp_receive_take_control(datagram, control);
 	/* Ready for the next time. */
 	header->msg_namelen = sizeof(struct sockaddr_in6);
 	header->msg_controllen = sizeof(((struct udp_slot *)0)->control.bytes);
@@ -144,7 +144,7 @@ static void take(struct datagram *datagram, struct mmsghdr *message)
 }
 
 /* recvmmsg, or recvmsg where one is asked for: number of datagrams, or -1. */
-static int receive_some(int fd, struct mmsghdr *message, unsigned max)
+static int udp_receive_some(int fd, struct mmsghdr *message, unsigned max)
 {
 	ssize_t bytes;
 
@@ -166,9 +166,10 @@ static unsigned receive_family(struct udp_link *udp, enum udp_family family, uns
 
 	if (fd < 0 || first >= max)
 		return 0;
-	got = receive_some(fd, &receiver->message[first], max - first);
+	got = udp_receive_some(fd, &receiver->message[first], max - first);
 	for (i = 0; i < got; i++)
-		take(&datagram[first + (unsigned)i], &receiver->message[first + (unsigned)i]);
+		udp_take_datagram(&datagram[first + (unsigned)i],
+				  &receiver->message[first + (unsigned)i]);
 	return got > 0 ? (unsigned)got : 0;
 }
 

@@ -270,8 +270,8 @@ static void address_ipv6(struct message *message, struct msghdr *header,
 		put_control(header, IPPROTO_IPV6, IPV6_HOPLIMIT, &hop_limit, sizeof(hop_limit));
 }
 
-static void build(struct message *message, struct msghdr *header, const struct udp_sender *sender,
-		  const struct datagram *datagram)
+static void udp_send_build(struct message *message, struct msghdr *header,
+			   const struct udp_sender *sender, const struct datagram *datagram)
 {
 	uint32_t interface = needs_interface(datagram->destination) ? datagram->interface : 0;
 	uint16_t segment_bytes = (uint16_t)datagram->segment_bytes;
@@ -298,7 +298,7 @@ static bool is_gso_refusal(const struct datagram *datagram, int err)
 }
 
 /* The kernel refused this datagram with @err. */
-static void refused(struct udp_link *udp, const struct datagram *datagram, int err)
+static void udp_send_refused(struct udp_link *udp, const struct datagram *datagram, int err)
 {
 	unsigned lost = link_segments(datagram);
 
@@ -321,7 +321,7 @@ static unsigned same_sender(struct udp_link *udp, const struct datagram *datagra
 }
 
 /* One message; sendto is the cheapest way for those that need no more. -1: errno. */
-static int send_message(int fd, const struct msghdr *header)
+static int udp_send_message(int fd, const struct msghdr *header)
 {
 	const struct iovec *iov = header->msg_iov;
 	int flags = MSG_DONTWAIT | MSG_NOSIGNAL;
@@ -336,8 +336,8 @@ static int send_message(int fd, const struct msghdr *header)
 }
 
 /* Number of datagrams sent, or -1 with errno of the first. */
-static int send_some(const struct udp_sender *sender, const struct datagram *datagram,
-		     unsigned count)
+static int udp_send_some(const struct udp_sender *sender, const struct datagram *datagram,
+			 unsigned count)
 {
 	struct message message[MESSAGES_MAX];
 	struct mmsghdr header[MESSAGES_MAX];
@@ -346,10 +346,10 @@ static int send_some(const struct udp_sender *sender, const struct datagram *dat
 	if (fail_now(FAIL_SENDMSG))
 		return -1;
 	for (i = 0; i < count; i++)
-		build(&message[i], &header[i].msg_hdr, sender, &datagram[i]);
+		udp_send_build(&message[i], &header[i].msg_hdr, sender, &datagram[i]);
 	if (count > 1)
 		return sendmmsg(sender->fd, header, count, MSG_DONTWAIT | MSG_NOSIGNAL);
-	return send_message(sender->fd, &header[0].msg_hdr);
+	return udp_send_message(sender->fd, &header[0].msg_hdr);
 }
 
 static bool is_full(int err)
@@ -365,7 +365,7 @@ static int send_reporting(struct udp_link *udp, struct datagram *datagram, unsig
 
 	*sent = 1;
 	for (tries = 0; sender && tries < REPORTING_TRIES; tries++) {
-		if (send_some(sender, datagram, 1) > 0)
+		if (udp_send_some(sender, datagram, 1) > 0)
 			return 0;
 		err = errno;
 		if (is_full(err))
@@ -373,7 +373,7 @@ static int send_reporting(struct udp_link *udp, struct datagram *datagram, unsig
 	}
 	*sent = 0;
 	if (!is_full(err))
-		refused(udp, datagram, err);
+		udp_send_refused(udp, datagram, err);
 	return is_full(err) ? EAGAIN : err;
 }
 
@@ -391,7 +391,7 @@ int udp_send(struct link *link, struct datagram *datagram, unsigned count, unsig
 		int some = -1, err = ENOTCONN;
 
 		if (sender) {
-			some = send_some(sender, datagram + done, n);
+			some = udp_send_some(sender, datagram + done, n);
 			err = errno;
 		}
 		if (some > 0) {
@@ -404,7 +404,7 @@ int udp_send(struct link *link, struct datagram *datagram, unsigned count, unsig
 			*sent = done;
 			return EOPNOTSUPP;
 		} else if (!sender || err != EINTR) {
-			refused(udp, &datagram[done], err);
+			udp_send_refused(udp, &datagram[done], err);
 			done++;
 		}
 	}

@@ -71,13 +71,13 @@ static void *map_private(void *address, size_t bytes, int protection, int flags)
 			       flags | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0L);
 }
 
-static void unmap(void *memory, size_t bytes)
+static void block_fork_unmap(void *memory, size_t bytes)
 {
 	syscall(SYS_munmap, memory, bytes);
 }
 
 /* Populate the copy at once: that takes a tenth less time than a fault for each page. */
-static bool read_file(const struct block *block, size_t from, size_t to, uint8_t *copy)
+static bool block_fork_read_file(const struct block *block, size_t from, size_t to, uint8_t *copy)
 {
 	syscall(SYS_madvise, copy + from, to - from, MADV_POPULATE_WRITE);
 	while (from < to) {
@@ -119,7 +119,7 @@ static bool read_contents(const struct block *block, uint8_t *copy)
 	if (!block_owns(block, block->fd))
 		return read_mapping(block, copy);
 	for (; block_next_data(block, &from, &to); from = to)
-		if (!read_file(block, from, to, copy))
+		if (!block_fork_read_file(block, from, to, copy))
 			return false;
 	return true;
 }
@@ -131,7 +131,7 @@ static uint8_t *copy_contents(const struct block *block)
 	if (copy != MAP_FAILED && read_contents(block, copy))
 		return copy;
 	if (copy != MAP_FAILED)
-		unmap(copy, block->bytes);
+		block_fork_unmap(copy, block->bytes);
 	explain("fork: no memory to copy %zu bytes at %p: the child lacks them",
 		block->bytes, (void *)block->memory);
 	return NULL;
@@ -183,7 +183,7 @@ void block_before_fork(void)
 static void snapshot_drop(void)
 {
 	if (forking.snapshot)
-		unmap(forking.snapshot, forking.snapshot->bytes);
+		block_fork_unmap(forking.snapshot, forking.snapshot->bytes);
 	forking.snapshot = NULL;
 }
 
@@ -195,8 +195,8 @@ void block_after_fork_parent(void)
 		forking.pending = false;
 		for (unsigned i = 0; forking.snapshot && i < forking.snapshot->count; i++)
 			if (forking.snapshot->copy[i].memory)
-				unmap(forking.snapshot->copy[i].memory,
-				      forking.snapshot->copy[i].block.bytes);
+				block_fork_unmap(forking.snapshot->copy[i].memory,
+						 forking.snapshot->copy[i].block.bytes);
 		snapshot_drop();
 	}
 	if (!--forking.depth)
@@ -219,7 +219,7 @@ static bool reserve_place(const struct block *block)
 			    MAP_FIXED_NOREPLACE | MAP_NORESERVE);
 	if (place == MAP_FAILED || place == block->memory)
 		return place != MAP_FAILED;
-	unmap(place, block->bytes);	/* a kernel that does not know the flag */
+	block_fork_unmap(place, block->bytes); /* a kernel that does not know the flag */
 	return false;
 }
 
@@ -238,7 +238,7 @@ static void copy_place(struct copy *copy)
 		return;
 	block->hole = !reserved || !block->whole;
 	if (copy->memory)
-		unmap(copy->memory, block->bytes);
+		block_fork_unmap(copy->memory, block->bytes);
 }
 
 /* The child has one thread: reset the lock, which another thread of the parent may have held. */

@@ -64,7 +64,7 @@ size_t block_bytes(const struct block *block)
 	return block->bytes;
 }
 
-static int seal(int fd, enum block_right right)
+static int block_grant_seal(int fd, enum block_right right)
 {
 	int seals = F_SEAL_SEAL | (right == BLOCK_READABLE ? F_SEAL_FUTURE_WRITE : 0);
 
@@ -83,7 +83,7 @@ static int block_seal(struct block *block, int fd, enum block_right right) REQUI
 		return EBADF;
 	if (block->granted != BLOCK_UNGRANTED)
 		return block->granted == right ? 0 : EPERM;
-	err = seal(fd, right);
+	err = block_grant_seal(fd, right);
 	if (!err)
 		block->granted = right;
 	return err;

@@ -88,7 +88,7 @@ static int set_size(int fd, size_t bytes)
 	return 0;
 }
 
-static int map(struct block *block, int fd, size_t alignment)
+static int block_memory_map(struct block *block, int fd, size_t alignment)
 {
 	size_t guard = block_page();
 	uint8_t *place = NULL;
@@ -123,7 +123,7 @@ int block_memory_make(struct block *block, size_t alignment)
 	if (!err && fstat(fd, &status))
 		err = errno;
 	if (!err)
-		err = map(block, fd, alignment);
+		err = block_memory_map(block, fd, alignment);
 	if (err) {
 		close(fd);
 		return err;

@@ -143,7 +143,7 @@ static int write_zeros(uint8_t *memory, size_t bytes)
  * Zero the range. Pages that a peer may only read are sealed against hole punching, too: overwrite
  * those that exist.
  */
-static int discard(const struct block *block, uintptr_t start, uintptr_t end)
+static int block_range_discard(const struct block *block, uintptr_t start, uintptr_t end)
 {
 	size_t from = start - (uintptr_t)block->memory, last = end - (uintptr_t)block->memory, to;
 	bool ours = block_owns(block, block->fd);
@@ -211,7 +211,7 @@ bool block_advise(void *address, size_t length, int advice, int *err)
 	case MADV_DONTNEED:
 	case MADV_DONTNEED_LOCKED:
 	case MADV_FREE:
-		*err = discard(&block, start, end);
+		*err = block_range_discard(&block, start, end);
 		return true;
 	case MADV_DONTFORK:
 	case MADV_DOFORK:

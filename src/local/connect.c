@@ -282,7 +282,8 @@ static bool are_connecting(const struct peers *peers, const struct hello *hello)
 }
 
 /* The verdict for the connector: 0 or errno. */
-static int judge(struct local *local, const struct hello *hello) REQUIRES(local->peers->lock)
+static int connect_judge(struct local *local, const struct hello *hello)
+	REQUIRES(local->peers->lock)
 {
 	unsigned i;
 
@@ -311,7 +312,7 @@ static int claim_welcome(struct local *local, const struct hello *hello, uint32_
 
 	*claimed = 0;
 	lock_acquire(&local->peers->lock);
-	verdict = judge(local, hello);
+	verdict = connect_judge(local, hello);
 	for (i = 0; !verdict && i < hello->slot_count; i++) {
 		if (local->peers->connecting[hello->slot[i]])
 			continue;
@@ -331,7 +332,7 @@ static void unclaim_welcome(struct local *local, const struct hello *hello, uint
 			unclaim_attempt(local->peers, hello->slot[i]);
 }
 
-static void refuse(struct local *local, struct handshake_peer *process, int verdict)
+static void connect_refuse(struct local *local, struct handshake_peer *process, int verdict)
 {
 	struct hello hello;
 
@@ -341,7 +342,7 @@ static void refuse(struct local *local, struct handshake_peer *process, int verd
 }
 
 /* Admit the peer before answering it: everything is in place when it sends. */
-static int welcome(struct local *local, struct handshake_peer *process, bool late)
+static int connect_admit(struct local *local, struct handshake_peer *process, bool late)
 {
 	uint64_t nonce = process->hello.nonce;
 	struct hello hello;
@@ -349,13 +350,13 @@ static int welcome(struct local *local, struct handshake_peer *process, bool lat
 	int side_fd, err = peer_reserve(local, &peer, &side_fd);
 
 	if (err) {
-		refuse(local, process, err);
+		connect_refuse(local, process, err);
 		return err;
 	}
 	write_hello(local, peer, nonce, late, &hello);
 	err = proofs_send(local->peers, process->hello.slot[0], nonce & ~1ull);
 	if (err) {
-		refuse(local, process, err);
+		connect_refuse(local, process, err);
 		peer_release(local, peer);
 		close(side_fd);
 		return err;
@@ -406,7 +407,7 @@ static void receive_connector(struct local *local, struct handshake_peer *proces
 
 	lock_acquire(&local->peers->lock);
 	late = peers_missed(local->peers, &process->hello);
-	verdict = judge(local, &process->hello);
+	verdict = connect_judge(local, &process->hello);
 	lock_release(&local->peers->lock);
 	if ((!verdict || verdict == EEXIST) && !(process->hello.nonce & 1 &&
 						 proofs_hold(local, &process->hello, process->hello.nonce))) {
@@ -419,9 +420,9 @@ static void receive_connector(struct local *local, struct handshake_peer *proces
 	if (verdict == EEXIST && end_former_holders(local, process))
 		verdict = EBUSY;	/* until they are dismissed */
 	if (verdict)
-		refuse(local, process, verdict);
+		connect_refuse(local, process, verdict);
 	/* We are awake, but an application thread may sleep in our place (engine/wait.c). */
-	else if (!welcome(local, process, late))
+	else if (!connect_admit(local, process, late))
 		waiter_ring(local->waiter);
 	unclaim_welcome(local, &hello, claimed);
 }

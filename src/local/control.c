@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-static bool wraps(uint64_t start, uint64_t length)
+static bool control_range_wraps(uint64_t start, uint64_t length)
 {
 	return length && start + (length - 1) < start;
 }
@@ -15,11 +15,13 @@ static bool key_is_sound(const struct control *control)
 
 	if (!control->region)
 		return !control->mapped;
-	if (wraps(control->start, control->length) || wraps(control->host, control->length))
+	if (control_range_wraps(control->start, control->length) ||
+	    control_range_wraps(control->host, control->length))
 		return false;
 	return !control->mapped ||
-	       (!wraps(control->block, control->block_bytes) && control->host >= control->block &&
-		skip <= control->block_bytes && control->length <= control->block_bytes - skip);
+	       (!control_range_wraps(control->block, control->block_bytes) &&
+		control->host >= control->block && skip <= control->block_bytes &&
+		control->length <= control->block_bytes - skip);
 }
 
 bool control_parse(const uint8_t *data, size_t bytes, struct control *control)

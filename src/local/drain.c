@@ -37,7 +37,7 @@ static void withdraw_blocks(struct local *local, struct peer *peer)
 }
 
 /* From here on the peer cannot access ordinary memory of ours, whatever it does. */
-static void sever(struct local *local, struct peer *peer, uint32_t life)
+static void drain_sever(struct local *local, struct peer *peer, uint32_t life)
 {
 	lock_acquire(&local->peers->lock);
 	if (atomic_load(&peer->life) == life && !peer->severed) {
@@ -53,7 +53,7 @@ static void sever(struct local *local, struct peer *peer, uint32_t life)
 }
 
 /* False: it still may access what @id names. */
-static bool wait_for(struct local *local, struct peer *peer, uint32_t id)
+static bool drain_wait_for(struct local *local, struct peer *peer, uint32_t id)
 {
 	uint32_t life = atomic_load(&peer->life);
 	uint64_t begin_ns = 0, waited_ns = 0;
@@ -64,7 +64,7 @@ static bool wait_for(struct local *local, struct peer *peer, uint32_t id)
 			begin_ns = clock_now_ns();
 		waited_ns = clock_now_ns() - begin_ns;
 		if (waited_ns > PATIENCE_NS) {
-			sever(local, peer, life);
+			drain_sever(local, peer, life);
 			return false;
 		}
 		if (waited_ns < ACCESS_NS) {
@@ -105,7 +105,7 @@ static bool end_grants(struct local *local, enum grant_kind kind, uint32_t name)
 		if (!id)
 			continue;
 		atomic_thread_fence(memory_order_seq_cst);	/* F4 */
-		ended &= wait_for(local, peer, id);
+		ended &= drain_wait_for(local, peer, id);
 		grant_free(&peer->grants, id);
 		if (kind == GRANT_REGION)
 			say_gone(local, peer, name, id);

@@ -86,7 +86,7 @@ static int copy_stretch(struct peer *peer, uint32_t region, uint64_t at, uint8_t
 }
 
 /* Fill @to from @offset of the data, which lies in one or more pieces of the sender. */
-static int copy_piece(struct peer *peer, uint64_t offset, const struct iovec *to, bool last)
+static int fetch_copy_piece(struct peer *peer, uint64_t offset, const struct iovec *to, bool last)
 {
 	const struct fetch_job *job = &peer->job;
 	uint8_t *at = to->iov_base;
@@ -119,7 +119,8 @@ static bool copy_all(struct peer *peer)
 	unsigned i;
 
 	for (i = 0; i < fetch->pieces; i++) {
-		if (copy_piece(peer, offset, &fetch->piece[i], fetch->last && i == fetch->pieces - 1))
+		if (fetch_copy_piece(peer, offset, &fetch->piece[i],
+				     fetch->last && i == fetch->pieces - 1))
 			return false;
 		offset += fetch->piece[i].iov_len;
 	}
@@ -137,7 +138,7 @@ static bool is_still_granted(const struct qp *qp, const struct fetch_job *job) R
 }
 
 /* Find where the next part goes, and hold that memory. */
-static bool begin(struct local *local, struct peer *peer)
+static bool fetch_begin(struct local *local, struct peer *peer)
 {
 	struct fetch_job *job = &peer->job;
 	struct qp *qp = NULL;
@@ -178,7 +179,7 @@ static enum message_fate go_on(struct local *local, struct fetch_job *job, bool 
 }
 
 /* The channel is still the one that the message came by. */
-static void answer(struct local *local, struct peer *peer, enum message_fate fate)
+static void fetch_answer(struct local *local, struct peer *peer, enum message_fate fate)
 	REQUIRES(local->progress)
 {
 	struct ring_message message = { .channel = peer->channel };
@@ -194,7 +195,7 @@ static void answer(struct local *local, struct peer *peer, enum message_fate fat
 	ring_notify_answers(local->ring);
 }
 
-static void finish(struct local *local, struct peer *peer, bool copied)
+static void fetch_finish(struct local *local, struct peer *peer, bool copied)
 {
 	struct effects effects;
 	enum message_fate fate;
@@ -203,7 +204,7 @@ static void finish(struct local *local, struct peer *peer, bool copied)
 	progress_take(local);
 	fate = go_on(local, &peer->job, copied, &effects);
 	if (atomic_load(&peer->life) == peer->job.life) {
-		answer(local, peer, fate);
+		fetch_answer(local, peer, fate);
 	} else {
 		atomic_store(&peer->job.state, JOB_NONE);
 		ring_unhold(local->ring, peer->channel);
@@ -215,7 +216,7 @@ static void finish(struct local *local, struct peer *peer, bool copied)
 		local->ops->notice(local->device, 0);
 }
 
-static bool claim(struct local *local, struct peer *peer)
+static bool fetch_claim(struct local *local, struct peer *peer)
 {
 	int due = JOB_DUE;
 
@@ -236,9 +237,9 @@ bool local_fetch(struct local *local)
 	for (i = 0; i < count; i++) {
 		struct peer *peer = atomic_load(&local->peers->peer[i]);
 
-		if (!peer || !claim(local, peer))
+		if (!peer || !fetch_claim(local, peer))
 			continue;
-		finish(local, peer, begin(local, peer) && copy_all(peer));
+		fetch_finish(local, peer, fetch_begin(local, peer) && copy_all(peer));
 		any = true;
 	}
 	return any;

@@ -7,11 +7,11 @@
 
 #define SERIAL_MAX ((1u << (32 - GRANT_INDEX_BITS)) - 1)
 
-static unsigned bucket_of(enum grant_kind kind, uint32_t name)
+static unsigned grant_bucket_of(enum grant_kind kind, uint32_t name)
 {
 	return ((name ^ (uint32_t)kind << 29) * 0x9e3779b1u) >> 24;
 }
-_Static_assert(GRANT_BUCKETS == 256, "bucket_of() gives 8 bits");
+_Static_assert(GRANT_BUCKETS == 256, "grant_bucket_of() gives 8 bits");
 
 void grants_init(struct grants *grants, struct grant_page *page)
 {
@@ -43,7 +43,7 @@ void grants_fini(struct grants *grants)
 static uint16_t *grant_link(struct grants *grants, enum grant_kind kind, uint32_t name)
 	REQUIRES(grants->lock)
 {
-	uint16_t *link = &grants->bucket[bucket_of(kind, name)];
+	uint16_t *link = &grants->bucket[grant_bucket_of(kind, name)];
 
 	while (*link) {
 		const struct grant *grant = &grants->grant[*link - 1];
@@ -80,7 +80,7 @@ static uint32_t grant_make(struct grants *grants, enum grant_kind kind, uint32_t
 	REQUIRES(grants->lock)
 {
 	struct grant *grant = grant_take(grants);
-	uint16_t *bucket = &grants->bucket[bucket_of(kind, name)];
+	uint16_t *bucket = &grants->bucket[grant_bucket_of(kind, name)];
 
 	if (!grant)
 		return 0;

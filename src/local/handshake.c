@@ -91,7 +91,7 @@ struct attached {
 	unsigned fds;
 };
 
-static void take_fds(struct cmsghdr *header, struct attached *attached)
+static void handshake_take_fds(struct cmsghdr *header, struct attached *attached)
 {
 	size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int), i;
 
@@ -109,7 +109,7 @@ static void take_attached(struct msghdr *message, struct attached *attached)
 		if (header->cmsg_level != SOL_SOCKET)
 			continue;
 		if (header->cmsg_type == SCM_RIGHTS)
-			take_fds(header, attached);
+			handshake_take_fds(header, attached);
 		if (header->cmsg_type == SCM_CREDENTIALS &&
 		    header->cmsg_len == CMSG_LEN(sizeof(attached->ucred))) {
 			memcpy(&attached->ucred, CMSG_DATA(header), sizeof(attached->ucred));

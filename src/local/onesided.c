@@ -151,7 +151,7 @@ static int copy_mapped(struct transfer *transfer)
 	return err;
 }
 
-static int run_atomic(struct transfer *transfer, const struct send_wqe *wqe)
+static int onesided_run_atomic(struct transfer *transfer, const struct send_wqe *wqe)
 {
 	uint64_t original;
 	int err;
@@ -168,7 +168,7 @@ static int run_atomic(struct transfer *transfer, const struct send_wqe *wqe)
 	return err;
 }
 
-static bool move(struct transfer *transfer, const struct send_wqe *wqe)
+static bool onesided_move(struct transfer *transfer, const struct send_wqe *wqe)
 {
 	uint64_t host = transfer->region.host + (transfer->remote - transfer->region.start);
 	int err;
@@ -176,7 +176,7 @@ static bool move(struct transfer *transfer, const struct send_wqe *wqe)
 	if (!transfer->length)
 		return true;
 	if (transfer->need == IBV_ACCESS_REMOTE_ATOMIC)
-		err = run_atomic(transfer, wqe);
+		err = onesided_run_atomic(transfer, wqe);
 	else if (transfer->mapped)
 		err = copy_mapped(transfer);
 	else if (transfer->opcode == IBV_WR_RDMA_WRITE)
@@ -217,7 +217,7 @@ static bool move_with_hazard(struct transfer *transfer, const struct send_wqe *w
 
 	if (!hazard_begin(hazards, transfer->region.id, transfer->theirs, transfer->number, &hazard))
 		return false;
-	moved = still_holds(transfer) && move(transfer, wqe);
+	moved = still_holds(transfer) && onesided_move(transfer, wqe);
 	hazard_end(hazards, hazard);
 	return moved;
 }

@@ -59,7 +59,7 @@ uint32_t pairing_grant_qp(struct local *local, struct qp *qp, struct peer *peer)
 	return pairing->ours;
 }
 
-static bool is_idle(const struct qp *qp)
+static bool pairing_is_idle(const struct qp *qp)
 {
 	const struct requester *requester = &qp->requester;
 
@@ -67,7 +67,8 @@ static bool is_idle(const struct qp *qp)
 	       !requester->messages && !requester->rnr_until_ns;
 }
 
-static void ask(struct local *local, struct qp *qp, struct peer *peer) REQUIRES(qp->lock)
+static void pairing_request(struct local *local, struct qp *qp, struct peer *peer)
+	REQUIRES(qp->lock)
 {
 	struct pairing *pairing = &qp->pairing;
 	struct control control = {
@@ -86,12 +87,12 @@ bool pairing_is_agreed(struct local *local, struct qp *qp, struct peer *peer)
 	/* The peer's QP may have ended the pairing: ask it again. */
 	if (pairing->agreed && !grant_is_alive(peer->alive, pairing->theirs))
 		pairing->agreed = false;
-	if (pairing->agreed || pairing->asked || !is_idle(qp))
+	if (pairing->agreed || pairing->asked || !pairing_is_idle(qp))
 		return pairing->agreed;
 	if (pairing->wait && clock_coarse_ns() < pairing->again_ns)
 		pairing->wait--;
 	else
-		ask(local, qp, peer);
+		pairing_request(local, qp, peer);
 	return false;
 }
 
@@ -156,8 +157,8 @@ static bool is_receiving(const struct qp *qp)
 }
 
 /* Why requests of that QP have to go as packets; NULL: they need not. */
-static const char *objection(const struct qp *qp, const struct peer *peer, const struct control *control)
-	REQUIRES(qp->lock)
+static const char *pairing_objection(const struct qp *qp, const struct peer *peer,
+				     const struct control *control) REQUIRES(qp->lock)
 {
 	if (!qp_is(qp, QP_RELIABLE) || !qp->av.loopback || !is_receiving(qp))
 		return "it is not an RC QP ready to receive from this host";
@@ -180,7 +181,7 @@ static bool answer_ask_qp(struct local *local, struct peer *peer, const struct c
 
 	if (qp) {
 		lock_acquire(&qp->lock);
-		why = objection(qp, peer, ask);
+		why = pairing_objection(qp, peer, ask);
 		if (why) {
 			log_debug("qp 0x%06x: qp 0x%06x has to send packets: %s", qp->number, ask->qpn, why);
 		} else {

@@ -234,7 +234,7 @@ void peer_release(struct local *local, struct peer *peer)
 
 /* ---- admitting ---- */
 
-static int watch(struct local *local, struct peer *peer)
+static int peer_watch(struct local *local, struct peer *peer)
 {
 	struct epoll_event event = { .events = EPOLLIN | EPOLLRDHUP, .data.u32 = peer->channel };
 
@@ -245,7 +245,7 @@ static int watch(struct local *local, struct peer *peer)
  * Can the peer's memory be accessed in one copy? Each side probes for itself, and tells the other
  * (reach).
  */
-static unsigned probe(const struct local *local, struct peer *peer)
+static unsigned peer_probe(const struct local *local, struct peer *peer)
 {
 	int err;
 
@@ -278,7 +278,7 @@ static int begin_life(struct local *local, struct peer *peer, unsigned reach)
 			 (const struct channel_side *)peer->theirs, peer->process.fd);
 	if (err)
 		return err;
-	err = watch(local, peer);
+	err = peer_watch(local, peer);
 	if (err) {
 		ring_remove(local->ring, peer->channel);
 		return err;
@@ -304,7 +304,7 @@ int peer_admit(struct local *local, struct peer *peer, struct handshake_peer *pr
 	if (err)
 		goto release;
 	peer->process = *process;
-	reach = probe(local, peer);
+	reach = peer_probe(local, peer);
 	lock_acquire(&peer->inbox);
 	peer->ended = false;
 	lock_release(&peer->inbox);
@@ -397,7 +397,7 @@ void peer_dismiss(struct local *local, struct peer *peer)
 
 #define BELL_BYTES 1u
 
-static void ring(int fd)
+static void peer_ring(int fd)
 {
 	/* A full queue means that a bell is pending. */
 	while (send(fd, "", BELL_BYTES, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno == EINTR)
@@ -462,7 +462,8 @@ static bool is_memfd(int fd)
  * Take the descriptors of a message. True: one block, as @region announces, or none if none is
  * announced.
  */
-static bool take_fds(struct peer *peer, struct msghdr *message, uint32_t region) REQUIRES(peer->inbox)
+static bool peer_take_fds(struct peer *peer, struct msghdr *message, uint32_t region)
+	REQUIRES(peer->inbox)
 {
 	struct cmsghdr *header;
 	unsigned blocks = 0, others = 0;
@@ -503,7 +504,7 @@ static bool read_one(struct peer *peer) REQUIRES(peer->inbox)
 	if (got > 0) {
 		bool block = got == sizeof(region) && region, bell = got == BELL_BYTES;
 
-		if (!take_fds(peer, &message, block ? region : 0) || !(block || bell) ||
+		if (!peer_take_fds(peer, &message, block ? region : 0) || !(block || bell) ||
 		    (message.msg_flags & MSG_TRUNC))
 			peer->ended = true;
 		peer->rung |= bell;
@@ -646,7 +647,7 @@ int local_open(struct local *local)
 	peers = calloc(1, sizeof(*peers));
 	if (!peers)
 		return ENOMEM;
-	err = ring_open(&local->ring, local->counters, ring);
+	err = ring_open(&local->ring, local->counters, peer_ring);
 	if (err)
 		goto free_peers;
 	err = open_sockets(local);

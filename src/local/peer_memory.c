@@ -148,7 +148,7 @@ void peer_keys_ask_again(struct peer_memory *memory)
 
 /* ---- changing ---- */
 
-static void sweep(struct peer_memory *memory)
+static void peer_memory_sweep(struct peer_memory *memory)
 {
 	struct retired **link = &memory->retired, *retired;
 
@@ -165,7 +165,8 @@ static void sweep(struct peer_memory *memory)
 }
 
 /* Without memory for the note it stays mapped, which is harmless. */
-static void retire(struct peer_memory *memory, uint32_t id, uint8_t *mapped, size_t bytes)
+static void peer_memory_retire(struct peer_memory *memory, uint32_t id, uint8_t *mapped,
+			       size_t bytes)
 {
 	struct retired *retired = malloc(sizeof(*retired));
 
@@ -183,7 +184,7 @@ static void entry_clear(struct peer_memory *memory, struct entry *entry)
 		return;
 	atomic_store_explicit(&entry->version, 0, memory_order_seq_cst);
 	if (mapped)
-		retire(memory, LOAD(entry->id), mapped, LOAD(entry->block_bytes));
+		peer_memory_retire(memory, LOAD(entry->id), mapped, LOAD(entry->block_bytes));
 	STORE(entry->block_mapped, NULL);
 }
 
@@ -203,7 +204,7 @@ void peer_region_add(struct peer_memory *memory, const struct control *control, 
 	struct entry *entry = &memory->entry[grant_index(control->region)];
 
 	entry_clear(memory, entry);
-	sweep(memory);
+	peer_memory_sweep(memory);
 	atomic_thread_fence(memory_order_release);	/* version 0 before the fields */
 	STORE(entry->id, control->region);
 	STORE(entry->key, control->key);
@@ -229,7 +230,7 @@ void peer_region_remove(struct peer_memory *memory, uint32_t id)
 
 	if (LOAD(entry->version) && LOAD(entry->id) == id)
 		entry_clear(memory, entry);
-	sweep(memory);
+	peer_memory_sweep(memory);
 }
 
 void peer_memory_reset(struct peer_memory *memory)
@@ -238,7 +239,7 @@ void peer_memory_reset(struct peer_memory *memory)
 
 	for (i = 0; i < GRANTS_MAX; i++)
 		entry_clear(memory, &memory->entry[i]);
-	sweep(memory);
+	peer_memory_sweep(memory);
 	peer_keys_ask_again(memory);
 }
 

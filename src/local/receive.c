@@ -24,7 +24,7 @@ struct receiver {
 	struct effects effects;
 };
 
-static void receiver_init(struct receiver *receiver)
+static void receive_init(struct receiver *receiver)
 {
 	receiver->qp = NULL;
 	effects_init(&receiver->effects);
@@ -61,15 +61,16 @@ static uint64_t time_for(const struct cq *cq)
 	return cq->stamped ? clock_now_ns() : 0;
 }
 
-static enum message_fate refuse(struct local *local, enum counter why)
+static enum message_fate receive_refuse(struct local *local, enum counter why)
 {
 	counter_add(local->counters, why, 1);
 	return MESSAGE_REFUSED;
 }
 
 /* Execute a message only if it names the QP's current grant, not one of a former life. */
-static enum message_fate execute(struct local *local, struct receiver *receiver, struct peer *peer,
-				 const struct ring_message *received, const struct message *message)
+static enum message_fate receive_execute(struct local *local, struct receiver *receiver,
+					 struct peer *peer, const struct ring_message *received,
+					 const struct message *message)
 {
 	struct message_piece source[MESSAGE_PIECES_MAX];
 	enum message_fate fate;
@@ -77,13 +78,13 @@ static enum message_fate execute(struct local *local, struct receiver *receiver,
 	uint32_t qpn;
 
 	if (!grant_find_qp(&peer->grants, message->grant, &qpn))
-		return refuse(local, COUNTER_RX_QP_STATE);
+		return receive_refuse(local, COUNTER_RX_QP_STATE);
 	qp = receiver_lock(local, receiver, qpn);
 	if (!qp)
-		return refuse(local, COUNTER_RX_QPN);
+		return receive_refuse(local, COUNTER_RX_QPN);
 	lock_assert_held(&qp->lock);
 	if (qp->pairing.ours != message->grant || !grant_is_alive(peer->alive, qp->pairing.theirs))
-		return refuse(local, COUNTER_RX_QP_STATE);
+		return receive_refuse(local, COUNTER_RX_QP_STATE);
 	if (message->flags & MESSAGE_PULL)
 		memcpy(source, message->data, message->piece_count * sizeof(source[0]));
 	fate = transport_message_receive(qp, message, time_for(qp->recv_cq), &receiver->effects);
@@ -94,35 +95,36 @@ static enum message_fate execute(struct local *local, struct receiver *receiver,
 	return fate;
 }
 
-static enum message_fate take_control(struct local *local, struct receiver *receiver, struct peer *peer,
-				      const struct ring_message *received)
+static enum message_fate receive_take_control(struct local *local, struct receiver *receiver,
+					      struct peer *peer,
+					      const struct ring_message *received)
 {
 	struct control control;
 
 	if (!control_parse(received->data, received->bytes, &control))
-		return refuse(local, COUNTER_RX_MALFORMED);
+		return receive_refuse(local, COUNTER_RX_MALFORMED);
 	receiver_unlock(local, receiver);
 	return pairing_receive(local, peer, &control) ? MESSAGE_EXECUTED : MESSAGE_REFUSED;
 }
 
-static enum message_fate take(struct local *local, struct receiver *receiver,
-			      const struct ring_message *received, struct message *message)
+static enum message_fate receive_take(struct local *local, struct receiver *receiver,
+				      const struct ring_message *received, struct message *message)
 {
 	struct peer *peer = peer_at(local, received->channel);
 
 	message->length = 0;
 	if (!peer)
-		return refuse(local, COUNTER_RX_MALFORMED);
+		return receive_refuse(local, COUNTER_RX_MALFORMED);
 	/* A copy for the former peer in this place is not over yet. */
 	if (atomic_load(&peer->job.state) != JOB_NONE) {
 		ring_hold(local->ring, received);
 		return MESSAGE_FETCH;
 	}
 	if (!received->head[0])
-		return take_control(local, receiver, peer, received);
+		return receive_take_control(local, receiver, peer, received);
 	if (!message_parse(received->head, received->data, received->bytes, message))
-		return refuse(local, COUNTER_RX_MALFORMED);
-	return execute(local, receiver, peer, received, message);
+		return receive_refuse(local, COUNTER_RX_MALFORMED);
+	return receive_execute(local, receiver, peer, received, message);
 }
 
 static unsigned take_messages(struct local *local, struct receiver *receiver)
@@ -133,7 +135,7 @@ static unsigned take_messages(struct local *local, struct receiver *receiver)
 	unsigned n;
 
 	for (n = 0; n < MESSAGES_MAX && left && ring_peek(local->ring, &received); n++) {
-		enum message_fate fate = take(local, receiver, &received, &message);
+		enum message_fate fate = receive_take(local, receiver, &received, &message);
 
 		if (fate != MESSAGE_FETCH)
 			ring_finish(local->ring, &received, fate == MESSAGE_REFUSED);
@@ -158,8 +160,8 @@ static void ask_again(struct local *local, unsigned channel, uint32_t qpn)
 		peer_keys_ask_again(peer->regions);
 }
 
-static void take_answer(struct local *local, struct receiver *receiver, unsigned channel,
-			const struct ring_answer *answer)
+static void receive_take_answer(struct local *local, struct receiver *receiver, unsigned channel,
+				const struct ring_answer *answer)
 {
 	struct qp *qp;
 
@@ -187,7 +189,7 @@ static void take_answers(struct local *local, struct receiver *receiver)
 
 	for (i = 0; i < count; i++)
 		while (ring_take_answer(local->ring, i, &answer))
-			take_answer(local, receiver, i, &answer);
+			receive_take_answer(local, receiver, i, &answer);
 }
 
 unsigned local_receive(struct local *local)
@@ -199,7 +201,7 @@ unsigned local_receive(struct local *local)
 		return 0;
 	if (atomic_load_explicit(&local->offers_due, memory_order_relaxed))
 		grant_make_offers(local);
-	receiver_init(&receiver);
+	receive_init(&receiver);
 	taken = take_messages(local, &receiver);
 	take_answers(local, &receiver);
 	receiver_unlock(local, &receiver);
@@ -211,9 +213,9 @@ void messages_lost(struct local *local, unsigned channel)
 	struct ring_answer answer;
 	struct receiver receiver;
 
-	receiver_init(&receiver);
+	receive_init(&receiver);
 	while (ring_take_answer_lost(local->ring, channel, &answer))
-		take_answer(local, &receiver, channel, &answer);
+		receive_take_answer(local, &receiver, channel, &answer);
 	receiver_unlock(local, &receiver);
 }
 

@@ -44,7 +44,8 @@ uint64_t local_deadline(const struct local *local)
 	return local->peers ? atomic_load(&local->peers->later_ns) : TIME_NEVER;
 }
 
-static void schedule(struct peers *peers, uint32_t slot, uint64_t due_ns) REQUIRES(peers->lock)
+static void reconnect_schedule(struct peers *peers, uint32_t slot, uint64_t due_ns)
+	REQUIRES(peers->lock)
 {
 	peers->later[slot].due_ns = due_ns;
 	if (due_ns < atomic_load(&peers->later_ns))
@@ -60,7 +61,7 @@ void reconnect_later(struct local *local, uint32_t slot, int err)
 	peers->missed[slot] = true;
 	peers->later[slot] = (struct later){ 0 };
 	if (may_change(err) && !peers->connecting[slot])
-		schedule(local->peers, slot, due_ns);
+		reconnect_schedule(local->peers, slot, due_ns);
 	lock_release(&local->peers->lock);
 	local->ops->notice(local->device, due_ns);
 }
@@ -73,7 +74,7 @@ void reconnect_soon(struct local *local, uint32_t slot)
 	lock_acquire(&local->peers->lock);
 	if (!peers->later[slot].due_ns && !peers->connecting[slot]) {
 		peers->later[slot] = (struct later){ .once = true };
-		schedule(local->peers, slot, due_ns);
+		reconnect_schedule(local->peers, slot, due_ns);
 	}
 	lock_release(&local->peers->lock);
 	local->ops->notice(local->device, due_ns);
@@ -118,7 +119,7 @@ static void note_failure(struct local *local, uint32_t slot, int err)
 	if (queued && later->tries > QUEUED_TRIES)
 		later->tries = QUEUED_TRIES;
 	if (may_change(err) && !later->once && ++later->tries < TRIES_MAX)
-		schedule(local->peers, slot, clock_now_ns() + delay_ns[later->tries]);
+		reconnect_schedule(local->peers, slot, clock_now_ns() + delay_ns[later->tries]);
 	lock_release(&local->peers->lock);
 }
 

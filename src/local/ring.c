@@ -106,7 +106,7 @@ static unsigned find_route(struct producer *producer, const struct datagram *dat
 }
 
 /* 0; EAGAIN: full; ENOSPC: too many routes, waiting does not help. */
-static int put_locked(struct producer *producer, const struct datagram *datagram)
+static int ring_put_locked(struct producer *producer, const struct datagram *datagram)
 	REQUIRES(producer->lock)
 {
 	struct channel_side *half = producer->half;
@@ -134,7 +134,7 @@ static int put_locked(struct producer *producer, const struct datagram *datagram
 	return 0;
 }
 
-static unsigned prepare(struct link *link, struct datagram *datagram)
+static unsigned ring_prepare(struct link *link, struct datagram *datagram)
 {
 	datagram->source_port = 0xc000;
 	return LINK_SEGMENTS_MAX;
@@ -213,7 +213,7 @@ static int send_run(struct ring_link *memory, struct channel *channel, struct da
 		return 0;
 	}
 	for (i = 0; i < count; i++) {
-		err = put_locked(producer, &datagram[i]);
+		err = ring_put_locked(producer, &datagram[i]);
 		if (err == EAGAIN)
 			break;
 		if (err)
@@ -506,7 +506,7 @@ void ring_remove(struct link *link, unsigned number)
 	lock_release(&channel->producer.lock);
 }
 
-static unsigned event_fds(struct link *link, int *fds, unsigned max)
+static unsigned ring_event_fds(struct link *link, int *fds, unsigned max)
 {
 	return 0;	/* peers ring the doorbell */
 }
@@ -529,10 +529,10 @@ static void ring_close(struct link *link)
 
 static const struct link_ops memory_ops = {
 	.close = ring_close,
-	.prepare = prepare,
+	.prepare = ring_prepare,
 	.send = ring_send_datagram,
 	.receive = ring_receive_datagrams,
-	.event_fds = event_fds,
+	.event_fds = ring_event_fds,
 };
 
 int ring_open(struct link **link, struct counters *counters, channel_wake_fn *wake)

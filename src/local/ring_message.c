@@ -304,7 +304,7 @@ static bool has_answer(struct producer *producer)
 	return answers_of(producer) > 0;
 }
 
-static void take_answer(struct producer *producer, struct ring_answer *answer)
+static void ring_message_take_answer(struct producer *producer, struct ring_answer *answer)
 {
 	uint32_t number = atomic_load_explicit(&producer->settled, memory_order_relaxed);
 	uint64_t bits = atomic_load_explicit(&producer->theirs->refused[number % CHANNEL_CELLS / 64],
@@ -324,7 +324,7 @@ bool ring_take_answer(struct link *link, unsigned number, struct ring_answer *an
 	struct channel *channel = channel_at(ring_of(link), number);
 
 	while (channel && has_answer(&channel->producer)) {
-		take_answer(&channel->producer, answer);
+		ring_message_take_answer(&channel->producer, answer);
 		if (answer->owner)
 			return true;
 	}
@@ -339,7 +339,7 @@ bool ring_take_answer_lost(struct link *link, unsigned number, struct ring_answe
 
 	while (producer && atomic_load_explicit(&producer->told, memory_order_acquire) !=
 			   atomic_load_explicit(&producer->settled, memory_order_relaxed)) {
-		take_answer(producer, answer);
+		ring_message_take_answer(producer, answer);
 		answer->refused = true;
 		if (answer->owner)
 			return true;

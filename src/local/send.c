@@ -113,8 +113,8 @@ static bool write_body(struct qp *qp, const struct send_wqe *wqe, const struct b
 }
 
 /* True: sent. False with @full: wait for room. */
-static bool put(struct local *local, struct qp *qp, const struct send_wqe *wqe, uint32_t channel,
-		const struct body *body, bool *full) REQUIRES(qp->lock)
+static bool send_put(struct local *local, struct qp *qp, const struct send_wqe *wqe,
+		     uint32_t channel, const struct body *body, bool *full) REQUIRES(qp->lock)
 {
 	struct ring_room room;
 	int err = body->way == FETCH && !ring_may_fetch(local->ring, channel, wqe->length) ? EAGAIN :
@@ -150,7 +150,7 @@ static bool try_to_send(struct local *local, struct qp *qp, const struct send_wq
 		body.bytes = wqe->sge_count * sizeof(body.piece[0]);
 	return body.way != PACKETS &&
 	       (body.way == CARRY || find_pieces(local, qp, peer, wqe, body.piece)) &&
-	       put(local, qp, wqe, peer->channel, &body, full);
+	       send_put(local, qp, wqe, peer->channel, &body, full);
 }
 
 bool message_send(struct local *local, struct qp *qp, const struct send_wqe *wqe)

@@ -24,7 +24,7 @@
 /* ---- the deadline ---- */
 
 /* Who sets another deadline meanwhile finds it kept: it is cleared only if it is the one passed. */
-static void tick(struct qp1 *qp1, uint64_t now_ns)
+static void chores_tick(struct qp1 *qp1, uint64_t now_ns)
 {
 	uint64_t deadline_ns = atomic_load(&qp1->deadline_ns);
 
@@ -188,7 +188,7 @@ void qp1_chores(struct qp1 *qp1, uint32_t ready, uint64_t now_ns)
 	tell_of_lost(qp1, now_ns);
 	tell_group(qp1, now_ns);
 	backlog_turn(qp1, now_ns);
-	tick(qp1, now_ns);
+	chores_tick(qp1, now_ns);
 }
 
 uint64_t qp1_chore_ns(struct qp1 *qp1)

@@ -18,7 +18,7 @@
 #define OPCODE_UD_SEND_ONLY	0x64u
 
 /* The counter of what makes it a drop; COUNTER_COUNT: it is right. */
-static enum counter check(const struct datagram *datagram, const struct packet *packet)
+static enum counter dispatch_check(const struct datagram *datagram, const struct packet *packet)
 {
 	if (packet->op->code != OPCODE_UD_SEND_ONLY || packet->payload_bytes != MAD_BYTES)
 		return COUNTER_RX_MAD_MALFORMED;
@@ -28,8 +28,9 @@ static enum counter check(const struct datagram *datagram, const struct packet *
 }
 
 /* It is for us, or for nobody: a request may wait for somebody. */
-static void take(struct qp1 *qp1, const struct cm_target *target, const struct datagram *datagram,
-		 const uint8_t *mad, uint64_t now_ns) REQUIRES(qp1->engine->progress)
+static void dispatch_take(struct qp1 *qp1, const struct cm_target *target,
+			  const struct datagram *datagram, const uint8_t *mad, uint64_t now_ns)
+	REQUIRES(qp1->engine->progress)
 {
 	if (target->kind == CM_TARGET_SERVICE && !datagram->handed_on &&
 	    !qp1_serves(qp1, target, datagram) && backlog_add(qp1, target, datagram, mad, now_ns))
@@ -42,7 +43,7 @@ void qp1_receive(struct qp1 *qp1, const struct datagram *datagram, uint8_t *data
 {
 	struct datagram one = *datagram;
 	struct cm_target target;
-	enum counter wrong = check(datagram, packet);
+	enum counter wrong = dispatch_check(datagram, packet);
 	int err = ECONNREFUSED;
 
 	if (wrong != COUNTER_COUNT) {
@@ -57,7 +58,7 @@ void qp1_receive(struct qp1 *qp1, const struct datagram *datagram, uint8_t *data
 	if (!datagram->handed_on)
 		err = qp1_forward(qp1, &target, &one);
 	if (err == ECONNREFUSED) {
-		take(qp1, &target, &one, packet->payload, now_ns);
+		dispatch_take(qp1, &target, &one, packet->payload, now_ns);
 		return;
 	}
 	counter_add(qp1->engine->counters, err ? COUNTER_RX_MAD_LOST : COUNTER_RX_MAD_FOREIGN, 1);

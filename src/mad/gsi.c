@@ -192,8 +192,8 @@ static void log_sent(const struct packet *packet)
 	log_print(LOG_PACKET, "sent %s", line);
 }
 
-static size_t write_packet(struct qp1 *qp1, const uint8_t mad[MAD_BYTES],
-			   uint8_t out[PACKET_HEADER_MAX + MAD_BYTES + ICRC_BYTES])
+static size_t gsi_write_packet(struct qp1 *qp1, const uint8_t mad[MAD_BYTES],
+			       uint8_t out[PACKET_HEADER_MAX + MAD_BYTES + ICRC_BYTES])
 {
 	struct packet packet = { .op = opcode_get(OPCODE_UD_SEND_ONLY), .ack_request = true,
 				 .pkey = PKEY_DEFAULT, .dest_qpn = QPN_GSI,
@@ -211,7 +211,7 @@ static size_t write_packet(struct qp1 *qp1, const uint8_t mad[MAD_BYTES],
 int qp1_transmit(struct qp1 *qp1, struct datagram *datagram, const uint8_t mad[MAD_BYTES])
 {
 	uint8_t data[PACKET_HEADER_MAX + MAD_BYTES + ICRC_BYTES];
-	size_t bytes = write_packet(qp1, mad, data);
+	size_t bytes = gsi_write_packet(qp1, mad, data);
 	struct icrc_header header;
 	unsigned sent = 0;
 	int err;

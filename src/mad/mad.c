@@ -50,7 +50,7 @@ static bool is_abandoned(const struct mad_agent *agent)
 	return agent->generation != atomic_load(&generation);
 }
 
-static struct mad_agent *find(unsigned class)
+static struct mad_agent *mad_find(unsigned class)
 {
 	struct list *node;
 
@@ -62,14 +62,14 @@ static struct mad_agent *find(unsigned class)
 
 /* ---- calls from the HCA ---- */
 
-static void received(void *consumer, const struct mad_address *from, const uint8_t mad[MAD_BYTES],
-		     uint64_t now_ns)
+static void mad_received(void *consumer, const struct mad_address *from,
+			 const uint8_t mad[MAD_BYTES], uint64_t now_ns)
 {
 	struct mad_header header;
 	struct mad_agent *agent;
 
 	lock_acquire(&calling);
-	agent = mad_parse(mad, MAD_BYTES, &header) ? find(header.class) : NULL;
+	agent = mad_parse(mad, MAD_BYTES, &header) ? mad_find(header.class) : NULL;
 	if (agent)
 		agent->ops->received(agent->owner, from, &header, mad, now_ns);
 	else
@@ -77,20 +77,20 @@ static void received(void *consumer, const struct mad_address *from, const uint8
 	lock_release(&calling);
 }
 
-static void unreachable(void *consumer, const struct mad_address *to, const uint8_t mad[MAD_BYTES],
-			uint64_t now_ns)
+static void mad_unreachable(void *consumer, const struct mad_address *to,
+			    const uint8_t mad[MAD_BYTES], uint64_t now_ns)
 {
 	struct mad_header header;
 	struct mad_agent *agent;
 
 	lock_acquire(&calling);
-	agent = mad_parse(mad, MAD_BYTES, &header) ? find(header.class) : NULL;
+	agent = mad_parse(mad, MAD_BYTES, &header) ? mad_find(header.class) : NULL;
 	if (agent)
 		agent->ops->unreachable(agent->owner, to, &header, mad, now_ns);
 	lock_release(&calling);
 }
 
-static void qp_failed(void *consumer, uint32_t qpn, uint64_t now_ns)
+static void mad_qp_failed(void *consumer, uint32_t qpn, uint64_t now_ns)
 {
 	struct list *node;
 
@@ -100,7 +100,7 @@ static void qp_failed(void *consumer, uint32_t qpn, uint64_t now_ns)
 	lock_release(&calling);
 }
 
-static void peer_gone(void *consumer, uint32_t slot, uint64_t now_ns)
+static void mad_peer_gone(void *consumer, uint32_t slot, uint64_t now_ns)
 {
 	struct list *node;
 
@@ -144,7 +144,7 @@ static bool takes_deadline(struct mad_agent *agent, uint64_t now_ns)
 	return due;
 }
 
-static void tick(void *consumer, uint64_t now_ns)
+static void mad_tick(void *consumer, uint64_t now_ns)
 {
 	struct list *node;
 
@@ -161,11 +161,11 @@ static void tick(void *consumer, uint64_t now_ns)
 /* ---- opening and closing ---- */
 
 static const struct gsi_ops consumer_ops = {
-	.received = received,
-	.unreachable = unreachable,
-	.tick = tick,
-	.qp_failed = qp_failed,
-	.peer_gone = peer_gone,
+	.received = mad_received,
+	.unreachable = mad_unreachable,
+	.tick = mad_tick,
+	.qp_failed = mad_qp_failed,
+	.peer_gone = mad_peer_gone,
 };
 
 /* The list may be half changed, and the locks held by threads that are no more. */
@@ -196,11 +196,11 @@ static void change_list(struct list *to, struct mad_agent *agent)
 	lock_release(&calling);
 }
 
-static int open_locked(struct qp1 *qp1, struct mad_agent *agent) REQUIRES(opening)
+static int mad_open_locked(struct qp1 *qp1, struct mad_agent *agent) REQUIRES(opening)
 {
 	int err = 0;
 
-	if (find(agent->class))
+	if (mad_find(agent->class))
 		return EBUSY;
 	if (list_empty(&agents))
 		err = gsi_open(qp1, &consumer_ops, NULL, &the_gsi);
@@ -227,7 +227,7 @@ int mad_open(struct qp1 *qp1, enum mad_class class, const struct mad_ops *ops, v
 				    .deadline_ns = TIME_NEVER,
 				    .generation = atomic_load(&generation) };
 	lock_acquire(&opening);
-	err = open_locked(qp1, made);
+	err = mad_open_locked(qp1, made);
 	lock_release(&opening);
 	if (err)
 		free(made);

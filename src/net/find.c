@@ -17,7 +17,7 @@
 /* ---- ports ---- */
 
 /* The GIDs of a port that is open have indices; where it is not, those that they would have. */
-static void snapshot(struct net *net, const struct named_netdev *named, struct port *port)
+static void find_snapshot(struct net *net, const struct named_netdev *named, struct port *port)
 {
 	struct list *node;
 
@@ -33,7 +33,7 @@ static void snapshot(struct net *net, const struct named_netdev *named, struct p
 	gid_table_update(port);
 }
 
-static void fill(const struct port *port, uint32_t index, struct net_gid *found)
+static void find_fill(const struct port *port, uint32_t index, struct net_gid *found)
 {
 	*found = (struct net_gid){ .interface_index = port->netdev.index, .guid = port->guid,
 				    .port = PORT_NUMBER, .gid_index = index,
@@ -68,7 +68,7 @@ static bool find_in(const struct port *port, const uint8_t address[16], struct n
 		i = like;
 	if (i == GID_TABLE_SIZE)
 		return false;
-	fill(port, i, found);
+	find_fill(port, i, found);
 	return true;
 }
 
@@ -87,7 +87,7 @@ int net_find_gid(struct net *net, const uint8_t address[16], uint32_t interface,
 	for (i = 0; port && !has && i < count; i++) {
 		if (interface && ip_addr_is_link_local_ipv6(address) && named[i].netdev.index != interface)
 			continue;
-		snapshot(net, &named[i], port);
+		find_snapshot(net, &named[i], port);
 		has = find_in(port, address, found);
 	}
 	free(named);
@@ -190,7 +190,7 @@ int net_find_route(struct net *net, const uint8_t source[16], const uint8_t dest
 
 /* ---- for explanations ---- */
 
-static void append(char *text, size_t bytes, const char *format, ...)
+static void find_append(char *text, size_t bytes, const char *format, ...)
 {
 	size_t length = strlen(text);
 	va_list arguments;
@@ -205,16 +205,16 @@ static void append_device(char *text, size_t bytes, const struct named_netdev *n
 	char address[INET6_ADDRSTRLEN];
 	unsigned i;
 
-	append(text, bytes, "%s (", named->name);
+	find_append(text, bytes, "%s (", named->name);
 	for (i = 0; i < named->netdev.address_count; i++) {
 		const uint8_t *raw = named->netdev.address[i].address;
 		bool ipv4 = ip_addr_is_ipv4(raw);
 
 		inet_ntop(ipv4 ? AF_INET : AF_INET6, raw + (ipv4 ? 12 : 0), address,
 			  sizeof(address));
-		append(text, bytes, "%s%s", i ? ", " : "", address);
+		find_append(text, bytes, "%s%s", i ? ", " : "", address);
 	}
-	append(text, bytes, ")");
+	find_append(text, bytes, ")");
 }
 
 const char *net_describe_devices(char *text, size_t bytes)
@@ -226,16 +226,18 @@ const char *net_describe_devices(char *text, size_t bytes)
 		return text;
 	text[0] = '\0';
 	if (err) {
-		append(text, bytes, "no device: cannot list the network interfaces: %s", strerror(err));
+		find_append(text, bytes, "no device: cannot list the network interfaces: %s",
+			    strerror(err));
 		return text;
 	}
 	for (i = 0; i < count; i++) {
-		append(text, bytes, "%s", i ? ", " : "");
+		find_append(text, bytes, "%s", i ? ", " : "");
 		append_device(text, bytes, &named[i]);
 	}
 	if (!count)
-		append(text, bytes, "no device: no network interface is up, has an address and is "
-		       "allowed by VERBATIM_DEVICES");
+		find_append(text, bytes,
+			    "no device: no network interface is up, has an address and is "
+			    "allowed by VERBATIM_DEVICES");
 	free(named);
 	return text;
 }

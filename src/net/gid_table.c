@@ -50,7 +50,7 @@ static bool in_table(const struct port *port, const uint8_t address[16])
 	return false;
 }
 
-static bool add(struct port *port, const uint8_t address[16])
+static bool gid_table_add(struct port *port, const uint8_t address[16])
 {
 	unsigned i;
 
@@ -91,7 +91,7 @@ bool gid_table_update(struct port *port)
 		const struct netdev_address *address = &port->netdev.address[i];
 
 		if (!address->tentative && !in_table(port, address->address))
-			changed |= add(port, address->address);
+			changed |= gid_table_add(port, address->address);
 	}
 	return changed;
 }

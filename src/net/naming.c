@@ -23,7 +23,7 @@ struct naming {
 	bool *taken;
 };
 
-static bool usable(const struct netdev *netdev)
+static bool naming_is_usable(const struct netdev *netdev)
 {
 	return netdev->up && netdev->address_count > 0;
 }
@@ -38,7 +38,7 @@ static bool name_is_free(const struct naming *naming, const char *name)
 	return true;
 }
 
-static int take(struct naming *naming, int i, const char *name)
+static int naming_take(struct naming *naming, int i, const char *name)
 {
 	struct named_netdev *named = &naming->named[naming->named_count];
 
@@ -87,10 +87,10 @@ static int apply_entry(struct naming *naming, char *entry)
 		return EINVAL;
 	}
 	for (i = 0; i < naming->count; i++) {
-		if (naming->taken[i] || !usable(&naming->list[i]) ||
+		if (naming->taken[i] || !naming_is_usable(&naming->list[i]) ||
 		    fnmatch(entry, naming->list[i].name, 0))
 			continue;
-		err = take(naming, i, name);
+		err = naming_take(naming, i, name);
 		if (err)
 			return err;
 	}
@@ -103,9 +103,10 @@ static int apply_all(struct naming *naming)
 
 	for (pass = 0; pass < 2; pass++)
 		for (i = 0; i < naming->count; i++) {
-			if (!usable(&naming->list[i]) || naming->list[i].loopback != (pass == 1))
+			if (!naming_is_usable(&naming->list[i]) ||
+			    naming->list[i].loopback != (pass == 1))
 				continue;
-			err = take(naming, i, NULL);
+			err = naming_take(naming, i, NULL);
 			if (err)
 				return err;
 		}

@@ -30,7 +30,7 @@ void net_abandon(struct net *net)
 	netlink_abandon(&net->netlink);
 }
 
-static struct port *find_open(struct net *net, const char *name) REQUIRES(net->lock)
+static struct port *net_find_open(struct net *net, const char *name) REQUIRES(net->lock)
 {
 	struct list *node;
 
@@ -75,7 +75,7 @@ int net_get_port(struct net *net, const char *name, struct port **found)
 	int err = 0;
 
 	lock_acquire(&net->lock);
-	port = find_open(net, name);
+	port = net_find_open(net, name);
 	if (port) {
 		port->references++;
 		*found = port;

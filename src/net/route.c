@@ -103,7 +103,8 @@ static int check_families(const struct port *port, const struct gid_entry *entry
 	return 0;
 }
 
-static int check_attr(const struct port *port, const struct ibv_ah_attr *attr, const char *who)
+static int route_check_attr(const struct port *port, const struct ibv_ah_attr *attr,
+			    const char *who)
 {
 	if (attr->port_num != PORT_NUMBER) {
 		explain("%s: ah_attr.port_num %u: the device has port 1 only", who, attr->port_num);
@@ -131,7 +132,7 @@ static int get_source(struct net *net, const struct port *port, const struct ibv
 	int err;
 
 	lock_acquire(&net->lock);
-	err = check_attr(port, attr, who);
+	err = route_check_attr(port, attr, who);
 	if (!err)
 		*source = *gid_table_get(port, attr->grh.sgid_index);
 	if (!err && !source->host_only)

@@ -25,8 +25,8 @@ static bool in_bounds(const struct mr_entry *entry, uint64_t address, uint64_t l
 }
 
 /* A window has only an rkey, and admits QPs of its PD, or (type 2) the QP it is bound on. */
-static enum mr_fault check_window(const struct mr_entry *entry, const struct mr_asker *asker,
-				  unsigned need)
+static enum mr_fault access_check_window(const struct mr_entry *entry, const struct mr_asker *asker,
+					 unsigned need)
 {
 	if (!entry->parent)
 		return MR_UNBOUND;
@@ -37,15 +37,15 @@ static enum mr_fault check_window(const struct mr_entry *entry, const struct mr_
 	return MR_OK;
 }
 
-static enum mr_fault check(const struct mr_entry *entry, const struct mr_asker *asker,
-			   unsigned need, uint64_t address, uint64_t length)
+static enum mr_fault access_check_region(const struct mr_entry *entry, const struct mr_asker *asker,
+					 unsigned need, uint64_t address, uint64_t length)
 {
 	enum mr_fault fault;
 
 	if (entry->pd != asker->pd)
 		return MR_PD;
 	if (entry->kind != MR_REGION) {
-		fault = check_window(entry, asker, need);
+		fault = access_check_window(entry, asker, need);
 		if (fault != MR_OK)
 			return fault;
 	}
@@ -67,7 +67,7 @@ enum mr_fault mr_grant(struct mr_table *table, const struct mr_asker *asker, uin
 		return MR_KEY;
 	atomic_fetch_add_explicit(&entry->users, 1, memory_order_seq_cst);
 	if (atomic_load_explicit(&entry->key, memory_order_seq_cst) == key)
-		fault = check(entry, asker, need, address, length);
+		fault = access_check_region(entry, asker, need, address, length);
 	if (fault != MR_OK) {
 		atomic_fetch_sub_explicit(&entry->users, 1, memory_order_release);
 		return fault;

@@ -42,12 +42,12 @@ void cq_fini(struct cq *cq)
 	cq->ring = NULL;
 }
 
-static uint32_t head_of(const struct cq *cq)
+static uint32_t cq_head_of(const struct cq *cq)
 {
 	return atomic_load_explicit(&cq->head, memory_order_relaxed);
 }
 
-static uint32_t tail_of(const struct cq *cq)
+static uint32_t cq_tail_of(const struct cq *cq)
 {
 	return atomic_load_explicit(&cq->tail, memory_order_relaxed);
 }
@@ -75,14 +75,14 @@ static void raise_overflow(struct cq *cq, struct effects *effects) REQUIRES(cq->
 }
 
 /* Make room for one more completion. False: there is none, and the CQ is in error. */
-static bool make_room(struct cq *cq, struct effects *effects) REQUIRES(cq->lock)
+static bool cq_make_room(struct cq *cq, struct effects *effects) REQUIRES(cq->lock)
 {
 	if (cq->overflowed)
 		return false;
-	if (head_of(cq) - tail_of(cq) < cq->size)
+	if (cq_head_of(cq) - cq_tail_of(cq) < cq->size)
 		return true;
 	if (cq->ignore_overrun) {
-		set_tail(cq, tail_of(cq) + 1);
+		set_tail(cq, cq_tail_of(cq) + 1);
 		return true;
 	}
 	raise_overflow(cq, effects);
@@ -106,12 +106,12 @@ bool cq_push(struct cq *cq, const struct ibv_wc *wc, bool solicited, uint64_t no
 	bool pushed;
 
 	lock_acquire(&cq->lock);
-	pushed = make_room(cq, effects);
+	pushed = cq_make_room(cq, effects);
 	if (pushed) {
-		completion = &cq->ring[head_of(cq) & cq->mask];
+		completion = &cq->ring[cq_head_of(cq) & cq->mask];
 		completion->wc = *wc;
 		completion->timestamp_ns = now_ns;
-		set_head(cq, head_of(cq) + 1);
+		set_head(cq, cq_head_of(cq) + 1);
 		raise_channel(cq, solicited || wc->status != IBV_WC_SUCCESS, effects);
 	}
 	lock_release(&cq->lock);
@@ -126,8 +126,8 @@ int cq_take(struct cq *cq, int count, struct ibv_wc *wc)
 	if (cq_is_empty(cq))
 		return 0;
 	lock_acquire(&cq->lock);
-	tail = tail_of(cq);
-	while (taken < count && tail != head_of(cq))
+	tail = cq_tail_of(cq);
+	while (taken < count && tail != cq_head_of(cq))
 		wc[taken++] = cq->ring[tail++ & cq->mask].wc;
 	set_tail(cq, tail);
 	lock_release(&cq->lock);
@@ -141,9 +141,9 @@ int cq_take_one(struct cq *cq, struct completion *completion)
 	if (cq_is_empty(cq))
 		return 0;
 	lock_acquire(&cq->lock);
-	if (tail_of(cq) != head_of(cq)) {
-		*completion = cq->ring[tail_of(cq) & cq->mask];
-		set_tail(cq, tail_of(cq) + 1);
+	if (cq_tail_of(cq) != cq_head_of(cq)) {
+		*completion = cq->ring[cq_tail_of(cq) & cq->mask];
+		set_tail(cq, cq_tail_of(cq) + 1);
 		taken = 1;
 	}
 	lock_release(&cq->lock);
@@ -164,11 +164,11 @@ void cq_arm(struct cq *cq, bool solicited_only)
 static void move_ring(struct cq *cq, struct completion *ring, uint32_t size, uint32_t mask)
 	REQUIRES(cq->lock)
 {
-	uint32_t waiting = head_of(cq) - tail_of(cq), i;
+	uint32_t waiting = cq_head_of(cq) - cq_tail_of(cq), i;
 
 	assert(waiting <= size);
 	for (i = 0; i < waiting; i++)
-		ring[i] = cq->ring[(tail_of(cq) + i) & cq->mask];
+		ring[i] = cq->ring[(cq_tail_of(cq) + i) & cq->mask];
 	cq->ring = ring;
 	cq->size = size;
 	cq->mask = mask;
@@ -190,7 +190,7 @@ int cq_resize(struct cq *cq, uint32_t size)
 	if (!unused)
 		return ENOMEM;
 	lock_acquire(&cq->lock);
-	waiting = head_of(cq) - tail_of(cq);
+	waiting = cq_head_of(cq) - cq_tail_of(cq);
 	if (waiting > size) {
 		err = EINVAL;
 	} else {
@@ -208,12 +208,12 @@ int cq_resize(struct cq *cq, uint32_t size)
 }
 
 /* Close the ring over the completions of @qpn; with @sends_only those of receives stay. */
-static void clean(struct cq *cq, uint32_t qpn, bool sends_only)
+static void cq_discard(struct cq *cq, uint32_t qpn, bool sends_only)
 {
 	uint32_t from, to;
 
 	lock_acquire(&cq->lock);
-	for (from = to = tail_of(cq); from != head_of(cq); from++) {
+	for (from = to = cq_tail_of(cq); from != cq_head_of(cq); from++) {
 		const struct completion *completion = &cq->ring[from & cq->mask];
 
 		if (completion->wc.qp_num == qpn &&
@@ -227,10 +227,10 @@ static void clean(struct cq *cq, uint32_t qpn, bool sends_only)
 
 void cq_clean(struct cq *cq, uint32_t qpn)
 {
-	clean(cq, qpn, false);
+	cq_discard(cq, qpn, false);
 }
 
 void cq_clean_sends(struct cq *cq, uint32_t qpn)
 {
-	clean(cq, qpn, true);
+	cq_discard(cq, qpn, true);
 }

@@ -9,7 +9,7 @@
 #include <assert.h>
 
 /* Objects come zeroed from calloc: a node that was never in a list has no neighbours. */
-static bool is_queued(const struct list *node)
+static bool event_is_queued(const struct list *node)
 {
 	return node->next && !list_empty(node);
 }
@@ -42,7 +42,7 @@ bool event_queue_add(struct event_queue *queue, struct list *node, struct effect
 	bool queued, room = effects->count < EFFECTS_MAX;
 
 	lock_acquire(&queue->lock);
-	queued = is_queued(node);
+	queued = event_is_queued(node);
 	if (!queued && room)
 		list_add_tail(&queue->events, node);
 	lock_release(&queue->lock);
@@ -68,7 +68,7 @@ bool event_queue_cancel(struct event_queue *queue, struct list *node)
 	bool queued;
 
 	lock_acquire(&queue->lock);
-	queued = is_queued(node);
+	queued = event_is_queued(node);
 	if (queued)
 		list_remove(node);
 	lock_release(&queue->lock);

@@ -48,7 +48,7 @@ void mr_table_free(struct mr_table *table)
 }
 
 /* Unpredictable from known keys; in tests from a seed, by splitmix64. */
-static uint64_t next_random(struct mr_table *table) REQUIRES(table->lock)
+static uint64_t mr_next_random(struct mr_table *table) REQUIRES(table->lock)
 {
 	uint64_t z;
 
@@ -70,7 +70,7 @@ static uint32_t find_free(struct mr_table *table) REQUIRES(table->lock)
 	uint32_t index, tries = 0;
 
 	do
-		index = (uint32_t)(next_random(table) >> (64 - MR_INDEX_BITS));
+		index = (uint32_t)(mr_next_random(table) >> (64 - MR_INDEX_BITS));
 	while (!is_free(table, index) && ++tries < TRIES);
 	while (!is_free(table, index))
 		index = (index + 1) % MR_TABLE_SIZE;
@@ -104,7 +104,7 @@ uint32_t mr_key_make(struct mr_table *table, uint32_t index)
 {
 	uint32_t upper_count = 1u << (MR_TAG_BITS - MR_CONSUMER_BITS);
 	uint32_t last = table->entry[index].last_key >> MR_CONSUMER_BITS;
-	uint64_t random = next_random(table);
+	uint64_t random = mr_next_random(table);
 	uint32_t step = 1 + (uint32_t)(random >> 32) % (upper_count - 1);
 	uint32_t upper = (last + step) % upper_count;
 
@@ -166,7 +166,7 @@ void mr_set_block(struct mr_table *table, const struct mr *mr, void *block)
 	atomic_store_explicit(&table->block[mr_index_of(mr->ibv.lkey)], block, memory_order_release);
 }
 
-static int check_access(const char *call, unsigned access)
+static int mr_check_access(const char *call, unsigned access)
 {
 	char text[MR_ACCESS_TEXT_MAX];
 
@@ -184,19 +184,19 @@ static int check_access(const char *call, unsigned access)
 	return 0;
 }
 
-static bool wraps(uint64_t start, uint64_t length)
+static bool mr_range_wraps(uint64_t start, uint64_t length)
 {
 	return length && start + (length - 1) < start;
 }
 
-static int check_range(const char *call, const void *address, size_t length, uint64_t iova)
+static int mr_check_range(const char *call, const void *address, size_t length, uint64_t iova)
 {
-	if (wraps((uintptr_t)address, length)) {
+	if (mr_range_wraps((uintptr_t)address, length)) {
 		explain("%s: address %p and length %zu go past the end of the address space", call,
 			address, length);
 		return EINVAL;
 	}
-	if (wraps(iova, length)) {
+	if (mr_range_wraps(iova, length)) {
 		explain("%s: iova 0x%llx and length %zu go past 2^64", call,
 			(unsigned long long)iova, length);
 		return EINVAL;
@@ -212,9 +212,9 @@ int mr_register(struct mr_table *table, struct pd *pd, void *address, size_t len
 	uint32_t index, key = 0;
 	int err;
 
-	err = check_access("reg_mr", access);
+	err = mr_check_access("reg_mr", access);
 	if (!err)
-		err = check_range("reg_mr", address, length, start);
+		err = mr_check_range("reg_mr", address, length, start);
 	if (err)
 		return err;
 
@@ -297,7 +297,7 @@ static int check_rereg(const struct mr *mr, int flags, const struct pd *pd, cons
 			"and a length", mr->ibv.lkey);
 		return EINVAL;
 	}
-	return flags & IBV_REREG_MR_CHANGE_ACCESS ? check_access("rereg_mr", access) : 0;
+	return flags & IBV_REREG_MR_CHANGE_ACCESS ? mr_check_access("rereg_mr", access) : 0;
 }
 
 static struct region rereg_target(const struct mr_entry *entry, int flags, const struct pd *pd,
@@ -340,7 +340,7 @@ int mr_reregister(struct mr_table *table, struct mr *mr, int flags, struct pd *p
 
 	err = check_rereg(mr, flags, pd, address, length, access);
 	if (!err && flags & IBV_REREG_MR_CHANGE_TRANSLATION)
-		err = check_range("rereg_mr", address, length, (uintptr_t)address);
+		err = mr_check_range("rereg_mr", address, length, (uintptr_t)address);
 	if (err)
 		return err;
 

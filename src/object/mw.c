@@ -50,7 +50,7 @@ int mw_alloc(struct mr_table *table, struct pd *pd, enum ibv_mw_type type, struc
 }
 
 /* Let go of the region; the entry is dead and drained. */
-static void unbind(struct mr_table *table, struct mr_entry *entry) REQUIRES(table->lock)
+static void mw_unbind(struct mr_table *table, struct mr_entry *entry) REQUIRES(table->lock)
 {
 	if (entry->parent)
 		atomic_fetch_sub_explicit(&table->entry[entry->parent].windows, 1,
@@ -67,7 +67,7 @@ int mw_free(struct mr_table *table, struct mw *mw)
 	assert(mr_key_of(entry) && entry->kind != MR_REGION);
 	mr_entry_kill(entry);
 	mr_entry_drain(entry);
-	unbind(table, entry);
+	mw_unbind(table, entry);
 	mr_entry_give(table, mw->index);
 	lock_release(&table->lock);
 	atomic_fetch_sub(&to_pd(mw->ibv.pd)->users, 1);
@@ -84,8 +84,8 @@ struct refusal {
 #define REFUSED(fault, reason)	((struct refusal){ fault, reason })
 
 /* Rules about the window itself. */
-static struct refusal check_window(const struct mr_entry *window, const struct mr_asker *asker,
-				   uint32_t new_rkey, const struct ibv_mw_bind_info *info)
+static struct refusal mw_check_window(const struct mr_entry *window, const struct mr_asker *asker,
+				      uint32_t new_rkey, const struct ibv_mw_bind_info *info)
 {
 	bool second = window->kind == MR_WINDOW_2;
 
@@ -149,8 +149,8 @@ static struct mr_entry *window_of(struct mr_table *table, const struct mw *mw)
 	return entry->kind == MR_WINDOW_1 || entry->kind == MR_WINDOW_2 ? entry : NULL;
 }
 
-static void bind(struct mr_entry *window, struct mr_entry *region, uint32_t qpn,
-		 const struct ibv_mw_bind_info *info)
+static void mw_set_binding(struct mr_entry *window, struct mr_entry *region, uint32_t qpn,
+			   const struct ibv_mw_bind_info *info)
 {
 	bool zero_based = info->mw_access_flags & IBV_ACCESS_ZERO_BASED;
 
@@ -163,16 +163,16 @@ static void bind(struct mr_entry *window, struct mr_entry *region, uint32_t qpn,
 	atomic_fetch_add_explicit(&region->windows, 1, memory_order_relaxed);
 }
 
-static struct refusal try_bind(struct mr_table *table, const struct mr_asker *asker,
-			       struct mr_entry *window, uint32_t new_rkey,
-			       const struct ibv_mw_bind_info *info) REQUIRES(table->lock)
+static struct refusal mw_try_bind(struct mr_table *table, const struct mr_asker *asker,
+				  struct mr_entry *window, uint32_t new_rkey,
+				  const struct ibv_mw_bind_info *info) REQUIRES(table->lock)
 {
 	struct mr_entry *region = NULL;
 	struct refusal refusal;
 
 	if (!window)
 		return REFUSED(MR_KEY, "the window was deallocated");
-	refusal = check_window(window, asker, new_rkey, info);
+	refusal = mw_check_window(window, asker, new_rkey, info);
 	if (refusal.fault == MR_OK && info->length) {
 		region = region_of(table, info->mr);
 		if (!region)
@@ -183,9 +183,9 @@ static struct refusal try_bind(struct mr_table *table, const struct mr_asker *as
 		return refusal;
 	mr_entry_kill(window);
 	mr_entry_drain(window);
-	unbind(table, window);
+	mw_unbind(table, window);
 	if (region)
-		bind(window, region, asker->qpn, info);
+		mw_set_binding(window, region, asker->qpn, info);
 	mr_entry_publish(window, new_rkey);
 	return ALLOWED;
 }
@@ -196,7 +196,7 @@ enum mr_fault mw_bind(struct mr_table *table, const struct mr_asker *asker, stru
 	struct refusal refusal;
 
 	lock_acquire(&table->lock);
-	refusal = try_bind(table, asker, window_of(table, mw), new_rkey, info);
+	refusal = mw_try_bind(table, asker, window_of(table, mw), new_rkey, info);
 	lock_release(&table->lock);
 	if (refusal.fault != MR_OK)
 		explain("bind_mw: window with rkey 0x%08x on qp 0x%06x, address 0x%llx length "
@@ -240,7 +240,7 @@ enum mr_fault mr_invalidate(struct mr_table *table, const struct mr_asker *asker
 	if (fault == MR_OK) {
 		mr_entry_kill(entry);
 		mr_entry_drain(entry);
-		unbind(table, entry);
+		mw_unbind(table, entry);
 		mr_entry_publish(entry, rkey);
 	}
 	lock_release(&table->lock);

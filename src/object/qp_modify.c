@@ -205,7 +205,7 @@ int qp_modify_check(const struct qp *qp, const struct ibv_qp_attr *attr, int mas
 }
 
 /* As at creation (IBTA 10.3.1.1); a UD QP keeps the MTU of its port. */
-static void forget(struct qp *qp)
+static void qp_modify_forget(struct qp *qp)
 {
 	memset(&qp->attr, 0, sizeof(qp->attr));
 	qp->attr.cap = qp->cap;
@@ -214,7 +214,7 @@ static void forget(struct qp *qp)
 		qp->mtu = 0;
 }
 
-static void take_path(struct qp *qp, const struct ibv_qp_attr *attr, int mask)
+static void qp_take_path(struct qp *qp, const struct ibv_qp_attr *attr, int mask)
 {
 	if (mask & IBV_QP_PORT)
 		qp->attr.port_num = attr->port_num;
@@ -271,8 +271,8 @@ static void take_reliability(struct qp *qp, const struct ibv_qp_attr *attr, int 
 void qp_modify_apply(struct qp *qp, const struct ibv_qp_attr *attr, int mask)
 {
 	if (mask & IBV_QP_STATE && attr->qp_state == IBV_QPS_RESET)
-		forget(qp);
-	take_path(qp, attr, mask);
+		qp_modify_forget(qp);
+	qp_take_path(qp, attr, mask);
 	take_rights(qp, attr, mask);
 	take_reliability(qp, attr, mask);
 	qp->access->dest_qpn = qp->attr.dest_qp_num;

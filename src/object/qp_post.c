@@ -119,8 +119,8 @@ static int check_sges(const struct qp *qp, const struct ibv_send_wr *wr, uint64_
 	return 0;
 }
 
-static int check_length(const struct qp *qp, const struct ibv_send_wr *wr,
-			const struct wr_rule *rule, uint64_t length)
+static int qp_post_check_length(const struct qp *qp, const struct ibv_send_wr *wr,
+				const struct wr_rule *rule, uint64_t length)
 {
 	uint32_t mtu = qp->mtu ? qp->mtu : PATH_MTU_MAX;
 
@@ -162,7 +162,7 @@ static int fill_data(const struct qp *qp, const struct ibv_send_wr *wr,
 
 	err = check_sges(qp, wr, &length);
 	if (!err)
-		err = check_length(qp, wr, rule, length);
+		err = qp_post_check_length(qp, wr, rule, length);
 	if (err)
 		return err;
 	wqe->length = (uint32_t)length;
@@ -223,7 +223,7 @@ static void fill_target(const struct ibv_send_wr *wr, const struct wr_rule *rule
 		wqe->imm = wr->invalidate_rkey;
 }
 
-static int fill(const struct qp *qp, const struct ibv_send_wr *wr, struct send_wqe *wqe)
+static int qp_post_fill(const struct qp *qp, const struct ibv_send_wr *wr, struct send_wqe *wqe)
 {
 	const struct wr_rule *rule = rule_of(wr);
 	int err = check_opcode(qp, wr, rule);
@@ -244,7 +244,7 @@ static int fill(const struct qp *qp, const struct ibv_send_wr *wr, struct send_w
 	return err;
 }
 
-static int post_one(struct qp *qp, const struct ibv_send_wr *wr) REQUIRES(qp->lock)
+static int qp_post_one(struct qp *qp, const struct ibv_send_wr *wr) REQUIRES(qp->lock)
 {
 	struct send_queue *sq = &qp->sq;
 	struct send_wqe *wqe = send_queue_at(sq, sq->head);
@@ -254,7 +254,7 @@ static int post_one(struct qp *qp, const struct ibv_send_wr *wr) REQUIRES(qp->lo
 		return REFUSE(ENOMEM, "the send queue is full, %u requests are outstanding: poll "
 			      "their completions, or create the QP with a larger max_send_wr",
 			      sq->size);
-	err = fill(qp, wr, wqe);
+	err = qp_post_fill(qp, wr, wqe);
 	if (err)
 		return err;
 	if (wqe->ah)
@@ -275,7 +275,7 @@ int qp_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad
 	if (wr)
 		err = check_send_state(qp, wr);
 	while (wr && !err) {
-		err = post_one(qp, wr);
+		err = qp_post_one(qp, wr);
 		if (!err)
 			wr = wr->next;
 	}

@@ -37,17 +37,18 @@ void recv_queue_fini(struct recv_queue *queue)
 	queue->ring = NULL;
 }
 
-static struct recv_wqe *slot(uint8_t *ring, uint32_t number, uint32_t mask, size_t stride)
+static struct recv_wqe *recv_queue_slot(uint8_t *ring, uint32_t number, uint32_t mask,
+					size_t stride)
 {
 	return (struct recv_wqe *)(ring + (size_t)(number & mask) * stride);
 }
 
-static uint32_t head_of(const struct recv_queue *queue)
+static uint32_t recv_queue_head_of(const struct recv_queue *queue)
 {
 	return atomic_load_explicit(&queue->head, memory_order_relaxed);
 }
 
-static uint32_t tail_of(const struct recv_queue *queue)
+static uint32_t recv_queue_tail_of(const struct recv_queue *queue)
 {
 	return atomic_load_explicit(&queue->tail, memory_order_relaxed);
 }
@@ -65,15 +66,16 @@ int recv_queue_resize(struct recv_queue *queue, uint32_t size)
 	if (!unused)
 		return ENOMEM;
 	lock_acquire(&queue->lock);
-	waiting = head_of(queue) - tail_of(queue);
+	waiting = recv_queue_head_of(queue) - recv_queue_tail_of(queue);
 	if (waiting > size) {
 		err = EINVAL;
 	} else {
 		uint8_t *old = queue->ring;
 
 		for (i = 0; i < waiting; i++)
-			memcpy(slot(unused, i, mask, queue->stride),
-			       slot(old, tail_of(queue) + i, queue->mask, queue->stride),
+			memcpy(recv_queue_slot(unused, i, mask, queue->stride),
+			       recv_queue_slot(old, recv_queue_tail_of(queue) + i, queue->mask,
+					       queue->stride),
 			       queue->stride);
 		queue->ring = unused;
 		queue->size = size;
@@ -90,18 +92,19 @@ int recv_queue_resize(struct recv_queue *queue, uint32_t size)
 	return err;
 }
 
-static int post_one(struct recv_queue *queue, const struct ibv_recv_wr *wr) REQUIRES(queue->lock)
+static int recv_queue_post_one(struct recv_queue *queue, const struct ibv_recv_wr *wr)
+	REQUIRES(queue->lock)
 {
-	uint32_t head = head_of(queue);
+	uint32_t head = recv_queue_head_of(queue);
 	struct recv_wqe *wqe;
 
 	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > queue->max_sge)
 		return EINVAL;
 	if (wr->num_sge && !wr->sg_list)
 		return EINVAL;
-	if (head - tail_of(queue) >= queue->size)
+	if (head - recv_queue_tail_of(queue) >= queue->size)
 		return ENOMEM;
-	wqe = slot(queue->ring, head, queue->mask, queue->stride);
+	wqe = recv_queue_slot(queue->ring, head, queue->mask, queue->stride);
 	wqe->wr_id = wr->wr_id;
 	wqe->sge_count = (uint32_t)wr->num_sge;
 	if (wr->num_sge)
@@ -134,7 +137,7 @@ int recv_queue_post_for(struct recv_queue *queue, struct ibv_recv_wr *wr,
 
 	lock_acquire(&queue->lock);
 	while (wr) {
-		err = post_one(queue, wr);
+		err = recv_queue_post_one(queue, wr);
 		if (err)
 			break;
 		wr = wr->next;
@@ -154,12 +157,12 @@ int recv_queue_post(struct recv_queue *queue, struct ibv_recv_wr *wr, struct ibv
 
 bool recv_queue_take_locked(struct recv_queue *queue, struct recv_wqe *wqe)
 {
-	uint32_t tail = tail_of(queue);
+	uint32_t tail = recv_queue_tail_of(queue);
 	const struct recv_wqe *oldest;
 
-	if (tail == head_of(queue))
+	if (tail == recv_queue_head_of(queue))
 		return false;
-	oldest = slot(queue->ring, tail, queue->mask, queue->stride);
+	oldest = recv_queue_slot(queue->ring, tail, queue->mask, queue->stride);
 	memcpy(wqe, oldest, sizeof(*wqe) + oldest->sge_count * sizeof(wqe->sge[0]));
 	atomic_store_explicit(&queue->tail, tail + 1, memory_order_release);
 	return true;

@@ -74,14 +74,14 @@ int memory_private(size_t bytes, void **memory)
 	return 0;
 }
 
-static int seal(int fd)
+static int memory_seal(int fd)
 {
 	int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL;
 
 	return fail_now(FAIL_SEAL) || fcntl(fd, F_ADD_SEALS, seals) ? errno : 0;
 }
 
-static int map(int fd, size_t bytes, int protection, void *at, void **memory)
+static int memory_map(int fd, size_t bytes, int protection, void *at, void **memory)
 {
 	void *mapped = fail_now(FAIL_MMAP) ? MAP_FAILED :
 		       mmap(at, bytes, protection, MAP_SHARED | MAP_NORESERVE | (at ? MAP_FIXED : 0), fd,
@@ -107,10 +107,10 @@ int memory_shared(const char *name, size_t bytes, void *memory, int *fd)
 		return errno;
 	err = fail_now(FAIL_FTRUNCATE) || ftruncate(made, (off_t)bytes) ? errno : 0;
 	if (!err)
-		err = map(made, bytes, PROT_READ | PROT_WRITE, memory, &memory);
+		err = memory_map(made, bytes, PROT_READ | PROT_WRITE, memory, &memory);
 	if (err)
 		goto close_fd;
-	err = seal(made);
+	err = memory_seal(made);
 	if (err)
 		goto blank;
 	*fd = made;
@@ -124,7 +124,7 @@ close_fd:
 
 int memory_map_over(int fd, size_t bytes, void *memory)
 {
-	return map(fd, bytes, PROT_READ, memory, &memory);
+	return memory_map(fd, bytes, PROT_READ, memory, &memory);
 }
 
 /* Of huge pages there may be none when they are touched. */
@@ -143,7 +143,7 @@ int memory_map_sealed(int fd, size_t bytes, bool writable, void **memory)
 {
 	if (!is_sealed_block(fd, bytes))
 		return EPROTO;
-	return map(fd, bytes, PROT_READ | (writable ? PROT_WRITE : 0), NULL, memory);
+	return memory_map(fd, bytes, PROT_READ | (writable ? PROT_WRITE : 0), NULL, memory);
 }
 
 int memory_blank(void *memory, size_t bytes)

@@ -83,8 +83,8 @@ static int check_by_text(FILE *maps, struct walk *walk)
  */
 static struct {
 	/*
-	 * keep() stores it before process, check_by_kept() loads process before it: a child takes
-	 * none.
+	 * memory_check_keep() stores it before process, check_by_kept() loads process before it: a
+	 * child takes none.
 	 */
 	_Atomic int fd;
 	_Atomic pid_t process;
@@ -103,7 +103,7 @@ static int check_by_kept(struct walk *walk)
 }
 
 /* Two threads may open one each: the later one's is closed. */
-static void keep(int fd)
+static void memory_check_keep(int fd)
 {
 	int none = -1;
 
@@ -126,7 +126,7 @@ static int check_by_new(struct walk *walk)
 		return ENOSYS;
 	err = memory_check_by_text ? ENOTTY : check_by_query(fd, walk);
 	if (err != ENOTTY) {
-		keep(fd);
+		memory_check_keep(fd);
 		return err;
 	}
 	maps = fdopen(fd, "r");

@@ -29,7 +29,7 @@ struct netdev_set {
 
 /* ---- questions ---- */
 
-static int dump(struct netlink *netlink, uint16_t type, mnl_cb_t take, void *context)
+static int netdev_dump(struct netlink *netlink, uint16_t type, mnl_cb_t take, void *context)
 {
 	char buffer[256];
 	struct nlmsghdr *message = mnl_nlmsg_put_header(buffer);
@@ -155,7 +155,7 @@ static void take_address_attribute(struct address_parts *parts, const struct nla
 }
 
 /* Sets *address; false when the message holds none that we understand. */
-static bool parse_address(const struct nlmsghdr *message, struct netdev_address *address)
+static bool netdev_parse_address(const struct nlmsghdr *message, struct netdev_address *address)
 {
 	const struct ifaddrmsg *info = mnl_nlmsg_get_payload(message);
 	struct address_parts parts = { .flags = info->ifa_flags };
@@ -189,7 +189,7 @@ static int take_address(const struct nlmsghdr *message, void *context)
 	struct netdev_address address;
 	int i;
 
-	if (message->nlmsg_type != RTM_NEWADDR || !parse_address(message, &address))
+	if (message->nlmsg_type != RTM_NEWADDR || !netdev_parse_address(message, &address))
 		return MNL_CB_OK;
 	for (i = 0; i < set->count; i++) {
 		struct netdev *netdev = &set->list[i];
@@ -213,12 +213,12 @@ static int list_once(struct netdev_set *set)
 	int err, i;
 
 	set->count = 0;
-	err = dump(NULL, RTM_GETLINK, take_link, set);
+	err = netdev_dump(NULL, RTM_GETLINK, take_link, set);
 	if (err)
 		return err;
 	for (i = 0; i < set->count; i++)
 		set->list[i].address_count = 0;
-	return dump(NULL, RTM_GETADDR, take_address, set);
+	return netdev_dump(NULL, RTM_GETADDR, take_address, set);
 }
 
 int netdev_list(struct netdev **list, int *count)
@@ -289,7 +289,7 @@ static int take_candidate(const struct nlmsghdr *message, void *context)
 	struct address_search *search = context;
 	struct netdev_address address;
 
-	if (message->nlmsg_type == RTM_NEWADDR && parse_address(message, &address) &&
+	if (message->nlmsg_type == RTM_NEWADDR && netdev_parse_address(message, &address) &&
 	    (!search->interface || search->interface == info->ifa_index) &&
 	    !memcmp(address.address, search->address, 16))
 		search->found = true;
@@ -373,7 +373,8 @@ bool netdev_is_local(struct netlink *netlink, const uint8_t address[16], uint32_
 
 	if (!ip_addr_is_link_local_ipv6(address))
 		return route_is_local(netlink, address);
-	while (dump(netlink, RTM_GETADDR, take_candidate, &search) == EINTR && ++tries < DUMP_TRIES)
+	while (netdev_dump(netlink, RTM_GETADDR, take_candidate, &search) == EINTR &&
+	       ++tries < DUMP_TRIES)
 		;
 	return search.found;
 }

@@ -51,7 +51,8 @@ void netlink_abandon(struct netlink *netlink)
 		close(mnl_socket_get_fd(netlink->socket));
 }
 
-static int receive(struct mnl_socket *socket, unsigned sequence, mnl_cb_t take, void *context)
+static int netlink_receive(struct mnl_socket *socket, unsigned sequence, mnl_cb_t take,
+			   void *context)
 {
 	char buffer[BUFFER_BYTES];
 	int more = MNL_CB_OK;
@@ -72,18 +73,18 @@ static int receive(struct mnl_socket *socket, unsigned sequence, mnl_cb_t take, 
 	return 0;
 }
 
-static int converse(struct mnl_socket *socket, struct nlmsghdr *question, unsigned sequence,
-		    mnl_cb_t take, void *context)
+static int netlink_converse(struct mnl_socket *socket, struct nlmsghdr *question, unsigned sequence,
+			    mnl_cb_t take, void *context)
 {
 	question->nlmsg_seq = sequence;
 	if (fail_now(FAIL_NETLINK_SEND) ||
 	    mnl_socket_sendto(socket, question, question->nlmsg_len) < 0)
 		return errno;
-	return receive(socket, sequence, take, context);
+	return netlink_receive(socket, sequence, take, context);
 }
 
 /* What was not taken of an answer must not be met by the next question. */
-static void discard(struct mnl_socket *socket)
+static void netlink_discard(struct mnl_socket *socket)
 {
 	char buffer[256];
 	unsigned n;
@@ -101,7 +102,7 @@ int netlink_ask_once(int protocol, struct nlmsghdr *question, mnl_cb_t take, voi
 
 	if (err)
 		return err;
-	err = converse(socket, question, 1, take, context);
+	err = netlink_converse(socket, question, 1, take, context);
 	mnl_socket_close(socket);
 	return err;
 }
@@ -113,9 +114,9 @@ int netlink_ask(struct netlink *netlink, struct nlmsghdr *question, mnl_cb_t tak
 	if (!netlink || !netlink->socket)
 		return netlink_ask_once(NETLINK_ROUTE, question, take, context);
 	lock_acquire(&netlink->lock);
-	err = converse(netlink->socket, question, ++netlink->sequence, take, context);
+	err = netlink_converse(netlink->socket, question, ++netlink->sequence, take, context);
 	if (err)
-		discard(netlink->socket);
+		netlink_discard(netlink->socket);
 	lock_release(&netlink->lock);
 	return err;
 }

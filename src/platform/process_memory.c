@@ -172,8 +172,8 @@ static size_t total_of(const struct iovec *piece, unsigned count)
 }
 
 /* The kernel stops early where memory is missing; what it did is not known to the byte, nor needed. */
-static int transfer(const struct process_memory *process, struct iovec *piece, unsigned count,
-		    uint64_t remote, transfer_fn *move)
+static int process_memory_transfer(const struct process_memory *process, struct iovec *piece,
+				   unsigned count, uint64_t remote, transfer_fn *move)
 {
 	size_t left = total_of(piece, count);
 	struct call call;
@@ -219,13 +219,13 @@ static ssize_t vm_read(pid_t pid, const struct iovec *local, unsigned long local
 int process_memory_write(const struct process_memory *process, struct iovec *piece, unsigned count,
 			 uint64_t remote)
 {
-	return transfer(process, piece, count, remote, vm_write);
+	return process_memory_transfer(process, piece, count, remote, vm_write);
 }
 
 int process_memory_read(const struct process_memory *process, struct iovec *piece, unsigned count,
 			uint64_t remote)
 {
-	return transfer(process, piece, count, remote, vm_read);
+	return process_memory_transfer(process, piece, count, remote, vm_read);
 }
 
 bool process_is_stopped(pid_t pid)

@@ -23,7 +23,7 @@ struct search {
 	int err;			/* ENOENT: not met so far */
 };
 
-static int take(const struct nlmsghdr *header, void *context)
+static int socket_owner_take(const struct nlmsghdr *header, void *context)
 {
 	const struct unix_diag_msg *unix_socket = mnl_nlmsg_get_payload(header);
 	const struct nlattr *attribute, *name = NULL, *uid = NULL;
@@ -61,7 +61,7 @@ int socket_owner(const char *name, uid_t *uid)
 	request->sdiag_family = AF_UNIX;
 	request->udiag_states = UINT32_MAX;
 	request->udiag_show = UDIAG_SHOW_NAME | UDIAG_SHOW_UID;
-	err = netlink_ask_once(NETLINK_SOCK_DIAG, question, take, &search);
+	err = netlink_ask_once(NETLINK_SOCK_DIAG, question, socket_owner_take, &search);
 	*uid = search.uid;
 	return err ? err : search.err;
 }

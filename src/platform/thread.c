@@ -50,7 +50,7 @@ static void ask_for_short_slice(void)
 	(void)syscall(SYS_sched_setattr, 0, &now, 0);
 }
 
-static void *start(void *argument)
+static void *thread_run(void *argument)
 {
 	struct worker_thread *thread = argument;
 
@@ -90,9 +90,10 @@ int worker_thread_start(struct worker_thread **started, const char *name, void (
 	pthread_attr_init(&attr);
 	pthread_attr_setstacksize(&attr, STACK_BYTES);
 	block_signals(&saved);
-	err = fail_now(FAIL_THREAD) ? errno : pthread_create(&thread->thread, &attr, start, thread);
+	err = fail_now(FAIL_THREAD) ? errno
+				    : pthread_create(&thread->thread, &attr, thread_run, thread);
 	if (err == EINVAL)	/* much thread-local storage: the default is larger */
-		err = pthread_create(&thread->thread, NULL, start, thread);
+		err = pthread_create(&thread->thread, NULL, thread_run, thread);
 	pthread_sigmask(SIG_SETMASK, &saved, NULL);
 	pthread_attr_destroy(&attr);
 	if (err)

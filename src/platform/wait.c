@@ -93,7 +93,7 @@ void waiter_ring_bell(struct waiter *waiter)
 	event_fd_raise(waiter->bell_fd);
 }
 
-static void silence(int fd)
+static void wait_silence(int fd)
 {
 	uint64_t rings;
 	ssize_t got;
@@ -103,7 +103,7 @@ static void silence(int fd)
 	while (got < 0 && errno == EINTR);
 }
 
-static int milliseconds(uint64_t timeout_ns)
+static int wait_milliseconds(uint64_t timeout_ns)
 {
 	uint64_t ms = timeout_ns / 1000000u + (timeout_ns % 1000000u != 0);
 
@@ -136,7 +136,7 @@ static int wait_events(int epoll_fd, struct epoll_event *events, uint64_t timeou
 		atomic_store_explicit(&coarse, true, memory_order_relaxed);
 	}
 #endif
-	return epoll_wait(epoll_fd, events, EVENTS_MAX, milliseconds(timeout_ns));
+	return epoll_wait(epoll_fd, events, EVENTS_MAX, wait_milliseconds(timeout_ns));
 }
 
 uint32_t waiter_wait(struct waiter *waiter, uint64_t timeout_ns)
@@ -149,7 +149,7 @@ uint32_t waiter_wait(struct waiter *waiter, uint64_t timeout_ns)
 	for (i = 0; i < count; i++)
 		ready |= events[i].data.u32;
 	if (ready & WAIT_DOORBELL)
-		silence(waiter->doorbell_fd);
+		wait_silence(waiter->doorbell_fd);
 	return ready;
 }
 
@@ -161,9 +161,9 @@ bool waiter_nap(struct waiter *waiter, bool doorbell, uint64_t timeout_ns)
 
 	if (ppoll(rung, doorbell ? 2 : 1, timeout_ns == UINT64_MAX ? NULL : &timeout, NULL) <= 0)
 		return false;
-	silence(waiter->bell_fd);
+	wait_silence(waiter->bell_fd);
 	if (doorbell)
-		silence(waiter->doorbell_fd);
+		wait_silence(waiter->doorbell_fd);
 	return true;
 }
 

@@ -61,8 +61,9 @@ static void restore_signals(void *blocked)
 }
 
 /* The only place where the thread may be cancelled. */
-static int poll_cancellable(struct pollfd *wait, unsigned count, const struct timespec *timeout,
-			    const sigset_t *mask, int cancel_state)
+static int wait_poll_cancellable(struct pollfd *wait, unsigned count,
+				 const struct timespec *timeout, const sigset_t *mask,
+				 int cancel_state)
 {
 	int ready;
 
@@ -90,7 +91,7 @@ static uint32_t stand_in_guarded(struct waiter *waiter, struct pollfd *wait,
 	int count;
 
 	call_mask(&mask);
-	count = poll_cancellable(wait, 2, timeout, &mask, cancel_state);
+	count = wait_poll_cancellable(wait, 2, timeout, &mask, cancel_state);
 	return what_is_ready(waiter, wait, count);
 }
 
@@ -121,7 +122,7 @@ int waiter_stand_in(struct waiter *waiter, int fd, uint64_t timeout_ns, int canc
 		return 0;
 	}
 	pthread_cleanup_push(restore_signals, &blocked);
-	count = poll_cancellable(wait, 3, timeout, NULL, cancel_state);
+	count = wait_poll_cancellable(wait, 3, timeout, NULL, cancel_state);
 	if (count > 0 && wait[2].revents && is_interrupting(&blocked))
 		err = EINTR;
 	pthread_cleanup_pop(1);

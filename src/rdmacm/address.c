@@ -37,7 +37,7 @@ static int take_device(struct id *id, const struct endpoint_info *info)
 	return 0;
 }
 
-static int take_path(struct id *id, const struct ibv_sa_path_rec *path)
+static int address_take_path(struct id *id, const struct ibv_sa_path_rec *path)
 {
 	struct rdma_route *route = &id->public.route;
 
@@ -68,7 +68,7 @@ int id_refresh(struct id *id)
 	address->addr.ibaddr.sgid = info.sgid;
 	address->addr.ibaddr.dgid = info.dgid;
 	address->addr.ibaddr.pkey = htobe16(info.pkey);
-	return info.has_route ? take_path(id, &info.path) : 0;
+	return info.has_route ? address_take_path(id, &info.path) : 0;
 }
 
 int rdma_bind_addr(struct rdma_cm_id *public, struct sockaddr *addr)

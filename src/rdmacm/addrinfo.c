@@ -27,7 +27,7 @@ static int socket_type(int qp_type)
 	}
 }
 
-static int protocol(int port_space, int type)
+static int addrinfo_protocol(int port_space, int type)
 {
 	switch (port_space) {
 	case RDMA_PS_TCP:
@@ -57,7 +57,7 @@ static void convert_hints(const struct rdma_addrinfo *hints, struct addrinfo *ou
 		out->ai_flags |= AI_V4MAPPED;
 	}
 	out->ai_socktype = socket_type(hints->ai_qp_type);
-	out->ai_protocol = protocol(hints->ai_port_space, out->ai_socktype);
+	out->ai_protocol = addrinfo_protocol(hints->ai_port_space, out->ai_socktype);
 }
 
 static int copy_address(const void *from, socklen_t bytes, struct sockaddr **to, socklen_t *to_bytes)

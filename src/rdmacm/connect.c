@@ -19,7 +19,8 @@ struct assembled {
 	uint8_t private_data[UINT8_MAX];
 };
 
-static int check(const struct id *id, const char *call, const struct rdma_conn_param *parameters)
+static int connect_check(const struct id *id, const char *call,
+			 const struct rdma_conn_param *parameters)
 {
 	const struct device *device = id->device;
 
@@ -45,8 +46,8 @@ static int check(const struct id *id, const char *call, const struct rdma_conn_p
 }
 
 /* The parameters of the application, or the defaults, made complete. 0, or -1 and errno. */
-static int assemble(const struct id *id, const char *call,
-		    const struct rdma_conn_param *parameters, struct assembled *assembled)
+static int connect_assemble(const struct id *id, const char *call,
+			    const struct rdma_conn_param *parameters, struct assembled *assembled)
 {
 	struct rdma_conn_param *out = &assembled->parameters;
 	size_t bytes = id->connect_bytes;
@@ -86,7 +87,7 @@ int rdma_connect(struct rdma_cm_id *public, struct rdma_conn_param *parameters)
 
 	if (!id)
 		return refuse(EINVAL, "%s: no id (null pointer)", call);
-	if (check(id, call, parameters))
+	if (connect_check(id, call, parameters))
 		return -1;
 	id->initiator_depth = id->device->max_initiator_depth;
 	if (parameters && parameters->initiator_depth != RDMA_MAX_INIT_DEPTH)
@@ -94,7 +95,7 @@ int rdma_connect(struct rdma_cm_id *public, struct rdma_conn_param *parameters)
 	id->responder_resources = id->device->max_responder_resources;
 	if (parameters && parameters->responder_resources != RDMA_MAX_RESP_RES)
 		id->responder_resources = parameters->responder_resources;
-	if (assemble(id, call, parameters, &assembled))
+	if (connect_assemble(id, call, parameters, &assembled))
 		return -1;
 	connect_bytes = id->connect_bytes;
 	id->connect_bytes = 0;
@@ -108,28 +109,28 @@ int rdma_connect(struct rdma_cm_id *public, struct rdma_conn_param *parameters)
 	return synchronous ? id_complete(id) : 0;
 }
 
-static uint8_t smaller(uint8_t a, uint8_t b)
+static uint8_t connect_min(uint8_t a, uint8_t b)
 {
 	return a < b ? a : b;
 }
 
 /* What was offered, cut to what the device can, or what the application wants instead. */
-static void agree(struct id *id, const struct rdma_conn_param *parameters)
+static void connect_agree(struct id *id, const struct rdma_conn_param *parameters)
 {
 	if (!parameters || parameters->initiator_depth == RDMA_MAX_INIT_DEPTH)
-		id->initiator_depth = smaller(id->initiator_depth,
-					      id->device->max_initiator_depth);
+		id->initiator_depth =
+			connect_min(id->initiator_depth, id->device->max_initiator_depth);
 	else
 		id->initiator_depth = parameters->initiator_depth;
 	if (!parameters || parameters->responder_resources == RDMA_MAX_RESP_RES)
-		id->responder_resources = smaller(id->responder_resources,
-						  id->device->max_responder_resources);
+		id->responder_resources =
+			connect_min(id->responder_resources, id->device->max_responder_resources);
 	else
 		id->responder_resources = parameters->responder_resources;
 }
 
 /* The REP or SIDR_REP. 0 or errno. */
-static int answer(struct id *id, const struct rdma_conn_param *parameters)
+static int connect_answer(struct id *id, const struct rdma_conn_param *parameters)
 {
 	struct endpoint_ece ece = {
 		.vendor_id = id->remote_ece.vendor_id,
@@ -158,17 +159,17 @@ int rdma_accept(struct rdma_cm_id *public, struct rdma_conn_param *parameters)
 
 	if (!id)
 		return refuse(EINVAL, "%s: no id (null pointer)", call);
-	if (check(id, call, parameters))
+	if (connect_check(id, call, parameters))
 		return -1;
-	agree(id, parameters);
-	if (assemble(id, call, parameters, &assembled))
+	connect_agree(id, parameters);
+	if (connect_assemble(id, call, parameters, &assembled))
 		return -1;
 	datagram = is_datagram(id);
 	synchronous = id->synchronous;	/* as in rdma_connect() */
 	err = datagram ? 0 : qp_to_rts(id, id->responder_resources, id->initiator_depth);
 	if (err)
 		return result(err);
-	err = answer(id, &assembled.parameters);
+	err = connect_answer(id, &assembled.parameters);
 	if (err)
 		return result(err);
 	if (!synchronous)
@@ -179,8 +180,8 @@ int rdma_accept(struct rdma_cm_id *public, struct rdma_conn_param *parameters)
 	return 0;
 }
 
-static int reject(struct rdma_cm_id *id, const void *private_data, uint8_t bytes,
-		  uint16_t reason)
+static int connect_reject(struct rdma_cm_id *id, const void *private_data, uint8_t bytes,
+			  uint16_t reason)
 {
 	if (!id)
 		return refuse(EINVAL, "rdma_reject: no id (null pointer)");
@@ -192,14 +193,14 @@ int rdma_reject(struct rdma_cm_id *id, const void *private_data, uint8_t private
 {
 	CALL();
 
-	return reject(id, private_data, private_data_len, REJECT_CONSUMER_DEFINED);
+	return connect_reject(id, private_data, private_data_len, REJECT_CONSUMER_DEFINED);
 }
 
 int rdma_reject_ece(struct rdma_cm_id *id, const void *private_data, uint8_t private_data_len)
 {
 	CALL();
 
-	return reject(id, private_data, private_data_len, REJECT_VENDOR_OPTION);
+	return connect_reject(id, private_data, private_data_len, REJECT_VENDOR_OPTION);
 }
 
 int rdma_establish(struct rdma_cm_id *id)

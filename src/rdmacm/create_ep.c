@@ -10,7 +10,7 @@
 
 #define RESOLVE_MS 2000	/* for the address, and again for the route */
 
-static void *copy(const void *from, size_t bytes)
+static void *create_ep_copy(const void *from, size_t bytes)
 {
 	void *to = malloc(bytes);
 
@@ -18,8 +18,8 @@ static void *copy(const void *from, size_t bytes)
 }
 
 /* To listen: what connections shall have is kept for rdma_get_request(). */
-static int passive(struct id *id, const struct rdma_addrinfo *info, struct ibv_pd *pd,
-		   const struct ibv_qp_init_attr *attr)
+static int create_ep_passive(struct id *id, const struct rdma_addrinfo *info, struct ibv_pd *pd,
+			     const struct ibv_qp_init_attr *attr)
 {
 	if (rdma_bind_addr(&id->public, info->ai_src_addr))
 		return -1;
@@ -27,14 +27,14 @@ static int passive(struct id *id, const struct rdma_addrinfo *info, struct ibv_p
 		id->public.pd = pd;
 	if (!attr)
 		return 0;
-	id->qp_template = copy(attr, sizeof(*attr));
+	id->qp_template = create_ep_copy(attr, sizeof(*attr));
 	if (!id->qp_template)
 		return -1;
 	id->qp_template->qp_type = info->ai_qp_type;
 	return 0;
 }
 
-static int route(struct id *id, const struct rdma_addrinfo *info)
+static int create_ep_route(struct id *id, const struct rdma_addrinfo *info)
 {
 	if (!info->ai_route_len)
 		return rdma_resolve_route(&id->public, RESOLVE_MS);
@@ -44,11 +44,11 @@ static int route(struct id *id, const struct rdma_addrinfo *info)
 	return id_complete(id);
 }
 
-static int active(struct id *id, const struct rdma_addrinfo *info, struct ibv_pd *pd,
-		  struct ibv_qp_init_attr *attr)
+static int create_ep_active(struct id *id, const struct rdma_addrinfo *info, struct ibv_pd *pd,
+			    struct ibv_qp_init_attr *attr)
 {
 	if (rdma_resolve_addr(&id->public, info->ai_src_addr, info->ai_dst_addr, RESOLVE_MS) ||
-	    route(id, info))
+	    create_ep_route(id, info))
 		return -1;
 	if (attr) {
 		attr->qp_type = info->ai_qp_type;
@@ -57,7 +57,7 @@ static int active(struct id *id, const struct rdma_addrinfo *info, struct ibv_pd
 	}
 	if (!info->ai_connect_len)
 		return 0;
-	id->connect_data = copy(info->ai_connect, info->ai_connect_len);
+	id->connect_data = create_ep_copy(info->ai_connect, info->ai_connect_len);
 	if (!id->connect_data)
 		return -1;
 	id->connect_bytes = info->ai_connect_len;
@@ -78,9 +78,9 @@ int rdma_create_ep(struct rdma_cm_id **created, struct rdma_addrinfo *res, struc
 	if (rc)
 		return rc;
 	if (res->ai_flags & RAI_PASSIVE)
-		rc = passive(to_id(id), res, pd, qp_init_attr);
+		rc = create_ep_passive(to_id(id), res, pd, qp_init_attr);
 	else
-		rc = active(to_id(id), res, pd, qp_init_attr);
+		rc = create_ep_active(to_id(id), res, pd, qp_init_attr);
 	if (rc) {
 		int err = errno;
 

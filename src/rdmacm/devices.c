@@ -74,7 +74,7 @@ static struct device *device_open(struct ibv_device *found)
 	return device;
 }
 
-static struct device *find_open(const struct ibv_device *wanted) REQUIRES(devices_lock)
+static struct device *devices_find_open(const struct ibv_device *wanted) REQUIRES(devices_lock)
 {
 	struct list *node;
 
@@ -129,7 +129,7 @@ static int devices_update(const char *name) REQUIRES(devices_lock)
 	for (unsigned i = 0; present[i]; i++) {
 		struct device *device;
 
-		if (find_open(present[i]) || (name && strcmp(present[i]->name, name)))
+		if (devices_find_open(present[i]) || (name && strcmp(present[i]->name, name)))
 			continue;
 		device = device_open(present[i]);
 		if (device)

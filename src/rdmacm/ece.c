@@ -5,7 +5,7 @@
  */
 #include "rdmacm/rdmacm.h"
 
-static int check(const struct rdma_cm_id *id, const struct ibv_ece *ece, const char *call)
+static int ece_check(const struct rdma_cm_id *id, const struct ibv_ece *ece, const char *call)
 {
 	if (!id || !ece)
 		return refuse(EINVAL, "%s: no %s (null pointer)", call, id ? "ece" : "id");
@@ -18,7 +18,7 @@ int rdma_set_local_ece(struct rdma_cm_id *id, struct ibv_ece *ece)
 {
 	static const char call[] = "rdma_set_local_ece";
 
-	if (check(id, ece, call))
+	if (ece_check(id, ece, call))
 		return -1;
 	if (!ece->vendor_id || ece->comp_mask)
 		return refuse(EINVAL, "%s: vendor_id %u must not be 0, comp_mask 0x%x must be 0",
@@ -30,7 +30,7 @@ int rdma_set_local_ece(struct rdma_cm_id *id, struct ibv_ece *ece)
 
 int rdma_get_remote_ece(struct rdma_cm_id *id, struct ibv_ece *ece)
 {
-	if (check(id, ece, "rdma_get_remote_ece"))
+	if (ece_check(id, ece, "rdma_get_remote_ece"))
 		return -1;
 	ece->vendor_id = to_id(id)->remote_ece.vendor_id;
 	ece->options = to_id(id)->remote_ece.options;

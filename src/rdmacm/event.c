@@ -16,7 +16,7 @@
 
 #include "rdmacm/rdmacm.h"
 
-/* What take() did with an event. */
+/* What event_take() did with an event. */
 enum fate { HAND_ON, DROP };
 
 static void fail_as(struct event *event, enum rdma_cm_event_type kind, int err)
@@ -102,7 +102,7 @@ static enum fate connect_response(struct id *id, struct event *event)
 	return HAND_ON;
 }
 
-static enum fate dispatch(struct id *id, struct event *event)
+static enum fate event_dispatch(struct id *id, struct event *event)
 {
 	switch (event->taken.kind) {
 	case RDMA_CM_EVENT_ADDR_RESOLVED:
@@ -133,7 +133,7 @@ static enum fate dispatch(struct id *id, struct event *event)
 }
 
 /* What the application sees, before anything is done about it. */
-static void fill(struct event *event, struct id *id)
+static void event_fill(struct event *event, struct id *id)
 {
 	const struct endpoint_event *taken = &event->taken;
 
@@ -147,7 +147,7 @@ static void fill(struct event *event, struct id *id)
 }
 
 /* Take the next event that the application is to see. 0 or EAGAIN. */
-static int take(struct channel *channel, struct event *event)
+static int event_take(struct channel *channel, struct event *event)
 {
 	for (;;) {
 		int err = cm_channel_take(channel->cm, &event->taken);
@@ -160,8 +160,8 @@ static int take(struct channel *channel, struct event *event)
 		 * the application's already, but it expects no event of it.
 		 */
 		if (id && (!id->offered || event->taken.kind == RDMA_CM_EVENT_DEVICE_REMOVAL)) {
-			fill(event, id);
-			if (dispatch(id, event) == HAND_ON)
+			event_fill(event, id);
+			if (event_dispatch(id, event) == HAND_ON)
 				return 0;
 		}
 		endpoint_event_ack(&event->taken);
@@ -182,7 +182,7 @@ int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event *
 		event = calloc(1, sizeof(*event));
 		if (!event)
 			return -1;
-		err = take(to_channel(channel), event);
+		err = event_take(to_channel(channel), event);
 		if (!err) {
 			*got = &event->public;
 			return 0;

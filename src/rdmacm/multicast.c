@@ -17,7 +17,7 @@ struct multicast {
 };
 
 /* The join that @wanted stands for, if it is still there. */
-static struct multicast *find(struct id *id, const void *wanted) REQUIRES(id->lock)
+static struct multicast *id_multicast_find(struct id *id, const void *wanted) REQUIRES(id->lock)
 {
 	struct list *node;
 
@@ -35,7 +35,7 @@ bool multicast_joined(struct id *id, struct event *event)
 	int err = 0;
 
 	lock_acquire(&id->lock);
-	multicast = find(id, event->taken.multicast);
+	multicast = id_multicast_find(id, event->taken.multicast);
 	if (multicast) {
 		*ud = event->taken.ud;
 		ud->private_data = multicast->context;
@@ -54,7 +54,7 @@ bool multicast_joined(struct id *id, struct event *event)
 	return multicast;
 }
 
-static void forget(struct id *id, struct multicast *multicast)
+static void id_multicast_forget(struct id *id, struct multicast *multicast)
 {
 	lock_acquire(&id->lock);
 	list_remove(&multicast->node);
@@ -62,8 +62,8 @@ static void forget(struct id *id, struct multicast *multicast)
 	free(multicast);
 }
 
-static int join(struct rdma_cm_id *public, const struct sockaddr *group, uint16_t flags,
-		void *context)
+static int id_multicast_join(struct rdma_cm_id *public, const struct sockaddr *group,
+			     uint16_t flags, void *context)
 {
 	struct id *id = to_id(public);
 	socklen_t bytes = address_bytes(group);
@@ -85,7 +85,7 @@ static int join(struct rdma_cm_id *public, const struct sockaddr *group, uint16_
 	lock_release(&id->lock);
 	err = endpoint_join(id->endpoint, group, flags, multicast);
 	if (err) {
-		forget(id, multicast);
+		id_multicast_forget(id, multicast);
 		return result(err);
 	}
 	return id_complete(id);
@@ -95,7 +95,7 @@ int rdma_join_multicast(struct rdma_cm_id *id, struct sockaddr *addr, void *cont
 {
 	CALL();
 
-	return join(id, addr, RDMA_MC_JOIN_FLAG_FULLMEMBER, context);
+	return id_multicast_join(id, addr, RDMA_MC_JOIN_FLAG_FULLMEMBER, context);
 }
 
 int rdma_join_multicast_ex(struct rdma_cm_id *id, struct rdma_cm_join_mc_attr_ex *attr,
@@ -113,7 +113,7 @@ int rdma_join_multicast_ex(struct rdma_cm_id *id, struct rdma_cm_join_mc_attr_ex
 		return refuse(EINVAL, "rdma_join_multicast_ex: invalid comp_mask 0x%x or "
 			      "join_flags %u: expected both address and join_flags, and a known "
 			      "flag", attr->comp_mask, attr->join_flags);
-	return join(id, attr->addr, attr->join_flags, context);
+	return id_multicast_join(id, attr->addr, attr->join_flags, context);
 }
 
 /* The newest join of this group, out of the list; NULL: none. */

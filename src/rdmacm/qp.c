@@ -69,7 +69,7 @@ void id_destroy_cqs(struct id *id)
 	destroy_cq(&public->send_cq_channel, &public->send_cq, &id->send_cq);
 }
 
-static int check(struct id *id, const struct ibv_qp_init_attr_ex *attr)
+static int qp_check(struct id *id, const struct ibv_qp_init_attr_ex *attr)
 {
 	const struct rdma_cm_id *public = &id->public;
 
@@ -126,7 +126,7 @@ int rdma_create_qp_ex(struct rdma_cm_id *public, struct ibv_qp_init_attr_ex *att
 	if (!id || !attr)
 		return refuse(EINVAL, "rdma_create_qp: no %s (null pointer)",
 			      id ? "attributes" : "id");
-	if (check(id, attr) || complete_attributes(id, attr))
+	if (qp_check(id, attr) || complete_attributes(id, attr))
 		return -1;
 	qp = ibv_create_qp_ex(public->verbs, attr);
 	err = qp ? qp_to_init(id, qp) : errno;

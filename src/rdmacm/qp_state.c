@@ -7,8 +7,8 @@
  */
 #include "rdmacm/rdmacm.h"
 
-static int move(struct id *id, struct ibv_qp *qp, struct ibv_qp_attr *attr,
-		enum ibv_qp_state state, int *mask)
+static int qp_state_move(struct id *id, struct ibv_qp *qp, struct ibv_qp_attr *attr,
+			 enum ibv_qp_state state, int *mask)
 {
 	int err;
 
@@ -33,14 +33,14 @@ int qp_to_init(struct id *id, struct ibv_qp *qp)
 {
 	struct ibv_qp_attr attr = { 0 };
 	int mask = 0;
-	int err = move(id, qp, &attr, IBV_QPS_INIT, &mask);
+	int err = qp_state_move(id, qp, &attr, IBV_QPS_INIT, &mask);
 
 	if (err || !is_datagram(id))
 		return err;
 	return datagram_to_rts(qp);
 }
 
-static int to_rtr(struct id *id, uint8_t responder_resources)
+static int qp_state_to_rtr(struct id *id, uint8_t responder_resources)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTR };
 	int mask = 0;
@@ -53,7 +53,7 @@ static int to_rtr(struct id *id, uint8_t responder_resources)
 	return ibv_modify_qp(id->public.qp, &attr, mask);
 }
 
-static int to_rts(struct id *id, uint8_t initiator_depth)
+static int qp_state_to_rts(struct id *id, uint8_t initiator_depth)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS };
 	int mask = 0;
@@ -75,10 +75,10 @@ int qp_to_rts(struct id *id, uint8_t responder_resources, uint8_t initiator_dept
 	if (!id->public.qp)
 		return 0;
 	/* INIT once more: what the peer may do is known only now. */
-	err = move(id, id->public.qp, &attr, IBV_QPS_INIT, &mask);
+	err = qp_state_move(id, id->public.qp, &attr, IBV_QPS_INIT, &mask);
 	if (!err)
-		err = to_rtr(id, responder_resources);
-	return err ? err : to_rts(id, initiator_depth);
+		err = qp_state_to_rtr(id, responder_resources);
+	return err ? err : qp_state_to_rts(id, initiator_depth);
 }
 
 int qp_to_error(struct id *id)

@@ -49,7 +49,7 @@ void rs_end_locked(struct rsocket *rs, int err)
 
 /* ---- connecting ---- */
 
-static int set_route(struct rsocket *rs)
+static int rs_connect_set_route(struct rsocket *rs)
 {
 	if (rs->route)
 		return rdma_set_option(rs->id, RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, rs->route,
@@ -57,7 +57,7 @@ static int set_route(struct rsocket *rs)
 	return rdma_resolve_route(rs->id, RESOLVE_MS) ? errno : 0;
 }
 
-static int send_request(struct rsocket *rs) REQUIRES(rs->lock)
+static int rs_connect_send_request(struct rsocket *rs) REQUIRES(rs->lock)
 {
 	uint8_t bytes[RS_HELLO_BYTES];
 	struct rdma_conn_param param = {
@@ -91,7 +91,8 @@ int rs_stream_accept_locked(struct rsocket *rs, const struct rs_hello *peer)
 }
 
 /* What the other side said in REQ or REP: 0 or errno, explained. */
-static int hear(struct rsocket *rs, const struct rdma_conn_param *param, struct rs_hello *hello)
+static int rs_connect_receive(struct rsocket *rs, const struct rdma_conn_param *param,
+			      struct rs_hello *hello)
 {
 	unsigned version = 0;
 	int err = rs_hello_read(param->private_data, param->private_data ?
@@ -107,14 +108,15 @@ static int hear(struct rsocket *rs, const struct rdma_conn_param *param, struct 
 	return err;
 }
 
-static void established(struct rsocket *rs, const struct rdma_conn_param *param) REQUIRES(rs->lock)
+static void rs_connect_established(struct rsocket *rs, const struct rdma_conn_param *param)
+	REQUIRES(rs->lock)
 {
 	struct rs_hello hello;
 
 	if (rs->state == RS_ACCEPTING) {
 		rs->state = RS_CONNECTED;
 	} else if (rs->state == RS_CONNECTING) {
-		if (hear(rs, param, &hello)) {
+		if (rs_connect_receive(rs, param, &hello)) {
 			rdma_disconnect(rs->id);
 			rs_end_locked(rs, ECONNREFUSED);
 			return;
@@ -124,7 +126,7 @@ static void established(struct rsocket *rs, const struct rdma_conn_param *param)
 	}
 }
 
-static void disconnected(struct rsocket *rs) REQUIRES(rs->lock)
+static void rs_connect_disconnected(struct rsocket *rs) REQUIRES(rs->lock)
 {
 	/* What was acknowledged to the peer before is in the CQ: it comes first. */
 	rs_completions_locked(rs);
@@ -152,7 +154,8 @@ static int failure_of(const struct rdma_cm_event *event)
 
 /* ---- listening ---- */
 
-static void queue_request(struct rsocket *rs, struct rdma_cm_id *id, const struct rs_hello *hello)
+static void rs_connect_queue_request(struct rsocket *rs, struct rdma_cm_id *id,
+				     const struct rs_hello *hello)
 {
 	struct rs_request *request = malloc(sizeof(*request));
 
@@ -189,10 +192,10 @@ static void listener_event(struct rsocket *rs, struct rdma_cm_event *event) REQU
 	int err;
 
 	if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST) {
-		err = hear(rs, &event->param.conn, &hello);
+		err = rs_connect_receive(rs, &event->param.conn, &hello);
 		rdma_ack_cm_event(event);
 		if (!err) {
-			queue_request(rs, id, &hello);
+			rs_connect_queue_request(rs, id, &hello);
 		} else {
 			rdma_reject(id, NULL, 0);
 			rdma_destroy_id(id);
@@ -214,16 +217,16 @@ static void stream_event(struct rsocket *rs, const struct rdma_cm_event *event) 
 
 	switch (event->event) {
 	case RDMA_CM_EVENT_ADDR_RESOLVED:
-		err = rs->state == RS_RESOLVING ? set_route(rs) : 0;
+		err = rs->state == RS_RESOLVING ? rs_connect_set_route(rs) : 0;
 		break;
 	case RDMA_CM_EVENT_ROUTE_RESOLVED:
-		err = rs->state == RS_RESOLVING ? send_request(rs) : 0;
+		err = rs->state == RS_RESOLVING ? rs_connect_send_request(rs) : 0;
 		break;
 	case RDMA_CM_EVENT_ESTABLISHED:
-		established(rs, &event->param.conn);
+		rs_connect_established(rs, &event->param.conn);
 		break;
 	case RDMA_CM_EVENT_DISCONNECTED:
-		disconnected(rs);
+		rs_connect_disconnected(rs);
 		break;
 	case RDMA_CM_EVENT_ADDR_ERROR:
 	case RDMA_CM_EVENT_ROUTE_ERROR:

@@ -79,7 +79,7 @@ bool rs_datagram_readable_locked(struct rsocket *rs)
 	return rs->error || next_arrival(rs, &from);
 }
 
-static ssize_t take(struct rs_link *link, struct rs_cursor *to, int flags, bool *truncated)
+static ssize_t datagram_take(struct rs_link *link, struct rs_cursor *to, int flags, bool *truncated)
 {
 	size_t bytes = link->arrivals[link->taken % link->receives].bytes -
 		       RS_DATAGRAM_HEADER_BYTES;
@@ -111,7 +111,7 @@ ssize_t rs_datagram_receive(struct rsocket *rs, struct rs_cursor *to, int flags,
 			link = next_arrival(rs, &source);
 	} while (!err && !link);
 	if (!err) {
-		count = take(link, to, flags, truncated);
+		count = datagram_take(link, to, flags, truncated);
 		if (from)
 			*from = source;
 	}

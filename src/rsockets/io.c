@@ -20,8 +20,8 @@ struct transfer {
 };
 
 /* 0; or an errno, also where transfer->rs is NULL: there is no such socket, before all else. */
-static int begin(struct transfer *transfer, int socket, const struct iovec *iov, size_t count,
-		 int unknown_flags)
+static int io_begin(struct transfer *transfer, int socket, const struct iovec *iov, size_t count,
+		    int unknown_flags)
 {
 	int err = rs_cursor_init(&transfer->data, iov, count);
 
@@ -31,11 +31,11 @@ static int begin(struct transfer *transfer, int socket, const struct iovec *iov,
 	return unknown_flags ? EOPNOTSUPP : err;
 }
 
-static ssize_t receive(int socket, const struct iovec *iov, size_t count, int flags,
-		       struct sockaddr_storage *from, bool *truncated)
+static ssize_t io_receive(int socket, const struct iovec *iov, size_t count, int flags,
+			  struct sockaddr_storage *from, bool *truncated)
 {
 	struct transfer transfer;
-	int err = begin(&transfer, socket, iov, count, flags & ~RECEIVE_FLAGS);
+	int err = io_begin(&transfer, socket, iov, count, flags & ~RECEIVE_FLAGS);
 	struct rsocket *rs = transfer.rs;
 	ssize_t result;
 
@@ -53,11 +53,11 @@ static ssize_t receive(int socket, const struct iovec *iov, size_t count, int fl
 	return result;
 }
 
-static ssize_t transmit(int socket, const struct iovec *iov, size_t count, int flags,
-			const struct sockaddr *to)
+static ssize_t io_transmit(int socket, const struct iovec *iov, size_t count, int flags,
+			   const struct sockaddr *to)
 {
 	struct transfer transfer;
-	int err = begin(&transfer, socket, iov, count, flags & ~SEND_FLAGS);
+	int err = io_begin(&transfer, socket, iov, count, flags & ~SEND_FLAGS);
 	struct rsocket *rs = transfer.rs;
 	ssize_t result;
 
@@ -78,7 +78,7 @@ ssize_t rrecv(int socket, void *buf, size_t len, int flags)
 	CALL_HOLDING();
 	struct iovec iov = { buf, len };
 
-	return receive(socket, &iov, 1, flags, NULL, NULL);
+	return io_receive(socket, &iov, 1, flags, NULL, NULL);
 }
 
 ssize_t rread(int socket, void *buf, size_t count)
@@ -94,7 +94,7 @@ ssize_t rreadv(int socket, const struct iovec *iov, int iovcnt)
 
 	if (iovcnt < 0 || iovcnt > IOV_MAX)
 		return rs_result(EINVAL);
-	return receive(socket, iov, (size_t)iovcnt, 0, NULL, NULL);
+	return io_receive(socket, iov, (size_t)iovcnt, 0, NULL, NULL);
 }
 
 /* Of a stream, the address stays as it is and its length becomes 0. */
@@ -104,7 +104,7 @@ ssize_t rrecvfrom(int socket, void *buf, size_t len, int flags, struct sockaddr 
 	CALL_HOLDING();
 	struct sockaddr_storage from = { .ss_family = AF_UNSPEC };
 	struct iovec iov = { buf, len };
-	ssize_t count = receive(socket, &iov, 1, flags, &from, NULL);
+	ssize_t count = io_receive(socket, &iov, 1, flags, &from, NULL);
 
 	if (count >= 0 && src_addr && addrlen)
 		rs_address_out((struct sockaddr *)&from, src_addr, addrlen);
@@ -116,7 +116,7 @@ ssize_t rrecvmsg(int socket, struct msghdr *msg, int flags)
 	CALL_HOLDING();
 	struct sockaddr_storage from = { .ss_family = AF_UNSPEC };
 	bool truncated = false;
-	ssize_t count = receive(socket, msg->msg_iov, msg->msg_iovlen, flags, &from, &truncated);
+	ssize_t count = io_receive(socket, msg->msg_iov, msg->msg_iovlen, flags, &from, &truncated);
 
 	if (count < 0)
 		return count;
@@ -132,7 +132,7 @@ ssize_t rsend(int socket, const void *buf, size_t len, int flags)
 	CALL_HOLDING();
 	struct iovec iov = { (void *)(uintptr_t)buf, len };
 
-	return transmit(socket, &iov, 1, flags, NULL);
+	return io_transmit(socket, &iov, 1, flags, NULL);
 }
 
 ssize_t rwrite(int socket, const void *buf, size_t count)
@@ -148,7 +148,7 @@ ssize_t rwritev(int socket, const struct iovec *iov, int iovcnt)
 
 	if (iovcnt < 0 || iovcnt > IOV_MAX)
 		return rs_result(EINVAL);
-	return transmit(socket, iov, (size_t)iovcnt, 0, NULL);
+	return io_transmit(socket, iov, (size_t)iovcnt, 0, NULL);
 }
 
 /* 0: @to is an address of a length that goes with its family, or none. */
@@ -172,7 +172,7 @@ ssize_t rsendto(int socket, const void *buf, size_t len, int flags,
 
 	if (err)
 		return rs_result(err);
-	return transmit(socket, &iov, 1, flags, dest_addr);
+	return io_transmit(socket, &iov, 1, flags, dest_addr);
 }
 
 ssize_t rsendmsg(int socket, const struct msghdr *msg, int flags)
@@ -184,5 +184,5 @@ ssize_t rsendmsg(int socket, const struct msghdr *msg, int flags)
 		err = EOPNOTSUPP;
 	if (err)
 		return rs_result(err);
-	return transmit(socket, msg->msg_iov, msg->msg_iovlen, flags, msg->msg_name);
+	return io_transmit(socket, msg->msg_iov, msg->msg_iovlen, flags, msg->msg_name);
 }

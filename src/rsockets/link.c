@@ -40,7 +40,7 @@ static uint32_t slots_for(uint32_t bytes)
 	return slots < SLOTS_MIN ? SLOTS_MIN : slots > SLOTS_MAX ? SLOTS_MAX : slots;
 }
 
-static int open_memory(struct rs_link *link, struct ibv_pd *pd)
+static int link_open_memory(struct rs_link *link, struct ibv_pd *pd)
 {
 	link->mapped = (size_t)link->receives * RECEIVE_SLOT + (size_t)link->sends * DATAGRAM_BYTES;
 	link->memory = mmap(NULL, link->mapped, PROT_READ | PROT_WRITE,
@@ -74,7 +74,7 @@ static int start_qp(struct rs_link *link)
 	return err;
 }
 
-static int open_queues(struct rs_link *link, int epoll_fd)
+static int link_open_queues(struct rs_link *link, int epoll_fd)
 {
 	struct ibv_context *verbs = link->id->verbs;
 	struct ibv_qp_init_attr attr = {
@@ -119,16 +119,16 @@ static int find_mtu(struct rs_link *link)
 	return err;
 }
 
-static int fill(struct rsocket *rs, struct rs_link *link)
+static int link_fill(struct rsocket *rs, struct rs_link *link)
 {
 	int err = find_mtu(link);
 
 	link->receives = slots_for(rs->options.receive_bytes);
 	link->sends = slots_for(rs->options.send_bytes);
 	if (!err)
-		err = open_queues(link, rs->epoll_fd);
+		err = link_open_queues(link, rs->epoll_fd);
 	if (!err)
-		err = open_memory(link, link->id->pd);
+		err = link_open_memory(link, link->id->pd);
 	for (uint32_t i = 0; i < link->receives && !err; i++)
 		err = post_receive(link, i);
 	return err;
@@ -153,7 +153,7 @@ int rs_link_get_locked(struct rsocket *rs, struct rdma_cm_id *id, struct rs_link
 	if (!link)
 		return ENOMEM;
 	link->id = id;
-	err = fill(rs, link);
+	err = link_fill(rs, link);
 	if (err) {
 		link->id = NULL;		/* the caller's still */
 		rs_link_free(link);

@@ -51,7 +51,7 @@ static const struct number_option {
 #undef FIELD
 };
 
-static const struct number_option *find_number(int level, int name)
+static const struct number_option *rs_option_find_number(int level, int name)
 {
 	for (size_t i = 0; i < sizeof(number_options) / sizeof(number_options[0]); i++)
 		if (number_options[i].level == level && number_options[i].name == name)
@@ -82,8 +82,8 @@ static bool has_memory(const struct rsocket *rs)
 	return rs->type == SOCK_STREAM ? rs->stream.qp != NULL : rs->datagram.bound;
 }
 
-static int set_number(struct rsocket *rs, const struct number_option *option, const void *value,
-		      socklen_t length)
+static int rs_option_set_number(struct rsocket *rs, const struct number_option *option,
+				const void *value, socklen_t length)
 {
 	uint32_t number;
 	int given;
@@ -143,7 +143,7 @@ static int set_linger(struct rs_options *options, const void *value, socklen_t l
 	return 0;
 }
 
-static int set_route(struct rsocket *rs, const void *value, socklen_t length)
+static int rs_option_set_route(struct rsocket *rs, const void *value, socklen_t length)
 {
 	void *route;
 
@@ -161,10 +161,10 @@ static int set_route(struct rsocket *rs, const void *value, socklen_t length)
 
 static int set_option(struct rsocket *rs, int level, int name, const void *value, socklen_t length)
 {
-	const struct number_option *number = find_number(level, name);
+	const struct number_option *number = rs_option_find_number(level, name);
 
 	if (number)
-		return set_number(rs, number, value, length);
+		return rs_option_set_number(rs, number, value, length);
 	if (level == SOL_SOCKET && name == SO_RCVTIMEO)
 		return set_timeout(&rs->options.receive_timeout_ms, value, length);
 	if (level == SOL_SOCKET && name == SO_SNDTIMEO)
@@ -172,7 +172,7 @@ static int set_option(struct rsocket *rs, int level, int name, const void *value
 	if (level == SOL_SOCKET && name == SO_LINGER)
 		return set_linger(&rs->options, value, length);
 	if (level == SOL_RDMA && name == RDMA_ROUTE)
-		return set_route(rs, value, length);
+		return rs_option_set_route(rs, value, length);
 	return ENOPROTOOPT;
 }
 
@@ -192,24 +192,24 @@ int rsetsockopt(int socket, int level, int optname, const void *optval, socklen_
 }
 
 /* As the kernel: what does not fit is cut off. */
-static int give(void *to, socklen_t *length, const void *value, size_t bytes)
+static int rs_option_give(void *to, socklen_t *length, const void *value, size_t bytes)
 {
 	*length = (socklen_t)rs_least(*length, bytes);
 	memcpy(to, value, *length);
 	return 0;
 }
 
-static int give_timeout(void *to, socklen_t *length, int timeout_ms)
+static int rs_option_give_timeout(void *to, socklen_t *length, int timeout_ms)
 {
 	struct timeval time = { .tv_sec = timeout_ms / 1000,
 				.tv_usec = (suseconds_t)(timeout_ms % 1000) * 1000 };
 
-	return give(to, length, &time, sizeof(time));
+	return rs_option_give(to, length, &time, sizeof(time));
 }
 
 static int give_number(void *to, socklen_t *length, int number)
 {
-	return give(to, length, &number, sizeof(number));
+	return rs_option_give(to, length, &number, sizeof(number));
 }
 
 static int get_socket_option(struct rsocket *rs, int name, void *value, socklen_t *length)
@@ -229,11 +229,12 @@ static int get_socket_option(struct rsocket *rs, int name, void *value, socklen_
 	case SO_ACCEPTCONN:
 		return give_number(value, length, rs->state == RS_LISTENING);
 	case SO_LINGER:
-		return give(value, length, &rs->options.linger, sizeof(rs->options.linger));
+		return rs_option_give(value, length, &rs->options.linger,
+				      sizeof(rs->options.linger));
 	case SO_RCVTIMEO:
-		return give_timeout(value, length, rs->options.receive_timeout_ms);
+		return rs_option_give_timeout(value, length, rs->options.receive_timeout_ms);
 	case SO_SNDTIMEO:
-		return give_timeout(value, length, rs->options.send_timeout_ms);
+		return rs_option_give_timeout(value, length, rs->options.send_timeout_ms);
 	}
 	return ENOPROTOOPT;
 }
@@ -244,7 +245,7 @@ static int get_route(struct rsocket *rs, void *value, socklen_t *length)
 	struct ibv_path_data found = { 0 };
 
 	if (rs->route)
-		return give(value, length, rs->route, rs->route_bytes);
+		return rs_option_give(value, length, rs->route, rs->route_bytes);
 	if (!rs->id || !rs->id->route.num_paths)
 		return ENODATA;
 	found.flags = IBV_PATH_FLAG_GMP | IBV_PATH_FLAG_PRIMARY | IBV_PATH_FLAG_BIDIRECTIONAL;
@@ -254,13 +255,13 @@ static int get_route(struct rsocket *rs, void *value, socklen_t *length)
 	found.path.pkey = rs->id->route.path_rec->pkey;
 	found.path.mtu = (uint8_t)(rs->id->route.path_rec->mtu | 2 << 6);
 	found.path.reversible_numpath = 1 << 7;
-	return give(value, length, &found, sizeof(found));
+	return rs_option_give(value, length, &found, sizeof(found));
 }
 
 static int get_option(struct rsocket *rs, int level, int name, void *value, socklen_t *length)
 	REQUIRES(rs->lock)
 {
-	const struct number_option *number = find_number(level, name);
+	const struct number_option *number = rs_option_find_number(level, name);
 
 	if (number)
 		return give_number(value, length, (int)get_number(&rs->options, number));
@@ -288,7 +289,7 @@ int rgetsockopt(int socket, int level, int optname, void *optval, socklen_t *opt
 
 /* ---- rfcntl ---- */
 
-static int control(struct rsocket *rs, int cmd, long argument, int *result)
+static int rs_option_control(struct rsocket *rs, int cmd, long argument, int *result)
 {
 	*result = 0;
 	switch (cmd) {
@@ -322,7 +323,7 @@ int rfcntl(int socket, int cmd, ...)
 	argument = va_arg(arguments, long);
 	va_end(arguments);
 	lock_acquire(&rs->lock);
-	err = control(rs, cmd, argument, &result);
+	err = rs_option_control(rs, cmd, argument, &result);
 	lock_release(&rs->lock);
 	rs_put(rs);
 	return err ? rs_result(err) : result;

@@ -212,7 +212,7 @@ static int64_t deadline_of(int timeout_ms)
 }
 
 /* For the polling time at most. Ready entries; others are looked at by the sleep that follows. */
-static int spin(struct poller *poller, int64_t deadline_ns)
+static int rs_poll_spin(struct poller *poller, int64_t deadline_ns)
 {
 	int64_t end = rs_now_ns() + rs_spin_ns();
 	int ready = 0;
@@ -232,7 +232,7 @@ static int poll_all(struct poller *poller, int timeout_ms)
 	int ready = look_at_rsockets(poller);
 
 	if (!ready && !poller->others && timeout_ms)
-		ready = spin(poller, deadline_ns);
+		ready = rs_poll_spin(poller, deadline_ns);
 	if (ready && !poller->others)
 		return ready;
 	if (ready)
@@ -314,7 +314,8 @@ static short wanted_events(int fd, const fd_set *readfds, const fd_set *writefds
 }
 
 /* The bits of one set; returns how many. */
-static int give_set(fd_set *set, const struct pollfd *fds, nfds_t count, short wanted, short events)
+static int rs_poll_give_set(fd_set *set, const struct pollfd *fds, nfds_t count, short wanted,
+			    short events)
 {
 	int ready = 0;
 
@@ -339,7 +340,7 @@ static int timeout_of(const struct timeval *timeout)
 }
 
 /* As Linux does: @timeout becomes what is left of it. */
-static void give_timeout(struct timeval *timeout, int64_t start_ns)
+static void rs_poll_give_timeout(struct timeval *timeout, int64_t start_ns)
 {
 	int64_t spent_us = (rs_now_ns() - start_ns) / 1000, left_us;
 
@@ -376,8 +377,8 @@ int rselect(int nfds, fd_set *readfds, fd_set *writefds, fd_set *exceptfds,
 	for (nfds_t i = 0; i < count; i++)
 		if (fds[i].revents & POLLNVAL)
 			return rs_result(EBADF);
-	give_timeout(timeout, start_ns);
-	return give_set(readfds, fds, count, POLLIN, POLLIN | POLLHUP | POLLERR) +
-	       give_set(writefds, fds, count, POLLOUT, POLLOUT | POLLERR) +
-	       give_set(exceptfds, fds, count, POLLPRI, POLLPRI);
+	rs_poll_give_timeout(timeout, start_ns);
+	return rs_poll_give_set(readfds, fds, count, POLLIN, POLLIN | POLLHUP | POLLERR) +
+	       rs_poll_give_set(writefds, fds, count, POLLOUT, POLLOUT | POLLERR) +
+	       rs_poll_give_set(exceptfds, fds, count, POLLPRI, POLLPRI);
 }

@@ -37,7 +37,7 @@ static size_t page_round(size_t bytes)
 	return (bytes + 4095) & ~(size_t)4095;
 }
 
-static void *map(size_t bytes)
+static void *queue_map(size_t bytes)
 {
 	void *memory = mmap(NULL, page_round(bytes), PROT_READ | PROT_WRITE,
 			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -67,13 +67,13 @@ static int choose_sizes(struct rsocket *rs)
 	return 0;
 }
 
-static int open_memory(struct rsocket *rs)
+static int queue_open_memory(struct rsocket *rs)
 {
 	struct rs_stream *stream = &rs->stream;
 
 	stream->ring_mapped = page_round(stream->in.size) + stream->receives * RS_CONTROL_BYTES;
-	stream->ring = map(stream->ring_mapped);
-	stream->queue.memory = map(stream->queue.size);
+	stream->ring = queue_map(stream->ring_mapped);
+	stream->queue.memory = queue_map(stream->queue.size);
 	stream->queue.ends = calloc(stream->queue.slots, sizeof(*stream->queue.ends));
 	if (rs->options.iomaps)
 		stream->peer_maps = calloc(rs->options.iomaps, sizeof(*stream->peer_maps));
@@ -88,7 +88,7 @@ static int open_memory(struct rsocket *rs)
 	return stream->send_mr ? 0 : errno;
 }
 
-static int open_queues(struct rsocket *rs)
+static int queue_open_queues(struct rsocket *rs)
 {
 	struct rs_stream *stream = &rs->stream;
 	struct ibv_qp_init_attr attr = {
@@ -162,9 +162,9 @@ int rs_stream_open_locked(struct rsocket *rs, struct rs_hello *hello)
 	int err = choose_sizes(rs);
 
 	if (!err)
-		err = open_queues(rs);
+		err = queue_open_queues(rs);
 	if (!err)
-		err = open_memory(rs);
+		err = queue_open_memory(rs);
 	if (!err)
 		err = post_all_receives(stream);
 	if (err)
@@ -183,7 +183,7 @@ void rs_stream_start_locked(struct rsocket *rs, const struct rs_hello *peer)
 	rs->stream.out.limit = peer->messages;
 }
 
-static void unmap(void *memory, size_t bytes)
+static void queue_unmap(void *memory, size_t bytes)
 {
 	if (memory)
 		munmap(memory, page_round(bytes));
@@ -208,8 +208,8 @@ void rs_stream_close(struct rsocket *rs)
 	}
 	if (stream->channel)
 		ibv_destroy_comp_channel(stream->channel);
-	unmap(stream->ring, stream->ring_mapped);
-	unmap(stream->queue.memory, stream->queue.size);
+	queue_unmap(stream->ring, stream->ring_mapped);
+	queue_unmap(stream->queue.memory, stream->queue.size);
 	free(stream->queue.ends);
 	free(stream->peer_maps);
 	stream->qp = NULL;
@@ -324,13 +324,13 @@ void rs_give_credit_locked(struct rsocket *rs)
 
 /* ---- completions ---- */
 
-static void sent(struct rs_send_queue *queue, uint32_t sequence)
+static void queue_sent(struct rs_send_queue *queue, uint32_t sequence)
 {
 	queue->tail = queue->ends[sequence % queue->slots];
 	queue->done = sequence + 1;
 }
 
-static int take_control(struct rsocket *rs, const struct ibv_wc *wc) REQUIRES(rs->lock)
+static int queue_take_control(struct rsocket *rs, const struct ibv_wc *wc) REQUIRES(rs->lock)
 {
 	struct rs_stream *stream = &rs->stream;
 	struct rs_control control;
@@ -363,7 +363,7 @@ static int take_receive(struct rsocket *rs, const struct ibv_wc *wc) REQUIRES(rs
 	if (rs->state == RS_ACCEPTING)		/* the RTU is late or lost */
 		rs->state = RS_CONNECTED;
 	if (wc->opcode != IBV_WC_RECV_RDMA_WITH_IMM)
-		return take_control(rs, wc);
+		return queue_take_control(rs, wc);
 	if (stream->peer_done || ntohl(wc->imm_data) != wc->byte_len ||
 	    !rs_flow_in_arrived(&stream->in, wc->byte_len))
 		return EPROTO;
@@ -396,7 +396,7 @@ static unsigned take_batch(struct rsocket *rs, const struct ibv_wc *wc, int coun
 		if (wc[i].status != IBV_WC_SUCCESS) {
 			take_failure(rs, &wc[i]);
 		} else if (!(wc[i].wr_id & RECEIVE_TAG)) {
-			sent(&rs->stream.queue, (uint32_t)wc[i].wr_id);
+			queue_sent(&rs->stream.queue, (uint32_t)wc[i].wr_id);
 		} else {
 			if (rs->state != RS_CLOSED && take_receive(rs, &wc[i])) {
 				explain("rsocket %d: the peer violates the rsocket protocol: "

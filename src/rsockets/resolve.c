@@ -37,7 +37,7 @@ static void free_destination(struct rsocket *rs, struct rs_destination *destinat
 	free(destination);
 }
 
-static bool same_address(const struct sockaddr_storage *a, const struct sockaddr *b)
+static bool resolve_same_address(const struct sockaddr_storage *a, const struct sockaddr *b)
 {
 	const struct sockaddr_in *a4 = (const struct sockaddr_in *)a;
 	const struct sockaddr_in6 *a6 = (const struct sockaddr_in6 *)a;
@@ -52,14 +52,14 @@ static bool same_address(const struct sockaddr_storage *a, const struct sockaddr
 	       !memcmp(&a6->sin6_addr, &b6->sin6_addr, sizeof(a6->sin6_addr));
 }
 
-static struct rs_destination *find(struct rsocket *rs, const struct sockaddr *address)
+static struct rs_destination *resolve_find(struct rsocket *rs, const struct sockaddr *address)
 {
 	struct list *node;
 
 	list_for_each(node, &rs->datagram.destinations) {
 		struct rs_destination *destination = list_entry(node, struct rs_destination, node);
 
-		if (same_address(&destination->address, address))
+		if (resolve_same_address(&destination->address, address))
 			return destination;
 	}
 	return NULL;
@@ -91,7 +91,7 @@ static bool is_any(const struct sockaddr *address)
 		IN6_IS_ADDR_UNSPECIFIED(&v6->sin6_addr);
 }
 
-static void set_port(struct sockaddr_storage *address, uint16_t port)
+static void resolve_set_port(struct sockaddr_storage *address, uint16_t port)
 {
 	if (address->ss_family == AF_INET)
 		((struct sockaddr_in *)address)->sin_port = port;
@@ -100,7 +100,7 @@ static void set_port(struct sockaddr_storage *address, uint16_t port)
 }
 
 /* The question needs a port of its own, so it goes out from port 0 of our address. */
-static int ask(struct rsocket *rs, struct rs_destination *destination)
+static int resolve_ask(struct rsocket *rs, struct rs_destination *destination)
 {
 	struct sockaddr_storage source = rs->id->route.addr.src_storage;
 	bool any = is_any((struct sockaddr *)&source) ||
@@ -110,7 +110,7 @@ static int ask(struct rsocket *rs, struct rs_destination *destination)
 		destination->id = NULL;
 		return errno;
 	}
-	set_port(&source, 0);
+	resolve_set_port(&source, 0);
 	if (rdma_resolve_addr(destination->id, any ? NULL : (struct sockaddr *)&source,
 			      (struct sockaddr *)&destination->address, RESOLVE_MS))
 		return errno;
@@ -120,7 +120,7 @@ static int ask(struct rsocket *rs, struct rs_destination *destination)
 int rs_destination_get_locked(struct rsocket *rs, const struct sockaddr *address,
 			      struct rs_destination **found)
 {
-	struct rs_destination *destination = find(rs, address);
+	struct rs_destination *destination = resolve_find(rs, address);
 	int err;
 
 	if (destination && destination->state == RS_UNKNOWN &&
@@ -144,7 +144,7 @@ int rs_destination_get_locked(struct rsocket *rs, const struct sockaddr *address
 	list_add_tail(rs->datagram.destinations.next, &destination->node);
 	rs->datagram.destination_count++;
 	rs->datagram.looking++;
-	err = ask(rs, destination);
+	err = resolve_ask(rs, destination);
 	if (err) {
 		free_destination(rs, destination);
 		return err;
@@ -155,8 +155,8 @@ int rs_destination_get_locked(struct rsocket *rs, const struct sockaddr *address
 
 /* ---- events ---- */
 
-static void settle(struct rsocket *rs, struct rs_destination *destination,
-		   enum rs_destination_state state) REQUIRES(rs->lock)
+static void resolve_settle(struct rsocket *rs, struct rs_destination *destination,
+			   enum rs_destination_state state) REQUIRES(rs->lock)
 {
 	if (destination->state == RS_LOOKING)
 		rs->datagram.looking--;
@@ -170,7 +170,7 @@ static void not_found(struct rsocket *rs, struct rs_destination *destination, in
 	destination->error = err;
 	destination->remote = remote;
 	destination->since_ns = rs_now_ns();
-	settle(rs, destination, RS_UNKNOWN);
+	resolve_settle(rs, destination, RS_UNKNOWN);
 }
 
 /* Our question is on its way once the link is there to be named in it. */
@@ -187,14 +187,14 @@ static int connect_datagram(struct rsocket *rs, struct rs_destination *destinati
 	if (err)
 		return err;
 	destination->source = id->route.addr.src_storage;
-	set_port(&destination->source, rdma_get_src_port(rs->id));
+	resolve_set_port(&destination->source, rdma_get_src_port(rs->id));
 	param.qp_num = destination->link->qp->qp_num;
 	rs_hello_write(&hello, bytes);
 	return rdma_connect(id, &param) ? errno : 0;
 }
 
-static int found(struct rsocket *rs, struct rs_destination *destination,
-		 const struct rdma_ud_param *param) REQUIRES(rs->lock)
+static int resolve_found(struct rsocket *rs, struct rs_destination *destination,
+			 const struct rdma_ud_param *param) REQUIRES(rs->lock)
 {
 	struct ibv_ah_attr attr = param->ah_attr;
 
@@ -203,7 +203,7 @@ static int found(struct rsocket *rs, struct rs_destination *destination,
 		return errno;
 	destination->qpn = param->qp_num;
 	destination->qkey = param->qkey;
-	settle(rs, destination, RS_KNOWN);
+	resolve_settle(rs, destination, RS_KNOWN);
 	return 0;
 }
 
@@ -220,7 +220,7 @@ static void destination_event(struct rsocket *rs, struct rs_destination *destina
 		err = connect_datagram(rs, destination);
 		break;
 	case RDMA_CM_EVENT_ESTABLISHED:
-		err = found(rs, destination, &event->param.ud);
+		err = resolve_found(rs, destination, &event->param.ud);
 		break;
 	case RDMA_CM_EVENT_ADDR_ERROR:
 	case RDMA_CM_EVENT_ROUTE_ERROR:
@@ -239,7 +239,8 @@ static void destination_event(struct rsocket *rs, struct rs_destination *destina
 }
 
 /* Somebody asks for us: tell the number of our queue pair on that device. */
-static void answer(struct rsocket *rs, struct rdma_cm_id *id, bool understood) REQUIRES(rs->lock)
+static void resolve_answer(struct rsocket *rs, struct rdma_cm_id *id, bool understood)
+	REQUIRES(rs->lock)
 {
 	struct rdma_conn_param param = { 0 };
 	struct rs_link *link;
@@ -273,7 +274,7 @@ static void datagram_event(struct rsocket *rs, struct rdma_cm_event *event) REQU
 			     !rs_hello_read(event->param.ud.private_data,
 					    event->param.ud.private_data_len, &hello, &version);
 		rdma_ack_cm_event(event);
-		answer(rs, id, understood);
+		resolve_answer(rs, id, understood);
 		return;
 	}
 	destination = id->context;
@@ -295,7 +296,7 @@ static struct lock service_lock = LOCK_INITIALIZER;
 static int service_fd = -1;
 static unsigned service_generation GUARDED_BY(service_lock);
 
-static void serve(int fd)
+static void resolve_serve(int fd)
 {
 	struct rsocket *rs = rs_get(fd);
 	struct rdma_cm_event *event;
@@ -309,7 +310,7 @@ static void serve(int fd)
 	rs_put(rs);
 }
 
-static void *service(void *argument)
+static void *resolve_service(void *argument)
 {
 	int fd = (int)(intptr_t)argument, count;
 	struct epoll_event events[16];
@@ -317,7 +318,7 @@ static void *service(void *argument)
 	for (;;) {
 		count = epoll_wait(fd, events, 16, -1);
 		for (int i = 0; i < count; i++)
-			serve(events[i].data.fd);
+			resolve_serve(events[i].data.fd);
 	}
 	return NULL;
 }
@@ -333,7 +334,7 @@ static int start_thread(int fd)
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(&thread, &attr, service, (void *)(intptr_t)fd);
+	err = pthread_create(&thread, &attr, resolve_service, (void *)(intptr_t)fd);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	pthread_attr_destroy(&attr);
 	return err;

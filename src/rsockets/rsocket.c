@@ -207,20 +207,20 @@ int rlisten(int socket, int backlog)
 	return rs_result(err);
 }
 
-static bool has_request(struct rsocket *rs) REQUIRES(rs->lock)
+static bool rsocket_has_request(struct rsocket *rs) REQUIRES(rs->lock)
 {
 	return rs->state != RS_LISTENING || rs->error || !list_empty(&rs->stream.requests);
 }
 
 /* The next request, taken out. 0 or errno. */
-static int take_request(struct rsocket *rs, struct rs_request **request)
+static int rsocket_take_request(struct rsocket *rs, struct rs_request **request)
 {
 	struct list *node;
 	int err = EINVAL;
 
 	lock_acquire(&rs->lock);
 	if (rs->type == SOCK_STREAM && rs->state == RS_LISTENING)
-		err = rs_wait_locked(rs, has_request, RS_READ,
+		err = rs_wait_locked(rs, rsocket_has_request, RS_READ,
 				     rs_deadline_ns(rs, 0, rs->options.receive_timeout_ms));
 	if (!err && rs->error)
 		err = rs_take_error_locked(rs, 0);
@@ -274,7 +274,7 @@ int raccept(int socket, struct sockaddr *addr, socklen_t *addrlen)
 
 	if (!listener)
 		return -1;
-	err = take_request(listener, &request);
+	err = rsocket_take_request(listener, &request);
 	if (!err)
 		err = accept_request(listener, request, &rs);
 	rs_put(listener);
@@ -377,14 +377,15 @@ int rshutdown(int socket, int how)
 #define LINGER_OWED_NS	500000000
 #define LINGER_LOOK_NS	100000000
 
-static int64_t sooner(int64_t a_ns, int64_t b_ns)
+static int64_t rsocket_min_ns(int64_t a_ns, int64_t b_ns)
 {
 	return a_ns < b_ns ? a_ns : b_ns;
 }
 
 static int64_t deadline_for_handlers(int64_t deadline_ns)
 {
-	return call_is_owed() ? sooner(deadline_ns, rs_now_ns() + LINGER_OWED_NS) : deadline_ns;
+	return call_is_owed() ? rsocket_min_ns(deadline_ns, rs_now_ns() + LINGER_OWED_NS)
+			      : deadline_ns;
 }
 
 /*
@@ -392,7 +393,7 @@ static int64_t deadline_for_handlers(int64_t deadline_ns)
  * the peer's application. So this takes a round trip, or until the transport gives up; or until
  * a signal handler has been waiting for us for so long.
  */
-static void linger(struct rsocket *rs) REQUIRES(rs->lock)
+static void rsocket_linger(struct rsocket *rs) REQUIRES(rs->lock)
 {
 	const struct linger *linger = &rs->options.linger;
 	int64_t deadline_ns = RS_FOREVER;
@@ -409,7 +410,7 @@ static void linger(struct rsocket *rs) REQUIRES(rs->lock)
 	do {
 		deadline_ns = deadline_for_handlers(deadline_ns);
 		err = rs_wait_locked(rs, rs_all_sent_locked, RS_WRITE,
-				     sooner(deadline_ns, rs_now_ns() + LINGER_LOOK_NS));
+				     rsocket_min_ns(deadline_ns, rs_now_ns() + LINGER_LOOK_NS));
 	} while (err == EINTR || (err == EAGAIN && rs_now_ns() < deadline_ns));
 }
 
@@ -442,7 +443,7 @@ int rclose(int socket)
 	lock_acquire(&rs->lock);
 	if (rs->type == SOCK_STREAM) {
 		if (rs->state == RS_ACCEPTING || rs->state == RS_CONNECTED)
-			linger(rs);
+			rsocket_linger(rs);
 		rs_end_locked(rs, 0);
 	}
 	rs->closing = true;

@@ -19,7 +19,7 @@ enum { PIECE = 64 << 10 };
 
 /* ---- what is true of the connection ---- */
 
-static bool settled(struct rsocket *rs) REQUIRES(rs->lock)
+static bool stream_is_settled(struct rsocket *rs) REQUIRES(rs->lock)
 {
 	return rs->state != RS_RESOLVING && rs->state != RS_CONNECTING && rs->state != RS_ACCEPTING;
 }
@@ -38,7 +38,7 @@ int rs_stream_ready_locked(struct rsocket *rs, int64_t deadline_ns)
 
 	if (rs->state == RS_CONNECTED)
 		return 0;
-	err = rs_wait_locked(rs, settled, RS_READ, deadline_ns);
+	err = rs_wait_locked(rs, stream_is_settled, RS_READ, deadline_ns);
 	if (err)
 		return err;
 	if (rs->state == RS_OPEN || rs->state == RS_LISTENING)
@@ -115,8 +115,8 @@ static size_t copy_out(struct rs_stream *stream, struct rs_cursor *to, size_t av
  * One round: 0 when something was copied or the end was reached (@count tells). Under both locks;
  * drops rs->lock while it copies. @skip: bytes that MSG_PEEK saw in earlier rounds.
  */
-static int receive_some(struct rsocket *rs, struct rs_cursor *to, bool peek, size_t skip,
-			size_t *count) REQUIRES(rs->lock)
+static int stream_receive_some(struct rsocket *rs, struct rs_cursor *to, bool peek, size_t skip,
+			       size_t *count) REQUIRES(rs->lock)
 {
 	struct rs_stream *stream = &rs->stream;
 	size_t available;
@@ -151,7 +151,7 @@ static ssize_t receive_locked(struct rsocket *rs, struct rs_cursor *to, int flag
 	int err;
 
 	do {
-		err = receive_some(rs, to, peek, peek ? total : 0, &count);
+		err = stream_receive_some(rs, to, peek, peek ? total : 0, &count);
 		if (!err && !count)
 			break;			/* the end of the stream */
 		total += count;
@@ -253,7 +253,7 @@ static bool fits_inline(struct rsocket *rs, struct rs_cursor *from)
 	return from->left <= rs->options.inline_bytes && rs_cursor_piece(from, &at) == from->left;
 }
 
-static int send_some(struct rsocket *rs, struct rs_cursor *from)
+static int stream_send_some(struct rsocket *rs, struct rs_cursor *from)
 	REQUIRES(rs->send_lock, rs->lock)
 {
 	struct rs_stream *stream = &rs->stream;
@@ -286,7 +286,7 @@ ssize_t rs_stream_send(struct rsocket *rs, struct rs_cursor *from, int flags)
 	lock_acquire(&rs->send_lock);
 	lock_acquire(&rs->lock);
 	while (!err && from->left) {
-		err = send_some(rs, from);
+		err = stream_send_some(rs, from);
 		if (err == EAGAIN)
 			err = wait_without(rs, &rs->send_lock, rs_stream_writable_locked, RS_WRITE,
 					   deadline_ns);

@@ -57,7 +57,7 @@ static struct lock *entry_lock(int fd)
 	return &entry_locks[fd % LOCKS];
 }
 
-static struct rsocket **entry(int fd)
+static struct rsocket **rs_table_entry(int fd)
 {
 	struct page *page;
 
@@ -81,7 +81,7 @@ static struct rsocket **make_entry(int fd)
 		__atomic_store_n(&pages[fd >> PAGE_BITS], page, __ATOMIC_RELEASE);
 	}
 	lock_release(&grow_lock);
-	return entry(fd);
+	return rs_table_entry(fd);
 }
 
 int rs_table_add(struct rsocket *rs)
@@ -100,7 +100,7 @@ int rs_table_add(struct rsocket *rs)
 
 struct rsocket *rs_get(int fd)
 {
-	struct rsocket **place = entry(fd), *rs = NULL;
+	struct rsocket **place = rs_table_entry(fd), *rs = NULL;
 
 	if (place && __atomic_load_n(place, __ATOMIC_RELAXED)) {
 		lock_acquire(entry_lock(fd));
@@ -132,7 +132,7 @@ void rs_put(struct rsocket *rs)
 
 struct rsocket *rs_table_remove(int fd)
 {
-	struct rsocket **place = entry(fd), *rs = NULL;
+	struct rsocket **place = rs_table_entry(fd), *rs = NULL;
 
 	if (place) {
 		lock_acquire(entry_lock(fd));

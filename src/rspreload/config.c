@@ -126,7 +126,7 @@ static void read_config(void)
 	fclose(file);
 }
 
-static bool fits(int rule, int value)
+static bool preload_config_fits(int rule, int value)
 {
 	return rule == ANY || rule == value;
 }
@@ -144,8 +144,9 @@ bool config_takes(int domain, int type, int protocol)
 	if (!configured)
 		return type == SOCK_STREAM;
 	for (int i = 0; i < rule_count; i++)
-		if (fits(rules[i].domain, domain) && fits(rules[i].type, type) &&
-		    fits(rules[i].protocol, protocol))
+		if (preload_config_fits(rules[i].domain, domain) &&
+		    preload_config_fits(rules[i].type, type) &&
+		    preload_config_fits(rules[i].protocol, protocol))
 			return true;
 	return false;
 }

@@ -30,7 +30,7 @@ static struct twin *rdma_twin(int fd)
 	return NULL;
 }
 
-static ssize_t sent(struct twin *twin, ssize_t result, size_t wanted)
+static ssize_t preload_sent(struct twin *twin, ssize_t result, size_t wanted)
 {
 	/* EPOLLET: a send that found no room may be told of room again. */
 	if (result < (ssize_t)wanted)
@@ -39,13 +39,13 @@ static ssize_t sent(struct twin *twin, ssize_t result, size_t wanted)
 	return result;
 }
 
-static ssize_t received(struct twin *twin, ssize_t result)
+static ssize_t preload_received(struct twin *twin, ssize_t result)
 {
 	twin_put(twin);
 	return result;
 }
 
-static size_t total(const struct iovec *iov, size_t count)
+static size_t preload_total(const struct iovec *iov, size_t count)
 {
 	size_t bytes = 0;
 
@@ -60,24 +60,24 @@ ssize_t read(int fd, void *to, size_t count)
 {
 	struct twin *twin = rdma_twin(fd);
 
-	return twin ? received(twin, RDMA_CALL(rread(twin->rs, to, count))) :
-		REAL(read)(fd, to, count);
+	return twin ? preload_received(twin, RDMA_CALL(rread(twin->rs, to, count)))
+		    : REAL(read)(fd, to, count);
 }
 
 ssize_t readv(int fd, const struct iovec *iov, int count)
 {
 	struct twin *twin = rdma_twin(fd);
 
-	return twin ? received(twin, RDMA_CALL(rreadv(twin->rs, iov, count))) :
-		REAL(readv)(fd, iov, count);
+	return twin ? preload_received(twin, RDMA_CALL(rreadv(twin->rs, iov, count)))
+		    : REAL(readv)(fd, iov, count);
 }
 
 ssize_t recv(int fd, void *to, size_t length, int flags)
 {
 	struct twin *twin = rdma_twin(fd);
 
-	return twin ? received(twin, RDMA_CALL(rrecv(twin->rs, to, length, flags))) :
-		REAL(recv)(fd, to, length, flags);
+	return twin ? preload_received(twin, RDMA_CALL(rrecv(twin->rs, to, length, flags)))
+		    : REAL(recv)(fd, to, length, flags);
 }
 
 ssize_t recvfrom(int fd, void *restrict to, size_t length, int flags,
@@ -85,17 +85,17 @@ ssize_t recvfrom(int fd, void *restrict to, size_t length, int flags,
 {
 	struct twin *twin = rdma_twin(fd);
 
-	return twin ? received(twin, RDMA_CALL(rrecvfrom(twin->rs, to, length, flags, address,
-							 bytes))) :
-		REAL(recvfrom)(fd, to, length, flags, address, bytes);
+	return twin ? preload_received(twin, RDMA_CALL(rrecvfrom(twin->rs, to, length, flags,
+								 address, bytes)))
+		    : REAL(recvfrom)(fd, to, length, flags, address, bytes);
 }
 
 ssize_t recvmsg(int fd, struct msghdr *message, int flags)
 {
 	struct twin *twin = rdma_twin(fd);
 
-	return twin ? received(twin, RDMA_CALL(rrecvmsg(twin->rs, message, flags))) :
-		REAL(recvmsg)(fd, message, flags);
+	return twin ? preload_received(twin, RDMA_CALL(rrecvmsg(twin->rs, message, flags)))
+		    : REAL(recvmsg)(fd, message, flags);
 }
 
 /* The time-out, if there is one, is looked at after each message, as the kernel does. */
@@ -131,25 +131,25 @@ ssize_t write(int fd, const void *from, size_t count)
 {
 	struct twin *twin = rdma_twin(fd);
 
-	return twin ? sent(twin, RDMA_CALL(rwrite(twin->rs, from, count)), count) :
-		REAL(write)(fd, from, count);
+	return twin ? preload_sent(twin, RDMA_CALL(rwrite(twin->rs, from, count)), count)
+		    : REAL(write)(fd, from, count);
 }
 
 ssize_t writev(int fd, const struct iovec *iov, int count)
 {
 	struct twin *twin = rdma_twin(fd);
 
-	return twin ? sent(twin, RDMA_CALL(rwritev(twin->rs, iov, count)),
-			   count > 0 ? total(iov, (size_t)count) : 0) :
-		REAL(writev)(fd, iov, count);
+	return twin ? preload_sent(twin, RDMA_CALL(rwritev(twin->rs, iov, count)),
+				   count > 0 ? preload_total(iov, (size_t)count) : 0)
+		    : REAL(writev)(fd, iov, count);
 }
 
 ssize_t send(int fd, const void *from, size_t length, int flags)
 {
 	struct twin *twin = rdma_twin(fd);
 
-	return twin ? sent(twin, RDMA_CALL(rsend(twin->rs, from, length, flags)), length) :
-		REAL(send)(fd, from, length, flags);
+	return twin ? preload_sent(twin, RDMA_CALL(rsend(twin->rs, from, length, flags)), length)
+		    : REAL(send)(fd, from, length, flags);
 }
 
 ssize_t sendto(int fd, const void *from, size_t length, int flags, const struct sockaddr *address,
@@ -157,18 +157,20 @@ ssize_t sendto(int fd, const void *from, size_t length, int flags, const struct 
 {
 	struct twin *twin = rdma_twin(fd);
 
-	return twin ? sent(twin, RDMA_CALL(rsendto(twin->rs, from, length, flags, address, bytes)),
-			   length) :
-		REAL(sendto)(fd, from, length, flags, address, bytes);
+	return twin ? preload_sent(
+			      twin,
+			      RDMA_CALL(rsendto(twin->rs, from, length, flags, address, bytes)),
+			      length)
+		    : REAL(sendto)(fd, from, length, flags, address, bytes);
 }
 
 ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
 {
 	struct twin *twin = rdma_twin(fd);
 
-	return twin ? sent(twin, RDMA_CALL(rsendmsg(twin->rs, message, flags)),
-			   total(message->msg_iov, message->msg_iovlen)) :
-		REAL(sendmsg)(fd, message, flags);
+	return twin ? preload_sent(twin, RDMA_CALL(rsendmsg(twin->rs, message, flags)),
+				   preload_total(message->msg_iov, message->msg_iovlen))
+		    : REAL(sendmsg)(fd, message, flags);
 }
 
 int sendmmsg(int fd, struct mmsghdr *messages, unsigned int count, int flags)
@@ -185,7 +187,7 @@ int sendmmsg(int fd, struct mmsghdr *messages, unsigned int count, int flags)
 			break;
 		messages[done++].msg_len = (unsigned)result;
 	}
-	sent(twin, result, result < 0);
+	preload_sent(twin, result, result < 0);
 	return done || result >= 0 ? (int)done : -1;
 }
 
@@ -227,8 +229,8 @@ ssize_t sendfile64(int out, int in, off64_t *offset, size_t count)
 {
 	struct twin *twin = rdma_twin(out);
 
-	return twin ? sent(twin, copy_file(twin, in, offset, count), count) :
-		REAL(sendfile64)(out, in, offset, count);
+	return twin ? preload_sent(twin, copy_file(twin, in, offset, count), count)
+		    : REAL(sendfile64)(out, in, offset, count);
 }
 
 ssize_t sendfile(int out, int in, off_t *offset, size_t count)
@@ -244,7 +246,7 @@ ssize_t __recvfrom_chk(int fd, void *restrict to, size_t length, size_t size, in
 		       struct sockaddr *restrict address, socklen_t *restrict bytes);
 
 /* The program is about to write over the end of its buffer. */
-static void check(size_t length, size_t size)
+static void preload_check(size_t length, size_t size)
 {
 	if (length > size)
 		abort();
@@ -252,19 +254,19 @@ static void check(size_t length, size_t size)
 
 ssize_t __read_chk(int fd, void *to, size_t count, size_t size)
 {
-	check(count, size);
+	preload_check(count, size);
 	return read(fd, to, count);
 }
 
 ssize_t __recv_chk(int fd, void *to, size_t length, size_t size, int flags)
 {
-	check(length, size);
+	preload_check(length, size);
 	return recv(fd, to, length, flags);
 }
 
 ssize_t __recvfrom_chk(int fd, void *restrict to, size_t length, size_t size, int flags,
 		       struct sockaddr *restrict address, socklen_t *restrict bytes)
 {
-	check(length, size);
+	preload_check(length, size);
 	return recvfrom(fd, to, length, flags, address, bytes);
 }

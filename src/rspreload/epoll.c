@@ -295,7 +295,8 @@ static int report_kernel(int epfd, struct epoll_event *events, int most)
 	return count < 0 ? count : kept;
 }
 
-static int wait_once(int epfd, struct epoll_event *events, int most, int64_t deadline_ns)
+static int preload_epoll_wait_once(int epfd, struct epoll_event *events, int most,
+				   int64_t deadline_ns)
 {
 	nfds_t count;
 	struct pollfd *fds = list_members(epfd, &count);
@@ -331,8 +332,8 @@ static bool has_members(int epfd)
 	return found;
 }
 
-static int wait_for(int epfd, struct epoll_event *events, int most, int timeout_ms,
-		    const sigset_t *mask)
+static int preload_epoll_wait_for(int epfd, struct epoll_event *events, int most, int timeout_ms,
+				  const sigset_t *mask)
 {
 	int64_t deadline_ns = poll_deadline_ns(timeout_ms);
 	int ready = 0;
@@ -345,7 +346,7 @@ static int wait_for(int epfd, struct epoll_event *events, int most, int timeout_
 	if (mask)
 		pthread_sigmask(SIG_SETMASK, mask, &old);
 	do
-		ready = wait_once(epfd, events, most, deadline_ns);
+		ready = preload_epoll_wait_once(epfd, events, most, deadline_ns);
 	while (!ready && poll_left_ms(deadline_ns));
 	if (mask)
 		pthread_sigmask(SIG_SETMASK, &old, NULL);
@@ -369,7 +370,8 @@ static int wait_plain(int epfd, struct epoll_event *events, int most, int timeou
 		if (!set || events[i].data.ptr != set)
 			events[kept++] = events[i];
 	lock_release(&sets_lock);
-	return kept ? kept : wait_for(epfd, events, most, poll_left_ms(deadline_ns), mask);
+	return kept ? kept
+		    : preload_epoll_wait_for(epfd, events, most, poll_left_ms(deadline_ns), mask);
 }
 
 int epoll_pwait(int epfd, struct epoll_event *events, int most, int timeout, const sigset_t *mask)
@@ -378,7 +380,7 @@ int epoll_pwait(int epfd, struct epoll_event *events, int most, int timeout, con
 		return REAL(epoll_pwait)(epfd, events, most, timeout, mask);
 	if (!has_members(epfd))
 		return wait_plain(epfd, events, most, timeout, mask);
-	return wait_for(epfd, events, most, timeout, mask);
+	return preload_epoll_wait_for(epfd, events, most, timeout, mask);
 }
 
 int epoll_wait(int epfd, struct epoll_event *events, int most, int timeout)

@@ -63,7 +63,7 @@ static void follow_blocking(const struct twin *twin, bool nonblocking)
 		RDMA_CALL(rfcntl(twin->rs, F_SETFL, nonblocking ? (long)O_NONBLOCK : 0L));
 }
 
-static int control(int fd, int command, void *argument)
+static int preload_option_control(int fd, int command, void *argument)
 {
 	struct twin *twin = twin_get(fd);
 	int result = REAL(fcntl)(fd, command, argument);
@@ -87,7 +87,7 @@ int fcntl(int fd, int command, ...)
 	va_start(arguments, command);
 	argument = va_arg(arguments, void *);
 	va_end(arguments);
-	return control(fd, command, argument);
+	return preload_option_control(fd, command, argument);
 }
 
 int fcntl64(int fd, int command, ...) __attribute__((alias("fcntl")));

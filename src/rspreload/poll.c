@@ -79,7 +79,7 @@ static unsigned places_of(const struct twin *twin)
 }
 
 /* Results go to the program's array; references are given back. Returns ready entries. */
-static int collect(struct request *request, const unsigned char *widths)
+static int preload_poll_collect(struct request *request, const unsigned char *widths)
 {
 	const struct pollfd *place = request->places;
 	int ready = 0;
@@ -123,11 +123,11 @@ static int poll_with(struct request *request, unsigned char *widths, int64_t dea
 			for (nfds_t i = 0; i < used; i++)
 				request->places[i].revents = 0;
 		if (result < 0) {
-			collect(request, widths);
+			preload_poll_collect(request, widths);
 			errno = saved;
 			return -1;
 		}
-		result = collect(request, widths);
+		result = preload_poll_collect(request, widths);
 		if (result || !request->moved || !poll_left_ms(deadline_ns))
 			return result;
 	}
@@ -266,7 +266,8 @@ static int list_fds(int count, const fd_set *in, const fd_set *out, const fd_set
 	return used;
 }
 
-static int give_set(fd_set *set, const struct pollfd *fds, int count, short wanted, short events)
+static int preload_poll_give_set(fd_set *set, const struct pollfd *fds, int count, short wanted,
+				 short events)
 {
 	int ready = 0;
 
@@ -294,9 +295,9 @@ static int select_listed(int count, fd_set *in, fd_set *out, fd_set *bad, struct
 	clear_set(in, count);
 	clear_set(out, count);
 	clear_set(bad, count);
-	return give_set(in, fds, used, POLLIN, POLLIN | POLLHUP | POLLERR) +
-	       give_set(out, fds, used, POLLOUT, POLLOUT | POLLERR) +
-	       give_set(bad, fds, used, POLLPRI, POLLPRI);
+	return preload_poll_give_set(in, fds, used, POLLIN, POLLIN | POLLHUP | POLLERR) +
+	       preload_poll_give_set(out, fds, used, POLLOUT, POLLOUT | POLLERR) +
+	       preload_poll_give_set(bad, fds, used, POLLPRI, POLLPRI);
 }
 
 /* True: twins are among them, and *result is the answer. */

@@ -19,7 +19,7 @@
 enum { KIND = ~(SOCK_NONBLOCK | SOCK_CLOEXEC) };
 
 /* A call from Verbatim's own libraries, from a thread of theirs. */
-static bool is_own(const void *caller)
+static bool preload_socket_is_own(const void *caller)
 {
 	static const char *const own[] = { "/libverbatim-core.so", "/libibverbs.so.1",
 					   "/librdmacm.so.1" };
@@ -38,7 +38,7 @@ static bool is_own(const void *caller)
 /* ---- socket ---- */
 
 /* Gives the kernel socket @fd the twin @rs. Without memory it stays what it is. */
-static struct twin *pair(int fd, int rs)
+static struct twin *preload_socket_pair(int fd, int rs)
 {
 	struct twin *twin = twin_new(rs);
 
@@ -56,13 +56,14 @@ int socket(int domain, int type, int protocol)
 	int saved = errno;
 	struct twin *twin;
 
-	if (fd < 0 || is_own(__builtin_return_address(0)) || !config_takes(domain, kind, protocol))
+	if (fd < 0 || preload_socket_is_own(__builtin_return_address(0)) ||
+	    !config_takes(domain, kind, protocol))
 		return fd;
 	twin_remove(fd);			/* closed behind our back */
 	rs = RDMA_CALL(rsocket(domain, type | SOCK_CLOEXEC, protocol));
 	if (rs >= 0) {
 		config_apply(rs);
-		twin = pair(fd, rs);
+		twin = preload_socket_pair(fd, rs);
 		if (twin && kind == SOCK_DGRAM) {
 			twin->datagram = true;
 			twin->mode = TWIN_RDMA;
@@ -132,7 +133,7 @@ int listen(int fd, int backlog)
 /* ---- accept ---- */
 
 /* A kernel socket for a descriptor, and what was accepted as its twin. */
-static int adopt(int rs, int flags, sa_family_t family)
+static int preload_socket_adopt(int rs, int flags, sa_family_t family)
 {
 	int fd = REAL(socket)(family, SOCK_STREAM | flags, 0);
 	struct twin *twin;
@@ -142,7 +143,7 @@ static int adopt(int rs, int flags, sa_family_t family)
 		return -1;
 	}
 	twin_remove(fd);
-	twin = pair(fd, rs);
+	twin = preload_socket_pair(fd, rs);
 	if (!twin) {
 		REAL(close)(fd);
 		errno = ENOMEM;
@@ -167,7 +168,7 @@ static int accept_rsocket(struct twin *twin, struct sockaddr *address, socklen_t
 		memcpy(address, &peer, *length < bytes ? *length : bytes);
 		*length = bytes;
 	}
-	return adopt(rs, flags, peer.ss_family);
+	return preload_socket_adopt(rs, flags, peer.ss_family);
 }
 
 static int accept_either(struct twin *twin, int fd, struct sockaddr *address, socklen_t *length,
@@ -344,7 +345,7 @@ void closefrom(int lowest)
 }
 
 /* @copy is a new descriptor of the same socket. */
-static int share(struct twin *twin, int copy)
+static int preload_socket_share(struct twin *twin, int copy)
 {
 	if (copy >= 0 && twin && !twin_add(copy, twin))
 		return copy;			/* the reference is the descriptor's */
@@ -357,10 +358,10 @@ int dup(int fd)
 {
 	struct twin *twin = twin_get(fd);
 
-	return share(twin, REAL(dup)(fd));
+	return preload_socket_share(twin, REAL(dup)(fd));
 }
 
-static int duplicate(int fd, int copy, int flags)
+static int preload_socket_duplicate(int fd, int copy, int flags)
 {
 	struct twin *twin = twin_get(fd);
 	int result;
@@ -371,7 +372,7 @@ static int duplicate(int fd, int copy, int flags)
 	}
 	result = flags < 0 ? REAL(dup2)(fd, copy) : REAL(dup3)(fd, copy, flags);
 	if (fd != copy)
-		return share(twin, result);
+		return preload_socket_share(twin, result);
 	if (twin)
 		twin_put(twin);
 	return result;
@@ -379,12 +380,12 @@ static int duplicate(int fd, int copy, int flags)
 
 int dup2(int fd, int copy)
 {
-	return duplicate(fd, copy, -1);
+	return preload_socket_duplicate(fd, copy, -1);
 }
 
 int dup3(int fd, int copy, int flags)
 {
-	return duplicate(fd, copy, flags);
+	return preload_socket_duplicate(fd, copy, flags);
 }
 
 /* ---- names ---- */

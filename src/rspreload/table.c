@@ -24,7 +24,7 @@ static struct lock table_lock = LOCK_INITIALIZER;
 static int highest = -1;
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 
-static struct twin **entry(int fd)
+static struct twin **preload_table_entry(int fd)
 {
 	struct page *page;
 
@@ -48,7 +48,7 @@ static void after_fork(void)
 	lock_init(&table_lock);
 	epoll_after_fork();
 	for (int fd = 0; fd <= highest; fd++) {
-		struct twin **place = entry(fd);
+		struct twin **place = preload_table_entry(fd);
 
 		if (!place || !*place)
 			continue;
@@ -84,7 +84,7 @@ int twin_add(int fd, struct twin *twin)
 	lock_acquire(&table_lock);
 	if (fd >= 0 && fd >> PAGE_BITS < PAGES)
 		make_page(fd);
-	place = entry(fd);
+	place = preload_table_entry(fd);
 	if (place) {
 		old = *place;		/* closed behind our back */
 		__atomic_store_n(place, twin, __ATOMIC_RELAXED);
@@ -103,7 +103,7 @@ struct twin *twin_get(int fd)
 
 	if (inside)
 		return NULL;
-	place = entry(fd);
+	place = preload_table_entry(fd);
 	if (!place || !__atomic_load_n(place, __ATOMIC_RELAXED))
 		return NULL;
 	lock_acquire(&table_lock);
@@ -130,7 +130,7 @@ void twin_put(struct twin *twin)
 
 void twin_remove(int fd)
 {
-	struct twin **place = inside ? NULL : entry(fd), *twin = NULL;
+	struct twin **place = inside ? NULL : preload_table_entry(fd), *twin = NULL;
 
 	if (!place || !__atomic_load_n(place, __ATOMIC_RELAXED))
 		return;
@@ -144,7 +144,7 @@ void twin_remove(int fd)
 
 bool twin_is_at(const struct twin *twin, int fd)
 {
-	struct twin **place = entry(fd);
+	struct twin **place = preload_table_entry(fd);
 
 	return place && __atomic_load_n(place, __ATOMIC_RELAXED) == twin;
 }

@@ -21,7 +21,7 @@ static uint32_t slot_of(uint32_t qpn)
 	return qpn_slot(qpn);
 }
 
-static void release(struct ah *ah)
+static void ah_path_release(struct ah *ah)
 {
 	struct ah_path *entry = atomic_load_explicit(&ah->paths, memory_order_relaxed), *next;
 
@@ -76,7 +76,7 @@ void ah_path_prepare(struct ah *ah, uint32_t qpn, struct path_table *table)
 	entry = entry_new(ah, slot_of(qpn), table);
 	if (!entry)
 		return;
-	atomic_store_explicit(&ah->release, release, memory_order_relaxed);
+	atomic_store_explicit(&ah->release, ah_path_release, memory_order_relaxed);
 	entry->next = atomic_load_explicit(&ah->paths, memory_order_relaxed);
 	/* A1: synchronizes with R1. */
 	while (!atomic_compare_exchange_weak_explicit(&ah->paths, &entry->next, entry,

@@ -31,7 +31,7 @@ void completer_retire(struct call *call)
 	}
 }
 
-static void note_progress(struct call *call)
+static void completer_note_progress(struct call *call)
 {
 	struct requester *requester = &call->qp->requester;
 
@@ -41,7 +41,7 @@ static void note_progress(struct call *call)
 }
 
 /* PSNs of @wqe up to @end are answered: what they held of the path's window is free. */
-static void settle(struct qp *qp, const struct send_wqe *wqe, uint32_t end)
+static void completer_settle(struct qp *qp, const struct send_wqe *wqe, uint32_t end)
 {
 	struct requester *requester = &qp->requester;
 	uint32_t from = requester->una_psn, to = end;
@@ -59,12 +59,12 @@ static void settle(struct qp *qp, const struct send_wqe *wqe, uint32_t end)
 		requester->send_psn = end;
 }
 
-static void after_progress(struct call *call)
+static void completer_after_progress(struct call *call)
 {
 	struct requester *requester = &call->qp->requester;
 	uint64_t rtt_ns = 0;
 
-	note_progress(call);
+	completer_note_progress(call);
 	if (requester->timing && psn_before(requester->timing_psn, requester->una_psn)) {
 		requester->timing = false;
 		requester->loss.probe_backoff = 0;
@@ -104,10 +104,10 @@ static bool answered_until(struct call *call, uint32_t end)
 			break;
 		}
 		stop = psn_diff(end, wqe->last_psn) > 0 ? psn_add(wqe->last_psn, 1) : end;
-		settle(qp, wqe, stop);
+		completer_settle(qp, wqe, stop);
 	}
 	if (requester->una_psn != before)
-		after_progress(call);
+		completer_after_progress(call);
 	return whole;
 }
 
@@ -236,13 +236,13 @@ static void answered_data(struct call *call, struct send_wqe *wqe)
 	uint32_t end = psn_add(requester->una_psn, 1);
 	bool pause = end == wqe_chunk_end(qp, wqe, requester->una_psn);
 
-	settle(qp, wqe, end);
+	completer_settle(qp, wqe, end);
 	/* Within a piece do only what is needed: this runs for every packet. */
 	if (pause || (requester->timing && requester->timing_psn == psn_add(end, PSN_MASK)) ||
 	    requester->rnr_until_ns)
-		after_progress(call);
+		completer_after_progress(call);
 	else
-		note_progress(call);
+		completer_note_progress(call);
 }
 
 static void bad_response(struct call *call, enum ibv_wc_status status)

@@ -6,7 +6,7 @@
 
 #define STREAM_BEGINS 16u	/* requests in a row */
 
-static bool is_idle(const struct qp *qp)
+static bool direct_is_idle(const struct qp *qp)
 {
 	const struct requester *requester = &qp->requester;
 
@@ -19,7 +19,7 @@ struct send_wqe *transport_direct_next(struct qp *qp)
 	struct send_wqe *wqe;
 
 	if (qp->sq.tail == qp->sq.head || !qp_is(qp, QP_RELIABLE) || qp->state != IBV_QPS_RTS ||
-	    !is_idle(qp))
+	    !direct_is_idle(qp))
 		return NULL;
 	wqe = send_queue_at(&qp->sq, qp->sq.tail);
 	if (wqe->opcode == IBV_WR_RDMA_WRITE)

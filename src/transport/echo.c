@@ -76,7 +76,7 @@ static bool is_same_source(const struct echo *a, const struct echo *b)
 	       !memcmp(a->av.destination, b->av.destination, sizeof(a->av.destination));
 }
 
-static void owe(struct echoes *echoes, const struct echo *echo)
+static void echo_owe(struct echoes *echoes, const struct echo *echo)
 {
 	uint32_t i = 0;
 
@@ -114,7 +114,7 @@ void echo_note(struct call *call, const struct packet *packet, const struct rx_i
 	echo.av = way_back(qp, info, group);
 	if (group)
 		echo.group = path_group(info->destination);
-	owe(echoes, &echo);
+	echo_owe(echoes, &echo);
 	if (receives > echoes->receives_wanted)
 		echoes->receives_wanted = receives;
 }
@@ -129,7 +129,7 @@ static bool is_behind(const struct qp *qp, uint32_t receives_wanted)
 }
 
 /* Look again ever more rarely. */
-static void hold(struct qp *qp, uint64_t now_ns)
+static void echo_hold(struct qp *qp, uint64_t now_ns)
 {
 	struct echoes *echoes = qp->responder.echoes;
 	uint64_t waited_ns;
@@ -174,7 +174,7 @@ uint64_t echo_deadline(const struct qp *qp)
 	return echoes && echoes->held && !echoes->look ? echoes->check_ns : TIME_NEVER;
 }
 
-static void emit(struct pump *pump, const struct echo *echo)
+static void echo_emit(struct pump *pump, const struct echo *echo)
 {
 	struct qp *qp = pump->call->qp;
 	struct packet packet;
@@ -197,11 +197,11 @@ void echo_transmit(struct pump *pump)
 	if (!echoes->count)
 		return;
 	if (is_behind(qp, echoes->receives_wanted) && !is_overdue(echoes, now_ns)) {
-		hold(qp, now_ns);
+		echo_hold(qp, now_ns);
 		return;
 	}
 	while (echoes->count && pump_has_room(pump))
-		emit(pump, &echoes->echo[--echoes->count]);
+		echo_emit(pump, &echoes->echo[--echoes->count]);
 	if (!echoes->count)
 		echo_reset(qp);
 }
@@ -212,7 +212,8 @@ void echo_transmit(struct pump *pump)
  * The source of the echo selects the path: no other peer can release what is in flight. The members
  * of a group are not known.
  */
-static struct path *path_of(struct qp *qp, const struct packet *packet, const struct rx_info *info)
+static struct path *echo_path_of(struct qp *qp, const struct packet *packet,
+				 const struct rx_info *info)
 {
 	struct path_key key = { .slot = qpn_slot(packet->echo.qpn) };
 
@@ -227,7 +228,7 @@ static struct path *path_of(struct qp *qp, const struct packet *packet, const st
 void echo_receive(struct call *call, const struct packet *packet, const struct rx_info *info)
 {
 	struct qp *qp = call->qp;
-	struct path *path = path_of(qp, packet, info);
+	struct path *path = echo_path_of(qp, packet, info);
 
 	if (path && flow_echoed(path, qp->transport->run_queue, qp->number, packet->echo.psn,
 				call->now_ns))

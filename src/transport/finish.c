@@ -49,7 +49,7 @@ const char *wc_status_text(enum ibv_wc_status status)
 	}
 }
 
-static void push(struct call *call, struct cq *cq, const struct ibv_wc *wc, bool solicited)
+static void finish_push(struct call *call, struct cq *cq, const struct ibv_wc *wc, bool solicited)
 {
 	if (cq_push(cq, wc, solicited || wc->status != IBV_WC_SUCCESS, call->now_ns, call->effects))
 		return;
@@ -72,7 +72,7 @@ static enum ibv_wc_opcode wc_opcode(const struct send_wqe *wqe)
 }
 
 /* The ring slot may be reused from here on: do not touch @wqe after this. */
-static void retire(struct qp *qp, struct send_wqe *wqe)
+static void finish_retire(struct qp *qp, struct send_wqe *wqe)
 {
 	struct send_queue *queue = &qp->sq;
 
@@ -95,9 +95,9 @@ void finish_send(struct call *call, enum ibv_wc_status status)
 	bool wanted = status != IBV_WC_SUCCESS || (wqe->flags & IBV_SEND_SIGNALED);
 
 	assert(qp->sq.tail != qp->sq.head);
-	retire(qp, wqe);
+	finish_retire(qp, wqe);
 	if (wanted)
-		push(call, qp->send_cq, &wc, false);
+		finish_push(call, qp->send_cq, &wc, false);
 }
 
 void finish_recv(struct call *call, struct ibv_wc *wc, bool solicited)
@@ -108,7 +108,7 @@ void finish_recv(struct call *call, struct ibv_wc *wc, bool solicited)
 	wc->wr_id = responder->recv->wr_id;
 	wc->qp_num = call->qp->number;
 	responder->recv_taken = false;
-	push(call, call->qp->recv_cq, wc, solicited);
+	finish_push(call, call->qp->recv_cq, wc, solicited);
 }
 
 void finish_recv_error(struct call *call, enum ibv_wc_status status)

@@ -59,14 +59,14 @@ static uint64_t in_flight(const struct flow *flow)
 }
 
 /* An idle flow has room for one packet, whatever its cost. */
-static bool has_room(const struct path *path, uint32_t bytes) REQUIRES(path->lock)
+static bool flow_has_room(const struct path *path, uint32_t bytes) REQUIRES(path->lock)
 {
 	uint64_t used = in_flight(&path->flow);
 
 	return path->flow.deaf || used == 0 || used + bytes <= limit_of(path);
 }
 
-static void wake_next(struct path *path, struct run_queue *queue) REQUIRES(path->lock)
+static void flow_wake_next(struct path *path, struct run_queue *queue) REQUIRES(path->lock)
 {
 	struct flow *flow = &path->flow;
 	struct qp *qp;
@@ -74,7 +74,7 @@ static void wake_next(struct path *path, struct run_queue *queue) REQUIRES(path-
 	if (list_empty(&flow->waiting))
 		return;
 	qp = list_entry(flow->waiting.next, struct qp, wait_node);
-	if (!has_room(path, qp->requester.blocked_bytes))
+	if (!flow_has_room(path, qp->requester.blocked_bytes))
 		return;
 	list_remove(&qp->wait_node);
 	qp->requester.path_turn = true;
@@ -82,7 +82,7 @@ static void wake_next(struct path *path, struct run_queue *queue) REQUIRES(path-
 }
 
 /* A QP that had its turn but found too little room keeps its place. */
-static void wait_for_room(struct path *path, struct qp *qp, const struct flow_ask *ask)
+static void flow_wait_for_room(struct path *path, struct qp *qp, const struct flow_ask *ask)
 {
 	struct flow *flow = &path->flow;
 	bool keeps_place = qp->requester.path_turn && qp->requester.blocked;
@@ -104,7 +104,7 @@ static uint32_t room_for(const struct path *path, const struct flow_ask *ask) RE
 	uint32_t most = ask->wanted < chunk ? ask->wanted : chunk;
 	uint64_t used = in_flight(&path->flow);
 
-	if (!has_room(path, ask->least))
+	if (!flow_has_room(path, ask->least))
 		return 0;
 	if (!path->flow.deaf && used < limit && most > limit - used)
 		most = (uint32_t)(limit - used);
@@ -147,14 +147,14 @@ uint32_t flow_take(struct path *path, struct qp *qp, const struct flow_ask *ask,
 			flow->released_bytes = flow->taken_bytes;
 		qp->requester.blocked = NULL;
 	} else {
-		wait_for_room(path, qp, ask);
+		flow_wait_for_room(path, qp, ask);
 	}
 	lock_release(&path->lock);
 	return granted;
 }
 
 /* Marks beyond taken_bytes are clamped (see above). */
-static void take_back(struct flow *flow, uint32_t bytes)
+static void flow_take_back(struct flow *flow, uint32_t bytes)
 {
 	assert(bytes <= flow->taken_bytes);
 	flow->taken_bytes -= bytes;
@@ -171,10 +171,10 @@ void flow_done(struct path *path, struct run_queue *queue, struct qp *qp, uint32
 	if (!unused_bytes && !turn_ends)
 		return;
 	lock_acquire(&path->lock);
-	take_back(&path->flow, unused_bytes);
+	flow_take_back(&path->flow, unused_bytes);
 	if (turn_ends)
 		qp->requester.path_turn = false;
-	wake_next(path, queue);
+	flow_wake_next(path, queue);
 	lock_release(&path->lock);
 }
 
@@ -190,7 +190,7 @@ void flow_leave(struct run_queue *queue, struct qp *qp)
 	qp->requester.blocked = NULL;
 	if (qp->requester.path_turn) {
 		qp->requester.path_turn = false;
-		wake_next(path, queue);
+		flow_wake_next(path, queue);
 	}
 	lock_release(&path->lock);
 }
@@ -228,7 +228,7 @@ bool flow_echoed(struct path *path, struct run_queue *queue, uint32_t qpn, uint3
 		flow->deaf = false;
 		flow->patience_ns = FLOW_PATIENCE_NS;
 		flow->stalled_ns = now_ns;
-		wake_next(path, queue);
+		flow_wake_next(path, queue);
 	}
 	lock_release(&path->lock);
 	return mark;
@@ -252,7 +252,7 @@ bool flow_expire(struct run_queue *queue, struct qp *qp, uint64_t now_ns)
 	expired = !qp->requester.path_turn && now_ns - flow->stalled_ns >= flow->patience_ns;
 	if (expired) {
 		lose_patience(flow, now_ns);
-		wake_next(path, queue);
+		flow_wake_next(path, queue);
 	}
 	qp->requester.blocked_until_ns = qp->requester.path_turn ?
 		now_ns + flow->patience_ns : flow->stalled_ns + flow->patience_ns;

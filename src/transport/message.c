@@ -108,7 +108,7 @@ bool transport_gather(struct qp *qp, const struct send_wqe *wqe, uint8_t *out)
 	return sge_gather(&call, wqe, 0, out, wqe->length) == SGE_OK;
 }
 
-static void note_progress(struct qp *qp, uint64_t now_ns)
+static void message_note_progress(struct qp *qp, uint64_t now_ns)
 {
 	qp->requester.loss.progress_ns = now_ns;
 	qp->requester.loss.retry_left = qp->attr.retry_cnt;
@@ -122,14 +122,14 @@ void transport_message_sent(struct qp *qp, uint64_t token, uint64_t now_ns)
 	wqe->token = token;
 	wqe->state = WQE_TOLD;
 	if (!requester->messages)
-		note_progress(qp, now_ns);
+		message_note_progress(qp, now_ns);
 	requester->messages++;
 	requester->message_sequence = psn_add(requester->message_sequence, 1);
 	requester->send_wqe = requester->packets_until = ++qp->sq.sent;
 }
 
 /* All messages are answered, and the remaining ones refused: send those as packets. */
-static void take_back(struct qp *qp)
+static void message_take_back(struct qp *qp)
 {
 	struct requester *requester = &qp->requester;
 	uint32_t number;
@@ -153,7 +153,7 @@ void transport_message_answered(struct qp *qp, uint64_t token, bool refused, uin
 	if (!requester->messages || wqe->token != token)
 		return;
 	call_init(&call, qp, now_ns, effects);
-	note_progress(qp, now_ns);
+	message_note_progress(qp, now_ns);
 	if (refused || requester->refused) {
 		requester->refused++;
 		count(&call, COUNTER_MESSAGE_REFUSED);
@@ -165,7 +165,7 @@ void transport_message_answered(struct qp *qp, uint64_t token, bool refused, uin
 			requester->stalls = 0;
 	}
 	if (requester->messages && requester->refused == requester->messages)
-		take_back(qp);
+		message_take_back(qp);
 	requester_check_drained(&call);
 	call_end(&call);
 }
@@ -182,7 +182,7 @@ void transport_message_progress(struct qp *qp, uint32_t progress, uint64_t now_n
 	if (progress == qp->requester.message_progress)
 		return;
 	qp->requester.message_progress = progress;
-	note_progress(qp, now_ns);
+	message_note_progress(qp, now_ns);
 }
 
 /* Nothing is retransmitted: messages stay in memory. But silence counts as it does for packets. */
@@ -283,7 +283,8 @@ static bool copy_carried(struct call *call, const struct message *message)
 	return !err;
 }
 
-static bool locate(struct call *call, const struct message *message, struct message_fetch *fetch)
+static bool message_locate(struct call *call, const struct message *message,
+			   struct message_fetch *fetch)
 {
 	const struct recv_wqe *recv = call->qp->responder.recv;
 
@@ -345,7 +346,7 @@ static bool may_begin(struct call *call, const struct message *message)
 	       message->length <= call->qp->responder.recv_bytes;
 }
 
-static enum message_fate complete(struct call *call, const struct message *message)
+static enum message_fate message_complete(struct call *call, const struct message *message)
 {
 	struct responder *responder = &call->qp->responder;
 
@@ -355,7 +356,7 @@ static enum message_fate complete(struct call *call, const struct message *messa
 	return MESSAGE_EXECUTED;
 }
 
-static enum message_fate execute(struct call *call, const struct message *message)
+static enum message_fate message_execute(struct call *call, const struct message *message)
 {
 	if (!may_begin(call, message))
 		return MESSAGE_REFUSED;
@@ -363,7 +364,7 @@ static enum message_fate execute(struct call *call, const struct message *messag
 		return MESSAGE_FETCH;
 	if (message->length && !copy_carried(call, message))
 		return MESSAGE_REFUSED;
-	return complete(call, message);
+	return message_complete(call, message);
 }
 
 enum message_fate transport_message_receive(struct qp *qp, const struct message *message, uint64_t now_ns,
@@ -377,7 +378,7 @@ enum message_fate transport_message_receive(struct qp *qp, const struct message 
 	call_init(&call, qp, now_ns, effects);
 	note_established(&call);
 	qp->responder.message_done = 0;
-	fate = execute(&call, message);
+	fate = message_execute(&call, message);
 	call_end(&call);
 	return fate;
 }
@@ -396,7 +397,7 @@ bool transport_fetch_begin(struct qp *qp, const struct message *message, struct 
 	fetch->bytes = left < FETCH_BYTES_MAX ? left : FETCH_BYTES_MAX;
 	fetch->last = fetch->bytes == left;
 	call_init(&call, qp, 0, &none);
-	if (locate(&call, message, fetch))
+	if (message_locate(&call, message, fetch))
 		return true;
 	fetch_release(fetch);
 	return false;
@@ -416,7 +417,7 @@ enum message_fate transport_fetched(struct qp *qp, const struct message *message
 	call_init(&call, qp, now_ns, effects);
 	responder->message_done += fetch->bytes;
 	if (responder->message_done == message->length)
-		fate = complete(&call, message);
+		fate = message_complete(&call, message);
 	call_end(&call);
 	return fate;
 }

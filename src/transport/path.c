@@ -71,7 +71,7 @@ struct path_key path_key_of_group(uint32_t group)
 	return key;
 }
 
-static struct list *bucket_of(struct path_table *table, const struct path_key *key)
+static struct list *path_bucket_of(struct path_table *table, const struct path_key *key)
 {
 	uint32_t hash = key->slot * 2654435761u;
 	size_t i;
@@ -113,7 +113,7 @@ static struct path *path_new(struct path_table *table, const struct path_key *ke
 
 struct path *path_get(struct path_table *table, const struct path_key *key)
 {
-	struct list *bucket = bucket_of(table, key);
+	struct list *bucket = path_bucket_of(table, key);
 	struct path *path;
 
 	lock_acquire(&table->lock);
@@ -134,7 +134,7 @@ struct path *path_get_known(struct path_table *table, const struct path_key *key
 	struct path *path;
 
 	lock_acquire(&table->lock);
-	path = path_find(bucket_of(table, key), key);
+	path = path_find(path_bucket_of(table, key), key);
 	if (path)
 		path->references++;
 	lock_release(&table->lock);
@@ -155,17 +155,17 @@ static bool is_waiting(const struct qp *qp)
 	return !list_empty(&qp->wait_node);
 }
 
-static bool has_room(const struct path *path) REQUIRES(path->lock)
+static bool path_has_room(const struct path *path) REQUIRES(path->lock)
 {
 	return path->in_flight_bytes == 0 || path->in_flight_bytes < path->window_bytes;
 }
 
-static void wake_next(struct path *path, struct run_queue *queue) REQUIRES(path->lock)
+static void path_wake_next(struct path *path, struct run_queue *queue) REQUIRES(path->lock)
 {
 	struct list *node;
 	struct qp *qp;
 
-	if (!has_room(path))
+	if (!path_has_room(path))
 		return;
 	node = list_pop(&path->waiting);
 	if (!node)
@@ -176,7 +176,7 @@ static void wake_next(struct path *path, struct run_queue *queue) REQUIRES(path-
 }
 
 /* A QP that had its turn but found too little room keeps its place. */
-static void wait_for_room(struct path *path, struct qp *qp) REQUIRES(path->lock)
+static void path_wait_for_room(struct path *path, struct qp *qp) REQUIRES(path->lock)
 {
 	if (is_waiting(qp))
 		return;
@@ -195,13 +195,13 @@ uint32_t path_reserve(struct path *path, struct qp *qp, uint32_t least, uint32_t
 	if (path->in_flight_bytes < path->window_bytes)
 		room = path->window_bytes - path->in_flight_bytes;
 	if (!qp->requester.path_turn && !list_empty(&path->waiting))
-		wait_for_room(path, qp);
+		path_wait_for_room(path, qp);
 	else if (room >= least)
 		granted = room < wanted ? room : wanted;
 	else if (path->in_flight_bytes == 0)
 		granted = least;
 	else
-		wait_for_room(path, qp);
+		path_wait_for_room(path, qp);
 	path->in_flight_bytes += granted;
 	lock_release(&path->lock);
 	return granted;
@@ -248,7 +248,7 @@ static uint64_t growth_per_round(const struct path *path) REQUIRES(path->lock)
 }
 
 /* Only a window that was needed grows. */
-static void grow(struct path *path, uint32_t bytes) REQUIRES(path->lock)
+static void path_grow(struct path *path, uint32_t bytes) REQUIRES(path->lock)
 {
 	uint64_t window = path->window_bytes, limit = path->window_max_bytes;
 
@@ -271,12 +271,12 @@ uint64_t path_answered(struct path *path, struct run_queue *queue, uint32_t byte
 	uint64_t rto_ns;
 
 	lock_acquire(&path->lock);
-	grow(path, bytes);
+	path_grow(path, bytes);
 	give_back(path, bytes);
 	if (rtt_ns)
 		learn_rtt(path, rtt_ns);
 	if (!list_empty(&path->waiting))
-		wake_next(path, queue);
+		path_wake_next(path, queue);
 	rto_ns = path->rtt_ns + 4 * path->rtt_var_ns;
 	lock_release(&path->lock);
 	return rto_ns;
@@ -287,7 +287,7 @@ void path_release(struct path *path, struct run_queue *queue, uint32_t bytes)
 	lock_acquire(&path->lock);
 	give_back(path, bytes);
 	if (!list_empty(&path->waiting))
-		wake_next(path, queue);
+		path_wake_next(path, queue);
 	lock_release(&path->lock);
 }
 
@@ -298,7 +298,7 @@ void path_served(struct path *path, struct run_queue *queue, struct qp *qp)
 	lock_acquire(&path->lock);
 	qp->requester.path_turn = false;
 	if (!is_waiting(qp) && !list_empty(&path->waiting))
-		wake_next(path, queue);
+		path_wake_next(path, queue);
 	lock_release(&path->lock);
 }
 
@@ -308,7 +308,7 @@ void path_leave(struct path *path, struct run_queue *queue, struct qp *qp)
 	if (is_waiting(qp))
 		list_remove(&qp->wait_node);
 	if (qp->requester.path_turn)
-		wake_next(path, queue);
+		path_wake_next(path, queue);
 	qp->requester.path_turn = false;
 	lock_release(&path->lock);
 }

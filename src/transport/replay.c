@@ -19,7 +19,7 @@
 /* Further back no PSN can be a duplicate's: its number may mean another packet now. */
 #define POSITIONS_KNOWN (1u << 23)
 
-static struct resource *slot(struct responder *responder, uint32_t number)
+static struct resource *replay_slot(struct responder *responder, uint32_t number)
 {
 	return &responder->resource[number % responder->resource_count];
 }
@@ -30,7 +30,7 @@ static void move_resources(struct responder *responder, struct resource *to, uin
 	uint32_t i, oldest = responder->resource_next - responder->resource_count;
 
 	for (i = 0; i < responder->resource_count; i++)
-		to[(oldest + i) % count] = *slot(responder, oldest + i);
+		to[(oldest + i) % count] = *replay_slot(responder, oldest + i);
 }
 
 int transport_reserve(struct qp *qp, uint32_t reads)
@@ -64,7 +64,7 @@ void replay_free(struct responder *responder)
 struct resource *replay_new(struct qp *qp)
 {
 	struct responder *responder = &qp->responder;
-	struct resource *resource = slot(responder, responder->resource_next);
+	struct resource *resource = replay_slot(responder, responder->resource_next);
 
 	if (responder->unanswered_count >= qp->attr.max_dest_rd_atomic)
 		return NULL;
@@ -107,7 +107,7 @@ static uint32_t psn_count(const struct resource *resource)
 	return ((resource->last_psn - resource->first_psn) & PSN_MASK) + 1;
 }
 
-static bool is_known(const struct responder *responder, const struct resource *resource)
+static bool replay_is_known(const struct responder *responder, const struct resource *resource)
 {
 	return resource->kind != RESOURCE_NONE &&
 	       responder->position - resource->position < POSITIONS_KNOWN;
@@ -121,7 +121,7 @@ static struct resource *resource_find(struct qp *qp, uint32_t psn)
 	for (i = 0; i < responder->resource_count; i++) {
 		struct resource *resource = &responder->resource[i];
 
-		if (is_known(responder, resource) &&
+		if (replay_is_known(responder, resource) &&
 		    psn_in(psn, resource->first_psn, psn_count(resource)))
 			return resource;
 	}
@@ -161,7 +161,8 @@ static uint32_t ack_limit(const struct qp *qp, uint32_t psn)
 	for (i = 0; i < qp->responder.resource_count; i++) {
 		const struct resource *resource = &qp->responder.resource[i];
 
-		if (is_known(&qp->responder, resource) && psn_before(psn, resource->first_psn) &&
+		if (replay_is_known(&qp->responder, resource) &&
+		    psn_before(psn, resource->first_psn) &&
 		    psn_diff(resource->first_psn, limit) <= 0)
 			limit = psn_add(resource->first_psn, PSN_MASK);
 	}
@@ -222,8 +223,8 @@ static uint8_t read_code(bool first, bool last)
 }
 
 /* The rights are checked again: the region may have gone since the request was accepted. */
-static enum fault fetch(struct call *call, const struct resource *resource, uint64_t offset,
-			uint8_t *out, uint32_t bytes)
+static enum fault replay_fetch(struct call *call, const struct resource *resource, uint64_t offset,
+			       uint8_t *out, uint32_t bytes)
 {
 	struct mr_table *mrs = call->qp->transport->mrs;
 	struct mr_asker asker = asker_of(call->qp);
@@ -288,7 +289,8 @@ static bool send_read(struct pump *pump, struct resource *resource)
 		       resource);
 	packet.payload_bytes = bytes;
 	if (bytes)
-		fault = fetch(pump->call, resource, offset, pump_payload(pump, packet.op), bytes);
+		fault = replay_fetch(pump->call, resource, offset, pump_payload(pump, packet.op),
+				     bytes);
 	if (fault && resource->answered) {
 		refuse_repeat(pump->call, resource,
 			      fault == FAULT_MEMORY ? NAK_OPERATION : NAK_ACCESS);
@@ -311,9 +313,9 @@ static bool send_read(struct pump *pump, struct resource *resource)
 /* The oldest first: answers leave in PSN order. */
 static struct resource *next_active(struct responder *responder)
 {
-	while (!slot(responder, responder->first_active)->active)
+	while (!replay_slot(responder, responder->first_active)->active)
 		responder->first_active++;
-	return slot(responder, responder->first_active);
+	return replay_slot(responder, responder->first_active);
 }
 
 bool replay_transmit(struct pump *pump)

@@ -261,8 +261,8 @@ static bool wants_ack(const struct qp *qp, const struct send_wqe *wqe, uint32_t 
 }
 
 /* Write the packet at @psn; *end: one past the PSNs that it takes. False: its memory is not ours. */
-static bool write_packet(struct pump *pump, struct send_wqe *wqe, uint32_t psn, bool ack_request,
-			 uint32_t *end)
+static bool requester_write_packet(struct pump *pump, struct send_wqe *wqe, uint32_t psn,
+				   bool ack_request, uint32_t *end)
 {
 	struct qp *qp = pump->call->qp;
 	struct packet *packet = &pump->request;
@@ -297,7 +297,7 @@ static void note_sent(struct call *call, uint32_t end)
 }
 
 /* Reserve room for the rest of this message, or of the queue when messages are small. */
-static uint32_t reserve(struct pump *pump, const struct send_wqe *wqe, uint32_t cost)
+static uint32_t requester_reserve(struct pump *pump, const struct send_wqe *wqe, uint32_t cost)
 {
 	struct qp *qp = pump->call->qp;
 	uint32_t packets = ((wqe->last_psn - qp->requester.send_psn) & PSN_MASK) + 1;
@@ -318,7 +318,7 @@ static uint32_t reserve(struct pump *pump, const struct send_wqe *wqe, uint32_t 
 	return path_reserve(qp->path, qp, least > cost ? least : cost, cost * packets);
 }
 
-static bool send_next(struct pump *pump, struct send_wqe *wqe, uint32_t *granted)
+static bool requester_send_next(struct pump *pump, struct send_wqe *wqe, uint32_t *granted)
 {
 	struct qp *qp = pump->call->qp;
 	struct requester *requester = &qp->requester;
@@ -326,13 +326,13 @@ static bool send_next(struct pump *pump, struct send_wqe *wqe, uint32_t *granted
 	uint32_t cost = wqe_cost(qp, wqe, psn, end);
 
 	if (*granted < cost) {
-		uint32_t more = reserve(pump, wqe, cost - *granted);
+		uint32_t more = requester_reserve(pump, wqe, cost - *granted);
 
 		if (!more)
 			return false;
 		*granted += more;
 	}
-	if (!write_packet(pump, wqe, psn, wants_ack(qp, wqe, psn), &end))
+	if (!requester_write_packet(pump, wqe, psn, wants_ack(qp, wqe, psn), &end))
 		return false;
 	note_sent(pump->call, end);
 	*granted -= cost;
@@ -374,7 +374,7 @@ static void send_requests(struct pump *pump)
 	struct send_wqe *wqe;
 
 	while ((wqe = current_request(call)) && may_send(qp, wqe) && pump_has_room(pump))
-		if (!send_next(pump, wqe, &granted))
+		if (!requester_send_next(pump, wqe, &granted))
 			break;
 	close_run(pump);
 	if (granted && qp->path)
@@ -382,7 +382,7 @@ static void send_requests(struct pump *pump)
 }
 
 /* The oldest packet once more, beside the window: its first copy may be in flight still. */
-static void send_probe(struct pump *pump)
+static void requester_send_probe(struct pump *pump)
 {
 	struct call *call = pump->call;
 	struct requester *requester = &call->qp->requester;
@@ -397,7 +397,7 @@ static void send_probe(struct pump *pump)
 	wqe = send_queue_at(&call->qp->sq, call->qp->sq.tail);
 	if (wqe->state != WQE_STARTED || wqe_is_local(wqe))
 		return;
-	if (!write_packet(pump, wqe, requester->una_psn, true, &end))
+	if (!requester_write_packet(pump, wqe, requester->una_psn, true, &end))
 		return;
 	loss_probe_sent(&requester->loss, end, call->now_ns);
 	requester->timing = false;
@@ -414,7 +414,7 @@ void requester_transmit(struct pump *pump)
 	pump->request_index = -1;
 	if (!requester->rnr_until_ns) {
 		if (requester->loss.probe_due)
-			send_probe(pump);
+			requester_send_probe(pump);
 		if (!requester->loss.hold)
 			send_requests(pump);
 	}
@@ -489,7 +489,7 @@ uint64_t requester_deadline(const struct qp *qp)
 	return ack_ns < probe_ns ? ack_ns : probe_ns;
 }
 
-static void hold(struct call *call)
+static void requester_hold(struct call *call)
 {
 	requester_go_back(call);
 	loss_hold(&call->qp->requester.loss);
@@ -516,7 +516,7 @@ static void ack_timed_out(struct call *call)
 		requester_exceeded(call);
 		return;
 	}
-	hold(call);
+	requester_hold(call);
 }
 
 static void probe_timed_out(struct call *call)
@@ -528,7 +528,7 @@ static void probe_timed_out(struct call *call)
 		return;
 	if (qp->path)
 		path_reduce(qp->path, PATH_CONGESTED, call->now_ns);
-	hold(call);
+	requester_hold(call);
 }
 
 void requester_timeout(struct call *call)

@@ -122,7 +122,7 @@ static bool write_fits(const struct responder *responder, const struct packet *p
 	return total <= MESSAGE_BYTES_MAX && (opcode_ends(packet->op) ? sum == total : sum < total);
 }
 
-static enum fault check_length(struct call *call, const struct packet *packet)
+static enum fault responder_check_length(struct call *call, const struct packet *packet)
 {
 	bool good = true;
 
@@ -148,8 +148,8 @@ static enum fault check_length(struct call *call, const struct packet *packet)
 	return FAULT_BAD_LENGTH;
 }
 
-static enum fault grant(struct call *call, uint32_t rkey, unsigned need, uint64_t address,
-			uint64_t bytes)
+static enum fault responder_grant(struct call *call, uint32_t rkey, unsigned need, uint64_t address,
+				  uint64_t bytes)
 {
 	struct qp *qp = call->qp;
 	struct mr_asker asker = asker_of(qp);
@@ -168,29 +168,29 @@ static enum fault grant(struct call *call, uint32_t rkey, unsigned need, uint64_
 	return FAULT_ACCESS;
 }
 
-static enum fault check_access(struct call *call, const struct packet *packet)
+static enum fault responder_check_access(struct call *call, const struct packet *packet)
 {
 	const struct responder *responder = &call->qp->responder;
 
 	switch (packet->op->verb) {
 	case VERB_WRITE:
 		if (opcode_starts(packet->op))
-			return grant(call, packet->reth.rkey, IBV_ACCESS_REMOTE_WRITE,
-				     packet->reth.address, packet->reth.length);
-		return grant(call, responder->write_rkey, IBV_ACCESS_REMOTE_WRITE,
-			     responder->write_address + responder->received,
-			     packet->payload_bytes);
+			return responder_grant(call, packet->reth.rkey, IBV_ACCESS_REMOTE_WRITE,
+					       packet->reth.address, packet->reth.length);
+		return responder_grant(call, responder->write_rkey, IBV_ACCESS_REMOTE_WRITE,
+				       responder->write_address + responder->received,
+				       packet->payload_bytes);
 	case VERB_READ:
-		return grant(call, packet->reth.rkey, IBV_ACCESS_REMOTE_READ,
-			     packet->reth.address, packet->reth.length);
+		return responder_grant(call, packet->reth.rkey, IBV_ACCESS_REMOTE_READ,
+				       packet->reth.address, packet->reth.length);
 	case VERB_ATOMIC:
 		if (packet->atomic.address & 7) {
 			because(call, "atomic at address 0x%llx, which is not a multiple of 8",
 				(unsigned long long)packet->atomic.address);
 			return FAULT_UNALIGNED;
 		}
-		return grant(call, packet->atomic.rkey, IBV_ACCESS_REMOTE_ATOMIC,
-			     packet->atomic.address, 8);
+		return responder_grant(call, packet->atomic.rkey, IBV_ACCESS_REMOTE_ATOMIC,
+				       packet->atomic.address, 8);
 	default:
 		return FAULT_NONE;
 	}
@@ -270,7 +270,7 @@ static enum fault run_read(struct call *call, const struct packet *packet)
 	return FAULT_NONE;
 }
 
-static enum fault run_atomic(struct call *call, const struct packet *packet)
+static enum fault responder_run_atomic(struct call *call, const struct packet *packet)
 {
 	struct qp *qp = call->qp;
 	struct resource *resource = replay_new(qp);
@@ -300,7 +300,7 @@ static enum fault run_atomic(struct call *call, const struct packet *packet)
 	return FAULT_NONE;
 }
 
-static enum fault run(struct call *call, const struct packet *packet)
+static enum fault responder_run(struct call *call, const struct packet *packet)
 {
 	struct responder *responder = &call->qp->responder;
 
@@ -314,11 +314,11 @@ static enum fault run(struct call *call, const struct packet *packet)
 	case VERB_READ:
 		return run_read(call, packet);
 	default:
-		return run_atomic(call, packet);
+		return responder_run_atomic(call, packet);
 	}
 }
 
-static enum fault invalidate(struct call *call, uint32_t rkey)
+static enum fault responder_invalidate(struct call *call, uint32_t rkey)
 {
 	struct mr_asker asker = asker_of(call->qp);
 
@@ -333,13 +333,13 @@ enum fault responder_complete(struct call *call, struct ibv_wc *wc, bool solicit
 {
 	wc->status = IBV_WC_SUCCESS;
 	wc->src_qp = call->qp->attr.dest_qp_num;
-	if ((wc->wc_flags & IBV_WC_WITH_INV) && invalidate(call, wc->invalidated_rkey))
+	if ((wc->wc_flags & IBV_WC_WITH_INV) && responder_invalidate(call, wc->invalidated_rkey))
 		return FAULT_INVALIDATE;
 	finish_recv(call, wc, solicited);
 	return FAULT_NONE;
 }
 
-static enum fault complete(struct call *call, const struct packet *packet)
+static enum fault responder_complete_receive(struct call *call, const struct packet *packet)
 {
 	struct ibv_wc wc = { .byte_len = call->qp->responder.received };
 
@@ -355,7 +355,13 @@ static enum fault complete(struct call *call, const struct packet *packet)
 }
 
 static enum fault (*const checks[])(struct call *, const struct packet *) = {
-	check_order, check_enabled, check_resources, check_length, check_access, check_receive, run,
+	check_order,
+	check_enabled,
+	check_resources,
+	responder_check_length,
+	responder_check_access,
+	check_receive,
+	responder_run,
 };
 
 static void end_grant(struct call *call)
@@ -380,7 +386,7 @@ enum fault responder_message(struct call *call, const struct packet *packet)
 	if (!opcode_ends(packet->op))
 		return FAULT_NONE;
 	if (packet->op->verb == VERB_SEND || (packet->op->headers & HDR_IMM))
-		fault = complete(call, packet);
+		fault = responder_complete_receive(call, packet);
 	if (!fault)
 		responder->msn = psn_add(responder->msn, 1);
 	return fault;

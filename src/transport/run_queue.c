@@ -15,7 +15,7 @@ void run_queue_init(struct run_queue *queue)
 }
 
 /* A QP that was never queued may have a node of zeroes. */
-static bool is_queued(const struct list *node)
+static bool run_queue_is_queued(const struct list *node)
 {
 	return node->next && !list_empty(node);
 }
@@ -23,7 +23,7 @@ static bool is_queued(const struct list *node)
 void run_queue_add(struct run_queue *queue, struct qp *qp)
 {
 	lock_acquire(&queue->lock);
-	if (!is_queued(&qp->ready_node)) {
+	if (!run_queue_is_queued(&qp->ready_node)) {
 		list_add_tail(&queue->qps, &qp->ready_node);
 		atomic_fetch_add_explicit(&queue->count, 1, memory_order_relaxed);
 	}
@@ -33,7 +33,7 @@ void run_queue_add(struct run_queue *queue, struct qp *qp)
 void run_queue_remove(struct run_queue *queue, struct qp *qp)
 {
 	lock_acquire(&queue->lock);
-	if (is_queued(&qp->ready_node)) {
+	if (run_queue_is_queued(&qp->ready_node)) {
 		list_remove(&qp->ready_node);
 		atomic_fetch_sub_explicit(&queue->count, 1, memory_order_relaxed);
 	}

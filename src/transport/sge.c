@@ -20,8 +20,8 @@ uint64_t sge_total(const struct ibv_sge *sge, uint32_t sge_count)
 	return total;
 }
 
-static void refuse(struct call *call, uint32_t key, unsigned need, uint64_t address,
-		   uint32_t bytes, enum mr_fault fault)
+static void sge_refuse(struct call *call, uint32_t key, unsigned need, uint64_t address,
+		       uint32_t bytes, enum mr_fault fault)
 {
 	struct mr_asker asker = asker_of(call->qp);
 
@@ -67,8 +67,8 @@ void fetch_release(struct message_fetch *fetch)
 }
 
 /* One piece of one SGE, to the other end (@need 0) or from it. */
-static enum sge_result copy_piece(struct call *call, const struct ibv_sge *sge, uint32_t skip,
-				  struct other *other, uint32_t bytes, unsigned need, bool last)
+static enum sge_result sge_copy_piece(struct call *call, const struct ibv_sge *sge, uint32_t skip,
+				      struct other *other, uint32_t bytes, unsigned need, bool last)
 {
 	struct mr_asker asker = asker_of(call->qp);
 	uint64_t address = sge->addr + skip;
@@ -78,7 +78,7 @@ static enum sge_result copy_piece(struct call *call, const struct ibv_sge *sge, 
 
 	fault = mr_grant(call->qp->transport->mrs, &asker, sge->lkey, need, address, bytes, &grant);
 	if (fault != MR_OK) {
-		refuse(call, sge->lkey, need, address, bytes, fault);
+		sge_refuse(call, sge->lkey, need, address, bytes, fault);
 		return SGE_PROTECTION;
 	}
 	if (other->fetch)
@@ -92,9 +92,9 @@ static enum sge_result copy_piece(struct call *call, const struct ibv_sge *sge, 
 	return SGE_PROTECTION;
 }
 
-static enum sge_result walk(struct call *call, const struct ibv_sge *sge, uint32_t sge_count,
-			    uint64_t offset, struct other *other, uint32_t bytes, unsigned need,
-			    bool last)
+static enum sge_result sge_walk(struct call *call, const struct ibv_sge *sge, uint32_t sge_count,
+				uint64_t offset, struct other *other, uint32_t bytes, unsigned need,
+				bool last)
 {
 	uint32_t i;
 
@@ -108,8 +108,8 @@ static enum sge_result walk(struct call *call, const struct ibv_sge *sge, uint32
 		piece = sge[i].length - (uint32_t)offset;
 		if (piece > bytes)
 			piece = bytes;
-		if (copy_piece(call, &sge[i], (uint32_t)offset, other, piece, need,
-			       last && piece == bytes))
+		if (sge_copy_piece(call, &sge[i], (uint32_t)offset, other, piece, need,
+				   last && piece == bytes))
 			return SGE_PROTECTION;
 		other->done += piece;
 		bytes -= piece;
@@ -129,7 +129,7 @@ enum sge_result sge_gather(struct call *call, const struct send_wqe *wqe, uint64
 		memcpy(out, wqe->inline_data + offset, bytes);
 		return SGE_OK;
 	}
-	return walk(call, wqe->sge, wqe->sge_count, offset, &other, bytes, 0, false);
+	return sge_walk(call, wqe->sge, wqe->sge_count, offset, &other, bytes, 0, false);
 }
 
 enum sge_result sge_scatter(struct call *call, const struct ibv_sge *sge, uint32_t sge_count,
@@ -137,7 +137,7 @@ enum sge_result sge_scatter(struct call *call, const struct ibv_sge *sge, uint32
 {
 	struct other other = { .data = (uint8_t *)(uintptr_t)data };
 
-	return walk(call, sge, sge_count, offset, &other, bytes, IBV_ACCESS_LOCAL_WRITE, last);
+	return sge_walk(call, sge, sge_count, offset, &other, bytes, IBV_ACCESS_LOCAL_WRITE, last);
 }
 
 enum sge_result sge_check(struct call *call, const struct ibv_sge *sge, uint32_t sge_count,
@@ -145,7 +145,7 @@ enum sge_result sge_check(struct call *call, const struct ibv_sge *sge, uint32_t
 {
 	struct other none = { .data = NULL };
 
-	return walk(call, sge, sge_count, 0, &none, bytes, IBV_ACCESS_LOCAL_WRITE, false);
+	return sge_walk(call, sge, sge_count, 0, &none, bytes, IBV_ACCESS_LOCAL_WRITE, false);
 }
 
 enum sge_result sge_locate(struct call *call, const struct ibv_sge *sge, uint32_t sge_count,
@@ -153,5 +153,5 @@ enum sge_result sge_locate(struct call *call, const struct ibv_sge *sge, uint32_
 {
 	struct other other = { .fetch = fetch };
 
-	return walk(call, sge, sge_count, offset, &other, bytes, IBV_ACCESS_LOCAL_WRITE, false);
+	return sge_walk(call, sge, sge_count, offset, &other, bytes, IBV_ACCESS_LOCAL_WRITE, false);
 }

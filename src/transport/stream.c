@@ -19,7 +19,7 @@ void stream_end(struct stream *stream)
 }
 
 /* Slot 0 is never a Verbatim process. */
-static struct path *path_of(const struct qp *qp, const struct send_wqe *wqe)
+static struct path *stream_path_of(const struct qp *qp, const struct send_wqe *wqe)
 {
 	if (qp_is(qp, QP_DATAGRAM))
 		return ah_path_find(wqe->ah, wqe->remote_qpn);
@@ -28,7 +28,7 @@ static struct path *path_of(const struct qp *qp, const struct send_wqe *wqe)
 
 static void stream_to(struct stream *stream, const struct send_wqe *wqe)
 {
-	struct path *path = path_of(stream->pump->call->qp, wqe);
+	struct path *path = stream_path_of(stream->pump->call->qp, wqe);
 
 	if (path == stream->path)
 		return;
@@ -55,7 +55,8 @@ static uint32_t next_cost(struct stream *stream, const struct send_wqe *wqe, uin
 }
 
 /* As for RC: room for the rest of this message, or of the queue when messages are small. */
-static uint32_t wanted(const struct stream *stream, const struct send_wqe *wqe, uint32_t cost)
+static uint32_t stream_is_wanted(const struct stream *stream, const struct send_wqe *wqe,
+				 uint32_t cost)
 {
 	const struct pump *pump = stream->pump;
 	const struct qp *qp = pump->call->qp;
@@ -84,7 +85,7 @@ bool stream_admits(struct stream *stream, const struct send_wqe *wqe, bool *mark
 	cost = next_cost(stream, wqe, &ask.alone);
 	if (stream->granted < cost) {
 		ask.least = cost - stream->granted;
-		ask.wanted = wanted(stream, wqe, ask.least);
+		ask.wanted = stream_is_wanted(stream, wqe, ask.least);
 		more = flow_take(stream->path, qp, &ask, mark);
 		if (!more)
 			return false;

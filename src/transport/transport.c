@@ -79,7 +79,7 @@ void call_end(struct call *call)
 
 /* ---- packets ---- */
 
-static enum service service_of(const struct qp *qp)
+static enum service transport_service_of(const struct qp *qp)
 {
 	return qp_types[qp->type % QP_TYPES].service;
 }
@@ -109,7 +109,8 @@ void note_established(struct call *call)
 	qp_raise(qp, QP_EVENT_COMM_EST, call->effects);
 }
 
-static void dispatch(struct call *call, const struct packet *packet, const struct rx_info *info)
+static void transport_dispatch(struct call *call, const struct packet *packet,
+			       const struct rx_info *info)
 {
 	struct qp *qp = call->qp;
 
@@ -162,7 +163,7 @@ void transport_receive(struct qp *qp, const struct packet *packet, const struct 
 		echo_receive(&call, packet, info);
 	} else if (packet->op->service == SERVICE_CNP) {
 		receive_cnp(&call, info);
-	} else if (packet->op->service != service_of(qp)) {
+	} else if (packet->op->service != transport_service_of(qp)) {
 		count(&call, COUNTER_RX_QP_TYPE);
 	} else if (!takes_packets(qp->state)) {
 		count(&call, COUNTER_RX_QP_STATE);
@@ -170,7 +171,7 @@ void transport_receive(struct qp *qp, const struct packet *packet, const struct 
 		count(&call, COUNTER_RX_ADDRESS);
 	} else {
 		note_established(&call);
-		dispatch(&call, packet, info);
+		transport_dispatch(&call, packet, info);
 	}
 	call_end(&call);
 }
@@ -301,7 +302,7 @@ static void fail_here(struct call *call)
 		qp_raise(qp, QP_EVENT_LAST_WQE, call->effects);
 }
 
-static void entered(struct call *call, enum ibv_qp_state from)
+static void transport_entered(struct call *call, enum ibv_qp_state from)
 {
 	struct qp *qp = call->qp;
 
@@ -339,7 +340,7 @@ void transport_modified(struct qp *qp, enum ibv_qp_state from, int mask, uint64_
 
 	call_init(&call, qp, now_ns, effects);
 	if (qp->state != from)
-		entered(&call, from);
+		transport_entered(&call, from);
 	call_end(&call);
 }
 

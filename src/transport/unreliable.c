@@ -75,8 +75,8 @@ static void send_error(struct call *call, enum ibv_wc_status status, const char 
 	flush_sends(call);
 }
 
-static bool gather(struct pump *pump, const struct send_wqe *wqe, uint64_t offset,
-		   const struct packet *packet)
+static bool unreliable_gather(struct pump *pump, const struct send_wqe *wqe, uint64_t offset,
+			      const struct packet *packet)
 {
 	if (!sge_gather(pump->call, wqe, offset, pump_payload(pump, packet->op),
 			(uint32_t)packet->payload_bytes))
@@ -108,7 +108,7 @@ static bool send_datagram(struct pump *pump, const struct send_wqe *wqe, bool ma
 	packet.deth.source_qpn = qp->number;
 	packet.imm = wqe->imm;
 	packet.payload_bytes = wqe->length;
-	if (!gather(pump, wqe, 0, &packet))
+	if (!unreliable_gather(pump, wqe, 0, &packet))
 		return false;
 	pump_emit(pump, &packet, &wqe->ah->av);
 	requester->send_psn = psn_add(requester->send_psn, 1);
@@ -125,7 +125,7 @@ static bool send_connected(struct pump *pump, struct send_wqe *wqe, bool mark)
 
 	wqe_packet(qp, wqe, psn, &packet);
 	packet.echo_request = mark;
-	if (!gather(pump, wqe, offset_of(qp, psn, wqe->first_psn), &packet))
+	if (!unreliable_gather(pump, wqe, offset_of(qp, psn, wqe->first_psn), &packet))
 		return false;
 	pump_emit(pump, &packet, &qp->av);
 	requester->send_psn = psn_add(psn, 1);
@@ -134,7 +134,7 @@ static bool send_connected(struct pump *pump, struct send_wqe *wqe, bool mark)
 	return true;
 }
 
-static void begin(struct call *call, struct send_wqe *wqe)
+static void unreliable_begin(struct call *call, struct send_wqe *wqe)
 {
 	struct qp *qp = call->qp;
 
@@ -167,7 +167,7 @@ bool unreliable_ready(const struct qp *qp)
 	return qp->state == IBV_QPS_SQD && qp->sq.tail != qp->sq.sent && !is_blocked(qp);
 }
 
-static bool send_next(struct stream *stream, struct send_wqe *wqe)
+static bool unreliable_send_next(struct stream *stream, struct send_wqe *wqe)
 {
 	struct pump *pump = stream->pump;
 	bool mark;
@@ -191,8 +191,8 @@ void unreliable_transmit(struct pump *pump)
 		struct send_wqe *wqe = send_queue_at(&qp->sq, qp->sq.tail);
 
 		if (qp->sq.tail == qp->sq.sent)
-			begin(pump->call, wqe);
-		good = send_next(&stream, wqe);
+			unreliable_begin(pump->call, wqe);
+		good = unreliable_send_next(&stream, wqe);
 	}
 	stream_end(&stream);
 	/* Its turn came and there is nothing to send any more: let others have it. */
@@ -304,14 +304,14 @@ static void write_ipv6(uint8_t grh[GRH_BYTES], const struct rx_info *info, size_
 	memcpy(grh + 24, info->destination, 16);
 }
 
-static bool is_ipv4(const struct rx_info *info)
+static bool unreliable_is_ipv4(const struct rx_info *info)
 {
 	return ip_addr_is_ipv4(info->destination) || ip_addr_is_ipv4(info->source);
 }
 
 static uint8_t packet_type(const struct rx_info *info)
 {
-	return PACKET_TYPE_UDP | (is_ipv4(info) ? PACKET_TYPE_IPV4 : PACKET_TYPE_IPV6);
+	return PACKET_TYPE_UDP | (unreliable_is_ipv4(info) ? PACKET_TYPE_IPV4 : PACKET_TYPE_IPV6);
 }
 
 static void write_grh(uint8_t grh[GRH_BYTES], const struct rx_info *info,
@@ -319,7 +319,7 @@ static void write_grh(uint8_t grh[GRH_BYTES], const struct rx_info *info,
 {
 	size_t udp_bytes = 8 + packet_bytes(packet->op, packet->payload_bytes);
 
-	if (is_ipv4(info))
+	if (unreliable_is_ipv4(info))
 		write_ipv4(grh, info, udp_bytes);
 	else
 		write_ipv6(grh, info, udp_bytes);

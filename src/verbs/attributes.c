@@ -35,7 +35,7 @@ static int node_type(const struct source *source, unsigned index, char *text, si
 	return write_text(text, size, "1: CA");
 }
 
-static int guid(const struct source *source, unsigned index, char *text, size_t size)
+static int node_guid_text(const struct source *source, unsigned index, char *text, size_t size)
 {
 	uint64_t value = be64toh(source->device->guid);
 
@@ -51,12 +51,12 @@ static int node_desc(const struct source *source, unsigned index, char *text, si
 	return 0;
 }
 
-static int model(const struct source *source, unsigned index, char *text, size_t size)
+static int hca_model(const struct source *source, unsigned index, char *text, size_t size)
 {
 	return write_text(text, size, "verbatim");
 }
 
-static int interface(const struct source *source, unsigned index, char *text, size_t size)
+static int interface_name(const struct source *source, unsigned index, char *text, size_t size)
 {
 	return write_text(text, size, source->device->interface);
 }
@@ -67,7 +67,7 @@ static int numa_node(const struct source *source, unsigned index, char *text, si
 	return write_text(text, size, "-1");
 }
 
-static int ibdev(const struct source *source, unsigned index, char *text, size_t size)
+static int ibdev_name(const struct source *source, unsigned index, char *text, size_t size)
 {
 	return write_text(text, size, source->device->ibv.name);
 }
@@ -127,7 +127,7 @@ struct coded {
 	const char *name;
 };
 
-static const struct coded *decode(const struct coded *row, unsigned code)
+static const struct coded *find_code(const struct coded *row, unsigned code)
 {
 	while (row->code && row->code != code)
 		row++;
@@ -149,8 +149,8 @@ static int port_rate(const struct source *source, unsigned index, char *text, si
 {
 	struct ibv_port_attr attr = { 0 };
 	int err = hca_query_port(source->hca, PORT_NUMBER, &attr);
-	const struct coded *width = decode(widths, attr.active_width);
-	const struct coded *speed = decode(speeds, attr.active_speed);
+	const struct coded *width = find_code(widths, attr.active_width);
+	const struct coded *speed = find_code(speeds, attr.active_speed);
 	unsigned rate = width->value * speed->value;
 
 	snprintf(text, size, "%u%s Gb/sec (%s %s)", rate / 10, rate % 10 ? ".5" : "", width->name,
@@ -164,12 +164,12 @@ static int link_layer(const struct source *source, unsigned index, char *text, s
 }
 
 /* LIDs belong to InfiniBand links. */
-static int lid(const struct source *source, unsigned index, char *text, size_t size)
+static int port_lid(const struct source *source, unsigned index, char *text, size_t size)
 {
 	return write_text(text, size, "0x0");
 }
 
-static int zero(const struct source *source, unsigned index, char *text, size_t size)
+static int always_zero(const struct source *source, unsigned index, char *text, size_t size)
 {
 	return write_text(text, size, "0");
 }
@@ -183,7 +183,7 @@ static int cap_mask(const struct source *source, unsigned index, char *text, siz
 	return err;
 }
 
-static int pkey(const struct source *source, unsigned index, char *text, size_t size)
+static int port_pkey(const struct source *source, unsigned index, char *text, size_t size)
 {
 	__be16 value;
 	int err = hca_query_pkey(source->hca, PORT_NUMBER, (int)index, &value);
@@ -194,7 +194,7 @@ static int pkey(const struct source *source, unsigned index, char *text, size_t 
 }
 
 /* An empty entry of the table reads as zeros, but has no type and no interface. */
-static int gid(const struct source *source, unsigned index, char *text, size_t size)
+static int port_gid(const struct source *source, unsigned index, char *text, size_t size)
 {
 	struct hca_gid entry = { 0 };
 	int err = hca_query_gid(source->hca, PORT_NUMBER, index, &entry);
@@ -222,15 +222,15 @@ static int gid_interface(const struct source *source, unsigned index, char *text
 	struct hca_gid entry;
 	int err = hca_query_gid(source->hca, PORT_NUMBER, index, &entry);
 
-	return err ? err : interface(source, index, text, size);
+	return err ? err : interface_name(source, index, text, size);
 }
 
 /*
  * Of the process: its QPs on other devices are counted too. port_xmit_data and port_rcv_data are
  * in words of 4 bytes (IBTA 16.1.3.5).
  */
-static int counter(const struct source *source, enum counter which, unsigned divisor, char *text,
-		   size_t size)
+static int port_counter(const struct source *source, enum counter which, unsigned divisor,
+			char *text, size_t size)
 {
 	uint64_t value = counter_get(hca_counters(source->hca), which) / divisor;
 
@@ -238,10 +238,10 @@ static int counter(const struct source *source, enum counter which, unsigned div
 	return 0;
 }
 
-#define COUNTER_WRITER(name, which, divisor)                                                \
-	static int name(const struct source *source, unsigned index, char *text, size_t size)  \
-	{                                                                                   \
-		return counter(source, which, divisor, text, size);                         \
+#define COUNTER_WRITER(name, which, divisor)                                                       \
+	static int name(const struct source *source, unsigned index, char *text, size_t size)      \
+	{                                                                                          \
+		return port_counter(source, which, divisor, text, size);                           \
 	}
 COUNTER_WRITER(port_xmit_data, COUNTER_TX_BYTES, 4)
 COUNTER_WRITER(port_rcv_data, COUNTER_RX_BYTES, 4)
@@ -318,7 +318,7 @@ static enum attribute_found device_attribute(const char *class, const struct dev
 }
 
 /* Cut the first component off *path into @name; false when it does not fit or is the last. */
-static bool cut(const char **path, char *name, size_t size)
+static bool cut_component(const char **path, char *name, size_t size)
 {
 	size_t length;
 
@@ -345,7 +345,8 @@ enum attribute_found attribute_read(const char *path, char *text, size_t size)
 		snprintf(text, size, "6");
 		return ATTRIBUTE_TEXT;
 	}
-	if (!cut(&path, class, sizeof(class)) || !cut(&path, name, sizeof(name)))
+	if (!cut_component(&path, class, sizeof(class)) ||
+	    !cut_component(&path, name, sizeof(name)))
 		return ATTRIBUTE_FOREIGN;
 	if (strcmp(class, "infiniband") && strcmp(class, "infiniband_verbs"))
 		return ATTRIBUTE_FOREIGN;

@@ -2,7 +2,7 @@
 /* Completion channels: ibv_create_comp_channel(3), ibv_get_cq_event(3), ibv_ack_cq_events(3). */
 #include "verbs/verbs.h"
 
-static struct comp_channel *to_channel(struct ibv_comp_channel *ibv)
+static struct comp_channel *to_comp_channel(struct ibv_comp_channel *ibv)
 {
 	return (struct comp_channel *)ibv;
 }
@@ -28,7 +28,7 @@ int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
 
 	if (!channel)
 		return refuse_null("destroy_comp_channel", "channel");
-	return hca_destroy_comp_channel(to_hca(channel->context), to_channel(channel));
+	return hca_destroy_comp_channel(to_hca(channel->context), to_comp_channel(channel));
 }
 
 int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **ibv, void **cq_context)
@@ -40,7 +40,7 @@ int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **ibv, void
 	if (!channel || !ibv || !cq_context)
 		return minus_one(refuse_null("get_cq_event",
 					     !channel ? "channel" : ibv ? "cq_context" : "cq"));
-	err = hca_get_cq_event(to_channel(channel), &cq);
+	err = hca_get_cq_event(to_comp_channel(channel), &cq);
 	if (err)
 		return minus_one(err);
 	*ibv = ibv_cq_ex_to_cq(&cq->ibv);

@@ -70,7 +70,7 @@ static void *compat_refused(void)
 				"the program was built before 2007; rebuild it"));
 }
 
-static void placeholder(void)
+static void ops_placeholder(void)
 {
 }
 
@@ -104,9 +104,9 @@ static void fill_extended(struct verbs_context *context)
 	context->create_cq_ex = cq_create_ex_verb;
 	context->query_device_ex = device_query_ex_verb;
 	context->ibv_destroy_flow = destroy_flow_refused;
-	context->ABI_placeholder2 = placeholder;
+	context->ABI_placeholder2 = ops_placeholder;
 	context->ibv_create_flow = create_flow_refused;
-	context->ABI_placeholder1 = placeholder;
+	context->ABI_placeholder1 = ops_placeholder;
 	context->open_qp = open_qp_refused;
 	context->create_qp_ex = qp_create_ex_verb;
 	context->get_srq_num = get_srq_num_refused;

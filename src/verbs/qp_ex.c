@@ -66,7 +66,7 @@ static struct wr_builder *to_builder(struct ibv_qp_ex *ibv)
 
 /* What follows is called from wr_start on, with the lock that it took. */
 
-static void latch(struct wr_builder *builder, int err)
+static void qp_ex_latch(struct wr_builder *builder, int err)
 {
 	lock_assert_held(&builder->lock);
 	if (!builder->err)
@@ -74,7 +74,7 @@ static void latch(struct wr_builder *builder, int err)
 }
 
 /* The request that setters add to; NULL after an error. */
-static struct ibv_send_wr *current(struct wr_builder *builder, const char *setter)
+static struct ibv_send_wr *qp_ex_current(struct wr_builder *builder, const char *setter)
 {
 	lock_assert_held(&builder->lock);
 	if (builder->err)
@@ -82,13 +82,13 @@ static struct ibv_send_wr *current(struct wr_builder *builder, const char *sette
 	if (builder->count)
 		return &builder->wr[builder->count - 1];
 	explain("%s: begin a work request first (ibv_wr_send() ...)", setter);
-	latch(builder, EINVAL);
+	qp_ex_latch(builder, EINVAL);
 	return NULL;
 }
 
 /* Begin the next request; NULL after an error. @operation is the flag that has to be declared. */
-static struct ibv_send_wr *begin(struct ibv_qp_ex *ibv, uint64_t operation,
-				 enum ibv_wr_opcode opcode)
+static struct ibv_send_wr *qp_ex_begin(struct ibv_qp_ex *ibv, uint64_t operation,
+				       enum ibv_wr_opcode opcode)
 {
 	struct wr_builder *builder = to_builder(ibv);
 	struct ibv_send_wr *wr;
@@ -99,13 +99,13 @@ static struct ibv_send_wr *begin(struct ibv_qp_ex *ibv, uint64_t operation,
 	if (!(builder->operations & operation)) {
 		explain("wr_*: qp 0x%06x: operation 0x%llx is not in send_ops_flags: name it when "
 			"creating the QP", ibv->qp_base.qp_num, (unsigned long long)operation);
-		latch(builder, EINVAL);
+		qp_ex_latch(builder, EINVAL);
 		return NULL;
 	}
 	if (builder->count == builder->capacity) {
 		explain("wr_*: qp 0x%06x: more than %u work requests in one batch: the send queue "
 			"(max_send_wr) is full", ibv->qp_base.qp_num, builder->capacity);
-		latch(builder, ENOMEM);
+		qp_ex_latch(builder, ENOMEM);
 		return NULL;
 	}
 	wr = &builder->wr[builder->count++];
@@ -119,8 +119,8 @@ static struct ibv_send_wr *begin(struct ibv_qp_ex *ibv, uint64_t operation,
 static void wr_atomic_cmp_swp(struct ibv_qp_ex *ibv, uint32_t rkey, uint64_t remote_addr,
 			      uint64_t compare, uint64_t swap)
 {
-	struct ibv_send_wr *wr = begin(ibv, IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP,
-				       IBV_WR_ATOMIC_CMP_AND_SWP);
+	struct ibv_send_wr *wr =
+		qp_ex_begin(ibv, IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_CMP_AND_SWP);
 
 	if (!wr)
 		return;
@@ -133,8 +133,8 @@ static void wr_atomic_cmp_swp(struct ibv_qp_ex *ibv, uint32_t rkey, uint64_t rem
 static void wr_atomic_fetch_add(struct ibv_qp_ex *ibv, uint32_t rkey, uint64_t remote_addr,
 				uint64_t add)
 {
-	struct ibv_send_wr *wr = begin(ibv, IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD,
-				       IBV_WR_ATOMIC_FETCH_AND_ADD);
+	struct ibv_send_wr *wr =
+		qp_ex_begin(ibv, IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD, IBV_WR_ATOMIC_FETCH_AND_ADD);
 
 	if (!wr)
 		return;
@@ -146,18 +146,18 @@ static void wr_atomic_fetch_add(struct ibv_qp_ex *ibv, uint32_t rkey, uint64_t r
 static void wr_bind_mw(struct ibv_qp_ex *ibv, struct ibv_mw *mw, uint32_t rkey,
 		       const struct ibv_mw_bind_info *info)
 {
-	struct ibv_send_wr *wr = begin(ibv, IBV_QP_EX_WITH_BIND_MW, IBV_WR_BIND_MW);
+	struct ibv_send_wr *wr = qp_ex_begin(ibv, IBV_QP_EX_WITH_BIND_MW, IBV_WR_BIND_MW);
 
 	if (!wr)
 		return;
 	if (!mw || !info) {
-		latch(to_builder(ibv), refuse_null("wr_bind_mw", mw ? "bind_info" : "mw"));
+		qp_ex_latch(to_builder(ibv), refuse_null("wr_bind_mw", mw ? "bind_info" : "mw"));
 		return;
 	}
 	if (mw->type != IBV_MW_TYPE_2) {
 		explain("wr_bind_mw: qp 0x%06x: the window is of type 1: use ibv_bind_mw",
 			ibv->qp_base.qp_num);
-		latch(to_builder(ibv), EINVAL);
+		qp_ex_latch(to_builder(ibv), EINVAL);
 		return;
 	}
 	wr->bind_mw.mw = mw;
@@ -167,7 +167,7 @@ static void wr_bind_mw(struct ibv_qp_ex *ibv, struct ibv_mw *mw, uint32_t rkey,
 
 static void wr_local_inv(struct ibv_qp_ex *ibv, uint32_t rkey)
 {
-	struct ibv_send_wr *wr = begin(ibv, IBV_QP_EX_WITH_LOCAL_INV, IBV_WR_LOCAL_INV);
+	struct ibv_send_wr *wr = qp_ex_begin(ibv, IBV_QP_EX_WITH_LOCAL_INV, IBV_WR_LOCAL_INV);
 
 	if (wr)
 		wr->invalidate_rkey = rkey;
@@ -177,7 +177,7 @@ static struct ibv_send_wr *begin_rdma(struct ibv_qp_ex *ibv, uint64_t operation,
 				      enum ibv_wr_opcode opcode, uint32_t rkey,
 				      uint64_t remote_addr)
 {
-	struct ibv_send_wr *wr = begin(ibv, operation, opcode);
+	struct ibv_send_wr *wr = qp_ex_begin(ibv, operation, opcode);
 
 	if (wr) {
 		wr->wr.rdma.rkey = rkey;
@@ -208,12 +208,13 @@ static void wr_rdma_write_imm(struct ibv_qp_ex *ibv, uint32_t rkey, uint64_t rem
 
 static void wr_send(struct ibv_qp_ex *ibv)
 {
-	begin(ibv, IBV_QP_EX_WITH_SEND, IBV_WR_SEND);
+	qp_ex_begin(ibv, IBV_QP_EX_WITH_SEND, IBV_WR_SEND);
 }
 
 static void wr_send_imm(struct ibv_qp_ex *ibv, __be32 imm_data)
 {
-	struct ibv_send_wr *wr = begin(ibv, IBV_QP_EX_WITH_SEND_WITH_IMM, IBV_WR_SEND_WITH_IMM);
+	struct ibv_send_wr *wr =
+		qp_ex_begin(ibv, IBV_QP_EX_WITH_SEND_WITH_IMM, IBV_WR_SEND_WITH_IMM);
 
 	if (wr)
 		wr->imm_data = imm_data;
@@ -221,7 +222,8 @@ static void wr_send_imm(struct ibv_qp_ex *ibv, __be32 imm_data)
 
 static void wr_send_inv(struct ibv_qp_ex *ibv, uint32_t rkey)
 {
-	struct ibv_send_wr *wr = begin(ibv, IBV_QP_EX_WITH_SEND_WITH_INV, IBV_WR_SEND_WITH_INV);
+	struct ibv_send_wr *wr =
+		qp_ex_begin(ibv, IBV_QP_EX_WITH_SEND_WITH_INV, IBV_WR_SEND_WITH_INV);
 
 	if (wr)
 		wr->invalidate_rkey = rkey;
@@ -230,38 +232,39 @@ static void wr_send_inv(struct ibv_qp_ex *ibv, uint32_t rkey)
 /* No QP can be created with these (wr_builder_check): reached by mistake only. */
 static void wr_send_tso(struct ibv_qp_ex *ibv, void *hdr, uint16_t hdr_sz, uint16_t mss)
 {
-	latch(to_builder(ibv), refuse_verb("wr_send_tso", "TCP segmentation"));
+	qp_ex_latch(to_builder(ibv), refuse_verb("wr_send_tso", "TCP segmentation"));
 }
 
 static void wr_atomic_write(struct ibv_qp_ex *ibv, uint32_t rkey, uint64_t remote_addr,
 			    const void *value)
 {
-	latch(to_builder(ibv), refuse_verb("wr_atomic_write", "ATOMIC_WRITE"));
+	qp_ex_latch(to_builder(ibv), refuse_verb("wr_atomic_write", "ATOMIC_WRITE"));
 }
 
 /* Whatever headers after rdma-core 44 have behind wr_atomic_write: FLUSH is the first. */
 static void wr_newer(struct ibv_qp_ex *ibv)
 {
-	latch(to_builder(ibv), refuse_verb("wr_*", "FLUSH, and other work requests that were added "
-					   "after rdma-core 44"));
+	qp_ex_latch(to_builder(ibv),
+		    refuse_verb("wr_*", "FLUSH, and other work requests that were added "
+					"after rdma-core 44"));
 }
 
 static void wr_set_xrc_srqn(struct ibv_qp_ex *ibv, uint32_t remote_srqn)
 {
-	latch(to_builder(ibv), refuse_verb("wr_set_xrc_srqn", "XRC"));
+	qp_ex_latch(to_builder(ibv), refuse_verb("wr_set_xrc_srqn", "XRC"));
 }
 
 static void wr_set_ud_addr(struct ibv_qp_ex *ibv, struct ibv_ah *ah, uint32_t remote_qpn,
 			   uint32_t remote_qkey)
 {
-	struct ibv_send_wr *wr = current(to_builder(ibv), "wr_set_ud_addr");
+	struct ibv_send_wr *wr = qp_ex_current(to_builder(ibv), "wr_set_ud_addr");
 
 	if (!wr)
 		return;
 	if (!ah || ibv->qp_base.qp_type != IBV_QPT_UD) {
 		explain("wr_set_ud_addr: qp 0x%06x: %s", ibv->qp_base.qp_num,
 			ah ? "it is not a UD QP" : "no address handle given (null pointer)");
-		latch(to_builder(ibv), EINVAL);
+		qp_ex_latch(to_builder(ibv), EINVAL);
 		return;
 	}
 	wr->wr.ud.ah = ah;
@@ -272,7 +275,7 @@ static void wr_set_ud_addr(struct ibv_qp_ex *ibv, struct ibv_ah *ah, uint32_t re
 static void wr_set_sge_list(struct ibv_qp_ex *ibv, size_t count, const struct ibv_sge *list)
 {
 	struct wr_builder *builder = to_builder(ibv);
-	struct ibv_send_wr *wr = current(builder, "wr_set_sge_list");
+	struct ibv_send_wr *wr = qp_ex_current(builder, "wr_set_sge_list");
 
 	if (!wr)
 		return;
@@ -280,7 +283,7 @@ static void wr_set_sge_list(struct ibv_qp_ex *ibv, size_t count, const struct ib
 	if (count > builder->max_sge) {
 		explain("wr_set_sge_list: qp 0x%06x: %zu SGEs exceed max_send_sge %u",
 			ibv->qp_base.qp_num, count, builder->max_sge);
-		latch(builder, EINVAL);
+		qp_ex_latch(builder, EINVAL);
 		return;
 	}
 	wr->sg_list = builder->sge + (size_t)(builder->count - 1) * builder->max_sge;
@@ -301,7 +304,7 @@ static void wr_set_inline_data_list(struct ibv_qp_ex *ibv, size_t count,
 				    const struct ibv_data_buf *list)
 {
 	struct wr_builder *builder = to_builder(ibv);
-	struct ibv_send_wr *wr = current(builder, "wr_set_inline_data_list");
+	struct ibv_send_wr *wr = qp_ex_current(builder, "wr_set_inline_data_list");
 	uint8_t *data;
 	size_t length = 0;
 
@@ -313,7 +316,7 @@ static void wr_set_inline_data_list(struct ibv_qp_ex *ibv, size_t count,
 		if (list[i].length > builder->max_inline - length) {
 			explain("wr_set_inline_data: qp 0x%06x: the data exceeds max_inline_data "
 				"%u", ibv->qp_base.qp_num, builder->max_inline);
-			latch(builder, EINVAL);
+			qp_ex_latch(builder, EINVAL);
 			return;
 		}
 		if (list[i].length)

@@ -44,7 +44,7 @@ static const char *below_class(const char *path)
 	return path + length + 7;
 }
 
-static int read_file(const char *path, char *buffer, size_t size)
+static int sysfs_read_file(const char *path, char *buffer, size_t size)
 {
 	FILE *file = fopen(path, "re");
 	size_t length;
@@ -92,7 +92,7 @@ int ibv_read_sysfs_file(const char *dir, const char *file, char *buffer, size_t 
 	if (attribute)
 		length = read_ours(attribute, buffer, size, &found);
 	if (found == ATTRIBUTE_FOREIGN)
-		length = read_file(path, buffer, size);
+		length = sysfs_read_file(path, buffer, size);
 	free(path);
 	if (length <= 0)
 		return length;

@@ -208,7 +208,8 @@ uint32_t cm_message_receiver_id(const struct cm_message *message)
 	}
 }
 
-static bool service_of(const struct cm_message *message, uint64_t *service_id, const uint8_t **data)
+static bool cm_message_service_of(const struct cm_message *message, uint64_t *service_id,
+				  const uint8_t **data)
 {
 	if (message->kind == CM_MESSAGE_REQ) {
 		*service_id = message->req.service_id;
@@ -247,7 +248,7 @@ bool cm_message_ip(const struct cm_message *message, struct cm_ip_addresses *add
 	uint8_t version;
 
 	static_assert(IP_CM_BYTES <= sizeof(message->req.private_data), "the header fits");
-	if (!service_of(message, &service_id, &data) || !is_ip_cm_service(service_id))
+	if (!cm_message_service_of(message, &service_id, &data) || !is_ip_cm_service(service_id))
 		return false;
 	version = data[1] >> 4;
 	if (data[0] || (version != 4 && version != 6))
@@ -268,7 +269,7 @@ enum cm_target_kind cm_message_target(const uint8_t mad[MAD_BYTES], struct cm_ta
 	*target = (struct cm_target){ .kind = CM_TARGET_NONE };
 	if (!cm_message_parse(mad, &message))
 		return target->kind;
-	if (service_of(&message, &target->service_id, &data)) {
+	if (cm_message_service_of(&message, &target->service_id, &data)) {
 		target->kind = CM_TARGET_SERVICE;
 		target->has_address = cm_message_ip(&message, &addresses);
 		if (target->has_address)

@@ -125,7 +125,7 @@ static void add_service(struct line *line, const struct cm_message *message, uin
 	add_address(line, ip.destination);
 }
 
-static const char *known(const char *name)
+static const char *dump_is_known(const char *name)
 {
 	return name ? name : "unknown";
 }
@@ -153,8 +153,8 @@ static void add_message(struct line *line, const struct cm_message *message)
 		    message->mra.service_timeout);
 		break;
 	case CM_MESSAGE_REJ:
-		add(line, " about %s reason %u %s", about[message->rej.message], message->rej.reason,
-		    known(cm_reject_name(message->rej.reason)));
+		add(line, " about %s reason %u %s", about[message->rej.message],
+		    message->rej.reason, dump_is_known(cm_reject_name(message->rej.reason)));
 		break;
 	case CM_MESSAGE_REP:
 		add_rep(line, &message->rep);
@@ -167,11 +167,12 @@ static void add_message(struct line *line, const struct cm_message *message)
 		break;
 	case CM_MESSAGE_SIDR_REP:
 		add(line, " status %u %s qpn 0x%06x qkey 0x%08x", message->sidr_rep.status,
-		    known(cm_sidr_name(message->sidr_rep.status)), message->sidr_rep.qpn,
+		    dump_is_known(cm_sidr_name(message->sidr_rep.status)), message->sidr_rep.qpn,
 		    message->sidr_rep.qkey);
 		break;
 	case CM_MESSAGE_APR:
-		add(line, " status %u %s", message->apr.status, known(cm_apr_name(message->apr.status)));
+		add(line, " status %u %s", message->apr.status,
+		    dump_is_known(cm_apr_name(message->apr.status)));
 		break;
 	default:
 		break;

@@ -29,7 +29,7 @@
 #define HEADERS_MAX	(LRH_ONES + IPV6_BYTES + UDP_BYTES + BTH_BYTES)
 #define PROTOCOL_UDP	17u
 
-static uint8_t *put_ipv4(uint8_t *p, const struct icrc_header *header, size_t udp_bytes)
+static uint8_t *icrc_put_ipv4(uint8_t *p, const struct icrc_header *header, size_t udp_bytes)
 {
 	memset(p, 0xff, IPV4_BYTES);		/* stays in TOS, TTL and header checksum */
 	p[0] = 0x45;
@@ -43,7 +43,7 @@ static uint8_t *put_ipv4(uint8_t *p, const struct icrc_header *header, size_t ud
 	return p + IPV4_BYTES;
 }
 
-static uint8_t *put_ipv6(uint8_t *p, const struct icrc_header *header, size_t udp_bytes)
+static uint8_t *icrc_put_ipv6(uint8_t *p, const struct icrc_header *header, size_t udp_bytes)
 {
 	memset(p, 0xff, 8);			/* traffic class, flow label, hop limit */
 	p[0] = 0x6f;
@@ -62,7 +62,8 @@ static uint32_t crc_headers(const struct icrc_header *header, const uint8_t *bth
 
 	memset(p, 0xff, LRH_ONES);
 	p += LRH_ONES;
-	p = header->ipv6 ? put_ipv6(p, header, udp_bytes) : put_ipv4(p, header, udp_bytes);
+	p = header->ipv6 ? icrc_put_ipv6(p, header, udp_bytes)
+			 : icrc_put_ipv4(p, header, udp_bytes);
 	put_be16(p, header->source_port);
 	put_be16(p + 2, header->destination_port);
 	put_be16(p + 4, (uint16_t)udp_bytes);

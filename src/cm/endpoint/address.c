@@ -17,7 +17,7 @@ static const uint8_t zero[16];
 
 /* ---- struct sockaddr and back ---- */
 
-static void read_ib(const struct sockaddr_ib *ib, struct endpoint_address *out)
+static void address_read_ib(const struct sockaddr_ib *ib, struct endpoint_address *out)
 {
 	memcpy(out->bytes, &ib->sib_addr, 16);
 	out->service_id = be64toh(ib->sib_sid);
@@ -46,7 +46,7 @@ int address_read(const struct sockaddr *address, struct endpoint_address *out)
 		out->flow_info = v6->sin6_flowinfo;
 		return 0;
 	case AF_IB:
-		read_ib((const void *)address, out);
+		address_read_ib((const void *)address, out);
 		return 0;
 	default:
 		return EAFNOSUPPORT;
@@ -120,7 +120,7 @@ static int find_port(const struct endpoint_address *address, struct bound_port *
 	return *found ? 0 : ENOMEM;
 }
 
-static void set_port(struct endpoint *endpoint, struct bound_port *port)
+static void address_set_port(struct endpoint *endpoint, struct bound_port *port)
 {
 	agent_lock();
 	bound_port_put(endpoint->port);
@@ -148,10 +148,10 @@ int address_bind(struct endpoint *endpoint, const struct endpoint_address *addre
 	if (!endpoint->afonly_set)
 		endpoint->afonly = address->family == AF_INET;
 	endpoint->source = *address;
-	set_port(endpoint, port);
+	address_set_port(endpoint, port);
 	err = ports_take(endpoint, claim);
 	if (err) {
-		set_port(endpoint, NULL);
+		address_set_port(endpoint, NULL);
 		endpoint->source = (struct endpoint_address){ .family = AF_UNSPEC };
 	}
 	return err;

@@ -47,8 +47,8 @@ static void send_pending(struct mad_agent *mad, const struct pending_mad *pendin
 		log_debug("cannot send a message: error %d", err);
 }
 
-static void send_message(void *host, const struct mad_address *to,
-			 const struct cm_message *message)
+static void agent_send_message(void *host, const struct mad_address *to,
+			       const struct cm_message *message)
 {
 	struct pending_mad pending;
 
@@ -95,7 +95,9 @@ static void protocol_count(void *host, int counter)
 }
 
 static const struct cm_ops protocol_ops = {
-	.send = send_message, .event = protocol_event, .random = protocol_random,
+	.send = agent_send_message,
+	.event = protocol_event,
+	.random = protocol_random,
 	.count = protocol_count,
 };
 
@@ -107,7 +109,7 @@ void agent_lock(void)
 }
 
 /* Later deadlines are not worth telling: the tick that comes too early tells the right one. */
-static void arm(void) REQUIRES(agent.lock)
+static void agent_arm(void) REQUIRES(agent.lock)
 {
 	uint64_t deadline_ns;
 
@@ -159,7 +161,7 @@ void agent_unlock(void)
 	struct mad_agent *mad = agent.mad;
 	unsigned i, count = tx_queued;
 
-	arm();
+	agent_arm();
 	memcpy(sending, tx_queue, count * sizeof(sending[0]));
 	tx_queued = 0;
 	release_and_wake();
@@ -185,8 +187,9 @@ void agent_wait(uint64_t until_ns)
 
 /* ---- what comes from the HCA ---- */
 
-static void received(void *owner, const struct mad_address *from, const struct mad_header *header,
-		     const uint8_t mad[MAD_BYTES], uint64_t now_ns)
+static void agent_received(void *owner, const struct mad_address *from,
+			   const struct mad_header *header, const uint8_t mad[MAD_BYTES],
+			   uint64_t now_ns)
 {
 	agent_lock();
 	if (agent.protocol)	/* it may come before mad_open() has returned */
@@ -194,8 +197,9 @@ static void received(void *owner, const struct mad_address *from, const struct m
 	agent_unlock();
 }
 
-static void unreachable(void *owner, const struct mad_address *to, const struct mad_header *header,
-			const uint8_t mad[MAD_BYTES], uint64_t now_ns)
+static void agent_unreachable(void *owner, const struct mad_address *to,
+			      const struct mad_header *header, const uint8_t mad[MAD_BYTES],
+			      uint64_t now_ns)
 {
 	agent_lock();
 	if (agent.protocol)
@@ -203,7 +207,7 @@ static void unreachable(void *owner, const struct mad_address *to, const struct 
 	agent_unlock();
 }
 
-static void tick(void *owner, uint64_t now_ns)
+static void agent_tick(void *owner, uint64_t now_ns)
 {
 	agent_lock();
 	agent.armed_ns = TIME_NEVER;
@@ -212,7 +216,7 @@ static void tick(void *owner, uint64_t now_ns)
 	agent_unlock();
 }
 
-static void qp_failed(void *owner, uint32_t qpn, uint64_t now_ns)
+static void agent_qp_failed(void *owner, uint32_t qpn, uint64_t now_ns)
 {
 	struct cm_connection *connection;
 
@@ -223,7 +227,7 @@ static void qp_failed(void *owner, uint32_t qpn, uint64_t now_ns)
 	agent_unlock();
 }
 
-static void peer_gone(void *owner, uint32_t slot, uint64_t now_ns)
+static void agent_peer_gone(void *owner, uint32_t slot, uint64_t now_ns)
 {
 	struct list *bucket, *node, *following;
 
@@ -240,8 +244,11 @@ static void peer_gone(void *owner, uint32_t slot, uint64_t now_ns)
 }
 
 static const struct mad_ops mad_agent_ops = {
-	.received = received, .unreachable = unreachable, .tick = tick, .qp_failed = qp_failed,
-	.peer_gone = peer_gone,
+	.received = agent_received,
+	.unreachable = agent_unreachable,
+	.tick = agent_tick,
+	.qp_failed = agent_qp_failed,
+	.peer_gone = agent_peer_gone,
 };
 
 /* ---- start and stop ---- */
@@ -269,7 +276,7 @@ static void install_fork_handler(void)
 	pthread_atfork(NULL, NULL, forget_in_child);
 }
 
-static void prepare(void) REQUIRES(agent.lock)
+static void agent_prepare(void) REQUIRES(agent.lock)
 {
 	unsigned i;
 
@@ -280,7 +287,7 @@ static void prepare(void) REQUIRES(agent.lock)
 		list_init(&agent.watchers[i]);
 }
 
-static int start(void)
+static int agent_start(void)
 {
 	struct cm_protocol *protocol;
 	struct mad_agent *mad;
@@ -297,7 +304,7 @@ static int start(void)
 	}
 	gsi = mad_gsi(mad);
 	agent_lock();
-	prepare();
+	agent_prepare();
 	protocol = cm_protocol_new(&protocol_ops, NULL, gsi_slot(gsi) << COMM_ID_SLOT_SHIFT,
 				   COMM_ID_BITS);	/* asks for random numbers, under the lock */
 	if (!protocol) {
@@ -314,7 +321,7 @@ static int start(void)
 	return 0;
 }
 
-static void stop(void)
+static void agent_stop(void)
 {
 	struct cm_protocol *protocol;
 
@@ -337,7 +344,7 @@ int agent_get(void)
 	pthread_once(&once, install_fork_handler);
 	lock_acquire(&start_lock);
 	if (!references && !agent.protocol)
-		err = start();
+		err = agent_start();
 	if (!err)
 		references++;
 	lock_release(&start_lock);
@@ -354,7 +361,7 @@ void agent_put(void)
 		idle = cm_deadline(agent.protocol) == TIME_NEVER;
 		agent_unlock();
 		if (idle)
-			stop();
+			agent_stop();
 	}
 	lock_release(&start_lock);
 }

@@ -22,7 +22,7 @@ void attributes_ah(const struct endpoint *endpoint, struct ibv_ah_attr *attr)
 }
 
 /* Is there a request, so that its sides are known? */
-static bool has_request(const struct endpoint *endpoint)
+static bool attributes_has_request(const struct endpoint *endpoint)
 {
 	return endpoint->state >= STATE_CALLING && endpoint->state <= STATE_LEAVING &&
 	       endpoint->connection;
@@ -39,7 +39,7 @@ static void to_init(const struct endpoint *endpoint, struct ibv_qp_attr *attr, i
 		return;
 	}
 	attr->qp_access_flags = 0;
-	if (has_request(endpoint)) {
+	if (attributes_has_request(endpoint)) {
 		attr->qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
 		if (endpoint->terms.responder_resources)
 			attr->qp_access_flags |= IBV_ACCESS_REMOTE_READ |
@@ -48,7 +48,7 @@ static void to_init(const struct endpoint *endpoint, struct ibv_qp_attr *attr, i
 	*mask |= IBV_QP_ACCESS_FLAGS;
 }
 
-static void to_rtr(const struct endpoint *endpoint, struct ibv_qp_attr *attr, int *mask)
+static void attributes_to_rtr(const struct endpoint *endpoint, struct ibv_qp_attr *attr, int *mask)
 {
 	const struct endpoint_terms *terms = &endpoint->terms;
 
@@ -65,7 +65,7 @@ static void to_rtr(const struct endpoint *endpoint, struct ibv_qp_attr *attr, in
 	}
 }
 
-static void to_rts(const struct endpoint *endpoint, struct ibv_qp_attr *attr, int *mask)
+static void attributes_to_rts(const struct endpoint *endpoint, struct ibv_qp_attr *attr, int *mask)
 {
 	const struct endpoint_terms *terms = &endpoint->terms;
 	uint8_t type = endpoint->qp_type;
@@ -97,10 +97,10 @@ static int datagram_attributes(struct ibv_qp_attr *attr, int *mask)
 	return 0;
 }
 
-static int attributes(struct endpoint *endpoint, struct ibv_qp_attr *attr, int *mask)
+static int attributes_of(struct endpoint *endpoint, struct ibv_qp_attr *attr, int *mask)
 	REQUIRES(agent.lock)
 {
-	bool knows_peer = has_request(endpoint) && endpoint->state != STATE_CALLING;
+	bool knows_peer = attributes_has_request(endpoint) && endpoint->state != STATE_CALLING;
 
 	if (!endpoint->port)
 		return EINVAL;
@@ -117,9 +117,9 @@ static int attributes(struct endpoint *endpoint, struct ibv_qp_attr *attr, int *
 	if (!knows_peer)
 		return EINVAL;
 	if (attr->qp_state == IBV_QPS_RTR)
-		to_rtr(endpoint, attr, mask);
+		attributes_to_rtr(endpoint, attr, mask);
 	else
-		to_rts(endpoint, attr, mask);
+		attributes_to_rts(endpoint, attr, mask);
 	return 0;
 }
 
@@ -131,7 +131,7 @@ int endpoint_qp_attributes(struct endpoint *endpoint, struct ibv_qp_attr *attr, 
 		return ENODEV;
 	agent_lock();
 	channel_touch(endpoint);
-	err = attributes(endpoint, attr, mask);
+	err = attributes_of(endpoint, attr, mask);
 	agent_unlock();
 	return err;
 }

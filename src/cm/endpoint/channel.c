@@ -31,7 +31,7 @@ void channels_forget(void)
 	list_init(&unused);
 }
 
-static struct cm_channel *allocate(void) EXCLUDES(agent.lock)
+static struct cm_channel *channel_allocate(void) EXCLUDES(agent.lock)
 {
 	struct list *node;
 
@@ -49,7 +49,7 @@ static void set_aside(struct cm_channel *channel) EXCLUDES(agent.lock)
 	agent_unlock();
 }
 
-static void init(struct cm_channel *channel, int fd) EXCLUDES(agent.lock)
+static void channel_initialize(struct cm_channel *channel, int fd) EXCLUDES(agent.lock)
 {
 	agent_lock();
 	memset(channel, 0, sizeof(*channel));
@@ -67,7 +67,7 @@ static void init(struct cm_channel *channel, int fd) EXCLUDES(agent.lock)
 
 int cm_channel_open(struct cm_channel **opened)
 {
-	struct cm_channel *channel = allocate();
+	struct cm_channel *channel = channel_allocate();
 	int fd, err;
 
 	if (!channel)
@@ -82,7 +82,7 @@ int cm_channel_open(struct cm_channel **opened)
 		err = errno;
 		goto put_agent;
 	}
-	init(channel, fd);
+	channel_initialize(channel, fd);
 	*opened = channel;
 	return 0;
 put_agent:
@@ -148,7 +148,7 @@ static void free_event(struct queued_event *event) REQUIRES(agent.lock)
 	free(event);
 }
 
-static void wake(struct cm_channel *channel) REQUIRES(agent.lock)
+static void channel_wake(struct cm_channel *channel) REQUIRES(agent.lock)
 {
 	if (!list_empty(&channel->woken))
 		return;
@@ -163,7 +163,7 @@ static void count_waiting(struct cm_channel *channel, int change) REQUIRES(agent
 	/* W1: pairs with W2 by channel->wake: an update follows every change from or to zero. */
 	atomic_store_explicit(&channel->waiting, before + (unsigned)change, memory_order_release);
 	if (!before || !(before + (unsigned)change))
-		wake(channel);
+		channel_wake(channel);
 }
 
 void channel_update_fd(struct cm_channel *channel)
@@ -328,7 +328,7 @@ static void hand_over(const struct queued_event *event, struct endpoint_event *o
 	memcpy(out->private_data, event->private_data, event->private_bytes);
 }
 
-static struct queued_event *pop(struct cm_channel *channel) REQUIRES(agent.lock)
+static struct queued_event *channel_pop(struct cm_channel *channel) REQUIRES(agent.lock)
 {
 	struct list *node = list_pop(&channel->queue);
 	struct queued_event *event;
@@ -417,7 +417,7 @@ int cm_channel_take(struct cm_channel *channel, struct endpoint_event *out)
 	do {
 		agent_lock();
 		let_application_look(channel);
-		event = channel->closed ? NULL : pop(channel);
+		event = channel->closed ? NULL : channel_pop(channel);
 		err = channel->closed ? EBADF : EAGAIN;
 		agent_unlock();
 		if (!event)

@@ -136,8 +136,8 @@ static void describe_request(const struct endpoint *endpoint,
 	describe_way(endpoint, &request->address);
 }
 
-static int send_request(struct endpoint *endpoint, const struct rdma_conn_param *parameters,
-			const struct endpoint_ece *ece) REQUIRES(agent.lock)
+static int connect_send_request(struct endpoint *endpoint, const struct rdma_conn_param *parameters,
+				const struct endpoint_ece *ece) REQUIRES(agent.lock)
 {
 	uint8_t data[sizeof(((struct cm_req *)0)->private_data)];
 	size_t header = ip_cm_bytes(endpoint);
@@ -182,8 +182,9 @@ int endpoint_connect(struct endpoint *endpoint, const struct rdma_conn_param *pa
 	if (!err) {
 		endpoint->qp_num = parameters->qp_num;
 		endpoint->srq = parameters->srq;
-		err = endpoint->qp_type == IBV_QPT_UD ? datagram_ask(endpoint, parameters) :
-							send_request(endpoint, parameters, ece);
+		err = endpoint->qp_type == IBV_QPT_UD
+			      ? datagram_ask(endpoint, parameters)
+			      : connect_send_request(endpoint, parameters, ece);
 	}
 	if (!err)
 		endpoint->state = endpoint->qp_type == IBV_QPT_UD ? STATE_ASKING : STATE_CALLING;
@@ -337,7 +338,7 @@ int endpoint_disconnect(struct endpoint *endpoint)
 
 /* ---- what becomes of connections ---- */
 
-static void reply(struct endpoint *endpoint, const struct cm_message *message)
+static void connect_reply(struct endpoint *endpoint, const struct cm_message *message)
 	REQUIRES(agent.lock)
 {
 	const struct cm_rep *rep = &message->rep;
@@ -366,7 +367,7 @@ static void reply(struct endpoint *endpoint, const struct cm_message *message)
 	event_queue(event);
 }
 
-static void rejected(struct endpoint *endpoint, const struct cm_message *message)
+static void connect_rejected(struct endpoint *endpoint, const struct cm_message *message)
 	REQUIRES(agent.lock)
 {
 	const struct cm_rej *rej = &message->rej;
@@ -389,7 +390,7 @@ static const struct {
 	{ CM_EVENT_TIMEWAIT_EXIT, INPUT_TIMEWAIT_EXIT }, { CM_EVENT_SIDR_REP, INPUT_SIDR_REP },
 };
 
-static enum endpoint_input input_of(const struct cm_event *event)
+static enum endpoint_input connect_input(const struct cm_event *event)
 {
 	unsigned i;
 
@@ -404,8 +405,8 @@ static enum endpoint_input input_of(const struct cm_event *event)
 }
 
 /* Entering @next by @event is what the application is told of; see endpoint_state.def. */
-static void tell(struct endpoint *endpoint, enum endpoint_state next, const struct cm_event *event)
-	REQUIRES(agent.lock)
+static void connect_report(struct endpoint *endpoint, enum endpoint_state next,
+			   const struct cm_event *event) REQUIRES(agent.lock)
 {
 	switch (next) {
 	case STATE_CONNECTED:
@@ -419,7 +420,7 @@ static void tell(struct endpoint *endpoint, enum endpoint_state next, const stru
 		break;
 	default:
 		if (event->kind == CM_EVENT_REJ)
-			rejected(endpoint, event->message);
+			connect_rejected(endpoint, event->message);
 		else
 			event_tell(endpoint, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT);
 	}
@@ -440,11 +441,11 @@ void connection_event(void *host, const struct cm_event *event)
 	}
 	if (!endpoint)
 		return;
-	next = state_after_input(endpoint->state, input_of(event));
+	next = state_after_input(endpoint->state, connect_input(event));
 	if (next == STATE_IGNORE)
 		return;
 	if (next == STATE_ANSWERED) {
-		reply(endpoint, event->message);
+		connect_reply(endpoint, event->message);
 		return;
 	}
 	if (event->kind == CM_EVENT_SIDR_REP) {
@@ -453,5 +454,5 @@ void connection_event(void *host, const struct cm_event *event)
 	}
 	endpoint->state = (uint8_t)next;
 	if (!endpoint->offered)		/* else it is dropped when its turn comes */
-		tell(endpoint, next, event);
+		connect_report(endpoint, next, event);
 }

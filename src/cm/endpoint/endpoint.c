@@ -127,7 +127,7 @@ static void stop_listening(struct endpoint *endpoint) REQUIRES(agent.lock)
 }
 
 /* Nothing comes any more once the connection is let go; then what came is dropped. */
-static void quiet(struct endpoint *endpoint) REQUIRES(agent.lock)
+static void endpoint_is_quiet(struct endpoint *endpoint) REQUIRES(agent.lock)
 {
 	endpoint->busy = true;
 	channel_touch(endpoint);
@@ -159,7 +159,7 @@ void endpoint_destroy(struct endpoint *endpoint)
 	}
 	agent_unwatch(endpoint);
 	agent_lock();
-	quiet(endpoint);
+	endpoint_is_quiet(endpoint);
 	claim = endpoint->claim;
 	gsi = agent.gsi;
 	channel = endpoint->channel;

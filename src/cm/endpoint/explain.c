@@ -31,7 +31,7 @@ static const char *address_text(const struct endpoint_address *address, char *te
 	return text;
 }
 
-static const char *reason(int err)
+static const char *explain_reason(int err)
 {
 	switch (err) {
 	case ENODEV:
@@ -62,7 +62,7 @@ int explain_address(const char *what, const struct endpoint_address *address, in
 	if (!err || !explaining())
 		return err;
 	explain_print("%s: %s: %s. Devices: %s", what, address_text(address, text, sizeof(text)),
-		      reason(err), net_describe_devices(devices, sizeof(devices)));
+		      explain_reason(err), net_describe_devices(devices, sizeof(devices)));
 	return err;
 }
 

@@ -35,8 +35,8 @@ void ip_cm_write(const struct endpoint *endpoint, uint8_t out[CM_IP_HEADER_BYTES
 	write_ip(&endpoint->destination, out + 20);
 }
 
-static void read_ib(const struct endpoint *listener, const struct cm_message *message,
-		    const struct mad_address *from, struct endpoint *endpoint)
+static void ip_cm_read_ib(const struct endpoint *listener, const struct cm_message *message,
+			  const struct mad_address *from, struct endpoint *endpoint)
 {
 	struct endpoint_address *here = &endpoint->source, *there = &endpoint->destination;
 	bool connected = message->kind == CM_MESSAGE_REQ;
@@ -56,7 +56,7 @@ bool ip_cm_read(const struct endpoint *listener, const struct cm_message *messag
 	bool local;
 
 	if (listener->source.family == AF_IB) {
-		read_ib(listener, message, from, endpoint);
+		ip_cm_read_ib(listener, message, from, endpoint);
 		return true;
 	}
 	if (!cm_message_ip(message, &ip))

@@ -39,8 +39,8 @@ static int tell_joined(struct endpoint *endpoint, const struct membership *group
 	return 0;
 }
 
-static int join(struct endpoint *endpoint, const struct endpoint_address *address, void *user)
-	REQUIRES(agent.lock)
+static int multicast_join_group(struct endpoint *endpoint, const struct endpoint_address *address,
+				void *user) REQUIRES(agent.lock)
 {
 	struct membership *group;
 	int err = endpoint_allowed(endpoint, CALL_JOIN);
@@ -77,7 +77,7 @@ int endpoint_join(struct endpoint *endpoint, const struct sockaddr *group, uint1
 	if (address_is_any(&address) || flags >= RDMA_MC_JOIN_FLAG_RESERVED)
 		return EINVAL;
 	agent_lock();
-	err = join(endpoint, &address, user);
+	err = multicast_join_group(endpoint, &address, user);
 	agent_unlock();
 	if (err == EINVAL)
 		explain("rdma_join_multicast: the id (%s) must be of RDMA_PS_UDP and bound to a "

@@ -21,7 +21,7 @@
 /* Under agent.lock; NULL: no bucket was used yet. */
 static struct list table[BUCKETS];
 
-static struct list *bucket_of(uint64_t service_id) REQUIRES(agent.lock)
+static struct list *ports_bucket_of(uint64_t service_id) REQUIRES(agent.lock)
 {
 	struct list *bucket = &table[(uint32_t)(service_id ^ service_id >> 16) % BUCKETS];
 
@@ -35,7 +35,7 @@ void ports_forget(void)
 	memset(table, 0, sizeof(table));
 }
 
-static uint64_t service_of(const struct endpoint *endpoint)
+static uint64_t ports_service_of(const struct endpoint *endpoint)
 {
 	return address_service_id(&endpoint->source, endpoint->space);
 }
@@ -88,13 +88,13 @@ static void set_port_number(struct endpoint *endpoint, uint16_t port)
 
 /* ---- in this process ---- */
 
-static bool same_address(const struct endpoint *a, const struct endpoint *b)
+static bool ports_same_address(const struct endpoint *a, const struct endpoint *b)
 {
 	return !memcmp(a->source.bytes, b->source.bytes, 16) &&
 	       a->source.scope == b->source.scope;
 }
 
-static bool conflict(const struct endpoint *new, const struct endpoint *old, bool listening)
+static bool ports_conflict(const struct endpoint *new, const struct endpoint *old, bool listening)
 {
 	bool old_any = address_is_any(&old->source), new_any = address_is_any(&new->source);
 
@@ -104,41 +104,41 @@ static bool conflict(const struct endpoint *new, const struct endpoint *old, boo
 		return false;
 	if (new->afonly && old->afonly && new->source.family != old->source.family)
 		return false;
-	return old_any || new_any || same_address(new, old);
+	return old_any || new_any || ports_same_address(new, old);
 }
 
 static bool is_taken(const struct endpoint *endpoint, bool listening) REQUIRES(agent.lock)
 {
-	uint64_t service_id = service_of(endpoint);
-	struct list *node, *bucket = bucket_of(service_id);
+	uint64_t service_id = ports_service_of(endpoint);
+	struct list *node, *bucket = ports_bucket_of(service_id);
 
 	list_for_each(node, bucket) {
 		const struct endpoint *other = list_entry(node, struct endpoint, same_port);
 
-		if (other != endpoint && service_of(other) == service_id &&
-		    conflict(endpoint, other, listening))
+		if (other != endpoint && ports_service_of(other) == service_id &&
+		    ports_conflict(endpoint, other, listening))
 			return true;
 	}
 	return false;
 }
 
-static bool enlist(struct endpoint *endpoint, uint16_t port) REQUIRES(agent.lock)
+static bool ports_enlist(struct endpoint *endpoint, uint16_t port) REQUIRES(agent.lock)
 {
 	set_port_number(endpoint, port);
 	if (is_taken(endpoint, false))
 		return false;
-	list_add_tail(bucket_of(service_of(endpoint)), &endpoint->same_port);
+	list_add_tail(ports_bucket_of(ports_service_of(endpoint)), &endpoint->same_port);
 	return true;
 }
 
 /* ---- on this host ---- */
 
-static int claim(struct endpoint *endpoint)
+static int ports_claim(struct endpoint *endpoint)
 {
 	static const uint8_t any[16];
 	const uint8_t *address = address_is_any(&endpoint->source) ? any : endpoint->source.bytes;
 
-	return gsi_claim(agent.gsi, service_of(endpoint), address, ports_family(endpoint),
+	return gsi_claim(agent.gsi, ports_service_of(endpoint), address, ports_family(endpoint),
 			 &endpoint->claim);
 }
 
@@ -160,12 +160,12 @@ static int take_chosen(struct endpoint *endpoint, bool claimed)
 	agent_unlock();
 	for (tried = 0; tried < EPHEMERAL_COUNT; tried++) {
 		agent_lock();
-		found = enlist(endpoint, (uint16_t)(EPHEMERAL_FIRST +
-						    (first + tried) % EPHEMERAL_COUNT));
+		found = ports_enlist(
+			endpoint, (uint16_t)(EPHEMERAL_FIRST + (first + tried) % EPHEMERAL_COUNT));
 		agent_unlock();
 		if (!found)
 			continue;
-		err = claimed ? claim(endpoint) : 0;
+		err = claimed ? ports_claim(endpoint) : 0;
 		if (!err)
 			return 0;
 		leave_port(endpoint);
@@ -198,11 +198,11 @@ int ports_take(struct endpoint *endpoint, bool claimed)
 		return EACCES;
 	}
 	agent_lock();
-	found = enlist(endpoint, endpoint->source.port);
+	found = ports_enlist(endpoint, endpoint->source.port);
 	agent_unlock();
 	if (!found)
 		return EADDRINUSE;
-	err = claimed ? claim(endpoint) : 0;
+	err = claimed ? ports_claim(endpoint) : 0;
 	if (err)
 		leave_port(endpoint);
 	return err;
@@ -217,5 +217,5 @@ int ports_take_to_listen(struct endpoint *endpoint)
 	agent_unlock();
 	if (taken)
 		return EADDRINUSE;
-	return endpoint->claim ? 0 : claim(endpoint);
+	return endpoint->claim ? 0 : ports_claim(endpoint);
 }

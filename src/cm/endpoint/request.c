@@ -38,7 +38,7 @@ struct endpoint *request_endpoint(const struct cm_event *event, uint8_t qp_type)
 	return endpoint;
 }
 
-static void take_request(struct endpoint *endpoint, const struct cm_req *req)
+static void request_take(struct endpoint *endpoint, const struct cm_req *req)
 {
 	struct endpoint_path *path = &endpoint->path;
 
@@ -81,7 +81,7 @@ static bool answering_type(const struct endpoint *listener, enum cm_transport tr
 	return !listener->qp_type || listener->qp_type == *qp_type;
 }
 
-static void queue_request(struct endpoint *listener, struct endpoint *endpoint,
+static void request_queue(struct endpoint *listener, struct endpoint *endpoint,
 			  const struct cm_message *message) REQUIRES(agent.lock)
 {
 	const struct cm_req *req = &message->req;
@@ -125,8 +125,8 @@ void connection_request(const struct cm_event *event)
 	if (!endpoint)
 		return;
 	endpoint->state = STATE_REQUESTED;
-	take_request(endpoint, req);
-	queue_request(listener, endpoint, event->message);
+	request_take(endpoint, req);
+	request_queue(listener, endpoint, event->message);
 }
 
 void request_refuse(struct endpoint *endpoint, uint16_t reason)

@@ -74,7 +74,7 @@ static int resolve_remote(struct resolution *way)
 	return 0;
 }
 
-static int resolve(struct resolution *way)
+static int resolve_run(struct resolution *way)
 {
 	const struct endpoint_address *to = &way->destination;
 
@@ -119,7 +119,7 @@ static bool is_answer(const struct recent *entry, const struct resolution *asked
 	       entry->way.destination.family == asked->destination.family;
 }
 
-/* As resolve(), which is asked when nobody was lately. */
+/* As resolve_run(), which is asked when nobody was lately. */
 static int resolve_soon(struct resolution *way)
 {
 	struct resolution asked = *way;
@@ -140,7 +140,7 @@ static int resolve_soon(struct resolution *way)
 		return 0;
 	}
 	agent_unlock();
-	err = resolve(way);
+	err = resolve_run(way);
 	if (err)
 		return err;
 	agent_lock();

@@ -9,7 +9,7 @@
 #include "base/bytes.h"
 #include "cm/protocol/internal.h"
 
-static int dropped(const struct cm_connection *connection, enum counter counter)
+static int action_dropped(const struct cm_connection *connection, enum counter counter)
 {
 	cm_count(connection->protocol, counter);
 	return EBADMSG;
@@ -17,7 +17,7 @@ static int dropped(const struct cm_connection *connection, enum counter counter)
 
 int cm_do_drop(struct cm_connection *connection, struct cm_details *details)
 {
-	return dropped(connection, COUNTER_CM_UNEXPECTED);
+	return action_dropped(connection, COUNTER_CM_UNEXPECTED);
 }
 
 int cm_do_refuse(struct cm_connection *connection, struct cm_details *details)
@@ -48,7 +48,7 @@ int cm_do_repeat(struct cm_connection *connection, struct cm_details *details)
 {
 	/* A REP to whom has none to expect: the passive side. */
 	if (details->message->kind == CM_MESSAGE_REP && !connection->active)
-		return dropped(connection, COUNTER_CM_UNEXPECTED);
+		return action_dropped(connection, COUNTER_CM_UNEXPECTED);
 	cm_count(connection->protocol, COUNTER_CM_DUPLICATE);
 	if (connection->state == CM_STATE_ANSWERED)
 		cm_retry_arm(connection, details->now_ns);
@@ -70,7 +70,7 @@ int cm_do_prolong(struct cm_connection *connection, struct cm_details *details)
 	const struct cm_mra *mra = &details->message->mra;
 
 	if (mra->message != (connection->active ? CM_ABOUT_REQ : CM_ABOUT_REP))
-		return dropped(connection, COUNTER_CM_UNEXPECTED);
+		return action_dropped(connection, COUNTER_CM_UNEXPECTED);
 	cm_retry_prolong(connection, mra->service_timeout, details->now_ns);
 	return 0;
 }
@@ -85,9 +85,9 @@ int cm_do_take_reject(struct cm_connection *connection, struct cm_details *detai
 	bool deaf = details->message->rej.reason == CM_REJECT_INVALID_SERVICE_ID;
 
 	if (about == CM_ABOUT_REQ && connection->state != CM_STATE_REQ_SENT)
-		return dropped(connection, COUNTER_CM_UNEXPECTED);
+		return action_dropped(connection, COUNTER_CM_UNEXPECTED);
 	if (about == CM_ABOUT_REP && connection->state != CM_STATE_REP_SENT)
-		return dropped(connection, COUNTER_CM_UNEXPECTED);
+		return action_dropped(connection, COUNTER_CM_UNEXPECTED);
 	if (connection->state == CM_STATE_REQ_SENT && deaf &&
 	    cm_retry_refused(connection, details->now_ns))
 		return EBADMSG;
@@ -129,7 +129,7 @@ int cm_do_take_rep(struct cm_connection *connection, struct cm_details *details)
 int cm_do_answer_dreq(struct cm_connection *connection, struct cm_details *details)
 {
 	if (details->message->dreq.remote_qpn != connection->local_qpn)
-		return dropped(connection, COUNTER_CM_UNEXPECTED);
+		return action_dropped(connection, COUNTER_CM_UNEXPECTED);
 	if (connection->state == CM_STATE_TIMEWAIT || connection->state == CM_STATE_ANSWERED)
 		cm_count(connection->protocol, COUNTER_CM_DUPLICATE);
 	cm_reply_drep(connection->protocol, details);

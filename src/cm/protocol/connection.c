@@ -232,7 +232,7 @@ void cm_forget(struct cm_connection *connection)
 	cm_connection_free(connection);
 }
 
-static bool is_alive(enum cm_state state)
+static bool connection_is_alive(enum cm_state state)
 {
 	return state != CM_STATE_TIMEWAIT && state != CM_STATE_ANSWERED && state != CM_STATE_OVER;
 }
@@ -251,7 +251,7 @@ void cm_for_each(struct cm_protocol *protocol,
 		marker.node.next = next->next;
 		next->next->prev = &marker.node;
 		next->next = &marker.node;
-		if (connection->protocol && is_alive((enum cm_state)connection->state))
+		if (connection->protocol && connection_is_alive((enum cm_state)connection->state))
 			visit(context, connection);
 		next = marker.node.next;
 		list_remove(&marker.node);
@@ -347,8 +347,8 @@ static struct cm_connection *active_connection(struct cm_protocol *protocol,
 }
 
 /* Sends the first message, which is kept. */
-static int start(struct cm_connection *connection, const struct cm_message *message,
-		 enum cm_state state, uint64_t now_ns)
+static int connection_start(struct cm_connection *connection, const struct cm_message *message,
+			    enum cm_state state, uint64_t now_ns)
 {
 	int err = cm_keep(connection, message);
 
@@ -391,7 +391,7 @@ int cm_connect(struct cm_protocol *protocol, const struct cm_connect *connect, v
 	err = cm_put_private_data(&message, connect->private_data, connect->private_data_bytes);
 	if (!err) {
 		cm_index_qpn(connection);
-		err = start(connection, &message, CM_STATE_REQ_SENT, now_ns);
+		err = connection_start(connection, &message, CM_STATE_REQ_SENT, now_ns);
 	}
 	if (err)
 		cm_connection_free(connection);
@@ -422,7 +422,7 @@ int cm_sidr(struct cm_protocol *protocol, const struct cm_sidr *sidr, void *owne
 	message.sidr_req.pkey = sidr->pkey;
 	err = cm_put_private_data(&message, sidr->private_data, sidr->private_data_bytes);
 	if (!err)
-		err = start(connection, &message, CM_STATE_SIDR_SENT, now_ns);
+		err = connection_start(connection, &message, CM_STATE_SIDR_SENT, now_ns);
 	if (err)
 		cm_connection_free(connection);
 	else

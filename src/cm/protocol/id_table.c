@@ -32,20 +32,20 @@ void id_table_free(struct id_table *table)
 	table->bucket = NULL;
 }
 
-static struct id_node **bucket_of(const struct id_table *table, uint64_t hash)
+static struct id_node **id_table_bucket_of(const struct id_table *table, uint64_t hash)
 {
 	return &table->bucket[hash & (table->buckets - 1)];
 }
 
 static void link_node(struct id_table *table, struct id_node *node)
 {
-	struct id_node **bucket = bucket_of(table, node->hash);
+	struct id_node **bucket = id_table_bucket_of(table, node->hash);
 
 	node->next = *bucket;
 	*bucket = node;
 }
 
-static void grow(struct id_table *table)
+static void id_table_grow(struct id_table *table)
 {
 	struct id_table larger = { .buckets = 2 * table->buckets };
 	struct id_node *node, *next;
@@ -66,7 +66,7 @@ static void grow(struct id_table *table)
 void id_table_insert(struct id_table *table, struct id_node *node, uint64_t hash)
 {
 	if (table->count >= table->buckets)
-		grow(table);
+		id_table_grow(table);
 	node->hash = hash;
 	link_node(table, node);
 	table->count++;
@@ -78,7 +78,7 @@ void id_table_remove(struct id_table *table, struct id_node *node)
 
 	if (!node->hash)
 		return;
-	for (link = bucket_of(table, node->hash); *link != node; link = &(*link)->next)
+	for (link = id_table_bucket_of(table, node->hash); *link != node; link = &(*link)->next)
 		;
 	*link = node->next;
 	node->hash = 0;
@@ -89,7 +89,7 @@ void id_table_remove(struct id_table *table, struct id_node *node)
 struct id_node *id_table_find(const struct id_table *table, uint64_t hash,
 			      const struct id_node *after)
 {
-	struct id_node *node = after ? after->next : *bucket_of(table, hash);
+	struct id_node *node = after ? after->next : *id_table_bucket_of(table, hash);
 
 	while (node && node->hash != hash)
 		node = node->next;

@@ -65,7 +65,7 @@ void cm_protocol_free(struct cm_protocol *protocol)
 
 /* ---- messages ---- */
 
-static enum cm_input input_of(enum cm_message_kind kind)
+static enum cm_input protocol_input_of(enum cm_message_kind kind)
 {
 	static const uint8_t inputs[CM_MESSAGE_KINDS] = {
 #define CM_MESSAGE(kind, member, attribute) [CM_MESSAGE_##kind] = CM_INPUT_##kind,
@@ -108,13 +108,14 @@ static void answer_unknown(struct cm_protocol *protocol, const struct cm_details
 }
 
 /* A message with our ID shows that the peer got one of ours; a REJ may come without it. */
-static void hear(struct cm_connection *connection, enum cm_input input, struct cm_details *details)
+static void protocol_receive(struct cm_connection *connection, enum cm_input input,
+			     struct cm_details *details)
 {
 	connection->heard |= cm_message_receiver_id(details->message) != 0;
 	cm_step(connection, input, details);
 }
 
-static void deliver(struct cm_protocol *protocol, struct cm_details *details)
+static void protocol_deliver(struct cm_protocol *protocol, struct cm_details *details)
 {
 	const struct cm_message *message = details->message;
 	struct cm_connection *connection = find_receiver(protocol, message, details->from);
@@ -124,7 +125,7 @@ static void deliver(struct cm_protocol *protocol, struct cm_details *details)
 	else if (memcmp(connection->address.remote, details->from->remote, 16))
 		cm_count(protocol, COUNTER_CM_WRONG_ADDRESS);
 	else
-		hear(connection, input_of(message->kind), details);
+		protocol_receive(connection, protocol_input_of(message->kind), details);
 }
 
 /* Lengths within messages are the sender's: none may lead beyond its field. */
@@ -153,7 +154,7 @@ void cm_receive(struct cm_protocol *protocol, const struct mad_address *from,
 	else if (message.kind == CM_MESSAGE_SIDR_REQ)
 		cm_take_sidr_request(protocol, &details);
 	else
-		deliver(protocol, &details);
+		protocol_deliver(protocol, &details);
 }
 
 /* A copy of what we sent comes back: it counts if it is what its connection waits for. */

@@ -28,7 +28,7 @@ static void refuse_stale(struct cm_connection *connection, struct cm_details *de
 }
 
 /* True: the request is dealt with. */
-static bool is_known(struct cm_protocol *protocol, struct cm_details *details)
+static bool request_is_known(struct cm_protocol *protocol, struct cm_details *details)
 {
 	const struct cm_req *req = &details->message->req;
 	struct cm_connection *connection =
@@ -90,7 +90,7 @@ static struct cm_listener *find_taker(struct cm_protocol *protocol, struct cm_de
 	return listener;
 }
 
-static uint8_t clamp(uint8_t value, uint8_t low, uint8_t high)
+static uint8_t request_clamp(uint8_t value, uint8_t low, uint8_t high)
 {
 	return value < low ? low : value > high ? high : value;
 }
@@ -105,11 +105,12 @@ static void read_req(struct cm_connection *connection, const struct cm_message *
 	connection->remote_psn = req->starting_psn;
 	connection->transport = (uint8_t)cm_req_transport(req);
 	connection->response_timeout =
-		clamp(req->local_response_timeout, CM_RESPONSE_MIN, CM_RESPONSE_MAX);
+		request_clamp(req->local_response_timeout, CM_RESPONSE_MIN, CM_RESPONSE_MAX);
 	connection->max_retries = req->max_retries;
 	connection->linger =
-		clamp(req->remote_response_timeout, CM_RESPONSE_MIN, CM_RESPONSE_MAX);
-	connection->timewait = clamp(req->local_ack_timeout, CM_TIMEWAIT_MIN, CM_TIMEWAIT_MAX);
+		request_clamp(req->remote_response_timeout, CM_RESPONSE_MIN, CM_RESPONSE_MAX);
+	connection->timewait =
+		request_clamp(req->local_ack_timeout, CM_TIMEWAIT_MIN, CM_TIMEWAIT_MAX);
 }
 
 static void read_sidr_req(struct cm_connection *connection, const struct cm_message *message)
@@ -121,8 +122,8 @@ static void read_sidr_req(struct cm_connection *connection, const struct cm_mess
 }
 
 /* The owner-to-be sees it. What it neither takes nor answers was never there. */
-static void announce(struct cm_connection *connection, struct cm_listener *listener,
-		     enum cm_event_kind kind, struct cm_details *details)
+static void request_announce(struct cm_connection *connection, struct cm_listener *listener,
+			     enum cm_event_kind kind, struct cm_details *details)
 {
 	struct cm_protocol *protocol = connection->protocol;
 	struct cm_arrival arrival = { .connection = connection, .outer = protocol->arrival };
@@ -139,8 +140,8 @@ static void announce(struct cm_connection *connection, struct cm_listener *liste
 		cm_connection_free(connection);
 }
 
-static void begin(struct cm_protocol *protocol, struct cm_listener *listener,
-		  struct cm_details *details)
+static void request_begin(struct cm_protocol *protocol, struct cm_listener *listener,
+			  struct cm_details *details)
 {
 	bool is_req = details->message->kind == CM_MESSAGE_REQ;
 	struct mad_address address = *details->from;
@@ -163,7 +164,7 @@ static void begin(struct cm_protocol *protocol, struct cm_listener *listener,
 		cm_index_remote_qpn(connection);
 	cm_listener_adds(listener, connection);
 	cm_enter(connection, is_req ? CM_STATE_REQ_RCVD : CM_STATE_SIDR_RCVD, details->now_ns);
-	announce(connection, listener, is_req ? CM_EVENT_REQ : CM_EVENT_SIDR_REQ, details);
+	request_announce(connection, listener, is_req ? CM_EVENT_REQ : CM_EVENT_SIDR_REQ, details);
 }
 
 void cm_take_request(struct cm_protocol *protocol, struct cm_details *details)
@@ -172,7 +173,7 @@ void cm_take_request(struct cm_protocol *protocol, struct cm_details *details)
 	uint8_t info[1], info_bytes;
 	uint16_t reason;
 
-	if (is_known(protocol, details))
+	if (request_is_known(protocol, details))
 		return;
 	reason = what_is_wrong(&details->message->req, info, &info_bytes);
 	if (reason) {
@@ -182,7 +183,7 @@ void cm_take_request(struct cm_protocol *protocol, struct cm_details *details)
 	}
 	listener = find_taker(protocol, details);
 	if (listener)
-		begin(protocol, listener, details);
+		request_begin(protocol, listener, details);
 }
 
 void cm_take_sidr_request(struct cm_protocol *protocol, struct cm_details *details)
@@ -201,5 +202,5 @@ void cm_take_sidr_request(struct cm_protocol *protocol, struct cm_details *detai
 		id_table_remove(&protocol->by_remote, &connection->by_remote);
 	listener = find_taker(protocol, details);
 	if (listener)
-		begin(protocol, listener, details);
+		request_begin(protocol, listener, details);
 }

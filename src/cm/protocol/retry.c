@@ -130,7 +130,7 @@ static bool may_send_again(struct cm_connection *connection, uint64_t now_ns)
 	return take_spare(connection->protocol, now_ns);
 }
 
-static void send_again(struct cm_connection *connection, uint64_t now_ns)
+static void retry_send_again(struct cm_connection *connection, uint64_t now_ns)
 {
 	uint64_t timeout_ns = CM_TIME_NS(connection->response_timeout);
 
@@ -147,13 +147,13 @@ static void send_again(struct cm_connection *connection, uint64_t now_ns)
 }
 
 /* The timer was taken for something that was nothing. */
-static void resume(struct cm_connection *connection, uint64_t now_ns)
+static void retry_resume(struct cm_connection *connection, uint64_t now_ns)
 {
 	if (cm_state_retries((enum cm_state)connection->state))
 		arm_next(connection, now_ns);
 }
 
-static enum cm_message_kind outstanding(const struct cm_connection *connection)
+static enum cm_message_kind retry_is_outstanding(const struct cm_connection *connection)
 {
 	switch (connection->state) {
 	case CM_STATE_REQ_SENT:
@@ -171,15 +171,15 @@ static enum cm_message_kind outstanding(const struct cm_connection *connection)
 
 void cm_retry_expired(struct cm_connection *connection, uint64_t now_ns)
 {
-	struct cm_details details = { .now_ns = now_ns, .retried = outstanding(connection) };
+	struct cm_details details = {.now_ns = now_ns, .retried = retry_is_outstanding(connection)};
 
 	if (connection->lost) {
 		details.lost = (enum cm_message_kind)(connection->lost - 1);
 		if (cm_step(connection, CM_INPUT_LOST, &details))
-			resume(connection, now_ns);	/* not what it waits for */
+			retry_resume(connection, now_ns); /* not what it waits for */
 	} else if (cm_state_retries((enum cm_state)connection->state) &&
 		   now_ns < connection->give_up_ns) {
-		send_again(connection, now_ns);
+		retry_send_again(connection, now_ns);
 	} else {
 		cm_step(connection, CM_INPUT_EXPIRED, &details);
 	}

@@ -35,7 +35,7 @@ static void find_snapshot(struct net *net, const struct named_netdev *named, str
 
 static void find_fill(const struct port *port, uint32_t index, struct net_gid *found)
 {
-	*found = (struct net_gid){ .interface_index = port->netdev.index, .guid = port->guid,
+	*found = (struct net_gid){ .interface_index = port->interface_index, .guid = port->guid,
 				    .port = PORT_NUMBER, .gid_index = index,
 				    .gid = port->gid[index].gid,
 				    .active_mtu = port_active_mtu(port), .pkey = PKEY_DEFAULT };

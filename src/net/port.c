@@ -32,6 +32,7 @@ void port_init(struct port *port, const struct config *config, const struct name
 	memset(port, 0, sizeof(*port));
 	port->config = config;
 	port->netdev = named->netdev;
+	port->interface_index = named->netdev.index;
 	memcpy(port->name, named->name, sizeof(port->name));
 	port->guid = port_guid(&port->netdev);
 	gid_table_update(port);

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "base/list.h"
+#include "base/lock.h"
 #include "config/config.h"
 #include "net/naming.h"
 #include "platform/netdev.h"
@@ -27,10 +28,15 @@ struct gid_entry {
 	bool host_only;		/* such a GID: works inside this host */
 };
 
+/*
+ * netdev, gone and gid[]: of an open port, under net->lock; net_refresh() replaces them. Name, interface_index,
+ * guid and config are fixed.
+ */
 struct port {
-	struct list node;		/* in net->ports, if it is open */
-	unsigned references;
+	struct list node GUARDED;	/* in net->ports, if it is open; by net->lock */
+	unsigned references GUARDED;	/* by net->lock, too */
 	char name[DEVICE_NAME_MAX];
+	uint32_t interface_index;
 	struct netdev netdev;		/* as last seen */
 	bool gone;			/* the interface went away */
 	const struct config *config;
@@ -38,7 +44,7 @@ struct port {
 	struct gid_entry gid[GID_TABLE_SIZE];
 };
 
-/* As the port would be if it were opened now. */
+/* Fills a port from the interface as it is now. */
 void port_init(struct port *port, const struct config *config, const struct named_netdev *named);
 /* EUI-64 of the interface's MAC address, in network order. */
 uint64_t port_guid(const struct netdev *netdev);

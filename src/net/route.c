@@ -152,7 +152,7 @@ int route_resolve(struct net *net, const struct port *port, const struct ibv_ah_
 
 	if (err)
 		return err;
-	route.interface = port->netdev.index;
+	route.interface = port->interface_index;
 	if (source.host_only) {
 		err = resolve_host_only(&net->netlink, &source, attr->grh.dgid.raw, who, &route);
 	} else {

@@ -21,7 +21,7 @@ struct datagram {
 	uint8_t traffic_class, hop_limit;
 	bool sealed;			/* receive: comes from this process, ICRC not needed */
 	bool errors_wanted;		/* send: what becomes of it is asked for (udp.h); alone, no run */
-	bool handed_on;			/* receive: came by a slot socket: never handed on again */
+	bool forwarded;			/* receive: came by a slot socket: never handed on again */
 	bool shared;			/* receive: data may still be written by the sender */
 	uint16_t channel;		/* memory link: to or from which peer process */
 	unsigned segment_number;	/* of the first segment, when handed on one by one */

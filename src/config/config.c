@@ -53,7 +53,7 @@ static const char variables[] =
 #undef CONFIG_NUMBER
 #undef CONFIG_TEXT
 
-/* Variables that others read: log.c, link/fault.c, link/trace.c. */
+/* Variables that others read: log.c, link/impair.c, link/trace.c. */
 static const char *const other_variables[] = {
 	"VERBATIM_CONFIG", "VERBATIM_LOG", "VERBATIM_EXPLAIN", "VERBATIM_FAULT", "VERBATIM_TRACE",
 };

@@ -27,7 +27,7 @@
 #include <stdatomic.h>
 
 #include "base/counters.h"
-#include "base/heap.h"
+#include "base/timer_heap.h"
 #include "base/list.h"
 #include "base/lock.h"
 #include "host/port_group.h"

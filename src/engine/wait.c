@@ -46,7 +46,7 @@ static void wait_end(void *argument)
 	atomic_store(&engine->wait.active, false);
 	/* The worker sleeps for as long as a thread waits in its place: from now on it has to look. */
 	if (atomic_exchange(&engine->wait.deep_sleep, false))
-		waiter_ring_bell(&engine->waiter);
+		waiter_wake_nap(&engine->waiter);
 }
 
 static void wait_make_progress(struct engine *engine, uint32_t ready)
@@ -60,7 +60,7 @@ static void wait_make_progress(struct engine *engine, uint32_t ready)
 	engine_progress(engine, NULL, &packets);
 	if (engine->ops->has_chores(engine->owner) || atomic_load(&engine->local.serve_due) ||
 	    sleep_asked_for(engine) < atomic_load(&engine->wait.worker_until_ns))
-		waiter_ring_bell(&engine->waiter);
+		waiter_wake_nap(&engine->waiter);
 }
 
 static int wait_one_round(struct app_sleep *self, struct event_queue *queue, uint32_t *ready)
@@ -87,7 +87,7 @@ static int wait_for_event(struct app_sleep *self, struct event_queue *queue)
 	do {
 		err = wait_one_round(self, queue, &ready);
 		if (ready & ~OUR_TAGS)
-			waiter_ring_bell(&engine->waiter);
+			waiter_wake_nap(&engine->waiter);
 		/* Handlers that are owed run where nobody counts on this thread. */
 		if (err || (ready & WAIT_FD) || (ready & ~OUR_TAGS) || call_is_owed() ||
 		    atomic_load(&engine->worker.stopping))

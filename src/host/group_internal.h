@@ -8,7 +8,7 @@
 
 #include <stdatomic.h>
 
-#include "base/heap.h"
+#include "base/timer_heap.h"
 #include "base/lock.h"
 #include "host/group_program.h"
 #include "host/group_watch.h"

@@ -82,7 +82,7 @@ unsigned group_socket_count(unsigned family)
 /* A connection that hangs up when the member ends; -1: there is no such member. */
 static int group_connect_to(uint32_t slot)
 {
-	struct name name = name_of_slot(MEMBER_NAME, slot);
+	struct abstract_name name = name_of_slot(MEMBER_NAME, slot);
 	int fd;
 
 	return name_connect(&name, SOCK_SEQPACKET, &fd) ? -1 : fd;
@@ -104,7 +104,7 @@ static void unwatch_fd(struct group_watch *watch, int fd)
 
 int group_watch_open(struct group_watch *watch, uint32_t self)
 {
-	struct name name = name_of_slot(MEMBER_NAME, self);
+	struct abstract_name name = name_of_slot(MEMBER_NAME, self);
 	int err;
 
 	*watch = (struct group_watch){ .self = self, .epoll_fd = -1, .listen_fd = -1 };
@@ -162,7 +162,7 @@ static void group_drop_watcher(struct group_watch *watch, unsigned i)
 
 	watch->watcher[i] = watch->watcher[--watch->watcher_count];
 	unwatch_fd(watch, fd);
-	connection_end(fd);
+	name_disconnect(fd);
 	if (!watch->listening && !watch_fd(watch, watch->listen_fd))
 		watch->listening = true;
 }
@@ -177,7 +177,7 @@ static void drop_watched(struct group_watch *watch, unsigned i)
 	memmove(&watch->watched[i], &watch->watched[i + 1],
 		(watch->watched_count - i) * sizeof(watch->watched[0]));
 	unwatch_fd(watch, fd);
-	connection_end(fd);
+	name_disconnect(fd);
 }
 
 /* True when a member that we watched left. */

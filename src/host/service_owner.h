@@ -20,7 +20,7 @@ bool service_is_reserved(uint64_t id);
  * between, uses its last answer. *believed is false also if the kernel does not tell. 0; EAGAIN:
  * too many questions. Thread-safe.
  */
-int service_is_believed(const struct name *claim, bool *believed);
+int service_is_believed(const struct abstract_name *claim, bool *believed);
 /* In a fork()ed child. */
 void service_owners_forget(void);
 

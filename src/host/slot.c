@@ -83,7 +83,7 @@ void slot_install_fork_handlers(void)
 
 static int bind_as(const char *prefix, int type, uint32_t number, int *fd)
 {
-	struct name name = name_of_slot(prefix, number);
+	struct abstract_name name = name_of_slot(prefix, number);
 	int err;
 
 	*fd = name_socket(type);
@@ -143,7 +143,7 @@ void slot_release(struct slot *slot)
 
 bool slot_is_claimed(uint32_t number)
 {
-	struct name name = name_of_slot(SLOT_NAME, number);
+	struct abstract_name name = name_of_slot(SLOT_NAME, number);
 	int fd, err = name_connect(&name, SOCK_DGRAM, &fd);
 
 	if (!err)
@@ -197,7 +197,7 @@ static int sender_fd_locked(uint32_t number) REQUIRES(senders_lock)
 
 int slot_forward(uint32_t number, const struct datagram *datagram)
 {
-	struct name name = name_of_slot(SLOT_NAME, number);
+	struct abstract_name name = name_of_slot(SLOT_NAME, number);
 	int fd, err;
 
 	if (number < SLOT_FIRST || number > SLOT_LAST)
@@ -211,18 +211,18 @@ int slot_forward(uint32_t number, const struct datagram *datagram)
 
 int slot_prove(const struct slot *slot, uint32_t number, uint64_t nonce)
 {
-	struct name name = name_of_slot(SLOT_NAME, number);
+	struct abstract_name name = name_of_slot(SLOT_NAME, number);
 
 	return forward_send_nonce(slot->fd, &name, nonce);
 }
 
 /* The name of a socket is the sender's own: no two sockets have the same. */
-static bool is_holder(const struct name *sender, uint32_t *number)
+static bool is_holder(const struct abstract_name *sender, uint32_t *number)
 {
 	static const char prefix[] = SLOT_NAME;
 	const char *digits = sender->address.sun_path + sizeof(prefix);	/* behind the NUL and the prefix */
 	size_t length = sender->bytes - offsetof(struct sockaddr_un, sun_path), i;
-	struct name canonical;
+	struct abstract_name canonical;
 
 	*number = 0;
 	if (sender->bytes < offsetof(struct sockaddr_un, sun_path) + sizeof(prefix))
@@ -239,7 +239,7 @@ static bool is_holder(const struct name *sender, uint32_t *number)
 int slot_receive(struct slot *slot, struct datagram *datagram, uint8_t *buffer, size_t size,
 		 struct slot_proof *proof)
 {
-	struct name sender;
+	struct abstract_name sender;
 	int err = forward_receive(slot->fd, datagram, buffer, size, &sender, &proof->nonce);
 
 	return err == ENOMSG && !is_holder(&sender, &proof->number) ? EBADMSG : err;

@@ -41,7 +41,7 @@ void slot_release(struct slot *slot);
 bool slot_is_claimed(uint32_t number);
 
 /*
- * Forward a datagram (one packet or a run; all its fields but sealed arrive with it, handed_on set)
+ * Forward a datagram (one packet or a run; all its fields but sealed arrive with it, forwarded set)
  * to the holder of @number, of any user. Never blocks. Its queue may hold as few as 10 datagrams,
  * so forward a run as one. 0; ECONNREFUSED: no process holds it; EAGAIN: its queue is full.
  */

@@ -86,7 +86,7 @@ static int slot_watch_wait_for(struct slot_watch *watch, enum kind kind, int fd,
 
 int slot_watch_listen(struct slot_watch *watch, uint32_t slot)
 {
-	struct name name = name_of_slot(ALIVE_NAME, slot);
+	struct abstract_name name = name_of_slot(ALIVE_NAME, slot);
 	unsigned n;
 	int fd = -1, err = name_listen(&name, BACKLOG, &fd);
 
@@ -203,7 +203,7 @@ static bool slot_watch_is_own(const struct slot_watch *watch, uint32_t slot) REQ
 
 static int slot_connect_to(struct slot_watch *watch, uint32_t slot, int *connected)
 {
-	struct name name = name_of_slot(ALIVE_NAME, slot);
+	struct abstract_name name = name_of_slot(ALIVE_NAME, slot);
 	int fd, err = name_connect(&name, SOCK_SEQPACKET, &fd);
 
 	if (err)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A link carries datagrams between hosts and processes. The whole interface that a medium
- * implements (udp.c, loopback.c); fault.c and trace.c wrap any of them. A link knows nothing of
+ * implements (udp.c, loopback.c); impair.c and trace.c wrap any of them. A link knows nothing of
  * what it carries.
  */
 #ifndef VERBATIM_LINK_LINK_H

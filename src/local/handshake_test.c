@@ -51,7 +51,7 @@ static bool real_root;
 /* As the holder of that slot would. 0 or errno. */
 static int listen_as(uint32_t slot, int *fd)
 {
-	struct name name = name_of_slot(SLOT_CHANNEL_NAME, slot);
+	struct abstract_name name = name_of_slot(SLOT_CHANNEL_NAME, slot);
 	int err;
 
 	*fd = name_socket(SOCK_SEQPACKET);
@@ -317,7 +317,7 @@ static int exit_of(pid_t pid)
 /* In a child: become that user, before it connects or after, and say a hello that would be welcome. */
 static void say_hello_as(uid_t user, bool before, const struct hello *welcome)
 {
-	struct name name = name_of_slot(SLOT_CHANNEL_NAME, OUR_SLOT);
+	struct abstract_name name = name_of_slot(SLOT_CHANNEL_NAME, OUR_SLOT);
 	struct hello hello = *welcome;
 	int fd;
 
@@ -480,7 +480,7 @@ static void unmapped_users_are_not_taken_for_one_another(void **state)
 
 static int stranger(const void *data, size_t bytes, const int *fds, unsigned count)
 {
-	struct name name = name_of_slot(SLOT_CHANNEL_NAME, OUR_SLOT);
+	struct abstract_name name = name_of_slot(SLOT_CHANNEL_NAME, OUR_SLOT);
 	union {
 		struct cmsghdr align;
 		char bytes[CMSG_SPACE(8 * sizeof(int))];
@@ -662,7 +662,7 @@ static void more_descriptors_than_one_are_not_kept(void **state)
 /* A process that connects and sends nothing delays the worker by some milliseconds at most. */
 static void who_says_nothing_is_turned_away(void **state)
 {
-	struct name name = name_of_slot(SLOT_CHANNEL_NAME, OUR_SLOT);
+	struct abstract_name name = name_of_slot(SLOT_CHANNEL_NAME, OUR_SLOT);
 	struct handshake_peer peer;
 	struct party party;
 	int before, fd;

@@ -22,7 +22,7 @@
 #include <stdlib.h>
 
 #include "base/counters.h"
-#include "base/heap.h"
+#include "base/timer_heap.h"
 #include "base/list.h"
 #include "base/lock.h"
 

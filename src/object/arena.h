@@ -31,7 +31,7 @@ enum mr_kind { MR_FREE, MR_REGION, MR_WINDOW_1, MR_WINDOW_2 };
 struct mr_entry {
 	/*
 	 * Full 32-bit key while alive, 0 when dead. Who accesses adds to @users, then loads @key;
-	 * who ends it stores 0, then loads @users (mr_grant(), mr_describe(); mr_entry_kill(),
+	 * who ends it stores 0, then loads @users (mr_access_begin(), mr_describe(); mr_entry_kill(),
 	 * _drain()). All four are seq_cst: one of the two sees the other. mr_entry_publish() stores
 	 * it behind the fields below.
 	 */

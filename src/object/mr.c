@@ -134,7 +134,7 @@ void mr_entry_drain(const struct mr_entry *entry)
  * to another process; then by those processes. This may wait for a stopped process: so no lock is
  * held, and windows, which packets invalidate, are never granted (mr_describe).
  */
-static void drain_region(const struct mr_table *table, const struct mr_entry *entry)
+static void mr_wait_for_accesses(const struct mr_table *table, const struct mr_entry *entry)
 	EXCLUDES(table->lock)
 {
 	mr_entry_drain(entry);
@@ -264,7 +264,7 @@ int mr_deregister(struct mr_table *table, struct mr *mr)
 			"invalidate or deallocate them first", windows, mr->ibv.lkey);
 		return EBUSY;
 	}
-	drain_region(table, entry);
+	mr_wait_for_accesses(table, entry);
 	forget_block(table, index);
 
 	lock_acquire(&table->lock);
@@ -353,7 +353,7 @@ int mr_reregister(struct mr_table *table, struct mr *mr, int flags, struct pd *p
 	}
 	lock_release(&table->lock);
 	if (!err) {
-		drain_region(table, entry);
+		mr_wait_for_accesses(table, entry);
 		/* The memory it leaves is the application's alone, as after deregistration. */
 		if (flags & IBV_REREG_MR_CHANGE_TRANSLATION)
 			forget_block(table, mr_index_of(mr->ibv.lkey));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Queue pair: identity, attributes, queues, and the state that the transport keeps for it
- * (qp_stream.h). The state machine's rules are qp_state.def; here are the calls that use them.
+ * (qp_transport.h). The state machine's rules are qp_state.def; here are the calls that use them.
  *
  * The lock protects everything below it, unless noted otherwise.
  */
@@ -11,7 +11,7 @@
 #include <infiniband/verbs.h>
 #include <stdatomic.h>
 
-#include "base/heap.h"
+#include "base/timer_heap.h"
 #include "base/list.h"
 #include "base/lock.h"
 #include "object/arena.h"
@@ -19,7 +19,7 @@
 #include "object/event.h"
 #include "object/mr.h"
 #include "object/pairing.h"
-#include "object/qp_stream.h"
+#include "object/qp_transport.h"
 #include "object/qp_type.h"
 #include "object/recv_queue.h"
 #include "object/send_queue.h"

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 struct waiter {
-	int epoll_fd, doorbell_fd, bell_fd;
+	int epoll_fd, doorbell_fd, nap_fd;
 	int signal_fd;			/* of waiter_stand_in(); -1: none yet */
 };
 
@@ -33,7 +33,7 @@ uint32_t waiter_wait(struct waiter *waiter, uint64_t timeout_ns);
  * bell is one more, for who waits so.
  */
 bool waiter_nap(struct waiter *waiter, bool doorbell, uint64_t timeout_ns);
-void waiter_ring_bell(struct waiter *waiter);
+void waiter_wake_nap(struct waiter *waiter);
 
 /*
  * Sleep until @fd is readable or waiter_wait() would return, and behave towards signals as read(@fd)

@@ -19,7 +19,7 @@
 #include <infiniband/ib.h>
 #include <stdatomic.h>
 
-#include "base/heap.h"
+#include "base/timer_heap.h"
 #include "base/list.h"
 #include "base/lock.h"
 #include "cm/endpoint/endpoint.h"

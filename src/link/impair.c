@@ -8,7 +8,7 @@
  *	                                         |                              ^
  *	                                         +-- 1..8 packets later --------+
  */
-#include "link/fault.h"
+#include "link/impair.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -28,9 +28,9 @@
 #define TRIES		64u
 #define ALWAYS		(1ull << 32)	/* a probability of 1 */
 
-enum fault_kind { FAULT_LOSS, FAULT_DUPLICATE, FAULT_REORDER, FAULT_CORRUPT, FAULT_KINDS };
+enum impair_kind { IMPAIR_LOSS, IMPAIR_DUPLICATE, IMPAIR_REORDER, IMPAIR_CORRUPT, IMPAIR_KINDS };
 
-static const char *const fault_name[FAULT_KINDS] = { "loss", "dup", "reorder", "corrupt" };
+static const char *const impair_name[IMPAIR_KINDS] = { "loss", "dup", "reorder", "corrupt" };
 
 enum held_state { HELD_FREE, HELD_BACK, HELD_OUT };
 
@@ -41,18 +41,18 @@ struct held {
 	uint8_t *bytes;			/* [HELD_BYTES] */
 };
 
-struct fault_link {
+struct impair_link {
 	struct link link;
 	struct link *inner;
-	uint64_t probability[FAULT_KINDS];	/* of ALWAYS */
-	uint64_t seed, random, count[FAULT_KINDS];
+	uint64_t probability[IMPAIR_KINDS];	/* of ALWAYS */
+	uint64_t seed, random, count[IMPAIR_KINDS];
 	struct held held[HELD_MAX];
 	unsigned queue_next, queue_count;
 	struct datagram queue[QUEUE_MAX];
 	uint8_t held_bytes[HELD_MAX][HELD_BYTES];
 };
 
-#define fault_of(l) ((struct fault_link *)(l))
+#define impair_of(l) ((struct impair_link *)(l))
 
 /* ---- what VERBATIM_FAULT says ---- */
 
@@ -91,7 +91,7 @@ static bool parse_seed(const char *text, size_t length, uint64_t *seed)
 }
 
 /* One "name=value" of @length bytes. */
-static bool parse_setting(struct fault_link *fault, const char *text, size_t length)
+static bool parse_setting(struct impair_link *impair, const char *text, size_t length)
 {
 	const char *equals = memchr(text, '=', length);
 	size_t name = equals ? (size_t)(equals - text) : 0, i;
@@ -99,22 +99,22 @@ static bool parse_setting(struct fault_link *fault, const char *text, size_t len
 	if (!equals)
 		return false;
 	if (name == 4 && !memcmp(text, "seed", 4))
-		return parse_seed(equals + 1, length - name - 1, &fault->seed);
-	for (i = 0; i < FAULT_KINDS; i++)
-		if (name == strlen(fault_name[i]) && !memcmp(text, fault_name[i], name))
+		return parse_seed(equals + 1, length - name - 1, &impair->seed);
+	for (i = 0; i < IMPAIR_KINDS; i++)
+		if (name == strlen(impair_name[i]) && !memcmp(text, impair_name[i], name))
 			return parse_probability(equals + 1, length - name - 1,
-						 &fault->probability[i]);
+						 &impair->probability[i]);
 	return false;
 }
 
-static int fault_parse(struct fault_link *fault, const char *text)
+static int impair_parse(struct impair_link *impair, const char *text)
 {
 	const char *at = text;
 
 	for (;;) {
 		size_t length = strcspn(at, ",");
 
-		if (!parse_setting(fault, at, length)) {
+		if (!parse_setting(impair, at, length)) {
 			complain(VARIABLE ": invalid value '%s' at '%.*s': expected "
 				 "loss=P,dup=P,reorder=P,corrupt=P,seed=N, each optional, P from 0 "
 				 "to 1 (loss=0.01), N an integer", text, (int)length, at);
@@ -129,50 +129,50 @@ static int fault_parse(struct fault_link *fault, const char *text)
 /* ---- faults ---- */
 
 /* splitmix64 */
-static uint64_t fault_next_random(struct fault_link *fault)
+static uint64_t impair_next_random(struct impair_link *impair)
 {
-	uint64_t x = fault->random += 0x9e3779b97f4a7c15u;
+	uint64_t x = impair->random += 0x9e3779b97f4a7c15u;
 
 	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
 	x = (x ^ x >> 27) * 0x94d049bb133111ebu;
 	return x ^ x >> 31;
 }
 
-static bool fault_happens(struct fault_link *fault, enum fault_kind kind)
+static bool impair_happens(struct impair_link *impair, enum impair_kind kind)
 {
-	if (!fault->probability[kind] ||
-	    (fault_next_random(fault) >> 32) >= fault->probability[kind])
+	if (!impair->probability[kind] ||
+	    (impair_next_random(impair) >> 32) >= impair->probability[kind])
 		return false;
-	fault->count[kind]++;
+	impair->count[kind]++;
 	return true;
 }
 
-static void fault_enqueue(struct fault_link *fault, const struct datagram *packet)
+static void impair_enqueue(struct impair_link *impair, const struct datagram *packet)
 {
-	if (fault->queue_count < QUEUE_MAX)
-		fault->queue[fault->queue_count++] = *packet;
+	if (impair->queue_count < QUEUE_MAX)
+		impair->queue[impair->queue_count++] = *packet;
 	else
-		fault->count[FAULT_LOSS]++;
+		impair->count[IMPAIR_LOSS]++;
 }
 
-static void fault_corrupt(struct fault_link *fault, struct datagram *packet)
+static void impair_corrupt(struct impair_link *impair, struct datagram *packet)
 {
-	uint64_t bit = fault_next_random(fault) % (packet->bytes * 8);
+	uint64_t bit = impair_next_random(impair) % (packet->bytes * 8);
 
 	packet->data[bit / 8] ^= (uint8_t)(1u << bit % 8);
 }
 
-static bool hold_back(struct fault_link *fault, const struct datagram *packet)
+static bool hold_back(struct impair_link *impair, const struct datagram *packet)
 {
 	unsigned i;
 
 	for (i = 0; i < HELD_MAX; i++) {
-		struct held *held = &fault->held[i];
+		struct held *held = &impair->held[i];
 
 		if (held->state != HELD_FREE || packet->bytes > HELD_BYTES)
 			continue;
 		held->state = HELD_BACK;
-		held->countdown = 1 + (unsigned)(fault_next_random(fault) % HOLD_MAX);
+		held->countdown = 1 + (unsigned)(impair_next_random(impair) % HOLD_MAX);
 		held->datagram = *packet;
 		held->datagram.data = held->bytes;
 		memcpy(held->bytes, packet->data, packet->bytes);
@@ -182,35 +182,35 @@ static bool hold_back(struct fault_link *fault, const struct datagram *packet)
 }
 
 /* A packet went by: those held back are that much nearer. @all: nothing will go by soon. */
-static void let_out(struct fault_link *fault, bool all)
+static void let_out(struct impair_link *impair, bool all)
 {
 	unsigned i;
 
 	for (i = 0; i < HELD_MAX; i++) {
-		struct held *held = &fault->held[i];
+		struct held *held = &impair->held[i];
 
 		if (held->state != HELD_BACK || (--held->countdown && !all))
 			continue;
 		held->state = HELD_OUT;
-		fault_enqueue(fault, &held->datagram);
+		impair_enqueue(impair, &held->datagram);
 	}
 }
 
-static void fault_pass(struct fault_link *fault, struct datagram *packet)
+static void impair_pass(struct impair_link *impair, struct datagram *packet)
 {
-	if (fault_happens(fault, FAULT_LOSS))
+	if (impair_happens(impair, IMPAIR_LOSS))
 		return;
-	if (fault_happens(fault, FAULT_CORRUPT))
-		fault_corrupt(fault, packet);
-	if (fault_happens(fault, FAULT_REORDER) && hold_back(fault, packet))
+	if (impair_happens(impair, IMPAIR_CORRUPT))
+		impair_corrupt(impair, packet);
+	if (impair_happens(impair, IMPAIR_REORDER) && hold_back(impair, packet))
 		return;
-	fault_enqueue(fault, packet);
-	if (fault_happens(fault, FAULT_DUPLICATE))
-		fault_enqueue(fault, packet);
-	let_out(fault, false);
+	impair_enqueue(impair, packet);
+	if (impair_happens(impair, IMPAIR_DUPLICATE))
+		impair_enqueue(impair, packet);
+	let_out(impair, false);
 }
 
-static void take_apart(struct fault_link *fault, const struct datagram *run)
+static void take_apart(struct impair_link *impair, const struct datagram *run)
 {
 	size_t size = run->segment_bytes ? run->segment_bytes : run->bytes, done = 0;
 	struct datagram packet = *run;
@@ -219,54 +219,54 @@ static void take_apart(struct fault_link *fault, const struct datagram *run)
 	while (done < run->bytes) {
 		packet.data = run->data + done;
 		packet.bytes = run->bytes - done < size ? run->bytes - done : size;
-		fault_pass(fault, &packet);
+		impair_pass(impair, &packet);
 		packet.segment_number++;
 		done += packet.bytes;
 	}
 }
 
 /* The queue is empty, and its data no longer needed: fill it. *more: the inner link had some. */
-static int fault_refill(struct fault_link *fault, bool *more)
+static int impair_refill(struct impair_link *impair, bool *more)
 {
 	struct datagram batch[BATCH];
 	unsigned i, count;
 	int err;
 
 	for (i = 0; i < HELD_MAX; i++)
-		if (fault->held[i].state == HELD_OUT)
-			fault->held[i].state = HELD_FREE;
-	fault->queue_next = fault->queue_count = 0;
-	err = fault->inner->ops->receive(fault->inner, batch, BATCH, &count);
+		if (impair->held[i].state == HELD_OUT)
+			impair->held[i].state = HELD_FREE;
+	impair->queue_next = impair->queue_count = 0;
+	err = impair->inner->ops->receive(impair->inner, batch, BATCH, &count);
 	if (err)
 		return err;
 	for (i = 0; i < count; i++)
-		take_apart(fault, &batch[i]);
+		take_apart(impair, &batch[i]);
 	if (!count)
-		let_out(fault, true);
+		let_out(impair, true);
 	*more = count;
 	return 0;
 }
 
 /* ---- the link ---- */
 
-static unsigned fault_prepare(struct link *link, struct datagram *datagram)
+static unsigned impair_prepare(struct link *link, struct datagram *datagram)
 {
-	struct link *inner = fault_of(link)->inner;
+	struct link *inner = impair_of(link)->inner;
 
 	return inner->ops->prepare(inner, datagram);
 }
 
-static int fault_send(struct link *link, struct datagram *datagram, unsigned count, unsigned *sent)
+static int impair_send(struct link *link, struct datagram *datagram, unsigned count, unsigned *sent)
 {
-	struct link *inner = fault_of(link)->inner;
+	struct link *inner = impair_of(link)->inner;
 
 	return inner->ops->send(inner, datagram, count, sent);
 }
 
-static int fault_receive(struct link *link, struct datagram *datagram, unsigned max,
-			 unsigned *received)
+static int impair_receive(struct link *link, struct datagram *datagram, unsigned max,
+			  unsigned *received)
 {
-	struct fault_link *fault = fault_of(link);
+	struct impair_link *impair = impair_of(link);
 	unsigned count = 0, tries = 0;
 	bool more = true;
 	int err = 0;
@@ -275,66 +275,66 @@ static int fault_receive(struct link *link, struct datagram *datagram, unsigned 
 	 * Again while all are lost or held back: *received = 0 says that there is nothing, and who
 	 * hears that may sleep. A link that never runs dry is left alone after some tries.
 	 */
-	while (!err && more && fault->queue_next == fault->queue_count && tries++ < TRIES)
-		err = fault_refill(fault, &more);
-	while (count < max && fault->queue_next < fault->queue_count)
-		datagram[count++] = fault->queue[fault->queue_next++];
+	while (!err && more && impair->queue_next == impair->queue_count && tries++ < TRIES)
+		err = impair_refill(impair, &more);
+	while (count < max && impair->queue_next < impair->queue_count)
+		datagram[count++] = impair->queue[impair->queue_next++];
 	*received = count;
 	return err;
 }
 
-static unsigned fault_event_fds(struct link *link, int *fds, unsigned max)
+static unsigned impair_event_fds(struct link *link, int *fds, unsigned max)
 {
-	struct link *inner = fault_of(link)->inner;
+	struct link *inner = impair_of(link)->inner;
 
 	return inner->ops->event_fds(inner, fds, max);
 }
 
-static void fault_close(struct link *link)
+static void impair_close(struct link *link)
 {
-	struct fault_link *fault = fault_of(link);
+	struct impair_link *impair = impair_of(link);
 
 	log_info("fault injection: %llu packets dropped, %llu duplicated, %llu reordered, %llu "
-		 "corrupted", (unsigned long long)fault->count[FAULT_LOSS],
-		 (unsigned long long)fault->count[FAULT_DUPLICATE],
-		 (unsigned long long)fault->count[FAULT_REORDER],
-		 (unsigned long long)fault->count[FAULT_CORRUPT]);
-	fault->inner->ops->close(fault->inner);
-	free(fault);
+		 "corrupted", (unsigned long long)impair->count[IMPAIR_LOSS],
+		 (unsigned long long)impair->count[IMPAIR_DUPLICATE],
+		 (unsigned long long)impair->count[IMPAIR_REORDER],
+		 (unsigned long long)impair->count[IMPAIR_CORRUPT]);
+	impair->inner->ops->close(impair->inner);
+	free(impair);
 }
 
-static const struct link_ops fault_ops = {
-	.close = fault_close,
-	.prepare = fault_prepare,
-	.send = fault_send,
-	.receive = fault_receive,
-	.event_fds = fault_event_fds,
+static const struct link_ops impair_ops = {
+	.close = impair_close,
+	.prepare = impair_prepare,
+	.send = impair_send,
+	.receive = impair_receive,
+	.event_fds = impair_event_fds,
 };
 
-int fault_wrap(struct link **link)
+int impair_wrap(struct link **link)
 {
 	const char *text = secure_getenv(VARIABLE);
-	struct fault_link *fault;
+	struct impair_link *impair;
 	unsigned i;
 	int err;
 
 	if (!text)
 		return 0;
-	fault = fail_now(FAIL_ALLOCATE) ? NULL : calloc(1, sizeof(*fault));
-	if (!fault)
+	impair = fail_now(FAIL_ALLOCATE) ? NULL : calloc(1, sizeof(*impair));
+	if (!impair)
 		return ENOMEM;
-	fault->seed = random_u64();
-	err = fault_parse(fault, text);
+	impair->seed = random_u64();
+	err = impair_parse(impair, text);
 	if (err) {
-		free(fault);
+		free(impair);
 		return err;
 	}
 	for (i = 0; i < HELD_MAX; i++)
-		fault->held[i].bytes = fault->held_bytes[i];
-	fault->link.ops = &fault_ops;
-	fault->inner = *link;
-	fault->random = fault->seed;
-	log_info("fault injection is on, seed %llu", (unsigned long long)fault->seed);
-	*link = &fault->link;
+		impair->held[i].bytes = impair->held_bytes[i];
+	impair->link.ops = &impair_ops;
+	impair->inner = *link;
+	impair->random = impair->seed;
+	log_info("fault injection is on, seed %llu", (unsigned long long)impair->seed);
+	*link = &impair->link;
 	return 0;
 }

@@ -7,8 +7,8 @@
  *	            una_psn          send_psn          next_psn
  *	   answered    |    in flight   |   to be resent   |   never sent
  */
-#ifndef VERBATIM_OBJECT_QP_STREAM_H
-#define VERBATIM_OBJECT_QP_STREAM_H
+#ifndef VERBATIM_OBJECT_QP_TRANSPORT_H
+#define VERBATIM_OBJECT_QP_TRANSPORT_H
 
 #include <stdbool.h>
 #include <stddef.h>

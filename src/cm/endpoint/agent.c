@@ -384,13 +384,13 @@ struct bound_port *bound_port_get(const struct net_gid *port, const uint8_t aske
 
 	list_for_each(node, &agent.ports) {
 		found = list_entry(node, struct bound_port, node);
-		if (same_port(&found->gsi, port))
+		if (same_port(&found->gid, port))
 			goto found;
 	}
 	found = calloc(1, sizeof(*found));
 	if (!found)
 		return NULL;
-	found->gsi = *port;
+	found->gid = *port;
 	list_add_tail(&agent.ports, &found->node);
 found:
 	found->references++;

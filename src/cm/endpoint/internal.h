@@ -87,7 +87,7 @@ struct bound_port {
 	unsigned references;
 	uint64_t checked_ns;		/* when net_find_gid() last gave it */
 	uint8_t asked[16];		/* for this address */
-	struct net_gid gsi;
+	struct net_gid gid;
 };
 
 /* How to reach the peer, and how the QP is to do it. */

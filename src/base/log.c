@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The two voices. A line is put together on the stack and given to stderr in one write, so
- * that lines of several threads and processes do not mix; errno is kept, for %m and for the
+ * Logging and explanations (log.h). A line is composed on the stack and written to stderr in one
+ * write, so that lines of several threads and processes do not mix; errno is kept, for %m and for the
  * caller. Control characters (a line may quote what a peer or a user sent) become '?'.
  *
- * Lines of a thread that holds a lock wait in a pool, chained by thread. Explanations are few; VERBATIM_LOG=packet
- * may use it up, and then does not wait: no line is lost.
+ * Lines of a thread that holds a lock wait in a pool, chained by thread. Explanations are few;
+ * VERBATIM_LOG=packet may exhaust the pool: further lines are written at once. No line is lost.
  */
 #include "base/log.h"
 
@@ -96,14 +96,14 @@ void log_hold(void)
 	own.locks++;
 }
 
-/* 0: it took the lock before locks were counted. */
+/* A count of 0: the lock was taken before counting began. */
 void log_let_go(void)
 {
 	if (own.locks && !--own.locks && own.first)
 		write_kept();
 }
 
-/* Its locks are initialised anew, and its parent writes what waits. */
+/* The child resets the lock count; pending lines are the parent's to write. */
 static void after_fork_child(void)
 {
 	unsigned i;
@@ -125,7 +125,7 @@ static void install_fork_handler(void)
 	pthread_atfork(NULL, NULL, after_fork_child);
 }
 
-/* @line has a prefix of @used bytes. Too long a line ends in "...". */
+/* @line has a prefix of @used bytes. A line that is too long ends in "...". */
 static void print_line(char line[LINE_MAX_BYTES], size_t used, const char *format, va_list args)
 {
 	size_t room = LINE_MAX_BYTES - 1 - used;	/* keeps one byte for the newline */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Binary min-heap of timers. slot[0] has the earliest deadline; each timer knows its place, so
+ * Binary min-heap of timers. slot[0] has the earliest deadline; each timer holds its position, so
  * that re-arming and disarming cost one walk up or down and no search.
  */
 #include "base/timer_heap.h"

@@ -2,8 +2,8 @@
 /*
  * Reading the settings of config.def: first the file that VERBATIM_CONFIG names (lines
  * "key = value", '#' starts a comment), then the environment. Every refusal says which name,
- * which value, where, and what it may be. A set-id program does not obey the environment of whoever
- * starts it: there all is as by default.
+ * which value, where, and what it may be. In a set-id program the environment is ignored: all settings
+ * have their defaults.
  */
 #include "config/config.h"
 
@@ -53,7 +53,7 @@ static const char variables[] =
 #undef CONFIG_NUMBER
 #undef CONFIG_TEXT
 
-/* Variables that others read: log.c, link/impair.c, link/trace.c. */
+/* Variables read by base/log.c, link/impair.c and link/trace.c; and the file's. */
 static const char *const other_variables[] = {
 	"VERBATIM_CONFIG", "VERBATIM_LOG", "VERBATIM_EXPLAIN", "VERBATIM_FAULT", "VERBATIM_TRACE",
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What goes over the socket (forward.h): a header of fixed layout, then the packet.
+ * The format on the socket (forward.h): a header of fixed layout, then the packet.
  */
 #include "host/forward.h"
 

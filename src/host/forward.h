@@ -3,7 +3,7 @@
  * Forwarding datagrams between processes: a datagram that one received for another goes over an
  * abstract Unix datagram socket that the other has bound, as a header of fixed layout and the
  * packet. The names are those of slots (slot.h) and of services (service.h). Nonces, the proofs of
- * slots, travel the same way.
+ * slots, travel the same way. Internal to host/.
  */
 #ifndef VERBATIM_HOST_FORWARD_H
 #define VERBATIM_HOST_FORWARD_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Claims on services (service.h). Names of the sockets, by what they are for:
+ * Claims on services (service.h). Names of the sockets:
  *
  *	verbatim/service/ID/ADDRESS	32 digits: one address
  *	verbatim/service/ID/4 and /6	all addresses of a family
@@ -358,7 +358,7 @@ static int choose_claim(uint64_t id, const struct abstract_name claims[3], unsig
 
 int service_forward(uint64_t id, const uint8_t address[16], const struct datagram *datagram)
 {
-	/* A socket for each: what waits in a full queue is charged to its sender. */
+	/* A socket for each: queued datagrams are charged to the sender's socket. */
 	int fd = name_socket(SOCK_DGRAM), err;
 	struct abstract_name claims[3];
 	unsigned chosen;

@@ -3,6 +3,8 @@
  * Which claims on services (service.h) are trusted where it matters: those of root and of our own
  * user. Any program may bind any name without looking for collisions, and without the privilege
  * that a port needs; the user that the kernel reports is the only evidence.
+ *
+ * Internal to host/.
  */
 #ifndef VERBATIM_HOST_SERVICE_OWNER_H
 #define VERBATIM_HOST_SERVICE_OWNER_H

@@ -3,7 +3,7 @@
  * Slot sockets: claiming a slot of QPNs, and forwarding packets to the process that holds one.
  *
  * The queue of a Unix datagram socket is short (net.unix.max_dgram_qlen, 10 in a new network
- * namespace), and what waits in it is charged to the sender's socket. So each destination has its
+ * namespace), and queued datagrams are charged to the sender's socket. So each destination has its
  * own sending socket, from a small cache: a holder that does not take its packets (it is stopped)
  * fills only its own queue.
  */
@@ -98,7 +98,7 @@ static int bind_as(const char *prefix, int type, uint32_t number, int *fd)
 }
 
 /*
- * A slot whose other name is taken is not claimed: peers would ask another process for our memory.
+ * Both names of a slot are claimed or neither: otherwise peers would ask a foreign process for our memory.
  */
 static int bind_slot(struct slot *slot, uint32_t number)
 {
@@ -115,7 +115,7 @@ static int bind_slot(struct slot *slot, uint32_t number)
 	return err;
 }
 
-/* At random first, so that a number is not reused soon; then whatever is left. */
+/* Starts at a random number, so that numbers are not reused soon, and tries the rest in order. */
 int slot_claim(struct slot *slot)
 {
 	uint32_t first = SLOT_FIRST + (uint32_t)(random_u64() % SLOT_LAST), i;

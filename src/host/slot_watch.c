@@ -39,13 +39,13 @@
 #define ACCEPTS_MAX	64u
 #define ROUNDS_MAX	8u
 #define IDLE_MAX	8u		/* unused watches */
-/* Watchers of one other user, and of all of them: so many, and no more than a part of RLIMIT_NOFILE. */
+/* Limits of watchers of one other user, and of all other users; each also a share of RLIMIT_NOFILE. */
 #define OF_USER_MAX	128u
 #define OF_STRANGERS_MAX 256u
 #define USER_SHARE	8u
 #define STRANGERS_SHARE	4u
 
-enum kind { KIND_LISTENER, KIND_WATCHER, KIND_WATCHED };	/* whose fd it is, in the epoll set */
+enum kind { KIND_LISTENER, KIND_WATCHER, KIND_WATCHED };	/* kind of an fd in the epoll set */
 
 struct watched {
 	int fd;				/* -1: not watched */
@@ -246,7 +246,7 @@ static void keep_idle(struct slot_watch *watch, uint32_t slot) REQUIRES(watch->l
 	watch->idle[watch->idle_count++] = slot;
 }
 
-/* Its process may have ended, and another one hold the slot by now, before our turn came to see it. */
+/* An idle connection may belong to an earlier holder of the slot. */
 static bool slot_watch_is_alive(int fd)
 {
 	char byte;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A link with faults. They happen on receiving, packet by packet: what GRO merged is taken apart
- * first, so loss hits single packets and not whole runs, and the sender's view of what it sent
- * stays true. The same seed and the same packets give the same faults.
+ * A link with faults. They happen on receiving, packet by packet: runs that GRO merged are split
+ * first, so that loss hits single packets and not whole runs. Sending is unchanged. The same seed
+ * and the same packets give the same faults.
  *
  *	inner link --> lose? --> damage? --> hold back? --> once or twice --> queue --> receiver
  *	                                         |                              ^
@@ -54,9 +54,9 @@ struct impair_link {
 
 #define impair_of(l) ((struct impair_link *)(l))
 
-/* ---- what VERBATIM_FAULT says ---- */
+/* ---- VERBATIM_FAULT ---- */
 
-/* 0, 1, 0.01 and the like, whatever the locale thinks of points. */
+/* 0, 1, 0.01 and the like, independent of the locale. */
 static bool parse_probability(const char *text, size_t length, uint64_t *probability)
 {
 	uint64_t value = 0, unit = ALWAYS;
@@ -272,8 +272,8 @@ static int impair_receive(struct link *link, struct datagram *datagram, unsigned
 	int err = 0;
 
 	/*
-	 * Again while all are lost or held back: *received = 0 says that there is nothing, and who
-	 * hears that may sleep. A link that never runs dry is left alone after some tries.
+	 * Refill while every packet was dropped or held back: *received = 0 lets the caller sleep. Ends
+	 * after TRIES, for a link that never runs dry.
 	 */
 	while (!err && more && impair->queue_next == impair->queue_count && tries++ < TRIES)
 		err = impair_refill(impair, &more);

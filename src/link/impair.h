@@ -7,7 +7,7 @@
 
 /*
  * If VERBATIM_FAULT is set, replace *link by one that wraps it (and closes it). 0 also when it is
- * not set; EINVAL after a line on stderr that says what would be right; ENOMEM.
+ * not set; EINVAL after a line on stderr that says what is expected; ENOMEM.
  */
 int impair_wrap(struct link **link);
 

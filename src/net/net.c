@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Open ports: each follows a network interface while a context is open on it. After a change all interfaces
- * are looked at again, and what differs is raised: PORT_ACTIVE, PORT_ERR, GID_CHANGE, and DEVICE_FATAL
+ * are read again, and differences are raised as events: PORT_ACTIVE, PORT_ERR, GID_CHANGE, and DEVICE_FATAL
  * when the interface is gone (ibv_get_async_event(3)).
  */
 #include "net/net.h"

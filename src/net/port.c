@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a port says of itself: GUID, state, active MTU (ibv_query_port(3)). */
+/* Attributes of a port: GUID, state, active MTU (ibv_query_port(3)). */
 #include "net/port.h"
 
 #include <string.h>

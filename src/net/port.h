@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The port of a device: a network interface with its GID table, as last seen. It is opened by contexts
- * (net.h), or a snapshot of an interface whose device nobody has opened.
+ * (net.h), or a snapshot of an interface whose device is not open.
  */
 #ifndef VERBATIM_NET_PORT_H
 #define VERBATIM_NET_PORT_H
@@ -19,7 +19,7 @@
 #define PORT_NUMBER	1u		/* every device has one port */
 #define GID_TABLE_SIZE	256
 
-/* A GID of a port and what carries it. */
+/* A GID of a port, and the address that carries it. */
 struct gid_entry {
 	bool valid;
 	union ibv_gid gid;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * From the attributes of an address handle to what packets carry (RoCEv2 annex A17: a GID is an
- * IP address). What an InfiniBand tutorial writes (a LID, is_global 0) is refused as a RoCE
- * device refuses it, and told what to write instead.
+ * From the attributes of an address handle to the address vector (RoCEv2 annex A17: a GID is an IP
+ * address). InfiniBand attributes (a LID, is_global 0) are refused, as by a RoCE device, and the
+ * explanation says what to write instead.
  */
 #include <errno.h>
 #include <arpa/inet.h>
@@ -125,7 +125,7 @@ static int route_check_attr(const struct port *port, const struct ibv_ah_attr *a
 	return 0;
 }
 
-/* What the port has at that index, and that it may be used so. */
+/* GID entry at the source index, checked against the destination's family. */
 static int get_source(struct net *net, const struct port *port, const struct ibv_ah_attr *attr, const char *who,
 		      struct gid_entry *source)
 {

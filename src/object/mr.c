@@ -2,7 +2,7 @@
 /*
  * The region table: indices and keys, registration, deregistration, re-registration.
  *
- * An entry is read without a lock by every access (access.c). What makes that safe is an order:
+ * An entry is read without a lock by every access (access.c). The order of stores makes that safe:
  * to change an entry, its owner stores key 0, waits until users is 0, changes it, and stores the
  * key last; an access counts itself in users first and looks at the key again after. So either
  * the access sees the dead key, or the owner sees the access.
@@ -274,7 +274,7 @@ int mr_deregister(struct mr_table *table, struct mr *mr)
 	return 0;
 }
 
-/* What a region is to become. */
+/* A region's new values. */
 struct region {
 	uint32_t access, pd;
 	uint64_t start, length, host;

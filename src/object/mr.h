@@ -21,7 +21,7 @@
 #include "object/arena.h"
 #include "object/pd.h"
 
-/* Returns when no process with direct access to our memory uses @key any more. */
+/* Returns when no process with direct access to our memory uses @key. */
 typedef void mr_drain_fn(void *peers, uint32_t key);
 
 struct mr_table {
@@ -32,8 +32,8 @@ struct mr_table {
 	struct mr_entry *entry;		/* [MR_TABLE_SIZE], in the arena */
 	/*
 	 * [MR_TABLE_SIZE]: of regions; or NULL. Stored (release) by mr_set_block() behind what it
-	 * points to, loaded (acquire) by mr_block() and mr_describe(); exchanged for NULL by who
-	 * gives it back.
+	 * points to, loaded (acquire) by mr_block() and mr_describe(); exchanged for NULL when it is
+	 * given back.
 	 */
 	void *_Atomic *block;
 	uint32_t count GUARDED_BY_MEMBER(lock);			/* of entries in use */
@@ -94,7 +94,7 @@ uint64_t mr_host(const struct mr_table *table, const struct mr *mr);
  * The block of its memory, for granting it (local/region.c); passed to table->forget() in the end.
  */
 void mr_set_block(struct mr_table *table, const struct mr *mr, void *block);
-/* That of the region that has, or had last, the index of @key; NULL: none. */
+/* Block of the current or last region at @key's index; NULL: none. */
 void *mr_block(const struct mr_table *table, uint32_t key);
 
 int mw_alloc(struct mr_table *table, struct pd *pd, enum ibv_mw_type type, struct mw *mw);

@@ -517,7 +517,7 @@ static void *deregister_described(void *argument)
 }
 
 /*
- * Our own threads grant regions: they end first, so that peers have all grants that there will be.
+ * Our own threads grant regions: they are waited for first, so that no grant begins while peers are drained.
  */
 static void a_description_is_waited_for_before_peers_are(void **state)
 {

@@ -189,7 +189,7 @@ int event_fd_take(int fd)
 	return read(fd, &value, sizeof(value)) < 0 ? errno : 0;
 }
 
-/* 0; EAGAIN: not without sleeping; EOPNOTSUPP: this kernel cannot tell (before 5.8, or a sandbox). */
+/* 0; EAGAIN: no event; EOPNOTSUPP: no non-blocking read here (kernels before 5.8, sandboxes). */
 static int take_now(int fd)
 {
 	uint64_t value;
@@ -206,8 +206,8 @@ static bool never_blocks(int fd)
 }
 
 /*
- * The event is taken inside the call, where no handler can jump away with it. So sleeping and reading are two
- * steps. Where a read cannot be told not to block, it follows a sleep that found the descriptor readable; if
+ * The event is taken inside the call, where no handler can leave with it. So sleeping and reading are two
+ * steps. Where a read cannot be made non-blocking, it follows a sleep that found the descriptor readable; if
  * another thread was faster, handlers wait for the next event.
  */
 int event_fd_wait(int fd)

@@ -8,9 +8,9 @@
  * alone. There an inherited socket can be closed, all else is refused with EBADF.
  */
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 
+#include "base/fork.h"
 #include "base/log.h"
 #include "rsockets/rsocket.h"
 
@@ -25,7 +25,6 @@ static struct lock grow_lock = LOCK_INITIALIZER;
 /* Guard the entries: that of a descriptor is found by its number. */
 static struct lock entry_locks[LOCKS] = { [0 ... LOCKS - 1] = LOCK_INITIALIZER };
 static unsigned generation = 1;			/* changes in the child of a fork() */
-static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 
 unsigned rs_generation(void)
 {
@@ -47,10 +46,7 @@ static void after_fork(void)
 	rs_service_after_fork();
 }
 
-static void watch_fork(void)
-{
-	pthread_atfork(NULL, NULL, after_fork);
-}
+static const struct fork_handlers fork_handlers = { .child = after_fork };
 
 static struct lock *entry_lock(int fd)
 {
@@ -90,7 +86,7 @@ int rs_table_add(struct rsocket *rs)
 
 	if (!place)
 		return ENOMEM;
-	pthread_once(&fork_once, watch_fork);
+	fork_register(FORK_RSOCKETS, &fork_handlers);
 	rs->generation = rs_generation();
 	lock_acquire(entry_lock(rs->fd));
 	__atomic_store_n(place, rs, __ATOMIC_RELAXED);	/* read without the lock, too */

@@ -7,10 +7,10 @@
  * not connected yet go on as kernel sockets; connected ones answer EBADF.
  */
 #include <errno.h>
-#include <pthread.h>
 #include <rdma/rsocket.h>
 #include <stdlib.h>
 
+#include "base/fork.h"
 #include "rspreload/rspreload.h"
 
 enum { PAGE_BITS = 10, PAGE = 1 << PAGE_BITS, PAGES = 1 << 14 };
@@ -22,7 +22,6 @@ struct page {
 static struct page *pages[PAGES];
 static struct lock table_lock = LOCK_INITIALIZER;
 static int highest = -1;
-static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 
 static struct twin **entry(int fd)
 {
@@ -58,10 +57,7 @@ static void after_fork(void)
 	}
 }
 
-static void watch_fork(void)
-{
-	pthread_atfork(NULL, NULL, after_fork);
-}
+static const struct fork_handlers fork_handlers = { .child = after_fork };
 
 struct twin *twin_new(int rs)
 {
@@ -80,7 +76,7 @@ int twin_add(int fd, struct twin *twin)
 	struct twin **place, *old = NULL;
 	int err = ENOMEM;
 
-	pthread_once(&fork_once, watch_fork);
+	fork_register(FORK_PRELOAD, &fork_handlers);
 	lock_acquire(&table_lock);
 	if (fd >= 0 && fd >> PAGE_BITS < PAGES)
 		make_page(fd);

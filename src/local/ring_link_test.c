@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The memory link: two of them on the same two sides, as two processes would have. Order and
- * content, full rings, sleeping, a peer that writes garbage, removal, all channels there can be, and a
- * race of threads.
+ * content, full rings, sleeping, a peer that writes garbage, removal, all channels there can be,
+ * and a race of threads.
  */
 #include "local/ring_test.h"
 
@@ -210,7 +210,7 @@ static unsigned do_anything(struct link *link, unsigned channel, uint64_t *rando
 
 	switch (test_random(random) % 8) {
 	case 0:
-		return try_tell(link, channel, test_random(random) % 3000, 1) == 0;
+		return try_send_message(link, channel, test_random(random) % 3000, 1) == 0;
 	case 1:
 		return send_one(link, channel, 16 + test_random(random) % 3000, 1) == 0;
 	case 2:
@@ -286,9 +286,9 @@ static void open_all(struct link **one, struct link **other, struct channel_side
 }
 
 /* Of each a message and a datagram. */
-static void hear_from_all(struct link *link)
+static void receive_from_all(struct link *link)
 {
-	bool heard[CHANNELS_MAX] = { false }, came[CHANNELS_MAX] = { false };
+	bool received[CHANNELS_MAX] = {false}, came[CHANNELS_MAX] = {false};
 	struct ring_message message;
 	struct datagram in[16];
 	unsigned n, i, total = 0;
@@ -296,8 +296,8 @@ static void hear_from_all(struct link *link)
 	for (i = 0; i < CHANNELS_MAX; i++) {
 		assert_true(ring_peek(link, &message));
 		expect_content(&message, 5, message.channel);
-		assert_false(heard[message.channel]);
-		heard[message.channel] = true;
+		assert_false(received[message.channel]);
+		received[message.channel] = true;
 		ring_finish(link, &message, message.channel % 3 == 0);
 	}
 	ring_notify_answers(link);
@@ -335,13 +335,13 @@ static void all_channels_work_at_once(void **state)
 		ring_send_end(one, &room, i + 1);
 		assert_int_equal(rung_of[i], 0);
 	}
-	ring_ring_bells(one);
+	ring_wake_peers(one);
 	for (i = 0; i < CHANNELS_MAX; i++) {
 		assert_int_equal(rung_of[i], 1);
 		assert_int_equal(send_one(one, i, 200, i), 0);
 		assert_int_equal(rung_of[i], 1);
 	}
-	hear_from_all(other);
+	receive_from_all(other);
 	for (i = 0; i < CHANNELS_MAX; i++) {
 		assert_true(ring_take_answer(one, i, &answered));
 		assert_int_equal(answered.owner, i + 1);

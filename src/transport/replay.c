@@ -33,24 +33,39 @@ static void move_resources(struct responder *responder, struct resource *to, uin
 		to[(oldest + i) % count] = *replay_slot(responder, oldest + i);
 }
 
-int transport_reserve(struct qp *qp, uint32_t reads)
+int transport_reserve(struct transport_room *room, uint32_t reads)
 {
-	struct responder *responder = &qp->responder;
 	uint32_t count = RD_ATOMIC_FEW;
-	struct resource *room;
+	struct resource *resource = NULL;
 
 	while (count < reads)
 		count *= 2;	/* powers of two: numbers wrap */
-	if (count <= responder->resource_count)
-		return 0;
-	room = calloc(count, sizeof(*room));
-	if (!room)
-		return ENOMEM;
-	move_resources(responder, room, count);
-	replay_free(responder);
-	responder->resource = room;
-	responder->resource_count = count;
+	if (count > RD_ATOMIC_FEW) {
+		resource = calloc(count, sizeof(*resource));
+		if (!resource)
+			return ENOMEM;
+	}
+	*room = (struct transport_room){ .resource = resource, .count = count };
 	return 0;
+}
+
+void transport_install(struct qp *qp, struct transport_room *room)
+{
+	struct responder *responder = &qp->responder;
+	struct resource *old = responder->resource;
+
+	if (room->count <= responder->resource_count)
+		return;
+	move_resources(responder, room->resource, room->count);
+	responder->resource = room->resource;
+	responder->resource_count = room->count;
+	room->resource = old == responder->few ? NULL : old;
+}
+
+void transport_unreserve(struct transport_room *room)
+{
+	free(room->resource);
+	room->resource = NULL;
 }
 
 void replay_free(struct responder *responder)

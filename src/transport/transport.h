@@ -62,10 +62,19 @@ int transport_init(struct qp *qp);
 void transport_fini(struct qp *qp);
 
 /*
- * Make room for @reads READs and atomics of the peer in progress, before the modify that allows
- * them (max_dest_rd_atomic). 0 or ENOMEM; allocates.
+ * Room for the READs and atomics of the peer in progress that a modify allows (max_dest_rd_atomic):
+ * allocated before the QP's lock is taken, installed under it, the rest freed after it.
  */
-int transport_reserve(struct qp *qp, uint32_t reads) REQUIRES(qp->lock);
+struct transport_room {
+	struct resource *resource;	/* [count]; NULL: none */
+	uint32_t count;
+};
+
+/* Setup call: allocates room for @reads, without a lock. 0 or ENOMEM. */
+int transport_reserve(struct transport_room *room, uint32_t reads);
+/* Give @room to @qp if the QP has less; afterwards @room has the memory to free. */
+void transport_install(struct qp *qp, struct transport_room *room) REQUIRES(qp->lock);
+void transport_unreserve(struct transport_room *room);
 
 /*
  * Receive one packet for @qp, checked (ICRC) and parsed. May complete work requests, move the

@@ -11,6 +11,9 @@
 #include <string.h>
 
 #include "platform/fail.h"
+#include "platform/wait.h"
+
+#define RINGING_STEP_NS 20000u
 
 size_t channel_side_bytes(void)
 {
@@ -159,17 +162,29 @@ void producer_wake(struct ring_link *rings, struct channel *channel)
 	channel_note_bell(rings, channel, ASLEEP);
 }
 
-/* Under the lock, so that ring_remove() leaves no bell in use. */
+/*
+ * The bell is a system call, and a thread with a QP's lock may wait for the producer's lock: so it
+ * is rung without that. @ringing holds bell_fd meanwhile (ring_remove).
+ */
 static void ring_bell(struct ring_link *rings, unsigned number)
 {
 	struct channel *channel = channel_at(rings, number);
+	struct producer *producer;
+	int bell_fd = -1;
 
 	if (!channel)
 		return;
-	lock_acquire(&channel->producer.lock);
-	if (atomic_load_explicit(&channel->open, memory_order_relaxed))
-		rings->wake(channel->producer.bell_fd);
-	lock_release(&channel->producer.lock);
+	producer = &channel->producer;
+	lock_acquire(&producer->lock);
+	if (atomic_load_explicit(&channel->open, memory_order_relaxed)) {
+		bell_fd = producer->bell_fd;
+		atomic_fetch_add_explicit(&producer->ringing, 1, memory_order_relaxed);
+	}
+	lock_release(&producer->lock);
+	if (bell_fd < 0)
+		return;
+	rings->wake(bell_fd);
+	atomic_fetch_sub_explicit(&producer->ringing, 1, memory_order_release);
 }
 
 bool ring_bells_are_due(const struct link *link)
@@ -505,6 +520,9 @@ void ring_remove(struct link *link, unsigned number)
 	atomic_store_explicit(&channel->open, false, memory_order_release);
 	atomic_fetch_sub(&ring_of(link)->open, 1);
 	lock_release(&channel->producer.lock);
+	/* Each is a send() that does not block. */
+	while (atomic_load_explicit(&channel->producer.ringing, memory_order_acquire))
+		thread_sleep_ns(RINGING_STEP_NS);
 }
 
 static unsigned ring_event_fds(struct link *link, int *fds, unsigned max)

@@ -59,8 +59,9 @@ void ring_wake_peers(struct link *link);
 bool ring_bells_are_due(const struct link *link);
 
 /*
- * Close the channel: nothing is sent or delivered any more. Called by the receiving thread (or when
- * there is none), after a last receive() that found nothing: what is still in it is lost.
+ * Close the channel: nothing is sent or delivered any more, and bell_fd may be closed. Waits for
+ * threads that ring it. Called by the receiving thread (or when there is none), after a last
+ * receive() that found nothing: cells still in the channel are lost.
  */
 void ring_remove(struct link *link, unsigned channel);
 bool ring_is_empty(const struct link *link, unsigned channel);

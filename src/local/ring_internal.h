@@ -147,6 +147,12 @@ struct producer {
 	unsigned routes GUARDED_BY_MEMBER(lock);
 	struct channel_route route[CHANNEL_ROUTES + 1] GUARDED_BY_MEMBER(lock);
 	int bell_fd GUARDED_BY_MEMBER(lock);
+	/*
+	 * Threads that ring bell_fd. Raised by ring_bell() under the lock while the channel is
+	 * open, lowered (release) behind the system call; ring_remove() waits for 0 (acquire)
+	 * before the caller closes bell_fd.
+	 */
+	_Atomic unsigned ringing;
 };
 
 struct consumer {

@@ -260,6 +260,49 @@ static void neither_process_writes_the_side_of_the_other(void **state)
 	shared_side_free(&theirs);
 }
 
+/* ---- a bell while its channel is removed ---- */
+
+static struct link *ringer;
+static _Atomic bool bell_begun, bell_ended, removed;
+
+/* Slow, until ring_remove() has had time to return too early. */
+static void ring_slowly(int bell_fd) UNCHECKED_LOCKS
+{
+	struct channel *channel = channel_at(ring_of(ringer), 0);
+	struct timespec while_removing = { .tv_nsec = 5000000 };
+
+	assert_non_null(channel);
+	assert_true(lock_try(&channel->producer.lock));
+	lock_release(&channel->producer.lock);
+	atomic_store(&bell_begun, true);
+	nanosleep(&while_removing, NULL);
+	assert_false(atomic_load(&removed));
+	atomic_store(&bell_ended, true);
+}
+
+static void *ring_in_a_thread(void *argument)
+{
+	ring_wake_peers(ringer);
+	return NULL;
+}
+
+static void a_bell_is_rung_without_the_lock_of_the_producer(void **state)
+{
+	pthread_t thread;
+
+	assert_int_equal(ring_open(&ringer, &counters, ring_slowly), 0);
+	assert_int_equal(ring_add(ringer, 0, side[0], side[1], 1), 0);
+	atomic_store(&ring_of(ringer)->bells[0], 1);
+	assert_int_equal(pthread_create(&thread, NULL, ring_in_a_thread, NULL), 0);
+	while (!atomic_load(&bell_begun))
+		sched_yield();
+	ring_remove(ringer, 0);
+	atomic_store(&removed, true);
+	assert_true(atomic_load(&bell_ended));
+	pthread_join(thread, NULL);
+	ringer->ops->close(ringer);
+}
+
 /* ---- as many peers as there may be ---- */
 
 static _Atomic unsigned rung_of[CHANNELS_MAX];
@@ -438,6 +481,7 @@ int main(void)
 		TEST(garbage_stays_within_bounds),
 		TEST(data_that_would_end_behind_the_ring_is_none),
 		TEST(neither_process_writes_the_side_of_the_other),
+		TEST(a_bell_is_rung_without_the_lock_of_the_producer),
 		TEST(all_channels_work_at_once),
 		TEST(racing_senders_keep_their_own_order),
 	};

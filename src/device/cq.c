@@ -155,9 +155,10 @@ static bool can_skip(const struct cq *cq)
 {
 	struct hca *hca = ((struct hca_context *)cq->owner)->hca;
 
-	return hca->engine.local.ring && ring_has_channels(hca->engine.local.ring) &&
+	return hca->engine.local.channel_link &&
+	       ring_has_channels(hca->engine.local.channel_link) &&
 	       atomic_load_explicit(&cq->empty_polls, memory_order_relaxed) % SKIPS &&
-	       !ring_pending(hca->engine.local.ring) &&
+	       !ring_pending(hca->engine.local.channel_link) &&
 	       !atomic_load_explicit(&hca->engine.local.fetches_due, memory_order_relaxed) &&
 	       !atomic_load_explicit(&hca->engine.run_queue.count, memory_order_relaxed);
 }

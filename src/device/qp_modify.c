@@ -105,7 +105,7 @@ static void qp_modify_commit(struct hca *hca, struct qp *qp, struct ibv_qp_attr 
 	transport_modified(qp, from, mask, clock_now_ns(), effects);
 	if (qp->state == IBV_QPS_RESET && qp->path)
 		resolved->path = qp_modify_take_path(qp, NULL);
-	if (qp->requester.messages && local_await_answers(&hca->engine.local, qp))
+	if (qp->requester.local_messages && local_await_answers(&hca->engine.local, qp))
 		worker_note(&hca->engine, 0);
 	timers_arm(&hca->engine, qp);
 }
@@ -122,6 +122,7 @@ int hca_modify_qp(struct qp *qp, struct ibv_qp_attr *attr, int mask)
 	struct hca_context *context = qp->owner;
 	struct hca *hca = context->hca;
 	struct resolved resolved = { .path = NULL };
+	struct transport_room room = { .resource = NULL };
 	struct effects effects;
 	int err;
 
@@ -131,10 +132,14 @@ int hca_modify_qp(struct qp *qp, struct ibv_qp_attr *attr, int mask)
 	lock_acquire(&qp->lock);
 	err = qp_modify_check(qp, attr, mask);
 	lock_release(&qp->lock);
+	if (!err && (mask & IBV_QP_MAX_DEST_RD_ATOMIC))
+		err = transport_reserve(&room, attr->max_dest_rd_atomic);
 	if (!err)
 		err = qp_modify_resolve(context, qp, attr, mask, &resolved);
-	if (err)
+	if (err) {
+		transport_unreserve(&room);
 		return err;
+	}
 	if ((mask & IBV_QP_STATE) && (attr->qp_state == IBV_QPS_RESET || attr->qp_state == IBV_QPS_ERR))
 		qp_send_final_ack(hca, qp);
 	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RTR)
@@ -142,10 +147,11 @@ int hca_modify_qp(struct qp *qp, struct ibv_qp_attr *attr, int mask)
 	lock_acquire(&qp->lock);
 	err = qp_modify_check(qp, attr, mask);	/* it may have failed meanwhile */
 	if (!err && (mask & IBV_QP_MAX_DEST_RD_ATOMIC))
-		err = transport_reserve(qp, attr->max_dest_rd_atomic);
+		transport_install(qp, &room);
 	if (!err)
 		qp_modify_commit(hca, qp, attr, mask, &resolved, &effects);
 	lock_release(&qp->lock);
+	transport_unreserve(&room);
 	effects_apply(&effects);
 	engine_after_unlock(&hca->engine);
 	if (!err && ends_accesses(attr, mask))

@@ -27,7 +27,7 @@ static bool qp_post_done(struct hca *hca, struct qp *qp, struct effects *effects
 {
 	bool more = local_posted(&hca->engine.local, qp, effects);
 
-	if (qp->requester.messages)
+	if (qp->requester.local_messages)
 		timers_arm(&hca->engine, qp);
 	return more;
 }

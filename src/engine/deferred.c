@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Wake-ups that are due when locks have been dropped. */
+/* Event queues that are raised after the locks have been dropped. */
 #include <string.h>
 
 #include "engine/engine.h"
@@ -33,9 +33,9 @@ static bool defer_one(struct engine *engine, struct event_queue *queue)
 	return true;
 }
 
-void effects_defer(void *device, struct effects *effects)
+void effects_defer(void *owner, struct effects *effects)
 {
-	struct engine *engine = device;
+	struct engine *engine = owner;
 	unsigned i, kept = 0;
 
 	for (i = 0; i < effects->count; i++)

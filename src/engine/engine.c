@@ -50,54 +50,54 @@ static int open_links(struct engine *engine)
 	return trace_wrap(&engine->loopback);
 }
 
-/* ---- what local/ needs of us ---- */
+/* ---- operations for local/ ---- */
 
-static struct qp *local_find_qp(void *device, uint32_t qpn)
+static struct qp *local_find_qp(void *owner, uint32_t qpn)
 {
-	struct engine *engine = device;
+	struct engine *engine = owner;
 
 	lock_assert_held(&engine->progress);
 	return qp_table_find(engine, qpn);
 }
 
-static void local_receive_packets(void *device)
+static void local_receive_packets(void *owner)
 {
-	struct engine *engine = device;
+	struct engine *engine = owner;
 
 	lock_assert_held(&engine->progress);
 	rx_poll(engine, clock_now_ns());
 }
 
-static void local_receive_slots(void *device)
+static void local_receive_slots(void *owner)
 {
-	struct engine *engine = device;
+	struct engine *engine = owner;
 
 	lock_assert_held(&engine->progress);
 	atomic_store(&engine->rx.slots_due, true);
 	rx_poll(engine, clock_now_ns());
 }
 
-static void local_unlock(void *device)
+static void local_unlock(void *owner)
 {
-	struct engine *engine = device;
+	struct engine *engine = owner;
 
 	lock_assert_held(&engine->progress);
 	progress_unlock(engine);
 }
 
-static void local_notice(void *device, uint64_t deadline_ns)
+static void local_notice(void *owner, uint64_t deadline_ns)
 {
-	worker_notice(device, deadline_ns);
+	worker_notice(owner, deadline_ns);
 }
 
-static void local_note(void *device, uint64_t deadline_ns)
+static void local_note(void *owner, uint64_t deadline_ns)
 {
-	worker_note(device, deadline_ns);
+	worker_note(owner, deadline_ns);
 }
 
-static bool local_is_connected_to(void *device, uint32_t slot)
+static bool local_is_connected_to(void *owner, uint32_t slot)
 {
-	struct engine *engine = device;
+	struct engine *engine = owner;
 
 	return engine->ops->is_connected_to(engine->owner, slot);
 }
@@ -108,7 +108,7 @@ static const struct local_ops local_ops = {
 	.defer = effects_defer, .unlock = local_unlock,
 };
 
-/* What is lost, doubled or damaged on purpose is lost on the wire. */
+/* Packets that are dropped or damaged on purpose (VERBATIM_FAULT) go through a wire, not memory. */
 static int open_local(struct engine *engine)
 {
 	struct local *local = &engine->local;
@@ -116,12 +116,12 @@ static int open_local(struct engine *engine)
 	int err;
 
 	local->ops = &local_ops;
-	local->device = engine;
+	local->owner = engine;
 	local->progress = &engine->progress;
 	local->counters = engine->counters;
 	local->run_queue = &engine->run_queue;
 	local->waiter = &engine->waiter;
-	local->connect_tag = WAIT_MEMORY;
+	local->connect_tag = WAIT_CONNECT;
 	local->bells_tag = WAIT_BELLS;
 	if (engine->lossy)
 		local->mode = LOCAL_OFF;
@@ -131,7 +131,7 @@ static int open_local(struct engine *engine)
 	return err;
 }
 
-/* One buffer to transmit from there always is: for when there is no memory. */
+/* One buffer to transmit from is allocated here, so that there is one without memory, too. */
 static int engine_allocate(struct engine *engine)
 {
 	engine->batches.free[0] = tx_batch_new();
@@ -151,7 +151,8 @@ int engine_open(struct engine *engine)
 	if (!err)
 		err = slot_watch_open(&engine->watch);
 	if (!err)
-		err = waiter_add(&engine->waiter, slot_watch_event_fd(engine->watch), WAIT_PEERS);
+		err = waiter_add(&engine->waiter, slot_watch_event_fd(engine->watch),
+				 WAIT_PEER_EXIT);
 	if (!err)
 		err = slots_claim(engine);
 	if (!err)

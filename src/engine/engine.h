@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The engine of this process: packets in and out, timers, and who makes progress. It knows QPs by their
- * number; contexts, ports and the other objects are above it (device/), and so is QP1 (mad/).
+ * The engine of this process: packets in and out, timers, and the choice of the thread that makes
+ * progress. It knows QPs by their number; contexts, ports and the other objects are above it
+ * (device/), and so is QP1 (mad/).
  *
  *	application threads                      worker thread
  *	  post  -> tx_run                          sleeps on sockets and doorbell
@@ -16,10 +17,10 @@
  *	tx_run.c	one thread at a time transmits for a QP
  *	timers.c	deadlines of QPs
  *	deferred.c	event queues that are raised after the locks
- *	wake.c		wake-ups of the worker and of peers
- *	qp_table.c	QP numbers, and the slots of this host that they are from
+ *	wake.h		wake-ups of the worker and of peers
+ *	qp_table.c	QP numbers, and the slots of this host that they belong to
  *	port.c		UDP port 4791, shared with the other processes of this host
- *	worker.c, sleep.c, wait.c	who makes progress when nobody polls
+ *	worker.c, sleep.c, wait.c	progress while no thread polls
  */
 #ifndef VERBATIM_ENGINE_ENGINE_H
 #define VERBATIM_ENGINE_ENGINE_H
@@ -52,25 +53,28 @@
 #define WAIT_SOCKETS	0x2u
 #define WAIT_SLOTS	0x4u
 #define WAIT_NETDEV	0x8u
-#define WAIT_OWNER	0x10u
+#define WAIT_PORT_FREE	0x10u
 #define WAIT_GROUP	0x20u
 #define WAIT_ERRORS	0x40u
 #define WAIT_SERVICES	0x80u
-#define WAIT_PEERS	0x100u
-#define WAIT_MEMORY	0x200u
+#define WAIT_PEER_EXIT	0x100u
+#define WAIT_CONNECT	0x200u
 #define WAIT_BELLS	0x400u
 
-/* What stands above the engine; all under engine->progress unless it says otherwise. */
+/* Calls to the rooms above the engine; under engine->progress unless stated otherwise. */
 struct engine_ops {
 	/* A packet to QP1, its ICRC checked; one segment of @datagram. */
 	void (*management)(void *owner, const struct datagram *datagram, uint8_t *data, size_t bytes,
 			   unsigned segment, const struct packet *packet, uint64_t now_ns);
-	/* As slot_receive(): a request that another process received. */
+	/* As slot_receive(): a request received by another process. */
 	int (*receive_service)(void *owner, struct datagram *datagram, uint8_t *buffer, size_t size);
 	void (*multicast)(void *owner, const struct packet *packet, struct rx_info *info, uint64_t now_ns);
-	/* By any thread, without locks: is one of our QPs connected to the holder of @slot, as a host's own? */
+	/*
+	 * By any thread, without locks: is a QP of this process connected to the holder of @slot on
+	 * this host?
+	 */
 	bool (*is_connected_to)(void *owner, uint32_t slot);
-	/* By the worker, without locks. @ready: what it was woken by. */
+	/* By the worker, without locks. @ready: the tags that woke it. */
 	void (*chores)(void *owner, uint32_t ready, uint64_t now_ns);
 	/* By any thread: is there such a chore, and when is the next one? */
 	bool (*has_chores)(void *owner);
@@ -79,7 +83,7 @@ struct engine_ops {
 	void (*leave)(void *owner);
 };
 
-/* The numbers of QPs: slots of this host, and what has which index of each. */
+/* QP numbers: slots of this host, and the QP of each index. */
 struct qp_table {
 	struct slot slot[ENGINE_SLOTS_MAX];
 	/* Stored behind the slot that it makes visible; read by any thread (qp_table.h). */
@@ -92,7 +96,7 @@ struct qp_table {
 struct engine_timers {
 	struct lock lock;
 	struct timer_heap heap;
-	_Atomic uint64_t next_ns;	/* the earliest of them; read without the lock */
+	_Atomic uint64_t next_ns;	/* the earliest deadline; read without the lock */
 };
 
 /* Buffers to transmit from. */
@@ -108,35 +112,35 @@ struct deferred {
 	unsigned times;
 };
 
-/* Under progress: to be done after it. */
+/* Under progress; raised after it is dropped. */
 struct deferred_list {
 	struct deferred entry[ENGINE_DEFERRED_MAX];
 	unsigned count;
 };
 
-/* Under progress, but for the atomics, which any thread sets. */
+/* Under progress, except the atomics, which any thread sets. */
 struct rx {
 	uint64_t udp_looked_ns;		/* when the sockets were last looked at */
-	uint8_t *slot_buffer;		/* what slot_receive() fills */
-	unsigned slots_busy;		/* rounds for which the slot sockets are looked at often */
+	uint8_t *slot_buffer;		/* for slot_receive() */
+	unsigned slots_busy;		/* rounds left in which the slot sockets are checked often */
 	unsigned rounds, brief_rounds;
 	_Atomic bool slots_due;		/* a slot socket is readable */
 	_Atomic bool services_due;	/* a socket of a service is readable */
 };
 
-/* ACKs are held back for a moment: does the application reply at once? (progress.c) */
+/* Are ACKs held back for an immediate reply of the application? (progress.c) */
 struct reply {
 	_Atomic bool awaited;
-	_Atomic int score;		/* how sure that is */
+	_Atomic int score;		/* how likely */
 };
 
-/* What application threads do. */
+/* Activity of application threads. */
 struct app {
-	_Atomic uint64_t progress_ns;	/* when one last made progress, */
+	_Atomic uint64_t progress_ns;	/* when a thread last made progress, */
 	_Atomic pid_t thread;		/* and which (platform/thread_cpu.h) */
-	_Atomic uint32_t calls;		/* how often, brief rounds too */
-	_Atomic bool inside;		/* just now */
-	_Atomic uint64_t event_mode_ns;	/* when one last asked to be woken */
+	_Atomic uint32_t calls;		/* rounds made, brief ones included */
+	_Atomic bool inside;		/* a thread makes progress now */
+	_Atomic uint64_t event_mode_ns;	/* when a thread last asked to be woken */
 };
 
 enum worker_state { WORKER_ACTIVE, WORKER_STANDBY };	/* worker.c */
@@ -152,19 +156,23 @@ struct worker {
 
 struct sleep {
 	struct lock lock;
-	unsigned sleepers;		/* threads asleep for the device, under lock (sleep.h) */
-	_Atomic uint64_t until_ns;	/* ring the doorbell for anything due before this */
+	unsigned sleepers;		/* threads asleep for the engine, under lock (sleep.h) */
+	_Atomic uint64_t until_ns;	/* ring the doorbell for deadlines before this */
 };
 
 /* An application thread waits in the worker's place (wait.c). */
 struct app_wait {
 	_Atomic bool active;
 	_Atomic unsigned count;		/* such waits so far */
-	_Atomic bool recent;		/* one was since an application last asked to be woken */
-	_Atomic bool deep_sleep;	/* the worker is to be woken when it is over */
-	_Atomic uint64_t worker_until_ns;	/* it sleeps meanwhile */
+	_Atomic bool recent;		/* a thread has waited here since the last ibv_req_notify_cq() */
+	_Atomic bool deep_sleep;	/* the worker is to be woken when the wait ends */
+	_Atomic uint64_t worker_until_ns;	/* the worker sleeps until then meanwhile */
 };
 
+/*
+ * Rooms above use counters, progress (to hold it), run_queue, link, udp, local, qps, watch, group,
+ * waiter, reply.awaited and rx.services_due. The rest belongs to engine/.
+ */
 struct engine {
 	const struct engine_ops *ops;
 	void *owner;
@@ -172,17 +180,17 @@ struct engine {
 	struct counters *counters;
 	struct run_queue run_queue;
 
-	struct link *link;		/* what packets leave and come by: udp, perhaps wrapped */
+	struct link *link;		/* for packets to and from other hosts: udp, perhaps wrapped */
 	struct link *udp;		/* the innermost of those */
 	bool lossy;			/* VERBATIM_FAULT */
-	struct link *loopback;		/* to this process itself, perhaps wrapped by a trace */
+	struct link *loopback;		/* to this process, perhaps wrapped by a trace */
 	struct link *loopback_inner;
 	struct local local;		/* other processes of this host, through memory */
 
 	struct qp_table qps;
-	struct slot_watch *watch;	/* we are watched by it, and watch others */
+	struct slot_watch *watch;	/* of the processes of this host, both ways */
 	struct port_group *group;	/* NULL while another user owns port 4791 */
-	int owner_watch_fd;		/* then: hangs up when that may have changed; or -1 */
+	int owner_watch_fd;		/* while it does: hangs up when that may have changed; or -1 */
 
 	struct engine_timers timers;
 	struct tx_batches batches;
@@ -200,9 +208,9 @@ struct engine {
 /* ---- engine.c ---- */
 
 /*
- * @engine is all zero but for ops, owner, counters and local.mode, local.mrs. engine_open() has links, a slot and
- * channels to other processes, engine_start() port 4791 and the worker. 0 or errno; engine_close() also
- * after a failure.
+ * @engine is zero except ops, owner, counters, local.mode and local.mrs. engine_open() opens links,
+ * a slot and channels to other processes; engine_start() binds port 4791 and starts the worker. 0
+ * or errno; engine_close() is due also after a failure.
  */
 void engine_init(struct engine *engine);
 int engine_open(struct engine *engine);
@@ -215,8 +223,8 @@ void engine_abandon(struct engine *engine);
 /* ---- progress.c ---- */
 
 /*
- * Receive, expire timers and transmit what is due. False when another thread is at it. @polled:
- * the CQ for whose application thread this is done; NULL: the worker. *packets: how many came.
+ * Receive, expire timers and transmit. False: another thread makes progress. @polled: the CQ that
+ * the calling application thread polls; NULL: the worker. *packets: how many were received.
  */
 bool engine_progress(struct engine *engine, const struct cq *polled, unsigned *packets);
 /* The calling thread, an application's, has just made progress, or waited in the worker's place. */
@@ -228,7 +236,7 @@ void progress_replied(struct engine *engine);
 
 /* Transmit for @qp, now, on this thread. */
 void tx_run(struct engine *engine, struct qp *qp);
-/* The run queue has work: see that somebody does it. */
+/* The run queue has work: serve it, or wake the worker for it. */
 void tx_run_queued(struct engine *engine);
 
 /* ---- timers.c ---- */
@@ -240,37 +248,40 @@ void timers_disarm(struct engine *engine, struct qp *qp);
 /* ---- deferred.c ---- */
 
 void effects_apply(struct effects *effects);
-/* With the progress lock held: applied when it is dropped. (The engine is a void * for local_ops.) */
+/* With the progress lock held: applied when it is dropped. (void *: a function of local_ops.) */
 void effects_defer(void *engine, struct effects *effects);
-/* Drop the progress lock, and do what was deferred. */
+/* Drop the progress lock, and apply what was deferred. */
 void progress_unlock(struct engine *engine) RELEASES(engine->progress);
 
 /* ---- rx.c, tx.c ---- */
 
-/* Returns how many packets came, those for other processes included. */
+/* Returns how many packets were received, those for other processes included. */
 unsigned rx_poll(struct engine *engine, uint64_t now_ns) REQUIRES(engine->progress);
-/* What the ICRC covers of the headers of that segment, as our own sender makes them. */
+/* The header fields of that segment that the ICRC covers, as this sender writes them. */
 struct icrc_header icrc_header_of(const struct datagram *datagram, unsigned segment);
 
 /* ---- qp_table.c ---- */
 
 struct qp *qp_table_find(struct engine *engine, uint32_t qpn) REQUIRES(engine->progress);
 /*
- * Number the QP and make it findable. 0; ENOMEM; errno of a new slot, explained. *index: its place among
- * all that this process may have.
+ * Number the QP and make it findable. 0; ENOMEM; errno of a new slot, explained. *index: its place
+ * among all that this process may have.
  */
 int qp_table_add(struct engine *engine, struct qp *qp, unsigned *index) REQUIRES(engine->progress);
 void qp_table_remove(struct engine *engine, struct qp *qp) REQUIRES(engine->progress);
 
 /* ---- worker.c, sleep.c, wait.c ---- */
 
-/* The process is about to end: have the worker call ops->leave(), and wait for that at most so long. */
+/*
+ * The process is about to end: have the worker call ops->leave(), and wait for it up to
+ * @patience_ns.
+ */
 void worker_leave(struct engine *engine, uint64_t patience_ns);
-/* An application is about to sleep until something completes: no STANDBY, no doubts. */
+/* An application thread is about to sleep until a completion: the worker leaves STANDBY. */
 void worker_expect_sleepers(struct engine *engine);
 /*
- * Make progress until an event may be in @queue. 0: look (it is an event fd, in blocking mode or not);
- * EINTR as read() has it.
+ * Make progress until an event may be in @queue. 0: read the queue's fd now, blocking or not; EINTR
+ * as of read().
  */
 int wait_progress(struct engine *engine, struct event_queue *queue);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the files of engine/ have to do with each other. */
+/* Interface between the files of engine/. */
 #ifndef VERBATIM_ENGINE_INTERNAL_H
 #define VERBATIM_ENGINE_INTERNAL_H
 
@@ -11,24 +11,24 @@ struct tx_batch *tx_batch_new(void);
 /* tx.c */
 void tx_send(struct engine *engine, struct tx_batch *batch);
 
-/* timers.c: qp cannot be destroyed meanwhile, destroying takes the progress lock. */
+/* timers.c: QPs are not destroyed meanwhile, since that takes the progress lock. */
 void timers_expire(struct engine *engine, uint64_t now_ns) REQUIRES(engine->progress);
 /* The next deadline of a QP. */
 uint64_t timers_next(struct engine *engine);
 
-/* rx.c: for traces: what identification and DF the IPv4 header of a received packet had. */
+/* rx.c: for traces: identification and DF of a received packet's IPv4 header. */
 bool rx_find_ip_id(const struct datagram *datagram, const uint8_t *packet, size_t bytes, unsigned segment,
 		   uint16_t *ip_id, bool *dont_fragment);
 
-/* qp_table.c: a slot more. 0; ENOMEM: no process has more; errno. */
+/* qp_table.c: claim one more slot. 0; ENOMEM: the process has all that it may; errno. */
 int slots_claim(struct engine *engine);
 void slots_release(struct engine *engine);
 
-/* port.c: bind port 4791 and join those who share it, unless done; engine->group tells. */
+/* port.c: bind port 4791 and join the processes that share it, unless done; sets engine->group. */
 void port_bind(struct engine *engine) REQUIRES(engine->progress);
-/* Returns when the members of the group know our slot. */
+/* Wait until the members of the group know the slot of this process. */
 void port_settle(struct engine *engine);
-/* Packets for others that came to our sockets are forwarded before the sockets go. */
+/* Forward the packets for other processes that wait in the sockets, before these are closed. */
 void port_drain(struct engine *engine);
 
 /* worker.c */

@@ -50,8 +50,9 @@ void port_bind(struct engine *engine)
 }
 
 /*
- * Before a peer can know a QPN of ours the port's selector knows our slot: otherwise our packets would be
- * spread over the members, and one that is stopped keeps what it gets. Alone: no wait.
+ * The port's selector has to know the slot of this process before a peer can know a QPN in it:
+ * otherwise packets would be spread over the members, and a stopped member would keep its share. A
+ * process without others does not wait.
  */
 void port_settle(struct engine *engine)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Progress: one thread at a time (engine->progress) receives and expires timers, and serves the run queue
- * afterwards. A thread that polls a CQ tries; the worker does it when none polls.
+ * Progress: one thread at a time (engine->progress) receives and expires timers, and serves the run
+ * queue afterwards: a thread that polls a CQ, or the worker while none polls.
  */
 #include "engine/internal.h"
 #include "platform/clock.h"
@@ -16,11 +16,11 @@
 #define NOTE_EVERY_NS	5000u	/* that a thread polls while another one makes progress */
 
 /*
- * What receiving leaves to transmit is done in the same round, unless the thread is about to hand
- * completions to an application that is used to replying at once: then its message and the ACK
- * that is due leave together. Whether it is used to is learnt: a reply (progress_replied) counts for
- * it, a poll without one counts twice against it, and now and then it is tried again. Only while
- * the worker stands by: it looks every 2 ms whether somebody still polls, and work is left behind.
+ * Packets due after receiving are transmitted in the same round, unless the thread is about to
+ * return completions to an application that usually replies at once: then its message and the ACK
+ * leave together. This is learnt: a reply (progress_replied) counts for it, a poll without one
+ * counts twice against it, and now and then it is tried again. Only in STANDBY, where the worker
+ * checks every 2 ms whether a thread still polls, since the ACK would be left behind otherwise.
  */
 static bool expects_reply(struct engine *engine, const struct cq *polled) REQUIRES(engine->progress)
 {
@@ -50,7 +50,7 @@ void progress_replied(struct engine *engine)
 		atomic_store_explicit(&engine->reply.score, score + 1, memory_order_relaxed);
 }
 
-/* *hold: what is to be transmitted waits for a reply of the application. */
+/* *hold: packets to transmit wait for a reply of the application. */
 static unsigned one_round(struct engine *engine, const struct cq *polled, uint64_t now_ns, bool *hold)
 	REQUIRES(engine->progress)
 {
@@ -73,17 +73,17 @@ void progress_note(struct engine *engine, uint64_t now_ns)
 	atomic_store_explicit(&engine->app.thread, thread_id(), memory_order_relaxed);
 }
 
-/* The worker is at it, and may have lost its core to another process: it is not to be needed next time. */
+/* Records that an application thread polls, so that the worker can stand by. */
 static void note_polling(struct engine *engine)
 {
 	uint64_t now_ns = clock_now_ns();
 
-	/* Several threads may poll: they need not fight for the line. */
+	/* Several threads may poll: seldom, so that they do not contend for the cache line. */
 	if (now_ns - atomic_load_explicit(&engine->app.progress_ns, memory_order_relaxed) > NOTE_EVERY_NS)
 		progress_note(engine, now_ns);
 }
 
-/* Messages are most of what comes to a thread that polls for them: it need not do all else. */
+/* Most input of a polling thread are messages: a brief round receives nothing else. */
 static bool may_be_brief(struct engine *engine) REQUIRES(engine->progress)
 {
 	if (++engine->rx.brief_rounds % BRIEF_ROUNDS && engine->local.received_bytes < BRIEF_BYTES)
@@ -104,14 +104,14 @@ static void progress_for(struct engine *engine, const struct cq *polled, unsigne
 	engine->local.received_bytes = 0;
 	now_ns = clock_now_ns();
 	*packets += one_round(engine, polled, now_ns, hold);
-	/* A look at the clock is as much as a tenth of a round that finds nothing. */
+	/* Reading the clock takes a tenth of an empty round. */
 	if (*packets > ROUND_LONG)
 		now_ns = clock_now_ns();
 	if (polled)
 		progress_note(engine, now_ns);
 }
 
-/* What a round left to be done without the lock. */
+/* The part of a round without the lock. */
 static void progress_after(struct engine *engine, bool hold, unsigned *packets)
 {
 	if (!hold)

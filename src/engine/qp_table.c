@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * QP numbers: a slot of this host and an index (wire/qpn.h). A process has one slot, and more when its QPs
- * do not fit.
+ * QP numbers: a slot of this host and an index (wire/qpn.h). A process has one slot, and more when
+ * its QPs do not fit.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 
 #define CLAIM_TRIES	16u
 
-/* A slot that can be watched: the kernel may still be closing sockets of its last holder. */
+/* Claim a slot that can be watched: the kernel may still be closing sockets of its last holder. */
 static int claim_watchable(struct engine *engine, struct slot *slot)
 {
 	unsigned tries;

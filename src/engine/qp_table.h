@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Whose number is it? */
+/* Lookup: does a slot belong to this process? */
 #ifndef VERBATIM_ENGINE_QP_TABLE_H
 #define VERBATIM_ENGINE_QP_TABLE_H
 

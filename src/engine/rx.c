@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * From datagrams to QPs: split batches into packets, check each (opcode, pad and length first,
- * then the ICRC), find its QP, run the transport. Packets for another process's slot are handed
- * on to it. A QP stays locked over the packets of a batch that are for it.
+ * From datagrams to QPs: split batches into packets, check each (opcode, pad and length first, then
+ * the ICRC), find its QP, run the transport. Packets for another process's slot are forwarded to
+ * it. A QP stays locked over the packets of a batch that are for it.
  */
 #include <errno.h>
 #include <string.h>
@@ -31,7 +31,7 @@ struct receiver {
 	unsigned packets;
 };
 
-/* Field by field: with its effects it is larger than what most rounds have to look at. */
+/* Field by field: zeroing all effects would cost more than most rounds. */
 static void rx_init_receiver(struct receiver *receiver, struct engine *engine, uint64_t now_ns)
 {
 	receiver->engine = engine;
@@ -41,7 +41,7 @@ static void rx_init_receiver(struct receiver *receiver, struct engine *engine, u
 	effects_init(&receiver->effects);
 }
 
-/* The lock of the QP that packets were for last, whichever that is: held from packet to packet. */
+/* Unlock the QP of the last packets: its lock is held from packet to packet. */
 static void let_go(struct receiver *receiver) UNCHECKED_LOCKS
 {
 	if (receiver->qp) {
@@ -148,15 +148,14 @@ static void rx_deliver(struct receiver *receiver, const struct datagram *datagra
 	}
 	take_hold(receiver, qp);
 	lock_assert_held(&qp->lock);
-	if (!qp_is(qp, QP_DATAGRAM) && !ip_id_is_usual(&qp->id_streak, kind))
+	if (!qp_is(qp, QP_DATAGRAM) && !ip_id_check(&qp->id_streak, kind))
 		counter_add(engine->counters, COUNTER_RX_IP_ID, 1);
 	else
 		transport_receive(qp, packet, &info, receiver->now_ns, &receiver->effects);
 }
 
 /*
- * Of memory that the sender can still write the headers are copied before they are looked at; the
- * payload is data, whatever becomes of it.
+ * Shared memory may change: headers are copied before parsing; payload is taken as it comes.
  */
 static enum parse parse_shared(const uint8_t *data, size_t bytes, struct packet *packet)
 {
@@ -295,7 +294,7 @@ static void receive_slots(struct receiver *receiver)
 	let_go(receiver);
 }
 
-/* Requests that other processes received, and that are for a service of this one. */
+/* Requests for a service of this process that other processes received. */
 static void receive_services(struct receiver *receiver)
 {
 	struct engine *engine = receiver->engine;
@@ -326,14 +325,14 @@ static bool slots_are_due(struct engine *engine)
 }
 
 /*
- * A look at the sockets is a system call, as long as some messages through memory take: beside peers
- * that share memory they have their turn every so often.
+ * Reading the sockets is a system call, as long as several messages through memory: beside peers
+ * that share memory the sockets are read only every SOCKETS_EVERY_NS.
  */
 static bool sockets_are_due(struct receiver *receiver)
 {
 	struct engine *engine = receiver->engine;
 
-	if (engine->local.ring && ring_has_channels(engine->local.ring) &&
+	if (engine->local.channel_link && ring_has_channels(engine->local.channel_link) &&
 	    receiver->now_ns - engine->rx.udp_looked_ns < SOCKETS_EVERY_NS)
 		return false;
 	engine->rx.udp_looked_ns = receiver->now_ns;
@@ -341,8 +340,9 @@ static bool sockets_are_due(struct receiver *receiver)
 }
 
 /*
- * A peer was met while QPs were at work: what they had sent by UDP was sent before what they put in
- * memory. RC would repair it; UD would take it in the wrong order (and UC stays with UDP: qp.c).
+ * A channel was opened while QPs were sending: packets sent by UDP precede those in memory. RC
+ * would repair the order; UD would deliver the wrong one (and UC stays with UDP:
+ * device/qp_modify.c).
  */
 static void receive_udp_first(struct receiver *receiver)
 {
@@ -359,11 +359,11 @@ unsigned rx_poll(struct engine *engine, uint64_t now_ns)
 	struct receiver receiver;
 
 	rx_init_receiver(&receiver, engine, now_ns);
-	if (engine->local.ring && ring_pending(engine->local.ring)) {
+	if (engine->local.channel_link && ring_pending(engine->local.channel_link)) {
 		if (now_ns < atomic_load_explicit(&engine->local.udp_first_until_ns, memory_order_relaxed))
 			receive_udp_first(&receiver);
 		receive_link(&receiver, engine->local.link);
-		ring_done(engine->local.ring);
+		ring_done(engine->local.channel_link);
 	}
 	if (sockets_are_due(&receiver))
 		receive_link(&receiver, engine->link);

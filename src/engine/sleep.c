@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Sleeping for the device (sleep.h): what is published, by one or two sleepers. */
+/* Sleep of the threads that serve the engine (sleep.h): published by one or two sleepers. */
 
 #include "engine/internal.h"
 #include "engine/sleep.h"
@@ -26,8 +26,8 @@ static void sleep_publish(struct engine *engine, uint64_t deadline_ns)
 	lock_acquire(&engine->sleep.lock);
 	if (engine->sleep.sleepers++ == 0 || deadline_ns < atomic_load(&engine->sleep.until_ns))
 		atomic_store(&engine->sleep.until_ns, deadline_ns);
-	if (engine->local.ring)
-		ring_sleep(engine->local.ring);
+	if (engine->local.channel_link)
+		ring_sleep(engine->local.channel_link);
 	lock_release(&engine->sleep.lock);
 	atomic_thread_fence(memory_order_seq_cst);
 }
@@ -50,13 +50,13 @@ void sleep_end(struct engine *engine)
 	lock_acquire(&engine->sleep.lock);
 	if (--engine->sleep.sleepers == 0) {
 		atomic_store(&engine->sleep.until_ns, 0);
-		if (engine->local.ring)
-			ring_awake(engine->local.ring);
+		if (engine->local.channel_link)
+			ring_awake(engine->local.channel_link);
 	} else {
-		/* The other one has its own deadline, and may have been counted awake by peers. */
+		/* The other sleeper's deadline is not known here, and peers may count it awake. */
 		atomic_store(&engine->sleep.until_ns, TIME_NEVER);
-		if (engine->local.ring)
-			ring_sleep(engine->local.ring);
+		if (engine->local.channel_link)
+			ring_sleep(engine->local.channel_link);
 		ring = local_pending(&engine->local);
 	}
 	lock_release(&engine->sleep.lock);

@@ -5,7 +5,7 @@
 
 #define TIMERS_MAX	1024u	/* timers expired in one round */
 
-/* Readable without the lock; a disarmed timer may leave it too early, which costs one look. */
+/* Readable without the lock; too early after a timer was disarmed, which costs one check. */
 static void note_next_timer(struct engine *engine) REQUIRES(engine->timers.lock)
 {
 	atomic_store_explicit(&engine->timers.next_ns, timer_heap_next(&engine->timers.heap),
@@ -65,7 +65,7 @@ void timers_expire(struct engine *engine, uint64_t now_ns)
 	for (n = 0; n < TIMERS_MAX && (qp = expire_one(engine, now_ns)); n++) {
 		effects_init(&effects);
 		lock_acquire(&qp->lock);
-		if (qp->requester.messages && transport_deadline(qp) <= now_ns)
+		if (qp->requester.local_messages && transport_deadline(qp) <= now_ns)
 			local_check_progress(&engine->local, qp, now_ns);
 		if (transport_deadline(qp) <= now_ns)
 			transport_timeout(qp, now_ns, &effects);

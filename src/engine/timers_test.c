@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Timers of QPs: at or before their deadlines, moved forward only, and expired once. The deadline of
- * a QP is here the end of a wait after an RNR NAK, which a timeout ends.
+ * Timers of QPs: at or before their deadlines, moved forward only, and expired once. The deadline
+ * of a QP is here the end of a wait after an RNR NAK, which a timeout ends.
  */
 #include "engine/fake_link_test.h"
 

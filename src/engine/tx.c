@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * From a batch of packets to datagrams: runs of packets of one size to one place leave as one
- * datagram with segmentation offload, sealed with the ICRC that fits their position in it (the
+ * From a batch of packets to datagrams: runs of packets of one size to one destination leave as one
+ * datagram with segmentation offload, sealed with the ICRC for their position in it (the
  * kernel numbers the IPv4 identification of segments 0, 1, 2 ...: docs/field-notes.md).
  */
 #include <errno.h>
@@ -61,7 +61,10 @@ static void fill_datagram(struct datagram *datagram, const struct tx_packet *pac
 	datagram->flow_label = av->flow_label;
 	datagram->traffic_class = av->traffic_class;
 	datagram->hop_limit = av->hop_limit;
-	/* GRO merges what shares ports, the port selector sees only the first: keep slots apart. */
+	/*
+	 * GRO merges packets of the same ports, and the port selector sees only the first: keep
+	 * slots apart.
+	 */
 	datagram->spread = qpn_slot(packet->dest_qpn);
 }
 
@@ -95,7 +98,7 @@ static void tx_seal(struct datagram *datagram, struct tx_batch *batch, unsigned 
 
 static void send_all(struct engine *engine, struct link *link, struct datagram *datagram, unsigned count);
 
-/* There is no segmentation offload on this way after all: each packet alone, sealed for that. */
+/* Path without GSO: each packet is sealed and sent by itself. */
 static void send_apart(struct engine *engine, struct link *link, const struct datagram *run)
 {
 	struct icrc_header header = icrc_header_of(run, 0);
@@ -110,7 +113,7 @@ static void send_apart(struct engine *engine, struct link *link, const struct da
 	}
 }
 
-/* Sends all, waiting a bounded while for room; what still does not fit is lost, as on any wire. */
+/* Send all, with a bounded wait for room; then the rest is lost, as on any wire. */
 static void send_all(struct engine *engine, struct link *link, struct datagram *datagram, unsigned count)
 {
 	unsigned done = 0, sent, tries = 0;
@@ -175,7 +178,7 @@ void tx_send(struct engine *engine, struct tx_batch *batch)
 		next->bytes = (run - 1) * (packet->bytes + ICRC_BYTES) +
 			      batch->packet[first + run - 1].bytes + ICRC_BYTES;
 		next->sealed = link == engine->loopback;
-		if (way != engine->loopback_inner && way != engine->local.ring)
+		if (way != engine->loopback_inner && way != engine->local.channel_link)
 			tx_seal(next, batch, first, run);
 		counter_add(engine->counters, COUNTER_TX_PACKETS, run);
 		counter_add(engine->counters, COUNTER_TX_BYTES, next->bytes);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Transmitting for a QP: one thread at a time, so that its packets leave in order although the system
- * call is made without its lock. Another thread that wants to transmit for it leaves a mark (tx_again) and
- * goes.
+ * Transmits for a QP: one thread at a time, so that its packets leave in order although the system
+ * call is made without its lock. Another thread that wants to transmit for it sets tx_again and
+ * returns.
  */
 #include <stdlib.h>
 
@@ -48,7 +48,7 @@ struct tx_batch *tx_batch_new(void)
 	return batch;
 }
 
-/* One quantum after another until nothing is left or others should have a turn. */
+/* One quantum after another until nothing is left or other QPs should have a turn. */
 static bool run_rounds(struct engine *engine, struct qp *qp, struct tx_batch *batch) REQUIRES(qp->lock)
 {
 	struct effects effects;
@@ -71,7 +71,7 @@ static bool run_rounds(struct engine *engine, struct qp *qp, struct tx_batch *ba
 	return more;
 }
 
-/* The caller transmits for @qp from now on, unless another thread does; that one goes on then. */
+/* True: the caller transmits for @qp. False: another thread does, and will continue. */
 static bool begin_run(struct qp *qp)
 {
 	bool mine;
@@ -86,7 +86,7 @@ static bool begin_run(struct qp *qp)
 	return mine;
 }
 
-/* begin_run() said yes. Without any lock. */
+/* After begin_run() returned true; without any lock. */
 static void tx_run_qp(struct engine *engine, struct qp *qp)
 {
 	struct tx_batch *batch = batch_get(engine);
@@ -96,7 +96,7 @@ static void tx_run_qp(struct engine *engine, struct qp *qp)
 	if (batch)
 		more = run_rounds(engine, qp, batch);
 	qp->tx_running = false;
-	/* No memory for a buffer: later, when those who have one have given it back. */
+	/* Without memory for a buffer: later, when another thread has returned one. */
 	if (more)
 		run_queue_add(&engine->run_queue, qp);
 	lock_release(&qp->lock);
@@ -112,7 +112,7 @@ void tx_run(struct engine *engine, struct qp *qp)
 		tx_run_queued(engine);
 }
 
-/* Those of the queue that no thread transmits for. A QP is not destroyed while one does. */
+/* Take QPs that no thread transmits for. A QP is not destroyed while one does. */
 static unsigned take_runnable(struct engine *engine, struct qp *runnable[RUNNABLE_MAX]) REQUIRES(engine->progress)
 {
 	unsigned count = 0;
@@ -124,7 +124,7 @@ static unsigned take_runnable(struct engine *engine, struct qp *runnable[RUNNABL
 	return count;
 }
 
-/* Without the progress lock: what is copied or sent for one QP delays no other thread. */
+/* Copies and sends are made without the progress lock, so that they delay no other thread. */
 bool tx_serve_run_queue(struct engine *engine)
 {
 	struct qp *runnable[RUNNABLE_MAX];
@@ -152,8 +152,9 @@ static bool work_left(struct engine *engine)
 }
 
 /*
- * Work was queued by a thread that makes no progress. Another one that does may have looked at the queue
- * before: so look again until the queue is empty, or that thread has both the lock and the work before it.
+ * Work was queued by a thread that makes no progress. The thread that does may have checked the
+ * queue before: so try again until the queue is empty, or that thread holds the lock and has yet to
+ * check.
  */
 void tx_run_queued(struct engine *engine)
 {

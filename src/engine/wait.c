@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * An application thread in ibv_get_cq_event() that does the worker's part while it waits. Otherwise each
- * message would wake the worker, and then the worker the application.
+ * An application thread in ibv_get_cq_event() that does the worker's part while it waits. Otherwise
+ * each message would wake the worker, and then the worker the application.
  *
- * One thread at a time. The worker notices and stands by (worker.c): it sleeps for moments while threads come
- * and go, and for long when one stays. What the application's thread cannot do (peers that come and go,
- * interfaces,
- * the connection manager's chores) it wakes the worker for.
+ * One thread at a time. The worker notices and stands by (worker.c): it sleeps briefly while such
+ * waits come and go, and long while one lasts. The application's thread wakes it for work that only
+ * the worker does: peers that connect or end, interfaces, the connection manager's chores.
  */
 
 #include <errno.h>
@@ -44,7 +43,10 @@ static void wait_end(void *argument)
 	atomic_store(&engine->wait.recent, true);
 	progress_note(engine, clock_now_ns());
 	atomic_store(&engine->wait.active, false);
-	/* The worker sleeps for as long as a thread waits in its place: from now on it has to look. */
+	/*
+	 * The worker sleeps as long as a thread waits in its place: it has to check again from now
+	 * on.
+	 */
 	if (atomic_exchange(&engine->wait.deep_sleep, false))
 		waiter_wake_nap(&engine->waiter);
 }
@@ -58,7 +60,7 @@ static void wait_make_progress(struct engine *engine, uint32_t ready)
 	if (ready & WAIT_BELLS)
 		local_silence_bells(&engine->local);
 	engine_progress(engine, NULL, &packets);
-	if (engine->ops->has_chores(engine->owner) || atomic_load(&engine->local.serve_due) ||
+	if (engine->ops->has_chores(engine->owner) || atomic_load(&engine->local.peers_due) ||
 	    sleep_asked_for(engine) < atomic_load(&engine->wait.worker_until_ns))
 		waiter_wake_nap(&engine->waiter);
 }
@@ -71,8 +73,8 @@ static int wait_one_round(struct app_sleep *self, struct event_queue *queue, uin
 
 	self->asleep = true;
 	timeout_ns = sleep_begin(engine, timers_next(engine));
-	err = waiter_stand_in(&engine->waiter, queue->fd, timeout_ns, self->cancel_state,
-			      ready);
+	err = waiter_wait_progress(&engine->waiter, queue->fd, timeout_ns, self->cancel_state,
+				   ready);
 	self->asleep = false;
 	sleep_end(engine);
 	return err;
@@ -88,7 +90,10 @@ static int wait_for_event(struct app_sleep *self, struct event_queue *queue)
 		err = wait_one_round(self, queue, &ready);
 		if (ready & ~OUR_TAGS)
 			waiter_wake_nap(&engine->waiter);
-		/* Handlers that are owed run where nobody counts on this thread. */
+		/*
+		 * Signal handlers that were put off run where this thread holds and promises
+		 * nothing.
+		 */
 		if (err || (ready & WAIT_FD) || (ready & ~OUR_TAGS) || call_is_owed() ||
 		    atomic_load(&engine->worker.stopping))
 			return err;
@@ -106,7 +111,9 @@ int wait_progress(struct engine *engine, struct event_queue *queue)
 	    atomic_exchange(&engine->wait.active, true))
 		return 0;
 	atomic_fetch_add(&engine->wait.count, 1);
-	/* It may be cancelled while it sleeps, and never while it makes progress, with locks held. */
+	/*
+	 * It may be cancelled while it sleeps, and never while it makes progress, with locks held.
+	 */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &self.cancel_state);
 	pthread_cleanup_push(call_abandon, NULL);
 	pthread_cleanup_push(wait_end, &self);

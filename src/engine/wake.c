@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Waking the worker. */
+/* Wake-up of the worker (wake.h). */
 #include "engine/wake.h"
 
 void worker_notice(struct engine *engine, uint64_t deadline_ns)

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Wake-ups. A thread that adds work or an earlier deadline does so first and then reads what sleepers have
- * published, with a full fence between (sleep.h).
+ * Wake-ups of the worker and of peers. A thread that adds work or an earlier deadline does so
+ * first, then reads the deadline that sleepers have published, with a full fence between (sleep.h).
  */
 #ifndef VERBATIM_ENGINE_WAKE_H
 #define VERBATIM_ENGINE_WAKE_H
 
 #include "engine/engine.h"
 
-/* Something is due at @deadline_ns, or an application thread goes to sleep (0): wake the worker if need be. */
+/*
+ * Something is due at @deadline_ns, or an application thread goes to sleep (0): wake the worker if
+ * need be.
+ */
 void worker_notice(struct engine *engine, uint64_t deadline_ns);
 /* The same under a QP's lock: done by engine_after_unlock(), which is due then. */
 static inline void worker_note(struct engine *engine, uint64_t deadline_ns)
@@ -20,7 +23,7 @@ static inline void worker_note(struct engine *engine, uint64_t deadline_ns)
 		;
 }
 
-/* System calls that were put off while a QP's lock was held: bells of peers, the worker's doorbell. */
+/* System calls deferred while a QP's lock was held: bells of peers, the worker's doorbell. */
 static inline void engine_after_unlock(struct engine *engine)
 {
 	local_ring_bells(&engine->local);

@@ -4,18 +4,19 @@
  *
  *	ACTIVE   sleeps on the sockets until the next deadline, makes progress when woken
  *	STANDBY  an application thread polls: sleeps without the sockets (or each packet would wake
- *	         two threads), looks every interval whether polling goes on, takes over if not
+ *	         two threads), checks every interval whether polling continues, takes over if not
  *
- * Which of them is right is learnt. Woken in ACTIVE shortly after an application thread made progress, the
- * worker waits a moment: if that thread makes progress again the wake-up was useless (score down, STANDBY at
- * 0), if not it was needed (score up; ib_write_lat polls for a completion and then spins on memory). An
- * application thread that is inside for long because it copies makes a wake-up useless too.
+ * The state is learnt. Woken in ACTIVE shortly after an application thread made progress, the
+ * worker waits a moment: if that thread makes progress again the wake-up was useless (score down,
+ * STANDBY at 0), if not it was needed (score up; ib_write_lat polls for a completion and then spins
+ * on memory). A wake-up is useless, too, while an application thread makes one long round because
+ * it copies.
  *
- * Where many packets come at a time the next ones follow soon, and a wake-up for them costs the sender more
- * than us: so the worker lingers, awake, as long as that goes on.
+ * When many packets arrive at a time the next ones follow soon, and a wake-up for them costs the
+ * sender more than this process: so the worker lingers, awake, as long as they arrive.
  *
- * Application threads that sleep in ibv_get_cq_event() do all this themselves (wait.c), and the worker
- * stands by too.
+ * Application threads that sleep in ibv_get_cq_event() make progress themselves (wait.c), and the
+ * worker stands by, too.
  */
 #include <errno.h>
 #include <unistd.h>
@@ -29,18 +30,18 @@
 #include "platform/thread_cpu.h"
 
 #define RECENT_NS	20000u		/* an application thread that made progress this recently polls */
-#define IDLE_NS		100000u		/* one that made none for this long does something else */
+#define IDLE_NS		100000u		/* a thread without progress for this long does something else */
 #define PREEMPTED_NS	50000u	/* runnable, and not running for this long */
-#define AWAY_NS		5000000u	/* a slice of another one, or two */
-#define EVENT_MODE_NS	1000000u	/* after a req_notify: wake-ups are needed, do not doubt */
+#define AWAY_NS		5000000u	/* one or two time slices of another thread */
+#define EVENT_MODE_NS	1000000u	/* after a req_notify wake-ups count as needed */
 #define LOOK_MIN_NS	50000u
 #define LOOK_MAX_NS	2000000u
 #define SCORE_START	4
 #define SCORE_MAX	32
-#define SURE_EVERY	8u		/* at SCORE_MAX, doubt every so many wake-ups only */
-#define REBIND_NS	1000000000ull	/* between tries for a port nobody tells us about */
+#define SURE_EVERY	8u		/* at SCORE_MAX, judge only one wake-up in so many */
+#define REBIND_NS	1000000000ull	/* between tries for a port whose release is not signalled */
 #define LEAVE_STEP_NS	50000u
-#define STREAM_PACKETS	8u		/* in one round: these are not all */
+#define STREAM_PACKETS	8u		/* in one round: more are expected */
 #define LINGER_NS	30000u		/* without a packet */
 #define LINGER_ROUNDS	4096u		/* then housekeeping has a turn */
 #define LINGER_YIELD	16u		/* empty rounds between offers of the core to others */
@@ -56,13 +57,16 @@ struct judgement {
 void worker_expect_sleepers(struct engine *engine)
 {
 	atomic_store_explicit(&engine->app.event_mode_ns, clock_now_ns(), memory_order_relaxed);
-	/* One that waited in our place after it asked last time will do so again. */
+	/*
+	 * A thread that waited here after its last ibv_req_notify_cq() is expected to do so again:
+	 * no wake-up.
+	 */
 	if (atomic_load_explicit(&engine->worker.state, memory_order_relaxed) == WORKER_STANDBY &&
 	    !atomic_exchange(&engine->wait.recent, false))
 		waiter_ring(&engine->waiter);
 }
 
-/* Of what the worker alone does. */
+/* The next deadline of work that only the worker does. */
 static uint64_t next_chore(struct engine *engine, const struct judgement *judgement)
 {
 	uint64_t deadline_ns = judgement->rebind_ns;
@@ -89,7 +93,7 @@ static uint32_t sleep_active(struct engine *engine, const struct judgement *judg
 	return ready;
 }
 
-/* What application threads have done so far. */
+/* Progress made by application threads so far. */
 struct activity {
 	uint64_t progress_ns;
 	uint32_t calls;
@@ -102,7 +106,7 @@ static struct activity activity_of(struct engine *engine)
 		.calls = atomic_load_explicit(&engine->app.calls, memory_order_relaxed) };
 }
 
-/* Has one made progress, or tried to, since then? */
+/* Has an application thread made progress, or tried to, since then? */
 static bool has_polled(struct engine *engine, const struct activity *then)
 {
 	struct activity now = activity_of(engine);
@@ -115,15 +119,18 @@ static bool is_inside(struct engine *engine)
 	return atomic_load_explicit(&engine->app.inside, memory_order_relaxed);
 }
 
-/* It has asked to be woken: so wake-ups are not to be doubted. */
+/* An application thread asked to be woken lately: wake-ups count as needed. */
 static bool expects_events(struct engine *engine)
 {
 	return clock_now_ns() - atomic_load_explicit(&engine->app.event_mode_ns, memory_order_relaxed) <
 	       EVENT_MODE_NS;
 }
 
-/* Does an application thread poll just now, so that this wake-up was for nothing? */
-static bool is_useless(struct engine *engine, struct judgement *judgement)
+/*
+ * True: the wake-up was useless, since an application thread polls now. Raises the score if it was
+ * needed.
+ */
+static bool worker_judge_wakeup(struct engine *engine, struct judgement *judgement)
 {
 	struct activity app = activity_of(engine);
 
@@ -132,7 +139,7 @@ static bool is_useless(struct engine *engine, struct judgement *judgement)
 	if (judgement->score == SCORE_MAX && ++judgement->wakes % SURE_EVERY)
 		return false;
 	thread_sleep_ns(RECENT_NS);
-	/* Or is still at it, in a copy that takes longer than we slept. */
+	/* Or it is still in the same round, in a copy that takes longer than RECENT_NS. */
 	if (has_polled(engine, &app) || is_inside(engine))
 		return true;
 	judgement->score += 2;
@@ -158,7 +165,7 @@ static void worker_try_bind(struct engine *engine, struct judgement *judgement)
 		return;
 	engine->owner_watch_fd = port_owner_watch();
 	if (engine->owner_watch_fd < 0 ||
-	    waiter_add(&engine->waiter, engine->owner_watch_fd, WAIT_OWNER))
+	    waiter_add(&engine->waiter, engine->owner_watch_fd, WAIT_PORT_FREE))
 		judgement->rebind_ns = clock_now_ns() + REBIND_NS;
 }
 
@@ -168,16 +175,18 @@ static void worker_housekeeping(struct engine *engine, struct judgement *judgeme
 
 	if (ready & WAIT_BELLS) {
 		local_silence_bells(&engine->local);
-		/* Rung for the thread that waits in our place; not again for the sleep that it published. */
+		/*
+		 * The bell was for the thread that waits here, and is not rung again for its sleep.
+		 */
 		if (atomic_load(&engine->wait.active))
 			waiter_ring(&engine->waiter);
 	}
-	if ((ready & WAIT_MEMORY) || atomic_load(&engine->local.serve_due))
-		local_serve(&engine->local);
+	if ((ready & WAIT_CONNECT) || atomic_load(&engine->local.peers_due))
+		local_handle_peers(&engine->local);
 	local_reconnect(&engine->local, now_ns);
 	if (ready & WAIT_SLOTS)
 		atomic_store(&engine->rx.slots_due, true);
-	if ((ready & WAIT_OWNER) || judgement->rebind_ns <= now_ns)
+	if ((ready & WAIT_PORT_FREE) || judgement->rebind_ns <= now_ns)
 		worker_try_bind(engine, judgement);
 	if (engine->group && ((ready & WAIT_GROUP) || port_group_deadline(engine->group) <= now_ns)) {
 		lock_acquire(&engine->progress);
@@ -187,7 +196,7 @@ static void worker_housekeeping(struct engine *engine, struct judgement *judgeme
 	engine->ops->chores(engine->owner, ready, now_ns);
 }
 
-/* An application thread that polls meanwhile does this better. */
+/* Ends when an application thread polls: it does this better. */
 static void worker_linger(struct engine *engine)
 {
 	struct activity app = activity_of(engine);
@@ -205,7 +214,7 @@ static void worker_linger(struct engine *engine)
 	}
 }
 
-/* False: another thread is at it. */
+/* False: another thread makes progress. */
 static bool worker_make_progress(struct engine *engine, uint32_t ready)
 {
 	unsigned looks = ready & WAIT_SOCKETS ? UDP_LOOKS_MAX : 1, packets;
@@ -219,7 +228,7 @@ static bool worker_make_progress(struct engine *engine, uint32_t ready)
 	return true;
 }
 
-/* An application thread does this better: woken for nothing so often, the worker stands by. */
+/* After enough useless wake-ups the worker stands by: an application thread makes progress. */
 static void note_useless(struct engine *engine, struct judgement *judgement)
 {
 	if (--judgement->score > 0)
@@ -237,14 +246,17 @@ static void worker_be_active(struct engine *engine, struct judgement *judgement)
 	worker_housekeeping(engine, judgement, ready);
 	if (atomic_load(&engine->wait.active)) {
 		worker_make_progress(engine, ready);
-		/* The doorbell that we have silenced was for it: a timer may be due before it wakes. */
+		/*
+		 * The doorbell silenced above was for that thread: a timer may be due before it
+		 * wakes.
+		 */
 		if (ready & WAIT_DOORBELL)
 			waiter_ring(&engine->waiter);
 		judgement->look_ns = LOOK_MAX_NS;
 		atomic_store(&engine->worker.state, WORKER_STANDBY);
 		return;
 	}
-	if (is_useless(engine, judgement)) {
+	if (worker_judge_wakeup(engine, judgement)) {
 		note_useless(engine, judgement);
 	} else if (!worker_make_progress(engine, ready)) {
 		bool polling = is_inside(engine) && !expects_events(engine);
@@ -256,8 +268,8 @@ static void worker_be_active(struct engine *engine, struct judgement *judgement)
 }
 
 /*
- * How long to sleep while an application thread waits in our place: for ever, but for chores, if it is the
- * same wait of its as when we looked last. It wakes us when it leaves then.
+ * Time to sleep while an application thread waits in the worker's place: until the next chore if
+ * this wait already lasted at the previous check, and the thread wakes the worker when it leaves.
  */
 static uint64_t deep_sleep_ns(struct engine *engine, struct judgement *judgement)
 {
@@ -281,7 +293,7 @@ static uint64_t deep_sleep_ns(struct engine *engine, struct judgement *judgement
 
 static void worker_is_relieved(struct engine *engine, struct judgement *judgement)
 {
-	bool rung = waiter_nap(&engine->waiter, false, deep_sleep_ns(engine, judgement));
+	bool rung = waiter_idle_wait(&engine->waiter, false, deep_sleep_ns(engine, judgement));
 	uint32_t ready = 0;
 
 	atomic_store(&engine->wait.deep_sleep, false);
@@ -292,17 +304,17 @@ static void worker_is_relieved(struct engine *engine, struct judgement *judgemen
 		ready = waiter_wait(&engine->waiter, 0);
 	worker_housekeeping(engine, judgement, ready);
 	if (ready & WAIT_DOORBELL)
-		waiter_ring(&engine->waiter);	/* it was for that thread, which has to publish again */
+		waiter_ring(&engine->waiter);	/* for that thread, which has to publish again */
 	else if (ready)
 		worker_make_progress(engine, ready);
 	judgement->look_ns = LOOK_MAX_NS;
 }
 
 /*
- * By an application thread, just now, and not merely since we looked last: it may spin on memory since
- * then. It may be at it for long: large SENDs and WRITEs are copied meanwhile. One that has lost its core
- * will go on when it has one: ours, if we sleep. But not for ever, in what it does then it may wait for us;
- * and not if it has left something to do.
+ * Does an application thread poll now? (Not: since the last check. It may spin on memory since
+ * then.) A thread inside a copy counts as polling. So does a thread without a processor, which may
+ * need that of the worker, unless it left work or was away longer than AWAY_NS: it may wait for the
+ * worker.
  */
 static bool is_polled(struct engine *engine)
 {
@@ -327,12 +339,12 @@ static void worker_stand_by(struct engine *engine, struct judgement *judgement)
 		worker_is_relieved(engine, judgement);
 		return;
 	}
-	rung = waiter_nap(&engine->waiter, true, judgement->look_ns);
+	rung = waiter_idle_wait(&engine->waiter, true, judgement->look_ns);
 	ready = waiter_wait(&engine->waiter, 0);
 	worker_housekeeping(engine, judgement, ready);
 	rung |= ready & WAIT_DOORBELL;
 	if (rung && atomic_load(&engine->wait.active))
-		waiter_ring(&engine->waiter);	/* it was for that thread */
+		waiter_ring(&engine->waiter);	/* for that thread */
 	if (atomic_load(&engine->wait.active) || waits != atomic_load(&engine->wait.count) ||
 	    (!rung && is_polled(engine))) {
 		if (judgement->look_ns < LOOK_MAX_NS)
@@ -343,7 +355,7 @@ static void worker_stand_by(struct engine *engine, struct judgement *judgement)
 	atomic_store(&engine->worker.state, WORKER_ACTIVE);
 }
 
-/* The process ends: transmit what waits, and look at the sockets once more. */
+/* The process ends: transmit queued packets, and read the sockets once more. */
 static void worker_wind_up(struct engine *engine)
 {
 	tx_run_queued(engine);
@@ -381,7 +393,7 @@ void worker_leave(struct engine *engine, uint64_t patience_ns)
 
 	atomic_store(&engine->worker.leaving, LEAVING);
 	while (atomic_load(&engine->worker.leaving) != HAS_LEFT && clock_now_ns() < until_ns) {
-		/* Again and again: another thread may take what was rung for the worker. */
+		/* Repeatedly: another thread may consume a ring meant for the worker. */
 		waiter_ring(&engine->waiter);
 		waiter_wake_nap(&engine->waiter);
 		thread_sleep_ns(LEAVE_STEP_NS);

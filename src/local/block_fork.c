@@ -2,15 +2,15 @@
 /*
  * fork(): a child has a copy of each block at the block's address, and never the block.
  *
- *	before		anonymous private memory, somewhere, gets the contents: what the parent does
- *			after fork() must not be seen, so it cannot be done later
+ *	before		the contents are copied to anonymous private memory: later changes of the
+ *			parent must not be seen, so this cannot be done later
  *	in the parent	the copies are unmapped
  *	in the child	blocks are not there (MADV_DONTFORK): the copies are moved to their places
  *
  * Each forking thread has its own snapshot and holds no lock while it forks: other handlers run
  * meanwhile, and may free memory or wait for a thread that does. The child rebuilds the table from
- * the snapshot, whatever another thread was doing to it. No block is allocated meanwhile, since the
- * child would lack it.
+ * the snapshot, since another thread may have been changing the table. No block is allocated
+ * meanwhile, since the child would lack it.
  *
  * Copies are mapped by direct system calls: hooks of mmap() and munmap() do not see them.
  */
@@ -207,7 +207,8 @@ void block_after_fork_parent(void)
 
 /*
  * Reserve the block's place: it is the hole left by the block, unless an earlier handler mapped
- * something there. What the application itself mapped over a part was copied with the block.
+ * something there. Memory that the application itself mapped over a part was copied with
+ * the block.
  */
 static bool reserve_place(const struct block *block)
 {

@@ -31,7 +31,7 @@ struct block {
 	size_t offset;			/* of memory in the memfd, once the front is unmapped */
 	size_t guard;			/* bytes of the guard page behind it; 0: gone */
 	int fd;				/* -1: private memory: in a child, or made so */
-	dev_t device;			/* what fd was when it was ours */
+	dev_t device;			/* of fd while it was ours */
 	ino_t inode;
 	unsigned references;
 	enum block_state state;
@@ -39,7 +39,7 @@ struct block {
 	bool withdrawn;			/* it is not granted any more */
 	bool whole;			/* all its pages, and nothing else among them */
 	bool parents_only;		/* MADV_DONTFORK: no copy for children */
-	bool hole;			/* in a child: what is mapped there is not ours */
+	bool hole;			/* in a child: the mapping there is not ours */
 	uint16_t next;			/* of a chain of the table: index + 1; 0: the last */
 };
 
@@ -86,7 +86,7 @@ void block_table_restore(unsigned index, const struct block *block) REQUIRES(blo
 
 /* Make descriptor and mapping of a NEW block. 0 or errno. */
 int block_memory_make(struct block *block, size_t alignment);
-/* Unmap and close what a block had; takes a copy, since its place may be reused. Keeps errno. */
+/* Unmap and close a block; takes a copy, since its place may be reused. Keeps errno. */
 void block_memory_drop(const struct block *block);
 /* A new descriptor, at a high number if there is one: @fd again; -1 and errno. */
 int block_duplicate(int fd, bool high_only);

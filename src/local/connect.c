@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Connecting to peer processes, being connected to, and losing them (peer.h).
+ * Connects to peer processes, accepts their connections, and handles their end (peer.h).
  *
  * Two processes may connect to each other at the same time. The process with the lower first slot
  * wins: the other one accepts its attempt, and its own attempt gets EALREADY; its thread then waits
  * for the channel to appear. No thread waits with a lock held, and every wait is bounded. The
  * worker retries attempts that fail (reconnect.c).
  *
- * A peer that hangs up has ended. What it put in its channel before is still received; then the
- * channel is closed and its slots are unknown again: another process may claim them.
+ * A peer that hangs up has ended. Cells that it sent before are still received; then the channel is
+ * closed and its slots are unknown again: another process may claim them.
  */
 #include "local/peer.h"
 #include "local/progress.h"
@@ -210,7 +210,7 @@ static int connect_to_slot(struct local *local, uint32_t slot)
 	int err;
 
 	/*
-	 * ECONNRESET, EBUSY: the peer had no time for us (now or ever), or a proof came too late;
+	 * ECONNRESET, EBUSY: the peer was too busy or refused, or a proof arrived too late;
 	 * ENOBUFS: many processes connect to the same slot.
 	 */
 	for (;;) {
@@ -268,7 +268,7 @@ void local_connect_for_datagram(struct local *local, uint32_t slot)
 		reconnect_soon(local, slot);
 }
 
-/* ---- being connected to ---- */
+/* ---- accepting ---- */
 
 static bool are_connecting(const struct peers *peers, const struct hello *hello)
 	REQUIRES(peers->lock)
@@ -341,7 +341,7 @@ static void connect_refuse(struct local *local, struct handshake_peer *process, 
 	handshake_close(process);
 }
 
-/* Admit the peer before answering it: everything is in place when it sends. */
+/* Admit the peer before the answer: its channel is ready when it sends. */
 static int connect_admit(struct local *local, struct handshake_peer *process, bool late)
 {
 	uint64_t nonce = process->hello.nonce;
@@ -394,7 +394,7 @@ static bool end_former_holders(struct local *local, const struct handshake_peer 
 		found = true;
 	}
 	if (found)
-		atomic_store(&local->serve_due, true);
+		atomic_store(&local->peers_due, true);
 	return found;
 }
 
@@ -474,17 +474,17 @@ static void receive_connectors(struct local *local)
 
 /* ---- the end of peers ---- */
 
-/* Receive what an ended peer left in its channel, and note what it took. */
+/* Drains the channel of an ended peer, then takes its last answers. */
 static void drain_channel(struct local *local, const struct peer *peer)
 {
 	unsigned n;
 
-	for (n = 0; n < DRAIN_PASSES && !ring_is_empty(local->ring, peer->channel); n++) {
+	for (n = 0; n < DRAIN_PASSES && !ring_is_empty(local->channel_link, peer->channel); n++) {
 		local_receive(local);
-		local->ops->receive(local->device);
+		local->ops->receive(local->owner);
 	}
-	local->ops->receive(local->device);
-	local_receive(local);	/* and take the answers to what it executed */
+	local->ops->receive(local->owner);
+	local_receive(local);	/* takes the answers */
 }
 
 static void dismiss_ended(struct local *local)
@@ -494,11 +494,11 @@ static void dismiss_ended(struct local *local)
 	for (i = 0; i < CHANNELS_MAX; i++) {
 		struct peer *peer = peer_at(local, i);
 
-		if (!peer || !(peer->severed || peer_has_ended(peer)))
+		if (!peer || !(peer->revoked || peer_has_ended(peer)))
 			continue;
 		/* Only this thread dismisses: the peer is still there. */
 		progress_take(local);
-		if (!peer->severed)
+		if (!peer->revoked)
 			drain_channel(local, peer);
 		peer_dismiss(local, peer);
 		messages_lost(local, peer->channel);
@@ -506,11 +506,11 @@ static void dismiss_ended(struct local *local)
 	}
 }
 
-void local_serve(struct local *local)
+void local_handle_peers(struct local *local)
 {
 	if (!local->peers)
 		return;
-	atomic_store(&local->serve_due, false);
+	atomic_store(&local->peers_due, false);
 	dismiss_ended(local);
 	receive_connectors(local);
 	attempts_take_answers(local);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Parsing of control messages (control.h): the one place that looks at their bytes. */
+/* Parsing of control messages (control.h): no other code reads their bytes. */
 #include "local/control.h"
 
 #include <string.h>

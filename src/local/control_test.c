@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Parsing of control messages (control.h): of all sizes, of random bytes, and of numbers near the limits.
- * What is accepted is in bounds; what is in bounds is accepted.
+ * Parsing of control messages (control.h): of all sizes, of random bytes, and of numbers near the
+ * limits. What is accepted is in bounds; what is in bounds is accepted.
  */
 #include <setjmp.h>
 #include <stdarg.h>

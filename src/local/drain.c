@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Ending grants (grant.h): a grant is marked dead in all channels; then we wait until no peer names
- * it in a hazard. A peer that has ended uses no grant. A peer that still names it after a second
- * (stopped, frozen or lying) loses its channel: first its guard page, without which it cannot begin
- * a copy (each copy of 64 KiB begins with a byte of it, platform/process_memory.h); the worker
- * closes the rest. If the peer maps the region's block, the block gets new pages
- * (block_make_private).
+ * Ends grants (grant.h): marks a grant dead in all channels, then waits until no peer names it in a
+ * hazard. The wait is at most one second for each peer that still holds a hazard; a peer that has
+ * ended holds none. After that second (the peer is stopped, frozen or lying) its access is revoked:
+ * first its guard page, without which its copies stop (a copy checks the guard byte every
+ * PROCESS_STRETCH bytes, platform/process_memory.h); the worker closes the channel. If the peer
+ * maps the region's block, the block gets new pages (block_make_private).
  *
- * No lock is held while we wait.
+ * No lock is held during the wait.
  */
 #include "local/peer.h"
 
@@ -22,7 +22,7 @@
 #define PATIENCE_NS	UINT64_C(1000000000)
 #define STEP_NS		1000000u
 
-/* Other threads of the peer may be storing into other blocks, and no one will wait for them. */
+/* Threads of the peer may still store into its other blocks: nothing waits for them. */
 static void withdraw_blocks(struct local *local, struct peer *peer)
 {
 	struct block *block;
@@ -36,23 +36,23 @@ static void withdraw_blocks(struct local *local, struct peer *peer)
 	}
 }
 
-/* From here on the peer cannot access ordinary memory of ours, whatever it does. */
-static void drain_sever(struct local *local, struct peer *peer, uint32_t life)
+/* Revoke the peer's access to ordinary memory of this process. */
+static void drain_revoke(struct local *local, struct peer *peer, uint32_t life)
 {
 	lock_acquire(&local->peers->lock);
-	if (atomic_load(&peer->life) == life && !peer->severed) {
+	if (atomic_load(&peer->life) == life && !peer->revoked) {
 		process_guard_shut(peer->guard);
-		peer->severed = true;
+		peer->revoked = true;
 		withdraw_blocks(local, peer);
 		log_warn("process %d has been accessing our memory for over a second (it may be "
 			 "stopped): sharing with it ends", (int)peer->memory.pid);
 	}
 	lock_release(&local->peers->lock);
-	atomic_store(&local->serve_due, true);
-	local->ops->notice(local->device, 0);
+	atomic_store(&local->peers_due, true);
+	local->ops->notice(local->owner, 0);
 }
 
-/* False: it still may access what @id names. */
+/* False: the peer may still access the memory that @id names. */
 static bool drain_wait_for(struct local *local, struct peer *peer, uint32_t id)
 {
 	uint32_t life = atomic_load(&peer->life);
@@ -64,7 +64,7 @@ static bool drain_wait_for(struct local *local, struct peer *peer, uint32_t id)
 			begin_ns = clock_now_ns();
 		waited_ns = clock_now_ns() - begin_ns;
 		if (waited_ns > PATIENCE_NS) {
-			drain_sever(local, peer, life);
+			drain_revoke(local, peer, life);
 			return false;
 		}
 		if (waited_ns < ACCESS_NS) {
@@ -72,7 +72,7 @@ static bool drain_wait_for(struct local *local, struct peer *peer, uint32_t id)
 		} else {
 			peer_read_socket(peer);	/* shows whether the peer has ended */
 			if (peer_took_bell(peer))
-				local->ops->notice(local->device, 0);
+				local->ops->notice(local->owner, 0);
 			thread_sleep_ns(STEP_NS);
 		}
 	}

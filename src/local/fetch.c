@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Fetching the data of large messages: one copy, out of a block of the sender that is mapped here, or out of
- * its address space, into the memory of the receive or of the WRITE's target.
+ * Fetches the data of large messages: one copy, from a block of the sender that is mapped here or
+ * from its address space, to the memory of the receive or of the WRITE's target.
  *
  * The copy is made without locks. References hold the memory: grants hold ours (struct
  * message_fetch), and a hazard holds the sender's: it names the sender's grants of the region and
@@ -19,7 +19,7 @@
 #include "platform/clock.h"
 
 void fetch_start(struct local *local, struct peer *peer, uint32_t qpn, uint32_t sender,
-		 const struct message *message, const struct message_piece *source)
+		 const struct local_message *message, const struct message_piece *source)
 {
 	struct fetch_job *job = &peer->job;
 
@@ -36,14 +36,14 @@ void fetch_start(struct local *local, struct peer *peer, uint32_t qpn, uint32_t 
 
 /* ---- copying ---- */
 
-/* The sender's QP has not given up: its memory still holds what it sent. */
+/* The sender's QP has not given up: its memory still holds the data. */
 static bool sender_holds(const struct peer *peer)
 {
 	return atomic_load(&peer->life) == peer->job.life &&
 	       grant_is_alive(peer->alive, peer->job.sender);
 }
 
-/* Where [@at, +@bytes) of the sender's address space is mapped here; NULL: it is not. */
+/* The mapping here of [@at, +@bytes) of the sender's address space; NULL: none. */
 static const uint8_t *find_mapped(const struct peer *peer, uint32_t id, uint64_t at, size_t bytes)
 {
 	struct peer_region region;
@@ -125,19 +125,19 @@ static bool copy_all(struct peer *peer)
 		offset += fetch->piece[i].iov_len;
 	}
 	/* If the sender gave up meanwhile, its application may have overwritten the data. */
-	atomic_thread_fence(memory_order_seq_cst);
+	atomic_thread_fence(memory_order_seq_cst);	/* F10 */
 	return sender_holds(peer);
 }
 
 /* ---- before and after ---- */
 
-/* Is the QP that the message is for what it was when the message came? */
+/* Is the grant that the message named still the QP's current one? */
 static bool is_still_granted(const struct qp *qp, const struct fetch_job *job) REQUIRES(qp->lock)
 {
 	return qp->pairing.ours == job->message.grant;
 }
 
-/* Find where the next part goes, and hold that memory. */
+/* Locate the destination of the next part, and hold its memory. */
 static bool fetch_begin(struct local *local, struct peer *peer)
 {
 	struct fetch_job *job = &peer->job;
@@ -146,7 +146,7 @@ static bool fetch_begin(struct local *local, struct peer *peer)
 
 	progress_take(local);
 	if (atomic_load(&peer->life) == job->life)
-		qp = local->ops->find_qp(local->device, job->qpn);
+		qp = local->ops->find_qp(local->owner, job->qpn);
 	if (qp) {
 		lock_acquire(&qp->lock);
 		begun = is_still_granted(qp, job) &&
@@ -160,7 +160,7 @@ static bool fetch_begin(struct local *local, struct peer *peer)
 static enum message_fate go_on(struct local *local, struct fetch_job *job, bool copied,
 			       struct effects *effects) REQUIRES(local->progress)
 {
-	struct qp *qp = local->ops->find_qp(local->device, job->qpn);
+	struct qp *qp = local->ops->find_qp(local->owner, job->qpn);
 	enum message_fate fate = MESSAGE_REFUSED;
 	bool granted = false;
 
@@ -178,21 +178,21 @@ static enum message_fate go_on(struct local *local, struct fetch_job *job, bool 
 	return fate;
 }
 
-/* The channel is still the one that the message came by. */
+/* Called while the channel is still the one that the message arrived by. */
 static void fetch_answer(struct local *local, struct peer *peer, enum message_fate fate)
 	REQUIRES(local->progress)
 {
 	struct ring_message message = { .channel = peer->channel };
 
 	if (fate == MESSAGE_FETCH) {
-		ring_note_progress(local->ring, &message);
+		ring_note_progress(local->channel_link, &message);
 		atomic_store(&peer->job.state, JOB_DUE);
 		atomic_fetch_add(&local->fetches_due, 1);
 		return;
 	}
 	atomic_store(&peer->job.state, JOB_NONE);
-	ring_finish(local->ring, &message, fate == MESSAGE_REFUSED);
-	ring_notify_answers(local->ring);
+	ring_finish(local->channel_link, &message, fate == MESSAGE_REFUSED);
+	ring_notify_answers(local->channel_link);
 }
 
 static void fetch_finish(struct local *local, struct peer *peer, bool copied)
@@ -207,13 +207,16 @@ static void fetch_finish(struct local *local, struct peer *peer, bool copied)
 		fetch_answer(local, peer, fate);
 	} else {
 		atomic_store(&peer->job.state, JOB_NONE);
-		ring_unhold(local->ring, peer->channel);
+		ring_unhold(local->channel_link, peer->channel);
 	}
-	local->ops->defer(local->device, &effects);
+	local->ops->defer(local->owner, &effects);
 	progress_drop(local);
-	/* The worker may have fallen asleep while the ring was held, and this thread may not come again. */
+	/*
+	 * The worker may have fallen asleep while the ring was held, and this thread may not come
+	 * again.
+	 */
 	if (local_pending(local))
-		local->ops->notice(local->device, 0);
+		local->ops->notice(local->owner, 0);
 }
 
 static bool fetch_claim(struct local *local, struct peer *peer)
@@ -233,7 +236,7 @@ bool local_fetch(struct local *local)
 
 	if (!atomic_load_explicit(&local->fetches_due, memory_order_relaxed))
 		return false;
-	count = ring_channels(local->ring);
+	count = ring_channels(local->channel_link);
 	for (i = 0; i < count; i++) {
 		struct peer *peer = atomic_load(&local->peers->peer[i]);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Grants, from the owner's side: what the peer of one channel may use of our memory. A grant is for
- * a region, made when the peer presents its key on a QP connected to it, or for that QP. The peer
- * quotes the grant's id in hazards (hazard.h) and messages; alive[] in our side of the channel
- * tells which ids are valid. The peer reads alive[], but never sees this table.
+ * Grants, from the owner's side: the right of one channel's peer to use memory of this process. A
+ * grant is for a region, made when the peer presents its key on a QP connected to it, or for that
+ * QP. The peer quotes the grant's id in hazards (hazard.h) and messages; alive[] in our side of the
+ * channel tells which ids are valid. The peer reads alive[], but never sees this table.
  *
  *	id = serial << GRANT_INDEX_BITS | index		alive[index] == id: the grant holds
  *
@@ -59,7 +59,10 @@ void grants_init(struct grants *grants, struct grant_page *page);
 void grants_reset(struct grants *grants);
 void grants_fini(struct grants *grants);
 
-/* The grant of @name, made if there is none; 0: no room, or it is about to be freed. *fresh: it was made. */
+/*
+ * The grant of @name, made if there is none; 0: no room, or it is about to be freed. *fresh: it was
+ * made.
+ */
 uint32_t grant_get(struct grants *grants, enum grant_kind kind, uint32_t name, bool *fresh);
 /* Look up the @id that a peer names. False: not a live grant of that kind. */
 bool grant_find(struct grants *grants, enum grant_kind kind, uint32_t id, uint32_t *name);

@@ -203,7 +203,10 @@ static void that_a_block_is_mapped_is_said_once(void **state)
 	assert_false(grant_is_mapped(&grants, GRANT_REGION, 4));
 }
 
-/* The channel's next peer: nothing that the last one was granted holds, and its ids do not come back. */
+/*
+ * The channel's next peer: nothing that the last one was granted holds, and its ids do not come
+ * back.
+ */
 static void a_new_life_has_none_of_the_grants_before(void **state)
 {
 	uint32_t old[100], i, k;

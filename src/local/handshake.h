@@ -7,8 +7,8 @@
  *	listener -> connector	verdict, hello, and the listener's side
  *
  * A side is memory that only its owner can write (a memfd sealed against resizing and against new
- * writable mappings); it holds only what is for this one peer. The connection stays open: it
- * carries bells and blocks (peer.h), and its hang-up tells that the other process has ended.
+ * writable mappings); it holds data for this one peer only. The connection stays open: it carries
+ * bells and blocks (peer.h), and its hang-up means that the other process has ended.
  *
  * Trust rests on the credentials that the kernel attaches to each hello, not on those of listen().
  * An unmapped user (the overflow uid) is trusted only if ptrace access shows that it is our user.
@@ -32,7 +32,7 @@
  */
 #define HANDSHAKE_VERSION	5u
 
-/* What a process tells of itself; sent as is (one host, one byte order). */
+/* A process's description of itself; sent as is (one host, one byte order). */
 struct hello {
 	uint32_t magic, version;		/* filled in by the calls below */
 	uint32_t slot_count, slot[HANDSHAKE_SLOTS];
@@ -51,7 +51,10 @@ struct handshake_peer {
 	int side_fd;			/* ours to close; -1: none came */
 };
 
-/* Listen on the second socket of a slot; readable when handshake_accept() has something to do. 0 or errno. */
+/*
+ * Listen on the second socket of a slot; readable when handshake_accept() has something to do. 0 or
+ * errno.
+ */
 int handshake_listen(int channel_fd);
 
 /*
@@ -80,7 +83,7 @@ int handshake_accept(int listen_fd, struct handshake_peer *peer);
 /* Answer it: @verdict 0 or errno (then call handshake_close()). 0 or errno. */
 int handshake_answer(struct handshake_peer *peer, const struct hello *hello, int verdict, int side_fd);
 
-/* End the connection, close what is open of it. */
+/* End the connection, close its descriptors. */
 void handshake_close(struct handshake_peer *peer);
 /* In a child of fork(): only close. */
 void handshake_abandon(struct handshake_peer *peer);

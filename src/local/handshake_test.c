@@ -314,7 +314,9 @@ static int exit_of(pid_t pid)
 	return WEXITSTATUS(status);
 }
 
-/* In a child: become that user, before it connects or after, and say a hello that would be welcome. */
+/*
+ * In a child: become that user, before it connects or after, and say a hello that would be welcome.
+ */
 static void say_hello_as(uid_t user, bool before, const struct hello *welcome)
 {
 	struct abstract_name name = name_of_slot(SLOT_CHANNEL_NAME, OUR_SLOT);

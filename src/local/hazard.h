@@ -27,8 +27,8 @@ struct hazard_table {
 		/*
 		 * Region's grant << 32 | QP's grant. The exchange in hazard_begin() is a full fence
 		 * (F3) before alive[] is looked at; its partner is F4, between alive[] and
-		 * hazard_names(). 0 is stored (R3) behind the access, and loaded (A3) by who may
-		 * use the memory then.
+		 * hazard_names(); or F7 for our own table. 0 is stored (R3) behind the access, and
+		 * loaded (A3) by the owner before the memory gets another use.
 		 */
 		_Alignas(64) _Atomic uint64_t use;
 	} slot[HAZARDS];
@@ -36,7 +36,7 @@ struct hazard_table {
 
 /*
  * Publish in any free slot of ours; @hint spreads concurrent threads. False: all are in use. One
- * exchange claims and publishes, and is the full fence, too (F3).
+ * exchange claims and publishes, and is the full fence (F3).
  */
 static inline bool hazard_begin(struct hazard_table *table, uint32_t region, uint32_t qp,
 				unsigned hint, unsigned *slot)
@@ -70,7 +70,7 @@ static inline bool hazard_any(const struct hazard_table *table)
 	return false;
 }
 
-/* Does @table name the grant @id, of a region or of a QP? After a full fence (F4). */
+/* Does @table name the grant @id, of a region or of a QP? After a full fence (F4, F7). */
 static inline bool hazard_names(const struct hazard_table *table, uint32_t id)
 {
 	unsigned i;

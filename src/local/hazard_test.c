@@ -48,7 +48,10 @@ static void a_hazard_names_its_grants_until_it_ends(void **state)
 	assert_false(hazard_names(table, 5));
 }
 
-/* The bits of one grant are not taken for the other's, nor for none: a WRITE of no bytes names its QP alone. */
+/*
+ * The bits of one grant are not taken for the other's, nor for none: a WRITE of no bytes names its
+ * QP alone.
+ */
 static void the_two_grants_are_kept_apart(void **state)
 {
 	unsigned slot;

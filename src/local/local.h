@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Shared memory between processes of one host: what the device calls of this folder.
+ * Shared memory between processes of one host. Interface of local/: this header; ring.h for hints
+ * and sleeping; block.h and allocator.h for memory. Every other header is internal.
  *
  * A *channel* connects this process with another one of the same user: a side of memory each
  * (local/ring.h: rings of cells), and a socket for bells and blocks. The slot bits of a QPN select
- * it. Packets of any QP may go through it as through any link. RC queue pairs may do without
- * packets, once both ends agree (pairing.c): SENDs are messages in the ring (send.c, receive.c);
- * the requester executes one-sided requests itself (onesided.c), in memory that the peer has
- * granted by key (grant.h).
+ * it. Packets of any QP may go through it as through any link. RC queue pairs need no packets once
+ * both ends agree (pairing.c, run.c): SENDs are messages in the ring (send.c, receive.c); the
+ * requester executes one-sided requests itself (onesided.c), in memory that the peer has granted by
+ * key (grant.h).
  *
  * Where that is impossible (another user, a peer that does not answer, VERBATIM_MEMORY=off),
  * packets go over UDP as to any host. docs/decisions/0010 gives the reasons.
@@ -36,58 +37,59 @@ struct peers;
 enum local_mode { LOCAL_AUTO, LOCAL_MAPPED, LOCAL_COPY, LOCAL_RING, LOCAL_OFF };
 
 /*
- * What local/ needs of the device. Called without a QP's lock, except note(); @device is
- * local->device.
+ * What local/ needs of the engine. Called without a QP's lock, except note(); @owner is
+ * local->owner.
  */
 struct local_ops {
-	/* With the progress lock held: our QP of that number, or NULL. */
-	struct qp *(*find_qp)(void *device, uint32_t qpn);
-	/* With the progress lock held: receive the packets that have come. */
-	void (*receive)(void *device);
-	/* The same, and in any case what was sent to our slots (host/slot.h). */
-	void (*receive_slots)(void *device);
+	/* With the progress lock held: the QP of this process with that number, or NULL. */
+	struct qp *(*find_qp)(void *owner, uint32_t qpn);
+	/* With the progress lock held: receive the packets that have arrived. */
+	void (*receive)(void *owner);
+	/* The same, and always from the sockets of our slots (host/slot.h). */
+	void (*receive_slots)(void *owner);
 	/* Something is due at @deadline_ns, 0: now. */
-	void (*notice)(void *device, uint64_t deadline_ns);
+	void (*notice)(void *owner, uint64_t deadline_ns);
 	/* The same with a QP's lock held: passed on when the lock is dropped. */
-	void (*note)(void *device, uint64_t deadline_ns);
+	void (*note)(void *owner, uint64_t deadline_ns);
 	/* Is a QP connected to the holder of @slot? */
-	bool (*is_connected_to)(void *device, uint32_t slot);
+	bool (*is_connected_to)(void *owner, uint32_t slot);
 	/* With the progress lock held: apply @effects (wake-ups) when it is dropped. */
-	void (*defer)(void *device, struct effects *effects);
-	/* Drop the progress lock, and do what was deferred. */
-	void (*unlock)(void *device);
+	void (*defer)(void *owner, struct effects *effects);
+	/* Drop the progress lock, and apply what was deferred. */
+	void (*unlock)(void *owner);
 };
 
 struct local {
 	const struct local_ops *ops;
-	void *device;
+	void *owner;
 	struct lock *progress;		/* one thread at a time receives */
 	struct counters *counters;
 	struct mr_table *mrs;
 	struct run_queue *run_queue;
 	struct waiter *waiter;
-	uint32_t connect_tag, bells_tag;	/* of local_serve(), local_silence_bells() */
+	uint32_t connect_tag, bells_tag;	/* for local_handle_peers(), local_silence_bells() */
 	enum local_mode mode;
 
 	struct link *link;		/* for packets, perhaps wrapped by a trace */
-	struct link *ring;		/* the same, unwrapped */
+	struct link *channel_link;	/* the same, unwrapped */
 	bool direct;			/* RC requests may do without packets */
 	struct peers *peers;
 	int bells_fd;			/* an epoll set: the connections of all channels */
-	uint64_t received_bytes;	/* of messages, since the device last reset it; with the progress lock */
-	_Atomic uint64_t udp_first_until_ns;	/* what comes through memory may have overtaken UDP */
+	uint64_t received_bytes;	/* of messages, since the engine reset it; with the progress lock */
+	/* until then packets through memory may overtake those sent by UDP */
+	_Atomic uint64_t udp_first_until_ns;
 	/*
-	 * local_serve() has something to do: stored by a thread that finds a peer ended, or waits too long
-	 * for one (peer.c, drain.c), and loaded by the worker before it sleeps and by a thread that waits in
-	 * its place. local_serve() clears it before it looks for what was noted.
+	 * local_handle_peers() has work: stored by a thread that finds a peer ended, or waits too
+	 * long for one (peer.c, drain.c); loaded by the worker before it sleeps and by a thread
+	 * that waits in its place. local_handle_peers() clears it before it looks at the peers.
 	 */
-	_Atomic bool serve_due;
+	_Atomic bool peers_due;
 	/*
-	 * Grants are to be offered by the thread that makes progress next: set by grant_offer() behind
-	 * peer->offer[], and cleared by grant_make_offers() before it looks there.
+	 * Grants are to be offered by the thread that makes progress next: set by grant_offer()
+	 * behind peer->offer[], and cleared by grant_make_offers() before it looks there.
 	 */
 	_Atomic bool offers_due;
-	/* local_fetch() has: so many jobs; a hint, job.state decides */
+	/* Jobs for local_fetch(); a hint, job.state decides */
 	_Atomic unsigned fetches_due;
 };
 
@@ -95,16 +97,16 @@ struct local {
 int local_mode_of(const char *text, enum local_mode *mode);
 
 /*
- * The caller has filled in ops, device, progress, counters, mrs, run_queue, waiter and mode of
+ * The caller has filled in ops, owner, progress, counters, mrs, run_queue, waiter and mode of
  * @local, and claimed the first slot. 0 or errno; if no memory is shared, local->link is NULL and
  * all other calls do nothing.
  */
 int local_open(struct local *local);
-/* Call it after the worker has ended. What waits in the channels is lost: drain first. */
+/* Call it after the worker has ended. Packets still in the channels are lost: drain first. */
 void local_close(struct local *local);
 /* One more slot is ours: let other processes find us by it. */
 void local_add_slot(struct local *local, const struct slot *slot);
-/* Take a proof that came to one of our slots. */
+/* Note a proof that arrived at one of our slots. */
 void local_note_proof(struct local *local, const struct slot_proof *proof);
 /* In a fork()ed child: close every descriptor, touch nothing else. */
 void local_abandon(struct local *local);
@@ -121,13 +123,13 @@ void local_connect_for_datagram(struct local *local, uint32_t slot);
 /* The channel to the holder of @slot, or LOCAL_NO_CHANNEL. Any thread. */
 uint32_t local_channel(const struct local *local, uint32_t slot);
 
-/* For the worker: a process connects, ended or answered. */
-void local_serve(struct local *local);
+/* For the worker: handle processes that connect, have ended or have answered. */
+void local_handle_peers(struct local *local);
 /* Retry failed connections that are due. */
 void local_reconnect(struct local *local, uint64_t now_ns);
 uint64_t local_deadline(const struct local *local);	/* TIME_NEVER: never */
 
-/* Ring the bells of peers that sleep and were sent something. No QP's lock is held. */
+/* Ring the bells of sleeping peers that something was sent to. No QP's lock is held. */
 void local_ring_bells(struct local *local);
 /* A bell rang: silence it. Any thread. */
 void local_silence_bells(struct local *local);
@@ -135,14 +137,14 @@ void local_silence_bells(struct local *local);
 /* ---- requests without packets ---- */
 
 /*
- * For the thread that pumps @qp, without the progress lock: execute the requests at the head of its
- * send queue that need no packets; the transport does the others. May drop and retake the QP's
- * lock: qp->tx_running is set.
+ * For the thread that transmits for @qp, without the progress lock: execute the requests at the
+ * head of its send queue that need no packets; the transport sends the others. May drop and retake
+ * the QP's lock: qp->tx_running is set.
  */
 void local_run(struct local *local, struct qp *qp, struct effects *effects) REQUIRES(qp->lock);
 /*
- * Work was posted to @qp: execute at once what needs no packets. Returns whether anything is left
- * to be pumped.
+ * Work was posted to @qp: execute requests that need no packets at once. Returns whether anything
+ * is left to transmit.
  */
 bool local_posted(struct local *local, struct qp *qp, struct effects *effects) REQUIRES(qp->lock);
 /*
@@ -151,7 +153,7 @@ bool local_posted(struct local *local, struct qp *qp, struct effects *effects) R
 void local_check_progress(struct local *local, struct qp *qp, uint64_t now_ns) REQUIRES(qp->lock);
 /*
  * Messages of @qp are unanswered: if a thread sleeps until they are answered, requests wait behind
- * them, or the send queue drains, have the answers wake us. True: they have come meanwhile.
+ * them, or the send queue drains, have the answers wake us. True: they have arrived meanwhile.
  */
 bool local_await_answers(struct local *local, struct qp *qp) REQUIRES(qp->lock);
 /* The same for all channels, when an application asks to be woken. */
@@ -167,7 +169,7 @@ unsigned local_receive(struct local *local);
  * whether anything was done.
  */
 bool local_fetch(struct local *local);
-/* Has anything come: cells, or answers? A hint without locks. */
+/* Have cells, answers or data to fetch arrived? A hint without locks. */
 bool local_pending(const struct local *local);
 
 /* ---- regions ---- */

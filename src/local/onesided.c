@@ -2,16 +2,17 @@
 /*
  * RDMA WRITE, READ and atomics, executed by the requester: a plain copy, load or store where the
  * peer's block is mapped here, else one copy between address spaces. The checks are the
- * responder's, on what the owner has granted (pairing.c); the peer's threads take no part.
+ * responder's, on memory that the owner has granted (pairing.c); the peer's threads take no part.
  *
- *	agreed? key known? rights, bounds -> hazard -> both grants alive -> copy -> hazard ends -> completion
+ *	agreed? key known? rights, bounds -> hazard -> both grants alive -> copy -> hazard ends ->
+ *completion
  *
  * Copies that take a system call, or are longer than a packet, are made without the QP's lock, and
  * never with the progress lock. Our pages are made present before the hazard is published, so that
  * the owner never waits for our page faults.
  *
  * On any objection the transport sends the request as packets, and gets the answer (a NAK, an error
- * of the peer's QP) that the specification names.
+ * of the peer's QP) that the specification requires.
  */
 #include "local/peer.h"
 
@@ -23,10 +24,8 @@
 #include "object/mr.h"
 #include "platform/clock.h"
 #include "transport/direct.h"
-#include "transport/message.h"
 
 #define LOCKED_BYTES_MAX 4096u		/* longer copies are made without the QP's lock */
-#define RUN_MAX 64u			/* requests in a row, before others have a turn */
 #define SGES_MAX 32u
 
 /* One request under way. */
@@ -269,11 +268,14 @@ static bool is_current(const struct transfer *transfer)
 
 static enum counter counter_of(unsigned need)
 {
-	return need == IBV_ACCESS_REMOTE_WRITE ? COUNTER_DIRECT_WRITE :
-	       need == IBV_ACCESS_REMOTE_READ  ? COUNTER_DIRECT_READ : COUNTER_DIRECT_ATOMIC;
+	return need == IBV_ACCESS_REMOTE_WRITE	? COUNTER_LOCAL_WRITE
+	       : need == IBV_ACCESS_REMOTE_READ ? COUNTER_LOCAL_READ
+						: COUNTER_LOCAL_ATOMIC;
 }
 
-/* Note what the request moves, and where to. False: no memory is shared with that peer. */
+/*
+ * Note the request's opcode, right, length and target. False: no memory is shared with that peer.
+ */
 static bool transfer_begin(struct transfer *transfer, struct local *local, struct qp *qp,
 			   const struct send_wqe *wqe) REQUIRES(qp->lock)
 {
@@ -296,12 +298,12 @@ static bool transfer_begin(struct transfer *transfer, struct local *local, struc
 	return true;
 }
 
-static bool run_one(struct local *local, struct qp *qp, const struct send_wqe *wqe,
-		    struct effects *effects) REQUIRES(qp->lock)
+bool onesided_run(struct local *local, struct qp *qp, const struct send_wqe *wqe,
+		  struct effects *effects)
 {
 	struct transfer transfer;
 	bool done = transfer_begin(&transfer, local, qp, wqe) &&
-		    pairing_is_agreed(local, qp, transfer.peer) && carry_out(&transfer, qp, wqe);
+		    pairing_establish(local, qp, transfer.peer) && carry_out(&transfer, qp, wqe);
 
 	pairing_judge(qp, done ? PAIRING_DONE : transfer.asked ? PAIRING_WAITS : PAIRING_OBJECTS);
 	if (!done || !is_current(&transfer))
@@ -309,44 +311,4 @@ static bool run_one(struct local *local, struct qp *qp, const struct send_wqe *w
 	counter_add(local->counters, counter_of(transfer.need), 1);
 	transport_direct_done(qp, qp->send_cq->stamped ? clock_now_ns() : 0, effects);
 	return true;
-}
-
-/* One request without packets, of either kind. False: none, or it has to wait, or needs packets. */
-static bool run_next(struct local *local, struct qp *qp, struct effects *effects) REQUIRES(qp->lock)
-{
-	const struct send_wqe *wqe = transport_message_next(qp);
-
-	if (wqe)
-		return message_send(local, qp, wqe);
-	wqe = transport_direct_next(qp);
-	return wqe && run_one(local, qp, wqe, effects);
-}
-
-void local_run(struct local *local, struct qp *qp, struct effects *effects)
-{
-	unsigned n;
-
-	if (!local->direct || !qp->av.loopback || !qp_is(qp, QP_RELIABLE))
-		return;
-	for (n = 0; n < RUN_MAX && !effects_full(effects); n++)
-		if (!run_next(local, qp, effects))
-			break;
-	if (transport_is_streaming(qp))
-		pairing_reconsider(qp);
-	if (qp->requester.messages && local_await_answers(local, qp))
-		local->ops->note(local->device, 0);
-}
-
-bool local_posted(struct local *local, struct qp *qp, struct effects *effects)
-{
-	bool again;
-
-	if (!local->direct || !qp->av.loopback || qp->tx_running)
-		return true;
-	qp->tx_running = true;
-	local_run(local, qp, effects);
-	qp->tx_running = false;
-	again = qp->tx_again;
-	qp->tx_again = false;
-	return again || transport_ready(qp);
 }

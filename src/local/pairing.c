@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Pairing: two queue pairs that are connected to each other agree that requests may do without
- * packets, and a requester learns which region a key names. Requests that would fail as packets are
- * never agreed on: the owner compares type, state, destination QP, path MTU and PSN, protection
- * domain and rights, as its responder would. Until then, and whenever the answer is no, requests go
- * as packets, and the transport explains failures.
+ * Pairing: two connected queue pairs agree that requests need no packets, and a requester learns
+ * which region a key names. Requests that would fail as packets are never agreed on: the owner
+ * compares type, state, destination QP, path MTU and PSN, protection domain and rights, as its
+ * responder would. Before an agreement, and after a refusal, requests go as packets, and the
+ * transport explains failures.
  *
  * A requester asks when nothing of its QP is unanswered. The question goes through the ring behind
  * the packets that it sent before, so that both ends mean the same PSN. Both then count messages
@@ -28,7 +28,7 @@
 
 /* ---- QPs: the requester ---- */
 
-/* Forget what belongs to a channel that is gone. */
+/* A pairing over a former channel is forgotten. */
 static struct pairing *pairing_of(struct qp *qp, struct peer *peer) REQUIRES(qp->lock)
 {
 	uint32_t life = atomic_load_explicit(&peer->life, memory_order_acquire);
@@ -59,12 +59,12 @@ uint32_t pairing_grant_qp(struct local *local, struct qp *qp, struct peer *peer)
 	return pairing->ours;
 }
 
-static bool pairing_is_idle(const struct qp *qp)
+static bool pairing_nothing_outstanding(const struct qp *qp)
 {
 	const struct requester *requester = &qp->requester;
 
 	return qp->sq.sent == qp->sq.tail && requester->una_psn == requester->next_psn &&
-	       !requester->messages && !requester->rnr_until_ns;
+	       !requester->local_messages && !requester->rnr_until_ns;
 }
 
 static void pairing_request(struct local *local, struct qp *qp, struct peer *peer)
@@ -80,14 +80,14 @@ static void pairing_request(struct local *local, struct qp *qp, struct peer *pee
 	pairing->asked = control.requester_qp && control_send(local, peer, &control, qp->number);
 }
 
-bool pairing_is_agreed(struct local *local, struct qp *qp, struct peer *peer)
+bool pairing_establish(struct local *local, struct qp *qp, struct peer *peer)
 {
 	struct pairing *pairing = pairing_of(qp, peer);
 
 	/* The peer's QP may have ended the pairing: ask it again. */
 	if (pairing->agreed && !grant_is_alive(peer->alive, pairing->theirs))
 		pairing->agreed = false;
-	if (pairing->agreed || pairing->asked || !pairing_is_idle(qp))
+	if (pairing->agreed || pairing->asked || !pairing_nothing_outstanding(qp))
 		return pairing->agreed;
 	if (pairing->wait && clock_coarse_ns() < pairing->again_ns)
 		pairing->wait--;
@@ -125,7 +125,7 @@ static void take_qp_answer(struct qp *qp, const struct control *control) REQUIRE
 
 static void receive_qp(struct local *local, struct peer *peer, const struct control *control)
 {
-	struct qp *qp = local->ops->find_qp(local->device, control->qpn);
+	struct qp *qp = local->ops->find_qp(local->owner, control->qpn);
 
 	if (!qp)
 		return;
@@ -138,7 +138,7 @@ static void receive_qp(struct local *local, struct peer *peer, const struct cont
 
 void pairing_ask_again(struct local *local, uint32_t qpn)
 {
-	struct qp *qp = local->ops->find_qp(local->device, qpn);
+	struct qp *qp = local->ops->find_qp(local->owner, qpn);
 
 	if (!qp)
 		return;
@@ -174,7 +174,7 @@ static const char *pairing_objection(const struct qp *qp, const struct peer *pee
 
 static bool answer_ask_qp(struct local *local, struct peer *peer, const struct control *ask)
 {
-	struct qp *qp = local->ops->find_qp(local->device, ask->owner_qpn);
+	struct qp *qp = local->ops->find_qp(local->owner, ask->owner_qpn);
 	struct control answer = { .kind = CONTROL_QP, .qpn = ask->qpn, .owner_qpn = ask->owner_qpn,
 				  .requester_qp = ask->requester_qp };
 	const char *why;
@@ -236,7 +236,7 @@ bool pairing_ask_key(struct local *local, struct qp *qp, struct peer *peer, uint
 {
 	struct control control = { .kind = CONTROL_ASK_KEY, .key = key, .qp = qp->pairing.theirs };
 
-	if (!peer_key_may_be_asked(peer->regions, key))
+	if (!peer_key_try_ask(peer->regions, key))
 		return false;
 	if (control_send(local, peer, &control, 0))
 		return true;
@@ -249,7 +249,7 @@ static void receive_key(struct local *local, struct peer *peer, const struct con
 	int fd = control->mapped ? peer_take_block(peer, control->region) : -1;
 
 	if (peer_took_bell(peer))
-		local->ops->note(local->device, 0);
+		local->ops->note(local->owner, 0);
 	if (control->region)
 		peer_region_add(peer->regions, control, fd);
 }
@@ -276,7 +276,7 @@ static unsigned rights_of(struct local *local, struct peer *peer, const struct c
 
 	if (!grant_find(&peer->grants, GRANT_QP, ask->qp, &qpn))
 		return 0;
-	qp = local->ops->find_qp(local->device, qpn);
+	qp = local->ops->find_qp(local->owner, qpn);
 	if (!qp)
 		return 0;
 	lock_acquire(&qp->lock);

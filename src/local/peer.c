@@ -49,7 +49,7 @@ int local_mode_of(const char *text, enum local_mode *mode)
 	return EINVAL;
 }
 
-/* ---- looking ---- */
+/* ---- lookup ---- */
 
 uint32_t local_channel(const struct local *local, uint32_t slot)
 {
@@ -195,7 +195,7 @@ static int find_place(struct peers *peers, struct peer **found) REQUIRES(peers->
  */
 static void give_place(struct peers *peers, struct peer *peer)
 {
-	if (!peer->severed)
+	if (!peer->revoked)
 		process_guard_free(peer->guard);
 	peer->guard = 0;
 	lock_acquire(&peers->lock);
@@ -218,7 +218,7 @@ int peer_reserve(struct local *local, struct peer **reserved, int *side_fd)
 		give_place(local->peers, peer);
 		return err;
 	}
-	peer->severed = false;
+	peer->revoked = false;
 	if (local->direct && process_guard_make(&peer->guard))
 		log_warn("cannot allocate a guard page: a peer cannot copy to or from our memory "
 			 "directly");
@@ -270,25 +270,25 @@ static int begin_life(struct local *local, struct peer *peer, unsigned reach)
 
 	grants_reset(&peer->grants);
 	peer_memory_reset(peer->regions);
-	peer->severed = false;
+	peer->revoked = false;
 	atomic_store(&peer->copies, (reach & RING_COPIES) != 0);
 	if (peer->process.hello.late || peers_missed(local->peers, &peer->process.hello))
 		atomic_store(&local->udp_first_until_ns, clock_now_ns() + UDP_FIRST_NS);
-	err = ring_add(local->ring, peer->channel, (struct channel_side *)peer->ours,
-			 (const struct channel_side *)peer->theirs, peer->process.fd);
+	err = ring_add(local->channel_link, peer->channel, (struct channel_side *)peer->ours,
+		       (const struct channel_side *)peer->theirs, peer->process.fd);
 	if (err)
 		return err;
 	err = peer_watch(local, peer);
 	if (err) {
-		ring_remove(local->ring, peer->channel);
+		ring_remove(local->channel_link, peer->channel);
 		return err;
 	}
 	if (++local->peers->lives == 0)
 		local->peers->lives = 1;
 	atomic_store_explicit(&peer->life, local->peers->lives, memory_order_release);
 	peer->state = PEER_OPEN;
-	/* From now on it may send us messages. */
-	ring_set_reach(local->ring, peer->channel, reach);
+	/* Lets the peer send messages. */
+	ring_set_reach(local->channel_link, peer->channel, reach);
 	return 0;
 }
 
@@ -352,7 +352,7 @@ static void forget_slots(struct peers *peers, unsigned channel)
 	lock_release(&peers->lock);
 }
 
-/* No copy of ours takes so long, unless a debugger holds the thread. */
+/* No copy of this process takes so long, unless a debugger stops the thread. */
 static void wait_for_own_accesses(const struct peer *peer)
 {
 	uint64_t until_ns = clock_now_ns() + ACCESS_MAX_NS;
@@ -381,7 +381,7 @@ void peer_dismiss(struct local *local, struct peer *peer)
 {
 	atomic_store(&peer->life, 0);
 	forget_slots(local->peers, peer->channel);
-	ring_remove(local->ring, peer->channel);
+	ring_remove(local->channel_link, peer->channel);
 	wait_for_own_accesses(peer);
 	peer_memory_reset(peer->regions);	/* its blocks need not stay mapped */
 	memory_blank(peer->theirs, peer_side_bytes());
@@ -397,7 +397,7 @@ void peer_dismiss(struct local *local, struct peer *peer)
 
 #define BELL_BYTES 1u
 
-static void peer_ring(int fd)
+static void peer_send_bell(int fd)
 {
 	/* A full queue means that a bell is pending. */
 	while (send(fd, "", BELL_BYTES, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno == EINTR)
@@ -488,7 +488,7 @@ static bool peer_take_fds(struct peer *peer, struct msghdr *message, uint32_t re
 	return !others && blocks == (region ? 1u : 0u);
 }
 
-/* False: nothing is left, the peer hung up, or it broke the protocol and is left. */
+/* False: the socket is empty, or the peer has ended: it hung up or broke the protocol. */
 static bool read_one(struct peer *peer) REQUIRES(peer->inbox)
 {
 	uint32_t region = 0;
@@ -585,14 +585,14 @@ void local_silence_bells(struct local *local)
 			continue;
 		/* The worker dismisses it; until then it need not be looked at again. */
 		epoll_ctl(local->bells_fd, EPOLL_CTL_DEL, peer->process.fd, NULL);
-		atomic_store(&local->serve_due, true);
+		atomic_store(&local->peers_due, true);
 	}
 }
 
 void local_ring_bells(struct local *local)
 {
-	if (local->ring && ring_bells_are_due(local->ring))
-		ring_ring_bells(local->ring);
+	if (local->channel_link && ring_bells_are_due(local->channel_link))
+		ring_wake_peers(local->channel_link);
 }
 
 /* ---- begin and end ---- */
@@ -647,7 +647,7 @@ int local_open(struct local *local)
 	peers = calloc(1, sizeof(*peers));
 	if (!peers)
 		return ENOMEM;
-	err = ring_open(&local->ring, local->counters, peer_ring);
+	err = ring_open(&local->channel_link, local->counters, peer_send_bell);
 	if (err)
 		goto free_peers;
 	err = open_sockets(local);
@@ -656,16 +656,16 @@ int local_open(struct local *local)
 	lock_init(&peers->lock);
 	atomic_init(&peers->later_ns, TIME_NEVER);
 	peers->spare_fd = fcntl(local->bells_fd, F_DUPFD_CLOEXEC, 0);
-	local->link = local->ring;
+	local->link = local->channel_link;
 	local->peers = peers;
 	err = trace_wrap(&local->link);
 	if (err)
 		goto close_all;
 	/*
-	 * If packets are asked for (LOCAL_RING), or VERBATIM_TRACE is to show each, everything goes
-	 * as packets.
+	 * Everything goes as packets if that is configured (LOCAL_RING), or VERBATIM_TRACE is to
+	 * show each packet.
 	 */
-	local->direct = local->link == local->ring && local->mode != LOCAL_RING;
+	local->direct = local->link == local->channel_link && local->mode != LOCAL_RING;
 	local->mrs->drain_peers = drain_region;
 	local->mrs->forget = region_forget;
 	local->mrs->peers = local;
@@ -674,8 +674,8 @@ close_all:
 	local_close(local);
 	return err;
 close_ring:
-	local->ring->ops->close(local->ring);
-	local->ring = NULL;
+	local->channel_link->ops->close(local->channel_link);
+	local->channel_link = NULL;
 free_peers:
 	free(peers);
 	return err;
@@ -708,7 +708,7 @@ void local_close(struct local *local)
 	free(peers);
 	local->peers = NULL;
 	local->direct = false;
-	local->link = local->ring = NULL;
+	local->link = local->channel_link = NULL;
 }
 
 void local_abandon(struct local *local)

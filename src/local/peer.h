@@ -7,6 +7,7 @@
  *	reconnect.c	retries by the worker
  *	pairing.c	which grants QPs and keys have: asking for them, and answering
  *	drain.c		ending grants: waiting until no peer uses them any more
+ *	run.c		requests without packets, in the order of the send queue
  *	onesided.c	WRITE, READ and atomics, executed by the requester
  *	send.c		messages, the requester's part; receive.c: the responder's, and answers
  *	fetch.c		large messages: copying their data, without locks
@@ -49,15 +50,15 @@ enum job_state { JOB_NONE, JOB_DUE, JOB_RUNNING };
 
 struct fetch_job {
 	/*
-	 * enum job_state. Stored DUE behind the job by fetch_start() and answer(), exchanged for
-	 * RUNNING by claim() in fetch.c, which sees it whole; stored NONE when the job is over:
-	 * peer_free() and take() in receive.c, which look for that, may use the place again.
+	 * enum job_state. DUE is stored behind the job by fetch_start() and fetch_answer(), and
+	 * exchanged for RUNNING by fetch_claim(), which sees the whole job. NONE is stored when the
+	 * job is over: peer_free() and receive_take() check for it before the place is reused.
 	 */
 	_Atomic int state;
 	uint32_t life;			/* of the channel */
 	uint32_t qpn;			/* our QP, and ... */
 	uint32_t sender;		/* ... the peer's grant of its own */
-	struct message message;
+	struct local_message message;
 	struct message_piece source[MESSAGE_PIECES_MAX];
 	struct message_fetch fetch;
 };
@@ -67,9 +68,9 @@ struct peer {
 	unsigned channel;
 	/*
 	 * Of the channel: another number for each peer; 0: not open. Stored (release) by
-	 * begin_life() behind all that is set up for the peer, 0 by peer_dismiss() before any of it
-	 * goes; loaded (acquire) by peer_at(), and compared by who comes back without locks
-	 * (onesided.c, fetch.c, drain.c).
+	 * begin_life() behind the setup for the peer, 0 by peer_dismiss() before the teardown;
+	 * loaded (acquire) by peer_at(), and compared by copies that ran without locks (onesided.c,
+	 * fetch.c, drain.c).
 	 */
 	_Atomic uint32_t life;
 	struct handshake_peer process;
@@ -77,10 +78,10 @@ struct peer {
 	_Atomic bool copies;		/* the kernel lets each of us copy from and to the other */
 	uint64_t guard;			/* of our memory, for this peer (platform/process_memory.h) */
 	/*
-	 * It kept a grant too long: to be dismissed. Stored by sever() (drain.c) under peers->lock
-	 * and before serve_due, which brings the worker to load it without (dismiss_ended).
+	 * Channel to close: the peer held a hazard too long. Stored by drain_revoke() under
+	 * peers->lock before peers_due; the worker loads it without the lock (dismiss_ended).
 	 */
-	_Atomic bool severed;
+	_Atomic bool revoked;
 	struct lock inbox;		/* the receiving end of the socket */
 	/* in order; those of region 0 are free */
 	struct passed_block passed[PASSED_MAX] GUARDED_BY_MEMBER(inbox);
@@ -88,12 +89,11 @@ struct peer {
 	bool rung GUARDED_BY_MEMBER(inbox);	/* a bell was read (peer_took_bell) */
 	struct fetch_job job;
 	/*
-	 * Keys of blocks to offer: put by grant_offer(), taken by
-	 * grant_make_offers().
+	 * Keys of blocks to offer: added by grant_offer(), removed by grant_make_offers().
 	 */
 	_Atomic uint32_t offer[OFFERS_MAX];
 
-	/* From the first life of the channel on */
+	/* Set at the channel's first use, kept until the HCA closes. */
 	uint8_t *ours;			/* our side */
 	uint8_t *theirs;		/* its side, for reading */
 	struct hazard_table *hazards;	/* grants of its memory that we use */
@@ -123,18 +123,20 @@ struct peers {
 	struct lock lock;
 	const struct slot *slot[HANDSHAKE_SLOTS];	/* ours, at which we listen */
 	/*
-	 * So many; it only grows, under hca.objects. Stored (release) by local_add_slot() behind the
-	 * entry that it makes visible, loaded (acquire) by peers_slots() in threads that connect.
+	 * Number of them; it only grows, under engine.progress or before the worker starts. Stored
+	 * (release) by local_add_slot() behind the entry that it makes visible, loaded (acquire) by
+	 * peers_slots() in threads that connect.
 	 */
 	_Atomic unsigned slots;
 	/*
-	 * The latest nonces that its holder sent us: as a listener, as a connector. Stored by
-	 * local_note_proof(), looked for and taken by proofs_hold() (proof.c): nothing hangs on it.
+	 * The latest nonces that the holder of each slot sent us: as a listener, as a connector.
+	 * Stored by local_note_proof(), compared and cleared by proofs_hold() (proof.c): no other
+	 * data is ordered by it.
 	 */
 	_Atomic uint64_t proof[SLOT_COUNT][2];
 	/*
-	 * Stored once each, behind a peer that is made, in peer.c; loaded by peer_at() and its
-	 * like.
+	 * Each is stored once, behind the initialised peer (peer.c), and loaded by peer_at() and
+	 * similar functions.
 	 */
 	struct peer *_Atomic peer[CHANNELS_MAX];
 	uint32_t lives GUARDED_BY_MEMBER(lock);
@@ -144,7 +146,7 @@ struct peers {
 	 */
 	_Atomic uint16_t channel_of[SLOT_COUNT];
 	bool connecting[SLOT_COUNT] GUARDED_BY_MEMBER(lock);	/* a thread of ours is at it */
-	/* that failed: QPs may be using UDP */
+	/* an attempt failed: QPs may be using UDP */
 	bool missed[SLOT_COUNT] GUARDED_BY_MEMBER(lock);
 	/* the worker waits for these */
 	struct attempt unanswered[ATTEMPTS_MAX] GUARDED_BY_MEMBER(lock);
@@ -155,8 +157,8 @@ struct peers {
 	/* the worker's: to refuse connections when out of descriptors */
 	int spare_fd;
 	/*
-	 * Grants made so far: none, and there is nothing to end (drain.c). It orders nothing: who
-	 * ends a grant has had the lock of its QP, or has waited for the users of its key, since it
+	 * Count of grants ever made; 0 lets drain return at once. Relaxed: a thread that ends a
+	 * grant has held the lock of its QP, or waited for the users of its key, since the grant
 	 * was made.
 	 */
 	_Atomic unsigned granted;
@@ -177,7 +179,7 @@ size_t peer_side_bytes(void);
  * all channels are taken; errno.
  */
 int peer_reserve(struct local *local, struct peer **peer, int *side_fd);
-/* It came to nothing. */
+/* Release the reservation of a connection that failed. */
 void peer_release(struct local *local, struct peer *peer);
 /*
  * Open the reserved channel to @process; takes over @process, also on failure. Nothing is sent
@@ -205,19 +207,19 @@ bool peers_has_own_slot(const struct peers *peers, uint32_t slot);
 static inline bool peer_both_copy(const struct local *local, const struct peer *peer)
 {
 	return atomic_load_explicit(&peer->copies, memory_order_relaxed) &&
-	       (ring_reach(local->ring, peer->channel) & RING_COPIES);
+	       (ring_reach(local->channel_link, peer->channel) & RING_COPIES);
 }
 
 /* ---- its socket ---- */
 
-/* Read what has come: drops bells, keeps descriptors of blocks, notes the end of the peer. */
+/* Read the socket: drops bells, keeps descriptors of blocks, notes the end of the peer. */
 void peer_read_socket(struct peer *peer);
 /*
- * Has a bell been read since the last call? A thread that reads the socket while another one sleeps
- * may take that one's bell, and then rings our doorbell: the peer rings once per sleep.
+ * True: this thread consumed a bell meant for a sleeping thread and must wake it (the peer rings
+ * once per sleep).
  */
 bool peer_took_bell(struct peer *peer);
-/* The descriptor that came for that grant, the caller's; -1: none. */
+/* The descriptor received for that grant, to be closed by the caller; -1: none. */
 int peer_take_block(struct peer *peer, uint32_t region);
 /* Send a descriptor. False: the socket is full or failed. */
 bool peer_send_block(struct peer *peer, uint32_t region, int fd);
@@ -232,14 +234,16 @@ int proofs_send(const struct peers *peers, uint32_t slot, uint64_t nonce);
 /* Have the holders of all slots of @hello sent @nonce? Takes the progress lock. */
 bool proofs_hold(struct local *local, const struct hello *hello, uint64_t nonce);
 
-/* Connect to the holder of @slot. 0: attempt_end() is due; EALREADY: another thread does, or did. */
+/*
+ * Connect to the holder of @slot. 0: attempt_end() is due; EALREADY: another thread does, or did.
+ */
 int attempt_begin(struct local *local, uint32_t slot, struct attempt *attempt);
 /* EAGAIN: no answer yet, the attempt stays open; else as handshake_receive(). */
 int attempt_end(struct local *local, struct attempt *attempt, uint64_t timeout_ns);
 void attempt_give_up(struct local *local, struct attempt *attempt);
 /* Leave the answer to the worker. EAGAIN; ENOSPC: it awaits too many, this attempt was given up. */
 int attempt_leave(struct local *local, struct attempt *attempt);
-/* For the worker: take the answers that have come. */
+/* For the worker: take the answers that have arrived. */
 void attempts_take_answers(struct local *local);
 /*
  * Connecting to the holder of @slot failed with @err: the worker retries, unless the error is
@@ -248,21 +252,21 @@ void attempts_take_answers(struct local *local);
 void reconnect_later(struct local *local, uint32_t slot, int err);
 /* Datagrams are sent to @slot by UDP: the worker tries to connect, once. */
 void reconnect_soon(struct local *local, uint32_t slot);
-/* Close what is open, and nothing else. */
+/* Close the descriptors of all attempts, and nothing else. */
 void attempts_abandon(struct peers *peers);
 
 /* ---- grants (pairing.c, drain.c) ---- */
 
-/* Is @qp paired with the peer? If not, ask the peer if that makes sense. */
-bool pairing_is_agreed(struct local *local, struct qp *qp, struct peer *peer) REQUIRES(qp->lock);
+/* Is @qp paired with the peer? If not, ask the peer, unless it is too early to. */
+bool pairing_establish(struct local *local, struct qp *qp, struct peer *peer) REQUIRES(qp->lock);
 /* Our grant of @qp to the peer, made if need be; 0: no room. */
 uint32_t pairing_grant_qp(struct local *local, struct qp *qp, struct peer *peer) REQUIRES(qp->lock);
-/* Our grant of the region @key to the peer, for what we send from there; 0: no room. */
+/* Our grant of the region @key to the peer, for data sent from there; 0: no room. */
 uint32_t pairing_grant_region(struct local *local, struct peer *peer, uint32_t key);
 /*
- * The outcome of a request: done without packets; waiting for an answer or for room; objection. A
- * full send queue never gets idle by itself, so a stream of packets is paused for requests that may
- * need none. After objections it resumes, and is paused ever more rarely.
+ * Outcome of a request: done without packets; waiting for an answer or for room; objection. A full
+ * send queue never becomes idle by itself, so a stream of packets is paused for requests that may
+ * need none. After objections it resumes, and is paused more and more rarely.
  */
 enum pairing_verdict { PAIRING_DONE, PAIRING_WAITS, PAIRING_OBJECTS };
 void pairing_judge(struct qp *qp, enum pairing_verdict verdict) REQUIRES(qp->lock);
@@ -286,8 +290,8 @@ void grant_block(struct local *local, struct peer *peer, const struct mr_descrip
 		 unsigned rights, struct control *answer);
 
 /*
- * Data is sent from the region @key: if it is a block that the peer may map, the next driving
- * thread offers it.
+ * Data is sent from the region @key: if it is a block that the peer may map, the next thread that
+ * makes progress offers it.
  */
 void grant_offer(struct local *local, struct peer *peer, uint32_t key);
 /* With the progress lock: make the offers that are due. */
@@ -307,17 +311,20 @@ void drain_region(void *local, uint32_t key);
 
 /* Put a control message into the ring. False: no room. Any thread, any lock. */
 bool control_send(struct local *local, struct peer *peer, const struct control *control, uint32_t qpn);
-/* Send @wqe, the next request, as a message. False: it has to wait, or to go as packets. */
+/* Send @wqe, the next request, as a message. False: it has to wait, or needs packets. */
 bool message_send(struct local *local, struct qp *qp, const struct send_wqe *wqe) REQUIRES(qp->lock);
+/* Execute @wqe, the next request, WRITE, READ or atomic, and complete it. False: as above. */
+bool onesided_run(struct local *local, struct qp *qp, const struct send_wqe *wqe,
+		  struct effects *effects) REQUIRES(qp->lock);
 /*
  * Start to fetch the data of @message for our QP @qpn; its pieces are at @source. Holds the peer's
  * ring. With the progress lock.
  */
 void fetch_start(struct local *local, struct peer *peer, uint32_t qpn, uint32_t sender,
-		 const struct message *message, const struct message_piece *source);
+		 const struct local_message *message, const struct message_piece *source);
 
 /*
- * The peer of @channel is gone and its channel closed: unanswered messages go another way. With the
+ * The peer of @channel is gone and its channel closed: unanswered messages become packets. With the
  * progress lock.
  */
 void messages_lost(struct local *local, unsigned channel);

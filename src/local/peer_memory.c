@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The table of one peer's regions (peer_memory.h). An entry's place is the index of its grant; keys
- * lead there by a hash without chains: of two keys that collide the later one is found.
+ * The table of one peer's regions (peer_memory.h). The grant's index is the entry's; keys are
+ * mapped to it by a hash without chains: of two keys that collide the later one is found.
  *
  * One thread changes an entry: version 0, fields, version (R9, release). A reader loads the version
  * (A9, acquire), the fields, and the version again: equal versions mean consistent fields. Versions
@@ -23,8 +23,8 @@
 struct entry {
 	/*
 	 * 0: there is none. Stored (R9, release) by peer_region_add() behind the other fields,
-	 * loaded (A9) by entry_read() before and after it reads them; peer_region_holds() asks
-	 * again, behind a hazard, whether entry_clear() has stored 0.
+	 * loaded (A9) by entry_read() before and after it reads them; peer_region_holds() checks
+	 * again, behind a hazard, that entry_clear() has not stored 0.
 	 */
 	_Atomic uint64_t version;
 	_Atomic uint32_t id, key, pd, access;
@@ -75,7 +75,7 @@ static unsigned hash_of(uint32_t key)
 }
 _Static_assert(KEYS_SIZE == 1u << 13, "hash_of() gives 13 bits");
 
-/* ---- looking ---- */
+/* ---- lookup ---- */
 
 static bool entry_read(const struct entry *entry, struct peer_region *region)
 {
@@ -107,7 +107,7 @@ bool peer_region_find(const struct peer_memory *memory, uint32_t key, struct pee
 {
 	uint16_t index = atomic_load_explicit(&memory->index_of[hash_of(key)], memory_order_acquire);
 
-	/* A message tells the end of a grant, too, but may not have found room. */
+	/* KEY_GONE may be lost when the ring is full, so alive[] decides. */
 	return index && entry_read(&memory->entry[index - 1], region) && region->key == key &&
 	       grant_is_alive(memory->alive, region->id);
 }
@@ -125,7 +125,7 @@ bool peer_region_holds(const struct peer_memory *memory, const struct peer_regio
 }
 
 /* Approximate: keys share places, and threads race for the count. */
-bool peer_key_may_be_asked(struct peer_memory *memory, uint32_t key)
+bool peer_key_try_ask(struct peer_memory *memory, uint32_t key)
 {
 	struct asked *asked = &memory->asked[hash_of(key) % ASKED_SIZE];
 	uint32_t uses = LOAD(asked->uses) + 1;
@@ -146,13 +146,13 @@ void peer_keys_ask_again(struct peer_memory *memory)
 		STORE(memory->asked[i].key, 0);
 }
 
-/* ---- changing ---- */
+/* ---- changes ---- */
 
 static void peer_memory_sweep(struct peer_memory *memory)
 {
 	struct retired **link = &memory->retired, *retired;
 
-	atomic_thread_fence(memory_order_seq_cst);	/* F4: they were cleared before */
+	atomic_thread_fence(memory_order_seq_cst);	/* F7: versions were cleared before */
 	while ((retired = *link)) {
 		if (hazard_names(memory->hazards, retired->id)) {
 			link = &retired->next;

@@ -4,9 +4,9 @@
  * that are mapped here. The thread that holds the progress lock writes; any thread looks up,
  * without a lock.
  *
- *	peer_region_find	what we know of the key
+ *	peer_region_find	copies the entry of the key
  *	hazard_begin		names its grant, and the QP's
- *	peer_region_holds	it is still the same, and alive		-> access -> hazard_end
+ *	peer_region_holds	checks that it is unchanged and alive	-> access -> hazard_end
  */
 #ifndef VERBATIM_LOCAL_PEER_MEMORY_H
 #define VERBATIM_LOCAL_PEER_MEMORY_H
@@ -38,16 +38,16 @@ struct peer_memory;
 struct peer_memory *peer_memory_new(const struct grant_page *alive, const struct hazard_table *hazards);
 /* A new life of the channel: nothing is known. No hazard of ours is left. */
 void peer_memory_reset(struct peer_memory *memory);
-/* No thread looks there any more. */
+/* When no thread uses it any more. */
 void peer_memory_free(struct peer_memory *memory);
 
 /* Any thread. False: not known, or it has ended. */
 bool peer_region_find(const struct peer_memory *memory, uint32_t key, struct peer_region *region);
 bool peer_region_by_id(const struct peer_memory *memory, uint32_t id, struct peer_region *region);
-/* With a hazard that names it: it may be accessed, as @region says, until the hazard ends. */
+/* After a hazard that names it. True: it may be accessed as in @region until the hazard ends. */
 bool peer_region_holds(const struct peer_memory *memory, const struct peer_region *region);
-/* Should the key be asked for? Not again and again. */
-bool peer_key_may_be_asked(struct peer_memory *memory, uint32_t key);
+/* Count a use of an unknown key. True: ask for the key now; false: it was asked for lately. */
+bool peer_key_try_ask(struct peer_memory *memory, uint32_t key);
 /* Questions got lost: each key may be asked for at its next use. */
 void peer_keys_ask_again(struct peer_memory *memory);
 

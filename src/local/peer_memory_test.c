@@ -235,16 +235,16 @@ static void a_key_is_asked_for_now_and_then(void **state)
 {
 	unsigned i, asked = 0;
 
-	assert_true(peer_key_may_be_asked(memory, 0x55));
+	assert_true(peer_key_try_ask(memory, 0x55));
 	for (i = 0; i < 640; i++)
-		asked += peer_key_may_be_asked(memory, 0x55);
+		asked += peer_key_try_ask(memory, 0x55);
 	assert_int_equal(asked, 10);
-	assert_true(peer_key_may_be_asked(memory, 0x66));
+	assert_true(peer_key_try_ask(memory, 0x66));
 	peer_memory_reset(memory);
-	assert_true(peer_key_may_be_asked(memory, 0x66));
-	assert_false(peer_key_may_be_asked(memory, 0x66));
+	assert_true(peer_key_try_ask(memory, 0x66));
+	assert_false(peer_key_try_ask(memory, 0x66));
 	peer_keys_ask_again(memory);	/* the question was lost */
-	assert_true(peer_key_may_be_asked(memory, 0x66));
+	assert_true(peer_key_try_ask(memory, 0x66));
 }
 
 /* ---- blocks ---- */
@@ -339,8 +339,8 @@ static void a_block_stays_mapped_while_a_hazard_names_it(void **state)
 /* ---- a peer that does not mean well ---- */
 
 /*
- * It says the same of a grant that we know, but another block, of other bounds: what was found before does
- * not hold, or we would read and write where the old one was mapped.
+ * It says the same of a grant that we know, but another block, of other bounds: what was found
+ * before does not hold, or we would read and write where the old one was mapped.
  */
 static void a_grant_that_is_said_anew_is_another_one(void **state)
 {

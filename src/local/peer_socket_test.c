@@ -148,7 +148,10 @@ static void bells_are_dropped(void **state)
 	assert_int_equal(recv(ours.process.fd, &i, sizeof(i), MSG_DONTWAIT), -1);
 }
 
-/* The message that was to follow could not be sent: so the block is sent again, as often as that happens. */
+/*
+ * The message that was to follow could not be sent: so the block is sent again, as often as that
+ * happens.
+ */
 static void a_block_that_is_sent_anew_takes_the_place_of_the_one_before(void **state)
 {
 	unsigned i;
@@ -183,7 +186,10 @@ static void blocks_that_nobody_takes_make_room_for_others(void **state)
 	assert_int_equal(count_fds(), before);
 }
 
-/* Nor is the peer that says it: it may have sent its own end of the socket, so that its end is never seen. */
+/*
+ * Nor is the peer that says it: it may have sent its own end of the socket, so that its end is
+ * never seen.
+ */
 static void what_is_no_block_is_not_kept(void **state)
 {
 	static const uint32_t words[4] = { 5, 5, 5, 5 };

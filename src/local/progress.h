@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The progress lock, which is the device's: one thread at a time receives. */
+/* The engine's progress lock: one thread receives at a time. */
 #ifndef VERBATIM_LOCAL_PROGRESS_H
 #define VERBATIM_LOCAL_PROGRESS_H
 
@@ -11,10 +11,10 @@ static inline void progress_take(struct local *local) ACQUIRES(local->progress)
 	lock_acquire(local->progress);
 }
 
-/* Unchecked: the device's function releases it, called by a pointer. */
+/* Unchecked: the engine's function releases it, called by a pointer. */
 static inline void progress_drop(struct local *local) RELEASES(local->progress) UNCHECKED_LOCKS
 {
-	local->ops->unlock(local->device);
+	local->ops->unlock(local->owner);
 }
 
 #endif

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Proof of slots (peer.h). A hello names the slots of its process, and a liar would receive what is
- * for another process. So before its hello each side also sends the nonce of the attempt from the
- * sockets of its slots to a slot of the other side: no other process can send from there, nor
- * listen where the connector has connected to (host/slot.h). The connector's nonces are odd, the
- * listener answers with the even one below: both sides may be connecting to each other.
+ * Proof of slots (peer.h). A hello names the slots of its process, and a process that lies would
+ * receive packets for another one. So before its hello each side also sends the nonce of the
+ * attempt from the sockets of its slots to a slot of the other side: no other process can send from
+ * them, nor listen at the slot that the connector has connected to (host/slot.h). The connector's
+ * nonces are odd, the listener answers with the even one below: both sides may be connecting to
+ * each other.
  */
 #include "local/peer.h"
 #include "local/progress.h"
@@ -46,7 +47,7 @@ bool proofs_hold(struct local *local, const struct hello *hello, uint64_t nonce)
 	if (have_come(local->peers, hello, nonce))
 		return true;
 	progress_take(local);
-	local->ops->receive_slots(local->device);
+	local->ops->receive_slots(local->owner);
 	progress_drop(local);
 	return have_come(local->peers, hello, nonce);
 }

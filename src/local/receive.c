@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Messages, the responder's part, and the answers to ours. Each is parsed in one place
- * (transport/message.c, control.c), then executed by the QP's responder as a packet would be, or
+ * Messages, the responder's part, and the answers to messages of this process. Each is parsed in
+ * one place (transport/message.c, control.c), then executed by the QP's responder like a packet, or
  * refused. The data of large ones is fetched first, without locks (fetch.c).
  */
 #include "local/peer.h"
@@ -37,7 +37,7 @@ static void receiver_unlock(struct local *local, struct receiver *receiver)
 		lock_release(&receiver->qp->lock);
 	}
 	receiver->qp = NULL;
-	local->ops->defer(local->device, &receiver->effects);
+	local->ops->defer(local->owner, &receiver->effects);
 }
 
 /* Unchecked: the lock that it returns with is that of a QP which the caller learns by it. */
@@ -49,7 +49,7 @@ static struct qp *receiver_lock(struct local *local, struct receiver *receiver, 
 	if (receiver->qp && receiver->qp->number == qpn && !effects_full(&receiver->effects))
 		return receiver->qp;
 	receiver_unlock(local, receiver);
-	qp = local->ops->find_qp(local->device, qpn);
+	qp = local->ops->find_qp(local->owner, qpn);
 	if (qp)
 		lock_acquire(&qp->lock);
 	receiver->qp = qp;
@@ -70,7 +70,7 @@ static enum message_fate receive_refuse(struct local *local, enum counter why)
 /* Execute a message only if it names the QP's current grant, not one of a former life. */
 static enum message_fate receive_execute(struct local *local, struct receiver *receiver,
 					 struct peer *peer, const struct ring_message *received,
-					 const struct message *message)
+					 const struct local_message *message)
 {
 	struct message_piece source[MESSAGE_PIECES_MAX];
 	enum message_fate fate;
@@ -85,11 +85,11 @@ static enum message_fate receive_execute(struct local *local, struct receiver *r
 	lock_assert_held(&qp->lock);
 	if (qp->pairing.ours != message->grant || !grant_is_alive(peer->alive, qp->pairing.theirs))
 		return receive_refuse(local, COUNTER_RX_QP_STATE);
-	if (message->flags & MESSAGE_PULL)
+	if (message->flags & MESSAGE_RENDEZVOUS)
 		memcpy(source, message->data, message->piece_count * sizeof(source[0]));
 	fate = transport_message_receive(qp, message, time_for(qp->recv_cq), &receiver->effects);
 	if (fate == MESSAGE_FETCH) {
-		ring_hold(local->ring, received);
+		ring_hold(local->channel_link, received);
 		fetch_start(local, peer, qpn, qp->pairing.theirs, message, source);
 	}
 	return fate;
@@ -108,16 +108,17 @@ static enum message_fate receive_take_control(struct local *local, struct receiv
 }
 
 static enum message_fate receive_take(struct local *local, struct receiver *receiver,
-				      const struct ring_message *received, struct message *message)
+				      const struct ring_message *received,
+				      struct local_message *message)
 {
 	struct peer *peer = peer_at(local, received->channel);
 
 	message->length = 0;
 	if (!peer)
 		return receive_refuse(local, COUNTER_RX_MALFORMED);
-	/* A copy for the former peer in this place is not over yet. */
+	/* A copy for the former peer of this channel is still running. */
 	if (atomic_load(&peer->job.state) != JOB_NONE) {
-		ring_hold(local->ring, received);
+		ring_hold(local->channel_link, received);
 		return MESSAGE_FETCH;
 	}
 	if (!received->head[0])
@@ -130,20 +131,20 @@ static enum message_fate receive_take(struct local *local, struct receiver *rece
 static unsigned take_messages(struct local *local, struct receiver *receiver)
 {
 	struct ring_message received;
-	struct message message;
+	struct local_message message;
 	uint32_t left = BYTES_MAX;
 	unsigned n;
 
-	for (n = 0; n < MESSAGES_MAX && left && ring_peek(local->ring, &received); n++) {
+	for (n = 0; n < MESSAGES_MAX && left && ring_peek(local->channel_link, &received); n++) {
 		enum message_fate fate = receive_take(local, receiver, &received, &message);
 
 		if (fate != MESSAGE_FETCH)
-			ring_finish(local->ring, &received, fate == MESSAGE_REFUSED);
+			ring_finish(local->channel_link, &received, fate == MESSAGE_REFUSED);
 		left -= message.length < left ? message.length : left;
 	}
 	local->received_bytes += BYTES_MAX - left;
 	if (n)
-		ring_notify_answers(local->ring);
+		ring_notify_answers(local->channel_link);
 	return n;
 }
 
@@ -184,11 +185,11 @@ static void receive_take_answer(struct local *local, struct receiver *receiver, 
 
 static void take_answers(struct local *local, struct receiver *receiver)
 {
-	unsigned count = ring_channels(local->ring), i;
+	unsigned count = ring_channels(local->channel_link), i;
 	struct ring_answer answer;
 
 	for (i = 0; i < count; i++)
-		while (ring_take_answer(local->ring, i, &answer))
+		while (ring_take_answer(local->channel_link, i, &answer))
 			receive_take_answer(local, receiver, i, &answer);
 }
 
@@ -197,7 +198,7 @@ unsigned local_receive(struct local *local)
 	struct receiver receiver;
 	unsigned taken;
 
-	if (!local->ring)
+	if (!local->channel_link)
 		return 0;
 	if (atomic_load_explicit(&local->offers_due, memory_order_relaxed))
 		grant_make_offers(local);
@@ -214,13 +215,14 @@ void messages_lost(struct local *local, unsigned channel)
 	struct receiver receiver;
 
 	receive_init(&receiver);
-	while (ring_take_answer_lost(local->ring, channel, &answer))
+	while (ring_take_answer_lost(local->channel_link, channel, &answer))
 		receive_take_answer(local, &receiver, channel, &answer);
 	receiver_unlock(local, &receiver);
 }
 
 bool local_pending(const struct local *local)
 {
-	return local->ring && (ring_pending(local->ring) || ring_any_answer(local->ring) ||
-			       atomic_load_explicit(&local->fetches_due, memory_order_relaxed));
+	return local->channel_link &&
+	       (ring_pending(local->channel_link) || ring_any_answer(local->channel_link) ||
+		atomic_load_explicit(&local->fetches_due, memory_order_relaxed));
 }

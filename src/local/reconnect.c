@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Retrying connections to peer processes (peer.h). After a thread failed, QPs work over UDP and the
- * worker takes over:
+ * Retries connections to peer processes (peer.h). After a thread's attempt failed, QPs work over
+ * UDP and the worker takes over:
  *
- *	it did not answer	its answer is waited for: the connection becomes readable
- *	it does not listen yet,	further tries, ever more seldom, as long as a QP is connected to it; then
- *	or had no room		none, until the next QP is connected
+ *	it did not answer	its answer is awaited: the connection becomes readable
+ *	it does not listen yet,	further tries, at growing intervals, as long as a QP is connected to
+ *it; or had no room		then none, until the next QP is connected
  *
  * The worker never blocks for a peer: two workers could wait for each other. Answers wake it, and a
  * bounded number of tries.
  *
  * Packets of a QP may overtake those it sent by UDP before. RC repairs that like a reordering
  * network (the gap gets a NAK, late packets are duplicates); for UC and UD, packets of UDP are
- * received first for a while (hca_receive).
+ * received first for a while (receive_udp_first, engine/rx.c).
  */
 #include "local/peer.h"
 
@@ -63,7 +63,7 @@ void reconnect_later(struct local *local, uint32_t slot, int err)
 	if (may_change(err) && !peers->connecting[slot])
 		reconnect_schedule(local->peers, slot, due_ns);
 	lock_release(&local->peers->lock);
-	local->ops->notice(local->device, due_ns);
+	local->ops->notice(local->owner, due_ns);
 }
 
 void reconnect_soon(struct local *local, uint32_t slot)
@@ -77,7 +77,7 @@ void reconnect_soon(struct local *local, uint32_t slot)
 		reconnect_schedule(local->peers, slot, due_ns);
 	}
 	lock_release(&local->peers->lock);
-	local->ops->notice(local->device, due_ns);
+	local->ops->notice(local->owner, due_ns);
 }
 
 /* Take a slot whose try is due, and find the time of the next one. */
@@ -112,7 +112,7 @@ static bool take_due(struct peers *peers, uint64_t now_ns, uint32_t *slot)
 static void note_failure(struct local *local, uint32_t slot, int err)
 {
 	struct later *later = &local->peers->later[slot];
-	bool queued = err == ENOBUFS && local->ops->is_connected_to(local->device, slot);
+	bool queued = err == ENOBUFS && local->ops->is_connected_to(local->owner, slot);
 
 	lock_acquire(&local->peers->lock);
 	log_debug("slot %u: still no shared memory with its process: error %d", slot, err);
@@ -131,7 +131,8 @@ static bool is_worth_trying(struct local *local, uint32_t slot)
 	later = local->peers->later[slot];
 	lock_release(&local->peers->lock);
 	return local_channel(local, slot) == LOCAL_NO_CHANNEL &&
-	       (later.once || later.tries < SURE_TRIES || local->ops->is_connected_to(local->device, slot));
+	       (later.once || later.tries < SURE_TRIES ||
+		local->ops->is_connected_to(local->owner, slot));
 }
 
 void local_reconnect(struct local *local, uint64_t now_ns)

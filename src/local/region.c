@@ -137,7 +137,7 @@ static void make_offer(struct local *local, struct peer *peer, uint32_t key)
 
 void grant_make_offers(struct local *local)
 {
-	unsigned count = ring_channels(local->ring), i, n;
+	unsigned count = ring_channels(local->channel_link), i, n;
 
 	atomic_store(&local->offers_due, false);
 	for (i = 0; i < count; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Datagrams through shared memory (ring.h says how it is laid out, ring_internal.h in which order
- * it is written and read), and the channels.
+ * Datagrams through shared memory, and the channels (layout: ring.h; order of reads and writes:
+ * ring_internal.h).
  */
 #include "local/ring_internal.h"
 
@@ -11,6 +11,9 @@
 #include <string.h>
 
 #include "platform/fail.h"
+#include "platform/wait.h"
+
+#define RINGING_STEP_NS 20000u
 
 size_t channel_side_bytes(void)
 {
@@ -19,7 +22,7 @@ size_t channel_side_bytes(void)
 
 /* ---- producing ---- */
 
-static void look_how_far(struct producer *producer) REQUIRES(producer->lock)
+static void producer_read_consumed(struct producer *producer) REQUIRES(producer->lock)
 {
 	uint32_t consumed = atomic_load_explicit(&producer->theirs->consumed,
 						 memory_order_acquire);	/* A2 */
@@ -32,14 +35,15 @@ static void look_how_far(struct producer *producer) REQUIRES(producer->lock)
 	producer->consumed = consumed;
 }
 
-/* A cell is not written again before its message is settled: its verdict would be lost. */
+/* A cell is not reused before its message is completed: its verdict would be lost. */
 static bool has_cell(const struct producer *producer, uint32_t cells) REQUIRES(producer->lock)
 {
-	uint32_t settled = atomic_load_explicit(&producer->settled, memory_order_acquire);
+	uint32_t completed =
+		atomic_load_explicit(&producer->completed, memory_order_acquire);	/* A7 */
 
 	return producer->put - producer->consumed < cells &&
-	       (settled == atomic_load_explicit(&producer->told, memory_order_relaxed) ||
-		producer->put - settled < cells);
+	       (completed == atomic_load_explicit(&producer->sent, memory_order_relaxed) ||
+		producer->put - completed < cells);
 }
 
 /* Where @bytes of data may go, in one piece; false: no room. */
@@ -71,7 +75,7 @@ bool producer_has_room(struct producer *producer, enum room room, size_t bytes, 
 {
 	if (finds_room(producer, room, bytes, start))
 		return true;
-	look_how_far(producer);
+	producer_read_consumed(producer);
 	return finds_room(producer, room, bytes, start);
 }
 
@@ -140,7 +144,7 @@ static unsigned ring_prepare(struct link *link, struct datagram *datagram)
 	return LINK_SEGMENTS_MAX;
 }
 
-void channel_note_bell(struct ring_link *memory, struct channel *channel, enum asleep at_least)
+void channel_note_bell(struct ring_link *rings, struct channel *channel, enum asleep at_least)
 {
 	struct producer *producer = &channel->producer;
 	uint32_t asleep = atomic_load_explicit(&producer->theirs->asleep, memory_order_relaxed);
@@ -148,57 +152,69 @@ void channel_note_bell(struct ring_link *memory, struct channel *channel, enum a
 	if ((asleep & ASLEEP_MASK) < at_least ||
 	    atomic_exchange_explicit(&producer->woken, asleep, memory_order_relaxed) == asleep)
 		return;
-	atomic_fetch_or_explicit(&memory->bells[channel->number / 64],
+	atomic_fetch_or_explicit(&rings->bells[channel->number / 64],
 				 UINT64_C(1) << channel->number % 64, memory_order_relaxed);
 }
 
-void producer_wake(struct ring_link *memory, struct channel *channel)
+void producer_wake(struct ring_link *rings, struct channel *channel)
 {
 	atomic_thread_fence(memory_order_seq_cst);	/* F1 */
-	channel_note_bell(memory, channel, ASLEEP);
+	channel_note_bell(rings, channel, ASLEEP);
 }
 
-/* Under the lock, so that ring_remove() leaves no bell in use. */
-static void ring_bell(struct ring_link *memory, unsigned number)
+/*
+ * The bell is a system call, and a thread with a QP's lock may wait for the producer's lock: so it
+ * is rung without that. @ringing holds bell_fd meanwhile (ring_remove).
+ */
+static void ring_bell(struct ring_link *rings, unsigned number)
 {
-	struct channel *channel = channel_at(memory, number);
+	struct channel *channel = channel_at(rings, number);
+	struct producer *producer;
+	int bell_fd = -1;
 
 	if (!channel)
 		return;
-	lock_acquire(&channel->producer.lock);
-	if (atomic_load_explicit(&channel->open, memory_order_relaxed))
-		memory->wake(channel->producer.bell_fd);
-	lock_release(&channel->producer.lock);
+	producer = &channel->producer;
+	lock_acquire(&producer->lock);
+	if (atomic_load_explicit(&channel->open, memory_order_relaxed)) {
+		bell_fd = producer->bell_fd;
+		atomic_fetch_add_explicit(&producer->ringing, 1, memory_order_relaxed);
+	}
+	lock_release(&producer->lock);
+	if (bell_fd < 0)
+		return;
+	rings->wake(bell_fd);
+	atomic_fetch_sub_explicit(&producer->ringing, 1, memory_order_release);
 }
 
 bool ring_bells_are_due(const struct link *link)
 {
-	const struct ring_link *memory = ring_of(link);
+	const struct ring_link *rings = ring_of(link);
 	unsigned i;
 
 	for (i = 0; i < CHANNELS_MAX / 64; i++)
-		if (atomic_load_explicit(&memory->bells[i], memory_order_relaxed))
+		if (atomic_load_explicit(&rings->bells[i], memory_order_relaxed))
 			return true;
 	return false;
 }
 
-void ring_ring_bells(struct link *link)
+void ring_wake_peers(struct link *link)
 {
-	struct ring_link *memory = ring_of(link);
+	struct ring_link *rings = ring_of(link);
 	uint64_t bells;
 	unsigned i;
 
 	for (i = 0; i < CHANNELS_MAX / 64; i++) {
-		if (!atomic_load_explicit(&memory->bells[i], memory_order_relaxed))
+		if (!atomic_load_explicit(&rings->bells[i], memory_order_relaxed))
 			continue;
-		bells = atomic_exchange_explicit(&memory->bells[i], 0, memory_order_relaxed);
+		bells = atomic_exchange_explicit(&rings->bells[i], 0, memory_order_relaxed);
 		for (; bells; bells &= bells - 1)
-			ring_bell(memory, i * 64 + (unsigned)__builtin_ctzll(bells));
+			ring_bell(rings, i * 64 + (unsigned)__builtin_ctzll(bells));
 	}
 }
 
 /* Consecutive datagrams for the same channel are put under one lock. */
-static int send_run(struct ring_link *memory, struct channel *channel, struct datagram *datagram,
+static int send_run(struct ring_link *rings, struct channel *channel, struct datagram *datagram,
 		    unsigned count, unsigned *sent)
 {
 	struct producer *producer = &channel->producer;
@@ -208,7 +224,7 @@ static int send_run(struct ring_link *memory, struct channel *channel, struct da
 	lock_acquire(&producer->lock);
 	if (!atomic_load_explicit(&channel->open, memory_order_relaxed)) {
 		lock_release(&producer->lock);	/* removed since we looked */
-		counter_add(memory->counters, COUNTER_TX_LINK, count);
+		counter_add(rings->counters, COUNTER_TX_LINK, count);
 		*sent = count;
 		return 0;
 	}
@@ -217,33 +233,33 @@ static int send_run(struct ring_link *memory, struct channel *channel, struct da
 		if (err == EAGAIN)
 			break;
 		if (err)
-			counter_add(memory->counters, COUNTER_TX_LINK, link_segments(&datagram[i]));
+			counter_add(rings->counters, COUNTER_TX_LINK, link_segments(&datagram[i]));
 	}
 	*sent = i;
 	if (i)
-		producer_wake(memory, channel);
+		producer_wake(rings, channel);
 	lock_release(&producer->lock);
 	return err == EAGAIN ? EAGAIN : 0;
 }
 
 static int send_runs(struct link *link, struct datagram *datagram, unsigned count, unsigned *sent)
 {
-	struct ring_link *memory = ring_of(link);
+	struct ring_link *rings = ring_of(link);
 	unsigned done = 0;
 
 	while (done < count) {
-		struct channel *channel = channel_at(memory, datagram[done].channel);
+		struct channel *channel = channel_at(rings, datagram[done].channel);
 		unsigned run = 1, taken;
 		int err;
 
 		while (done + run < count && datagram[done + run].channel == datagram[done].channel)
 			run++;
 		if (!channel) {
-			counter_add(memory->counters, COUNTER_TX_LINK, run);
+			counter_add(rings->counters, COUNTER_TX_LINK, run);
 			done += run;
 			continue;
 		}
-		err = send_run(memory, channel, datagram + done, run, &taken);
+		err = send_run(rings, channel, datagram + done, run, &taken);
 		done += taken;
 		if (err) {
 			*sent = done;
@@ -259,7 +275,7 @@ static int ring_send_datagram(struct link *link, struct datagram *datagram, unsi
 	int err = send_runs(link, datagram, count, sent);
 
 	if (ring_bells_are_due(link))
-		ring_ring_bells(link);
+		ring_wake_peers(link);
 	return err;
 }
 
@@ -310,10 +326,10 @@ static bool take_cell(struct consumer *consumer, uint8_t small[LINE], struct dat
 	return true;
 }
 
-void ring_release_given(struct ring_link *memory)
+void ring_release_given(struct ring_link *rings)
 {
-	while (memory->given_count) {
-		struct channel *channel = channel_at(memory, memory->given[--memory->given_count]);
+	while (rings->given_count) {
+		struct channel *channel = channel_at(rings, rings->given[--rings->given_count]);
 
 		if (channel)
 			atomic_store_explicit(&channel->consumer.ours->consumed,
@@ -334,28 +350,28 @@ static bool has_datagram(const struct consumer *consumer)
 static int ring_receive_datagrams(struct link *link, struct datagram *datagram, unsigned max,
 			  unsigned *received)
 {
-	struct ring_link *memory = ring_of(link);
-	unsigned count = atomic_load_explicit(&memory->count, memory_order_acquire), n = 0, i;
+	struct ring_link *rings = ring_of(link);
+	unsigned count = atomic_load_explicit(&rings->count, memory_order_acquire), n = 0, i;
 
-	ring_release_given(memory);
+	ring_release_given(rings);
 	if (max > RECEIVE_MAX)
 		max = RECEIVE_MAX;
 	for (i = 0; i < count && n < max; i++) {
-		unsigned number = (memory->next + i) % count;
-		struct channel *channel = channel_at(memory, number);
+		unsigned number = (rings->next + i) % count;
+		struct channel *channel = channel_at(rings, number);
 		unsigned before = n;
 
 		if (!channel || !has_datagram(&channel->consumer))
 			continue;
-		memory->given[memory->given_count++] = number;
+		rings->given[rings->given_count++] = number;
 		while (n < max && has_datagram(&channel->consumer)) {
-			if (take_cell(&channel->consumer, memory->small[n], &datagram[n]))
+			if (take_cell(&channel->consumer, rings->small[n], &datagram[n]))
 				datagram[n++].channel = (uint16_t)number;
 			else
-				counter_add(memory->counters, COUNTER_RX_MALFORMED, 1);
+				counter_add(rings->counters, COUNTER_RX_MALFORMED, 1);
 		}
 		if (n > before)
-			memory->next = number + 1;
+			rings->next = number + 1;
 	}
 	*received = n;
 	return 0;
@@ -370,8 +386,8 @@ bool ring_is_empty(const struct link *link, unsigned number)
 
 bool ring_pending(const struct link *link)
 {
-	const struct ring_link *memory = ring_of(link);
-	unsigned i, count = atomic_load_explicit(&memory->count, memory_order_acquire);
+	const struct ring_link *rings = ring_of(link);
+	unsigned i, count = atomic_load_explicit(&rings->count, memory_order_acquire);
 
 	for (i = 0; i < count; i++)
 		if (!ring_is_empty(link, i))
@@ -384,13 +400,13 @@ bool ring_has_channels(const struct link *link)
 	return atomic_load_explicit(&ring_of(link)->open, memory_order_relaxed) > 0;
 }
 
-/* Each sleep has a number, so that the peer rings once per sleep. */
-static void set_asleep(struct ring_link *memory, enum asleep state)
+/* Each sleep has a number, so the peer rings once per sleep. */
+static void set_asleep(struct ring_link *rings, enum asleep state)
 {
-	unsigned i, count = atomic_load_explicit(&memory->count, memory_order_acquire);
+	unsigned i, count = atomic_load_explicit(&rings->count, memory_order_acquire);
 
 	for (i = 0; i < count; i++) {
-		struct channel *channel = channel_at(memory, i);
+		struct channel *channel = channel_at(rings, i);
 		uint32_t asleep;
 
 		if (!channel)
@@ -402,16 +418,16 @@ static void set_asleep(struct ring_link *memory, enum asleep state)
 	}
 }
 
-/* A concurrent ring_await_answers() finds asleep set, or its awaited flag is seen here. */
+/* A concurrent ring_await_answers() sees asleep set, or its awaited flag is seen here. */
 void ring_sleep(struct link *link)
 {
-	struct ring_link *memory = ring_of(link);
-	unsigned i, count = atomic_load_explicit(&memory->count, memory_order_acquire);
+	struct ring_link *rings = ring_of(link);
+	unsigned i, count = atomic_load_explicit(&rings->count, memory_order_acquire);
 
-	set_asleep(memory, ASLEEP);
+	set_asleep(rings, ASLEEP);
 	atomic_thread_fence(memory_order_seq_cst);	/* F2 */
 	for (i = 0; i < count; i++) {
-		struct channel *channel = channel_at(memory, i);
+		struct channel *channel = channel_at(rings, i);
 
 		/* Only this thread clears it; it is set again if messages are still unanswered. */
 		if (channel && atomic_exchange(&channel->producer.awaited, false))
@@ -451,46 +467,46 @@ static void channel_begin(struct channel *channel, struct channel_side *ours,
 	producer->theirs = theirs;
 	producer->put = producer->consumed = producer->routes = 0;
 	atomic_store_explicit(&producer->woken, 0, memory_order_relaxed);
-	atomic_store_explicit(&producer->told, 0, memory_order_relaxed);
-	atomic_store_explicit(&producer->settled, 0, memory_order_relaxed);
+	atomic_store_explicit(&producer->sent, 0, memory_order_relaxed);
+	atomic_store_explicit(&producer->completed, 0, memory_order_relaxed);
 	atomic_store_explicit(&producer->fetching, 0, memory_order_relaxed);
-	producer->has_heard = false;
+	producer->hint_valid = false;
 	atomic_store_explicit(&producer->awaited, false, memory_order_relaxed);
 	producer->data_put = producer->data_freed = 0;
 	producer->bell_fd = bell_fd;
 	channel->consumer.half = theirs;
 	channel->consumer.ours = ours;
 	channel->consumer.taken = 0;
-	channel->consumer.heard = channel->consumer.refused = false;
+	channel->consumer.answers_to_signal = channel->consumer.refused = false;
 	atomic_store_explicit(&channel->consumer.held, false, memory_order_relaxed);
 	lock_release(&producer->lock);
 	atomic_store_explicit(&channel->open, true, memory_order_release);
 }
 
-static void raise_count(struct ring_link *memory, unsigned count)
+static void raise_count(struct ring_link *rings, unsigned count)
 {
-	unsigned before = atomic_load(&memory->count);
+	unsigned before = atomic_load(&rings->count);
 
-	while (before < count && !atomic_compare_exchange_weak(&memory->count, &before, count))
+	while (before < count && !atomic_compare_exchange_weak(&rings->count, &before, count))
 		;
 }
 
 int ring_add(struct link *link, unsigned number, struct channel_side *ours,
 	       const struct channel_side *theirs, int bell_fd)
 {
-	struct ring_link *memory = ring_of(link);
+	struct ring_link *rings = ring_of(link);
 	struct channel *channel;
 
-	assert(number < CHANNELS_MAX && !channel_at(memory, number));
-	channel = atomic_load(&memory->channel[number]);
+	assert(number < CHANNELS_MAX && !channel_at(rings, number));
+	channel = atomic_load(&rings->channel[number]);
 	if (!channel)
 		channel = channel_new(number);
 	if (!channel)
 		return ENOMEM;
 	channel_begin(channel, ours, theirs, bell_fd);
-	atomic_store_explicit(&memory->channel[number], channel, memory_order_release);
-	raise_count(memory, number + 1);
-	atomic_fetch_add(&memory->open, 1);
+	atomic_store_explicit(&rings->channel[number], channel, memory_order_release);
+	raise_count(rings, number + 1);
+	atomic_fetch_add(&rings->open, 1);
 	return 0;
 }
 
@@ -504,6 +520,9 @@ void ring_remove(struct link *link, unsigned number)
 	atomic_store_explicit(&channel->open, false, memory_order_release);
 	atomic_fetch_sub(&ring_of(link)->open, 1);
 	lock_release(&channel->producer.lock);
+	/* Each is a send() that does not block. */
+	while (atomic_load_explicit(&channel->producer.ringing, memory_order_acquire))
+		thread_sleep_ns(RINGING_STEP_NS);
 }
 
 static unsigned ring_event_fds(struct link *link, int *fds, unsigned max)
@@ -513,21 +532,21 @@ static unsigned ring_event_fds(struct link *link, int *fds, unsigned max)
 
 static void ring_close(struct link *link)
 {
-	struct ring_link *memory = ring_of(link);
+	struct ring_link *rings = ring_of(link);
 	unsigned i;
 
 	for (i = 0; i < CHANNELS_MAX; i++) {
-		struct channel *channel = atomic_load(&memory->channel[i]);
+		struct channel *channel = atomic_load(&rings->channel[i]);
 
 		if (channel)
 			lock_destroy(&channel->producer.lock);
 		free(channel);
 	}
-	free(memory->small);
-	free(memory);
+	free(rings->small);
+	free(rings);
 }
 
-static const struct link_ops memory_ops = {
+static const struct link_ops ring_link_ops = {
 	.close = ring_close,
 	.prepare = ring_prepare,
 	.send = ring_send_datagram,
@@ -537,19 +556,20 @@ static const struct link_ops memory_ops = {
 
 int ring_open(struct link **link, struct counters *counters, channel_wake_fn *wake)
 {
-	struct ring_link *memory = fail_now(FAIL_ALLOCATE) ? NULL : calloc(1, sizeof(*memory));
+	struct ring_link *rings = fail_now(FAIL_ALLOCATE) ? NULL : calloc(1, sizeof(*rings));
 
-	if (!memory)
+	if (!rings)
 		return ENOMEM;
-	memory->small = fail_now(FAIL_ALLOCATE) ? NULL :
-			aligned_alloc(LINE, RECEIVE_MAX * sizeof(*memory->small));
-	if (!memory->small) {
-		free(memory);
+	rings->small = fail_now(FAIL_ALLOCATE)
+			       ? NULL
+			       : aligned_alloc(LINE, RECEIVE_MAX * sizeof(*rings->small));
+	if (!rings->small) {
+		free(rings);
 		return ENOMEM;
 	}
-	memory->link.ops = &memory_ops;
-	memory->counters = counters;
-	memory->wake = wake;
-	*link = &memory->link;
+	rings->link.ops = &ring_link_ops;
+	rings->counters = counters;
+	rings->wake = wake;
+	*link = &rings->link;
 	return 0;
 }

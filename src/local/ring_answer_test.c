@@ -15,85 +15,85 @@
 static void a_sleeper_is_rung_for_a_message_once(void **state)
 {
 	ring_sleep(there);
-	tell(1, 1);
-	tell(1, 2);
+	send_message(1, 1);
+	send_message(1, 2);
 	assert_int_equal(rung[1], 1);
 	ring_awake(there);
-	tell(1, 3);
+	send_message(1, 3);
 	assert_int_equal(rung[1], 1);
 	assert_int_equal(rung[0], 0);
 }
 
 static void who_does_not_wait_for_answers_sleeps_on(void **state)
 {
-	tell(1, 1);
+	send_message(1, 1);
 	ring_sleep(here);
-	hear(1, 1, false);
+	receive_message(1, 1, false);
 	assert_int_equal(rung[0], 0);
 	assert_true(ring_any_answer(here));
 	/* And messages to it wake it. */
-	assert_int_equal(try_tell(there, channel_there, 1, 9), 0);
+	assert_int_equal(try_send_message(there, channel_there, 1, 9), 0);
 	assert_int_equal(rung[0], 1);
 }
 
 static void who_waits_for_answers_is_rung_once(void **state)
 {
-	tell(1, 1);
-	tell(1, 2);
+	send_message(1, 1);
+	send_message(1, 2);
 	assert_false(ring_await_answers(here, channel_here));
-	hear(1, 1, false);
+	receive_message(1, 1, false);
 	assert_int_equal(rung[0], 0);	/* awake still */
-	settle(1, false);
+	take_answer(1, false);
 	ring_sleep(here);
-	hear(1, 2, false);
+	receive_message(1, 2, false);
 	assert_int_equal(rung[0], 1);
-	tell(1, 3);
-	hear(1, 3, false);
+	send_message(1, 3);
+	receive_message(1, 3, false);
 	assert_int_equal(rung[0], 1);	/* and has been woken */
 }
 
 static void who_comes_to_wait_for_answers_asleep_is_rung_too(void **state)
 {
-	tell(1, 1);
+	send_message(1, 1);
 	ring_sleep(here);
 	assert_false(ring_await_answers(here, channel_here));
-	hear(1, 1, false);
+	receive_message(1, 1, false);
 	assert_int_equal(rung[0], 1);
 }
 
 /* The answer came between sending and waiting: no bell will ring. */
-static void who_waits_too_late_is_told_so(void **state)
+static void a_thread_that_waits_too_late_learns_so(void **state)
 {
-	tell(1, 1);
+	send_message(1, 1);
 	ring_sleep(here);
-	hear(1, 1, false);
+	receive_message(1, 1, false);
 	assert_int_equal(rung[0], 0);
 	assert_true(ring_await_answers(here, channel_here));
 }
 
 static void who_falls_asleep_too_late_finds_the_answer(void **state)
 {
-	tell(1, 1);
+	send_message(1, 1);
 	assert_false(ring_await_answers(here, channel_here));
-	hear(1, 1, false);
+	receive_message(1, 1, false);
 	ring_sleep(here);
 	assert_true(ring_any_answer(here));
 }
 
-/* Nothing was told, or all is settled: waiting has no effect, also on a later sleep. */
+/* Nothing was sent, or everything is answered: waiting has no effect, also on a later sleep. */
 static void who_has_nothing_to_wait_for_sleeps_on(void **state)
 {
 	ring_sleep(here);
 	assert_false(ring_await_answers(here, channel_here));
-	tell(1, 1);
-	hear(1, 1, false);
+	send_message(1, 1);
+	receive_message(1, 1, false);
 	assert_int_equal(rung[0], 0);
 	ring_awake(here);
-	settle(1, false);
+	take_answer(1, false);
 	assert_false(ring_await_answers(here, channel_here));
 	ring_sleep(here);
-	tell(1, 2);
-	hear(1, 2, false);
+	send_message(1, 2);
+	receive_message(1, 2, false);
 	assert_int_equal(rung[0], 0);
 	assert_false(ring_await_answers(here, channel_here + 1));
 }
@@ -101,12 +101,12 @@ static void who_has_nothing_to_wait_for_sleeps_on(void **state)
 /* The sender may sleep for something else, but has to send it another way, and soon. */
 static void a_refusal_wakes_who_does_not_wait_for_answers(void **state)
 {
-	tell(1, 1);
-	tell(1, 2);
+	send_message(1, 1);
+	send_message(1, 2);
 	ring_sleep(here);
-	hear(1, 1, false);
+	receive_message(1, 1, false);
 	assert_int_equal(rung[0], 0);
-	hear(1, 2, true);
+	receive_message(1, 2, true);
 	assert_int_equal(rung[0], 1);
 }
 
@@ -116,7 +116,7 @@ static void several_messages_are_answered_by_one_ring(void **state)
 	uint32_t i;
 
 	for (i = 0; i < 10; i++)
-		tell(1, i);
+		send_message(1, i);
 	ring_await_answers(here, channel_here);
 	ring_sleep(here);
 	for (i = 0; i < 10; i++) {
@@ -126,7 +126,7 @@ static void several_messages_are_answered_by_one_ring(void **state)
 	assert_false(ring_bells_are_due(there));
 	ring_notify_answers(there);
 	assert_true(ring_bells_are_due(there));
-	ring_ring_bells(there);
+	ring_wake_peers(there);
 	assert_int_equal(rung[0], 1);
 	ring_sleep(here);
 	ring_notify_answers(there);	/* of nothing new */
@@ -135,7 +135,7 @@ static void several_messages_are_answered_by_one_ring(void **state)
 
 /* ---- bells ---- */
 
-static void tell_quietly(uint32_t number)
+static void send_quietly(uint32_t number)
 {
 	struct ring_room room;
 
@@ -144,22 +144,22 @@ static void tell_quietly(uint32_t number)
 	ring_send_end(here, &room, number + 1);
 }
 
-/* To tell is no system call: under the lock of a QP nothing is rung. */
+/* Sending is no system call: under the lock of a QP no bell is rung. */
 static void a_bell_is_noted_and_rung_when_the_caller_says(void **state)
 {
-	tell_quietly(1);
+	send_quietly(1);
 	assert_false(ring_bells_are_due(here));	/* no process sleeps */
 	ring_sleep(there);
-	tell_quietly(2);
+	send_quietly(2);
 	assert_true(ring_bells_are_due(here));
 	assert_false(ring_bells_are_due(there));
 	assert_int_equal(rung[1], 0);
-	tell_quietly(3);
-	ring_ring_bells(here);
+	send_quietly(3);
+	ring_wake_peers(here);
 	assert_int_equal(rung[1], 1);
 	assert_false(ring_bells_are_due(here));
-	ring_ring_bells(here);
-	tell_quietly(4);
+	ring_wake_peers(here);
+	send_quietly(4);
 	assert_false(ring_bells_are_due(here));
 	assert_int_equal(rung[1], 1);
 	assert_int_equal(rung[0], 0);
@@ -173,45 +173,45 @@ static void each_sleep_has_one_bell(void **state)
 	atomic_store(&side[1]->asleep, UINT32_MAX - 19 * (1u << ASLEEP_BITS) - ASLEEP_MASK);
 	for (i = 0; i < 40; i++) {
 		ring_sleep(there);
-		tell(1, i);
-		tell(1, i);
+		send_message(1, i);
+		send_message(1, i);
 		assert_int_equal(send_one(here, channel_here, 20, i), 0);
 		assert_int_equal(rung[1], i + 1);
 		ring_awake(there);
-		tell(1, i);
+		send_message(1, i);
 		assert_int_equal(rung[1], i + 1);
 	}
 	/* Falling asleep again without having been awake begins another sleep. */
 	ring_sleep(there);
-	tell(1, i);
+	send_message(1, i);
 	ring_sleep(there);
-	tell(1, i);
+	send_message(1, i);
 	assert_int_equal(rung[1], i + 2);
 }
 
 static void who_comes_to_wait_for_answers_is_rung_although_it_was(void **state)
 {
-	tell(1, 1);
-	tell(1, 2);
+	send_message(1, 1);
+	send_message(1, 2);
 	ring_sleep(here);
-	assert_int_equal(try_tell(there, channel_there, 1, 9), 0);
+	assert_int_equal(try_send_message(there, channel_there, 1, 9), 0);
 	assert_int_equal(rung[0], 1);
 	assert_false(ring_await_answers(here, channel_here));
-	hear(1, 1, false);
+	receive_message(1, 1, false);
 	assert_int_equal(rung[0], 2);
 	/* The same sleep: no second bell. */
-	hear(1, 2, false);
-	assert_int_equal(try_tell(there, channel_there, 1, 9), 0);
+	receive_message(1, 2, false);
+	assert_int_equal(try_send_message(there, channel_there, 1, 9), 0);
 	assert_int_equal(rung[0], 2);
 }
 
 static void a_bell_of_a_channel_that_is_gone_is_not_rung(void **state)
 {
 	ring_sleep(there);
-	tell_quietly(1);
+	send_quietly(1);
 	assert_true(ring_bells_are_due(here));
 	ring_remove(here, channel_here);
-	ring_ring_bells(here);
+	ring_wake_peers(here);
 	assert_int_equal(rung[1], 0);
 	assert_false(ring_bells_are_due(here));
 }
@@ -294,28 +294,33 @@ static uint32_t hear_garbage(void)
 		sum += sum_of(message.data, message.bytes);
 		ring_finish(here, &message, n & 1);
 		ring_notify_answers(here);
-		ring_ring_bells(here);
+		ring_wake_peers(here);
 	}
 	return sum;
 }
 
-/* What we tell is settled once, in order, whatever is said of it; what we hear lies within. */
+/*
+ * Whatever the peer claims, messages complete once and in order, and received data lies inside the
+ * ring.
+ */
 static void garbage_stays_within_bounds(void **state)
 {
-	struct ring_link *memory = ring_of(here);
-	uint32_t told = 0, settled = 0, sum = 0, round, n;
+	struct ring_link *rings = ring_of(here);
+	uint32_t sent = 0, completed = 0, sum = 0, round, n;
 	struct ring_answer answered;
 	struct datagram in[16];
 	uint64_t random = 99;
 
 	for (round = 0; round < 60000; round++) {
-		uint32_t next = memory->channel[channel_here]->consumer.taken;
+		uint32_t next = rings->channel[channel_here]->consumer.taken;
 
 		scribble(&random, next);
 		if (round % 3 == 0)
-			told += !try_tell(here, channel_here, random_word(&random) % 300, told);
+			sent += !try_send_message(here, channel_here, random_word(&random) % 300,
+						  sent);
 		if (round % 4 == 0)
-			(void)try_tell(there, channel_there, random_word(&random) % 70000, round);
+			(void)try_send_message(there, channel_there, random_word(&random) % 70000,
+					       round);
 		if (round % 5 == 0)
 			(void)send_one(there, channel_there, 16 + random_word(&random) % 200,
 				       round);
@@ -324,20 +329,20 @@ static void garbage_stays_within_bounds(void **state)
 		while (n--)
 			sum += sum_of(in[n].data, in[n].bytes);
 		while (test_random(&random) % 8 && ring_take_answer(here, channel_here, &answered))
-			assert_int_equal(answered.owner, ++settled);
-		assert_true(settled <= told);
+			assert_int_equal(answered.owner, ++completed);
+		assert_true(completed <= sent);
 	}
 	ring_remove(here, channel_here);
 	while (ring_take_answer_lost(here, channel_here, &answered))
-		assert_int_equal(answered.owner, ++settled);
-	assert_int_equal(settled, told);
-	assert_true(told > 1000 && sum != 1);
+		assert_int_equal(answered.owner, ++completed);
+	assert_int_equal(completed, sent);
+	assert_true(sent > 1000 && sum != 1);
 	assert_true(counter_get(&counters, COUNTER_RX_MALFORMED) > 100);
 }
 
 /* ---- threads ---- */
 
-#define TELLERS		2u
+#define SENDERS 2u
 #define RACE_COUNT	30000u
 #define RACE_SENDS	10000u
 
@@ -348,7 +353,7 @@ static size_t race_size(uint32_t number)
 
 static void *tell_race(void *argument)
 {
-	uint32_t teller = *(uint32_t *)argument, i;
+	uint32_t sender = *(uint32_t *)argument, i;
 	struct ring_room room;
 
 	for (i = 0; i < RACE_COUNT; i++) {
@@ -362,9 +367,9 @@ static void *tell_race(void *argument)
 				sched_yield();
 		}
 		fill(room.data, bytes, i);
-		room.head[0] = teller;
+		room.head[0] = sender;
 		room.head[1] = i;
-		ring_send_end(here, &room, 1 + teller + TELLERS * i);
+		ring_send_end(here, &room, 1 + sender + SENDERS * i);
 	}
 	return NULL;
 }
@@ -382,18 +387,18 @@ static void *send_race(void *argument)
 /* It answers, and by messages too: so that what they say of ours is read. */
 static void *hear_race(void *argument)
 {
-	uint32_t next[TELLERS] = { 0 }, total = 0, received = 0, back = 0;
+	uint32_t next[SENDERS] = {0}, total = 0, received = 0, back = 0;
 	struct ring_answer answered;
 	struct ring_message message;
 	static uint8_t data[4096];
 
-	while (total < TELLERS * RACE_COUNT || received < RACE_SENDS) {
+	while (total < SENDERS * RACE_COUNT || received < RACE_SENDS) {
 		bool found = receive(16, &received, mixed_size) > 0;
 
 		while (ring_peek(there, &message)) {
 			uint32_t from = message.head[0], number = message.head[1];
 
-			assert_in_range(from, 0, TELLERS - 1);
+			assert_in_range(from, 0, SENDERS - 1);
 			assert_int_equal(number, next[from]++);
 			assert_int_equal(message.bytes, race_size(number));
 			fill(data, message.bytes, number);
@@ -401,7 +406,7 @@ static void *hear_race(void *argument)
 			ring_finish(there, &message, is_refused(number + from));
 			if (++total % 7 == 0)
 				ring_notify_answers(there);
-			if (total % 64 == 0 && !try_tell(there, channel_there, 4, back))
+			if (total % 64 == 0 && !try_send_message(there, channel_there, 4, back))
 				back++;
 			found = true;
 		}
@@ -414,40 +419,40 @@ static void *hear_race(void *argument)
 	return NULL;
 }
 
-static void racing_tellers_get_their_answers(void **state)
+static void racing_senders_get_their_answers(void **state)
 {
-	uint32_t settled[TELLERS] = { 0 }, teller[TELLERS], total = 0, i;
-	pthread_t thread[TELLERS + 2];
+	uint32_t completed[SENDERS] = {0}, sender[SENDERS], total = 0, i;
+	pthread_t thread[SENDERS + 2];
 	struct ring_answer answered;
 	struct ring_message message;
 
-	for (i = 0; i < TELLERS; i++) {
-		teller[i] = i;
-		assert_int_equal(pthread_create(&thread[i], NULL, tell_race, &teller[i]), 0);
+	for (i = 0; i < SENDERS; i++) {
+		sender[i] = i;
+		assert_int_equal(pthread_create(&thread[i], NULL, tell_race, &sender[i]), 0);
 	}
-	assert_int_equal(pthread_create(&thread[TELLERS], NULL, send_race, NULL), 0);
-	assert_int_equal(pthread_create(&thread[TELLERS + 1], NULL, hear_race, NULL), 0);
-	while (total < TELLERS * RACE_COUNT) {
+	assert_int_equal(pthread_create(&thread[SENDERS], NULL, send_race, NULL), 0);
+	assert_int_equal(pthread_create(&thread[SENDERS + 1], NULL, hear_race, NULL), 0);
+	while (total < SENDERS * RACE_COUNT) {
 		uint32_t before = total;
 
 		while (ring_peek(here, &message))
 			answer(here, &message, false);
 		while (ring_take_answer(here, channel_here, &answered)) {
-			uint32_t from = (answered.owner - 1) % TELLERS,
-				 number = (answered.owner - 1) / TELLERS;
+			uint32_t from = (answered.owner - 1) % SENDERS,
+				 number = (answered.owner - 1) / SENDERS;
 
-			assert_int_equal(number, settled[from]++);
+			assert_int_equal(number, completed[from]++);
 			assert_int_equal(answered.refused, is_refused(number + from));
 			total++;
 		}
 		if (total == before)
 			sched_yield();
 	}
-	for (i = 0; i < TELLERS + 2; i++)
+	for (i = 0; i < SENDERS + 2; i++)
 		pthread_join(thread[i], NULL);
 	while (ring_peek(here, &message))
 		answer(here, &message, false);
-	settle_nothing();
+	expect_no_answer();
 }
 
 /* ---- threads that sleep ---- */
@@ -478,7 +483,7 @@ static bool sleep_on(sem_t *sem, unsigned limit_s)
 	return true;
 }
 
-/* The process there: sleeps until something comes, hears it, answers. */
+/* The process there: sleeps until something comes, receives it, answers. */
 static void *hear_asleep(void *argument)
 {
 	struct ring_message message;
@@ -493,7 +498,7 @@ static void *hear_asleep(void *argument)
 			ring_finish(there, &message, false);
 		}
 		ring_notify_answers(there);
-		ring_ring_bells(there);
+		ring_wake_peers(there);
 		ring_sleep(there);
 		atomic_thread_fence(memory_order_seq_cst);
 		if (!ring_pending(there) && !atomic_load(&finished) && !sleep_on(&told_bell, 20))
@@ -523,7 +528,7 @@ static void *settle_asleep(void *argument)
 	return NULL;
 }
 
-/* Another thread, which arms a CQ of its own at about the time when a message is told. */
+/* Another thread, which arms a CQ of its own at about the time when a message is sent. */
 static void *await_asleep(void *argument)
 {
 	uint32_t seen = 0;
@@ -553,7 +558,7 @@ static void nobody_waits_for_an_answer_that_has_come(void **state)
 		assert_int_equal(pthread_create(&thread[i], NULL, run[i], NULL), 0);
 	for (i = 0; i < SLEEPS; i++) {
 		atomic_store(&rounds, i + 1);
-		tell(i % 40, i);
+		send_message(i % 40, i);
 		if (ring_await_answers(here, channel_here))
 			sem_post(&bell);
 		while (atomic_load(&answers) <= i)
@@ -574,7 +579,7 @@ int main(void)
 		TEST(who_does_not_wait_for_answers_sleeps_on),
 		TEST(who_waits_for_answers_is_rung_once),
 		TEST(who_comes_to_wait_for_answers_asleep_is_rung_too),
-		TEST(who_waits_too_late_is_told_so),
+		TEST(a_thread_that_waits_too_late_learns_so),
 		TEST(who_falls_asleep_too_late_finds_the_answer),
 		TEST(who_has_nothing_to_wait_for_sleeps_on),
 		TEST(a_refusal_wakes_who_does_not_wait_for_answers),
@@ -584,7 +589,7 @@ int main(void)
 		TEST(who_comes_to_wait_for_answers_is_rung_although_it_was),
 		TEST(a_bell_of_a_channel_that_is_gone_is_not_rung),
 		TEST(garbage_stays_within_bounds),
-		TEST(racing_tellers_get_their_answers),
+		TEST(racing_senders_get_their_answers),
 		TEST(nobody_waits_for_an_answer_that_has_come),
 	};
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The memory link: two of them on the same two sides, as two processes would have. Order and
- * content, full rings, sleeping, a peer that writes garbage, removal, all channels there can be, and a
- * race of threads.
+ * content, full rings, sleeping, a peer that writes garbage, removal, all channels there can be,
+ * and a race of threads.
  */
 #include "local/ring_test.h"
 
@@ -210,7 +210,7 @@ static unsigned do_anything(struct link *link, unsigned channel, uint64_t *rando
 
 	switch (test_random(random) % 8) {
 	case 0:
-		return try_tell(link, channel, test_random(random) % 3000, 1) == 0;
+		return try_send_message(link, channel, test_random(random) % 3000, 1) == 0;
 	case 1:
 		return send_one(link, channel, 16 + test_random(random) % 3000, 1) == 0;
 	case 2:
@@ -260,6 +260,49 @@ static void neither_process_writes_the_side_of_the_other(void **state)
 	shared_side_free(&theirs);
 }
 
+/* ---- a bell while its channel is removed ---- */
+
+static struct link *ringer;
+static _Atomic bool bell_begun, bell_ended, lock_was_free;
+
+/* Slow, until ring_remove() has had time to return too early. */
+static void ring_slowly(int bell_fd) UNCHECKED_LOCKS
+{
+	struct channel *channel = channel_at(ring_of(ringer), 0);
+	struct timespec while_removing = { .tv_nsec = 5000000 };
+
+	if (lock_try(&channel->producer.lock)) {
+		atomic_store(&lock_was_free, true);
+		lock_release(&channel->producer.lock);
+	}
+	atomic_store(&bell_begun, true);
+	nanosleep(&while_removing, NULL);
+	atomic_store(&bell_ended, true);
+}
+
+static void *ring_in_a_thread(void *argument)
+{
+	ring_wake_peers(ringer);
+	return NULL;
+}
+
+static void a_bell_is_rung_without_the_lock_of_the_producer(void **state)
+{
+	pthread_t thread;
+
+	assert_int_equal(ring_open(&ringer, &counters, ring_slowly), 0);
+	assert_int_equal(ring_add(ringer, 0, side[0], side[1], 1), 0);
+	atomic_store(&ring_of(ringer)->bells[0], 1);
+	assert_int_equal(pthread_create(&thread, NULL, ring_in_a_thread, NULL), 0);
+	while (!atomic_load(&bell_begun))
+		sched_yield();
+	ring_remove(ringer, 0);
+	assert_true(atomic_load(&bell_ended));
+	assert_true(atomic_load(&lock_was_free));
+	pthread_join(thread, NULL);
+	ringer->ops->close(ringer);
+}
+
 /* ---- as many peers as there may be ---- */
 
 static _Atomic unsigned rung_of[CHANNELS_MAX];
@@ -286,9 +329,9 @@ static void open_all(struct link **one, struct link **other, struct channel_side
 }
 
 /* Of each a message and a datagram. */
-static void hear_from_all(struct link *link)
+static void receive_from_all(struct link *link)
 {
-	bool heard[CHANNELS_MAX] = { false }, came[CHANNELS_MAX] = { false };
+	bool received[CHANNELS_MAX] = {false}, came[CHANNELS_MAX] = {false};
 	struct ring_message message;
 	struct datagram in[16];
 	unsigned n, i, total = 0;
@@ -296,8 +339,8 @@ static void hear_from_all(struct link *link)
 	for (i = 0; i < CHANNELS_MAX; i++) {
 		assert_true(ring_peek(link, &message));
 		expect_content(&message, 5, message.channel);
-		assert_false(heard[message.channel]);
-		heard[message.channel] = true;
+		assert_false(received[message.channel]);
+		received[message.channel] = true;
 		ring_finish(link, &message, message.channel % 3 == 0);
 	}
 	ring_notify_answers(link);
@@ -335,13 +378,13 @@ static void all_channels_work_at_once(void **state)
 		ring_send_end(one, &room, i + 1);
 		assert_int_equal(rung_of[i], 0);
 	}
-	ring_ring_bells(one);
+	ring_wake_peers(one);
 	for (i = 0; i < CHANNELS_MAX; i++) {
 		assert_int_equal(rung_of[i], 1);
 		assert_int_equal(send_one(one, i, 200, i), 0);
 		assert_int_equal(rung_of[i], 1);
 	}
-	hear_from_all(other);
+	receive_from_all(other);
 	for (i = 0; i < CHANNELS_MAX; i++) {
 		assert_true(ring_take_answer(one, i, &answered));
 		assert_int_equal(answered.owner, i + 1);
@@ -438,6 +481,7 @@ int main(void)
 		TEST(garbage_stays_within_bounds),
 		TEST(data_that_would_end_behind_the_ring_is_none),
 		TEST(neither_process_writes_the_side_of_the_other),
+		TEST(a_bell_is_rung_without_the_lock_of_the_producer),
 		TEST(all_channels_work_at_once),
 		TEST(racing_senders_keep_their_own_order),
 	};

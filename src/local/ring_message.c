@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Messages through the channels of the memory link (ring.h; the order of reads and writes:
+ * Messages through the rings of a channel (ring.h; the order of reads and writes:
  * ring_internal.h).
  *
- *	cells of a half:   ... | settled ... | consumed ... | put
- *	                         answered      told
+ *	cells of a half:  ... | completed ... | consumed ... | put
+ *	                        answered        sent
  *
- * The consumption of a message is its answer; a bit for its cell, written before, tells whether it
- * was refused. The producer reads both, in the order of cells, before the cell is used again.
+ * The consumption of a message is its answer; a bit for its cell, written before, says whether it
+ * was refused. The producer reads both, in the order of cells, before it reuses the cell.
  */
 #include "local/ring_internal.h"
 
@@ -31,9 +31,9 @@ unsigned ring_reach(const struct link *link, unsigned number)
 
 #define AHEAD 4u	/* cells and lines of data */
 #define FETCHING_MAX (UINT64_C(4) << 20)	/* bytes, unless it is a single message */
-#define ROW 16u		/* messages of a peer before another one has a turn */
+#define ROW 16u				/* messages of one peer before the next one has a turn */
 
-/* ---- telling ---- */
+/* ---- sending ---- */
 
 /*
  * Cache lines that the peer read last come back slowly, and a locked instruction waits for each: so
@@ -92,16 +92,16 @@ bool ring_may_fetch(const struct link *link, unsigned number, uint32_t bytes)
 	return !fetching || fetching + bytes <= FETCHING_MAX;
 }
 
-/* If all messages before this cell are settled, skip the datagrams there. */
-static void note_told(struct producer *producer, uint32_t owner) REQUIRES(producer->lock)
+/* If all messages before this cell are completed, skip the datagrams between. */
+static void producer_note_sent(struct producer *producer, uint32_t owner) REQUIRES(producer->lock)
 {
 	uint32_t number = producer->put;
 
 	producer->owner[number % CHANNEL_CELLS] = owner;
-	if (atomic_load_explicit(&producer->settled, memory_order_acquire) ==	/* A7 */
-	    atomic_load_explicit(&producer->told, memory_order_relaxed))
-		atomic_store_explicit(&producer->settled, number, memory_order_relaxed);
-	atomic_store_explicit(&producer->told, number + 1, memory_order_release);	/* R8 */
+	if (atomic_load_explicit(&producer->completed, memory_order_acquire) ==	/* A7 */
+	    atomic_load_explicit(&producer->sent, memory_order_relaxed))
+		atomic_store_explicit(&producer->completed, number, memory_order_relaxed);
+	atomic_store_explicit(&producer->sent, number + 1, memory_order_release);	/* R8 */
 }
 
 void ring_send_end(struct link *link, struct ring_room *room, uint32_t owner)
@@ -116,7 +116,7 @@ void ring_send_end(struct link *link, struct ring_room *room, uint32_t owner)
 	producer->fetched[room->number % CHANNEL_CELLS] = room->fetched;
 	if (room->fetched)
 		atomic_fetch_add_explicit(&producer->fetching, room->fetched, memory_order_relaxed);
-	note_told(&room->channel->producer, owner);
+	producer_note_sent(&room->channel->producer, owner);
 	producer_put(&room->channel->producer, cell, room->data_end);
 	producer_wake(ring_of(link), room->channel);
 	lock_release(&room->channel->producer.lock);
@@ -127,7 +127,7 @@ void ring_send_cancel(struct ring_room *room) RELEASES(room->channel->producer.l
 	lock_release(&room->channel->producer.lock);
 }
 
-/* ---- hearing ---- */
+/* ---- receiving ---- */
 
 /* False: the content of the cell is invalid. */
 static bool read_message(struct channel *channel, struct ring_message *message)
@@ -148,12 +148,14 @@ static bool read_message(struct channel *channel, struct ring_message *message)
 			return false;
 		message->data = channel->consumer.half->data + offset;
 		__builtin_prefetch(message->data);
-		if (message->bytes <= LINE)	/* and what is likely to be the next one's */
+		if (message->bytes <= LINE)	/* and, likely, the next one's */
 			__builtin_prefetch(message->data + LINE);
 	}
-	/* The peer's count of taken cells may be an answer already, which saves a look. */
-	channel->producer.heard = *(const volatile uint32_t *)&cell->taken;
-	channel->producer.has_heard = true;
+	/*
+	 * The peer's count of taken cells may answer our messages without a load of its @consumed.
+	 */
+	channel->producer.consumed_hint = *(const volatile uint32_t *)&cell->taken;
+	channel->producer.hint_valid = true;
 	return true;
 }
 
@@ -192,32 +194,32 @@ uint32_t ring_progress(const struct link *link, unsigned number)
 
 bool ring_peek(struct link *link, struct ring_message *message)
 {
-	struct ring_link *memory = ring_of(link);
-	unsigned count = atomic_load_explicit(&memory->count, memory_order_acquire), i;
+	struct ring_link *rings = ring_of(link);
+	unsigned count = atomic_load_explicit(&rings->count, memory_order_acquire), i;
 
-	if (memory->row >= ROW) {
-		memory->row = 0;
-		memory->next++;
+	if (rings->row >= ROW) {
+		rings->row = 0;
+		rings->next++;
 	}
 	for (i = 0; i < count; i++) {
 		struct channel *channel;
 
-		message->channel = memory->next < count ? memory->next : 0;
-		channel = channel_at(memory, message->channel);
-		while (channel && memory->row < ROW && cell_is_ready(&channel->consumer) &&
+		message->channel = rings->next < count ? rings->next : 0;
+		channel = channel_at(rings, message->channel);
+		while (channel && rings->row < ROW && cell_is_ready(&channel->consumer) &&
 		       cell_is_message(next_cell(&channel->consumer))) {
-			if (memory->given_count)
-				ring_release_given(memory);
-			memory->row++;
+			if (rings->given_count)
+				ring_release_given(rings);
+			rings->row++;
 			if (read_message(channel, message)) {
-				memory->next = message->channel;
+				rings->next = message->channel;
 				return true;
 			}
-			counter_add(memory->counters, COUNTER_RX_MALFORMED, 1);
+			counter_add(rings->counters, COUNTER_RX_MALFORMED, 1);
 			ring_finish(link, message, true);
 		}
-		memory->next = message->channel + 1;
-		memory->row = 0;
+		rings->next = message->channel + 1;
+		rings->row = 0;
 	}
 	return false;
 }
@@ -228,7 +230,7 @@ static void set_refused(struct channel_side *half, uint32_t number, bool refused
 	uint64_t bits = atomic_load_explicit(word, memory_order_relaxed);
 	uint64_t bit = UINT64_C(1) << number % 64;
 
-	/* Only we write there, and seldom, so that the line stays with its reader. */
+	/* Stored seldom, so that the line stays with its reader; no other thread stores. */
 	if (!(bits & bit) == refused)
 		atomic_store_explicit(word, bits ^ bit, memory_order_relaxed);
 }
@@ -247,66 +249,68 @@ void ring_finish(struct link *link, const struct ring_message *message, bool ref
 	set_refused(consumer->ours, taken, refused);
 	atomic_store_explicit(&consumer->taken, taken + 1, memory_order_release);
 	atomic_store_explicit(&consumer->ours->consumed, taken + 1, memory_order_release);	/* R2 */
-	consumer->heard = true;
+	consumer->answers_to_signal = true;
 	consumer->refused |= refused;
 }
 
-/* A refused sender has to act, whether a thread waits for the answer or not. */
+/* A sender whose message was refused has to act even if no thread of it awaits the answer. */
 void ring_notify_answers(struct link *link)
 {
-	struct ring_link *memory = ring_of(link);
-	unsigned count = atomic_load_explicit(&memory->count, memory_order_acquire), i;
+	struct ring_link *rings = ring_of(link);
+	unsigned count = atomic_load_explicit(&rings->count, memory_order_acquire), i;
 
 	atomic_thread_fence(memory_order_seq_cst);	/* F5 */
 	for (i = 0; i < count; i++) {
-		struct channel *channel = channel_at(memory, i);
+		struct channel *channel = channel_at(rings, i);
 
-		if (!channel || !channel->consumer.heard)
+		if (!channel || !channel->consumer.answers_to_signal)
 			continue;
-		channel_note_bell(memory, channel,
+		channel_note_bell(rings, channel,
 				  channel->consumer.refused ? ASLEEP : ASLEEP_FOR_ANSWERS);
-		channel->consumer.heard = channel->consumer.refused = false;
+		channel->consumer.answers_to_signal = channel->consumer.refused = false;
 	}
 }
 
 /* ---- answers ---- */
 
 /*
- * Cells in [@settled, @told) that the peer claims to have consumed; 0 if the claim makes no sense.
+ * Cells in [@completed, @sent) that the peer claims to have consumed; 0 if the claim makes no
+ * sense.
  */
-static uint32_t count_consumed(uint32_t consumed, uint32_t settled, uint32_t told)
+static uint32_t count_consumed(uint32_t consumed, uint32_t completed, uint32_t sent)
 {
-	uint32_t n = consumed - settled;
+	uint32_t n = consumed - completed;
 
-	return n > CHANNEL_CELLS ? 0 : n > told - settled ? told - settled : n;
+	return n > CHANNEL_CELLS ? 0 : n > sent - completed ? sent - completed : n;
 }
 
 static uint32_t answers_of(const struct producer *producer)
 {
-	uint32_t told = atomic_load_explicit(&producer->told, memory_order_acquire);	/* A8 */
-	uint32_t settled = atomic_load_explicit(&producer->settled, memory_order_relaxed);
+	uint32_t sent = atomic_load_explicit(&producer->sent, memory_order_acquire);	/* A8 */
+	uint32_t completed = atomic_load_explicit(&producer->completed, memory_order_relaxed);
 
-	if (settled == told)
+	if (completed == sent)
 		return 0;
-	return count_consumed(atomic_load_explicit(&producer->theirs->consumed, memory_order_acquire),
-			      settled, told);	/* A2 */
+	return count_consumed(
+		atomic_load_explicit(&producer->theirs->consumed, memory_order_acquire), completed,
+		sent);	/* A2 */
 }
 
-/* The same for the receiving thread, which may have heard of some. */
+/* The same for the receiving thread, which may have a hint. */
 static bool has_answer(struct producer *producer)
 {
-	uint32_t told = atomic_load_explicit(&producer->told, memory_order_acquire);	/* A8 */
-	uint32_t settled = atomic_load_explicit(&producer->settled, memory_order_relaxed);
+	uint32_t sent = atomic_load_explicit(&producer->sent, memory_order_acquire);	/* A8 */
+	uint32_t completed = atomic_load_explicit(&producer->completed, memory_order_relaxed);
 
-	if (producer->has_heard && count_consumed(producer->heard, settled, told))
+	if (producer->hint_valid && count_consumed(producer->consumed_hint, completed, sent))
 		return true;
-	producer->has_heard = false;
+	producer->hint_valid = false;
 	return answers_of(producer) > 0;
 }
 
 static void ring_message_take_answer(struct producer *producer, struct ring_answer *answer)
 {
-	uint32_t number = atomic_load_explicit(&producer->settled, memory_order_relaxed);
+	uint32_t number = atomic_load_explicit(&producer->completed, memory_order_relaxed);
 	uint64_t bits = atomic_load_explicit(&producer->theirs->refused[number % CHANNEL_CELLS / 64],
 					     memory_order_relaxed);
 
@@ -316,7 +320,7 @@ static void ring_message_take_answer(struct producer *producer, struct ring_answ
 	if (answer->owner && producer->fetched[number % CHANNEL_CELLS])
 		atomic_fetch_sub_explicit(&producer->fetching, producer->fetched[number % CHANNEL_CELLS],
 					  memory_order_relaxed);
-	atomic_store_explicit(&producer->settled, number + 1, memory_order_release);	/* R7 */
+	atomic_store_explicit(&producer->completed, number + 1, memory_order_release);	/* R7 */
 }
 
 bool ring_take_answer(struct link *link, unsigned number, struct ring_answer *answer)
@@ -333,12 +337,13 @@ bool ring_take_answer(struct link *link, unsigned number, struct ring_answer *an
 
 bool ring_take_answer_lost(struct link *link, unsigned number, struct ring_answer *answer)
 {
-	/* Also of a channel that was removed. */
+	/* channel_at() does not give a removed channel. */
 	struct channel *channel = atomic_load(&ring_of(link)->channel[number]);
 	struct producer *producer = channel ? &channel->producer : NULL;
 
-	while (producer && atomic_load_explicit(&producer->told, memory_order_acquire) !=
-			   atomic_load_explicit(&producer->settled, memory_order_relaxed)) {
+	while (producer &&
+	       atomic_load_explicit(&producer->sent, memory_order_acquire) !=
+		       atomic_load_explicit(&producer->completed, memory_order_relaxed)) {
 		ring_message_take_answer(producer, answer);
 		answer->refused = true;
 		if (answer->owner)
@@ -378,14 +383,15 @@ bool ring_await_answers(struct link *link, unsigned number)
 	if (!channel)
 		return false;
 	/*
-	 * A thread that tells from now on sees what the caller armed, or its message is seen here.
+	 * A thread that sends afterwards sees the CQ that the caller armed, or its message is seen
+	 * here.
 	 */
-	atomic_thread_fence(memory_order_seq_cst);
-	if (atomic_load_explicit(&channel->producer.told, memory_order_relaxed) ==
-	    atomic_load_explicit(&channel->producer.settled, memory_order_relaxed))
+	atomic_thread_fence(memory_order_seq_cst);	/* F8 */
+	if (atomic_load_explicit(&channel->producer.sent, memory_order_relaxed) ==
+	    atomic_load_explicit(&channel->producer.completed, memory_order_relaxed))
 		return false;
 	atomic_store_explicit(&channel->producer.awaited, true, memory_order_relaxed);
-	atomic_thread_fence(memory_order_seq_cst);	/* with the exchange in ring_sleep() */
+	atomic_thread_fence(memory_order_seq_cst);	/* F9 */
 	asleep = &channel->consumer.ours->asleep;
 	was = atomic_load_explicit(asleep, memory_order_relaxed);
 	if ((was & ASLEEP_MASK) == AWAKE)

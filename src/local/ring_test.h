@@ -81,7 +81,8 @@ static inline void fill(uint8_t *data, size_t bytes, uint32_t number)
 }
 
 /* Bells that are due are rung at once. */
-static inline int try_tell(struct link *link, unsigned channel, size_t bytes, uint32_t number)
+static inline int try_send_message(struct link *link, unsigned channel, size_t bytes,
+				   uint32_t number)
 {
 	struct ring_room room;
 	int err = ring_send_begin(link, channel, bytes, &room);
@@ -93,13 +94,13 @@ static inline int try_tell(struct link *link, unsigned channel, size_t bytes, ui
 		room.head[i] = number * 100 + i;
 	fill(room.data, bytes, number);
 	ring_send_end(link, &room, number + 1);
-	ring_ring_bells(link);
+	ring_wake_peers(link);
 	return 0;
 }
 
-static inline void tell(size_t bytes, uint32_t number)
+static inline void send_message(size_t bytes, uint32_t number)
 {
-	assert_int_equal(try_tell(here, channel_here, bytes, number), 0);
+	assert_int_equal(try_send_message(here, channel_here, bytes, number), 0);
 }
 
 static inline void expect_content(const struct ring_message *message, size_t bytes,
@@ -119,10 +120,10 @@ static inline void answer(struct link *link, const struct ring_message *message,
 {
 	ring_finish(link, message, refused);
 	ring_notify_answers(link);
-	ring_ring_bells(link);
+	ring_wake_peers(link);
 }
 
-static inline void hear(size_t bytes, uint32_t number, bool refused)
+static inline void receive_message(size_t bytes, uint32_t number, bool refused)
 {
 	struct ring_message message;
 
@@ -132,14 +133,14 @@ static inline void hear(size_t bytes, uint32_t number, bool refused)
 	answer(there, &message, refused);
 }
 
-static inline void hear_nothing(struct link *link)
+static inline void receive_nothing(struct link *link)
 {
 	struct ring_message message;
 
 	assert_false(ring_peek(link, &message));
 }
 
-static inline void settle(uint32_t number, bool refused)
+static inline void take_answer(uint32_t number, bool refused)
 {
 	struct ring_answer answer;
 
@@ -150,7 +151,7 @@ static inline void settle(uint32_t number, bool refused)
 	assert_int_equal(answer.refused, refused);
 }
 
-static inline void settle_nothing(void)
+static inline void expect_no_answer(void)
 {
 	struct ring_answer answer;
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Messages, the requester's part: a SEND, or a WRITE behind one, put into the ring of the peer's channel
- * (transport/message.h says which may; local/ring.h how it gets there and is answered).
+ * Messages, the requester's part: sends a SEND, or a WRITE behind one, through the ring of the
+ * peer's channel (transport/message.h: which requests; local/ring.h: transport and answers).
  *
- * Small ones carry their data. The peer fetches that of large ones, in one copy, from our address
- * space or from a block that it maps; the message names the place by grants of the regions.
+ * Small messages contain their data (eager). The peer fetches that of large ones (rendezvous), in
+ * one copy, from our address space or from a block that it maps; the message names the place by
+ * grants of the regions.
  */
 #include "local/peer.h"
 
@@ -18,13 +19,16 @@
 
 _Static_assert(MESSAGE_WORDS == RING_HEAD_WORDS, "a message's head is that of a cell");
 
-/* Longer messages are fetched: found by bench/run --filter inside. */
-#define CARRIED_MAPPED	2048u		/* from blocks that are mapped */
-/* Others up to MESSAGE_CARRIED_MAX: a copy between address spaces takes system calls, and where that is
- * forbidden packets are as good from there on. With 4 KiB here SENDs of 8 KiB had a third of the bandwidth. */
+/*
+ * Longer messages from mapped blocks are fetched (found by bench/run --filter inside). For others
+ * the limit is MESSAGE_EAGER_MAX: a copy between address spaces takes system calls, and where it is
+ * forbidden packets are as good beyond that. With 4 KiB there SENDs of 8 KiB had a third of the
+ * bandwidth.
+ */
+#define EAGER_MAPPED_MAX 2048u
 #define SGES_MAX	32u
 
-enum way { CARRY, FETCH, PACKETS };
+enum way { EAGER, RENDEZVOUS, PACKETS };
 
 uint64_t message_token(uint32_t channel, uint32_t cell)
 {
@@ -35,11 +39,11 @@ bool control_send(struct local *local, struct peer *peer, const struct control *
 {
 	struct ring_room room;
 
-	if (ring_send_begin(local->ring, peer->channel, CONTROL_BYTES, &room))
+	if (ring_send_begin(local->channel_link, peer->channel, CONTROL_BYTES, &room))
 		return false;
 	memset(room.head, 0, RING_HEAD_WORDS * sizeof(room.head[0]));
 	memcpy(room.data, control, CONTROL_BYTES);
-	ring_send_end(local->ring, &room, CONTROL_OWNER(qpn));
+	ring_send_end(local->channel_link, &room, CONTROL_OWNER(qpn));
 	return true;
 }
 
@@ -57,16 +61,19 @@ static bool is_mapped(struct peer *peer, const struct send_wqe *wqe)
 
 static enum way choose_way(struct peer *peer, const struct send_wqe *wqe, bool copies)
 {
-	if ((wqe->flags & IBV_SEND_INLINE) || wqe->length <= CARRIED_MAPPED)
-		return CARRY;
+	if ((wqe->flags & IBV_SEND_INLINE) || wqe->length <= EAGER_MAPPED_MAX)
+		return EAGER;
 	if (is_mapped(peer, wqe))
-		return FETCH;
-	if (wqe->length <= MESSAGE_CARRIED_MAX)
-		return CARRY;
-	return copies ? FETCH : PACKETS;
+		return RENDEZVOUS;
+	if (wqe->length <= MESSAGE_EAGER_MAX)
+		return EAGER;
+	return copies ? RENDEZVOUS : PACKETS;
 }
 
-/* What the SGEs name, checked as our own HCA would. False: a key is not valid, or there is no room. */
+/*
+ * The pieces that the SGEs name, checked as the transport does. False: a key is not valid, or there
+ * is no room.
+ */
 static bool find_pieces(struct local *local, struct qp *qp, struct peer *peer,
 			const struct send_wqe *wqe, struct message_piece *piece) REQUIRES(qp->lock)
 {
@@ -93,7 +100,7 @@ static bool find_pieces(struct local *local, struct qp *qp, struct peer *peer,
 	return true;
 }
 
-/* What is to be written behind the head: the target of a WRITE, then data or pieces. */
+/* Content behind the head: the target of a WRITE, then data or pieces. */
 struct body {
 	enum way way;
 	size_t target, bytes;
@@ -106,7 +113,7 @@ static bool write_body(struct qp *qp, const struct send_wqe *wqe, const struct b
 	if (body->target)
 		message_write_target(wqe, to);
 	to += body->target;
-	if (body->way == FETCH)
+	if (body->way == RENDEZVOUS)
 		memcpy(to, body->piece, body->bytes);
 	else if (body->bytes)
 		return transport_gather(qp, wqe, to);
@@ -118,19 +125,22 @@ static bool send_put(struct local *local, struct qp *qp, const struct send_wqe *
 		     uint32_t channel, const struct body *body, bool *full) REQUIRES(qp->lock)
 {
 	struct ring_room room;
-	int err = body->way == FETCH && !ring_may_fetch(local->ring, channel, wqe->length) ? EAGAIN :
-		  ring_send_begin(local->ring, channel, body->target + body->bytes, &room);
+	int err = body->way == RENDEZVOUS &&
+				  !ring_may_fetch(local->channel_link, channel, wqe->length)
+			  ? EAGAIN
+			  : ring_send_begin(local->channel_link, channel,
+					    body->target + body->bytes, &room);
 
 	*full = err == EAGAIN;
 	if (err)
 		return false;
-	transport_message_head(qp, wqe, body->way == FETCH, room.head);
+	transport_message_head(qp, wqe, body->way == RENDEZVOUS, room.head);
 	if (!write_body(qp, wqe, body, room.data)) {
 		ring_send_cancel(&room);
 		return false;
 	}
-	room.fetched = body->way == FETCH ? wqe->length : 0;
-	ring_send_end(local->ring, &room, qp->number);
+	room.fetched = body->way == RENDEZVOUS ? wqe->length : 0;
+	ring_send_end(local->channel_link, &room, qp->number);
 	transport_message_sent(qp, message_token(channel, room.number), clock_coarse_ns());
 	return true;
 }
@@ -143,14 +153,14 @@ static bool try_to_send(struct local *local, struct qp *qp, const struct send_wq
 	body.target = message_target_bytes(wqe);
 	body.bytes = wqe->length;
 	*full = false;
-	if (!(ring_reach(local->ring, peer->channel) & RING_MESSAGES) ||
-	    !pairing_is_agreed(local, qp, peer))
+	if (!(ring_reach(local->channel_link, peer->channel) & RING_MESSAGES) ||
+	    !pairing_establish(local, qp, peer))
 		return false;
 	body.way = choose_way(peer, wqe, peer_both_copy(local, peer));
-	if (body.way == FETCH)
+	if (body.way == RENDEZVOUS)
 		body.bytes = wqe->sge_count * sizeof(body.piece[0]);
 	return body.way != PACKETS &&
-	       (body.way == CARRY || find_pieces(local, qp, peer, wqe, body.piece)) &&
+	       (body.way == EAGER || find_pieces(local, qp, peer, wqe, body.piece)) &&
 	       send_put(local, qp, wqe, peer->channel, &body, full);
 }
 
@@ -168,7 +178,7 @@ void local_check_progress(struct local *local, struct qp *qp, uint64_t now_ns)
 	uint32_t channel = local_channel(local, qpn_slot(qp->attr.dest_qp_num));
 
 	if (channel != LOCAL_NO_CHANNEL)
-		transport_message_progress(qp, ring_progress(local->ring, channel), now_ns);
+		transport_message_progress(qp, ring_progress(local->channel_link, channel), now_ns);
 }
 
 bool local_await_answers(struct local *local, struct qp *qp)
@@ -176,8 +186,9 @@ bool local_await_answers(struct local *local, struct qp *qp)
 	uint32_t channel = local_channel(local, qpn_slot(qp->attr.dest_qp_num));
 
 	return channel != LOCAL_NO_CHANNEL &&
-	       (cq_is_armed(qp->send_cq) || qp->sq.sent != qp->sq.head || qp->state == IBV_QPS_SQD) &&
-	       ring_await_answers(local->ring, channel);
+	       (cq_is_armed(qp->send_cq) || qp->sq.sent != qp->sq.head ||
+		qp->state == IBV_QPS_SQD) &&
+	       ring_await_answers(local->channel_link, channel);
 }
 
 bool local_await_all(struct local *local)
@@ -185,10 +196,10 @@ bool local_await_all(struct local *local)
 	unsigned count, i;
 	bool came = false;
 
-	if (!local->ring)
+	if (!local->channel_link)
 		return false;
-	count = ring_channels(local->ring);
+	count = ring_channels(local->channel_link);
 	for (i = 0; i < count; i++)
-		came |= ring_await_answers(local->ring, i);
+		came |= ring_await_answers(local->channel_link, i);
 	return came;
 }

@@ -181,7 +181,7 @@ void qp1_chores(struct qp1 *qp1, uint32_t ready, uint64_t now_ns)
 		atomic_store(&qp1->engine->rx.services_due, true);
 	if (ready & WAIT_ERRORS)
 		take_errors(qp1, now_ns);
-	if (ready & WAIT_PEERS)
+	if (ready & WAIT_PEER_EXIT)
 		tell_of_peers(qp1, now_ns);
 	if (ready & WAIT_NETDEV)
 		refresh_host_only(qp1);

@@ -82,13 +82,13 @@ struct requester {
 	uint8_t in_packets;		/* such requests begun as packets, one after the other */
 
 	/* Messages (transport/message.h): the oldest requests of the send queue, sent and not answered */
-	uint32_t messages;
+	uint32_t local_messages;
 	uint32_t refused;		/* the oldest of them: to be sent as packets */
 	uint32_t packets_until;		/* requests before this number are, having been refused */
 	uint32_t message_sequence;	/* of the next one */
 	uint32_t stalled_at;		/* a request that waited for messages before it ... */
 	uint8_t stalls;			/* ... one of so many */
-	uint32_t message_progress;		/* how far the peer had got when a timer expired last */
+	uint32_t message_progress;	/* how far the peer had got when a timer expired last */
 
 	bool drain_reported;		/* SQD: SQ_DRAINED was raised */
 	bool completion_lost;		/* a CQ overflowed: fail at the end of this call */

@@ -153,7 +153,7 @@ uint32_t waiter_wait(struct waiter *waiter, uint64_t timeout_ns)
 	return ready;
 }
 
-bool waiter_nap(struct waiter *waiter, bool doorbell, uint64_t timeout_ns)
+bool waiter_idle_wait(struct waiter *waiter, bool doorbell, uint64_t timeout_ns)
 {
 	struct pollfd rung[2] = { { .fd = waiter->nap_fd, .events = POLLIN },
 				  { .fd = waiter->doorbell_fd, .events = POLLIN } };

@@ -11,7 +11,7 @@
 
 struct waiter {
 	int epoll_fd, doorbell_fd, nap_fd;
-	int signal_fd;			/* of waiter_stand_in(); -1: none yet */
+	int signal_fd;			/* of waiter_wait_progress(); -1: none yet */
 };
 
 #define WAIT_DOORBELL 0x1u	/* bits of waiter_wait()'s result; others are the tags given */
@@ -30,9 +30,9 @@ uint32_t waiter_wait(struct waiter *waiter, uint64_t timeout_ns);
 
 /*
  * Sleep until waiter_wake_nap(), or the doorbell if @doorbell; true when woken so (both are silenced
- * then). nap_fd wakes only threads in waiter_nap().
+ * then). nap_fd wakes only threads in waiter_idle_wait().
  */
-bool waiter_nap(struct waiter *waiter, bool doorbell, uint64_t timeout_ns);
+bool waiter_idle_wait(struct waiter *waiter, bool doorbell, uint64_t timeout_ns);
 void waiter_wake_nap(struct waiter *waiter);
 
 /*
@@ -42,8 +42,8 @@ void waiter_wake_nap(struct waiter *waiter);
  * @cancel_state says. In a call that puts handlers off: 0 after those, too; see call_is_owed().
  */
 #define WAIT_FD 0x80000000u
-int waiter_stand_in(struct waiter *waiter, int fd, uint64_t timeout_ns, int cancel_state,
-		    uint32_t *ready);
+int waiter_wait_progress(struct waiter *waiter, int fd, uint64_t timeout_ns, int cancel_state,
+			 uint32_t *ready);
 
 int event_fd_open(void);	/* eventfd, semaphore, blocking, CLOEXEC; -1: errno */
 void event_fd_raise(int fd);

@@ -95,8 +95,8 @@ static uint32_t stand_in_guarded(struct waiter *waiter, struct pollfd *wait,
 	return what_is_ready(waiter, wait, count);
 }
 
-int waiter_stand_in(struct waiter *waiter, int fd, uint64_t timeout_ns, int cancel_state,
-		    uint32_t *ready)
+int waiter_wait_progress(struct waiter *waiter, int fd, uint64_t timeout_ns, int cancel_state,
+			 uint32_t *ready)
 {
 	struct timespec until = { .tv_sec = (time_t)(timeout_ns / NS_PER_S),
 				  .tv_nsec = (long)(timeout_ns % NS_PER_S) };

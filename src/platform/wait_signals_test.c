@@ -57,7 +57,7 @@ static int teardown(void **state)
 
 static int stand(uint64_t timeout_ns, uint32_t *ready)
 {
-	return waiter_stand_in(&waiter, event_fd, timeout_ns, PTHREAD_CANCEL_ENABLE, ready);
+	return waiter_wait_progress(&waiter, event_fd, timeout_ns, PTHREAD_CANCEL_ENABLE, ready);
 }
 
 struct later {

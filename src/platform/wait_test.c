@@ -87,7 +87,7 @@ static void a_wait_ends_at_its_timeout(void **state)
 		assert_int_equal(waiter_wait(&waiter, timeout[i]), 0);
 		assert_true(clock_now_ns() - start >= timeout[i]);
 		start = clock_now_ns();
-		assert_false(waiter_nap(&waiter, true, timeout[i]));
+		assert_false(waiter_idle_wait(&waiter, true, timeout[i]));
 		assert_true(clock_now_ns() - start >= timeout[i]);
 	}
 }
@@ -99,8 +99,8 @@ static void the_doorbell_rings_once_however_often_it_is_rung(void **state)
 	assert_int_equal(waiter_wait(&waiter, UINT64_MAX), WAIT_DOORBELL);
 	assert_int_equal(waiter_wait(&waiter, 0), 0);
 	waiter_ring(&waiter);
-	assert_true(waiter_nap(&waiter, true, UINT64_MAX));
-	assert_false(waiter_nap(&waiter, true, 0));
+	assert_true(waiter_idle_wait(&waiter, true, UINT64_MAX));
+	assert_false(waiter_idle_wait(&waiter, true, 0));
 	assert_int_equal(waiter_wait(&waiter, 0), 0);
 }
 
@@ -117,7 +117,7 @@ static void readable_fds_are_told_by_tag_until_read(void **state)
 	waiter_ring(&waiter);
 	assert_int_equal(waiter_wait(&waiter, UINT64_MAX), TAG | WAIT_DOORBELL);
 	assert_int_equal(waiter_wait(&waiter, UINT64_MAX), TAG);
-	assert_false(waiter_nap(&waiter, true, 0));		/* the doorbell alone */
+	assert_false(waiter_idle_wait(&waiter, true, 0));	/* the doorbell alone */
 	assert_int_equal(read(fds[0], &byte, 1), 1);
 	assert_int_equal(waiter_wait(&waiter, 0), 0);
 	close(fds[1]);					/* hang-up is readable too */

@@ -11,7 +11,7 @@
 #include "transport/loss.h"
 #include "wire/aeth.h"
 
-void completer_retire(struct call *call)
+void completer_retire(struct qp_call *call)
 {
 	struct qp *qp = call->qp;
 
@@ -23,7 +23,7 @@ void completer_retire(struct call *call)
 			enter_error(call);
 			return;
 		}
-		if (wqe->state == WQE_TOLD)
+		if (wqe->state == WQE_IN_CHANNEL)
 			return;
 		if (!wqe_is_local(wqe) && psn_diff(qp->requester.una_psn, wqe->last_psn) <= 0)
 			return;
@@ -31,7 +31,7 @@ void completer_retire(struct call *call)
 	}
 }
 
-static void completer_note_progress(struct call *call)
+static void completer_note_progress(struct qp_call *call)
 {
 	struct requester *requester = &call->qp->requester;
 
@@ -40,7 +40,7 @@ static void completer_note_progress(struct call *call)
 	requester->rnr_until_ns = 0;
 }
 
-/* PSNs of @wqe up to @end are answered: what they held of the path's window is free. */
+/* PSNs of @wqe up to @end are answered: their share of the path's window is free. */
 static void completer_settle(struct qp *qp, const struct send_wqe *wqe, uint32_t end)
 {
 	struct requester *requester = &qp->requester;
@@ -59,7 +59,7 @@ static void completer_settle(struct qp *qp, const struct send_wqe *wqe, uint32_t
 		requester->send_psn = end;
 }
 
-static void completer_after_progress(struct call *call)
+static void completer_after_progress(struct qp_call *call)
 {
 	struct requester *requester = &call->qp->requester;
 	uint64_t rtt_ns = 0;
@@ -84,7 +84,7 @@ static void completer_after_progress(struct call *call)
  * Everything before @end is answered, except READs and atomics. Returns false if one of those
  * precedes @end.
  */
-static bool answered_until(struct call *call, uint32_t end)
+static bool answered_until(struct qp_call *call, uint32_t end)
 {
 	struct qp *qp = call->qp;
 	struct requester *requester = &qp->requester;
@@ -117,7 +117,7 @@ static void learn_credits(struct requester *requester, const struct packet *pack
 		credits_learn(&requester->credits, packet->aeth.msn, aeth_value(packet->aeth.syndrome));
 }
 
-static void receive_ack(struct call *call, const struct packet *packet)
+static void receive_ack(struct qp_call *call, const struct packet *packet)
 {
 	learn_credits(&call->qp->requester, packet);
 	if (!answered_until(call, psn_add(packet->psn, 1)))
@@ -126,7 +126,7 @@ static void receive_ack(struct call *call, const struct packet *packet)
 
 /* ---- NAKs ---- */
 
-static void receive_rnr(struct call *call, const struct packet *packet)
+static void receive_rnr(struct qp_call *call, const struct packet *packet)
 {
 	struct requester *requester = &call->qp->requester;
 
@@ -135,15 +135,15 @@ static void receive_rnr(struct call *call, const struct packet *packet)
 		return;
 	if (!requester->rnr_left) {
 		count(call, COUNTER_RNR_EXCEEDED);
-		because(call, "the peer had no receive posted, even after %u retries",
-			call->qp->attr.rnr_retry);
+		set_reason(call, "the peer had no receive posted, even after %u retries",
+			   call->qp->attr.rnr_retry);
 		fail_request(call, IBV_WC_RNR_RETRY_EXC_ERR,
 			     "post receives before the peer sends, or raise rnr_retry (7: forever)");
 		return;
 	}
 	if (call->qp->attr.rnr_retry < 7)
 		requester->rnr_left--;
-	/* It lives: retry_cnt is not for a peer without a receive. */
+	/* An RNR NAK proves the peer alive, so retry_cnt is restored. */
 	loss_answered(&requester->loss, call->qp->attr.retry_cnt);
 	requester_go_back(call);
 	requester->rnr_until_ns = call->now_ns + rnr_timer_ns(aeth_value(packet->aeth.syndrome));
@@ -151,29 +151,33 @@ static void receive_rnr(struct call *call, const struct packet *packet)
 	requester->loss.guarded = false;
 }
 
-static void receive_fatal_nak(struct call *call, enum nak_code code)
+static void receive_fatal_nak(struct qp_call *call, enum nak_code code)
 {
 	count(call, COUNTER_RX_NAK);
 	switch (code) {
 	case NAK_ACCESS:
-		because(call, "the peer refused access to address and rkey (its explanation says which "
+		set_reason(
+			call,
+			"the peer refused access to address and rkey (its explanation says which "
 			"check failed)");
 		fail_request(call, IBV_WC_REM_ACCESS_ERR,
 			     "check rkey, remote address and length, and the remote access flags of its region");
 		return;
 	case NAK_OPERATION:
-		because(call, "the peer could not execute the request on its own memory");
+		set_reason(call, "the peer could not execute the request on its own memory");
 		fail_request(call, IBV_WC_REM_OP_ERR, "see the peer's completions and explanation");
 		return;
 	default:
-		because(call, "the peer found the request invalid: not enabled in its QP's access flags, "
+		set_reason(
+			call,
+			"the peer found the request invalid: not enabled in its QP's access flags, "
 			"longer than its receive, or more READs than its max_dest_rd_atomic");
 		fail_request(call, IBV_WC_REM_INV_REQ_ERR, "see the peer's completions and explanation");
 		return;
 	}
 }
 
-static void receive_nak(struct call *call, const struct packet *packet)
+static void receive_nak(struct qp_call *call, const struct packet *packet)
 {
 	bool rnr = aeth_kind(packet->aeth.syndrome) == AETH_RNR;
 	enum nak_code code = (enum nak_code)aeth_value(packet->aeth.syndrome);
@@ -195,7 +199,7 @@ static void receive_nak(struct call *call, const struct packet *packet)
 	}
 }
 
-static void receive_acknowledge(struct call *call, const struct packet *packet)
+static void receive_acknowledge(struct qp_call *call, const struct packet *packet)
 {
 	switch (aeth_kind(packet->aeth.syndrome)) {
 	case AETH_ACK:
@@ -214,7 +218,7 @@ static void receive_acknowledge(struct call *call, const struct packet *packet)
 /* ---- data ---- */
 
 /* The oldest request, if it is a READ (or atomic) whose next response has @psn. */
-static struct send_wqe *awaiting_data(struct call *call, uint32_t psn)
+static struct send_wqe *awaiting_data(struct qp_call *call, uint32_t psn)
 {
 	struct qp *qp = call->qp;
 	struct send_wqe *wqe;
@@ -229,7 +233,7 @@ static struct send_wqe *awaiting_data(struct call *call, uint32_t psn)
 	return wqe_is_local(wqe) || !wqe_is_read_or_atomic(wqe) ? NULL : wqe;
 }
 
-static void answered_data(struct call *call, struct send_wqe *wqe)
+static void answered_data(struct qp_call *call, struct send_wqe *wqe)
 {
 	struct qp *qp = call->qp;
 	struct requester *requester = &qp->requester;
@@ -237,7 +241,7 @@ static void answered_data(struct call *call, struct send_wqe *wqe)
 	bool pause = end == wqe_chunk_end(qp, wqe, requester->una_psn);
 
 	completer_settle(qp, wqe, end);
-	/* Within a piece do only what is needed: this runs for every packet. */
+	/* Within a piece do the minimum: this runs for every packet. */
 	if (pause || (requester->timing && requester->timing_psn == psn_add(end, PSN_MASK)) ||
 	    requester->rnr_until_ns)
 		completer_after_progress(call);
@@ -245,12 +249,12 @@ static void answered_data(struct call *call, struct send_wqe *wqe)
 		completer_note_progress(call);
 }
 
-static void bad_response(struct call *call, enum ibv_wc_status status)
+static void bad_response(struct qp_call *call, enum ibv_wc_status status)
 {
 	fail_request(call, status, "the peer violates the protocol");
 }
 
-static bool response_fits(struct call *call, const struct packet *packet,
+static bool response_fits(struct qp_call *call, const struct packet *packet,
 			  const struct send_wqe *wqe, uint64_t offset)
 {
 	bool last = psn_add(packet->psn, 1) == wqe_chunk_end(call->qp, wqe, packet->psn);
@@ -258,20 +262,21 @@ static bool response_fits(struct call *call, const struct packet *packet,
 	uint64_t expected = left < call->qp->mtu ? left : call->qp->mtu;
 
 	if (wqe->opcode != IBV_WR_RDMA_READ || opcode_ends(packet->op) != last) {
-		because(call, "received %s where another response was expected", packet->op->name);
+		set_reason(call, "received %s where another response was expected",
+			   packet->op->name);
 		bad_response(call, IBV_WC_BAD_RESP_ERR);
 		return false;
 	}
 	if (packet->payload_bytes != expected) {
-		because(call, "received a READ response of %zu bytes, expected %llu",
-			packet->payload_bytes, (unsigned long long)expected);
+		set_reason(call, "received a READ response of %zu bytes, expected %llu",
+			   packet->payload_bytes, (unsigned long long)expected);
 		bad_response(call, IBV_WC_LOC_LEN_ERR);
 		return false;
 	}
 	return true;
 }
 
-static void receive_read_response(struct call *call, const struct packet *packet)
+static void receive_read_response(struct qp_call *call, const struct packet *packet)
 {
 	struct send_wqe *wqe = awaiting_data(call, packet->psn);
 	uint64_t offset;
@@ -294,7 +299,7 @@ static void receive_read_response(struct call *call, const struct packet *packet
 	answered_data(call, wqe);
 }
 
-static void receive_atomic(struct call *call, const struct packet *packet)
+static void receive_atomic(struct qp_call *call, const struct packet *packet)
 {
 	struct send_wqe *wqe = awaiting_data(call, packet->psn);
 	uint64_t original = packet->atomic_original;
@@ -302,7 +307,7 @@ static void receive_atomic(struct call *call, const struct packet *packet)
 	if (!wqe)
 		return;
 	if (wqe->opcode == IBV_WR_RDMA_READ) {
-		because(call, "received an atomic response, expected a READ response");
+		set_reason(call, "received an atomic response, expected a READ response");
 		bad_response(call, IBV_WC_BAD_RESP_ERR);
 		return;
 	}
@@ -318,14 +323,14 @@ static void receive_atomic(struct call *call, const struct packet *packet)
 
 /* ---- entry ---- */
 
-/* Of a request that is outstanding? Answers to older ones are late copies. */
+/* Does @psn belong to an outstanding request? Answers to older ones are late copies. */
 static bool is_expected(const struct requester *requester, uint32_t psn)
 {
 	return psn_in(psn, requester->una_psn,
 		      (requester->next_psn - requester->una_psn) & PSN_MASK);
 }
 
-void completer_receive(struct call *call, const struct packet *packet)
+void completer_receive(struct qp_call *call, const struct packet *packet)
 {
 	struct requester *requester = &call->qp->requester;
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * End-to-end flow control (IBTA 9.7.7.2): ACKs say how many receives the peer has. A request that needs one
- * waits while it has none; a single packet may go, to hear of new ones (9.7.7.2.5).
+ * End-to-end flow control (IBTA 9.7.7.2): ACKs carry the number of receives that the peer has. A
+ * request that needs a receive waits while there is none; a single packet may go, to learn of new
+ * ones (9.7.7.2.5).
  */
 #ifndef VERBATIM_TRANSPORT_CREDITS_H
 #define VERBATIM_TRANSPORT_CREDITS_H

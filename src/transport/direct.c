@@ -6,7 +6,7 @@
 
 #define STREAM_BEGINS 16u	/* requests in a row */
 
-static bool direct_is_idle(const struct qp *qp)
+static bool direct_nothing_outstanding(const struct qp *qp)
 {
 	const struct requester *requester = &qp->requester;
 
@@ -19,7 +19,7 @@ struct send_wqe *transport_direct_next(struct qp *qp)
 	struct send_wqe *wqe;
 
 	if (qp->sq.tail == qp->sq.head || !qp_is(qp, QP_RELIABLE) || qp->state != IBV_QPS_RTS ||
-	    !direct_is_idle(qp))
+	    !direct_nothing_outstanding(qp))
 		return NULL;
 	wqe = send_queue_at(&qp->sq, qp->sq.tail);
 	if (wqe->opcode == IBV_WR_RDMA_WRITE)
@@ -40,7 +40,7 @@ bool direct_is_due(struct qp *qp, const struct send_wqe *wqe)
 		requester->in_packets = 0;
 		return false;
 	}
-	if (message_is_held(qp))
+	if (request_needs_packets(qp))
 		return false;
 	if (requester->in_packets < STREAM_BEGINS) {
 		requester->in_packets++;
@@ -51,11 +51,11 @@ bool direct_is_due(struct qp *qp, const struct send_wqe *wqe)
 
 void transport_direct_done(struct qp *qp, uint64_t now_ns, struct effects *effects)
 {
-	struct call call;
+	struct qp_call call;
 
-	call_init(&call, qp, now_ns, effects);
+	qp_call_init(&call, qp, now_ns, effects);
 	finish_send(&call, IBV_WC_SUCCESS);
-	if (!message_is_held(qp))
+	if (!request_needs_packets(qp))
 		qp->requester.packets_until = qp->sq.tail;
-	call_end(&call);
+	qp_call_end(&call);
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * One-sided requests executed without packets: RDMA WRITE, READ and atomics on a process whose
- * memory we can access (local/onesided.c). This file says which request may go that way, and how it
- * completes. The peer's transport does not see them: they take no PSN and no message sequence
- * number.
+ * memory we can access (local/onesided.c). This file decides which request may go that way, and
+ * completes it. The peer's transport does not see such requests: they take no PSN and no message
+ * sequence number.
  *
  * A request goes directly only while none is unanswered, which keeps requests in order. On any
  * objection (a refused key, unmapped memory) it goes as packets, and the peer's responder reports
- * the error. So there is one place for errors.
+ * the error: a direct request itself never fails.
  */
 #ifndef VERBATIM_TRANSPORT_DIRECT_H
 #define VERBATIM_TRANSPORT_DIRECT_H
@@ -21,7 +21,7 @@ struct send_wqe *transport_direct_next(struct qp *qp) REQUIRES(qp->lock);
  * itself, is held after a while until everything is answered.
  */
 void transport_direct_prefer(struct qp *qp, bool prefer) REQUIRES(qp->lock);
-/* A stream of packets is under way, and goes on. */
+/* Is a stream of packets under way that will not be held? */
 static inline bool transport_is_streaming(const struct qp *qp) REQUIRES(qp->lock)
 {
 	return qp->sq.sent != qp->sq.tail && !qp->requester.prefers_direct;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Echoes that a QP owes, and those it gets. See echo.h. */
+/* Echoes that a QP owes, and those it receives. See echo.h. */
 #include "transport/echo.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 struct echo {
 	struct av av;			/* the way back */
 	uint32_t qpn, psn;		/* of the packet that asked */
-	uint32_t group;			/* that it was sent to; 0: to us alone */
+	uint32_t group;			/* destination of that packet; 0: this QP alone */
 };
 
 struct echoes {
@@ -89,7 +89,7 @@ static void echo_owe(struct echoes *echoes, const struct echo *echo)
 	echoes->echo[i] = *echo;
 }
 
-/* The most receives that the packets on their way may take, if they are like @packet. */
+/* The most receives that the packets in flight may consume, if they are like @packet. */
 static uint32_t receives_for(const struct packet *packet)
 {
 	uint32_t packets = FLOW_LIMIT / flow_cost((uint32_t)packet->payload_bytes);
@@ -99,7 +99,7 @@ static uint32_t receives_for(const struct packet *packet)
 	return packet->op->part == PART_ONLY ? packets : packets / 2;
 }
 
-void echo_note(struct call *call, const struct packet *packet, const struct rx_info *info)
+void echo_note(struct qp_call *call, const struct packet *packet, const struct rx_info *info)
 {
 	static const uint8_t unknown[16];
 	struct qp *qp = call->qp;
@@ -174,9 +174,9 @@ uint64_t echo_deadline(const struct qp *qp)
 	return echoes && echoes->held && !echoes->look ? echoes->check_ns : TIME_NEVER;
 }
 
-static void echo_emit(struct pump *pump, const struct echo *echo)
+static void echo_emit(struct transmit *transmit, const struct echo *echo)
 {
-	struct qp *qp = pump->call->qp;
+	struct qp *qp = transmit->call->qp;
 	struct packet packet;
 
 	packet_begin(qp, &packet, OPCODE_CNP, 0);
@@ -185,14 +185,14 @@ static void echo_emit(struct pump *pump, const struct echo *echo)
 	packet.echo.psn = echo->psn;
 	packet.echo.qpn = qp->number;
 	packet.echo.group = echo->group;
-	pump_emit(pump, &packet, &echo->av);
+	transmit_packet(transmit, &packet, &echo->av);
 }
 
-void echo_transmit(struct pump *pump)
+void echo_transmit(struct transmit *transmit)
 {
-	struct qp *qp = pump->call->qp;
+	struct qp *qp = transmit->call->qp;
 	struct echoes *echoes = qp->responder.echoes;
-	uint64_t now_ns = pump->call->now_ns;
+	uint64_t now_ns = transmit->call->now_ns;
 
 	if (!echoes->count)
 		return;
@@ -200,8 +200,8 @@ void echo_transmit(struct pump *pump)
 		echo_hold(qp, now_ns);
 		return;
 	}
-	while (echoes->count && pump_has_room(pump))
-		echo_emit(pump, &echoes->echo[--echoes->count]);
+	while (echoes->count && transmit_has_room(transmit))
+		echo_emit(transmit, &echoes->echo[--echoes->count]);
 	if (!echoes->count)
 		echo_reset(qp);
 }
@@ -225,7 +225,7 @@ static struct path *echo_path_of(struct qp *qp, const struct packet *packet,
 	return path_get_known(qp->transport->paths, &key);
 }
 
-void echo_receive(struct call *call, const struct packet *packet, const struct rx_info *info)
+void echo_receive(struct qp_call *call, const struct packet *packet, const struct rx_info *info)
 {
 	struct qp *qp = call->qp;
 	struct path *path = echo_path_of(qp, packet, info);

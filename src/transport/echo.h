@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The answering side of flow.h: echoes that a UC or UD QP owes. Noted when a packet that asks
- * for one is received, whatever becomes of it; written at the next transmit, the newest for each
- * source.
+ * The answering side of flow.h: echoes that a UC or UD QP owes. An echo is noted when a packet that
+ * asks for one is received, even if the packet is dropped; it is written at the next transmit, the
+ * newest for each source.
  *
  * An echo is an invitation to send more, so it is held back while the application is behind: fewer
  * receives are posted than packets may be on their way, and completions are not polled. It is
@@ -22,14 +22,14 @@
 
 int echo_init(struct qp *qp);		/* 0 or ENOMEM */
 void echo_fini(struct qp *qp);
-void echo_reset(struct qp *qp);		/* owe nothing */
+void echo_reset(struct qp *qp);	/* drop all */
 
-void echo_note(struct call *call, const struct packet *packet, const struct rx_info *info);
+void echo_note(struct qp_call *call, const struct packet *packet, const struct rx_info *info);
 /* An echo of a packet of ours. */
-void echo_receive(struct call *call, const struct packet *packet, const struct rx_info *info);
+void echo_receive(struct qp_call *call, const struct packet *packet, const struct rx_info *info);
 
 bool echo_ready(const struct qp *qp);
-void echo_transmit(struct pump *pump);
+void echo_transmit(struct transmit *transmit);
 /* A receive was posted, or the deadline has come: look again. */
 void echo_look_again(struct qp *qp);
 uint64_t echo_deadline(const struct qp *qp);

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Packets into the batch, back to back: the payload is copied first, to where it belongs, then
- * the headers are written in front of it. ICRC_BYTES of room follow each packet.
+ * Packets into the batch, back to back: the payload is copied to its place first, then the headers
+ * are written in front of it. ICRC_BYTES of room follow each packet.
  */
 #include <assert.h>
 #include <string.h>
 
 #include "transport/internal.h"
 
-uint8_t *pump_payload(struct pump *pump, const struct opcode *op)
+uint8_t *transmit_payload(struct transmit *transmit, const struct opcode *op)
 {
-	return pump->batch->data + pump->batch->used + op->header_bytes;
+	return transmit->batch->data + transmit->batch->used + op->header_bytes;
 }
 
 void packet_begin(const struct qp *qp, struct packet *packet, uint8_t code, uint32_t psn)
@@ -19,9 +19,9 @@ void packet_begin(const struct qp *qp, struct packet *packet, uint8_t code, uint
 				   .dest_qpn = qp->attr.dest_qp_num, .psn = psn };
 }
 
-void pump_emit(struct pump *pump, struct packet *packet, const struct av *av)
+void transmit_packet(struct transmit *transmit, struct packet *packet, const struct av *av)
 {
-	struct tx_batch *batch = pump->batch;
+	struct tx_batch *batch = transmit->batch;
 	struct tx_packet *entry = &batch->packet[batch->count];
 	uint8_t *start = batch->data + batch->used;
 	size_t pad = packet_pad(packet->payload_bytes);
@@ -34,10 +34,10 @@ void pump_emit(struct pump *pump, struct packet *packet, const struct av *av)
 	bytes += pad;
 	entry->offset = (uint32_t)batch->used;
 	entry->bytes = (uint32_t)bytes;
-	entry->source_qpn = pump->call->qp->number;
+	entry->source_qpn = transmit->call->qp->number;
 	entry->dest_qpn = packet->dest_qpn;
 	entry->av = *av;
 	batch->used += bytes + ICRC_BYTES;
 	batch->count++;
-	pump->budget--;
+	transmit->budget--;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * How work requests end: completions, flushing, and the way into the error state (IBTA 10.3.1,
+ * The end of work requests: completions, flushing, and the move to the error state (IBTA 10.3.1,
  * 10.8.5, 11.6.2). The send queue is flushed before the receive queue, each in order.
  *
  * A completion that its CQ has no room for is noted (completion_lost) and turned into the error
@@ -13,7 +13,7 @@
 
 #include "transport/internal.h"
 
-void because_print(struct call *call, const char *format, ...)
+void reason_print(struct qp_call *call, const char *format, ...)
 {
 	va_list arguments;
 
@@ -49,7 +49,8 @@ const char *wc_status_text(enum ibv_wc_status status)
 	}
 }
 
-static void finish_push(struct call *call, struct cq *cq, const struct ibv_wc *wc, bool solicited)
+static void finish_push(struct qp_call *call, struct cq *cq, const struct ibv_wc *wc,
+			bool solicited)
 {
 	if (cq_push(cq, wc, solicited || wc->status != IBV_WC_SUCCESS, call->now_ns, call->effects))
 		return;
@@ -71,7 +72,7 @@ static enum ibv_wc_opcode wc_opcode(const struct send_wqe *wqe)
 	}
 }
 
-/* The ring slot may be reused from here on: do not touch @wqe after this. */
+/* The ring slot may be reused afterwards: @wqe must not be used any more. */
 static void finish_retire(struct qp *qp, struct send_wqe *wqe)
 {
 	struct send_queue *queue = &qp->sq;
@@ -86,7 +87,7 @@ static void finish_retire(struct qp *qp, struct send_wqe *wqe)
 	queue->tail++;
 }
 
-void finish_send(struct call *call, enum ibv_wc_status status)
+void finish_send(struct qp_call *call, enum ibv_wc_status status)
 {
 	struct qp *qp = call->qp;
 	struct send_wqe *wqe = send_queue_at(&qp->sq, qp->sq.tail);
@@ -100,7 +101,7 @@ void finish_send(struct call *call, enum ibv_wc_status status)
 		finish_push(call, qp->send_cq, &wc, false);
 }
 
-void finish_recv(struct call *call, struct ibv_wc *wc, bool solicited)
+void finish_recv(struct qp_call *call, struct ibv_wc *wc, bool solicited)
 {
 	struct responder *responder = &call->qp->responder;
 
@@ -111,14 +112,14 @@ void finish_recv(struct call *call, struct ibv_wc *wc, bool solicited)
 	finish_push(call, call->qp->recv_cq, wc, solicited);
 }
 
-void finish_recv_error(struct call *call, enum ibv_wc_status status)
+void finish_recv_error(struct qp_call *call, enum ibv_wc_status status)
 {
 	struct ibv_wc wc = { .status = status, .opcode = IBV_WC_RECV };
 
 	finish_recv(call, &wc, false);
 }
 
-void flush_sends(struct call *call)
+void flush_sends(struct qp_call *call)
 {
 	struct send_queue *queue = &call->qp->sq;
 
@@ -127,7 +128,7 @@ void flush_sends(struct call *call)
 }
 
 /* The receives of an SRQ belong to other QPs as well: only the one taken is flushed. */
-void flush_recvs(struct call *call)
+void flush_recvs(struct qp_call *call)
 {
 	struct responder *responder = &call->qp->responder;
 
@@ -141,7 +142,7 @@ void flush_recvs(struct call *call)
 	}
 }
 
-void enter_error(struct call *call)
+void enter_error(struct qp_call *call)
 {
 	struct qp *qp = call->qp;
 
@@ -156,7 +157,7 @@ void enter_error(struct call *call)
 		qp_raise(qp, QP_EVENT_LAST_WQE, call->effects);
 }
 
-void explain_request(struct call *call, const struct send_wqe *wqe, enum ibv_wc_status status,
+void explain_request(struct qp_call *call, const struct send_wqe *wqe, enum ibv_wc_status status,
 		     const char *advice)
 {
 	char peer[46];
@@ -168,7 +169,7 @@ void explain_request(struct call *call, const struct send_wqe *wqe, enum ibv_wc_
 		wc_status_text(status), call->why, call->why[0] ? "; " : "", advice);
 }
 
-void fail_request(struct call *call, enum ibv_wc_status status, const char *advice)
+void fail_request(struct qp_call *call, enum ibv_wc_status status, const char *advice)
 {
 	struct qp *qp = call->qp;
 

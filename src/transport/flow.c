@@ -97,7 +97,7 @@ static void flow_wait_for_room(struct path *path, struct qp *qp, const struct fl
 	qp->requester.blocked_until_ns = flow->stalled_ns + flow->patience_ns;
 }
 
-/* How much of what is asked for there is room for. */
+/* How much of the bytes asked for has room. */
 static uint32_t room_for(const struct path *path, const struct flow_ask *ask) REQUIRES(path->lock)
 {
 	uint32_t limit = limit_of(path), chunk = limit / FLOW_CHUNKS;

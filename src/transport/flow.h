@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Flow control of UC and UD towards one peer process (docs/decisions/0007). These packets get no
- * answer, so the sender asks: now and then it marks one (BTH, echo request), and a Verbatim peer
- * echoes it (a CNP) when it has taken that one off the wire. What was sent up to there is no longer
- * in flight.
+ * answer, so the sender asks for one: now and then it marks a packet (BTH, echo request), and a
+ * Verbatim peer echoes the mark (a CNP) when it has received the packet. Bytes sent up to the mark
+ * are no longer in flight then.
  *
  *	released_bytes          marked_bytes     taken_bytes
  *	     |  in flight, marked    |   not marked   |
@@ -31,15 +31,15 @@ struct qp;
 struct run_queue;
 
 /*
- * Limits of what is in flight, in bytes of flow_cost(). The default buffer has 416 KiB, a quarter
+ * Limits of the bytes in flight, by flow_cost(). The default buffer has 416 KiB, a quarter
  * of which the kernel may still count as full after it was emptied.
  */
 #define FLOW_LIMIT		(160u * 1024u)
 #define FLOW_LIMIT_UNHEARD	(40u * 1024u)	/* until the first echo */
 #define FLOW_LIMIT_MIN		(64u * 1024u)	/* beside RC's bytes in flight */
 /*
- * A mark is made every limit / FLOW_CHUNKS bytes, and no more than that is taken at once: what is
- * not marked yet is always less than the least limit, so that a QP that waits waits for an echo.
+ * A mark is made every limit / FLOW_CHUNKS bytes, and no more than that is taken at once: the bytes
+ * not marked yet stay below the least limit, so a waiting QP always waits for an echo.
  */
 #define FLOW_CHUNKS		8u
 #define FLOW_MARKS		16u		/* remembered; more than can be awaited */
@@ -66,12 +66,12 @@ struct flow {
 
 struct flow_ask {
 	uint32_t psn;			/* of the packet about to be written */
-	uint32_t least, wanted;		/* what that packet needs; with those that follow */
+	uint32_t least, wanted;		/* bytes that it needs; with the packets behind it */
 	uint32_t alone;			/* its cost when sent later, as the first of a batch */
 	uint64_t now_ns;
 };
 
-/* What a packet takes of a socket buffer: the first of a batch, and another like it. */
+/* A packet's share of a socket buffer: the first of a batch, and another like it. */
 uint32_t flow_cost(uint32_t payload_bytes);
 uint32_t flow_cost_joined(uint32_t payload_bytes);
 
@@ -83,16 +83,16 @@ void flow_init(struct flow *flow);
  * the run queue when it is its turn.
  */
 uint32_t flow_take(struct path *path, struct qp *qp, const struct flow_ask *ask, bool *mark);
-/* @qp has done what it could: give back what it did not use, pass its turn on. */
+/* @qp has transmitted: give back the unused bytes, pass its turn on. */
 void flow_done(struct path *path, struct run_queue *queue, struct qp *qp, uint32_t unused_bytes);
-/* @qp waits no longer: it stops, or is destroyed. */
+/* @qp stops, or is destroyed: it no longer waits. */
 void flow_leave(struct run_queue *queue, struct qp *qp);
 
 /* An echo of the mark came. False: no mark of ours, or an old one. */
 bool flow_echoed(struct path *path, struct run_queue *queue, uint32_t qpn, uint32_t psn,
 		 uint64_t now_ns);
 /*
- * The deadline of @qp, which waits, has come. True: the patience with the peer is at its end, too.
+ * The deadline of the waiting @qp has passed. True: so has the patience with the peer.
  */
 bool flow_expire(struct run_queue *queue, struct qp *qp, uint64_t now_ns);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the files of transport/ share.
+ * Interface between the files of transport/.
  *
- *	struct call	one transport_*() call: the QP, the time, what to do after unlocking
- *	struct pump	one transport_transmit() call: the batch and what may still be written
+ *	struct qp_call	one transport_*() call: the QP, the time, what to do after unlocking
+ *	struct transmit	one transport_transmit() call: the batch and what may still be written
  *
  * All functions here are called with the QP's lock held.
  */
@@ -19,7 +19,7 @@
 
 #define WHY_BYTES 320
 
-struct call {
+struct qp_call {
 	struct qp *qp;
 	uint64_t now_ns;
 	struct effects *effects;
@@ -28,9 +28,9 @@ struct call {
 	char why[WHY_BYTES];		/* reason of the last failure; only with explain_enabled */
 };
 
-/* A call is not zeroed: @why is large and only read after because(). */
-static inline void call_init(struct call *call, struct qp *qp, uint64_t now_ns,
-			     struct effects *effects)
+/* Field by field: @why is large, and only read after set_reason(). */
+static inline void qp_call_init(struct qp_call *call, struct qp *qp, uint64_t now_ns,
+				struct effects *effects)
 {
 	call->qp = qp;
 	call->now_ns = now_ns;
@@ -39,19 +39,19 @@ static inline void call_init(struct call *call, struct qp *qp, uint64_t now_ns,
 	call->why[0] = '\0';
 }
 
-/* At the end of each call: see transport.c. */
-void call_end(struct call *call);
+/* Ends each call (transport.c). */
+void qp_call_end(struct qp_call *call);
 
 /* Note why something fails, for the explanation of the completion. */
-#define because(call, ...)                                                      \
-	do {                                                                    \
-		if (__builtin_expect(explain_enabled, 0))                       \
-			because_print((call), __VA_ARGS__);                     \
+#define set_reason(call, ...)                                                                      \
+	do {                                                                                       \
+		if (__builtin_expect(explain_enabled, 0))                                          \
+			reason_print((call), __VA_ARGS__);                                         \
 	} while (0)
-void because_print(struct call *call, const char *format, ...)
+void reason_print(struct qp_call *call, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
-static inline void count(const struct call *call, enum counter counter)
+static inline void count(const struct qp_call *call, enum counter counter)
 {
 	counter_add(call->qp->transport->counters, counter, 1);
 }
@@ -85,13 +85,13 @@ static inline uint64_t offset_of(const struct qp *qp, uint32_t psn, uint32_t fir
 enum sge_result { SGE_OK, SGE_PROTECTION };
 
 /* Copy @bytes from @offset of the request's data to @out. SGE_PROTECTION: reason in call->why. */
-enum sge_result sge_gather(struct call *call, const struct send_wqe *wqe, uint64_t offset,
+enum sge_result sge_gather(struct qp_call *call, const struct send_wqe *wqe, uint64_t offset,
 			   uint8_t *out, uint32_t bytes);
 /* Copy @data to @offset of a list. @last: this completes the message (copy_user_ordered). */
-enum sge_result sge_scatter(struct call *call, const struct ibv_sge *sge, uint32_t sge_count,
+enum sge_result sge_scatter(struct qp_call *call, const struct ibv_sge *sge, uint32_t sge_count,
 			    uint64_t offset, const uint8_t *data, uint32_t bytes, bool last);
-/* May @bytes be scattered to the list, as things are now? */
-enum sge_result sge_check(struct call *call, const struct ibv_sge *sge, uint32_t sge_count,
+/* May @bytes be scattered to the list now? */
+enum sge_result sge_check(struct qp_call *call, const struct ibv_sge *sge, uint32_t sge_count,
 			  uint32_t bytes);
 uint64_t sge_total(const struct ibv_sge *sge, uint32_t sge_count);
 
@@ -99,7 +99,7 @@ uint64_t sge_total(const struct ibv_sge *sge, uint32_t sge_count);
  * Find where a part goes that is to be fetched: adds its pieces to @fetch, each with an access that
  * is held until fetch_release().
  */
-enum sge_result sge_locate(struct call *call, const struct ibv_sge *sge, uint32_t sge_count,
+enum sge_result sge_locate(struct qp_call *call, const struct ibv_sge *sge, uint32_t sge_count,
 			   uint64_t offset, uint32_t bytes, struct message_fetch *fetch);
 void fetch_release(struct message_fetch *fetch);
 
@@ -110,8 +110,8 @@ bool direct_is_due(struct qp *qp, const struct send_wqe *wqe);
 
 /* ---- emit.c: packets into the batch ---- */
 
-struct pump {
-	struct call *call;
+struct transmit {
+	struct qp_call *call;
 	struct tx_batch *batch;
 	unsigned budget;		/* packets that may still be written */
 	bool cut;			/* stopped for the batch or the quantum alone */
@@ -119,27 +119,27 @@ struct pump {
 	int request_index;		/* ... and where, -1: none */
 };
 
-static inline bool pump_has_room(struct pump *pump)
+static inline bool transmit_has_room(struct transmit *transmit)
 {
-	if (pump->budget && tx_batch_has_room(pump->batch))
+	if (transmit->budget && tx_batch_has_room(transmit->batch))
 		return true;
-	pump->cut = true;
+	transmit->cut = true;
 	return false;
 }
 
 /* Where the payload of the next packet goes. */
-uint8_t *pump_payload(struct pump *pump, const struct opcode *op);
+uint8_t *transmit_payload(struct transmit *transmit, const struct opcode *op);
 /* Write the headers in front of it and close the packet. */
-void pump_emit(struct pump *pump, struct packet *packet, const struct av *av);
+void transmit_packet(struct transmit *transmit, struct packet *packet, const struct av *av);
 /* A packet of ours to the connected peer: BTH fields that are always the same. */
 void packet_begin(const struct qp *qp, struct packet *packet, uint8_t code, uint32_t psn);
 
-/* ---- request.c: what a work request looks like on the wire ---- */
+/* ---- request.c: a work request on the wire ---- */
 
-enum wqe_state { WQE_POSTED, WQE_STARTED, WQE_TOLD, WQE_DONE, WQE_FAILED };
+enum wqe_state { WQE_POSTED, WQE_STARTED, WQE_IN_CHANNEL, WQE_DONE, WQE_FAILED };
 
 /*
- * Cost of a packet to the path's window: what it takes of a socket buffer. The kernel counts at
+ * Cost of a packet to the path's window: its share of a socket buffer. The kernel counts at
  * least some 768 bytes for a datagram, but little beyond the payload in a batch of large ones.
  */
 #define PACKET_COST	192u	/* beyond the payload */
@@ -155,7 +155,7 @@ const char *wqe_name(const struct send_wqe *wqe);
 uint32_t wqe_psns(const struct qp *qp, const struct send_wqe *wqe);
 /* One past the last PSN of the READ request that @psn belongs to. */
 uint32_t wqe_chunk_end(const struct qp *qp, const struct send_wqe *wqe, uint32_t psn);
-/* What the PSNs [@from, @to) of the request cost the path. */
+/* Cost to the path of the PSNs [@from, @to) of the request. */
 uint32_t wqe_cost(const struct qp *qp, const struct send_wqe *wqe, uint32_t from, uint32_t to);
 /* Fill @packet for the request packet @psn; returns one past the PSNs that it takes. */
 uint32_t wqe_packet(const struct qp *qp, const struct send_wqe *wqe, uint32_t psn,
@@ -164,18 +164,18 @@ uint32_t wqe_packet(const struct qp *qp, const struct send_wqe *wqe, uint32_t ps
 /* ---- finish.c: completions, flushing, the error state ---- */
 
 /* Complete the oldest request of the send queue and remove it. */
-void finish_send(struct call *call, enum ibv_wc_status status);
+void finish_send(struct qp_call *call, enum ibv_wc_status status);
 /* Complete the receive that the responder holds; opcode, length and flags are in @wc. */
-void finish_recv(struct call *call, struct ibv_wc *wc, bool solicited);
-void finish_recv_error(struct call *call, enum ibv_wc_status status);
+void finish_recv(struct qp_call *call, struct ibv_wc *wc, bool solicited);
+void finish_recv_error(struct qp_call *call, enum ibv_wc_status status);
 /* Flush in order: send queue, receive queue. */
-void flush_sends(struct call *call);
-void flush_recvs(struct call *call);
+void flush_sends(struct qp_call *call);
+void flush_recvs(struct qp_call *call);
 /* Move to ERR, once, and flush. Answers that the responder still owes are kept. */
-void enter_error(struct call *call);
+void enter_error(struct qp_call *call);
 /* The oldest request fails with @status, the QP with it; explained from call->why. */
-void fail_request(struct call *call, enum ibv_wc_status status, const char *advice);
-void explain_request(struct call *call, const struct send_wqe *wqe, enum ibv_wc_status status,
+void fail_request(struct qp_call *call, enum ibv_wc_status status, const char *advice);
+void explain_request(struct qp_call *call, const struct send_wqe *wqe, enum ibv_wc_status status,
 		     const char *advice);
 const char *wc_status_text(enum ibv_wc_status status);
 /* "192.0.2.1", in a buffer of 46. */
@@ -183,97 +183,96 @@ const char *address_text(const uint8_t address[16], char *buffer);
 
 /* ---- requester.c ---- */
 
-
 void requester_reset(struct qp *qp);
 void requester_start(struct qp *qp);			/* at RTS: PSNs, retry counts */
-void requester_stop(struct call *call);			/* at ERR: give the path back */
-void requester_transmit(struct pump *pump);
+void requester_stop(struct qp_call *call);		/* at ERR: give the path back */
+void requester_transmit(struct transmit *transmit);
 uint64_t requester_deadline(const struct qp *qp);
-void requester_timeout(struct call *call);
+void requester_timeout(struct qp_call *call);
 /* The local ACK timeout; UINT64_MAX: none. */
 uint64_t requester_ack_timeout(const struct qp *qp);
 /* Give up: the peer answered none of the retries. */
-void requester_exceeded(struct call *call);
-/* Is there anything that a transmit might write? */
+void requester_exceeded(struct qp_call *call);
+/* Has the requester something to transmit? */
 bool requester_ready(const struct qp *qp);
-/* Send again from una_psn on: what is in flight is lost. */
-void requester_go_back(struct call *call);
+/* Send again from una_psn on: all packets in flight are lost. */
+void requester_go_back(struct qp_call *call);
 /* A sign that una_psn was lost; acted upon once per loss. */
-void requester_lost(struct call *call);
-void requester_check_drained(struct call *call);
+void requester_lost(struct qp_call *call);
+void requester_check_drained(struct qp_call *call);
 /* Run LOCAL_INV or BIND_MW at its turn. */
-void requester_local(struct call *call, struct send_wqe *wqe);
-void requester_give_acked(struct call *call, uint64_t rtt_ns);
+void requester_local(struct qp_call *call, struct send_wqe *wqe);
+void requester_give_acked(struct qp_call *call, uint64_t rtt_ns);
 
 /* ---- message.c ---- */
 
-/* Must the next request go as packets, for some reason? */
-static inline bool message_is_held(const struct qp *qp)
+/* Must the next request go as packets? */
+static inline bool request_needs_packets(const struct qp *qp)
 {
 	return (int32_t)(qp->requester.packets_until - qp->sq.sent) > 0;
 }
 
 /* When to check whether the peer is silent. */
 uint64_t message_deadline(const struct qp *qp);
-void message_timeout(struct call *call);
+void message_timeout(struct qp_call *call);
 
 /* ---- completer.c ---- */
 
-void completer_receive(struct call *call, const struct packet *packet);
-/* Complete what is answered, from the oldest on. */
-void completer_retire(struct call *call);
+void completer_receive(struct qp_call *call, const struct packet *packet);
+/* Complete the answered requests, from the oldest on. */
+void completer_retire(struct qp_call *call);
 
 /* ---- responder.c ---- */
 
 void responder_reset(struct qp *qp);
-void responder_receive(struct call *call, const struct packet *packet);
+void responder_receive(struct qp_call *call, const struct packet *packet);
 /*
  * Write READ responses and atomic results that are due, and an ACK that had to wait; true when none
  * is left. Requests follow, then the ACK: it is not longer than any request, so that a reply leaves
  * in one datagram with the ACK of the message that it replies to.
  */
-bool responder_transmit(struct pump *pump);
-void responder_acknowledge(struct pump *pump);
+bool responder_transmit(struct transmit *transmit);
+void responder_acknowledge(struct transmit *transmit);
 /* Have the last ACK sent once more. False: there was none, or an answer is due anyway. */
 bool responder_repeat_ack(struct qp *qp);
 bool responder_ready(const struct qp *qp);
 /* Check and execute one packet that is in sequence; advances the message, not the PSN. */
-enum fault responder_message(struct call *call, const struct packet *packet);
-/* What fault.def says for @fault at @psn. */
-void responder_fault(struct call *call, enum fault fault, uint32_t psn);
-/* Our part of it: completion or event, explanation, the error state. */
-void responder_fail(struct call *call, enum fault fault);
+enum fault responder_message(struct qp_call *call, const struct packet *packet);
+/* Act on @fault at @psn as fault.def says. */
+void responder_fault(struct qp_call *call, enum fault fault, uint32_t psn);
+/* The part at this end: completion or event, explanation, the error state. */
+void responder_fail(struct qp_call *call, enum fault fault);
 void responder_answer(struct qp *qp, enum answer_kind kind, uint8_t syndrome, uint32_t psn);
 /* The message in progress was a SEND, or a WRITE with immediate data: complete its receive. */
-enum fault responder_complete(struct call *call, struct ibv_wc *wc, bool solicited);
-void note_established(struct call *call);	/* transport.c: in RTR something came */
+enum fault responder_complete(struct qp_call *call, struct ibv_wc *wc, bool solicited);
+void note_established(struct qp_call *call);	/* transport.c: in RTR something came */
 /* Syndrome of an ACK: end-to-end credits, but none with an SRQ (IBTA 9.7.7.2). */
 uint8_t responder_ack_syndrome(const struct qp *qp);
-bool responder_take(struct call *call);		/* a receive, unless one is held */
+bool responder_take(struct qp_call *call);	/* a receive, unless one is held */
 
 /* ---- replay.c ---- */
 
 /* Back to the few that are part of the QP. */
 void replay_free(struct responder *responder);
-/* A resource for a new request; NULL: the peer has more in progress than it may. */
+/* A resource for a new request; NULL: the peer has too many in progress. */
 struct resource *replay_new(struct qp *qp);
 void replay_activate(struct qp *qp, struct resource *resource, uint32_t psn, uint32_t end);
 /* A request with a PSN before the expected one. */
-void replay_duplicate(struct call *call, const struct packet *packet);
+void replay_duplicate(struct qp_call *call, const struct packet *packet);
 /* Drop the responses that are due. */
 void replay_drop(struct responder *responder);
 /* Write the responses that are due; false when the batch is full. */
-bool replay_transmit(struct pump *pump);
+bool replay_transmit(struct transmit *transmit);
 
 /* ---- unreliable.c ---- */
 
-void uc_receive(struct call *call, const struct packet *packet);
-void ud_receive(struct call *call, const struct packet *packet, const struct rx_info *info);
-void unreliable_transmit(struct pump *pump);
+void uc_receive(struct qp_call *call, const struct packet *packet);
+void ud_receive(struct qp_call *call, const struct packet *packet, const struct rx_info *info);
+void unreliable_transmit(struct transmit *transmit);
 bool unreliable_ready(const struct qp *qp);
 uint64_t unreliable_deadline(const struct qp *qp);
-void unreliable_timeout(struct call *call);
-/* Leave the path's flow and owe nothing: the QP stops, or is destroyed. */
+void unreliable_timeout(struct qp_call *call);
+/* The QP stops, or is destroyed: leave the path's flow, drop the echoes due. */
 void unreliable_stop(struct qp *qp);
 
 #endif

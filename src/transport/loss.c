@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Loss, as time shows it (loss.h). */
+/* Loss detection by time (loss.h). */
 #include "transport/loss.h"
 
 #include "base/timer_heap.h"
@@ -28,8 +28,8 @@ void loss_answered(struct loss *loss, uint8_t retry_cnt)
 }
 
 /*
- * An answer after a probe may be to either copy: it measures nothing (Karn). The second in a row says that
- * probes may be all too early, and hide the round trip: so they back off.
+ * An answer after a probe may be to either copy: it measures nothing (Karn). A second one in a row
+ * means that probes may be too early and hide the round trip: so they back off.
  */
 void loss_progress(struct loss *loss, uint8_t retry_cnt, uint64_t now_ns)
 {

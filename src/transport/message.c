@@ -15,17 +15,17 @@
 
 /* ---- requester ---- */
 
-static bool is_told_alone(const struct qp *qp)
+static bool only_messages_outstanding(const struct qp *qp)
 {
 	const struct requester *requester = &qp->requester;
 
-	return qp->sq.sent - qp->sq.tail == requester->messages && !requester->refused &&
+	return qp->sq.sent - qp->sq.tail == requester->local_messages && !requester->refused &&
 	       requester->una_psn == requester->next_psn && !requester->rnr_until_ns;
 }
 
 /*
- * A READ or atomic waits until all messages are settled, and later requests wait for it: where that
- * happens often, packets are faster, since they need not wait for each other.
+ * A READ or atomic waits until all messages are answered, and later requests wait for it: where
+ * that happens often, packets are faster, since they need not wait for each other.
  */
 static void note_stall(struct qp *qp)
 {
@@ -45,7 +45,7 @@ struct send_wqe *transport_message_next(struct qp *qp)
 	struct send_wqe *wqe;
 
 	if (!qp_is(qp, QP_RELIABLE) || qp->state != IBV_QPS_RTS || qp->sq.sent == qp->sq.head ||
-	    !is_told_alone(qp) || message_is_held(qp))
+	    !only_messages_outstanding(qp) || request_needs_packets(qp))
 		return NULL;
 	wqe = send_queue_at(&qp->sq, qp->sq.sent);
 	switch (wqe->opcode) {
@@ -55,9 +55,9 @@ struct send_wqe *transport_message_next(struct qp *qp)
 	case IBV_WR_RDMA_WRITE_WITH_IMM:
 		return wqe;
 	case IBV_WR_RDMA_WRITE:
-		return qp->requester.messages ? wqe : NULL;
+		return qp->requester.local_messages ? wqe : NULL;
 	default:
-		if (qp->requester.messages)
+		if (qp->requester.local_messages)
 			note_stall(qp);
 		return NULL;
 	}
@@ -81,10 +81,11 @@ void message_write_target(const struct send_wqe *wqe, uint8_t *out)
 	memcpy(out + 8, words, 8);
 }
 
-void transport_message_head(const struct qp *qp, const struct send_wqe *wqe, bool pull,
+void transport_message_head(const struct qp *qp, const struct send_wqe *wqe, bool rendezvous,
 			    uint32_t head[MESSAGE_WORDS])
 {
-	unsigned flags = (pull ? MESSAGE_PULL : 0) | (is_write(wqe) ? MESSAGE_WRITE : 0);
+	unsigned flags =
+		(rendezvous ? MESSAGE_RENDEZVOUS : 0) | (is_write(wqe) ? MESSAGE_WRITE : 0);
 
 	if (wqe->opcode == IBV_WR_SEND_WITH_IMM || wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
 		flags |= MESSAGE_IMM;
@@ -102,9 +103,9 @@ void transport_message_head(const struct qp *qp, const struct send_wqe *wqe, boo
 bool transport_gather(struct qp *qp, const struct send_wqe *wqe, uint8_t *out)
 {
 	struct effects none;
-	struct call call;
+	struct qp_call call;
 
-	call_init(&call, qp, 0, &none);
+	qp_call_init(&call, qp, 0, &none);
 	return sge_gather(&call, wqe, 0, out, wqe->length) == SGE_OK;
 }
 
@@ -120,10 +121,10 @@ void transport_message_sent(struct qp *qp, uint64_t token, uint64_t now_ns)
 	struct send_wqe *wqe = send_queue_at(&qp->sq, qp->sq.sent);
 
 	wqe->token = token;
-	wqe->state = WQE_TOLD;
-	if (!requester->messages)
+	wqe->state = WQE_IN_CHANNEL;
+	if (!requester->local_messages)
 		message_note_progress(qp, now_ns);
-	requester->messages++;
+	requester->local_messages++;
 	requester->message_sequence = psn_add(requester->message_sequence, 1);
 	requester->send_wqe = requester->packets_until = ++qp->sq.sent;
 }
@@ -137,7 +138,7 @@ static void message_take_back(struct qp *qp)
 	for (number = qp->sq.tail; number != qp->sq.sent; number++)
 		send_queue_at(&qp->sq, number)->state = WQE_POSTED;
 	requester->message_sequence = psn_add(requester->message_sequence, -requester->refused);
-	requester->messages = requester->refused = 0;
+	requester->local_messages = requester->refused = 0;
 	requester->in_packets = 0;
 	requester->send_wqe = qp->sq.sent = qp->sq.tail;
 	requester->packets_until = qp->sq.tail + 1;
@@ -148,26 +149,26 @@ void transport_message_answered(struct qp *qp, uint64_t token, bool refused, uin
 {
 	struct requester *requester = &qp->requester;
 	struct send_wqe *wqe = send_queue_at(&qp->sq, qp->sq.tail + requester->refused);
-	struct call call;
+	struct qp_call call;
 
-	if (!requester->messages || wqe->token != token)
+	if (!requester->local_messages || wqe->token != token)
 		return;
-	call_init(&call, qp, now_ns, effects);
+	qp_call_init(&call, qp, now_ns, effects);
 	message_note_progress(qp, now_ns);
 	if (refused || requester->refused) {
 		requester->refused++;
 		count(&call, COUNTER_MESSAGE_REFUSED);
 	} else {
-		requester->messages--;
-		count(&call, is_write(wqe) ? COUNTER_DIRECT_WRITE : COUNTER_DIRECT_SEND);
+		requester->local_messages--;
+		count(&call, is_write(wqe) ? COUNTER_LOCAL_WRITE : COUNTER_LOCAL_SEND);
 		finish_send(&call, IBV_WC_SUCCESS);
 		if (qp->sq.tail == qp->sq.head)
 			requester->stalls = 0;
 	}
-	if (requester->messages && requester->refused == requester->messages)
+	if (requester->local_messages && requester->refused == requester->local_messages)
 		message_take_back(qp);
 	requester_check_drained(&call);
-	call_end(&call);
+	qp_call_end(&call);
 }
 
 uint64_t message_deadline(const struct qp *qp)
@@ -185,8 +186,8 @@ void transport_message_progress(struct qp *qp, uint32_t progress, uint64_t now_n
 	message_note_progress(qp, now_ns);
 }
 
-/* Nothing is retransmitted: messages stay in memory. But silence counts as it does for packets. */
-void message_timeout(struct call *call)
+/* Messages stay in memory and are not retransmitted, but silence counts as it does for packets. */
+void message_timeout(struct qp_call *call)
 {
 	struct requester *requester = &call->qp->requester;
 
@@ -195,14 +196,15 @@ void message_timeout(struct call *call)
 		return;
 	/* A peer that copies now must not take the application's next content for this message. */
 	pairing_end(&call->qp->pairing);
-	because(call, "the peer did not take %u messages out of shared memory (it may be stopped)",
-		requester->messages);
+	set_reason(call,
+		   "the peer did not take %u messages out of shared memory (it may be stopped)",
+		   requester->local_messages);
 	requester_exceeded(call);
 }
 
 /* ---- responder ---- */
 
-static void parse_head(const uint32_t head[MESSAGE_WORDS], struct message *message)
+static void parse_head(const uint32_t head[MESSAGE_WORDS], struct local_message *message)
 {
 	message->grant = head[0];
 	message->source_qpn = head[1] & QPN_MASK;
@@ -221,9 +223,9 @@ static bool are_sound(unsigned flags)
 }
 
 bool message_parse(const uint32_t head[MESSAGE_WORDS], const uint8_t *data, uint32_t bytes,
-		   struct message *message)
+		   struct local_message *message)
 {
-	*message = (struct message){ .data = data };
+	*message = (struct local_message){ .data = data };
 	parse_head(head, message);
 	if (!are_sound(message->flags))
 		return false;
@@ -235,10 +237,10 @@ bool message_parse(const uint32_t head[MESSAGE_WORDS], const uint8_t *data, uint
 		message->data += MESSAGE_TARGET_BYTES;
 		bytes -= MESSAGE_TARGET_BYTES;
 	}
-	if (message->flags & MESSAGE_PULL)
+	if (message->flags & MESSAGE_RENDEZVOUS)
 		return message->piece_count <= MESSAGE_PIECES_MAX &&
 		       bytes == message->piece_count * sizeof(struct message_piece);
-	return bytes == message->length && bytes <= MESSAGE_CARRIED_MAX;
+	return bytes == message->length && bytes <= MESSAGE_EAGER_MAX;
 }
 
 bool transport_between_messages(const struct qp *qp)
@@ -246,8 +248,8 @@ bool transport_between_messages(const struct qp *qp)
 	return !qp->responder.previous || opcode_ends(qp->responder.previous);
 }
 
-/* In order, as a packet would be, and no other message is in progress. */
-static bool is_next(const struct qp *qp, const struct message *message) REQUIRES(qp->lock)
+/* Is it the next in sequence, with no message in progress that comes as packets? */
+static bool is_next(const struct qp *qp, const struct local_message *message) REQUIRES(qp->lock)
 {
 	const struct responder *responder = &qp->responder;
 
@@ -258,7 +260,7 @@ static bool is_next(const struct qp *qp, const struct message *message) REQUIRES
 }
 
 /* The target of a WRITE; the right to all of it is checked each time. */
-static bool target_access_begin(struct call *call, const struct message *message,
+static bool target_access_begin(struct qp_call *call, const struct local_message *message,
 				struct mr_access *access)
 {
 	struct mr_accessor accessor = mr_accessor_of(call->qp);
@@ -268,8 +270,8 @@ static bool target_access_begin(struct call *call, const struct message *message
 			       access) == MR_OK;
 }
 
-/* Copy the data that came with it. False: the memory is not accessible. */
-static bool copy_carried(struct call *call, const struct message *message)
+/* Copy the data in the message. False: the memory is not accessible. */
+static bool copy_eager(struct qp_call *call, const struct local_message *message)
 {
 	const struct recv_wqe *recv = call->qp->responder.recv;
 	struct mr_access access;
@@ -285,7 +287,7 @@ static bool copy_carried(struct call *call, const struct message *message)
 	return !err;
 }
 
-static bool message_locate(struct call *call, const struct message *message,
+static bool message_locate(struct qp_call *call, const struct local_message *message,
 			   struct message_fetch *fetch)
 {
 	const struct recv_wqe *recv = call->qp->responder.recv;
@@ -300,7 +302,7 @@ static bool message_locate(struct call *call, const struct message *message,
 	return true;
 }
 
-static bool end_message(struct call *call, const struct message *message)
+static bool end_message(struct qp_call *call, const struct local_message *message)
 {
 	struct ibv_wc wc = { .byte_len = message->length };
 
@@ -316,13 +318,13 @@ static bool end_message(struct call *call, const struct message *message)
 }
 
 /* All but WRITEs without immediate data. */
-static bool takes_receive(const struct message *message)
+static bool takes_receive(const struct local_message *message)
 {
 	return !(message->flags & MESSAGE_WRITE) || (message->flags & MESSAGE_IMM);
 }
 
 /* Checked before a receive is taken, as with packets: otherwise the receive would fail. */
-static bool may_write(const struct call *call, const struct message *message)
+static bool may_write(const struct qp_call *call, const struct local_message *message)
 {
 	struct mr_accessor accessor = mr_accessor_of(call->qp);
 	struct mr_access access;
@@ -339,7 +341,7 @@ static bool may_write(const struct call *call, const struct message *message)
 	return true;
 }
 
-static bool may_begin(struct call *call, const struct message *message)
+static bool may_begin(struct qp_call *call, const struct local_message *message)
 {
 	if ((message->flags & MESSAGE_WRITE) && !may_write(call, message))
 		return false;
@@ -349,7 +351,7 @@ static bool may_begin(struct call *call, const struct message *message)
 	       message->length <= call->qp->responder.recv_bytes;
 }
 
-static enum message_fate message_complete(struct call *call, const struct message *message)
+static enum message_fate message_complete(struct qp_call *call, const struct local_message *message)
 {
 	struct responder *responder = &call->qp->responder;
 
@@ -359,39 +361,40 @@ static enum message_fate message_complete(struct call *call, const struct messag
 	return MESSAGE_EXECUTED;
 }
 
-static enum message_fate message_execute(struct call *call, const struct message *message)
+static enum message_fate message_execute(struct qp_call *call, const struct local_message *message)
 {
 	if (!may_begin(call, message))
 		return MESSAGE_REFUSED;
-	if (message->length && (message->flags & MESSAGE_PULL))
+	if (message->length && (message->flags & MESSAGE_RENDEZVOUS))
 		return MESSAGE_FETCH;
-	if (message->length && !copy_carried(call, message))
+	if (message->length && !copy_eager(call, message))
 		return MESSAGE_REFUSED;
 	return message_complete(call, message);
 }
 
-enum message_fate transport_message_receive(struct qp *qp, const struct message *message, uint64_t now_ns,
-				 struct effects *effects)
+enum message_fate transport_message_receive(struct qp *qp, const struct local_message *message,
+					    uint64_t now_ns, struct effects *effects)
 {
 	enum message_fate fate;
-	struct call call;
+	struct qp_call call;
 
 	if (!is_next(qp, message))
 		return MESSAGE_REFUSED;
-	call_init(&call, qp, now_ns, effects);
+	qp_call_init(&call, qp, now_ns, effects);
 	note_established(&call);
 	qp->responder.message_done = 0;
 	fate = message_execute(&call, message);
-	call_end(&call);
+	qp_call_end(&call);
 	return fate;
 }
 
-/* A bounded part: others have their turn in between. */
-bool transport_fetch_begin(struct qp *qp, const struct message *message, struct message_fetch *fetch)
+/* A bounded part, so that other messages have their turn. */
+bool transport_fetch_begin(struct qp *qp, const struct local_message *message,
+			   struct message_fetch *fetch)
 {
 	uint32_t done = qp->responder.message_done, left = message->length - done;
 	struct effects none;
-	struct call call;
+	struct qp_call call;
 
 	fetch->pieces = 0;
 	if (!is_next(qp, message) || done >= message->length)
@@ -399,29 +402,29 @@ bool transport_fetch_begin(struct qp *qp, const struct message *message, struct 
 	fetch->offset = done;
 	fetch->bytes = left < FETCH_BYTES_MAX ? left : FETCH_BYTES_MAX;
 	fetch->last = fetch->bytes == left;
-	call_init(&call, qp, 0, &none);
+	qp_call_init(&call, qp, 0, &none);
 	if (message_locate(&call, message, fetch))
 		return true;
 	fetch_release(fetch);
 	return false;
 }
 
-enum message_fate transport_fetched(struct qp *qp, const struct message *message,
+enum message_fate transport_fetched(struct qp *qp, const struct local_message *message,
 				    struct message_fetch *fetch, bool fetched, uint64_t now_ns,
 				    struct effects *effects)
 {
 	struct responder *responder = &qp->responder;
 	enum message_fate fate = MESSAGE_FETCH;
-	struct call call;
+	struct qp_call call;
 
 	fetch_release(fetch);
 	if (!fetched || !is_next(qp, message) || responder->message_done != fetch->offset)
 		return MESSAGE_REFUSED;
-	call_init(&call, qp, now_ns, effects);
+	qp_call_init(&call, qp, now_ns, effects);
 	responder->message_done += fetch->bytes;
 	if (responder->message_done == message->length)
 		fate = message_complete(&call, message);
-	call_end(&call);
+	qp_call_end(&call);
 	return fate;
 }
 

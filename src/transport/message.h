@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * SENDs without packets, to a process of this host that shares memory with us. A message describes
- * a SEND in a few words, with its data or the place of its data; or an RDMA WRITE with immediate
- * data, or any WRITE behind a message (which the requester could only execute after the message).
- * The peer executes it as its responder does a packet, or refuses it, and answers in either case.
- * local/ring.h carries it there and the answer back (in order, once, each answered); local/send.c
- * sends it.
+ * a SEND in a few words, with its data (eager) or the place of its data (rendezvous); or an RDMA
+ * WRITE with immediate data, or any WRITE behind a message (which the requester could only execute
+ * after the message). The peer's responder executes it like a packet, or refuses it, and answers in
+ * either case. local/ring.h carries messages and answers (in order, once, each answered);
+ * local/send.c sends them.
  *
- *	requester				responder
- *	transport_message_next, transport_message_sent  ->	transport_message_receive: executed, or refused
- *	transport_message_answered		     <-	answer
+ *	requester					responder
+ *	transport_message_next, transport_message_sent	->	transport_message_receive: executes,
+ *or refuses transport_message_answered			<-	answer
  *
- * Like direct requests (direct.h), messages take no PSN and no message sequence number, go only
- * while no packet is unanswered, and have no errors: a message refused for any reason is sent as
- * packets, and so are all messages after it, which are refused, too, since a message must be the
- * next in sequence. So the responder's checks are those of packets, and an objection has no effect
- * here.
+ * Like direct requests (direct.h), messages take no PSN and no message sequence number, and go only
+ * while no packet is unanswered. A refused message becomes packets, and so do all messages after
+ * it, which are refused, too, since a message must be the next in sequence: so the responder's
+ * checks are those of packets, and errors are reported by packets. The exception: a message that
+ * the peer does not consume within the retry budget fails the QP here (RETRY_EXC_ERR).
  */
 #ifndef VERBATIM_TRANSPORT_MESSAGE_H
 #define VERBATIM_TRANSPORT_MESSAGE_H
@@ -27,18 +27,19 @@
 #define MESSAGE_WORDS	5u		/* of its head */
 #define MESSAGE_TARGET_BYTES 16u	/* before the data of a WRITE */
 #define MESSAGE_PIECES_MAX 64u
-#define MESSAGE_CARRIED_MAX 32768u	/* data that a message brings along: longer data is fetched */
+#define MESSAGE_EAGER_MAX 32768u	/* data that a message contains: longer data is fetched */
 
 enum message_flags {
 	MESSAGE_IMM		= 1 << 0,
 	MESSAGE_INVALIDATE	= 1 << 1,
 	MESSAGE_SOLICITED	= 1 << 2,
 	MESSAGE_WRITE		= 1 << 3,	/* an RDMA WRITE: its target comes before the rest */
-	MESSAGE_PULL		= 1 << 4,	/* the data is to be fetched: what comes are its pieces */
+	MESSAGE_RENDEZVOUS	= 1 << 4,	/* the message has the pieces of its data, to be fetched */
 };
-#define MESSAGE_FLAGS (MESSAGE_IMM | MESSAGE_INVALIDATE | MESSAGE_SOLICITED | MESSAGE_WRITE | MESSAGE_PULL)
+#define MESSAGE_FLAGS                                                                              \
+	(MESSAGE_IMM | MESSAGE_INVALIDATE | MESSAGE_SOLICITED | MESSAGE_WRITE | MESSAGE_RENDEZVOUS)
 
-struct message {
+struct local_message {
 	uint32_t grant;			/* of the destination QP to the peer (object/pairing.h) */
 	uint32_t source_qpn;
 	uint32_t sequence;		/* 24 bits; from 0 on since both QPs agreed */
@@ -47,21 +48,21 @@ struct message {
 	uint32_t length;		/* bytes of data */
 	uint64_t target;		/* MESSAGE_WRITE */
 	uint32_t rkey;
-	const uint8_t *data;		/* or, with MESSAGE_PULL, pieces; may change while it is read */
+	const uint8_t *data;		/* or MESSAGE_RENDEZVOUS: pieces; may change while it is read */
 };
 
-/* Where a part of a message's data to fetch lies in its sender's address space. */
+/* Place of a part of a message's data in its sender's address space. */
 struct message_piece {
 	uint64_t address;
 	uint32_t region;		/* the sender's grant of it (local/grant.h) */
 	uint32_t length;
 };
 
-/* A part of a message's data that the caller is to fetch, without locks, and where it goes. */
+/* A part of a message's data that the caller fetches without locks, and its destination. */
 struct message_fetch {
 	uint64_t offset;		/* in the data */
 	uint32_t bytes;
-	bool last;			/* it ends the data: its last cache line becomes visible last */
+	bool last;			/* ends the data: its last cache line becomes visible last */
 	unsigned pieces;
 	struct iovec piece[MESSAGE_PIECES_MAX];
 	struct mr_access access[MESSAGE_PIECES_MAX];	/* each piece is held */
@@ -69,15 +70,15 @@ struct message_fetch {
 
 /* ---- requester ---- */
 
-/* Is no message in progress that comes as packets? */
+/* True between two messages of the packet stream. */
 bool transport_between_messages(const struct qp *qp) REQUIRES(qp->lock);
 
 /* The next request if it may be sent as a message; else NULL. */
 struct send_wqe *transport_message_next(struct qp *qp) REQUIRES(qp->lock);
-/* Its head; @pull: its data is to be fetched. */
-void transport_message_head(const struct qp *qp, const struct send_wqe *wqe, bool pull,
+/* Write its head; @rendezvous: its data is to be fetched. */
+void transport_message_head(const struct qp *qp, const struct send_wqe *wqe, bool rendezvous,
 			    uint32_t head[MESSAGE_WORDS]) REQUIRES(qp->lock);
-/* Bytes of target that it has; written to @out. */
+/* Bytes of its target (0: none), and the target itself. */
 size_t message_target_bytes(const struct send_wqe *wqe);
 void message_write_target(const struct send_wqe *wqe, uint8_t *out);
 /* Copy the request's data to @out. False: a key or its memory is not valid. */
@@ -88,8 +89,8 @@ void transport_message_sent(struct qp *qp, uint64_t token, uint64_t now_ns) REQU
 void transport_message_answered(struct qp *qp, uint64_t token, bool refused, uint64_t now_ns,
 		      struct effects *effects) REQUIRES(qp->lock);
 /*
- * With messages unanswered and transport_deadline() passed: @progress says how far the peer has
- * got, with these or anything before them. If it has changed since last time, the peer is not
+ * With messages unanswered and transport_deadline() passed: @progress changes while the peer
+ * consumes these or anything before them. If it has changed since the last call, the peer is not
  * silent and gets the whole timeout again.
  */
 void transport_message_progress(struct qp *qp, uint32_t progress, uint64_t now_ns) REQUIRES(qp->lock);
@@ -101,7 +102,7 @@ void transport_message_progress(struct qp *qp, uint32_t progress, uint64_t now_n
  * *message. False: malformed.
  */
 bool message_parse(const uint32_t head[MESSAGE_WORDS], const uint8_t *data, uint32_t bytes,
-		   struct message *message);
+		   struct local_message *message);
 
 enum message_fate {
 	MESSAGE_EXECUTED,
@@ -110,16 +111,17 @@ enum message_fate {
 };
 
 /* Receive a message. */
-enum message_fate transport_message_receive(struct qp *qp, const struct message *message, uint64_t now_ns,
-				 struct effects *effects) REQUIRES(qp->lock);
+enum message_fate transport_message_receive(struct qp *qp, const struct local_message *message,
+					    uint64_t now_ns, struct effects *effects)
+	REQUIRES(qp->lock);
 /*
- * Fetch the next part of its data: *fetch says which, and where to. The memory is held until
+ * Begin to fetch the next part of its data, described by *fetch. Its memory is held until
  * transport_fetched() or transport_fetch_drop(). False: the message is refused.
  */
-bool transport_fetch_begin(struct qp *qp, const struct message *message, struct message_fetch *fetch)
-	REQUIRES(qp->lock);
+bool transport_fetch_begin(struct qp *qp, const struct local_message *message,
+			   struct message_fetch *fetch) REQUIRES(qp->lock);
 /* The fetch is done, or failed (@fetched false): continue with the message. */
-enum message_fate transport_fetched(struct qp *qp, const struct message *message,
+enum message_fate transport_fetched(struct qp *qp, const struct local_message *message,
 				    struct message_fetch *fetch, bool fetched, uint64_t now_ns,
 				    struct effects *effects) REQUIRES(qp->lock);
 /* The QP is gone: release the memory. */

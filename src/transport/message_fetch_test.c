@@ -18,7 +18,7 @@ struct source {
 	struct station *s;
 };
 
-static int pull(void *context, void *to, uint64_t offset, size_t bytes, bool last)
+static int copy(void *context, void *to, uint64_t offset, size_t bytes, bool last)
 {
 	struct source *source = context;
 
@@ -39,7 +39,7 @@ struct large {
 	struct mr mr;
 	uint8_t *data, *memory;
 	struct source source;
-	struct message message;
+	struct local_message message;
 };
 
 /* Memory for a large receive, and what is to come there. */
@@ -59,7 +59,7 @@ static void large_begin(struct large *large, uint32_t bytes)
 				     &large->mr), 0);
 	large->source = (struct source){ .data = large->data, .s = large->s };
 	large->message = next_message(large->s, bytes);
-	large->message.flags = MESSAGE_PULL;
+	large->message.flags = MESSAGE_RENDEZVOUS;
 	large->message.data = NULL;
 }
 
@@ -86,15 +86,16 @@ static void large_receive(struct large *large, uint64_t wr_id, uint32_t bytes)
 /* It comes, and one part of its data is fetched. */
 static enum message_fate hear_first(struct large *large)
 {
-	enum message_fate fate = hear(large->s, &large->message);
+	enum message_fate fate = receive_message(large->s, &large->message);
 
 	expect_no_wc(&large->s->recv_cq);
-	return fate == MESSAGE_FETCH ? fetch_part(large->s, &large->message, pull, &large->source) : fate;
+	return fate == MESSAGE_FETCH ? fetch_part(large->s, &large->message, copy, &large->source)
+				     : fate;
 }
 
 static enum message_fate fetch_next(struct large *large)
 {
-	return fetch_part(large->s, &large->message, pull, &large->source);
+	return fetch_part(large->s, &large->message, copy, &large->source);
 }
 
 /* Until it is done; returns how often it was not. */
@@ -208,9 +209,9 @@ static void a_large_message_is_refused_for_what_a_small_one_is(void **state)
 	struct large large;
 
 	large_begin(&large, LARGE);
-	assert_int_equal(hear(large.s, &large.message), MESSAGE_REFUSED);
+	assert_int_equal(receive_message(large.s, &large.message), MESSAGE_REFUSED);
 	large_receive(&large, 1, LARGE - 1);
-	assert_int_equal(hear(large.s, &large.message), MESSAGE_REFUSED);
+	assert_int_equal(receive_message(large.s, &large.message), MESSAGE_REFUSED);
 	assert_int_equal(large.source.calls, 0);
 	large.message.length = LARGE - 1;
 	hear_to_the_end(&large, MESSAGE_EXECUTED);
@@ -250,7 +251,7 @@ static void a_large_write_is_fetched_to_its_target(void **state)
 		large.message.rkey = large.mr.ibv.rkey;
 		large.message.target = (uintptr_t)large.memory + 101;	/* one byte too far */
 		post_recv(large.s, 1, 0);
-		assert_int_equal(hear(large.s, &large.message), MESSAGE_REFUSED);
+		assert_int_equal(receive_message(large.s, &large.message), MESSAGE_REFUSED);
 		assert_int_equal(large.source.calls, 0);
 		large.message.target--;
 		assert_true(hear_to_the_end(&large, MESSAGE_EXECUTED) > 1);
@@ -300,5 +301,5 @@ int main(void)
 		TEST(a_target_that_dies_within_a_fetch_is_noticed),
 	};
 
-	return cmocka_run_group_tests_name("message, hearing, fetch", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("message, receiving, fetch", tests, NULL, NULL);
 }

@@ -1,31 +1,31 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Messages at the requester (message.h): what becomes of those that were told in other states of
+ * Messages at the requester (message.h): what becomes of those that were sent in other states of
  * the QP, and with time.
  */
 #include "transport/message_test_support.h"
 
-static void sqd_waits_for_what_was_told(void **state)
+static void sqd_waits_for_messages_sent(void **state)
 {
 	struct station *s = station_inside();
 
 	s->qp.attr.en_sqd_async_notify = 1;
-	post_told(s, IBV_WR_SEND, 1, 8, 1);
-	post_told(s, IBV_WR_SEND, 2, 8, 2);
+	post_and_send(s, IBV_WR_SEND, 1, 8, 1);
+	post_and_send(s, IBV_WR_SEND, 2, 8, 2);
 	post(s, IBV_WR_SEND, 3, 8);
 	station_move(s, IBV_QPS_SQD);
-	assert_false(may_tell(s));
-	settle(s, 1, false);
+	assert_false(may_send_message(s));
+	answer_message(s, 1, false);
 	assert_int_equal(s->qp.attr.sq_draining, 1);
 	assert_false(event_pending(s, QP_EVENT_SQ_DRAINED));
-	settle(s, 2, false);
+	answer_message(s, 2, false);
 	assert_int_equal(s->qp.attr.sq_draining, 0);
 	assert_true(event_pending(s, QP_EVENT_SQ_DRAINED));
 	expect_wc(&s->send_cq, 1, IBV_WC_SUCCESS);
 	expect_wc(&s->send_cq, 2, IBV_WC_SUCCESS);
 	expect_silence(s);
 	station_move(s, IBV_QPS_RTS);
-	assert_true(may_tell(s));
+	assert_true(may_send_message(s));
 	station_free(s);
 }
 
@@ -34,14 +34,14 @@ static void what_is_refused_in_sqd_goes_in_rts(void **state)
 {
 	struct station *s = station_inside();
 
-	post_told(s, IBV_WR_SEND, 1, 8, 1);
+	post_and_send(s, IBV_WR_SEND, 1, 8, 1);
 	station_move(s, IBV_QPS_SQD);
-	settle(s, 1, true);
+	answer_message(s, 1, true);
 	assert_int_equal(s->qp.attr.sq_draining, 0);
 	expect_silence(s);
 	expect_no_wc(&s->send_cq);
 	station_move(s, IBV_QPS_RTS);
-	assert_false(may_tell(s));
+	assert_false(may_send_message(s));
 	assert_int_equal(transmit(s), 1);
 	expect_sent(s, 0, OPCODE_RC_SEND_ONLY, OUR_PSN);
 	receive_ack(s, OUR_PSN);
@@ -49,14 +49,14 @@ static void what_is_refused_in_sqd_goes_in_rts(void **state)
 	station_free(s);
 }
 
-static void err_flushes_what_was_told(void **state)
+static void err_flushes_messages_sent(void **state)
 {
 	struct station *s = station_inside();
 	uint32_t size = s->qp.sq.size, i;
 
 	for (i = 1; i <= size; i++)
-		post_told(s, IBV_WR_SEND, i, 8, i);
-	settle(s, 1, false);
+		post_and_send(s, IBV_WR_SEND, i, 8, i);
+	answer_message(s, 1, false);
 	post(s, IBV_WR_RDMA_READ, size + 1, 8);
 	station_move(s, IBV_QPS_ERR);
 	expect_wc(&s->send_cq, 1, IBV_WC_SUCCESS);
@@ -64,7 +64,7 @@ static void err_flushes_what_was_told(void **state)
 		expect_wc(&s->send_cq, i, IBV_WC_WR_FLUSH_ERR);
 	assert_true(deadline_of(s) == TIME_NEVER);
 	for (i = 1; i <= size; i++)
-		settle(s, i, false);
+		answer_message(s, i, false);
 	expect_no_wc(&s->send_cq);
 	expect_silence(s);
 	station_free(s);
@@ -80,9 +80,9 @@ static void begin_anew(bool by_error)
 	s->qp.pairing.alive = &alive;
 
 	for (i = 0; i < 3; i++)
-		post_told(s, IBV_WR_SEND, i, 8, 20 + i);
+		post_and_send(s, IBV_WR_SEND, i, 8, 20 + i);
 	assert_int_equal(alive, OUR_GRANT);
-	settle(s, 20, true);
+	answer_message(s, 20, true);
 	if (by_error)
 		station_move(s, IBV_QPS_ERR);
 	for (i = 0; i < 3 && by_error; i++)
@@ -98,12 +98,12 @@ static void begin_anew(bool by_error)
 	assert_int_equal(s->qp.requester.message_sequence, 0);
 	agree(s);
 	post(s, IBV_WR_SEND, 9, 8);
-	tell(s, 23, &carried);
+	send_message(s, 23, &carried);
 	assert_int_equal(carried.head[2] & PSN_MASK, 0);
-	settle(s, 21, false);
-	settle(s, 22, true);
+	answer_message(s, 21, false);
+	answer_message(s, 22, true);
 	expect_no_wc(&s->send_cq);
-	settle(s, 23, false);
+	answer_message(s, 23, false);
 	expect_wc(&s->send_cq, 9, IBV_WC_SUCCESS);
 	expect_no_wc(&s->send_cq);
 	station_free(s);
@@ -135,11 +135,11 @@ static void a_peer_that_does_not_answer_is_given_up(void **state)
 
 	s->qp.pairing.alive = &alive;
 	assert_true(deadline_of(s) == TIME_NEVER);
-	post_told(s, IBV_WR_SEND, 1, 8, 1);
+	post_and_send(s, IBV_WR_SEND, 1, 8, 1);
 	assert_int_equal(deadline_of(s), s->now_ns + timeout_of(s));
 	pass_time(s, patience(s) / 2);
 	expect_silence(s);	/* nothing is sent again meanwhile */
-	post_told(s, IBV_WR_SEND, 2, 8, 2);
+	post_and_send(s, IBV_WR_SEND, 2, 8, 2);
 	post(s, IBV_WR_RDMA_READ, 3, 8);
 	pass_time(s, patience(s) / 2 - 1);
 	assert_int_equal(s->qp.state, IBV_QPS_RTS);
@@ -163,20 +163,20 @@ static void each_answer_gives_the_peer_all_its_time_again(void **state)
 	uint32_t i;
 
 	for (i = 0; i < 5; i++)
-		post_told(s, IBV_WR_SEND, i, 8, i);
+		post_and_send(s, IBV_WR_SEND, i, 8, i);
 	for (i = 0; i < 5; i++) {
 		pass_time(s, patience(s) - 1);
 		assert_int_equal(s->qp.state, IBV_QPS_RTS);
-		settle(s, i, false);
+		answer_message(s, i, false);
 		expect_wc(&s->send_cq, i, IBV_WC_SUCCESS);
 	}
 	assert_true(deadline_of(s) == TIME_NEVER);
 	pass_time(s, 10 * patience(s));
 	assert_int_equal(s->qp.state, IBV_QPS_RTS);
-	/* An old answer is none to what is told now. */
-	post_told(s, IBV_WR_SEND, 9, 8, 9);
+	/* An old answer does not count for the message sent now. */
+	post_and_send(s, IBV_WR_SEND, 9, 8, 9);
 	assert_int_equal(deadline_of(s), s->now_ns + timeout_of(s));
-	settle(s, 9, false);
+	answer_message(s, 9, false);
 	station_free(s);
 }
 
@@ -195,7 +195,7 @@ static void a_peer_that_gets_on_has_all_the_time_it_needs(void **state) UNCHECKE
 	struct station *s = station_inside();
 	uint32_t i;
 
-	post_told(s, IBV_WR_SEND, 1, 8, 1);
+	post_and_send(s, IBV_WR_SEND, 1, 8, 1);
 	for (i = 0; i < 50; i++) {
 		expire_at(s, UINT32_MAX - 20 + i / 2);	/* farther every second time */
 		assert_int_equal(s->qp.state, IBV_QPS_RTS);
@@ -217,11 +217,11 @@ static void timeout_zero_waits_for_ever(void **state)
 	struct station *s = station_inside();
 
 	s->qp.attr.timeout = 0;
-	post_told(s, IBV_WR_SEND, 1, 8, 1);
+	post_and_send(s, IBV_WR_SEND, 1, 8, 1);
 	assert_true(deadline_of(s) == TIME_NEVER);
 	pass_time(s, 1000000 * MILLISECOND);
 	assert_int_equal(s->qp.state, IBV_QPS_RTS);
-	settle(s, 1, false);
+	answer_message(s, 1, false);
 	expect_wc(&s->send_cq, 1, IBV_WC_SUCCESS);
 	station_free(s);
 }
@@ -231,9 +231,9 @@ static void what_is_refused_has_its_own_time(void **state)
 {
 	struct station *s = station_inside();
 
-	post_told(s, IBV_WR_SEND, 1, 8, 1);
+	post_and_send(s, IBV_WR_SEND, 1, 8, 1);
 	pass_time(s, patience(s) - 1);
-	settle(s, 1, true);
+	answer_message(s, 1, true);
 	assert_int_equal(transmit(s), 1);
 	pass_time(s, patience(s) / 2);
 	assert_int_equal(s->qp.state, IBV_QPS_RTS);
@@ -249,8 +249,8 @@ static void a_peer_that_was_given_up_is_explained(void **state)
 	struct explanation explanation;
 	const char *text;
 
-	post_told(s, IBV_WR_SEND, 1, 8, 1);
-	post_told(s, IBV_WR_SEND, 2, 8, 2);
+	post_and_send(s, IBV_WR_SEND, 1, 8, 1);
+	post_and_send(s, IBV_WR_SEND, 2, 8, 2);
 	explanation_begin(&explanation);
 	pass_time(s, patience(s));
 	text = explanation_end(&explanation);
@@ -262,9 +262,9 @@ static void a_peer_that_was_given_up_is_explained(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(sqd_waits_for_what_was_told),
+		TEST(sqd_waits_for_messages_sent),
 		TEST(what_is_refused_in_sqd_goes_in_rts),
-		TEST(err_flushes_what_was_told),
+		TEST(err_flushes_messages_sent),
 		TEST(answers_of_a_former_life_are_ignored),
 		TEST(a_peer_that_does_not_answer_is_given_up),
 		TEST(each_answer_gives_the_peer_all_its_time_again),

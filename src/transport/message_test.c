@@ -8,11 +8,11 @@
 
 /* ---- which ---- */
 
-static void sends_are_told_and_others_are_not(void **state)
+static void sends_are_messages_and_others_are_not(void **state)
 {
 	static const struct {
 		enum ibv_wr_opcode opcode;
-		bool told;
+		bool is_message;
 	} row[] = {
 		{ IBV_WR_SEND, true }, { IBV_WR_SEND_WITH_IMM, true },
 		{ IBV_WR_SEND_WITH_INV, true },
@@ -25,17 +25,17 @@ static void sends_are_told_and_others_are_not(void **state)
 	for (i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
 		struct station *s = station_inside();
 
-		assert_false(may_tell(s));
+		assert_false(may_send_message(s));
 		if (row[i].opcode == IBV_WR_LOCAL_INV)
 			post_wr(s, &(struct ibv_send_wr){ .opcode = IBV_WR_LOCAL_INV });
 		else
 			post(s, row[i].opcode, 1, 8);
-		assert_int_equal(may_tell(s), row[i].told);
+		assert_int_equal(may_send_message(s), row[i].is_message);
 		station_free(s);
 	}
 }
 
-static void only_an_rc_qp_in_rts_tells(void **state)
+static void only_an_rc_qp_in_rts_sends_messages(void **state)
 {
 	static const enum ibv_qp_type types[] = { IBV_QPT_UC, IBV_QPT_UD };
 	struct station *s;
@@ -51,33 +51,33 @@ static void only_an_rc_qp_in_rts_tells(void **state)
 		wr.wr.ud.ah = &ah.ibv;
 		wr.wr.ud.remote_qpn = PEER_QPN;
 		post_wr(s, &wr);
-		assert_false(may_tell(s));
+		assert_false(may_send_message(s));
 		transmit(s);
 		station_free(s);
 	}
 	s = station_inside();
 	post(s, IBV_WR_SEND, 1, 8);
 	station_move(s, IBV_QPS_SQD);
-	assert_false(may_tell(s));
+	assert_false(may_send_message(s));
 	station_move(s, IBV_QPS_RTS);
-	assert_true(may_tell(s));
+	assert_true(may_send_message(s));
 	station_move(s, IBV_QPS_ERR);
-	assert_false(may_tell(s));
+	assert_false(may_send_message(s));
 	station_free(s);
 }
 
-static void several_are_told_before_the_first_is_answered(void **state)
+static void several_are_sent_before_the_first_is_answered(void **state)
 {
 	struct station *s = station_inside();
 	uint32_t size = s->qp.sq.size, i;
 
 	for (i = 0; i < size; i++)
-		post_told(s, IBV_WR_SEND, i, 8, 100 + i);
-	assert_false(may_tell(s));
+		post_and_send(s, IBV_WR_SEND, i, 8, 100 + i);
+	assert_false(may_send_message(s));
 	expect_silence(s);
 	for (i = 0; i < size; i++)
-		settle(s, 100 + i, false);
-	assert_false(may_tell(s));
+		answer_message(s, 100 + i, false);
+	assert_false(may_send_message(s));
 	for (i = 0; i < size; i++)
 		expect_wc(&s->send_cq, i, IBV_WC_SUCCESS);
 	expect_no_wc(&s->send_cq);
@@ -86,23 +86,23 @@ static void several_are_told_before_the_first_is_answered(void **state)
 }
 
 /* Alone a WRITE is a direct request; behind messages it is one of them, and need not wait. */
-static void writes_are_told_behind_messages(void **state)
+static void writes_are_messages_behind_messages(void **state)
 {
 	struct station *s = station_inside();
 	struct carried carried;
 
 	post(s, IBV_WR_RDMA_WRITE, 1, 8);
-	assert_false(may_tell(s));
+	assert_false(may_send_message(s));
 	station_free(s);
 	s = station_inside();
-	post_told(s, IBV_WR_SEND, 1, 8, 1);
+	post_and_send(s, IBV_WR_SEND, 1, 8, 1);
 	post(s, IBV_WR_RDMA_WRITE_WITH_IMM, 2, 8);
 	post(s, IBV_WR_RDMA_WRITE, 3, 8);
-	tell(s, 2, &carried);
-	tell(s, 3, &carried);
-	settle(s, 1, false);
-	settle(s, 2, false);
-	settle(s, 3, false);
+	send_message(s, 2, &carried);
+	send_message(s, 3, &carried);
+	answer_message(s, 1, false);
+	answer_message(s, 2, false);
+	answer_message(s, 3, false);
 	expect_wc(&s->send_cq, 1, IBV_WC_SUCCESS);
 	assert_int_equal(expect_wc(&s->send_cq, 2, IBV_WC_SUCCESS).opcode, IBV_WC_RDMA_WRITE);
 	assert_int_equal(expect_wc(&s->send_cq, 3, IBV_WC_SUCCESS).opcode, IBV_WC_RDMA_WRITE);
@@ -117,38 +117,38 @@ static void where_messages_stall_packets_are_sent(void **state) UNCHECKED_LOCKS
 	unsigned i;
 
 	for (i = 0; i < 4; i++) {
-		post_told(s, IBV_WR_SEND, 1, 8, ++token);
+		post_and_send(s, IBV_WR_SEND, 1, 8, ++token);
 		post(s, IBV_WR_RDMA_READ, 2, 8);
-		assert_false(may_tell(s));
-		assert_false(may_tell(s));	/* is not counted twice */
+		assert_false(may_send_message(s));
+		assert_false(may_send_message(s));	/* is not counted twice */
 		post(s, IBV_WR_SEND, 3, 8);
 		if (i < 3) {
 			if (i)
-				settle(s, token - 1, false);
-			settle(s, token, false);
+				answer_message(s, token - 1, false);
+			answer_message(s, token, false);
 			transport_direct_done(&s->qp, s->now_ns, &s->effects);
-			tell(s, ++token, &(struct carried){ .token = 0 });
+			send_message(s, ++token, &(struct carried){ .token = 0 });
 		}
 	}
-	settle(s, token - 1, false);
-	settle(s, token, false);
-	assert_false(may_tell(s));
+	answer_message(s, token - 1, false);
+	answer_message(s, token, false);
+	assert_false(may_send_message(s));
 	assert_int_equal(transmit(s), 2);	/* the READ, and the SEND behind it */
 	station_free(s);
 }
 
-static void nothing_is_told_while_a_packet_is_unanswered(void **state)
+static void no_message_is_sent_while_a_packet_is_unanswered(void **state)
 {
 	struct station *s = station_inside();
 
 	post(s, IBV_WR_SEND, 1, 8);
 	assert_int_equal(transmit(s), 1);
 	post(s, IBV_WR_SEND, 2, 8);
-	assert_false(may_tell(s));
+	assert_false(may_send_message(s));
 	receive_ack(s, OUR_PSN);
-	assert_true(may_tell(s));
-	post_told(s, IBV_WR_SEND, 3, 8, 9);	/* tells 2 */
-	settle(s, 9, false);
+	assert_true(may_send_message(s));
+	post_and_send(s, IBV_WR_SEND, 3, 8, 9);	/* sends 2 */
+	answer_message(s, 9, false);
 	expect_wc(&s->send_cq, 1, IBV_WC_SUCCESS);
 	expect_wc(&s->send_cq, 2, IBV_WC_SUCCESS);
 	station_free(s);
@@ -164,16 +164,16 @@ static void a_fenced_send_waits_for_the_read_before_it(void **state)
 	request_init(&wr, &sge, s, IBV_WR_SEND, 2, 8);
 	wr.send_flags |= IBV_SEND_FENCE;
 	post_wr(s, &wr);
-	assert_false(may_tell(s));
+	assert_false(may_send_message(s));
 	assert_int_equal(transmit(s), 1);
-	assert_false(may_tell(s));
+	assert_false(may_send_message(s));
 	receive_data(s, OPCODE_RC_READ_RESPONSE_ONLY, OUR_PSN, 8);
-	assert_true(may_tell(s));
+	assert_true(may_send_message(s));
 	station_free(s);
 }
 
 /* In an RNR wait too: all that was refused goes as packets, in order. */
-static void nothing_is_told_while_receives_are_waited_for(void **state)
+static void no_message_is_sent_while_receives_are_waited_for(void **state)
 {
 	struct station *s = station_inside();
 
@@ -181,45 +181,45 @@ static void nothing_is_told_while_receives_are_waited_for(void **state)
 	transmit(s);
 	receive_nak(s, OUR_PSN, AETH_RNR, 12);
 	post(s, IBV_WR_SEND, 2, 8);
-	assert_false(may_tell(s));
+	assert_false(may_send_message(s));
 	pass_time(s, 10 * MILLISECOND);
 	assert_int_equal(transmit(s), 1);
-	assert_false(may_tell(s));
+	assert_false(may_send_message(s));
 	receive_ack(s, OUR_PSN);
 	assert_int_equal(transmit(s), 1);	/* the other one was begun with it */
 	post(s, IBV_WR_SEND, 3, 8);
-	assert_false(may_tell(s));
+	assert_false(may_send_message(s));
 	receive_ack(s, OUR_PSN + 1);
-	assert_true(may_tell(s));
+	assert_true(may_send_message(s));
 	station_free(s);
 }
 
-static void what_cannot_be_told_waits_for_what_was(void **state) UNCHECKED_LOCKS
+static void requests_that_need_packets_wait_for_messages(void **state) UNCHECKED_LOCKS
 {
 	struct station *s = station_inside();
 	struct ibv_send_wr wr = { .wr_id = 3, .opcode = IBV_WR_LOCAL_INV, .invalidate_rkey = 0x99 };
 
-	post_told(s, IBV_WR_SEND, 1, 8, 1);
+	post_and_send(s, IBV_WR_SEND, 1, 8, 1);
 	post(s, IBV_WR_RDMA_READ, 2, 8);
 	/* A thread has to check whether it can be sent as a message. */
 	assert_true(transport_posted_send(&s->qp, s->now_ns, &s->effects));
-	assert_false(may_tell(s));
+	assert_false(may_send_message(s));
 	expect_silence(s);
 	assert_false(transport_ready(&s->qp));
-	settle(s, 1, false);
+	answer_message(s, 1, false);
 	assert_true(transport_ready(&s->qp));
-	assert_false(may_tell(s));
+	assert_false(may_send_message(s));
 	assert_int_equal(transmit(s), 1);
 	expect_sent(s, 0, OPCODE_RC_READ_REQUEST, OUR_PSN);
 	receive_data(s, OPCODE_RC_READ_RESPONSE_ONLY, OUR_PSN, 8);
 	expect_wc(&s->send_cq, 1, IBV_WC_SUCCESS);
 	expect_wc(&s->send_cq, 2, IBV_WC_SUCCESS);
 	/* A local one is done in its turn, and may fail then. */
-	post_told(s, IBV_WR_SEND, 2, 8, 2);
+	post_and_send(s, IBV_WR_SEND, 2, 8, 2);
 	post_wr(s, &wr);
 	expect_silence(s);
 	expect_no_wc(&s->send_cq);
-	settle(s, 2, false);
+	answer_message(s, 2, false);
 	expect_silence(s);
 	expect_wc(&s->send_cq, 2, IBV_WC_SUCCESS);
 	expect_wc(&s->send_cq, 3, IBV_WC_MW_BIND_ERR);
@@ -228,22 +228,23 @@ static void what_cannot_be_told_waits_for_what_was(void **state) UNCHECKED_LOCKS
 
 /* ---- what is said ---- */
 
-static struct message head_of(struct station *s, struct ibv_send_wr *wr, bool pull)
-	UNCHECKED_LOCKS
+static struct local_message head_of(struct station *s, struct ibv_send_wr *wr,
+				    bool rendezvous) UNCHECKED_LOCKS
 {
 	uint32_t head[MESSAGE_WORDS];
-	struct message message;
+	struct local_message message;
 	const struct send_wqe *wqe;
 	uint32_t bytes;
 
 	post_wr(s, wr);
 	wqe = transport_message_next(&s->qp);
-	transport_message_head(&s->qp, wqe, pull, head);
+	transport_message_head(&s->qp, wqe, rendezvous, head);
 	bytes = (uint32_t)message_target_bytes(wqe) +
-		(pull ? wqe->sge_count * (uint32_t)sizeof(struct message_piece) : wqe->length);
+		(rendezvous ? wqe->sge_count * (uint32_t)sizeof(struct message_piece)
+			    : wqe->length);
 	transport_message_sent(&s->qp, 1, s->now_ns);
 	assert_true(message_parse(head, some_bytes, bytes, &message));
-	settle(s, 1, false);
+	answer_message(s, 1, false);
 	return message;
 }
 
@@ -259,7 +260,7 @@ static void a_head_says_what_the_request_says(void **state)
 
 	for (i = 0; i < 8; i++) {
 		enum ibv_wr_opcode opcode = opcodes[i / 2];
-		struct message message;
+		struct local_message message;
 		struct ibv_send_wr wr;
 		struct ibv_sge sge[4];
 
@@ -288,7 +289,7 @@ static void a_head_says_what_the_request_says(void **state)
 static void a_head_keeps_large_numbers_apart(void **state)
 {
 	struct station *s = station_inside();
-	struct message message;
+	struct local_message message;
 	struct ibv_send_wr wr;
 	struct ibv_sge sge;
 
@@ -301,7 +302,7 @@ static void a_head_keeps_large_numbers_apart(void **state)
 	assert_int_equal(message.source_qpn, OUR_QPN);
 	assert_int_equal(message.piece_count, 1);
 	assert_int_equal(message.sequence, 0xffffff);
-	assert_int_equal(message.flags, MESSAGE_PULL | MESSAGE_INVALIDATE);
+	assert_int_equal(message.flags, MESSAGE_RENDEZVOUS | MESSAGE_INVALIDATE);
 	assert_int_equal(message.imm, UINT32_MAX);
 	/* It comes round again, without a carry into its neighbour. */
 	message = head_of(s, &wr, false);
@@ -325,13 +326,13 @@ static void data_is_gathered_from_sges_and_inline(void **state) UNCHECKED_LOCKS
 	sge[2] = station_sge(s, 9000, 9);
 	wr.num_sge = 3;
 	post_wr(s, &wr);
-	tell(s, 1, &carried);
+	send_message(s, 1, &carried);
 	assert_int_equal(carried.head[4], 19);
 	assert_memory_equal(carried.data, "the quick brown fox", 19);
 	wr.send_flags |= IBV_SEND_INLINE;
 	post_wr(s, &wr);
 	memset(s->memory + 5000, 'x', 10);	/* it was taken when it was posted */
-	tell(s, 2, &carried);
+	send_message(s, 2, &carried);
 	assert_memory_equal(carried.data, "the quick brown fox", 19);
 	/* A key that is not valid: it will fail in its turn, as packets. */
 	wr.send_flags &= ~IBV_SEND_INLINE;
@@ -339,8 +340,8 @@ static void data_is_gathered_from_sges_and_inline(void **state) UNCHECKED_LOCKS
 	post_wr(s, &wr);
 	assert_false(transport_gather(&s->qp, transport_message_next(&s->qp), carried.data));
 	assert_int_equal(s->qp.state, IBV_QPS_RTS);
-	settle(s, 1, false);
-	settle(s, 2, false);
+	answer_message(s, 1, false);
+	answer_message(s, 2, false);
 	expect_silence(s);
 	expect_wc(&s->send_cq, 1, IBV_WC_SUCCESS);
 	expect_wc(&s->send_cq, 1, IBV_WC_SUCCESS);
@@ -350,7 +351,7 @@ static void data_is_gathered_from_sges_and_inline(void **state) UNCHECKED_LOCKS
 
 /* ---- answers ---- */
 
-static void what_is_not_signaled_is_settled_without_a_word(void **state)
+static void an_unsignaled_request_completes_silently(void **state)
 {
 	struct station *s = station_inside();
 	struct carried carried;
@@ -360,37 +361,37 @@ static void what_is_not_signaled_is_settled_without_a_word(void **state)
 	request_init(&wr, &sge, s, IBV_WR_SEND, 1, 8);
 	wr.send_flags = 0;
 	post_wr(s, &wr);
-	tell(s, 1, &carried);
-	post_told(s, IBV_WR_SEND, 2, 8, 2);
-	settle(s, 1, false);
+	send_message(s, 1, &carried);
+	post_and_send(s, IBV_WR_SEND, 2, 8, 2);
+	answer_message(s, 1, false);
 	expect_no_wc(&s->send_cq);
-	settle(s, 2, false);
+	answer_message(s, 2, false);
 	expect_wc(&s->send_cq, 2, IBV_WC_SUCCESS);
 	station_free(s);
 }
 
-static void answers_to_what_was_not_told_are_ignored(void **state)
+static void answers_to_messages_not_sent_are_ignored(void **state)
 {
 	struct station *s = station_inside();
 
-	settle(s, 0, false);
-	settle(s, 0, true);
-	post_told(s, IBV_WR_SEND, 1, 8, 7);
-	post_told(s, IBV_WR_SEND, 2, 8, 8);
-	settle(s, 6, false);
-	settle(s, 6, true);
-	settle(s, 8, false);
-	settle(s, UINT32_MAX, true);
-	settle(s, 1ull << 32 | 7, false);	/* in another channel */
-	settle(s, 1ull << 32 | 7, true);
+	answer_message(s, 0, false);
+	answer_message(s, 0, true);
+	post_and_send(s, IBV_WR_SEND, 1, 8, 7);
+	post_and_send(s, IBV_WR_SEND, 2, 8, 8);
+	answer_message(s, 6, false);
+	answer_message(s, 6, true);
+	answer_message(s, 8, false);
+	answer_message(s, UINT32_MAX, true);
+	answer_message(s, 1ull << 32 | 7, false);	/* in another channel */
+	answer_message(s, 1ull << 32 | 7, true);
 	expect_no_wc(&s->send_cq);
-	settle(s, 7, false);
+	answer_message(s, 7, false);
 	expect_wc(&s->send_cq, 1, IBV_WC_SUCCESS);
-	settle(s, 7, false);
+	answer_message(s, 7, false);
 	expect_no_wc(&s->send_cq);
-	settle(s, 8, false);
+	answer_message(s, 8, false);
 	expect_wc(&s->send_cq, 2, IBV_WC_SUCCESS);
-	settle(s, 8, true);
+	answer_message(s, 8, true);
 	expect_silence(s);
 	station_free(s);
 }
@@ -399,17 +400,17 @@ static void what_is_carried_out_without_packets_is_counted(void **state)
 {
 	struct station *s = station_inside();
 
-	post_told(s, IBV_WR_SEND, 1, 8, 1);
-	post_told(s, IBV_WR_RDMA_WRITE_WITH_IMM, 2, 8, 2);
-	post_told(s, IBV_WR_SEND, 3, 8, 3);
-	post_told(s, IBV_WR_RDMA_WRITE, 4, 8, 4);
-	assert_int_equal(station_counter(s, COUNTER_DIRECT_SEND), 0);
-	settle(s, 1, false);
-	settle(s, 2, false);
-	settle(s, 3, true);
-	settle(s, 4, true);
-	assert_int_equal(station_counter(s, COUNTER_DIRECT_SEND), 1);
-	assert_int_equal(station_counter(s, COUNTER_DIRECT_WRITE), 1);
+	post_and_send(s, IBV_WR_SEND, 1, 8, 1);
+	post_and_send(s, IBV_WR_RDMA_WRITE_WITH_IMM, 2, 8, 2);
+	post_and_send(s, IBV_WR_SEND, 3, 8, 3);
+	post_and_send(s, IBV_WR_RDMA_WRITE, 4, 8, 4);
+	assert_int_equal(station_counter(s, COUNTER_LOCAL_SEND), 0);
+	answer_message(s, 1, false);
+	answer_message(s, 2, false);
+	answer_message(s, 3, true);
+	answer_message(s, 4, true);
+	assert_int_equal(station_counter(s, COUNTER_LOCAL_SEND), 1);
+	assert_int_equal(station_counter(s, COUNTER_LOCAL_WRITE), 1);
 	assert_int_equal(station_counter(s, COUNTER_MESSAGE_REFUSED), 2);
 	expect_wc(&s->send_cq, 1, IBV_WC_SUCCESS);
 	expect_wc(&s->send_cq, 2, IBV_WC_SUCCESS);
@@ -417,44 +418,44 @@ static void what_is_carried_out_without_packets_is_counted(void **state)
 	station_free(s);
 }
 
-/* Of @told messages the one of number @refused, and with it those behind, are refused. */
-static void refuse_from(uint32_t told, uint32_t refused)
+/* Of @messages messages, number @refused and those behind it are refused. */
+static void refuse_from(uint32_t messages, uint32_t refused)
 {
 	struct station *s = station_inside();
 	struct carried carried;
 	uint32_t i;
 
-	for (i = 0; i < told; i++)
-		post_told(s, IBV_WR_SEND, i, 8, 10 + i);
-	for (i = 0; i < told; i++) {
+	for (i = 0; i < messages; i++)
+		post_and_send(s, IBV_WR_SEND, i, 8, 10 + i);
+	for (i = 0; i < messages; i++) {
 		expect_silence(s);
-		settle(s, 10 + i, i >= refused);
+		answer_message(s, 10 + i, i >= refused);
 		if (i == refused)
 			post(s, IBV_WR_SEND, 99, 8);
 		if (i < refused)
 			expect_wc(&s->send_cq, i, IBV_WC_SUCCESS);
 		else
 			expect_no_wc(&s->send_cq);
-		/* Nothing is told between them: its place is behind. */
-		if (i >= refused && i < told - 1)
-			assert_false(may_tell(s));
+		/* No message is sent between them: its place is behind. */
+		if (i >= refused && i < messages - 1)
+			assert_false(may_send_message(s));
 	}
 	assert_int_equal(s->qp.requester.message_sequence, refused);
 	/* It goes as packets, although nothing is unanswered. */
-	assert_false(may_tell(s));
-	assert_int_equal(transmit(s), told - refused + 1);
-	for (i = refused; i <= told; i++)
+	assert_false(may_send_message(s));
+	assert_int_equal(transmit(s), messages - refused + 1);
+	for (i = refused; i <= messages; i++)
 		expect_sent(s, i - refused, OPCODE_RC_SEND_ONLY, OUR_PSN + i - refused);
 	post(s, IBV_WR_SEND, 100, 8);
-	assert_false(may_tell(s));
-	receive_ack(s, OUR_PSN + told - refused);
-	for (i = refused; i < told; i++)
+	assert_false(may_send_message(s));
+	receive_ack(s, OUR_PSN + messages - refused);
+	for (i = refused; i < messages; i++)
 		expect_wc(&s->send_cq, i, IBV_WC_SUCCESS);
 	expect_wc(&s->send_cq, 99, IBV_WC_SUCCESS);
-	/* The next message is the one that the peer has not heard yet. */
-	tell(s, 50, &carried);
+	/* The next message is the first that the peer has not received. */
+	send_message(s, 50, &carried);
 	assert_int_equal(carried.head[2] & PSN_MASK, refused);
-	settle(s, 50, false);
+	answer_message(s, 50, false);
 	expect_wc(&s->send_cq, 100, IBV_WC_SUCCESS);
 	expect_no_wc(&s->send_cq);
 	station_free(s);
@@ -462,11 +463,11 @@ static void refuse_from(uint32_t told, uint32_t refused)
 
 static void what_is_refused_goes_as_packets_with_all_behind_it(void **state)
 {
-	uint32_t told, refused;
+	uint32_t messages, refused;
 
-	for (told = 1; told <= 4; told++)
-		for (refused = 0; refused < told; refused++)
-			refuse_from(told, refused);
+	for (messages = 1; messages <= 4; messages++)
+		for (refused = 0; refused < messages; refused++)
+			refuse_from(messages, refused);
 }
 
 /* The peer refuses all behind one that it refused. If it says it did not, it is not believed. */
@@ -474,10 +475,10 @@ static void what_follows_a_refused_one_counts_as_refused(void **state)
 {
 	struct station *s = station_inside();
 
-	post_told(s, IBV_WR_SEND, 1, 8, 1);
-	post_told(s, IBV_WR_SEND, 2, 8, 2);
-	settle(s, 1, true);
-	settle(s, 2, false);
+	post_and_send(s, IBV_WR_SEND, 1, 8, 1);
+	post_and_send(s, IBV_WR_SEND, 2, 8, 2);
+	answer_message(s, 1, true);
+	answer_message(s, 2, false);
 	expect_no_wc(&s->send_cq);
 	assert_int_equal(transmit(s), 2);
 	expect_sent(s, 0, OPCODE_RC_SEND_ONLY, OUR_PSN);
@@ -497,9 +498,9 @@ static void a_full_cq_fails_the_qp(void **state)
 	memset(&s->send_cq, 0, sizeof(s->send_cq));
 	assert_int_equal(cq_init(&s->send_cq, 2), 0);
 	for (i = 0; i < 4; i++)
-		post_told(s, IBV_WR_SEND, i, 8, i);
+		post_and_send(s, IBV_WR_SEND, i, 8, i);
 	for (i = 0; i < 4; i++)
-		settle(s, i, false);
+		answer_message(s, i, false);
 	assert_int_equal(s->qp.state, IBV_QPS_ERR);
 	assert_true(station_counter(s, COUNTER_CQ_OVERFLOW) >= 1);
 	assert_true(event_pending(s, QP_EVENT_FATAL));
@@ -512,21 +513,21 @@ static void a_full_cq_fails_the_qp(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(sends_are_told_and_others_are_not),
-		TEST(only_an_rc_qp_in_rts_tells),
-		TEST(several_are_told_before_the_first_is_answered),
-		TEST(writes_are_told_behind_messages),
+		TEST(sends_are_messages_and_others_are_not),
+		TEST(only_an_rc_qp_in_rts_sends_messages),
+		TEST(several_are_sent_before_the_first_is_answered),
+		TEST(writes_are_messages_behind_messages),
 		TEST(where_messages_stall_packets_are_sent),
-		TEST(nothing_is_told_while_a_packet_is_unanswered),
+		TEST(no_message_is_sent_while_a_packet_is_unanswered),
 		TEST(a_fenced_send_waits_for_the_read_before_it),
-		TEST(nothing_is_told_while_receives_are_waited_for),
-		TEST(what_cannot_be_told_waits_for_what_was),
+		TEST(no_message_is_sent_while_receives_are_waited_for),
+		TEST(requests_that_need_packets_wait_for_messages),
 		TEST(a_head_says_what_the_request_says),
 		TEST(a_head_keeps_large_numbers_apart),
 		TEST(data_is_gathered_from_sges_and_inline),
-		TEST(what_is_not_signaled_is_settled_without_a_word),
+		TEST(an_unsignaled_request_completes_silently),
 		TEST(what_is_carried_out_without_packets_is_counted),
-		TEST(answers_to_what_was_not_told_are_ignored),
+		TEST(answers_to_messages_not_sent_are_ignored),
 		TEST(what_is_refused_goes_as_packets_with_all_behind_it),
 		TEST(what_follows_a_refused_one_counts_as_refused),
 		TEST(a_full_cq_fails_the_qp),

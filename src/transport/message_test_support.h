@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * For the tests of messages (message.h): a station that tells, one that hears, and what is on the
- * way between them.
+ * For the tests of messages (message.h): a station that sends, one that receives, and the messages
+ * between them.
  */
 #ifndef VERBATIM_TRANSPORT_MESSAGE_TEST_SUPPORT_H
 #define VERBATIM_TRANSPORT_MESSAGE_TEST_SUPPORT_H
@@ -56,13 +56,14 @@ static inline struct station *station_opposite(void)
 	return s;
 }
 
-static inline bool may_tell(struct station *s) UNCHECKED_LOCKS
+static inline bool may_send_message(struct station *s) UNCHECKED_LOCKS
 {
 	return transport_message_next(&s->qp) != NULL;
 }
 
-/* Tell the next request, which may be; @token is what its answer will name. */
-static inline void tell(struct station *s, uint64_t token, struct carried *carried) UNCHECKED_LOCKS
+/* Send the next request as a message; its answer will name @token. */
+static inline void send_message(struct station *s, uint64_t token,
+				struct carried *carried) UNCHECKED_LOCKS
 {
 	struct send_wqe *wqe = transport_message_next(&s->qp);
 	size_t target;
@@ -79,25 +80,25 @@ static inline void tell(struct station *s, uint64_t token, struct carried *carri
 	transport_message_sent(&s->qp, token, s->now_ns);
 }
 
-/* post() and tell(), of what no test looks at on its way. */
-static inline void post_told(struct station *s, enum ibv_wr_opcode opcode, uint64_t wr_id,
-			     size_t length, uint64_t token)
+/* post() and send_message(), for messages whose content no test looks at. */
+static inline void post_and_send(struct station *s, enum ibv_wr_opcode opcode, uint64_t wr_id,
+				 size_t length, uint64_t token)
 {
 	struct carried carried;
 
 	post(s, opcode, wr_id, length);
-	tell(s, token, &carried);
+	send_message(s, token, &carried);
 }
 
-static inline void settle(struct station *s, uint64_t token, bool refused) UNCHECKED_LOCKS
+static inline void answer_message(struct station *s, uint64_t token, bool refused) UNCHECKED_LOCKS
 {
 	effects_init(&s->effects);
 	transport_message_answered(&s->qp, token, refused, s->now_ns, &s->effects);
 	assert_true(s->effects.count <= EFFECTS_PER_CALL);
 }
 
-static inline enum message_fate hear(struct station *s, const struct message *message)
-	UNCHECKED_LOCKS
+static inline enum message_fate receive_message(struct station *s,
+						const struct local_message *message) UNCHECKED_LOCKS
 {
 	enum message_fate fate;
 
@@ -108,11 +109,11 @@ static inline enum message_fate hear(struct station *s, const struct message *me
 }
 
 /* Copies a part of a message's data: 0 or errno. */
-typedef int pull_fn(void *context, void *to, uint64_t offset, size_t bytes, bool last);
+typedef int copy_fn(void *context, void *to, uint64_t offset, size_t bytes, bool last);
 
 /* As local/fetch.c: one part. */
-static inline enum message_fate fetch_part(struct station *s, const struct message *message,
-					   pull_fn *pull, void *context) UNCHECKED_LOCKS
+static inline enum message_fate fetch_part(struct station *s, const struct local_message *message,
+					   copy_fn *copy, void *context) UNCHECKED_LOCKS
 {
 	struct message_fetch fetch;
 	enum message_fate fate;
@@ -124,7 +125,7 @@ static inline enum message_fate fetch_part(struct station *s, const struct messa
 		return MESSAGE_REFUSED;
 	offset = fetch.offset;
 	for (i = 0; i < fetch.pieces && !err; i++) {
-		err = pull(context, fetch.piece[i].iov_base, offset, fetch.piece[i].iov_len,
+		err = copy(context, fetch.piece[i].iov_base, offset, fetch.piece[i].iov_len,
 			   fetch.last && i == fetch.pieces - 1);
 		offset += fetch.piece[i].iov_len;
 	}
@@ -135,26 +136,27 @@ static inline enum message_fate fetch_part(struct station *s, const struct messa
 	return fate;
 }
 
-static inline enum message_fate hear_carried(struct station *s, const struct carried *carried)
+static inline enum message_fate receive_carried(struct station *s, const struct carried *carried)
 {
-	struct message message;
+	struct local_message message;
 
 	assert_true(message_parse(carried->head, carried->data, carried->bytes, &message));
-	return hear(s, &message);
+	return receive_message(s, &message);
 }
 
 /* A SEND of the peer's, the next in sequence: to be changed by the test. */
-static inline struct message next_message(const struct station *s, uint32_t bytes)
+static inline struct local_message next_message(const struct station *s, uint32_t bytes)
 {
-	return (struct message){ .source_qpn = PEER_QPN, .grant = OUR_GRANT,
-				 .sequence = s->qp.responder.message_sequence,
-				 .length = bytes, .data = some_bytes };
+	return (struct local_message){ .source_qpn = PEER_QPN, .grant = OUR_GRANT,
+				       .sequence = s->qp.responder.message_sequence,
+				       .length = bytes, .data = some_bytes };
 }
 
 /* The same of a WRITE, to @offset of the station's memory. */
-static inline struct message next_write(const struct station *s, size_t offset, uint32_t bytes)
+static inline struct local_message next_write(const struct station *s, size_t offset,
+					      uint32_t bytes)
 {
-	struct message message = next_message(s, bytes);
+	struct local_message message = next_message(s, bytes);
 
 	message.flags = MESSAGE_WRITE;
 	message.target = (uintptr_t)s->memory + offset;
@@ -176,7 +178,7 @@ static inline struct ibv_wc expect_wc_of(struct station *s, struct cq *cq, uint6
 }
 
 /* Packets go to and fro until there are none. */
-static inline void talk(struct station *a, struct station *b)
+static inline void exchange_packets(struct station *a, struct station *b)
 {
 	struct station *from = a, *to = b, *other;
 	unsigned silent = 0, i;

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A path: what the QPs of this process know together about reaching one peer process (address
- * and slot bits of its QPN): the congestion window, the bytes in flight, the smoothed round-trip
- * time. Shared, because what overflows is shared: one socket buffer per peer process, of 416 KiB
- * where the system's limits are the default ones.
+ * A path: the state that the QPs of this process share about one peer process (address and slot
+ * bits of its QPN): the congestion window, the bytes in flight, the smoothed round-trip time.
+ * Shared, because the buffer that overflows is: one socket buffer per peer process, of 416 KiB with
+ * the system's default limits.
  *
  * A requester asks path_reserve() before it transmits and gives back with path_answered() or
  * path_release() when bytes are answered or given up; a QP that was refused waits in the path's
- * list and is put in the run queue when there is room, first come first served. One waiter is
- * woken at a time; when it has transmitted (path_served), the next, if there is still room.
+ * list and is put in the run queue when there is room, first come first served. One waiter is woken
+ * at a time; when it has transmitted (path_served), the next, if there is still room.
  *
  * Window: doubles per round trip below slow_start_bytes, then grows by 4 to 16 KiB per round trip;
  * shrinks by 1/8 on a loss, to half on a congestion mark or an unanswered probe, to a packet's
- * worth on an ACK timeout; once per round trip at most. The loss factor is mild because random
- * loss (1 %) must not halve goodput. After a loss the window stays for a while at what the
- * smallest common buffer (208 KiB) holds: above that more in flight is more to repeat.
+ * worth on an ACK timeout; once per round trip at most. The loss factor is mild because random loss
+ * (1 %) must not halve goodput. After a loss the window stays for a while below the smallest common
+ * buffer (208 KiB): with more in flight there is more to repeat.
  */
 #ifndef VERBATIM_TRANSPORT_PATH_H
 #define VERBATIM_TRANSPORT_PATH_H
@@ -42,8 +42,8 @@ struct path_key {
 };
 
 /*
- * The path to a multicast group, for the flow of UD alone. Echoes come from its members, whatever
- * their address: they name the group by a number made from its address, never 0.
+ * The path to a multicast group, for the flow of UD alone. Echoes come from its members, from any
+ * address: they name the group by a number made from its address, never 0.
  */
 uint32_t path_group(const uint8_t address[16]);
 struct path_key path_key_of_group(uint32_t group);
@@ -66,7 +66,7 @@ struct path {
 	_Atomic uint64_t rtt_min_ns;	/* of all samples; written under lock; 0: not measured */
 	/* when the window was last reduced: once per round trip */
 	uint64_t reduced_at_ns GUARDED_BY_MEMBER(lock);
-	struct flow flow GUARDED_BY_MEMBER(lock);	/* UC and UD: apart from all of the above */
+	struct flow flow GUARDED_BY_MEMBER(lock);	/* UC and UD: independent of all of the above */
 };
 
 struct path_table {
@@ -85,8 +85,8 @@ void path_put(struct path_table *table, struct path *path);
 
 /*
  * Take at least @least bytes of the window, up to @wanted; returns how many. 0: no room, or it is
- * the turn of others: the QP now waits in the path's list. An idle path grants @least whatever
- * the window is.
+ * the turn of others: the QP now waits in the path's list. An idle path grants @least with any
+ * window.
  */
 uint32_t path_reserve(struct path *path, struct qp *qp, uint32_t least, uint32_t wanted);
 
@@ -107,7 +107,7 @@ uint64_t path_answered(struct path *path, struct run_queue *queue, uint32_t byte
 void path_release(struct path *path, struct run_queue *queue, uint32_t bytes);
 /* @qp has had its turn: wake the next waiter if there is room. */
 void path_served(struct path *path, struct run_queue *queue, struct qp *qp);
-/* @qp waits no longer (it fails, or is destroyed). */
+/* @qp fails, or is destroyed: it no longer waits. */
 void path_leave(struct path *path, struct run_queue *queue, struct qp *qp);
 
 enum path_trouble { PATH_LOSS, PATH_CONGESTED, PATH_SILENT };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Responder resources (IBTA 9.7.5.1.8, 9.7.6.1.3): what is kept of the last max_dest_rd_atomic
- * READs and atomics, to answer them piece by piece as there is room, and again when a duplicate
- * asks. A duplicate READ reads the memory again, from the PSN that it names; a duplicate atomic
- * is answered with the value stored when it was executed, and is never executed again.
+ * Responder resources (IBTA 9.7.5.1.8, 9.7.6.1.3): the state of the last max_dest_rd_atomic READs
+ * and atomics, to answer them piece by piece as there is room, and again for duplicates. A
+ * duplicate READ reads the memory again, from the PSN that it names; a duplicate atomic is answered
+ * with the value stored when it was executed, and is never executed again.
  *
  * Other duplicates are answered by an ACK, up to the first READ or atomic that follows: an ACK
  * beyond would tell the requester that it lost that one's response.
@@ -16,7 +16,7 @@
 #include "transport/internal.h"
 #include "wire/aeth.h"
 
-/* Further back no PSN can be a duplicate's: its number may mean another packet now. */
+/* Further back a PSN is no duplicate's: it may name another packet by now. */
 #define POSITIONS_KNOWN (1u << 23)
 
 static struct resource *replay_slot(struct responder *responder, uint32_t number)
@@ -24,7 +24,7 @@ static struct resource *replay_slot(struct responder *responder, uint32_t number
 	return &responder->resource[number % responder->resource_count];
 }
 
-/* Each keeps its number, so what is in progress stays in order. */
+/* Each keeps its number, so requests in progress stay in order. */
 static void move_resources(struct responder *responder, struct resource *to, uint32_t count)
 {
 	uint32_t i, oldest = responder->resource_next - responder->resource_count;
@@ -33,24 +33,39 @@ static void move_resources(struct responder *responder, struct resource *to, uin
 		to[(oldest + i) % count] = *replay_slot(responder, oldest + i);
 }
 
-int transport_reserve(struct qp *qp, uint32_t reads)
+int transport_reserve(struct transport_room *room, uint32_t reads)
 {
-	struct responder *responder = &qp->responder;
 	uint32_t count = RD_ATOMIC_FEW;
-	struct resource *room;
+	struct resource *resource = NULL;
 
 	while (count < reads)
 		count *= 2;	/* powers of two: numbers wrap */
-	if (count <= responder->resource_count)
-		return 0;
-	room = calloc(count, sizeof(*room));
-	if (!room)
-		return ENOMEM;
-	move_resources(responder, room, count);
-	replay_free(responder);
-	responder->resource = room;
-	responder->resource_count = count;
+	if (count > RD_ATOMIC_FEW) {
+		resource = calloc(count, sizeof(*resource));
+		if (!resource)
+			return ENOMEM;
+	}
+	*room = (struct transport_room){ .resource = resource, .count = count };
 	return 0;
+}
+
+void transport_install(struct qp *qp, struct transport_room *room)
+{
+	struct responder *responder = &qp->responder;
+	struct resource *old = responder->resource;
+
+	if (room->count <= responder->resource_count)
+		return;
+	move_resources(responder, room->resource, room->count);
+	responder->resource = room->resource;
+	responder->resource_count = room->count;
+	room->resource = old == responder->few ? NULL : old;
+}
+
+void transport_unreserve(struct transport_room *room)
+{
+	free(room->resource);
+	room->resource = NULL;
 }
 
 void replay_free(struct responder *responder)
@@ -70,7 +85,7 @@ struct resource *replay_new(struct qp *qp)
 		return NULL;
 	if (!resource->active)
 		return resource;
-	/* A repeated answer that the requester no longer needs: it would not ask for more. */
+	/* A repeated answer, which a requester that sends new requests no longer needs. */
 	if (!resource->answered)
 		return NULL;
 	resource->active = false;
@@ -128,7 +143,7 @@ static struct resource *resource_find(struct qp *qp, uint32_t psn)
 	return NULL;
 }
 
-static void repeat_read(struct call *call, const struct packet *packet)
+static void repeat_read(struct qp_call *call, const struct packet *packet)
 {
 	struct qp *qp = call->qp;
 	struct resource *resource = resource_find(qp, packet->psn);
@@ -145,7 +160,7 @@ static void repeat_read(struct call *call, const struct packet *packet)
 	replay_activate(qp, resource, packet->psn, (uint32_t)offset + packet->reth.length);
 }
 
-static void repeat_atomic(struct call *call, const struct packet *packet)
+static void repeat_atomic(struct qp_call *call, const struct packet *packet)
 {
 	struct resource *resource = resource_find(call->qp, packet->psn);
 
@@ -169,7 +184,7 @@ static uint32_t ack_limit(const struct qp *qp, uint32_t psn)
 	return limit;
 }
 
-void replay_duplicate(struct call *call, const struct packet *packet)
+void replay_duplicate(struct qp_call *call, const struct packet *packet)
 {
 	count(call, COUNTER_RX_DUPLICATE);
 	switch (packet->op->verb) {
@@ -196,22 +211,22 @@ static void response_done(struct responder *responder, struct resource *resource
 	responder->active_count--;
 }
 
-static void begin_response(struct pump *pump, struct packet *packet, uint8_t code,
+static void begin_response(struct transmit *transmit, struct packet *packet, uint8_t code,
 			   const struct resource *resource)
 {
-	packet_begin(pump->call->qp, packet, code, resource->send_psn);
-	packet->aeth.syndrome = responder_ack_syndrome(pump->call->qp);
-	packet->aeth.msn = pump->call->qp->responder.msn;
+	packet_begin(transmit->call->qp, packet, code, resource->send_psn);
+	packet->aeth.syndrome = responder_ack_syndrome(transmit->call->qp);
+	packet->aeth.msn = transmit->call->qp->responder.msn;
 }
 
-static bool send_atomic(struct pump *pump, struct resource *resource)
+static bool send_atomic(struct transmit *transmit, struct resource *resource)
 {
 	struct packet packet;
 
-	begin_response(pump, &packet, OPCODE_RC_ATOMIC_ACKNOWLEDGE, resource);
+	begin_response(transmit, &packet, OPCODE_RC_ATOMIC_ACKNOWLEDGE, resource);
 	packet.atomic_original = resource->original;
-	pump_emit(pump, &packet, &pump->call->qp->av);
-	response_done(&pump->call->qp->responder, resource);
+	transmit_packet(transmit, &packet, &transmit->call->qp->av);
+	response_done(&transmit->call->qp->responder, resource);
 	return true;
 }
 
@@ -223,8 +238,8 @@ static uint8_t read_code(bool first, bool last)
 }
 
 /* The rights are checked again: the region may have gone since the request was accepted. */
-static enum fault replay_fetch(struct call *call, const struct resource *resource, uint64_t offset,
-			       uint8_t *out, uint32_t bytes)
+static enum fault replay_fetch(struct qp_call *call, const struct resource *resource,
+			       uint64_t offset, uint8_t *out, uint32_t bytes)
 {
 	struct mr_table *mrs = call->qp->transport->mrs;
 	struct mr_accessor accessor = mr_accessor_of(call->qp);
@@ -245,8 +260,8 @@ static enum fault replay_fetch(struct call *call, const struct resource *resourc
 	mr_access_end(&access);
 	if (!err)
 		return FAULT_NONE;
-	because(call, "the memory at 0x%llx that the RDMA READ names is no longer mapped",
-		(unsigned long long)address);
+	set_reason(call, "the memory at 0x%llx that the RDMA READ names is no longer mapped",
+		   (unsigned long long)address);
 	return FAULT_MEMORY;
 }
 
@@ -261,9 +276,9 @@ void replay_drop(struct responder *responder)
 
 /*
  * The region has gone since the READ was answered. A requester that has the answer ignores the NAK
- * to this late copy; one that has not needs it. It is no error of this QP: the request was right.
+ * to this late copy; one that lacks it needs the NAK. This QP stays up: the request was correct.
  */
-static void refuse_repeat(struct call *call, struct resource *resource, enum nak_code code)
+static void refuse_repeat(struct qp_call *call, struct resource *resource, enum nak_code code)
 {
 	struct responder *responder = &call->qp->responder;
 
@@ -275,24 +290,24 @@ static void refuse_repeat(struct call *call, struct resource *resource, enum nak
 	response_done(responder, resource);
 }
 
-static bool send_read(struct pump *pump, struct resource *resource)
+static bool send_read(struct transmit *transmit, struct resource *resource)
 {
-	struct qp *qp = pump->call->qp;
+	struct qp *qp = transmit->call->qp;
 	uint64_t offset = offset_of(qp, resource->send_psn, resource->first_psn);
 	uint64_t left = resource->reply_end - offset;
 	uint32_t bytes = left < qp->mtu ? (uint32_t)left : qp->mtu;
 	struct packet packet;
 	enum fault fault = FAULT_NONE;
 
-	begin_response(pump, &packet,
+	begin_response(transmit, &packet,
 		       read_code(resource->send_psn == resource->reply_first_psn, left <= qp->mtu),
 		       resource);
 	packet.payload_bytes = bytes;
 	if (bytes)
-		fault = replay_fetch(pump->call, resource, offset, pump_payload(pump, packet.op),
-				     bytes);
+		fault = replay_fetch(transmit->call, resource, offset,
+				     transmit_payload(transmit, packet.op), bytes);
 	if (fault && resource->answered) {
-		refuse_repeat(pump->call, resource,
+		refuse_repeat(transmit->call, resource,
 			      fault == FAULT_MEMORY ? NAK_OPERATION : NAK_ACCESS);
 		return true;
 	}
@@ -300,10 +315,10 @@ static bool send_read(struct pump *pump, struct resource *resource)
 		uint32_t psn = resource->send_psn;
 
 		replay_drop(&qp->responder);
-		responder_fault(pump->call, fault, psn);
+		responder_fault(transmit->call, fault, psn);
 		return false;
 	}
-	pump_emit(pump, &packet, &qp->av);
+	transmit_packet(transmit, &packet, &qp->av);
 	resource->send_psn = psn_add(resource->send_psn, 1);
 	if (left <= qp->mtu)
 		response_done(&qp->responder, resource);
@@ -318,9 +333,9 @@ static struct resource *next_active(struct responder *responder)
 	return replay_slot(responder, responder->first_active);
 }
 
-bool replay_transmit(struct pump *pump)
+bool replay_transmit(struct transmit *transmit)
 {
-	struct qp *qp = pump->call->qp;
+	struct qp *qp = transmit->call->qp;
 	struct resource *resource;
 
 	while (qp->responder.active_count) {
@@ -328,10 +343,10 @@ bool replay_transmit(struct pump *pump)
 
 		resource = next_active(&qp->responder);
 		while (good && resource->active) {
-			if (!pump_has_room(pump))
+			if (!transmit_has_room(transmit))
 				return false;
-			good = resource->kind == RESOURCE_READ ? send_read(pump, resource) :
-								 send_atomic(pump, resource);
+			good = resource->kind == RESOURCE_READ ? send_read(transmit, resource)
+							       : send_atomic(transmit, resource);
 		}
 	}
 	return true;

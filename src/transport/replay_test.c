@@ -130,7 +130,18 @@ static void a_duplicate_atomic_that_is_forgotten_is_dropped(void **state)
 	station_free(s);
 }
 
-static void more_resources_are_made_without_forgetting_any(void **state) UNCHECKED_LOCKS
+/* As a modify does. */
+static void reserve(struct station *s, uint32_t reads) UNCHECKED_LOCKS
+{
+	struct transport_room room;
+
+	assert_int_equal(transport_reserve(&room, reads), 0);
+	transport_install(&s->qp, &room);
+	transport_unreserve(&room);
+	assert_null(room.resource);
+}
+
+static void more_resources_are_made_without_forgetting_any(void **state)
 {
 	struct station *s = station_rts(IBV_QPT_RC);
 	uint32_t i;
@@ -139,7 +150,7 @@ static void more_resources_are_made_without_forgetting_any(void **state) UNCHECK
 		receive_fetch_add(s, PEER_PSN + i, 0, 1);
 		assert_int_equal(transmit(s), 1);
 	}
-	assert_int_equal(transport_reserve(&s->qp, 100), 0);
+	reserve(s, 100);
 	assert_int_equal(s->qp.responder.resource_count, 128);
 	for (; i < 128; i++) {
 		receive_fetch_add(s, PEER_PSN + i, 0, 1);
@@ -151,6 +162,43 @@ static void more_resources_are_made_without_forgetting_any(void **state) UNCHECK
 		assert_int_equal(sent(s, 0).atomic_original, i);
 	}
 	assert_int_equal(*(uint64_t *)(void *)s->memory, 128);
+	station_free(s);
+}
+
+/*
+ * Nothing is allocated or freed under the lock: what is not needed any more comes back in the room.
+ */
+static void the_smaller_room_is_handed_back(void **state) UNCHECKED_LOCKS
+{
+	struct station *s = station_rts(IBV_QPT_RC);
+	struct transport_room room;
+	struct resource *few = s->qp.responder.resource, *first, *larger;
+
+	assert_int_equal(transport_reserve(&room, RD_ATOMIC_FEW), 0);
+	assert_null(room.resource);
+	transport_install(&s->qp, &room);
+	assert_ptr_equal(s->qp.responder.resource, few);
+
+	assert_int_equal(transport_reserve(&room, RD_ATOMIC_FEW + 1), 0);
+	first = room.resource;
+	transport_install(&s->qp, &room);
+	assert_ptr_equal(s->qp.responder.resource, first);
+	assert_null(room.resource);
+
+	assert_int_equal(transport_reserve(&room, RD_ATOMIC_MAX), 0);
+	larger = room.resource;
+	transport_install(&s->qp, &room);
+	assert_ptr_equal(s->qp.responder.resource, larger);
+	assert_ptr_equal(room.resource, first);
+	transport_unreserve(&room);
+
+	assert_int_equal(transport_reserve(&room, RD_ATOMIC_FEW + 1), 0);
+	first = room.resource;
+	transport_install(&s->qp, &room);
+	assert_ptr_equal(s->qp.responder.resource, larger);
+	assert_int_equal(s->qp.responder.resource_count, RD_ATOMIC_MAX);
+	assert_ptr_equal(room.resource, first);
+	transport_unreserve(&room);
 	station_free(s);
 }
 
@@ -249,6 +297,8 @@ int main(void)
 		TEST(a_duplicate_atomic_is_answered_from_what_was_stored),
 		TEST(a_duplicate_atomic_that_is_forgotten_is_dropped),
 		TEST(more_resources_are_made_without_forgetting_any),
+		TEST(the_smaller_room_is_handed_back),
+		cmocka_unit_test(the_smaller_room_is_handed_back),
 		TEST(an_ack_to_a_duplicate_does_not_pass_a_read),
 		TEST(a_replay_gives_way_to_a_new_request),
 		TEST(a_read_whose_region_dies_is_nakked),

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What a work request looks like on the wire: opcode, headers and payload range of each of its
- * packets, the PSNs that it takes, what they cost. A packet is a function of the request and
- * the PSN alone, so a retransmission needs no memory of what was sent.
+ * A work request on the wire: opcode, headers and payload range of each of its packets, its PSNs
+ * and their cost. A packet is a function of the request and the PSN alone, so a retransmission
+ * needs no memory of the first transmission.
  *
  * A long READ is asked for in several READ requests, each with its own RETH and PSN range
- * (wqe->chunk_bytes), because the responder has nothing to pace its answers by. A retried
- * request asks for the rest of its piece (IBTA 9.7.5.1.9: inside the original's range).
+ * (wqe->chunk_bytes), because the responder has nothing to pace its answers by. A retried request
+ * asks for the rest of its piece (IBTA 9.7.5.1.9: inside the original's range).
  */
 #include <assert.h>
 

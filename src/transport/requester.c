@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The requester of an RC QP: puts requests on the wire as far as the state, the fence, credits,
- * the peer's READ limit and the path's window allow, and puts them there again when they are
- * lost (go-back-N: from una_psn on).
+ * The requester of an RC QP: puts requests on the wire as far as the state, the fence, credits, the
+ * peer's READ limit and the path's window allow, and puts them there again when they are lost
+ * (go-back-N: from una_psn on).
  *
- * Loss shows in three ways. The peer says so (sequence NAK, or an answer beyond a READ that is
- * not answered): go back at once. Silence for a round trip and some: a probe, the oldest packet
- * once more, out of turn and outside of the window; an answer to just this packet says that what
- * followed it is lost too. Silence for the local ACK timeout: that counts as a retry, and
- * nothing but probes is sent until the peer is heard again. So retry_cnt has the meaning that
- * programs give it (how long until a dead peer is noticed) although loss is repaired within
- * milliseconds.
+ * Loss is detected in three ways. A sequence NAK, or an answer beyond an unanswered READ: go back
+ * at once. Silence for a round trip and some: a probe, the oldest packet once more, out of turn and
+ * outside of the window; an answer to this packet alone means that those after it are lost, too.
+ * Silence for the local ACK timeout: this counts as a retry, and nothing but probes is sent until
+ * the peer answers. So retry_cnt keeps the meaning that programs give it (how soon a dead peer is
+ * noticed) although loss is repaired within milliseconds.
  */
 #include <assert.h>
 
@@ -21,7 +20,7 @@
 #define PSNS_IN_FLIGHT_MAX	(1 << 22)
 #define ACK_EVERY_BYTES		32768u
 #define PROBE_MEASURED		4u	/* earlier by this where the round trip is known */
-/* Software peers get descheduled: an ACK timeout below this would only count that. */
+/* Software peers get descheduled: an ACK timeout below this would measure only that. */
 #define ACK_TIMEOUT_FLOOR	16u	/* x probe_min_ns */
 
 void requester_reset(struct qp *qp)
@@ -48,8 +47,8 @@ void requester_start(struct qp *qp)
 	requester->rnr_left = qp->attr.rnr_retry;
 }
 
-/* All of the path's window that this QP holds. */
-static void give_all(struct call *call)
+/* Give back all that this QP holds of the path's window. */
+static void give_all(struct qp_call *call)
 {
 	struct requester *requester = &call->qp->requester;
 
@@ -60,7 +59,7 @@ static void give_all(struct call *call)
 	requester->rd_outstanding = 0;
 }
 
-void requester_stop(struct call *call)
+void requester_stop(struct qp_call *call)
 {
 	struct requester *requester = &call->qp->requester;
 
@@ -72,10 +71,10 @@ void requester_stop(struct call *call)
 	requester->rnr_until_ns = 0;
 	loss_stop(&requester->loss);
 	requester->timing = false;
-	requester->messages = requester->refused = 0;
+	requester->local_messages = requester->refused = 0;
 }
 
-void requester_give_acked(struct call *call, uint64_t rtt_ns)
+void requester_give_acked(struct qp_call *call, uint64_t rtt_ns)
 {
 	struct requester *requester = &call->qp->requester;
 	uint32_t bytes = requester->acked_bytes;
@@ -93,7 +92,7 @@ void requester_give_acked(struct call *call, uint64_t rtt_ns)
 	requester->loss.rto_ns = rto_ns < least_ns ? least_ns : rto_ns;
 }
 
-void requester_go_back(struct call *call)
+void requester_go_back(struct qp_call *call)
 {
 	struct requester *requester = &call->qp->requester;
 
@@ -104,7 +103,7 @@ void requester_go_back(struct call *call)
 	count(call, COUNTER_RETRANSMIT);
 }
 
-void requester_lost(struct call *call)
+void requester_lost(struct qp_call *call)
 {
 	struct requester *requester = &call->qp->requester;
 
@@ -123,7 +122,7 @@ static void fail_later(struct send_wqe *wqe, enum ibv_wc_status status)
 	wqe->status = status;
 }
 
-void requester_local(struct call *call, struct send_wqe *wqe)
+void requester_local(struct qp_call *call, struct send_wqe *wqe)
 {
 	struct mr_table *mrs = call->qp->transport->mrs;
 	struct mr_accessor accessor = mr_accessor_of(call->qp);
@@ -131,10 +130,10 @@ void requester_local(struct call *call, struct send_wqe *wqe)
 
 	if (wqe->opcode == IBV_WR_LOCAL_INV) {
 		fault = mr_invalidate(mrs, &accessor, wqe->imm);
-		because(call, "rkey 0x%08x is not of a type 2 window bound on this QP", wqe->imm);
+		set_reason(call, "rkey 0x%08x is not of a type 2 window bound on this QP", wqe->imm);
 	} else {
 		fault = mw_bind(mrs, &accessor, wqe->mw, wqe->rkey, &wqe->bind);
-		because(call, "the window cannot be bound to the region: protection domain, access "
+		set_reason(call, "the window cannot be bound to the region: protection domain, access "
 			"flags, bounds, or no IBV_ACCESS_MW_BIND");
 	}
 	if (fault == MR_OK) {
@@ -173,10 +172,10 @@ static uint32_t read_chunk(const struct qp *qp)
  * READ is cut into pieces would decide which end reports first, and an atomic would be executed
  * without a result.
  */
-static void check_read_or_atomic(struct call *call, struct send_wqe *wqe)
+static void check_read_or_atomic(struct qp_call *call, struct send_wqe *wqe)
 {
 	if (!call->qp->attr.max_rd_atomic) {
-		because(call, "max_rd_atomic of this QP is 0");
+		set_reason(call, "max_rd_atomic of this QP is 0");
 		explain_request(call, wqe, IBV_WC_LOC_QP_OP_ERR,
 				"set IBV_QP_MAX_QP_RD_ATOMIC in the move to RTS");
 		fail_later(wqe, IBV_WC_LOC_QP_OP_ERR);
@@ -188,13 +187,13 @@ static void check_read_or_atomic(struct call *call, struct send_wqe *wqe)
 }
 
 /* Give the next posted request its PSNs; local ones are done here. False: not yet, or none. */
-static bool begin_next(struct call *call)
+static bool begin_next(struct qp_call *call)
 {
 	struct qp *qp = call->qp;
 	struct requester *requester = &qp->requester;
 	struct send_wqe *wqe;
 
-	if (qp->sq.sent == qp->sq.head || qp->state != IBV_QPS_RTS || requester->messages)
+	if (qp->sq.sent == qp->sq.head || qp->state != IBV_QPS_RTS || requester->local_messages)
 		return false;
 	wqe = send_queue_at(&qp->sq, qp->sq.sent);
 	if (is_fenced(qp, wqe) || direct_is_due(qp, wqe))
@@ -215,7 +214,7 @@ static bool begin_next(struct call *call)
 }
 
 /* The request that send_psn belongs to, begun if need be; NULL: nothing to send now. */
-static struct send_wqe *current_request(struct call *call)
+static struct send_wqe *current_request(struct qp_call *call)
 {
 	struct qp *qp = call->qp;
 	struct requester *requester = &qp->requester;
@@ -260,29 +259,31 @@ static bool wants_ack(const struct qp *qp, const struct send_wqe *wqe, uint32_t 
 	return (((psn - wqe->first_psn) & PSN_MASK) + 1) % every == 0;
 }
 
-/* Write the packet at @psn; *end: one past the PSNs that it takes. False: its memory is not ours. */
-static bool requester_write_packet(struct pump *pump, struct send_wqe *wqe, uint32_t psn,
+/*
+ * Write the packet at @psn; *end: one past the PSNs that it takes. False: its memory is not ours.
+ */
+static bool requester_write_packet(struct transmit *transmit, struct send_wqe *wqe, uint32_t psn,
 				   bool ack_request, uint32_t *end)
 {
-	struct qp *qp = pump->call->qp;
-	struct packet *packet = &pump->request;
+	struct qp *qp = transmit->call->qp;
+	struct packet *packet = &transmit->request;
 
-	pump->request_index = -1;
+	transmit->request_index = -1;
 	*end = wqe_packet(qp, wqe, psn, packet);
 	packet->ack_request |= ack_request;
-	if (sge_gather(pump->call, wqe, offset_of(qp, psn, wqe->first_psn),
-		       pump_payload(pump, packet->op), (uint32_t)packet->payload_bytes)) {
-		explain_request(pump->call, wqe, IBV_WC_LOC_PROT_ERR,
+	if (sge_gather(transmit->call, wqe, offset_of(qp, psn, wqe->first_psn),
+		       transmit_payload(transmit, packet->op), (uint32_t)packet->payload_bytes)) {
+		explain_request(transmit->call, wqe, IBV_WC_LOC_PROT_ERR,
 				"check lkey and bounds of the scatter/gather list");
 		fail_later(wqe, IBV_WC_LOC_PROT_ERR);
 		return false;
 	}
-	pump->request_index = (int)pump->batch->count;
-	pump_emit(pump, packet, &qp->av);
+	transmit->request_index = (int)transmit->batch->count;
+	transmit_packet(transmit, packet, &qp->av);
 	return true;
 }
 
-static void note_sent(struct call *call, uint32_t end)
+static void note_sent(struct qp_call *call, uint32_t end)
 {
 	struct requester *requester = &call->qp->requester;
 
@@ -297,9 +298,10 @@ static void note_sent(struct call *call, uint32_t end)
 }
 
 /* Reserve room for the rest of this message, or of the queue when messages are small. */
-static uint32_t requester_reserve(struct pump *pump, const struct send_wqe *wqe, uint32_t cost)
+static uint32_t requester_reserve(struct transmit *transmit, const struct send_wqe *wqe,
+				  uint32_t cost)
 {
-	struct qp *qp = pump->call->qp;
+	struct qp *qp = transmit->call->qp;
 	uint32_t packets = ((wqe->last_psn - qp->requester.send_psn) & PSN_MASK) + 1;
 	uint32_t least = cost;
 
@@ -311,30 +313,30 @@ static uint32_t requester_reserve(struct pump *pump, const struct send_wqe *wqe,
 		least = path_piece(qp->path);
 	else
 		packets = qp->sq.head - qp->requester.send_wqe;
-	if (packets > pump->budget)
-		packets = pump->budget;
+	if (packets > transmit->budget)
+		packets = transmit->budget;
 	if (least > cost * packets)
 		least = cost * packets;
 	return path_reserve(qp->path, qp, least > cost ? least : cost, cost * packets);
 }
 
-static bool requester_send_next(struct pump *pump, struct send_wqe *wqe, uint32_t *granted)
+static bool requester_send_next(struct transmit *transmit, struct send_wqe *wqe, uint32_t *granted)
 {
-	struct qp *qp = pump->call->qp;
+	struct qp *qp = transmit->call->qp;
 	struct requester *requester = &qp->requester;
 	uint32_t psn = requester->send_psn, end = wqe_chunk_end(qp, wqe, psn);
 	uint32_t cost = wqe_cost(qp, wqe, psn, end);
 
 	if (*granted < cost) {
-		uint32_t more = requester_reserve(pump, wqe, cost - *granted);
+		uint32_t more = requester_reserve(transmit, wqe, cost - *granted);
 
 		if (!more)
 			return false;
 		*granted += more;
 	}
-	if (!requester_write_packet(pump, wqe, psn, wants_ack(qp, wqe, psn), &end))
+	if (!requester_write_packet(transmit, wqe, psn, wants_ack(qp, wqe, psn), &end))
 		return false;
-	note_sent(pump->call, end);
+	note_sent(transmit->call, end);
 	*granted -= cost;
 	requester->flight_bytes += cost;
 	if (wqe_is_read_or_atomic(wqe))
@@ -345,51 +347,52 @@ static bool requester_send_next(struct pump *pump, struct send_wqe *wqe, uint32_
 }
 
 /* The last packet asks for an answer: without one only the timers make progress. */
-static void close_run(struct pump *pump)
+static void close_run(struct transmit *transmit)
 {
-	struct requester *requester = &pump->call->qp->requester;
-	struct packet *packet = &pump->request;
+	struct requester *requester = &transmit->call->qp->requester;
+	struct packet *packet = &transmit->request;
 
-	if (pump->request_index < 0)
+	if (transmit->request_index < 0)
 		return;
 	if (!packet->ack_request) {
 		packet->ack_request = true;
-		packet_write_headers(packet, pump->batch->data +
-				     pump->batch->packet[pump->request_index].offset);
+		packet_write_headers(
+			packet, transmit->batch->data +
+					transmit->batch->packet[transmit->request_index].offset);
 	}
-	requester->loss.sent_ns = pump->call->now_ns;
+	requester->loss.sent_ns = transmit->call->now_ns;
 	if (!requester->timing && requester->send_psn == requester->next_psn &&
 	    !requester->loss.resent_packets) {
 		requester->timing = true;
 		requester->timing_psn = psn_add(requester->send_psn, PSN_MASK);
-		requester->timing_ns = pump->call->now_ns;
+		requester->timing_ns = transmit->call->now_ns;
 	}
 }
 
-static void send_requests(struct pump *pump)
+static void send_requests(struct transmit *transmit)
 {
-	struct call *call = pump->call;
+	struct qp_call *call = transmit->call;
 	struct qp *qp = call->qp;
 	uint32_t granted = 0;
 	struct send_wqe *wqe;
 
-	while ((wqe = current_request(call)) && may_send(qp, wqe) && pump_has_room(pump))
-		if (!requester_send_next(pump, wqe, &granted))
+	while ((wqe = current_request(call)) && may_send(qp, wqe) && transmit_has_room(transmit))
+		if (!requester_send_next(transmit, wqe, &granted))
 			break;
-	close_run(pump);
+	close_run(transmit);
 	if (granted && qp->path)
 		path_release(qp->path, qp->transport->run_queue, granted);
 }
 
 /* The oldest packet once more, beside the window: its first copy may be in flight still. */
-static void requester_send_probe(struct pump *pump)
+static void requester_send_probe(struct transmit *transmit)
 {
-	struct call *call = pump->call;
+	struct qp_call *call = transmit->call;
 	struct requester *requester = &call->qp->requester;
 	struct send_wqe *wqe;
 	uint32_t end;
 
-	if (!pump_has_room(pump))
+	if (!transmit_has_room(transmit))
 		return;
 	requester->loss.probe_due = false;
 	if (requester->una_psn == requester->next_psn)
@@ -397,26 +400,26 @@ static void requester_send_probe(struct pump *pump)
 	wqe = send_queue_at(&call->qp->sq, call->qp->sq.tail);
 	if (wqe->state != WQE_STARTED || wqe_is_local(wqe))
 		return;
-	if (!requester_write_packet(pump, wqe, requester->una_psn, true, &end))
+	if (!requester_write_packet(transmit, wqe, requester->una_psn, true, &end))
 		return;
 	loss_probe_sent(&requester->loss, end, call->now_ns);
 	requester->timing = false;
-	pump->request_index = -1;
+	transmit->request_index = -1;
 }
 
-void requester_transmit(struct pump *pump)
+void requester_transmit(struct transmit *transmit)
 {
-	struct call *call = pump->call;
+	struct qp_call *call = transmit->call;
 	struct requester *requester = &call->qp->requester;
 
 	if (call->qp->state != IBV_QPS_RTS && call->qp->state != IBV_QPS_SQD)
 		return;
-	pump->request_index = -1;
+	transmit->request_index = -1;
 	if (!requester->rnr_until_ns) {
 		if (requester->loss.probe_due)
-			requester_send_probe(pump);
+			requester_send_probe(transmit);
 		if (!requester->loss.hold)
-			send_requests(pump);
+			send_requests(transmit);
 	}
 	if (call->qp->path)
 		path_served(call->qp->path, call->qp->transport->run_queue, call->qp);
@@ -430,15 +433,15 @@ bool requester_ready(const struct qp *qp)
 
 	if (qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_SQD)
 		return false;
-	if (requester->rnr_until_ns || requester->messages)
+	if (requester->rnr_until_ns || requester->local_messages)
 		return false;
 	if (requester->loss.probe_due)
 		return true;
 	return !requester->loss.hold && (requester->send_wqe != qp->sq.head);
 }
 
-/* SQD: everything begun is answered (IBTA 10.3.1.6). */
-void requester_check_drained(struct call *call)
+/* SQD has drained once every request begun is answered (IBTA 10.3.1.6). */
+void requester_check_drained(struct qp_call *call)
 {
 	struct qp *qp = call->qp;
 
@@ -478,7 +481,7 @@ uint64_t requester_deadline(const struct qp *qp)
 
 	if (!qp_is(qp, QP_RELIABLE) || (qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_SQD))
 		return TIME_NEVER;
-	if (requester->messages)
+	if (requester->local_messages)
 		return message_deadline(qp);
 	if (requester->rnr_until_ns)
 		return requester->rnr_until_ns;
@@ -489,13 +492,13 @@ uint64_t requester_deadline(const struct qp *qp)
 	return ack_ns < probe_ns ? ack_ns : probe_ns;
 }
 
-static void requester_hold(struct call *call)
+static void requester_hold(struct qp_call *call)
 {
 	requester_go_back(call);
 	loss_hold(&call->qp->requester.loss);
 }
 
-void requester_exceeded(struct call *call)
+void requester_exceeded(struct qp_call *call)
 {
 	count(call, COUNTER_RETRY_EXCEEDED);
 	fail_request(call, IBV_WC_RETRY_EXC_ERR,
@@ -503,7 +506,7 @@ void requester_exceeded(struct call *call)
 		     "this one, and that UDP port 4791 is open between the hosts");
 }
 
-static void ack_timed_out(struct call *call)
+static void ack_timed_out(struct qp_call *call)
 {
 	struct requester *requester = &call->qp->requester;
 
@@ -511,15 +514,17 @@ static void ack_timed_out(struct call *call)
 	if (call->qp->path)
 		path_reduce(call->qp->path, PATH_SILENT, call->now_ns);
 	if (!loss_retry(&requester->loss, call->now_ns)) {
-		because(call, "the peer did not answer: %u packets sent since its last answer, %u of "
-			"them retransmissions", requester->loss.sent_packets, requester->loss.resent_packets);
+		set_reason(call,
+			   "the peer did not answer: %u packets sent since its last answer, %u of "
+			   "them retransmissions",
+			   requester->loss.sent_packets, requester->loss.resent_packets);
 		requester_exceeded(call);
 		return;
 	}
 	requester_hold(call);
 }
 
-static void probe_timed_out(struct call *call)
+static void probe_timed_out(struct qp_call *call)
 {
 	struct qp *qp = call->qp;
 
@@ -531,14 +536,14 @@ static void probe_timed_out(struct call *call)
 	requester_hold(call);
 }
 
-void requester_timeout(struct call *call)
+void requester_timeout(struct qp_call *call)
 {
 	struct qp *qp = call->qp;
 	struct requester *requester = &qp->requester;
 
 	if (requester_deadline(qp) > call->now_ns)
 		return;
-	if (requester->messages) {
+	if (requester->local_messages) {
 		message_timeout(call);
 	} else if (requester->rnr_until_ns) {
 		requester->rnr_until_ns = 0;

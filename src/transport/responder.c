@@ -5,16 +5,15 @@
  *
  *	order -> enabled -> resources -> length -> access -> receive -> execute -> complete
  *
- * The first check that objects names a fault; what follows from it is fault.def's. UC uses the
+ * The first check that fails returns a fault, and fault.def decides the consequences. UC uses the
  * same list (unreliable.c). Answers are only noted here and written by responder_transmit(), so
- * that a batch of requests is answered by one ACK.
+ * that one ACK answers a batch of requests.
  */
 #include <string.h>
 
 #include "base/copy.h"
 #include "transport/internal.h"
 #include "wire/aeth.h"
-
 
 void responder_reset(struct qp *qp)
 {
@@ -44,7 +43,7 @@ void responder_answer(struct qp *qp, enum answer_kind kind, uint8_t syndrome, ui
 	responder->answer_psn = psn;
 }
 
-bool responder_take(struct call *call)
+bool responder_take(struct qp_call *call)
 {
 	struct qp *qp = call->qp;
 	struct responder *responder = &qp->responder;
@@ -62,16 +61,16 @@ bool responder_take(struct call *call)
 
 /* ---- checks, in order ---- */
 
-static enum fault check_order(struct call *call, const struct packet *packet)
+static enum fault check_order(struct qp_call *call, const struct packet *packet)
 {
 	if (opcode_follows(call->qp->responder.previous, packet->op))
 		return FAULT_NONE;
-	because(call, "%s cannot follow %s", packet->op->name,
-		call->qp->responder.previous ? call->qp->responder.previous->name : "nothing");
+	set_reason(call, "%s cannot follow %s", packet->op->name,
+		   call->qp->responder.previous ? call->qp->responder.previous->name : "nothing");
 	return FAULT_OUT_OF_ORDER;
 }
 
-static enum fault check_enabled(struct call *call, const struct packet *packet)
+static enum fault check_enabled(struct qp_call *call, const struct packet *packet)
 {
 	static const unsigned need[] = { [VERB_WRITE] = IBV_ACCESS_REMOTE_WRITE,
 					 [VERB_READ] = IBV_ACCESS_REMOTE_READ,
@@ -83,19 +82,21 @@ static enum fault check_enabled(struct call *call, const struct packet *packet)
 
 	if (verb == VERB_SEND || (call->qp->attr.qp_access_flags & need[verb]))
 		return FAULT_NONE;
-	because(call, "%s, but qp_access_flags of this QP lack %s", packet->op->name, name[verb]);
+	set_reason(call, "%s, but qp_access_flags of this QP lack %s", packet->op->name,
+		   name[verb]);
 	return FAULT_DISABLED;
 }
 
-/* READs and atomics need a responder resource whose last user is answered. */
-static enum fault check_resources(struct call *call, const struct packet *packet)
+/* READs and atomics need a responder resource whose previous request is fully answered. */
+static enum fault check_resources(struct qp_call *call, const struct packet *packet)
 {
 	if (packet->op->verb != VERB_READ && packet->op->verb != VERB_ATOMIC)
 		return FAULT_NONE;
 	if (replay_new(call->qp))
 		return FAULT_NONE;
-	because(call, "more READs and atomics in progress than max_dest_rd_atomic of this QP (%u)",
-		call->qp->attr.max_dest_rd_atomic);
+	set_reason(call,
+		   "more READs and atomics in progress than max_dest_rd_atomic of this QP (%u)",
+		   call->qp->attr.max_dest_rd_atomic);
 	return FAULT_TOO_MANY;
 }
 
@@ -122,7 +123,7 @@ static bool write_fits(const struct responder *responder, const struct packet *p
 	return total <= MESSAGE_BYTES_MAX && (opcode_ends(packet->op) ? sum == total : sum < total);
 }
 
-static enum fault responder_check_length(struct call *call, const struct packet *packet)
+static enum fault responder_check_length(struct qp_call *call, const struct packet *packet)
 {
 	bool good = true;
 
@@ -143,12 +144,13 @@ static enum fault responder_check_length(struct call *call, const struct packet 
 	}
 	if (good)
 		return FAULT_NONE;
-	because(call, "%s with %zu bytes: does not match the path MTU (%u) or the length announced",
-		packet->op->name, packet->payload_bytes, call->qp->mtu);
+	set_reason(call,
+		   "%s with %zu bytes: does not match the path MTU (%u) or the length announced",
+		   packet->op->name, packet->payload_bytes, call->qp->mtu);
 	return FAULT_BAD_LENGTH;
 }
 
-static enum fault responder_access_begin(struct call *call, uint32_t rkey, unsigned need,
+static enum fault responder_access_begin(struct qp_call *call, uint32_t rkey, unsigned need,
 					 uint64_t address, uint64_t bytes)
 {
 	struct qp *qp = call->qp;
@@ -169,7 +171,7 @@ static enum fault responder_access_begin(struct call *call, uint32_t rkey, unsig
 	return FAULT_ACCESS;
 }
 
-static enum fault responder_check_access(struct call *call, const struct packet *packet)
+static enum fault responder_check_access(struct qp_call *call, const struct packet *packet)
 {
 	const struct responder *responder = &call->qp->responder;
 
@@ -187,8 +189,8 @@ static enum fault responder_check_access(struct call *call, const struct packet 
 					      packet->reth.address, packet->reth.length);
 	case VERB_ATOMIC:
 		if (packet->atomic.address & 7) {
-			because(call, "atomic at address 0x%llx, which is not a multiple of 8",
-				(unsigned long long)packet->atomic.address);
+			set_reason(call, "atomic at address 0x%llx, which is not a multiple of 8",
+				   (unsigned long long)packet->atomic.address);
 			return FAULT_UNALIGNED;
 		}
 		return responder_access_begin(call, packet->atomic.rkey, IBV_ACCESS_REMOTE_ATOMIC,
@@ -198,7 +200,7 @@ static enum fault responder_check_access(struct call *call, const struct packet 
 	}
 }
 
-static enum fault check_receive(struct call *call, const struct packet *packet)
+static enum fault check_receive(struct qp_call *call, const struct packet *packet)
 {
 	struct responder *responder = &call->qp->responder;
 	bool send = packet->op->verb == VERB_SEND;
@@ -211,15 +213,15 @@ static enum fault check_receive(struct call *call, const struct packet *packet)
 	sum = (opcode_starts(packet->op) ? 0 : responder->received) + packet->payload_bytes;
 	if (!send || sum <= responder->recv_bytes)
 		return FAULT_NONE;
-	because(call, "the message is longer than the receive posted (wr_id 0x%llx, %llu bytes)",
-		(unsigned long long)responder->recv->wr_id,
-		(unsigned long long)responder->recv_bytes);
+	set_reason(call, "the message is longer than the receive posted (wr_id 0x%llx, %llu bytes)",
+		   (unsigned long long)responder->recv->wr_id,
+		   (unsigned long long)responder->recv_bytes);
 	return FAULT_TOO_LONG;
 }
 
 /* ---- execution ---- */
 
-static enum fault run_send(struct call *call, const struct packet *packet)
+static enum fault run_send(struct qp_call *call, const struct packet *packet)
 {
 	struct responder *responder = &call->qp->responder;
 
@@ -231,7 +233,7 @@ static enum fault run_send(struct call *call, const struct packet *packet)
 	return FAULT_NONE;
 }
 
-static enum fault run_write(struct call *call, const struct packet *packet)
+static enum fault run_write(struct qp_call *call, const struct packet *packet)
 {
 	struct responder *responder = &call->qp->responder;
 	size_t bytes = packet->payload_bytes;
@@ -247,8 +249,9 @@ static enum fault run_write(struct call *call, const struct packet *packet)
 	else if (bytes)
 		err = copy_user(call->access.host, packet->payload, bytes);
 	if (err) {
-		because(call, "the memory at 0x%llx that the RDMA WRITE names is no longer mapped",
-			(unsigned long long)(responder->write_address + responder->received));
+		set_reason(call,
+			   "the memory at 0x%llx that the RDMA WRITE names is no longer mapped",
+			   (unsigned long long)(responder->write_address + responder->received));
 		return FAULT_MEMORY;
 	}
 	responder->received += (uint32_t)bytes;
@@ -256,7 +259,7 @@ static enum fault run_write(struct call *call, const struct packet *packet)
 }
 
 /* The data is read when the responses are written; here only the right to it is checked. */
-static enum fault run_read(struct call *call, const struct packet *packet)
+static enum fault run_read(struct qp_call *call, const struct packet *packet)
 {
 	struct qp *qp = call->qp;
 	struct resource *resource = replay_new(qp);
@@ -272,7 +275,7 @@ static enum fault run_read(struct call *call, const struct packet *packet)
 	return FAULT_NONE;
 }
 
-static enum fault responder_run_atomic(struct call *call, const struct packet *packet)
+static enum fault responder_run_atomic(struct qp_call *call, const struct packet *packet)
 {
 	struct qp *qp = call->qp;
 	struct resource *resource = replay_new(qp);
@@ -280,7 +283,7 @@ static enum fault responder_run_atomic(struct call *call, const struct packet *p
 	int err;
 
 	if ((uintptr_t)call->access.host & 7) {
-		because(call, "atomic on memory at %p, which is not a multiple of 8",
+		set_reason(call, "atomic on memory at %p, which is not a multiple of 8",
 			call->access.host);
 		return FAULT_UNALIGNED;
 	}
@@ -290,8 +293,8 @@ static enum fault responder_run_atomic(struct call *call, const struct packet *p
 	else
 		err = user_fetch_add(call->access.host, packet->atomic.swap_add, &original);
 	if (err) {
-		because(call, "the memory of an atomic at 0x%llx is no longer mapped",
-			(unsigned long long)packet->atomic.address);
+		set_reason(call, "the memory of an atomic at 0x%llx is no longer mapped",
+			   (unsigned long long)packet->atomic.address);
 		return FAULT_MEMORY;
 	}
 	*resource = (struct resource){ .kind = RESOURCE_ATOMIC, .first_psn = packet->psn,
@@ -302,7 +305,7 @@ static enum fault responder_run_atomic(struct call *call, const struct packet *p
 	return FAULT_NONE;
 }
 
-static enum fault responder_run(struct call *call, const struct packet *packet)
+static enum fault responder_run(struct qp_call *call, const struct packet *packet)
 {
 	struct responder *responder = &call->qp->responder;
 
@@ -320,18 +323,20 @@ static enum fault responder_run(struct call *call, const struct packet *packet)
 	}
 }
 
-static enum fault responder_invalidate(struct call *call, uint32_t rkey)
+static enum fault responder_invalidate(struct qp_call *call, uint32_t rkey)
 {
 	struct mr_accessor accessor = mr_accessor_of(call->qp);
 
 	if (mr_invalidate(call->qp->transport->mrs, &accessor, rkey) == MR_OK)
 		return FAULT_NONE;
-	because(call, "SEND_WITH_INV names rkey 0x%08x, which is not of a type 2 window bound on "
-		"this QP", rkey);
+	set_reason(call,
+		   "SEND_WITH_INV names rkey 0x%08x, which is not of a type 2 window bound on "
+		   "this QP",
+		   rkey);
 	return FAULT_INVALIDATE;
 }
 
-enum fault responder_complete(struct call *call, struct ibv_wc *wc, bool solicited)
+enum fault responder_complete(struct qp_call *call, struct ibv_wc *wc, bool solicited)
 {
 	wc->status = IBV_WC_SUCCESS;
 	wc->src_qp = call->qp->attr.dest_qp_num;
@@ -341,7 +346,7 @@ enum fault responder_complete(struct call *call, struct ibv_wc *wc, bool solicit
 	return FAULT_NONE;
 }
 
-static enum fault responder_complete_receive(struct call *call, const struct packet *packet)
+static enum fault responder_complete_receive(struct qp_call *call, const struct packet *packet)
 {
 	struct ibv_wc wc = { .byte_len = call->qp->responder.received };
 
@@ -356,7 +361,7 @@ static enum fault responder_complete_receive(struct call *call, const struct pac
 	return responder_complete(call, &wc, packet->solicited);
 }
 
-static enum fault (*const checks[])(struct call *, const struct packet *) = {
+static enum fault (*const checks[])(struct qp_call *, const struct packet *) = {
 	check_order,
 	check_enabled,
 	check_resources,
@@ -366,14 +371,14 @@ static enum fault (*const checks[])(struct call *, const struct packet *) = {
 	responder_run,
 };
 
-static void responder_access_end(struct call *call)
+static void responder_access_end(struct qp_call *call)
 {
 	if (call->accessing)
 		mr_access_end(&call->access);
 	call->accessing = false;
 }
 
-enum fault responder_message(struct call *call, const struct packet *packet)
+enum fault responder_message(struct qp_call *call, const struct packet *packet)
 {
 	struct responder *responder = &call->qp->responder;
 	enum fault fault = FAULT_NONE;
@@ -401,7 +406,7 @@ static const uint8_t nak_of[] = {
 	[FAULT_ANSWER_NAK_ACCESS] = NAK_ACCESS, [FAULT_ANSWER_NAK_OPERATION] = NAK_OPERATION,
 };
 
-static void answer_fault(struct call *call, enum fault_answer answer, uint32_t psn)
+static void answer_fault(struct qp_call *call, enum fault_answer answer, uint32_t psn)
 {
 	struct qp *qp = call->qp;
 
@@ -422,7 +427,7 @@ static void answer_fault(struct call *call, enum fault_answer answer, uint32_t p
 	qp->responder.nak_sent = true;
 }
 
-void responder_fail(struct call *call, enum fault fault)
+void responder_fail(struct qp_call *call, enum fault fault)
 {
 	const struct fault_row *row = fault_row(fault);
 	struct qp *qp = call->qp;
@@ -443,7 +448,7 @@ void responder_fail(struct call *call, enum fault fault)
 	enter_error(call);
 }
 
-void responder_fault(struct call *call, enum fault fault, uint32_t psn)
+void responder_fault(struct qp_call *call, enum fault fault, uint32_t psn)
 {
 	const struct fault_row *row = fault_row(fault);
 
@@ -456,7 +461,7 @@ void responder_fault(struct call *call, enum fault fault, uint32_t psn)
 
 /* ---- entry ---- */
 
-void responder_receive(struct call *call, const struct packet *packet)
+void responder_receive(struct qp_call *call, const struct packet *packet)
 {
 	struct qp *qp = call->qp;
 	struct responder *responder = &qp->responder;
@@ -488,7 +493,7 @@ void responder_receive(struct call *call, const struct packet *packet)
 	psns = packet->op->verb == VERB_READ ? packets_for(qp, packet->reth.length) : 1;
 	responder->expected_psn = psn_add(packet->psn, psns);
 	responder->position += psns;
-	/* READ and atomic responses are answers to all that came before. */
+	/* READ and atomic responses acknowledge all earlier requests, too. */
 	if (packet->op->verb == VERB_READ || packet->op->verb == VERB_ATOMIC)
 		responder->answer = ANSWER_NONE;
 	else if (packet->ack_request)
@@ -510,27 +515,27 @@ uint8_t responder_ack_syndrome(const struct qp *qp)
 	return aeth_syndrome(AETH_ACK, aeth_credit_code(receives));
 }
 
-bool responder_transmit(struct pump *pump)
+bool responder_transmit(struct transmit *transmit)
 {
-	struct responder *responder = &pump->call->qp->responder;
+	struct responder *responder = &transmit->call->qp->responder;
 
-	if (responder->active_count && !replay_transmit(pump))
+	if (responder->active_count && !replay_transmit(transmit))
 		return false;
 	if (!responder->answer_late)
 		return true;
-	responder_acknowledge(pump);
+	responder_acknowledge(transmit);
 	return responder->answer == ANSWER_NONE;
 }
 
-void responder_acknowledge(struct pump *pump)
+void responder_acknowledge(struct transmit *transmit)
 {
-	struct qp *qp = pump->call->qp;
+	struct qp *qp = transmit->call->qp;
 	struct responder *responder = &qp->responder;
 	struct packet packet;
 
 	if (responder->answer == ANSWER_NONE)
 		return;
-	responder->answer_late = !pump_has_room(pump);
+	responder->answer_late = !transmit_has_room(transmit);
 	if (responder->answer_late)
 		return;
 	packet_begin(qp, &packet, OPCODE_RC_ACKNOWLEDGE, responder->answer_psn);
@@ -538,7 +543,7 @@ void responder_acknowledge(struct pump *pump)
 		responder_ack_syndrome(qp) : responder->answer_syndrome;
 	packet.aeth.msn = responder->msn;
 	packet.becn = responder->echo_congestion;
-	pump_emit(pump, &packet, &qp->av);
+	transmit_packet(transmit, &packet, &qp->av);
 	if (responder->answer == ANSWER_ACK) {
 		responder->acked = true;
 		responder->acked_psn = responder->answer_psn;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Gather and scatter: between packets and the memory that lists of SGEs name. The keys are
- * checked at each packet, so that a region that dies in the middle of a message is noticed, and
- * a retransmission reads the memory as it is then (IBTA allows both).
+ * Gather and scatter: copies between packets and the memory of SGE lists. The keys are checked for
+ * each packet, so a region that is deregistered in the middle of a message is noticed; a
+ * retransmission reads the memory again (IBTA allows both).
  */
 #include <errno.h>
 #include <string.h>
@@ -20,7 +20,7 @@ uint64_t sge_total(const struct ibv_sge *sge, uint32_t sge_count)
 	return total;
 }
 
-static void sge_refuse(struct call *call, uint32_t key, unsigned need, uint64_t address,
+static void sge_refuse(struct qp_call *call, uint32_t key, unsigned need, uint64_t address,
 		       uint32_t bytes, enum mr_fault fault)
 {
 	struct mr_accessor accessor = mr_accessor_of(call->qp);
@@ -30,22 +30,22 @@ static void sge_refuse(struct call *call, uint32_t key, unsigned need, uint64_t 
 			   call->why, sizeof(call->why));
 }
 
-/* What is at the other end of a list: memory, or a part of a message that is to be fetched, or nothing yet. */
-struct other {
+/* Other end of a copy: memory, a message to fetch, or none (check only). */
+struct copy_end {
 	uint8_t *data;			/* or NULL */
 	uint64_t done;			/* bytes of it */
 	struct message_fetch *fetch;	/* or NULL */
 };
 
-static int copy_other(void *host, struct other *other, uint32_t bytes, unsigned need, bool last)
+static int sge_copy_end(void *host, struct copy_end *end, uint32_t bytes, unsigned need, bool last)
 {
-	if (!other->data)
+	if (!end->data)
 		return 0;
 	if (!need)
-		return copy_user(other->data + other->done, host, bytes);
+		return copy_user(end->data + end->done, host, bytes);
 	if (last)
-		return copy_user_ordered(host, other->data + other->done, bytes);
-	return copy_user(host, other->data + other->done, bytes);
+		return copy_user_ordered(host, end->data + end->done, bytes);
+	return copy_user(host, end->data + end->done, bytes);
 }
 
 /* False: more pieces than any list has. */
@@ -67,8 +67,9 @@ void fetch_release(struct message_fetch *fetch)
 }
 
 /* One piece of one SGE, to the other end (@need 0) or from it. */
-static enum sge_result sge_copy_piece(struct call *call, const struct ibv_sge *sge, uint32_t skip,
-				      struct other *other, uint32_t bytes, unsigned need, bool last)
+static enum sge_result sge_copy_piece(struct qp_call *call, const struct ibv_sge *sge,
+				      uint32_t skip, struct copy_end *end, uint32_t bytes,
+				      unsigned need, bool last)
 {
 	struct mr_accessor accessor = mr_accessor_of(call->qp);
 	uint64_t address = sge->addr + skip;
@@ -82,20 +83,21 @@ static enum sge_result sge_copy_piece(struct call *call, const struct ibv_sge *s
 		sge_refuse(call, sge->lkey, need, address, bytes, fault);
 		return SGE_PROTECTION;
 	}
-	if (other->fetch)
-		return fetch_add(other->fetch, &access, bytes) ? SGE_OK : SGE_PROTECTION;
-	err = copy_other(access.host, other, bytes, need, last);
+	if (end->fetch)
+		return fetch_add(end->fetch, &access, bytes) ? SGE_OK : SGE_PROTECTION;
+	err = sge_copy_end(access.host, end, bytes, need, last);
 	mr_access_end(&access);
 	if (!err)
 		return SGE_OK;
-	because(call, "memory at 0x%llx (%u bytes, lkey 0x%08x) is registered but no longer mapped",
-		(unsigned long long)address, bytes, sge->lkey);
+	set_reason(call,
+		   "memory at 0x%llx (%u bytes, lkey 0x%08x) is registered but no longer mapped",
+		   (unsigned long long)address, bytes, sge->lkey);
 	return SGE_PROTECTION;
 }
 
-static enum sge_result sge_walk(struct call *call, const struct ibv_sge *sge, uint32_t sge_count,
-				uint64_t offset, struct other *other, uint32_t bytes, unsigned need,
-				bool last)
+static enum sge_result sge_walk(struct qp_call *call, const struct ibv_sge *sge, uint32_t sge_count,
+				uint64_t offset, struct copy_end *end, uint32_t bytes,
+				unsigned need, bool last)
 {
 	uint32_t i;
 
@@ -109,20 +111,20 @@ static enum sge_result sge_walk(struct call *call, const struct ibv_sge *sge, ui
 		piece = sge[i].length - (uint32_t)offset;
 		if (piece > bytes)
 			piece = bytes;
-		if (sge_copy_piece(call, &sge[i], (uint32_t)offset, other, piece, need,
+		if (sge_copy_piece(call, &sge[i], (uint32_t)offset, end, piece, need,
 				   last && piece == bytes))
 			return SGE_PROTECTION;
-		other->done += piece;
+		end->done += piece;
 		bytes -= piece;
 		offset = 0;
 	}
 	return SGE_OK;
 }
 
-enum sge_result sge_gather(struct call *call, const struct send_wqe *wqe, uint64_t offset,
+enum sge_result sge_gather(struct qp_call *call, const struct send_wqe *wqe, uint64_t offset,
 			   uint8_t *out, uint32_t bytes)
 {
-	struct other other = { .data = out };
+	struct copy_end end = { .data = out };
 
 	if (!bytes)
 		return SGE_OK;
@@ -130,29 +132,29 @@ enum sge_result sge_gather(struct call *call, const struct send_wqe *wqe, uint64
 		memcpy(out, wqe->inline_data + offset, bytes);
 		return SGE_OK;
 	}
-	return sge_walk(call, wqe->sge, wqe->sge_count, offset, &other, bytes, 0, false);
+	return sge_walk(call, wqe->sge, wqe->sge_count, offset, &end, bytes, 0, false);
 }
 
-enum sge_result sge_scatter(struct call *call, const struct ibv_sge *sge, uint32_t sge_count,
+enum sge_result sge_scatter(struct qp_call *call, const struct ibv_sge *sge, uint32_t sge_count,
 			    uint64_t offset, const uint8_t *data, uint32_t bytes, bool last)
 {
-	struct other other = { .data = (uint8_t *)(uintptr_t)data };
+	struct copy_end end = { .data = (uint8_t *)(uintptr_t)data };
 
-	return sge_walk(call, sge, sge_count, offset, &other, bytes, IBV_ACCESS_LOCAL_WRITE, last);
+	return sge_walk(call, sge, sge_count, offset, &end, bytes, IBV_ACCESS_LOCAL_WRITE, last);
 }
 
-enum sge_result sge_check(struct call *call, const struct ibv_sge *sge, uint32_t sge_count,
+enum sge_result sge_check(struct qp_call *call, const struct ibv_sge *sge, uint32_t sge_count,
 			  uint32_t bytes)
 {
-	struct other none = { .data = NULL };
+	struct copy_end none = { .data = NULL };
 
 	return sge_walk(call, sge, sge_count, 0, &none, bytes, IBV_ACCESS_LOCAL_WRITE, false);
 }
 
-enum sge_result sge_locate(struct call *call, const struct ibv_sge *sge, uint32_t sge_count,
+enum sge_result sge_locate(struct qp_call *call, const struct ibv_sge *sge, uint32_t sge_count,
 			   uint64_t offset, uint32_t bytes, struct message_fetch *fetch)
 {
-	struct other other = { .fetch = fetch };
+	struct copy_end end = { .fetch = fetch };
 
-	return sge_walk(call, sge, sge_count, offset, &other, bytes, IBV_ACCESS_LOCAL_WRITE, false);
+	return sge_walk(call, sge, sge_count, offset, &end, bytes, IBV_ACCESS_LOCAL_WRITE, false);
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What one transmit of a UC or UD QP takes of the flows of its paths. See stream.h. */
+/* The use of flows by one transmit of a UC or UD QP. See stream.h. */
 #include "transport/stream.h"
 
 #include "transport/ah_path.h"
 
 void stream_end(struct stream *stream)
 {
-	struct qp *qp = stream->pump->call->qp;
+	struct qp *qp = stream->transmit->call->qp;
 
 	if (stream->path)
 		flow_done(stream->path, qp->transport->run_queue, qp, stream->granted);
@@ -28,7 +28,7 @@ static struct path *stream_path_of(const struct qp *qp, const struct send_wqe *w
 
 static void stream_to(struct stream *stream, const struct send_wqe *wqe)
 {
-	struct path *path = stream_path_of(stream->pump->call->qp, wqe);
+	struct path *path = stream_path_of(stream->transmit->call->qp, wqe);
 
 	if (path == stream->path)
 		return;
@@ -43,7 +43,7 @@ static void stream_to(struct stream *stream, const struct send_wqe *wqe)
 /* The cost of the next packet. Equal packets in a row become one datagram, which costs less. */
 static uint32_t next_cost(struct stream *stream, const struct send_wqe *wqe, uint32_t *alone)
 {
-	const struct qp *qp = stream->pump->call->qp;
+	const struct qp *qp = stream->transmit->call->qp;
 	uint64_t left = wqe->length - offset_of(qp, qp->requester.send_psn, wqe->first_psn);
 	uint32_t bytes = left < qp->mtu ? (uint32_t)left : qp->mtu;
 	bool joins = stream->begun && stream->payload_bytes == bytes;
@@ -58,26 +58,26 @@ static uint32_t next_cost(struct stream *stream, const struct send_wqe *wqe, uin
 static uint32_t stream_is_wanted(const struct stream *stream, const struct send_wqe *wqe,
 				 uint32_t cost)
 {
-	const struct pump *pump = stream->pump;
-	const struct qp *qp = pump->call->qp;
+	const struct transmit *transmit = stream->transmit;
+	const struct qp *qp = transmit->call->qp;
 	uint32_t packets = ((wqe->last_psn - qp->requester.send_psn) & PSN_MASK) + 1;
 
 	if (packets == 1)
 		packets = qp->sq.head - qp->sq.tail;
-	if (packets > pump->budget)
-		packets = pump->budget;
+	if (packets > transmit->budget)
+		packets = transmit->budget;
 	return cost + (packets - 1) * flow_cost_joined(stream->payload_bytes);
 }
 
 bool stream_admits(struct stream *stream, const struct send_wqe *wqe, bool *mark)
 {
-	struct qp *qp = stream->pump->call->qp;
+	struct qp *qp = stream->transmit->call->qp;
 	struct flow_ask ask = { .psn = qp->requester.send_psn,
-				.now_ns = stream->pump->call->now_ns };
+				.now_ns = stream->transmit->call->now_ns };
 	uint32_t cost, more;
 
 	*mark = false;
-	if (!pump_has_room(stream->pump))
+	if (!transmit_has_room(stream->transmit))
 		return false;
 	stream_to(stream, wqe);
 	if (!stream->path)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * One call of unreliable_transmit(): what it has taken of which flow (flow.h) and not used yet.
- * With UD the path changes with the destination.
+ * One call of unreliable_transmit(): the bytes granted by a flow (flow.h) and not used yet. With UD
+ * the path changes with the destination.
  */
 #ifndef VERBATIM_TRANSPORT_STREAM_H
 #define VERBATIM_TRANSPORT_STREAM_H
@@ -9,7 +9,7 @@
 #include "transport/internal.h"
 
 struct stream {
-	struct pump *pump;
+	struct transmit *transmit;
 	struct path *path;		/* NULL: none yet, or one without flow control */
 	struct ah *ah;			/* UD: held longer than the request, for @path needs it */
 	uint32_t granted;		/* bytes taken and not used yet */
@@ -19,7 +19,7 @@ struct stream {
 
 /* May the next packet leave? *mark: it asks for an echo. False: no room, here or at the peer. */
 bool stream_admits(struct stream *stream, const struct send_wqe *wqe, bool *mark);
-/* Give back what was not used, and the turn. */
+/* Give back the unused bytes, and the turn. */
 void stream_end(struct stream *stream);
 
 #endif

@@ -371,7 +371,9 @@ static inline void pass_time(struct station *station, uint64_t ns) UNCHECKED_LOC
 
 #define TEST(name)	cmocka_unit_test(name)
 
-/* A window that may be written to, over the first page of the station's memory. Returns its rkey. */
+/*
+ * A window that may be written to, over the first page of the station's memory. Returns its rkey.
+ */
 static inline uint32_t bind_window(struct station *s, struct mw *mw)
 {
 	struct ibv_send_wr wr = { .wr_id = 1, .opcode = IBV_WR_BIND_MW,

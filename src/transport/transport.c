@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The calls of transport.h: dispatch by service, state and direction; what a modify means; the
+ * The calls of transport.h: dispatch by service, state and direction; the effects of a modify; the
  * end of every call, where a lost completion becomes the error state and a QP with something to
  * transmit is put in the run queue.
  */
@@ -56,8 +56,8 @@ bool transport_ready(const struct qp *qp)
 	return echo_ready(qp) || unreliable_ready(qp);
 }
 
-/* The end of each call: see the file's head. */
-void call_end(struct call *call)
+/* Ends each call: see the file's head. */
+void qp_call_end(struct qp_call *call)
 {
 	struct qp *qp = call->qp;
 
@@ -98,7 +98,7 @@ static bool is_from_peer(const struct qp *qp, const struct rx_info *info)
 		!memcmp(info->destination, qp->av.source, sizeof(info->destination)));
 }
 
-void note_established(struct call *call)
+void note_established(struct qp_call *call)
 {
 	struct qp *qp = call->qp;
 
@@ -109,7 +109,7 @@ void note_established(struct call *call)
 	qp_raise(qp, QP_EVENT_COMM_EST, call->effects);
 }
 
-static void transport_dispatch(struct call *call, const struct packet *packet,
+static void transport_dispatch(struct qp_call *call, const struct packet *packet,
 			       const struct rx_info *info)
 {
 	struct qp *qp = call->qp;
@@ -138,7 +138,7 @@ static void transport_dispatch(struct call *call, const struct packet *packet,
 }
 
 /* Only the connected peer can report congestion on the path to it. */
-static void receive_cnp(struct call *call, const struct rx_info *info)
+static void receive_cnp(struct qp_call *call, const struct rx_info *info)
 {
 	struct qp *qp = call->qp;
 
@@ -156,9 +156,9 @@ static void receive_cnp(struct call *call, const struct rx_info *info)
 void transport_receive(struct qp *qp, const struct packet *packet, const struct rx_info *info,
 		       uint64_t now_ns, struct effects *effects)
 {
-	struct call call;
+	struct qp_call call;
 
-	call_init(&call, qp, now_ns, effects);
+	qp_call_init(&call, qp, now_ns, effects);
 	if (packet->op->service == SERVICE_CNP && packet->echo.present) {
 		echo_receive(&call, packet, info);
 	} else if (packet->op->service == SERVICE_CNP) {
@@ -173,7 +173,7 @@ void transport_receive(struct qp *qp, const struct packet *packet, const struct 
 		note_established(&call);
 		transport_dispatch(&call, packet, info);
 	}
-	call_end(&call);
+	qp_call_end(&call);
 }
 
 /* ---- work requests ---- */
@@ -191,52 +191,52 @@ void transport_prepare_send(struct qp *qp, struct ibv_send_wr *wr)
 
 bool transport_posted_send(struct qp *qp, uint64_t now_ns, struct effects *effects)
 {
-	struct call call;
+	struct qp_call call;
 
-	call_init(&call, qp, now_ns, effects);
+	qp_call_init(&call, qp, now_ns, effects);
 	if (qp->state == IBV_QPS_ERR || qp->state == IBV_QPS_SQE)
 		flush_sends(&call);
-	/* Further messages may be sent while some are unanswered: local/onesided.c decides that. */
-	return transport_ready(qp) || qp->requester.messages;
+	/* Further messages may be sent while some are unanswered (local/run.c). */
+	return transport_ready(qp) || qp->requester.local_messages;
 }
 
 void transport_posted_recv(struct qp *qp, uint64_t now_ns, struct effects *effects)
 {
-	struct call call;
+	struct qp_call call;
 
-	call_init(&call, qp, now_ns, effects);
+	qp_call_init(&call, qp, now_ns, effects);
 	if (qp->state == IBV_QPS_ERR)
 		flush_recvs(&call);
 	if (transport_awaits_recv(qp)) {
 		echo_look_again(qp);
-		call_end(&call);
+		qp_call_end(&call);
 	}
 }
 
 bool transport_transmit(struct qp *qp, uint64_t now_ns, unsigned quantum, struct tx_batch *batch,
 			struct effects *effects)
 {
-	struct call call;
-	struct pump pump;
+	struct qp_call call;
+	struct transmit transmit;
 
-	call_init(&call, qp, now_ns, effects);
-	pump.call = &call;
-	pump.batch = batch;
-	pump.budget = quantum;
-	pump.cut = false;
+	qp_call_init(&call, qp, now_ns, effects);
+	transmit.call = &call;
+	transmit.batch = batch;
+	transmit.budget = quantum;
+	transmit.cut = false;
 	if (qp_is(qp, QP_RELIABLE)) {
-		bool answered = responder_transmit(&pump);
+		bool answered = responder_transmit(&transmit);
 
-		requester_transmit(&pump);
+		requester_transmit(&transmit);
 		if (answered)
-			responder_acknowledge(&pump);
+			responder_acknowledge(&transmit);
 	} else {
-		echo_transmit(&pump);
-		unreliable_transmit(&pump);
+		echo_transmit(&transmit);
+		unreliable_transmit(&transmit);
 	}
 	if (qp->requester.completion_lost)
-		call_end(&call);
-	return pump.cut;
+		qp_call_end(&call);
+	return transmit.cut;
 }
 
 bool transport_answer_is_due(const struct qp *qp)
@@ -260,14 +260,14 @@ uint64_t transport_deadline(const struct qp *qp)
 
 void transport_timeout(struct qp *qp, uint64_t now_ns, struct effects *effects)
 {
-	struct call call;
+	struct qp_call call;
 
-	call_init(&call, qp, now_ns, effects);
+	qp_call_init(&call, qp, now_ns, effects);
 	if (qp_is(qp, QP_RELIABLE))
 		requester_timeout(&call);
 	else
 		unreliable_timeout(&call);
-	call_end(&call);
+	qp_call_end(&call);
 }
 
 /* ---- states ---- */
@@ -289,7 +289,7 @@ static void drop_work(struct qp *qp)
 }
 
 /* The state is ERR already: flush, and owe the peer nothing. */
-static void fail_here(struct call *call)
+static void fail_here(struct qp_call *call)
 {
 	struct qp *qp = call->qp;
 
@@ -302,7 +302,7 @@ static void fail_here(struct call *call)
 		qp_raise(qp, QP_EVENT_LAST_WQE, call->effects);
 }
 
-static void transport_entered(struct call *call, enum ibv_qp_state from)
+static void transport_entered(struct qp_call *call, enum ibv_qp_state from)
 {
 	struct qp *qp = call->qp;
 
@@ -336,21 +336,21 @@ static void transport_entered(struct call *call, enum ibv_qp_state from)
 void transport_modified(struct qp *qp, enum ibv_qp_state from, int mask, uint64_t now_ns,
 			struct effects *effects)
 {
-	struct call call;
+	struct qp_call call;
 
-	call_init(&call, qp, now_ns, effects);
+	qp_call_init(&call, qp, now_ns, effects);
 	if (qp->state != from)
 		transport_entered(&call, from);
-	call_end(&call);
+	qp_call_end(&call);
 }
 
 void transport_fail(struct qp *qp, uint64_t now_ns, struct effects *effects)
 {
-	struct call call;
+	struct qp_call call;
 
 	if (qp->state == IBV_QPS_ERR || qp->state == IBV_QPS_RESET)
 		return;
-	call_init(&call, qp, now_ns, effects);
+	qp_call_init(&call, qp, now_ns, effects);
 	qp_set_state(qp, IBV_QPS_ERR);
 	fail_here(&call);
 	qp->requester.completion_lost = false;

@@ -2,21 +2,27 @@
 /*
  * The transport: RC, UC and UD after IBTA chapter 9, without I/O. It has no clock, socket,
  * thread or randomness of its own: packets and the time come in; packets, completions and the
- * next deadline come out. The same code runs in production (hca/), in the simulator (tests/sim)
- * and under the fuzzer.
+ * next deadline come out. The same code runs in production (engine/, device/), in the simulator
+ * (tests/sim) and under the fuzzer.
  *
  *	requester.c	our requests: builds packets, retransmits
+ *	request.c	a work request on the wire: opcodes, headers, PSNs
+ *	loss.c		when the requester probes, and when a timeout counts as a retry
  *	completer.c	the peer's answers to them: ACK, NAK, read responses
  *	responder.c	the peer's requests: checks, executes, answers
  *	replay.c	responder resources: answers to duplicates
  *	unreliable.c	UC and UD, both ways
+ *	sge.c		copies between application memory and packets
+ *	emit.c		packets into the batch
+ *	finish.c	completions, flushing, the error state
+ *	direct.c	one-sided requests that need no packets; message.c: SENDs that need none
  *	flow.c		flow control of UC and UD, with stream.c (asking), echo.c (answering) and
  *			ah_path.c (the paths of an address handle)
  *	path.c		congestion window towards a peer process, shared by the QPs that use it
  *	run_queue.c	QPs that have something to transmit
  *
- * All transport_*() calls are made with qp->lock held and run to completion: no system call,
- * no allocation, no other QP's lock.
+ * Calls marked REQUIRES(qp->lock) run to completion: no system call, no allocation, no other QP's
+ * lock. Setup calls may allocate and say so.
  */
 #ifndef VERBATIM_TRANSPORT_TRANSPORT_H
 #define VERBATIM_TRANSPORT_TRANSPORT_H
@@ -30,14 +36,14 @@
 #include "transport/tx.h"
 #include "wire/packet.h"
 
-/* What all QPs of a process share. */
+/* Shared by all QPs of a process. */
 struct transport {
 	struct mr_table *mrs;
 	struct counters *counters;
 	struct run_queue *run_queue;	/* QPs with something to transmit are put here */
 	uint64_t probe_min_ns;		/* least delay of an early retransmission (default 1 ms) */
 	struct path_table *paths;	/* NULL: UC and UD without flow control */
-	/* A QP gave up its peer: retries exceeded. Under its lock: only to be noted. Or NULL. */
+	/* Retries to a peer are exceeded. Called under the QP's lock: notes it only. Or NULL. */
 	void (*peer_lost)(struct qp *qp);
 };
 
@@ -48,29 +54,38 @@ struct rx_info {
 	uint8_t traffic_class, hop_limit;
 	bool ecn_marked;			/* IP header said congestion experienced */
 	bool loopback;				/* came from this process by its own link */
-	uint32_t interface;			/* it came in by, for scoped addresses; 0: not known */
+	uint32_t interface;			/* of arrival, for scoped addresses; 0: not known */
 };
 
-/* Empty requester and responder: at creation, and at the move to RESET. 0 or ENOMEM. */
+/* Setup call, allocates: empty requester and responder. 0 or ENOMEM. */
 int transport_init(struct qp *qp);
 void transport_fini(struct qp *qp);
 
 /*
- * Make room for @reads READs and atomics of the peer in progress, before the modify that allows
- * them (max_dest_rd_atomic). 0 or ENOMEM; allocates.
+ * Room for the READs and atomics of the peer in progress that a modify allows (max_dest_rd_atomic):
+ * allocated before the QP's lock is taken, installed under it, the rest freed after it.
  */
-int transport_reserve(struct qp *qp, uint32_t reads) REQUIRES(qp->lock);
+struct transport_room {
+	struct resource *resource;	/* [count]; NULL: none */
+	uint32_t count;
+};
+
+/* Setup call: allocates room for @reads, without a lock. 0 or ENOMEM. */
+int transport_reserve(struct transport_room *room, uint32_t reads);
+/* Give @room to @qp if the QP has less; afterwards @room has the memory to free. */
+void transport_install(struct qp *qp, struct transport_room *room) REQUIRES(qp->lock);
+void transport_unreserve(struct transport_room *room);
 
 /*
- * Take in one packet for @qp, checked (ICRC) and parsed. May complete work requests, move the
+ * Receive one packet for @qp, checked (ICRC) and parsed. May complete work requests, move the
  * QP to ERR, and leave something to transmit (the QP is then in the run queue).
  */
 void transport_receive(struct qp *qp, const struct packet *packet, const struct rx_info *info,
 		       uint64_t now_ns, struct effects *effects) REQUIRES(qp->lock);
 
 /*
- * Call it without the lock, before qp_post_send(): finds the paths of datagrams. May allocate.
- * Without it datagrams are not flow controlled.
+ * Setup call, without the lock, before qp_post_send(): finds the paths of datagrams. May allocate.
+ * Datagrams without a path are not flow controlled.
  */
 void transport_prepare_send(struct qp *qp, struct ibv_send_wr *wr);
 
@@ -97,7 +112,7 @@ static inline bool transport_awaits_recv(struct qp *qp)
 }
 
 /*
- * Write what is due (answers to READs and atomics, retransmissions and new requests, the ACK) into
+ * Write the packets due (answers to READs and atomics, retransmissions, new requests, the ACK) into
  * @batch, as far as the batch, the path's window and the QP's own limits allow, at most @quantum
  * packets.
  * Returns true when it stopped for the batch or the quantum alone: call again. UC and UD

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Packets on their way out: written back to back into one buffer, payload copied, so that nothing
- * of the application's memory is needed after transport_transmit() returns, and so that runs of
+ * A batch of packets to send: written back to back into one buffer, with a copy of the payload, so
+ * that the application's memory is not needed after transport_transmit() returns, and runs of
  * packets to one peer can leave in one call. ICRC_BYTES of room follow each packet; the sender
  * fills them (the ICRC depends on how the packets are batched).
  */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * UC and UD (IBTA 9.8). There are no answers: a request is complete when its last packet is
- * written, and a receiver drops and counts what it cannot take. Errors of our own send queue lead
- * to SQE; only the receive's own memory can fail the QP as a whole. flow.h limits how much is sent
- * at once: a NIC's fabric loses nothing, a socket buffer would.
+ * written, and a receiver drops and counts packets that it cannot accept. Errors of our own send
+ * queue lead to SQE; only the receive's own memory can fail the QP as a whole. flow.h limits how
+ * much is sent at once: a fabric of NICs loses nothing, a socket buffer does.
  */
 #include <string.h>
 
@@ -27,7 +27,7 @@ enum packet_type {
 
 /* ---- waiting and time ---- */
 
-/* Waits for room, and it is not its turn. */
+/* The QP waits for room, and has not got its turn. */
 static bool is_blocked(const struct qp *qp)
 {
 	return qp->requester.blocked &&
@@ -49,7 +49,7 @@ uint64_t unreliable_deadline(const struct qp *qp)
 	return qp->requester.blocked_until_ns;
 }
 
-void unreliable_timeout(struct call *call)
+void unreliable_timeout(struct qp_call *call)
 {
 	struct qp *qp = call->qp;
 
@@ -62,8 +62,8 @@ void unreliable_timeout(struct call *call)
 
 /* ---- sending ---- */
 
-/* The oldest request fails; what follows it is flushed, the receive queue lives on. */
-static void send_error(struct call *call, enum ibv_wc_status status, const char *advice)
+/* The oldest request fails and the others are flushed; the receive queue stays in use. */
+static void send_error(struct qp_call *call, enum ibv_wc_status status, const char *advice)
 {
 	struct qp *qp = call->qp;
 
@@ -75,28 +75,29 @@ static void send_error(struct call *call, enum ibv_wc_status status, const char 
 	flush_sends(call);
 }
 
-static bool unreliable_gather(struct pump *pump, const struct send_wqe *wqe, uint64_t offset,
-			      const struct packet *packet)
+static bool unreliable_gather(struct transmit *transmit, const struct send_wqe *wqe,
+			      uint64_t offset, const struct packet *packet)
 {
-	if (!sge_gather(pump->call, wqe, offset, pump_payload(pump, packet->op),
+	if (!sge_gather(transmit->call, wqe, offset, transmit_payload(transmit, packet->op),
 			(uint32_t)packet->payload_bytes))
 		return true;
-	send_error(pump->call, IBV_WC_LOC_PROT_ERR,
+	send_error(transmit->call, IBV_WC_LOC_PROT_ERR,
 		   "check lkey and bounds of the scatter/gather list");
 	return false;
 }
 
-static bool send_datagram(struct pump *pump, const struct send_wqe *wqe, bool mark)
+static bool send_datagram(struct transmit *transmit, const struct send_wqe *wqe, bool mark)
 {
-	struct qp *qp = pump->call->qp;
+	struct qp *qp = transmit->call->qp;
 	struct requester *requester = &qp->requester;
 	uint32_t limit = qp->mtu ? qp->mtu : PATH_MTU_MAX;
 	bool imm = wqe->opcode == IBV_WR_SEND_WITH_IMM;
 	struct packet packet;
 
 	if (wqe->length > limit) {
-		because(pump->call, "a datagram has at most %u bytes on this path", limit);
-		send_error(pump->call, IBV_WC_LOC_LEN_ERR, "send no more than the path MTU on UD");
+		set_reason(transmit->call, "a datagram has at most %u bytes on this path", limit);
+		send_error(transmit->call, IBV_WC_LOC_LEN_ERR,
+			   "send no more than the path MTU on UD");
 		return false;
 	}
 	packet_begin(qp, &packet, imm ? OPCODE_UD_SEND_ONLY_IMM : OPCODE_UD_SEND_ONLY,
@@ -108,33 +109,33 @@ static bool send_datagram(struct pump *pump, const struct send_wqe *wqe, bool ma
 	packet.deth.source_qpn = qp->number;
 	packet.imm = wqe->imm;
 	packet.payload_bytes = wqe->length;
-	if (!unreliable_gather(pump, wqe, 0, &packet))
+	if (!unreliable_gather(transmit, wqe, 0, &packet))
 		return false;
-	pump_emit(pump, &packet, &wqe->ah->av);
+	transmit_packet(transmit, &packet, &wqe->ah->av);
 	requester->send_psn = psn_add(requester->send_psn, 1);
-	finish_send(pump->call, IBV_WC_SUCCESS);
+	finish_send(transmit->call, IBV_WC_SUCCESS);
 	return true;
 }
 
-static bool send_connected(struct pump *pump, struct send_wqe *wqe, bool mark)
+static bool send_connected(struct transmit *transmit, struct send_wqe *wqe, bool mark)
 {
-	struct qp *qp = pump->call->qp;
+	struct qp *qp = transmit->call->qp;
 	struct requester *requester = &qp->requester;
 	uint32_t psn = requester->send_psn;
 	struct packet packet;
 
 	wqe_packet(qp, wqe, psn, &packet);
 	packet.echo_request = mark;
-	if (!unreliable_gather(pump, wqe, offset_of(qp, psn, wqe->first_psn), &packet))
+	if (!unreliable_gather(transmit, wqe, offset_of(qp, psn, wqe->first_psn), &packet))
 		return false;
-	pump_emit(pump, &packet, &qp->av);
+	transmit_packet(transmit, &packet, &qp->av);
 	requester->send_psn = psn_add(psn, 1);
 	if (psn == wqe->last_psn)
-		finish_send(pump->call, IBV_WC_SUCCESS);
+		finish_send(transmit->call, IBV_WC_SUCCESS);
 	return true;
 }
 
-static void unreliable_begin(struct call *call, struct send_wqe *wqe)
+static void unreliable_begin(struct qp_call *call, struct send_wqe *wqe)
 {
 	struct qp *qp = call->qp;
 
@@ -148,7 +149,7 @@ static void unreliable_begin(struct call *call, struct send_wqe *wqe)
 	wqe->last_psn = psn_add(wqe->first_psn, wqe_psns(qp, wqe) - 1);
 }
 
-static bool finish_local(struct call *call, const struct send_wqe *wqe)
+static bool finish_local(struct qp_call *call, const struct send_wqe *wqe)
 {
 	if (wqe->state == WQE_FAILED) {
 		call->why[0] = '\0';
@@ -159,7 +160,7 @@ static bool finish_local(struct call *call, const struct send_wqe *wqe)
 	return true;
 }
 
-/* In SQD what was begun is still finished. */
+/* In SQD a request that was begun is still finished. */
 bool unreliable_ready(const struct qp *qp)
 {
 	if (qp->state == IBV_QPS_RTS)
@@ -169,36 +170,36 @@ bool unreliable_ready(const struct qp *qp)
 
 static bool unreliable_send_next(struct stream *stream, struct send_wqe *wqe)
 {
-	struct pump *pump = stream->pump;
+	struct transmit *transmit = stream->transmit;
 	bool mark;
 
 	if (wqe_is_local(wqe))
-		return finish_local(pump->call, wqe);
+		return finish_local(transmit->call, wqe);
 	if (!stream_admits(stream, wqe, &mark))
 		return false;
-	if (qp_is(pump->call->qp, QP_DATAGRAM))
-		return send_datagram(pump, wqe, mark);
-	return send_connected(pump, wqe, mark);
+	if (qp_is(transmit->call->qp, QP_DATAGRAM))
+		return send_datagram(transmit, wqe, mark);
+	return send_connected(transmit, wqe, mark);
 }
 
-void unreliable_transmit(struct pump *pump)
+void unreliable_transmit(struct transmit *transmit)
 {
-	struct qp *qp = pump->call->qp;
-	struct stream stream = { .pump = pump };
+	struct qp *qp = transmit->call->qp;
+	struct stream stream = { .transmit = transmit };
 	bool good = true;
 
 	while (good && unreliable_ready(qp)) {
 		struct send_wqe *wqe = send_queue_at(&qp->sq, qp->sq.tail);
 
 		if (qp->sq.tail == qp->sq.sent)
-			unreliable_begin(pump->call, wqe);
+			unreliable_begin(transmit->call, wqe);
 		good = unreliable_send_next(&stream, wqe);
 	}
 	stream_end(&stream);
-	/* Its turn came and there is nothing to send any more: let others have it. */
+	/* The QP has its turn but nothing to send: the next waiter gets it. */
 	if (qp->requester.blocked && !unreliable_ready(qp) && !is_blocked(qp))
 		flow_leave(qp->transport->run_queue, qp);
-	requester_check_drained(pump->call);
+	requester_check_drained(transmit->call);
 }
 
 /* ---- receiving: UC ---- */
@@ -216,7 +217,7 @@ static void drop_message(struct responder *responder)
 /*
  * The peer of a UC QP could try keys unnoticed: all of them in minutes. RC stops at the first one.
  */
-static bool is_guessing(struct call *call)
+static bool is_guessing(struct qp_call *call)
 {
 	struct responder *responder = &call->qp->responder;
 
@@ -228,7 +229,7 @@ static bool is_guessing(struct call *call)
 	return ++responder->wrong_keys > WRONG_KEYS_MAX;
 }
 
-static void drop_fault(struct call *call, enum fault fault)
+static void drop_fault(struct qp_call *call, enum fault fault)
 {
 	if (fault == FAULT_ACCESS && is_guessing(call)) {
 		explain("qp 0x%06x: %u RDMA WRITEs within a second named memory they may not "
@@ -241,7 +242,7 @@ static void drop_fault(struct call *call, enum fault fault)
 	drop_message(&call->qp->responder);
 }
 
-void uc_receive(struct call *call, const struct packet *packet)
+void uc_receive(struct qp_call *call, const struct packet *packet)
 {
 	struct responder *responder = &call->qp->responder;
 	enum fault fault;
@@ -251,7 +252,7 @@ void uc_receive(struct call *call, const struct packet *packet)
 		drop_message(responder);
 	}
 	responder->expected_psn = psn_add(packet->psn, 1);
-	/* A new message ends one whose rest was lost. */
+	/* The start of a message abandons an incomplete one. */
 	if (opcode_starts(packet->op))
 		drop_message(responder);
 	fault = responder_message(call, packet);
@@ -325,7 +326,7 @@ static void write_grh(uint8_t grh[GRH_BYTES], const struct rx_info *info,
 		write_ipv6(grh, info, udp_bytes);
 }
 
-static bool scatter_datagram(struct call *call, const struct packet *packet,
+static bool scatter_datagram(struct qp_call *call, const struct packet *packet,
 			     const struct rx_info *info)
 {
 	const struct recv_wqe *recv = call->qp->responder.recv;
@@ -337,7 +338,8 @@ static bool scatter_datagram(struct call *call, const struct packet *packet,
 			    (uint32_t)packet->payload_bytes, true);
 }
 
-static enum counter refuse_datagram(struct call *call, const struct packet *packet, bool *refused)
+static enum counter refuse_datagram(struct qp_call *call, const struct packet *packet,
+				    bool *refused)
 {
 	*refused = true;
 	if (packet->deth.qkey != call->qp->attr.qkey)
@@ -350,7 +352,7 @@ static enum counter refuse_datagram(struct call *call, const struct packet *pack
 	return COUNTER_RX_PACKETS;
 }
 
-void ud_receive(struct call *call, const struct packet *packet, const struct rx_info *info)
+void ud_receive(struct qp_call *call, const struct packet *packet, const struct rx_info *info)
 {
 	struct ibv_wc wc = { .status = IBV_WC_SUCCESS, .opcode = IBV_WC_RECV,
 			     .byte_len = (uint32_t)(GRH_BYTES + packet->payload_bytes),

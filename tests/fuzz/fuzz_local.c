@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Fuzz target: what a peer process on this host may say to us, in any order: hellos, control messages, heads
- * of messages, anything at all in its side of the channel. The input is read as a script: an operation, then
- * its operands.
+ * Fuzz target: what a peer process on this host may say to us, in any order: hellos, control
+ * messages, heads of messages, anything at all in its side of the channel. The input is read as a
+ * script: an operation, then its operands.
  *
- * What is accepted is in bounds, by rules written out here; data that is given out lies in the peer's side;
- * a region that holds can be read from end to end; what we told is settled once and in order; a peer finds
- * only the grants that it has. Nothing is kept of a hello that is refused.
+ * What is accepted is in bounds, by rules written out here; data that is given out lies in the
+ * peer's side; a region that holds can be read from end to end; what we sent completes once and in
+ * order; a peer finds only the grants that it has. Nothing is kept of a hello that is refused.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -44,7 +44,7 @@ struct world {
 	struct peer_memory *regions;
 	struct link *link;
 	struct counters counters;
-	uint32_t told, settled;
+	uint32_t sent, completed;
 	uint32_t granted[KEYS];		/* ids; 0: none */
 	uint32_t last_key;		/* that the peer named */
 };
@@ -272,7 +272,7 @@ static void hear_hello(struct input *input)
 static void parse_message(struct input *input)
 {
 	uint32_t head[MESSAGE_WORDS], bytes = next8(input) * 4u;
-	struct message message;
+	struct local_message message;
 	uint8_t *data;
 	unsigned i;
 
@@ -285,11 +285,14 @@ static void parse_message(struct input *input)
 		head[1] = (head[1] & 0xffffff) | bytes / (uint32_t)sizeof(struct message_piece) << 24;
 	data = next_bytes(input, bytes);
 	if (message_parse(head, data, bytes, &message)) {
-		uint32_t behind = message.flags & MESSAGE_PULL ?
-			message.piece_count * (uint32_t)sizeof(struct message_piece) : message.length;
+		uint32_t behind =
+			message.flags & MESSAGE_RENDEZVOUS
+				? message.piece_count * (uint32_t)sizeof(struct message_piece)
+				: message.length;
 
 		require(message.data >= data && message.data + behind == data + bytes);
-		require(message.piece_count <= MESSAGE_PIECES_MAX || !(message.flags & MESSAGE_PULL));
+		require(message.piece_count <= MESSAGE_PIECES_MAX ||
+			!(message.flags & MESSAGE_RENDEZVOUS));
 		require(!(message.flags & ~MESSAGE_FLAGS));
 	}
 	free(data);
@@ -299,8 +302,8 @@ static void parse_message(struct input *input)
 
 static void scribble(struct world *world, struct input *input)
 {
-	struct ring_link *memory = ring_of(world->link);
-	uint32_t next = memory->channel[CHANNEL]->consumer.taken;
+	struct ring_link *rings = ring_of(world->link);
+	uint32_t next = rings->channel[CHANNEL]->consumer.taken;
 	struct channel_cell *cell = &theirs->cell[(next + next8(input) % 3) % CHANNEL_CELLS];
 	uint8_t choice = next8(input);
 
@@ -336,8 +339,8 @@ static void scribble(struct world *world, struct input *input)
 /* The next cell, as an honest peer fills it, but for what the input changes then. */
 static void put(struct world *world, struct input *input)
 {
-	struct ring_link *memory = ring_of(world->link);
-	uint32_t next = memory->channel[CHANNEL]->consumer.taken;
+	struct ring_link *rings = ring_of(world->link);
+	uint32_t next = rings->channel[CHANNEL]->consumer.taken;
 	struct channel_cell *cell = &theirs->cell[next % CHANNEL_CELLS];
 	uint8_t choice = next8(input), size = next8(input);
 	uint32_t bytes = choice & 2 ? size : size * 257u, offset = next8(input) * 4096u;
@@ -349,7 +352,7 @@ static void put(struct world *world, struct input *input)
 		bytes = CONTROL_BYTES;
 	cell->bytes_route = bytes | (choice & 1 ? 0 : 1 + choice % 255u) << 24;
 	if (choice & 1) {
-		cell->taken = world->settled + choice / 64;
+		cell->taken = world->completed + choice / 64;
 		cell->message.offset = offset;
 		if (bytes == CONTROL_BYTES && offset <= CHANNEL_DATA_BYTES - CONTROL_BYTES)
 			memcpy(theirs->data + offset, &control, CONTROL_BYTES);
@@ -368,7 +371,7 @@ static void require_in_side(const uint8_t *data, size_t bytes)
 	require(data <= theirs->data + CHANNEL_DATA_BYTES - bytes);
 }
 
-static void hear(struct world *world, struct input *input)
+static void receive_message(struct world *world, struct input *input)
 {
 	struct ring_message message;
 	struct control control;
@@ -401,7 +404,7 @@ static void receive(struct world *world)
 	}
 }
 
-static void tell(struct world *world, struct input *input)
+static void send_message(struct world *world, struct input *input)
 {
 	struct ring_room room;
 	size_t bytes = next8(input) * 256u;
@@ -411,16 +414,16 @@ static void tell(struct world *world, struct input *input)
 	require(bytes <= RING_INSIDE || (room.data >= ours->data &&
 					   room.data + bytes <= ours->data + CHANNEL_DATA_BYTES));
 	memset(room.data, 1, bytes);
-	ring_send_end(world->link, &room, ++world->told);
+	ring_send_end(world->link, &room, ++world->sent);
 }
 
-static void settle(struct world *world)
+static void take_answer(struct world *world)
 {
 	struct ring_answer answer;
 
 	while (ring_take_answer(world->link, CHANNEL, &answer))
-		require(answer.owner == ++world->settled);
-	require(world->settled <= world->told);
+		require(answer.owner == ++world->completed);
+	require(world->completed <= world->sent);
 }
 
 /* ---- our grants ---- */
@@ -495,8 +498,8 @@ static void tear_down(struct world *world)
 
 	ring_remove(world->link, CHANNEL);
 	while (ring_take_answer_lost(world->link, CHANNEL, &answer))
-		require(answer.owner == ++world->settled);
-	require(world->settled == world->told);
+		require(answer.owner == ++world->completed);
+	require(world->completed == world->sent);
 	world->link->ops->close(world->link);
 	peer_memory_free(world->regions);
 	grants_fini(&world->grants);
@@ -536,23 +539,23 @@ static void step(struct world *world, struct input *input)
 		break;
 	case 10:
 	case 17:
-		hear(world, input);
+		receive_message(world, input);
 		break;
 	case 11:
 	case 18:
 		receive(world);
 		break;
 	case 12:
-		tell(world, input);
+		send_message(world, input);
 		break;
 	case 13:
-		settle(world);
+		take_answer(world);
 		break;
 	case 14:
 		grant(world, input);
 		break;
 	default:
-		ring_ring_bells(world->link);
+		ring_wake_peers(world->link);
 		ring_sleep(world->link);
 		break;
 	}

@@ -44,7 +44,7 @@ struct world {
 	struct connect_options connect;
 	uint32_t peer_qpn;
 	uint64_t posted_sends, posted_recvs, completed_sends, completed_recvs;
-	uint64_t token;			/* of the last message told */
+	uint64_t token;			/* of the last message sent */
 	struct input *input;		/* for what is fetched */
 };
 
@@ -229,8 +229,9 @@ static uint8_t *pick_message_data(struct world *world, struct input *input,
 	uint32_t rkey = pick_key(world, input);
 	uint8_t *data;
 
-	*bytes = target + (flags & MESSAGE_PULL ? (head[1] >> 24) * (uint32_t)sizeof(struct message_piece) :
-						  head[4]);
+	*bytes = target + (flags & MESSAGE_RENDEZVOUS
+				   ? (head[1] >> 24) * (uint32_t)sizeof(struct message_piece)
+				   : head[4]);
 	if (near == 51)
 		*bytes = near % 32;
 	data = malloc(*bytes + 1);
@@ -247,7 +248,7 @@ static void hear_message(struct world *world, struct input *input)
 {
 	const struct responder *responder = &world->qp->responder;
 	uint32_t head[MESSAGE_WORDS], bytes;
-	struct message message;
+	struct local_message message;
 	uint8_t *data, again = next8(input) % 4;
 	uint8_t near = next8(input);
 
@@ -259,7 +260,7 @@ static void hear_message(struct world *world, struct input *input)
 	head[3] = pick_key(world, input);
 	head[4] = pick_length(input);
 	/* What is carried fits the ring. */
-	if (!(head[2] >> 24 & MESSAGE_PULL))
+	if (!(head[2] >> 24 & MESSAGE_RENDEZVOUS))
 		head[4] %= 2 * OPEN_BYTES;
 	data = pick_message_data(world, input, head, near, &bytes);
 	if (message_parse(head, data, bytes, &message)) {
@@ -267,25 +268,25 @@ static void hear_message(struct world *world, struct input *input)
 
 		world->input = input;
 		world->qp->av.loopback = near != 50;
-		fate = host_hear(world->host, world->qp, &message);
+		fate = host_receive_message(world->host, world->qp, &message);
 		while (fate == MESSAGE_FETCH && again--)
 			fate = host_fetch(world->host, world->qp, &message, copy_fetched, world);
 	}
 	free(data);
 }
 
-static void settle(struct world *world, struct input *input)
+static void answer_message(struct world *world, struct input *input)
 {
 	uint8_t choice = next8(input);
 	const struct qp *qp = world->qp;
 	uint64_t token = world->token;
 
 	/* The one that is due, as a rule. */
-	if (choice < 230 && qp->requester.messages)
+	if (choice < 230 && qp->requester.local_messages)
 		token = send_queue_at(&qp->sq, qp->sq.tail + qp->requester.refused)->token;
 	else
 		token -= choice & 7;
-	host_settle(world->host, world->qp, token, next8(input) & 1);
+	host_answer_message(world->host, world->qp, token, next8(input) & 1);
 }
 
 static void post_send(struct world *world, struct input *input)
@@ -398,9 +399,9 @@ static void check_queues(const struct qp *qp)
 	require(queue->head - queue->tail <= queue->size);
 	if (qp->type != IBV_QPT_RC)
 		return;
-	require(requester->messages <= queue->sent - queue->tail);
-	require(requester->refused <= requester->messages);
-	require(!requester->messages || requester->una_psn == requester->next_psn);
+	require(requester->local_messages <= queue->sent - queue->tail);
+	require(requester->refused <= requester->local_messages);
+	require(!requester->local_messages || requester->una_psn == requester->next_psn);
 	require(psn_diff(requester->send_psn, requester->una_psn) >= 0);
 	require(psn_diff(requester->next_psn, requester->send_psn) >= 0);
 	require(requester->rd_outstanding <= qp->attr.max_rd_atomic);
@@ -503,10 +504,10 @@ static void step(struct world *world, struct input *input)
 		break;
 	case 11:
 	case 12:
-		host_tell(world->host, world->qp, ++world->token);
+		host_send_message(world->host, world->qp, ++world->token);
 		break;
 	case 13:
-		settle(world, input);
+		answer_message(world, input);
 		break;
 	default:
 		receive_packet(world, input);

@@ -175,8 +175,8 @@ static void accessor(struct end *end, void *argument)
 	CHECK(atomic(end, IBV_WR_ATOMIC_CMP_AND_SWP, 40, 41) == IBV_WC_SUCCESS && *value == 40);
 	CHECK(atomic(end, IBV_WR_ATOMIC_CMP_AND_SWP, 40, 99) == IBV_WC_SUCCESS && *value == 41);
 	CHECK(atomic(end, IBV_WR_ATOMIC_FETCH_AND_ADD, 1, 0) == IBV_WC_SUCCESS && *value == 41);
-	CHECK(!counter_here(COUNTER_DIRECT_ATOMIC) == !is_mapped(plan), "%llu atomics",
-	      (unsigned long long)counter_here(COUNTER_DIRECT_ATOMIC));
+	CHECK(!counter_here(COUNTER_LOCAL_ATOMIC) == !is_mapped(plan), "%llu atomics",
+	      (unsigned long long)counter_here(COUNTER_LOCAL_ATOMIC));
 	meet(end);
 	meet(end);
 	/* It is gone, and so is our mapping. */

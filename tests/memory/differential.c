@@ -510,12 +510,12 @@ static void check_ways(const struct plan *plan)
 	bool expected = strcmp(plan->mode, "ring") && strcmp(plan->mode, "off");
 	bool mapped = !strcmp(plan->mode, "mapped");
 
-	CHECK(!counter_here(COUNTER_DIRECT_SEND) == !expected, "%llu SENDs as messages",
-	      (unsigned long long)counter_here(COUNTER_DIRECT_SEND));
-	CHECK(!counter_here(COUNTER_DIRECT_WRITE) == !expected, "%llu WRITEs without packets",
-	      (unsigned long long)counter_here(COUNTER_DIRECT_WRITE));
-	CHECK(!counter_here(COUNTER_DIRECT_ATOMIC) == !mapped, "%llu atomics without packets",
-	      (unsigned long long)counter_here(COUNTER_DIRECT_ATOMIC));
+	CHECK(!counter_here(COUNTER_LOCAL_SEND) == !expected, "%llu SENDs as messages",
+	      (unsigned long long)counter_here(COUNTER_LOCAL_SEND));
+	CHECK(!counter_here(COUNTER_LOCAL_WRITE) == !expected, "%llu WRITEs without packets",
+	      (unsigned long long)counter_here(COUNTER_LOCAL_WRITE));
+	CHECK(!counter_here(COUNTER_LOCAL_ATOMIC) == !mapped, "%llu atomics without packets",
+	      (unsigned long long)counter_here(COUNTER_LOCAL_ATOMIC));
 	CHECK(counter_here(COUNTER_TX_PACKETS) > 0);
 }
 

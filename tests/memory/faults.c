@@ -204,7 +204,7 @@ static void survivor(struct end *end, void *argument)
 	end_connect(end);
 	successes = run_traffic(end);
 	if (sends_alone && successes > 8 * DEPTH && strcmp(mode, "ring") && strcmp(mode, "off"))
-		CHECK(counter_here(COUNTER_DIRECT_SEND) > 0, "none of %u SENDs was a message",
+		CHECK(counter_here(COUNTER_LOCAL_SEND) > 0, "none of %u SENDs was a message",
 		      successes);
 	begin_s = now();
 	CHECK(!ibv_destroy_qp(end->qp));

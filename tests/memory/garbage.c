@@ -154,7 +154,7 @@ static uint32_t forge_head(const struct end *end, const struct peer *peer, uint3
 	uint32_t flags = (uint32_t)random_u() & 0x3f, length = some_length(), bytes = length,
 		 pieces = (uint32_t)random_u() % (random_u() % 8 ? 9 : 256);
 
-	if (flags & MESSAGE_PULL)
+	if (flags & MESSAGE_RENDEZVOUS)
 		bytes = pieces * sizeof(struct message_piece);
 	if (flags & MESSAGE_WRITE)
 		bytes += MESSAGE_TARGET_BYTES;

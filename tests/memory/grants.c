@@ -50,8 +50,8 @@ static void learn(struct end *end)
 
 static uint64_t direct(void)
 {
-	return counter_here(COUNTER_DIRECT_WRITE) + counter_here(COUNTER_DIRECT_READ) +
-	       counter_here(COUNTER_DIRECT_ATOMIC);
+	return counter_here(COUNTER_LOCAL_WRITE) + counter_here(COUNTER_LOCAL_READ) +
+	       counter_here(COUNTER_LOCAL_ATOMIC);
 }
 
 /* A channel takes its time where others have the processors. */

@@ -40,7 +40,7 @@ static bool shares_memory(const struct end *end)
 /* Packets and messages of ours that the peer has taken from there. */
 static uint32_t through_memory(const struct end *end)
 {
-	return ring_progress(to_hca(end->context)->hca->engine.local.ring, channel_of(end));
+	return ring_progress(to_hca(end->context)->hca->engine.local.channel_link, channel_of(end));
 }
 
 static void await_memory(const struct end *end, double limit_s)

@@ -426,7 +426,7 @@ static bool a_receiver_stopped_in_the_middle_of_a_copy_tears_nothing(void)
 
 static void agree(struct end *end)
 {
-	uint64_t before = counter_here(COUNTER_DIRECT_SEND), messages;
+	uint64_t before = counter_here(COUNTER_LOCAL_SEND), messages;
 	unsigned i;
 
 	for (i = 0; i < FIRST; i++) {
@@ -434,7 +434,7 @@ static void agree(struct end *end)
 		expect(end, i);
 		usleep(2000);
 	}
-	messages = counter_here(COUNTER_DIRECT_SEND) - before;
+	messages = counter_here(COUNTER_LOCAL_SEND) - before;
 	CHECK(messages, "none of %u SENDs was a message", FIRST);
 	end->psn += FIRST - (uint32_t)messages; /* of the next packet */
 }

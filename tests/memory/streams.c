@@ -63,17 +63,17 @@ static bool streams(const char *mode, enum ibv_wr_opcode opcode, enum counter co
 
 static bool a_stream_of_writes_turns_to_stores(void)
 {
-	return streams("mapped", IBV_WR_RDMA_WRITE, COUNTER_DIRECT_WRITE);
+	return streams("mapped", IBV_WR_RDMA_WRITE, COUNTER_LOCAL_WRITE);
 }
 
 static bool a_stream_of_reads_turns_to_loads(void)
 {
-	return streams("mapped", IBV_WR_RDMA_READ, COUNTER_DIRECT_READ);
+	return streams("mapped", IBV_WR_RDMA_READ, COUNTER_LOCAL_READ);
 }
 
 static bool a_stream_of_writes_turns_to_copies(void)
 {
-	return streams("copy", IBV_WR_RDMA_WRITE, COUNTER_DIRECT_WRITE);
+	return streams("copy", IBV_WR_RDMA_WRITE, COUNTER_LOCAL_WRITE);
 }
 
 int main(int argc, char **argv)

@@ -243,7 +243,8 @@ void host_receive(struct sim_host *host, struct sim_host *from, uint8_t *data, s
 
 /* ---- messages ---- */
 
-enum message_fate host_hear(struct sim_host *host, struct qp *qp, const struct message *message)
+enum message_fate host_receive_message(struct sim_host *host, struct qp *qp,
+				       const struct local_message *message)
 {
 	enum message_fate fate;
 	struct effects effects;
@@ -259,7 +260,8 @@ enum message_fate host_hear(struct sim_host *host, struct qp *qp, const struct m
 }
 
 /* As local/fetch.c, but for the references that this needs while it has no lock. */
-enum message_fate host_fetch(struct sim_host *host, struct qp *qp, const struct message *message,
+enum message_fate host_fetch(struct sim_host *host, struct qp *qp,
+			     const struct local_message *message,
 			     bool (*copy)(void *context, void *to, size_t bytes), void *context)
 {
 	enum message_fate fate = MESSAGE_REFUSED;
@@ -284,13 +286,13 @@ enum message_fate host_fetch(struct sim_host *host, struct qp *qp, const struct 
 
 #define TELL_MAX 65536u
 
-bool host_tell(struct sim_host *host, struct qp *qp, uint64_t token)
+bool host_send_message(struct sim_host *host, struct qp *qp, uint64_t token)
 {
 	struct send_wqe *wqe;
 
 	lock_acquire(&qp->lock);
 	wqe = transport_message_next(qp);
-	if (wqe && wqe->length > TELL_MAX)	/* would be fetched, not carried */
+	if (wqe && wqe->length > TELL_MAX)	/* would be fetched */
 		wqe = NULL;
 	if (wqe) {
 		uint8_t *data = must(malloc(wqe->length + 1));
@@ -307,7 +309,7 @@ bool host_tell(struct sim_host *host, struct qp *qp, uint64_t token)
 	return wqe != NULL;
 }
 
-void host_settle(struct sim_host *host, struct qp *qp, uint64_t token, bool refused)
+void host_answer_message(struct sim_host *host, struct qp *qp, uint64_t token, bool refused)
 {
 	struct effects effects;
 

@@ -6,13 +6,15 @@
 #include "sim.h"
 #include "transport/message.h"
 
-/* What is told goes nowhere by itself: hearing and answering is up to the caller. */
-enum message_fate host_hear(struct sim_host *host, struct qp *qp, const struct message *message);
+/* Nothing is carried: the caller has each message received and answered. */
+enum message_fate host_receive_message(struct sim_host *host, struct qp *qp,
+				       const struct local_message *message);
 /* After MESSAGE_FETCH: the next part of its data, which @copy writes (false: it cannot be had). */
-enum message_fate host_fetch(struct sim_host *host, struct qp *qp, const struct message *message,
+enum message_fate host_fetch(struct sim_host *host, struct qp *qp,
+			     const struct local_message *message,
 			     bool (*copy)(void *context, void *to, size_t bytes), void *context);
-/* The next request, if it may be told; its answer is to name @token. */
-bool host_tell(struct sim_host *host, struct qp *qp, uint64_t token);
-void host_settle(struct sim_host *host, struct qp *qp, uint64_t token, bool refused);
+/* Send the next request as a message, if it may be one; its answer is to name @token. */
+bool host_send_message(struct sim_host *host, struct qp *qp, uint64_t token);
+void host_answer_message(struct sim_host *host, struct qp *qp, uint64_t token, bool refused);
 
 #endif

@@ -7,9 +7,9 @@
 
 #include "transport/message_test_support.h"
 
-static void expect_executed(struct station *s, const struct message *message)
+static void expect_executed(struct station *s, const struct local_message *message)
 {
-	assert_int_equal(hear(s, message), MESSAGE_EXECUTED);
+	assert_int_equal(receive_message(s, message), MESSAGE_EXECUTED);
 }
 
 /* ---- what comes of them ---- */
@@ -17,7 +17,7 @@ static void expect_executed(struct station *s, const struct message *message)
 static void a_message_lands_in_the_oldest_receive(void **state)
 {
 	struct station *s = station_inside();
-	struct message message = next_message(s, 43);
+	struct local_message message = next_message(s, 43);
 	struct ibv_wc wc;
 
 	post_recv(s, 1, 64);
@@ -41,7 +41,7 @@ static void a_message_lands_in_the_oldest_receive(void **state)
 static void a_message_of_no_bytes_needs_no_memory(void **state)
 {
 	struct station *s = station_inside();
-	struct message message = next_message(s, 0);
+	struct local_message message = next_message(s, 0);
 
 	message.data = NULL;
 	post_recv(s, 1, 0);
@@ -49,7 +49,7 @@ static void a_message_of_no_bytes_needs_no_memory(void **state)
 	assert_int_equal(expect_wc(&s->recv_cq, 1, IBV_WC_SUCCESS).byte_len, 0);
 	post_recv(s, 2, 100);
 	message.sequence++;
-	message.flags = MESSAGE_PULL;	/* of nothing */
+	message.flags = MESSAGE_RENDEZVOUS;	/* of nothing */
 	expect_executed(s, &message);
 	assert_int_equal(expect_wc(&s->recv_cq, 2, IBV_WC_SUCCESS).byte_len, 0);
 	station_free(s);
@@ -61,7 +61,7 @@ static void a_message_is_scattered_over_the_sges(void **state)
 	struct ibv_sge sge[3] = { station_sge(s, 5000, 10), station_sge(s, 9000, 0),
 				  station_sge(s, 7000, 100) };
 	struct ibv_recv_wr wr = { .wr_id = 5, .sg_list = sge, .num_sge = 3 }, *bad;
-	struct message message = next_message(s, 43);
+	struct local_message message = next_message(s, 43);
 
 	assert_int_equal(qp_post_recv(&s->qp, &wr, &bad), 0);
 	expect_executed(s, &message);
@@ -76,7 +76,7 @@ static void a_message_is_scattered_over_the_sges(void **state)
 static void immediate_data_reaches_the_completion(void **state)
 {
 	struct station *s = station_inside();
-	struct message message = next_message(s, 8);
+	struct local_message message = next_message(s, 8);
 	struct ibv_wc wc;
 
 	message.flags = MESSAGE_IMM;
@@ -94,7 +94,7 @@ static void immediate_data_reaches_the_completion(void **state)
 static void a_write_with_immediate_takes_a_receive(void **state)
 {
 	struct station *s = station_inside();
-	struct message message = next_write(s, 8192, 100);
+	struct local_message message = next_write(s, 8192, 100);
 	struct ibv_wc wc;
 
 	message.flags |= MESSAGE_IMM;
@@ -114,7 +114,7 @@ static void a_write_with_immediate_takes_a_receive(void **state)
 static void a_write_alone_takes_no_receive_and_completes_nothing(void **state)
 {
 	struct station *s = station_inside();
-	struct message message = next_write(s, 4096, 100);
+	struct local_message message = next_write(s, 4096, 100);
 
 	expect_executed(s, &message);
 	assert_memory_equal(s->memory + 4096, some_bytes, 100);
@@ -129,18 +129,18 @@ static void a_write_alone_takes_no_receive_and_completes_nothing(void **state)
 static void a_write_that_may_not_is_refused_and_writes_nothing(void **state)
 {
 	struct station *s = station_inside();
-	struct message message = next_write(s, MEMORY_BYTES - 50, 100);
+	struct local_message message = next_write(s, MEMORY_BYTES - 50, 100);
 
-	assert_int_equal(hear(s, &message), MESSAGE_REFUSED);	/* ends behind the region */
+	assert_int_equal(receive_message(s, &message), MESSAGE_REFUSED);	/* ends behind the region */
 	message = next_write(s, 0, 100);
 	message.rkey++;
-	assert_int_equal(hear(s, &message), MESSAGE_REFUSED);
+	assert_int_equal(receive_message(s, &message), MESSAGE_REFUSED);
 	message = next_write(s, 0, 100);
 	s->qp.attr.qp_access_flags = IBV_ACCESS_REMOTE_READ;
-	assert_int_equal(hear(s, &message), MESSAGE_REFUSED);
+	assert_int_equal(receive_message(s, &message), MESSAGE_REFUSED);
 	s->qp.attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
 	message.flags |= MESSAGE_IMM;
-	assert_int_equal(hear(s, &message), MESSAGE_REFUSED);	/* no receive */
+	assert_int_equal(receive_message(s, &message), MESSAGE_REFUSED);	/* no receive */
 	assert_int_equal(s->memory[0], 0);
 	assert_int_equal(s->memory[MEMORY_BYTES - 1], 0);
 	assert_int_equal(s->qp.state, IBV_QPS_RTS);
@@ -150,7 +150,7 @@ static void a_write_that_may_not_is_refused_and_writes_nothing(void **state)
 static void a_window_is_invalidated_with_the_message(void **state)
 {
 	struct station *s = station_inside();
-	struct message message = next_message(s, 8);
+	struct local_message message = next_message(s, 8);
 	struct mr_accessor accessor;
 	struct mr_access access;
 	struct ibv_wc wc;
@@ -171,7 +171,7 @@ static void a_window_is_invalidated_with_the_message(void **state)
 	/* Once: the next one that names it is refused, and packets will say why. */
 	message.sequence++;
 	post_recv(s, 2, 64);
-	assert_int_equal(hear(s, &message), MESSAGE_REFUSED);
+	assert_int_equal(receive_message(s, &message), MESSAGE_REFUSED);
 	expect_no_wc(&s->recv_cq);
 	assert_int_equal(mw_free(&s->mrs, &mw), 0);
 	station_free(s);
@@ -181,7 +181,7 @@ static void a_window_is_invalidated_with_the_message(void **state)
 static bool parses(unsigned flags, uint32_t piece_count, uint32_t bytes)
 {
 	uint32_t head[MESSAGE_WORDS] = { OUR_GRANT, PEER_QPN | piece_count << 24, flags << 24, 0, 8 };
-	struct message message;
+	struct local_message message;
 
 	return message_parse(head, some_bytes, bytes, &message);
 }
@@ -189,12 +189,12 @@ static bool parses(unsigned flags, uint32_t piece_count, uint32_t bytes)
 /* It is copied with locks held: a peer must not decide how long that takes. */
 static void longer_data_than_a_message_carries_is_not_parsed(void **state)
 {
-	uint32_t head[MESSAGE_WORDS] = { OUR_GRANT, PEER_QPN | 1 << 24, 0, 0, MESSAGE_CARRIED_MAX };
-	struct message message;
+	uint32_t head[MESSAGE_WORDS] = { OUR_GRANT, PEER_QPN | 1 << 24, 0, 0, MESSAGE_EAGER_MAX };
+	struct local_message message;
 
-	assert_true(message_parse(head, some_bytes, MESSAGE_CARRIED_MAX, &message));
+	assert_true(message_parse(head, some_bytes, MESSAGE_EAGER_MAX, &message));
 	head[4]++;
-	assert_false(message_parse(head, some_bytes, MESSAGE_CARRIED_MAX + 1, &message));
+	assert_false(message_parse(head, some_bytes, MESSAGE_EAGER_MAX + 1, &message));
 }
 
 static void what_no_requester_says_is_not_parsed(void **state)
@@ -205,8 +205,8 @@ static void what_no_requester_says_is_not_parsed(void **state)
 	assert_true(parses(MESSAGE_IMM | MESSAGE_SOLICITED, 1, 8));
 	assert_true(parses(MESSAGE_INVALIDATE | MESSAGE_SOLICITED, 1, 8));
 	assert_true(parses(MESSAGE_WRITE, 1, target + 8));
-	assert_true(parses(MESSAGE_WRITE | MESSAGE_IMM | MESSAGE_PULL, 2, target + 2 * piece));
-	assert_true(parses(MESSAGE_PULL, MESSAGE_PIECES_MAX, MESSAGE_PIECES_MAX * piece));
+	assert_true(parses(MESSAGE_WRITE | MESSAGE_IMM | MESSAGE_RENDEZVOUS, 2, target + 2 * piece));
+	assert_true(parses(MESSAGE_RENDEZVOUS, MESSAGE_PIECES_MAX, MESSAGE_PIECES_MAX * piece));
 	assert_false(parses(MESSAGE_IMM | MESSAGE_INVALIDATE, 1, 8));
 	assert_false(parses(MESSAGE_WRITE | MESSAGE_INVALIDATE, 1, target + 8));
 	assert_false(parses(MESSAGE_FLAGS + 1, 1, 8));
@@ -217,15 +217,15 @@ static void what_no_requester_says_is_not_parsed(void **state)
 	assert_false(parses(MESSAGE_WRITE, 1, target - 1));
 	assert_false(parses(MESSAGE_WRITE, 1, 8));
 	assert_false(parses(MESSAGE_WRITE, 1, 0));
-	assert_false(parses(MESSAGE_PULL, 2, piece));
-	assert_false(parses(MESSAGE_PULL, 2, 2 * piece + 1));
-	assert_false(parses(MESSAGE_PULL, MESSAGE_PIECES_MAX + 1, (MESSAGE_PIECES_MAX + 1) * piece));
+	assert_false(parses(MESSAGE_RENDEZVOUS, 2, piece));
+	assert_false(parses(MESSAGE_RENDEZVOUS, 2, 2 * piece + 1));
+	assert_false(parses(MESSAGE_RENDEZVOUS, MESSAGE_PIECES_MAX + 1, (MESSAGE_PIECES_MAX + 1) * piece));
 }
 
 static void only_a_solicited_message_raises_a_cq_armed_for_those(void **state)
 {
 	struct station *s = station_inside();
-	struct message message = next_message(s, 8);
+	struct local_message message = next_message(s, 8);
 	struct comp_channel channel = { 0 };
 
 	event_queue_init(&channel.queue, -1, nothing_to_release);
@@ -245,7 +245,7 @@ static void only_a_solicited_message_raises_a_cq_armed_for_those(void **state)
 static void an_srq_gives_its_receives_and_its_limit_event(void **state)
 {
 	struct station *s = station_inside();
-	struct message message = next_message(s, 8);
+	struct local_message message = next_message(s, 8);
 	struct ibv_srq_attr limit = { .srq_limit = 2 };
 	struct srq srq = { .async = &s->async, .pd = s->pd.number };
 	struct ibv_sge sge = station_sge(s, 4096, 64);
@@ -270,7 +270,7 @@ static void an_srq_gives_its_receives_and_its_limit_event(void **state)
 	/* One that is refused for its length keeps its receive, and packets use that one. */
 	message.sequence++;
 	message.length = 65;
-	assert_int_equal(hear(s, &message), MESSAGE_REFUSED);
+	assert_int_equal(receive_message(s, &message), MESSAGE_REFUSED);
 	receive_data(s, OPCODE_RC_SEND_ONLY, PEER_PSN, 64);
 	expect_wc(&s->recv_cq, 32, IBV_WC_SUCCESS);
 	assert_int_equal(recv_queue_count(&srq.queue), 0);
@@ -282,7 +282,7 @@ static void an_srq_gives_its_receives_and_its_limit_event(void **state)
 static void the_first_message_in_rtr_establishes_communication(void **state)
 {
 	struct station *s = station_new(IBV_QPT_RC);
-	struct message message;
+	struct local_message message;
 
 	s->qp.av.loopback = true;
 	station_move(s, IBV_QPS_RTR);
@@ -295,10 +295,10 @@ static void the_first_message_in_rtr_establishes_communication(void **state)
 	station_free(s);
 }
 
-static void messages_are_heard_while_the_send_queue_drains(void **state)
+static void messages_are_received_while_the_send_queue_drains(void **state)
 {
 	struct station *s = station_inside();
-	struct message message = next_message(s, 8);
+	struct local_message message = next_message(s, 8);
 
 	station_move(s, IBV_QPS_SQD);
 	post_recv(s, 1, 8);
@@ -309,7 +309,7 @@ static void messages_are_heard_while_the_send_queue_drains(void **state)
 static void a_full_cq_fails_the_qp(void **state)
 {
 	struct station *s = station_inside();
-	struct message message = next_message(s, 8);
+	struct local_message message = next_message(s, 8);
 	uint64_t i;
 
 	cq_fini(&s->recv_cq);
@@ -321,7 +321,7 @@ static void a_full_cq_fails_the_qp(void **state)
 		expect_executed(s, &message);
 	assert_int_equal(s->qp.state, IBV_QPS_ERR);
 	assert_true(event_pending(s, QP_EVENT_FATAL));
-	assert_int_equal(hear(s, &message), MESSAGE_REFUSED);
+	assert_int_equal(receive_message(s, &message), MESSAGE_REFUSED);
 	expect_wc(&s->recv_cq, 0, IBV_WC_SUCCESS);
 	expect_wc(&s->recv_cq, 1, IBV_WC_SUCCESS);
 	station_free(s);
@@ -330,7 +330,7 @@ static void a_full_cq_fails_the_qp(void **state)
 static void sequence_numbers_wrap_at_24_bits(void **state)
 {
 	struct station *s = station_new(IBV_QPT_RC);
-	struct message message;
+	struct local_message message;
 	uint32_t i;
 
 	s->qp.av.loopback = true;
@@ -350,7 +350,7 @@ static void sequence_numbers_wrap_at_24_bits(void **state)
 
 struct objection {
 	struct station *s;
-	struct message message;
+	struct local_message message;
 };
 
 static void is_sent_by_a_stranger(struct objection *o)
@@ -358,7 +358,7 @@ static void is_sent_by_a_stranger(struct objection *o)
 	o->message.source_qpn++;
 }
 
-static void was_heard_before(struct objection *o)
+static void was_received_before(struct objection *o)
 {
 	o->message.sequence--;
 }
@@ -399,14 +399,14 @@ static void a_message_is_refused_that(void (*objects)(struct objection *))
 {
 	struct objection o = { .s = station_inside() };
 	struct responder before;
-	struct message good;
+	struct local_message good;
 	struct qp *qp = &o.s->qp;
 
 	post_recv(o.s, 1, 64);
 	o.message = good = next_message(o.s, 64);
 	objects(&o);
 	before = qp->responder;
-	assert_int_equal(hear(o.s, &o.message), MESSAGE_REFUSED);
+	assert_int_equal(receive_message(o.s, &o.message), MESSAGE_REFUSED);
 	qp->type = IBV_QPT_RC;
 	qp->av.loopback = true;
 	expect_no_wc(&o.s->recv_cq);
@@ -424,7 +424,7 @@ static void a_message_is_refused_that(void (*objects)(struct objection *))
 static void an_objection_leaves_no_trace(void **state)
 {
 	static void (*const objections[])(struct objection *) = {
-		is_sent_by_a_stranger, was_heard_before, is_not_the_next, is_too_long,
+		is_sent_by_a_stranger, was_received_before, is_not_the_next, is_too_long,
 		is_much_too_long, invalidates_no_window, does_not_come_from_this_host,
 		comes_to_a_qp_of_another_type,
 	};
@@ -437,21 +437,21 @@ static void an_objection_leaves_no_trace(void **state)
 static void without_a_receive_a_message_is_refused(void **state)
 {
 	struct station *s = station_inside();
-	struct message message = next_message(s, 8);
+	struct local_message message = next_message(s, 8);
 
-	assert_int_equal(hear(s, &message), MESSAGE_REFUSED);
+	assert_int_equal(receive_message(s, &message), MESSAGE_REFUSED);
 	expect_silence(s);
 	post_recv(s, 1, 64);
 	expect_executed(s, &message);
 	expect_wc(&s->recv_cq, 1, IBV_WC_SUCCESS);
 	/* Nor is the last one used again, even where none of its bytes are wanted. */
 	message.sequence++;
-	assert_int_equal(hear(s, &message), MESSAGE_REFUSED);
+	assert_int_equal(receive_message(s, &message), MESSAGE_REFUSED);
 	message.length = 0;
-	assert_int_equal(hear(s, &message), MESSAGE_REFUSED);
+	assert_int_equal(receive_message(s, &message), MESSAGE_REFUSED);
 	message = next_write(s, 0, 100);
 	message.flags |= MESSAGE_IMM;
-	assert_int_equal(hear(s, &message), MESSAGE_REFUSED);
+	assert_int_equal(receive_message(s, &message), MESSAGE_REFUSED);
 	expect_no_wc(&s->recv_cq);
 	station_free(s);
 }
@@ -460,11 +460,11 @@ static void without_a_receive_a_message_is_refused(void **state)
 static void a_receive_with_a_bad_lkey_refuses_messages(void **state)
 {
 	struct station *s = station_inside();
-	struct message message = next_message(s, 8);
+	struct local_message message = next_message(s, 8);
 
 	post_recv(s, 511, 4096);	/* ends behind the region */
 	message.length = 1025;
-	assert_int_equal(hear(s, &message), MESSAGE_REFUSED);
+	assert_int_equal(receive_message(s, &message), MESSAGE_REFUSED);
 	assert_int_equal(s->qp.state, IBV_QPS_RTS);
 	expect_no_wc(&s->recv_cq);
 	receive_data(s, OPCODE_RC_SEND_FIRST, PEER_PSN, MTU);
@@ -473,19 +473,19 @@ static void a_receive_with_a_bad_lkey_refuses_messages(void **state)
 	station_free(s);
 }
 
-static void only_a_connected_qp_hears(void **state)
+static void only_a_connected_qp_receives(void **state)
 {
 	static const enum ibv_qp_state states[] = { IBV_QPS_RESET, IBV_QPS_INIT, IBV_QPS_ERR };
 	unsigned i;
 
 	for (i = 0; i < 3; i++) {
 		struct station *s = station_inside();
-		struct message message = next_message(s, 8);
+		struct local_message message = next_message(s, 8);
 
 		station_move(s, states[i]);
 		if (states[i] == IBV_QPS_INIT)
 			post_recv(s, 1, 64);
-		assert_int_equal(hear(s, &message), MESSAGE_REFUSED);
+		assert_int_equal(receive_message(s, &message), MESSAGE_REFUSED);
 		expect_no_wc(&s->recv_cq);
 		station_free(s);
 	}
@@ -494,14 +494,14 @@ static void only_a_connected_qp_hears(void **state)
 static void a_message_in_the_middle_of_packets_is_refused(void **state)
 {
 	struct station *s = station_inside();
-	struct message message = next_message(s, 8);
+	struct local_message message = next_message(s, 8);
 
 	post_recv(s, 1, 4096);
 	post_recv(s, 2, 64);
 	receive_data(s, OPCODE_RC_SEND_FIRST, PEER_PSN, MTU);
-	assert_int_equal(hear(s, &message), MESSAGE_REFUSED);
+	assert_int_equal(receive_message(s, &message), MESSAGE_REFUSED);
 	receive_data(s, OPCODE_RC_SEND_MIDDLE, PEER_PSN + 1, MTU);
-	assert_int_equal(hear(s, &message), MESSAGE_REFUSED);
+	assert_int_equal(receive_message(s, &message), MESSAGE_REFUSED);
 	receive_data(s, OPCODE_RC_SEND_LAST, PEER_PSN + 2, 8);
 	expect_wc(&s->recv_cq, 1, IBV_WC_SUCCESS);
 	expect_executed(s, &message);
@@ -525,15 +525,15 @@ int main(void)
 		TEST(only_a_solicited_message_raises_a_cq_armed_for_those),
 		TEST(an_srq_gives_its_receives_and_its_limit_event),
 		TEST(the_first_message_in_rtr_establishes_communication),
-		TEST(messages_are_heard_while_the_send_queue_drains),
+		TEST(messages_are_received_while_the_send_queue_drains),
 		TEST(a_full_cq_fails_the_qp),
 		TEST(sequence_numbers_wrap_at_24_bits),
 		TEST(an_objection_leaves_no_trace),
 		TEST(without_a_receive_a_message_is_refused),
 		TEST(a_receive_with_a_bad_lkey_refuses_messages),
-		TEST(only_a_connected_qp_hears),
+		TEST(only_a_connected_qp_receives),
 		TEST(a_message_in_the_middle_of_packets_is_refused),
 	};
 
-	return cmocka_run_group_tests_name("message, hearing", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("message, receiving", tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Two QPs that talk by messages, direct requests and packets, as chance has it (message.h,
+ * Two QPs that exchange messages, direct requests and packets at random (message.h,
  * direct.h): all requests complete in order, each is carried out once and in its turn, whatever
  * went which way.
  *
@@ -56,7 +56,7 @@ struct world {
 	uint32_t writes, atomics;
 	uint64_t token, receives, random;
 	unsigned reads_in;		/* of forty */
-	struct { unsigned told, refused, direct, packets, lost; } sum;
+	struct { unsigned sent, refused, direct, packets, lost; } sum;
 };
 
 static uint32_t below(struct world *world, uint32_t n)
@@ -135,13 +135,13 @@ static bool has_room(const struct way *way)
 	return way->put - way->taken < WAY_MAX - 80;
 }
 
-static void tell_one(struct world *world)
+static void send_one_message(struct world *world)
 {
 	struct item *item = &world->there.item[world->there.put++ % WAY_MAX];
 
 	item->is_message = true;
-	tell(world->a, ++world->token, &item->message);
-	world->sum.told++;
+	send_message(world->a, ++world->token, &item->message);
+	world->sum.sent++;
 }
 
 /* As local/onesided.c: by messages, or by hand, as far as it goes. */
@@ -155,7 +155,7 @@ static void run_direct(struct world *world) UNCHECKED_LOCKS
 
 		if (wqe) {
 			transport_direct_prefer(&a->qp, true);
-			tell_one(world);
+			send_one_message(world);
 			continue;
 		}
 		wqe = transport_direct_next(&a->qp);
@@ -257,14 +257,14 @@ static void send_packets(struct world *world, struct station *from, struct way *
 	}
 }
 
-static void hear_one(struct world *world, struct item *item)
+static void receive_one_message(struct world *world, struct item *item)
 {
 	struct answer *answer = &world->answer[world->answers++ % WAY_MAX];
-	struct message message;
+	struct local_message message;
 	enum message_fate fate;
 
 	assert_true(message_parse(item->message.head, item->message.data, item->message.bytes, &message));
-	fate = hear(world->b, &message);
+	fate = receive_message(world->b, &message);
 	assert_int_not_equal(fate, MESSAGE_FETCH);
 	answer->token = item->message.token;
 	answer->refused = fate == MESSAGE_REFUSED;
@@ -280,7 +280,7 @@ static void deliver(struct world *world, struct way *way, struct station *to)
 		return;
 	way->taken++;
 	if (item->is_message) {
-		hear_one(world, item);
+		receive_one_message(world, item);
 	} else if (below(world, 100) == 0) {
 		world->sum.lost++;
 	} else {
@@ -289,14 +289,14 @@ static void deliver(struct world *world, struct way *way, struct station *to)
 	}
 }
 
-static void settle_one(struct world *world)
+static void answer_one_message(struct world *world)
 {
 	struct answer *answer = &world->answer[world->answered % WAY_MAX];
 
 	if (world->answered == world->answers)
 		return;
 	world->answered++;
-	settle(world->a, answer->token, answer->refused);
+	answer_message(world->a, answer->token, answer->refused);
 }
 
 /* A drained QP goes on at once. */
@@ -336,7 +336,7 @@ static void step(struct world *world, unsigned receives_in)
 		deliver(world, &world->back, world->a);
 		break;
 	case 8:
-		settle_one(world);
+		answer_one_message(world);
 		break;
 	case 9:
 		if (below(world, 12) < receives_in)
@@ -367,7 +367,7 @@ static void begin(struct world *world, uint64_t seed)
 }
 
 /* @receives_in: of twelve, how often there is a receive when one could be given. */
-static void talk_at_random(struct world *world, uint64_t seed, unsigned receives_in)
+static void exchange_at_random(struct world *world, uint64_t seed, unsigned receives_in)
 {
 	unsigned steps = 0;
 
@@ -383,15 +383,15 @@ static void talk_at_random(struct world *world, uint64_t seed, unsigned receives
 }
 
 /* All ways were gone, and all that can become of messages and packets became of some. */
-static void talk_for_long(unsigned receives_in)
+static void exchange_for_long(unsigned receives_in)
 {
 	struct world *world = calloc(1, sizeof(*world));
 	uint64_t seed;
 
 	assert_non_null(world);
 	for (seed = 1; seed <= 24; seed++)
-		talk_at_random(world, seed, receives_in);
-	assert_true(world->sum.told - world->sum.refused > 5000);
+		exchange_at_random(world, seed, receives_in);
+	assert_true(world->sum.sent - world->sum.refused > 5000);
 	assert_true(world->sum.refused > 100);
 	assert_true(world->sum.direct > 500);
 	assert_true(world->sum.packets > 5000);
@@ -401,12 +401,12 @@ static void talk_for_long(unsigned receives_in)
 
 static void requests_keep_their_order_whatever_way_they_go(void **state)
 {
-	talk_for_long(11);
+	exchange_for_long(11);
 }
 
 static void requests_keep_their_order_where_receives_come_late(void **state)
 {
-	talk_for_long(3);
+	exchange_for_long(3);
 }
 
 int main(void)
@@ -416,5 +416,5 @@ int main(void)
 		TEST(requests_keep_their_order_where_receives_come_late),
 	};
 
-	return cmocka_run_group_tests_name("message, talk", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("message, random", tests, NULL, NULL);
 }

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Requests without packets, in the order of the send queue: each is sent as a message (send.c) or
+ * executed by this process (onesided.c). The first that has to wait or needs packets ends the run;
+ * the transport continues there.
+ */
+#include "local/peer.h"
+
+#include "transport/direct.h"
+#include "transport/message.h"
+
+#define RUN_MAX 64u			/* requests in a row, before others have a turn */
+
+/* Execute the next request without packets. False: none, or it has to wait, or needs packets. */
+static bool run_next(struct local *local, struct qp *qp, struct effects *effects) REQUIRES(qp->lock)
+{
+	const struct send_wqe *wqe = transport_message_next(qp);
+
+	if (wqe)
+		return message_send(local, qp, wqe);
+	wqe = transport_direct_next(qp);
+	return wqe && onesided_run(local, qp, wqe, effects);
+}
+
+void local_run(struct local *local, struct qp *qp, struct effects *effects)
+{
+	unsigned n;
+
+	if (!local->direct || !qp->av.loopback || !qp_is(qp, QP_RELIABLE))
+		return;
+	for (n = 0; n < RUN_MAX && !effects_full(effects); n++)
+		if (!run_next(local, qp, effects))
+			break;
+	if (transport_is_streaming(qp))
+		pairing_reconsider(qp);
+	if (qp->requester.local_messages && local_await_answers(local, qp))
+		local->ops->note(local->owner, 0);
+}
+
+bool local_posted(struct local *local, struct qp *qp, struct effects *effects)
+{
+	bool again;
+
+	if (!local->direct || !qp->av.loopback || qp->tx_running)
+		return true;
+	qp->tx_running = true;
+	local_run(local, qp, effects);
+	qp->tx_running = false;
+	again = qp->tx_again;
+	qp->tx_again = false;
+	return again || transport_ready(qp);
+}

@@ -115,7 +115,7 @@ static const struct engine_ops engine_ops = {
 	.leave = process_send_final_acks,
 };
 
-static void peer_lost(struct qp *qp)
+static void peer_lost(struct qp *qp) REQUIRES(qp->lock)
 {
 	qp1_peer_lost(&container_of(qp->transport, struct hca, transport)->qp1, qp);
 }

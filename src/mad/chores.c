@@ -145,7 +145,9 @@ void qp1_peer_lost(struct qp1 *qp1, struct qp *qp)
 {
 	atomic_store(&qp->peer_lost, true);
 	atomic_store(&qp1->peers_lost, true);
-	worker_notice(qp1->engine, 0);
+	/* An earlier note may stand already: its reader sees the flag. */
+	atomic_thread_fence(memory_order_seq_cst);
+	worker_note(qp1->engine, 0);
 }
 
 /* ---- the port group ---- */

@@ -54,8 +54,8 @@ void qp1_chores(struct qp1 *qp1, uint32_t ready, uint64_t now_ns);
 bool qp1_has_chores(struct qp1 *qp1);
 uint64_t qp1_chore_ns(struct qp1 *qp1);
 
-/* A connected QP gave up its peer: notes it, and sees that the worker looks. */
-void qp1_peer_lost(struct qp1 *qp1, struct qp *qp);
+/* Retries exceeded: noted for the worker, which engine_after_unlock() wakes. */
+void qp1_peer_lost(struct qp1 *qp1, struct qp *qp) REQUIRES(qp->lock);
 
 /* Around fork(); in the child every descriptor is closed. */
 void qp1_before_fork(struct qp1 *qp1);

@@ -15,7 +15,7 @@
 #include "cm/endpoint/internal.h"
 #include "platform/clock.h"
 
-#define TX_QUEUE_MAX		4
+#define TX_QUEUE_MAX 4 /* messages of a usual step; further ones are allocated */
 #define COMM_ID_BITS	COMM_ID_SLOT_SHIFT
 #define PORT_FRESH_NS	100000000u	/* addresses may move; asking costs more than a connect */
 
@@ -32,12 +32,15 @@ static unsigned references;
  * and whoever has it would wait for the lock. They may overtake those of another thread.
  */
 struct pending_mad {
+	struct pending_mad *next; /* in tx_overflow */
 	struct mad_address to;
 	uint8_t mad[MAD_BYTES];
 };
 
-static struct pending_mad tx_queue[TX_QUEUE_MAX];	/* under agent.lock */
+/* Under agent.lock. What has no place in the queue follows in the list. */
+static struct pending_mad tx_queue[TX_QUEUE_MAX];
 static unsigned tx_queued;
+static struct pending_mad *tx_overflow, **tx_overflow_end = &tx_overflow;
 
 static void send_pending(struct mad_agent *mad, const struct pending_mad *pending)
 {
@@ -47,20 +50,55 @@ static void send_pending(struct mad_agent *mad, const struct pending_mad *pendin
 		log_debug("cannot send a message: error %d", err);
 }
 
+/* NULL: no memory. */
+static struct pending_mad *pending_new(void) REQUIRES(agent.lock)
+{
+	struct pending_mad *pending;
+
+	if (tx_queued < TX_QUEUE_MAX)
+		return &tx_queue[tx_queued++];
+	pending = malloc(sizeof(*pending));
+	if (!pending)
+		return NULL;
+	pending->next = NULL;
+	*tx_overflow_end = pending;
+	tx_overflow_end = &pending->next;
+	return pending;
+}
+
+static struct pending_mad *take_overflow(void) REQUIRES(agent.lock)
+{
+	struct pending_mad *first = tx_overflow;
+
+	tx_overflow = NULL;
+	tx_overflow_end = &tx_overflow;
+	return first;
+}
+
+static void send_overflow(struct mad_agent *mad, struct pending_mad *pending)
+{
+	while (pending) {
+		struct pending_mad *next = pending->next;
+
+		send_pending(mad, pending);
+		free(pending);
+		pending = next;
+	}
+}
+
 static void agent_send_message(void *host, const struct mad_address *to,
 			       const struct cm_message *message)
 {
-	struct pending_mad pending;
+	struct pending_mad *pending;
 
 	lock_assert_held(&agent.lock);
-	if (tx_queued < TX_QUEUE_MAX) {
-		tx_queue[tx_queued].to = *to;
-		cm_message_write(message, tx_queue[tx_queued++].mad);
+	pending = pending_new();
+	if (!pending) {
+		gsi_count(agent.gsi, COUNTER_CM_NO_MEMORY);
 		return;
 	}
-	pending.to = *to;
-	cm_message_write(message, pending.mad);
-	send_pending(agent.mad, &pending);
+	pending->to = *to;
+	cm_message_write(message, pending->mad);
 }
 
 uint32_t agent_random(void)
@@ -157,7 +195,7 @@ static void release_and_wake(void) RELEASES(agent.lock)
  */
 void agent_unlock(void)
 {
-	struct pending_mad sending[TX_QUEUE_MAX];
+	struct pending_mad sending[TX_QUEUE_MAX], *overflow = take_overflow();
 	struct mad_agent *mad = agent.mad;
 	unsigned i, count = tx_queued;
 
@@ -167,6 +205,7 @@ void agent_unlock(void)
 	release_and_wake();
 	for (i = 0; i < count; i++)
 		send_pending(mad, &sending[i]);
+	send_overflow(mad, overflow);
 }
 
 void agent_wait(uint64_t until_ns)
@@ -265,6 +304,8 @@ static void forget_in_child(void)
 	agent.gsi = NULL;
 	agent.random_left = 0;
 	tx_queued = 0;
+	tx_overflow = NULL;
+	tx_overflow_end = &tx_overflow;
 	list_init(&agent.ports);
 	list_init(&agent.woken);
 	channels_forget();

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the worker does for the consumer of QP1: its deadline, what ICMP says of its MADs, peers that
- * are gone, QPs that gave up their peer; and telling the port group what is served.
+ * What the worker does for the consumer of QP1: its deadline, what ICMP says of its MADs, peers
+ * that are gone, QPs that gave up their peer; and telling the port group what is served.
  *
- * Ticks and MADs that came back are said under qp1->engine->progress, as MADs that come are. The rest is said
- * without locks of the HCA; gsi_calls lets gsi_close() wait for it.
+ * Ticks and MADs that came back are said under qp1->engine->progress, as MADs that come are. The
+ * rest is said without locks of the HCA; qp1->calls lets gsi_close() wait for it.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -3,8 +3,8 @@
  * A management datagram that came to QP1: for whom is it? Of connection management, answers are for
  * the holder of the slot in the communication ID that they answer, requests for who serves the
  * service ID. Everything else, what is for a process that ended, and requests that nobody serves (a
- * while later: gsi_backlog.c) are for whoever got them: its protocol knows how to refuse, and the rest is
- * done without (qp1_refuse.c).
+ * while later: backlog.c) are for whoever got them: its protocol knows how to refuse, and the rest
+ * is done without (refuse.c).
  *
  * What was handed on once is not handed on again.
  */

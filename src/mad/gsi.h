@@ -28,9 +28,10 @@ struct net;
 struct qp1;
 
 /*
- * Called by the thread that makes progress, with engine->progress held: short, no blocking, no call but
- * gsi_send() and gsi_set_deadline(). qp_failed() and peer_gone() may come from any thread, without
- * locks of the HCA.
+ * received() is called by the thread that makes progress, unreachable() and tick() by the worker,
+ * all with engine->progress held; qp_failed() and peer_gone() by the worker with qp1->calls held,
+ * never with engine->progress. All are short, do not block, and call nothing but gsi_send(),
+ * gsi_set_deadline() and gsi_count().
  */
 struct gsi_ops {
 	void (*received)(void *consumer, const struct mad_address *from,

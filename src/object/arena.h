@@ -59,8 +59,8 @@ static_assert(sizeof(struct mr_entry) == 64, "an entry is a cache line, shared b
 struct qp_access {
 	_Atomic uint32_t qpn;		/* 0: none */
 	/*
-	 * enum ibv_qp_state. Stored under qp->lock (qp_set_state), loaded by qp_post_recv() and hca/ as a
-	 * hint.
+	 * enum ibv_qp_state. Stored under qp->lock (qp_set_state), loaded by qp_post_recv() and
+	 * device/ as a hint.
 	 */
 	_Atomic uint32_t state;
 	/* qp_access_flags: stored under qp->lock, loaded by nobody yet */

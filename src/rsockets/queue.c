@@ -292,7 +292,7 @@ int rs_post_locked(struct rsocket *rs, struct ibv_send_wr *wr)
 	return 0;
 }
 
-/* Control messages are few by construction (rsocket_flow.h): there is nearly always room. */
+/* Control messages are few by construction (flow.h): there is nearly always room. */
 int rs_post_control_locked(struct rsocket *rs, const struct rs_control *control)
 {
 	uint8_t bytes[RS_CONTROL_BYTES];

@@ -2,8 +2,8 @@
 /*
  * The transport: RC, UC and UD after IBTA chapter 9, without I/O. It has no clock, socket,
  * thread or randomness of its own: packets and the time come in; packets, completions and the
- * next deadline come out. The same code runs in production (hca/), in the simulator (tests/sim)
- * and under the fuzzer.
+ * next deadline come out. The same code runs in production (engine/), in the simulator
+ * (tests/sim) and under the fuzzer.
  *
  *	requester.c	our requests: builds packets, retransmits
  *	completer.c	the peer's answers to them: ACK, NAK, read responses

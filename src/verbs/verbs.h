@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the files of the libibverbs layer share. The layer is thin: it checks what a pointer can
- * be checked for, calls hca/, and hands the errno on in the way the man page of each call says:
+ * Internal interface of the libibverbs layer. The layer is thin: it refuses null pointers, calls
+ * device/hca.h, and returns the errno in the way that the man page of each call says:
  *
  *	struct ibv_x *ibv_...()		NULL, and errno
  *	int ibv_...()			0 or a positive errno
  *	a few (events, GIDs, P_Keys)	-1, and errno
+ *
+ * Objects are those of object/, reached through hca.h. Only this layer uses their members
+ * qp.wr_builder, cq.current and cq.poll_lock.
  *
  * Functions with a name of the ABI are exported by libibverbs.map; everything else is local.
  */

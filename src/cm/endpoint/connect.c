@@ -404,7 +404,7 @@ static enum endpoint_input connect_input(const struct cm_event *event)
 	return inputs[i].input;
 }
 
-/* Entering @next by @event is what the application is told of; see endpoint_state.def. */
+/* Entering @next by @event is what the application is told of; see state.def. */
 static void connect_report(struct endpoint *endpoint, enum endpoint_state next,
 			   const struct cm_event *event) REQUIRES(agent.lock)
 {

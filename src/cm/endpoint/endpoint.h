@@ -4,7 +4,7 @@
  * refers to: addresses, port space, device, the connection; it knows no QP but its number. Behaves
  * as Linux's rdma_cm does towards librdmacm; what applications see is src/rdmacm's.
  *
- *	endpoint.c	states of an endpoint (endpoint_state.def), create, destroy, migrate, query
+ *	endpoint.c	states of an endpoint (state.def), create, destroy, migrate, query
  *	address.c	addresses of AF_INET, AF_INET6, AF_IB; bind;  resolve.c: devices and routes
  *	ports.c		port spaces: service IDs, claims on them, ephemeral ports, REUSEADDR, AFONLY
  *	connect.c	connect, accept, reject, disconnect; events of the protocol -> events here
@@ -17,7 +17,8 @@
  *	explain.c	why an address, a route, a connection failed, and what would work
  *
  * Functions return 0 or a positive errno, explain a refusal, and may be called by any thread.
- * The errno are those that the kernel gives to librdmacm, but EADDRINUSE for every conflict of ports.
+ * The errno are those that the kernel gives to librdmacm, but EADDRINUSE for every conflict of
+ *ports.
  */
 #ifndef VERBATIM_CM_ENDPOINT_ENDPOINT_H
 #define VERBATIM_CM_ENDPOINT_ENDPOINT_H

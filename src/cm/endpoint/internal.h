@@ -27,6 +27,7 @@
 #include "device/hca.h"
 #include "mad/mad.h"
 #include "net/net.h"
+#include "wire/qpn.h"
 
 #define CM_IP_HEADER_BYTES	36u	/* annex A11: before the application's private data */
 #define CM_RESPONSE_TIMEOUT	20	/* 4.096 us * 2^20: 4.3 s, as Linux */
@@ -39,13 +40,12 @@
 #define QKEY_IPOIB		0x00000b1bu	/* of the broadcast group where nobody set another */
 #define WATCH_BUCKETS		64u
 
-/* States, calls and what a connection reports: endpoint_state.def. */
+/* States, calls and what a connection reports: state.def. */
 enum endpoint_state {
 #define STATE(id, name) STATE_##id,
 #define CALLS(...)
 #define EVENTS(...)
 #include "cm/endpoint/state.def"
-#include "wire/qpn.h"
 #undef STATE
 #undef CALLS
 #undef EVENTS

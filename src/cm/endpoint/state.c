@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The table of endpoint_state.def as functions. What it does not have is refused. */
+/* The table of state.def as functions. What it does not have is refused. */
 #include <errno.h>
 
 #include "cm/endpoint/internal.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* endpoint_state.def: total, and what holds of it whatever its cells are. */
+/* state.def: total, and what holds of it whatever its cells are. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The actions of cm_state.def. Each knows the states from which it is reached, and nothing of the
+ * The actions of state.def. Each knows the states from which it is reached, and nothing of the
  * one that follows. Other than 0: nothing was sent and nothing changes. For messages the reason
  * does not matter: a counter went up.
  */

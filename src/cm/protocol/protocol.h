@@ -5,7 +5,7 @@
  * events and the next deadline come out. The same code runs in production (cm/endpoint/agent.c), in
  * the simulator and under the fuzzer. The caller serialises all calls on one struct cm_protocol.
  *
- *	rules		cm_state.def: state x (message or call or timeout), proved total
+ *	rules		state.def: state x (message or call or timeout), proved total
  *	messages	wire/cm_message.def: byte, bit, width
  *
  *	active:   connect -> REQ_SENT -> (REP) REP_RCVD -> ready_to_use -> ESTABLISHED

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The table of cm_state.def, and a step by it: the action sends what there is to send and may
+ * The table of state.def, and a step by it: the action sends what there is to send and may
  * refuse; then the new state, its timer and who can find the connection in it; at last the event.
  */
 #include "cm/protocol/internal.h"

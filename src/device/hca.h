@@ -46,13 +46,10 @@ struct hca_device {
  */
 int hca_device_list(struct hca_device **devices, int *count);
 
-/* ---- serve.c ---- */
+/* ---- blocks.c ---- */
 
-/*
- * The application has asked for devices or an event channel: page-aligned memory can be shared from
- * now on.
- */
-void hca_serve_memory(void);
+/* From now on page-aligned allocations of the application can be shared (local/allocator.h). */
+void hca_enable_blocks(void);
 
 /* ---- process.c ---- */
 

@@ -112,7 +112,7 @@ static const struct engine_ops engine_ops = {
 	.chores = process_chores,
 	.has_chores = has_chores,
 	.chore_ns = chore_ns,
-	.leave = process_send_final_acks,
+	.process_ends = process_send_final_acks,
 };
 
 static void peer_lost(struct qp *qp) REQUIRES(qp->lock)

@@ -76,7 +76,7 @@ struct engine_ops {
 	bool (*has_chores)(void *owner);
 	uint64_t (*chore_ns)(void *owner);
 	/* By the worker, without locks: the process is about to end. */
-	void (*leave)(void *owner);
+	void (*process_ends)(void *owner);
 };
 
 /* The numbers of QPs: slots of this host, and what has which index of each. */
@@ -266,7 +266,8 @@ void qp_table_remove(struct engine *engine, struct qp *qp) REQUIRES(engine->prog
 
 /* ---- worker.c, sleep.c, wait.c ---- */
 
-/* The process is about to end: have the worker call ops->leave(), and wait for that at most so long. */
+/* The process is about to end: the worker calls ops->process_ends(). Waits for that at most
+ * @patience_ns. */
 void worker_leave(struct engine *engine, uint64_t patience_ns);
 /* An application is about to sleep until something completes: no STANDBY, no doubts. */
 void worker_expect_sleepers(struct engine *engine);

@@ -93,7 +93,7 @@ static void end_calls(struct qp1 *qp1) RELEASES(qp1->calls)
 	lock_release(&qp1->calls);
 }
 
-static void tell_of_peers(struct qp1 *qp1, uint64_t now_ns)
+static void report_gone_peers(struct qp1 *qp1, uint64_t now_ns)
 {
 	uint32_t gone[GONE_MAX];
 	struct gsi *gsi;
@@ -124,7 +124,7 @@ static unsigned collect_lost(struct qp1 *qp1, uint32_t *at, uint32_t lost[LOST_M
 	return count;
 }
 
-static void tell_of_lost(struct qp1 *qp1, uint64_t now_ns)
+static void report_lost_peers(struct qp1 *qp1, uint64_t now_ns)
 {
 	uint32_t lost[LOST_MAX], at = 0;
 	struct gsi *gsi;
@@ -152,7 +152,7 @@ void qp1_peer_lost(struct qp1 *qp1, struct qp *qp)
 
 /* ---- the port group ---- */
 
-static void tell_group(struct qp1 *qp1, uint64_t now_ns)
+static void publish_services(struct qp1 *qp1, uint64_t now_ns)
 {
 	uint64_t ids[GROUP_SERVICES];
 	unsigned count = 0;
@@ -184,11 +184,11 @@ void qp1_chores(struct qp1 *qp1, uint32_t ready, uint64_t now_ns)
 	if (ready & WAIT_ERRORS)
 		take_errors(qp1, now_ns);
 	if (ready & WAIT_PEERS)
-		tell_of_peers(qp1, now_ns);
+		report_gone_peers(qp1, now_ns);
 	if (ready & WAIT_NETDEV)
 		refresh_host_only(qp1);
-	tell_of_lost(qp1, now_ns);
-	tell_group(qp1, now_ns);
+	report_lost_peers(qp1, now_ns);
+	publish_services(qp1, now_ns);
 	backlog_turn(qp1, now_ns);
 	chores_tick(qp1, now_ns);
 }

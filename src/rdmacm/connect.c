@@ -22,7 +22,7 @@ struct assembled {
 static int connect_check(const struct id *id, const char *call,
 			 const struct rdma_conn_param *parameters)
 {
-	const struct device *device = id->device;
+	const struct cm_device *device = id->device;
 
 	if (!device)
 		return refuse(EINVAL, "%s: the id is not bound to a device: call rdma_resolve_addr "

@@ -35,7 +35,7 @@ static void after_fork_child(void) RELEASES(devices_lock)
 	struct list *node;
 
 	list_for_each(node, &devices)
-		list_entry(node, struct device, node)->gone = true;
+		list_entry(node, struct cm_device, node)->gone = true;
 	lock_release(&devices_lock);
 	call_leave(CALL_CLOSED);
 }
@@ -54,9 +54,9 @@ static uint8_t at_most_255(int limit)
 	return limit > UINT8_MAX ? UINT8_MAX : limit;
 }
 
-static struct device *device_open(struct ibv_device *found)
+static struct cm_device *device_open(struct ibv_device *found)
 {
-	struct device *device = calloc(1, sizeof(*device));
+	struct cm_device *device = calloc(1, sizeof(*device));
 	struct ibv_device_attr attr;
 
 	if (!device)
@@ -74,12 +74,12 @@ static struct device *device_open(struct ibv_device *found)
 	return device;
 }
 
-static struct device *devices_find_open(const struct ibv_device *wanted) REQUIRES(devices_lock)
+static struct cm_device *devices_find_open(const struct ibv_device *wanted) REQUIRES(devices_lock)
 {
 	struct list *node;
 
 	list_for_each(node, &devices) {
-		struct device *device = list_entry(node, struct device, node);
+		struct cm_device *device = list_entry(node, struct cm_device, node);
 
 		if (!device->gone && device->verbs->device == wanted)
 			return device;
@@ -87,12 +87,12 @@ static struct device *devices_find_open(const struct ibv_device *wanted) REQUIRE
 	return NULL;
 }
 
-static struct device *find_name(const char *name) REQUIRES(devices_lock)
+static struct cm_device *find_name(const char *name) REQUIRES(devices_lock)
 {
 	struct list *node;
 
 	list_for_each(node, &devices) {
-		struct device *device = list_entry(node, struct device, node);
+		struct cm_device *device = list_entry(node, struct cm_device, node);
 
 		if (!device->gone && !strcmp(ibv_get_device_name(device->verbs->device), name))
 			return device;
@@ -105,7 +105,7 @@ static void mark_missing(struct ibv_device *const *present) REQUIRES(devices_loc
 	struct list *node;
 
 	list_for_each(node, &devices) {
-		struct device *device = list_entry(node, struct device, node);
+		struct cm_device *device = list_entry(node, struct cm_device, node);
 		unsigned i = 0;
 
 		while (present[i] && present[i] != device->verbs->device)
@@ -127,7 +127,7 @@ static int devices_update(const char *name) REQUIRES(devices_lock)
 		return errno;
 	mark_missing(present);
 	for (unsigned i = 0; present[i]; i++) {
-		struct device *device;
+		struct cm_device *device;
 
 		if (devices_find_open(present[i]) || (name && strcmp(present[i]->name, name)))
 			continue;
@@ -139,9 +139,9 @@ static int devices_update(const char *name) REQUIRES(devices_lock)
 	return 0;
 }
 
-int device_get(const char *name, struct device **got)
+int cm_device_get(const char *name, struct cm_device **got)
 {
-	struct device *device;
+	struct cm_device *device;
 	int err = 0;
 
 	lock_acquire(&devices_lock);
@@ -165,7 +165,7 @@ int device_get(const char *name, struct device **got)
 }
 
 /* With the last id go the default objects, unless the application still uses them. */
-void device_put(struct device *device)
+void cm_device_put(struct cm_device *device)
 {
 	lock_acquire(&devices_lock);
 	if (--device->ids == 0) {
@@ -177,14 +177,14 @@ void device_put(struct device *device)
 	lock_release(&devices_lock);
 }
 
-void device_is_gone(struct device *device)
+void cm_device_is_gone(struct cm_device *device)
 {
 	lock_acquire(&devices_lock);
 	device->gone = true;
 	lock_release(&devices_lock);
 }
 
-struct ibv_xrcd *device_xrcd(struct device *device)
+struct ibv_xrcd *cm_device_xrcd(struct cm_device *device)
 {
 	struct ibv_xrcd_init_attr attr = {
 		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
@@ -208,13 +208,13 @@ static struct ibv_context **list_contexts(int *count) REQUIRES(devices_lock)
 
 	*count = 0;
 	list_for_each(node, &devices)
-		*count += !list_entry(node, struct device, node)->gone;
+		*count += !list_entry(node, struct cm_device, node)->gone;
 	list = calloc((size_t)*count + 1, sizeof(*list));
 	if (!list)
 		return NULL;
 	*count = 0;
 	list_for_each(node, &devices) {
-		struct device *device = list_entry(node, struct device, node);
+		struct cm_device *device = list_entry(node, struct cm_device, node);
 
 		if (!device->gone)
 			list[(*count)++] = device->verbs;

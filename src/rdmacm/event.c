@@ -125,7 +125,7 @@ static enum fate event_dispatch(struct id *id, struct event *event)
 		return multicast_joined(id, event) ? HAND_ON : DROP;
 	case RDMA_CM_EVENT_DEVICE_REMOVAL:
 		if (id->device)
-			device_is_gone(id->device);
+			cm_device_is_gone(id->device);
 		return HAND_ON;
 	default:
 		return HAND_ON;
@@ -147,7 +147,7 @@ static void event_fill(struct event *event, struct id *id)
 }
 
 /* Take the next event that the application is to see. 0 or EAGAIN. */
-static int event_take(struct channel *channel, struct event *event)
+static int event_take(struct cm_event_channel *channel, struct event *event)
 {
 	for (;;) {
 		int err = cm_channel_take(channel->cm, &event->taken);

@@ -99,7 +99,7 @@ static int complete_attributes(struct id *id, struct ibv_qp_init_attr_ex *attr)
 	}
 	if (public->qp_type == IBV_QPT_XRC_RECV &&
 	    (!(attr->comp_mask & IBV_QP_INIT_ATTR_XRCD) || !attr->xrcd)) {
-		attr->xrcd = device_xrcd(id->device);
+		attr->xrcd = cm_device_xrcd(id->device);
 		if (!attr->xrcd)
 			return -1;
 		attr->comp_mask |= IBV_QP_INIT_ATTR_XRCD;

@@ -69,7 +69,8 @@ static bool message_room(struct rsocket *rs) REQUIRES(rs->lock)
  * Mappings are counted as data is, so that there is a receive for each. This waits, non-blocking
  * socket or not: half a mapping is of no use to anybody.
  */
-static int iomap_tell(struct rsocket *rs, const struct rs_control *control) REQUIRES(rs->lock)
+static int iomap_send_control(struct rsocket *rs, const struct rs_control *control)
+	REQUIRES(rs->lock)
 {
 	int err = rs_wait_locked(rs, message_room, RS_WRITE, RS_FOREVER);
 
@@ -101,13 +102,13 @@ static int add_map(struct rsocket *rs, struct rs_iomap *wanted) REQUIRES(rs->loc
 	if (!wanted->mr)
 		return errno;
 	wanted->used = true;
-	stream->local_maps[slot] = *wanted; /* taken, before iomap_tell() drops the lock */
+	stream->local_maps[slot] = *wanted; /* taken, before iomap_send_control() drops the lock */
 	if (!remote)
 		return 0;
 	control.index = (uint16_t)slot;
 	control.key = wanted->mr->rkey;
 	control.address = (uintptr_t)wanted->buffer;
-	err = iomap_tell(rs, &control);
+	err = iomap_send_control(rs, &control);
 	if (err) {
 		ibv_dereg_mr(wanted->mr);
 		stream->local_maps[slot].used = false;
@@ -156,7 +157,7 @@ static int remove_map(struct rsocket *rs, void *buffer, size_t length) REQUIRES(
 			continue;
 		if (map->prot & PROT_WRITE && rs->state == RS_CONNECTED && !stream->peer_gone) {
 			control.index = (uint16_t)i;
-			err = iomap_tell(rs, &control);
+			err = iomap_send_control(rs, &control);
 			if (err && err != ENOTCONN)
 				return err;
 			map = &stream->local_maps[i];	/* may have moved meanwhile */

@@ -319,7 +319,7 @@ void rs_give_credit_locked(struct rsocket *rs)
 	    !rs_flow_in_credit_due(&stream->in))
 		return;
 	if (!rs_post_control_locked(rs, &credit))
-		rs_flow_in_told(&stream->in);
+		rs_flow_in_credit_sent(&stream->in);
 }
 
 /* ---- completions ---- */

@@ -95,7 +95,7 @@ static void context_unlist(struct context *context)
 	lock_release(&contexts_lock);
 }
 
-static void context_init(struct context *context, struct device *device)
+static void context_init(struct context *context, struct verbs_device *device)
 {
 	struct ibv_context *ibv = &context->ibv.context;
 	long processors = sysconf(_SC_NPROCESSORS_ONLN);
@@ -131,7 +131,7 @@ struct ibv_context *ibv_open_device(struct ibv_device *ibv)
 		free(context);
 		return fail(err);
 	}
-	device_get(to_device(ibv));
+	verbs_device_get(to_device(ibv));
 	context_init(context, to_device(ibv));
 	lock_acquire(&contexts_lock);
 	list_add_tail(&contexts, &context->node);
@@ -151,7 +151,7 @@ int ibv_close_device(struct ibv_context *ibv)
 	hca_close(context->hca);
 	wr_builders_free(context);
 	domains_free(context);
-	device_put(context->device);
+	verbs_device_put(context->device);
 	pthread_mutex_destroy(&ibv->mutex);
 	lock_destroy(&context->lock);
 	free(context);

@@ -36,7 +36,7 @@
  * compare the pointer behind struct ibv_device with the address of a table of theirs: there
  * stands a pointer that can never be equal.
  */
-struct device {
+struct verbs_device {
 	struct ibv_device ibv;		/* first */
 	const void *not_a_driver;	/* must follow: see above */
 	struct list node;		/* in the registry (device.c) */
@@ -47,7 +47,7 @@ struct device {
 	char interface[16];
 };
 static_assert(sizeof(struct ibv_device) == 664, "programs compute with this size");
-static_assert(offsetof(struct device, not_a_driver) == sizeof(struct ibv_device),
+static_assert(offsetof(struct verbs_device, not_a_driver) == sizeof(struct ibv_device),
 	      "vendor libraries read a pointer there");
 
 struct wr_builder;
@@ -56,7 +56,7 @@ struct wr_builder;
 struct context {
 	struct verbs_context ibv;	/* first */
 	struct hca_context *hca;
-	struct device *device;		/* holds a reference */
+	struct verbs_device *device;	/* holds a reference */
 	struct list node;		/* in the list of open contexts (context.c) */
 	unsigned readers GUARDED;		/* of context_find(); under its lock */
 	struct list parent_domains GUARDED_BY_MEMBER(lock);	/* domain.c */
@@ -75,9 +75,9 @@ static inline struct hca_context *to_hca(struct ibv_context *ibv)
 	return to_context(ibv)->hca;
 }
 
-static inline struct device *to_device(struct ibv_device *ibv)
+static inline struct verbs_device *to_device(struct ibv_device *ibv)
 {
-	return (struct device *)ibv;
+	return (struct verbs_device *)ibv;
 }
 
 /* The end of a pointer function that failed. */
@@ -102,10 +102,10 @@ int refuse_null(const char *call, const char *what);
 int refuse_verb(const char *call, const char *why);
 
 /* device.c */
-void device_put(struct device *device);
-void device_get(struct device *device);
+void verbs_device_put(struct verbs_device *device);
+void verbs_device_get(struct verbs_device *device);
 /* By name ("vb_eth0") or as the device of "uverbsN"; holds a reference. NULL: none. */
-struct device *device_find(const char *name);
+struct verbs_device *verbs_device_find(const char *name);
 
 /* context.c: an open context of the device of this name, which stays open until put; or NULL. */
 struct context *context_find(const char *name);

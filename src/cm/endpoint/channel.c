@@ -72,7 +72,7 @@ int cm_channel_open(struct cm_channel **opened)
 
 	if (!channel)
 		return ENOMEM;
-	hca_serve_memory();
+	hca_enable_blocks();
 	channel->closed = true;
 	err = agent_get();
 	if (err)
@@ -246,7 +246,7 @@ static struct endpoint *owner_of(const struct queued_event *event)
 	return event->listener ? event->listener : event->endpoint;
 }
 
-void event_queue(struct queued_event *event)
+void event_post(struct queued_event *event)
 {
 	struct endpoint *owner = owner_of(event);
 
@@ -255,14 +255,14 @@ void event_queue(struct queued_event *event)
 	count_waiting(owner->channel, 1);
 }
 
-void event_tell(struct endpoint *endpoint, enum rdma_cm_event_type kind, int status)
+void event_post_status(struct endpoint *endpoint, enum rdma_cm_event_type kind, int status)
 {
 	struct queued_event *event = event_new(endpoint, kind, NULL, 0);
 
 	if (!event)
 		return;
 	event->status = status;
-	event_queue(event);
+	event_post(event);
 }
 
 void events_drop(struct endpoint *endpoint)
@@ -357,7 +357,7 @@ static bool present_request(struct queued_event *event) EXCLUDES(agent.lock)
 	agent_lock();
 	listener->room++;
 	endpoint->offered = false;
-	if (!err && endpoint->state != STATE_REQUESTED && endpoint->state != STATE_ASKED)
+	if (!err && endpoint->state != STATE_REQUESTED && endpoint->state != STATE_SIDR_RECEIVED)
 		err = ECONNABORTED;	/* the peer gave up meanwhile */
 	if (err) {
 		request_refuse(endpoint, err == EMSGSIZE ? CM_REJECT_INVALID_MTU :

@@ -55,8 +55,19 @@ enum endpoint_state {
 };
 
 enum endpoint_call {
-	CALL_BIND, CALL_ADDRESS, CALL_ROUTE, CALL_PATH, CALL_LISTEN, CALL_CONNECT, CALL_ACCEPT,
-	CALL_REJECT, CALL_ESTABLISH, CALL_NOTIFY, CALL_DISCONNECT, CALL_JOIN, CALL_COUNT
+	ENDPOINT_CALL_BIND,
+	ENDPOINT_CALL_ADDRESS,
+	ENDPOINT_CALL_ROUTE,
+	ENDPOINT_CALL_PATH,
+	ENDPOINT_CALL_LISTEN,
+	ENDPOINT_CALL_CONNECT,
+	ENDPOINT_CALL_ACCEPT,
+	ENDPOINT_CALL_REJECT,
+	ENDPOINT_CALL_ESTABLISH,
+	ENDPOINT_CALL_NOTIFY,
+	ENDPOINT_CALL_DISCONNECT,
+	ENDPOINT_CALL_JOIN,
+	ENDPOINT_CALL_COUNT
 };
 
 enum endpoint_input {
@@ -231,9 +242,9 @@ void channel_unpin(struct cm_channel *channel);
 /* NULL: no memory, or nobody is there to take it. The caller fills it, then queues it. */
 struct queued_event *event_new(struct endpoint *endpoint, enum rdma_cm_event_type kind,
 			       const void *private_data, size_t bytes) REQUIRES(agent.lock);
-void event_queue(struct queued_event *event) REQUIRES(agent.lock);
+void event_post(struct queued_event *event) REQUIRES(agent.lock);
 /* An event that consists of its kind and status. */
-void event_tell(struct endpoint *endpoint, enum rdma_cm_event_type kind, int status)
+void event_post_status(struct endpoint *endpoint, enum rdma_cm_event_type kind, int status)
 	REQUIRES(agent.lock);
 /* The application has begun to do something with it. */
 void channel_touch(struct endpoint *endpoint) REQUIRES(agent.lock);

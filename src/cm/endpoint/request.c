@@ -106,7 +106,7 @@ static void request_queue(struct endpoint *listener, struct endpoint *endpoint,
 	};
 	event->ece_vendor_id = req->vendor_id;
 	event->ece_options = message->attribute_modifier;
-	event_queue(event);
+	event_post(event);
 }
 
 void connection_request(const struct cm_event *event)

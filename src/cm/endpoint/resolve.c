@@ -231,13 +231,13 @@ int endpoint_resolve_address(struct endpoint *endpoint, const struct sockaddr *s
 	int err = address_read(destination, &way.destination);
 
 	if (!err)
-		err = endpoint_enter(endpoint, CALL_ADDRESS);
+		err = endpoint_enter(endpoint, ENDPOINT_CALL_ADDRESS);
 	if (err)
 		return err;
 	err = bind_source(endpoint, source, &way.destination);
 	if (err) {
 		explain_address("rdma_resolve_addr", &way.destination, err);
-		return endpoint_exit(endpoint, CALL_ADDRESS, err);
+		return endpoint_exit(endpoint, ENDPOINT_CALL_ADDRESS, err);
 	}
 	if (address_is_any(&way.destination))
 		any_to_loopback(&way.destination);
@@ -249,7 +249,8 @@ int endpoint_resolve_address(struct endpoint *endpoint, const struct sockaddr *s
 	agent_lock();
 	endpoint->busy = false;
 	endpoint->state = err ? STATE_BOUND : STATE_ADDRESS;
-	event_tell(endpoint, err ? RDMA_CM_EVENT_ADDR_ERROR : RDMA_CM_EVENT_ADDR_RESOLVED, -err);
+	event_post_status(endpoint, err ? RDMA_CM_EVENT_ADDR_ERROR : RDMA_CM_EVENT_ADDR_RESOLVED,
+			  -err);
 	agent_unlock();
 	return 0;
 }
@@ -290,7 +291,7 @@ int endpoint_resolve_route(struct endpoint *endpoint, int timeout_ms)
 	struct net_gid port;
 	uint64_t now_ns = clock_now_ns();
 	bool fresh;
-	int err = endpoint_enter(endpoint, CALL_ROUTE);
+	int err = endpoint_enter(endpoint, ENDPOINT_CALL_ROUTE);
 
 	if (err)
 		return err;
@@ -303,11 +304,11 @@ int endpoint_resolve_route(struct endpoint *endpoint, int timeout_ms)
 	agent_lock();
 	endpoint->busy = false;
 	if (err) {
-		event_tell(endpoint, RDMA_CM_EVENT_ROUTE_ERROR, -err);
+		event_post_status(endpoint, RDMA_CM_EVENT_ROUTE_ERROR, -err);
 	} else {
 		path_fill(endpoint);
-		endpoint_move(endpoint, CALL_ROUTE);
-		event_tell(endpoint, RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
+		endpoint_move(endpoint, ENDPOINT_CALL_ROUTE);
+		event_post_status(endpoint, RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
 	}
 	agent_unlock();
 	return 0;

@@ -6,7 +6,7 @@
 
 #define CELL(id) STATE_##id
 
-static const uint8_t after_call[STATE_COUNT][CALL_COUNT] = {
+static const uint8_t after_call[STATE_COUNT][ENDPOINT_CALL_COUNT] = {
 #define STATE(...)
 #define EVENTS(...)
 #define CALLS(id, a, b, c, d, e, f, g, h, i, j, k, l) \
@@ -36,7 +36,7 @@ static const char *const names[STATE_COUNT] = {
 
 enum endpoint_state state_after_call(enum endpoint_state state, enum endpoint_call call)
 {
-	if (state >= STATE_COUNT || call >= CALL_COUNT)
+	if (state >= STATE_COUNT || call >= ENDPOINT_CALL_COUNT)
 		return STATE_REFUSE;
 	return after_call[state][call];
 }

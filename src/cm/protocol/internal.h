@@ -157,8 +157,8 @@ struct cm_listener {
 /* One step. 0, or what the action refused with. */
 int cm_step(struct cm_connection *connection, enum cm_input input, struct cm_details *details);
 void cm_enter(struct cm_connection *connection, enum cm_state state, uint64_t now_ns);
-void cm_tell(struct cm_connection *connection, void *owner, enum cm_event_kind kind,
-	     const struct cm_details *details);
+void cm_report(struct cm_connection *connection, void *owner, enum cm_event_kind kind,
+	       const struct cm_details *details);
 enum cm_move cm_cell(enum cm_state state, enum cm_input input);
 enum cm_state cm_move_next(enum cm_move move);
 enum cm_event_kind cm_move_event(enum cm_move move);

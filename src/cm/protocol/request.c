@@ -129,7 +129,7 @@ static void request_announce(struct cm_connection *connection, struct cm_listene
 	struct cm_arrival arrival = { .connection = connection, .outer = protocol->arrival };
 
 	protocol->arrival = &arrival;
-	cm_tell(connection, listener->owner, kind, details);
+	cm_report(connection, listener->owner, kind, details);
 	protocol->arrival = arrival.outer;
 	connection = arrival.connection;
 	if (!connection || connection->taken)

@@ -109,8 +109,8 @@ void cm_enter(struct cm_connection *connection, enum cm_state state, uint64_t no
 		cm_retry_soon(connection, now_ns);
 }
 
-void cm_tell(struct cm_connection *connection, void *owner, enum cm_event_kind kind,
-	     const struct cm_details *details)
+void cm_report(struct cm_connection *connection, void *owner, enum cm_event_kind kind,
+	       const struct cm_details *details)
 {
 	const struct cm_event event = {
 		.kind = kind,
@@ -140,7 +140,7 @@ int cm_step(struct cm_connection *connection, enum cm_input input, struct cm_det
 		if (connection->state == CM_STATE_OVER)
 			cm_connection_free(connection);
 	} else if (move->event != CM_EVENT_NONE) {
-		cm_tell(connection, connection->owner, move->event, details);
+		cm_report(connection, connection->owner, move->event, details);
 	}
 	return 0;
 }

@@ -124,6 +124,10 @@ struct membership {			/* in a multicast group */
 	union ibv_gid mgid;
 };
 
+/*
+ * What an rdma_cm_id refers to. Addresses, path and terms are structs of their own.
+ * Large: the rest is its state, its options, and references to everything that it must release.
+ */
 struct endpoint {
 	struct cm_channel *channel;	/* NULL while offered */
 	struct list events;		/* in the channel, ours (a listener's: its requests) */

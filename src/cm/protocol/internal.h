@@ -86,6 +86,11 @@ struct cm_details {
 	enum cm_message_kind retried;	/* made by EXPIRED */
 };
 
+/*
+ * One end of a connection, or of a SIDR exchange.
+ * Large: it can be found by four keys, repeats messages from what it knows, and counts the time of
+ * its retries.
+ */
 struct cm_connection {
 	struct cm_protocol *protocol;
 	void *owner;

@@ -108,6 +108,10 @@ void cm_listener_free(struct cm_listener *listener, uint64_t now_ns);
 
 /* ---- connecting ---- */
 
+/*
+ * What a REQ says, as far as the caller decides it.
+ * Large: a REQ has that many fields (IBTA 12.6.5).
+ */
 struct cm_connect {
 	uint64_t service_id;
 	struct mad_address address;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Device memory: a block (local/block.h), whose address nobody but the device knows, so that peers of
- * this host map the regions that are the whole of it. Where there are none it is anonymous memory, and its
- * regions are reached as any others.
+ * Device memory: a block (local/block.h) whose address only the device knows, so that peers of this
+ * host map regions that cover all of it. Without blocks it is anonymous memory, and its regions are
+ * like all others.
  *
  * Regions are zero-based, as ibv_alloc_dm(3) says: the application names them by offsets.
  */

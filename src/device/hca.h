@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The software HCA of this process: what the ABI libraries call. One per process; it starts
+ * The software HCA of this process: the interface of the ABI libraries. One per process; it starts
  * with the first opened context and stops with the last.
  *
  * Functions return 0 or a positive errno unless their comment says otherwise, set their outputs
  * only on success, and explain a refusal (VERBATIM_EXPLAIN). Objects are those of object/, whose
- * first member is what the application holds (struct ibv_*); the caller (verbs layer) fills
- * ibv.context and what else of the public structure it knows (cq_context, qp_context, function
- * pointers).
+ * first member is the structure that the application holds (struct ibv_*); the caller (verbs
+ * layer) fills in ibv.context and other public members (cq_context, qp_context, functions).
  */
 #ifndef VERBATIM_DEVICE_HCA_H
 #define VERBATIM_DEVICE_HCA_H
@@ -30,7 +29,7 @@ struct hca_context;
 
 /* ---- devices (list.c) ---- */
 
-/* What ibv_get_device_list and sysfs say of a device; a snapshot. */
+/* A device as in ibv_get_device_list() and sysfs; a snapshot. */
 struct hca_device {
 	char name[IBV_SYSFS_NAME_MAX];		/* vb_eth0 */
 	char interface[16];			/* eth0 */

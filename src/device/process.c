@@ -256,8 +256,8 @@ static void install_fork_handlers(void)
 /*
  * exit() with contexts open: a message whose completion the application has seen is acknowledged.
  *
- * By the worker, and for so long: exit() may be called in a signal handler, by a thread that was in the
- * middle of a call and holds locks. Then we go as a process goes that is killed.
+ * The worker sends what is due, within a bounded time. exit() may run in a handler that interrupted
+ * a lock holder; then nothing is sent.
  */
 __attribute__((destructor)) static void at_exit(void)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * ibv_modify_qp(3) and ibv_query_qp(3): the rules are object/'s. Here the path to the peer is resolved, and what
- * the change ends is waited for.
+ * ibv_modify_qp(3) and ibv_query_qp(3). Resolves the path to the peer, and waits for operations
+ * that the change ends. The rules are in object/.
  */
 #include <errno.h>
 #include <string.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the worker does for the consumer of QP1: its deadline, what ICMP says of its MADs, peers
- * that are gone, QPs that gave up their peer; and telling the port group what is served.
+ * Work of the worker for the consumer of QP1: its deadline, MADs returned by ICMP, peers that
+ * ended, QPs that exceeded their retries; and the list of services for the port group.
  *
- * Ticks and MADs that came back are said under qp1->engine->progress, as MADs that come are. The
- * rest is said without locks of the HCA; qp1->calls lets gsi_close() wait for it.
+ * Ticks and returned MADs are reported under qp1->engine->progress, as received MADs are. Other
+ * calls are made without locks of the HCA, but with qp1->calls: gsi_close() waits for them.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@
 
 /* ---- the deadline ---- */
 
-/* Who sets another deadline meanwhile finds it kept: it is cleared only if it is the one passed. */
+/* A deadline set concurrently survives: only the expired one is cleared. */
 static void chores_tick(struct qp1 *qp1, uint64_t now_ns)
 {
 	uint64_t deadline_ns = atomic_load(&qp1->deadline_ns);

@@ -5,7 +5,7 @@
  * whose interface went away, or that was open before fork(), is never used again: its name may
  * come back as another device.
  *
- * devices_lock is held while devices are opened: nobody else needs it meanwhile.
+ * devices_lock is held while devices are opened.
  */
 #include <fcntl.h>
 #include <stdlib.h>

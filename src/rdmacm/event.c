@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * rdma_get_cm_event(3), rdma_ack_cm_event(3): events of the connection manager, and this
- * library's part of what they ask for, before the application sees them:
+ * rdma_get_cm_event(3), rdma_ack_cm_event(3): events of the connection manager, and the actions
+ * of this library before the application sees them:
  *
  *	ADDR_RESOLVED, ROUTE_RESOLVED	the id gets its device, its path
  *	CONNECT_REQUEST			an id is made for the new connection
  *	CONNECT_RESPONSE		a QP on the id goes to RTS and the connection is completed:
- *					the application is told ESTABLISHED
+ *					the application sees ESTABLISHED
  *	REJECTED			the QP goes to ERR
  *	MULTICAST_JOIN			the QP is attached
  *

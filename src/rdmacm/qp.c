@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * rdma_create_qp(3), rdma_create_qp_ex(3), rdma_destroy_qp(3). What the application does not
- * give is made for it: the default protection domain, CQs and their channels. Those appear in
- * the id, where the inline functions of rdma_verbs.h look for them; the context of such a CQ is
+ * rdma_create_qp(3), rdma_create_qp_ex(3), rdma_destroy_qp(3). Objects that the application
+ * does not pass are created: the default protection domain, CQs and their channels. They are stored
+ * in the id, where the inline functions of rdma_verbs.h find them; the context of such a CQ is
  * the id.
  */
 #include <stddef.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the files of the librdmacm layer share. The layer turns what cm/endpoint/endpoint.h offers and
- * the public verbs into the calls of rdma_cm(7): it knows of QPs, which an endpoint does not, and
- * drives them through their states for the application.
+ * Internal interface of the librdmacm layer, which implements rdma_cm(7) with
+ *cm/endpoint/endpoint.h and the public verbs: it has the QPs, which endpoints do not know, and
+ *moves them through their states for the application.
  *
- * Every call answers 0, or -1 and errno; pointer functions NULL and errno. The structures that
+ * Calls return 0, or -1 and errno; pointer functions NULL and errno. The structures that
  * programs hold come first in ours.
  *
  *	channel.c    event channels            qp.c         QPs made for an id, with their CQs
@@ -15,8 +15,8 @@
  *	addrinfo.c   rdma_getaddrinfo()        ece.c, option.c, strings.c, explain.c
  *	create_ep.c  rdma_create_ep(), rdma_get_request()
  *
- * An id without a channel of the application's has one of its own and is synchronous: calls wait for
- * the event that ends them, which stays in id->event until the next call.
+ * An id without a channel of the application's has one of its own and is synchronous: calls wait
+ *for the event that ends them, which stays in id->event until the next call.
  */
 #ifndef VERBATIM_RDMACM_RDMACM_H
 #define VERBATIM_RDMACM_RDMACM_H

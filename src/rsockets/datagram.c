@@ -4,7 +4,8 @@
  * (wire.h); the address must be the one that the packet really came from. What is longer
  * than the path MTU less the header is refused with EMSGSIZE: there are no fragments.
  *
- * As with UDP, a datagram to where nobody is gets lost; a connected socket hears of it.
+ * As with UDP, a datagram to a port without a socket is lost; a connected socket receives the
+ * error.
  */
 #include <errno.h>
 #include <netinet/in.h>

@@ -3,7 +3,7 @@
  * Flow control of a stream, one direction, as pure arithmetic. The receiver owns a ring of memory;
  * the sender writes into it (RDMA WRITE with immediate) and each write takes one posted receive.
  * So two things run out, bytes of the ring and receives, and the receiver gives both back in
- * CREDIT messages, as totals since the start (a lost sense of "how much since" cannot happen).
+ * CREDIT messages, as totals since the start, which cannot get out of step.
  *
  *	sender: sent - released <= size, messages - taken <= limit
  *

@@ -29,7 +29,7 @@ static struct rs_iomap *find_overlap(struct rs_stream *stream, uint64_t offset, 
 	return NULL;
 }
 
-/* A free slot; those below the peer's limit first, as only they can be told to it. */
+/* A free slot; those below the peer's limit first, as only those can be announced. */
 static int find_slot(struct rs_stream *stream, bool remote, uint32_t *slot)
 {
 	struct rs_iomap *grown;
@@ -143,7 +143,7 @@ off_t riomap(int socket, void *buf, size_t len, int prot, int flags, off_t offse
 	return err ? rs_result(err) : (off_t)wanted.offset;
 }
 
-/* The peer is told first; what it has under way then ends in an error, of its own making. */
+/* The peer is informed first; requests that it has under way fail. */
 static int remove_map(struct rsocket *rs, void *buffer, size_t length) REQUIRES(rs->lock)
 {
 	struct rs_stream *stream = &rs->stream;
@@ -186,7 +186,7 @@ int riounmap(int socket, void *buf, size_t len)
 	return rs_result(err);
 }
 
-/* The peer's mappings, as it tells of them. */
+/* The peer's mappings, as announced in IOMAP messages. */
 int rs_iomap_message_locked(struct rsocket *rs, const struct rs_control *control)
 {
 	struct rs_iomap *map;

@@ -238,7 +238,7 @@ static void destination_event(struct rsocket *rs, struct rs_destination *destina
 		not_found(rs, destination, err, false);
 }
 
-/* Somebody asks for us: tell the number of our queue pair on that device. */
+/* A SIDR request: answer with the number of our queue pair on that device. */
 static void resolve_answer(struct rsocket *rs, struct rdma_cm_id *id, bool understood)
 	REQUIRES(rs->lock)
 {
@@ -283,7 +283,8 @@ static void datagram_event(struct rsocket *rs, struct rdma_cm_event *event) REQU
 	rdma_ack_cm_event(event);
 	if (id == rs->id || !destination || destination->state == RS_LOOKING || !destination->id)
 		return;
-	/* It has served, unless its link lives on it: then no event may find the destination. */
+	/* The id is no longer needed unless its link uses it; its events must not find the
+	 * destination. */
 	destination->id = NULL;
 	id->context = NULL;
 	if (!destination->link || destination->link->id != id)

@@ -19,14 +19,14 @@
  *	io.c		the calls that move data
  *	wire.c, flow.h, iov.h	pure
  *
- * Locks: rs->receive_lock, rs->send_lock (who copies out of or into the rings; not held asleep),
- * then rs->lock (all else; no copying of data under it). Functions *_locked want rs->lock; they
- * drop it only where they say so.
+ * Locks: rs->receive_lock, rs->send_lock (copying out of or into the rings; not held while asleep),
+ * then rs->lock (everything else; no data is copied under it). Functions *_locked require rs->lock;
+ * those that drop it say so.
  *
- * Waking: the kernel wakes who polls a descriptor and then asks the descriptor again. So whoever
- * takes an event off it (completion channel, event channel) may rob a thread that has not looked
- * yet: he must wake all of rs->sleepers afterwards. Reading completions without taking the event
- * robs nobody. A sleeper arms the CQ, looks once more, then sleeps.
+ * Waking: the kernel wakes a thread that polls a descriptor, and then checks the descriptor again.
+ *So a thread that takes an event from it (completion channel, event channel) may take the wake-up
+ *of another one: it must wake all of rs->sleepers afterwards. Reading completions alone takes no
+ * wake-up. A sleeper arms the CQ, polls once more, then sleeps.
  */
 #ifndef VERBATIM_RSOCKETS_RSOCKET_H
 #define VERBATIM_RSOCKETS_RSOCKET_H

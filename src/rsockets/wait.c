@@ -121,7 +121,7 @@ static void take_completion_events(struct rsocket *rs)
 
 	while (!ibv_get_cq_event(stream->channel, &cq, &context)) {
 		stream->armed = 0;
-		/* Counted, told to the CQ now and then: each telling takes its lock. */
+		/* Acknowledged in batches: each ibv_ack_cq_events() takes a lock. */
 		if (++stream->unacknowledged == 128) {
 			ibv_ack_cq_events(cq, stream->unacknowledged);
 			stream->unacknowledged = 0;

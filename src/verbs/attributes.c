@@ -72,7 +72,7 @@ static int ibdev_name(const struct source *source, unsigned index, char *text, s
 	return write_text(text, size, source->device->ibv.name);
 }
 
-/* Of the driver's own commands, which there are none of: 1 as rxe has it. */
+/* ABI version of driver-specific commands: none exist; 1, as in rxe. */
 static int driver_abi(const struct source *source, unsigned index, char *text, size_t size)
 {
 	return write_text(text, size, "1");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * ibv_open_device(3), ibv_close_device(3), and what is asked of an open device: its attributes,
- * ports, P_Keys and clock. (GIDs: gid.c.)
+ * ibv_open_device(3), ibv_close_device(3), and queries of an open device: attributes, ports, P_Keys
+ * and clock. (GIDs: gid.c.)
  *
  * Open contexts are listed, so that an attribute file of a device can be answered from one
  * (attributes.c) without starting the HCA for it; such a reader holds the context open.

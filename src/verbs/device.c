@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * ibv_get_device_list(3) and what programs ask of a device without opening it.
+ * ibv_get_device_list(3), and queries of a device without opening it.
  *
  * The registry holds one struct verbs_device per interface that the hca offers, so that a device
  * has the same address in every list, and pointers outlive ibv_free_device_list() as long as the

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The connection management of this process: one struct cm_protocol, its lock, its MAD agent. It
- * starts with the first channel and stops with the last one, unless connections that the
- * application has let go of still answer their peers (timewait): then it stays for them.
+ * starts with the first channel and stops with the last one, or later, while connections without an
+ * endpoint still answer their peers (timewait).
  *
- * fork(): in the child the parent's endpoints are memory without anything behind it; the child may
- * start anew. agent.generation tells the one from the other.
+ * fork(): the child must not use the parent's endpoints, which have another agent.generation; it
+ * may start an agent of its own.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -28,8 +28,8 @@ static unsigned references;
 /* ---- what the protocol asks for ---- */
 
 /*
- * Messages leave when the lock is dropped: the answer is often there before sendmsg() has returned,
- * and whoever has it would wait for the lock. They may overtake those of another thread.
+ * Messages are sent after the lock is dropped: the answer often arrives before sendmsg() returns,
+ * and its receiver needs the lock. They may overtake those of another thread.
  */
 struct pending_mad {
 	struct pending_mad *next; /* in tx_overflow */
@@ -146,7 +146,7 @@ void agent_lock(void)
 	lock_acquire(&agent.lock);
 }
 
-/* Later deadlines are not worth telling: the tick that comes too early tells the right one. */
+/* Later deadlines are not set: the tick that comes too early sets the right one. */
 static void agent_arm(void) REQUIRES(agent.lock)
 {
 	uint64_t deadline_ns;
@@ -476,7 +476,7 @@ void agent_watch(struct endpoint *endpoint)
 	if (endpoint->peer_local && !endpoint->watched_slot && endpoint->connection)
 		slot = qpn_slot(endpoint->terms.remote_qpn);
 	if (slot == gsi_slot(gsi))
-		slot = 0;		/* we would not be there to be told */
+		slot = 0; /* the peer ends with this process */
 	if (slot) {
 		endpoint->watched_slot = (uint16_t)slot;
 		list_add_tail(&agent.watchers[slot % WATCH_BUCKETS], &endpoint->same_peer);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Connections: listen, connect, accept, reject, disconnect; and what the protocol says of them,
- * translated into what the application is told (requests: request.c). The roles in messages are
- * the sender's, those in events the receiver's: what the peer initiates is what we respond to.
+ * Connections: listen, connect, accept, reject, disconnect; and events of the protocol, translated
+ * into events of the application (requests: request.c). The roles in messages are the sender's,
+ * those in events the receiver's: its initiator depth is our responder resources.
  */
 #include <errno.h>
 #include <string.h>
@@ -406,7 +406,7 @@ static enum endpoint_input connect_input(const struct cm_event *event)
 	return inputs[i].input;
 }
 
-/* Entering @next by @event is what the application is told of; see state.def. */
+/* The event of the application for entering @next by @event; see state.def. */
 static void connect_report(struct endpoint *endpoint, enum endpoint_state next,
 			   const struct cm_event *event) REQUIRES(agent.lock)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * VERBATIM_EXPLAIN: why an address, a port or a peer was no good, which devices there are, and what
- * would work.
+ * VERBATIM_EXPLAIN: why an address, a port or a peer cannot be used, the devices of the host, and
+ * advice.
  */
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Multicast groups of datagram endpoints. On RoCEv2 a group's GID is its IP address (IPv4:
- * v4-mapped), nobody has to be asked, and the joining is done by the QP when it is attached to the
- * GID. What a join does here is to say which GID, Q_Key and path.
+ * v4-mapped), no subnet manager is involved, and the QP joins when it is attached to the GID. A
+ * join here only reports GID, Q_Key and path.
  */
 #include <errno.h>
 #include <stdlib.h>

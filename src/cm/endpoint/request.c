@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Requests that come to a listener: a new endpoint each, which waits in the listener's channel as a
- * CONNECT_REQUEST. What cannot be taken is left alone, so that the peer asks again; what cannot
- * work is rejected. An endpoint that the application has not seen goes without a trace when its
- * peer gives up.
+ * Requests to a listener: each becomes a new endpoint, which waits in the listener's channel as a
+ * CONNECT_REQUEST. Without room a request is ignored, so that the peer repeats it; one that cannot
+ * work is rejected. An endpoint that the application has not seen is freed when its peer gives up.
  */
 #include <errno.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Resolving: which device and which path lead to an address. The kernel's neighbour tables are not
- * asked: a host where nobody answers is found by the REQ. So an address resolves, or not, before
- * rdma_resolve_addr() returns, and the event says which.
+ * Resolution of addresses to devices and paths. The kernel's neighbour tables are not used: the REQ
+ * finds out whether the host answers. So the result is known before rdma_resolve_addr() returns,
+ * and reported by the event.
  */
 #include <errno.h>
 #include <string.h>
@@ -89,8 +89,8 @@ static int resolve_run(struct resolution *way)
 /* ---- what was found a moment ago ---- */
 
 /*
- * Asking the kernel costs more than all the rest of a connect, and who connects a lot connects to
- * the same host a lot.
+ * Queries of the kernel cost more than the rest of a connect, and many connects go to the same
+ * host.
  */
 #define RECENT_COUNT	16u
 #define RECENT_NS	100000000u

@@ -117,7 +117,7 @@ struct cm_connection {
 	bool abandoned;
 	bool waits;		/* we sent an MRA */
 	bool kept_now;		/* by the action of this step */
-	bool heard;		/* the peer has shown that it knows our ID */
+	bool heard;		/* a message of the peer had our ID */
 	uint8_t unasked;	/* repetitions since its last REQ, while it was not heard */
 	uint8_t lost;		/* told while it was being sent: 1 + enum cm_message_kind; 0: no */
 };

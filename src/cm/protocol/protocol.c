@@ -128,7 +128,7 @@ static void protocol_deliver(struct cm_protocol *protocol, struct cm_details *de
 		protocol_receive(connection, protocol_input_of(message->kind), details);
 }
 
-/* Lengths within messages are the sender's: none may lead beyond its field. */
+/* Lengths come from the sender: none may exceed its field. */
 static void bound_lengths(struct cm_message *message)
 {
 	if (message->kind == CM_MESSAGE_REJ && message->rej.info_bytes > CM_INFO_BYTES)

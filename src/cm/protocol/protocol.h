@@ -158,7 +158,7 @@ struct cm_accept {
 	uint32_t ece_vendor_id, ece_options;	/* vendor ID of the REP, attribute modifier */
 };
 
-/* After CM_EVENT_REQ: who owns it from now on. */
+/* After CM_EVENT_REQ: @owner owns it from now on. */
 void cm_set_owner(struct cm_connection *connection, void *owner);
 /* All below: 0; EINVAL: the connection's state does not allow it, or an argument is wrong. */
 int cm_accept(struct cm_connection *connection, const struct cm_accept *accept, uint64_t now_ns);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The table of state.def, and a step by it: the action sends what there is to send and may
- * refuse; then the new state, its timer and who can find the connection in it; at last the event.
+ * The table of state.def, and a step of it: the action, which sends messages and may refuse; then
+ * the new state with its timer and its lookup keys; last the event.
  */
 #include "cm/protocol/internal.h"
 
@@ -74,7 +74,7 @@ const char *cm_input_name(enum cm_input input)
 	return input_names[input];
 }
 
-/* To remember refused requests is a favour, and peers decide how many there are. */
+/* Refused requests are remembered up to a limit, since peers cause them. */
 static enum cm_state within_bounds(struct cm_connection *connection, enum cm_state state)
 {
 	struct cm_protocol *protocol = connection->protocol;

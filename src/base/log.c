@@ -10,7 +10,6 @@
 #include "base/log.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -18,6 +17,8 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "base/fork.h"
 
 #define LINE_MAX_BYTES 1024
 #define WAITING_MAX 64u
@@ -104,7 +105,7 @@ void log_let_go(void)
 }
 
 /* Its locks are initialised anew, and its parent writes what waits. */
-static void after_fork_child(void)
+static void log_after_fork_child(void)
 {
 	unsigned i;
 
@@ -118,11 +119,6 @@ static void after_fork_child(void)
 __attribute__((destructor)) static void write_the_rest(void)
 {
 	write_kept();
-}
-
-static void install_fork_handler(void)
-{
-	pthread_atfork(NULL, NULL, after_fork_child);
 }
 
 /* @line has a prefix of @used bytes. Too long a line ends in "...". */
@@ -234,7 +230,7 @@ static int read_explain(bool *enabled)
 /* Both are read before either is set or refused: a user sees all that is wrong at once. */
 int log_init(void)
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	static const struct fork_handlers fork_handlers = { .child = log_after_fork_child };
 	enum log_level level;
 	bool enabled;
 	int level_err = read_level(&level);
@@ -243,7 +239,7 @@ int log_init(void)
 	if (level_err || explain_err)
 		return EINVAL;
 	if (level != LOG_OFF || enabled)
-		pthread_once(&once, install_fork_handler);
+		fork_register(FORK_LOG, &fork_handlers);
 	__atomic_store_n(&log_level, level, __ATOMIC_RELAXED);
 	__atomic_store_n(&explain_enabled, enabled, __ATOMIC_RELAXED);
 	__atomic_store_n(&log_any, level != LOG_OFF || enabled, __ATOMIC_RELAXED);

@@ -225,8 +225,3 @@ void engine_abandon(struct engine *engine)
 	close_fd(engine->waiter.signal_fd);
 	close_fd(engine->owner_watch_fd);
 }
-
-void engine_install_fork_handlers(void)
-{
-	slot_install_fork_handlers();
-}

@@ -211,8 +211,6 @@ void engine_stop(struct engine *engine);
 void engine_close(struct engine *engine);
 /* In a fork()ed child: descriptors are closed, and nothing else is touched. */
 void engine_abandon(struct engine *engine);
-/* Before those of the layers above. */
-void engine_install_fork_handlers(void);
 
 /* ---- progress.c ---- */
 

@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "host/name.h"
 #include "host/port_group.h"
 #include "platform/clock.h"
@@ -42,8 +43,9 @@ FILE *kernel_list(const char *name)
 int group_members_list(struct group_members *members)
 {
 	FILE *file = kernel_list("unix");
-	unsigned long slot;
-	char line[512], *name, *end;
+	const char *name;
+	char line[512];
+	uint64_t slot;
 
 	memset(members, 0, sizeof(*members));
 	if (!file)
@@ -53,8 +55,8 @@ int group_members_list(struct group_members *members)
 		name = strstr(line, " @" MEMBER_NAME);
 		if (!name)
 			continue;
-		slot = strtoul(name + strlen(" @" MEMBER_NAME), &end, 10);
-		if (slot < SLOT_COUNT && *end == '\n')
+		name += strlen(" @" MEMBER_NAME);
+		if (text_scan_number(&name, SLOT_COUNT - 1, &slot) && *name == '\n')
 			members->is[slot] = true;
 	}
 	fclose(file);

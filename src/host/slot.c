@@ -7,7 +7,6 @@
  * own sending socket, from a small cache: a holder that does not take its packets (it is stopped)
  * fills only its own queue.
  */
-#include "base/call.h"
 #include "host/slot.h"
 
 #include <errno.h>
@@ -17,6 +16,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "base/fork.h"
 #include "base/lock.h"
 #include "host/forward.h"
 #include "host/port_owner.h"
@@ -40,19 +40,17 @@ static struct lock senders_lock = LOCK_INITIALIZER;
 static struct sender senders[SENDERS] GUARDED_BY(senders_lock);
 static unsigned next_victim GUARDED_BY(senders_lock);
 
-static void before_fork(void) ACQUIRES(senders_lock)
+static void slot_before_fork(void) ACQUIRES(senders_lock)
 {
-	call_enter(CALL_CLOSED);
 	lock_acquire(&senders_lock);
 }
 
-static void after_fork_parent(void) RELEASES(senders_lock)
+static void slot_after_fork_parent(void) RELEASES(senders_lock)
 {
 	lock_release(&senders_lock);
-	call_leave(CALL_CLOSED);
 }
 
-static void after_fork_child(void)
+static void slot_after_fork_child(void)
 {
 	unsigned i;
 
@@ -64,20 +62,11 @@ static void after_fork_child(void)
 	}
 	port_owner_forget();
 	service_owners_forget();
-	call_leave(CALL_CLOSED);
 }
 
-static void install_fork_handlers(void)
-{
-	pthread_atfork(before_fork, after_fork_parent, after_fork_child);
-}
-
-void slot_install_fork_handlers(void)
-{
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-	pthread_once(&once, install_fork_handlers);
-}
+static const struct fork_handlers fork_handlers = {
+	.prepare = slot_before_fork, .parent = slot_after_fork_parent, .child = slot_after_fork_child,
+};
 
 /* ---- claiming ---- */
 
@@ -122,7 +111,7 @@ int slot_claim(struct slot *slot)
 	struct slot claimed = { .fd = -1, .channel_fd = -1 };
 	int err = EADDRINUSE;
 
-	slot_install_fork_handlers();
+	fork_register(FORK_SLOTS, &fork_handlers);
 	for (i = 0; err == EADDRINUSE && i < RANDOM_TRIES; i++)
 		err = bind_slot(&claimed, SLOT_FIRST + (uint32_t)(random_u64() % SLOT_LAST));
 	for (i = 0; err == EADDRINUSE && i < SLOT_LAST; i++)

@@ -29,11 +29,6 @@ struct slot_proof {
 	uint64_t nonce;
 };
 
-/*
- * Call it before fork() handlers are installed that take a lock under which slots are used: those
- * then run first.
- */
-void slot_install_fork_handlers(void);
 /* Claim a free slot, chosen at random. 0; EUSERS: all are taken; errno of the socket calls. */
 int slot_claim(struct slot *slot);
 void slot_release(struct slot *slot);

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "platform/clock.h"
 #include "platform/fail.h"
 
@@ -78,16 +79,9 @@ static bool parse_probability(const char *text, size_t length, uint64_t *probabi
 
 static bool parse_seed(const char *text, size_t length, uint64_t *seed)
 {
-	uint64_t value = 0;
-	size_t i;
+	const char *end = text;
 
-	for (i = 0; i < length; i++) {
-		if (!isdigit((unsigned char)text[i]) || value > (UINT64_MAX - 9) / 10)
-			return false;
-		value = value * 10 + (uint64_t)(text[i] - '0');
-	}
-	*seed = value;
-	return length > 0;
+	return text_scan_number(&end, UINT64_MAX, seed) && end == text + length;
 }
 
 /* One "name=value" of @length bytes. */

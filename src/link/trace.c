@@ -8,7 +8,6 @@
  */
 #include "link/trace.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -21,6 +20,7 @@
 
 #include "base/lock.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "link/pcapng.h"
 #include "platform/clock.h"
 #include "platform/fail.h"
@@ -149,12 +149,10 @@ static bool parse_limit(const char *text, uint64_t *limit)
 {
 	static const char units[] = "kMG";
 	const char *unit;
-	uint64_t value = 0;
+	uint64_t value;
 
-	if (!isdigit((unsigned char)*text))
+	if (!text_scan_number(&text, UINT64_MAX >> 30, &value))
 		return false;
-	while (isdigit((unsigned char)*text) && value < 1ull << 40)
-		value = value * 10 + (uint64_t)(*text++ - '0');
 	unit = *text ? strchr(units, *text) : NULL;
 	if (unit) {
 		value <<= 10 * (unit - units + 1);

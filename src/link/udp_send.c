@@ -162,12 +162,7 @@ static struct udp_sender *sender_for(struct udp_link *udp, const struct datagram
 
 static unsigned refusal_place(const uint8_t address[16])
 {
-	uint32_t hash = 0;
-	unsigned i;
-
-	for (i = 0; i < 16; i++)
-		hash = hash * 31 + address[i];
-	return hash % UDP_REFUSALS;
+	return ip_addr_hash(address) % UDP_REFUSALS;
 }
 
 static bool takes_gso(struct udp_link *udp, const uint8_t destination[16])

@@ -446,6 +446,7 @@ static int meet_unmapped(bool same)
 	if (!err)
 		err = connect_to_listener(&party, &peer);
 	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);	/* its name is free again */
 	return err;
 }
 

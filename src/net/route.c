@@ -14,14 +14,11 @@
 
 void net_multicast_alias(const uint8_t gid[16], uint8_t alias[16])
 {
-	uint32_t hash = 2166136261u;
-	unsigned i;
+	uint32_t hash = ip_addr_hash(gid);
 
 	memcpy(alias, gid, 16);
 	if (ip_addr_is_ipv4(gid))
 		return;
-	for (i = 0; i < 16; i++)
-		hash = (hash ^ gid[i]) * 16777619u;
 	memset(alias, 0, 10);
 	alias[10] = alias[11] = 0xff;
 	alias[12] = 239;

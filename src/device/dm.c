@@ -185,8 +185,8 @@ int hca_reg_dm_mr(struct hca_context *context, struct pd *pd, struct dm *dm, uin
 }
 
 /*
- * In a fork()ed child as well: what it has is a copy of its own. The last 64 bytes become visible last,
- * for those who poll them.
+ * Works in a fork()ed child, too, on its own copy. The last 64 bytes become visible last, for
+ * readers that poll them.
  */
 int hca_copy_to_dm(struct dm *dm, uint64_t offset, const void *from, size_t length)
 {

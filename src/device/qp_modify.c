@@ -87,7 +87,7 @@ static void qp_modify_commit(struct hca *hca, struct qp *qp, struct ibv_qp_attr 
 	enum ibv_qp_state from = qp->state;
 
 	qp_modify_apply(qp, attr, mask);
-	/* The peer was told what it may do. */
+	/* The peer knows the access flags from the pairing. */
 	if (mask & IBV_QP_ACCESS_FLAGS)
 		pairing_end(&qp->pairing);
 	if (mask & IBV_QP_AV) {

@@ -277,7 +277,7 @@ static int start_connect(struct rsocket *rs, const struct sockaddr *address) REQ
 			return err;
 		rs->error = 0;
 	}
-	/* Before it is begun: events tell of it at once. */
+	/* Set before the call, as its event may arrive at once. */
 	rs->state = RS_RESOLVING;
 	if (rdma_resolve_addr(rs->id, NULL, (struct sockaddr *)(uintptr_t)address, RESOLVE_MS)) {
 		err = errno;

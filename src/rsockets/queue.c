@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The queue pair of a stream and what is around it. Memory:
+ * The queue pair of a stream, its CQ and memory:
  *
  *	ring		in.size bytes, written by the peer; then RS_CONTROL_BYTES for each receive
  *	send buffer	queue.size bytes, a ring: data from rsend() until the peer's HCA has it
@@ -237,8 +237,8 @@ bool rs_request_room_locked(const struct rsocket *rs)
 }
 
 /*
- * A reader cares for solicited completions only: data and control messages of the peer. Who waits
- * for room, or owes a credit that found none, cares for those of our own sends too.
+ * A reader needs solicited completions only: data and control messages of the peer. A thread that
+ * waits for room, or for room to send a credit, needs those of our own sends, too.
  */
 void rs_arm_locked(struct rsocket *rs, enum rs_interest interest)
 {

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Where datagrams go: which queue pair has an address and port is asked with a connection request
- * for a datagram service (SIDR), once per destination, and remembered. Who is asked may be busy
- * with other things than its rsockets, so a thread answers (0 % of a CPU while nobody asks),
- * started with the first datagram socket of the process. It also takes the answers to our own
- * questions.
+ * Destinations of datagrams: the queue pair of an address and port is resolved by a connection
+ * request for a datagram service (SIDR), once per destination. The application may not call
+ * rsockets for a long time, so a thread answers such requests, and receives the answers to ours. It
+ * is started with the first datagram socket of the process, and sleeps between events.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -18,7 +17,7 @@
 #include "rsockets/rsocket.h"
 
 enum { RESOLVE_MS = 2000, DESTINATIONS_MAX = 512 };
-#define FORGET_NS ((int64_t)1000000000)		/* who was not there is asked again after this */
+#define FORGET_NS ((int64_t)1000000000) /* until an unreachable destination is tried again */
 
 /* ---- destinations ---- */
 

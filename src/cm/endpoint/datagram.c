@@ -10,7 +10,7 @@
 #include "cm/endpoint/internal.h"
 #include "platform/clock.h"
 
-/* ---- the Q_Key of the QP: one for its life, whoever says it first ---- */
+/* ---- the Q_Key of the QP: the first one set remains ---- */
 
 uint32_t qkey_default(struct endpoint *endpoint)
 {

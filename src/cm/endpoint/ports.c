@@ -187,7 +187,7 @@ int ports_take(struct endpoint *endpoint, bool claimed)
 		err = choose_ib_space(endpoint);
 	if (err)
 		return err;
-	/* Those who share a port by REUSEADDR do until one of them listens. */
+	/* A port shared by REUSEADDR is not claimed until one of its endpoints listens. */
 	claimed = claimed && !endpoint->reuse;
 	if (!endpoint->source.port)
 		return take_chosen(endpoint, claimed);

@@ -257,7 +257,8 @@ int endpoint_resolve_address(struct endpoint *endpoint, const struct sockaddr *s
 
 /* ---- resolve a route ---- */
 
-/* As Linux has it on the wire: entropy of the two IP ports, for those who balance by label. */
+/* As Linux has it on the wire: entropy of the two IP ports, for routers that balance by flow label.
+ */
 static uint32_t flow_label(const struct endpoint *endpoint)
 {
 	uint32_t given = be32toh(endpoint->source.flow_info) & 0xfffff;

@@ -119,7 +119,8 @@ struct cm_connection {
 	bool kept_now;		/* by the action of this step */
 	bool heard;		/* a message of the peer had our ID */
 	uint8_t unasked;	/* repetitions since its last REQ, while it was not heard */
-	uint8_t lost;		/* told while it was being sent: 1 + enum cm_message_kind; 0: no */
+	uint8_t lost; /* undeliverable, reported while it was sent: 1 + enum cm_message_kind; 0: no
+		       */
 };
 
 /* A request whose event is being handled; the connection may go meanwhile. */

@@ -87,7 +87,7 @@ static struct cm_connection *find_receiver(struct cm_protocol *protocol,
 	uint32_t id = cm_message_receiver_id(message), sender = cm_message_sender_id(message);
 	struct cm_connection *connection;
 
-	/* Who gave up its REQ without an answer never learnt our ID. */
+	/* A peer that gave up its REQ without an answer does not know our ID. */
 	if (!id && message->kind == CM_MESSAGE_REJ)
 		return cm_find_remote(protocol, from, sender, false);
 	connection = cm_find_id(protocol, id);

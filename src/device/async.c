@@ -67,7 +67,7 @@ void contexts_raise(void *device, struct port *port, enum ibv_event_type type)
 /* The object of an event, and its counters; of a port: all NULL. */
 struct async_object {
 	uint32_t *got, *acknowledged;
-	pthread_mutex_t *mutex; /* of acknowledged */
+	pthread_mutex_t *mutex;		/* of acknowledged */
 	pthread_cond_t *cond;
 };
 
@@ -96,7 +96,7 @@ static struct async_object async_object(const struct ibv_async_event *event)
 		return (struct async_object){&to_qp(qp)->async_events_got, &qp->events_completed,
 					     &qp->mutex, &qp->cond};
 	default:
-		return (struct async_object){.got = NULL};
+		return (struct async_object){ .got = NULL };
 	}
 }
 

@@ -127,7 +127,7 @@ int id_complete(struct id *id);
 int cm_device_get(const char *name, struct cm_device **device);
 void cm_device_put(struct cm_device *device);
 void cm_device_is_gone(struct cm_device *device);
-struct ibv_xrcd *cm_device_xrcd(struct cm_device *device); /* NULL and errno */
+struct ibv_xrcd *cm_device_xrcd(struct cm_device *device);	/* NULL and errno */
 
 /* qp.c: @send, @recv: entries wanted, 0: no such CQ. 0, or -1 and errno. */
 int id_create_cqs(struct id *id, uint32_t send, uint32_t recv);

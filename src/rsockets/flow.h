@@ -30,7 +30,7 @@ struct rs_flow_out {
 
 /* What has arrived here. */
 struct rs_flow_in {
-	uint64_t arrived, taken, credited; /* bytes: in the ring, read from it, in a CREDIT */
+	uint64_t arrived, taken, credited;	/* bytes: in the ring, read from it, in a CREDIT */
 	uint32_t size;
 	uint32_t messages, messages_credited;
 	uint32_t limit;

@@ -102,7 +102,7 @@ static int add_map(struct rsocket *rs, struct rs_iomap *wanted) REQUIRES(rs->loc
 	if (!wanted->mr)
 		return errno;
 	wanted->used = true;
-	stream->local_maps[slot] = *wanted; /* taken, before iomap_send_control() drops the lock */
+	stream->local_maps[slot] = *wanted;	/* taken, before iomap_send_control() drops the lock */
 	if (!remote)
 		return 0;
 	control.index = (uint16_t)slot;

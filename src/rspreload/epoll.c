@@ -26,7 +26,7 @@ struct member {
 	int fd;
 	struct twin *twin;		/* a reference */
 	struct epoll_event event;
-	bool reported; /* EPOLLONESHOT: until modified */
+	bool reported;			/* EPOLLONESHOT: until modified */
 };
 
 struct set {

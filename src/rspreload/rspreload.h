@@ -46,7 +46,7 @@ struct twin {
 	bool listening, datagram;
 	struct sockaddr_storage peer;	/* CONNECTING */
 	socklen_t peer_bytes;
-	bool out_reported; /* EPOLLET: EPOLLOUT was reported, no send has found it full since */
+	bool out_reported;	/* EPOLLET: EPOLLOUT was reported, no send has found it full since */
 };
 
 /* table.c */

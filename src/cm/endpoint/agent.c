@@ -33,7 +33,7 @@ static unsigned references;
  * and its receiver needs the lock. They may overtake those of another thread.
  */
 struct pending_mad {
-	struct pending_mad *next; /* in tx_overflow */
+	struct pending_mad *next;	/* in tx_overflow */
 	struct mad_address to;
 	uint8_t mad[MAD_BYTES];
 };
@@ -473,7 +473,7 @@ void agent_watch(struct endpoint *endpoint)
 	if (endpoint->peer_local && !endpoint->watched_slot && endpoint->connection)
 		slot = qpn_slot(endpoint->terms.remote_qpn);
 	if (slot == gsi_slot(gsi))
-		slot = 0; /* the peer ends with this process */
+		slot = 0;		/* the peer ends with this process */
 	if (slot) {
 		endpoint->watched_slot = (uint16_t)slot;
 		list_add_tail(&agent.watchers[slot % WATCH_BUCKETS], &endpoint->same_peer);

@@ -223,7 +223,7 @@ struct cm_channel {
 	struct list queue;		/* of queued_event */
 	struct list woken;		/* in agent.woken */
 	unsigned references;		/* the application's and one of each endpoint */
-	atomic_uint pins; /* threads updating the fd without agent.lock; +1 while referenced */
+	atomic_uint pins;		/* threads updating the fd without agent.lock; +1 while referenced */
 	unsigned generation;
 	bool closed;
 	uint8_t patience;		/* how often a request may still be held back (channel.c) */

@@ -119,8 +119,7 @@ struct cm_connection {
 	bool kept_now;		/* by the action of this step */
 	bool heard;		/* a message of the peer had our ID */
 	uint8_t unasked;	/* repetitions since its last REQ, while it was not heard */
-	uint8_t lost; /* undeliverable, reported while it was sent: 1 + enum cm_message_kind; 0: no
-		       */
+	uint8_t lost;		/* undeliverable message while sending: 1 + enum cm_message_kind; or 0 */
 };
 
 /* A request whose event is being handled; the connection may go meanwhile. */
@@ -143,7 +142,7 @@ struct cm_protocol {
 	unsigned id_bits;
 	unsigned sending;
 	unsigned answered;		/* connections in that state */
-	unsigned spare; /* further repetitions to peers that were not heard: retry.c */
+	unsigned spare;			/* further repetitions to peers that were not heard: retry.c */
 	uint64_t spare_ns;		/* when spare was last refilled */
 };
 

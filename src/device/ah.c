@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Address handles of a context, and what the reverse of a received packet's way is. */
+/* Address handles of a context, and the reverse path of a received packet. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

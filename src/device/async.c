@@ -64,17 +64,27 @@ void contexts_raise(void *device, struct port *port, enum ibv_event_type type)
 	effects_apply(&effects);
 }
 
-static void count_got(struct hca *hca, const struct ibv_async_event *event)
+/* The object of an event, and its counters; of a port: all NULL. */
+struct async_object {
+	uint32_t *got, *acknowledged;
+	pthread_mutex_t *mutex;		/* of acknowledged */
+	pthread_cond_t *cond;
+};
+
+static struct async_object async_object(const struct ibv_async_event *event)
 {
-	lock_acquire(&hca->objects);
+	struct ibv_cq *cq = event->element.cq;
+	struct ibv_srq *srq = event->element.srq;
+	struct ibv_qp *qp = event->element.qp;
+
 	switch (event->event_type) {
 	case IBV_EVENT_CQ_ERR:
-		to_cq(event->element.cq)->async_events_got++;
-		break;
+		return (struct async_object){&to_cq(cq)->async_events_got,
+					     &cq->async_events_completed, &cq->mutex, &cq->cond};
 	case IBV_EVENT_SRQ_ERR:
 	case IBV_EVENT_SRQ_LIMIT_REACHED:
-		to_srq(event->element.srq)->async_events_got++;
-		break;
+		return (struct async_object){&to_srq(srq)->async_events_got, &srq->events_completed,
+					     &srq->mutex, &srq->cond};
 	case IBV_EVENT_QP_FATAL:
 	case IBV_EVENT_QP_REQ_ERR:
 	case IBV_EVENT_QP_ACCESS_ERR:
@@ -83,11 +93,21 @@ static void count_got(struct hca *hca, const struct ibv_async_event *event)
 	case IBV_EVENT_PATH_MIG:
 	case IBV_EVENT_PATH_MIG_ERR:
 	case IBV_EVENT_QP_LAST_WQE_REACHED:
-		to_qp(event->element.qp)->async_events_got++;
-		break;
+		return (struct async_object){&to_qp(qp)->async_events_got, &qp->events_completed,
+					     &qp->mutex, &qp->cond};
 	default:
-		break;
+		return (struct async_object){ .got = NULL };
 	}
+}
+
+static void count_got(struct hca *hca, const struct ibv_async_event *event)
+{
+	struct async_object object = async_object(event);
+
+	if (!object.got)
+		return;
+	lock_acquire(&hca->objects);
+	++*object.got;
 	lock_release(&hca->objects);
 }
 
@@ -115,44 +135,14 @@ int hca_get_async_event(struct hca_context *context, struct ibv_async_event *eve
 	}
 }
 
-static void async_ack(pthread_mutex_t *mutex, pthread_cond_t *cond, uint32_t *completed)
-{
-	pthread_mutex_lock(mutex);
-	++*completed;
-	pthread_cond_signal(cond);
-	pthread_mutex_unlock(mutex);
-}
-
 void hca_ack_async_event(struct ibv_async_event *event)
 {
-	switch (event->event_type) {
-	case IBV_EVENT_CQ_ERR: {
-		struct ibv_cq *cq = event->element.cq;
+	struct async_object object = async_object(event);
 
-		async_ack(&cq->mutex, &cq->cond, &cq->async_events_completed);
-		break;
-	}
-	case IBV_EVENT_SRQ_ERR:
-	case IBV_EVENT_SRQ_LIMIT_REACHED: {
-		struct ibv_srq *srq = event->element.srq;
-
-		async_ack(&srq->mutex, &srq->cond, &srq->events_completed);
-		break;
-	}
-	case IBV_EVENT_QP_FATAL:
-	case IBV_EVENT_QP_REQ_ERR:
-	case IBV_EVENT_QP_ACCESS_ERR:
-	case IBV_EVENT_COMM_EST:
-	case IBV_EVENT_SQ_DRAINED:
-	case IBV_EVENT_PATH_MIG:
-	case IBV_EVENT_PATH_MIG_ERR:
-	case IBV_EVENT_QP_LAST_WQE_REACHED: {
-		struct ibv_qp *qp = event->element.qp;
-
-		async_ack(&qp->mutex, &qp->cond, &qp->events_completed);
-		break;
-	}
-	default:
-		break;
-	}
+	if (!object.acknowledged)
+		return;
+	pthread_mutex_lock(object.mutex);
+	++*object.acknowledged;
+	pthread_cond_signal(object.cond);
+	pthread_mutex_unlock(object.mutex);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Opening and closing a device. Closing leaves nothing behind.
+ * Opening and closing a device.
  */
 #include <errno.h>
 #include <stdlib.h>

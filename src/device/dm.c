@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Device memory: a block (local/block.h), whose address nobody but the device knows, so that peers of
- * this host map the regions that are the whole of it. Where there are none it is anonymous memory, and its
- * regions are reached as any others.
+ * Device memory: a block (local/block.h) whose address only the device knows, so that peers of this
+ * host map regions that cover all of it. Without blocks it is anonymous memory, and its regions are
+ * like all others.
  *
  * Regions are zero-based, as ibv_alloc_dm(3) says: the application names them by offsets.
  */
@@ -185,8 +185,8 @@ int hca_reg_dm_mr(struct hca_context *context, struct pd *pd, struct dm *dm, uin
 }
 
 /*
- * In a fork()ed child as well: what it has is a copy of its own. The last 64 bytes become visible last,
- * for those who poll them.
+ * Works in a fork()ed child, too, on its own copy. The last 64 bytes become visible last, for
+ * readers that poll them.
  */
 int hca_copy_to_dm(struct dm *dm, uint64_t offset, const void *from, size_t length)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The software HCA of this process: what the ABI libraries call. One per process; it starts
+ * The software HCA of this process: the interface of the ABI libraries. One per process; it starts
  * with the first opened context and stops with the last.
  *
- * Every function returns 0 or a positive errno, sets its outputs only on success, and explains a
- * refusal (VERBATIM_EXPLAIN). Objects are those of object/, whose first member is what the
- * application holds (struct ibv_*); the caller (verbs layer) fills ibv.context and what else of
- * the public structure it knows (cq_context, qp_context, function pointers).
+ * Functions return 0 or a positive errno unless their comment says otherwise, set their outputs
+ * only on success, and explain a refusal (VERBATIM_EXPLAIN). Objects are those of object/, whose
+ * first member is the structure that the application holds (struct ibv_*); the caller (verbs
+ * layer) fills in ibv.context and other public members (cq_context, qp_context, functions).
  */
 #ifndef VERBATIM_DEVICE_HCA_H
 #define VERBATIM_DEVICE_HCA_H
@@ -29,7 +29,7 @@ struct hca_context;
 
 /* ---- devices (list.c) ---- */
 
-/* What ibv_get_device_list and sysfs say of a device; a snapshot. */
+/* A device as in ibv_get_device_list() and sysfs; a snapshot. */
 struct hca_device {
 	char name[IBV_SYSFS_NAME_MAX];		/* vb_eth0 */
 	char interface[16];			/* eth0 */
@@ -45,13 +45,10 @@ struct hca_device {
  */
 int hca_device_list(struct hca_device **devices, int *count);
 
-/* ---- serve.c ---- */
+/* ---- blocks.c ---- */
 
-/*
- * The application has asked for devices or an event channel: page-aligned memory can be shared from
- * now on.
- */
-void hca_serve_memory(void);
+/* From now on page-aligned allocations of the application can be shared (local/allocator.h). */
+void hca_enable_blocks(void);
 
 /* ---- process.c ---- */
 
@@ -92,7 +89,7 @@ int hca_query_gid(struct hca_context *context, uint32_t port, uint32_t index,
 /* Counters of the process (base/counters.h), all its devices together. */
 const struct counters *hca_counters(const struct hca_context *context);
 
-/* ---- objects (one file each: objects.c, queues.c) ---- */
+/* ---- objects (one file each) ---- */
 
 int hca_alloc_pd(struct hca_context *context, struct pd **pd);
 int hca_dealloc_pd(struct hca_context *context, struct pd *pd);		/* EBUSY */
@@ -134,9 +131,13 @@ int hca_create_cq(struct hca_context *context, const struct ibv_cq_init_attr_ex 
 		  struct cq **cq);
 int hca_resize_cq(struct cq *cq, int cqe);
 int hca_destroy_cq(struct hca_context *context, struct cq *cq);	/* EBUSY; waits for acks */
-/* Drives the device when the CQ is empty. >= 0: how many; never fails. */
+/*
+ * Completions taken, or -1 in a fork()ed child. Makes progress when the CQ is empty (most such
+ * polls may look at shared memory only) and on every 16th other poll (cq.c).
+ */
 int hca_poll_cq(struct cq *cq, int count, struct ibv_wc *wc);
-int hca_poll_cq_one(struct cq *cq, struct completion *completion);	/* 1 or 0: for cq_ex */
+/* The same for one, for cq_ex: 1 or 0; 0 in a fork()ed child. */
+int hca_poll_cq_one(struct cq *cq, struct completion *completion);
 int hca_req_notify_cq(struct cq *cq, bool solicited_only);
 
 int hca_create_srq(struct hca_context *context, const struct ibv_srq_init_attr_ex *attr,

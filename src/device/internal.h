@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the files of device/ share: the HCA of this process, and the contexts opened on it. Nothing here is
- * seen by the ABI layers (hca.h is).
+ * Internal interface of device/: the HCA of this process, and the contexts opened on it. The ABI
+ * layers include hca.h only.
  */
 #ifndef VERBATIM_DEVICE_INTERNAL_H
 #define VERBATIM_DEVICE_INTERNAL_H
@@ -50,11 +50,11 @@ struct hca {
 	uint64_t dm_bytes;		/* of device memory in use, under objects */
 };
 
-/* process.c: the HCA of this process: start it, or take another reference. */
+/* process.c: starts the HCA of this process, or takes another reference. */
 int hca_get(struct hca **hca);
 void hca_put(struct hca *hca);
 
-/* async.c: raise what has become of a port at its contexts. (A void * for struct net.) */
+/* async.c: raises an event of a port at its contexts. (A void * for struct net.) */
 void contexts_raise(void *hca, struct port *port, enum ibv_event_type type);
 /* Events that the application has not fetched are freed. */
 void async_drop(struct event_queue *queue);
@@ -68,11 +68,12 @@ void context_destroy_objects(struct hca_context *context);
  */
 bool context_is_dead(const struct hca_context *context, const char *who);
 
-/* Objects of a context: listed, so that closing it finds them, and numbered. */
+/* Lists and numbers of objects; hca_close() destroys the listed ones. */
 void object_enlist(struct hca_context *context, struct list *head, struct list *node);
 void object_delist(struct hca_context *context, struct list *node);
 uint32_t object_number(struct hca *hca);
-/* Until the application has acknowledged what it got. It may leave from there by siglongjmp(). */
+/* Waits until all fetched events are acknowledged. A signal handler may leave this wait by
+ * siglongjmp(). */
 void object_wait_for_acks(pthread_mutex_t *mutex, pthread_cond_t *cond, const uint32_t *acked,
 			  const uint32_t *got);
 
@@ -81,9 +82,9 @@ bool qps_are_connected_to(struct hca *hca, uint32_t slot);
 /* qp_last.c: before a QP stops answering. */
 void qp_send_final_ack(struct hca *hca, struct qp *qp);
 void qp_let_datagrams_leave(struct hca *hca, struct qp *qp);
-/* Of all QPs: the process ends. */
+/* The same for all QPs: the process ends. */
 void qps_send_final_acks(struct hca *hca);
-/* Until no thread transmits for it. */
+/* Waits until no thread transmits for it. */
 void qp_wait_for_tx(struct qp *qp);
 
 /* multicast.c */

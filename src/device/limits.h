@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the device promises in ibv_query_device and grants at creation; rxe's values where it has one. */
+/* Limits reported by ibv_query_device() and enforced at creation; rxe's values where it has them.
+ */
 #ifndef VERBATIM_DEVICE_LIMITS_H
 #define VERBATIM_DEVICE_LIMITS_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The list of devices: what interfaces there are now (net/naming.c), and the GUID of each.
+ * The list of devices: one for each interface (net/naming.c), with its GUID.
  */
 #include <arpa/inet.h>
 #include <endian.h>

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Multicast groups of this process (IBTA 10.5; ibv_attach_mcast(3)): which UD QPs take packets
- * of which group on which interface. The kernel delivers: each process joins the IP group on its
- * own socket.
+ * Multicast groups of this process (IBTA 10.5; ibv_attach_mcast(3)): the UD QPs attached to each
+ * group and interface. The kernel delivers: each process joins the IP group on its own socket.
  *
  * An MGID is an IP group address. One that is IPv6 can be sent to from an IPv4 GID too (perftest
  * does): it travels as an IPv4 group made from it (net/route.c), which attaching joins as well.

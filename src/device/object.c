@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the objects of a context have in common: lists, numbers, events that are to be acknowledged; and that
- * a fork()ed child has none of them.
+ * Common to the objects of a context: lists, numbers, events to be acknowledged, and their absence
+ * in a fork()ed child.
  */
 #include "base/call.h"
 #include "base/log.h"

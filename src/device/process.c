@@ -111,10 +111,10 @@ static const struct engine_ops engine_ops = {
 	.chores = process_chores,
 	.has_chores = has_chores,
 	.chore_ns = chore_ns,
-	.leave = process_send_final_acks,
+	.process_ends = process_send_final_acks,
 };
 
-static void peer_lost(struct qp *qp)
+static void peer_lost(struct qp *qp) REQUIRES(qp->lock)
 {
 	qp1_peer_lost(&container_of(qp->transport, struct hca, transport)->qp1, qp);
 }
@@ -250,8 +250,8 @@ static const struct fork_handlers fork_handlers = {
 /*
  * exit() with contexts open: a message whose completion the application has seen is acknowledged.
  *
- * By the worker, and for so long: exit() may be called in a signal handler, by a thread that was in the
- * middle of a call and holds locks. Then we go as a process goes that is killed.
+ * The worker sends what is due, within a bounded time. exit() may run in a handler that interrupted
+ * a lock holder; then nothing is sent.
  */
 __attribute__((destructor)) static void at_exit(void)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Queue pairs of a context: creation and destruction. The rules of the state machine are object/'s, what a
- * state does is transport/'s.
+ * Queue pairs of a context: creation and destruction. The rules of the state machine are in
+ * object/, the behaviour in each state in transport/.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The last packets of a QP: before it is reset or destroyed, the ACK of its last message is due, and
- * datagrams that were posted have to leave.
+ * The last packets of a QP that is reset or destroyed: the ACK of its last message, and datagrams
+ * that were posted.
  */
 #include "device/internal.h"
 #include "platform/clock.h"
@@ -25,7 +25,7 @@ void qp_wait_for_tx(struct qp *qp)
 	} while (running);
 }
 
-/* Has anything been lost, as far as this process can tell? */
+/* Has this process seen signs of loss? */
 static bool loses_packets(struct hca *hca)
 {
 	static const enum counter sign[] = { COUNTER_RETRANSMIT, COUNTER_TIMEOUT, COUNTER_PROBE,
@@ -50,9 +50,9 @@ static bool is_being_answered(struct qp *qp)
 }
 
 /*
- * Before a QP stops answering: the ACK of its last message may be due still, and if it gets lost the
- * peer fails a message that arrived. So on a network that loses packets it is said thrice, in
- * datagrams of their own: what drops one seldom drops the next.
+ * Before a QP stops answering: the ACK of its last message may still be due, and if it gets lost
+ * the peer fails a message that arrived. On a lossy network the last ACK is sent three times, in
+ * separate datagrams.
  */
 void qp_send_final_ack(struct hca *hca, struct qp *qp)
 {

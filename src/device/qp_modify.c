@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * ibv_modify_qp(3) and ibv_query_qp(3): the rules are object/'s. Here the path to the peer is resolved, and what
- * the change ends is waited for.
+ * ibv_modify_qp(3) and ibv_query_qp(3). Resolves the path to the peer, and waits for operations
+ * that the change ends. The rules are in object/.
  */
 #include <errno.h>
 #include <string.h>
@@ -88,7 +88,7 @@ static void qp_modify_commit(struct hca *hca, struct qp *qp, struct ibv_qp_attr 
 	enum ibv_qp_state from = qp->state;
 
 	qp_modify_apply(qp, attr, mask);
-	/* The peer was told what it may do. */
+	/* The peer knows the access flags from the pairing. */
 	if (mask & IBV_QP_ACCESS_FLAGS)
 		pairing_end(&qp->pairing);
 	if (mask & IBV_QP_AV) {

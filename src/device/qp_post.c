@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Posting to a QP, and what follows from it. */
+/* Posting to a QP, and the work that follows. */
 #include <errno.h>
 
 #include "base/log.h"
@@ -91,7 +91,7 @@ int hca_post_recv(struct qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **ba
 	struct effects effects;
 	int err = qp_post_recv(qp, wr, bad);
 
-	/* Read after posting: who moves the QP to ERR stores the state before it flushes. */
+	/* Read after posting: a move to ERR stores the state before it flushes. */
 	if (context->abandoned ||
 	    (atomic_load(&qp->access->state) != IBV_QPS_ERR && !transport_awaits_recv(qp)))
 		return err;

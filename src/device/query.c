@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a device says of itself: ibv_query_device(3), ibv_query_port(3), ibv_query_gid(3), ibv_query_pkey(3). */
+/* Attributes of a device: ibv_query_device(3), ibv_query_port(3), ibv_query_gid(3),
+ * ibv_query_pkey(3). */
 #include <errno.h>
 #include <string.h>
 

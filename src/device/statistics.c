@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The counters of this process, for those who show them (sysfs attributes of the verbs layer). */
+/* The counters of this process, read by the sysfs attributes of the verbs layer. */
 #include "device/internal.h"
 
 const struct counters *hca_counters(const struct hca_context *context)

@@ -80,7 +80,7 @@ struct engine_ops {
 	bool (*has_chores)(void *owner);
 	uint64_t (*chore_ns)(void *owner);
 	/* By the worker, without locks: the process is about to end. */
-	void (*leave)(void *owner);
+	void (*process_ends)(void *owner);
 };
 
 /* QP numbers: slots of this host, and the QP of each index. */
@@ -273,7 +273,7 @@ void qp_table_remove(struct engine *engine, struct qp *qp) REQUIRES(engine->prog
 /* ---- worker.c, sleep.c, wait.c ---- */
 
 /*
- * The process is about to end: have the worker call ops->leave(), and wait for it up to
+ * The process is about to end: have the worker call ops->process_ends(), and wait for it up to
  * @patience_ns.
  */
 void worker_leave(struct engine *engine, uint64_t patience_ns);

@@ -153,6 +153,27 @@ static inline void station_leave(struct station *station) UNCHECKED_LOCKS
 	station_free(station);
 }
 
+/* ---- tests of one QP ---- */
+
+static struct station *station;
+
+static inline int station_begin(void **state)
+{
+	int err = engine_begin(state);
+
+	if (!err)
+		station = station_here(IBV_QPT_RC);
+	return err;
+}
+
+static inline int station_end(void **state)
+{
+	station_leave(station);
+	return engine_end(state);
+}
+
+/* ---- what the engine did ---- */
+
 static inline bool is_free(struct lock *lock) UNCHECKED_LOCKS
 {
 	if (!lock_try(lock))
@@ -173,5 +194,6 @@ static inline uint64_t counted(enum counter counter)
 }
 
 #define ENGINE_TEST(name) cmocka_unit_test_setup_teardown(name, engine_begin, engine_end)
+#define STATION_TEST(name) cmocka_unit_test_setup_teardown(name, station_begin, station_end)
 
 #endif

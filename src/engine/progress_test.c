@@ -8,23 +8,6 @@
 #include "platform/clock.h"
 #include "platform/thread_cpu.h"
 
-static struct station *station;
-
-static int begin(void **state)
-{
-	int err = engine_begin(state);
-
-	if (!err)
-		station = station_here(IBV_QPT_RC);
-	return err;
-}
-
-static int end(void **state)
-{
-	station_leave(station);
-	return engine_end(state);
-}
-
 static bool make_progress(const struct cq *polled)
 {
 	unsigned packets = 99;
@@ -153,14 +136,13 @@ static void an_ack_waits_for_a_reply_where_one_is_expected(void **state)
 
 int main(void)
 {
-#define PROGRESS_TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 	const struct CMUnitTest tests[] = {
-		PROGRESS_TEST(what_an_application_does_is_known),
-		PROGRESS_TEST(the_worker_is_no_application),
-		PROGRESS_TEST(who_finds_another_thread_at_it_goes_and_is_known_to_poll),
-		PROGRESS_TEST(timers_expire_and_the_run_queue_is_served),
-		PROGRESS_TEST(replies_count_for_and_polls_without_one_twice_against),
-		PROGRESS_TEST(an_ack_waits_for_a_reply_where_one_is_expected),
+		STATION_TEST(what_an_application_does_is_known),
+		STATION_TEST(the_worker_is_no_application),
+		STATION_TEST(who_finds_another_thread_at_it_goes_and_is_known_to_poll),
+		STATION_TEST(timers_expire_and_the_run_queue_is_served),
+		STATION_TEST(replies_count_for_and_polls_without_one_twice_against),
+		STATION_TEST(an_ack_waits_for_a_reply_where_one_is_expected),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,7 +9,6 @@
 
 #define WIRE_BYTES	8192u
 
-static struct station *station;
 static uint8_t wire[INCOMING_MAX][WIRE_BYTES];
 
 static int begin(void **state)

@@ -65,8 +65,7 @@ static void expect_sleep(bool sleeps)
 
 static void nobody_sleeps_where_work_waits(void **state)
 {
-	struct station *station = station_here(IBV_QPT_RC);
-
+	station = station_here(IBV_QPT_RC);
 	expect_sleep(true);
 	run_queue_add(&engine->run_queue, &station->qp);
 	expect_sleep(false);
@@ -84,9 +83,9 @@ static void nobody_sleeps_where_work_waits(void **state)
 
 static void nobody_sleeps_past_a_timer(void **state)
 {
-	struct station *station = station_here(IBV_QPT_RC);
 	uint64_t now_ns = clock_now_ns();
 
+	station = station_here(IBV_QPT_RC);
 	lock_acquire(&station->qp.lock);
 	station->qp.requester.rnr_until_ns = now_ns + 10 * SECOND;
 	timers_arm(engine, &station->qp);

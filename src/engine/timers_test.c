@@ -5,23 +5,6 @@
  */
 #include "engine/fake_link_test.h"
 
-static struct station *station;
-
-static int begin(void **state)
-{
-	int err = engine_begin(state);
-
-	if (!err)
-		station = station_here(IBV_QPT_RC);
-	return err;
-}
-
-static int end(void **state)
-{
-	station_leave(station);
-	return engine_end(state);
-}
-
 static void arm(uint64_t deadline_ns)
 {
 	lock_acquire(&station->qp.lock);
@@ -121,14 +104,13 @@ static void of_two_timers_the_earlier_is_next(void **state)
 
 int main(void)
 {
-#define TIMERS_TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 	const struct CMUnitTest tests[] = {
-		TIMERS_TEST(a_timer_expires_at_its_deadline_once),
-		TIMERS_TEST(a_deadline_that_recedes_leaves_the_timer_where_it_is),
-		TIMERS_TEST(a_deadline_that_comes_nearer_moves_the_timer),
-		TIMERS_TEST(the_worker_is_told_of_an_earlier_deadline),
-		TIMERS_TEST(a_disarmed_timer_does_not_expire_and_can_be_armed),
-		TIMERS_TEST(of_two_timers_the_earlier_is_next),
+		STATION_TEST(a_timer_expires_at_its_deadline_once),
+		STATION_TEST(a_deadline_that_recedes_leaves_the_timer_where_it_is),
+		STATION_TEST(a_deadline_that_comes_nearer_moves_the_timer),
+		STATION_TEST(the_worker_is_told_of_an_earlier_deadline),
+		STATION_TEST(a_disarmed_timer_does_not_expire_and_can_be_armed),
+		STATION_TEST(of_two_timers_the_earlier_is_next),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

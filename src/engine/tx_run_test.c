@@ -2,23 +2,6 @@
 /* One thread at a time transmits for a QP; what another wants sent meanwhile is not forgotten. */
 #include "engine/fake_link_test.h"
 
-static struct station *station;
-
-static int begin(void **state)
-{
-	int err = engine_begin(state);
-
-	if (!err)
-		station = station_here(IBV_QPT_RC);
-	return err;
-}
-
-static int end(void **state)
-{
-	station_leave(station);
-	return engine_end(state);
-}
-
 /* As a thread that transmits for it, and is in the middle of it. */
 static void set_running(bool running)
 {
@@ -128,15 +111,14 @@ static void buffers_are_kept_for_the_next_run_up_to_some(void **state)
 
 int main(void)
 {
-#define RUN_TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 	const struct CMUnitTest tests[] = {
-		RUN_TEST(what_is_posted_leaves),
-		RUN_TEST(a_thread_that_transmits_is_told_to_look_again),
-		RUN_TEST(who_is_told_looks_again),
-		RUN_TEST(the_run_queue_is_served_by_who_finds_it),
-		RUN_TEST(a_queued_qp_that_has_a_thread_is_left_to_it),
-		RUN_TEST(what_nobody_can_serve_now_wakes_the_worker),
-		RUN_TEST(buffers_are_kept_for_the_next_run_up_to_some),
+		STATION_TEST(what_is_posted_leaves),
+		STATION_TEST(a_thread_that_transmits_is_told_to_look_again),
+		STATION_TEST(who_is_told_looks_again),
+		STATION_TEST(the_run_queue_is_served_by_who_finds_it),
+		STATION_TEST(a_queued_qp_that_has_a_thread_is_left_to_it),
+		STATION_TEST(what_nobody_can_serve_now_wakes_the_worker),
+		STATION_TEST(buffers_are_kept_for_the_next_run_up_to_some),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -359,7 +359,7 @@ static void worker_stand_by(struct engine *engine, struct judgement *judgement)
 static void worker_wind_up(struct engine *engine)
 {
 	tx_run_queued(engine);
-	engine->ops->leave(engine->owner);
+	engine->ops->process_ends(engine->owner);
 	port_drain(engine);
 }
 

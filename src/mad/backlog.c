@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Requests for connections (REQ, SIDR_REQ) that nobody serves at the moment they come. A server and
- * its client are often started together, and here the client is as fast as the server; many
- * programs take a refusal for final (ib_write_bw -R of perftest crashes). So such a request waits
- * BACKLOG_NS for a server, and is refused then.
+ * Requests (REQ, SIDR_REQ) that arrive before their server. Server and client are often started
+ * together, and many programs take a refusal as final (ib_write_bw -R of perftest crashes). So such
+ * a request is held for BACKLOG_NS, then refused.
  *
- * What waits is bounded, since peers make it: beyond BACKLOG_MAX a request is refused at once.
+ * Peers decide how many there are: beyond BACKLOG_MAX a request is refused at once.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -80,7 +79,7 @@ bool backlog_add(struct qp1 *qp1, const struct cm_target *target, const struct d
 	return true;
 }
 
-/* Whether its time is over, one way or the other. */
+/* Forwards or delivers the request if it has a server now, or has waited for long enough. */
 static bool is_settled(struct qp1 *qp1, struct pending_request *pending, uint64_t now_ns)
 	REQUIRES(qp1->engine->progress)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the worker does for the consumer of QP1: its deadline, what ICMP says of its MADs, peers that
- * are gone, QPs that gave up their peer; and telling the port group what is served.
+ * Work of the worker for the consumer of QP1: its deadline, MADs returned by ICMP, peers that
+ * ended, QPs that exceeded their retries; and the list of services for the port group.
  *
- * Ticks and MADs that came back are said under qp1->engine->progress, as MADs that come are. The rest is said
- * without locks of the HCA; gsi_calls lets gsi_close() wait for it.
+ * Ticks and returned MADs are reported under qp1->engine->progress, as received MADs are. Other
+ * calls are made without locks of the HCA, but with qp1->calls: gsi_close() waits for them.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@
 
 /* ---- the deadline ---- */
 
-/* Who sets another deadline meanwhile finds it kept: it is cleared only if it is the one passed. */
+/* A deadline set concurrently survives: only the expired one is cleared. */
 static void chores_tick(struct qp1 *qp1, uint64_t now_ns)
 {
 	uint64_t deadline_ns = atomic_load(&qp1->deadline_ns);
@@ -93,7 +93,7 @@ static void end_calls(struct qp1 *qp1) RELEASES(qp1->calls)
 	lock_release(&qp1->calls);
 }
 
-static void tell_of_peers(struct qp1 *qp1, uint64_t now_ns)
+static void report_gone_peers(struct qp1 *qp1, uint64_t now_ns)
 {
 	uint32_t gone[GONE_MAX];
 	struct gsi *gsi;
@@ -124,7 +124,7 @@ static unsigned collect_lost(struct qp1 *qp1, uint32_t *at, uint32_t lost[LOST_M
 	return count;
 }
 
-static void tell_of_lost(struct qp1 *qp1, uint64_t now_ns)
+static void report_lost_peers(struct qp1 *qp1, uint64_t now_ns)
 {
 	uint32_t lost[LOST_MAX], at = 0;
 	struct gsi *gsi;
@@ -145,12 +145,14 @@ void qp1_peer_lost(struct qp1 *qp1, struct qp *qp)
 {
 	atomic_store(&qp->peer_lost, true);
 	atomic_store(&qp1->peers_lost, true);
-	worker_notice(qp1->engine, 0);
+	/* An earlier note may stand already: its reader sees the flag. */
+	atomic_thread_fence(memory_order_seq_cst);
+	worker_note(qp1->engine, 0);
 }
 
 /* ---- the port group ---- */
 
-static void tell_group(struct qp1 *qp1, uint64_t now_ns)
+static void publish_services(struct qp1 *qp1, uint64_t now_ns)
 {
 	uint64_t ids[GROUP_SERVICES];
 	unsigned count = 0;
@@ -182,11 +184,11 @@ void qp1_chores(struct qp1 *qp1, uint32_t ready, uint64_t now_ns)
 	if (ready & WAIT_ERRORS)
 		take_errors(qp1, now_ns);
 	if (ready & WAIT_PEER_EXIT)
-		tell_of_peers(qp1, now_ns);
+		report_gone_peers(qp1, now_ns);
 	if (ready & WAIT_NETDEV)
 		refresh_host_only(qp1);
-	tell_of_lost(qp1, now_ns);
-	tell_group(qp1, now_ns);
+	report_lost_peers(qp1, now_ns);
+	publish_services(qp1, now_ns);
 	backlog_turn(qp1, now_ns);
 	chores_tick(qp1, now_ns);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A MAD goes to the consumer of this process, or to the process that it is for. */
+/* Delivers a MAD to the consumer of this process, or forwards it to the process that owns it. */
 #include <errno.h>
 #include <string.h>
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A management datagram that came to QP1: for whom is it? Of connection management, answers are for
- * the holder of the slot in the communication ID that they answer, requests for who serves the
- * service ID. Everything else, what is for a process that ended, and requests that nobody serves (a
- * while later: gsi_backlog.c) are for whoever got them: its protocol knows how to refuse, and the rest is
- * done without (qp1_refuse.c).
+ * Dispatch of MADs received on QP1 to the process that owns them. Answers of connection management
+ * belong to the holder of the slot in the communication ID that they answer, requests to the
+ * process that serves their service ID. All others, those for a process that ended, and requests
+ * without a server (after a while: backlog.c) are handled by the process that received them: by its
+ * consumer, or without one by refuse.c. Classes are dispatched by mad.c.
  *
- * What was handed on once is not handed on again.
+ * A datagram is forwarded once at most.
  */
 #include <errno.h>
 #include <string.h>
@@ -17,7 +17,7 @@
 
 #define OPCODE_UD_SEND_ONLY	0x64u
 
-/* The counter of what makes it a drop; COUNTER_COUNT: it is right. */
+/* The counter of the reason to drop it; COUNTER_COUNT: valid. */
 static enum counter dispatch_check(const struct datagram *datagram, const struct packet *packet)
 {
 	if (packet->op->code != OPCODE_UD_SEND_ONLY || packet->payload_bytes != MAD_BYTES)
@@ -27,7 +27,7 @@ static enum counter dispatch_check(const struct datagram *datagram, const struct
 	return ip_addr_is_multicast(datagram->destination) ? COUNTER_RX_ADDRESS : COUNTER_COUNT;
 }
 
-/* It is for us, or for nobody: a request may wait for somebody. */
+/* MAD without another owner: deliver it, or hold a request until a server claims it. */
 static void dispatch_take(struct qp1 *qp1, const struct cm_target *target,
 			  const struct datagram *datagram, const uint8_t *mad, uint64_t now_ns)
 	REQUIRES(qp1->engine->progress)
@@ -70,7 +70,7 @@ int qp1_receive_service(struct qp1 *qp1, struct datagram *datagram, uint8_t *buf
 {
 	int err = qp1->gsi ? services_receive(qp1->gsi->services, datagram, buffer, size) : EAGAIN;
 
-	/* A socket of ours alone takes what comes there: anybody could write it, none steers by it. */
+	/* Service sockets accept any sender, so packets from them are never forwarded again. */
 	if (!err)
 		datagram->forwarded = true;
 	return err;

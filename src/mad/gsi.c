@@ -2,9 +2,9 @@
 /*
  * The consumer of QP1 (gsi.h): opening and closing, sending, claims on services and watches.
  *
- * A MAD leaves as one UD SEND Only, as Linux's rxe fills it in, through the links that all packets
- * go by, so that faults and traces see it; also what is for this very process, since only the
- * port's selector knows who it is for.
+ * A MAD is sent as one UD SEND Only, filled in as by Linux's rxe, through the same links as all
+ * packets, so that faults and traces apply. This includes MADs to this process: only the port's
+ * selector knows the receiver.
  */
 #include "mad/gsi.h"
 

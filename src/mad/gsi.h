@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The general services interface, QP1, of this process: management datagrams come and go here.
- * One consumer per process (mad/mad.c). Also what connection management wants to know of the host:
- * who serves a service ID, and that a peer process or a QP died.
+ * The general services interface, QP1, of this process: sends and receives management datagrams. It
+ * has one consumer per process (mad/mad.c). Also the host services of connection management: claims
+ * on service IDs, and notification that a peer process ended or a QP failed.
  *
- * No process of the host is special: port 4791's selector gives a MAD to some member, which hands it
- * on to whom it is for: answers by the slot in the communication ID that they answer (its bits
- * 31..22), requests (REQ, SIDR_REQ) by the claim on their service ID, of whatever process
- * and user. A request that nobody claimed is the receiver's to refuse; so is an answer for a
- * process that ended (a DREQ wants its DREP).
+ * No process of the host is special: port 4791's selector gives a MAD to any member, which forwards
+ * it to its owner: answers by the slot in the communication ID that they answer (its bits 31..22),
+ * requests (REQ, SIDR_REQ) by the claim on their service ID, of any process and user. The receiver
+ * refuses a request without a claim and answers for a process that ended (a DREQ needs its DREP).
  *
  * After fork() the child's copy is dead: calls return ENODEV or do nothing.
  */
@@ -28,14 +27,15 @@ struct net;
 struct qp1;
 
 /*
- * Called by the thread that makes progress, with engine->progress held: short, no blocking, no call but
- * gsi_send() and gsi_set_deadline(). qp_failed() and peer_gone() may come from any thread, without
- * locks of the HCA.
+ * received() is called by the thread that makes progress, unreachable() and tick() by the worker,
+ * all with engine->progress held; qp_failed() and peer_gone() by the worker with qp1->calls held,
+ * never with engine->progress. All are short, do not block, and call nothing but gsi_send(),
+ * gsi_set_deadline() and gsi_count().
  */
 struct gsi_ops {
 	void (*received)(void *consumer, const struct mad_address *from,
 			 const uint8_t mad[MAD_BYTES], uint64_t now_ns);
-	/* What was sent to there cannot arrive: nobody has port 4791 there (ICMP), or no route. */
+	/* A MAD sent to @to cannot arrive: port 4791 is closed there (ICMP), or no route. */
 	void (*unreachable)(void *consumer, const struct mad_address *to,
 			    const uint8_t mad[MAD_BYTES], uint64_t now_ns);
 	void (*tick)(void *consumer, uint64_t now_ns);	/* the deadline has passed */
@@ -46,19 +46,20 @@ struct gsi_ops {
 };
 
 /*
- * @consumer is handed to the calls. 0; EBUSY: there is a consumer; errno. *gsi is set before the first call
- * comes.
+ * @consumer is an argument of each call. 0; EBUSY: there is a consumer; errno. *gsi is set before
+ * the first call.
  */
 int gsi_open(struct qp1 *qp1, const struct gsi_ops *ops, void *consumer, struct gsi **gsi);
-/* No call is under way or comes after it returned. */
+/* After it no call is under way, and none follows. */
 void gsi_close(struct gsi *gsi);
 
 /*
- * Any thread, never blocks. 0; EAGAIN: the socket's buffer is full; EHOSTUNREACH, ENETUNREACH; what
- * else the kernel says (EPERM: a firewall; EINVAL: the local address is not ours; ENODEV: fork()).
+ * Any thread, never blocks. 0; EAGAIN: the socket's buffer is full; EHOSTUNREACH, ENETUNREACH;
+ * other errors of the kernel (EPERM: a firewall; EINVAL: the local address is not ours); ENODEV:
+ * fork().
  */
 int gsi_send(struct gsi *gsi, const struct mad_address *to, const uint8_t mad[MAD_BYTES]);
-/* tick() is called at or soon after it; TIME_NEVER: not. Any thread. */
+/* tick() is called at @deadline_ns or soon after; TIME_NEVER: no call. Any thread. */
 void gsi_set_deadline(struct gsi *gsi, uint64_t deadline_ns);
 void gsi_count(struct gsi *gsi, int counter);	/* enum counter, up by one; any thread */
 /* The slot of this process, for communication IDs. */
@@ -73,19 +74,20 @@ struct gsi_claim;
 /* 0; EADDRINUSE: claimed, by us or another process; errno of the socket calls. */
 int gsi_claim(struct gsi *gsi, uint64_t service_id, const uint8_t address[16], int family,
 	      struct gsi_claim **claim);
-/* From now on requests are handed on to us (a claim reserves, it does not serve). */
+/* From now on requests are forwarded to this process (a claim only reserves the service ID). */
 int gsi_serve(struct gsi *gsi, struct gsi_claim *claim);
 void gsi_release(struct gsi *gsi, struct gsi_claim *claim);
 
 /*
- * Say peer_gone(), once, when the holder of @slot on this host ends or closes its devices. Counted
- * per slot; each of our own is fine and never gone. 0; ESRCH: nobody holds it now; errno.
+ * peer_gone() is called once, when the holder of @slot on this host ends or closes its devices.
+ * Counted per slot; slots of this process are allowed, and never reported. 0; ESRCH: nobody holds
+ * it now; errno.
  */
 int gsi_watch_slot(struct gsi *gsi, uint32_t slot);
 /* Once for each gsi_watch_slot(), also after peer_gone(). */
 void gsi_unwatch_slot(struct gsi *gsi, uint32_t slot);
 
-/* Where addresses are and lead to. */
+/* GID and route lookup of this process. */
 struct net *gsi_net(struct gsi *gsi);
 
 #endif

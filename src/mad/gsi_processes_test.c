@@ -22,17 +22,14 @@
 
 #include <cmocka.h>
 
+#include "mad/fake_consumer_test.h"
 #include "mad/gsi.h"
 #include "device/internal.h"
-#include "platform/clock.h"
 #include "platform/netns_test.h"
-#include "platform/wait.h"
 #include "wire/cm_message.h"
 
 #define MEMBERS_MAX	8
 #define SERVICE		0x0000000001067530ull
-#define SECOND		1000000000ull
-#define MS		1000000ull
 #define NOBODY		65534
 
 static const uint8_t any[16];
@@ -98,10 +95,6 @@ static void tick(void *consumer, uint64_t now_ns)
 	report->ticks++;
 }
 
-static void qp_failed(void *consumer, uint32_t qpn, uint64_t now_ns)
-{
-}
-
 static void peer_gone(void *consumer, uint32_t slot, uint64_t now_ns)
 {
 	struct report *report = consumer;
@@ -111,7 +104,7 @@ static void peer_gone(void *consumer, uint32_t slot, uint64_t now_ns)
 	report->gone++;
 }
 
-static const struct gsi_ops member_ops = { received, unreachable, tick, qp_failed, peer_gone };
+static const struct gsi_ops member_ops = { received, unreachable, tick, ignore_qp_failed, peer_gone };
 
 static void fill_report(struct report *report, struct hca *hca)
 {

@@ -18,16 +18,13 @@
 #include <cmocka.h>
 
 #include "base/bytes.h"
+#include "mad/fake_consumer_test.h"
 #include "mad/gsi.h"
 #include "device/internal.h"
-#include "platform/clock.h"
 #include "platform/netns_test.h"
-#include "platform/wait.h"
 #include "wire/icrc.h"
 #include "wire/packet.h"
 
-#define MS		1000000ull
-#define SECOND		1000000000ull
 #define WIRE_BYTES	280u		/* BTH, DETH, MAD, ICRC */
 
 static bool real_root;
@@ -62,30 +59,13 @@ static void unreachable(void *consumer, const struct mad_address *to, const uint
 	heard.unreachable++;
 }
 
-static void tick(void *consumer, uint64_t now_ns)
-{
-}
-
 static void qp_failed(void *consumer, uint32_t qpn, uint64_t now_ns)
 {
 	heard.qpn = qpn;
 	heard.failed++;
 }
 
-static void peer_gone(void *consumer, uint32_t slot, uint64_t now_ns)
-{
-}
-
-static const struct gsi_ops ops = { received, unreachable, tick, qp_failed, peer_gone };
-
-static bool comes(_Atomic unsigned *count, unsigned wanted)
-{
-	uint64_t end_ns = clock_now_ns() + 2 * SECOND;
-
-	while (*count < wanted && clock_now_ns() < end_ns)
-		thread_sleep_ns(MS / 5);
-	return *count == wanted;
-}
+static const struct gsi_ops ops = { received, unreachable, ignore_tick, qp_failed, ignore_peer_gone };
 
 static const uint8_t *address_of(const char *text)
 {

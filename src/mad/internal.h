@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the files of mad/ have to do with each other (qp1.h says which is what). */
+/* Internal interface of mad/; its files are listed in qp1.h. */
 #ifndef VERBATIM_MAD_INTERNAL_H
 #define VERBATIM_MAD_INTERNAL_H
 
@@ -21,12 +21,12 @@ struct gsi {
 	uint8_t (*host_only)[16];	/* GIDs of this host that no packet can carry (net/route.c) */
 };
 
-/* gsi.c: @datagram has addresses, and what else is not the usual. As gsi_send(). */
+/* gsi.c: @datagram has addresses and non-default fields. Returns as gsi_send(). */
 int qp1_transmit(struct qp1 *qp1, struct datagram *datagram, const uint8_t mad[MAD_BYTES]);
 /* refuse.c: false: it was not answered. */
 bool qp1_refuse(struct qp1 *qp1, const struct datagram *datagram, const uint8_t mad[MAD_BYTES]);
 
-/* deliver.c: 0; ECONNREFUSED: it is for this process, or for none; another errno: it is lost. */
+/* deliver.c: 0; ECONNREFUSED: no other process owns it; another errno: it is lost. */
 int qp1_forward(struct qp1 *qp1, const struct cm_target *target, const struct datagram *datagram)
 	REQUIRES(qp1->engine->progress);
 /* Does this process serve what a request is for? */
@@ -35,7 +35,7 @@ bool qp1_serves(struct qp1 *qp1, const struct cm_target *target, const struct da
 void qp1_deliver(struct qp1 *qp1, const struct datagram *datagram, const uint8_t *mad,
 		 uint64_t now_ns) REQUIRES(qp1->engine->progress);
 
-/* backlog.c: true: it is kept until a process serves it, or it has waited for long enough. */
+/* backlog.c: true: it is held until it has a server, for BACKLOG_NS at most. */
 bool backlog_add(struct qp1 *qp1, const struct cm_target *target, const struct datagram *datagram,
 		 const uint8_t *mad, uint64_t now_ns) REQUIRES(qp1->engine->progress);
 void backlog_turn(struct qp1 *qp1, uint64_t now_ns);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Management agents: a class of MADs (IBTA chapter 13) has one agent in a process. What comes for
- * a class without an agent, or is no MAD, is counted and dropped. Agents start with the first
- * mad_open(); the caller holds a reference to the HCA of @qp1.
+ * Management agents: a class of MADs (IBTA chapter 13) has one agent in a process. MADs of a class
+ * without an agent, and datagrams that are no MAD, are counted and dropped. The caller of
+ * mad_open() holds a reference to the HCA of @qp1.
  */
 #ifndef VERBATIM_MAD_MAD_H
 #define VERBATIM_MAD_MAD_H
@@ -28,12 +28,12 @@ struct mad_ops {
 /* 0; EBUSY: the class has an agent; errno of gsi_open(). */
 int mad_open(struct qp1 *qp1, enum mad_class class, const struct mad_ops *ops, void *owner,
 	     struct mad_agent **agent);
-/* No call is under way or comes after it returned. */
+/* After it no call is under way, and none follows. */
 void mad_close(struct mad_agent *agent);
 int mad_send(struct mad_agent *agent, const struct mad_address *to,
 	     const uint8_t mad[MAD_BYTES]);
 void mad_set_deadline(struct mad_agent *agent, uint64_t deadline_ns);
-/* For what mad/gsi.h offers besides. */
+/* The other functions of mad/gsi.h take this. */
 struct gsi *mad_gsi(struct mad_agent *agent);
 
 #endif

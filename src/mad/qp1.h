@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * QP1 of this process: management datagrams find the process that they are for, and its consumer (gsi.h),
- * if there is one.
+ * QP1 of this process: delivers management datagrams to the process that owns them, and there to
+ *its consumer (gsi.h).
  *
  *	gsi.c		the consumer, sending, claims, watches
- *	dispatch.c	a MAD that came: is it right, and whose is it?
+ *	dispatch.c	checks a received MAD and finds its owner
  *	deliver.c	to the consumer, or forwarded to another process
- *	backlog.c	requests that no process serves yet
+ *	backlog.c	requests without a server yet
  *	refuse.c	answers in a process without a consumer
- *	chores.c	what the worker does for the consumer
+ *	chores.c	work of the worker for the consumer
  *	mad.c		agents: the consumer of gsi.h, by management class
  */
 #ifndef VERBATIM_MAD_QP1_H
@@ -37,7 +37,7 @@ struct qp1 {
 	_Atomic uint32_t psn;
 	_Atomic uint64_t deadline_ns;	/* the consumer's */
 	_Atomic uint64_t backlog_ns;	/* the backlog's */
-	_Atomic bool services_changed;	/* the port group is to be told */
+	_Atomic bool services_changed;	/* the port group needs the new list */
 	_Atomic bool peers_lost;	/* some QP's peer_lost is set */
 };
 
@@ -54,8 +54,8 @@ void qp1_chores(struct qp1 *qp1, uint32_t ready, uint64_t now_ns);
 bool qp1_has_chores(struct qp1 *qp1);
 uint64_t qp1_chore_ns(struct qp1 *qp1);
 
-/* A connected QP gave up its peer: notes it, and sees that the worker looks. */
-void qp1_peer_lost(struct qp1 *qp1, struct qp *qp);
+/* Retries exceeded: noted for the worker, which engine_after_unlock() wakes. */
+void qp1_peer_lost(struct qp1 *qp1, struct qp *qp) REQUIRES(qp->lock);
 
 /* Around fork(); in the child every descriptor is closed. */
 void qp1_before_fork(struct qp1 *qp1);

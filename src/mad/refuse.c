@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * For a process without connection management that got a MAD which is nobody's: the answers that
- * need no state. The port is shared, so a program that uses verbs alone may be the only one
- * there is to say "nobody listens" or "there is no such connection".
+ * Answers to MADs without an owner, in a process without connection management: those that need no
+ * state. The port is shared, so a program that uses verbs alone may be the only one to answer "no
+ * such service" or "no such connection".
  */
 #include <string.h>
 

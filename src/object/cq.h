@@ -23,6 +23,11 @@ enum cq_armed { CQ_UNARMED, CQ_ARMED_SOLICITED, CQ_ARMED_ANY };
 
 #define CQ_EX_SLOTS	48
 
+/*
+ * A completion queue, with what polling, notification and destruction need.
+ * Large: it begins with the structure that the application holds, and has what three locks guard:
+ * its own, poll_lock, and that of its event queues.
+ */
 struct cq {
 	/* First. Behind our headers' struct ibv_cq_ex there are null pointers, as in struct qp. */
 	union {

@@ -30,6 +30,11 @@ struct transport;
 
 #define QP_EX_SLOTS	56
 
+/*
+ * A queue pair. What one part of the program keeps per QP is a struct of its own (send_queue,
+ * requester, responder, pairing). Large: the rest belongs to the QP as a whole: attributes,
+ * scheduling, events, ownership.
+ */
 struct qp {
 	/*
 	 * First. Programs that were compiled with headers of later releases see calls behind those of our

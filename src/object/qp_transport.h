@@ -50,6 +50,11 @@ struct loss {
 	uint32_t sent_packets, resent_packets;	/* since the last answer: for explanations */
 };
 
+/*
+ * Our requests. Retransmission and credits are structs of their own.
+ * Large: it serves RC, UC, UD and requests that need no packets; the PSNs and the window that they
+ * share change together, under qp->lock.
+ */
 struct requester {
 	uint32_t una_psn;		/* oldest that is not answered */
 	uint32_t send_psn;		/* next to be put on the wire */
@@ -113,6 +118,10 @@ struct resource {
 
 enum answer_kind { ANSWER_NONE, ANSWER_ACK, ANSWER_NAK };
 
+/*
+ * The peer's requests: the message in progress, its receive, the answer that is due, responder
+ * resources. Large: a packet may change all four, which refer to one PSN sequence.
+ */
 struct responder {
 	uint32_t expected_psn;
 	uint64_t position;		/* expected_psn, but without end */

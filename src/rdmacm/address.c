@@ -26,7 +26,7 @@ uint16_t address_port(const struct sockaddr *address)
 
 static int take_device(struct id *id, const struct endpoint_info *info)
 {
-	int err = device_get(info->device, &id->device);
+	int err = cm_device_get(info->device, &id->device);
 
 	if (err)
 		return err;

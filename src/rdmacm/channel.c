@@ -7,7 +7,7 @@
 struct rdma_event_channel *rdma_create_event_channel(void)
 {
 	CALL();
-	struct channel *channel = calloc(1, sizeof(*channel));
+	struct cm_event_channel *channel = calloc(1, sizeof(*channel));
 	int err;
 
 	if (!channel)

@@ -3,7 +3,8 @@
  * Connections: rdma_connect(3), rdma_accept(3), rdma_reject(3), rdma_establish(3),
  * rdma_notify(3), rdma_disconnect(3), rdma_init_qp_attr(3).
  *
- * A passive QP goes to RTS before the REP goes out, as the peer may send as soon as it has it.
+ * A passive QP moves to RTS before the REP is sent, since the peer may send as soon as it has the
+ * REP.
  */
 #include <string.h>
 
@@ -22,7 +23,7 @@ struct assembled {
 static int connect_check(const struct id *id, const char *call,
 			 const struct rdma_conn_param *parameters)
 {
-	const struct device *device = id->device;
+	const struct cm_device *device = id->device;
 
 	if (!device)
 		return refuse(EINVAL, "%s: the id is not bound to a device: call rdma_resolve_addr "

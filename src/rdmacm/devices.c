@@ -5,7 +5,7 @@
  * whose interface went away, or that was open before fork(), is never used again: its name may
  * come back as another device.
  *
- * devices_lock is held while devices are opened: nobody else needs it meanwhile.
+ * devices_lock is held while devices are opened.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -33,7 +33,7 @@ static void devices_after_fork_child(void) RELEASES(devices_lock)
 	struct list *node;
 
 	list_for_each(node, &devices)
-		list_entry(node, struct device, node)->gone = true;
+		list_entry(node, struct cm_device, node)->gone = true;
 	lock_release(&devices_lock);
 }
 
@@ -46,9 +46,9 @@ static uint8_t at_most_255(int limit)
 	return limit > UINT8_MAX ? UINT8_MAX : limit;
 }
 
-static struct device *device_open(struct ibv_device *found)
+static struct cm_device *device_open(struct ibv_device *found)
 {
-	struct device *device = calloc(1, sizeof(*device));
+	struct cm_device *device = calloc(1, sizeof(*device));
 	struct ibv_device_attr attr;
 
 	if (!device)
@@ -66,12 +66,12 @@ static struct device *device_open(struct ibv_device *found)
 	return device;
 }
 
-static struct device *devices_find_open(const struct ibv_device *wanted) REQUIRES(devices_lock)
+static struct cm_device *devices_find_open(const struct ibv_device *wanted) REQUIRES(devices_lock)
 {
 	struct list *node;
 
 	list_for_each(node, &devices) {
-		struct device *device = list_entry(node, struct device, node);
+		struct cm_device *device = list_entry(node, struct cm_device, node);
 
 		if (!device->gone && device->verbs->device == wanted)
 			return device;
@@ -79,12 +79,12 @@ static struct device *devices_find_open(const struct ibv_device *wanted) REQUIRE
 	return NULL;
 }
 
-static struct device *find_name(const char *name) REQUIRES(devices_lock)
+static struct cm_device *find_name(const char *name) REQUIRES(devices_lock)
 {
 	struct list *node;
 
 	list_for_each(node, &devices) {
-		struct device *device = list_entry(node, struct device, node);
+		struct cm_device *device = list_entry(node, struct cm_device, node);
 
 		if (!device->gone && !strcmp(ibv_get_device_name(device->verbs->device), name))
 			return device;
@@ -97,7 +97,7 @@ static void mark_missing(struct ibv_device *const *present) REQUIRES(devices_loc
 	struct list *node;
 
 	list_for_each(node, &devices) {
-		struct device *device = list_entry(node, struct device, node);
+		struct cm_device *device = list_entry(node, struct cm_device, node);
 		unsigned i = 0;
 
 		while (present[i] && present[i] != device->verbs->device)
@@ -119,7 +119,7 @@ static int devices_update(const char *name) REQUIRES(devices_lock)
 		return errno;
 	mark_missing(present);
 	for (unsigned i = 0; present[i]; i++) {
-		struct device *device;
+		struct cm_device *device;
 
 		if (devices_find_open(present[i]) || (name && strcmp(present[i]->name, name)))
 			continue;
@@ -131,9 +131,9 @@ static int devices_update(const char *name) REQUIRES(devices_lock)
 	return 0;
 }
 
-int device_get(const char *name, struct device **got)
+int cm_device_get(const char *name, struct cm_device **got)
 {
-	struct device *device;
+	struct cm_device *device;
 	int err = 0;
 
 	lock_acquire(&devices_lock);
@@ -157,7 +157,7 @@ int device_get(const char *name, struct device **got)
 }
 
 /* With the last id go the default objects, unless the application still uses them. */
-void device_put(struct device *device)
+void cm_device_put(struct cm_device *device)
 {
 	lock_acquire(&devices_lock);
 	if (--device->ids == 0) {
@@ -169,14 +169,14 @@ void device_put(struct device *device)
 	lock_release(&devices_lock);
 }
 
-void device_is_gone(struct device *device)
+void cm_device_is_gone(struct cm_device *device)
 {
 	lock_acquire(&devices_lock);
 	device->gone = true;
 	lock_release(&devices_lock);
 }
 
-struct ibv_xrcd *device_xrcd(struct device *device)
+struct ibv_xrcd *cm_device_xrcd(struct cm_device *device)
 {
 	struct ibv_xrcd_init_attr attr = {
 		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
@@ -200,13 +200,13 @@ static struct ibv_context **list_contexts(int *count) REQUIRES(devices_lock)
 
 	*count = 0;
 	list_for_each(node, &devices)
-		*count += !list_entry(node, struct device, node)->gone;
+		*count += !list_entry(node, struct cm_device, node)->gone;
 	list = calloc((size_t)*count + 1, sizeof(*list));
 	if (!list)
 		return NULL;
 	*count = 0;
 	list_for_each(node, &devices) {
-		struct device *device = list_entry(node, struct device, node);
+		struct cm_device *device = list_entry(node, struct cm_device, node);
 
 		if (!device->gone)
 			list[(*count)++] = device->verbs;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * rdma_set_local_ece(3), rdma_get_remote_ece(3): for programs that connect QPs of their own. What
- * vendors agree on travels in the CM's messages and means nothing to us.
+ * rdma_set_local_ece(3), rdma_get_remote_ece(3): for programs that connect QPs of their own. The
+ * options travel in messages of the CM and are not interpreted here.
  */
 #include "rdmacm/rdmacm.h"
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * rdma_get_cm_event(3), rdma_ack_cm_event(3): events of the connection manager, and this
- * library's part of what they ask for, before the application sees them:
+ * rdma_get_cm_event(3), rdma_ack_cm_event(3): events of the connection manager, and the actions
+ * of this library before the application sees them:
  *
  *	ADDR_RESOLVED, ROUTE_RESOLVED	the id gets its device, its path
  *	CONNECT_REQUEST			an id is made for the new connection
  *	CONNECT_RESPONSE		a QP on the id goes to RTS and the connection is completed:
- *					the application is told ESTABLISHED
+ *					the application sees ESTABLISHED
  *	REJECTED			the QP goes to ERR
  *	MULTICAST_JOIN			the QP is attached
  *
@@ -125,7 +125,7 @@ static enum fate event_dispatch(struct id *id, struct event *event)
 		return multicast_joined(id, event) ? HAND_ON : DROP;
 	case RDMA_CM_EVENT_DEVICE_REMOVAL:
 		if (id->device)
-			device_is_gone(id->device);
+			cm_device_is_gone(id->device);
 		return HAND_ON;
 	default:
 		return HAND_ON;
@@ -147,7 +147,7 @@ static void event_fill(struct event *event, struct id *id)
 }
 
 /* Take the next event that the application is to see. 0 or EAGAIN. */
-static int event_take(struct channel *channel, struct event *event)
+static int event_take(struct cm_event_channel *channel, struct event *event)
 {
 	for (;;) {
 		int err = cm_channel_take(channel->cm, &event->taken);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Why a call of this layer was refused (VERBATIM_EXPLAIN=1). What the connection manager refuses,
- * and events that tell of a failure, are explained by cm/endpoint/explain.c.
+ * Explains refused calls of this layer (VERBATIM_EXPLAIN=1). cm/endpoint/explain.c explains
+ * refusals of the connection manager and events that report a failure.
  */
 #include <stdarg.h>
 #include <stdio.h>

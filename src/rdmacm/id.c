@@ -42,7 +42,7 @@ void id_free(struct id *id)
 		rdma_destroy_event_channel(id->public.channel);
 	multicasts_free(id);
 	if (id->device)
-		device_put(id->device);
+		cm_device_put(id->device);
 	free(id->public.route.path_rec);
 	free(id->connect_data);
 	free(id->qp_template);

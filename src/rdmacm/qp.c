@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * rdma_create_qp(3), rdma_create_qp_ex(3), rdma_destroy_qp(3). What the application does not
- * give is made for it: the default protection domain, CQs and their channels. Those appear in
- * the id, where the inline functions of rdma_verbs.h look for them; the context of such a CQ is
+ * rdma_create_qp(3), rdma_create_qp_ex(3), rdma_destroy_qp(3). Objects that the application
+ * does not pass are created: the default protection domain, CQs and their channels. They are stored
+ * in the id, where the inline functions of rdma_verbs.h find them; the context of such a CQ is
  * the id.
  */
 #include <stddef.h>
@@ -99,7 +99,7 @@ static int complete_attributes(struct id *id, struct ibv_qp_init_attr_ex *attr)
 	}
 	if (public->qp_type == IBV_QPT_XRC_RECV &&
 	    (!(attr->comp_mask & IBV_QP_INIT_ATTR_XRCD) || !attr->xrcd)) {
-		attr->xrcd = device_xrcd(id->device);
+		attr->xrcd = cm_device_xrcd(id->device);
 		if (!attr->xrcd)
 			return -1;
 		attr->comp_mask |= IBV_QP_INIT_ATTR_XRCD;

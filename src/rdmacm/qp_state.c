@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The way of an id's QP through the states, with the attributes that the connection manager
- * knows: INIT when it is made; RTR and RTS when the peer's side is known (rdma_accept(), or
- * CONNECT_RESPONSE); ERR at the end, which flushes what is posted. A UD QP needs no peer and is
- * in RTS at once.
+ * State transitions of an id's QP, with attributes from the connection manager: INIT at creation;
+ * RTR and RTS when the peer is known (rdma_accept(), or CONNECT_RESPONSE); ERR at the end, which
+ * flushes posted requests. A UD QP needs no peer and is in RTS at once.
  */
 #include "rdmacm/rdmacm.h"
 

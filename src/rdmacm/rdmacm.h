@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the files of the librdmacm layer share. The layer turns what cm/endpoint/endpoint.h offers and
- * the public verbs into the calls of rdma_cm(7): it knows of QPs, which an endpoint does not, and
- * drives them through their states for the application.
+ * Internal interface of the librdmacm layer, which implements rdma_cm(7) with
+ *cm/endpoint/endpoint.h and the public verbs: it has the QPs, which endpoints do not know, and
+ *moves them through their states for the application.
  *
- * Every call answers 0, or -1 and errno; pointer functions NULL and errno. The structures that
+ * Calls return 0, or -1 and errno; pointer functions NULL and errno. The structures that
  * programs hold come first in ours.
  *
  *	channel.c    event channels            qp.c         QPs made for an id, with their CQs
@@ -15,8 +15,8 @@
  *	addrinfo.c   rdma_getaddrinfo()        ece.c, option.c, strings.c, explain.c
  *	create_ep.c  rdma_create_ep(), rdma_get_request()
  *
- * An id without a channel of the application's has one of its own and is synchronous: calls wait for
- * the event that ends them, which stays in id->event until the next call.
+ * An id without a channel of the application's has one of its own and is synchronous: calls wait
+ *for the event that ends them, which stays in id->event until the next call.
  */
 #ifndef VERBATIM_RDMACM_RDMACM_H
 #define VERBATIM_RDMACM_RDMACM_H
@@ -33,13 +33,13 @@
 #include "cm/endpoint/endpoint.h"
 #include "rdmacm/sockaddr.h"
 
-struct channel {
+struct cm_event_channel {
 	struct rdma_event_channel public;	/* first */
 	struct cm_channel *cm;
 };
 
 /* An open device, shared by all ids on it. It stays open while the process lives. */
-struct device {
+struct cm_device {
 	struct list node;		/* in the list of devices.c, under its lock */
 	struct ibv_context *verbs;
 	unsigned ids;			/* bound to it; under the lock */
@@ -52,7 +52,7 @@ struct device {
 struct id {
 	struct rdma_cm_id public;	/* first */
 	struct endpoint *endpoint;
-	struct device *device;		/* NULL: bound to none (yet) */
+	struct cm_device *device;	/* NULL: bound to none (yet) */
 	bool synchronous;		/* public.channel is our own */
 	bool offered;			/* came with a CONNECT_REQUEST, not accepted yet */
 	bool broken;			/* our QP could not follow CONNECT_RESPONSE: it is over */
@@ -73,12 +73,12 @@ struct event {
 
 /* rdma_verbs.h compiles these into programs. */
 static_assert(offsetof(struct id, public) == 0, "programs hold pointers to it");
-static_assert(offsetof(struct channel, public) == 0, "programs hold pointers to it");
+static_assert(offsetof(struct cm_event_channel, public) == 0, "programs hold pointers to it");
 static_assert(offsetof(struct event, public) == 0, "programs hold pointers to it");
 
-static inline struct channel *to_channel(struct rdma_event_channel *channel)
+static inline struct cm_event_channel *to_channel(struct rdma_event_channel *channel)
 {
-	return (struct channel *)channel;
+	return (struct cm_event_channel *)channel;
 }
 
 static inline struct id *to_id(struct rdma_cm_id *id)
@@ -123,11 +123,11 @@ int id_refresh(struct id *id);
 int id_complete(struct id *id);
 
 /* devices.c */
-/* The open device of this name, with its protection domain; device_put() it. 0 or errno. */
-int device_get(const char *name, struct device **device);
-void device_put(struct device *device);
-void device_is_gone(struct device *device);
-struct ibv_xrcd *device_xrcd(struct device *device);	/* NULL and errno */
+/* The open device of this name, with its protection domain; cm_device_put() it. 0 or errno. */
+int cm_device_get(const char *name, struct cm_device **device);
+void cm_device_put(struct cm_device *device);
+void cm_device_is_gone(struct cm_device *device);
+struct ibv_xrcd *cm_device_xrcd(struct cm_device *device);	/* NULL and errno */
 
 /* qp.c: @send, @recv: entries wanted, 0: no such CQ. 0, or -1 and errno. */
 int id_create_cqs(struct id *id, uint32_t send, uint32_t recv);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Socket addresses, as both IDs and rsockets know them. */
+/* Socket addresses of ids and rsockets. */
 #ifndef VERBATIM_RDMACM_SOCKADDR_H
 #define VERBATIM_RDMACM_SOCKADDR_H
 

@@ -8,7 +8,7 @@
 static int complete_xrc(struct id *id, struct ibv_srq_init_attr_ex *attr)
 {
 	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_XRCD) || !attr->xrcd) {
-		attr->xrcd = device_xrcd(id->device);
+		attr->xrcd = cm_device_xrcd(id->device);
 		if (!attr->xrcd)
 			return -1;
 	}

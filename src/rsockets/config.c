@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The defaults of rsocket(7): files under /etc/rdma/rsocket, each with one number. What is not
- * there, not a number or out of range leaves the built-in value (and says so).
+ * The defaults of rsocket(7): files under /etc/rdma/rsocket, each with one number. The built-in
+ * value remains when a file is missing; with an explanation when it is not a number or out of
+ * range.
  */
 #include <pthread.h>
 #include <stdio.h>

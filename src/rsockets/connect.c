@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The life of a stream's connection: what its event channel tells, in a function for each event.
+ * Connection of a stream: events of its channel, with a function for each.
  *
  *	rconnect():  RESOLVING -(ADDR_, ROUTE_RESOLVED)-> CONNECTING -(ESTABLISHED)-> CONNECTED
  *	raccept():   (CONNECT_REQUEST at the listener) ACCEPTING -(ESTABLISHED)-> CONNECTED
  *	then         CONNECTED -(DISCONNECTED, a failed request, rclose)-> CLOSED
  *
- * Nothing here waits: whoever waits for the socket calls rs_connection_progress_locked(). The
- * orderly end is a SHUTDOWN message behind the last data; a DISCONNECTED without one is
- * ECONNRESET.
+ * Nothing here waits: threads that wait for the socket call rs_connection_progress_locked(). An
+ * orderly end is a SHUTDOWN message after the last data; DISCONNECTED without one is ECONNRESET.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -278,7 +277,7 @@ static int start_connect(struct rsocket *rs, const struct sockaddr *address) REQ
 			return err;
 		rs->error = 0;
 	}
-	/* Before it is begun: events tell of it at once. */
+	/* Set before the call, as its event may arrive at once. */
 	rs->state = RS_RESOLVING;
 	if (rdma_resolve_addr(rs->id, NULL, (struct sockaddr *)(uintptr_t)address, RESOLVE_MS)) {
 		err = errno;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Datagrams, in and out. Each has a small header with the address and port that it comes from
- * (rsocket_wire.h); the address must be the one that the packet really came from. What is longer
+ * (wire.h); the address must be the one that the packet really came from. What is longer
  * than the path MTU less the header is refused with EMSGSIZE: there are no fragments.
  *
- * As with UDP, a datagram to where nobody is gets lost; a connected socket hears of it.
+ * As with UDP, a datagram to a port without a socket is lost; a connected socket receives the
+ * error.
  */
 #include <errno.h>
 #include <netinet/in.h>

@@ -3,7 +3,7 @@
  * Flow control of a stream, one direction, as pure arithmetic. The receiver owns a ring of memory;
  * the sender writes into it (RDMA WRITE with immediate) and each write takes one posted receive.
  * So two things run out, bytes of the ring and receives, and the receiver gives both back in
- * CREDIT messages, as totals since the start (a lost sense of "how much since" cannot happen).
+ * CREDIT messages, as totals since the start, which cannot get out of step.
  *
  *	sender: sent - released <= size, messages - taken <= limit
  *
@@ -30,9 +30,9 @@ struct rs_flow_out {
 
 /* What has arrived here. */
 struct rs_flow_in {
-	uint64_t arrived, taken, told;	/* bytes: in the ring, read from it, in a CREDIT */
+	uint64_t arrived, taken, credited;	/* bytes: in the ring, read from it, in a CREDIT */
 	uint32_t size;
-	uint32_t messages, messages_told;
+	uint32_t messages, messages_credited;
 	uint32_t limit;
 };
 
@@ -97,14 +97,14 @@ static inline size_t rs_flow_in_available(const struct rs_flow_in *flow)
 
 static inline bool rs_flow_in_credit_due(const struct rs_flow_in *flow)
 {
-	return flow->taken - flow->told >= (flow->size + 1) / 2 ||
-	       flow->messages - flow->messages_told >= (flow->limit + 1) / 2;
+	return flow->taken - flow->credited >= (flow->size + 1) / 2 ||
+	       flow->messages - flow->messages_credited >= (flow->limit + 1) / 2;
 }
 
-static inline void rs_flow_in_told(struct rs_flow_in *flow)
+static inline void rs_flow_in_credit_sent(struct rs_flow_in *flow)
 {
-	flow->told = flow->taken;
-	flow->messages_told = flow->messages;
+	flow->credited = flow->taken;
+	flow->messages_credited = flow->messages;
 }
 
 #endif

@@ -91,7 +91,7 @@ struct play {
 	size_t messages[512];
 	unsigned sent, seen;
 	struct { uint64_t bytes; uint32_t messages; } credits[512];
-	unsigned told, heard;
+	unsigned credits_sent, credits_received;
 };
 
 static size_t below(uint64_t *random, size_t limit)
@@ -105,17 +105,18 @@ static void receiver_looks(struct play *play)
 		assert_true(rs_flow_in_arrived(&play->in, play->messages[play->seen++ % 512]));
 	if (!rs_flow_in_credit_due(&play->in))
 		return;
-	play->credits[play->told % 512].bytes = play->in.taken;
-	play->credits[play->told++ % 512].messages = play->in.messages;
-	rs_flow_in_told(&play->in);
-	assert_true(play->told - play->heard <= RS_CONTROL_RESERVE / 2);
+	play->credits[play->credits_sent % 512].bytes = play->in.taken;
+	play->credits[play->credits_sent++ % 512].messages = play->in.messages;
+	rs_flow_in_credit_sent(&play->in);
+	assert_true(play->credits_sent - play->credits_received <= RS_CONTROL_RESERVE / 2);
 }
 
 static void sender_looks(struct play *play)
 {
-	for (; play->heard != play->told; play->heard++)
-		assert_true(rs_flow_out_credit(&play->out, play->credits[play->heard % 512].bytes,
-					       play->credits[play->heard % 512].messages));
+	for (; play->credits_received != play->credits_sent; play->credits_received++)
+		assert_true(rs_flow_out_credit(
+			&play->out, play->credits[play->credits_received % 512].bytes,
+			play->credits[play->credits_received % 512].messages));
 }
 
 static bool sender_sends(struct play *play, uint64_t *random)

@@ -29,7 +29,7 @@ static struct rs_iomap *find_overlap(struct rs_stream *stream, uint64_t offset, 
 	return NULL;
 }
 
-/* A free slot; those below the peer's limit first, as only they can be told to it. */
+/* A free slot; those below the peer's limit first, as only those can be announced. */
 static int find_slot(struct rs_stream *stream, bool remote, uint32_t *slot)
 {
 	struct rs_iomap *grown;
@@ -69,7 +69,8 @@ static bool message_room(struct rsocket *rs) REQUIRES(rs->lock)
  * Mappings are counted as data is, so that there is a receive for each. This waits, non-blocking
  * socket or not: half a mapping is of no use to anybody.
  */
-static int iomap_tell(struct rsocket *rs, const struct rs_control *control) REQUIRES(rs->lock)
+static int iomap_send_control(struct rsocket *rs, const struct rs_control *control)
+	REQUIRES(rs->lock)
 {
 	int err = rs_wait_locked(rs, message_room, RS_WRITE, RS_FOREVER);
 
@@ -101,13 +102,13 @@ static int add_map(struct rsocket *rs, struct rs_iomap *wanted) REQUIRES(rs->loc
 	if (!wanted->mr)
 		return errno;
 	wanted->used = true;
-	stream->local_maps[slot] = *wanted; /* taken, before iomap_tell() drops the lock */
+	stream->local_maps[slot] = *wanted;	/* taken, before iomap_send_control() drops the lock */
 	if (!remote)
 		return 0;
 	control.index = (uint16_t)slot;
 	control.key = wanted->mr->rkey;
 	control.address = (uintptr_t)wanted->buffer;
-	err = iomap_tell(rs, &control);
+	err = iomap_send_control(rs, &control);
 	if (err) {
 		ibv_dereg_mr(wanted->mr);
 		stream->local_maps[slot].used = false;
@@ -142,7 +143,7 @@ off_t riomap(int socket, void *buf, size_t len, int prot, int flags, off_t offse
 	return err ? rs_result(err) : (off_t)wanted.offset;
 }
 
-/* The peer is told first; what it has under way then ends in an error, of its own making. */
+/* The peer is informed first; requests that it has under way fail. */
 static int remove_map(struct rsocket *rs, void *buffer, size_t length) REQUIRES(rs->lock)
 {
 	struct rs_stream *stream = &rs->stream;
@@ -156,7 +157,7 @@ static int remove_map(struct rsocket *rs, void *buffer, size_t length) REQUIRES(
 			continue;
 		if (map->prot & PROT_WRITE && rs->state == RS_CONNECTED && !stream->peer_gone) {
 			control.index = (uint16_t)i;
-			err = iomap_tell(rs, &control);
+			err = iomap_send_control(rs, &control);
 			if (err && err != ENOTCONN)
 				return err;
 			map = &stream->local_maps[i];	/* may have moved meanwhile */
@@ -185,7 +186,7 @@ int riounmap(int socket, void *buf, size_t len)
 	return rs_result(err);
 }
 
-/* The peer's mappings, as it tells of them. */
+/* The peer's mappings, as announced in IOMAP messages. */
 int rs_iomap_message_locked(struct rsocket *rs, const struct rs_control *control)
 {
 	struct rs_iomap *map;

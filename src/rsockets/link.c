@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A datagram socket may be reached through several devices and has a UD queue pair on each that it
- * has met: here they are made, filled and emptied. Memory is a slot for each receive (GRH, header,
- * payload; up to 4096 bytes behind the GRH) and for each send, used in turn.
+ * UD queue pairs of a datagram socket: one on each device that it has used. Memory is a slot for
+ * each receive (GRH, header, payload; up to 4096 bytes behind the GRH) and for each send, used in
+ * turn.
  *
  * A datagram stays in its slot until the application takes it. When all slots are full, more are
  * dropped by the device, as a full socket buffer drops them.

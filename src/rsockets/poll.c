@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * rpoll and rselect, over rsockets and other descriptors mixed. First a look; then looks for the
- * polling time; then sleeps in poll() on what is behind each socket: its completion channel
- * and its event channel. What a sleep shows is only a reason to look again.
+ * rpoll and rselect, over rsockets and other descriptors mixed. All are checked
+ * once, then repeatedly for the polling time; then the thread sleeps in poll() on the completion
+ * channel and event channel of each socket. After a sleep all are checked again.
  */
 #include <errno.h>
 #include <poll.h>
@@ -54,7 +54,8 @@ static short stream_events(struct rsocket *rs) REQUIRES(rs->lock)
 		events |= POLLOUT | POLLWRNORM;
 	if (stream->peer_done || stream->read_shut || rs->state != RS_CONNECTED)
 		events |= POLLRDHUP;
-	/* Not before all is read: who asks for POLLIN and sees POLLHUP reads no more (rstream). */
+	/* Not before all is read: programs that poll for POLLIN and see POLLHUP stop reading
+	 * (rstream). */
 	if ((rs->state != RS_CONNECTED || (stream->peer_done && stream->write_shut)) &&
 	    (stream->read_shut || !rs_flow_in_available(&stream->in)))
 		events |= POLLHUP;

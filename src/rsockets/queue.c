@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The queue pair of a stream and what is around it. Memory:
+ * The queue pair of a stream, its CQ and memory:
  *
  *	ring		in.size bytes, written by the peer; then RS_CONTROL_BYTES for each receive
  *	send buffer	queue.size bytes, a ring: data from rsend() until the peer's HCA has it
@@ -237,8 +237,8 @@ bool rs_request_room_locked(const struct rsocket *rs)
 }
 
 /*
- * A reader cares for solicited completions only: data and control messages of the peer. Who waits
- * for room, or owes a credit that found none, cares for those of our own sends too.
+ * A reader needs solicited completions only: data and control messages of the peer. A thread that
+ * waits for room, or for room to send a credit, needs those of our own sends, too.
  */
 void rs_arm_locked(struct rsocket *rs, enum rs_interest interest)
 {
@@ -292,7 +292,7 @@ int rs_post_locked(struct rsocket *rs, struct ibv_send_wr *wr)
 	return 0;
 }
 
-/* Control messages are few by construction (rsocket_flow.h): there is nearly always room. */
+/* Control messages are few by construction (flow.h): there is nearly always room. */
 int rs_post_control_locked(struct rsocket *rs, const struct rs_control *control)
 {
 	uint8_t bytes[RS_CONTROL_BYTES];
@@ -319,7 +319,7 @@ void rs_give_credit_locked(struct rsocket *rs)
 	    !rs_flow_in_credit_due(&stream->in))
 		return;
 	if (!rs_post_control_locked(rs, &credit))
-		rs_flow_in_told(&stream->in);
+		rs_flow_in_credit_sent(&stream->in);
 }
 
 /* ---- completions ---- */

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Where datagrams go: which queue pair has an address and port is asked with a connection request
- * for a datagram service (SIDR), once per destination, and remembered. Who is asked may be busy
- * with other things than its rsockets, so a thread answers (0 % of a CPU while nobody asks),
- * started with the first datagram socket of the process. It also takes the answers to our own
- * questions.
+ * Destinations of datagrams: the queue pair of an address and port is resolved by a connection
+ * request for a datagram service (SIDR), once per destination. The application may not call
+ * rsockets for a long time, so a thread answers such requests, and receives the answers to ours. It
+ * is started with the first datagram socket of the process, and sleeps between events.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -18,7 +17,7 @@
 #include "rsockets/rsocket.h"
 
 enum { RESOLVE_MS = 2000, DESTINATIONS_MAX = 512 };
-#define FORGET_NS ((int64_t)1000000000)		/* who was not there is asked again after this */
+#define FORGET_NS ((int64_t)1000000000) /* until an unreachable destination is tried again */
 
 /* ---- destinations ---- */
 
@@ -238,7 +237,7 @@ static void destination_event(struct rsocket *rs, struct rs_destination *destina
 		not_found(rs, destination, err, false);
 }
 
-/* Somebody asks for us: tell the number of our queue pair on that device. */
+/* A SIDR request: answer with the number of our queue pair on that device. */
 static void resolve_answer(struct rsocket *rs, struct rdma_cm_id *id, bool understood)
 	REQUIRES(rs->lock)
 {
@@ -283,7 +282,8 @@ static void datagram_event(struct rsocket *rs, struct rdma_cm_event *event) REQU
 	rdma_ack_cm_event(event);
 	if (id == rs->id || !destination || destination->state == RS_LOOKING || !destination->id)
 		return;
-	/* It has served, unless its link lives on it: then no event may find the destination. */
+	/* The id is no longer needed unless its link uses it; its events must not find the
+	 * destination. */
 	destination->id = NULL;
 	id->context = NULL;
 	if (!destination->link || destination->link->id != id)

@@ -361,7 +361,7 @@ int rshutdown(int socket, int how)
 	rs = rs_get(socket);
 	if (!rs)
 		return -1;
-	/* Behind whoever sends just now. */
+	/* Waits for a thread that is sending. */
 	lock_acquire(&rs->send_lock);
 	lock_acquire(&rs->lock);
 	if (rs->type == SOCK_STREAM)

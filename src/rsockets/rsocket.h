@@ -1,28 +1,32 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the files of rsockets share. Rsockets are an application of verbs and rdma_cm(7): nothing
- * here knows of Verbatim's insides but base/.
+ * Internal interface of rsockets. Rsockets are an application of verbs and rdma_cm(7): of
+ *Verbatim's internal headers they include base/ and rdmacm/sockaddr.h only.
  *
- *	rsocket.c           create, bind, listen, accept, close; names
- *	rsocket_table.c     descriptors -> struct rsocket, references, fork
- *	rsocket_config.c    /etc/rdma/rsocket
- *	rsocket_connect.c   events of the CM, connect, shutdown
- *	rsocket_queue.c     QP, CQ and memory of a stream; completions, control messages
- *	rsocket_stream.c    bytes in and out      rsocket_iomap.c    riomap, riowrite
- *	rsocket_datagram.c  datagrams in and out  rsocket_resolve.c  where they go
- *	rsocket_link.c      the UD queue pair of a datagram socket on one device
- *	rsocket_wait.c      sleeping and waking   rsocket_poll.c     rpoll, rselect
- *	rsocket_option.c    options, fcntl        rsocket_io.c       the calls that move data
- *	rsocket_wire.c, rsocket_flow.h, rsocket_iov.h: pure
+ *	rsocket.c	create, bind, listen, accept, close; names
+ *	table.c		descriptors -> struct rsocket, references, fork
+ *	config.c	/etc/rdma/rsocket
+ *	connect.c	events of the CM, connect, shutdown
+ *	queue.c		QP, CQ and memory of a stream; completions, control messages
+ *	stream.c	bytes in and out
+ *	iomap.c		riomap, riowrite
+ *	datagram.c	datagrams in and out
+ *	resolve.c	their destinations
+ *	link.c		the UD queue pair of a datagram socket on one device
+ *	wait.c		sleeping and waking
+ *	poll.c		rpoll, rselect
+ *	option.c	options, fcntl
+ *	io.c		the calls that move data
+ *	wire.c, flow.h, iov.h	pure
  *
- * Locks: rs->receive_lock, rs->send_lock (who copies out of or into the rings; not held asleep),
- * then rs->lock (all else; no copying of data under it). Functions *_locked want rs->lock; they
- * drop it only where they say so.
+ * Locks: rs->receive_lock, rs->send_lock (copying out of or into the rings; not held while asleep),
+ * then rs->lock (everything else; no data is copied under it). Functions *_locked require rs->lock;
+ * those that drop it say so.
  *
- * Waking: the kernel wakes who polls a descriptor and then asks the descriptor again. So whoever
- * takes an event off it (completion channel, event channel) may rob a thread that has not looked
- * yet: he must wake all of rs->sleepers afterwards. Reading completions without taking the event
- * robs nobody. A sleeper arms the CQ, looks once more, then sleeps.
+ * Waking: the kernel wakes a thread that polls a descriptor, and then checks the descriptor again.
+ *So a thread that takes an event from it (completion channel, event channel) may take the wake-up
+ *of another one: it must wake all of rs->sleepers afterwards. Reading completions alone takes no
+ * wake-up. A sleeper arms the CQ, polls once more, then sleeps.
  */
 #ifndef VERBATIM_RSOCKETS_RSOCKET_H
 #define VERBATIM_RSOCKETS_RSOCKET_H
@@ -115,7 +119,7 @@ struct rs_arrival {
 	uint32_t slot, bytes;		/* without the 40 bytes of the GRH */
 };
 
-/* The UD queue pair of a datagram socket on one device (rsocket_link.c). */
+/* The UD queue pair of a datagram socket on one device (link.c). */
 struct rs_link {
 	struct list node;
 	struct rdma_cm_id *id;		/* keeps the device */
@@ -135,7 +139,7 @@ struct rs_link {
 
 enum rs_destination_state { RS_LOOKING, RS_KNOWN, RS_UNKNOWN };
 
-/* Where datagrams go (rsocket_resolve.c). */
+/* Where datagrams go (resolve.c). */
 struct rs_destination {
 	struct list node;
 	enum rs_destination_state state;
@@ -198,7 +202,7 @@ static inline int rs_result(int err)
 	return -1;
 }
 
-/* rsocket_table.c */
+/* table.c */
 int rs_table_add(struct rsocket *rs);			/* under rs->fd */
 /* NULL: no rsocket has that descriptor (errno EBADF). */
 struct rsocket *rs_get(int fd);
@@ -208,7 +212,7 @@ struct rsocket *rs_table_remove(int fd);
 unsigned rs_generation(void);
 bool rs_is_inherited(const struct rsocket *rs);		/* by fork(): good for closing only */
 
-/* rsocket_config.c */
+/* config.c */
 const struct rs_options *rs_defaults(void);
 
 /* rsocket.c: the last reference has gone. */
@@ -217,7 +221,7 @@ void rs_free(struct rsocket *rs);
 int rs_new(int domain, int type, const struct rsocket *parent, struct rsocket **created);
 void rs_address_out(const struct sockaddr *address, struct sockaddr *to, socklen_t *length);
 
-/* rsocket_connect.c */
+/* connect.c */
 int rs_create_id_locked(struct rsocket *rs) REQUIRES(rs->lock);		/* a fresh rs->id */
 /* Takes the events that wait; returns how many. */
 unsigned rs_connection_progress_locked(struct rsocket *rs) REQUIRES(rs->lock);
@@ -226,7 +230,7 @@ int rs_stream_accept_locked(struct rsocket *rs, const struct rs_hello *peer) REQ
 void rs_end_locked(struct rsocket *rs, int err) REQUIRES(rs->lock);
 int rs_stream_connect(struct rsocket *rs, const struct sockaddr *address);
 
-/* rsocket_queue.c */
+/* queue.c */
 int rs_stream_open_locked(struct rsocket *rs, struct rs_hello *hello) REQUIRES(rs->lock);
 void rs_stream_close(struct rsocket *rs);
 void rs_stream_start_locked(struct rsocket *rs, const struct rs_hello *peer) REQUIRES(rs->lock);
@@ -240,7 +244,7 @@ void rs_give_credit_locked(struct rsocket *rs) REQUIRES(rs->lock);
 bool rs_all_sent_locked(struct rsocket *rs) REQUIRES(rs->lock);
 struct ibv_pd *rs_pd(struct rsocket *rs);
 
-/* rsocket_stream.c */
+/* stream.c */
 ssize_t rs_stream_receive(struct rsocket *rs, struct rs_cursor *to, int flags);
 ssize_t rs_stream_send(struct rsocket *rs, struct rs_cursor *from, int flags);
 bool rs_stream_readable_locked(struct rsocket *rs) REQUIRES(rs->lock);
@@ -250,12 +254,12 @@ int rs_take_error_locked(struct rsocket *rs, int otherwise) REQUIRES(rs->lock);
 /* Waits until connected. 0 or errno. */
 int rs_stream_ready_locked(struct rsocket *rs, int64_t deadline_ns) REQUIRES(rs->lock);
 
-/* rsocket_iomap.c */
+/* iomap.c */
 int rs_iomap_message_locked(struct rsocket *rs, const struct rs_control *control)
 	REQUIRES(rs->lock);
 void rs_iomap_free(struct rsocket *rs);
 
-/* rsocket_wait.c */
+/* wait.c */
 #define RS_FOREVER	INT64_MAX
 #define RS_NOW		((int64_t)0)
 typedef bool rs_condition(struct rsocket *rs);
@@ -281,10 +285,10 @@ int rs_event_fd(const struct rsocket *rs);
 /* After a sleep: those descriptors were readable. */
 void rs_take_events_locked(struct rsocket *rs, bool completions, bool events) REQUIRES(rs->lock);
 
-/* rsocket_poll.c */
+/* poll.c */
 short rs_ready_events_locked(struct rsocket *rs, short wanted) REQUIRES(rs->lock);
 
-/* rsocket_datagram.c */
+/* datagram.c */
 ssize_t rs_datagram_receive(struct rsocket *rs, struct rs_cursor *to, int flags,
 			    struct sockaddr_storage *from, bool *truncated);
 ssize_t rs_datagram_send(struct rsocket *rs, struct rs_cursor *from, int flags,
@@ -293,7 +297,7 @@ bool rs_datagram_readable_locked(struct rsocket *rs) REQUIRES(rs->lock);
 bool rs_datagram_writable_locked(struct rsocket *rs) REQUIRES(rs->lock);
 int rs_datagram_connect(struct rsocket *rs, const struct sockaddr *address);
 
-/* rsocket_link.c */
+/* link.c */
 /* The link on the device of @id; a new one keeps @id (*kept). 0 or errno. */
 int rs_link_get_locked(struct rsocket *rs, struct rdma_cm_id *id, struct rs_link **link,
 		       bool *kept) REQUIRES(rs->lock);
@@ -306,7 +310,7 @@ void rs_link_take(struct rs_link *link);		/* that arrival is done with */
 char *rs_link_send_slot(struct rs_link *link);		/* of the next send; NULL: none free */
 int rs_link_send(struct rs_link *link, const struct rs_destination *to, size_t bytes);
 
-/* rsocket_resolve.c */
+/* resolve.c */
 int rs_datagram_open(struct rsocket *rs);
 void rs_datagram_close(struct rsocket *rs);
 int rs_datagram_bind_locked(struct rsocket *rs, const struct sockaddr *address) REQUIRES(rs->lock);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Descriptors of rsockets. Who works with a socket holds a reference; rclose() takes it out of the
+ * Descriptors of rsockets. A call holds a reference to its socket; rclose() takes it out of the
  * table, the last reference frees it.
  *
  * fork(): the child has copies of the descriptors, but the devices behind them are the parent's

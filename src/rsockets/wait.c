@@ -2,8 +2,8 @@
 /*
  * Waiting for a socket: spin for a moment (polling_time of rsocket(7)), then sleep in poll() on
  * its completion channel, its event channel and an eventfd of this thread, by which other threads
- * wake it when they have taken an event that it might have been waiting for. rsocket.h says why.
- * A signal handler ends the sleep, and runs when the call has let go of the socket (base/call.h).
+ * wake it when they have taken an event that it might have been waiting for. See rsocket.h.
+ * A signal handler ends the sleep, and runs after the call has released the socket (base/call.h).
  *
  * A sleep costs both sides a system call and two or three switches, some 20 us; a spin of the
  * length of one costs no more than that. So a thread spins for long where that was enough lately,
@@ -121,7 +121,7 @@ static void take_completion_events(struct rsocket *rs)
 
 	while (!ibv_get_cq_event(stream->channel, &cq, &context)) {
 		stream->armed = 0;
-		/* Counted, told to the CQ now and then: each telling takes its lock. */
+		/* Acknowledged in batches: each ibv_ack_cq_events() takes a lock. */
 		if (++stream->unacknowledged == 128) {
 			ibv_ack_cq_events(cq, stream->unacknowledged);
 			stream->unacknowledged = 0;

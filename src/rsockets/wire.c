@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The bytes of rsocket_wire.h, written and read. Pure: no state, no verbs. What is read comes from
+ * The bytes of wire.h, written and read. Pure: no state, no verbs. What is read comes from
  * a peer: every field is checked here or has no meaning that could hurt.
  */
 #include <errno.h>

@@ -32,8 +32,8 @@ struct rs_hello {
 	uint64_t ring_address;
 	uint32_t ring_key;
 	uint32_t ring_bytes;
-	uint32_t messages;		/* limit of struct rs_flow_out for who hears it */
-	uint32_t iomaps;		/* mappings that the one who says it can remember */
+	uint32_t messages;		/* limit of struct rs_flow_out for the receiver of it */
+	uint32_t iomaps;		/* mappings that the sender of this has room for */
 };
 
 void rs_hello_write(const struct rs_hello *hello, uint8_t bytes[RS_HELLO_BYTES]);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Which sockets of which programs become rsockets, and where the C library's functions are.
+ * Selection of the programs and sockets that use rsockets, and lookup of the C library's functions.
  *
  * /etc/rdma/rsocket/preload_config has lines "program domain type protocol", where domain is inet,
  * inet6 or ib, type stream or dgram, protocol tcp or udp, and * stands for any; '#' begins a
@@ -41,7 +41,7 @@ static const char *const real_names[REAL_COUNT] = {
 #undef REAL_NAME
 };
 
-/* Filled in by whoever needs it first: other libraries' constructors call before ours does. */
+/* Filled in on first use: constructors of other libraries run before ours. */
 static void *real_functions[REAL_COUNT];
 
 static long not_there(void)

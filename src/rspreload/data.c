@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Moving data. Each function asks which of the twins carries it and calls that. A connect that is
- * still under way is settled first; while it is not, the answer is EAGAIN, or one waits for it.
+ * Moving data, by the socket of the twin that carries it. A connect that is under way is completed
+ * first: the call waits for it, or returns EAGAIN.
  *
  * Programs compiled with _FORTIFY_SOURCE call __read_chk and so on: they are here, too.
  */
@@ -32,7 +32,7 @@ static struct twin *rdma_twin(int fd)
 
 static ssize_t preload_sent(struct twin *twin, ssize_t result, size_t wanted)
 {
-	/* EPOLLET: a send that found no room may be told of room again. */
+	/* EPOLLET: after a send that found no room, EPOLLOUT is reported again. */
 	if (result < (ssize_t)wanted)
 		__atomic_store_n(&twin->out_reported, false, __ATOMIC_RELAXED);
 	twin_put(twin);

@@ -4,9 +4,9 @@
  * here, beside the kernel's set: epoll_wait() polls them and the epoll descriptor itself, then
  * takes what the kernel has.
  *
- * EPOLLET: room to write is told once, and again after a send that found none. Data to read is told
- * as long as there is some, which programs must expect of an edge that comes again anyway.
- * A set with twins cannot be watched by another set, or by poll().
+ * EPOLLET: EPOLLOUT is reported once, and again after a send that found no room. EPOLLIN is
+ * reported as long as there is data; programs must expect repeated edges anyway. A set with twins
+ * cannot be watched by another set, or by poll().
  */
 #include <errno.h>
 #include <limits.h>
@@ -26,7 +26,7 @@ struct member {
 	int fd;
 	struct twin *twin;		/* a reference */
 	struct epoll_event event;
-	bool told;			/* EPOLLONESHOT: until modified */
+	bool reported;			/* EPOLLONESHOT: until modified */
 };
 
 struct set {
@@ -39,7 +39,7 @@ struct set {
 
 static struct lock sets_lock = LOCK_INITIALIZER;
 static struct list sets GUARDED_BY(sets_lock) = { &sets, &sets };
-/* Changed under sets_lock, read without: mostly there are none. Who finds some takes the lock. */
+/* Changed under sets_lock, read without: usually 0, and then no lock is taken. */
 static _Atomic unsigned set_count;
 
 /* In the child of a fork(): another thread of the parent may have held it. */
@@ -139,7 +139,7 @@ static int control_locked(int epfd, int op, int fd, struct twin *twin,
 		return 0;
 	}
 	member->event = *event;
-	member->told = false;
+	member->reported = false;
 	twin->out_reported = false;
 	eventfd_write(set->kick, 1);
 	return 0;
@@ -214,7 +214,7 @@ static short poll_events(const struct member *member)
 	uint32_t events = member->event.events & (EPOLLIN | EPOLLOUT | EPOLLPRI | EPOLLRDHUP |
 						  EPOLLRDNORM | EPOLLWRNORM);
 
-	if (member->told)
+	if (member->reported)
 		return -1;			/* not watched */
 	if (member->event.events & EPOLLET &&
 	    __atomic_load_n(&member->twin->out_reported, __ATOMIC_RELAXED))
@@ -262,11 +262,11 @@ static int report_members(int epfd, const struct pollfd *fds, nfds_t count,
 		if (!fds[i].revents)
 			continue;
 		member = find_member(set, fds[i].fd);
-		if (!member || member->told)
+		if (!member || member->reported)
 			continue;
 		events[ready].events = (uint32_t)(unsigned short)fds[i].revents;
 		events[ready++].data = member->event.data;
-		member->told = member->event.events & EPOLLONESHOT;
+		member->reported = member->event.events & EPOLLONESHOT;
 		if (fds[i].revents & POLLOUT)
 			__atomic_store_n(&member->twin->out_reported, true, __ATOMIC_RELAXED);
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Options go to both of a twin: the kernel socket knows all options of TCP and is asked about those
- * that rsockets do not know (TCP_INFO, TCP_CONGESTION: they tell of an idle connection then).
+ * Options are set on both sockets of a twin. Those that rsockets do not have are read from the
+ * kernel socket (TCP_INFO, TCP_CONGESTION: of an idle connection).
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * librspreload.so: unmodified sockets programs on rsockets, by defining functions of the C library.
- * It stands on <rdma/rsocket.h> alone, as any other program does.
+ * It uses <rdma/rsocket.h>, as any other program may, and base/lock.h.
  *
- *	preload_table.c    descriptors -> struct twin; fork
- *	preload_config.c   which sockets are taken; the C library's own functions
- *	preload_socket.c   socket, bind, listen, accept, connect, close, dup; names
- *	preload_option.c   options, fcntl, ioctl
- *	preload_data.c     read, write, send, recv and their relatives
- *	preload_poll.c     poll, select            preload_epoll.c    epoll
+ *	table.c		descriptors -> struct twin; fork
+ *	config.c	which sockets are taken; the C library's own functions
+ *	socket.c	socket, bind, listen, accept, connect, close, dup; names
+ *	option.c	options, fcntl, ioctl
+ *	data.c		read, write, send, recv and their relatives
+ *	poll.c		poll, select
+ *	epoll.c		epoll
  *
  * A socket of the program is a kernel socket with an rsocket beside it, a twin. The program's
  * descriptor is always the kernel socket's. Which of the two carries the data shows when they
  * connect: a listening twin takes both kinds of peers, a connecting one tries RDMA, then TCP.
  *
- * What rsockets and the libraries below call themselves goes straight to the C library:
- * "inside" tells, by thread.
+ * Calls made by Verbatim's own libraries bypass twins; the thread-local `inside` marks them.
  */
 #ifndef VERBATIM_RSPRELOAD_RSPRELOAD_H
 #define VERBATIM_RSPRELOAD_RSPRELOAD_H
@@ -46,10 +46,10 @@ struct twin {
 	bool listening, datagram;
 	struct sockaddr_storage peer;	/* CONNECTING */
 	socklen_t peer_bytes;
-	bool out_reported;	/* EPOLLET: EPOLLOUT was told, no send has found it full since */
+	bool out_reported;	/* EPOLLET: EPOLLOUT was reported, no send has found it full since */
 };
 
-/* preload_table.c */
+/* table.c */
 int twin_add(int fd, struct twin *twin);		/* 0 or errno; takes the reference */
 struct twin *twin_new(int rs);				/* NULL: no memory */
 struct twin *twin_get(int fd);				/* NULL: not one of ours, or inside */
@@ -60,7 +60,7 @@ int twin_highest(void);					/* no descriptor of ours is above */
 /* The rsocket is given up. */
 void twin_to_kernel(struct twin *twin);
 
-/* preload_config.c */
+/* config.c */
 extern __thread int inside __attribute__((tls_model("initial-exec")));
 bool config_takes(int domain, int type, int protocol);
 void config_apply(int rs);				/* RS_SQ_SIZE and so on */
@@ -85,14 +85,14 @@ enum real_index {
 void *real_function(enum real_index index);
 #define REAL(name) ((__typeof__(&name))real_function(REAL_##name))
 
-/* preload_socket.c: a connect under way may be over: RDMA, or TCP instead. */
+/* socket.c: a connect under way may be over: RDMA, or TCP instead. */
 void twin_settle(struct twin *twin, int fd);
 
-/* preload_epoll.c */
+/* epoll.c */
 void epoll_forget(int fd);				/* closed: an epoll descriptor, or in one */
 void epoll_after_fork(void);
 
-/* preload_poll.c */
+/* poll.c */
 /* What poll() says of @fd in revents, when the twin's rsocket and kernel socket said these. */
 unsigned poll_places(int fd, short events, struct pollfd places[2], struct twin **twin);
 int poll_until(struct pollfd *fds, nfds_t count, int64_t deadline_ns);

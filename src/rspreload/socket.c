@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The life of twins. bind() and listen() go to both, to the same port. accept() takes whoever comes
- * first on either. connect() tries RDMA; if nobody answers there, TCP, and from then on the twin
- * is a kernel socket like any other. Errors of the rsocket alone are no errors of the program: what
- * RDMA cannot do, TCP does.
+ * Creation, connection and closing of twins. bind() and listen() apply to both sockets, with the
+ * same port. accept() takes the first connection of either. connect() tries RDMA; without an
+ * answer, TCP, and from then on the twin is a kernel socket only. Errors of the rsocket alone are
+ * not reported: TCP is used instead.
  */
 #include <dlfcn.h>
 #include <errno.h>

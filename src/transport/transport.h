@@ -43,7 +43,10 @@ struct transport {
 	struct run_queue *run_queue;	/* QPs with something to transmit are put here */
 	uint64_t probe_min_ns;		/* least delay of an early retransmission (default 1 ms) */
 	struct path_table *paths;	/* NULL: UC and UD without flow control */
-	/* Retries to a peer are exceeded. Called under the QP's lock: notes it only. Or NULL. */
+	/*
+	 * Notification: retries exceeded. The QP's lock is held: use worker_note(), no system call.
+	 * NULL: not wanted.
+	 */
 	void (*peer_lost)(struct qp *qp);
 };
 

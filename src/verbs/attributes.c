@@ -19,7 +19,7 @@
 #include "verbs/verbs.h"
 
 struct source {
-	const struct device *device;
+	const struct verbs_device *device;
 	struct hca_context *hca;	/* NULL unless the row asks for it */
 };
 
@@ -73,7 +73,7 @@ static int ibdev_name(const struct source *source, unsigned index, char *text, s
 	return write_text(text, size, source->device->ibv.name);
 }
 
-/* Of the driver's own commands, which there are none of: 1 as rxe has it. */
+/* ABI version of driver-specific commands: none exist; 1, as in rxe. */
 static int driver_abi(const struct source *source, unsigned index, char *text, size_t size)
 {
 	return write_text(text, size, "1");
@@ -281,7 +281,7 @@ static bool name_matches(const char *name, const char *path, unsigned *index)
 	return true;
 }
 
-static int attribute_write(const struct attribute *row, const struct device *device,
+static int attribute_write(const struct attribute *row, const struct verbs_device *device,
 			   unsigned index, char *text, size_t size)
 {
 	struct source source = { .device = device };
@@ -305,7 +305,7 @@ static int attribute_write(const struct attribute *row, const struct device *dev
 	return err;
 }
 
-static enum attribute_found device_attribute(const char *class, const struct device *device,
+static enum attribute_found device_attribute(const char *class, const struct verbs_device *device,
 					     const char *path, char *text, size_t size)
 {
 	const struct attribute *end = attributes + sizeof(attributes) / sizeof(attributes[0]);
@@ -340,7 +340,7 @@ enum attribute_found attribute_read(const char *path, char *text, size_t size)
 {
 	char class[32], name[IBV_SYSFS_NAME_MAX];
 	enum attribute_found found = ATTRIBUTE_FOREIGN;
-	struct device *device;
+	struct verbs_device *device;
 
 	if (!strcmp(path, "infiniband_verbs/abi_version")) {
 		snprintf(text, size, "6");
@@ -351,10 +351,10 @@ enum attribute_found attribute_read(const char *path, char *text, size_t size)
 		return ATTRIBUTE_FOREIGN;
 	if (strcmp(class, "infiniband") && strcmp(class, "infiniband_verbs"))
 		return ATTRIBUTE_FOREIGN;
-	device = device_find(name);
+	device = verbs_device_find(name);
 	if (device) {
 		found = device_attribute(class, device, path, text, size);
-		device_put(device);
+		verbs_device_put(device);
 	}
 	return found;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The entry points of IBVERBS_1.0: calls with the structures of before 2007, which no program of
- * today has. They exist, so that the set of symbols is whole, and refuse with an explanation.
- * Functions that are at IBVERBS_1.0 and nowhere else (ibv_create_comp_channel, ibv_get_sysfs_path
- * ...) are no such thing: they work, and are in the files of their objects.
+ * The entry points of IBVERBS_1.0: calls with the structures of before 2007, which no current
+ * program uses. They keep the set of symbols complete, and refuse with an explanation. Functions
+ * that have no version but IBVERBS_1.0 (ibv_create_comp_channel, ibv_get_sysfs_path ...) work, and
+ * are in the files of their objects.
  */
 #include "verbs/verbs.h"
 

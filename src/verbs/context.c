@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * ibv_open_device(3), ibv_close_device(3), and what is asked of an open device: its attributes,
- * ports, P_Keys and clock. (GIDs: gid.c.)
+ * ibv_open_device(3), ibv_close_device(3), and queries of an open device: attributes, ports, P_Keys
+ * and clock. (GIDs: gid.c.)
  *
  * Open contexts are listed, so that an attribute file of a device can be answered from one
  * (attributes.c) without starting the HCA for it; such a reader holds the context open.
@@ -93,7 +93,7 @@ static void context_unlist(struct context *context)
 	lock_release(&contexts_lock);
 }
 
-static void context_init(struct context *context, struct device *device)
+static void context_init(struct context *context, struct verbs_device *device)
 {
 	struct ibv_context *ibv = &context->ibv.context;
 	long processors = sysconf(_SC_NPROCESSORS_ONLN);
@@ -129,7 +129,7 @@ struct ibv_context *ibv_open_device(struct ibv_device *ibv)
 		free(context);
 		return fail(err);
 	}
-	device_get(to_device(ibv));
+	verbs_device_get(to_device(ibv));
 	context_init(context, to_device(ibv));
 	fork_register(FORK_CONTEXTS, &fork_handlers);
 	lock_acquire(&contexts_lock);
@@ -150,7 +150,7 @@ int ibv_close_device(struct ibv_context *ibv)
 	hca_close(context->hca);
 	wr_builders_free(context);
 	domains_free(context);
-	device_put(context->device);
+	verbs_device_put(context->device);
 	pthread_mutex_destroy(&ibv->mutex);
 	lock_destroy(&context->lock);
 	free(context);

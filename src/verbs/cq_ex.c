@@ -6,8 +6,8 @@
  *
  * The completion under the cursor is cq->current. Between a successful start_poll and end_poll
  * the CQ belongs to one thread: poll_lock is held, except for CQs that were created for a single
- * thread (IBV_CREATE_CQ_ATTR_SINGLE_THREADED). All fields are always readable, whatever
- * wc_flags asked for.
+ * thread (IBV_CREATE_CQ_ATTR_SINGLE_THREADED). All fields are readable, also those
+ * that wc_flags did not request.
  */
 #include <time.h>
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * ibv_get_device_list(3) and what programs ask of a device without opening it.
+ * ibv_get_device_list(3), and queries of a device without opening it.
  *
- * The registry holds one struct device per interface that the hca offers, so that a device has
- * the same address in every list, and pointers outlive ibv_free_device_list() as long as the
+ * The registry holds one struct verbs_device per interface that the hca offers, so that a device
+ * has the same address in every list, and pointers outlive ibv_free_device_list() as long as the
  * interface is there: many programs free the list first and open the device afterwards. A device
  * whose interface went away is freed when no list and no context holds it.
  *
@@ -19,7 +19,7 @@
 static struct lock registry_lock = LOCK_INITIALIZER;
 static struct list registry GUARDED_BY(registry_lock) = { &registry, &registry };
 
-/* Only its address matters: see struct device. */
+/* Only its address matters: see struct verbs_device. */
 static const char not_a_driver[] = "verbatim";
 
 /* fork() while another thread holds the lock must not leave it locked in the child. */
@@ -44,7 +44,7 @@ static int free_number(void) REQUIRES(registry_lock)
 	struct list *node = registry.next;
 
 	while (node != &registry) {
-		if (list_entry(node, struct device, node)->number == number) {
+		if (list_entry(node, struct verbs_device, node)->number == number) {
 			number++;
 			node = registry.next;
 		} else {
@@ -54,9 +54,9 @@ static int free_number(void) REQUIRES(registry_lock)
 	return number;
 }
 
-static struct device *device_new(const struct hca_device *found) REQUIRES(registry_lock)
+static struct verbs_device *device_new(const struct hca_device *found) REQUIRES(registry_lock)
 {
-	struct device *device = calloc(1, sizeof(*device));
+	struct verbs_device *device = calloc(1, sizeof(*device));
 
 	if (!device)
 		return NULL;
@@ -78,13 +78,13 @@ static struct device *device_new(const struct hca_device *found) REQUIRES(regist
 }
 
 /* The device that @found was in an earlier list, or a new one; NULL: no memory. */
-static struct device *registry_take(const struct hca_device *found) REQUIRES(registry_lock)
+static struct verbs_device *registry_take(const struct hca_device *found) REQUIRES(registry_lock)
 {
-	struct device *device;
+	struct verbs_device *device;
 	struct list *node;
 
 	list_for_each(node, &registry) {
-		device = list_entry(node, struct device, node);
+		device = list_entry(node, struct verbs_device, node);
 		if (device->guid == found->guid && !strcmp(device->ibv.name, found->name))
 			return device;
 	}
@@ -96,7 +96,7 @@ static void registry_prune(void) REQUIRES(registry_lock)
 	struct list *node, *following;
 
 	list_for_each_safe(node, following, &registry) {
-		struct device *device = list_entry(node, struct device, node);
+		struct verbs_device *device = list_entry(node, struct verbs_device, node);
 
 		if (device->present || device->references)
 			continue;
@@ -111,14 +111,14 @@ static void registry_prune(void) REQUIRES(registry_lock)
  */
 static int registry_update(const struct hca_device *found, int count, struct ibv_device **list)
 {
-	struct device *device;
+	struct verbs_device *device;
 	struct list *node;
 	int i, err = 0;
 
 	fork_register(FORK_REGISTRY, &fork_handlers);
 	lock_acquire(&registry_lock);
 	list_for_each(node, &registry)
-		list_entry(node, struct device, node)->present = false;
+		list_entry(node, struct verbs_device, node)->present = false;
 	for (i = 0; i < count; i++) {
 		device = registry_take(&found[i]);
 		if (!device) {
@@ -150,7 +150,7 @@ struct ibv_device **ibv_get_device_list(int *num_devices)
 	err = hca_device_list(&found, &count);
 	if (err)
 		return fail(err);
-	hca_serve_memory();
+	hca_enable_blocks();
 	list = calloc((size_t)count + 1, sizeof(*list));
 	err = list ? registry_update(found, count, list) : ENOMEM;
 	free(found);
@@ -170,18 +170,18 @@ void ibv_free_device_list(struct ibv_device **list)
 	if (!list)
 		return;
 	for (struct ibv_device **device = list; *device; device++)
-		device_put(to_device(*device));
+		verbs_device_put(to_device(*device));
 	free(list);
 }
 
-void device_get(struct device *device)
+void verbs_device_get(struct verbs_device *device)
 {
 	lock_acquire(&registry_lock);
 	device->references++;
 	lock_release(&registry_lock);
 }
 
-void device_put(struct device *device)
+void verbs_device_put(struct verbs_device *device)
 {
 	lock_acquire(&registry_lock);
 	device->references--;
@@ -189,15 +189,15 @@ void device_put(struct device *device)
 	lock_release(&registry_lock);
 }
 
-static struct device *registry_search(const char *name)
+static struct verbs_device *registry_search(const char *name)
 {
-	struct device *device = NULL;
+	struct verbs_device *device = NULL;
 	struct list *node;
 
 	fork_register(FORK_REGISTRY, &fork_handlers);
 	lock_acquire(&registry_lock);
 	list_for_each(node, &registry) {
-		struct device *candidate = list_entry(node, struct device, node);
+		struct verbs_device *candidate = list_entry(node, struct verbs_device, node);
 
 		if (!candidate->present ||
 		    (strcmp(candidate->ibv.name, name) && strcmp(candidate->ibv.dev_name, name)))
@@ -210,9 +210,9 @@ static struct device *registry_search(const char *name)
 	return device;
 }
 
-struct device *device_find(const char *name)
+struct verbs_device *verbs_device_find(const char *name)
 {
-	struct device *device = registry_search(name);
+	struct verbs_device *device = registry_search(name);
 	struct hca_device *found;
 	int count;
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Thread domains and parent domains (ibv_alloc_td(3), ibv_alloc_parent_domain(3)): hints about
- * threads and allocators that a software device has no use for. A parent domain stands for its
- * protection domain wherever a PD is taken, and counts as a user of it and of its thread domain.
+ * threads and allocators, unused by a software device. A parent domain is accepted in place of its
+ * protection domain, and counts as a user of it and of its thread domain.
  *
  * A struct pd numbered 0 is a parent domain: real ones are numbered from 1 (object/pd.h).
  */

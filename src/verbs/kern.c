@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * ibv_copy_*_kern(): between the structures of the kernel's uAPI (<rdma/ib_user_verbs.h>,
- * <rdma/ib_user_sa.h>) and those of the library. librdmacm calls them with what the kernel's
- * connection manager told it.
+ * <rdma/ib_user_sa.h>) and those of the library. librdmacm converts results of the
+ * kernel's connection manager with them.
  */
 #include <infiniband/sa.h>
 #include <rdma/ib_user_sa.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Calls that rdma-core 59 to 64 added (IBVERBS_1.15 to 1.17), for programs that were linked to those:
- * ibv_query_port_speed(3), ibv_alloc_buf(3) and, refused, what is about the PCIe and DMA-BUFs of
- * hardware. Our headers may be older than the calls: verbs.h declares them, and no structure is looked
- * into that only newer headers know.
+ * Calls that rdma-core 59 to 64 added (IBVERBS_1.15 to 1.17), for programs that were linked to
+ * those: ibv_query_port_speed(3), ibv_alloc_buf(3) and, refused, those for PCIe and DMA-BUFs. Our
+ * headers may be older than the calls: verbs.h declares them, and no structure of newer headers is
+ * read.
  */
 #include <stdlib.h>
 #include <sys/mman.h>

@@ -2,7 +2,7 @@
 /*
  * The two tables of verbs that inline functions of <infiniband/verbs.h> call through: struct
  * ibv_context_ops and struct verbs_context. Every slot is filled, with the verb or with a
- * refusal in the way its man page has it, so that no program calls through a null pointer.
+ * refusal as its man page describes, so that no program calls through a null pointer.
  */
 #include "verbs/verbs.h"
 

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * IBVERBS_PRIVATE_34: what vendor libraries (libmlx5, libmlx4, libefa ...) need to load. Releases
- * have added to this version without renaming it: here are the symbols of all of them, 44 to 64.
- * Programs link to them for their own extensions (mlx5dv_*, efadv_*), their constructors
- * register a driver, and there it ends: the driver is never given a device, and whatever it
- * would ask of the kernel is refused. (Of the same version and used by programs:
- * ibv_query_gid_type in gid.c, ibv_wr_opcode_str in names.c.)
+ * IBVERBS_PRIVATE_34: symbols that vendor libraries (libmlx5, libmlx4, libefa ...) need to load.
+ * Releases have added to this version without renaming it: all symbols of 44 to 64 are here.
+ * Programs link to those libraries for their extensions (mlx5dv_*, efadv_*); their constructors
+ * register a driver, which is never given a device; its requests to the kernel are refused. (Of the
+ * same version and used by programs: ibv_query_gid_type in gid.c, ibv_wr_opcode_str in names.c.)
  *
  * The kind of each symbol is that of the original: all are functions but
  * verbs_allow_disassociate_destroy.

@@ -2,7 +2,7 @@
 /*
  * ibv_get_sysfs_path() and ibv_read_sysfs_file(): programs read attributes of devices as files
  * below /sys/class/infiniband. Those of our devices come from attributes.c; any other path is
- * what it says, a file.
+ * read as a file.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the files of the libibverbs layer share. The layer is thin: it checks what a pointer can
- * be checked for, calls hca/, and hands the errno on in the way the man page of each call says:
+ * Internal interface of the libibverbs layer. The layer is thin: it refuses null pointers, calls
+ * device/hca.h, and returns the errno in the way that the man page of each call says:
  *
  *	struct ibv_x *ibv_...()		NULL, and errno
  *	int ibv_...()			0 or a positive errno
  *	a few (events, GIDs, P_Keys)	-1, and errno
+ *
+ * Objects are those of object/, reached through hca.h. Only this layer uses their members
+ * qp.wr_builder, cq.current and cq.poll_lock.
  *
  * Functions with a name of the ABI are exported by libibverbs.map; everything else is local.
  */
@@ -33,7 +36,7 @@
  * compare the pointer behind struct ibv_device with the address of a table of theirs: there
  * stands a pointer that can never be equal.
  */
-struct device {
+struct verbs_device {
 	struct ibv_device ibv;		/* first */
 	const void *not_a_driver;	/* must follow: see above */
 	struct list node;		/* in the registry (device.c) */
@@ -44,7 +47,7 @@ struct device {
 	char interface[16];
 };
 static_assert(sizeof(struct ibv_device) == 664, "programs compute with this size");
-static_assert(offsetof(struct device, not_a_driver) == sizeof(struct ibv_device),
+static_assert(offsetof(struct verbs_device, not_a_driver) == sizeof(struct ibv_device),
 	      "vendor libraries read a pointer there");
 
 struct wr_builder;
@@ -53,7 +56,7 @@ struct wr_builder;
 struct context {
 	struct verbs_context ibv;	/* first */
 	struct hca_context *hca;
-	struct device *device;		/* holds a reference */
+	struct verbs_device *device;	/* holds a reference */
 	struct list node;		/* in the list of open contexts (context.c) */
 	unsigned readers GUARDED;		/* of context_find(); under its lock */
 	struct list parent_domains GUARDED_BY_MEMBER(lock);	/* domain.c */
@@ -72,9 +75,9 @@ static inline struct hca_context *to_hca(struct ibv_context *ibv)
 	return to_context(ibv)->hca;
 }
 
-static inline struct device *to_device(struct ibv_device *ibv)
+static inline struct verbs_device *to_device(struct ibv_device *ibv)
 {
-	return (struct device *)ibv;
+	return (struct verbs_device *)ibv;
 }
 
 /* The end of a pointer function that failed. */
@@ -99,10 +102,10 @@ int refuse_null(const char *call, const char *what);
 int refuse_verb(const char *call, const char *why);
 
 /* device.c */
-void device_put(struct device *device);
-void device_get(struct device *device);
+void verbs_device_put(struct verbs_device *device);
+void verbs_device_get(struct verbs_device *device);
 /* By name ("vb_eth0") or as the device of "uverbsN"; holds a reference. NULL: none. */
-struct device *device_find(const char *name);
+struct verbs_device *verbs_device_find(const char *name);
 
 /* context.c: an open context of the device of this name, which stays open until put; or NULL. */
 struct context *context_find(const char *name);

@@ -47,6 +47,10 @@ enum parse {
 	PARSE_LENGTH,		/* payload over PATH_MTU_MAX, or where the opcode has none */
 };
 
+/*
+ * A packet without the headers of IP and UDP, in host order.
+ * Large: it has a member for each field of BTH and of all extension headers.
+ */
 struct packet {
 	const struct opcode *op;
 

@@ -45,18 +45,6 @@ LIMIT = {
 }
 LIMIT_OTHERS = 4
 MEMBERS_MAX = 25	# of a struct: those of nested structs without a tag, and bit-fields, too
-# Structs with more members and no sentence "Large: why" right above. The table may only shrink.
-KNOWN_LARGE = {
-    'cm_connect',
-    'cm_connection',
-    'cm_req',
-    'cq',
-    'endpoint',
-    'packet',
-    'qp',
-    'requester',
-    'responder',
-}
 
 TEST = re.compile(r'(.*_)?test(_\w+)?\.\w+|fake_.*')
 
@@ -107,15 +95,12 @@ def is_excused(struct):
     return re.search(r'(^|[.?!)] )Large: \w', struct.comment) is not None
 
 
-def large_structs(tree, known):
+def large_structs(tree):
     structs = [struct for tag in sorted(tree.structs) for struct in tree.structs[tag]]
     large = [struct for struct in structs if struct.count > MEMBERS_MAX and not is_excused(struct)]
     for struct in large:
-        if struct.tag not in known:
-            yield '%s: struct %s has %d members, more than %d, and no "Large: why" right above' % (
-                struct.path, struct.tag, struct.count, MEMBERS_MAX)
-    for tag in sorted(known - {struct.tag for struct in large}):
-        yield 'KNOWN_LARGE: struct %s need not be there any more' % tag
+        yield '%s: struct %s has %d members, more than %d, and no "Large: why" right above' % (
+            struct.path, struct.tag, struct.count, MEMBERS_MAX)
 
 
 def load(root):
@@ -221,17 +206,15 @@ def planted_edges():
 
 def planted_structs():
     few, many = ('int %s;' % ', '.join('a%d' % i for i in range(count)) for count in (20, 21))
-    for comment, members, known, refused in (
-            ('', few, set(), False), ('', many, set(), True), ('', many, {'planted'}, False),
-            ('', few, {'planted'}, True),
-            ('/* What it is.\n * Large: it is\n * a test. */\n', many, set(), False),
-            ('/* Large. */\n', many, set(), True),
-            ('/* Large: it is above. */\nint x;\n', many, set(), True),
-            ('/* Large: it is a test. */\n', many, {'planted'}, True)):
-        problems = list(large_structs(Tree({'wire/x.h': STRUCT % (comment, members)}), known))
+    for comment, members, refused in (
+            ('', few, False), ('', many, True),
+            ('/* What it is.\n * Large: it is\n * a test. */\n', many, False),
+            ('/* Large. */\n', many, True),
+            ('/* Large: it is above. */\nint x;\n', many, True)):
+        problems = list(large_structs(Tree({'wire/x.h': STRUCT % (comment, members)})))
         if bool(problems) != refused:
-            yield 'a struct of 5 members and %d, below "%s", known: %s: %s' % (
-                members.count('a'), comment.strip(), known, problems or 'accepted')
+            yield 'a struct of 5 members and %d, below "%s": %s' % (
+                members.count('a'), comment.strip(), problems or 'accepted')
 
 
 def self_test():
@@ -264,7 +247,7 @@ def main():
     tap.test('few files of a folder need each other', too_large_components(graph, LIMIT))
     for hint in lower_limits(graph, LIMIT):
         print('#', hint)
-    tap.test('structs are small, or say why not', large_structs(tree, KNOWN_LARGE))
+    tap.test('structs are small, or say why not', large_structs(tree))
     return tap.end()
 
 

@@ -23,7 +23,7 @@
 		       "struct " #extended " begins as struct " #type)
 
 FIRST(id);
-FIRST(channel);
+FIRST(cm_event_channel);
 FIRST(event);
 
 SAME(ibv_qp_init_attr, ibv_qp_init_attr_ex, send_cq);

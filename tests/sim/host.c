@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A simulated host: one process with its tables, in one arena, and the driving of its QPs that
- * hca/ does in production: receive, timers, run queue. No file descriptors, no threads.
+ * engine/ does in production: receive, timers, run queue. No file descriptors, no threads.
  */
 #define UNGUARDED_MEMBERS	/* one thread: base/lock.h */
 #include <errno.h>

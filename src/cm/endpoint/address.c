@@ -163,10 +163,10 @@ int endpoint_bind(struct endpoint *endpoint, const struct sockaddr *sockaddr)
 	int err = address_read(sockaddr, &address);
 
 	if (!err)
-		err = endpoint_enter(endpoint, CALL_BIND);
+		err = endpoint_enter(endpoint, ENDPOINT_CALL_BIND);
 	if (err)
 		return err;
 	err = address_bind(endpoint, &address, true);
 	explain_address("rdma_bind_addr", &address, err);
-	return endpoint_exit(endpoint, CALL_BIND, err);
+	return endpoint_exit(endpoint, ENDPOINT_CALL_BIND, err);
 }

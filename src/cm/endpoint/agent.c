@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The connection management of this process: one struct cm_protocol, its lock, its MAD agent. It
- * starts with the first channel and stops with the last one, unless connections that the
- * application has let go of still answer their peers (timewait): then it stays for them.
+ * starts with the first channel and stops with the last one, or later, while connections without an
+ * endpoint still answer their peers (timewait).
  *
- * fork(): in the child the parent's endpoints are memory without anything behind it; the child may
- * start anew. agent.generation tells the one from the other.
+ * fork(): the child must not use the parent's endpoints, which have another agent.generation; it
+ * may start an agent of its own.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 #include "cm/endpoint/internal.h"
 #include "platform/clock.h"
 
-#define TX_QUEUE_MAX		4
+#define TX_QUEUE_MAX 4 /* messages of a usual step; further ones are allocated */
 #define COMM_ID_BITS	COMM_ID_SLOT_SHIFT
 #define PORT_FRESH_NS	100000000u	/* addresses may move; asking costs more than a connect */
 
@@ -29,16 +29,19 @@ static unsigned references;
 /* ---- what the protocol asks for ---- */
 
 /*
- * Messages leave when the lock is dropped: the answer is often there before sendmsg() has returned,
- * and whoever has it would wait for the lock. They may overtake those of another thread.
+ * Messages are sent after the lock is dropped: the answer often arrives before sendmsg() returns,
+ * and its receiver needs the lock. They may overtake those of another thread.
  */
 struct pending_mad {
+	struct pending_mad *next;	/* in tx_overflow */
 	struct mad_address to;
 	uint8_t mad[MAD_BYTES];
 };
 
-static struct pending_mad tx_queue[TX_QUEUE_MAX];	/* under agent.lock */
+/* Under agent.lock. What has no place in the queue follows in the list. */
+static struct pending_mad tx_queue[TX_QUEUE_MAX];
 static unsigned tx_queued;
+static struct pending_mad *tx_overflow, **tx_overflow_end = &tx_overflow;
 
 static void send_pending(struct mad_agent *mad, const struct pending_mad *pending)
 {
@@ -48,20 +51,55 @@ static void send_pending(struct mad_agent *mad, const struct pending_mad *pendin
 		log_debug("cannot send a message: error %d", err);
 }
 
+/* NULL: no memory. */
+static struct pending_mad *pending_new(void) REQUIRES(agent.lock)
+{
+	struct pending_mad *pending;
+
+	if (tx_queued < TX_QUEUE_MAX)
+		return &tx_queue[tx_queued++];
+	pending = malloc(sizeof(*pending));
+	if (!pending)
+		return NULL;
+	pending->next = NULL;
+	*tx_overflow_end = pending;
+	tx_overflow_end = &pending->next;
+	return pending;
+}
+
+static struct pending_mad *take_overflow(void) REQUIRES(agent.lock)
+{
+	struct pending_mad *first = tx_overflow;
+
+	tx_overflow = NULL;
+	tx_overflow_end = &tx_overflow;
+	return first;
+}
+
+static void send_overflow(struct mad_agent *mad, struct pending_mad *pending)
+{
+	while (pending) {
+		struct pending_mad *next = pending->next;
+
+		send_pending(mad, pending);
+		free(pending);
+		pending = next;
+	}
+}
+
 static void agent_send_message(void *host, const struct mad_address *to,
 			       const struct cm_message *message)
 {
-	struct pending_mad pending;
+	struct pending_mad *pending;
 
 	lock_assert_held(&agent.lock);
-	if (tx_queued < TX_QUEUE_MAX) {
-		tx_queue[tx_queued].to = *to;
-		cm_message_write(message, tx_queue[tx_queued++].mad);
+	pending = pending_new();
+	if (!pending) {
+		gsi_count(agent.gsi, COUNTER_CM_NO_MEMORY);
 		return;
 	}
-	pending.to = *to;
-	cm_message_write(message, pending.mad);
-	send_pending(agent.mad, &pending);
+	pending->to = *to;
+	cm_message_write(message, pending->mad);
 }
 
 uint32_t agent_random(void)
@@ -109,7 +147,7 @@ void agent_lock(void)
 	lock_acquire(&agent.lock);
 }
 
-/* Later deadlines are not worth telling: the tick that comes too early tells the right one. */
+/* Later deadlines are not set: the tick that comes too early sets the right one. */
 static void agent_arm(void) REQUIRES(agent.lock)
 {
 	uint64_t deadline_ns;
@@ -158,7 +196,7 @@ static void release_and_wake(void) RELEASES(agent.lock)
  */
 void agent_unlock(void)
 {
-	struct pending_mad sending[TX_QUEUE_MAX];
+	struct pending_mad sending[TX_QUEUE_MAX], *overflow = take_overflow();
 	struct mad_agent *mad = agent.mad;
 	unsigned i, count = tx_queued;
 
@@ -168,6 +206,7 @@ void agent_unlock(void)
 	release_and_wake();
 	for (i = 0; i < count; i++)
 		send_pending(mad, &sending[i]);
+	send_overflow(mad, overflow);
 }
 
 void agent_wait(uint64_t until_ns)
@@ -266,6 +305,8 @@ static void forget_in_child(void)
 	agent.gsi = NULL;
 	agent.random_left = 0;
 	tx_queued = 0;
+	tx_overflow = NULL;
+	tx_overflow_end = &tx_overflow;
 	list_init(&agent.ports);
 	list_init(&agent.woken);
 	channels_forget();
@@ -432,7 +473,7 @@ void agent_watch(struct endpoint *endpoint)
 	if (endpoint->peer_local && !endpoint->watched_slot && endpoint->connection)
 		slot = qpn_slot(endpoint->terms.remote_qpn);
 	if (slot == gsi_slot(gsi))
-		slot = 0;		/* we would not be there to be told */
+		slot = 0;		/* the peer ends with this process */
 	if (slot) {
 		endpoint->watched_slot = (uint16_t)slot;
 		list_add_tail(&agent.watchers[slot % WATCH_BUCKETS], &endpoint->same_peer);

@@ -24,7 +24,7 @@ void attributes_ah(const struct endpoint *endpoint, struct ibv_ah_attr *attr)
 /* Is there a request, so that its sides are known? */
 static bool attributes_has_request(const struct endpoint *endpoint)
 {
-	return endpoint->state >= STATE_CALLING && endpoint->state <= STATE_LEAVING &&
+	return endpoint->state >= STATE_REQ_SENT && endpoint->state <= STATE_LEAVING &&
 	       endpoint->connection;
 }
 
@@ -100,7 +100,7 @@ static int datagram_attributes(struct ibv_qp_attr *attr, int *mask)
 static int attributes_of(struct endpoint *endpoint, struct ibv_qp_attr *attr, int *mask)
 	REQUIRES(agent.lock)
 {
-	bool knows_peer = attributes_has_request(endpoint) && endpoint->state != STATE_CALLING;
+	bool knows_peer = attributes_has_request(endpoint) && endpoint->state != STATE_REQ_SENT;
 
 	if (!endpoint->port)
 		return EINVAL;

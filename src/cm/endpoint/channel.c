@@ -2,9 +2,9 @@
 /*
  * Event channels: a queue of events and an eventfd that is readable while the queue is not empty.
  *
- * Who adds or takes the first or last event updates the fd after it has dropped agent.lock, under
- * the small lock channel->wake, by what the queue is like then; whoever comes last is right. So
- * no system call is made with the big lock held and the fd never stays readable in vain.
+ * The thread that adds the first event or takes the last one updates the fd after dropping
+ * agent.lock, under channel->wake, from the queue's length at that time. So no read or write of the
+ * fd is made with agent.lock held, and the fd is readable only while events wait.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -21,8 +21,8 @@
 #define PATIENCE_NS	5000000u
 
 /*
- * Closed channels are kept for the next ones. Programs leave a thread in rdma_get_cm_event() while
- * they destroy the channel and exit (rping): it finds a closed channel, not freed memory.
+ * Closed channels are reused, never freed: programs destroy a channel while another thread is in
+ * rdma_get_cm_event() (rping), which then finds a closed channel.
  */
 static struct list unused = { &unused, &unused };	/* by queue; under agent.lock */
 
@@ -72,7 +72,7 @@ int cm_channel_open(struct cm_channel **opened)
 
 	if (!channel)
 		return ENOMEM;
-	hca_serve_memory();
+	hca_enable_blocks();
 	channel->closed = true;
 	err = agent_get();
 	if (err)
@@ -114,7 +114,7 @@ void channel_ref(struct cm_channel *channel)
 
 void channel_unpin(struct cm_channel *channel)
 {
-	/* U1: pairs with itself: the last one sees what all others did with the channel. */
+	/* U1: pairs with itself: the last thread sees all changes of the others. */
 	if (atomic_fetch_sub_explicit(&channel->pins, 1, memory_order_acq_rel) != 1)
 		return;
 	close(channel->fd);
@@ -183,8 +183,8 @@ void channel_update_fd(struct cm_channel *channel)
 }
 
 /*
- * A read and not a poll, as a read goes on after a signal whose handler is installed with SA_RESTART.
- * What was read is put back at once: the count says that events wait, not how many.
+ * A read, not a poll: a read is restarted after a handler installed with SA_RESTART. The count is
+ * written back at once: it means that events wait, not how many.
  */
 int cm_channel_wait(struct cm_channel *channel)
 {
@@ -246,7 +246,7 @@ static struct endpoint *owner_of(const struct queued_event *event)
 	return event->listener ? event->listener : event->endpoint;
 }
 
-void event_queue(struct queued_event *event)
+void event_post(struct queued_event *event)
 {
 	struct endpoint *owner = owner_of(event);
 
@@ -255,14 +255,14 @@ void event_queue(struct queued_event *event)
 	count_waiting(owner->channel, 1);
 }
 
-void event_tell(struct endpoint *endpoint, enum rdma_cm_event_type kind, int status)
+void event_post_status(struct endpoint *endpoint, enum rdma_cm_event_type kind, int status)
 {
 	struct queued_event *event = event_new(endpoint, kind, NULL, 0);
 
 	if (!event)
 		return;
 	event->status = status;
-	event_queue(event);
+	event_post(event);
 }
 
 void events_drop(struct endpoint *endpoint)
@@ -348,7 +348,7 @@ static void release_held(struct endpoint *endpoint) REQUIRES(agent.lock)
 		pthread_cond_broadcast(&agent.progress);
 }
 
-/* The application is about to see a new endpoint; false: nothing came of it. */
+/* Prepares a new endpoint for the application. False: it was refused. */
 static bool present_request(struct queued_event *event) EXCLUDES(agent.lock)
 {
 	struct endpoint *endpoint = event->endpoint, *listener = event->listener;
@@ -357,7 +357,7 @@ static bool present_request(struct queued_event *event) EXCLUDES(agent.lock)
 	agent_lock();
 	listener->room++;
 	endpoint->offered = false;
-	if (!err && endpoint->state != STATE_REQUESTED && endpoint->state != STATE_ASKED)
+	if (!err && endpoint->state != STATE_REQUESTED && endpoint->state != STATE_SIDR_RECEIVED)
 		err = ECONNABORTED;	/* the peer gave up meanwhile */
 	if (err) {
 		request_refuse(endpoint, err == EMSGSIZE ? CM_REJECT_INVALID_MTU :
@@ -382,10 +382,10 @@ void channel_touch(struct endpoint *endpoint)
 }
 
 /*
- * Servers that hand each new endpoint to another thread by one variable (rping -P) lose one when
- * two requests come at once. The kernel's way to them is slow enough to hide that. So the next
- * request waits until something was done with the last one, for some milliseconds; and who does
- * not do anything meanwhile collects requests, and is waited for no more.
+ * Servers that pass each new endpoint to another thread in one variable (rping -P) lose one when
+ * two requests arrive together; the kernel's delivery is slow enough to hide that. So the next
+ * request is held back until the application has used the last endpoint, for a few milliseconds. An
+ * application that only collects requests is not delayed again.
  */
 static void let_application_look(struct cm_channel *channel) REQUIRES(agent.lock)
 {

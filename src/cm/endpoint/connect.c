@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Connections: listen, connect, accept, reject, disconnect; and what the protocol says of them,
- * translated into what the application is told (requests: request.c). The roles in messages are
- * the sender's, those in events the receiver's: what the peer initiates is what we respond to.
+ * Connections: listen, connect, accept, reject, disconnect; and events of the protocol, translated
+ * into events of the application (requests: request.c). The roles in messages are the sender's,
+ * those in events the receiver's: its initiator depth is our responder resources.
  */
 #include <errno.h>
 #include <string.h>
@@ -69,7 +69,7 @@ int endpoint_listen(struct endpoint *endpoint, int backlog)
 		if (err)
 			return err;
 	}
-	err = endpoint_enter(endpoint, CALL_LISTEN);
+	err = endpoint_enter(endpoint, ENDPOINT_CALL_LISTEN);
 	if (err)
 		return err;
 	err = ports_take_to_listen(endpoint);
@@ -178,7 +178,7 @@ int endpoint_connect(struct endpoint *endpoint, const struct rdma_conn_param *pa
 	if (!endpoint_is_ours(endpoint))
 		return ENODEV;
 	agent_lock();
-	err = endpoint_allowed(endpoint, CALL_CONNECT);
+	err = endpoint_allowed(endpoint, ENDPOINT_CALL_CONNECT);
 	if (!err) {
 		endpoint->qp_num = parameters->qp_num;
 		endpoint->srq = parameters->srq;
@@ -187,7 +187,8 @@ int endpoint_connect(struct endpoint *endpoint, const struct rdma_conn_param *pa
 			      : connect_send_request(endpoint, parameters, ece);
 	}
 	if (!err)
-		endpoint->state = endpoint->qp_type == IBV_QPT_UD ? STATE_ASKING : STATE_CALLING;
+		endpoint->state =
+			endpoint->qp_type == IBV_QPT_UD ? STATE_SIDR_SENT : STATE_REQ_SENT;
 	agent_unlock();
 	return err;
 }
@@ -241,14 +242,15 @@ int endpoint_accept(struct endpoint *endpoint, const struct rdma_conn_param *par
 	offered.initiator_depth = endpoint->terms.initiator_depth;
 	if (!parameters)
 		parameters = &offered;
-	err = endpoint_allowed(endpoint, CALL_ACCEPT);
+	err = endpoint_allowed(endpoint, ENDPOINT_CALL_ACCEPT);
 	if (!err) {
 		endpoint->qp_num = parameters->qp_num;
 		endpoint->srq = parameters->srq;
-		err = endpoint->state == STATE_ASKED ?
-		      datagram_answer(endpoint, CM_SIDR_SUCCESS, qkey, parameters->private_data,
-				      parameters->private_data_len) :
-		      send_reply(endpoint, parameters, ece);
+		err = endpoint->state == STATE_SIDR_RECEIVED
+			      ? datagram_answer(endpoint, CM_SIDR_SUCCESS, qkey,
+						parameters->private_data,
+						parameters->private_data_len)
+			      : send_reply(endpoint, parameters, ece);
 	}
 	agent_unlock();
 	if (!err && endpoint->qp_type != IBV_QPT_UD)
@@ -265,8 +267,8 @@ int endpoint_reject(struct endpoint *endpoint, const void *private_data, uint8_t
 		return ENODEV;
 	agent_lock();
 	channel_touch(endpoint);
-	err = endpoint_allowed(endpoint, CALL_REJECT);
-	if (!err && endpoint->state == STATE_ASKED) {
+	err = endpoint_allowed(endpoint, ENDPOINT_CALL_REJECT);
+	if (!err && endpoint->state == STATE_SIDR_RECEIVED) {
 		err = datagram_answer(endpoint, CM_SIDR_REJECTED, 0, private_data, bytes);
 	} else if (!err) {
 		err = explain_too_long("rdma_reject", bytes,
@@ -276,7 +278,7 @@ int endpoint_reject(struct endpoint *endpoint, const void *private_data, uint8_t
 					(uint16_t)CM_REJECT_CONSUMER_DEFINED, NULL, 0,
 					private_data, bytes, clock_now_ns());
 		if (!err)
-			endpoint->state = STATE_OVER;
+			endpoint->state = STATE_FAILED;
 	}
 	agent_unlock();
 	return err;
@@ -289,11 +291,11 @@ int endpoint_established(struct endpoint *endpoint)
 	if (!endpoint_is_ours(endpoint))
 		return ENODEV;
 	agent_lock();
-	err = endpoint_allowed(endpoint, CALL_ESTABLISH);
+	err = endpoint_allowed(endpoint, ENDPOINT_CALL_ESTABLISH);
 	if (!err)
 		err = cm_ready_to_use(endpoint->connection, NULL, 0, clock_now_ns());
 	if (!err)
-		endpoint_move(endpoint, CALL_ESTABLISH);
+		endpoint_move(endpoint, ENDPOINT_CALL_ESTABLISH);
 	agent_unlock();
 	if (!err)
 		agent_watch(endpoint);
@@ -308,7 +310,7 @@ int endpoint_notify(struct endpoint *endpoint, enum ibv_event_type event)
 	if (!endpoint_is_ours(endpoint))
 		return ENODEV;
 	agent_lock();
-	err = endpoint_allowed(endpoint, CALL_NOTIFY);
+	err = endpoint_allowed(endpoint, ENDPOINT_CALL_NOTIFY);
 	if (!err)
 		err = event == IBV_EVENT_COMM_EST ?
 		      cm_establish(endpoint->connection, clock_now_ns()) : EINVAL;
@@ -323,8 +325,8 @@ int endpoint_disconnect(struct endpoint *endpoint)
 	if (!endpoint_is_ours(endpoint))
 		return ENODEV;
 	agent_lock();
-	err = endpoint_allowed(endpoint, CALL_DISCONNECT);
-	if (!err && state_after_call(endpoint->state, CALL_DISCONNECT) == STATE_LEAVING &&
+	err = endpoint_allowed(endpoint, ENDPOINT_CALL_DISCONNECT);
+	if (!err && state_after_call(endpoint->state, ENDPOINT_CALL_DISCONNECT) == STATE_LEAVING &&
 	    endpoint->state != STATE_LEAVING) {
 		err = cm_disconnect(endpoint->connection, NULL, 0, clock_now_ns());
 		if (!err)
@@ -351,7 +353,7 @@ static void connect_reply(struct endpoint *endpoint, const struct cm_message *me
 	terms->initiator_depth = rep->responder_resources;
 	terms->rnr_retry_count = rep->rnr_retry_count;
 	terms->ack_timeout = ack_timeout(rep->target_ack_delay, endpoint->path.lifetime);
-	endpoint->state = STATE_ANSWERED;
+	endpoint->state = STATE_REP_RECEIVED;
 	event = event_new(endpoint, RDMA_CM_EVENT_CONNECT_RESPONSE, rep->private_data,
 			  sizeof(rep->private_data));
 	if (!event)
@@ -364,7 +366,7 @@ static void connect_reply(struct endpoint *endpoint, const struct cm_message *me
 	};
 	event->ece_vendor_id = cm_rep_vendor_id(rep);
 	event->ece_options = message->attribute_modifier;
-	event_queue(event);
+	event_post(event);
 }
 
 static void connect_rejected(struct endpoint *endpoint, const struct cm_message *message)
@@ -377,7 +379,7 @@ static void connect_rejected(struct endpoint *endpoint, const struct cm_message 
 	if (!event)
 		return;
 	event->status = rej->reason;
-	event_queue(event);
+	event_post(event);
 }
 
 static const struct {
@@ -404,25 +406,25 @@ static enum endpoint_input connect_input(const struct cm_event *event)
 	return inputs[i].input;
 }
 
-/* Entering @next by @event is what the application is told of; see endpoint_state.def. */
+/* The event of the application for entering @next by @event; see state.def. */
 static void connect_report(struct endpoint *endpoint, enum endpoint_state next,
 			   const struct cm_event *event) REQUIRES(agent.lock)
 {
 	switch (next) {
 	case STATE_CONNECTED:
-		event_tell(endpoint, RDMA_CM_EVENT_ESTABLISHED, 0);
+		event_post_status(endpoint, RDMA_CM_EVENT_ESTABLISHED, 0);
 		break;
-	case STATE_GONE:
-		event_tell(endpoint, RDMA_CM_EVENT_DISCONNECTED, 0);
+	case STATE_DISCONNECTED:
+		event_post_status(endpoint, RDMA_CM_EVENT_DISCONNECTED, 0);
 		break;
-	case STATE_IDLED:
-		event_tell(endpoint, RDMA_CM_EVENT_TIMEWAIT_EXIT, 0);
+	case STATE_TIMEWAIT_OVER:
+		event_post_status(endpoint, RDMA_CM_EVENT_TIMEWAIT_EXIT, 0);
 		break;
 	default:
 		if (event->kind == CM_EVENT_REJ)
 			connect_rejected(endpoint, event->message);
 		else
-			event_tell(endpoint, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT);
+			event_post_status(endpoint, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT);
 	}
 }
 
@@ -444,7 +446,7 @@ void connection_event(void *host, const struct cm_event *event)
 	next = state_after_input(endpoint->state, connect_input(event));
 	if (next == STATE_IGNORE)
 		return;
-	if (next == STATE_ANSWERED) {
+	if (next == STATE_REP_RECEIVED) {
 		connect_reply(endpoint, event->message);
 		return;
 	}

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Datagram endpoints: a service ID is resolved to a QP number and a Q_Key (SIDR, IBTA 12.11). There
- * is no connection: the asking side is told ESTABLISHED, the asked side nothing after its accept.
+ * is no connection: the side that asked receives ESTABLISHED, the other side nothing after its
+ * accept.
  */
 #include <errno.h>
 #include <string.h>
@@ -9,7 +10,7 @@
 #include "cm/endpoint/internal.h"
 #include "platform/clock.h"
 
-/* ---- the Q_Key of the QP: one for its life, whoever says it first ---- */
+/* ---- the Q_Key of the QP: the first one set remains ---- */
 
 uint32_t qkey_default(struct endpoint *endpoint)
 {
@@ -57,22 +58,22 @@ int datagram_ask(struct endpoint *endpoint, const struct rdma_conn_param *parame
 void datagram_reply(struct endpoint *endpoint, const struct cm_event *event)
 {
 	const struct cm_sidr_rep *rep = &event->message->sidr_rep;
-	struct queued_event *told;
+	struct queued_event *queued;
 	int err = rep->status ? 0 : qkey_set(endpoint, rep->qkey);
 	enum rdma_cm_event_type kind = rep->status ? RDMA_CM_EVENT_UNREACHABLE :
 				       err ? RDMA_CM_EVENT_ADDR_ERROR : RDMA_CM_EVENT_ESTABLISHED;
 
-	endpoint->state = kind == RDMA_CM_EVENT_ESTABLISHED ? STATE_FOUND : STATE_OVER;
-	told = event_new(endpoint, kind, rep->private_data, sizeof(rep->private_data));
-	if (!told)
+	endpoint->state = kind == RDMA_CM_EVENT_ESTABLISHED ? STATE_SIDR_RESOLVED : STATE_FAILED;
+	queued = event_new(endpoint, kind, rep->private_data, sizeof(rep->private_data));
+	if (!queued)
 		return;
-	told->status = rep->status ? rep->status : -err;
+	queued->status = rep->status ? rep->status : -err;
 	if (kind == RDMA_CM_EVENT_ESTABLISHED) {
-		attributes_ah(endpoint, &told->ud.ah_attr);
-		told->ud.qp_num = rep->qpn;
-		told->ud.qkey = rep->qkey;
+		attributes_ah(endpoint, &queued->ud.ah_attr);
+		queued->ud.qp_num = rep->qpn;
+		queued->ud.qkey = rep->qkey;
 	}
-	event_queue(told);
+	event_post(queued);
 }
 
 /* ---- the asked side ---- */
@@ -81,7 +82,7 @@ void datagram_request(const struct cm_event *event)
 {
 	struct endpoint *listener = event->owner, *endpoint;
 	const struct cm_sidr_req *req = &event->message->sidr_req;
-	struct queued_event *told;
+	struct queued_event *queued;
 	size_t header;
 
 	if (listener->qp_type && listener->qp_type != IBV_QPT_UD) {
@@ -91,18 +92,18 @@ void datagram_request(const struct cm_event *event)
 	endpoint = request_endpoint(event, IBV_QPT_UD);
 	if (!endpoint)
 		return;
-	endpoint->state = STATE_ASKED;
+	endpoint->state = STATE_SIDR_RECEIVED;
 	header = ip_cm_bytes(endpoint);
-	told = event_new(listener, RDMA_CM_EVENT_CONNECT_REQUEST, req->private_data + header,
-			 sizeof(req->private_data) - header);
-	if (!told) {
+	queued = event_new(listener, RDMA_CM_EVENT_CONNECT_REQUEST, req->private_data + header,
+			   sizeof(req->private_data) - header);
+	if (!queued) {
 		listener->room++;
 		request_refuse(endpoint, CM_REJECT_NO_RESOURCES);
 		return;
 	}
-	told->endpoint = endpoint;
-	told->listener = listener;
-	event_queue(told);
+	queued->endpoint = endpoint;
+	queued->listener = listener;
+	event_post(queued);
 }
 
 int datagram_answer(struct endpoint *endpoint, uint8_t status, uint32_t qkey,
@@ -124,6 +125,6 @@ int datagram_answer(struct endpoint *endpoint, uint8_t status, uint32_t qkey,
 					     clock_now_ns());
 	}
 	if (!err)
-		endpoint->state = status ? STATE_OVER : STATE_SERVED;
+		endpoint->state = status ? STATE_FAILED : STATE_SIDR_ANSWERED;
 	return err;
 }

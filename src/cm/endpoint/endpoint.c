@@ -326,12 +326,12 @@ static int set_path(struct endpoint *endpoint, const void *value, size_t bytes)
 		return EINVAL;
 	if ((data.path.mtu & 0x3f) < IBV_MTU_256 || (data.path.mtu & 0x3f) > IBV_MTU_4096)
 		return EINVAL;
-	err = endpoint_allowed(endpoint, CALL_PATH);
+	err = endpoint_allowed(endpoint, ENDPOINT_CALL_PATH);
 	if (err)
 		return err;
 	take_record(endpoint, &data.path);
-	endpoint_move(endpoint, CALL_PATH);
-	event_tell(endpoint, RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
+	endpoint_move(endpoint, ENDPOINT_CALL_PATH);
+	event_post_status(endpoint, RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
 	return 0;
 }
 

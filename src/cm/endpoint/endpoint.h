@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What librdmacm stands on: event channels and endpoints. An endpoint is what an rdma_cm_id
- * refers to: addresses, port space, device, the connection; it knows no QP but its number. Behaves
- * as Linux's rdma_cm does towards librdmacm; what applications see is src/rdmacm's.
+ * The connection manager below librdmacm: event channels and endpoints. An endpoint is the object
+ *behind an rdma_cm_id: addresses, port space, device, connection; of its QP it has the number only.
+ *It behaves towards src/rdmacm as Linux's rdma_cm does towards librdmacm.
  *
- *	endpoint.c	states of an endpoint (endpoint_state.def), create, destroy, migrate, query
+ *	endpoint.c	states of an endpoint (state.def), create, destroy, migrate, query
  *	address.c	addresses of AF_INET, AF_INET6, AF_IB; bind;  resolve.c: devices and routes
  *	ports.c		port spaces: service IDs, claims on them, ephemeral ports, REUSEADDR, AFONLY
  *	connect.c	connect, accept, reject, disconnect; events of the protocol -> events here
@@ -17,7 +17,8 @@
  *	explain.c	why an address, a route, a connection failed, and what would work
  *
  * Functions return 0 or a positive errno, explain a refusal, and may be called by any thread.
- * The errno are those that the kernel gives to librdmacm, but EADDRINUSE for every conflict of ports.
+ * The errno are those that the kernel gives to librdmacm, but EADDRINUSE for every conflict of
+ *ports.
  */
 #ifndef VERBATIM_CM_ENDPOINT_ENDPOINT_H
 #define VERBATIM_CM_ENDPOINT_ENDPOINT_H
@@ -32,7 +33,7 @@ struct endpoint;
 /* ---- event channels ---- */
 
 int cm_channel_open(struct cm_channel **channel);	/* also starts the process's agent */
-/* Events that nobody took are dropped. Who still is in cm_channel_take() gets EBADF. */
+/* Drops events that were not taken. A thread in cm_channel_take() gets EBADF. */
 void cm_channel_close(struct cm_channel *channel);
 int cm_channel_fd(const struct cm_channel *channel);	/* readable while an event waits */
 /*
@@ -60,7 +61,7 @@ struct endpoint_event {
  * held by its endpoint until endpoint_event_ack().
  */
 int cm_channel_take(struct cm_channel *channel, struct endpoint_event *event);
-/* May be called before or after the endpoint of @event was told to go (it waits for this). */
+/* Also while endpoint_destroy() of its endpoint waits for it. */
 void endpoint_event_ack(struct endpoint_event *event);
 
 /* ---- endpoints ---- */

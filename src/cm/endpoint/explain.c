@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * VERBATIM_EXPLAIN: why an address, a port or a peer was no good, which devices there are, and what
- * would work.
+ * VERBATIM_EXPLAIN: why an address, a port or a peer cannot be used, the devices of the host, and
+ * advice.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -112,13 +112,18 @@ void explain_event(const struct endpoint *endpoint, const struct queued_event *e
 }
 
 /* By enum endpoint_call. Joining explains itself (multicast.c). */
-static const char *const call_names[CALL_COUNT] = {
-	[CALL_BIND] = "rdma_bind_addr", [CALL_ADDRESS] = "rdma_resolve_addr",
-	[CALL_ROUTE] = "rdma_resolve_route", [CALL_PATH] = "rdma_set_option(RDMA_OPTION_IB_PATH)",
-	[CALL_LISTEN] = "rdma_listen", [CALL_CONNECT] = "rdma_connect",
-	[CALL_ACCEPT] = "rdma_accept", [CALL_REJECT] = "rdma_reject",
-	[CALL_ESTABLISH] = "rdma_establish", [CALL_NOTIFY] = "rdma_notify",
-	[CALL_DISCONNECT] = "rdma_disconnect",
+static const char *const call_names[ENDPOINT_CALL_COUNT] = {
+	[ENDPOINT_CALL_BIND] = "rdma_bind_addr",
+	[ENDPOINT_CALL_ADDRESS] = "rdma_resolve_addr",
+	[ENDPOINT_CALL_ROUTE] = "rdma_resolve_route",
+	[ENDPOINT_CALL_PATH] = "rdma_set_option(RDMA_OPTION_IB_PATH)",
+	[ENDPOINT_CALL_LISTEN] = "rdma_listen",
+	[ENDPOINT_CALL_CONNECT] = "rdma_connect",
+	[ENDPOINT_CALL_ACCEPT] = "rdma_accept",
+	[ENDPOINT_CALL_REJECT] = "rdma_reject",
+	[ENDPOINT_CALL_ESTABLISH] = "rdma_establish",
+	[ENDPOINT_CALL_NOTIFY] = "rdma_notify",
+	[ENDPOINT_CALL_DISCONNECT] = "rdma_disconnect",
 };
 
 int explain_out_of_turn(enum endpoint_call call, const struct endpoint *endpoint, int err)

@@ -41,6 +41,7 @@ static struct {
 	unsigned first, last, opened, claims, watched, unwatched;
 	uint32_t slot_gone;		/* gsi_watch_slot() of it: ESRCH */
 	unsigned looked_up;		/* net_find_gid() calls */
+	unsigned sent_locked;		/* messages sent with agent.lock held, by whatever thread */
 	struct gsi_claim *claimed;
 } fake;
 
@@ -72,6 +73,10 @@ void mad_close(struct mad_agent *opened)
 
 int mad_send(struct mad_agent *opened, const struct mad_address *to, const uint8_t mad[MAD_BYTES])
 {
+	if (lock_try(&agent.lock))
+		lock_release(&agent.lock);
+	else
+		fake.sent_locked++;
 	if (fake.last - fake.first == FAKE_QUEUE)
 		return EAGAIN;
 	fake.queue[fake.last % FAKE_QUEUE].to = *to;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the files of endpoints share. One lock, agent.lock, guards every endpoint, channel and the
- * protocol: calls are short and a process has one agent.
+ * Internal interface of endpoints. One lock, agent.lock, guards all endpoints, channels and the
+ * protocol: calls are short, and a process has one agent.
  *
  *	application thread                     thread that makes progress (holds engine->progress)
  *	  endpoint_*()                           agent: received, tick, ...
@@ -10,8 +10,9 @@
  *	      state, cm_*() -> mad_send()                event into its channel
  *	    agent_unlock(): deadline, wake-ups     agent_unlock()
  *
- * Lock order: start_lock (agent.c), engine->progress, agent.lock, channel->wake. Nothing that may take
- * engine->progress is called with agent.lock held; mad_send() and mad_set_deadline() do not take it.
+ * Lock order: start_lock (agent.c), engine->progress, agent.lock, channel->wake. Nothing that may
+ *take engine->progress is called with agent.lock held; mad_send() and mad_set_deadline() do not
+ *take it.
  */
 #ifndef VERBATIM_CM_ENDPOINT_INTERNAL_H
 #define VERBATIM_CM_ENDPOINT_INTERNAL_H
@@ -27,6 +28,7 @@
 #include "device/hca.h"
 #include "mad/mad.h"
 #include "net/net.h"
+#include "wire/qpn.h"
 
 #define CM_IP_HEADER_BYTES	36u	/* annex A11: before the application's private data */
 #define CM_RESPONSE_TIMEOUT	20	/* 4.096 us * 2^20: 4.3 s, as Linux */
@@ -39,13 +41,12 @@
 #define QKEY_IPOIB		0x00000b1bu	/* of the broadcast group where nobody set another */
 #define WATCH_BUCKETS		64u
 
-/* States, calls and what a connection reports: endpoint_state.def. */
+/* States, calls and what a connection reports: state.def. */
 enum endpoint_state {
 #define STATE(id, name) STATE_##id,
 #define CALLS(...)
 #define EVENTS(...)
 #include "cm/endpoint/state.def"
-#include "wire/qpn.h"
 #undef STATE
 #undef CALLS
 #undef EVENTS
@@ -55,8 +56,19 @@ enum endpoint_state {
 };
 
 enum endpoint_call {
-	CALL_BIND, CALL_ADDRESS, CALL_ROUTE, CALL_PATH, CALL_LISTEN, CALL_CONNECT, CALL_ACCEPT,
-	CALL_REJECT, CALL_ESTABLISH, CALL_NOTIFY, CALL_DISCONNECT, CALL_JOIN, CALL_COUNT
+	ENDPOINT_CALL_BIND,
+	ENDPOINT_CALL_ADDRESS,
+	ENDPOINT_CALL_ROUTE,
+	ENDPOINT_CALL_PATH,
+	ENDPOINT_CALL_LISTEN,
+	ENDPOINT_CALL_CONNECT,
+	ENDPOINT_CALL_ACCEPT,
+	ENDPOINT_CALL_REJECT,
+	ENDPOINT_CALL_ESTABLISH,
+	ENDPOINT_CALL_NOTIFY,
+	ENDPOINT_CALL_DISCONNECT,
+	ENDPOINT_CALL_JOIN,
+	ENDPOINT_CALL_COUNT
 };
 
 enum endpoint_input {
@@ -113,6 +125,10 @@ struct membership {			/* in a multicast group */
 	union ibv_gid mgid;
 };
 
+/*
+ * What an rdma_cm_id refers to. Addresses, path and terms are structs of their own.
+ * Large: the rest is its state, its options, and references to everything that it must release.
+ */
 struct endpoint {
 	struct cm_channel *channel;	/* NULL while offered */
 	struct list events;		/* in the channel, ours (a listener's: its requests) */
@@ -168,7 +184,7 @@ struct agent {
 	struct qp1 *qp1;		/* while there is mad: a reference to the HCA */
 	struct mad_agent *mad;
 	struct gsi *gsi;
-	uint64_t armed_ns;		/* mad_set_deadline() was last told this */
+	uint64_t armed_ns;		/* deadline last set by mad_set_deadline() */
 	uint64_t random;		/* not used up yet: random_left numbers of 32 bits */
 	unsigned random_left;
 	unsigned generation;		/* counts fork(): what is of another one is dead memory */
@@ -183,10 +199,10 @@ extern struct agent agent;
 int agent_get(void);
 void agent_put(void);
 void agent_lock(void) ACQUIRES(agent.lock);
-/* Also tells the HCA the next deadline, and wakes who waits for what was queued. */
+/* Also sets the next deadline, sends queued messages, and wakes readers of channels. */
 void agent_unlock(void) RELEASES(agent.lock);
 uint32_t agent_random(void) REQUIRES(agent.lock);
-/* Sleep until agent.progress says something, or for nothing; until @until_ns (TIME_NEVER: no limit). */
+/* Waits for agent.progress until @until_ns (TIME_NEVER: no limit); may return early. */
 void agent_wait(uint64_t until_ns) REQUIRES(agent.lock);
 
 /* Ports that endpoints share. NULL: no memory. */
@@ -197,7 +213,7 @@ struct bound_port *bound_port_recent(const uint8_t address[16], uint64_t now_ns)
 	REQUIRES(agent.lock);
 void bound_port_put(struct bound_port *port) REQUIRES(agent.lock);
 
-/* Have the peer's death noticed, from the moment that its QPN is known. Takes the lock. */
+/* Detects the end of the peer's process, once its QPN is known. Takes the lock. */
 void agent_watch(struct endpoint *endpoint) EXCLUDES(agent.lock);
 void agent_unwatch(struct endpoint *endpoint) EXCLUDES(agent.lock);
 
@@ -207,10 +223,10 @@ struct cm_channel {
 	struct list queue;		/* of queued_event */
 	struct list woken;		/* in agent.woken */
 	unsigned references;		/* the application's and one of each endpoint */
-	atomic_uint pins;		/* who updates the fd without agent.lock; +1 while referenced */
+	atomic_uint pins;		/* threads updating the fd without agent.lock; +1 while referenced */
 	unsigned generation;
 	bool closed;
-	uint8_t patience;		/* how often the application may still be waited for */
+	uint8_t patience;		/* how often a request may still be held back (channel.c) */
 	const struct endpoint *shown;	/* the last new endpoint, untouched yet; or NULL */
 	int fd;
 	atomic_uint waiting;		/* events in the queue; changes under agent.lock */
@@ -218,7 +234,7 @@ struct cm_channel {
 	bool readable;			/* the fd is readable */
 };
 
-/* Is this process the one that made it? If not: the memory is dead, nothing may be asked of it. */
+/* False: made by the parent of a fork(); then it must not be used. */
 bool channel_is_ours(const struct cm_channel *channel);
 bool endpoint_is_ours(const struct endpoint *endpoint);
 void channels_forget(void);	/* in the child of a fork() */
@@ -228,14 +244,14 @@ void channel_unref(struct cm_channel *channel) EXCLUDES(agent.lock);
 void channel_update_fd(struct cm_channel *channel);
 void channel_unpin(struct cm_channel *channel);
 
-/* NULL: no memory, or nobody is there to take it. The caller fills it, then queues it. */
+/* NULL: no memory, or the channel is closed. The caller fills it in, then calls event_post(). */
 struct queued_event *event_new(struct endpoint *endpoint, enum rdma_cm_event_type kind,
 			       const void *private_data, size_t bytes) REQUIRES(agent.lock);
-void event_queue(struct queued_event *event) REQUIRES(agent.lock);
+void event_post(struct queued_event *event) REQUIRES(agent.lock);
 /* An event that consists of its kind and status. */
-void event_tell(struct endpoint *endpoint, enum rdma_cm_event_type kind, int status)
+void event_post_status(struct endpoint *endpoint, enum rdma_cm_event_type kind, int status)
 	REQUIRES(agent.lock);
-/* The application has begun to do something with it. */
+/* The application has begun to use @endpoint. */
 void channel_touch(struct endpoint *endpoint) REQUIRES(agent.lock);
 /* Drop all of them; the new endpoints of CONNECT_REQUESTs go with them. */
 void events_drop(struct endpoint *endpoint) REQUIRES(agent.lock);
@@ -243,7 +259,7 @@ void events_drop(struct endpoint *endpoint) REQUIRES(agent.lock);
 /* ---- endpoint.c ---- */
 
 /*
- * Begin a call that asks the HCA things: refused by the state, or alone on its endpoint until
+ * Begins a call that queries the HCA: refused by the state, or exclusive on its endpoint until
  * endpoint_exit(). 0 or errno. The lock is not held in between.
  */
 int endpoint_enter(struct endpoint *endpoint, enum endpoint_call call) EXCLUDES(agent.lock);
@@ -276,7 +292,7 @@ int address_bind(struct endpoint *endpoint, const struct endpoint_address *addre
 
 /* Is it an address of this host? Asks the kernel, not too often. */
 bool address_is_here(const uint8_t address[16], uint32_t scope) EXCLUDES(agent.lock);
-/* What Linux says of a path over a RoCE port. */
+/* Fills in endpoint->path as Linux does for a RoCE port. */
 void path_fill(struct endpoint *endpoint);
 
 /* ---- ports.c ---- */
@@ -328,7 +344,7 @@ uint32_t qkey_default(struct endpoint *endpoint);
 /* 0; EINVAL: it has another one. */
 int qkey_set(struct endpoint *endpoint, uint32_t qkey);
 
-/* ---- explain.c: each decides itself whether anybody wants to know ---- */
+/* ---- explain.c: no-ops unless explanations are enabled ---- */
 
 /* Why @what ("rdma_bind_addr") of @address gave @err; returns @err. Not with a lock held. */
 int explain_address(const char *what, const struct endpoint_address *address, int err)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Multicast groups of datagram endpoints. On RoCEv2 a group's GID is its IP address (IPv4:
- * v4-mapped), nobody has to be asked, and the joining is done by the QP when it is attached to the
- * GID. What a join does here is to say which GID, Q_Key and path.
+ * v4-mapped), no subnet manager is involved, and the QP joins when it is attached to the GID. A
+ * join here only reports GID, Q_Key and path.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ static bool same_group(const struct membership *group, const struct endpoint_add
 	       !memcmp(group->address.bytes, address->bytes, 16);
 }
 
-static int tell_joined(struct endpoint *endpoint, const struct membership *group, void *user)
+static int post_joined(struct endpoint *endpoint, const struct membership *group, void *user)
 	REQUIRES(agent.lock)
 {
 	struct queued_event *event = event_new(endpoint, RDMA_CM_EVENT_MULTICAST_JOIN, NULL, 0);
@@ -35,7 +35,7 @@ static int tell_joined(struct endpoint *endpoint, const struct membership *group
 			     .is_global = 1, .port_num = port->port },
 		.qp_num = QPN_MULTICAST, .qkey = qkey_default(endpoint),
 	};
-	event_queue(event);
+	event_post(event);
 	return 0;
 }
 
@@ -43,7 +43,7 @@ static int multicast_join_group(struct endpoint *endpoint, const struct endpoint
 				void *user) REQUIRES(agent.lock)
 {
 	struct membership *group;
-	int err = endpoint_allowed(endpoint, CALL_JOIN);
+	int err = endpoint_allowed(endpoint, ENDPOINT_CALL_JOIN);
 
 	if (err)
 		return err;
@@ -54,7 +54,7 @@ static int multicast_join_group(struct endpoint *endpoint, const struct endpoint
 		return ENOMEM;
 	group->address = *address;
 	memcpy(group->mgid.raw, address->bytes, 16);
-	err = tell_joined(endpoint, group, user);
+	err = post_joined(endpoint, group, user);
 	if (err) {
 		free(group);
 		return err;

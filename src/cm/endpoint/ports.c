@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Port spaces: who has which port. In this process a hash table of endpoints with Linux's rules
- * (REUSEADDR, AFONLY); on this host, between processes and users, gsi_claim(): made for ports that
- * the application named or asked for by rdma_bind_addr(), and at the latest to listen. The source
- * port of an endpoint that only connects is chosen by this process alone: nobody is found by it.
+ * Port spaces. In this process a hash table of endpoints with Linux's rules (REUSEADDR, AFONLY); on
+ * this host, between processes and users, gsi_claim(): for ports that the application named or
+ * requested by rdma_bind_addr(), at the latest when it listens. The source port of an endpoint that
+ * only connects is chosen by this process alone: requests never look it up.
  */
 #include <errno.h>
 #include <string.h>
@@ -187,7 +187,7 @@ int ports_take(struct endpoint *endpoint, bool claimed)
 		err = choose_ib_space(endpoint);
 	if (err)
 		return err;
-	/* Those who share a port by REUSEADDR do until one of them listens. */
+	/* A port shared by REUSEADDR is not claimed until one of its endpoints listens. */
 	claimed = claimed && !endpoint->reuse;
 	if (!endpoint->source.port)
 		return take_chosen(endpoint, claimed);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Requests that come to a listener: a new endpoint each, which waits in the listener's channel as a
- * CONNECT_REQUEST. What cannot be taken is left alone, so that the peer asks again; what cannot
- * work is rejected. An endpoint that the application has not seen goes without a trace when its
- * peer gives up.
+ * Requests to a listener: each becomes a new endpoint, which waits in the listener's channel as a
+ * CONNECT_REQUEST. Without room a request is ignored, so that the peer repeats it; one that cannot
+ * work is rejected. An endpoint that the application has not seen is freed when its peer gives up.
  */
 #include <errno.h>
 #include <string.h>
@@ -106,7 +105,7 @@ static void request_queue(struct endpoint *listener, struct endpoint *endpoint,
 	};
 	event->ece_vendor_id = req->vendor_id;
 	event->ece_options = message->attribute_modifier;
-	event_queue(event);
+	event_post(event);
 }
 
 void connection_request(const struct cm_event *event)

@@ -101,6 +101,23 @@ static void a_listener_takes_what_it_has_not_shown_with_it(void **test)
 	endpoint_destroy(active);
 }
 
+/* One step rejects them all. */
+static void no_message_is_sent_under_the_lock_however_many_there_are(void **test)
+{
+	struct endpoint *listener = listen_on(ip("127.0.0.1", 7471), 0), *active[20];
+	unsigned i;
+
+	call_often(active, 20);
+	fake.sent_locked = 0;
+	endpoint_destroy(listener);
+	assert_int_equal(fake.sent_locked, 0);
+	assert_int_equal(fake_deliver(0), 20);
+	for (i = 0; i < 20; i++) /* in their order */
+		assert_ptr_equal(take(RDMA_CM_EVENT_REJECTED).endpoint, active[i]);
+	for (i = 0; i < 20; i++)
+		endpoint_destroy(active[i]);
+}
+
 static void a_shown_endpoint_outlives_its_listener(void **test)
 {
 	struct endpoint *listener = listen_on(ip("127.0.0.1", 7471), 10);
@@ -287,6 +304,7 @@ int main(void)
 		channel_test(a_server_may_be_late),
 		channel_test(a_full_backlog_drops_and_a_retry_finds_room),
 		channel_test(a_listener_takes_what_it_has_not_shown_with_it),
+		channel_test(no_message_is_sent_under_the_lock_however_many_there_are),
 		channel_test(a_shown_endpoint_outlives_its_listener),
 		channel_test(a_request_whose_peer_gave_up_is_not_shown),
 		channel_test(a_path_mtu_that_is_too_large_is_rejected),

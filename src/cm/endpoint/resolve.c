@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Resolving: which device and which path lead to an address. The kernel's neighbour tables are not
- * asked: a host where nobody answers is found by the REQ. So an address resolves, or not, before
- * rdma_resolve_addr() returns, and the event says which.
+ * Resolution of addresses to devices and paths. The kernel's neighbour tables are not used: the REQ
+ * finds out whether the host answers. So the result is known before rdma_resolve_addr() returns,
+ * and reported by the event.
  */
 #include <errno.h>
 #include <string.h>
@@ -89,8 +89,8 @@ static int resolve_run(struct resolution *way)
 /* ---- what was found a moment ago ---- */
 
 /*
- * Asking the kernel costs more than all the rest of a connect, and who connects a lot connects to
- * the same host a lot.
+ * Queries of the kernel cost more than the rest of a connect, and many connects go to the same
+ * host.
  */
 #define RECENT_COUNT	16u
 #define RECENT_NS	100000000u
@@ -231,13 +231,13 @@ int endpoint_resolve_address(struct endpoint *endpoint, const struct sockaddr *s
 	int err = address_read(destination, &way.destination);
 
 	if (!err)
-		err = endpoint_enter(endpoint, CALL_ADDRESS);
+		err = endpoint_enter(endpoint, ENDPOINT_CALL_ADDRESS);
 	if (err)
 		return err;
 	err = bind_source(endpoint, source, &way.destination);
 	if (err) {
 		explain_address("rdma_resolve_addr", &way.destination, err);
-		return endpoint_exit(endpoint, CALL_ADDRESS, err);
+		return endpoint_exit(endpoint, ENDPOINT_CALL_ADDRESS, err);
 	}
 	if (address_is_any(&way.destination))
 		any_to_loopback(&way.destination);
@@ -249,14 +249,16 @@ int endpoint_resolve_address(struct endpoint *endpoint, const struct sockaddr *s
 	agent_lock();
 	endpoint->busy = false;
 	endpoint->state = err ? STATE_BOUND : STATE_ADDRESS;
-	event_tell(endpoint, err ? RDMA_CM_EVENT_ADDR_ERROR : RDMA_CM_EVENT_ADDR_RESOLVED, -err);
+	event_post_status(endpoint, err ? RDMA_CM_EVENT_ADDR_ERROR : RDMA_CM_EVENT_ADDR_RESOLVED,
+			  -err);
 	agent_unlock();
 	return 0;
 }
 
 /* ---- resolve a route ---- */
 
-/* As Linux has it on the wire: entropy of the two IP ports, for those who balance by label. */
+/* As Linux has it on the wire: entropy of the two IP ports, for routers that balance by flow label.
+ */
 static uint32_t flow_label(const struct endpoint *endpoint)
 {
 	uint32_t given = be32toh(endpoint->source.flow_info) & 0xfffff;
@@ -290,7 +292,7 @@ int endpoint_resolve_route(struct endpoint *endpoint, int timeout_ms)
 	struct net_gid port;
 	uint64_t now_ns = clock_now_ns();
 	bool fresh;
-	int err = endpoint_enter(endpoint, CALL_ROUTE);
+	int err = endpoint_enter(endpoint, ENDPOINT_CALL_ROUTE);
 
 	if (err)
 		return err;
@@ -303,11 +305,11 @@ int endpoint_resolve_route(struct endpoint *endpoint, int timeout_ms)
 	agent_lock();
 	endpoint->busy = false;
 	if (err) {
-		event_tell(endpoint, RDMA_CM_EVENT_ROUTE_ERROR, -err);
+		event_post_status(endpoint, RDMA_CM_EVENT_ROUTE_ERROR, -err);
 	} else {
 		path_fill(endpoint);
-		endpoint_move(endpoint, CALL_ROUTE);
-		event_tell(endpoint, RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
+		endpoint_move(endpoint, ENDPOINT_CALL_ROUTE);
+		event_post_status(endpoint, RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
 	}
 	agent_unlock();
 	return 0;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The table of endpoint_state.def as functions. What it does not have is refused. */
+/* The table of state.def as functions. What it does not have is refused. */
 #include <errno.h>
 
 #include "cm/endpoint/internal.h"
 
 #define CELL(id) STATE_##id
 
-static const uint8_t after_call[STATE_COUNT][CALL_COUNT] = {
+static const uint8_t after_call[STATE_COUNT][ENDPOINT_CALL_COUNT] = {
 #define STATE(...)
 #define EVENTS(...)
 #define CALLS(id, a, b, c, d, e, f, g, h, i, j, k, l) \
@@ -36,7 +36,7 @@ static const char *const names[STATE_COUNT] = {
 
 enum endpoint_state state_after_call(enum endpoint_state state, enum endpoint_call call)
 {
-	if (state >= STATE_COUNT || call >= CALL_COUNT)
+	if (state >= STATE_COUNT || call >= ENDPOINT_CALL_COUNT)
 		return STATE_REFUSE;
 	return after_call[state][call];
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* endpoint_state.def: total, and what holds of it whatever its cells are. */
+/* state.def: total, and what holds of it whatever its cells are. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +13,7 @@ static void every_cell_is_a_state_or_a_refusal(void **test)
 	int state, i;
 
 	for (state = 0; state < STATE_COUNT; state++) {
-		for (i = 0; i < CALL_COUNT; i++) {
+		for (i = 0; i < ENDPOINT_CALL_COUNT; i++) {
 			enum endpoint_state next = state_after_call(state, i);
 
 			assert_true(next < STATE_COUNT || next == STATE_REFUSE ||
@@ -29,8 +29,8 @@ static void every_cell_is_a_state_or_a_refusal(void **test)
 
 static void what_is_not_in_the_table_is_refused(void **test)
 {
-	assert_int_equal(state_after_call(STATE_COUNT, CALL_BIND), STATE_REFUSE);
-	assert_int_equal(state_after_call(STATE_NEW, CALL_COUNT), STATE_REFUSE);
+	assert_int_equal(state_after_call(STATE_COUNT, ENDPOINT_CALL_BIND), STATE_REFUSE);
+	assert_int_equal(state_after_call(STATE_NEW, ENDPOINT_CALL_COUNT), STATE_REFUSE);
 	assert_int_equal(state_after_input(STATE_NEW, INPUT_COUNT), STATE_IGNORE);
 	assert_int_equal(state_errno(STATE_REFUSE), EINVAL);
 	assert_int_equal(state_errno(STATE_STANDS), EISCONN);
@@ -40,12 +40,14 @@ static void what_is_not_in_the_table_is_refused(void **test)
 /* Each state but the first is entered by some cell, or by a request that comes (two of them). */
 static void every_state_can_be_reached(void **test)
 {
-	bool reached[STATE_COUNT] = { [STATE_NEW] = true, [STATE_REQUESTED] = true,
-				      [STATE_ASKED] = true, [STATE_ASKING] = true };
+	bool reached[STATE_COUNT] = {[STATE_NEW] = true,
+				     [STATE_REQUESTED] = true,
+				     [STATE_SIDR_RECEIVED] = true,
+				     [STATE_SIDR_SENT] = true};
 	int state, i;
 
 	for (state = 0; state < STATE_COUNT; state++) {
-		for (i = 0; i < CALL_COUNT; i++)
+		for (i = 0; i < ENDPOINT_CALL_COUNT; i++)
 			if (state_after_call(state, i) < STATE_COUNT)
 				reached[state_after_call(state, i)] = true;
 		for (i = 0; i < INPUT_COUNT; i++)
@@ -59,7 +61,7 @@ static void every_state_can_be_reached(void **test)
 /* The end of a connection is told once: after it nothing but the end of timewait. */
 static void an_end_is_told_once(void **test)
 {
-	static const int ends[] = { STATE_GONE, STATE_IDLED, STATE_OVER };
+	static const int ends[] = {STATE_DISCONNECTED, STATE_TIMEWAIT_OVER, STATE_FAILED};
 	unsigned n;
 	int i;
 
@@ -68,7 +70,7 @@ static void an_end_is_told_once(void **test)
 			enum endpoint_state next = state_after_input(ends[n], i);
 
 			assert_true(next == STATE_IGNORE ||
-				    (ends[n] == STATE_GONE && next == STATE_IDLED));
+				    (ends[n] == STATE_DISCONNECTED && next == STATE_TIMEWAIT_OVER));
 		}
 }
 

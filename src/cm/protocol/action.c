@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The actions of cm_state.def. Each knows the states from which it is reached, and nothing of the
- * one that follows. Other than 0: nothing was sent and nothing changes. For messages the reason
- * does not matter: a counter went up.
+ * The actions of state.def. An action depends on the current state, not on the next one. Nonzero:
+ * nothing was sent and nothing changes. For messages the value does not matter: a counter was
+ * incremented.
  */
 #include <string.h>
 
@@ -46,7 +46,7 @@ int cm_do_ask_for_time(struct cm_connection *connection, struct cm_details *deta
 
 int cm_do_repeat(struct cm_connection *connection, struct cm_details *details)
 {
-	/* A REP to whom has none to expect: the passive side. */
+	/* Protocol violation: a REP sent to the passive side. */
 	if (details->message->kind == CM_MESSAGE_REP && !connection->active)
 		return action_dropped(connection, COUNTER_CM_UNEXPECTED);
 	cm_count(connection->protocol, COUNTER_CM_DUPLICATE);
@@ -318,7 +318,7 @@ int cm_do_send_sidr_rep(struct cm_connection *connection, struct cm_details *det
 
 /* ---- what happens by itself ---- */
 
-/* Nobody will answer; but if the peer lives, let it know. */
+/* No answer is expected, but the peer may be alive. */
 int cm_do_say_goodbye(struct cm_connection *connection, struct cm_details *details)
 {
 	cm_send_plain(connection, CM_MESSAGE_DREQ);

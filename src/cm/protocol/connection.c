@@ -167,8 +167,8 @@ uint32_t cm_permute(const struct cm_protocol *protocol, uint32_t number)
 }
 
 /*
- * 0: none is left. Each in its turn, so that an ID is not in use again soon; in an order that nobody knows:
- * who has a connection cannot tell the ID of the next one.
+ * Next communication ID, 0 if none is free. IDs follow a secret permutation: not reused soon, not
+ * guessable from an earlier one.
  */
 static uint32_t choose_id(struct cm_protocol *protocol)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A hash table of intrusive nodes, for keys that peers choose: the hash is seeded, the table grows
- * with what is in it and a failed allocation only makes it slower. Whoever looks something up
- * compares the whole key.
+ * with what is in it and a failed allocation only makes it slower. Callers compare
+ * the whole key.
  */
 #ifndef VERBATIM_CM_PROTOCOL_ID_TABLE_H
 #define VERBATIM_CM_PROTOCOL_ID_TABLE_H

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the files of the protocol share.
+ * Internal interface of the connection management protocol.
  *
- *	protocol.c		one protocol: messages in, to the connection that they are for
- *	protocol_state.c	cm_state.def as a table; one step of one connection
- *	protocol_action.c	the actions of that table
- *	protocol_connection.c	connections and how they are found; the calls of protocol.h
- *	protocol_request.c	REQ and SIDR_REQ: repeated, stale, for nobody, new
- *	protocol_listen.c	who listens, and how much waits for an answer
- *	protocol_retry.c	time: what is sent again, given up, over
- *	protocol_send.c		messages as a connection writes them
+ *	protocol.c	one protocol: messages in, delivered to their connections
+ *	state.c		state.def as a table; one step of one connection
+ *	action.c	the actions of that table
+ *	connection.c	connections and how they are found; the calls of protocol.h
+ *	request.c	REQ and SIDR_REQ: repeated, stale, for nobody, new
+ *	listen.c	listeners, and limits on the requests that wait for them
+ *	retry.c		time: retries, giving up, the end of timewait
+ *	send.c		messages as a connection writes them
  *
- * Events come last in a step: behind cm_step() the connection may be gone.
+ * The event is the last thing in a step: after cm_step() the connection may be gone.
  */
 #ifndef VERBATIM_CM_PROTOCOL_INTERNAL_H
 #define VERBATIM_CM_PROTOCOL_INTERNAL_H
@@ -86,6 +86,11 @@ struct cm_details {
 	enum cm_message_kind retried;	/* made by EXPIRED */
 };
 
+/*
+ * One end of a connection, or of a SIDR exchange.
+ * Large: it can be found by four keys, repeats messages from what it knows, and counts the time of
+ * its retries.
+ */
 struct cm_connection {
 	struct cm_protocol *protocol;
 	void *owner;
@@ -112,9 +117,9 @@ struct cm_connection {
 	bool abandoned;
 	bool waits;		/* we sent an MRA */
 	bool kept_now;		/* by the action of this step */
-	bool heard;		/* the peer has shown that it knows our ID */
+	bool heard;		/* a message of the peer had our ID */
 	uint8_t unasked;	/* repetitions since its last REQ, while it was not heard */
-	uint8_t lost;		/* told while it was being sent: 1 + enum cm_message_kind; 0: no */
+	uint8_t lost;		/* undeliverable message while sending: 1 + enum cm_message_kind; or 0 */
 };
 
 /* A request whose event is being handled; the connection may go meanwhile. */
@@ -137,7 +142,7 @@ struct cm_protocol {
 	unsigned id_bits;
 	unsigned sending;
 	unsigned answered;		/* connections in that state */
-	unsigned spare;			/* further repetitions to peers that were not heard: protocol_retry.c */
+	unsigned spare;			/* further repetitions to peers that were not heard: retry.c */
 	uint64_t spare_ns;		/* when spare was last refilled */
 };
 
@@ -152,19 +157,19 @@ struct cm_listener {
 	unsigned pending, limit;
 };
 
-/* ---- protocol_state.c ---- */
+/* ---- state.c ---- */
 
 /* One step. 0, or what the action refused with. */
 int cm_step(struct cm_connection *connection, enum cm_input input, struct cm_details *details);
 void cm_enter(struct cm_connection *connection, enum cm_state state, uint64_t now_ns);
-void cm_tell(struct cm_connection *connection, void *owner, enum cm_event_kind kind,
-	     const struct cm_details *details);
+void cm_report(struct cm_connection *connection, void *owner, enum cm_event_kind kind,
+	       const struct cm_details *details);
 enum cm_move cm_cell(enum cm_state state, enum cm_input input);
 enum cm_state cm_move_next(enum cm_move move);
 enum cm_event_kind cm_move_event(enum cm_move move);
 const char *cm_input_name(enum cm_input input);
 
-/* ---- protocol_action.c ---- */
+/* ---- action.c ---- */
 
 typedef int cm_action(struct cm_connection *connection, struct cm_details *details);
 cm_action cm_do_drop, cm_do_refuse, cm_do_refuse_again, cm_do_nothing, cm_do_ask_for_time,
@@ -173,7 +178,7 @@ cm_action cm_do_drop, cm_do_refuse, cm_do_refuse_again, cm_do_nothing, cm_do_ask
 	cm_do_send_reject, cm_do_send_timeout, cm_do_send_dreq, cm_do_send_sidr_rep,
 	cm_do_say_goodbye, cm_do_check_lost;
 
-/* ---- protocol_connection.c ---- */
+/* ---- connection.c ---- */
 
 /* NULL: no memory, or no communication ID left. In state OVER, known to nobody. */
 struct cm_connection *cm_connection_new(struct cm_protocol *protocol,
@@ -195,12 +200,12 @@ struct cm_connection *cm_find_remote_qpn(struct cm_protocol *protocol,
 					 const struct mad_address *from, uint32_t qpn,
 					 const struct cm_connection *but);
 
-/* ---- protocol_request.c ---- */
+/* ---- request.c ---- */
 
 void cm_take_request(struct cm_protocol *protocol, struct cm_details *details);
 void cm_take_sidr_request(struct cm_protocol *protocol, struct cm_details *details);
 
-/* ---- protocol_listen.c ---- */
+/* ---- listen.c ---- */
 
 struct cm_listener *cm_find_listener(struct cm_protocol *protocol,
 				     const struct cm_message *message,
@@ -209,7 +214,7 @@ bool cm_listener_has_room(const struct cm_listener *listener);
 void cm_listener_adds(struct cm_listener *listener, struct cm_connection *connection);
 void cm_listener_drops(struct cm_connection *connection);
 
-/* ---- protocol_retry.c ---- */
+/* ---- retry.c ---- */
 
 /* The timer that goes with the connection's state. */
 void cm_retry_arm(struct cm_connection *connection, uint64_t now_ns);
@@ -221,7 +226,7 @@ void cm_retry_patience(struct cm_connection *connection, uint8_t patience, uint6
 /* "Nobody listens": true: it is asked again, before long. */
 bool cm_retry_refused(struct cm_connection *connection, uint64_t now_ns);
 
-/* ---- protocol_send.c ---- */
+/* ---- send.c ---- */
 
 /* The transaction ID of what it begins. */
 uint64_t cm_transaction(const struct cm_connection *connection);

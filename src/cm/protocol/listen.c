@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Listeners, by service ID. Several may listen on one: at different addresses, at any address of a
- * family. What waits for an answer of a listener's owner is bounded, since peers make it.
+ * family. Requests that wait for an answer of the listener's owner are limited, since peers cause
+ * them.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -110,7 +111,7 @@ void cm_listener_drops(struct cm_connection *connection)
 	connection->listener = NULL;
 }
 
-/* ---- for whom a request is ---- */
+/* ---- the listener of a request ---- */
 
 static struct cm_listener *find_exact(const struct cm_protocol *protocol, uint64_t service_id,
 				      const uint8_t address[16])

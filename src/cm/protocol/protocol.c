@@ -87,7 +87,7 @@ static struct cm_connection *find_receiver(struct cm_protocol *protocol,
 	uint32_t id = cm_message_receiver_id(message), sender = cm_message_sender_id(message);
 	struct cm_connection *connection;
 
-	/* Who gave up its REQ without an answer never learnt our ID. */
+	/* A peer that gave up its REQ without an answer does not know our ID. */
 	if (!id && message->kind == CM_MESSAGE_REJ)
 		return cm_find_remote(protocol, from, sender, false);
 	connection = cm_find_id(protocol, id);
@@ -128,7 +128,7 @@ static void protocol_deliver(struct cm_protocol *protocol, struct cm_details *de
 		protocol_receive(connection, protocol_input_of(message->kind), details);
 }
 
-/* Lengths within messages are the sender's: none may lead beyond its field. */
+/* Lengths come from the sender: none may exceed its field. */
 static void bound_lengths(struct cm_message *message)
 {
 	if (message->kind == CM_MESSAGE_REJ && message->rej.info_bytes > CM_INFO_BYTES)

@@ -5,7 +5,7 @@
  * events and the next deadline come out. The same code runs in production (cm/endpoint/agent.c), in
  * the simulator and under the fuzzer. The caller serialises all calls on one struct cm_protocol.
  *
- *	rules		cm_state.def: state x (message or call or timeout), proved total
+ *	rules		state.def: state x (message or call or timeout), proved total
  *	messages	wire/cm_message.def: byte, bit, width
  *
  *	active:   connect -> REQ_SENT -> (REP) REP_RCVD -> ready_to_use -> ESTABLISHED
@@ -108,6 +108,10 @@ void cm_listener_free(struct cm_listener *listener, uint64_t now_ns);
 
 /* ---- connecting ---- */
 
+/*
+ * What a REQ says, as far as the caller decides it.
+ * Large: a REQ has that many fields (IBTA 12.6.5).
+ */
 struct cm_connect {
 	uint64_t service_id;
 	struct mad_address address;
@@ -154,7 +158,7 @@ struct cm_accept {
 	uint32_t ece_vendor_id, ece_options;	/* vendor ID of the REP, attribute modifier */
 };
 
-/* After CM_EVENT_REQ: who owns it from now on. */
+/* After CM_EVENT_REQ: @owner owns it from now on. */
 void cm_set_owner(struct cm_connection *connection, void *owner);
 /* All below: 0; EINVAL: the connection's state does not allow it, or an argument is wrong. */
 int cm_accept(struct cm_connection *connection, const struct cm_accept *accept, uint64_t now_ns);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The active side by scripts: what it says and is told in each turn that its request can take. The
- * peer is played by hand (protocol_test_support.h).
+ * peer is played by hand (test_support.h).
  */
 #include "cm/protocol/test_support.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The passive side by scripts: who is asked, what is answered, what a repeated or a stale request
- * does. The peer is played by hand (protocol_test_support.h).
+ * does. The peer is played by hand (test_support.h).
  */
 #include <sys/socket.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The table of cm_state.def is complete and makes sense as a whole; and what connections really do,
+ * The table of state.def is complete and makes sense as a whole; and what connections really do,
  * each input tried in each state, is what it says.
  */
 #include "cm/protocol/test_support.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The protocol by scripts: how connections end, what strangers may say, and the protocol as a whole.
- * The peer is played by hand (protocol_test_support.h).
+ * The protocol by scripts: how connections end, what strangers may say, and the protocol as a
+ * whole. The peer is played by hand (test_support.h).
  */
 #include "cm/protocol/test_support.h"
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * REQ and SIDR_REQ: what asks for a connection. In this order: one that we have already (repeated);
- * one whose QP or ID we know from another connection (stale, IBTA 12.9.8.3); one that nobody can
- * take; one too many; a new one.
+ * REQ and SIDR_REQ. Checked in this order: repeated; stale, as its QP or ID belongs to another
+ * connection (IBTA 12.9.8.3); invalid or without a listener; beyond the listener's limit; new.
  */
 #include <string.h>
 
@@ -68,7 +67,7 @@ static uint16_t what_is_wrong(const struct cm_req *req, uint8_t info[1], uint8_t
 	return 0;
 }
 
-/* Whom a request is for. NULL: refused or dropped. */
+/* The listener of a request. NULL: refused or dropped. */
 static struct cm_listener *find_taker(struct cm_protocol *protocol, struct cm_details *details)
 {
 	struct cm_listener *listener =
@@ -121,7 +120,8 @@ static void read_sidr_req(struct cm_connection *connection, const struct cm_mess
 	connection->linger = CM_TIMEWAIT_MAX;
 }
 
-/* The owner-to-be sees it. What it neither takes nor answers was never there. */
+/* Offers the request to the listener's owner. Ignored requests are forgotten, so that the peer
+ * repeats them. */
 static void request_announce(struct cm_connection *connection, struct cm_listener *listener,
 			     enum cm_event_kind kind, struct cm_details *details)
 {
@@ -129,7 +129,7 @@ static void request_announce(struct cm_connection *connection, struct cm_listene
 	struct cm_arrival arrival = { .connection = connection, .outer = protocol->arrival };
 
 	protocol->arrival = &arrival;
-	cm_tell(connection, listener->owner, kind, details);
+	cm_report(connection, listener->owner, kind, details);
 	protocol->arrival = arrival.outer;
 	connection = arrival.connection;
 	if (!connection || connection->taken)

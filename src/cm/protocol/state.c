@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The table of cm_state.def, and a step by it: the action sends what there is to send and may
- * refuse; then the new state, its timer and who can find the connection in it; at last the event.
+ * The table of state.def, and a step of it: the action, which sends messages and may refuse; then
+ * the new state with its timer and its lookup keys; last the event.
  */
 #include "cm/protocol/internal.h"
 
@@ -74,7 +74,7 @@ const char *cm_input_name(enum cm_input input)
 	return input_names[input];
 }
 
-/* To remember refused requests is a favour, and peers decide how many there are. */
+/* Refused requests are remembered up to a limit, since peers cause them. */
 static enum cm_state within_bounds(struct cm_connection *connection, enum cm_state state)
 {
 	struct cm_protocol *protocol = connection->protocol;
@@ -109,8 +109,8 @@ void cm_enter(struct cm_connection *connection, enum cm_state state, uint64_t no
 		cm_retry_soon(connection, now_ns);
 }
 
-void cm_tell(struct cm_connection *connection, void *owner, enum cm_event_kind kind,
-	     const struct cm_details *details)
+void cm_report(struct cm_connection *connection, void *owner, enum cm_event_kind kind,
+	       const struct cm_details *details)
 {
 	const struct cm_event event = {
 		.kind = kind,
@@ -140,7 +140,7 @@ int cm_step(struct cm_connection *connection, enum cm_input input, struct cm_det
 		if (connection->state == CM_STATE_OVER)
 			cm_connection_free(connection);
 	} else if (move->event != CM_EVENT_NONE) {
-		cm_tell(connection, connection->owner, move->event, details);
+		cm_report(connection, connection->owner, move->event, details);
 	}
 	return 0;
 }

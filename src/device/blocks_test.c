@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The offer of blocks to a preloaded library (serve.c, local/allocator.c), which is this program: when
- * it is made, and until when. Each story is a process, since an offer that was settled is never made
- * again.
+ * The offer of blocks to a preloaded library (blocks.c, local/allocator.c), which is this program:
+ * when it is made, and until when. Each story is a process, since an offer that was settled is
+ * never made again.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -36,7 +36,8 @@ enum allocator_answer verbatim_preload_serve(const struct allocator_calls *calls
 	return answer;
 }
 
-/* Offers made by two questions, with that setting and that answer; 100: what is offered is broken. */
+/* Offers made by two questions, with that setting and that answer; 100: what is offered is broken.
+ */
 static unsigned offers_of(const char *variable, const char *value, enum allocator_answer given)
 {
 	pid_t pid = fork();
@@ -46,8 +47,8 @@ static unsigned offers_of(const char *variable, const char *value, enum allocato
 		if (variable)
 			setenv(variable, value, 1);
 		answer = given;
-		hca_serve_memory();
-		hca_serve_memory();
+		hca_enable_blocks();
+		hca_enable_blocks();
 		_exit(offers && !sound ? 100 : (int)offers);
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);

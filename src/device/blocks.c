@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The moment from which page-aligned memory of the application can be shared: its first question
- * for devices or for an event channel, where the settings want it.
+ * Page-aligned allocations become blocks, which other processes can map, at the application's first
+ * request for devices or for an event channel, unless the settings forbid it.
  */
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -19,7 +19,7 @@ static bool peers_may_map(const struct config *config)
 	       !strcmp(config->memory, "mapped");
 }
 
-void hca_serve_memory(void)
+void hca_enable_blocks(void)
 {
 	static _Atomic bool settled;
 	struct config config;

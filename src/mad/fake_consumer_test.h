@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* For tests of QP1: a consumer that counts calls, and waits for a count. */
+#ifndef VERBATIM_MAD_FAKE_CONSUMER_TEST_H
+#define VERBATIM_MAD_FAKE_CONSUMER_TEST_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "platform/clock.h"
+#include "platform/wait.h"
+
+#define MS	1000000ull
+#define SECOND	1000000000ull
+
+static inline bool comes(_Atomic unsigned *count, unsigned wanted)
+{
+	uint64_t end_ns = clock_now_ns() + 2 * SECOND;
+
+	while (*count < wanted && clock_now_ns() < end_ns)
+		thread_sleep_ns(MS / 5);
+	return *count == wanted;
+}
+
+/* Calls that a test does not expect. */
+
+static inline void ignore_tick(void *consumer, uint64_t now_ns)
+{
+}
+
+static inline void ignore_qp_failed(void *consumer, uint32_t qpn, uint64_t now_ns)
+{
+}
+
+static inline void ignore_peer_gone(void *consumer, uint32_t slot, uint64_t now_ns)
+{
+}
+
+#endif

@@ -16,6 +16,8 @@
 
 #include "rdmacm/rdmacm.h"
 
+#define DESTROYED_MS	1000
+
 /* What event_take() did with an event. */
 enum fate { HAND_ON, DROP };
 
@@ -147,10 +149,10 @@ static void event_fill(struct event *event, struct id *id)
 }
 
 /* Take the next event that the application is to see. 0 or EAGAIN. */
-static int event_take(struct cm_event_channel *channel, struct event *event)
+static int event_take(struct cm_channel *channel, struct event *event)
 {
 	for (;;) {
-		int err = cm_channel_take(channel->cm, &event->taken);
+		int err = cm_channel_take(channel, &event->taken);
 		struct id *id = event->taken.user;
 
 		if (err)
@@ -169,6 +171,16 @@ static int event_take(struct cm_event_channel *channel, struct event *event)
 	}
 }
 
+/*
+ * The kernel never wakes a thread whose channel another thread destroys. Programs rely on it: main()
+ * of rping destroys the channel and returns, and its other thread takes an error for a failure.
+ */
+static int channel_was_destroyed(void)
+{
+	call_poll(NULL, 0, DESTROYED_MS);
+	return refuse(EBADF, "rdma_get_cm_event: the event channel was destroyed");
+}
+
 int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event **got)
 {
 	CALL();
@@ -182,15 +194,17 @@ int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event *
 		event = calloc(1, sizeof(*event));
 		if (!event)
 			return -1;
-		err = event_take(to_channel(channel), event);
+		err = event_take(cm_channel_of(channel), event);
 		if (!err) {
 			*got = &event->public;
 			return 0;
 		}
 		free(event);	/* a handler may leave the wait by siglongjmp() */
 		if (err == EAGAIN)
-			err = cm_channel_wait(to_channel(channel)->cm);
+			err = cm_channel_wait(cm_channel_of(channel));
 	} while (!err);
+	if (err == EBADF)
+		return channel_was_destroyed();
 	return result(err);
 }
 

@@ -61,7 +61,7 @@ int id_create(struct rdma_event_channel *channel, struct rdma_cm_id **created, v
 	id = id_new(channel, context, space, qp_type);
 	if (!id)
 		return -1;
-	err = endpoint_create(to_channel(id->public.channel)->cm, space, qp_type, id,
+	err = endpoint_create(cm_channel_of(id->public.channel), space, qp_type, id,
 			      &id->endpoint);
 	if (err) {
 		id->endpoint = NULL;
@@ -106,7 +106,7 @@ int rdma_migrate_id(struct rdma_cm_id *public, struct rdma_event_channel *channe
 		channel = rdma_create_event_channel();
 	if (!channel)
 		return -1;
-	err = endpoint_migrate(id->endpoint, to_channel(channel)->cm);
+	err = endpoint_migrate(id->endpoint, cm_channel_of(channel));
 	if (err) {
 		if (synchronous)
 			rdma_destroy_event_channel(channel);

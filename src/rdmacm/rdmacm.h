@@ -33,11 +33,6 @@
 #include "cm/endpoint/endpoint.h"
 #include "rdmacm/sockaddr.h"
 
-struct cm_event_channel {
-	struct rdma_event_channel public;	/* first */
-	struct cm_channel *cm;
-};
-
 /* An open device, shared by all ids on it. It stays open while the process lives. */
 struct cm_device {
 	struct list node;		/* in the list of devices.c, under its lock */
@@ -73,13 +68,7 @@ struct event {
 
 /* rdma_verbs.h compiles these into programs. */
 static_assert(offsetof(struct id, public) == 0, "programs hold pointers to it");
-static_assert(offsetof(struct cm_event_channel, public) == 0, "programs hold pointers to it");
 static_assert(offsetof(struct event, public) == 0, "programs hold pointers to it");
-
-static inline struct cm_event_channel *to_channel(struct rdma_event_channel *channel)
-{
-	return (struct cm_event_channel *)channel;
-}
 
 static inline struct id *to_id(struct rdma_cm_id *id)
 {

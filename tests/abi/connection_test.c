@@ -88,7 +88,7 @@ static int tear_down(void **state)
 	end(&client);
 	end(&server);
 	end(&listener);
-	rdma_destroy_event_channel(channel);
+	rdma_destroy_event_channel(channel);	/* or NULL */
 	return 0;
 }
 
@@ -488,12 +488,39 @@ static void calls_of_later_releases_refuse(void **state)
 	assert_int_equal(errno, EOPNOTSUPP);
 }
 
+/* The other thread of rping: main() destroys the channel, and it asks for the next event. */
+static void *late_asker(void *asked)
+{
+	struct rdma_cm_event *event;
+	int *err = asked;
+
+	*err = rdma_get_cm_event(channel, &event) ? errno : 0;
+	return NULL;
+}
+
+static void a_destroyed_channel_is_not_there(void **state)
+{
+	struct rdma_cm_id *id;
+	pthread_t thread;
+	int err = 0;
+
+	end(&listener);
+	assert_int_equal(rdma_create_id(channel, &id, NULL, RDMA_PS_TCP), 0);
+	assert_int_equal(rdma_destroy_id(id), 0);
+	rdma_destroy_event_channel(channel);
+	assert_int_equal(pthread_create(&thread, NULL, late_asker, &err), 0);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	assert_int_equal(err, EBADF);
+	channel = NULL;
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(calls_of_later_releases_refuse),
+		TEST(a_destroyed_channel_is_not_there),
 		TEST(each_end_sees_the_others_parameters),
 		TEST(more_private_data_is_refused),
 		TEST(a_reject_carries_private_data),

@@ -23,7 +23,6 @@
 		       "struct " #extended " begins as struct " #type)
 
 FIRST(id);
-FIRST(cm_event_channel);
 FIRST(event);
 
 SAME(ibv_qp_init_attr, ibv_qp_init_attr_ex, send_cq);

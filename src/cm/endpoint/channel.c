@@ -6,7 +6,9 @@
  * agent.lock, under channel->wake, from the queue's length at that time. So no read or write of the
  * fd is made with agent.lock held, and the fd is readable only while events wait.
  */
+#include <assert.h>
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -53,7 +55,7 @@ static void channel_initialize(struct cm_channel *channel, int fd) EXCLUDES(agen
 {
 	agent_lock();
 	memset(channel, 0, sizeof(*channel));
-	channel->fd = fd;
+	channel->public.fd = channel->fd = fd;
 	list_init(&channel->queue);
 	list_init(&channel->woken);
 	lock_init(&channel->wake);
@@ -92,6 +94,8 @@ free_channel:
 	return err;
 }
 
+static_assert(offsetof(struct cm_channel, public) == 0, "cm_channel_of() relies on it");
+
 bool channel_is_ours(const struct cm_channel *channel)
 {
 	return channel->generation == agent.generation;
@@ -105,6 +109,16 @@ bool endpoint_is_ours(const struct endpoint *endpoint)
 int cm_channel_fd(const struct cm_channel *channel)
 {
 	return channel->fd;
+}
+
+struct rdma_event_channel *cm_channel_public(struct cm_channel *channel)
+{
+	return &channel->public;
+}
+
+struct cm_channel *cm_channel_of(struct rdma_event_channel *public)
+{
+	return (struct cm_channel *)public;
 }
 
 void channel_ref(struct cm_channel *channel)

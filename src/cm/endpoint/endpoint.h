@@ -33,9 +33,15 @@ struct endpoint;
 /* ---- event channels ---- */
 
 int cm_channel_open(struct cm_channel **channel);	/* also starts the process's agent */
+int cm_channel_fd(const struct cm_channel *channel);	/* readable while an event waits */
+/*
+ * The channel as applications know it, and back; also of a closed one, since the memory of channels
+ * is never freed.
+ */
+struct rdma_event_channel *cm_channel_public(struct cm_channel *channel);
+struct cm_channel *cm_channel_of(struct rdma_event_channel *public);
 /* Drops events that were not taken. A thread in cm_channel_take() gets EBADF. */
 void cm_channel_close(struct cm_channel *channel);
-int cm_channel_fd(const struct cm_channel *channel);	/* readable while an event waits */
 /*
  * Until an event may wait. 0, or what read(2) would say of the fd: EAGAIN if it is O_NONBLOCK, EINTR.
  */

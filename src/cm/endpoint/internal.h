@@ -220,6 +220,7 @@ void agent_unwatch(struct endpoint *endpoint) EXCLUDES(agent.lock);
 /* ---- channel.c ---- */
 
 struct cm_channel {
+	struct rdma_event_channel public;	/* first: programs hold pointers to it */
 	struct list queue;		/* of queued_event */
 	struct list woken;		/* in agent.woken */
 	unsigned references;		/* the application's and one of each endpoint */
@@ -228,7 +229,7 @@ struct cm_channel {
 	bool closed;
 	uint8_t patience;		/* how often a request may still be held back (channel.c) */
 	const struct endpoint *shown;	/* the last new endpoint, untouched yet; or NULL */
-	int fd;
+	int fd;				/* public.fd, which a program may overwrite */
 	atomic_uint waiting;		/* events in the queue; changes under agent.lock */
 	struct lock wake;		/* readable */
 	bool readable;			/* the fd is readable */

@@ -12,7 +12,7 @@
 #include <time.h>
 
 #include "base/copy.h"
-#include "base/heap.h"
+#include "base/timer_heap.h"
 #include "base/test_random.h"
 #include "wire/icrc.h"
 #include "wire/packet.h"

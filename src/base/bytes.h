@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Big-endian integers in byte buffers. The only way that code here reads or writes a
- * multi-byte field of a packet: no casts, no packed structs, no alignment assumptions.
+ * Big-endian integers in byte buffers. Every multi-byte field of a packet is read and written by
+ * these: no casts, no packed structs, no alignment assumptions.
  */
 #ifndef VERBATIM_BASE_BYTES_H
 #define VERBATIM_BASE_BYTES_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Putting handlers off, and paying what is owed: call.h. */
+/* Deferring signal handlers, and running those that were deferred: call.h. */
 #include "base/call.h"
 
 #include <dlfcn.h>
@@ -17,8 +17,8 @@ __thread struct call_thread call_thread __attribute__((tls_model("initial-exec")
 bool call_guarded;
 
 /*
- * Masks as the kernel has them. Only so much of a handler's context is one, whatever sigset_t says: what
- * follows it on the stack is something else.
+ * Masks as the kernel has them. The mask in a handler's context has this size, whatever sigset_t says:
+ * what follows it on the stack is something else.
  */
 _Static_assert(sizeof(unsigned long) * 8 == _NSIG - 1, "a signal for each bit");
 
@@ -68,7 +68,7 @@ bool call_pause(void)
 	return interrupts;
 }
 
-/* To this thread, as it came; false: there is no room for it. */
+/* Send the signal to this thread with its siginfo; false: the queue is full. */
 static bool call_send_again(int signal, const siginfo_t *info)
 {
 	pid_t process = getpid(), thread = (pid_t)syscall(SYS_gettid);
@@ -78,8 +78,9 @@ static bool call_send_again(int signal, const siginfo_t *info)
 }
 
 /*
- * Of handlers that begin on top of each other the outermost knows the application's mask, and is last; in
- * a sleep with another mask the context has the one from before, which is ours if handlers are owed already.
+ * With nested handlers, the outermost has the application's mask in its context and returns last. In a
+ * sleep with its own mask (ppoll) the context has the mask from before, which is ours if handlers are
+ * already owed.
  */
 static void remember_mask(unsigned long mask)
 {
@@ -96,7 +97,7 @@ static bool put_off(int signal, const siginfo_t *info, void *context, int flags)
 
 	if (!call_thread.depth)
 		return false;
-	/* Not before we return, whatever its flags are. */
+	/* The signal is not delivered before we return, whatever the handler's flags are. */
 	to_set(all_signals(), &all);
 	pthread_sigmask(SIG_BLOCK, &all, &before);
 	sent = call_send_again(signal, info);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A public call in progress puts signal handlers off, so that they may leave it by siglongjmp(), end the
- * process, or call us again: they run where nothing of ours is held or half done.
+ * A public call in progress defers signal handlers (puts them off), so that they may leave it by
+ * siglongjmp(), end the process, or call us again: they run where the call holds no lock and nothing is
+ * half done.
  *
  *	application     CALL() ... lock ... unlock ...  leave: pay     handler, or siglongjmp()
  *	signal                    ^ put off: sent again, blocked         ^ delivered here
@@ -11,9 +12,9 @@
  * to its thread again: it stays pending until the outermost call ends or pauses. Without that library only a
  * counter changes.
  *
- * A call that waits must not keep handlers waiting. It sleeps with the application's signal mask (call_poll(),
- * call_mask()): a signal is put off and ends the sleep. Then the call goes back to where it holds nothing,
- * and pauses there (call_pause()) or returns.
+ * A call that waits must not delay handlers. It sleeps with the application's signal mask (call_poll(),
+ * call_mask()): a signal is put off and ends the sleep. Then the call releases all it holds, and pauses
+ * (call_pause()) or returns.
  */
 #ifndef VERBATIM_BASE_CALL_H
 #define VERBATIM_BASE_CALL_H
@@ -30,7 +31,7 @@
 /* What the core offers to the preloaded library. */
 struct call_offer {
 	unsigned version;		/* CALL_VERSION */
-	/* From a handler with SA_SIGINFO: true: it was put off, return without doing anything. */
+	/* Called from a handler with SA_SIGINFO. True: it was put off, return without doing anything. */
 	bool (*put_off)(int signal, const siginfo_t *info, void *context, int flags);
 };
 
@@ -51,7 +52,7 @@ extern __thread struct call_thread call_thread __attribute__((tls_model("initial
 /* Handlers are put off in this process. */
 extern bool call_guarded;
 
-/* The depth of calls that hold locks while they call others: call_pause() does nothing in those. */
+/* Depth of calls that hold locks while they call others: call_pause() does nothing in them. */
 #define CALL_CLOSED	0x10000u
 
 /* The handlers that are owed run now, if this thread is in no call. errno is kept. */
@@ -90,8 +91,8 @@ static inline bool call_is_owed(void)
 }
 
 /*
- * In a call that holds nothing: handlers that are owed run, and may not come back. True: one of them was
- * installed without SA_RESTART, a wait ends with EINTR.
+ * In a call that holds nothing. Deferred handlers run now and may leave by siglongjmp(). True: one lacked
+ * SA_RESTART, so the wait ends with EINTR.
  */
 bool call_pause(void);
 
@@ -102,8 +103,8 @@ void call_mask(sigset_t *mask);
 int call_poll(struct pollfd *fds, nfds_t count, int timeout_ms);
 
 /*
- * pthread_cond_wait() that comes back after a moment without a reason where handlers may have been put off:
- * the caller asks call_is_owed() then.
+ * pthread_cond_wait(). Where handlers can be put off it returns after some milliseconds in any case: the
+ * caller then asks call_is_owed().
  */
 void call_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex);
 

@@ -25,8 +25,8 @@
 #include <sanitizer/asan_interface.h>
 #include <string.h>
 /*
- * The assembler below is not instrumented: touch the first poisoned byte, for a report. What
- * ASan calls poisoned only because it knows of no memory there is for the fault handler.
+ * The assembler below is not instrumented: touch the first poisoned byte, so that ASan reports it.
+ * Addresses that ASan calls poisoned because no memory is mapped there are left to the fault handler.
  */
 static void check_poison(const void *memory, size_t length)
 {
@@ -203,7 +203,7 @@ __asm__(
 	"	.cfi_endproc\n"
 	"	.size touch_read, .-touch_read\n"
 
-	/* touch_write: the same. A locked "or 0" changes nothing, whoever else writes there. */
+	/* touch_write: the same. A locked "or 0" changes nothing, even beside other writers. */
 	"	.type touch_write, @function\n"
 	"touch_write:\n"
 	"	.cfi_startproc\n"

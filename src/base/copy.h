@@ -2,9 +2,9 @@
 /*
  * Copy to or from memory that the application owns and may have unmapped under us.
  *
- * copy_user() is one routine with a known range of program counters; platform/fault.c claims
+ * copy_user() is one routine with a known range of program counters; platform/memory_fault.c claims
  * SIGSEGV and SIGBUS raised inside that range and makes it return EFAULT; all other faults
- * go on to whoever handled them before. Without the handler (unit tests, simulator) it is a
+ * go on to the previous handler. Without the handler (unit tests, simulator) it is a
  * plain copy.
  */
 #ifndef VERBATIM_BASE_COPY_H
@@ -27,8 +27,8 @@ int user_fetch_add(void *address, uint64_t add, uint64_t *original);
 int user_compare_swap(void *address, uint64_t compare, uint64_t swap, uint64_t *original);
 
 /*
- * Have every page of [@address, +@length) present, for reading or for writing, without changing it: what is
- * to be copied next does not wait for a page while another process waits for us. @length is over 0.
+ * Make every page of [@address, +@length) present, for reading or for writing, without changing it, so that
+ * the copy that follows does not wait for a page while another process waits for us. @length is over 0.
  */
 int user_touch(const void *address, size_t length);
 int user_touch_write(void *address, size_t length);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * copy_user() at all small lengths and alignments, at the very end of mapped memory, and into
- * memory that is not there, with a fault handler as platform/fault.c has one.
+ * memory that is not there, with a fault handler as platform/memory_fault.c has one.
  */
 #include "base/copy.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Names and meanings of the counters, both from counter.def. A number outside the table (it
- * may come from another process's arena, of a later version) has the name "unknown".
+ * Names and meanings of the counters, both from counter.def. A number outside the table has the
+ * name "unknown".
  */
 #include "base/counters.h"
 

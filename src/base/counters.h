@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Counters of one HCA (a process), in its arena so that other tools can read them. Relaxed
- * atomics: each is exact, a set of them is not a snapshot.
+ * Counters of the HCA, in its arena. This process alone reads them. Relaxed atomics: each is exact,
+ * a set of them is not a snapshot.
  */
 #ifndef VERBATIM_BASE_COUNTERS_H
 #define VERBATIM_BASE_COUNTERS_H

@@ -13,7 +13,7 @@ uint32_t crc32_update(uint32_t crc, const void *data, size_t length);
 
 /*
  * Reverse of feeding @length zero bytes to a CRC *difference* (no initial value or final
- * complement): D * x^(-8*length) mod P. Used to find what an unseen header field was.
+ * complement): D * x^(-8*length) mod P. Used to recover a header field that was not seen.
  */
 uint32_t crc32_difference_unshift(uint32_t difference, size_t length);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * CRC-32 against a twin of one bit at a time, and the division against feeding zero bytes.
+ * CRC-32 against a model of one bit at a time, and the division against feeding zero bytes.
  */
 #include "base/crc32.h"
 
@@ -30,20 +30,20 @@ static void crc_of_the_check_string_is_cbf43926(void **unused)
 	assert_int_equal(crc32_update(0, "", 0), 0);
 }
 
-static void crc_equals_the_bitwise_twin_at_every_length_and_split(void **unused)
+static void crc_equals_the_bitwise_model_at_every_length_and_split(void **unused)
 {
 	uint64_t random = 1;
 
 	for (size_t length = 0; length < 400; length++) {
 		uint8_t *data = calloc(1, length + 1);
 		size_t split = length ? test_random(&random) % length : 0;
-		uint32_t twin;
+		uint32_t model;
 
 		test_random_fill(&random, data, length);
-		twin = ~feed(UINT32_MAX, data, length);
-		assert_int_equal(crc32_update(0, data, length), twin);
+		model = ~feed(UINT32_MAX, data, length);
+		assert_int_equal(crc32_update(0, data, length), model);
 		assert_int_equal(crc32_update(crc32_update(0, data, split), data + split,
-					      length - split), twin);
+					      length - split), model);
 		free(data);
 	}
 }
@@ -87,7 +87,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(crc_of_the_check_string_is_cbf43926),
-		cmocka_unit_test(crc_equals_the_bitwise_twin_at_every_length_and_split),
+		cmocka_unit_test(crc_equals_the_bitwise_model_at_every_length_and_split),
 		cmocka_unit_test(unshift_undoes_feeding_zero_bytes),
 		cmocka_unit_test(unshift_finds_the_bytes_in_which_two_messages_differ),
 	};

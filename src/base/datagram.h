@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What links and the host's slot sockets carry: one RoCEv2 packet (BTH to ICRC), or a run of
- * packets of one size, with its addresses. IPv4 addresses are v4-mapped.
+ * packets of one size, with its addresses. IPv4 addresses are v4-mapped. Members of one folder are
+ * named so.
  */
 #ifndef VERBATIM_BASE_DATAGRAM_H
 #define VERBATIM_BASE_DATAGRAM_H
@@ -17,14 +18,14 @@ struct datagram {
 	uint32_t interface;		/* scope of link-local addresses, egress of multicast; 0: any */
 	uint32_t flow_label;		/* IPv6; send only */
 	uint32_t spread;		/* send: datagrams of one value share a source port */
-	uint16_t source_port;		/* send: filled in by link_prepare; receive: seen */
+	uint16_t source_port;		/* send: filled in by link_ops.prepare; receive: seen */
 	uint8_t traffic_class, hop_limit;
 	bool sealed;			/* receive: comes from this process, ICRC not needed */
-	bool errors_wanted;		/* send: what becomes of it is asked for (udp.h); alone, no run */
-	bool handed_on;			/* receive: came by a slot socket: never handed on again */
+	bool errors_wanted;		/* link/udp, send: errors come back (udp.h); never a run */
+	bool forwarded;			/* host/, receive: came by a slot socket: never forwarded again */
 	bool shared;			/* receive: data may still be written by the sender */
-	uint16_t channel;		/* memory link: to or from which peer process */
-	unsigned segment_number;	/* of the first segment, when handed on one by one */
+	uint16_t channel;		/* local/: to or from which peer process */
+	unsigned segment_number;	/* host/: of the first segment, when forwarded one by one */
 	uint8_t *data;
 	size_t bytes;			/* all segments together */
 	size_t segment_bytes;		/* each segment but the last is of this size; 0: one segment */

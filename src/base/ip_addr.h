@@ -58,4 +58,15 @@ static inline bool ip_addr_is_multicast(const uint8_t address[16])
 	return ip_addr_is_ipv4(address) ? address[12] >> 4 == 0xe : address[0] == 0xff;
 }
 
+/* FNV-1a: the same on every host, since multicast addresses are made of it (net_multicast_alias). */
+static inline uint32_t ip_addr_hash(const uint8_t address[16])
+{
+	uint32_t hash = 2166136261u;
+	unsigned i;
+
+	for (i = 0; i < 16; i++)
+		hash = (hash ^ address[i]) * 16777619u;
+	return hash;
+}
+
 #endif

@@ -8,11 +8,11 @@
  * afterwards, such as waking a sleeper, is noted in struct effects (object/event.h). Explanations and log
  * lines of a thread that holds locks are written when it has dropped the last one (base/log.h).
  *
- * What a lock guards says so: GUARDED_BY() variables, GUARDED_BY_MEMBER() members of the struct
- * that the lock is in, GUARDED members of another struct (a comment names the lock). Of members a clang
- * that parses such attributes late (22) checks that the lock is one of that member and struct; an
- * older one, and of GUARDED members any, only that some lock is held. Atomic members may be read
- * without, where their comment says so.
+ * Guarded data is annotated: GUARDED_BY() variables, GUARDED_BY_MEMBER() members of the struct that the
+ * lock is in, GUARDED members of another struct (a comment names the lock). For GUARDED_BY_MEMBER(), a
+ * clang that parses such attributes late (22) checks that it is the right lock; an older clang, and any
+ * clang for GUARDED, checks only that some lock is held. Atomic members may be read without the lock,
+ * where their comment says so.
  */
 #ifndef VERBATIM_BASE_LOCK_H
 #define VERBATIM_BASE_LOCK_H
@@ -63,7 +63,7 @@ struct CAPABILITY lock {
 
 #define LOCK_INITIALIZER { PTHREAD_MUTEX_INITIALIZER }
 
-/* Who initialises a lock, or destroys one, has all that it guards alone. */
+/* Initialising or destroying a lock requires sole ownership of what it guards. */
 static inline void lock_init(struct lock *lock) ASSERTS(lock)
 {
 	pthread_mutex_init(&lock->mutex, NULL);
@@ -103,9 +103,9 @@ static inline void lock_release(struct lock *lock) RELEASES(lock) UNCHECKED_LOCK
 }
 
 /*
- * The caller holds the lock, by a way that the analysis cannot follow (a pointer in another struct,
- * a callback): from here on it knows. Costs nothing, but under the thread sanitizer, which looks
- * whether anybody holds it.
+ * The caller holds the lock, in a way that the analysis cannot follow (a pointer in another struct,
+ * a callback): tells the analysis so. Costs nothing; under the thread sanitizer, checks that some
+ * thread holds it.
  */
 static inline void lock_assert_held(struct lock *lock) ASSERTS(lock)
 {

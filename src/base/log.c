@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The two voices. A line is put together on the stack and given to stderr in one write, so
- * that lines of several threads and processes do not mix; errno is kept, for %m and for the
+ * Logging and explanations (log.h). A line is composed on the stack and written to stderr in one
+ * write, so that lines of several threads and processes do not mix; errno is kept, for %m and for the
  * caller. Control characters (a line may quote what a peer or a user sent) become '?'.
  *
- * Lines of a thread that holds a lock wait in a pool, chained by thread. Explanations are few; VERBATIM_LOG=packet
- * may use it up, and then does not wait: no line is lost.
+ * Lines of a thread that holds a lock wait in a pool, chained by thread. Explanations are few;
+ * VERBATIM_LOG=packet may exhaust the pool: further lines are written at once. No line is lost.
  */
 #include "base/log.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -18,6 +17,8 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "base/fork.h"
 
 #define LINE_MAX_BYTES 1024
 #define WAITING_MAX 64u
@@ -96,15 +97,15 @@ void log_hold(void)
 	own.locks++;
 }
 
-/* 0: it took the lock before locks were counted. */
+/* A count of 0: the lock was taken before counting began. */
 void log_let_go(void)
 {
 	if (own.locks && !--own.locks && own.first)
 		write_kept();
 }
 
-/* Its locks are initialised anew, and its parent writes what waits. */
-static void after_fork_child(void)
+/* The child resets the lock count; pending lines are the parent's to write. */
+static void log_after_fork_child(void)
 {
 	unsigned i;
 
@@ -120,12 +121,7 @@ __attribute__((destructor)) static void write_the_rest(void)
 	write_kept();
 }
 
-static void install_fork_handler(void)
-{
-	pthread_atfork(NULL, NULL, after_fork_child);
-}
-
-/* @line has a prefix of @used bytes. Too long a line ends in "...". */
+/* @line has a prefix of @used bytes. A line that is too long ends in "...". */
 static void print_line(char line[LINE_MAX_BYTES], size_t used, const char *format, va_list args)
 {
 	size_t room = LINE_MAX_BYTES - 1 - used;	/* keeps one byte for the newline */
@@ -234,7 +230,7 @@ static int read_explain(bool *enabled)
 /* Both are read before either is set or refused: a user sees all that is wrong at once. */
 int log_init(void)
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	static const struct fork_handlers fork_handlers = { .child = log_after_fork_child };
 	enum log_level level;
 	bool enabled;
 	int level_err = read_level(&level);
@@ -243,7 +239,7 @@ int log_init(void)
 	if (level_err || explain_err)
 		return EINVAL;
 	if (level != LOG_OFF || enabled)
-		pthread_once(&once, install_fork_handler);
+		fork_register(FORK_LOG, &fork_handlers);
 	__atomic_store_n(&log_level, level, __ATOMIC_RELAXED);
 	__atomic_store_n(&explain_enabled, enabled, __ATOMIC_RELAXED);
 	__atomic_store_n(&log_any, level != LOG_OFF || enabled, __ATOMIC_RELAXED);

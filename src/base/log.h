@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Two voices, both silent by default and both on stderr, a line a call:
+ * Two kinds of output, both off by default and both to stderr, one line per call:
  *
- *	log_*()    for those who work on Verbatim: VERBATIM_LOG=error|warn|info|debug|packet,
+ *	log_*()    for developers of Verbatim: VERBATIM_LOG=error|warn|info|debug|packet,
  *	           levels by volume (packet: a line per packet; debug: per connection or less;
  *	           info: per process).
- *	explain()  for those who use it: VERBATIM_EXPLAIN=1. One line for each refused call and
+ *	explain()  for its users: VERBATIM_EXPLAIN=1. One line for each refused call and
  *	           each error completion: what, which object, why, what to do.
  *
- * What a thread says while it holds a lock (base/lock.h) is written when it holds none any more: who reads
- * stderr slowly must not hold up other threads. A process that is killed then, or calls abort(), does not say it.
+ * Lines of a thread that holds a lock (base/lock.h) are written after it has released its last one: a slow
+ * reader of stderr must not hold up other threads. If the process is killed before, or calls abort(), they
+ * are lost.
  *
- * The function that first decides the error speaks; those that pass it on are silent. Lower
+ * The function that first decides the error explains it; those that pass it on are silent. Lower
  * case, no '=' between name and value, %m for errno, QPNs as 0x%06x, keys as 0x%08x.
  */
 #ifndef VERBATIM_BASE_LOG_H
@@ -23,7 +24,7 @@ enum log_level { LOG_OFF, LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG, LOG_PACKET }
 
 extern enum log_level log_level;	/* set once, by log_init() */
 extern bool explain_enabled;
-extern bool log_any;			/* one of them speaks: locks are counted */
+extern bool log_any;			/* one of the two is on: locks are counted */
 
 /*
  * Reads VERBATIM_LOG and VERBATIM_EXPLAIN. Returns 0, or EINVAL after a line on stderr that
@@ -34,7 +35,7 @@ int log_init(void);
 void log_print(enum log_level level, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 void explain_print(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* For base/lock.h: this thread has a lock more; one less. */
+/* For base/lock.h: lock count of this thread, up and down. */
 void log_hold(void);
 void log_let_go(void);
 /* As explain_print, whatever VERBATIM_EXPLAIN says: for wrong configuration values. */

@@ -2,12 +2,11 @@
 /*
  * Reading the settings of config.def: first the file that VERBATIM_CONFIG names (lines
  * "key = value", '#' starts a comment), then the environment. Every refusal says which name,
- * which value, where, and what it may be. A set-id program does not obey the environment of whoever
- * starts it: there all is as by default.
+ * which value, where, and what it may be. In a set-id program the environment is ignored: all settings
+ * have their defaults.
  */
 #include "config/config.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -17,6 +16,7 @@
 #include <sys/auxv.h>
 
 #include "base/log.h"
+#include "base/text.h"
 
 extern char **environ;
 
@@ -53,7 +53,7 @@ static const char variables[] =
 #undef CONFIG_NUMBER
 #undef CONFIG_TEXT
 
-/* Variables that others read: log.c, link/fault.c, link/trace.c. */
+/* Variables read by base/log.c, link/impair.c and link/trace.c; and the file's. */
 static const char *const other_variables[] = {
 	"VERBATIM_CONFIG", "VERBATIM_LOG", "VERBATIM_EXPLAIN", "VERBATIM_FAULT", "VERBATIM_TRACE",
 };
@@ -63,11 +63,9 @@ static const char *const other_variables[] = {
 static int config_set_number(struct config *config, const struct setting *setting,
 			     const char *value, const char *where)
 {
-	char *end;
-	unsigned long number = strtoul(value, &end, 10);
+	uint64_t number;
 
-	if (!isdigit((unsigned char)value[0]) || *end || number < setting->least ||
-	    number > setting->greatest) {
+	if (!text_number(value, setting->least, setting->greatest, &number)) {
 		complain("%s: invalid value '%s': expected an integer from %u to %u",
 			 where, value, setting->least, setting->greatest);
 		return EINVAL;
@@ -94,36 +92,29 @@ static int config_set(struct config *config, const struct setting *setting, cons
 				  : set_text(config, setting, value, where);
 }
 
-static char *config_trim(char *text)
+static int set_line(struct config *config, const struct text_line *line, const char *path)
 {
-	char *end;
-
-	while (isspace((unsigned char)*text))
-		text++;
-	end = text + strlen(text);
-	while (end > text && isspace((unsigned char)end[-1]))
-		*--end = '\0';
-	return text;
-}
-
-static int set_line(struct config *config, char *line, const char *path, unsigned number)
-{
-	char where[512], *value, *key = config_trim(line);
+	char where[512], *value, *key = line->text;
 	size_t i;
 
+	if (!line->is_whole) {
+		complain("%s:%u: line is longer than %d characters", path, line->number,
+			 TEXT_LINE_MAX);
+		return EINVAL;
+	}
 	if (!*key || *key == '#')
 		return 0;
 	value = strchr(key, '=');
 	if (!value) {
-		complain("%s:%u: '%s': expected 'key = value'", path, number, key);
+		complain("%s:%u: '%s': expected 'key = value'", path, line->number, key);
 		return EINVAL;
 	}
 	*value++ = '\0';
-	key = config_trim(key);
-	snprintf(where, sizeof(where), "%s:%u: %s", path, number, key);
+	key = text_trim(key);
+	snprintf(where, sizeof(where), "%s:%u: %s", path, line->number, key);
 	for (i = 0; i < SETTING_COUNT; i++)
 		if (!strcmp(settings[i].key, key))
-			return config_set(config, &settings[i], config_trim(value), where);
+			return config_set(config, &settings[i], text_trim(value), where);
 	complain("%s: unknown setting: expected one of%s", where, keys + 1);
 	return EINVAL;
 }
@@ -131,8 +122,7 @@ static int set_line(struct config *config, char *line, const char *path, unsigne
 static int load_file(struct config *config, const char *path)
 {
 	FILE *file = fopen(path, "re");
-	char line[CONFIG_TEXT_MAX + 64];
-	unsigned number = 0;
+	struct text_line line = { 0 };
 	int err = 0;
 
 	if (!file) {
@@ -140,15 +130,8 @@ static int load_file(struct config *config, const char *path)
 		complain("VERBATIM_CONFIG: cannot read %s: %m", path);
 		return err;
 	}
-	while (!err && fgets(line, sizeof(line), file)) {
-		number++;
-		if (strlen(line) == sizeof(line) - 1 && line[sizeof(line) - 2] != '\n') {
-			complain("%s:%u: line is longer than %zu characters", path, number, sizeof(line) - 2);
-			err = EINVAL;
-		} else {
-			err = set_line(config, line, path, number);
-		}
-	}
+	while (!err && text_next_line(file, &line))
+		err = set_line(config, &line, path);
 	fclose(file);
 	return err;
 }

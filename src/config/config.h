@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Settings from the environment and a file (config.def). Wrong values and unknown VERBATIM_*
- * variables are refused with a line that says what would be right.
+ * variables are refused with a line that says what would be right. LOG and EXPLAIN are read by base/log.c,
+ * FAULT and TRACE by link/.
  */
 #ifndef VERBATIM_CONFIG_CONFIG_H
 #define VERBATIM_CONFIG_CONFIG_H

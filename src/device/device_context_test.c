@@ -82,7 +82,7 @@ static int in_child(void)
 	if (fcntl(hca->engine.qps.slot[0].fd, F_GETFD) >= 0 || fcntl(hca->netdev_fd, F_GETFD) >= 0)
 		return 2;
 	if (fcntl(hca->engine.waiter.epoll_fd, F_GETFD) >= 0 ||
-	    fcntl(hca->engine.waiter.bell_fd, F_GETFD) >= 0)
+	    fcntl(hca->engine.waiter.nap_fd, F_GETFD) >= 0)
 		return 3;
 	hca_close(context);
 	if (STARTS_NO_THREAD)

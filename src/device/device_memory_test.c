@@ -46,15 +46,15 @@ static void memory_has_to_be_there_and_writable(void **state)
 }
 
 /* Is the key good for writing to all of it? */
-static bool is_granted(uint32_t key, uint64_t address, uint64_t bytes)
+static bool may_access(uint32_t key, uint64_t address, uint64_t bytes)
 {
-	struct mr_asker asker = { .pd = pd->number };
-	struct mr_grant grant;
+	struct mr_accessor accessor = { .pd = pd->number };
+	struct mr_access access;
 
-	if (mr_grant(&hca->mrs, &asker, key, IBV_ACCESS_LOCAL_WRITE, address, bytes, &grant) !=
-	    MR_OK)
+	if (mr_access_begin(&hca->mrs, &accessor, key, IBV_ACCESS_LOCAL_WRITE, address, bytes,
+			    &access) != MR_OK)
 		return false;
-	mr_release(&grant);
+	mr_access_end(&access);
 	return true;
 }
 
@@ -67,15 +67,15 @@ static void a_key_is_good_until_its_region_is_gone(void **state)
 				    IBV_ACCESS_LOCAL_WRITE, &made), 0);
 	key = made->ibv.lkey;
 	assert_int_equal(users(), before + 1);
-	assert_true(is_granted(key, (uintptr_t)memory, 100));
-	assert_false(is_granted(key, (uintptr_t)memory, 101));
+	assert_true(may_access(key, (uintptr_t)memory, 100));
+	assert_false(may_access(key, (uintptr_t)memory, 101));
 	assert_int_equal(hca_rereg_mr(context, made, IBV_REREG_MR_CHANGE_TRANSLATION, NULL,
 				      memory + 100, 100, 0), 0);
 	key = made->ibv.lkey;
-	assert_false(is_granted(key, (uintptr_t)memory, 100));
-	assert_true(is_granted(key, (uintptr_t)memory + 100, 100));
+	assert_false(may_access(key, (uintptr_t)memory, 100));
+	assert_true(may_access(key, (uintptr_t)memory + 100, 100));
 	assert_int_equal(hca_dereg_mr(context, made), 0);
-	assert_false(is_granted(key, (uintptr_t)memory + 100, 100));
+	assert_false(may_access(key, (uintptr_t)memory + 100, 100));
 	assert_int_equal(users(), before);
 }
 
@@ -162,7 +162,7 @@ static void device_memory_with_a_region_stays(void **state)
 	assert_int_equal(hca_reg_dm_mr(context, pd, dm, 1, 100, access, &made), EINVAL);
 	assert_null(made);
 	assert_int_equal(hca_reg_dm_mr(context, pd, dm, 10, 90, access, &made), 0);
-	assert_true(is_granted(made->ibv.lkey, 0, 90));
+	assert_true(may_access(made->ibv.lkey, 0, 90));
 	assert_int_equal(mr_host(&hca->mrs, made), (uintptr_t)dm->memory + 10);
 	assert_null(made->ibv.addr);
 	assert_int_equal(hca_rereg_mr(context, made, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0,

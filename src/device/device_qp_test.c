@@ -185,6 +185,49 @@ static void a_path_mtu_beyond_that_of_the_port_is_refused(void **state)
 	assert_int_equal(qp->mtu, 1024);
 }
 
+static void *create_qp(void *unused)
+{
+	return qp_make(IBV_QPT_RC);
+}
+
+static void *exceed_mtu(void *qp)
+{
+	return (void *)(intptr_t)to_rtr(qp, 5, IBV_MTU_2048);
+}
+
+/* What @run returns that begins while the worker replaces the port's netdev by that of @mtu. */
+static void *while_the_port_changes(void *(*run)(void *), void *argument, uint32_t mtu)
+{
+	struct netdev *netdev = &context->port->netdev;
+	struct netdev before, after;
+	pthread_t thread;
+	void *result;
+
+	lock_acquire(&hca->net.lock);
+	before = after = *netdev;
+	after.mtu = mtu;
+	memset(netdev, 0, sizeof(*netdev));
+	assert_int_equal(pthread_create(&thread, NULL, run, argument), 0);
+	thread_sleep_ns(20 * MS);
+	*netdev = after;
+	lock_release(&hca->net.lock);
+	assert_int_equal(pthread_join(thread, &result), 0);
+	lock_acquire(&hca->net.lock);
+	*netdev = before;
+	lock_release(&hca->net.lock);
+	return result;
+}
+
+static void a_port_that_changes_is_seen_before_or_after(void **state)
+{
+	struct qp *qp = while_the_port_changes(create_qp, NULL, 1500);
+
+	assert_int_equal(qp->mtu, 1024);
+	assert_int_equal(to_init(qp), 0);
+	assert_null(while_the_port_changes(exceed_mtu, qp, 9000));
+	assert_int_equal(qp->mtu, 2048);
+}
+
 static void a_way_is_there_until_reset(void **state)
 {
 	struct qp *pair[2];
@@ -268,6 +311,7 @@ int main(void)
 		DEVICE_TEST(what_was_sent_arrives),
 		DEVICE_TEST(the_completions_of_a_qp_go_with_it),
 		DEVICE_TEST(a_path_mtu_beyond_that_of_the_port_is_refused),
+		DEVICE_TEST(a_port_that_changes_is_seen_before_or_after),
 		DEVICE_TEST(a_way_is_there_until_reset),
 		DEVICE_TEST(a_gid_that_leads_nowhere_changes_nothing),
 		DEVICE_TEST(what_another_life_was_told_is_forgotten_with_the_rights),

@@ -11,7 +11,7 @@
 #define LIMIT_SRQ_WR		65536
 #define LIMIT_SGE		32
 #define LIMIT_INLINE		2048
-#define LIMIT_RD_ATOMIC		RD_ATOMIC_MAX	/* object/qp_stream.h */
+#define LIMIT_RD_ATOMIC		RD_ATOMIC_MAX	/* object/qp_transport.h */
 #define LIMIT_CQ		65536
 #define LIMIT_SRQ		65536
 #define LIMIT_PD		65536

@@ -111,7 +111,7 @@ int hca_attach_mcast(struct qp *qp, const union ibv_gid *gid, uint16_t lid)
 {
 	struct hca_context *context = qp->owner;
 	struct hca *hca = context->hca;
-	uint32_t interface = context->port->netdev.index;
+	uint32_t interface = context->port->interface_index;
 	struct multicast_group *group;
 	int err = 0;
 
@@ -161,7 +161,7 @@ int hca_detach_mcast(struct qp *qp, const union ibv_gid *gid, uint16_t lid)
 		return EIO;
 	lock_acquire(&hca->engine.progress);
 	lock_acquire(&hca->objects);
-	group = groups_find(hca, gid->raw, context->port->netdev.index);
+	group = groups_find(hca, gid->raw, context->port->interface_index);
 	if (group) {
 		found = groups_take_out(group, qp);
 		drop_if_empty(hca, group);

@@ -8,12 +8,11 @@
  * one of its own when it opens a device.
  */
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/call.h"
+#include "base/fork.h"
 #include "base/log.h"
 #include "device/internal.h"
 #include "platform/clock.h"
@@ -204,21 +203,19 @@ release:
  * fork(): hold what a child could find half-changed, then let the child drop what it inherited. The C
  * library calls these: what is held between them no function shows.
  */
-static void before_fork(void) UNCHECKED_LOCKS
+static void process_before_fork(void) UNCHECKED_LOCKS
 {
-	call_enter(CALL_CLOSED);
 	lock_acquire(&process_lock);
 	if (the_hca)
 		qp1_before_fork(&the_hca->qp1);
 }
 
-/* Releases what before_fork() has taken. */
-static void after_fork_parent(void) UNCHECKED_LOCKS
+/* Releases what process_before_fork() has taken. */
+static void process_after_fork_parent(void) UNCHECKED_LOCKS
 {
 	if (the_hca)
 		qp1_after_fork(&the_hca->qp1);
 	lock_release(&process_lock);
-	call_leave(CALL_CLOSED);
 }
 
 static void process_abandon(struct hca *hca)
@@ -235,7 +232,7 @@ static void process_abandon(struct hca *hca)
 }
 
 /* Only what is safe between fork() and exec() in a threaded program: closing, storing. */
-static void after_fork_child(void)
+static void process_after_fork_child(void)
 {
 	if (the_hca)
 		process_abandon(the_hca);
@@ -244,14 +241,11 @@ static void after_fork_child(void)
 	the_hca = NULL;
 	references = 0;
 	lock_init(&process_lock);
-	call_leave(CALL_CLOSED);
 }
 
-static void install_fork_handlers(void)
-{
-	engine_install_fork_handlers();
-	pthread_atfork(before_fork, after_fork_parent, after_fork_child);
-}
+static const struct fork_handlers fork_handlers = {
+	.prepare = process_before_fork, .parent = process_after_fork_parent, .child = process_after_fork_child,
+};
 
 /*
  * exit() with contexts open: a message whose completion the application has seen is acknowledged.
@@ -275,10 +269,9 @@ __attribute__((destructor)) static void at_exit(void)
 
 int hca_get(struct hca **hca)
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	int err = 0;
 
-	pthread_once(&once, install_fork_handlers);
+	fork_register(FORK_PROCESS, &fork_handlers);
 	lock_acquire(&process_lock);
 	if (!the_hca)
 		err = process_start(&the_hca);

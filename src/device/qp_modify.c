@@ -16,13 +16,14 @@
 static int check_mtu(const struct hca_context *context, const struct qp *qp,
 		     const struct ibv_qp_attr *attr)
 {
-	enum ibv_mtu active = port_active_mtu(context->port);
+	uint32_t interface_mtu;
+	enum ibv_mtu active = net_active_mtu(&context->hca->net, context->port, &interface_mtu);
 
 	if (attr->path_mtu <= active)
 		return 0;
 	explain("modify_qp: qp 0x%06x: path_mtu %u is larger than the active MTU %u of %s "
 		"(interface MTU %u): use IBV_MTU_%u or less", qp->number, 128u << attr->path_mtu,
-		128u << active, context->port->name, context->port->netdev.mtu, 128u << active);
+		128u << active, context->port->name, interface_mtu, 128u << active);
 	return EINVAL;
 }
 

@@ -148,7 +148,7 @@ int hca_query_gid(struct hca_context *context, uint32_t port, uint32_t index, st
 		gid->gid = entry->gid;
 		gid->index = index;
 		gid->type = 2;		/* IBV_GID_TYPE_ROCE_V2 */
-		gid->interface_index = context->port->netdev.index;
+		gid->interface_index = context->port->interface_index;
 	} else {
 		err = ENODATA;
 	}

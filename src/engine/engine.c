@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "engine/internal.h"
 #include "engine/wake.h"
-#include "link/fault.h"
+#include "link/impair.h"
 #include "link/trace.h"
 #include "link/udp.h"
 #include "platform/clock.h"
@@ -27,7 +27,7 @@ void engine_init(struct engine *engine)
 	atomic_init(&engine->worker.notice_ns, TIME_NEVER);
 	engine->owner_watch_fd = -1;
 	engine->waiter.epoll_fd = engine->waiter.doorbell_fd = -1;
-	engine->waiter.bell_fd = engine->waiter.signal_fd = -1;
+	engine->waiter.nap_fd = engine->waiter.signal_fd = -1;
 }
 
 static int open_links(struct engine *engine)
@@ -38,7 +38,7 @@ static int open_links(struct engine *engine)
 		return err;
 	engine->link = engine->udp;
 	trace_set_ip_id(rx_find_ip_id);
-	err = fault_wrap(&engine->link);
+	err = impair_wrap(&engine->link);
 	engine->lossy = engine->link != engine->udp;
 	if (!err)
 		err = trace_wrap(&engine->link);
@@ -222,12 +222,7 @@ void engine_abandon(struct engine *engine)
 		slot_release(&engine->qps.slot[i]);
 	close_fd(engine->waiter.epoll_fd);
 	close_fd(engine->waiter.doorbell_fd);
-	close_fd(engine->waiter.bell_fd);
+	close_fd(engine->waiter.nap_fd);
 	close_fd(engine->waiter.signal_fd);
 	close_fd(engine->owner_watch_fd);
-}
-
-void engine_install_fork_handlers(void)
-{
-	slot_install_fork_handlers();
 }

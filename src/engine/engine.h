@@ -28,7 +28,7 @@
 #include <stdatomic.h>
 
 #include "base/counters.h"
-#include "base/heap.h"
+#include "base/timer_heap.h"
 #include "base/list.h"
 #include "base/lock.h"
 #include "host/port_group.h"
@@ -219,8 +219,6 @@ void engine_stop(struct engine *engine);
 void engine_close(struct engine *engine);
 /* In a fork()ed child: descriptors are closed, and nothing else is touched. */
 void engine_abandon(struct engine *engine);
-/* Call it before the layers above install theirs. */
-void engine_install_fork_handlers(void);
 
 /* ---- progress.c ---- */
 

@@ -67,7 +67,7 @@ static void rx_forward(struct receiver *receiver, const struct datagram *datagra
 	struct engine *engine = receiver->engine;
 	uint32_t slot = qpn_slot(qpn);
 
-	if (datagram->handed_on || slot == 0 || slot == SLOT_COUNT - 1) {
+	if (datagram->forwarded || slot == 0 || slot == SLOT_COUNT - 1) {
 		counter_add(engine->counters, COUNTER_RX_QPN, 1);
 		return;
 	}
@@ -287,7 +287,7 @@ static void receive_slots(struct receiver *receiver)
 				local_note_proof(&engine->local, &proof);
 			if (err)
 				continue;
-			datagram.handed_on = true;
+			datagram.forwarded = true;
 			engine->rx.slots_busy = SLOTS_BUSY;
 			receive_datagram(receiver, &datagram);
 		}

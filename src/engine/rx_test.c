@@ -158,7 +158,7 @@ static void a_part_of_a_batch_knows_its_place(void **state)
 	struct datagram *datagram = arrive();
 
 	datagram->segment_number = 5;
-	datagram->handed_on = true;
+	datagram->forwarded = true;
 	append(datagram, OUR_QPN, PEER_PSN, 1000);
 	assert_int_equal(receive_all(), 1);
 	assert_int_equal(taken(), 1);
@@ -240,7 +240,7 @@ static void what_was_handed_on_is_not_handed_on_again(void **state)
 
 	assert_int_equal(slot_claim(&other), 0);
 	append(datagram, other.number << QP_INDEX_BITS, 1, 64);
-	datagram->handed_on = true;
+	datagram->forwarded = true;
 	expect_dropped(COUNTER_RX_QPN);
 	assert_int_equal(slot_receive(&other, &got, buffer, sizeof(buffer), &proof), EAGAIN);
 	slot_release(&other);

@@ -48,7 +48,7 @@ static void wait_end(void *argument)
 	 * on.
 	 */
 	if (atomic_exchange(&engine->wait.deep_sleep, false))
-		waiter_ring_bell(&engine->waiter);
+		waiter_wake_nap(&engine->waiter);
 }
 
 static void wait_make_progress(struct engine *engine, uint32_t ready)
@@ -62,7 +62,7 @@ static void wait_make_progress(struct engine *engine, uint32_t ready)
 	engine_progress(engine, NULL, &packets);
 	if (engine->ops->has_chores(engine->owner) || atomic_load(&engine->local.peers_due) ||
 	    sleep_asked_for(engine) < atomic_load(&engine->wait.worker_until_ns))
-		waiter_ring_bell(&engine->waiter);
+		waiter_wake_nap(&engine->waiter);
 }
 
 static int wait_one_round(struct app_sleep *self, struct event_queue *queue, uint32_t *ready)
@@ -89,7 +89,7 @@ static int wait_for_event(struct app_sleep *self, struct event_queue *queue)
 	do {
 		err = wait_one_round(self, queue, &ready);
 		if (ready & ~OUR_TAGS)
-			waiter_ring_bell(&engine->waiter);
+			waiter_wake_nap(&engine->waiter);
 		/*
 		 * Signal handlers that were put off run where this thread holds and promises
 		 * nothing.

@@ -155,7 +155,7 @@ static void worker_try_bind(struct engine *engine, struct judgement *judgement)
 	engine->owner_watch_fd = -1;
 	if (watch_fd >= 0) {
 		waiter_remove(&engine->waiter, watch_fd);
-		connection_end(watch_fd);
+		name_disconnect(watch_fd);
 	}
 	judgement->rebind_ns = TIME_NEVER;
 	lock_acquire(&engine->progress);
@@ -395,7 +395,7 @@ void worker_leave(struct engine *engine, uint64_t patience_ns)
 	while (atomic_load(&engine->worker.leaving) != HAS_LEFT && clock_now_ns() < until_ns) {
 		/* Repeatedly: another thread may consume a ring meant for the worker. */
 		waiter_ring(&engine->waiter);
-		waiter_ring_bell(&engine->waiter);
+		waiter_wake_nap(&engine->waiter);
 		thread_sleep_ns(LEAVE_STEP_NS);
 	}
 }
@@ -405,7 +405,7 @@ void worker_stop(struct engine *engine)
 	if (engine->worker.thread) {
 		atomic_store(&engine->worker.stopping, true);
 		waiter_ring(&engine->waiter);
-		waiter_ring_bell(&engine->waiter);
+		waiter_wake_nap(&engine->waiter);
 		worker_thread_join(engine->worker.thread);
 		engine->worker.thread = NULL;
 	}

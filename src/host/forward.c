@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What goes over the socket (forward.h): a header of fixed layout, then the packet.
+ * The format on the socket (forward.h): a header of fixed layout, then the packet.
  */
 #include "host/forward.h"
 
@@ -61,7 +61,7 @@ static int read_header(const uint8_t header[HEADER_BYTES], size_t bytes, struct 
 		.bytes = get_be32(header + AT_BYTES),
 		.flow_label = get_be32(header + AT_FLOW_LABEL),
 		.spread = get_be32(header + AT_SPREAD),
-		.handed_on = true,
+		.forwarded = true,
 	};
 
 	if (get_be32(header + AT_MAGIC) != HEADER_MAGIC ||
@@ -74,7 +74,7 @@ static int read_header(const uint8_t header[HEADER_BYTES], size_t bytes, struct 
 	return 0;
 }
 
-int forward_send(int fd, const struct name *name, const struct datagram *datagram)
+int forward_send(int fd, const struct abstract_name *name, const struct datagram *datagram)
 {
 	uint8_t header[HEADER_BYTES];
 	struct sockaddr_un to = name->address;
@@ -91,7 +91,7 @@ int forward_send(int fd, const struct name *name, const struct datagram *datagra
 	return 0;
 }
 
-int forward_send_nonce(int fd, const struct name *name, uint64_t nonce)
+int forward_send_nonce(int fd, const struct abstract_name *name, uint64_t nonce)
 {
 	const struct nonce_message message = { NONCE_MAGIC, HEADER_VERSION, nonce };
 
@@ -132,8 +132,8 @@ static bool is_believed(struct msghdr *message)
 	return port_owner_may_forward(sender.uid, clock_now_ns());
 }
 
-int forward_receive(int fd, struct datagram *datagram, uint8_t *buffer, size_t size, struct name *sender,
-		    uint64_t *nonce)
+int forward_receive(int fd, struct datagram *datagram, uint8_t *buffer, size_t size,
+		    struct abstract_name *sender, uint64_t *nonce)
 {
 	union {
 		struct cmsghdr align;

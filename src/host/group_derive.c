@@ -2,7 +2,7 @@
 /*
  * Deriving which index of the reuseport group is which member, per family:
  *
- *	IDLE --due--> ASKING --somebody knows of a program, or ours is attached--> PROBING
+ *	IDLE --due--> ASKING --a member knows of a program, or ours is attached--> PROBING
  *	  ^                                                                          |
  *	  +------------------- map built, program attached --------------------------+
  *
@@ -32,7 +32,7 @@
 #define MS		GROUP_MS
 #define ANSWER_NS	(20 * MS)	/* how long a probe waits for its answer */
 #define TRIES		2u
-#define RESTARTS_MAX	8u		/* then take what is known, and derive again later */
+#define RESTARTS_MAX	8u		/* then use the partial result, and derive again later */
 #define WINDOW		4u		/* probes under way: the answers' queue holds 10 */
 #define LATE_NS		(1 * MS)	/* how long late answers are gathered */
 #define BACKOFF_MAX_NS	(1000 * MS)
@@ -258,8 +258,8 @@ static void derive_build(struct port_group *group, struct family *family) REQUIR
 }
 
 /*
- * Members joined or left meanwhile: what is known is out of date, and must not replace the program
- * of a member that knows better. New members have the last indices: ask for those too. After a
+ * Members joined or left meanwhile: the answers are out of date, and must not replace the program of
+ * a member with newer ones. New members have the last indices: ask for those too. After a
  * leave ask for all again. True: there is more to ask.
  */
 static bool is_overtaken(struct family *family)

@@ -8,7 +8,7 @@
 
 #include <stdatomic.h>
 
-#include "base/heap.h"
+#include "base/timer_heap.h"
 #include "base/lock.h"
 #include "host/group_program.h"
 #include "host/group_watch.h"
@@ -50,7 +50,7 @@ struct port_group {
 	struct counters *counters;
 	uint16_t slots[SLOT_COUNT] GUARDED_BY_MEMBER(lock);	/* ours */
 	unsigned slot_count GUARDED_BY_MEMBER(lock);
-	uint64_t services[GROUP_SERVICES] GUARDED_BY_MEMBER(lock);	/* what we serve */
+	uint64_t services[GROUP_SERVICES] GUARDED_BY_MEMBER(lock);	/* ours */
 	unsigned service_count GUARDED_BY_MEMBER(lock);
 	struct family family[2] GUARDED_BY_MEMBER(lock);
 	struct group_watch watch;	/* its descriptors are fixed; the rest is used under lock */
@@ -67,7 +67,7 @@ void group_schedule(struct family *family, uint64_t when_ns);
 /* Do what is due at @now_ns. */
 void group_turn(struct port_group *group, struct family *family, uint64_t now_ns)
 	REQUIRES(group->lock);
-/* After any change: what port_group_deadline() says. */
+/* After any change: updates port_group_deadline(). */
 void group_update_deadline(struct port_group *group);
 /* An answer for the derivation under way, or for the last one, late. */
 void group_record(struct family *family, const struct group_message *answer, uint64_t now_ns);

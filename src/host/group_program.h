@@ -40,7 +40,7 @@
 struct group_map {
 	uint16_t index[SLOT_COUNT];	/* by slot */
 	uint16_t size;			/* members, to choose a random one; 0: GROUP_HASH */
-	uint16_t rest;			/* gets what falls to a silent one; GROUP_HASH, too */
+	uint16_t rest;			/* gets the packets of silent members; GROUP_HASH, too */
 	uint16_t silent_count, silent[GROUP_SILENT];
 	uint16_t service_count, service_index[GROUP_SERVICES];
 	uint64_t service_id[GROUP_SERVICES];
@@ -66,7 +66,7 @@ struct group_message {
 	uint64_t nonce;
 	unsigned slot_count;		/* answer: all slots of the sender */
 	uint16_t slots[SLOT_COUNT];
-	unsigned service_count;		/* answer: what the sender serves */
+	unsigned service_count;		/* answer: services of the sender */
 	uint64_t services[GROUP_SERVICES];
 };
 

@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "host/name.h"
 #include "host/port_group.h"
 #include "platform/clock.h"
@@ -42,8 +43,9 @@ FILE *kernel_list(const char *name)
 int group_members_list(struct group_members *members)
 {
 	FILE *file = kernel_list("unix");
-	unsigned long slot;
-	char line[512], *name, *end;
+	const char *name;
+	char line[512];
+	uint64_t slot;
 
 	memset(members, 0, sizeof(*members));
 	if (!file)
@@ -53,8 +55,8 @@ int group_members_list(struct group_members *members)
 		name = strstr(line, " @" MEMBER_NAME);
 		if (!name)
 			continue;
-		slot = strtoul(name + strlen(" @" MEMBER_NAME), &end, 10);
-		if (slot < SLOT_COUNT && *end == '\n')
+		name += strlen(" @" MEMBER_NAME);
+		if (text_scan_number(&name, SLOT_COUNT - 1, &slot) && *name == '\n')
 			members->is[slot] = true;
 	}
 	fclose(file);
@@ -82,7 +84,7 @@ unsigned group_socket_count(unsigned family)
 /* A connection that hangs up when the member ends; -1: there is no such member. */
 static int group_connect_to(uint32_t slot)
 {
-	struct name name = name_of_slot(MEMBER_NAME, slot);
+	struct abstract_name name = name_of_slot(MEMBER_NAME, slot);
 	int fd;
 
 	return name_connect(&name, SOCK_SEQPACKET, &fd) ? -1 : fd;
@@ -104,7 +106,7 @@ static void unwatch_fd(struct group_watch *watch, int fd)
 
 int group_watch_open(struct group_watch *watch, uint32_t self)
 {
-	struct name name = name_of_slot(MEMBER_NAME, self);
+	struct abstract_name name = name_of_slot(MEMBER_NAME, self);
 	int err;
 
 	*watch = (struct group_watch){ .self = self, .epoll_fd = -1, .listen_fd = -1 };
@@ -162,7 +164,7 @@ static void group_drop_watcher(struct group_watch *watch, unsigned i)
 
 	watch->watcher[i] = watch->watcher[--watch->watcher_count];
 	unwatch_fd(watch, fd);
-	connection_end(fd);
+	name_disconnect(fd);
 	if (!watch->listening && !watch_fd(watch, watch->listen_fd))
 		watch->listening = true;
 }
@@ -177,7 +179,7 @@ static void drop_watched(struct group_watch *watch, unsigned i)
 	memmove(&watch->watched[i], &watch->watched[i + 1],
 		(watch->watched_count - i) * sizeof(watch->watched[0]));
 	unwatch_fd(watch, fd);
-	connection_end(fd);
+	name_disconnect(fd);
 }
 
 /* True when a member that we watched left. */

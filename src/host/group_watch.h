@@ -5,6 +5,8 @@
  * Each member listens on an abstract Unix socket named after its first slot. A watcher is connected
  * to it: the kernel hangs up when the process ends, for any reason. Each member watches the two
  * that follow it in the order of slots (cyclic): one of the watchers may be stopped.
+ *
+ * Internal to host/.
  */
 #ifndef VERBATIM_HOST_GROUP_WATCH_H
 #define VERBATIM_HOST_GROUP_WATCH_H

@@ -10,9 +10,9 @@
 
 #include "platform/fail.h"
 
-struct name name_of(const char *text)
+struct abstract_name name_of(const char *text)
 {
-	struct name name = { .address.sun_family = AF_UNIX };
+	struct abstract_name name = { .address.sun_family = AF_UNIX };
 	size_t length = strlen(text), room = sizeof(name.address.sun_path) - 1;
 
 	if (length > room)
@@ -22,7 +22,7 @@ struct name name_of(const char *text)
 	return name;
 }
 
-struct name name_of_slot(const char *prefix, uint32_t slot)
+struct abstract_name name_of_slot(const char *prefix, uint32_t slot)
 {
 	char text[sizeof(((struct sockaddr_un *)0)->sun_path)];
 
@@ -35,13 +35,13 @@ int name_socket(int type)
 	return fail_now(FAIL_SOCKET) ? -1 : socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 }
 
-int name_bind(int fd, const struct name *name)
+int name_bind(int fd, const struct abstract_name *name)
 {
 	return fail_now(FAIL_BIND) ||
 	       bind(fd, (const struct sockaddr *)&name->address, name->bytes) ? errno : 0;
 }
 
-int name_listen(const struct name *name, int backlog, int *fd)
+int name_listen(const struct abstract_name *name, int backlog, int *fd)
 {
 	int err, made = name_socket(SOCK_SEQPACKET);
 
@@ -57,7 +57,7 @@ int name_listen(const struct name *name, int backlog, int *fd)
 	return err;
 }
 
-int name_connect(const struct name *name, int type, int *fd)
+int name_connect(const struct abstract_name *name, int type, int *fd)
 {
 	int err = 0, made = name_socket(type);
 
@@ -73,7 +73,7 @@ int name_connect(const struct name *name, int type, int *fd)
 	return err;
 }
 
-void connection_end(int fd)
+void name_disconnect(int fd)
 {
 	shutdown(fd, SHUT_RDWR);
 	close(fd);

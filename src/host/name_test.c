@@ -16,7 +16,8 @@
 
 static void a_name_is_free_when_its_socket_is_closed(void **state)
 {
-	struct name name = name_of_slot("verbatim/test/", 17), same = name_of("verbatim/test/17");
+	struct abstract_name name = name_of_slot("verbatim/test/", 17),
+			     same = name_of("verbatim/test/17");
 	int fd = -1, other = -1;
 
 	assert_int_equal(name.bytes, same.bytes);
@@ -36,7 +37,7 @@ static void a_name_is_free_when_its_socket_is_closed(void **state)
 
 static void who_waits_in_a_full_backlog_does_not_block(void **state)
 {
-	struct name name = name_of("verbatim/test/full");
+	struct abstract_name name = name_of("verbatim/test/full");
 	int fd, waiting[16], count = 0, err;
 
 	assert_int_equal(name_listen(&name, 1, &fd), 0);
@@ -50,7 +51,7 @@ static void who_waits_in_a_full_backlog_does_not_block(void **state)
 
 static void a_text_that_is_too_long_is_cut(void **state)
 {
-	struct name name;
+	struct abstract_name name;
 	char text[300];
 
 	memset(text, 'x', sizeof(text) - 1);
@@ -63,7 +64,7 @@ static void a_text_that_is_too_long_is_cut(void **state)
 static void failures_are_passed_on(void **state)
 {
 	static const enum fail_point point[] = { FAIL_SOCKET, FAIL_BIND, FAIL_LISTEN };
-	struct name name = name_of("verbatim/test/failing");
+	struct abstract_name name = name_of("verbatim/test/failing");
 	int fd = -7, other;
 	unsigned i;
 

@@ -94,9 +94,9 @@ static void take_locked(struct port_group *group, const struct datagram *datagra
 	family = &group->family[message->family == 6];
 	if (family->fd < 0)
 		return;
-	if (message->kind == GROUP_ANSWER && datagram->handed_on)
+	if (message->kind == GROUP_ANSWER && datagram->forwarded)
 		port_group_take_answer(family, message, now_ns);
-	else if (message->kind == GROUP_PROBE && !datagram->handed_on && is_from_here(datagram))
+	else if (message->kind == GROUP_PROBE && !datagram->forwarded && is_from_here(datagram))
 		take_probe(group, family, message, now_ns);
 	group_turn(group, family, now_ns);
 	group_update_deadline(group);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The processes of one user that share port 4791: which of the group's sockets gets a packet. A
+ * The processes of one user that share port 4791, and the selection of the socket for each packet. A
  * classic BPF program on the destination QPN's slot bits selects the socket by its index in the
  * group; probes find out the kernel's order of indices: the program steers a probe datagram to
  * index i, and the member that receives it answers (over the slot sockets). The map is updated when
@@ -20,7 +20,7 @@ int port_group_join(struct port_group **group, int fd4, int fd6, const struct sl
 		    unsigned count, struct counters *counters);
 void port_group_leave(struct port_group *group);
 void port_group_add_slot(struct port_group *group, const struct slot *slot);
-/* What this process serves now: requests for it will come to us directly, soon. */
+/* Announces the services of this process, so that the selector sends their requests here. */
 void port_group_set_services(struct port_group *group, const uint64_t *ids, unsigned count,
 			     uint64_t now_ns);
 
@@ -36,7 +36,7 @@ void port_group_tick(struct port_group *group, uint64_t now_ns);
 bool port_group_is_settled(struct port_group *group);
 
 /*
- * Readable when a member came or left: then call port_group_tick(), whatever the deadline says.
+ * Readable when a member came or left: then call port_group_tick(), also before the deadline.
  * Without it a member killed while another is stopped may cost packets until another member
  * notices.
  */

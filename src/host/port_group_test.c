@@ -25,7 +25,7 @@
 #include <cmocka.h>
 
 #include "base/bytes.h"
-#include "base/heap.h"
+#include "base/timer_heap.h"
 #include "base/log.h"
 #include "host/port_group.h"
 #include "link/udp.h"
@@ -88,10 +88,10 @@ static void take_packet(struct process *process, struct datagram *one)
 	struct report *report = process->report;
 
 	if (is_mine(process, slot)) {
-		atomic_fetch_add(one->handed_on ? &report->handed : &report->direct, 1);
+		atomic_fetch_add(one->forwarded ? &report->handed : &report->direct, 1);
 		return;
 	}
-	if (one->handed_on) {
+	if (one->forwarded) {
 		atomic_fetch_add(&report->wrong, 1);
 		return;
 	}

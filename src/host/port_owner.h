@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Which user has UDP port 4791 of this network namespace: only that user's processes forward what
- * came to the port (forward.h).
+ * The user that has UDP port 4791 of this network namespace: only that user's processes forward packets
+ * from the port (forward.h). Internal to host/.
  */
 #ifndef VERBATIM_HOST_PORT_OWNER_H
 #define VERBATIM_HOST_PORT_OWNER_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Claims on services (service.h). Names of the sockets, by what they are for:
+ * Claims on services (service.h). Names of the sockets:
  *
  *	verbatim/service/ID/ADDRESS	32 digits: one address
  *	verbatim/service/ID/4 and /6	all addresses of a family
@@ -75,7 +75,7 @@ static enum scope scope_of(const uint8_t address[16], int family)
 	return family == AF_INET ? SCOPE_IPV4 : family == AF_INET6 ? SCOPE_IPV6 : SCOPE_ANY;
 }
 
-static struct name service_name(uint64_t id, enum scope scope, const uint8_t address[16])
+static struct abstract_name service_name(uint64_t id, enum scope scope, const uint8_t address[16])
 {
 	static const char *const suffix[] = { [SCOPE_IPV4] = "4", [SCOPE_IPV6] = "6",
 					      [SCOPE_ANY] = "any" };
@@ -95,7 +95,7 @@ static struct name service_name(uint64_t id, enum scope scope, const uint8_t add
 /* 0: free; EADDRINUSE; errno of the socket calls. */
 static int look_up(uint64_t id, enum scope scope, const uint8_t address[16])
 {
-	struct name name = service_name(id, scope, address);
+	struct abstract_name name = service_name(id, scope, address);
 	int fd, err = name_connect(&name, SOCK_DGRAM, &fd);
 
 	if (!err)
@@ -189,7 +189,7 @@ static int service_search(uint64_t id, enum scope scope, const uint8_t address[1
 
 static int bind_claim(struct service_claim *claim)
 {
-	struct name name = service_name(claim->id, claim->scope, claim->address);
+	struct abstract_name name = service_name(claim->id, claim->scope, claim->address);
 	int err;
 
 	claim->fd = name_socket(SOCK_DGRAM);
@@ -313,7 +313,8 @@ unsigned services_list(struct services *services, uint64_t *ids, unsigned max)
 /* ---- requests ---- */
 
 /* The claims that a request for @id at @address is for, the narrowest first. Returns how many. */
-static unsigned find_claims(int fd, uint64_t id, const uint8_t address[16], struct name claims[3])
+static unsigned find_claims(int fd, uint64_t id, const uint8_t address[16],
+			    struct abstract_name claims[3])
 {
 	const enum scope scope[] = { SCOPE_ADDRESS, family_scope(address), SCOPE_ANY };
 	unsigned i, count = 0;
@@ -331,7 +332,8 @@ static unsigned find_claims(int fd, uint64_t id, const uint8_t address[16], stru
  * Several claims mean that a program made one without looking for collisions, and nothing tells
  * which: a trusted claim gets the request, else the widest. 0; ECONNREFUSED: none may; EAGAIN.
  */
-static int choose_claim(uint64_t id, const struct name claims[3], unsigned count, unsigned *chosen)
+static int choose_claim(uint64_t id, const struct abstract_name claims[3], unsigned count,
+			unsigned *chosen)
 {
 	bool reserved = service_is_reserved(id), believed;
 	unsigned i;
@@ -356,9 +358,9 @@ static int choose_claim(uint64_t id, const struct name claims[3], unsigned count
 
 int service_forward(uint64_t id, const uint8_t address[16], const struct datagram *datagram)
 {
-	/* A socket for each: what waits in a full queue is charged to its sender. */
+	/* A socket for each: queued datagrams are charged to the sender's socket. */
 	int fd = name_socket(SOCK_DGRAM), err;
-	struct name claims[3];
+	struct abstract_name claims[3];
 	unsigned chosen;
 
 	if (fd < 0)

@@ -20,7 +20,7 @@
 #define LOOKS_NAME_MAX	4u		/* of one */
 
 struct known {
-	struct name name;
+	struct abstract_name name;
 	uint64_t window_ns;		/* begin of the last one with a look */
 	unsigned looks;			/* in it */
 	bool believed;
@@ -36,12 +36,12 @@ bool service_is_reserved(uint64_t id)
 	return id >> 24 == IP_SPACES && (id & 0xffff) < IPPORT_RESERVED;
 }
 
-static bool is_same(const struct name *name, const struct name *other)
+static bool is_same(const struct abstract_name *name, const struct abstract_name *other)
 {
 	return name->bytes == other->bytes && !memcmp(&name->address, &other->address, name->bytes);
 }
 
-static bool service_owner_judge(const struct name *claim)
+static bool service_owner_judge(const struct abstract_name *claim)
 {
 	const char *text = claim->address.sun_path + 1;
 	uid_t uid = 0;
@@ -74,7 +74,7 @@ static bool may_look(struct known *place, uint64_t now_ns) REQUIRES(service_owne
 }
 
 /* Its place, or that of the least recently asked one. */
-static struct known *place_of(const struct name *claim) REQUIRES(service_owner_lock)
+static struct known *place_of(const struct abstract_name *claim) REQUIRES(service_owner_lock)
 {
 	struct known *oldest = known;
 	unsigned i;
@@ -89,7 +89,7 @@ static struct known *place_of(const struct name *claim) REQUIRES(service_owner_l
 	return oldest;
 }
 
-int service_is_believed(const struct name *claim, bool *believed)
+int service_is_believed(const struct abstract_name *claim, bool *believed)
 {
 	uint64_t now_ns = clock_now_ns();
 	struct known *place;

@@ -3,6 +3,8 @@
  * Which claims on services (service.h) are trusted where it matters: those of root and of our own
  * user. Any program may bind any name without looking for collisions, and without the privilege
  * that a port needs; the user that the kernel reports is the only evidence.
+ *
+ * Internal to host/.
  */
 #ifndef VERBATIM_HOST_SERVICE_OWNER_H
 #define VERBATIM_HOST_SERVICE_OWNER_H
@@ -20,7 +22,7 @@ bool service_is_reserved(uint64_t id);
  * between, uses its last answer. *believed is false also if the kernel does not tell. 0; EAGAIN:
  * too many questions. Thread-safe.
  */
-int service_is_believed(const struct name *claim, bool *believed);
+int service_is_believed(const struct abstract_name *claim, bool *believed);
 /* In a fork()ed child. */
 void service_owners_forget(void);
 

@@ -364,7 +364,7 @@ static void other_users_are_excluded_and_served(void **state)
 static int squat(uint64_t id, const char *suffix)
 {
 	char text[80];
-	struct name name;
+	struct abstract_name name;
 	int fd = name_socket(SOCK_DGRAM);
 
 	snprintf(text, sizeof(text), "verbatim/service/%016llx/%s", (unsigned long long)id, suffix);
@@ -508,7 +508,7 @@ static void a_process_may_have_a_thousand(void **state)
 		assert_true(service_is_ours(services, ID + i, ipv6));
 		assert_int_equal(service_forward(ID + i, ipv6, &request), 0);
 		assert_int_equal(services_receive(services, &request, buffer, sizeof(buffer)), 0);
-		assert_true(request.handed_on);
+		assert_true(request.forwarded);
 		make_request(&request);
 	}
 	assert_int_equal(services_receive(services, &request, buffer, sizeof(buffer)), EAGAIN);

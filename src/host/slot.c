@@ -3,11 +3,10 @@
  * Slot sockets: claiming a slot of QPNs, and forwarding packets to the process that holds one.
  *
  * The queue of a Unix datagram socket is short (net.unix.max_dgram_qlen, 10 in a new network
- * namespace), and what waits in it is charged to the sender's socket. So each destination has its
+ * namespace), and queued datagrams are charged to the sender's socket. So each destination has its
  * own sending socket, from a small cache: a holder that does not take its packets (it is stopped)
  * fills only its own queue.
  */
-#include "base/call.h"
 #include "host/slot.h"
 
 #include <errno.h>
@@ -17,6 +16,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "base/fork.h"
 #include "base/lock.h"
 #include "host/forward.h"
 #include "host/port_owner.h"
@@ -40,19 +40,17 @@ static struct lock senders_lock = LOCK_INITIALIZER;
 static struct sender senders[SENDERS] GUARDED_BY(senders_lock);
 static unsigned next_victim GUARDED_BY(senders_lock);
 
-static void before_fork(void) ACQUIRES(senders_lock)
+static void slot_before_fork(void) ACQUIRES(senders_lock)
 {
-	call_enter(CALL_CLOSED);
 	lock_acquire(&senders_lock);
 }
 
-static void after_fork_parent(void) RELEASES(senders_lock)
+static void slot_after_fork_parent(void) RELEASES(senders_lock)
 {
 	lock_release(&senders_lock);
-	call_leave(CALL_CLOSED);
 }
 
-static void after_fork_child(void)
+static void slot_after_fork_child(void)
 {
 	unsigned i;
 
@@ -64,26 +62,17 @@ static void after_fork_child(void)
 	}
 	port_owner_forget();
 	service_owners_forget();
-	call_leave(CALL_CLOSED);
 }
 
-static void install_fork_handlers(void)
-{
-	pthread_atfork(before_fork, after_fork_parent, after_fork_child);
-}
-
-void slot_install_fork_handlers(void)
-{
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-	pthread_once(&once, install_fork_handlers);
-}
+static const struct fork_handlers fork_handlers = {
+	.prepare = slot_before_fork, .parent = slot_after_fork_parent, .child = slot_after_fork_child,
+};
 
 /* ---- claiming ---- */
 
 static int bind_as(const char *prefix, int type, uint32_t number, int *fd)
 {
-	struct name name = name_of_slot(prefix, number);
+	struct abstract_name name = name_of_slot(prefix, number);
 	int err;
 
 	*fd = name_socket(type);
@@ -98,7 +87,7 @@ static int bind_as(const char *prefix, int type, uint32_t number, int *fd)
 }
 
 /*
- * A slot whose other name is taken is not claimed: peers would ask another process for our memory.
+ * Both names of a slot are claimed or neither: otherwise peers would ask a foreign process for our memory.
  */
 static int bind_slot(struct slot *slot, uint32_t number)
 {
@@ -115,14 +104,14 @@ static int bind_slot(struct slot *slot, uint32_t number)
 	return err;
 }
 
-/* At random first, so that a number is not reused soon; then whatever is left. */
+/* Starts at a random number, so that numbers are not reused soon, and tries the rest in order. */
 int slot_claim(struct slot *slot)
 {
 	uint32_t first = SLOT_FIRST + (uint32_t)(random_u64() % SLOT_LAST), i;
 	struct slot claimed = { .fd = -1, .channel_fd = -1 };
 	int err = EADDRINUSE;
 
-	slot_install_fork_handlers();
+	fork_register(FORK_SLOTS, &fork_handlers);
 	for (i = 0; err == EADDRINUSE && i < RANDOM_TRIES; i++)
 		err = bind_slot(&claimed, SLOT_FIRST + (uint32_t)(random_u64() % SLOT_LAST));
 	for (i = 0; err == EADDRINUSE && i < SLOT_LAST; i++)
@@ -143,7 +132,7 @@ void slot_release(struct slot *slot)
 
 bool slot_is_claimed(uint32_t number)
 {
-	struct name name = name_of_slot(SLOT_NAME, number);
+	struct abstract_name name = name_of_slot(SLOT_NAME, number);
 	int fd, err = name_connect(&name, SOCK_DGRAM, &fd);
 
 	if (!err)
@@ -197,7 +186,7 @@ static int sender_fd_locked(uint32_t number) REQUIRES(senders_lock)
 
 int slot_forward(uint32_t number, const struct datagram *datagram)
 {
-	struct name name = name_of_slot(SLOT_NAME, number);
+	struct abstract_name name = name_of_slot(SLOT_NAME, number);
 	int fd, err;
 
 	if (number < SLOT_FIRST || number > SLOT_LAST)
@@ -211,18 +200,18 @@ int slot_forward(uint32_t number, const struct datagram *datagram)
 
 int slot_prove(const struct slot *slot, uint32_t number, uint64_t nonce)
 {
-	struct name name = name_of_slot(SLOT_NAME, number);
+	struct abstract_name name = name_of_slot(SLOT_NAME, number);
 
 	return forward_send_nonce(slot->fd, &name, nonce);
 }
 
 /* The name of a socket is the sender's own: no two sockets have the same. */
-static bool is_holder(const struct name *sender, uint32_t *number)
+static bool is_holder(const struct abstract_name *sender, uint32_t *number)
 {
 	static const char prefix[] = SLOT_NAME;
 	const char *digits = sender->address.sun_path + sizeof(prefix);	/* behind the NUL and the prefix */
 	size_t length = sender->bytes - offsetof(struct sockaddr_un, sun_path), i;
-	struct name canonical;
+	struct abstract_name canonical;
 
 	*number = 0;
 	if (sender->bytes < offsetof(struct sockaddr_un, sun_path) + sizeof(prefix))
@@ -239,7 +228,7 @@ static bool is_holder(const struct name *sender, uint32_t *number)
 int slot_receive(struct slot *slot, struct datagram *datagram, uint8_t *buffer, size_t size,
 		 struct slot_proof *proof)
 {
-	struct name sender;
+	struct abstract_name sender;
 	int err = forward_receive(slot->fd, datagram, buffer, size, &sender, &proof->nonce);
 
 	return err == ENOMSG && !is_holder(&sender, &proof->number) ? EBADMSG : err;

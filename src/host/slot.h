@@ -29,11 +29,6 @@ struct slot_proof {
 	uint64_t nonce;
 };
 
-/*
- * Call it before fork() handlers are installed that take a lock under which slots are used: those
- * then run first.
- */
-void slot_install_fork_handlers(void);
 /* Claim a free slot, chosen at random. 0; EUSERS: all are taken; errno of the socket calls. */
 int slot_claim(struct slot *slot);
 void slot_release(struct slot *slot);
@@ -41,7 +36,7 @@ void slot_release(struct slot *slot);
 bool slot_is_claimed(uint32_t number);
 
 /*
- * Forward a datagram (one packet or a run; all its fields but sealed arrive with it, handed_on set)
+ * Forward a datagram (one packet or a run; all its fields but sealed arrive with it, forwarded set)
  * to the holder of @number, of any user. Never blocks. Its queue may hold as few as 10 datagrams,
  * so forward a run as one. 0; ECONNREFUSED: no process holds it; EAGAIN: its queue is full.
  */

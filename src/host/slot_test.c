@@ -86,7 +86,7 @@ static void a_datagram_arrives_with_all_that_is_known_of_it(void **state)
 	assert_int_equal(slot_receive(&slot, &received, buffer, sizeof(buffer), &proof), 0);
 	assert_ptr_equal(received.data, buffer);
 	assert_memory_equal(received.data, payload, 3000);
-	assert_true(received.handed_on);
+	assert_true(received.forwarded);
 	assert_false(received.sealed);
 	assert_memory_equal(received.source, sent.source, 16);
 	assert_memory_equal(received.destination, sent.destination, 16);
@@ -194,7 +194,7 @@ static void strangers_messages_are_refused(void **state)
 
 static void send_nonce_as(const char *name, uint32_t number)
 {
-	struct name to = name_of_slot(SLOT_NAME, number), from = name_of(name);
+	struct abstract_name to = name_of_slot(SLOT_NAME, number), from = name_of(name);
 	int fd = name_socket(SOCK_DGRAM);
 
 	assert_true(fd >= 0);
@@ -235,7 +235,7 @@ static void a_slot_is_proven_by_who_holds_it(void **state)
 static void both_names_of_a_slot_are_its_holders(void **state)
 {
 	static struct slot all[SLOT_COUNT];
-	struct name squatted = name_of_slot(SLOT_CHANNEL_NAME, 500);
+	struct abstract_name squatted = name_of_slot(SLOT_CHANNEL_NAME, 500);
 	unsigned count = 0, i;
 	int fd = name_socket(SOCK_SEQPACKET), err;
 

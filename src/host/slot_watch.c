@@ -39,13 +39,13 @@
 #define ACCEPTS_MAX	64u
 #define ROUNDS_MAX	8u
 #define IDLE_MAX	8u		/* unused watches */
-/* Watchers of one other user, and of all of them: so many, and no more than a part of RLIMIT_NOFILE. */
+/* Limits of watchers of one other user, and of all other users; each also a share of RLIMIT_NOFILE. */
 #define OF_USER_MAX	128u
 #define OF_STRANGERS_MAX 256u
 #define USER_SHARE	8u
 #define STRANGERS_SHARE	4u
 
-enum kind { KIND_LISTENER, KIND_WATCHER, KIND_WATCHED };	/* whose fd it is, in the epoll set */
+enum kind { KIND_LISTENER, KIND_WATCHER, KIND_WATCHED };	/* kind of an fd in the epoll set */
 
 struct watched {
 	int fd;				/* -1: not watched */
@@ -86,7 +86,7 @@ static int slot_watch_wait_for(struct slot_watch *watch, enum kind kind, int fd,
 
 int slot_watch_listen(struct slot_watch *watch, uint32_t slot)
 {
-	struct name name = name_of_slot(ALIVE_NAME, slot);
+	struct abstract_name name = name_of_slot(ALIVE_NAME, slot);
 	unsigned n;
 	int fd = -1, err = name_listen(&name, BACKLOG, &fd);
 
@@ -203,7 +203,7 @@ static bool slot_watch_is_own(const struct slot_watch *watch, uint32_t slot) REQ
 
 static int slot_connect_to(struct slot_watch *watch, uint32_t slot, int *connected)
 {
-	struct name name = name_of_slot(ALIVE_NAME, slot);
+	struct abstract_name name = name_of_slot(ALIVE_NAME, slot);
 	int fd, err = name_connect(&name, SOCK_SEQPACKET, &fd);
 
 	if (err)
@@ -246,7 +246,7 @@ static void keep_idle(struct slot_watch *watch, uint32_t slot) REQUIRES(watch->l
 	watch->idle[watch->idle_count++] = slot;
 }
 
-/* Its process may have ended, and another one hold the slot by now, before our turn came to see it. */
+/* An idle connection may belong to an earlier holder of the slot. */
 static bool slot_watch_is_alive(int fd)
 {
 	char byte;

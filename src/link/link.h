@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A link carries datagrams between hosts and processes. The whole interface that a medium
- * implements (udp.c, loopback.c); fault.c and trace.c wrap any of them. A link knows nothing of
- * what it carries.
+ * Links carry datagrams between hosts and processes. Data path of every medium: udp.c, loopback.c,
+ * local/ring.c. Binding, groups and ICMP errors are UDP's own (udp.h). trace.c wraps any link, impair.c
+ * wraps UDP. A link knows nothing of what it carries.
  */
 #ifndef VERBATIM_LINK_LINK_H
 #define VERBATIM_LINK_LINK_H
 
 #include "base/datagram.h"
 
-/* What one datagram may hold: segments (UDP_MAX_SEGMENTS of older kernels) and bytes. */
+/* Limits of one datagram: segments (UDP_MAX_SEGMENTS of older kernels) and bytes. */
 #define LINK_SEGMENTS_MAX	64u
 #define LINK_BYTES_MAX		65507u
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Datagrams of a process to itself: a ring of bytes, each datagram a record of its header and
- * data, contiguous. What loopback_receive() has given out stays in place until the next
+ * data, contiguous. Data that loopback_receive() has returned stays in place until the next
  *loopback_receive().
  *
  *	| ... free ... | given out | waiting | waiting | ... free ... |
@@ -156,7 +156,7 @@ static const struct link_ops loopback_ops = {
 	.event_fds = loopback_event_fds,
 };
 
-/* A hint without the lock: who sent something and then asks gets true, or somebody took it. */
+/* Hint without the lock. After a send it is true unless a receiver already took the datagram. */
 bool loopback_pending(const struct link *link)
 {
 	const struct loopback *loopback = loopback_of(link);

@@ -2,8 +2,8 @@
 /*
  * pcapng (draft-ietf-opsawg-pcapng): a section header, one interface of raw IP packets with time
  * stamps in nanoseconds, and an enhanced packet block for each packet. Numbers are in the
- * machine's order; readers look at the byte-order magic. IP and UDP headers are made up from what
- * is known of them, with right lengths and checksums, so that Wireshark follows them to the BTH.
+ * machine's order; readers look at the byte-order magic. IP and UDP headers are reconstructed
+ * from the datagram's addresses, with correct lengths and checksums, so that Wireshark follows them to the BTH.
  */
 #include "link/pcapng.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A link that writes what passes through it to a pcapng file. One file per process, of which each
+ * A link that writes the packets that pass through it to a pcapng file. One file per process, of which each
  * wrapped link holds a reference. Packets are gathered in a buffer, written when it is full and
  * whenever the link has nothing to receive: a process that is killed loses little of its trace.
  *
@@ -8,7 +8,6 @@
  */
 #include "link/trace.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -21,6 +20,7 @@
 
 #include "base/lock.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "link/pcapng.h"
 #include "platform/clock.h"
 #include "platform/fail.h"
@@ -33,7 +33,7 @@
 struct trace_file {
 	struct lock lock;
 	unsigned references;
-	pid_t pid;			/* whose it is: a fork()ed child opens one of its own */
+	pid_t pid;			/* of its owner: a fork()ed child opens its own file */
 	int fd GUARDED_BY_MEMBER(lock);				/* -1: ended early */
 	uint64_t left GUARDED_BY_MEMBER(lock);			/* bytes until the limit */
 	size_t used GUARDED_BY_MEMBER(lock);
@@ -149,12 +149,10 @@ static bool parse_limit(const char *text, uint64_t *limit)
 {
 	static const char units[] = "kMG";
 	const char *unit;
-	uint64_t value = 0;
+	uint64_t value;
 
-	if (!isdigit((unsigned char)*text))
+	if (!text_scan_number(&text, UINT64_MAX >> 30, &value))
 		return false;
-	while (isdigit((unsigned char)*text) && value < 1ull << 40)
-		value = value * 10 + (uint64_t)(*text++ - '0');
 	unit = *text ? strchr(units, *text) : NULL;
 	if (unit) {
 		value <<= 10 * (unit - units + 1);
@@ -179,8 +177,8 @@ static int trace_parse(const char *text, char name[PATH_MAX], uint64_t *limit)
 }
 
 /*
- * Where anybody may make files, as in /tmp, others know the name as well: what they have put there is not
- * written to. Devices (/dev/null) are nobody's.
+ * In /tmp another user may have created the file first: only our own files and devices (/dev/null) are
+ * written.
  */
 static int check_ours(int fd)
 {
@@ -202,8 +200,8 @@ static int empty_and_lock(int fd)
 }
 
 /*
- * An fd with the file empty and locked by us; -1: errno (EWOULDBLOCK: somebody else writes it, EPERM: it is
- * another user's, ELOOP: a symbolic link). What programs say to each other is for their user alone to read.
+ * An fd with the file empty and locked by us; -1: errno (EWOULDBLOCK: another process writes it,
+ * EPERM: it is another user's, ELOOP: a symbolic link). Only the user may read the packets: mode 0600.
  */
 static int trace_open_locked(const char *name)
 {

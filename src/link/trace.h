@@ -15,9 +15,9 @@
 int trace_wrap(struct link **link);
 
 /*
- * The IPv4 header of a received packet is not seen by a socket, but the ICRC covers part of it.
- * Who can tell from the ICRC what identification and DF the header had says so here; without,
- * or when it returns false, they are taken to be as our own sender makes them (segment number, 1).
+ * Callback that recovers IP identification and DF from the ICRC: sockets do not show the IPv4 header of a
+ * received packet, but the ICRC covers these fields. Without it, or when it returns false, they are
+ * assumed as our own sender sets them (segment number, 1).
  */
 typedef bool trace_ip_id_fn(const struct datagram *datagram, const uint8_t *packet, size_t bytes,
 			    unsigned segment, uint16_t *ip_id, bool *dont_fragment);

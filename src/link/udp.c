@@ -5,8 +5,8 @@
  *	bound sockets	0.0.0.0:4791 and [::]:4791, shared by SO_REUSEPORT; they only receive
  *	senders		one per (family, class), any port from 0xC000 on; they only send
  *
- * Port 4791 never of one specific address (it would take that address's packets from the whole
- * group), never SO_REUSEADDR (with it another user could bind over us).
+ * Port 4791 is never bound on a specific address (that socket would take the address's packets from
+ * the whole group), and never with SO_REUSEADDR (with it another user could bind over us).
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -28,7 +28,7 @@
 #define UDP_GRO 104
 #endif
 
-/* Asked for; what is had is up to net.core.rmem_max and privileges, and may be 208 KiB. */
+/* Requested; the actual size depends on net.core.rmem_max and privileges: it may be 208 KiB. */
 #define RECEIVE_BUFFER_BYTES (4 * 1024 * 1024)
 
 int udp_set(int fd, int level, int option, int value)
@@ -145,7 +145,7 @@ static int change_membership(int fd, const struct udp_membership *membership, bo
  * Where one socket alone is a member of an IPv4 group, Linux (early demultiplexing) takes its packets
  * for those of a connection, and since 6.6 has the selector choose a socket of port 4791 for them, by
  * a QPN that multicast does not have. So each membership has a second socket, bound to the group:
- * then every member gets its copy. What this socket gets, a filter drops.
+ * then every member gets its copy. A filter drops all packets to this socket itself.
  */
 static int open_guard(const struct udp_membership *membership)
 {

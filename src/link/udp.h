@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * RoCEv2 over UDP sockets. Receives on port 4791 of 0.0.0.0 and of [::] (V6ONLY), shared with
- * the other processes of the same user by SO_REUSEPORT (who gets which packet: host/port_group.c);
+ * the other processes of the same user by SO_REUSEPORT (host/port_group.c distributes the packets);
  * sends from unconnected sockets of their own, source port 0xC000 and above, one per
  * (family, spread), opened when first needed. GSO and GRO where the kernel has them.
  */
@@ -28,8 +28,8 @@ int udp_join(struct link *link, const uint8_t group[16], uint32_t interface);
 void udp_leave(struct link *link, const uint8_t group[16], uint32_t interface);
 
 /*
- * Datagrams with errors_wanted leave by sockets of their own, one per family: what ICMP says of
- * them comes back here, and disturbs no others. After udp_errors_open(), the fds (or -1) are to be
+ * Datagrams with errors_wanted leave by sockets of their own, one per family: their ICMP errors are
+ * reported here and disturb no other datagrams. After udp_errors_open(), the fds (or -1) are to be
  * waited on for errors.
  */
 int udp_errors_open(struct link *link);
@@ -39,7 +39,7 @@ void udp_error_fds(const struct link *link, int *fd4, int *fd6);
 #define UDP_ERROR_BYTES 512u
 
 struct udp_error {
-	int error;			/* ECONNREFUSED: nobody has the port there; EHOSTUNREACH ... */
+	int error;			/* ECONNREFUSED: the port is closed there; EHOSTUNREACH ... */
 	uint8_t source[16], destination[16];	/* of the datagram; source zero: not known */
 	uint32_t interface;
 	size_t bytes;			/* what came back of its data, perhaps not all */

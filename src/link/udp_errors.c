@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The sockets of datagrams whose fate is asked for (management datagrams): what ICMP says of
- * them comes back by the error queue, with as much of the datagram as the other host quoted
- * (Linux: all of it, as far as 548 bytes over IPv4).
+ * Sockets of datagrams with errors_wanted (management datagrams): ICMP errors come back by the error
+ * queue, with as much of the datagram as the other host quoted (Linux: all of it, up to 548 bytes over
+ * IPv4).
  *
- * They are unconnected, as the other senders: a connected one would count IPv4 identifications.
- * An error then also fails the next call on the socket, once (udp_send.c tries again); sockets
- * for data have no error queue and hear of nothing.
+ * They are unconnected, as the other senders: a connected socket would count IPv4 identifications.
+ * An error then also fails the next call on the socket, once (udp_send.c tries again); sockets for data
+ * have no error queue.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -86,7 +86,7 @@ void udp_error_fds(const struct link *link, int *fd4, int *fd6)
 
 /* ---- taking them ---- */
 
-/* Where the ICMP message itself was sent to is where the datagram came from. */
+/* Source of the datagram: the ICMP message's destination. */
 static void udp_errors_take_control(struct udp_error *error, const struct cmsghdr *control)
 {
 	struct sock_extended_err extended;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the files of the UDP link share: udp.c (sockets, groups), udp_send.c, udp_receive.c.
+ * Shared by the files of the UDP link: udp.c (sockets, groups), udp_send.c, udp_receive.c.
  */
 #ifndef VERBATIM_LINK_UDP_INTERNAL_H
 #define VERBATIM_LINK_UDP_INTERNAL_H
@@ -24,7 +24,7 @@ enum udp_family { UDP_IPV4, UDP_IPV6, UDP_FAMILY_COUNT };
 #define UDP_HOP_LIMIT		64	/* where no datagram says which */
 
 struct udp_sender {
-	/* -1: not opened yet. Stored (S1, release) behind the others, loaded (S2) by who sends. */
+	/* -1: not opened yet. Stored (S1, release) behind the others, loaded (S2) by senders. */
 	_Atomic int fd;
 	uint16_t port;
 	uint8_t source[16];	/* the address it is bound to; zero: any */
@@ -52,11 +52,11 @@ struct udp_receiver {
 	uint8_t *buffers;		/* [UDP_RECEIVE_MAX][UDP_BUFFER_BYTES], touched when used */
 	struct mmsghdr message[UDP_RECEIVE_MAX];
 	struct udp_slot slot[UDP_RECEIVE_MAX];
-	enum udp_family hot;		/* the family of the last datagram: looked at each time */
+	enum udp_family hot;		/* the family of the last datagram: polled in each call */
 	unsigned empty;			/* receives in a row that found nothing there */
 	bool turned;			/* away from a family that had more */
 	unsigned calls;
-	unsigned mixed;			/* calls for which the other family is looked at often */
+	unsigned mixed;			/* calls left in which the other family is polled often */
 };
 
 struct udp_link {

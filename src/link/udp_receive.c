@@ -3,12 +3,12 @@
  * Receiving: recvmmsg into buffers that hold the largest datagram, since GRO hands over whole
  * runs. The buffers are used from the first on, so a process that receives little touches little.
  *
- * There are two sockets, and a look at an empty one costs a system call. So the family that had
- * something last is looked at each time, the other one in one of SELDOM_EVERY calls; where both
- * have traffic, in one of OFTEN_EVERY and whenever the first runs dry.
+ * There are two sockets, and polling an empty one costs a system call. So the family of the last
+ * datagram is polled in each call, the other one in one of SELDOM_EVERY calls; where both have
+ * traffic, in one of OFTEN_EVERY and whenever the first runs dry.
  *
- * One datagram by recvmsg costs less than by recvmmsg, which then looks for a second: this is what
- * a reply that is waited for comes by. Many at a time are asked for while they keep coming.
+ * One datagram by recvmsg costs less than by recvmmsg, which then looks for a second: a single reply
+ * is received so. While datagrams keep coming, many are asked for at a time.
  */
 #include <errno.h>
 #include <netinet/udp.h>
@@ -25,7 +25,7 @@
 
 #define OFTEN_EVERY	8u
 #define SELDOM_EVERY	UDP_LOOKS_MAX
-#define MIXED_CALLS	4096u	/* so long after it had something the other family is looked at often */
+#define MIXED_CALLS	4096u	/* for so many calls after a datagram the other family is polled often */
 
 int udp_receiver_open(struct udp_receiver *receiver)
 {

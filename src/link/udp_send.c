@@ -9,7 +9,7 @@
  * The ICRC covers the IPv4 identification, which the kernel writes. On an unconnected socket with
  * IP_MTU_DISCOVER set to DO it is 0, and k in segment k of a run, with DF set. So a run that the
  * kernel refuses (older ones do on an interface without checksum offload) goes back to the
- * caller, who seals its packets anew, and the destination gets no more runs.
+ * caller, which seals its packets anew, and the destination gets no further runs.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -51,7 +51,7 @@ struct message {
 /* ---- senders ---- */
 
 /*
- * Nothing is for these sockets: a filter drops what strangers send to them, before it is queued.
+ * These sockets receive nothing: a filter drops all datagrams to them before they are queued.
  * (A classic BPF program of one instruction: return 0 bytes.)
  */
 int udp_set_send_options(int fd, enum udp_family family, struct udp_sender *sender)
@@ -162,12 +162,7 @@ static struct udp_sender *sender_for(struct udp_link *udp, const struct datagram
 
 static unsigned refusal_place(const uint8_t address[16])
 {
-	uint32_t hash = 0;
-	unsigned i;
-
-	for (i = 0; i < 16; i++)
-		hash = hash * 31 + address[i];
-	return hash % UDP_REFUSALS;
+	return ip_addr_hash(address) % UDP_REFUSALS;
 }
 
 static bool takes_gso(struct udp_link *udp, const uint8_t destination[16])
@@ -218,7 +213,7 @@ static void put_control(struct msghdr *header, int level, int type, const void *
 	header->msg_controllen += CMSG_SPACE(bytes);
 }
 
-/* Other destinations are routed as the machine routes, whatever interface the sender names. */
+/* Other destinations take the machine's routes, even if the sender names an interface. */
 static bool needs_interface(const uint8_t address[16])
 {
 	return ip_addr_is_multicast(address) || ip_addr_is_link_local(address);
@@ -320,7 +315,7 @@ static unsigned same_sender(struct udp_link *udp, const struct datagram *datagra
 	return n;
 }
 
-/* One message; sendto is the cheapest way for those that need no more. -1: errno. */
+/* One message; sendto() is cheapest where no control message is needed. -1: errno. */
 static int udp_send_message(int fd, const struct msghdr *header)
 {
 	const struct iovec *iov = header->msg_iov;

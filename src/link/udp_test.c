@@ -23,7 +23,7 @@ static void check_arrival(bool ipv6)
 	assert_int_equal(in.interface, if_nametoindex("lo"));
 	assert_int_equal(in.bytes, 777);
 	assert_int_equal(in.segment_bytes, 0);
-	assert_false(in.sealed || in.handed_on);
+	assert_false(in.sealed || in.forwarded);
 	assert_memory_equal(in.data, data, 777);
 	assert_true(nothing_more(link_));
 }

@@ -273,7 +273,7 @@ void block_after_fork_child(void)
 	call_leave(CALL_CLOSED);
 }
 
-__attribute__((constructor)) static void watch_fork(void)
+__attribute__((constructor)) static void block_watch_fork(void)
 {
 	pthread_atfork(block_before_fork, block_after_fork_parent, block_after_fork_child);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The owner's table of grants (grant.h), by hand and against a twin that searches a list: ids and
+ * The owner's table of grants (grant.h), by hand and against a model that searches a list: ids and
  * names find live grants, and a grant that has ended is never found again.
  */
 #include <pthread.h>
@@ -245,47 +245,47 @@ static void what_is_dead_in_the_page_is_not_found(void **state)
 	assert_int_not_equal(get(GRANT_QP, 8, true), id);
 }
 
-/* ---- a twin ---- */
+/* ---- a model ---- */
 
 #define NAMES 600u
 
-struct twin {
+struct model {
 	uint32_t id;
 	bool dying;
 };
 
-static struct twin twins[3][NAMES];
+static struct model models[3][NAMES];
 static uint32_t dying[2 * GRANTS_MAX];
 
-static void grants_do_as_their_twin(void **state)
+static void grants_agree_with_the_model(void **state)
 {
 	uint64_t random = 4;
 	unsigned round, dead = 0, made = 0;
 
-	memset(twins, 0, sizeof(twins));
+	memset(models, 0, sizeof(models));
 	for (round = 0; round < 300000; round++) {
 		enum grant_kind kind = 1 + test_random(&random) % 2;
 		uint32_t name = (uint32_t)(test_random(&random) % NAMES);
-		struct twin *twin = &twins[kind][name];
+		struct model *model = &models[kind][name];
 
 		switch (test_random(&random) % 5) {
 		case 0:
 		case 1:
-			assert_true(!twin->id || get(kind, name, false) == twin->id);
-			if (!twin->id) {
-				twin->id = get(kind, name, true);
+			assert_true(!model->id || get(kind, name, false) == model->id);
+			if (!model->id) {
+				model->id = get(kind, name, true);
 				made++;
 			}
 			break;
 		case 2:
-			assert_int_equal(grant_kill(&grants, kind, name), twin->id);
-			if (twin->id)
-				dying[dead++] = twin->id;
-			twin->id = 0;
+			assert_int_equal(grant_kill(&grants, kind, name), model->id);
+			if (model->id)
+				dying[dead++] = model->id;
+			model->id = 0;
 			break;
 		case 3:
-			if (twin->id)
-				expect_found(kind, twin->id, name);
+			if (model->id)
+				expect_found(kind, model->id, name);
 			break;
 		default:
 			if (dead) {
@@ -356,7 +356,7 @@ int main(void)
 		TEST(that_a_block_is_mapped_is_said_once),
 		TEST(a_new_life_has_none_of_the_grants_before),
 		TEST(what_is_dead_in_the_page_is_not_found),
-		TEST(grants_do_as_their_twin),
+		TEST(grants_agree_with_the_model),
 		TEST(threads_grant_and_kill_at_once),
 	};
 

@@ -217,7 +217,7 @@ void handshake_close(struct handshake_peer *peer)
 
 	peer->fd = peer->side_fd = -1;
 	if (fd >= 0)
-		connection_end(fd);
+		name_disconnect(fd);
 	if (side_fd >= 0)
 		close(side_fd);
 }
@@ -234,7 +234,7 @@ void handshake_abandon(struct handshake_peer *peer)
 
 int handshake_connect(uint32_t slot, struct handshake_peer *peer)
 {
-	struct name name = name_of_slot(SLOT_CHANNEL_NAME, slot);
+	struct abstract_name name = name_of_slot(SLOT_CHANNEL_NAME, slot);
 	struct handshake_peer met;
 	int fd, err = name_connect(&name, SOCK_SEQPACKET, &fd);
 

@@ -51,7 +51,7 @@ static bool real_root;
 /* As the holder of that slot would. 0 or errno. */
 static int listen_as(uint32_t slot, int *fd)
 {
-	struct name name = name_of_slot(SLOT_CHANNEL_NAME, slot);
+	struct abstract_name name = name_of_slot(SLOT_CHANNEL_NAME, slot);
 	int err;
 
 	*fd = name_socket(SOCK_SEQPACKET);
@@ -319,7 +319,7 @@ static int exit_of(pid_t pid)
  */
 static void say_hello_as(uid_t user, bool before, const struct hello *welcome)
 {
-	struct name name = name_of_slot(SLOT_CHANNEL_NAME, OUR_SLOT);
+	struct abstract_name name = name_of_slot(SLOT_CHANNEL_NAME, OUR_SLOT);
 	struct hello hello = *welcome;
 	int fd;
 
@@ -448,6 +448,7 @@ static int meet_unmapped(bool same)
 	if (!err)
 		err = connect_to_listener(&party, &peer);
 	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);	/* its name is free again */
 	return err;
 }
 
@@ -482,7 +483,7 @@ static void unmapped_users_are_not_taken_for_one_another(void **state)
 
 static int stranger(const void *data, size_t bytes, const int *fds, unsigned count)
 {
-	struct name name = name_of_slot(SLOT_CHANNEL_NAME, OUR_SLOT);
+	struct abstract_name name = name_of_slot(SLOT_CHANNEL_NAME, OUR_SLOT);
 	union {
 		struct cmsghdr align;
 		char bytes[CMSG_SPACE(8 * sizeof(int))];
@@ -664,7 +665,7 @@ static void more_descriptors_than_one_are_not_kept(void **state)
 /* A process that connects and sends nothing delays the worker by some milliseconds at most. */
 static void who_says_nothing_is_turned_away(void **state)
 {
-	struct name name = name_of_slot(SLOT_CHANNEL_NAME, OUR_SLOT);
+	struct abstract_name name = name_of_slot(SLOT_CHANNEL_NAME, OUR_SLOT);
 	struct handshake_peer peer;
 	struct party party;
 	int before, fd;

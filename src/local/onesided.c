@@ -41,8 +41,8 @@ struct transfer {
 	bool asked;			/* the region was asked for, no answer yet */
 	uint32_t length, number;
 	uint64_t remote;
-	unsigned grants, pieces;
-	struct mr_grant grant[SGES_MAX];
+	unsigned accesses, pieces;
+	struct mr_access access[SGES_MAX];
 	struct iovec piece[SGES_MAX];
 	uint32_t theirs;		/* the peer's grant of its QP */
 	bool apart;			/* moved without the QP's lock */
@@ -95,15 +95,15 @@ static bool still_holds(const struct transfer *transfer)
 
 /* ---- this end ---- */
 
-static void release_local(struct transfer *transfer)
+static void access_local_end(struct transfer *transfer)
 {
-	while (transfer->grants)
-		mr_release(&transfer->grant[--transfer->grants]);
+	while (transfer->accesses)
+		mr_access_end(&transfer->access[--transfer->accesses]);
 }
 
-static bool grant_local(struct transfer *transfer, const struct send_wqe *wqe)
+static bool access_local_begin(struct transfer *transfer, const struct send_wqe *wqe)
 {
-	struct mr_asker asker = { .pd = transfer->qp->pd->number, .qpn = transfer->qp->number };
+	struct mr_accessor accessor = { .pd = transfer->qp->pd->number, .qpn = transfer->qp->number };
 	unsigned need = transfer->opcode == IBV_WR_RDMA_WRITE ? 0 : IBV_ACCESS_LOCAL_WRITE, i;
 
 	if (wqe->flags & IBV_SEND_INLINE) {
@@ -113,17 +113,17 @@ static bool grant_local(struct transfer *transfer, const struct send_wqe *wqe)
 	}
 	for (i = 0; i < wqe->sge_count; i++) {
 		const struct ibv_sge *sge = &wqe->sge[i];
-		struct mr_grant *grant = &transfer->grant[transfer->grants];
+		struct mr_access *access = &transfer->access[transfer->accesses];
 
 		if (!sge->length)
 			continue;
-		if (mr_grant(transfer->local->mrs, &asker, sge->lkey, need, sge->addr, sge->length,
-			     grant) != MR_OK) {
-			release_local(transfer);
+		if (mr_access_begin(transfer->local->mrs, &accessor, sge->lkey, need, sge->addr,
+				    sge->length, access) != MR_OK) {
+			access_local_end(transfer);
 			return false;
 		}
-		transfer->grants++;
-		transfer->piece[transfer->pieces++] = (struct iovec){ .iov_base = grant->host,
+		transfer->accesses++;
+		transfer->piece[transfer->pieces++] = (struct iovec){ .iov_base = access->host,
 								      .iov_len = sge->length };
 	}
 	return true;
@@ -246,11 +246,11 @@ static bool carry_out(struct transfer *transfer, struct qp *qp, const struct sen
 
 	transfer->theirs = qp->pairing.theirs;
 	if (!find_region(transfer, qp, wqe->rkey) || !is_reachable(transfer) ||
-	    !grant_local(transfer, wqe))
+	    !access_local_begin(transfer, wqe))
 		return false;
 	transfer->apart = transfer->length > LOCKED_BYTES_MAX || (transfer->length && !transfer->mapped);
 	done = transfer->apart ? move_apart(transfer, qp, wqe) : move_granted(transfer, wqe);
-	release_local(transfer);
+	access_local_end(transfer);
 	/* The region may be another one by now (ibv_rereg_mr). */
 	if (!done && transfer->length)
 		transfer->asked = pairing_ask_key(transfer->local, qp, transfer->peer, wqe->rkey);
@@ -293,7 +293,7 @@ static bool transfer_begin(struct transfer *transfer, struct local *local, struc
 	transfer->length = wqe->length;
 	transfer->remote = wqe->remote_address;
 	transfer->number = qp->sq.tail;
-	transfer->grants = 0;
+	transfer->accesses = 0;
 	transfer->pieces = 0;
 	return true;
 }

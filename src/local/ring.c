@@ -321,7 +321,7 @@ static bool take_cell(struct consumer *consumer, uint8_t small[LINE], struct dat
 	datagram->bytes = bytes;
 	datagram->segment_bytes = segment;
 	datagram->sealed = true;
-	datagram->handed_on = true;
+	datagram->forwarded = true;
 	fill_route(datagram, &consumer->half->route[route]);
 	return true;
 }

@@ -77,22 +77,23 @@ static enum way choose_way(struct peer *peer, const struct send_wqe *wqe, bool c
 static bool find_pieces(struct local *local, struct qp *qp, struct peer *peer,
 			const struct send_wqe *wqe, struct message_piece *piece) REQUIRES(qp->lock)
 {
-	struct mr_asker asker = { .pd = qp->pd->number, .qpn = qp->number };
+	struct mr_accessor accessor = { .pd = qp->pd->number, .qpn = qp->number };
 	uint32_t i;
 
 	for (i = 0; i < wqe->sge_count; i++) {
 		const struct ibv_sge *sge = &wqe->sge[i];
-		struct mr_grant grant;
+		struct mr_access access;
 
 		piece[i] = (struct message_piece){ .length = sge->length };
 		if (!sge->length)
 			continue;
-		if (mr_grant(local->mrs, &asker, sge->lkey, 0, sge->addr, sge->length, &grant) != MR_OK)
+		if (mr_access_begin(local->mrs, &accessor, sge->lkey, 0, sge->addr, sge->length,
+				    &access) != MR_OK)
 			return false;
-		piece[i].address = (uintptr_t)grant.host;
+		piece[i].address = (uintptr_t)access.host;
 		piece[i].region = pairing_grant_region(local, peer, sge->lkey);
 		grant_offer(local, peer, sge->lkey);
-		mr_release(&grant);
+		mr_access_end(&access);
 		if (!piece[i].region)
 			return false;
 	}

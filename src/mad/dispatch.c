@@ -32,7 +32,7 @@ static void dispatch_take(struct qp1 *qp1, const struct cm_target *target,
 			  const struct datagram *datagram, const uint8_t *mad, uint64_t now_ns)
 	REQUIRES(qp1->engine->progress)
 {
-	if (target->kind == CM_TARGET_SERVICE && !datagram->handed_on &&
+	if (target->kind == CM_TARGET_SERVICE && !datagram->forwarded &&
 	    !qp1_serves(qp1, target, datagram) && backlog_add(qp1, target, datagram, mad, now_ns))
 		return;
 	qp1_deliver(qp1, datagram, mad, now_ns);
@@ -55,7 +55,7 @@ void qp1_receive(struct qp1 *qp1, const struct datagram *datagram, uint8_t *data
 	one.bytes = bytes;
 	one.segment_bytes = 0;
 	one.segment_number = segment;
-	if (!datagram->handed_on)
+	if (!datagram->forwarded)
 		err = qp1_forward(qp1, &target, &one);
 	if (err == ECONNREFUSED) {
 		dispatch_take(qp1, &target, &one, packet->payload, now_ns);
@@ -72,6 +72,6 @@ int qp1_receive_service(struct qp1 *qp1, struct datagram *datagram, uint8_t *buf
 
 	/* A socket of ours alone takes what comes there: anybody could write it, none steers by it. */
 	if (!err)
-		datagram->handed_on = true;
+		datagram->forwarded = true;
 	return err;
 }

@@ -17,14 +17,14 @@
 #include "mad/mad.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/counters.h"
-#include "base/heap.h"
+#include "base/fork.h"
 #include "base/list.h"
 #include "base/lock.h"
+#include "base/timer_heap.h"
 
 struct mad_agent {
 	struct list node;
@@ -169,7 +169,7 @@ static const struct gsi_ops consumer_ops = {
 };
 
 /* The list may be half changed, and the locks held by threads that are no more. */
-static void after_fork_child(void)
+static void mad_after_fork_child(void)
 {
 	atomic_fetch_add(&generation, 1);
 	list_init(&agents);
@@ -179,10 +179,7 @@ static void after_fork_child(void)
 	lock_init(&deadlines);
 }
 
-static void install_fork_handlers(void)
-{
-	pthread_atfork(NULL, NULL, after_fork_child);
-}
+static const struct fork_handlers fork_handlers = { .child = mad_after_fork_child };
 
 static void change_list(struct list *to, struct mad_agent *agent)
 {
@@ -216,13 +213,12 @@ static int mad_open_locked(struct qp1 *qp1, struct mad_agent *agent) REQUIRES(op
 int mad_open(struct qp1 *qp1, enum mad_class class, const struct mad_ops *ops, void *owner,
 	     struct mad_agent **agent)
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	struct mad_agent *made = malloc(sizeof(*made));
 	int err;
 
 	if (!made)
 		return ENOMEM;
-	pthread_once(&once, install_fork_handlers);
+	fork_register(FORK_MAD, &fork_handlers);
 	*made = (struct mad_agent){ .class = class, .ops = ops, .owner = owner,
 				    .deadline_ns = TIME_NEVER,
 				    .generation = atomic_load(&generation) };

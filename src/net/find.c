@@ -16,7 +16,7 @@
 
 /* ---- ports ---- */
 
-/* The GIDs of a port that is open have indices; where it is not, those that they would have. */
+/* Copy of a port: GID indices of the open port, else those it would get. */
 static void find_snapshot(struct net *net, const struct named_netdev *named, struct port *port)
 {
 	struct list *node;
@@ -35,7 +35,7 @@ static void find_snapshot(struct net *net, const struct named_netdev *named, str
 
 static void find_fill(const struct port *port, uint32_t index, struct net_gid *found)
 {
-	*found = (struct net_gid){ .interface_index = port->netdev.index, .guid = port->guid,
+	*found = (struct net_gid){ .interface_index = port->interface_index, .guid = port->guid,
 				    .port = PORT_NUMBER, .gid_index = index,
 				    .gid = port->gid[index].gid,
 				    .active_mtu = port_active_mtu(port), .pkey = PKEY_DEFAULT };
@@ -44,7 +44,7 @@ static void find_fill(const struct port *port, uint32_t index, struct net_gid *f
 	memcpy(found->address, port->gid[index].address, 16);
 }
 
-/* Any 127.x.y.z is lo's, which has one of them as a GID. */
+/* Every 127.x.y.z belongs to lo, which has one of them as a GID. */
 static bool is_like(const struct port *port, const uint8_t gid[16], const uint8_t address[16])
 {
 	return port->netdev.loopback && ip_addr_is_loopback_ipv4(address) && ip_addr_is_loopback_ipv4(gid);
@@ -135,7 +135,7 @@ static int find_address_of(struct net *net, uint32_t interface, const uint8_t de
 	return err;
 }
 
-/* The kernel's word for what cannot be reached from a source is "invalid". */
+/* The kernel reports a destination that a source cannot reach as EINVAL. */
 static int route_error(int err)
 {
 	return err == EHOSTUNREACH || err == ENOMEM || err == EMFILE || err == ENFILE ? err :

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Open ports: each follows a network interface while a context is open on it. After a change all interfaces
- * are looked at again, and what differs is raised: PORT_ACTIVE, PORT_ERR, GID_CHANGE, and DEVICE_FATAL
+ * are read again, and differences are raised as events: PORT_ACTIVE, PORT_ERR, GID_CHANGE, and DEVICE_FATAL
  * when the interface is gone (ibv_get_async_event(3)).
  */
 #include "net/net.h"
@@ -96,6 +96,17 @@ void net_put_port(struct net *net, struct port *port)
 	lock_release(&net->lock);
 }
 
+enum ibv_mtu net_active_mtu(struct net *net, const struct port *port, uint32_t *interface_mtu)
+{
+	enum ibv_mtu active;
+
+	lock_acquire(&net->lock);
+	active = port_active_mtu(port);
+	*interface_mtu = port->netdev.mtu;
+	lock_release(&net->lock);
+	return active;
+}
+
 static const struct netdev *find_netdev(const struct netdev *list, int count, uint32_t index)
 {
 	int i;
@@ -147,7 +158,7 @@ void net_refresh(struct net *net)
 	list_for_each(node, &net->ports) {
 		struct port *port = list_entry(node, struct port, node);
 
-		refresh_port(net, port, find_netdev(list, count, port->netdev.index));
+		refresh_port(net, port, find_netdev(list, count, port->interface_index));
 	}
 	lock_release(&net->lock);
 	free(list);

@@ -20,7 +20,7 @@
 
 struct net {
 	const struct config *config;
-	struct lock lock;		/* the list of open ports, and what is in them */
+	struct lock lock;		/* the list of open ports, and their contents (port.h) */
 	struct list ports;
 	struct netlink netlink;		/* for routes; has a lock of its own */
 	/* An open port has changed: an event of ibv_get_async_event(3) for its contexts. Under lock. */
@@ -35,12 +35,14 @@ void net_abandon(struct net *net);	/* in a fork()ed child */
 /* Open the port of the device @name, or take another reference. 0, ENODEV (explained), ENOMEM. */
 int net_get_port(struct net *net, const char *name, struct port **port);
 void net_put_port(struct net *net, struct port *port);
-/* Interfaces have changed: look at all, and say what differs by changed(). */
+/* The active MTU of an open port, and the interface's MTU that it follows from. */
+enum ibv_mtu net_active_mtu(struct net *net, const struct port *port, uint32_t *interface_mtu);
+/* Interfaces have changed: reads all of them anew, and reports differences by changed(). */
 void net_refresh(struct net *net);
 
 /* ---- the way to an address ---- */
 
-/* What packets to the destination of @attr carry. 0 or EINVAL, explained in the name of @who. */
+/* The address vector of @attr's destination. 0 or EINVAL, explained in the name of @who. */
 int route_resolve(struct net *net, const struct port *port, const struct ibv_ah_attr *attr, const char *who,
 		  struct av *av);
 /* The IPv4 group under which an IPv6 group travels when it is sent to from an IPv4 GID. */
@@ -57,7 +59,7 @@ struct net_gid {
 	uint8_t port;			/* 1 */
 	uint32_t gid_index;
 	union ibv_gid gid;
-	uint8_t address[16];		/* what packets from that GID carry as source */
+	uint8_t address[16];		/* source of packets from that GID */
 	enum ibv_mtu active_mtu;
 	uint16_t pkey;
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a port says of itself: GUID, state, active MTU (ibv_query_port(3)). */
+/* Attributes of a port: GUID, state, active MTU (ibv_query_port(3)). */
 #include "net/port.h"
 
 #include <string.h>
@@ -32,6 +32,7 @@ void port_init(struct port *port, const struct config *config, const struct name
 	memset(port, 0, sizeof(*port));
 	port->config = config;
 	port->netdev = named->netdev;
+	port->interface_index = named->netdev.index;
 	memcpy(port->name, named->name, sizeof(port->name));
 	port->guid = port_guid(&port->netdev);
 	gid_table_update(port);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The port of a device: a network interface with its GID table, as last seen. It is opened by contexts
- * (net.h), or a snapshot of an interface whose device nobody has opened.
+ * (net.h), or a snapshot of an interface whose device is not open.
  */
 #ifndef VERBATIM_NET_PORT_H
 #define VERBATIM_NET_PORT_H
@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "base/list.h"
+#include "base/lock.h"
 #include "config/config.h"
 #include "net/naming.h"
 #include "platform/netdev.h"
@@ -18,7 +19,7 @@
 #define PORT_NUMBER	1u		/* every device has one port */
 #define GID_TABLE_SIZE	256
 
-/* A GID of a port and what carries it. */
+/* A GID of a port, and the address that carries it. */
 struct gid_entry {
 	bool valid;
 	union ibv_gid gid;
@@ -27,10 +28,15 @@ struct gid_entry {
 	bool host_only;		/* such a GID: works inside this host */
 };
 
+/*
+ * netdev, gone and gid[]: of an open port, under net->lock; net_refresh() replaces them. Name, interface_index,
+ * guid and config are fixed.
+ */
 struct port {
-	struct list node;		/* in net->ports, if it is open */
-	unsigned references;
+	struct list node GUARDED;	/* in net->ports, if it is open; by net->lock */
+	unsigned references GUARDED;	/* by net->lock, too */
 	char name[DEVICE_NAME_MAX];
+	uint32_t interface_index;
 	struct netdev netdev;		/* as last seen */
 	bool gone;			/* the interface went away */
 	const struct config *config;
@@ -38,7 +44,7 @@ struct port {
 	struct gid_entry gid[GID_TABLE_SIZE];
 };
 
-/* As the port would be if it were opened now. */
+/* Fills a port from the interface as it is now. */
 void port_init(struct port *port, const struct config *config, const struct named_netdev *named);
 /* EUI-64 of the interface's MAC address, in network order. */
 uint64_t port_guid(const struct netdev *netdev);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * From the attributes of an address handle to what packets carry (RoCEv2 annex A17: a GID is an
- * IP address). What an InfiniBand tutorial writes (a LID, is_global 0) is refused as a RoCE
- * device refuses it, and told what to write instead.
+ * From the attributes of an address handle to the address vector (RoCEv2 annex A17: a GID is an IP
+ * address). InfiniBand attributes (a LID, is_global 0) are refused, as by a RoCE device, and the
+ * explanation says what to write instead.
  */
 #include <errno.h>
 #include <arpa/inet.h>
@@ -14,14 +14,11 @@
 
 void net_multicast_alias(const uint8_t gid[16], uint8_t alias[16])
 {
-	uint32_t hash = 2166136261u;
-	unsigned i;
+	uint32_t hash = ip_addr_hash(gid);
 
 	memcpy(alias, gid, 16);
 	if (ip_addr_is_ipv4(gid))
 		return;
-	for (i = 0; i < 16; i++)
-		hash = (hash ^ gid[i]) * 16777619u;
 	memset(alias, 0, 10);
 	alias[10] = alias[11] = 0xff;
 	alias[12] = 239;
@@ -125,7 +122,7 @@ static int route_check_attr(const struct port *port, const struct ibv_ah_attr *a
 	return 0;
 }
 
-/* What the port has at that index, and that it may be used so. */
+/* GID entry at the source index, checked against the destination's family. */
 static int get_source(struct net *net, const struct port *port, const struct ibv_ah_attr *attr, const char *who,
 		      struct gid_entry *source)
 {
@@ -152,7 +149,7 @@ int route_resolve(struct net *net, const struct port *port, const struct ibv_ah_
 
 	if (err)
 		return err;
-	route.interface = port->netdev.index;
+	route.interface = port->interface_index;
 	if (source.host_only) {
 		err = resolve_host_only(&net->netlink, &source, attr->grh.dgid.raw, who, &route);
 	} else {

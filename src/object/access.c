@@ -25,27 +25,28 @@ static bool in_bounds(const struct mr_entry *entry, uint64_t address, uint64_t l
 }
 
 /* A window has only an rkey, and admits QPs of its PD, or (type 2) the QP it is bound on. */
-static enum mr_fault access_check_window(const struct mr_entry *entry, const struct mr_asker *asker,
-					 unsigned need)
+static enum mr_fault access_check_window(const struct mr_entry *entry,
+					 const struct mr_accessor *accessor, unsigned need)
 {
 	if (!entry->parent)
 		return MR_UNBOUND;
-	if (entry->kind == MR_WINDOW_2 && entry->qpn != asker->qpn)
+	if (entry->kind == MR_WINDOW_2 && entry->qpn != accessor->qpn)
 		return MR_QP;
 	if (!need || need & ~(unsigned)ACCESS_REMOTE)
 		return MR_ACCESS;
 	return MR_OK;
 }
 
-static enum mr_fault access_check_region(const struct mr_entry *entry, const struct mr_asker *asker,
-					 unsigned need, uint64_t address, uint64_t length)
+static enum mr_fault access_check_region(const struct mr_entry *entry,
+					 const struct mr_accessor *accessor, unsigned need,
+					 uint64_t address, uint64_t length)
 {
 	enum mr_fault fault;
 
-	if (entry->pd != asker->pd)
+	if (entry->pd != accessor->pd)
 		return MR_PD;
 	if (entry->kind != MR_REGION) {
-		fault = access_check_window(entry, asker, need);
+		fault = access_check_window(entry, accessor, need);
 		if (fault != MR_OK)
 			return fault;
 	}
@@ -56,8 +57,9 @@ static enum mr_fault access_check_region(const struct mr_entry *entry, const str
 	return MR_OK;
 }
 
-enum mr_fault mr_grant(struct mr_table *table, const struct mr_asker *asker, uint32_t key,
-		       unsigned need, uint64_t address, uint64_t length, struct mr_grant *grant)
+enum mr_fault mr_access_begin(struct mr_table *table, const struct mr_accessor *accessor,
+			      uint32_t key, unsigned need, uint64_t address, uint64_t length,
+			      struct mr_access *access)
 {
 	struct mr_entry *entry = &table->entry[mr_index_of(key)];
 	enum mr_fault fault = MR_KEY;
@@ -67,13 +69,13 @@ enum mr_fault mr_grant(struct mr_table *table, const struct mr_asker *asker, uin
 		return MR_KEY;
 	atomic_fetch_add_explicit(&entry->users, 1, memory_order_seq_cst);
 	if (atomic_load_explicit(&entry->key, memory_order_seq_cst) == key)
-		fault = access_check_region(entry, asker, need, address, length);
+		fault = access_check_region(entry, accessor, need, address, length);
 	if (fault != MR_OK) {
 		atomic_fetch_sub_explicit(&entry->users, 1, memory_order_release);
 		return fault;
 	}
-	grant->host = (void *)(uintptr_t)(entry->host + (address - entry->start));
-	grant->entry = entry;
+	access->host = (void *)(uintptr_t)(entry->host + (address - entry->start));
+	access->entry = entry;
 	return MR_OK;
 }
 
@@ -104,13 +106,13 @@ void mr_describe_end(struct mr_description *description)
 	description->entry = NULL;
 }
 
-void mr_release(struct mr_grant *grant)
+void mr_access_end(struct mr_access *access)
 {
-	uint32_t before = atomic_fetch_sub_explicit(&grant->entry->users, 1, memory_order_release);
+	uint32_t before = atomic_fetch_sub_explicit(&access->entry->users, 1, memory_order_release);
 
 	assert(before > 0);
 	(void)before;
-	grant->entry = NULL;
+	access->entry = NULL;
 }
 
 const char *mr_access_text(unsigned access, char *text, size_t size)
@@ -180,14 +182,16 @@ static void explain_bounds(const struct mr_entry *entry, uint32_t key, uint64_t 
 		 " (IBV_ACCESS_ZERO_BASED: addresses are offsets from its start)" : "");
 }
 
-static void explain_entry(const struct mr_entry *entry, const struct mr_asker *asker, uint32_t key,
-			  unsigned need, uint64_t address, uint64_t length, enum mr_fault fault,
-			  char *line, size_t size)
+static void explain_entry(const struct mr_entry *entry, const struct mr_accessor *accessor,
+			  uint32_t key, unsigned need, uint64_t address, uint64_t length,
+			  enum mr_fault fault, char *line, size_t size)
 {
 	switch (fault) {
 	case MR_PD:
-		snprintf(line, size, "key 0x%08x belongs to protection domain %u, qp 0x%06x to %u: "
-			 "create both with one ibv_pd", key, entry->pd, asker->qpn, asker->pd);
+		snprintf(line, size,
+			 "key 0x%08x belongs to protection domain %u, qp 0x%06x to %u: "
+			 "create both with one ibv_pd",
+			 key, entry->pd, accessor->qpn, accessor->pd);
 		return;
 	case MR_ACCESS:
 		explain_access(entry, key, need, line, size);
@@ -197,7 +201,7 @@ static void explain_entry(const struct mr_entry *entry, const struct mr_asker *a
 		return;
 	case MR_QP:
 		snprintf(line, size, "key 0x%08x is of a type 2 window bound on qp 0x%06x, but was "
-			 "used on qp 0x%06x", key, entry->qpn, asker->qpn);
+			 "used on qp 0x%06x", key, entry->qpn, accessor->qpn);
 		return;
 	case MR_UNBOUND:
 		snprintf(line, size, "key 0x%08x is of a memory window that is not bound or was "
@@ -211,8 +215,9 @@ static void explain_entry(const struct mr_entry *entry, const struct mr_asker *a
 		 (unsigned long long)address, (unsigned long long)length);
 }
 
-void mr_explain(struct mr_table *table, const struct mr_asker *asker, uint32_t key, unsigned need,
-		uint64_t address, uint64_t length, enum mr_fault fault, char *line, size_t size)
+void mr_explain(struct mr_table *table, const struct mr_accessor *accessor, uint32_t key,
+		unsigned need, uint64_t address, uint64_t length, enum mr_fault fault, char *line,
+		size_t size)
 {
 	const struct mr_entry *entry = &table->entry[mr_index_of(key)];
 
@@ -222,6 +227,6 @@ void mr_explain(struct mr_table *table, const struct mr_asker *asker, uint32_t k
 			 "window of this process: it was deregistered, or is not a key of this "
 			 "process", key, (unsigned long long)address, (unsigned long long)length);
 	else
-		explain_entry(entry, asker, key, need, address, length, fault, line, size);
+		explain_entry(entry, accessor, key, need, address, length, fault, line, size);
 	lock_release(&table->lock);
 }

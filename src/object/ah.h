@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Address vectors: where a packet goes, resolved to what the link needs. An AH is one of them
- * that the application owns; a connected QP has one from its modify to RTR.
+ * Address vectors: the destination of packets, resolved for the link. The application owns those of its
+ * AHs; a connected QP has one from its modify to RTR.
  */
 #ifndef VERBATIM_OBJECT_AH_H
 #define VERBATIM_OBJECT_AH_H
@@ -32,10 +32,10 @@ struct ah {
 	struct av av;
 	/*
 	 * The application's and one per work request naming it. The last one to go (acq_rel in
-	 * ah_put()) sees what the others did with it, and frees it.
+	 * ah_put()) sees all earlier uses, and frees it.
 	 */
 	_Atomic uint32_t references;
-	/* By peer process, what the transport knows of the way there; freed by release(). */
+	/* The transport's state of the way there, by peer process; freed by release(). */
 	_Atomic(struct ah_path *) paths;
 	void (*_Atomic release)(struct ah *ah);	/* NULL: there is nothing to free */
 	struct list node;

@@ -30,10 +30,10 @@ enum mr_kind { MR_FREE, MR_REGION, MR_WINDOW_1, MR_WINDOW_2 };
 /* A region or window. Written by the owner under mr_table->lock; key is written last. */
 struct mr_entry {
 	/*
-	 * Full 32-bit key while alive, 0 when dead. Who accesses adds to @users, then loads @key;
-	 * who ends it stores 0, then loads @users (mr_grant(), mr_describe(); mr_entry_kill(),
-	 * _drain()). All four are seq_cst: one of the two sees the other. mr_entry_publish() stores
-	 * it behind the fields below.
+	 * Full 32-bit key while alive, 0 when dead. An access increments @users, then loads @key
+	 * (mr_access_begin(), mr_describe()); deregistration stores 0, then loads @users
+	 * (mr_entry_kill(), mr_entry_drain()). All four are seq_cst: one of the two sees the other.
+	 * mr_entry_publish() stores it behind the fields below.
 	 */
 	_Atomic uint32_t key;
 	uint32_t kind;			/* enum mr_kind */
@@ -53,17 +53,17 @@ struct mr_entry {
 	uint32_t last_key;		/* of the index's latest use: the next tag differs */
 	uint32_t reserved;
 };
-static_assert(sizeof(struct mr_entry) == 64, "an entry is a cache line, shared between versions");
+static_assert(sizeof(struct mr_entry) == 64, "an entry is a cache line");
 
-/* What is read of a QP without its lock. */
+/* State of a QP that is read without its lock. */
 struct qp_access {
 	_Atomic uint32_t qpn;		/* 0: none */
 	/*
-	 * enum ibv_qp_state. Stored under qp->lock (qp_set_state), loaded by qp_post_recv() and hca/ as a
-	 * hint.
+	 * enum ibv_qp_state. Stored under qp->lock (qp_set_state()), loaded by qp_post_recv() and
+	 * device/qp_post.c as a hint.
 	 */
 	_Atomic uint32_t state;
-	/* qp_access_flags: stored under qp->lock, loaded by nobody yet */
+	/* qp_access_flags: stored under qp->lock, not loaded yet */
 	_Atomic uint32_t access;
 	uint32_t pd;
 	uint32_t type;			/* enum ibv_qp_type */
@@ -71,7 +71,7 @@ struct qp_access {
 	_Atomic uint32_t established;	/* in RTR: the first packet has come (COMM_EST was raised) */
 	uint32_t reserved[9];
 };
-static_assert(sizeof(struct qp_access) == 64, "an entry is a cache line, shared between versions");
+static_assert(sizeof(struct qp_access) == 64, "an entry is a cache line");
 
 struct arena {
 	uint32_t magic, version;

@@ -94,7 +94,7 @@ static void raise_channel(struct cq *cq, bool solicited, struct effects *effects
 {
 	if (cq->armed == CQ_UNARMED || (cq->armed == CQ_ARMED_SOLICITED && !solicited))
 		return;
-	/* If there is no room to note the wake-up, the next completion gives it. */
+	/* The CQ stays armed if effects is full; the next completion raises the event. */
 	if (!cq->channel || event_queue_add(&cq->channel->queue, &cq->comp_event.node, effects))
 		cq->armed = CQ_UNARMED;
 }
@@ -160,7 +160,7 @@ void cq_arm(struct cq *cq, bool solicited_only)
 	lock_release(&cq->lock);
 }
 
-/* Move what waits to @ring, oldest first at its slot 0. */
+/* Move the waiting completions to @ring, the oldest to slot 0. */
 static void move_ring(struct cq *cq, struct completion *ring, uint32_t size, uint32_t mask)
 	REQUIRES(cq->lock)
 {

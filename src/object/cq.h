@@ -35,8 +35,8 @@ struct cq {
 	uint32_t mask GUARDED_BY_MEMBER(lock);	/* slots of the ring - 1; they are a power of two */
 	/*
 	 * Pushed and polled so far, stored under lock. cq_is_empty() loads head (acquire) without
-	 * it: who sees a completion there sees what was written before it was pushed (release in
-	 * set_head()).
+	 * it: a thread that sees a completion there sees all that was written before the push (release
+	 * in set_head()).
 	 */
 	_Atomic uint32_t head, tail;
 	_Atomic uint32_t armed;		/* enum cq_armed; under lock, a hint without */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Completion queues: a plain array as twin of the ring; arming; overflow; resize; clean. */
+/* Completion queues: a plain array as model of the ring; arming; overflow; resize; clean. */
 #include <errno.h>
 
 #include "object/test_support.h"
@@ -235,7 +235,7 @@ static void taking_many_takes_no_more_than_there_are(void **state)
 	cq_fini(&f.cq);
 }
 
-/* The twin: a plain array, moved along at each take. */
+/* The model: a plain array, moved along at each take. */
 struct horrible {
 	uint64_t wr_id[64];
 	uint32_t qpn[64];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Device memory (ibv_alloc_dm(3)): memory that is the device's, reached by the application through
- * ibv_memcpy_to_dm() & co and through regions that are named by offsets. Where it comes from: device/dm.c.
+ * Device memory (ibv_alloc_dm(3)): memory of the device, which the application accesses by
+ * ibv_memcpy_to_dm() & co and by regions named by offsets. device/dm.c allocates it.
  */
 #ifndef VERBATIM_OBJECT_DM_H
 #define VERBATIM_OBJECT_DM_H

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Event queues (completion channels, asynchronous events of a context), and struct effects: what
- * has to be done after the locks are dropped.
+ * Event queues (completion channels, asynchronous events of a context), and struct effects: wake-ups
+ * that are due after the locks are dropped.
  *
  * A queue's fd is an eventfd in semaphore mode: its count is the number of events waiting. An
- * event is put in the queue under the locks; the fd is raised afterwards by effects_apply()
- * (hca), which is the only place that makes the system call.
+ * event is put in the queue under the locks. The fd is raised after unlocking: effects_apply(), or
+ * progress_unlock() for events noted under engine->progress (engine/deferred.c).
  */
 #ifndef VERBATIM_OBJECT_EVENT_H
 #define VERBATIM_OBJECT_EVENT_H
@@ -24,7 +24,7 @@ struct event_queue {
 	int fd;				/* -1 in tests and the simulator */
 	/*
 	 * The owner's and one per pending wake-up. The last one to go (acq_rel in
-	 * event_queue_put()) sees what the others did with it, and releases it.
+	 * event_queue_put()) sees all earlier uses, and releases it.
 	 */
 	_Atomic uint32_t references;
 	void (*release)(struct event_queue *queue);	/* called at 0 references */
@@ -56,7 +56,7 @@ struct async_event {
 	bool allocated;
 };
 
-/* What is to be done after unlocking. Bounded: the caller applies it before it can fill. */
+/* Wake-ups due after unlocking. Bounded: the caller applies them before it can fill. */
 #define EFFECTS_MAX 64
 #define EFFECTS_PER_CALL 8	/* at most this many are added by one transport or object call */
 

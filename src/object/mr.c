@@ -2,7 +2,7 @@
 /*
  * The region table: indices and keys, registration, deregistration, re-registration.
  *
- * An entry is read without a lock by every access (access.c). What makes that safe is an order:
+ * An entry is read without a lock by every access (access.c). The order of stores makes that safe:
  * to change an entry, its owner stores key 0, waits until users is 0, changes it, and stores the
  * key last; an access counts itself in users first and looks at the key again after. So either
  * the access sees the dead key, or the owner sees the access.
@@ -134,7 +134,7 @@ void mr_entry_drain(const struct mr_entry *entry)
  * to another process; then by those processes. This may wait for a stopped process: so no lock is
  * held, and windows, which packets invalidate, are never granted (mr_describe).
  */
-static void drain_region(const struct mr_table *table, const struct mr_entry *entry)
+static void mr_wait_for_accesses(const struct mr_table *table, const struct mr_entry *entry)
 	EXCLUDES(table->lock)
 {
 	mr_entry_drain(entry);
@@ -264,7 +264,7 @@ int mr_deregister(struct mr_table *table, struct mr *mr)
 			"invalidate or deallocate them first", windows, mr->ibv.lkey);
 		return EBUSY;
 	}
-	drain_region(table, entry);
+	mr_wait_for_accesses(table, entry);
 	forget_block(table, index);
 
 	lock_acquire(&table->lock);
@@ -274,7 +274,7 @@ int mr_deregister(struct mr_table *table, struct mr *mr)
 	return 0;
 }
 
-/* What a region is to become. */
+/* A region's new values. */
 struct region {
 	uint32_t access, pd;
 	uint64_t start, length, host;
@@ -353,7 +353,7 @@ int mr_reregister(struct mr_table *table, struct mr *mr, int flags, struct pd *p
 	}
 	lock_release(&table->lock);
 	if (!err) {
-		drain_region(table, entry);
+		mr_wait_for_accesses(table, entry);
 		/* The memory it leaves is the application's alone, as after deregistration. */
 		if (flags & IBV_REREG_MR_CHANGE_TRANSLATION)
 			forget_block(table, mr_index_of(mr->ibv.lkey));

@@ -21,7 +21,7 @@
 #include "object/arena.h"
 #include "object/pd.h"
 
-/* Returns when no process with direct access to our memory uses @key any more. */
+/* Returns when no process with direct access to our memory uses @key. */
 typedef void mr_drain_fn(void *peers, uint32_t key);
 
 struct mr_table {
@@ -32,8 +32,8 @@ struct mr_table {
 	struct mr_entry *entry;		/* [MR_TABLE_SIZE], in the arena */
 	/*
 	 * [MR_TABLE_SIZE]: of regions; or NULL. Stored (release) by mr_set_block() behind what it
-	 * points to, loaded (acquire) by mr_block() and mr_describe(); exchanged for NULL by who
-	 * gives it back.
+	 * points to, loaded (acquire) by mr_block() and mr_describe(); exchanged for NULL when it is
+	 * given back.
 	 */
 	void *_Atomic *block;
 	uint32_t count GUARDED_BY_MEMBER(lock);			/* of entries in use */
@@ -94,7 +94,7 @@ uint64_t mr_host(const struct mr_table *table, const struct mr *mr);
  * The block of its memory, for granting it (local/region.c); passed to table->forget() in the end.
  */
 void mr_set_block(struct mr_table *table, const struct mr *mr, void *block);
-/* That of the region that has, or had last, the index of @key; NULL: none. */
+/* Block of the current or last region at @key's index; NULL: none. */
 void *mr_block(const struct mr_table *table, uint32_t key);
 
 int mw_alloc(struct mr_table *table, struct pd *pd, enum ibv_mw_type type, struct mw *mw);
@@ -111,40 +111,42 @@ enum mr_fault {
 	MR_UNBOUND,	/* a window that is not bound */
 };
 
-/* A granted access: where the memory is; hold it only while copying. */
-struct mr_grant {
+/* An access in progress: where the memory is. Held only while copying. */
+struct mr_access {
 	void *host;
 	struct mr_entry *entry;
 };
 
-/* The asking QP: its protection domain and number (0 for none, e.g. SRQ). */
-struct mr_asker {
+/* The QP on whose behalf memory is accessed: its protection domain and number. */
+struct mr_accessor {
 	uint32_t pd, qpn;
 };
 
 /*
- * May @asker access [@address, @address + @length) by @key with the rights @need (a mask of
+ * May @accessor access [@address, @address + @length) by @key with the rights @need (a mask of
  * IBV_ACCESS_LOCAL_WRITE, REMOTE_READ, REMOTE_WRITE, REMOTE_ATOMIC; 0 = local read)?
  * @length is over 0: accesses of no bytes are not checked (IBTA 9.4.3: ignore key and address).
- * On MR_OK *grant is held until mr_release().
+ * On MR_OK *access is held until mr_access_end().
  */
-enum mr_fault mr_grant(struct mr_table *table, const struct mr_asker *asker, uint32_t key,
-		       unsigned need, uint64_t address, uint64_t length, struct mr_grant *grant);
-void mr_release(struct mr_grant *grant);
+enum mr_fault mr_access_begin(struct mr_table *table, const struct mr_accessor *accessor,
+			      uint32_t key, unsigned need, uint64_t address, uint64_t length,
+			      struct mr_access *access);
+void mr_access_end(struct mr_access *access);
 
 /* Send-queue operations on keys: 0 = done, else the fault, reported as MW_BIND_ERR or LOC_PROT. */
-enum mr_fault mw_bind(struct mr_table *table, const struct mr_asker *asker, struct mw *mw,
+enum mr_fault mw_bind(struct mr_table *table, const struct mr_accessor *accessor, struct mw *mw,
 		      uint32_t new_rkey, const struct ibv_mw_bind_info *info);
 /*
- * Hold no grant when calling these: they wait until the window is unused. They do not touch
+ * Hold no access when calling these: they wait until the window is unused. They do not touch
  * mw->ibv.rkey, since they may run in another thread than the application's: qp_post_send has set
  * it.
  */
 /* LOCAL_INV and SEND_WITH_INV: only type 2 windows bound on this QP may be invalidated. */
-enum mr_fault mr_invalidate(struct mr_table *table, const struct mr_asker *asker, uint32_t rkey);
+enum mr_fault mr_invalidate(struct mr_table *table, const struct mr_accessor *accessor,
+			    uint32_t rkey);
 
 /*
- * The region that a key names, for granting it to another process. Held, as by mr_grant(), until
+ * The region that a key names, for granting it to another process. Held, as by mr_access_begin(), until
  * mr_describe_end(). False: not a live region (windows never are: their invalidation does not wait
  * for other processes).
  */
@@ -158,7 +160,8 @@ bool mr_describe(struct mr_table *table, uint32_t key, struct mr_description *de
 void mr_describe_end(struct mr_description *description);
 
 /* One line for explanations: key, address, length, and which bound or flag it violates. */
-void mr_explain(struct mr_table *table, const struct mr_asker *asker, uint32_t key, unsigned need,
-		uint64_t address, uint64_t length, enum mr_fault fault, char *line, size_t size);
+void mr_explain(struct mr_table *table, const struct mr_accessor *accessor, uint32_t key,
+		unsigned need, uint64_t address, uint64_t length, enum mr_fault fault, char *line,
+		size_t size);
 
 #endif

@@ -29,7 +29,7 @@ uint32_t mr_key_make(struct mr_table *table, uint32_t index) REQUIRES(table->loc
 void mr_entry_publish(struct mr_entry *entry, uint32_t key);
 /* No access begins from here on. */
 void mr_entry_kill(struct mr_entry *entry);
-/* Wait until none is in progress in this process. The caller holds no grant. */
+/* Wait until none is in progress in this process. The caller holds no access. */
 void mr_entry_drain(const struct mr_entry *entry);
 
 /* "IBV_ACCESS_REMOTE_READ|..." into @text, "nothing" for 0; returns @text. */

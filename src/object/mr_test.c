@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Regions and windows, one rule at a time: rights, bounds, keys, windows, explanations, and
- * deregistration while others access. (mr_twin_test.c combines them at random.)
+ * deregistration while others access. (mr_model_test.c combines them at random.)
  */
 #include <errno.h>
 #include <pthread.h>
@@ -33,7 +33,7 @@ static int end(void **state)
 	return 0;
 }
 
-static const struct mr_asker qp_of_pd_1 = { .pd = 1, .qpn = 0x11 };
+static const struct mr_accessor qp_of_pd_1 = { .pd = 1, .qpn = 0x11 };
 
 static struct mr region_of(void *address, size_t length, unsigned access)
 {
@@ -46,11 +46,12 @@ static struct mr region_of(void *address, size_t length, unsigned access)
 
 static enum mr_fault try(uint32_t key, unsigned need, uint64_t address, uint64_t length)
 {
-	struct mr_grant grant;
-	enum mr_fault fault = mr_grant(&table, &qp_of_pd_1, key, need, address, length, &grant);
+	struct mr_access access;
+	enum mr_fault fault =
+		mr_access_begin(&table, &qp_of_pd_1, key, need, address, length, &access);
 
 	if (fault == MR_OK)
-		mr_release(&grant);
+		mr_access_end(&access);
 	return fault;
 }
 
@@ -109,15 +110,16 @@ static void no_sum_of_address_and_length_can_wrap_into_a_region(void **state)
 
 static void a_zero_based_region_is_named_by_offsets(void **state)
 {
-	struct mr_grant grant;
+	struct mr_access access;
 	struct mr mr = { 0 };
 	char memory[64];
 
 	assert_int_equal(mr_register(&table, &pds[0], memory, 64, (uintptr_t)memory,
 				     IBV_ACCESS_ZERO_BASED, &mr), 0);
-	assert_int_equal(mr_grant(&table, &qp_of_pd_1, mr.ibv.lkey, 0, 10, 54, &grant), MR_OK);
-	assert_ptr_equal(grant.host, memory + 10);
-	mr_release(&grant);
+	assert_int_equal(mr_access_begin(&table, &qp_of_pd_1, mr.ibv.lkey, 0, 10, 54, &access),
+			 MR_OK);
+	assert_ptr_equal(access.host, memory + 10);
+	mr_access_end(&access);
 	assert_int_equal(try(mr.ibv.lkey, 0, 10, 55), MR_BOUNDS);
 	assert_int_equal(try(mr.ibv.lkey, 0, (uintptr_t)memory, 1), MR_BOUNDS);
 }
@@ -211,11 +213,11 @@ static void a_region_with_a_window_bound_is_busy(void **state)
 
 static void a_type_2_window_serves_its_qp_until_it_is_invalidated(void **state)
 {
-	const struct mr_asker other = { .pd = 1, .qpn = 0x12 };
+	const struct mr_accessor other = { .pd = 1, .qpn = 0x12 };
 	char memory[64];
 	struct mr mr = region_of(memory, 64, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
 	struct ibv_mw_bind_info info = { &mr.ibv, (uintptr_t)memory, 64, IBV_ACCESS_REMOTE_READ };
-	struct mr_grant grant;
+	struct mr_access access;
 	struct mw mw = { 0 };
 	uint32_t rkey;
 
@@ -223,8 +225,9 @@ static void a_type_2_window_serves_its_qp_until_it_is_invalidated(void **state)
 	rkey = ibv_inc_rkey(mw.ibv.rkey);
 	assert_int_equal(mw_bind(&table, &qp_of_pd_1, &mw, rkey, &info), MR_OK);
 	assert_int_equal(try(rkey, IBV_ACCESS_REMOTE_READ, (uintptr_t)memory, 64), MR_OK);
-	assert_int_equal(mr_grant(&table, &other, rkey, IBV_ACCESS_REMOTE_READ, (uintptr_t)memory,
-				  64, &grant), MR_QP);
+	assert_int_equal(mr_access_begin(&table, &other, rkey, IBV_ACCESS_REMOTE_READ,
+					 (uintptr_t)memory, 64, &access),
+			 MR_QP);
 	assert_int_equal(mr_invalidate(&table, &other, rkey), MR_QP);
 	assert_int_equal(mr_invalidate(&table, &qp_of_pd_1, mr.ibv.rkey), MR_ACCESS);
 	assert_int_equal(mr_invalidate(&table, &qp_of_pd_1, rkey), MR_OK);
@@ -260,7 +263,7 @@ static void a_window_of_no_type_is_refused(void **state)
 static void explanations_name_key_bounds_and_flag(void **state)
 {
 	struct mr mr = region_of((void *)0x1000, 64, IBV_ACCESS_LOCAL_WRITE);
-	const struct mr_asker other = { .pd = 2, .qpn = 0x22 };
+	const struct mr_accessor other = { .pd = 2, .qpn = 0x22 };
 	char line[512], key[16];
 
 	snprintf(key, sizeof(key), "0x%08x", mr.ibv.rkey);
@@ -296,11 +299,12 @@ static void *deregister(void *mr)
 static void deregistration_waits_for_an_access_in_progress(void **state)
 {
 	struct mr mr = region_of((void *)0x1000, 8, 0);
-	struct mr_grant grant;
+	struct mr_access access;
 	pthread_t thread;
 
 	atomic_store(&done, 0);
-	assert_int_equal(mr_grant(&table, &qp_of_pd_1, mr.ibv.lkey, 0, 0x1000, 8, &grant), MR_OK);
+	assert_int_equal(mr_access_begin(&table, &qp_of_pd_1, mr.ibv.lkey, 0, 0x1000, 8, &access),
+			 MR_OK);
 	pthread_create(&thread, NULL, deregister, &mr);
 	while (try(mr.ibv.lkey, 0, 0x1000, 8) == MR_OK)
 		sched_yield();
@@ -308,27 +312,28 @@ static void deregistration_waits_for_an_access_in_progress(void **state)
 	for (unsigned i = 0; i < 1000; i++)
 		sched_yield();
 	assert_int_equal(atomic_load(&done), 0);
-	mr_release(&grant);
+	mr_access_end(&access);
 	pthread_join(thread, NULL);
 	assert_int_equal(atomic_load(&done), 1);
 }
 
 static _Atomic uint32_t shared_key;
 static _Atomic int region_alive, stop;
-static _Atomic unsigned grants, stray;
+static _Atomic unsigned accesses, stray;
 
 static void *access_all_the_time(void *argument)
 {
 	while (!atomic_load(&stop)) {
-		struct mr_grant grant;
+		struct mr_access access;
 
-		if (mr_grant(&table, &qp_of_pd_1, atomic_load(&shared_key), 0, 0x1000, 8, &grant))
+		if (mr_access_begin(&table, &qp_of_pd_1, atomic_load(&shared_key), 0, 0x1000, 8,
+				    &access))
 			continue;
 		for (unsigned i = 0; i < 20; i++)
 			if (!atomic_load(&region_alive))
 				atomic_fetch_add(&stray, 1);
-		mr_release(&grant);
-		atomic_fetch_add(&grants, 1);
+		mr_access_end(&access);
+		atomic_fetch_add(&accesses, 1);
 	}
 	return NULL;
 }
@@ -340,14 +345,14 @@ static void after_deregistration_nobody_accesses_the_region(void **state)
 	atomic_store(&stop, 0);
 	pthread_create(&thread, NULL, access_all_the_time, NULL);
 	for (unsigned i = 0; i < 20000; i++) {
-		unsigned before = atomic_load(&grants);
+		unsigned before = atomic_load(&accesses);
 		struct mr mr;
 
 		atomic_store(&region_alive, 1);
 		mr = region_of((void *)0x1000, 8, 0);
 		atomic_store(&shared_key, mr.ibv.lkey);
 		/* Now and then be sure that the other runs; mostly surprise it. */
-		while (i % 256 == 0 && atomic_load(&grants) == before)
+		while (i % 256 == 0 && atomic_load(&accesses) == before)
 			sched_yield();
 		for (unsigned spin = i % 512; spin; spin--)
 			atomic_load(&stop);
@@ -357,7 +362,7 @@ static void after_deregistration_nobody_accesses_the_region(void **state)
 	atomic_store(&stop, 1);
 	pthread_join(thread, NULL);
 	assert_int_equal(atomic_load(&stray), 0);
-	assert_true(atomic_load(&grants) > 0);
+	assert_true(atomic_load(&accesses) > 0);
 }
 
 /* Other processes that access memory themselves. */
@@ -512,7 +517,7 @@ static void *deregister_described(void *argument)
 }
 
 /*
- * Our own threads grant regions: they end first, so that peers have all grants that there will be.
+ * Our own threads grant regions: they are waited for first, so that no grant begins while peers are drained.
  */
 static void a_description_is_waited_for_before_peers_are(void **state)
 {

@@ -84,12 +84,13 @@ struct refusal {
 #define REFUSED(fault, reason)	((struct refusal){ fault, reason })
 
 /* Rules about the window itself. */
-static struct refusal mw_check_window(const struct mr_entry *window, const struct mr_asker *asker,
-				      uint32_t new_rkey, const struct ibv_mw_bind_info *info)
+static struct refusal mw_check_window(const struct mr_entry *window,
+				      const struct mr_accessor *accessor, uint32_t new_rkey,
+				      const struct ibv_mw_bind_info *info)
 {
 	bool second = window->kind == MR_WINDOW_2;
 
-	if (window->pd != asker->pd)
+	if (window->pd != accessor->pd)
 		return REFUSED(MR_PD, "the window and the QP are of different protection domains");
 	if ((new_rkey ^ mr_key_of(window)) >> MR_CONSUMER_BITS)
 		return REFUSED(MR_KEY, "the new rkey differs from the window's in more than its "
@@ -111,12 +112,13 @@ static struct refusal mw_check_window(const struct mr_entry *window, const struc
 }
 
 /* Rules about the region under it. */
-static struct refusal check_region(const struct mr_entry *region, const struct mr_asker *asker,
+static struct refusal check_region(const struct mr_entry *region,
+				   const struct mr_accessor *accessor,
 				   const struct ibv_mw_bind_info *info)
 {
 	uint64_t offset = info->addr - region->start;
 
-	if (region->pd != asker->pd)
+	if (region->pd != accessor->pd)
 		return REFUSED(MR_PD, "the region is of another protection domain");
 	if (!(region->access & IBV_ACCESS_MW_BIND))
 		return REFUSED(MR_ACCESS, "the region was registered without IBV_ACCESS_MW_BIND");
@@ -163,7 +165,7 @@ static void mw_set_binding(struct mr_entry *window, struct mr_entry *region, uin
 	atomic_fetch_add_explicit(&region->windows, 1, memory_order_relaxed);
 }
 
-static struct refusal mw_try_bind(struct mr_table *table, const struct mr_asker *asker,
+static struct refusal mw_try_bind(struct mr_table *table, const struct mr_accessor *accessor,
 				  struct mr_entry *window, uint32_t new_rkey,
 				  const struct ibv_mw_bind_info *info) REQUIRES(table->lock)
 {
@@ -172,12 +174,12 @@ static struct refusal mw_try_bind(struct mr_table *table, const struct mr_asker 
 
 	if (!window)
 		return REFUSED(MR_KEY, "the window was deallocated");
-	refusal = mw_check_window(window, asker, new_rkey, info);
+	refusal = mw_check_window(window, accessor, new_rkey, info);
 	if (refusal.fault == MR_OK && info->length) {
 		region = region_of(table, info->mr);
 		if (!region)
 			return REFUSED(MR_KEY, "the region is not registered");
-		refusal = check_region(region, asker, info);
+		refusal = check_region(region, accessor, info);
 	}
 	if (refusal.fault != MR_OK)
 		return refusal;
@@ -185,58 +187,60 @@ static struct refusal mw_try_bind(struct mr_table *table, const struct mr_asker 
 	mr_entry_drain(window);
 	mw_unbind(table, window);
 	if (region)
-		mw_set_binding(window, region, asker->qpn, info);
+		mw_set_binding(window, region, accessor->qpn, info);
 	mr_entry_publish(window, new_rkey);
 	return ALLOWED;
 }
 
-enum mr_fault mw_bind(struct mr_table *table, const struct mr_asker *asker, struct mw *mw,
+enum mr_fault mw_bind(struct mr_table *table, const struct mr_accessor *accessor, struct mw *mw,
 		      uint32_t new_rkey, const struct ibv_mw_bind_info *info)
 {
 	struct refusal refusal;
 
 	lock_acquire(&table->lock);
-	refusal = mw_try_bind(table, asker, window_of(table, mw), new_rkey, info);
+	refusal = mw_try_bind(table, accessor, window_of(table, mw), new_rkey, info);
 	lock_release(&table->lock);
 	if (refusal.fault != MR_OK)
 		explain("bind_mw: window with rkey 0x%08x on qp 0x%06x, address 0x%llx length "
-			"%llu: %s", new_rkey, asker->qpn, (unsigned long long)info->addr,
+			"%llu: %s", new_rkey, accessor->qpn, (unsigned long long)info->addr,
 			(unsigned long long)info->length, refusal.reason);
 	return refusal.fault;
 }
 
-static enum mr_fault check_invalidate(const struct mr_entry *entry, const struct mr_asker *asker)
+static enum mr_fault check_invalidate(const struct mr_entry *entry,
+				      const struct mr_accessor *accessor)
 {
-	if (entry->pd != asker->pd)
+	if (entry->pd != accessor->pd)
 		return MR_PD;
 	if (entry->kind != MR_WINDOW_2)
 		return MR_ACCESS;
 	if (!entry->parent)
 		return MR_UNBOUND;
-	if (entry->qpn != asker->qpn)
+	if (entry->qpn != accessor->qpn)
 		return MR_QP;
 	return MR_OK;
 }
 
-static void explain_invalidate(struct mr_table *table, const struct mr_asker *asker, uint32_t rkey,
-			       enum mr_fault fault)
+static void explain_invalidate(struct mr_table *table, const struct mr_accessor *accessor,
+			       uint32_t rkey, enum mr_fault fault)
 {
 	char line[512] = "the key is of a region or a type 1 window: only type 2 windows can be "
 		"invalidated";
 
 	if (fault != MR_ACCESS)
-		mr_explain(table, asker, rkey, 0, 0, 0, fault, line, sizeof(line));
-	explain("invalidate: qp 0x%06x rkey 0x%08x: %s", asker->qpn, rkey, line);
+		mr_explain(table, accessor, rkey, 0, 0, 0, fault, line, sizeof(line));
+	explain("invalidate: qp 0x%06x rkey 0x%08x: %s", accessor->qpn, rkey, line);
 }
 
-enum mr_fault mr_invalidate(struct mr_table *table, const struct mr_asker *asker, uint32_t rkey)
+enum mr_fault mr_invalidate(struct mr_table *table, const struct mr_accessor *accessor,
+			    uint32_t rkey)
 {
 	struct mr_entry *entry = &table->entry[mr_index_of(rkey)];
 	enum mr_fault fault = MR_KEY;
 
 	lock_acquire(&table->lock);
 	if (rkey && mr_key_of(entry) == rkey)
-		fault = check_invalidate(entry, asker);
+		fault = check_invalidate(entry, accessor);
 	if (fault == MR_OK) {
 		mr_entry_kill(entry);
 		mr_entry_drain(entry);
@@ -245,6 +249,6 @@ enum mr_fault mr_invalidate(struct mr_table *table, const struct mr_asker *asker
 	}
 	lock_release(&table->lock);
 	if (fault != MR_OK && explain_enabled)
-		explain_invalidate(table, asker, rkey, fault);
+		explain_invalidate(table, accessor, rkey, fault);
 	return fault;
 }

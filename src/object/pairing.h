@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What an RC queue pair and its peer inside this host have granted each other, so that requests can do
- * without packets (local/pairing.c). Under qp->lock, but for the word that @alive points to.
+ * Mutual grants of an RC queue pair and its peer inside this host, by which requests need no packets
+ * (local/pairing.c). Under qp->lock, except the word that @alive points to.
  */
 #ifndef VERBATIM_OBJECT_PAIRING_H
 #define VERBATIM_OBJECT_PAIRING_H
@@ -17,7 +17,7 @@ struct pairing {
 	uint32_t ours, theirs;		/* grants of the two QPs; 0: none */
 	uint32_t pd, access;		/* of theirs: protection domain, qp_access_flags */
 	bool agreed;			/* the peer says that our requests may go without packets */
-	bool asked;			/* whether they may: no answer yet */
+	bool asked;			/* the peer was asked; no answer yet */
 	uint16_t wait, patience;	/* requests until it is asked again; the next such number */
 	uint64_t again_ns;		/* or from then on (coarse clock) */
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What a QP is to others: its state and the copies of it, its names, its asynchronous events.
+ * State, names and events of a QP, as seen by other files.
  * The rules of its states are in qp_modify.c, posting in qp_post.c.
  */
 #include "object/qp.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Queue pair: identity, attributes, queues, and the state that the transport keeps for it
- * (qp_stream.h). The state machine's rules are qp_state.def; here are the calls that use them.
+ * (qp_transport.h). The state machine's rules are qp_state.def; here are the calls that use them.
  *
- * The lock protects everything below it, unless noted otherwise.
+ * The lock protects everything below it, unless noted otherwise: some members are under hca.objects.
  */
 #ifndef VERBATIM_OBJECT_QP_H
 #define VERBATIM_OBJECT_QP_H
@@ -11,7 +11,7 @@
 #include <infiniband/verbs.h>
 #include <stdatomic.h>
 
-#include "base/heap.h"
+#include "base/timer_heap.h"
 #include "base/list.h"
 #include "base/lock.h"
 #include "object/arena.h"
@@ -19,7 +19,7 @@
 #include "object/event.h"
 #include "object/mr.h"
 #include "object/pairing.h"
-#include "object/qp_stream.h"
+#include "object/qp_transport.h"
 #include "object/qp_type.h"
 #include "object/recv_queue.h"
 #include "object/send_queue.h"
@@ -70,7 +70,7 @@ struct qp {
 	struct list wait_node;		/* waiting for its path's window: under path->lock */
 	bool tx_running;			/* a thread transmits for it: others set tx_again */
 	bool tx_again;
-	struct timer timer;		/* under the hca's timer lock */
+	struct timer timer;		/* under engine_timers.lock */
 	_Atomic uint64_t timer_at_ns;	/* its deadline, readable without that lock */
 	uint32_t id_streak;		/* packets in a row with the IP id a Verbatim sends */
 
@@ -80,13 +80,13 @@ struct qp {
 	/* Events */
 	struct event_queue *async;
 	struct async_event event[6];	/* by enum qp_event */
-	uint32_t async_events_got;
+	uint32_t async_events_got;	/* under hca.objects */
 
 	/* Ownership */
 	_Atomic uint32_t multicast;	/* groups attached: destroy gives EBUSY unless 0 */
 	void *owner;			/* hca_context */
-	struct list node;
-	bool is_down;			/* destruction has begun, and waits for acknowledgements */
+	struct list node;		/* in the context's list: under hca.objects */
+	bool is_down;			/* destruction waits for acknowledgements; under hca.objects */
 	/* ibv_wr_* posting (verbs layer) */
 	void *wr_builder;
 };
@@ -117,11 +117,11 @@ void qp_query(struct qp *qp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_i
 
 /* Set qp->state and the copies of it that others read (public structure, arena). */
 void qp_set_state(struct qp *qp, enum ibv_qp_state state);
-/* Of a QP that is reset or destroyed, from its CQs; what came from an SRQ is the SRQ's (ibv_destroy_qp(3)). */
+/* Removes the QP's completions from its CQs, except receives taken from an SRQ (ibv_destroy_qp(3)). */
 void qp_drop_completions(struct qp *qp);
 const char *qp_state_name(enum ibv_qp_state state);
 
-/* Raise an asynchronous event of the QP (Communication Established, Last WQE Reached ...). */
+/* Trait of the QP's type. */
 static inline bool qp_is(const struct qp *qp, enum qp_trait trait)
 {
 	return qp_type_has(qp->type, trait);
@@ -129,6 +129,7 @@ static inline bool qp_is(const struct qp *qp, enum qp_trait trait)
 
 /* At creation, once. */
 void qp_init_events(struct qp *qp);
+/* Raise an asynchronous event of the QP (Communication Established, Last WQE Reached ...). */
 void qp_raise(struct qp *qp, enum qp_event event, struct effects *effects);
 
 /*
@@ -140,7 +141,7 @@ int qp_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad
 	REQUIRES(qp->lock);
 /* All of the list or none of it (ibv_wr_complete(3)). */
 int qp_post_send_all(struct qp *qp, struct ibv_send_wr *wr) REQUIRES(qp->lock);
-/* Needs no lock of the QP's: its receive queue has one. */
+/* Needs no lock of the QP: its receive queue has one. */
 int qp_post_recv(struct qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 
 #endif

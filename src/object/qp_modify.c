@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * modify_qp: is the transition allowed, does it bring what it must and only what it may
- * (qp_state.def), are the values in range; then the taking over of attributes.
+ * modify_qp: checks the transition, its required and optional attributes (qp_state.def) and the ranges of
+ * values; then applies the attributes.
  */
 #include <errno.h>
 #include <stdio.h>

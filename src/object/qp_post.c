@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Posting: each work request is checked and copied whole, so that no later code reads what the
- * application can still change. Keys are not checked: a bad one is an error completion (IBTA
+ * Posting: each work request is checked and copied as a whole, so that no later code reads memory that
+ * the application can still change. Keys are not checked: a bad one is an error completion (IBTA
  * 10.8.3, 11.4.1; ibv_post_send(3)).
  */
 #include <arpa/inet.h>
@@ -17,7 +17,7 @@
 
 enum { ON_RC = 1 << QP_KIND_RC, ON_UC = 1 << QP_KIND_UC, ON_UD = 1 << QP_KIND_UD };
 
-/* What an opcode carries. */
+/* Contents of a work request, by opcode. */
 enum carries {
 	CARRIES_SEND	= 1 << 0,	/* a send */
 	CARRIES_RDMA	= 1 << 1,	/* remote address and rkey */
@@ -30,7 +30,7 @@ enum carries {
 	CARRIES_DATA	= CARRIES_SEND | CARRIES_RDMA | CARRIES_ATOMIC,
 };
 
-/* The table of ibv_post_send(3); what has no row is refused. */
+/* The table of ibv_post_send(3); a combination without a row is refused. */
 static const struct wr_rule {
 	const char *name;
 	unsigned services;
@@ -284,7 +284,7 @@ int qp_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad
 	return err;
 }
 
-/* Take back what was posted from @head on. Nothing has seen it: the lock was never dropped. */
+/* Withdraw the requests from @head on. Nothing has seen them: the lock was never dropped. */
 static void rewind_to(struct send_queue *queue, uint32_t head)
 {
 	while (queue->head != head) {

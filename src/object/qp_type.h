@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Types of QPs and what they may do (qp_type.def). */
+/* Types of QPs and their traits (qp_type.def). */
 #ifndef VERBATIM_OBJECT_QP_TYPE_H
 #define VERBATIM_OBJECT_QP_TYPE_H
 

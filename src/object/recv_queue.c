@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Posted receives. A slot is written whole by the post and read whole by the take, both under
- * the queue's lock; the counters are atomic only so that others may look without it.
+ * the queue's lock; the counters are atomic only so that they can be read without it.
  */
 #include "object/recv_queue.h"
 

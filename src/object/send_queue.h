@@ -32,12 +32,12 @@ struct send_wqe {
 	/* BIND_MW */
 	struct mw *mw;
 	struct ibv_mw_bind_info bind;
-	/* Written by the transport (requester.c) */
+	/* Written by the transport */
 	uint32_t first_psn, last_psn;	/* of the request; of the responses for READ and atomic */
 	uint32_t ssn;			/* send sequence number (IBTA 9.7.7.2.5: credits) */
 	uint32_t chunk_bytes;		/* READ: asked for in pieces of this many bytes */
 	uint64_t token;			/* of a message: which answer is its (transport/message.h) */
-	uint8_t state;			/* enum of requester.c; 0 when posted */
+	uint8_t state;			/* enum wqe_state (transport/internal.h); 0 when posted */
 	uint8_t status;			/* enum ibv_wc_status, once it failed */
 	union {
 		struct ibv_sge sge[0];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Time and randomness: what the sans-I/O layers are given from outside.
+ * Time and random numbers: inputs of the layers that have no I/O of their own.
  */
 #include "platform/clock.h"
 

@@ -54,7 +54,7 @@ int memory_aligned(size_t bytes, size_t alignment, uint8_t **memory)
 	return 0;
 }
 
-/* A file that grows beyond this limit is answered by a signal. */
+/* A file that grows beyond RLIMIT_FSIZE raises SIGXFSZ. */
 static bool is_too_large(size_t bytes)
 {
 	struct rlimit limit;
@@ -127,7 +127,7 @@ int memory_map_over(int fd, size_t bytes, void *memory)
 	return memory_map(fd, bytes, PROT_READ, memory, &memory);
 }
 
-/* Of huge pages there may be none when they are touched. */
+/* Huge-page files are rejected: a page may be missing at first touch. */
 static bool is_sealed_block(int fd, size_t bytes)
 {
 	int seals = fcntl(fd, F_GET_SEALS), size = F_SEAL_SHRINK | F_SEAL_GROW;

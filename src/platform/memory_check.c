@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What is mapped in this process (memory_check in memory.h): one question to the kernel for each mapping,
+ * The mappings of this process (memory_check() in memory.h): one query to the kernel for each mapping,
  * ioctl(PROCMAP_QUERY) of Linux 6.11, or else the text of /proc/self/maps. Pages are not looked at.
  */
 #include "platform/memory.h"
@@ -36,7 +36,7 @@ struct walk {
 	bool writable;
 };
 
-/* The next mapping: 0, or why the range is not what it should be. */
+/* Takes the next mapping into account. 0, EFAULT or EACCES, as memory_check(). */
 static int take_mapping(struct walk *walk, uintptr_t start, uintptr_t end, bool readable, bool writable)
 {
 	if (start > walk->at)
@@ -47,7 +47,7 @@ static int take_mapping(struct walk *walk, uintptr_t start, uintptr_t end, bool 
 	return 0;
 }
 
-/* ENOTTY: the kernel does not know the question. */
+/* ENOTTY: the kernel does not know the query. */
 static int check_by_query(int fd, struct walk *walk)
 {
 	int err = 0;
@@ -77,9 +77,9 @@ static int check_by_text(FILE *maps, struct walk *walk)
 }
 
 /*
- * The descriptor of the last check, since opening it takes longer than the question. It is about the memory
- * of the process that opened it: a fork()ed child opens its own. An application that closes descriptors
- * which it does not know (closefrom) makes the question fail, with ENOTTY or EBADF, and not the check.
+ * The descriptor of the last check, since opening it takes longer than the query. It describes the memory
+ * of the process that opened it: a fork()ed child opens its own. If the application closes unknown
+ * descriptors (closefrom), the query fails with ENOTTY or EBADF, but the check does not.
  */
 static struct {
 	/*

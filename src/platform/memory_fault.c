@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The handler of SIGSEGV and SIGBUS: claims those that copy_user() & co (base/copy.h) raised, by
- * program counter, and makes the copy return EFAULT. All others go on to whoever handled the
- * signal before us, in the way the kernel would have called it, or to the default action.
+ * program counter, and makes the copy return EFAULT. All others go on to the handler before ours, in
+ * the way the kernel would have called it, or to the default action.
  *
  * Handlers that the application installs later replace ours; those that save and call the
  * previous one (sanitizers, language runtimes) keep it working. Others are found at the next
- * fault_handler_install(): ours goes in front of them again. One that calls what it has replaced,
- * ours, gets whoever was there before both.
+ * fault_handler_install(): ours goes in front of them again. A handler that then calls the one it
+ * replaced, ours, gets the handler that was there before both.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -24,12 +24,12 @@
 #include "platform/fail.h"
 #include "platform/memory.h"
 
-/* Of each signal whoever is behind ours, and who was when it was installed first. */
+/* Handlers replaced by ours, by signal: the latest, and the one at first installation. */
 static struct behind {
 	struct sigaction previous, first;
 } behind_segv, behind_bus;
 
-/* What this thread passes on: a handler behind ours that comes back to ours has the same context. */
+/* The fault that this thread passes on: a handler behind ours that calls ours has the same context. */
 static __thread struct {
 	const void *context, *frame;
 } passing __attribute__((tls_model("initial-exec")));
@@ -66,8 +66,8 @@ static void context_set_pc(ucontext_t *context, uintptr_t pc)
 #endif
 
 /*
- * The default action, as if we had never been here. A fault happens again as soon as the handler
- * returns; a signal that somebody sent (si_code <= 0) has to be sent again. It is delivered when
+ * The default action, as if no handler were installed. A fault happens again as soon as the handler
+ * returns; a signal that was sent (si_code <= 0) has to be sent again. It is delivered when
  * the handler returns, since it is blocked until then.
  */
 static void act_by_default(int signal, const siginfo_t *info)
@@ -116,7 +116,7 @@ static void pass_on(struct sigaction *previous, int signal, siginfo_t *info, voi
 		action.sa_handler(signal);
 }
 
-/* Deeper in the stack, and about the same fault: but for that a handler may have left by longjmp(). */
+/* The same fault, deeper in the stack: without the latter, a handler may have left by longjmp(). */
 static bool comes_back(const void *context, const void *frame)
 {
 	return passing.context == context && (uintptr_t)frame < (uintptr_t)passing.frame;
@@ -151,7 +151,7 @@ static void on_fault(int signal, siginfo_t *info, void *context)
 static struct lock install_lock = LOCK_INITIALIZER;
 static bool installed GUARDED_BY(install_lock);
 
-/* Also again, if somebody else is in front. */
+/* Again, too, if another handler is in front. */
 static int install_for(int signal, struct behind *behind) REQUIRES(install_lock)
 {
 	struct sigaction now, action = { .sa_sigaction = on_fault,

@@ -58,7 +58,7 @@ static uint32_t read_speed(int control_fd, const char *name)
 	strncpy(ifreq.ifr_name, name, sizeof(ifreq.ifr_name) - 1);
 	if (ioctl(control_fd, SIOCETHTOOL, &ifreq))
 		return 0;
-	/* The kernel answers first with how many words its masks have, negated. */
+	/* The kernel's first answer is the number of words of its masks, negated. */
 	words = request.settings.link_mode_masks_nwords;
 	if (words >= 0)
 		return 0;
@@ -145,7 +145,7 @@ static void take_address_attribute(struct address_parts *parts, const struct nla
 	case IFA_LOCAL:
 		parts->local = attribute;
 		break;
-	case IFA_ADDRESS:	/* on a point-to-point link with IFA_LOCAL: the other end's */
+	case IFA_ADDRESS:	/* on a point-to-point link with IFA_LOCAL: that of the other end */
 		parts->address = attribute;
 		break;
 	case IFA_FLAGS:
@@ -269,7 +269,7 @@ void netdev_monitor_drain(int fd)
 	char buffer[8192];
 	ssize_t got;
 
-	/* ENOBUFS: messages were lost; that something changed is all that is said anyway. */
+	/* ENOBUFS: messages were lost; the monitor only reports that something changed. */
 	do
 		got = recv(fd, buffer, sizeof(buffer), MSG_DONTWAIT);
 	while (got > 0 || (got < 0 && (errno == ENOBUFS || errno == EINTR)));

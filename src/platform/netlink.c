@@ -10,7 +10,7 @@
 #include "platform/fail.h"
 
 #define BUFFER_BYTES	32768u
-#define LEFT_MAX	4096u		/* messages of an answer that nobody takes any more */
+#define LEFT_MAX	4096u		/* unread messages of a reply */
 
 static int open_socket(int protocol, struct mnl_socket **opened)
 {
@@ -83,7 +83,7 @@ static int netlink_converse(struct mnl_socket *socket, struct nlmsghdr *question
 	return netlink_receive(socket, sequence, take, context);
 }
 
-/* What was not taken of an answer must not be met by the next question. */
+/* Unread replies are dropped, so that the next request does not see them. */
 static void netlink_discard(struct mnl_socket *socket)
 {
 	char buffer[256];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Questions to the kernel by rtnetlink (libmnl), one at a time. To open and close a socket costs
- * twice as much as to ask for a route: who asks often keeps one. It stays in the network namespace
- * where it was opened, whatever setns() does to the thread that asks.
+ * Requests to the kernel by rtnetlink (libmnl), one at a time. Opening and closing a socket costs
+ * twice as much as asking for a route: frequent requests share a socket. It stays in the network
+ * namespace where it was opened, whatever setns() does to the calling thread.
  */
 #ifndef VERBATIM_PLATFORM_NETLINK_H
 #define VERBATIM_PLATFORM_NETLINK_H

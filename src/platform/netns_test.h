@@ -26,7 +26,7 @@ static inline void netns_write(const char *path, const char *text)
 		close(fd);
 }
 
-/* Once, first thing. *real_root: setuid() to other users works. False: there are none to be had. */
+/* Once, at the very beginning. *real_root: setuid() to other users works. False: no namespace can be made. */
 static inline bool netns_enter(bool *real_root)
 {
 	char uids[32], gids[32];

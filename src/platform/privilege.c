@@ -8,13 +8,16 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define OVERFLOW_UID 65534u	/* where /proc does not say */
+#define OVERFLOW_UID 65534u	/* without /proc */
 
 #ifndef IPPROTO_UDPLITE
 #define IPPROTO_UDPLITE 136
 #endif
 
-/* The ports of UDP-Lite are nobody's; where it is none, UDP is asked, whose port is ours for a moment. */
+/*
+ * UDP-Lite ports are unused, so probing one disturbs nobody. Kernels without UDP-Lite: a UDP port, held
+ * for a moment.
+ */
 static int probe_socket(void)
 {
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, IPPROTO_UDPLITE);
@@ -34,7 +37,7 @@ uid_t overflow_uid(void)
 	return uid;
 }
 
-/* The kernel judges before it looks who has the port. */
+/* The kernel checks the privilege before it checks whether the port is in use. */
 bool may_bind_port(uint16_t port)
 {
 	struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons(port),

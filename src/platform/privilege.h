@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What this process may do that others may not, as the kernel judges. */
+/* Privileges of this process, as the kernel judges them. */
 #ifndef VERBATIM_PLATFORM_PRIVILEGE_H
 #define VERBATIM_PLATFORM_PRIVILEGE_H
 
@@ -8,12 +8,12 @@
 #include <sys/types.h>
 
 /*
- * May it take this port of an IP protocol: one from net.ipv4.ip_unprivileged_port_start on (1024 where nobody
- * has changed that), or any with CAP_NET_BIND_SERVICE over the network namespace? As Linux's rdma_cm asks.
+ * May the process bind this port of an IP protocol? Ports from 1024 on are always allowed; below, the
+ * kernel is asked (CAP_NET_BIND_SERVICE, net.ipv4.ip_unprivileged_port_start).
  */
 bool may_bind_port(uint16_t port);
 
-/* The number that all users have whom this user namespace has none for: they cannot be told apart by it. */
+/* UID shown for every user that this user namespace does not map; such users are indistinguishable. */
 uid_t overflow_uid(void);
 
 #endif

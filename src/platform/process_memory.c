@@ -23,7 +23,7 @@ typedef ssize_t transfer_fn(pid_t pid, const struct iovec *local, unsigned long 
 			    const struct iovec *remote, unsigned long remote_count,
 			    unsigned long flags);
 
-/* Where the kernel would put a page; sanitizers refuse places far from there. 0: it has none. */
+/* An address where the kernel would map a page; sanitizers refuse addresses far from it. 0: none. */
 static uint64_t usual_place(size_t page)
 {
 	void *made = fail_now(FAIL_MMAP) ? MAP_FAILED :
@@ -91,7 +91,7 @@ int process_memory_probe(const struct process_memory *process)
 	return 0;
 }
 
-/* The check comes before the look at the address, where there is nothing. */
+/* The kernel checks the right before the address, where nothing is mapped. */
 bool process_may_access(pid_t pid)
 {
 	char byte;
@@ -104,14 +104,13 @@ bool process_may_access(pid_t pid)
 
 /*
  * One call: up to STRETCHES stretches of the pieces, of STRETCH bytes, each behind a byte of the guard.
- * The kernel copies in the order of the lists, so that where the guard has gone, or was shut, no stretch
- * begins any more.
+ * The kernel copies in the order of the lists: once the guard is gone or shut, no further stretch begins.
  *
  *	there:	guard | stretch | guard | stretch ...
  *	here:	a byte | pieces, cut at stretches | a byte | ... | the last 64 bytes
  *
- * The last bytes are a piece of their own: who waits for the last one finds all before it. They are cut here
- * and not on the other side, since each piece of the other side costs the kernel a look at its page tables.
+ * The last bytes are a piece of their own: a reader that polls the last byte finds all before it. They are
+ * cut on our side, since each piece of the other side costs the kernel a walk of its page tables.
  */
 struct call {
 	struct iovec here[HERE_MAX], there[2 * STRETCHES];
@@ -121,7 +120,7 @@ struct call {
 
 static void call_add(struct call *call, uintptr_t at, size_t bytes)
 {
-	/* As a number: what an application calls memory may be none. */
+	/* As a number: the application's address may be invalid. */
 	call->here[call->heres++] = (struct iovec){ .iov_base = (void *)at, .iov_len = bytes };
 }
 
@@ -171,7 +170,7 @@ static size_t total_of(const struct iovec *piece, unsigned count)
 	return total;
 }
 
-/* The kernel stops early where memory is missing; what it did is not known to the byte, nor needed. */
+/* The kernel stops early where memory is missing; the exact number of bytes is neither known nor needed. */
 static int process_memory_transfer(const struct process_memory *process, struct iovec *piece,
 				   unsigned count, uint64_t remote, transfer_fn *move)
 {
@@ -201,8 +200,8 @@ static int process_memory_transfer(const struct process_memory *process, struct 
 }
 
 /*
- * Not by the functions of libc, which thread sanitizers know: they would take what a peer's WRITE brings for
- * a write of this thread's, and the application learns of it from its peer only.
+ * Not by the functions of libc, which thread sanitizers intercept: they would take a peer's WRITE for a write
+ * of this thread, which the application synchronises with its peer only.
  */
 static ssize_t vm_write(pid_t pid, const struct iovec *local, unsigned long local_count,
 			const struct iovec *remote, unsigned long remote_count, unsigned long flags)

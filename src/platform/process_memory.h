@@ -3,11 +3,11 @@
  * The memory of another process of this user: process_vm_readv(2) and process_vm_writev(2), which
  * sandboxes may forbid (seccomp, Yama): probe first.
  *
- * A process ID says little: its process may have called exec(), or have ended and the number be in
- * use again. So each process that gives others access keeps guards, bytes at places of its own
- * choice, one for each peer, and each 256 KiB of a transfer begin with that byte: in any other image it is not
- * there, and the transfer fails before anything is touched. By shutting the guard its owner stops a
- * peer whose thread is held up in mid-transfer.
+ * A process ID is not enough: its process may have called exec(), or have ended and the ID be in use
+ * again. So each process that gives others access keeps guards, one for each peer: bytes at addresses of
+ * its own choice. Each 256 KiB of a transfer begin with that byte: in another image it is missing, and the
+ * transfer fails before memory is touched. By shutting the guard its owner stops a peer whose thread is
+ * held up in mid-transfer.
  */
 #ifndef VERBATIM_PLATFORM_PROCESS_MEMORY_H
 #define VERBATIM_PLATFORM_PROCESS_MEMORY_H
@@ -28,7 +28,7 @@ struct process_memory {
 /* A guard of this process. 0 or errno. A fork()ed child does not have it. */
 int process_guard_make(uint64_t *guard);
 void process_guard_free(uint64_t guard);
-/* No transfer begins any more that names it; the place stays taken until process_guard_free(). */
+/* No further transfer that names it begins; the address stays in use until process_guard_free(). */
 void process_guard_shut(uint64_t guard);
 
 /* Would the kernel let us reach the memory of that process (its ptrace check)? */
@@ -37,7 +37,7 @@ bool process_may_access(pid_t pid);
 /* Can we read its memory? 0, or why not: EPERM, ENOSYS, ESRCH, EFAULT. */
 int process_memory_probe(const struct process_memory *process);
 
-#define PROCESS_STRETCH 262144u	/* bytes that one look at the guard is good for */
+#define PROCESS_STRETCH 262144u	/* bytes between two reads of the guard */
 
 /*
  * Copy the pieces (local, at most PROCESS_PIECES_MAX; they are used up) to or from @remote of the
@@ -50,8 +50,8 @@ int process_memory_read(const struct process_memory *process, struct iovec *piec
 			uint64_t remote);
 
 /*
- * Is the process stopped (SIGSTOP, a debugger), so that it stays wherever it is just now? True also
- * where that cannot be known.
+ * Is the process stopped (SIGSTOP, a debugger), so that its threads do not move? True also where that is
+ * unknown.
  */
 bool process_is_stopped(pid_t pid);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The worker thread: a thread that an application does not notice. It takes none of its signals,
- * and asks for a short slice, so that two spinning applications on two cores still let it run soon
+ * The worker thread, which the application does not notice: it takes none of the application's
+ * signals. It asks for a short slice, so that two spinning applications on two cores still let it run soon
  * (measured: worst delays of 3..7 ms in place of 13..26 ms).
  */
 #include <errno.h>
@@ -19,7 +19,7 @@
 #define STACK_BYTES	(512u * 1024u)
 #define SLICE_NS	100000u
 
-/* The first version of what sched_setattr(2) takes; <linux/sched/types.h> collides with libc. */
+/* First version of sched_setattr(2)'s argument; <linux/sched/types.h> collides with libc. */
 struct scheduling {
 	uint32_t size, policy;
 	uint64_t flags;
@@ -60,7 +60,7 @@ static void *thread_run(void *argument)
 	return NULL;
 }
 
-/* All but those that a thread raises by its own doing: blocked, they would kill the process. */
+/* All but those that the thread's own instructions raise: blocked, they would kill the process. */
 static void block_signals(sigset_t *saved)
 {
 	sigset_t set;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the scheduler does with the threads of this process (thread_cpu.h). */
+/* How the scheduler treats the threads of this process (thread_cpu.h). */
 #include "platform/thread_cpu.h"
 
 #include <fcntl.h>
@@ -25,7 +25,7 @@ void thread_id_forget(void)
 	id = 0;
 }
 
-/* The processor time of a thread as a clock: what pthread_getcpuclockid() makes of its number. */
+/* The clock of a thread's processor time, as pthread_getcpuclockid() makes it from the thread ID. */
 static clockid_t clock_of(pid_t thread)
 {
 	enum { PER_THREAD = 4, SCHEDULED = 2 };
@@ -43,7 +43,7 @@ static bool used_ns(pid_t thread, uint64_t *ns)
 	return true;
 }
 
-/* As in the third field of its stat, behind the name in parentheses. */
+/* State 'R' in the third field of /proc/self/task/TID/stat, behind the name in parentheses. */
 static bool is_runnable(pid_t thread)
 {
 	char path[64], text[128];

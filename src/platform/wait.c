@@ -25,12 +25,12 @@
 #define EVENTS_MAX 16
 #define NS_PER_S 1000000000u
 
-static const struct waiter closed_waiter = { .epoll_fd = -1, .doorbell_fd = -1, .bell_fd = -1,
+static const struct waiter closed_waiter = { .epoll_fd = -1, .doorbell_fd = -1, .nap_fd = -1,
 					     .signal_fd = -1 };
 
 int waiter_open(struct waiter *waiter)
 {
-	int epoll_fd, doorbell_fd, bell_fd, err;
+	int epoll_fd, doorbell_fd, nap_fd, err;
 
 	epoll_fd = fail_now(FAIL_EPOLL) ? -1 : epoll_create1(EPOLL_CLOEXEC);
 	if (epoll_fd < 0)
@@ -40,17 +40,17 @@ int waiter_open(struct waiter *waiter)
 		err = errno;
 		goto close_epoll;
 	}
-	bell_fd = fail_now(FAIL_EVENTFD) ? -1 : eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (bell_fd < 0) {
+	nap_fd = fail_now(FAIL_EVENTFD) ? -1 : eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (nap_fd < 0) {
 		err = errno;
 		goto close_doorbell;
 	}
 	*waiter = (struct waiter){ .epoll_fd = epoll_fd, .doorbell_fd = doorbell_fd,
-				   .bell_fd = bell_fd, .signal_fd = -1 };
+				   .nap_fd = nap_fd, .signal_fd = -1 };
 	err = waiter_add(waiter, doorbell_fd, WAIT_DOORBELL);
 	if (!err)
 		return 0;
-	close(bell_fd);
+	close(nap_fd);
 close_doorbell:
 	close(doorbell_fd);
 close_epoll:
@@ -63,7 +63,7 @@ void waiter_close(struct waiter *waiter)
 {
 	close(waiter->epoll_fd);
 	close(waiter->doorbell_fd);
-	close(waiter->bell_fd);
+	close(waiter->nap_fd);
 	if (waiter->signal_fd >= 0)
 		close(waiter->signal_fd);
 	*waiter = closed_waiter;
@@ -88,9 +88,9 @@ void waiter_ring(struct waiter *waiter)
 	event_fd_raise(waiter->doorbell_fd);
 }
 
-void waiter_ring_bell(struct waiter *waiter)
+void waiter_wake_nap(struct waiter *waiter)
 {
-	event_fd_raise(waiter->bell_fd);
+	event_fd_raise(waiter->nap_fd);
 }
 
 static void wait_silence(int fd)
@@ -155,13 +155,13 @@ uint32_t waiter_wait(struct waiter *waiter, uint64_t timeout_ns)
 
 bool waiter_idle_wait(struct waiter *waiter, bool doorbell, uint64_t timeout_ns)
 {
-	struct pollfd rung[2] = { { .fd = waiter->bell_fd, .events = POLLIN },
+	struct pollfd rung[2] = { { .fd = waiter->nap_fd, .events = POLLIN },
 				  { .fd = waiter->doorbell_fd, .events = POLLIN } };
 	struct timespec timeout = to_timespec(timeout_ns);
 
 	if (ppoll(rung, doorbell ? 2 : 1, timeout_ns == UINT64_MAX ? NULL : &timeout, NULL) <= 0)
 		return false;
-	wait_silence(waiter->bell_fd);
+	wait_silence(waiter->nap_fd);
 	if (doorbell)
 		wait_silence(waiter->doorbell_fd);
 	return true;
@@ -189,7 +189,7 @@ int event_fd_take(int fd)
 	return read(fd, &value, sizeof(value)) < 0 ? errno : 0;
 }
 
-/* 0; EAGAIN: not without sleeping; EOPNOTSUPP: this kernel cannot tell (before 5.8, or a sandbox). */
+/* 0; EAGAIN: no event; EOPNOTSUPP: no non-blocking read here (kernels before 5.8, sandboxes). */
 static int take_now(int fd)
 {
 	uint64_t value;
@@ -206,8 +206,8 @@ static bool never_blocks(int fd)
 }
 
 /*
- * The event is taken inside the call, where no handler can jump away with it. So sleeping and reading are two
- * steps. Where a read cannot be told not to block, it follows a sleep that found the descriptor readable; if
+ * The event is taken inside the call, where no handler can leave with it. So sleeping and reading are two
+ * steps. Where a read cannot be made non-blocking, it follows a sleep that found the descriptor readable; if
  * another thread was faster, handlers wait for the next event.
  */
 int event_fd_wait(int fd)

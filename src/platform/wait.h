@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the worker sleeps on: an epoll set with a doorbell (eventfd) and a timeout in nanoseconds;
+ * The worker's sleep: an epoll set with a doorbell (eventfd) and a timeout in nanoseconds;
  * event fds; the worker thread itself.
  */
 #ifndef VERBATIM_PLATFORM_WAIT_H
@@ -10,11 +10,11 @@
 #include <stdint.h>
 
 struct waiter {
-	int epoll_fd, doorbell_fd, bell_fd;
+	int epoll_fd, doorbell_fd, nap_fd;
 	int signal_fd;			/* of waiter_wait_progress(); -1: none yet */
 };
 
-#define WAIT_DOORBELL 0x1u	/* bits of wait_for()'s result; others are the tags given */
+#define WAIT_DOORBELL 0x1u	/* bits of waiter_wait()'s result; others are the tags given */
 
 int waiter_open(struct waiter *waiter);
 void waiter_close(struct waiter *waiter);
@@ -29,11 +29,11 @@ void waiter_ring(struct waiter *waiter);	/* from any thread */
 uint32_t waiter_wait(struct waiter *waiter, uint64_t timeout_ns);
 
 /*
- * Sleep on the bell, and on the doorbell if @doorbell; true when one rang (both are silenced then). The
- * bell is one more, for who waits so.
+ * Sleep until waiter_wake_nap(), or the doorbell if @doorbell; true when woken so (both are silenced
+ * then). nap_fd wakes only threads in waiter_idle_wait().
  */
 bool waiter_idle_wait(struct waiter *waiter, bool doorbell, uint64_t timeout_ns);
-void waiter_ring_bell(struct waiter *waiter);
+void waiter_wake_nap(struct waiter *waiter);
 
 /*
  * Sleep until @fd is readable or waiter_wait() would return, and behave towards signals as read(@fd)
@@ -49,8 +49,8 @@ int event_fd_open(void);	/* eventfd, semaphore, blocking, CLOEXEC; -1: errno */
 void event_fd_raise(int fd);
 int event_fd_take(int fd);			/* 0; EAGAIN (non-blocking); EINTR */
 /*
- * The same for a call of the application that holds nothing: handlers that were put off (base/call.h) run
- * before it sleeps and when they end its sleep. ERESTART: one ran, and the sleep is to go on.
+ * The same for a call of the application that holds nothing: deferred handlers (base/call.h) run before the
+ * sleep and when they end it. ERESTART: one ran, and the caller sleeps again.
  */
 int event_fd_wait(int fd);
 

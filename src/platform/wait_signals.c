@@ -2,11 +2,11 @@
 /*
  * Waiting for several descriptors as read() waits for one. poll() and epoll_wait() end with EINTR after
  * every signal handler; read() goes on after those that were installed with SA_RESTART. So signals are
- * blocked while we sleep, a signalfd tells that one is pending, and what it would do is looked up
- * before it is let through.
+ * blocked during the sleep, a signalfd reports a pending one, and its action is looked up before it is
+ * let through.
  *
- * Where handlers are put off while a call lasts (base/call.h) nothing of that is needed: they run when the
- * caller is out of here, and it learns then what they were installed with.
+ * Where handlers are put off during a call (base/call.h) none of this is needed: they run after this
+ * function has returned, and the caller then learns their flags.
  */
 #include "platform/wait.h"
 
@@ -22,7 +22,7 @@
 
 #define NS_PER_S 1000000000u
 
-/* A signalfd for what @blocked leaves open; -1: there is none to be had. */
+/* A signalfd for the signals not in @blocked; -1: none can be made. */
 static int watch_signals(struct waiter *waiter, const sigset_t *blocked)
 {
 	sigset_t open;

@@ -11,43 +11,35 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fork.h"
 #include "rdmacm/rdmacm.h"
 
 static struct lock devices_lock = LOCK_INITIALIZER;
 static struct list devices GUARDED_BY(devices_lock) = { &devices, &devices };
-static pthread_once_t watched = PTHREAD_ONCE_INIT;
 
-static void before_fork(void) ACQUIRES(devices_lock)
+static void devices_before_fork(void) ACQUIRES(devices_lock)
 {
-	call_enter(CALL_CLOSED);
 	lock_acquire(&devices_lock);
 }
 
-static void after_fork(void) RELEASES(devices_lock)
+static void devices_after_fork(void) RELEASES(devices_lock)
 {
 	lock_release(&devices_lock);
-	call_leave(CALL_CLOSED);
 }
 
 /* The child's copies of what was open are dead. */
-static void after_fork_child(void) RELEASES(devices_lock)
+static void devices_after_fork_child(void) RELEASES(devices_lock)
 {
 	struct list *node;
 
 	list_for_each(node, &devices)
 		list_entry(node, struct device, node)->gone = true;
 	lock_release(&devices_lock);
-	call_leave(CALL_CLOSED);
 }
 
-/*
- * Once a device was opened: so that fork() takes devices_lock before the locks of the core, as
- * opening does (handlers run last registered first).
- */
-static void watch_fork(void)
-{
-	pthread_atfork(before_fork, after_fork, after_fork_child);
-}
+static const struct fork_handlers fork_handlers = {
+	.prepare = devices_before_fork, .parent = devices_after_fork, .child = devices_after_fork_child,
+};
 
 static uint8_t at_most_255(int limit)
 {
@@ -68,7 +60,7 @@ static struct device *device_open(struct ibv_device *found)
 		free(device);
 		return NULL;
 	}
-	pthread_once(&watched, watch_fork);
+	fork_register(FORK_DEVICES, &fork_handlers);
 	device->max_responder_resources = at_most_255(attr.max_qp_rd_atom);
 	device->max_initiator_depth = at_most_255(attr.max_qp_init_rd_atom);
 	return device;

@@ -11,6 +11,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <infiniband/ib.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <rdma/rsocket.h>
@@ -23,6 +24,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "rspreload/rspreload.h"
 
 #define CONFIG_FILE	"/etc/rdma/rsocket/preload_config"
@@ -90,21 +92,21 @@ static bool find_word(const struct word *words, const char *text, int *value)
 	return false;
 }
 
-static void read_line(char *line, int number)
+static void read_line(const struct text_line *line)
 {
 	char program[WORD], domain[WORD], type[WORD], protocol[WORD];
 	struct rule rule;
 	int found;
 
-	line[strcspn(line, "#\n")] = '\0';
-	found = sscanf(line, "%63s %63s %63s %63s", program, domain, type, protocol);
+	line->text[strcspn(line->text, "#")] = '\0';
+	found = sscanf(line->text, "%63s %63s %63s %63s", program, domain, type, protocol);
 	if (found <= 0)
 		return;
-	if (found != 4 || !find_word(domains, domain, &rule.domain) ||
+	if (!line->is_whole || found != 4 || !find_word(domains, domain, &rule.domain) ||
 	    !find_word(types, type, &rule.type) ||
 	    !find_word(protocols, protocol, &rule.protocol)) {
-		fprintf(stderr, "librspreload: " CONFIG_FILE ":%d: expected \"program domain type "
-			"protocol\", line ignored\n", number);
+		fprintf(stderr, "librspreload: " CONFIG_FILE ":%u: expected \"program domain type "
+			"protocol\", line ignored\n", line->number);
 		return;
 	}
 	if (strcmp(program, "*") && strcmp(program, program_invocation_short_name))
@@ -116,13 +118,13 @@ static void read_line(char *line, int number)
 static void read_config(void)
 {
 	FILE *file = fopen(CONFIG_FILE, "re");
-	char line[512];
+	struct text_line line = { 0 };
 
 	if (!file)
 		return;
 	configured = true;
-	for (int number = 1; fgets(line, sizeof(line), file); number++)
-		read_line(line, number);
+	while (text_next_line(file, &line))
+		read_line(&line);
 	fclose(file);
 }
 
@@ -154,12 +156,14 @@ bool config_takes(int domain, int type, int protocol)
 static void apply_number(int rs, const char *variable, int option)
 {
 	const char *text = getenv(variable);
+	uint64_t value;
 	int number;
 
-	if (!text)
+	if (!text || !*text)
 		return;
-	number = atoi(text);
-	if (RDMA_CALL(rsetsockopt(rs, SOL_RDMA, option, &number, sizeof(number))))
+	number = text_number(text, 0, INT_MAX, &value) ? (int)value : -1;
+	if (number < 0 ||
+	    RDMA_CALL(rsetsockopt(rs, SOL_RDMA, option, &number, sizeof(number))))
 		fprintf(stderr, "librspreload: %s: invalid value \"%s\", ignored\n", variable,
 			text);
 }

@@ -1,67 +1,39 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Descriptors -> twins: two levels by number, grown as needed. dup() makes several descriptors of
- * one twin; it ends with the last of them, and with the calls that are at work on it.
+ * Descriptors -> twins. dup() makes several descriptors of one twin; it ends with the last of them,
+ * and with the calls that are at work on it.
  *
  * fork(): rsockets are of use in the process that opened them only. In the child, twins that were
  * not connected yet go on as kernel sockets; connected ones answer EBADF.
  */
 #include <errno.h>
-#include <pthread.h>
 #include <rdma/rsocket.h>
 #include <stdlib.h>
 
+#include "base/fd_table.h"
+#include "base/fork.h"
 #include "rspreload/rspreload.h"
 
-enum { PAGE_BITS = 10, PAGE = 1 << PAGE_BITS, PAGES = 1 << 14 };
-
-struct page {
-	struct twin *twins[PAGE];
-};
-
-static struct page *pages[PAGES];
+static struct fd_table table;
 static struct lock table_lock = LOCK_INITIALIZER;
 static int highest = -1;
-static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 
-static struct twin **preload_table_entry(int fd)
-{
-	struct page *page;
-
-	if (fd < 0 || fd >> PAGE_BITS >= PAGES)
-		return NULL;
-	/* P1: pairs with P2 in make_page */
-	page = __atomic_load_n(&pages[fd >> PAGE_BITS], __ATOMIC_ACQUIRE);
-	return page ? &page->twins[fd % PAGE] : NULL;
-}
-
-static void make_page(int fd)
-{
-	if (!pages[fd >> PAGE_BITS])
-		/* P2: pairs with P1 in entry */
-		__atomic_store_n(&pages[fd >> PAGE_BITS], calloc(1, sizeof(struct page)),
-				 __ATOMIC_RELEASE);
-}
-
-static void after_fork(void)
+static void preload_table_after_fork(void)
 {
 	lock_init(&table_lock);
 	epoll_after_fork();
 	for (int fd = 0; fd <= highest; fd++) {
-		struct twin **place = preload_table_entry(fd);
+		struct twin *twin = fd_table_peek(&table, fd);
 
-		if (!place || !*place)
+		if (!twin)
 			continue;
-		lock_init(&(*place)->lock);
-		if ((*place)->mode == TWIN_BOTH || (*place)->mode == TWIN_CONNECTING)
-			(*place)->mode = TWIN_KERNEL;
+		lock_init(&twin->lock);
+		if (twin->mode == TWIN_BOTH || twin->mode == TWIN_CONNECTING)
+			twin->mode = TWIN_KERNEL;
 	}
 }
 
-static void watch_fork(void)
-{
-	pthread_atfork(NULL, NULL, after_fork);
-}
+static const struct fork_handlers fork_handlers = { .child = preload_table_after_fork };
 
 struct twin *twin_new(int rs)
 {
@@ -77,37 +49,29 @@ struct twin *twin_new(int rs)
 
 int twin_add(int fd, struct twin *twin)
 {
-	struct twin **place, *old = NULL;
-	int err = ENOMEM;
+	void **place = fd_table_make(&table, fd);
+	struct twin *old;
 
-	pthread_once(&fork_once, watch_fork);
+	if (!place)
+		return ENOMEM;
+	fork_register(FORK_PRELOAD, &fork_handlers);
 	lock_acquire(&table_lock);
-	if (fd >= 0 && fd >> PAGE_BITS < PAGES)
-		make_page(fd);
-	place = preload_table_entry(fd);
-	if (place) {
-		old = *place;		/* closed behind our back */
-		__atomic_store_n(place, twin, __ATOMIC_RELAXED);
-		highest = fd > highest ? fd : highest;
-		err = 0;
-	}
+	old = fd_table_exchange(place, twin);	/* closed behind our back */
+	highest = fd > highest ? fd : highest;
 	lock_release(&table_lock);
 	if (old)
 		twin_put(old);
-	return err;
+	return 0;
 }
 
 struct twin *twin_get(int fd)
 {
-	struct twin **place, *twin;
+	struct twin *twin;
 
-	if (inside)
-		return NULL;
-	place = preload_table_entry(fd);
-	if (!place || !__atomic_load_n(place, __ATOMIC_RELAXED))
+	if (inside || !fd_table_peek(&table, fd))
 		return NULL;
 	lock_acquire(&table_lock);
-	twin = *place;
+	twin = *fd_table_entry(&table, fd);
 	if (twin)
 		__atomic_fetch_add(&twin->references, 1, __ATOMIC_RELAXED);
 	lock_release(&table_lock);
@@ -119,7 +83,7 @@ void twin_put(struct twin *twin)
 {
 	int saved = errno;
 
-	/* P3: pairs with itself: what others did with it is done before it is freed. */
+	/* P1: pairs with itself: what others did with it is done before it is freed. */
 	if (__atomic_sub_fetch(&twin->references, 1, __ATOMIC_ACQ_REL))
 		return;
 	twin_to_kernel(twin);
@@ -130,13 +94,12 @@ void twin_put(struct twin *twin)
 
 void twin_remove(int fd)
 {
-	struct twin **place = inside ? NULL : preload_table_entry(fd), *twin = NULL;
+	struct twin *twin;
 
-	if (!place || !__atomic_load_n(place, __ATOMIC_RELAXED))
+	if (inside || !fd_table_peek(&table, fd))
 		return;
 	lock_acquire(&table_lock);
-	twin = *place;
-	__atomic_store_n(place, NULL, __ATOMIC_RELAXED);
+	twin = fd_table_exchange(fd_table_entry(&table, fd), NULL);
 	lock_release(&table_lock);
 	if (twin)
 		twin_put(twin);
@@ -144,9 +107,7 @@ void twin_remove(int fd)
 
 bool twin_is_at(const struct twin *twin, int fd)
 {
-	struct twin **place = preload_table_entry(fd);
-
-	return place && __atomic_load_n(place, __ATOMIC_RELAXED) == twin;
+	return fd_table_peek(&table, fd) == twin;
 }
 
 int twin_highest(void)

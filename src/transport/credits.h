@@ -7,7 +7,7 @@
 #ifndef VERBATIM_TRANSPORT_CREDITS_H
 #define VERBATIM_TRANSPORT_CREDITS_H
 
-#include "object/qp_stream.h"
+#include "object/qp_transport.h"
 #include "wire/aeth.h"
 #include "wire/psn.h"
 

@@ -23,8 +23,8 @@ struct qp_call {
 	struct qp *qp;
 	uint64_t now_ns;
 	struct effects *effects;
-	struct mr_grant grant;		/* responder: held from the access check to the copy */
-	bool granted;
+	struct mr_access access;		/* responder: held from the access check to the copy */
+	bool accessing;
 	char why[WHY_BYTES];		/* reason of the last failure; only with explain_enabled */
 };
 
@@ -35,7 +35,7 @@ static inline void qp_call_init(struct qp_call *call, struct qp *qp, uint64_t no
 	call->qp = qp;
 	call->now_ns = now_ns;
 	call->effects = effects;
-	call->granted = false;
+	call->accessing = false;
 	call->why[0] = '\0';
 }
 
@@ -56,9 +56,9 @@ static inline void count(const struct qp_call *call, enum counter counter)
 	counter_add(call->qp->transport->counters, counter, 1);
 }
 
-static inline struct mr_asker asker_of(const struct qp *qp)
+static inline struct mr_accessor mr_accessor_of(const struct qp *qp)
 {
-	return (struct mr_asker){ .pd = qp->pd->number, .qpn = qp->number };
+	return (struct mr_accessor){ .pd = qp->pd->number, .qpn = qp->number };
 }
 
 /* ---- packets and bytes of a message ---- */
@@ -96,8 +96,8 @@ enum sge_result sge_check(struct qp_call *call, const struct ibv_sge *sge, uint3
 uint64_t sge_total(const struct ibv_sge *sge, uint32_t sge_count);
 
 /*
- * Locate the destination of a part to fetch: adds its pieces to @fetch, each with a grant that is
- * held until fetch_release().
+ * Locate the destination of a part to fetch: adds its pieces to @fetch, each with an access that
+ * is held until fetch_release().
  */
 enum sge_result sge_locate(struct qp_call *call, const struct ibv_sge *sge, uint32_t sge_count,
 			   uint64_t offset, uint32_t bytes, struct message_fetch *fetch);

@@ -2,7 +2,7 @@
 /* Loss detection by time (loss.h). */
 #include "transport/loss.h"
 
-#include "base/heap.h"
+#include "base/timer_heap.h"
 #include "wire/psn.h"
 
 #define PROBE_SHIFT_MAX		8u	/* the delay of a probe doubles at most so often */

@@ -14,7 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "object/qp_stream.h"
+#include "object/qp_transport.h"
 
 void loss_start(struct loss *loss, uint8_t retry_cnt, uint64_t rto_ns);
 /* Nothing is in flight any more. */

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "base/heap.h"
+#include "base/timer_heap.h"
 #include "transport/loss.h"
 #include "wire/psn.h"
 

@@ -260,29 +260,30 @@ static bool is_next(const struct qp *qp, const struct local_message *message) RE
 }
 
 /* Access to the whole WRITE target, checked again for each part. */
-static bool grant_target(struct qp_call *call, const struct local_message *message,
-			 struct mr_grant *grant)
+static bool target_access_begin(struct qp_call *call, const struct local_message *message,
+			 struct mr_access *access)
 {
-	struct mr_asker asker = asker_of(call->qp);
+	struct mr_accessor accessor = mr_accessor_of(call->qp);
 
-	return mr_grant(call->qp->transport->mrs, &asker, message->rkey, IBV_ACCESS_REMOTE_WRITE,
-			message->target, message->length, grant) == MR_OK;
+	return mr_access_begin(call->qp->transport->mrs, &accessor, message->rkey,
+			       IBV_ACCESS_REMOTE_WRITE, message->target, message->length,
+			       access) == MR_OK;
 }
 
 /* Copy the data in the message. False: the memory is not accessible. */
 static bool copy_eager(struct qp_call *call, const struct local_message *message)
 {
 	const struct recv_wqe *recv = call->qp->responder.recv;
-	struct mr_grant grant;
+	struct mr_access access;
 	int err;
 
 	if (!(message->flags & MESSAGE_WRITE))
 		return !sge_scatter(call, recv->sge, recv->sge_count, 0, message->data, message->length,
 				    true);
-	if (!grant_target(call, message, &grant))
+	if (!target_access_begin(call, message, &access))
 		return false;
-	err = copy_user_ordered(grant.host, message->data, message->length);
-	mr_release(&grant);
+	err = copy_user_ordered(access.host, message->data, message->length);
+	mr_access_end(&access);
 	return !err;
 }
 
@@ -293,10 +294,10 @@ static bool message_locate(struct qp_call *call, const struct local_message *mes
 
 	if (!(message->flags & MESSAGE_WRITE))
 		return !sge_locate(call, recv->sge, recv->sge_count, fetch->offset, fetch->bytes, fetch);
-	if (!grant_target(call, message, &fetch->grant[0]))
+	if (!target_access_begin(call, message, &fetch->access[0]))
 		return false;
 	fetch->piece[0] = (struct iovec){
-		.iov_base = (uint8_t *)fetch->grant[0].host + fetch->offset, .iov_len = fetch->bytes };
+		.iov_base = (uint8_t *)fetch->access[0].host + fetch->offset, .iov_len = fetch->bytes };
 	fetch->pieces = 1;
 	return true;
 }
@@ -325,17 +326,18 @@ static bool takes_receive(const struct local_message *message)
 /* Checked before a receive is taken, as with packets: otherwise the receive would fail. */
 static bool may_write(const struct qp_call *call, const struct local_message *message)
 {
-	struct mr_asker asker = asker_of(call->qp);
-	struct mr_grant grant;
+	struct mr_accessor accessor = mr_accessor_of(call->qp);
+	struct mr_access access;
 
 	if (!(call->qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_WRITE))
 		return false;
 	if (!message->length)
 		return true;
-	if (mr_grant(call->qp->transport->mrs, &asker, message->rkey, IBV_ACCESS_REMOTE_WRITE,
-		     message->target, message->length, &grant) != MR_OK)
+	if (mr_access_begin(call->qp->transport->mrs, &accessor, message->rkey,
+			    IBV_ACCESS_REMOTE_WRITE, message->target, message->length,
+			    &access) != MR_OK)
 		return false;
-	mr_release(&grant);
+	mr_access_end(&access);
 	return true;
 }
 

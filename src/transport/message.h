@@ -65,7 +65,7 @@ struct message_fetch {
 	bool last;			/* ends the data: its last cache line becomes visible last */
 	unsigned pieces;
 	struct iovec piece[MESSAGE_PIECES_MAX];
-	struct mr_grant grant[MESSAGE_PIECES_MAX];	/* each piece is held */
+	struct mr_access access[MESSAGE_PIECES_MAX];	/* each piece is held */
 };
 
 /* ---- requester ---- */

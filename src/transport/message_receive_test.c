@@ -151,14 +151,14 @@ static void a_window_is_invalidated_with_the_message(void **state)
 {
 	struct station *s = station_inside();
 	struct local_message message = next_message(s, 8);
-	struct mr_asker asker;
-	struct mr_grant grant;
+	struct mr_accessor accessor;
+	struct mr_access access;
 	struct ibv_wc wc;
 	uint32_t rkey;
 	struct mw mw;
 
 	rkey = bind_window(s, &mw);
-	asker = asker_of(&s->qp);
+	accessor = mr_accessor_of(&s->qp);
 	message.flags = MESSAGE_INVALIDATE;
 	message.imm = rkey;
 	post_recv(s, 1, 64);
@@ -166,8 +166,8 @@ static void a_window_is_invalidated_with_the_message(void **state)
 	wc = expect_wc(&s->recv_cq, 1, IBV_WC_SUCCESS);
 	assert_int_equal(wc.wc_flags, IBV_WC_WITH_INV);
 	assert_int_equal(wc.invalidated_rkey, rkey);
-	assert_int_not_equal(mr_grant(&s->mrs, &asker, rkey, IBV_ACCESS_REMOTE_WRITE,
-				      (uintptr_t)s->memory, 8, &grant), MR_OK);
+	assert_int_not_equal(mr_access_begin(&s->mrs, &accessor, rkey, IBV_ACCESS_REMOTE_WRITE,
+				      (uintptr_t)s->memory, 8, &access), MR_OK);
 	/* Once: the next one that names it is refused, and packets will say why. */
 	message.sequence++;
 	post_recv(s, 2, 64);

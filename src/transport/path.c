@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/ip_addr.h"
 #include "object/qp.h"
 #include "wire/packet.h"
 #include "transport/run_queue.h"
@@ -54,11 +55,8 @@ void path_table_fini(struct path_table *table)
 
 uint32_t path_group(const uint8_t address[16])
 {
-	uint32_t hash = 2166136261u;
-	size_t i;
+	uint32_t hash = ip_addr_hash(address);
 
-	for (i = 0; i < 16; i++)
-		hash = (hash ^ address[i]) * 16777619u;
 	return hash ? hash : 1;
 }
 
@@ -73,11 +71,8 @@ struct path_key path_key_of_group(uint32_t group)
 
 static struct list *path_bucket_of(struct path_table *table, const struct path_key *key)
 {
-	uint32_t hash = key->slot * 2654435761u;
-	size_t i;
+	uint32_t hash = ip_addr_hash(key->destination) ^ key->slot * 2654435761u;
 
-	for (i = 0; i < sizeof(key->destination); i++)
-		hash = (hash ^ key->destination[i]) * 16777619u;
 	return &table->bucket[hash >> 24];
 }
 

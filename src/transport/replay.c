@@ -242,22 +242,22 @@ static enum fault replay_fetch(struct qp_call *call, const struct resource *reso
 			       uint64_t offset, uint8_t *out, uint32_t bytes)
 {
 	struct mr_table *mrs = call->qp->transport->mrs;
-	struct mr_asker asker = asker_of(call->qp);
+	struct mr_accessor accessor = mr_accessor_of(call->qp);
 	uint64_t address = resource->address + offset;
-	struct mr_grant grant;
+	struct mr_access access;
 	enum mr_fault fault;
 	int err;
 
-	fault = mr_grant(mrs, &asker, resource->rkey, IBV_ACCESS_REMOTE_READ, address, bytes,
-			 &grant);
+	fault = mr_access_begin(mrs, &accessor, resource->rkey, IBV_ACCESS_REMOTE_READ, address,
+				bytes, &access);
 	if (fault != MR_OK) {
 		if (explain_enabled)
-			mr_explain(mrs, &asker, resource->rkey, IBV_ACCESS_REMOTE_READ, address,
+			mr_explain(mrs, &accessor, resource->rkey, IBV_ACCESS_REMOTE_READ, address,
 				   bytes, fault, call->why, sizeof(call->why));
 		return FAULT_ACCESS;
 	}
-	err = copy_user(out, grant.host, bytes);
-	mr_release(&grant);
+	err = copy_user(out, access.host, bytes);
+	mr_access_end(&access);
 	if (!err)
 		return FAULT_NONE;
 	set_reason(call, "the memory at 0x%llx that the RDMA READ names is no longer mapped",

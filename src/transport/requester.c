@@ -125,15 +125,15 @@ static void fail_later(struct send_wqe *wqe, enum ibv_wc_status status)
 void requester_local(struct qp_call *call, struct send_wqe *wqe)
 {
 	struct mr_table *mrs = call->qp->transport->mrs;
-	struct mr_asker asker = asker_of(call->qp);
+	struct mr_accessor accessor = mr_accessor_of(call->qp);
 	enum mr_fault fault;
 
 	if (wqe->opcode == IBV_WR_LOCAL_INV) {
-		fault = mr_invalidate(mrs, &asker, wqe->imm);
+		fault = mr_invalidate(mrs, &accessor, wqe->imm);
 		set_reason(call, "rkey 0x%08x is not of a type 2 window bound on this QP",
 			   wqe->imm);
 	} else {
-		fault = mw_bind(mrs, &asker, wqe->mw, wqe->rkey, &wqe->bind);
+		fault = mw_bind(mrs, &accessor, wqe->mw, wqe->rkey, &wqe->bind);
 		set_reason(call,
 			   "the window cannot be bound to the region: protection domain, access "
 			   "flags, bounds, or no IBV_ACCESS_MW_BIND");

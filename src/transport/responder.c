@@ -150,23 +150,24 @@ static enum fault responder_check_length(struct qp_call *call, const struct pack
 	return FAULT_BAD_LENGTH;
 }
 
-static enum fault responder_grant(struct qp_call *call, uint32_t rkey, unsigned need,
+static enum fault responder_access_begin(struct qp_call *call, uint32_t rkey, unsigned need,
 				  uint64_t address, uint64_t bytes)
 {
 	struct qp *qp = call->qp;
-	struct mr_asker asker = asker_of(qp);
+	struct mr_accessor accessor = mr_accessor_of(qp);
 	enum mr_fault fault;
 
 	if (!bytes)
 		return FAULT_NONE;
-	fault = mr_grant(qp->transport->mrs, &asker, rkey, need, address, bytes, &call->grant);
+	fault = mr_access_begin(qp->transport->mrs, &accessor, rkey, need, address, bytes,
+				&call->access);
 	if (fault == MR_OK) {
-		call->granted = true;
+		call->accessing = true;
 		return FAULT_NONE;
 	}
 	if (explain_enabled)
-		mr_explain(qp->transport->mrs, &asker, rkey, need, address, bytes, fault, call->why,
-			   sizeof(call->why));
+		mr_explain(qp->transport->mrs, &accessor, rkey, need, address, bytes, fault,
+			   call->why, sizeof(call->why));
 	return FAULT_ACCESS;
 }
 
@@ -177,22 +178,23 @@ static enum fault responder_check_access(struct qp_call *call, const struct pack
 	switch (packet->op->verb) {
 	case VERB_WRITE:
 		if (opcode_starts(packet->op))
-			return responder_grant(call, packet->reth.rkey, IBV_ACCESS_REMOTE_WRITE,
-					       packet->reth.address, packet->reth.length);
-		return responder_grant(call, responder->write_rkey, IBV_ACCESS_REMOTE_WRITE,
-				       responder->write_address + responder->received,
-				       packet->payload_bytes);
+			return responder_access_begin(call, packet->reth.rkey,
+						      IBV_ACCESS_REMOTE_WRITE, packet->reth.address,
+						      packet->reth.length);
+		return responder_access_begin(call, responder->write_rkey, IBV_ACCESS_REMOTE_WRITE,
+					      responder->write_address + responder->received,
+					      packet->payload_bytes);
 	case VERB_READ:
-		return responder_grant(call, packet->reth.rkey, IBV_ACCESS_REMOTE_READ,
-				       packet->reth.address, packet->reth.length);
+		return responder_access_begin(call, packet->reth.rkey, IBV_ACCESS_REMOTE_READ,
+					      packet->reth.address, packet->reth.length);
 	case VERB_ATOMIC:
 		if (packet->atomic.address & 7) {
 			set_reason(call, "atomic at address 0x%llx, which is not a multiple of 8",
 				   (unsigned long long)packet->atomic.address);
 			return FAULT_UNALIGNED;
 		}
-		return responder_grant(call, packet->atomic.rkey, IBV_ACCESS_REMOTE_ATOMIC,
-				       packet->atomic.address, 8);
+		return responder_access_begin(call, packet->atomic.rkey, IBV_ACCESS_REMOTE_ATOMIC,
+					      packet->atomic.address, 8);
 	default:
 		return FAULT_NONE;
 	}
@@ -243,9 +245,9 @@ static enum fault run_write(struct qp_call *call, const struct packet *packet)
 		responder->write_length = packet->reth.length;
 	}
 	if (bytes && opcode_ends(packet->op))
-		err = copy_user_ordered(call->grant.host, packet->payload, bytes);
+		err = copy_user_ordered(call->access.host, packet->payload, bytes);
 	else if (bytes)
-		err = copy_user(call->grant.host, packet->payload, bytes);
+		err = copy_user(call->access.host, packet->payload, bytes);
 	if (err) {
 		set_reason(call,
 			   "the memory at 0x%llx that the RDMA WRITE names is no longer mapped",
@@ -280,16 +282,16 @@ static enum fault responder_run_atomic(struct qp_call *call, const struct packet
 	uint64_t original = 0;
 	int err;
 
-	if ((uintptr_t)call->grant.host & 7) {
+	if ((uintptr_t)call->access.host & 7) {
 		set_reason(call, "atomic on memory at %p, which is not a multiple of 8",
-			   call->grant.host);
+			   call->access.host);
 		return FAULT_UNALIGNED;
 	}
 	if (packet->op->code == OPCODE_RC_COMPARE_SWAP)
-		err = user_compare_swap(call->grant.host, packet->atomic.compare,
+		err = user_compare_swap(call->access.host, packet->atomic.compare,
 					packet->atomic.swap_add, &original);
 	else
-		err = user_fetch_add(call->grant.host, packet->atomic.swap_add, &original);
+		err = user_fetch_add(call->access.host, packet->atomic.swap_add, &original);
 	if (err) {
 		set_reason(call, "the memory of an atomic at 0x%llx is no longer mapped",
 			   (unsigned long long)packet->atomic.address);
@@ -323,9 +325,9 @@ static enum fault responder_run(struct qp_call *call, const struct packet *packe
 
 static enum fault responder_invalidate(struct qp_call *call, uint32_t rkey)
 {
-	struct mr_asker asker = asker_of(call->qp);
+	struct mr_accessor accessor = mr_accessor_of(call->qp);
 
-	if (mr_invalidate(call->qp->transport->mrs, &asker, rkey) == MR_OK)
+	if (mr_invalidate(call->qp->transport->mrs, &accessor, rkey) == MR_OK)
 		return FAULT_NONE;
 	set_reason(call,
 		   "SEND_WITH_INV names rkey 0x%08x, which is not of a type 2 window bound on "
@@ -369,11 +371,11 @@ static enum fault (*const checks[])(struct qp_call *, const struct packet *) = {
 	responder_run,
 };
 
-static void end_grant(struct qp_call *call)
+static void responder_access_end(struct qp_call *call)
 {
-	if (call->granted)
-		mr_release(&call->grant);
-	call->granted = false;
+	if (call->accessing)
+		mr_access_end(&call->access);
+	call->accessing = false;
 }
 
 enum fault responder_message(struct qp_call *call, const struct packet *packet)
@@ -384,7 +386,7 @@ enum fault responder_message(struct qp_call *call, const struct packet *packet)
 
 	for (i = 0; i < sizeof(checks) / sizeof(checks[0]) && !fault; i++)
 		fault = checks[i](call, packet);
-	end_grant(call);
+	responder_access_end(call);
 	if (fault)
 		return fault;
 	responder->previous = packet->op;

@@ -23,10 +23,10 @@ uint64_t sge_total(const struct ibv_sge *sge, uint32_t sge_count)
 static void sge_refuse(struct qp_call *call, uint32_t key, unsigned need, uint64_t address,
 		       uint32_t bytes, enum mr_fault fault)
 {
-	struct mr_asker asker = asker_of(call->qp);
+	struct mr_accessor accessor = mr_accessor_of(call->qp);
 
 	if (explain_enabled)
-		mr_explain(call->qp->transport->mrs, &asker, key, need, address, bytes, fault,
+		mr_explain(call->qp->transport->mrs, &accessor, key, need, address, bytes, fault,
 			   call->why, sizeof(call->why));
 }
 
@@ -37,7 +37,7 @@ struct copy_end {
 	struct message_fetch *fetch;	/* or NULL */
 };
 
-static int copy_granted(void *host, struct copy_end *end, uint32_t bytes, unsigned need, bool last)
+static int copy_to_end(void *host, struct copy_end *end, uint32_t bytes, unsigned need, bool last)
 {
 	if (!end->data)
 		return 0;
@@ -49,21 +49,21 @@ static int copy_granted(void *host, struct copy_end *end, uint32_t bytes, unsign
 }
 
 /* False: more pieces than any list has. */
-static bool fetch_add(struct message_fetch *fetch, struct mr_grant *grant, uint32_t bytes)
+static bool fetch_add(struct message_fetch *fetch, struct mr_access *access, uint32_t bytes)
 {
 	if (fetch->pieces == MESSAGE_PIECES_MAX) {
-		mr_release(grant);
+		mr_access_end(access);
 		return false;
 	}
-	fetch->piece[fetch->pieces] = (struct iovec){ .iov_base = grant->host, .iov_len = bytes };
-	fetch->grant[fetch->pieces++] = *grant;
+	fetch->piece[fetch->pieces] = (struct iovec){ .iov_base = access->host, .iov_len = bytes };
+	fetch->access[fetch->pieces++] = *access;
 	return true;
 }
 
 void fetch_release(struct message_fetch *fetch)
 {
 	while (fetch->pieces)
-		mr_release(&fetch->grant[--fetch->pieces]);
+		mr_access_end(&fetch->access[--fetch->pieces]);
 }
 
 /* One piece of one SGE, to the other end (@need 0) or from it. */
@@ -71,21 +71,22 @@ static enum sge_result sge_copy_piece(struct qp_call *call, const struct ibv_sge
 				      uint32_t skip, struct copy_end *end, uint32_t bytes,
 				      unsigned need, bool last)
 {
-	struct mr_asker asker = asker_of(call->qp);
+	struct mr_accessor accessor = mr_accessor_of(call->qp);
 	uint64_t address = sge->addr + skip;
-	struct mr_grant grant;
+	struct mr_access access;
 	enum mr_fault fault;
 	int err;
 
-	fault = mr_grant(call->qp->transport->mrs, &asker, sge->lkey, need, address, bytes, &grant);
+	fault = mr_access_begin(call->qp->transport->mrs, &accessor, sge->lkey, need, address,
+				bytes, &access);
 	if (fault != MR_OK) {
 		sge_refuse(call, sge->lkey, need, address, bytes, fault);
 		return SGE_PROTECTION;
 	}
 	if (end->fetch)
-		return fetch_add(end->fetch, &grant, bytes) ? SGE_OK : SGE_PROTECTION;
-	err = copy_granted(grant.host, end, bytes, need, last);
-	mr_release(&grant);
+		return fetch_add(end->fetch, &access, bytes) ? SGE_OK : SGE_PROTECTION;
+	err = copy_to_end(access.host, end, bytes, need, last);
+	mr_access_end(&access);
 	if (!err)
 		return SGE_OK;
 	set_reason(call,

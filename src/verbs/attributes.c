@@ -9,12 +9,13 @@
  * stands for a number. What is not in the table is absent. Some need an open device: one that
  * the program has open, or one opened for this.
  */
-#include <ctype.h>
 #include <endian.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/counters.h"
+#include "base/text.h"
 #include "verbs/verbs.h"
 
 struct source {
@@ -267,17 +268,17 @@ static const struct attribute {
 static bool name_matches(const char *name, const char *path, unsigned *index)
 {
 	size_t fixed = strcspn(name, "#");
-	char *end;
+	uint64_t number;
 
 	*index = 0;
 	if (strncmp(name, path, fixed))
 		return false;
 	if (!name[fixed])
 		return !path[fixed];
-	if (!isdigit((unsigned char)path[fixed]))
+	if (!text_number(path + fixed, 0, UINT_MAX, &number))
 		return false;
-	*index = (unsigned)strtoul(path + fixed, &end, 10);
-	return !*end;
+	*index = (unsigned)number;
+	return true;
 }
 
 static int attribute_write(const struct attribute *row, const struct device *device,

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/fork.h"
 #include "base/lock.h"
 #include "verbs/verbs.h"
 
@@ -18,20 +19,18 @@ static struct lock contexts_lock = LOCK_INITIALIZER;
 static pthread_cond_t no_reader = PTHREAD_COND_INITIALIZER;
 static struct list contexts GUARDED_BY(contexts_lock) = { &contexts, &contexts };
 
-static void before_fork(void) ACQUIRES(contexts_lock)
+static void contexts_before_fork(void) ACQUIRES(contexts_lock)
 {
-	call_enter(CALL_CLOSED);
 	lock_acquire(&contexts_lock);
 }
 
-static void after_fork(void) RELEASES(contexts_lock)
+static void contexts_after_fork(void) RELEASES(contexts_lock)
 {
 	lock_release(&contexts_lock);
-	call_leave(CALL_CLOSED);
 }
 
 /* The readers of the parent do not exist in the child. */
-static void after_fork_child(void) RELEASES(contexts_lock)
+static void contexts_after_fork_child(void) RELEASES(contexts_lock)
 {
 	struct list *node;
 
@@ -39,13 +38,11 @@ static void after_fork_child(void) RELEASES(contexts_lock)
 		list_entry(node, struct context, node)->readers = 0;
 	pthread_cond_init(&no_reader, NULL);
 	lock_release(&contexts_lock);
-	call_leave(CALL_CLOSED);
 }
 
-__attribute__((constructor)) static void watch_fork(void)
-{
-	pthread_atfork(before_fork, after_fork, after_fork_child);
-}
+static const struct fork_handlers fork_handlers = {
+	.prepare = contexts_before_fork, .parent = contexts_after_fork, .child = contexts_after_fork_child,
+};
 
 int refuse_null(const char *call, const char *what)
 {
@@ -64,6 +61,7 @@ struct context *context_find(const char *name)
 	struct context *found = NULL;
 	struct list *node;
 
+	fork_register(FORK_CONTEXTS, &fork_handlers);
 	lock_acquire(&contexts_lock);
 	list_for_each(node, &contexts) {
 		struct context *context = list_entry(node, struct context, node);
@@ -133,6 +131,7 @@ struct ibv_context *ibv_open_device(struct ibv_device *ibv)
 	}
 	device_get(to_device(ibv));
 	context_init(context, to_device(ibv));
+	fork_register(FORK_CONTEXTS, &fork_handlers);
 	lock_acquire(&contexts_lock);
 	list_add_tail(&contexts, &context->node);
 	lock_release(&contexts_lock);

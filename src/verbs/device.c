@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/fork.h"
 #include "base/lock.h"
 #include "verbs/verbs.h"
 
@@ -22,22 +23,19 @@ static struct list registry GUARDED_BY(registry_lock) = { &registry, &registry }
 static const char not_a_driver[] = "verbatim";
 
 /* fork() while another thread holds the lock must not leave it locked in the child. */
-static void before_fork(void) ACQUIRES(registry_lock)
+static void registry_before_fork(void) ACQUIRES(registry_lock)
 {
-	call_enter(CALL_CLOSED);
 	lock_acquire(&registry_lock);
 }
 
-static void after_fork(void) RELEASES(registry_lock)
+static void registry_after_fork(void) RELEASES(registry_lock)
 {
 	lock_release(&registry_lock);
-	call_leave(CALL_CLOSED);
 }
 
-__attribute__((constructor)) static void watch_fork(void)
-{
-	pthread_atfork(before_fork, after_fork, after_fork);
-}
+static const struct fork_handlers fork_handlers = {
+	.prepare = registry_before_fork, .parent = registry_after_fork, .child = registry_after_fork,
+};
 
 /* Smallest N such that no device is uverbsN. */
 static int free_number(void) REQUIRES(registry_lock)
@@ -117,6 +115,7 @@ static int registry_update(const struct hca_device *found, int count, struct ibv
 	struct list *node;
 	int i, err = 0;
 
+	fork_register(FORK_REGISTRY, &fork_handlers);
 	lock_acquire(&registry_lock);
 	list_for_each(node, &registry)
 		list_entry(node, struct device, node)->present = false;
@@ -195,6 +194,7 @@ static struct device *registry_search(const char *name)
 	struct device *device = NULL;
 	struct list *node;
 
+	fork_register(FORK_REGISTRY, &fork_handlers);
 	lock_acquire(&registry_lock);
 	list_for_each(node, &registry) {
 		struct device *candidate = list_entry(node, struct device, node);

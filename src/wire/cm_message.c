@@ -187,9 +187,9 @@ size_t cm_private_data_bytes(enum cm_message_kind kind)
 	return layouts[kind].private_bytes;
 }
 
-/* ---- whose message ---- */
+/* ---- sender and receiver of a message ---- */
 
-/* Every message begins with the sender's ID, but a SIDR_REP, whose ID is the receiver's. */
+/* Every message begins with the sender's ID, except SIDR_REP, which has the receiver's only. */
 uint32_t cm_message_sender_id(const struct cm_message *message)
 {
 	return message->kind == CM_MESSAGE_SIDR_REP ? 0 : message->rtu.local_comm_id;

@@ -92,7 +92,7 @@ enum cm_apr_status {
 #undef CM_APR
 };
 
-/* What an MRA or a REJ is about (12.6.6.1, 12.6.7.1). */
+/* The message that an MRA or a REJ refers to (12.6.6.1, 12.6.7.1). */
 enum cm_about { CM_ABOUT_REQ, CM_ABOUT_REP, CM_ABOUT_OTHER };
 
 /* Transport of a connection: service type and extended type of a REQ (12.6.5, annex A14). */
@@ -129,9 +129,9 @@ const char *cm_apr_text(uint8_t status);
 const char *cm_transport_name(enum cm_transport transport);
 
 /*
- * The addresses of the RDMA IP CM service (annex A11), at the begin of the private data of REQ and
- * SIDR_REQ, where the service ID is of one of its port spaces. IPv4 is v4-mapped. Nobody but the
- * sender vouches for them.
+ * The addresses of the RDMA IP CM service (annex A11), at the beginning of the private data of REQ
+ * and SIDR_REQ whose service ID is of one of its port spaces. IPv4 is v4-mapped. They are claims of the
+ * sender, not verified.
  */
 struct cm_ip_addresses {
 	uint8_t source[16], destination[16];
@@ -141,12 +141,12 @@ struct cm_ip_addresses {
 /* False: another service ID, another message, or no such header. */
 bool cm_message_ip(const struct cm_message *message, struct cm_ip_addresses *addresses);
 
-/* For whom a MAD is, found without any state: whoever shares QP1 with others hands it on by this. */
+/* Destination of a MAD, from its bytes alone; used to forward it between processes. */
 enum cm_target_kind {
-	CM_TARGET_NONE,		/* malformed: of nobody */
-	CM_TARGET_SERVICE,	/* REQ, SIDR_REQ: who serves service_id */
-	CM_TARGET_ID,		/* all others: who chose comm_id */
-	/* A REJ of a REQ that was never answered cannot know whom it is for: its comm_id is 0. */
+	CM_TARGET_NONE,		/* malformed */
+	CM_TARGET_SERVICE,	/* REQ, SIDR_REQ: the process that serves service_id */
+	CM_TARGET_ID,		/* all others: the process that chose comm_id */
+	/* A REJ of a REQ that was never answered: no communication ID is known, its comm_id is 0. */
 	CM_TARGET_UNKNOWN,
 };
 struct cm_target {

@@ -19,7 +19,7 @@
 
 struct line {
 	char *text;
-	size_t size, used;	/* used may pass size: then what does not fit is only counted */
+	size_t size, used;	/* used may pass size: the rest is then counted, not written */
 };
 
 __attribute__((format(printf, 2, 3))) static void add(struct line *line, const char *format, ...)

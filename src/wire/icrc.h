@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What the ICRC needs to know of the headers before the BTH. */
+/* Fields of the headers before the BTH that the ICRC covers. */
 struct icrc_header {
 	bool ipv6;
 	uint8_t source[16], destination[16];	/* IPv4: the first 4 bytes */

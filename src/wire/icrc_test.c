@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The ICRC against a twin that masks a whole IP packet and goes bit by bit, and the recovery of
+ * The ICRC against a model that masks a whole IP packet and goes bit by bit, and the recovery of
  * an unseen IPv4 identification and DF bit. Real packets of the kernel: tests/golden.
  */
 #include "wire/icrc.h"
@@ -68,7 +68,7 @@ static size_t lay_out(const struct sample *sample, uint64_t *random, uint8_t *ip
 	return udp + 8 + sample->length;
 }
 
-static uint32_t twin_icrc(const struct sample *sample, uint64_t *random)
+static uint32_t model_icrc(const struct sample *sample, uint64_t *random)
 {
 	static const uint8_t masked_v4[] = { 1, 8, 10, 11, 26, 27, 32 };
 	static const uint8_t masked_v6[] = { 1, 2, 3, 7, 46, 47, 52 };
@@ -89,7 +89,7 @@ static uint32_t twin_icrc(const struct sample *sample, uint64_t *random)
 	return ~crc;
 }
 
-static void icrc_equals_the_bitwise_twin(void **unused)
+static void icrc_equals_the_bitwise_model(void **unused)
 {
 	uint64_t random = 7;
 
@@ -98,7 +98,7 @@ static void icrc_equals_the_bitwise_twin(void **unused)
 		struct sample sample = random_sample(&random, round & 1, length);
 
 		assert_int_equal(icrc_compute(&sample.header, sample.data, length),
-				 twin_icrc(&sample, &random));
+				 model_icrc(&sample, &random));
 	}
 }
 
@@ -228,7 +228,7 @@ static void what_is_too_short_for_a_packet_is_bad(void **unused)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(icrc_equals_the_bitwise_twin),
+		cmocka_unit_test(icrc_equals_the_bitwise_model),
 		cmocka_unit_test(a_sealed_packet_is_good_and_ends_with_the_lowest_byte_first),
 		cmocka_unit_test(congestion_marks_do_not_break_the_icrc),
 		cmocka_unit_test(any_identification_and_df_are_found_from_any_guess),

@@ -4,9 +4,9 @@
  *
  *	| BTH 12 | extension headers | payload | pad 0..3 | ICRC 4 |
  *
- * packet_parse() is the only reader of raw packet bytes: after it every field is in bounds.
- * It does not verify the ICRC (icrc.h does), so that it can be fuzzed and so that the checks
- * of opcode, pad and length come first.
+ * packet_parse() validates a packet: after it every field is in bounds. packet_peek_qpn() reads one
+ * field before that, for forwarding only. The ICRC is verified later (icrc.h), so that packets can be
+ * fuzzed and the checks of opcode, pad and length come first.
  */
 #ifndef VERBATIM_WIRE_PACKET_H
 #define VERBATIM_WIRE_PACKET_H

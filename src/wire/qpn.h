@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What a queue pair number says, and a communication ID of the connection manager: both begin with
- * the slot of the process that made them (host/slot.h), so that whoever receives a packet for this host
- * knows which process it is for.
+ * QP numbers, and communication IDs of the connection manager, begin with the slot of their process
+ * (host/slot.h), so that any process of the host that receives a packet can forward it.
  *
  *	QPN, 24 bits (IBTA 3.5.3)		slot 10 | index 14
  *	communication ID, 32 bits (12.6.1)	slot 10 | of the process's choice 22

@@ -20,8 +20,6 @@ from tap import Tap
 TEST = re.compile(r'(.*_)?test(_\w+)?\.\w+|fake_.*')
 STATIC = re.compile(r'^static (?:inline )?(?:[\w*]+\s+)*\*?(\w+)\(.*?\)[^;={]*(\{|;|=)', re.M | re.S)
 NO_FUNCTIONS = {'_Static_assert', 'static_assert', '__attribute__', 'GUARDED_BY', 'GUARDED_BY_MEMBER'}
-FORK_HANDLERS = {'after_fork', 'after_fork_child', 'after_fork_parent', 'before_fork', 'watch_fork',
-                 'install_fork_handler', 'install_fork_handlers'}
 
 
 def static_functions(text):
@@ -33,7 +31,7 @@ def shared(files):
     """@files: path to text."""
     homes = collections.defaultdict(list)
     for path, text in sorted(files.items()):
-        for name in static_functions(text) - FORK_HANDLERS:
+        for name in static_functions(text):
             homes[name].append(path)
     for name, paths in sorted(homes.items()):
         if len(paths) > 1:

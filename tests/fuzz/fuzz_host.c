@@ -6,7 +6,7 @@
  *	messages of the port group, from any host on port 4791	(host/group_program.h)
  *	what is handed on over the socket of a slot		(host/forward.h, host/slot.h)
  *	a file of settings, and a variable			(config/config.h)
- *	faults on purpose					(link/fault.h)
+ *	faults on purpose					(link/impair.h)
  *
  * What is accepted is in bounds, and is the same when it is written and read again; the selector that is built
  * from it is one that the kernel takes. Refusals are said on stderr, each time: ./run closes it.
@@ -23,7 +23,7 @@
 #include "host/group_internal.h"
 #include "host/forward.h"
 #include "input.h"
-#include "link/fault.h"
+#include "link/impair.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length);
 
@@ -122,7 +122,7 @@ static void forward(struct input *input)
 	size_t bytes, size = next8(input) & 1 ? sizeof(buffer) : 1 + (size_t)next8(input);
 	struct datagram datagram = { .bytes = 0 };
 	uint64_t nonce = 0;
-	struct name sender;
+	struct abstract_name sender;
 	bool named = next8(input) & 1;
 	int err;
 
@@ -135,7 +135,8 @@ static void forward(struct input *input)
 	require(err == 0 || err == EBADMSG || (err == ENOMSG && named && bytes == 16));
 	if (err)
 		return;
-	require(datagram.handed_on && datagram.data == buffer && datagram.bytes && datagram.bytes <= size);
+	require(datagram.forwarded && datagram.data == buffer && datagram.bytes &&
+		datagram.bytes <= size);
 	require(datagram.segment_bytes <= datagram.bytes && datagram.bytes < bytes);
 }
 
@@ -206,7 +207,7 @@ static void faults(struct input *input)
 	char *text = rest_of(input);
 
 	setenv("VERBATIM_FAULT", text, 1);
-	if (!fault_wrap(&link) && link != &bottom)
+	if (!impair_wrap(&link) && link != &bottom)
 		link->ops->close(link);
 	unsetenv("VERBATIM_FAULT");
 	free(text);

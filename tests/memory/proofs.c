@@ -74,8 +74,8 @@ static void liar(struct end *end, void *argument)
 /* In another process: claim the slot of that number, which was given up, and come in. */
 static void come_in_as(uint32_t number)
 {
-	struct name name = name_of_slot(SLOT_NAME, number);
-	struct name channel = name_of_slot(SLOT_CHANNEL_NAME, number);
+	struct abstract_name name = name_of_slot(SLOT_NAME, number);
+	struct abstract_name channel = name_of_slot(SLOT_CHANNEL_NAME, number);
 	struct slot slot = {number, name_socket(SOCK_DGRAM), name_socket(SOCK_SEQPACKET)};
 	uint32_t listener = 0;
 	uint64_t nonce;

@@ -197,6 +197,17 @@ static int client_main(const char *address, uint16_t port, bool non_blocking)
 	return 10 + tcp;
 }
 
+/* An ordinary socket: it is made whatever the settings say. */
+static int socket_main(const char *address)
+{
+	struct sockaddr_storage here;
+	socklen_t length;
+
+	to_address(address, 0, &here, &length);
+	OK(socket(here.ss_family, SOCK_STREAM, 0));
+	return 10;
+}
+
 /* Before main(): the tests start this program anew by names in the environment. */
 static void __attribute__((constructor)) run_as_told(void)
 {
@@ -206,6 +217,8 @@ static void __attribute__((constructor)) run_as_told(void)
 		return;
 	if (!strcmp(role, "echo"))
 		exit(echo_main(address, atoi(number)));
+	if (!strcmp(role, "socket"))
+		exit(socket_main(address));
 	exit(client_main(address, (uint16_t)atoi(number), !strcmp(role, "non-blocking")));
 }
 
@@ -296,6 +309,50 @@ static void over_tcp_only(struct pair *pair)
 	echo_test(pair, false, (bool[]){ true, true, false }, 3);
 }
 
+/* What a program says on standard error that opens a socket under these settings. */
+static void complaints(struct pair *pair, const char *entries, const char *inline_bytes, char said[1000])
+{
+	int ends[2];
+	size_t used = 0;
+	ssize_t n;
+	pid_t pid;
+
+	OK(pipe(ends));
+	pid = fork();
+	CHECK(pid >= 0, "%m");
+	if (!pid) {
+		set_environment(pair, "socket", 0, true);
+		setenv("RS_SQ_SIZE", entries, 1);
+		setenv("RS_INLINE", inline_bytes, 1);
+		dup2(ends[1], 2);
+		execl("/proc/self/exe", "rsocket_test", NULL);
+		_exit(1);
+	}
+	OK(close(ends[1]));
+	while ((n = read(ends[0], said + used, 999 - used)) > 0)
+		used += (size_t)n;
+	said[used] = '\0';
+	OK(close(ends[0]));
+	CHECK(status_of(pid) == 10, "no socket");
+}
+
+static void wrong_settings(struct pair *pair)
+{
+	static const char *const wrong[] = { "64k", "x", "-64", " 64", "4294967360", "0x40" };
+	char said[1000], expected[200];
+
+	complaints(pair, "64", "0", said);
+	CHECK(!*said, "%s", said);
+	complaints(pair, "", "", said);
+	CHECK(!*said, "%s", said);
+	for (unsigned i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		snprintf(expected, sizeof(expected), "librspreload: RS_SQ_SIZE: invalid value \"%s\", ignored\n"
+			 "librspreload: RS_INLINE: invalid value \"%s\", ignored\n", wrong[i], wrong[i]);
+		complaints(pair, wrong[i], wrong[i], said);
+		CHECK(!strcmp(said, expected), "%s", said);
+	}
+}
+
 static void nothing(struct pair *pair)
 {
 }
@@ -304,5 +361,6 @@ const struct test preload_tests[] = {
 	{ "ordinary sockets with epoll and poll run over RDMA", over_rdma, nothing },
 	{ "a server takes clients over RDMA and TCP", over_both, nothing },
 	{ "clients fall back to TCP, blocking or not", over_tcp_only, nothing },
+	{ "settings that are no numbers are ignored, and said to be", wrong_settings, nothing },
 	{ NULL, NULL, NULL },
 };

@@ -148,15 +148,15 @@ static void apply_fate(struct flight *flight, void *argument)
 static void check_invalidated(struct talk *talk)
 {
 	struct side *side = &talk->side[1];
-	struct mr_asker asker = { .pd = side->host->pd.number, .qpn = side->qp->number };
+	struct mr_accessor accessor = { .pd = side->host->pd.number, .qpn = side->qp->number };
 	struct message *bind = &side->messages[0];
-	struct mr_grant grant;
+	struct mr_access access;
 
 	if (!side->planned || bind->opcode != IBV_WR_BIND_MW)
 		return;
-	if (mr_grant(&side->host->mrs, &asker, bind->rkey, IBV_ACCESS_REMOTE_WRITE,
-		     (uintptr_t)side->memory.data, 1, &grant) == MR_OK) {
-		mr_release(&grant);
+	if (mr_access_begin(&side->host->mrs, &accessor, bind->rkey, IBV_ACCESS_REMOTE_WRITE,
+			    (uintptr_t)side->memory.data, 1, &access) == MR_OK) {
+		mr_access_end(&access);
 		sim_fail(talk->sim, "the window is alive after SEND_WITH_INV");
 	}
 	mw_free(&side->host->mrs, bind->mw);

@@ -17,7 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/heap.h"
+#include "base/timer_heap.h"
 #include "object/arena.h"
 #include "object/mr.h"
 #include "object/qp.h"

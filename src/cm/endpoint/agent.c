@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fork.h"
 #include "base/log.h"
 #include "cm/endpoint/internal.h"
 #include "platform/clock.h"
@@ -271,10 +272,7 @@ static void forget_in_child(void)
 	ports_forget();
 }
 
-static void install_fork_handler(void)
-{
-	pthread_atfork(NULL, NULL, forget_in_child);
-}
+static const struct fork_handlers fork_handlers = { .child = forget_in_child };
 
 static void agent_prepare(void) REQUIRES(agent.lock)
 {
@@ -338,10 +336,9 @@ static void agent_stop(void)
 
 int agent_get(void)
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	int err = 0;
 
-	pthread_once(&once, install_fork_handler);
+	fork_register(FORK_CM, &fork_handlers);
 	lock_acquire(&start_lock);
 	if (!references && !agent.protocol)
 		err = agent_start();
@@ -384,13 +381,13 @@ struct bound_port *bound_port_get(const struct net_gid *port, const uint8_t aske
 
 	list_for_each(node, &agent.ports) {
 		found = list_entry(node, struct bound_port, node);
-		if (same_port(&found->gsi, port))
+		if (same_port(&found->gid, port))
 			goto found;
 	}
 	found = calloc(1, sizeof(*found));
 	if (!found)
 		return NULL;
-	found->gsi = *port;
+	found->gid = *port;
 	list_add_tail(&agent.ports, &found->node);
 found:
 	found->references++;

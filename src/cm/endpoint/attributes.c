@@ -14,10 +14,10 @@ void attributes_ah(const struct endpoint *endpoint, struct ibv_ah_attr *attr)
 
 	*attr = (struct ibv_ah_attr){
 		.grh = { .dgid = path->dgid, .flow_label = path->flow_label,
-			 .sgid_index = (uint8_t)endpoint->port->gsi.gid_index,
+			 .sgid_index = (uint8_t)endpoint->port->gid.gid_index,
 			 .hop_limit = path->hop_limit, .traffic_class = path->traffic_class },
 		.sl = path->service_level, .static_rate = path->rate, .is_global = 1,
-		.port_num = endpoint->port->gsi.port,
+		.port_num = endpoint->port->gid.port,
 	};
 }
 
@@ -31,7 +31,7 @@ static bool attributes_has_request(const struct endpoint *endpoint)
 static void to_init(const struct endpoint *endpoint, struct ibv_qp_attr *attr, int *mask)
 {
 	attr->pkey_index = 0;
-	attr->port_num = endpoint->port->gsi.port;
+	attr->port_num = endpoint->port->gid.port;
 	*mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT;
 	if (endpoint->qp_type == IBV_QPT_UD) {
 		attr->qkey = endpoint->qkey;

@@ -100,12 +100,12 @@ static enum cm_transport transport_of(uint8_t qp_type)
 static void describe_way(const struct endpoint *endpoint, struct mad_address *way)
 {
 	*way = (struct mad_address){
-		.interface = endpoint->port->gsi.interface_index,
+		.interface = endpoint->port->gid.interface_index,
 		.flow_label = endpoint->path.flow_label,
 		.traffic_class = endpoint->path.traffic_class,
 		.hop_limit = endpoint->path.hop_limit,
 	};
-	memcpy(way->local, endpoint->port->gsi.address, 16);
+	memcpy(way->local, endpoint->port->gid.address, 16);
 	memcpy(way->remote, endpoint->path.remote, 16);
 }
 
@@ -116,7 +116,7 @@ static void describe_request(const struct endpoint *endpoint,
 
 	*request = (struct cm_connect){
 		.service_id = address_service_id(&endpoint->destination, endpoint->space),
-		.local_ca_guid = endpoint->port->gsi.guid,
+		.local_ca_guid = endpoint->port->gid.guid,
 		.local_qpn = endpoint->qp_num, .starting_psn = endpoint->starting_psn,
 		.transport = transport_of(endpoint->qp_type),
 		.responder_resources = parameters->responder_resources,
@@ -131,7 +131,7 @@ static void describe_request(const struct endpoint *endpoint,
 		.response_timeout = CM_RESPONSE_TIMEOUT, .max_retries = CM_MAX_RETRIES,
 		.patience = CM_PATIENCE,
 	};
-	memcpy(request->local_gid, endpoint->port->gsi.gid.raw, 16);
+	memcpy(request->local_gid, endpoint->port->gid.gid.raw, 16);
 	memcpy(request->remote_gid, path->dgid.raw, 16);
 	describe_way(endpoint, &request->address);
 }
@@ -199,7 +199,7 @@ static int send_reply(struct endpoint *endpoint, const struct rdma_conn_param *p
 {
 	struct cm_accept reply = {
 		.local_qpn = endpoint->qp_num, .starting_psn = endpoint->starting_psn,
-		.local_ca_guid = endpoint->port->gsi.guid,
+		.local_ca_guid = endpoint->port->gid.guid,
 		.responder_resources = parameters->responder_resources,
 		.initiator_depth = parameters->initiator_depth,
 		.rnr_retry_count = at_most_7(parameters->rnr_retry_count),

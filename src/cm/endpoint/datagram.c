@@ -36,7 +36,7 @@ int datagram_ask(struct endpoint *endpoint, const struct rdma_conn_param *parame
 		.service_id = address_service_id(&endpoint->destination, endpoint->space),
 		.pkey = endpoint->path.pkey, .response_timeout = CM_RESPONSE_TIMEOUT,
 		.max_retries = CM_MAX_RETRIES, .patience = CM_PATIENCE, .private_data = data,
-		.address = { .interface = endpoint->port->gsi.interface_index,
+		.address = { .interface = endpoint->port->gid.interface_index,
 			     .flow_label = endpoint->path.flow_label,
 			     .traffic_class = endpoint->path.traffic_class,
 			     .hop_limit = endpoint->path.hop_limit },
@@ -49,7 +49,7 @@ int datagram_ask(struct endpoint *endpoint, const struct rdma_conn_param *parame
 	if (parameters->private_data_len)
 		memcpy(data + header, parameters->private_data, parameters->private_data_len);
 	request.private_data_bytes = (uint8_t)(header + parameters->private_data_len);
-	memcpy(request.address.local, endpoint->port->gsi.address, 16);
+	memcpy(request.address.local, endpoint->port->gid.address, 16);
 	memcpy(request.address.remote, endpoint->path.remote, 16);
 	return cm_sidr(agent.protocol, &request, endpoint, clock_now_ns(), &endpoint->connection);
 }

@@ -180,7 +180,7 @@ static void describe_path(const struct endpoint *endpoint, struct ibv_sa_path_re
 	const struct endpoint_path *path = &endpoint->path;
 
 	*record = (struct ibv_sa_path_rec){
-		.dgid = path->dgid, .sgid = endpoint->port->gsi.gid,
+		.dgid = path->dgid, .sgid = endpoint->port->gid.gid,
 		.flow_label = htobe32(path->flow_label), .hop_limit = path->hop_limit,
 		.traffic_class = path->traffic_class, .reversible = 1, .numb_path = 1,
 		.pkey = htobe16(path->pkey), .sl = path->service_level,
@@ -200,7 +200,7 @@ void endpoint_query(struct endpoint *endpoint, struct endpoint_info *info)
 	address_write(&endpoint->source, &info->source);
 	address_write(&endpoint->destination, &info->destination);
 	if (endpoint->port) {
-		const struct net_gid *port = &endpoint->port->gsi;
+		const struct net_gid *port = &endpoint->port->gid;
 
 		memcpy(info->device, port->device, sizeof(info->device));
 		info->port = port->port;

@@ -78,7 +78,7 @@ static void explain_unreachable(const struct endpoint *endpoint, int status)
 	}
 	explain_print("unreachable: %s: no answer to packets from %s: check the address, that the "
 		      "server runs, and that UDP port 4791 is open; local devices: %s", peer,
-		      endpoint->port ? endpoint->port->gsi.device : "no device",
+		      endpoint->port ? endpoint->port->gid.device : "no device",
 		      net_describe_devices(devices, sizeof(devices)));
 }
 

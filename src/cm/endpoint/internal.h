@@ -19,7 +19,7 @@
 #include <infiniband/ib.h>
 #include <stdatomic.h>
 
-#include "base/heap.h"
+#include "base/timer_heap.h"
 #include "base/list.h"
 #include "base/lock.h"
 #include "cm/endpoint/endpoint.h"
@@ -87,7 +87,7 @@ struct bound_port {
 	unsigned references;
 	uint64_t checked_ns;		/* when net_find_gid() last gave it */
 	uint8_t asked[16];		/* for this address */
-	struct net_gid gsi;
+	struct net_gid gid;
 };
 
 /* How to reach the peer, and how the QP is to do it. */

@@ -23,7 +23,7 @@ static int tell_joined(struct endpoint *endpoint, const struct membership *group
 	REQUIRES(agent.lock)
 {
 	struct queued_event *event = event_new(endpoint, RDMA_CM_EVENT_MULTICAST_JOIN, NULL, 0);
-	const struct net_gid *port = &endpoint->port->gsi;
+	const struct net_gid *port = &endpoint->port->gid;
 
 	if (!event)
 		return ENOMEM;

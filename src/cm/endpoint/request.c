@@ -132,7 +132,7 @@ void connection_request(const struct cm_event *event)
 void request_refuse(struct endpoint *endpoint, uint16_t reason)
 {
 	if (endpoint->connection && endpoint->qp_type != IBV_QPT_UD) {
-		uint8_t mtu = (uint8_t)(endpoint->port ? endpoint->port->gsi.active_mtu : 0);
+		uint8_t mtu = (uint8_t)(endpoint->port ? endpoint->port->gid.active_mtu : 0);
 		bool say = reason == CM_REJECT_INVALID_MTU;	/* what would do (12.6.7.2) */
 
 		cm_reject(endpoint->connection, reason, say ? &mtu : NULL, say, NULL, 0,
@@ -170,14 +170,14 @@ int request_find_port(struct endpoint *endpoint)
 		if (!endpoint->port)
 			return ENOMEM;
 	}
-	local = !memcmp(endpoint->path.remote, endpoint->port->gsi.address, 16) ||
+	local = !memcmp(endpoint->path.remote, endpoint->port->gid.address, 16) ||
 		address_is_here(endpoint->path.remote, endpoint->source.scope);
 	agent_lock();
 	endpoint->peer_local = local;
 	if (endpoint->qp_type == IBV_QPT_UD) {
 		memcpy(endpoint->path.dgid.raw, endpoint->destination.bytes, 16);
 		path_fill(endpoint);
-	} else if (endpoint->path.mtu > (uint8_t)endpoint->port->gsi.active_mtu) {
+	} else if (endpoint->path.mtu > (uint8_t)endpoint->port->gid.active_mtu) {
 		err = EMSGSIZE;
 	}
 	agent_unlock();

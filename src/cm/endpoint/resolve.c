@@ -271,7 +271,7 @@ static uint32_t flow_label(const struct endpoint *endpoint)
 void path_fill(struct endpoint *endpoint)
 {
 	struct endpoint_path *path = &endpoint->path;
-	const struct net_gid *port = &endpoint->port->gsi;
+	const struct net_gid *port = &endpoint->port->gid;
 
 	path->pkey = port->pkey;
 	path->mtu = (uint8_t)port->active_mtu;
@@ -298,8 +298,8 @@ int endpoint_resolve_route(struct endpoint *endpoint, int timeout_ms)
 	fresh = now_ns - endpoint->port->checked_ns < ROUTE_FRESH_NS;
 	agent_unlock();
 	if (!fresh)
-		err = net_find_gid(gsi_net(agent.gsi), endpoint->port->gsi.gid.raw,
-				    endpoint->port->gsi.interface_index, &port);
+		err = net_find_gid(gsi_net(agent.gsi), endpoint->port->gid.gid.raw,
+				    endpoint->port->gid.interface_index, &port);
 	agent_lock();
 	endpoint->busy = false;
 	if (err) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The table against its obviously right twin, an array; and that it stays fast when it is full.
+ * The table against its obviously right model, an array; and that it stays fast when it is full.
  */
 #include "cm/protocol/id_table.h"
 
@@ -17,7 +17,7 @@
 #define NODES 200u
 
 /* Few hashes, so that chains are long and hashes meet. */
-static void it_finds_what_the_twin_finds(void **unused)
+static void it_finds_what_the_model_finds(void **unused)
 {
 	struct id_node node[NODES] = { { .hash = 0 } };
 	struct id_table table;
@@ -92,7 +92,7 @@ static void the_seed_makes_other_hashes(void **unused)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(it_finds_what_the_twin_finds),
+		cmocka_unit_test(it_finds_what_the_model_finds),
 		cmocka_unit_test(removing_what_is_in_no_table_is_harmless),
 		cmocka_unit_test(chains_stay_short_whatever_the_keys_are),
 		cmocka_unit_test(the_seed_makes_other_hashes),

@@ -19,7 +19,7 @@
 #include <errno.h>
 
 #include "base/counters.h"
-#include "base/heap.h"
+#include "base/timer_heap.h"
 #include "base/list.h"
 #include "cm/protocol/id_table.h"
 #include "cm/protocol/protocol.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Binary min-heap of timers. slot[0] has the earliest deadline; each timer knows its place, so
+ * Binary min-heap of timers. slot[0] has the earliest deadline; each timer holds its position, so
  * that re-arming and disarming cost one walk up or down and no search.
  */
-#include "base/heap.h"
+#include "base/timer_heap.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -40,7 +40,7 @@ void timer_heap_free(struct timer_heap *heap)
 	*heap = (struct timer_heap){ 0 };
 }
 
-static void heap_sift_place(struct timer_heap *heap, size_t position, struct timer *timer)
+static void timer_heap_place(struct timer_heap *heap, size_t position, struct timer *timer)
 {
 	heap->slot[position] = timer;
 	timer->position = position;
@@ -54,10 +54,10 @@ static void sift_up(struct timer_heap *heap, size_t position, struct timer *time
 
 		if (heap->slot[parent]->deadline_ns <= timer->deadline_ns)
 			break;
-		heap_sift_place(heap, position, heap->slot[parent]);
+		timer_heap_place(heap, position, heap->slot[parent]);
 		position = parent;
 	}
-	heap_sift_place(heap, position, timer);
+	timer_heap_place(heap, position, timer);
 }
 
 /* The same downwards. */
@@ -73,13 +73,13 @@ static void sift_down(struct timer_heap *heap, size_t position, struct timer *ti
 			child++;
 		if (timer->deadline_ns <= heap->slot[child]->deadline_ns)
 			break;
-		heap_sift_place(heap, position, heap->slot[child]);
+		timer_heap_place(heap, position, heap->slot[child]);
 		position = child;
 	}
-	heap_sift_place(heap, position, timer);
+	timer_heap_place(heap, position, timer);
 }
 
-static void heap_take_out(struct timer_heap *heap, struct timer *timer)
+static void timer_heap_take_out(struct timer_heap *heap, struct timer *timer)
 {
 	size_t hole = timer->position;
 	struct timer *last = heap->slot[--heap->count];
@@ -101,7 +101,7 @@ void timer_set(struct timer_heap *heap, struct timer *timer, uint64_t deadline_n
 		return;
 	assert(before == TIME_NEVER || heap->slot[timer->position] == timer);
 	if (deadline_ns == TIME_NEVER) {
-		heap_take_out(heap, timer);
+		timer_heap_take_out(heap, timer);
 		return;
 	}
 	timer->deadline_ns = deadline_ns;
@@ -127,6 +127,6 @@ struct timer *timer_heap_expire(struct timer_heap *heap, uint64_t now_ns)
 	if (!heap->count || heap->slot[0]->deadline_ns > now_ns)
 		return NULL;
 	timer = heap->slot[0];
-	heap_take_out(heap, timer);
+	timer_heap_take_out(heap, timer);
 	return timer;
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the transport keeps per QP: the requester (our requests, until they are answered) and the
+ * State of the transport per QP: the requester (our requests, until they are answered) and the
  * responder (the peer's requests). Data only; the rules are in transport/. All of it is under
  * qp->lock, but for path_turn (path->lock).
  *
  *	            una_psn          send_psn          next_psn
  *	   answered    |    in flight   |   to be resent   |   never sent
  */
-#ifndef VERBATIM_OBJECT_QP_STREAM_H
-#define VERBATIM_OBJECT_QP_STREAM_H
+#ifndef VERBATIM_OBJECT_QP_TRANSPORT_H
+#define VERBATIM_OBJECT_QP_TRANSPORT_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,14 +20,14 @@ struct path;
 struct recv_wqe;
 
 /*
- * READs and atomics in progress per QP and direction: what max_rd_atomic and max_dest_rd_atomic
- * may be (as rxe: perftest asks each side for what the other can). Room for the first few is part
+ * READs and atomics in progress per QP and direction: the limit of max_rd_atomic and
+ * max_dest_rd_atomic (as rxe: perftest asks each side for the other's maximum). Room for the first few is part
  * of the QP, room for more is allocated when a modify asks for it.
  */
 #define RD_ATOMIC_MAX 128u
 #define RD_ATOMIC_FEW 16u
 
-/* What the peer has receives for, if it said so (IBTA 9.7.7.2; transport/credits.h). */
+/* Receives of the peer, as far as it announced them (IBTA 9.7.7.2; transport/credits.h). */
 struct credits {
 	bool limited;
 	uint32_t limit_ssn;		/* last send sequence number that it has a receive for */
@@ -38,7 +38,7 @@ struct loss {
 	uint64_t progress_ns;		/* last answer, or first transmission after none was due */
 	uint64_t sent_ns;		/* last transmission */
 	uint64_t rto_ns;		/* delay of a probe, from the path's round-trip times */
-	uint32_t probe_end_psn;		/* one past what the probe asks an answer for */
+	uint32_t probe_end_psn;		/* one past the last PSN that the probe asks an answer for */
 	uint32_t guard_psn;		/* gone back to it: more signs of the same loss are not new ones ... */
 	bool guarded;			/* ... if this is set */
 	bool probe_due;			/* to be written by the next transmit */
@@ -96,7 +96,7 @@ struct requester {
 
 enum resource_kind { RESOURCE_NONE, RESOURCE_READ, RESOURCE_ATOMIC };
 
-/* Responder resource: what is needed to answer a READ or atomic, now and again. */
+/* Responder resource: all that is needed to answer a READ or atomic, also repeatedly. */
 struct resource {
 	uint8_t kind;			/* enum resource_kind */
 	bool active;			/* an answer is due, from send_psn on */
@@ -107,7 +107,7 @@ struct resource {
 	uint32_t reply_end;		/* READ: offset in the request where it ends */
 	uint32_t rkey, length;
 	uint64_t address;
-	uint64_t original;		/* atomic: what was there */
+	uint64_t original;		/* atomic: the original value */
 	uint64_t position;		/* responder's, when it was made: PSNs come round again */
 };
 
@@ -138,7 +138,7 @@ struct responder {
 	uint8_t answer;			/* enum answer_kind */
 	uint8_t answer_syndrome;
 	uint32_t answer_psn;
-	bool nak_sent;			/* waiting for expected_psn: do not NAK what follows */
+	bool nak_sent;			/* waiting for expected_psn: later packets are not NAKed */
 	bool answer_late;		/* requests left it no room: it goes first next time */
 	bool echo_congestion;		/* the next answer carries BECN */
 	bool established;		/* COMM_EST was raised */

@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "base/bytes.h"
-#include "link/fault.h"
+#include "link/impair.h"
 #include "link/loopback.h"
 #include "platform/fail.h"
 
@@ -31,7 +31,7 @@ static struct link *open_with(const char *setting)
 		setenv("VERBATIM_FAULT", setting, 1);
 	else
 		unsetenv("VERBATIM_FAULT");
-	assert_int_equal(fault_wrap(&link), 0);
+	assert_int_equal(impair_wrap(&link), 0);
 	return link;
 }
 
@@ -110,7 +110,7 @@ static void without_the_variable_nothing_is_wrapped(void **state)
 	unsetenv("VERBATIM_FAULT");
 	assert_int_equal(loopback_open(&inner, &counters), 0);
 	link = inner;
-	assert_int_equal(fault_wrap(&link), 0);
+	assert_int_equal(impair_wrap(&link), 0);
 	assert_ptr_equal(link, inner);
 	link->ops->close(link);
 }
@@ -130,12 +130,12 @@ static void what_is_not_understood_is_refused(void **state)
 	link = inner;
 	for (i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
 		setenv("VERBATIM_FAULT", wrong[i], 1);
-		if (fault_wrap(&link) != EINVAL)
+		if (impair_wrap(&link) != EINVAL)
 			fail_msg("'%s' was taken", wrong[i]);
 		assert_ptr_equal(link, inner);
 	}
 	setenv("VERBATIM_FAULT", "loss=1.0,dup=0,reorder=0.000001,corrupt=1,seed=0", 1);
-	assert_int_equal(fault_wrap(&link), 0);
+	assert_int_equal(impair_wrap(&link), 0);
 	link->ops->close(link);
 }
 
@@ -243,7 +243,7 @@ static void no_memory_is_said(void **state)
 	assert_int_equal(loopback_open(&link, &counters), 0);
 	setenv("VERBATIM_FAULT", "loss=0", 1);
 	fail_set(FAIL_ALLOCATE, 1, ENOMEM);
-	assert_int_equal(fault_wrap(&link), ENOMEM);
+	assert_int_equal(impair_wrap(&link), ENOMEM);
 	fail_clear();
 	link->ops->close(link);
 }

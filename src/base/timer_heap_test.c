@@ -2,7 +2,7 @@
 /*
  * The timer heap against an array of deadlines that is searched from end to end.
  */
-#include "base/heap.h"
+#include "base/timer_heap.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -18,7 +18,7 @@
 struct model {
 	struct timer_heap heap;
 	struct timer timer[TIMERS];
-	uint64_t deadline_ns[TIMERS];	/* what the twin thinks */
+	uint64_t deadline_ns[TIMERS];	/* as expected */
 };
 
 static void model_init(struct model *model)

@@ -4,8 +4,8 @@
  * heap serialises access. Capacity grows by timer_heap_reserve(), called where allocation is
  * allowed (one place per QP), so that arming never allocates.
  */
-#ifndef VERBATIM_BASE_HEAP_H
-#define VERBATIM_BASE_HEAP_H
+#ifndef VERBATIM_BASE_TIMER_HEAP_H
+#define VERBATIM_BASE_TIMER_HEAP_H
 
 #include <stdbool.h>
 #include <stddef.h>

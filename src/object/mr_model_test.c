@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Regions and windows against a horrible twin: an unsorted list of what was registered, searched
+ * Regions and windows against a naive model: an unsorted list of what was registered, searched
  * from end to end, every rule written out by itself in 128-bit arithmetic.
  */
 #include <errno.h>
@@ -31,7 +31,7 @@ static int end(void **state)
 	return 0;
 }
 
-/* ---- the twin ---- */
+/* ---- the model ---- */
 
 #define THINGS 24
 
@@ -81,19 +81,19 @@ static unsigned bit(enum mr_fault fault)
 }
 
 /* All the faults that an access has, as a mask; 0: it is allowed. */
-static unsigned horrible_access(const struct mr_asker *asker, uint32_t key, unsigned need,
-				uint64_t address, uint64_t length)
+static unsigned model_access(const struct mr_accessor *accessor, uint32_t key, unsigned need,
+			     uint64_t address, uint64_t length)
 {
 	const struct thing *thing = find(key);
 	unsigned faults = 0;
 
 	if (!thing)
 		return bit(MR_KEY);
-	if (thing->pd != asker->pd)
+	if (thing->pd != accessor->pd)
 		faults |= bit(MR_PD);
 	if (thing->kind != MR_REGION && !thing->region)
 		return faults | bit(MR_UNBOUND);
-	if (thing->kind == MR_WINDOW_2 && thing->qpn != asker->qpn)
+	if (thing->kind == MR_WINDOW_2 && thing->qpn != accessor->qpn)
 		faults |= bit(MR_QP);
 	if (thing->kind != MR_REGION && (need == 0 || need & IBV_ACCESS_LOCAL_WRITE))
 		faults |= bit(MR_ACCESS);
@@ -105,14 +105,14 @@ static unsigned horrible_access(const struct mr_asker *asker, uint32_t key, unsi
 	return faults;
 }
 
-static unsigned horrible_bind(const struct mr_asker *asker, const struct thing *window,
-			      const struct thing *region, uint32_t rkey,
-			      const struct ibv_mw_bind_info *info)
+static unsigned model_bind(const struct mr_accessor *accessor, const struct thing *window,
+			   const struct thing *region, uint32_t rkey,
+			   const struct ibv_mw_bind_info *info)
 {
 	unsigned flags = info->mw_access_flags, faults = 0;
 	bool second = window->kind == MR_WINDOW_2;
 
-	if (window->pd != asker->pd)
+	if (window->pd != accessor->pd)
 		faults |= bit(MR_PD);
 	if ((rkey & 0xffffff00) != (window->key & 0xffffff00))
 		faults |= bit(MR_KEY);
@@ -128,7 +128,7 @@ static unsigned horrible_bind(const struct mr_asker *asker, const struct thing *
 		return faults;
 	if (!region)
 		return faults | bit(MR_KEY);
-	if (region->pd != asker->pd)
+	if (region->pd != accessor->pd)
 		faults |= bit(MR_PD);
 	if (!(region->access & IBV_ACCESS_MW_BIND))
 		faults |= bit(MR_ACCESS);
@@ -140,20 +140,20 @@ static unsigned horrible_bind(const struct mr_asker *asker, const struct thing *
 	return faults;
 }
 
-static unsigned horrible_invalidate(const struct mr_asker *asker, uint32_t rkey)
+static unsigned model_invalidate(const struct mr_accessor *accessor, uint32_t rkey)
 {
 	const struct thing *thing = find(rkey);
 	unsigned faults = 0;
 
 	if (!thing)
 		return bit(MR_KEY);
-	if (thing->pd != asker->pd)
+	if (thing->pd != accessor->pd)
 		faults |= bit(MR_PD);
 	if (thing->kind != MR_WINDOW_2)
 		return faults | bit(MR_ACCESS);
 	if (!thing->region)
 		return faults | bit(MR_UNBOUND);
-	if (thing->qpn != asker->qpn)
+	if (thing->qpn != accessor->qpn)
 		faults |= bit(MR_QP);
 	return faults;
 }
@@ -165,7 +165,7 @@ static uint64_t seed;
 static void assert_same(enum mr_fault fault, unsigned faults)
 {
 	if (fault == MR_OK ? faults != 0 : !(faults & bit(fault)))
-		fail_msg("the table says %d, the twin 0x%x", (int)fault, faults);
+		fail_msg("the table says %d, the model 0x%x", (int)fault, faults);
 }
 
 /* Few values near each other, and near 0 and 2^64, so that edges are met often. */
@@ -185,9 +185,9 @@ static uint64_t random_length(void)
 	return random_below(&seed, 64);
 }
 
-static struct mr_asker random_asker(void)
+static struct mr_accessor random_accessor(void)
 {
-	return (struct mr_asker){ .pd = 1 + (random_below(&seed, 8) == 0),
+	return (struct mr_accessor){ .pd = 1 + (random_below(&seed, 8) == 0),
 				  .qpn = 0x11 + (random_below(&seed, 4) == 0) };
 }
 
@@ -327,7 +327,7 @@ static unsigned random_window_rights(void)
 static void step_bind(struct thing *window)
 {
 	struct thing *region = random_thing(true);
-	struct mr_asker asker = random_asker();
+	struct mr_accessor accessor = random_accessor();
 	uint32_t rkey = (window->key & ~0xffu) | random_below(&seed, 256);
 	struct ibv_mw_bind_info info = { .mw_access_flags = random_window_rights() };
 	enum mr_fault fault;
@@ -344,14 +344,14 @@ static void step_bind(struct thing *window)
 	} else {
 		info.length = random_below(&seed, 2);
 	}
-	faults = horrible_bind(&asker, window, region, rkey, &info);
-	fault = mw_bind(&table, &asker, &window->mw, rkey, &info);
+	faults = model_bind(&accessor, window, region, rkey, &info);
+	fault = mw_bind(&table, &accessor, &window->mw, rkey, &info);
 	assert_same(fault, faults);
 	if (fault != MR_OK)
 		return;
 	window->key = rkey;
 	window->region = info.length ? region : NULL;
-	window->qpn = asker.qpn;
+	window->qpn = accessor.qpn;
 	window->access = info.mw_access_flags & ~(unsigned)IBV_ACCESS_LOCAL_WRITE;
 	window->start = info.mw_access_flags & IBV_ACCESS_ZERO_BASED ? 0 : info.addr;
 	window->length = info.length;
@@ -369,14 +369,14 @@ static uint32_t random_key(void)
 
 static void step_invalidate(void)
 {
-	struct mr_asker asker = random_asker();
+	struct mr_accessor accessor = random_accessor();
 	uint32_t key = random_key();
 	struct thing *thing = find(key);
 	enum mr_fault fault;
 	unsigned faults;
 
-	faults = horrible_invalidate(&asker, key);
-	fault = mr_invalidate(&table, &asker, key);
+	faults = model_invalidate(&accessor, key);
+	fault = mr_invalidate(&table, &accessor, key);
 	assert_same(fault, faults);
 	if (fault == MR_OK)
 		thing->region = NULL;
@@ -388,12 +388,12 @@ static void step_access(void)
 		0, IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE,
 		IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE,
 	};
-	struct mr_asker asker = random_asker();
+	struct mr_accessor accessor = random_accessor();
 	uint32_t key = random_key();
 	unsigned need = needs[random_below(&seed, 6)];
 	struct thing *thing = find(key);
 	uint64_t address, length;
-	struct mr_grant grant;
+	struct mr_access access;
 	enum mr_fault fault;
 
 	address = thing && random_below(&seed, 8) ? thing->start + random_below(&seed, 24) - 4 :
@@ -401,13 +401,13 @@ static void step_access(void)
 	length = 1 + (random_below(&seed, 8) ? random_below(&seed, 24) : random_length());
 	if (!length)
 		length = UINT64_MAX;
-	fault = mr_grant(&table, &asker, key, need, address, length, &grant);
-	assert_same(fault, horrible_access(&asker, key, need, address, length));
+	fault = mr_access_begin(&table, &accessor, key, need, address, length, &access);
+	assert_same(fault, model_access(&accessor, key, need, address, length));
 	if (fault != MR_OK)
 		return;
-	assert_int_equal((uintptr_t)grant.host, thing->host + (address - thing->start));
-	assert_int_equal(atomic_load(&grant.entry->users), 1);
-	mr_release(&grant);
+	assert_int_equal((uintptr_t)access.host, thing->host + (address - thing->start));
+	assert_int_equal(atomic_load(&access.entry->users), 1);
+	mr_access_end(&access);
 }
 
 static void random_step(void)
@@ -455,7 +455,7 @@ static void nobody_is_left(void)
 	}
 }
 
-static void random_operations_do_as_the_horrible_twin_does(void **state)
+static void random_operations_agree_with_the_model(void **state)
 {
 	memset(things, 0, sizeof(things));
 	seed = 0x20240607;
@@ -467,7 +467,7 @@ static void random_operations_do_as_the_horrible_twin_does(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(random_operations_do_as_the_horrible_twin_does,
+		cmocka_unit_test_setup_teardown(random_operations_agree_with_the_model,
 						begin, end),
 	};
 

@@ -96,7 +96,7 @@ enum sge_result sge_check(struct qp_call *call, const struct ibv_sge *sge, uint3
 uint64_t sge_total(const struct ibv_sge *sge, uint32_t sge_count);
 
 /*
- * Find where a part goes that is to be fetched: adds its pieces to @fetch, each with an access that
+ * Locate the destination of a part to fetch: adds its pieces to @fetch, each with an access that
  * is held until fetch_release().
  */
 enum sge_result sge_locate(struct qp_call *call, const struct ibv_sge *sge, uint32_t sge_count,

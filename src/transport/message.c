@@ -259,7 +259,7 @@ static bool is_next(const struct qp *qp, const struct local_message *message) RE
 	       responder->message_sequence == message->sequence && transport_between_messages(qp);
 }
 
-/* The target of a WRITE; the right to all of it is checked each time. */
+/* Access to the whole WRITE target, checked again for each part. */
 static bool target_access_begin(struct qp_call *call, const struct local_message *message,
 				struct mr_access *access)
 {

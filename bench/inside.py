@@ -34,21 +34,26 @@ class Inside:
 
     def measure(self, title, plan):
         """@plan: (name, unit, function, arguments ... and the mode, if it is ours) of each series.
-        Interleaved; with --base ours are measured with the other build, too, right behind."""
+        Interleaved; with --base ours are measured with the other build, too, before and behind, and have
+        to lie within the spread of that."""
         ours = [row for row in plan if row[-1] in MODES] if peers.base_library else []
         for row in ours:
-            plan.insert(plan.index(row) + 1, (row[0] + BASE, *row[1:-1], row[-1] + BASE))
+            at = plan.index(row)
+            base = (row[0] + BASE, *row[1:-1], row[-1] + BASE)
+            plan[at:at + 1] = [base, row, base]
         for name, unit, *_ in plan:
             self.of[name] = self.series(name, unit)
         for _ in range(self.bench.repeats):
             for name, _, function, *args in plan:
                 self.bench.series(self.of[name], function, *args)
         self.table.say(title)
-        for name, *_ in plan:
+        for name in dict.fromkeys(row[0] for row in plan):
             self.table.say(f'    {name:42s} {self.of[name]}')
         for name, unit, *_ in ours:
-            self.goal(name, name, 1.1 if unit == US else 0.9, more=unit != US, base=name + BASE,
-                      base_name='base')
+            base = self.of[name + BASE]
+            edge = (max if unit == US else min)(base.values, default=0)
+            self.goal(name, name, edge / base.median if base.values else 1, more=unit != US,
+                      base=name + BASE, base_name='base')
 
     def goal(self, work, ours, aim, more=False, base=None, base_name='', beside=()):
         """@ours, @base, @beside: names of series. @aim: in their unit, or times @base."""

@@ -18,6 +18,14 @@ static inline void worker_note(struct engine *engine, uint64_t deadline_ns)
 {
 	uint64_t noted_ns = atomic_load_explicit(&engine->worker.notice_ns, memory_order_relaxed);
 
+	if (deadline_ns >= noted_ns) {
+		/*
+		 * An earlier note stands. Is it still to be taken? Only then its taker, whose
+		 * worker_notice() has a fence too, makes sure that what our caller stored is seen.
+		 */
+		atomic_thread_fence(memory_order_seq_cst);
+		noted_ns = atomic_load_explicit(&engine->worker.notice_ns, memory_order_relaxed);
+	}
 	while (deadline_ns < noted_ns &&
 	       !atomic_compare_exchange_weak(&engine->worker.notice_ns, &noted_ns, deadline_ns))
 		;

@@ -145,8 +145,6 @@ void qp1_peer_lost(struct qp1 *qp1, struct qp *qp)
 {
 	atomic_store(&qp->peer_lost, true);
 	atomic_store(&qp1->peers_lost, true);
-	/* An earlier note may stand already: its reader sees the flag. */
-	atomic_thread_fence(memory_order_seq_cst);
 	worker_note(qp1->engine, 0);
 }
 

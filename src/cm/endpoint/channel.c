@@ -221,6 +221,11 @@ void cm_channel_close(struct cm_channel *channel)
 		return;
 	}
 	agent_lock();
+	if (channel->closed) {
+		agent_unlock();
+		explain("rdma_destroy_event_channel: the channel was destroyed already");
+		return;
+	}
 	channel->closed = true;
 	list_for_each_safe(node, following, &channel->queue) {
 		free_event(list_entry(node, struct queued_event, in_channel));

@@ -23,7 +23,7 @@ import re
 import sys
 
 from call_graph import Graph, Tree
-from layering import LAYERS, layer_of, read, sources
+from layering import LAYERS, TEST, layer_of, read, sources
 from tap import Tap
 
 # Files of the largest component of a folder; LIMIT_OTHERS: of one that is not here. Only lower them.
@@ -45,8 +45,6 @@ LIMIT = {
 }
 LIMIT_OTHERS = 4
 MEMBERS_MAX = 25	# of a struct: those of nested structs without a tag, and bit-fields, too
-
-TEST = re.compile(r'(.*_)?test(_\w+)?\.\w+|fake_.*')
 
 
 def unread(tree):

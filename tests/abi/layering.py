@@ -39,6 +39,8 @@ LAYERS = {
 CODE = ('.c', '.h', '.def', '.map')
 SCRIPTS = ('.py', '.sh', '.build')
 LICENCE = 'SPDX-License-Identifier: BSD-2-Clause'
+# Unit tests and what they share, by the name of the file.
+TEST = re.compile(r'(.*_)?test(_\w+)?\.\w+|fake_.*')
 LICENCE_LINES = 5	# in scripts it follows "#!" and may follow other comments
 
 

@@ -14,10 +14,9 @@ import os
 import re
 import sys
 
-from layering import read, sources
+from layering import TEST, read, sources
 from tap import Tap
 
-TEST = re.compile(r'(.*_)?test(_\w+)?\.\w+|fake_.*')
 STATIC = re.compile(r'^static (?:inline )?(?:[\w*]+\s+)*\*?(\w+)\(.*?\)[^;={]*(\{|;|=)', re.M | re.S)
 NO_FUNCTIONS = {'_Static_assert', 'static_assert', '__attribute__', 'GUARDED_BY', 'GUARDED_BY_MEMBER'}
 

@@ -126,8 +126,6 @@ static void fini_queues(struct qp *qp)
 static void init_fields(struct hca_context *context, struct qp *qp,
 			const struct ibv_qp_init_attr_ex *attr)
 {
-	uint32_t interface_mtu;
-
 	lock_init(&qp->lock);
 	list_init(&qp->ready_node);
 	list_init(&qp->wait_node);
@@ -143,7 +141,7 @@ static void init_fields(struct hca_context *context, struct qp *qp,
 	qp->srq = attr->srq ? to_srq(attr->srq) : NULL;
 	qp->type = attr->qp_type;
 	qp->signal_all = attr->sq_sig_all;
-	qp->mtu = 128u << net_active_mtu(&context->hca->net, context->port, &interface_mtu);
+	qp->mtu = 128u << net_active_mtu(&context->hca->net, context->port, NULL);
 	qp_init_events(qp);
 }
 

@@ -102,7 +102,8 @@ enum ibv_mtu net_active_mtu(struct net *net, const struct port *port, uint32_t *
 
 	lock_acquire(&net->lock);
 	active = port_active_mtu(port);
-	*interface_mtu = port->netdev.mtu;
+	if (interface_mtu)
+		*interface_mtu = port->netdev.mtu;
 	lock_release(&net->lock);
 	return active;
 }

@@ -35,7 +35,7 @@ void net_abandon(struct net *net);	/* in a fork()ed child */
 /* Open the port of the device @name, or take another reference. 0, ENODEV (explained), ENOMEM. */
 int net_get_port(struct net *net, const char *name, struct port **port);
 void net_put_port(struct net *net, struct port *port);
-/* The active MTU of an open port, and the interface's MTU that it follows from. */
+/* The active MTU of an open port; *interface_mtu (or NULL): of the interface, which it follows from. */
 enum ibv_mtu net_active_mtu(struct net *net, const struct port *port, uint32_t *interface_mtu);
 /* Interfaces have changed: reads all of them anew, and reports differences by changed(). */
 void net_refresh(struct net *net);

@@ -2,7 +2,7 @@
 /*
  * Datagrams of a process to itself: a ring of bytes, each datagram a record of its header and
  * data, contiguous. Data that loopback_receive() has returned stays in place until the next
- *loopback_receive().
+ * loopback_receive().
  *
  *	| ... free ... | given out | waiting | waiting | ... free ... |
  *	               ^ released  ^ taken             ^ put

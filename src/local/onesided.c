@@ -4,8 +4,8 @@
  * peer's block is mapped here, else one copy between address spaces. The checks are the
  * responder's, on memory that the owner has granted (pairing.c); the peer's threads take no part.
  *
- *	agreed? key known? rights, bounds -> hazard -> both grants alive -> copy -> hazard ends ->
- *completion
+ *	agreed? key known? rights, bounds -> hazard -> both grants alive -> copy -> hazard ends
+ *	-> completion
  *
  * Copies that take a system call, or are longer than a packet, are made without the QP's lock, and
  * never with the progress lock. Our pages are made present before the hazard is published, so that

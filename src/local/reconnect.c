@@ -4,8 +4,8 @@
  * UDP and the worker takes over:
  *
  *	it did not answer	its answer is awaited: the connection becomes readable
- *	it does not listen yet,	further tries, at growing intervals, as long as a QP is connected to
- *it; or had no room		then none, until the next QP is connected
+ *	it does not listen yet,	further tries, at growing intervals, as long as a QP is connected
+ *	or had no room		to it; then none, until the next QP is connected
  *
  * The worker never blocks for a peer: two workers could wait for each other. Answers wake it, and a
  * bounded number of tries.

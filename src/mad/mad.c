@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Management agents (mad.h): the one consumer of QP1. Dispatches each MAD to the agent of its
- *class. It starts with the first agent and stops with the last.
+ * class. It starts with the first agent and stops with the last.
  *
  * Locks, outermost first:
  *

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * QP1 of this process: delivers management datagrams to the process that owns them, and there to
- *its consumer (gsi.h).
+ * its consumer (gsi.h).
  *
  *	gsi.c		the consumer, sending, claims, watches
  *	dispatch.c	checks a received MAD and finds its owner

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Internal interface of the librdmacm layer, which implements rdma_cm(7) with
- *cm/endpoint/endpoint.h and the public verbs: it has the QPs, which endpoints do not know, and
- *moves them through their states for the application.
+ * cm/endpoint/endpoint.h and the public verbs: it has the QPs, which endpoints do not know, and
+ * moves them through their states for the application.
  *
  * Calls return 0, or -1 and errno; pointer functions NULL and errno. The structures that
  * programs hold come first in ours.
@@ -16,7 +16,7 @@
  *	create_ep.c  rdma_create_ep(), rdma_get_request()
  *
  * An id without a channel of the application's has one of its own and is synchronous: calls wait
- *for the event that ends them, which stays in id->event until the next call.
+ * for the event that ends them, which stays in id->event until the next call.
  */
 #ifndef VERBATIM_RDMACM_RDMACM_H
 #define VERBATIM_RDMACM_RDMACM_H

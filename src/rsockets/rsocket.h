@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Internal interface of rsockets. Rsockets are an application of verbs and rdma_cm(7): of
- *Verbatim's internal headers they include base/ and rdmacm/sockaddr.h only.
+ * Verbatim's internal headers they include base/ and rdmacm/sockaddr.h only.
  *
  *	rsocket.c	create, bind, listen, accept, close; names
  *	table.c		descriptors -> struct rsocket, references, fork
@@ -24,8 +24,8 @@
  * those that drop it say so.
  *
  * Waking: the kernel wakes a thread that polls a descriptor, and then checks the descriptor again.
- *So a thread that takes an event from it (completion channel, event channel) may take the wake-up
- *of another one: it must wake all of rs->sleepers afterwards. Reading completions alone takes no
+ * So a thread that takes an event from it (completion channel, event channel) may take the wake-up
+ * of another one: it must wake all of rs->sleepers afterwards. Reading completions alone takes no
  * wake-up. A sleeper arms the CQ, polls once more, then sleeps.
  */
 #ifndef VERBATIM_RSOCKETS_RSOCKET_H

@@ -2,7 +2,7 @@
 /*
  * Bytes of a stream, in and out. Copying is done with receive_lock or send_lock held, and rs->lock
  * not: a reader, a writer and a thread that handles completions do not wait for each other's
- *copies. No thread sleeps with receive_lock or send_lock held.
+ * copies. No thread sleeps with receive_lock or send_lock held.
  *
  *	rsend():  application -> send buffer -> (RDMA WRITE with immediate) peer's ring
  *	rrecv():  ring -> application

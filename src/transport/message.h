@@ -7,9 +7,10 @@
  * either case. local/ring.h carries messages and answers (in order, once, each answered);
  * local/send.c sends them.
  *
- *	requester					responder
- *	transport_message_next, transport_message_sent	->	transport_message_receive: executes,
- *or refuses transport_message_answered			<-	answer
+ *	requester			responder
+ *	transport_message_next
+ *	transport_message_sent	  ->	transport_message_receive: executes or refuses
+ *	transport_message_answered <-	answer
  *
  * Like direct requests (direct.h), messages take no PSN and no message sequence number, and go only
  * while no packet is unanswered. A refused message becomes packets, and so do all messages after

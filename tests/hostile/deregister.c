@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What has been deregistered is left alone, by a peer that was in the middle of a copy too: its
- *source is under userfaultfd, it is stopped, or frozen. The owner gets its memory back in bounded
- *time and uses it for other things; then the peer goes on.
+ * source is under userfaultfd, it is stopped, or frozen. The owner gets its memory back in bounded
+ * time and uses it for other things; then the peer goes on.
  *
  *	director	victim			peer
  *	cue ------------------------------>	posts a WRITE, and faults on its source

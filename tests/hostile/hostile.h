@@ -3,7 +3,7 @@
  * Attacks on the path between two processes of one host. A case starts a cast of processes, some
  * honest, some not, and checks what the honest ones see. Nothing here knows the layout of anything
  * that is shared: an attacker works on verbs, sockets, descriptors and mappings as found from
- *outside.
+ * outside.
  *
  *	cast.c	  processes, sockets between them, users, CHECK
  *	verbs.c	  device, regions, queue pairs, an honest exchange that checks its data

@@ -186,7 +186,7 @@ void host_mr_free(struct sim_host *host, struct mr *mr);
 void host_receive(struct sim_host *host, struct sim_host *from, uint8_t *data, size_t bytes,
 		  bool damaged);
 void host_pump(struct sim_host *host);
-void host_wake(struct sim_host *host);		/* pump when the processor gets to it */
+void host_wake(struct sim_host *host);		/* transmits when the processor gets to it */
 void host_expire(struct sim_host *host);
 uint64_t host_deadline(const struct sim_host *host);
 /* Paths empty, no QP in a list: what must be so when all is answered. */

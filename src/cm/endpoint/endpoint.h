@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The connection manager below librdmacm: event channels and endpoints. An endpoint is the object
- *behind an rdma_cm_id: addresses, port space, device, connection; of its QP it has the number only.
- *It behaves towards src/rdmacm as Linux's rdma_cm does towards librdmacm.
+ * behind an rdma_cm_id: addresses, port space, device, connection; of its QP it has the number only.
+ * It behaves towards src/rdmacm as Linux's rdma_cm does towards librdmacm.
  *
  *	endpoint.c	states of an endpoint (state.def), create, destroy, migrate, query
  *	address.c	addresses of AF_INET, AF_INET6, AF_IB; bind;  resolve.c: devices and routes
@@ -18,7 +18,7 @@
  *
  * Functions return 0 or a positive errno, explain a refusal, and may be called by any thread.
  * The errno are those that the kernel gives to librdmacm, but EADDRINUSE for every conflict of
- *ports.
+ * ports.
  */
 #ifndef VERBATIM_CM_ENDPOINT_ENDPOINT_H
 #define VERBATIM_CM_ENDPOINT_ENDPOINT_H

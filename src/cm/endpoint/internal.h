@@ -11,8 +11,8 @@
  *	    agent_unlock(): deadline, wake-ups     agent_unlock()
  *
  * Lock order: start_lock (agent.c), engine->progress, agent.lock, channel->wake. Nothing that may
- *take engine->progress is called with agent.lock held; mad_send() and mad_set_deadline() do not
- *take it.
+ * take engine->progress is called with agent.lock held; mad_send() and mad_set_deadline() do not
+ * take it.
  */
 #ifndef VERBATIM_CM_ENDPOINT_INTERNAL_H
 #define VERBATIM_CM_ENDPOINT_INTERNAL_H

@@ -18,7 +18,9 @@
 #define VERBATIM_BASE_LOCK_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/log.h"
 
@@ -49,10 +51,6 @@
 #define EXCLUDES(...)	TSA(locks_excluded(__VA_ARGS__))
 #define UNCHECKED_LOCKS	TSA(no_thread_safety_analysis)
 
-struct CAPABILITY lock {
-	pthread_mutex_t mutex;
-};
-
 #if defined(__SANITIZE_THREAD__)
 #define CHECK_HELD_LOCKS
 #elif defined(__has_feature)
@@ -61,17 +59,68 @@ struct CAPABILITY lock {
 #endif
 #endif
 
+/*
+ * A word and a futex: taking and releasing a lock that nobody else wants is ten instructions in the
+ * caller, where the C library's mutex takes sixty behind two calls; a message takes ten locks
+ * (docs/decisions/0011-locks.md). Under the thread sanitizer it is the C library's, whose order the
+ * sanitizer checks. Zeroed memory is a free lock.
+ */
+struct CAPABILITY lock {
+#ifdef CHECK_HELD_LOCKS
+	pthread_mutex_t mutex;
+#else
+	_Atomic uint32_t word;		/* enum lock_word */
+#endif
+};
+
+/* LOCK_WAITED_FOR: held, and a thread may sleep until it is free. */
+enum lock_word { LOCK_FREE, LOCK_HELD, LOCK_WAITED_FOR };
+
+/* Threads wait for something that is said under a lock, which they hold. */
+struct condition {
+#ifdef CHECK_HELD_LOCKS
+	pthread_cond_t cond;
+#else
+	_Atomic uint32_t said;		/* times so far */
+#endif
+};
+
+#ifdef CHECK_HELD_LOCKS
 #define LOCK_INITIALIZER { PTHREAD_MUTEX_INITIALIZER }
+#define CONDITION_INITIALIZER { PTHREAD_COND_INITIALIZER }
+#else
+#define LOCK_INITIALIZER { LOCK_FREE }
+#define CONDITION_INITIALIZER { 0 }
+#endif
+
+void condition_init(struct condition *condition);
+/*
+ * Releases the lock, sleeps until the condition is said or @until_ns (CLOCK_MONOTONIC; UINT64_MAX:
+ * no limit), and takes the lock again. May return early.
+ */
+void condition_wait(struct condition *condition, struct lock *lock, uint64_t until_ns) REQUIRES(lock);
+/* Wakes all threads that wait. The caller holds the lock. */
+void condition_say(struct condition *condition);
+
+/* Behind lock_acquire() and lock_release(). */
+void lock_sleep(struct lock *lock);
+void lock_wake(struct lock *lock);
 
 /* Initialising or destroying a lock requires sole ownership of what it guards. */
 static inline void lock_init(struct lock *lock) ASSERTS(lock)
 {
+#ifdef CHECK_HELD_LOCKS
 	pthread_mutex_init(&lock->mutex, NULL);
+#else
+	atomic_store_explicit(&lock->word, LOCK_FREE, memory_order_relaxed);
+#endif
 }
 
 static inline void lock_destroy(struct lock *lock) ASSERTS(lock)
 {
+#ifdef CHECK_HELD_LOCKS
 	pthread_mutex_destroy(&lock->mutex);
+#endif
 }
 
 static inline bool lock_is_counted(void)
@@ -79,16 +128,34 @@ static inline bool lock_is_counted(void)
 	return __builtin_expect(__atomic_load_n(&log_any, __ATOMIC_RELAXED), 0);
 }
 
+/* Without counting. True: taken. */
+static inline bool lock_take(struct lock *lock)
+{
+#ifdef CHECK_HELD_LOCKS
+	return !pthread_mutex_trylock(&lock->mutex);
+#else
+	uint32_t expected = LOCK_FREE;
+
+	return atomic_compare_exchange_strong_explicit(&lock->word, &expected, LOCK_HELD,
+						       memory_order_acquire, memory_order_relaxed);
+#endif
+}
+
 static inline void lock_acquire(struct lock *lock) ACQUIRES(lock) UNCHECKED_LOCKS
 {
+#ifdef CHECK_HELD_LOCKS
 	pthread_mutex_lock(&lock->mutex);
+#else
+	if (__builtin_expect(!lock_take(lock), 0))
+		lock_sleep(lock);
+#endif
 	if (lock_is_counted())
 		log_hold();
 }
 
 static inline bool lock_try(struct lock *lock) TRY_ACQUIRES(true, lock) UNCHECKED_LOCKS
 {
-	if (pthread_mutex_trylock(&lock->mutex))
+	if (!lock_take(lock))
 		return false;
 	if (lock_is_counted())
 		log_hold();
@@ -97,7 +164,13 @@ static inline bool lock_try(struct lock *lock) TRY_ACQUIRES(true, lock) UNCHECKE
 
 static inline void lock_release(struct lock *lock) RELEASES(lock) UNCHECKED_LOCKS
 {
+#ifdef CHECK_HELD_LOCKS
 	pthread_mutex_unlock(&lock->mutex);
+#else
+	if (__builtin_expect(atomic_exchange_explicit(&lock->word, LOCK_FREE,
+						      memory_order_release) == LOCK_WAITED_FOR, 0))
+		lock_wake(lock);
+#endif
 	if (lock_is_counted())
 		log_let_go();
 }
@@ -110,7 +183,7 @@ static inline void lock_release(struct lock *lock) RELEASES(lock) UNCHECKED_LOCK
 static inline void lock_assert_held(struct lock *lock) ASSERTS(lock)
 {
 #ifdef CHECK_HELD_LOCKS
-	if (!pthread_mutex_trylock(&lock->mutex))
+	if (lock_take(lock))
 		__builtin_trap();
 #endif
 }

@@ -139,14 +139,15 @@ static inline struct station *station_here(enum ibv_qp_type type)
 	assert_int_equal(timer_heap_reserve(&engine->timers.heap, 4), 0);
 	station_move(station, IBV_QPS_RTR);
 	station_move(station, IBV_QPS_RTS);
-	pthread_mutex_unlock(&qp->lock.mutex);	/* from now on the engine takes it */
+	lock_assert_held(&qp->lock);
+	lock_release(&qp->lock);	/* from now on the engine takes it */
 	return station;
 }
 
 /* Also what it has in flight. */
 static inline void station_leave(struct station *station) UNCHECKED_LOCKS
 {
-	pthread_mutex_lock(&station->qp.lock.mutex);
+	lock_acquire(&station->qp.lock);
 	timers_disarm(engine, &station->qp);
 	run_queue_remove(&engine->run_queue, &station->qp);
 	station_move(station, IBV_QPS_RESET);

@@ -65,8 +65,8 @@ static inline void station_objects(struct station *station, enum ibv_qp_type typ
 	qp->number = OUR_QPN;
 	qp->access = arena_qp(station->arena);
 	qp->state = IBV_QPS_INIT;
-	pthread_mutex_init(&qp->lock.mutex, NULL);
-	pthread_mutex_lock(&qp->lock.mutex);	/* whatever follows is a call of the transport */
+	lock_init(&qp->lock);
+	(void)lock_take(&qp->lock);	/* whatever follows is a call of the transport */
 	assert_int_equal(send_queue_init(&qp->sq, 64, 4, 256), 0);
 	assert_int_equal(recv_queue_init(&qp->rq, 64, 4), 0);
 	assert_int_equal(transport_init(qp), 0);
@@ -147,7 +147,8 @@ static inline uint64_t station_counter(const struct station *station, enum count
 static inline void station_free(struct station *station)
 {
 	transport_fini(&station->qp);
-	pthread_mutex_unlock(&station->qp.lock.mutex);
+	lock_assert_held(&station->qp.lock);
+	lock_release(&station->qp.lock);
 	if (station->qp.path) {
 		assert_int_equal(station->qp.path->in_flight_bytes, 0);
 		path_put(&station->paths, station->qp.path);

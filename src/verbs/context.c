@@ -16,7 +16,7 @@
 #include "verbs/verbs.h"
 
 static struct lock contexts_lock = LOCK_INITIALIZER;
-static pthread_cond_t no_reader = PTHREAD_COND_INITIALIZER;
+static struct condition no_reader = CONDITION_INITIALIZER;
 static struct list contexts GUARDED_BY(contexts_lock) = { &contexts, &contexts };
 
 static void contexts_before_fork(void) ACQUIRES(contexts_lock)
@@ -36,7 +36,7 @@ static void contexts_after_fork_child(void) RELEASES(contexts_lock)
 
 	list_for_each(node, &contexts)
 		list_entry(node, struct context, node)->readers = 0;
-	pthread_cond_init(&no_reader, NULL);
+	condition_init(&no_reader);
 	lock_release(&contexts_lock);
 }
 
@@ -80,7 +80,7 @@ void context_put(struct context *context)
 {
 	lock_acquire(&contexts_lock);
 	if (!--context->readers)
-		pthread_cond_broadcast(&no_reader);
+		condition_say(&no_reader);
 	lock_release(&contexts_lock);
 }
 
@@ -89,7 +89,7 @@ static void context_unlist(struct context *context)
 	lock_acquire(&contexts_lock);
 	list_remove(&context->node);
 	while (context->readers)
-		pthread_cond_wait(&no_reader, &contexts_lock.mutex);
+		condition_wait(&no_reader, &contexts_lock, UINT64_MAX);
 	lock_release(&contexts_lock);
 }
 

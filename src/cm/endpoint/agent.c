@@ -21,7 +21,7 @@
 #define PORT_FRESH_NS	100000000u	/* addresses may move; asking costs more than a connect */
 
 struct agent agent = { .lock = LOCK_INITIALIZER, .armed_ns = TIME_NEVER,
-		       .progress = PTHREAD_COND_INITIALIZER };
+		       .progress = CONDITION_INITIALIZER };
 
 static struct lock start_lock = LOCK_INITIALIZER;
 static unsigned references;
@@ -211,17 +211,11 @@ void agent_unlock(void)
 
 void agent_wait(uint64_t until_ns)
 {
-	struct timespec until = { .tv_sec = (time_t)(until_ns / 1000000000u),
-				  .tv_nsec = (long)(until_ns % 1000000000u) };
-
 	if (tx_queued || !list_empty(&agent.woken)) {	/* nobody waits for what waits here */
 		agent_unlock();
 		agent_lock();
-	} else if (until_ns == TIME_NEVER) {
-		pthread_cond_wait(&agent.progress, &agent.lock.mutex);
 	} else {
-		pthread_cond_clockwait(&agent.progress, &agent.lock.mutex, CLOCK_MONOTONIC,
-				       &until);
+		condition_wait(&agent.progress, &agent.lock, until_ns);
 	}
 }
 
@@ -297,7 +291,7 @@ static void forget_in_child(void)
 {
 	lock_init(&start_lock);
 	lock_init(&agent.lock);
-	pthread_cond_init(&agent.progress, NULL);
+	condition_init(&agent.progress);
 	references = 0;
 	agent.generation++;
 	agent.protocol = NULL;

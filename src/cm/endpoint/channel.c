@@ -364,7 +364,7 @@ static struct queued_event *channel_pop(struct cm_channel *channel) REQUIRES(age
 static void release_held(struct endpoint *endpoint) REQUIRES(agent.lock)
 {
 	if (--endpoint->held == 0)
-		pthread_cond_broadcast(&agent.progress);
+		condition_say(&agent.progress);
 }
 
 /* Prepares a new endpoint for the application. False: it was refused. */
@@ -397,7 +397,7 @@ void channel_touch(struct endpoint *endpoint)
 	if (!endpoint->channel || endpoint->channel->shown != endpoint)
 		return;
 	endpoint->channel->shown = NULL;
-	pthread_cond_broadcast(&agent.progress);
+	condition_say(&agent.progress);
 }
 
 /*

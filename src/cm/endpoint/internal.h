@@ -188,7 +188,7 @@ struct agent {
 	uint64_t random;		/* not used up yet: random_left numbers of 32 bits */
 	unsigned random_left;
 	unsigned generation;		/* counts fork(): what is of another one is dead memory */
-	pthread_cond_t progress;	/* an event was acknowledged, a new endpoint looked at */
+	struct condition progress;	/* an event was acknowledged, a new endpoint looked at */
 	struct list woken;		/* channels to be updated by agent_unlock() */
 	struct list ports;		/* struct bound_port */
 	struct list watchers[WATCH_BUCKETS];	/* endpoints by the slot that they watch */

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Locks and conditions: exclusion, sleeping and waking, deadlines. */
+#include "base/lock.h"
+
+#include <errno.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#define THREADS	4
+#define ROUNDS	50000
+#define MS	1000000u
+
+static struct lock lock = LOCK_INITIALIZER;
+static struct condition condition = CONDITION_INITIALIZER;
+static uint64_t guarded[2];
+static unsigned turns, waiting;
+
+static uint64_t now_ns(clockid_t clock)
+{
+	struct timespec now;
+
+	clock_gettime(clock, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static void run_threads(void *(*body)(void *))
+{
+	pthread_t thread[THREADS];
+	unsigned i;
+
+	for (i = 0; i < THREADS; i++)
+		assert_int_equal(pthread_create(&thread[i], NULL, body, NULL), 0);
+	for (i = 0; i < THREADS; i++)
+		pthread_join(thread[i], NULL);
+}
+
+/* Both numbers agree whenever the lock is held; now and then a holder sleeps with it. */
+static void *count_up(void *unused)
+{
+	unsigned i, bad = 0;
+
+	for (i = 0; i < ROUNDS; i++) {
+		if (i % 16)
+			lock_acquire(&lock);
+		else
+			while (!lock_try(&lock))
+				;
+		bad += guarded[0] != guarded[1];
+		guarded[0]++;
+		if (i % 8192 == 8191)
+			usleep(200);
+		guarded[1]++;
+		lock_release(&lock);
+	}
+	return (void *)(uintptr_t)bad;
+}
+
+static void one_thread_at_a_time(void **state)
+{
+	guarded[0] = guarded[1] = 0;
+	run_threads(count_up);
+	assert_int_equal(guarded[0], THREADS * ROUNDS);
+	assert_int_equal(guarded[1], THREADS * ROUNDS);
+	assert_null(count_up(NULL));
+}
+
+static void a_held_lock_cannot_be_had(void **state)
+{
+	struct lock zeroed;
+
+	lock_init(&zeroed);
+	assert_true(lock_try(&zeroed));
+	assert_false(lock_try(&zeroed));
+	lock_release(&zeroed);
+	assert_true(lock_try(&zeroed));
+	lock_release(&zeroed);
+	lock_destroy(&zeroed);
+}
+
+/* Waits for the lock; its result is the processor time that this took, or too much if errno changed. */
+static void *wait_for_lock(void *unused)
+{
+	uint64_t spent_ns = now_ns(CLOCK_THREAD_CPUTIME_ID);
+
+	errno = EPROTO;
+	lock_acquire(&lock);
+	lock_release(&lock);
+	spent_ns = now_ns(CLOCK_THREAD_CPUTIME_ID) - spent_ns;
+	return (void *)(uintptr_t)(errno == EPROTO ? spent_ns : UINT64_MAX);
+}
+
+static void who_waits_sleeps_and_keeps_errno(void **state)
+{
+	pthread_t thread[THREADS];
+	void *spent_ns;
+	unsigned i;
+
+	lock_acquire(&lock);
+	for (i = 0; i < THREADS; i++)
+		assert_int_equal(pthread_create(&thread[i], NULL, wait_for_lock, NULL), 0);
+	usleep(100000);
+	lock_release(&lock);
+	for (i = 0; i < THREADS; i++) {
+		pthread_join(thread[i], &spent_ns);
+		assert_true((uintptr_t)spent_ns < 20 * MS);
+	}
+}
+
+/* Each waits for its turn: a wake-up that is lost would hang them all. */
+static void *take_turns(void *unused)
+{
+	unsigned i;
+
+	lock_acquire(&lock);
+	for (i = 0; i < 500; i++) {
+		unsigned mine = turns + waiting++;
+
+		while (turns != mine)
+			condition_wait(&condition, &lock, UINT64_MAX);
+		waiting--;
+		turns++;
+		condition_say(&condition);
+	}
+	lock_release(&lock);
+	return NULL;
+}
+
+static void all_hear_what_is_said(void **state)
+{
+	turns = waiting = 0;
+	run_threads(take_turns);
+	assert_int_equal(turns, THREADS * 500);
+}
+
+static void a_wait_ends_at_its_deadline(void **state)
+{
+	struct condition silent;
+	uint64_t begun_ns = now_ns(CLOCK_MONOTONIC), until_ns = begun_ns + 30 * MS;
+
+	condition_init(&silent);
+	errno = EPROTO;
+	lock_acquire(&lock);
+	while (now_ns(CLOCK_MONOTONIC) < until_ns)
+		condition_wait(&silent, &lock, until_ns);
+	assert_false(lock_try(&lock));
+	lock_release(&lock);
+	assert_int_equal(errno, EPROTO);
+	assert_true(now_ns(CLOCK_MONOTONIC) - begun_ns < 10000000000u);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(one_thread_at_a_time),
+		cmocka_unit_test(a_held_lock_cannot_be_had),
+		cmocka_unit_test(who_waits_sleeps_and_keeps_errno),
+		cmocka_unit_test(all_hear_what_is_said),
+		cmocka_unit_test(a_wait_ends_at_its_deadline),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

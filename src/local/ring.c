@@ -154,6 +154,7 @@ void channel_note_bell(struct ring_link *rings, struct channel *channel, enum as
 		return;
 	atomic_fetch_or_explicit(&rings->bells[channel->number / 64],
 				 UINT64_C(1) << channel->number % 64, memory_order_relaxed);
+	atomic_store_explicit(&rings->bells_due, true, memory_order_release);
 }
 
 void producer_wake(struct ring_link *rings, struct channel *channel)
@@ -189,13 +190,7 @@ static void ring_bell(struct ring_link *rings, unsigned number)
 
 bool ring_bells_are_due(const struct link *link)
 {
-	const struct ring_link *rings = ring_of(link);
-	unsigned i;
-
-	for (i = 0; i < CHANNELS_MAX / 64; i++)
-		if (atomic_load_explicit(&rings->bells[i], memory_order_relaxed))
-			return true;
-	return false;
+	return atomic_load_explicit(&ring_of(link)->bells_due, memory_order_relaxed);
 }
 
 void ring_wake_peers(struct link *link)
@@ -204,6 +199,8 @@ void ring_wake_peers(struct link *link)
 	uint64_t bells;
 	unsigned i;
 
+	/* A bit that is set from here on is followed by its own store of @bells_due. */
+	atomic_exchange_explicit(&rings->bells_due, false, memory_order_acquire);
 	for (i = 0; i < CHANNELS_MAX / 64; i++) {
 		if (!atomic_load_explicit(&rings->bells[i], memory_order_relaxed))
 			continue;

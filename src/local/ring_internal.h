@@ -184,6 +184,7 @@ struct ring_link {
 	struct counters *counters;
 	channel_wake_fn *wake;
 	_Atomic uint64_t bells[CHANNELS_MAX / 64];	/* channels whose peer is to be woken */
+	_Atomic bool bells_due;		/* there are some: stored behind their bits, cleared before */
 	/*
 	 * Channels are below it. Raised by ring_add() behind channel[], loaded (acquire) by all
 	 * loops.

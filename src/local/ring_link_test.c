@@ -293,6 +293,7 @@ static void a_bell_is_rung_without_the_lock_of_the_producer(void **state)
 	assert_int_equal(ring_open(&ringer, &counters, ring_slowly), 0);
 	assert_int_equal(ring_add(ringer, 0, side[0], side[1], 1), 0);
 	atomic_store(&ring_of(ringer)->bells[0], 1);
+	atomic_store(&ring_of(ringer)->bells_due, true);
 	assert_int_equal(pthread_create(&thread, NULL, ring_in_a_thread, NULL), 0);
 	while (!atomic_load(&bell_begun))
 		sched_yield();

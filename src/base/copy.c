@@ -234,7 +234,7 @@ _Static_assert(EFAULT == 14, "copy_text_fault returns this number");
  * enhanced rep movsb (ERMS); on the others it never does.
  */
 extern size_t copy_rep_min;
-__attribute__((visibility("hidden"), used, externally_visible)) size_t copy_rep_min = SIZE_MAX;
+__attribute__((visibility("hidden"), used)) size_t copy_rep_min = SIZE_MAX;
 
 static __attribute__((constructor)) void copy_choose(void)
 {

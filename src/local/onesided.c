@@ -7,6 +7,9 @@
  *	agreed? key known? rights, bounds -> hazard -> both grants alive -> copy -> hazard ends
  *	-> completion
  *
+ * Requests in a row to one region, from one region, keep the hazard and the access to our own region
+ * from one to the next (struct onesided_row): the checks are made for each, the locked instructions once.
+ *
  * Copies that take a system call, or are longer than a packet, are made without the QP's lock, and
  * never with the progress lock. Our pages are made present before the hazard is published, so that
  * the owner never waits for our page faults.
@@ -27,6 +30,7 @@
 
 #define LOCKED_BYTES_MAX 4096u		/* longer copies are made without the QP's lock */
 #define SGES_MAX 32u
+#define PAGE_BYTES 4096u
 
 /* One request under way. */
 struct transfer {
@@ -46,6 +50,7 @@ struct transfer {
 	struct iovec piece[SGES_MAX];
 	uint32_t theirs;		/* the peer's grant of its QP */
 	bool apart;			/* moved without the QP's lock */
+	struct onesided_row *row;	/* what it holds may be kept here */
 };
 _Static_assert(SGES_MAX <= PROCESS_PIECES_MAX, "all pieces of a request in one call");
 
@@ -208,6 +213,104 @@ static bool make_present(struct transfer *transfer)
 	return !err;
 }
 
+static unsigned need_of(const struct send_wqe *wqe)
+{
+	return wqe->opcode == IBV_WR_RDMA_WRITE ? IBV_ACCESS_REMOTE_WRITE :
+	       wqe->opcode == IBV_WR_RDMA_READ	? IBV_ACCESS_REMOTE_READ :
+						  IBV_ACCESS_REMOTE_ATOMIC;
+}
+
+/* ---- a row of requests ---- */
+
+/* What the request holds is worth keeping: it was short and mapped, and another one follows. */
+static bool row_may_begin(const struct transfer *transfer, const struct send_wqe *wqe)
+{
+	const struct qp *qp = transfer->qp;
+
+	return transfer->mapped && !transfer->apart &&
+	       (wqe->sge_count == 1 || (wqe->flags & IBV_SEND_INLINE)) &&
+	       transfer->need != IBV_ACCESS_REMOTE_ATOMIC && qp->sq.head - qp->sq.tail > 1;
+}
+
+/* Takes over the hazard and the access. */
+static void row_begin(struct onesided_row *row, struct transfer *transfer,
+		      const struct send_wqe *wqe, unsigned hazard)
+{
+	uintptr_t piece = (uintptr_t)transfer->piece[0].iov_base;
+
+	row->peer = transfer->peer;
+	row->region = transfer->region;
+	row->life = transfer->life;
+	row->theirs = transfer->theirs;
+	row->need = transfer->need;
+	row->hazard = hazard;
+	row->lkey = 0;
+	if (!transfer->accesses)
+		return;
+	row->access = transfer->access[0];
+	row->lkey = wqe->sge[0].lkey;
+	row->present = piece & ~(uintptr_t)(PAGE_BYTES - 1);
+	row->present_end = (piece + transfer->length + PAGE_BYTES - 1) & ~(uintptr_t)(PAGE_BYTES - 1);
+	transfer->accesses = 0;
+}
+
+void onesided_row_end(struct onesided_row *row)
+{
+	if (!row->peer)
+		return;
+	hazard_end(row->peer->hazards, row->hazard);
+	if (row->lkey)
+		mr_access_end(&row->access);
+	row->peer = NULL;
+}
+
+static bool row_fits(const struct onesided_row *row, const struct qp *qp, const struct send_wqe *wqe)
+{
+	bool is_inline = wqe->flags & IBV_SEND_INLINE;
+
+	return row->peer && row->region.key == wqe->rkey && row->need == need_of(wqe) &&
+	       row->theirs == qp->pairing.theirs && wqe->length && wqe->length <= LOCKED_BYTES_MAX &&
+	       (is_inline ? !row->lkey : wqe->sge_count == 1 && row->lkey == wqe->sge[0].lkey);
+}
+
+/* Our end of the request: its data, checked and present; NULL: not so. */
+static uint8_t *row_piece(struct onesided_row *row, const struct qp *qp, const struct send_wqe *wqe)
+{
+	struct mr_accessor accessor = { .pd = qp->pd->number, .qpn = qp->number };
+	unsigned need = row->need == IBV_ACCESS_REMOTE_WRITE ? 0 : IBV_ACCESS_LOCAL_WRITE;
+	uintptr_t piece;
+
+	if (!row->lkey)
+		return (uint8_t *)wqe->inline_data;
+	if (mr_access_move(&row->access, &accessor, row->lkey, need, wqe->sge[0].addr, wqe->length) !=
+	    MR_OK)
+		return NULL;
+	piece = (uintptr_t)row->access.host;
+	return piece >= row->present && piece + wqe->length <= row->present_end ?
+		       row->access.host : NULL;
+}
+
+/* False: the request needs a look of its own. */
+static bool row_move(struct onesided_row *row, const struct qp *qp, const struct send_wqe *wqe)
+{
+	const struct peer_region *region = &row->region;
+	uint64_t offset = wqe->remote_address - region->start;
+	uint8_t *piece, *at = region->mapped + offset;
+
+	if (wqe->remote_address < region->start || offset > region->length ||
+	    wqe->length > region->length - offset)
+		return false;
+	piece = row_piece(row, qp, wqe);
+	if (!piece || atomic_load(&row->peer->life) != row->life ||
+	    !grant_is_alive(row->peer->alive, row->theirs) ||
+	    !peer_region_holds(row->peer->regions, region))
+		return false;
+	return row->need == IBV_ACCESS_REMOTE_READ ? !copy_user_ordered(piece, at, wqe->length) :
+						     !copy_user_ordered(at, piece, wqe->length);
+}
+
+/* ---- one request, continued ---- */
+
 static bool move_with_hazard(struct transfer *transfer, const struct send_wqe *wqe)
 {
 	struct hazard_table *hazards = transfer->peer->hazards;
@@ -217,7 +320,10 @@ static bool move_with_hazard(struct transfer *transfer, const struct send_wqe *w
 	if (!hazard_begin(hazards, transfer->region.id, transfer->theirs, transfer->number, &hazard))
 		return false;
 	moved = still_holds(transfer) && onesided_move(transfer, wqe);
-	hazard_end(hazards, hazard);
+	if (moved && row_may_begin(transfer, wqe))
+		row_begin(transfer->row, transfer, wqe, hazard);
+	else
+		hazard_end(hazards, hazard);
 	return moved;
 }
 
@@ -287,9 +393,7 @@ static bool transfer_begin(struct transfer *transfer, struct local *local, struc
 		return false;
 	transfer->life = atomic_load_explicit(&transfer->peer->life, memory_order_acquire);
 	transfer->opcode = wqe->opcode;
-	transfer->need = transfer->opcode == IBV_WR_RDMA_WRITE ? IBV_ACCESS_REMOTE_WRITE :
-			 transfer->opcode == IBV_WR_RDMA_READ  ? IBV_ACCESS_REMOTE_READ :
-								 IBV_ACCESS_REMOTE_ATOMIC;
+	transfer->need = need_of(wqe);
 	transfer->length = wqe->length;
 	transfer->remote = wqe->remote_address;
 	transfer->number = qp->sq.tail;
@@ -298,17 +402,29 @@ static bool transfer_begin(struct transfer *transfer, struct local *local, struc
 	return true;
 }
 
+static bool onesided_complete(struct local *local, struct qp *qp, unsigned need,
+			      struct effects *effects) REQUIRES(qp->lock)
+{
+	counter_add(local->counters, counter_of(need), 1);
+	transport_direct_done(qp, qp->send_cq->stamped ? clock_now_ns() : 0, effects);
+	return true;
+}
+
 bool onesided_run(struct local *local, struct qp *qp, const struct send_wqe *wqe,
-		  struct effects *effects)
+		  struct onesided_row *row, struct effects *effects)
 {
 	struct transfer transfer;
-	bool done = transfer_begin(&transfer, local, qp, wqe) &&
-		    pairing_establish(local, qp, transfer.peer) && carry_out(&transfer, qp, wqe);
+	bool done;
+
+	if (row_fits(row, qp, wqe) && row_move(row, qp, wqe))
+		return onesided_complete(local, qp, row->need, effects);
+	onesided_row_end(row);
+	transfer.row = row;
+	done = transfer_begin(&transfer, local, qp, wqe) &&
+	       pairing_establish(local, qp, transfer.peer) && carry_out(&transfer, qp, wqe);
 
 	pairing_judge(qp, done ? PAIRING_DONE : transfer.asked ? PAIRING_WAITS : PAIRING_OBJECTS);
 	if (!done || !is_current(&transfer))
 		return false;
-	counter_add(local->counters, counter_of(transfer.need), 1);
-	transport_direct_done(qp, qp->send_cq->stamped ? clock_now_ns() : 0, effects);
-	return true;
+	return onesided_complete(local, qp, transfer.need, effects);
 }

@@ -313,9 +313,28 @@ void drain_region(void *local, uint32_t key);
 bool control_send(struct local *local, struct peer *peer, const struct control *control, uint32_t qpn);
 /* Send @wqe, the next request, as a message. False: it has to wait, or needs packets. */
 bool message_send(struct local *local, struct qp *qp, const struct send_wqe *wqe) REQUIRES(qp->lock);
-/* Execute @wqe, the next request, WRITE, READ or atomic, and complete it. False: as above. */
+/*
+ * What a WRITE or READ has taken hold of and the next one of a row can use: the peer's grants by a
+ * hazard, our region by an access, and the pages of it that are present. Held for no longer than the
+ * QP's lock, and by one thread.
+ */
+struct onesided_row {
+	struct peer *peer;		/* NULL: nothing is held */
+	struct peer_region region;
+	uint32_t life, theirs;		/* of the channel; the peer's grant of its QP */
+	unsigned need, hazard;
+	uint32_t lkey;			/* 0: inline data, no access */
+	struct mr_access access;
+	uintptr_t present, present_end;
+};
+
+/*
+ * Execute @wqe, the next request, WRITE, READ or atomic, and complete it. False: as above. @row:
+ * peer NULL before the first request; ended after the last one.
+ */
 bool onesided_run(struct local *local, struct qp *qp, const struct send_wqe *wqe,
-		  struct effects *effects) REQUIRES(qp->lock);
+		  struct onesided_row *row, struct effects *effects) REQUIRES(qp->lock);
+void onesided_row_end(struct onesided_row *row);
 /*
  * Start to fetch the data of @message for our QP @qpn; its pieces are at @source. Holds the peer's
  * ring. With the progress lock.

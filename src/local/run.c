@@ -12,25 +12,29 @@
 #define RUN_MAX 64u			/* requests in a row, before others have a turn */
 
 /* Execute the next request without packets. False: none, or it has to wait, or needs packets. */
-static bool run_next(struct local *local, struct qp *qp, struct effects *effects) REQUIRES(qp->lock)
+static bool run_next(struct local *local, struct qp *qp, struct onesided_row *row,
+		     struct effects *effects) REQUIRES(qp->lock)
 {
 	const struct send_wqe *wqe = transport_message_next(qp);
 
 	if (wqe)
 		return message_send(local, qp, wqe);
 	wqe = transport_direct_next(qp);
-	return wqe && onesided_run(local, qp, wqe, effects);
+	return wqe && onesided_run(local, qp, wqe, row, effects);
 }
 
 void local_run(struct local *local, struct qp *qp, struct effects *effects)
 {
+	struct onesided_row row;
 	unsigned n;
 
 	if (!local->direct || !qp->av.loopback || !qp_is(qp, QP_RELIABLE))
 		return;
+	row.peer = NULL;
 	for (n = 0; n < RUN_MAX && !effects_full(effects); n++)
-		if (!run_next(local, qp, effects))
+		if (!run_next(local, qp, &row, effects))
 			break;
+	onesided_row_end(&row);
 	if (transport_is_streaming(qp))
 		pairing_reconsider(qp);
 	if (qp->requester.local_messages && local_await_answers(local, qp))

@@ -79,6 +79,21 @@ enum mr_fault mr_access_begin(struct mr_table *table, const struct mr_accessor *
 	return MR_OK;
 }
 
+enum mr_fault mr_access_move(struct mr_access *access, const struct mr_accessor *accessor,
+			     uint32_t key, unsigned need, uint64_t address, uint64_t length)
+{
+	const struct mr_entry *entry = access->entry;
+	enum mr_fault fault;
+
+	/* Dead: who deregisters it waits for the access to end, and not for another one to begin. */
+	if (atomic_load_explicit(&entry->key, memory_order_seq_cst) != key)
+		return MR_KEY;
+	fault = access_check_region(entry, accessor, need, address, length);
+	if (fault == MR_OK)
+		access->host = (void *)(uintptr_t)(entry->host + (address - entry->start));
+	return fault;
+}
+
 bool mr_describe(struct mr_table *table, uint32_t key, struct mr_description *description)
 {
 	struct mr_entry *entry = &table->entry[mr_index_of(key)];

@@ -582,6 +582,169 @@ static bool each_queue_pair_has_the_keys_of_its_pd(void)
 	return in_each_mode(many_pairs, many_pairs, NULL, 60);
 }
 
+/* ---- requests in a list ---- */
+
+#define LIST 12u
+#define LISTS 60u
+#define SPOILT_LISTS 32u
+
+/* What a list is spoilt by, from its request @at on. */
+enum spoilt { NOTHING, REMOTE_BOUNDS, REMOTE_KEY, LOCAL_BOUNDS, LOCAL_KEY, SPOILT };
+
+struct list_of {
+	struct ibv_send_wr wr[LIST];
+	struct ibv_sge sge[LIST];
+	unsigned seed;
+	char theirs[HALF];	/* the target, as it should be */
+	char ours[HALF];	/* what READs bring, as it should be */
+};
+
+static unsigned any(struct list_of *list, unsigned below)
+{
+	list->seed = list->seed * 1664525u + 1013904223u;
+	return (list->seed >> 8) % below;
+}
+
+/*
+ * Requests near each other and, unless all are to be @close, apart, and longer than a page; inline ones
+ * between.
+ */
+static void fill_list(struct end *end, struct list_of *list, bool close)
+{
+	unsigned i, base = any(list, HALF - 16384) & ~4095u;
+	bool reads = any(list, 3) == 0;	/* a WRITE may overtake a READ (IBTA 10.8.3.3) */
+
+	for (i = 0; i < LIST; i++) {
+		uint32_t bytes = close || any(list, 8) ? 1 + any(list, 200) : 1 + any(list, 8000);
+		unsigned here = close ? base + any(list, 3800) :
+				any(list, 6) ? base + any(list, 8192) : any(list, HALF - 8000);
+
+		list->sge[i] = (struct ibv_sge){ (uintptr_t)end->memory + here + (reads ? HALF : 0), bytes,
+						 end->mr->lkey };
+		list->wr[i] = (struct ibv_send_wr){
+			.wr_id = i, .sg_list = &list->sge[i], .num_sge = 1,
+			.next = i + 1 < LIST ? &list->wr[i + 1] : NULL,
+			.opcode = reads ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE,
+			.send_flags = IBV_SEND_SIGNALED |
+				      (!reads && bytes <= 64 && any(list, 3) == 0 ? IBV_SEND_INLINE : 0),
+			.wr.rdma = { end->there.memory + any(list, HALF - 8000), end->there.rkey } };
+	}
+}
+
+static void spoil_list(struct end *end, struct list_of *list, enum spoilt how, unsigned at)
+{
+	struct ibv_send_wr *wr = &list->wr[at];
+
+	wr->send_flags = IBV_SEND_SIGNALED;
+	if (how == REMOTE_BOUNDS)
+		wr->wr.rdma.remote_addr = end->there.memory + BYTES - list->sge[at].length + 1;
+	else if (how == REMOTE_KEY)
+		wr->wr.rdma.rkey ^= 1;
+	else if (how == LOCAL_BOUNDS)
+		list->sge[at].addr = (uintptr_t)end->memory + BYTES - list->sge[at].length + 1;
+	else if (how == LOCAL_KEY)
+		list->sge[at].lkey ^= 1;
+}
+
+/* The effect of the first @count requests, on the copies. */
+static void expect_list(struct end *end, struct list_of *list, unsigned count)
+{
+	unsigned i;
+
+	for (i = 0; i < count; i++) {
+		char *theirs = list->theirs + (list->wr[i].wr.rdma.remote_addr - end->there.memory);
+		size_t here = list->sge[i].addr - (uintptr_t)end->memory, bytes = list->sge[i].length;
+
+		if (list->wr[i].opcode == IBV_WR_RDMA_WRITE)
+			memcpy(theirs, end->memory + here, bytes);
+		else
+			memcpy(list->ours + (here - HALF), theirs, bytes);
+	}
+}
+
+static enum ibv_wc_status status_of(enum spoilt how)
+{
+	return how == NOTHING ? IBV_WC_SUCCESS :
+	       how == REMOTE_BOUNDS || how == REMOTE_KEY ? IBV_WC_REM_ACCESS_ERR : IBV_WC_LOC_PROT_ERR;
+}
+
+static void run_list(struct end *end, struct list_of *list, enum spoilt how, unsigned at)
+{
+	struct ibv_send_wr *bad;
+	struct ibv_wc wc;
+	unsigned i;
+
+	fill_list(end, list, how != NOTHING);
+	spoil_list(end, list, how, at);
+	CHECK(!ibv_post_send(end->qp, list->wr, &bad));
+	expect_list(end, list, how == NOTHING ? LIST : at);
+	for (i = 0; i < LIST; i++) {
+		enum ibv_wc_status status = how == NOTHING || i < at ? IBV_WC_SUCCESS :
+					    i == at ? status_of(how) : IBV_WC_WR_FLUSH_ERR;
+
+		CHECK(get(end, &wc, LIMIT_S) && wc.wr_id == i);
+		CHECK(wc.status == status, "request %u of a list spoilt by %d at %u: %s", i, how, at,
+		      ibv_wc_status_str(wc.status));
+	}
+	CHECK(!memcmp(end->memory + HALF, list->ours, HALF), "what READs brought");
+}
+
+/* Their half as it is, by a READ. */
+static void compare_theirs(struct end *end, struct list_of *list)
+{
+	CHECK(transfer(end, IBV_WR_RDMA_READ, HALF, HALF, 0) == IBV_WC_SUCCESS);
+	CHECK(!memcmp(end->memory + HALF, list->theirs, HALF), "what WRITEs brought");
+	memcpy(list->ours, list->theirs, HALF);
+}
+
+static void posts_lists(struct end *end, void *argument)
+{
+	struct list_of *list = calloc(1, sizeof(*list));
+	unsigned i;
+
+	list->seed = 7;
+	end_open(end, BYTES, ALL_ACCESS);
+	end_make_qp(end);
+	end_connect(end);
+	for (i = 0; i < HALF; i++)
+		end->memory[i] = (char)any(list, 256);
+	await_direct(end);
+	compare_theirs(end, list);	/* they are zeros, but for the WRITEs of await_direct() behind HALF */
+	for (i = 0; i < LISTS; i++) {
+		run_list(end, list, NOTHING, 0);
+		compare_theirs(end, list);
+	}
+	for (i = 0; i < SPOILT_LISTS; i++) {
+		run_list(end, list, REMOTE_BOUNDS + i % (SPOILT - REMOTE_BOUNDS), 1 + any(list, LIST - 1));
+		meet(end);
+		end_connect(end);
+		compare_theirs(end, list);
+	}
+	meet(end);
+	free(list);
+	end_close(end);
+}
+
+static void takes_lists(struct end *end, void *argument)
+{
+	unsigned i;
+
+	end_open(end, BYTES, ALL_ACCESS);
+	end_make_qp(end);
+	end_connect(end);
+	for (i = 0; i < SPOILT_LISTS; i++) {
+		meet(end);
+		end_connect(end);
+	}
+	meet(end);
+	end_close(end);
+}
+
+static bool lists_of_requests_are_checked_one_by_one(void)
+{
+	return in_each_mode(posts_lists, takes_lists, NULL, 60);
+}
+
 int main(int argc, char **argv)
 {
 #define TEST(name) {#name, name}
@@ -594,6 +757,7 @@ int main(int argc, char **argv)
 		TEST(after_other_rights_requests_go_without_packets_again),
 		TEST(more_regions_than_can_be_granted_do_no_harm),
 		TEST(each_queue_pair_has_the_keys_of_its_pd),
+		TEST(lists_of_requests_are_checked_one_by_one),
 	};
 
 	return run_tests(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));

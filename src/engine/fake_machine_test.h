@@ -30,9 +30,10 @@
 #define SLICE_NS	(3 * MS)
 #define AHEAD_NS	(1 * MS)	/* a woken thread preempts one that has run so much more */
 #define SLACK_NS	(55 * US)	/* a sleep takes longer than asked for */
-#define ROUND_NS	700u		/* an empty round */
+#define ROUND_NS	1500u		/* an empty round */
 #define PACKET_NS	500u
 #define CALL_NS		300u
+#define SPIN_NS		2000u		/* of an application on its memory */
 #define WAKE_COST_NS	(8 * US)	/* processor time of a sleep and a wake-up */
 #define COPY_NS		(300 * US)
 #define ANSWER_NS	(25 * US)	/* the peer's message; its ACK comes after 10 us */
@@ -369,7 +370,7 @@ static void app_step(struct thread *thread)
 		break;
 	case APP_SPIN_MEMORY:
 		machine->driving = machine->kind != APP_MEMORY;
-		does(thread, CALL_NS, APP_SPIN_MEMORY);
+		does(thread, SPIN_NS, APP_SPIN_MEMORY);
 		if (machine->messages || machine->kind != APP_MEMORY) {
 			machine->messages = 0;
 			post_message(machine);

@@ -6,7 +6,7 @@
  */
 #include "engine/fake_machine_test.h"
 
-#define SPAN_NS		(300 * MS)
+#define SPAN_NS		(200 * MS)
 #define LEARN_NS	(20 * MS)	/* until every habit is known */
 #define LOOK_NS		(3200 * US)	/* the longest: look_min_ns, doubled until look_max_ns is reached */
 /* A thread that spins on memory lost its processor right after a look, which counts as polling for a while. */
@@ -45,7 +45,7 @@ static void only_looks(void)
 	assert_int_equal(machine.policy.state, WORKER_STANDBY);
 	assert_in_range(machine.worker_wakes, 1, SPAN_NS / LOOK_NS + 1);
 	assert_int_equal(machine.neglect_max_ns, 0);
-	assert_true(machine.done > 300);
+	assert_true(machine.done > 200);
 }
 
 static void who_spins_has_no_worker_woken(void **state)
@@ -66,7 +66,7 @@ static void wakes_nobody_for_nothing(void)
 	assert_true(machine.useless_waits * 100 <= machine.done);
 	assert_int_equal(machine.doorbells, 0);
 	assert_int_equal(machine.neglect_max_ns, 0);
-	assert_true(machine.done > 3000);
+	assert_true(machine.done > 2000);
 }
 
 /* The goal is 5 % of a core; the looks of the worker take half of one. */
@@ -95,7 +95,7 @@ static void worker_serves_each(void)
 	/* It sleeps at most while it doubts a wake-up. */
 	assert_true(machine.neglect_max_ns <= policy_numbers.recent_ns + SLACK_NS + machine.wake_ns);
 	assert_true(machine.worker_wakes <= machine.done + machine.done / 4 + 10);
-	assert_true(machine.done > 300);
+	assert_true(machine.done > 200);
 }
 
 static void who_sleeps_in_epoll_has_the_worker(void **state)
@@ -146,7 +146,7 @@ static void every_change_is_learnt(void **state)
 
 	for (from = 0; from < APP_KINDS; from++)
 		for (to = 0; to < APP_KINDS; to++)
-			for (cores = 1; cores <= CORES_MAX; cores *= 2) {
+			for (cores = 1; from != to && cores <= CORES_MAX; cores *= 2) {
 				check_change(from, to, cores, 0);
 				check_change(from, to, cores, cores);
 			}
@@ -166,7 +166,7 @@ static void no_wake_up_is_lost(void **state)
 	uint32_t run, seed;
 	unsigned cores, changes;
 
-	for (run = 1; run <= 150; run++) {
+	for (run = 1; run <= 100; run++) {
 		seed = run;
 		cores = 1u << below(&seed, 3);
 		machine_init(&machine, cores, below(&seed, 2 * cores + 1), below(&seed, APP_KINDS));

@@ -30,7 +30,7 @@
 #define SLICE_NS	(3 * MS)
 #define AHEAD_NS	(1 * MS)	/* a woken thread preempts one that has run so much more */
 #define SLACK_NS	(55 * US)	/* a sleep takes longer than asked for */
-#define ROUND_NS	1500u		/* an empty round */
+#define ROUND_NS	700u		/* an empty round */
 #define PACKET_NS	500u
 #define CALL_NS		300u
 #define SPIN_NS		2000u		/* of an application on its memory */

@@ -59,7 +59,7 @@ static const struct policy_numbers policy_numbers = {
 	.timers_every = 4, .brief_rounds = 16, .brief_bytes = 1u << 20, .long_round = 16,
 	.note_every_ns = 5000, .reply_max = 8, .reply_missed = 2, .reply_retry = 64,
 	.recent_ns = 20000, .events_ns = 1000000, .score_start = 4, .score_max = 32, .score_needed = 2,
-	.sure_every = 8, .stream_packets = 8, .linger_ns = 30000, .linger_rounds = 4096, .linger_yield = 16,
+	.sure_every = 32, .stream_packets = 8, .linger_ns = 30000, .linger_rounds = 4096, .linger_yield = 16,
 	.look_min_ns = 50000, .look_max_ns = 2000000, .idle_ns = 100000, .away_ns = 5000000,
 	.preempted_ns = 50000, .waits_max = 16,
 };

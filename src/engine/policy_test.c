@@ -172,7 +172,7 @@ static void who_is_sure_seldom_doubts(void **state)
 	for (i = 0; i < 40; i++)
 		expect(EVENT_NEEDED, ACTION_PROGRESS, WORKER_ACTIVE);
 	assert_int_equal(policy.score, policy_numbers.score_max);
-	for (i = 0; i < 80; i++)
+	for (i = 0; i < 320; i++)
 		doubted += woken(0) == EVENT_RECENT;
 	assert_int_equal(doubted, 10);
 	expect(EVENT_USELESS, ACTION_REST, WORKER_ACTIVE);

@@ -217,6 +217,7 @@ static uint32_t worker_sleep(struct engine *engine, struct worker_turn *turn, bo
 
 /* ---- decisions ---- */
 
+/* Other threads ask whether the worker is ACTIVE: policy_rest() changes the state among the others alone. */
 static enum policy_action worker_decide(struct engine *engine, struct worker_turn *turn,
 					enum policy_event event)
 {

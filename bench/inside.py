@@ -5,13 +5,14 @@ memory. Each part runs everything once, then everything again; ratios are of med
 import os
 
 from harness import words
-from lab import Failure
+from lab import Failure, Skip
 import peers
 from peers import BASE, MODES, MIB, Others, Perftest, environment, number
 
 US, MPS, MBS = 'us', 'M/s', 'MB/s'
 UCX_PUT = '-d memory -x posix'          # of UCT: UCX's lowest layer, a store into mapped memory
 QPS, PAIRS = 16, 4
+SPINNING_PAIRS = 20
 IDLE_QPS = 64
 SECONDS = 1                             # of programs that know of whole seconds only
 
@@ -177,6 +178,8 @@ class Inside:
         cases = [('one pair', one, line, 'mapped'),
                  ('one pair, events', one, f'{line} -e', 'mapped'),
                  (f'one pair, {QPS} QPs', one, f'{line} -q {QPS}', 'mapped'),
+                 (f'{SPINNING_PAIRS} pairs', pairs,
+                  f'ib_send_bw -s 64 -N -n {self.count(20000, 100)}', SPINNING_PAIRS, 'mapped'),
                  (f'{PAIRS} pairs, events', pairs, f'{line} -e', PAIRS, 'mapped'),
                  (f'{PAIRS} pairs, {QPS} QPs, events', pairs, f'{line} -e -q {QPS}', PAIRS,
                   'mapped')]
@@ -212,6 +215,31 @@ class Inside:
         self.goal('ib_read_lat, target asleep', 'ib_read_lat, target waits in read(), mapped', 0.5)
         self.goal('ib_send_lat, both in ibv_get_cq_event', 'ib_send_lat, both in ibv_get_cq_event',
                   1, base=slept.name, base_name='spin + wake', beside=('waking a thread', wake))
+
+    # ---- other programs have the processors ----
+
+    def hogs(self, topology):
+        """A busy loop for each processor beside two processes in ibv_get_cq_event(). These make progress
+        themselves: what the workers take is wasted."""
+        self.start(topology)
+        line = f'ib_send_lat -s 2 -e -n {self.count(40000)}'
+        self.table.say('inside a host: ib_send_lat -e beside a busy loop for each processor')
+        for mode in ('mapped', 'UDP'):
+            rows = [self.series(f'{what}, {mode}', unit) for what, unit in (
+                ('latency', US), ('both workers, of one processor', '%'),
+                ('processor time of a round trip', US))]
+            for _ in range(self.bench.repeats):
+                try:
+                    values = self.perftest.latency_beside_hogs(line, mode)
+                except (Failure, Skip) as why:
+                    self.table.say(f'    {mode}: {str(why).splitlines()[0]}')
+                    continue
+                for series, value in zip(rows, values):
+                    series.values.append(value)
+            for series in rows:
+                self.of[series.name] = series
+                self.table.say(f'    {series.name:42s} {series}')
+            self.goal(f'hogs, {mode}: workers', rows[1].name, 5)
 
     # ---- registration ----
 

@@ -40,6 +40,17 @@ def number(pattern, text, program):
     return float(found[1])
 
 
+def threads_ns(pid):
+    """Processor time of all threads of a process, and of Verbatim's worker; None: there is no worker."""
+    used = []
+    with contextlib.suppress(OSError):
+        for task in os.scandir(f'/proc/{pid}/task'):
+            with open(f'{task.path}/comm') as name, open(f'{task.path}/schedstat') as stat:
+                used.append((name.read().strip(), int(stat.read().split()[0])))
+    worker = [ns for name, ns in used if name == 'verbatim']
+    return (sum(ns for _, ns in used), worker[0]) if worker else None
+
+
 class Perftest:
     """Unmodified perftest between two processes on lo of @topology."""
 
@@ -61,6 +72,30 @@ class Perftest:
 
     def latency(self, command, mode):
         return next(iter(self.latencies(self.run(f'{command} -F', mode)).values()))
+
+    def latency_beside_hogs(self, command, mode):
+        """With a busy loop for each processor: us; what both workers take of one processor, %; processor
+        time of both processes for each round trip, us."""
+        ends, line, seen = self.topology, words(command, '-F'), []
+        with contextlib.ExitStack() as stack:
+            for _ in range(os.cpu_count()):
+                stack.enter_context(ends.client.start(['sh', '-c', 'while :; do :; done']))
+            one, two = stack.enter_context(lab.started_pair(ends, line, env=environment(mode)))
+            until = time.monotonic() + PATIENCE_S
+            while two.alive() and time.monotonic() < until:
+                used = [threads_ns(program.pid) for program in (one, two)]
+                if None not in used:
+                    seen.append((time.monotonic(), *map(sum, zip(*used))))
+                time.sleep(0.01)
+            two.wait(0)
+            one.wait(10)
+            text = lab.Pair(one, two).check().client.text
+        if len(seen) < 2:
+            raise Failure(f'{command}: ended too soon to see its workers')
+        seconds, all_ns, workers_ns = (after - before for before, after in zip(seen[0], seen[-1]))
+        mean_us = number(r'^ *\d+ +\d+ +[\d.]+ +[\d.]+ +[\d.]+\s+([\d.]+)', text, command)
+        return (next(iter(self.latencies(text).values())), workers_ns / seconds / 1e7,
+                all_ns / 1e9 / seconds * 2 * mean_us)
 
     @staticmethod
     def rate_of(text):

@@ -12,10 +12,6 @@
 #include "device/limits.h"
 #include "local/ring.h"
 
-#define SKIPS 8u		/* of so many empty polls all but one look at shared memory only */
-#define YIELD_EVERY	50u	/* empty polls in a row after which a core is given to others */
-#define PROGRESS_EVERY	16u	/* polls of a CQ that is not empty between looks at the device */
-
 static int check_cqe(const struct hca_context *context, uint32_t cqe, const char *who)
 {
 	if (cqe >= 1 && cqe <= context->hca->config.max_cqe)
@@ -143,7 +139,7 @@ static void cq_make_progress(struct cq *cq)
 
 static void found_nothing(struct cq *cq)
 {
-	if (count_poll(&cq->empty_polls) % YIELD_EVERY == 0)
+	if (policy_yield_is_due(count_poll(&cq->empty_polls)))
 		thread_yield();
 }
 
@@ -157,7 +153,7 @@ static bool can_skip(const struct cq *cq)
 
 	return hca->engine.local.channel_link &&
 	       ring_has_channels(hca->engine.local.channel_link) &&
-	       atomic_load_explicit(&cq->empty_polls, memory_order_relaxed) % SKIPS &&
+	       policy_may_skip(atomic_load_explicit(&cq->empty_polls, memory_order_relaxed)) &&
 	       !ring_pending(hca->engine.local.channel_link) &&
 	       !atomic_load_explicit(&hca->engine.local.fetches_due, memory_order_relaxed) &&
 	       !atomic_load_explicit(&hca->engine.run_queue.count, memory_order_relaxed);
@@ -170,7 +166,7 @@ static bool before_poll(struct cq *cq)
 	if (cq_is_empty(cq)) {
 		if (!can_skip(cq))
 			cq_make_progress(cq);
-	} else if (count_poll(&cq->full_polls) % PROGRESS_EVERY == 0) {
+	} else if (policy_progress_is_due(count_poll(&cq->full_polls))) {
 		cq_make_progress(cq);
 	}
 	return true;

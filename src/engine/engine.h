@@ -21,6 +21,7 @@
  *	qp_table.c	QP numbers, and the slots of this host that they belong to
  *	port.c		UDP port 4791, shared with the other processes of this host
  *	worker.c, sleep.c, wait.c	progress while no thread polls
+ *	policy.h	who makes progress, who sleeps, who is woken: pure
  */
 #ifndef VERBATIM_ENGINE_ENGINE_H
 #define VERBATIM_ENGINE_ENGINE_H
@@ -31,6 +32,7 @@
 #include "base/timer_heap.h"
 #include "base/list.h"
 #include "base/lock.h"
+#include "engine/policy.h"
 #include "host/port_group.h"
 #include "host/slot.h"
 #include "host/slot_watch.h"
@@ -143,14 +145,13 @@ struct app {
 	_Atomic uint64_t event_mode_ns;	/* when a thread last asked to be woken */
 };
 
-enum worker_state { WORKER_ACTIVE, WORKER_STANDBY };	/* worker.c */
 enum leaving { STAYING, LEAVING, HAS_LEFT };
 
 struct worker {
 	struct worker_thread *thread;
 	_Atomic bool stopping;
 	_Atomic uint32_t leaving;	/* enum leaving: the process ends (worker_leave) */
-	_Atomic uint32_t state;		/* enum worker_state */
+	_Atomic uint32_t state;		/* enum worker_state: the policy's, for other threads */
 	_Atomic uint64_t notice_ns;	/* worker_note(): TIME_NEVER: none */
 };
 
@@ -164,7 +165,7 @@ struct sleep {
 struct app_wait {
 	_Atomic bool active;
 	_Atomic unsigned count;		/* such waits so far */
-	_Atomic bool recent;		/* a thread has waited here since the last ibv_req_notify_cq() */
+	_Atomic int vouched;		/* calls of ibv_req_notify_cq() that are expected to end in one */
 	_Atomic bool deep_sleep;	/* the worker is to be woken when the wait ends */
 	_Atomic uint64_t worker_until_ns;	/* the worker sleeps until then meanwhile */
 };

@@ -7,28 +7,20 @@
 #include "platform/clock.h"
 #include "platform/thread_cpu.h"
 
-#define REPLY_SCORE_MAX	8
-#define REPLY_RETRY	64u	/* rounds between tries whether the application replies */
-#define TIMERS_EVERY	4u	/* busy rounds between looks at the timers */
-#define BRIEF_ROUNDS	16u	/* of so many with messages one is a whole round ... */
-#define BRIEF_BYTES	(1u << 20)	/* ... and sooner where they are large */
-#define ROUND_LONG	16u	/* packets after which a round may have taken some time */
-#define NOTE_EVERY_NS	5000u	/* that a thread polls while another one makes progress */
-
 /*
  * Packets due after receiving are transmitted in the same round, unless the thread is about to
  * return completions to an application that usually replies at once: then its message and the ACK
  * leave together. This is learnt: a reply (progress_replied) counts for it, a poll without one
- * counts twice against it, and now and then it is tried again. Only in STANDBY, where the worker
- * checks every 2 ms whether a thread still polls, since the ACK would be left behind otherwise.
+ * counts twice against it, and now and then it is tried again. Only where the worker stands by and looks
+ * whether a thread still polls, since the ACK would be left behind otherwise.
  */
 static bool expects_reply(struct engine *engine, const struct cq *polled) REQUIRES(engine->progress)
 {
-	if (!polled || cq_is_empty(polled) ||
-	    atomic_load_explicit(&engine->worker.state, memory_order_relaxed) != WORKER_STANDBY)
+	if (!polled || cq_is_empty(polled))
 		return false;
-	return atomic_load_explicit(&engine->reply.score, memory_order_relaxed) > 0 ||
-	       engine->rx.rounds % REPLY_RETRY == 0;
+	return policy_awaits_reply(atomic_load_explicit(&engine->worker.state, memory_order_relaxed),
+				   atomic_load_explicit(&engine->reply.score, memory_order_relaxed),
+				   engine->rx.rounds);
 }
 
 static void judge_reply(struct engine *engine) REQUIRES(engine->progress)
@@ -37,7 +29,7 @@ static void judge_reply(struct engine *engine) REQUIRES(engine->progress)
 
 	if (atomic_load_explicit(&engine->reply.awaited, memory_order_relaxed) &&
 	    atomic_exchange_explicit(&engine->reply.awaited, false, memory_order_relaxed))
-		atomic_store_explicit(&engine->reply.score, score > 2 ? score - 2 : 0,
+		atomic_store_explicit(&engine->reply.score, policy_reply_missed(score),
 				      memory_order_relaxed);
 }
 
@@ -46,8 +38,7 @@ void progress_replied(struct engine *engine)
 	int score = atomic_load_explicit(&engine->reply.score, memory_order_relaxed);
 
 	atomic_store_explicit(&engine->reply.awaited, false, memory_order_relaxed);
-	if (score < REPLY_SCORE_MAX)
-		atomic_store_explicit(&engine->reply.score, score + 1, memory_order_relaxed);
+	atomic_store_explicit(&engine->reply.score, policy_reply_came(score), memory_order_relaxed);
 }
 
 /* *hold: packets to transmit wait for a reply of the application. */
@@ -59,7 +50,7 @@ static unsigned one_round(struct engine *engine, const struct cq *polled, uint64
 	engine->rx.rounds++;
 	judge_reply(engine);
 	packets = rx_poll(engine, now_ns);
-	if (engine->rx.rounds % TIMERS_EVERY == 0 || packets == 0)
+	if (policy_timers_are_due(engine->rx.rounds, packets))
 		timers_expire(engine, now_ns);
 	*hold = expects_reply(engine, polled);
 	if (*hold)
@@ -79,14 +70,14 @@ static void note_polling(struct engine *engine)
 	uint64_t now_ns = clock_now_ns();
 
 	/* Several threads may poll: seldom, so that they do not contend for the cache line. */
-	if (now_ns - atomic_load_explicit(&engine->app.progress_ns, memory_order_relaxed) > NOTE_EVERY_NS)
+	if (policy_note_is_due(now_ns, atomic_load_explicit(&engine->app.progress_ns, memory_order_relaxed)))
 		progress_note(engine, now_ns);
 }
 
 /* Most input of a polling thread are messages: a brief round receives nothing else. */
 static bool may_be_brief(struct engine *engine) REQUIRES(engine->progress)
 {
-	if (++engine->rx.brief_rounds % BRIEF_ROUNDS && engine->local.received_bytes < BRIEF_BYTES)
+	if (policy_is_brief(++engine->rx.brief_rounds, engine->local.received_bytes))
 		return true;
 	engine->rx.brief_rounds = 0;
 	return false;
@@ -104,8 +95,7 @@ static void progress_for(struct engine *engine, const struct cq *polled, unsigne
 	engine->local.received_bytes = 0;
 	now_ns = clock_now_ns();
 	*packets += one_round(engine, polled, now_ns, hold);
-	/* Reading the clock takes a tenth of an empty round. */
-	if (*packets > ROUND_LONG)
+	if (policy_clock_is_old(*packets))
 		now_ns = clock_now_ns();
 	if (polled)
 		progress_note(engine, now_ns);

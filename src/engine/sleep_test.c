@@ -128,6 +128,22 @@ static void who_sleeps_on_is_rung_for_anything(void **state)
 	assert_false(was_rung());
 }
 
+/* It is expected to wait again, and to make progress itself. */
+static void who_has_waited_wakes_no_worker_for_the_next_events(void **state)
+{
+	atomic_store(&engine->worker.state, WORKER_STANDBY);
+	atomic_store(&engine->wait.vouched, 2);
+	worker_expect_sleepers(engine);
+	worker_expect_sleepers(engine);
+	assert_false(was_rung());
+	assert_int_equal(atomic_load(&engine->wait.vouched), 0);
+	worker_expect_sleepers(engine);
+	assert_true(was_rung());
+	atomic_store(&engine->worker.state, WORKER_ACTIVE);
+	worker_expect_sleepers(engine);
+	assert_false(was_rung());
+}
+
 static void the_earliest_of_what_others_asked_for_is_known(void **state)
 {
 	assert_int_equal(sleep_asked_for(engine), TIME_NEVER);
@@ -146,6 +162,7 @@ int main(void)
 		ENGINE_TEST(nobody_sleeps_past_a_timer),
 		ENGINE_TEST(of_two_sleepers_the_first_to_wake_counts),
 		ENGINE_TEST(who_sleeps_on_is_rung_for_anything),
+		ENGINE_TEST(who_has_waited_wakes_no_worker_for_the_next_events),
 		ENGINE_TEST(the_earliest_of_what_others_asked_for_is_known),
 	};
 

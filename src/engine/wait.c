@@ -40,7 +40,7 @@ static void wait_end(void *argument)
 
 	if (self->asleep)
 		sleep_end(engine);
-	atomic_store(&engine->wait.recent, true);
+	atomic_store_explicit(&engine->wait.vouched, policy_waited(), memory_order_relaxed);
 	progress_note(engine, clock_now_ns());
 	atomic_store(&engine->wait.active, false);
 	/*

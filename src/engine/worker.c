@@ -1,22 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The worker: one thread per process that makes progress when no application thread does.
+ * The worker: one thread per process that makes progress when no application thread does. What it
+ * does when is decided by policy.h; here are the means: sleeping, looking at application threads,
+ * chores.
  *
- *	ACTIVE   sleeps on the sockets until the next deadline, makes progress when woken
- *	STANDBY  an application thread polls: sleeps without the sockets (or each packet would wake
- *	         two threads), checks every interval whether polling continues, takes over if not
- *
- * The state is learnt. Woken in ACTIVE shortly after an application thread made progress, the
- * worker waits a moment: if that thread makes progress again the wake-up was useless (score down,
- * STANDBY at 0), if not it was needed (score up; ib_write_lat polls for a completion and then spins
- * on memory). A wake-up is useless, too, while an application thread makes one long round because
- * it copies.
+ *	ACTIVE		sleeps on the sockets until the next deadline, makes progress when woken
+ *	STANDBY		an application thread polls: sleeps without the sockets (or each packet would
+ *			wake two threads), looks every interval whether polling continues
+ *	RELIEVED	an application thread sleeps in ibv_get_cq_event() and makes progress itself (wait.c)
  *
  * When many packets arrive at a time the next ones follow soon, and a wake-up for them costs the
  * sender more than this process: so the worker lingers, awake, as long as they arrive.
- *
- * Application threads that sleep in ibv_get_cq_event() make progress themselves (wait.c), and the
- * worker stands by, too.
  */
 #include <errno.h>
 #include <unistd.h>
@@ -29,47 +23,31 @@
 #include "platform/clock.h"
 #include "platform/thread_cpu.h"
 
-#define RECENT_NS	20000u		/* an application thread that made progress this recently polls */
-#define IDLE_NS		100000u		/* a thread without progress for this long does something else */
-#define PREEMPTED_NS	50000u	/* runnable, and not running for this long */
-#define AWAY_NS		5000000u	/* one or two time slices of another thread */
-#define EVENT_MODE_NS	1000000u	/* after a req_notify wake-ups count as needed */
-#define LOOK_MIN_NS	50000u
-#define LOOK_MAX_NS	2000000u
-#define SCORE_START	4
-#define SCORE_MAX	32
-#define SURE_EVERY	8u		/* at SCORE_MAX, judge only one wake-up in so many */
 #define REBIND_NS	1000000000ull	/* between tries for a port whose release is not signalled */
 #define LEAVE_STEP_NS	50000u
-#define STREAM_PACKETS	8u		/* in one round: more are expected */
-#define LINGER_NS	30000u		/* without a packet */
-#define LINGER_ROUNDS	4096u		/* then housekeeping has a turn */
-#define LINGER_YIELD	16u		/* empty rounds between offers of the core to others */
 
-struct judgement {
-	int score;
-	unsigned wakes;
-	uint64_t look_ns;
+struct worker_turn {
+	struct policy policy;
 	uint64_t rebind_ns;
-	unsigned waits;		/* waits of application threads, when we last looked */
 };
 
 void worker_expect_sleepers(struct engine *engine)
 {
+	enum worker_state state = atomic_load_explicit(&engine->worker.state, memory_order_relaxed);
+	int vouched = atomic_load_explicit(&engine->wait.vouched, memory_order_relaxed);
+	bool wakes = policy_wakes_for_events(state, &vouched);
+
 	atomic_store_explicit(&engine->app.event_mode_ns, clock_now_ns(), memory_order_relaxed);
-	/*
-	 * A thread that waited here after its last ibv_req_notify_cq() is expected to do so again:
-	 * no wake-up.
-	 */
-	if (atomic_load_explicit(&engine->worker.state, memory_order_relaxed) == WORKER_STANDBY &&
-	    !atomic_exchange(&engine->wait.recent, false))
+	/* Two threads may lose a count. */
+	atomic_store_explicit(&engine->wait.vouched, vouched, memory_order_relaxed);
+	if (wakes)
 		waiter_ring(&engine->waiter);
 }
 
 /* The next deadline of work that only the worker does. */
-static uint64_t next_chore(struct engine *engine, const struct judgement *judgement)
+static uint64_t next_chore(struct engine *engine, const struct worker_turn *turn)
 {
-	uint64_t deadline_ns = judgement->rebind_ns;
+	uint64_t deadline_ns = turn->rebind_ns;
 
 	if (engine->group && port_group_deadline(engine->group) < deadline_ns)
 		deadline_ns = port_group_deadline(engine->group);
@@ -78,77 +56,23 @@ static uint64_t next_chore(struct engine *engine, const struct judgement *judgem
 	return deadline_ns;
 }
 
-static uint32_t sleep_active(struct engine *engine, const struct judgement *judgement)
+static struct policy_view worker_look(struct engine *engine, bool rung)
 {
-	uint64_t deadline_ns = timers_next(engine), chore_ns = next_chore(engine, judgement), timeout_ns;
-	uint32_t ready;
-
-	if (chore_ns < deadline_ns)
-		deadline_ns = chore_ns;
-	timeout_ns = sleep_begin(engine, deadline_ns);
-	if (sleep_asked_for(engine) < deadline_ns || engine->ops->has_chores(engine->owner))
-		timeout_ns = 0;
-	ready = waiter_wait(&engine->waiter, timeout_ns);
-	sleep_end(engine);
-	return ready;
-}
-
-/* Progress made by application threads so far. */
-struct activity {
-	uint64_t progress_ns;
-	uint32_t calls;
-};
-
-static struct activity activity_of(struct engine *engine)
-{
-	return (struct activity){
+	struct policy_view view = {
 		.progress_ns = atomic_load_explicit(&engine->app.progress_ns, memory_order_relaxed),
-		.calls = atomic_load_explicit(&engine->app.calls, memory_order_relaxed) };
+		.events_ns = atomic_load_explicit(&engine->app.event_mode_ns, memory_order_relaxed),
+		.calls = atomic_load_explicit(&engine->app.calls, memory_order_relaxed),
+		.waits = atomic_load(&engine->wait.count),
+		.inside = atomic_load_explicit(&engine->app.inside, memory_order_relaxed),
+		.waiting = atomic_load(&engine->wait.active),
+		.work_left = atomic_load(&engine->run_queue.count) > 0,
+		.rung = rung };
+
+	view.now_ns = clock_now_ns();
+	return view;
 }
 
-/* Has an application thread made progress, or tried to, since then? */
-static bool has_polled(struct engine *engine, const struct activity *then)
-{
-	struct activity now = activity_of(engine);
-
-	return now.progress_ns != then->progress_ns || now.calls != then->calls;
-}
-
-static bool is_inside(struct engine *engine)
-{
-	return atomic_load_explicit(&engine->app.inside, memory_order_relaxed);
-}
-
-/* An application thread asked to be woken lately: wake-ups count as needed. */
-static bool expects_events(struct engine *engine)
-{
-	return clock_now_ns() - atomic_load_explicit(&engine->app.event_mode_ns, memory_order_relaxed) <
-	       EVENT_MODE_NS;
-}
-
-/*
- * True: the wake-up was useless, since an application thread polls now. Raises the score if it was
- * needed.
- */
-static bool worker_judge_wakeup(struct engine *engine, struct judgement *judgement)
-{
-	struct activity app = activity_of(engine);
-
-	if (clock_now_ns() - app.progress_ns > RECENT_NS || expects_events(engine))
-		return false;
-	if (judgement->score == SCORE_MAX && ++judgement->wakes % SURE_EVERY)
-		return false;
-	thread_sleep_ns(RECENT_NS);
-	/* Or it is still in the same round, in a copy that takes longer than RECENT_NS. */
-	if (has_polled(engine, &app) || is_inside(engine))
-		return true;
-	judgement->score += 2;
-	if (judgement->score > SCORE_MAX)
-		judgement->score = SCORE_MAX;
-	return false;
-}
-
-static void worker_try_bind(struct engine *engine, struct judgement *judgement)
+static void worker_try_bind(struct engine *engine, struct worker_turn *turn)
 {
 	int watch_fd = engine->owner_watch_fd;
 
@@ -157,7 +81,7 @@ static void worker_try_bind(struct engine *engine, struct judgement *judgement)
 		waiter_remove(&engine->waiter, watch_fd);
 		name_disconnect(watch_fd);
 	}
-	judgement->rebind_ns = TIME_NEVER;
+	turn->rebind_ns = TIME_NEVER;
 	lock_acquire(&engine->progress);
 	port_bind(engine);
 	lock_release(&engine->progress);
@@ -166,10 +90,10 @@ static void worker_try_bind(struct engine *engine, struct judgement *judgement)
 	engine->owner_watch_fd = port_owner_watch();
 	if (engine->owner_watch_fd < 0 ||
 	    waiter_add(&engine->waiter, engine->owner_watch_fd, WAIT_PORT_FREE))
-		judgement->rebind_ns = clock_now_ns() + REBIND_NS;
+		turn->rebind_ns = clock_now_ns() + REBIND_NS;
 }
 
-static void worker_housekeeping(struct engine *engine, struct judgement *judgement, uint32_t ready)
+static void worker_housekeeping(struct engine *engine, struct worker_turn *turn, uint32_t ready)
 {
 	uint64_t now_ns = clock_now_ns();
 
@@ -186,8 +110,8 @@ static void worker_housekeeping(struct engine *engine, struct judgement *judgeme
 	local_reconnect(&engine->local, now_ns);
 	if (ready & WAIT_SLOTS)
 		atomic_store(&engine->rx.slots_due, true);
-	if ((ready & WAIT_PORT_FREE) || judgement->rebind_ns <= now_ns)
-		worker_try_bind(engine, judgement);
+	if ((ready & WAIT_PORT_FREE) || turn->rebind_ns <= now_ns)
+		worker_try_bind(engine, turn);
 	if (engine->group && ((ready & WAIT_GROUP) || port_group_deadline(engine->group) <= now_ns)) {
 		lock_acquire(&engine->progress);
 		port_group_tick(engine->group, now_ns);
@@ -199,18 +123,22 @@ static void worker_housekeeping(struct engine *engine, struct judgement *judgeme
 /* Ends when an application thread polls: it does this better. */
 static void worker_linger(struct engine *engine)
 {
-	struct activity app = activity_of(engine);
-	uint64_t end_ns = clock_now_ns() + LINGER_NS, now_ns;
-	unsigned rounds, packets, empty = 0;
+	struct policy_view before = worker_look(engine, false), now;
+	uint64_t packet_ns = before.now_ns;
+	unsigned round = 0, empty = 0, packets;
+	enum policy_linger linger = LINGER_ON;
 
-	for (rounds = 0; rounds < LINGER_ROUNDS && engine_progress(engine, NULL, &packets); rounds++) {
-		now_ns = clock_now_ns();
+	while (linger != LINGER_END && !atomic_load(&engine->worker.stopping) &&
+	       engine_progress(engine, NULL, &packets)) {
+		now = worker_look(engine, false);
 		if (packets)
-			end_ns = now_ns + LINGER_NS;
-		else if (++empty % LINGER_YIELD == 0)
+			packet_ns = now.now_ns;
+		else
+			empty++;
+		linger = policy_linger(++round, packets ? 0 : empty, now.now_ns - packet_ns,
+				       policy_has_polled(&before, &now));
+		if (linger == LINGER_YIELD)
 			thread_yield();
-		if (now_ns > end_ns || atomic_load(&engine->worker.stopping) || has_polled(engine, &app))
-			return;
 	}
 }
 
@@ -223,136 +151,168 @@ static bool worker_make_progress(struct engine *engine, uint32_t ready)
 		if (!engine_progress(engine, NULL, &packets))
 			return false;
 	while (!packets && --looks);
-	if (packets >= STREAM_PACKETS)
+	if (packets >= policy_numbers.stream_packets)
 		worker_linger(engine);
 	return true;
 }
 
-/* After enough useless wake-ups the worker stands by: an application thread makes progress. */
-static void note_useless(struct engine *engine, struct judgement *judgement)
+/* ---- sleeping ---- */
+
+static uint32_t sleep_on_all(struct engine *engine, uint64_t until_ns)
 {
-	if (--judgement->score > 0)
-		return;
-	judgement->look_ns = LOOK_MIN_NS;
-	atomic_store(&engine->worker.state, WORKER_STANDBY);
+	uint64_t timeout_ns = sleep_begin(engine, until_ns);
+	uint32_t ready;
+
+	if (sleep_asked_for(engine) < until_ns || engine->ops->has_chores(engine->owner))
+		timeout_ns = 0;
+	ready = waiter_wait(&engine->waiter, timeout_ns);
+	sleep_end(engine);
+	return ready;
 }
 
-static void worker_be_active(struct engine *engine, struct judgement *judgement)
+/* In the place of this thread another one waits, which wakes it for what it alone does. */
+static uint32_t sleep_on_nap(struct engine *engine, const struct policy_rest *rest)
 {
-	uint32_t ready = sleep_active(engine, judgement);
+	uint64_t until_ns = rest->until_ns, now_ns = clock_now_ns(), timeout_ns = 0;
+	bool rung;
 
-	if (atomic_load(&engine->worker.stopping))
-		return;
-	worker_housekeeping(engine, judgement, ready);
-	if (atomic_load(&engine->wait.active)) {
-		worker_make_progress(engine, ready);
-		/*
-		 * The doorbell silenced above was for that thread: a timer may be due before it
-		 * wakes.
-		 */
-		if (ready & WAIT_DOORBELL)
-			waiter_ring(&engine->waiter);
-		judgement->look_ns = LOOK_MAX_NS;
-		atomic_store(&engine->worker.state, WORKER_STANDBY);
-		return;
-	}
-	if (worker_judge_wakeup(engine, judgement)) {
-		note_useless(engine, judgement);
-	} else if (!worker_make_progress(engine, ready)) {
-		bool polling = is_inside(engine) && !expects_events(engine);
-
-		thread_sleep_ns(RECENT_NS);	/* do not spin on the sockets */
-		if (polling && is_inside(engine))
-			note_useless(engine, judgement);	/* all the time, because it copies */
-	}
-}
-
-/*
- * Time to sleep while an application thread waits in the worker's place: until the next chore if
- * this wait already lasted at the previous check, and the thread wakes the worker when it leaves.
- */
-static uint64_t deep_sleep_ns(struct engine *engine, struct judgement *judgement)
-{
-	uint64_t chore_ns = next_chore(engine, judgement), now_ns = clock_now_ns();
-	uint64_t until_ns = now_ns + LOOK_MAX_NS;
-	unsigned waits = atomic_load(&engine->wait.count);
-
-	if (waits == judgement->waits) {
+	if (rest->deep) {
 		atomic_store(&engine->wait.deep_sleep, true);
 		if (atomic_load(&engine->wait.active))
-			until_ns = TIME_NEVER;
+			until_ns = rest->until_deep_ns;
 	}
-	judgement->waits = waits;
-	if (chore_ns < until_ns)
-		until_ns = chore_ns;
 	atomic_store(&engine->wait.worker_until_ns, until_ns);
-	if (sleep_asked_for(engine) < until_ns || engine->ops->has_chores(engine->owner) || until_ns <= now_ns)
-		return 0;
-	return until_ns == TIME_NEVER ? UINT64_MAX : until_ns - now_ns;
-}
-
-static void worker_is_relieved(struct engine *engine, struct judgement *judgement)
-{
-	bool rung = waiter_idle_wait(&engine->waiter, false, deep_sleep_ns(engine, judgement));
-	uint32_t ready = 0;
-
+	if (sleep_asked_for(engine) >= until_ns && !engine->ops->has_chores(engine->owner) && until_ns > now_ns)
+		timeout_ns = until_ns == TIME_NEVER ? UINT64_MAX : until_ns - now_ns;
+	rung = waiter_idle_wait(&engine->waiter, false, timeout_ns);
 	atomic_store(&engine->wait.deep_sleep, false);
 	atomic_store(&engine->wait.worker_until_ns, 0);
-	if (atomic_load(&engine->worker.stopping))
+	return rung && !atomic_load(&engine->worker.stopping) ? waiter_wait(&engine->waiter, 0) : 0;
+}
+
+/* *rung: by the doorbell, or waiter_wake_nap(). */
+static uint32_t sleep_on_doorbell(struct engine *engine, uint64_t timeout_ns, bool *rung)
+{
+	uint32_t ready;
+
+	*rung = waiter_idle_wait(&engine->waiter, true, timeout_ns);
+	ready = waiter_wait(&engine->waiter, 0);
+	*rung |= ready & WAIT_DOORBELL;
+	return ready;
+}
+
+static uint32_t worker_sleep(struct engine *engine, struct worker_turn *turn, bool *rung)
+{
+	struct policy_view view = worker_look(engine, false);
+	struct policy_rest rest = policy_rest(&turn->policy, &view, next_chore(engine, turn),
+					      timers_next(engine));
+	uint32_t ready;
+
+	if (rest.on == SLEEP_ON_DOORBELL)
+		return sleep_on_doorbell(engine, rest.until_ns - view.now_ns, rung);
+	ready = rest.on == SLEEP_ON_NAP ? sleep_on_nap(engine, &rest) : sleep_on_all(engine, rest.until_ns);
+	*rung = ready & WAIT_DOORBELL;
+	return ready;
+}
+
+/* ---- decisions ---- */
+
+/* Other threads ask whether the worker is ACTIVE: policy_rest() changes the state among the others alone. */
+static enum policy_action worker_decide(struct engine *engine, struct worker_turn *turn,
+					enum policy_event event)
+{
+	enum policy_action action = policy_decide(&turn->policy, event);
+
+	atomic_store_explicit(&engine->worker.state, turn->policy.state, memory_order_relaxed);
+	return action;
+}
+
+/* Sleeps for @ns, unless that thread has ended. */
+static bool app_is_preempted(struct engine *engine, uint64_t ns)
+{
+	return thread_is_preempted(atomic_load_explicit(&engine->app.thread, memory_order_relaxed), ns);
+}
+
+/* Was the wake-up needed? */
+static enum policy_event worker_doubt(struct engine *engine, const struct worker_turn *turn,
+				      const struct policy_view *before)
+{
+	bool preempted = app_is_preempted(engine, policy_numbers.recent_ns);
+	struct policy_view now = worker_look(engine, false);
+
+	return policy_doubted(&turn->policy, before, &now, preempted);
+}
+
+/* Has the thread that polled lost its processor? */
+static enum policy_event worker_ask(struct engine *engine, const struct policy_view *before)
+{
+	bool preempted = app_is_preempted(engine, policy_numbers.preempted_ns);
+	struct policy_view now = worker_look(engine, false);
+
+	return preempted || policy_has_polled(before, &now) ? EVENT_PREEMPTED : EVENT_GONE;
+}
+
+static void worker_serve(struct engine *engine, struct worker_turn *turn, uint32_t ready)
+{
+	struct policy_view before, now;
+
+	if (worker_make_progress(engine, ready))
 		return;
+	before = worker_look(engine, false);
+	thread_sleep_ns(policy_numbers.recent_ns);	/* do not spin on the sockets */
+	now = worker_look(engine, false);
+	worker_decide(engine, turn, policy_busy(&turn->policy, &before, &now));
+}
+
+/* A doorbell that was silenced here was for the thread that waits, which has to publish again. */
+static void worker_pass(struct engine *engine, bool rung)
+{
 	if (rung)
-		ready = waiter_wait(&engine->waiter, 0);
-	worker_housekeeping(engine, judgement, ready);
-	if (ready & WAIT_DOORBELL)
-		waiter_ring(&engine->waiter);	/* for that thread, which has to publish again */
-	else if (ready)
+		waiter_ring(&engine->waiter);
+}
+
+static void worker_act(struct engine *engine, struct worker_turn *turn, const struct policy_view *view,
+		       uint32_t ready)
+{
+	enum policy_action action = worker_decide(engine, turn, policy_woken(&turn->policy, view));
+
+	if (action == ACTION_DOUBT)
+		action = worker_decide(engine, turn, worker_doubt(engine, turn, view));
+	if (action == ACTION_ASK)
+		action = worker_decide(engine, turn, worker_ask(engine, view));
+	switch (action) {
+	case ACTION_PROGRESS:
+		worker_serve(engine, turn, ready);
+		break;
+	case ACTION_STAND_IN:
 		worker_make_progress(engine, ready);
-	judgement->look_ns = LOOK_MAX_NS;
+		worker_pass(engine, view->rung);
+		break;
+	case ACTION_ASSIST:
+		if (ready && !view->rung)
+			worker_make_progress(engine, ready);
+		worker_pass(engine, view->rung);
+		break;
+	case ACTION_PASS:
+		worker_pass(engine, view->rung);
+		break;
+	default:
+		break;
+	}
 }
 
-/*
- * Does an application thread poll now? (Not: since the last check. It may spin on memory since
- * then.) A thread inside a copy counts as polling. So does a thread without a processor, which may
- * need that of the worker, unless it left work or was away longer than AWAY_NS: it may wait for the
- * worker.
- */
-static bool is_polled(struct engine *engine)
+static void worker_turn(struct engine *engine, struct worker_turn *turn)
 {
-	struct activity app = activity_of(engine);
-	uint64_t idle_ns = clock_now_ns() - app.progress_ns;
-
-	if (idle_ns < IDLE_NS || is_inside(engine))
-		return true;
-	if (atomic_load(&engine->run_queue.count) || idle_ns > AWAY_NS)
-		return false;
-	return thread_is_preempted(atomic_load_explicit(&engine->app.thread, memory_order_relaxed),
-				   PREEMPTED_NS) || has_polled(engine, &app);
-}
-
-static void worker_stand_by(struct engine *engine, struct judgement *judgement)
-{
-	unsigned waits = atomic_load(&engine->wait.count);
+	struct policy_view view;
 	uint32_t ready;
 	bool rung;
 
-	if (atomic_load(&engine->wait.active)) {
-		worker_is_relieved(engine, judgement);
+	ready = worker_sleep(engine, turn, &rung);
+	if (atomic_load(&engine->worker.stopping))
 		return;
-	}
-	rung = waiter_idle_wait(&engine->waiter, true, judgement->look_ns);
-	ready = waiter_wait(&engine->waiter, 0);
-	worker_housekeeping(engine, judgement, ready);
-	rung |= ready & WAIT_DOORBELL;
-	if (rung && atomic_load(&engine->wait.active))
-		waiter_ring(&engine->waiter);	/* for that thread */
-	if (atomic_load(&engine->wait.active) || waits != atomic_load(&engine->wait.count) ||
-	    (!rung && is_polled(engine))) {
-		if (judgement->look_ns < LOOK_MAX_NS)
-			judgement->look_ns *= 2;
-		return;
-	}
-	judgement->score = SCORE_START;
-	atomic_store(&engine->worker.state, WORKER_ACTIVE);
+	worker_housekeeping(engine, turn, ready);
+	view = worker_look(engine, rung);
+	worker_act(engine, turn, &view, ready);
 }
 
 /* The process ends: transmit queued packets, and read the sockets once more. */
@@ -366,19 +326,17 @@ static void worker_wind_up(struct engine *engine)
 static void worker_main(void *argument)
 {
 	struct engine *engine = argument;
-	struct judgement judgement = { .score = SCORE_START, .rebind_ns = TIME_NEVER };
+	struct worker_turn turn = { .rebind_ns = TIME_NEVER };
 
+	policy_init(&turn.policy);
 	if (!engine->group)
-		worker_try_bind(engine, &judgement);
+		worker_try_bind(engine, &turn);
 	while (!atomic_load(&engine->worker.stopping)) {
 		if (atomic_load(&engine->worker.leaving) == LEAVING) {
 			worker_wind_up(engine);
 			atomic_store(&engine->worker.leaving, HAS_LEFT);
 		}
-		if (atomic_load_explicit(&engine->worker.state, memory_order_relaxed) == WORKER_STANDBY)
-			worker_stand_by(engine, &judgement);
-		else
-			worker_be_active(engine, &judgement);
+		worker_turn(engine, &turn);
 	}
 }
 

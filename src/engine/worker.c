@@ -36,6 +36,7 @@
 #define EVENT_MODE_NS	1000000u	/* after a req_notify wake-ups count as needed */
 #define LOOK_MIN_NS	50000u
 #define LOOK_MAX_NS	2000000u
+#define GATHER_LOOK_NS	200000u		/* longest look while requests are gathered (tx_run.c) */
 #define SCORE_START	4
 #define SCORE_MAX	32
 #define SURE_EVERY	8u		/* at SCORE_MAX, judge only one wake-up in so many */
@@ -293,9 +294,11 @@ static uint64_t deep_sleep_ns(struct engine *engine, struct judgement *judgement
 
 static void worker_is_relieved(struct engine *engine, struct judgement *judgement)
 {
-	bool rung = waiter_idle_wait(&engine->waiter, false, deep_sleep_ns(engine, judgement));
 	uint32_t ready = 0;
+	bool rung;
 
+	atomic_store(&engine->worker.gather.kept, false);
+	rung = waiter_idle_wait(&engine->waiter, false, deep_sleep_ns(engine, judgement));
 	atomic_store(&engine->wait.deep_sleep, false);
 	atomic_store(&engine->wait.worker_until_ns, 0);
 	if (atomic_load(&engine->worker.stopping))
@@ -329,6 +332,23 @@ static bool is_polled(struct engine *engine)
 				   PREEMPTED_NS) || has_polled(engine, &app);
 }
 
+/*
+ * How long to sleep until the next look. Requests are gathered only while looks are short. A post
+ * that gathers them stores wanted before it reads kept, this does the opposite: one sees the other.
+ */
+static uint64_t look_interval(struct engine *engine, const struct judgement *judgement)
+{
+	uint64_t look_ns = judgement->look_ns;
+
+	if (look_ns > GATHER_LOOK_NS && !atomic_exchange(&engine->worker.gather.wanted, false)) {
+		atomic_store(&engine->worker.gather.kept, false);
+		if (!atomic_load(&engine->worker.gather.wanted))
+			return look_ns;
+	}
+	atomic_store(&engine->worker.gather.kept, true);
+	return look_ns < GATHER_LOOK_NS ? look_ns : GATHER_LOOK_NS;
+}
+
 static void worker_stand_by(struct engine *engine, struct judgement *judgement)
 {
 	unsigned waits = atomic_load(&engine->wait.count);
@@ -339,7 +359,7 @@ static void worker_stand_by(struct engine *engine, struct judgement *judgement)
 		worker_is_relieved(engine, judgement);
 		return;
 	}
-	rung = waiter_idle_wait(&engine->waiter, true, judgement->look_ns);
+	rung = waiter_idle_wait(&engine->waiter, true, look_interval(engine, judgement));
 	ready = waiter_wait(&engine->waiter, 0);
 	worker_housekeeping(engine, judgement, ready);
 	rung |= ready & WAIT_DOORBELL;
@@ -352,6 +372,7 @@ static void worker_stand_by(struct engine *engine, struct judgement *judgement)
 		return;
 	}
 	judgement->score = SCORE_START;
+	atomic_store(&engine->worker.gather.kept, true);
 	atomic_store(&engine->worker.state, WORKER_ACTIVE);
 }
 
@@ -384,6 +405,7 @@ static void worker_main(void *argument)
 
 int worker_start(struct engine *engine)
 {
+	atomic_store(&engine->worker.gather.kept, true);
 	return worker_thread_start(&engine->worker.thread, "verbatim", worker_main, engine);
 }
 

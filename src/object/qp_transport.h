@@ -50,6 +50,12 @@ struct loss {
 	uint32_t sent_packets, resent_packets;	/* since the last answer: for explanations */
 };
 
+/* Requests that were posted and leave together (transport/gather.h). */
+struct gather {
+	uint64_t since_ns;		/* when the oldest of them was posted; 0: none */
+	uint8_t streak;			/* not 0: batches were filled lately */
+};
+
 /*
  * Our requests. Retransmission and credits are structs of their own.
  * Large: it serves RC, UC, UD and requests that need no packets; the PSNs and the window that they
@@ -70,6 +76,7 @@ struct requester {
 	_Atomic bool path_turn;		/* woken by the path: may go before waiting QPs */
 
 	struct loss loss;
+	struct gather gather;
 	uint8_t rnr_left;
 	uint64_t rnr_until_ns;		/* waiting after an RNR NAK; 0: not */
 

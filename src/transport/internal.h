@@ -195,6 +195,8 @@ uint64_t requester_ack_timeout(const struct qp *qp);
 void requester_exceeded(struct qp_call *call);
 /* Has the requester something to transmit? */
 bool requester_ready(const struct qp *qp);
+/* May the request posted last leave later, together with others? */
+bool requester_may_gather(struct qp *qp, uint64_t now_ns);
 /* Send again from una_psn on: all packets in flight are lost. */
 void requester_go_back(struct qp_call *call);
 /* A sign that una_psn was lost; acted upon once per loss. */

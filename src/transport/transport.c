@@ -200,6 +200,11 @@ bool transport_posted_send(struct qp *qp, uint64_t now_ns, struct effects *effec
 	return transport_ready(qp) || qp->requester.local_messages;
 }
 
+bool transport_may_gather(struct qp *qp, uint64_t now_ns)
+{
+	return qp_is(qp, QP_RELIABLE) && !responder_ready(qp) && requester_may_gather(qp, now_ns);
+}
+
 void transport_posted_recv(struct qp *qp, uint64_t now_ns, struct effects *effects)
 {
 	struct qp_call call;

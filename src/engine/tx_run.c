@@ -124,7 +124,8 @@ static bool makes_system_calls(const struct engine *engine, const struct qp *qp)
  * What waits is in the run queue, which the next round of progress serves. The application makes it
  * when it polls; if it does not, the worker, when an answer to earlier requests arrives, or at its
  * next look while it stands by: it then looks every GATHER_LOOK_NS, once it knows that requests are
- * gathered (worker.c), and before it knows none are.
+ * gathered (worker.c), and before it knows none are. So it is with the deadline of an ACK that waits
+ * for a reply.
  */
 static bool is_looked_after(struct engine *engine)
 {
@@ -136,8 +137,14 @@ static bool is_looked_after(struct engine *engine)
 /* True: what was posted waits in the run queue. */
 static bool tx_gathers(struct engine *engine, struct qp *qp) REQUIRES(qp->lock)
 {
-	if (!makes_system_calls(engine, qp) || !transport_may_gather(qp, clock_now_ns()) ||
-	    !is_looked_after(engine))
+	uint64_t now_ns;
+
+	if (!makes_system_calls(engine, qp))
+		return false;
+	now_ns = clock_now_ns();
+	if (transport_awaits_reply(qp))
+		transport_replied(qp, now_ns, is_looked_after(engine));
+	if (!transport_may_gather(qp, now_ns) || !is_looked_after(engine))
 		return false;
 	run_queue_add(&engine->run_queue, qp);
 	return true;

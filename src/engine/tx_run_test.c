@@ -2,6 +2,7 @@
 /* One thread at a time transmits for a QP; what another wants sent meanwhile is not forgotten. */
 #include "engine/fake_link_test.h"
 #include "platform/clock.h"
+#include "transport/ack_hold.h"
 #include "transport/gather.h"
 
 /* As a thread that transmits for it, and is in the middle of it. */
@@ -182,6 +183,47 @@ static void packets_through_memory_do_not_wait(void **state)
 	assert_false(atomic_load(&engine->worker.gather.wanted));
 }
 
+/* ---- ACKs that wait for replies ---- */
+
+static void receive_write(uint32_t number)
+{
+	lock_acquire(&station->qp.lock);
+	station->now_ns = clock_now_ns();
+	receive_data(station, OPCODE_RC_WRITE_ONLY, PEER_PSN + number, 8);
+	timers_arm(engine, &station->qp);
+	lock_release(&station->qp.lock);
+}
+
+/* Replies follow WRITEs at once, up to now. */
+static void reply_to_some(void)
+{
+	station->qp.responder.hold.replies = HOLD_LEARN;
+}
+
+static void a_reply_and_its_ack_are_one_datagram(void **state)
+{
+	atomic_store(&engine->worker.gather.kept, true);
+	reply_to_some();
+	receive_write(0);
+	assert_int_equal(fake.sent, 0);
+	post_now(1);
+	assert_int_equal(fake.sent, 1);
+	assert_int_equal(counted(COUNTER_TX_PACKETS), 2);
+	assert_int_equal(atomic_load(&engine->run_queue.count), 0);
+}
+
+/* The worker sleeps for long: the next ACK leaves at once. */
+static void no_ack_waits_where_nobody_looks_after_it(void **state)
+{
+	reply_to_some();
+	receive_write(0);
+	post_now(1);
+	assert_true(atomic_load(&engine->worker.gather.wanted));
+	receive_write(1);
+	tx_run_queued(engine);
+	assert_int_equal(fake.sent, 2);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -196,6 +238,8 @@ int main(void)
 		STATION_TEST(a_full_batch_leaves_in_the_post),
 		STATION_TEST(nothing_waits_where_nobody_looks_after_it),
 		STATION_TEST(packets_through_memory_do_not_wait),
+		STATION_TEST(a_reply_and_its_ack_are_one_datagram),
+		STATION_TEST(no_ack_waits_where_nobody_looks_after_it),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

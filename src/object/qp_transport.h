@@ -125,6 +125,14 @@ struct resource {
 
 enum answer_kind { ANSWER_NONE, ANSWER_ACK, ANSWER_NAK };
 
+/* An ACK that waits for the application's reply (transport/ack_hold.h). */
+struct ack_hold {
+	uint64_t until_ns;		/* the ACK that is due waits until then; 0: it does not */
+	uint64_t written_ns;		/* arrival of the last WRITE, unless a post followed it; 0: one did */
+	uint8_t replies;		/* WRITEs in a row that a post followed at once */
+	uint8_t pause;			/* so many WRITEs have theirs at once, after a miss */
+};
+
 /*
  * The peer's requests: the message in progress, its receive, the answer that is due, responder
  * resources. Large: a packet may change all four, which refer to one PSN sequence.
@@ -154,6 +162,7 @@ struct responder {
 	uint8_t answer;			/* enum answer_kind */
 	uint8_t answer_syndrome;
 	uint32_t answer_psn;
+	struct ack_hold hold;
 	bool nak_sent;			/* waiting for expected_psn: later packets are not NAKed */
 	bool answer_late;		/* requests left it no room: it goes first next time */
 	bool echo_congestion;		/* the next answer carries BECN */

@@ -8,6 +8,7 @@
  *	requester.c	our requests: builds packets, retransmits
  *	request.c	a work request on the wire: opcodes, headers, PSNs
  *	loss.c		when the requester probes, and when a timeout counts as a retry
+ *	ack_hold.h	ACKs that wait for the reply to their message
  *	gather.h	requests that wait for others, to leave together
  *	completer.c	the peer's answers to them: ACK, NAK, read responses
  *	responder.c	the peer's requests: checks, executes, answers
@@ -99,6 +100,17 @@ void transport_prepare_send(struct qp *qp, struct ibv_send_wr *wr);
  */
 bool transport_posted_send(struct qp *qp, uint64_t now_ns, struct effects *effects)
 	REQUIRES(qp->lock);
+/* Has a WRITE arrived since the last call of transport_replied()? */
+static inline bool transport_awaits_reply(const struct qp *qp) REQUIRES(qp->lock)
+{
+	return qp->responder.hold.written_ns;
+}
+/*
+ * The application posted a send after it: whether the next ACKs wait for that is learnt from it
+ * (transport/ack_hold.h). @kept: transport_deadline() of this QP is kept, also when nobody polls.
+ * Then transmit.
+ */
+void transport_replied(struct qp *qp, uint64_t now_ns, bool kept) REQUIRES(qp->lock);
 /*
  * Requests were posted: may they leave later, together with others (transport/gather.h)? True: have
  * a round of progress transmit them.

@@ -128,9 +128,9 @@ enum answer_kind { ANSWER_NONE, ANSWER_ACK, ANSWER_NAK };
 /* An ACK that waits for the application's reply (transport/ack_hold.h). */
 struct ack_hold {
 	uint64_t until_ns;		/* the ACK that is due waits until then; 0: it does not */
-	uint64_t written_ns;		/* arrival of the last WRITE, unless a post followed it; 0: one did */
-	uint8_t replies;		/* WRITEs in a row that a post followed at once */
-	uint8_t pause;			/* so many WRITEs have theirs at once, after a miss */
+	uint64_t arrived_ns;		/* of the last message, unless a post followed it; 0: one did */
+	uint8_t replies;		/* messages in a row that a post followed at once */
+	uint8_t pause;			/* so many messages have theirs at once, after a miss */
 };
 
 /*

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * An ACK that waits for its reply. An application that spins on memory answers an RDMA WRITE with a
- * post of its own. If the ACK waits for that, both leave as one datagram batch, the ACK last: the
- * peer, which polls for the completion of its WRITE, gets the reply in the same call. If the ACK
- * leaves at once, the peer stops polling before the reply comes, and its worker has to be woken.
+ * An ACK that waits for its reply. An application answers a message with a post of its own: a SEND
+ * when it polls, an RDMA WRITE when it spins on memory. If the ACK waits for that, both leave as one
+ * datagram batch, the ACK last: one system call, and a peer that polls for the completion of its
+ * WRITE gets the reply in the same call. If the ACK leaves at once, that peer stops polling before
+ * the reply comes, and its worker has to be woken.
  *
- * Learnt per QP: an ACK is held once HOLD_LEARN WRITEs in a row were followed by a post within
- * HOLD_NS. One that was held for nothing ends this for HOLD_PAUSE WRITEs. A QP that never posts is
+ * Learnt per QP: an ACK is held once HOLD_LEARN messages in a row were followed by a post within
+ * HOLD_NS. One that was held for nothing ends this for HOLD_PAUSE messages. A QP that never posts is
  * never delayed. Pure: no packets, no QP.
  */
 #ifndef VERBATIM_TRANSPORT_ACK_HOLD_H
@@ -20,16 +21,16 @@
 #define HOLD_LEARN	4u
 #define HOLD_PAUSE	64u
 
-/* A WRITE that asks for an ACK has arrived. True: the ACK is held until hold->until_ns. */
+/* A message that asks for an ACK has arrived. True: the ACK is held until hold->until_ns. */
 static inline bool ack_hold_begin(struct ack_hold *hold, uint64_t now_ns)
 {
-	bool replied = !hold->written_ns;
+	bool replied = !hold->arrived_ns;
 
 	if (!replied)
 		hold->replies = 0;
 	if (hold->pause)
 		hold->pause--;
-	hold->written_ns = now_ns;
+	hold->arrived_ns = now_ns;
 	hold->until_ns = replied && hold->replies >= HOLD_LEARN && !hold->pause ? now_ns + HOLD_NS : 0;
 	return hold->until_ns;
 }
@@ -47,11 +48,11 @@ static inline void ack_hold_reply(struct ack_hold *hold, uint64_t now_ns, bool k
 {
 	if (hold->until_ns && now_ns > hold->until_ns)
 		ack_hold_miss(hold);
-	if (!kept || now_ns - hold->written_ns > HOLD_NS)
+	if (!kept || now_ns - hold->arrived_ns > HOLD_NS)
 		hold->replies = 0;
 	else if (hold->replies < HOLD_LEARN)
 		hold->replies++;
-	hold->written_ns = hold->until_ns = 0;
+	hold->arrived_ns = hold->until_ns = 0;
 }
 
 #endif

@@ -52,7 +52,7 @@ static void two_writes_without_a_reply_are_not_held(void **state)
 	assert_false(ack_hold_begin(&hold, 2000000));
 }
 
-/* Each WRITE is replied to at once from here on: the next is held only after a pause. */
+/* Each message is replied to at once from here on: the next is held only after a pause. */
 static unsigned writes_until_one_is_held(struct ack_hold *hold, uint64_t now_ns)
 {
 	unsigned n = 0;
@@ -147,6 +147,42 @@ static void the_ack_leaves_behind_the_reply(void **state)
 	assert_false(is_due(s));
 	expect_silence(s);
 	receive_ack(s, OUR_PSN + number);
+	station_free(s);
+}
+
+static void a_send_is_replied_to_likewise(void **state)
+{
+	uint32_t number;
+	struct station *s = station_that_replies(&number);
+
+	post_recv(s, 1, 64);
+	receive_data(s, OPCODE_RC_SEND_ONLY, PEER_PSN + number, 8);
+	assert_false(is_ready(s));
+	expect_wc(&s->recv_cq, 1, IBV_WC_SUCCESS);
+	reply(s);
+	assert_int_equal(transmit(s), 2);
+	expect_sent(s, 1, OPCODE_RC_ACKNOWLEDGE, PEER_PSN + number);
+	station_free(s);
+}
+
+/* The ACKs in the middle of a long message keep the peer's window open. */
+static void only_the_end_of_a_message_waits(void **state)
+{
+	uint32_t number;
+	struct station *s = station_that_replies(&number);
+	struct packet packet = packet_of(OPCODE_RC_WRITE_FIRST, PEER_PSN + number);
+
+	packet.payload = some_bytes;
+	packet.payload_bytes = MTU;
+	packet.ack_request = true;
+	packet.reth.address = (uintptr_t)s->memory;
+	packet.reth.rkey = s->mr.ibv.rkey;
+	packet.reth.length = MTU + 8;
+	receive(s, &packet);
+	assert_true(is_ready(s));
+	assert_int_equal(transmit(s), 1);
+	receive_data(s, OPCODE_RC_WRITE_LAST, PEER_PSN + number + 1, 8);
+	assert_false(is_ready(s));
 	station_free(s);
 }
 
@@ -292,7 +328,6 @@ static void in_sqd_acks_do_not_wait(void **state)
 	station_free(s);
 }
 
-/* The sender of the WRITE is blocked by its window: the ACK of the other's does not wait for it. */
 static void a_reply_that_cannot_leave_lets_the_ack_go(void **state)
 {
 	uint32_t number;
@@ -317,6 +352,8 @@ int main(void)
 		TEST(a_miss_stops_it_for_many_writes),
 		TEST(a_reply_after_the_deadline_is_a_miss),
 		TEST(the_ack_leaves_behind_the_reply),
+		TEST(a_send_is_replied_to_likewise),
+		TEST(only_the_end_of_a_message_waits),
 		TEST(the_ack_leaves_alone_at_the_deadline),
 		TEST(a_passive_target_is_never_delayed),
 		TEST(a_repeated_write_is_answered_at_once),

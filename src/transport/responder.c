@@ -463,13 +463,6 @@ void responder_fault(struct qp_call *call, enum fault fault, uint32_t psn)
 
 /* ---- entry ---- */
 
-/* May the ACK of this message wait for a reply? Receives have theirs: engine/progress.c. */
-static bool may_hold_ack(const struct qp *qp, const struct packet *packet)
-{
-	return packet->op->verb == VERB_WRITE && opcode_ends(packet->op) &&
-	       !(packet->op->headers & HDR_IMM) && qp->state == IBV_QPS_RTS;
-}
-
 /* The packet in sequence was executed, and asks for an ACK. */
 static void responder_owe_ack(struct qp_call *call, const struct packet *packet)
 {
@@ -477,7 +470,7 @@ static void responder_owe_ack(struct qp_call *call, const struct packet *packet)
 	bool alone = responder->answer == ANSWER_NONE;
 
 	responder_answer(call->qp, ANSWER_ACK, 0, packet->psn);
-	if (may_hold_ack(call->qp, packet))
+	if (opcode_ends(packet->op) && call->qp->state == IBV_QPS_RTS)
 		ack_hold_begin(&responder->hold, call->now_ns);
 	if (!alone)
 		responder->hold.until_ns = 0;

@@ -100,10 +100,10 @@ void transport_prepare_send(struct qp *qp, struct ibv_send_wr *wr);
  */
 bool transport_posted_send(struct qp *qp, uint64_t now_ns, struct effects *effects)
 	REQUIRES(qp->lock);
-/* Has a WRITE arrived since the last call of transport_replied()? */
+/* Has a message arrived since the last call of transport_replied()? */
 static inline bool transport_awaits_reply(const struct qp *qp) REQUIRES(qp->lock)
 {
-	return qp->responder.hold.written_ns;
+	return qp->responder.hold.arrived_ns;
 }
 /*
  * The application posted a send after it: whether the next ACKs wait for that is learnt from it

@@ -137,6 +137,7 @@ static bool is_looked_after(struct engine *engine)
 /* True: what was posted waits in the run queue. */
 static bool tx_gathers(struct engine *engine, struct qp *qp) REQUIRES(qp->lock)
 {
+	bool first = !qp->requester.gather.since_ns;
 	uint64_t now_ns;
 
 	if (!makes_system_calls(engine, qp))
@@ -146,7 +147,9 @@ static bool tx_gathers(struct engine *engine, struct qp *qp) REQUIRES(qp->lock)
 		transport_replied(qp, now_ns, is_looked_after(engine));
 	if (!transport_may_gather(qp, now_ns) || !is_looked_after(engine))
 		return false;
-	run_queue_add(&engine->run_queue, qp);
+	/* With one that waits the QP is in the queue, or in the hands of a thread that transmits for it. */
+	if (first)
+		run_queue_add(&engine->run_queue, qp);
 	return true;
 }
 

@@ -4,9 +4,11 @@
  * spinning in non-blocking recvfrom (recvmmsg is 0.3 us slower), nothing done with the bytes. What
  * our latency is measured against.
  *
- *	udp_pingpong [-s BYTES] [-p PORT]			the server, ends with its client
+ *	udp_pingpong [-s BYTES] [-p PORT] [-w]			the server, ends with its client;
+ *								-w: it sleeps, and is woken by each packet
  *	udp_pingpong [-s BYTES] [-p PORT] [-n COUNT] HOST	prints half round trips
  */
+#include <poll.h>
 #include <unistd.h>
 
 #include "udp_socket.h"
@@ -23,6 +25,7 @@ struct endpoint {
 	struct sockaddr_storage peer;
 	socklen_t peer_bytes;
 	uint8_t *out, *in;		/* in: [BYTES_MAX] */
+	int sleeps;
 };
 
 static void put(struct endpoint *endpoint, uint8_t mark)
@@ -39,10 +42,13 @@ static int get(struct endpoint *endpoint, uint64_t patience_ns)
 {
 	uint64_t end_ns = now_ns() + patience_ns;
 	struct sockaddr *peer = (struct sockaddr *)&endpoint->peer;
+	struct pollfd ready = { .fd = endpoint->fd, .events = POLLIN };
 	unsigned spins = 0;
 	ssize_t got;
 
 	do {
+		if (endpoint->sleeps && poll(&ready, 1, (int)(patience_ns / 1000000)) <= 0)
+			return -1;
 		endpoint->peer_bytes = sizeof(endpoint->peer);
 		got = recvfrom(endpoint->fd, endpoint->in, BYTES_MAX, MSG_DONTWAIT, peer,
 			       &endpoint->peer_bytes);
@@ -104,7 +110,7 @@ static int ping(struct endpoint *endpoint, unsigned count)
 
 static int usage(void)
 {
-	fprintf(stderr, "usage: udp_pingpong [-s BYTES] [-p PORT] [-n COUNT] [HOST]\n");
+	fprintf(stderr, "usage: udp_pingpong [-s BYTES] [-p PORT] [-n COUNT] [-w] [HOST]\n");
 	return 2;
 }
 
@@ -115,13 +121,15 @@ int main(int argc, char **argv)
 	long count = 20000;
 	int option;
 
-	while ((option = getopt(argc, argv, "s:p:n:")) != -1) {
+	while ((option = getopt(argc, argv, "s:p:n:w")) != -1) {
 		if (option == 's')
 			endpoint.bytes = strtoul(optarg, NULL, 10);
 		else if (option == 'p')
 			port = optarg;
 		else if (option == 'n')
 			count = strtol(optarg, NULL, 10);
+		else if (option == 'w')
+			endpoint.sleeps = 1;
 		else
 			return usage();
 	}

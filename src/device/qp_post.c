@@ -47,7 +47,7 @@ static void carry_on(struct hca *hca, struct qp *qp) RELEASES(qp->lock)
 	if (atomic_load_explicit(&hca->engine.reply.awaited, memory_order_relaxed))
 		progress_replied(&hca->engine);
 	if (ready)
-		tx_run(&hca->engine, qp);
+		tx_posted(&hca->engine, qp);
 }
 
 int hca_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)

@@ -145,6 +145,12 @@ struct app {
 	_Atomic uint64_t event_mode_ns;	/* when a thread last asked to be woken */
 };
 
+/* May posted requests wait, to leave together? (tx_run.c) */
+struct gathering {
+	_Atomic bool wanted;		/* by a post; taken back by the worker that stands by */
+	_Atomic bool kept;		/* yes: the worker sees to it that none waits for long */
+};
+
 enum leaving { STAYING, LEAVING, HAS_LEFT };
 
 struct worker {
@@ -153,6 +159,7 @@ struct worker {
 	_Atomic uint32_t leaving;	/* enum leaving: the process ends (worker_leave) */
 	_Atomic uint32_t state;		/* enum worker_state: the policy's, for other threads */
 	_Atomic uint64_t notice_ns;	/* worker_note(): TIME_NEVER: none */
+	struct gathering gather;
 };
 
 struct sleep {
@@ -235,6 +242,8 @@ void progress_replied(struct engine *engine);
 
 /* ---- tx_run.c ---- */
 
+/* Requests were posted to @qp: transmit them, or gather them with those that are posted next. */
+void tx_posted(struct engine *engine, struct qp *qp);
 /* Transmit for @qp, now, on this thread. */
 void tx_run(struct engine *engine, struct qp *qp);
 /* The run queue has work: serve it, or wake the worker for it. */

@@ -48,6 +48,7 @@ struct policy_numbers {
 	unsigned linger_yield;		/* empty rounds between offers of the core to others */
 	/* The worker, STANDBY and RELIEVED. */
 	uint64_t look_min_ns, look_max_ns;	/* between looks whether polling goes on */
+	uint64_t gather_look_ns;	/* the longest while posted requests are gathered (tx_run.c) */
 	uint64_t idle_ns;		/* a thread without progress for this long does something else, ... */
 	uint64_t away_ns;		/* ... unless it has no processor: for at most this long */
 	uint64_t preempted_ns;		/* runnable, and not running for this long: without a processor */
@@ -60,7 +61,8 @@ static const struct policy_numbers policy_numbers = {
 	.note_every_ns = 5000, .reply_max = 8, .reply_missed = 2, .reply_retry = 64,
 	.recent_ns = 20000, .events_ns = 1000000, .score_start = 4, .score_max = 32, .score_needed = 2,
 	.sure_every = 32, .stream_packets = 8, .linger_ns = 30000, .linger_rounds = 4096, .linger_yield = 16,
-	.look_min_ns = 50000, .look_max_ns = 2000000, .idle_ns = 100000, .away_ns = 5000000,
+	.look_min_ns = 50000, .look_max_ns = 2000000,
+	.gather_look_ns = 200000, .idle_ns = 100000, .away_ns = 5000000,
 	.preempted_ns = 50000, .waits_max = 16,
 };
 

@@ -4,6 +4,7 @@
  * of a QP is here the end of a wait after an RNR NAK, which a timeout ends.
  */
 #include "engine/fake_link_test.h"
+#include "transport/ack_hold.h"
 
 static void arm(uint64_t deadline_ns)
 {
@@ -102,6 +103,25 @@ static void of_two_timers_the_earlier_is_next(void **state)
 	station_leave(other);
 }
 
+/* Whoever received the WRITE: the worker sleeps no longer than until then. */
+static void an_ack_that_waits_for_a_reply_leaves_at_its_deadline(void **state)
+{
+	struct responder *responder = &station->qp.responder;
+
+	lock_acquire(&station->qp.lock);
+	responder->hold.replies = HOLD_LEARN;
+	receive_data(station, OPCODE_RC_WRITE_ONLY, PEER_PSN, 8);
+	timers_arm(engine, &station->qp);
+	lock_release(&station->qp.lock);
+	assert_int_equal(atomic_load(&engine->run_queue.count), 0);
+	expect_next(station->now_ns + HOLD_NS);
+	assert_int_equal(atomic_load(&engine->worker.notice_ns), station->now_ns + HOLD_NS);
+	expire(station->now_ns + HOLD_NS);
+	assert_int_equal(atomic_load(&engine->run_queue.count), 1);
+	tx_run_queued(engine);
+	assert_int_equal(fake.sent, 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -111,6 +131,7 @@ int main(void)
 		STATION_TEST(the_worker_is_told_of_an_earlier_deadline),
 		STATION_TEST(a_disarmed_timer_does_not_expire_and_can_be_armed),
 		STATION_TEST(of_two_timers_the_earlier_is_next),
+		STATION_TEST(an_ack_that_waits_for_a_reply_leaves_at_its_deadline),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "engine/internal.h"
+#include "engine/qp_table.h"
 #include "engine/wake.h"
 #include "platform/clock.h"
 
@@ -72,16 +73,22 @@ static bool run_rounds(struct engine *engine, struct qp *qp, struct tx_batch *ba
 }
 
 /* True: the caller transmits for @qp. False: another thread does, and will continue. */
+static bool begin_run_locked(struct qp *qp) REQUIRES(qp->lock)
+{
+	if (qp->tx_running) {
+		qp->tx_again = true;
+		return false;
+	}
+	qp->tx_running = true;
+	return true;
+}
+
 static bool begin_run(struct qp *qp)
 {
 	bool mine;
 
 	lock_acquire(&qp->lock);
-	mine = !qp->tx_running;
-	if (mine)
-		qp->tx_running = true;
-	else
-		qp->tx_again = true;
+	mine = begin_run_locked(qp);
 	lock_release(&qp->lock);
 	return mine;
 }
@@ -102,6 +109,65 @@ static void tx_run_qp(struct engine *engine, struct qp *qp)
 	lock_release(&qp->lock);
 	if (batch)
 		batch_put(engine, batch);
+}
+
+/* Only a system call is worth sharing: packets through memory need none. */
+static bool makes_system_calls(const struct engine *engine, const struct qp *qp) REQUIRES(qp->lock)
+{
+	uint32_t slot = qpn_slot(qp->attr.dest_qp_num);
+
+	return !qp->av.loopback || (!engine_has_slot(engine, slot) &&
+				    local_channel(&engine->local, slot) == LOCAL_NO_CHANNEL);
+}
+
+/*
+ * What waits is in the run queue, which the next round of progress serves. The application makes it
+ * when it polls; if it does not, the worker, when an answer to earlier requests arrives, or at its
+ * next look while it stands by: it then looks every GATHER_LOOK_NS, once it knows that requests are
+ * gathered (worker.c), and before it knows none are. So it is with the deadline of an ACK that waits
+ * for a reply.
+ */
+static bool is_looked_after(struct engine *engine)
+{
+	if (!atomic_load_explicit(&engine->worker.gather.wanted, memory_order_relaxed))
+		atomic_store(&engine->worker.gather.wanted, true);
+	return atomic_load(&engine->worker.gather.kept);
+}
+
+/* True: what was posted waits in the run queue. */
+static bool tx_gathers(struct engine *engine, struct qp *qp) REQUIRES(qp->lock)
+{
+	bool first = !qp->requester.gather.since_ns;
+	uint64_t now_ns;
+
+	if (!makes_system_calls(engine, qp))
+		return false;
+	now_ns = clock_now_ns();
+	if (transport_awaits_reply(qp))
+		transport_replied(qp, now_ns, is_looked_after(engine));
+	if (!transport_may_gather(qp, now_ns) || !is_looked_after(engine))
+		return false;
+	/* With one that waits the QP is in the queue, or in the hands of a thread that transmits for it. */
+	if (first)
+		run_queue_add(&engine->run_queue, qp);
+	return true;
+}
+
+void tx_posted(struct engine *engine, struct qp *qp)
+{
+	bool mine;
+
+	lock_acquire(&qp->lock);
+	if (tx_gathers(engine, qp)) {
+		lock_release(&qp->lock);
+		return;
+	}
+	mine = begin_run_locked(qp);
+	lock_release(&qp->lock);
+	if (mine)
+		tx_run_qp(engine, qp);
+	if (atomic_load_explicit(&engine->run_queue.count, memory_order_relaxed))
+		tx_run_queued(engine);
 }
 
 void tx_run(struct engine *engine, struct qp *qp)

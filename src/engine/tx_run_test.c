@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* One thread at a time transmits for a QP; what another wants sent meanwhile is not forgotten. */
 #include "engine/fake_link_test.h"
+#include "platform/clock.h"
+#include "transport/ack_hold.h"
+#include "transport/gather.h"
 
 /* As a thread that transmits for it, and is in the middle of it. */
 static void set_running(bool running)
@@ -109,6 +112,118 @@ static void buffers_are_kept_for_the_next_run_up_to_some(void **state)
 	assert_int_equal(engine->batches.count, ENGINE_BATCHES);
 }
 
+/* ---- requests that leave together ---- */
+
+static void post_now(uint64_t wr_id)
+{
+	post(station, IBV_WR_RDMA_WRITE, wr_id, 8);
+	tx_posted(engine, &station->qp);
+}
+
+/* One request waits, and its age does not matter in this test. */
+static void gather_one(void)
+{
+	unsigned n;
+
+	atomic_store(&engine->worker.gather.kept, true);
+	for (n = 0; n < GATHER_BEHIND; n++)
+		post_now(n);
+	assert_int_equal(fake.sent, GATHER_BEHIND);
+	post_now(n);
+	station->qp.requester.gather.since_ns = clock_now_ns() + 1000000000u;
+}
+
+static void requests_behind_others_leave_as_one_datagram(void **state)
+{
+	gather_one();
+	post_now(20);
+	post_now(21);
+	assert_int_equal(fake.sent, GATHER_BEHIND);
+	assert_int_equal(atomic_load(&engine->run_queue.count), 1);
+	tx_run_queued(engine);
+	assert_int_equal(fake.sent, GATHER_BEHIND + 1);
+	assert_int_equal(counted(COUNTER_TX_PACKETS), GATHER_BEHIND + 3);
+	assert_int_equal(atomic_load(&engine->run_queue.count), 0);
+}
+
+static void a_full_batch_leaves_in_the_post(void **state)
+{
+	unsigned n;
+
+	gather_one();
+	for (n = 1; n < GATHER_MAX; n++) {
+		assert_int_equal(fake.sent, GATHER_BEHIND);
+		post_now(20 + n % 30);
+	}
+	assert_int_equal(fake.sent, GATHER_BEHIND + 1);
+	assert_int_equal(counted(COUNTER_TX_PACKETS), GATHER_BEHIND + GATHER_MAX);
+}
+
+static void nothing_waits_where_nobody_looks_after_it(void **state)
+{
+	unsigned n;
+
+	for (n = 0; n < GATHER_BEHIND + 2; n++)
+		post_now(n);
+	assert_int_equal(fake.sent, GATHER_BEHIND + 2);
+	assert_true(atomic_load(&engine->worker.gather.wanted));	/* the worker is to look sooner */
+}
+
+static void packets_through_memory_do_not_wait(void **state)
+{
+	unsigned n;
+
+	atomic_store(&engine->worker.gather.kept, true);
+	station->qp.av.loopback = true;
+	engine->qps.slot[0].number = qpn_slot(PEER_QPN);
+	engine->qps.slot_count = 1;
+	for (n = 0; n < GATHER_BEHIND + 2; n++)
+		post_now(n);
+	assert_int_equal(atomic_load(&engine->run_queue.count), 0);
+	assert_false(atomic_load(&engine->worker.gather.wanted));
+}
+
+/* ---- ACKs that wait for replies ---- */
+
+static void receive_write(uint32_t number)
+{
+	lock_acquire(&station->qp.lock);
+	station->now_ns = clock_now_ns();
+	receive_data(station, OPCODE_RC_WRITE_ONLY, PEER_PSN + number, 8);
+	timers_arm(engine, &station->qp);
+	lock_release(&station->qp.lock);
+}
+
+/* Replies follow WRITEs at once, up to now. */
+static void reply_to_some(void)
+{
+	station->qp.responder.hold.replies = HOLD_LEARN;
+}
+
+static void a_reply_and_its_ack_are_one_datagram(void **state)
+{
+	atomic_store(&engine->worker.gather.kept, true);
+	reply_to_some();
+	receive_write(0);
+	assert_int_equal(fake.sent, 0);
+	post_now(1);
+	assert_int_equal(fake.sent, 1);
+	assert_int_equal(counted(COUNTER_TX_PACKETS), 2);
+	assert_int_equal(atomic_load(&engine->run_queue.count), 0);
+}
+
+/* The worker sleeps for long: the next ACK leaves at once. */
+static void no_ack_waits_where_nobody_looks_after_it(void **state)
+{
+	reply_to_some();
+	receive_write(0);
+	post_now(1);
+	assert_true(atomic_load(&engine->worker.gather.wanted));
+	receive_write(1);
+	tx_run_queued(engine);
+	assert_int_equal(fake.sent, 2);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -119,6 +234,12 @@ int main(void)
 		STATION_TEST(a_queued_qp_that_has_a_thread_is_left_to_it),
 		STATION_TEST(what_nobody_can_serve_now_wakes_the_worker),
 		STATION_TEST(buffers_are_kept_for_the_next_run_up_to_some),
+		STATION_TEST(requests_behind_others_leave_as_one_datagram),
+		STATION_TEST(a_full_batch_leaves_in_the_post),
+		STATION_TEST(nothing_waits_where_nobody_looks_after_it),
+		STATION_TEST(packets_through_memory_do_not_wait),
+		STATION_TEST(a_reply_and_its_ack_are_one_datagram),
+		STATION_TEST(no_ack_waits_where_nobody_looks_after_it),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -201,6 +201,22 @@ static uint32_t sleep_on_doorbell(struct engine *engine, uint64_t timeout_ns, bo
 	return ready;
 }
 
+/*
+ * How long to sleep until the next look. Requests are gathered only while looks are short. A post
+ * that gathers them stores wanted before it reads kept, this does the opposite: one sees the other.
+ */
+static uint64_t look_interval(struct engine *engine, uint64_t look_ns)
+{
+	if (look_ns > policy_numbers.gather_look_ns &&
+	    !atomic_exchange(&engine->worker.gather.wanted, false)) {
+		atomic_store(&engine->worker.gather.kept, false);
+		if (!atomic_load(&engine->worker.gather.wanted))
+			return look_ns;
+	}
+	atomic_store(&engine->worker.gather.kept, true);
+	return look_ns < policy_numbers.gather_look_ns ? look_ns : policy_numbers.gather_look_ns;
+}
+
 static uint32_t worker_sleep(struct engine *engine, struct worker_turn *turn, bool *rung)
 {
 	struct policy_view view = worker_look(engine, false);
@@ -209,7 +225,8 @@ static uint32_t worker_sleep(struct engine *engine, struct worker_turn *turn, bo
 	uint32_t ready;
 
 	if (rest.on == SLEEP_ON_DOORBELL)
-		return sleep_on_doorbell(engine, rest.until_ns - view.now_ns, rung);
+		return sleep_on_doorbell(engine, look_interval(engine, rest.until_ns - view.now_ns), rung);
+	atomic_store(&engine->worker.gather.kept, rest.on == SLEEP_ON_ALL);
 	ready = rest.on == SLEEP_ON_NAP ? sleep_on_nap(engine, &rest) : sleep_on_all(engine, rest.until_ns);
 	*rung = ready & WAIT_DOORBELL;
 	return ready;
@@ -342,6 +359,7 @@ static void worker_main(void *argument)
 
 int worker_start(struct engine *engine)
 {
+	atomic_store(&engine->worker.gather.kept, true);
 	return worker_thread_start(&engine->worker.thread, "verbatim", worker_main, engine);
 }
 

@@ -92,6 +92,31 @@ static void it_stands_by_while_somebody_polls_and_no_longer(void **state)
 	assert_true(has_completion());
 }
 
+/* Polls until requests are gathered, or are not. */
+static bool becomes_kept(bool kept, bool wanted)
+{
+	uint64_t end_ns = clock_now_ns() + 10 * SECOND;
+
+	while (atomic_load(&hca->engine.worker.gather.kept) != kept && clock_now_ns() < end_ns) {
+		if (wanted)
+			atomic_store(&hca->engine.worker.gather.wanted, true);
+		send_and_poll();
+	}
+	return atomic_load(&hca->engine.worker.gather.kept) == kept;
+}
+
+/* They wait for its looks, which are long while nobody wants to gather any. */
+static void while_it_stands_by_requests_are_gathered_if_it_looks_often(void **state)
+{
+	qp_make_pair(busy);
+	assert_true(atomic_load(&hca->engine.worker.gather.kept));
+	assert_true(becomes_kept(false, false));
+	assert_int_equal(atomic_load(&hca->engine.worker.state), WORKER_STANDBY);
+	assert_true(becomes_kept(true, true));
+	assert_true(becomes(WORKER_ACTIVE, rest));
+	assert_true(atomic_load(&hca->engine.worker.gather.kept));
+}
+
 static void it_is_active_at_once_when_somebody_asks_to_be_woken(void **state)
 {
 	uint64_t before_ns = clock_now_ns();
@@ -115,6 +140,7 @@ int main(void)
 		DEVICE_TEST(what_nobody_polls_for_comes_nevertheless),
 		DEVICE_TEST(timers_expire_although_nobody_polls),
 		DEVICE_TEST(it_stands_by_while_somebody_polls_and_no_longer),
+		DEVICE_TEST(while_it_stands_by_requests_are_gathered_if_it_looks_often),
 		DEVICE_TEST(it_is_active_at_once_when_somebody_asks_to_be_woken),
 		DEVICE_TEST(it_says_when_it_has_left),
 	};

@@ -50,6 +50,12 @@ struct loss {
 	uint32_t sent_packets, resent_packets;	/* since the last answer: for explanations */
 };
 
+/* Requests that were posted and leave together (transport/gather.h). */
+struct gather {
+	uint64_t since_ns;		/* when the oldest of them was posted; 0: none */
+	uint8_t streak;			/* not 0: batches were filled lately */
+};
+
 /*
  * Our requests. Retransmission and credits are structs of their own.
  * Large: it serves RC, UC, UD and requests that need no packets; the PSNs and the window that they
@@ -70,6 +76,7 @@ struct requester {
 	_Atomic bool path_turn;		/* woken by the path: may go before waiting QPs */
 
 	struct loss loss;
+	struct gather gather;
 	uint8_t rnr_left;
 	uint64_t rnr_until_ns;		/* waiting after an RNR NAK; 0: not */
 
@@ -118,6 +125,14 @@ struct resource {
 
 enum answer_kind { ANSWER_NONE, ANSWER_ACK, ANSWER_NAK };
 
+/* An ACK that waits for the application's reply (transport/ack_hold.h). */
+struct ack_hold {
+	uint64_t until_ns;		/* the ACK that is due waits until then; 0: it does not */
+	uint64_t arrived_ns;		/* of the last message, unless a post followed it; 0: one did */
+	uint8_t replies;		/* messages in a row that a post followed at once */
+	uint8_t pause;			/* so many messages have theirs at once, after a miss */
+};
+
 /*
  * The peer's requests: the message in progress, its receive, the answer that is due, responder
  * resources. Large: a packet may change all four, which refer to one PSN sequence.
@@ -147,6 +162,7 @@ struct responder {
 	uint8_t answer;			/* enum answer_kind */
 	uint8_t answer_syndrome;
 	uint32_t answer_psn;
+	struct ack_hold hold;
 	bool nak_sent;			/* waiting for expected_psn: later packets are not NAKed */
 	bool answer_late;		/* requests left it no room: it goes first next time */
 	bool echo_congestion;		/* the next answer carries BECN */

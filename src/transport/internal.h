@@ -195,6 +195,8 @@ uint64_t requester_ack_timeout(const struct qp *qp);
 void requester_exceeded(struct qp_call *call);
 /* Has the requester something to transmit? */
 bool requester_ready(const struct qp *qp);
+/* May the request posted last leave later, together with others? */
+bool requester_may_gather(struct qp *qp, uint64_t now_ns);
 /* Send again from una_psn on: all packets in flight are lost. */
 void requester_go_back(struct qp_call *call);
 /* A sign that una_psn was lost; acted upon once per loss. */
@@ -235,7 +237,12 @@ bool responder_transmit(struct transmit *transmit);
 void responder_acknowledge(struct transmit *transmit);
 /* Have the last ACK sent once more. False: there was none, or an answer is due anyway. */
 bool responder_repeat_ack(struct qp *qp);
+/* Is an answer due, and may it leave now: is it no ACK that waits for a reply? */
+bool responder_owes(const struct qp *qp);
 bool responder_ready(const struct qp *qp);
+/* An ACK waits for a reply: until when. */
+uint64_t responder_deadline(const struct qp *qp);
+void responder_timeout(struct qp_call *call);
 /* Check and execute one packet that is in sequence; advances the message, not the PSN. */
 enum fault responder_message(struct qp_call *call, const struct packet *packet);
 /* Act on @fault at @psn as fault.def says. */

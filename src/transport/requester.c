@@ -14,6 +14,7 @@
 #include <assert.h>
 
 #include "transport/credits.h"
+#include "transport/gather.h"
 #include "transport/internal.h"
 #include "transport/loss.h"
 
@@ -412,6 +413,7 @@ void requester_transmit(struct transmit *transmit)
 	struct qp_call *call = transmit->call;
 	struct requester *requester = &call->qp->requester;
 
+	gather_ends(&requester->gather, call->qp->sq.head - call->qp->sq.sent);
 	if (call->qp->state != IBV_QPS_RTS && call->qp->state != IBV_QPS_SQD)
 		return;
 	transmit->request_index = -1;
@@ -438,6 +440,19 @@ bool requester_ready(const struct qp *qp)
 	if (requester->loss.probe_due)
 		return true;
 	return !requester->loss.hold && (requester->send_wqe != qp->sq.head);
+}
+
+bool requester_may_gather(struct qp *qp, uint64_t now_ns)
+{
+	struct requester *requester = &qp->requester;
+	const struct send_wqe *newest = send_queue_at(&qp->sq, qp->sq.head - 1);
+
+	return qp->state == IBV_QPS_RTS && requester->send_psn == requester->next_psn &&
+	       !requester->loss.probe_due && !requester->loss.hold &&
+	       !(newest->flags & IBV_SEND_FENCE) && !wqe_is_local(newest) &&
+	       !wqe_is_read_or_atomic(newest) &&
+	       gather_waits(&requester->gather, qp->sq.sent - qp->sq.tail, qp->sq.head - qp->sq.sent,
+			    newest->length, now_ns);
 }
 
 /* SQD has drained once every request begun is answered (IBTA 10.3.1.6). */

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/copy.h"
+#include "transport/ack_hold.h"
 #include "transport/internal.h"
 #include "wire/aeth.h"
 
@@ -35,6 +36,7 @@ void responder_answer(struct qp *qp, enum answer_kind kind, uint8_t syndrome, ui
 {
 	struct responder *responder = &qp->responder;
 
+	responder->hold.until_ns = 0;
 	if (kind == ANSWER_ACK && responder->answer == ANSWER_ACK &&
 	    psn_before(psn, responder->answer_psn))
 		return;
@@ -461,6 +463,19 @@ void responder_fault(struct qp_call *call, enum fault fault, uint32_t psn)
 
 /* ---- entry ---- */
 
+/* The packet in sequence was executed, and asks for an ACK. */
+static void responder_owe_ack(struct qp_call *call, const struct packet *packet)
+{
+	struct responder *responder = &call->qp->responder;
+	bool alone = responder->answer == ANSWER_NONE;
+
+	responder_answer(call->qp, ANSWER_ACK, 0, packet->psn);
+	if (opcode_ends(packet->op) && call->qp->state == IBV_QPS_RTS)
+		ack_hold_begin(&responder->hold, call->now_ns);
+	if (!alone)
+		responder->hold.until_ns = 0;
+}
+
 void responder_receive(struct qp_call *call, const struct packet *packet)
 {
 	struct qp *qp = call->qp;
@@ -497,12 +512,33 @@ void responder_receive(struct qp_call *call, const struct packet *packet)
 	if (packet->op->verb == VERB_READ || packet->op->verb == VERB_ATOMIC)
 		responder->answer = ANSWER_NONE;
 	else if (packet->ack_request)
-		responder_answer(qp, ANSWER_ACK, 0, packet->psn);
+		responder_owe_ack(call, packet);
+}
+
+bool responder_owes(const struct qp *qp)
+{
+	return qp->responder.active_count || qp->responder.answer != ANSWER_NONE;
+}
+
+static bool holds_ack(const struct responder *responder)
+{
+	return responder->answer == ANSWER_ACK && responder->hold.until_ns;
 }
 
 bool responder_ready(const struct qp *qp)
 {
-	return qp->responder.active_count || qp->responder.answer != ANSWER_NONE;
+	return responder_owes(qp) && (qp->responder.active_count || !holds_ack(&qp->responder));
+}
+
+uint64_t responder_deadline(const struct qp *qp)
+{
+	return holds_ack(&qp->responder) ? qp->responder.hold.until_ns : TIME_NEVER;
+}
+
+void responder_timeout(struct qp_call *call)
+{
+	if (responder_deadline(call->qp) <= call->now_ns)
+		ack_hold_miss(&call->qp->responder.hold);
 }
 
 uint8_t responder_ack_syndrome(const struct qp *qp)
@@ -549,6 +585,7 @@ void responder_acknowledge(struct transmit *transmit)
 		responder->acked_psn = responder->answer_psn;
 	}
 	responder->answer = ANSWER_NONE;
+	responder->hold.until_ns = 0;
 	responder->echo_congestion = false;
 }
 

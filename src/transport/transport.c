@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "transport/ack_hold.h"
 #include "transport/ah_path.h"
 #include "transport/echo.h"
 #include "transport/internal.h"
@@ -200,6 +201,16 @@ bool transport_posted_send(struct qp *qp, uint64_t now_ns, struct effects *effec
 	return transport_ready(qp) || qp->requester.local_messages;
 }
 
+void transport_replied(struct qp *qp, uint64_t now_ns, bool kept)
+{
+	ack_hold_reply(&qp->responder.hold, now_ns, kept);
+}
+
+bool transport_may_gather(struct qp *qp, uint64_t now_ns)
+{
+	return qp_is(qp, QP_RELIABLE) && !responder_ready(qp) && requester_may_gather(qp, now_ns);
+}
+
 void transport_posted_recv(struct qp *qp, uint64_t now_ns, struct effects *effects)
 {
 	struct qp_call call;
@@ -241,7 +252,7 @@ bool transport_transmit(struct qp *qp, uint64_t now_ns, unsigned quantum, struct
 
 bool transport_answer_is_due(const struct qp *qp)
 {
-	return qp_is(qp, QP_RELIABLE) && responder_ready(qp);
+	return qp_is(qp, QP_RELIABLE) && responder_owes(qp);
 }
 
 bool transport_final_ack(struct qp *qp)
@@ -255,7 +266,13 @@ bool transport_final_ack(struct qp *qp)
 
 uint64_t transport_deadline(const struct qp *qp)
 {
-	return qp_is(qp, QP_RELIABLE) ? requester_deadline(qp) : unreliable_deadline(qp);
+	uint64_t requester_ns, responder_ns;
+
+	if (!qp_is(qp, QP_RELIABLE))
+		return unreliable_deadline(qp);
+	requester_ns = requester_deadline(qp);
+	responder_ns = responder_deadline(qp);
+	return requester_ns < responder_ns ? requester_ns : responder_ns;
 }
 
 void transport_timeout(struct qp *qp, uint64_t now_ns, struct effects *effects)
@@ -263,10 +280,12 @@ void transport_timeout(struct qp *qp, uint64_t now_ns, struct effects *effects)
 	struct qp_call call;
 
 	qp_call_init(&call, qp, now_ns, effects);
-	if (qp_is(qp, QP_RELIABLE))
+	if (qp_is(qp, QP_RELIABLE)) {
+		responder_timeout(&call);
 		requester_timeout(&call);
-	else
+	} else {
 		unreliable_timeout(&call);
+	}
 	qp_call_end(&call);
 }
 

@@ -8,6 +8,8 @@
  *	requester.c	our requests: builds packets, retransmits
  *	request.c	a work request on the wire: opcodes, headers, PSNs
  *	loss.c		when the requester probes, and when a timeout counts as a retry
+ *	ack_hold.h	ACKs that wait for the reply to their message
+ *	gather.h	requests that wait for others, to leave together
  *	completer.c	the peer's answers to them: ACK, NAK, read responses
  *	responder.c	the peer's requests: checks, executes, answers
  *	replay.c	responder resources: answers to duplicates
@@ -98,6 +100,22 @@ void transport_prepare_send(struct qp *qp, struct ibv_send_wr *wr);
  */
 bool transport_posted_send(struct qp *qp, uint64_t now_ns, struct effects *effects)
 	REQUIRES(qp->lock);
+/* Has a message arrived since the last call of transport_replied()? */
+static inline bool transport_awaits_reply(const struct qp *qp) REQUIRES(qp->lock)
+{
+	return qp->responder.hold.arrived_ns;
+}
+/*
+ * The application posted a send after it: whether the next ACKs wait for that is learnt from it
+ * (transport/ack_hold.h). @kept: transport_deadline() of this QP is kept, also when nobody polls.
+ * Then transmit.
+ */
+void transport_replied(struct qp *qp, uint64_t now_ns, bool kept) REQUIRES(qp->lock);
+/*
+ * Requests were posted: may they leave later, together with others (transport/gather.h)? True: have
+ * a round of progress transmit them.
+ */
+bool transport_may_gather(struct qp *qp, uint64_t now_ns) REQUIRES(qp->lock);
 /* Is there something to transmit? */
 bool transport_ready(const struct qp *qp) REQUIRES(qp->lock);
 /*

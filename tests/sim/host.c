@@ -566,18 +566,24 @@ int host_post_send(struct sim_host *host, struct qp *qp, struct ibv_send_wr *wr)
 {
 	struct ibv_send_wr *bad;
 	struct effects effects;
+	bool waits = false;
 	int err;
 
 	effects_init(&effects);
 	transport_prepare_send(qp, wr);
 	lock_acquire(&qp->lock);
 	err = qp_post_send(qp, wr, &bad);
-	if (transport_posted_send(qp, host->sim->now_ns, &effects))
+	if (transport_posted_send(qp, host->sim->now_ns, &effects)) {
+		if (transport_awaits_reply(qp))
+			transport_replied(qp, host->sim->now_ns, true);
 		run_queue_add(&host->run_queue, qp);
+		waits = host->gathers && transport_may_gather(qp, host->sim->now_ns);
+	}
 	arm(host, qp);
 	lock_release(&qp->lock);
 	apply_effects(host, &effects);
-	host_wake(host);
+	if (!waits)
+		host_wake(host);
 	return err;
 }
 

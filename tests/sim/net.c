@@ -140,6 +140,7 @@ void net_send(struct sim_host *from, struct tx_batch *batch)
 {
 	unsigned first = 0, n, i;
 
+	from->statistics.batches += batch->count > 0;
 	for (first = 0; first < batch->count; first += n) {
 		const struct tx_packet *packet = &batch->packet[first];
 		struct sim_host *to = host_of(from->sim, packet->av.destination);

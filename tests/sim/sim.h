@@ -89,6 +89,7 @@ struct sim {
 
 struct sim_statistics {
 	uint64_t packets, bytes;		/* sent */
+	uint64_t batches;			/* of packets that left together */
 	uint64_t lost, tail_dropped, damaged_dropped, no_qp;
 };
 
@@ -118,6 +119,7 @@ struct sim_host {
 	uint32_t tx_byte_ps, rx_byte_ps;
 	uint64_t tx_free_ns, rx_free_ns;
 	bool pump_planned;
+	bool gathers;			/* requests that may wait do: for the next event that makes it transmit */
 
 	/* The socket buffer: what does not fit is lost. 0: unbounded. */
 	uint64_t socket_bytes, socket_used, socket_most;

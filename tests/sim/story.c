@@ -340,6 +340,7 @@ struct story *story_create(uint64_t seed, bool verbose)
 
 		draw_rates(story, host);
 		draw_processor(story, host);
+		host->gathers = sim->seed % 4 == 3;	/* not drawn: old seeds keep their story */
 	}
 	talks = 1 + sim_below(sim, TALKS_MAX);
 	for (i = 0; i < talks; i++)

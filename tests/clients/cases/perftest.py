@@ -173,27 +173,47 @@ def without_odp(topology):
             raise Failure('no refusal\n' + pair.report())
 
 
-def traced(topology):
-    """A client that traces sees each WRITE, inside a host too, whatever the server would allow."""
+WRITE_ONLY = b'\x0a\x40\xff\xff'      # RC WRITE Only, migrated, P_Key 0xffff
+
+
+def trace_of(topology, command, variables=None):
+    """What the client of that pair has traced."""
     trace = topology.client.lab.log_path('trace') + '-%p.pcapng'
-    server, client = words('ib_write_lat -F -s 8 -n 200'), words('ib_write_lat -F -s 8 -n 200')
     port = next(PORTS)
-    with topology.server.start(server + ['-p', str(port)], user=os.getuid()) as one:
+    with topology.server.start(words(command, '-p', port), variables, user=os.getuid()) as one:
         topology.server.wait_listening(port, one)
-        with topology.client.start(client + ['-p', str(port), topology.server.address],
-                                   {'VERBATIM_TRACE': trace}, user=os.getuid()) as two:
+        with topology.client.start(words(command, '-p', port, topology.server.address),
+                                   {'VERBATIM_TRACE': trace, **(variables or {})}, user=os.getuid()) as two:
             two.wait(60)
             one.wait(10)
             Pair(one, two).check()
             files = glob.glob(trace.replace('%p', '*'))
-    seen = sum(data.count(b'\x0a\x40\xff\xff') for data in (open(f, 'rb').read() for f in files))
-    if seen < 200:      # RC WRITE Only, migrated, P_Key 0xffff
+    return b''.join(open(f, 'rb').read() for f in files)
+
+
+def traced(topology):
+    """A client that traces sees each WRITE, inside a host too, whatever the server would allow."""
+    seen = trace_of(topology, 'ib_write_lat -F -s 8 -n 200').count(WRITE_ONLY)
+    if seen < 200:
         raise Failure(f'{seen} of 200 WRITEs are in the trace')
+
+
+def together(topology):
+    """Small WRITEs posted one by one share datagram batches, in which the IPv4 identification counts."""
+    data = trace_of(topology, 'ib_write_bw -F -s 8 -n 5000', {'VERBATIM_MEMORY': 'off'})
+    found = [match.start() for match in re.finditer(re.escape(WRITE_ONLY), data)]
+    first = sum(data[at - 24:at - 22] == b'\0\0' for at in found if data[at - 28] == 0x45)
+    if len(found) < 5000 or not first:
+        raise Failure(f'{len(found)} of 5000 WRITEs are in the trace, {first} begin a batch')
+    if first > 2500:
+        raise Failure(f'5000 WRITEs of 8 bytes were sent as {first} batches')
 
 
 def cases(topology):
     if topology.name == 'lo':
         yield Case('ib_write_lat, each WRITE in the trace', lambda: traced(topology), True)
+    if topology.name != 'veth9000':
+        yield Case('ib_write_bw, small WRITEs leave together', lambda: together(topology), True)
     for source in (basic, everything, variants):
         for tool, options, sizes, quick in source(topology):
             text = options if isinstance(options, str) else ' '.join(options)

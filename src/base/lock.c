@@ -14,6 +14,12 @@
 #include <time.h>
 #include <unistd.h>
 
+static struct timespec time_of(uint64_t ns)
+{
+	return (struct timespec){ .tv_sec = (time_t)(ns / 1000000000u),
+				  .tv_nsec = (long)(ns % 1000000000u) };
+}
+
 #ifndef CHECK_HELD_LOCKS
 
 /* errno stays: a public call that succeeds does not change it. */
@@ -46,8 +52,7 @@ void condition_init(struct condition *condition)
 
 void condition_wait(struct condition *condition, struct lock *lock, uint64_t until_ns)
 {
-	struct timespec until = { .tv_sec = (time_t)(until_ns / 1000000000u),
-				  .tv_nsec = (long)(until_ns % 1000000000u) };
+	struct timespec until = time_of(until_ns);
 	uint32_t said = atomic_load_explicit(&condition->said, memory_order_relaxed);
 
 	lock_release(lock);
@@ -71,8 +76,7 @@ void condition_init(struct condition *condition)
 
 void condition_wait(struct condition *condition, struct lock *lock, uint64_t until_ns)
 {
-	struct timespec until = { .tv_sec = (time_t)(until_ns / 1000000000u),
-				  .tv_nsec = (long)(until_ns % 1000000000u) };
+	struct timespec until = time_of(until_ns);
 
 	if (until_ns == UINT64_MAX)
 		pthread_cond_wait(&condition->cond, &lock->mutex);

@@ -134,84 +134,7 @@ static bool access_local_begin(struct transfer *transfer, const struct send_wqe 
 	return true;
 }
 
-/* ---- one request ---- */
-
-static int copy_mapped(struct transfer *transfer)
-{
-	bool in = transfer->opcode == IBV_WR_RDMA_READ;
-	uint8_t *at = transfer->mapped;
-	unsigned i;
-	int err = 0;
-
-	for (i = 0; i < transfer->pieces && !err; i++) {
-		const struct iovec *piece = &transfer->piece[i];
-		void *to = in ? piece->iov_base : at;
-		const void *from = in ? at : piece->iov_base;
-
-		err = i == transfer->pieces - 1 ? copy_user_ordered(to, from, piece->iov_len) :
-						  copy_user(to, from, piece->iov_len);
-		at += piece->iov_len;
-	}
-	return err;
-}
-
-static int onesided_run_atomic(struct transfer *transfer, const struct send_wqe *wqe)
-{
-	uint64_t original;
-	int err;
-
-	if (!transfer->mapped || (uintptr_t)transfer->mapped & 7 || transfer->pieces != 1)
-		return EOPNOTSUPP;
-	if (wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP)
-		err = user_compare_swap(transfer->mapped, wqe->compare_add, wqe->swap, &original);
-	else
-		err = user_fetch_add(transfer->mapped, wqe->compare_add, &original);
-	/* The atomic is done, even if our own memory for its result is gone. */
-	if (!err && copy_user(transfer->piece[0].iov_base, &original, sizeof(original)))
-		log_warn("the result of an atomic is lost: its local memory is no longer mapped");
-	return err;
-}
-
-static bool onesided_move(struct transfer *transfer, const struct send_wqe *wqe)
-{
-	uint64_t host = transfer->region.host + (transfer->remote - transfer->region.start);
-	int err;
-
-	if (!transfer->length)
-		return true;
-	if (transfer->need == IBV_ACCESS_REMOTE_ATOMIC)
-		err = onesided_run_atomic(transfer, wqe);
-	else if (transfer->mapped)
-		err = copy_mapped(transfer);
-	else if (transfer->opcode == IBV_WR_RDMA_WRITE)
-		err = process_memory_write(&transfer->peer->memory, transfer->piece, transfer->pieces,
-					   host);
-	else
-		err = process_memory_read(&transfer->peer->memory, transfer->piece, transfer->pieces,
-					  host);
-	return !err;
-}
-
-/* Is the peer's memory accessible at all? */
-static bool is_reachable(const struct transfer *transfer)
-{
-	return !transfer->length || transfer->mapped ||
-	       (transfer->need != IBV_ACCESS_REMOTE_ATOMIC &&
-		peer_both_copy(transfer->local, transfer->peer));
-}
-
-/* Fault in our own pages beforehand. The transport explains a page that is not mapped. */
-static bool make_present(struct transfer *transfer)
-{
-	bool in = transfer->opcode != IBV_WR_RDMA_WRITE;
-	unsigned i;
-	int err = 0;
-
-	for (i = 0; i < transfer->pieces && !err; i++)
-		err = in ? user_touch_write(transfer->piece[i].iov_base, transfer->piece[i].iov_len) :
-			   user_touch(transfer->piece[i].iov_base, transfer->piece[i].iov_len);
-	return !err;
-}
+/* ---- a row of requests ---- */
 
 static unsigned need_of(const struct send_wqe *wqe)
 {
@@ -219,8 +142,6 @@ static unsigned need_of(const struct send_wqe *wqe)
 	       wqe->opcode == IBV_WR_RDMA_READ	? IBV_ACCESS_REMOTE_READ :
 						  IBV_ACCESS_REMOTE_ATOMIC;
 }
-
-/* ---- a row of requests ---- */
 
 /* What the request holds is worth keeping: it was short and mapped, and another one follows. */
 static bool row_may_begin(const struct transfer *transfer, const struct send_wqe *wqe)
@@ -309,7 +230,84 @@ static bool row_move(struct onesided_row *row, const struct qp *qp, const struct
 						     !copy_user_ordered(at, piece, wqe->length);
 }
 
-/* ---- one request, continued ---- */
+/* ---- one request ---- */
+
+static int copy_mapped(struct transfer *transfer)
+{
+	bool in = transfer->opcode == IBV_WR_RDMA_READ;
+	uint8_t *at = transfer->mapped;
+	unsigned i;
+	int err = 0;
+
+	for (i = 0; i < transfer->pieces && !err; i++) {
+		const struct iovec *piece = &transfer->piece[i];
+		void *to = in ? piece->iov_base : at;
+		const void *from = in ? at : piece->iov_base;
+
+		err = i == transfer->pieces - 1 ? copy_user_ordered(to, from, piece->iov_len) :
+						  copy_user(to, from, piece->iov_len);
+		at += piece->iov_len;
+	}
+	return err;
+}
+
+static int onesided_run_atomic(struct transfer *transfer, const struct send_wqe *wqe)
+{
+	uint64_t original;
+	int err;
+
+	if (!transfer->mapped || (uintptr_t)transfer->mapped & 7 || transfer->pieces != 1)
+		return EOPNOTSUPP;
+	if (wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP)
+		err = user_compare_swap(transfer->mapped, wqe->compare_add, wqe->swap, &original);
+	else
+		err = user_fetch_add(transfer->mapped, wqe->compare_add, &original);
+	/* The atomic is done, even if our own memory for its result is gone. */
+	if (!err && copy_user(transfer->piece[0].iov_base, &original, sizeof(original)))
+		log_warn("the result of an atomic is lost: its local memory is no longer mapped");
+	return err;
+}
+
+static bool onesided_move(struct transfer *transfer, const struct send_wqe *wqe)
+{
+	uint64_t host = transfer->region.host + (transfer->remote - transfer->region.start);
+	int err;
+
+	if (!transfer->length)
+		return true;
+	if (transfer->need == IBV_ACCESS_REMOTE_ATOMIC)
+		err = onesided_run_atomic(transfer, wqe);
+	else if (transfer->mapped)
+		err = copy_mapped(transfer);
+	else if (transfer->opcode == IBV_WR_RDMA_WRITE)
+		err = process_memory_write(&transfer->peer->memory, transfer->piece, transfer->pieces,
+					   host);
+	else
+		err = process_memory_read(&transfer->peer->memory, transfer->piece, transfer->pieces,
+					  host);
+	return !err;
+}
+
+/* Is the peer's memory accessible at all? */
+static bool is_reachable(const struct transfer *transfer)
+{
+	return !transfer->length || transfer->mapped ||
+	       (transfer->need != IBV_ACCESS_REMOTE_ATOMIC &&
+		peer_both_copy(transfer->local, transfer->peer));
+}
+
+/* Fault in our own pages beforehand. The transport explains a page that is not mapped. */
+static bool make_present(struct transfer *transfer)
+{
+	bool in = transfer->opcode != IBV_WR_RDMA_WRITE;
+	unsigned i;
+	int err = 0;
+
+	for (i = 0; i < transfer->pieces && !err; i++)
+		err = in ? user_touch_write(transfer->piece[i].iov_base, transfer->piece[i].iov_len) :
+			   user_touch(transfer->piece[i].iov_base, transfer->piece[i].iov_len);
+	return !err;
+}
 
 static bool move_with_hazard(struct transfer *transfer, const struct send_wqe *wqe)
 {

@@ -306,20 +306,30 @@ static void a_queue_drains_although_its_ack_is_held(void **state)
 
 /* ---- requests that leave together ---- */
 
-static void a_stream_leaves_in_few_batches(void **state)
+#define STREAM 200
+
+/* Small WRITEs posted one after the other; one of @reads (0: none) is a READ. */
+static void plan_stream(struct scene *scene, unsigned reads)
 {
 	struct talk_options options = scene_options(IBV_QPT_RC);
-	struct scene scene;
 	unsigned n;
 
-	options.messages_max = 200;
-	scene_begin(&scene, &options);
-	scene.a->gathers = true;
-	for (n = 0; n < 200; n++)
-		talk_plan(scene.talk, 0, IBV_WR_RDMA_WRITE, 8, IBV_SEND_SIGNALED, 1);
+	options.messages_max = STREAM;
+	scene_begin(scene, &options);
+	scene->a->gathers = true;
+	for (n = 1; n <= STREAM; n++)
+		talk_plan(scene->talk, 0, reads && n % reads == 0 ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE,
+			  8, IBV_SEND_SIGNALED, 1);
+}
+
+static void a_stream_leaves_in_few_batches(void **state)
+{
+	struct scene scene;
+
+	plan_stream(&scene, 0);
 	scene_run(&scene);
-	assert_int_equal(scene.left->sends_ok, 200);
-	assert_true(scene.a->statistics.batches < 200 / 4);
+	assert_int_equal(scene.left->sends_ok, STREAM);
+	assert_true(scene.a->statistics.batches < STREAM / 4);
 	scene_end(&scene);
 }
 
@@ -329,19 +339,12 @@ static void what_waits_leaves_although_answers_are_lost(void **state)
 	unsigned from;
 
 	for (from = 0; from < 8; from++) {
-		struct talk_options options = scene_options(IBV_QPT_RC);
 		struct scene scene;
-		unsigned n;
 
-		options.messages_max = 200;
-		scene_begin(&scene, &options);
-		scene.a->gathers = true;
-		for (n = 0; n < 200; n++)
-			talk_plan(scene.talk, 0, n % 10 == 9 ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE, 8,
-				  IBV_SEND_SIGNALED, 1);
+		plan_stream(&scene, 10);
 		scene_drop(&scene, OPCODE_RC_ACKNOWLEDGE, from, 3);
 		scene_run(&scene);
-		assert_int_equal(scene.left->sends_ok, 200);
+		assert_int_equal(scene.left->sends_ok, STREAM);
 		assert_int_equal(counted(scene.a, COUNTER_TIMEOUT), 0);
 		scene_end(&scene);
 	}

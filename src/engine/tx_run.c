@@ -123,8 +123,8 @@ static bool makes_system_calls(const struct engine *engine, const struct qp *qp)
 /*
  * What waits is in the run queue, which the next round of progress serves. The application makes it
  * when it polls; if it does not, the worker, when an answer to earlier requests arrives, or at its
- * next look while it stands by: it then looks every GATHER_LOOK_NS, once it knows that requests are
- * gathered (worker.c), and before it knows none are. So it is with the deadline of an ACK that waits
+ * next look while it stands by: these are gather_look_ns apart (policy.h) once it knows that requests
+ * are gathered (worker.c), and before it knows none are. So it is with the deadline of an ACK that waits
  * for a reply.
  */
 static bool is_looked_after(struct engine *engine)

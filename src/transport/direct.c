@@ -57,7 +57,6 @@ void transport_direct_done(struct qp *qp, uint64_t now_ns, struct effects *effec
 	finish_send(&call, IBV_WC_SUCCESS);
 	if (!request_needs_packets(qp))
 		qp->requester.packets_until = qp->sq.tail;
-	/* The caller goes on to the next request: the run queue need not know of it. */
 	if (qp->requester.completion_lost)
 		qp_call_end(&call);
 }

@@ -26,7 +26,10 @@ static inline bool transport_is_streaming(const struct qp *qp) REQUIRES(qp->lock
 {
 	return qp->sq.sent != qp->sq.tail && !qp->requester.prefers_direct;
 }
-/* The request was executed: complete it. */
+/*
+ * The request was executed: complete it. The caller goes on to the next one, and in the end asks
+ * transport_ready() or transmits: nothing is put in the run queue.
+ */
 void transport_direct_done(struct qp *qp, uint64_t now_ns, struct effects *effects)
 	REQUIRES(qp->lock);
 

@@ -175,6 +175,11 @@ static inline void lock_release(struct lock *lock) RELEASES(lock) UNCHECKED_LOCK
 		log_let_go();
 }
 
+/* Another name of a lock that the caller holds: for the analysis, which does not follow pointers. */
+static inline void lock_alias(struct lock *lock) ASSERTS(lock)
+{
+}
+
 /*
  * The caller holds the lock, in a way that the analysis cannot follow (a pointer in another struct,
  * a callback): tells the analysis so. Costs nothing; under the thread sanitizer, checks that some

@@ -35,7 +35,14 @@ static void qp_leave(struct hca *hca, struct qp *qp) REQUIRES(hca->engine.progre
 {
 	qp_table_remove(&hca->engine, qp);
 	atomic_store(&qp->access->qpn, 0);
+	lock_acquire(&qp->lock);
 	qp_set_state(qp, IBV_QPS_RESET);
+	lock_release(&qp->lock);
+}
+
+/* Nobody else knows it: not published yet, or taken down. */
+static void qp_is_ours_alone(struct qp *qp) ASSERTS(qp->lock)
+{
 }
 
 /* ---- creation ---- */
@@ -93,7 +100,7 @@ static uint32_t at_least_one(uint32_t n)
 	return n ? n : 1;
 }
 
-static int init_queues(struct qp *qp, const struct ibv_qp_init_attr_ex *attr)
+static int init_queues(struct qp *qp, const struct ibv_qp_init_attr_ex *attr) REQUIRES(qp->lock)
 {
 	int err = send_queue_init(&qp->sq, at_least_one(attr->cap.max_send_wr),
 				  at_least_one(attr->cap.max_send_sge), attr->cap.max_inline_data);
@@ -177,7 +184,7 @@ static void fill_public(struct qp *qp)
 	pthread_cond_init(&ibv->cond, NULL);
 }
 
-static void publish_access(struct qp *qp)
+static void publish_access(struct qp *qp) REQUIRES(qp->lock)
 {
 	qp->access->pd = qp->pd->number;
 	qp->access->type = (uint32_t)qp->type;
@@ -202,6 +209,7 @@ int hca_create_qp(struct hca_context *context, struct ibv_qp_init_attr_ex *attr,
 	if (!qp)
 		return ENOMEM;
 	init_fields(context, qp, attr);
+	qp_is_ours_alone(qp);
 	err = init_queues(qp, attr);
 	if (err)
 		goto free_qp;
@@ -319,6 +327,7 @@ int hca_destroy_qp(struct hca_context *context, struct qp *qp)
 	list_remove(&qp->node);
 	lock_release(&hca->objects);
 	qp_drop_completions(qp);
+	qp_is_ours_alone(qp);
 	if (qp->path)
 		path_put(&hca->paths, qp->path);
 	fini_queues(qp);

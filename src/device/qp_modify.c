@@ -51,11 +51,13 @@ static void qp_modify_connect(struct hca *hca, const struct qp *qp, uint32_t slo
 		av->loopback = false;
 }
 
-/* What needs the device and may sleep or allocate: done before the QP's lock is taken. */
+/*
+ * What needs the device and may sleep or allocate: done before the QP's lock is taken. @peer: the QP
+ * that it will be connected to.
+ */
 static int qp_modify_resolve(struct hca_context *context, struct qp *qp, struct ibv_qp_attr *attr,
-			     int mask, struct resolved *resolved)
+			     int mask, uint32_t peer, struct resolved *resolved)
 {
-	uint32_t peer = mask & IBV_QP_DEST_QPN ? attr->dest_qp_num : qp->attr.dest_qp_num;
 	struct path_key key = { .slot = qpn_slot(peer) };
 	int err = 0;
 
@@ -74,7 +76,7 @@ static int qp_modify_resolve(struct hca_context *context, struct qp *qp, struct 
 	return resolved->path ? 0 : ENOMEM;
 }
 
-static struct path *qp_modify_take_path(struct qp *qp, struct path *path)
+static struct path *qp_modify_take_path(struct qp *qp, struct path *path) REQUIRES(qp->lock)
 {
 	struct path *old = qp->path;
 
@@ -124,6 +126,7 @@ int hca_modify_qp(struct qp *qp, struct ibv_qp_attr *attr, int mask)
 	struct resolved resolved = { .path = NULL };
 	struct transport_room room = { .resource = NULL };
 	struct effects effects;
+	uint32_t peer;
 	int err;
 
 	if (context_is_dead(context, "modify_qp"))
@@ -131,11 +134,12 @@ int hca_modify_qp(struct qp *qp, struct ibv_qp_attr *attr, int mask)
 	effects_init(&effects);
 	lock_acquire(&qp->lock);
 	err = qp_modify_check(qp, attr, mask);
+	peer = mask & IBV_QP_DEST_QPN ? attr->dest_qp_num : qp->attr.dest_qp_num;
 	lock_release(&qp->lock);
 	if (!err && (mask & IBV_QP_MAX_DEST_RD_ATOMIC))
 		err = transport_reserve(&room, attr->max_dest_rd_atomic);
 	if (!err)
-		err = qp_modify_resolve(context, qp, attr, mask, &resolved);
+		err = qp_modify_resolve(context, qp, attr, mask, peer, &resolved);
 	if (err) {
 		transport_unreserve(&room);
 		return err;

@@ -7,7 +7,7 @@
 #include "engine/wake.h"
 #include "platform/clock.h"
 
-static uint64_t flush_time(const struct qp *qp)
+static uint64_t flush_time(const struct qp *qp) REQUIRES(qp->lock)
 {
 	return qp->state == IBV_QPS_ERR || qp->state == IBV_QPS_SQE ? clock_now_ns() : 0;
 }

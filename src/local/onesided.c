@@ -146,8 +146,9 @@ static unsigned need_of(const struct send_wqe *wqe)
 /* What the request holds is worth keeping: it was short and mapped, and another one follows. */
 static bool row_may_begin(const struct transfer *transfer, const struct send_wqe *wqe)
 {
-	const struct qp *qp = transfer->qp;
+	struct qp *qp = transfer->qp;
 
+	lock_assert_held(&qp->lock);
 	return transfer->mapped && !transfer->apart &&
 	       (wqe->sge_count == 1 || (wqe->flags & IBV_SEND_INLINE)) &&
 	       transfer->need != IBV_ACCESS_REMOTE_ATOMIC && qp->sq.head - qp->sq.tail > 1;
@@ -186,6 +187,7 @@ void onesided_row_end(struct onesided_row *row)
 }
 
 static bool row_fits(const struct onesided_row *row, const struct qp *qp, const struct send_wqe *wqe)
+	REQUIRES(qp->lock)
 {
 	bool is_inline = wqe->flags & IBV_SEND_INLINE;
 
@@ -364,8 +366,9 @@ static bool carry_out(struct transfer *transfer, struct qp *qp, const struct sen
 /* Is the request still there? Without the lock the QP may have failed and flushed it. */
 static bool is_current(const struct transfer *transfer)
 {
-	const struct qp *qp = transfer->qp;
+	struct qp *qp = transfer->qp;
 
+	lock_assert_held(&qp->lock);
 	return qp->state == IBV_QPS_RTS && qp->sq.tail == transfer->number &&
 	       qp->sq.tail != qp->sq.head;
 }

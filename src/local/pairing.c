@@ -59,7 +59,7 @@ uint32_t pairing_grant_qp(struct local *local, struct qp *qp, struct peer *peer)
 	return pairing->ours;
 }
 
-static bool pairing_nothing_outstanding(const struct qp *qp)
+static bool pairing_nothing_outstanding(const struct qp *qp) REQUIRES(qp->lock)
 {
 	const struct requester *requester = &qp->requester;
 
@@ -150,7 +150,7 @@ void pairing_ask_again(struct local *local, uint32_t qpn)
 /* ---- QPs: the owner ---- */
 
 /* In RTR the first packet raises COMM_EST, so the first request must be a packet. */
-static bool is_receiving(const struct qp *qp)
+static bool is_receiving(const struct qp *qp) REQUIRES(qp->lock)
 {
 	return qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD ||
 	       (qp->state == IBV_QPS_RTR && qp->responder.established);

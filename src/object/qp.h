@@ -3,7 +3,8 @@
  * Queue pair: identity, attributes, queues, and the state that the transport keeps for it
  * (qp_transport.h). The state machine's rules are qp_state.def; here are the calls that use them.
  *
- * The lock protects everything below it, unless noted otherwise: some members are under hca.objects.
+ * Who may touch what is said at each member: fixed at creation, guarded by the QP's lock, or under
+ * another lock that is named.
  */
 #ifndef VERBATIM_OBJECT_QP_H
 #define VERBATIM_OBJECT_QP_H
@@ -58,26 +59,26 @@ struct qp {
 	struct qp_access *access;	/* in the arena; never NULL */
 
 	/* Attributes, as modify set them and query returns them */
-	enum ibv_qp_state state;
-	struct ibv_qp_attr attr;
-	struct av av;			/* of attr.ah_attr, resolved */
-	uint32_t mtu;			/* bytes, of attr.path_mtu */
-	struct path *path;		/* shared state towards the peer; holds a reference */
+	enum ibv_qp_state state GUARDED_BY_MEMBER(lock);
+	struct ibv_qp_attr attr GUARDED_BY_MEMBER(lock);
+	struct av av GUARDED_BY_MEMBER(lock);		/* of attr.ah_attr, resolved */
+	uint32_t mtu GUARDED_BY_MEMBER(lock);		/* bytes, of attr.path_mtu */
+	struct path *path GUARDED_BY_MEMBER(lock);	/* towards the peer; holds a reference */
 
-	struct send_queue sq;
-	struct recv_queue rq;		/* unused with an SRQ */
-	struct requester requester;
-	struct responder responder;
-	struct pairing pairing;		/* with the peer, inside this host */
+	struct send_queue sq GUARDED_BY_MEMBER(lock);
+	struct recv_queue rq;		/* has a lock of its own; unused with an SRQ */
+	struct requester requester GUARDED_BY_MEMBER(lock);
+	struct responder responder GUARDED_BY_MEMBER(lock);
+	struct pairing pairing GUARDED_BY_MEMBER(lock);	/* with the peer, inside this host */
 
 	/* Scheduling */
 	struct list ready_node;		/* in the run queue (run_queue.h): under its lock */
 	struct list wait_node;		/* waiting for its path's window: under path->lock */
-	bool tx_running;			/* a thread transmits for it: others set tx_again */
-	bool tx_again;
+	bool tx_running GUARDED_BY_MEMBER(lock);	/* a thread does: others set tx_again */
+	bool tx_again GUARDED_BY_MEMBER(lock);
 	struct timer timer;		/* under engine_timers.lock */
 	_Atomic uint64_t timer_at_ns;	/* its deadline, readable without that lock */
-	uint32_t id_streak;		/* packets in a row with the IP id a Verbatim sends */
+	uint32_t id_streak GUARDED_BY_MEMBER(lock);	/* packets in a row with a Verbatim's IP id */
 
 	_Atomic bool peer_lost;		/* retries exceeded, not reported yet */
 	_Atomic uint32_t echo_held;	/* echoes wait for this many receives; read without the lock */
@@ -121,7 +122,7 @@ void qp_query(struct qp *qp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_i
 	REQUIRES(qp->lock);
 
 /* Set qp->state and the copies of it that others read (public structure, arena). */
-void qp_set_state(struct qp *qp, enum ibv_qp_state state);
+void qp_set_state(struct qp *qp, enum ibv_qp_state state) REQUIRES(qp->lock);
 /* Removes the QP's completions from its CQs, except receives taken from an SRQ (ibv_destroy_qp(3)). */
 void qp_drop_completions(struct qp *qp);
 const char *qp_state_name(enum ibv_qp_state state);

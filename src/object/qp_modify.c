@@ -69,6 +69,7 @@ static void explain_no_move(const struct qp *qp, enum ibv_qp_state from, enum ib
 }
 
 static int check_states(const struct qp *qp, const struct ibv_qp_attr *attr, int mask)
+	REQUIRES(qp->lock)
 {
 	if (mask & IBV_QP_STATE && (unsigned)attr->qp_state >= QP_STATES) {
 		explain("modify_qp: qp 0x%06x: invalid qp_state %d", qp->number,
@@ -84,7 +85,7 @@ static int check_states(const struct qp *qp, const struct ibv_qp_attr *attr, int
 }
 
 /* IBTA 10.3.1.5: in SQD nothing is modified, nor resumed, before the send queue is drained. */
-static int check_drained(const struct qp *qp, enum ibv_qp_state to)
+static int check_drained(const struct qp *qp, enum ibv_qp_state to) REQUIRES(qp->lock)
 {
 	if (qp->state != IBV_QPS_SQD || !qp->attr.sq_draining)
 		return 0;
@@ -96,7 +97,7 @@ static int check_drained(const struct qp *qp, enum ibv_qp_state to)
 	return EINVAL;
 }
 
-static int check_mask(const struct qp *qp, enum ibv_qp_state to, int mask)
+static int check_mask(const struct qp *qp, enum ibv_qp_state to, int mask) REQUIRES(qp->lock)
 {
 	const struct qp_move *move = qp_move_get(qp->state, to, qp->type);
 	int lacking = move->required & ~mask;
@@ -205,7 +206,7 @@ int qp_modify_check(const struct qp *qp, const struct ibv_qp_attr *attr, int mas
 }
 
 /* As at creation (IBTA 10.3.1.1); a UD QP keeps the MTU of its port. */
-static void qp_modify_forget(struct qp *qp)
+static void qp_modify_forget(struct qp *qp) REQUIRES(qp->lock)
 {
 	memset(&qp->attr, 0, sizeof(qp->attr));
 	qp->attr.cap = qp->cap;
@@ -214,7 +215,7 @@ static void qp_modify_forget(struct qp *qp)
 		qp->mtu = 0;
 }
 
-static void qp_take_path(struct qp *qp, const struct ibv_qp_attr *attr, int mask)
+static void qp_take_path(struct qp *qp, const struct ibv_qp_attr *attr, int mask) REQUIRES(qp->lock)
 {
 	if (mask & IBV_QP_PORT)
 		qp->attr.port_num = attr->port_num;
@@ -238,7 +239,7 @@ static void qp_take_path(struct qp *qp, const struct ibv_qp_attr *attr, int mask
 		qp->attr.path_mig_state = attr->path_mig_state;
 }
 
-static void take_rights(struct qp *qp, const struct ibv_qp_attr *attr, int mask)
+static void take_rights(struct qp *qp, const struct ibv_qp_attr *attr, int mask) REQUIRES(qp->lock)
 {
 	if (mask & IBV_QP_ACCESS_FLAGS)
 		qp->attr.qp_access_flags = attr->qp_access_flags;
@@ -249,6 +250,7 @@ static void take_rights(struct qp *qp, const struct ibv_qp_attr *attr, int mask)
 }
 
 static void take_reliability(struct qp *qp, const struct ibv_qp_attr *attr, int mask)
+	REQUIRES(qp->lock)
 {
 	if (mask & IBV_QP_RQ_PSN)
 		qp->attr.rq_psn = attr->rq_psn & PSN_MASK;

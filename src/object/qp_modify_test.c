@@ -78,7 +78,7 @@ static int required_mask(unsigned type, unsigned from, unsigned to)
 static struct qp_access access_entry;
 static struct cq test_cq;
 
-static void qp_begin(struct qp *qp, enum ibv_qp_type type, enum ibv_qp_state state)
+static void qp_begin(struct qp *qp, enum ibv_qp_type type, enum ibv_qp_state state) UNCHECKED_LOCKS
 {
 	memset(qp, 0, sizeof(*qp));
 	memset(&access_entry, 0, sizeof(access_entry));
@@ -178,7 +178,7 @@ static void a_state_out_of_range_is_refused(void **state)
 	assert_int_equal(check(RC, IBV_QPS_RTS, (unsigned)-1, IBV_QP_STATE), EINVAL);
 }
 
-static void a_wrong_current_state_is_refused(void **state)
+static void a_wrong_current_state_is_refused(void **state) UNCHECKED_LOCKS
 {
 	struct ibv_qp_attr attr = good_values(IBV_QPS_SQE, IBV_QPS_RTS);
 	struct qp qp;

@@ -60,7 +60,7 @@ static const struct wr_rule {
 		(unsigned long long)wr->wr_id, ##__VA_ARGS__);                        \
 	(err); })
 
-static int check_send_state(const struct qp *qp, const struct ibv_send_wr *wr)
+static int check_send_state(const struct qp *qp, const struct ibv_send_wr *wr) REQUIRES(qp->lock)
 {
 	switch (qp->state) {
 	case IBV_QPS_RTS:
@@ -87,7 +87,7 @@ static const struct wr_rule *rule_of(const struct ibv_send_wr *wr)
 }
 
 static int check_opcode(const struct qp *qp, const struct ibv_send_wr *wr,
-			const struct wr_rule *rule)
+			const struct wr_rule *rule) REQUIRES(qp->lock)
 {
 	if (!rule)
 		return REFUSE(EINVAL, "opcode %d is not supported", (int)wr->opcode);
@@ -105,6 +105,7 @@ static int check_opcode(const struct qp *qp, const struct ibv_send_wr *wr,
 }
 
 static int check_sges(const struct qp *qp, const struct ibv_send_wr *wr, uint64_t *length)
+	REQUIRES(qp->lock)
 {
 	uint64_t sum = 0;
 
@@ -120,7 +121,7 @@ static int check_sges(const struct qp *qp, const struct ibv_send_wr *wr, uint64_
 }
 
 static int qp_post_check_length(const struct qp *qp, const struct ibv_send_wr *wr,
-				const struct wr_rule *rule, uint64_t length)
+				const struct wr_rule *rule, uint64_t length) REQUIRES(qp->lock)
 {
 	uint32_t mtu = qp->mtu ? qp->mtu : PATH_MTU_MAX;
 
@@ -155,7 +156,7 @@ static int copy_inline(const struct qp *qp, const struct ibv_send_wr *wr, uint8_
 }
 
 static int fill_data(const struct qp *qp, const struct ibv_send_wr *wr,
-		     const struct wr_rule *rule, struct send_wqe *wqe)
+		     const struct wr_rule *rule, struct send_wqe *wqe) REQUIRES(qp->lock)
 {
 	uint64_t length;
 	int err;
@@ -224,6 +225,7 @@ static void fill_target(const struct ibv_send_wr *wr, const struct wr_rule *rule
 }
 
 static int qp_post_fill(const struct qp *qp, const struct ibv_send_wr *wr, struct send_wqe *wqe)
+	REQUIRES(qp->lock)
 {
 	const struct wr_rule *rule = rule_of(wr);
 	int err = check_opcode(qp, wr, rule);

@@ -400,7 +400,7 @@ static void only_sends_and_writes_may_be_inline(void **state)
 	fixture_free(f);
 }
 
-static void a_read_that_could_never_start_is_refused(void **state)
+static void a_read_that_could_never_start_is_refused(void **state) UNCHECKED_LOCKS
 {
 	struct fixture *f = fixture_new(IBV_QPT_RC, IBV_QPS_RTS);
 	struct ibv_sge sge;

@@ -31,7 +31,7 @@ void completer_retire(struct qp_call *call)
 	}
 }
 
-static void completer_note_progress(struct qp_call *call)
+static void completer_note_progress(struct qp_call *call) REQUIRES(call->qp->lock)
 {
 	struct requester *requester = &call->qp->requester;
 
@@ -42,6 +42,7 @@ static void completer_note_progress(struct qp_call *call)
 
 /* PSNs of @wqe up to @end are answered: their share of the path's window is free. */
 static void completer_settle(struct qp *qp, const struct send_wqe *wqe, uint32_t end)
+	REQUIRES(qp->lock)
 {
 	struct requester *requester = &qp->requester;
 	uint32_t from = requester->una_psn, to = end;
@@ -59,7 +60,7 @@ static void completer_settle(struct qp *qp, const struct send_wqe *wqe, uint32_t
 		requester->send_psn = end;
 }
 
-static void completer_after_progress(struct qp_call *call)
+static void completer_after_progress(struct qp_call *call) REQUIRES(call->qp->lock)
 {
 	struct requester *requester = &call->qp->requester;
 	uint64_t rtt_ns = 0;
@@ -84,13 +85,14 @@ static void completer_after_progress(struct qp_call *call)
  * Everything before @end is answered, except READs and atomics. Returns false if one of those
  * precedes @end.
  */
-static bool answered_until(struct qp_call *call, uint32_t end)
+static bool answered_until(struct qp_call *call, uint32_t end) REQUIRES(call->qp->lock)
 {
 	struct qp *qp = call->qp;
 	struct requester *requester = &qp->requester;
 	uint32_t before = requester->una_psn, number;
 	bool whole = true;
 
+	lock_alias(&qp->lock);
 	for (number = qp->sq.tail; number != qp->sq.sent; number++) {
 		struct send_wqe *wqe = send_queue_at(&qp->sq, number);
 		uint32_t stop;
@@ -117,7 +119,7 @@ static void learn_credits(struct requester *requester, const struct packet *pack
 		credits_learn(&requester->credits, packet->aeth.msn, aeth_value(packet->aeth.syndrome));
 }
 
-static void receive_ack(struct qp_call *call, const struct packet *packet)
+static void receive_ack(struct qp_call *call, const struct packet *packet) REQUIRES(call->qp->lock)
 {
 	learn_credits(&call->qp->requester, packet);
 	if (!answered_until(call, psn_add(packet->psn, 1)))
@@ -126,7 +128,7 @@ static void receive_ack(struct qp_call *call, const struct packet *packet)
 
 /* ---- NAKs ---- */
 
-static void receive_rnr(struct qp_call *call, const struct packet *packet)
+static void receive_rnr(struct qp_call *call, const struct packet *packet) REQUIRES(call->qp->lock)
 {
 	struct requester *requester = &call->qp->requester;
 
@@ -151,7 +153,7 @@ static void receive_rnr(struct qp_call *call, const struct packet *packet)
 	requester->loss.guarded = false;
 }
 
-static void receive_fatal_nak(struct qp_call *call, enum nak_code code)
+static void receive_fatal_nak(struct qp_call *call, enum nak_code code) REQUIRES(call->qp->lock)
 {
 	count(call, COUNTER_RX_NAK);
 	switch (code) {
@@ -177,7 +179,7 @@ static void receive_fatal_nak(struct qp_call *call, enum nak_code code)
 	}
 }
 
-static void receive_nak(struct qp_call *call, const struct packet *packet)
+static void receive_nak(struct qp_call *call, const struct packet *packet) REQUIRES(call->qp->lock)
 {
 	bool rnr = aeth_kind(packet->aeth.syndrome) == AETH_RNR;
 	enum nak_code code = (enum nak_code)aeth_value(packet->aeth.syndrome);
@@ -200,6 +202,7 @@ static void receive_nak(struct qp_call *call, const struct packet *packet)
 }
 
 static void receive_acknowledge(struct qp_call *call, const struct packet *packet)
+	REQUIRES(call->qp->lock)
 {
 	switch (aeth_kind(packet->aeth.syndrome)) {
 	case AETH_ACK:
@@ -218,7 +221,7 @@ static void receive_acknowledge(struct qp_call *call, const struct packet *packe
 /* ---- data ---- */
 
 /* The oldest request, if it is a READ (or atomic) whose next response has @psn. */
-static struct send_wqe *awaiting_data(struct qp_call *call, uint32_t psn)
+static struct send_wqe *awaiting_data(struct qp_call *call, uint32_t psn) REQUIRES(call->qp->lock)
 {
 	struct qp *qp = call->qp;
 	struct send_wqe *wqe;
@@ -233,13 +236,14 @@ static struct send_wqe *awaiting_data(struct qp_call *call, uint32_t psn)
 	return wqe_is_local(wqe) || !wqe_is_read_or_atomic(wqe) ? NULL : wqe;
 }
 
-static void answered_data(struct qp_call *call, struct send_wqe *wqe)
+static void answered_data(struct qp_call *call, struct send_wqe *wqe) REQUIRES(call->qp->lock)
 {
 	struct qp *qp = call->qp;
 	struct requester *requester = &qp->requester;
 	uint32_t end = psn_add(requester->una_psn, 1);
-	bool pause = end == wqe_chunk_end(qp, wqe, requester->una_psn);
+	bool pause = end == wqe_chunk_end(call->qp, wqe, requester->una_psn);
 
+	lock_alias(&qp->lock);
 	completer_settle(qp, wqe, end);
 	/* Within a piece do the minimum: this runs for every packet. */
 	if (pause || (requester->timing && requester->timing_psn == psn_add(end, PSN_MASK)) ||
@@ -249,13 +253,13 @@ static void answered_data(struct qp_call *call, struct send_wqe *wqe)
 		completer_note_progress(call);
 }
 
-static void bad_response(struct qp_call *call, enum ibv_wc_status status)
+static void bad_response(struct qp_call *call, enum ibv_wc_status status) REQUIRES(call->qp->lock)
 {
 	fail_request(call, status, "the peer violates the protocol");
 }
 
 static bool response_fits(struct qp_call *call, const struct packet *packet,
-			  const struct send_wqe *wqe, uint64_t offset)
+			  const struct send_wqe *wqe, uint64_t offset) REQUIRES(call->qp->lock)
 {
 	bool last = psn_add(packet->psn, 1) == wqe_chunk_end(call->qp, wqe, packet->psn);
 	uint64_t left = wqe->length - offset;
@@ -277,6 +281,7 @@ static bool response_fits(struct qp_call *call, const struct packet *packet,
 }
 
 static void receive_read_response(struct qp_call *call, const struct packet *packet)
+	REQUIRES(call->qp->lock)
 {
 	struct send_wqe *wqe = awaiting_data(call, packet->psn);
 	uint64_t offset;
@@ -300,6 +305,7 @@ static void receive_read_response(struct qp_call *call, const struct packet *pac
 }
 
 static void receive_atomic(struct qp_call *call, const struct packet *packet)
+	REQUIRES(call->qp->lock)
 {
 	struct send_wqe *wqe = awaiting_data(call, packet->psn);
 	uint64_t original = packet->atomic_original;

@@ -6,7 +6,7 @@
 
 #define STREAM_BEGINS 16u	/* requests in a row */
 
-static bool direct_nothing_outstanding(const struct qp *qp)
+static bool direct_nothing_outstanding(const struct qp *qp) REQUIRES(qp->lock)
 {
 	const struct requester *requester = &qp->requester;
 

@@ -58,6 +58,7 @@ void echo_reset(struct qp *qp)
 /* ---- owing ---- */
 
 static struct av way_back(const struct qp *qp, const struct rx_info *info, bool group)
+	REQUIRES(qp->lock)
 {
 	struct av av = { .hop_limit = HOP_LIMIT, .interface = info->interface,
 			 .loopback = info->loopback, .source_port = qp->av.source_port };
@@ -108,6 +109,7 @@ void echo_note(struct qp_call *call, const struct packet *packet, const struct r
 	uint32_t receives = receives_for(packet);
 	struct echo echo = { .psn = packet->psn };
 
+	lock_alias(&qp->lock);
 	if (!packet->echo_request || (group && !memcmp(info->own, unknown, sizeof(unknown))))
 		return;
 	echo.qpn = qp_is(qp, QP_DATAGRAM) ? packet->deth.source_qpn : qp->attr.dest_qp_num;
@@ -129,7 +131,7 @@ static bool is_behind(const struct qp *qp, uint32_t receives_wanted)
 }
 
 /* Look again ever more rarely. */
-static void echo_hold(struct qp *qp, uint64_t now_ns)
+static void echo_hold(struct qp *qp, uint64_t now_ns) REQUIRES(qp->lock)
 {
 	struct echoes *echoes = qp->responder.echoes;
 	uint64_t waited_ns;
@@ -175,10 +177,12 @@ uint64_t echo_deadline(const struct qp *qp)
 }
 
 static void echo_emit(struct transmit *transmit, const struct echo *echo)
+	REQUIRES(transmit->call->qp->lock)
 {
 	struct qp *qp = transmit->call->qp;
 	struct packet packet;
 
+	lock_alias(&qp->lock);
 	packet_begin(qp, &packet, OPCODE_CNP, 0);
 	packet.dest_qpn = echo->qpn;
 	packet.echo.present = true;
@@ -194,6 +198,7 @@ void echo_transmit(struct transmit *transmit)
 	struct echoes *echoes = qp->responder.echoes;
 	uint64_t now_ns = transmit->call->now_ns;
 
+	lock_alias(&qp->lock);
 	if (!echoes->count)
 		return;
 	if (is_behind(qp, echoes->receives_wanted) && !is_overdue(echoes, now_ns)) {

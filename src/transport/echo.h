@@ -20,18 +20,19 @@
 #define ECHO_HOLD_FIRST_NS	50000u
 #define ECHO_HOLD_MAX_NS	50000000u
 
-int echo_init(struct qp *qp);		/* 0 or ENOMEM */
-void echo_fini(struct qp *qp);
-void echo_reset(struct qp *qp);	/* drop all */
+int echo_init(struct qp *qp) REQUIRES(qp->lock);		/* 0 or ENOMEM */
+void echo_fini(struct qp *qp) REQUIRES(qp->lock);
+void echo_reset(struct qp *qp) REQUIRES(qp->lock);	/* drop all */
 
-void echo_note(struct qp_call *call, const struct packet *packet, const struct rx_info *info);
+void echo_note(struct qp_call *call, const struct packet *packet, const struct rx_info *info)
+	REQUIRES(call->qp->lock);
 /* An echo of a packet of ours. */
 void echo_receive(struct qp_call *call, const struct packet *packet, const struct rx_info *info);
 
-bool echo_ready(const struct qp *qp);
-void echo_transmit(struct transmit *transmit);
+bool echo_ready(const struct qp *qp) REQUIRES(qp->lock);
+void echo_transmit(struct transmit *transmit) REQUIRES(transmit->call->qp->lock);
 /* A receive was posted, or the deadline has come: look again. */
-void echo_look_again(struct qp *qp);
-uint64_t echo_deadline(const struct qp *qp);
+void echo_look_again(struct qp *qp) REQUIRES(qp->lock);
+uint64_t echo_deadline(const struct qp *qp) REQUIRES(qp->lock);
 
 #endif

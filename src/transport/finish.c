@@ -50,7 +50,7 @@ const char *wc_status_text(enum ibv_wc_status status)
 }
 
 static void finish_push(struct qp_call *call, struct cq *cq, const struct ibv_wc *wc,
-			bool solicited)
+			bool solicited) REQUIRES(call->qp->lock)
 {
 	if (cq_push(cq, wc, solicited || wc->status != IBV_WC_SUCCESS, call->now_ns, call->effects))
 		return;
@@ -73,7 +73,7 @@ static enum ibv_wc_opcode wc_opcode(const struct send_wqe *wqe)
 }
 
 /* The ring slot may be reused afterwards: @wqe must not be used any more. */
-static void finish_retire(struct qp *qp, struct send_wqe *wqe)
+static void finish_retire(struct qp *qp, struct send_wqe *wqe) REQUIRES(qp->lock)
 {
 	struct send_queue *queue = &qp->sq;
 
@@ -95,6 +95,7 @@ void finish_send(struct qp_call *call, enum ibv_wc_status status)
 			     .byte_len = wqe->length, .qp_num = qp->number };
 	bool wanted = status != IBV_WC_SUCCESS || (wqe->flags & IBV_SEND_SIGNALED);
 
+	lock_alias(&qp->lock);
 	assert(qp->sq.tail != qp->sq.head);
 	finish_retire(qp, wqe);
 	if (wanted)
@@ -146,6 +147,7 @@ void enter_error(struct qp_call *call)
 {
 	struct qp *qp = call->qp;
 
+	lock_alias(&call->qp->lock);
 	lock_assert_held(&qp->lock);
 	if (qp->state == IBV_QPS_ERR)
 		return;

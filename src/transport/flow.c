@@ -83,6 +83,7 @@ static void flow_wake_next(struct path *path, struct run_queue *queue) REQUIRES(
 
 /* A QP that had its turn but found too little room keeps its place. */
 static void flow_wait_for_room(struct path *path, struct qp *qp, const struct flow_ask *ask)
+	REQUIRES(qp->lock)
 {
 	struct flow *flow = &path->flow;
 	bool keeps_place = qp->requester.path_turn && qp->requester.blocked;

@@ -25,6 +25,7 @@
 #include <stdint.h>
 
 #include "base/list.h"
+#include "object/qp.h"
 
 struct path;
 struct qp;
@@ -82,11 +83,13 @@ void flow_init(struct flow *flow);
  * an echo. 0: @qp now waits in the flow's list (requester.blocked), with a deadline; it is put in
  * the run queue when it is its turn.
  */
-uint32_t flow_take(struct path *path, struct qp *qp, const struct flow_ask *ask, bool *mark);
+uint32_t flow_take(struct path *path, struct qp *qp, const struct flow_ask *ask, bool *mark)
+	REQUIRES(qp->lock);
 /* @qp has transmitted: give back the unused bytes, pass its turn on. */
-void flow_done(struct path *path, struct run_queue *queue, struct qp *qp, uint32_t unused_bytes);
+void flow_done(struct path *path, struct run_queue *queue, struct qp *qp, uint32_t unused_bytes)
+	REQUIRES(qp->lock);
 /* @qp stops, or is destroyed: it no longer waits. */
-void flow_leave(struct run_queue *queue, struct qp *qp);
+void flow_leave(struct run_queue *queue, struct qp *qp) REQUIRES(qp->lock);
 
 /* An echo of the mark came. False: no mark of ours, or an old one. */
 bool flow_echoed(struct path *path, struct run_queue *queue, uint32_t qpn, uint32_t psn,
@@ -94,6 +97,6 @@ bool flow_echoed(struct path *path, struct run_queue *queue, uint32_t qpn, uint3
 /*
  * The deadline of the waiting @qp has passed. True: so has the patience with the peer.
  */
-bool flow_expire(struct run_queue *queue, struct qp *qp, uint64_t now_ns);
+bool flow_expire(struct run_queue *queue, struct qp *qp, uint64_t now_ns) REQUIRES(qp->lock);
 
 #endif

@@ -36,7 +36,7 @@ static struct fixture *fixture_new(void)
 	return f;
 }
 
-static void fixture_free(struct fixture *f)
+static void fixture_free(struct fixture *f) UNCHECKED_LOCKS
 {
 	size_t i;
 
@@ -50,6 +50,7 @@ static void fixture_free(struct fixture *f)
 
 /* One packet of @bytes; its PSN is the number of the take. */
 static uint32_t take_more(struct fixture *f, unsigned qp, uint32_t least, uint32_t wanted)
+	UNCHECKED_LOCKS
 {
 	struct flow_ask ask = { .psn = ++f->psn, .least = least, .wanted = wanted, .alone = least,
 				.now_ns = f->now_ns };
@@ -154,7 +155,7 @@ static void what_was_never_marked_is_not_believed(void **state)
 }
 
 /* Whatever the sizes, a QP that waits has a mark outstanding, so that an echo can come. */
-static void who_waits_always_waits_for_an_echo(void **state)
+static void who_waits_always_waits_for_an_echo(void **state) UNCHECKED_LOCKS
 {
 	uint64_t random = 11;
 	unsigned round;
@@ -204,7 +205,7 @@ static void rc_leaves_room_for_the_least(void **state)
 	fixture_free(f);
 }
 
-static void who_waits_goes_first_and_in_turns(void **state)
+static void who_waits_goes_first_and_in_turns(void **state) UNCHECKED_LOCKS
 {
 	struct fixture *f = fixture_new();
 	uint32_t newest;
@@ -235,7 +236,7 @@ static void who_waits_goes_first_and_in_turns(void **state)
 	fixture_free(f);
 }
 
-static void who_leaves_passes_its_turn_on(void **state)
+static void who_leaves_passes_its_turn_on(void **state) UNCHECKED_LOCKS
 {
 	struct fixture *f = fixture_new();
 	uint32_t newest;
@@ -252,7 +253,7 @@ static void who_leaves_passes_its_turn_on(void **state)
 	fixture_free(f);
 }
 
-static void what_is_given_back_is_not_in_flight(void **state)
+static void what_is_given_back_is_not_in_flight(void **state) UNCHECKED_LOCKS
 {
 	struct fixture *f = fixture_new();
 
@@ -265,7 +266,7 @@ static void what_is_given_back_is_not_in_flight(void **state)
 }
 
 /* Between a take and the return of what was unused another QP may have made a mark. */
-static void a_mark_beyond_what_was_used_releases_no_more_than_that(void **state)
+static void a_mark_beyond_what_was_used_releases_no_more_than_that(void **state) UNCHECKED_LOCKS
 {
 	struct fixture *f = fixture_new();
 	uint32_t unused, psn;
@@ -288,7 +289,7 @@ static void a_mark_beyond_what_was_used_releases_no_more_than_that(void **state)
 /* ---- patience ---- */
 
 /* Let the time of a waiting QP come; returns how long it waited. */
-static uint64_t wait_out(struct fixture *f, unsigned qp, bool *expired)
+static uint64_t wait_out(struct fixture *f, unsigned qp, bool *expired) UNCHECKED_LOCKS
 {
 	uint64_t before_ns = f->now_ns;
 
@@ -356,7 +357,7 @@ static void a_deaf_peer_that_echoes_is_waited_for_again(void **state)
 	fixture_free(f);
 }
 
-static void progress_renews_the_patience(void **state)
+static void progress_renews_the_patience(void **state) UNCHECKED_LOCKS
 {
 	struct fixture *f = fixture_new();
 	uint32_t newest;

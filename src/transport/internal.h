@@ -5,7 +5,8 @@
  *	struct qp_call	one transport_*() call: the QP, the time, what to do after unlocking
  *	struct transmit	one transport_transmit() call: the batch and what may still be written
  *
- * All functions here are called with the QP's lock held.
+ * All functions here are called with the QP's lock held. A function that reaches the QP by two names
+ * says with lock_alias() that both are the same.
  */
 #ifndef VERBATIM_TRANSPORT_INTERNAL_H
 #define VERBATIM_TRANSPORT_INTERNAL_H
@@ -31,6 +32,7 @@ struct qp_call {
 /* Field by field: @why is large, and only read after set_reason(). */
 static inline void qp_call_init(struct qp_call *call, struct qp *qp, uint64_t now_ns,
 				struct effects *effects)
+	REQUIRES(qp->lock) ASSERTS(call->qp->lock)
 {
 	call->qp = qp;
 	call->now_ns = now_ns;
@@ -63,19 +65,20 @@ static inline struct mr_accessor mr_accessor_of(const struct qp *qp)
 
 /* ---- packets and bytes of a message ---- */
 
-static inline unsigned mtu_shift(const struct qp *qp)
+static inline unsigned mtu_shift(const struct qp *qp) REQUIRES(qp->lock)
 {
 	return (unsigned)__builtin_ctz(qp->mtu);
 }
 
 /* How many packets carry @bytes: at least one. */
-static inline uint32_t packets_for(const struct qp *qp, uint64_t bytes)
+static inline uint32_t packets_for(const struct qp *qp, uint64_t bytes) REQUIRES(qp->lock)
 {
 	return bytes ? (uint32_t)((bytes + qp->mtu - 1) >> mtu_shift(qp)) : 1;
 }
 
 /* Offset in its message of the packet @psn, the message starting at @first. */
 static inline uint64_t offset_of(const struct qp *qp, uint32_t psn, uint32_t first)
+	REQUIRES(qp->lock)
 {
 	return (uint64_t)((psn - first) & PSN_MASK) << mtu_shift(qp);
 }
@@ -106,7 +109,7 @@ void fetch_release(struct message_fetch *fetch);
 /* ---- direct.c ---- */
 
 /* Should @wqe wait until nothing is in flight, and then go without packets? */
-bool direct_is_due(struct qp *qp, const struct send_wqe *wqe);
+bool direct_is_due(struct qp *qp, const struct send_wqe *wqe) REQUIRES(qp->lock);
 
 /* ---- emit.c: packets into the batch ---- */
 
@@ -132,7 +135,8 @@ uint8_t *transmit_payload(struct transmit *transmit, const struct opcode *op);
 /* Write the headers in front of it and close the packet. */
 void transmit_packet(struct transmit *transmit, struct packet *packet, const struct av *av);
 /* A packet of ours to the connected peer: BTH fields that are always the same. */
-void packet_begin(const struct qp *qp, struct packet *packet, uint8_t code, uint32_t psn);
+void packet_begin(const struct qp *qp, struct packet *packet, uint8_t code, uint32_t psn)
+	REQUIRES(qp->lock);
 
 /* ---- request.c: a work request on the wire ---- */
 
@@ -152,109 +156,114 @@ bool wqe_is_read_or_atomic(const struct send_wqe *wqe);
 bool wqe_needs_receive(const struct send_wqe *wqe);
 const char *wqe_name(const struct send_wqe *wqe);
 /* PSNs that the request takes (of the responses, for READ). */
-uint32_t wqe_psns(const struct qp *qp, const struct send_wqe *wqe);
+uint32_t wqe_psns(const struct qp *qp, const struct send_wqe *wqe) REQUIRES(qp->lock);
 /* One past the last PSN of the READ request that @psn belongs to. */
-uint32_t wqe_chunk_end(const struct qp *qp, const struct send_wqe *wqe, uint32_t psn);
+uint32_t wqe_chunk_end(const struct qp *qp, const struct send_wqe *wqe, uint32_t psn)
+	REQUIRES(qp->lock);
 /* Cost to the path of the PSNs [@from, @to) of the request. */
-uint32_t wqe_cost(const struct qp *qp, const struct send_wqe *wqe, uint32_t from, uint32_t to);
+uint32_t wqe_cost(const struct qp *qp, const struct send_wqe *wqe, uint32_t from, uint32_t to)
+	REQUIRES(qp->lock);
 /* Fill @packet for the request packet @psn; returns one past the PSNs that it takes. */
 uint32_t wqe_packet(const struct qp *qp, const struct send_wqe *wqe, uint32_t psn,
-		    struct packet *packet);
+		    struct packet *packet) REQUIRES(qp->lock);
 
 /* ---- finish.c: completions, flushing, the error state ---- */
 
 /* Complete the oldest request of the send queue and remove it. */
-void finish_send(struct qp_call *call, enum ibv_wc_status status);
+void finish_send(struct qp_call *call, enum ibv_wc_status status) REQUIRES(call->qp->lock);
 /* Complete the receive that the responder holds; opcode, length and flags are in @wc. */
-void finish_recv(struct qp_call *call, struct ibv_wc *wc, bool solicited);
-void finish_recv_error(struct qp_call *call, enum ibv_wc_status status);
+void finish_recv(struct qp_call *call, struct ibv_wc *wc, bool solicited) REQUIRES(call->qp->lock);
+void finish_recv_error(struct qp_call *call, enum ibv_wc_status status) REQUIRES(call->qp->lock);
 /* Flush in order: send queue, receive queue. */
-void flush_sends(struct qp_call *call);
-void flush_recvs(struct qp_call *call);
+void flush_sends(struct qp_call *call) REQUIRES(call->qp->lock);
+void flush_recvs(struct qp_call *call) REQUIRES(call->qp->lock);
 /* Move to ERR, once, and flush. Answers that the responder still owes are kept. */
 void enter_error(struct qp_call *call);
 /* The oldest request fails with @status, the QP with it; explained from call->why. */
-void fail_request(struct qp_call *call, enum ibv_wc_status status, const char *advice);
+void fail_request(struct qp_call *call, enum ibv_wc_status status, const char *advice)
+	REQUIRES(call->qp->lock);
 void explain_request(struct qp_call *call, const struct send_wqe *wqe, enum ibv_wc_status status,
-		     const char *advice);
+		     const char *advice) REQUIRES(call->qp->lock);
 const char *wc_status_text(enum ibv_wc_status status);
 /* "192.0.2.1", in a buffer of 46. */
 const char *address_text(const uint8_t address[16], char *buffer);
 
 /* ---- requester.c ---- */
 
-void requester_reset(struct qp *qp);
-void requester_start(struct qp *qp);			/* at RTS: PSNs, retry counts */
-void requester_stop(struct qp_call *call);		/* at ERR: give the path back */
-void requester_transmit(struct transmit *transmit);
-uint64_t requester_deadline(const struct qp *qp);
-void requester_timeout(struct qp_call *call);
+void requester_reset(struct qp *qp) REQUIRES(qp->lock);
+void requester_start(struct qp *qp) REQUIRES(qp->lock);	/* at RTS: PSNs, retry counts */
+void requester_stop(struct qp_call *call) REQUIRES(call->qp->lock);	/* at ERR: give the path back */
+void requester_transmit(struct transmit *transmit) REQUIRES(transmit->call->qp->lock);
+uint64_t requester_deadline(const struct qp *qp) REQUIRES(qp->lock);
+void requester_timeout(struct qp_call *call) REQUIRES(call->qp->lock);
 /* The local ACK timeout; UINT64_MAX: none. */
-uint64_t requester_ack_timeout(const struct qp *qp);
+uint64_t requester_ack_timeout(const struct qp *qp) REQUIRES(qp->lock);
 /* Give up: the peer answered none of the retries. */
-void requester_exceeded(struct qp_call *call);
+void requester_exceeded(struct qp_call *call) REQUIRES(call->qp->lock);
 /* Has the requester something to transmit? */
-bool requester_ready(const struct qp *qp);
+bool requester_ready(const struct qp *qp) REQUIRES(qp->lock);
 /* May the request posted last leave later, together with others? */
-bool requester_may_gather(struct qp *qp, uint64_t now_ns);
+bool requester_may_gather(struct qp *qp, uint64_t now_ns) REQUIRES(qp->lock);
 /* Send again from una_psn on: all packets in flight are lost. */
-void requester_go_back(struct qp_call *call);
+void requester_go_back(struct qp_call *call) REQUIRES(call->qp->lock);
 /* A sign that una_psn was lost; acted upon once per loss. */
-void requester_lost(struct qp_call *call);
-void requester_check_drained(struct qp_call *call);
+void requester_lost(struct qp_call *call) REQUIRES(call->qp->lock);
+void requester_check_drained(struct qp_call *call) REQUIRES(call->qp->lock);
 /* Run LOCAL_INV or BIND_MW at its turn. */
-void requester_local(struct qp_call *call, struct send_wqe *wqe);
-void requester_give_acked(struct qp_call *call, uint64_t rtt_ns);
+void requester_local(struct qp_call *call, struct send_wqe *wqe) REQUIRES(call->qp->lock);
+void requester_give_acked(struct qp_call *call, uint64_t rtt_ns) REQUIRES(call->qp->lock);
 
 /* ---- message.c ---- */
 
 /* Must the next request go as packets? */
-static inline bool request_needs_packets(const struct qp *qp)
+static inline bool request_needs_packets(const struct qp *qp) REQUIRES(qp->lock)
 {
 	return (int32_t)(qp->requester.packets_until - qp->sq.sent) > 0;
 }
 
 /* When to check whether the peer is silent. */
-uint64_t message_deadline(const struct qp *qp);
-void message_timeout(struct qp_call *call);
+uint64_t message_deadline(const struct qp *qp) REQUIRES(qp->lock);
+void message_timeout(struct qp_call *call) REQUIRES(call->qp->lock);
 
 /* ---- completer.c ---- */
 
-void completer_receive(struct qp_call *call, const struct packet *packet);
+void completer_receive(struct qp_call *call, const struct packet *packet) REQUIRES(call->qp->lock);
 /* Complete the answered requests, from the oldest on. */
-void completer_retire(struct qp_call *call);
+void completer_retire(struct qp_call *call) REQUIRES(call->qp->lock);
 
 /* ---- responder.c ---- */
 
-void responder_reset(struct qp *qp);
-void responder_receive(struct qp_call *call, const struct packet *packet);
+void responder_reset(struct qp *qp) REQUIRES(qp->lock);
+void responder_receive(struct qp_call *call, const struct packet *packet) REQUIRES(call->qp->lock);
 /*
  * Write READ responses and atomic results that are due, and an ACK that had to wait; true when none
  * is left. Requests follow, then the ACK: it is not longer than any request, so that a reply leaves
  * in one datagram with the ACK of the message that it replies to.
  */
-bool responder_transmit(struct transmit *transmit);
-void responder_acknowledge(struct transmit *transmit);
+bool responder_transmit(struct transmit *transmit) REQUIRES(transmit->call->qp->lock);
+void responder_acknowledge(struct transmit *transmit) REQUIRES(transmit->call->qp->lock);
 /* Have the last ACK sent once more. False: there was none, or an answer is due anyway. */
-bool responder_repeat_ack(struct qp *qp);
+bool responder_repeat_ack(struct qp *qp) REQUIRES(qp->lock);
 /* Is an answer due, and may it leave now: is it no ACK that waits for a reply? */
-bool responder_owes(const struct qp *qp);
-bool responder_ready(const struct qp *qp);
+bool responder_owes(const struct qp *qp) REQUIRES(qp->lock);
+bool responder_ready(const struct qp *qp) REQUIRES(qp->lock);
 /* An ACK waits for a reply: until when. */
-uint64_t responder_deadline(const struct qp *qp);
-void responder_timeout(struct qp_call *call);
+uint64_t responder_deadline(const struct qp *qp) REQUIRES(qp->lock);
+void responder_timeout(struct qp_call *call) REQUIRES(call->qp->lock);
 /* Check and execute one packet that is in sequence; advances the message, not the PSN. */
-enum fault responder_message(struct qp_call *call, const struct packet *packet);
+enum fault responder_message(struct qp_call *call, const struct packet *packet)
+	REQUIRES(call->qp->lock);
 /* Act on @fault at @psn as fault.def says. */
-void responder_fault(struct qp_call *call, enum fault fault, uint32_t psn);
+void responder_fault(struct qp_call *call, enum fault fault, uint32_t psn) REQUIRES(call->qp->lock);
 /* The part at this end: completion or event, explanation, the error state. */
-void responder_fail(struct qp_call *call, enum fault fault);
+void responder_fail(struct qp_call *call, enum fault fault) REQUIRES(call->qp->lock);
 void responder_answer(struct qp *qp, enum answer_kind kind, uint8_t syndrome, uint32_t psn);
 /* The message in progress was a SEND, or a WRITE with immediate data: complete its receive. */
-enum fault responder_complete(struct qp_call *call, struct ibv_wc *wc, bool solicited);
-void note_established(struct qp_call *call);	/* transport.c: in RTR something came */
+enum fault responder_complete(struct qp_call *call, struct ibv_wc *wc, bool solicited)
+	REQUIRES(call->qp->lock);
+void note_established(struct qp_call *call) REQUIRES(call->qp->lock); /* transport.c: in RTR */
 /* Syndrome of an ACK: end-to-end credits, but none with an SRQ (IBTA 9.7.7.2). */
-uint8_t responder_ack_syndrome(const struct qp *qp);
+uint8_t responder_ack_syndrome(const struct qp *qp) REQUIRES(qp->lock);
 bool responder_take(struct qp_call *call);	/* a receive, unless one is held */
 
 /* ---- replay.c ---- */
@@ -262,24 +271,25 @@ bool responder_take(struct qp_call *call);	/* a receive, unless one is held */
 /* Back to the few that are part of the QP. */
 void replay_free(struct responder *responder);
 /* A resource for a new request; NULL: the peer has too many in progress. */
-struct resource *replay_new(struct qp *qp);
+struct resource *replay_new(struct qp *qp) REQUIRES(qp->lock);
 void replay_activate(struct qp *qp, struct resource *resource, uint32_t psn, uint32_t end);
 /* A request with a PSN before the expected one. */
-void replay_duplicate(struct qp_call *call, const struct packet *packet);
+void replay_duplicate(struct qp_call *call, const struct packet *packet) REQUIRES(call->qp->lock);
 /* Drop the responses that are due. */
 void replay_drop(struct responder *responder);
 /* Write the responses that are due; false when the batch is full. */
-bool replay_transmit(struct transmit *transmit);
+bool replay_transmit(struct transmit *transmit) REQUIRES(transmit->call->qp->lock);
 
 /* ---- unreliable.c ---- */
 
-void uc_receive(struct qp_call *call, const struct packet *packet);
-void ud_receive(struct qp_call *call, const struct packet *packet, const struct rx_info *info);
-void unreliable_transmit(struct transmit *transmit);
-bool unreliable_ready(const struct qp *qp);
-uint64_t unreliable_deadline(const struct qp *qp);
-void unreliable_timeout(struct qp_call *call);
+void uc_receive(struct qp_call *call, const struct packet *packet) REQUIRES(call->qp->lock);
+void ud_receive(struct qp_call *call, const struct packet *packet, const struct rx_info *info)
+	REQUIRES(call->qp->lock);
+void unreliable_transmit(struct transmit *transmit) REQUIRES(transmit->call->qp->lock);
+bool unreliable_ready(const struct qp *qp) REQUIRES(qp->lock);
+uint64_t unreliable_deadline(const struct qp *qp) REQUIRES(qp->lock);
+void unreliable_timeout(struct qp_call *call) REQUIRES(call->qp->lock);
 /* The QP stops, or is destroyed: leave the path's flow, drop the echoes due. */
-void unreliable_stop(struct qp *qp);
+void unreliable_stop(struct qp *qp) REQUIRES(qp->lock);
 
 #endif

@@ -15,7 +15,7 @@
 
 /* ---- requester ---- */
 
-static bool only_messages_outstanding(const struct qp *qp)
+static bool only_messages_outstanding(const struct qp *qp) REQUIRES(qp->lock)
 {
 	const struct requester *requester = &qp->requester;
 
@@ -27,7 +27,7 @@ static bool only_messages_outstanding(const struct qp *qp)
  * A READ or atomic waits until all messages are answered, and later requests wait for it: where
  * that happens often, packets are faster, since they need not wait for each other.
  */
-static void note_stall(struct qp *qp)
+static void note_stall(struct qp *qp) REQUIRES(qp->lock)
 {
 	struct requester *requester = &qp->requester;
 
@@ -109,7 +109,7 @@ bool transport_gather(struct qp *qp, const struct send_wqe *wqe, uint8_t *out)
 	return sge_gather(&call, wqe, 0, out, wqe->length) == SGE_OK;
 }
 
-static void message_note_progress(struct qp *qp, uint64_t now_ns)
+static void message_note_progress(struct qp *qp, uint64_t now_ns) REQUIRES(qp->lock)
 {
 	qp->requester.loss.progress_ns = now_ns;
 	qp->requester.loss.retry_left = qp->attr.retry_cnt;
@@ -130,7 +130,7 @@ void transport_message_sent(struct qp *qp, uint64_t token, uint64_t now_ns)
 }
 
 /* All messages are answered, and the remaining ones refused: send those as packets. */
-static void message_take_back(struct qp *qp)
+static void message_take_back(struct qp *qp) REQUIRES(qp->lock)
 {
 	struct requester *requester = &qp->requester;
 	uint32_t number;
@@ -272,6 +272,7 @@ static bool target_access_begin(struct qp_call *call, const struct local_message
 
 /* Copy the data in the message. False: the memory is not accessible. */
 static bool copy_eager(struct qp_call *call, const struct local_message *message)
+	REQUIRES(call->qp->lock)
 {
 	const struct recv_wqe *recv = call->qp->responder.recv;
 	struct mr_access access;
@@ -288,7 +289,7 @@ static bool copy_eager(struct qp_call *call, const struct local_message *message
 }
 
 static bool message_locate(struct qp_call *call, const struct local_message *message,
-			   struct message_fetch *fetch)
+			   struct message_fetch *fetch) REQUIRES(call->qp->lock)
 {
 	const struct recv_wqe *recv = call->qp->responder.recv;
 
@@ -303,6 +304,7 @@ static bool message_locate(struct qp_call *call, const struct local_message *mes
 }
 
 static bool end_message(struct qp_call *call, const struct local_message *message)
+	REQUIRES(call->qp->lock)
 {
 	struct ibv_wc wc = { .byte_len = message->length };
 
@@ -325,6 +327,7 @@ static bool takes_receive(const struct local_message *message)
 
 /* Checked before a receive is taken, as with packets: otherwise the receive would fail. */
 static bool may_write(const struct qp_call *call, const struct local_message *message)
+	REQUIRES(call->qp->lock)
 {
 	struct mr_accessor accessor = mr_accessor_of(call->qp);
 	struct mr_access access;
@@ -342,6 +345,7 @@ static bool may_write(const struct qp_call *call, const struct local_message *me
 }
 
 static bool may_begin(struct qp_call *call, const struct local_message *message)
+	REQUIRES(call->qp->lock)
 {
 	if ((message->flags & MESSAGE_WRITE) && !may_write(call, message))
 		return false;
@@ -352,6 +356,7 @@ static bool may_begin(struct qp_call *call, const struct local_message *message)
 }
 
 static enum message_fate message_complete(struct qp_call *call, const struct local_message *message)
+	REQUIRES(call->qp->lock)
 {
 	struct responder *responder = &call->qp->responder;
 
@@ -362,6 +367,7 @@ static enum message_fate message_complete(struct qp_call *call, const struct loc
 }
 
 static enum message_fate message_execute(struct qp_call *call, const struct local_message *message)
+	REQUIRES(call->qp->lock)
 {
 	if (!may_begin(call, message))
 		return MESSAGE_REFUSED;

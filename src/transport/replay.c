@@ -143,12 +143,13 @@ static struct resource *resource_find(struct qp *qp, uint32_t psn)
 	return NULL;
 }
 
-static void repeat_read(struct qp_call *call, const struct packet *packet)
+static void repeat_read(struct qp_call *call, const struct packet *packet) REQUIRES(call->qp->lock)
 {
 	struct qp *qp = call->qp;
 	struct resource *resource = resource_find(qp, packet->psn);
 	uint64_t offset;
 
+	lock_alias(&qp->lock);
 	if (!resource || resource->kind != RESOURCE_READ)
 		return;
 	offset = offset_of(qp, packet->psn, resource->first_psn);
@@ -169,7 +170,7 @@ static void repeat_atomic(struct qp_call *call, const struct packet *packet)
 }
 
 /* The last PSN from @psn on that may be acknowledged without claiming a READ or atomic. */
-static uint32_t ack_limit(const struct qp *qp, uint32_t psn)
+static uint32_t ack_limit(const struct qp *qp, uint32_t psn) REQUIRES(qp->lock)
 {
 	uint32_t limit = psn_add(qp->responder.expected_psn, PSN_MASK), i;
 
@@ -212,7 +213,7 @@ static void response_done(struct responder *responder, struct resource *resource
 }
 
 static void begin_response(struct transmit *transmit, struct packet *packet, uint8_t code,
-			   const struct resource *resource)
+			   const struct resource *resource) REQUIRES(transmit->call->qp->lock)
 {
 	packet_begin(transmit->call->qp, packet, code, resource->send_psn);
 	packet->aeth.syndrome = responder_ack_syndrome(transmit->call->qp);
@@ -220,6 +221,7 @@ static void begin_response(struct transmit *transmit, struct packet *packet, uin
 }
 
 static bool send_atomic(struct transmit *transmit, struct resource *resource)
+	REQUIRES(transmit->call->qp->lock)
 {
 	struct packet packet;
 
@@ -291,14 +293,16 @@ static void refuse_repeat(struct qp_call *call, struct resource *resource, enum 
 }
 
 static bool send_read(struct transmit *transmit, struct resource *resource)
+	REQUIRES(transmit->call->qp->lock)
 {
 	struct qp *qp = transmit->call->qp;
-	uint64_t offset = offset_of(qp, resource->send_psn, resource->first_psn);
+	uint64_t offset = offset_of(transmit->call->qp, resource->send_psn, resource->first_psn);
 	uint64_t left = resource->reply_end - offset;
 	uint32_t bytes = left < qp->mtu ? (uint32_t)left : qp->mtu;
 	struct packet packet;
 	enum fault fault = FAULT_NONE;
 
+	lock_alias(&qp->lock);
 	begin_response(transmit, &packet,
 		       read_code(resource->send_psn == resource->reply_first_psn, left <= qp->mtu),
 		       resource);

@@ -127,7 +127,7 @@ static const uint8_t write_code[4][2] = {
 };
 
 static uint32_t fill_message(const struct qp *qp, const struct send_wqe *wqe, uint32_t psn,
-			     struct packet *packet)
+			     struct packet *packet) REQUIRES(qp->lock)
 {
 	bool first = psn == wqe->first_psn, last = psn == wqe->last_psn;
 	enum part part = first ? (last ? PART_ONLY : PART_FIRST) : last ? PART_LAST : PART_MIDDLE;
@@ -148,7 +148,7 @@ static uint32_t fill_message(const struct qp *qp, const struct send_wqe *wqe, ui
 }
 
 static uint32_t fill_read(const struct qp *qp, const struct send_wqe *wqe, uint32_t psn,
-			  struct packet *packet)
+			  struct packet *packet) REQUIRES(qp->lock)
 {
 	uint64_t offset = offset_of(qp, psn, wqe->first_psn);
 
@@ -161,7 +161,7 @@ static uint32_t fill_read(const struct qp *qp, const struct send_wqe *wqe, uint3
 }
 
 static uint32_t fill_atomic(const struct qp *qp, const struct send_wqe *wqe, uint32_t psn,
-			    struct packet *packet)
+			    struct packet *packet) REQUIRES(qp->lock)
 {
 	bool swap = wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP;
 

@@ -49,7 +49,7 @@ void requester_start(struct qp *qp)
 }
 
 /* Give back all that this QP holds of the path's window. */
-static void give_all(struct qp_call *call)
+static void give_all(struct qp_call *call) REQUIRES(call->qp->lock)
 {
 	struct requester *requester = &call->qp->requester;
 
@@ -146,7 +146,7 @@ void requester_local(struct qp_call *call, struct send_wqe *wqe)
 }
 
 /* Fence: earlier READs and atomics first; a fenced LOCAL_INV waits for everything. */
-static bool is_fenced(const struct qp *qp, const struct send_wqe *wqe)
+static bool is_fenced(const struct qp *qp, const struct send_wqe *wqe) REQUIRES(qp->lock)
 {
 	if (!(wqe->flags & IBV_SEND_FENCE))
 		return false;
@@ -156,7 +156,7 @@ static bool is_fenced(const struct qp *qp, const struct send_wqe *wqe)
 }
 
 /* Pieces of a READ follow the window, so that a small window is not overrun by one piece. */
-static uint32_t read_chunk(const struct qp *qp)
+static uint32_t read_chunk(const struct qp *qp) REQUIRES(qp->lock)
 {
 	uint32_t chunk = READ_CHUNK_MAX;
 
@@ -174,6 +174,7 @@ static uint32_t read_chunk(const struct qp *qp)
  * without a result.
  */
 static void check_read_or_atomic(struct qp_call *call, struct send_wqe *wqe)
+	REQUIRES(call->qp->lock)
 {
 	if (!call->qp->attr.max_rd_atomic) {
 		set_reason(call, "max_rd_atomic of this QP is 0");
@@ -188,12 +189,13 @@ static void check_read_or_atomic(struct qp_call *call, struct send_wqe *wqe)
 }
 
 /* Give the next posted request its PSNs; local ones are done here. False: not yet, or none. */
-static bool begin_next(struct qp_call *call)
+static bool begin_next(struct qp_call *call) REQUIRES(call->qp->lock)
 {
 	struct qp *qp = call->qp;
 	struct requester *requester = &qp->requester;
 	struct send_wqe *wqe;
 
+	lock_alias(&qp->lock);
 	if (qp->sq.sent == qp->sq.head || qp->state != IBV_QPS_RTS || requester->local_messages)
 		return false;
 	wqe = send_queue_at(&qp->sq, qp->sq.sent);
@@ -215,7 +217,7 @@ static bool begin_next(struct qp_call *call)
 }
 
 /* The request that send_psn belongs to, begun if need be; NULL: nothing to send now. */
-static struct send_wqe *current_request(struct qp_call *call)
+static struct send_wqe *current_request(struct qp_call *call) REQUIRES(call->qp->lock)
 {
 	struct qp *qp = call->qp;
 	struct requester *requester = &qp->requester;
@@ -234,7 +236,7 @@ static struct send_wqe *current_request(struct qp_call *call)
 	}
 }
 
-static bool may_send(const struct qp *qp, const struct send_wqe *wqe)
+static bool may_send(const struct qp *qp, const struct send_wqe *wqe) REQUIRES(qp->lock)
 {
 	const struct requester *requester = &qp->requester;
 
@@ -252,6 +254,7 @@ static bool may_send(const struct qp *qp, const struct send_wqe *wqe)
 /* ---- writing packets ---- */
 
 static bool wants_ack(const struct qp *qp, const struct send_wqe *wqe, uint32_t psn)
+	REQUIRES(qp->lock)
 {
 	uint32_t every = ACK_EVERY_BYTES >> mtu_shift(qp);
 
@@ -265,10 +268,12 @@ static bool wants_ack(const struct qp *qp, const struct send_wqe *wqe, uint32_t 
  */
 static bool requester_write_packet(struct transmit *transmit, struct send_wqe *wqe, uint32_t psn,
 				   bool ack_request, uint32_t *end)
+	REQUIRES(transmit->call->qp->lock)
 {
 	struct qp *qp = transmit->call->qp;
 	struct packet *packet = &transmit->request;
 
+	lock_alias(&qp->lock);
 	transmit->request_index = -1;
 	*end = wqe_packet(qp, wqe, psn, packet);
 	packet->ack_request |= ack_request;
@@ -300,7 +305,7 @@ static void note_sent(struct qp_call *call, uint32_t end)
 
 /* Reserve room for the rest of this message, or of the queue when messages are small. */
 static uint32_t requester_reserve(struct transmit *transmit, const struct send_wqe *wqe,
-				  uint32_t cost)
+				  uint32_t cost) REQUIRES(transmit->call->qp->lock)
 {
 	struct qp *qp = transmit->call->qp;
 	uint32_t packets = ((wqe->last_psn - qp->requester.send_psn) & PSN_MASK) + 1;
@@ -322,12 +327,15 @@ static uint32_t requester_reserve(struct transmit *transmit, const struct send_w
 }
 
 static bool requester_send_next(struct transmit *transmit, struct send_wqe *wqe, uint32_t *granted)
+	REQUIRES(transmit->call->qp->lock)
 {
 	struct qp *qp = transmit->call->qp;
 	struct requester *requester = &qp->requester;
-	uint32_t psn = requester->send_psn, end = wqe_chunk_end(qp, wqe, psn);
-	uint32_t cost = wqe_cost(qp, wqe, psn, end);
+	uint32_t psn = requester->send_psn, end, cost;
 
+	lock_alias(&qp->lock);
+	end = wqe_chunk_end(qp, wqe, psn);
+	cost = wqe_cost(qp, wqe, psn, end);
 	if (*granted < cost) {
 		uint32_t more = requester_reserve(transmit, wqe, cost - *granted);
 
@@ -370,13 +378,15 @@ static void close_run(struct transmit *transmit)
 	}
 }
 
-static void send_requests(struct transmit *transmit)
+static void send_requests(struct transmit *transmit) REQUIRES(transmit->call->qp->lock)
 {
 	struct qp_call *call = transmit->call;
 	struct qp *qp = call->qp;
 	uint32_t granted = 0;
 	struct send_wqe *wqe;
 
+	lock_alias(&call->qp->lock);
+	lock_alias(&qp->lock);
 	while ((wqe = current_request(call)) && may_send(qp, wqe) && transmit_has_room(transmit))
 		if (!requester_send_next(transmit, wqe, &granted))
 			break;
@@ -386,7 +396,7 @@ static void send_requests(struct transmit *transmit)
 }
 
 /* The oldest packet once more, beside the window: its first copy may be in flight still. */
-static void requester_send_probe(struct transmit *transmit)
+static void requester_send_probe(struct transmit *transmit) REQUIRES(transmit->call->qp->lock)
 {
 	struct qp_call *call = transmit->call;
 	struct requester *requester = &call->qp->requester;
@@ -413,6 +423,7 @@ void requester_transmit(struct transmit *transmit)
 	struct qp_call *call = transmit->call;
 	struct requester *requester = &call->qp->requester;
 
+	lock_alias(&call->qp->lock);
 	gather_ends(&requester->gather, call->qp->sq.head - call->qp->sq.sent);
 	if (call->qp->state != IBV_QPS_RTS && call->qp->state != IBV_QPS_SQD)
 		return;
@@ -484,7 +495,7 @@ uint64_t requester_ack_timeout(const struct qp *qp)
 	return timeout_ns < floor_ns ? floor_ns : timeout_ns;
 }
 
-static uint64_t ack_deadline(const struct qp *qp)
+static uint64_t ack_deadline(const struct qp *qp) REQUIRES(qp->lock)
 {
 	return loss_ack_deadline(&qp->requester.loss, requester_ack_timeout(qp));
 }
@@ -507,7 +518,7 @@ uint64_t requester_deadline(const struct qp *qp)
 	return ack_ns < probe_ns ? ack_ns : probe_ns;
 }
 
-static void requester_hold(struct qp_call *call)
+static void requester_hold(struct qp_call *call) REQUIRES(call->qp->lock)
 {
 	requester_go_back(call);
 	loss_hold(&call->qp->requester.loss);
@@ -521,7 +532,7 @@ void requester_exceeded(struct qp_call *call)
 		     "this one, and that UDP port 4791 is open between the hosts");
 }
 
-static void ack_timed_out(struct qp_call *call)
+static void ack_timed_out(struct qp_call *call) REQUIRES(call->qp->lock)
 {
 	struct requester *requester = &call->qp->requester;
 
@@ -539,7 +550,7 @@ static void ack_timed_out(struct qp_call *call)
 	requester_hold(call);
 }
 
-static void probe_timed_out(struct qp_call *call)
+static void probe_timed_out(struct qp_call *call) REQUIRES(call->qp->lock)
 {
 	struct qp *qp = call->qp;
 
@@ -556,6 +567,7 @@ void requester_timeout(struct qp_call *call)
 	struct qp *qp = call->qp;
 	struct requester *requester = &qp->requester;
 
+	lock_alias(&qp->lock);
 	if (requester_deadline(qp) > call->now_ns)
 		return;
 	if (requester->local_messages) {

@@ -64,6 +64,7 @@ bool responder_take(struct qp_call *call)
 /* ---- checks, in order ---- */
 
 static enum fault check_order(struct qp_call *call, const struct packet *packet)
+	REQUIRES(call->qp->lock)
 {
 	if (opcode_follows(call->qp->responder.previous, packet->op))
 		return FAULT_NONE;
@@ -73,6 +74,7 @@ static enum fault check_order(struct qp_call *call, const struct packet *packet)
 }
 
 static enum fault check_enabled(struct qp_call *call, const struct packet *packet)
+	REQUIRES(call->qp->lock)
 {
 	static const unsigned need[] = { [VERB_WRITE] = IBV_ACCESS_REMOTE_WRITE,
 					 [VERB_READ] = IBV_ACCESS_REMOTE_READ,
@@ -91,6 +93,7 @@ static enum fault check_enabled(struct qp_call *call, const struct packet *packe
 
 /* READs and atomics need a responder resource whose previous request is fully answered. */
 static enum fault check_resources(struct qp_call *call, const struct packet *packet)
+	REQUIRES(call->qp->lock)
 {
 	if (packet->op->verb != VERB_READ && packet->op->verb != VERB_ATOMIC)
 		return FAULT_NONE;
@@ -102,7 +105,7 @@ static enum fault check_resources(struct qp_call *call, const struct packet *pac
 	return FAULT_TOO_MANY;
 }
 
-static bool payload_fits(const struct qp *qp, const struct packet *packet)
+static bool payload_fits(const struct qp *qp, const struct packet *packet) REQUIRES(qp->lock)
 {
 	switch (packet->op->part) {
 	case PART_FIRST:
@@ -126,6 +129,7 @@ static bool write_fits(const struct responder *responder, const struct packet *p
 }
 
 static enum fault responder_check_length(struct qp_call *call, const struct packet *packet)
+	REQUIRES(call->qp->lock)
 {
 	bool good = true;
 
@@ -262,11 +266,13 @@ static enum fault run_write(struct qp_call *call, const struct packet *packet)
 
 /* The data is read when the responses are written; here only the right to it is checked. */
 static enum fault run_read(struct qp_call *call, const struct packet *packet)
+	REQUIRES(call->qp->lock)
 {
 	struct qp *qp = call->qp;
-	struct resource *resource = replay_new(qp);
-	uint32_t psns = packets_for(qp, packet->reth.length);
+	struct resource *resource = replay_new(call->qp);
+	uint32_t psns = packets_for(call->qp, packet->reth.length);
 
+	lock_alias(&qp->lock);
 	*resource = (struct resource){ .kind = RESOURCE_READ, .rkey = packet->reth.rkey,
 				       .address = packet->reth.address,
 				       .length = packet->reth.length, .first_psn = packet->psn,
@@ -278,12 +284,14 @@ static enum fault run_read(struct qp_call *call, const struct packet *packet)
 }
 
 static enum fault responder_run_atomic(struct qp_call *call, const struct packet *packet)
+	REQUIRES(call->qp->lock)
 {
 	struct qp *qp = call->qp;
-	struct resource *resource = replay_new(qp);
+	struct resource *resource = replay_new(call->qp);
 	uint64_t original = 0;
 	int err;
 
+	lock_alias(&qp->lock);
 	if ((uintptr_t)call->access.host & 7) {
 		set_reason(call, "atomic on memory at %p, which is not a multiple of 8",
 			call->access.host);
@@ -308,6 +316,7 @@ static enum fault responder_run_atomic(struct qp_call *call, const struct packet
 }
 
 static enum fault responder_run(struct qp_call *call, const struct packet *packet)
+	REQUIRES(call->qp->lock)
 {
 	struct responder *responder = &call->qp->responder;
 
@@ -349,6 +358,7 @@ enum fault responder_complete(struct qp_call *call, struct ibv_wc *wc, bool soli
 }
 
 static enum fault responder_complete_receive(struct qp_call *call, const struct packet *packet)
+	REQUIRES(call->qp->lock)
 {
 	struct ibv_wc wc = { .byte_len = call->qp->responder.received };
 
@@ -409,6 +419,7 @@ static const uint8_t nak_of[] = {
 };
 
 static void answer_fault(struct qp_call *call, enum fault_answer answer, uint32_t psn)
+	REQUIRES(call->qp->lock)
 {
 	struct qp *qp = call->qp;
 
@@ -465,6 +476,7 @@ void responder_fault(struct qp_call *call, enum fault fault, uint32_t psn)
 
 /* The packet in sequence was executed, and asks for an ACK. */
 static void responder_owe_ack(struct qp_call *call, const struct packet *packet)
+	REQUIRES(call->qp->lock)
 {
 	struct responder *responder = &call->qp->responder;
 	bool alone = responder->answer == ANSWER_NONE;
@@ -484,6 +496,7 @@ void responder_receive(struct qp_call *call, const struct packet *packet)
 	enum fault fault;
 	uint32_t psns;
 
+	lock_alias(&qp->lock);
 	if (packet->fecn)
 		responder->echo_congestion = true;
 	if (ahead < 0) {
@@ -569,6 +582,7 @@ void responder_acknowledge(struct transmit *transmit)
 	struct responder *responder = &qp->responder;
 	struct packet packet;
 
+	lock_alias(&qp->lock);
 	if (responder->answer == ANSWER_NONE)
 		return;
 	responder->answer_late = !transmit_has_room(transmit);

@@ -8,6 +8,7 @@ void stream_end(struct stream *stream)
 {
 	struct qp *qp = stream->transmit->call->qp;
 
+	lock_alias(&qp->lock);
 	if (stream->path)
 		flow_done(stream->path, qp->transport->run_queue, qp, stream->granted);
 	if (stream->ah)
@@ -20,6 +21,7 @@ void stream_end(struct stream *stream)
 
 /* Slot 0 is never a Verbatim process. */
 static struct path *stream_path_of(const struct qp *qp, const struct send_wqe *wqe)
+	REQUIRES(qp->lock)
 {
 	if (qp_is(qp, QP_DATAGRAM))
 		return ah_path_find(wqe->ah, wqe->remote_qpn);
@@ -27,6 +29,7 @@ static struct path *stream_path_of(const struct qp *qp, const struct send_wqe *w
 }
 
 static void stream_to(struct stream *stream, const struct send_wqe *wqe)
+	REQUIRES(stream->transmit->call->qp->lock)
 {
 	struct path *path = stream_path_of(stream->transmit->call->qp, wqe);
 
@@ -42,12 +45,15 @@ static void stream_to(struct stream *stream, const struct send_wqe *wqe)
 
 /* The cost of the next packet. Equal packets in a row become one datagram, which costs less. */
 static uint32_t next_cost(struct stream *stream, const struct send_wqe *wqe, uint32_t *alone)
+	REQUIRES(stream->transmit->call->qp->lock)
 {
 	const struct qp *qp = stream->transmit->call->qp;
-	uint64_t left = wqe->length - offset_of(qp, qp->requester.send_psn, wqe->first_psn);
+	uint32_t psn = qp->requester.send_psn;
+	uint64_t left = wqe->length - offset_of(stream->transmit->call->qp, psn, wqe->first_psn);
 	uint32_t bytes = left < qp->mtu ? (uint32_t)left : qp->mtu;
 	bool joins = stream->begun && stream->payload_bytes == bytes;
 
+	lock_alias(&qp->lock);
 	stream->begun = true;
 	stream->payload_bytes = bytes;
 	*alone = flow_cost(bytes);
@@ -56,7 +62,7 @@ static uint32_t next_cost(struct stream *stream, const struct send_wqe *wqe, uin
 
 /* As for RC: room for the rest of this message, or of the queue when messages are small. */
 static uint32_t stream_is_wanted(const struct stream *stream, const struct send_wqe *wqe,
-				 uint32_t cost)
+				 uint32_t cost) REQUIRES(stream->transmit->call->qp->lock)
 {
 	const struct transmit *transmit = stream->transmit;
 	const struct qp *qp = transmit->call->qp;
@@ -76,6 +82,7 @@ bool stream_admits(struct stream *stream, const struct send_wqe *wqe, bool *mark
 				.now_ns = stream->transmit->call->now_ns };
 	uint32_t cost, more;
 
+	lock_alias(&qp->lock);
 	*mark = false;
 	if (!transmit_has_room(stream->transmit))
 		return false;

@@ -18,8 +18,9 @@ struct stream {
 };
 
 /* May the next packet leave? *mark: it asks for an echo. False: no room, here or at the peer. */
-bool stream_admits(struct stream *stream, const struct send_wqe *wqe, bool *mark);
+bool stream_admits(struct stream *stream, const struct send_wqe *wqe, bool *mark)
+	REQUIRES(stream->transmit->call->qp->lock);
 /* Give back the unused bytes, and the turn. */
-void stream_end(struct stream *stream);
+void stream_end(struct stream *stream) REQUIRES(stream->transmit->call->qp->lock);
 
 #endif

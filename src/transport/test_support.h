@@ -144,7 +144,7 @@ static inline uint64_t station_counter(const struct station *station, enum count
 	return counter_get(station->transport.counters, counter);
 }
 
-static inline void station_free(struct station *station)
+static inline void station_free(struct station *station) UNCHECKED_LOCKS
 {
 	transport_fini(&station->qp);
 	lock_assert_held(&station->qp.lock);

@@ -111,7 +111,7 @@ void note_established(struct qp_call *call)
 }
 
 static void transport_dispatch(struct qp_call *call, const struct packet *packet,
-			       const struct rx_info *info)
+			       const struct rx_info *info) REQUIRES(call->qp->lock)
 {
 	struct qp *qp = call->qp;
 
@@ -139,7 +139,7 @@ static void transport_dispatch(struct qp_call *call, const struct packet *packet
 }
 
 /* Only the connected peer can report congestion on the path to it. */
-static void receive_cnp(struct qp_call *call, const struct rx_info *info)
+static void receive_cnp(struct qp_call *call, const struct rx_info *info) REQUIRES(call->qp->lock)
 {
 	struct qp *qp = call->qp;
 
@@ -232,6 +232,7 @@ bool transport_transmit(struct qp *qp, uint64_t now_ns, unsigned quantum, struct
 
 	qp_call_init(&call, qp, now_ns, effects);
 	transmit.call = &call;
+	lock_alias(&transmit.call->qp->lock);
 	transmit.batch = batch;
 	transmit.budget = quantum;
 	transmit.cut = false;
@@ -291,7 +292,7 @@ void transport_timeout(struct qp *qp, uint64_t now_ns, struct effects *effects)
 
 /* ---- states ---- */
 
-static void drop_work(struct qp *qp)
+static void drop_work(struct qp *qp) REQUIRES(qp->lock)
 {
 	struct send_queue *queue = &qp->sq;
 
@@ -308,7 +309,7 @@ static void drop_work(struct qp *qp)
 }
 
 /* The state is ERR already: flush, and owe the peer nothing. */
-static void fail_here(struct qp_call *call)
+static void fail_here(struct qp_call *call) REQUIRES(call->qp->lock)
 {
 	struct qp *qp = call->qp;
 
@@ -321,10 +322,11 @@ static void fail_here(struct qp_call *call)
 		qp_raise(qp, QP_EVENT_LAST_WQE, call->effects);
 }
 
-static void transport_entered(struct qp_call *call, enum ibv_qp_state from)
+static void transport_entered(struct qp_call *call, enum ibv_qp_state from) REQUIRES(call->qp->lock)
 {
 	struct qp *qp = call->qp;
 
+	lock_alias(&qp->lock);
 	switch (qp->state) {
 	case IBV_QPS_RESET:
 		requester_reset(qp);

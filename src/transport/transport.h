@@ -63,8 +63,8 @@ struct rx_info {
 };
 
 /* Setup call, allocates: empty requester and responder. 0 or ENOMEM. */
-int transport_init(struct qp *qp);
-void transport_fini(struct qp *qp);
+int transport_init(struct qp *qp) REQUIRES(qp->lock);
+void transport_fini(struct qp *qp) REQUIRES(qp->lock);
 
 /*
  * Room for the READs and atomics of the peer in progress that a modify allows (max_dest_rd_atomic):

@@ -28,7 +28,7 @@ enum packet_type {
 /* ---- waiting and time ---- */
 
 /* The QP waits for room, and has not got its turn. */
-static bool is_blocked(const struct qp *qp)
+static bool is_blocked(const struct qp *qp) REQUIRES(qp->lock)
 {
 	return qp->requester.blocked &&
 	       !atomic_load_explicit(&qp->requester.path_turn, memory_order_relaxed);
@@ -53,6 +53,7 @@ void unreliable_timeout(struct qp_call *call)
 {
 	struct qp *qp = call->qp;
 
+	lock_alias(&qp->lock);
 	if (echo_deadline(qp) <= call->now_ns)
 		echo_look_again(qp);
 	if (qp->requester.blocked && qp->requester.blocked_until_ns <= call->now_ns &&
@@ -67,6 +68,7 @@ static void send_error(struct qp_call *call, enum ibv_wc_status status, const ch
 {
 	struct qp *qp = call->qp;
 
+	lock_alias(&call->qp->lock);
 	lock_assert_held(&qp->lock);
 	if (explain_enabled)
 		explain_request(call, send_queue_at(&qp->sq, qp->sq.tail), status, advice);
@@ -87,6 +89,7 @@ static bool unreliable_gather(struct transmit *transmit, const struct send_wqe *
 }
 
 static bool send_datagram(struct transmit *transmit, const struct send_wqe *wqe, bool mark)
+	REQUIRES(transmit->call->qp->lock)
 {
 	struct qp *qp = transmit->call->qp;
 	struct requester *requester = &qp->requester;
@@ -94,6 +97,7 @@ static bool send_datagram(struct transmit *transmit, const struct send_wqe *wqe,
 	bool imm = wqe->opcode == IBV_WR_SEND_WITH_IMM;
 	struct packet packet;
 
+	lock_alias(&qp->lock);
 	if (wqe->length > limit) {
 		set_reason(transmit->call, "a datagram has at most %u bytes on this path", limit);
 		send_error(transmit->call, IBV_WC_LOC_LEN_ERR,
@@ -118,12 +122,14 @@ static bool send_datagram(struct transmit *transmit, const struct send_wqe *wqe,
 }
 
 static bool send_connected(struct transmit *transmit, struct send_wqe *wqe, bool mark)
+	REQUIRES(transmit->call->qp->lock)
 {
 	struct qp *qp = transmit->call->qp;
 	struct requester *requester = &qp->requester;
 	uint32_t psn = requester->send_psn;
 	struct packet packet;
 
+	lock_alias(&qp->lock);
 	wqe_packet(qp, wqe, psn, &packet);
 	packet.echo_request = mark;
 	if (!unreliable_gather(transmit, wqe, offset_of(qp, psn, wqe->first_psn), &packet))
@@ -135,10 +141,11 @@ static bool send_connected(struct transmit *transmit, struct send_wqe *wqe, bool
 	return true;
 }
 
-static void unreliable_begin(struct qp_call *call, struct send_wqe *wqe)
+static void unreliable_begin(struct qp_call *call, struct send_wqe *wqe) REQUIRES(call->qp->lock)
 {
 	struct qp *qp = call->qp;
 
+	lock_alias(&qp->lock);
 	qp->sq.sent++;
 	wqe->state = WQE_STARTED;
 	if (wqe_is_local(wqe)) {
@@ -149,7 +156,7 @@ static void unreliable_begin(struct qp_call *call, struct send_wqe *wqe)
 	wqe->last_psn = psn_add(wqe->first_psn, wqe_psns(qp, wqe) - 1);
 }
 
-static bool finish_local(struct qp_call *call, const struct send_wqe *wqe)
+static bool finish_local(struct qp_call *call, const struct send_wqe *wqe) REQUIRES(call->qp->lock)
 {
 	if (wqe->state == WQE_FAILED) {
 		call->why[0] = '\0';
@@ -169,10 +176,12 @@ bool unreliable_ready(const struct qp *qp)
 }
 
 static bool unreliable_send_next(struct stream *stream, struct send_wqe *wqe)
+	REQUIRES(stream->transmit->call->qp->lock)
 {
 	struct transmit *transmit = stream->transmit;
 	bool mark;
 
+	lock_alias(&transmit->call->qp->lock);
 	if (wqe_is_local(wqe))
 		return finish_local(transmit->call, wqe);
 	if (!stream_admits(stream, wqe, &mark))
@@ -188,6 +197,8 @@ void unreliable_transmit(struct transmit *transmit)
 	struct stream stream = { .transmit = transmit };
 	bool good = true;
 
+	lock_alias(&qp->lock);
+	lock_alias(&stream.transmit->call->qp->lock);
 	while (good && unreliable_ready(qp)) {
 		struct send_wqe *wqe = send_queue_at(&qp->sq, qp->sq.tail);
 
@@ -229,7 +240,7 @@ static bool is_guessing(struct qp_call *call)
 	return ++responder->wrong_keys > WRONG_KEYS_MAX;
 }
 
-static void drop_fault(struct qp_call *call, enum fault fault)
+static void drop_fault(struct qp_call *call, enum fault fault) REQUIRES(call->qp->lock)
 {
 	if (fault == FAULT_ACCESS && is_guessing(call)) {
 		explain("qp 0x%06x: %u RDMA WRITEs within a second named memory they may not "
@@ -327,7 +338,7 @@ static void write_grh(uint8_t grh[GRH_BYTES], const struct rx_info *info,
 }
 
 static bool scatter_datagram(struct qp_call *call, const struct packet *packet,
-			     const struct rx_info *info)
+			     const struct rx_info *info) REQUIRES(call->qp->lock)
 {
 	const struct recv_wqe *recv = call->qp->responder.recv;
 	uint8_t grh[GRH_BYTES];
@@ -339,7 +350,7 @@ static bool scatter_datagram(struct qp_call *call, const struct packet *packet,
 }
 
 static enum counter refuse_datagram(struct qp_call *call, const struct packet *packet,
-				    bool *refused)
+				    bool *refused) REQUIRES(call->qp->lock)
 {
 	*refused = true;
 	if (packet->deth.qkey != call->qp->attr.qkey)

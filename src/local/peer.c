@@ -26,6 +26,7 @@
 #define HAZARD_BYTES	PAGE_BYTES
 #define READS_MAX	16u		/* messages read from a socket in one go */
 #define EVENTS_MAX	32
+#define TURNS_ALONE	16u		/* of local_silence_bells(): one in so many looks at all */
 
 _Static_assert(sizeof(struct hazard_table) <= HAZARD_BYTES, "they lie in the channel's memory");
 _Static_assert(sizeof(struct grant_page) % PAGE_BYTES == 0, "so do grants");
@@ -488,8 +489,10 @@ static bool peer_take_fds(struct peer *peer, struct msghdr *message, uint32_t re
 	return !others && blocks == (region ? 1u : 0u);
 }
 
-/* False: the socket is empty, or the peer has ended: it hung up or broke the protocol. */
-static bool read_one(struct peer *peer) REQUIRES(peer->inbox)
+/* READ_NONE: the socket is empty, or the peer has ended: it hung up or broke the protocol. */
+enum read_result { READ_NONE, READ_BLOCK, READ_BELL };
+
+static enum read_result read_one(struct peer *peer) REQUIRES(peer->inbox)
 {
 	uint32_t region = 0;
 	struct iovec iov = { .iov_base = &region, .iov_len = sizeof(region) };
@@ -508,11 +511,11 @@ static bool read_one(struct peer *peer) REQUIRES(peer->inbox)
 		    (message.msg_flags & MSG_TRUNC))
 			peer->ended = true;
 		peer->rung |= bell;
-		return !peer->ended;
+		return peer->ended ? READ_NONE : bell ? READ_BELL : READ_BLOCK;
 	}
 	if (got == 0 || (errno != EAGAIN && errno != EINTR))
 		peer->ended = true;
-	return false;
+	return READ_NONE;
 }
 
 void peer_read_socket(struct peer *peer)
@@ -520,9 +523,21 @@ void peer_read_socket(struct peer *peer)
 	unsigned n;
 
 	lock_acquire(&peer->inbox);
-	for (n = 0; n < READS_MAX && peer->process.fd >= 0 && read_one(peer); n++)
+	for (n = 0; n < READS_MAX && peer->process.fd >= 0 && read_one(peer) != READ_NONE; n++)
 		;
 	lock_release(&peer->inbox);
+}
+
+bool peer_read_bell(struct peer *peer)
+{
+	enum read_result got = READ_BLOCK;
+	unsigned n;
+
+	lock_acquire(&peer->inbox);
+	for (n = 0; n < READS_MAX && peer->process.fd >= 0 && got == READ_BLOCK; n++)
+		got = read_one(peer);
+	lock_release(&peer->inbox);
+	return got == READ_BELL;
 }
 
 bool peer_took_bell(struct peer *peer)
@@ -567,12 +582,25 @@ bool peer_has_ended(struct peer *peer)
 	return ended;
 }
 
+/*
+ * Mostly it is the peer that rang last: a bell then costs one system call and not three. The others
+ * are looked at when it did not ring, and all of them every so often, as it may ring for ever.
+ */
+static bool the_same_rang(struct local *local)
+{
+	struct peers *peers = local->peers;
+	uint32_t turn = atomic_fetch_add_explicit(&peers->turns, 1, memory_order_relaxed);
+	struct peer *peer = peer_at(local, atomic_load_explicit(&peers->rang, memory_order_relaxed));
+
+	return peer && turn % TURNS_ALONE && peer_read_bell(peer);
+}
+
 void local_silence_bells(struct local *local)
 {
 	struct epoll_event event[EVENTS_MAX];
 	int i, count;
 
-	if (!local->peers)
+	if (!local->peers || the_same_rang(local))
 		return;
 	count = epoll_wait(local->bells_fd, event, EVENTS_MAX, 0);
 	for (i = 0; i < count; i++) {
@@ -580,7 +608,8 @@ void local_silence_bells(struct local *local)
 
 		if (!peer)
 			continue;
-		peer_read_socket(peer);
+		if (peer_read_bell(peer))
+			atomic_store_explicit(&local->peers->rang, peer->channel, memory_order_relaxed);
 		if (!peer_has_ended(peer))
 			continue;
 		/* The worker dismisses it; until then it need not be looked at again. */

@@ -162,6 +162,8 @@ struct peers {
 	 * was made.
 	 */
 	_Atomic unsigned granted;
+	/* Hints of local_silence_bells(): the channel whose peer rang last; its calls. Relaxed. */
+	_Atomic uint32_t rang, turns;
 };
 
 static inline unsigned peers_slots(const struct peers *peers)
@@ -214,6 +216,11 @@ static inline bool peer_both_copy(const struct local *local, const struct peer *
 
 /* Read the socket: drops bells, keeps descriptors of blocks, notes the end of the peer. */
 void peer_read_socket(struct peer *peer);
+/*
+ * The same up to the next bell, which is taken. False: there is none; what is left makes the socket
+ * readable again.
+ */
+bool peer_read_bell(struct peer *peer);
 /*
  * True: this thread consumed a bell meant for a sleeping thread and must wake it (the peer rings
  * once per sleep).

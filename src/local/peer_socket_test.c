@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -152,6 +153,60 @@ static void bells_are_dropped(void **state)
  * The message that was to follow could not be sent: so the block is sent again, as often as that
  * happens.
  */
+static void a_bell_is_taken_with_the_blocks_before_it(void **state)
+{
+	send_file(7, 4096);
+	send_anything("", 1, 0);
+	send_anything("", 1, 0);
+	assert_true(peer_read_bell(&ours));
+	assert_true(peer_took_bell(&ours));
+	assert_true(peer_read_bell(&ours));
+	assert_true(peer_took_bell(&ours));
+	send_file(8, 4096);
+	assert_false(peer_read_bell(&ours));
+	assert_false(peer_took_bell(&ours));
+	assert_false(peer_has_ended(&ours));
+	expect_file(7, 4096);
+	expect_file(8, 4096);
+}
+
+/* The first of two peers rings at each sleep; the other one ends, rings, and sends a block. */
+static void who_rings_for_ever_hides_nobody(void **state)
+{
+	static struct peers peers;
+	struct local local = { .peers = &peers, .bells_fd = epoll_create1(EPOLL_CLOEXEC) };
+	struct peer other = { .channel = 1, .life = 2 };
+	struct epoll_event event = { .events = EPOLLIN | EPOLLRDHUP, .data.u32 = 0 };
+	unsigned turn;
+	int fds[2];
+
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, fds), 0);
+	lock_init(&other.inbox);
+	other.process.fd = fds[0];
+	ours.life = 1;
+	atomic_store(&peers.peer[0], &ours);
+	atomic_store(&peers.peer[1], &other);
+	assert_int_equal(epoll_ctl(local.bells_fd, EPOLL_CTL_ADD, ours.process.fd, &event), 0);
+	event.data.u32 = 1;
+	assert_int_equal(epoll_ctl(local.bells_fd, EPOLL_CTL_ADD, other.process.fd, &event), 0);
+	assert_int_equal(send(fds[1], "", 1, 0), 1);
+	close(fds[1]);
+	for (turn = 0; !atomic_load(&local.peers_due); turn++) {
+		assert_in_range(turn, 0, 40);
+		send_anything("", 1, 0);
+		local_silence_bells(&local);
+	}
+	assert_true(peer_took_bell(&other));
+	assert_true(peer_has_ended(&other));
+	/* It rings once more than it was heard, at most: nothing piles up. */
+	local_silence_bells(&local);
+	local_silence_bells(&local);
+	assert_int_equal(epoll_wait(local.bells_fd, &event, 1, 0), 0);
+	close(fds[0]);
+	close(local.bells_fd);
+	lock_destroy(&other.inbox);
+}
+
 static void a_block_that_is_sent_anew_takes_the_place_of_the_one_before(void **state)
 {
 	unsigned i;
@@ -252,6 +307,8 @@ int main(void)
 		TEST(a_block_is_found_by_its_grant),
 		TEST(nobody_has_the_block_of_no_grant),
 		TEST(bells_are_dropped),
+		TEST(a_bell_is_taken_with_the_blocks_before_it),
+		TEST(who_rings_for_ever_hides_nobody),
 		TEST(a_block_that_is_sent_anew_takes_the_place_of_the_one_before),
 		TEST(blocks_that_nobody_takes_make_room_for_others),
 		TEST(what_is_no_block_is_not_kept),

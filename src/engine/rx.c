@@ -128,6 +128,7 @@ static void rx_deliver(struct receiver *receiver, const struct datagram *datagra
 				.hop_limit = datagram->hop_limit,
 				.ecn_marked = (datagram->traffic_class & 3) == 3,
 				.loopback = datagram->sealed,
+				.memory = datagram->shared,
 				.interface = datagram->interface };
 	struct qp *qp;
 

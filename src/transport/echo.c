@@ -91,9 +91,11 @@ static void echo_owe(struct echoes *echoes, const struct echo *echo)
 }
 
 /* The most receives that the packets in flight may consume, if they are like @packet. */
-static uint32_t receives_for(const struct packet *packet)
+static uint32_t receives_for(const struct packet *packet, bool memory)
 {
-	uint32_t packets = FLOW_LIMIT / flow_cost((uint32_t)packet->payload_bytes);
+	uint32_t bytes = (uint32_t)packet->payload_bytes;
+	uint32_t packets = memory ? FLOW_LIMIT_MEMORY / flow_cost_memory(bytes) :
+				    FLOW_LIMIT / flow_cost(bytes);
 
 	if (packet->op->verb != VERB_SEND && !(packet->op->headers & HDR_IMM))
 		return 0;
@@ -106,7 +108,7 @@ void echo_note(struct qp_call *call, const struct packet *packet, const struct r
 	struct qp *qp = call->qp;
 	struct echoes *echoes = qp->responder.echoes;
 	bool group = packet->dest_qpn == QPN_MULTICAST;
-	uint32_t receives = receives_for(packet);
+	uint32_t receives = receives_for(packet, info->memory);
 	struct echo echo = { .psn = packet->psn };
 
 	lock_alias(&qp->lock);
@@ -236,7 +238,7 @@ void echo_receive(struct qp_call *call, const struct packet *packet, const struc
 	struct path *path = echo_path_of(qp, packet, info);
 
 	if (path && flow_echoed(path, qp->transport->run_queue, qp->number, packet->echo.psn,
-				call->now_ns))
+				info->memory, call->now_ns))
 		count(call, COUNTER_RX_ECHO);
 	else
 		count(call, COUNTER_RX_RESPONSE);

@@ -22,6 +22,8 @@
 #define SKB_BUFFER_MIN	576u
 #define SKB_OVERHEAD	448u	/* in the buffer, beside the payload of the packet */
 #define SEGMENT_OVERHEAD 128u	/* of a further segment, its headers included */
+#define CELL_OVERHEAD	128u	/* headers, and what is rounded up */
+#define MEMORY_COST_MIN	1024u	/* for fewer small packets than receivers have receives */
 
 uint32_t flow_cost(uint32_t payload_bytes)
 {
@@ -37,6 +39,13 @@ uint32_t flow_cost_joined(uint32_t payload_bytes)
 	return payload_bytes + SEGMENT_OVERHEAD;
 }
 
+uint32_t flow_cost_memory(uint32_t payload_bytes)
+{
+	uint32_t needed = payload_bytes + CELL_OVERHEAD;
+
+	return needed < MEMORY_COST_MIN ? MEMORY_COST_MIN : needed;
+}
+
 void flow_init(struct flow *flow)
 {
 	list_init(&flow->waiting);
@@ -48,6 +57,8 @@ static uint32_t limit_of(const struct path *path) REQUIRES(path->lock)
 {
 	if (!path->flow.heard)
 		return FLOW_LIMIT_UNHEARD;
+	if (atomic_load_explicit(&path->flow.memory, memory_order_relaxed))
+		return FLOW_LIMIT_MEMORY;
 	if (path->in_flight_bytes > FLOW_LIMIT - FLOW_LIMIT_MIN)
 		return FLOW_LIMIT_MIN;
 	return FLOW_LIMIT - path->in_flight_bytes;
@@ -214,7 +225,7 @@ static void release_upto(struct flow *flow, uint64_t upto)
 		flow->released_bytes = upto;
 }
 
-bool flow_echoed(struct path *path, struct run_queue *queue, uint32_t qpn, uint32_t psn,
+bool flow_echoed(struct path *path, struct run_queue *queue, uint32_t qpn, uint32_t psn, bool memory,
 		 uint64_t now_ns)
 {
 	struct flow *flow = &path->flow;
@@ -226,6 +237,7 @@ bool flow_echoed(struct path *path, struct run_queue *queue, uint32_t qpn, uint3
 		/* Nothing is known about bytes sent to a deaf peer. */
 		release_upto(flow, flow->deaf ? flow->taken_bytes : mark->upto);
 		flow->heard = true;
+		atomic_store_explicit(&flow->memory, memory, memory_order_relaxed);
 		flow->deaf = false;
 		flow->patience_ns = FLOW_PATIENCE_NS;
 		flow->stalled_ns = now_ns;

@@ -9,6 +9,8 @@
  *	     |  in flight, marked    |   not marked   |
  *	     ^ newest mark echoed    ^ newest mark
  *
+ * The limit is that of a socket's buffer; through memory that of a channel, which is larger.
+ *
  * Other peers ignore the mark, and a peer may stop or die: a QP waits at most patience_ns from the
  * last sign of life; then everything counts as received and the patience doubles. At its end the
  * peer counts as deaf, and no QP waits for it any more. An echo ends that.
@@ -38,6 +40,8 @@ struct run_queue;
 #define FLOW_LIMIT		(160u * 1024u)
 #define FLOW_LIMIT_UNHEARD	(40u * 1024u)	/* until the first echo */
 #define FLOW_LIMIT_MIN		(64u * 1024u)	/* beside RC's bytes in flight */
+/* Through memory: half of a channel's data (CHANNEL_DATA_BYTES), by flow_cost_memory(). */
+#define FLOW_LIMIT_MEMORY	(512u * 1024u)
 /*
  * A mark is made every limit / FLOW_CHUNKS bytes, and no more than that is taken at once: the bytes
  * not marked yet stay below the least limit, so a waiting QP always waits for an echo.
@@ -61,6 +65,11 @@ struct flow {
 	uint64_t patience_ns;
 	bool heard;			/* the peer has echoed */
 	bool deaf;			/* it does not, or does no longer */
+	/*
+	 * The last echo came through memory. Stored under path->lock; loaded without it as a hint
+	 * what a packet costs: a wrong cost is off by some bytes until the next echo.
+	 */
+	_Atomic bool memory;
 	uint32_t marks;			/* made so far; newest: mark[(marks - 1) % FLOW_MARKS] */
 	struct flow_mark mark[FLOW_MARKS];
 };
@@ -75,6 +84,8 @@ struct flow_ask {
 /* A packet's share of a socket buffer: the first of a batch, and another like it. */
 uint32_t flow_cost(uint32_t payload_bytes);
 uint32_t flow_cost_joined(uint32_t payload_bytes);
+/* Of any packet through memory, where the limit is to be of few small packets, too. */
+uint32_t flow_cost_memory(uint32_t payload_bytes);
 
 void flow_init(struct flow *flow);
 
@@ -91,8 +102,8 @@ void flow_done(struct path *path, struct run_queue *queue, struct qp *qp, uint32
 /* @qp stops, or is destroyed: it no longer waits. */
 void flow_leave(struct run_queue *queue, struct qp *qp) REQUIRES(qp->lock);
 
-/* An echo of the mark came. False: no mark of ours, or an old one. */
-bool flow_echoed(struct path *path, struct run_queue *queue, uint32_t qpn, uint32_t psn,
+/* An echo of the mark came, through memory or not. False: no mark of ours, or an old one. */
+bool flow_echoed(struct path *path, struct run_queue *queue, uint32_t qpn, uint32_t psn, bool memory,
 		 uint64_t now_ns);
 /*
  * The deadline of the waiting @qp has passed. True: so has the patience with the peer.

@@ -15,6 +15,7 @@ struct fixture {
 	uint64_t now_ns;
 	uint32_t psn;
 	bool mark;
+	bool memory;			/* by which echoes come */
 };
 
 static struct fixture *fixture_new(void)
@@ -65,7 +66,7 @@ static uint32_t take(struct fixture *f, unsigned qp, uint32_t bytes)
 
 static bool echo(struct fixture *f, unsigned qp, uint32_t psn)
 {
-	return flow_echoed(f->path, &f->queue, f->qp[qp].number, psn, f->now_ns);
+	return flow_echoed(f->path, &f->queue, f->qp[qp].number, psn, f->memory, f->now_ns);
 }
 
 /* Until refused; returns how much. *newest: PSN of the last mark. */
@@ -118,6 +119,38 @@ static void little_is_sent_before_the_peer_was_heard(void **state)
 	fixture_free(f);
 }
 
+/* A socket's buffer is smaller: what is in flight there has to shrink before more is sent. */
+static void through_memory_more_is_in_flight(void **state)
+{
+	struct fixture *f = fixture_new();
+	uint32_t newest, marks = 0, taken;
+
+	f->memory = true;
+	take(f, 0, KIB);
+	assert_true(echo(f, 0, 1));
+	for (taken = 0; taken < FLOW_LIMIT_MEMORY - 2 * KIB; taken += KIB) {
+		assert_int_equal(take(f, 0, KIB), KIB);
+		marks += f->mark;
+		newest = f->mark ? f->psn : newest;
+	}
+	assert_int_equal(marks, FLOW_CHUNKS - 1);
+	f->memory = false;
+	assert_true(echo(f, 0, newest));
+	assert_in_range(in_flight(f), 1, FLOW_LIMIT_MEMORY / FLOW_CHUNKS);
+	fill(f, 0, KIB, &newest);
+	assert_in_range(in_flight(f), FLOW_LIMIT - KIB, FLOW_LIMIT);
+	fixture_free(f);
+}
+
+static void a_packet_in_memory_costs_its_bytes(void **state)
+{
+	assert_int_equal(flow_cost_memory(4096), 4096 + 128);
+	/* The default of perftest's receive queue, 512, takes all that are in flight. */
+	assert_in_range(FLOW_LIMIT_MEMORY / flow_cost_memory(0), 190, 512);
+	assert_int_equal(flow_cost_memory(0), flow_cost_memory(896));
+	assert_true(flow_cost_memory(897) > flow_cost_memory(896));
+}
+
 static void an_echo_releases_what_was_taken_up_to_its_mark(void **state)
 {
 	struct fixture *f = fixture_new();
@@ -149,7 +182,7 @@ static void what_was_never_marked_is_not_believed(void **state)
 	assert_false(f->mark);
 	assert_false(echo(f, 0, 2));
 	assert_false(echo(f, 1, 1));
-	assert_false(flow_echoed(f->path, &f->queue, 0, 0, f->now_ns));
+	assert_false(flow_echoed(f->path, &f->queue, 0, 0, false, f->now_ns));
 	assert_int_equal(in_flight(f), 2000);
 	fixture_free(f);
 }
@@ -399,6 +432,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(the_first_packet_is_marked_and_then_one_per_chunk),
 		TEST(little_is_sent_before_the_peer_was_heard),
+		TEST(through_memory_more_is_in_flight),
+		TEST(a_packet_in_memory_costs_its_bytes),
 		TEST(an_echo_releases_what_was_taken_up_to_its_mark),
 		TEST(what_was_never_marked_is_not_believed),
 		TEST(who_waits_always_waits_for_an_echo),

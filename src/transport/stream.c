@@ -43,11 +43,16 @@ static void stream_to(struct stream *stream, const struct send_wqe *wqe)
 	ah_get(stream->ah);
 }
 
+static bool goes_through_memory(const struct stream *stream)
+{
+	return atomic_load_explicit(&stream->path->flow.memory, memory_order_relaxed);
+}
+
 /* The cost of the next packet. Equal packets in a row become one datagram, which costs less. */
 static uint32_t next_cost(struct stream *stream, const struct send_wqe *wqe, uint32_t *alone)
 	REQUIRES(stream->transmit->call->qp->lock)
 {
-	const struct qp *qp = stream->transmit->call->qp;
+	struct qp *qp = stream->transmit->call->qp;
 	uint32_t psn = qp->requester.send_psn;
 	uint64_t left = wqe->length - offset_of(stream->transmit->call->qp, psn, wqe->first_psn);
 	uint32_t bytes = left < qp->mtu ? (uint32_t)left : qp->mtu;
@@ -56,6 +61,8 @@ static uint32_t next_cost(struct stream *stream, const struct send_wqe *wqe, uin
 	lock_alias(&qp->lock);
 	stream->begun = true;
 	stream->payload_bytes = bytes;
+	if (goes_through_memory(stream))
+		return *alone = flow_cost_memory(bytes);
 	*alone = flow_cost(bytes);
 	return joins ? flow_cost_joined(bytes) : *alone;
 }
@@ -72,7 +79,9 @@ static uint32_t stream_is_wanted(const struct stream *stream, const struct send_
 		packets = qp->sq.head - qp->sq.tail;
 	if (packets > transmit->budget)
 		packets = transmit->budget;
-	return cost + (packets - 1) * flow_cost_joined(stream->payload_bytes);
+	return cost + (packets - 1) * (goes_through_memory(stream) ?
+					       flow_cost_memory(stream->payload_bytes) :
+					       flow_cost_joined(stream->payload_bytes));
 }
 
 bool stream_admits(struct stream *stream, const struct send_wqe *wqe, bool *mark)

@@ -40,7 +40,9 @@ struct control {
 	uint32_t access;		/* QP: qp_access_flags; KEY: of the region */
 	uint32_t psn;			/* ASK_QP: the requester's next */
 	uint32_t mtu;			/* ASK_QP: path MTU, bytes */
+	uint32_t type;			/* ASK_QP: of the requester's QP, enum ibv_qp_type */
 	uint32_t mapped;		/* KEY: 1: the block's descriptor was sent before; 2: for reading */
+	uint32_t reserved;
 	uint64_t start, length;		/* KEY: addresses as named by requests, bytes */
 	uint64_t host;			/* KEY: where @start lies in the owner's address space */
 	uint64_t block, block_bytes;	/* KEY, mapped: the block's place there */

@@ -6,6 +6,9 @@
  * responder would. Before an agreement, and after a refusal, requests go as packets, and the
  * transport explains failures.
  *
+ * A UC QP pairs for its WRITEs alone, and where packets precede them the question is also the proof
+ * that the peer has received those (transport/barrier.h).
+ *
  * A requester asks when nothing of its QP is unanswered. The question goes through the ring behind
  * the packets that it sent before, so that both ends mean the same PSN. Both then count messages
  * from 0.
@@ -14,6 +17,7 @@
 
 #include "base/log.h"
 #include "platform/clock.h"
+#include "transport/barrier.h"
 #include "transport/direct.h"
 #include "transport/message.h"
 #include "wire/psn.h"
@@ -74,10 +78,18 @@ static void pairing_request(struct local *local, struct qp *qp, struct peer *pee
 	struct control control = {
 		.kind = CONTROL_ASK_QP, .qpn = qp->number, .owner_qpn = qp->attr.dest_qp_num,
 		.requester_qp = pairing_grant_qp(local, qp, peer),
-		.psn = qp->requester.next_psn, .mtu = qp->mtu,
+		.psn = qp->requester.next_psn, .mtu = qp->mtu, .type = qp->type,
 	};
 
 	pairing->asked = control.requester_qp && control_send(local, peer, &control, qp->number);
+}
+
+static bool pairing_may_ask(struct pairing *pairing)
+{
+	if (!pairing->wait || clock_coarse_ns() >= pairing->again_ns)
+		return true;
+	pairing->wait--;
+	return false;
 }
 
 bool pairing_establish(struct local *local, struct qp *qp, struct peer *peer)
@@ -89,11 +101,27 @@ bool pairing_establish(struct local *local, struct qp *qp, struct peer *peer)
 		pairing->agreed = false;
 	if (pairing->agreed || pairing->asked || !pairing_nothing_outstanding(qp))
 		return pairing->agreed;
-	if (pairing->wait && clock_coarse_ns() < pairing->again_ns)
-		pairing->wait--;
-	else
+	if (pairing_may_ask(pairing))
 		pairing_request(local, qp, peer);
 	return false;
+}
+
+void pairing_ask_barrier(struct local *local, struct qp *qp)
+{
+	struct peer *peer = peer_of_slot(local, qpn_slot(qp->attr.dest_qp_num));
+	struct pairing *pairing;
+
+	if (peer) {
+		pairing = pairing_of(qp, peer);
+		if (!pairing->asked && pairing_may_ask(pairing)) {
+			pairing_request(local, qp, peer);
+			if (pairing->asked) {
+				barrier_asked(qp, clock_now_ns());
+				return;
+			}
+		}
+	}
+	barrier_declined(qp);
 }
 
 static void be_patient(struct pairing *pairing)
@@ -112,6 +140,8 @@ static void take_qp_answer(struct qp *qp, const struct control *control) REQUIRE
 	if (!pairing->asked || control->requester_qp != pairing->ours)
 		return;
 	pairing->asked = false;
+	if (barrier_answered(qp))
+		run_queue_add(qp->transport->run_queue, qp);
 	if (!control->qp) {
 		be_patient(pairing);
 		return;
@@ -160,14 +190,16 @@ static bool is_receiving(const struct qp *qp) REQUIRES(qp->lock)
 static const char *pairing_objection(const struct qp *qp, const struct peer *peer,
 				     const struct control *control) REQUIRES(qp->lock)
 {
-	if (!qp_is(qp, QP_RELIABLE) || !qp->av.loopback || !is_receiving(qp))
-		return "it is not an RC QP ready to receive from this host";
+	if (!qp_is(qp, QP_CONNECTED) || qp->type != control->type || !qp->av.loopback || !is_receiving(qp))
+		return "it is not of the same type, or not ready to receive from this host";
 	if (qp->attr.dest_qp_num != control->qpn ||
 	    !peer_has_slot(peer, qpn_slot(control->qpn)))
 		return "it is connected to another QP";
 	if (qp->mtu != control->mtu)
 		return "their path MTUs differ";
-	if (qp->responder.expected_psn != control->psn || !transport_between_messages(qp))
+	/* UC begins each message anew, at any PSN. */
+	if (qp_is(qp, QP_RELIABLE) &&
+	    (qp->responder.expected_psn != control->psn || !transport_between_messages(qp)))
 		return "their PSNs differ";
 	return NULL;
 }

@@ -266,6 +266,8 @@ void attempts_abandon(struct peers *peers);
 
 /* Is @qp paired with the peer? If not, ask the peer, unless it is too early to. */
 bool pairing_establish(struct local *local, struct qp *qp, struct peer *peer) REQUIRES(qp->lock);
+/* Ask behind the packets of a UC QP, unless a question is open or the last answers were no. */
+void pairing_ask_barrier(struct local *local, struct qp *qp) REQUIRES(qp->lock);
 /* Our grant of @qp to the peer, made if need be; 0: no room. */
 uint32_t pairing_grant_qp(struct local *local, struct qp *qp, struct peer *peer) REQUIRES(qp->lock);
 /* Our grant of the region @key to the peer, for data sent from there; 0: no room. */

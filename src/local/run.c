@@ -6,6 +6,7 @@
  */
 #include "local/peer.h"
 
+#include "transport/barrier.h"
 #include "transport/direct.h"
 #include "transport/message.h"
 
@@ -28,8 +29,10 @@ void local_run(struct local *local, struct qp *qp, struct effects *effects)
 	struct onesided_row row;
 	unsigned n;
 
-	if (!local->direct || !qp->av.loopback || !qp_is(qp, QP_RELIABLE))
+	if (!local->direct || !qp->av.loopback || !qp_is(qp, QP_CONNECTED))
 		return;
+	if (barrier_is_due(qp))
+		pairing_ask_barrier(local, qp);
 	row.peer = NULL;
 	for (n = 0; n < RUN_MAX && !effects_full(effects); n++)
 		if (!run_next(local, qp, &row, effects))

@@ -56,6 +56,18 @@ struct gather {
 	uint8_t streak;			/* not 0: batches were filled lately */
 };
 
+enum barrier_state {
+	BARRIER_NONE,			/* packets may be under way */
+	BARRIER_ASKED,			/* the peer was asked behind all packets, and nothing was sent since */
+	BARRIER_PASSED,			/* it has answered: nothing is under way */
+};
+
+/* UC: has the peer received all packets? (transport/barrier.h) */
+struct barrier {
+	enum barrier_state state;
+	uint64_t until_ns;		/* BARRIER_ASKED: then packets go on */
+};
+
 /*
  * Our requests. Retransmission and credits are structs of their own.
  * Large: it serves RC, UC, UD and requests that need no packets; the PSNs and the window that they
@@ -92,6 +104,7 @@ struct requester {
 	/* Requests that need no packets (transport/direct.h) */
 	bool prefers_direct;		/* they may be carried out directly, once nothing is in flight */
 	uint8_t in_packets;		/* such requests begun as packets, one after the other */
+	struct barrier barrier;
 
 	/* Messages (transport/message.h): the oldest requests of the send queue, sent and not answered */
 	uint32_t local_messages;

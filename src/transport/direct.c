@@ -2,6 +2,7 @@
 /* Requests that need no packets (direct.h). */
 #include "transport/direct.h"
 
+#include "transport/barrier.h"
 #include "transport/internal.h"
 
 #define STREAM_BEGINS 16u	/* requests in a row */
@@ -10,6 +11,8 @@ static bool direct_nothing_outstanding(const struct qp *qp) REQUIRES(qp->lock)
 {
 	const struct requester *requester = &qp->requester;
 
+	if (!qp_is(qp, QP_RELIABLE))
+		return requester->barrier.state == BARRIER_PASSED && qp->sq.sent == qp->sq.tail;
 	return qp->sq.sent == qp->sq.tail && requester->una_psn == requester->next_psn &&
 	       !requester->rnr_until_ns && !requester->blocked;
 }
@@ -18,8 +21,7 @@ struct send_wqe *transport_direct_next(struct qp *qp)
 {
 	struct send_wqe *wqe;
 
-	if (qp->sq.tail == qp->sq.head || !qp_is(qp, QP_RELIABLE) || qp->state != IBV_QPS_RTS ||
-	    !direct_nothing_outstanding(qp))
+	if (qp->sq.tail == qp->sq.head || qp->state != IBV_QPS_RTS || !direct_nothing_outstanding(qp))
 		return NULL;
 	wqe = send_queue_at(&qp->sq, qp->sq.tail);
 	if (wqe->opcode == IBV_WR_RDMA_WRITE)

@@ -123,7 +123,7 @@ static void little_is_sent_before_the_peer_was_heard(void **state)
 static void through_memory_more_is_in_flight(void **state)
 {
 	struct fixture *f = fixture_new();
-	uint32_t newest, marks = 0, taken;
+	uint32_t newest = 0, marks = 0, taken;
 
 	f->memory = true;
 	take(f, 0, KIB);

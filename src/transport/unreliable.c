@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "transport/barrier.h"
 #include "transport/echo.h"
 #include "transport/internal.h"
 #include "transport/stream.h"
@@ -42,10 +43,12 @@ void unreliable_stop(struct qp *qp)
 
 uint64_t unreliable_deadline(const struct qp *qp)
 {
-	uint64_t echo_ns = echo_deadline(qp);
+	uint64_t due_ns = echo_deadline(qp), barrier_ns = barrier_deadline(qp);
 
-	if (!qp->requester.blocked || echo_ns < qp->requester.blocked_until_ns)
-		return echo_ns;
+	if (barrier_ns < due_ns)
+		due_ns = barrier_ns;
+	if (!qp->requester.blocked || due_ns < qp->requester.blocked_until_ns)
+		return due_ns;
 	return qp->requester.blocked_until_ns;
 }
 
@@ -56,6 +59,8 @@ void unreliable_timeout(struct qp_call *call)
 	lock_alias(&qp->lock);
 	if (echo_deadline(qp) <= call->now_ns)
 		echo_look_again(qp);
+	if (barrier_expire(qp, call->now_ns))
+		run_queue_add(qp->transport->run_queue, qp);
 	if (qp->requester.blocked && qp->requester.blocked_until_ns <= call->now_ns &&
 	    flow_expire(qp->transport->run_queue, qp, call->now_ns))
 		count(call, COUNTER_FLOW_TIMEOUT);
@@ -148,6 +153,7 @@ static void unreliable_begin(struct qp_call *call, struct send_wqe *wqe) REQUIRE
 	lock_alias(&qp->lock);
 	qp->sq.sent++;
 	wqe->state = WQE_STARTED;
+	barrier_packets(qp, wqe->opcode == IBV_WR_RDMA_WRITE);
 	if (wqe_is_local(wqe)) {
 		requester_local(call, wqe);
 		return;
@@ -171,7 +177,7 @@ static bool finish_local(struct qp_call *call, const struct send_wqe *wqe) REQUI
 bool unreliable_ready(const struct qp *qp)
 {
 	if (qp->state == IBV_QPS_RTS)
-		return qp->sq.tail != qp->sq.head && !is_blocked(qp);
+		return qp->sq.tail != qp->sq.head && !is_blocked(qp) && !barrier_holds(qp);
 	return qp->state == IBV_QPS_SQD && qp->sq.tail != qp->sq.sent && !is_blocked(qp);
 }
 
@@ -202,6 +208,11 @@ void unreliable_transmit(struct transmit *transmit)
 	while (good && unreliable_ready(qp)) {
 		struct send_wqe *wqe = send_queue_at(&qp->sq, qp->sq.tail);
 
+		/* The caller asks, or has just decided not to. */
+		if (barrier_is_due(qp) && transmit->batch->count) {
+			transmit->cut = true;
+			break;
+		}
 		if (qp->sq.tail == qp->sq.sent)
 			unreliable_begin(transmit->call, wqe);
 		good = unreliable_send_next(&stream, wqe);

@@ -190,6 +190,7 @@ static void be_end(enum side side, int peer, int test, const char *mode, end_fn 
 			  .peer = peer,
 			  .test = test,
 			  .mtu = IBV_MTU_4096,
+			  .type = IBV_QPT_RC,
 			  .rnr_retry = 7,
 			  .timeout = PATIENT,
 			  .retry_count = 7,
@@ -289,7 +290,7 @@ void end_make_qp_with(struct end *end, struct ibv_srq *srq)
 	struct ibv_qp_init_attr attr = {.send_cq = end->cq,
 					.recv_cq = end->cq,
 					.srq = srq,
-					.qp_type = IBV_QPT_RC,
+					.qp_type = end->type,
 					.cap = {.max_send_wr = QP_DEPTH,
 						.max_recv_wr = QP_DEPTH,
 						.max_send_sge = QP_SGE,
@@ -379,10 +380,12 @@ void end_exchange(struct end *end)
 void end_raise(struct end *end, int up_to)
 {
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RESET};
+	bool reliable = end->type == IBV_QPT_RC;
 
 	CHECK(!ibv_modify_qp(end->qp, &attr, IBV_QP_STATE), "%m");
 	attr = (struct ibv_qp_attr){
-		.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = ALL_ACCESS};
+		.qp_state = IBV_QPS_INIT, .port_num = 1,
+		.qp_access_flags = reliable ? ALL_ACCESS : IBV_ACCESS_REMOTE_WRITE};
 	CHECK(!ibv_modify_qp(end->qp, &attr,
 			     IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS),
 	      "%m");
@@ -399,9 +402,8 @@ void end_raise(struct end *end, int up_to)
 			    .port_num = 1,
 			    .grh = {.dgid = end->there.gid, .sgid_index = 1, .hop_limit = 64}}};
 	CHECK(!ibv_modify_qp(end->qp, &attr,
-			     IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-				     IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-				     IBV_QP_MIN_RNR_TIMER),
+			     IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+				     (reliable ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER : 0)),
 	      "%m");
 	attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS,
 				    .timeout = end->timeout,
@@ -410,8 +412,9 @@ void end_raise(struct end *end, int up_to)
 				    .sq_psn = end->psn,
 				    .max_rd_atomic = 16};
 	CHECK(!ibv_modify_qp(end->qp, &attr,
-			     IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-				     IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC),
+			     IBV_QP_STATE | IBV_QP_SQ_PSN |
+				     (reliable ? IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+							 IBV_QP_MAX_QP_RD_ATOMIC : 0)),
 	      "%m");
 }
 

@@ -3,7 +3,6 @@
  * A simulated host: one process with its tables, in one arena, and the driving of its QPs that
  * engine/ does in production: receive, timers, run queue. No file descriptors, no threads.
  */
-#define UNGUARDED_MEMBERS	/* one thread: base/lock.h */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

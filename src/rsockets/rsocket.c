@@ -212,24 +212,24 @@ static bool rsocket_has_request(struct rsocket *rs) REQUIRES(rs->lock)
 	return rs->state != RS_LISTENING || rs->error || !list_empty(&rs->stream.requests);
 }
 
-/* The next request, taken out. 0 or errno. */
-static int rsocket_take_request(struct rsocket *rs, struct rs_request **request)
+/* The next request, taken out; NULL: errno is in *err. */
+static struct rs_request *rsocket_take_request(struct rsocket *rs, int *err)
 {
-	struct list *node;
-	int err = EINVAL;
+	struct rs_request *request = NULL;
 
+	*err = EINVAL;
 	lock_acquire(&rs->lock);
 	if (rs->type == SOCK_STREAM && rs->state == RS_LISTENING)
-		err = rs_wait_locked(rs, rsocket_has_request, RS_READ,
-				     rs_deadline_ns(rs, 0, rs->options.receive_timeout_ms));
-	if (!err && rs->error)
-		err = rs_take_error_locked(rs, 0);
-	if (!err) {
-		node = list_pop(&rs->stream.requests);
-		*request = list_entry(node, struct rs_request, node);
-	}
+		*err = rs_wait_locked(rs, rsocket_has_request, RS_READ,
+				      rs_deadline_ns(rs, 0, rs->options.receive_timeout_ms));
+	if (!*err && rs->error)
+		*err = rs_take_error_locked(rs, 0);
+	if (!*err && list_empty(&rs->stream.requests))	/* it listens no more */
+		*err = EINVAL;
+	if (!*err)
+		request = list_entry(list_pop(&rs->stream.requests), struct rs_request, node);
 	lock_release(&rs->lock);
-	return err;
+	return request;
 }
 
 /* The connection belongs to a socket of its own from now on. 0 or errno; takes @request. */
@@ -268,14 +268,14 @@ static int accept_request(struct rsocket *listener, struct rs_request *request,
 int raccept(int socket, struct sockaddr *addr, socklen_t *addrlen)
 {
 	CALL_HOLDING();
-	struct rsocket *listener = rs_get(socket), *rs;
+	struct rsocket *listener = rs_get(socket), *rs = NULL;
 	struct rs_request *request;
 	int err;
 
 	if (!listener)
 		return -1;
-	err = rsocket_take_request(listener, &request);
-	if (!err)
+	request = rsocket_take_request(listener, &err);
+	if (request)
 		err = accept_request(listener, request, &rs);
 	rs_put(listener);
 	if (err)

@@ -215,7 +215,7 @@ static void rc_rnr(struct side *side)
 		CHECK(link_state(&link) == IBV_QPS_RTS, "state %d", link_state(&link));
 	link_close(&link);
 
-	link_open(side, &link, &(struct link_options){ .rnr_retry = 7, .timeout = 10, .retry = 1,
+	link_open(side, &link, &(struct link_options){ .rnr_retry = 7, .timeout = 13, .retry = 2,
 						       .min_rnr_timer = 14 });
 	if (!side->server) {
 		send_op(&link, &(struct op){ .id = 1, .opcode = IBV_WR_SEND });

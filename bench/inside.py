@@ -165,6 +165,27 @@ class Inside:
             self.goal(f'ib_{verb}_bw 1 MiB, copy', f'ib_{verb}_bw 1 MiB, copy', 0.95, more=True,
                       base=f'{bare} 1 MiB', base_name='bare')
 
+    # ---- UC and UD ----
+
+    def services(self, topology):
+        """Beside RC at the same size."""
+        self.start(topology)
+        bandwidth, plan = self.perftest.bandwidth, []
+        for mode in ('mapped', 'copy'):
+            write = f'ib_write_bw -s 65536 -N -n {self.count(80000)}'
+            send = f'ib_send_bw -s 4096 -N -n {self.count(300000)}'
+            plan += [(f'{tool} {size}, {service}, {mode}', MBS, bandwidth, f'{line} -c {service}', mode)
+                     for tool, size, line, services in (
+                         ('ib_write_bw', '64 KiB', write, ('RC', 'UC')),
+                         ('ib_send_bw', '4 KiB', send, ('RC', 'UC', 'UD')))
+                     for service in services]
+        self.measure('inside a host: UC and UD, one QP', plan)
+        for mode in ('mapped', 'copy'):
+            for row, service in (('ib_write_bw 64 KiB', 'UC'), ('ib_send_bw 4 KiB', 'UD'),
+                                 ('ib_send_bw 4 KiB', 'UC')):
+                self.goal(f'{row}, {service}, {mode}', f'{row}, {service}, {mode}', 0.5, more=True,
+                          base=f'{row}, RC, {mode}', base_name='RC')
+
     # ---- more QPs and processes than processors ----
 
     def many(self, topology):

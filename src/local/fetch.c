@@ -68,12 +68,13 @@ static int copy_held(struct peer *peer, uint32_t region, uint64_t at, struct iov
 	return process_memory_read(&peer->memory, to, 1, at);
 }
 
-/* Copy one stretch of the sender's memory to ours. */
-static int copy_stretch(struct peer *peer, uint32_t region, uint64_t at, uint8_t *to, size_t bytes, bool last)
+/* Copy one stretch of the sender's memory to ours. @there: its pages need not be touched (onesided.c). */
+static int copy_stretch(struct peer *peer, uint32_t region, uint64_t at, uint8_t *to, size_t bytes,
+			bool there, bool last)
 {
 	struct iovec piece = { .iov_base = to, .iov_len = bytes };
 	unsigned hazard;
-	int err = user_touch_write(to, bytes);
+	int err = there && find_mapped(peer, region, at, bytes) ? 0 : user_touch_write(to, bytes);
 
 	if (err)
 		return err;
@@ -86,7 +87,8 @@ static int copy_stretch(struct peer *peer, uint32_t region, uint64_t at, uint8_t
 }
 
 /* Fill @to from @offset of the data, which lies in one or more pieces of the sender. */
-static int fetch_copy_piece(struct peer *peer, uint64_t offset, const struct iovec *to, bool last)
+static int fetch_copy_piece(struct peer *peer, uint64_t offset, const struct iovec *to, bool there,
+			    bool last)
 {
 	const struct fetch_job *job = &peer->job;
 	uint8_t *at = to->iov_base;
@@ -103,7 +105,7 @@ static int fetch_copy_piece(struct peer *peer, uint64_t offset, const struct iov
 			continue;
 		}
 		part = source->length - offset < left ? source->length - offset : left;
-		err = copy_stretch(peer, source->region, source->address + offset, at, part,
+		err = copy_stretch(peer, source->region, source->address + offset, at, part, there,
 				   last && part == left);
 		at += part;
 		left -= part;
@@ -112,7 +114,7 @@ static int fetch_copy_piece(struct peer *peer, uint64_t offset, const struct iov
 	return err ? err : left ? EPROTO : 0;
 }
 
-static bool copy_all(struct peer *peer)
+static bool copy_all(const struct local *local, struct peer *peer)
 {
 	const struct message_fetch *fetch = &peer->job.fetch;
 	uint64_t offset = fetch->offset;
@@ -120,6 +122,7 @@ static bool copy_all(struct peer *peer)
 
 	for (i = 0; i < fetch->pieces; i++) {
 		if (fetch_copy_piece(peer, offset, &fetch->piece[i],
+				     mr_access_in_block(local->mrs, &fetch->access[i]),
 				     fetch->last && i == fetch->pieces - 1))
 			return false;
 		offset += fetch->piece[i].iov_len;
@@ -242,7 +245,7 @@ bool local_fetch(struct local *local)
 
 		if (!peer || !fetch_claim(local, peer))
 			continue;
-		fetch_finish(local, peer, fetch_begin(local, peer) && copy_all(peer));
+		fetch_finish(local, peer, fetch_begin(local, peer) && copy_all(local, peer));
 		any = true;
 	}
 	return any;

@@ -298,16 +298,23 @@ static bool is_reachable(const struct transfer *transfer)
 		peer_both_copy(transfer->local, transfer->peer));
 }
 
-/* Fault in our own pages beforehand. The transport explains a page that is not mapped. */
+/*
+ * Fault in our own pages beforehand. The transport explains a page that is not mapped. Those of a
+ * block, which is never copied on write, are there unless they have never been used: to touch each
+ * would take a fifth of the time of a large READ. The kernel's copies find them touched in any case.
+ */
 static bool make_present(struct transfer *transfer)
 {
 	bool in = transfer->opcode != IBV_WR_RDMA_WRITE;
 	unsigned i;
 	int err = 0;
 
-	for (i = 0; i < transfer->pieces && !err; i++)
+	for (i = 0; i < transfer->pieces && !err; i++) {
+		if (transfer->mapped && mr_access_in_block(transfer->local->mrs, &transfer->access[i]))
+			continue;
 		err = in ? user_touch_write(transfer->piece[i].iov_base, transfer->piece[i].iov_len) :
 			   user_touch(transfer->piece[i].iov_base, transfer->piece[i].iov_len);
+	}
 	return !err;
 }
 

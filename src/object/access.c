@@ -121,6 +121,11 @@ void mr_describe_end(struct mr_description *description)
 	description->entry = NULL;
 }
 
+bool mr_access_in_block(const struct mr_table *table, const struct mr_access *access)
+{
+	return atomic_load_explicit(&table->block[access->entry - table->entry], memory_order_relaxed);
+}
+
 void mr_access_end(struct mr_access *access)
 {
 	uint32_t before = atomic_fetch_sub_explicit(&access->entry->users, 1, memory_order_release);

@@ -132,6 +132,8 @@ enum mr_fault mr_access_begin(struct mr_table *table, const struct mr_accessor *
 			      uint32_t key, unsigned need, uint64_t address, uint64_t length,
 			      struct mr_access *access);
 void mr_access_end(struct mr_access *access);
+/* Has the region of the access a block (mr_set_block())? */
+bool mr_access_in_block(const struct mr_table *table, const struct mr_access *access);
 /*
  * The same for an access that is held, by the same key, to other bytes: *access names them on MR_OK,
  * and stays as it was otherwise. Costs no locked instruction.

@@ -49,11 +49,14 @@ static void a_reply_is_noted_where_one_was_awaited(void **state)
 	struct qp *pair[2];
 
 	qp_make_pair(pair);
-	atomic_store(&hca->engine.reply.score, 1);
 	assert_int_equal(post_recv(pair[1], 1), 0);
+	lock_acquire(&hca->engine.progress);	/* the worker's rounds judge, too */
+	atomic_store(&hca->engine.reply.score, 1);
 	atomic_store(&hca->engine.reply.awaited, true);
 	assert_int_equal(post_send(pair[0], 1, 8), 0);
 	assert_false(atomic_load(&hca->engine.reply.awaited));
+	assert_int_equal(atomic_load(&hca->engine.reply.score), 2);
+	lock_release(&hca->engine.progress);
 }
 
 static void after_fork_nothing_is_posted(void **state)

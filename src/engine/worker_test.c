@@ -115,6 +115,9 @@ static void while_it_stands_by_requests_are_gathered_if_it_looks_often(void **st
 	assert_true(becomes_kept(true, true));
 	assert_true(becomes(WORKER_ACTIVE, rest));
 	assert_true(atomic_load(&hca->engine.worker.gather.kept));
+	assert_true(becomes_kept(false, false));
+	assert_true(becomes(WORKER_ACTIVE, rest));	/* nobody gathers, and an answer wakes it */
+	assert_true(atomic_load(&hca->engine.worker.gather.kept));
 }
 
 static void it_is_active_at_once_when_somebody_asks_to_be_woken(void **state)

@@ -144,6 +144,8 @@ struct ack_hold {
 	uint64_t arrived_ns;		/* of the last message, unless a post followed it; 0: one did */
 	uint8_t replies;		/* messages in a row that a post followed at once */
 	uint8_t pause;			/* so many messages have theirs at once, after a miss */
+	uint8_t hits;			/* ACKs that had their reply, in a row */
+	uint8_t last_pause;		/* how long the last pause was; 0: that is forgotten */
 };
 
 /*

@@ -64,14 +64,44 @@ static unsigned writes_until_one_is_held(struct ack_hold *hold, uint64_t now_ns)
 	return n;
 }
 
-static void a_miss_stops_it_for_many_writes(void **state)
+/* The first one for as long as it takes to learn, further ones for twice as many each. */
+static void misses_stop_it_for_many_writes(void **state)
+{
+	static const unsigned writes[] = { HOLD_LEARN, 7, 15, 31, 63, 63, 63 };
+	struct ack_hold hold = { .replies = HOLD_LEARN };
+	uint64_t now_ns = 1000000;
+	unsigned i;
+
+	assert_true(ack_hold_begin(&hold, now_ns));
+	for (i = 0; i < sizeof(writes) / sizeof(writes[0]); i++) {
+		ack_hold_miss(&hold);
+		ack_hold_reply(&hold, now_ns + 2 * HOLD_NS, true);
+		now_ns += 100 * 50000;
+		assert_int_equal(writes_until_one_is_held(&hold, now_ns), writes[i]);
+		now_ns += (writes[i] + 1) * 50000;
+	}
+}
+
+/* A thread that lost its processor once has not changed its ways. */
+static void replies_for_long_let_misses_be_forgotten(void **state)
 {
 	struct ack_hold hold = { .replies = HOLD_LEARN };
+	uint64_t now_ns = 1000000;
+	unsigned i, n;
 
-	assert_true(ack_hold_begin(&hold, 1000000));
-	ack_hold_miss(&hold);
-	ack_hold_reply(&hold, 1000000 + 2 * HOLD_NS, true);
-	assert_int_equal(writes_until_one_is_held(&hold, 2000000), HOLD_PAUSE - 1);
+	for (i = 0; i < 10; i++) {
+		assert_true(ack_hold_begin(&hold, now_ns));
+		ack_hold_miss(&hold);
+		ack_hold_reply(&hold, now_ns + 2 * HOLD_NS, true);
+		assert_int_equal(writes_until_one_is_held(&hold, now_ns += 5000000), HOLD_LEARN);
+		now_ns += 50000 * (HOLD_LEARN + 1);
+		for (n = 0; n <= HOLD_PROVEN; n++) {
+			ack_hold_reply(&hold, now_ns + REPLY_NS, true);
+			assert_true(ack_hold_begin(&hold, now_ns += 50000));
+		}
+		ack_hold_reply(&hold, now_ns + REPLY_NS, true);
+		now_ns += 50000;
+	}
 }
 
 /* The deadline has passed, and nobody came to see it before the post. */
@@ -81,7 +111,7 @@ static void a_reply_after_the_deadline_is_a_miss(void **state)
 
 	assert_true(ack_hold_begin(&hold, 1000000));
 	ack_hold_reply(&hold, 1000000 + HOLD_NS + 1, true);
-	assert_int_equal(writes_until_one_is_held(&hold, 2000000), HOLD_PAUSE - 1);
+	assert_int_equal(writes_until_one_is_held(&hold, 2000000), HOLD_LEARN);
 }
 
 /* ---- of a QP ---- */
@@ -349,7 +379,8 @@ int main(void)
 		TEST(late_replies_teach_nothing),
 		TEST(nothing_is_held_where_nobody_keeps_the_deadline),
 		TEST(two_writes_without_a_reply_are_not_held),
-		TEST(a_miss_stops_it_for_many_writes),
+		TEST(misses_stop_it_for_many_writes),
+		TEST(replies_for_long_let_misses_be_forgotten),
 		TEST(a_reply_after_the_deadline_is_a_miss),
 		TEST(the_ack_leaves_behind_the_reply),
 		TEST(a_send_is_replied_to_likewise),

@@ -29,6 +29,7 @@ void local_run(struct local *local, struct qp *qp, struct effects *effects)
 	struct onesided_row row;
 	unsigned n;
 
+	qp->requester.direct_waits = false;
 	if (!local->direct || !qp->av.loopback || !qp_is(qp, QP_CONNECTED))
 		return;
 	if (barrier_is_due(qp))
@@ -38,6 +39,7 @@ void local_run(struct local *local, struct qp *qp, struct effects *effects)
 		if (!run_next(local, qp, &row, effects))
 			break;
 	onesided_row_end(&row);
+	qp->requester.direct_waits = (n == RUN_MAX || effects_full(effects)) && transport_direct_next(qp);
 	if (transport_is_streaming(qp))
 		pairing_reconsider(qp);
 	if (qp->requester.local_messages && local_await_answers(local, qp))

@@ -103,6 +103,7 @@ struct requester {
 
 	/* Requests that need no packets (transport/direct.h) */
 	bool prefers_direct;		/* they may be carried out directly, once nothing is in flight */
+	bool direct_waits;		/* the next one will be: others have a turn before it */
 	uint8_t in_packets;		/* such requests begun as packets, one after the other */
 	struct barrier barrier;
 

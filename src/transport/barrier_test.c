@@ -128,6 +128,27 @@ static void nobody_waits_for_a_peer_that_does_not_answer(void **state)
 	station_free(s);
 }
 
+/* Stopped for others, not for want of a way: they are not sent as packets. */
+static void requests_that_go_on_directly_are_no_packets(void **state)
+{
+	static const enum ibv_qp_type types[] = { IBV_QPT_RC, IBV_QPT_UC };
+	unsigned i;
+
+	for (i = 0; i < 2; i++) {
+		struct station *s = station_rts(types[i]);
+
+		post(s, IBV_WR_RDMA_WRITE, 1, 8);
+		s->qp.requester.direct_waits = true;
+		assert_int_equal(transmit(s), 0);
+		assert_true(s->cut);
+		s->qp.requester.direct_waits = false;
+		assert_int_equal(transmit(s), 1);
+		assert_false(s->cut);
+		station_move(s, IBV_QPS_ERR);
+		station_free(s);
+	}
+}
+
 static void a_reset_forgets_the_question(void **state)
 {
 	struct station *s = station_asked();
@@ -162,6 +183,7 @@ int main(void)
 		TEST(who_has_asked_sends_nothing_until_the_answer),
 		TEST(only_writes_go_directly),
 		TEST(nobody_waits_for_a_peer_that_does_not_answer),
+		TEST(requests_that_go_on_directly_are_no_packets),
 		TEST(a_reset_forgets_the_question),
 		TEST(other_types_do_without),
 	};

@@ -428,7 +428,10 @@ void requester_transmit(struct transmit *transmit)
 	if (call->qp->state != IBV_QPS_RTS && call->qp->state != IBV_QPS_SQD)
 		return;
 	transmit->request_index = -1;
-	if (!requester->rnr_until_ns) {
+	/* Requests that need no packets go on where they stopped. */
+	if (requester->direct_waits)
+		transmit->cut = true;
+	else if (!requester->rnr_until_ns) {
 		if (requester->loss.probe_due)
 			requester_send_probe(transmit);
 		if (!requester->loss.hold)

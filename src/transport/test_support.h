@@ -42,6 +42,7 @@ struct station {
 	struct rx_info info;
 	uint64_t now_ns;
 	unsigned quantum;
+	bool cut;			/* by the last transmit() */
 };
 
 static inline void nothing_to_release(struct event_queue *queue)
@@ -223,8 +224,8 @@ static inline void post_recv(struct station *station, uint64_t wr_id, size_t len
 static inline unsigned transmit(struct station *station) UNCHECKED_LOCKS
 {
 	tx_batch_reset(station->batch);
-	transport_transmit(&station->qp, station->now_ns, station->quantum, station->batch,
-			   &station->effects);
+	station->cut = transport_transmit(&station->qp, station->now_ns, station->quantum,
+					  station->batch, &station->effects);
 	return station->batch->count;
 }
 

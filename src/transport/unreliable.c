@@ -208,8 +208,8 @@ void unreliable_transmit(struct transmit *transmit)
 	while (good && unreliable_ready(qp)) {
 		struct send_wqe *wqe = send_queue_at(&qp->sq, qp->sq.tail);
 
-		/* The caller asks, or has just decided not to. */
-		if (barrier_is_due(qp) && transmit->batch->count) {
+		/* The caller asks, or has just decided not to; or there are more that need no packets. */
+		if (qp->requester.direct_waits || (barrier_is_due(qp) && transmit->batch->count)) {
 			transmit->cut = true;
 			break;
 		}

@@ -190,7 +190,6 @@ static void be_end(enum side side, int peer, int test, const char *mode, end_fn 
 			  .peer = peer,
 			  .test = test,
 			  .mtu = IBV_MTU_4096,
-			  .type = IBV_QPT_RC,
 			  .rnr_retry = 7,
 			  .timeout = PATIENT,
 			  .retry_count = 7,
@@ -290,7 +289,7 @@ void end_make_qp_with(struct end *end, struct ibv_srq *srq)
 	struct ibv_qp_init_attr attr = {.send_cq = end->cq,
 					.recv_cq = end->cq,
 					.srq = srq,
-					.qp_type = end->type,
+					.qp_type = end->type ? end->type : IBV_QPT_RC,
 					.cap = {.max_send_wr = QP_DEPTH,
 						.max_recv_wr = QP_DEPTH,
 						.max_send_sge = QP_SGE,
@@ -380,7 +379,7 @@ void end_exchange(struct end *end)
 void end_raise(struct end *end, int up_to)
 {
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RESET};
-	bool reliable = end->type == IBV_QPT_RC;
+	bool reliable = end->type != IBV_QPT_UC;
 
 	CHECK(!ibv_modify_qp(end->qp, &attr, IBV_QP_STATE), "%m");
 	attr = (struct ibv_qp_attr){

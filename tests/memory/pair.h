@@ -65,7 +65,7 @@ struct end {
 	uint32_t psn; /* of our first packet */
 	enum ibv_mtu mtu;
 	uint8_t rnr_retry, timeout, retry_count;
-	enum ibv_qp_type type;	/* RC, unless changed before end_make_qp() to UC */
+	enum ibv_qp_type type;	/* IBV_QPT_UC before end_make_qp(); 0: RC */
 };
 
 /*

@@ -148,8 +148,10 @@ static bool row_may_begin(const struct transfer *transfer, const struct send_wqe
 {
 	struct qp *qp = transfer->qp;
 
+	if (transfer->apart)
+		return false;
 	lock_assert_held(&qp->lock);
-	return transfer->mapped && !transfer->apart &&
+	return transfer->mapped &&
 	       (wqe->sge_count == 1 || (wqe->flags & IBV_SEND_INLINE)) &&
 	       transfer->need != IBV_ACCESS_REMOTE_ATOMIC && qp->sq.head - qp->sq.tail > 1;
 }

@@ -19,6 +19,7 @@
 #include "platform/clock.h"
 #include "transport/barrier.h"
 #include "transport/direct.h"
+#include "transport/guesses.h"
 #include "transport/message.h"
 #include "wire/psn.h"
 
@@ -302,7 +303,8 @@ uint32_t pairing_grant_region(struct local *local, struct peer *peer, uint32_t k
 static unsigned rights_of(struct local *local, struct peer *peer, const struct control *ask,
 			  struct mr_description *region)
 {
-	unsigned rights, flags;
+	uint64_t now_ns = clock_now_ns();
+	unsigned rights = 0, flags;
 	struct qp *qp;
 	uint32_t qpn;
 
@@ -312,14 +314,19 @@ static unsigned rights_of(struct local *local, struct peer *peer, const struct c
 	if (!qp)
 		return 0;
 	lock_acquire(&qp->lock);
-	flags = qp->attr.qp_access_flags;
+	flags = guesses_are_used_up(&qp->responder.wrong_questions, now_ns) ? 0 : qp->attr.qp_access_flags;
 	lock_release(&qp->lock);
-	if (!mr_describe(local->mrs, ask->key, region))
-		return 0;
-	rights = region->pd == qp->pd->number ? region->access & flags & ACCESS_REMOTE : 0;
-	if (!rights)
+	if (flags && mr_describe(local->mrs, ask->key, region)) {
+		rights = region->pd == qp->pd->number ? region->access & flags & ACCESS_REMOTE : 0;
+		if (rights)
+			return rights;
 		mr_describe_end(region);
-	return rights;
+	}
+	counter_add(local->counters, COUNTER_RX_KEY, 1);
+	lock_acquire(&qp->lock);
+	guesses_add(&qp->responder.wrong_questions, now_ns);
+	lock_release(&qp->lock);
+	return 0;
 }
 
 static bool answer_ask_key(struct local *local, struct peer *peer, const struct control *ask)

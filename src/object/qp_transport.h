@@ -149,6 +149,12 @@ struct ack_hold {
 	uint8_t last_pause;		/* how long the last pause was; 0: that is forgotten */
 };
 
+/* So many in the second that began then (transport/guesses.h). */
+struct guesses {
+	uint32_t count;
+	uint64_t since_ns;
+};
+
 /*
  * The peer's requests: the message in progress, its receive, the answer that is due, responder
  * resources. Large: a packet may change all four, which refer to one PSN sequence.
@@ -170,8 +176,8 @@ struct responder {
 	/* The receive that a message took; given to the next one if the message was dropped (UC) */
 	struct recv_wqe *recv;
 	bool recv_taken;
-	uint32_t wrong_keys;		/* UC: so many in the second that began then */
-	uint64_t wrong_keys_ns;
+	struct guesses wrong_keys;	/* UC: in packets; RC: in messages */
+	struct guesses wrong_questions;	/* for keys, by a peer inside this host */
 	uint64_t recv_bytes;		/* capacity of its SGEs */
 
 	/* Answer due after those of all active resources */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/copy.h"
+#include "transport/guesses.h"
 #include "transport/internal.h"
 #include "transport/loss.h"
 
@@ -325,8 +326,23 @@ static bool takes_receive(const struct local_message *message)
 	return !(message->flags & MESSAGE_WRITE) || (message->flags & MESSAGE_IMM);
 }
 
+/*
+ * A refused message says that the key is wrong. A requester sends it as a packet then, which ends the
+ * QP; one that does not, and tries other keys, ends it as well.
+ */
+static void note_wrong_key(struct qp_call *call) REQUIRES(call->qp->lock)
+{
+	count(call, COUNTER_RX_KEY);
+	/* Without time: no requester has a second one. */
+	if (!guesses_add(&call->qp->responder.wrong_keys, 0))
+		return;
+	set_reason(call, "%u messages named memory they may not write: a peer may be guessing keys",
+		   GUESSES_MAX + 1);
+	responder_fail(call, FAULT_ACCESS);
+}
+
 /* Checked before a receive is taken, as with packets: otherwise the receive would fail. */
-static bool may_write(const struct qp_call *call, const struct local_message *message)
+static bool may_write(struct qp_call *call, const struct local_message *message)
 	REQUIRES(call->qp->lock)
 {
 	struct mr_accessor accessor = mr_accessor_of(call->qp);
@@ -338,8 +354,10 @@ static bool may_write(const struct qp_call *call, const struct local_message *me
 		return true;
 	if (mr_access_begin(call->qp->transport->mrs, &accessor, message->rkey,
 			    IBV_ACCESS_REMOTE_WRITE, message->target, message->length,
-			    &access) != MR_OK)
+			    &access) != MR_OK) {
+		note_wrong_key(call);
 		return false;
+	}
 	mr_access_end(&access);
 	return true;
 }

@@ -222,6 +222,26 @@ static void what_no_requester_says_is_not_parsed(void **state)
 	assert_false(parses(MESSAGE_RENDEZVOUS, MESSAGE_PIECES_MAX + 1, (MESSAGE_PIECES_MAX + 1) * piece));
 }
 
+/* A requester sends the first one as a packet. */
+static void who_guesses_keys_by_messages_is_stopped(void **state)
+{
+	struct station *s = station_inside();
+	struct local_message message = next_write(s, 0, 8), right = message;
+	unsigned i;
+
+	for (i = 0; i < 16; i++) {
+		message.rkey = right.rkey + 1 + i;
+		assert_int_equal(receive_message(s, &message), MESSAGE_REFUSED);
+		assert_int_equal(s->qp.state, IBV_QPS_RTS);
+	}
+	message.rkey++;
+	assert_int_equal(receive_message(s, &message), MESSAGE_REFUSED);
+	assert_int_equal(s->qp.state, IBV_QPS_ERR);
+	assert_int_equal(station_counter(s, COUNTER_RX_KEY), 17);
+	assert_int_equal(receive_message(s, &right), MESSAGE_REFUSED);
+	station_free(s);
+}
+
 static void only_a_solicited_message_raises_a_cq_armed_for_those(void **state)
 {
 	struct station *s = station_inside();
@@ -523,6 +543,7 @@ int main(void)
 		TEST(what_no_requester_says_is_not_parsed),
 		TEST(longer_data_than_a_message_carries_is_not_parsed),
 		TEST(only_a_solicited_message_raises_a_cq_armed_for_those),
+		TEST(who_guesses_keys_by_messages_is_stopped),
 		TEST(an_srq_gives_its_receives_and_its_limit_event),
 		TEST(the_first_message_in_rtr_establishes_communication),
 		TEST(messages_are_received_while_the_send_queue_drains),

@@ -10,6 +10,7 @@
 #include "base/bytes.h"
 #include "transport/barrier.h"
 #include "transport/echo.h"
+#include "transport/guesses.h"
 #include "transport/internal.h"
 #include "transport/stream.h"
 
@@ -233,22 +234,10 @@ static void drop_message(struct responder *responder)
 	responder->received = 0;
 }
 
-#define WRONG_KEYS_MAX	16u		/* a second ... */
-#define WRONG_KEYS_NS	1000000000u
-
-/*
- * The peer of a UC QP could try keys unnoticed: all of them in minutes. RC stops at the first one.
- */
-static bool is_guessing(struct qp_call *call)
+static bool is_guessing(struct qp_call *call) REQUIRES(call->qp->lock)
 {
-	struct responder *responder = &call->qp->responder;
-
 	count(call, COUNTER_RX_KEY);
-	if (call->now_ns - responder->wrong_keys_ns > WRONG_KEYS_NS) {
-		responder->wrong_keys_ns = call->now_ns;
-		responder->wrong_keys = 0;
-	}
-	return ++responder->wrong_keys > WRONG_KEYS_MAX;
+	return guesses_add(&call->qp->responder.wrong_keys, call->now_ns);
 }
 
 static void drop_fault(struct qp_call *call, enum fault fault) REQUIRES(call->qp->lock)
@@ -256,7 +245,7 @@ static void drop_fault(struct qp_call *call, enum fault fault) REQUIRES(call->qp
 	if (fault == FAULT_ACCESS && is_guessing(call)) {
 		explain("qp 0x%06x: %u RDMA WRITEs within a second named memory they may not "
 			"access: a peer may be guessing keys", call->qp->number,
-			WRONG_KEYS_MAX + 1);
+			GUESSES_MAX + 1);
 		responder_fail(call, fault);
 		return;
 	}

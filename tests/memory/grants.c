@@ -6,7 +6,9 @@
 #include <sys/mman.h>
 
 #include "device/internal.h"
+#include "local/control.h"
 #include "local/grant.h"
+#include "local/peer.h"
 #include "pair.h"
 #include "verbs/verbs.h"
 
@@ -70,7 +72,7 @@ static void await_direct(struct end *end)
 
 enum key { GOOD, OTHER_PD, READ_ONLY, WRITE_ONLY, ATOMIC_ONLY, NO_REMOTE, SHORT, GONE, KEYS };
 
-static const struct attempt {
+static const struct key_use {
 	enum ibv_wr_opcode opcode;
 	enum key key;
 	int64_t at; /* from the beginning of the region */
@@ -154,7 +156,7 @@ static void owns_regions(struct end *end, void *argument)
 }
 
 static enum ibv_wc_status try_it(struct end *end, const struct keys *keys,
-				 const struct attempt *attempt)
+				 const struct key_use *attempt)
 {
 	struct address own = end->there;
 	enum ibv_wc_status status;
@@ -174,7 +176,7 @@ static void tries_all(struct end *end, void *argument)
 	end_open(end, BYTES, ALL_ACCESS);
 	CHECK(hear(end->peer, &keys, sizeof(keys)));
 	for (i = 0; i < 2 * ATTEMPTS; i++) {
-		const struct attempt *attempt = &attempts[i % ATTEMPTS];
+		const struct key_use *attempt = &attempts[i % ATTEMPTS];
 		enum ibv_wc_status status,
 			expected = attempt->succeeds ? IBV_WC_SUCCESS : IBV_WC_REM_ACCESS_ERR;
 		uint64_t before = direct();
@@ -745,6 +747,97 @@ static bool lists_of_requests_are_checked_one_by_one(void)
 	return in_each_mode(posts_lists, takes_lists, NULL, 60);
 }
 
+/* ---- guesses ---- */
+
+#define GUESSES 200u
+
+static struct local *local_of(const struct end *end)
+{
+	return &to_hca(end->context)->hca->engine.local;
+}
+
+/* Asks for a key, as no requester would: again and again, and for any. */
+static void ask(struct end *end, uint32_t key)
+{
+	struct local *local = local_of(end);
+	struct qp *qp = to_qp(end->qp);
+	struct control control = { .kind = CONTROL_ASK_KEY, .key = key };
+	struct peer *peer = peer_of_slot(local, qpn_slot(end->there.qpn));
+	double until = now() + 20;
+	struct ibv_wc wc;
+
+	lock_acquire(&qp->lock);
+	control.qp = qp->pairing.theirs;
+	lock_release(&qp->lock);
+	CHECK(peer && control.qp);
+	while (!control_send(local, peer, &control, 0)) {
+		CHECK(now() < until, "the ring is full");
+		CHECK(!ibv_poll_cq(end->cq, 1, &wc));
+	}
+}
+
+/* Is a WRITE by that key among those that go directly, after a while? */
+static bool is_granted(struct end *end, uint32_t key, double limit_s)
+{
+	struct peer *peer = peer_of_slot(local_of(end), qpn_slot(end->there.qpn));
+	struct peer_region region;
+	double until = now() + limit_s;
+	struct ibv_wc wc;
+
+	ask(end, key);
+	while (now() < until) {
+		CHECK(!ibv_poll_cq(end->cq, 1, &wc));
+		if (peer_region_find(peer->regions, key, &region))
+			return true;
+	}
+	return false;
+}
+
+static void guesses(struct end *end, void *argument)
+{
+	uint32_t keys[2], i;
+
+	end_open(end, BYTES, ALL_ACCESS);
+	end_make_qp(end);
+	end_connect(end);
+	CHECK(hear(end->peer, keys, sizeof(keys)));
+	await_direct(end);
+	for (i = 0; i < GUESSES; i++)
+		ask(end, keys[0] ^ (i + 1));
+	CHECK(!is_granted(end, keys[0], 0.2), "found by guessing");
+	usleep(1200000);
+	CHECK(is_granted(end, keys[1], 20), "one question more is not answered either");
+	CHECK(transfer(end, IBV_WR_RDMA_WRITE, 0, 8, 0) == IBV_WC_SUCCESS);
+	meet(end);
+	end_close(end);
+}
+
+static void is_guessed_at(struct end *end, void *argument)
+{
+	struct ibv_mr *mr[2];
+	uint32_t keys[2], i;
+
+	end_open(end, BYTES, ALL_ACCESS);
+	end_make_qp(end);
+	end_connect(end);
+	for (i = 0; i < 2; i++) {
+		mr[i] = ibv_reg_mr(end->pd, end->memory, BYTES, ALL_ACCESS);
+		CHECK(mr[i], "%m");
+		keys[i] = mr[i]->rkey;
+	}
+	tell(end->peer, keys, sizeof(keys));
+	meet(end);
+	CHECK(counter_here(COUNTER_RX_KEY) > GUESSES, "%s", counters_here());
+	for (i = 0; i < 2; i++)
+		CHECK(!ibv_dereg_mr(mr[i]));
+	end_close(end);
+}
+
+static bool a_peer_that_asks_finds_no_key_by_guessing(void)
+{
+	return pair_run("auto", guesses, is_guessed_at, NULL, 60);
+}
+
 int main(int argc, char **argv)
 {
 #define TEST(name) {#name, name}
@@ -758,6 +851,7 @@ int main(int argc, char **argv)
 		TEST(more_regions_than_can_be_granted_do_no_harm),
 		TEST(each_queue_pair_has_the_keys_of_its_pd),
 		TEST(lists_of_requests_are_checked_one_by_one),
+		TEST(a_peer_that_asks_finds_no_key_by_guessing),
 	};
 
 	return run_tests(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));

@@ -193,14 +193,15 @@ class Inside:
         self.start(topology)
         # With several QPs perftest spins for ever unless it is a multiple of its --cq-mod, 100: it
         # counts the last completion of each QP as 100 messages too, and stops polling too early.
-        n = self.count(200000, 100)
+        # Long: at its start each perftest measures its processor's frequency, in a busy loop.
+        n = self.count(1000000, 100)
         one, pairs = self.perftest.messages, self.perftest.messages_of_pairs
         line = f'ib_send_bw -s 64 -N -n {n}'
         cases = [('one pair', one, line, 'mapped'),
                  ('one pair, events', one, f'{line} -e', 'mapped'),
                  (f'one pair, {QPS} QPs', one, f'{line} -q {QPS}', 'mapped'),
                  (f'{SPINNING_PAIRS} pairs', pairs,
-                  f'ib_send_bw -s 64 -N -n {self.count(20000, 100)}', SPINNING_PAIRS, 'mapped'),
+                  f'ib_send_bw -s 64 -N -n {self.count(600000, 100)}', SPINNING_PAIRS, 'mapped'),
                  (f'{PAIRS} pairs, events', pairs, f'{line} -e', PAIRS, 'mapped'),
                  (f'{PAIRS} pairs, {QPS} QPs, events', pairs, f'{line} -e -q {QPS}', PAIRS,
                   'mapped')]

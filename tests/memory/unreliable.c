@@ -10,7 +10,7 @@
 
 #define BYTES 65536u
 #define WORD 4096u		/* where WRITEs go; SENDs lie below */
-#define ROUNDS 300u
+#define ROUNDS 100u
 #define ROW 40u			/* WRITEs: more than it takes to go directly */
 #define LIMIT_S 20.0
 

@@ -232,13 +232,24 @@ static struct path *echo_path_of(struct qp *qp, const struct packet *packet,
 	return path_get_known(qp->transport->paths, &key);
 }
 
+/*
+ * Our packets go the way of the echo, but for those to a group, and of a UC QP that stays with UDP
+ * while its peer does not (device/qp_modify.c).
+ */
+static bool we_use_memory(const struct qp *qp, const struct packet *packet, const struct rx_info *info)
+	REQUIRES(qp->lock)
+{
+	return info->memory && !packet->echo.group && (qp_is(qp, QP_DATAGRAM) || qp->av.loopback);
+}
+
 void echo_receive(struct qp_call *call, const struct packet *packet, const struct rx_info *info)
 {
 	struct qp *qp = call->qp;
 	struct path *path = echo_path_of(qp, packet, info);
 
+	lock_alias(&qp->lock);
 	if (path && flow_echoed(path, qp->transport->run_queue, qp->number, packet->echo.psn,
-				info->memory, call->now_ns))
+				we_use_memory(qp, packet, info), call->now_ns))
 		count(call, COUNTER_RX_ECHO);
 	else
 		count(call, COUNTER_RX_RESPONSE);

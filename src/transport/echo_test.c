@@ -465,10 +465,37 @@ static void any_member_of_a_group_lets_datagrams_go_on(void **state)
 	receive(s, &packet);
 	assert_false(wants_to_send(s));
 	packet.echo.group = path_group(group_address);
+	s->info.memory = true;		/* this member's echo; the others have sockets */
 	receive(s, &packet);
 	assert_true(wants_to_send(s));
+	assert_false(path->flow.memory);
 	ah_put(ah);
 	station_free(s);
+}
+
+/* A UC QP that stays with UDP may have a peer that does not. */
+static void echoes_tell_where_packets_go(void **state)
+{
+	static const struct { enum ibv_qp_type type; bool loopback, by_memory, memory; } rows[] = {
+		{ IBV_QPT_UD, false, true, true }, { IBV_QPT_UD, false, false, false },
+		{ IBV_QPT_UC, true, true, true }, { IBV_QPT_UC, true, false, false },
+		{ IBV_QPT_UC, false, true, false },
+	};
+	unsigned i, count;
+
+	for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct station *s = station_with_paths(rows[i].type);
+		struct ah *ah = ah_new(peer_address);
+		uint32_t mark = fill(s, ah, &count);
+
+		s->qp.av.loopback = rows[i].loopback;
+		s->info.memory = rows[i].by_memory;
+		receive_echo(s, mark);
+		assert_int_equal(s->qp.path->flow.memory, rows[i].memory);
+		ah_put(ah);
+		station_move(s, IBV_QPS_ERR);
+		station_free(s);
+	}
 }
 
 /* The application may destroy its handle and its QP while packets wait. */
@@ -549,6 +576,7 @@ int main(void)
 		TEST(a_blocked_peer_holds_up_others_for_its_patience_at_most),
 		TEST(foreign_qps_are_not_waited_for),
 		TEST(any_member_of_a_group_lets_datagrams_go_on),
+		TEST(echoes_tell_where_packets_go),
 		TEST(a_qp_that_waits_may_go_away),
 		TEST(a_turn_that_comes_too_late_is_passed_on),
 		TEST(the_paths_of_a_handle_live_as_long_as_it),

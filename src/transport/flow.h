@@ -30,7 +30,6 @@
 #include "object/qp.h"
 
 struct path;
-struct qp;
 struct run_queue;
 
 /*
@@ -66,7 +65,7 @@ struct flow {
 	bool heard;			/* the peer has echoed */
 	bool deaf;			/* it does not, or does no longer */
 	/*
-	 * The last echo came through memory. Stored under path->lock; loaded without it as a hint
+	 * Packets go through memory, as the last echo did. Stored under path->lock; loaded without it as a hint
 	 * what a packet costs: a wrong cost is off by some bytes until the next echo.
 	 */
 	_Atomic bool memory;
@@ -102,7 +101,7 @@ void flow_done(struct path *path, struct run_queue *queue, struct qp *qp, uint32
 /* @qp stops, or is destroyed: it no longer waits. */
 void flow_leave(struct run_queue *queue, struct qp *qp) REQUIRES(qp->lock);
 
-/* An echo of the mark came, through memory or not. False: no mark of ours, or an old one. */
+/* An echo of the mark came. @memory: packets go through memory. False: no mark of ours, or an old one. */
 bool flow_echoed(struct path *path, struct run_queue *queue, uint32_t qpn, uint32_t psn, bool memory,
 		 uint64_t now_ns);
 /*

@@ -336,7 +336,7 @@ static void note_wrong_key(struct qp_call *call) REQUIRES(call->qp->lock)
 	/* Without time: no requester has a second one. */
 	if (!guesses_add(&call->qp->responder.wrong_keys, 0))
 		return;
-	set_reason(call, "%u messages named memory they may not write: a peer may be guessing keys",
+	set_reason(call, "%u messages named keys that they may not use: a peer may be guessing them",
 		   GUESSES_MAX + 1);
 	responder_fail(call, FAULT_ACCESS);
 }
@@ -378,8 +378,10 @@ static enum message_fate message_complete(struct qp_call *call, const struct loc
 {
 	struct responder *responder = &call->qp->responder;
 
-	if (takes_receive(message) && !end_message(call, message))
+	if (takes_receive(message) && !end_message(call, message)) {
+		note_wrong_key(call);	/* that was to be invalidated */
 		return MESSAGE_REFUSED;
+	}
 	responder->message_sequence = psn_add(responder->message_sequence, 1);
 	return MESSAGE_EXECUTED;
 }

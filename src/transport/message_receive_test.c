@@ -242,6 +242,25 @@ static void who_guesses_keys_by_messages_is_stopped(void **state)
 	station_free(s);
 }
 
+/* Keys of windows have but 24 random bits. */
+static void who_guesses_keys_to_invalidate_is_stopped(void **state)
+{
+	struct station *s = station_inside();
+	struct local_message message = next_message(s, 8);
+	unsigned i;
+
+	post_recv(s, 1, 64);
+	message.flags = MESSAGE_INVALIDATE;
+	for (i = 0; i < 16; i++) {
+		message.imm = 0x1000 + i;
+		assert_int_equal(receive_message(s, &message), MESSAGE_REFUSED);
+		assert_int_equal(s->qp.state, IBV_QPS_RTS);
+	}
+	assert_int_equal(receive_message(s, &message), MESSAGE_REFUSED);
+	assert_int_equal(s->qp.state, IBV_QPS_ERR);
+	station_free(s);
+}
+
 static void only_a_solicited_message_raises_a_cq_armed_for_those(void **state)
 {
 	struct station *s = station_inside();
@@ -544,6 +563,7 @@ int main(void)
 		TEST(longer_data_than_a_message_carries_is_not_parsed),
 		TEST(only_a_solicited_message_raises_a_cq_armed_for_those),
 		TEST(who_guesses_keys_by_messages_is_stopped),
+		TEST(who_guesses_keys_to_invalidate_is_stopped),
 		TEST(an_srq_gives_its_receives_and_its_limit_event),
 		TEST(the_first_message_in_rtr_establishes_communication),
 		TEST(messages_are_received_while_the_send_queue_drains),

@@ -12,7 +12,8 @@
  *
  * Copies that take a system call, or are longer than a packet, are made without the QP's lock, and
  * never with the progress lock. Our pages are made present before the hazard is published, so that
- * the owner never waits for our page faults.
+ * the owner does not wait for our page faults; those of our blocks are taken to be there when no
+ * kernel copies them (make_present).
  *
  * On any objection the transport sends the request as packets, and gets the answer (a NAK, an error
  * of the peer's QP) that the specification requires.

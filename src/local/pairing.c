@@ -110,19 +110,15 @@ bool pairing_establish(struct local *local, struct qp *qp, struct peer *peer)
 void pairing_ask_barrier(struct local *local, struct qp *qp)
 {
 	struct peer *peer = peer_of_slot(local, qpn_slot(qp->attr.dest_qp_num));
-	struct pairing *pairing;
+	struct pairing *pairing = peer ? pairing_of(qp, peer) : NULL;
+	bool open = pairing && pairing->asked;
 
-	if (peer) {
-		pairing = pairing_of(qp, peer);
-		if (!pairing->asked && pairing_may_ask(pairing)) {
-			pairing_request(local, qp, peer);
-			if (pairing->asked) {
-				barrier_asked(qp, clock_now_ns());
-				return;
-			}
-		}
-	}
-	barrier_declined(qp);
+	if (pairing && !open && pairing_may_ask(pairing))
+		pairing_request(local, qp, peer);
+	if (pairing && !open && pairing->asked)
+		barrier_asked(qp, clock_now_ns());
+	else
+		barrier_declined(qp);
 }
 
 static void be_patient(struct pairing *pairing)

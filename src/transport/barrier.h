@@ -25,7 +25,7 @@
 /* Is the next request a WRITE, begun by no packet, that could go directly after an answer? */
 static inline bool barrier_is_due(const struct qp *qp) REQUIRES(qp->lock)
 {
-	return qp_is(qp, QP_CONNECTED) && !qp_is(qp, QP_RELIABLE) && qp->state == IBV_QPS_RTS &&
+	return !qp_is(qp, QP_RELIABLE) && qp_is(qp, QP_CONNECTED) && qp->state == IBV_QPS_RTS &&
 	       qp->requester.barrier.state == BARRIER_NONE &&
 	       qp->requester.in_packets >= BARRIER_AFTER && qp->sq.sent == qp->sq.tail &&
 	       qp->sq.tail != qp->sq.head &&

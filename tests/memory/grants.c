@@ -16,21 +16,6 @@
 #define HALF (BYTES / 2)
 #define LIMIT_S 20.0
 
-static const char *const modes[] = {"off", "auto", "mapped", "copy", "ring"};
-#define MODES (sizeof(modes) / sizeof(modes[0]))
-
-static bool in_each_mode(end_fn *left, end_fn *right, void *argument, double limit_s)
-{
-	unsigned i;
-
-	for (i = 0; i < MODES; i++)
-		if (!pair_run(modes[i], left, right, argument, limit_s)) {
-			printf("# mode %s\n", modes[i]);
-			return false;
-		}
-	return true;
-}
-
 static bool goes_without_packets(void)
 {
 	const char *mode = getenv("VERBATIM_MEMORY");
@@ -197,7 +182,7 @@ static void tries_all(struct end *end, void *argument)
 
 static bool keys_give_what_they_give_over_udp(void)
 {
-	return in_each_mode(tries_all, owns_regions, NULL, 60);
+	return pair_run_in_each_mode(tries_all, owns_regions, NULL, 60);
 }
 
 /* ---- queue pairs that do not fit ---- */
@@ -266,7 +251,7 @@ static bool queue_pairs_that_do_not_fit_fail_as_over_udp(void)
 	enum misfit misfit;
 
 	for (misfit = 0; misfit < MISFITS; misfit++)
-		if (!in_each_mode(tries_misfit, does_not_fit, &misfit, 20)) {
+		if (!pair_run_in_each_mode(tries_misfit, does_not_fit, &misfit, 20)) {
 			printf("# misfit %u\n", misfit);
 			return false;
 		}
@@ -339,7 +324,7 @@ static enum ibv_wc_status no_access = IBV_WC_REM_ACCESS_ERR, no_operation = IBV_
 
 static bool nothing_is_written_after_deregistration(void)
 {
-	return in_each_mode(accesses, deregisters, &no_access, 120);
+	return pair_run_in_each_mode(accesses, deregisters, &no_access, 120);
 }
 
 /* The key stays, its rights do not; then the key is of another memory. */
@@ -377,7 +362,7 @@ static void reregisters(struct end *end, void *argument)
 
 static bool nothing_is_written_after_reregistration(void)
 {
-	return in_each_mode(accesses, reregisters, &no_access, 120);
+	return pair_run_in_each_mode(accesses, reregisters, &no_access, 120);
 }
 
 /* The queue pair lets in other requests. A message back has both ends agree anew. */
@@ -406,7 +391,7 @@ static void forbids(struct end *end, void *argument)
 
 static bool nothing_is_written_after_a_queue_pair_forbids_it(void)
 {
-	return in_each_mode(accesses, forbids, &no_operation, 120);
+	return pair_run_in_each_mode(accesses, forbids, &no_operation, 120);
 }
 
 /* ---- what begins again ---- */
@@ -449,7 +434,7 @@ static void goes_on(struct end *end, void *argument)
 
 static bool after_other_rights_requests_go_without_packets_again(void)
 {
-	return in_each_mode(goes_on, changes_its_mind, NULL, 60);
+	return pair_run_in_each_mode(goes_on, changes_its_mind, NULL, 60);
 }
 
 /* ---- many regions ---- */
@@ -516,7 +501,7 @@ static void uses_many(struct end *end, void *argument)
 
 static bool more_regions_than_can_be_granted_do_no_harm(void)
 {
-	return in_each_mode(uses_many, owns_many, NULL, 120);
+	return pair_run_in_each_mode(uses_many, owns_many, NULL, 120);
 }
 
 /* ---- many queue pairs ---- */
@@ -581,7 +566,7 @@ static void many_pairs(struct end *end, void *argument)
 
 static bool each_queue_pair_has_the_keys_of_its_pd(void)
 {
-	return in_each_mode(many_pairs, many_pairs, NULL, 60);
+	return pair_run_in_each_mode(many_pairs, many_pairs, NULL, 60);
 }
 
 /* ---- requests in a list ---- */
@@ -744,7 +729,7 @@ static void takes_lists(struct end *end, void *argument)
 
 static bool lists_of_requests_are_checked_one_by_one(void)
 {
-	return in_each_mode(posts_lists, takes_lists, NULL, 60);
+	return pair_run_in_each_mode(posts_lists, takes_lists, NULL, 60);
 }
 
 /* ---- guesses ---- */

@@ -277,6 +277,19 @@ bool pair_run(const char *mode, end_fn *left, end_fn *right, void *argument, dou
 	return pair_end(&pair, limit_s);
 }
 
+bool pair_run_in_each_mode(end_fn *left, end_fn *right, void *argument, double limit_s)
+{
+	static const char *const modes[] = {"off", "auto", "mapped", "copy", "ring"};
+	unsigned i;
+
+	for (i = 0; i < sizeof(modes) / sizeof(modes[0]); i++)
+		if (!pair_run(modes[i], left, right, argument, limit_s)) {
+			printf("# mode %s\n", modes[i]);
+			return false;
+		}
+	return true;
+}
+
 /* ---- verbs ---- */
 
 void end_make_qp(struct end *end)

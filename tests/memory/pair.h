@@ -91,6 +91,8 @@ int pair_wait(struct pair *pair, enum side side, double limit_s);
 /* Both, and both exited with 0. */
 bool pair_end(struct pair *pair, double limit_s);
 bool pair_run(const char *mode, end_fn *left, end_fn *right, void *argument, double limit_s);
+/* In each mode, "off" first; ends that need longer than @limit_s are stuck. */
+bool pair_run_in_each_mode(end_fn *left, end_fn *right, void *argument, double limit_s);
 
 double now(void);
 void tell(int socket, const void *what, size_t bytes);

@@ -14,21 +14,6 @@
 #define ROW 40u			/* WRITEs: more than it takes to go directly */
 #define LIMIT_S 20.0
 
-static const char *const modes[] = {"off", "auto", "mapped", "copy", "ring"};
-#define MODES (sizeof(modes) / sizeof(modes[0]))
-
-static bool in_each_mode(end_fn *left, end_fn *right, double limit_s)
-{
-	unsigned i;
-
-	for (i = 0; i < MODES; i++)
-		if (!pair_run(modes[i], left, right, NULL, limit_s)) {
-			printf("# mode %s\n", modes[i]);
-			return false;
-		}
-	return true;
-}
-
 static void open_uc(struct end *end)
 {
 	end_open(end, BYTES, ALL_ACCESS);
@@ -120,7 +105,7 @@ static void sees_the_send_first(struct end *end, void *argument)
 
 static bool a_write_passes_nothing(void)
 {
-	return in_each_mode(sends_between_writes, sees_the_send_first, 60);
+	return pair_run_in_each_mode(sends_between_writes, sees_the_send_first, NULL, 60);
 }
 
 /* ---- what is not allowed ---- */
@@ -185,7 +170,7 @@ static void is_not_written(struct end *end, void *argument)
 
 static bool what_is_not_allowed_is_dropped(void)
 {
-	return in_each_mode(writes_where_it_must_not, is_not_written, 60);
+	return pair_run_in_each_mode(writes_where_it_must_not, is_not_written, NULL, 60);
 }
 
 /* Nothing that UC sends is for an RC queue pair. */
@@ -213,7 +198,7 @@ static void is_rc(struct end *end, void *argument)
 
 static bool types_that_differ_share_nothing(void)
 {
-	return in_each_mode(writes_to_rc, is_rc, 60);
+	return pair_run_in_each_mode(writes_to_rc, is_rc, NULL, 60);
 }
 
 /* ---- a peer that stops ---- */
@@ -259,7 +244,7 @@ static void stops(struct end *end, void *argument)
 
 static bool a_peer_that_stops_holds_nobody_up(void)
 {
-	return in_each_mode(writes_to_a_stopped_peer, stops, 60);
+	return pair_run_in_each_mode(writes_to_a_stopped_peer, stops, NULL, 60);
 }
 
 int main(int argc, char **argv)

@@ -6,9 +6,9 @@
  * sequence number.
  *
  * A request goes directly only while none is unanswered, which keeps requests in order; of UC, only
- * WRITEs, and only while no packet is under way (barrier.h). On any
- * objection (a refused key, unmapped memory) it goes as packets, and the peer's responder reports
- * the error, or drops them (UC): a direct request itself never fails.
+ * WRITEs, and only while no packet is under way (barrier.h). On any objection (a refused key, unmapped
+ * memory) it goes as packets, and the peer's responder reports the error, or drops them (UC): a direct
+ * request itself never fails.
  */
 #ifndef VERBATIM_TRANSPORT_DIRECT_H
 #define VERBATIM_TRANSPORT_DIRECT_H

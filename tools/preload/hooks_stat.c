@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * stat(2) and its family, access(2), getxattr(2), readlink(2), realpath(3). struct stat and struct stat64 are
+ * stat(2) and its family, access(2), getxattr(2), listxattr(2), readlink(2), realpath(3). struct stat and struct stat64 are
  * one on a 64-bit machine; the __xstat names are what programs built before glibc 2.33 call.
  */
 #include <errno.h>
@@ -299,7 +299,7 @@ char *canonicalize_file_name(const char *path)
 	return realpath(path, NULL);
 }
 
-/* ls -l asks for access control lists: there are none. */
+/* ls -l asks for access control lists, by name or for a list of all: there are none. */
 static ssize_t no_attributes(const char *path)
 {
 	errno = tree_kind(path) == NODE_ABSENT ? ENOENT : EOPNOTSUPP;
@@ -322,4 +322,18 @@ ssize_t lgetxattr(const char *path, const char *name, void *value, size_t size)
 	if (path_is_ours(AT_FDCWD, &path, ours))
 		return no_attributes(ours);
 	return REAL(lgetxattr)(path, name, value, size);
+}
+
+ssize_t listxattr(const char *path, char *list, size_t size)
+{
+	char ours[NODE_PATH_MAX];
+
+	return path_is_ours(AT_FDCWD, &path, ours) ? no_attributes(ours) : REAL(listxattr)(path, list, size);
+}
+
+ssize_t llistxattr(const char *path, char *list, size_t size)
+{
+	char ours[NODE_PATH_MAX];
+
+	return path_is_ours(AT_FDCWD, &path, ours) ? no_attributes(ours) : REAL(llistxattr)(path, list, size);
 }

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """UCX: its own ucx_perftest over RC and UD, and Open MPI over it, with a program that checks what it
 receives. RC endpoints of UCX are connected through UD ones, so both kinds need UD."""
+import functools
 import importlib.util
 import os
 import re
 import shutil
+import subprocess
 
 from harness import Case, words
 from lab import Failure, Skip, run_pair
@@ -33,6 +35,13 @@ def need(*programs):
         raise Skip(f'not installed: {", ".join(missing)}')
 
 
+@functools.lru_cache(maxsize=None)
+def program():
+    """One that was built with MPI takes it for granted that mpirun starts it."""
+    usage = subprocess.run(['ucx_perftest', '-h'], capture_output=True, text=True, check=False).stdout
+    return ['ucx_perftest'] + (['-P', '0'] if re.search(r'^ *-P <0\|1>', usage, re.M) else [])
+
+
 def check_used(text, transport, end):
     if f'{USED[transport]}/{end.device}:1' not in text:
         raise Failure(f'{USED[transport]} of {end.device} was not used:\n{text[-2000:]}')
@@ -42,9 +51,9 @@ def perftest(topology, transport, test, gid=1, timeout=25):
     """A pair to its end; the median that it prints. UCX gives up what hangs after 30 s."""
     need('ucx_perftest')
     more = f'UCX_IB_GID_INDEX={gid}'
-    pair = run_pair(topology, setting(topology.server, transport, more) + ['ucx_perftest'],
-                    setting(topology.client, transport, more) + words(
-                        'ucx_perftest -w 100 -n 1000 -t', test), timeout=timeout)
+    pair = run_pair(topology, setting(topology.server, transport, more) + program(),
+                    setting(topology.client, transport, more) + program() + words(
+                        '-w 100 -n 1000 -t', test), timeout=timeout)
     pair.check()
     check_used(pair.client.text, transport, topology.client)
     final = FINAL.search(pair.client.text)

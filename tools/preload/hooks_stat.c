@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * stat(2) and its family, access(2), getxattr(2), listxattr(2), readlink(2), realpath(3). struct stat and struct stat64 are
- * one on a 64-bit machine; the __xstat names are what programs built before glibc 2.33 call.
+ * stat(2) and its family, access(2), getxattr(2), listxattr(2), readlink(2), realpath(3). struct stat
+ * and struct stat64 are one on a 64-bit machine; the __xstat names are what programs built before
+ * glibc 2.33 call.
  */
 #include <errno.h>
 #include <fcntl.h>

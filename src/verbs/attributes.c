@@ -79,6 +79,13 @@ static int driver_abi(const struct source *source, unsigned index, char *text, s
 	return write_text(text, size, "1");
 }
 
+/* Of /dev/infiniband/uverbsN, as the kernel numbers them. */
+static int device_numbers(const struct source *source, unsigned index, char *text, size_t size)
+{
+	snprintf(text, size, "231:%d", 192 + source->device->number);
+	return 0;
+}
+
 static int fw_ver(const struct source *source, unsigned index, char *text, size_t size)
 {
 	struct ibv_device_attr_ex attr = { 0 };

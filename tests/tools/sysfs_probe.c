@@ -11,7 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -161,10 +163,119 @@ static void test_status(void)
 	close(fd);
 	report(!access(below("node_guid"), R_OK), "access to read");
 	report(access(below("node_guid"), W_OK) && errno == EACCES, "access to write is EACCES");
-	report(!stat("/dev/infiniband/uverbs0", &status) && S_ISCHR(status.st_mode),
-	       "/dev/infiniband/uverbs0 is a character device");
-	report(open("/dev/infiniband/uverbs0", O_RDWR) < 0 && errno == ENODEV,
-	       "... which cannot be opened");
+}
+
+static bool is_device_of_user(const struct stat *status)
+{
+	return S_ISCHR(status->st_mode) && status->st_uid == geteuid() && status->st_gid == getegid() &&
+	       (status->st_mode & 0600) == 0600;
+}
+
+/* A character device, asked in each way that there is. */
+static bool all_see_a_device(const char *path, int directory, const char *name)
+{
+	struct stat a, b, c, d;
+	struct statx e;
+
+	return !stat(path, &a) && !lstat(path, &b) && !fstatat(AT_FDCWD, path, &c, 0) &&
+	       !fstatat(directory, name, &d, AT_SYMLINK_NOFOLLOW) && is_device_of_user(&a) &&
+	       is_device_of_user(&b) && is_device_of_user(&c) && is_device_of_user(&d) &&
+	       a.st_rdev == d.st_rdev && a.st_ino == b.st_ino &&
+	       !statx(AT_FDCWD, path, 0, STATX_BASIC_STATS, &e) && S_ISCHR(e.stx_mode) &&
+	       e.stx_uid == geteuid() && makedev(e.stx_rdev_major, e.stx_rdev_minor) == a.st_rdev &&
+	       !access(path, R_OK | W_OK) && !faccessat(directory, name, R_OK | W_OK, AT_EACCESS) &&
+	       !eaccess(path, R_OK | W_OK) && access(path, X_OK) && errno == EACCES;
+}
+
+static bool device_opens(int fd)
+{
+	struct stat status;
+	bool good = fd >= 0 && !fstat(fd, &status) && is_device_of_user(&status);
+
+	good &= write(fd, "x", 1) < 0 && errno == EPERM;
+	good &= ioctl(fd, _IOWR(0x1b, 1, char[24]), &status) < 0 && errno == ENOTTY;
+	close(fd);
+	return good;
+}
+
+/* /dev/infiniband: a program looks whether it may use a device, and may open it, but not use it. */
+static void test_character_devices(void)
+{
+	static const char *const names[] = { "uverbs0", "rdma_cm" };
+	int directory = open("/dev/infiniband", O_RDONLY | O_DIRECTORY), fd;
+	bool seen = false, connection = false;
+	struct dirent *entry;
+	struct stat status;
+	DIR *listed;
+
+	for (size_t i = 0; i < 2; i++) {
+		char path[64];
+
+		snprintf(path, sizeof(path), "/dev/infiniband/%s", names[i]);
+		report(all_see_a_device(path, directory, names[i]), path);
+		report(device_opens(open(path, O_RDWR | O_CLOEXEC)) &&
+		       device_opens(openat(directory, names[i], O_RDWR)), "... which opens");
+	}
+	fd = open("/dev/infiniband/uverbs0", O_RDWR | O_NONBLOCK | O_CLOEXEC);
+	report(fcntl(fd, F_GETFL) & O_NONBLOCK && fcntl(fd, F_GETFD) & FD_CLOEXEC,
+	       "... with the flags that were asked for");
+	close(fd);
+	report(!stat("/dev/infiniband/uverbs0", &status) && status.st_rdev == makedev(231, 192) &&
+	       stat("/dev/infiniband/uverbs4711", &status) && errno == ENOENT &&
+	       stat("/dev/infiniband/rdma_cm/x", &status) && errno == ENOENT,
+	       "numbers are the kernel's, and others are absent");
+	listed = opendir("/dev/infiniband");
+	while (listed && (entry = readdir(listed))) {
+		seen |= !strcmp(entry->d_name, "uverbs0") && entry->d_type == DT_CHR;
+		connection |= !strcmp(entry->d_name, "rdma_cm") && entry->d_type == DT_CHR;
+	}
+	report(seen && connection && !closedir(listed), "readdir of /dev/infiniband");
+	close(directory);
+}
+
+/* Each GID has a type and an interface, an empty entry of the table neither. */
+static void test_gid_attributes(void)
+{
+	static const char *const names[] = { "types", "ndevs" };
+	char rest[64], text[64], gid[64];
+	unsigned filled = 0, wrong = 0;
+	struct stat status;
+	FILE *file;
+
+	for (int i = 0; i < 256; i++) {
+		snprintf(rest, sizeof(rest), "ports/1/gids/%d", i);
+		file = fopen(below(rest), "r");
+		if (!file || !fgets(gid, sizeof(gid), file))
+			break;
+		fclose(file);
+		bool empty = !strcmp(gid, "0000:0000:0000:0000:0000:0000:0000:0000\n");
+
+		filled += !empty;
+		for (int j = 0; j < 2; j++) {
+			snprintf(rest, sizeof(rest), "ports/1/gid_attrs/%s/%d", names[j], i);
+			file = fopen(below(rest), "r");
+			wrong += empty != !file;
+			wrong += empty != (stat(below(rest), &status) != 0);
+			wrong += file && (!fgets(text, sizeof(text), file) ||
+					  (j == 0 && strcmp(text, "RoCE v2\n")));
+			if (file)
+				fclose(file);
+		}
+	}
+	report(filled > 1 && !wrong, "types and interfaces are those of the GIDs that there are");
+	for (int j = 0; j < 2; j++) {
+		struct dirent **list = NULL;
+		int n;
+
+		snprintf(rest, sizeof(rest), "ports/1/gid_attrs/%s", names[j]);
+		n = scandir(below(rest), &list, not_hidden, alphasort);
+		report(n == (int)filled, "... and are listed");
+		while (n > 0)
+			free(list[--n]);
+		free(list);
+	}
+	report(stat(below("ports/1/gids/256"), &status) && errno == ENOENT &&
+	       stat(below("ports/1/pkeys/1"), &status) && errno == ENOENT, "tables end");
 }
 
 static void test_links(void)
@@ -252,6 +363,8 @@ int main(void)
 	test_open();
 	test_streams();
 	test_status();
+	test_character_devices();
+	test_gid_attributes();
 	test_links();
 	test_inherited();
 	test_working_directory();

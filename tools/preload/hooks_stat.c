@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -18,8 +19,8 @@
 
 _Static_assert(sizeof(struct stat) == sizeof(struct stat64), "both are filled by one function");
 
-/* Character devices of the kernel's uverbs have this number. */
-enum { UVERBS_MAJOR = 231, UVERBS_MINOR = 192 };
+/* The kernel's numbers: uverbsN has minor 192 + N; rdma_cm one of the miscellaneous devices'. */
+enum { UVERBS_MAJOR = 231, UVERBS_MINOR = 192, MISC_MAJOR = 10, RDMA_CM_MINOR = 58 };
 
 int __xstat(int version, const char *path, struct stat *status);
 int __xstat64(int version, const char *path, struct stat64 *status);
@@ -39,6 +40,15 @@ static mode_t kind_mode(enum node_kind kind)
 	return kind == NODE_DEVICE ? S_IFCHR | 0666 : S_IFREG | 0444;
 }
 
+static dev_t device_number(const char *path)
+{
+	unsigned n;
+
+	if (sscanf(path, "/dev/infiniband/uverbs%u", &n) == 1)
+		return makedev(UVERBS_MAJOR, UVERBS_MINOR + n);
+	return makedev(MISC_MAJOR, RDMA_CM_MINOR);
+}
+
 static int fill(const char *path, struct stat *status)
 {
 	enum node_kind kind = tree_kind(path);
@@ -54,8 +64,11 @@ static int fill(const char *path, struct stat *status)
 	status->st_blksize = 4096;
 	if (kind == NODE_FILE)
 		status->st_size = 4096;		/* as sysfs says, whatever a file holds */
-	if (kind == NODE_DEVICE)
-		status->st_rdev = makedev(UVERBS_MAJOR, UVERBS_MINOR);
+	if (kind == NODE_DEVICE) {
+		status->st_rdev = device_number(path);
+		status->st_uid = geteuid();
+		status->st_gid = getegid();
+	}
 	return 0;
 }
 
@@ -177,6 +190,8 @@ static int fill_statx(const char *path, struct statx *status)
 	status->stx_blksize = (__u32)plain.st_blksize;
 	status->stx_rdev_major = major(plain.st_rdev);
 	status->stx_rdev_minor = minor(plain.st_rdev);
+	status->stx_uid = plain.st_uid;
+	status->stx_gid = plain.st_gid;
 	return 0;
 }
 

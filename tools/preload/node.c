@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Descriptors for what is not there: a memfd, named "verbatim:" and the path. Files hold their
- * text, sealed; directories are empty.
+ * text, sealed; directories are empty, and so are character devices: nothing in the kernel is behind
+ * them, so what is written to one is refused (EPERM), and no ioctl() is known (ENOTTY).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -58,6 +59,20 @@ static int make_memfd(const char *path, const char *text, size_t length, int fla
 	return -1;
 }
 
+static int open_device(const char *path, int flags)
+{
+	int fd;
+
+	if (flags & O_DIRECTORY || (flags & O_CREAT && flags & O_EXCL)) {
+		errno = flags & O_DIRECTORY ? ENOTDIR : EEXIST;
+		return -1;
+	}
+	fd = make_memfd(path, "", 0, flags);
+	if (fd >= 0 && flags & O_NONBLOCK)
+		fcntl(fd, F_SETFL, O_NONBLOCK);
+	return fd;
+}
+
 int node_open(const char *path, int flags)
 {
 	char text[NODE_TEXT_MAX];
@@ -83,9 +98,8 @@ int node_open(const char *path, int flags)
 			return -1;
 		}
 		return make_memfd(path, text, (size_t)length, flags);
-	case NODE_DEVICE:	/* there to be seen; nothing in the kernel is behind it */
-		errno = ENODEV;
-		return -1;
+	case NODE_DEVICE:
+		return open_device(path, flags);
 	case NODE_ABSENT:
 		errno = flags & O_CREAT ? EACCES : ENOENT;
 		return -1;

@@ -4,7 +4,7 @@
  *
  *	CLASS/DEVICE/ATTRIBUTE	names from the table that libibverbs answers from
  *				(verbs/attribute.def), text from ibv_read_sysfs_file()
- *	/dev/infiniband/uverbsN	one for each device; can be seen, not opened
+ *	/dev/infiniband/uverbsN	one for each device; beside them rdma_cm: character devices of the user
  *
  * libibverbs is loaded when the first of these paths is asked for: most programs of a pipeline
  * never do. It is asked for the list of devices each time, as interfaces come and go.
@@ -43,8 +43,8 @@ static const struct {
 	[CLASS_DEV] = { "/dev/infiniband", "" },
 };
 
-/* A file beside the devices of its class. */
-static const char abi_version[] = "abi_version";
+/* Beside the devices of its class: a file, a character device. */
+static const char abi_version[] = "abi_version", rdma_cm[] = "rdma_cm";
 
 /* What we need of libibverbs. */
 static struct {
@@ -55,6 +55,8 @@ static struct {
 	struct ibv_context *(*open_device)(struct ibv_device *device);
 	int (*close_device)(struct ibv_context *context);
 	int (*query_port)(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr);
+	int (*query_gid)(struct ibv_context *context, uint32_t port, uint32_t index,
+			 struct ibv_gid_entry *entry, uint32_t flags, size_t entry_size);
 } verbs;
 static bool verbs_loaded;
 
@@ -93,9 +95,10 @@ static void load_verbs(void)
 	verbs.open_device = dlsym(library, "ibv_open_device");
 	verbs.close_device = dlsym(library, "ibv_close_device");
 	verbs.query_port = dlsym(library, "ibv_query_port");
+	verbs.query_gid = dlsym(library, "_ibv_query_gid_ex");
 	verbs_loaded = verbs.get_device_list && verbs.free_device_list && verbs.read_sysfs_file &&
 		       verbs.get_sysfs_path && verbs.open_device && verbs.close_device &&
-		       verbs.query_port;
+		       verbs.query_port && verbs.query_gid;
 }
 
 /* Enter libibverbs: its own use of files goes past us. errno is the program's. */
@@ -165,6 +168,11 @@ static bool is_abi_version(const struct place *place)
 	return place->class == CLASS_VERBS && !*place->rest && !strcmp(place->device, abi_version);
 }
 
+static bool is_rdma_cm(const struct place *place)
+{
+	return place->class == CLASS_DEV && !*place->rest && !strcmp(place->device, rdma_cm);
+}
+
 /* What @path is to an attribute called @name, which may end in '#' for a number. */
 static enum node_kind attribute_kind(const char *name, const char *path)
 {
@@ -182,16 +190,52 @@ static enum node_kind attribute_kind(const char *name, const char *path)
 	return digit > path + fixed && !*digit ? NODE_FILE : NODE_ABSENT;
 }
 
-static enum node_kind kind_below(const struct place *place)
+/* How many numbers may stand for '#' in @name: a table of the device's port. */
+static unsigned table_length(struct ibv_context *context, const char *name)
+{
+	struct ibv_port_attr port;
+
+	memset(&port, 0, sizeof(port));
+	if (verbs.query_port(context, 1, &port))
+		return 0;
+	return (unsigned)(strstr(name, "pkeys") ? port.pkey_tbl_len : port.gid_tbl_len);
+}
+
+/* A GID that is empty can be read, as zeros; it has no type and no interface. */
+static bool entry_is_file(struct ibv_context *context, const char *name, unsigned index)
+{
+	struct ibv_gid_entry entry;
+
+	return !strstr(name, "gid_attrs") || !verbs.query_gid(context, 1, index, &entry, 0, sizeof(entry));
+}
+
+/* @path fits the attribute @name, which ends in '#': is there an entry of that number? */
+static bool number_is_file(struct ibv_device *device, const char *name, const char *path)
+{
+	unsigned long index = strtoul(path + strcspn(name, "#"), NULL, 10);
+	struct ibv_context *context = verbs.open_device(device);
+	bool is;
+
+	if (!context)
+		return false;
+	is = index < table_length(context, name) && entry_is_file(context, name, (unsigned)index);
+	verbs.close_device(context);
+	return is;
+}
+
+static enum node_kind kind_below(const struct place *place, struct ibv_device *device)
 {
 	if (place->class == CLASS_DEV)
 		return *place->rest ? NODE_ABSENT : NODE_DEVICE;
 	for (size_t i = 0; i < ATTRIBUTE_COUNT; i++) {
+		const char *name = attributes[i].name;
 		enum node_kind kind;
 
 		if (strcmp(attributes[i].class, classes[place->class].attributes))
 			continue;
-		kind = attribute_kind(attributes[i].name, place->rest);
+		kind = attribute_kind(name, place->rest);
+		if (kind == NODE_FILE && strchr(name, '#') && !number_is_file(device, name, place->rest))
+			return NODE_ABSENT;
 		if (kind != NODE_ABSENT)
 			return kind;
 	}
@@ -201,7 +245,7 @@ static enum node_kind kind_below(const struct place *place)
 enum node_kind tree_kind(const char *path)
 {
 	enum node_kind kind = NODE_ABSENT;
-	struct ibv_device **list;
+	struct ibv_device **list, *device;
 	struct place place;
 	int saved;
 
@@ -211,11 +255,14 @@ enum node_kind tree_kind(const char *path)
 		return NODE_DIRECTORY;
 	if (is_abi_version(&place))
 		return NODE_FILE;
+	if (is_rdma_cm(&place))
+		return NODE_DEVICE;
 	if (!enter(&saved))
 		return NODE_ABSENT;
 	list = verbs.get_device_list(NULL);
-	if (find_device(list, &place))
-		kind = kind_below(&place);
+	device = find_device(list, &place);
+	if (device)
+		kind = kind_below(&place, device);
 	verbs.free_device_list(list);
 	leave(saved);
 	return kind;
@@ -289,29 +336,18 @@ static void list_add(struct listing *listing, const char *name, size_t length, e
 	listing->entries[listing->count++].kind = kind;
 }
 
-/* How many numbers stand for '#' in @name: a table of the device's port. */
-static int table_length(struct ibv_device *device, const char *name)
+static void list_numbers(struct listing *listing, struct ibv_device *device, const char *name)
 {
 	struct ibv_context *context = verbs.open_device(device);
-	struct ibv_port_attr port;
-	int length = 0;
-
-	if (!context)
-		return 0;
-	memset(&port, 0, sizeof(port));
-	if (!verbs.query_port(context, 1, &port))
-		length = strstr(name, "pkeys") ? port.pkey_tbl_len : port.gid_tbl_len;
-	verbs.close_device(context);
-	return length;
-}
-
-static void list_numbers(struct listing *listing, int count)
-{
+	unsigned length = context ? table_length(context, name) : 0;
 	char number[16];
 
-	for (int i = 0; i < count; i++)
-		list_add(listing, number, (size_t)snprintf(number, sizeof(number), "%d", i),
-			 NODE_FILE);
+	for (unsigned i = 0; i < length; i++)
+		if (entry_is_file(context, name, i))
+			list_add(listing, number, (size_t)snprintf(number, sizeof(number), "%u", i),
+				 NODE_FILE);
+	if (context)
+		verbs.close_device(context);
 }
 
 /* The next component of each attribute whose name continues place->rest. */
@@ -329,7 +365,7 @@ static void list_attributes(struct listing *listing, const struct place *place,
 		name += length ? length + 1 : 0;
 		n = strcspn(name, "/");
 		if (*name == '#')
-			list_numbers(listing, table_length(device, attributes[i].name));
+			list_numbers(listing, device, attributes[i].name);
 		else
 			list_add(listing, name, n, name[n] ? NODE_DIRECTORY : NODE_FILE);
 	}
@@ -339,6 +375,8 @@ static void list_root(struct listing *listing, enum class class, struct ibv_devi
 {
 	if (class == CLASS_VERBS)
 		list_add(listing, abi_version, strlen(abi_version), NODE_FILE);
+	if (class == CLASS_DEV)
+		list_add(listing, rdma_cm, strlen(rdma_cm), NODE_DEVICE);
 	for (; list && *list; list++)
 		list_add(listing, name_in(class, *list), strlen(name_in(class, *list)),
 			 class == CLASS_DEV ? NODE_DEVICE : NODE_DIRECTORY);

@@ -235,6 +235,10 @@ static void a_device_says_what_it_can(void **state)
 	assert_int_equal(orig->max_res_rd_atom, LIMIT_RD_ATOMIC * 1000);
 	assert_int_equal(orig->phys_port_cnt, 1);
 	assert_int_equal(orig->node_guid, context->port->guid);
+	/* Not 0 and not 0xffffff, which programs take for rxe; locally administered, not a group. */
+	assert_int_equal(orig->vendor_id, 0x565242);
+	assert_int_equal(orig->vendor_id >> 16 & 3, 2);
+	assert_int_equal(orig->vendor_part_id, 1);
 	assert_int_equal(attr.max_dm_size, LIMIT_DM_BYTES);
 }
 

@@ -7,6 +7,8 @@
 #include <stdint.h>
 
 #define VERBATIM_FIRMWARE	"0.1.0"
+#define VERBATIM_VENDOR		0x565242	/* "VRB", locally administered: nobody's; not rxe's */
+#define VERBATIM_PART		1
 
 #define LIMIT_QP_WR		65536
 #define LIMIT_SRQ_WR		65536

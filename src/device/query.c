@@ -18,8 +18,8 @@ int hca_query_device(struct hca_context *context, struct ibv_device_attr_ex *att
 	orig->node_guid = orig->sys_image_guid = context->port->guid;
 	orig->max_mr_size = UINT64_MAX;
 	orig->page_size_cap = 0xfffff000;
-	orig->vendor_id = 0xffffff;	/* none: as rxe */
-	orig->vendor_part_id = 0;
+	orig->vendor_id = VERBATIM_VENDOR;
+	orig->vendor_part_id = VERBATIM_PART;
 	orig->hw_ver = 1;
 	orig->max_qp = (int)config->max_qp;
 	orig->max_qp_wr = LIMIT_QP_WR;

@@ -54,6 +54,23 @@ static void the_order_is_link_local_then_ipv4_then_ipv6(void **state)
 	assert_false(gid_table_update(&port));
 }
 
+/* Programs take it for the one to use (brpc): IPv4, unless there are other IPv6 addresses. */
+static void the_last_gid_is_of_an_ipv4_address_if_ipv6_is_link_local_only(void **state)
+{
+	struct port port;
+	uint32_t last = GID_TABLE_SIZE;
+
+	make_port(&port);
+	add_address(&port.netdev, "fe80::77:ff:fe00:1");
+	add_address(&port.netdev, "::ffff:10.77.0.1");
+	add_address(&port.netdev, "::ffff:10.77.0.2");
+	assert_true(gid_table_update(&port));
+	while (!gid_table_get(&port, --last))
+		;
+	assert_int_equal(last, 2);
+	assert_gid(&port, 2, "::ffff:10.77.0.2");
+}
+
 static void without_the_link_local_address_gid_0_works_inside_the_host(void **state)
 {
 	struct port port;
@@ -100,6 +117,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_order_is_link_local_then_ipv4_then_ipv6),
+		cmocka_unit_test(the_last_gid_is_of_an_ipv4_address_if_ipv6_is_link_local_only),
 		cmocka_unit_test(without_the_link_local_address_gid_0_works_inside_the_host),
 		cmocka_unit_test(an_address_keeps_its_index_while_others_go),
 		cmocka_unit_test(a_tentative_address_is_no_gid_yet),

@@ -161,6 +161,19 @@ static void a_post_in_the_wrong_state_is_explained(void **state)
 	fixture_free(f);
 }
 
+static void an_empty_list_is_posted_in_every_state(void **state)
+{
+	for (enum ibv_qp_state qp_state = IBV_QPS_RESET; qp_state <= IBV_QPS_ERR; qp_state++) {
+		struct fixture *f = fixture_new(IBV_QPT_RC, qp_state);
+		struct ibv_recv_wr *bad = NULL;
+
+		assert_int_equal(post(f, NULL), 0);
+		assert_int_equal(qp_post_recv(&f->qp, NULL, &bad), 0);
+		assert_null(bad);
+		fixture_free(f);
+	}
+}
+
 static void a_qp_with_an_srq_takes_no_receives(void **state)
 {
 	struct fixture *f = fixture_new(IBV_QPT_RC, IBV_QPS_RTS);
@@ -553,6 +566,7 @@ int main(void)
 		cmocka_unit_test(each_service_takes_its_opcodes_and_no_others),
 		cmocka_unit_test(sends_are_taken_from_rts_on_and_receives_from_init_on),
 		cmocka_unit_test(a_post_in_the_wrong_state_is_explained),
+		cmocka_unit_test(an_empty_list_is_posted_in_every_state),
 		cmocka_unit_test(a_qp_with_an_srq_takes_no_receives),
 		cmocka_unit_test(a_write_is_copied_whole),
 		cmocka_unit_test(inline_data_is_gathered_at_the_post),

@@ -44,18 +44,6 @@ static const struct fork_handlers fork_handlers = {
 	.prepare = contexts_before_fork, .parent = contexts_after_fork, .child = contexts_after_fork_child,
 };
 
-int refuse_null(const char *call, const char *what)
-{
-	explain("%s: no %s given (null pointer)", call, what);
-	return EINVAL;
-}
-
-int refuse_verb(const char *call, const char *why)
-{
-	explain("%s: not supported: %s", call, why);
-	return EOPNOTSUPP;
-}
-
 struct context *context_find(const char *name)
 {
 	struct context *found = NULL;

@@ -96,7 +96,7 @@ static inline int minus_one(int err)
 	return -1;
 }
 
-/* The caller passed a null pointer (or an object without its context): explained EINVAL. */
+/* refuse.c: the caller passed a null pointer (or an object without its context): explained EINVAL. */
 int refuse_null(const char *call, const char *what);
 /* A verb that this device does not have: explained EOPNOTSUPP. @why completes "because ...". */
 int refuse_verb(const char *call, const char *why);

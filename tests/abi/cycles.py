@@ -39,7 +39,7 @@ LIMIT = {
     'mad': 1,
     'cm/protocol': 4,
     'cm/endpoint': 10,
-    'verbs': 13,
+    'verbs': 5,
     'rdmacm': 4,
     'rsockets': 10,
 }

@@ -91,8 +91,7 @@ static void context_init(struct context *context, struct verbs_device *device)
 	list_init(&context->thread_domains);
 	list_init(&context->builders);
 	context->device = device;
-	context_fill_ops(&context->ibv);
-	context->ibv.sz = sizeof(context->ibv);
+	context_fill_ops(context);
 	ibv->device = &device->ibv;
 	ibv->abi_compat = __VERBS_ABI_IS_EXTENDED;
 	ibv->cmd_fd = hca_command_fd(context->hca);

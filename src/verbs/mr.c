@@ -6,8 +6,8 @@
  * The flags of the optional range are hints; the hca accepts and ignores them. A zero-based
  * region is named by offsets from 0, whatever iova says.
  */
-static struct ibv_mr *mr_register_verb(const char *call, struct ibv_pd *pd, void *address,
-				       size_t length, uint64_t iova, unsigned access)
+struct ibv_mr *mr_register_verb(const char *call, struct ibv_pd *pd, void *address, size_t length,
+				uint64_t iova, unsigned access)
 {
 	struct mr *mr;
 	int err;

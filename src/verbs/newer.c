@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Calls that rdma-core 59 to 64 added (IBVERBS_1.15 to 1.17), for programs that were linked to
- * those: ibv_query_port_speed(3), ibv_alloc_buf(3) and, refused, those for PCIe and DMA-BUFs. Our
- * headers may be older than the calls: verbs.h declares them, and no structure of newer headers is
- * read.
+ * those: ibv_query_port_speed(3), ibv_alloc_buf(3), ibv_reg_mr_ex() of ibv_reg_mr(3) and, refused,
+ * those for PCIe and DMA-BUFs. Our headers may be older than the calls: see newer.h.
  */
 #include <stdlib.h>
 #include <sys/mman.h>
 
 #include "verbs/verbs.h"
+
+static const char no_hints[] = "PCIe processing hints (DMA handles)";
 
 int ibv_query_port_speed(struct ibv_context *context, uint32_t port, uint64_t *speed)
 {
@@ -61,32 +62,78 @@ void ibv_free_buf(struct ibv_buf *buf)
 	free(buf);
 }
 
+/* Why [@address, + @length) is not to be registered as a part of @buf; NULL: it is. */
+static const char *buf_objection(const struct ibv_pd *pd, const struct ibv_buf *buf, const void *address,
+				 size_t length)
+{
+	uintptr_t offset = (uintptr_t)address - (uintptr_t)buf->address;
+
+	if (pd != buf->pd)
+		return "the buffer was allocated on another pd";
+	return offset > buf->size || length > buf->size - offset ? "the range is not inside the buffer" : NULL;
+}
+
 struct ibv_mr *ibv_reg_buf_mr(struct ibv_pd *pd, struct ibv_buf *buf, void *address, size_t length,
 			      int access)
 {
 	CALL();
-	uintptr_t offset;
+	const char *objection;
 
 	if (!pd || !buf)
 		return fail(refuse_null("reg_buf_mr", pd ? "buf" : "pd"));
-	offset = (uintptr_t)address - (uintptr_t)buf->address;
-	if (pd != buf->pd || offset > buf->size || length > buf->size - offset) {
-		explain("reg_buf_mr: %s", pd != buf->pd ? "the buffer was allocated on another pd" :
-			"the range is not inside the buffer");
+	objection = buf_objection(pd, buf, address, length);
+	if (objection) {
+		explain("reg_buf_mr: %s", objection);
 		return fail(EINVAL);
 	}
-	return ibv_reg_mr_iova2(pd, address, length, (uintptr_t)address, (unsigned)access);
+	return mr_register_verb("reg_buf_mr", pd, address, length, (uintptr_t)address, (unsigned)access);
 }
 
-struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, struct ibv_mr_init_attr *attr)
+/* Why the fields do not fit each other; NULL: they do. A field that we do not know comes from later headers. */
+static const char *mr_attr_objection(const struct ibv_pd *pd, const struct newer_mr_attr *attr)
+{
+	const uint64_t fd = NEWER_MR_FD | NEWER_MR_FD_OFFSET;
+
+	if (attr->fields & NEWER_MR_FD) {
+		if (attr->fields & NEWER_MR_ADDRESS || (attr->fields & fd) != fd ||
+		    !(attr->fields & NEWER_MR_IOVA))
+			return "FD goes with FD_OFFSET and IOVA, and not with ADDR";
+	} else if (attr->fields & NEWER_MR_FD_OFFSET || !(attr->fields & NEWER_MR_ADDRESS)) {
+		return "without FD it needs ADDR, and takes no FD_OFFSET";
+	}
+	if (!(attr->fields & NEWER_MR_BUF))
+		return NULL;
+	if (attr->fields & NEWER_MR_FD || !attr->buf)
+		return attr->buf ? "BUF does not go with FD" : "no buf (null pointer)";
+	return buf_objection(pd, attr->buf, attr->address, attr->length);
+}
+
+struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, struct ibv_mr_init_attr *init_attr)
 {
 	CALL();
+	const uint64_t known = 2 * NEWER_MR_BUF - 1;
+	const struct newer_mr_attr *attr = (const void *)init_attr;
+	const char *objection;
 
-	return fail(refuse_verb("reg_mr_ex", "DMA handles and DMA-BUFs; register memory with "
-				"ibv_reg_mr or ibv_reg_mr_iova"));
+	if (!pd || !attr)
+		return fail(refuse_null("reg_mr_ex", pd ? "mr_init_attr" : "pd"));
+	if (attr->fields & ~known) {
+		explain("reg_mr_ex: comp_mask 0x%llx has fields beyond BUF",
+			(unsigned long long)attr->fields);
+		return fail(EOPNOTSUPP);
+	}
+	objection = mr_attr_objection(pd, attr);
+	if (objection) {
+		explain("reg_mr_ex: comp_mask 0x%llx: %s", (unsigned long long)attr->fields, objection);
+		return fail(EINVAL);
+	}
+	if (attr->fields & NEWER_MR_FD)
+		return ibv_reg_dmabuf_mr(pd, attr->fd_offset, attr->length, attr->iova, attr->fd, attr->access);
+	if (attr->fields & NEWER_MR_DMAH)
+		return fail(refuse_verb("reg_mr_ex", no_hints));
+	return mr_register_verb("reg_mr_ex", pd, attr->address, attr->length, attr->fields & NEWER_MR_IOVA ?
+				attr->iova : (uintptr_t)attr->address, (unsigned)attr->access);
 }
-
-static const char no_hints[] = "PCIe processing hints";
 
 struct ibv_dmah *ibv_alloc_dmah(struct ibv_context *context, struct ibv_dmah_init_attr *attr)
 {

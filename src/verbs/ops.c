@@ -143,10 +143,30 @@ static void fill_compat(struct ibv_context_ops *ops)
 	ops->_compat_async_event = compat_refused;
 }
 
-void context_fill_ops(struct verbs_context *context)
+/*
+ * Wherever the slots of newer releases are: in front of our header's structure, or in it. The size that
+ * programs look at, to know which slots there are, counts them.
+ */
+static void fill_newer(struct context *context)
 {
+	const size_t query_port = offsetof(struct context, ibv.query_port);
+	struct newer_ops *newer = (void *)((char *)context + query_port - sizeof(*newer));
+
+	newer->free_buf = ibv_free_buf;
+	newer->alloc_buf = ibv_alloc_buf;
+	newer->dm_export_dmabuf_fd = ibv_dm_export_dmabuf_fd;
+	newer->reg_mr_ex = ibv_reg_mr_ex;
+	newer->dealloc_dmah = ibv_dealloc_dmah;
+	newer->alloc_dmah = ibv_alloc_dmah;
+	context->ibv.sz = sizeof(*newer) + offsetof(struct context, ibv) + sizeof(context->ibv) - query_port;
+}
+
+void context_fill_ops(struct context *open)
+{
+	struct verbs_context *context = &open->ibv;
 	struct ibv_context_ops *ops = &context->context.ops;
 
+	fill_newer(open);
 	fill_extended(context);
 	fill_compat(ops);
 	ops->alloc_mw = mw_alloc_verb;

@@ -24,6 +24,7 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "device/hca.h"
+#include "verbs/newer.h"
 
 /* The header wraps these in macros of the same name; here the functions themselves are written. */
 #undef ibv_query_port
@@ -52,9 +53,13 @@ static_assert(offsetof(struct verbs_device, not_a_driver) == sizeof(struct ibv_d
 
 struct wr_builder;
 
-/* An open device. struct verbs_context ends with the struct ibv_context that programs hold. */
+/*
+ * An open device. struct verbs_context ends with the struct ibv_context that programs hold; in front of
+ * it there is room for the slots that our header does not have (ops.c).
+ */
 struct context {
-	struct verbs_context ibv;	/* first */
+	struct newer_ops newer;		/* first; not by this name if the header has them */
+	struct verbs_context ibv;	/* must follow */
 	struct hca_context *hca;
 	struct verbs_device *device;	/* holds a reference */
 	struct list node;		/* in the list of open contexts (context.c) */
@@ -111,8 +116,8 @@ struct verbs_device *verbs_device_find(const char *name);
 struct context *context_find(const char *name);
 void context_put(struct context *context);
 
-/* ops.c: fill every slot of the two tables of verbs. */
-void context_fill_ops(struct verbs_context *context);
+/* ops.c: fill every slot of the two tables of verbs, and the size of the larger one. */
+void context_fill_ops(struct context *context);
 
 /* domain.c: parent and thread domains. */
 struct ibv_td *td_alloc(struct ibv_context *context, struct ibv_td_init_attr *attr);
@@ -124,6 +129,10 @@ struct pd *domain_pd(struct ibv_pd *ibv);
 bool domain_is_parent(const struct ibv_pd *ibv);
 int parent_domain_dealloc(struct ibv_pd *ibv);
 void domains_free(struct context *context);
+
+/* mr.c: of process memory, by whichever call, named @call. NULL and errno. */
+struct ibv_mr *mr_register_verb(const char *call, struct ibv_pd *pd, void *address, size_t length,
+				uint64_t iova, unsigned access);
 
 /* Verbs that programs reach through the tables, by object. */
 struct ibv_mw *mw_alloc_verb(struct ibv_pd *pd, enum ibv_mw_type type);
@@ -172,19 +181,6 @@ enum gid_type_sysfs { GID_TYPE_SYSFS_IB_ROCE_V1, GID_TYPE_SYSFS_ROCE_V2 };
 int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned index,
 		       enum gid_type_sysfs *type);
 const char *ibv_wr_opcode_str(enum ibv_wr_opcode opcode);
-struct ibv_buf;
-struct ibv_dmah;
-struct ibv_dmah_init_attr;
-struct ibv_mr_init_attr;
-int ibv_query_port_speed(struct ibv_context *context, uint32_t port, uint64_t *speed);
-void *ibv_alloc_buf(struct ibv_pd *pd, size_t size, struct ibv_buf **result);
-void ibv_free_buf(struct ibv_buf *buf);
-struct ibv_mr *ibv_reg_buf_mr(struct ibv_pd *pd, struct ibv_buf *buf, void *address, size_t length,
-			      int access);
-struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, struct ibv_mr_init_attr *attr);
-struct ibv_dmah *ibv_alloc_dmah(struct ibv_context *context, struct ibv_dmah_init_attr *attr);
-int ibv_dealloc_dmah(struct ibv_dmah *dmah);
-int ibv_dm_export_dmabuf_fd(struct ibv_dm *dm);
 int ibv_dontfork_range(void *base, size_t size);
 int ibv_dofork_range(void *base, size_t size);
 const char *ibv_get_sysfs_path(void);

@@ -3,7 +3,8 @@
  * The layout that programs were compiled with, in numbers: a header of a release that is not known,
  * or a structure of ours that does not begin with the public one, fails here and not in somebody's
  * program. Where releases differ (rdma-core 45 added FLUSH, 49 the extended speed) the build asks the
- * header which of them it is. Programs of either have to find what they look for in the library,
+ * header which of them it is. Structures that a header does not have are those of verbs/newer.h; they are
+ * compared with the header's where it has them (59, 64). Programs of either have to find what they look for in the library,
  * whichever it was compiled with: post_test.c and device_test.c.
  *
  * The slots of struct verbs_context are found by their distance from the struct ibv_context behind
@@ -15,6 +16,7 @@
 #include <stdio.h>
 
 #include "device/hca.h"
+#include "verbs/newer.h"
 
 #define SIZE(type, bytes) \
 	_Static_assert(sizeof(struct type) == (bytes), "programs have struct " #type " of this size")
@@ -58,8 +60,8 @@ AT(ibv_context, async_fd, 268);
 AT(ibv_context, num_comp_vectors, 272);
 AT(ibv_context, mutex, 280);
 AT(ibv_context, abi_compat, 320);
-SIZE(verbs_context, 648);
-AT(verbs_context, context, 320);
+_Static_assert(sizeof(struct verbs_context) - offsetof(struct verbs_context, query_port) == 648,
+	       "programs compare this size");
 BEFORE(sz, 8);
 BEFORE(close_xrcd, 24);
 BEFORE(open_xrcd, 32);
@@ -138,6 +140,43 @@ SIZE(ibv_qp_init_attr_ex, 136);
 SIZE(ibv_ah_attr, 32);
 SIZE(ibv_gid_entry, 32);
 SIZE(ibv_async_event, 16);
+SIZE(newer_mr_attr, 72);
+AT(newer_mr_attr, access, 8);
+AT(newer_mr_attr, fields, 16);
+AT(newer_mr_attr, iova, 24);
+AT(newer_mr_attr, address, 32);
+AT(newer_mr_attr, fd, 40);
+AT(newer_mr_attr, fd_offset, 48);
+AT(newer_mr_attr, dmah, 56);
+AT(newer_mr_attr, buf, 64);
+SIZE(newer_ops, 48);
+AT(newer_ops, alloc_buf, 8);
+AT(newer_ops, dm_export_dmabuf_fd, 16);
+AT(newer_ops, reg_mr_ex, 24);
+AT(newer_ops, dealloc_dmah, 32);
+AT(newer_ops, alloc_dmah, 40);
+/* The header's own, where it has them; slots are counted from query_port. */
+#define SLOT_AS_OURS(slot)                                                                       \
+	_Static_assert(offsetof(struct verbs_context, query_port) -                              \
+		       offsetof(struct verbs_context, slot) ==                                   \
+		       sizeof(struct newer_ops) - offsetof(struct newer_ops, slot), "as in newer.h")
+#define MEMBER_AS_OURS(theirs, ours)                                                             \
+	_Static_assert(offsetof(struct ibv_mr_init_attr, theirs) ==                              \
+		       offsetof(struct newer_mr_attr, ours), "as in newer.h")
+#ifdef HAVE_ALLOC_DMAH
+SLOT_AS_OURS(alloc_dmah);
+SLOT_AS_OURS(dealloc_dmah);
+SLOT_AS_OURS(reg_mr_ex);
+MEMBER_AS_OURS(comp_mask, fields);
+MEMBER_AS_OURS(addr, address);
+MEMBER_AS_OURS(fd_offset, fd_offset);
+MEMBER_AS_OURS(dmah, dmah);
+#endif
+#ifdef HAVE_ALLOC_BUF
+SLOT_AS_OURS(alloc_buf);
+SLOT_AS_OURS(free_buf);
+MEMBER_AS_OURS(buf, buf);
+#endif
 SIZE(ibv_srq_init_attr_ex, 64);
 SIZE(ibv_cq_init_attr_ex, 56);
 #endif

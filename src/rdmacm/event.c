@@ -13,7 +13,9 @@
  * An event holds its endpoint, hence its id, until it is acknowledged.
  */
 #include <stdlib.h>
+#include <string.h>
 
+#include "rdmacm/newer.h"
 #include "rdmacm/rdmacm.h"
 
 #define DESTROYED_MS	1000
@@ -146,6 +148,8 @@ static void event_fill(struct event *event, struct id *id)
 		event->public.param.ud = taken->ud;
 	else
 		event->public.param.conn = taken->connection;
+	if ((int)taken->kind == NEWER_EVENT_USER)
+		memcpy(&event->public.param, &taken->argument, sizeof(taken->argument));
 }
 
 /* Take the next event that the application is to see. 0 or EAGAIN. */

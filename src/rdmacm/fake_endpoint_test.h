@@ -46,7 +46,7 @@ struct endpoint {
 /* What the next calls answer, and what there is. */
 static struct {
 	int open_channels, endpoints;
-	int attributes_error, accept_error, join_error;
+	int attributes_error, accept_error, join_error, raise_error;
 	enum rdma_cm_event_type answer;	/* put in by calls that an event follows */
 	int answer_status;
 	bool answers;
@@ -155,6 +155,14 @@ void endpoint_destroy(struct endpoint *endpoint)
 int endpoint_migrate(struct endpoint *endpoint, struct cm_channel *channel)
 {
 	endpoint->channel = channel;
+	return 0;
+}
+
+int endpoint_raise(struct endpoint *endpoint, enum rdma_cm_event_type kind, int status, uint64_t argument)
+{
+	if (fake.raise_error)
+		return fake.raise_error;
+	put_event(endpoint, (struct endpoint_event){ .kind = kind, .status = status, .argument = argument });
 	return 0;
 }
 

@@ -14,6 +14,7 @@
  *	connect.c    connect, accept, ...      multicast.c  join, leave
  *	addrinfo.c   rdma_getaddrinfo()        ece.c, option.c, strings.c, explain.c
  *	create_ep.c  rdma_create_ep(), rdma_get_request()
+ *	newer.c      calls that rdma-core 60 added
  *
  * An id without a channel of the application's has one of its own and is synchronous: calls wait
  * for the event that ends them, which stays in id->event until the next call.
@@ -57,8 +58,10 @@ struct id {
 	void *connect_data;		/* of rdma_create_ep(): goes before the private data */
 	size_t connect_bytes;
 	struct ibv_qp_init_attr *qp_template;	/* of a listener's rdma_create_ep(); or NULL */
-	struct lock lock;		/* multicasts */
+	struct lock lock;		/* multicasts, and what newer.c looks up */
 	struct list multicasts GUARDED_BY_MEMBER(lock);
+	struct rdma_addrinfo *found GUARDED_BY_MEMBER(lock);	/* not fetched yet; or NULL */
+	bool looking_up GUARDED_BY_MEMBER(lock);	/* a lookup runs, or @found waits */
 };
 
 struct event {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* rdma_event_str(3): the names of events, as they are in the header. */
-#include <rdma/rdma_cma.h>
+#include "rdmacm/newer.h"
 
 #define NAME(event) [event] = #event
 
@@ -21,6 +21,9 @@ static const char *const names[] = {
 	NAME(RDMA_CM_EVENT_MULTICAST_ERROR),
 	NAME(RDMA_CM_EVENT_ADDR_CHANGE),
 	NAME(RDMA_CM_EVENT_TIMEWAIT_EXIT),
+	[NEWER_EVENT_ADDRINFO_RESOLVED] = "RDMA_CM_EVENT_ADDRINFO_RESOLVED",
+	[NEWER_EVENT_ADDRINFO_ERROR] = "RDMA_CM_EVENT_ADDRINFO_ERROR",
+	[NEWER_EVENT_USER] = "RDMA_CM_EVENT_USER",
 };
 
 const char *rdma_event_str(enum rdma_cm_event_type event)

@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "rdmacm/newer.h"
 #include "rdmacm/rdmacm.h"
 
 #define SIZE(type, bytes) \
@@ -32,6 +33,13 @@ SAME(ibv_qp_init_attr, ibv_qp_init_attr_ex, sq_sig_all);
 SAME(ibv_srq_init_attr, ibv_srq_init_attr_ex, srq_context);
 SAME(ibv_srq_init_attr, ibv_srq_init_attr_ex, attr);
 
+#ifdef HAVE_EVENT_USER
+_Static_assert(NEWER_EVENT_ADDRINFO_RESOLVED == RDMA_CM_EVENT_ADDRINFO_RESOLVED &&
+	       NEWER_EVENT_ADDRINFO_ERROR == RDMA_CM_EVENT_ADDRINFO_ERROR &&
+	       NEWER_EVENT_USER == RDMA_CM_EVENT_USER, "as in newer.h");
+_Static_assert(NEWER_RAI_SA == RAI_SA && NEWER_RAI_DNS == RAI_DNS, "as in newer.h");
+AT(rdma_cm_event, param.arg, offsetof(struct rdma_cm_event, param));
+#endif
 #if UINTPTR_MAX == UINT64_MAX
 SIZE(rdma_cm_id, 416);
 AT(rdma_cm_id, verbs, 0);

@@ -284,6 +284,27 @@ void event_post_status(struct endpoint *endpoint, enum rdma_cm_event_type kind, 
 	event_post(event);
 }
 
+int endpoint_raise(struct endpoint *endpoint, enum rdma_cm_event_type kind, int status,
+		   uint64_t argument)
+{
+	struct queued_event *event;
+	int err;
+
+	if (!endpoint_is_ours(endpoint))
+		return ENODEV;
+	agent_lock();
+	err = endpoint->channel->closed ? EBADF : ENOMEM;
+	event = event_new(endpoint, kind, NULL, 0);
+	if (event) {
+		event->status = status;
+		event->argument = argument;
+		event_post(event);
+		err = 0;
+	}
+	agent_unlock();
+	return err;
+}
+
 void events_drop(struct endpoint *endpoint)
 {
 	struct list *node, *following;
@@ -344,6 +365,7 @@ static void hand_over(const struct queued_event *event, struct endpoint_event *o
 	out->ece.vendor_id = event->ece_vendor_id;
 	out->ece.options = event->ece_options;
 	out->multicast = event->multicast;
+	out->argument = event->argument;
 	memcpy(out->private_data, event->private_data, event->private_bytes);
 }
 

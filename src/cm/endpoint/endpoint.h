@@ -59,6 +59,7 @@ struct endpoint_event {
 	struct rdma_ud_param ud;
 	struct { uint32_t vendor_id, options; } ece;	/* the peer's */
 	void *multicast;		/* MULTICAST_*: the user pointer of the join */
+	uint64_t argument;		/* of endpoint_raise() */
 	uint8_t private_data[256];	/* connection.private_data and ud.private_data point here */
 };
 
@@ -83,6 +84,10 @@ void endpoint_set_user(struct endpoint *endpoint, void *user);
 void endpoint_destroy(struct endpoint *endpoint);
 /* Its events go to @channel from now on, waiting ones too. */
 int endpoint_migrate(struct endpoint *endpoint, struct cm_channel *channel);
+
+/* An event of the library or of the application, not of the manager. 0, ENODEV, EBADF, ENOMEM. */
+int endpoint_raise(struct endpoint *endpoint, enum rdma_cm_event_type kind, int status,
+		   uint64_t argument);
 
 /* Addresses: AF_INET, AF_INET6 or AF_IB (struct sockaddr_ib, infiniband/... rdma/rdma_cma_abi). */
 int endpoint_bind(struct endpoint *endpoint, const struct sockaddr *address);

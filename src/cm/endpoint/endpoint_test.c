@@ -281,6 +281,25 @@ static void the_fd_is_readable_while_an_event_waits(void **test)
 	endpoint_destroy(endpoint);
 }
 
+/* Of the application's: kinds that our header may not have. */
+static void raised_events_bring_their_argument_in_turn(void **test)
+{
+	struct endpoint *endpoint = create();
+	struct endpoint_event event;
+
+	assert_int_equal(endpoint_raise(endpoint, 18, -5, UINT64_MAX - 1), 0);
+	assert_int_equal(endpoint_resolve_address(endpoint, NULL, ip("10.0.0.2", 1), 1), 0);
+	event = take(18);
+	assert_ptr_equal(event.endpoint, endpoint);
+	assert_int_equal(event.status, -5);
+	assert_true(event.argument == UINT64_MAX - 1);
+	take(RDMA_CM_EVENT_ADDR_RESOLVED);
+	expect_none();
+	assert_int_equal(endpoint_raise(endpoint, 18, 0, 0), 0);
+	endpoint_destroy(endpoint);	/* drops it */
+	expect_none();
+}
+
 static void destroying_drops_waiting_events(void **test)
 {
 	struct endpoint *endpoint = create(), *other = create();
@@ -395,6 +414,7 @@ int main(void)
 		channel_test(options_have_their_sizes_and_times),
 		channel_test(a_path_can_be_given_instead_of_resolved),
 		channel_test(the_fd_is_readable_while_an_event_waits),
+		channel_test(raised_events_bring_their_argument_in_turn),
 		channel_test(destroying_drops_waiting_events),
 		channel_test(waiting_events_migrate),
 		channel_test(an_endpoint_outlives_its_channel),

@@ -172,6 +172,7 @@ struct queued_event {
 	};
 	uint32_t ece_vendor_id, ece_options;
 	void *multicast;
+	uint64_t argument;
 	uint8_t private_bytes;
 	uint8_t private_data[];
 };

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * GIDs: ibv_query_gid(3), ibv_query_gid_ex(3), ibv_query_gid_table(3), and ibv_query_gid_type()
- * of IBVERBS_PRIVATE_34, which ibv_devinfo calls. Of the two older ones an empty entry of the
+ * of IBVERBS_PRIVATE_*, which ibv_devinfo calls. Of the two older ones an empty entry of the
  * table is no error but reads as zeros.
  */
+#include "verbs/private.h"
 #include "verbs/verbs.h"
 
 static bool is_empty(int err)
@@ -45,6 +46,7 @@ int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned index
 							   : GID_TYPE_SYSFS_IB_ROCE_V1;
 	return 0;
 }
+PRIVATE_IN_ALL_NODES(ibv_query_gid_type);
 
 /*
  * Programs built with older or newer headers have another size of entry: what both know is

@@ -4,6 +4,7 @@
  * ibv_rate_to_mbps(3). The names are those of IBTA 11.6.2 (completion statuses), 11.6.3 (events)
  * and 14.2.5.6 (port states); people search the web for them, so they are spelt as usual.
  */
+#include "verbs/private.h"
 #include "verbs/verbs.h"
 
 static const char *const wc_status_names[] = {
@@ -110,6 +111,7 @@ const char *ibv_wr_opcode_str(enum ibv_wr_opcode opcode)
 {
 	return NAME_OF(wr_opcode_names, opcode);
 }
+PRIVATE_IN_ALL_NODES(ibv_wr_opcode_str);
 
 const char *ibv_event_type_str(enum ibv_event_type event)
 {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * IBVERBS_PRIVATE_34: symbols that vendor libraries (libmlx5, libmlx4, libefa ...) need to load.
- * Releases have added to this version without renaming it: all symbols of 44 to 64 are here.
+ * IBVERBS_PRIVATE_*: symbols that vendor libraries (libmlx5, libmlx4, libefa ...) need to load, at each
+ * version that releases gave them (private.h). Some were added without a new version: all symbols of 44 to
+ * 64 are here at each.
  * Programs link to those libraries for their extensions (mlx5dv_*, efadv_*); their constructors
  * register a driver, which is never given a device; its requests to the kernel are refused. (Of the
- * same version and used by programs: ibv_query_gid_type in gid.c, ibv_wr_opcode_str in names.c.)
+ * same versions and used by programs: ibv_query_gid_type in gid.c, ibv_wr_opcode_str in names.c.)
  *
  * The kind of each symbol is that of the original: all are functions but
  * verbs_allow_disassociate_destroy.
@@ -12,10 +13,12 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "verbs/private.h"
 #include "verbs/verbs.h"
 
 extern bool verbs_allow_disassociate_destroy;
 bool verbs_allow_disassociate_destroy;
+PRIVATE_IN_ALL_NODES(verbs_allow_disassociate_destroy);
 
 static int refuse_private(const char *call)
 {
@@ -31,7 +34,8 @@ static int refuse_private(const char *call)
 		int err = refuse_private(#name);                \
 								\
 		answer;                                         \
-	}
+	}                                                       \
+	PRIVATE_IN_ALL_NODES(name);
 #define REFUSE_COMMAND(name)	REFUSE(int, name, return err)
 
 REFUSE_COMMAND(execute_ioctl)
@@ -114,11 +118,19 @@ REFUSE(unsigned, __ioctl_final_num_attrs, errno = err; return 0)
 /* Of a device's private handle on sysfs, which only a driver could have got. */
 REFUSE(int, ibv_read_ibdev_sysfs_file, return minus_one(err))
 
-/* Called by the constructor of every vendor library, on each start of programs that link them. */
-void verbs_register_driver_34(const void *ops);
-void verbs_register_driver_34(const void *ops)
-{
-}
+/*
+ * Called by the constructor of every vendor library, on each start of programs that link them. Its name has
+ * the number of its version.
+ */
+#define REGISTER_DRIVER(node)                                   \
+	void verbs_register_driver_##node(const void *ops);     \
+	void verbs_register_driver_##node(const void *ops)      \
+	{                                                       \
+	}
+REGISTER_DRIVER(34)
+REGISTER_DRIVER(57)
+REGISTER_DRIVER(59)
+REGISTER_DRIVER(64)
 
 void __verbs_log(const void *context, uint32_t level, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
@@ -134,3 +146,4 @@ void __verbs_log(const void *context, uint32_t level, const char *format, ...)
 	va_end(args);
 	log_debug("vendor library (level %u): %s", level, line);
 }
+PRIVATE_IN_ALL_NODES(__verbs_log);

@@ -3,9 +3,9 @@
  * The layout that programs were compiled with, in numbers: a header of a release that is not known,
  * or a structure of ours that does not begin with the public one, fails here and not in somebody's
  * program. Where releases differ (rdma-core 45 added FLUSH, 49 the extended speed) the build asks the
- * header which of them it is. Structures that a header does not have are those of verbs/newer.h; they are
- * compared with the header's where it has them (59, 64). Programs of either have to find what they look for in the library,
- * whichever it was compiled with: post_test.c and device_test.c.
+ * header which of them it is. What a header does not have is in verbs/newer.h, and is compared with
+ * the header's where it has it (59, 64). Programs of either have to find what they look for in the
+ * library, whichever it was compiled with: post_test.c and device_test.c.
  *
  * The slots of struct verbs_context are found by their distance from the struct ibv_context behind
  * them. The numbers are those of 64-bit machines.

@@ -86,16 +86,16 @@ static void old_int_functions_refuse(void **state)
 	}
 }
 
-static void commands_of_vendor_drivers_refuse(void **state)
+/* As a vendor library of the release finds them; @driver is the name with the number in it. */
+static void assert_node_refuses(const char *node, const char *driver)
 {
 	static const char *const names[] = {
 		"ibv_cmd_get_context", "ibv_cmd_alloc_pd", "ibv_cmd_create_qp_ex2", "ibv_cmd_reg_mr",
 		"execute_ioctl", "ibv_cmd_create_cq_ex2", "ibv_cmd_query_port_speed",
 	};
-	const char *node = "IBVERBS_PRIVATE_34";
 	bool *allow = dlvsym(RTLD_DEFAULT, "verbs_allow_disassociate_destroy", node);
 	void (*set_ops)(void *, void *) = dlvsym(RTLD_DEFAULT, "verbs_set_ops", node);
-	void (*driver)(void *) = dlvsym(RTLD_DEFAULT, "verbs_register_driver_34", node);
+	void (*register_driver)(void *) = dlvsym(RTLD_DEFAULT, driver, node);
 	void *(*open)(void *, void *) = dlvsym(RTLD_DEFAULT, "verbs_open_device", node);
 	int (*export_dm)(void *) = dlvsym(RTLD_DEFAULT, "ibv_cmd_export_dmabuf_fd", node);
 
@@ -108,9 +108,36 @@ static void commands_of_vendor_drivers_refuse(void **state)
 	assert_non_null(allow);
 	assert_false(*allow);
 	set_ops(NULL, NULL);
-	driver(NULL);
+	register_driver(NULL);
 	assert_refused(open(NULL, NULL), EOPNOTSUPP);
 	assert_minus_one(export_dm(NULL), EOPNOTSUPP);
+}
+
+static void commands_of_vendor_drivers_refuse(void **state)
+{
+	assert_node_refuses("IBVERBS_PRIVATE_34", "verbs_register_driver_34");
+	assert_node_refuses("IBVERBS_PRIVATE_57", "verbs_register_driver_57");
+	assert_node_refuses("IBVERBS_PRIVATE_59", "verbs_register_driver_59");
+	assert_node_refuses("IBVERBS_PRIVATE_64", "verbs_register_driver_64");
+}
+
+/* Two that programs call, whatever release they are of (ibv_devinfo, perftest). */
+static void private_calls_of_programs_work_at_each_version(void **state)
+{
+	static const char *const nodes[] = {
+		"IBVERBS_PRIVATE_34", "IBVERBS_PRIVATE_57", "IBVERBS_PRIVATE_59", "IBVERBS_PRIVATE_64",
+	};
+
+	for (size_t i = 0; i < sizeof(nodes) / sizeof(nodes[0]); i++) {
+		int (*type)(struct ibv_context *, uint8_t, unsigned, int *) =
+			dlvsym(RTLD_DEFAULT, "ibv_query_gid_type", nodes[i]);
+		const char *(*name)(int) = dlvsym(RTLD_DEFAULT, "ibv_wr_opcode_str", nodes[i]);
+		int found = -1;
+
+		assert_int_equal(type(context_of(state), 1, 0, &found), 0);
+		assert_int_equal(found, 1);	/* RoCE v2, in sysfs */
+		assert_string_equal(name(14), "flush");
+	}
 }
 
 /* Of rdma-core 59 to 62; our headers may not know them. */
@@ -190,6 +217,7 @@ int main(void)
 		cmocka_unit_test(old_pointer_functions_refuse),
 		cmocka_unit_test(old_int_functions_refuse),
 		cmocka_unit_test(commands_of_vendor_drivers_refuse),
+		test_with_device(private_calls_of_programs_work_at_each_version),
 		cmocka_unit_test(newer_calls_that_the_device_lacks_refuse),
 		test_with_device(null_pointers_are_errors),
 		test_with_device(nonsense_is_refused),

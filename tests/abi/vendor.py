@@ -1,0 +1,109 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""
+Vendor libraries of each release load with ours:  vendor.py LIST CORE VERBS COMPILER...
+
+For each version IBVERBS_PRIVATE_* of LIST (tests/abi/symbols), a library is linked to all its symbols as
+libmlx5 is to those that it uses, with a stub for libibverbs that has them at that version. It registers a
+driver when it is loaded. A program that is linked to it has to start, with every symbol bound, and one
+that asks for a version that does not exist must not.
+"""
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+from tap import Tap
+
+DATA = 'verbs_allow_disassociate_destroy'
+NOWHERE = '1'        # no release has this number
+
+PROGRAM = '''
+extern int vendor_query_gid_type(void), vendor_command(void);
+int main(void)
+{
+	return vendor_query_gid_type() == -1 && vendor_command() == 95 ? 0 : 1;
+}
+'''
+
+
+def versions(listed):
+    """{number: {symbols}}"""
+    found = {}
+    with open(listed, encoding='ascii') as lines:
+        for name, number in re.findall(r'^(\w+)@+IBVERBS_PRIVATE_(\d+)$', lines.read(), re.M):
+            found.setdefault(number, set()).add(name)
+    return found
+
+
+def stub(names):
+    return ''.join('char %s;\n' % name if name == DATA else 'int %s(void) { return 0; }\n' % name
+                   for name in sorted(names))
+
+
+def vendor(names, number):
+    """Calls each function, in a function that nobody calls: bound when it is loaded, or never."""
+    functions = sorted(names - {DATA})
+    text = ''.join('extern int %s();\n' % name for name in functions)
+    text += 'extern char %s;\nint (*sink)(), data;\n' % DATA
+    text += 'void never(void)\n{\n%s}\n' % ''.join('\t%s();\n' % name for name in functions)
+    text += 'void *address(void) { return &%s; }\n' % DATA
+    text += ('__attribute__((constructor)) static void load(void) { verbs_register_driver_%s(0); data = %s; }\n'
+             % (number, DATA))
+    text += 'int vendor_query_gid_type(void) { return ibv_query_gid_type(0, 1, 0, 0); }\n'
+    text += 'int vendor_command(void) { return ibv_cmd_alloc_pd(0, 0, 0, 0, 0, 0); }\n'
+    return text
+
+
+def compile_to(scratch, compiler, name, text, *options):
+    source = os.path.join(scratch, name + '.c')
+    with open(source, 'w', encoding='ascii') as file:
+        file.write(text)
+    subprocess.run(compiler + ['-w', '-std=gnu11', source, '-o', os.path.join(scratch, name), *options],
+                   check=True, timeout=60)
+
+
+def build(scratch, compiler, names, number):
+    script = os.path.join(scratch, 'stub.map')
+    with open(script, 'w', encoding='ascii') as file:
+        file.write('IBVERBS_PRIVATE_%s { global: %s; local: *; };\n' % (number, '; '.join(sorted(names))))
+    shared = ['-shared', '-fPIC']
+    compile_to(scratch, compiler, 'libstub.so', stub(names), *shared, '-Wl,-soname,libibverbs.so.1',
+               '-Wl,--version-script=' + script)
+    compile_to(scratch, compiler, 'libvendor.so', vendor(names, number), *shared,
+               os.path.join(scratch, 'libstub.so'), '-Wl,-z,lazy')
+    compile_to(scratch, compiler, 'program', PROGRAM, os.path.join(scratch, 'libvendor.so'),
+               '-Wl,-rpath,' + scratch, '-Wl,--allow-shlib-undefined')
+
+
+def start(scratch, libraries):
+    """What the dynamic linker complains of, '' when the program ends well."""
+    environment = dict(os.environ, LD_BIND_NOW='1', LD_LIBRARY_PATH=':'.join(libraries), LC_ALL='C')
+    for name in ('VERBATIM_EXPLAIN', 'VERBATIM_LOG', 'LD_PRELOAD'):
+        environment.pop(name, None)
+    done = subprocess.run([os.path.join(scratch, 'program')], env=environment, capture_output=True, text=True,
+                          timeout=60)
+    return '' if done.returncode == 0 else 'status %d: %s' % (done.returncode, done.stderr[-500:])
+
+
+def main():
+    listed, libraries, compiler = sys.argv[1], sys.argv[2:4], sys.argv[4:]
+    tap = Tap()
+    found = versions(listed)
+    with tempfile.TemporaryDirectory() as scratch:
+        for number in sorted(found):
+            build(scratch, compiler, found[number], number)
+            problem = start(scratch, libraries)
+            tap.test('a library linked to the %d symbols of IBVERBS_PRIVATE_%s loads'
+                     % (len(found[number]), number), [problem] if problem else [])
+        # The same with another number: the test can fail.
+        names = {name.replace('_34', '_' + NOWHERE) for name in found['34']}
+        build(scratch, compiler, names, NOWHERE)
+        problem = start(scratch, libraries)
+        tap.test('one of a release that does not exist is refused',
+                 [] if "version `IBVERBS_PRIVATE_%s' not found" % NOWHERE in problem else [problem or 'it starts'])
+    tap.end()
+
+
+main()

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Closing a context frees every object that the application left in it, users before used:
- * QPs, SRQs, CQs, channels, windows, regions, device memory, address handles, protection domains.
+ * QPs, SRQs, XRC domains, CQs, channels, windows, regions, device memory, address handles, protection domains.
  */
 #include "device/internal.h"
 
@@ -31,6 +31,7 @@ static void destroy_queues(struct hca_context *context)
 
 		multicast_detach_all(context->hca, qp);
 		acknowledge_qp(qp);
+		qp->opens = 1;	/* whoever opened it */
 		hca_destroy_qp(context, qp);
 	}
 	while ((node = close_first(&context->srqs))) {
@@ -39,6 +40,8 @@ static void destroy_queues(struct hca_context *context)
 		srq->ibv.events_completed = srq->async_events_got;
 		hca_destroy_srq(context, srq);
 	}
+	while ((node = close_first(&context->xrcds)))
+		hca_close_xrcd(context, list_entry(node, struct xrcd, node));
 	while ((node = close_first(&context->cqs))) {
 		struct cq *cq = list_entry(node, struct cq, node);
 

@@ -39,6 +39,7 @@ static void init_lists(struct hca_context *context)
 	list_init(&context->channels);
 	list_init(&context->cqs);
 	list_init(&context->srqs);
+	list_init(&context->xrcds);
 	list_init(&context->qps);
 }
 

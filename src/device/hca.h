@@ -24,6 +24,7 @@
 #include "object/pd.h"
 #include "object/qp.h"
 #include "object/srq.h"
+#include "object/xrcd.h"
 
 struct hca_context;
 
@@ -140,6 +141,10 @@ int hca_poll_cq(struct cq *cq, int count, struct ibv_wc *wc);
 int hca_poll_cq_one(struct cq *cq, struct completion *completion);
 int hca_req_notify_cq(struct cq *cq, bool solicited_only);
 
+/* ibv_open_xrcd: @fd may be -1. EBADF, EAGAIN (no domain, no O_CREAT), EINVAL (O_EXCL and there is one). */
+int hca_open_xrcd(struct hca_context *context, int fd, int oflags, struct xrcd **xrcd);
+int hca_close_xrcd(struct hca_context *context, struct xrcd *xrcd);	/* EBUSY */
+
 int hca_create_srq(struct hca_context *context, const struct ibv_srq_init_attr_ex *attr,
 		   struct srq **srq);
 int hca_modify_srq(struct srq *srq, const struct ibv_srq_attr *attr, int mask);
@@ -149,6 +154,8 @@ int hca_post_srq_recv(struct srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_w
 
 /* attr->cap is raised to what was granted. */
 int hca_create_qp(struct hca_context *context, struct ibv_qp_init_attr_ex *attr, struct qp **qp);
+/* ibv_open_qp: an XRC_RECV QP of the domain; each open takes a hca_destroy_qp(). */
+int hca_open_qp(struct hca_context *context, struct xrcd *xrcd, uint32_t number, struct qp **qp);
 int hca_modify_qp(struct qp *qp, struct ibv_qp_attr *attr, int mask);
 int hca_query_qp(struct qp *qp, struct ibv_qp_attr *attr, int mask,
 		 struct ibv_qp_init_attr *init_attr);

@@ -26,7 +26,7 @@ struct hca_context {
 	struct list node;		/* in hca->contexts */
 	struct event_queue *async;	/* its own allocation: outlives us while wake-ups are due */
 	int async_fd, command_fd;
-	struct list pds, mrs, mws, dms, ahs, channels, cqs, srqs, qps;	/* under hca->objects */
+	struct list pds, mrs, mws, dms, ahs, channels, cqs, srqs, qps, xrcds;	/* under hca->objects */
 	bool abandoned;			/* we are a fork()ed child: nothing behind it */
 };
 
@@ -45,6 +45,7 @@ struct hca {
 
 	struct lock objects;		/* lists of contexts and of their objects */
 	struct list contexts;
+	struct list xrc_domains;	/* under objects */
 	struct list groups;		/* struct multicast_group, under objects and progress */
 	uint32_t next_number;		/* of PDs, CQs, SRQs, DMs */
 	uint64_t dm_bytes;		/* of device memory in use, under objects */

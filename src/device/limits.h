@@ -12,7 +12,7 @@
 
 #define LIMIT_QP_WR		65536
 #define LIMIT_SRQ_WR		65536
-#define LIMIT_SGE		32
+#define LIMIT_SGE		RECV_SGE_MAX	/* object/recv_queue.h */
 #define LIMIT_INLINE		2048
 #define LIMIT_RD_ATOMIC		RD_ATOMIC_MAX	/* object/qp_transport.h */
 #define LIMIT_CQ		65536

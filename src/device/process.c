@@ -126,6 +126,7 @@ static void process_init(struct hca *hca)
 	lock_init(&hca->objects);
 	list_init(&hca->contexts);
 	list_init(&hca->groups);
+	list_init(&hca->xrc_domains);
 	path_table_init(&hca->paths);
 	hca->netdev_fd = -1;
 	net_init(&hca->net, &hca->config);

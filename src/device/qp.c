@@ -51,7 +51,7 @@ static int check_type(const struct ibv_qp_init_attr_ex *attr)
 {
 	if (qp_type_is_supported(attr->qp_type))
 		return 0;
-	explain("create_qp: qp_type %d is not supported: use RC, UC or UD", attr->qp_type);
+	explain("create_qp: qp_type %d is not supported: use RC, UC, UD, XRC_SEND or XRC_RECV", attr->qp_type);
 	return EOPNOTSUPP;
 }
 
@@ -77,19 +77,40 @@ static int check_caps(const struct ibv_qp_init_attr_ex *attr)
 	return 0;
 }
 
+static int check_xrc_recv(const struct ibv_qp_init_attr_ex *attr)
+{
+	if ((attr->comp_mask & IBV_QP_INIT_ATTR_XRCD) && attr->xrcd)
+		return 0;
+	explain("create_qp: an XRC_RECV QP needs an XRC domain: set attr.xrcd (ibv_open_xrcd) and "
+		"IBV_QP_INIT_ATTR_XRCD, in ibv_create_qp_ex");
+	return EINVAL;
+}
+
 static int check_create(const struct ibv_qp_init_attr_ex *attr)
 {
 	int err = check_type(attr);
 
 	if (err)
 		return err;
+	if (attr->qp_type == IBV_QPT_XRC_RECV)
+		return check_xrc_recv(attr);
 	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || !attr->pd) {
 		explain("create_qp: no protection domain given");
 		return EINVAL;
 	}
-	if (!attr->send_cq || !attr->recv_cq) {
-		explain("create_qp: %s is NULL: a QP needs both CQs",
-			attr->send_cq ? "recv_cq" : "send_cq");
+	if (!attr->send_cq || (!attr->recv_cq && attr->qp_type != IBV_QPT_XRC_SEND)) {
+		explain("create_qp: %s is NULL: a QP of type %s needs %s",
+			attr->send_cq ? "recv_cq" : "send_cq", qp_type_name(attr->qp_type),
+			attr->qp_type == IBV_QPT_XRC_SEND ? "it" : "both CQs");
+		return EINVAL;
+	}
+	if (attr->srq && to_srq(attr->srq)->xrcd) {
+		explain("create_qp: srq %u is an XRC SRQ, which requests to an XRC_RECV QP name: give the QP a "
+			"basic one, or none", to_srq(attr->srq)->number);
+		return EINVAL;
+	}
+	if (attr->srq && attr->qp_type == IBV_QPT_XRC_SEND) {
+		explain("create_qp: an XRC_SEND QP receives nothing: leave srq NULL");
 		return EINVAL;
 	}
 	return check_caps(attr);
@@ -102,15 +123,18 @@ static uint32_t at_least_one(uint32_t n)
 
 static int init_queues(struct qp *qp, const struct ibv_qp_init_attr_ex *attr) REQUIRES(qp->lock)
 {
-	int err = send_queue_init(&qp->sq, at_least_one(attr->cap.max_send_wr),
-				  at_least_one(attr->cap.max_send_sge), attr->cap.max_inline_data);
+	int err;
 
+	if (qp->type == IBV_QPT_XRC_RECV)
+		return send_queue_init(&qp->sq, 1, 1, 0);	/* nothing can be posted */
+	err = send_queue_init(&qp->sq, at_least_one(attr->cap.max_send_wr),
+			      at_least_one(attr->cap.max_send_sge), attr->cap.max_inline_data);
 	if (err)
 		return err;
 	qp->cap.max_send_wr = qp->sq.size;
 	qp->cap.max_send_sge = qp->sq.max_sge;
 	qp->cap.max_inline_data = qp->sq.max_inline;
-	if (qp->srq)
+	if (qp->srq || !qp_receives(qp))
 		return 0;
 	err = recv_queue_init(&qp->rq, at_least_one(attr->cap.max_recv_wr),
 			      at_least_one(attr->cap.max_recv_sge));
@@ -126,7 +150,7 @@ static int init_queues(struct qp *qp, const struct ibv_qp_init_attr_ex *attr) RE
 static void fini_queues(struct qp *qp)
 {
 	send_queue_fini(&qp->sq);
-	if (!qp->srq)
+	if (!qp->srq && qp_receives(qp))
 		recv_queue_fini(&qp->rq);
 }
 
@@ -142,41 +166,58 @@ static void init_fields(struct hca_context *context, struct qp *qp,
 	qp->transport = &context->hca->transport;
 	qp->owner = context;
 	qp->async = context->async;
-	qp->pd = to_pd(attr->pd);
-	qp->send_cq = to_cq(attr->send_cq);
-	qp->recv_cq = to_cq(attr->recv_cq);
-	qp->srq = attr->srq ? to_srq(attr->srq) : NULL;
 	qp->type = attr->qp_type;
+	if (qp->type == IBV_QPT_XRC_RECV) {
+		qp->xrcd = to_xrcd(attr->xrcd);
+		qp->opens = 1;
+	} else {
+		qp->pd = to_pd(attr->pd);
+		qp->send_cq = to_cq(attr->send_cq);
+		qp->recv_cq = qp_receives(qp) ? to_cq(attr->recv_cq) : NULL;
+		qp->srq = attr->srq ? to_srq(attr->srq) : NULL;
+	}
 	qp->signal_all = attr->sq_sig_all;
 	qp->mtu = 128u << net_active_mtu(&context->hca->net, context->port, NULL);
 	qp_init_events(qp);
 }
 
+/* The counts of users of what the QP was created with; NULL: it has none. */
+static void parts_of(struct qp *qp, _Atomic uint32_t *users[5])
+{
+	users[0] = qp->pd ? &qp->pd->users : NULL;
+	users[1] = qp->send_cq ? &qp->send_cq->users : NULL;
+	users[2] = qp->recv_cq ? &qp->recv_cq->users : NULL;
+	users[3] = qp->srq ? &qp->srq->users : NULL;
+	users[4] = qp->xrcd ? &qp->xrcd->users : NULL;
+}
+
 static void hold_parts(struct qp *qp)
 {
-	atomic_fetch_add(&qp->pd->users, 1);
-	atomic_fetch_add(&qp->send_cq->users, 1);
-	atomic_fetch_add(&qp->recv_cq->users, 1);
-	if (qp->srq)
-		atomic_fetch_add(&qp->srq->users, 1);
+	_Atomic uint32_t *users[5];
+
+	parts_of(qp, users);
+	for (unsigned i = 0; i < 5; i++)
+		if (users[i])
+			atomic_fetch_add(users[i], 1);
 }
 
 static void release_parts(struct qp *qp)
 {
-	atomic_fetch_sub(&qp->pd->users, 1);
-	atomic_fetch_sub(&qp->send_cq->users, 1);
-	atomic_fetch_sub(&qp->recv_cq->users, 1);
-	if (qp->srq)
-		atomic_fetch_sub(&qp->srq->users, 1);
+	_Atomic uint32_t *users[5];
+
+	parts_of(qp, users);
+	for (unsigned i = 0; i < 5; i++)
+		if (users[i])
+			atomic_fetch_sub(users[i], 1);
 }
 
 static void fill_public(struct qp *qp)
 {
 	struct ibv_qp *ibv = &qp->ibv.qp_base;
 
-	ibv->pd = &qp->pd->ibv;
-	ibv->send_cq = (struct ibv_cq *)&qp->send_cq->ibv;
-	ibv->recv_cq = (struct ibv_cq *)&qp->recv_cq->ibv;
+	ibv->pd = (struct ibv_pd *)qp->pd;
+	ibv->send_cq = (struct ibv_cq *)qp->send_cq;
+	ibv->recv_cq = (struct ibv_cq *)qp->recv_cq;
 	ibv->srq = qp->srq ? &qp->srq->ibv : NULL;
 	ibv->handle = ibv->qp_num = qp->number;
 	ibv->qp_type = qp->type;
@@ -186,7 +227,7 @@ static void fill_public(struct qp *qp)
 
 static void publish_access(struct qp *qp) REQUIRES(qp->lock)
 {
-	qp->access->pd = qp->pd->number;
+	qp->access->pd = qp->pd ? qp->pd->number : 0;
 	qp->access->type = (uint32_t)qp->type;
 	atomic_store(&qp->access->established, 0);
 	atomic_store(&qp->access->qpn, qp->number);
@@ -307,6 +348,63 @@ static void take_down(struct hca *hca, struct qp *qp)
 	local_drain_qp(&hca->engine.local, qp->number);
 }
 
+/* One of several opens of an XRC_RECV QP ends. False: it was the last. */
+static bool is_still_open(struct hca *hca, struct qp *qp)
+{
+	bool open;
+
+	lock_acquire(&hca->objects);
+	open = qp->opens > 1;
+	qp->opens -= open;
+	lock_release(&hca->objects);
+	return open;
+}
+
+static bool is_target_in(const struct qp *qp, const struct xrc_domain *domain, uint32_t number)
+{
+	return qp->type == IBV_QPT_XRC_RECV && qp->xrcd->domain == domain && qp->number == number &&
+	       !qp->is_down;
+}
+
+static struct qp *find_target(struct hca *hca, const struct xrc_domain *domain, uint32_t number)
+	REQUIRES(hca->objects)
+{
+	struct list *context_node, *node;
+
+	list_for_each(context_node, &hca->contexts) {
+		struct hca_context *context = list_entry(context_node, struct hca_context, node);
+
+		list_for_each(node, &context->qps) {
+			struct qp *qp = list_entry(node, struct qp, node);
+
+			if (is_target_in(qp, domain, number))
+				return qp;
+		}
+	}
+	return NULL;
+}
+
+int hca_open_qp(struct hca_context *context, struct xrcd *xrcd, uint32_t number, struct qp **opened)
+{
+	struct hca *hca = context->hca;
+	struct qp *qp;
+
+	if (context_is_dead(context, "open_qp"))
+		return EIO;
+	lock_acquire(&hca->objects);
+	qp = find_target(hca, xrcd->domain, number);
+	if (qp)
+		qp->opens++;
+	lock_release(&hca->objects);
+	if (!qp) {
+		explain("open_qp: no XRC_RECV QP 0x%06x in this XRC domain: one that was created in this process, "
+			"with a domain of the same file", number);
+		return EINVAL;
+	}
+	*opened = qp;
+	return 0;
+}
+
 int hca_destroy_qp(struct hca_context *context, struct qp *qp)
 {
 	struct hca *hca = context->hca;
@@ -314,6 +412,8 @@ int hca_destroy_qp(struct hca_context *context, struct qp *qp)
 
 	if (context_is_dead(context, "destroy_qp"))
 		return EIO;
+	if (is_still_open(hca, qp))
+		return 0;
 	if (groups) {
 		explain("destroy_qp: qp 0x%06x is attached to %u multicast groups: detach it from "
 			"them first",

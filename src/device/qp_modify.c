@@ -131,6 +131,7 @@ int hca_modify_qp(struct qp *qp, struct ibv_qp_attr *attr, int mask)
 
 	if (context_is_dead(context, "modify_qp"))
 		return EIO;
+	mask = qp_modify_mask(qp->type, mask);
 	effects_init(&effects);
 	lock_acquire(&qp->lock);
 	err = qp_modify_check(qp, attr, mask);

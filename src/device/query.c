@@ -27,7 +27,7 @@ int hca_query_device(struct hca_context *context, struct ibv_device_attr_ex *att
 				 IBV_DEVICE_SHUTDOWN_PORT | IBV_DEVICE_PORT_ACTIVE_EVENT |
 				 IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SRQ_RESIZE |
 				 IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B |
-				 IBV_DEVICE_MEM_MGT_EXTENSIONS;
+				 IBV_DEVICE_MEM_MGT_EXTENSIONS | IBV_DEVICE_XRC;
 	orig->max_sge = orig->max_sge_rd = LIMIT_SGE;
 	orig->max_cq = LIMIT_CQ;
 	orig->max_cqe = (int)config->max_cqe;

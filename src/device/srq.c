@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* SRQs of a context; destruction waits until the application has acknowledged events (ibv_destroy_srq(3)). */
+/* SRQs of a context, basic and XRC; destruction waits until the application has acknowledged events (ibv_destroy_srq(3)). */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -17,6 +17,85 @@ static int check_srq(const struct ibv_srq_attr *attr)
 	return 0;
 }
 
+static bool is_xrc(const struct ibv_srq_init_attr_ex *attr)
+{
+	return (attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) && attr->srq_type == IBV_SRQT_XRC;
+}
+
+static int check_srq_type(const struct ibv_srq_init_attr_ex *attr)
+{
+	if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) && attr->srq_type != IBV_SRQT_BASIC &&
+	    attr->srq_type != IBV_SRQT_XRC) {
+		explain("create_srq: srq_type %d is not supported: use IBV_SRQT_BASIC or IBV_SRQT_XRC",
+			attr->srq_type);
+		return EOPNOTSUPP;
+	}
+	if (!is_xrc(attr))
+		return 0;
+	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_XRCD) || !attr->xrcd) {
+		explain("create_srq: an XRC SRQ needs an XRC domain: xrcd and IBV_SRQ_INIT_ATTR_XRCD");
+		return EINVAL;
+	}
+	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_CQ) || !attr->cq) {
+		explain("create_srq: an XRC SRQ needs a CQ for its receives: cq and IBV_SRQ_INIT_ATTR_CQ");
+		return EINVAL;
+	}
+	return 0;
+}
+
+/* ---- XRC ---- */
+
+/* Of 24 bits, as it goes on the wire, and no other one's in the domain. */
+static uint32_t xrc_number(struct hca *hca, struct xrc_domain *domain)
+{
+	uint32_t number;
+
+	do {
+		number = object_number(hca) & QPN_MASK;
+	} while (!number || xrc_domain_find(domain, number));
+	return number;
+}
+
+static void xrc_enter(struct hca *hca, struct srq *srq, const struct ibv_srq_init_attr_ex *attr)
+{
+	srq->xrcd = to_xrcd(attr->xrcd);
+	srq->cq = to_cq(attr->cq);
+	srq->number = xrc_number(hca, srq->xrcd->domain);
+	atomic_fetch_add(&srq->xrcd->users, 1);
+	atomic_fetch_add(&srq->cq->users, 1);
+	xrc_domain_add(srq->xrcd->domain, srq);
+}
+
+/* A message in progress to it is given up: its next packet finds no SRQ. */
+static void xrc_forget_at(struct qp *qp, const struct srq *srq)
+{
+	if (qp->type != IBV_QPT_XRC_RECV)
+		return;
+	lock_acquire(&qp->lock);
+	if (qp->responder.target == srq) {
+		qp->responder.target = NULL;
+		qp->responder.recv_taken = false;
+	}
+	lock_release(&qp->lock);
+}
+
+static void xrc_leave(struct hca *hca, struct srq *srq)
+{
+	struct list *context_node, *node;
+
+	xrc_domain_remove(srq->xrcd->domain, srq);
+	lock_acquire(&hca->objects);
+	list_for_each(context_node, &hca->contexts) {
+		struct hca_context *context = list_entry(context_node, struct hca_context, node);
+
+		list_for_each(node, &context->qps)
+			xrc_forget_at(list_entry(node, struct qp, node), srq);
+	}
+	lock_release(&hca->objects);
+	atomic_fetch_sub(&srq->xrcd->users, 1);
+	atomic_fetch_sub(&srq->cq->users, 1);
+}
+
 int hca_create_srq(struct hca_context *context, const struct ibv_srq_init_attr_ex *attr,
 		   struct srq **created)
 {
@@ -28,10 +107,9 @@ int hca_create_srq(struct hca_context *context, const struct ibv_srq_init_attr_e
 	err = check_srq(&attr->attr);
 	if (err)
 		return err;
-	if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) && attr->srq_type != IBV_SRQT_BASIC) {
-		explain("create_srq: srq_type %d is not supported: use IBV_SRQT_BASIC", attr->srq_type);
-		return EOPNOTSUPP;
-	}
+	err = check_srq_type(attr);
+	if (err)
+		return err;
 	srq = calloc(1, sizeof(*srq));
 	if (!srq)
 		return ENOMEM;
@@ -51,7 +129,10 @@ int hca_create_srq(struct hca_context *context, const struct ibv_srq_init_attr_e
 	srq->limit_event.ibv.event_type = IBV_EVENT_SRQ_LIMIT_REACHED;
 	srq->limit_event.ibv.element.srq = &srq->ibv;
 	srq->owner = context;
-	srq->number = object_number(context->hca);
+	if (is_xrc(attr))
+		xrc_enter(context->hca, srq, attr);
+	else
+		srq->number = object_number(context->hca);
 	srq->ibv.handle = srq->number;
 	lock_acquire(&context->hca->objects);
 	list_add_tail(&context->srqs, &srq->node);
@@ -97,6 +178,10 @@ int hca_destroy_srq(struct hca_context *context, struct srq *srq)
 		explain("destroy_srq: srq %u is in use by %u QPs: destroy them first", srq->number,
 			users);
 		return EBUSY;
+	}
+	if (srq->xrcd && !srq->is_down) {	/* a handler may have left for good while the last call waited */
+		xrc_leave(context->hca, srq);
+		srq->is_down = true;
 	}
 	event_queue_cancel(srq->async, &srq->limit_event.node);
 	object_wait_for_acks(&srq->ibv.mutex, &srq->ibv.cond, &srq->ibv.events_completed,

@@ -2,7 +2,8 @@
 /*
  * Requests without packets, in the order of the send queue: each is sent as a message (send.c) or
  * executed by this process (onesided.c). The first that has to wait or needs packets ends the run;
- * the transport continues there.
+ * the transport continues there. Those of XRC are packets: whose memory they reach is known only with the
+ * SRQ that each names.
  */
 #include "local/peer.h"
 
@@ -30,7 +31,7 @@ void local_run(struct local *local, struct qp *qp, struct effects *effects)
 	unsigned n;
 
 	qp->requester.direct_waits = false;
-	if (!local->direct || !qp->av.loopback || !qp_is(qp, QP_CONNECTED))
+	if (!local->direct || !qp->av.loopback || !qp_is(qp, QP_CONNECTED) || qp_is(qp, QP_XRC))
 		return;
 	if (barrier_is_due(qp))
 		pairing_ask_barrier(local, qp);

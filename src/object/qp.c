@@ -32,12 +32,14 @@ void qp_set_state(struct qp *qp, enum ibv_qp_state state)
 
 void qp_drop_completions(struct qp *qp)
 {
+	if (qp->type == IBV_QPT_XRC_RECV)
+		return;
 	if (qp->srq) {
 		cq_clean_sends(qp->send_cq, qp->number);
 		return;
 	}
 	cq_clean(qp->send_cq, qp->number);
-	if (qp->recv_cq != qp->send_cq)
+	if (qp->recv_cq && qp->recv_cq != qp->send_cq)
 		cq_clean(qp->recv_cq, qp->number);
 }
 

@@ -25,6 +25,7 @@
 #include "object/recv_queue.h"
 #include "object/send_queue.h"
 #include "object/srq.h"
+#include "object/xrcd.h"
 
 struct path;
 struct transport;
@@ -49,10 +50,12 @@ struct qp {
 
 	/* Fixed at creation */
 	struct transport *transport;	/* what all QPs of the process share */
-	struct pd *pd;
-	struct cq *send_cq, *recv_cq;
-	struct srq *srq;		/* NULL: own receive queue */
-	enum ibv_qp_type type;		/* RC, UC or UD */
+	struct pd *pd;			/* NULL: XRC_RECV */
+	struct cq *send_cq, *recv_cq;	/* NULL: XRC, for what it lacks */
+	struct srq *srq;		/* NULL: own receive queue, or XRC */
+	struct xrcd *xrcd;		/* XRC_RECV */
+	uint32_t opens;			/* XRC_RECV: by ibv_open_qp(), under hca.objects */
+	enum ibv_qp_type type;		/* of a row of qp_type.def */
 	uint32_t number;		/* QPN */
 	bool signal_all;
 	struct ibv_qp_cap cap;		/* as granted */
@@ -107,6 +110,8 @@ static inline struct qp *to_qp(struct ibv_qp *ibv)
 	return (struct qp *)ibv;
 }
 
+/* @mask without what a QP of that type ignores: XRC, attributes of the half that it lacks. */
+int qp_modify_mask(enum ibv_qp_type type, int mask);
 /*
  * ibv_modify_qp's rules, without side effects: is @mask allowed and complete for the move from
  * qp->state to attr->qp_state (or none, without IBV_QP_STATE), and are the values in range?
@@ -126,6 +131,12 @@ void qp_set_state(struct qp *qp, enum ibv_qp_state state) REQUIRES(qp->lock);
 /* Removes the QP's completions from its CQs, except receives taken from an SRQ (ibv_destroy_qp(3)). */
 void qp_drop_completions(struct qp *qp);
 const char *qp_state_name(enum ibv_qp_state state);
+
+/* Has it a receive queue, or an SRQ, of its own? */
+static inline bool qp_receives(const struct qp *qp)
+{
+	return !qp_type_has(qp->type, QP_XRC);
+}
 
 /* Trait of the QP's type. */
 static inline bool qp_is(const struct qp *qp, enum qp_trait trait)

@@ -192,6 +192,16 @@ static int check_values(const struct qp *qp, const struct ibv_qp_attr *attr, int
 	return err ? err : check_migration(qp, attr, mask);
 }
 
+/* As Linux does for all devices: programs (perftest) name the attributes of RC. */
+int qp_modify_mask(enum ibv_qp_type type, int mask)
+{
+	if (type == IBV_QPT_XRC_SEND)
+		return mask & ~(IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+	if (type == IBV_QPT_XRC_RECV)
+		return mask & ~(IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY);
+	return mask;
+}
+
 int qp_modify_check(const struct qp *qp, const struct ibv_qp_attr *attr, int mask)
 {
 	enum ibv_qp_state to = mask & IBV_QP_STATE ? attr->qp_state : qp->state;

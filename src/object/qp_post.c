@@ -15,7 +15,11 @@
 
 #define ATOMIC_BYTES		8u
 
-enum { ON_RC = 1 << QP_KIND_RC, ON_UC = 1 << QP_KIND_UC, ON_UD = 1 << QP_KIND_UD };
+enum {
+	ON_UC = 1 << QP_KIND_UC,
+	ON_UD = 1 << QP_KIND_UD,
+	ON_RC = 1 << QP_KIND_RC | 1 << QP_KIND_XRC_SEND,	/* reliable */
+};
 
 /* Contents of a work request, by opcode. */
 enum carries {
@@ -193,6 +197,15 @@ static int fill_ud(const struct qp *qp, const struct ibv_send_wr *wr, struct sen
 	return 0;
 }
 
+static int fill_xrc(const struct qp *qp, const struct ibv_send_wr *wr, struct send_wqe *wqe)
+{
+	if (wr->qp_type.xrc.remote_srqn > QPN_MASK)
+		return REFUSE(EINVAL, "qp_type.xrc.remote_srqn 0x%x exceeds 24 bits: use the number that "
+			      "ibv_get_srq_num() gives at the peer", wr->qp_type.xrc.remote_srqn);
+	wqe->remote_srqn = wr->qp_type.xrc.remote_srqn;
+	return 0;
+}
+
 static int fill_bind(const struct qp *qp, const struct ibv_send_wr *wr, struct send_wqe *wqe)
 {
 	if (!wr->bind_mw.mw)
@@ -243,6 +256,8 @@ static int qp_post_fill(const struct qp *qp, const struct ibv_send_wr *wr, struc
 		err = fill_data(qp, wr, rule, wqe);
 	if (!err && qp_is(qp, QP_DATAGRAM))
 		err = fill_ud(qp, wr, wqe);
+	if (!err && qp_is(qp, QP_XRC))
+		err = fill_xrc(qp, wr, wqe);
 	return err;
 }
 
@@ -314,6 +329,12 @@ int qp_post_recv(struct qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad
 {
 	if (!wr)	/* eRPC asks so, in RESET too, whose driver this is */
 		return 0;
+	if (!qp_receives(qp)) {
+		explain("post_recv: qp 0x%06x is of type %s, which has no receive queue: use "
+			"ibv_post_srq_recv with the XRC SRQ", qp->number, qp_type_name(qp->type));
+		*bad = wr;
+		return EINVAL;
+	}
 	if (qp->srq) {
 		explain("post_recv: qp 0x%06x takes its receives from an SRQ: use "
 			"ibv_post_srq_recv", qp->number);

@@ -12,8 +12,8 @@ void qp_query(struct qp *qp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_i
 
 	memset(init, 0, sizeof(*init));
 	init->qp_context = qp->ibv.qp_base.qp_context;
-	init->send_cq = (struct ibv_cq *)&qp->send_cq->ibv;
-	init->recv_cq = (struct ibv_cq *)&qp->recv_cq->ibv;
+	init->send_cq = (struct ibv_cq *)qp->send_cq;
+	init->recv_cq = (struct ibv_cq *)qp->recv_cq;
 	init->srq = qp->srq ? &qp->srq->ibv : NULL;
 	init->cap = qp->cap;
 	init->qp_type = qp->type;

@@ -18,6 +18,7 @@ struct echoes;
 struct opcode;
 struct path;
 struct recv_wqe;
+struct srq;
 
 /*
  * READs and atomics in progress per QP and direction: the limit of max_rd_atomic and
@@ -132,6 +133,7 @@ struct resource {
 	uint32_t reply_first_psn;	/* where this (perhaps repeated) answer begins */
 	uint32_t reply_end;		/* READ: offset in the request where it ends */
 	uint32_t rkey, length;
+	uint32_t pd;			/* READ: the protection domain that @rkey is looked up in */
 	uint64_t address;
 	uint64_t original;		/* atomic: the original value */
 	uint64_t position;		/* responder's, when it was made: PSNs come round again */
@@ -172,6 +174,8 @@ struct responder {
 
 	uint32_t message_sequence;	/* of the next message (transport/message.h) ... */
 	uint32_t message_done;		/* ... and bytes of it that were copied */
+
+	struct srq *target;		/* XRC_RECV: that the last request named */
 
 	/* The receive that a message took; given to the next one if the message was dropped (UC) */
 	struct recv_wqe *recv;

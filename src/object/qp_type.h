@@ -14,6 +14,7 @@ enum qp_trait {
 	QP_RELIABLE	= 1 << 1,
 	QP_DATAGRAM	= 1 << 2,
 	QP_MULTICAST	= 1 << 3,
+	QP_XRC		= 1 << 4,
 };
 
 /* Rows of qp_type.def, in order. */

@@ -12,6 +12,8 @@
 
 #include "base/lock.h"
 
+#define RECV_SGE_MAX 32u		/* of any queue */
+
 struct recv_wqe {
 	uint64_t wr_id;
 	uint32_t sge_count;

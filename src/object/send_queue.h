@@ -29,6 +29,7 @@ struct send_wqe {
 	/* UD */
 	struct ah *ah;			/* holds a reference, put when the request is retired */
 	uint32_t remote_qpn, remote_qkey;
+	uint32_t remote_srqn;		/* XRC */
 	/* BIND_MW */
 	struct mw *mw;
 	struct ibv_mw_bind_info bind;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Shared receive queue (IBTA 10.2.9; ibv_create_srq(3)): a recv_queue with a limit event. */
+/*
+ * Shared receive queue (IBTA 10.2.9; ibv_create_srq(3)): a recv_queue with a limit event. An XRC SRQ has a
+ * domain and a CQ as well (annex A14).
+ */
 #ifndef VERBATIM_OBJECT_SRQ_H
 #define VERBATIM_OBJECT_SRQ_H
 
@@ -10,11 +13,14 @@
 #include "object/event.h"
 #include "object/recv_queue.h"
 
+struct cq;
+struct xrcd;
+
 struct srq {
 	struct ibv_srq ibv;		/* first */
 	struct recv_queue queue;
 	uint32_t limit;			/* 0: disarmed; under queue.lock */
-	uint32_t pd;
+	uint32_t pd;			/* number of its protection domain */
 	struct event_queue *async;
 	struct async_event limit_event;	/* IBV_EVENT_SRQ_LIMIT_REACHED */
 	uint32_t async_events_got;
@@ -22,6 +28,11 @@ struct srq {
 	uint32_t number;
 	void *owner;			/* hca_context */
 	struct list node;
+	/* XRC; NULL: a basic one */
+	struct xrcd *xrcd;
+	struct cq *cq;			/* completions of its receives */
+	struct list domain_node;	/* in xrcd->domain */
+	bool is_down;			/* has left it: destruction waits for acknowledgements */
 };
 
 static inline struct srq *to_srq(struct ibv_srq *ibv)

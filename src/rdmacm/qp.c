@@ -138,7 +138,8 @@ int rdma_create_qp_ex(struct rdma_cm_id *public, struct ibv_qp_init_attr_ex *att
 	}
 	/* Enhanced connection establishment is a matter of vendors' devices; ours has none. */
 	memset(&id->local_ece, 0, sizeof(id->local_ece));
-	public->pd = qp->pd;
+	if (qp->pd)	/* XRC_RECV: none */
+		public->pd = qp->pd;
 	public->qp = qp;
 	return 0;
 }

@@ -15,6 +15,9 @@ uint8_t *transmit_payload(struct transmit *transmit, const struct opcode *op)
 
 void packet_begin(const struct qp *qp, struct packet *packet, uint8_t code, uint32_t psn)
 {
+	static const uint8_t service[] = { [SERVICE_UC] = OPCODE_UC, [SERVICE_XRC] = OPCODE_XRC };
+
+	code |= service[qp_types[qp->type % QP_TYPES].service];
 	*packet = (struct packet){ .op = opcode_get(code), .migrated = true, .pkey = PKEY_DEFAULT,
 				   .dest_qpn = qp->attr.dest_qp_num, .psn = psn };
 }

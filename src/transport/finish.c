@@ -110,7 +110,7 @@ void finish_recv(struct qp_call *call, struct ibv_wc *wc, bool solicited)
 	wc->wr_id = responder->recv->wr_id;
 	wc->qp_num = call->qp->number;
 	responder->recv_taken = false;
-	finish_push(call, call->qp->recv_cq, wc, solicited);
+	finish_push(call, call->qp->recv_cq ? call->qp->recv_cq : responder->target->cq, wc, solicited);
 }
 
 void finish_recv_error(struct qp_call *call, enum ibv_wc_status status)
@@ -135,7 +135,7 @@ void flush_recvs(struct qp_call *call)
 
 	if (responder->recv_taken)
 		finish_recv_error(call, IBV_WC_WR_FLUSH_ERR);
-	if (call->qp->srq)
+	if (call->qp->srq || !qp_receives(call->qp))
 		return;
 	while (recv_queue_take(&call->qp->rq, responder->recv)) {
 		responder->recv_taken = true;

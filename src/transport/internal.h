@@ -58,9 +58,13 @@ static inline void count(const struct qp_call *call, enum counter counter)
 	counter_add(call->qp->transport->counters, counter, 1);
 }
 
-static inline struct mr_accessor mr_accessor_of(const struct qp *qp)
+/* An XRC_RECV QP has the protection domain of the SRQ that the request names. */
+static inline struct mr_accessor mr_accessor_of(const struct qp *qp) REQUIRES(qp->lock)
 {
-	return (struct mr_accessor){ .pd = qp->pd->number, .qpn = qp->number };
+	const struct srq *target = qp->responder.target;
+	uint32_t pd = qp->pd ? qp->pd->number : target ? target->pd : 0;
+
+	return (struct mr_accessor){ .pd = pd, .qpn = qp->number };
 }
 
 /* ---- packets and bytes of a message ---- */
@@ -134,7 +138,10 @@ static inline bool transmit_has_room(struct transmit *transmit)
 uint8_t *transmit_payload(struct transmit *transmit, const struct opcode *op);
 /* Write the headers in front of it and close the packet. */
 void transmit_packet(struct transmit *transmit, struct packet *packet, const struct av *av);
-/* A packet of ours to the connected peer: BTH fields that are always the same. */
+/*
+ * A packet of ours to the connected peer: BTH fields that are always the same. @code is that of RC: the
+ * operation, to which the QP's service is added.
+ */
 void packet_begin(const struct qp *qp, struct packet *packet, uint8_t code, uint32_t psn)
 	REQUIRES(qp->lock);
 
@@ -264,7 +271,12 @@ enum fault responder_complete(struct qp_call *call, struct ibv_wc *wc, bool soli
 void note_established(struct qp_call *call) REQUIRES(call->qp->lock); /* transport.c: in RTR */
 /* Syndrome of an ACK: end-to-end credits, but none with an SRQ (IBTA 9.7.7.2). */
 uint8_t responder_ack_syndrome(const struct qp *qp) REQUIRES(qp->lock);
-bool responder_take(struct qp_call *call);	/* a receive, unless one is held */
+bool responder_take(struct qp_call *call) REQUIRES(call->qp->lock);	/* a receive, unless one is held */
+/* The SRQ that receives come from; NULL: the QP's own queue. */
+static inline struct srq *responder_srq(const struct qp *qp) REQUIRES(qp->lock)
+{
+	return qp->srq ? qp->srq : qp->responder.target;
+}
 
 /* ---- replay.c ---- */
 

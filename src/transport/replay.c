@@ -244,7 +244,7 @@ static enum fault replay_fetch(struct qp_call *call, const struct resource *reso
 			       uint64_t offset, uint8_t *out, uint32_t bytes)
 {
 	struct mr_table *mrs = call->qp->transport->mrs;
-	struct mr_accessor accessor = mr_accessor_of(call->qp);
+	struct mr_accessor accessor = { .pd = resource->pd, .qpn = call->qp->number };
 	uint64_t address = resource->address + offset;
 	struct mr_access access;
 	enum mr_fault fault;

@@ -112,7 +112,7 @@ static enum flavour flavour_of(const struct send_wqe *wqe)
 	return wqe->opcode == IBV_WR_SEND_WITH_INV ? INV : PLAIN;
 }
 
-/* The RC codes; UC's are the same with bit 5 set (IBTA 9.2). */
+/* The RC codes: packet_begin() makes those of the service of them. */
 static const uint8_t send_code[4][3] = {
 	[PART_FIRST]  = { OPCODE_RC_SEND_FIRST, OPCODE_RC_SEND_FIRST, OPCODE_RC_SEND_FIRST },
 	[PART_MIDDLE] = { OPCODE_RC_SEND_MIDDLE, OPCODE_RC_SEND_MIDDLE, OPCODE_RC_SEND_MIDDLE },
@@ -136,7 +136,7 @@ static uint32_t fill_message(const struct qp *qp, const struct send_wqe *wqe, ui
 	uint64_t offset = offset_of(qp, psn, wqe->first_psn);
 	uint8_t code = write ? write_code[part][flavour] : send_code[part][flavour];
 
-	packet_begin(qp, packet, qp->type == IBV_QPT_UC ? code | 0x20 : code, psn);
+	packet_begin(qp, packet, code, psn);
 	packet->payload_bytes = last ? wqe->length - offset : qp->mtu;
 	packet->solicited = last && (wqe->flags & IBV_SEND_SOLICITED) && wqe_needs_receive(wqe);
 	packet->ack_request = last && qp_is(qp, QP_RELIABLE);
@@ -177,10 +177,15 @@ static uint32_t fill_atomic(const struct qp *qp, const struct send_wqe *wqe, uin
 uint32_t wqe_packet(const struct qp *qp, const struct send_wqe *wqe, uint32_t psn,
 		    struct packet *packet)
 {
+	uint32_t end;
+
 	assert(!wqe_is_local(wqe));
 	if (wqe->opcode == IBV_WR_RDMA_READ)
-		return fill_read(qp, wqe, psn, packet);
-	if (is_atomic(wqe))
-		return fill_atomic(qp, wqe, psn, packet);
-	return fill_message(qp, wqe, psn, packet);
+		end = fill_read(qp, wqe, psn, packet);
+	else if (is_atomic(wqe))
+		end = fill_atomic(qp, wqe, psn, packet);
+	else
+		end = fill_message(qp, wqe, psn, packet);
+	packet->srqn = wqe->remote_srqn;
+	return end;
 }

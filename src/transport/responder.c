@@ -3,7 +3,7 @@
  * The responder: the peer's requests (IBTA 9.7.4, 9.7.5). A packet in sequence passes a list of
  * checks, is executed, and may end its message:
  *
- *	order -> enabled -> resources -> length -> access -> receive -> execute -> complete
+ *	order -> target (XRC) -> enabled -> resources -> length -> access -> receive -> execute -> complete
  *
  * The first check that fails returns a fault, and fault.def decides the consequences. UC uses the
  * same list (unreliable.c). Answers are only noted here and written by responder_transmit(), so
@@ -49,10 +49,11 @@ bool responder_take(struct qp_call *call)
 {
 	struct qp *qp = call->qp;
 	struct responder *responder = &qp->responder;
+	struct srq *srq = responder_srq(call->qp);
 
 	if (!responder->recv_taken) {
-		responder->recv_taken = qp->srq ?
-			srq_take(qp->srq, responder->recv, call->effects) :
+		responder->recv_taken = srq ?
+			srq_take(srq, responder->recv, call->effects) :
 			recv_queue_take(&qp->rq, responder->recv);
 		if (responder->recv_taken)
 			responder->recv_bytes = sge_total(responder->recv->sge,
@@ -71,6 +72,23 @@ static enum fault check_order(struct qp_call *call, const struct packet *packet)
 	set_reason(call, "%s cannot follow %s", packet->op->name,
 		   call->qp->responder.previous ? call->qp->responder.previous->name : "nothing");
 	return FAULT_OUT_OF_ORDER;
+}
+
+/* XRC: the SRQ that the request names, of the QP's domain, has protection domain and receives (A14). */
+static enum fault check_target(struct qp_call *call, const struct packet *packet)
+	REQUIRES(call->qp->lock)
+{
+	struct responder *responder = &call->qp->responder;
+
+	if (!(packet->op->headers & HDR_XRC))
+		return FAULT_NONE;
+	if (opcode_starts(packet->op))
+		responder->target = xrc_domain_find(call->qp->xrcd->domain, packet->srqn);
+	if (responder->target && responder->target->number == packet->srqn)
+		return FAULT_NONE;
+	set_reason(call, "%s names SRQ 0x%06x, which is no XRC SRQ of this QP's domain", packet->op->name,
+		   packet->srqn);
+	return FAULT_NO_TARGET;
 }
 
 static enum fault check_enabled(struct qp_call *call, const struct packet *packet)
@@ -274,6 +292,7 @@ static enum fault run_read(struct qp_call *call, const struct packet *packet)
 
 	lock_alias(&qp->lock);
 	*resource = (struct resource){ .kind = RESOURCE_READ, .rkey = packet->reth.rkey,
+				       .pd = mr_accessor_of(qp).pd,
 				       .address = packet->reth.address,
 				       .length = packet->reth.length, .first_psn = packet->psn,
 				       .position = qp->responder.position,
@@ -297,7 +316,7 @@ static enum fault responder_run_atomic(struct qp_call *call, const struct packet
 			call->access.host);
 		return FAULT_UNALIGNED;
 	}
-	if (packet->op->code == OPCODE_RC_COMPARE_SWAP)
+	if ((packet->op->code & OPCODE_OPERATION) == OPCODE_RC_COMPARE_SWAP)
 		err = user_compare_swap(call->access.host, packet->atomic.compare,
 					packet->atomic.swap_add, &original);
 	else
@@ -375,6 +394,7 @@ static enum fault responder_complete_receive(struct qp_call *call, const struct 
 
 static enum fault (*const checks[])(struct qp_call *, const struct packet *) = {
 	check_order,
+	check_target,
 	check_enabled,
 	check_resources,
 	responder_check_length,
@@ -558,7 +578,7 @@ uint8_t responder_ack_syndrome(const struct qp *qp)
 {
 	uint32_t receives;
 
-	if (qp->srq)
+	if (qp->srq || !qp_receives(qp))
 		return aeth_syndrome(AETH_ACK, AETH_CREDITS_INVALID);
 	receives = recv_queue_count(&qp->rq) + (qp->responder.recv_taken ? 1 : 0);
 	return aeth_syndrome(AETH_ACK, aeth_credit_code(receives));

@@ -17,7 +17,7 @@
 
 int transport_init(struct qp *qp)
 {
-	uint32_t sges = qp->srq ? qp->srq->queue.max_sge : qp->rq.max_sge;
+	uint32_t sges = qp->srq ? qp->srq->queue.max_sge : qp_receives(qp) ? qp->rq.max_sge : RECV_SGE_MAX;
 	int err;
 
 	if (!qp->responder.recv) {
@@ -110,6 +110,12 @@ void note_established(struct qp_call *call)
 	qp_raise(qp, QP_EVENT_COMM_EST, call->effects);
 }
 
+/* XRC: a response to a receiver, a request to a sender. */
+static bool goes_the_other_way(const struct qp *qp, const struct packet *packet)
+{
+	return qp_is(qp, QP_XRC) && opcode_is_response(packet->op) != (qp->type == IBV_QPT_XRC_SEND);
+}
+
 static void transport_dispatch(struct qp_call *call, const struct packet *packet,
 			       const struct rx_info *info) REQUIRES(call->qp->lock)
 {
@@ -127,6 +133,10 @@ static void transport_dispatch(struct qp_call *call, const struct packet *packet
 		uc_receive(call, packet);
 		break;
 	default:
+		if (goes_the_other_way(qp, packet)) {
+			count(call, COUNTER_RX_QP_TYPE);
+			break;
+		}
 		if (opcode_is_response(packet->op)) {
 			completer_receive(call, packet);
 			break;
@@ -304,7 +314,7 @@ static void drop_work(struct qp *qp) REQUIRES(qp->lock)
 		wqe->ah = NULL;
 	}
 	queue->sent = queue->tail;
-	while (!qp->srq && recv_queue_take(&qp->rq, qp->responder.recv))
+	while (!qp->srq && qp_receives(qp) && recv_queue_take(&qp->rq, qp->responder.recv))
 		;
 }
 

@@ -18,7 +18,6 @@
 static const char no_counters[] = "flow counters";
 static const char no_flow[] = "flow steering; the kernel handles Ethernet packets";
 static const char no_wq[] = "work queues without a QP, and receive hashing";
-static const char no_xrc[] = "XRC";
 static const char no_prefetch[] = "memory is neither pinned nor prefetched";
 
 REFUSE_INT(advise_mr, no_prefetch, struct ibv_pd *pd, enum ibv_advise_mr_advice advice,
@@ -49,12 +48,6 @@ REFUSE_PTR(struct ibv_wq, create_wq, no_wq, struct ibv_context *context,
 	   struct ibv_wq_init_attr *attr)
 REFUSE_INT(destroy_flow, no_flow, struct ibv_flow *flow)
 REFUSE_PTR(struct ibv_flow, create_flow, no_flow, struct ibv_qp *qp, struct ibv_flow_attr *attr)
-REFUSE_PTR(struct ibv_qp, open_qp, no_xrc, struct ibv_context *context,
-	   struct ibv_qp_open_attr *attr)
-REFUSE_INT(get_srq_num, "XRC", struct ibv_srq *srq, uint32_t *number)
-REFUSE_PTR(struct ibv_xrcd, open_xrcd, no_xrc, struct ibv_context *context,
-	   struct ibv_xrcd_init_attr *attr)
-REFUSE_INT(close_xrcd, no_xrc, struct ibv_xrcd *xrcd)
 
 static int post_srq_ops_refused(struct ibv_srq *srq, struct ibv_ops_wr *wr, struct ibv_ops_wr **bad)
 {
@@ -107,12 +100,12 @@ static void fill_extended(struct verbs_context *context)
 	context->ABI_placeholder2 = ops_placeholder;
 	context->ibv_create_flow = create_flow_refused;
 	context->ABI_placeholder1 = ops_placeholder;
-	context->open_qp = open_qp_refused;
+	context->open_qp = qp_open_verb;
 	context->create_qp_ex = qp_create_ex_verb;
-	context->get_srq_num = get_srq_num_refused;
+	context->get_srq_num = srq_number_verb;
 	context->create_srq_ex = srq_create_ex_verb;
-	context->open_xrcd = open_xrcd_refused;
-	context->close_xrcd = close_xrcd_refused;
+	context->open_xrcd = xrcd_open_verb;
+	context->close_xrcd = xrcd_close_verb;
 }
 
 static void fill_compat(struct ibv_context_ops *ops)

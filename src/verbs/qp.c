@@ -5,24 +5,19 @@
  */
 #include "verbs/verbs.h"
 
-/* The pd of @attr is replaced by the one that a parent domain stands for. */
-static struct qp *qp_create(struct ibv_qp_init_attr_ex *attr)
+/* The pd of @attr is replaced by the one that a parent domain stands for; an XRC_RECV QP has none. */
+static struct qp *qp_create(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
 {
-	struct ibv_context *context = attr->pd->context;
 	struct qp *qp;
 	int err;
 
-	attr->pd = &domain_pd(attr->pd)->ibv;
+	if (attr->pd)
+		attr->pd = &domain_pd(attr->pd)->ibv;
 	err = hca_create_qp(to_hca(context), attr, &qp);
 	if (err)
 		return fail(err);
 	qp->ibv.qp_base.context = context;
 	qp->ibv.qp_base.qp_context = attr->qp_context;
-	qp->ibv.qp_base.pd = attr->pd;
-	qp->ibv.qp_base.send_cq = attr->send_cq;
-	qp->ibv.qp_base.recv_cq = attr->recv_cq;
-	qp->ibv.qp_base.srq = attr->srq;
-	qp->ibv.qp_base.qp_type = attr->qp_type;
 	return qp;
 }
 
@@ -38,7 +33,7 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 	memcpy(&full, attr, offsetof(struct ibv_qp_init_attr_ex, comp_mask));
 	full.comp_mask = IBV_QP_INIT_ATTR_PD;
 	full.pd = pd;
-	qp = qp_create(&full);
+	qp = qp_create(pd->context, &full);
 	if (!qp)
 		return NULL;
 	attr->cap = full.cap;
@@ -48,13 +43,13 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 static int qp_init_ex_check(const struct ibv_qp_init_attr_ex *attr)
 {
 	const uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS |
-			       IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+			       IBV_QP_INIT_ATTR_SEND_OPS_FLAGS | IBV_QP_INIT_ATTR_XRCD;
 
 	if (attr->comp_mask & ~known)
 		return refuse_verb("create_qp_ex",
-				   "XRC domains, TSO, indirection tables and receive hashing "
-				   "(comp_mask)");
-	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || !attr->pd)
+				   "TSO, indirection tables and receive hashing (comp_mask)");
+	if (attr->qp_type != IBV_QPT_XRC_RECV &&
+	    (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || !attr->pd))
 		return refuse_null("create_qp_ex", "pd (IBV_QP_INIT_ATTR_PD)");
 	if ((attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr->create_flags)
 		return refuse_verb("create_qp_ex", "create_flags of raw packet QPs and IPoIB");
@@ -78,8 +73,10 @@ struct ibv_qp *qp_create_ex_verb(struct ibv_context *context, struct ibv_qp_init
 	if (err)
 		return fail(err);
 	full = *attr;
-	full.comp_mask = IBV_QP_INIT_ATTR_PD;
-	qp = qp_create(&full);
+	full.comp_mask &= IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD;
+	if (attr->qp_type == IBV_QPT_XRC_RECV)
+		full.pd = NULL;
+	qp = qp_create(context, &full);
 	if (!qp)
 		return NULL;
 	err = builder ? wr_builder_create(to_context(qp->ibv.qp_base.context), qp,

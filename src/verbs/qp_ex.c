@@ -38,6 +38,7 @@ static uint64_t operations_of(enum ibv_qp_type type)
 {
 	switch (type) {
 	case IBV_QPT_RC:
+	case IBV_QPT_XRC_SEND:
 		return SENDS | WRITES | WINDOWS | RELIABLE;
 	case IBV_QPT_UC:
 		return SENDS | WRITES | WINDOWS;
@@ -251,7 +252,16 @@ static void wr_newer(struct ibv_qp_ex *ibv)
 
 static void wr_set_xrc_srqn(struct ibv_qp_ex *ibv, uint32_t remote_srqn)
 {
-	qp_ex_latch(to_builder(ibv), refuse_verb("wr_set_xrc_srqn", "XRC"));
+	struct ibv_send_wr *wr = qp_ex_current(to_builder(ibv), "wr_set_xrc_srqn");
+
+	if (!wr)
+		return;
+	if (ibv->qp_base.qp_type != IBV_QPT_XRC_SEND) {
+		explain("wr_set_xrc_srqn: qp 0x%06x is not an XRC_SEND QP", ibv->qp_base.qp_num);
+		qp_ex_latch(to_builder(ibv), EINVAL);
+		return;
+	}
+	wr->qp_type.xrc.remote_srqn = remote_srqn;
 }
 
 static void wr_set_ud_addr(struct ibv_qp_ex *ibv, struct ibv_ah *ah, uint32_t remote_qpn,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Shared receive queues: ibv_create_srq(3), ibv_create_srq_ex(3). Basic ones only. */
+/* Shared receive queues, basic and XRC: ibv_create_srq(3), ibv_create_srq_ex(3). */
 #include "verbs/verbs.h"
 
 static struct ibv_srq *srq_create(struct ibv_pd *pd, struct ibv_srq_init_attr_ex *attr)
@@ -44,9 +44,9 @@ struct ibv_srq *srq_create_ex_verb(struct ibv_context *context, struct ibv_srq_i
 
 	if (!context || !attr)
 		return fail(refuse_null("create_srq_ex", context ? "attr" : "context"));
-	if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) && attr->srq_type != IBV_SRQT_BASIC)
+	if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) && attr->srq_type == IBV_SRQT_TM)
 		return fail(refuse_verb("create_srq_ex",
-					"XRC and tag matching SRQs; use IBV_SRQT_BASIC"));
+					"tag matching SRQs; use IBV_SRQT_BASIC or IBV_SRQT_XRC"));
 	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) || !attr->pd)
 		return fail(refuse_null("create_srq_ex", "pd (IBV_SRQ_INIT_ATTR_PD)"));
 	if (attr->comp_mask >= IBV_SRQ_INIT_ATTR_RESERVED) {

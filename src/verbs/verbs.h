@@ -151,6 +151,10 @@ struct ibv_cq_ex *cq_create_ex_verb(struct ibv_context *context,
 /* cq.c: for both kinds. NULL and errno. */
 struct cq *cq_create(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr);
 
+struct ibv_xrcd *xrcd_open_verb(struct ibv_context *context, struct ibv_xrcd_init_attr *attr);
+int xrcd_close_verb(struct ibv_xrcd *xrcd);
+int srq_number_verb(struct ibv_srq *srq, uint32_t *number);
+struct ibv_qp *qp_open_verb(struct ibv_context *context, struct ibv_qp_open_attr *attr);
 struct ibv_srq *srq_create_ex_verb(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr);
 int srq_post_verb(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 

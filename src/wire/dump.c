@@ -58,7 +58,7 @@ static void add_atomic(struct line *line, const struct packet *packet)
 {
 	add(line, " atomic 0x%" PRIx64 " rkey 0x%08x", packet->atomic.address,
 	    packet->atomic.rkey);
-	if (packet->op->code == OPCODE_RC_COMPARE_SWAP)
+	if ((packet->op->code & OPCODE_OPERATION) == OPCODE_RC_COMPARE_SWAP)
 		add(line, " compare 0x%" PRIx64 " swap 0x%" PRIx64, packet->atomic.compare,
 		    packet->atomic.swap_add);
 	else
@@ -76,6 +76,8 @@ static void add_extensions(struct line *line, const struct packet *packet)
 {
 	unsigned headers = packet->op->headers;
 
+	if (headers & HDR_XRC)
+		add(line, " srq 0x%06x", packet->srqn);
 	if (headers & HDR_DETH)
 		add(line, " from 0x%06x qkey 0x%08x", packet->deth.source_qpn, packet->deth.qkey);
 	if (headers & HDR_RETH)

@@ -10,7 +10,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum service { SERVICE_RC, SERVICE_UC, SERVICE_UD, SERVICE_CNP };
+enum service { SERVICE_RC, SERVICE_UC, SERVICE_UD, SERVICE_XRC, SERVICE_CNP };
+
+/* The upper three bits of a code are the service, the lower five the same for all (IBTA 9.2). */
+#define OPCODE_OPERATION	0x1fu
+#define OPCODE_UC		0x20u
+#define OPCODE_XRC		0xa0u
 
 enum verb {
 	VERB_SEND, VERB_WRITE, VERB_READ, VERB_ATOMIC,		/* requests */
@@ -22,7 +27,8 @@ enum part { PART_FIRST, PART_MIDDLE, PART_LAST, PART_ONLY };
 
 /* Extension headers, in the order in which they follow the BTH. */
 enum opcode_headers {
-	HDR_DETH	= 1 << 0,	/*  8 bytes */
+	HDR_XRC		= 1 << 8,	/*  4 bytes: number of an XRC SRQ (A14) */
+	HDR_DETH	= 1 << 0,	/*  8 */
 	HDR_RETH	= 1 << 1,	/* 16 */
 	HDR_ATOMIC	= 1 << 2,	/* 28 */
 	HDR_AETH	= 1 << 3,	/*  4 */

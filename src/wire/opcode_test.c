@@ -13,7 +13,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#define ROWS 38
+#define ROWS 61
 
 static const struct {
 	uint8_t code, header_bytes;
@@ -26,6 +26,10 @@ static const struct {
 	{ 0x26, 28 }, { 0x27, 12 }, { 0x28, 12 }, { 0x29, 16 }, { 0x2a, 28 }, { 0x2b, 32 },
 	{ 0x64, 20 }, { 0x65, 24 },
 	{ 0x81, 28 },
+	{ 0xa0, 16 }, { 0xa1, 16 }, { 0xa2, 16 }, { 0xa3, 20 }, { 0xa4, 16 }, { 0xa5, 20 },
+	{ 0xa6, 32 }, { 0xa7, 16 }, { 0xa8, 16 }, { 0xa9, 20 }, { 0xaa, 32 }, { 0xab, 36 },
+	{ 0xac, 32 }, { 0xad, 16 }, { 0xae, 12 }, { 0xaf, 16 }, { 0xb0, 16 }, { 0xb1, 16 },
+	{ 0xb2, 24 }, { 0xb3, 44 }, { 0xb4, 44 }, { 0xb6, 20 }, { 0xb7, 20 },
 };
 
 static void exactly_the_known_codes_are_opcodes(void **unused)
@@ -51,7 +55,7 @@ static void exactly_the_known_codes_are_opcodes(void **unused)
 static void the_code_tells_the_service(void **unused)
 {
 	static const enum service services[8] = { SERVICE_RC, SERVICE_UC, 0, SERVICE_UD,
-						  SERVICE_CNP };
+						  SERVICE_CNP, SERVICE_XRC };
 
 	for (unsigned code = 0; code < 256; code++) {
 		const struct opcode *op = opcode_get((uint8_t)code);
@@ -102,7 +106,8 @@ static void payload_goes_with_send_write_and_read_response(void **unused)
 static bool may_follow(const char *previous, const char *now)
 {
 	static const char *const series[] = { "RC_SEND", "RC_WRITE", "RC_READ_RESPONSE", "UC_SEND",
-					      "UC_WRITE" };
+					      "UC_WRITE", "XRC_SEND", "XRC_WRITE",
+					      "XRC_READ_RESPONSE" };
 	bool begins = !strstr(now, "_MIDDLE") && !strstr(now, "_LAST");
 	bool inside = previous && (strstr(previous, "_FIRST") || strstr(previous, "_MIDDLE"));
 

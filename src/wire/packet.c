@@ -78,6 +78,10 @@ static void read_extensions(const uint8_t *p, struct packet *packet)
 {
 	unsigned headers = packet->op->headers;
 
+	if (headers & HDR_XRC) {
+		packet->srqn = get_be24(p + 1);
+		p += 4;
+	}
 	if (headers & HDR_DETH) {
 		packet->deth.qkey = get_be32(p);
 		packet->deth.source_qpn = get_be24(p + 5);
@@ -119,6 +123,10 @@ static void write_extensions(const struct packet *packet, uint8_t *p)
 {
 	unsigned headers = packet->op->headers;
 
+	if (headers & HDR_XRC) {
+		put_be32(p, packet->srqn & QPN_MASK);
+		p += 4;
+	}
 	if (headers & HDR_DETH) {
 		put_be32(p, packet->deth.qkey);
 		put_be32(p + 4, packet->deth.source_qpn & QPN_MASK);

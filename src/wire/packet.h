@@ -22,7 +22,7 @@
 #define BTH_BYTES		12u
 #define ICRC_BYTES		4u
 #define GRH_BYTES		40u
-#define PACKET_HEADER_MAX	(BTH_BYTES + 28u)	/* BTH + AtomicETH: the longest */
+#define PACKET_HEADER_MAX	(BTH_BYTES + 4u + 28u)	/* BTH + XRCETH + AtomicETH: the longest */
 #define PATH_MTU_MAX		4096u
 #define PACKET_BYTES_MAX	(PACKET_HEADER_MAX + PATH_MTU_MAX + ICRC_BYTES)
 
@@ -65,6 +65,7 @@ struct packet {
 	uint32_t psn;		/* 24 bits */
 
 	/* Extension headers; only those named by op->headers are meaningful. */
+	uint32_t srqn;		/* XRCETH, 24 bits */
 	struct { uint32_t qkey, source_qpn; } deth;
 	struct { uint64_t address; uint32_t rkey, length; } reth;
 	struct { uint64_t address; uint32_t rkey; uint64_t swap_add, compare; } atomic;

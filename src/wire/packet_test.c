@@ -112,6 +112,8 @@ static struct packet random_packet(uint64_t *random, const struct opcode *op)
 	packet.pkey = (uint16_t)test_random(random);
 	packet.dest_qpn = (uint32_t)test_random(random) & QPN_MASK;
 	packet.psn = (uint32_t)test_random(random) & 0xffffff;
+	if (op->headers & HDR_XRC)
+		packet.srqn = (uint32_t)test_random(random) & QPN_MASK;
 	if (op->headers & HDR_DETH) {
 		packet.deth.qkey = (uint32_t)test_random(random);
 		packet.deth.source_qpn = (uint32_t)test_random(random) & QPN_MASK;

@@ -155,7 +155,7 @@ static inline int to_rtr(struct qp *qp, uint32_t peer, enum ibv_mtu mtu)
 
 	if (qp->type != IBV_QPT_UD)
 		mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-	if (qp->type == IBV_QPT_RC)
+	if (qp_is(qp, QP_RELIABLE))	/* XRC ignores what it has no use for */
 		mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
 	return hca_modify_qp(qp, &attr, mask);
 }
@@ -166,7 +166,7 @@ static inline int to_rts(struct qp *qp)
 				    .rnr_retry = 7, .max_rd_atomic = 4 };
 	int mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
 
-	if (qp->type == IBV_QPT_RC)
+	if (qp_is(qp, QP_RELIABLE))
 		mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
 			IBV_QP_MAX_QP_RD_ATOMIC;
 	return hca_modify_qp(qp, &attr, mask);

@@ -17,7 +17,8 @@ void packet_begin(const struct qp *qp, struct packet *packet, uint8_t code, uint
 {
 	static const uint8_t service[] = { [SERVICE_UC] = OPCODE_UC, [SERVICE_XRC] = OPCODE_XRC };
 
-	code |= service[qp_types[qp->type % QP_TYPES].service];
+	if (code <= OPCODE_OPERATION)
+		code |= service[qp_types[qp->type % QP_TYPES].service];
 	*packet = (struct packet){ .op = opcode_get(code), .migrated = true, .pkey = PKEY_DEFAULT,
 				   .dest_qpn = qp->attr.dest_qp_num, .psn = psn };
 }

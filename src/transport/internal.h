@@ -139,8 +139,8 @@ uint8_t *transmit_payload(struct transmit *transmit, const struct opcode *op);
 /* Write the headers in front of it and close the packet. */
 void transmit_packet(struct transmit *transmit, struct packet *packet, const struct av *av);
 /*
- * A packet of ours to the connected peer: BTH fields that are always the same. @code is that of RC: the
- * operation, to which the QP's service is added.
+ * A packet of ours to the connected peer: BTH fields that are always the same. A @code of RC becomes
+ * that of the QP's service.
  */
 void packet_begin(const struct qp *qp, struct packet *packet, uint8_t code, uint32_t psn)
 	REQUIRES(qp->lock);

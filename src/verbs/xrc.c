@@ -37,6 +37,8 @@ int xrcd_close_verb(struct ibv_xrcd *xrcd)
 
 int srq_number_verb(struct ibv_srq *srq, uint32_t *number)
 {
+	CALL();
+
 	if (!srq || !number)
 		return refuse_null("get_srq_num", srq ? "srq_num" : "srq");
 	if (!to_srq(srq)->xrcd) {

@@ -7,6 +7,7 @@
 #include "fixture.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <stdbool.h>
 
 static void every_slot_of_the_tables_is_filled(void **state)
@@ -32,16 +33,12 @@ static void verbs_that_the_device_lacks_answer_not_supported(void **state)
 	struct ibv_counters_init_attr counters = { 0 };
 	struct ibv_wq_init_attr wq = { .wq_type = IBV_WQT_RQ, .pd = pd };
 	struct ibv_rwq_ind_table_init_attr table = { 0 };
-	struct ibv_xrcd_init_attr xrcd = { 0 };
-	struct ibv_qp_open_attr qp = { 0 };
 	struct ibv_sge sge = { 0 };
 
 	assert_non_null(pd);
 	assert_refused(ibv_create_counters(context, &counters), EOPNOTSUPP);
 	assert_refused(ibv_create_wq(context, &wq), EOPNOTSUPP);
 	assert_refused(ibv_create_rwq_ind_table(context, &table), EOPNOTSUPP);
-	assert_refused(ibv_open_xrcd(context, &xrcd), EOPNOTSUPP);
-	assert_refused(ibv_open_qp(context, &qp), EOPNOTSUPP);
 	assert_refused(ibv_alloc_null_mr(pd), EOPNOTSUPP);
 	assert_refused(ibv_reg_dmabuf_mr(pd, 0, 4096, 0, 0, 0), EOPNOTSUPP);
 	assert_refused(ibv_import_device(context->cmd_fd), EOPNOTSUPP);
@@ -51,6 +48,35 @@ static void verbs_that_the_device_lacks_answer_not_supported(void **state)
 	assert_int_equal(verbs->destroy_wq(NULL), EOPNOTSUPP);
 	assert_int_equal(verbs->ibv_destroy_flow(NULL), EOPNOTSUPP);
 	assert_int_equal(ibv_set_ece(NULL, NULL), EOPNOTSUPP);
+	assert_int_equal(ibv_dealloc_pd(pd), 0);
+}
+
+static void xrc_refuses_masks_that_name_too_little(void **state)
+{
+	struct ibv_context *context = context_of(state);
+	struct ibv_xrcd_init_attr attr = { .comp_mask = IBV_XRCD_INIT_ATTR_FD, .fd = -1 };
+	struct ibv_qp_open_attr open = { .comp_mask = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_TYPE };
+	struct ibv_srq_init_attr basic = { .attr = { .max_wr = 1, .max_sge = 1 } };
+	struct ibv_pd *pd = ibv_alloc_pd(context);
+	struct ibv_srq *srq = ibv_create_srq(pd, &basic);
+	struct ibv_xrcd *xrcd;
+	uint32_t number;
+
+	assert_non_null(srq);
+	assert_refused(ibv_open_xrcd(context, &attr), EINVAL);
+	assert_refused(ibv_open_xrcd(context, NULL), EINVAL);
+	attr.comp_mask |= IBV_XRCD_INIT_ATTR_OFLAGS;
+	attr.oflags = O_CREAT;
+	xrcd = ibv_open_xrcd(context, &attr);
+	assert_non_null(xrcd);
+	assert_refused(ibv_open_qp(context, &open), EINVAL);
+	open.comp_mask |= IBV_QP_OPEN_ATTR_XRCD;
+	open.xrcd = xrcd;
+	open.qp_type = IBV_QPT_RC;
+	assert_refused(ibv_open_qp(context, &open), EINVAL);
+	assert_int_equal(ibv_get_srq_num(srq, &number), EOPNOTSUPP);
+	assert_int_equal(ibv_close_xrcd(xrcd), 0);
+	assert_int_equal(ibv_destroy_srq(srq), 0);
 	assert_int_equal(ibv_dealloc_pd(pd), 0);
 }
 
@@ -214,6 +240,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		test_with_device(every_slot_of_the_tables_is_filled),
 		test_with_device(verbs_that_the_device_lacks_answer_not_supported),
+		test_with_device(xrc_refuses_masks_that_name_too_little),
 		cmocka_unit_test(old_pointer_functions_refuse),
 		cmocka_unit_test(old_int_functions_refuse),
 		cmocka_unit_test(commands_of_vendor_drivers_refuse),

@@ -31,6 +31,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length);
 #define GUARD_BYTE	0xa7
 #define STEPS_MAX	400u
 #define QUEUE		16u
+#define SRQN		5u
 
 struct world {
 	struct sim *sim;
@@ -38,6 +39,7 @@ struct world {
 	struct qp *qp;
 	struct cq *send_cq, *recv_cq;
 	struct srq *srq;
+	struct xrcd *xrcd;		/* it is an XRC SRQ */
 	struct mr *mr;
 	struct mw mw;
 	struct ah *ah;
@@ -135,6 +137,8 @@ static void fill_headers(struct world *world, struct input *input, struct packet
 {
 	unsigned headers = packet->op->headers;
 
+	if (headers & HDR_XRC)
+		packet->srqn = next8(input) < 230 ? SRQN : next32(input) & QPN_MASK;
 	if (headers & HDR_RETH) {
 		packet->reth.address = pick_address(input);
 		packet->reth.rkey = pick_key(world, input);
@@ -397,7 +401,7 @@ static void check_queues(const struct qp *qp)
 
 	require(queue->sent - queue->tail <= queue->head - queue->tail);
 	require(queue->head - queue->tail <= queue->size);
-	if (qp->type != IBV_QPT_RC)
+	if (!qp_is(qp, QP_RELIABLE))
 		return;
 	require(requester->local_messages <= queue->sent - queue->tail);
 	require(requester->refused <= requester->local_messages);
@@ -434,8 +438,9 @@ static void check(struct world *world)
 
 static void build(struct world *world, struct input *input)
 {
-	static const enum ibv_qp_type types[] = { IBV_QPT_RC, IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD };
+	static const enum ibv_qp_type types[] = { IBV_QPT_RC, IBV_QPT_XRC_RECV, IBV_QPT_UC, IBV_QPT_UD };
 	uint8_t shape = next8(input);
+	enum ibv_qp_type type = types[shape & 3];
 
 	memset(memory, GUARD_BYTE, sizeof(memory));
 	memset(memory + GUARD_BYTES, 0, OPEN_BYTES);
@@ -451,13 +456,15 @@ static void build(struct world *world, struct input *input)
 	world->connect.rnr_retry = world->connect.retry_cnt = shape >> 6;
 	world->send_cq = host_cq(world->host, 2 * QUEUE);
 	world->recv_cq = host_cq(world->host, 2 * QUEUE);
-	world->srq = shape & 4 ? host_srq(world->host, QUEUE, 4) : NULL;
+	world->srq = shape & 4 || type == IBV_QPT_XRC_RECV ? host_srq(world->host, QUEUE, 4) : NULL;
+	if (type == IBV_QPT_XRC_RECV)
+		world->xrcd = host_xrcd(world->srq, SRQN, world->recv_cq);
 	world->mr = host_mr(world->host, memory + GUARD_BYTES, OPEN_BYTES,
 			    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
 			    IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND);
 	require(!mw_alloc(&world->host->mrs, &world->host->pd, IBV_MW_TYPE_2, &world->mw));
 	world->qp = host_qp(world->host, &(struct qp_options){
-		.type = types[shape & 3], .send_cq = world->send_cq, .recv_cq = world->recv_cq,
+		.type = type, .xrcd = world->xrcd, .send_cq = world->send_cq, .recv_cq = world->recv_cq,
 		.srq = world->srq, .send_wrs = QUEUE, .recv_wrs = QUEUE });
 	host_connect(world->host, world->qp, world->peer, world->peer_qpn, &world->connect, 0);
 	world->ah = host_ah(world->host, world->peer);
@@ -469,6 +476,8 @@ static void tear_down(struct world *world)
 	ah_put(world->ah);
 	mw_free(&world->host->mrs, &world->mw);
 	host_mr_free(world->host, world->mr);
+	if (world->xrcd)
+		xrcd_destroy(world->xrcd, world->srq);
 	if (world->srq)
 		srq_destroy(world->srq);
 	cq_destroy(world->send_cq);

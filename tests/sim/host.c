@@ -351,6 +351,28 @@ struct srq *host_srq(struct sim_host *host, uint32_t size, uint32_t sges)
 	return srq;
 }
 
+struct xrcd *host_xrcd(struct srq *srq, uint32_t number, struct cq *cq)
+{
+	struct xrcd *xrcd = must(calloc(1, sizeof(*xrcd)));
+
+	xrcd->domain = must(calloc(1, sizeof(*xrcd->domain)));
+	lock_init(&xrcd->domain->lock);
+	list_init(&xrcd->domain->srqs);
+	srq->xrcd = xrcd;
+	srq->cq = cq;
+	srq->number = number;
+	xrc_domain_add(xrcd->domain, srq);
+	return xrcd;
+}
+
+void xrcd_destroy(struct xrcd *xrcd, struct srq *srq)
+{
+	xrc_domain_remove(xrcd->domain, srq);
+	lock_destroy(&xrcd->domain->lock);
+	free(xrcd->domain);
+	free(xrcd);
+}
+
 void srq_destroy(struct srq *srq)
 {
 	recv_queue_fini(&srq->queue);
@@ -385,7 +407,7 @@ static void init_queues(struct qp *qp, const struct qp_options *options)
 	must_succeed(send_queue_init(&qp->sq, or_default(options->send_wrs, 64), sges,
 				     or_default(options->inline_bytes, 64)));
 	qp->cap.max_send_wr = qp->sq.size;
-	if (!qp->srq)
+	if (!qp->srq && qp_receives(qp))
 		must_succeed(recv_queue_init(&qp->rq, or_default(options->recv_wrs, 64), sges));
 }
 
@@ -401,11 +423,14 @@ struct qp *host_qp(struct sim_host *host, const struct qp_options *options)
 	timer_init(&qp->timer);
 	qp->transport = &host->transport;
 	qp->async = &host->async;
-	qp->pd = &host->pd;
-	qp->send_cq = options->send_cq;
-	qp->recv_cq = options->recv_cq;
-	qp->srq = options->srq;
 	qp->type = options->type;
+	qp->xrcd = options->xrcd;
+	if (!qp->xrcd) {
+		qp->pd = &host->pd;
+		qp->send_cq = options->send_cq;
+		qp->recv_cq = options->recv_cq;
+		qp->srq = options->srq;
+	}
 	qp->signal_all = options->signal_all;
 	qp->mtu = 1024;
 	init_events(qp);
@@ -432,12 +457,14 @@ void host_qp_destroy(struct sim_host *host, struct qp *qp)
 	timer_set(&host->timers, &qp->timer, TIME_NEVER);
 	if (!list_empty(&qp->wait_node))
 		sim_fail(host->sim, "qp 0x%06x waits for its path after transport_fini", qp->number);
-	cq_clean(qp->send_cq, qp->number);
-	cq_clean(qp->recv_cq, qp->number);
+	if (!qp->xrcd) {
+		cq_clean(qp->send_cq, qp->number);
+		cq_clean(qp->recv_cq, qp->number);
+	}
 	if (qp->path)
 		path_put(&host->paths, qp->path);
 	send_queue_fini(&qp->sq);
-	if (!qp->srq)
+	if (!qp->srq && qp_receives(qp))
 		recv_queue_fini(&qp->rq);
 	host->qp[qpn_index(qp->number) - QPN_INDEX_FIRST] = NULL;
 	host->qps_alive--;
@@ -472,6 +499,7 @@ int host_modify(struct sim_host *host, struct qp *qp, struct ibv_qp_attr *attr, 
 	struct effects effects;
 	int err;
 
+	mask = qp_modify_mask(qp->type, mask);
 	effects_init(&effects);
 	lock_acquire(&qp->lock);
 	from = qp->state;
@@ -536,7 +564,7 @@ static void to_rtr(struct sim_host *host, struct qp *qp, struct sim_host *peer, 
 		memcpy(attr.ah_attr.grh.dgid.raw, peer->address, 16);
 	if (qp->type != IBV_QPT_UD)
 		mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-	if (qp->type == IBV_QPT_RC)
+	if (qp_is(qp, QP_RELIABLE))
 		mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
 	must_succeed(host_modify(host, qp, &attr, mask));
 }
@@ -554,7 +582,7 @@ void host_connect(struct sim_host *host, struct qp *qp, struct sim_host *peer, u
 	to_rtr(host, qp, peer, peer_qpn, options, side);
 	if (qp->type == IBV_QPT_UD)
 		qp->mtu = 128u << options->mtu;
-	if (qp->type == IBV_QPT_RC)
+	if (qp_is(qp, QP_RELIABLE))
 		mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
 	must_succeed(host_modify(host, qp, &attr, mask));
 }

@@ -152,6 +152,7 @@ struct qp_options {
 	enum ibv_qp_type type;
 	struct cq *send_cq, *recv_cq;
 	struct srq *srq;
+	struct xrcd *xrcd;		/* XRC_RECV: of host_xrcd() */
 	uint32_t send_wrs, recv_wrs, sges, inline_bytes;	/* 0: 64, 64, 4, 64 */
 	bool signal_all;
 };
@@ -167,6 +168,9 @@ struct sim_host *host_create(struct sim *sim);
 void host_destroy(struct sim_host *host);
 struct cq *host_cq(struct sim_host *host, uint32_t size);
 struct srq *host_srq(struct sim_host *host, uint32_t size, uint32_t sges);
+/* A domain with one SRQ in it, of host_srq(), whose completions go to @cq. */
+struct xrcd *host_xrcd(struct srq *srq, uint32_t number, struct cq *cq);
+void xrcd_destroy(struct xrcd *xrcd, struct srq *srq);
 void cq_destroy(struct cq *cq);
 void srq_destroy(struct srq *srq);
 struct qp *host_qp(struct sim_host *host, const struct qp_options *options);

@@ -10,8 +10,8 @@ from harness import Case, words
 from lab import PORTS, Failure, Pair, run_pair, unreliable
 
 OPS = ('send', 'write', 'read', 'atomic')
-CONNECTIONS = {'send': ('RC', 'UC', 'UD'), 'write': ('RC', 'UC'), 'read': ('RC',),
-               'atomic': ('RC',)}
+CONNECTIONS = {'send': ('RC', 'UC', 'UD', 'XRC'), 'write': ('RC', 'UC', 'XRC'), 'read': ('RC', 'XRC'),
+               'atomic': ('RC', 'XRC')}
 SWEPT = ('send_lat', 'write_bw', 'read_lat')
 FIGURE = r'([\d.]+|-?inf|-?nan)'
 # Latency with -D has two figures: mean, and rate.
@@ -78,7 +78,7 @@ def basic(topology):
                 size = 8 if op == 'atomic' else min(4096, topology.mtu)
                 options = words('-c', connection, '-n', count,
                                 None if op == 'atomic' else f'-s {size}')
-                yield f'ib_{op}_{kind}', options, [size], True
+                yield f'ib_{op}_{kind}', options, [size], connection != 'XRC' or topology.name == 'lo'
 
 
 def everything(topology):
@@ -136,7 +136,8 @@ LOSSY = [('ib_send_lat', '-n 1000'), ('ib_send_bw', '-n 1000 -s 65536'),
          ('ib_atomic_lat', '-n 1000'), ('ib_atomic_bw', '-n 1000'),
          ('ib_write_bw', '-q 16 -n 100 -s 65536'), ('ib_send_bw', '-b -n 500 -s 65536'),
          ('ib_send_bw', '-e -n 500 -s 65536'), ('ib_send_bw', '-a -n 20'),
-         ('ib_write_bw', '-m 256 -n 200 -s 65536')]
+         ('ib_write_bw', '-m 256 -n 200 -s 65536'), ('ib_send_bw', '-c XRC -n 500 -s 65536'),
+         ('ib_write_bw', '-c XRC -q 4 -n 200 -s 65536'), ('ib_read_lat', '-c XRC -n 500')]
 LOSSY_UNRELIABLE = [('ib_send_lat', '-c UD -n 2000'), ('ib_send_bw', '-c UD -n 2000 -s 1024'),
                     ('ib_send_lat', '-c UC -n 2000'), ('ib_send_bw', '-c UC -n 2000 -s 1024'),
                     ('ib_write_bw', '-c UC -n 2000 -s 65536'), ('ib_write_lat', '-c UC -n 2000'),

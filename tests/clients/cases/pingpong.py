@@ -57,6 +57,13 @@ def is_quick(kind, size, events, gid):
                                            (4 << 20, False))
 
 
+def xrc(topology, options):
+    """XRC: it says how much it moved, and does not look at it."""
+    pair = run_pair(topology, words('ibv_xsrq_pingpong -g 1', options), timeout=60).check()
+    if 'success' not in pair.client.text:
+        raise Failure('no success\n' + pair.report())
+
+
 def cases(topology):
     for kind in KINDS:
         for gid in topology.gids:
@@ -72,6 +79,8 @@ def cases(topology):
                    topology.name == 'lo')
     yield Case('ibv_srq_pingpong -q 1 -e', lambda: pingpong(
         topology, 'srq', 4096, True, 1, 500, extra='-q 1'), False)
+    for extra in ('', ' -e', ' -s 100000 -n 200', ' -m 256'):
+        yield Case(f'ibv_xsrq_pingpong{extra}', lambda x=extra: xrc(topology, x), not extra)
     for kind in KINDS:
         yield Case(f'ibv_{kind}_pingpong with 1 % loss', lambda k=kind: lossy(topology, k),
                    topology.name == 'lo' or kind not in ('uc', 'ud'))

@@ -43,6 +43,8 @@ CONNECTED = [
      'ucmatose -f gid -s {a6} -p {p}'),
     ('rdma_client, rdma_server', 'rdma_server -p {p}', 'rdma_client -s {a} -p {p}'),
     ('rdma_client, rdma_server -s', 'rdma_server -s {a} -p {p}', 'rdma_client -s {a} -p {p}'),
+    ('rdma_xclient, rdma_xserver -c x', 'rdma_xserver -p {p} -c x',
+     'rdma_xclient -s {a} -p {p} -c x'),
     ('rdma_xclient, rdma_xserver -c r', 'rdma_xserver -p {p} -c r',
      'rdma_xclient -s {a} -p {p} -c r'),
 ]
@@ -65,7 +67,7 @@ QUICK = ('rping -v -V -C 1000', 'rping -S 65535', 'rping -q', 'rping over IPv6',
          'rping over IPv4 to ::0', 'ucmatose', 'ucmatose over IPv6', 'ucmatose -C 100 -S 65536',
          'ucmatose -c 100', 'ucmatose -m -c 5', 'ucmatose -t -a', 'ucmatose -f gid',
          'ucmatose -f gid -P ib', 'rdma_client, rdma_server', 'rdma_xclient, rdma_xserver -c r',
-         'udaddy', 'udaddy over IPv6', 'udaddy -p 0x2', 'udaddy -c 10 -C 50 -S 1024',
+         'rdma_xclient, rdma_xserver -c x', 'udaddy', 'udaddy over IPv6', 'udaddy -p 0x2', 'udaddy -c 10 -C 50 -S 1024',
          'udaddy -f gid')
 PERFTEST = [f'ib_{op}_{kind}' for op in ('send', 'write', 'read', 'atomic')
             for kind in ('lat', 'bw')]

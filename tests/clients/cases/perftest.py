@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """perftest: send, write, read and atomic, latency and bandwidth, with the options that change what
 the library has to do. A run passes when both ends exit with 0 and print a row for each size."""
+import contextlib
 import glob
 import math
 import os
@@ -19,6 +20,8 @@ ROW = re.compile(rf'^ *(\d+) +(\d+) +{FIGURE} +{FIGURE}(?:[ \t]+{FIGURE})?', re.
 # perftest measures the rate of its clock for each row. Where other processes disturb that it says so,
 # and the figures of the row, but nothing else, are infinite or zero.
 UNMEASURED = 'Correlation coefficient'
+# Its XRC domains: files that it creates and leaves, which no other user can open.
+XRC_FILES = '/tmp/xrc_domain*'
 
 
 def group(gid):
@@ -59,7 +62,14 @@ def one(topology, tool, options, sizes=None, timeout=100, env=None):
     return reliable(topology, tool, options, sizes, timeout, env)
 
 
+def forget_xrc_domains():
+    for name in glob.glob(XRC_FILES):
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+
+
 def reliable(topology, tool, options, sizes, timeout, env):
+    forget_xrc_domains()
     command = words(tool, '-F', *(options if isinstance(options, list) else [options]))
     pair = run_pair(topology, command, timeout=timeout, env=env).check()
     if sizes:

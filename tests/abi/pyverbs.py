@@ -5,7 +5,7 @@ The tests that Debian's python3-pyverbs brings for itself, unmodified, on our li
 
   pyverbs.py CORE_DIRECTORY VERBS_DIRECTORY RDMACM_DIRECTORY
 
-They go through nearly every verb and rdma_cm, with traffic of a device to itself. What they skip (XRC ...)
+They go through nearly every verb and rdma_cm, with traffic of a device to itself. What they skip (RAW_PACKET ...)
 because the device says that it lacks it is counted as skipped; modules that would be skipped whole
 (flow steering, tag matching, NICs' own) are not in the list.
 The files are unpacked to a directory of our own, as the package compresses some of them.

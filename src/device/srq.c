@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* SRQs of a context, basic and XRC; destruction waits until the application has acknowledged events (ibv_destroy_srq(3)). */
+/*
+ * SRQs of a context, basic and XRC; destruction waits until the application has acknowledged events
+ * (ibv_destroy_srq(3)).
+ */
 #include <errno.h>
 #include <stdlib.h>
 

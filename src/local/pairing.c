@@ -187,7 +187,8 @@ static bool is_receiving(const struct qp *qp) REQUIRES(qp->lock)
 static const char *pairing_objection(const struct qp *qp, const struct peer *peer,
 				     const struct control *control) REQUIRES(qp->lock)
 {
-	if (!qp_is(qp, QP_CONNECTED) || qp_is(qp, QP_XRC) || qp->type != control->type || !qp->av.loopback || !is_receiving(qp))
+	if (!qp_is(qp, QP_CONNECTED) || qp_is(qp, QP_XRC) || qp->type != control->type ||
+	    !qp->av.loopback || !is_receiving(qp))
 		return "it is not of the same type, or not ready to receive from this host";
 	if (qp->attr.dest_qp_num != control->qpn ||
 	    !peer_has_slot(peer, qpn_slot(control->qpn)))

@@ -262,7 +262,7 @@ static bool is_next(const struct qp *qp, const struct local_message *message) RE
 
 /* Access to the whole WRITE target, checked again for each part. */
 static bool target_access_begin(struct qp_call *call, const struct local_message *message,
-				struct mr_access *access)
+				struct mr_access *access) REQUIRES(call->qp->lock)
 {
 	struct mr_accessor accessor = mr_accessor_of(call->qp);
 

@@ -67,8 +67,8 @@ QUICK = ('rping -v -V -C 1000', 'rping -S 65535', 'rping -q', 'rping over IPv6',
          'rping over IPv4 to ::0', 'ucmatose', 'ucmatose over IPv6', 'ucmatose -C 100 -S 65536',
          'ucmatose -c 100', 'ucmatose -m -c 5', 'ucmatose -t -a', 'ucmatose -f gid',
          'ucmatose -f gid -P ib', 'rdma_client, rdma_server', 'rdma_xclient, rdma_xserver -c r',
-         'rdma_xclient, rdma_xserver -c x', 'udaddy', 'udaddy over IPv6', 'udaddy -p 0x2', 'udaddy -c 10 -C 50 -S 1024',
-         'udaddy -f gid')
+         'rdma_xclient, rdma_xserver -c x', 'udaddy', 'udaddy over IPv6', 'udaddy -p 0x2',
+         'udaddy -c 10 -C 50 -S 1024', 'udaddy -f gid')
 PERFTEST = [f'ib_{op}_{kind}' for op in ('send', 'write', 'read', 'atomic')
             for kind in ('lat', 'bw')]
 

@@ -46,6 +46,7 @@ void id_free(struct id *id)
 	free(id->public.route.path_rec);
 	free(id->connect_data);
 	free(id->qp_template);
+	lock_alias(&id->lock);		/* nobody else knows the id any more */
 	rdma_freeaddrinfo(id->found);
 	lock_destroy(&id->lock);
 	free(id);

@@ -147,7 +147,7 @@ static void a_write_that_may_not_is_refused_and_writes_nothing(void **state)
 	station_free(s);
 }
 
-static void a_window_is_invalidated_with_the_message(void **state)
+static void a_window_is_invalidated_with_the_message(void **state) UNCHECKED_LOCKS
 {
 	struct station *s = station_inside();
 	struct local_message message = next_message(s, 8);

@@ -176,9 +176,10 @@ static enum fault responder_check_length(struct qp_call *call, const struct pack
 
 static enum fault responder_access_begin(struct qp_call *call, uint32_t rkey, unsigned need,
 					 uint64_t address, uint64_t bytes)
+	REQUIRES(call->qp->lock)
 {
 	struct qp *qp = call->qp;
-	struct mr_accessor accessor = mr_accessor_of(qp);
+	struct mr_accessor accessor = mr_accessor_of(call->qp);
 	enum mr_fault fault;
 
 	if (!bytes)
@@ -196,6 +197,7 @@ static enum fault responder_access_begin(struct qp_call *call, uint32_t rkey, un
 }
 
 static enum fault responder_check_access(struct qp_call *call, const struct packet *packet)
+	REQUIRES(call->qp->lock)
 {
 	const struct responder *responder = &call->qp->responder;
 
@@ -225,6 +227,7 @@ static enum fault responder_check_access(struct qp_call *call, const struct pack
 }
 
 static enum fault check_receive(struct qp_call *call, const struct packet *packet)
+	REQUIRES(call->qp->lock)
 {
 	struct responder *responder = &call->qp->responder;
 	bool send = packet->op->verb == VERB_SEND;
@@ -354,6 +357,7 @@ static enum fault responder_run(struct qp_call *call, const struct packet *packe
 }
 
 static enum fault responder_invalidate(struct qp_call *call, uint32_t rkey)
+	REQUIRES(call->qp->lock)
 {
 	struct mr_accessor accessor = mr_accessor_of(call->qp);
 

@@ -23,11 +23,14 @@ uint64_t sge_total(const struct ibv_sge *sge, uint32_t sge_count)
 static void sge_refuse(struct qp_call *call, uint32_t key, unsigned need, uint64_t address,
 		       uint32_t bytes, enum mr_fault fault)
 {
-	struct mr_accessor accessor = mr_accessor_of(call->qp);
+	struct mr_accessor accessor;
 
-	if (explain_enabled)
-		mr_explain(call->qp->transport->mrs, &accessor, key, need, address, bytes, fault,
-			   call->why, sizeof(call->why));
+	if (!explain_enabled)
+		return;
+	lock_alias(&call->qp->lock);
+	accessor = mr_accessor_of(call->qp);
+	mr_explain(call->qp->transport->mrs, &accessor, key, need, address, bytes, fault,
+		   call->why, sizeof(call->why));
 }
 
 /* Other end of a copy: memory, a message to fetch, or none (check only). */
@@ -71,12 +74,14 @@ static enum sge_result sge_copy_piece(struct qp_call *call, const struct ibv_sge
 				      uint32_t skip, struct copy_end *end, uint32_t bytes,
 				      unsigned need, bool last)
 {
-	struct mr_accessor accessor = mr_accessor_of(call->qp);
 	uint64_t address = sge->addr + skip;
+	struct mr_accessor accessor;
 	struct mr_access access;
 	enum mr_fault fault;
 	int err;
 
+	lock_alias(&call->qp->lock);
+	accessor = mr_accessor_of(call->qp);
 	fault = mr_access_begin(call->qp->transport->mrs, &accessor, sge->lkey, need, address,
 				bytes, &access);
 	if (fault != MR_OK) {

@@ -148,6 +148,52 @@ static void an_event_of_a_cq_that_is_gone_is_not_got(void **state)
 	assert_int_equal(hca_get_cq_event(channel, &got), EAGAIN);
 }
 
+static uint64_t await_event(uint64_t from_ns)
+{
+	struct cq *got;
+
+	while (hca_get_cq_event(channel, &got) == EAGAIN)
+		assert_true(clock_now_ns() < from_ns + 10 * SECOND);
+	hca_ack_cq_events(got, 1);
+	return clock_now_ns() - from_ns;
+}
+
+/* Nobody polls meanwhile: the worker keeps the time. */
+static void the_event_of_a_moderated_cq_comes_when_its_period_ends(void **state)
+{
+	struct ibv_qp_init_attr_ex attr = qp_attr(IBV_QPT_UD);
+	struct cq *made, *got;
+	uint64_t begin_ns;
+	struct qp *qp;
+
+	channel_make();
+	assert_int_equal(cq_make(&channel->ibv, &made), 0);
+	assert_int_equal(hca_moderate_cq(made, 100, 50000), 0);
+	assert_int_equal(hca_moderate_cq(made, 2, 50000), 0);
+	assert_int_equal(hca->engine.timers.cqs, 1);
+	attr.recv_cq = (struct ibv_cq *)&made->ibv;
+	assert_int_equal(hca_create_qp(context, &attr, &qp), 0);
+	assert_int_equal(to_init(qp), 0);
+	assert_int_equal(to_state(qp, IBV_QPS_ERR), 0);
+	assert_int_equal(hca_req_notify_cq(made, false), 0);
+	begin_ns = clock_now_ns();
+	assert_int_equal(post_recv(qp, 1), 0);	/* flushed at once */
+	assert_int_equal(hca_get_cq_event(channel, &got), EAGAIN);
+	assert_true(await_event(begin_ns) >= 50 * MS);
+	assert_int_equal(hca_req_notify_cq(made, false), 0);
+	assert_int_equal(post_recv(qp, 2), 0);
+	assert_int_equal(post_recv(qp, 3), 0);
+	assert_int_equal(hca_get_cq_event(channel, &got), 0);	/* the second of two */
+	hca_ack_cq_events(got, 1);
+	assert_int_equal(hca_req_notify_cq(made, false), 0);
+	assert_int_equal(post_recv(qp, 4), 0);
+	assert_int_equal(hca_destroy_qp(context, qp), 0);
+	assert_int_equal(hca_destroy_cq(context, made), 0);
+	assert_int_equal(hca->engine.timers.cqs, 0);
+	thread_sleep_ns(60 * MS);
+	assert_int_equal(hca_get_cq_event(channel, &got), EAGAIN);
+}
+
 static _Atomic bool destroyed;
 
 static void *destroys(void *made)
@@ -188,6 +234,7 @@ static void after_fork_there_is_no_cq(void **state)
 	assert_int_equal(hca_resize_cq(cq, 5), EIO);
 	assert_int_equal(hca_poll_cq(cq, 1, &wc), -1);
 	assert_int_equal(hca_req_notify_cq(cq, false), EIO);
+	assert_int_equal(hca_moderate_cq(cq, 1, 1), EIO);
 	assert_int_equal(hca_destroy_cq(context, cq), EIO);
 	context->abandoned = false;
 	assert_int_equal(hca_poll_cq(cq, 1, &wc), 1);
@@ -205,6 +252,7 @@ int main(void)
 		DEVICE_TEST(a_channel_leaves_no_descriptor),
 		DEVICE_TEST(who_has_asked_is_woken_once),
 		DEVICE_TEST(an_event_of_a_cq_that_is_gone_is_not_got),
+		DEVICE_TEST(the_event_of_a_moderated_cq_comes_when_its_period_ends),
 		DEVICE_TEST(destruction_waits_for_acknowledgements),
 		DEVICE_TEST(after_fork_there_is_no_cq),
 	};

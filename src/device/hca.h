@@ -131,6 +131,7 @@ void hca_ack_cq_events(struct cq *cq, unsigned count);
 int hca_create_cq(struct hca_context *context, const struct ibv_cq_init_attr_ex *attr,
 		  struct cq **cq);
 int hca_resize_cq(struct cq *cq, int cqe);
+int hca_moderate_cq(struct cq *cq, uint16_t count, uint16_t period_us);	/* 0: not */
 int hca_destroy_cq(struct hca_context *context, struct cq *cq);	/* EBUSY; waits for acks */
 /*
  * Completions taken, or -1 in a fork()ed child. Makes progress when the CQ is empty (most such

@@ -119,6 +119,11 @@ static void peer_lost(struct qp *qp) REQUIRES(qp->lock)
 	qp1_peer_lost(&container_of(qp->transport, struct hca, transport)->qp1, qp);
 }
 
+static void period_begins(struct qp *qp, struct cq *cq) REQUIRES(qp->lock)
+{
+	timers_arm_cq(&container_of(qp->transport, struct hca, transport)->engine, cq);
+}
+
 /* ---- start and stop ---- */
 
 static void process_init(struct hca *hca)
@@ -184,7 +189,7 @@ static int process_start(struct hca **started)
 	hca->transport = (struct transport){ .mrs = &hca->mrs, .counters = hca->engine.counters,
 					     .run_queue = &hca->engine.run_queue,
 					     .probe_min_ns = PROBE_MIN_NS, .paths = &hca->paths,
-					     .peer_lost = peer_lost };
+					     .peer_lost = peer_lost, .period_begins = period_begins };
 	err = watch_interfaces(hca);
 	if (!err)
 		err = engine_start(&hca->engine);

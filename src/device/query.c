@@ -49,6 +49,7 @@ int hca_query_device(struct hca_context *context, struct ibv_device_attr_ex *att
 	attr->hca_core_clock = 1000000;	/* kHz: timestamps are nanoseconds */
 	attr->phys_port_cnt_ex = 1;
 	attr->max_dm_size = LIMIT_DM_BYTES;
+	attr->cq_mod_caps.max_cq_count = attr->cq_mod_caps.max_cq_period = UINT16_MAX;
 	return 0;
 }
 

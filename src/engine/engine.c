@@ -195,6 +195,7 @@ void engine_close(struct engine *engine)
 	if (engine->waiter.epoll_fd >= 0)
 		waiter_close(&engine->waiter);
 	timer_heap_free(&engine->timers.heap);
+	timer_heap_free(&engine->timers.cq_heap);
 	while (engine->batches.count)
 		free(engine->batches.free[--engine->batches.count]);
 	free(engine->rx.slot_buffer);

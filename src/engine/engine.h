@@ -97,7 +97,9 @@ struct qp_table {
 
 struct engine_timers {
 	struct lock lock;
-	struct timer_heap heap;
+	struct timer_heap heap;		/* of QPs */
+	struct timer_heap cq_heap;	/* of CQs that are moderated */
+	size_t cqs;			/* in which so many may be */
 	_Atomic uint64_t next_ns;	/* the earliest deadline; read without the lock */
 };
 
@@ -254,6 +256,11 @@ void tx_run_queued(struct engine *engine);
 /* After any transport call: keep the QP's timer at or before its deadline. */
 void timers_arm(struct engine *engine, struct qp *qp) REQUIRES(qp->lock);
 void timers_disarm(struct engine *engine, struct qp *qp);
+/* A place for the timer of one more CQ: 0 or ENOMEM. It is given back when the CQ goes. */
+int timers_add_cq(struct engine *engine);
+void timers_remove_cq(struct engine *engine, struct cq *cq) REQUIRES(engine->progress);
+/* A period of the CQ's moderation begins. A QP's lock is held: engine_after_unlock() is due then. */
+void timers_arm_cq(struct engine *engine, struct cq *cq);
 
 /* ---- deferred.c ---- */
 

@@ -121,6 +121,7 @@ static inline int engine_end(void **state)
 	waiter_close(&engine->waiter);
 	engine->loopback_inner->ops->close(engine->loopback_inner);
 	timer_heap_free(&engine->timers.heap);
+	timer_heap_free(&engine->timers.cq_heap);
 	while (engine->batches.count)
 		free(engine->batches.free[--engine->batches.count]);
 	free(engine);

@@ -11,9 +11,9 @@ struct tx_batch *tx_batch_new(void);
 /* tx.c */
 void tx_send(struct engine *engine, struct tx_batch *batch);
 
-/* timers.c: QPs are not destroyed meanwhile, since that takes the progress lock. */
+/* timers.c: neither QPs nor moderated CQs are destroyed meanwhile: that takes the progress lock. */
 void timers_expire(struct engine *engine, uint64_t now_ns) REQUIRES(engine->progress);
-/* The next deadline of a QP. */
+/* The next deadline of a QP or CQ. */
 uint64_t timers_next(struct engine *engine);
 
 /* rx.c: for traces: identification and DF of a received packet's IPv4 header. */

@@ -1,15 +1,26 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Deadlines of QPs: one timer of each in a heap. */
+/*
+ * Deadlines of QPs, one timer of each in a heap; and those of CQs whose events wait (ibv_modify_cq),
+ * in a heap of their own.
+ */
 #include "engine/internal.h"
 #include "engine/wake.h"
+#include "platform/clock.h"
 
 #define TIMERS_MAX	1024u	/* timers expired in one round */
 
 /* Readable without the lock; too early after a timer was disarmed, which costs one check. */
+static uint64_t next_of_all(struct engine *engine) REQUIRES(engine->timers.lock)
+{
+	uint64_t qp_ns = timer_heap_next(&engine->timers.heap);
+	uint64_t cq_ns = timer_heap_next(&engine->timers.cq_heap);
+
+	return qp_ns < cq_ns ? qp_ns : cq_ns;
+}
+
 static void note_next_timer(struct engine *engine) REQUIRES(engine->timers.lock)
 {
-	atomic_store_explicit(&engine->timers.next_ns, timer_heap_next(&engine->timers.heap),
-			      memory_order_relaxed);
+	atomic_store_explicit(&engine->timers.next_ns, next_of_all(engine), memory_order_relaxed);
 }
 
 /*
@@ -38,6 +49,38 @@ void timers_disarm(struct engine *engine, struct qp *qp)
 	lock_release(&engine->timers.lock);
 }
 
+int timers_add_cq(struct engine *engine)
+{
+	struct engine_timers *timers = &engine->timers;
+	int err;
+
+	lock_acquire(&timers->lock);
+	err = timer_heap_reserve(&timers->cq_heap, timers->cqs + 1);
+	if (!err)
+		timers->cqs++;
+	lock_release(&timers->lock);
+	return err;
+}
+
+void timers_remove_cq(struct engine *engine, struct cq *cq)
+{
+	lock_acquire(&engine->timers.lock);
+	timer_set(&engine->timers.cq_heap, &cq->timer, TIME_NEVER);
+	engine->timers.cqs--;
+	lock_release(&engine->timers.lock);
+}
+
+void timers_arm_cq(struct engine *engine, struct cq *cq)
+{
+	uint64_t deadline_ns = clock_now_ns() + cq_period_ns(cq);
+
+	lock_acquire(&engine->timers.lock);
+	timer_set(&engine->timers.cq_heap, &cq->timer, deadline_ns);
+	note_next_timer(engine);
+	lock_release(&engine->timers.lock);
+	worker_note(engine, deadline_ns);
+}
+
 static struct qp *expire_one(struct engine *engine, uint64_t now_ns)
 {
 	struct timer *timer;
@@ -52,6 +95,30 @@ static struct qp *expire_one(struct engine *engine, uint64_t now_ns)
 	note_next_timer(engine);
 	lock_release(&engine->timers.lock);
 	return qp;
+}
+
+static struct cq *expire_one_cq(struct engine *engine, uint64_t now_ns)
+{
+	struct timer *timer;
+
+	lock_acquire(&engine->timers.lock);
+	timer = timer_heap_expire(&engine->timers.cq_heap, now_ns);
+	note_next_timer(engine);
+	lock_release(&engine->timers.lock);
+	return timer ? container_of(timer, struct cq, timer) : NULL;
+}
+
+static void expire_cqs(struct engine *engine, uint64_t now_ns) REQUIRES(engine->progress)
+{
+	struct effects effects;
+	struct cq *cq;
+	unsigned n;
+
+	for (n = 0; n < TIMERS_MAX && (cq = expire_one_cq(engine, now_ns)); n++) {
+		effects_init(&effects);
+		cq_period_ended(cq, &effects);
+		effects_defer(engine, &effects);
+	}
 }
 
 void timers_expire(struct engine *engine, uint64_t now_ns)
@@ -73,6 +140,7 @@ void timers_expire(struct engine *engine, uint64_t now_ns)
 		lock_release(&qp->lock);
 		effects_defer(engine, &effects);
 	}
+	expire_cqs(engine, now_ns);
 }
 
 uint64_t timers_next(struct engine *engine)
@@ -80,7 +148,7 @@ uint64_t timers_next(struct engine *engine)
 	uint64_t deadline_ns;
 
 	lock_acquire(&engine->timers.lock);
-	deadline_ns = timer_heap_next(&engine->timers.heap);
+	deadline_ns = next_of_all(engine);
 	lock_release(&engine->timers.lock);
 	return deadline_ns;
 }

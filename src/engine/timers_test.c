@@ -4,6 +4,7 @@
  * of a QP is here the end of a wait after an RNR NAK, which a timeout ends.
  */
 #include "engine/fake_link_test.h"
+#include "platform/clock.h"
 #include "transport/ack_hold.h"
 
 static void arm(uint64_t deadline_ns)
@@ -122,6 +123,76 @@ static void an_ack_that_waits_for_a_reply_leaves_at_its_deadline(void **state)
 	assert_int_equal(fake.sent, 1);
 }
 
+static struct cq moderated;
+
+static void moderated_begin(uint64_t period_ns)
+{
+	const struct cq_moderation moderation = { .period_ns = period_ns };
+	struct ibv_wc wc = { .wr_id = 1 };
+	struct effects effects;
+
+	memset(&moderated, 0, sizeof(moderated));
+	assert_int_equal(cq_init(&moderated, 16), 0);
+	assert_int_equal(timers_add_cq(engine), 0);
+	effects_init(&effects);
+	cq_moderate(&moderated, &moderation, &effects);
+	cq_arm(&moderated, false);
+	assert_true(cq_push(&moderated, &wc, false, 0, &effects));
+	assert_true(cq_period_begins(&moderated));
+	timers_arm_cq(engine, &moderated);
+}
+
+static void moderated_end(void)
+{
+	lock_acquire(&engine->progress);
+	timers_remove_cq(engine, &moderated);
+	lock_release(&engine->progress);
+	assert_int_equal(engine->timers.cqs, 0);
+	cq_fini(&moderated);
+}
+
+static void the_event_of_a_moderated_cq_waits_for_its_timer(void **state)
+{
+	uint64_t begin_ns = clock_now_ns(), end_ns;
+
+	moderated_begin(1000000);
+	end_ns = timers_next(engine);
+	assert_true(end_ns >= begin_ns + 1000000 && end_ns <= clock_now_ns() + 1000000);
+	expect_next(end_ns);
+	assert_int_equal(atomic_load(&engine->worker.notice_ns), end_ns);
+	expire(end_ns - 1);
+	assert_true(cq_is_armed(&moderated));
+	expire(end_ns);
+	assert_false(cq_is_armed(&moderated));
+	expect_next(TIME_NEVER);
+	moderated_end();
+}
+
+static void the_timer_of_a_qp_and_that_of_a_cq_do_not_hide_each_other(void **state)
+{
+	uint64_t cq_ns;
+
+	moderated_begin(1000000);
+	cq_ns = timers_next(engine);
+	arm(cq_ns - 10);
+	expect_next(cq_ns - 10);
+	expire(cq_ns - 10);
+	assert_true(has_expired());
+	expect_next(cq_ns);
+	arm(cq_ns + 10);
+	expire(cq_ns);
+	assert_false(cq_is_armed(&moderated));
+	expect_next(cq_ns + 10);
+	moderated_end();
+}
+
+static void a_cq_that_goes_takes_its_timer_along(void **state)
+{
+	moderated_begin(1000000);
+	moderated_end();
+	assert_int_equal(timers_next(engine), TIME_NEVER);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -132,6 +203,9 @@ int main(void)
 		STATION_TEST(a_disarmed_timer_does_not_expire_and_can_be_armed),
 		STATION_TEST(of_two_timers_the_earlier_is_next),
 		STATION_TEST(an_ack_that_waits_for_a_reply_leaves_at_its_deadline),
+		STATION_TEST(the_event_of_a_moderated_cq_waits_for_its_timer),
+		STATION_TEST(the_timer_of_a_qp_and_that_of_a_cq_do_not_hide_each_other),
+		STATION_TEST(a_cq_that_goes_takes_its_timer_along),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -28,6 +28,7 @@ int cq_init(struct cq *cq, uint32_t size)
 	cq->size = size;
 	cq->ibv.cqe = (int)size;
 	cq->armed = CQ_UNARMED;
+	timer_init(&cq->timer);
 	list_init(&cq->comp_event.node);
 	list_init(&cq->error_event.node);
 	list_init(&cq->node);
@@ -89,14 +90,42 @@ static bool cq_make_room(struct cq *cq, struct effects *effects) REQUIRES(cq->lo
 	return false;
 }
 
+static void raise_channel_now(struct cq *cq, struct effects *effects) REQUIRES(cq->lock)
+{
+	/* The CQ stays armed if effects is full; the next completion raises the event. */
+	if (cq->channel && !event_queue_add(&cq->channel->queue, &cq->comp_event.node, effects))
+		return;
+	cq->armed = CQ_UNARMED;
+	cq->moderated = 0;
+}
+
+/*
+ * Does the event wait for more completions or for time? A full CQ waits for neither: no more can
+ * come. Solicited completions do not wait in a CQ that is armed for these alone: the sender has
+ * chosen them.
+ */
+static bool event_waits(struct cq *cq) REQUIRES(cq->lock)
+{
+	const struct cq_moderation *moderation = &cq->moderation;
+
+	if (cq->armed != CQ_ARMED_ANY || (!moderation->count && !moderation->period_ns))
+		return false;
+	cq->moderated++;
+	if ((moderation->count && cq->moderated >= moderation->count) ||
+	    cq_head_of(cq) - cq_tail_of(cq) >= cq->size)
+		return false;
+	if (cq->moderated == 1 && moderation->period_ns)
+		atomic_store_explicit(&cq->period_begins, true, memory_order_relaxed);
+	return true;
+}
+
 static void raise_channel(struct cq *cq, bool solicited, struct effects *effects)
 	REQUIRES(cq->lock)
 {
 	if (cq->armed == CQ_UNARMED || (cq->armed == CQ_ARMED_SOLICITED && !solicited))
 		return;
-	/* The CQ stays armed if effects is full; the next completion raises the event. */
-	if (!cq->channel || event_queue_add(&cq->channel->queue, &cq->comp_event.node, effects))
-		cq->armed = CQ_UNARMED;
+	if (!event_waits(cq))
+		raise_channel_now(cq, effects);
 }
 
 bool cq_push(struct cq *cq, const struct ibv_wc *wc, bool solicited, uint64_t now_ns,
@@ -157,6 +186,41 @@ void cq_arm(struct cq *cq, bool solicited_only)
 		cq->armed = CQ_ARMED_ANY;
 	else if (cq->armed == CQ_UNARMED)
 		cq->armed = CQ_ARMED_SOLICITED;
+	lock_release(&cq->lock);
+}
+
+void cq_moderate(struct cq *cq, const struct cq_moderation *moderation, struct effects *effects)
+{
+	lock_acquire(&cq->lock);
+	cq->moderation = *moderation;
+	if (cq->moderated)
+		raise_channel_now(cq, effects);
+	lock_release(&cq->lock);
+}
+
+uint64_t cq_period_ns(struct cq *cq)
+{
+	uint64_t period_ns;
+
+	lock_acquire(&cq->lock);
+	period_ns = cq->moderation.period_ns;
+	lock_release(&cq->lock);
+	return period_ns;
+}
+
+void cq_period_ended(struct cq *cq, struct effects *effects)
+{
+	lock_acquire(&cq->lock);
+	if (cq->moderated)
+		raise_channel_now(cq, effects);
+	lock_release(&cq->lock);
+}
+
+void cq_disarm(struct cq *cq)
+{
+	lock_acquire(&cq->lock);
+	cq->armed = CQ_UNARMED;
+	cq->moderated = 0;
 	lock_release(&cq->lock);
 }
 

@@ -12,6 +12,7 @@
 
 #include "base/list.h"
 #include "base/lock.h"
+#include "base/timer_heap.h"
 #include "object/event.h"
 
 struct completion {
@@ -22,6 +23,15 @@ struct completion {
 enum cq_armed { CQ_UNARMED, CQ_ARMED_SOLICITED, CQ_ARMED_ANY };
 
 #define CQ_EX_SLOTS	48
+
+/*
+ * ibv_modify_cq: of completions that find the CQ armed for any, the event waits until @count have
+ * come (0: for the period only) or until @period_ns after the first of them (0: for the count only).
+ */
+struct cq_moderation {
+	uint32_t count;
+	uint64_t period_ns;
+};
 
 /*
  * A completion queue, with what polling, notification and destruction need.
@@ -47,6 +57,12 @@ struct cq {
 	_Atomic uint32_t armed;		/* enum cq_armed; under lock, a hint without */
 	/* no further completions; polling still drains */
 	bool overflowed GUARDED_BY_MEMBER(lock);
+	struct cq_moderation moderation GUARDED_BY_MEMBER(lock);
+	uint32_t moderated GUARDED_BY_MEMBER(lock);	/* completions whose event waits */
+	/* A period has begun: cq_period_begins() tells the owner of the timer. Set under lock. */
+	_Atomic bool period_begins;
+	struct timer timer;		/* its end; under engine_timers.lock */
+	bool has_timer;			/* it has its place in the heap; under hca.objects */
 	bool stamped;			/* completions carry the time */
 	bool ignore_overrun;		/* IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN: drop the oldest */
 	struct comp_channel *channel;	/* NULL: none */
@@ -101,6 +117,22 @@ static inline bool cq_is_armed(const struct cq *cq)
  * Arming for any is not weakened by arming for solicited.
  */
 void cq_arm(struct cq *cq, bool solicited_only);
+/*
+ * ibv_modify_cq. An event that waits is raised now: it is not known any more for how long it should
+ * have waited.
+ */
+void cq_moderate(struct cq *cq, const struct cq_moderation *moderation, struct effects *effects);
+/* After cq_push(): is the timer to be set to the end of a period that begins now? Asked once. */
+static inline bool cq_period_begins(struct cq *cq)
+{
+	return atomic_load_explicit(&cq->period_begins, memory_order_relaxed) &&
+	       atomic_exchange_explicit(&cq->period_begins, false, memory_order_relaxed);
+}
+uint64_t cq_period_ns(struct cq *cq);
+/* The timer has expired: raise the event that waits, if any. */
+void cq_period_ended(struct cq *cq, struct effects *effects);
+/* Raise no event from now on, until it is armed again. */
+void cq_disarm(struct cq *cq);
 /* New size: EINVAL when more completions are waiting than fit; ENOMEM. */
 int cq_resize(struct cq *cq, uint32_t size);
 /*

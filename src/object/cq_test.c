@@ -166,6 +166,134 @@ static void a_wake_up_that_cannot_be_noted_comes_with_the_next_completion(void *
 	cq_fini(&f.cq);
 }
 
+static void moderate(struct fixture *f, uint32_t count, uint64_t period_ns)
+{
+	const struct cq_moderation moderation = { count, period_ns };
+
+	f->effects.count = 0;
+	cq_moderate(&f->cq, &moderation, &f->effects);
+}
+
+static void moderated_by_count_the_event_comes_with_the_last_of_so_many(void **state)
+{
+	struct fixture f;
+
+	fixture_init(&f, 16);
+	moderate(&f, 3, 0);
+	push(&f, 0, 1, false);		/* not armed: does not count */
+	cq_arm(&f.cq, false);
+	push(&f, 1, 1, false);
+	push(&f, 2, 1, true);
+	assert_int_equal(events(&f), 0);
+	assert_false(cq_period_begins(&f.cq));
+	push(&f, 3, 1, false);
+	assert_int_equal(f.effects.count, 1);
+	assert_int_equal(events(&f), 1);
+	cq_arm(&f.cq, false);
+	push(&f, 4, 1, false);
+	push(&f, 5, 1, false);
+	assert_int_equal(events(&f), 0);
+	push(&f, 6, 1, false);
+	assert_int_equal(events(&f), 1);
+	cq_fini(&f.cq);
+}
+
+static void moderated_by_period_the_event_comes_when_it_ends(void **state)
+{
+	struct fixture f;
+
+	fixture_init(&f, 16);
+	moderate(&f, 0, 500);
+	cq_arm(&f.cq, false);
+	cq_period_ended(&f.cq, &f.effects);
+	assert_int_equal(events(&f), 0);	/* an old timer: nothing has come */
+	push(&f, 1, 1, false);
+	assert_true(cq_period_begins(&f.cq));
+	assert_false(cq_period_begins(&f.cq));
+	assert_int_equal(cq_period_ns(&f.cq), 500);
+	push(&f, 2, 1, false);
+	assert_false(cq_period_begins(&f.cq));	/* it began with the first */
+	assert_int_equal(events(&f), 0);
+	cq_period_ended(&f.cq, &f.effects);
+	assert_int_equal(events(&f), 1);
+	push(&f, 3, 1, false);
+	assert_false(cq_period_begins(&f.cq));	/* not armed */
+	cq_arm(&f.cq, false);
+	push(&f, 4, 1, false);
+	assert_true(cq_period_begins(&f.cq));
+	cq_fini(&f.cq);
+}
+
+static void moderated_by_both_what_comes_first_counts(void **state)
+{
+	struct fixture f;
+
+	fixture_init(&f, 16);
+	moderate(&f, 2, 500);
+	cq_arm(&f.cq, false);
+	push(&f, 1, 1, false);
+	assert_true(cq_period_begins(&f.cq));
+	push(&f, 2, 1, false);
+	assert_int_equal(events(&f), 1);
+	cq_period_ended(&f.cq, &f.effects);
+	assert_int_equal(events(&f), 0);
+	cq_fini(&f.cq);
+}
+
+static void an_event_does_not_wait_for_more_than_fit(void **state)
+{
+	struct fixture f;
+
+	fixture_init(&f, 3);
+	moderate(&f, 100, 0);
+	cq_arm(&f.cq, false);
+	push(&f, 1, 1, false);
+	push(&f, 2, 1, false);
+	assert_int_equal(events(&f), 0);
+	push(&f, 3, 1, false);
+	assert_int_equal(events(&f), 1);
+	cq_fini(&f.cq);
+}
+
+static void armed_for_solicited_only_these_do_not_wait(void **state)
+{
+	struct fixture f;
+
+	fixture_init(&f, 16);
+	moderate(&f, 8, 500);
+	cq_arm(&f.cq, true);
+	push(&f, 1, 1, false);
+	assert_int_equal(events(&f), 0);
+	push(&f, 2, 1, true);
+	assert_int_equal(events(&f), 1);
+	assert_false(cq_period_begins(&f.cq));
+	cq_fini(&f.cq);
+}
+
+static void other_moderation_raises_the_event_that_waits(void **state)
+{
+	struct fixture f;
+
+	fixture_init(&f, 16);
+	moderate(&f, 8, 0);
+	cq_arm(&f.cq, false);
+	push(&f, 1, 1, false);
+	moderate(&f, 0, 0);
+	assert_int_equal(f.effects.count, 1);
+	assert_int_equal(events(&f), 1);
+	cq_arm(&f.cq, false);
+	push(&f, 2, 1, false);
+	assert_int_equal(events(&f), 1);
+	moderate(&f, 8, 0);
+	assert_int_equal(events(&f), 0);	/* none waits */
+	cq_arm(&f.cq, false);
+	push(&f, 3, 1, false);
+	cq_disarm(&f.cq);
+	moderate(&f, 0, 0);
+	assert_int_equal(events(&f), 0);
+	cq_fini(&f.cq);
+}
+
 static void a_resize_keeps_what_waits_or_is_refused(void **state)
 {
 	struct fixture f;
@@ -317,6 +445,12 @@ int main(void)
 		cmocka_unit_test(armed_for_solicited_only_those_and_failures_give_an_event),
 		cmocka_unit_test(arming_for_any_strengthens_and_is_not_weakened),
 		cmocka_unit_test(a_wake_up_that_cannot_be_noted_comes_with_the_next_completion),
+		cmocka_unit_test(moderated_by_count_the_event_comes_with_the_last_of_so_many),
+		cmocka_unit_test(moderated_by_period_the_event_comes_when_it_ends),
+		cmocka_unit_test(moderated_by_both_what_comes_first_counts),
+		cmocka_unit_test(an_event_does_not_wait_for_more_than_fit),
+		cmocka_unit_test(armed_for_solicited_only_these_do_not_wait),
+		cmocka_unit_test(other_moderation_raises_the_event_that_waits),
 		cmocka_unit_test(a_resize_keeps_what_waits_or_is_refused),
 		cmocka_unit_test(cleaning_removes_one_qps_completions_and_keeps_others_in_order),
 		cmocka_unit_test(cleaning_sends_keeps_receives_of_an_srq),

@@ -52,8 +52,11 @@ const char *wc_status_text(enum ibv_wc_status status)
 static void finish_push(struct qp_call *call, struct cq *cq, const struct ibv_wc *wc,
 			bool solicited) REQUIRES(call->qp->lock)
 {
-	if (cq_push(cq, wc, solicited || wc->status != IBV_WC_SUCCESS, call->now_ns, call->effects))
+	if (cq_push(cq, wc, solicited || wc->status != IBV_WC_SUCCESS, call->now_ns, call->effects)) {
+		if (cq_period_begins(cq) && call->qp->transport->period_begins)
+			call->qp->transport->period_begins(call->qp, cq);
 		return;
+	}
 	count(call, COUNTER_CQ_OVERFLOW);
 	call->qp->requester.completion_lost = true;
 }

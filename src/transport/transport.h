@@ -50,6 +50,8 @@ struct transport {
 	 * NULL: not wanted.
 	 */
 	void (*peer_lost)(struct qp *qp);
+	/* Likewise: the period of @cq's moderation begins now: cq_period_ended() is due when it ends. */
+	void (*period_begins)(struct qp *qp, struct cq *cq);
 };
 
 /* Where a received packet came from, for address checks and the GRH of UD receives. */

@@ -56,6 +56,22 @@ int ibv_resize_cq(struct ibv_cq *cq, int cqe)
 	return hca_resize_cq(to_cq(cq), cqe);
 }
 
+/* As Linux: bits that are not known are of a later release, and no bit at all is a mistake. */
+int cq_modify_verb(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr)
+{
+	CALL();
+
+	if (!cq || !attr)
+		return refuse_null("modify_cq", cq ? "cq_attr" : "cq");
+	if (!attr->attr_mask) {
+		explain("modify_cq: attr_mask is 0: expected IBV_CQ_ATTR_MODERATE (1)");
+		return EINVAL;
+	}
+	if (attr->attr_mask & ~(uint32_t)IBV_CQ_ATTR_MODERATE)
+		return refuse_verb("modify_cq", "attr_mask beyond IBV_CQ_ATTR_MODERATE (1)");
+	return hca_moderate_cq(to_cq(cq), attr->moderate.cq_count, attr->moderate.cq_period);
+}
+
 int ibv_destroy_cq(struct ibv_cq *cq)
 {
 	CALL();

@@ -37,8 +37,6 @@ REFUSE_PTR(struct ibv_flow_action, create_flow_action_esp, no_flow, struct ibv_c
 	   struct ibv_flow_action_esp_attr *attr)
 REFUSE_INT(modify_qp_rate_limit, "rate limits per QP", struct ibv_qp *qp,
 	   struct ibv_qp_rate_limit_attr *attr)
-REFUSE_INT(modify_cq, "CQ moderation", struct ibv_cq *cq,
-	   struct ibv_modify_cq_attr *attr)
 REFUSE_INT(destroy_rwq_ind_table, no_wq, struct ibv_rwq_ind_table *table)
 REFUSE_PTR(struct ibv_rwq_ind_table, create_rwq_ind_table, no_wq, struct ibv_context *context,
 	   struct ibv_rwq_ind_table_init_attr *attr)
@@ -86,7 +84,7 @@ static void fill_extended(struct verbs_context *context)
 	context->alloc_parent_domain = parent_domain_alloc;
 	context->dealloc_td = td_dealloc;
 	context->alloc_td = td_alloc;
-	context->modify_cq = modify_cq_refused;
+	context->modify_cq = cq_modify_verb;
 	context->post_srq_ops = post_srq_ops_refused;
 	context->destroy_rwq_ind_table = destroy_rwq_ind_table_refused;
 	context->create_rwq_ind_table = create_rwq_ind_table_refused;

@@ -145,6 +145,7 @@ struct ibv_mr *dm_reg_mr_verb(struct ibv_pd *pd, struct ibv_dm *dm, uint64_t off
 			      unsigned access);
 
 int cq_poll_verb(struct ibv_cq *cq, int count, struct ibv_wc *wc);
+int cq_modify_verb(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr);
 int cq_notify_verb(struct ibv_cq *cq, int solicited_only);
 struct ibv_cq_ex *cq_create_ex_verb(struct ibv_context *context,
 				    struct ibv_cq_init_attr_ex *attr);

@@ -383,11 +383,15 @@ static void step_qp(void)
 
 static void step_cq(void)
 {
+	struct ibv_modify_cq_attr moderate = { IBV_CQ_ATTR_MODERATE, { 4, 100 } };
+
 	if (new_cq)
 		ibv_destroy_cq(TAKE(new_cq));
 	new_cq = ibv_create_cq(context, 16, NULL, idle_channel, 0);
-	if (new_cq)
-		ibv_resize_cq(new_cq, 32);
+	if (!new_cq)
+		return;
+	ibv_resize_cq(new_cq, 32);
+	ibv_modify_cq(new_cq, &moderate);
 }
 
 static void step_srq(void)

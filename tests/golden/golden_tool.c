@@ -49,6 +49,7 @@ static struct packet random_packet(uint64_t *random, const struct opcode *op, un
 		.aeth = { (uint8_t)test_random(random) & 0x7f,
 			  (uint32_t)test_random(random) & QPN_MASK },
 		.atomic_original = test_random(random),
+		.srqn = (uint32_t)test_random(random) & QPN_MASK,
 		.imm = (uint32_t)test_random(random),
 		.invalidate_rkey = (uint32_t)test_random(random),
 	};

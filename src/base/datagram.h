@@ -24,6 +24,7 @@ struct datagram {
 	bool errors_wanted;		/* link/udp, send: errors come back (udp.h); never a run */
 	bool forwarded;			/* host/, receive: came by a slot socket: never forwarded again */
 	bool shared;			/* receive: data may still be written by the sender */
+	bool from_channel;		/* local/, receive: by @channel */
 	uint16_t channel;		/* local/: to or from which peer process */
 	unsigned segment_number;	/* host/: of the first segment, when forwarded one by one */
 	uint8_t *data;

@@ -23,6 +23,8 @@ bool rx_find_ip_id(const struct datagram *datagram, const uint8_t *packet, size_
 /* qp_table.c: claim one more slot. 0; ENOMEM: the process has all that it may; errno. */
 int slots_claim(struct engine *engine);
 void slots_release(struct engine *engine);
+/* Our QPs that are connected to @dest_qpn, which does not exist any more, learn it. */
+void qp_table_no_peer(struct engine *engine, uint32_t dest_qpn, uint64_t now_ns) REQUIRES(engine->progress);
 
 /* port.c: bind port 4791 and join the processes that share it, unless done; sets engine->group. */
 void port_bind(struct engine *engine) REQUIRES(engine->progress);

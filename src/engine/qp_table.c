@@ -91,6 +91,31 @@ struct qp *qp_table_find(struct engine *engine, uint32_t qpn)
 	return i < engine->qps.slot_count ? engine->qps.table[i][qpn_index(qpn)] : NULL;
 }
 
+static void tell_of_no_peer(struct engine *engine, struct qp *qp, uint32_t dest_qpn, uint64_t now_ns)
+{
+	struct effects effects;
+
+	effects_init(&effects);
+	lock_acquire(&qp->lock);
+	if (qp_is(qp, QP_CONNECTED) && qp->attr.dest_qp_num == dest_qpn) {
+		transport_no_peer(qp, now_ns, &effects);
+		timers_arm(engine, qp);
+	}
+	lock_release(&qp->lock);
+	effects_defer(engine, &effects);
+}
+
+/* All QPs are looked at: this comes once for each peer that was destroyed too early. */
+void qp_table_no_peer(struct engine *engine, uint32_t dest_qpn, uint64_t now_ns)
+{
+	unsigned slot, index;
+
+	for (slot = 0; slot < engine->qps.slot_count; slot++)
+		for (index = 0; index < QP_PER_SLOT; index++)
+			if (engine->qps.table[slot][index])
+				tell_of_no_peer(engine, engine->qps.table[slot][index], dest_qpn, now_ns);
+}
+
 /* Indices go round, so that a number is not used again at once. */
 static bool number_in_slot(struct qp_table *qps, unsigned slot, uint32_t *qpn)
 {

@@ -120,6 +120,19 @@ static void log_packet_line(const struct packet *packet)
 	log_print(LOG_PACKET, "received %s", line);
 }
 
+/*
+ * Nothing answers a request to a QP that was destroyed. A process of this host is told so, and need not
+ * find out by timeouts (transport_no_peer()).
+ */
+static void rx_no_qp(struct receiver *receiver, const struct datagram *datagram, const struct packet *packet)
+{
+	struct engine *engine = receiver->engine;
+
+	counter_add(engine->counters, COUNTER_RX_QPN, 1);
+	if (datagram->from_channel && packet->op->service == SERVICE_RC && !opcode_is_response(packet->op))
+		local_refuse_qpn(&engine->local, datagram->channel, packet->dest_qpn);
+}
+
 static void rx_deliver(struct receiver *receiver, const struct datagram *datagram,
 		       const struct packet *packet, enum ip_id_kind kind)
 {
@@ -144,7 +157,7 @@ static void rx_deliver(struct receiver *receiver, const struct datagram *datagra
 	lock_assert_held(&engine->progress);
 	qp = qp_table_find(engine, packet->dest_qpn);
 	if (!qp) {
-		counter_add(engine->counters, COUNTER_RX_QPN, 1);
+		rx_no_qp(receiver, datagram, packet);
 		return;
 	}
 	take_hold(receiver, qp);

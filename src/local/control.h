@@ -10,6 +10,7 @@
  *	ASK_KEY	which region is this key's?	->	of that QP's protection domain, for remote access?
  *						<-	KEY	your grant of it, or 0
  *						<-	KEY_GONE	it was deregistered
+ *	a packet to a QP			<-	NO_QP	there is none of that number
  */
 #ifndef VERBATIM_LOCAL_CONTROL_H
 #define VERBATIM_LOCAL_CONTROL_H
@@ -24,6 +25,7 @@ enum control_kind {
 	CONTROL_ASK_KEY,
 	CONTROL_KEY,
 	CONTROL_KEY_GONE,
+	CONTROL_NO_QP,
 	CONTROL_KINDS
 };
 
@@ -31,7 +33,7 @@ enum control_kind {
 struct control {
 	uint32_t kind;			/* enum control_kind */
 	uint32_t qpn;			/* ASK_QP, QP: the requester's */
-	uint32_t owner_qpn;		/* ASK_QP, QP */
+	uint32_t owner_qpn;		/* ASK_QP, QP, NO_QP */
 	uint32_t qp;			/* QP: the owner's grant; ASK_KEY: the same, as a proof */
 	uint32_t requester_qp;		/* ASK_QP, QP: the requester's own grant, for fetching from it */
 	uint32_t key;			/* ASK_KEY, KEY, KEY_GONE */

@@ -55,6 +55,8 @@ struct local_ops {
 	bool (*is_connected_to)(void *owner, uint32_t slot);
 	/* With the progress lock held: apply @effects (wake-ups) when it is dropped. */
 	void (*defer)(void *owner, struct effects *effects);
+	/* With the progress lock held: a peer process says that it has no QP of the number @qpn. */
+	void (*no_peer)(void *owner, uint32_t qpn);
 	/* Drop the progress lock, and apply what was deferred. */
 	void (*unlock)(void *owner);
 };
@@ -128,6 +130,9 @@ void local_handle_peers(struct local *local);
 /* Retry failed connections that are due. */
 void local_reconnect(struct local *local, uint64_t now_ns);
 uint64_t local_deadline(const struct local *local);	/* TIME_NEVER: never */
+
+/* A packet came through @channel for our QP @qpn, which does not exist: tell the sender. */
+void local_refuse_qpn(struct local *local, uint32_t channel, uint32_t qpn);
 
 /* Ring the bells of sleeping peers that something was sent to. No QP's lock is held. */
 void local_ring_bells(struct local *local);

@@ -319,6 +319,7 @@ static bool take_cell(struct consumer *consumer, uint8_t small[LINE], struct dat
 	datagram->segment_bytes = segment;
 	datagram->sealed = true;
 	datagram->forwarded = true;
+	datagram->from_channel = true;
 	fill_route(datagram, &consumer->half->route[route]);
 	return true;
 }

@@ -584,3 +584,15 @@ void requester_timeout(struct qp_call *call)
 		probe_timed_out(call);
 	}
 }
+
+/* Without a timeout (0) the application wants to wait for ever. */
+void requester_no_peer(struct qp_call *call)
+{
+	struct qp *qp = call->qp;
+
+	lock_alias(&qp->lock);
+	if (requester_deadline(qp) == TIME_NEVER || !qp->requester.loss.probing || ack_deadline(qp) == TIME_NEVER)
+		return;
+	set_reason(call, "the peer has no queue pair 0x%06x any more", qp->attr.dest_qp_num);
+	requester_exceeded(call);
+}

@@ -236,6 +236,50 @@ static void a_dead_peer_is_given_up_after_retry_cnt_timeouts(void **state)
 	station_free(s);
 }
 
+static void no_peer(struct station *s) UNCHECKED_LOCKS
+{
+	transport_no_peer(&s->qp, s->now_ns, &s->effects);
+}
+
+/* Its last answer may be on the way. */
+static void a_destroyed_peer_is_given_up_once_a_probe_was_sent(void **state)
+{
+	struct station *s = station_rts(IBV_QPT_RC);
+
+	no_peer(s);
+	post(s, IBV_WR_SEND, 1, 1);
+	post(s, IBV_WR_SEND, 2, 1);
+	assert_int_equal(transmit(s), 2);
+	no_peer(s);
+	assert_int_equal(s->qp.state, IBV_QPS_RTS);
+	pass_time(s, 2 * MILLISECOND);
+	assert_int_equal(transmit(s), 1);
+	assert_int_equal(station_counter(s, COUNTER_PROBE), 1);
+	no_peer(s);
+	assert_int_equal(s->qp.state, IBV_QPS_ERR);
+	assert_int_equal(station_counter(s, COUNTER_TIMEOUT), 0);
+	assert_int_equal(station_counter(s, COUNTER_RETRY_EXCEEDED), 1);
+	expect_wc(&s->send_cq, 1, IBV_WC_RETRY_EXC_ERR);
+	expect_wc(&s->send_cq, 2, IBV_WC_WR_FLUSH_ERR);
+	station_free(s);
+}
+
+static void a_destroyed_peer_ends_no_wait_without_timeout(void **state)
+{
+	struct station *s = station_rts(IBV_QPT_RC);
+
+	s->qp.attr.timeout = 0;
+	post(s, IBV_WR_SEND, 1, 1);
+	assert_int_equal(transmit(s), 1);
+	pass_time(s, 2 * MILLISECOND);
+	transmit(s);
+	assert_int_equal(station_counter(s, COUNTER_PROBE), 1);
+	no_peer(s);
+	assert_int_equal(s->qp.state, IBV_QPS_RTS);
+	expect_no_wc(&s->send_cq);
+	station_free(s);
+}
+
 static void timeout_zero_never_gives_up(void **state)
 {
 	struct station *s = station_rts(IBV_QPT_RC);
@@ -673,6 +717,8 @@ int main(void)
 		TEST(an_answer_to_the_probe_alone_says_that_the_rest_is_lost),
 		TEST(a_silent_peer_gets_nothing_but_probes),
 		TEST(a_dead_peer_is_given_up_after_retry_cnt_timeouts),
+		TEST(a_destroyed_peer_is_given_up_once_a_probe_was_sent),
+		TEST(a_destroyed_peer_ends_no_wait_without_timeout),
 		TEST(timeout_zero_never_gives_up),
 		TEST(the_timer_stops_when_all_is_answered),
 		TEST(progress_gives_all_retries_back),

@@ -300,6 +300,17 @@ void transport_timeout(struct qp *qp, uint64_t now_ns, struct effects *effects)
 	qp_call_end(&call);
 }
 
+void transport_no_peer(struct qp *qp, uint64_t now_ns, struct effects *effects)
+{
+	struct qp_call call;
+
+	if (!qp_is(qp, QP_RELIABLE))
+		return;
+	qp_call_init(&call, qp, now_ns, effects);
+	requester_no_peer(&call);
+	qp_call_end(&call);
+}
+
 /* ---- states ---- */
 
 static void drop_work(struct qp *qp) REQUIRES(qp->lock)

@@ -151,6 +151,13 @@ void transport_timeout(struct qp *qp, uint64_t now_ns, struct effects *effects)
 	REQUIRES(qp->lock);
 
 /*
+ * The peer's process says that it has no QP of the number that @qp is connected to. Requests that a
+ * probe has been sent for fail as after the last retry: none would be answered. Those posted at the
+ * very end, to a peer that is already gone, have that long to be forgotten by the application.
+ */
+void transport_no_peer(struct qp *qp, uint64_t now_ns, struct effects *effects) REQUIRES(qp->lock);
+
+/*
  * After a successful modify from @from to qp->state (attributes are already in place): RESET
  * drops all without completions, RTR and RTS set the PSNs, SQD starts draining, ERR flushes.
  */

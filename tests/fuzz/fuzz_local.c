@@ -118,7 +118,7 @@ static int block_of(uint64_t bytes, uint8_t shape)
 
 static void take_control(struct world *world, const struct control *control, uint8_t shape)
 {
-	require(control->kind >= CONTROL_ASK_QP && control->kind <= CONTROL_KEY_GONE);
+	require(control->kind >= CONTROL_ASK_QP && control->kind < CONTROL_KINDS);
 	require(control->mapped <= 2);
 	if (control->kind == CONTROL_KEY)
 		check_key(control);
@@ -344,7 +344,7 @@ static void put(struct world *world, struct input *input)
 	struct channel_cell *cell = &theirs->cell[next % CHANNEL_CELLS];
 	uint8_t choice = next8(input), size = next8(input);
 	uint32_t bytes = choice & 2 ? size : size * 257u, offset = next8(input) * 4096u;
-	struct control control = { .kind = 1 + size % CONTROL_KEY_GONE, .key = size % KEYS };
+	struct control control = { .kind = 1 + size % (CONTROL_KINDS - 1), .key = size % KEYS };
 
 	if (choice & 4 && bytes <= CHANNEL_DATA_BYTES)
 		offset = CHANNEL_DATA_BYTES - bytes;

@@ -53,7 +53,7 @@ deps-long:
 	@.ci/deps build demo test long
 
 deps-interop:
-	@.ci/deps build demo test interop
+	@.ci/deps build demo test long interop
 
 deps-bench:
 	@.ci/deps build demo test bench

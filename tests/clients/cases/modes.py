@@ -31,7 +31,7 @@ APART = re.compile(r'with 1 % loss|in the trace|^mckey| -g -c UD |is refused|in 
                    r'|-C 0$')
 # The same again from another address or by another set-up, or minutes of it.
 AGAIN = re.compile(r'-[gx] 0\b|IPv6|GID 0|-f gid|_(lat|bw) -[Rz]|-D \d|-c U[CD] .*-a |-a .*-c U[CD]'
-                   r'|every test|256 MiB|rc_two_gib')
+                   r'|every test|256 MiB|rc_two_gib|^72 ranks|^ucx_info|^QEMU|^Ceph')
 
 
 def select(case):

@@ -62,6 +62,24 @@ def perftest(topology, transport, test, gid=1, timeout=25):
     return f'{final[2]} us'
 
 
+def chosen(topology):
+    """UCX by itself takes the device, where it has the choice of TCP."""
+    need('ucx_perftest')
+    command = words('env LD_PRELOAD=' + PRELOAD, 'UCX_LOG_LEVEL=info') + program()
+    pair = run_pair(topology, command, command + words('-w 100 -n 1000 -t tag_lat'), timeout=25).check()
+    check_used(pair.client.text, 'rc_v', topology.client)
+
+
+def listed(topology):
+    need('ucx_info')
+    end = topology.server
+    with end.start(words('env LD_PRELOAD=' + PRELOAD, 'ucx_info -d')) as running:
+        code = running.wait(20)
+        for name in USED.values():
+            if code != 0 or not re.search(rf'Transport: {name}\n#\s+Device: {end.device}:1', running.text):
+                raise Failure(f'no {name} of {end.device}, exit status {code}\n{running.tail()}')
+
+
 def open_mpi(topology, transport, ranks):
     """Ranks on one host: point to point by the PML of UCX, one-sided by its OSC."""
     need('mpirun')
@@ -70,7 +88,7 @@ def open_mpi(topology, transport, ranks):
     end = topology.server
     command = setting(end, transport) + words(
         'mpirun --allow-run-as-root --oversubscribe -n', ranks, '--mca pml ucx --mca osc ucx',
-        '/usr/bin/python3') + [os.path.join(HERE, 'mpi_exchange.py')]
+        '/usr/bin/python3') + [os.path.join(HERE, 'programs', 'mpi_exchange.py')]
     with end.start(command) as program:
         code = program.wait(90)
         if code != 0:
@@ -84,6 +102,9 @@ def open_mpi(topology, transport, ranks):
 def cases(topology):
     if getattr(topology, 'reference', False):
         return
+    yield Case('ucx_info -d has the device', lambda: listed(topology), topology.name == 'lo')
+    if topology.name != 'lo':
+        yield Case('ucx_perftest, UCX chooses', lambda: chosen(topology), topology.name == 'veth1500')
     for transport in USED:
         yield Case(f'ucx_perftest tag_lat over {transport}', lambda t=transport: perftest(
             topology, t, 'tag_lat'), topology.name != 'veth9000')

@@ -140,8 +140,8 @@ static void put_and_get(size_t size)
 		const int to = (rank + step) % ranks;
 
 		fill(out + (size_t)to * size, size, rank, to, 77);
-		MPI_Put(out + (size_t)to * size, (int)size, MPI_BYTE, to, (MPI_Aint)((size_t)rank * size), (int)size,
-			MPI_BYTE, window);
+		MPI_Put(out + (size_t)to * size, (int)size, MPI_BYTE, to, (MPI_Aint)((size_t)rank * size),
+			(int)size, MPI_BYTE, window);
 	}
 	MPI_Win_fence(0, window);
 	for (int from = 0; from < ranks; from++)

@@ -292,6 +292,7 @@ int main(int argc, char **argv)
 	    verbs.destroy_cq(cq) || verbs.dealloc_pd(pd) || verbs.close_device(context))
 		fail("something cannot be destroyed");
 	free(memory);
-	printf("%u bytes: right, GID %d of %d, vendor 0x%x\n", BYTES, gid_index, port.gid_tbl_len, device.vendor_id);
+	printf("%u bytes: right, GID %d of %d, vendor 0x%x\n", BYTES, gid_index, port.gid_tbl_len,
+	       device.vendor_id);
 	return 0;
 }

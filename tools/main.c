@@ -16,6 +16,9 @@ const struct command commands[] = {
 	  "list the devices: interface, state, path MTU, GIDs" },
 	{ "doctor",	doctor_command,	"",
 	  "check what this machine supports, and explain what is missing" },
+	{ "explain",	explain_command, "[WORD | NUMBER | KIND NUMBER | ERROR CALL]",
+	  "what an error, event or state means, its causes, and what to do;\n"
+	  "        without a word: all that it knows" },
 	{ "version",	version_command, "",
 	  "print the version" },
 	{ "help",	help_command,	"[SUBCOMMAND]",

@@ -27,6 +27,7 @@ int run_command(int argc, char **argv);
 int env_command(int argc, char **argv);
 int list_command(int argc, char **argv);
 int doctor_command(int argc, char **argv);
+int explain_command(int argc, char **argv);
 int version_command(int argc, char **argv);
 int help_command(int argc, char **argv);
 

@@ -21,6 +21,7 @@
 #include "base/fork.h"
 
 #define LINE_MAX_BYTES 1024
+#define SUFFIX_MAX_BYTES 128
 #define WAITING_MAX 64u
 
 enum log_level log_level = LOG_OFF;
@@ -121,10 +122,12 @@ __attribute__((destructor)) static void write_the_rest(void)
 	write_kept();
 }
 
-/* @line has a prefix of @used bytes. A line that is too long ends in "...". */
-static void print_line(char line[LINE_MAX_BYTES], size_t used, const char *format, va_list args)
+/* @line has a prefix of @used bytes and gets a suffix. A line that is too long has "..." before that. */
+static void print_line(char line[LINE_MAX_BYTES], size_t used, const char *suffix,
+		       const char *format, va_list args)
 {
-	size_t room = LINE_MAX_BYTES - 1 - used;	/* keeps one byte for the newline */
+	size_t suffix_bytes = strlen(suffix);
+	size_t room = LINE_MAX_BYTES - 1 - used - suffix_bytes;	/* keeps one byte for the newline */
 	int length = vsnprintf(line + used, room, format, args);
 
 	if (length < 0)
@@ -137,6 +140,8 @@ static void print_line(char line[LINE_MAX_BYTES], size_t used, const char *forma
 		if ((unsigned char)*c < ' ' || *c == 0x7f)
 			*c = '?';
 	used += (size_t)length;
+	memcpy(line + used, suffix, suffix_bytes);
+	used += suffix_bytes;
 	line[used++] = '\n';
 	if (own.locks && keep_line(line, used))
 		return;
@@ -158,19 +163,19 @@ void log_print(enum log_level level, const char *format, ...)
 			(long long)now.tv_sec, now.tv_nsec / 1000, level_names[level]);
 	va_start(args, format);
 	errno = saved;
-	print_line(line, (size_t)used, format, args);
+	print_line(line, (size_t)used, "", format, args);
 	va_end(args);
 	errno = saved;
 }
 
-static void log_write(const char *format, va_list args)
+static void log_write(const char *suffix, const char *format, va_list args)
 {
 	static const char prefix[] = "verbatim: ";
 	int saved = errno;
 	char line[LINE_MAX_BYTES];
 
 	memcpy(line, prefix, sizeof(prefix));
-	print_line(line, sizeof(prefix) - 1, format, args);
+	print_line(line, sizeof(prefix) - 1, suffix, format, args);
 	errno = saved;
 }
 
@@ -179,7 +184,31 @@ void explain_print(const char *format, ...)
 	va_list args;
 
 	va_start(args, format);
-	log_write(format, args);
+	log_write("", format, args);
+	va_end(args);
+}
+
+void explain_print_about(const char *about, const char *format, ...)
+{
+	char suffix[SUFFIX_MAX_BYTES];
+	va_list args;
+
+	snprintf(suffix, sizeof(suffix), " (verbatim explain %s)", about);
+	va_start(args, format);
+	log_write(suffix, format, args);
+	va_end(args);
+}
+
+void explain_print_refused(const char *call, int err, const char *format, ...)
+{
+	const char *name = strerrorname_np(err);
+	char suffix[SUFFIX_MAX_BYTES] = "";
+	va_list args;
+
+	if (name)
+		snprintf(suffix, sizeof(suffix), " (verbatim explain %s %s)", name, call);
+	va_start(args, format);
+	log_write(suffix, format, args);
 	va_end(args);
 }
 
@@ -188,7 +217,7 @@ void complain(const char *format, ...)
 	va_list args;
 
 	va_start(args, format);
-	log_write(format, args);
+	log_write("", format, args);
 	va_end(args);
 }
 

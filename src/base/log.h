@@ -35,6 +35,9 @@ int log_init(void);
 void log_print(enum log_level level, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 void explain_print(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* With " (verbatim explain ABOUT)" at its end. @about: words that docs/errors has. */
+void explain_print_about(const char *about, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
 /* For base/lock.h: lock count of this thread, up and down. */
 void log_hold(void);
 void log_let_go(void);
@@ -67,6 +70,22 @@ static inline bool explaining(void)
 	do {                                                    \
 		if (__builtin_expect(explaining(), 0))       \
 			explain_print(__VA_ARGS__);             \
+	} while (0)
+
+/* A call that is refused with an errno; its man page has the name @call. */
+void explain_print_refused(const char *call, int err, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+#define explain_refused(call, err, ...)                         \
+	do {                                                    \
+		if (__builtin_expect(explaining(), 0))       \
+			explain_print_refused(call, err, __VA_ARGS__); \
+	} while (0)
+
+/* An explanation of a failed request or connection, or of an event; @about as above. */
+#define explain_about(about, ...)                               \
+	do {                                                    \
+		if (__builtin_expect(explaining(), 0))       \
+			explain_print_about(about, __VA_ARGS__); \
 	} while (0)
 
 #endif

@@ -66,8 +66,9 @@ static void set_tail(struct cq *cq, uint32_t tail)
 static void raise_overflow(struct cq *cq, struct effects *effects) REQUIRES(cq->lock)
 {
 	cq->overflowed = true;
-	explain("cq %u overflowed: %u completions wait to be polled; poll more often, create it "
-		"with a larger cqe, or keep fewer requests outstanding", cq->number, cq->size);
+	explain_about("CQ_ERR", "cq %u overflowed: %u completions wait to be polled; poll more often, "
+		      "create it with a larger cqe, or keep fewer requests outstanding", cq->number,
+		      cq->size);
 	if (!cq->async)
 		return;
 	cq->error_event.ibv.event_type = IBV_EVENT_CQ_ERR;

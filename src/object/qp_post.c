@@ -60,8 +60,8 @@ static const struct wr_rule {
 
 /* Explain and name the error: "return REFUSE(EINVAL, "why")", with qp and wr in scope. */
 #define REFUSE(err, format, ...) __extension__ ({                                     \
-	explain("post_send: qp 0x%06x wr_id 0x%llx: " format, qp->number,             \
-		(unsigned long long)wr->wr_id, ##__VA_ARGS__);                        \
+	explain_about(#err " ibv_post_send", "post_send: qp 0x%06x wr_id 0x%llx: " format, \
+		      qp->number, (unsigned long long)wr->wr_id, ##__VA_ARGS__);      \
 	(err); })
 
 static int check_send_state(const struct qp *qp, const struct ibv_send_wr *wr) REQUIRES(qp->lock)

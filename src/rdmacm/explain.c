@@ -5,20 +5,23 @@
  */
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "rdmacm/rdmacm.h"
 
+/* The name of the call, which ends with ": ", becomes part of the hint to `verbatim explain`. */
 int refuse(int err, const char *format, ...)
 {
-	char text[320];
+	char call[64], text[320];
 	va_list arguments;
 
 	if (explaining()) {
 		va_start(arguments, format);
 		vsnprintf(text, sizeof(text), format, arguments);
 		va_end(arguments);
-		explain_print("%s", text);
+		snprintf(call, sizeof(call), "%.*s", (int)strcspn(text, ":"), text);
+		explain_print_refused(call, err, "%s", text);
 	}
 	return result(err);
 }

@@ -381,8 +381,8 @@ static void take_failure(struct rsocket *rs, const struct ibv_wc *wc) REQUIRES(r
 		rs_end_locked(rs, 0);
 		return;
 	}
-	explain("rsocket %d: connection lost (%s): the peer or the route to it is gone", rs->fd,
-		ibv_wc_status_str(wc->status));
+	explain_about("ECONNRESET", "rsocket %d: connection lost (%s): the peer or the route to it is gone",
+		      rs->fd, ibv_wc_status_str(wc->status));
 	rs_end_locked(rs, ECONNRESET);
 }
 

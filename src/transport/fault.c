@@ -11,7 +11,8 @@
 
 static const struct fault_row rows[FAULT_COUNT] = {
 #define FAULT(id, a, f, s, e, u, c)                                                       \
-	[FAULT_##id] = { .name = #id, .answer = FAULT_ANSWER_##a, .fate = FAULT_FATE_##f, \
+	[FAULT_##id] = { .name = #id, .about = "nak " #id,                                \
+			 .answer = FAULT_ANSWER_##a, .fate = FAULT_FATE_##f,              \
 			 .status = IBV_WC_##s, .event = EVENT_##e, .uc = FAULT_UC_##u,    \
 			 .counter = COUNTER_##c },
 #include "transport/fault.def"

@@ -26,6 +26,7 @@ enum fault_uc { FAULT_UC_DROP, FAULT_UC_FAIL };
 
 struct fault_row {
 	const char *name;
+	const char *about;	/* for explain_about() */
 	enum fault_answer answer;
 	enum fault_fate fate;
 	enum ibv_wc_status status;

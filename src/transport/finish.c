@@ -29,25 +29,26 @@ const char *address_text(const uint8_t address[16], char *buffer)
 	return inet_ntop(AF_INET6, address, buffer, 46);
 }
 
-const char *wc_status_text(enum ibv_wc_status status)
-{
-	switch (status) {
-	case IBV_WC_SUCCESS:		return "success";
-	case IBV_WC_LOC_LEN_ERR:	return "local length error";
-	case IBV_WC_LOC_QP_OP_ERR:	return "local QP operation error";
-	case IBV_WC_LOC_PROT_ERR:	return "local protection error";
-	case IBV_WC_WR_FLUSH_ERR:	return "work request flushed";
-	case IBV_WC_MW_BIND_ERR:	return "memory window bind error";
-	case IBV_WC_BAD_RESP_ERR:	return "bad response";
-	case IBV_WC_LOC_ACCESS_ERR:	return "local access error";
-	case IBV_WC_REM_INV_REQ_ERR:	return "remote invalid request";
-	case IBV_WC_REM_ACCESS_ERR:	return "remote access error";
-	case IBV_WC_REM_OP_ERR:		return "remote operation error";
-	case IBV_WC_RETRY_EXC_ERR:	return "transport retry count exceeded";
-	case IBV_WC_RNR_RETRY_EXC_ERR:	return "receiver-not-ready retry count exceeded";
-	default:			return "error";
-	}
-}
+/* The name without IBV_WC_ is also what `verbatim explain` knows it by. */
+static const struct {
+	const char *text, *name;
+} statuses[] = {
+#define STATUS(id, text) [IBV_WC_##id] = { text, #id }
+	STATUS(SUCCESS,		"success"),
+	STATUS(LOC_LEN_ERR,	"local length error"),
+	STATUS(LOC_QP_OP_ERR,	"local QP operation error"),
+	STATUS(LOC_PROT_ERR,	"local protection error"),
+	STATUS(WR_FLUSH_ERR,	"work request flushed"),
+	STATUS(MW_BIND_ERR,	"memory window bind error"),
+	STATUS(BAD_RESP_ERR,	"bad response"),
+	STATUS(LOC_ACCESS_ERR,	"local access error"),
+	STATUS(REM_INV_REQ_ERR,	"remote invalid request"),
+	STATUS(REM_ACCESS_ERR,	"remote access error"),
+	STATUS(REM_OP_ERR,	"remote operation error"),
+	STATUS(RETRY_EXC_ERR,	"transport retry count exceeded"),
+	STATUS(RNR_RETRY_EXC_ERR, "receiver-not-ready retry count exceeded"),
+#undef STATUS
+};
 
 static void finish_push(struct qp_call *call, struct cq *cq, const struct ibv_wc *wc,
 			bool solicited) REQUIRES(call->qp->lock)
@@ -167,11 +168,14 @@ void explain_request(struct qp_call *call, const struct send_wqe *wqe, enum ibv_
 {
 	char peer[46];
 
-	explain("qp 0x%06x: %s of %u bytes (wr_id 0x%llx) to qp 0x%06x at %s failed: %s; %s%s%s",
+	assert(status < sizeof(statuses) / sizeof(statuses[0]) && statuses[status].name);
+	explain_about(
+		statuses[status].name,
+		"qp 0x%06x: %s of %u bytes (wr_id 0x%llx) to qp 0x%06x at %s failed: %s; %s%s%s",
 		call->qp->number, wqe_name(wqe), wqe->length, (unsigned long long)wqe->wr_id,
 		wqe->ah ? wqe->remote_qpn : call->qp->attr.dest_qp_num,
 		address_text(wqe->ah ? wqe->ah->av.destination : call->qp->av.destination, peer),
-		wc_status_text(status), call->why, call->why[0] ? "; " : "", advice);
+		statuses[status].text, call->why, call->why[0] ? "; " : "", advice);
 }
 
 void fail_request(struct qp_call *call, enum ibv_wc_status status, const char *advice)

@@ -191,7 +191,6 @@ void fail_request(struct qp_call *call, enum ibv_wc_status status, const char *a
 	REQUIRES(call->qp->lock);
 void explain_request(struct qp_call *call, const struct send_wqe *wqe, enum ibv_wc_status status,
 		     const char *advice) REQUIRES(call->qp->lock);
-const char *wc_status_text(enum ibv_wc_status status);
 /* "192.0.2.1", in a buffer of 46. */
 const char *address_text(const uint8_t address[16], char *buffer);
 

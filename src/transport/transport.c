@@ -66,9 +66,9 @@ void qp_call_end(struct qp_call *call)
 	if (qp->requester.completion_lost) {
 		qp->requester.completion_lost = false;
 		if (qp->state != IBV_QPS_ERR) {
-			explain("qp 0x%06x: its CQ had no room for a completion; this QP is now in "
-				"error; create the CQ with an entry for every outstanding request, "
-				"or poll it in time", qp->number);
+			explain_about("QP_FATAL", "qp 0x%06x: its CQ had no room for a completion; this "
+				      "QP is now in error; create the CQ with an entry for every "
+				      "outstanding request, or poll it in time", qp->number);
 			qp_raise(qp, QP_EVENT_FATAL, call->effects);
 			enter_error(call);
 			qp->requester.completion_lost = false;

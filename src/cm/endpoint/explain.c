@@ -61,35 +61,39 @@ int explain_address(const char *what, const struct endpoint_address *address, in
 
 	if (!err || !explaining())
 		return err;
-	explain_print("%s: %s: %s. Devices: %s", what, address_text(address, text, sizeof(text)),
-		      explain_reason(err), net_describe_devices(devices, sizeof(devices)));
+	explain_refused(what, err, "%s: %s: %s. Devices: %s", what, address_text(address, text, sizeof(text)),
+			explain_reason(err), net_describe_devices(devices, sizeof(devices)));
 	return err;
 }
 
 static void explain_unreachable(const struct endpoint *endpoint, int status)
 {
-	char devices[DEVICES_BYTES], text[ADDRESS_BYTES];
+	char about[16], devices[DEVICES_BYTES], text[ADDRESS_BYTES];
 	const char *peer = address_text(&endpoint->destination, text, sizeof(text));
 
 	if (status > 0) {
-		explain_print("unreachable: %s: %s (SIDR status %d)", peer,
-			      cm_sidr_text((uint8_t)status), status);
+		snprintf(about, sizeof(about), "sidr %d", status);
+		explain_print_about(about, "unreachable: %s: %s (SIDR status %d)", peer,
+				    cm_sidr_text((uint8_t)status), status);
 		return;
 	}
-	explain_print("unreachable: %s: no answer to packets from %s: check the address, that the "
-		      "server runs, and that UDP port 4791 is open; local devices: %s", peer,
-		      endpoint->port ? endpoint->port->gid.device : "no device",
-		      net_describe_devices(devices, sizeof(devices)));
+	explain_print_about("UNREACHABLE", "unreachable: %s: no answer to packets from %s: check the "
+			    "address, that the server runs, and that UDP port 4791 is open; local "
+			    "devices: %s", peer,
+			    endpoint->port ? endpoint->port->gid.device : "no device",
+			    net_describe_devices(devices, sizeof(devices)));
 }
 
 static void explain_rejected(const struct endpoint *endpoint, int status)
 {
-	char text[ADDRESS_BYTES];
+	char about[16] = "REJECTED", text[ADDRESS_BYTES];
 	const char *why = cm_reject_text((uint16_t)status);
 
-	explain_print("rejected: %s: %s (reason %d)",
-		      address_text(&endpoint->destination, text, sizeof(text)),
-		      why ? why : "unknown reason", status);
+	if (why)
+		snprintf(about, sizeof(about), "reject %d", status);
+	explain_print_about(about, "rejected: %s: %s (reason %d)",
+			    address_text(&endpoint->destination, text, sizeof(text)),
+			    why ? why : "unknown reason", status);
 }
 
 void explain_event(const struct endpoint *endpoint, const struct queued_event *event)
@@ -129,9 +133,9 @@ static const char *const call_names[ENDPOINT_CALL_COUNT] = {
 int explain_out_of_turn(enum endpoint_call call, const struct endpoint *endpoint, int err)
 {
 	if (err && call_names[call])
-		explain("%s: not allowed while the id is %s%s", call_names[call],
-			state_name(endpoint->state),
-			endpoint->busy ? ", and another call is in progress" : "");
+		explain_refused(call_names[call], err, "%s: not allowed while the id is %s%s",
+				call_names[call], state_name(endpoint->state),
+				endpoint->busy ? ", and another call is in progress" : "");
 	return err;
 }
 
@@ -139,6 +143,7 @@ int explain_too_long(const char *call, size_t bytes, size_t limit)
 {
 	if (bytes <= limit)
 		return 0;
-	explain("%s: %zu bytes of private data exceed the limit of %zu", call, bytes, limit);
+	explain_refused(call, EINVAL, "%s: %zu bytes of private data exceed the limit of %zu", call, bytes,
+			limit);
 	return EINVAL;
 }

@@ -230,6 +230,11 @@ static void rc_rnr(struct side *side)
 	link_close(&link);
 }
 
+static bool is_same_host(const struct side *side)
+{
+	return !side->local && !memcmp(&side->gid, &side->peer_gid, sizeof(side->gid));
+}
+
 /* The other end's QP is gone: retry exceeded, not before its time and not long after. */
 static void rc_retry_exceeded(struct side *side)
 {
@@ -251,8 +256,10 @@ static void rc_retry_exceeded(struct side *side)
 			send_op(&link, &(struct op){ .id = i, .opcode = IBV_WR_SEND });
 		recv_op(&link, 9, NULL, 0);
 		expect_wc(link.send_cq, 1, IBV_WC_RETRY_EXC_ERR);
-		took = milliseconds() - begin;	/* 4 tries of 67 ms, up to four times as long */
-		CHECK(took >= 4 * 67 && took < 16 * 67 + 500, "after %d ms", (int)took);
+		/* 4 tries of 67 ms, up to four times as long; another process of the host may say at once. */
+		took = milliseconds() - begin;
+		CHECK(took < 16 * 67 + 500, "after %d ms", (int)took);
+		CHECK(took >= 4 * 67 || is_same_host(side), "after %d ms", (int)took);
 		expect_flush(link.send_cq, 2, 3);
 		expect_flush(link.recv_cq, 9, 9);
 		OK(ibv_destroy_qp(link.qp));

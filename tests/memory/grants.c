@@ -285,6 +285,10 @@ static void accesses(struct end *end, void *expected)
 	end_open(end, BYTES, ALL_ACCESS);
 	for (round = 0; round < ROUNDS; round++) {
 		end_connect(end);
+		if (!round) {
+			await_direct(end);
+			meet(end);
+		}
 		writes_and_reads(end, *(enum ibv_wc_status *)expected);
 		meet(end);
 	}
@@ -311,6 +315,8 @@ static void deregisters(struct end *end, void *argument)
 	end_open(end, BYTES, ALL_ACCESS);
 	for (round = 0; round < ROUNDS; round++) {
 		end_connect(end);
+		if (!round)
+			meet(end); /* requests go without packets, where they do at all */
 		usleep(round * 977 % 3000);
 		CHECK(!ibv_dereg_mr(end->mr));
 		nothing_comes(end, round);
@@ -339,6 +345,8 @@ static void reregisters(struct end *end, void *argument)
 	pd = ibv_alloc_pd(end->context);
 	for (round = 0; round < ROUNDS; round++) {
 		end_connect(end);
+		if (!round)
+			meet(end); /* requests go without packets, where they do at all */
 		usleep(round * 977 % 3000);
 		by_pd = round % 3 == 1;
 		if (round % 3 == 2)
@@ -373,6 +381,8 @@ static void forbids(struct end *end, void *argument)
 	end_open(end, BYTES, ALL_ACCESS);
 	for (round = 0; round < ROUNDS; round++) {
 		end_connect(end);
+		if (!round)
+			meet(end); /* requests go without packets, where they do at all */
 		usleep(round * 977 % 3000);
 		modify_access(end, round % 2 ? 0 : IBV_ACCESS_REMOTE_ATOMIC);
 		memset(end->memory, 0x11, BYTES);

@@ -139,16 +139,20 @@ class Others:
     def __init__(self, topology, directory, programs):
         self.programs = programs
         os.makedirs(directory, exist_ok=True)
-        end = topology.server
         # Without our library: some of these link libibverbs as well.
-        self.end = lab.End(end.namespace, end.device, end.address, end.address6, end.user,
-                           lab.Lab(None, directory))
+        bare = lab.Lab(None, directory)
+        self.ours = topology.server, topology.client
+        self.bare = [lab.End(end.namespace, end.device, end.address, end.address6, end.user, bare)
+                     for end in self.ours]
+        self.end = self.bare[0]
 
-    def pair(self, server, client, env=None, served=False):
-        """Output of the client; @server ends with it, or is ended."""
-        with self.end.start(server, env) as one:
-            self.end.wait_listening(self.port_of(server), one, served=served)
-            with self.end.start(client, env) as two:
+    def pair(self, server, client, env=None, served=False, ends=None):
+        """Output of the client; @server ends with it, or is ended. @ends: where, as a pair; both on the server's
+        host without our library unless given."""
+        at, other = ends or (self.end, self.end)
+        with at.start(server, env) as one:
+            at.wait_listening(self.port_of(server), one, served=served)
+            with other.start(client, env) as two:
                 if two.wait(PATIENCE_S) != 0:
                     raise Failure(f'{two.name}: exit status {two.code}: {two.tail()}')
                 return two.text
@@ -160,29 +164,31 @@ class Others:
 
     # ---- UCX ----
 
-    def ucx(self, transports, lines):
+    def ucx(self, transports, lines, mode=None):
         """ucx_perftest over @transports: for each line of options (-t names the test) the row of
-        numbers that it ends with. Both ends read the lines from a file."""
+        numbers that it ends with. Both ends read the lines from a file. @mode: over our library, in this way;
+        otherwise without it."""
         port, env = next(lab.PORTS), {'UCX_TLS': transports, 'UCX_WARN_UNUSED_ENV_VARS': 'n'}
+        env.update(environment(mode) if mode else {})
         path = self.end.lab.log_path('ucx-batch')
         with open(path, 'w') as file:
             file.writelines(f'case{i} {line}\n' for i, line in enumerate(lines))
         tool = words('ucx_perftest -f -v -p', port, '-b', path)
-        text = self.pair(tool, tool + [self.end.address], env)
+        text = self.pair(tool, tool + [self.end.address], env, ends=self.ours if mode else self.bare)
         rows = [[float(field) for field in row.split(',')[-8:]]
                 for row in re.findall(r'^case\d+,.*$', text, re.M)]
         if len(rows) != len(lines):
             raise Failure(f'ucx_perftest: {len(rows)} results of {len(lines)}:\n{text[-400:]}')
         return rows
 
-    def ucx_latency(self, transports, line):
-        return self.ucx(transports, [line])[0][1]
+    def ucx_latency(self, transports, line, mode=None):
+        return self.ucx(transports, [line], mode)[0][1]
 
-    def ucx_bandwidth(self, transports, line):
-        return self.ucx(transports, [line])[0][5] * MIB / 1e6
+    def ucx_bandwidth(self, transports, line, mode=None):
+        return self.ucx(transports, [line], mode)[0][5] * MIB / 1e6
 
-    def ucx_messages(self, transports, line):
-        return self.ucx(transports, [line])[0][7] / 1e6
+    def ucx_messages(self, transports, line, mode=None):
+        return self.ucx(transports, [line], mode)[0][7] / 1e6
 
     # ---- libfabric ----
 

@@ -22,6 +22,7 @@
 #include "object/event.h"
 #include "object/mr.h"
 #include "object/pd.h"
+#include "object/placement.h"
 #include "object/qp.h"
 #include "object/srq.h"
 #include "object/xrcd.h"
@@ -100,6 +101,15 @@ int hca_reg_mr(struct hca_context *context, struct pd *pd, void *address, size_t
 int hca_rereg_mr(struct hca_context *context, struct mr *mr, int flags, struct pd *pd,
 		 void *address, size_t length, unsigned access);
 int hca_dereg_mr(struct hca_context *context, struct mr *mr);
+/* ibv_alloc_null_mr: reads get zeros, what is written is gone; for local SGEs. ENOMEM. */
+int hca_alloc_null_mr(struct hca_context *context, struct pd *pd, struct mr **mr);
+/*
+ * ibv_advise_mr: pages of the elements are made present. EFAULT: a key, a right, bounds, or memory
+ * that is not mapped; EINVAL: flags; ENOTSUP: another advice.
+ */
+int hca_advise_mr(struct hca_context *context, const struct pd *pd,
+		  enum ibv_advise_mr_advice advice, uint32_t flags, const struct ibv_sge *list,
+		  uint32_t count);
 
 /* Device memory (dm.c). Freed when no region is registered in it (EBUSY); zeros at first. */
 int hca_alloc_dm(struct hca_context *context, const struct ibv_alloc_dm_attr *attr, struct dm **dm);
@@ -160,6 +170,13 @@ int hca_open_qp(struct hca_context *context, struct xrcd *xrcd, uint32_t number,
 int hca_modify_qp(struct qp *qp, struct ibv_qp_attr *attr, int mask);
 int hca_query_qp(struct qp *qp, struct ibv_qp_attr *attr, int mask,
 		 struct ibv_qp_init_attr *init_attr);
+/*
+ * Enhanced connection establishment: what two devices of one vendor agree on beyond the
+ * specification. Ours have nothing yet: whatever is asked, 0 is accepted. EINVAL: another vendor's
+ * options, or later than INIT.
+ */
+int hca_set_ece(struct qp *qp, uint32_t vendor, uint32_t *options);
+int hca_query_ece(struct qp *qp, uint32_t *vendor, uint32_t *options);
 int hca_destroy_qp(struct hca_context *context, struct qp *qp);	/* EBUSY: multicast attached */
 int hca_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 /* All of the list or none (ibv_wr_complete). */

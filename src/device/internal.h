@@ -49,6 +49,7 @@ struct hca {
 	struct list groups;		/* struct multicast_group, under objects and progress */
 	uint32_t next_number;		/* of PDs, CQs, SRQs, DMs */
 	uint64_t dm_bytes;		/* of device memory in use, under objects */
+	void *null_zeros, *null_sink;	/* of null regions, under objects; or NULL */
 };
 
 /* process.c: starts the HCA of this process, or takes another reference. */

@@ -2,6 +2,7 @@
 /* Memory regions of a context; their rules are in object/mr.c. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "device/internal.h"
@@ -88,4 +89,107 @@ int hca_dereg_mr(struct hca_context *context, struct mr *mr)
 		atomic_fetch_sub(&mr->dm->regions, 1);
 	free(mr);
 	return 0;
+}
+
+/* ---- null regions ---- */
+
+/* For all null regions of the process: 8 GiB of address space, and 16 MiB of memory once written to. */
+static int null_memory_take(struct hca *hca) REQUIRES(hca->objects)
+{
+	int err;
+
+	if (hca->null_zeros)
+		return 0;
+	err = memory_null(NULL_MR_BYTES, &hca->null_zeros, &hca->null_sink);
+	if (err)
+		explain("alloc_null_mr: no %llu GiB of address space: %s: raise the limit (ulimit -v)",
+			2 * (unsigned long long)NULL_MR_BYTES >> 30, strerror(err));
+	return err ? ENOMEM : 0;
+}
+
+int hca_alloc_null_mr(struct hca_context *context, struct pd *pd, struct mr **registered)
+{
+	struct hca *hca = context->hca;
+	struct mr *mr;
+	int err;
+
+	if (context_is_dead(context, "alloc_null_mr"))
+		return EIO;
+	mr = calloc(1, sizeof(*mr));
+	if (!mr)
+		return ENOMEM;
+	lock_acquire(&hca->objects);
+	err = null_memory_take(hca);
+	lock_release(&hca->objects);
+	if (!err)
+		err = mr_register_null(&hca->mrs, pd, hca->null_zeros, hca->null_sink, mr);
+	if (err) {
+		free(mr);
+		return err;
+	}
+	object_enlist(context, &context->mrs, &mr->node);
+	*registered = mr;
+	return 0;
+}
+
+/* ---- advice ---- */
+
+/* What the advice needs to be allowed; false: no such advice. */
+static bool advice_need(enum ibv_advise_mr_advice advice, unsigned *need)
+{
+	*need = advice == IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE ? IBV_ACCESS_LOCAL_WRITE : 0;
+	return advice == IBV_ADVISE_MR_ADVICE_PREFETCH || advice == IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE ||
+	       advice == IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT;
+}
+
+static int advise_element(struct mr_table *table, const struct pd *pd, const struct ibv_sge *element,
+			  unsigned need, bool faults)
+{
+	const struct mr_accessor accessor = { .pd = pd->number };
+	struct mr_access access;
+	enum mr_fault fault;
+	char why[MR_LINE_BYTES];
+	int err;
+
+	if (!element->length)
+		return 0;
+	fault = mr_access_begin(table, &accessor, element->lkey, need, element->addr, element->length, &access);
+	if (fault != MR_OK) {
+		mr_explain(table, &accessor, element->lkey, need, element->addr, element->length, fault, why,
+			   sizeof(why));
+		explain("advise_mr: %s", why);
+		return EFAULT;
+	}
+	err = faults ? memory_populate(access.host, element->length, need) : 0;
+	mr_access_end(&access);
+	if (!err)
+		return 0;
+	explain("advise_mr: parts of [0x%llx, +%u), lkey 0x%08x, are not mapped, or not for this: %s",
+		(unsigned long long)element->addr, element->length, element->lkey, strerror(err));
+	return EFAULT;
+}
+
+/* The pages are present when it returns, whether or not the flags ask for it. */
+int hca_advise_mr(struct hca_context *context, const struct pd *pd, enum ibv_advise_mr_advice advice,
+		  uint32_t flags, const struct ibv_sge *list, uint32_t count)
+{
+	unsigned need;
+	uint32_t i;
+	int err = 0;
+
+	if (context_is_dead(context, "advise_mr"))
+		return EIO;
+	if (!advice_need(advice, &need)) {
+		explain("advise_mr: unknown advice %u: expected IBV_ADVISE_MR_ADVICE_PREFETCH, _PREFETCH_WRITE or "
+			"_PREFETCH_NO_FAULT", advice);
+		return ENOTSUP;
+	}
+	if (flags & ~(uint32_t)IBV_ADVISE_MR_FLAG_FLUSH) {
+		explain("advise_mr: flags 0x%x: only IBV_ADVISE_MR_FLAG_FLUSH (1) is known", flags);
+		return EINVAL;
+	}
+	for (i = 0; i < count && !err; i++)
+		err = advise_element(&context->hca->mrs, pd, &list[i], need,
+				     advice != IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT);
+	return err;
 }

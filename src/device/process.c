@@ -155,6 +155,8 @@ static void process_release(struct hca *hca)
 		close(hca->netdev_fd);
 	if (hca->arena)
 		memory_release(hca->arena, hca->arena_bytes, -1);
+	memory_release(hca->null_zeros, NULL_MR_BYTES, -1);
+	memory_release(hca->null_sink, NULL_MR_BYTES, -1);
 	free(hca);
 }
 

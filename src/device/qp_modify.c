@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "device/internal.h"
+#include "device/limits.h"
 #include "engine/wake.h"
 #include "engine/qp_table.h"
 #include "platform/clock.h"
@@ -176,5 +177,33 @@ int hca_query_qp(struct qp *qp, struct ibv_qp_attr *attr, int mask, struct ibv_q
 	lock_acquire(&qp->lock);
 	qp_query(qp, attr, mask, init);
 	lock_release(&qp->lock);
+	return 0;
+}
+
+int hca_set_ece(struct qp *qp, uint32_t vendor, uint32_t *options)
+{
+	enum ibv_qp_state state;
+
+	lock_acquire(&qp->lock);
+	state = qp->state;
+	lock_release(&qp->lock);
+	if (vendor != VERBATIM_VENDOR) {
+		explain("set_ece: vendor_id 0x%x: the options of this device are those of vendor 0x%x", vendor,
+			VERBATIM_VENDOR);
+		return EINVAL;
+	}
+	if (state != IBV_QPS_RESET && state != IBV_QPS_INIT) {
+		explain("set_ece: qp 0x%06x is in state %s: set options before it goes to RTR", qp->number,
+			qp_state_name(state));
+		return EINVAL;
+	}
+	*options = 0;
+	return 0;
+}
+
+int hca_query_ece(struct qp *qp, uint32_t *vendor, uint32_t *options)
+{
+	*vendor = VERBATIM_VENDOR;
+	*options = 0;
 	return 0;
 }

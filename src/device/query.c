@@ -7,6 +7,19 @@
 #include "base/log.h"
 #include "device/internal.h"
 #include "device/limits.h"
+#include "object/placement.h"
+
+/* Memory is not pinned: all of it is paged in on demand, whatever the region says. */
+static void fill_odp(struct ibv_odp_caps *caps, uint32_t *xrc)
+{
+	const uint32_t ud = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV;
+	const uint32_t uc = ud | IBV_ODP_SUPPORT_WRITE, rc = uc | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC;
+
+	caps->general_caps = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT;
+	caps->per_transport_caps.rc_odp_caps = *xrc = rc;
+	caps->per_transport_caps.uc_odp_caps = uc;
+	caps->per_transport_caps.ud_odp_caps = ud;
+}
 
 int hca_query_device(struct hca_context *context, struct ibv_device_attr_ex *attr)
 {
@@ -45,6 +58,8 @@ int hca_query_device(struct hca_context *context, struct ibv_device_attr_ex *att
 	orig->max_srq_sge = LIMIT_SGE;
 	orig->max_pkeys = 1;
 	orig->phys_port_cnt = 1;
+	attr->device_cap_flags_ex = orig->device_cap_flags | DEVICE_FLUSH_GLOBAL | DEVICE_ATOMIC_WRITE;
+	fill_odp(&attr->odp_caps, &attr->xrc_odp_caps);
 	attr->completion_timestamp_mask = UINT64_MAX;
 	attr->hca_core_clock = 1000000;	/* kHz: timestamps are nanoseconds */
 	attr->phys_port_cnt_ex = 1;

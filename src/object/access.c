@@ -10,9 +10,10 @@
 #include <stdio.h>
 
 #include "object/mr_internal.h"
+#include "object/placement.h"
 
 #define ACCESS_REMOTE \
-	(IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
+	(IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC | ACCESS_FLUSH_GLOBAL)
 #define ACCESS_RIGHTS	(IBV_ACCESS_LOCAL_WRITE | ACCESS_REMOTE)
 
 static bool in_bounds(const struct mr_entry *entry, uint64_t address, uint64_t length)
@@ -46,6 +47,8 @@ static enum mr_fault access_check_region(const struct mr_entry *entry,
 	if (entry->pd != accessor->pd)
 		return MR_PD;
 	if (entry->kind != MR_REGION) {
+		if (entry->kind == MR_NULL)
+			return need & ~entry->access ? MR_ACCESS : length > entry->length ? MR_BOUNDS : MR_OK;
 		fault = access_check_window(entry, accessor, need);
 		if (fault != MR_OK)
 			return fault;
@@ -55,6 +58,14 @@ static enum mr_fault access_check_region(const struct mr_entry *entry,
 	if (!in_bounds(entry, address, length))
 		return MR_BOUNDS;
 	return MR_OK;
+}
+
+/* Where an access that was allowed finds @address. */
+static void *access_host(const struct mr_entry *entry, unsigned need, uint64_t address)
+{
+	if (entry->kind == MR_NULL)
+		return (void *)(uintptr_t)(need ? entry->start : entry->host);
+	return (void *)(uintptr_t)(entry->host + (address - entry->start));
 }
 
 enum mr_fault mr_access_begin(struct mr_table *table, const struct mr_accessor *accessor,
@@ -74,7 +85,7 @@ enum mr_fault mr_access_begin(struct mr_table *table, const struct mr_accessor *
 		atomic_fetch_sub_explicit(&entry->users, 1, memory_order_release);
 		return fault;
 	}
-	access->host = (void *)(uintptr_t)(entry->host + (address - entry->start));
+	access->host = access_host(entry, need, address);
 	access->entry = entry;
 	return MR_OK;
 }
@@ -90,7 +101,22 @@ enum mr_fault mr_access_move(struct mr_access *access, const struct mr_accessor 
 		return MR_KEY;
 	fault = access_check_region(entry, accessor, need, address, length);
 	if (fault == MR_OK)
-		access->host = (void *)(uintptr_t)(entry->host + (address - entry->start));
+		access->host = access_host(entry, need, address);
+	return fault;
+}
+
+enum mr_fault mr_access_whole(struct mr_table *table, const struct mr_accessor *accessor, uint32_t key,
+			      unsigned need)
+{
+	struct mr_entry *entry = &table->entry[mr_index_of(key)];
+	enum mr_fault fault = MR_KEY;
+
+	if (!key || mr_key_of(entry) != key)
+		return MR_KEY;
+	atomic_fetch_add_explicit(&entry->users, 1, memory_order_seq_cst);
+	if (atomic_load_explicit(&entry->key, memory_order_seq_cst) == key)
+		fault = access_check_region(entry, accessor, need, entry->start, 0);
+	atomic_fetch_sub_explicit(&entry->users, 1, memory_order_release);
 	return fault;
 }
 
@@ -147,6 +173,7 @@ const char *mr_access_text(unsigned access, char *text, size_t size)
 		{ IBV_ACCESS_REMOTE_ATOMIC,	"IBV_ACCESS_REMOTE_ATOMIC" },
 		{ IBV_ACCESS_MW_BIND,		"IBV_ACCESS_MW_BIND" },
 		{ IBV_ACCESS_ZERO_BASED,	"IBV_ACCESS_ZERO_BASED" },
+		{ ACCESS_FLUSH_GLOBAL,		"IBV_ACCESS_FLUSH_GLOBAL" },
 	};
 	size_t used = 0;
 
@@ -162,7 +189,7 @@ const char *mr_access_text(unsigned access, char *text, size_t size)
 
 static const char *kind_text(const struct mr_entry *entry)
 {
-	return entry->kind == MR_REGION ? "region" : "window";
+	return entry->kind == MR_REGION ? "region" : entry->kind == MR_NULL ? "null region" : "window";
 }
 
 static void explain_access(const struct mr_entry *entry, uint32_t key, unsigned need, char *line,
@@ -170,6 +197,12 @@ static void explain_access(const struct mr_entry *entry, uint32_t key, unsigned 
 {
 	char has[MR_ACCESS_TEXT_MAX], lacks[MR_ACCESS_TEXT_MAX];
 
+	if (entry->kind == MR_NULL) {
+		snprintf(line, size,
+			 "key 0x%08x is of a null region, which has no rkey: peers cannot name it",
+			 key);
+		return;
+	}
 	if (entry->kind != MR_REGION && (!need || need & ~(unsigned)ACCESS_REMOTE)) {
 		snprintf(line, size, "key 0x%08x is the rkey of a memory window, which is for "
 			 "peers only: name the lkey of its region in SGEs", key);

@@ -25,7 +25,7 @@
 #define MR_TABLE_SIZE	(1u << MR_INDEX_BITS)
 #define QP_TABLE_SIZE	(4u * QP_PER_SLOT)	/* a process may hold up to four slots */
 
-enum mr_kind { MR_FREE, MR_REGION, MR_WINDOW_1, MR_WINDOW_2 };
+enum mr_kind { MR_FREE, MR_REGION, MR_WINDOW_1, MR_WINDOW_2, MR_NULL };
 
 /* A region or window. Written by the owner under mr_table->lock; key is written last. */
 struct mr_entry {
@@ -39,9 +39,10 @@ struct mr_entry {
 	uint32_t kind;			/* enum mr_kind */
 	uint32_t access;		/* enum ibv_access_flags */
 	uint32_t pd;			/* number of the protection domain */
-	uint64_t start;			/* first address as named in SGEs and on the wire */
+	uint64_t start;			/* first address as named in SGEs and on the wire;
+					 * MR_NULL: what takes writes */
 	uint64_t length;		/* bytes */
-	uint64_t host;			/* where @start lies in the owner's address space */
+	uint64_t host;			/* where @start lies in the owner's address space; MR_NULL: zeros */
 	uint32_t qpn;			/* MR_WINDOW_2: the QP it is bound on; else 0 */
 	uint32_t parent;		/* windows: index of the region bound to */
 	_Atomic uint32_t windows;	/* regions: windows bound */

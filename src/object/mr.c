@@ -18,6 +18,7 @@
 
 #include "base/log.h"
 #include "object/mr_internal.h"
+#include "object/placement.h"
 
 #define TRIES 64u	/* of random indices, before the next free one is taken */
 
@@ -25,7 +26,7 @@
 #define ACCESS_KNOWN \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | \
 	 IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED | \
-	 IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB | IBV_ACCESS_OPTIONAL_RANGE)
+	 IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB | ACCESS_FLUSH_GLOBAL | IBV_ACCESS_OPTIONAL_RANGE)
 
 int mr_table_init(struct mr_table *table, struct arena *arena, uint64_t seed)
 {
@@ -170,6 +171,11 @@ static int mr_check_access(const char *call, unsigned access)
 {
 	char text[MR_ACCESS_TEXT_MAX];
 
+	if (access & ACCESS_FLUSH_PERSISTENT) {
+		explain("%s: IBV_ACCESS_FLUSH_PERSISTENT needs persistent memory, which a "
+			"software device has not: use IBV_ACCESS_FLUSH_GLOBAL", call);
+		return EOPNOTSUPP;
+	}
 	if (access & ~(unsigned)ACCESS_KNOWN) {
 		explain("%s: access 0x%x has unknown bits 0x%x", call, access,
 			access & ~(unsigned)ACCESS_KNOWN);
@@ -204,6 +210,12 @@ static int mr_check_range(const char *call, const void *address, size_t length, 
 	return 0;
 }
 
+static void mr_say_full(const char *call)
+{
+	explain("%s: all %u keys of the process are in use: deregister regions, or use fewer and larger ones",
+		call, MR_TABLE_SIZE - 1);
+}
+
 int mr_register(struct mr_table *table, struct pd *pd, void *address, size_t length,
 		uint64_t iova, unsigned access, struct mr *mr)
 {
@@ -233,8 +245,7 @@ int mr_register(struct mr_table *table, struct pd *pd, void *address, size_t len
 	}
 	lock_release(&table->lock);
 	if (err) {
-		explain("reg_mr: all %u keys of the process are in use: deregister regions, or use "
-			"fewer and larger ones", MR_TABLE_SIZE - 1);
+		mr_say_full("reg_mr");
 		return err;
 	}
 	atomic_fetch_add(&pd->users, 1);
@@ -247,6 +258,41 @@ int mr_register(struct mr_table *table, struct pd *pd, void *address, size_t len
 	return 0;
 }
 
+int mr_register_null(struct mr_table *table, struct pd *pd, const void *zeros, void *sink, struct mr *mr)
+{
+	struct mr_entry *entry;
+	uint32_t index, key = 0;
+	int err;
+
+	lock_acquire(&table->lock);
+	err = mr_entry_take(table, &index);
+	if (!err) {
+		entry = &table->entry[index];
+		key = mr_key_make(table, index);
+		entry->kind = MR_NULL;
+		entry->access = IBV_ACCESS_LOCAL_WRITE;
+		entry->pd = pd->number;
+		entry->start = (uintptr_t)sink;
+		entry->length = NULL_MR_BYTES;
+		entry->host = (uintptr_t)zeros;
+		mr_entry_publish(entry, key);
+	}
+	lock_release(&table->lock);
+	if (err) {
+		mr_say_full("alloc_null_mr");
+		return err;
+	}
+	atomic_fetch_add(&pd->users, 1);
+	mr->ibv.pd = &pd->ibv;
+	mr->ibv.addr = NULL;
+	mr->ibv.length = SIZE_MAX;
+	mr->ibv.handle = index;
+	mr->ibv.lkey = key;
+	mr->ibv.rkey = 0;
+	mr->access = IBV_ACCESS_LOCAL_WRITE;
+	return 0;
+}
+
 int mr_deregister(struct mr_table *table, struct mr *mr)
 {
 	uint32_t index = mr_index_of(mr->ibv.lkey);
@@ -254,7 +300,7 @@ int mr_deregister(struct mr_table *table, struct mr *mr)
 	uint32_t windows;
 
 	lock_acquire(&table->lock);
-	assert(mr_key_of(entry) == mr->ibv.lkey && entry->kind == MR_REGION);
+	assert(mr_key_of(entry) == mr->ibv.lkey && (entry->kind == MR_REGION || entry->kind == MR_NULL));
 	windows = atomic_load_explicit(&entry->windows, memory_order_relaxed);
 	if (!windows)
 		mr_entry_kill(entry);
@@ -338,6 +384,10 @@ int mr_reregister(struct mr_table *table, struct mr *mr, int flags, struct pd *p
 	struct region new;
 	int err;
 
+	if (entry->kind == MR_NULL) {
+		explain("rereg_mr: lkey 0x%08x is of a null region, which has nothing to change", mr->ibv.lkey);
+		return EINVAL;
+	}
 	err = check_rereg(mr, flags, pd, address, length, access);
 	if (!err && flags & IBV_REREG_MR_CHANGE_TRANSLATION)
 		err = mr_check_range("rereg_mr", address, length, (uintptr_t)address);

@@ -79,11 +79,17 @@ void mr_table_free(struct mr_table *table);
  */
 int mr_register(struct mr_table *table, struct pd *pd, void *address, size_t length,
 		uint64_t iova, unsigned access, struct mr *mr);
+/*
+ * A null region (ibv_alloc_null_mr(3)): any local address is in it. Reads get zeros, @zeros; what is written
+ * goes to @sink. Both have NULL_MR_BYTES. Only the lkey is valid. 0 or ENOMEM.
+ */
+#define NULL_MR_BYTES	(UINT64_C(1) << 32)	/* more than any element of an SGE list has */
+int mr_register_null(struct mr_table *table, struct pd *pd, const void *zeros, void *sink, struct mr *mr);
 /* 0, or EBUSY while windows are bound to it. On return no access is in progress. */
 int mr_deregister(struct mr_table *table, struct mr *mr);
 /*
  * ibv_rereg_mr: @flags of enum ibv_rereg_mr_flags. The key stays; accesses are refused while it
- * lasts. 0, or EINVAL, EBUSY (windows bound): the region is as before then.
+ * lasts. 0, or EINVAL (a null region, too), EBUSY (windows bound): the region is as before then.
  */
 int mr_reregister(struct mr_table *table, struct mr *mr, int flags, struct pd *pd,
 		  void *address, size_t length, unsigned access);
@@ -124,7 +130,7 @@ struct mr_accessor {
 
 /*
  * May @accessor access [@address, @address + @length) by @key with the rights @need (a mask of
- * IBV_ACCESS_LOCAL_WRITE, REMOTE_READ, REMOTE_WRITE, REMOTE_ATOMIC; 0 = local read)?
+ * IBV_ACCESS_LOCAL_WRITE, REMOTE_READ, REMOTE_WRITE, REMOTE_ATOMIC, FLUSH_GLOBAL; 0 = local read)?
  * @length is over 0: accesses of no bytes are not checked (IBTA 9.4.3: ignore key and address).
  * On MR_OK *access is held until mr_access_end().
  */
@@ -132,6 +138,9 @@ enum mr_fault mr_access_begin(struct mr_table *table, const struct mr_accessor *
 			      uint32_t key, unsigned need, uint64_t address, uint64_t length,
 			      struct mr_access *access);
 void mr_access_end(struct mr_access *access);
+/* May @accessor do @need with all of what the key names, wherever it lies? Nothing is held. */
+enum mr_fault mr_access_whole(struct mr_table *table, const struct mr_accessor *accessor, uint32_t key,
+			      unsigned need);
 /* Has the region of the access a block (mr_set_block())? */
 bool mr_access_in_block(const struct mr_table *table, const struct mr_access *access);
 /*
@@ -167,6 +176,7 @@ struct mr_description {
 bool mr_describe(struct mr_table *table, uint32_t key, struct mr_description *description);
 void mr_describe_end(struct mr_description *description);
 
+#define MR_LINE_BYTES 320	/* room for a line of mr_explain() */
 /* One line for explanations: key, address, length, and which bound or flag it violates. */
 void mr_explain(struct mr_table *table, const struct mr_accessor *accessor, uint32_t key,
 		unsigned need, uint64_t address, uint64_t length, enum mr_fault fault, char *line,

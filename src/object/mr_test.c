@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <sys/random.h>
 
+#include "object/placement.h"
 #include "object/mr_table_test.h"
 
 #include "object/mr_internal.h"
@@ -58,15 +59,16 @@ static void optional_and_hint_flags_are_accepted_and_unknown_bits_are_not(void *
 {
 	static const unsigned good[] = { IBV_ACCESS_ON_DEMAND, IBV_ACCESS_HUGETLB,
 					 IBV_ACCESS_RELAXED_ORDERING, IBV_ACCESS_OPTIONAL_RANGE,
-					 IBV_ACCESS_MW_BIND };
+					 IBV_ACCESS_MW_BIND, ACCESS_FLUSH_GLOBAL };
 	struct mr mr = { 0 };
 	char memory[8];
 
-	for (unsigned i = 0; i < 5; i++) {
+	for (unsigned i = 0; i < sizeof(good) / sizeof(*good); i++) {
 		assert_int_equal(mr_register(&table, &pds[0], memory, 8, 0, good[i], &mr), 0);
 		mr_deregister(&table, &mr);
 	}
-	assert_int_equal(mr_register(&table, &pds[0], memory, 8, 0, 1 << 8, &mr), EINVAL);
+	assert_int_equal(mr_register(&table, &pds[0], memory, 8, 0, ACCESS_FLUSH_PERSISTENT, &mr), EOPNOTSUPP);
+	assert_int_equal(mr_register(&table, &pds[0], memory, 8, 0, 1 << 10, &mr), EINVAL);
 	assert_int_equal(mr_register(&table, &pds[0], memory, 8, 0, 1u << 31, &mr), EINVAL);
 	assert_int_equal(atomic_load(&pds[0].users), 0);
 }

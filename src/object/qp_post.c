@@ -10,6 +10,7 @@
 
 #include "base/copy.h"
 #include "base/log.h"
+#include "object/placement.h"
 #include "object/qp.h"
 #include "wire/packet.h"
 
@@ -31,6 +32,8 @@ enum carries {
 	CARRIES_BIND	= 1 << 5,
 	CARRIES_INLINE	= 1 << 6,	/* may be inline */
 	CARRIES_READ	= 1 << 7,	/* takes a responder resource (IBTA 9.7.4.1.4) */
+	CARRIES_WORD	= 1 << 8,	/* 8 bytes to be written */
+	CARRIES_FLUSH	= 1 << 9,
 	CARRIES_DATA	= CARRIES_SEND | CARRIES_RDMA | CARRIES_ATOMIC,
 };
 
@@ -56,6 +59,9 @@ static const struct wr_rule {
 		CARRIES_ATOMIC | CARRIES_READ },
 	[IBV_WR_LOCAL_INV] = { "IBV_WR_LOCAL_INV", ON_RC | ON_UC, CARRIES_INV },
 	[IBV_WR_BIND_MW] = { "IBV_WR_BIND_MW", ON_RC | ON_UC, CARRIES_BIND },
+	[WR_FLUSH] = { "IBV_WR_FLUSH", ON_RC, CARRIES_FLUSH | CARRIES_READ },
+	[WR_ATOMIC_WRITE] = { "IBV_WR_ATOMIC_WRITE", ON_RC,
+		CARRIES_RDMA | CARRIES_WORD | CARRIES_READ | CARRIES_INLINE },
 };
 
 /* Explain and name the error: "return REFUSE(EINVAL, "why")", with qp and wr in scope. */
@@ -98,6 +104,8 @@ static int check_opcode(const struct qp *qp, const struct ibv_send_wr *wr,
 	if (!(rule->services & service_bit(qp)))
 		return REFUSE(EINVAL, "%s is not possible on a QP of type %s", rule->name,
 			      qp_type_name(qp->type));
+	if (rule->carries & CARRIES_FLUSH && !(wr->send_flags & SEND_BUILT))
+		return REFUSE(EINVAL, "%s can be posted by ibv_wr_flush() only", rule->name);
 	if (wr->send_flags & IBV_SEND_INLINE && !(rule->carries & CARRIES_INLINE))
 		return REFUSE(EINVAL, "%s cannot be IBV_SEND_INLINE: use it for sends and RDMA "
 			      "writes only", rule->name);
@@ -138,6 +146,9 @@ static int qp_post_check_length(const struct qp *qp, const struct ibv_send_wr *w
 	if (wr->send_flags & IBV_SEND_INLINE && length > qp->sq.max_inline)
 		return REFUSE(EINVAL, "%llu bytes inline exceed max_inline_data %u of the QP",
 			      (unsigned long long)length, qp->sq.max_inline);
+	if (rule->carries & CARRIES_WORD && length != PLACEMENT_WORD)
+		return REFUSE(EINVAL, "%s with %llu bytes: it writes %u", rule->name, (unsigned long long)length,
+			      PLACEMENT_WORD);
 	if (rule->carries & CARRIES_ATOMIC && length != ATOMIC_BYTES)
 		return REFUSE(EINVAL, "%s with SGEs of %llu bytes: its result has %u", rule->name,
 			      (unsigned long long)length, ATOMIC_BYTES);
@@ -176,6 +187,35 @@ static int fill_data(const struct qp *qp, const struct ibv_send_wr *wr,
 	wqe->sge_count = (uint32_t)wr->num_sge;
 	if (wr->num_sge)
 		memcpy(wqe->sge, wr->sg_list, (size_t)wr->num_sge * sizeof(wqe->sge[0]));
+	return 0;
+}
+
+static int fill_flush(const struct qp *qp, const struct ibv_send_wr *wr, struct send_wqe *wqe)
+{
+	uint64_t type = wr->wr.atomic.swap & 0xff, level = wr->wr.atomic.swap >> 8;
+
+	if (!type || type & ~(uint64_t)(FLUSH_GLOBAL | FLUSH_PERSISTENT) || level > FLUSH_LEVEL_MR)
+		return REFUSE(EINVAL, "IBV_WR_FLUSH: type 0x%llx level %llu: expected IBV_FLUSH_GLOBAL (1), "
+			      "IBV_FLUSH_PERSISTENT (2) or both, and IBV_FLUSH_RANGE (0) or IBV_FLUSH_MR (1)",
+			      (unsigned long long)type, (unsigned long long)level);
+	if (level == FLUSH_LEVEL_RANGE && wr->wr.atomic.compare_add > MESSAGE_BYTES_MAX)
+		return REFUSE(EINVAL, "IBV_WR_FLUSH of %llu bytes: a range has at most 2^31",
+			      (unsigned long long)wr->wr.atomic.compare_add);
+	wqe->remote_address = wr->wr.atomic.remote_addr;
+	wqe->rkey = wr->wr.atomic.rkey;
+	wqe->flush.bytes = (uint32_t)wr->wr.atomic.compare_add;
+	wqe->flush.type = (uint8_t)type;
+	wqe->flush.level = (uint8_t)level;
+	return 0;
+}
+
+/* The word of ibv_wr_atomic_write(): there is room for it whatever max_inline_data is. */
+static int fill_word(const struct ibv_send_wr *wr, struct send_wqe *wqe)
+{
+	wqe->rkey = wr->wr.atomic.rkey;
+	wqe->length = PLACEMENT_WORD;
+	wqe->flags |= IBV_SEND_INLINE;
+	memcpy(wqe->inline_data, &wr->wr.atomic.compare_add, PLACEMENT_WORD);
 	return 0;
 }
 
@@ -252,7 +292,11 @@ static int qp_post_fill(const struct qp *qp, const struct ibv_send_wr *wr, struc
 	fill_target(wr, rule, wqe);
 	if (rule->carries & CARRIES_BIND)
 		err = fill_bind(qp, wr, wqe);
-	if (rule->carries & CARRIES_DATA)
+	if (rule->carries & CARRIES_FLUSH)
+		err = fill_flush(qp, wr, wqe);
+	else if (rule->carries & CARRIES_WORD && wr->send_flags & SEND_BUILT)
+		err = fill_word(wr, wqe);
+	else if (rule->carries & CARRIES_DATA)
 		err = fill_data(qp, wr, rule, wqe);
 	if (!err && qp_is(qp, QP_DATAGRAM))
 		err = fill_ud(qp, wr, wqe);

@@ -6,6 +6,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 
+#include "object/placement.h"
 #include "object/test_support.h"
 
 #include "object/qp.h"
@@ -112,6 +113,7 @@ static bool allowed(enum ibv_qp_type type, int opcode)
 	case IBV_WR_ATOMIC_CMP_AND_SWP:
 	case IBV_WR_ATOMIC_FETCH_AND_ADD:
 	case IBV_WR_SEND_WITH_INV:
+	case WR_ATOMIC_WRITE:
 		return type == IBV_QPT_RC;
 	default:
 		return false;

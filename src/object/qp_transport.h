@@ -121,7 +121,7 @@ struct requester {
 	bool completion_lost;		/* a CQ overflowed: fail at the end of this call */
 };
 
-enum resource_kind { RESOURCE_NONE, RESOURCE_READ, RESOURCE_ATOMIC };
+enum resource_kind { RESOURCE_NONE, RESOURCE_READ, RESOURCE_ATOMIC, RESOURCE_PLACEMENT };
 
 /* Responder resource: all that is needed to answer a READ or atomic, also repeatedly. */
 struct resource {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Memory of a send queue: slots of one stride, large enough for the SGEs or the inline data,
- * whichever is more.
+ * Memory of a send queue: slots of one stride, large enough for the SGEs, the inline data, or the word of an
+ * ATOMIC_WRITE, whichever is more.
  */
 #include "object/send_queue.h"
 
@@ -9,18 +9,20 @@
 #include <stddef.h>
 #include <stdlib.h>
 
+#include "object/placement.h"
 #include "object/ring.h"
 
 int send_queue_init(struct send_queue *queue, uint32_t size, uint32_t max_sge,
 		    uint32_t max_inline)
 {
-	size_t tail = max_sge * sizeof(struct ibv_sge);
+	size_t tail = max_sge * sizeof(struct ibv_sge), room;
 
 	if (size > RING_SIZE_MAX)
 		return EINVAL;
 	if (tail < max_inline)
 		tail = max_inline;
-	queue->stride = (sizeof(struct send_wqe) + tail + 7) / 8 * 8;
+	room = tail < PLACEMENT_WORD ? PLACEMENT_WORD : tail;
+	queue->stride = (sizeof(struct send_wqe) + room + 7) / 8 * 8;
 	queue->mask = ring_mask(size);
 	queue->ring = calloc((size_t)queue->mask + 1, queue->stride);
 	if (!queue->ring)

@@ -16,6 +16,10 @@
 
 struct mw;
 
+/*
+ * One request. Large: a slot of the ring serves every kind of request, and holds what the transport
+ * notes of it.
+ */
 struct send_wqe {
 	uint64_t wr_id;
 	enum ibv_wr_opcode opcode;
@@ -32,7 +36,10 @@ struct send_wqe {
 	uint32_t remote_srqn;		/* XRC */
 	/* BIND_MW */
 	struct mw *mw;
-	struct ibv_mw_bind_info bind;
+	union {
+		struct ibv_mw_bind_info bind;
+		struct { uint32_t bytes; uint8_t type, level; } flush;	/* FLUSH; @length is 0 */
+	};
 	/* Written by the transport */
 	uint32_t first_psn, last_psn;	/* of the request; of the responses for READ and atomic */
 	uint32_t ssn;			/* send sequence number (IBTA 9.7.7.2.5: credits) */

@@ -16,6 +16,10 @@
 
 #include "platform/fail.h"
 
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ	22
+#define MADV_POPULATE_WRITE	23
+#endif
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
@@ -71,6 +75,49 @@ int memory_private(size_t bytes, void **memory)
 	if (mapped == MAP_FAILED)
 		return errno;
 	*memory = mapped;
+	return 0;
+}
+
+static int memory_repeat(int fd, size_t bytes, uint8_t *at)
+{
+	size_t done;
+
+	if (fail_now(FAIL_FTRUNCATE) || ftruncate(fd, MEMORY_REPEAT))
+		return errno;
+	for (done = 0; done < bytes; done += MEMORY_REPEAT) {
+		if (fail_now(FAIL_MMAP) || mmap(at + done, MEMORY_REPEAT, PROT_READ | PROT_WRITE,
+						MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
+			return errno;
+	}
+	madvise(at, bytes, MADV_DONTDUMP);
+	return 0;
+}
+
+int memory_null(size_t bytes, void **zeros, void **sink)
+{
+	uint8_t *place[2] = { NULL, NULL };
+	int err, fd;
+
+	if (is_too_large(MEMORY_REPEAT))
+		return EFBIG;
+	fd = fail_now(FAIL_MEMFD) ? -1 : memfd_create("verbatim-null", MFD_CLOEXEC);
+	if (fd < 0)
+		return errno;
+	err = memory_reserve(bytes, MEMORY_PAGE, &place[0]);
+	if (!err)
+		err = memory_reserve(bytes, MEMORY_PAGE, &place[1]);
+	if (!err)
+		err = fail_now(FAIL_MMAP) || mprotect(place[0], bytes, PROT_READ) ? errno : 0;
+	if (!err)
+		err = memory_repeat(fd, bytes, place[1]);
+	close(fd);
+	if (err) {
+		memory_release(place[0], bytes, -1);
+		memory_release(place[1], bytes, -1);
+		return err;
+	}
+	*zeros = place[0];
+	*sink = place[1];
 	return 0;
 }
 
@@ -159,4 +206,19 @@ void memory_release(void *memory, size_t bytes, int fd)
 		munmap(memory, bytes);
 	if (fd >= 0)
 		close(fd);
+}
+
+int memory_populate(const void *address, size_t length, bool writable)
+{
+	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)address & ~(page - 1);
+	size_t bytes = (uintptr_t)address + length - from;
+	int err;
+
+	if (!madvise((void *)from, bytes, writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ))
+		return 0;
+	if (errno != EINVAL)
+		return errno;
+	/* A mapping lacks the right, or the kernel (before 5.14) the advice. */
+	err = memory_check(address, length, writable);
+	return err == ENOSYS ? 0 : err;
 }

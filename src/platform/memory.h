@@ -17,6 +17,13 @@ int memory_shared(const char *name, size_t bytes, void *memory, int *fd);
 int memory_private(size_t bytes, void **memory);
 #define MEMORY_PAGE 4096u
 
+/*
+ * Two mappings of @bytes, a multiple of MEMORY_REPEAT: of zeros, to be read, and of memory that may be written and
+ * takes MEMORY_REPEAT bytes, again and again the same. 0 or errno.
+ */
+#define MEMORY_REPEAT	(16u << 20)
+int memory_null(size_t bytes, void **zeros, void **sink);
+
 /* Address space at a multiple of @alignment (a power of two), not accessible yet. 0 or errno. */
 int memory_reserve(size_t bytes, size_t alignment, uint8_t **memory);
 /* Private zeros, whole pages, at a multiple of @alignment, a power of two. 0 or errno. */
@@ -41,6 +48,11 @@ int memory_blank(void *memory, size_t bytes);
  * is a hole; EACCES: a mapping lacks the right; ENOSYS: unknown (no /proc).
  */
 int memory_check(const void *address, size_t length, bool writable);
+/*
+ * Makes the pages of [@address, @address + @length) present, for reading or for writing. 0; ENOMEM, EFAULT: parts
+ * are not mapped, or not with that right.
+ */
+int memory_populate(const void *address, size_t length, bool writable);
 /* Close the descriptor that memory_check() keeps: at the last close, and in a fork()ed child. */
 void memory_check_end(void);
 /* For tests and measurements: as on kernels before 6.11. */

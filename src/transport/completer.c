@@ -51,7 +51,7 @@ static void completer_settle(struct qp *qp, const struct send_wqe *wqe, uint32_t
 		to = requester->send_psn;
 	if (psn_before(from, to)) {
 		requester->acked_bytes += wqe_cost(qp, wqe, from, to);
-		if (wqe_is_read_or_atomic(wqe) && to == wqe_chunk_end(qp, wqe, psn_add(to, PSN_MASK)) &&
+		if (wqe_takes_resource(wqe) && to == wqe_chunk_end(qp, wqe, psn_add(to, PSN_MASK)) &&
 		    requester->rd_outstanding)
 			requester->rd_outstanding--;
 	}
@@ -101,7 +101,7 @@ static bool answered_until(struct qp_call *call, uint32_t end) REQUIRES(call->qp
 			continue;
 		if (psn_diff(end, requester->una_psn) <= 0)
 			break;
-		if (wqe_is_read_or_atomic(wqe)) {
+		if (wqe_takes_resource(wqe)) {
 			whole = false;
 			break;
 		}
@@ -233,7 +233,7 @@ static struct send_wqe *awaiting_data(struct qp_call *call, uint32_t psn) REQUIR
 	if (qp->state == IBV_QPS_ERR || qp->sq.tail == qp->sq.sent)
 		return NULL;
 	wqe = send_queue_at(&qp->sq, qp->sq.tail);
-	return wqe_is_local(wqe) || !wqe_is_read_or_atomic(wqe) ? NULL : wqe;
+	return wqe_is_local(wqe) || !wqe_takes_resource(wqe) ? NULL : wqe;
 }
 
 static void answered_data(struct qp_call *call, struct send_wqe *wqe) REQUIRES(call->qp->lock)
@@ -263,9 +263,9 @@ static bool response_fits(struct qp_call *call, const struct packet *packet,
 {
 	bool last = psn_add(packet->psn, 1) == wqe_chunk_end(call->qp, wqe, packet->psn);
 	uint64_t left = wqe->length - offset;
-	uint64_t expected = left < call->qp->mtu ? left : call->qp->mtu;
+	uint64_t expected = wqe_is_placement(wqe) ? 0 : left < call->qp->mtu ? left : call->qp->mtu;
 
-	if (wqe->opcode != IBV_WR_RDMA_READ || opcode_ends(packet->op) != last) {
+	if (wqe_is_atomic(wqe) || opcode_ends(packet->op) != last) {
 		set_reason(call, "received %s where another response was expected",
 			   packet->op->name);
 		bad_response(call, IBV_WC_BAD_RESP_ERR);
@@ -293,8 +293,8 @@ static void receive_read_response(struct qp_call *call, const struct packet *pac
 	if (!response_fits(call, packet, wqe, offset))
 		return;
 	last = packet->psn == wqe->last_psn;
-	if (sge_scatter(call, wqe->sge, wqe->sge_count, offset, packet->payload,
-			(uint32_t)packet->payload_bytes, last)) {
+	if (packet->payload_bytes && sge_scatter(call, wqe->sge, wqe->sge_count, offset, packet->payload,
+						 (uint32_t)packet->payload_bytes, last)) {
 		fail_request(call, IBV_WC_LOC_PROT_ERR,
 			     "check lkey, bounds and IBV_ACCESS_LOCAL_WRITE of the scatter/gather list");
 		return;
@@ -312,7 +312,7 @@ static void receive_atomic(struct qp_call *call, const struct packet *packet)
 
 	if (!wqe)
 		return;
-	if (wqe->opcode == IBV_WR_RDMA_READ) {
+	if (!wqe_is_atomic(wqe)) {
 		set_reason(call, "received an atomic response, expected a READ response");
 		bad_response(call, IBV_WC_BAD_RESP_ERR);
 		return;

@@ -11,6 +11,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "object/placement.h"
 #include "transport/internal.h"
 
 void reason_print(struct qp_call *call, const char *format, ...)
@@ -64,7 +65,9 @@ static void finish_push(struct qp_call *call, struct cq *cq, const struct ibv_wc
 
 static enum ibv_wc_opcode wc_opcode(const struct send_wqe *wqe)
 {
-	switch (wqe->opcode) {
+	switch ((int)wqe->opcode) {
+	case WR_FLUSH:				return (enum ibv_wc_opcode)WC_FLUSH;
+	case WR_ATOMIC_WRITE:			return (enum ibv_wc_opcode)WC_ATOMIC_WRITE;
 	case IBV_WR_RDMA_WRITE:
 	case IBV_WR_RDMA_WRITE_WITH_IMM:	return IBV_WC_RDMA_WRITE;
 	case IBV_WR_RDMA_READ:			return IBV_WC_RDMA_READ;

@@ -159,7 +159,12 @@ enum wqe_state { WQE_POSTED, WQE_STARTED, WQE_IN_CHANNEL, WQE_DONE, WQE_FAILED }
 #define READ_CHUNK_MAX (64u * 1024u)
 
 bool wqe_is_local(const struct send_wqe *wqe);
+bool wqe_is_atomic(const struct send_wqe *wqe);
 bool wqe_is_read_or_atomic(const struct send_wqe *wqe);
+/* FLUSH, ATOMIC_WRITE: answered by a READ response without data (annex A19). */
+bool wqe_is_placement(const struct send_wqe *wqe);
+/* All of these: limited by max_rd_atomic, and answered by a response of their own. */
+bool wqe_takes_resource(const struct send_wqe *wqe);
 bool wqe_needs_receive(const struct send_wqe *wqe);
 const char *wqe_name(const struct send_wqe *wqe);
 /* PSNs that the request takes (of the responses, for READ). */

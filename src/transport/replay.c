@@ -3,7 +3,7 @@
  * Responder resources (IBTA 9.7.5.1.8, 9.7.6.1.3): the state of the last max_dest_rd_atomic READs
  * and atomics, to answer them piece by piece as there is room, and again for duplicates. A
  * duplicate READ reads the memory again, from the PSN that it names; a duplicate atomic is answered
- * with the value stored when it was executed, and is never executed again.
+ * with the value stored when it was executed, and is never executed again, nor is an ATOMIC_WRITE.
  *
  * Other duplicates are answered by an ACK, up to the first READ or atomic that follows: an ACK
  * beyond would tell the requester that it lost that one's response.
@@ -161,11 +161,11 @@ static void repeat_read(struct qp_call *call, const struct packet *packet) REQUI
 	replay_activate(qp, resource, packet->psn, (uint32_t)offset + packet->reth.length);
 }
 
-static void repeat_atomic(struct qp_call *call, const struct packet *packet)
+static void repeat_executed(struct qp_call *call, const struct packet *packet, enum resource_kind kind)
 {
 	struct resource *resource = resource_find(call->qp, packet->psn);
 
-	if (resource && resource->kind == RESOURCE_ATOMIC)
+	if (resource && resource->kind == kind)
 		replay_activate(call->qp, resource, packet->psn, 0);
 }
 
@@ -193,7 +193,11 @@ void replay_duplicate(struct qp_call *call, const struct packet *packet)
 		repeat_read(call, packet);
 		break;
 	case VERB_ATOMIC:
-		repeat_atomic(call, packet);
+		repeat_executed(call, packet, RESOURCE_ATOMIC);
+		break;
+	case VERB_FLUSH:
+	case VERB_ATOMIC_WRITE:
+		repeat_executed(call, packet, RESOURCE_PLACEMENT);
 		break;
 	default:
 		if (call->qp->responder.answer != ANSWER_NAK)
@@ -218,6 +222,18 @@ static void begin_response(struct transmit *transmit, struct packet *packet, uin
 	packet_begin(transmit->call->qp, packet, code, resource->send_psn);
 	packet->aeth.syndrome = responder_ack_syndrome(transmit->call->qp);
 	packet->aeth.msn = transmit->call->qp->responder.msn;
+}
+
+/* FLUSH, ATOMIC_WRITE: a READ response without data (annex A19). */
+static bool send_placement(struct transmit *transmit, struct resource *resource)
+	REQUIRES(transmit->call->qp->lock)
+{
+	struct packet packet;
+
+	begin_response(transmit, &packet, OPCODE_RC_READ_RESPONSE_ONLY, resource);
+	transmit_packet(transmit, &packet, &transmit->call->qp->av);
+	response_done(&transmit->call->qp->responder, resource);
+	return true;
 }
 
 static bool send_atomic(struct transmit *transmit, struct resource *resource)
@@ -349,8 +365,9 @@ bool replay_transmit(struct transmit *transmit)
 		while (good && resource->active) {
 			if (!transmit_has_room(transmit))
 				return false;
-			good = resource->kind == RESOURCE_READ ? send_read(transmit, resource)
-							       : send_atomic(transmit, resource);
+			good = resource->kind == RESOURCE_READ	 ? send_read(transmit, resource) :
+			       resource->kind == RESOURCE_ATOMIC ? send_atomic(transmit, resource) :
+								   send_placement(transmit, resource);
 		}
 	}
 	return true;

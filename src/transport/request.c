@@ -10,6 +10,7 @@
  */
 #include <assert.h>
 
+#include "object/placement.h"
 #include "transport/internal.h"
 
 bool wqe_is_local(const struct send_wqe *wqe)
@@ -17,10 +18,24 @@ bool wqe_is_local(const struct send_wqe *wqe)
 	return wqe->opcode == IBV_WR_LOCAL_INV || wqe->opcode == IBV_WR_BIND_MW;
 }
 
+bool wqe_is_atomic(const struct send_wqe *wqe)
+{
+	return wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+
 bool wqe_is_read_or_atomic(const struct send_wqe *wqe)
 {
-	return wqe->opcode == IBV_WR_RDMA_READ || wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
-	       wqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+	return wqe->opcode == IBV_WR_RDMA_READ || wqe_is_atomic(wqe);
+}
+
+bool wqe_is_placement(const struct send_wqe *wqe)
+{
+	return (int)wqe->opcode == WR_FLUSH || (int)wqe->opcode == WR_ATOMIC_WRITE;
+}
+
+bool wqe_takes_resource(const struct send_wqe *wqe)
+{
+	return wqe_is_read_or_atomic(wqe) || wqe_is_placement(wqe);
 }
 
 bool wqe_needs_receive(const struct send_wqe *wqe)
@@ -38,7 +53,9 @@ bool wqe_needs_receive(const struct send_wqe *wqe)
 
 const char *wqe_name(const struct send_wqe *wqe)
 {
-	switch (wqe->opcode) {
+	switch ((int)wqe->opcode) {
+	case WR_FLUSH:				return "FLUSH";
+	case WR_ATOMIC_WRITE:			return "ATOMIC_WRITE";
 	case IBV_WR_SEND:			return "SEND";
 	case IBV_WR_SEND_WITH_IMM:		return "SEND_WITH_IMM";
 	case IBV_WR_SEND_WITH_INV:		return "SEND_WITH_INV";
@@ -53,15 +70,9 @@ const char *wqe_name(const struct send_wqe *wqe)
 	}
 }
 
-static bool is_atomic(const struct send_wqe *wqe)
-{
-	return wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
-	       wqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
-}
-
 uint32_t wqe_psns(const struct qp *qp, const struct send_wqe *wqe)
 {
-	if (qp_is(qp, QP_DATAGRAM) || is_atomic(wqe))
+	if (qp_is(qp, QP_DATAGRAM) || wqe_is_atomic(wqe))
 		return 1;
 	return packets_for(qp, wqe->length);
 }
@@ -93,7 +104,7 @@ uint32_t wqe_cost(const struct qp *qp, const struct send_wqe *wqe, uint32_t from
 	uint32_t packets = (to - from) & PSN_MASK;
 	uint64_t start, whole;
 
-	if (is_atomic(wqe))
+	if (wqe_is_atomic(wqe))
 		return packets * packet_cost(8);
 	start = offset_of(qp, from, wqe->first_psn);
 	whole = (wqe->length - start) >> mtu_shift(qp);
@@ -174,6 +185,22 @@ static uint32_t fill_atomic(const struct qp *qp, const struct send_wqe *wqe, uin
 	return psn_add(psn, 1);
 }
 
+static uint32_t fill_placement(const struct qp *qp, const struct send_wqe *wqe, uint32_t psn,
+			       struct packet *packet) REQUIRES(qp->lock)
+{
+	bool flush = (int)wqe->opcode == WR_FLUSH;
+
+	packet_begin(qp, packet, flush ? OPCODE_RC_FLUSH : OPCODE_RC_ATOMIC_WRITE, psn);
+	packet->ack_request = true;
+	packet->payload_bytes = flush ? 0 : PLACEMENT_WORD;
+	packet->feth.type = wqe->flush.type;
+	packet->feth.level = wqe->flush.level;
+	packet->reth.address = wqe->remote_address;
+	packet->reth.rkey = wqe->rkey;
+	packet->reth.length = flush ? wqe->flush.bytes : PLACEMENT_WORD;
+	return psn_add(psn, 1);
+}
+
 uint32_t wqe_packet(const struct qp *qp, const struct send_wqe *wqe, uint32_t psn,
 		    struct packet *packet)
 {
@@ -182,8 +209,10 @@ uint32_t wqe_packet(const struct qp *qp, const struct send_wqe *wqe, uint32_t ps
 	assert(!wqe_is_local(wqe));
 	if (wqe->opcode == IBV_WR_RDMA_READ)
 		end = fill_read(qp, wqe, psn, packet);
-	else if (is_atomic(wqe))
+	else if (wqe_is_atomic(wqe))
 		end = fill_atomic(qp, wqe, psn, packet);
+	else if (wqe_is_placement(wqe))
+		end = fill_placement(qp, wqe, psn, packet);
 	else
 		end = fill_message(qp, wqe, psn, packet);
 	packet->srqn = wqe->remote_srqn;

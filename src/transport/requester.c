@@ -181,7 +181,7 @@ static void check_read_or_atomic(struct qp_call *call, struct send_wqe *wqe)
 		explain_request(call, wqe, IBV_WC_LOC_QP_OP_ERR,
 				"set IBV_QP_MAX_QP_RD_ATOMIC in the move to RTS");
 		fail_later(wqe, IBV_WC_LOC_QP_OP_ERR);
-	} else if (sge_check(call, wqe->sge, wqe->sge_count, wqe->length)) {
+	} else if (wqe_is_read_or_atomic(wqe) && sge_check(call, wqe->sge, wqe->sge_count, wqe->length)) {
 		explain_request(call, wqe, IBV_WC_LOC_PROT_ERR,
 				"check lkey, bounds and IBV_ACCESS_LOCAL_WRITE of the scatter/gather list");
 		fail_later(wqe, IBV_WC_LOC_PROT_ERR);
@@ -211,7 +211,7 @@ static bool begin_next(struct qp_call *call) REQUIRES(call->qp->lock)
 	wqe->last_psn = psn_add(wqe->first_psn, wqe_psns(qp, wqe) - 1);
 	wqe->ssn = ++requester->ssn & PSN_MASK;
 	wqe->chunk_bytes = read_chunk(qp);
-	if (wqe_is_read_or_atomic(wqe))
+	if (wqe_takes_resource(wqe))
 		check_read_or_atomic(call, wqe);
 	return true;
 }
@@ -242,7 +242,7 @@ static bool may_send(const struct qp *qp, const struct send_wqe *wqe) REQUIRES(q
 
 	if (psn_diff(requester->send_psn, requester->una_psn) >= PSNS_IN_FLIGHT_MAX)
 		return false;
-	if (wqe_is_read_or_atomic(wqe))
+	if (wqe_takes_resource(wqe))
 		return requester->rd_outstanding < qp->attr.max_rd_atomic;
 	/* Without credits: one packet, to hear of new ones (IBTA 9.7.7.2.5). */
 	if (requester->send_psn == wqe->first_psn && wqe_needs_receive(wqe) &&
@@ -313,7 +313,7 @@ static uint32_t requester_reserve(struct transmit *transmit, const struct send_w
 
 	if (!qp->path)
 		return cost;
-	if (wqe_is_read_or_atomic(wqe))
+	if (wqe_takes_resource(wqe))
 		packets = 1;
 	else if (packets > 1)
 		least = path_piece(qp->path);
@@ -348,7 +348,7 @@ static bool requester_send_next(struct transmit *transmit, struct send_wqe *wqe,
 	note_sent(transmit->call, end);
 	*granted -= cost;
 	requester->flight_bytes += cost;
-	if (wqe_is_read_or_atomic(wqe))
+	if (wqe_takes_resource(wqe))
 		requester->rd_outstanding++;
 	if (psn_diff(end, wqe->last_psn) > 0)
 		requester->send_wqe++;
@@ -464,7 +464,7 @@ bool requester_may_gather(struct qp *qp, uint64_t now_ns)
 	return qp->state == IBV_QPS_RTS && requester->send_psn == requester->next_psn &&
 	       !requester->loss.probe_due && !requester->loss.hold &&
 	       !(newest->flags & IBV_SEND_FENCE) && !wqe_is_local(newest) &&
-	       !wqe_is_read_or_atomic(newest) &&
+	       !wqe_takes_resource(newest) &&
 	       gather_waits(&requester->gather, qp->sq.sent - qp->sq.tail, qp->sq.head - qp->sq.sent,
 			    newest->length, now_ns);
 }

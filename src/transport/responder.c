@@ -13,6 +13,7 @@
 
 #include "base/copy.h"
 #include "transport/ack_hold.h"
+#include "object/placement.h"
 #include "transport/internal.h"
 #include "wire/aeth.h"
 
@@ -91,29 +92,61 @@ static enum fault check_target(struct qp_call *call, const struct packet *packet
 	return FAULT_NO_TARGET;
 }
 
-static enum fault check_enabled(struct qp_call *call, const struct packet *packet)
-	REQUIRES(call->qp->lock)
+/* What qp_access_flags have to allow; 0: no FLUSH that there is. */
+static unsigned responder_need(const struct packet *packet)
 {
 	static const unsigned need[] = { [VERB_WRITE] = IBV_ACCESS_REMOTE_WRITE,
 					 [VERB_READ] = IBV_ACCESS_REMOTE_READ,
-					 [VERB_ATOMIC] = IBV_ACCESS_REMOTE_ATOMIC };
-	static const char *const name[] = { [VERB_WRITE] = "IBV_ACCESS_REMOTE_WRITE",
-					    [VERB_READ] = "IBV_ACCESS_REMOTE_READ",
-					    [VERB_ATOMIC] = "IBV_ACCESS_REMOTE_ATOMIC" };
-	enum verb verb = packet->op->verb;
+					 [VERB_ATOMIC] = IBV_ACCESS_REMOTE_ATOMIC,
+					 [VERB_ATOMIC_WRITE] = IBV_ACCESS_REMOTE_WRITE };
 
-	if (verb == VERB_SEND || (call->qp->attr.qp_access_flags & need[verb]))
+	if (packet->op->verb != VERB_FLUSH)
+		return need[packet->op->verb];
+	if (packet->feth.level > FLUSH_LEVEL_MR)
+		return 0;
+	return (packet->feth.type & FLUSH_GLOBAL ? ACCESS_FLUSH_GLOBAL : 0) |
+	       (packet->feth.type & FLUSH_PERSISTENT ? ACCESS_FLUSH_PERSISTENT : 0);
+}
+
+static const char *need_text(unsigned need)
+{
+	switch (need) {
+	case IBV_ACCESS_REMOTE_WRITE:	return "IBV_ACCESS_REMOTE_WRITE";
+	case IBV_ACCESS_REMOTE_READ:	return "IBV_ACCESS_REMOTE_READ";
+	case IBV_ACCESS_REMOTE_ATOMIC:	return "IBV_ACCESS_REMOTE_ATOMIC";
+	case ACCESS_FLUSH_GLOBAL:	return "IBV_ACCESS_FLUSH_GLOBAL";
+	case 0:				return "a placement type and level that are known";
+	default:			return "IBV_ACCESS_FLUSH_PERSISTENT, which this device has not";
+	}
+}
+
+static enum fault check_enabled(struct qp_call *call, const struct packet *packet)
+	REQUIRES(call->qp->lock)
+{
+	unsigned need, lacks;
+
+	if (packet->op->verb == VERB_SEND)
 		return FAULT_NONE;
-	set_reason(call, "%s, but qp_access_flags of this QP lack %s", packet->op->name,
-		   name[verb]);
+	need = responder_need(packet);
+	lacks = need & ~call->qp->attr.qp_access_flags;
+	if (need && !lacks)
+		return FAULT_NONE;
+	set_reason(call, "%s, but %s lack%s %s", packet->op->name, need ? "qp_access_flags of this QP" : "it",
+		   need ? "" : "s", need_text(lacks));
 	return FAULT_DISABLED;
+}
+
+/* Whether @packet needs a responder resource (IBTA 9.7.5.1.8). */
+static bool takes_resource(const struct packet *packet)
+{
+	return packet->op->verb >= VERB_READ && packet->op->verb <= VERB_ATOMIC_WRITE;
 }
 
 /* READs and atomics need a responder resource whose previous request is fully answered. */
 static enum fault check_resources(struct qp_call *call, const struct packet *packet)
 	REQUIRES(call->qp->lock)
 {
-	if (packet->op->verb != VERB_READ && packet->op->verb != VERB_ATOMIC)
+	if (!takes_resource(packet))
 		return FAULT_NONE;
 	if (replay_new(call->qp))
 		return FAULT_NONE;
@@ -162,6 +195,9 @@ static enum fault responder_check_length(struct qp_call *call, const struct pack
 	case VERB_READ:
 		good = packet->payload_bytes == 0 && packet->reth.length <= MESSAGE_BYTES_MAX;
 		break;
+	case VERB_ATOMIC_WRITE:
+		good = packet->payload_bytes == PLACEMENT_WORD && packet->reth.length == PLACEMENT_WORD;
+		break;
 	default:
 		good = packet->payload_bytes == 0;
 		break;
@@ -196,6 +232,25 @@ static enum fault responder_access_begin(struct qp_call *call, uint32_t rkey, un
 	return FAULT_ACCESS;
 }
 
+/* All of a region whatever the range says, or the range, which may be empty. */
+static enum fault check_flush(struct qp_call *call, const struct packet *packet) REQUIRES(call->qp->lock)
+{
+	struct mr_table *mrs = call->qp->transport->mrs;
+	struct mr_accessor accessor = mr_accessor_of(call->qp);
+	enum mr_fault fault;
+
+	if (packet->feth.level == FLUSH_LEVEL_RANGE)
+		return responder_access_begin(call, packet->reth.rkey, responder_need(packet),
+					      packet->reth.address, packet->reth.length);
+	fault = mr_access_whole(mrs, &accessor, packet->reth.rkey, responder_need(packet));
+	if (fault == MR_OK)
+		return FAULT_NONE;
+	if (explain_enabled)
+		mr_explain(mrs, &accessor, packet->reth.rkey, responder_need(packet),
+			   packet->reth.address, 0, fault, call->why, sizeof(call->why));
+	return FAULT_ACCESS;
+}
+
 static enum fault responder_check_access(struct qp_call *call, const struct packet *packet)
 	REQUIRES(call->qp->lock)
 {
@@ -213,6 +268,16 @@ static enum fault responder_check_access(struct qp_call *call, const struct pack
 	case VERB_READ:
 		return responder_access_begin(call, packet->reth.rkey, IBV_ACCESS_REMOTE_READ,
 					      packet->reth.address, packet->reth.length);
+	case VERB_FLUSH:
+		return check_flush(call, packet);
+	case VERB_ATOMIC_WRITE:
+		if (packet->reth.address & 7) {
+			set_reason(call, "ATOMIC_WRITE at address 0x%llx, which is not a multiple of 8",
+				   (unsigned long long)packet->reth.address);
+			return FAULT_UNALIGNED;
+		}
+		return responder_access_begin(call, packet->reth.rkey, IBV_ACCESS_REMOTE_WRITE,
+					      packet->reth.address, PLACEMENT_WORD);
 	case VERB_ATOMIC:
 		if (packet->atomic.address & 7) {
 			set_reason(call, "atomic at address 0x%llx, which is not a multiple of 8",
@@ -337,6 +402,50 @@ static enum fault responder_run_atomic(struct qp_call *call, const struct packet
 	return FAULT_NONE;
 }
 
+/* All eight bytes at once, for whoever reads or changes them meanwhile. 0 or EFAULT. */
+static int store_word(void *host, const uint8_t *payload)
+{
+	uint64_t value, expected, found = 0;
+	int err;
+
+	memcpy(&value, payload, sizeof(value));
+	do {
+		expected = found;
+		err = user_compare_swap(host, expected, value, &found);
+	} while (!err && found != expected);
+	return err;
+}
+
+/*
+ * What came before is visible to all once it is stored: a FLUSH finds nothing left to do. Duplicates find the
+ * resource, and are answered without a second store.
+ */
+static enum fault run_placement(struct qp_call *call, const struct packet *packet) REQUIRES(call->qp->lock)
+{
+	struct qp *qp = call->qp;
+	struct resource *resource = replay_new(call->qp);
+
+	lock_alias(&qp->lock);
+	if (packet->op->verb == VERB_ATOMIC_WRITE) {
+		if ((uintptr_t)call->access.host & 7) {
+			set_reason(call, "ATOMIC_WRITE to memory at %p, which is not a multiple of 8",
+				   call->access.host);
+			return FAULT_UNALIGNED;
+		}
+		if (store_word(call->access.host, packet->payload)) {
+			set_reason(call, "the memory of an ATOMIC_WRITE at 0x%llx is no longer mapped",
+				   (unsigned long long)packet->reth.address);
+			return FAULT_MEMORY;
+		}
+	}
+	*resource = (struct resource){ .kind = RESOURCE_PLACEMENT, .first_psn = packet->psn,
+				       .last_psn = packet->psn,
+				       .position = qp->responder.position };
+	qp->responder.resource_next++;
+	replay_activate(qp, resource, packet->psn, 0);
+	return FAULT_NONE;
+}
+
 static enum fault responder_run(struct qp_call *call, const struct packet *packet)
 	REQUIRES(call->qp->lock)
 {
@@ -351,6 +460,9 @@ static enum fault responder_run(struct qp_call *call, const struct packet *packe
 		return run_write(call, packet);
 	case VERB_READ:
 		return run_read(call, packet);
+	case VERB_FLUSH:
+	case VERB_ATOMIC_WRITE:
+		return run_placement(call, packet);
 	default:
 		return responder_run_atomic(call, packet);
 	}
@@ -546,7 +658,7 @@ void responder_receive(struct qp_call *call, const struct packet *packet)
 	responder->expected_psn = psn_add(packet->psn, psns);
 	responder->position += psns;
 	/* READ and atomic responses acknowledge all earlier requests, too. */
-	if (packet->op->verb == VERB_READ || packet->op->verb == VERB_ATOMIC)
+	if (takes_resource(packet))
 		responder->answer = ANSWER_NONE;
 	else if (packet->ack_request)
 		responder_owe_ack(call, packet);

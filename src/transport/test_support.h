@@ -10,6 +10,7 @@
 #ifndef VERBATIM_TRANSPORT_TEST_SUPPORT_H
 #define VERBATIM_TRANSPORT_TEST_SUPPORT_H
 
+#include "object/placement.h"
 #include "object/test_support.h"
 #include "transport/internal.h"
 #include "wire/aeth.h"
@@ -81,7 +82,7 @@ static inline void station_attributes(struct station *station)
 	qp->mtu = MTU;
 	qp->attr = (struct ibv_qp_attr){ .dest_qp_num = PEER_QPN, .sq_psn = OUR_PSN,
 		.rq_psn = PEER_PSN, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE |
-			IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
+			IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC | ACCESS_FLUSH_GLOBAL,
 		.max_rd_atomic = 4, .max_dest_rd_atomic = 4, .timeout = 14, .retry_cnt = 2,
 		.rnr_retry = 2, .min_rnr_timer = 12, .qkey = 0x1234 };
 	memcpy(qp->av.source, our_address, 16);
@@ -125,7 +126,8 @@ static inline struct station *station_new(enum ibv_qp_type type)
 	assert_int_equal(mr_register(&station->mrs, &station->pd, station->memory, MEMORY_BYTES,
 				     (uintptr_t)station->memory, IBV_ACCESS_LOCAL_WRITE |
 				     IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-				     IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND, &station->mr), 0);
+				     IBV_ACCESS_REMOTE_ATOMIC | ACCESS_FLUSH_GLOBAL |
+			     IBV_ACCESS_MW_BIND, &station->mr), 0);
 	station_attributes(station);
 	return station;
 }

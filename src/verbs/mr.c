@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* ibv_reg_mr(3), ibv_rereg_mr(3), ibv_dereg_mr(3) and their variants. */
+/* ibv_reg_mr(3), ibv_rereg_mr(3), ibv_dereg_mr(3) and their variants, ibv_alloc_null_mr(3), ibv_advise_mr(3). */
 #include "verbs/verbs.h"
 
 /*
@@ -79,4 +79,29 @@ int ibv_dereg_mr(struct ibv_mr *mr)
 	if (!mr)
 		return refuse_null("dereg_mr", "mr");
 	return hca_dereg_mr(to_hca(mr->context), to_mr(mr));
+}
+
+struct ibv_mr *mr_alloc_null_verb(struct ibv_pd *pd)
+{
+	CALL();
+	struct mr *mr;
+	int err;
+
+	if (!pd)
+		return fail(refuse_null("alloc_null_mr", "pd"));
+	err = hca_alloc_null_mr(to_hca(pd->context), domain_pd(pd), &mr);
+	if (err)
+		return fail(err);
+	mr->ibv.context = pd->context;
+	return &mr->ibv;
+}
+
+int mr_advise_verb(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags, struct ibv_sge *list,
+		   uint32_t count)
+{
+	CALL();
+
+	if (!pd || (count && !list))
+		return refuse_null("advise_mr", pd ? "sg_list" : "pd");
+	return hca_advise_mr(to_hca(pd->context), domain_pd(pd), advice, flags, list, count);
 }

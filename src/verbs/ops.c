@@ -18,11 +18,7 @@
 static const char no_counters[] = "flow counters";
 static const char no_flow[] = "flow steering; the kernel handles Ethernet packets";
 static const char no_wq[] = "work queues without a QP, and receive hashing";
-static const char no_prefetch[] = "memory is neither pinned nor prefetched";
 
-REFUSE_INT(advise_mr, no_prefetch, struct ibv_pd *pd, enum ibv_advise_mr_advice advice,
-	   uint32_t flags, struct ibv_sge *list, uint32_t count)
-REFUSE_PTR(struct ibv_mr, alloc_null_mr, "null memory regions", struct ibv_pd *pd)
 REFUSE_INT(read_counters, no_counters, struct ibv_counters *counters, uint64_t *values,
 	   uint32_t count, uint32_t flags)
 REFUSE_INT(attach_counters_point_flow, no_counters, struct ibv_counters *counters,
@@ -68,8 +64,8 @@ static void ops_placeholder(void)
 static void fill_extended(struct verbs_context *context)
 {
 	context->query_port = port_query_verb;
-	context->advise_mr = advise_mr_refused;
-	context->alloc_null_mr = alloc_null_mr_refused;
+	context->advise_mr = mr_advise_verb;
+	context->alloc_null_mr = mr_alloc_null_verb;
 	context->read_counters = read_counters_refused;
 	context->attach_counters_point_flow = attach_counters_point_flow_refused;
 	context->create_counters = create_counters_refused;

@@ -142,18 +142,28 @@ int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_
 	return 0;
 }
 
-static const char no_ece[] = "enhanced connection establishment (ECE)";
-
+/* @ece says what was accepted when it returns. */
 int ibv_set_ece(struct ibv_qp *qp, struct ibv_ece *ece)
 {
-	return refuse_verb("set_ece", no_ece);
+	CALL();
+
+	if (!qp || !ece)
+		return refuse_null("set_ece", qp ? "ece" : "qp");
+	if (ece->comp_mask) {
+		explain("set_ece: comp_mask 0x%x must be 0", ece->comp_mask);
+		return EINVAL;
+	}
+	return hca_set_ece(to_qp(qp), ece->vendor_id, &ece->options);
 }
 
 int ibv_query_ece(struct ibv_qp *qp, struct ibv_ece *ece)
 {
-	if (ece)
-		memset(ece, 0, sizeof(*ece));
-	return refuse_verb("query_ece", no_ece);
+	CALL();
+
+	if (!qp || !ece)
+		return refuse_null("query_ece", qp ? "ece" : "qp");
+	memset(ece, 0, sizeof(*ece));
+	return hca_query_ece(to_qp(qp), &ece->vendor_id, &ece->options);
 }
 
 int qp_post_send_verb(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)

@@ -31,7 +31,8 @@ struct wr_builder {
 #define WINDOWS (IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW)
 #define RELIABLE (IBV_QP_EX_WITH_SEND_WITH_INV | \
 		  IBV_QP_EX_WITH_RDMA_READ | \
-		  IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)
+		  IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | \
+		  QP_EX_WITH_FLUSH | QP_EX_WITH_ATOMIC_WRITE)
 
 /* What each service offers: ibv_wr_post(3) without TSO, and SEND with invalidate on RC only. */
 static uint64_t operations_of(enum ibv_qp_type type)
@@ -144,6 +145,47 @@ static void wr_atomic_fetch_add(struct ibv_qp_ex *ibv, uint32_t rkey, uint64_t r
 	wr->wr.atomic.compare_add = add;
 }
 
+/* Of the release's header that has them; see object/placement.h. */
+static struct ibv_send_wr *begin_placement(struct ibv_qp_ex *ibv, uint64_t operation, int opcode,
+					   uint32_t rkey, uint64_t remote_addr)
+{
+	struct ibv_send_wr *wr = qp_ex_begin(ibv, operation, (enum ibv_wr_opcode)opcode);
+
+	if (!wr)
+		return NULL;
+	wr->send_flags |= SEND_BUILT;
+	wr->wr.atomic.rkey = rkey;
+	wr->wr.atomic.remote_addr = remote_addr;
+	return wr;
+}
+
+static void wr_atomic_write(struct ibv_qp_ex *ibv, uint32_t rkey, uint64_t remote_addr,
+			    const void *value)
+{
+	struct ibv_send_wr *wr = begin_placement(ibv, QP_EX_WITH_ATOMIC_WRITE, WR_ATOMIC_WRITE,
+						 rkey, remote_addr);
+
+	if (!wr)
+		return;
+	if (!value) {
+		qp_ex_latch(to_builder(ibv), refuse_null("wr_atomic_write", "atomic_wr"));
+		return;
+	}
+	memcpy(&wr->wr.atomic.compare_add, value, PLACEMENT_WORD);
+}
+
+static void wr_flush(struct ibv_qp_ex *ibv, uint32_t rkey, uint64_t remote_addr, size_t bytes,
+		     uint8_t type, uint8_t level)
+{
+	struct ibv_send_wr *wr = begin_placement(ibv, QP_EX_WITH_FLUSH, WR_FLUSH, rkey,
+						 remote_addr);
+
+	if (!wr)
+		return;
+	wr->wr.atomic.compare_add = bytes;
+	wr->wr.atomic.swap = (uint64_t)level << 8 | type;
+}
+
 static void wr_bind_mw(struct ibv_qp_ex *ibv, struct ibv_mw *mw, uint32_t rkey,
 		       const struct ibv_mw_bind_info *info)
 {
@@ -236,18 +278,11 @@ static void wr_send_tso(struct ibv_qp_ex *ibv, void *hdr, uint16_t hdr_sz, uint1
 	qp_ex_latch(to_builder(ibv), refuse_verb("wr_send_tso", "TCP segmentation"));
 }
 
-static void wr_atomic_write(struct ibv_qp_ex *ibv, uint32_t rkey, uint64_t remote_addr,
-			    const void *value)
-{
-	qp_ex_latch(to_builder(ibv), refuse_verb("wr_atomic_write", "ATOMIC_WRITE"));
-}
-
-/* Whatever headers after rdma-core 44 have behind wr_atomic_write: FLUSH is the first. */
+/* Whatever later headers have behind wr_flush. */
 static void wr_newer(struct ibv_qp_ex *ibv)
 {
 	qp_ex_latch(to_builder(ibv),
-		    refuse_verb("wr_*", "FLUSH, and other work requests that were added "
-					"after rdma-core 44"));
+		    refuse_verb("wr_*", "work requests that were added after rdma-core 64"));
 }
 
 static void wr_set_xrc_srqn(struct ibv_qp_ex *ibv, uint32_t remote_srqn)
@@ -379,7 +414,8 @@ static int wr_complete(struct ibv_qp_ex *ibv) RELEASES(to_builder(ibv)->lock)
 	return err;
 }
 
-#define FIRST_NEWER	(offsetof(struct ibv_qp_ex, wr_atomic_write) / sizeof(void *) + 1)
+/* wr_flush is behind wr_atomic_write, whether our header has it or not. */
+#define SLOT_FLUSH	(offsetof(struct ibv_qp_ex, wr_atomic_write) / sizeof(void *) + 1)
 static_assert(sizeof(struct ibv_qp_ex) <= QP_EX_SLOTS * sizeof(void *),
 	      "there is room for the calls of this release's headers");
 
@@ -408,7 +444,8 @@ static void qp_ex_fill(struct qp *qp)
 	ibv->wr_complete = wr_complete;
 	ibv->wr_abort = wr_abort;
 	ibv->wr_atomic_write = wr_atomic_write;
-	for (size_t i = FIRST_NEWER; i < QP_EX_SLOTS; i++)
+	qp->ibv_slots[SLOT_FLUSH] = wr_flush;
+	for (size_t i = SLOT_FLUSH + 1; i < QP_EX_SLOTS; i++)
 		qp->ibv_slots[i] = wr_newer;
 }
 

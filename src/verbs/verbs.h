@@ -135,6 +135,10 @@ struct ibv_mr *mr_register_verb(const char *call, struct ibv_pd *pd, void *addre
 				uint64_t iova, unsigned access);
 
 /* Verbs that programs reach through the tables, by object. */
+struct ibv_mr *mr_alloc_null_verb(struct ibv_pd *pd);
+int mr_advise_verb(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags, struct ibv_sge *list,
+		   uint32_t count);
+
 struct ibv_mw *mw_alloc_verb(struct ibv_pd *pd, enum ibv_mw_type type);
 int mw_dealloc_verb(struct ibv_mw *mw);
 int mw_bind_verb(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind);

@@ -9,6 +9,7 @@
 
 #define HEADER_BYTES(headers)                                                         \
 	(BTH_BYTES + ((headers) & HDR_XRC ? 4 : 0) + ((headers) & HDR_DETH ? 8 : 0) +  \
+	 ((headers) & HDR_FETH ? 4 : 0) +                                               \
 	 ((headers) & HDR_RETH ? 16 : 0) +                                              \
 	 ((headers) & HDR_ATOMIC ? 28 : 0) + ((headers) & HDR_AETH ? 4 : 0) +           \
 	 ((headers) & HDR_ATOMIC_ACK ? 8 : 0) + ((headers) & HDR_IMM ? 4 : 0) +         \

@@ -18,7 +18,7 @@ enum service { SERVICE_RC, SERVICE_UC, SERVICE_UD, SERVICE_XRC, SERVICE_CNP };
 #define OPCODE_XRC		0xa0u
 
 enum verb {
-	VERB_SEND, VERB_WRITE, VERB_READ, VERB_ATOMIC,		/* requests */
+	VERB_SEND, VERB_WRITE, VERB_READ, VERB_ATOMIC, VERB_FLUSH, VERB_ATOMIC_WRITE,	/* requests */
 	VERB_RESPONSE, VERB_ACK, VERB_ATOMIC_ACK,		/* responses (RC) */
 	VERB_CNP,
 };
@@ -28,6 +28,7 @@ enum part { PART_FIRST, PART_MIDDLE, PART_LAST, PART_ONLY };
 /* Extension headers, in the order in which they follow the BTH. */
 enum opcode_headers {
 	HDR_XRC		= 1 << 8,	/*  4 bytes: number of an XRC SRQ (A14) */
+	HDR_FETH	= 1 << 9,	/*  4: FLUSH (A19) */
 	HDR_DETH	= 1 << 0,	/*  8 */
 	HDR_RETH	= 1 << 1,	/* 16 */
 	HDR_ATOMIC	= 1 << 2,	/* 28 */
@@ -75,7 +76,8 @@ static inline bool opcode_ends(const struct opcode *op)
 /* Whether packets of @op may carry payload at all. */
 static inline bool opcode_has_payload(const struct opcode *op)
 {
-	return op->verb == VERB_SEND || op->verb == VERB_WRITE || op->verb == VERB_RESPONSE;
+	return op->verb == VERB_SEND || op->verb == VERB_WRITE || op->verb == VERB_RESPONSE ||
+	       op->verb == VERB_ATOMIC_WRITE;
 }
 
 /*

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#define ROWS 61
+#define ROWS 65
 
 static const struct {
 	uint8_t code, header_bytes;
@@ -22,6 +22,7 @@ static const struct {
 	{ 0x06, 28 }, { 0x07, 12 }, { 0x08, 12 }, { 0x09, 16 }, { 0x0a, 28 }, { 0x0b, 32 },
 	{ 0x0c, 28 }, { 0x0d, 16 }, { 0x0e, 12 }, { 0x0f, 16 }, { 0x10, 16 }, { 0x11, 16 },
 	{ 0x12, 24 }, { 0x13, 40 }, { 0x14, 40 }, { 0x16, 16 }, { 0x17, 16 },
+	{ 0x1c, 32 }, { 0x1d, 28 },
 	{ 0x20, 12 }, { 0x21, 12 }, { 0x22, 12 }, { 0x23, 16 }, { 0x24, 12 }, { 0x25, 16 },
 	{ 0x26, 28 }, { 0x27, 12 }, { 0x28, 12 }, { 0x29, 16 }, { 0x2a, 28 }, { 0x2b, 32 },
 	{ 0x64, 20 }, { 0x65, 24 },
@@ -30,6 +31,7 @@ static const struct {
 	{ 0xa6, 32 }, { 0xa7, 16 }, { 0xa8, 16 }, { 0xa9, 20 }, { 0xaa, 32 }, { 0xab, 36 },
 	{ 0xac, 32 }, { 0xad, 16 }, { 0xae, 12 }, { 0xaf, 16 }, { 0xb0, 16 }, { 0xb1, 16 },
 	{ 0xb2, 24 }, { 0xb3, 44 }, { 0xb4, 44 }, { 0xb6, 20 }, { 0xb7, 20 },
+	{ 0xbc, 36 }, { 0xbd, 32 },
 };
 
 static void exactly_the_known_codes_are_opcodes(void **unused)

@@ -24,6 +24,9 @@
 #define BTH_BECN	0x40
 #define BTH_ECHO	0x20
 #define BTH_ACK_REQUEST	0x80
+#define FETH_TYPE	0x0f	/* of the last byte; those before are reserved */
+#define FETH_LEVEL_SHIFT 4
+#define FETH_LEVEL	0x03
 
 static void read_bth(const uint8_t *p, struct packet *packet)
 {
@@ -82,6 +85,11 @@ static void read_extensions(const uint8_t *p, struct packet *packet)
 		packet->srqn = get_be24(p + 1);
 		p += 4;
 	}
+	if (headers & HDR_FETH) {
+		packet->feth.type = p[3] & FETH_TYPE;
+		packet->feth.level = p[3] >> FETH_LEVEL_SHIFT & FETH_LEVEL;
+		p += 4;
+	}
 	if (headers & HDR_DETH) {
 		packet->deth.qkey = get_be32(p);
 		packet->deth.source_qpn = get_be24(p + 5);
@@ -125,6 +133,11 @@ static void write_extensions(const struct packet *packet, uint8_t *p)
 
 	if (headers & HDR_XRC) {
 		put_be32(p, packet->srqn & QPN_MASK);
+		p += 4;
+	}
+	if (headers & HDR_FETH) {
+		put_be32(p, (uint32_t)(packet->feth.level & FETH_LEVEL) << FETH_LEVEL_SHIFT |
+			 (packet->feth.type & FETH_TYPE));
 		p += 4;
 	}
 	if (headers & HDR_DETH) {

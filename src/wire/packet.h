@@ -66,6 +66,7 @@ struct packet {
 
 	/* Extension headers; only those named by op->headers are meaningful. */
 	uint32_t srqn;		/* XRCETH, 24 bits */
+	struct { uint8_t type, level; } feth;
 	struct { uint32_t qkey, source_qpn; } deth;
 	struct { uint64_t address; uint32_t rkey, length; } reth;
 	struct { uint64_t address; uint32_t rkey; uint64_t swap_add, compare; } atomic;

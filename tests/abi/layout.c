@@ -16,6 +16,7 @@
 #include <stdio.h>
 
 #include "device/hca.h"
+#include "object/placement.h"
 #include "verbs/newer.h"
 
 #define SIZE(type, bytes) \
@@ -107,6 +108,19 @@ AT(ibv_qp, events_completed, 152);
 #ifdef HAVE_WR_FLUSH
 SIZE(ibv_qp_ex, 360);
 AT(ibv_qp_ex, wr_flush, 352);
+#define SAME(ours, theirs) static_assert((unsigned)(ours) == (unsigned)(theirs), "object/placement.h: " #theirs)
+SAME(WR_FLUSH, IBV_WR_FLUSH);
+SAME(WR_ATOMIC_WRITE, IBV_WR_ATOMIC_WRITE);
+SAME(WC_FLUSH, IBV_WC_FLUSH);
+SAME(WC_ATOMIC_WRITE, IBV_WC_ATOMIC_WRITE);
+SAME(ACCESS_FLUSH_GLOBAL, IBV_ACCESS_FLUSH_GLOBAL);
+SAME(ACCESS_FLUSH_PERSISTENT, IBV_ACCESS_FLUSH_PERSISTENT);
+SAME(QP_EX_WITH_FLUSH, IBV_QP_EX_WITH_FLUSH);
+SAME(QP_EX_WITH_ATOMIC_WRITE, IBV_QP_EX_WITH_ATOMIC_WRITE);
+SAME(FLUSH_GLOBAL, IBV_FLUSH_GLOBAL);
+SAME(FLUSH_PERSISTENT, IBV_FLUSH_PERSISTENT);
+SAME(FLUSH_LEVEL_RANGE, IBV_FLUSH_RANGE);
+SAME(FLUSH_LEVEL_MR, IBV_FLUSH_MR);
 #else
 SIZE(ibv_qp_ex, 352);
 #endif

@@ -33,21 +33,17 @@ static void verbs_that_the_device_lacks_answer_not_supported(void **state)
 	struct ibv_counters_init_attr counters = { 0 };
 	struct ibv_wq_init_attr wq = { .wq_type = IBV_WQT_RQ, .pd = pd };
 	struct ibv_rwq_ind_table_init_attr table = { 0 };
-	struct ibv_sge sge = { 0 };
 
 	assert_non_null(pd);
 	assert_refused(ibv_create_counters(context, &counters), EOPNOTSUPP);
 	assert_refused(ibv_create_wq(context, &wq), EOPNOTSUPP);
 	assert_refused(ibv_create_rwq_ind_table(context, &table), EOPNOTSUPP);
-	assert_refused(ibv_alloc_null_mr(pd), EOPNOTSUPP);
 	assert_refused(ibv_reg_dmabuf_mr(pd, 0, 4096, 0, 0, 0), EOPNOTSUPP);
 	assert_refused(ibv_import_device(context->cmd_fd), EOPNOTSUPP);
 	assert_refused(ibv_import_pd(context, pd->handle), EOPNOTSUPP);
-	assert_int_equal(ibv_advise_mr(pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &sge, 1), EOPNOTSUPP);
 	assert_int_equal(verbs->modify_cq(NULL, NULL), EINVAL);
 	assert_int_equal(verbs->destroy_wq(NULL), EOPNOTSUPP);
 	assert_int_equal(verbs->ibv_destroy_flow(NULL), EOPNOTSUPP);
-	assert_int_equal(ibv_set_ece(NULL, NULL), EOPNOTSUPP);
 	assert_int_equal(ibv_dealloc_pd(pd), 0);
 }
 

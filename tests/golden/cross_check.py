@@ -41,6 +41,9 @@ FIELDS = {
 }
 HEXADECIMAL = ('infiniband.bth.psn', 'infiniband.aeth.msn')     # in our line, without 0x
 FLAGS = {'infiniband.bth.a': 'ackreq', 'infiniband.bth.se': 'solicited'}
+# Opcodes without a name and headers in tshark before 4.2.
+UNKNOWN = {(0x81, 'CNP'), (0x1c, 'RC_FLUSH'), (0x1d, 'RC_ATOMIC_WRITE'), (0xbc, 'XRC_FLUSH'),
+           (0xbd, 'XRC_ATOMIC_WRITE')}
 AETH_KINDS = {0: r' ack msn', 1: r' rnr nak ', 2: r' reserved syndrome ', 3: r' nak '}
 
 
@@ -91,10 +94,11 @@ def compare_row(row, line, opcode_names):
     name = line.split(' ', 1)[0]
     if opcode in opcode_names and our_spelling(opcode_names[opcode]) != name:
         return 'opcode %s, %s' % (opcode_names[opcode], name)
-    if opcode not in opcode_names and (opcode, name) != (0x81, 'CNP'):
+    if opcode not in opcode_names and (opcode, name) not in UNKNOWN:
         return 'opcode %d, %s' % (opcode, name)
     for field, pattern in FIELDS.items():
-        if name.startswith('XRC_') and not field.startswith('infiniband.bth.'):
+        if ((name.startswith('XRC_') or (opcode, name) in UNKNOWN)
+                and not field.startswith('infiniband.bth.')):
             continue                    # tshark knows the names of XRC, and none of its headers
         match = re.search(pattern, line)
         theirs = row[field]

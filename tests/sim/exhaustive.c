@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "object/placement.h"
 #include "talk.h"
 
 #define MTU		256u
@@ -83,6 +84,15 @@ static void plan_medley(struct talk *talk, const struct conversation *conversati
 	talk_plan(talk, 0, IBV_WR_SEND, 1, IBV_SEND_SIGNALED, 1);
 }
 
+/* As persistent or global memory is written: data, FLUSH, then the word that says so. */
+static void plan_flush(struct talk *talk, const struct conversation *conversation)
+{
+	talk_plan(talk, 0, IBV_WR_RDMA_WRITE, MTU + 1, 0, 1);
+	talk_plan_flush(talk, 0, false, 0);
+	talk_plan(talk, 0, (enum ibv_wr_opcode)WR_ATOMIC_WRITE, 8, 0, 1);
+	talk_plan_flush(talk, 0, true, IBV_SEND_SIGNALED);
+}
+
 static void plan_reads(struct talk *talk, const struct conversation *conversation)
 {
 	talk_plan(talk, 0, IBV_WR_RDMA_READ, 1, IBV_SEND_SIGNALED, 1);
@@ -114,6 +124,8 @@ static const struct conversation conversations[] = {
 	SIZES("two-reads", IBV_WR_RDMA_READ, plan_two),
 	{ "fetch-add", IBV_WR_ATOMIC_FETCH_AND_ADD, 8, plan_atomics },
 	{ "compare-swap", IBV_WR_ATOMIC_CMP_AND_SWP, 8, plan_atomics },
+	{ "atomic-write", (enum ibv_wr_opcode)WR_ATOMIC_WRITE, 8, plan_two },
+	{ "flush", 0, 0, plan_flush },
 	{ "medley", 0, 0, plan_medley },
 	{ "reads", 0, 0, plan_reads },
 	{ "both-ways", 0, 0, plan_both_ways },

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "object/placement.h"
 #include "object/ah.h"
 #include "messages.h"
 #include "sim.h"
@@ -537,7 +538,7 @@ struct connect_options connect_defaults(void)
 }
 
 #define ACCESS_ALL (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | \
-		    IBV_ACCESS_REMOTE_ATOMIC)
+		    IBV_ACCESS_REMOTE_ATOMIC | ACCESS_FLUSH_GLOBAL)
 
 static void to_init(struct sim_host *host, struct qp *qp, const struct connect_options *options)
 {

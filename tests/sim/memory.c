@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "object/placement.h"
 #include "memory.h"
 
 #define GUARD_BYTE	0xee
@@ -30,7 +31,8 @@ void memory_init(struct memory *memory, struct sim_host *host, size_t bytes, uns
 	memset(memory->data, GUARD_BYTE, bytes);
 	memory->mr = host_mr(host, memory->data, bytes,
 			     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
-			     IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND);
+			     IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC | ACCESS_FLUSH_GLOBAL |
+			     IBV_ACCESS_MW_BIND);
 	memory->lkey = memory->mr->ibv.lkey;
 }
 

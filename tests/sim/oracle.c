@@ -6,6 +6,7 @@
 #include <arpa/inet.h>
 #include <string.h>
 
+#include "object/placement.h"
 #include "oracle.h"
 
 #define fail(side, format, ...) \
@@ -14,7 +15,7 @@
 static bool is_write(const struct message *message)
 {
 	return message->opcode == IBV_WR_RDMA_WRITE ||
-	       message->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+	       message->opcode == IBV_WR_RDMA_WRITE_WITH_IMM || (int)message->opcode == WR_ATOMIC_WRITE;
 }
 
 static bool is_atomic(const struct message *message)
@@ -66,7 +67,11 @@ void oracle_posted(struct side *side, struct message *message)
 
 static enum ibv_wc_opcode wc_opcode_of(const struct message *message)
 {
-	switch (message->opcode) {
+	switch ((int)message->opcode) {
+	case WR_FLUSH:
+		return (enum ibv_wc_opcode)WC_FLUSH;
+	case WR_ATOMIC_WRITE:
+		return (enum ibv_wc_opcode)WC_ATOMIC_WRITE;
 	case IBV_WR_RDMA_WRITE:
 	case IBV_WR_RDMA_WRITE_WITH_IMM:
 		return IBV_WC_RDMA_WRITE;

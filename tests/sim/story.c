@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "object/placement.h"
 #include "story.h"
 
 #define TALKS_MAX	3u
@@ -119,8 +120,9 @@ static enum ibv_wr_opcode pick_opcode(struct story *story)
 	static const enum ibv_wr_opcode opcodes[] = {
 		IBV_WR_SEND, IBV_WR_SEND_WITH_IMM, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM,
 		IBV_WR_RDMA_READ, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_ATOMIC_CMP_AND_SWP,
+		(enum ibv_wr_opcode)WR_ATOMIC_WRITE, (enum ibv_wr_opcode)WR_FLUSH,
 	};
-	unsigned n = story->type == IBV_QPT_RC ? 7 : story->type == IBV_QPT_UC ? 4 : 2;
+	unsigned n = story->type == IBV_QPT_RC ? 9 : story->type == IBV_QPT_UC ? 4 : 2;
 
 	return opcodes[sim_below(story->sim, n)];
 }
@@ -161,6 +163,12 @@ static void plan_message(struct story *story, struct talk *talk, unsigned index)
 		talk_plan_atomic(talk, index, opcode == IBV_WR_ATOMIC_CMP_AND_SWP, flags);
 		return;
 	}
+	if ((int)opcode == WR_FLUSH) {
+		talk_plan_flush(talk, index, sim_below(sim, 2), flags);
+		return;
+	}
+	if ((int)opcode == WR_ATOMIC_WRITE)
+		length = PLACEMENT_WORD;
 	message = talk_plan(talk, index, opcode, length, flags, 1 + sim_below(sim, PIECES_MAX));
 	if (may_be_inline(message) && sim_below(sim, 2))
 		message->flags |= IBV_SEND_INLINE;

@@ -5,6 +5,7 @@
 #include <endian.h>
 #include <stdlib.h>
 
+#include "object/placement.h"
 #include "oracle.h"
 
 static uint32_t or_default(uint32_t value, uint32_t otherwise)
@@ -144,7 +145,8 @@ static struct message *new_message(struct talk *talk, unsigned index)
 
 static bool is_write(enum ibv_wr_opcode opcode)
 {
-	return opcode == IBV_WR_RDMA_WRITE || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+	return opcode == IBV_WR_RDMA_WRITE || opcode == IBV_WR_RDMA_WRITE_WITH_IMM ||
+	       (int)opcode == WR_ATOMIC_WRITE;
 }
 
 struct message *talk_plan(struct talk *talk, unsigned index, enum ibv_wr_opcode opcode,
@@ -160,7 +162,7 @@ struct message *talk_plan(struct talk *talk, unsigned index, enum ibv_wr_opcode 
 		return message;
 	message->local = memory_take(own, length, pieces, 1);
 	if (is_write(opcode) || opcode == IBV_WR_RDMA_READ) {
-		message->remote = memory_take(other, length, 1, 1);
+		message->remote = memory_take(other, length, 1, (int)opcode == WR_ATOMIC_WRITE ? 8 : 1);
 		message->rkey = other->mr->ibv.rkey;
 	}
 	if (opcode == IBV_WR_RDMA_READ) {
@@ -196,6 +198,19 @@ struct message *talk_plan_atomic(struct talk *talk, unsigned index, bool compare
 		peer->counter_value += message->compare_add;
 	}
 	message->after = peer->counter_value;
+	return message;
+}
+
+struct message *talk_plan_flush(struct talk *talk, unsigned index, bool whole, unsigned flags)
+{
+	struct side *peer = &talk->side[!index];
+	struct message *message = new_message(talk, index);
+
+	message->opcode = (enum ibv_wr_opcode)WR_FLUSH;
+	message->flags = flags;
+	message->remote = peer->counter;
+	message->rkey = peer->memory.mr->ibv.rkey;
+	message->swap = (whole ? FLUSH_LEVEL_MR : FLUSH_LEVEL_RANGE) << 8 | FLUSH_GLOBAL;
 	return message;
 }
 
@@ -264,6 +279,13 @@ static void fill_wr(struct side *side, struct message *message, struct ibv_send_
 		wr->wr.atomic.remote_addr = span_address(&side->peer->memory, &message->remote);
 		wr->wr.atomic.rkey = message->rkey;
 		wr->wr.atomic.compare_add = message->compare_add;
+		wr->wr.atomic.swap = message->swap;
+	}
+	if ((int)message->opcode == WR_FLUSH) {
+		wr->send_flags |= SEND_BUILT;
+		wr->wr.atomic.remote_addr = span_address(&side->peer->memory, &message->remote);
+		wr->wr.atomic.rkey = message->rkey;
+		wr->wr.atomic.compare_add = 8;
 		wr->wr.atomic.swap = message->swap;
 	}
 	if (side->talk->options.type == IBV_QPT_UD) {

@@ -102,6 +102,8 @@ struct message *talk_plan(struct talk *talk, unsigned index, enum ibv_wr_opcode 
 			  uint32_t length, unsigned flags, unsigned pieces);
 /* An atomic on the peer's counter; the oracle computes what it returns. */
 struct message *talk_plan_atomic(struct talk *talk, unsigned index, bool compare, unsigned flags);
+/* A FLUSH of the peer's counter, or of all of its region. */
+struct message *talk_plan_flush(struct talk *talk, unsigned index, bool whole, unsigned flags);
 /* Plan @count receives on side @index; they are posted by talk_start() or later. */
 void talk_plan_receives(struct talk *talk, unsigned index, uint32_t count, unsigned pieces);
 /* As many receives on both sides as the other side's messages consume. */

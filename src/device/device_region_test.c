@@ -77,18 +77,19 @@ static void a_null_region_is_of_its_domain_and_not_for_peers(void **state)
 {
 	struct mr *null = null_mr();
 	struct mr_accessor other = { .pd = pd->number + 1 }, own = { .pd = pd->number };
+	const uint32_t lkey = null->ibv.lkey;
 	struct mr_access access;
 	char why[MR_LINE_BYTES];
 
-	assert_int_equal(mr_access_begin(&hca->mrs, &other, null->ibv.lkey, 0, 0, 1, &access), MR_PD);
-	assert_int_equal(mr_access_begin(&hca->mrs, &own, null->ibv.lkey, IBV_ACCESS_REMOTE_WRITE, 0, 1, &access),
+	assert_int_equal(mr_access_begin(&hca->mrs, &other, lkey, 0, 0, 1, &access), MR_PD);
+	assert_int_equal(mr_access_begin(&hca->mrs, &own, lkey, IBV_ACCESS_REMOTE_WRITE, 0, 1, &access),
 			 MR_ACCESS);
-	mr_explain(&hca->mrs, &own, null->ibv.lkey, IBV_ACCESS_REMOTE_WRITE, 0, 1, MR_ACCESS, why,
+	mr_explain(&hca->mrs, &own, lkey, IBV_ACCESS_REMOTE_WRITE, 0, 1, MR_ACCESS, why,
 		   sizeof(why));
 	assert_non_null(strstr(why, "null region"));
-	assert_int_equal(mr_access_begin(&hca->mrs, &own, null->ibv.lkey, 0, 0, NULL_MR_BYTES + 1,
+	assert_int_equal(mr_access_begin(&hca->mrs, &own, lkey, 0, 0, NULL_MR_BYTES + 1,
 					 &access), MR_BOUNDS);
-	assert_int_equal(mr_access_begin(&hca->mrs, &own, null->ibv.lkey, IBV_ACCESS_LOCAL_WRITE, 7,
+	assert_int_equal(mr_access_begin(&hca->mrs, &own, lkey, IBV_ACCESS_LOCAL_WRITE, 7,
 					 NULL_MR_BYTES, &access), MR_OK);
 	memset(access.host, PATTERN, 1u << 20);
 	/* It takes no more memory however much is written. */
@@ -96,7 +97,7 @@ static void a_null_region_is_of_its_domain_and_not_for_peers(void **state)
 	mr_access_end(&access);
 	assert_int_equal(hca_rereg_mr(context, null, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 0), EINVAL);
 	assert_int_equal(hca_dereg_mr(context, null), 0);
-	assert_int_equal(mr_access_begin(&hca->mrs, &own, null->ibv.lkey, 0, 0, 1, &access), MR_KEY);
+	assert_int_equal(mr_access_begin(&hca->mrs, &own, lkey, 0, 0, 1, &access), MR_KEY);
 }
 
 /* ---- advice ---- */

@@ -20,27 +20,6 @@
 #include "platform/fail.h"
 #include "platform/memory.h"
 
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 0x0008u		/* Linux 6.3 */
-#endif
-
-/* By default, memfds are executable and open to every user. */
-static int make_memfd(void)
-{
-	unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
-	int fd;
-
-	if (fail_now(FAIL_MEMFD))
-		return -1;
-	fd = memfd_create("verbatim-block", flags | MFD_NOEXEC_SEAL);
-	if (fd < 0 && errno == EINVAL)
-		fd = memfd_create("verbatim-block", flags);
-	if (fd < 0 || !fchmod(fd, 0600))
-		return fd;
-	close(fd);
-	return -1;
-}
-
 static int first_high_number(void)
 {
 	struct rlimit limit;
@@ -112,7 +91,7 @@ unmap:
 
 int block_memory_make(struct block *block, size_t alignment)
 {
-	int err, fd = make_memfd();
+	int err, fd = memory_file_open("verbatim-block");
 	struct stat status;
 
 	if (fd < 0)

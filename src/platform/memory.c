@@ -23,6 +23,9 @@
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008u		/* Linux 6.3 */
+#endif
 
 int memory_reserve(size_t bytes, size_t alignment, uint8_t **memory)
 {
@@ -91,6 +94,23 @@ static int memory_repeat(int fd, size_t bytes, uint8_t *at)
 	}
 	madvise(at, bytes, MADV_DONTDUMP);
 	return 0;
+}
+
+/* By default, memfds are executable and open to every user. */
+int memory_file_open(const char *name)
+{
+	unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+	int fd;
+
+	if (fail_now(FAIL_MEMFD))
+		return -1;
+	fd = memfd_create(name, flags | MFD_NOEXEC_SEAL);
+	if (fd < 0 && errno == EINVAL)
+		fd = memfd_create(name, flags);
+	if (fd < 0 || !fchmod(fd, 0600))
+		return fd;
+	close(fd);
+	return -1;
 }
 
 int memory_null(size_t bytes, void **zeros, void **sink)

@@ -13,6 +13,8 @@
  * have it. 0 or errno; EFBIG: RLIMIT_FSIZE forbids it; EINVAL: the kernel (before 5.1) does not know that seal.
  */
 int memory_shared(const char *name, size_t bytes, void *memory, int *fd);
+/* An empty memfd that can be sealed, not executable, of our user alone; lists show @name. -1: errno. */
+int memory_file_open(const char *name);
 /* A private, sparse mapping of zeros. 0 or errno. */
 int memory_private(size_t bytes, void **memory);
 #define MEMORY_PAGE 4096u

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -132,6 +133,25 @@ static void who_is_given_shared_memory_can_read_it_and_no_more(void **state)
 	assert_int_equal(ours[5], 77);
 	memory_release(theirs, bytes, -1);
 	memory_release(ours, bytes, fd);
+}
+
+static void an_empty_file_is_ours_alone_and_no_program(void **state)
+{
+	int fd = memory_file_open("test"), other = memory_file_open("test"), before = count_fds();
+	struct stat status, others;
+
+	assert_int_equal(fstat(fd, &status), 0);
+	assert_int_equal(fstat(other, &others), 0);
+	assert_int_equal(status.st_mode & 0777, 0600);
+	assert_int_equal(status.st_size, 0);
+	assert_true(status.st_ino != others.st_ino);
+	assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+	fail_set(FAIL_MEMFD, 1, EMFILE);
+	assert_int_equal(memory_file_open("test"), -1);
+	fail_clear();
+	assert_int_equal(count_fds(), before);
+	close(fd);
+	close(other);
 }
 
 static void each_failure_leaves_nothing_behind(void **state)
@@ -682,6 +702,7 @@ int main(void)
 	const struct CMUnitTest before[] = {
 		cmocka_unit_test(shared_memory_is_zeroed_and_where_it_was_asked_for),
 		cmocka_unit_test(who_is_given_shared_memory_can_read_it_and_no_more),
+		cmocka_unit_test(an_empty_file_is_ours_alone_and_no_program),
 		cmocka_unit_test(each_failure_leaves_nothing_behind),
 		cmocka_unit_test(a_limit_of_file_sizes_is_an_error),
 		cmocka_unit_test(a_block_is_mapped_as_it_was_sealed),

@@ -51,11 +51,12 @@ void contexts_raise(void *device, struct port *port, enum ibv_event_type type)
 	lock_acquire(&hca->objects);
 	list_for_each(node, &hca->contexts) {
 		struct hca_context *context = list_entry(node, struct hca_context, node);
-		struct async_event *event = context->port == port ? new_port_event(type) : NULL;
+		bool concerned = context->port == port && !context->closed;
+		struct async_event *event = concerned ? new_port_event(type) : NULL;
 
 		if (event)
 			event_queue_add(context->async, &event->node, &effects);
-		else if (context->port == port)
+		else if (concerned)
 			log_error("device %s: out of memory: event %d is lost", port->name, type);
 		if (effects_full(&effects))
 			effects_apply(&effects);

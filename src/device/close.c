@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Closing a context frees every object that the application left in it, users before used:
- * QPs, SRQs, XRC domains, CQs, channels, windows, regions, device memory, address handles, protection domains.
+ * The end of a file (file.c) frees every object that the application left in its contexts, users before used: QPs,
+ * SRQs, XRC domains, CQs, channels, windows, imports, regions, device memory, address handles, protection domains.
+ * Those of one context may use those of another one, so that each kind goes in all of them before the next.
  */
 #include "device/internal.h"
 
@@ -22,7 +23,7 @@ static struct list *close_first(struct list *head)
 	return list_empty(head) ? NULL : head->next;
 }
 
-static void destroy_queues(struct hca_context *context)
+static void close_qps(struct hca_context *context)
 {
 	struct list *node;
 
@@ -34,41 +35,146 @@ static void destroy_queues(struct hca_context *context)
 		qp->opens = 1;	/* whoever opened it */
 		hca_destroy_qp(context, qp);
 	}
+}
+
+static void close_srqs(struct hca_context *context)
+{
+	struct list *node;
+
 	while ((node = close_first(&context->srqs))) {
 		struct srq *srq = list_entry(node, struct srq, node);
 
 		srq->ibv.events_completed = srq->async_events_got;
 		hca_destroy_srq(context, srq);
 	}
+}
+
+static void close_xrcds(struct hca_context *context)
+{
+	struct list *node;
+
 	while ((node = close_first(&context->xrcds)))
 		hca_close_xrcd(context, list_entry(node, struct xrcd, node));
+}
+
+static void close_cqs(struct hca_context *context)
+{
+	struct list *node;
+
 	while ((node = close_first(&context->cqs))) {
 		struct cq *cq = list_entry(node, struct cq, node);
 
 		acknowledge_cq(cq);
 		hca_destroy_cq(context, cq);
 	}
+}
+
+static void close_channels(struct hca_context *context)
+{
+	struct list *node;
+
 	while ((node = close_first(&context->channels)))
 		hca_destroy_comp_channel(context, list_entry(node, struct comp_channel, node));
 }
 
-void context_destroy_objects(struct hca_context *context)
+static void close_windows(struct hca_context *context)
 {
 	struct list *node;
 
-	destroy_queues(context);
 	while ((node = close_first(&context->mws)))
 		hca_dealloc_mw(context, list_entry(node, struct mw, node));
-	while ((node = close_first(&context->mrs)))
-		hca_dereg_mr(context, list_entry(node, struct mr, node));
-	while ((node = close_first(&context->dms)))
-		hca_free_dm(context, list_entry(node, struct dm, node));
+}
+
+/* First of a list of handles, of imports or of originals. */
+static struct list *close_first_handle(struct list *head, bool import)
+{
+	struct list *node;
+
+	list_for_each(node, head)
+		if ((list_entry(node, struct handle, node)->of != NULL) == import)
+			return node;
+	return NULL;
+}
+
+static void close_imports(struct hca_context *context)
+{
+	struct list *node;
+
+	while ((node = close_first_handle(&context->pds, true)))
+		hca_unimport_pd(context, list_entry(node, struct pd, handle.node));
+	while ((node = close_first_handle(&context->mrs, true)))
+		hca_unimport_mr(context, list_entry(node, struct mr, handle.node));
+	while ((node = close_first_handle(&context->dms, true)))
+		hca_unimport_dm(context, list_entry(node, struct dm, handle.node));
+}
+
+/* Imports are gone: the application may hold the original's own handle, or have given it up. */
+static bool is_destroyed(struct handle *original)
+{
+	original->count = 1;
+	return original->destroyed;
+}
+
+static void close_mrs(struct hca_context *context)
+{
+	struct list *node;
+
+	while ((node = close_first(&context->mrs))) {
+		struct mr *mr = list_entry(node, struct mr, handle.node);
+
+		if (is_destroyed(&mr->handle))
+			hca_unimport_mr(context, mr);
+		else
+			hca_dereg_mr(context, mr);
+	}
+}
+
+static void close_dms(struct hca_context *context)
+{
+	struct list *node;
+
+	while ((node = close_first(&context->dms))) {
+		struct dm *dm = list_entry(node, struct dm, handle.node);
+
+		if (is_destroyed(&dm->handle))
+			hca_unimport_dm(context, dm);
+		else
+			hca_free_dm(context, dm);
+	}
+}
+
+static void close_ahs(struct hca_context *context)
+{
+	struct list *node;
+
 	while ((node = close_first(&context->ahs)))
 		hca_destroy_ah(context, list_entry(node, struct ah, node));
+}
+
+static void close_pds(struct hca_context *context)
+{
+	struct list *node;
+
 	while ((node = close_first(&context->pds))) {
-		struct pd *pd = list_entry(node, struct pd, node);
+		struct pd *pd = list_entry(node, struct pd, handle.node);
 
 		atomic_store(&pd->users, 0);
-		hca_dealloc_pd(context, pd);
+		if (is_destroyed(&pd->handle))
+			hca_unimport_pd(context, pd);
+		else
+			hca_dealloc_pd(context, pd);
 	}
+}
+
+void file_destroy_objects(struct context_file *file)
+{
+	static void (*const kinds[])(struct hca_context *context) = {
+		close_qps, close_srqs, close_xrcds, close_cqs, close_channels, close_windows,
+		close_imports, close_mrs, close_dms, close_ahs, close_pds,
+	};
+	struct list *node;
+
+	for (unsigned i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		list_for_each(node, &file->contexts)
+			kinds[i](list_entry(node, struct hca_context, file_node));
 }

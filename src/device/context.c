@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Opening and closing a device.
+ * Opening and closing a device. What a closed context has left stays as long as another one of its file (file.c)
+ * is open.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -17,13 +18,16 @@ static void free_queue(struct event_queue *queue)
 	free(queue);
 }
 
-static int open_fds(struct hca_context *context)
+static int open_async(struct hca_context *context)
 {
-	context->command_fd = event_fd_open();
-	context->async_fd = event_fd_open();
 	context->async = malloc(sizeof(*context->async));
-	if (context->command_fd < 0 || context->async_fd < 0 || !context->async)
-		return context->async ? EMFILE : ENOMEM;
+	if (!context->async)
+		return ENOMEM;
+	context->async_fd = event_fd_open();
+	if (context->async_fd < 0) {
+		free(context->async);
+		return EMFILE;
+	}
 	event_queue_init(context->async, context->async_fd, free_queue);
 	return 0;
 }
@@ -31,6 +35,7 @@ static int open_fds(struct hca_context *context)
 static void init_lists(struct hca_context *context)
 {
 	list_init(&context->node);
+	list_init(&context->file_node);
 	list_init(&context->pds);
 	list_init(&context->mrs);
 	list_init(&context->mws);
@@ -43,7 +48,8 @@ static void init_lists(struct hca_context *context)
 	list_init(&context->qps);
 }
 
-int hca_open(const char *device_name, struct hca_context **opened)
+/* Of no file yet. */
+static int context_new(const char *device_name, struct hca_context **made)
 {
 	struct hca_context *context = calloc(1, sizeof(*context));
 	int err;
@@ -51,55 +57,116 @@ int hca_open(const char *device_name, struct hca_context **opened)
 	if (!context)
 		return ENOMEM;
 	init_lists(context);
-	err = open_fds(context);
+	err = open_async(context);
 	if (err)
-		goto close_fds;
+		goto free_context;
 	err = hca_get(&context->hca);
 	if (err)
-		goto close_fds;
+		goto close_async;
 	err = net_get_port(&context->hca->net, device_name, &context->port);
 	if (err)
 		goto put_hca;
-	lock_acquire(&context->hca->objects);
-	list_add_tail(&context->hca->contexts, &context->node);
-	lock_release(&context->hca->objects);
-	*opened = context;
+	*made = context;
 	return 0;
 put_hca:
 	hca_put(context->hca);
-close_fds:
-	if (context->command_fd >= 0)
-		close(context->command_fd);
-	if (context->async_fd >= 0)
-		close(context->async_fd);
-	free(context->async);
+close_async:
+	event_queue_put(context->async);
+free_context:
 	free(context);
 	return err;
 }
 
-/* A fork()ed child closes its copies of the descriptors and leaves the rest alone. */
-static void close_in_child(struct hca_context *context)
-{
-	close(context->async_fd);
-	close(context->command_fd);
-}
-
-void hca_close(struct hca_context *context)
+static void context_release(struct hca_context *context)
 {
 	struct hca *hca = context->hca;
 
-	if (context->abandoned) {
-		close_in_child(context);
-		return;
-	}
-	context_destroy_objects(context);
-	lock_acquire(&hca->objects);
-	list_remove(&context->node);
-	lock_release(&hca->objects);
 	net_put_port(&hca->net, context->port);
 	async_drop(context->async);
 	event_queue_put(context->async);
-	close(context->command_fd);
 	hca_put(hca);
 	free(context);
+}
+
+/* It is open from now on. */
+static void context_enter(struct hca_context *context, struct context_file *file, int command_fd)
+{
+	context->file = file;
+	context->command_fd = command_fd;
+	atomic_fetch_add(&file->open, 1);
+	lock_acquire(&context->hca->objects);
+	list_add_tail(&context->hca->contexts, &context->node);
+	list_add_tail(&file->contexts, &context->file_node);
+	lock_release(&context->hca->objects);
+}
+
+int hca_open(const char *device_name, struct hca_context **opened)
+{
+	struct hca_context *context;
+	struct context_file *file;
+	int err, fd;
+
+	err = context_new(device_name, &context);
+	if (err)
+		return err;
+	err = context_file_open(&file, &fd);
+	if (err) {
+		context_release(context);
+		return err;
+	}
+	context_enter(context, file, fd);
+	*opened = context;
+	return 0;
+}
+
+int hca_import_device(struct hca_context *of, int command_fd, struct hca_context **opened)
+{
+	struct hca_context *context;
+	int err;
+
+	if (context_is_dead(of, "import_device"))
+		return EIO;
+	err = context_new(of->port->name, &context);
+	if (err)
+		return err;
+	context_enter(context, of->file, command_fd);
+	*opened = context;
+	return 0;
+}
+
+/* The last context of the file was closed: all of them end. */
+static void file_end(struct context_file *file)
+{
+	struct list *node;
+
+	file_destroy_objects(file);
+	while ((node = list_pop(&file->contexts))) {
+		struct hca_context *context = list_entry(node, struct hca_context, file_node);
+
+		lock_acquire(&context->hca->objects);
+		list_remove(&context->node);
+		lock_release(&context->hca->objects);
+		context_release(context);
+	}
+	free(file);
+}
+
+/* A fork()ed child closes its copies of the descriptors and leaves the rest alone. */
+bool hca_close(struct hca_context *context)
+{
+	struct context_file *file = context->file;
+	bool abandoned = context->abandoned, last;
+
+	close(context->command_fd);
+	if (abandoned) {
+		close(context->async_fd);
+	} else {
+		lock_acquire(&context->hca->objects);
+		context->closed = true;
+		lock_release(&context->hca->objects);
+	}
+	last = atomic_fetch_sub(&file->open, 1) == 1;	/* another thread may end all, from here on */
+	if (last && !abandoned)
+		file_end(file);
+	return last;
 }

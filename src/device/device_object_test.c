@@ -314,7 +314,7 @@ static void closing_leaves_nothing(void **state)
 	qp->async_events_got = srq->async_events_got = 1;
 	cq->async_events_got = with_channel->comp_events_got = 1;
 	alarm(5);
-	context_destroy_objects(context);
+	file_destroy_objects(context->file);
 	alarm(TEST_SECONDS);
 	assert_true(list_empty(&context->qps) && list_empty(&context->srqs));
 	assert_true(list_empty(&context->cqs) && list_empty(&context->channels));

@@ -105,9 +105,7 @@ int hca_alloc_dm(struct hca_context *context, const struct ibv_alloc_dm_attr *at
 	if (err)
 		goto unreserve;
 	dm->ibv.handle = object_number(hca);
-	lock_acquire(&hca->objects);
-	list_add_tail(&context->dms, &dm->node);
-	lock_release(&hca->objects);
+	handle_init(context, &context->dms, &dm->handle, dm->ibv.handle);
 	*allocated = dm;
 	return 0;
 unreserve:
@@ -117,31 +115,75 @@ free_dm:
 	return err;
 }
 
-int hca_free_dm(struct hca_context *context, struct dm *dm)
+static struct dm *dm_original(const struct dm *handle)
 {
-	struct hca *hca = context->hca;
-	uint32_t regions;
+	return container_of(handle->handle.of ? handle->handle.of : &handle->handle, struct dm, handle);
+}
 
-	if (context_is_dead(context, "free_dm"))
-		return EIO;
-	regions = atomic_load(&dm->regions);
-	if (regions) {
-		explain("free_dm: %u regions are registered in the device memory: deregister them "
-			"first", regions);
-		return EBUSY;
-	}
-	lock_acquire(&hca->objects);
-	list_remove(&dm->node);
-	lock_release(&hca->objects);
+/* The memory stays until the last handle is gone: other threads may be copying. */
+static void dm_drop_handle(struct hca *hca, struct dm *handle)
+{
+	struct dm *dm = dm_original(handle);
+	bool is_over = handle_drop(hca, &handle->handle, &dm->regions);
+
+	if (handle != dm)
+		free(handle);
+	if (!is_over)
+		return;
 	if (!dm->is_block || !block_free(dm->memory))
 		memory_release(dm->memory, dm->bytes, -1);
 	dm_unreserve(hca, dm->bytes);
 	free(dm);
+}
+
+int hca_free_dm(struct hca_context *context, struct dm *handle)
+{
+	struct dm *dm = dm_original(handle);
+	int err;
+
+	if (context_is_dead(context, "free_dm"))
+		return EIO;
+	err = handle_destroy(context->hca, &handle->handle, &dm->regions, "free_dm");
+	if (err == EBUSY)
+		explain("free_dm: %u regions are registered in the device memory: deregister them "
+			"first", atomic_load(&dm->regions));
+	if (!err)
+		dm_drop_handle(context->hca, handle);
+	return err;
+}
+
+int hca_import_dm(struct hca_context *context, uint32_t number, struct dm **imported)
+{
+	struct dm *handle;
+	int err;
+
+	if (context_is_dead(context, "import_dm"))
+		return EIO;
+	handle = calloc(1, sizeof(*handle));
+	if (!handle)
+		return ENOMEM;
+	err = handle_import(context, offsetof(struct hca_context, dms), &handle->handle, number, "import_dm");
+	if (err) {
+		free(handle);
+		return err;
+	}
+	handle->ibv.handle = number;
+	*imported = handle;
 	return 0;
+}
+
+void hca_unimport_dm(struct hca_context *context, struct dm *handle)
+{
+	if (!context_is_dead(context, "unimport_dm"))
+		dm_drop_handle(context->hca, handle);
 }
 
 static int dm_check_range(const char *call, const struct dm *dm, uint64_t offset, size_t length)
 {
+	if (dm->handle.destroyed) {
+		explain("%s: the device memory was freed by another handle to it", call);
+		return EINVAL;
+	}
 	if (dm_has(dm, offset, length))
 		return 0;
 	explain("%s: [%llu, +%zu) is outside the device memory of %zu bytes", call,
@@ -149,9 +191,10 @@ static int dm_check_range(const char *call, const struct dm *dm, uint64_t offset
 	return EINVAL;
 }
 
-int hca_reg_dm_mr(struct hca_context *context, struct pd *pd, struct dm *dm, uint64_t offset,
+int hca_reg_dm_mr(struct hca_context *context, struct pd *pd, struct dm *handle, uint64_t offset,
 		  size_t length, unsigned access, struct mr **registered)
 {
+	struct dm *dm = dm_original(handle);
 	struct mr *mr;
 	int err;
 
@@ -177,9 +220,7 @@ int hca_reg_dm_mr(struct hca_context *context, struct pd *pd, struct dm *dm, uin
 	atomic_fetch_add(&dm->regions, 1);
 	local_add_region(&context->hca->engine.local, mr);
 	mr->ibv.addr = NULL;
-	lock_acquire(&context->hca->objects);
-	list_add_tail(&context->mrs, &mr->node);
-	lock_release(&context->hca->objects);
+	handle_init(context, &context->mrs, &mr->handle, mr->ibv.handle);
 	*registered = mr;
 	return 0;
 }
@@ -188,15 +229,17 @@ int hca_reg_dm_mr(struct hca_context *context, struct pd *pd, struct dm *dm, uin
  * Works in a fork()ed child, too, on its own copy. The last 64 bytes become visible last, for
  * readers that poll them.
  */
-int hca_copy_to_dm(struct dm *dm, uint64_t offset, const void *from, size_t length)
+int hca_copy_to_dm(struct dm *handle, uint64_t offset, const void *from, size_t length)
 {
+	struct dm *dm = dm_original(handle);
 	int err = dm_check_range("memcpy_to_dm", dm, offset, length);
 
 	return err ? err : copy_user_ordered(dm->memory + offset, from, length);
 }
 
-int hca_copy_from_dm(void *to, const struct dm *dm, uint64_t offset, size_t length)
+int hca_copy_from_dm(void *to, const struct dm *handle, uint64_t offset, size_t length)
 {
+	const struct dm *dm = dm_original(handle);
 	int err = dm_check_range("memcpy_from_dm", dm, offset, length);
 
 	return err ? err : copy_user(to, dm->memory + offset, length);

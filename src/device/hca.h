@@ -13,6 +13,7 @@
 
 #include <infiniband/verbs.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
 #include "base/counters.h"
 #include "net/port.h"
@@ -62,10 +63,24 @@ void hca_put_qp1(struct qp1 *qp1);
 /* ---- contexts (context.c) ---- */
 
 int hca_open(const char *device_name, struct hca_context **context);
-/* Close; destroys every object that the application left. */
-void hca_close(struct hca_context *context);
+/*
+ * Another context of the file of @of (file.c), which stays open meanwhile. On success @command_fd, a duplicate
+ * of that of @of, is the new context's.
+ */
+int hca_import_device(struct hca_context *of, int command_fd, struct hca_context **context);
+/* Has it the file of a descriptor with this status? */
+bool hca_has_file(const struct hca_context *context, const struct stat *status);
+/* No open context has the file of @fd: why, explained. EINVAL, ENODEV (closed), EOPNOTSUPP (another process). */
+int hca_refuse_import(int fd);
+/* The same for contexts of one file, and never again for another one. */
+uint64_t hca_file_number(const struct hca_context *context);
+/*
+ * Close. With the last context of a file (true) all of them end, and every object that the application left is
+ * destroyed; the others keep their objects until then.
+ */
+bool hca_close(struct hca_context *context);
 
-/* eventfd of asynchronous events, readable when there is one; and an fd that is just valid. */
+/* eventfd of asynchronous events, readable when there is one; and the descriptor to duplicate for imports. */
 int hca_async_fd(const struct hca_context *context);
 int hca_command_fd(const struct hca_context *context);
 /* The application may set O_NONBLOCK on the fd: EAGAIN then. */
@@ -93,14 +108,27 @@ const struct counters *hca_counters(const struct hca_context *context);
 
 /* ---- objects (one file each) ---- */
 
+/*
+ * PDs, MRs and DMs have handles (object/handle.h). Any of them destroys the object: EBUSY; ENOENT, if another one
+ * has. hca_import_*() makes one to the object of that number in the contexts of the file: ENOENT.
+ * hca_unimport_*() ends one, and leaves the object. Functions that use an object take any handle of
+ * MRs and DMs, and of PDs what hca_pd_of() says.
+ */
 int hca_alloc_pd(struct hca_context *context, struct pd **pd);
-int hca_dealloc_pd(struct hca_context *context, struct pd *pd);		/* EBUSY */
+int hca_dealloc_pd(struct hca_context *context, struct pd *pd);
+int hca_import_pd(struct hca_context *context, uint32_t number, struct pd **pd);
+void hca_unimport_pd(struct hca_context *context, struct pd *pd);
+/* The original of a handle. EINVAL, explained: the PD was deallocated. */
+int hca_pd_of(const char *call, struct pd *handle, struct pd **pd);
 
 int hca_reg_mr(struct hca_context *context, struct pd *pd, void *address, size_t length,
 	       uint64_t iova, unsigned access, struct mr **mr);
 int hca_rereg_mr(struct hca_context *context, struct mr *mr, int flags, struct pd *pd,
 		 void *address, size_t length, unsigned access);
 int hca_dereg_mr(struct hca_context *context, struct mr *mr);
+/* The caller fills in ibv.pd, too. */
+int hca_import_mr(struct hca_context *context, uint32_t number, struct mr **mr);
+void hca_unimport_mr(struct hca_context *context, struct mr *mr);
 /* ibv_alloc_null_mr: reads get zeros, what is written is gone; for local SGEs. ENOMEM. */
 int hca_alloc_null_mr(struct hca_context *context, struct pd *pd, struct mr **mr);
 /*
@@ -114,6 +142,8 @@ int hca_advise_mr(struct hca_context *context, const struct pd *pd,
 /* Device memory (dm.c). Freed when no region is registered in it (EBUSY); zeros at first. */
 int hca_alloc_dm(struct hca_context *context, const struct ibv_alloc_dm_attr *attr, struct dm **dm);
 int hca_free_dm(struct hca_context *context, struct dm *dm);
+int hca_import_dm(struct hca_context *context, uint32_t number, struct dm **dm);
+void hca_unimport_dm(struct hca_context *context, struct dm *dm);
 int hca_reg_dm_mr(struct hca_context *context, struct pd *pd, struct dm *dm, uint64_t offset,
 		  size_t length, unsigned access, struct mr **mr);
 /* EINVAL: out of bounds; EFAULT: the application's side is not there. */

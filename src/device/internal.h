@@ -23,11 +23,23 @@ struct hca;
 struct hca_context {
 	struct hca *hca;
 	struct port *port;
+	struct context_file *file;
 	struct list node;		/* in hca->contexts */
+	struct list file_node;		/* in file->contexts */
 	struct event_queue *async;	/* its own allocation: outlives us while wake-ups are due */
 	int async_fd, command_fd;
 	struct list pds, mrs, mws, dms, ahs, channels, cqs, srqs, qps, xrcds;	/* under hca->objects */
 	bool abandoned;			/* we are a fork()ed child: nothing behind it */
+	bool closed;			/* by the application, before others of its file; under hca->objects */
+};
+
+/* file.c: what contexts of one file (ibv_import_device(3)) have in common. */
+struct context_file {
+	uint64_t number;		/* no two files of the process ever have the same */
+	dev_t device;
+	ino_t inode;			/* of the command descriptors */
+	_Atomic uint32_t open;		/* contexts that the application has not closed */
+	struct list contexts;		/* those that it has, too; under hca->objects */
 };
 
 struct hca {
@@ -60,8 +72,30 @@ void hca_put(struct hca *hca);
 void contexts_raise(void *hca, struct port *port, enum ibv_event_type type);
 /* Events that the application has not fetched are freed. */
 void async_drop(struct event_queue *queue);
-/* close.c */
-void context_destroy_objects(struct hca_context *context);
+/* close.c: every object of the contexts of a file. */
+void file_destroy_objects(struct context_file *file);
+/* file.c: a new file, without contexts. 0, ENOMEM or the errno of memfd_create(2), explained. */
+int context_file_open(struct context_file **file, int *command_fd);
+
+/* ---- handle.c: handles of PDs, MRs and DMs (object/handle.h) ---- */
+
+/* The first handle of an object, in a list of its context. */
+void handle_init(struct hca_context *context, struct list *head, struct handle *handle, uint32_t number);
+/*
+ * @made becomes a handle to the original of that number in the lists at @list_offset of the contexts of the file.
+ * ENOENT, explained.
+ */
+int handle_import(struct hca_context *context, size_t list_offset, struct handle *made, uint32_t number,
+		  const char *call);
+/*
+ * Destroys an object for all its handles. EBUSY: it has @users; ENOENT, explained: another handle has.
+ */
+int handle_destroy(struct hca *hca, struct handle *handle, const _Atomic uint32_t *users, const char *call);
+/*
+ * A handle is gone: an import is in no list any more, to be freed. True: so is the original, which is destroyed
+ * and has no other handle (nor users, as it may have by a race: then it stays until the file is closed).
+ */
+bool handle_drop(struct hca *hca, struct handle *handle, const _Atomic uint32_t *users);
 /* ---- object.c ---- */
 
 /*

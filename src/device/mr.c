@@ -31,6 +31,22 @@ static int check_memory(const void *address, size_t length, unsigned access)
 	}
 }
 
+static struct mr *mr_original(struct mr *handle)
+{
+	return container_of(handle_original(&handle->handle), struct mr, handle);
+}
+
+static void mr_drop_handle(struct hca *hca, struct mr *handle)
+{
+	struct mr *mr = mr_original(handle);
+	bool is_over = handle_drop(hca, &handle->handle, NULL);
+
+	if (handle != mr)
+		free(handle);
+	if (is_over)
+		free(mr);
+}
+
 int hca_reg_mr(struct hca_context *context, struct pd *pd, void *address, size_t length,
 	       uint64_t iova, unsigned access, struct mr **registered)
 {
@@ -52,18 +68,23 @@ int hca_reg_mr(struct hca_context *context, struct pd *pd, void *address, size_t
 		return err;
 	}
 	local_add_region(&context->hca->engine.local, mr);
-	object_enlist(context, &context->mrs, &mr->node);
+	handle_init(context, &context->mrs, &mr->handle, mr->ibv.handle);
 	*registered = mr;
 	return 0;
 }
 
-int hca_rereg_mr(struct hca_context *context, struct mr *mr, int flags, struct pd *pd,
+int hca_rereg_mr(struct hca_context *context, struct mr *handle, int flags, struct pd *pd,
 		 void *address, size_t length, unsigned access)
 {
+	struct mr *mr = mr_original(handle);
 	int err;
 
 	if (context_is_dead(context, "rereg_mr"))
 		return EIO;
+	if (mr->handle.destroyed) {
+		explain("rereg_mr: lkey 0x%08x was deregistered by another handle to the region", mr->ibv.lkey);
+		return EINVAL;
+	}
 	if (mr->dm) {
 		explain("rereg_mr: lkey 0x%08x is of device memory, which cannot be reregistered: "
 			"deregister it and use ibv_reg_dm_mr", mr->ibv.lkey);
@@ -72,23 +93,61 @@ int hca_rereg_mr(struct hca_context *context, struct mr *mr, int flags, struct p
 	err = mr_reregister(&context->hca->mrs, mr, flags, pd, address, length, access);
 	if (!err && (flags & IBV_REREG_MR_CHANGE_TRANSLATION))
 		local_add_region(&context->hca->engine.local, mr);
+	if (!err)
+		handle->ibv.length = mr->ibv.length;
 	return err;
 }
 
-int hca_dereg_mr(struct hca_context *context, struct mr *mr)
+int hca_dereg_mr(struct hca_context *context, struct mr *handle)
 {
+	struct mr *mr = mr_original(handle);
 	int err;
 
 	if (context_is_dead(context, "dereg_mr"))
 		return EIO;
-	err = mr_deregister(&context->hca->mrs, mr);
+	err = handle_destroy(context->hca, &handle->handle, NULL, "dereg_mr");
 	if (err)
 		return err;
-	object_delist(context, &mr->node);
+	err = mr_deregister(&context->hca->mrs, mr);
+	if (err) {
+		mr->handle.destroyed = false;
+		return err;
+	}
 	if (mr->dm)
 		atomic_fetch_sub(&mr->dm->regions, 1);
-	free(mr);
+	mr_drop_handle(context->hca, handle);
 	return 0;
+}
+
+/* Its address means nothing to who imports it: NULL (ibv_import_mr(3)). */
+int hca_import_mr(struct hca_context *context, uint32_t number, struct mr **imported)
+{
+	struct mr *mr, *handle;
+	int err;
+
+	if (context_is_dead(context, "import_mr"))
+		return EIO;
+	handle = calloc(1, sizeof(*handle));
+	if (!handle)
+		return ENOMEM;
+	err = handle_import(context, offsetof(struct hca_context, mrs), &handle->handle, number, "import_mr");
+	if (err) {
+		free(handle);
+		return err;
+	}
+	mr = mr_original(handle);
+	handle->ibv.handle = number;
+	handle->ibv.length = mr->ibv.length;
+	handle->ibv.lkey = mr->ibv.lkey;
+	handle->ibv.rkey = mr->ibv.rkey;
+	*imported = handle;
+	return 0;
+}
+
+void hca_unimport_mr(struct hca_context *context, struct mr *handle)
+{
+	if (!context_is_dead(context, "unimport_mr"))
+		mr_drop_handle(context->hca, handle);
 }
 
 /* ---- null regions ---- */
@@ -127,7 +186,7 @@ int hca_alloc_null_mr(struct hca_context *context, struct pd *pd, struct mr **re
 		free(mr);
 		return err;
 	}
-	object_enlist(context, &context->mrs, &mr->node);
+	handle_init(context, &context->mrs, &mr->handle, mr->ibv.handle);
 	*registered = mr;
 	return 0;
 }

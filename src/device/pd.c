@@ -6,6 +6,22 @@
 #include "base/log.h"
 #include "device/internal.h"
 
+static struct pd *pd_original(struct pd *handle)
+{
+	return container_of(handle_original(&handle->handle), struct pd, handle);
+}
+
+static void pd_drop_handle(struct hca *hca, struct pd *handle)
+{
+	struct pd *pd = pd_original(handle);
+	bool is_over = handle_drop(hca, &handle->handle, &pd->users);
+
+	if (handle != pd)
+		free(handle);
+	if (is_over)
+		free(pd);
+}
+
 int hca_alloc_pd(struct hca_context *context, struct pd **allocated)
 {
 	struct pd *pd;
@@ -17,23 +33,63 @@ int hca_alloc_pd(struct hca_context *context, struct pd **allocated)
 		return ENOMEM;
 	pd->number = object_number(context->hca);
 	pd->ibv.handle = pd->number;
-	object_enlist(context, &context->pds, &pd->node);
+	handle_init(context, &context->pds, &pd->handle, pd->ibv.handle);
 	*allocated = pd;
 	return 0;
 }
 
-int hca_dealloc_pd(struct hca_context *context, struct pd *pd)
+int hca_pd_of(const char *call, struct pd *handle, struct pd **pd)
 {
-	uint32_t users = atomic_load(&pd->users);
+	struct pd *original = pd_original(handle);
+
+	if (original->handle.destroyed) {
+		explain("%s: pd %u was deallocated by another handle to it: ibv_unimport_pd() is all that is left",
+			call, original->number);
+		return EINVAL;
+	}
+	*pd = original;
+	return 0;
+}
+
+int hca_dealloc_pd(struct hca_context *context, struct pd *handle)
+{
+	struct pd *pd = pd_original(handle);
+	int err;
 
 	if (context_is_dead(context, "dealloc_pd"))
 		return EIO;
-	if (users) {
+	err = handle_destroy(context->hca, &handle->handle, &pd->users, "dealloc_pd");
+	if (err == EBUSY)
 		explain("dealloc_pd: pd %u is in use by %u objects (MRs, MWs, QPs, SRQs, AHs): destroy "
-			"them first", pd->number, users);
-		return EBUSY;
+			"them first", pd->number, atomic_load(&pd->users));
+	if (!err)
+		pd_drop_handle(context->hca, handle);
+	return err;
+}
+
+int hca_import_pd(struct hca_context *context, uint32_t number, struct pd **imported)
+{
+	struct pd *handle;
+	int err;
+
+	if (context_is_dead(context, "import_pd"))
+		return EIO;
+	handle = calloc(1, sizeof(*handle));
+	if (!handle)
+		return ENOMEM;
+	err = handle_import(context, offsetof(struct hca_context, pds), &handle->handle, number, "import_pd");
+	if (err) {
+		free(handle);
+		return err;
 	}
-	object_delist(context, &pd->node);
-	free(pd);
+	handle->ibv.handle = number;
+	handle->number = pd_original(handle)->number;
+	*imported = handle;
 	return 0;
+}
+
+void hca_unimport_pd(struct hca_context *context, struct pd *handle)
+{
+	if (!context_is_dead(context, "unimport_pd"))
+		pd_drop_handle(context->hca, handle);
 }

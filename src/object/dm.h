@@ -11,6 +11,7 @@
 #include <stdbool.h>
 
 #include "base/list.h"
+#include "object/handle.h"
 
 struct dm {
 	struct ibv_dm ibv;		/* first */
@@ -18,7 +19,7 @@ struct dm {
 	size_t length, bytes;
 	bool is_block;			/* local/block.h */
 	_Atomic uint32_t regions;	/* registered in it */
-	struct list node;
+	struct handle handle;
 };
 
 static inline struct dm *to_dm(struct ibv_dm *ibv)

@@ -19,6 +19,7 @@
 #include "base/list.h"
 #include "base/lock.h"
 #include "object/arena.h"
+#include "object/handle.h"
 #include "object/pd.h"
 
 /* Returns when no process with direct access to our memory uses @key. */
@@ -47,7 +48,7 @@ struct mr {
 	struct ibv_mr ibv;		/* first */
 	uint32_t access;
 	struct dm *dm;			/* device memory that it lies in; NULL: memory of the application */
-	struct list node;
+	struct handle handle;
 };
 
 struct mw {

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/list.h"
+#include "object/handle.h"
 
 struct pd {
 	struct ibv_pd ibv;		/* first: what the application holds */
@@ -16,7 +17,7 @@ struct pd {
 	 * MRs, MWs, QPs, SRQs, AHs: destroy gives EBUSY unless 0. A count that publishes nothing.
 	 */
 	_Atomic uint32_t users;
-	struct list node;		/* in its context's objects */
+	struct handle handle;
 };
 
 static inline struct pd *to_pd(struct ibv_pd *ibv)

@@ -10,12 +10,15 @@
 struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 {
 	CALL();
+	struct pd *domain;
 	struct ah *ah;
 	int err;
 
 	if (!pd || !attr)
 		return fail(refuse_null("create_ah", pd ? "attr" : "pd"));
-	err = hca_create_ah(to_hca(pd->context), domain_pd(pd), attr, &ah);
+	err = domain_pd("create_ah", pd, &domain);
+	if (!err)
+		err = hca_create_ah(to_hca(pd->context), domain, attr, &ah);
 	if (err)
 		return fail(err);
 	ah->ibv.context = pd->context;

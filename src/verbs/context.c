@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * ibv_open_device(3), ibv_close_device(3), and queries of an open device: attributes, ports, P_Keys
- * and clock. (GIDs: gid.c.)
+ * ibv_open_device(3), ibv_import_device(3), ibv_close_device(3), and queries of an open device:
+ * attributes, ports, P_Keys and clock. (GIDs: gid.c.)
  *
  * Open contexts are listed, so that an attribute file of a device can be answered from one
  * (attributes.c) without starting the HCA for it; such a reader holds the context open.
  * contexts_lock is taken alone.
  */
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -18,6 +19,7 @@
 static struct lock contexts_lock = LOCK_INITIALIZER;
 static struct condition no_reader = CONDITION_INITIALIZER;
 static struct list contexts GUARDED_BY(contexts_lock) = { &contexts, &contexts };
+static struct list closed_contexts GUARDED_BY(contexts_lock) = { &closed_contexts, &closed_contexts };
 
 static void contexts_before_fork(void) ACQUIRES(contexts_lock)
 {
@@ -72,13 +74,23 @@ void context_put(struct context *context)
 	lock_release(&contexts_lock);
 }
 
-static void context_unlist(struct context *context)
+/* From the list of open contexts to that of closed ones. False: it is there already. */
+static bool context_close(struct context *context, uint64_t file)
 {
+	bool open;
+
 	lock_acquire(&contexts_lock);
-	list_remove(&context->node);
-	while (context->readers)
-		condition_wait(&no_reader, &contexts_lock, UINT64_MAX);
+	open = !context->closed;
+	if (open) {
+		context->closed = true;
+		context->file = file;
+		list_remove(&context->node);
+		while (context->readers)
+			condition_wait(&no_reader, &contexts_lock, UINT64_MAX);
+		list_add_tail(&closed_contexts, &context->node);
+	}
 	lock_release(&contexts_lock);
+	return open;
 }
 
 static void context_init(struct context *context, struct verbs_device *device)
@@ -100,6 +112,18 @@ static void context_init(struct context *context, struct verbs_device *device)
 	pthread_mutex_init(&ibv->mutex, NULL);
 }
 
+/* Of @device from now on; its hca_context is open. */
+static struct ibv_context *context_publish(struct context *context, struct verbs_device *device)
+{
+	verbs_device_get(device);
+	context_init(context, device);
+	fork_register(FORK_CONTEXTS, &fork_handlers);
+	lock_acquire(&contexts_lock);
+	list_add_tail(&contexts, &context->node);
+	lock_release(&contexts_lock);
+	return &context->ibv.context;
+}
+
 struct ibv_context *ibv_open_device(struct ibv_device *ibv)
 {
 	CALL();
@@ -116,31 +140,114 @@ struct ibv_context *ibv_open_device(struct ibv_device *ibv)
 		free(context);
 		return fail(err);
 	}
-	verbs_device_get(to_device(ibv));
-	context_init(context, to_device(ibv));
-	fork_register(FORK_CONTEXTS, &fork_handlers);
-	lock_acquire(&contexts_lock);
-	list_add_tail(&contexts, &context->node);
-	lock_release(&contexts_lock);
-	return &context->ibv.context;
+	return context_publish(context, to_device(ibv));
 }
 
+/* An open context whose cmd_fd leads to the same file as @fd, held as by context_find(). */
+static int context_find_file(int fd, struct context **found)
+{
+	struct context *context, *other = NULL;
+	struct stat status;
+	struct list *node;
+	int err = 0;
+
+	if (fstat(fd, &status)) {
+		explain("import_device: cmd_fd %d is not open", fd);
+		return EINVAL;
+	}
+	lock_acquire(&contexts_lock);
+	list_for_each(node, &contexts) {
+		context = list_entry(node, struct context, node);
+		if (!hca_has_file(context->hca, &status))
+			continue;
+		other = context;
+		if (context->ibv.context.cmd_fd == fd)
+			err = EINVAL;
+	}
+	if (other && !err)
+		other->readers++;
+	lock_release(&contexts_lock);
+	if (!other)
+		return hca_refuse_import(fd);
+	if (err)
+		explain("import_device: cmd_fd %d belongs to an open context, which will close it: import a "
+			"duplicate (dup(2), SCM_RIGHTS)", fd);
+	else
+		*found = other;
+	return err;
+}
+
+struct ibv_context *ibv_import_device(int cmd_fd)
+{
+	CALL();
+	struct context *context, *other = NULL;
+	struct ibv_context *ibv = NULL;
+	int err;
+
+	err = context_find_file(cmd_fd, &other);
+	if (err)
+		return fail(err);
+	context = calloc(1, sizeof(*context));
+	err = context ? hca_import_device(other->hca, cmd_fd, &context->hca) : ENOMEM;
+	if (!err)
+		ibv = context_publish(context, other->device);
+	else
+		free(context);
+	context_put(other);
+	return err ? fail(err) : ibv;
+}
+
+static void context_free(struct context *context)
+{
+	wr_builders_free(context);
+	domains_free(context);
+	verbs_device_put(context->device);
+	pthread_mutex_destroy(&context->ibv.context.mutex);
+	lock_destroy(&context->lock);
+	free(context);
+}
+
+/* A closed context of this file; NULL: there is none. */
+static struct context *context_take_closed(uint64_t file)
+{
+	struct context *found = NULL;
+	struct list *node;
+
+	lock_acquire(&contexts_lock);
+	list_for_each(node, &closed_contexts) {
+		struct context *context = list_entry(node, struct context, node);
+
+		if (context->file != file)
+			continue;
+		found = context;
+		list_remove(&found->node);
+		break;
+	}
+	lock_release(&contexts_lock);
+	return found;
+}
+
+/*
+ * As with Linux, what was made in a context stays until all contexts of its file are closed
+ * (device/file.c); objects lead to their struct ibv_context, so it stays, too.
+ */
 int ibv_close_device(struct ibv_context *ibv)
 {
 	CALL();
 	struct context *context;
+	uint64_t file;
 
 	if (!ibv)
 		return minus_one(refuse_null("close_device", "context"));
 	context = to_context(ibv);
-	context_unlist(context);
-	hca_close(context->hca);
-	wr_builders_free(context);
-	domains_free(context);
-	verbs_device_put(context->device);
-	pthread_mutex_destroy(&ibv->mutex);
-	lock_destroy(&context->lock);
-	free(context);
+	file = hca_file_number(context->hca);
+	if (!context_close(context, file)) {
+		explain("close_device: the context was closed before");
+		return minus_one(EINVAL);
+	}
+	if (hca_close(context->hca))
+		while ((context = context_take_closed(file)))
+			context_free(context);
 	return 0;
 }
 
@@ -264,44 +371,6 @@ int ibv_get_pkey_index(struct ibv_context *context, uint8_t port, __be16 pkey)
 		err = ENOENT;
 	}
 	return minus_one(err);
-}
-
-/* Handles of one process mean nothing to another: there is no kernel that both could ask. */
-static const char no_sharing[] = "objects are not shared between processes";
-
-struct ibv_context *ibv_import_device(int cmd_fd)
-{
-	return fail(refuse_verb("import_device", no_sharing));
-}
-
-struct ibv_pd *ibv_import_pd(struct ibv_context *context, uint32_t handle)
-{
-	return fail(refuse_verb("import_pd", no_sharing));
-}
-
-struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)
-{
-	return fail(refuse_verb("import_mr", no_sharing));
-}
-
-struct ibv_dm *ibv_import_dm(struct ibv_context *context, uint32_t handle)
-{
-	return fail(refuse_verb("import_dm", no_sharing));
-}
-
-void ibv_unimport_pd(struct ibv_pd *pd)
-{
-	refuse_verb("unimport_pd", no_sharing);
-}
-
-void ibv_unimport_mr(struct ibv_mr *mr)
-{
-	refuse_verb("unimport_mr", no_sharing);
-}
-
-void ibv_unimport_dm(struct ibv_dm *dm)
-{
-	refuse_verb("unimport_dm", no_sharing);
 }
 
 /*

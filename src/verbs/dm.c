@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Device memory: ibv_alloc_dm(3), ibv_memcpy_to_dm(3), ibv_reg_dm_mr(3). */
+/* Device memory: ibv_alloc_dm(3), ibv_memcpy_to_dm(3), ibv_reg_dm_mr(3), ibv_import_dm(3). */
 #include "verbs/verbs.h"
 
 static int copy_to_dm(struct ibv_dm *dm, uint64_t offset, const void *from, size_t length)
@@ -10,6 +10,14 @@ static int copy_to_dm(struct ibv_dm *dm, uint64_t offset, const void *from, size
 static int copy_from_dm(void *to, struct ibv_dm *dm, uint64_t offset, size_t length)
 {
 	return hca_copy_from_dm(to, to_dm(dm), offset, length);
+}
+
+static struct ibv_dm *dm_finish(struct ibv_context *context, struct dm *dm)
+{
+	dm->ibv.context = context;
+	dm->ibv.memcpy_to_dm = copy_to_dm;
+	dm->ibv.memcpy_from_dm = copy_from_dm;
+	return &dm->ibv;
 }
 
 struct ibv_dm *dm_alloc_verb(struct ibv_context *context, struct ibv_alloc_dm_attr *attr)
@@ -23,10 +31,29 @@ struct ibv_dm *dm_alloc_verb(struct ibv_context *context, struct ibv_alloc_dm_at
 	err = hca_alloc_dm(to_hca(context), attr, &dm);
 	if (err)
 		return fail(err);
-	dm->ibv.context = context;
-	dm->ibv.memcpy_to_dm = copy_to_dm;
-	dm->ibv.memcpy_from_dm = copy_from_dm;
-	return &dm->ibv;
+	return dm_finish(context, dm);
+}
+
+struct ibv_dm *ibv_import_dm(struct ibv_context *context, uint32_t handle)
+{
+	CALL();
+	struct dm *dm;
+	int err;
+
+	if (!context)
+		return fail(refuse_null("import_dm", "context"));
+	err = hca_import_dm(to_hca(context), handle, &dm);
+	return err ? fail(err) : dm_finish(context, dm);
+}
+
+void ibv_unimport_dm(struct ibv_dm *dm)
+{
+	CALL();
+
+	if (!dm)
+		errno = refuse_null("unimport_dm", "dm");
+	else
+		hca_unimport_dm(to_hca(dm->context), to_dm(dm));
 }
 
 int dm_free_verb(struct ibv_dm *dm)
@@ -42,17 +69,20 @@ struct ibv_mr *dm_reg_mr_verb(struct ibv_pd *pd, struct ibv_dm *dm, uint64_t off
 			      unsigned access)
 {
 	CALL();
+	struct pd *domain;
 	struct mr *mr;
 	int err;
 
 	if (!pd || !dm)
 		return fail(refuse_null("reg_dm_mr", pd ? "dm" : "pd"));
-	if (pd->context != dm->context) {
+	if (hca_file_number(to_hca(pd->context)) != hca_file_number(to_hca(dm->context))) {
 		explain("reg_dm_mr: the device memory and the pd are of different contexts: use "
 			"one ibv_context for both");
 		return fail(EINVAL);
 	}
-	err = hca_reg_dm_mr(to_hca(pd->context), domain_pd(pd), to_dm(dm), offset, length, access, &mr);
+	err = domain_pd("reg_dm_mr", pd, &domain);
+	if (!err)
+		err = hca_reg_dm_mr(to_hca(pd->context), domain, to_dm(dm), offset, length, access, &mr);
 	if (err)
 		return fail(err);
 	mr->ibv.context = pd->context;

@@ -79,6 +79,8 @@ struct ibv_pd *parent_domain_alloc(struct ibv_context *context,
 	const uint32_t known = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS |
 			       IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
 	struct parent_domain *domain;
+	struct pd *pd;
+	int err;
 
 	if (!context || !attr || !attr->pd)
 		return fail(refuse_null("alloc_parent_domain",
@@ -92,17 +94,20 @@ struct ibv_pd *parent_domain_alloc(struct ibv_context *context,
 		explain("alloc_parent_domain: the pd is a parent domain itself");
 		return fail(EINVAL);
 	}
+	err = domain_pd("alloc_parent_domain", attr->pd, &pd);
+	if (err)
+		return fail(err);
 	domain = calloc(1, sizeof(*domain));
 	if (!domain)
 		return fail(ENOMEM);
-	domain->pd = to_pd(attr->pd);
+	domain->pd = pd;
 	domain->td = (struct td *)attr->td;
 	domain->base.ibv.context = context;
 	domain->base.ibv.handle = attr->pd->handle;
 	atomic_fetch_add(&domain->pd->users, 1);
 	if (domain->td)
 		atomic_fetch_add(&domain->td->users, 1);
-	domain_list(to_context(context), &to_context(context)->parent_domains, &domain->base.node);
+	domain_list(to_context(context), &to_context(context)->parent_domains, &domain->base.handle.node);
 	return &domain->base.ibv;
 }
 
@@ -111,18 +116,18 @@ bool domain_is_parent(const struct ibv_pd *ibv)
 	return ((const struct pd *)ibv)->number == 0;
 }
 
-struct pd *domain_pd(struct ibv_pd *ibv)
+int domain_pd(const char *call, struct ibv_pd *ibv, struct pd **pd)
 {
-	struct pd *pd = to_pd(ibv);
+	struct pd *handle = to_pd(ibv);
 
-	return domain_is_parent(ibv) ? ((struct parent_domain *)pd)->pd : pd;
+	return hca_pd_of(call, domain_is_parent(ibv) ? ((struct parent_domain *)handle)->pd : handle, pd);
 }
 
 int parent_domain_dealloc(struct ibv_pd *ibv)
 {
 	struct parent_domain *domain = (struct parent_domain *)ibv;
 
-	domain_unlist(to_context(ibv->context), &domain->base.node);
+	domain_unlist(to_context(ibv->context), &domain->base.handle.node);
 	atomic_fetch_sub(&domain->pd->users, 1);
 	if (domain->td)
 		atomic_fetch_sub(&domain->td->users, 1);
@@ -135,7 +140,7 @@ void domains_free(struct context *context)
 	struct list *node;
 
 	while ((node = list_pop(&context->parent_domains)))
-		free(list_entry(node, struct parent_domain, base.node));
+		free(list_entry(node, struct parent_domain, base.handle.node));
 	while ((node = list_pop(&context->thread_domains)))
 		free(list_entry(node, struct td, node));
 }

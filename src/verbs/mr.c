@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* ibv_reg_mr(3), ibv_rereg_mr(3), ibv_dereg_mr(3) and their variants, ibv_alloc_null_mr(3), ibv_advise_mr(3). */
+/*
+ * ibv_reg_mr(3), ibv_rereg_mr(3), ibv_dereg_mr(3) and their variants, ibv_import_mr(3), ibv_alloc_null_mr(3),
+ * ibv_advise_mr(3).
+ */
 #include "verbs/verbs.h"
 
 /*
@@ -9,6 +12,7 @@
 struct ibv_mr *mr_register_verb(const char *call, struct ibv_pd *pd, void *address, size_t length,
 				uint64_t iova, unsigned access)
 {
+	struct pd *domain;
 	struct mr *mr;
 	int err;
 
@@ -16,7 +20,10 @@ struct ibv_mr *mr_register_verb(const char *call, struct ibv_pd *pd, void *addre
 		return fail(refuse_null(call, "pd"));
 	if (access & IBV_ACCESS_ZERO_BASED)
 		iova = 0;
-	err = hca_reg_mr(to_hca(pd->context), domain_pd(pd), address, length, iova, access, &mr);
+	err = domain_pd(call, pd, &domain);
+	if (err)
+		return fail(err);
+	err = hca_reg_mr(to_hca(pd->context), domain, address, length, iova, access, &mr);
 	if (err)
 		return fail(err);
 	mr->ibv.context = pd->context;
@@ -59,13 +66,16 @@ int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *address,
 		 int access)
 {
 	CALL();
-	int err;
+	struct pd *domain = NULL;
+	int err = 0;
 
 	if (!mr || ((flags & IBV_REREG_MR_CHANGE_PD) && !pd))
 		err = refuse_null("rereg_mr", mr ? "pd" : "mr");
-	else
-		err = hca_rereg_mr(to_hca(mr->context), to_mr(mr), flags,
-				   pd ? domain_pd(pd) : NULL, address, length, (unsigned)access);
+	else if (flags & IBV_REREG_MR_CHANGE_PD)
+		err = domain_pd("rereg_mr", pd, &domain);
+	if (!err)
+		err = hca_rereg_mr(to_hca(mr->context), to_mr(mr), flags, domain, address, length,
+				   (unsigned)access);
 	if (!err)
 		return 0;
 	errno = err;
@@ -81,15 +91,47 @@ int ibv_dereg_mr(struct ibv_mr *mr)
 	return hca_dereg_mr(to_hca(mr->context), to_mr(mr));
 }
 
+struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)
+{
+	CALL();
+	struct pd *domain;
+	struct mr *mr;
+	int err;
+
+	if (!pd)
+		return fail(refuse_null("import_mr", "pd"));
+	err = domain_pd("import_mr", pd, &domain);
+	if (!err)
+		err = hca_import_mr(to_hca(pd->context), handle, &mr);
+	if (err)
+		return fail(err);
+	mr->ibv.context = pd->context;
+	mr->ibv.pd = pd;
+	return &mr->ibv;
+}
+
+void ibv_unimport_mr(struct ibv_mr *mr)
+{
+	CALL();
+
+	if (!mr)
+		errno = refuse_null("unimport_mr", "mr");
+	else
+		hca_unimport_mr(to_hca(mr->context), to_mr(mr));
+}
+
 struct ibv_mr *mr_alloc_null_verb(struct ibv_pd *pd)
 {
 	CALL();
+	struct pd *domain;
 	struct mr *mr;
 	int err;
 
 	if (!pd)
 		return fail(refuse_null("alloc_null_mr", "pd"));
-	err = hca_alloc_null_mr(to_hca(pd->context), domain_pd(pd), &mr);
+	err = domain_pd("alloc_null_mr", pd, &domain);
+	if (!err)
+		err = hca_alloc_null_mr(to_hca(pd->context), domain, &mr);
 	if (err)
 		return fail(err);
 	mr->ibv.context = pd->context;
@@ -100,8 +142,11 @@ int mr_advise_verb(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t
 		   uint32_t count)
 {
 	CALL();
+	struct pd *domain;
+	int err;
 
 	if (!pd || (count && !list))
 		return refuse_null("advise_mr", pd ? "sg_list" : "pd");
-	return hca_advise_mr(to_hca(pd->context), domain_pd(pd), advice, flags, list, count);
+	err = domain_pd("advise_mr", pd, &domain);
+	return err ? err : hca_advise_mr(to_hca(pd->context), domain, advice, flags, list, count);
 }

@@ -5,10 +5,13 @@
 struct ibv_mw *mw_alloc_verb(struct ibv_pd *pd, enum ibv_mw_type type)
 {
 	CALL();
+	struct pd *domain;
 	struct mw *mw;
 	int err;
 
-	err = hca_alloc_mw(to_hca(pd->context), domain_pd(pd), type, &mw);
+	err = domain_pd("alloc_mw", pd, &domain);
+	if (!err)
+		err = hca_alloc_mw(to_hca(pd->context), domain, type, &mw);
 	if (err)
 		return fail(err);
 	mw->ibv.context = pd->context;

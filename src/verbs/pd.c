@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* ibv_alloc_pd(3), ibv_dealloc_pd(3). Parent domains, which are PDs to programs: domain.c. */
+/* ibv_alloc_pd(3), ibv_dealloc_pd(3), ibv_import_pd(3). Parent domains, which are PDs to programs: domain.c. */
 #include "verbs/verbs.h"
 
 struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
@@ -26,4 +26,31 @@ int ibv_dealloc_pd(struct ibv_pd *pd)
 	if (domain_is_parent(pd))
 		return parent_domain_dealloc(pd);
 	return hca_dealloc_pd(to_hca(pd->context), to_pd(pd));
+}
+
+struct ibv_pd *ibv_import_pd(struct ibv_context *context, uint32_t handle)
+{
+	CALL();
+	struct pd *pd;
+	int err;
+
+	if (!context)
+		return fail(refuse_null("import_pd", "context"));
+	err = hca_import_pd(to_hca(context), handle, &pd);
+	if (err)
+		return fail(err);
+	pd->ibv.context = context;
+	return &pd->ibv;
+}
+
+void ibv_unimport_pd(struct ibv_pd *pd)
+{
+	CALL();
+
+	if (!pd)
+		errno = refuse_null("unimport_pd", "pd");
+	else if (domain_is_parent(pd))
+		parent_domain_dealloc(pd);
+	else
+		hca_unimport_pd(to_hca(pd->context), to_pd(pd));
 }

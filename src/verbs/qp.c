@@ -8,11 +8,16 @@
 /* The pd of @attr is replaced by the one that a parent domain stands for; an XRC_RECV QP has none. */
 static struct qp *qp_create(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
 {
+	struct pd *pd;
 	struct qp *qp;
 	int err;
 
-	if (attr->pd)
-		attr->pd = &domain_pd(attr->pd)->ibv;
+	if (attr->pd) {
+		err = domain_pd("create_qp", attr->pd, &pd);
+		if (err)
+			return fail(err);
+		attr->pd = &pd->ibv;
+	}
 	err = hca_create_qp(to_hca(context), attr, &qp);
 	if (err)
 		return fail(err);

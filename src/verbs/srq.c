@@ -4,10 +4,14 @@
 
 static struct ibv_srq *srq_create(struct ibv_pd *pd, struct ibv_srq_init_attr_ex *attr)
 {
+	struct pd *domain;
 	struct srq *srq;
 	int err;
 
-	attr->pd = &domain_pd(pd)->ibv;
+	err = domain_pd("create_srq", pd, &domain);
+	if (err)
+		return fail(err);
+	attr->pd = &domain->ibv;
 	err = hca_create_srq(to_hca(pd->context), attr, &srq);
 	if (err)
 		return fail(err);

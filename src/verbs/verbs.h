@@ -62,7 +62,9 @@ struct context {
 	struct verbs_context ibv;	/* must follow */
 	struct hca_context *hca;
 	struct verbs_device *device;	/* holds a reference */
-	struct list node;		/* in the list of open contexts (context.c) */
+	struct list node;		/* in the list of open contexts, or of closed ones (context.c) */
+	bool closed;			/* its file is still open by another one */
+	uint64_t file;			/* of a closed one: hca_file_number() */
 	unsigned readers GUARDED;		/* of context_find(); under its lock */
 	struct list parent_domains GUARDED_BY_MEMBER(lock);	/* domain.c */
 	struct list thread_domains GUARDED_BY_MEMBER(lock);
@@ -124,8 +126,11 @@ struct ibv_td *td_alloc(struct ibv_context *context, struct ibv_td_init_attr *at
 int td_dealloc(struct ibv_td *td);
 struct ibv_pd *parent_domain_alloc(struct ibv_context *context,
 				   struct ibv_parent_domain_init_attr *attr);
-/* The protection domain that @ibv is, or that it stands for as a parent domain. */
-struct pd *domain_pd(struct ibv_pd *ibv);
+/*
+ * The original of the protection domain that @ibv is, or that it stands for as a parent domain. EINVAL,
+ * explained for @call: that was deallocated.
+ */
+int domain_pd(const char *call, struct ibv_pd *ibv, struct pd **pd);
 bool domain_is_parent(const struct ibv_pd *ibv);
 int parent_domain_dealloc(struct ibv_pd *ibv);
 void domains_free(struct context *context);

@@ -64,7 +64,8 @@ static void the_environment_wins_over_the_file(void **state)
 static void wrong_lines_are_refused(void **state)
 {
 	static const char *const wrong[] = { "mtu\n", "mtu = 1000\n", "mtu = x\n", "mtu = -1\n",
-					     "mtu =\n", "max_qp = 70000\n", "malloc = some\n", "colour = blue\n" };
+					     "mtu =\n", "max_qp = 200000\n",
+					     "malloc = some\n", "colour = blue\n" };
 	struct config config;
 	unsigned i;
 

@@ -15,14 +15,20 @@ int hca_create_ah(struct hca_context *context, struct pd *pd, const struct ibv_a
 
 	if (context_is_dead(context, "create_ah"))
 		return EIO;
+	err = object_reserve(context->hca, OBJECT_AH, "create_ah");
+	if (err)
+		return err;
 	ah = calloc(1, sizeof(*ah));
-	if (!ah)
+	if (!ah) {
+		object_unreserve(context->hca, OBJECT_AH);
 		return ENOMEM;
+	}
 	list_init(&ah->node);
 	atomic_init(&ah->references, 1);
 	ah->attr = *attr;
 	err = route_resolve(&context->hca->net, context->port, attr, "create_ah", &ah->av);
 	if (err) {
+		object_unreserve(context->hca, OBJECT_AH);
 		free(ah);
 		return err;
 	}
@@ -40,6 +46,7 @@ int hca_destroy_ah(struct hca_context *context, struct ah *ah)
 	object_delist(context, &ah->node);
 	atomic_fetch_sub(&to_pd(ah->ibv.pd)->users, 1);
 	ah_put(ah);
+	object_unreserve(context->hca, OBJECT_AH);
 	return 0;
 }
 

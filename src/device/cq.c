@@ -41,11 +41,13 @@ int hca_create_cq(struct hca_context *context, const struct ibv_cq_init_attr_ex 
 	err = check_cqe(context, attr->cqe, "create_cq");
 	if (err)
 		return err;
+	err = object_reserve(context->hca, OBJECT_CQ, "create_cq");
+	if (err)
+		return err;
 	cq = calloc(1, sizeof(*cq));
-	if (!cq)
-		return ENOMEM;
-	err = cq_init(cq, attr->cqe);
+	err = cq ? cq_init(cq, attr->cqe) : ENOMEM;
 	if (err) {
+		object_unreserve(context->hca, OBJECT_CQ);
 		free(cq);
 		return err;
 	}
@@ -157,6 +159,7 @@ int hca_destroy_cq(struct hca_context *context, struct cq *cq)
 	pthread_cond_destroy(&cq->ibv.cond);
 	cq_fini(cq);
 	free(cq);
+	object_unreserve(hca, OBJECT_CQ);
 	return 0;
 }
 

@@ -203,6 +203,33 @@ static void an_event_of_an_srq_that_is_gone_is_not_got(void **state)
 	assert_false(event_queue_pending(context->async));
 }
 
+/* ---- limits (tests/abi/limits_test.c makes that many) ---- */
+
+static void what_is_destroyed_makes_room(void **state)
+{
+	struct ibv_ah_attr attr = here();
+	struct ah *ah, *second;
+
+	hca->counts[OBJECT_AH] = LIMIT_AH - 1;
+	assert_int_equal(hca_create_ah(context, pd, &attr, &ah), 0);
+	assert_int_equal(hca_create_ah(context, pd, &attr, &second), ENOMEM);
+	assert_int_equal(hca_destroy_ah(context, ah), 0);
+	assert_int_equal(hca_create_ah(context, pd, &attr, &ah), 0);
+	hca->counts[OBJECT_AH] = 1;
+}
+
+static void what_fails_takes_no_room(void **state)
+{
+	struct ibv_ah_attr nowhere = here();
+	struct ah *ah;
+
+	nowhere.grh.sgid_index = 99;
+	assert_int_not_equal(hca_create_ah(context, pd, &nowhere, &ah), 0);
+	assert_int_equal(hca->counts[OBJECT_AH], 0);
+	assert_int_equal(hca->counts[OBJECT_PD], 1);
+	assert_int_equal(hca->counts[OBJECT_CQ], 1);
+}
+
 /* ---- multicast ---- */
 
 static union ibv_gid group_gid(uint8_t last)
@@ -338,6 +365,8 @@ int main(void)
 		DEVICE_TEST(an_srq_has_bounds),
 		DEVICE_TEST(an_srq_in_use_stays),
 		DEVICE_TEST(an_event_of_an_srq_that_is_gone_is_not_got),
+		DEVICE_TEST(what_is_destroyed_makes_room),
+		DEVICE_TEST(what_fails_takes_no_room),
 		DEVICE_TEST(a_group_is_for_ud_and_multicast_addresses),
 		DEVICE_TEST(a_qp_that_is_attached_stays),
 		DEVICE_TEST(all_of_a_group_hear_but_who_said_it),

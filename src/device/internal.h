@@ -42,6 +42,9 @@ struct context_file {
 	struct list contexts;		/* those that it has, too; under hca->objects */
 };
 
+/* Kinds of objects that are counted: ibv_query_device(3) says how many a process may have. */
+enum object_kind { OBJECT_PD, OBJECT_CQ, OBJECT_SRQ, OBJECT_AH, OBJECT_KINDS };
+
 struct hca {
 	struct config config;
 	struct net net;
@@ -60,6 +63,7 @@ struct hca {
 	struct list xrc_domains;	/* under objects */
 	struct list groups;		/* struct multicast_group, under objects and progress */
 	uint32_t next_number;		/* of PDs, CQs, SRQs, DMs */
+	uint32_t counts[OBJECT_KINDS];	/* of objects, under objects */
 	uint64_t dm_bytes;		/* of device memory in use, under objects */
 	void *null_zeros, *null_sink;	/* of null regions, under objects; or NULL */
 };
@@ -108,6 +112,9 @@ bool context_is_dead(const struct hca_context *context, const char *who);
 void object_enlist(struct hca_context *context, struct list *head, struct list *node);
 void object_delist(struct hca_context *context, struct list *node);
 uint32_t object_number(struct hca *hca);
+/* One more of a kind. ENOMEM, explained for @call: the process has as many as it may. */
+int object_reserve(struct hca *hca, enum object_kind kind, const char *call);
+void object_unreserve(struct hca *hca, enum object_kind kind);
 /* Waits until all fetched events are acknowledged. A signal handler may leave this wait by
  * siglongjmp(). */
 void object_wait_for_acks(pthread_mutex_t *mutex, pthread_cond_t *cond, const uint32_t *acked,
@@ -127,5 +134,7 @@ void qp_wait_for_tx(struct qp *qp);
 void multicast_deliver(struct hca *hca, const struct packet *packet, struct rx_info *info,
 		       uint64_t now_ns) REQUIRES(hca->engine.progress);
 void multicast_detach_all(struct hca *hca, struct qp *qp);
+/* Groups that a process may be in. */
+uint32_t multicast_groups_max(void);
 
 #endif

@@ -15,6 +15,7 @@
 #include "device/internal.h"
 #include "device/limits.h"
 #include "link/udp.h"
+#include "platform/netdev.h"
 
 struct multicast_group {
 	struct list node;
@@ -58,12 +59,37 @@ static void groups_leave(struct hca *hca, const struct multicast_group *group)
 		udp_leave(hca->engine.udp, group->gid, group->interface);
 }
 
+/* What the kernel lets a socket join. */
+uint32_t multicast_groups_max(void)
+{
+	uint32_t memberships = netdev_max_memberships();
+
+	return memberships < LIMIT_MULTICAST_GROUPS ? memberships : LIMIT_MULTICAST_GROUPS;
+}
+
+static uint32_t groups_count(const struct hca *hca)
+{
+	uint32_t count = 0;
+	struct list *node;
+
+	list_for_each(node, &hca->groups)
+		count++;
+	return count;
+}
+
 static int groups_make(struct hca *hca, const uint8_t gid[16], uint32_t interface,
 		       struct multicast_group **made)
 {
-	struct multicast_group *group = calloc(1, sizeof(*group));
+	const uint32_t limit = multicast_groups_max();
+	struct multicast_group *group;
 	int err;
 
+	if (groups_count(hca) >= limit) {
+		explain("attach_mcast: the process has reached its limit of %u groups (max_mcast_grp): raise "
+			"/proc/sys/net/ipv4/igmp_max_memberships", limit);
+		return ENOMEM;
+	}
+	group = calloc(1, sizeof(*group));
 	if (!group)
 		return ENOMEM;
 	memcpy(group->gid, gid, 16);

@@ -3,9 +3,12 @@
  * Common to the objects of a context: lists, numbers, events to be acknowledged, and their absence
  * in a fork()ed child.
  */
+#include <errno.h>
+
 #include "base/call.h"
 #include "base/log.h"
 #include "device/internal.h"
+#include "device/limits.h"
 
 bool context_is_dead(const struct hca_context *context, const char *who)
 {
@@ -28,6 +31,35 @@ void object_delist(struct hca_context *context, struct list *node)
 	lock_acquire(&context->hca->objects);
 	list_remove(node);
 	lock_release(&context->hca->objects);
+}
+
+int object_reserve(struct hca *hca, enum object_kind kind, const char *call)
+{
+	static const struct { uint32_t limit; const char *name; } kinds[OBJECT_KINDS] = {
+		[OBJECT_PD] = { LIMIT_PD, "PDs (max_pd)" },
+		[OBJECT_CQ] = { LIMIT_CQ, "CQs (max_cq)" },
+		[OBJECT_SRQ] = { LIMIT_SRQ, "SRQs (max_srq)" },
+		[OBJECT_AH] = { LIMIT_AH, "AHs (max_ah)" },
+	};
+	bool is_full;
+
+	lock_acquire(&hca->objects);
+	is_full = hca->counts[kind] == kinds[kind].limit;
+	if (!is_full)
+		hca->counts[kind]++;
+	lock_release(&hca->objects);
+	if (!is_full)
+		return 0;
+	explain("%s: the process has reached its limit of %u %s: destroy some, or use them again", call,
+		kinds[kind].limit, kinds[kind].name);
+	return ENOMEM;
+}
+
+void object_unreserve(struct hca *hca, enum object_kind kind)
+{
+	lock_acquire(&hca->objects);
+	hca->counts[kind]--;
+	lock_release(&hca->objects);
 }
 
 uint32_t object_number(struct hca *hca)

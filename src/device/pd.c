@@ -18,19 +18,27 @@ static void pd_drop_handle(struct hca *hca, struct pd *handle)
 
 	if (handle != pd)
 		free(handle);
-	if (is_over)
+	if (is_over) {
+		object_unreserve(hca, OBJECT_PD);
 		free(pd);
+	}
 }
 
 int hca_alloc_pd(struct hca_context *context, struct pd **allocated)
 {
 	struct pd *pd;
+	int err;
 
 	if (context_is_dead(context, "alloc_pd"))
 		return EIO;
+	err = object_reserve(context->hca, OBJECT_PD, "alloc_pd");
+	if (err)
+		return err;
 	pd = calloc(1, sizeof(*pd));
-	if (!pd)
+	if (!pd) {
+		object_unreserve(context->hca, OBJECT_PD);
 		return ENOMEM;
+	}
 	pd->number = object_number(context->hca);
 	pd->ibv.handle = pd->number;
 	handle_init(context, &context->pds, &pd->handle, pd->ibv.handle);

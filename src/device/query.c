@@ -49,9 +49,9 @@ int hca_query_device(struct hca_context *context, struct ibv_device_attr_ex *att
 	orig->max_qp_rd_atom = orig->max_qp_init_rd_atom = LIMIT_RD_ATOMIC;
 	orig->max_res_rd_atom = LIMIT_RD_ATOMIC * orig->max_qp;
 	orig->atomic_cap = IBV_ATOMIC_GLOB;	/* CPU atomics on the target's memory */
-	orig->max_mcast_grp = LIMIT_MULTICAST_GROUPS;
+	orig->max_mcast_grp = (int)multicast_groups_max();
 	orig->max_mcast_qp_attach = LIMIT_MULTICAST_QPS;
-	orig->max_total_mcast_qp_attach = LIMIT_MULTICAST_GROUPS * LIMIT_MULTICAST_QPS;
+	orig->max_total_mcast_qp_attach = orig->max_mcast_grp * LIMIT_MULTICAST_QPS;
 	orig->max_ah = LIMIT_AH;
 	orig->max_srq = LIMIT_SRQ;
 	orig->max_srq_wr = LIMIT_SRQ_WR;

@@ -113,12 +113,14 @@ int hca_create_srq(struct hca_context *context, const struct ibv_srq_init_attr_e
 	err = check_srq_type(attr);
 	if (err)
 		return err;
+	err = object_reserve(context->hca, OBJECT_SRQ, "create_srq");
+	if (err)
+		return err;
 	srq = calloc(1, sizeof(*srq));
-	if (!srq)
-		return ENOMEM;
-	err = recv_queue_init(&srq->queue, attr->attr.max_wr,
-			      attr->attr.max_sge ? attr->attr.max_sge : 1);
+	err = !srq ? ENOMEM : recv_queue_init(&srq->queue, attr->attr.max_wr,
+					      attr->attr.max_sge ? attr->attr.max_sge : 1);
 	if (err) {
+		object_unreserve(context->hca, OBJECT_SRQ);
 		free(srq);
 		return err;
 	}
@@ -197,6 +199,7 @@ int hca_destroy_srq(struct hca_context *context, struct srq *srq)
 	pthread_cond_destroy(&srq->ibv.cond);
 	recv_queue_fini(&srq->queue);
 	free(srq);
+	object_unreserve(context->hca, OBJECT_SRQ);
 	return 0;
 }
 

@@ -47,7 +47,7 @@
 #include "wire/icrc.h"
 #include "wire/packet.h"
 
-#define ENGINE_SLOTS_MAX	4u
+#define ENGINE_SLOTS_MAX	QP_SLOTS	/* object/arena.h */
 #define ENGINE_BATCHES		4u
 #define ENGINE_DEFERRED_MAX	64u	/* event queues that are raised after progress */
 

@@ -127,7 +127,7 @@ static void a_full_slot_is_followed_by_another_one(void **state)
 	drop(&one);
 }
 
-static void a_process_has_four_slots_and_no_more(void **state)
+static void a_process_has_eight_slots_and_no_more(void **state)
 {
 	unsigned i, index = 99;
 
@@ -159,7 +159,7 @@ int main(void)
 		TABLE_TEST(numbers_go_round),
 		TABLE_TEST(numbers_in_use_are_passed_over),
 		TABLE_TEST(a_full_slot_is_followed_by_another_one),
-		TABLE_TEST(a_process_has_four_slots_and_no_more),
+		TABLE_TEST(a_process_has_eight_slots_and_no_more),
 		TABLE_TEST(slots_are_given_back),
 	};
 	bool real_root;

@@ -23,7 +23,8 @@
 
 #define MR_INDEX_BITS	18
 #define MR_TABLE_SIZE	(1u << MR_INDEX_BITS)
-#define QP_TABLE_SIZE	(4u * QP_PER_SLOT)	/* a process may hold up to four slots */
+#define QP_SLOTS	8u			/* that a process may hold (host/slot.h) */
+#define QP_TABLE_SIZE	(QP_SLOTS * QP_PER_SLOT)
 
 enum mr_kind { MR_FREE, MR_REGION, MR_WINDOW_1, MR_WINDOW_2, MR_NULL };
 

@@ -26,7 +26,7 @@ struct srq;
  * of the QP, room for more is allocated when a modify asks for it.
  */
 #define RD_ATOMIC_MAX 128u
-#define RD_ATOMIC_FEW 16u
+#define RD_ATOMIC_FEW 2u
 
 /* Receives of the peer, as far as it announced them (IBTA 9.7.7.2; transport/credits.h). */
 struct credits {

@@ -11,6 +11,7 @@
 #include <linux/sockios.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -19,6 +20,7 @@
 #include "base/ip_addr.h"
 #include "platform/fail.h"
 
+#define MEMBERSHIPS 20		/* Linux's default of igmp_max_memberships */
 #define DUMP_TRIES 8		/* the kernel says when a dump was overtaken by a change */
 
 struct netdev_set {
@@ -377,4 +379,16 @@ bool netdev_is_local(struct netlink *netlink, const uint8_t address[16], uint32_
 	       ++tries < DUMP_TRIES)
 		;
 	return search.found;
+}
+
+uint32_t netdev_max_memberships(void)
+{
+	unsigned limit = MEMBERSHIPS;
+	FILE *file = fopen("/proc/sys/net/ipv4/igmp_max_memberships", "re");
+
+	if (file && fscanf(file, "%u", &limit) != 1)
+		limit = MEMBERSHIPS;
+	if (file)
+		fclose(file);
+	return limit;
 }

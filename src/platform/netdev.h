@@ -54,4 +54,7 @@ int netdev_route(struct netlink *netlink, const uint8_t destination[16], const u
 /* Is @address one of this host's own (would be delivered locally)? @interface scopes fe80::. */
 bool netdev_is_local(struct netlink *netlink, const uint8_t address[16], uint32_t interface);
 
+/* Multicast groups that a socket of this network namespace may join: igmp_max_memberships. */
+uint32_t netdev_max_memberships(void);
+
 #endif

@@ -15,9 +15,9 @@ MIB = 1 << 20
 PATIENCE_S = 30                     # of one run of one program
 
 # What VERBATIM_MEMORY says, by the names that the tables have. `mapped` is as under `verbatim run`, whose
-# library makes the programs' page-aligned memory of blocks.
-MODES = {'mapped': 'auto', 'copy': 'copy', 'UDP': 'off'}
-PRELOAD = {'mapped': 'libverbatim-preload.so'}
+# library makes the programs' page-aligned memory of blocks; UCX finds devices only with it.
+MODES = {'mapped': 'auto', 'copy': 'copy', 'UDP': 'off', 'UDP, run': 'off'}
+PRELOAD = {'mapped': 'libverbatim-preload.so', 'UDP, run': 'libverbatim-preload.so'}
 # Another build of the libraries, to be measured in turn with this one (bench/run --base).
 BASE = ', base'
 base_library = None

@@ -10,6 +10,8 @@
 #define VERBATIM_VENDOR		0x565242	/* "VRB", locally administered: nobody's; not rxe's */
 #define VERBATIM_PART		1
 
+#define LOOPBACK_MBPS		400000u	/* NDR, four lanes */
+
 #define LIMIT_QP_WR		65536
 #define LIMIT_SRQ_WR		65536
 #define LIMIT_SGE		RECV_SGE_MAX	/* object/recv_queue.h */

@@ -265,10 +265,13 @@ static void a_port_says_its_speed(void **state)
 	assert_int_equal(attr.gid_tbl_len, GID_TABLE_SIZE);
 	assert_int_equal(hca_query_port(context, 0, &attr), EINVAL);
 	assert_int_equal(hca_query_port(context, 2, &attr), EINVAL);
-	/* That of lo is the memory's. */
+	/* That of lo is the memory's; beside another device lo must not look the faster one. */
 	hca->config.speed = 0;
 	assert_int_equal(hca_query_port_speed(context, 1, &speed), 0);
 	assert_int_equal(speed, 4000);
+	context->port->alone = false;
+	assert_int_equal(hca_query_port_speed(context, 1, &speed), 0);
+	assert_int_equal(speed, 25);
 	assert_int_equal(hca_query_port_speed(context, 2, &speed), EINVAL);
 	assert_true(is_free(&hca->net.lock));
 }

@@ -93,13 +93,14 @@ static int check_port(const char *call, uint32_t number)
 
 /*
  * lo has no speed of its own: memory is copied at 25 to 30 GB/s. UCX and MPI derive from it up to which size
- * they copy messages, and from which they read them from the sender's memory.
+ * they copy messages, and from which they read them from the sender's memory. They also choose the
+ * fastest device: that is not lo, which leads to no other host, where there is another one.
  */
 static uint32_t port_speed_mbps(struct hca *hca, struct port *port)
 {
 	if (hca->config.speed)
 		return hca->config.speed * 1000;
-	return port->netdev.loopback && !port->netdev.speed_mbps ? LOOPBACK_MBPS : port->netdev.speed_mbps;
+	return port->netdev.loopback && port->alone ? LOOPBACK_MBPS : port->netdev.speed_mbps;
 }
 
 int hca_query_port_speed(struct hca_context *context, uint32_t number, uint64_t *speed)

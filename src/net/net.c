@@ -57,6 +57,7 @@ static int open_port(struct net *net, const char *name, struct port **opened) RE
 	if (port) {
 		port_init(port, net->config, &named[i]);
 		port->references = 1;
+		port->alone = count == 1;
 		list_add_tail(&net->ports, &port->node);
 	}
 	err = port ? 0 : i < count ? ENOMEM : ENODEV;

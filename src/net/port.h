@@ -39,6 +39,7 @@ struct port {
 	uint32_t interface_index;
 	struct netdev netdev;		/* as last seen */
 	bool gone;			/* the interface went away */
+	bool alone;			/* the only device, when it was opened */
 	const struct config *config;
 	uint64_t guid;			/* network order */
 	struct gid_entry gid[GID_TABLE_SIZE];

@@ -2,6 +2,8 @@
 """Libraries above verbs: libfabric with its fi_pingpong, gloo, librpma, and the way in which NCCL loads
 libibverbs; UCX is in ucx.py."""
 import contextlib
+import re
+import time
 
 from cases.middleware import both, built, finish, folder, need, under_verbatim
 from harness import Case, words
@@ -22,6 +24,23 @@ def fi_pingpong(topology, endpoint, size):
     if not rows:
         raise Failure(f'no row of results:\n{texts[1][-2000:]}')
     return f'{rows[-1].split()[-2]} us'
+
+
+def fabric(topology, endpoint):
+    """Between hosts, too: a program of ours."""
+    server, client = topology.server, topology.client
+    program = built(server, 'fabric_verify.c', 'gcc', '-lfabric')
+    with server.start(under_verbatim(server) + [program] + words(endpoint, 'server', server.address)) as one:
+        until = time.monotonic() + 15
+        while not (port := re.search(r'^port (\d+)$', one.text, re.M)):
+            if not one.alive() or time.monotonic() > until:
+                raise Failure(f'the server does not listen:\n{one.tail()}')
+            time.sleep(0.05)
+        with client.start(under_verbatim(client) + [program] + words(endpoint, 'client', server.address,
+                                                                     port[1])) as two:
+            if '200 blocks: right' not in finish(two, 30):
+                raise Failure(f'no result\n{two.tail()}')
+        finish(one, 10)
 
 
 def gloo(topology, ranks):
@@ -62,6 +81,8 @@ def cases(topology):
             if endpoint != 'dgram' or size < topology.mtu:
                 yield Case(f'fi_pingpong {endpoint} {size}', lambda e=endpoint, s=size: fi_pingpong(
                     topology, e, s), size == 64 and topology.name == 'lo')
+    for endpoint in 'msg', 'rdm':
+        yield Case(f'libfabric {endpoint}', lambda e=endpoint: fabric(topology, e), False)
     for ranks in (2, 4):
         yield Case(f'gloo over ibverbs, {ranks} ranks', lambda r=ranks: gloo(topology, r), False)
     yield Case('librpma: write, flush, atomic write, read', lambda: rpma(topology), False)

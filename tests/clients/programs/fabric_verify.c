@@ -147,7 +147,8 @@ static void ask(fi_addr_t to)
 		complete("receive");
 		for (size_t k = 0; k < BLOCK; k++)
 			if (memory[BLOCK + k] != (char)~memory[k]) {
-				fprintf(stderr, "fabric_verify: round %d: byte %zu of the answer is wrong\n", i, k);
+				fprintf(stderr, "fabric_verify: round %d: byte %zu of the answer is wrong\n",
+					i, k);
 				exit(1);
 			}
 		post_receive(&receive_context);

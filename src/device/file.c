@@ -2,13 +2,14 @@
 /*
  * The file behind a command descriptor. Linux opens /dev/infiniband/uverbsN for each context, and
  * duplicates of the descriptor lead to the same objects (ibv_import_device(3)). Here it is an empty
- * memfd, which is recognised by its inode; the contexts that were opened by one share it, and their
+ * memfd, or a socket, which is recognised by its inode; the contexts that were opened by one share it, and their
  * objects live until the last of them is closed.
  */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -30,10 +31,12 @@ int context_file_open(struct context_file **opened, int *command_fd)
 		return ENOMEM;
 	snprintf(name, sizeof(name), FILE_NAME "%d", (int)getpid());
 	fd = memory_file_open(name);
+	if (fd < 0)
+		fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);	/* where memfds are forbidden */
 	if (fd < 0 || fstat(fd, &status)) {
 		int err = errno;
 
-		explain("open_device: no memfd for the command descriptor: %s", strerror(err));
+		explain("open_device: no command descriptor: %s", strerror(err));
 		if (fd >= 0)
 			close(fd);
 		free(file);

@@ -36,6 +36,7 @@ static inline struct station *station_inside(void)
 	struct station *s = station_rts(IBV_QPT_RC);
 
 	s->qp.av.loopback = true;
+	station_reserve(s, s->qp.attr.max_dest_rd_atomic);
 	agree(s);
 	return s;
 }
@@ -52,6 +53,7 @@ static inline struct station *station_opposite(void)
 	s->qp.av.loopback = true;
 	station_move(s, IBV_QPS_RTR);
 	station_move(s, IBV_QPS_RTS);
+	station_reserve(s, s->qp.attr.max_dest_rd_atomic);
 	agree(s);
 	return s;
 }

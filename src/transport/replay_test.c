@@ -130,17 +130,6 @@ static void a_duplicate_atomic_that_is_forgotten_is_dropped(void **state)
 	station_free(s);
 }
 
-/* As a modify does. */
-static void reserve(struct station *s, uint32_t reads) UNCHECKED_LOCKS
-{
-	struct transport_room room;
-
-	assert_int_equal(transport_reserve(&room, reads), 0);
-	transport_install(&s->qp, &room);
-	transport_unreserve(&room);
-	assert_null(room.resource);
-}
-
 static void more_resources_are_made_without_forgetting_any(void **state)
 {
 	struct station *s = station_rts(IBV_QPT_RC);
@@ -150,7 +139,7 @@ static void more_resources_are_made_without_forgetting_any(void **state)
 		receive_fetch_add(s, PEER_PSN + i, 0, 1);
 		assert_int_equal(transmit(s), 1);
 	}
-	reserve(s, 100);
+	station_reserve(s, 100);
 	assert_int_equal(s->qp.responder.resource_count, 128);
 	for (; i < 128; i++) {
 		receive_fetch_add(s, PEER_PSN + i, 0, 1);

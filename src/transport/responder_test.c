@@ -421,6 +421,7 @@ static void too_many_reads_are_an_invalid_request(void **state)
 	struct station *s = station_rts(IBV_QPT_RC);
 	uint32_t i;
 
+	station_reserve(s, 4);
 	for (i = 0; i < 4; i++)
 		receive_read(s, PEER_PSN + i, 0, 8);
 	assert_int_equal(s->qp.state, IBV_QPS_RTS);

@@ -142,6 +142,17 @@ static inline struct station *station_rts(enum ibv_qp_type type)
 	return station;
 }
 
+/* As a modify does: a station that answers more READs and atomics than a QP has room for by itself. */
+static inline void station_reserve(struct station *station, uint32_t reads) UNCHECKED_LOCKS
+{
+	struct transport_room room;
+
+	assert_int_equal(transport_reserve(&room, reads), 0);
+	transport_install(&station->qp, &room);
+	transport_unreserve(&room);
+	assert_null(room.resource);
+}
+
 static inline uint64_t station_counter(const struct station *station, enum counter counter)
 {
 	return counter_get(station->transport.counters, counter);

@@ -496,16 +496,19 @@ static void resolve(struct qp *qp, struct sim_host *host, const struct ibv_qp_at
 int host_modify(struct sim_host *host, struct qp *qp, struct ibv_qp_attr *attr, int mask)
 {
 	struct path *path = NULL;
+	struct transport_room room;
 	enum ibv_qp_state from;
 	struct effects effects;
 	int err;
 
 	mask = qp_modify_mask(qp->type, mask);
+	must_succeed(transport_reserve(&room, mask & IBV_QP_MAX_DEST_RD_ATOMIC ? attr->max_dest_rd_atomic : 0));
 	effects_init(&effects);
 	lock_acquire(&qp->lock);
 	from = qp->state;
 	err = qp_modify_check(qp, attr, mask);
 	if (!err) {
+		transport_install(qp, &room);
 		qp_modify_apply(qp, attr, mask);
 		resolve(qp, host, attr, mask);
 		transport_modified(qp, from, mask, host->sim->now_ns, &effects);
@@ -516,6 +519,7 @@ int host_modify(struct sim_host *host, struct qp *qp, struct ibv_qp_attr *attr, 
 		arm(host, qp);
 	}
 	lock_release(&qp->lock);
+	transport_unreserve(&room);
 	apply_effects(host, &effects);
 	if (path)
 		path_put(&host->paths, path);

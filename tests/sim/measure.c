@@ -59,7 +59,7 @@ static struct talk *create_talk(struct sim_host *from, struct sim_host *to,
 	uint32_t i;
 
 	talk_options.connect.mtu = options->mtu;
-	talk_options.connect.rd_atomic = RD_ATOMIC_FEW;
+	talk_options.connect.rd_atomic = 16;
 	talk = talk_create(from, to, &talk_options);
 	for (i = 0; i < options->messages; i++)
 		talk_plan(talk, 0, options->opcode, options->message_bytes, IBV_SEND_SIGNALED, 1);

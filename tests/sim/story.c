@@ -103,7 +103,7 @@ static struct connect_options draw_connection(struct story *story)
 		options.psn[i] = sim_below(sim, 2) ? 0xffffff - sim_below(sim, 40) :
 						     sim_below(sim, 0x1000000);
 	options.timeout = (uint8_t)(12 + sim_below(sim, 4));
-	options.rd_atomic = (uint8_t)(1 + sim_below(sim, RD_ATOMIC_FEW));
+	options.rd_atomic = (uint8_t)(1 + sim_below(sim, 16));
 	options.min_rnr_timer = (uint8_t)(1 + sim_below(sim, 20));
 	/* 7 would be to wait for ever for one who posts no receives. */
 	if (story->misdeed == MISDEED_DEAF && first)

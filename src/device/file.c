@@ -2,8 +2,8 @@
 /*
  * The file behind a command descriptor. Linux opens /dev/infiniband/uverbsN for each context, and
  * duplicates of the descriptor lead to the same objects (ibv_import_device(3)). Here it is an empty
- * memfd, or a socket, which is recognised by its inode; the contexts that were opened by one share it, and their
- * objects live until the last of them is closed.
+ * memfd, or a socket, which is recognised by its inode; the contexts that were opened by one share it,
+ * and their objects live until the last of them is closed.
  */
 #include <errno.h>
 #include <stdio.h>

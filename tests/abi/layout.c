@@ -12,12 +12,16 @@
  */
 #include <infiniband/verbs.h>
 #include <stddef.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 
 #include "device/hca.h"
 #include "object/placement.h"
 #include "verbs/newer.h"
+
+/* The numbers are those of x86-64: structures with a mutex are larger where that is. */
+#define MUTEX (sizeof(pthread_mutex_t) - 40)
 
 #define SIZE(type, bytes) \
 	_Static_assert(sizeof(struct type) == (bytes), "programs have struct " #type " of this size")
@@ -48,7 +52,7 @@ AT(ibv_device, name, 24);
 AT(ibv_device, dev_name, 88);
 AT(ibv_device, dev_path, 152);
 AT(ibv_device, ibdev_path, 408);
-SIZE(ibv_context, 328);
+SIZE(ibv_context, 328 + MUTEX);
 AT(ibv_context, ops, 8);
 AT(ibv_context, ops.alloc_mw, 64);
 AT(ibv_context, ops.poll_cq, 96);
@@ -60,8 +64,8 @@ AT(ibv_context, cmd_fd, 264);
 AT(ibv_context, async_fd, 268);
 AT(ibv_context, num_comp_vectors, 272);
 AT(ibv_context, mutex, 280);
-AT(ibv_context, abi_compat, 320);
-_Static_assert(sizeof(struct verbs_context) - offsetof(struct verbs_context, query_port) == 648,
+AT(ibv_context, abi_compat, 320 + MUTEX);
+_Static_assert(sizeof(struct verbs_context) - offsetof(struct verbs_context, query_port) == 648 + MUTEX,
 	       "programs compare this size");
 BEFORE(sz, 8);
 BEFORE(close_xrcd, 24);
@@ -89,25 +93,25 @@ AT(ibv_mr, lkey, 36);
 AT(ibv_mr, rkey, 40);
 SIZE(ibv_mw, 32);
 SIZE(ibv_ah, 24);
-SIZE(ibv_srq, 128);
+SIZE(ibv_srq, 128 + MUTEX);
 SIZE(ibv_comp_channel, 16);
 AT(ibv_comp_channel, fd, 8);
-SIZE(ibv_cq, 128);
+SIZE(ibv_cq, 128 + MUTEX);
 AT(ibv_cq, cqe, 28);
 AT(ibv_cq, mutex, 32);
-SIZE(ibv_cq_ex, 288);
-AT(ibv_cq_ex, comp_mask, 128);
-AT(ibv_cq_ex, status, 132);
-AT(ibv_cq_ex, wr_id, 136);
-AT(ibv_cq_ex, start_poll, 144);
-AT(ibv_cq_ex, read_completion_wallclock_ns, 280);
-SIZE(ibv_qp, 160);
+SIZE(ibv_cq_ex, 288 + MUTEX);
+AT(ibv_cq_ex, comp_mask, 128 + MUTEX);
+AT(ibv_cq_ex, status, 132 + MUTEX);
+AT(ibv_cq_ex, wr_id, 136 + MUTEX);
+AT(ibv_cq_ex, start_poll, 144 + MUTEX);
+AT(ibv_cq_ex, read_completion_wallclock_ns, 280 + MUTEX);
+SIZE(ibv_qp, 160 + MUTEX);
 AT(ibv_qp, qp_num, 52);
 AT(ibv_qp, state, 56);
-AT(ibv_qp, events_completed, 152);
+AT(ibv_qp, events_completed, 152 + MUTEX);
 #ifdef HAVE_WR_FLUSH
-SIZE(ibv_qp_ex, 360);
-AT(ibv_qp_ex, wr_flush, 352);
+SIZE(ibv_qp_ex, 360 + MUTEX);
+AT(ibv_qp_ex, wr_flush, 352 + MUTEX);
 #define SAME(ours, theirs) static_assert((unsigned)(ours) == (unsigned)(theirs), "object/placement.h: " #theirs)
 SAME(WR_FLUSH, IBV_WR_FLUSH);
 SAME(WR_ATOMIC_WRITE, IBV_WR_ATOMIC_WRITE);
@@ -122,14 +126,14 @@ SAME(FLUSH_PERSISTENT, IBV_FLUSH_PERSISTENT);
 SAME(FLUSH_LEVEL_RANGE, IBV_FLUSH_RANGE);
 SAME(FLUSH_LEVEL_MR, IBV_FLUSH_MR);
 #else
-SIZE(ibv_qp_ex, 352);
+SIZE(ibv_qp_ex, 352 + MUTEX);
 #endif
-AT(ibv_qp_ex, comp_mask, 160);
-AT(ibv_qp_ex, wr_id, 168);
-AT(ibv_qp_ex, wr_flags, 176);
-AT(ibv_qp_ex, wr_atomic_cmp_swp, 184);
-AT(ibv_qp_ex, wr_complete, 328);
-AT(ibv_qp_ex, wr_atomic_write, 344);
+AT(ibv_qp_ex, comp_mask, 160 + MUTEX);
+AT(ibv_qp_ex, wr_id, 168 + MUTEX);
+AT(ibv_qp_ex, wr_flags, 176 + MUTEX);
+AT(ibv_qp_ex, wr_atomic_cmp_swp, 184 + MUTEX);
+AT(ibv_qp_ex, wr_complete, 328 + MUTEX);
+AT(ibv_qp_ex, wr_atomic_write, 344 + MUTEX);
 SIZE(ibv_wc, 48);
 AT(ibv_wc, imm_data, 24);
 AT(ibv_wc, wc_flags, 36);

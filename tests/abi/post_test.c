@@ -319,6 +319,9 @@ static void more_requests_than_the_queue_holds_are_refused(void **state)
 	bench_close(&bench);
 }
 
+/* Where a mutex is larger than on x86-64 all behind it stands further back. */
+#define MUTEX	(sizeof(pthread_mutex_t) - 40)
+
 /* wr_flush() of rdma-core 46 stands at 352, behind the structure of our headers or in it. */
 static void calls_of_headers_to_come_are_refused(void **state)
 {
@@ -326,16 +329,16 @@ static void calls_of_headers_to_come_are_refused(void **state)
 	void (*flush)(struct ibv_qp_ex *, uint32_t, uint64_t, size_t, uint8_t, uint8_t);
 
 	bench_open(&bench, context_of(state), 0);
-	for (size_t at = 352; at < 448; at += sizeof(void *)) {
+	for (size_t at = 352 + MUTEX; at < 448; at += sizeof(void *)) {
 		memcpy(&flush, (char *)bench.qpx + at, sizeof(flush));
 		ibv_wr_start(bench.qpx);
 		flush(bench.qpx, 1, 2, 3, 4, 5);
-		if (at == 352)
+		if (at == 352 + MUTEX)
 			check_all_or_nothing(&bench, EINVAL);	/* was not declared */
 		else
 			assert_int_equal(ibv_wr_complete(bench.qpx), EOPNOTSUPP);
 	}
-	for (size_t at = 288; at < 384; at += sizeof(void *)) {
+	for (size_t at = 288 + MUTEX; at < 384; at += sizeof(void *)) {
 		memcpy(&flush, (char *)bench.cq + at, sizeof(flush));
 		assert_null(flush);
 	}

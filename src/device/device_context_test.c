@@ -268,7 +268,7 @@ static void a_port_says_its_speed(void **state)
 	/* That of lo is the memory's; beside another device lo must not look the faster one. */
 	hca->config.speed = 0;
 	assert_int_equal(hca_query_port_speed(context, 1, &speed), 0);
-	assert_int_equal(speed, 4000);
+	assert_int_equal(speed, 3000);
 	context->port->alone = false;
 	assert_int_equal(hca_query_port_speed(context, 1, &speed), 0);
 	assert_int_equal(speed, 25);

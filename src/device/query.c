@@ -73,7 +73,8 @@ static void set_speed(struct ibv_port_attr *attr, uint32_t gbps)
 {
 	static const struct { uint32_t gbps; uint8_t width, speed; } rows[] = {
 		{ 2, 1, 1 }, { 5, 1, 2 }, { 10, 1, 4 }, { 14, 1, 16 }, { 25, 1, 32 }, { 40, 2, 4 },
-		{ 50, 1, 64 }, { 56, 2, 16 }, { 100, 2, 32 }, { 200, 2, 64 }, { 400, 2, 128 },
+		{ 50, 1, 64 }, { 56, 2, 16 }, { 100, 2, 32 }, { 200, 2, 64 }, { 300, 8, 32 },
+		{ 400, 2, 128 },
 	};
 	unsigned i = 0;
 

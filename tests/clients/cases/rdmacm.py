@@ -119,6 +119,9 @@ def cmtime(topology, count, options='', timeout=60):
                                  f'cmtime -s {{a}} -p {{p}} -c {count} {options}',
                                  timeout=timeout, endless=PERHAPS)
     rows = dict(re.findall(r'^([a-z ]+?) *: .* ([\d.]+)$', pair.client.text, re.M))
+    # Release 56 prints a table: the step, microseconds of each, in all, ...
+    rows |= {name.removeprefix('cm '): each for name, each in re.findall(
+        r'^(cm connect|disconnect) +(\d+) +\d+ +\d', pair.client.text, re.M)}
     if 'connect' not in rows or 'disconnect' not in rows or re.search(r'fail|error',
                                                                       pair.client.text):
         raise Failure(pair.report())

@@ -77,6 +77,7 @@ static struct async_object async_object(const struct ibv_async_event *event)
 	struct ibv_cq *cq = event->element.cq;
 	struct ibv_srq *srq = event->element.srq;
 	struct ibv_qp *qp = event->element.qp;
+	struct ibv_wq *wq = event->element.wq;
 
 	switch (event->event_type) {
 	case IBV_EVENT_CQ_ERR:
@@ -86,6 +87,9 @@ static struct async_object async_object(const struct ibv_async_event *event)
 	case IBV_EVENT_SRQ_LIMIT_REACHED:
 		return (struct async_object){&to_srq(srq)->async_events_got, &srq->events_completed,
 					     &srq->mutex, &srq->cond};
+	case IBV_EVENT_WQ_FATAL:
+		return (struct async_object){&to_wq(wq)->async_events_got, &wq->events_completed,
+					     &wq->mutex, &wq->cond};
 	case IBV_EVENT_QP_FATAL:
 	case IBV_EVENT_QP_REQ_ERR:
 	case IBV_EVENT_QP_ACCESS_ERR:

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The end of a file (file.c) frees every object that the application left in its contexts, users before used: QPs,
- * SRQs, XRC domains, CQs, channels, windows, imports, regions, device memory, address handles, protection domains.
- * Those of one context may use those of another one, so that each kind goes in all of them before the next.
+ * The end of a file (file.c) frees every object that the application left in its contexts, users
+ * before used: flows, their counters, QPs, tables of work queues, work queues, SRQs, XRC domains,
+ * CQs, channels, windows, imports, regions, device memory, address handles, protection domains.
+ * Those of one context may use those of another one, so that each kind goes in all of them before
+ * the next.
  */
 #include "device/internal.h"
 
@@ -21,6 +23,42 @@ static void acknowledge_cq(struct cq *cq)
 static struct list *close_first(struct list *head)
 {
 	return list_empty(head) ? NULL : head->next;
+}
+
+static void close_flows(struct hca_context *context)
+{
+	struct list *node;
+
+	while ((node = close_first(&context->flows)))
+		hca_destroy_flow(context, list_entry(node, struct steered_flow, node));
+}
+
+static void close_counters(struct hca_context *context)
+{
+	struct list *node;
+
+	while ((node = close_first(&context->counters)))
+		hca_destroy_counters(context, list_entry(node, struct flow_counters, node));
+}
+
+static void close_tables(struct hca_context *context)
+{
+	struct list *node;
+
+	while ((node = close_first(&context->rwq_tables)))
+		hca_destroy_rwq_table(context, list_entry(node, struct rwq_table, node));
+}
+
+static void close_wqs(struct hca_context *context)
+{
+	struct list *node;
+
+	while ((node = close_first(&context->wqs))) {
+		struct wq *wq = list_entry(node, struct wq, node);
+
+		wq->ibv.events_completed = wq->async_events_got;
+		hca_destroy_wq(context, wq);
+	}
 }
 
 static void close_qps(struct hca_context *context)
@@ -168,9 +206,10 @@ static void close_pds(struct hca_context *context)
 
 void file_destroy_objects(struct context_file *file)
 {
-	static void (*const kinds[])(struct hca_context *context) = {
-		close_qps, close_srqs, close_xrcds, close_cqs, close_channels, close_windows,
-		close_imports, close_mrs, close_dms, close_ahs, close_pds,
+	static void (*const kinds[])(struct hca_context * context) = {
+		close_flows,   close_counters, close_qps, close_tables,	  close_wqs,
+		close_srqs,    close_xrcds,    close_cqs, close_channels, close_windows,
+		close_imports, close_mrs,      close_dms, close_ahs,	  close_pds,
 	};
 	struct list *node;
 

@@ -46,6 +46,10 @@ static void init_lists(struct hca_context *context)
 	list_init(&context->srqs);
 	list_init(&context->xrcds);
 	list_init(&context->qps);
+	list_init(&context->wqs);
+	list_init(&context->rwq_tables);
+	list_init(&context->flows);
+	list_init(&context->counters);
 }
 
 /* Of no file yet. */

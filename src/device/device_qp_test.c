@@ -20,7 +20,7 @@ static void what_cannot_be_had_is_refused(void **state)
 	uint32_t users = atomic_load(&pd->users);
 	unsigned i;
 
-	attr.qp_type = IBV_QPT_RAW_PACKET;
+	attr.qp_type = IBV_QPT_DRIVER;
 	assert_int_equal(create(attr), EOPNOTSUPP);
 	attr = good;
 	attr.comp_mask = 0;

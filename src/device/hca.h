@@ -21,11 +21,13 @@
 #include "object/cq.h"
 #include "object/dm.h"
 #include "object/event.h"
+#include "object/flow.h"
 #include "object/mr.h"
 #include "object/pd.h"
 #include "object/placement.h"
 #include "object/qp.h"
 #include "object/srq.h"
+#include "object/wq.h"
 #include "object/xrcd.h"
 
 struct hca_context;
@@ -193,6 +195,24 @@ int hca_query_srq(struct srq *srq, struct ibv_srq_attr *attr);
 int hca_destroy_srq(struct hca_context *context, struct srq *srq);
 int hca_post_srq_recv(struct srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 
+/* Work queues and tables of them (wq.c). max_wr and max_sge are raised to what was granted. */
+int hca_create_wq(struct hca_context *context, struct ibv_wq_init_attr *attr, struct wq **wq);
+int hca_modify_wq(struct wq *wq, const struct ibv_wq_attr *attr);
+int hca_destroy_wq(struct hca_context *context, struct wq *wq);		/* EBUSY; waits for acks */
+int hca_post_wq_recv(struct wq *wq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+int hca_create_rwq_table(struct hca_context *context, const struct ibv_rwq_ind_table_init_attr *attr,
+			 struct rwq_table **table);
+int hca_destroy_rwq_table(struct hca_context *context, struct rwq_table *table);	/* EBUSY */
+
+/* Flows to a RAW_PACKET QP, and counters (flow.c). */
+int hca_create_flow(struct hca_context *context, struct qp *qp, const struct ibv_flow_attr *attr,
+		    struct steered_flow **flow);
+int hca_destroy_flow(struct hca_context *context, struct steered_flow *flow);
+int hca_create_counters(struct hca_context *context, struct flow_counters **counters);
+int hca_attach_counters(struct flow_counters *counters, const struct ibv_counter_attach_attr *attr);
+int hca_read_counters(const struct flow_counters *counters, uint64_t *values, uint32_t count);
+int hca_destroy_counters(struct hca_context *context, struct flow_counters *counters);	/* EBUSY */
+
 /* attr->cap is raised to what was granted. */
 int hca_create_qp(struct hca_context *context, struct ibv_qp_init_attr_ex *attr, struct qp **qp);
 /* ibv_open_qp: an XRC_RECV QP of the domain; each open takes a hca_destroy_qp(). */
@@ -207,7 +227,9 @@ int hca_query_qp(struct qp *qp, struct ibv_qp_attr *attr, int mask,
  */
 int hca_set_ece(struct qp *qp, uint32_t vendor, uint32_t *options);
 int hca_query_ece(struct qp *qp, uint32_t *vendor, uint32_t *options);
-int hca_destroy_qp(struct hca_context *context, struct qp *qp);	/* EBUSY: multicast attached */
+/* ibv_modify_qp_rate_limit: of RAW_PACKET, in RTS. EOPNOTSUPP, EINVAL. */
+int hca_pace_qp(struct qp *qp, uint32_t kbps, uint32_t burst_bytes);
+int hca_destroy_qp(struct hca_context *context, struct qp *qp);	/* EBUSY: multicast attached, flows */
 int hca_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 /* All of the list or none (ibv_wr_complete). */
 int hca_post_send_all(struct qp *qp, struct ibv_send_wr *wr);

@@ -29,6 +29,7 @@ struct hca_context {
 	struct event_queue *async;	/* its own allocation: outlives us while wake-ups are due */
 	int async_fd, command_fd;
 	struct list pds, mrs, mws, dms, ahs, channels, cqs, srqs, qps, xrcds;	/* under hca->objects */
+	struct list wqs, rwq_tables, flows, counters;	/* likewise */
 	bool abandoned;			/* we are a fork()ed child: nothing behind it */
 	bool closed;			/* by the application, before others of its file; under hca->objects */
 };
@@ -43,7 +44,7 @@ struct context_file {
 };
 
 /* Kinds of objects that are counted: ibv_query_device(3) says how many a process may have. */
-enum object_kind { OBJECT_PD, OBJECT_CQ, OBJECT_SRQ, OBJECT_AH, OBJECT_KINDS };
+enum object_kind { OBJECT_PD, OBJECT_CQ, OBJECT_SRQ, OBJECT_AH, OBJECT_WQ, OBJECT_RWQ_TABLE, OBJECT_KINDS };
 
 struct hca {
 	struct config config;
@@ -129,6 +130,11 @@ void qp_let_datagrams_leave(struct hca *hca, struct qp *qp);
 void qps_send_final_acks(struct hca *hca);
 /* Waits until no thread transmits for it. */
 void qp_wait_for_tx(struct qp *qp);
+
+/* ethernet.c: what a QP of type RAW_PACKET has besides */
+int ethernet_check(const struct ibv_qp_init_attr_ex *attr);
+int ethernet_attach(struct hca_context *context, struct qp *qp, const struct ibv_qp_init_attr_ex *attr);
+void ethernet_detach(struct hca *hca, struct qp *qp);
 
 /* multicast.c */
 void multicast_deliver(struct hca *hca, const struct packet *packet, struct rx_info *info,

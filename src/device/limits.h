@@ -21,6 +21,11 @@
 #define LIMIT_SRQ		65536
 #define LIMIT_PD		65536
 #define LIMIT_AH		65536
+#define LIMIT_WQ		65536
+#define LIMIT_RWQ_TABLES	4096
+#define LIMIT_RWQ_TABLE_LOG	9u	/* entries of a table */
+#define LIMIT_FRAME_BYTES	9234u	/* of 9216 bytes of IP, with addresses, type and a VLAN tag */
+#define LIMIT_RATE_KBPS		100000000u
 #define LIMIT_MULTICAST_GROUPS	8192
 #define LIMIT_MULTICAST_QPS	56
 #define LIMIT_DM_BYTES		(UINT64_C(1) << 28)	/* of a process, whole pages; used when touched */

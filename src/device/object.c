@@ -40,6 +40,8 @@ int object_reserve(struct hca *hca, enum object_kind kind, const char *call)
 		[OBJECT_CQ] = { LIMIT_CQ, "CQs (max_cq)" },
 		[OBJECT_SRQ] = { LIMIT_SRQ, "SRQs (max_srq)" },
 		[OBJECT_AH] = { LIMIT_AH, "AHs (max_ah)" },
+		[OBJECT_WQ] = { LIMIT_WQ, "work queues (max_wq_type_rq)" },
+		[OBJECT_RWQ_TABLE] = { LIMIT_RWQ_TABLES, "tables (max_rwq_indirection_tables)" },
 	};
 	bool is_full;
 

@@ -55,7 +55,8 @@ static int check_type(const struct ibv_qp_init_attr_ex *attr)
 {
 	if (qp_type_is_supported(attr->qp_type))
 		return 0;
-	explain("create_qp: qp_type %d is not supported: use RC, UC, UD, XRC_SEND or XRC_RECV", attr->qp_type);
+	explain("create_qp: qp_type %d is not supported: use RC, UC, UD, RAW_PACKET, XRC_SEND or "
+		"XRC_RECV", attr->qp_type);
 	return EOPNOTSUPP;
 }
 
@@ -102,6 +103,11 @@ static int check_create(const struct ibv_qp_init_attr_ex *attr)
 		explain("create_qp: no protection domain given");
 		return EINVAL;
 	}
+	if (attr->qp_type == IBV_QPT_RAW_PACKET) {
+		err = ethernet_check(attr);
+		if (err || attr->rwq_ind_tbl)
+			return err;
+	}
 	if (!attr->send_cq || (!attr->recv_cq && attr->qp_type != IBV_QPT_XRC_SEND)) {
 		explain("create_qp: %s is NULL: a QP of type %s needs %s",
 			attr->send_cq ? "recv_cq" : "send_cq", qp_type_name(attr->qp_type),
@@ -129,7 +135,7 @@ static int init_queues(struct qp *qp, const struct ibv_qp_init_attr_ex *attr) RE
 {
 	int err;
 
-	if (qp->type == IBV_QPT_XRC_RECV)
+	if (qp->type == IBV_QPT_XRC_RECV || qp->hash)
 		return send_queue_init(&qp->sq, 1, 1, 0);	/* nothing can be posted */
 	err = send_queue_init(&qp->sq, at_least_one(attr->cap.max_send_wr),
 			      at_least_one(attr->cap.max_send_sge), attr->cap.max_inline_data);
@@ -176,41 +182,43 @@ static void init_fields(struct hca_context *context, struct qp *qp,
 		qp->opens = 1;
 	} else {
 		qp->pd = to_pd(attr->pd);
-		qp->send_cq = to_cq(attr->send_cq);
+		qp->send_cq = qp->hash ? NULL : to_cq(attr->send_cq);
 		qp->recv_cq = qp_receives(qp) ? to_cq(attr->recv_cq) : NULL;
 		qp->srq = attr->srq ? to_srq(attr->srq) : NULL;
 	}
 	qp->signal_all = attr->sq_sig_all;
-	qp->mtu = 128u << net_active_mtu(&context->hca->net, context->port, NULL);
+	if (!qp->ethernet)
+		qp->mtu = 128u << net_active_mtu(&context->hca->net, context->port, NULL);
 	qp_init_events(qp);
 }
 
 /* The counts of users of what the QP was created with; NULL: it has none. */
-static void parts_of(struct qp *qp, _Atomic uint32_t *users[5])
+static void parts_of(struct qp *qp, _Atomic uint32_t *users[6])
 {
 	users[0] = qp->pd ? &qp->pd->users : NULL;
 	users[1] = qp->send_cq ? &qp->send_cq->users : NULL;
 	users[2] = qp->recv_cq ? &qp->recv_cq->users : NULL;
 	users[3] = qp->srq ? &qp->srq->users : NULL;
 	users[4] = qp->xrcd ? &qp->xrcd->users : NULL;
+	users[5] = qp->hash ? &qp->hash->table->users : NULL;
 }
 
 static void hold_parts(struct qp *qp)
 {
-	_Atomic uint32_t *users[5];
+	_Atomic uint32_t *users[6];
 
 	parts_of(qp, users);
-	for (unsigned i = 0; i < 5; i++)
+	for (unsigned i = 0; i < 6; i++)
 		if (users[i])
 			atomic_fetch_add(users[i], 1);
 }
 
 static void release_parts(struct qp *qp)
 {
-	_Atomic uint32_t *users[5];
+	_Atomic uint32_t *users[6];
 
 	parts_of(qp, users);
-	for (unsigned i = 0; i < 5; i++)
+	for (unsigned i = 0; i < 6; i++)
 		if (users[i])
 			atomic_fetch_sub(users[i], 1);
 }
@@ -253,6 +261,11 @@ int hca_create_qp(struct hca_context *context, struct ibv_qp_init_attr_ex *attr,
 	qp = calloc(1, sizeof(*qp));
 	if (!qp)
 		return ENOMEM;
+	err = attr->qp_type == IBV_QPT_RAW_PACKET ? ethernet_attach(context, qp, attr) : 0;
+	if (err) {
+		free(qp);
+		return err;
+	}
 	init_fields(context, qp, attr);
 	qp_is_ours_alone(qp);
 	err = init_queues(qp, attr);
@@ -282,6 +295,7 @@ fini_transport:
 free_queues:
 	fini_queues(qp);
 free_qp:
+	ethernet_detach(hca, qp);
 	lock_destroy(&qp->lock);
 	free(qp);
 	return err;
@@ -412,12 +426,17 @@ int hca_open_qp(struct hca_context *context, struct xrcd *xrcd, uint32_t number,
 int hca_destroy_qp(struct hca_context *context, struct qp *qp)
 {
 	struct hca *hca = context->hca;
-	uint32_t groups = atomic_load(&qp->multicast);
+	uint32_t groups = atomic_load(&qp->multicast), flows = atomic_load(&qp->flows);
 
 	if (context_is_dead(context, "destroy_qp"))
 		return EIO;
 	if (is_still_open(hca, qp))
 		return 0;
+	if (flows) {
+		explain("destroy_qp: qp 0x%06x has %u flows: destroy them first (ibv_destroy_flow)",
+			qp->number, flows);
+		return EBUSY;
+	}
 	if (groups) {
 		explain("destroy_qp: qp 0x%06x is attached to %u multicast groups: detach it from "
 			"them first",
@@ -436,6 +455,7 @@ int hca_destroy_qp(struct hca_context *context, struct qp *qp)
 		path_put(&hca->paths, qp->path);
 	fini_queues(qp);
 	release_parts(qp);
+	ethernet_detach(hca, qp);
 	lock_destroy(&qp->lock);
 	free(qp);
 	return 0;

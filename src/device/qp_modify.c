@@ -102,6 +102,8 @@ static void qp_modify_commit(struct hca *hca, struct qp *qp, struct ibv_qp_attr 
 	}
 	if (mask & IBV_QP_PATH_MTU)
 		qp->mtu = 128u << attr->path_mtu;
+	if (mask & IBV_QP_RATE_LIMIT)
+		transport_pace(qp, attr->rate_limit, 0);
 	/* In SQD the window of the old path may be held or waited for still: it is kept then. */
 	if (resolved->path && !qp->requester.flight_bytes && !qp->requester.blocked)
 		resolved->path = qp_modify_take_path(qp, resolved->path);

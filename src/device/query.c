@@ -21,6 +21,22 @@ static void fill_odp(struct ibv_odp_caps *caps, uint32_t *xrc)
 	caps->per_transport_caps.ud_odp_caps = ud;
 }
 
+/* RAW_PACKET and what it receives in. */
+static void fill_ethernet(struct ibv_device_attr_ex *attr)
+{
+	attr->orig_attr.max_raw_ethy_qp = attr->orig_attr.max_qp;
+	attr->rss_caps.supported_qpts = 1u << IBV_QPT_RAW_PACKET;
+	attr->rss_caps.max_rwq_indirection_tables = LIMIT_RWQ_TABLES;
+	attr->rss_caps.max_rwq_indirection_table_size = 1u << LIMIT_RWQ_TABLE_LOG;
+	attr->rss_caps.rx_hash_fields_mask = HASH_FIELDS;
+	attr->rss_caps.rx_hash_function = IBV_RX_HASH_FUNC_TOEPLITZ;
+	attr->max_wq_type_rq = LIMIT_WQ;
+	attr->packet_pacing_caps.qp_rate_limit_min = 1;
+	attr->packet_pacing_caps.qp_rate_limit_max = LIMIT_RATE_KBPS;
+	attr->packet_pacing_caps.supported_qpts = 1u << IBV_QPT_RAW_PACKET;
+	attr->raw_packet_caps = IBV_RAW_PACKET_CAP_CVLAN_STRIPPING | IBV_RAW_PACKET_CAP_IP_CSUM;
+}
+
 int hca_query_device(struct hca_context *context, struct ibv_device_attr_ex *attr)
 {
 	struct ibv_device_attr *orig = &attr->orig_attr;
@@ -40,7 +56,8 @@ int hca_query_device(struct hca_context *context, struct ibv_device_attr_ex *att
 				 IBV_DEVICE_SHUTDOWN_PORT | IBV_DEVICE_PORT_ACTIVE_EVENT |
 				 IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SRQ_RESIZE |
 				 IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B |
-				 IBV_DEVICE_MEM_MGT_EXTENSIONS | IBV_DEVICE_XRC;
+				 IBV_DEVICE_MEM_MGT_EXTENSIONS | IBV_DEVICE_XRC |
+				 IBV_DEVICE_MANAGED_FLOW_STEERING | IBV_DEVICE_RAW_IP_CSUM;
 	orig->max_sge = orig->max_sge_rd = LIMIT_SGE;
 	orig->max_cq = LIMIT_CQ;
 	orig->max_cqe = (int)config->max_cqe;
@@ -59,6 +76,7 @@ int hca_query_device(struct hca_context *context, struct ibv_device_attr_ex *att
 	orig->max_pkeys = 1;
 	orig->phys_port_cnt = 1;
 	attr->device_cap_flags_ex = orig->device_cap_flags | DEVICE_FLUSH_GLOBAL | DEVICE_ATOMIC_WRITE;
+	fill_ethernet(attr);
 	fill_odp(&attr->odp_caps, &attr->xrc_odp_caps);
 	attr->completion_timestamp_mask = UINT64_MAX;
 	attr->hca_core_clock = 1000000;	/* kHz: timestamps are nanoseconds */

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "engine/internal.h"
 #include "engine/wake.h"
+#include "engine/steer.h"
 #include "link/impair.h"
 #include "link/trace.h"
 #include "link/udp.h"
@@ -23,6 +24,7 @@ void engine_init(struct engine *engine)
 	lock_init(&engine->sleep.lock);
 	lock_init(&engine->batches.lock);
 	run_queue_init(&engine->run_queue);
+	list_init(&engine->rx.ethernet_ports);
 	atomic_init(&engine->timers.next_ns, TIME_NEVER);
 	atomic_init(&engine->worker.notice_ns, TIME_NEVER);
 	engine->owner_watch_fd = -1;
@@ -222,6 +224,7 @@ void engine_abandon(struct engine *engine)
 
 	for (i = 0; i < count; i++)
 		close(fds[i]);
+	steer_abandon(engine);
 	udp_abandon(engine->udp);
 	slot_watch_abandon(engine->watch);
 	local_abandon(&engine->local);

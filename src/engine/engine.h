@@ -19,6 +19,7 @@
  *	deferred.c	event queues that are raised after the locks
  *	wake.h		wake-ups of the worker and of peers
  *	qp_table.c	QP numbers, and the slots of this host that they belong to
+ *	steer.c		Ethernet frames of RAW_PACKET QPs, by flow rules
  *	port.c		UDP port 4791, shared with the other processes of this host
  *	worker.c, sleep.c, wait.c	progress while no thread polls
  *	policy.h	who makes progress, who sleeps, who is woken: pure
@@ -128,6 +129,7 @@ struct rx {
 	uint8_t *slot_buffer;		/* for slot_receive() */
 	unsigned slots_busy;		/* rounds left in which the slot sockets are checked often */
 	unsigned rounds, brief_rounds;
+	struct list ethernet_ports;	/* of RAW_PACKET QPs (engine/steer.h) */
 	_Atomic bool slots_due;		/* a slot socket is readable */
 	_Atomic bool services_due;	/* a socket of a service is readable */
 };

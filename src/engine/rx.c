@@ -11,6 +11,7 @@
 #include "engine/internal.h"
 #include "engine/qp_table.h"
 #include "engine/ip_id.h"
+#include "engine/steer.h"
 #include "local/ring.h"
 #include "wire/dump.h"
 #include "wire/icrc.h"
@@ -383,6 +384,8 @@ unsigned rx_poll(struct engine *engine, uint64_t now_ns)
 		receive_link(&receiver, engine->link);
 	if (loopback_pending(engine->loopback_inner))
 		receive_link(&receiver, engine->loopback);
+	if (!list_empty(&engine->rx.ethernet_ports))
+		receiver.packets += steer_receive(engine, now_ns);
 	if (slots_are_due(engine))
 		receive_slots(&receiver);
 	if (atomic_load_explicit(&engine->rx.services_due, memory_order_relaxed)) {

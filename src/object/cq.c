@@ -141,8 +141,28 @@ bool cq_push(struct cq *cq, const struct ibv_wc *wc, bool solicited, uint64_t no
 		completion = &cq->ring[cq_head_of(cq) & cq->mask];
 		completion->wc = *wc;
 		completion->timestamp_ns = now_ns;
+		completion->tag = 0;
 		set_head(cq, cq_head_of(cq) + 1);
 		raise_channel(cq, solicited || wc->status != IBV_WC_SUCCESS, effects);
+	}
+	lock_release(&cq->lock);
+	return pushed;
+}
+
+bool cq_push_full(struct cq *cq, const struct completion *from, bool solicited, uint64_t now_ns,
+		  struct effects *effects)
+{
+	struct completion *completion;
+	bool pushed;
+
+	lock_acquire(&cq->lock);
+	pushed = cq_make_room(cq, effects);
+	if (pushed) {
+		completion = &cq->ring[cq_head_of(cq) & cq->mask];
+		*completion = *from;
+		completion->timestamp_ns = now_ns;
+		set_head(cq, cq_head_of(cq) + 1);
+		raise_channel(cq, solicited || from->wc.status != IBV_WC_SUCCESS, effects);
 	}
 	lock_release(&cq->lock);
 	return pushed;

@@ -18,6 +18,10 @@
 struct completion {
 	struct ibv_wc wc;
 	uint64_t timestamp_ns;		/* when it was pushed */
+	union {				/* what only ibv_create_cq_ex(3) has a way to read */
+		struct { uint32_t flow_tag; uint16_t cvlan; } frame;	/* a receive of RAW_PACKET */
+		uint64_t tag;		/* of tag matching; its priv is in wc.src_qp */
+	};
 };
 
 enum cq_armed { CQ_UNARMED, CQ_ARMED_SOLICITED, CQ_ARMED_ANY };
@@ -97,6 +101,9 @@ void cq_fini(struct cq *cq);
  */
 bool cq_push(struct cq *cq, const struct ibv_wc *wc, bool solicited, uint64_t now_ns,
 	     struct effects *effects);
+/* The same with all that a completion has; its timestamp is written here. */
+bool cq_push_full(struct cq *cq, const struct completion *completion, bool solicited, uint64_t now_ns,
+		  struct effects *effects);
 /* Take up to @count completions; returns how many. */
 int cq_take(struct cq *cq, int count, struct ibv_wc *wc);
 int cq_take_one(struct cq *cq, struct completion *completion);	/* 1 or 0 */

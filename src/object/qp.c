@@ -32,7 +32,7 @@ void qp_set_state(struct qp *qp, enum ibv_qp_state state)
 
 void qp_drop_completions(struct qp *qp)
 {
-	if (qp->type == IBV_QPT_XRC_RECV)
+	if (!qp->send_cq)	/* XRC_RECV, or one that spreads frames */
 		return;
 	if (qp->srq) {
 		cq_clean_sends(qp->send_cq, qp->number);

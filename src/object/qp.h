@@ -25,8 +25,10 @@
 #include "object/recv_queue.h"
 #include "object/send_queue.h"
 #include "object/srq.h"
+#include "object/wq.h"
 #include "object/xrcd.h"
 
+struct ethernet_port;
 struct path;
 struct transport;
 
@@ -55,6 +57,9 @@ struct qp {
 	struct srq *srq;		/* NULL: own receive queue, or XRC */
 	struct xrcd *xrcd;		/* XRC_RECV */
 	uint32_t opens;			/* XRC_RECV: by ibv_open_qp(), under hca.objects */
+	struct ethernet_port *ethernet;	/* RAW_PACKET: where its frames leave; else NULL */
+	struct receive_hash *hash;	/* RAW_PACKET that spreads over work queues: it has no queues; else NULL */
+	bool strips_vlan;		/* RAW_PACKET: tags go to completions */
 	enum ibv_qp_type type;		/* of a row of qp_type.def */
 	uint32_t number;		/* QPN */
 	bool signal_all;
@@ -93,6 +98,7 @@ struct qp {
 
 	/* Ownership */
 	_Atomic uint32_t multicast;	/* groups attached: destroy gives EBUSY unless 0 */
+	_Atomic uint32_t flows;		/* likewise */
 	void *owner;			/* hca_context */
 	struct list node;		/* in the context's list: under hca.objects */
 	bool is_down;			/* destruction waits for acknowledgements; under hca.objects */
@@ -135,7 +141,7 @@ const char *qp_state_name(enum ibv_qp_state state);
 /* Has it a receive queue, or an SRQ, of its own? */
 static inline bool qp_receives(const struct qp *qp)
 {
-	return !qp_type_has(qp->type, QP_XRC);
+	return !qp_type_has(qp->type, QP_XRC) && !qp->hash;
 }
 
 /* Trait of the QP's type. */

@@ -221,7 +221,7 @@ static void qp_modify_forget(struct qp *qp) REQUIRES(qp->lock)
 	memset(&qp->attr, 0, sizeof(qp->attr));
 	qp->attr.cap = qp->cap;
 	memset(&qp->av, 0, sizeof(qp->av));
-	if (!qp_is(qp, QP_DATAGRAM))
+	if (!qp_is(qp, QP_DATAGRAM) && !qp_is(qp, QP_RAW))
 		qp->mtu = 0;
 }
 
@@ -257,6 +257,8 @@ static void take_rights(struct qp *qp, const struct ibv_qp_attr *attr, int mask)
 		qp->attr.qkey = attr->qkey;
 	if (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY)
 		qp->attr.en_sqd_async_notify = attr->en_sqd_async_notify;
+	if (mask & IBV_QP_RATE_LIMIT)
+		qp->attr.rate_limit = attr->rate_limit;
 }
 
 static void take_reliability(struct qp *qp, const struct ibv_qp_attr *attr, int mask)

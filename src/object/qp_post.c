@@ -10,6 +10,7 @@
 
 #include "base/copy.h"
 #include "base/log.h"
+#include "ethernet/frame.h"
 #include "object/placement.h"
 #include "object/qp.h"
 #include "wire/packet.h"
@@ -19,6 +20,7 @@
 enum {
 	ON_UC = 1 << QP_KIND_UC,
 	ON_UD = 1 << QP_KIND_UD,
+	ON_RAW = 1 << QP_KIND_RAW_PACKET,
 	ON_RC = 1 << QP_KIND_RC | 1 << QP_KIND_XRC_SEND,	/* reliable */
 };
 
@@ -43,7 +45,7 @@ static const struct wr_rule {
 	unsigned services;
 	unsigned carries;
 } rules[] = {
-	[IBV_WR_SEND] = { "IBV_WR_SEND", ON_RC | ON_UC | ON_UD, CARRIES_SEND | CARRIES_INLINE },
+	[IBV_WR_SEND] = { "IBV_WR_SEND", ON_RC | ON_UC | ON_UD | ON_RAW, CARRIES_SEND | CARRIES_INLINE },
 	[IBV_WR_SEND_WITH_IMM] = { "IBV_WR_SEND_WITH_IMM", ON_RC | ON_UC | ON_UD,
 		CARRIES_SEND | CARRIES_IMM | CARRIES_INLINE },
 	[IBV_WR_SEND_WITH_INV] = { "IBV_WR_SEND_WITH_INV", ON_RC,
@@ -143,6 +145,12 @@ static int qp_post_check_length(const struct qp *qp, const struct ibv_send_wr *w
 	if (qp_is(qp, QP_DATAGRAM) && length > mtu)
 		return REFUSE(EINVAL, "%llu bytes: a UD message has at most the MTU of the port, "
 			      "%u", (unsigned long long)length, mtu);
+	if (qp_is(qp, QP_RAW) && (length < FRAME_HEADER_BYTES || length > qp->mtu))
+		return REFUSE(EINVAL,
+			      "%llu bytes: a frame has %u to %u, from its destination address to "
+			      "the end of "
+			      "its data",
+			      (unsigned long long)length, FRAME_HEADER_BYTES, qp->mtu);
 	if (wr->send_flags & IBV_SEND_INLINE && length > qp->sq.max_inline)
 		return REFUSE(EINVAL, "%llu bytes inline exceed max_inline_data %u of the QP",
 			      (unsigned long long)length, qp->sq.max_inline);
@@ -329,12 +337,17 @@ static int qp_post_one(struct qp *qp, const struct ibv_send_wr *wr) REQUIRES(qp-
 	return 0;
 }
 
+static int refuse_hashed(const struct qp *qp, const struct ibv_send_wr *wr)
+{
+	return REFUSE(EINVAL, "the qp has a table of work queues, to receive: send with another one");
+}
+
 int qp_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
 	int err = 0;
 
 	if (wr)
-		err = check_send_state(qp, wr);
+		err = qp->hash ? refuse_hashed(qp, wr) : check_send_state(qp, wr);
 	while (wr && !err) {
 		err = qp_post_one(qp, wr);
 		if (!err)
@@ -374,8 +387,9 @@ int qp_post_recv(struct qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad
 	if (!wr)	/* eRPC asks so, in RESET too, whose driver this is */
 		return 0;
 	if (!qp_receives(qp)) {
-		explain("post_recv: qp 0x%06x is of type %s, which has no receive queue: use "
-			"ibv_post_srq_recv with the XRC SRQ", qp->number, qp_type_name(qp->type));
+		explain("post_recv: qp 0x%06x is of type %s%s: use %s", qp->number, qp_type_name(qp->type),
+			qp->hash ? " with a table of work queues" : ", which has no receive queue",
+			qp->hash ? "ibv_post_wq_recv with those" : "ibv_post_srq_recv with the XRC SRQ");
 		*bad = wr;
 		return EINVAL;
 	}

@@ -63,6 +63,14 @@ enum barrier_state {
 	BARRIER_PASSED,			/* it has answered: nothing is under way */
 };
 
+/* IBV_QP_RATE_LIMIT, of RAW_PACKET (transport/raw.c). */
+struct pace {
+	uint32_t kbps;			/* 0: no limit */
+	uint32_t burst_bytes;		/* may leave at once after a pause */
+	uint64_t due_ns;		/* when what has left would be over, at that rate */
+	uint64_t held_until_ns;		/* nothing leaves until then; 0: not held */
+};
+
 /* UC: has the peer received all packets? (transport/barrier.h) */
 struct barrier {
 	enum barrier_state state;
@@ -90,6 +98,7 @@ struct requester {
 
 	struct loss loss;
 	struct gather gather;
+	struct pace pace;
 	uint8_t rnr_left;
 	uint64_t rnr_until_ns;		/* waiting after an RNR NAK; 0: not */
 
@@ -176,6 +185,8 @@ struct responder {
 	uint32_t message_done;		/* ... and bytes of it that were copied */
 
 	struct srq *target;		/* XRC_RECV: that the last request named */
+	uint32_t scatter_pd; /* RAW_PACKET: protection domain of the work queue received in; 0: the
+				QP's */
 
 	/* The receive that a message took; given to the next one if the message was dropped (UC) */
 	struct recv_wqe *recv;

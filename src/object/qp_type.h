@@ -15,6 +15,7 @@ enum qp_trait {
 	QP_DATAGRAM	= 1 << 2,
 	QP_MULTICAST	= 1 << 3,
 	QP_XRC		= 1 << 4,
+	QP_RAW		= 1 << 5,
 };
 
 /* Rows of qp_type.def, in order. */

@@ -51,16 +51,26 @@ static const struct {
 #undef STATUS
 };
 
-static void finish_push(struct qp_call *call, struct cq *cq, const struct ibv_wc *wc,
-			bool solicited) REQUIRES(call->qp->lock)
+static void finish_pushed(struct qp_call *call, struct cq *cq, bool pushed) REQUIRES(call->qp->lock)
 {
-	if (cq_push(cq, wc, solicited || wc->status != IBV_WC_SUCCESS, call->now_ns, call->effects)) {
+	if (pushed) {
 		if (cq_period_begins(cq) && call->qp->transport->period_begins)
 			call->qp->transport->period_begins(call->qp, cq);
 		return;
 	}
 	count(call, COUNTER_CQ_OVERFLOW);
 	call->qp->requester.completion_lost = true;
+}
+
+static void finish_push_wc(struct qp_call *call, struct cq *cq, const struct ibv_wc *wc,
+			   bool solicited) REQUIRES(call->qp->lock)
+{
+	finish_pushed(call, cq, cq_push(cq, wc, solicited, call->now_ns, call->effects));
+}
+
+void finish_push(struct qp_call *call, struct cq *cq, const struct completion *completion, bool solicited)
+{
+	finish_pushed(call, cq, cq_push_full(cq, completion, solicited, call->now_ns, call->effects));
 }
 
 static enum ibv_wc_opcode wc_opcode(const struct send_wqe *wqe)
@@ -106,7 +116,7 @@ void finish_send(struct qp_call *call, enum ibv_wc_status status)
 	assert(qp->sq.tail != qp->sq.head);
 	finish_retire(qp, wqe);
 	if (wanted)
-		finish_push(call, qp->send_cq, &wc, false);
+		finish_push_wc(call, qp->send_cq, &wc, false);
 }
 
 void finish_recv(struct qp_call *call, struct ibv_wc *wc, bool solicited)
@@ -117,7 +127,7 @@ void finish_recv(struct qp_call *call, struct ibv_wc *wc, bool solicited)
 	wc->wr_id = responder->recv->wr_id;
 	wc->qp_num = call->qp->number;
 	responder->recv_taken = false;
-	finish_push(call, call->qp->recv_cq ? call->qp->recv_cq : responder->target->cq, wc, solicited);
+	finish_push_wc(call, call->qp->recv_cq ? call->qp->recv_cq : responder->target->cq, wc, solicited);
 }
 
 void finish_recv_error(struct qp_call *call, enum ibv_wc_status status)

@@ -62,7 +62,10 @@ static inline void count(const struct qp_call *call, enum counter counter)
 static inline struct mr_accessor mr_accessor_of(const struct qp *qp) REQUIRES(qp->lock)
 {
 	const struct srq *target = qp->responder.target;
-	uint32_t pd = qp->pd ? qp->pd->number : target ? target->pd : 0;
+	uint32_t pd = qp->responder.scatter_pd ? qp->responder.scatter_pd :
+		      qp->pd			? qp->pd->number :
+		      target			? target->pd :
+						  0;
 
 	return (struct mr_accessor){ .pd = pd, .qpn = qp->number };
 }
@@ -183,6 +186,9 @@ uint32_t wqe_packet(const struct qp *qp, const struct send_wqe *wqe, uint32_t ps
 
 /* Complete the oldest request of the send queue and remove it. */
 void finish_send(struct qp_call *call, enum ibv_wc_status status) REQUIRES(call->qp->lock);
+/* A completion; one that has no room is noted (completion_lost). */
+void finish_push(struct qp_call *call, struct cq *cq, const struct completion *completion, bool solicited)
+	REQUIRES(call->qp->lock);
 /* Complete the receive that the responder holds; opcode, length and flags are in @wc. */
 void finish_recv(struct qp_call *call, struct ibv_wc *wc, bool solicited) REQUIRES(call->qp->lock);
 void finish_recv_error(struct qp_call *call, enum ibv_wc_status status) REQUIRES(call->qp->lock);
@@ -296,6 +302,14 @@ void replay_duplicate(struct qp_call *call, const struct packet *packet) REQUIRE
 void replay_drop(struct responder *responder);
 /* Write the responses that are due; false when the batch is full. */
 bool replay_transmit(struct transmit *transmit) REQUIRES(transmit->call->qp->lock);
+
+/* ---- raw.c ---- */
+
+void raw_transmit(struct transmit *transmit) REQUIRES(transmit->call->qp->lock);
+bool raw_ready(const struct qp *qp) REQUIRES(qp->lock);
+uint64_t raw_deadline(const struct qp *qp) REQUIRES(qp->lock);
+void raw_timeout(struct qp_call *call) REQUIRES(call->qp->lock);
+bool transport_takes_packets(enum ibv_qp_state state);	/* transport.c */
 
 /* ---- unreliable.c ---- */
 

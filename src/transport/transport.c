@@ -52,6 +52,8 @@ void transport_fini(struct qp *qp)
 
 bool transport_ready(const struct qp *qp)
 {
+	if (qp_is(qp, QP_RAW))
+		return raw_ready(qp);
 	if (qp_is(qp, QP_RELIABLE))
 		return responder_ready(qp) || requester_ready(qp);
 	return echo_ready(qp) || unreliable_ready(qp);
@@ -85,7 +87,7 @@ static enum service transport_service_of(const struct qp *qp)
 	return qp_types[qp->type % QP_TYPES].service;
 }
 
-static bool takes_packets(enum ibv_qp_state state)
+bool transport_takes_packets(enum ibv_qp_state state)
 {
 	return state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD ||
 	       state == IBV_QPS_SQE;
@@ -153,7 +155,7 @@ static void receive_cnp(struct qp_call *call, const struct rx_info *info) REQUIR
 {
 	struct qp *qp = call->qp;
 
-	if (!takes_packets(qp->state)) {
+	if (!transport_takes_packets(qp->state)) {
 		count(call, COUNTER_RX_QP_STATE);
 	} else if (!is_from_peer(qp, info)) {
 		count(call, COUNTER_RX_ADDRESS);
@@ -176,7 +178,7 @@ void transport_receive(struct qp *qp, const struct packet *packet, const struct 
 		receive_cnp(&call, info);
 	} else if (packet->op->service != transport_service_of(qp)) {
 		count(&call, COUNTER_RX_QP_TYPE);
-	} else if (!takes_packets(qp->state)) {
+	} else if (!transport_takes_packets(qp->state)) {
 		count(&call, COUNTER_RX_QP_STATE);
 	} else if (!is_from_peer(qp, info)) {
 		count(&call, COUNTER_RX_ADDRESS);
@@ -252,6 +254,8 @@ bool transport_transmit(struct qp *qp, uint64_t now_ns, unsigned quantum, struct
 		requester_transmit(&transmit);
 		if (answered)
 			responder_acknowledge(&transmit);
+	} else if (qp_is(qp, QP_RAW)) {
+		raw_transmit(&transmit);
 	} else {
 		echo_transmit(&transmit);
 		unreliable_transmit(&transmit);
@@ -259,6 +263,18 @@ bool transport_transmit(struct qp *qp, uint64_t now_ns, unsigned quantum, struct
 	if (qp->requester.completion_lost)
 		qp_call_end(&call);
 	return transmit.cut;
+}
+
+void transport_answer(struct qp *qp, uint64_t now_ns, unsigned quantum, struct tx_batch *batch,
+		      struct effects *effects)
+{
+	struct qp_call call;
+	struct transmit transmit = { .call = &call, .batch = batch, .budget = quantum };
+
+	qp_call_init(&call, qp, now_ns, effects);
+	lock_alias(&transmit.call->qp->lock);
+	if (responder_transmit(&transmit))
+		responder_acknowledge(&transmit);
 }
 
 bool transport_answer_is_due(const struct qp *qp)
@@ -279,6 +295,8 @@ uint64_t transport_deadline(const struct qp *qp)
 {
 	uint64_t requester_ns, responder_ns;
 
+	if (qp_is(qp, QP_RAW))
+		return raw_deadline(qp);
 	if (!qp_is(qp, QP_RELIABLE))
 		return unreliable_deadline(qp);
 	requester_ns = requester_deadline(qp);
@@ -294,6 +312,8 @@ void transport_timeout(struct qp *qp, uint64_t now_ns, struct effects *effects)
 	if (qp_is(qp, QP_RELIABLE)) {
 		responder_timeout(&call);
 		requester_timeout(&call);
+	} else if (qp_is(qp, QP_RAW)) {
+		raw_timeout(&call);
 	} else {
 		unreliable_timeout(&call);
 	}

@@ -14,6 +14,7 @@
  *	responder.c	the peer's requests: checks, executes, answers
  *	replay.c	responder resources: answers to duplicates
  *	unreliable.c	UC and UD, both ways
+ *	raw.c		RAW_PACKET: Ethernet frames, both ways
  *	sge.c		copies between application memory and packets
  *	emit.c		packets into the batch
  *	finish.c	completions, flushing, the error state
@@ -54,6 +55,8 @@ struct transport {
 	void (*period_begins)(struct qp *qp, struct cq *cq);
 };
 
+struct frame;
+
 /* Where a received packet came from, for address checks and the GRH of UD receives. */
 struct rx_info {
 	uint8_t source[16], destination[16];	/* IPv4: v4-mapped */
@@ -90,6 +93,19 @@ void transport_unreserve(struct transport_room *room);
  */
 void transport_receive(struct qp *qp, const struct packet *packet, const struct rx_info *info,
 		       uint64_t now_ns, struct effects *effects) REQUIRES(qp->lock);
+
+/* A frame for a RAW_PACKET QP. */
+struct raw_frame {
+	const struct frame *frame;	/* parsed (ethernet/frame.h) */
+	uint32_t flow_tag;		/* of the rule that it passed; 0: none */
+	bool checked;			/* its checksums are right */
+};
+
+/* Receive it, as transport_receive() does packets. */
+void transport_receive_frame(struct qp *qp, const struct raw_frame *raw, uint64_t now_ns, struct effects *effects)
+	REQUIRES(qp->lock);
+/* IBV_QP_RATE_LIMIT: 0: no limit; @burst_bytes 0: as many as is usual. Then transmit. */
+void transport_pace(struct qp *qp, uint32_t kbps, uint32_t burst_bytes) REQUIRES(qp->lock);
 
 /*
  * Setup call, without the lock, before qp_post_send(): finds the paths of datagrams. May allocate.
@@ -166,6 +182,9 @@ void transport_modified(struct qp *qp, enum ibv_qp_state from, int mask, uint64_
 
 /* Is an answer to the peer due that transport_transmit() has not written yet? */
 bool transport_answer_is_due(const struct qp *qp) REQUIRES(qp->lock);
+/* Write those answers alone into the batch. */
+void transport_answer(struct qp *qp, uint64_t now_ns, unsigned quantum, struct tx_batch *batch,
+		      struct effects *effects) REQUIRES(qp->lock);
 /*
  * The QP is about to stop answering: have its last ACK sent once more, in case the first is lost,
  * since this QP will not answer when the peer asks. False: nothing to repeat. Then transmit.

@@ -138,16 +138,17 @@ static uint64_t read_completion_wallclock_ns(struct ibv_cq_ex *ibv)
 	return clock_ns(CLOCK_REALTIME) - age;
 }
 
-/* The device has no VLAN stripping, flow steering or tag matching: what their absence reads as. */
 static uint16_t read_cvlan(struct ibv_cq_ex *ibv)
 {
-	return 0;
+	return to_cq_ex(ibv)->current.frame.cvlan;
 }
 
 static uint32_t read_flow_tag(struct ibv_cq_ex *ibv)
 {
-	return 0;
+	return to_cq_ex(ibv)->current.frame.flow_tag;
 }
+
+/* The device has no tag matching: what its absence reads as. */
 
 static void read_tm_info(struct ibv_cq_ex *ibv, struct ibv_wc_tm_info *info)
 {
@@ -179,7 +180,8 @@ static void cq_ex_fill(struct ibv_cq_ex *ibv, bool single_threaded)
 static int cq_ex_check(const struct ibv_cq_init_attr_ex *attr)
 {
 	const uint64_t wc_flags = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
-				  IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+				  IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK |
+				  IBV_WC_EX_WITH_CVLAN | IBV_WC_EX_WITH_FLOW_TAG;
 	const uint32_t flags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED |
 			       IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
 	const uint32_t mask = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
@@ -190,8 +192,7 @@ static int cq_ex_check(const struct ibv_cq_init_attr_ex *attr)
 		return EINVAL;
 	}
 	if (attr->wc_flags & ~wc_flags)
-		return refuse_verb("create_cq_ex",
-				   "wc_flags of VLANs, flow tags or tag matching");
+		return refuse_verb("create_cq_ex", "wc_flags of tag matching, or that no release has");
 	if (attr->comp_mask & ~mask) {
 		explain("create_cq_ex: comp_mask 0x%x has unknown bits", attr->comp_mask);
 		return EINVAL;

@@ -15,33 +15,13 @@
 #define REFUSE_INT(name, why, ...) \
 	static int name##_refused(__VA_ARGS__) { return refuse_verb("" #name, why); }
 
-static const char no_counters[] = "flow counters";
-static const char no_flow[] = "flow steering; the kernel handles Ethernet packets";
-static const char no_wq[] = "work queues without a QP, and receive hashing";
+static const char no_actions[] = "flow actions: this device does not encrypt (ESP)";
 
-REFUSE_INT(read_counters, no_counters, struct ibv_counters *counters, uint64_t *values,
-	   uint32_t count, uint32_t flags)
-REFUSE_INT(attach_counters_point_flow, no_counters, struct ibv_counters *counters,
-	   struct ibv_counter_attach_attr *attr, struct ibv_flow *flow)
-REFUSE_PTR(struct ibv_counters, create_counters, no_counters, struct ibv_context *context,
-	   struct ibv_counters_init_attr *attr)
-REFUSE_INT(destroy_counters, no_counters, struct ibv_counters *counters)
-REFUSE_INT(modify_flow_action_esp, no_flow, struct ibv_flow_action *action,
+REFUSE_INT(modify_flow_action_esp, no_actions, struct ibv_flow_action *action,
 	   struct ibv_flow_action_esp_attr *attr)
-REFUSE_INT(destroy_flow_action, no_flow, struct ibv_flow_action *action)
-REFUSE_PTR(struct ibv_flow_action, create_flow_action_esp, no_flow, struct ibv_context *context,
+REFUSE_INT(destroy_flow_action, no_actions, struct ibv_flow_action *action)
+REFUSE_PTR(struct ibv_flow_action, create_flow_action_esp, no_actions, struct ibv_context *context,
 	   struct ibv_flow_action_esp_attr *attr)
-REFUSE_INT(modify_qp_rate_limit, "rate limits per QP", struct ibv_qp *qp,
-	   struct ibv_qp_rate_limit_attr *attr)
-REFUSE_INT(destroy_rwq_ind_table, no_wq, struct ibv_rwq_ind_table *table)
-REFUSE_PTR(struct ibv_rwq_ind_table, create_rwq_ind_table, no_wq, struct ibv_context *context,
-	   struct ibv_rwq_ind_table_init_attr *attr)
-REFUSE_INT(destroy_wq, no_wq, struct ibv_wq *wq)
-REFUSE_INT(modify_wq, no_wq, struct ibv_wq *wq, struct ibv_wq_attr *attr)
-REFUSE_PTR(struct ibv_wq, create_wq, no_wq, struct ibv_context *context,
-	   struct ibv_wq_init_attr *attr)
-REFUSE_INT(destroy_flow, no_flow, struct ibv_flow *flow)
-REFUSE_PTR(struct ibv_flow, create_flow, no_flow, struct ibv_qp *qp, struct ibv_flow_attr *attr)
 
 static int post_srq_ops_refused(struct ibv_srq *srq, struct ibv_ops_wr *wr, struct ibv_ops_wr **bad)
 {
@@ -66,33 +46,33 @@ static void fill_extended(struct verbs_context *context)
 	context->query_port = port_query_verb;
 	context->advise_mr = mr_advise_verb;
 	context->alloc_null_mr = mr_alloc_null_verb;
-	context->read_counters = read_counters_refused;
-	context->attach_counters_point_flow = attach_counters_point_flow_refused;
-	context->create_counters = create_counters_refused;
-	context->destroy_counters = destroy_counters_refused;
+	context->read_counters = counters_read_verb;
+	context->attach_counters_point_flow = counters_attach_verb;
+	context->create_counters = counters_create_verb;
+	context->destroy_counters = counters_destroy_verb;
 	context->reg_dm_mr = dm_reg_mr_verb;
 	context->alloc_dm = dm_alloc_verb;
 	context->free_dm = dm_free_verb;
 	context->modify_flow_action_esp = modify_flow_action_esp_refused;
 	context->destroy_flow_action = destroy_flow_action_refused;
 	context->create_flow_action_esp = create_flow_action_esp_refused;
-	context->modify_qp_rate_limit = modify_qp_rate_limit_refused;
+	context->modify_qp_rate_limit = qp_pace_verb;
 	context->alloc_parent_domain = parent_domain_alloc;
 	context->dealloc_td = td_dealloc;
 	context->alloc_td = td_alloc;
 	context->modify_cq = cq_modify_verb;
 	context->post_srq_ops = post_srq_ops_refused;
-	context->destroy_rwq_ind_table = destroy_rwq_ind_table_refused;
-	context->create_rwq_ind_table = create_rwq_ind_table_refused;
-	context->destroy_wq = destroy_wq_refused;
-	context->modify_wq = modify_wq_refused;
-	context->create_wq = create_wq_refused;
+	context->destroy_rwq_ind_table = rwq_table_destroy_verb;
+	context->create_rwq_ind_table = rwq_table_create_verb;
+	context->destroy_wq = wq_destroy_verb;
+	context->modify_wq = wq_modify_verb;
+	context->create_wq = wq_create_verb;
 	context->query_rt_values = rt_values_verb;
 	context->create_cq_ex = cq_create_ex_verb;
 	context->query_device_ex = device_query_ex_verb;
-	context->ibv_destroy_flow = destroy_flow_refused;
+	context->ibv_destroy_flow = flow_destroy_verb;
 	context->ABI_placeholder2 = ops_placeholder;
-	context->ibv_create_flow = create_flow_refused;
+	context->ibv_create_flow = flow_create_verb;
 	context->ABI_placeholder1 = ops_placeholder;
 	context->open_qp = qp_open_verb;
 	context->create_qp_ex = qp_create_ex_verb;

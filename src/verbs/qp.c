@@ -49,15 +49,21 @@ static int qp_init_ex_check(const struct ibv_qp_init_attr_ex *attr)
 {
 	const uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS |
 			       IBV_QP_INIT_ATTR_SEND_OPS_FLAGS | IBV_QP_INIT_ATTR_XRCD;
+	const uint32_t of_raw = IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH;
+	const bool raw = attr->qp_type == IBV_QPT_RAW_PACKET;
 
-	if (attr->comp_mask & ~known)
-		return refuse_verb("create_qp_ex",
-				   "TSO, indirection tables and receive hashing (comp_mask)");
+	if (attr->comp_mask & ~(known | of_raw))
+		return refuse_verb("create_qp_ex", "comp_mask has TSO, or bits that no release has");
+	if (attr->comp_mask & of_raw && !raw)
+		return refuse_verb("create_qp_ex", "indirection tables and receive hashing are of RAW_PACKET QPs");
 	if (attr->qp_type != IBV_QPT_XRC_RECV &&
 	    (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || !attr->pd))
 		return refuse_null("create_qp_ex", "pd (IBV_QP_INIT_ATTR_PD)");
-	if ((attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr->create_flags)
-		return refuse_verb("create_qp_ex", "create_flags of raw packet QPs and IPoIB");
+	if ((attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) &&
+	    attr->create_flags & ~(uint32_t)(raw ? IBV_QP_CREATE_CVLAN_STRIPPING : 0))
+		return refuse_verb(
+			"create_qp_ex",
+			"create_flags beyond IBV_QP_CREATE_CVLAN_STRIPPING of RAW_PACKET");
 	return 0;
 }
 
@@ -78,7 +84,7 @@ struct ibv_qp *qp_create_ex_verb(struct ibv_context *context, struct ibv_qp_init
 	if (err)
 		return fail(err);
 	full = *attr;
-	full.comp_mask &= IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD;
+	full.comp_mask &= ~(uint32_t)IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
 	if (attr->qp_type == IBV_QPT_XRC_RECV)
 		full.pd = NULL;
 	qp = qp_create(context, &full);
@@ -101,6 +107,20 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 	if (!qp || !attr)
 		return refuse_null("modify_qp", qp ? "attr" : "qp");
 	return hca_modify_qp(to_qp(qp), attr, mask);
+}
+
+/* typical_pkt_sz is a hint for hardware. */
+int qp_pace_verb(struct ibv_qp *qp, struct ibv_qp_rate_limit_attr *attr)
+{
+	CALL();
+
+	if (!qp || !attr)
+		return refuse_null("modify_qp_rate_limit", qp ? "attr" : "qp");
+	if (attr->comp_mask) {
+		explain("modify_qp_rate_limit: comp_mask 0x%x must be 0", attr->comp_mask);
+		return EINVAL;
+	}
+	return hca_pace_qp(to_qp(qp), attr->rate_limit, attr->max_burst_sz);
 }
 
 int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,

@@ -45,6 +45,8 @@ static uint64_t operations_of(enum ibv_qp_type type)
 		return SENDS | WRITES | WINDOWS;
 	case IBV_QPT_UD:
 		return SENDS;
+	case IBV_QPT_RAW_PACKET:
+		return IBV_QP_EX_WITH_SEND;
 	default:
 		return 0;
 	}

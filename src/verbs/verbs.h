@@ -172,6 +172,23 @@ struct ibv_qp *qp_create_ex_verb(struct ibv_context *context, struct ibv_qp_init
 int qp_post_send_verb(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 int qp_post_recv_verb(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 
+int qp_pace_verb(struct ibv_qp *qp, struct ibv_qp_rate_limit_attr *attr);
+
+struct ibv_wq *wq_create_verb(struct ibv_context *context, struct ibv_wq_init_attr *attr);
+int wq_modify_verb(struct ibv_wq *wq, struct ibv_wq_attr *attr);
+int wq_destroy_verb(struct ibv_wq *wq);
+struct ibv_rwq_ind_table *rwq_table_create_verb(struct ibv_context *context,
+						struct ibv_rwq_ind_table_init_attr *attr);
+int rwq_table_destroy_verb(struct ibv_rwq_ind_table *table);
+
+struct ibv_flow *flow_create_verb(struct ibv_qp *qp, struct ibv_flow_attr *attr);
+int flow_destroy_verb(struct ibv_flow *flow);
+struct ibv_counters *counters_create_verb(struct ibv_context *context, struct ibv_counters_init_attr *attr);
+int counters_destroy_verb(struct ibv_counters *counters);
+int counters_attach_verb(struct ibv_counters *counters, struct ibv_counter_attach_attr *attr,
+			 struct ibv_flow *flow);
+int counters_read_verb(struct ibv_counters *counters, uint64_t *values, uint32_t count, uint32_t flags);
+
 /* qp_ex.c: what ibv_wr_*() builds in. */
 int wr_builder_check(enum ibv_qp_type type, uint64_t operations);
 int wr_builder_create(struct context *context, struct qp *qp, uint64_t operations);

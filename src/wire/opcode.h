@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum service { SERVICE_RC, SERVICE_UC, SERVICE_UD, SERVICE_XRC, SERVICE_CNP };
+enum service { SERVICE_RC, SERVICE_UC, SERVICE_UD, SERVICE_XRC, SERVICE_CNP, SERVICE_NONE };
 
 /* The upper three bits of a code are the service, the lower five the same for all (IBTA 9.2). */
 #define OPCODE_OPERATION	0x1fu

@@ -113,6 +113,32 @@ static int free_mw(void *object)
 	return ibv_dealloc_mw(object);
 }
 
+static void *make_wq(void)
+{
+	struct ibv_wq_init_attr attr = { .wq_type = IBV_WQT_RQ, .max_wr = 1, .max_sge = 1, .pd = pd, .cq = cq };
+
+	return ibv_create_wq(context, &attr);
+}
+
+static int free_wq(void *object)
+{
+	return ibv_destroy_wq(object);
+}
+
+static struct ibv_wq *entry;
+
+static void *make_table(void)
+{
+	struct ibv_rwq_ind_table_init_attr attr = { .ind_tbl = &entry };
+
+	return ibv_create_rwq_ind_table(context, &attr);
+}
+
+static int free_table(void *object)
+{
+	return ibv_destroy_rwq_ind_table(object);
+}
+
 /* @already: there are of the kind. */
 static void expect(const char *name, int limit, int already, void *(*make)(void), int (*undo)(void *))
 {
@@ -166,6 +192,44 @@ static void as_many_mrs(void **state)
 static void as_many_mws(void **state)
 {
 	expect("max_mw", limits.max_mw, 0, make_mw, free_mw);
+}
+
+static void as_many_work_queues_and_tables(void **state)
+{
+	struct ibv_device_attr_ex extended;
+
+	if (!context)
+		skip();
+	assert_int_equal(ibv_query_device_ex(context, NULL, &extended), 0);
+	expect("max_wq_type_rq", (int)extended.max_wq_type_rq, 0, make_wq, free_wq);
+	entry = make_wq();
+	expect("max_rwq_indirection_tables", (int)extended.rss_caps.max_rwq_indirection_tables, 0, make_table,
+	       free_table);
+	assert_int_equal(free_wq(entry), 0);
+}
+
+static void as_many_entries_in_a_table(void **state)
+{
+	struct ibv_rwq_ind_table_init_attr attr = { .log_ind_tbl_size = 0 };
+	struct ibv_rwq_ind_table *table;
+	struct ibv_device_attr_ex extended;
+	struct ibv_wq *entries[1024];
+
+	if (!context)
+		skip();
+	assert_int_equal(ibv_query_device_ex(context, NULL, &extended), 0);
+	entry = make_wq();
+	for (unsigned i = 0; i < 1024; i++)
+		entries[i] = entry;
+	attr.ind_tbl = entries;
+	while (1u << attr.log_ind_tbl_size < extended.rss_caps.max_rwq_indirection_table_size)
+		attr.log_ind_tbl_size++;
+	table = ibv_create_rwq_ind_table(context, &attr);
+	assert_non_null(table);
+	assert_int_equal(ibv_destroy_rwq_ind_table(table), 0);
+	attr.log_ind_tbl_size++;
+	assert_refused(ibv_create_rwq_ind_table(context, &attr), EINVAL);
+	assert_int_equal(free_wq(entry), 0);
 }
 
 /* More than 100,000, in several slots of QP numbers. */
@@ -258,6 +322,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		LIMIT_TEST(as_many_pds), LIMIT_TEST(as_many_cqs), LIMIT_TEST(as_many_srqs),
+		LIMIT_TEST(as_many_work_queues_and_tables), LIMIT_TEST(as_many_entries_in_a_table),
 		LIMIT_TEST(as_many_ahs), LIMIT_TEST(as_many_mrs), LIMIT_TEST(as_many_mws),
 		LIMIT_TEST(as_many_qps), LIMIT_TEST(as_many_groups), LIMIT_TEST(as_large),
 	};

@@ -22,7 +22,8 @@ from tap import Tap
 TESTS = '/usr/share/doc/rdma-core/tests'
 MODULES = ['test_device', 'test_pd', 'test_mr', 'test_cq', 'test_addr', 'test_parent_domain',
            'test_qp', 'test_qpex', 'test_cqex', 'test_cq_events', 'test_atomic',
-           'test_relaxed_ordering', 'test_fork', 'test_rdmacm', 'test_odp', 'test_shared_pd']
+           'test_relaxed_ordering', 'test_fork', 'test_rdmacm', 'test_odp', 'test_shared_pd',
+           'test_flow', 'test_rss_traffic']
 
 # What they expect of an adapter and no man page says. Likewise skipped.
 ALIGNED = 'expects copies to device memory at offsets that are no multiple of 4 to be refused'

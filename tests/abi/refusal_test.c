@@ -30,19 +30,35 @@ static void verbs_that_the_device_lacks_answer_not_supported(void **state)
 	struct ibv_context *context = context_of(state);
 	struct verbs_context *verbs = verbs_get_ctx(context);
 	struct ibv_pd *pd = ibv_alloc_pd(context);
-	struct ibv_counters_init_attr counters = { 0 };
-	struct ibv_wq_init_attr wq = { .wq_type = IBV_WQT_RQ, .pd = pd };
-	struct ibv_rwq_ind_table_init_attr table = { 0 };
+	struct ibv_flow_action_esp_attr esp = { .comp_mask = 0 };
 
 	assert_non_null(pd);
-	assert_refused(ibv_create_counters(context, &counters), EOPNOTSUPP);
-	assert_refused(ibv_create_wq(context, &wq), EOPNOTSUPP);
-	assert_refused(ibv_create_rwq_ind_table(context, &table), EOPNOTSUPP);
+	assert_refused(ibv_create_flow_action_esp(context, &esp), EOPNOTSUPP);
 	assert_refused(ibv_reg_dmabuf_mr(pd, 0, 4096, 0, 0, 0), EOPNOTSUPP);
 	assert_int_equal(verbs->modify_cq(NULL, NULL), EINVAL);
-	assert_int_equal(verbs->destroy_wq(NULL), EOPNOTSUPP);
-	assert_int_equal(verbs->ibv_destroy_flow(NULL), EOPNOTSUPP);
 	assert_int_equal(ibv_dealloc_pd(pd), 0);
+}
+
+static void calls_of_raw_packets_refuse_null_pointers(void **state)
+{
+	struct ibv_context *context = context_of(state);
+	struct verbs_context *verbs = verbs_get_ctx(context);
+	struct ibv_counters_init_attr counters = { .comp_mask = 1 };
+	struct ibv_wq_init_attr wq = { .wq_type = IBV_WQT_RQ };
+
+	assert_refused(verbs->create_wq(context, &wq), EINVAL);
+	assert_refused(verbs->create_wq(context, NULL), EINVAL);
+	assert_int_equal(verbs->modify_wq(NULL, NULL), EINVAL);
+	assert_int_equal(verbs->destroy_wq(NULL), EINVAL);
+	assert_refused(verbs->create_rwq_ind_table(context, NULL), EINVAL);
+	assert_int_equal(verbs->destroy_rwq_ind_table(NULL), EINVAL);
+	assert_refused(verbs->ibv_create_flow(NULL, NULL), EINVAL);
+	assert_int_equal(verbs->ibv_destroy_flow(NULL), EINVAL);
+	assert_refused(verbs->create_counters(context, &counters), EINVAL);
+	assert_int_equal(verbs->attach_counters_point_flow(NULL, NULL, NULL), EINVAL);
+	assert_int_equal(verbs->read_counters(NULL, NULL, 0, 0), EINVAL);
+	assert_int_equal(verbs->destroy_counters(NULL), EINVAL);
+	assert_int_equal(verbs->modify_qp_rate_limit(NULL, NULL), EINVAL);
 }
 
 static void xrc_refuses_masks_that_name_too_little(void **state)
@@ -209,7 +225,7 @@ static void null_pointers_are_errors(void **state)
 static void nonsense_is_refused(void **state)
 {
 	struct ibv_context *context = context_of(state);
-	struct ibv_cq_init_attr_ex vlan = { .cqe = 4, .wc_flags = IBV_WC_EX_WITH_CVLAN };
+	struct ibv_cq_init_attr_ex unknown = { .cqe = 4, .wc_flags = 1u << 30 };
 	struct ibv_cq_init_attr_ex mask = { .cqe = 4, .comp_mask = 1u << 30 };
 	struct ibv_cq_init_attr_ex none = { .cqe = 0 };
 	struct ibv_query_device_ex_input input = { .comp_mask = 1 };
@@ -220,7 +236,7 @@ static void nonsense_is_refused(void **state)
 	assert_refused(ibv_create_cq(context, -1, NULL, NULL, 0), EINVAL);
 	assert_refused(ibv_create_cq(context, 1, NULL, NULL, context->num_comp_vectors), EINVAL);
 	assert_refused(ibv_create_cq(context, 1, NULL, NULL, -1), EINVAL);
-	assert_refused(ibv_create_cq_ex(context, &vlan), EOPNOTSUPP);
+	assert_refused(ibv_create_cq_ex(context, &unknown), EOPNOTSUPP);
 	assert_refused(ibv_create_cq_ex(context, &mask), EINVAL);
 	assert_refused(ibv_create_cq_ex(context, &none), EINVAL);
 	assert_int_equal(ibv_query_port(context, 0, &port), EINVAL);
@@ -234,6 +250,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		test_with_device(every_slot_of_the_tables_is_filled),
 		test_with_device(verbs_that_the_device_lacks_answer_not_supported),
+		test_with_device(calls_of_raw_packets_refuse_null_pointers),
 		test_with_device(xrc_refuses_masks_that_name_too_little),
 		cmocka_unit_test(old_pointer_functions_refuse),
 		cmocka_unit_test(old_int_functions_refuse),

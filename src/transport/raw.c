@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * RAW_PACKET: Ethernet frames, as the application wrote them and as they come. There are no packets
+ * of the transport, no answers and no repetition: a send is complete when its frame is in the
+ * batch, and a frame for which there is no receive, or none that is long enough, is dropped and
+ * counted. ibv_modify_qp_rate_limit(3) spaces them.
+ */
+#include <string.h>
+
+#include "ethernet/frame.h"
+#include "transport/internal.h"
+
+#define BURST_DEFAULT	65536u		/* bytes, where the application does not say */
+#define NS_PER_MS	1000000u	/* kbit/s are bits in a millisecond */
+
+/* ---- pace ---- */
+
+static uint64_t frame_ns(const struct pace *pace, uint32_t bytes)
+{
+	return (uint64_t)bytes * 8 * NS_PER_MS / pace->kbps;
+}
+
+/* May @bytes leave now? Otherwise they are held until they may. */
+static bool pace_allows(struct pace *pace, uint32_t bytes, uint64_t now_ns)
+{
+	uint64_t burst_ns, start_ns;
+
+	if (!pace->kbps)
+		return true;
+	burst_ns = frame_ns(pace, pace->burst_bytes ? pace->burst_bytes : BURST_DEFAULT);
+	start_ns = pace->due_ns > now_ns ? pace->due_ns : now_ns;
+	if (start_ns > now_ns + burst_ns) {
+		pace->held_until_ns = start_ns - burst_ns;
+		return false;
+	}
+	pace->due_ns = start_ns + frame_ns(pace, bytes);
+	return true;
+}
+
+uint64_t raw_deadline(const struct qp *qp)
+{
+	uint64_t held_until_ns = qp->requester.pace.held_until_ns;
+
+	return held_until_ns ? held_until_ns : TIME_NEVER;
+}
+
+void raw_timeout(struct qp_call *call)
+{
+	struct pace *pace = &call->qp->requester.pace;
+
+	if (pace->held_until_ns && pace->held_until_ns <= call->now_ns)
+		pace->held_until_ns = 0;
+}
+
+void transport_pace(struct qp *qp, uint32_t kbps, uint32_t burst_bytes)
+{
+	qp->requester.pace = (struct pace){ .kbps = kbps, .burst_bytes = burst_bytes };
+}
+
+/* ---- sending ---- */
+
+bool raw_ready(const struct qp *qp)
+{
+	return qp->state == IBV_QPS_RTS && qp->sq.tail != qp->sq.head && !qp->requester.pace.held_until_ns;
+}
+
+static bool raw_fits(struct transmit *transmit, uint32_t bytes)
+{
+	const struct tx_batch *batch = transmit->batch;
+
+	if (transmit->budget && batch->count < TX_PACKETS_MAX && TX_BYTES_MAX - batch->used >= bytes)
+		return true;
+	transmit->cut = true;
+	return false;
+}
+
+static void raw_send_error(struct qp_call *call) REQUIRES(call->qp->lock)
+{
+	const struct send_wqe *wqe = send_queue_at(&call->qp->sq, call->qp->sq.tail);
+
+	explain_about(
+		"LOC_PROT_ERR",
+		"qp 0x%06x: frame of %u bytes (wr_id 0x%llx) failed: local protection error; %s%s"
+		"check lkey and bounds of the scatter/gather list",
+		call->qp->number, wqe->length, (unsigned long long)wqe->wr_id, call->why,
+		call->why[0] ? "; " : "");
+	finish_send(call, IBV_WC_LOC_PROT_ERR);
+	qp_set_state(call->qp, IBV_QPS_SQE);
+	flush_sends(call);
+}
+
+static void write_frame(struct transmit *transmit, const struct send_wqe *wqe)
+{
+	struct tx_batch *batch = transmit->batch;
+	struct tx_packet *entry = &batch->packet[batch->count];
+	uint8_t *data = batch->data + batch->used;
+	struct frame frame;
+
+	if (wqe->flags & IBV_SEND_IP_CSUM) {
+		frame_parse(data, wqe->length, &frame);
+		frame_write_checksums(&frame, data);
+	}
+	entry->offset = (uint32_t)batch->used;
+	entry->bytes = wqe->length;
+	batch->used += wqe->length;
+	batch->count++;
+	transmit->budget--;
+}
+
+void raw_transmit(struct transmit *transmit)
+{
+	struct qp_call *call = transmit->call;
+	struct qp *qp = call->qp;
+
+	lock_alias(&qp->lock);
+	while (raw_ready(qp)) {
+		const struct send_wqe *wqe = send_queue_at(&qp->sq, qp->sq.tail);
+
+		if (!raw_fits(transmit, wqe->length) ||
+		    !pace_allows(&qp->requester.pace, wqe->length, call->now_ns))
+			break;
+		if (sge_gather(call, wqe, 0, transmit->batch->data + transmit->batch->used, wqe->length)) {
+			raw_send_error(call);
+			break;
+		}
+		write_frame(transmit, wqe);
+		finish_send(call, IBV_WC_SUCCESS);
+	}
+	requester_check_drained(call);
+}
+
+/* ---- receiving ---- */
+
+/* The frame without its VLAN tag, if the queue strips it: two pieces then. */
+struct raw_piece {
+	const uint8_t *data;
+	uint32_t bytes;
+};
+
+#define ADDRESS_BYTES	12u		/* of a frame, in front of a tag */
+
+static uint32_t cut_pieces(const struct raw_frame *raw, bool strip, struct raw_piece piece[2])
+{
+	const uint32_t bytes = (uint32_t)raw->frame->bytes;
+
+	if (!strip) {
+		piece[0] = (struct raw_piece){ raw->frame->data, bytes };
+		piece[1] = (struct raw_piece){ NULL, 0 };
+		return bytes;
+	}
+	piece[0] = (struct raw_piece){ raw->frame->data, ADDRESS_BYTES };
+	piece[1] = (struct raw_piece){ raw->frame->data + ADDRESS_BYTES + FRAME_VLAN_BYTES,
+				       bytes - ADDRESS_BYTES - FRAME_VLAN_BYTES };
+	return bytes - FRAME_VLAN_BYTES;
+}
+
+static bool strip_is_due(const struct raw_frame *raw, bool strips)
+{
+	return strips && raw->frame->outer.tagged;
+}
+
+static struct completion raw_completion(const struct raw_frame *raw, bool strip, uint32_t bytes)
+{
+	const uint8_t *tag = raw->frame->outer.ethernet + 12;
+	struct completion completion = { .wc = { .status = IBV_WC_SUCCESS, .opcode = IBV_WC_RECV,
+						 .byte_len = bytes,
+						 .wc_flags = raw->checked ? IBV_WC_IP_CSUM_OK : 0 } };
+
+	completion.frame.flow_tag = raw->flow_tag;
+	completion.frame.cvlan = strip ? (uint16_t)(tag[0] << 8 | tag[1]) : 0;
+	return completion;
+}
+
+static bool scatter_pieces(struct qp_call *call, const struct recv_wqe *recv, const struct raw_piece piece[2])
+	REQUIRES(call->qp->lock)
+{
+	return !sge_scatter(call, recv->sge, recv->sge_count, 0, piece[0].data, piece[0].bytes, !piece[1].bytes) &&
+	       !sge_scatter(call, recv->sge, recv->sge_count, piece[0].bytes, piece[1].data, piece[1].bytes, true);
+}
+
+static void receive_here(struct qp_call *call, const struct raw_frame *raw) REQUIRES(call->qp->lock)
+{
+	struct responder *responder = &call->qp->responder;
+	const bool strip = strip_is_due(raw, call->qp->strips_vlan);
+	struct completion completion;
+	struct raw_piece piece[2];
+	uint32_t bytes = cut_pieces(raw, strip, piece);
+
+	if (!responder_take(call)) {
+		count(call, COUNTER_RX_NO_RECV);
+		return;
+	}
+	if (bytes > responder->recv_bytes) {
+		count(call, COUNTER_RX_TOO_LONG);
+		return;
+	}
+	if (!scatter_pieces(call, responder->recv, piece)) {
+		responder_fail(call, FAULT_LOCAL_PROTECTION);
+		return;
+	}
+	completion = raw_completion(raw, strip, bytes);
+	completion.wc.wr_id = responder->recv->wr_id;
+	completion.wc.qp_num = call->qp->number;
+	responder->recv_taken = false;
+	finish_push(call, call->qp->recv_cq, &completion, false);
+}
+
+/* ---- work queues ---- */
+
+static void wq_push_error(struct qp_call *call, struct wq *wq, enum ibv_wc_status status)
+	REQUIRES(call->qp->lock, wq->lock)
+{
+	const struct completion completion = { .wc = { .wr_id = wq->recv->wr_id, .status = status,
+						       .opcode = IBV_WC_RECV, .qp_num = wq->number } };
+
+	wq->recv_taken = false;
+	if (!cq_push_full(wq->cq, &completion, true, call->now_ns, call->effects))
+		count(call, COUNTER_CQ_OVERFLOW);
+}
+
+static void wq_fail(struct qp_call *call, struct wq *wq) REQUIRES(call->qp->lock, wq->lock)
+{
+	explain_about("WQ_FATAL",
+		      "wq 0x%06x: a receive (wr_id 0x%llx) failed: local protection error; "
+		      "%s%scheck lkey "
+		      "and bounds of its scatter/gather list",
+		      wq->number, (unsigned long long)wq->recv->wr_id, call->why,
+		      call->why[0] ? "; " : "");
+	wq_push_error(call, wq, IBV_WC_LOC_PROT_ERR);
+	wq->state = wq->ibv.state = IBV_WQS_ERR;
+	event_queue_add(wq->async, &wq->fatal_event.node, call->effects);
+	while (recv_queue_take(&wq->queue, wq->recv))
+		wq_push_error(call, wq, IBV_WC_WR_FLUSH_ERR);
+}
+
+static bool wq_scatter(struct qp_call *call, struct wq *wq, const struct raw_piece piece[2])
+	REQUIRES(call->qp->lock, wq->lock)
+{
+	const uint32_t own = call->qp->responder.scatter_pd;
+	bool good;
+
+	call->qp->responder.scatter_pd = wq->pd->number;
+	good = scatter_pieces(call, wq->recv, piece);
+	call->qp->responder.scatter_pd = own;
+	return good;
+}
+
+static enum counter wq_refuses(struct wq *wq, uint32_t bytes, bool *refused) REQUIRES(wq->lock)
+{
+	*refused = true;
+	if (wq->state != IBV_WQS_RDY)
+		return COUNTER_RX_QP_STATE;
+	if (!wq->recv_taken)
+		wq->recv_taken = recv_queue_take(&wq->queue, wq->recv);
+	if (!wq->recv_taken)
+		return COUNTER_RX_NO_RECV;
+	if (bytes > sge_total(wq->recv->sge, wq->recv->sge_count))
+		return COUNTER_RX_TOO_LONG;
+	*refused = false;
+	return COUNTER_RX_PACKETS;
+}
+
+static void receive_in(struct qp_call *call, struct wq *wq, const struct raw_frame *raw)
+	REQUIRES(call->qp->lock, wq->lock)
+{
+	const bool strip = strip_is_due(raw, atomic_load_explicit(&wq->strips_vlan, memory_order_relaxed));
+	struct completion completion;
+	struct raw_piece piece[2];
+	uint32_t bytes = cut_pieces(raw, strip, piece);
+	bool refused;
+	enum counter reason = wq_refuses(wq, bytes, &refused);
+
+	if (refused) {
+		count(call, reason);
+		return;
+	}
+	if (!wq_scatter(call, wq, piece)) {
+		wq_fail(call, wq);
+		return;
+	}
+	completion = raw_completion(raw, strip, bytes);
+	completion.wc.wr_id = wq->recv->wr_id;
+	completion.wc.qp_num = wq->number;
+	wq->recv_taken = false;
+	if (!cq_push_full(wq->cq, &completion, false, call->now_ns, call->effects))
+		count(call, COUNTER_CQ_OVERFLOW);
+	else if (cq_period_begins(wq->cq) && call->qp->transport->period_begins)
+		call->qp->transport->period_begins(call->qp, wq->cq);
+}
+
+static void receive_hashed(struct qp_call *call, const struct raw_frame *raw) REQUIRES(call->qp->lock)
+{
+	const struct receive_hash *hash = call->qp->hash;
+	struct wq *wq = hash->table->wq[hash_frame(hash->key, hash->fields, raw->frame) & hash->table->mask];
+
+	lock_acquire(&wq->lock);
+	receive_in(call, wq, raw);
+	lock_release(&wq->lock);
+}
+
+void transport_receive_frame(struct qp *qp, const struct raw_frame *raw, uint64_t now_ns, struct effects *effects)
+{
+	struct qp_call call;
+
+	qp_call_init(&call, qp, now_ns, effects);
+	if (qp->hash &&
+	    qp->state !=
+		    IBV_QPS_ERR) /* its work queues have the states that matter, as with mlx5 */
+		receive_hashed(&call, raw);
+	else if (!transport_takes_packets(qp->state))
+		count(&call, COUNTER_RX_QP_STATE);
+	else
+		receive_here(&call, raw);
+	qp_call_end(&call);
+}

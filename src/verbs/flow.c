@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Flow steering and its counters: ibv_create_flow(3), ibv_create_counters(3),
+ * ibv_attach_counters_point_flow(3). */
+#include "verbs/verbs.h"
+
+struct ibv_flow *flow_create_verb(struct ibv_qp *qp, struct ibv_flow_attr *attr)
+{
+	CALL();
+	struct steered_flow *flow;
+	int err;
+
+	if (!qp || !attr)
+		return fail(refuse_null("create_flow", qp ? "flow_attr" : "qp"));
+	err = hca_create_flow(to_hca(qp->context), to_qp(qp), attr, &flow);
+	if (err)
+		return fail(err);
+	flow->ibv.context = qp->context;
+	return &flow->ibv;
+}
+
+int flow_destroy_verb(struct ibv_flow *flow)
+{
+	CALL();
+
+	if (!flow)
+		return refuse_null("destroy_flow", "flow_id");
+	return hca_destroy_flow(to_hca(flow->context), (struct steered_flow *)flow);
+}
+
+struct ibv_counters *counters_create_verb(struct ibv_context *context, struct ibv_counters_init_attr *attr)
+{
+	CALL();
+	struct flow_counters *counters;
+	int err;
+
+	if (!context || !attr)
+		return fail(refuse_null("create_counters", context ? "init_attr" : "context"));
+	if (attr->comp_mask) {
+		explain("create_counters: comp_mask 0x%x must be 0", attr->comp_mask);
+		return fail(EINVAL);
+	}
+	err = hca_create_counters(to_hca(context), &counters);
+	if (err)
+		return fail(err);
+	counters->ibv.context = context;
+	return &counters->ibv;
+}
+
+int counters_destroy_verb(struct ibv_counters *counters)
+{
+	CALL();
+
+	if (!counters)
+		return refuse_null("destroy_counters", "counters");
+	return hca_destroy_counters(to_hca(counters->context), to_counters(counters));
+}
+
+/* Whichever flow is named: what a counters object counts is what all its flows
+ * (IBV_FLOW_SPEC_ACTION_COUNT) see. */
+int counters_attach_verb(struct ibv_counters *counters, struct ibv_counter_attach_attr *attr,
+			 struct ibv_flow *flow)
+{
+	CALL();
+
+	if (!counters || !attr)
+		return refuse_null("attach_counters_point_flow", counters ? "attr" : "counters");
+	return hca_attach_counters(to_counters(counters), attr);
+}
+
+int counters_read_verb(struct ibv_counters *counters, uint64_t *values, uint32_t count, uint32_t flags)
+{
+	CALL();
+
+	if (!counters || !values)
+		return refuse_null("read_counters", counters ? "counters_value" : "counters");
+	if (flags & ~(uint32_t)IBV_READ_COUNTERS_ATTR_PREFER_CACHED) {
+		explain("read_counters: flags 0x%x has unknown bits", flags);
+		return EINVAL;
+	}
+	return hca_read_counters(to_counters(counters), values, count);
+}

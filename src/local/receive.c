@@ -128,26 +128,6 @@ static enum message_fate receive_take(struct local *local, struct receiver *rece
 	return receive_execute(local, receiver, peer, received, message);
 }
 
-static unsigned take_messages(struct local *local, struct receiver *receiver)
-{
-	struct ring_message received;
-	struct local_message message;
-	uint32_t left = BYTES_MAX;
-	unsigned n;
-
-	for (n = 0; n < MESSAGES_MAX && left && ring_peek(local->channel_link, &received); n++) {
-		enum message_fate fate = receive_take(local, receiver, &received, &message);
-
-		if (fate != MESSAGE_FETCH)
-			ring_finish(local->channel_link, &received, fate == MESSAGE_REFUSED);
-		left -= message.length < left ? message.length : left;
-	}
-	local->received_bytes += BYTES_MAX - left;
-	if (n)
-		ring_notify_answers(local->channel_link);
-	return n;
-}
-
 /* ---- answers ---- */
 
 /* The peer could not take a question about that QP or (0) about a key. */
@@ -181,6 +161,43 @@ static void receive_take_answer(struct local *local, struct receiver *receiver, 
 			 &receiver->effects);
 	if (qp->sq.sent != qp->sq.head)
 		run_queue_add(local->run_queue, qp);
+}
+
+/*
+ * A program may take what its peer sends back for proof that its own message has arrived (tgt
+ * does): the completion of the one comes before that of the other.
+ */
+static void take_answers_before(struct local *local, struct receiver *receiver,
+				const struct ring_message *received)
+{
+	struct ring_answer answer;
+
+	while (ring_take_answer_before(local->channel_link, received, &answer))
+		receive_take_answer(local, receiver, received->channel, &answer);
+}
+
+/* ---- both ---- */
+
+static unsigned take_messages(struct local *local, struct receiver *receiver)
+{
+	struct ring_message received;
+	struct local_message message;
+	uint32_t left = BYTES_MAX;
+	unsigned n;
+
+	for (n = 0; n < MESSAGES_MAX && left && ring_peek(local->channel_link, &received); n++) {
+		enum message_fate fate;
+
+		take_answers_before(local, receiver, &received);
+		fate = receive_take(local, receiver, &received, &message);
+		if (fate != MESSAGE_FETCH)
+			ring_finish(local->channel_link, &received, fate == MESSAGE_REFUSED);
+		left -= message.length < left ? message.length : left;
+	}
+	local->received_bytes += BYTES_MAX - left;
+	if (n)
+		ring_notify_answers(local->channel_link);
+	return n;
 }
 
 static void take_answers(struct local *local, struct receiver *receiver)

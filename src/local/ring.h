@@ -151,6 +151,11 @@ struct ring_answer {
  * thread.
  */
 bool ring_take_answer(struct link *link, unsigned channel, struct ring_answer *answer);
+/*
+ * Likewise, if the peer gave it before it sent @message: so it comes before what the peer may have sent because of
+ * ours.
+ */
+bool ring_take_answer_before(struct link *link, const struct ring_message *message, struct ring_answer *answer);
 /* The same when the peer has ended: messages without an answer count as refused. */
 bool ring_take_answer_lost(struct link *link, unsigned channel, struct ring_answer *answer);
 /* Has one arrived? A hint without locks. */

@@ -10,6 +10,28 @@
 
 #include "local/ring_test.h"
 
+/* ---- order ---- */
+
+/* What a message follows from is known before the message is executed. */
+static void an_answer_is_known_from_the_message_that_came_behind_it(void **state)
+{
+	struct ring_message message;
+	struct ring_answer answer;
+
+	send_message(1, 1);
+	send_message(1, 2);
+	receive_message(1, 1, false);
+	assert_int_equal(try_send_message(there, channel_there, 1, 9), 0);
+	receive_message(1, 2, false);	/* consumed behind it */
+	assert_true(ring_peek(here, &message));
+	assert_true(ring_take_answer_before(here, &message, &answer));
+	assert_int_equal(answer.owner, 2);	/* number 1 */
+	assert_false(answer.refused);
+	assert_false(ring_take_answer_before(here, &message, &answer));
+	ring_finish(here, &message, false);
+	assert_true(ring_take_answer(here, channel_here, &answer));
+}
+
 /* ---- sleeping ---- */
 
 static void a_sleeper_is_rung_for_a_message_once(void **state)
@@ -575,6 +597,7 @@ static void nobody_waits_for_an_answer_that_has_come(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		TEST(an_answer_is_known_from_the_message_that_came_behind_it),
 		TEST(a_sleeper_is_rung_for_a_message_once),
 		TEST(who_does_not_wait_for_answers_sleeps_on),
 		TEST(who_waits_for_answers_is_rung_once),

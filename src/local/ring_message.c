@@ -308,6 +308,15 @@ static bool has_answer(struct producer *producer)
 	return answers_of(producer) > 0;
 }
 
+/* By the last message alone. */
+static bool has_hinted_answer(const struct producer *producer)
+{
+	uint32_t completed = atomic_load_explicit(&producer->completed, memory_order_relaxed);
+	uint32_t sent = atomic_load_explicit(&producer->sent, memory_order_acquire);	/* A8 */
+
+	return completed != sent && count_consumed(producer->consumed_hint, completed, sent);
+}
+
 static void ring_message_take_answer(struct producer *producer, struct ring_answer *answer)
 {
 	uint32_t number = atomic_load_explicit(&producer->completed, memory_order_relaxed);
@@ -328,6 +337,18 @@ bool ring_take_answer(struct link *link, unsigned number, struct ring_answer *an
 	struct channel *channel = channel_at(ring_of(link), number);
 
 	while (channel && has_answer(&channel->producer)) {
+		ring_message_take_answer(&channel->producer, answer);
+		if (answer->owner)
+			return true;
+	}
+	return false;
+}
+
+bool ring_take_answer_before(struct link *link, const struct ring_message *message, struct ring_answer *answer)
+{
+	struct channel *channel = channel_at(ring_of(link), message->channel);
+
+	while (channel && has_hinted_answer(&channel->producer)) {
 		ring_message_take_answer(&channel->producer, answer);
 		if (answer->owner)
 			return true;

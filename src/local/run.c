@@ -51,7 +51,7 @@ bool local_posted(struct local *local, struct qp *qp, struct effects *effects)
 {
 	bool again;
 
-	if (!local->direct || !qp->av.loopback || qp->tx_running)
+	if (!local->direct || !qp->av.loopback || qp->tx_running || transport_answer_is_due(qp))
 		return true;
 	qp->tx_running = true;
 	local_run(local, qp, effects);

@@ -576,6 +576,24 @@ static void a_region_that_dies_within_a_write_is_noticed(void **state)
 	station_free(s);
 }
 
+static void an_answer_can_leave_before_requests(void **state) UNCHECKED_LOCKS
+{
+	struct station *s = station_rts(IBV_QPT_RC);
+
+	post_recv(s, 1, 4096);
+	receive_data(s, OPCODE_RC_SEND_ONLY, PEER_PSN, 8);
+	post(s, IBV_WR_SEND, 2, 8);
+	assert_true(transport_answer_is_due(&s->qp));
+	tx_batch_reset(s->batch);
+	transport_answer(&s->qp, s->now_ns, s->quantum, s->batch, &s->effects);
+	assert_int_equal(s->batch->count, 1);
+	expect_sent(s, 0, OPCODE_RC_ACKNOWLEDGE, PEER_PSN);
+	assert_false(transport_answer_is_due(&s->qp));
+	assert_int_equal(transmit(s), 1);
+	expect_sent(s, 0, OPCODE_RC_SEND_ONLY, OUR_PSN);
+	station_free(s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -611,6 +629,7 @@ int main(void)
 		TEST(congestion_is_echoed_in_the_ack),
 		TEST(a_refusal_is_explained_with_the_true_reason),
 		TEST(a_region_that_dies_within_a_write_is_noticed),
+		TEST(an_answer_can_leave_before_requests),
 	};
 
 	return cmocka_run_group_tests_name("responder", tests, NULL, NULL);

@@ -58,6 +58,9 @@ int hca_create_cq(struct hca_context *context, const struct ibv_cq_init_attr_ex 
 	if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) &&
 	    (attr->flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN))
 		cq->ignore_overrun = true;
+	/* Who drops the oldest moves the tail, which then is not the consumer's alone. */
+	cq->single_threaded = attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS &&
+			      attr->flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED && !cq->ignore_overrun;
 	cq->stamped = attr->wc_flags & (IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
 					IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK);
 	cq->owner = context;
@@ -245,6 +248,11 @@ int hca_poll_cq_one(struct cq *cq, struct completion *completion)
 	else
 		found_nothing(cq);
 	return got;
+}
+
+int hca_next_completion(struct cq *cq, struct completion *completion)
+{
+	return ((struct hca_context *)cq->owner)->abandoned ? 0 : cq_take_one(cq, completion);
 }
 
 int hca_req_notify_cq(struct cq *cq, bool solicited_only)

@@ -182,6 +182,8 @@ int hca_destroy_cq(struct hca_context *context, struct cq *cq);	/* EBUSY; waits 
 int hca_poll_cq(struct cq *cq, int count, struct ibv_wc *wc);
 /* The same for one, for cq_ex: 1 or 0; 0 in a fork()ed child. */
 int hca_poll_cq_one(struct cq *cq, struct completion *completion);
+/* Another one, if it is there already: makes no progress. */
+int hca_next_completion(struct cq *cq, struct completion *completion);
 int hca_req_notify_cq(struct cq *cq, bool solicited_only);
 
 /* ibv_open_xrcd: @fd may be -1. EBADF, EAGAIN (no domain, no O_CREAT), EINVAL (O_EXCL and there is one). */

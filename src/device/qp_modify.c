@@ -13,6 +13,9 @@
 #include "engine/qp_table.h"
 #include "platform/clock.h"
 #include "platform/memory.h"
+#include "platform/wait.h"
+
+#define CATCH_UP_TRIES	100u
 
 static int check_mtu(const struct hca_context *context, const struct qp *qp,
 		     const struct ibv_qp_attr *attr)
@@ -122,6 +125,18 @@ static bool ends_accesses(const struct ibv_qp_attr *attr, int mask)
 		(attr->qp_state == IBV_QPS_RESET || attr->qp_state == IBV_QPS_ERR));
 }
 
+/*
+ * Before a QP fails: what has arrived counts. A peer that has taken the last message may be gone already, and
+ * the application moves the QP because of that: the message was not flushed.
+ */
+static void qp_modify_catch_up(struct engine *engine)
+{
+	unsigned packets, tries = 0;
+
+	while (!engine_progress(engine, NULL, &packets) && ++tries < CATCH_UP_TRIES)
+		thread_yield();
+}
+
 int hca_modify_qp(struct qp *qp, struct ibv_qp_attr *attr, int mask)
 {
 	struct hca_context *context = qp->owner;
@@ -148,6 +163,8 @@ int hca_modify_qp(struct qp *qp, struct ibv_qp_attr *attr, int mask)
 		transport_unreserve(&room);
 		return err;
 	}
+	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_ERR)
+		qp_modify_catch_up(&hca->engine);
 	if ((mask & IBV_QP_STATE) && (attr->qp_state == IBV_QPS_RESET || attr->qp_state == IBV_QPS_ERR))
 		qp_send_final_ack(hca, qp);
 	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RTR)

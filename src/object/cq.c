@@ -81,7 +81,8 @@ static bool cq_make_room(struct cq *cq, struct effects *effects) REQUIRES(cq->lo
 {
 	if (cq->overflowed)
 		return false;
-	if (cq_head_of(cq) - cq_tail_of(cq) < cq->size)
+	/* Acquire pairs with the release of a consumer without the lock: its reads of the slot are over. */
+	if (cq_head_of(cq) - atomic_load_explicit(&cq->tail, memory_order_acquire) < cq->size)
 		return true;
 	if (cq->ignore_overrun) {
 		set_tail(cq, cq_tail_of(cq) + 1);
@@ -168,34 +169,67 @@ bool cq_push_full(struct cq *cq, const struct completion *from, bool solicited, 
 	return pushed;
 }
 
+static int take_some(struct cq *cq, int count, struct ibv_wc *wc) REQUIRES(cq->lock)
+{
+	const uint32_t head = atomic_load_explicit(&cq->head, memory_order_acquire);
+	uint32_t tail = cq_tail_of(cq);
+	int taken = 0;
+
+	while (taken < count && tail != head)
+		wc[taken++] = cq->ring[tail++ & cq->mask].wc;
+	set_tail(cq, tail);
+	return taken;
+}
+
+static int take_next(struct cq *cq, struct completion *completion) REQUIRES(cq->lock)
+{
+	if (cq_is_empty(cq))
+		return 0;
+	*completion = cq->ring[cq_tail_of(cq) & cq->mask];
+	set_tail(cq, cq_tail_of(cq) + 1);
+	return 1;
+}
+
+/*
+ * The one thread that consumes needs no lock to do so: producers, who have it, publish by the head,
+ * and what else moves the tail (resizing, cleaning) is done by that thread, too.
+ */
+static int take_some_alone(struct cq *cq, int count, struct ibv_wc *wc)
+{
+	lock_alias(&cq->lock);
+	return take_some(cq, count, wc);
+}
+
+static int take_next_alone(struct cq *cq, struct completion *completion)
+{
+	lock_alias(&cq->lock);
+	return take_next(cq, completion);
+}
+
 int cq_take(struct cq *cq, int count, struct ibv_wc *wc)
 {
-	uint32_t tail;
-	int taken = 0;
+	int taken;
 
 	if (cq_is_empty(cq))
 		return 0;
+	if (cq->single_threaded)
+		return take_some_alone(cq, count, wc);
 	lock_acquire(&cq->lock);
-	tail = cq_tail_of(cq);
-	while (taken < count && tail != cq_head_of(cq))
-		wc[taken++] = cq->ring[tail++ & cq->mask].wc;
-	set_tail(cq, tail);
+	taken = take_some(cq, count, wc);
 	lock_release(&cq->lock);
 	return taken;
 }
 
 int cq_take_one(struct cq *cq, struct completion *completion)
 {
-	int taken = 0;
+	int taken;
 
 	if (cq_is_empty(cq))
 		return 0;
+	if (cq->single_threaded)
+		return take_next_alone(cq, completion);
 	lock_acquire(&cq->lock);
-	if (cq_tail_of(cq) != cq_head_of(cq)) {
-		*completion = cq->ring[cq_tail_of(cq) & cq->mask];
-		set_tail(cq, cq_tail_of(cq) + 1);
-		taken = 1;
-	}
+	taken = take_next(cq, completion);
 	lock_release(&cq->lock);
 	return taken;
 }

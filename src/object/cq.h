@@ -69,6 +69,7 @@ struct cq {
 	bool has_timer;			/* it has its place in the heap; under hca.objects */
 	bool stamped;			/* completions carry the time */
 	bool ignore_overrun;		/* IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN: drop the oldest */
+	bool single_threaded;		/* one thread polls, resizes and destroys QPs: it takes no lock to poll */
 	struct comp_channel *channel;	/* NULL: none */
 	struct comp_event comp_event;
 	uint32_t comp_events_got;	/* by ibv_get_cq_event; destroy waits for as many acks */

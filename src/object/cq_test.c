@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Completion queues: a plain array as model of the ring; arming; overflow; resize; clean. */
 #include <errno.h>
+#include <pthread.h>
+#include <sched.h>
 
 #include "object/test_support.h"
 
@@ -363,6 +365,53 @@ static void taking_many_takes_no_more_than_there_are(void **state)
 	cq_fini(&f.cq);
 }
 
+#define RACED	200000u
+
+static void *push_raced(void *argument)
+{
+	struct fixture *f = argument;
+
+	for (uint64_t i = 0; i < RACED;) {
+		struct ibv_wc wc = { .wr_id = i, .byte_len = (uint32_t)i, .qp_num = 1 };
+
+		if (atomic_load(&f->cq.head) - atomic_load(&f->cq.tail) == 8)
+			sched_yield();
+		else
+			i += cq_push(&f->cq, &wc, false, i * 10, &f->effects);
+	}
+	return NULL;
+}
+
+/* One thread takes without the lock while another pushes: each once, whole, in order. */
+static void who_takes_alone_needs_no_lock(void **state)
+{
+	pthread_t producer;
+	struct fixture f;
+	uint64_t next = 0;
+
+	fixture_init(&f, 8);
+	f.cq.single_threaded = true;
+	assert_int_equal(pthread_create(&producer, NULL, push_raced, &f), 0);
+	while (next < RACED) {
+		struct completion completion;
+		struct ibv_wc wc[3];
+		int got = next & 1 ? cq_take(&f.cq, 3, wc) : 0;
+
+		for (int i = 0; i < got; i++, next++) {
+			assert_int_equal(wc[i].wr_id, next);
+			assert_int_equal(wc[i].byte_len, next);
+		}
+		if (got || !cq_take_one(&f.cq, &completion))
+			continue;
+		assert_int_equal(completion.wc.wr_id, next);
+		assert_int_equal(completion.timestamp_ns, next * 10);
+		next++;
+	}
+	pthread_join(producer, NULL);
+	assert_true(cq_is_empty(&f.cq));
+	cq_fini(&f.cq);
+}
+
 /* The model: a plain array, moved along at each take. */
 struct horrible {
 	uint64_t wr_id[64];
@@ -455,6 +504,7 @@ int main(void)
 		cmocka_unit_test(cleaning_removes_one_qps_completions_and_keeps_others_in_order),
 		cmocka_unit_test(cleaning_sends_keeps_receives_of_an_srq),
 		cmocka_unit_test(taking_many_takes_no_more_than_there_are),
+		cmocka_unit_test(who_takes_alone_needs_no_lock),
 		cmocka_unit_test(
 			the_ring_does_as_a_plain_array_does_also_where_its_counters_wrap),
 	};

@@ -18,16 +18,22 @@ static struct cq *to_cq_ex(struct ibv_cq_ex *ibv)
 	return (struct cq *)ibv;
 }
 
+static int show_current(struct ibv_cq_ex *ibv, int got)
+{
+	const struct ibv_wc *wc = &to_cq_ex(ibv)->current.wc;
+
+	if (!got)
+		return ENOENT;
+	ibv->wr_id = wc->wr_id;
+	ibv->status = wc->status;
+	return 0;
+}
+
 static int next_poll(struct ibv_cq_ex *ibv)
 {
 	CALL();
-	struct cq *cq = to_cq_ex(ibv);
 
-	if (!hca_poll_cq_one(cq, &cq->current))
-		return ENOENT;
-	ibv->wr_id = cq->current.wc.wr_id;
-	ibv->status = cq->current.wc.status;
-	return 0;
+	return show_current(ibv, hca_next_completion(to_cq_ex(ibv), &to_cq_ex(ibv)->current));
 }
 
 static int start_poll_unlocked(struct ibv_cq_ex *ibv, struct ibv_poll_cq_attr *attr)
@@ -37,10 +43,17 @@ static int start_poll_unlocked(struct ibv_cq_ex *ibv, struct ibv_poll_cq_attr *a
 			attr->comp_mask);
 		return EINVAL;
 	}
-	return next_poll(ibv);
+	return show_current(ibv, hca_poll_cq_one(to_cq_ex(ibv), &to_cq_ex(ibv)->current));
 }
 
-static void end_poll_unlocked(struct ibv_cq_ex *ibv)
+static int start_poll_alone(struct ibv_cq_ex *ibv, struct ibv_poll_cq_attr *attr)
+{
+	CALL();
+
+	return start_poll_unlocked(ibv, attr);
+}
+
+static void end_poll_alone(struct ibv_cq_ex *ibv)
 {
 }
 
@@ -157,9 +170,9 @@ static void read_tm_info(struct ibv_cq_ex *ibv, struct ibv_wc_tm_info *info)
 
 static void cq_ex_fill(struct ibv_cq_ex *ibv, bool single_threaded)
 {
-	ibv->start_poll = single_threaded ? start_poll_unlocked : start_poll;
+	ibv->start_poll = single_threaded ? start_poll_alone : start_poll;
 	ibv->next_poll = next_poll;
-	ibv->end_poll = single_threaded ? end_poll_unlocked : end_poll;
+	ibv->end_poll = single_threaded ? end_poll_alone : end_poll;
 	ibv->read_opcode = read_opcode;
 	ibv->read_vendor_err = read_vendor_err;
 	ibv->read_byte_len = read_byte_len;
@@ -222,6 +235,8 @@ struct ibv_cq_ex *cq_create_ex_verb(struct ibv_context *context, struct ibv_cq_i
 	full = *attr;
 	if (!(attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS))
 		full.flags = 0;
+	if (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD && domain_is_of_one_thread(attr->parent_domain))
+		full.flags |= IBV_CREATE_CQ_ATTR_SINGLE_THREADED;
 	full.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS;
 	full.parent_domain = NULL;
 	cq = cq_create(context, &full);

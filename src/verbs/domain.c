@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Thread domains and parent domains (ibv_alloc_td(3), ibv_alloc_parent_domain(3)): hints about
- * threads and allocators, unused by a software device. A parent domain is accepted in place of its
- * protection domain, and counts as a user of it and of its thread domain.
+ * Thread domains and parent domains (ibv_alloc_td(3), ibv_alloc_parent_domain(3)). A parent domain is accepted in
+ * place of its protection domain, and counts as a user of it and of its thread domain. With a thread domain,
+ * cq_ex polling and ibv_wr_*() take no locks; queue pairs keep theirs, since other threads of ours send for them.
  *
  * A struct pd numbered 0 is a parent domain: real ones are numbered from 1 (object/pd.h).
  */
@@ -114,6 +114,11 @@ struct ibv_pd *parent_domain_alloc(struct ibv_context *context,
 bool domain_is_parent(const struct ibv_pd *ibv)
 {
 	return ((const struct pd *)ibv)->number == 0;
+}
+
+bool domain_is_of_one_thread(const struct ibv_pd *ibv)
+{
+	return domain_is_parent(ibv) && ((const struct parent_domain *)ibv)->td;
 }
 
 int domain_pd(const char *call, struct ibv_pd *ibv, struct pd **pd)

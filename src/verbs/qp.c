@@ -91,7 +91,9 @@ struct ibv_qp *qp_create_ex_verb(struct ibv_context *context, struct ibv_qp_init
 	if (!qp)
 		return NULL;
 	err = builder ? wr_builder_create(to_context(qp->ibv.qp_base.context), qp,
-					    attr->send_ops_flags) : 0;
+					  attr->send_ops_flags,
+					  attr->pd && domain_is_of_one_thread(attr->pd))
+		      : 0;
 	if (err) {
 		hca_destroy_qp(to_hca(qp->ibv.qp_base.context), qp);
 		return fail(err);

@@ -72,7 +72,7 @@ static struct wr_builder *to_builder(struct ibv_qp_ex *ibv)
 
 static void qp_ex_latch(struct wr_builder *builder, int err)
 {
-	lock_assert_held(&builder->lock);
+	lock_alias(&builder->lock);
 	if (!builder->err)
 		builder->err = err;
 }
@@ -80,7 +80,7 @@ static void qp_ex_latch(struct wr_builder *builder, int err)
 /* The request that setters add to; NULL after an error. */
 static struct ibv_send_wr *qp_ex_current(struct wr_builder *builder, const char *setter)
 {
-	lock_assert_held(&builder->lock);
+	lock_alias(&builder->lock);
 	if (builder->err)
 		return NULL;
 	if (builder->count)
@@ -97,7 +97,7 @@ static struct ibv_send_wr *qp_ex_begin(struct ibv_qp_ex *ibv, uint64_t operation
 	struct wr_builder *builder = to_builder(ibv);
 	struct ibv_send_wr *wr;
 
-	lock_assert_held(&builder->lock);
+	lock_alias(&builder->lock);
 	if (builder->err)
 		return NULL;
 	if (!(builder->operations & operation)) {
@@ -326,7 +326,7 @@ static void wr_set_sge_list(struct ibv_qp_ex *ibv, size_t count, const struct ib
 
 	if (!wr)
 		return;
-	lock_assert_held(&builder->lock);
+	lock_alias(&builder->lock);
 	if (count > builder->max_sge) {
 		explain("wr_set_sge_list: qp 0x%06x: %zu SGEs exceed max_send_sge %u",
 			ibv->qp_base.qp_num, count, builder->max_sge);
@@ -357,7 +357,7 @@ static void wr_set_inline_data_list(struct ibv_qp_ex *ibv, size_t count,
 
 	if (!wr)
 		return;
-	lock_assert_held(&builder->lock);
+	lock_alias(&builder->lock);
 	data = builder->data + (size_t)(builder->count - 1) * builder->max_inline;
 	for (size_t i = 0; i < count; i++) {
 		if (list[i].length > builder->max_inline - length) {
@@ -401,17 +401,47 @@ static void wr_abort(struct ibv_qp_ex *ibv) RELEASES(to_builder(ibv)->lock)
 	call_leave(1);
 }
 
-static int wr_complete(struct ibv_qp_ex *ibv) RELEASES(to_builder(ibv)->lock)
+static int wr_post(struct ibv_qp_ex *ibv) REQUIRES(to_builder(ibv)->lock)
 {
 	struct wr_builder *builder = to_builder(ibv);
-	int err = builder->err;
 
-	if (!err && builder->count) {
-		for (uint32_t i = 0; i + 1 < builder->count; i++)
-			builder->wr[i].next = &builder->wr[i + 1];
-		err = hca_post_send_all(to_qp(&ibv->qp_base), builder->wr);
-	}
+	if (builder->err || !builder->count)
+		return builder->err;
+	for (uint32_t i = 0; i + 1 < builder->count; i++)
+		builder->wr[i].next = &builder->wr[i + 1];
+	return hca_post_send_all(to_qp(&ibv->qp_base), builder->wr);
+}
+
+static int wr_complete(struct ibv_qp_ex *ibv) RELEASES(to_builder(ibv)->lock)
+{
+	int err = wr_post(ibv);
+
 	lock_release(&to_builder(ibv)->lock);
+	call_leave(1);
+	return err;
+}
+
+/* The same in a thread domain, where no other thread builds. */
+static void wr_start_alone(struct ibv_qp_ex *ibv)
+{
+	lock_alias(&to_builder(ibv)->lock);
+	call_enter(1);
+	to_builder(ibv)->count = 0;
+	to_builder(ibv)->err = 0;
+}
+
+static void wr_abort_alone(struct ibv_qp_ex *ibv)
+{
+	call_leave(1);
+}
+
+static int wr_complete_alone(struct ibv_qp_ex *ibv)
+{
+	int err;
+
+	lock_alias(&to_builder(ibv)->lock);
+	err = wr_post(ibv);
+
 	call_leave(1);
 	return err;
 }
@@ -421,7 +451,7 @@ static int wr_complete(struct ibv_qp_ex *ibv) RELEASES(to_builder(ibv)->lock)
 static_assert(sizeof(struct ibv_qp_ex) <= QP_EX_SLOTS * sizeof(void *),
 	      "there is room for the calls of this release's headers");
 
-static void qp_ex_fill(struct qp *qp)
+static void qp_ex_fill(struct qp *qp, bool of_one_thread)
 {
 	struct ibv_qp_ex *ibv = &qp->ibv;
 
@@ -442,9 +472,9 @@ static void qp_ex_fill(struct qp *qp)
 	ibv->wr_set_inline_data_list = wr_set_inline_data_list;
 	ibv->wr_set_sge = wr_set_sge;
 	ibv->wr_set_sge_list = wr_set_sge_list;
-	ibv->wr_start = wr_start;
-	ibv->wr_complete = wr_complete;
-	ibv->wr_abort = wr_abort;
+	ibv->wr_start = of_one_thread ? wr_start_alone : wr_start;
+	ibv->wr_complete = of_one_thread ? wr_complete_alone : wr_complete;
+	ibv->wr_abort = of_one_thread ? wr_abort_alone : wr_abort;
 	ibv->wr_atomic_write = wr_atomic_write;
 	qp->ibv_slots[SLOT_FLUSH] = wr_flush;
 	for (size_t i = SLOT_FLUSH + 1; i < QP_EX_SLOTS; i++)
@@ -460,7 +490,7 @@ static void builder_free(struct wr_builder *builder)
 	free(builder);
 }
 
-int wr_builder_create(struct context *context, struct qp *qp, uint64_t operations)
+int wr_builder_create(struct context *context, struct qp *qp, uint64_t operations, bool of_one_thread)
 {
 	struct wr_builder *builder = calloc(1, sizeof(*builder));
 
@@ -484,7 +514,7 @@ int wr_builder_create(struct context *context, struct qp *qp, uint64_t operation
 	list_add_tail(&context->builders, &builder->node);
 	lock_release(&context->lock);
 	qp->wr_builder = builder;
-	qp_ex_fill(qp);
+	qp_ex_fill(qp, of_one_thread);
 	return 0;
 }
 

@@ -132,6 +132,8 @@ struct ibv_pd *parent_domain_alloc(struct ibv_context *context,
  */
 int domain_pd(const char *call, struct ibv_pd *ibv, struct pd **pd);
 bool domain_is_parent(const struct ibv_pd *ibv);
+/* A parent domain with a thread domain: its objects are used by one thread. */
+bool domain_is_of_one_thread(const struct ibv_pd *ibv);
 int parent_domain_dealloc(struct ibv_pd *ibv);
 void domains_free(struct context *context);
 
@@ -191,7 +193,7 @@ int counters_read_verb(struct ibv_counters *counters, uint64_t *values, uint32_t
 
 /* qp_ex.c: what ibv_wr_*() builds in. */
 int wr_builder_check(enum ibv_qp_type type, uint64_t operations);
-int wr_builder_create(struct context *context, struct qp *qp, uint64_t operations);
+int wr_builder_create(struct context *context, struct qp *qp, uint64_t operations, bool of_one_thread);
 void wr_builder_destroy(struct context *context, struct wr_builder *builder);	/* NULL: none */
 void wr_builders_free(struct context *context);	/* of QPs that the application left */
 

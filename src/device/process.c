@@ -77,13 +77,19 @@ static bool process_is_connected_to(void *owner, uint32_t slot)
 	return qps_are_connected_to(owner, slot);
 }
 
+#define CHANGES_MAX	64u	/* interfaces in one turn */
+
 static void process_chores(void *owner, uint32_t ready, uint64_t now_ns)
 {
+	struct net_change changes[CHANGES_MAX];
 	struct hca *hca = owner;
+	unsigned count;
 
 	if (ready & WAIT_NETDEV) {
 		netdev_monitor_drain(hca->netdev_fd);
-		net_refresh(&hca->net);
+		count = net_refresh(&hca->net, changes, CHANGES_MAX);
+		for (unsigned i = 0; i < count; i++)
+			qp1_interface_changed(&hca->qp1, &changes[i], now_ns);
 	}
 	qp1_chores(&hca->qp1, ready, now_ns);
 }

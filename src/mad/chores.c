@@ -141,6 +141,15 @@ static void report_lost_peers(struct qp1 *qp1, uint64_t now_ns)
 	} while (count == LOST_MAX);
 }
 
+void qp1_interface_changed(struct qp1 *qp1, const struct net_change *change, uint64_t now_ns)
+{
+	struct gsi *gsi = begin_calls(qp1);
+
+	if (gsi)
+		gsi->ops->interface_changed(gsi->consumer, change, now_ns);
+	end_calls(qp1);
+}
+
 void qp1_peer_lost(struct qp1 *qp1, struct qp *qp)
 {
 	atomic_store(&qp->peer_lost, true);

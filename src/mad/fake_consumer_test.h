@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "mad/gsi.h"
 #include "platform/clock.h"
 #include "platform/wait.h"
 
@@ -29,6 +30,10 @@ static inline void ignore_tick(void *consumer, uint64_t now_ns)
 }
 
 static inline void ignore_qp_failed(void *consumer, uint32_t qpn, uint64_t now_ns)
+{
+}
+
+static inline void ignore_interface_changed(void *consumer, const struct net_change *change, uint64_t now_ns)
 {
 }
 

@@ -21,6 +21,8 @@
 #include "wire/mad.h"
 #include "wire/qpn.h"
 
+struct net_change;
+
 
 struct gsi;
 struct net;
@@ -28,9 +30,9 @@ struct qp1;
 
 /*
  * received() is called by the thread that makes progress, unreachable() and tick() by the worker,
- * all with engine->progress held; qp_failed() and peer_gone() by the worker with qp1->calls held,
- * never with engine->progress. All are short, do not block, and call nothing but gsi_send(),
- * gsi_set_deadline() and gsi_count().
+ * all with engine->progress held; qp_failed(), peer_gone() and interface_changed() by the worker
+ * with qp1->calls held, never with engine->progress. All are short, do not block, and call nothing
+ * but gsi_send(), gsi_set_deadline() and gsi_count().
  */
 struct gsi_ops {
 	void (*received)(void *consumer, const struct mad_address *from,
@@ -43,6 +45,8 @@ struct gsi_ops {
 	void (*qp_failed)(void *consumer, uint32_t qpn, uint64_t now_ns);
 	/* The process of this host that had @slot has ended (only for gsi_watch_slot()). */
 	void (*peer_gone)(void *consumer, uint32_t slot, uint64_t now_ns);
+	/* An interface with an open device is gone, or has another MAC address. */
+	void (*interface_changed)(void *consumer, const struct net_change *change, uint64_t now_ns);
 };
 
 /*

@@ -104,7 +104,8 @@ static void peer_gone(void *consumer, uint32_t slot, uint64_t now_ns)
 	report->gone++;
 }
 
-static const struct gsi_ops member_ops = { received, unreachable, tick, ignore_qp_failed, peer_gone };
+static const struct gsi_ops member_ops = { received, unreachable, tick, ignore_qp_failed, peer_gone,
+	ignore_interface_changed };
 
 static void fill_report(struct report *report, struct hca *hca)
 {

@@ -65,7 +65,8 @@ static void qp_failed(void *consumer, uint32_t qpn, uint64_t now_ns)
 	heard.failed++;
 }
 
-static const struct gsi_ops ops = { received, unreachable, ignore_tick, qp_failed, ignore_peer_gone };
+static const struct gsi_ops ops = { received, unreachable, ignore_tick, qp_failed, ignore_peer_gone,
+	ignore_interface_changed };
 
 static const uint8_t *address_of(const char *text)
 {

@@ -100,6 +100,16 @@ static void mad_qp_failed(void *consumer, uint32_t qpn, uint64_t now_ns)
 	lock_release(&calling);
 }
 
+static void mad_interface_changed(void *consumer, const struct net_change *change, uint64_t now_ns)
+{
+	struct list *node;
+
+	lock_acquire(&calling);
+	list_for_each(node, &agents)
+		agent_of(node)->ops->interface_changed(agent_of(node)->owner, change, now_ns);
+	lock_release(&calling);
+}
+
 static void mad_peer_gone(void *consumer, uint32_t slot, uint64_t now_ns)
 {
 	struct list *node;
@@ -166,6 +176,7 @@ static const struct gsi_ops consumer_ops = {
 	.tick = mad_tick,
 	.qp_failed = mad_qp_failed,
 	.peer_gone = mad_peer_gone,
+	.interface_changed = mad_interface_changed,
 };
 
 /* The list may be half changed, and the locks held by threads that are no more. */

@@ -58,7 +58,8 @@ static void tick(void *context, uint64_t now_ns)
 	owner->ticks++;
 }
 
-static const struct mad_ops ops = { received, unreachable, tick, ignore_qp_failed, ignore_peer_gone };
+static const struct mad_ops ops = { received, unreachable, tick, ignore_qp_failed, ignore_peer_gone,
+	ignore_interface_changed };
 
 static int setup(void **state)
 {

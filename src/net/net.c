@@ -148,20 +148,32 @@ static void refresh_port(struct net *net, struct port *port, const struct netdev
 		raise_event(net, port, IBV_EVENT_PORT_ACTIVE);
 }
 
-void net_refresh(struct net *net)
+/* False: nothing that struct net_change knows. */
+static bool net_change_of(const struct port *port, const struct netdev *now, struct net_change *change)
+{
+	*change = (struct net_change){ .interface = port->interface_index, .gone = !now };
+	return !port->gone && (!now || memcmp(port->netdev.mac, now->mac, sizeof(now->mac)));
+}
+
+unsigned net_refresh(struct net *net, struct net_change *changes, unsigned max)
 {
 	struct netdev *list;
 	struct list *node;
+	unsigned changed = 0;
 	int count;
 
 	if (netdev_list(&list, &count))
-		return;
+		return 0;
 	lock_acquire(&net->lock);
 	list_for_each(node, &net->ports) {
 		struct port *port = list_entry(node, struct port, node);
+		const struct netdev *now = find_netdev(list, count, port->interface_index);
 
-		refresh_port(net, port, find_netdev(list, count, port->interface_index));
+		if (changed < max && net_change_of(port, now, &changes[changed]))
+			changed++;
+		refresh_port(net, port, now);
 	}
 	lock_release(&net->lock);
 	free(list);
+	return changed;
 }

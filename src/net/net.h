@@ -37,8 +37,17 @@ int net_get_port(struct net *net, const char *name, struct port **port);
 void net_put_port(struct net *net, struct port *port);
 /* The active MTU of an open port; *interface_mtu (or NULL): of the interface, which it follows from. */
 enum ibv_mtu net_active_mtu(struct net *net, const struct port *port, uint32_t *interface_mtu);
-/* Interfaces have changed: reads all of them anew, and reports differences by changed(). */
-void net_refresh(struct net *net);
+/* What has become of an interface that a port is open on. */
+struct net_change {
+	uint32_t interface;		/* its index */
+	bool gone;			/* else: its MAC address is another one */
+};
+
+/*
+ * Interfaces have changed: reads all of them anew, and reports differences by changed(); those of
+ * the other kind are put into @changes. Returns how many: if there are @max, the rest is lost.
+ */
+unsigned net_refresh(struct net *net, struct net_change *changes, unsigned max);
 
 /* ---- the way to an address ---- */
 

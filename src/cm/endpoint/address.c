@@ -123,8 +123,7 @@ static int find_port(const struct endpoint_address *address, struct bound_port *
 static void address_set_port(struct endpoint *endpoint, struct bound_port *port)
 {
 	agent_lock();
-	bound_port_put(endpoint->port);
-	endpoint->port = port;
+	endpoint_set_port(endpoint, port);
 	agent_unlock();
 }
 

@@ -277,12 +277,38 @@ static void agent_peer_gone(void *owner, uint32_t slot, uint64_t now_ns)
 	agent_unlock();
 }
 
+/*
+ * As Linux has it: an id that is bound to a device is told when that goes, and when the interface has another MAC
+ * address, as bonding gives it. Its application destroys the id, or connects anew.
+ */
+static void agent_interface_changed(void *owner, const struct net_change *change, uint64_t now_ns)
+{
+	enum rdma_cm_event_type kind = change->gone ? RDMA_CM_EVENT_DEVICE_REMOVAL : RDMA_CM_EVENT_ADDR_CHANGE;
+	struct list *node, *each;
+
+	agent_lock();
+	list_for_each(node, &agent.ports) {
+		struct bound_port *port = list_entry(node, struct bound_port, node);
+
+		if (port->gid.interface_index != change->interface)
+			continue;
+		list_for_each(each, &port->endpoints) {
+			struct endpoint *endpoint = list_entry(each, struct endpoint, of_port);
+
+			if (!endpoint->offered)
+				event_post_status(endpoint, kind, 0);
+		}
+	}
+	agent_unlock();
+}
+
 static const struct mad_ops mad_agent_ops = {
 	.received = agent_received,
 	.unreachable = agent_unreachable,
 	.tick = agent_tick,
 	.qp_failed = agent_qp_failed,
 	.peer_gone = agent_peer_gone,
+	.interface_changed = agent_interface_changed,
 };
 
 /* ---- start and stop ---- */
@@ -423,6 +449,7 @@ struct bound_port *bound_port_get(const struct net_gid *port, const uint8_t aske
 	if (!found)
 		return NULL;
 	found->gid = *port;
+	list_init(&found->endpoints);
 	list_add_tail(&agent.ports, &found->node);
 found:
 	found->references++;
@@ -452,6 +479,15 @@ void bound_port_put(struct bound_port *port)
 		return;
 	list_remove(&port->node);
 	free(port);
+}
+
+void endpoint_set_port(struct endpoint *endpoint, struct bound_port *port)
+{
+	list_remove(&endpoint->of_port);
+	bound_port_put(endpoint->port);
+	endpoint->port = port;
+	if (port)
+		list_add_tail(&port->endpoints, &endpoint->of_port);
 }
 
 /* ---- peers on this host ---- */

@@ -290,6 +290,39 @@ static void the_death_of_a_peer_disconnects(void **test)
 	destroy_pair(pair);
 }
 
+static void expect_of_all(struct pair pair, enum rdma_cm_event_type kind)
+{
+	unsigned seen = 0;
+
+	for (unsigned i = 0; i < 3; i++) {
+		const struct endpoint *endpoint = take(kind).endpoint;
+
+		seen |= endpoint == pair.active	    ? 1
+			: endpoint == pair.passive  ? 2
+			: endpoint == pair.listener ? 4
+						    : 0;
+	}
+	assert_int_equal(seen, 7);
+	expect_none();
+}
+
+static void ids_are_told_what_becomes_of_their_interface(void **test)
+{
+	struct pair pair = connect_pair();
+	struct net_change change = { .interface = pair.active->port->gid.interface_index + 1 };
+
+	fake.ops->interface_changed(NULL, &change, clock_now_ns());
+	expect_none();
+	change.interface--;
+	fake.ops->interface_changed(NULL, &change, clock_now_ns());
+	expect_of_all(pair, RDMA_CM_EVENT_ADDR_CHANGE);
+	change.gone = true;
+	fake.ops->interface_changed(NULL, &change, clock_now_ns());
+	expect_of_all(pair, RDMA_CM_EVENT_DEVICE_REMOVAL);
+	destroy_pair(pair);
+	fake.ops->interface_changed(NULL, &change, clock_now_ns());
+}
+
 static void a_peer_that_was_dead_already_is_noticed(void **test)
 {
 	struct endpoint *listener = listen_on(ip("127.0.0.1", 7471), 10);
@@ -421,6 +454,7 @@ int main(void)
 		channel_test(private_data_has_its_limits),
 		channel_test(gids_connect_without_an_ip_header),
 		channel_test(the_death_of_a_peer_disconnects),
+		channel_test(ids_are_told_what_becomes_of_their_interface),
 		channel_test(a_peer_that_was_dead_already_is_noticed),
 		channel_test(endpoints_can_be_destroyed_in_every_state),
 		channel_test(enhancements_of_both_sides_arrive),

@@ -60,6 +60,7 @@ struct endpoint *endpoint_new(uint16_t space, uint8_t qp_type, void *user)
 	list_init(&endpoint->events);
 	list_init(&endpoint->same_port);
 	list_init(&endpoint->same_peer);
+	list_init(&endpoint->of_port);
 	endpoint->user = user;
 	endpoint->space = space;
 	endpoint->qp_type = qp_type;
@@ -111,7 +112,7 @@ void endpoint_free(struct endpoint *endpoint)
 	if (endpoint->connection)
 		cm_abandon(endpoint->connection, clock_now_ns());
 	ports_drop(endpoint);
-	bound_port_put(endpoint->port);
+	endpoint_set_port(endpoint, NULL);
 	while ((group = endpoint->groups)) {
 		endpoint->groups = group->next;
 		free(group);

@@ -96,6 +96,7 @@ struct endpoint_address {
 /* A port that endpoints are bound to; shared by them. */
 struct bound_port {
 	struct list node;		/* in agent.ports */
+	struct list endpoints;		/* struct endpoint */
 	unsigned references;
 	uint64_t checked_ns;		/* when net_find_gid() last gave it */
 	uint8_t asked[16];		/* for this address */
@@ -138,6 +139,7 @@ struct endpoint {
 	struct cm_listener *listener;
 	struct cm_connection *connection;
 	struct bound_port *port;
+	struct list of_port;		/* in port->endpoints */
 	struct membership *groups;
 	void *user;
 	struct endpoint_address source, destination;
@@ -213,6 +215,8 @@ struct bound_port *bound_port_get(const struct net_gid *port, const uint8_t aske
 struct bound_port *bound_port_recent(const uint8_t address[16], uint64_t now_ns)
 	REQUIRES(agent.lock);
 void bound_port_put(struct bound_port *port) REQUIRES(agent.lock);
+/* The endpoint's reference becomes that to @port (NULL: none), which it takes over. */
+void endpoint_set_port(struct endpoint *endpoint, struct bound_port *port) REQUIRES(agent.lock);
 
 /* Detects the end of the peer's process, once its QPN is known. Takes the lock. */
 void agent_watch(struct endpoint *endpoint) EXCLUDES(agent.lock);

@@ -157,14 +157,14 @@ int request_find_port(struct endpoint *endpoint)
 	int err = 0;
 
 	agent_lock();
-	endpoint->port = bound_port_recent(address, now_ns);
+	endpoint_set_port(endpoint, bound_port_recent(address, now_ns));
 	agent_unlock();
 	if (!endpoint->port) {
 		err = net_find_gid(gsi_net(agent.gsi), address, endpoint->source.scope, &port);
 		if (err)
 			return err;
 		agent_lock();
-		endpoint->port = bound_port_get(&port, address, now_ns);
+		endpoint_set_port(endpoint, bound_port_get(&port, address, now_ns));
 		agent_unlock();
 		if (!endpoint->port)
 			return ENOMEM;

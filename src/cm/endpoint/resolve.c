@@ -183,8 +183,7 @@ static int take_way(struct endpoint *endpoint, const struct resolution *way)
 	agent_lock();
 	port = bound_port_get(&way->port, way->port.gid.raw, clock_now_ns());
 	if (port) {
-		bound_port_put(endpoint->port);
-		endpoint->port = port;
+		endpoint_set_port(endpoint, port);
 		endpoint->source = way->source;
 		endpoint->destination = way->destination;
 		memcpy(endpoint->path.dgid.raw, way->dgid, 16);

@@ -8,6 +8,8 @@ import time
 from harness import Case
 from lab import Failure, wait_link
 
+HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
 
 def finished(end, command, timeout=10):
     """Run one program to its end; its output."""
@@ -74,6 +76,26 @@ def watch(topology):
             raise Failure(f'it ended: {program.code}\n{program.tail()}')
 
 
+def tell_ids(topology):
+    """An id of rdma_cm is told that its interface has another MAC address, and that it is gone."""
+    end = topology.client
+    for command in ('ip link add x0 type veth peer name x1', 'ip addr add 10.99.0.1/24 dev x0',
+                    'ip link set x1 up', 'ip link set x0 up'):
+        end.namespace.call(*command.split())
+    try:
+        with end.start(['/usr/bin/python3', os.path.join(HERE, 'cm_events.py'), '10.99.0.1', '2']) as program:
+            wait_for(program, 'bound')
+            end.namespace.call(*'ip link set x0 address 02:00:00:00:00:77'.split())
+            wait_for(program, 'RDMA_CM_EVENT_ADDR_CHANGE')
+            end.namespace.call('ip', 'link', 'del', 'x0')
+            wait_for(program, 'RDMA_CM_EVENT_DEVICE_REMOVAL')
+            wait_for(program, 'ended')
+            if program.wait(10):
+                raise Failure(f'exit status {program.code}\n{program.tail()}')
+    finally:
+        end.namespace.call('sh', '-c', 'ip link del x0 2>/dev/null; true')
+
+
 def restore_address(end, link):
     """Taking an interface down deletes its global IPv6 address (lo gets ::1 by itself)."""
     if link != 'lo':
@@ -107,5 +129,8 @@ def cases(topology):
     yield Case('ibv_devinfo -v is truthful', lambda: describe(topology), True)
     yield Case('ibv_devinfo of an unknown device fails', lambda: no_device(topology), True)
     yield Case('ibv_asyncwatch sees the interface go down and up', lambda: watch(topology), True)
+    if topology.name != 'lo':
+        yield Case('ids are told of a new MAC address, and of the end of an interface', lambda: tell_ids(topology),
+                   topology.name == 'veth1500')
     if topology.client.lab.library:
         yield Case('verbatim run answers sysfs', lambda: through_run(topology), True)

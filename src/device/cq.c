@@ -30,8 +30,8 @@ static void enlist_cq(struct hca_context *context, struct cq *cq)
 	lock_release(&context->hca->objects);
 }
 
-int hca_create_cq(struct hca_context *context, const struct ibv_cq_init_attr_ex *attr,
-		  struct cq **created)
+int hca_create_cq_in(struct hca_context *context, const struct ibv_cq_init_attr_ex *attr,
+		     struct ring_allocator *allocator, struct cq **created)
 {
 	struct cq *cq;
 	int err;
@@ -45,6 +45,8 @@ int hca_create_cq(struct hca_context *context, const struct ibv_cq_init_attr_ex 
 	if (err)
 		return err;
 	cq = calloc(1, sizeof(*cq));
+	if (cq)
+		cq->memory = (struct ring_memory){ .allocator = allocator, .use = RING_OF_CQ };
 	err = cq ? cq_init(cq, attr->cqe) : ENOMEM;
 	if (err) {
 		object_unreserve(context->hca, OBJECT_CQ);

@@ -170,8 +170,15 @@ int hca_destroy_comp_channel(struct hca_context *context, struct comp_channel *c
 int hca_get_cq_event(struct comp_channel *channel, struct cq **cq);
 void hca_ack_cq_events(struct cq *cq, unsigned count);
 
-int hca_create_cq(struct hca_context *context, const struct ibv_cq_init_attr_ex *attr,
-		  struct cq **cq);
+/* _in: rings in memory of @allocator (NULL: ours). */
+int hca_create_cq_in(struct hca_context *context, const struct ibv_cq_init_attr_ex *attr,
+		     struct ring_allocator *allocator, struct cq **cq);
+static inline int hca_create_cq(struct hca_context *context, const struct ibv_cq_init_attr_ex *attr,
+				struct cq **cq)
+{
+	return hca_create_cq_in(context, attr, NULL, cq);
+}
+
 int hca_resize_cq(struct cq *cq, int cqe);
 int hca_moderate_cq(struct cq *cq, uint16_t count, uint16_t period_us);	/* 0: not */
 int hca_destroy_cq(struct hca_context *context, struct cq *cq);	/* EBUSY; waits for acks */
@@ -190,8 +197,14 @@ int hca_req_notify_cq(struct cq *cq, bool solicited_only);
 int hca_open_xrcd(struct hca_context *context, int fd, int oflags, struct xrcd **xrcd);
 int hca_close_xrcd(struct hca_context *context, struct xrcd *xrcd);	/* EBUSY */
 
-int hca_create_srq(struct hca_context *context, const struct ibv_srq_init_attr_ex *attr,
-		   struct srq **srq);
+int hca_create_srq_in(struct hca_context *context, const struct ibv_srq_init_attr_ex *attr,
+		      struct ring_allocator *allocator, struct srq **srq);
+static inline int hca_create_srq(struct hca_context *context, const struct ibv_srq_init_attr_ex *attr,
+				 struct srq **srq)
+{
+	return hca_create_srq_in(context, attr, NULL, srq);
+}
+
 int hca_modify_srq(struct srq *srq, const struct ibv_srq_attr *attr, int mask);
 int hca_query_srq(struct srq *srq, struct ibv_srq_attr *attr);
 int hca_destroy_srq(struct hca_context *context, struct srq *srq);
@@ -216,7 +229,13 @@ int hca_read_counters(const struct flow_counters *counters, uint64_t *values, ui
 int hca_destroy_counters(struct hca_context *context, struct flow_counters *counters);	/* EBUSY */
 
 /* attr->cap is raised to what was granted. */
-int hca_create_qp(struct hca_context *context, struct ibv_qp_init_attr_ex *attr, struct qp **qp);
+int hca_create_qp_in(struct hca_context *context, struct ibv_qp_init_attr_ex *attr,
+		     struct ring_allocator *allocator, struct qp **qp);
+static inline int hca_create_qp(struct hca_context *context, struct ibv_qp_init_attr_ex *attr, struct qp **qp)
+{
+	return hca_create_qp_in(context, attr, NULL, qp);
+}
+
 /* ibv_open_qp: an XRC_RECV QP of the domain; each open takes a hca_destroy_qp(). */
 int hca_open_qp(struct hca_context *context, struct xrcd *xrcd, uint32_t number, struct qp **qp);
 int hca_modify_qp(struct qp *qp, struct ibv_qp_attr *attr, int mask);

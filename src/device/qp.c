@@ -246,8 +246,8 @@ static void publish_access(struct qp *qp) REQUIRES(qp->lock)
 	qp_set_state(qp, IBV_QPS_RESET);
 }
 
-int hca_create_qp(struct hca_context *context, struct ibv_qp_init_attr_ex *attr,
-		  struct qp **created)
+int hca_create_qp_in(struct hca_context *context, struct ibv_qp_init_attr_ex *attr,
+		     struct ring_allocator *allocator, struct qp **created)
 {
 	struct hca *hca = context->hca;
 	struct qp *qp;
@@ -268,6 +268,7 @@ int hca_create_qp(struct hca_context *context, struct ibv_qp_init_attr_ex *attr,
 	}
 	init_fields(context, qp, attr);
 	qp_is_ours_alone(qp);
+	qp->sq.memory = qp->rq.memory = (struct ring_memory){ .allocator = allocator, .use = RING_OF_QP };
 	err = init_queues(qp, attr);
 	if (err)
 		goto free_qp;

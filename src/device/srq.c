@@ -99,8 +99,8 @@ static void xrc_leave(struct hca *hca, struct srq *srq)
 	atomic_fetch_sub(&srq->cq->users, 1);
 }
 
-int hca_create_srq(struct hca_context *context, const struct ibv_srq_init_attr_ex *attr,
-		   struct srq **created)
+int hca_create_srq_in(struct hca_context *context, const struct ibv_srq_init_attr_ex *attr,
+		      struct ring_allocator *allocator, struct srq **created)
 {
 	struct srq *srq;
 	int err;
@@ -117,6 +117,8 @@ int hca_create_srq(struct hca_context *context, const struct ibv_srq_init_attr_e
 	if (err)
 		return err;
 	srq = calloc(1, sizeof(*srq));
+	if (srq)
+		srq->queue.memory = (struct ring_memory){ .allocator = allocator, .use = RING_OF_SRQ };
 	err = !srq ? ENOMEM : recv_queue_init(&srq->queue, attr->attr.max_wr,
 					      attr->attr.max_sge ? attr->attr.max_sge : 1);
 	if (err) {

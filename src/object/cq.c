@@ -22,7 +22,7 @@ int cq_init(struct cq *cq, uint32_t size)
 	lock_init(&cq->lock);
 	lock_init(&cq->poll_lock);
 	cq->mask = ring_mask(size);
-	cq->ring = calloc((size_t)cq->mask + 1, sizeof(*cq->ring));
+	cq->ring = ring_memory_get(&cq->memory, (size_t)cq->mask + 1, sizeof(*cq->ring));
 	if (!cq->ring)
 		return ENOMEM;
 	cq->size = size;
@@ -39,7 +39,7 @@ void cq_fini(struct cq *cq)
 {
 	lock_destroy(&cq->lock);
 	lock_destroy(&cq->poll_lock);
-	free(cq->ring);
+	ring_memory_put(&cq->memory, cq->ring);
 	cq->ring = NULL;
 }
 
@@ -298,6 +298,7 @@ static void move_ring(struct cq *cq, struct completion *ring, uint32_t size, uin
 
 int cq_resize(struct cq *cq, uint32_t size)
 {
+	struct ring_memory memory = cq->memory, of_old = memory;
 	struct completion *unused;
 	uint32_t waiting, mask;
 	int err = 0;
@@ -305,7 +306,7 @@ int cq_resize(struct cq *cq, uint32_t size)
 	if (!size || size > RING_SIZE_MAX)
 		return EINVAL;
 	mask = ring_mask(size);
-	unused = calloc((size_t)mask + 1, sizeof(*unused));
+	unused = ring_memory_get(&memory, (size_t)mask + 1, sizeof(*unused));
 	if (!unused)
 		return ENOMEM;
 	lock_acquire(&cq->lock);
@@ -316,10 +317,12 @@ int cq_resize(struct cq *cq, uint32_t size)
 		struct completion *old = cq->ring;
 
 		move_ring(cq, unused, size, mask);
+		cq->memory = memory;
+		memory = of_old;
 		unused = old;
 	}
 	lock_release(&cq->lock);
-	free(unused);
+	ring_memory_put(&memory, unused);
 	if (err)
 		explain("resize_cq: %u completions wait in cq %u, more than the new size %u; "
 			"poll them first", waiting, cq->number, size);

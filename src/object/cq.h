@@ -14,6 +14,7 @@
 #include "base/lock.h"
 #include "base/timer_heap.h"
 #include "object/event.h"
+#include "object/ring_memory.h"
 
 struct completion {
 	struct ibv_wc wc;
@@ -50,6 +51,7 @@ struct cq {
 	};
 	struct lock lock;
 	struct completion *ring GUARDED_BY_MEMBER(lock);
+	struct ring_memory memory;	/* of the ring: set before cq_init() */
 	uint32_t size GUARDED_BY_MEMBER(lock);	/* entries; the application sees it as cqe */
 	uint32_t mask GUARDED_BY_MEMBER(lock);	/* slots of the ring - 1; they are a power of two */
 	/*

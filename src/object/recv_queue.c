@@ -19,7 +19,7 @@ int recv_queue_init(struct recv_queue *queue, uint32_t size, uint32_t max_sge)
 	lock_init(&queue->lock);
 	queue->stride = sizeof(struct recv_wqe) + max_sge * sizeof(struct ibv_sge);
 	queue->mask = ring_mask(size);
-	queue->ring = calloc((size_t)queue->mask + 1, queue->stride);
+	queue->ring = ring_memory_get(&queue->memory, (size_t)queue->mask + 1, queue->stride);
 	if (!queue->ring)
 		return ENOMEM;
 	queue->size = size;
@@ -33,7 +33,7 @@ int recv_queue_init(struct recv_queue *queue, uint32_t size, uint32_t max_sge)
 void recv_queue_fini(struct recv_queue *queue)
 {
 	lock_destroy(&queue->lock);
-	free(queue->ring);
+	ring_memory_put(&queue->memory, queue->ring);
 	queue->ring = NULL;
 }
 
@@ -55,6 +55,7 @@ static uint32_t recv_queue_tail_of(const struct recv_queue *queue)
 
 int recv_queue_resize(struct recv_queue *queue, uint32_t size)
 {
+	struct ring_memory memory = queue->memory;
 	uint32_t waiting, mask, i;
 	uint8_t *unused;
 	int err = 0;
@@ -62,7 +63,7 @@ int recv_queue_resize(struct recv_queue *queue, uint32_t size)
 	if (size > RING_SIZE_MAX)
 		return EINVAL;
 	mask = ring_mask(size);
-	unused = calloc((size_t)mask + 1, queue->stride);
+	unused = ring_memory_get(&memory, (size_t)mask + 1, queue->stride);
 	if (!unused)
 		return ENOMEM;
 	lock_acquire(&queue->lock);
@@ -77,7 +78,11 @@ int recv_queue_resize(struct recv_queue *queue, uint32_t size)
 			       recv_queue_slot(old, recv_queue_tail_of(queue) + i, queue->mask,
 					       queue->stride),
 			       queue->stride);
+		struct ring_memory of_old = queue->memory;
+
 		queue->ring = unused;
+		queue->memory = memory;
+		memory = of_old;
 		queue->size = size;
 		queue->mask = mask;
 		atomic_store_explicit(&queue->tail, 0, memory_order_relaxed);
@@ -85,7 +90,7 @@ int recv_queue_resize(struct recv_queue *queue, uint32_t size)
 		unused = old;
 	}
 	lock_release(&queue->lock);
-	free(unused);
+	ring_memory_put(&memory, unused);
 	if (err)
 		explain("%u receives are posted, more than the new size %u of the queue",
 			waiting, size);

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "base/lock.h"
+#include "object/ring_memory.h"
 
 #define RECV_SGE_MAX 32u		/* of any queue */
 
@@ -24,6 +25,7 @@ struct recv_wqe {
 struct recv_queue {
 	struct lock lock;
 	uint8_t *ring GUARDED_BY_MEMBER(lock);
+	struct ring_memory memory;	/* of the ring: set before recv_queue_init() */
 	size_t stride;			/* bytes of a slot; fixed */
 	uint32_t size, max_sge;		/* max_sge is fixed; size changes under lock */
 	uint32_t mask GUARDED_BY_MEMBER(lock);	/* slots of the ring - 1; they are a power of two */

@@ -24,7 +24,7 @@ int send_queue_init(struct send_queue *queue, uint32_t size, uint32_t max_sge,
 	room = tail < PLACEMENT_WORD ? PLACEMENT_WORD : tail;
 	queue->stride = (sizeof(struct send_wqe) + room + 7) / 8 * 8;
 	queue->mask = ring_mask(size);
-	queue->ring = calloc((size_t)queue->mask + 1, queue->stride);
+	queue->ring = ring_memory_get(&queue->memory, (size_t)queue->mask + 1, queue->stride);
 	if (!queue->ring)
 		return ENOMEM;
 	queue->size = size;
@@ -45,6 +45,6 @@ void send_queue_fini(struct send_queue *queue)
 		if (wqe->ah)
 			ah_put(wqe->ah);
 	}
-	free(queue->ring);
+	ring_memory_put(&queue->memory, queue->ring);
 	queue->ring = NULL;
 }

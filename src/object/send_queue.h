@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "object/ah.h"
+#include "object/ring_memory.h"
 
 struct mw;
 
@@ -59,6 +60,7 @@ struct send_queue {
 	uint32_t size, max_sge, max_inline;
 	uint32_t mask;			/* slots of the ring - 1; they are a power of two */
 	uint32_t head, sent, tail;
+	struct ring_memory memory;	/* of the ring: set before send_queue_init() */
 };
 
 int send_queue_init(struct send_queue *queue, uint32_t size, uint32_t max_sge,

@@ -2,7 +2,8 @@
 /* Completion queues: ibv_create_cq(3), ibv_poll_cq(3), ibv_resize_cq(3). Extended: cq_ex.c. */
 #include "verbs/verbs.h"
 
-struct cq *cq_create(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr)
+struct cq *cq_create(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr,
+		     struct ring_allocator *allocator)
 {
 	struct cq *cq;
 	int err;
@@ -12,7 +13,7 @@ struct cq *cq_create(struct ibv_context *context, struct ibv_cq_init_attr_ex *at
 			(int)attr->comp_vector, context->num_comp_vectors);
 		return fail(EINVAL);
 	}
-	err = hca_create_cq(to_hca(context), attr, &cq);
+	err = hca_create_cq_in(to_hca(context), attr, allocator, &cq);
 	if (err)
 		return fail(err);
 	cq->ibv.context = context;
@@ -39,7 +40,7 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_cont
 		explain("create_cq: invalid cqe %d: expected at least 1", cqe);
 		return fail(EINVAL);
 	}
-	cq = cq_create(context, &attr);
+	cq = cq_create(context, &attr, NULL);
 	return cq ? ibv_cq_ex_to_cq(&cq->ibv) : NULL;
 }
 

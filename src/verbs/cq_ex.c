@@ -239,7 +239,8 @@ struct ibv_cq_ex *cq_create_ex_verb(struct ibv_context *context, struct ibv_cq_i
 		full.flags |= IBV_CREATE_CQ_ATTR_SINGLE_THREADED;
 	full.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS;
 	full.parent_domain = NULL;
-	cq = cq_create(context, &full);
+	cq = cq_create(context, &full, attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD ?
+				       domain_allocator(attr->parent_domain) : NULL);
 	if (!cq)
 		return NULL;
 	cq_ex_fill(&cq->ibv, full.flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Thread domains and parent domains (ibv_alloc_td(3), ibv_alloc_parent_domain(3)). A parent domain is accepted in
- * place of its protection domain, and counts as a user of it and of its thread domain. With a thread domain,
- * cq_ex polling and ibv_wr_*() take no locks; queue pairs keep theirs, since other threads of ours send for them.
+ * Thread domains and parent domains (ibv_alloc_td(3), ibv_alloc_parent_domain(3)). A parent domain
+ * is accepted in place of its protection domain, and counts as a user of it and of its thread
+ * domain. The rings of what is created in it are in memory of its allocators
+ * (object/ring_memory.h). With a thread domain, cq_ex polling and ibv_wr_*() take no locks; queue
+ * pairs keep theirs, since other threads of ours send for them.
  *
  * A struct pd numbered 0 is a parent domain: real ones are numbered from 1 (object/pd.h).
  */
@@ -20,6 +22,7 @@ struct parent_domain {
 	struct pd base;		/* first; number 0 */
 	struct pd *pd;
 	struct td *td;		/* or NULL */
+	struct ring_allocator allocator;	/* alloc is NULL: none */
 };
 
 static void domain_list(struct context *context, struct list *head, struct list *node)
@@ -90,6 +93,10 @@ struct ibv_pd *parent_domain_alloc(struct ibv_context *context,
 			attr->comp_mask);
 		return fail(EINVAL);
 	}
+	if (attr->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS && (!attr->alloc || !attr->free)) {
+		explain("alloc_parent_domain: IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS needs both alloc and free");
+		return fail(EINVAL);
+	}
 	if (domain_is_parent(attr->pd)) {
 		explain("alloc_parent_domain: the pd is a parent domain itself");
 		return fail(EINVAL);
@@ -101,6 +108,11 @@ struct ibv_pd *parent_domain_alloc(struct ibv_context *context,
 	if (!domain)
 		return fail(ENOMEM);
 	domain->pd = pd;
+	if (attr->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS)
+		domain->allocator = (struct ring_allocator){ .alloc = attr->alloc, .free = attr->free,
+							     .pd = &domain->base.ibv };
+	if (attr->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT)
+		domain->allocator.context = attr->pd_context;
 	domain->td = (struct td *)attr->td;
 	domain->base.ibv.context = context;
 	domain->base.ibv.handle = attr->pd->handle;
@@ -114,6 +126,13 @@ struct ibv_pd *parent_domain_alloc(struct ibv_context *context,
 bool domain_is_parent(const struct ibv_pd *ibv)
 {
 	return ((const struct pd *)ibv)->number == 0;
+}
+
+struct ring_allocator *domain_allocator(struct ibv_pd *ibv)
+{
+	struct parent_domain *domain = (struct parent_domain *)ibv;
+
+	return ibv && domain_is_parent(ibv) && domain->allocator.alloc ? &domain->allocator : NULL;
 }
 
 bool domain_is_of_one_thread(const struct ibv_pd *ibv)
@@ -131,7 +150,15 @@ int domain_pd(const char *call, struct ibv_pd *ibv, struct pd **pd)
 int parent_domain_dealloc(struct ibv_pd *ibv)
 {
 	struct parent_domain *domain = (struct parent_domain *)ibv;
+	uint32_t rings = atomic_load(&domain->allocator.users);
 
+	if (rings) {
+		explain("dealloc_pd: %u rings of QPs, SRQs and CQs are in memory of the parent "
+			"domain's allocator: destroy "
+			"those first",
+			rings);
+		return EBUSY;
+	}
 	domain_unlist(to_context(ibv->context), &domain->base.handle.node);
 	atomic_fetch_sub(&domain->pd->users, 1);
 	if (domain->td)

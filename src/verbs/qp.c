@@ -8,6 +8,7 @@
 /* The pd of @attr is replaced by the one that a parent domain stands for; an XRC_RECV QP has none. */
 static struct qp *qp_create(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
 {
+	struct ring_allocator *allocator = domain_allocator(attr->pd);
 	struct pd *pd;
 	struct qp *qp;
 	int err;
@@ -18,7 +19,7 @@ static struct qp *qp_create(struct ibv_context *context, struct ibv_qp_init_attr
 			return fail(err);
 		attr->pd = &pd->ibv;
 	}
-	err = hca_create_qp(to_hca(context), attr, &qp);
+	err = hca_create_qp_in(to_hca(context), attr, allocator, &qp);
 	if (err)
 		return fail(err);
 	qp->ibv.qp_base.context = context;

@@ -12,7 +12,7 @@ static struct ibv_srq *srq_create(struct ibv_pd *pd, struct ibv_srq_init_attr_ex
 	if (err)
 		return fail(err);
 	attr->pd = &domain->ibv;
-	err = hca_create_srq(to_hca(pd->context), attr, &srq);
+	err = hca_create_srq_in(to_hca(pd->context), attr, domain_allocator(pd), &srq);
 	if (err)
 		return fail(err);
 	srq->ibv.context = pd->context;

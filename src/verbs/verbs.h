@@ -132,6 +132,8 @@ struct ibv_pd *parent_domain_alloc(struct ibv_context *context,
  */
 int domain_pd(const char *call, struct ibv_pd *ibv, struct pd **pd);
 bool domain_is_parent(const struct ibv_pd *ibv);
+/* Of a parent domain that has them; else NULL. */
+struct ring_allocator *domain_allocator(struct ibv_pd *ibv);
 /* A parent domain with a thread domain: its objects are used by one thread. */
 bool domain_is_of_one_thread(const struct ibv_pd *ibv);
 int parent_domain_dealloc(struct ibv_pd *ibv);
@@ -161,7 +163,8 @@ int cq_notify_verb(struct ibv_cq *cq, int solicited_only);
 struct ibv_cq_ex *cq_create_ex_verb(struct ibv_context *context,
 				    struct ibv_cq_init_attr_ex *attr);
 /* cq.c: for both kinds. NULL and errno. */
-struct cq *cq_create(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr);
+struct cq *cq_create(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr,
+		     struct ring_allocator *allocator);
 
 struct ibv_xrcd *xrcd_open_verb(struct ibv_context *context, struct ibv_xrcd_init_attr *attr);
 int xrcd_close_verb(struct ibv_xrcd *xrcd);

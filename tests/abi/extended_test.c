@@ -5,6 +5,8 @@
  */
 #include "fixture.h"
 
+#include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -289,6 +291,138 @@ static void ece_is_agreed_before_rtr(void **state)
 	loop_close(&loop);
 }
 
+/* ---- parent domains ---- */
+
+/* What the allocator of a domain was asked for. */
+struct given {
+	struct ibv_pd *pd;
+	int alive, total, by_default;
+	size_t bytes;
+	bool refuses, declines;
+};
+
+static void *give(struct ibv_pd *pd, void *context, size_t size, size_t alignment, uint64_t type)
+{
+	struct given *given = context;
+
+	assert_ptr_equal(pd, given->pd);
+	assert_int_not_equal(type, 0);
+	if (given->refuses)
+		return NULL;
+	given->by_default += given->declines;
+	if (given->declines)
+		return IBV_ALLOCATOR_USE_DEFAULT;
+	given->alive++;
+	given->total++;
+	given->bytes += size;
+	return memset(aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment), 0xa5, size);
+}
+
+static void take_back(struct ibv_pd *pd, void *context, void *memory, uint64_t type)
+{
+	struct given *given = context;
+
+	assert_ptr_equal(pd, given->pd);
+	given->alive--;
+	free(memory);
+}
+
+static struct ibv_pd *domain_with(struct ibv_context *context, struct ibv_pd *pd, struct given *given)
+{
+	struct ibv_parent_domain_init_attr attr = {
+		.pd = pd, .alloc = give, .free = take_back, .pd_context = given,
+		.comp_mask = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT };
+
+	*given = (struct given){ .pd = NULL };
+	given->pd = ibv_alloc_parent_domain(context, &attr);
+	assert_non_null(given->pd);
+	return given->pd;
+}
+
+static struct ibv_qp *qp_in(struct ibv_pd *pd, struct ibv_cq *cq)
+{
+	struct ibv_qp_init_attr attr = { .qp_type = IBV_QPT_RC, .send_cq = cq, .recv_cq = cq,
+					 .cap = { 4, 4, 1, 1, 0 } };
+
+	return ibv_create_qp(pd, &attr);
+}
+
+static void rings_are_in_memory_of_the_applications_allocator(void **state)
+{
+	struct ibv_context *context = context_of(state);
+	struct ibv_pd *pd = ibv_alloc_pd(context), *domain;
+	struct ibv_srq_init_attr srq_attr = { .attr = { .max_wr = 4, .max_sge = 1 } };
+	struct ibv_srq_attr larger = { .max_wr = 100 };
+	struct ibv_cq_init_attr_ex cq_attr = { .cqe = 16, .comp_mask = IBV_CQ_INIT_ATTR_MASK_PD };
+	struct given given;
+	struct ibv_cq *cq;
+	struct ibv_srq *srq;
+	struct ibv_qp *qp;
+
+	domain = domain_with(context, pd, &given);
+	cq_attr.parent_domain = domain;
+	cq = ibv_cq_ex_to_cq(ibv_create_cq_ex(context, &cq_attr));
+	assert_non_null(cq);
+	assert_int_equal(given.alive, 1);
+	qp = qp_in(domain, cq);
+	assert_int_equal(given.alive, 3);	/* two queues */
+	srq = ibv_create_srq(domain, &srq_attr);
+	assert_int_equal(given.alive, 4);
+	assert_int_equal(ibv_modify_srq(srq, &larger, IBV_SRQ_MAX_WR), 0);
+	assert_int_equal(ibv_resize_cq(cq, 200), 0);
+	assert_int_equal(given.alive, 4);
+	assert_int_equal(given.total, 6);
+	assert_true(given.bytes > 200 * sizeof(struct ibv_wc));
+	assert_int_equal(ibv_dealloc_pd(domain), EBUSY);
+	assert_int_equal(ibv_destroy_qp(qp), 0);
+	assert_int_equal(ibv_destroy_srq(srq), 0);
+	assert_int_equal(ibv_destroy_cq(cq), 0);
+	assert_int_equal(given.alive, 0);
+	assert_int_equal(ibv_dealloc_pd(domain), 0);
+	assert_int_equal(ibv_dealloc_pd(pd), 0);
+}
+
+static void an_allocator_may_refuse_or_leave_it_to_us(void **state)
+{
+	struct ibv_context *context = context_of(state);
+	struct ibv_pd *pd = ibv_alloc_pd(context), *domain;
+	struct ibv_parent_domain_init_attr half = { .pd = pd, .alloc = give,
+						    .comp_mask = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS };
+	struct ibv_cq *cq = ibv_create_cq(context, 4, NULL, NULL, 0);
+	struct given given;
+	struct ibv_qp *qp;
+
+	assert_refused(ibv_alloc_parent_domain(context, &half), EINVAL);
+	domain = domain_with(context, pd, &given);
+	given.refuses = true;
+	assert_refused(qp_in(domain, cq), ENOMEM);
+	given.refuses = false;
+	given.declines = true;
+	qp = qp_in(domain, cq);
+	assert_non_null(qp);
+	assert_int_equal(given.by_default, 2);
+	assert_int_equal(given.alive, 0);
+	assert_int_equal(ibv_dealloc_pd(domain), 0);	/* nothing of it is in use */
+	assert_int_equal(ibv_destroy_qp(qp), 0);
+	assert_int_equal(ibv_destroy_cq(cq), 0);
+	assert_int_equal(ibv_dealloc_pd(pd), 0);
+}
+
+/* What a program leaves behind goes back to its allocator when the device is closed. */
+static void closing_gives_the_memory_back(void **state)
+{
+	struct ibv_context *context = context_of(state);
+	struct ibv_pd *pd = ibv_alloc_pd(context);
+	struct ibv_cq *cq = ibv_create_cq(context, 4, NULL, NULL, 0);
+	struct given given;
+
+	assert_non_null(qp_in(domain_with(context, pd, &given), cq));
+	assert_int_equal(given.alive, 2);
+	assert_int_equal(ibv_close_device(context), 0);
+	*state = NULL;
+	assert_int_equal(given.alive, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -300,6 +434,9 @@ int main(void)
 		test_with_device(advice_is_taken),
 		test_with_device(odp_is_what_the_device_says),
 		test_with_device(ece_is_agreed_before_rtr),
+		test_with_device(rings_are_in_memory_of_the_applications_allocator),
+		test_with_device(an_allocator_may_refuse_or_leave_it_to_us),
+		test_with_device(closing_gives_the_memory_back),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,9 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause
-""
-	"cm_events.py ADDRESS COUNT: binds an id of librdmacm (by ctypes) to an IPv4 address, says so, and prints the names
-	of the events that come,
-	until there were so many; then destroys the id."""
+"""cm_events.py ADDRESS COUNT: binds an id of librdmacm (by ctypes) to an IPv4 address, says so, and prints
+the names of the events that come, until there were so many; then destroys the id."""
 import ctypes
 import socket
 import sys

@@ -91,7 +91,7 @@ static inline uint32_t grant_index(uint32_t id)
 /* For the accessor, after publishing a hazard (F3): is the grant still valid? */
 static inline bool grant_is_alive(const struct grant_page *page, uint32_t id)
 {
-	return atomic_load_explicit(&page->alive[grant_index(id)], memory_order_seq_cst) == id;
+	return atomic_load_explicit(&page->alive[grant_index(id)], memory_order_seq_cst) == id;	/* L3 */
 }
 
 #endif

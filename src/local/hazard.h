@@ -48,7 +48,9 @@ static inline bool hazard_begin(struct hazard_table *table, uint32_t region, uin
 		uint64_t none = 0;
 
 		*slot = (hint + i) % HAZARDS;
-		if (atomic_compare_exchange_strong(&table->slot[*slot].use, &none, use))
+		if (atomic_compare_exchange_strong_explicit(&table->slot[*slot].use, &none, use,
+							    memory_order_seq_cst,	/* F3 */
+							    memory_order_relaxed))
 			return true;
 	}
 	return false;

@@ -120,7 +120,7 @@ bool peer_region_by_id(const struct peer_memory *memory, uint32_t id, struct pee
 bool peer_region_holds(const struct peer_memory *memory, const struct peer_region *region)
 {
 	return atomic_load_explicit(&memory->entry[grant_index(region->id)].version,
-				    memory_order_seq_cst) == region->version &&
+				    memory_order_seq_cst) == region->version &&	/* L3 */
 	       grant_is_alive(memory->alive, region->id);
 }
 

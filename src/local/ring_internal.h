@@ -11,7 +11,7 @@
  * F2), so that at least one of them sees the other. The same for a producer that sleeps until its
  * messages are consumed (F5, F6).
  *
- * Fences of local/:
+ * Fences of local/, which tests/litmus checks against the memory model; a label stands on the line of its order:
  *
  *	label	file: function				partner
  *	R1	ring.c: producer_put			A1
@@ -32,13 +32,15 @@
  *	F1	ring.c: producer_wake			F2, F8
  *	F2	ring.c: ring_sleep			F1, F9
  *	F3	hazard.h: hazard_begin			F4, F7
+ *	L3	grant.h: grant_is_alive,		behind F3
+ *		peer_memory.c: peer_region_holds
  *	F4	drain.c: end_grants			F3
  *	F5	ring_message.c: ring_notify_answers	F6
  *	F6	ring_message.c: ring_await_answers	F5
  *	F7	peer_memory.c: peer_memory_sweep	F3 of this process
  *	F8	ring_message.c: ring_await_answers	F1
  *	F9	ring_message.c: ring_await_answers	F2
- *	F10	fetch.c: copy_all			alive[] = 0 (grant_kill, pairing_end)
+ *	F10	fetch.c: copy_all			F4
  */
 #ifndef VERBATIM_LOCAL_RING_INTERNAL_H
 #define VERBATIM_LOCAL_RING_INTERNAL_H
@@ -228,8 +230,8 @@ static inline const struct channel_cell *next_cell(const struct consumer *consum
 
 static inline bool cell_is_ready(const struct consumer *consumer)
 {
-	return atomic_load_explicit(&next_cell(consumer)->sequence, memory_order_acquire) ==
-		       atomic_load_explicit(&consumer->taken, memory_order_relaxed) + 1 &&	/* A1 */
+	return atomic_load_explicit(&next_cell(consumer)->sequence, memory_order_acquire) ==	/* A1 */
+		       atomic_load_explicit(&consumer->taken, memory_order_relaxed) + 1 &&
 	       !atomic_load_explicit(&consumer->held, memory_order_relaxed);
 }
 

@@ -292,8 +292,8 @@ static uint32_t answers_of(const struct producer *producer)
 	if (completed == sent)
 		return 0;
 	return count_consumed(
-		atomic_load_explicit(&producer->theirs->consumed, memory_order_acquire), completed,
-		sent);	/* A2 */
+		atomic_load_explicit(&producer->theirs->consumed, memory_order_acquire),	/* A2 */
+		completed, sent);
 }
 
 /* The same for the receiving thread, which may have a hint. */

@@ -10,10 +10,13 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-PROGRAMS = ('src/*_test', 'src/*/*_test', 'tests/abi/abi_*', 'tests/sim/*_test')
-LIMIT_S = 150
+PROGRAMS = ('src/*_test', 'src/*/*_test', 'tests/abi/abi_*', 'tests/sim/sim_script_*', 'tests/sim/sim_cm_*')
+WORLDS = ['tests/sim/sim', '1', '150']  # the simulator's, by seed
+HELLO = 'examples/hello_verbs'
+LIMIT_S = 300
 WHOLE = '*'             # of a program, no test is tried
 VERDICT = re.compile(r'^\[  *(OK|FAILED|SKIPPED) *\] ([a-z_]\w*)', re.M)
 NAMESPACE = ['unshare', '--net', '--mount', 'sh', '-c', 'ip link set lo up; exec "$@"', 'sh']
@@ -43,6 +46,28 @@ def run(emulate, path):
         verdicts.setdefault(test, word)
     wrong = f'exit status {done.returncode}' if done.returncode and 'FAILED' not in verdicts.values() else ''
     return verdicts, wrong, text
+
+
+def worlds(emulate, directory):
+    """What is wrong, or nothing."""
+    done = subprocess.run([emulate, os.path.join(directory, WORLDS[0]), *WORLDS[1:]], capture_output=True, text=True,
+                          timeout=LIMIT_S, check=False)
+    return f'exit status {done.returncode}\n{done.stdout[-2000:]}{done.stderr}' if done.returncode else ''
+
+
+def hello(emulate, directory):
+    """Two processes of the example, of which one writes to the other: what is wrong, or nothing."""
+    program, texts = os.path.join(directory, HELLO), ['', '']
+    script = (f'ip link set lo up; {emulate} {program} > $1/server 2>&1 & '
+              f'for i in $(seq 100); do sleep 0.2; {emulate} {program} 127.0.0.1 > $1/client 2>&1 && break; '
+              'grep -q refused $1/client || break; done; wait')
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run(['unshare', '--net', '--mount', 'timeout', '60', 'bash', '-c', script, 'bash', folder], check=False)
+        for i, name in enumerate(('server', 'client')):
+            with open(os.path.join(folder, name), encoding='utf-8', errors='replace') as file:
+                texts[i] = file.read()
+    good = 'the client wrote: hello verbs' in texts[0] and 'wrote: hello verbs' in texts[1]
+    return '' if good else f'server:\n{texts[0]}\nclient:\n{texts[1]}'
 
 
 def main():
@@ -80,6 +105,10 @@ def main():
                 say(True, name)
             if wrong:
                 say(False, name, notes=f'{wrong}\n{text}')
+    wrong = worlds(emulate, directory)
+    say(not wrong, f'{WORLDS[2]} worlds of the simulator', notes=wrong)
+    wrong = hello(emulate, directory)
+    say(not wrong, 'hello_verbs writes from one process to another', notes=wrong)
     print(f'1..{count}')
     sys.exit(failed > 0)
 

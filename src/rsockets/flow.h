@@ -36,6 +36,13 @@ struct rs_flow_in {
 	uint32_t limit;
 };
 
+/* Urgent data (TCP's): one byte of the stream. Positions count bytes since the start, as those above. */
+struct rs_urgent {
+	bool there;			/* the reader has not passed it */
+	bool taken;			/* by MSG_OOB */
+	uint64_t at;
+};
+
 static inline size_t rs_least(size_t a, size_t b)
 {
 	return a < b ? a : b;
@@ -93,6 +100,26 @@ static inline bool rs_flow_in_arrived(struct rs_flow_in *flow, size_t bytes)
 static inline size_t rs_flow_in_available(const struct rs_flow_in *flow)
 {
 	return (size_t)(flow->arrived - flow->taken);
+}
+
+/* The last byte that has arrived is urgent; an earlier one is not any more. */
+static inline void rs_urgent_arrived(struct rs_urgent *urgent, const struct rs_flow_in *flow)
+{
+	*urgent = (struct rs_urgent){ .there = true, .at = flow->arrived - 1 };
+}
+
+/* Does a read at @position begin with it, and skip it? With SO_OOBINLINE it is a byte like others. */
+static inline bool rs_urgent_is_skipped(const struct rs_urgent *urgent, uint64_t position, bool in_line)
+{
+	return urgent->there && urgent->at == position && !in_line;
+}
+
+/* Of @available bytes from @position on: those in front of the mark, at which a read ends. */
+static inline size_t rs_urgent_limit(const struct rs_urgent *urgent, uint64_t position, size_t available)
+{
+	return urgent->there && urgent->at > position
+		       ? rs_least(available, (size_t)(urgent->at - position))
+		       : available;
 }
 
 static inline bool rs_flow_in_credit_due(const struct rs_flow_in *flow)

@@ -199,6 +199,28 @@ static void lengths_that_overflow_are_refused(void **state)
 	assert_int_equal(rs_cursor_init(&cursor, iov, IOV_MAX + 1), EMSGSIZE);
 }
 
+static void a_read_ends_at_the_urgent_byte_and_passes_it_next(void **state)
+{
+	struct rs_flow_in in = { .size = 64 };
+	struct rs_urgent urgent = { .there = false };
+
+	assert_int_equal(rs_urgent_limit(&urgent, 0, 10), 10);
+	rs_flow_in_arrived(&in, 5);
+	rs_urgent_arrived(&urgent, &in);
+	rs_flow_in_arrived(&in, 5);
+	assert_int_equal(urgent.at, 4);
+	assert_int_equal(rs_urgent_limit(&urgent, 0, 10), 4);
+	assert_int_equal(rs_urgent_limit(&urgent, 3, 7), 1);
+	assert_int_equal(rs_urgent_limit(&urgent, 4, 6), 6);
+	assert_int_equal(rs_urgent_limit(&urgent, 5, 5), 5);
+	assert_false(rs_urgent_is_skipped(&urgent, 3, false));
+	assert_true(rs_urgent_is_skipped(&urgent, 4, false));
+	assert_false(rs_urgent_is_skipped(&urgent, 4, true));
+	rs_urgent_arrived(&urgent, &in);	/* a later one: the first is a byte like others */
+	assert_int_equal(rs_urgent_limit(&urgent, 0, 10), 9);
+	assert_false(rs_urgent_is_skipped(&urgent, 4, false));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -210,6 +232,7 @@ int main(void)
 		cmocka_unit_test(nothing_overflows_and_nothing_gets_stuck),
 		cmocka_unit_test(pieces_are_gathered_and_scattered_in_order),
 		cmocka_unit_test(lengths_that_overflow_are_refused),
+		cmocka_unit_test(a_read_ends_at_the_urgent_byte_and_passes_it_next),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

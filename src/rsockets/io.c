@@ -28,6 +28,8 @@ static int io_begin(struct transfer *transfer, int socket, const struct iovec *i
 	transfer->rs = rs_get(socket);
 	if (!transfer->rs)
 		return errno;
+	if (unknown_flags & MSG_OOB && transfer->rs->type == SOCK_STREAM)
+		unknown_flags &= ~MSG_OOB;
 	return unknown_flags ? EOPNOTSUPP : err;
 }
 

@@ -50,6 +50,8 @@ static short stream_events(struct rsocket *rs) REQUIRES(rs->lock)
 	}
 	if (rs_stream_readable_locked(rs))
 		events |= POLLIN | POLLRDNORM;
+	if (stream->urgent.there && !stream->urgent.taken)
+		events |= POLLPRI;
 	if (rs_stream_writable_locked(rs))
 		events |= POLLOUT | POLLWRNORM;
 	if (stream->peer_done || stream->read_shut || rs->state != RS_CONNECTED)
@@ -57,7 +59,7 @@ static short stream_events(struct rsocket *rs) REQUIRES(rs->lock)
 	/* Not before all is read: programs that poll for POLLIN and see POLLHUP stop reading
 	 * (rstream). */
 	if ((rs->state != RS_CONNECTED || (stream->peer_done && stream->write_shut)) &&
-	    (stream->read_shut || !rs_flow_in_available(&stream->in)))
+	    (stream->read_shut || !rs_stream_waiting_locked(rs)))
 		events |= POLLHUP;
 	if (rs->error)
 		events |= POLLERR;

@@ -364,9 +364,11 @@ static int take_receive(struct rsocket *rs, const struct ibv_wc *wc) REQUIRES(rs
 		rs->state = RS_CONNECTED;
 	if (wc->opcode != IBV_WC_RECV_RDMA_WITH_IMM)
 		return queue_take_control(rs, wc);
-	if (stream->peer_done || ntohl(wc->imm_data) != wc->byte_len ||
+	if (stream->peer_done || (ntohl(wc->imm_data) & ~RS_URGENT) != wc->byte_len ||
 	    !rs_flow_in_arrived(&stream->in, wc->byte_len))
 		return EPROTO;
+	if (ntohl(wc->imm_data) & RS_URGENT)
+		rs_urgent_arrived(&stream->urgent, &stream->in);
 	if (stream->read_shut)
 		stream->in.taken = stream->in.arrived;
 	return 0;

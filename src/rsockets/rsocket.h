@@ -101,6 +101,7 @@ struct rs_stream {
 	unsigned armed;			/* RS_READ: solicited only, | RS_WRITE: all; 0: not */
 	unsigned unacknowledged;	/* events of the completion channel */
 	struct rs_flow_in in;
+	struct rs_urgent urgent;
 	struct rs_flow_out out;
 	struct rs_send_queue queue;
 	struct rs_hello peer;
@@ -248,6 +249,8 @@ struct ibv_pd *rs_pd(struct rsocket *rs);
 ssize_t rs_stream_receive(struct rsocket *rs, struct rs_cursor *to, int flags);
 ssize_t rs_stream_send(struct rsocket *rs, struct rs_cursor *from, int flags);
 bool rs_stream_readable_locked(struct rsocket *rs) REQUIRES(rs->lock);
+/* Bytes that a read could take now; an urgent one in front of them does not count. */
+size_t rs_stream_waiting_locked(const struct rsocket *rs) REQUIRES(rs->lock);
 bool rs_stream_writable_locked(struct rsocket *rs) REQUIRES(rs->lock);
 /* The error that a failed connection owes the application: each once, then @otherwise. */
 int rs_take_error_locked(struct rsocket *rs, int otherwise) REQUIRES(rs->lock);

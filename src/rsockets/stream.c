@@ -48,11 +48,19 @@ int rs_stream_ready_locked(struct rsocket *rs, int64_t deadline_ns)
 	return 0;
 }
 
+size_t rs_stream_waiting_locked(const struct rsocket *rs)
+{
+	const struct rs_stream *stream = &rs->stream;
+
+	return rs_flow_in_available(&stream->in) -
+	       rs_urgent_is_skipped(&stream->urgent, stream->in.taken, rs->options.oob_inline);
+}
+
 bool rs_stream_readable_locked(struct rsocket *rs)
 {
 	const struct rs_stream *stream = &rs->stream;
 
-	return rs_flow_in_available(&stream->in) || stream->peer_done || stream->read_shut ||
+	return rs_stream_waiting_locked(rs) || stream->peer_done || stream->read_shut ||
 	       (rs->state != RS_CONNECTED && rs->state != RS_ACCEPTING);
 }
 
@@ -130,8 +138,9 @@ static int stream_receive_some(struct rsocket *rs, struct rs_cursor *to, bool pe
 			return rs_take_error_locked(rs, 0);
 		return stream->peer_done || rs->state != RS_CONNECTED ? 0 : EAGAIN;
 	}
+	available = rs_urgent_limit(&stream->urgent, stream->in.taken + skip, available - skip);
 	lock_release(&rs->lock);
-	*count = copy_out(stream, to, available - skip, skip);
+	*count = copy_out(stream, to, available, skip);
 	lock_acquire(&rs->lock);
 	/* rshutdown() may have thrown the rest away meanwhile. */
 	if (!peek && !stream->read_shut) {
@@ -141,21 +150,42 @@ static int stream_receive_some(struct rsocket *rs, struct rs_cursor *to, bool pe
 	return 0;
 }
 
+/* A read that begins at the urgent byte passes it; one that has begun ends in front of it. */
+static size_t pass_urgent(struct rsocket *rs, bool peek) REQUIRES(rs->lock)
+{
+	struct rs_stream *stream = &rs->stream;
+
+	if (stream->read_shut || !rs_urgent_is_skipped(&stream->urgent, stream->in.taken, rs->options.oob_inline))
+		return 0;
+	if (peek)
+		return 1;
+	stream->urgent.there = false;
+	stream->in.taken++;
+	return 0;
+}
+
+static bool is_at_mark(const struct rs_stream *stream, size_t skip)
+{
+	return stream->urgent.there && stream->urgent.at == stream->in.taken + skip;
+}
+
 /* MSG_PEEK does not wait for more than there is, not even with MSG_WAITALL. */
 static ssize_t receive_locked(struct rsocket *rs, struct rs_cursor *to, int flags,
 			      int64_t deadline_ns, int *failure)
 	REQUIRES(rs->receive_lock, rs->lock)
 {
 	bool peek = flags & MSG_PEEK;
-	size_t total = 0, count;
+	size_t total = 0, count, passed;
 	int err;
 
 	do {
-		err = stream_receive_some(rs, to, peek, peek ? total : 0, &count);
+		passed = total ? 0 : pass_urgent(rs, peek);
+		err = stream_receive_some(rs, to, peek, peek ? total + passed : 0, &count);
 		if (!err && !count)
 			break;			/* the end of the stream */
 		total += count;
-		if (!to->left || (total && (peek || !(flags & MSG_WAITALL))))
+		if (!to->left || (total && is_at_mark(&rs->stream, peek ? total + passed : 0)) ||
+		    (total && (peek || !(flags & MSG_WAITALL))))
 			break;
 		if (err == EAGAIN)
 			err = wait_without(rs, &rs->receive_lock, rs_stream_readable_locked, RS_READ,
@@ -163,6 +193,26 @@ static ssize_t receive_locked(struct rsocket *rs, struct rs_cursor *to, int flag
 	} while (!err);
 	*failure = err;
 	return (ssize_t)total;
+}
+
+/* MSG_OOB, as of TCP: EINVAL where there is no urgent byte, it was taken, or stays in the stream. */
+static ssize_t receive_urgent(struct rsocket *rs, struct rs_cursor *to, bool peek)
+{
+	struct rs_stream *stream = &rs->stream;
+	ssize_t count = 1;
+
+	lock_acquire(&rs->receive_lock);
+	lock_acquire(&rs->lock);
+	rs_progress_locked(rs, false);
+	if (rs->options.oob_inline || !stream->urgent.there || stream->urgent.taken || stream->read_shut) {
+		count = rs_result(EINVAL);
+	} else {
+		rs_cursor_scatter(to, stream->ring + stream->urgent.at % stream->in.size, 1);
+		stream->urgent.taken = !peek;
+	}
+	lock_release(&rs->lock);
+	lock_release(&rs->receive_lock);
+	return count;
 }
 
 ssize_t rs_stream_receive(struct rsocket *rs, struct rs_cursor *to, int flags)
@@ -176,6 +226,8 @@ ssize_t rs_stream_receive(struct rsocket *rs, struct rs_cursor *to, int flags)
 	lock_release(&rs->lock);
 	if (err)
 		return rs_result(err);
+	if (flags & MSG_OOB)
+		return receive_urgent(rs, to, flags & MSG_PEEK);
 	lock_acquire(&rs->receive_lock);
 	lock_acquire(&rs->lock);
 	count = receive_locked(rs, to, flags, deadline_ns, &err);
@@ -186,23 +238,24 @@ ssize_t rs_stream_receive(struct rsocket *rs, struct rs_cursor *to, int flags)
 
 /* ---- sending ---- */
 
-static void address_message(struct rs_stream *stream, struct ibv_send_wr *wr, size_t bytes)
+static void address_message(struct rs_stream *stream, struct ibv_send_wr *wr, size_t bytes, bool urgent)
 {
 	wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
 	wr->send_flags |= IBV_SEND_SOLICITED;
-	wr->imm_data = htonl((uint32_t)bytes);
+	wr->imm_data = htonl((uint32_t)bytes | (urgent ? RS_URGENT : 0));
 	wr->wr.rdma.remote_addr = stream->peer.ring_address + stream->out.sent % stream->out.size;
 	wr->wr.rdma.rkey = stream->peer.ring_key;
 }
 
-/* Posts @sge as the next message. 0 or errno. */
-static int post_data(struct rsocket *rs, struct ibv_sge *sge, unsigned flags) REQUIRES(rs->lock)
+/* Posts @sge as the next message; @urgent: its last byte is. 0 or errno. */
+static int post_data(struct rsocket *rs, struct ibv_sge *sge, unsigned flags, bool urgent)
+	REQUIRES(rs->lock)
 {
 	struct ibv_send_wr wr = { .sg_list = sge, .num_sge = 1, .send_flags = flags };
 	size_t bytes = sge->length;
 	int err;
 
-	address_message(&rs->stream, &wr, bytes);
+	address_message(&rs->stream, &wr, bytes, urgent);
 	err = rs_post_locked(rs, &wr);
 	if (!err)
 		rs_flow_out_sent(&rs->stream.out, bytes);
@@ -210,7 +263,7 @@ static int post_data(struct rsocket *rs, struct ibv_sge *sge, unsigned flags) RE
 }
 
 /* A short message, inline. EAGAIN: no room for it. */
-static int send_inline(struct rsocket *rs, struct rs_cursor *from) REQUIRES(rs->lock)
+static int send_inline(struct rsocket *rs, struct rs_cursor *from, bool urgent) REQUIRES(rs->lock)
 {
 	struct ibv_sge sge;
 	size_t bytes = from->left;
@@ -221,18 +274,19 @@ static int send_inline(struct rsocket *rs, struct rs_cursor *from) REQUIRES(rs->
 		return EAGAIN;
 	rs_cursor_piece(from, &at);
 	sge = (struct ibv_sge){ .addr = (uintptr_t)at, .length = (uint32_t)bytes };
-	err = post_data(rs, &sge, IBV_SEND_INLINE);
+	err = post_data(rs, &sge, IBV_SEND_INLINE, urgent);
 	if (!err)
 		rs_cursor_skip(from, bytes);
 	return err;
 }
 
 /* A piece of at most @room bytes through the send buffer. Drops rs->lock while it copies. */
-static int send_piece(struct rsocket *rs, struct rs_cursor *from, size_t room)
+static int send_piece(struct rsocket *rs, struct rs_cursor *from, size_t room, bool urgent)
 	REQUIRES(rs->send_lock, rs->lock)
 {
 	struct rs_send_queue *queue = &rs->stream.queue;
 	size_t bytes = rs_least(room, from->left);
+	const bool last = bytes == from->left;
 	struct ibv_sge sge = {
 		.addr = (uintptr_t)queue->memory + queue->head % queue->size,
 		.length = (uint32_t)bytes, .lkey = rs->stream.send_mr->lkey };
@@ -243,7 +297,7 @@ static int send_piece(struct rsocket *rs, struct rs_cursor *from, size_t room)
 	if (rs->state != RS_CONNECTED || rs->closing)
 		return rs_take_error_locked(rs, EPIPE);
 	queue->head += bytes;
-	return post_data(rs, &sge, 0);
+	return post_data(rs, &sge, 0, urgent && last);
 }
 
 static bool fits_inline(struct rsocket *rs, struct rs_cursor *from)
@@ -253,7 +307,7 @@ static bool fits_inline(struct rsocket *rs, struct rs_cursor *from)
 	return from->left <= rs->options.inline_bytes && rs_cursor_piece(from, &at) == from->left;
 }
 
-static int stream_send_some(struct rsocket *rs, struct rs_cursor *from)
+static int stream_send_some(struct rsocket *rs, struct rs_cursor *from, bool urgent)
 	REQUIRES(rs->send_lock, rs->lock)
 {
 	struct rs_stream *stream = &rs->stream;
@@ -265,10 +319,10 @@ static int stream_send_some(struct rsocket *rs, struct rs_cursor *from)
 	if (!rs_request_room_locked(rs))
 		return EAGAIN;
 	if (fits_inline(rs, from))
-		err = send_inline(rs, from);
+		err = send_inline(rs, from, urgent);
 	room = send_room(stream);
 	if (err == EAGAIN && room)
-		err = send_piece(rs, from, room);
+		err = send_piece(rs, from, room, urgent);
 	return err;
 }
 
@@ -286,7 +340,7 @@ ssize_t rs_stream_send(struct rsocket *rs, struct rs_cursor *from, int flags)
 	lock_acquire(&rs->send_lock);
 	lock_acquire(&rs->lock);
 	while (!err && from->left) {
-		err = stream_send_some(rs, from);
+		err = stream_send_some(rs, from, flags & MSG_OOB);
 		if (err == EAGAIN)
 			err = wait_without(rs, &rs->send_lock, rs_stream_writable_locked, RS_WRITE,
 					   deadline_ns);

@@ -4,7 +4,8 @@
  *
  *	hello		in the private data of REQ and REP: magic, version, where the ring of the
  *			one who says it is
- *	data		RDMA WRITE with immediate into that ring; the immediate is the length
+ *	data		RDMA WRITE with immediate into that ring; the immediate is the length, with
+ *			RS_URGENT if the last byte is urgent
  *	control		SEND of RS_CONTROL_BYTES into the receive that it takes: credits, ends,
  *			mappings
  *	datagram header	before each datagram: the sender's own address and port
@@ -20,13 +21,15 @@
 #include <sys/socket.h>
 
 enum {
-	RS_VERSION = 1,
+	RS_VERSION = 2,
 	RS_HELLO_BYTES = 32,
 	RS_CONTROL_BYTES = 32,
 	RS_DATAGRAM_HEADER_BYTES = 20,
 	RS_RING_MIN = 4096,
 	RS_RING_MAX = 1 << 28,		/* a length fits in the immediate with room to spare */
 };
+
+#define RS_URGENT	0x80000000u
 
 struct rs_hello {
 	uint64_t ring_address;

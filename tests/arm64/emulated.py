@@ -50,8 +50,8 @@ def run(emulate, path):
 
 def worlds(emulate, directory):
     """What is wrong, or nothing."""
-    done = subprocess.run([emulate, os.path.join(directory, WORLDS[0]), *WORLDS[1:]], capture_output=True, text=True,
-                          timeout=LIMIT_S, check=False)
+    command = [emulate, os.path.join(directory, WORLDS[0]), *WORLDS[1:]]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     return f'exit status {done.returncode}\n{done.stdout[-2000:]}{done.stderr}' if done.returncode else ''
 
 
@@ -62,7 +62,8 @@ def hello(emulate, directory):
               f'for i in $(seq 100); do sleep 0.2; {emulate} {program} 127.0.0.1 > $1/client 2>&1 && break; '
               'grep -q refused $1/client || break; done; wait')
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run(['unshare', '--net', '--mount', 'timeout', '60', 'bash', '-c', script, 'bash', folder], check=False)
+        subprocess.run(['unshare', '--net', '--mount', 'timeout', '60', 'bash', '-c', script, 'bash', folder],
+                       check=False)
         for i, name in enumerate(('server', 'client')):
             with open(os.path.join(folder, name), encoding='utf-8', errors='replace') as file:
                 texts[i] = file.read()

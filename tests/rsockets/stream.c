@@ -367,6 +367,67 @@ static void poller_and_reader(struct pair *pair)
 	pthread_join(thread, NULL);
 }
 
+/* ---- urgent data: what TCP does ---- */
+
+static void await(int rs, short event)
+{
+	struct pollfd entry = { .fd = rs, .events = event };
+
+	CHECK(rpoll(&entry, 1, 10000) == 1 && entry.revents & event, "revents 0x%x", entry.revents);
+}
+
+static bool is_ready(int rs, short event)
+{
+	struct pollfd entry = { .fd = rs, .events = event };
+
+	return rpoll(&entry, 1, 0) == 1 && entry.revents & event;
+}
+
+static void send_urgent(struct pair *pair)
+{
+	int rs = meet(pair, NULL);
+
+	CHECK(rsend(rs, "abcU", 4, MSG_OOB) == 4, "%m");	/* the last byte */
+	CHECK(rsend(rs, "def", 3, 0) == 3, "%m");
+	hear(pair);
+	CHECK(rsend(rs, "V", 1, MSG_OOB) == 1, "%m");
+	hear(pair);
+	CHECK(rsend(rs, "ghW", 3, MSG_OOB) == 3, "%m");
+	hear(pair);
+	OK(rclose(rs));
+}
+
+static void receive_urgent(struct pair *pair)
+{
+	int rs = meet(pair, NULL), on = 1;
+	char bytes[16];
+
+	await(rs, POLLPRI);
+	CHECK(rrecv(rs, bytes, 8, MSG_PEEK) == 3 && !memcmp(bytes, "abc", 3), "up to the mark");
+	CHECK(rrecv(rs, bytes, 1, MSG_OOB | MSG_PEEK) == 1 && bytes[0] == 'U', "%m");
+	CHECK(rrecv(rs, bytes, 1, MSG_OOB) == 1 && bytes[0] == 'U', "%m");
+	FAILS(rrecv(rs, bytes, 1, MSG_OOB), EINVAL);
+	CHECK(!is_ready(rs, POLLPRI), "it was taken");
+	CHECK(rrecv(rs, bytes, 8, MSG_WAITALL) == 3 && !memcmp(bytes, "abc", 3), "up to the mark");
+	CHECK(rrecv(rs, bytes, 3, MSG_WAITALL) == 3 && !memcmp(bytes, "def", 3), "and behind it");
+	/* An urgent byte alone is nothing to read. */
+	tell(pair, 0);
+	await(rs, POLLPRI);
+	CHECK(!is_ready(rs, POLLIN), "there is no other byte");
+	FAILS(rrecv(rs, bytes, 1, MSG_DONTWAIT), EAGAIN);
+	FAILS(rrecv(rs, bytes, 1, MSG_OOB), EINVAL);	/* passed, and gone */
+	/* A byte like others, with a mark. */
+	OK(rsetsockopt(rs, SOL_SOCKET, SO_OOBINLINE, &on, sizeof(on)));
+	tell(pair, 0);
+	await(rs, POLLPRI);
+	FAILS(rrecv(rs, bytes, 1, MSG_OOB), EINVAL);
+	CHECK(rrecv(rs, bytes, 8, 0) == 2 && !memcmp(bytes, "gh", 2), "up to the mark");
+	CHECK(rrecv(rs, bytes, 8, 0) == 1 && bytes[0] == 'W', "the byte");
+	tell(pair, 0);
+	CHECK(rrecv(rs, bytes, 8, 0) == 0, "the end");
+	OK(rclose(rs));
+}
+
 const struct test stream_tests[] = {
 	{ "random data both ways at once arrives whole", both_ways, both_ways },
 	{ "buffers and queues may be tiny", small_buffers, small_buffers },
@@ -379,5 +440,6 @@ const struct test stream_tests[] = {
 	{ "timeouts of both directions are kept", time_outs, time_outs },
 	{ "who is blocked uses no CPU", sleeping, sleeping },
 	{ "a poller and a reader do not rob each other", poller_and_reader, poller_and_reader },
+	{ "urgent data are marked, and read beside the stream or in it", receive_urgent, send_urgent },
 	{ NULL, NULL, NULL },
 };

@@ -114,7 +114,7 @@ void rs_datagram_header_write(const struct sockaddr_storage *address, uint8_t *b
 	const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)address;
 
 	memset(bytes, 0, RS_DATAGRAM_HEADER_BYTES);
-	bytes[0] = RS_VERSION;
+	bytes[0] = RS_DATAGRAM_VERSION;
 	if (address->ss_family == AF_INET6) {
 		bytes[1] = FAMILY_IPV6;
 		memcpy(bytes + 2, &v6->sin6_port, 2);
@@ -131,7 +131,7 @@ int rs_datagram_header_read(const uint8_t *bytes, size_t length, struct sockaddr
 	struct sockaddr_in *v4 = (struct sockaddr_in *)address;
 	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)address;
 
-	if (length < RS_DATAGRAM_HEADER_BYTES || bytes[0] != RS_VERSION)
+	if (length < RS_DATAGRAM_HEADER_BYTES || bytes[0] != RS_DATAGRAM_VERSION)
 		return EPROTO;
 	if (bytes[1] != FAMILY_IPV4 && bytes[1] != FAMILY_IPV6)
 		return EPROTO;

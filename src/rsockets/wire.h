@@ -21,7 +21,8 @@
 #include <sys/socket.h>
 
 enum {
-	RS_VERSION = 2,
+	RS_VERSION = 2,			/* of streams: 1 had no urgent data */
+	RS_DATAGRAM_VERSION = 1,
 	RS_HELLO_BYTES = 32,
 	RS_CONTROL_BYTES = 32,
 	RS_DATAGRAM_HEADER_BYTES = 20,

@@ -22,7 +22,7 @@ static const struct rs_hello hello = {
 static void a_hello_has_these_bytes(void **state)
 {
 	static const uint8_t expected[RS_HELLO_BYTES] = {
-		'V', 'b', 'R', 'S', 0, 1, 0, 0, 0, 0, 1, 0x78, 0, 0, 0, 5,
+		'V', 'b', 'R', 'S', 0, 2, 0, 0, 0, 0, 1, 0x78, 0, 0, 0, 5,
 		1, 2, 3, 4, 5, 6, 7, 8, 0x11, 0x22, 0x33, 0x44, 0, 1, 0, 0 };
 	uint8_t bytes[RS_HELLO_BYTES];
 	struct rs_hello read;

@@ -100,6 +100,7 @@ int ethernet_attach(struct hca_context *context, struct qp *qp, const struct ibv
 	}
 	qp->strips_vlan = attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS &&
 			  attr->create_flags & IBV_QP_CREATE_CVLAN_STRIPPING;
+	lock_alias(&qp->lock);	/* nobody else knows it yet */
 	qp->mtu = netdev.mtu + FRAMING < LIMIT_FRAME_BYTES ? netdev.mtu + FRAMING : LIMIT_FRAME_BYTES;
 	lock_acquire(&engine->progress);
 	err = steer_get_port(engine, netdev.index, netdev.mac, netdev.loopback, &qp->ethernet);

@@ -42,16 +42,17 @@ static int wq_init_queue(struct wq *wq, const struct ibv_wq_init_attr *attr)
 
 	if (err)
 		return err;
+	lock_init(&wq->lock);
 	wq->recv = calloc(1, sizeof(*wq->recv) + sges * sizeof(struct ibv_sge));
 	if (wq->recv)
 		return 0;
+	lock_destroy(&wq->lock);
 	recv_queue_fini(&wq->queue);
 	return ENOMEM;
 }
 
 static void wq_fill(struct hca_context *context, struct wq *wq, const struct ibv_wq_init_attr *attr)
 {
-	lock_init(&wq->lock);
 	wq->pd = to_pd(attr->pd);
 	wq->cq = to_cq(attr->cq);
 	wq->async = context->async;

@@ -39,8 +39,9 @@ static struct flow_rule rule_of(const struct asked *asked)
 static bool passes(const struct asked *asked, const struct built *built)
 {
 	const struct flow_rule rule = rule_of(asked);
-	const struct frame frame = built_parse(built);
+	struct frame frame;
 
+	built_parse(built, &frame);
 	return flow_matches(&rule, &frame);
 }
 

@@ -33,7 +33,7 @@ struct frame_stack {
 	uint8_t ethernet[16], gre[8];	/* in the form above */
 };
 
-/* Offsets are from the first byte. */
+/* Points into itself: not to be copied. */
 struct frame {
 	const uint8_t *data;
 	size_t bytes;

@@ -95,12 +95,9 @@ static inline void built_tcp(struct built *built, uint16_t from, uint16_t to)
 	at[12] = 0x50;
 }
 
-static inline struct frame built_parse(const struct built *built)
+static inline void built_parse(const struct built *built, struct frame *frame)
 {
-	struct frame frame;
-
-	frame_parse(built->data, built->bytes, &frame);
-	return frame;
+	frame_parse(built->data, built->bytes, frame);
 }
 
 #endif

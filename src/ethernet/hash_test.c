@@ -16,20 +16,21 @@ static const uint8_t key[HASH_KEY_BYTES] = {
 #define TCP	(IBV_RX_HASH_SRC_PORT_TCP | IBV_RX_HASH_DST_PORT_TCP)
 #define UDP	(IBV_RX_HASH_SRC_PORT_UDP | IBV_RX_HASH_DST_PORT_UDP)
 
-static struct frame tcp_frame(struct built *built)
+static void tcp_frame(struct built *built, struct frame *frame)
 {
 	built->bytes = 0;
 	built_ethernet(built, 0x0800);
 	built_ipv4(built, 6, 20);
 	built_tcp(built, 2794, 1766);
-	return built_parse(built);
+	built_parse(built, frame);
 }
 
 static void the_vectors_come_out(void **state)
 {
 	struct built built;
-	const struct frame frame = tcp_frame(&built);
+	struct frame frame;
 
+	tcp_frame(&built, &frame);
 	assert_int_equal(hash_frame(key, IPV4, &frame), 0x323e8fc2);
 	assert_int_equal(hash_frame(key, IPV4 | TCP, &frame), 0x51ccc178);
 }
@@ -37,8 +38,9 @@ static void the_vectors_come_out(void **state)
 static void fields_that_the_frame_lacks_do_not_count(void **state)
 {
 	struct built built;
-	const struct frame frame = tcp_frame(&built);
+	struct frame frame;
 
+	tcp_frame(&built, &frame);
 	assert_int_equal(hash_frame(key, IPV4 | UDP, &frame), 0x323e8fc2);
 	assert_int_equal(hash_frame(key, IPV4 | IBV_RX_HASH_SRC_IPV6 | IBV_RX_HASH_IPSEC_SPI, &frame), 0x323e8fc2);
 	assert_int_equal(hash_frame(key, UDP, &frame), 0);
@@ -54,7 +56,7 @@ static void the_inner_stack_can_be_meant(void **state)
 	built_ipv4(&built, 4, 40)[12] = 1;
 	built_ipv4(&built, 6, 20);
 	built_tcp(&built, 2794, 1766);
-	frame = built_parse(&built);
+	built_parse(&built, &frame);
 	assert_int_equal(hash_frame(key, IPV4 | TCP | IBV_RX_HASH_INNER, &frame), 0x51ccc178);
 	assert_int_not_equal(hash_frame(key, IPV4, &frame), 0x323e8fc2);
 }
@@ -69,7 +71,7 @@ static void all_fields_of_an_ipv6_packet_fit(void **state)
 	memcpy(input, built_ipv6(&built, 6, 20) + 8, 32);
 	built_tcp(&built, 0x1234, 0x5678);
 	put_be32(input + 32, 0x12345678);
-	frame = built_parse(&built);
+	built_parse(&built, &frame);
 	assert_int_equal(hash_frame(key, HASH_FIELDS & ~(uint64_t)IBV_RX_HASH_INNER, &frame),
 			 hash_toeplitz(key, input, sizeof(input)));
 }

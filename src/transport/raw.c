@@ -113,6 +113,7 @@ void raw_transmit(struct transmit *transmit)
 	struct qp *qp = call->qp;
 
 	lock_alias(&qp->lock);
+	lock_alias(&call->qp->lock);
 	while (raw_ready(qp)) {
 		const struct send_wqe *wqe = send_queue_at(&qp->sq, qp->sq.tail);
 

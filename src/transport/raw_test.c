@@ -56,7 +56,7 @@ static void a_quantum_bounds_a_call(void **state)
 	station_free(s);
 }
 
-static void the_pace_holds_frames(void **state)
+static void the_pace_holds_frames(void **state) UNCHECKED_LOCKS
 {
 	struct station *s = raw_rts();
 	const uint64_t frame_ns = FRAME_BYTES * 8 * 1000;	/* at 1 Mbit/s */
@@ -77,7 +77,7 @@ static void the_pace_holds_frames(void **state)
 	station_free(s);
 }
 
-static void a_pause_gives_no_more_than_a_burst(void **state)
+static void a_pause_gives_no_more_than_a_burst(void **state) UNCHECKED_LOCKS
 {
 	struct station *s = raw_rts();
 
@@ -157,7 +157,7 @@ static void packets_are_not_for_it(void **state)
 	station_free(s);
 }
 
-static void what_it_cannot_send_is_refused(void **state)
+static void what_it_cannot_send_is_refused(void **state) UNCHECKED_LOCKS
 {
 	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_SEND_WITH_IMM, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ,
 						      IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_TSO };

@@ -46,6 +46,14 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 	return &qp->ibv.qp_base;
 }
 
+/* No QP ever gets its own multicasts (device/multicast.c): that it shall not is true of all. */
+static uint32_t create_flags_of(enum ibv_qp_type type)
+{
+	return type == IBV_QPT_RAW_PACKET ? IBV_QP_CREATE_CVLAN_STRIPPING :
+	       type == IBV_QPT_UD	  ? IBV_QP_CREATE_BLOCK_SELF_MCAST_LB :
+					    0;
+}
+
 static int qp_init_ex_check(const struct ibv_qp_init_attr_ex *attr)
 {
 	const uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS |
@@ -61,10 +69,11 @@ static int qp_init_ex_check(const struct ibv_qp_init_attr_ex *attr)
 	    (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || !attr->pd))
 		return refuse_null("create_qp_ex", "pd (IBV_QP_INIT_ATTR_PD)");
 	if ((attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) &&
-	    attr->create_flags & ~(uint32_t)(raw ? IBV_QP_CREATE_CVLAN_STRIPPING : 0))
+	    attr->create_flags & ~create_flags_of(attr->qp_type))
 		return refuse_verb(
 			"create_qp_ex",
-			"create_flags beyond IBV_QP_CREATE_CVLAN_STRIPPING of RAW_PACKET");
+			"create_flags beyond IBV_QP_CREATE_CVLAN_STRIPPING of RAW_PACKET and "
+			"IBV_QP_CREATE_BLOCK_SELF_MCAST_LB of UD");
 	return 0;
 }
 

@@ -291,6 +291,29 @@ static void ece_is_agreed_before_rtr(void **state)
 	loop_close(&loop);
 }
 
+static void no_datagram_comes_back_to_its_sender(void **state)
+{
+	struct ibv_context *context = context_of(state);
+	struct ibv_pd *pd = ibv_alloc_pd(context);
+	struct ibv_cq *cq = ibv_create_cq(context, 4, NULL, NULL, 0);
+	struct ibv_qp_init_attr_ex attr = {.qp_type = IBV_QPT_UD,
+					   .send_cq = cq,
+					   .recv_cq = cq,
+					   .cap = {4, 4, 1, 1, 0},
+					   .comp_mask = IBV_QP_INIT_ATTR_PD |
+							IBV_QP_INIT_ATTR_CREATE_FLAGS,
+					   .pd = pd,
+					   .create_flags = IBV_QP_CREATE_BLOCK_SELF_MCAST_LB};
+	struct ibv_qp *qp = ibv_create_qp_ex(context, &attr);
+
+	assert_non_null(qp);
+	assert_int_equal(ibv_destroy_qp(qp), 0);
+	attr.qp_type = IBV_QPT_RC;
+	assert_refused(ibv_create_qp_ex(context, &attr), EOPNOTSUPP);
+	assert_int_equal(ibv_destroy_cq(cq), 0);
+	assert_int_equal(ibv_dealloc_pd(pd), 0);
+}
+
 /* ---- parent domains ---- */
 
 /* What the allocator of a domain was asked for. */
@@ -434,6 +457,7 @@ int main(void)
 		test_with_device(advice_is_taken),
 		test_with_device(odp_is_what_the_device_says),
 		test_with_device(ece_is_agreed_before_rtr),
+		test_with_device(no_datagram_comes_back_to_its_sender),
 		test_with_device(rings_are_in_memory_of_the_applications_allocator),
 		test_with_device(an_allocator_may_refuse_or_leave_it_to_us),
 		test_with_device(closing_gives_the_memory_back),

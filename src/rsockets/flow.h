@@ -38,7 +38,7 @@ struct rs_flow_in {
 
 /* Urgent data (TCP's): one byte of the stream. Positions count bytes since the start, as those above. */
 struct rs_urgent {
-	bool there;			/* the reader has not passed it */
+	bool there;			/* one has come, and was not skipped */
 	bool taken;			/* by MSG_OOB */
 	uint64_t at;
 };
@@ -106,6 +106,12 @@ static inline size_t rs_flow_in_available(const struct rs_flow_in *flow)
 static inline void rs_urgent_arrived(struct rs_urgent *urgent, const struct rs_flow_in *flow)
 {
 	*urgent = (struct rs_urgent){ .there = true, .at = flow->arrived - 1 };
+}
+
+/* Can MSG_OOB read it, with @position bytes read so far? It is in the ring until a read has passed it. */
+static inline bool rs_urgent_waits(const struct rs_urgent *urgent, uint64_t position)
+{
+	return urgent->there && !urgent->taken && urgent->at >= position;
 }
 
 /* Does a read at @position begin with it, and skip it? With SO_OOBINLINE it is a byte like others. */

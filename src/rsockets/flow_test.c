@@ -216,6 +216,10 @@ static void a_read_ends_at_the_urgent_byte_and_passes_it_next(void **state)
 	assert_false(rs_urgent_is_skipped(&urgent, 3, false));
 	assert_true(rs_urgent_is_skipped(&urgent, 4, false));
 	assert_false(rs_urgent_is_skipped(&urgent, 4, true));
+	assert_true(rs_urgent_waits(&urgent, 4));
+	assert_false(rs_urgent_waits(&urgent, 5));
+	urgent.taken = true;
+	assert_false(rs_urgent_waits(&urgent, 4));
 	rs_urgent_arrived(&urgent, &in);	/* a later one: the first is a byte like others */
 	assert_int_equal(rs_urgent_limit(&urgent, 0, 10), 9);
 	assert_false(rs_urgent_is_skipped(&urgent, 4, false));

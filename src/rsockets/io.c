@@ -28,9 +28,9 @@ static int io_begin(struct transfer *transfer, int socket, const struct iovec *i
 	transfer->rs = rs_get(socket);
 	if (!transfer->rs)
 		return errno;
-	if (unknown_flags & MSG_OOB && transfer->rs->type == SOCK_STREAM)
-		unknown_flags &= ~MSG_OOB;
-	return unknown_flags ? EOPNOTSUPP : err;
+	if (unknown_flags & (transfer->rs->type == SOCK_STREAM ? ~MSG_OOB : ~0))
+		return EOPNOTSUPP;
+	return err;
 }
 
 static ssize_t io_receive(int socket, const struct iovec *iov, size_t count, int flags,

@@ -50,7 +50,7 @@ static short stream_events(struct rsocket *rs) REQUIRES(rs->lock)
 	}
 	if (rs_stream_readable_locked(rs))
 		events |= POLLIN | POLLRDNORM;
-	if (stream->urgent.there && !stream->urgent.taken)
+	if (rs_urgent_waits(&stream->urgent, stream->in.taken))
 		events |= POLLPRI;
 	if (rs_stream_writable_locked(rs))
 		events |= POLLOUT | POLLWRNORM;

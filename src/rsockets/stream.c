@@ -161,6 +161,7 @@ static size_t pass_urgent(struct rsocket *rs, bool peek) REQUIRES(rs->lock)
 		return 1;
 	stream->urgent.there = false;
 	stream->in.taken++;
+	rs_give_credit_locked(rs);
 	return 0;
 }
 
@@ -204,7 +205,7 @@ static ssize_t receive_urgent(struct rsocket *rs, struct rs_cursor *to, bool pee
 	lock_acquire(&rs->receive_lock);
 	lock_acquire(&rs->lock);
 	rs_progress_locked(rs, false);
-	if (rs->options.oob_inline || !stream->urgent.there || stream->urgent.taken || stream->read_shut) {
+	if (rs->options.oob_inline || !rs_urgent_waits(&stream->urgent, stream->in.taken)) {
 		count = rs_result(EINVAL);
 	} else {
 		rs_cursor_scatter(to, stream->ring + stream->urgent.at % stream->in.size, 1);

@@ -423,6 +423,7 @@ static void receive_urgent(struct pair *pair)
 	FAILS(rrecv(rs, bytes, 1, MSG_OOB), EINVAL);
 	CHECK(rrecv(rs, bytes, 8, 0) == 2 && !memcmp(bytes, "gh", 2), "up to the mark");
 	CHECK(rrecv(rs, bytes, 8, 0) == 1 && bytes[0] == 'W', "the byte");
+	CHECK(!is_ready(rs, POLLPRI), "it was read");
 	tell(pair, 0);
 	CHECK(rrecv(rs, bytes, 8, 0) == 0, "the end");
 	OK(rclose(rs));

@@ -26,7 +26,8 @@
  *	A7	ring_message.c: producer_note_sent,	R7
  *		ring.c: has_cell
  *	R8	ring_message.c: producer_note_sent	A8
- *	A8	ring_message.c: answers_of, has_answer	R8
+ *	A8	ring_message.c: answers_of,		R8
+ *		has_hinted_answer
  *	R9	peer_memory.c: peer_region_add		A9
  *	A9	peer_memory.c: entry_read		R9
  *	F1	ring.c: producer_wake			F2, F8
@@ -40,7 +41,8 @@
  *	F7	peer_memory.c: peer_memory_sweep	F3 of this process
  *	F8	ring_message.c: ring_await_answers	F1
  *	F9	ring_message.c: ring_await_answers	F2
- *	F10	fetch.c: copy_all			F4
+ *	F10	fetch.c: copy_all			F4, F11
+ *	F11	object/pairing.h: pairing_end		F10
  */
 #ifndef VERBATIM_LOCAL_RING_INTERNAL_H
 #define VERBATIM_LOCAL_RING_INTERNAL_H

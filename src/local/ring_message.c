@@ -296,25 +296,22 @@ static uint32_t answers_of(const struct producer *producer)
 		completed, sent);
 }
 
-/* The same for the receiving thread, which may have a hint. */
-static bool has_answer(struct producer *producer)
+/* By the peer's last message alone. */
+static bool has_hinted_answer(const struct producer *producer)
 {
 	uint32_t sent = atomic_load_explicit(&producer->sent, memory_order_acquire);	/* A8 */
 	uint32_t completed = atomic_load_explicit(&producer->completed, memory_order_relaxed);
 
-	if (producer->hint_valid && count_consumed(producer->consumed_hint, completed, sent))
+	return producer->hint_valid && count_consumed(producer->consumed_hint, completed, sent);
+}
+
+/* answers_of() for the receiving thread, which may have a hint. */
+static bool has_answer(struct producer *producer)
+{
+	if (has_hinted_answer(producer))
 		return true;
 	producer->hint_valid = false;
 	return answers_of(producer) > 0;
-}
-
-/* By the last message alone. */
-static bool has_hinted_answer(const struct producer *producer)
-{
-	uint32_t completed = atomic_load_explicit(&producer->completed, memory_order_relaxed);
-	uint32_t sent = atomic_load_explicit(&producer->sent, memory_order_acquire);	/* A8 */
-
-	return completed != sent && count_consumed(producer->consumed_hint, completed, sent);
 }
 
 static void ring_message_take_answer(struct producer *producer, struct ring_answer *answer)

@@ -32,6 +32,8 @@ static inline void pairing_end(struct pairing *pairing)
 	/* The word may be another grant's by now. */
 	if (pairing->alive)
 		atomic_compare_exchange_strong(pairing->alive, &ours, 0);
+	/* Before the application overwrites what a peer may be copying still; pairs with F10 of local/. */
+	atomic_thread_fence(memory_order_seq_cst);	/* F11 */
 	*pairing = (struct pairing){ .life = 0 };
 }
 

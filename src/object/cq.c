@@ -130,43 +130,50 @@ static void raise_channel(struct cq *cq, bool solicited, struct effects *effects
 		raise_channel_now(cq, effects);
 }
 
+/* The slot for one more, or NULL; push_end() publishes what was written there. */
+static struct completion *push_begin(struct cq *cq, struct effects *effects) REQUIRES(cq->lock)
+{
+	return cq_make_room(cq, effects) ? &cq->ring[cq_head_of(cq) & cq->mask] : NULL;
+}
+
+static void push_end(struct cq *cq, const struct completion *completion, bool solicited,
+		     struct effects *effects) REQUIRES(cq->lock)
+{
+	set_head(cq, cq_head_of(cq) + 1);
+	raise_channel(cq, solicited || completion->wc.status != IBV_WC_SUCCESS, effects);
+}
+
 bool cq_push(struct cq *cq, const struct ibv_wc *wc, bool solicited, uint64_t now_ns,
 	     struct effects *effects)
 {
 	struct completion *completion;
-	bool pushed;
 
 	lock_acquire(&cq->lock);
-	pushed = cq_make_room(cq, effects);
-	if (pushed) {
-		completion = &cq->ring[cq_head_of(cq) & cq->mask];
+	completion = push_begin(cq, effects);
+	if (completion) {
 		completion->wc = *wc;
 		completion->timestamp_ns = now_ns;
 		completion->tag = 0;
-		set_head(cq, cq_head_of(cq) + 1);
-		raise_channel(cq, solicited || wc->status != IBV_WC_SUCCESS, effects);
+		push_end(cq, completion, solicited, effects);
 	}
 	lock_release(&cq->lock);
-	return pushed;
+	return completion;
 }
 
 bool cq_push_full(struct cq *cq, const struct completion *from, bool solicited, uint64_t now_ns,
 		  struct effects *effects)
 {
 	struct completion *completion;
-	bool pushed;
 
 	lock_acquire(&cq->lock);
-	pushed = cq_make_room(cq, effects);
-	if (pushed) {
-		completion = &cq->ring[cq_head_of(cq) & cq->mask];
+	completion = push_begin(cq, effects);
+	if (completion) {
 		*completion = *from;
 		completion->timestamp_ns = now_ns;
-		set_head(cq, cq_head_of(cq) + 1);
-		raise_channel(cq, solicited || from->wc.status != IBV_WC_SUCCESS, effects);
+		push_end(cq, completion, solicited, effects);
 	}
 	lock_release(&cq->lock);
-	return pushed;
+	return completion;
 }
 
 static int take_some(struct cq *cq, int count, struct ibv_wc *wc) REQUIRES(cq->lock)

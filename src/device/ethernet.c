@@ -37,9 +37,8 @@ int ethernet_check(const struct ibv_qp_init_attr_ex *attr)
 	const uint32_t spread = IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH;
 
 	if (attr->srq) {
-		explain("create_qp: a RAW_PACKET QP has a receive queue of its own, or a table of "
-			"work queues: leave "
-			"srq NULL");
+		explain("create_qp: a RAW_PACKET QP has its own receive queue or a table of work "
+			"queues: leave srq NULL");
 		return EINVAL;
 	}
 	if (!(attr->comp_mask & spread))
@@ -89,8 +88,8 @@ int ethernet_attach(struct hca_context *context, struct qp *qp, const struct ibv
 	int err;
 
 	if (has_no_mac(&netdev)) {
-		explain("create_qp: RAW_PACKET: %s has no Ethernet address: its packets have no Ethernet header",
-			netdev.name);
+		explain("create_qp: RAW_PACKET: %s has no Ethernet address, so its packets have no "
+			"Ethernet header: use another device", netdev.name);
 		return EOPNOTSUPP;
 	}
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_IND_TABLE) {
@@ -120,6 +119,15 @@ void ethernet_detach(struct hca *hca, struct qp *qp)
 	free(qp->hash);
 }
 
+int ethernet_check_rate(uint32_t kbps, const char *call)
+{
+	if (kbps <= LIMIT_RATE_KBPS)
+		return 0;
+	explain("%s: rate limit of %u kbit/s: at most %u (qp_rate_limit_max), 0 for none", call, kbps,
+		LIMIT_RATE_KBPS);
+	return EINVAL;
+}
+
 int hca_pace_qp(struct qp *qp, uint32_t kbps, uint32_t burst_bytes)
 {
 	struct hca_context *context = qp->owner;
@@ -129,15 +137,12 @@ int hca_pace_qp(struct qp *qp, uint32_t kbps, uint32_t burst_bytes)
 	if (context_is_dead(context, "modify_qp_rate_limit"))
 		return EIO;
 	if (!qp->ethernet) {
-		explain("modify_qp_rate_limit: qp 0x%06x is of type %s: rates are limited of RAW_PACKET (see "
-			"packet_pacing_caps)", qp->number, qp_type_name(qp->type));
+		explain("modify_qp_rate_limit: qp 0x%06x is of type %s: only RAW_PACKET QPs have rate limits "
+			"(packet_pacing_caps)", qp->number, qp_type_name(qp->type));
 		return EOPNOTSUPP;
 	}
-	if (kbps > LIMIT_RATE_KBPS) {
-		explain("modify_qp_rate_limit: %u kbit/s: at most %u (qp_rate_limit_max), 0 for no limit", kbps,
-			LIMIT_RATE_KBPS);
+	if (ethernet_check_rate(kbps, "modify_qp_rate_limit"))
 		return EINVAL;
-	}
 	lock_acquire(&qp->lock);
 	state = qp->state;
 	if (state == IBV_QPS_RTS) {

@@ -42,20 +42,23 @@ int hca_create_flow(struct hca_context *context, struct qp *qp, const struct ibv
 		return ENOMEM;
 	flow->qp = qp;
 	err = flow_rule_of(attr, &flow->rule);
-	if (!err) {
-		lock_acquire(&hca->engine.progress);
-		err = steer_add(&hca->engine, flow);
-		lock_release(&hca->engine.progress);
-	}
-	if (err) {
-		free(flow);
-		return err;
-	}
-	flow_hold(flow);
+	if (err)
+		goto free_flow;
+	flow_hold(flow);	/* before the first frame is counted */
+	lock_acquire(&hca->engine.progress);
+	err = steer_add(&hca->engine, flow);
+	lock_release(&hca->engine.progress);
+	if (err)
+		goto release;
 	flow->ibv.handle = object_number(hca);
 	object_enlist(context, &context->flows, &flow->node);
 	*created = flow;
 	return 0;
+release:
+	flow_release(flow);
+free_flow:
+	free(flow);
+	return err;
 }
 
 int hca_destroy_flow(struct hca_context *context, struct steered_flow *flow)

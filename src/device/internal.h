@@ -134,6 +134,8 @@ void qp_wait_for_tx(struct qp *qp);
 /* ethernet.c: what a QP of type RAW_PACKET has besides */
 int ethernet_check(const struct ibv_qp_init_attr_ex *attr);
 int ethernet_attach(struct hca_context *context, struct qp *qp, const struct ibv_qp_init_attr_ex *attr);
+/* EINVAL, explained: more than the device may limit to. */
+int ethernet_check_rate(uint32_t kbps, const char *call);
 void ethernet_detach(struct hca *hca, struct qp *qp);
 
 /* multicast.c */

@@ -107,7 +107,7 @@ static int check_create(const struct ibv_qp_init_attr_ex *attr)
 	}
 	if (attr->qp_type == IBV_QPT_RAW_PACKET) {
 		err = ethernet_check(attr);
-		if (err || attr->rwq_ind_tbl)
+		if (err || attr->comp_mask & IBV_QP_INIT_ATTR_IND_TABLE)
 			return err;
 	}
 	if (!attr->send_cq || (!attr->recv_cq && attr->qp_type != IBV_QPT_XRC_SEND)) {

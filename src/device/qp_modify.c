@@ -67,6 +67,8 @@ static int qp_modify_resolve(struct hca_context *context, struct qp *qp, struct 
 
 	if (mask & IBV_QP_PATH_MTU)
 		err = check_mtu(context, qp, attr);
+	if (mask & IBV_QP_RATE_LIMIT)
+		err = ethernet_check_rate(attr->rate_limit, "modify_qp");
 	if (err || !(mask & IBV_QP_AV))
 		return err;
 	err = route_resolve(&context->hca->net, context->port, &attr->ah_attr, "modify_qp", &resolved->av);

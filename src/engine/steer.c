@@ -89,6 +89,17 @@ void steer_abandon(struct engine *engine)
 
 /* ---- rules ---- */
 
+static int listen_wakes(struct engine *engine, struct ethernet_port *port)
+{
+	int err = waiter_add(&engine->waiter, port->socket.receive_fd, WAIT_SOCKETS);
+
+	if (err) {
+		explain("create_flow: the packet socket cannot be waited for: %s", strerror(err));
+		packet_socket_deafen(&port->socket);
+	}
+	return err;
+}
+
 int steer_add(struct engine *engine, struct steered_flow *flow)
 {
 	struct ethernet_port *port = flow->qp->ethernet;
@@ -100,7 +111,7 @@ int steer_add(struct engine *engine, struct steered_flow *flow)
 		if (err)
 			explain("create_flow: no packet socket to receive from: %s", strerror(err));
 		else
-			err = waiter_add(&engine->waiter, port->socket.receive_fd, WAIT_SOCKETS);
+			err = listen_wakes(engine, port);
 	}
 	if (err)
 		return err;
@@ -198,8 +209,7 @@ static unsigned receive_port(struct engine *engine, struct ethernet_port *port, 
 			if (!is_for_here(port, &received[i]))
 				continue;
 			frame_parse(received[i].data, received[i].bytes, &frame);
-			raw = (struct raw_frame){ .frame = &frame };
-			raw.checked = received[i].checked || frame_checksums_are_good(&frame);
+			raw = (struct raw_frame){ .frame = &frame, .vouched_for = received[i].checked };
 			steer_frame(engine, port, &raw, now_ns);
 		}
 		all += count;

@@ -7,6 +7,7 @@
  */
 #include <string.h>
 
+#include "base/bytes.h"
 #include "ethernet/frame.h"
 #include "transport/internal.h"
 
@@ -139,6 +140,7 @@ struct raw_piece {
 };
 
 #define ADDRESS_BYTES	12u		/* of a frame, in front of a tag */
+#define CUSTOMER_TAG	0x8100u		/* its type; those of a service provider stay */
 
 static uint32_t cut_pieces(const struct raw_frame *raw, bool strip, struct raw_piece piece[2])
 {
@@ -157,18 +159,21 @@ static uint32_t cut_pieces(const struct raw_frame *raw, bool strip, struct raw_p
 
 static bool strip_is_due(const struct raw_frame *raw, bool strips)
 {
-	return strips && raw->frame->outer.tagged;
+	const struct frame *frame = raw->frame;
+
+	return strips && frame->bytes >= FRAME_HEADER_BYTES + FRAME_VLAN_BYTES &&
+	       get_be16(frame->data + ADDRESS_BYTES) == CUSTOMER_TAG;
 }
 
 static struct completion raw_completion(const struct raw_frame *raw, bool strip, uint32_t bytes)
 {
-	const uint8_t *tag = raw->frame->outer.ethernet + 12;
+	const bool good = raw->vouched_for || frame_checksums_are_good(raw->frame);
 	struct completion completion = { .wc = { .status = IBV_WC_SUCCESS, .opcode = IBV_WC_RECV,
 						 .byte_len = bytes,
-						 .wc_flags = raw->checked ? IBV_WC_IP_CSUM_OK : 0 } };
+						 .wc_flags = good ? IBV_WC_IP_CSUM_OK : 0 } };
 
 	completion.frame.flow_tag = raw->flow_tag;
-	completion.frame.cvlan = strip ? (uint16_t)(tag[0] << 8 | tag[1]) : 0;
+	completion.frame.cvlan = strip ? get_be16(raw->frame->data + ADDRESS_BYTES + 2) : 0;
 	return completion;
 }
 

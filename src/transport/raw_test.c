@@ -128,6 +128,47 @@ static void a_frame_is_received_whole_or_not_at_all(void **state)
 	station_free(s);
 }
 
+/* Of two tags only the customer's is stripped, and only where it is in front. */
+static void the_tag_that_is_stripped_is_the_one_that_is_told(void **state) UNCHECKED_LOCKS
+{
+	static const uint8_t types[2][8] = { { 0x81, 0, 0x20, 5, 0x81, 0, 0x20, 6 },
+					     { 0x88, 0xa8, 0x20, 5, 0x81, 0, 0x20, 6 } };
+	struct station *s = raw_rts();
+	uint8_t data[64] = { 0 };
+	struct completion got;
+	struct frame frame;
+	struct raw_frame raw = { .frame = &frame };
+
+	s->qp.strips_vlan = true;
+	for (unsigned i = 0; i < 2; i++) {
+		memcpy(data + 12, types[i], 8);
+		frame_parse(data, sizeof(data), &frame);
+		post_recv(s, 1, 64);
+		transport_receive_frame(&s->qp, &raw, s->now_ns, &s->effects);
+		assert_int_equal(cq_take_one(&s->recv_cq, &got), 1);
+		assert_int_equal(got.wc.byte_len, i ? 64 : 60);
+		assert_int_equal(got.frame.cvlan, i ? 0 : 0x2005);
+		assert_memory_equal(s->memory + 1024 + 12, types[i] + (i ? 0 : 4), 4);
+	}
+	station_free(s);
+}
+
+static void a_wrong_key_of_a_receive_ends_the_qp(void **state) UNCHECKED_LOCKS
+{
+	struct station *s = raw_rts();
+	struct ibv_sge sge = station_sge(s, 0, 1024);
+	struct ibv_recv_wr wr = { .wr_id = 1, .sg_list = &sge, .num_sge = 1 }, *bad;
+
+	sge.lkey ^= 0x100;
+	assert_int_equal(qp_post_recv(&s->qp, &wr, &bad), 0);
+	receive_frame(s, FRAME_BYTES);
+	expect_wc(&s->recv_cq, 1, IBV_WC_LOC_PROT_ERR);
+	assert_int_equal(s->qp.state, IBV_QPS_ERR);
+	expect_silence(s);
+	assert_false(transport_answer_is_due(&s->qp));
+	station_free(s);
+}
+
 static void only_a_state_that_receives_does(void **state) UNCHECKED_LOCKS
 {
 	struct station *s = station_new(IBV_QPT_RAW_PACKET);
@@ -185,6 +226,8 @@ int main(void)
 		cmocka_unit_test(a_pause_gives_no_more_than_a_burst),
 		cmocka_unit_test(a_wrong_key_stops_the_send_queue),
 		cmocka_unit_test(a_frame_is_received_whole_or_not_at_all),
+		cmocka_unit_test(the_tag_that_is_stripped_is_the_one_that_is_told),
+		cmocka_unit_test(a_wrong_key_of_a_receive_ends_the_qp),
 		cmocka_unit_test(only_a_state_that_receives_does),
 		cmocka_unit_test(packets_are_not_for_it),
 		cmocka_unit_test(what_it_cannot_send_is_refused),

@@ -98,7 +98,7 @@ void transport_receive(struct qp *qp, const struct packet *packet, const struct 
 struct raw_frame {
 	const struct frame *frame;	/* parsed (ethernet/frame.h) */
 	uint32_t flow_tag;		/* of the rule that it passed; 0: none */
-	bool checked;			/* its checksums are right */
+	bool vouched_for;		/* by the kernel: its checksums are right */
 };
 
 /* Receive it, as transport_receive() does packets. */

@@ -7,9 +7,10 @@
 #include "tool.h"
 
 const struct command commands[] = {
-	{ "run",	run_command,	"[--rsockets] [--no-shared-malloc] [--] PROGRAM [ARGUMENT]...",
+	{ "run",	run_command,	"[--rsockets] [--no-shared-malloc] [--fault RULES] [--] PROGRAM [ARGUMENT]...",
 	  "run a program on Verbatim; --rsockets: its TCP connections, too;\n"
-	  "        --no-shared-malloc: peers of this host never map its malloc'ed memory" },
+	  "        --no-shared-malloc: peers of this host never map its malloc'ed memory;\n"
+	  "        --fault: loss=0.01 and the like on purpose, as VERBATIM_FAULT: verbatim(7)" },
 	{ "env",	env_command,	"",
 	  "print the environment of verbatim run for a shell: eval \"$(verbatim env)\"" },
 	{ "list",	list_command,	"",

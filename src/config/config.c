@@ -53,7 +53,7 @@ static const char variables[] =
 #undef CONFIG_NUMBER
 #undef CONFIG_TEXT
 
-/* Variables read by base/log.c, link/impair.c and link/trace.c; and the file's. */
+/* Variables read by base/log.c, engine/injection.c and link/trace.c; and the file's. */
 static const char *const other_variables[] = {
 	"VERBATIM_CONFIG", "VERBATIM_LOG", "VERBATIM_EXPLAIN", "VERBATIM_FAULT", "VERBATIM_TRACE",
 };

@@ -15,6 +15,7 @@
 #include "base/fork.h"
 #include "base/log.h"
 #include "device/internal.h"
+#include "engine/injection.h"
 #include "platform/clock.h"
 #include "platform/memory.h"
 #include "platform/thread_cpu.h"
@@ -276,8 +277,10 @@ __attribute__((destructor)) static void at_exit(void)
 			return;
 		thread_sleep_ns(EXIT_STEP_NS);
 	}
-	if (the_hca)
+	if (the_hca) {
 		worker_leave(&the_hca->engine, (uint64_t)EXIT_TRIES * EXIT_STEP_NS);
+		injection_report(&the_hca->engine);
+	}
 	lock_release(&process_lock);
 }
 

@@ -7,10 +7,10 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "engine/injection.h"
 #include "engine/internal.h"
 #include "engine/wake.h"
 #include "engine/steer.h"
-#include "link/impair.h"
 #include "link/trace.h"
 #include "link/udp.h"
 #include "platform/clock.h"
@@ -40,10 +40,7 @@ static int open_links(struct engine *engine)
 		return err;
 	engine->link = engine->udp;
 	trace_set_ip_id(rx_find_ip_id);
-	err = impair_wrap(&engine->link);
-	engine->lossy = engine->link != engine->udp;
-	if (!err)
-		err = trace_wrap(&engine->link);
+	err = trace_wrap(&engine->link);
 	if (!err)
 		err = loopback_open(&engine->loopback_inner, engine->counters);
 	if (err)
@@ -118,7 +115,7 @@ static const struct local_ops local_ops = {
 	.defer = effects_defer, .no_peer = local_no_peer, .unlock = local_unlock,
 };
 
-/* Packets that are dropped or damaged on purpose (VERBATIM_FAULT) go through a wire, not memory. */
+/* Faults on purpose are done to packets: everything goes as packets then (LOCAL_RING). */
 static int open_local(struct engine *engine)
 {
 	struct local *local = &engine->local;
@@ -133,8 +130,8 @@ static int open_local(struct engine *engine)
 	local->waiter = &engine->waiter;
 	local->connect_tag = WAIT_CONNECT;
 	local->bells_tag = WAIT_BELLS;
-	if (engine->lossy)
-		local->mode = LOCAL_OFF;
+	if (engine->injection && local->mode < LOCAL_RING)
+		local->mode = LOCAL_RING;
 	err = local_open(local);
 	for (i = 0; !err && i < engine->qps.slot_count; i++)
 		local_add_slot(local, &engine->qps.slot[i]);
@@ -154,6 +151,8 @@ int engine_open(struct engine *engine)
 {
 	int err = engine_allocate(engine);
 
+	if (!err)
+		err = injection_open(engine);
 	if (!err)
 		err = open_links(engine);
 	if (!err)
@@ -209,6 +208,7 @@ void engine_close(struct engine *engine)
 	while (engine->batches.count)
 		free(engine->batches.free[--engine->batches.count]);
 	free(engine->rx.slot_buffer);
+	injection_close(engine);
 }
 
 static void close_fd(int fd)

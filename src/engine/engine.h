@@ -20,6 +20,7 @@
  *	wake.h		wake-ups of the worker and of peers
  *	qp_table.c	QP numbers, and the slots of this host that they belong to
  *	steer.c		Ethernet frames of RAW_PACKET QPs, by flow rules
+ *	injection.c, injection_send.c	faults on purpose
  *	port.c		UDP port 4791, shared with the other processes of this host
  *	worker.c, sleep.c, wait.c	progress while no thread polls
  *	policy.h	who makes progress, who sleeps, who is woken: pure
@@ -94,6 +95,7 @@ struct qp_table {
 	struct qp **table[ENGINE_SLOTS_MAX];	/* [QP_PER_SLOT] each; read under progress */
 	uint32_t next[ENGINE_SLOTS_MAX], used[ENGINE_SLOTS_MAX];
 	uint32_t count;
+	uint32_t created;			/* since the beginning: qp->ordinal */
 };
 
 struct engine_timers {
@@ -194,7 +196,7 @@ struct engine {
 
 	struct link *link;		/* for packets to and from other hosts: udp, perhaps wrapped */
 	struct link *udp;		/* the innermost of those */
-	bool lossy;			/* VERBATIM_FAULT */
+	struct injection *injection;	/* faults on purpose (VERBATIM_FAULT), or NULL */
 	struct link *loopback;		/* to this process, perhaps wrapped by a trace */
 	struct link *loopback_inner;
 	struct local local;		/* other processes of this host, through memory */

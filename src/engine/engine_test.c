@@ -75,18 +75,31 @@ static void a_port_that_another_one_has_is_taken_when_it_is_free(void **state)
 	assert_true(comes(COUNTER_RX_PACKETS, 1));
 }
 
-/* What is to be lost, is lost on a wire: nothing goes through memory. */
-static void where_packets_are_lost_on_purpose_no_memory_is_shared(void **state)
+/* Faults are done to packets: inside the host everything goes as packets, through memory. */
+static void with_faults_on_purpose_everything_goes_as_packets(void **state)
 {
-	assert_false(hca->engine.lossy);
-	assert_non_null(hca->engine.local.peers);
+	assert_null(hca->engine.injection);
+	assert_true(hca->engine.local.direct);
 	hca_close(context);
-	setenv("VERBATIM_FAULT", "loss=0.5", 1);
+	setenv("VERBATIM_FAULT", "loss=0.5,seed=1", 1);
 	assert_int_equal(hca_open("vb_lo", &context), 0);
 	unsetenv("VERBATIM_FAULT");
 	hca = context->hca;
-	assert_true(hca->engine.lossy);
-	assert_null(hca->engine.local.peers);
+	assert_non_null(hca->engine.injection);
+	assert_non_null(hca->engine.local.peers);
+	assert_false(hca->engine.local.direct);
+}
+
+static void wrong_rules_are_refused_when_the_device_is_opened(void **state)
+{
+	hca_close(context);
+	setenv("VERBATIM_FAULT", "los=0.5", 1);
+	assert_int_equal(hca_open("vb_lo", &context), EINVAL);
+	setenv("VERBATIM_FAULT", "@/nowhere/rules", 1);
+	assert_int_equal(hca_open("vb_lo", &context), EINVAL);
+	unsetenv("VERBATIM_FAULT");
+	assert_int_equal(hca_open("vb_lo", &context), 0);
+	hca = context->hca;
 }
 
 /* A buffer to transmit from is there although memory may be short later. */
@@ -102,7 +115,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		DEVICE_TEST(what_comes_to_the_port_is_received_by_the_worker),
 		DEVICE_TEST(a_port_that_another_one_has_is_taken_when_it_is_free),
-		DEVICE_TEST(where_packets_are_lost_on_purpose_no_memory_is_shared),
+		DEVICE_TEST(with_faults_on_purpose_everything_goes_as_packets),
+		DEVICE_TEST(wrong_rules_are_refused_when_the_device_is_opened),
 		DEVICE_TEST(the_first_buffer_is_there_from_the_beginning),
 	};
 

@@ -10,6 +10,10 @@ bool tx_serve_run_queue(struct engine *engine);
 struct tx_batch *tx_batch_new(void);
 /* tx.c */
 void tx_send(struct engine *engine, struct tx_batch *batch);
+/* Packet @index of @batch as a datagram of its own, sealed, and the link for it. */
+struct link *tx_prepare_one(struct engine *engine, struct tx_batch *batch, unsigned index, struct datagram *datagram);
+/* Send it, once or again. */
+void tx_send_one(struct engine *engine, struct link *link, struct datagram *datagram);
 
 /* timers.c: neither QPs nor moderated CQs are destroyed meanwhile: that takes the progress lock. */
 void timers_expire(struct engine *engine, uint64_t now_ns) REQUIRES(engine->progress);

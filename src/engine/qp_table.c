@@ -166,6 +166,7 @@ int qp_table_add(struct engine *engine, struct qp *qp, unsigned *index)
 	qps->table[slot][qpn_index(qp->number)] = qp;
 	qps->used[slot]++;
 	qps->count++;
+	qp->ordinal = ++qps->created;
 	*index = slot * QP_PER_SLOT + qpn_index(qp->number);
 	return 0;
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "engine/injection.h"
 #include "engine/internal.h"
 #include "engine/qp_table.h"
 #include "engine/ip_id.h"
@@ -23,6 +24,7 @@
 #define SLOTS_BUSY	4096u	/* rounds for which a packet makes them busy */
 #define SLOT_BUFFER	65536u
 #define SOCKETS_EVERY_NS 20000u
+#define HELD_MAX	1024u	/* packets that were held back, in a round */
 
 struct receiver {
 	struct engine *engine;
@@ -30,6 +32,7 @@ struct receiver {
 	struct qp *qp;		/* locked, or NULL */
 	struct effects effects;
 	unsigned packets;
+	bool deny_receive;	/* the packet is to find none (VERBATIM_FAULT=rnr) */
 };
 
 /* Field by field: zeroing all effects would cost more than most rounds. */
@@ -39,6 +42,7 @@ static void rx_init_receiver(struct receiver *receiver, struct engine *engine, u
 	receiver->now_ns = now_ns;
 	receiver->qp = NULL;
 	receiver->packets = 0;
+	receiver->deny_receive = false;
 	effects_init(&receiver->effects);
 }
 
@@ -142,6 +146,7 @@ static void rx_deliver(struct receiver *receiver, const struct datagram *datagra
 				.hop_limit = datagram->hop_limit,
 				.ecn_marked = (datagram->traffic_class & 3) == 3,
 				.loopback = datagram->sealed,
+				.deny_receive = receiver->deny_receive,
 				.memory = datagram->shared,
 				.interface = datagram->interface };
 	struct qp *qp;
@@ -184,6 +189,11 @@ static enum parse parse_shared(const uint8_t *data, size_t bytes, struct packet 
 	return verdict;
 }
 
+static enum parse rx_parse(const struct datagram *datagram, const uint8_t *data, size_t bytes, struct packet *packet)
+{
+	return datagram->shared ? parse_shared(data, bytes, packet) : packet_parse(data, bytes, packet);
+}
+
 static void receive_packet(struct receiver *receiver, struct datagram *datagram, uint8_t *data,
 			   size_t bytes, unsigned segment)
 {
@@ -194,8 +204,7 @@ static void receive_packet(struct receiver *receiver, struct datagram *datagram,
 
 	counter_add(engine->counters, COUNTER_RX_PACKETS, 1);
 	counter_add(engine->counters, COUNTER_RX_BYTES, bytes);
-	verdict = datagram->shared ? parse_shared(data, bytes, &packet) :
-				     packet_parse(data, bytes, &packet);
+	verdict = rx_parse(datagram, data, bytes, &packet);
 	if (verdict != PARSE_OK) {
 		count_parse_failure(engine, verdict);
 		return;
@@ -217,6 +226,91 @@ static void receive_packet(struct receiver *receiver, struct datagram *datagram,
 	}
 	rx_deliver(receiver, datagram, &packet, kind);
 }
+
+/* ---- faults on purpose ---- */
+
+/* False: nobody's, malformed, or QP1's, which is judged where it is known whose it is (mad/dispatch.c). */
+static bool describe_arrival(struct receiver *receiver, const struct datagram *datagram, const uint8_t *data,
+			     size_t bytes, struct inject_packet *what)
+{
+	struct engine *engine = receiver->engine;
+	struct packet packet;
+	struct qp *qp = NULL;
+
+	if (rx_parse(datagram, data, bytes, &packet) != PARSE_OK || packet.dest_qpn == QPN_GSI)
+		return false;
+	if (packet.dest_qpn != QPN_MULTICAST) {
+		lock_assert_held(&engine->progress);
+		qp = qp_table_find(engine, packet.dest_qpn);
+		if (!qp)
+			return false;
+		take_hold(receiver, qp);
+	}
+	injection_describe(&packet, datagram, qp, what);
+	return true;
+}
+
+static void kill_qp(struct receiver *receiver)
+{
+	struct qp *qp = receiver->qp;
+
+	lock_assert_held(&qp->lock);
+	explain_about("VERBATIM_FAULT", "qp 0x%06x: killed on purpose (VERBATIM_FAULT, kill-qp): this QP is now in "
+		      "error", qp->number);
+	qp_raise(qp, QP_EVENT_FATAL, &receiver->effects);
+	transport_fail(qp, receiver->now_ns, &receiver->effects);
+}
+
+/* Inside the host no ICRC is looked at: what is damaged is dropped as if it were. */
+static void receive_damaged(struct receiver *receiver, struct datagram *datagram, uint8_t *data, size_t bytes,
+			    unsigned segment, const struct inject_verdict *verdict)
+{
+	struct engine *engine = receiver->engine;
+
+	lock_assert_held(&engine->progress);
+	if (datagram->sealed)
+		counter_add(engine->counters, COUNTER_RX_ICRC, 1);
+	else
+		receive_packet(receiver, datagram, injection_damaged(engine, verdict, data, bytes), bytes, segment);
+}
+
+static void receive_judged(struct receiver *receiver, struct datagram *datagram, uint8_t *data, size_t bytes,
+			   unsigned segment)
+{
+	struct engine *engine = receiver->engine;
+	struct datagram one = *datagram;
+	struct inject_verdict verdict;
+	struct inject_packet what;
+
+	if (datagram->spared || !describe_arrival(receiver, datagram, data, bytes, &what)) {
+		receive_packet(receiver, datagram, data, bytes, segment);
+		return;
+	}
+	one.data = data;
+	one.bytes = bytes;
+	one.segment_bytes = 0;
+	one.segment_number = segment;
+	injection_judge(engine, &what, &one, data, bytes, receiver->now_ns, &verdict);
+	if (verdict.lost)
+		return;
+	if (verdict.kill) {
+		kill_qp(receiver);
+		return;
+	}
+	if (verdict.twice)
+		injection_hold(engine, &one, &what, &verdict, true, NULL, receiver->now_ns);
+	if (verdict.corrupt) {
+		receive_damaged(receiver, &one, data, bytes, segment, &verdict);
+	} else if (injection_delays(&verdict, receiver->now_ns)) {
+		injection_hold(engine, &one, &what, &verdict, false, NULL, receiver->now_ns);
+	} else {
+		receiver->deny_receive = verdict.deny_receive;
+		receive_packet(receiver, datagram, data, bytes, segment);
+		receiver->deny_receive = false;
+	}
+}
+
+/* ---- datagrams ---- */
 
 static bool is_foreign(const struct engine *engine, uint32_t qpn)
 {
@@ -249,7 +343,7 @@ static void receive_datagram(struct receiver *receiver, struct datagram *datagra
 	unsigned first = datagram->segment_number;
 	size_t done = 0;
 
-	if (receiver->engine->group && port_group_takes(receiver->engine->group, datagram))
+	if (!datagram->spared && receiver->engine->group && port_group_takes(receiver->engine->group, datagram))
 		return;
 	while (done < datagram->bytes) {
 		uint8_t *data = datagram->data + done;
@@ -260,6 +354,8 @@ static void receive_datagram(struct receiver *receiver, struct datagram *datagra
 		receiver->packets++;
 		if (is_foreign(receiver->engine, packet_peek_qpn(data, bytes)))
 			bytes = forward_run(receiver, datagram, done, segment_bytes, segment);
+		else if (receiver->engine->injection)
+			receive_judged(receiver, datagram, data, bytes, segment);
 		else
 			receive_packet(receiver, datagram, data, bytes, segment);
 		done += bytes;
@@ -328,6 +424,22 @@ static void receive_services(struct receiver *receiver)
 	let_go(receiver);
 }
 
+/* Packets that were held back on purpose and are due, in both directions. */
+static void receive_held(struct receiver *receiver)
+{
+	struct engine *engine = receiver->engine;
+	struct held *held;
+	unsigned n;
+
+	lock_assert_held(&engine->progress);
+	for (n = 0; n < HELD_MAX && (held = injection_take(engine, false, receiver->now_ns)); n++) {
+		receive_datagram(receiver, &held->datagram);
+		injection_release(engine, held);
+	}
+	let_go(receiver);
+	injection_send_held(engine, receiver->now_ns);
+}
+
 static bool slots_are_due(struct engine *engine)
 {
 	unsigned every = engine->rx.slots_busy ? SLOTS_OFTEN : SLOTS_SELDOM;
@@ -374,6 +486,8 @@ unsigned rx_poll(struct engine *engine, uint64_t now_ns)
 	struct receiver receiver;
 
 	rx_init_receiver(&receiver, engine, now_ns);
+	if (engine->injection)
+		receive_held(&receiver);
 	if (engine->local.channel_link && ring_pending(engine->local.channel_link)) {
 		if (now_ns < atomic_load_explicit(&engine->local.udp_first_until_ns, memory_order_relaxed))
 			receive_udp_first(&receiver);

@@ -3,6 +3,7 @@
  * Deadlines of QPs, one timer of each in a heap; and those of CQs whose events wait (ibv_modify_cq),
  * in a heap of their own.
  */
+#include "engine/injection.h"
 #include "engine/internal.h"
 #include "engine/wake.h"
 #include "platform/clock.h"
@@ -150,5 +151,7 @@ uint64_t timers_next(struct engine *engine)
 	lock_acquire(&engine->timers.lock);
 	deadline_ns = next_of_all(engine);
 	lock_release(&engine->timers.lock);
+	if (engine->injection && injection_next(engine) < deadline_ns)
+		return injection_next(engine);
 	return deadline_ns;
 }

@@ -148,6 +148,12 @@ static struct link *choose_link(struct engine *engine, const struct tx_packet *p
 	return *channel == LOCAL_NO_CHANNEL ? engine->link : engine->local.link;
 }
 
+/* Where no ICRC is looked at, none is made. */
+static bool needs_seal(const struct engine *engine, const struct link *way)
+{
+	return way != engine->loopback_inner && way != engine->local.channel_link;
+}
+
 #define DATAGRAMS_MAX 64u
 
 void tx_send(struct engine *engine, struct tx_batch *batch)
@@ -178,7 +184,7 @@ void tx_send(struct engine *engine, struct tx_batch *batch)
 		next->bytes = (run - 1) * (packet->bytes + ICRC_BYTES) +
 			      batch->packet[first + run - 1].bytes + ICRC_BYTES;
 		next->sealed = link == engine->loopback;
-		if (way != engine->loopback_inner && way != engine->local.channel_link)
+		if (needs_seal(engine, way))
 			tx_seal(next, batch, first, run);
 		counter_add(engine->counters, COUNTER_TX_PACKETS, run);
 		counter_add(engine->counters, COUNTER_TX_BYTES, next->bytes);
@@ -189,4 +195,33 @@ void tx_send(struct engine *engine, struct tx_batch *batch)
 	tx_batch_reset(batch);
 	if (loopback_pending(engine->loopback_inner))
 		worker_notice(engine, 0);
+}
+
+struct link *tx_prepare_one(struct engine *engine, struct tx_batch *batch, unsigned index, struct datagram *datagram)
+{
+	struct tx_packet *packet = &batch->packet[index];
+	uint32_t channel = 0;
+	struct link *way = choose_link(engine, packet, &channel);
+
+	fill_datagram(datagram, packet);
+	datagram->channel = (uint16_t)channel;
+	way->ops->prepare(way, datagram);
+	datagram->data = batch->data + packet->offset;
+	datagram->bytes = packet->bytes + ICRC_BYTES;
+	datagram->sealed = way == engine->loopback;
+	if (needs_seal(engine, way))
+		tx_seal(datagram, batch, index, 1);
+	return way;
+}
+
+void tx_send_one(struct engine *engine, struct link *link, struct datagram *datagram)
+{
+	unsigned sent;
+
+	counter_add(engine->counters, COUNTER_TX_PACKETS, 1);
+	counter_add(engine->counters, COUNTER_TX_BYTES, datagram->bytes);
+	if (datagram->errors_wanted)
+		link->ops->send(link, datagram, 1, &sent);	/* a refusal would be one for ever */
+	else
+		send_all(engine, link, datagram, 1);
 }

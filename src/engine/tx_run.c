@@ -6,6 +6,7 @@
  */
 #include <stdlib.h>
 
+#include "engine/injection.h"
 #include "engine/internal.h"
 #include "engine/qp_table.h"
 #include "engine/steer.h"
@@ -55,6 +56,8 @@ static void send_batch(struct engine *engine, struct qp *qp, struct tx_batch *ba
 {
 	if (batch->count && qp->ethernet)
 		steer_send(engine, qp->ethernet, batch);
+	else if (batch->count && engine->injection)
+		injection_send(engine, qp, batch);
 	else if (batch->count)
 		tx_send(engine, batch);
 }

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "mad/internal.h"
+#include "engine/injection.h"
 #include "engine/qp_table.h"
 #include "wire/cm_message.h"
 
@@ -32,6 +33,8 @@ static void dispatch_take(struct qp1 *qp1, const struct cm_target *target,
 			  const struct datagram *datagram, const uint8_t *mad, uint64_t now_ns)
 	REQUIRES(qp1->engine->progress)
 {
+	if (qp1->engine->injection && !injection_admit_management(qp1->engine, datagram, now_ns))
+		return;
 	if (target->kind == CM_TARGET_SERVICE && !datagram->forwarded &&
 	    !qp1_serves(qp1, target, datagram) && backlog_add(qp1, target, datagram, mad, now_ns))
 		return;

@@ -15,6 +15,7 @@
 #include "base/ip_addr.h"
 #include "base/log.h"
 #include "mad/internal.h"
+#include "engine/injection.h"
 #include "engine/wake.h"
 #include "host/slot_watch.h"
 #include "link/udp.h"
@@ -225,6 +226,8 @@ int qp1_transmit(struct qp1 *qp1, struct datagram *datagram, const uint8_t mad[M
 	qp1->engine->link->ops->prepare(qp1->engine->link, datagram);
 	header = icrc_header_of(datagram, 0);
 	icrc_seal(&header, data, bytes);
+	if (qp1->engine->injection && !injection_passes_management(qp1->engine, datagram))
+		return 0;
 	err = qp1->engine->link->ops->send(qp1->engine->link, datagram, 1, &sent);
 	if (err)
 		return err;

@@ -62,6 +62,7 @@ struct qp {
 	bool strips_vlan;		/* RAW_PACKET: tags go to completions */
 	enum ibv_qp_type type;		/* of a row of qp_type.def */
 	uint32_t number;		/* QPN */
+	uint32_t ordinal;		/* the how-manieth QP that the process created, from 1 */
 	bool signal_all;
 	struct ibv_qp_cap cap;		/* as granted */
 	struct qp_access *access;	/* in the arena; never NULL */

@@ -26,6 +26,7 @@ struct qp_call {
 	struct effects *effects;
 	struct mr_access access;		/* responder: held from the access check to the copy */
 	bool accessing;
+	bool deny_receive;		/* rx_info.deny_receive */
 	char why[WHY_BYTES];		/* reason of the last failure; only with explain_enabled */
 };
 
@@ -37,7 +38,7 @@ static inline void qp_call_init(struct qp_call *call, struct qp *qp, uint64_t no
 	call->qp = qp;
 	call->now_ns = now_ns;
 	call->effects = effects;
-	call->accessing = false;
+	call->accessing = call->deny_receive = false;
 	call->why[0] = '\0';
 }
 

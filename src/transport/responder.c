@@ -300,7 +300,7 @@ static enum fault check_receive(struct qp_call *call, const struct packet *packe
 
 	if (!send && !(packet->op->verb == VERB_WRITE && (packet->op->headers & HDR_IMM)))
 		return FAULT_NONE;
-	if (!responder_take(call))
+	if (call->deny_receive || !responder_take(call))
 		return FAULT_NO_RECEIVE;
 	sum = (opcode_starts(packet->op) ? 0 : responder->received) + packet->payload_bytes;
 	if (!send || sum <= responder->recv_bytes)

@@ -172,6 +172,7 @@ void transport_receive(struct qp *qp, const struct packet *packet, const struct 
 	struct qp_call call;
 
 	qp_call_init(&call, qp, now_ns, effects);
+	call.deny_receive = info->deny_receive;
 	if (packet->op->service == SERVICE_CNP && packet->echo.present) {
 		echo_receive(&call, packet, info);
 	} else if (packet->op->service == SERVICE_CNP) {

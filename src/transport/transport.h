@@ -64,6 +64,7 @@ struct rx_info {
 	uint8_t traffic_class, hop_limit;
 	bool ecn_marked;			/* IP header said congestion experienced */
 	bool loopback;				/* came from this process by its own link */
+	bool deny_receive;			/* as if no receive were posted (VERBATIM_FAULT=rnr) */
 	bool memory;				/* came through memory from a process of this host */
 	uint32_t interface;			/* of arrival, for scoped addresses; 0: not known */
 };

@@ -355,7 +355,7 @@ static enum counter refuse_datagram(struct qp_call *call, const struct packet *p
 	*refused = true;
 	if (packet->deth.qkey != call->qp->attr.qkey)
 		return COUNTER_RX_QKEY;
-	if (!responder_take(call))
+	if (call->deny_receive || !responder_take(call))
 		return COUNTER_RX_NO_RECV;
 	if (GRH_BYTES + packet->payload_bytes > call->qp->responder.recv_bytes)
 		return COUNTER_RX_TOO_LONG;

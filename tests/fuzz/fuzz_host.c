@@ -6,7 +6,7 @@
  *	messages of the port group, from any host on port 4791	(host/group_program.h)
  *	what is handed on over the socket of a slot		(host/forward.h, host/slot.h)
  *	a file of settings, and a variable			(config/config.h)
- *	faults on purpose					(link/impair.h)
+ *	faults on purpose					(inject/inject.h)
  *
  * What is accepted is in bounds, and is the same when it is written and read again; the selector that is built
  * from it is one that the kernel takes. Refusals are said on stderr, each time: ./run closes it.
@@ -23,7 +23,7 @@
 #include "host/group_internal.h"
 #include "host/forward.h"
 #include "input.h"
-#include "link/impair.h"
+#include "inject/inject.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length);
 
@@ -195,21 +195,27 @@ static void settings(struct input *input)
 	free(text);
 }
 
-static void close_nothing(struct link *link)
-{
-	(void)link;
-}
-
+/* Rules, and what they make of any packet. */
 static void faults(struct input *input)
 {
-	static const struct link_ops ops = { .close = close_nothing };
-	struct link bottom = { .ops = &ops }, *link = &bottom;
-	char *text = rest_of(input);
+	static struct injector injector;
+	struct inject_packet packet = { .qp = 1, .bytes = 100, .outbound = next8(input) & 1 };
+	struct inject_verdict verdict;
+	char *text, why[256], line[64];
+	unsigned i;
 
-	setenv("VERBATIM_FAULT", text, 1);
-	if (!impair_wrap(&link) && link != &bottom)
-		link->ops->close(link);
-	unsetenv("VERBATIM_FAULT");
+	packet.psn = next8(input);
+	packet.op = opcode_get(next8(input));
+	text = rest_of(input);
+	if (!inject_init(&injector, text, 1, 0, why, sizeof(why))) {
+		for (i = 0; packet.op && i < 8; i++) {
+			packet.kinds = inject_kinds(packet.op, i, (uint8_t)(i << 5));
+			inject_decide(&injector, &packet, i * 1000u, &verdict);
+		}
+		for (i = 0; i < injector.count; i++)
+			inject_report(&injector, i, line, sizeof(line));
+		inject_fini(&injector);
+	}
 	free(text);
 }
 

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Faults on purpose, on the way out: each packet of a batch is a datagram of its own, judged before it leaves.
+ * Damage shows where an ICRC is checked: by the receiver of a UDP datagram. Inside the host none is, and the
+ * packet is dropped here in its stead.
+ */
+#include <string.h>
+
+#include "engine/injection.h"
+#include "engine/internal.h"
+#include "engine/wake.h"
+#include "host/slot.h"
+#include "platform/clock.h"
+
+#define HELD_MAX	1024u		/* packets that are sent in one round */
+
+static void describe_sender(struct qp *qp, struct inject_packet *what, uint32_t first_psn[2])
+{
+	lock_acquire(&qp->lock);
+	what->qp = qp->ordinal;
+	what->own_qpn = qp->number;
+	what->is_sequenced = !qp_is(qp, QP_DATAGRAM);
+	what->peer_qpn = qp->attr.dest_qp_num;
+	first_psn[false] = qp->attr.sq_psn;
+	first_psn[true] = qp->attr.rq_psn;	/* answers have the PSNs of the peer's requests */
+	lock_release(&qp->lock);
+}
+
+static bool is_checked(const struct engine *engine, const struct link *way)
+{
+	return way == engine->link;
+}
+
+/* @datagram is sealed. True: it leaves now, perhaps damaged. */
+static bool judge_departure(struct engine *engine, struct link *way, struct datagram *datagram,
+			    const struct inject_packet *what)
+{
+	uint64_t now_ns = clock_now_ns();
+	struct inject_verdict verdict;
+
+	injection_judge(engine, what, datagram, datagram->data, datagram->bytes, now_ns, &verdict);
+	if (verdict.lost || (verdict.corrupt && !is_checked(engine, way)))
+		return false;
+	if (verdict.corrupt)
+		inject_damage(&verdict, datagram->data, datagram->bytes);
+	if (verdict.twice)
+		injection_hold(engine, datagram, what, &verdict, true, way, now_ns);
+	if (!injection_delays(&verdict, now_ns))
+		return true;
+	injection_hold(engine, datagram, what, &verdict, false, way, now_ns);
+	return false;
+}
+
+void injection_send(struct engine *engine, struct qp *qp, struct tx_batch *batch)
+{
+	struct inject_packet sender = { .outbound = true };
+	uint32_t first_psn[2];
+	unsigned i;
+
+	describe_sender(qp, &sender, first_psn);
+	for (i = 0; i < batch->count; i++) {
+		struct inject_packet what;
+		struct datagram datagram;
+		struct packet packet;
+		struct link *way = tx_prepare_one(engine, batch, i, &datagram);
+
+		if (packet_parse(datagram.data, datagram.bytes, &packet) != PARSE_OK)
+			continue;
+		injection_describe(&packet, &datagram, NULL, &what);
+		what.outbound = true;
+		what.qp = sender.qp;
+		what.own_qpn = sender.own_qpn;
+		what.peer_qpn = packet.dest_qpn;
+		what.is_sequenced = sender.is_sequenced;
+		what.first_psn = first_psn[opcode_is_response(packet.op)];
+		memcpy(what.peer, datagram.destination, 16);
+		if (judge_departure(engine, way, &datagram, &what))
+			tx_send_one(engine, way, &datagram);
+	}
+	tx_batch_reset(batch);
+	if (loopback_pending(engine->loopback_inner))
+		worker_notice(engine, 0);
+}
+
+bool injection_passes_management(struct engine *engine, struct datagram *datagram)
+{
+	struct inject_packet what;
+	struct packet packet;
+	bool passes;
+
+	if (packet_parse(datagram->data, datagram->bytes, &packet) != PARSE_OK)
+		return true;
+	injection_describe(&packet, datagram, NULL, &what);
+	what.outbound = true;
+	memcpy(what.peer, datagram->destination, 16);
+	passes = judge_departure(engine, engine->link, datagram, &what);
+	engine_after_unlock(engine);
+	return passes;
+}
+
+/* The channel may have gone meanwhile, and its number be another one's. */
+static bool has_way(struct engine *engine, struct held *held)
+{
+	uint32_t channel;
+
+	if (held->way != engine->local.link)
+		return true;
+	channel = local_channel(&engine->local, qpn_slot(held->dest_qpn));
+	held->datagram.channel = (uint16_t)channel;
+	return channel != LOCAL_NO_CHANNEL;
+}
+
+void injection_send_held(struct engine *engine, uint64_t now_ns)
+{
+	struct held *held;
+	unsigned n;
+
+	for (n = 0; n < HELD_MAX && (held = injection_take(engine, true, now_ns)); n++) {
+		if (has_way(engine, held))
+			tx_send_one(engine, held->way, &held->datagram);
+		injection_release(engine, held);
+	}
+}

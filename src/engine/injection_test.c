@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Faults on purpose, carried out by an engine without sockets: what is lost does not leave or does not reach the
+ * QP, what is held comes when it is due, and traces are told.
+ */
+#include "engine/fake_link_test.h"
+
+#include "engine/injection.h"
+#include "platform/clock.h"
+#include "wire/icrc.h"
+
+#define WIRE_BYTES	8192u
+
+static uint8_t wire[INCOMING_MAX][WIRE_BYTES];
+static struct { unsigned calls; enum inject_action action; bool outbound; size_t bytes; } observed;
+
+static void note(void *owner, const struct inject_packet *packet, const struct inject_verdict *verdict,
+		 const struct datagram *datagram, const uint8_t *data, size_t bytes)
+{
+	assert_ptr_equal(owner, &observed);
+	observed.calls++;
+	observed.action = verdict->action;
+	observed.outbound = packet->outbound;
+	observed.bytes = bytes;
+}
+
+static int begin(void **state)
+{
+	struct qp_table *qps;
+
+	if (engine_begin(state))
+		return -1;
+	station = station_here(IBV_QPT_RC);
+	qps = &engine->qps;
+	qps->slot[0] = (struct slot){ .number = qpn_slot(OUR_QPN), .fd = -1, .channel_fd = -1 };
+	qps->table[0] = calloc(QP_PER_SLOT, sizeof(*qps->table[0]));
+	if (!qps->table[0])
+		return -1;
+	qps->table[0][qpn_index(OUR_QPN)] = &station->qp;
+	qps->slot_count = 1;
+	station->qp.ordinal = 1;
+	engine->rx.rounds = 1;		/* no turn of the slot sockets */
+	memset(&observed, 0, sizeof(observed));
+	return 0;
+}
+
+static int end(void **state)
+{
+	injection_close(engine);
+	injection_observe(NULL, NULL);
+	station_leave(station);
+	free(engine->qps.table[0]);
+	return engine_end(state);
+}
+
+static void rules(const char *text)
+{
+	setenv("VERBATIM_FAULT", text, 1);
+	assert_int_equal(injection_open(engine), 0);
+	unsetenv("VERBATIM_FAULT");
+	injection_observe(note, &observed);
+}
+
+/* A WRITE of 100 bytes that comes from the peer. */
+static void arrive(uint32_t psn)
+{
+	struct datagram *datagram = &fake.incoming[fake.incoming_count];
+	struct packet packet = packet_of(OPCODE_RC_WRITE_ONLY, psn);
+	struct icrc_header header;
+	size_t length;
+
+	*datagram = (struct datagram){ .source_port = 0xc123, .data = wire[fake.incoming_count++] };
+	memcpy(datagram->source, peer_address, 16);
+	memcpy(datagram->destination, our_address, 16);
+	header = icrc_header_of(datagram, 0);
+	packet.dest_qpn = OUR_QPN;
+	packet.payload_bytes = 100;
+	packet.reth.address = (uintptr_t)station->memory;
+	packet.reth.rkey = station->mr.ibv.rkey;
+	packet.reth.length = 100;
+	length = packet_write_headers(&packet, datagram->data);
+	memset(datagram->data + length, 0x5a, 100);
+	icrc_seal(&header, datagram->data, length + 100);
+	datagram->bytes = length + 100 + ICRC_BYTES;
+}
+
+static uint32_t expected(void)
+{
+	return station->qp.responder.expected_psn;
+}
+
+static void poll_at(uint64_t now_ns)
+{
+	lock_acquire(&engine->progress);
+	rx_poll(engine, now_ns);
+	progress_unlock(engine);
+}
+
+static void without_the_variable_there_is_nothing(void **state)
+{
+	unsetenv("VERBATIM_FAULT");
+	assert_int_equal(injection_open(engine), 0);
+	assert_null(engine->injection);
+	injection_report(engine);
+	injection_close(engine);
+}
+
+static void what_is_lost_on_the_way_in_does_not_reach_the_qp(void **state)
+{
+	uint32_t psn = expected();
+
+	rules("drop=request:2,seed=1");
+	arrive(psn);
+	arrive(psn + 1);
+	poll_at(1000);
+	assert_int_equal(expected(), psn + 1);
+	assert_int_equal(observed.calls, 1);
+	assert_int_equal(observed.action, INJECT_LOSS);
+	assert_false(observed.outbound);
+	arrive(psn + 1);
+	poll_at(1000);
+	assert_int_equal(expected(), psn + 2);
+}
+
+static void what_is_lost_on_the_way_out_does_not_leave(void **state)
+{
+	rules("drop=write:2,direction=out,seed=1");
+	post(station, IBV_WR_RDMA_WRITE, 1, 100);
+	post(station, IBV_WR_RDMA_WRITE, 2, 100);
+	post(station, IBV_WR_RDMA_WRITE, 3, 100);
+	tx_run(engine, &station->qp);
+	assert_int_equal(fake.sent, 2);
+	assert_int_equal(observed.calls, 1);
+	assert_true(observed.outbound);
+}
+
+static void a_delayed_packet_comes_when_it_is_due(void **state)
+{
+	uint32_t psn = expected();
+
+	rules("delay=5ms,seed=1");
+	arrive(psn);
+	poll_at(1000);
+	assert_int_equal(expected(), psn);
+	assert_int_equal(timers_next(engine), 5001000);
+	memset(wire, 0, sizeof(wire));		/* the link may use its memory again */
+	poll_at(5000999);
+	assert_int_equal(expected(), psn);
+	poll_at(5001000);
+	assert_int_equal(expected(), psn + 1);
+}
+
+static void a_delayed_packet_leaves_when_it_is_due(void **state)
+{
+	rules("delay=5ms,direction=out,seed=1");
+	post(station, IBV_WR_RDMA_WRITE, 1, 100);
+	tx_run(engine, &station->qp);
+	assert_int_equal(fake.sent, 0);
+	poll_at(clock_now_ns());
+	assert_int_equal(fake.sent, 0);
+	poll_at(clock_now_ns() + 5000000);
+	assert_int_equal(fake.sent, 1);
+}
+
+static void what_comes_twice_is_a_duplicate_for_the_qp(void **state)
+{
+	uint32_t psn = expected();
+
+	rules("dup=1,seed=1");
+	arrive(psn);
+	poll_at(1000);
+	assert_int_equal(expected(), psn + 1);
+	poll_at(1000);
+	assert_int_equal(counter_get(station->transport.counters, COUNTER_RX_DUPLICATE), 1);
+}
+
+static void a_damaged_packet_fails_its_check(void **state)
+{
+	uint32_t psn = expected();
+
+	rules("corrupt=request:1,seed=1");
+	arrive(psn);
+	poll_at(1000);
+	assert_int_equal(expected(), psn);
+	arrive(psn);
+	poll_at(1000);
+	assert_int_equal(expected(), psn + 1);
+}
+
+static void a_qp_is_killed_with_an_event(void **state)
+{
+	rules("kill-qp=1,seed=1");
+	arrive(expected());
+	arrive(expected() + 1);
+	poll_at(1000);
+	assert_int_equal(station->qp.state, IBV_QPS_ERR);
+	assert_true(is_free(&station->qp.lock));
+}
+
+static void an_overtaken_packet_comes_after_the_others(void **state)
+{
+	uint32_t psn = expected();
+
+	rules("reorder=request:1,seed=1");
+	arrive(psn);
+	poll_at(1000);
+	assert_int_equal(expected(), psn);
+	poll_at(1000 + INJECT_REORDER_NS);
+	assert_int_equal(expected(), psn + 1);
+}
+
+#define INJECTION_TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		INJECTION_TEST(without_the_variable_there_is_nothing),
+		INJECTION_TEST(what_is_lost_on_the_way_in_does_not_reach_the_qp),
+		INJECTION_TEST(what_is_lost_on_the_way_out_does_not_leave),
+		INJECTION_TEST(a_delayed_packet_comes_when_it_is_due),
+		INJECTION_TEST(a_delayed_packet_leaves_when_it_is_due),
+		INJECTION_TEST(what_comes_twice_is_a_duplicate_for_the_qp),
+		INJECTION_TEST(a_damaged_packet_fails_its_check),
+		INJECTION_TEST(a_qp_is_killed_with_an_event),
+		INJECTION_TEST(an_overtaken_packet_comes_after_the_others),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

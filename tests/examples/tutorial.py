@@ -1,0 +1,103 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""The programs of docs/tutorial are compiled as a reader would compile them, without a warning, run, and
+print what their page says; digits and GUIDs aside. Prints TAP."""
+import os
+import re
+import subprocess
+import sys
+
+ROOT = os.environ['TEST_ROOT']
+PAGES = os.path.join(ROOT, 'docs', 'tutorial')
+PROGRAMS = os.path.join(ROOT, 'examples', 'tutorial')
+VERBATIM = os.path.join(os.environ['TEST_BIN'], 'verbatim')
+SECTIONS = ['Output', 'What happens', 'On the wire', 'Exercises', 'Solutions']
+number = 0
+
+
+def check(name, problem):
+    global number
+    number += 1
+    print('%sok %d - %s' % ('not ' if problem else '', number, name), flush=True)
+    for line in problem.strip().split('\n') if problem else []:
+        print('# ' + line, flush=True)
+    return not problem
+
+
+def text_of(*path):
+    with open(os.path.join(*path), encoding='utf-8') as file:
+        return file.read()
+
+
+def shape(text):
+    """A page's output and a program's differ in names of numbers only."""
+    text = re.sub(r'0x[0-9a-f]+|\b[0-9a-f]{16}\b', 'N', text)
+    return [re.sub(r'\d+', 'N', line).rstrip() for line in text.strip().split('\n')]
+
+
+def without_gids(lines):
+    return [line for line in lines if not line.startswith('  GID')]
+
+
+def build(source, program):
+    libraries = ['-lrdmacm', '-libverbs', '-lpthread']
+    run = subprocess.run(['gcc', '-Wall', '-Wextra', '-Werror', source, '-o', program] + libraries,
+                         capture_output=True, text=True)
+    return run.stderr if run.returncode else ''
+
+
+def run(program):
+    """Its output; or raises with what went wrong. On lo alone, as the pages have it."""
+    done = subprocess.run([VERBATIM, 'run', program], capture_output=True, text=True, timeout=20,
+                          env=dict(os.environ, VERBATIM_DEVICES='lo'))
+    if done.returncode:
+        raise RuntimeError('status %d\n%s%s' % (done.returncode, done.stdout, done.stderr))
+    return done.stdout
+
+
+def differences(page, program):
+    expected = re.search(r'```output\n(.*?)```', text_of(PAGES, page), re.S)
+    if not expected:
+        return 'the page has no output'
+    try:
+        wanted, found = without_gids(shape(expected.group(1))), without_gids(shape(run(program)))
+    except (RuntimeError, subprocess.TimeoutExpired) as failure:
+        return str(failure)
+    return '' if wanted == found else 'expected:\n%s\nfound:\n%s' % (
+        '\n'.join(wanted), '\n'.join(found))
+
+
+def steps():
+    return sorted(name[:-2] for name in os.listdir(PROGRAMS) if re.match(r'\d\d_.*\.c$', name))
+
+
+def headings(page):
+    return re.findall(r'^## (.*)$', text_of(PAGES, page), re.M)
+
+
+def main():
+    scratch = os.environ['TEST_TMP']
+    check('the tutorial has twelve steps', '' if len(steps()) == 12 else str(steps()))
+    for step in steps():
+        source, page = os.path.join(PROGRAMS, step + '.c'), step.replace('_', '-') + '.md'
+        lines = text_of(source).count('\n')
+        check('%s has at most 80 lines' % step, '' if lines <= 80 else '%d lines' % lines)
+        check('%s has the sections of every step' % page,
+              '' if headings(page) == SECTIONS else str(headings(page)))
+        program = os.path.join(scratch, step)
+        if check('%s compiles without a warning' % step, build(source, program)):
+            check('%s prints what its page says' % step, differences(page, program))
+    program = os.path.join(scratch, 'solution_counter')
+    if check('solution_counter compiles without a warning',
+             build(os.path.join(PROGRAMS, 'solution_counter.c'), program)):
+        try:
+            found = run(program)
+        except (RuntimeError, subprocess.TimeoutExpired) as failure:
+            found = str(failure)
+        check('solution_counter counts every addition',
+              '' if found == '3 clients added to 3000\n' else found)
+    print('1..%d' % number)
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Whether a Chinese page has the structure of the English one: headings by level, rows of tables, items of
+lists, links, program output, and commands, in the same order. What it says nobody checks but readers."""
+import os
+import re
+
+PAIRS = [('README.md', 'README.zh.md')]
+
+
+def pairs(root):
+    """Every English page and its translation, relative to the root."""
+    found = [pair for pair in PAIRS if os.path.exists(os.path.join(root, pair[1]))]
+    for name in sorted(os.listdir(os.path.join(root, 'docs', 'tutorial'))):
+        found.append((os.path.join('docs', 'tutorial', name), os.path.join('docs', 'tutorial.zh', name)))
+    return found
+
+
+def has_prose(line):
+    """Comments of code and picture captions may be translated: such lines are not compared."""
+    return re.search(r'[^\x00-\x7f]', line) is not None
+
+
+def link_of(target):
+    return target.replace('docs/tutorial.zh/', 'docs/tutorial/').replace('README.zh.md', 'README.md')
+
+
+def outline(text):
+    """One (line number, kind, detail) for each part that both pages must have."""
+    parts, fence = [], None
+    for number, line in enumerate(text.split('\n'), 1):
+        if line.startswith('```'):
+            fence = None if fence is not None else line[3:]
+            parts.append((number, 'fence', line[3:]))
+        elif fence is not None:
+            parts.append((number, 'output', line))
+        elif line.startswith('    ') and line.strip():
+            parts.append((number, 'code', line.strip()))
+        elif line.startswith('#'):
+            parts.append((number, 'heading', line.split(' ')[0]))
+        elif line.startswith('|'):
+            parts.append((number, 'row', line.replace('\\|', '').count('|')))
+        elif re.match(r'([-*]|\d+\.) ', line):
+            parts.append((number, 'item', line.split(' ')[0]))
+    return parts
+
+
+def comparable(part, other):
+    """Lines of code that either page has in words count as lines, not by what they say."""
+    return part[1] == 'code' and other[1] == 'code' and (has_prose(part[2]) or has_prose(other[2]))
+
+
+def differences(root, english, chinese):
+    path = os.path.join(root, chinese)
+    if not os.path.exists(path):
+        yield '%s has no translation %s' % (english, chinese)
+        return
+    texts = []
+    for name in (english, chinese):
+        with open(os.path.join(root, name), encoding='utf-8') as file:
+            texts.append(file.read())
+    left, right = outline(texts[0]), outline(texts[1])
+    for part, other in zip(left, right):
+        if part[1:] != other[1:] and not comparable(part, other):
+            yield '%s:%d has %s %s, %s:%d has %s %s' % (
+                (english,) + part + (chinese,) + other)
+            return
+    if len(left) != len(right):
+        yield '%s has %d parts, %s has %d' % (english, len(left), chinese, len(right))
+    links = [sorted({link_of(t) for t in re.findall(r'\]\(([^)#]+)', text)} - {'README.md'})
+             for text in texts]
+    if links[0] != links[1]:
+        yield '%s and %s link to different pages: %s' % (
+            english, chinese, sorted(set(links[0]) ^ set(links[1])))
+
+
+def problems(root):
+    for english, chinese in pairs(root):
+        yield from differences(root, english, chinese)

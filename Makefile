@@ -16,10 +16,12 @@ BUILD = build
 MESON_OPTIONS = -Dbuildtype=release -Ddebug=true -Dprefix=/usr -Dlibdir=lib/verbatim
 VERSION = $(shell sed -n "s/^project.*, version: '\([^']*\)'.*/\1/p" meson.build)
 
-.PHONY: all examples tests deps deps-build deps-long deps-interop deps-bench demo check check-long \
+.PHONY: all lib examples tests deps deps-build deps-long deps-interop deps-bench demo check check-long \
 	check-interop bench install uninstall deb clean help
 
 # The libraries and the command, nothing else.
+lib: all
+
 all: $(BUILD)/meson/build.ninja
 	@ninja -C $(BUILD)/meson installed
 	@meson install -C $(BUILD)/meson --no-rebuild --only-changed --quiet \

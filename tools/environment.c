@@ -12,12 +12,14 @@
  * What the user has set is kept; what is there already is not added again, so that `verbatim
  * run` may be nested.
  */
+#include <errno.h>
 #include <libgen.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include "tool.h"
@@ -38,16 +40,29 @@ static bool holds_libraries(const char *directory)
 	       access(path, R_OK) == 0;
 }
 
+/* Without /proc: the path that it was executed by, which is a path even if a shell searched for it. */
+static int executable_path(char path[PATH_MAX])
+{
+	ssize_t length = readlink("/proc/self/exe", path, PATH_MAX - 1);
+	const char *executed = (const char *)getauxval(AT_EXECFN);
+
+	if (length >= 0) {
+		path[length] = '\0';
+		return 0;
+	}
+	if (executed && realpath(executed, path))
+		return 0;
+	fprintf(stderr, "verbatim: cannot find its own path: neither /proc/self/exe nor %s: %s\n",
+		executed ? executed : "its name", strerror(errno));
+	return -1;
+}
+
 int library_directory(char *path, size_t size)
 {
 	char executable[PATH_MAX], place[PATH_MAX + 32], *directory, *real;
-	ssize_t length = readlink("/proc/self/exe", executable, sizeof(executable) - 1);
 
-	if (length < 0) {
-		perror("verbatim: /proc/self/exe");
+	if (executable_path(executable))
 		return -1;
-	}
-	executable[length] = '\0';
 	directory = dirname(executable);
 	for (size_t i = 0; i < sizeof(library_places) / sizeof(library_places[0]); i++) {
 		snprintf(place, sizeof(place), "%s/%s", directory, library_places[i]);

@@ -20,7 +20,7 @@
 
 #include "tool.h"
 
-enum { WORD_MAX = 128, MATCHES_MAX = 64, NEAREST_MAX = 5, COLUMNS = 78 };
+enum { WORD_MAX = NEAREST_WORD_MAX, MATCHES_MAX = 64, NEAREST_MAX = 5, COLUMNS = 78 };
 
 struct matches {
 	const struct error_entry *entry[MATCHES_MAX];
@@ -182,56 +182,7 @@ static int explain_list(void)
 	return 0;
 }
 
-static int explain_usage(void)
-{
-	printf("verbatim explain [WORD | NUMBER | KIND NUMBER | ERROR CALL | CALL | KIND]\n\n"
-	       "What an error means, what usually causes it, how to find out, how to mend it.\n"
-	       "Without a word: all that it knows.\n\n"
-	       "  verbatim explain 12                      the status in \"failed status 12\"\n"
-	       "  verbatim explain IBV_WC_RETRY_EXC_ERR    by name, with prefix or without:\n"
-	       "  verbatim explain retry_exc\n"
-	       "  verbatim explain transport retry counter exceeded\n"
-	       "  verbatim explain reject 8                a number of one kind\n"
-	       "  verbatim explain -110                    an errno, as CM events have it\n"
-	       "  verbatim explain ENODEV rdma_bind_addr   an errno of one call\n"
-	       "  verbatim explain ibv_modify_qp           all errnos of a call\n"
-	       "  verbatim explain RNR                     a NAK\n"
-	       "  verbatim explain RTR                     a state of a queue pair\n"
-	       "  verbatim explain event                   all names of a kind\n\nKinds:");
-	for (int i = 0; error_kinds[i].name; i++)
-		printf("%s %s", i ? "," : "", error_kinds[i].name);
-	printf("\n");
-	return 0;
-}
-
 /* ---- misspelt words ---- */
-
-/* Letters to insert, delete, replace or swap with a neighbour to get from one to the other. */
-static int edit_distance(const char *a, size_t a_length, const char *b, size_t b_length)
-{
-	int row[3][WORD_MAX + 1];
-
-	for (size_t j = 0; j <= b_length; j++)
-		row[0][j] = (int)j;
-	for (size_t i = 1; i <= a_length; i++) {
-		int *now = row[i % 3], *before = row[(i + 2) % 3], *swapped = row[(i + 1) % 3];
-
-		now[0] = (int)i;
-		for (size_t j = 1; j <= b_length; j++) {
-			int best = before[j - 1] + (a[i - 1] != b[j - 1]);
-
-			if (before[j] + 1 < best)
-				best = before[j] + 1;
-			if (now[j - 1] + 1 < best)
-				best = now[j - 1] + 1;
-			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
-			    swapped[j - 2] + 1 < best)
-				best = swapped[j - 2] + 1;
-			now[j] = best;
-		}
-	}
-	return row[a_length % 3][b_length];
-}
 
 /* The least distance to one of the words of a list " A B "; a word that contains ours is near, too. */
 static int distance_to(const char *words, const char *word)
@@ -347,8 +298,6 @@ int explain_command(int argc, char **argv)
 
 	if (!count)
 		return explain_list();
-	if (!strcmp(words[0], "--help") || !strcmp(words[0], "-h"))
-		return explain_usage();
 	if (words[0][0] == '-' && !isdigit((unsigned char)words[0][1]))
 		return usage_error("explain", "no option '%s'; see 'verbatim explain --help'", words[0]);
 	if (count == 2 && !explain_pair(words))

@@ -1,31 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The `verbatim` command: finds the subcommand and runs it. */
+/* The `verbatim` command: finds the subcommand in the table (commands.c) and runs it. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "tool.h"
-
-const struct command commands[] = {
-	{ "run",	run_command,	"[--rsockets] [--no-shared-malloc] [--fault RULES] [--] PROGRAM [ARGUMENT]...",
-	  "run a program on Verbatim; --rsockets: its TCP connections, too;\n"
-	  "        --no-shared-malloc: peers of this host never map its malloc'ed memory;\n"
-	  "        --fault: loss=0.01 and the like on purpose, as VERBATIM_FAULT: verbatim(7)" },
-	{ "env",	env_command,	"",
-	  "print the environment of verbatim run for a shell: eval \"$(verbatim env)\"" },
-	{ "list",	list_command,	"",
-	  "list the devices: interface, state, path MTU, GIDs" },
-	{ "doctor",	doctor_command,	"",
-	  "check what this machine supports, and explain what is missing" },
-	{ "explain",	explain_command, "[WORD | NUMBER | KIND NUMBER | ERROR CALL]",
-	  "what an error, event or state means, its causes, and what to do;\n"
-	  "        without a word: all that it knows" },
-	{ "version",	version_command, "",
-	  "print the version" },
-	{ "help",	help_command,	"[SUBCOMMAND]",
-	  "print this text" },
-	{ NULL, NULL, NULL, NULL },
-};
 
 int usage_error(const char *subcommand, const char *format, ...)
 {
@@ -41,17 +20,23 @@ int usage_error(const char *subcommand, const char *format, ...)
 
 int expect_no_arguments(int argc, char **argv)
 {
-	if (argc <= 1)
-		return 0;
-	return usage_error(argv[0], "unexpected argument '%s'", argv[1]);
+	struct option_reader reader = option_read(argc, argv);
+
+	if (!option_next(&reader))
+		return reader.wrong ? EXIT_USAGE : 0;
+	return usage_error(argv[0], "unexpected argument '%s'", reader.value);
 }
 
-static const struct command *find_command(const char *name)
+int unknown_command(const char *subcommand, const char *name)
 {
+	struct nearest_word nearest = nearest_begin(name);
+
 	for (const struct command *command = commands; command->name; command++)
-		if (!strcmp(command->name, name))
-			return command;
-	return NULL;
+		if (command->text)
+			nearest_offer(&nearest, command->name);
+	return usage_error(subcommand, "no subcommand '%s'%s%s; to run a program: verbatim run %s; "
+			   "see 'verbatim help'", name, nearest.best ? "; the nearest: verbatim " : "",
+			   nearest.best ? nearest.best : "", name);
 }
 
 /* -h and the like are asked for by habit. */
@@ -73,12 +58,15 @@ int main(int argc, char **argv)
 		help_command(1, (char *[]){ help, NULL });
 		return EXIT_USAGE;
 	}
-	command = find_command(without_dashes(argv[1]));
+	command = command_find(without_dashes(argv[1]));
+	if (command && option_help(command, argc - 1, argv + 1)) {
+		help_describe(command);
+		return 0;
+	}
 	if (command)
 		return command->run(argc - 1, argv + 1);
 	if (argv[1][0] == '-')
 		return usage_error("", "no option '%s'; options: --help, --version; "
 				   "see 'verbatim help'", argv[1]);
-	return usage_error("", "no subcommand '%s'; to run a program: verbatim run %s; "
-			   "see 'verbatim help'", argv[1], argv[1]);
+	return unknown_command("", argv[1]);
 }

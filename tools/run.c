@@ -23,34 +23,23 @@ struct options {
 	const char *fault;		/* or NULL */
 };
 
-/* The index of the program in @argv, or -1 after a line on stderr. */
+/* The index of the program in @argv, argc if there is none, or -1 after a line on stderr. */
 static int parse(int argc, char **argv, struct options *options)
 {
-	int i = 1;
+	struct option_reader reader = option_read(argc, argv);
+	const char *word;
 
-	for (; i < argc && argv[i][0] == '-'; i++) {
-		if (!strcmp(argv[i], "--"))
-			return i + 1;
-		if (!strcmp(argv[i], "--rsockets")) {
+	while ((word = option_next(&reader))) {
+		if (!strcmp(word, "--rsockets"))
 			options->rsockets = true;
-		} else if (!strcmp(argv[i], "--no-shared-malloc")) {
+		else if (!strcmp(word, "--no-shared-malloc"))
 			options->no_shared_malloc = true;
-		} else if (!strcmp(argv[i], "--fault") && i + 1 < argc) {
-			options->fault = argv[++i];
-		} else if (!strncmp(argv[i], "--fault=", 8)) {
-			options->fault = argv[i] + 8;
-		} else if (!strcmp(argv[i], "--fault")) {
-			usage_error("run", "--fault needs rules: verbatim run --fault loss=0.01 PROGRAM; verbatim(7), "
-				    "FAULTS ON PURPOSE");
-			return -1;
-		} else {
-			usage_error("run", "no option '%s'; options: --rsockets, "
-				    "--no-shared-malloc, --fault RULES; to run a program of that name: verbatim "
-				    "run -- %s", argv[i], argv[i]);
-			return -1;
-		}
+		else if (!strcmp(word, "--fault"))
+			options->fault = reader.value;
+		else
+			return reader.at - 1;
 	}
-	return i;
+	return reader.wrong ? -1 : argc;
 }
 
 int run_command(int argc, char **argv)

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The subcommands and their options: one table for the command line, --help, the completion of shells and
+ * what is said of a misspelt word. Each has a man page verbatim-NAME(1) that names all of its options.
+ */
+#include <string.h>
+
+#include "tool.h"
+
+static const struct command_option run_options[] = {
+	{ "--rsockets",		0, NULL, "its TCP connections use RDMA, too" },
+	{ "--no-shared-malloc",	0, NULL, "peers of this host never map its malloc'ed memory" },
+	{ "--fault",		0, "RULES", "loss=0.01 and the like on purpose, as VERBATIM_FAULT" },
+	{ NULL, 0, NULL, NULL },
+};
+
+const struct command commands[] = {
+	{ .name = "run", .run = run_command, .operand = OPERAND_PROGRAM, .runs_program = true,
+	  .arguments = "[--rsockets] [--no-shared-malloc] [--fault RULES] [--] PROGRAM [ARGUMENT]...",
+	  .text = "run a program on Verbatim",
+	  .options = run_options,
+	  .examples = "verbatim run ib_write_bw -d vb_eth0\ta program for RDMA, as it is\n"
+		      "verbatim run --rsockets iperf3 -s\ta program for TCP, on RDMA\n"
+		      "VERBATIM_EXPLAIN=1 verbatim run ./a.out\twhy a call is refused\n" },
+	{ .name = "env", .run = env_command, .arguments = "",
+	  .text = "print the environment of verbatim run for a shell: eval \"$(verbatim env)\"",
+	  .examples = "eval \"$(verbatim env)\"\tall that this shell starts uses Verbatim\n" },
+	{ .name = "list", .run = list_command, .arguments = "",
+	  .text = "list the devices: interface, state, path MTU, GIDs",
+	  .examples = "verbatim list\n" },
+	{ .name = "doctor", .run = doctor_command, .arguments = "",
+	  .text = "check what this machine supports, and explain what is missing",
+	  .examples = "verbatim doctor\twhat this machine or container allows\n" },
+	{ .name = "explain", .run = explain_command,
+	  .arguments = "[WORD | NUMBER | KIND NUMBER | ERROR CALL]",
+	  .text = "what an error, event or state means, its causes, and what to do;\n"
+		  "without a word: all that it knows",
+	  .examples = "verbatim explain 12\tthe status in \"failed status 12\"\n"
+		      "verbatim explain retry_exc\ta name, with its prefix or without\n"
+		      "verbatim explain transport retry counter exceeded\n"
+		      "verbatim explain reject 8\ta number of one kind\n"
+		      "verbatim explain -110\tan errno, as CM events have it\n"
+		      "verbatim explain ENODEV rdma_bind_addr\tan errno of one call\n"
+		      "verbatim explain ibv_modify_qp\tall errnos of a call\n"
+		      "verbatim explain RNR\ta NAK\n"
+		      "verbatim explain RTR\ta state of a queue pair\n"
+		      "verbatim explain event\tall names of a kind\n" },
+	{ .name = "version", .run = version_command, .arguments = "",
+	  .text = "print the version" },
+	{ .name = "help", .run = help_command, .operand = OPERAND_COMMAND, .arguments = "[SUBCOMMAND]",
+	  .text = "list the subcommands, or describe one",
+	  .examples = "verbatim help run\tthe same as verbatim run --help\n" },
+	{ .name = "complete", .run = complete_command, .arguments = "[WORD]... PREFIX",
+	  .examples = "verbatim complete run --r\twhat a shell offers for verbatim run --r<TAB>\n" },
+	{ .name = NULL },
+};
+
+const struct command *command_find(const char *name)
+{
+	for (const struct command *command = commands; command->name; command++)
+		if (!strcmp(command->name, name))
+			return command;
+	return NULL;
+}

@@ -14,6 +14,12 @@ static const struct command_option run_options[] = {
 	{ NULL, 0, NULL, NULL },
 };
 
+static const struct command_option doctor_options[] = {
+	{ "--peer",	0, "ADDRESS", "is that host reachable: route, MTU, port 4791, connections" },
+	{ "--json",	0, NULL, "the findings for programs: verbatim-doctor(1)" },
+	{ NULL, 0, NULL, NULL },
+};
+
 const struct command commands[] = {
 	{ .name = "run", .run = run_command, .operand = OPERAND_PROGRAM, .runs_program = true,
 	  .arguments = "[--rsockets] [--no-shared-malloc] [--fault RULES] [--] PROGRAM [ARGUMENT]...",
@@ -28,9 +34,14 @@ const struct command commands[] = {
 	{ .name = "list", .run = list_command, .arguments = "",
 	  .text = "list the devices: interface, state, path MTU, GIDs",
 	  .examples = "verbatim list\n" },
-	{ .name = "doctor", .run = doctor_command, .arguments = "",
-	  .text = "check what this machine supports, and explain what is missing",
-	  .examples = "verbatim doctor\twhat this machine or container allows\n" },
+	{ .name = "doctor", .run = doctor_command, .operand = OPERAND_PROGRAM,
+	  .arguments = "[PROGRAM] [--peer ADDRESS] [--json]",
+	  .text = "check what this machine allows, what PROGRAM would load and whether a\n"
+		  "peer answers; explain what is missing",
+	  .options = doctor_options,
+	  .examples = "verbatim doctor\twhat this machine or container allows\n"
+		      "verbatim doctor ./a.out\twhich libibverbs it would load, and why\n"
+		      "verbatim doctor --peer 192.0.2.1\tcan that host be reached?\n" },
 	{ .name = "explain", .run = explain_command,
 	  .arguments = "[WORD | NUMBER | KIND NUMBER | ERROR CALL]",
 	  .text = "what an error, event or state means, its causes, and what to do;\n"

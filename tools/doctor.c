@@ -1,44 +1,189 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * verbatim doctor: what this machine, container or sandbox allows, and what follows from it.
- * Status 0 unless something will not work.
+ * verbatim doctor [PROGRAM] [--peer ADDRESS] [--json]: what this machine, container or sandbox allows, what
+ * PROGRAM would load and whether ADDRESS answers, and what follows from it. Status 0: all is well; 1:
+ * there is something to mend; 2: it could not look.
  */
+#include "doctor.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
-#include "doctor.h"
 #include "tool.h"
 
-static unsigned found[VERDICT_BAD + 1];
+enum { FINDINGS_MAX = 512 };
 
-void report(enum verdict verdict, const char *what, const char *format, ...)
+struct finding {
+	enum verdict verdict;
+	const char *check;		/* a literal */
+	char *what, *found, *consequence, *remedy;
+};
+
+static struct finding findings[FINDINGS_MAX];
+static unsigned finding_count, counts[VERDICT_COUNT];
+
+static const struct {
+	const char *json, *text, *colour;
+} verdicts[VERDICT_COUNT] = {
+	{ "good", "good", "32" }, { "note", "note", "33" }, { "bad", "BAD ", "31" },
+	{ "unknown", "????", "35" },
+};
+
+static char *format_text(const char *format, va_list arguments)
 {
-	static const char *const names[] = { "good", "note", "BAD " };
+	char *text;
+
+	return vasprintf(&text, format, arguments) < 0 ? NULL : text;
+}
+
+void report(enum verdict verdict, const char *check, const char *what, const char *format, ...)
+{
 	va_list arguments;
 
-	found[verdict]++;
-	printf("%s  %s: ", names[verdict], what);
+	if (finding_count == FINDINGS_MAX)
+		return;
+	counts[verdict]++;
 	va_start(arguments, format);
-	vprintf(format, arguments);
+	findings[finding_count++] = (struct finding){
+		.verdict = verdict, .check = check, .what = strdup(what),
+		.found = format_text(format, arguments),
+	};
 	va_end(arguments);
+}
+
+void report_consequence(const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	findings[finding_count - 1].consequence = format_text(format, arguments);
+	va_end(arguments);
+}
+
+void report_remedy(const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	findings[finding_count - 1].remedy = format_text(format, arguments);
+	va_end(arguments);
+}
+
+static void print_text(void)
+{
+	bool colour = colour_wanted(STDOUT_FILENO);
+
+	for (unsigned i = 0; i < finding_count; i++) {
+		const struct finding *finding = &findings[i];
+
+		if (colour)
+			printf("\033[%sm%s\033[0m", verdicts[finding->verdict].colour,
+			       verdicts[finding->verdict].text);
+		else
+			printf("%s", verdicts[finding->verdict].text);
+		printf("  %s: %s\n", finding->what, finding->found);
+		if (finding->consequence)
+			printf("      so: %s\n", finding->consequence);
+		if (finding->remedy)
+			printf("      type: %s\n", finding->remedy);
+	}
+	printf("\n%u good, %u to know, %u bad", counts[VERDICT_GOOD], counts[VERDICT_NOTE],
+	       counts[VERDICT_BAD]);
+	if (counts[VERDICT_UNKNOWN])
+		printf(", %u could not be looked at", counts[VERDICT_UNKNOWN]);
 	putchar('\n');
+}
+
+/* Bytes that are no UTF-8 do not matter to what people read: they become '?'. */
+static void print_json_text(const char *name, const char *text, const char *end)
+{
+	printf("\"%s\":", name);
+	if (!text) {
+		printf("null%s", end);
+		return;
+	}
+	putchar('"');
+	for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
+		if (*c == '"' || *c == '\\')
+			printf("\\%c", *c);
+		else if (*c < 0x20)
+			printf("\\u%04x", *c);
+		else
+			putchar(*c < 0x7f ? *c : '?');
+	}
+	printf("\"%s", end);
+}
+
+static void print_json(int status)
+{
+	printf("{\"v\":1,\"version\":\"%s\",\"status\":%d,\"good\":%u,\"note\":%u,\"bad\":%u,"
+	       "\"unknown\":%u,\"findings\":[", VERBATIM_VERSION, status, counts[VERDICT_GOOD],
+	       counts[VERDICT_NOTE], counts[VERDICT_BAD], counts[VERDICT_UNKNOWN]);
+	for (unsigned i = 0; i < finding_count; i++) {
+		const struct finding *finding = &findings[i];
+
+		printf("%s\n{\"check\":\"%s\",\"verdict\":\"%s\",", i ? "," : "", finding->check,
+		       verdicts[finding->verdict].json);
+		print_json_text("what", finding->what, ",");
+		print_json_text("found", finding->found, ",");
+		print_json_text("consequence", finding->consequence, ",");
+		print_json_text("remedy", finding->remedy, "}");
+	}
+	printf("\n]}\n");
+}
+
+static int doctor_status(void)
+{
+	if (counts[VERDICT_BAD])
+		return 1;
+	return counts[VERDICT_UNKNOWN] ? 2 : 0;
+}
+
+static void doctor_look(const char *program, const char *peer)
+{
+	doctor_trial();
+	doctor_settings();
+	doctor_limits();
+	doctor_port();
+	doctor_network();
+	doctor_host();
+	if (program)
+		doctor_program(program);
+	if (peer)
+		doctor_peer(peer);
 }
 
 int doctor_command(int argc, char **argv)
 {
+	struct option_reader reader = option_read(argc, argv);
+	const char *word, *program = NULL, *peer = NULL;
 	struct utsname kernel;
+	bool json = false;
 
-	if (expect_no_arguments(argc, argv))
+	while ((word = option_next(&reader))) {
+		if (!strcmp(word, "--json"))
+			json = true;
+		else if (!strcmp(word, "--peer"))
+			peer = reader.value;
+		else if (program)
+			return usage_error("doctor", "one PROGRAM at most, without arguments: '%s'", reader.value);
+		else
+			program = reader.value;
+	}
+	if (reader.wrong)
 		return EXIT_USAGE;
-	if (!uname(&kernel))
+	if (!json && !uname(&kernel))
 		printf("verbatim %s on %s %s %s\n\n", VERBATIM_VERSION, kernel.sysname,
 		       kernel.release, kernel.machine);
-	doctor_port();
-	doctor_network();
-	doctor_host();
-	printf("\n%u good, %u to know, %u bad\n", found[VERDICT_GOOD], found[VERDICT_NOTE],
-	       found[VERDICT_BAD]);
-	return found[VERDICT_BAD] ? EXIT_FAILURE : 0;
+	fflush(stdout);		/* children write nothing of it again */
+	doctor_look(program, peer);
+	if (json)
+		print_json(doctor_status());
+	else
+		print_text();
+	return doctor_status();
 }

@@ -62,11 +62,11 @@ static void check_memory_of_others(void)
 	int err = read_other_process();
 
 	if (err)
-		report(VERDICT_NOTE, "memory of other processes (process_vm_readv)", "%s "
+		report(VERDICT_NOTE, "process-memory", "memory of other processes (process_vm_readv)", "%s "
 		       "(ptrace_scope or a sandbox forbids it): processes of one host will use UDP",
 		       strerror(err));
 	else
-		report(VERDICT_GOOD, "memory of other processes (process_vm_readv)", "readable");
+		report(VERDICT_GOOD, "process-memory", "memory of other processes (process_vm_readv)", "readable");
 }
 
 static void check_shared_memory(void)
@@ -74,10 +74,10 @@ static void check_shared_memory(void)
 	int fd = memfd_create("verbatim-doctor", MFD_CLOEXEC);
 
 	if (fd < 0 || ftruncate(fd, 4096))
-		report(VERDICT_BAD, "shared memory (memfd)", "%s: no device can be opened",
-		       strerror(errno));
+		report(trial_worked() ? VERDICT_NOTE : VERDICT_BAD, "memfd", "shared memory (memfd)", "%s: %s",
+		       strerror(errno), trial_worked() ? "other ways are used" : "no device can be opened");
 	else
-		report(VERDICT_GOOD, "shared memory (memfd)", "works");
+		report(VERDICT_GOOD, "memfd", "shared memory (memfd)", "works");
 	if (fd >= 0)
 		close(fd);
 }
@@ -91,10 +91,10 @@ static void check_names(void)
 	/* A zero first byte: a name in no file system. */
 	snprintf(name.sun_path + 1, sizeof(name.sun_path) - 1, "verbatim-doctor-%d", getpid());
 	if (fd < 0 || bind(fd, (struct sockaddr *)&name, sizeof(name)))
-		report(VERDICT_BAD, "abstract unix sockets", "%s: no device can be opened",
-		       strerror(errno));
+		report(trial_worked() ? VERDICT_NOTE : VERDICT_BAD, "names", "abstract unix sockets", "%s: %s",
+		       strerror(errno), trial_worked() ? "other ways are used" : "no device can be opened");
 	else
-		report(VERDICT_GOOD, "abstract unix sockets", "works");
+		report(VERDICT_GOOD, "names", "abstract unix sockets", "works");
 	if (fd >= 0)
 		close(fd);
 }
@@ -104,10 +104,10 @@ static void check_processors(void)
 	long count = sysconf(_SC_NPROCESSORS_ONLN);
 
 	if (count < 2)
-		report(VERDICT_NOTE, "processors", "%ld: two processes that poll take turns, each "
+		report(VERDICT_NOTE, "processors", "processors", "%ld: two processes that poll take turns, each "
 		       "message costs a context switch", count);
 	else
-		report(VERDICT_GOOD, "processors", "%ld", count);
+		report(VERDICT_GOOD, "processors", "processors", "%ld", count);
 }
 
 static void check_libraries(void)
@@ -115,9 +115,9 @@ static void check_libraries(void)
 	char path[PATH_MAX];
 
 	if (library_directory(path, sizeof(path)))
-		report(VERDICT_BAD, "libraries", "not found: verbatim run cannot work");
+		report(VERDICT_BAD, "libraries", "libraries", "not found: verbatim run cannot work");
 	else
-		report(VERDICT_GOOD, "libraries", "%s", path);
+		report(VERDICT_GOOD, "libraries", "libraries", "%s", path);
 }
 
 void doctor_host(void)

@@ -31,16 +31,16 @@ static void check_offloads(int fd)
 	int err = set_option(fd, IPPROTO_UDP, UDP_SEGMENT, 1024);
 
 	if (err)
-		report(VERDICT_NOTE, "segmentation offload (UDP GSO)", "%s: packets are sent one "
+		report(VERDICT_NOTE, "offload", "segmentation offload (UDP GSO)", "%s: packets are sent one "
 		       "by one, about four times slower", strerror(err));
 	else
-		report(VERDICT_GOOD, "segmentation offload (UDP GSO)", "works");
+		report(VERDICT_GOOD, "offload", "segmentation offload (UDP GSO)", "works");
 	err = set_option(fd, IPPROTO_UDP, UDP_GRO, 1);
 	if (err)
-		report(VERDICT_NOTE, "receive offload (UDP GRO)", "%s: packets are received one "
+		report(VERDICT_NOTE, "offload", "receive offload (UDP GRO)", "%s: packets are received one "
 		       "by one, slower", strerror(err));
 	else
-		report(VERDICT_GOOD, "receive offload (UDP GRO)", "works");
+		report(VERDICT_GOOD, "offload", "receive offload (UDP GRO)", "works");
 }
 
 /* The program that every process attaches, reduced to its form: answer with a socket's index. */
@@ -59,11 +59,11 @@ static void check_selector(int fd)
 	if (!err && setsockopt(fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &program, sizeof(program)))
 		err = errno;
 	if (err)
-		report(VERDICT_NOTE, "selection of the receiver by QP number (reuseport BPF)",
+		report(VERDICT_NOTE, "selector", "selection of the receiver by QP number (reuseport BPF)",
 		       "%s: packets reach any process of the port and are forwarded, slower",
 		       strerror(err));
 	else
-		report(VERDICT_GOOD, "selection of the receiver by QP number (reuseport BPF)",
+		report(VERDICT_GOOD, "selector", "selection of the receiver by QP number (reuseport BPF)",
 		       "works without privilege");
 }
 
@@ -76,9 +76,9 @@ static void check_receive_buffer(int fd)
 	getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &granted, &length);
 	granted /= 2;		/* the kernel counts its own overhead: it doubles what it grants */
 	if (granted > RECEIVE_BUFFER_DEFAULT)
-		report(VERDICT_GOOD, "receive buffer", "up to %d KiB", granted >> 10);
+		report(VERDICT_GOOD, "buffer", "receive buffer", "up to %d KiB", granted >> 10);
 	else
-		report(VERDICT_NOTE, "receive buffer", "%d KiB: fewer bytes in flight; to raise "
+		report(VERDICT_NOTE, "buffer", "receive buffer", "%d KiB: fewer bytes in flight; to raise "
 		       "it, as root: sysctl -w net.core.rmem_max=%d", granted >> 10,
 		       RECEIVE_BUFFER_WANTED);
 }
@@ -113,15 +113,15 @@ static void check_loopback(void)
 	int err = try_loopback(AF_INET);
 
 	if (err)
-		report(VERDICT_BAD, "UDP over 127.0.0.1", "%s: check that lo is up and no firewall "
+		report(VERDICT_BAD, "loopback", "UDP over 127.0.0.1", "%s: check that lo is up and no firewall "
 		       "drops UDP", strerror(err));
 	else
-		report(VERDICT_GOOD, "UDP over 127.0.0.1", "works");
+		report(VERDICT_GOOD, "loopback", "UDP over 127.0.0.1", "works");
 	err = try_loopback(AF_INET6);
 	if (err)
-		report(VERDICT_NOTE, "UDP over ::1", "%s: IPv6 GIDs will not work", strerror(err));
+		report(VERDICT_NOTE, "loopback", "UDP over ::1", "%s: IPv6 GIDs will not work", strerror(err));
 	else
-		report(VERDICT_GOOD, "UDP over ::1", "works");
+		report(VERDICT_GOOD, "loopback", "UDP over ::1", "works");
 }
 
 /* Largest path MTU whose packets fit: 40 IPv6 + 8 UDP + 12 BTH + 16 RETH + 4 ICRC. */
@@ -143,14 +143,14 @@ static void check_interface(const char *name)
 	snprintf(what, sizeof(what), "interface %s", name);
 	snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", name);
 	if (fd < 0 || ioctl(fd, SIOCGIFMTU, &request)) {
-		report(VERDICT_NOTE, what, "cannot query its MTU: %s", strerror(errno));
+		report(VERDICT_NOTE, "interface", what, "cannot query its MTU: %s", strerror(errno));
 	} else {
 		mtu = path_mtu(request.ifr_mtu);
 		if (!mtu)
-			report(VERDICT_NOTE, what, "MTU %d is too small for any path MTU",
+			report(VERDICT_NOTE, "interface", what, "MTU %d is too small for any path MTU",
 			       request.ifr_mtu);
 		else
-			report(VERDICT_GOOD, what, "MTU %d, path MTU %d%s", request.ifr_mtu, mtu,
+			report(VERDICT_GOOD, "interface", what, "MTU %d, path MTU %d%s", request.ifr_mtu, mtu,
 			       mtu < 4096 ? "; an MTU of 4176 or more would give 4096" : "");
 	}
 	if (fd >= 0)
@@ -164,7 +164,7 @@ static void check_interfaces(void)
 	unsigned count = 0;
 
 	if (getifaddrs(&all)) {
-		report(VERDICT_BAD, "interfaces", "cannot be listed: %s", strerror(errno));
+		report(VERDICT_BAD, "interfaces", "interfaces", "cannot be listed: %s", strerror(errno));
 		return;
 	}
 	for (one = all; one; one = one->ifa_next) {
@@ -183,7 +183,7 @@ static void check_interfaces(void)
 	}
 	freeifaddrs(all);
 	if (!count)
-		report(VERDICT_BAD, "interfaces", "none is up and has an address: no devices; to "
+		report(VERDICT_BAD, "interfaces", "interfaces", "none is up and has an address: no devices; to "
 		       "get one: ip link set lo up");
 }
 
@@ -192,7 +192,7 @@ void doctor_network(void)
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
 	if (fd < 0) {
-		report(VERDICT_BAD, "UDP sockets", "%s", strerror(errno));
+		report(VERDICT_BAD, "sockets", "UDP sockets", "%s", strerror(errno));
 		return;
 	}
 	check_offloads(fd);

@@ -124,12 +124,12 @@ static void report_holder(const char *what, const struct holder *holder)
 
 	name_process(holder->inode, process, sizeof(process));
 	if (!process[0] && holder->uid == 0 && !access("/sys/module/rdma_rxe", F_OK)) {
-		report(VERDICT_BAD, what, "taken by the kernel's rdma_rxe, which gets all packets "
+		report(VERDICT_BAD, "port", what, "taken by the kernel's rdma_rxe, which gets all packets "
 		       "from other hosts: remove its devices (rdma link delete NAME) or use "
 		       "another network namespace");
 		return;
 	}
-	report(VERDICT_NOTE, what, "taken by user %s%s%s: packets from other hosts arrive only if "
+	report(VERDICT_NOTE, "port", what, "taken by user %s%s%s: packets from other hosts arrive only if "
 	       "that is a Verbatim process, which forwards them; peers on this host can be reached",
 	       user ? user->pw_name : "unknown", process[0] ? ", " : "", process);
 }
@@ -142,16 +142,16 @@ static void check_family(const char *what, int family, const char *list)
 	find_holder(list, &holder);
 	err = bind_port(family, true);
 	if (!err && !holder.count)
-		report(VERDICT_GOOD, what, "free");
+		report(VERDICT_GOOD, "port", what, "free");
 	else if (!err)
-		report(VERDICT_GOOD, what, "shared with %u more socket%s of this user",
+		report(VERDICT_GOOD, "port", what, "shared with %u more socket%s of this user",
 		       holder.count, holder.count == 1 ? "" : "s");
 	else if (err == EADDRINUSE)
 		report_holder(what, &holder);
 	else if (family == AF_INET6 && (err == EAFNOSUPPORT || err == EADDRNOTAVAIL))
-		report(VERDICT_NOTE, what, "no IPv6: IPv4 only");
+		report(VERDICT_NOTE, "port", what, "no IPv6: IPv4 only");
 	else
-		report(VERDICT_BAD, what, "cannot bind it: %s", strerror(err));
+		report(VERDICT_BAD, "port", what, "cannot bind it: %s", strerror(err));
 }
 
 void doctor_port(void)

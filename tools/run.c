@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "program.h"
 #include "tool.h"
 
 enum { EXIT_CANNOT_EXECUTE = 126, EXIT_NOT_FOUND = 127 };
@@ -42,6 +43,23 @@ static int parse(int argc, char **argv, struct options *options)
 	return reader.wrong ? -1 : argc;
 }
 
+/* Said before the program starts: afterwards it would only find no device. */
+static void warn_of(const char *name)
+{
+	static struct program program;
+	enum program_obstacle obstacle;
+	char text[PATH_MAX + 64];
+
+	if (program_read(name, &program))
+		return;		/* execvp() says it */
+	obstacle = program_obstacle(&program);
+	if (obstacle == PROGRAM_FINE || obstacle == PROGRAM_BROKEN)
+		return;
+	fprintf(stderr, "verbatim run: warning: %s %s: %s; %s\n", program.path,
+		program_found(&program, text, sizeof(text)), program_consequence(obstacle),
+		program_remedy(obstacle));
+}
+
 int run_command(int argc, char **argv)
 {
 	static struct variable variables[VARIABLE_COUNT];
@@ -62,6 +80,7 @@ int run_command(int argc, char **argv)
 		setenv("VERBATIM_MALLOC", "private", 1);
 	if (options.fault)
 		setenv("VERBATIM_FAULT", options.fault, 1);
+	warn_of(argv[first]);
 	execvp(argv[first], argv + first);
 	fprintf(stderr, "verbatim run: %s: %s\n", argv[first], strerror(errno));
 	return errno == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_EXECUTE;

@@ -133,6 +133,16 @@ static uint32_t at_least_one(uint32_t n)
 	return n ? n : 1;
 }
 
+/* Where a requester of XRC notes whose memory its peer's SRQs reach. */
+static int init_targets(struct qp *qp) REQUIRES(qp->lock)
+{
+	qp->targets = calloc(1, sizeof(*qp->targets));
+	if (qp->targets)
+		return 0;
+	send_queue_fini(&qp->sq);
+	return ENOMEM;
+}
+
 static int init_queues(struct qp *qp, const struct ibv_qp_init_attr_ex *attr) REQUIRES(qp->lock)
 {
 	int err;
@@ -146,6 +156,8 @@ static int init_queues(struct qp *qp, const struct ibv_qp_init_attr_ex *attr) RE
 	qp->cap.max_send_wr = qp->sq.size;
 	qp->cap.max_send_sge = qp->sq.max_sge;
 	qp->cap.max_inline_data = qp->sq.max_inline;
+	if (qp->type == IBV_QPT_XRC_SEND)
+		return init_targets(qp);
 	if (qp->srq || !qp_receives(qp))
 		return 0;
 	err = recv_queue_init(&qp->rq, at_least_one(attr->cap.max_recv_wr),
@@ -162,6 +174,7 @@ static int init_queues(struct qp *qp, const struct ibv_qp_init_attr_ex *attr) RE
 static void fini_queues(struct qp *qp)
 {
 	send_queue_fini(&qp->sq);
+	free(qp->targets);
 	if (!qp->srq && qp_receives(qp))
 		recv_queue_fini(&qp->rq);
 }

@@ -69,12 +69,16 @@ static void xrc_enter(struct hca *hca, struct srq *srq, const struct ibv_srq_ini
 	xrc_domain_add(srq->xrcd->domain, srq);
 }
 
-/* A message in progress to it is given up: its next packet finds no SRQ. */
+/*
+ * A message in progress to it is given up: its next packet finds no SRQ. Peers inside the host have to ask
+ * again whose memory their requests reach.
+ */
 static void xrc_forget_at(struct qp *qp, const struct srq *srq)
 {
-	if (qp->type != IBV_QPT_XRC_RECV)
+	if (qp->type != IBV_QPT_XRC_RECV || qp->xrcd->domain != srq->xrcd->domain)
 		return;
 	lock_acquire(&qp->lock);
+	pairing_end(&qp->pairing);
 	if (qp->responder.target == srq) {
 		qp->responder.target = NULL;
 		qp->responder.recv_taken = false;
@@ -95,6 +99,7 @@ static void xrc_leave(struct hca *hca, struct srq *srq)
 			xrc_forget_at(list_entry(node, struct qp, node), srq);
 	}
 	lock_release(&hca->objects);
+	local_drain_ended_qps(&hca->engine.local);
 	atomic_fetch_sub(&srq->xrcd->users, 1);
 	atomic_fetch_sub(&srq->cq->users, 1);
 }

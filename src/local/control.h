@@ -10,6 +10,8 @@
  *	ASK_KEY	which region is this key's?	->	of that QP's protection domain, for remote access?
  *						<-	KEY	your grant of it, or 0
  *						<-	KEY_GONE	it was deregistered
+ *	ASK_SRQ	whose is the SRQ that XRC names?	->	of the domain of that QP?
+ *						<-	SRQ	its protection domain, if it is
  *	a packet to a QP			<-	NO_QP	there is none of that number
  */
 #ifndef VERBATIM_LOCAL_CONTROL_H
@@ -26,25 +28,27 @@ enum control_kind {
 	CONTROL_KEY,
 	CONTROL_KEY_GONE,
 	CONTROL_NO_QP,
+	CONTROL_ASK_SRQ,
+	CONTROL_SRQ,
 	CONTROL_KINDS
 };
 
 /* Memory layout; fields that a kind does not use are 0. */
 struct control {
 	uint32_t kind;			/* enum control_kind */
-	uint32_t qpn;			/* ASK_QP, QP: the requester's */
-	uint32_t owner_qpn;		/* ASK_QP, QP, NO_QP */
-	uint32_t qp;			/* QP: the owner's grant; ASK_KEY: the same, as a proof */
+	uint32_t qpn;			/* ASK_QP, QP, ASK_SRQ, SRQ: the requester's */
+	uint32_t owner_qpn;		/* ASK_QP, QP, NO_QP, ASK_SRQ, SRQ */
+	uint32_t qp;			/* QP, SRQ: the owner's grant; ASK_KEY, ASK_SRQ: the same, as a proof */
 	uint32_t requester_qp;		/* ASK_QP, QP: the requester's own grant, for fetching from it */
 	uint32_t key;			/* ASK_KEY, KEY, KEY_GONE */
 	uint32_t region;		/* KEY, KEY_GONE: the grant; 0: none */
-	uint32_t pd;			/* QP, KEY: number of the owner's protection domain */
+	uint32_t pd;			/* QP, KEY, SRQ: number of the owner's protection domain; SRQ: 0: none */
 	uint32_t access;		/* QP: qp_access_flags; KEY: of the region */
 	uint32_t psn;			/* ASK_QP: the requester's next */
 	uint32_t mtu;			/* ASK_QP: path MTU, bytes */
 	uint32_t type;			/* ASK_QP: of the requester's QP, enum ibv_qp_type */
 	uint32_t mapped;		/* KEY: 1: the block's descriptor was sent before; 2: for reading */
-	uint32_t reserved;
+	uint32_t srqn;			/* ASK_SRQ, SRQ; ASK_KEY of XRC: that the request names */
 	uint64_t start, length;		/* KEY: addresses as named by requests, bytes */
 	uint64_t host;			/* KEY: where @start lies in the owner's address space */
 	uint64_t block, block_bytes;	/* KEY, mapped: the block's place there */

@@ -82,7 +82,7 @@ static bool fits(uint64_t start, uint64_t bytes)
 /* The rules, written out by themselves. */
 static bool is_sound(const struct control *control)
 {
-	if (control->kind < CONTROL_ASK_QP || control->kind > CONTROL_NO_QP || control->mapped > 2)
+	if (control->kind < CONTROL_ASK_QP || control->kind >= CONTROL_KINDS || control->mapped > 2)
 		return false;
 	if (control->kind != CONTROL_KEY)
 		return true;
@@ -141,7 +141,7 @@ static void random_bytes_are_parsed_or_not(void **state)
 		for (i = 0; i < bytes; i++)
 			data[i] = test_random(&random) % 3 ? 0 : (uint8_t)test_random(&random);
 		if (round % 2 && bytes >= 4)
-			memcpy(data, &(uint32_t){ 1 + round % CONTROL_NO_QP }, 4);
+			memcpy(data, &(uint32_t){ 1 + round % (CONTROL_KINDS - 1) }, 4);
 		if (!parse(data, bytes, &heard))
 			continue;
 		accepted++;

@@ -167,3 +167,20 @@ void local_drain_qp(struct local *local, uint32_t qpn)
 	end_grants(local, GRANT_QP, qpn);
 	local_ring_bells(local);
 }
+
+void local_drain_ended_qps(struct local *local)
+{
+	unsigned i;
+
+	if (!local->peers || !atomic_load(&local->peers->granted))
+		return;
+	for (i = 0; i < CHANNELS_MAX; i++) {
+		struct peer *peer = atomic_load(&local->peers->peer[i]);
+		unsigned at = 0;
+		uint32_t number;
+
+		while (peer && grant_next_ended(&peer->grants, &at, &number))
+			end_grants(local, GRANT_QP, number);
+	}
+	local_ring_bells(local);
+}

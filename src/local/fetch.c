@@ -166,14 +166,15 @@ static enum message_fate go_on(struct local *local, struct fetch_job *job, bool 
 	struct qp *qp = local->ops->find_qp(local->owner, job->qpn);
 	enum message_fate fate = MESSAGE_REFUSED;
 	bool granted = false;
+	const struct cq *cq;
 
 	if (qp) {
 		lock_acquire(&qp->lock);
 		granted = is_still_granted(qp, job);
+		cq = transport_message_cq(qp, &job->message);
 		if (granted)
 			fate = transport_fetched(qp, &job->message, &job->fetch, copied,
-						 qp->recv_cq->stamped ? clock_now_ns() : 0,
-						 effects);
+						 cq && cq->stamped ? clock_now_ns() : 0, effects);
 		lock_release(&qp->lock);
 	}
 	if (!granted)

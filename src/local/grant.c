@@ -188,6 +188,23 @@ bool grant_next_mapped(struct grants *grants, unsigned *at, uint32_t *name)
 	return found;
 }
 
+bool grant_next_ended(struct grants *grants, unsigned *at, uint32_t *name)
+{
+	bool found = false;
+
+	lock_acquire(&grants->lock);
+	for (; *at < grants->fresh && !found; (*at)++) {
+		const struct grant *grant = &grants->grant[*at];
+
+		found = grant->kind == GRANT_QP && !grant->dying &&
+			!grant_is_alive(grants->page, grant->id);
+		if (found)
+			*name = grant->name;
+	}
+	lock_release(&grants->lock);
+	return found;
+}
+
 uint32_t grant_kill(struct grants *grants, enum grant_kind kind, uint32_t name)
 {
 	struct grant *grant;

@@ -79,6 +79,8 @@ bool grant_is_mapped(struct grants *grants, enum grant_kind kind, uint32_t name)
  * none.
  */
 bool grant_next_mapped(struct grants *grants, unsigned *at, uint32_t *name);
+/* The name of the next grant of a QP, from *@at on, that the QP has ended; advances *@at past it. False: none. */
+bool grant_next_ended(struct grants *grants, unsigned *at, uint32_t *name);
 /* End the grant and return its id; 0: there is none. Its index stays taken until grant_free(). */
 uint32_t grant_kill(struct grants *grants, enum grant_kind kind, uint32_t name);
 void grant_free(struct grants *grants, uint32_t id);

@@ -113,6 +113,28 @@ static void only_its_id_finds_a_grant(void **state)
 }
 
 /* An index is not used again while hazards may name its last id. */
+static void qps_that_have_ended_their_grant_are_found_until_it_is_killed(void **state)
+{
+	uint32_t region = get(GRANT_REGION, 3, true), one = get(GRANT_QP, 5, true), name = 0;
+	unsigned at = 0;
+
+	get(GRANT_QP, 6, true);
+	assert_false(grant_next_ended(&grants, &at, &name));
+	/* As pairing_end() does; no QP is behind the other one. */
+	atomic_store(&page->alive[grant_index(one)], 0);
+	atomic_store(&page->alive[grant_index(region)], 0);
+	at = 0;
+	assert_true(grant_next_ended(&grants, &at, &name));
+	assert_int_equal(name, 5);
+	assert_false(grant_next_ended(&grants, &at, &name));
+	assert_int_equal(grant_kill(&grants, GRANT_QP, 5), one);
+	at = 0;
+	assert_false(grant_next_ended(&grants, &at, &name));
+	grant_free(&grants, one);
+	at = 0;
+	assert_false(grant_next_ended(&grants, &at, &name));
+}
+
 static void a_qp_that_was_found_is_not_found_when_it_has_ended(void **state)
 {
 	uint32_t qpn, first = get(GRANT_QP, 0x4001, true), second = get(GRANT_QP, 0x4002, true);
@@ -349,6 +371,7 @@ int main(void)
 		TEST(a_grant_is_found_until_it_is_killed),
 		TEST(regions_and_qps_are_kept_apart),
 		TEST(only_its_id_finds_a_grant),
+		TEST(qps_that_have_ended_their_grant_are_found_until_it_is_killed),
 		TEST(a_qp_that_was_found_is_not_found_when_it_has_ended),
 		TEST(a_killed_grant_keeps_its_index_until_it_is_freed),
 		TEST(a_full_table_has_room_when_some_have_ended),

@@ -5,7 +5,7 @@
  *
  * A *channel* connects this process with another one of the same user: a side of memory each
  * (local/ring.h: rings of cells), and a socket for bells and blocks. The slot bits of a QPN select
- * it. Packets of any QP may go through it as through any link. RC queue pairs need no packets once
+ * it. Packets of any QP may go through it as through any link. RC and XRC queue pairs need none once
  * both ends agree (pairing.c, run.c): SENDs are messages in the ring (send.c, receive.c); the
  * requester executes one-sided requests itself (onesided.c), in memory that the peer has granted by
  * key (grant.h).
@@ -189,5 +189,7 @@ void local_add_region(struct local *local, const struct mr *mr);
  * uses it.
  */
 void local_drain_qp(struct local *local, uint32_t qpn);
+/* The same for all QPs whose pairings were ended (pairing_end()) and not drained yet. */
+void local_drain_ended_qps(struct local *local);
 
 #endif

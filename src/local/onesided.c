@@ -50,6 +50,7 @@ struct transfer {
 	struct mr_access access[SGES_MAX];
 	struct iovec piece[SGES_MAX];
 	uint32_t theirs;		/* the peer's grant of its QP */
+	uint32_t pd;			/* that the request is executed in */
 	bool apart;			/* moved without the QP's lock */
 	struct onesided_row *row;	/* what it holds may be kept here */
 };
@@ -63,20 +64,23 @@ static bool has_rights(const struct transfer *transfer)
 	const struct peer_region *region = &transfer->region;
 	uint64_t offset = transfer->remote - region->start;
 
-	return region->pd == pairing->pd && (region->access & transfer->need) &&
+	return region->pd == transfer->pd && (region->access & transfer->need) &&
 	       (pairing->access & transfer->need) && transfer->remote >= region->start &&
 	       offset <= region->length && transfer->length <= region->length - offset;
 }
 
 /* The peer's region, if the key is known and gives the right; else it is asked for. */
-static bool find_region(struct transfer *transfer, struct qp *qp, uint32_t rkey) REQUIRES(qp->lock)
+static bool find_region(struct transfer *transfer, struct qp *qp, const struct send_wqe *wqe)
+	REQUIRES(qp->lock)
 {
 	transfer->region.id = 0;
 	transfer->mapped = NULL;
+	if (!pairing_find_pd(transfer->local, qp, transfer->peer, wqe, &transfer->pd, &transfer->asked))
+		return false;
 	if (!transfer->length)
 		return true;
-	if (!peer_region_find(transfer->peer->regions, rkey, &transfer->region)) {
-		transfer->asked = pairing_ask_key(transfer->local, qp, transfer->peer, rkey);
+	if (!peer_region_find(transfer->peer->regions, wqe->rkey, &transfer->region)) {
+		transfer->asked = pairing_ask_key(transfer->local, qp, transfer->peer, wqe);
 		return false;
 	}
 	if (!has_rights(transfer))
@@ -169,6 +173,7 @@ static void row_begin(struct onesided_row *row, struct transfer *transfer,
 	row->theirs = transfer->theirs;
 	row->need = transfer->need;
 	row->hazard = hazard;
+	row->srqn = wqe->remote_srqn;
 	row->lkey = 0;
 	if (!transfer->accesses)
 		return;
@@ -194,8 +199,8 @@ static bool row_fits(const struct onesided_row *row, const struct qp *qp, const 
 {
 	bool is_inline = wqe->flags & IBV_SEND_INLINE;
 
-	return row->peer && row->region.key == wqe->rkey && row->need == need_of(wqe) &&
-	       row->theirs == qp->pairing.theirs && wqe->length && wqe->length <= LOCKED_BYTES_MAX &&
+	return row->peer && row->region.key == wqe->rkey && row->srqn == wqe->remote_srqn &&
+	       row->need == need_of(wqe) && row->theirs == qp->pairing.theirs && wqe->length && wqe->length <= LOCKED_BYTES_MAX &&
 	       (is_inline ? !row->lkey : wqe->sge_count == 1 && row->lkey == wqe->sge[0].lkey);
 }
 
@@ -361,7 +366,7 @@ static bool carry_out(struct transfer *transfer, struct qp *qp, const struct sen
 	bool done;
 
 	transfer->theirs = qp->pairing.theirs;
-	if (!find_region(transfer, qp, wqe->rkey) || !is_reachable(transfer) ||
+	if (!find_region(transfer, qp, wqe) || !is_reachable(transfer) ||
 	    !access_local_begin(transfer, wqe))
 		return false;
 	transfer->apart = transfer->length > LOCKED_BYTES_MAX || (transfer->length && !transfer->mapped);
@@ -369,7 +374,7 @@ static bool carry_out(struct transfer *transfer, struct qp *qp, const struct sen
 	access_local_end(transfer);
 	/* The region may be another one by now (ibv_rereg_mr). */
 	if (!done && transfer->length)
-		transfer->asked = pairing_ask_key(transfer->local, qp, transfer->peer, wqe->rkey);
+		transfer->asked = pairing_ask_key(transfer->local, qp, transfer->peer, wqe);
 	return done;
 }
 

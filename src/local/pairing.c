@@ -64,6 +64,20 @@ uint32_t pairing_grant_qp(struct local *local, struct qp *qp, struct peer *peer)
 	return pairing->ours;
 }
 
+/* Types of a requester whose requests a QP of type @type serves; -1: it serves none. */
+static int served_type(enum ibv_qp_type type)
+{
+	switch (type) {
+	case IBV_QPT_RC:
+	case IBV_QPT_UC:
+		return (int)type;
+	case IBV_QPT_XRC_RECV:
+		return IBV_QPT_XRC_SEND;
+	default:
+		return -1;
+	}
+}
+
 static bool pairing_nothing_outstanding(const struct qp *qp) REQUIRES(qp->lock)
 {
 	const struct requester *requester = &qp->requester;
@@ -147,10 +161,14 @@ static void take_qp_answer(struct qp *qp, const struct control *control) REQUIRE
 	pairing->pd = control->pd;
 	pairing->access = control->access;
 	pairing->agreed = true;
+	pairing->asked_srqn = 0;
+	if (qp->targets)
+		memset(qp->targets, 0, sizeof(*qp->targets));
 	qp->requester.message_sequence = 0;
 }
 
-static void receive_qp(struct local *local, struct peer *peer, const struct control *control)
+static void receive_qp(struct local *local, struct peer *peer, const struct control *control,
+		       void (*take)(struct qp *, const struct control *))
 {
 	struct qp *qp = local->ops->find_qp(local->owner, control->qpn);
 
@@ -159,7 +177,7 @@ static void receive_qp(struct local *local, struct peer *peer, const struct cont
 	lock_acquire(&qp->lock);
 	if (qp->attr.dest_qp_num == control->owner_qpn &&
 	    qp->pairing.life == atomic_load(&peer->life))
-		take_qp_answer(qp, control);
+		take(qp, control);
 	lock_release(&qp->lock);
 }
 
@@ -171,6 +189,7 @@ void pairing_ask_again(struct local *local, uint32_t qpn)
 		return;
 	lock_acquire(&qp->lock);
 	qp->pairing.asked = false;
+	qp->pairing.asked_srqn = 0;
 	lock_release(&qp->lock);
 }
 
@@ -187,8 +206,7 @@ static bool is_receiving(const struct qp *qp) REQUIRES(qp->lock)
 static const char *pairing_objection(const struct qp *qp, const struct peer *peer,
 				     const struct control *control) REQUIRES(qp->lock)
 {
-	if (!qp_is(qp, QP_CONNECTED) || qp_is(qp, QP_XRC) || qp->type != control->type ||
-	    !qp->av.loopback || !is_receiving(qp))
+	if (served_type(qp->type) != (int)control->type || !qp->av.loopback || !is_receiving(qp))
 		return "it is not of the same type, or not ready to receive from this host";
 	if (qp->attr.dest_qp_num != control->qpn ||
 	    !peer_has_slot(peer, qpn_slot(control->qpn)))
@@ -216,7 +234,7 @@ static bool answer_ask_qp(struct local *local, struct peer *peer, const struct c
 			log_debug("qp 0x%06x: qp 0x%06x has to send packets: %s", qp->number, ask->qpn, why);
 		} else {
 			answer.qp = pairing_grant_qp(local, qp, peer);
-			answer.pd = qp->pd->number;
+			answer.pd = qp->pd ? qp->pd->number : 0;
 			answer.access = qp->attr.qp_access_flags;
 			/* The agreement was with a former life of the requester's QP. */
 			if (qp->pairing.theirs != ask->requester_qp)
@@ -277,13 +295,108 @@ void pairing_reconsider(struct qp *qp)
 		transport_direct_prefer(qp, true);
 }
 
+/* ---- SRQs: the requester ---- */
+
+static bool ask_srq(struct local *local, struct qp *qp, struct peer *peer, uint32_t srqn)
+	REQUIRES(qp->lock)
+{
+	struct pairing *pairing = &qp->pairing;
+	struct control control = { .kind = CONTROL_ASK_SRQ, .qpn = qp->number, .srqn = srqn,
+				   .owner_qpn = qp->attr.dest_qp_num, .qp = pairing->theirs };
+
+	if (pairing->asked_srqn || !srqn || !control_send(local, peer, &control, qp->number))
+		return false;
+	pairing->asked_srqn = srqn;
+	return true;
+}
+
+bool pairing_find_pd(struct local *local, struct qp *qp, struct peer *peer, const struct send_wqe *wqe,
+		     uint32_t *pd, bool *asked)
+{
+	unsigned at = wqe->remote_srqn % PAIRING_TARGETS;
+
+	if (!qp->targets) {
+		*pd = qp->pairing.pd;
+		return true;
+	}
+	if (wqe->remote_srqn && qp->targets->entry[at].srqn == wqe->remote_srqn) {
+		*pd = qp->targets->entry[at].pd;
+		return true;
+	}
+	*asked = ask_srq(local, qp, peer, wqe->remote_srqn);
+	return false;
+}
+
+static void take_srq_answer(struct qp *qp, const struct control *control) REQUIRES(qp->lock)
+{
+	struct pairing *pairing = &qp->pairing;
+	unsigned at = control->srqn % PAIRING_TARGETS;
+
+	/* An answer to a question of a former agreement. */
+	if (!qp->targets || control->srqn != pairing->asked_srqn || control->qp != pairing->theirs)
+		return;
+	pairing->asked_srqn = 0;
+	if (!control->pd)
+		return;
+	qp->targets->entry[at].srqn = control->srqn;
+	qp->targets->entry[at].pd = control->pd;
+}
+
+/* ---- SRQs: the owner ---- */
+
+/*
+ * The protection domain of requests of a peer to @qp: its own or (XRC) that of an SRQ of its XRC domain; 0: it has no
+ * such SRQ.
+ */
+static uint32_t pd_of_requests(const struct qp *qp, uint32_t srqn) REQUIRES(qp->lock)
+{
+	const struct srq *srq;
+
+	if (!qp->xrcd)
+		return qp->pd ? qp->pd->number : 0;
+	srq = xrc_domain_find(qp->xrcd->domain, srqn);
+	return srq ? srq->pd : 0;
+}
+
+/* Wrong numbers count as wrong keys do. */
+static uint32_t pd_of_srq(struct local *local, struct peer *peer, const struct control *ask)
+{
+	uint64_t now_ns = clock_now_ns();
+	uint32_t pd = 0, qpn;
+	struct qp *qp;
+
+	if (!grant_find(&peer->grants, GRANT_QP, ask->qp, &qpn))
+		return 0;
+	qp = local->ops->find_qp(local->owner, qpn);
+	if (!qp)
+		return 0;
+	lock_acquire(&qp->lock);
+	if (qp->xrcd && !guesses_are_used_up(&qp->responder.wrong_questions, now_ns)) {
+		pd = pd_of_requests(qp, ask->srqn);
+		if (!pd)
+			guesses_add(&qp->responder.wrong_questions, now_ns);
+	}
+	lock_release(&qp->lock);
+	return pd;
+}
+
+static bool answer_ask_srq(struct local *local, struct peer *peer, const struct control *ask)
+{
+	struct control answer = { .kind = CONTROL_SRQ, .qpn = ask->qpn, .owner_qpn = ask->owner_qpn,
+				  .qp = ask->qp, .srqn = ask->srqn };
+
+	answer.pd = pd_of_srq(local, peer, ask);
+	return control_send(local, peer, &answer, 0);
+}
+
 /* ---- keys: the requester ---- */
 
-bool pairing_ask_key(struct local *local, struct qp *qp, struct peer *peer, uint32_t key)
+bool pairing_ask_key(struct local *local, struct qp *qp, struct peer *peer, const struct send_wqe *wqe)
 {
-	struct control control = { .kind = CONTROL_ASK_KEY, .key = key, .qp = qp->pairing.theirs };
+	struct control control = { .kind = CONTROL_ASK_KEY, .key = wqe->rkey, .qp = qp->pairing.theirs,
+				   .srqn = wqe->remote_srqn };
 
-	if (!peer_key_try_ask(peer->regions, key))
+	if (!peer_key_try_ask(peer->regions, wqe->rkey))
 		return false;
 	if (control_send(local, peer, &control, 0))
 		return true;
@@ -320,7 +433,7 @@ static unsigned rights_of(struct local *local, struct peer *peer, const struct c
 	uint64_t now_ns = clock_now_ns();
 	unsigned rights = 0, flags;
 	struct qp *qp;
-	uint32_t qpn;
+	uint32_t qpn, pd;
 
 	if (!grant_find(&peer->grants, GRANT_QP, ask->qp, &qpn))
 		return 0;
@@ -329,9 +442,10 @@ static unsigned rights_of(struct local *local, struct peer *peer, const struct c
 		return 0;
 	lock_acquire(&qp->lock);
 	flags = guesses_are_used_up(&qp->responder.wrong_questions, now_ns) ? 0 : qp->attr.qp_access_flags;
+	pd = pd_of_requests(qp, ask->srqn);
 	lock_release(&qp->lock);
 	if (flags && mr_describe(local->mrs, ask->key, region)) {
-		rights = region->pd == qp->pd->number ? region->access & flags & ACCESS_REMOTE : 0;
+		rights = pd && region->pd == pd ? region->access & flags & ACCESS_REMOTE : 0;
 		if (rights)
 			return rights;
 		mr_describe_end(region);
@@ -365,7 +479,12 @@ bool pairing_receive(struct local *local, struct peer *peer, const struct contro
 	case CONTROL_ASK_QP:
 		return answer_ask_qp(local, peer, control);
 	case CONTROL_QP:
-		receive_qp(local, peer, control);
+		receive_qp(local, peer, control, take_qp_answer);
+		return true;
+	case CONTROL_ASK_SRQ:
+		return answer_ask_srq(local, peer, control);
+	case CONTROL_SRQ:
+		receive_qp(local, peer, control, take_srq_answer);
 		return true;
 	case CONTROL_ASK_KEY:
 		return answer_ask_key(local, peer, control);

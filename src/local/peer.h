@@ -281,8 +281,14 @@ enum pairing_verdict { PAIRING_DONE, PAIRING_WAITS, PAIRING_OBJECTS };
 void pairing_judge(struct qp *qp, enum pairing_verdict verdict) REQUIRES(qp->lock);
 /* Requests are sent as a stream of packets: is it time to hold it again? */
 void pairing_reconsider(struct qp *qp) REQUIRES(qp->lock);
-/* Ask which region is @key's, unless it was asked lately. Returns whether it was asked now. */
-bool pairing_ask_key(struct local *local, struct qp *qp, struct peer *peer, uint32_t key)
+/*
+ * The protection domain that @wqe is executed in: of the peer's QP or (XRC) of the SRQ that @wqe names. False: not
+ * known yet; *asked: the peer was asked now.
+ */
+bool pairing_find_pd(struct local *local, struct qp *qp, struct peer *peer, const struct send_wqe *wqe,
+		     uint32_t *pd, bool *asked) REQUIRES(qp->lock);
+/* Ask which region the key of @wqe names, unless it was asked lately. Returns whether it was asked now. */
+bool pairing_ask_key(struct local *local, struct qp *qp, struct peer *peer, const struct send_wqe *wqe)
 	REQUIRES(qp->lock);
 /* Handle a control message, with the progress lock. False: it cannot be answered now. */
 bool pairing_receive(struct local *local, struct peer *peer, const struct control *control);
@@ -332,6 +338,7 @@ struct onesided_row {
 	struct peer_region region;
 	uint32_t life, theirs;		/* of the channel; the peer's grant of its QP */
 	unsigned need, hazard;
+	uint32_t srqn;			/* XRC */
 	uint32_t lkey;			/* 0: inline data, no access */
 	struct mr_access access;
 	uintptr_t present, present_end;

@@ -56,9 +56,10 @@ static struct qp *receiver_lock(struct local *local, struct receiver *receiver, 
 	return qp;
 }
 
+/* NULL: there is no completion. */
 static uint64_t time_for(const struct cq *cq)
 {
-	return cq->stamped ? clock_now_ns() : 0;
+	return cq && cq->stamped ? clock_now_ns() : 0;
 }
 
 static enum message_fate receive_refuse(struct local *local, enum counter why)
@@ -87,7 +88,8 @@ static enum message_fate receive_execute(struct local *local, struct receiver *r
 		return receive_refuse(local, COUNTER_RX_QP_STATE);
 	if (message->flags & MESSAGE_RENDEZVOUS)
 		memcpy(source, message->data, message->piece_count * sizeof(source[0]));
-	fate = transport_message_receive(qp, message, time_for(qp->recv_cq), &receiver->effects);
+	fate = transport_message_receive(qp, message, time_for(transport_message_cq(qp, message)),
+					 &receiver->effects);
 	if (fate == MESSAGE_FETCH) {
 		ring_hold(local->channel_link, received);
 		fetch_start(local, peer, qpn, qp->pairing.theirs, message, source);

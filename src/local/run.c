@@ -2,8 +2,7 @@
 /*
  * Requests without packets, in the order of the send queue: each is sent as a message (send.c) or
  * executed by this process (onesided.c). The first that has to wait or needs packets ends the run;
- * the transport continues there. Those of XRC are packets: whose memory they reach is known only with the
- * SRQ that each names.
+ * the transport continues there.
  */
 #include "local/peer.h"
 
@@ -31,7 +30,7 @@ void local_run(struct local *local, struct qp *qp, struct effects *effects)
 	unsigned n;
 
 	qp->requester.direct_waits = false;
-	if (!local->direct || !qp->av.loopback || !qp_is(qp, QP_CONNECTED) || qp_is(qp, QP_XRC))
+	if (!local->direct || !qp->av.loopback || !qp_is(qp, QP_CONNECTED))
 		return;
 	if (barrier_is_due(qp))
 		pairing_ask_barrier(local, qp);

@@ -111,7 +111,7 @@ static bool write_body(struct qp *qp, const struct send_wqe *wqe, const struct b
 	REQUIRES(qp->lock)
 {
 	if (body->target)
-		message_write_target(wqe, to);
+		message_write_target(qp, wqe, to);
 	to += body->target;
 	if (body->way == RENDEZVOUS)
 		memcpy(to, body->piece, body->bytes);
@@ -150,7 +150,7 @@ static bool try_to_send(struct local *local, struct qp *qp, const struct send_wq
 {
 	struct body body;	/* not cleared: most messages have no pieces, which are half a KiB */
 
-	body.target = message_target_bytes(wqe);
+	body.target = message_target_bytes(qp, wqe);
 	body.bytes = wqe->length;
 	*full = false;
 	if (!(ring_reach(local->channel_link, peer->channel) & RING_MESSAGES) ||

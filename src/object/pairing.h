@@ -11,8 +11,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define PAIRING_TARGETS 16u
+
+/* Protection domains of the peer's SRQs, as a requester of XRC knows them, by number modulo PAIRING_TARGETS. */
+struct pairing_targets {
+	struct {
+		uint32_t srqn, pd;	/* number 0: none */
+	} entry[PAIRING_TARGETS];
+};
+
 struct pairing {
 	uint32_t life;			/* of the channel that all of this is about; 0: none */
+	uint32_t asked_srqn;		/* XRC: the peer was asked about that SRQ; 0: no such question is open */
 	_Atomic uint32_t *alive;	/* in our side of the channel: holds @ours while that is granted */
 	uint32_t ours, theirs;		/* grants of the two QPs; 0: none */
 	uint32_t pd, access;		/* of theirs: protection domain, qp_access_flags */

@@ -290,6 +290,12 @@ static inline struct srq *responder_srq(const struct qp *qp) REQUIRES(qp->lock)
 	return qp->srq ? qp->srq : qp->responder.target;
 }
 
+/*
+ * XRC_RECV: the SRQ of that number in the QP's domain; NULL: none. As long as a receive of one waits for the
+ * rest or the repetition of its message, no other one has a turn.
+ */
+struct srq *responder_find_target(const struct qp *qp, uint32_t number) REQUIRES(qp->lock);
+
 /* ---- replay.c ---- */
 
 /* Back to the few that are part of the QP. */

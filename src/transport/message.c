@@ -69,15 +69,21 @@ static bool is_write(const struct send_wqe *wqe)
 	return wqe->opcode == IBV_WR_RDMA_WRITE || wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
 }
 
-size_t message_target_bytes(const struct send_wqe *wqe)
+size_t message_target_bytes(const struct qp *qp, const struct send_wqe *wqe)
 {
-	return is_write(wqe) ? MESSAGE_TARGET_BYTES : 0;
+	return (qp_is(qp, QP_XRC) ? MESSAGE_SRQ_BYTES : 0) + (is_write(wqe) ? MESSAGE_TARGET_BYTES : 0);
 }
 
-void message_write_target(const struct send_wqe *wqe, uint8_t *out)
+void message_write_target(const struct qp *qp, const struct send_wqe *wqe, uint8_t *out)
 {
 	uint32_t words[2] = { wqe->rkey, 0 };
 
+	if (qp_is(qp, QP_XRC)) {
+		memcpy(out, &wqe->remote_srqn, MESSAGE_SRQ_BYTES);
+		out += MESSAGE_SRQ_BYTES;
+	}
+	if (!is_write(wqe))
+		return;
 	memcpy(out, &wqe->remote_address, 8);
 	memcpy(out + 8, words, 8);
 }
@@ -94,6 +100,8 @@ void transport_message_head(const struct qp *qp, const struct send_wqe *wqe, boo
 		flags |= MESSAGE_INVALIDATE;
 	if (wqe->flags & IBV_SEND_SOLICITED)
 		flags |= MESSAGE_SOLICITED;
+	if (qp_is(qp, QP_XRC))
+		flags |= MESSAGE_XRC;
 	head[0] = qp->pairing.theirs;
 	head[1] = qp->number | wqe->sge_count << FLAGS_SHIFT;
 	head[2] = qp->requester.message_sequence | flags << FLAGS_SHIFT;
@@ -223,21 +231,34 @@ static bool are_sound(unsigned flags)
 	return !(flags & MESSAGE_INVALIDATE) || !(flags & (MESSAGE_IMM | MESSAGE_WRITE));
 }
 
+/* What the flags say comes before the data. False: it is not all there. */
+static bool parse_target(struct local_message *message, uint32_t *bytes)
+{
+	bool xrc = message->flags & MESSAGE_XRC, write = message->flags & MESSAGE_WRITE;
+	uint32_t need = (xrc ? MESSAGE_SRQ_BYTES : 0) + (write ? MESSAGE_TARGET_BYTES : 0);
+
+	if (*bytes < need)
+		return false;
+	*bytes -= need;
+	if (xrc) {
+		memcpy(&message->srqn, message->data, MESSAGE_SRQ_BYTES);
+		message->data += MESSAGE_SRQ_BYTES;
+	}
+	if (write) {
+		memcpy(&message->target, message->data, 8);
+		memcpy(&message->rkey, message->data + 8, 4);
+		message->data += MESSAGE_TARGET_BYTES;
+	}
+	return true;
+}
+
 bool message_parse(const uint32_t head[MESSAGE_WORDS], const uint8_t *data, uint32_t bytes,
 		   struct local_message *message)
 {
 	*message = (struct local_message){ .data = data };
 	parse_head(head, message);
-	if (!are_sound(message->flags))
+	if (!are_sound(message->flags) || !parse_target(message, &bytes))
 		return false;
-	if (message->flags & MESSAGE_WRITE) {
-		if (bytes < MESSAGE_TARGET_BYTES)
-			return false;
-		memcpy(&message->target, data, 8);
-		memcpy(&message->rkey, data + 8, 4);
-		message->data += MESSAGE_TARGET_BYTES;
-		bytes -= MESSAGE_TARGET_BYTES;
-	}
 	if (message->flags & MESSAGE_RENDEZVOUS)
 		return message->piece_count <= MESSAGE_PIECES_MAX &&
 		       bytes == message->piece_count * sizeof(struct message_piece);
@@ -249,12 +270,48 @@ bool transport_between_messages(const struct qp *qp)
 	return !qp->responder.previous || opcode_ends(qp->responder.previous);
 }
 
+/* Does it come from a QP of a type that ours serves? */
+static bool is_of_its_type(const struct qp *qp, const struct local_message *message)
+{
+	if (qp_is(qp, QP_XRC))
+		return qp->type == IBV_QPT_XRC_RECV && (message->flags & MESSAGE_XRC);
+	return qp_is(qp, QP_RELIABLE) && !(message->flags & MESSAGE_XRC);
+}
+
+struct cq *transport_message_cq(const struct qp *qp, const struct local_message *message)
+{
+	const struct srq *srq = qp->xrcd ? responder_find_target(qp, message->srqn) : NULL;
+
+	return srq ? srq->cq : qp->recv_cq;
+}
+
+/* XRC: does it name an SRQ of the QP's domain? The first part of a message sets it. */
+static bool message_aim(struct qp *qp, const struct local_message *message) REQUIRES(qp->lock)
+{
+	struct srq *srq;
+
+	if (!qp->xrcd)
+		return true;
+	srq = responder_find_target(qp, message->srqn);
+	if (srq)
+		qp->responder.target = srq;
+	return srq;
+}
+
+/* Is it still there? */
+static bool is_aimed(const struct qp *qp, const struct local_message *message) REQUIRES(qp->lock)
+{
+	const struct srq *target = qp->responder.target;
+
+	return !qp->xrcd || (target && target->number == message->srqn);
+}
+
 /* Is it the next in sequence, with no message in progress that comes as packets? */
 static bool is_next(const struct qp *qp, const struct local_message *message) REQUIRES(qp->lock)
 {
 	const struct responder *responder = &qp->responder;
 
-	return qp_is(qp, QP_RELIABLE) && !qp_is(qp, QP_XRC) && qp->av.loopback &&
+	return is_of_its_type(qp, message) && qp->av.loopback &&
 	       (qp->state == IBV_QPS_RTR || qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD) &&
 	       qp->attr.dest_qp_num == message->source_qpn &&
 	       responder->message_sequence == message->sequence && transport_between_messages(qp);
@@ -404,7 +461,7 @@ enum message_fate transport_message_receive(struct qp *qp, const struct local_me
 	enum message_fate fate;
 	struct qp_call call;
 
-	if (!is_next(qp, message))
+	if (!is_next(qp, message) || !message_aim(qp, message))
 		return MESSAGE_REFUSED;
 	qp_call_init(&call, qp, now_ns, effects);
 	note_established(&call);
@@ -423,7 +480,7 @@ bool transport_fetch_begin(struct qp *qp, const struct local_message *message,
 	struct qp_call call;
 
 	fetch->pieces = 0;
-	if (!is_next(qp, message) || done >= message->length)
+	if (!is_next(qp, message) || !is_aimed(qp, message) || done >= message->length)
 		return false;
 	fetch->offset = done;
 	fetch->bytes = left < FETCH_BYTES_MAX ? left : FETCH_BYTES_MAX;
@@ -444,7 +501,8 @@ enum message_fate transport_fetched(struct qp *qp, const struct local_message *m
 	struct qp_call call;
 
 	fetch_release(fetch);
-	if (!fetched || !is_next(qp, message) || responder->message_done != fetch->offset)
+	if (!fetched || !is_next(qp, message) || !is_aimed(qp, message) ||
+	    responder->message_done != fetch->offset)
 		return MESSAGE_REFUSED;
 	qp_call_init(&call, qp, now_ns, effects);
 	responder->message_done += fetch->bytes;

@@ -27,6 +27,7 @@
 
 #define MESSAGE_WORDS	5u		/* of its head */
 #define MESSAGE_TARGET_BYTES 16u	/* before the data of a WRITE */
+#define MESSAGE_SRQ_BYTES 4u		/* of XRC, before all of that */
 #define MESSAGE_PIECES_MAX 64u
 #define MESSAGE_EAGER_MAX 32768u	/* data that a message contains: longer data is fetched */
 
@@ -36,9 +37,11 @@ enum message_flags {
 	MESSAGE_SOLICITED	= 1 << 2,
 	MESSAGE_WRITE		= 1 << 3,	/* an RDMA WRITE: its target comes before the rest */
 	MESSAGE_RENDEZVOUS	= 1 << 4,	/* the message has the pieces of its data, to be fetched */
+	MESSAGE_XRC		= 1 << 5,	/* the number of the SRQ comes first of all */
 };
 #define MESSAGE_FLAGS                                                                              \
-	(MESSAGE_IMM | MESSAGE_INVALIDATE | MESSAGE_SOLICITED | MESSAGE_WRITE | MESSAGE_RENDEZVOUS)
+	(MESSAGE_IMM | MESSAGE_INVALIDATE | MESSAGE_SOLICITED | MESSAGE_WRITE | MESSAGE_RENDEZVOUS |           \
+	 MESSAGE_XRC)
 
 struct local_message {
 	uint32_t grant;			/* of the destination QP to the peer (object/pairing.h) */
@@ -49,6 +52,7 @@ struct local_message {
 	uint32_t length;		/* bytes of data */
 	uint64_t target;		/* MESSAGE_WRITE */
 	uint32_t rkey;
+	uint32_t srqn;			/* MESSAGE_XRC */
 	const uint8_t *data;		/* or MESSAGE_RENDEZVOUS: pieces; may change while it is read */
 };
 
@@ -79,9 +83,9 @@ struct send_wqe *transport_message_next(struct qp *qp) REQUIRES(qp->lock);
 /* Write its head; @rendezvous: its data is to be fetched. */
 void transport_message_head(const struct qp *qp, const struct send_wqe *wqe, bool rendezvous,
 			    uint32_t head[MESSAGE_WORDS]) REQUIRES(qp->lock);
-/* Bytes of its target (0: none), and the target itself. */
-size_t message_target_bytes(const struct send_wqe *wqe);
-void message_write_target(const struct send_wqe *wqe, uint8_t *out);
+/* Bytes of its target (0: none), and the target itself: the SRQ, the address. */
+size_t message_target_bytes(const struct qp *qp, const struct send_wqe *wqe);
+void message_write_target(const struct qp *qp, const struct send_wqe *wqe, uint8_t *out);
 /* Copy the request's data to @out. False: a key or its memory is not valid. */
 bool transport_gather(struct qp *qp, const struct send_wqe *wqe, uint8_t *out) REQUIRES(qp->lock);
 /* The request was sent as a message; its answer will name @token, unique in this QP. */
@@ -99,11 +103,15 @@ void transport_message_progress(struct qp *qp, uint32_t progress, uint64_t now_n
 /* ---- responder ---- */
 
 /*
- * Parse @head and the @bytes at @data: the target of a WRITE, and the data or its pieces. Fills
+ * Parse @head and the @bytes at @data: SRQ, target of a WRITE, and the data or its pieces. Fills
  * *message. False: malformed.
  */
 bool message_parse(const uint32_t head[MESSAGE_WORDS], const uint8_t *data, uint32_t bytes,
 		   struct local_message *message);
+
+/* The CQ that its completion goes to; NULL: it names no SRQ of the domain of @qp. */
+struct cq *transport_message_cq(const struct qp *qp, const struct local_message *message)
+	REQUIRES(qp->lock);
 
 enum message_fate {
 	MESSAGE_EXECUTED,

@@ -209,6 +209,11 @@ static void what_no_requester_says_is_not_parsed(void **state)
 	assert_true(parses(MESSAGE_RENDEZVOUS, MESSAGE_PIECES_MAX, MESSAGE_PIECES_MAX * piece));
 	assert_false(parses(MESSAGE_IMM | MESSAGE_INVALIDATE, 1, 8));
 	assert_false(parses(MESSAGE_WRITE | MESSAGE_INVALIDATE, 1, target + 8));
+	assert_true(parses(MESSAGE_XRC, 1, MESSAGE_SRQ_BYTES + 8));
+	assert_true(parses(MESSAGE_XRC | MESSAGE_WRITE, 1, MESSAGE_SRQ_BYTES + target + 8));
+	assert_false(parses(MESSAGE_XRC, 1, 8));
+	assert_false(parses(MESSAGE_XRC, 1, MESSAGE_SRQ_BYTES - 1));
+	assert_false(parses(MESSAGE_XRC | MESSAGE_WRITE, 1, target + 8));
 	assert_false(parses(MESSAGE_FLAGS + 1, 1, 8));
 	assert_false(parses(128, 1, 8));
 	assert_false(parses(0, 1, 0));
@@ -316,6 +321,139 @@ static void an_srq_gives_its_receives_and_its_limit_event(void **state)
 	s->qp.srq = NULL;
 	recv_queue_fini(&srq.queue);
 	station_free(s);
+}
+
+/* ---- XRC ---- */
+
+/* An XRC domain with two SRQs, for a station of XRC_RECV. */
+struct domain {
+	struct xrc_domain domain;
+	struct xrcd xrcd;
+	struct srq srq[2];
+};
+
+/* SRQ @i of the domain; its receives have the protection domain of the station, those of the second one no other. */
+static void domain_add(struct domain *domain, struct station *s, unsigned i, uint32_t number)
+{
+	struct srq *srq = &domain->srq[i];
+
+	*srq = (struct srq){ .async = &s->async, .pd = s->pd.number, .number = number,
+			     .xrcd = &domain->xrcd, .cq = i ? &s->send_cq : &s->recv_cq };
+	assert_int_equal(recv_queue_init(&srq->queue, 8, 4), 0);
+	list_init(&srq->limit_event.node);
+	xrc_domain_add(&domain->domain, srq);
+}
+
+static void domain_receive(struct domain *domain, struct station *s, unsigned i, uint64_t wr_id)
+{
+	struct ibv_sge sge = station_sge(s, 4096, 64);
+	struct ibv_recv_wr wr = { .wr_id = wr_id, .sg_list = &sge, .num_sge = 1 }, *bad;
+
+	assert_int_equal(srq_post(&domain->srq[i], &wr, &bad), 0);
+}
+
+static struct station *station_xrc(struct domain *domain)
+{
+	struct station *s = station_inside();
+
+	memset(domain, 0, sizeof(*domain));
+	lock_init(&domain->domain.lock);
+	list_init(&domain->domain.srqs);
+	domain->xrcd.domain = &domain->domain;
+	domain_add(domain, s, 0, 0x111);
+	domain_add(domain, s, 1, 0x222);
+	s->qp.type = IBV_QPT_XRC_RECV;
+	s->qp.xrcd = &domain->xrcd;
+	s->qp.pd = NULL;
+	s->qp.recv_cq = NULL;
+	return s;
+}
+
+static void station_xrc_free(struct station *s, struct domain *domain) UNCHECKED_LOCKS
+{
+	s->qp.type = IBV_QPT_RC;
+	s->qp.pd = &s->pd;
+	s->qp.recv_cq = &s->recv_cq;
+	s->qp.xrcd = NULL;
+	recv_queue_fini(&domain->srq[0].queue);
+	recv_queue_fini(&domain->srq[1].queue);
+	lock_destroy(&domain->domain.lock);
+	station_free(s);
+}
+
+static struct local_message next_of_xrc(const struct station *s, uint32_t srqn)
+{
+	struct local_message message = next_message(s, 8);
+
+	message.flags = MESSAGE_XRC;
+	message.srqn = srqn;
+	return message;
+}
+
+static void a_message_lands_in_the_srq_that_it_names(void **state) UNCHECKED_LOCKS
+{
+	struct domain domain;
+	struct station *s = station_xrc(&domain);
+	struct local_message message = next_of_xrc(s, 0x222);
+
+	domain_receive(&domain, s, 0, 1);
+	domain_receive(&domain, s, 1, 2);
+	assert_ptr_equal(transport_message_cq(&s->qp, &message), &s->send_cq);
+	expect_executed(s, &message);
+	expect_wc(&s->send_cq, 2, IBV_WC_SUCCESS);
+	message = next_of_xrc(s, 0x111);
+	expect_executed(s, &message);
+	expect_wc(&s->recv_cq, 1, IBV_WC_SUCCESS);
+	station_xrc_free(s, &domain);
+}
+
+static void a_message_that_names_no_srq_of_the_domain_is_refused(void **state) UNCHECKED_LOCKS
+{
+	struct domain domain;
+	struct station *s = station_xrc(&domain);
+	struct local_message message = next_of_xrc(s, 0x333);
+
+	domain_receive(&domain, s, 0, 1);
+	assert_null(transport_message_cq(&s->qp, &message));
+	assert_int_equal(receive_message(s, &message), MESSAGE_REFUSED);
+	message = next_of_xrc(s, 0x111);
+	message.flags = 0;
+	assert_int_equal(receive_message(s, &message), MESSAGE_REFUSED);
+	assert_int_equal(recv_queue_count(&domain.srq[0].queue), 1);
+	expect_no_wc(&s->recv_cq);
+	station_xrc_free(s, &domain);
+}
+
+static void a_message_of_xrc_is_refused_by_another_type(void **state)
+{
+	struct station *s = station_inside();
+	struct local_message message = next_of_xrc(s, 0);
+
+	post_recv(s, 1, 64);
+	assert_int_equal(receive_message(s, &message), MESSAGE_REFUSED);
+	expect_no_wc(&s->recv_cq);
+	station_free(s);
+}
+
+/* Its receive is not that of another SRQ's, whose memory and CQ are not the same. */
+static void a_receive_of_a_refused_message_is_for_its_srq_alone(void **state) UNCHECKED_LOCKS
+{
+	struct domain domain;
+	struct station *s = station_xrc(&domain);
+	struct local_message message = next_of_xrc(s, 0x111);
+
+	domain_receive(&domain, s, 0, 1);
+	domain_receive(&domain, s, 1, 2);
+	message.length = 65;
+	assert_int_equal(receive_message(s, &message), MESSAGE_REFUSED);
+	message = next_of_xrc(s, 0x222);
+	assert_int_equal(receive_message(s, &message), MESSAGE_REFUSED);
+	expect_no_wc(&s->send_cq);
+	assert_int_equal(recv_queue_count(&domain.srq[1].queue), 1);
+	message = next_of_xrc(s, 0x111);
+	expect_executed(s, &message);
+	expect_wc(&s->recv_cq, 1, IBV_WC_SUCCESS);
+	station_xrc_free(s, &domain);
 }
 
 static void the_first_message_in_rtr_establishes_communication(void **state)
@@ -565,6 +703,10 @@ int main(void)
 		TEST(who_guesses_keys_by_messages_is_stopped),
 		TEST(who_guesses_keys_to_invalidate_is_stopped),
 		TEST(an_srq_gives_its_receives_and_its_limit_event),
+		TEST(a_message_lands_in_the_srq_that_it_names),
+		TEST(a_message_that_names_no_srq_of_the_domain_is_refused),
+		TEST(a_message_of_xrc_is_refused_by_another_type),
+		TEST(a_receive_of_a_refused_message_is_for_its_srq_alone),
 		TEST(the_first_message_in_rtr_establishes_communication),
 		TEST(messages_are_received_while_the_send_queue_drains),
 		TEST(a_full_cq_fails_the_qp),

@@ -239,7 +239,7 @@ static struct local_message head_of(struct station *s, struct ibv_send_wr *wr,
 	post_wr(s, wr);
 	wqe = transport_message_next(&s->qp);
 	transport_message_head(&s->qp, wqe, rendezvous, head);
-	bytes = (uint32_t)message_target_bytes(wqe) +
+	bytes = (uint32_t)message_target_bytes(&s->qp, wqe) +
 		(rendezvous ? wqe->sge_count * (uint32_t)sizeof(struct message_piece)
 			    : wqe->length);
 	transport_message_sent(&s->qp, 1, s->now_ns);

@@ -71,11 +71,11 @@ static inline void send_message(struct station *s, uint64_t token,
 	size_t target;
 
 	assert_non_null(wqe);
-	target = message_target_bytes(wqe);
+	target = message_target_bytes(&s->qp, wqe);
 	assert_true(target + wqe->length <= CARRIED_MAX);
 	transport_message_head(&s->qp, wqe, false, carried->head);
 	if (target)
-		message_write_target(wqe, carried->data);
+		message_write_target(&s->qp, wqe, carried->data);
 	assert_true(transport_gather(&s->qp, wqe, carried->data + target));
 	carried->bytes = (uint32_t)target + wqe->length;
 	carried->token = token;

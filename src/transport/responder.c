@@ -63,6 +63,15 @@ bool responder_take(struct qp_call *call)
 	return responder->recv_taken;
 }
 
+struct srq *responder_find_target(const struct qp *qp, uint32_t number)
+{
+	const struct responder *responder = &qp->responder;
+
+	if (responder->target && responder->target->number == number)
+		return responder->target;
+	return responder->recv_taken ? NULL : xrc_domain_find(qp->xrcd->domain, number);
+}
+
 /* ---- checks, in order ---- */
 
 static enum fault check_order(struct qp_call *call, const struct packet *packet)
@@ -80,14 +89,19 @@ static enum fault check_target(struct qp_call *call, const struct packet *packet
 	REQUIRES(call->qp->lock)
 {
 	struct responder *responder = &call->qp->responder;
+	struct srq *target = responder->target;
 
 	if (!(packet->op->headers & HDR_XRC))
 		return FAULT_NONE;
 	if (opcode_starts(packet->op))
-		responder->target = xrc_domain_find(call->qp->xrcd->domain, packet->srqn);
-	if (responder->target && responder->target->number == packet->srqn)
+		target = responder_find_target(call->qp, packet->srqn);
+	if (target && target->number == packet->srqn) {
+		responder->target = target;
 		return FAULT_NONE;
-	set_reason(call, "%s names SRQ 0x%06x, which is no XRC SRQ of this QP's domain", packet->op->name,
+	}
+	set_reason(call, responder->recv_taken ?
+		   "%s names SRQ 0x%06x, but a receive of another one waits for its message" :
+		   "%s names SRQ 0x%06x, which is no XRC SRQ of this QP's domain", packet->op->name,
 		   packet->srqn);
 	return FAULT_NO_TARGET;
 }

@@ -20,6 +20,11 @@ static const struct command_option doctor_options[] = {
 	{ NULL, 0, NULL, NULL },
 };
 
+static const struct command_option bench_options[] = {
+	{ "--hardware",	0, NULL, "on the adapters that the system has, not on Verbatim" },
+	{ NULL, 0, NULL, NULL },
+};
+
 const struct command commands[] = {
 	{ .name = "run", .run = run_command, .operand = OPERAND_PROGRAM, .runs_program = true,
 	  .arguments = "[--rsockets] [--no-shared-malloc] [--fault RULES] [--] PROGRAM [ARGUMENT]...",
@@ -56,6 +61,14 @@ const struct command commands[] = {
 		      "verbatim explain RNR\ta NAK\n"
 		      "verbatim explain RTR\ta state of a queue pair\n"
 		      "verbatim explain event\tall names of a kind\n" },
+	{ .name = "bench", .run = bench_command, .operand = OPERAND_WORD, .runs_program = true,
+	  .words = bench_studies, .arguments = "[--hardware] noncontig [OPTION]...",
+	  .text = "measure: noncontig, ways to move blocks that do not lie side by side",
+	  .options = bench_options,
+	  .examples = "verbatim bench noncontig\tboth sides on this host\n"
+		      "verbatim bench noncontig --help\tits options\n"
+		      "verbatim bench noncontig --server & verbatim bench noncontig 127.0.0.1\ttwo processes\n"
+		      "verbatim bench --hardware noncontig --csv out.csv\ton an adapter\n" },
 	{ .name = "version", .run = version_command, .arguments = "",
 	  .text = "print the version" },
 	{ .name = "help", .run = help_command, .operand = OPERAND_COMMAND, .arguments = "[SUBCOMMAND]",

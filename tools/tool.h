@@ -93,6 +93,8 @@ int explain_command(int argc, char **argv);
 int version_command(int argc, char **argv);
 int help_command(int argc, char **argv);
 int complete_command(int argc, char **argv);
+int bench_command(int argc, char **argv);
+extern const char *const bench_studies[];	/* ends with NULL */
 
 /* To stdout: usage, options and examples of one. */
 void help_describe(const struct command *command);

@@ -99,7 +99,7 @@ int injection_open(struct engine *engine)
 	struct injection *injection;
 	int err;
 
-	if (!value)
+	if (!value || !*value)
 		return 0;
 	injection = fail_now(FAIL_ALLOCATE) ? NULL : calloc(1, sizeof(*injection));
 	if (!injection)

@@ -101,6 +101,9 @@ static void without_the_variable_there_is_nothing(void **state)
 	unsetenv("VERBATIM_FAULT");
 	assert_int_equal(injection_open(engine), 0);
 	assert_null(engine->injection);
+	setenv("VERBATIM_FAULT", "", 1);
+	assert_int_equal(injection_open(engine), 0);
+	assert_null(engine->injection);
 	injection_report(engine);
 	injection_close(engine);
 }

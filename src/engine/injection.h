@@ -3,8 +3,9 @@
  * Faults on purpose (VERBATIM_FAULT), carried out. What is decided, inject/ says; where:
  *
  *	out	injection_send.c, between the batch and the link: UDP, loopback, memory alike
- *	in	rx.c, when a packet is known to be for a QP of this process: whatever way it came, also handed on by
- *		another process of the host. Management datagrams: mad/dispatch.c, where they are known to be ours
+ *	in	rx.c, when a packet is known to be for a QP of this process: whatever way it came, also
+ *		handed on by another process of the host. Management datagrams: mad/dispatch.c,
+ *		where they are known to be ours
  *
  * So nothing is done to what another process is to get, nor to the probes of the port's group. While there
  * are rules, nothing goes without packets inside the host.
@@ -18,7 +19,7 @@
 
 struct injection;
 
-/* For traces: a verdict that is not just to let the packet pass. Without locks of inject/; perhaps under the QP's. */
+/* For traces: a verdict that is more than to let the packet pass. The QP's lock may be held. */
 typedef void injection_observer_fn(void *owner, const struct inject_packet *packet,
 				   const struct inject_verdict *verdict, const struct datagram *datagram,
 				   const uint8_t *data, size_t bytes);

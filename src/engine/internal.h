@@ -11,7 +11,8 @@ struct tx_batch *tx_batch_new(void);
 /* tx.c */
 void tx_send(struct engine *engine, struct tx_batch *batch);
 /* Packet @index of @batch as a datagram of its own, sealed, and the link for it. */
-struct link *tx_prepare_one(struct engine *engine, struct tx_batch *batch, unsigned index, struct datagram *datagram);
+struct link *tx_prepare_one(struct engine *engine, struct tx_batch *batch, unsigned index,
+			    struct datagram *datagram);
 /* Send it, once or again. */
 void tx_send_one(struct engine *engine, struct link *link, struct datagram *datagram);
 

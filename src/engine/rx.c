@@ -189,7 +189,8 @@ static enum parse parse_shared(const uint8_t *data, size_t bytes, struct packet 
 	return verdict;
 }
 
-static enum parse rx_parse(const struct datagram *datagram, const uint8_t *data, size_t bytes, struct packet *packet)
+static enum parse rx_parse(const struct datagram *datagram, const uint8_t *data, size_t bytes,
+			   struct packet *packet)
 {
 	return datagram->shared ? parse_shared(data, bytes, packet) : packet_parse(data, bytes, packet);
 }
@@ -255,8 +256,8 @@ static void kill_qp(struct receiver *receiver)
 	struct qp *qp = receiver->qp;
 
 	lock_assert_held(&qp->lock);
-	explain_about("VERBATIM_FAULT", "qp 0x%06x: killed on purpose (VERBATIM_FAULT, kill-qp): this QP is now in "
-		      "error", qp->number);
+	explain_about("VERBATIM_FAULT", "qp 0x%06x: killed on purpose (VERBATIM_FAULT, kill-qp): this QP is "
+		      "now in error", qp->number);
 	qp_raise(qp, QP_EVENT_FATAL, &receiver->effects);
 	transport_fail(qp, receiver->now_ns, &receiver->effects);
 }
@@ -271,7 +272,8 @@ static void receive_damaged(struct receiver *receiver, struct datagram *datagram
 	if (datagram->sealed)
 		counter_add(engine->counters, COUNTER_RX_ICRC, 1);
 	else
-		receive_packet(receiver, datagram, injection_damaged(engine, verdict, data, bytes), bytes, segment);
+		receive_packet(receiver, datagram, injection_damaged(engine, verdict, data, bytes), bytes,
+			       segment);
 }
 
 static void receive_judged(struct receiver *receiver, struct datagram *datagram, uint8_t *data, size_t bytes,

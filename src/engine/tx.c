@@ -197,7 +197,8 @@ void tx_send(struct engine *engine, struct tx_batch *batch)
 		worker_notice(engine, 0);
 }
 
-struct link *tx_prepare_one(struct engine *engine, struct tx_batch *batch, unsigned index, struct datagram *datagram)
+struct link *tx_prepare_one(struct engine *engine, struct tx_batch *batch, unsigned index,
+			    struct datagram *datagram)
 {
 	struct tx_packet *packet = &batch->packet[index];
 	uint32_t channel = 0;

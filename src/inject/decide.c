@@ -132,7 +132,8 @@ static struct inject_seen *find_seen(struct injector *injector, struct identity 
 	return seen;
 }
 
-static void judge_identify(struct injector *injector, const struct inject_packet *packet, struct identity *identity)
+static void judge_identify(struct injector *injector, const struct inject_packet *packet,
+			   struct identity *identity)
 {
 	bool has_psn = packet->op->verb != VERB_CNP && !(packet->kinds & 1u << INJECT_KIND_CM);
 	uint32_t first = packet->first_psn, number = 0;
@@ -148,7 +149,8 @@ static void judge_identify(struct injector *injector, const struct inject_packet
 	}
 	identity->distance = has_psn ? (packet->psn - first) & PSN_MASK :
 				       find_tally(injector, TALLY_ARRIVALS, qp_name(packet))->all++;
-	identity->name = hash_two(injector->seed, hash_two(qp_name(packet), (uint64_t)number << 32 | identity->distance));
+	identity->name = hash_two(injector->seed, hash_two(qp_name(packet),
+							   (uint64_t)number << 32 | identity->distance));
 	identity->is_fresh = true;
 	identity->seen = has_psn ? find_seen(injector, identity) : NULL;
 }
@@ -374,7 +376,8 @@ static int inject_allocate(struct injector *injector, const char *text)
 	return injector->text && injector->seen && injector->tally && injector->flow ? 0 : ENOMEM;
 }
 
-int inject_init(struct injector *injector, const char *text, uint64_t seed, uint64_t now_ns, char *why, size_t size)
+int inject_init(struct injector *injector, const char *text, uint64_t seed, uint64_t now_ns, char *why,
+		size_t size)
 {
 	int err;
 

@@ -123,7 +123,8 @@ struct injector {
  * 0; ENOMEM; EINVAL: @why (of @size) says what is wrong, where, and what would be right. inject_fini() is due
  * after 0 only.
  */
-int inject_init(struct injector *injector, const char *text, uint64_t seed, uint64_t now_ns, char *why, size_t size);
+int inject_init(struct injector *injector, const char *text, uint64_t seed, uint64_t now_ns, char *why,
+		size_t size);
 void inject_fini(struct injector *injector);
 
 /* Mask of enum inject_kind. @syndrome: of the AETH, if there is one. */

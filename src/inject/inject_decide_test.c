@@ -257,10 +257,12 @@ static void kinds_are_those_of_the_table(void **state)
 	static const struct { uint8_t code, syndrome; uint32_t qpn; const char *kind; } rows[] = {
 		{ OPCODE_RC_SEND_FIRST, 0, 9, "send" }, { OPCODE_XRC_WRITE_LAST, 0, 9, "write" },
 		{ OPCODE_RC_READ_REQUEST, 0, 9, "read" }, { OPCODE_RC_FETCH_ADD, 0, 9, "atomic" },
-		{ OPCODE_RC_READ_RESPONSE_MIDDLE, 0, 9, "response" }, { OPCODE_RC_ATOMIC_ACKNOWLEDGE, 0, 9, "response" },
+		{ OPCODE_RC_READ_RESPONSE_MIDDLE, 0, 9, "response" },
+		{ OPCODE_RC_ATOMIC_ACKNOWLEDGE, 0, 9, "response" },
 		{ OPCODE_RC_ACKNOWLEDGE, 0x1f, 9, "ack" }, { OPCODE_RC_ACKNOWLEDGE, 0x60, 9, "nak" },
 		{ OPCODE_RC_ACKNOWLEDGE, 0x21, 9, "rnr" }, { OPCODE_UD_SEND_ONLY, 0, 9, "ud" },
-		{ OPCODE_UD_SEND_ONLY, 0, 1, "cm" }, { OPCODE_CNP, 0, 9, "cnp" }, { OPCODE_RC_FLUSH, 0, 9, "request" },
+		{ OPCODE_UD_SEND_ONLY, 0, 1, "cm" }, { OPCODE_CNP, 0, 9, "cnp" },
+		{ OPCODE_RC_FLUSH, 0, 9, "request" },
 	};
 	unsigned i, kind;
 

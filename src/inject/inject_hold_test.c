@@ -98,13 +98,15 @@ static void there_is_room_for_so_many_and_for_the_longest(void **state)
 	assert_non_null(keep(1, true, 1, 1, 0));
 }
 
+#define HOLD_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(they_come_out_in_the_order_of_their_times, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(an_overtaken_one_comes_after_so_many_others_of_its_qp, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(where_nobody_overtakes_it_comes_at_its_time, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(there_is_room_for_so_many_and_for_the_longest, set_up, tear_down),
+		HOLD_TEST(they_come_out_in_the_order_of_their_times),
+		HOLD_TEST(an_overtaken_one_comes_after_so_many_others_of_its_qp),
+		HOLD_TEST(where_nobody_overtakes_it_comes_at_its_time),
+		HOLD_TEST(there_is_room_for_so_many_and_for_the_longest),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -60,7 +60,8 @@ static void rules_are_separated_by_semicolons_lines_and_comments(void **state)
 
 static void values_have_units(void **state)
 {
-	struct inject_rule *rule = understood("delay=1.5ms,jitter=20us,bandwidth=2.5G,from=100,until=2s,on=3,off=4");
+	struct inject_rule *rule = understood("delay=1.5ms,jitter=20us,bandwidth=2.5G,from=100,"
+					      "until=2s,on=3,off=4");
 
 	assert_int_equal(rule->delay_ns, 1500000);
 	assert_int_equal(rule->jitter_ns, 20000);
@@ -140,7 +141,8 @@ static void what_is_not_understood_is_refused_at_its_place(void **state)
 static void probabilities_are_written_in_one_way(void **state)
 {
 	static const char *const wrong[] = {
-		"loss=", "loss=2", "loss=1.5", "loss=0.", "loss=.5", "loss=-1", "loss=1%", "loss=0.1 0", "loss = 0.1",
+		"loss=", "loss=2", "loss=1.5", "loss=0.", "loss=.5", "loss=-1", "loss=1%", "loss=0.1 0",
+		"loss = 0.1",
 		"loss=1e-3", "loss=1.0000001", "loss=0x1", "loss=nan",
 	};
 	unsigned i;

@@ -47,8 +47,9 @@ static void put_action(struct writer *writer, const struct inject_rule *rule, un
 	*first = false;
 	for (kind = 0; kind < INJECT_KINDS; kind++)
 		if (rule->count[action][kind])
-			report_put(writer, "%s%llu %s", kinds++ ? ", " : "", (unsigned long long)rule->count[action][kind],
-			    inject_kind_name((enum inject_kind)kind));
+			report_put(writer, "%s%llu %s", kinds++ ? ", " : "",
+				    (unsigned long long)rule->count[action][kind],
+				    inject_kind_name((enum inject_kind)kind));
 	report_put(writer, ")");
 }
 
@@ -59,8 +60,9 @@ size_t inject_report(const struct injector *injector, unsigned number, char *lin
 	bool first = true;
 	unsigned action;
 
-	report_put(&writer, "'%.*s%s' of %llu packet%s", (int)(rule->length > RULE_SHOWN ? RULE_SHOWN : rule->length),
-	    injector->text + rule->start, rule->length > RULE_SHOWN ? "..." : "", (unsigned long long)rule->seen,
+	report_put(&writer, "'%.*s%s' of %llu packet%s",
+	    (int)(rule->length > RULE_SHOWN ? RULE_SHOWN : rule->length), injector->text + rule->start,
+	    rule->length > RULE_SHOWN ? "..." : "", (unsigned long long)rule->seen,
 	    rule->seen == 1 ? "" : "s");
 	for (action = 0; action < INJECT_ACTIONS; action++)
 		put_action(&writer, rule, action, &first);

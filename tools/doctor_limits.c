@@ -73,8 +73,9 @@ static void check_sandbox(void)
 		report(VERDICT_NOTE, "seccomp", "seccomp", "a filter is set: what it forbids is in the lines of "
 		       "the trial and of memory");
 	if (map && fscanf(map, "%lu %lu %lu", &first, &outside, &count) == 3 && count != 4294967295ul)
-		report(VERDICT_NOTE, "user-namespace", "user namespace", "user %lu here is %lu outside, %lu users: "
-		       "users that are not mapped cannot share a host's memory path", first, outside, count);
+		report(VERDICT_NOTE, "user-namespace", "user namespace", "user %lu here is %lu outside, %lu "
+		       "users: users that are not mapped cannot share a host's memory path",
+		       first, outside, count);
 	if (map)
 		fclose(map);
 }
@@ -108,7 +109,8 @@ static void check_shm(void)
 	bytes = (unsigned long long)space.f_bavail * space.f_frsize;
 	if (bytes < SHM_ENOUGH) {
 		report(VERDICT_NOTE, "shm", "/dev/shm", "%llu MiB free", bytes >> 20);
-		report_consequence("Verbatim does not need it; MPI and UCX do, and end with SIGBUS when it is full");
+		report_consequence("Verbatim does not need it; MPI and UCX do, and end with SIGBUS when it "
+				   "is full");
 		report_remedy("docker run --shm-size=1g ...    or: sudo mount -o remount,size=1g /dev/shm");
 	} else {
 		report(VERDICT_GOOD, "shm", "/dev/shm", "%llu MiB free", bytes >> 20);
@@ -130,7 +132,8 @@ void doctor_limits(void)
 		    "a device needs about 40 descriptors, each peer of this host some more: without them opening "
 		    "fails, or a WRITE ends with retry exceeded", "ulimit -n 1024");
 	check_limit(RLIMIT_AS, "address space (RLIMIT_AS)", ADDRESS_SPACE_ENOUGH,
-		    "tables are reserved by address: without room opening a device fails with ENOMEM", "ulimit -v unlimited");
+		    "tables are reserved by address: without room opening a device fails with ENOMEM",
+		    "ulimit -v unlimited");
 	check_limit(RLIMIT_FSIZE, "size of files (RLIMIT_FSIZE)", FILE_SIZE_ENOUGH,
 		    "shared memory is files in memory: blocks, rings and devices may fail with EFBIG",
 		    "ulimit -f unlimited");

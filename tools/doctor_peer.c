@@ -160,8 +160,8 @@ static void check_mtu(struct peer *peer)
 		report(VERDICT_BAD, "peer-mtu", peer->text, "a packet of path MTU 256 does not arrive");
 		report_remedy("ping %s", peer->text);
 	} else if (lost) {
-		report(VERDICT_BAD, "peer-mtu", peer->text, "packets of path MTU %d arrive, larger ones are lost on "
-		       "the way, although the interface takes them", mtu);
+		report(VERDICT_BAD, "peer-mtu", peer->text, "packets of path MTU %d arrive, larger ones are lost "
+		       "on the way, although the interface takes them", mtu);
 		report_consequence("requests of more than %d bytes end with IBV_WC_RETRY_EXC_ERR at a larger path "
 				   "MTU", mtu);
 		report_remedy("export VERBATIM_MTU=%d", mtu);
@@ -251,8 +251,8 @@ static void report_cm_event(const struct peer *peer, int event, int status, bool
 	report(VERDICT_BAD, "peer-cm", peer->text, event == RDMA_CM_EVENT_UNREACHABLE ?
 	       "a REQ ends with UNREACHABLE" : "no answer to a REQ in %d s", CM_WAIT_MS / 1000);
 	if (event < 0 && port_open)
-		report_consequence("port 4791 is open or filtered: a firewall drops it on the way there or back, a "
-				   "program that is no RoCE has it, or the peer takes our ICRC for wrong");
+		report_consequence("port 4791 is open or filtered: a firewall drops it on the way there or back, "
+				   "a program that is no RoCE has it, or the peer takes our ICRC for wrong");
 	else
 		report_consequence("%s", *said ? said : "connections fail the same way");
 	report_remedy("on %s: verbatim doctor; sudo tcpdump -ni any udp port 4791", peer->text);

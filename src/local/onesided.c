@@ -200,7 +200,8 @@ static bool row_fits(const struct onesided_row *row, const struct qp *qp, const 
 	bool is_inline = wqe->flags & IBV_SEND_INLINE;
 
 	return row->peer && row->region.key == wqe->rkey && row->srqn == wqe->remote_srqn &&
-	       row->need == need_of(wqe) && row->theirs == qp->pairing.theirs && wqe->length && wqe->length <= LOCKED_BYTES_MAX &&
+	       row->need == need_of(wqe) && row->theirs == qp->pairing.theirs &&
+	       wqe->length && wqe->length <= LOCKED_BYTES_MAX &&
 	       (is_inline ? !row->lkey : wqe->sge_count == 1 && row->lkey == wqe->sge[0].lkey);
 }
 

@@ -345,8 +345,8 @@ static void take_srq_answer(struct qp *qp, const struct control *control) REQUIR
 /* ---- SRQs: the owner ---- */
 
 /*
- * The protection domain of requests of a peer to @qp: its own or (XRC) that of an SRQ of its XRC domain; 0: it has no
- * such SRQ.
+ * The protection domain of requests of a peer to @qp: its own or (XRC) that of an SRQ of its XRC
+ * domain; 0: it has no such SRQ.
  */
 static uint32_t pd_of_requests(const struct qp *qp, uint32_t srqn) REQUIRES(qp->lock)
 {

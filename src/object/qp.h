@@ -79,7 +79,7 @@ struct qp {
 	struct requester requester GUARDED_BY_MEMBER(lock);
 	struct responder responder GUARDED_BY_MEMBER(lock);
 	struct pairing pairing GUARDED_BY_MEMBER(lock);	/* with the peer, inside this host */
-	struct pairing_targets *targets;	/* XRC_SEND, else NULL; content: under lock, while pairing.agreed */
+	struct pairing_targets *targets;	/* XRC_SEND, else NULL; under lock, while pairing.agreed */
 
 	/* Scheduling */
 	struct list ready_node;		/* in the run queue (run_queue.h): under its lock */

@@ -332,7 +332,7 @@ struct domain {
 	struct srq srq[2];
 };
 
-/* SRQ @i of the domain; its receives have the protection domain of the station, those of the second one no other. */
+/* SRQ @i of the domain; its receives have the protection domain of the station, the second's no other. */
 static void domain_add(struct domain *domain, struct station *s, unsigned i, uint32_t number)
 {
 	struct srq *srq = &domain->srq[i];

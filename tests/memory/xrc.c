@@ -161,7 +161,8 @@ static void post_to(struct talk *talk, unsigned i)
 	struct ibv_sge sge = { (uintptr_t)end->memory + i * MESSAGE_MAX, op->bytes, end->mr->lkey };
 	struct ibv_send_wr *bad, wr = { .wr_id = i, .sg_list = &sge, .num_sge = 1, .opcode = op->opcode,
 					/* a WRITE might overtake a READ before it */
-					.send_flags = IBV_SEND_SIGNALED | IBV_SEND_FENCE, .imm_data = htonl(op->imm),
+					.send_flags = IBV_SEND_SIGNALED | IBV_SEND_FENCE,
+					.imm_data = htonl(op->imm),
 					.qp_type.xrc.remote_srqn = talk->offer.srqn[op->srq] };
 
 	if (op->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {

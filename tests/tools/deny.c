@@ -19,7 +19,8 @@ int main(int argc, char **argv)
 	};
 	struct sock_fprog filter = { sizeof(code) / sizeof(code[0]), code };
 
-	if (argc < 3 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter))
+	if (argc < 3 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter))
 		return 99;
 	execvp(argv[2], argv + 2);
 	perror(argv[2]);

@@ -25,6 +25,15 @@ static const struct command_option bench_options[] = {
 	{ NULL, 0, NULL, NULL },
 };
 
+static const struct command_option ladder_options[] = {
+	{ "--output",	'o', "PAGE.html", "where to; - for the standard output" },
+	{ "--title",	0, "TEXT", "heading of the page" },
+	{ "--about",	0, "FILE", "text above the chart: paragraphs" },
+	{ "--home",	0, "URL", "page to go back to" },
+	{ "--demo",	0, NULL, "run ten small programs, make a page of each" },
+	{ NULL, 0, NULL, NULL },
+};
+
 const struct command commands[] = {
 	{ .name = "run", .run = run_command, .operand = OPERAND_PROGRAM, .runs_program = true,
 	  .arguments = "[--rsockets] [--no-shared-malloc] [--fault RULES] [--] PROGRAM [ARGUMENT]...",
@@ -69,6 +78,12 @@ const struct command commands[] = {
 		      "verbatim bench noncontig --help\tits options\n"
 		      "verbatim bench noncontig --server & verbatim bench noncontig 127.0.0.1\ttwo processes\n"
 		      "verbatim bench --hardware noncontig --csv out.csv\ton an adapter\n" },
+	{ .name = "ladder", .run = ladder_command, .operand = OPERAND_FILE,
+	  .arguments = "FILE... -o PAGE.html | --demo [-o DIRECTORY]",
+	  .text = "a message sequence chart of captures, as a page for browsers",
+	  .options = ladder_options,
+	  .examples = "verbatim ladder --demo\tten stories, into ladder-demo/index.html\n"
+		      "verbatim ladder a.pcapng b.pcapng -o page.html\ttwo processes in one chart\n" },
 	{ .name = "version", .run = version_command, .arguments = "",
 	  .text = "print the version" },
 	{ .name = "help", .run = help_command, .operand = OPERAND_COMMAND, .arguments = "[SUBCOMMAND]",

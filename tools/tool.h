@@ -90,6 +90,7 @@ int env_command(int argc, char **argv);
 int list_command(int argc, char **argv);
 int doctor_command(int argc, char **argv);
 int explain_command(int argc, char **argv);
+int ladder_command(int argc, char **argv);
 int version_command(int argc, char **argv);
 int help_command(int argc, char **argv);
 int complete_command(int argc, char **argv);

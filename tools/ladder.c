@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * verbatim ladder FILE... -o PAGE.html: captures as a message sequence chart. The options; what is
+ * made of the files is in ladder_*.c. The page is written beside its place and renamed: a full disk
+ * leaves no half page, and the old one.
+ */
+#include "ladder.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tool.h"
+
+#define ABOUT_MAX	65536u
+
+struct ladder_options {
+	const char *output, *title, *about_file, *home;
+	bool demo;
+};
+
+static char *ladder_read_text(const char *path)
+{
+	FILE *file = fopen(path, "re");
+	char *text = malloc(ABOUT_MAX);
+	size_t bytes;
+
+	if (!file || !text) {
+		fprintf(stderr, "verbatim ladder: %s: %s\n", path, strerror(errno));
+		if (file)
+			fclose(file);
+		free(text);
+		return NULL;
+	}
+	bytes = fread(text, 1, ABOUT_MAX - 1, file);
+	text[bytes] = '\0';
+	fclose(file);
+	return text;
+}
+
+static int ladder_write_failed(const char *path, FILE *file, const char *temporary)
+{
+	int err = errno ? errno : EIO;
+
+	fprintf(stderr, "verbatim ladder: %s: %s: no page was written\n", path, strerror(err));
+	if (file)
+		fclose(file);
+	if (temporary)
+		unlink(temporary);
+	return 1;
+}
+
+static int ladder_write_file(const struct ladder *ladder, const struct ladder_page *page, const char *path)
+{
+	char temporary[4096];
+	FILE *file;
+
+	if (!strcmp(path, "-")) {
+		ladder_page_write(ladder, page, stdout);
+		return fflush(stdout) || ferror(stdout) ? ladder_write_failed("standard output", NULL, NULL) : 0;
+	}
+	if (snprintf(temporary, sizeof(temporary), "%s.%d.part", path, (int)getpid()) >= (int)sizeof(temporary)) {
+		errno = ENAMETOOLONG;
+		return ladder_write_failed(path, NULL, NULL);
+	}
+	file = fopen(temporary, "we");
+	if (!file)
+		return ladder_write_failed(path, NULL, NULL);
+	ladder_page_write(ladder, page, file);
+	if (fflush(file) || ferror(file))
+		return ladder_write_failed(path, file, temporary);
+	if (fclose(file) || rename(temporary, path))
+		return ladder_write_failed(path, NULL, temporary);
+	return 0;
+}
+
+static void ladder_say(const struct ladder *ladder, const struct ladder_page *page)
+{
+	const struct capture *capture = ladder->capture;
+
+	for (unsigned i = 0; i < capture->warnings; i++)
+		fprintf(stderr, "verbatim ladder: %s: %s\n", page->paths[capture->warning[i].file],
+			capture->warning[i].text);
+	if (ladder->too_many)
+		fprintf(stderr, "verbatim ladder: only the first %u packets and events are shown\n",
+			LADDER_PACKETS_MAX);
+	if (ladder->cut)
+		fprintf(stderr, "verbatim ladder: %u packets left out: their headers were not captured whole\n",
+			ladder->cut);
+	if (!ladder->packets && !ladder->events)
+		fprintf(stderr, "verbatim ladder: no packet of RoCEv2 (UDP port 4791) in %s: the page is empty\n",
+			capture->files == 1 ? page->paths[0] : "these files");
+}
+
+int ladder_make_page(char *const *paths, int count, struct ladder_page *page, const char *output)
+{
+	struct capture capture = { .record = NULL };
+	struct ladder ladder;
+	int err, status;
+
+	for (int i = 0; i < count; i++) {
+		err = capture_read(&capture, paths[i]);
+		if (!err)
+			continue;
+		if (err == EINVAL)
+			fprintf(stderr, "verbatim ladder: %s: neither pcapng nor pcap: make one with 'verbatim "
+				"trace', VERBATIM_TRACE=FILE or tcpdump -w FILE udp port 4791\n", paths[i]);
+		else
+			fprintf(stderr, "verbatim ladder: %s: %s\n", paths[i], strerror(err));
+		capture_free(&capture);
+		return 1;
+	}
+	capture_sort(&capture);
+	page->paths = paths;
+	if (ladder_make(&ladder, &capture, paths)) {
+		fprintf(stderr, "verbatim ladder: out of memory: %zu packets\n", capture.records);
+		capture_free(&capture);
+		return 1;
+	}
+	ladder_say(&ladder, page);
+	status = ladder_write_file(&ladder, page, output);
+	if (!status && !page->made && strcmp(output, "-"))
+		printf("%s: %u packets, %u events, %u queue pairs\n", output, ladder.packets, ladder.events,
+		       ladder.lanes);
+	if (!status && page->made)
+		page->made(&ladder, page->context);
+	ladder_free(&ladder);
+	capture_free(&capture);
+	return status;
+}
+
+/* Operands go to the front of argv; returns how many, or -1 when an option was wrong. */
+static int ladder_read_options(int argc, char **argv, struct ladder_options *options)
+{
+	struct option_reader reader = option_read(argc, argv);
+	const char *word;
+	int files = 0;
+
+	while ((word = option_next(&reader))) {
+		if (!strcmp(word, "--output"))
+			options->output = reader.value;
+		else if (!strcmp(word, "--title"))
+			options->title = reader.value;
+		else if (!strcmp(word, "--about"))
+			options->about_file = reader.value;
+		else if (!strcmp(word, "--home"))
+			options->home = reader.value;
+		else if (!strcmp(word, "--demo"))
+			options->demo = true;
+		else
+			argv[files++] = (char *)reader.value;
+	}
+	return reader.wrong ? -1 : files;
+}
+
+int ladder_command(int argc, char **argv)
+{
+	struct ladder_options options = { .output = NULL };
+	struct ladder_page page;
+	int files = ladder_read_options(argc, argv, &options), status;
+	char *about = NULL;
+
+	if (files < 0)
+		return EXIT_USAGE;
+	if (options.demo) {
+		if (files)
+			return usage_error("ladder", "--demo takes no file: '%s'", argv[0]);
+		return ladder_demo(options.output ? options.output : "ladder-demo");
+	}
+	if (!files)
+		return usage_error("ladder", "no FILE given; 'verbatim ladder --demo' needs none");
+	if (!options.output)
+		return usage_error("ladder", "where to? verbatim ladder %s -o PAGE.html", argv[0]);
+	if (options.about_file && !(about = ladder_read_text(options.about_file)))
+		return 1;
+	page = (struct ladder_page){ .title = options.title, .about = about, .home = options.home };
+	status = ladder_make_page(argv, files, &page, options.output);
+	free(about);
+	return status;
+}

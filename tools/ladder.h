@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What `verbatim ladder` makes of captures: lifelines (lanes), packets between them and events on
+ * them. A packet that two processes recorded, one leaving and one arriving, is one packet here.
+ *
+ *	capture.c  files -> records
+ *	frame.c    record -> packet
+ *	ladder_model.c   sent and received records paired; retransmissions, losses, what an ACK acknowledges
+ *	ladder_lanes.c   which queue pair each end is
+ *	ladder_page.c    all of it, and the tables that explain it, into the page
+ */
+#ifndef VERBATIM_TOOLS_LADDER_H
+#define VERBATIM_TOOLS_LADDER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "capture.h"
+#include "frame.h"
+
+#define LADDER_QP_UNKNOWN	0xfffffffeu	/* a queue pair whose number no packet told */
+#define LADDER_NO_QP		0xffffffffu	/* the process itself */
+#define LADDER_NONE		UINT32_MAX	/* no such packet, lane */
+#define LADDER_PACKETS_MAX	1000000u
+
+enum ladder_flag {
+	LADDER_LOST		= 1 << 0,	/* sent, never received by a process that was recorded, too */
+	LADDER_DROPPED		= 1 << 1,	/* received and dropped: the comment says why */
+	LADDER_RETRANSMISSION	= 1 << 2,
+	LADDER_DIRECT		= 1 << 3,	/* a store, load or copy in memory stands behind it */
+	LADDER_RING		= 1 << 4,	/* a message in a ring */
+	LADDER_DUPLICATE	= 1 << 5,	/* received once more, or by another member of a group */
+	LADDER_GUESSED		= 1 << 6,	/* the source QP follows from answers, no record names it */
+	LADDER_INSTANT		= 1 << 7,	/* captured in between: one time, not two */
+};
+
+enum ladder_kind {
+	LADDER_SEND, LADDER_WRITE, LADDER_READ, LADDER_ATOMIC, LADDER_FLUSH, LADDER_ACK, LADDER_NAK, LADDER_RNR,
+	LADDER_CM, LADDER_CNP, LADDER_KINDS,
+};
+
+/* Large: a packet, its two records and what was found out about it. */
+struct ladder_packet {
+	const struct capture_record *sent, *received;	/* either may be NULL */
+	uint64_t time_ns;			/* the earlier of both */
+	uint32_t bth;				/* offset in the record that is shown */
+	uint16_t header_bytes;
+	uint8_t opcode, syndrome;
+	int8_t cm;				/* enum cm_message_kind, or -1 */
+	uint8_t kind;				/* enum ladder_kind */
+	uint16_t flags;
+	uint32_t psn, dest_qpn, source_qpn;	/* source_qpn: LADDER_QP_UNKNOWN until known */
+	uint32_t payload_bytes;
+	uint8_t source[16], destination[16];
+	uint32_t flow;				/* index of what goes from one address to one QP */
+	uint32_t from, to;			/* lanes */
+	uint32_t acked_by;			/* packet, or LADDER_NONE */
+	/* Of an ACK: how many packets it answers for, repetitions apart, and the first. */
+	uint32_t acks, acks_first;
+};
+
+struct ladder_event {
+	uint64_t time_ns;
+	unsigned process;
+	uint32_t qpn, lane;
+	const char *json;			/* not terminated, not checked: of the file */
+	uint32_t json_bytes;
+};
+
+struct ladder_lane {
+	int process;				/* -1: an address of a capture in between */
+	uint32_t qpn;
+	bool has_address;
+	uint8_t address[16];
+	uint32_t peer_qpn;			/* of a lane of LADDER_QP_UNKNOWN: whom it sends to */
+};
+
+struct ladder {
+	struct capture *capture;
+	struct ladder_packet *packet;
+	unsigned packets, packet_room;
+	struct ladder_event *event;
+	unsigned events, event_room;
+	struct ladder_lane *lane;
+	unsigned lanes, lane_room;
+	char **process;				/* names */
+	unsigned processes, process_room;
+	int *source_process;			/* by source of the capture; -1: none */
+	unsigned left_out, cut, unknown;	/* records that are no packet of RoCEv2; cut; of no known opcode */
+	unsigned flows;
+	bool too_many;				/* more than LADDER_PACKETS_MAX */
+};
+
+/* 0 or ENOMEM. @capture is sorted, and kept as long as *ladder is. */
+int ladder_make(struct ladder *ladder, struct capture *capture, char *const *paths);
+void ladder_free(struct ladder *ladder);
+/* The second half of ladder_make(): sets from and to of packets, lane of events. */
+int ladder_assign_lanes(struct ladder *ladder);
+
+/* Value of "key" in a flat JSON object, without quotes: false when it is not there or does not fit. */
+bool ladder_json_value(const char *json, size_t bytes, const char *key, char *value, size_t size);
+/* The word behind "key " in a comment "key value; key value"; NULL: not there. */
+const char *ladder_comment_value(const struct capture_record *record, const char *key, size_t *bytes);
+
+struct ladder_page {
+	const char *title;
+	const char *about;			/* paragraphs, an empty line between; NULL: none */
+	const char *home;			/* page to go back to; NULL: none */
+	char *const *paths;			/* names of the files */
+	/* Called with what the page was made of; NULL: not. */
+	void (*made)(const struct ladder *ladder, void *context);
+	void *context;
+};
+/* Errors of the stream are the caller's to look at (ferror). */
+void ladder_page_write(const struct ladder *ladder, const struct ladder_page *page, FILE *out);
+
+
+/* ladder.c: exit status; errors are said on stderr. */
+int ladder_make_page(char *const *paths, int count, struct ladder_page *page, const char *output);
+/* ladder_demo.c: the stories, into @directory; exit status. */
+int ladder_demo(const char *directory);
+
+#endif

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: BSD-2-Clause
+// What the page was made with: packets as columns, events, tables. Items are packets and then events, by number:
+// item i is packet i, or event i - PACKETS. All texts of the trace are data: they go into the page as text.
+'use strict';
+
+const DATA = JSON.parse(document.getElementById('data').textContent);
+document.getElementById('data').textContent = '';
+const P = DATA.packet;
+const PACKETS = P.sent.length;
+const ITEMS = PACKETS + DATA.event.length;
+
+const FLAG = { LOST: 1, DROPPED: 2, AGAIN: 4, DIRECT: 8, RING: 16, DUPLICATE: 32, GUESSED: 64, INSTANT: 128 };
+// In the order of enum ladder_kind; then what events are.
+const KINDS = [['send', 'SEND'], ['write', 'WRITE'], ['read', 'READ'], ['atomic', 'atomic'], ['flush', 'FLUSH'], ['ack', 'ACK'],
+	['nak', 'NAK'], ['rnr', 'RNR'], ['cm', 'CM'], ['cnp', 'CNP'], ['call', 'calls'], ['completion', 'completions'], ['state', 'states'],
+	['other', 'events']];
+const KIND = Object.fromEntries(KINDS.map(([name], at) => [name, at]));
+const EVENT_KIND = { call: KIND.call, completion: KIND.completion, state: KIND.state };
+const COLOUR = ['send', 'write', 'read', 'atomic', 'flush', 'ack', 'nak', 'rnr', 'cm', 'cnp', 'soft', 'good', 'accent', 'soft'];
+
+const EVENTS = DATA.event.map(([time, lane, text]) => {
+	let json;
+	try {
+		json = JSON.parse(text);
+	} catch (error) {
+		json = null;
+	}
+	if (!json || typeof json !== 'object' || Array.isArray(json))
+		json = { event: 'unreadable', text };
+	return { time, lane, json };
+});
+
+const isPacket = item => item < PACKETS;
+const eventOf = item => EVENTS[item - PACKETS];
+const flagged = (item, flag) => isPacket(item) && (P.flags[item] & flag) !== 0;
+
+function kindOf(item) {
+	return isPacket(item) ? P.kind[item] : EVENT_KIND[eventOf(item).json.event] ?? KIND.other;
+}
+
+const eventFailed = json => (json.event === 'completion' && json.status !== 'SUCCESS') || json.error !== undefined ||
+	json.event === 'drop' || json.event === 'lost' || json.event === 'explain' || json.event === 'unreadable' ||
+	json.event === 'fault' ||
+	(json.event === 'state' && (json.to === 'ERR' || json.to === 'SQE'));
+
+function isProblem(item) {
+	if (!isPacket(item))
+		return eventFailed(eventOf(item).json);
+	return (P.flags[item] & (FLAG.LOST | FLAG.DROPPED | FLAG.AGAIN)) !== 0 || P.kind[item] === KIND.nak || P.kind[item] === KIND.rnr;
+}
+
+function colourName(item) {
+	if (!isPacket(item) && eventFailed(eventOf(item).json))
+		return 'bad';
+	return COLOUR[kindOf(item)];
+}
+
+// Times: of the sender, of the receiver; one that is not known is that of the other end.
+const sentAt = item => isPacket(item) ? (P.sent[item] >= 0 ? P.sent[item] : P.received[item]) : eventOf(item).time;
+const receivedAt = item => isPacket(item) ? (P.received[item] >= 0 ? P.received[item] : P.sent[item]) : eventOf(item).time;
+
+// Where its arrow begins. A sender may take its stamp when the call that sent is over: not later than received.
+const beginOf = item => P.received[item] >= 0 ? Math.min(P.sent[item], P.received[item]) : P.sent[item];
+
+// ---- lanes ----
+
+const LANES = DATA.lane.map(([process, qpn, peer, address]) => ({ process, qpn, peer, address }));
+
+const hex = (value, digits) => '0x' + value.toString(16).padStart(digits, '0');
+const qpnText = qpn => qpn <= 1 ? String(qpn) : hex(qpn, 6);
+
+function laneName(lane) {
+	const { qpn, peer } = LANES[lane];
+	if (qpn === -1)
+		return 'process';
+	if (qpn === -2)
+		return 'QP of ' + qpnText(peer) + "'s peer";
+	return qpn === 1 ? 'QP1 (CM)' : 'QP ' + qpnText(qpn);
+}
+
+const laneGroup = lane => LANES[lane].process >= 0 ? DATA.process[LANES[lane].process] : LANES[lane].address || '?';
+const laneText = lane => laneName(lane) + ' of ' + laneGroup(lane);
+
+// ---- bytes ----
+
+let rawBytes = null;
+let rawStart = null;
+
+function rawOf(item) {
+	if (!rawBytes) {
+		const text = atob(DATA.raw);
+		rawBytes = Uint8Array.from(text, c => c.charCodeAt(0));
+		rawStart = new Float64Array(PACKETS + 1);
+		for (let i = 0; i < PACKETS; i++)
+			rawStart[i + 1] = rawStart[i] + P.shown[i];
+		DATA.raw = '';
+	}
+	return rawBytes.subarray(rawStart[item], rawStart[item + 1]);
+}
+
+// Up to 64 bits as a BigInt, at a bit counted from the most significant one of the first byte.
+function bits(bytes, bit, width) {
+	let value = 0n;
+	for (let at = bit; at < bit + width;) {
+		const take = Math.min(8 - at % 8, bit + width - at);
+		const byte = bytes[at >> 3] ?? 0;
+		value = value << BigInt(take) | BigInt(byte >> (8 - at % 8 - take) & (1 << take) - 1);
+		at += take;
+	}
+	return value;
+}
+
+function layerOffset(item, name) {
+	let at = P.bth[item] + 12;
+	for (const layer of DATA.table.opcode[P.opcode[item]].layers) {
+		if (layer === name)
+			return at;
+		at += LAYER_BYTES[layer];
+	}
+	return -1;
+}
+const LAYER_BYTES = {};
+for (const [layer, , bit, width] of DATA.table.field)
+	LAYER_BYTES[layer] = Math.max(LAYER_BYTES[layer] ?? 0, (bit + width) / 8);
+
+function fieldOf(item, layer, name) {
+	const at = layerOffset(item, layer);
+	const field = DATA.table.field.find(f => f[0] === layer && f[1] === name);
+	return at < 0 || !field ? null : bits(rawOf(item).subarray(at), field[2], field[3]);
+}
+
+// ---- words ----
+
+function timeText(ns) {
+	const size = Math.abs(ns);
+	if (size < 1000)
+		return ns + ' ns';
+	if (size < 1e6)
+		return (ns / 1e3).toFixed(size < 1e5 ? 2 : 1) + ' \u00b5s';
+	if (size < 1e9)
+		return (ns / 1e6).toFixed(size < 1e8 ? 2 : 1) + ' ms';
+	return (ns / 1e9).toFixed(3) + ' s';
+}
+
+const bytesText = bytes => bytes + ' B';
+const opcodeWords = code => DATA.table.opcode[code].name.replace(/^(RC|UC|UD|XRC)_/, '').replace(/_/g, ' ');
+
+function packetName(item) {
+	if (P.cm[item] >= 0)
+		return 'CM ' + DATA.table.cm[P.cm[item]].name.replace('_', ' ');
+	if (P.kind[item] === KIND.cm)
+		return 'MAD';
+	if (P.kind[item] === KIND.rnr)
+		return DATA.table.syndrome[P.syndrome[item]][0].replace('rnr nak', 'RNR NAK');
+	if (P.kind[item] === KIND.nak)
+		return DATA.table.syndrome[P.syndrome[item]][0].replace('nak', 'NAK').replace('psn', 'PSN');
+	if (P.kind[item] === KIND.ack)
+		return 'ACK';
+	return opcodeWords(P.opcode[item]);
+}
+
+// One line for an arrow. @room: how much may be said, 0 to 2.
+function packetLabel(item, room) {
+	const parts = [packetName(item)];
+	const code = DATA.table.opcode[P.opcode[item]];
+	if (flagged(item, FLAG.AGAIN))
+		parts[0] = '\u21bb ' + parts[0];
+	if (room > 0 && P.kind[item] !== KIND.cm) {
+		const length = code.layers.includes('RETH') && P.bytes[item] === 0 ? fieldOf(item, 'RETH', 'DMA length') : null;
+		if (length !== null)
+			parts.push(bytesText(length));
+		else if (P.bytes[item])
+			parts.push(bytesText(P.bytes[item]));
+		if (P.acks[item] > 1)
+			parts.push('for ' + P.acks[item] + ' packets');
+	}
+	if (room > 1 && P.kind[item] !== KIND.cm)
+		parts.push('PSN ' + P.psn[item]);
+	return parts.join(' \u00b7 ');
+}
+
+function eventLabel(item) {
+	const json = eventOf(item).json;
+	const number = json.wr_id !== undefined ? ' wr ' + json.wr_id : '';
+	switch (json.event) {
+	case 'call':
+		return (json.name ?? 'call') + (json.opcode ? ' ' + json.opcode : '') + (json.bytes !== undefined ? ' ' + json.bytes + ' B' : '') +
+			number + (json.error !== undefined ? ': ' + json.error : '');
+	case 'completion':
+		return json.status === 'SUCCESS' ? '\u2713 ' + (json.opcode ?? '') + number : '\u2717 ' + json.status + number;
+	case 'state':
+		return (json.from ? json.from + ' \u2192 ' : '') + json.to;
+	case 'drop':
+		return 'dropped: ' + (json.reason ?? '');
+	case 'cm':
+		return String(json.name ?? 'CM event').replace('RDMA_CM_EVENT_', '');
+	case 'async':
+		return String(json.name ?? 'event').replace('IBV_EVENT_', '');
+	case 'explain':
+		return json.text ?? '';
+	case 'fault':
+		return 'fault: ' + (json.name ?? '');
+	case 'process':
+		return 'process: ' + (json.name ?? '') + (json.signal !== undefined ? ' by signal ' + json.signal : '');
+	case 'lost':
+		return json.records + ' records are missing here';
+	default:
+		return String(json.event ?? 'event') + (json.text ? ' ' + json.text : '');
+	}
+}
+
+const itemLabel = (item, room = 2) => isPacket(item) ? packetLabel(item, room) : eventLabel(item);
+
+function itemNotes(item) {
+	if (!isPacket(item))
+		return '';
+	const notes = [];
+	if (flagged(item, FLAG.LOST))
+		notes.push('lost');
+	if (flagged(item, FLAG.DROPPED))
+		notes.push('dropped');
+	if (flagged(item, FLAG.AGAIN))
+		notes.push('retransmission');
+	if (flagged(item, FLAG.DUPLICATE))
+		notes.push('received again');
+	if (flagged(item, FLAG.DIRECT))
+		notes.push('through memory, directly');
+	if (flagged(item, FLAG.RING))
+		notes.push('through memory, by a ring');
+	if (P.acks[item])
+		notes.push('answers for ' + P.acks[item]);
+	return notes.join(', ');
+}
+
+const commentsOf = item => (DATA.comment[item] ?? []).filter(c => c);
+const searchTexts = new Array(ITEMS);
+
+function searchText(item) {
+	if (searchTexts[item] !== undefined)
+		return searchTexts[item];
+	const words = isPacket(item)
+		? [packetName(item), DATA.table.opcode[P.opcode[item]].name, 'psn', P.psn[item], hex(P.psn[item], 6), itemNotes(item),
+			laneText(P.from[item]), laneText(P.to[item]), ...commentsOf(item)]
+		: [eventLabel(item), JSON.stringify(eventOf(item).json), laneText(eventOf(item).lane)];
+	return searchTexts[item] = words.join(' ').toLowerCase();
+}
+
+const ERRORS = new Map();
+for (const [kind, name, number, heading, text] of DATA.table.errors) {
+	ERRORS.set(kind + ' ' + name, { heading, text });
+	if (number >= 0)
+		ERRORS.set(kind + ' ' + number, { heading, text });
+}

@@ -1,0 +1,562 @@
+// SPDX-License-Identifier: BSD-2-Clause
+// The chart on its canvas: only what is in the window. Far out, where messages are less than a pixel apart, one line
+// for each pixel, pair of lanes and colour, problems last; near enough, arrows with their words.
+'use strict';
+
+const $ = id => document.getElementById(id);
+const canvas = $('canvas'), scroller = $('scroller'), mapCanvas = $('map');
+const FONT = '12px system-ui, "Segoe UI", "Helvetica Neue", "DejaVu Sans", sans-serif';
+const SMALL = '11px system-ui, "Segoe UI", "Helvetica Neue", "DejaVu Sans", sans-serif';
+const DENSE = 3000;		// items in the window from which on arrows become lines
+let theme = {};
+
+function readTheme() {
+	const style = getComputedStyle(document.documentElement);
+	for (const name of ['paper', 'raised', 'sunk', 'line', 'ink', 'soft', 'faint', 'accent', 'mark', 'band', 'good', 'bad',
+		...new Set(COLOUR)])
+		theme[name] = style.getPropertyValue('--' + name).trim();
+}
+
+function sizeCanvas(element, width, height) {
+	const scale = devicePixelRatio || 1;
+	if (element.width !== Math.round(width * scale) || element.height !== Math.round(height * scale)) {
+		element.width = Math.round(width * scale);
+		element.height = Math.round(height * scale);
+		element.style.width = width + 'px';
+		element.style.height = height + 'px';
+	}
+	const context = element.getContext('2d');
+	context.setTransform(scale, 0, 0, scale, 0, 0);
+	return context;
+}
+
+// ---- pieces ----
+
+function halo(c, text, x, y, colour) {
+	c.lineWidth = 3.5;
+	c.lineJoin = 'round';
+	c.strokeStyle = theme.paper;
+	c.strokeText(text, x, y);
+	c.fillStyle = colour;
+	c.fillText(text, x, y);
+}
+
+const widths = new Map();
+function textWidth(c, text) {
+	const key = c.font + text;
+	let width = widths.get(key);
+	if (width === undefined) {
+		width = c.measureText(text).width;
+		if (widths.size > 20000)
+			widths.clear();
+		widths.set(key, width);
+	}
+	return width;
+}
+
+function clipped(c, text, room) {
+	if (textWidth(c, text) <= room)
+		return text;
+	let low = 0, high = text.length;
+	while (low < high) {
+		const middle = (low + high + 1) >> 1;
+		if (textWidth(c, text.slice(0, middle) + '\u2026') <= room)
+			low = middle;
+		else
+			high = middle - 1;
+	}
+	return low > 1 ? text.slice(0, low) + '\u2026' : '';
+}
+
+function arrowHead(c, x, y, angle, size) {
+	c.beginPath();
+	c.moveTo(x, y);
+	c.lineTo(x - size * Math.cos(angle - .42), y - size * Math.sin(angle - .42));
+	c.lineTo(x - size * Math.cos(angle + .42), y - size * Math.sin(angle + .42));
+	c.closePath();
+	c.fill();
+}
+
+function cross(c, x, y, size) {
+	c.beginPath();
+	c.moveTo(x - size, y - size);
+	c.lineTo(x + size, y + size);
+	c.moveTo(x + size, y - size);
+	c.lineTo(x - size, y + size);
+	c.stroke();
+}
+
+// From lane to lane; of a QP that sends to itself, out and back. A lost one ends underway.
+function ends(item) {
+	const x0 = PLACE.x[P.from[item]], x1 = PLACE.x[P.to[item]];
+	const y0 = PLACE.y[0][item];
+	let y1 = PLACE.y[1][item];
+	if (y1 === y0)
+		y1 = y0 + Math.min(6, VIEW.row * .25);
+	const part = flagged(item, FLAG.LOST) ? .62 : 1;
+	return { x0, y0, x1: x0 + (x1 - x0) * part, y1: y0 + (y1 - y0) * part + (part < 1 ? Math.min(8, VIEW.row * .4) : 0), loop: x0 === x1 };
+}
+
+function strokeArrow(c, item, e, top, colour, strong) {
+	const y0 = e.y0 - top, y1 = e.y1 - top;
+	const memory = flagged(item, FLAG.DIRECT | FLAG.RING);
+	c.strokeStyle = c.fillStyle = colour;
+	c.lineWidth = strong ? 2.6 : isProblem(item) ? 1.9 : 1.35;
+	c.setLineDash(flagged(item, FLAG.AGAIN) ? [7, 4] : flagged(item, FLAG.RING) ? [2, 3] : []);
+	c.beginPath();
+	if (e.loop) {
+		c.moveTo(e.x0, y0);
+		c.bezierCurveTo(e.x0 + 46, y0, e.x0 + 46, Math.max(y1, y0 + 8), e.x0, Math.max(y1, y0 + 8));
+	} else if (flagged(item, FLAG.DIRECT)) {	// two lines: no packet, a copy
+		c.moveTo(e.x0, y0 - 1.6);
+		c.lineTo(e.x1, y1 - 1.6);
+		c.moveTo(e.x0, y0 + 1.6);
+		c.lineTo(e.x1, y1 + 1.6);
+	} else {
+		c.moveTo(e.x0, y0);
+		c.lineTo(e.x1, y1);
+	}
+	c.stroke();
+	c.setLineDash([]);
+	const angle = e.loop ? Math.PI : Math.atan2(y1 - y0, e.x1 - e.x0);
+	if (flagged(item, FLAG.LOST | FLAG.DROPPED)) {
+		c.strokeStyle = theme.bad;
+		c.lineWidth = 2.4;
+		const back = flagged(item, FLAG.LOST) ? 0 : 10 * Math.sign(e.x1 - e.x0);
+		cross(c, e.x1 - back, y1, 5);
+	} else {
+		arrowHead(c, e.x1, e.loop ? Math.max(y1, y0 + 8) : y1, angle, memory ? 9 : 8);
+	}
+}
+
+// Boxes of the words that are drawn: new ones take another place on their arrow, or none.
+let taken = [];
+
+function isFree(x, y, width, force) {
+	const box = { x0: x - width / 2, x1: x + width / 2, y };
+	for (let i = taken.length - 1; i >= 0 && i > taken.length - 60; i--)
+		if (Math.abs(taken[i].y - y) < 12 && taken[i].x0 < box.x1 && taken[i].x1 > box.x0 && !force)
+			return false;
+	taken.push(box);
+	return true;
+}
+
+function arrowText(c, item, e, top, force) {
+	const length = Math.abs(e.x1 - e.x0);
+	const room = e.loop ? PLACE.gap - 60 : length - 26;
+	c.font = FONT;
+	let text = packetLabel(item, 2);
+	if (textWidth(c, text) > room)
+		text = packetLabel(item, 1);
+	if (textWidth(c, text) > room)
+		text = packetLabel(item, 0);
+	if (flagged(item, FLAG.LOST))
+		text += ' \u2014 lost';
+	else if (flagged(item, FLAG.DROPPED))
+		text += ' \u2014 dropped';
+	text = clipped(c, text, Math.max(room + (flagged(item, FLAG.LOST) ? 60 : 0), 40));
+	const colour = flagged(item, FLAG.LOST | FLAG.DROPPED) ? theme.bad : theme[colourName(item)];
+	c.save();
+	c.textBaseline = 'alphabetic';
+	if (e.loop) {
+		c.textAlign = 'left';
+		halo(c, text, e.x0 + 42, e.y0 - top + 10, colour);
+	} else {
+		const slope = (e.y1 - e.y0) / (e.x1 - e.x0), width = textWidth(c, text);
+		const at = [.5, .3, .7].find(part => length * Math.min(part, 1 - part) * 2 + 20 > (part === .5 ? 0 : width) &&
+			isFree(e.x0 + (e.x1 - e.x0) * part, e.y0 + (e.y1 - e.y0) * part - top, width, false)) ?? (force ? .5 : 0);
+		if (!at) {
+			c.restore();
+			return;
+		}
+		c.translate(e.x0 + (e.x1 - e.x0) * at, e.y0 + (e.y1 - e.y0) * at - top);
+		if (Math.abs(slope) < .5)
+			c.rotate(Math.atan(slope));
+		c.textAlign = 'center';
+		halo(c, text, 0, flagged(item, FLAG.DIRECT) ? -5 : -4, colour);
+	}
+	c.restore();
+}
+
+// Events: a mark on the line, words beside it: outwards at the first and the last lane.
+function eventSide(lane) {
+	return PLACE.lanes.length > 1 && lane === PLACE.lanes[0] ? -1 : 1;
+}
+
+function eventMark(c, item, x, y, size) {
+	const json = eventOf(item).json;
+	c.fillStyle = theme[colourName(item)];
+	c.beginPath();
+	if (json.event === 'call')
+		c.rect(x - size, y - size * .55, size * 2, size * 1.1);
+	else if (json.event === 'state') {
+		c.moveTo(x, y - size * 1.2);
+		c.lineTo(x + size * 1.2, y);
+		c.lineTo(x, y + size * 1.2);
+		c.lineTo(x - size * 1.2, y);
+	} else {
+		c.arc(x, y, size * .95, 0, 7);
+	}
+	c.fill();
+	c.lineWidth = 1.5;
+	c.strokeStyle = theme.paper;
+	c.stroke();
+}
+
+function drawEvent(c, item, top, strong, words) {
+	const lane = eventOf(item).lane, x = PLACE.x[lane], y = PLACE.y[0][item] - top, side = eventSide(lane);
+	eventMark(c, item, x, y, strong ? 6 : 4.5);
+	if (!words)
+		return;
+	c.font = SMALL;
+	c.textBaseline = 'middle';
+	c.textAlign = side < 0 ? 'right' : 'left';
+	const outermost = side < 0 || lane === PLACE.lanes[PLACE.lanes.length - 1];
+	const room = side < 0 ? x - GUTTER() - 16 : outermost ? PLACE.width - x - 18 : PLACE.gap * .48;
+	const text = clipped(c, eventLabel(item), room);
+	if (text)
+		halo(c, text, x + side * 11, y, eventFailed(eventOf(item).json) ? theme.bad : eventOf(item).json.event === 'completion'
+			? theme.good : eventOf(item).json.event === 'state' ? theme.accent : theme.ink);
+}
+
+// An ACK for several packets: a bracket along the requester's line.
+function drawBracket(c, ack, top) {
+	const first = firstAcked(ack);
+	if (first < 0 || !PLACE.shown[first])
+		return;
+	const lane = P.to[ack], side = eventSide(lane), x = PLACE.x[lane] - side * 6, tip = x + side * 3;
+	const a = PLACE.y[0][first] - top, b = PLACE.y[1][ack] - top;
+	c.strokeStyle = theme.ack;
+	c.lineWidth = 1.2;
+	c.beginPath();
+	c.moveTo(tip, a);
+	c.lineTo(x - side * 2, a);
+	c.lineTo(x - side * 2, b);
+	c.lineTo(tip, b);
+	c.stroke();
+}
+
+const FIRST_ACKED = (() => {
+	const first = new Int32Array(PACKETS).fill(-1);
+	for (let i = 0; i < PACKETS; i++)
+		if (P.acked[i] >= 0 && first[P.acked[i]] < 0)
+			first[P.acked[i]] = i;
+	return first;
+})();
+const firstAcked = ack => FIRST_ACKED[ack];
+
+// ---- the state of a QP as the form of its line ----
+
+const STATES = (() => {
+	const states = LANES.map(() => []);
+	for (let item = PACKETS; item < ITEMS; item++) {
+		const { json, lane } = eventOf(item);
+		if (json.event === 'state')
+			states[lane].push({ item, to: String(json.to) });
+	}
+	for (const list of states)
+		list.sort((a, b) => eventOf(a.item).time - eventOf(b.item).time);
+	return states;
+})();
+
+function drawLine(c, lane, top, height) {
+	const x = PLACE.x[lane];
+	const segment = (from, to, state) => {
+		if (to < 0 || from > height || to <= from)
+			return;
+		c.strokeStyle = state === 'ERR' || state === 'SQE' ? theme.bad : state === 'RTS' ? theme.soft : theme.faint;
+		c.lineWidth = state === 'RTS' || state === 'ERR' ? 2 : 1.3;
+		c.setLineDash(state === 'INIT' || state === 'RESET' ? [2, 4] : state === 'RTR' ? [6, 3] : []);
+		c.beginPath();
+		c.moveTo(x, Math.max(from, 0));
+		c.lineTo(x, Math.min(to, height));
+		c.stroke();
+		c.setLineDash([]);
+	};
+	let from = 0, state = STATES[lane].length ? 'RESET' : '';
+	for (const change of STATES[lane]) {
+		if (!PLACE.shown[change.item])
+			continue;
+		const y = PLACE.y[0][change.item] - top;
+		segment(from, y, state);
+		from = y;
+		state = change.to;
+	}
+	segment(from, Math.min(height, PLACE.height - top - 12), state);
+}
+
+// ---- the whole ----
+
+function drawBands(c, left, top, width, height) {
+	let group = null, at = -1;
+	PLACE.lanes.forEach((lane, index) => {
+		if (laneGroup(lane) !== group) {
+			group = laneGroup(lane);
+			at++;
+		}
+		if (at % 2)
+			return;
+		const half = PLACE.gap ? PLACE.gap / 2 : 120;
+		const x0 = index === 0 ? GUTTER() : PLACE.x[lane] - half;
+		const x1 = index === PLACE.lanes.length - 1 ? PLACE.width : PLACE.x[lane] + half;
+		c.fillStyle = theme.band;
+		c.fillRect(x0 - left, 0, x1 - x0, height);
+	});
+}
+
+function drawGutter(c, top, height) {
+	const gutter = GUTTER();
+	c.fillStyle = theme.paper;
+	c.fillRect(0, 0, gutter, height);
+	c.font = SMALL;
+	c.textAlign = 'right';
+	c.textBaseline = 'middle';
+	c.fillStyle = theme.faint;
+	const step = 44;
+	let last = '';
+	for (let y = step * Math.ceil(top / step); y < top + height; y += step) {
+		if (y < PAD_TOP - 4 || y > PLACE.height - PAD_BOTTOM + 8)
+			continue;
+		const text = timeText(Math.round(timeAt(y)));
+		if (text !== last)
+			c.fillText(text, gutter - 10, y - top);
+		last = text;
+	}
+	c.strokeStyle = theme.line;
+	c.lineWidth = 1;
+	c.beginPath();
+	c.moveTo(gutter - .5, 0);
+	c.lineTo(gutter - .5, height);
+	c.stroke();
+}
+
+function drawIdle(c, left, top, width, height) {
+	c.font = SMALL;
+	c.textBaseline = 'middle';
+	for (const mark of PLACE.marks) {
+		const y = (mark.from + mark.to) / 2 - top;
+		if (y < -10 || y > height + 10 || VIEW.row < 8)
+			continue;
+		c.strokeStyle = theme.line;
+		c.setLineDash([2, 5]);
+		c.lineWidth = 1;
+		c.beginPath();
+		c.moveTo(GUTTER() - left, y);
+		c.lineTo(PLACE.width - left, y);
+		c.stroke();
+		c.setLineDash([]);
+		c.textAlign = 'center';
+		const between = PLACE.lanes.length > 1 ? (PLACE.x[PLACE.lanes[0]] + PLACE.x[PLACE.lanes[1]]) / 2 : PLACE.width / 2;
+		halo(c, timeText(mark.ns) + ' idle', between - left, y, theme.faint);
+	}
+}
+
+function related(item) {
+	if (VIEW.selected < 0 || item === VIEW.selected)
+		return item === VIEW.selected;
+	const one = VIEW.selected;
+	if (isPacket(item) && isPacket(one))
+		return P.acked[item] === one || P.acked[one] === item;
+	return false;
+}
+
+function drawDense(c, left, top, height) {
+	const seen = new Map(), late = [];
+	itemsBetween(top, top + height, item => {
+		if (isProblem(item)) {
+			late.push(item);
+			return;
+		}
+		const y = Math.round(PLACE.y[0][item] - top);
+		const pair = isPacket(item) ? P.from[item] * LANES.length + P.to[item] : -1 - eventOf(item).lane;
+		const key = (pair * 16384 + y) * 16 + kindOf(item);
+		if (!seen.has(key))
+			seen.set(key, item);
+	});
+	c.globalAlpha = .7;
+	const draw = (item, colour = theme[colourName(item)], width = 1) => {
+		c.strokeStyle = colour;
+		c.lineWidth = width;
+		c.beginPath();
+		if (isPacket(item)) {
+			const e = ends(item);
+			c.moveTo(e.x0, e.y0 - top);
+			c.lineTo(e.x1, e.y1 - top);
+		} else {
+			const x = PLACE.x[eventOf(item).lane], y = PLACE.y[0][item] - top;
+			c.moveTo(x - 4, y);
+			c.lineTo(x + 4, y);
+		}
+		c.stroke();
+	};
+	for (const item of seen.values())
+		draw(item);
+	c.globalAlpha = 1;
+	const drawn = new Set();
+	for (const item of late) {
+		const key = Math.round(PLACE.y[0][item] - top) * LANES.length + (isPacket(item) ? P.from[item] : eventOf(item).lane);
+		if (!drawn.has(key)) {
+			drawn.add(key);
+			draw(item, theme.bad, 2);
+		}
+	}
+}
+
+// Words need room: an event has its place or none, the chosen one always has.
+function drawNear(c, top, height) {
+	const items = [], columns = new Map();
+	taken = [];
+	itemsBetween(top - 40, top + height + 40, item => items.push(item));
+	const roomy = VIEW.row >= 9;
+	for (const item of items)
+		if (isPacket(item) && P.acks[item] > 1 && roomy)
+			drawBracket(c, item, top);
+	for (const item of items) {
+		if (!isPacket(item))
+			continue;
+		const strong = item === VIEW.hover || related(item);
+		strokeArrow(c, item, ends(item), top, theme[colourName(item)], strong);
+	}
+	const free = (column, y, force) => {
+		const last = columns.get(column);
+		if (last !== undefined && Math.abs(y - last) < 12 && !force)
+			return false;
+		columns.set(column, y);
+		return true;
+	};
+	const isStrong = item => item === VIEW.hover || item === VIEW.selected;
+	for (const item of items)
+		if (!isPacket(item))
+			drawEvent(c, item, top, isStrong(item), free(eventOf(item).lane, PLACE.y[0][item], isStrong(item)));
+	for (const strong of [true, false])
+		for (const item of items)
+			if (isPacket(item) && isStrong(item) === strong)
+				arrowText(c, item, ends(item), top, strong);
+}
+
+function drawInto(c, left, top, width, height) {
+	c.fillStyle = theme.paper;
+	c.fillRect(0, 0, width, height);
+	drawBands(c, left, top, width, height);
+	c.save();
+	c.translate(-left, 0);
+	drawSelection(c, top);
+	for (const lane of PLACE.lanes)
+		drawLine(c, lane, top, height);
+	c.restore();
+	drawIdle(c, left, top, width, height);
+	c.save();
+	c.translate(-left, 0);
+	if (countBetween(top, top + height) > DENSE)
+		drawDense(c, left, top, height);
+	else
+		drawNear(c, top, height);
+	c.restore();
+	drawGutter(c, top, height);
+}
+
+function drawSelection(c, top) {
+	const item = VIEW.selected;
+	if (item < 0 || !PLACE.shown[item])
+		return;
+	const a = PLACE.y[0][item], b = PLACE.y[1][item], from = Math.min(a, b) - top - 11, to = Math.max(a, b) - top + 11;
+	c.fillStyle = theme.mark;
+	c.globalAlpha = .35;
+	c.fillRect(0, from, PLACE.width, to - from);
+	c.globalAlpha = 1;
+}
+
+// ---- the map of all, at the right ----
+
+let mapImage = null;
+
+function drawMap() {
+	const width = $('map-box').clientWidth, height = $('body').clientHeight;
+	if (!width || !height)
+		return;
+	const c = sizeCanvas(mapCanvas, width, height);
+	if (!mapImage || mapImage.height !== height || mapImage.stamp !== PLACE.stamp) {
+		mapImage = { height, stamp: PLACE.stamp, count: new Float64Array(height), bad: new Uint8Array(height), kind: new Int8Array(height).fill(-1) };
+		for (const item of PLACE.items) {
+			const y = Math.min(height - 1, Math.floor(PLACE.y[0][item] / PLACE.height * height));
+			mapImage.count[y]++;
+			mapImage.kind[y] = kindOf(item);
+			if (isProblem(item))
+				mapImage.bad[y] = 1;
+		}
+		mapImage.most = Math.max(1, ...mapImage.count);
+	}
+	c.fillStyle = theme.paper;
+	c.fillRect(0, 0, width, height);
+	for (let y = 0; y < height; y++) {
+		if (!mapImage.count[y])
+			continue;
+		c.fillStyle = theme[COLOUR[mapImage.kind[y]]];
+		c.globalAlpha = .55;
+		c.fillRect(6, y, 4 + (width - 18) * Math.sqrt(mapImage.count[y] / mapImage.most), 1);
+		c.globalAlpha = 1;
+		if (mapImage.bad[y]) {
+			c.fillStyle = theme.bad;
+			c.fillRect(width - 9, y, 7, 2);
+		}
+	}
+	const from = scroller.scrollTop / PLACE.height * height, size = Math.max(8, scroller.clientHeight / PLACE.height * height);
+	c.fillStyle = theme.accent;
+	c.globalAlpha = .14;
+	c.fillRect(0, from, width, Math.min(size, height - from));
+	c.globalAlpha = .8;
+	c.strokeStyle = theme.accent;
+	c.lineWidth = 1;
+	c.strokeRect(.5, from + .5, width - 1, Math.min(size, height - from) - 1);
+	c.globalAlpha = 1;
+}
+
+let pending = false;
+
+function draw() {
+	pending = false;
+	const width = scroller.clientWidth, height = scroller.clientHeight;
+	if (!width || !height)
+		return;
+	const c = sizeCanvas(canvas, width, height);
+	drawInto(c, scroller.scrollLeft, scroller.scrollTop, width, height);
+	drawMap();
+	$('heads-inner').style.transform = 'translateX(' + -scroller.scrollLeft + 'px)';
+}
+
+function redraw() {
+	if (!pending) {
+		pending = true;
+		requestAnimationFrame(draw);
+	}
+}
+
+// ---- what is at a place ----
+
+function distance(x, y, e) {
+	if (e.loop)
+		return x >= e.x0 - 4 && x <= e.x0 + 60 ? Math.abs(y - (e.y0 + 4)) : Infinity;
+	const dx = e.x1 - e.x0, dy = e.y1 - e.y0;
+	const at = Math.max(0, Math.min(1, ((x - e.x0) * dx + (y - e.y0) * dy) / (dx * dx + dy * dy || 1)));
+	return Math.hypot(x - e.x0 - at * dx, y - e.y0 - at * dy);
+}
+
+function itemAt(x, y) {
+	let best = -1, least = 11;
+	itemsBetween(y - 40, y + 40, item => {
+		let far;
+		if (isPacket(item)) {
+			far = distance(x, y, ends(item));
+			if (far < 11 && y < PLACE.y[0][item] + 60)
+				far = Math.max(0, far - 2);
+		} else {
+			const lane = eventOf(item).lane, side = eventSide(lane), dx = (x - PLACE.x[lane]) * side;
+			far = dx > -8 && dx < 190 ? Math.abs(y - PLACE.y[0][item]) - (dx < 9 ? 3 : 0) : Infinity;
+		}
+		if (far < least) {
+			least = far;
+			best = item;
+		}
+	});
+	return best;
+}

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: BSD-2-Clause
+// Where everything is. Time runs down. Every moment (a packet sent, received, an event) takes a row; between rows
+// passes time: as the logarithm of how long it was when idle time is shortened, else in proportion.
+//
+// VIEW: what is shown and how large; MOMENTS: all of them by time; PLACE: their places for this view.
+'use strict';
+
+const ROW = 24, ROW_MIN = 0.002, ROW_MAX = 64, HEIGHT_MAX = 12e6;
+const BLOCK = 128;
+
+const VIEW = { row: ROW, compress: true, kinds: new Set(KINDS.keys()), lanes: new Set(LANES.keys()), only: false, query: [],
+	selected: -1, hover: -1 };
+
+const MOMENTS = (() => {
+	const list = [];
+	for (let item = 0; item < ITEMS; item++) {
+		if (!isPacket(item)) {
+			list.push([eventOf(item).time, item, 0]);
+			continue;
+		}
+		if (P.sent[item] >= 0)
+			list.push([beginOf(item), item, 0]);
+		if (P.received[item] >= 0 && !flagged(item, FLAG.INSTANT))
+			list.push([P.received[item], item, 1]);
+	}
+	list.sort((a, b) => a[0] - b[0] || a[2] - b[2] || a[1] - b[1]);
+	return list;
+})();
+
+const ORDER = (() => {		// items by their first moment
+	const seen = new Uint8Array(ITEMS), order = [];
+	for (const [, item] of MOMENTS)
+		if (!seen[item]) {
+			seen[item] = 1;
+			order.push(item);
+		}
+	return order;
+})();
+
+function matches(item) {
+	const text = searchText(item);
+	return VIEW.query.every(word => text.includes(word));
+}
+
+function isShown(item) {
+	if (!VIEW.kinds.has(kindOf(item)))
+		return false;
+	if (isPacket(item) ? !VIEW.lanes.has(P.from[item]) || !VIEW.lanes.has(P.to[item]) : !VIEW.lanes.has(eventOf(item).lane))
+		return false;
+	return !VIEW.only || !VIEW.query.length || matches(item);
+}
+
+const PLACE = { items: [], y: [new Float64Array(ITEMS), new Float64Array(ITEMS)], top: [], bottom: [], blockTop: [], blockBottom: [],
+	marks: [], height: 0, x: [], width: 0, median: 1, unit: [], shown: new Uint8Array(ITEMS) };
+
+// Rows between two moments that are dt apart.
+function rowsFor(dt) {
+	return Math.min(3.2, 0.62 + 0.55 * Math.log10(1 + dt / PLACE.median));
+}
+
+// Which items are shown, and how many rows each moment is from the first: anew when a filter changes.
+function layoutItems() {
+	PLACE.items = [];
+	for (const item of ORDER) {
+		PLACE.shown[item] = isShown(item) ? 1 : 0;
+		if (PLACE.shown[item])
+			PLACE.items.push(item);
+	}
+	PLACE.moments = MOMENTS.filter(m => PLACE.shown[m[1]]);
+	const steps = [];
+	for (let i = 1; i < PLACE.moments.length; i++)
+		steps.push(PLACE.moments[i][0] - PLACE.moments[i - 1][0]);
+	const sorted = Float64Array.from(steps).sort();
+	PLACE.median = Math.max(1, sorted[sorted.length >> 1] ?? 1);
+	PLACE.rows = new Float64Array(PLACE.moments.length);
+	for (let i = 1; i < PLACE.moments.length; i++) {
+		const dt = steps[i - 1];
+		PLACE.rows[i] = PLACE.rows[i - 1] + (VIEW.compress ? rowsFor(dt) : Math.max(dt / PLACE.median * 0.7, 0));
+	}
+	layoutRows();
+}
+
+const PAD_TOP = 16, PAD_BOTTOM = 40;
+
+// Places in pixels: anew when the zoom changes.
+function layoutRows() {
+	const moments = PLACE.moments, last = PLACE.rows[moments.length - 1] || 0;
+	VIEW.row = Math.min(Math.max(VIEW.row, ROW_MIN), ROW_MAX, Math.max(HEIGHT_MAX / Math.max(last, 1), ROW_MIN));
+	PLACE.marks = [];
+	for (let i = 0; i < moments.length; i++) {
+		const [time, item, end] = moments[i];
+		const y = PAD_TOP + PLACE.rows[i] * VIEW.row;
+		PLACE.y[end][item] = y;
+		if (end === 0 && (!isPacket(item) || flagged(item, FLAG.INSTANT) || P.received[item] < 0))
+			PLACE.y[1][item] = y;
+		else if (end === 1 && P.sent[item] < 0)
+			PLACE.y[0][item] = y;
+		if (VIEW.compress && i && time - moments[i - 1][0] > PLACE.median * 300 && time - moments[i - 1][0] > 20000)
+			PLACE.marks.push({ from: PAD_TOP + PLACE.rows[i - 1] * VIEW.row, to: y, ns: time - moments[i - 1][0] });
+	}
+	PLACE.height = PAD_TOP + last * VIEW.row + PAD_BOTTOM;
+	const count = PLACE.items.length, blocks = Math.ceil(count / BLOCK);
+	PLACE.blockTop = new Float64Array(blocks).fill(Infinity);
+	PLACE.blockBottom = new Float64Array(blocks).fill(-Infinity);
+	for (let i = 0; i < count; i++) {
+		const item = PLACE.items[i], block = Math.floor(i / BLOCK), a = PLACE.y[0][item], b = PLACE.y[1][item];
+		PLACE.blockTop[block] = Math.min(PLACE.blockTop[block], a, b);
+		PLACE.blockBottom[block] = Math.max(PLACE.blockBottom[block], a, b);
+	}
+}
+
+// Calls back for every item that reaches into top..bottom.
+function itemsBetween(top, bottom, callback) {
+	for (let block = 0; block < PLACE.blockTop.length; block++) {
+		if (PLACE.blockBottom[block] < top || PLACE.blockTop[block] > bottom)
+			continue;
+		const end = Math.min((block + 1) * BLOCK, PLACE.items.length);
+		for (let i = block * BLOCK; i < end; i++) {
+			const item = PLACE.items[i], a = PLACE.y[0][item], b = PLACE.y[1][item];
+			if (Math.max(a, b) >= top && Math.min(a, b) <= bottom)
+				callback(item);
+		}
+	}
+}
+
+function countBetween(top, bottom) {
+	let blocks = 0;
+	for (let block = 0; block < PLACE.blockTop.length; block++)
+		if (PLACE.blockBottom[block] >= top && PLACE.blockTop[block] <= bottom)
+			blocks++;
+	return blocks * BLOCK;
+}
+
+// The time at a height: of the moments around it.
+function timeAt(y) {
+	const moments = PLACE.moments;
+	if (!moments.length)
+		return 0;
+	const row = (y - PAD_TOP) / VIEW.row;
+	let low = 0, high = moments.length - 1;
+	while (low < high) {
+		const middle = (low + high + 1) >> 1;
+		if (PLACE.rows[middle] <= row)
+			low = middle;
+		else
+			high = middle - 1;
+	}
+	const next = Math.min(low + 1, moments.length - 1), span = PLACE.rows[next] - PLACE.rows[low];
+	const part = span > 0 ? Math.min(1, Math.max(0, (row - PLACE.rows[low]) / span)) : 0;
+	return moments[low][0] + part * (moments[next][0] - moments[low][0]);
+}
+
+// ---- lanes ----
+
+// Lanes of one process, or of one address, stand together, in the order in which they first say something.
+const LANE_ORDER = (() => {
+	const first = new Array(LANES.length).fill(Infinity), groups = new Map();
+	for (const item of ORDER)
+		for (const lane of isPacket(item) ? [P.from[item], P.to[item]] : [eventOf(item).lane])
+			first[lane] = Math.min(first[lane], ORDER.length ? sentAt(item) : 0);
+	for (const lane of LANES.keys()) {
+		const name = laneGroup(lane);
+		groups.set(name, Math.min(groups.get(name) ?? Infinity, first[lane]));
+	}
+	const rank = qpn => qpn === -1 ? 0 : qpn === 1 ? 1 : 2;
+	const names = [...groups.keys()].sort((a, b) => groups.get(a) - groups.get(b) || a.localeCompare(b));
+	// The last group has what is no data at its outer side, too: queue pairs face each other.
+	const outward = lane => rank(LANES[lane].qpn) * (names.length > 1 && laneGroup(lane) === names[names.length - 1] ? -1 : 1);
+	return [...LANES.keys()].sort((a, b) => names.indexOf(laneGroup(a)) - names.indexOf(laneGroup(b)) || outward(a) - outward(b) ||
+		first[a] - first[b]);
+})();
+
+const GUTTER = () => innerWidth < 640 ? 62 : 92;
+
+function layoutLanes(width) {
+	const shown = LANE_ORDER.filter(lane => VIEW.lanes.has(lane));
+	const narrow = width < 640;
+	const labels = EVENTS.length > 0;
+	const left = GUTTER() + (labels ? (narrow ? 70 : Math.min(230, width * .18)) : narrow ? 34 : 60);
+	const right = labels ? (narrow ? 76 : Math.min(240, width * .19)) : narrow ? 40 : 60;
+	const least = labels ? (narrow ? 120 : 200) : narrow ? 84 : 130;
+	const gap = shown.length > 1 ? Math.max(least, Math.min(560, (width - left - right) / (shown.length - 1))) : 0;
+	const used = left + right + gap * Math.max(0, shown.length - 1);
+	const shift = Math.max(0, (width - used) / 2);
+	PLACE.x = new Array(LANES.length).fill(-1);
+	shown.forEach((lane, at) => { PLACE.x[lane] = left + shift * .6 + at * gap; });
+	PLACE.lanes = shown;
+	PLACE.gap = gap;
+	PLACE.width = Math.max(width, used);
+}

@@ -1,0 +1,605 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Records -> packets and events. What left one process and arrived at another is paired by its headers: the latest
+ * sent one that nobody received yet, as an earlier one was lost and this is its repetition.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "ladder.h"
+#include "wire/aeth.h"
+#include "wire/psn.h"
+
+#define EARLY_NS	1000000000u	/* a sender that is interrupted takes its stamp so much later */
+#define TAG_END		0u
+#define HASH_OFFSET	0xcbf29ce484222325u
+#define HASH_PRIME	0x100000001b3u
+
+/* ---- words of comments and events ---- */
+
+const char *ladder_comment_value(const struct capture_record *record, const char *key, size_t *bytes)
+{
+	const char *at = record->comment, *end = at + record->comment_bytes;
+	size_t length = strlen(key);
+
+	while (at && at < end) {
+		const char *semicolon = memchr(at, ';', (size_t)(end - at)), *stop = semicolon ? semicolon : end;
+
+		while (at < stop && *at == ' ')
+			at++;
+		if ((size_t)(stop - at) > length && !memcmp(at, key, length) && at[length] == ' ') {
+			*bytes = (size_t)(stop - at) - length - 1;
+			return at + length + 1;
+		}
+		at = semicolon ? semicolon + 1 : end;
+	}
+	return NULL;
+}
+
+static bool ladder_comment_is(const struct capture_record *record, const char *key, const char *value)
+{
+	size_t bytes = 0;
+	const char *found = record ? ladder_comment_value(record, key, &bytes) : NULL;
+
+	return found && bytes == strlen(value) && !memcmp(found, value, bytes);
+}
+
+static uint32_t ladder_number(const char *text, size_t bytes, uint32_t otherwise)
+{
+	char digits[24], *end;
+	unsigned long value;
+
+	if (!bytes || bytes >= sizeof(digits))
+		return otherwise;
+	memcpy(digits, text, bytes);
+	digits[bytes] = '\0';
+	value = strtoul(digits, &end, 0);
+	return *end || value > 0xffffff ? otherwise : (uint32_t)value;
+}
+
+/* End of the JSON string that begins behind @at; NULL: it does not end. */
+static const char *ladder_json_string(const char *at, const char *end)
+{
+	for (; at < end && *at != '"'; at++)
+		if (*at == '\\')
+			at++;
+	return at < end ? at : NULL;
+}
+
+bool ladder_json_value(const char *json, size_t bytes, const char *key, char *value, size_t size)
+{
+	const char *at = json, *end = json + bytes, *name, *stop;
+	size_t length = strlen(key);
+	bool wanted;
+
+	while (at < end && (at = memchr(at, '"', (size_t)(end - at)))) {
+		name = at + 1;
+		stop = ladder_json_string(name, end);
+		if (!stop)
+			return false;
+		wanted = (size_t)(stop - name) == length && !memcmp(name, key, length);
+		for (at = stop + 1; at < end && (*at == ':' || *at == ' '); at++)
+			;
+		if (at < end && *at == '"') {
+			name = at + 1;
+			stop = ladder_json_string(name, end);
+			if (!stop)
+				return false;
+			at = stop + 1;
+		} else {
+			for (name = stop = at; stop < end && *stop != ',' && *stop != '}'; stop++)
+				;
+			at = stop;
+		}
+		if (wanted && (size_t)(stop - name) < size) {
+			memcpy(value, name, (size_t)(stop - name));
+			value[stop - name] = '\0';
+			return true;
+		}
+	}
+	return false;
+}
+
+/* ---- processes ---- */
+
+static int ladder_process(struct ladder *ladder, const char *name, size_t bytes, int *process)
+{
+	for (unsigned i = 0; i < ladder->processes; i++)
+		if (strlen(ladder->process[i]) == bytes && !memcmp(ladder->process[i], name, bytes)) {
+			*process = (int)i;
+			return 0;
+		}
+	if (capture_grow(&ladder->process, ladder->processes, &ladder->process_room, sizeof(char *)))
+		return ENOMEM;
+	ladder->process[ladder->processes] = strndup(name, bytes);
+	if (!ladder->process[ladder->processes])
+		return ENOMEM;
+	*process = (int)ladder->processes++;
+	return 0;
+}
+
+/* A file without names of interfaces, but with directions: of one process, which its name stands for. */
+static int ladder_process_of_file(struct ladder *ladder, const char *path, int *process)
+{
+	const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+
+	return ladder_process(ladder, name, strcspn(name, "."), process);
+}
+
+/* "PROGRAM(PID)" and "PROGRAM(PID) events" are one process. */
+static int ladder_find_processes(struct ladder *ladder, char *const *paths)
+{
+	static const char events[] = " events";
+	const struct capture *capture = ladder->capture;
+	bool *directed = calloc(capture->sources ? capture->sources : 1, sizeof(*directed));
+	int err = 0;
+
+	ladder->source_process = calloc(capture->sources ? capture->sources : 1, sizeof(int));
+	if (!directed || !ladder->source_process)
+		err = ENOMEM;
+	for (size_t i = 0; !err && i < capture->records; i++)
+		if (capture->record[i].direction != CAPTURE_UNKNOWN)
+			directed[capture->record[i].source] = true;
+	for (unsigned i = 0; !err && i < capture->sources; i++) {
+		const struct capture_source *source = &capture->source[i];
+		size_t bytes = source->name ? strlen(source->name) : 0, tail = sizeof(events) - 1;
+
+		ladder->source_process[i] = -1;
+		if (bytes > tail && !strcmp(source->name + bytes - tail, events))
+			bytes -= tail;
+		if (bytes && source->name[bytes - 1] == ')')
+			err = ladder_process(ladder, source->name, bytes, &ladder->source_process[i]);
+		else if (directed[i])
+			err = ladder_process_of_file(ladder, paths[source->file], &ladder->source_process[i]);
+	}
+	free(directed);
+	return err;
+}
+
+/* ---- one record ---- */
+
+/* Exported PDU: tags of type 16, length 16, value; TAG_END; then the JSON. */
+static int ladder_add_event(struct ladder *ladder, const struct capture_record *record)
+{
+	struct ladder_event *event;
+	uint32_t at = 0, length;
+	char value[24];
+
+	for (;;) {
+		uint16_t tag;
+
+		if (record->bytes - at < 4)
+			return 0;
+		tag = get_be16(record->data + at);
+		length = get_be16(record->data + at + 2);
+		at += 4;
+		if (tag == TAG_END)
+			break;
+		if (length > record->bytes - at)
+			return 0;
+		at += length;
+	}
+	if (ladder->events >= LADDER_PACKETS_MAX) {
+		ladder->too_many = true;
+		return 0;
+	}
+	if (capture_grow(&ladder->event, ladder->events, &ladder->event_room, sizeof(*event)))
+		return ENOMEM;
+	event = &ladder->event[ladder->events++];
+	*event = (struct ladder_event){ .time_ns = record->time_ns, .qpn = LADDER_NO_QP,
+		.process = (unsigned)ladder->source_process[record->source],
+		.json = (const char *)record->data + at, .json_bytes = record->bytes - at };
+	if (ladder_json_value(event->json, event->json_bytes, "qp", value, sizeof(value)))
+		event->qpn = ladder_number(value, strlen(value), LADDER_NO_QP);
+	return 0;
+}
+
+static enum ladder_kind ladder_kind_of(const struct frame *frame, bool mad)
+{
+	const struct packet *packet = &frame->packet;
+
+	switch (packet->op->verb) {
+	case VERB_SEND:
+		return mad ? LADDER_CM : LADDER_SEND;
+	case VERB_WRITE:
+	case VERB_ATOMIC_WRITE:
+		return LADDER_WRITE;
+	case VERB_READ:
+	case VERB_RESPONSE:
+		return LADDER_READ;
+	case VERB_ATOMIC:
+	case VERB_ATOMIC_ACK:
+		return LADDER_ATOMIC;
+	case VERB_FLUSH:
+		return LADDER_FLUSH;
+	case VERB_CNP:
+		return LADDER_CNP;
+	case VERB_ACK:
+		break;
+	}
+	switch (aeth_kind(packet->aeth.syndrome)) {
+	case AETH_RNR:
+		return LADDER_RNR;
+	case AETH_NAK:
+		return LADDER_NAK;
+	default:
+		return LADDER_ACK;
+	}
+}
+
+static uint16_t ladder_flags_of(const struct capture_record *record)
+{
+	size_t bytes;
+	uint16_t flags = 0;
+
+	if (record->comment) {
+		if (ladder_comment_value(record, "dropped", &bytes))
+			flags |= LADDER_DROPPED;
+		if (ladder_comment_value(record, "retransmission", &bytes))
+			flags |= LADDER_RETRANSMISSION;
+		if (ladder_comment_is(record, "path", "direct"))
+			flags |= LADDER_DIRECT;
+		if (ladder_comment_is(record, "path", "ring"))
+			flags |= LADDER_RING;
+	}
+	if (record->direction == CAPTURE_UNKNOWN)
+		flags |= LADDER_INSTANT;
+	return flags;
+}
+
+static void ladder_fill(struct ladder_packet *packet, const struct capture_record *record,
+			const struct frame *frame)
+{
+	struct cm_message message;
+	const struct packet *parsed = &frame->packet;
+	const char *qpn;
+	size_t bytes;
+
+	*packet = (struct ladder_packet){
+		.time_ns = record->time_ns, .bth = (uint32_t)frame->bth, .opcode = parsed->op->code,
+		.header_bytes = (uint16_t)parsed->op->header_bytes, .syndrome = parsed->aeth.syndrome,
+		.cm = -1, .flags = ladder_flags_of(record), .psn = parsed->psn, .dest_qpn = parsed->dest_qpn,
+		.source_qpn = LADDER_QP_UNKNOWN, .payload_bytes = (uint32_t)parsed->payload_bytes,
+		.acked_by = LADDER_NONE, .acks_first = LADDER_NONE, .from = LADDER_NONE, .to = LADDER_NONE,
+	};
+	memcpy(packet->source, frame->source, 16);
+	memcpy(packet->destination, frame->destination, 16);
+	if (frame_cm(frame, &message))
+		packet->cm = (int8_t)message.kind;
+	packet->kind = (uint8_t)ladder_kind_of(frame, parsed->op->service == SERVICE_UD && parsed->dest_qpn == 1);
+	if (parsed->op->headers & HDR_DETH)
+		packet->source_qpn = parsed->deth.source_qpn;
+	else if (parsed->echo.present)
+		packet->source_qpn = parsed->echo.qpn;
+	if (record->direction == CAPTURE_IN) {
+		packet->received = record;
+		return;
+	}
+	packet->sent = record;
+	qpn = record->comment ? ladder_comment_value(record, "qp", &bytes) : NULL;
+	if (qpn)
+		packet->source_qpn = ladder_number(qpn, bytes, packet->source_qpn);
+}
+
+/* ---- pairs ---- */
+
+/* One for each packet that differs from others in its headers: stacks of those that wait for the other end. */
+struct pair {
+	uint64_t hash;
+	uint32_t sent, received, last;	/* packets, LADDER_NONE: none; last: the latest pair */
+};
+
+struct pairs {
+	struct pair *pair;
+	size_t mask, used;
+	uint32_t *below;		/* by packet: the one under it on its stack */
+	unsigned below_room;
+};
+
+static uint64_t ladder_hash(const struct ladder_packet *packet, const struct capture_record *record)
+{
+	const uint8_t *bth = record->data + packet->bth;
+	uint64_t hash = HASH_OFFSET;
+
+	for (unsigned i = 0; i < 16; i++)
+		hash = ((hash ^ packet->source[i]) * HASH_PRIME ^ packet->destination[i]) * HASH_PRIME;
+	for (unsigned i = 0; i < packet->header_bytes; i++)
+		if (i != 4)	/* FECN and BECN change on the way */
+			hash = (hash ^ bth[i]) * HASH_PRIME;
+	hash = (hash ^ packet->payload_bytes) * HASH_PRIME;
+	return hash ^ hash >> 29;
+}
+
+static struct pair *ladder_pair_place(struct pairs *pairs, uint64_t hash)
+{
+	size_t at = hash & pairs->mask;
+
+	while (pairs->pair[at].hash != hash && pairs->pair[at].hash)
+		at = (at + 1) & pairs->mask;
+	return &pairs->pair[at];
+}
+
+static int ladder_pairs_grow(struct pairs *pairs)
+{
+	struct pairs larger = { .mask = pairs->pair ? pairs->mask * 2 + 1 : 1023 };
+
+	larger.pair = calloc(larger.mask + 1, sizeof(*larger.pair));
+	if (!larger.pair)
+		return ENOMEM;
+	for (size_t i = 0; pairs->pair && i <= pairs->mask; i++)
+		if (pairs->pair[i].hash)
+			*ladder_pair_place(&larger, pairs->pair[i].hash) = pairs->pair[i];
+	free(pairs->pair);
+	pairs->pair = larger.pair;
+	pairs->mask = larger.mask;
+	return 0;
+}
+
+static int ladder_pair_get(struct pairs *pairs, uint64_t hash, struct pair **pair)
+{
+	hash = hash ? hash : 1;
+	if ((!pairs->pair || pairs->used * 4 > pairs->mask * 3) && ladder_pairs_grow(pairs))
+		return ENOMEM;
+	*pair = ladder_pair_place(pairs, hash);
+	if ((*pair)->hash)
+		return 0;
+	**pair = (struct pair){ hash, LADDER_NONE, LADDER_NONE, LADDER_NONE };
+	pairs->used++;
+	return 0;
+}
+
+/* The packet that this record is the other end of; LADDER_NONE: it is the first end. */
+static uint32_t ladder_other_end(struct ladder *ladder, struct pairs *pairs, struct pair *pair,
+				 const struct capture_record *record)
+{
+	uint32_t found;
+
+	if (record->direction == CAPTURE_IN && pair->sent != LADDER_NONE) {
+		found = pair->sent;
+		pair->sent = pairs->below[found];
+		return found;
+	}
+	if (record->direction != CAPTURE_OUT || pair->received == LADDER_NONE)
+		return LADDER_NONE;
+	found = pair->received;
+	if (record->time_ns - ladder->packet[found].time_ns > EARLY_NS)
+		return LADDER_NONE;
+	pair->received = pairs->below[found];
+	return found;
+}
+
+static void ladder_join(struct ladder_packet *packet, const struct ladder_packet *other)
+{
+	packet->flags |= other->flags;
+	if (other->received) {
+		packet->received = other->received;
+		return;
+	}
+	packet->sent = other->sent;
+	packet->bth = other->bth;
+	packet->source_qpn = other->source_qpn;
+}
+
+static int ladder_add_packet(struct ladder *ladder, struct pairs *pairs, const struct capture_record *record,
+			     const struct frame *frame)
+{
+	struct ladder_packet packet;
+	struct pair *pair;
+	uint32_t other, *waiting;
+
+	ladder_fill(&packet, record, frame);
+	if (ladder_pair_get(pairs, ladder_hash(&packet, record), &pair))
+		return ENOMEM;
+	other = ladder_other_end(ladder, pairs, pair, record);
+	if (other != LADDER_NONE) {
+		ladder_join(&ladder->packet[other], &packet);
+		pair->last = other;
+		return 0;
+	}
+	if (ladder->packets >= LADDER_PACKETS_MAX) {
+		ladder->too_many = true;
+		return 0;
+	}
+	if (capture_grow(&ladder->packet, ladder->packets, &ladder->packet_room, sizeof(packet)) ||
+	    capture_grow(&pairs->below, ladder->packets, &pairs->below_room, sizeof(*pairs->below)))
+		return ENOMEM;
+	if (record->direction == CAPTURE_IN && pair->last != LADDER_NONE) {
+		packet.sent = ladder->packet[pair->last].sent;
+		packet.bth = ladder->packet[pair->last].bth;
+		packet.source_qpn = ladder->packet[pair->last].source_qpn;
+		packet.flags |= LADDER_DUPLICATE;
+	} else if (record->direction != CAPTURE_UNKNOWN) {
+		waiting = record->direction == CAPTURE_IN ? &pair->received : &pair->sent;
+		pairs->below[ladder->packets] = *waiting;
+		*waiting = ladder->packets;
+	}
+	ladder->packet[ladder->packets++] = packet;
+	return 0;
+}
+
+static int ladder_read_records(struct ladder *ladder)
+{
+	const struct capture *capture = ladder->capture;
+	struct pairs pairs = { .pair = NULL };
+	int err = 0;
+
+	for (size_t i = 0; !err && i < capture->records; i++) {
+		const struct capture_record *record = &capture->record[i];
+		uint16_t linktype = capture->source[record->source].linktype;
+		struct frame frame;
+
+		if (linktype == LINKTYPE_EXPORTED_PDU && ladder->source_process[record->source] >= 0) {
+			err = ladder_add_event(ladder, record);
+			continue;
+		}
+		switch (frame_parse(record, linktype, &frame)) {
+		case FRAME_PACKET:
+			err = ladder_add_packet(ladder, &pairs, record, &frame);
+			break;
+		case FRAME_CUT:
+			ladder->cut++;
+			break;
+		case FRAME_UNKNOWN:
+			ladder->unknown++;
+			break;
+		case FRAME_OTHER:
+			ladder->left_out++;
+			break;
+		}
+	}
+	free(pairs.pair);
+	free(pairs.below);
+	return err;
+}
+
+/* ---- what packets say of each other ---- */
+
+/* Requests from one lane to another. */
+struct stream {
+	uint32_t from, to;
+	bool started;
+	uint32_t highest;		/* PSN of requests */
+	uint32_t *waiting;		/* packets without an answer */
+	unsigned head, count, room;
+};
+
+struct streams {
+	struct stream *stream;
+	size_t mask, used;
+};
+
+static struct stream *ladder_stream(struct streams *streams, uint32_t from, uint32_t to)
+{
+	size_t at = (from * 0x9e3779b1u ^ to * 0x85ebca6bu) & streams->mask;
+
+	while (streams->stream[at].started &&
+	       (streams->stream[at].from != from || streams->stream[at].to != to))
+		at = (at + 1) & streams->mask;
+	return &streams->stream[at];
+}
+
+static bool ladder_is_reliable(const struct opcode *op)
+{
+	return op->service == SERVICE_RC || op->service == SERVICE_XRC;
+}
+
+static int ladder_request(struct ladder *ladder, struct stream *stream, uint32_t index)
+{
+	struct ladder_packet *packet = &ladder->packet[index];
+
+	if (!stream->started) {
+		*stream = (struct stream){ .from = packet->from, .to = packet->to, .started = true,
+					   .highest = packet->psn };
+	} else if (psn_diff(packet->psn, stream->highest) <= 0) {
+		packet->flags |= packet->flags & LADDER_DUPLICATE ? 0 : LADDER_RETRANSMISSION;
+	} else {
+		stream->highest = packet->psn;
+	}
+	if (capture_grow(&stream->waiting, stream->count, &stream->room, sizeof(uint32_t)))
+		return ENOMEM;
+	stream->waiting[stream->count++] = index;
+	return 0;
+}
+
+/* An ACK, and a response too, answers for all requests up to its PSN (IBTA 9.7.5.1). */
+static void ladder_answer(struct ladder *ladder, struct stream *stream, uint32_t index)
+{
+	struct ladder_packet *answer = &ladder->packet[index];
+	const struct opcode *op = opcode_get(answer->opcode);
+
+	if (!stream->started || (op->headers & HDR_AETH && aeth_kind(answer->syndrome) != AETH_ACK))
+		return;
+	while (stream->head < stream->count) {
+		uint32_t first = stream->waiting[stream->head];
+
+		if (psn_diff(ladder->packet[first].psn, answer->psn) > 0)
+			return;
+		ladder->packet[first].acked_by = index;
+		if (!(ladder->packet[first].flags & LADDER_RETRANSMISSION) && !answer->acks++)
+			answer->acks_first = first;
+		stream->head++;
+	}
+}
+
+static int ladder_relate(struct ladder *ladder)
+{
+	struct streams streams = { .mask = 1023 };
+	int err = 0;
+
+	while (streams.mask < (size_t)ladder->packets * 2)
+		streams.mask = streams.mask * 2 + 1;
+	streams.stream = calloc(streams.mask + 1, sizeof(*streams.stream));
+	if (!streams.stream)
+		return ENOMEM;
+	for (uint32_t i = 0; !err && i < ladder->packets; i++) {
+		struct ladder_packet *packet = &ladder->packet[i];
+		const struct opcode *op = opcode_get(packet->opcode);
+
+		if (!ladder_is_reliable(op))
+			continue;
+		if (opcode_is_response(op))
+			ladder_answer(ladder, ladder_stream(&streams, packet->to, packet->from), i);
+		else
+			err = ladder_request(ladder, ladder_stream(&streams, packet->from, packet->to), i);
+	}
+	for (size_t i = 0; i <= streams.mask; i++)
+		free(streams.stream[i].waiting);
+	free(streams.stream);
+	return err;
+}
+
+/* Sent and not received, though the receiver was recorded then. */
+static int ladder_find_losses(struct ladder *ladder)
+{
+	uint64_t *until = calloc(ladder->processes ? ladder->processes : 1, sizeof(*until));
+
+	if (!until)
+		return ENOMEM;
+	for (size_t i = 0; i < ladder->capture->records; i++) {
+		const struct capture_record *record = &ladder->capture->record[i];
+		int process = ladder->source_process[record->source];
+
+		if (process >= 0)
+			until[process] = record->time_ns;
+	}
+	for (unsigned i = 0; i < ladder->packets; i++) {
+		struct ladder_packet *packet = &ladder->packet[i];
+		int process = ladder->lane[packet->to].process;
+
+		if (packet->sent && !packet->received && packet->sent->direction == CAPTURE_OUT &&
+		    !(packet->flags & LADDER_DIRECT) &&
+		    process >= 0 && packet->time_ns < until[process])
+			packet->flags |= LADDER_LOST;
+	}
+	free(until);
+	return 0;
+}
+
+int ladder_make(struct ladder *ladder, struct capture *capture, char *const *paths)
+{
+	int err;
+
+	*ladder = (struct ladder){ .capture = capture };
+	err = ladder_find_processes(ladder, paths);
+	err = err ? err : ladder_read_records(ladder);
+	err = err ? err : ladder_assign_lanes(ladder);
+	err = err ? err : ladder_relate(ladder);
+	err = err ? err : ladder_find_losses(ladder);
+	if (err)
+		ladder_free(ladder);
+	return err;
+}
+
+void ladder_free(struct ladder *ladder)
+{
+	for (unsigned i = 0; i < ladder->processes; i++)
+		free(ladder->process[i]);
+	free(ladder->process);
+	free(ladder->packet);
+	free(ladder->event);
+	free(ladder->lane);
+	free(ladder->source_process);
+	*ladder = (struct ladder){ .packet = NULL };
+}

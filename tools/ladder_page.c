@@ -1,0 +1,528 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The page: a template (tools/ladder), and in its middle the data as one JSON object, which the
+ * scripts of the page draw. What a trace holds may be anything: strings are escaped so that they
+ * cannot end the script that they stand in, and the scripts treat them as text only.
+ *
+ *	"packet" and "event" are columns, one array for each property; "raw" is the headers of all packets in
+ *	base64, "table" what explains them: opcodes, fields, syndromes, docs/errors
+ */
+#include <arpa/inet.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include "explain.h"
+#include "ladder.h"
+#include "ladder_template.h"
+#include "wire/aeth.h"
+#include "wire/cm_table.h"
+
+#define PAYLOAD_SHOWN	48u		/* bytes of payload that the page has of a packet */
+#define ADDRESS_MAX	INET6_ADDRSTRLEN
+
+/* ---- strings ---- */
+
+/* Length of the UTF-8 sequence at @text, 0: it is none. */
+static size_t page_utf8(const uint8_t *text, size_t bytes)
+{
+	size_t length = text[0] < 0x80 ? 1 : text[0] >= 0xc2 && text[0] < 0xe0 ? 2 :
+			text[0] >= 0xe0 && text[0] < 0xf0 ? 3 : text[0] >= 0xf0 && text[0] < 0xf5 ? 4 : 0;
+
+	if (!length || length > bytes)
+		return 0;
+	for (size_t i = 1; i < length; i++)
+		if ((text[i] & 0xc0) != 0x80)
+			return 0;
+	if ((text[0] == 0xe0 && text[1] < 0xa0) || (text[0] == 0xed && text[1] > 0x9f) ||
+	    (text[0] == 0xf0 && text[1] < 0x90) || (text[0] == 0xf4 && text[1] > 0x8f))
+		return 0;
+	return length;
+}
+
+static void page_string(FILE *out, const char *string, size_t bytes)
+{
+	const uint8_t *text = (const uint8_t *)string;
+
+	putc('"', out);
+	for (size_t i = 0, length; i < bytes; i += length) {
+		length = page_utf8(text + i, bytes - i);
+		if (!length) {
+			fputs("\\ufffd", out);
+			length = 1;
+		} else if (length > 1) {
+			fwrite(text + i, 1, length, out);
+		} else if (text[i] < 0x20 || strchr("\"\\<>&", text[i])) {
+			fprintf(out, "\\u%04x", text[i]);
+		} else {
+			putc(text[i], out);
+		}
+	}
+	putc('"', out);
+}
+
+static void page_text(FILE *out, const char *string)
+{
+	if (string)
+		page_string(out, string, strlen(string));
+	else
+		fputs("null", out);
+}
+
+static void page_name(FILE *out, const char *name)
+{
+	fprintf(out, "\"%s\":", name);
+}
+
+static void page_address(FILE *out, const uint8_t address[16])
+{
+	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
+	char text[ADDRESS_MAX] = "";
+
+	if (memcmp(address, mapped, sizeof(mapped)))
+		inet_ntop(AF_INET6, address, text, sizeof(text));
+	else
+		inet_ntop(AF_INET, address + 12, text, sizeof(text));
+	page_text(out, text);
+}
+
+/* ---- tables ---- */
+
+/* In the order of the headers on the wire. */
+static const struct { unsigned header; const char *layer; } page_headers[] = {
+	{ HDR_XRC, "XRCETH" }, { HDR_FETH, "FETH" }, { HDR_DETH, "DETH" }, { HDR_RETH, "RETH" },
+	{ HDR_ATOMIC, "ATOMICETH" }, { HDR_AETH, "AETH" }, { HDR_ATOMIC_ACK, "ATOMICACKETH" },
+	{ HDR_IMM, "IMMDT" }, { HDR_IETH, "IETH" }, { HDR_CNP, "CNP" },
+};
+
+static void page_opcodes(FILE *out)
+{
+	static const char *const services[] = { "RC", "UC", "UD", "XRC", "CNP" };
+	const char *comma = "";
+
+	page_name(out, "opcode");
+	putc('{', out);
+	for (unsigned code = 0; code < 256; code++) {
+		const struct opcode *op = opcode_get((uint8_t)code);
+
+		if (!op)
+			continue;
+		fprintf(out, "%s\"%u\":{\"name\":\"%s\",\"service\":\"%s\",\"bytes\":%zu,\"response\":%s,"
+			"\"layers\":[", comma, code, op->name, services[op->service], op->header_bytes,
+			opcode_is_response(op) ? "true" : "false");
+		comma = "";
+		for (size_t i = 0; i < sizeof(page_headers) / sizeof(*page_headers); i++)
+			if (op->headers & page_headers[i].header) {
+				fprintf(out, "%s\"%s\"", comma, page_headers[i].layer);
+				comma = ",";
+			}
+		fputs("]}", out);
+		comma = ",\n";
+	}
+	fputs("},\n", out);
+}
+
+static void page_layers(FILE *out)
+{
+	const char *comma = "";
+
+	page_name(out, "layer");
+	putc('{', out);
+#define LAYER(id, name, clause, words) \
+	fprintf(out, "%s\"%s\":[\"%s\",\"%s\",\"%s\"]", comma, #id, name, clause, words), \
+	comma = ",\n";
+#define FIELD(layer, name, bit, width, format, words)
+#define CM_CLAUSE(message, clause, words)
+#define CM_WORDS(field, words)
+#include "ladder/field.def"
+#undef LAYER
+#undef FIELD
+	fputs("},\n\"field\":[", out);
+	comma = "";
+#define LAYER(id, name, clause, words)
+#define FIELD(layer, name, bit, width, format, words) \
+	fprintf(out, "%s[\"%s\",\"%s\",%u,%u,\"%s\",\"%s\"]", comma, #layer, name, bit, width, #format, words), \
+	comma = ",\n";
+#include "ladder/field.def"
+#undef FIELD
+#undef CM_CLAUSE
+#undef CM_WORDS
+	fputs("],\n", out);
+}
+
+static const char *page_cm_clause(enum cm_message_kind kind, const char **words)
+{
+#define FIELD(layer, name, bit, width, format, words)
+#define CM_CLAUSE(message, clause, text) if (kind == CM_MESSAGE_##message) { *words = text; return clause; }
+#define CM_WORDS(field, words)
+#include "ladder/field.def"
+#undef CM_CLAUSE
+#undef CM_WORDS
+	*words = "";
+	return "12.6";
+}
+
+static const char *page_cm_words(const char *field)
+{
+#define CM_CLAUSE(message, clause, words)
+#define CM_WORDS(name, text) if (!strcmp(field, #name)) return text;
+#include "ladder/field.def"
+#undef LAYER
+#undef FIELD
+#undef CM_CLAUSE
+#undef CM_WORDS
+	return "";
+}
+
+static void page_cm(FILE *out)
+{
+	page_name(out, "cm");
+	putc('[', out);
+	for (unsigned kind = 0; kind < CM_MESSAGE_KINDS; kind++) {
+		const struct cm_layout *layout = cm_layout((enum cm_message_kind)kind);
+		const char *words, *clause = page_cm_clause((enum cm_message_kind)kind, &words);
+
+		fprintf(out, "%s{\"name\":\"%s\",\"clause\":\"%s\",\"words\":\"%s\",\"private\":%u,\"fields\":[",
+			kind ? ",\n" : "", layout->name, clause, words, layout->private_bytes);
+		for (unsigned i = 0; i < layout->fields; i++)
+			fprintf(out, "%s[\"%s\",%u,%u,%u,\"%s\"]", i ? "," : "", layout->field[i].name,
+				layout->field[i].bit, layout->field[i].width, layout->field[i].member_bytes,
+				page_cm_words(layout->field[i].name));
+		fputs("]}", out);
+	}
+	fputs("],\n", out);
+}
+
+/* Names and sentences of numbers that CM messages carry. */
+static void page_numbers(FILE *out, const char *name, unsigned count, const char *(*of)(unsigned),
+			 const char *(*text)(unsigned))
+{
+	const char *comma = "";
+
+	page_name(out, name);
+	putc('{', out);
+	for (unsigned i = 0; i < count; i++)
+		if (of(i)) {
+			fprintf(out, "%s\"%u\":[\"%s\",\"%s\"]", comma, i, of(i), text ? text(i) : "");
+			comma = ",";
+		}
+	fputs("},\n", out);
+}
+
+static const char *page_reject(unsigned number) { return cm_reject_name((uint16_t)number); }
+static const char *page_reject_text(unsigned number) { return cm_reject_text((uint16_t)number); }
+static const char *page_sidr(unsigned number) { return cm_sidr_name((uint8_t)number); }
+static const char *page_sidr_text(unsigned number) { return cm_sidr_text((uint8_t)number); }
+static const char *page_apr(unsigned number) { return cm_apr_name((uint8_t)number); }
+static const char *page_apr_text(unsigned number) { return cm_apr_text((uint8_t)number); }
+static const char *page_syndrome(unsigned number) { return aeth_name((uint8_t)number); }
+
+/* What docs/errors knows of names that a chart shows. */
+static void page_errors(FILE *out)
+{
+	static const char *const wanted[] = { "status", "nak", "state", "event", "cm", "reject" };
+	const char *comma = "";
+
+	page_name(out, "errors");
+	putc('[', out);
+	for (const struct error_entry *entry = error_entries; entry->name; entry++) {
+		const char *kind = error_kinds[entry->kind].name;
+		bool is_wanted = false;
+
+		for (size_t i = 0; i < sizeof(wanted) / sizeof(*wanted); i++)
+			is_wanted = is_wanted || !strcmp(kind, wanted[i]);
+		if (!is_wanted)
+			continue;
+		fprintf(out, "%s[\"%s\",", comma, kind);
+		page_text(out, entry->name);
+		fprintf(out, ",%ld,", entry->number);
+		page_text(out, entry->heading);
+		putc(',', out);
+		page_text(out, entry->text);
+		putc(']', out);
+		comma = ",\n";
+	}
+	fputs("]\n", out);
+}
+
+static void page_tables(FILE *out)
+{
+	page_name(out, "table");
+	fputs("{\n", out);
+	page_opcodes(out);
+	page_layers(out);
+	page_cm(out);
+	page_numbers(out, "reject", 64, page_reject, page_reject_text);
+	page_numbers(out, "sidr", 32, page_sidr, page_sidr_text);
+	page_numbers(out, "apr", 32, page_apr, page_apr_text);
+	page_numbers(out, "syndrome", 256, page_syndrome, NULL);
+	page_errors(out);
+	fputs("},\n", out);
+}
+
+/* ---- what was recorded ---- */
+
+static void page_lanes(const struct ladder *ladder, FILE *out)
+{
+	page_name(out, "process");
+	putc('[', out);
+	for (unsigned i = 0; i < ladder->processes; i++) {
+		if (i)
+			putc(',', out);
+		page_text(out, ladder->process[i]);
+	}
+	fputs("],\n\"lane\":[", out);
+	for (unsigned i = 0; i < ladder->lanes; i++) {
+		const struct ladder_lane *lane = &ladder->lane[i];
+
+		fprintf(out, "%s[%d,%" PRId64 ",%" PRIu32 ",", i ? ",\n" : "", lane->process,
+			lane->qpn == LADDER_NO_QP ? -1 : lane->qpn == LADDER_QP_UNKNOWN ? -2 : (int64_t)lane->qpn,
+			lane->peer_qpn);
+		if (lane->has_address)
+			page_address(out, lane->address);
+		else
+			fputs("null", out);
+		putc(']', out);
+	}
+	fputs("],\n", out);
+}
+
+static uint64_t page_begin(const struct ladder *ladder)
+{
+	uint64_t begin = UINT64_MAX;
+
+	if (ladder->packets)
+		begin = ladder->packet[0].time_ns;
+	for (unsigned i = 0; i < ladder->packets; i++)
+		if (ladder->packet[i].time_ns < begin)
+			begin = ladder->packet[i].time_ns;
+	for (unsigned i = 0; i < ladder->events; i++)
+		if (ladder->event[i].time_ns < begin)
+			begin = ladder->event[i].time_ns;
+	return begin == UINT64_MAX ? 0 : begin;
+}
+
+typedef int64_t page_column_fn(const struct ladder_packet *packet, uint64_t begin);
+
+static int64_t page_end_ns(const struct capture_record *record, uint64_t begin)
+{
+	return record ? (int64_t)(record->time_ns - begin) : -1;
+}
+
+static int64_t page_sent(const struct ladder_packet *p, uint64_t begin) { return page_end_ns(p->sent, begin); }
+static int64_t page_received(const struct ladder_packet *p, uint64_t begin)
+{
+	return page_end_ns(p->received, begin);
+}
+
+static int64_t page_from(const struct ladder_packet *p, uint64_t begin) { return p->from; }
+static int64_t page_to(const struct ladder_packet *p, uint64_t begin) { return p->to; }
+static int64_t page_opcode(const struct ladder_packet *p, uint64_t begin) { return p->opcode; }
+static int64_t page_kind(const struct ladder_packet *p, uint64_t begin) { return p->kind; }
+static int64_t page_flags(const struct ladder_packet *p, uint64_t begin) { return p->flags; }
+static int64_t page_psn(const struct ladder_packet *p, uint64_t begin) { return p->psn; }
+static int64_t page_bytes(const struct ladder_packet *p, uint64_t begin) { return p->payload_bytes; }
+static int64_t page_syndrome_of(const struct ladder_packet *p, uint64_t begin) { return p->syndrome; }
+static int64_t page_cm_of(const struct ladder_packet *p, uint64_t begin) { return p->cm; }
+static int64_t page_acks(const struct ladder_packet *p, uint64_t begin) { return p->acks; }
+static int64_t page_acked(const struct ladder_packet *p, uint64_t begin)
+{
+	return p->acked_by == LADDER_NONE ? -1 : (int64_t)p->acked_by;
+}
+
+static const struct { const char *name; page_column_fn *of; } page_columns[] = {
+	{ "sent", page_sent }, { "received", page_received }, { "from", page_from }, { "to", page_to },
+	{ "opcode", page_opcode }, { "kind", page_kind }, { "flags", page_flags }, { "psn", page_psn },
+	{ "bytes", page_bytes }, { "syndrome", page_syndrome_of }, { "cm", page_cm_of }, { "acks", page_acks },
+	{ "acked", page_acked },
+};
+
+/* Base64 of a stream of bytes. */
+struct base64 {
+	FILE *out;
+	uint32_t bits;
+	unsigned held;		/* bytes in bits */
+};
+
+static const char page_digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+static void base64_put(struct base64 *base64, const uint8_t *data, size_t bytes)
+{
+	for (size_t i = 0; i < bytes; i++) {
+		base64->bits = base64->bits << 8 | data[i];
+		if (++base64->held < 3)
+			continue;
+		for (int shift = 18; shift >= 0; shift -= 6)
+			putc(page_digits[base64->bits >> shift & 63], base64->out);
+		base64->held = 0;
+		base64->bits = 0;
+	}
+}
+
+static void base64_end(struct base64 *base64)
+{
+	unsigned held = base64->held;
+
+	if (!held)
+		return;
+	base64->bits <<= 8 * (3 - held);
+	for (unsigned i = 0; i < 4; i++)
+		putc(i <= held ? page_digits[base64->bits >> (18 - 6 * i) & 63] : '=', base64->out);
+}
+
+static const struct capture_record *page_record(const struct ladder_packet *packet)
+{
+	return packet->sent ? packet->sent : packet->received;
+}
+
+/* How many bytes of a packet the page has; *frame: its layers. */
+static uint32_t page_shown(const struct ladder *ladder, const struct ladder_packet *packet, struct frame *frame)
+{
+	const struct capture_record *record = page_record(packet);
+	uint32_t payload, headers;
+
+	frame_parse(record, ladder->capture->source[record->source].linktype, frame);
+	headers = (uint32_t)frame->bth + packet->header_bytes;
+	payload = frame->payload_captured;
+	if (packet->kind != LADDER_CM && payload > PAYLOAD_SHOWN)
+		payload = PAYLOAD_SHOWN;
+	return headers + payload;
+}
+
+static void page_raw(const struct ladder *ladder, FILE *out)
+{
+	struct base64 base64 = { .out = out };
+	struct frame frame;
+
+	page_name(out, "shown");
+	putc('[', out);
+	for (unsigned i = 0; i < ladder->packets; i++)
+		fprintf(out, "%s%u", i ? "," : "", page_shown(ladder, &ladder->packet[i], &frame));
+	fputs("],\n\"ip\":[", out);
+	for (unsigned i = 0; i < ladder->packets; i++) {
+		page_shown(ladder, &ladder->packet[i], &frame);
+		fprintf(out, "%s%d", i ? "," : "", frame.ip);
+	}
+	fputs("],\n\"bth\":[", out);
+	for (unsigned i = 0; i < ladder->packets; i++)
+		fprintf(out, "%s%u", i ? "," : "", ladder->packet[i].bth);
+	fputs("]},\n\"raw\":\"", out);
+	for (unsigned i = 0; i < ladder->packets; i++) {
+		uint32_t shown = page_shown(ladder, &ladder->packet[i], &frame);
+
+		base64_put(&base64, page_record(&ladder->packet[i])->data, shown);
+	}
+	base64_end(&base64);
+	fputs("\",\n", out);
+}
+
+/* Comments of sender and receiver: objects, since most packets of captures have none. */
+static void page_comments(const struct ladder *ladder, FILE *out)
+{
+	const char *comma = "";
+
+	page_name(out, "comment");
+	putc('{', out);
+	for (unsigned i = 0; i < ladder->packets; i++) {
+		const struct ladder_packet *packet = &ladder->packet[i];
+		const struct capture_record *ends[] = { packet->sent, packet->received };
+
+		if (!(ends[0] && ends[0]->comment) && !(ends[1] && ends[1]->comment))
+			continue;
+		fprintf(out, "%s\"%u\":[", comma, i);
+		for (int end = 0; end < 2; end++) {
+			if (end)
+				putc(',', out);
+			if (ends[end] && ends[end]->comment)
+				page_string(out, ends[end]->comment, ends[end]->comment_bytes);
+			else
+				fputs("null", out);
+		}
+		putc(']', out);
+		comma = ",\n";
+	}
+	fputs("},\n", out);
+}
+
+static void page_packets(const struct ladder *ladder, FILE *out)
+{
+	uint64_t begin = page_begin(ladder);
+
+	fprintf(out, "\"begin\":\"%" PRIu64 "\",\n\"packet\":{\n", begin);
+	for (size_t column = 0; column < sizeof(page_columns) / sizeof(*page_columns); column++) {
+		page_name(out, page_columns[column].name);
+		putc('[', out);
+		for (unsigned i = 0; i < ladder->packets; i++)
+			fprintf(out, "%s%" PRId64, i ? "," : "",
+				page_columns[column].of(&ladder->packet[i], begin));
+		fputs("],\n", out);
+	}
+	page_raw(ladder, out);
+	page_comments(ladder, out);
+	page_name(out, "event");
+	putc('[', out);
+	for (unsigned i = 0; i < ladder->events; i++) {
+		const struct ladder_event *event = &ladder->event[i];
+
+		fprintf(out, "%s[%" PRIu64 ",%" PRIu32 ",", i ? ",\n" : "", event->time_ns - begin, event->lane);
+		page_string(out, event->json, event->json_bytes);
+		putc(']', out);
+	}
+	fputs("],\n", out);
+}
+
+static void __attribute__((format(printf, 3, 4)))
+page_warning(FILE *out, const char **comma, const char *format, ...)
+{
+	char text[600];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	fputs(*comma, out);
+	page_text(out, text);
+	*comma = ",";
+}
+
+static void page_warnings(const struct ladder *ladder, const struct ladder_page *page, FILE *out)
+{
+	const struct capture *capture = ladder->capture;
+	const char *comma = "";
+
+	page_name(out, "warning");
+	putc('[', out);
+	for (unsigned i = 0; i < capture->warnings; i++)
+		page_warning(out, &comma, "%.300s: %s", page->paths[capture->warning[i].file],
+			     capture->warning[i].text);
+	if (ladder->too_many)
+		page_warning(out, &comma, "only the first %u packets and events are shown", LADDER_PACKETS_MAX);
+	if (ladder->cut)
+		page_warning(out, &comma, "%u packets left out: their headers were not captured whole",
+			     ladder->cut);
+	fputs("],\n\"file\":[", out);
+	for (unsigned i = 0; i < capture->files; i++) {
+		if (i)
+			putc(',', out);
+		page_text(out, page->paths[i]);
+	}
+	fputs("],\n", out);
+}
+
+void ladder_page_write(const struct ladder *ladder, const struct ladder_page *page, FILE *out)
+{
+	fwrite(ladder_template_begin, 1, ladder_template_begin_bytes, out);
+	fputs("{\"version\":\"" VERBATIM_VERSION "\",\n\"title\":", out);
+	page_text(out, page->title);
+	fputs(",\n\"about\":", out);
+	page_text(out, page->about);
+	fputs(",\n\"home\":", out);
+	page_text(out, page->home);
+	fputs(",\n", out);
+	page_warnings(ladder, page, out);
+	page_lanes(ladder, out);
+	page_packets(ladder, out);
+	page_tables(out);
+	fprintf(out, "\"left_out\":%u,\"unknown\":%u}\n", ladder->left_out, ladder->unknown);
+	fwrite(ladder_template_end, 1, ladder_template_end_bytes, out);
+}

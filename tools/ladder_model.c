@@ -160,6 +160,18 @@ static int ladder_find_processes(struct ladder *ladder, char *const *paths)
 
 /* ---- one record ---- */
 
+/* Explanations name their queue pair in words: "qp 0x012345". */
+static uint32_t ladder_qp_of_text(const char *text, size_t bytes)
+{
+	static const char word[] = "qp 0x";
+	const char *end = text + bytes;
+
+	for (const char *at = text; at + sizeof(word) + 5 <= end; at++)
+		if (!strncasecmp(at, word, sizeof(word) - 1))
+			return ladder_number(at + 3, 8, LADDER_NO_QP);	/* six digits */
+	return LADDER_NO_QP;
+}
+
 /* Exported PDU: tags of type 16, length 16, value; TAG_END; then the JSON. */
 static int ladder_add_event(struct ladder *ladder, const struct capture_record *record)
 {
@@ -193,6 +205,8 @@ static int ladder_add_event(struct ladder *ladder, const struct capture_record *
 		.json = (const char *)record->data + at, .json_bytes = record->bytes - at };
 	if (ladder_json_value(event->json, event->json_bytes, "qp", value, sizeof(value)))
 		event->qpn = ladder_number(value, strlen(value), LADDER_NO_QP);
+	else
+		event->qpn = ladder_qp_of_text(event->json, event->json_bytes);
 	return 0;
 }
 

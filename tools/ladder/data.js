@@ -209,6 +209,10 @@ function eventLabel(item) {
 	}
 }
 
+// Where there is little room: without what all calls and states have in common.
+const eventLabelShort = item => eventLabel(item).replace(/^(ibv_post_|ibv_|rdma_)/, '').replace(/^\w+ \u2192 /, '\u2192 ')
+	.replace(/RDMA_(WRITE|READ)/, '$1').replace(/^(send|recv) /, '');
+
 const itemLabel = (item, room = 2) => isPacket(item) ? packetLabel(item, room) : eventLabel(item);
 
 function itemNotes(item) {

@@ -213,7 +213,7 @@ function drawEvent(c, item, top, strong, words) {
 	c.textAlign = side < 0 ? 'right' : 'left';
 	const outermost = side < 0 || lane === PLACE.lanes[PLACE.lanes.length - 1];
 	const room = side < 0 ? x - GUTTER() - 16 : outermost ? PLACE.width - x - 18 : PLACE.gap * .48;
-	const text = clipped(c, eventLabel(item), room);
+	const long = eventLabel(item), text = clipped(c, textWidth(c, long) > room ? eventLabelShort(item) : long, room);
 	if (text)
 		halo(c, text, x + side * 11, y, eventFailed(eventOf(item).json) ? theme.bad : eventOf(item).json.event === 'completion'
 			? theme.good : eventOf(item).json.event === 'state' ? theme.accent : theme.ink);

@@ -117,7 +117,8 @@ static void story_connect(struct side *side)
 	struct ibv_qp_attr init = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags =
 		IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC };
 	struct ibv_qp_attr rtr = { .qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024,
-		.dest_qp_num = side->them.qpn, .rq_psn = side->them.psn, .max_dest_rd_atomic = 4, .min_rnr_timer = 14, .ah_attr = {
+		.dest_qp_num = side->them.qpn, .rq_psn = side->them.psn, .max_dest_rd_atomic = 4,
+		.min_rnr_timer = 14, .ah_attr = {
 			.port_num = 1, .is_global = 1,
 			.grh = { .dgid = side->them.gid, .sgid_index = 1, .hop_limit = 64 } } };
 	struct ibv_qp_attr rts = { .qp_state = IBV_QPS_RTS, .sq_psn = side->us.psn, .timeout = 14, .retry_cnt = 7,

@@ -121,8 +121,9 @@ static void check_proc(void)
 {
 	if (!access("/proc/self/status", R_OK))
 		return;
-	report(VERDICT_NOTE, "proc", "/proc", "is not mounted");
-	report_consequence("owners of the port, Yama and seccomp cannot be looked at");
+	report(trial_worked() ? VERDICT_NOTE : VERDICT_BAD, "proc", "/proc", "is not mounted");
+	report_consequence("%sowners of the port, Yama and seccomp cannot be looked at",
+			   trial_worked() ? "" : "that alone can keep programs from devices, and ");
 	report_remedy("sudo mount -t proc proc /proc");
 }
 

@@ -18,7 +18,7 @@
 
 /* With the locks that are held over fork(), or only initialised anew in the child. */
 enum fork_rank {
-	FORK_PRELOAD,		/* anew: table_lock, sets_lock, those of twins (rspreload) */
+	FORK_PRELOAD,		/* anew: table_lock, sets_lock, relays_lock, those of twins (rspreload) */
 	FORK_RSOCKETS,		/* anew: service_lock, entry_locks */
 	FORK_DEVICES,		/* devices_lock (rdmacm) */
 	FORK_CM,		/* anew: start_lock, agent.lock */

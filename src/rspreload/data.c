@@ -15,8 +15,8 @@
 
 #include "rspreload/rspreload.h"
 
-/* The twin of @fd if its rsocket carries the data, with a reference. */
-static struct twin *rdma_twin(int fd)
+/* The twin of @fd if its rsocket carries the data, with a reference. @receives: it is to be received from. */
+static struct twin *rdma_twin_for(int fd, bool receives)
 {
 	struct twin *twin = twin_get(fd);
 
@@ -26,8 +26,20 @@ static struct twin *rdma_twin(int fd)
 		twin_settle(twin, fd);
 	if (twin->mode == TWIN_RDMA || twin->mode == TWIN_CONNECTING)
 		return twin;
+	if (receives)
+		twin_receives(twin);
 	twin_put(twin);
 	return NULL;
+}
+
+static struct twin *rdma_twin(int fd)
+{
+	return rdma_twin_for(fd, false);
+}
+
+static struct twin *rdma_twin_in(int fd)
+{
+	return rdma_twin_for(fd, true);
 }
 
 static ssize_t preload_sent(struct twin *twin, ssize_t result, size_t wanted)
@@ -58,7 +70,7 @@ static size_t preload_total(const struct iovec *iov, size_t count)
 
 ssize_t read(int fd, void *to, size_t count)
 {
-	struct twin *twin = rdma_twin(fd);
+	struct twin *twin = rdma_twin_in(fd);
 
 	return twin ? preload_received(twin, RDMA_CALL(rread(twin->rs, to, count)))
 		    : REAL(read)(fd, to, count);
@@ -66,7 +78,7 @@ ssize_t read(int fd, void *to, size_t count)
 
 ssize_t readv(int fd, const struct iovec *iov, int count)
 {
-	struct twin *twin = rdma_twin(fd);
+	struct twin *twin = rdma_twin_in(fd);
 
 	return twin ? preload_received(twin, RDMA_CALL(rreadv(twin->rs, iov, count)))
 		    : REAL(readv)(fd, iov, count);
@@ -74,7 +86,7 @@ ssize_t readv(int fd, const struct iovec *iov, int count)
 
 ssize_t recv(int fd, void *to, size_t length, int flags)
 {
-	struct twin *twin = rdma_twin(fd);
+	struct twin *twin = rdma_twin_in(fd);
 
 	return twin ? preload_received(twin, RDMA_CALL(rrecv(twin->rs, to, length, flags)))
 		    : REAL(recv)(fd, to, length, flags);
@@ -83,7 +95,7 @@ ssize_t recv(int fd, void *to, size_t length, int flags)
 ssize_t recvfrom(int fd, void *restrict to, size_t length, int flags,
 		 struct sockaddr *restrict address, socklen_t *restrict bytes)
 {
-	struct twin *twin = rdma_twin(fd);
+	struct twin *twin = rdma_twin_in(fd);
 
 	return twin ? preload_received(twin, RDMA_CALL(rrecvfrom(twin->rs, to, length, flags,
 								 address, bytes)))
@@ -92,7 +104,7 @@ ssize_t recvfrom(int fd, void *restrict to, size_t length, int flags,
 
 ssize_t recvmsg(int fd, struct msghdr *message, int flags)
 {
-	struct twin *twin = rdma_twin(fd);
+	struct twin *twin = rdma_twin_in(fd);
 
 	return twin ? preload_received(twin, RDMA_CALL(rrecvmsg(twin->rs, message, flags)))
 		    : REAL(recvmsg)(fd, message, flags);
@@ -102,7 +114,7 @@ ssize_t recvmsg(int fd, struct msghdr *message, int flags)
 int recvmmsg(int fd, struct mmsghdr *messages, unsigned int count, int flags,
 	     struct timespec *timeout)
 {
-	struct twin *twin = rdma_twin(fd);
+	struct twin *twin = rdma_twin_in(fd);
 	int64_t deadline_ns;
 	unsigned done = 0;
 	ssize_t result = 0;

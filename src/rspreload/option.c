@@ -17,7 +17,9 @@ int setsockopt(int fd, int level, int name, const void *value, socklen_t length)
 	struct twin *twin = twin_get(fd);
 	int result, saved;
 
-	if (twin && twin->mode != TWIN_KERNEL && level == SOL_RDMA) {
+	if (twin && twin->inherited && level != SOL_SOCKET) {
+		result = 0;		/* of TCP and IP: the parent's connection has them set already */
+	} else if (twin && twin->mode != TWIN_KERNEL && level == SOL_RDMA) {
 		result = RDMA_CALL(rsetsockopt(twin->rs, level, name, value, length));
 	} else {
 		result = REAL(setsockopt)(fd, level, name, value, length);

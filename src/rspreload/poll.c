@@ -44,6 +44,8 @@ unsigned poll_places(int fd, short events, struct pollfd places[2], struct twin 
 {
 	*twin = fd < 0 ? NULL : twin_get(fd);
 	places[0] = (struct pollfd){ .fd = fd, .events = events };
+	if (*twin && events & POLLIN)
+		twin_receives(*twin);
 	if (!*twin || (*twin)->mode == TWIN_KERNEL)
 		return 1;
 	if ((*twin)->mode == TWIN_BOTH) {

@@ -4,6 +4,7 @@
  * It uses <rdma/rsocket.h>, as any other program may, and base/lock.h.
  *
  *	table.c		descriptors -> struct twin; fork
+ *	relay.c		connected twins in the child of a fork
  *	config.c	which sockets are taken; the C library's own functions
  *	socket.c	socket, bind, listen, accept, connect, close, dup; names
  *	option.c	options, fcntl, ioctl
@@ -20,15 +21,18 @@
 #ifndef VERBATIM_RSPRELOAD_RSPRELOAD_H
 #define VERBATIM_RSPRELOAD_RSPRELOAD_H
 
+#include <errno.h>
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include "base/fork.h"
 #include "base/lock.h"
 
 enum twin_mode {
@@ -44,8 +48,12 @@ struct twin {
 	_Atomic enum twin_mode mode;	/* stored under lock, loaded without: a hint then */
 	int rs;			/* the rsocket; -1: closed */
 	bool listening, datagram;
-	struct sockaddr_storage peer;	/* CONNECTING */
-	socklen_t peer_bytes;
+	struct sockaddr_storage peer, here;	/* peer: CONNECTING; both: before a fork() */
+	socklen_t peer_bytes, here_bytes;
+	unsigned descriptors;	/* atomic: of this process */
+	int relayed;		/* an eventfd: relays may take what the peer sends; -1: none was needed */
+	bool inherited;		/* its parent moves the data; mode is KERNEL */
+	bool receives;		/* inherited: the parent was told so */
 	bool out_reported;	/* EPOLLET: EPOLLOUT was reported, no send has found it full since */
 };
 
@@ -59,6 +67,27 @@ bool twin_is_at(const struct twin *twin, int fd);
 int twin_highest(void);					/* no descriptor of ours is above */
 /* The rsocket is given up. */
 void twin_to_kernel(struct twin *twin);
+
+void twins_after_fork(void);				/* in the child */
+
+/* Of relay.c, which sets them when the library is loaded: registered when there is a twin. */
+extern const struct fork_handlers *twin_fork_handlers;
+
+/* Its relays may take what the peer sends: @twin is inherited, or closed in the parent. */
+static inline void twin_may_receive(const struct twin *twin)
+{
+	int saved = errno;
+
+	eventfd_write(twin->relayed, 1);
+	errno = saved;
+}
+
+/* The program wants to receive from it, or to know whether it can. */
+static inline void twin_receives(struct twin *twin)
+{
+	if (twin->inherited && !__atomic_exchange_n(&twin->receives, true, __ATOMIC_RELAXED))
+		twin_may_receive(twin);
+}
 
 /* config.c */
 extern __thread int inside __attribute__((tls_model("initial-exec")));

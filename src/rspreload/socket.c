@@ -390,6 +390,18 @@ int dup3(int fd, int copy, int flags)
 
 /* ---- names ---- */
 
+static int inherited_name(const struct sockaddr_storage *name, socklen_t bytes,
+			  struct sockaddr *address, socklen_t *length)
+{
+	if (!bytes) {
+		errno = ENOTCONN;
+		return -1;
+	}
+	memcpy(address, name, *length < bytes ? *length : bytes);
+	*length = bytes;
+	return 0;
+}
+
 int getpeername(int fd, struct sockaddr *restrict address, socklen_t *restrict length)
 {
 	struct twin *twin = twin_get(fd);
@@ -399,6 +411,8 @@ int getpeername(int fd, struct sockaddr *restrict address, socklen_t *restrict l
 		twin_settle(twin, fd);
 	if (twin && twin->mode == TWIN_RDMA)
 		result = RDMA_CALL(rgetpeername(twin->rs, address, length));
+	else if (twin && twin->inherited)
+		result = inherited_name(&twin->peer, twin->peer_bytes, address, length);
 	else
 		result = REAL(getpeername)(fd, address, length);
 	if (twin)
@@ -413,6 +427,8 @@ int getsockname(int fd, struct sockaddr *restrict address, socklen_t *restrict l
 
 	if (twin && (twin->mode == TWIN_RDMA || twin->mode == TWIN_CONNECTING) && !twin->datagram)
 		result = RDMA_CALL(rgetsockname(twin->rs, address, length));
+	else if (twin && twin->inherited)
+		result = inherited_name(&twin->here, twin->here_bytes, address, length);
 	else
 		result = REAL(getsockname)(fd, address, length);
 	if (twin)

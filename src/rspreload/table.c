@@ -4,21 +4,22 @@
  * and with the calls that are at work on it.
  *
  * fork(): rsockets are of use in the process that opened them only. In the child, twins that were
- * not connected yet go on as kernel sockets; connected ones answer EBADF.
+ * not connected yet go on as kernel sockets, and connected ones through the parent (relay.c).
  */
 #include <errno.h>
 #include <rdma/rsocket.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/fd_table.h"
-#include "base/fork.h"
 #include "rspreload/rspreload.h"
 
 static struct fd_table table;
 static struct lock table_lock = LOCK_INITIALIZER;
 static int highest = -1;
+const struct fork_handlers *twin_fork_handlers;
 
-static void preload_table_after_fork(void)
+void twins_after_fork(void)
 {
 	lock_init(&table_lock);
 	epoll_after_fork();
@@ -33,8 +34,6 @@ static void preload_table_after_fork(void)
 	}
 }
 
-static const struct fork_handlers fork_handlers = { .child = preload_table_after_fork };
-
 struct twin *twin_new(int rs)
 {
 	struct twin *twin = calloc(1, sizeof(*twin));
@@ -43,8 +42,18 @@ struct twin *twin_new(int rs)
 		return NULL;
 	twin->references = 1;
 	twin->rs = rs;
+	twin->relayed = -1;
 	lock_init(&twin->lock);
 	return twin;
+}
+
+/* A descriptor of it is no more; the reference is the caller's. */
+static void twin_lost(struct twin *twin)
+{
+	/* P2: pairs with itself: what was sent by other descriptors is sent. */
+	if (!__atomic_sub_fetch(&twin->descriptors, 1, __ATOMIC_ACQ_REL) && twin->relayed >= 0 && !twin->inherited)
+		twin_may_receive(twin);
+	twin_put(twin);
 }
 
 int twin_add(int fd, struct twin *twin)
@@ -54,13 +63,14 @@ int twin_add(int fd, struct twin *twin)
 
 	if (!place)
 		return ENOMEM;
-	fork_register(FORK_PRELOAD, &fork_handlers);
+	fork_register(FORK_PRELOAD, twin_fork_handlers);
+	__atomic_fetch_add(&twin->descriptors, 1, __ATOMIC_RELAXED);
 	lock_acquire(&table_lock);
 	old = fd_table_exchange(place, twin);	/* closed behind our back */
 	highest = fd > highest ? fd : highest;
 	lock_release(&table_lock);
 	if (old)
-		twin_put(old);
+		twin_lost(old);
 	return 0;
 }
 
@@ -87,6 +97,8 @@ void twin_put(struct twin *twin)
 	if (__atomic_sub_fetch(&twin->references, 1, __ATOMIC_ACQ_REL))
 		return;
 	twin_to_kernel(twin);
+	if (twin->relayed >= 0)
+		REAL(close)(twin->relayed);
 	lock_destroy(&twin->lock);
 	free(twin);
 	errno = saved;
@@ -102,7 +114,7 @@ void twin_remove(int fd)
 	twin = fd_table_exchange(fd_table_entry(&table, fd), NULL);
 	lock_release(&table_lock);
 	if (twin)
-		twin_put(twin);
+		twin_lost(twin);
 }
 
 bool twin_is_at(const struct twin *twin, int fd)

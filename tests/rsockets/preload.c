@@ -197,6 +197,130 @@ static int client_main(const char *address, uint16_t port, bool non_blocking)
 	return 10 + tcp;
 }
 
+/* Reads until the end, and sends it back. */
+static void echo_blocking(int fd)
+{
+	static char data[50000];
+	ssize_t n, sent;
+
+	while ((n = read(fd, data, sizeof(data))) > 0)
+		for (ssize_t done = 0; done < n; done += sent) {
+			sent = write(fd, data + done, (size_t)(n - done));
+			CHECK(sent > 0, "%m");
+		}
+	CHECK(!n, "%m");
+}
+
+/* In the child of the server: the names are those of the connection, and options can be set. */
+static void check_inherited(int fd, const struct sockaddr_storage *peer)
+{
+	struct sockaddr_storage name;
+	socklen_t length = sizeof(name);
+	int one = 1;
+
+	OK(getpeername(fd, (struct sockaddr *)&name, &length));
+	CHECK(name.ss_family == peer->ss_family && ((struct sockaddr_in *)&name)->sin_port ==
+	      ((const struct sockaddr_in *)peer)->sin_port, "another peer's name");
+	length = sizeof(name);
+	OK(getsockname(fd, (struct sockaddr *)&name, &length));
+	CHECK(name.ss_family == peer->ss_family, "family %d", name.ss_family);
+	OK(setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)));
+}
+
+static int serve_one(int listener)
+{
+	struct sockaddr_storage peer;
+	socklen_t length = sizeof(peer);
+	int fd = accept(listener, (struct sockaddr *)&peer, &length), tcp;
+	pid_t pid;
+
+	OK(fd);
+	tcp = over_tcp(fd);
+	pid = fork();
+	CHECK(pid >= 0, "%m");
+	if (!pid) {
+		OK(close(listener));
+		check_inherited(fd, &peer);
+		echo_blocking(fd);
+		OK(close(fd));
+		_exit(0);
+	}
+	OK(close(fd));
+	return tcp;
+}
+
+/* As echo_main(), with a process for each client. */
+static int forking_main(const char *address, int clients)
+{
+	struct sockaddr_storage bound;
+	int listener, tcp = 0, status;
+	socklen_t length;
+
+	to_address(address, 0, &bound, &length);
+	listener = socket(bound.ss_family, SOCK_STREAM, 0);
+	OK(listener);
+	OK(bind(listener, (struct sockaddr *)&bound, length));
+	OK(listen(listener, 10));
+	OK(getsockname(listener, (struct sockaddr *)&bound, &length));
+	printf("%u\n", ntohs(((struct sockaddr_in *)&bound)->sin_port));
+	fflush(stdout);
+	for (int i = 0; i < clients; i++)
+		tcp += serve_one(listener);
+	for (int i = 0; i < clients; i++)
+		CHECK(wait(&status) > 0 && !status, "a child: status 0x%x", status);
+	return 10 + tcp;
+}
+
+static void read_all(int fd)
+{
+	char *in = malloc(BYTES);
+	size_t received = 0;
+	ssize_t n;
+
+	CHECK(in, "no memory");
+	while ((n = read(fd, in + received, BYTES - received)) > 0)
+		received += (size_t)n;
+	CHECK(!n && received == BYTES, "%zu bytes: %m", received);
+	check_fill(1, 0, in, BYTES);
+	free(in);
+}
+
+/* One process sends, its child receives, and another child does neither. */
+static int two_main(const char *address, uint16_t port)
+{
+	int fd, tcp, status, children = 0;
+	char *out = malloc(BYTES);
+	struct sockaddr_storage there;
+	socklen_t length;
+
+	to_address(address, port, &there, &length);
+	fd = socket(there.ss_family, SOCK_STREAM, 0);
+	OK(fd);
+	OK(connect(fd, (struct sockaddr *)&there, length));
+	tcp = over_tcp(fd);
+	if (!fork())
+		_exit(0);
+	CHECK(wait(&status) > 0 && !status, "0x%x", status);
+	if (!fork()) {
+		read_all(fd);
+		_exit(0);
+	}
+	fill(1, 0, out, BYTES);
+	for (size_t sent = 0; sent < BYTES;) {
+		ssize_t n = write(fd, out + sent, BYTES - sent);
+
+		CHECK(n > 0, "%m");
+		sent += (size_t)n;
+	}
+	OK(shutdown(fd, SHUT_WR));
+	while (wait(&status) > 0)
+		children += status == 0;
+	CHECK(children == 1, "the child: status 0x%x", status);
+	OK(close(fd));
+	free(out);
+	return 10 + tcp;
+}
+
 /* An ordinary socket: it is made whatever the settings say. */
 static int socket_main(const char *address)
 {
@@ -217,6 +341,10 @@ static void __attribute__((constructor)) run_as_told(void)
 		return;
 	if (!strcmp(role, "echo"))
 		exit(echo_main(address, atoi(number)));
+	if (!strcmp(role, "forking"))
+		exit(forking_main(address, atoi(number)));
+	if (!strcmp(role, "two"))
+		exit(two_main(address, (uint16_t)atoi(number)));
 	if (!strcmp(role, "socket"))
 		exit(socket_main(address));
 	exit(client_main(address, (uint16_t)atoi(number), !strcmp(role, "non-blocking")));
@@ -264,8 +392,8 @@ static int status_of(pid_t pid)
 	return WEXITSTATUS(status);
 }
 
-static void echo_test(struct pair *pair, bool server_preloads, const bool *client_preloads,
-		      int expected_tcp)
+static void echo_test(struct pair *pair, const char *role, bool server_preloads, const char *clients_role,
+		      const bool *client_preloads, int expected_tcp)
 {
 	int ends[2], tcp = 0, status;
 	pid_t server, clients[CLIENTS];
@@ -277,13 +405,13 @@ static void echo_test(struct pair *pair, bool server_preloads, const bool *clien
 		_exit(1);
 	}
 	OK(pipe(ends));
-	server = start(pair, "echo", CLIENTS, server_preloads, ends[1]);
+	server = start(pair, role, CLIENTS, server_preloads, ends[1]);
 	close(ends[1]);
 	output = fdopen(ends[0], "r");
 	CHECK(output && fscanf(output, "%u", &port) == 1, "the server has no port");
 	for (int i = 0; i < CLIENTS; i++)
-		clients[i] = start(pair, i % 2 ? "non-blocking" : "blocking", (int)port,
-				   client_preloads[i], -1);
+		clients[i] = start(pair, clients_role ? clients_role : i % 2 ? "non-blocking" : "blocking",
+				   (int)port, client_preloads[i], -1);
 	for (int i = 0; i < CLIENTS; i++) {
 		status = status_of(clients[i]);
 		CHECK(status == 10 || status == 11, "client %d: status %d", i, status);
@@ -296,17 +424,28 @@ static void echo_test(struct pair *pair, bool server_preloads, const bool *clien
 
 static void over_rdma(struct pair *pair)
 {
-	echo_test(pair, true, (bool[]){ true, true, true }, 0);
+	echo_test(pair, "echo", true, NULL, (bool[]){ true, true, true }, 0);
+}
+
+/* Their servers' children move the data through them. */
+static void with_a_process_for_each(struct pair *pair)
+{
+	echo_test(pair, "forking", true, NULL, (bool[]){ true, false, true }, 1);
+}
+
+static void by_two_processes_each(struct pair *pair)
+{
+	echo_test(pair, "forking", true, "two", (bool[]){ true, true, true }, 0);
 }
 
 static void over_both(struct pair *pair)
 {
-	echo_test(pair, true, (bool[]){ false, true, false }, 2);
+	echo_test(pair, "echo", true, NULL, (bool[]){ false, true, false }, 2);
 }
 
 static void over_tcp_only(struct pair *pair)
 {
-	echo_test(pair, false, (bool[]){ true, true, false }, 3);
+	echo_test(pair, "echo", false, NULL, (bool[]){ true, true, false }, 3);
 }
 
 /* What a program says on standard error that opens a socket under these settings. */
@@ -361,6 +500,9 @@ const struct test preload_tests[] = {
 	{ "ordinary sockets with epoll and poll run over RDMA", over_rdma, nothing },
 	{ "a server takes clients over RDMA and TCP", over_both, nothing },
 	{ "clients fall back to TCP, blocking or not", over_tcp_only, nothing },
+	{ "a server with a process for each client runs over RDMA", with_a_process_for_each, nothing },
+	{ "a connection is shared by a process that sends and its child that receives",
+	  by_two_processes_each, nothing },
 	{ "settings that are no numbers are ignored, and said to be", wrong_settings, nothing },
 	{ NULL, NULL, NULL },
 };

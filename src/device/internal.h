@@ -52,6 +52,7 @@ struct hca {
 	struct engine engine;
 	struct qp1 qp1;
 	int netdev_fd;			/* readable when interfaces have changed; or -1 */
+	void *observed;			/* the observer's (observer.h); NULL: there is none */
 
 	struct arena *arena;
 	size_t arena_bytes;

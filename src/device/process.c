@@ -15,6 +15,7 @@
 #include "base/fork.h"
 #include "base/log.h"
 #include "device/internal.h"
+#include "device/observer.h"
 #include "engine/injection.h"
 #include "platform/clock.h"
 #include "platform/memory.h"
@@ -27,6 +28,12 @@
 static struct lock process_lock = LOCK_INITIALIZER;
 static struct hca *the_hca;
 static unsigned references;
+static const struct hca_observer *the_observer;	/* NULL: only in tests */
+
+void hca_observe(const struct hca_observer *observer)
+{
+	the_observer = observer;
+}
 
 static int process_allocate(struct hca *hca)
 {
@@ -93,6 +100,8 @@ static void process_chores(void *owner, uint32_t ready, uint64_t now_ns)
 			qp1_interface_changed(&hca->qp1, &changes[i], now_ns);
 	}
 	qp1_chores(&hca->qp1, ready, now_ns);
+	if (hca->observed && ((ready & OBSERVER_TAG) || the_observer->deadline_ns(hca->observed) <= now_ns))
+		the_observer->turn(hca->observed, now_ns);
 }
 
 static bool has_chores(void *owner)
@@ -102,7 +111,11 @@ static bool has_chores(void *owner)
 
 static uint64_t chore_ns(void *owner)
 {
-	return qp1_chore_ns(&((struct hca *)owner)->qp1);
+	struct hca *hca = owner;
+	uint64_t qp1_ns = qp1_chore_ns(&hca->qp1);
+	uint64_t observer_ns = hca->observed ? the_observer->deadline_ns(hca->observed) : TIME_NEVER;
+
+	return qp1_ns < observer_ns ? qp1_ns : observer_ns;
 }
 
 static void process_send_final_acks(void *owner)
@@ -152,6 +165,8 @@ static void process_init(struct hca *hca)
 
 static void process_release(struct hca *hca)
 {
+	if (hca->observed)
+		the_observer->stopped(hca->observed);
 	engine_close(&hca->engine);
 	mr_table_free(&hca->mrs);
 	memory_check_end();
@@ -199,6 +214,8 @@ static int process_start(struct hca **started)
 					     .run_queue = &hca->engine.run_queue,
 					     .probe_min_ns = PROBE_MIN_NS, .paths = &hca->paths,
 					     .peer_lost = peer_lost, .period_begins = period_begins };
+	if (the_observer)
+		hca->observed = the_observer->started(hca, &hca->engine.waiter);
 	err = watch_interfaces(hca);
 	if (!err)
 		err = engine_start(&hca->engine);
@@ -237,6 +254,8 @@ static void process_abandon(struct hca *hca)
 {
 	struct list *node;
 
+	if (hca->observed)
+		the_observer->abandoned(hca->observed);
 	engine_abandon(&hca->engine);
 	qp1_abandon(&hca->qp1);
 	net_abandon(&hca->net);

@@ -64,6 +64,7 @@
 #define WAIT_PEER_EXIT	0x100u
 #define WAIT_CONNECT	0x200u
 #define WAIT_BELLS	0x400u
+/* 0x800u: of device/observer.h */
 
 /* Calls to the rooms above the engine; under engine->progress unless stated otherwise. */
 struct engine_ops {

@@ -33,6 +33,7 @@ LAYERS = {
                'wire', 'platform', 'base'],
     'cm/protocol': ['wire', 'base'],
     'cm/endpoint': ['cm/protocol', 'device', 'mad', 'net', 'wire', 'platform', 'base'],
+    'inspect': ['device', 'host', 'platform', 'base'],
     'verbs': ['device', 'base'],
     'rdmacm': ['cm/endpoint', 'base'],
     'rsockets': ['rdmacm', 'base'],

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What watches the HCA of this process from above: called when it starts and stops, and by its worker. */
+#ifndef VERBATIM_DEVICE_OBSERVER_H
+#define VERBATIM_DEVICE_OBSERVER_H
+
+#include <stdint.h>
+
+struct hca;
+struct waiter;
+
+/* Tag of an observer's descriptors in the waiter. */
+#define OBSERVER_TAG 0x800u
+
+struct hca_observer {
+	/* Before the worker runs. The result is passed to the others; NULL: none of them is called. */
+	void *(*started)(struct hca *hca, struct waiter *waiter);
+	/* The worker has ended. */
+	void (*stopped)(void *observer);
+	/* In a fork()ed child: close descriptors, touch nothing else. */
+	void (*abandoned)(void *observer);
+	/* By the worker, without locks: a descriptor is ready, or the deadline is over. */
+	void (*turn)(void *observer, uint64_t now_ns);
+	/* Any thread. UINT64_MAX: none. */
+	uint64_t (*deadline_ns)(const void *observer);
+};
+
+/* Before the first device is opened, from a constructor: there is one observer. */
+void hca_observe(const struct hca_observer *observer);
+
+struct counters;
+/* Of all devices of the process. */
+const struct counters *hca_process_counters(const struct hca *hca);
+
+#endif

@@ -34,7 +34,8 @@ static void file_put16(struct trace_file *file, uint16_t value)
 
 static void file_put(struct trace_file *file, const void *data, size_t bytes)
 {
-	memcpy(file->bytes + file->used, data, bytes);
+	if (bytes)
+		memcpy(file->bytes + file->used, data, bytes);
 	memset(file->bytes + file->used + bytes, 0, -bytes & 3);
 	file->used += bytes + (-bytes & 3);
 }

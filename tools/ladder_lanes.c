@@ -271,8 +271,11 @@ static int lanes_lane(struct lanes *lanes, int process, const uint8_t *address, 
 	return 0;
 }
 
-/* The process that has a QP of this address and number; -1: none that was recorded, or several. */
-static int lanes_owner(const struct lanes *lanes, const uint8_t address[16], uint32_t qpn)
+/*
+ * The process that has a QP of this address and number; -1: none that was recorded, or several. All processes of a
+ * host have a QP1: there, not @other, which is at the other end.
+ */
+static int lanes_owner(const struct lanes *lanes, const uint8_t address[16], uint32_t qpn, int other)
 {
 	size_t at = lanes_hash(address, 16, qpn) & lanes->mask;
 	int owner = -1;
@@ -281,6 +284,8 @@ static int lanes_owner(const struct lanes *lanes, const uint8_t address[16], uin
 		const struct ladder_lane *lane = &lanes->ladder->lane[lanes->alias_at[at] - 1];
 
 		if (lane->qpn != qpn || !lane->has_address || memcmp(lane->address, address, 16))
+			continue;
+		if (qpn == 1 && lane->process == other)
 			continue;
 		if (owner >= 0 && owner != lane->process)
 			return -1;
@@ -321,13 +326,15 @@ static int lanes_known_ends(struct lanes *lanes, struct ladder_packet *packet)
 static int lanes_other_ends(struct lanes *lanes, struct ladder_packet *packet)
 {
 	if (packet->from == LADDER_NONE) {
-		int owner = lanes_owner(lanes, packet->source, packet->source_qpn);
+		int owner = lanes_owner(lanes, packet->source, packet->source_qpn,
+					lanes_site(lanes->ladder, packet->received));
 
 		if (lanes_lane(lanes, owner, packet->source, packet->source_qpn, packet->dest_qpn, &packet->from))
 			return ENOMEM;
 	}
 	if (packet->to == LADDER_NONE) {
-		int owner = lanes_owner(lanes, packet->destination, packet->dest_qpn);
+		int owner = lanes_owner(lanes, packet->destination, packet->dest_qpn,
+					lanes_site(lanes->ladder, packet->sent));
 
 		return lanes_lane(lanes, owner, packet->destination, packet->dest_qpn, 0, &packet->to);
 	}

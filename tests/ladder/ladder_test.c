@@ -181,6 +181,25 @@ static void events_stand_on_their_queue_pair(void **state)
 	end(&ladder, &capture, file);
 }
 
+/* Both processes have a QP1 at one address; only what arrives is recorded. */
+static void a_message_of_one_of_two_processes_is_the_others(void **state)
+{
+	struct trace_file *file = two_processes(false);
+	struct packet packet = { .op = opcode_get(OPCODE_UD_SEND_ONLY), .dest_qpn = 1, .psn = 1,
+				 .deth = { QKEY_GSI, 1 }, .payload_bytes = MAD_BYTES };
+	struct capture capture;
+	struct ladder ladder;
+
+	file_packet(file, 0, 1000, FILE_IN, &packet, 1, 1, "qp 0x000001");
+	packet.psn = 2;
+	file_packet(file, 2, 2000, FILE_IN, &packet, 1, 1, "qp 0x000001");
+	make(&ladder, &capture, file);
+	assert_int_equal(ladder.lanes, 2);
+	assert_int_equal(ladder.packet[0].from, ladder.packet[1].to);
+	assert_int_equal(ladder.packet[1].from, ladder.packet[0].to);
+	end(&ladder, &capture, file);
+}
+
 /* ---- captures of others ---- */
 
 static void read_golden(struct capture *capture, const char *name)
@@ -417,6 +436,7 @@ int main(void)
 		cmocka_unit_test(an_ack_answers_for_all_before_it),
 		cmocka_unit_test(a_nak_answers_for_nothing),
 		cmocka_unit_test(events_stand_on_their_queue_pair),
+		cmocka_unit_test(a_message_of_one_of_two_processes_is_the_others),
 		cmocka_unit_test(senders_are_found_by_their_answers),
 		cmocka_unit_test(a_file_cut_at_any_byte_gives_what_precedes),
 		cmocka_unit_test(damaged_files_do_no_harm),

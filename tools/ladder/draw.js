@@ -215,6 +215,8 @@ function drawEvent(c, item, top, strong, words) {
 	const room = side < 0 ? x - GUTTER() - 16 : outermost ? PLACE.width - x - 18 : PLACE.gap * .48;
 	const long = eventLabel(item), text = clipped(c, textWidth(c, long) > room ? eventLabelShort(item) : long, room);
 	if (text)
+		taken.push({ x0: x + side * 11 - (side < 0 ? textWidth(c, text) : 0), x1: x + 11 + (side < 0 ? 0 : textWidth(c, text)), y });
+	if (text)
 		halo(c, text, x + side * 11, y, eventFailed(eventOf(item).json) ? theme.bad : eventOf(item).json.event === 'completion'
 			? theme.good : eventOf(item).json.event === 'state' ? theme.accent : theme.ink);
 }

@@ -34,6 +34,17 @@ static const struct command_option ladder_options[] = {
 	{ NULL, 0, NULL, NULL },
 };
 
+static const struct command_option trace_options[] = {
+	{ "--output",	'o', "FILE", "pcapng for Wireshark, tshark and verbatim ladder" },
+	{ "--text",	0, NULL, "a line for each packet and event on standard output" },
+	{ "--filter",	0, "KEY=VALUE[|VALUE]...[,...]", "only what matches: qp, peer, device, process, kind" },
+	{ "--payload",	0, "BYTES", "of each packet, or all; one-sided operations become packets then" },
+	{ "--ring",	0, "SIZE", "keep the last SIZE bytes, written when something fails" },
+	{ "--limit",	0, "SIZE", "the file ends there" },
+	{ "--rsockets",	0, NULL, "its TCP connections use RDMA, too" },
+	{ NULL, 0, NULL, NULL },
+};
+
 const struct command commands[] = {
 	{ .name = "run", .run = run_command, .operand = OPERAND_PROGRAM, .runs_program = true,
 	  .arguments = "[--rsockets] [--no-shared-malloc] [--fault RULES] [--] PROGRAM [ARGUMENT]...",
@@ -48,6 +59,13 @@ const struct command commands[] = {
 	{ .name = "list", .run = list_command, .arguments = "",
 	  .text = "list the devices: interface, state, path MTU, GIDs",
 	  .examples = "verbatim list\n" },
+	{ .name = "trace", .run = trace_command, .operand = OPERAND_PROGRAM, .runs_program = true,
+	  .arguments = "-o FILE | --text [OPTION]... [--] PROGRAM [ARGUMENT]...",
+	  .text = "record packets, calls and completions of a program and all that it starts",
+	  .options = trace_options,
+	  .examples = "verbatim trace -o t.pcapng ib_write_bw\tthen: wireshark t.pcapng\n"
+		      "verbatim trace --text ./a.out | less -S\tto read here\n"
+		      "verbatim trace -o t.pcapng --ring 16M ./a.out\tonly what came before a failure\n" },
 	{ .name = "doctor", .run = doctor_command, .operand = OPERAND_PROGRAM,
 	  .arguments = "[PROGRAM] [--peer ADDRESS] [--json]",
 	  .text = "check what this machine allows, what PROGRAM would load and whether a\n"

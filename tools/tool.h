@@ -88,6 +88,7 @@ bool colour_wanted(int fd);
 int run_command(int argc, char **argv);
 int env_command(int argc, char **argv);
 int list_command(int argc, char **argv);
+int trace_command(int argc, char **argv);
 int doctor_command(int argc, char **argv);
 int explain_command(int argc, char **argv);
 int ladder_command(int argc, char **argv);

@@ -56,6 +56,7 @@ static const char variables[] =
 /* Variables read by base/log.c, engine/injection.c and link/trace.c; and the file's. */
 static const char *const other_variables[] = {
 	"VERBATIM_CONFIG", "VERBATIM_LOG", "VERBATIM_EXPLAIN", "VERBATIM_FAULT", "VERBATIM_TRACE",
+	"VERBATIM_TRACER",	/* set by verbatim trace alone (trace/trace.c) */
 };
 
 #define SETTING_COUNT (sizeof(settings) / sizeof(settings[0]))

@@ -20,6 +20,7 @@
 #include "platform/clock.h"
 #include "platform/memory.h"
 #include "platform/thread_cpu.h"
+#include "trace/trace.h"
 
 #define PROBE_MIN_NS	1000000u
 #define EXIT_STEP_NS	1000000u
@@ -308,6 +309,7 @@ int hca_get(struct hca **hca)
 	int err = 0;
 
 	fork_register(FORK_PROCESS, &fork_handlers);
+	trace_connect();
 	lock_acquire(&process_lock);
 	if (!the_hca)
 		err = process_start(&the_hca);

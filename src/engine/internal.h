@@ -4,6 +4,7 @@
 #define VERBATIM_ENGINE_INTERNAL_H
 
 #include "engine/engine.h"
+#include "trace/trace.h"
 
 /* tx_run.c: returns false when another thread makes progress. */
 bool tx_serve_run_queue(struct engine *engine);
@@ -24,6 +25,18 @@ uint64_t timers_next(struct engine *engine);
 /* rx.c: for traces: identification and DF of a received packet's IPv4 header. */
 bool rx_find_ip_id(const struct datagram *datagram, const uint8_t *packet, size_t bytes, unsigned segment,
 		   uint16_t *ip_id, bool *dont_fragment);
+
+/* rx_trace.c: a received packet, recorded when it is known whether it was dropped. */
+struct rx_traced {
+	struct trace_record record;
+	uint8_t data[PACKET_BYTES_MAX];	/* as it came: the transport may not change it, a peer may */
+	size_t bytes;
+	uint64_t counts[COUNTER_COUNT];	/* of drops, before */
+};
+
+void rx_trace_begin(struct rx_traced *traced, struct engine *engine, const struct datagram *datagram,
+		    const uint8_t *data, size_t bytes, unsigned segment);
+void rx_trace_end(struct rx_traced *traced, struct engine *engine);
 
 /* qp_table.c: claim one more slot. 0; ENOMEM: the process has all that it may; errno. */
 int slots_claim(struct engine *engine);

@@ -33,6 +33,7 @@ struct receiver {
 	struct effects effects;
 	unsigned packets;
 	bool deny_receive;	/* the packet is to find none (VERBATIM_FAULT=rnr) */
+	struct rx_traced *traced;	/* of the packet at hand; NULL: it is not traced */
 };
 
 /* Field by field: zeroing all effects would cost more than most rounds. */
@@ -43,6 +44,7 @@ static void rx_init_receiver(struct receiver *receiver, struct engine *engine, u
 	receiver->qp = NULL;
 	receiver->packets = 0;
 	receiver->deny_receive = false;
+	receiver->traced = NULL;
 	effects_init(&receiver->effects);
 }
 
@@ -168,6 +170,8 @@ static void rx_deliver(struct receiver *receiver, const struct datagram *datagra
 	}
 	take_hold(receiver, qp);
 	lock_assert_held(&qp->lock);
+	if (receiver->traced)
+		receiver->traced->record.state = (uint8_t)(qp->state + 1);
 	if (!qp_is(qp, QP_DATAGRAM) && !ip_id_check(&qp->id_streak, kind))
 		counter_add(engine->counters, COUNTER_RX_IP_ID, 1);
 	else
@@ -195,8 +199,8 @@ static enum parse rx_parse(const struct datagram *datagram, const uint8_t *data,
 	return datagram->shared ? parse_shared(data, bytes, packet) : packet_parse(data, bytes, packet);
 }
 
-static void receive_packet(struct receiver *receiver, struct datagram *datagram, uint8_t *data,
-			   size_t bytes, unsigned segment)
+static void receive_packet_untraced(struct receiver *receiver, struct datagram *datagram, uint8_t *data,
+				    size_t bytes, unsigned segment)
 {
 	struct engine *engine = receiver->engine;
 	struct packet packet;
@@ -226,6 +230,22 @@ static void receive_packet(struct receiver *receiver, struct datagram *datagram,
 		return;
 	}
 	rx_deliver(receiver, datagram, &packet, kind);
+}
+
+static void receive_packet(struct receiver *receiver, struct datagram *datagram, uint8_t *data,
+			   size_t bytes, unsigned segment)
+{
+	struct rx_traced traced;
+
+	if (!trace_wants(TRACE_PACKETS | TRACE_DROPS)) {
+		receive_packet_untraced(receiver, datagram, data, bytes, segment);
+		return;
+	}
+	rx_trace_begin(&traced, receiver->engine, datagram, data, bytes, segment);
+	receiver->traced = &traced;
+	receive_packet_untraced(receiver, datagram, data, bytes, segment);
+	receiver->traced = NULL;
+	rx_trace_end(&traced, receiver->engine);
 }
 
 /* ---- faults on purpose ---- */

@@ -7,10 +7,13 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "engine/internal.h"
 #include "engine/wake.h"
 #include "engine/qp_table.h"
+#include "trace/trace.h"
 #include "wire/icrc.h"
+#include "wire/psn.h"
 
 /* How often a full socket buffer is waited for before packets are given up as lost. */
 #define SEND_TRIES 2000u
@@ -130,9 +133,45 @@ static void send_all(struct engine *engine, struct link *link, struct datagram *
 		}
 		if (++tries > SEND_TRIES) {
 			counter_add(engine->counters, COUNTER_TX_LINK, count - done);
+			if (trace_wants(TRACE_DROPS))
+				trace_event(TRACE_DROPS, 0, 0, "drop", "\"reason\":\"%s\",\"packets\":%u",
+					    counter_name(COUNTER_TX_LINK), count - done);
 			return;
 		}
 		thread_yield();
+	}
+}
+
+static enum trace_path path_of(const struct engine *engine, const struct link *way)
+{
+	return way == engine->link ? TRACE_UDP : way == engine->loopback ? TRACE_LOOPBACK : TRACE_RING;
+}
+
+/* Before they are sent, so that the receiver's records are later than these. */
+static void tx_trace(struct engine *engine, const struct tx_batch *batch, unsigned first, unsigned count,
+		     const struct datagram *datagram, const struct link *way)
+{
+	struct trace_record record;
+	unsigned i;
+
+	for (i = 0; i < count; i++) {
+		const struct tx_packet *packet = &batch->packet[first + i];
+		const struct tx_note *note = &batch->note[first + i];
+		const uint8_t *data = batch->data + packet->offset;
+		const struct opcode *op = opcode_get(data[0]);
+
+		trace_record_init(&record, TRACE_IS_PACKET, datagram);
+		record.path = (uint8_t)path_of(engine, way);
+		record.flags = TRACE_OUTBOUND | TRACE_DONT_FRAGMENT | (note->has_wr_id ? TRACE_HAS_WR_ID : 0) |
+			       (record.path == TRACE_UDP ? TRACE_HAS_ICRC : 0);
+		record.ip_id = (uint16_t)i;
+		record.qpn = packet->source_qpn;
+		record.state = note->state;
+		record.wr_id = note->wr_id;
+		if (op && note->has_wr_id)
+			record.retransmission = (uint16_t)trace_repetition(packet->source_qpn,
+									   get_be32(data + 8) & PSN_MASK);
+		trace_packet(&record, data, packet->bytes + ICRC_BYTES);
 	}
 }
 
@@ -186,6 +225,8 @@ void tx_send(struct engine *engine, struct tx_batch *batch)
 		next->sealed = link == engine->loopback;
 		if (needs_seal(engine, way))
 			tx_seal(next, batch, first, run);
+		if (trace_wants(TRACE_PACKETS))
+			tx_trace(engine, batch, first, run, next, way);
 		counter_add(engine->counters, COUNTER_TX_PACKETS, run);
 		counter_add(engine->counters, COUNTER_TX_BYTES, next->bytes);
 		first += run;
@@ -193,6 +234,7 @@ void tx_send(struct engine *engine, struct tx_batch *batch)
 	if (count)
 		send_all(engine, link, datagram, count);
 	tx_batch_reset(batch);
+	trace_throttle();
 	if (loopback_pending(engine->loopback_inner))
 		worker_notice(engine, 0);
 }

@@ -21,7 +21,7 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "link/pcapng.h"
+#include "trace/pcapng.h"
 #include "platform/clock.h"
 #include "platform/fail.h"
 

@@ -27,6 +27,7 @@
 #include "base/log.h"
 #include "object/mr.h"
 #include "platform/clock.h"
+#include "trace/trace.h"
 #include "transport/direct.h"
 
 #define LOCKED_BYTES_MAX 4096u		/* longer copies are made without the QP's lock */
@@ -46,6 +47,7 @@ struct transfer {
 	bool asked;			/* the region was asked for, no answer yet */
 	uint32_t length, number;
 	uint64_t remote;
+	uint64_t original;		/* what an atomic has found */
 	unsigned accesses, pieces;
 	struct mr_access access[SGES_MAX];
 	struct iovec piece[SGES_MAX];
@@ -264,7 +266,7 @@ static int copy_mapped(struct transfer *transfer)
 
 static int onesided_run_atomic(struct transfer *transfer, const struct send_wqe *wqe)
 {
-	uint64_t original;
+	uint64_t original = 0;
 	int err;
 
 	if (!transfer->mapped || (uintptr_t)transfer->mapped & 7 || transfer->pieces != 1)
@@ -273,6 +275,7 @@ static int onesided_run_atomic(struct transfer *transfer, const struct send_wqe 
 		err = user_compare_swap(transfer->mapped, wqe->compare_add, wqe->swap, &original);
 	else
 		err = user_fetch_add(transfer->mapped, wqe->compare_add, &original);
+	transfer->original = original;
 	/* The atomic is done, even if our own memory for its result is gone. */
 	if (!err && copy_user(transfer->piece[0].iov_base, &original, sizeof(original)))
 		log_warn("the result of an atomic is lost: its local memory is no longer mapped");
@@ -414,15 +417,18 @@ static bool transfer_begin(struct transfer *transfer, struct local *local, struc
 	transfer->length = wqe->length;
 	transfer->remote = wqe->remote_address;
 	transfer->number = qp->sq.tail;
+	transfer->original = 0;
 	transfer->accesses = 0;
 	transfer->pieces = 0;
 	return true;
 }
 
-static bool onesided_complete(struct local *local, struct qp *qp, unsigned need,
+static bool onesided_complete(struct local *local, struct qp *qp, unsigned need, uint64_t original,
 			      struct effects *effects) REQUIRES(qp->lock)
 {
 	counter_add(local->counters, counter_of(need), 1);
+	if (trace_wants(TRACE_PACKETS))
+		trace_direct(qp, send_queue_at(&qp->sq, qp->sq.tail), original);
 	transport_direct_done(qp, qp->send_cq->stamped ? clock_now_ns() : 0, effects);
 	return true;
 }
@@ -434,7 +440,7 @@ bool onesided_run(struct local *local, struct qp *qp, const struct send_wqe *wqe
 	bool done;
 
 	if (row_fits(row, qp, wqe) && row_move(row, qp, wqe))
-		return onesided_complete(local, qp, row->need, effects);
+		return onesided_complete(local, qp, row->need, 0, effects);
 	onesided_row_end(row);
 	transfer.row = row;
 	done = transfer_begin(&transfer, local, qp, wqe) &&
@@ -443,5 +449,5 @@ bool onesided_run(struct local *local, struct qp *qp, const struct send_wqe *wqe
 	pairing_judge(qp, done ? PAIRING_DONE : transfer.asked ? PAIRING_WAITS : PAIRING_OBJECTS);
 	if (!done || !is_current(&transfer))
 		return false;
-	return onesided_complete(local, qp, transfer.need, effects);
+	return onesided_complete(local, qp, transfer.need, transfer.original, effects);
 }

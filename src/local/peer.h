@@ -363,6 +363,12 @@ void fetch_start(struct local *local, struct peer *peer, uint32_t qpn, uint32_t 
  * progress lock.
  */
 void messages_lost(struct local *local, unsigned channel);
+/* trace.c: for `verbatim trace`. */
+void trace_direct(const struct qp *qp, const struct send_wqe *wqe, uint64_t original) REQUIRES(qp->lock);
+void trace_message_sent(const struct qp *qp, const struct send_wqe *wqe) REQUIRES(qp->lock);
+void trace_message_answered(const struct qp *qp, uint32_t message) REQUIRES(qp->lock);
+void trace_message_received(const struct qp *qp, const struct local_message *message, uint64_t time_ns)
+	REQUIRES(qp->lock);
 /* The number of a message in its channel, as the transport names it. */
 uint64_t message_token(uint32_t channel, uint32_t cell);
 

@@ -10,8 +10,10 @@
 #include <string.h>
 
 #include "platform/clock.h"
+#include "trace/trace.h"
 #include "transport/message.h"
 #include "transport/run_queue.h"
+#include "wire/psn.h"
 
 #define MESSAGES_MAX	64u		/* in one go ... */
 #define BYTES_MAX	(512u << 10)	/* ... and bytes */
@@ -86,6 +88,8 @@ static enum message_fate receive_execute(struct local *local, struct receiver *r
 	lock_assert_held(&qp->lock);
 	if (qp->pairing.ours != message->grant || !grant_is_alive(peer->alive, qp->pairing.theirs))
 		return receive_refuse(local, COUNTER_RX_QP_STATE);
+	if (trace_wants(TRACE_PACKETS))
+		trace_message_received(qp, message, 0);
 	if (message->flags & MESSAGE_RENDEZVOUS)
 		memcpy(source, message->data, message->piece_count * sizeof(source[0]));
 	fate = transport_message_receive(qp, message, time_for(transport_message_cq(qp, message)),
@@ -146,6 +150,7 @@ static void ask_again(struct local *local, unsigned channel, uint32_t qpn)
 static void receive_take_answer(struct local *local, struct receiver *receiver, unsigned channel,
 				const struct ring_answer *answer)
 {
+	uint32_t before;
 	struct qp *qp;
 
 	if (OWNER_IS_CONTROL(answer->owner)) {
@@ -158,9 +163,12 @@ static void receive_take_answer(struct local *local, struct receiver *receiver, 
 	if (!qp)
 		return;
 	lock_assert_held(&qp->lock);
+	before = qp->requester.local_messages;
 	transport_message_answered(qp, message_token(channel, answer->cell), answer->refused,
 			 qp->send_cq->stamped ? clock_now_ns() : clock_coarse_ns(),
 			 &receiver->effects);
+	if (trace_wants(TRACE_PACKETS) && qp->requester.local_messages < before)
+		trace_message_answered(qp, psn_add(qp->requester.message_sequence, -before));
 	if (qp->sq.sent != qp->sq.head)
 		run_queue_add(local->run_queue, qp);
 }

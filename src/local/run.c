@@ -6,6 +6,7 @@
  */
 #include "local/peer.h"
 
+#include "trace/trace.h"
 #include "transport/barrier.h"
 #include "transport/direct.h"
 #include "transport/message.h"
@@ -16,8 +17,11 @@
 static bool run_next(struct local *local, struct qp *qp, struct onesided_row *row,
 		     struct effects *effects) REQUIRES(qp->lock)
 {
-	const struct send_wqe *wqe = transport_message_next(qp);
+	const struct send_wqe *wqe;
 
+	if (trace_wants(TRACE_PAYLOAD))
+		return false;
+	wqe = transport_message_next(qp);
 	if (wqe)
 		return message_send(local, qp, wqe);
 	wqe = transport_direct_next(qp);

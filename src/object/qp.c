@@ -6,6 +6,7 @@
 #include "object/qp.h"
 
 #include "object/qp_internal.h"
+#include "trace/trace.h"
 
 static const struct qp_move moves[QP_STATES][QP_STATES][QP_KIND_COUNT] = {
 #define MOVE(from, to, type, required, optional) \
@@ -28,6 +29,15 @@ void qp_set_state(struct qp *qp, enum ibv_qp_state state)
 	atomic_store_explicit(&qp->access->state, (uint32_t)state, memory_order_seq_cst);
 	if (state == IBV_QPS_ERR || state == IBV_QPS_RESET)
 		pairing_end(&qp->pairing);
+}
+
+void qp_move_state(struct qp *qp, enum ibv_qp_state state, const char *why)
+{
+	if (trace_wants(TRACE_STATES) && qp->state != state)
+		trace_event(TRACE_STATES, qp->number, 0, "state",
+			    "\"qp\":\"0x%06x\",\"from\":\"%s\",\"to\":\"%s\",\"why\":\"%s\"", qp->number,
+			    qp_state_name(qp->state), qp_state_name(state), why);
+	qp_set_state(qp, state);
 }
 
 void qp_drop_completions(struct qp *qp)

@@ -292,5 +292,5 @@ void qp_modify_apply(struct qp *qp, const struct ibv_qp_attr *attr, int mask)
 	qp->access->dest_qpn = qp->attr.dest_qp_num;
 	atomic_store_explicit(&qp->access->access, qp->attr.qp_access_flags, memory_order_release);
 	if (mask & IBV_QP_STATE)
-		qp_set_state(qp, attr->qp_state);
+		qp_move_state(qp, attr->qp_state, "ibv_modify_qp");
 }

@@ -17,6 +17,7 @@
 
 #include "rdmacm/newer.h"
 #include "rdmacm/rdmacm.h"
+#include "trace/trace.h"
 
 #define DESTROYED_MS	1000
 
@@ -185,6 +186,12 @@ static int channel_was_destroyed(void)
 	return refuse(EBADF, "rdma_get_cm_event: the event channel was destroyed");
 }
 
+static void event_trace(const struct rdma_cm_event *event)
+{
+	trace_event(TRACE_CM, 0, 0, "cm", "\"id\":\"%p\",\"name\":\"%s\",\"status\":%d",
+		    (void *)event->id, rdma_event_str(event->event), event->status);
+}
+
 int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event **got)
 {
 	CALL();
@@ -201,6 +208,8 @@ int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event *
 		err = event_take(cm_channel_of(channel), event);
 		if (!err) {
 			*got = &event->public;
+			if (trace_wants(TRACE_CM))
+				event_trace(&event->public);
 			return 0;
 		}
 		free(event);	/* a handler may leave the wait by siglongjmp() */

@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "trace/trace.h"
 #include "transport/internal.h"
 
 uint8_t *transmit_payload(struct transmit *transmit, const struct opcode *op)
@@ -21,6 +22,16 @@ void packet_begin(const struct qp *qp, struct packet *packet, uint8_t code, uint
 		code |= service[qp_types[qp->type % QP_TYPES].service];
 	*packet = (struct packet){ .op = opcode_get(code), .migrated = true, .pkey = PKEY_DEFAULT,
 				   .dest_qpn = qp->attr.dest_qp_num, .psn = psn };
+}
+
+static void note_packet(struct transmit *transmit, struct tx_note *note)
+{
+	struct qp *qp = transmit->call->qp;
+	const struct send_wqe *wqe = transmit->wqe;
+
+	lock_alias(&qp->lock);
+	*note = (struct tx_note){ .wr_id = wqe ? wqe->wr_id : 0, .has_wr_id = wqe != NULL,
+				  .state = (uint8_t)(qp->state + 1) };
 }
 
 void transmit_packet(struct transmit *transmit, struct packet *packet, const struct av *av)
@@ -41,6 +52,8 @@ void transmit_packet(struct transmit *transmit, struct packet *packet, const str
 	entry->source_qpn = transmit->call->qp->number;
 	entry->dest_qpn = packet->dest_qpn;
 	entry->av = *av;
+	if (trace_wants(TRACE_PACKETS))
+		note_packet(transmit, &batch->note[batch->count]);
 	batch->used += bytes + ICRC_BYTES;
 	batch->count++;
 	transmit->budget--;

@@ -169,7 +169,7 @@ void enter_error(struct qp_call *call)
 	if (qp->state == IBV_QPS_ERR)
 		return;
 	requester_stop(call);
-	qp_set_state(qp, IBV_QPS_ERR);
+	qp_move_state(qp, IBV_QPS_ERR, "a request or a received packet failed");
 	flush_sends(call);
 	flush_recvs(call);
 	if (qp->srq)

@@ -126,6 +126,7 @@ struct transmit {
 	struct tx_batch *batch;
 	unsigned budget;		/* packets that may still be written */
 	bool cut;			/* stopped for the batch or the quantum alone */
+	const struct send_wqe *wqe;	/* that is being written, or NULL: an answer */
 	struct packet request;		/* the last request written ... */
 	int request_index;		/* ... and where, -1: none */
 };

@@ -285,7 +285,9 @@ static bool requester_write_packet(struct transmit *transmit, struct send_wqe *w
 		return false;
 	}
 	transmit->request_index = (int)transmit->batch->count;
+	transmit->wqe = wqe;
 	transmit_packet(transmit, packet, &qp->av);
+	transmit->wqe = NULL;
 	return true;
 }
 

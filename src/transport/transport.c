@@ -249,6 +249,7 @@ bool transport_transmit(struct qp *qp, uint64_t now_ns, unsigned quantum, struct
 	transmit.batch = batch;
 	transmit.budget = quantum;
 	transmit.cut = false;
+	transmit.wqe = NULL;
 	if (qp_is(qp, QP_RELIABLE)) {
 		bool answered = responder_transmit(&transmit);
 
@@ -414,7 +415,7 @@ void transport_fail(struct qp *qp, uint64_t now_ns, struct effects *effects)
 	if (qp->state == IBV_QPS_ERR || qp->state == IBV_QPS_RESET)
 		return;
 	qp_call_init(&call, qp, now_ns, effects);
-	qp_set_state(qp, IBV_QPS_ERR);
+	qp_move_state(qp, IBV_QPS_ERR, "the device failed it");
 	fail_here(&call);
 	qp->requester.completion_lost = false;
 }

@@ -26,10 +26,18 @@ struct tx_packet {
 	struct av av;
 };
 
+/* For a trace: of which request, and in which state of its QP. Written while packets are traced. */
+struct tx_note {
+	uint64_t wr_id;
+	uint8_t state;			/* enum ibv_qp_state + 1; 0: none was written */
+	bool has_wr_id;
+};
+
 struct tx_batch {
 	uint8_t *data;			/* [TX_BYTES_MAX] */
 	size_t used;
 	unsigned count;
+	struct tx_note note[TX_PACKETS_MAX];
 	struct tx_packet packet[TX_PACKETS_MAX];
 };
 

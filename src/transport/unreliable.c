@@ -79,7 +79,7 @@ static void send_error(struct qp_call *call, enum ibv_wc_status status, const ch
 	if (explain_enabled)
 		explain_request(call, send_queue_at(&qp->sq, qp->sq.tail), status, advice);
 	finish_send(call, status);
-	qp_set_state(qp, IBV_QPS_SQE);
+	qp_move_state(qp, IBV_QPS_SQE, "a request failed");
 	flush_sends(call);
 }
 
@@ -121,7 +121,9 @@ static bool send_datagram(struct transmit *transmit, const struct send_wqe *wqe,
 	packet.payload_bytes = wqe->length;
 	if (!unreliable_gather(transmit, wqe, 0, &packet))
 		return false;
+	transmit->wqe = wqe;
 	transmit_packet(transmit, &packet, &wqe->ah->av);
+	transmit->wqe = NULL;
 	requester->send_psn = psn_add(requester->send_psn, 1);
 	finish_send(transmit->call, IBV_WC_SUCCESS);
 	return true;
@@ -140,7 +142,9 @@ static bool send_connected(struct transmit *transmit, struct send_wqe *wqe, bool
 	packet.echo_request = mark;
 	if (!unreliable_gather(transmit, wqe, offset_of(qp, psn, wqe->first_psn), &packet))
 		return false;
+	transmit->wqe = wqe;
 	transmit_packet(transmit, &packet, &qp->av);
+	transmit->wqe = NULL;
 	requester->send_psn = psn_add(psn, 1);
 	if (psn == wqe->last_psn)
 		finish_send(transmit->call, IBV_WC_SUCCESS);

@@ -14,6 +14,7 @@
 
 #include "base/fork.h"
 #include "base/lock.h"
+#include "verbs/trace.h"
 #include "verbs/verbs.h"
 
 static struct lock contexts_lock = LOCK_INITIALIZER;
@@ -112,6 +113,19 @@ static void context_init(struct context *context, struct verbs_device *device)
 	pthread_mutex_init(&ibv->mutex, NULL);
 }
 
+/* A trace began or ended. */
+static void contexts_trace(bool on)
+{
+	struct list *node;
+
+	lock_acquire(&contexts_lock);
+	list_for_each(node, &contexts)
+		verbs_trace_context(&list_entry(node, struct context, node)->ibv.context.ops, on);
+	list_for_each(node, &closed_contexts)
+		verbs_trace_context(&list_entry(node, struct context, node)->ibv.context.ops, on);
+	lock_release(&contexts_lock);
+}
+
 /* Of @device from now on; its hca_context is open. */
 static struct ibv_context *context_publish(struct context *context, struct verbs_device *device)
 {
@@ -120,7 +134,10 @@ static struct ibv_context *context_publish(struct context *context, struct verbs
 	fork_register(FORK_CONTEXTS, &fork_handlers);
 	lock_acquire(&contexts_lock);
 	list_add_tail(&contexts, &context->node);
+	if (trace_wants(UINT32_MAX))
+		verbs_trace_context(&context->ibv.context.ops, true);
 	lock_release(&contexts_lock);
+	trace_set_switch(contexts_trace);
 	return &context->ibv.context;
 }
 

@@ -11,6 +11,7 @@
  */
 #include <time.h>
 
+#include "verbs/trace.h"
 #include "verbs/verbs.h"
 
 static struct cq *to_cq_ex(struct ibv_cq_ex *ibv)
@@ -26,6 +27,8 @@ static int show_current(struct ibv_cq_ex *ibv, int got)
 		return ENOENT;
 	ibv->wr_id = wc->wr_id;
 	ibv->status = wc->status;
+	if (trace_wants(TRACE_COMPLETIONS))
+		verbs_trace_completion(to_cq_ex(ibv), wc);
 	return 0;
 }
 

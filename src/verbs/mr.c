@@ -3,6 +3,7 @@
  * ibv_reg_mr(3), ibv_rereg_mr(3), ibv_dereg_mr(3) and their variants, ibv_import_mr(3), ibv_alloc_null_mr(3),
  * ibv_advise_mr(3).
  */
+#include "verbs/trace.h"
 #include "verbs/verbs.h"
 
 /*
@@ -24,6 +25,8 @@ struct ibv_mr *mr_register_verb(const char *call, struct ibv_pd *pd, void *addre
 	if (err)
 		return fail(err);
 	err = hca_reg_mr(to_hca(pd->context), domain, address, length, iova, access, &mr);
+	verbs_traced("ibv_reg_mr", 0, err, ",\"bytes\":%zu,\"access\":%u,\"rkey\":\"0x%08x\"", length, access,
+		     err ? 0 : mr->ibv.rkey);
 	if (err)
 		return fail(err);
 	mr->ibv.context = pd->context;

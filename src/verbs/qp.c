@@ -3,6 +3,7 @@
  * Queue pairs: ibv_create_qp(3), ibv_create_qp_ex(3), ibv_modify_qp(3), ibv_query_qp(3), and
  * posting of work requests. The ibv_wr_*() way of posting: qp_ex.c.
  */
+#include "verbs/trace.h"
 #include "verbs/verbs.h"
 
 /* The pd of @attr is replaced by the one that a parent domain stands for; an XRC_RECV QP has none. */
@@ -20,6 +21,8 @@ static struct qp *qp_create(struct ibv_context *context, struct ibv_qp_init_attr
 		attr->pd = &pd->ibv;
 	}
 	err = hca_create_qp_in(to_hca(context), attr, allocator, &qp);
+	verbs_traced("ibv_create_qp", err ? 0 : qp->number, err, ",\"device\":\"%s\",\"type\":%d",
+		     context->device->name, (int)attr->qp_type);
 	if (err)
 		return fail(err);
 	qp->ibv.qp_base.context = context;
@@ -115,10 +118,13 @@ struct ibv_qp *qp_create_ex_verb(struct ibv_context *context, struct ibv_qp_init
 int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 {
 	CALL();
+	int err;
 
 	if (!qp || !attr)
 		return refuse_null("modify_qp", qp ? "attr" : "qp");
-	return hca_modify_qp(to_qp(qp), attr, mask);
+	err = hca_modify_qp(to_qp(qp), attr, mask);
+	verbs_traced("ibv_modify_qp", to_qp(qp)->number, err, ",\"mask\":%d", mask);
+	return err;
 }
 
 /* typical_pkt_sz is a hint for hardware. */
@@ -158,15 +164,18 @@ int ibv_destroy_qp(struct ibv_qp *ibv)
 	CALL();
 	struct wr_builder *builder;
 	struct context *context;
+	uint32_t qpn;
 	int err;
 
 	if (!ibv)
 		return refuse_null("destroy_qp", "qp");
 	context = to_context(ibv->context);
 	builder = to_qp(ibv)->wr_builder;
+	qpn = to_qp(ibv)->number;
 	err = hca_destroy_qp(context->hca, to_qp(ibv));
 	if (!err)
 		wr_builder_destroy(context, builder);
+	verbs_traced("ibv_destroy_qp", qpn, err, "%s", "");
 	return err;
 }
 

@@ -12,6 +12,7 @@
  */
 #include <stdlib.h>
 
+#include "verbs/trace.h"
 #include "verbs/verbs.h"
 
 struct wr_builder {
@@ -404,12 +405,18 @@ static void wr_abort(struct ibv_qp_ex *ibv) RELEASES(to_builder(ibv)->lock)
 static int wr_post(struct ibv_qp_ex *ibv) REQUIRES(to_builder(ibv)->lock)
 {
 	struct wr_builder *builder = to_builder(ibv);
+	uint64_t began_ns;
+	int err;
 
 	if (builder->err || !builder->count)
 		return builder->err;
 	for (uint32_t i = 0; i + 1 < builder->count; i++)
 		builder->wr[i].next = &builder->wr[i + 1];
-	return hca_post_send_all(to_qp(&ibv->qp_base), builder->wr);
+	began_ns = trace_wants(TRACE_CALLS) ? trace_now_ns() : 0;
+	err = hca_post_send_all(to_qp(&ibv->qp_base), builder->wr);
+	if (trace_wants(TRACE_CALLS))
+		verbs_trace_sends("ibv_wr_complete", &ibv->qp_base, builder->wr, NULL, began_ns, err);
+	return err;
 }
 
 static int wr_complete(struct ibv_qp_ex *ibv) RELEASES(to_builder(ibv)->lock)

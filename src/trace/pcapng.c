@@ -5,7 +5,7 @@
  * machine's order; readers look at the byte-order magic. IP and UDP headers are reconstructed
  * from the datagram's addresses, with correct lengths and checksums, so that Wireshark follows them to the BTH.
  */
-#include "link/pcapng.h"
+#include "trace/pcapng.h"
 
 #include <string.h>
 
@@ -15,8 +15,9 @@
 #define BYTE_ORDER_MAGIC 0x1a2b3c4du
 #define INTERFACE	1u
 #define ENHANCED_PACKET	6u
-#define LINKTYPE_RAW	101u
 #define OPTION_END	0u
+#define OPTION_COMMENT	1u
+#define OPTION_NAME	2u
 #define OPTION_USERAPPL	4u
 #define OPTION_TSRESOL	9u
 #define OPTION_FLAGS	2u
@@ -60,11 +61,10 @@ static uint8_t *end_block(uint8_t *block, uint8_t *at)
 	return pcapng_put32(at, bytes);
 }
 
-size_t pcapng_write_header(uint8_t out[PCAPNG_HEADER_MAX])
+size_t pcapng_write_section(uint8_t *out)
 {
 	static const char application[] = "Verbatim";
-	const uint8_t nanoseconds = 9;
-	uint8_t *block = out, *at = pcapng_put32(out, SECTION_HEADER) + 4;
+	uint8_t *at = pcapng_put32(out, SECTION_HEADER) + 4;
 
 	at = pcapng_put32(at, BYTE_ORDER_MAGIC);
 	at = pcapng_put16(at, 1);
@@ -72,15 +72,30 @@ size_t pcapng_write_header(uint8_t out[PCAPNG_HEADER_MAX])
 	memset(at, 0xff, 8);		/* length of the section: not known yet */
 	at = put_option(at + 8, OPTION_USERAPPL, application, sizeof(application) - 1);
 	at = put_option(at, OPTION_END, NULL, 0);
-	block = end_block(block, at);
+	return (size_t)(end_block(out, at) - out);
+}
 
-	at = pcapng_put32(block, INTERFACE) + 4;
-	at = pcapng_put16(at, LINKTYPE_RAW);
+size_t pcapng_write_interface(enum pcapng_link link, const char *name, uint8_t *out)
+{
+	const uint8_t nanoseconds = 9;
+	size_t bytes = strnlen(name, PCAPNG_NAME_MAX);
+	uint8_t *at = pcapng_put32(out, INTERFACE) + 4;
+
+	at = pcapng_put16(at, (uint16_t)link);
 	at = pcapng_put16(at, 0);
-	at = pcapng_put32(at, 0); /* packets are not cut */
+	at = pcapng_put32(at, 0);	/* no limit of packets */
+	if (bytes)
+		at = put_option(at, OPTION_NAME, name, (uint16_t)bytes);
 	at = put_option(at, OPTION_TSRESOL, &nanoseconds, 1);
 	at = put_option(at, OPTION_END, NULL, 0);
-	return (size_t)(end_block(block, at) - out);
+	return (size_t)(end_block(out, at) - out);
+}
+
+size_t pcapng_write_header(uint8_t *out)
+{
+	size_t bytes = pcapng_write_section(out);
+
+	return bytes + pcapng_write_interface(PCAPNG_RAW_IP, "", out + bytes);
 }
 
 /* ---- IP and UDP ---- */
@@ -162,25 +177,50 @@ static uint8_t *put_udp(uint8_t *at, const struct pcapng_packet *packet)
 	return at + UDP_HEADER;
 }
 
+static uint8_t *put_padding(uint8_t *at, size_t bytes)
+{
+	memset(at, 0, -bytes & 3);
+	return at + (-bytes & 3);
+}
+
+static uint8_t *begin_packet(uint8_t *out, uint32_t interface, uint64_t time_ns, size_t captured, size_t length)
+{
+	uint8_t *at = pcapng_put32(out, ENHANCED_PACKET) + 4;
+
+	at = pcapng_put32(at, interface);
+	at = pcapng_put32(at, (uint32_t)(time_ns >> 32));
+	at = pcapng_put32(at, (uint32_t)time_ns);
+	at = pcapng_put32(at, (uint32_t)captured);
+	return pcapng_put32(at, (uint32_t)length);
+}
+
 size_t pcapng_write_packet(const struct pcapng_packet *packet, uint8_t *out)
 {
 	uint32_t headers = (pcapng_is_ipv4(packet->datagram) ? 20 : 40) + UDP_HEADER;
-	uint32_t bytes = (uint32_t)packet->bytes + headers;
 	uint32_t flags = packet->outbound ? OUTBOUND : INBOUND;
-	uint8_t *at = pcapng_put32(out, ENHANCED_PACKET) + 4;
+	uint8_t *at = begin_packet(out, packet->interface, packet->time_ns, packet->bytes + headers,
+				   (packet->length ? packet->length : packet->bytes) + headers);
 
-	at = pcapng_put32(at, 0);
-	at = pcapng_put32(at, (uint32_t)(packet->time_ns >> 32));
-	at = pcapng_put32(at, (uint32_t)packet->time_ns);
-	at = pcapng_put32(at, bytes);
-	at = pcapng_put32(at, bytes);
 	at = headers == 28 ? pcapng_put_ipv4(at, packet) : pcapng_put_ipv6(at, packet);
 	at = put_udp(at, packet);
 	memcpy(at, packet->data, packet->bytes);
-	at += packet->bytes;
-	memset(at, 0, -bytes & 3);
-	at += -bytes & 3;
+	at = put_padding(at + packet->bytes, packet->bytes);
+	if (packet->comment && packet->comment[0])
+		at = put_option(at, OPTION_COMMENT, packet->comment,
+				(uint16_t)strnlen(packet->comment, PCAPNG_COMMENT_MAX));
 	at = put_option(at, OPTION_FLAGS, &flags, sizeof(flags));
+	at = put_option(at, OPTION_END, NULL, 0);
+	return (size_t)(end_block(out, at) - out);
+}
+
+size_t pcapng_write_event(uint32_t interface, uint64_t time_ns, const char *json, size_t bytes, uint8_t *out)
+{
+	static const uint8_t tags[] = { 0, 12, 0, 4, 'j', 's', 'o', 'n', 0, 0, 0, 0 };
+	uint8_t *at = begin_packet(out, interface, time_ns, sizeof(tags) + bytes, sizeof(tags) + bytes);
+
+	memcpy(at, tags, sizeof(tags));
+	memcpy(at + sizeof(tags), json, bytes);
+	at = put_padding(at + sizeof(tags) + bytes, bytes);
 	at = put_option(at, OPTION_END, NULL, 0);
 	return (size_t)(end_block(out, at) - out);
 }

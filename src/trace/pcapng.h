@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The blocks of a pcapng file: RoCEv2 packets with the headers in front of them, and events as JSON. */
+#ifndef VERBATIM_TRACE_PCAPNG_H
+#define VERBATIM_TRACE_PCAPNG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/datagram.h"
+
+#define PCAPNG_HEADER_MAX	128u	/* section and one interface without a name */
+#define PCAPNG_NAME_MAX		128u	/* of an interface */
+#define PCAPNG_INTERFACE_MAX	(64u + PCAPNG_NAME_MAX)
+#define PCAPNG_COMMENT_MAX	512u
+/* Block of a packet of n bytes, BTH to ICRC, without and with a comment; and of an event of n characters. */
+#define PCAPNG_PACKET_MAX(n)	((n) + 128u)
+#define PCAPNG_COMMENTED_MAX(n)	(PCAPNG_PACKET_MAX(n) + 8u + PCAPNG_COMMENT_MAX)
+#define PCAPNG_EVENT_MAX(n)	((n) + 64u)
+
+enum pcapng_link { PCAPNG_RAW_IP = 101, PCAPNG_EXPORTED_PDU = 252 };
+
+struct pcapng_packet {
+	const struct datagram *datagram;	/* addresses, ports, traffic class, hop limit */
+	const uint8_t *data;			/* one packet of it */
+	size_t bytes;				/* of @data */
+	size_t length;				/* of the original, if @data is a shortened one; or 0 */
+	const char *comment;			/* or NULL */
+	uint32_t interface;			/* counts from 0 */
+	uint16_t ip_id;
+	bool dont_fragment, outbound;
+	uint64_t time_ns;			/* since 1970 */
+};
+
+/* All return the bytes written, at most as above. The header: a section, and interface 0 for packets. */
+size_t pcapng_write_header(uint8_t *out);
+size_t pcapng_write_section(uint8_t *out);
+size_t pcapng_write_interface(enum pcapng_link link, const char *name, uint8_t *out);
+size_t pcapng_write_packet(const struct pcapng_packet *packet, uint8_t *out);
+/* @json: an object in one line. */
+size_t pcapng_write_event(uint32_t interface, uint64_t time_ns, const char *json, size_t bytes, uint8_t *out);
+
+#endif

@@ -1,0 +1,522 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The process's end of a trace: attaching, and writing records into the ring (record.h). Everything that the
+ * tracer could change (tail, the header) is checked against what is noted here.
+ */
+#include "trace/trace.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/fork.h"
+#include "base/lock.h"
+#include "base/log.h"
+#include "platform/clock.h"
+#include "platform/thread_cpu.h"
+#include "wire/packet.h"
+
+#define VARIABLE	"VERBATIM_TRACER"
+#define REPETITIONS	65536u		/* request packets in flight that are remembered */
+#define NAP_NS		200000
+#define NAPS_MAX	50u		/* of one call, ... */
+#define STUCK_NS	1000000000ull	/* ... and none once the tracer has read nothing for so long */
+#define LOOK_EVERY	4096u		/* calls, to see whether the tracer still is there */
+#define PATIENCE_S	2		/* for the tracer's first message */
+
+struct repetition {
+	uint32_t qpn, psn;
+	uint16_t times;
+};
+
+_Atomic uint32_t trace_wanted;
+
+struct trace_state {
+	struct lock lock;
+	struct trace_share *share GUARDED_BY_MEMBER(lock);	/* NULL: nobody traces */
+	uint8_t *ring GUARDED_BY_MEMBER(lock);
+	uint64_t head GUARDED_BY_MEMBER(lock);
+	uint32_t ring_bytes GUARDED_BY_MEMBER(lock);
+	int connection GUARDED_BY_MEMBER(lock);
+	uint64_t stuck_tail GUARDED_BY_MEMBER(lock), stuck_since_ns GUARDED_BY_MEMBER(lock);
+	struct repetition *repetitions GUARDED_BY_MEMBER(lock);	/* [REPETITIONS], kept once allocated */
+};
+
+static struct trace_state trace = { .lock = LOCK_INITIALIZER, .connection = -1 };
+
+static _Atomic unsigned looks;
+static void (*_Atomic switch_calls)(bool on);
+static uint32_t trace_payload_bytes;		/* atomic */
+
+uint64_t trace_now_ns(void)
+{
+	return clock_wall_ns();
+}
+
+void trace_set_switch(void (*function)(bool on))
+{
+	atomic_store_explicit(&switch_calls, function, memory_order_release);
+}
+
+static void trace_switch(uint32_t wanted)
+{
+	void (*function)(bool on) = atomic_load_explicit(&switch_calls, memory_order_acquire);
+
+	atomic_store(&trace_wanted, wanted);
+	if (function)
+		function(wanted != 0);
+}
+
+bool trace_is_attached(void)
+{
+	bool attached;
+
+	lock_acquire(&trace.lock);
+	attached = trace.share != NULL;
+	lock_release(&trace.lock);
+	return attached;
+}
+
+/* ---- fork() ---- */
+
+static void trace_before_fork(void) ACQUIRES(trace.lock)
+{
+	lock_acquire(&trace.lock);
+}
+
+static void trace_after_fork_parent(void) RELEASES(trace.lock)
+{
+	lock_release(&trace.lock);
+}
+
+/* The ring is the parent's: a child that opens a device gets one of its own. */
+static void trace_after_fork_child(void) RELEASES(trace.lock)
+{
+	atomic_store(&trace_wanted, 0);
+	if (trace.share) {
+		munmap(trace.share, TRACE_SHARE_BYTES + (size_t)trace.ring_bytes);
+		close(trace.connection);
+	}
+	trace.share = NULL;
+	trace.connection = -1;
+	lock_release(&trace.lock);
+}
+
+static const struct fork_handlers trace_fork = {
+	.prepare = trace_before_fork, .parent = trace_after_fork_parent, .child = trace_after_fork_child,
+};
+
+/* ---- attaching ---- */
+
+/* A share that shrinks would be SIGBUS. */
+static int share_check(int memfd, size_t *bytes)
+{
+	int seals = fcntl(memfd, F_GET_SEALS);
+	struct stat status;
+
+	if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(memfd, &status) ||
+	    status.st_size <= (off_t)TRACE_SHARE_BYTES ||
+	    status.st_size > (off_t)(TRACE_SHARE_BYTES + TRACE_RING_MAX))
+		return EINVAL;
+	*bytes = (size_t)status.st_size;
+	return 0;
+}
+
+static int share_map(int memfd, struct trace_share **mapped, size_t *bytes)
+{
+	struct trace_share *share;
+	uint32_t ring_bytes;
+	int err = share_check(memfd, bytes);
+
+	if (err)
+		return err;
+	share = mmap(NULL, *bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
+	if (share == MAP_FAILED)
+		return errno;
+	ring_bytes = share->ring_bytes;
+	if (share->magic != TRACE_MAGIC || share->version != TRACE_VERSION ||
+	    share->record_bytes != sizeof(struct trace_record))
+		err = EPROTO;
+	else if (ring_bytes & (ring_bytes - 1) || *bytes != TRACE_SHARE_BYTES + (size_t)ring_bytes ||
+		 ring_bytes < 4 * TRACE_RECORD_MAX)
+		err = EINVAL;
+	if (err)
+		munmap(share, *bytes);
+	else
+		*mapped = share;
+	return err;
+}
+
+static int trace_install(struct trace_share *share, int connection, uint32_t *wanted)
+{
+	struct repetition *repetitions = calloc(REPETITIONS, sizeof(*repetitions));
+
+	if (!repetitions)
+		return ENOMEM;
+	lock_acquire(&trace.lock);
+	if (trace.share) {
+		lock_release(&trace.lock);
+		free(repetitions);
+		return EBUSY;
+	}
+	if (trace.repetitions)
+		memset(trace.repetitions, 0, REPETITIONS * sizeof(*repetitions));
+	else
+		trace.repetitions = repetitions, repetitions = NULL;
+	snprintf(share->program, sizeof(share->program), "%s", program_invocation_short_name);
+	share->parent = (uint32_t)getppid();
+	trace.ring = (uint8_t *)share + TRACE_SHARE_BYTES;
+	trace.ring_bytes = share->ring_bytes;
+	__atomic_store_n(&trace_payload_bytes, share->payload_bytes, __ATOMIC_RELAXED);
+	trace.connection = connection;
+	trace.head = 0;
+	trace.stuck_tail = 0;
+	trace.stuck_since_ns = 0;
+	trace.share = share;
+	*wanted = share->wanted;
+	lock_release(&trace.lock);
+	free(repetitions);
+	return 0;
+}
+
+int trace_attach(int memfd, int connection)
+{
+	struct trace_share *share = NULL;
+	uint32_t wanted = 0;
+	size_t bytes = 0;
+	int err = share_map(memfd, &share, &bytes);
+
+	close(memfd);
+	if (err) {
+		close(connection);
+		return err;
+	}
+	fork_register(FORK_TRACE, &trace_fork);
+	err = trace_install(share, connection, &wanted);
+	if (err) {
+		munmap(share, bytes);
+		close(connection);
+		return err;
+	}
+	trace_switch(wanted);
+	return 0;
+}
+
+void trace_detach(void)
+{
+	struct trace_share *share;
+	size_t bytes;
+	int connection;
+
+	trace_switch(0);
+	lock_acquire(&trace.lock);
+	share = trace.share;
+	bytes = TRACE_SHARE_BYTES + (size_t)trace.ring_bytes;
+	connection = trace.connection;
+	trace.share = NULL;
+	trace.connection = -1;
+	lock_release(&trace.lock);
+	if (!share)
+		return;
+	munmap(share, bytes);
+	close(connection);
+}
+
+/* The tracer's first message: the share. -1: errno. */
+static int receive_memfd(int connection)
+{
+	const struct timeval patience = { .tv_sec = PATIENCE_S };
+	union { struct cmsghdr header; char bytes[CMSG_SPACE(sizeof(int))]; } control;
+	char byte;
+	struct iovec piece = { .iov_base = &byte, .iov_len = 1 };
+	struct msghdr message = { .msg_iov = &piece, .msg_iovlen = 1, .msg_control = &control,
+				  .msg_controllen = sizeof(control) };
+	struct cmsghdr *header;
+	int memfd;
+
+	setsockopt(connection, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	if (recvmsg(connection, &message, MSG_CMSG_CLOEXEC) <= 0)
+		return -1;
+	header = CMSG_FIRSTHDR(&message);
+	if (!header || header->cmsg_type != SCM_RIGHTS || header->cmsg_len != CMSG_LEN(sizeof(int))) {
+		errno = EPROTO;
+		return -1;
+	}
+	memcpy(&memfd, CMSG_DATA(header), sizeof(memfd));
+	return memfd;
+}
+
+static int connect_to(const char *path, int *memfd, int *connection)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	int fd, err = 0;
+
+	if (strlen(path) >= sizeof(address.sun_path))
+		return ENAMETOOLONG;
+	strcpy(address.sun_path, path);
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return errno;
+	if (connect(fd, (struct sockaddr *)&address, sizeof(address)))
+		err = errno;
+	if (!err) {
+		*memfd = receive_memfd(fd);
+		err = *memfd < 0 ? errno : 0;
+	}
+	if (err)
+		close(fd);
+	else
+		*connection = fd;
+	return err;
+}
+
+void trace_connect(void)
+{
+	const char *path = secure_getenv(VARIABLE);
+	int err, memfd = -1, connection = -1;
+
+	if (!path || trace_is_attached())
+		return;
+	err = connect_to(path, &memfd, &connection);
+	if (!err)
+		err = trace_attach(memfd, connection);
+	if (err)
+		complain("this process is not traced: %s", err == EPROTO ? "verbatim trace is of another release" :
+			 err == ENOENT || err == ECONNREFUSED ? "verbatim trace has ended" : strerror(err));
+}
+
+/* ---- the ring ---- */
+
+static uint64_t ring_used_locked(void) REQUIRES(trace.lock)
+{
+	/* R2 */
+	uint64_t used = trace.head - atomic_load_explicit(&trace.share->tail, memory_order_acquire);
+
+	return used <= trace.ring_bytes ? used : trace.ring_bytes;
+}
+
+static void ring_copy_locked(const void *data, size_t bytes) REQUIRES(trace.lock)
+{
+	size_t at = trace.head & (trace.ring_bytes - 1);
+	size_t first = trace.ring_bytes - at < bytes ? trace.ring_bytes - at : bytes;
+
+	memcpy(trace.ring + at, data, first);
+	memcpy(trace.ring, (const uint8_t *)data + first, bytes - first);
+	trace.head += bytes;
+}
+
+static void trace_put(struct trace_record *record, const void *data, size_t bytes)
+{
+	static const uint8_t zeros[8];
+
+	record->captured = (uint32_t)bytes;
+	record->bytes = (uint32_t)((sizeof(*record) + bytes + 7) & ~7u);
+	record->thread = (uint32_t)thread_id();
+	lock_acquire(&trace.lock);
+	if (!record->time_ns)
+		record->time_ns = clock_wall_ns();
+	if (trace.share && record->bytes <= TRACE_RECORD_MAX &&
+	    trace.ring_bytes - ring_used_locked() >= record->bytes) {
+		ring_copy_locked(record, sizeof(*record));
+		ring_copy_locked(data, bytes);
+		ring_copy_locked(zeros, record->bytes - sizeof(*record) - bytes);
+		atomic_store_explicit(&trace.share->head, trace.head, memory_order_release);	/* R1 */
+	} else if (trace.share) {
+		atomic_fetch_add_explicit(&trace.share->lost, 1, memory_order_relaxed);
+	}
+	lock_release(&trace.lock);
+}
+
+/* ---- waiting for the tracer ---- */
+
+/* The tracer has read nothing for long: waiting would only slow the program down. */
+static bool is_stuck_locked(uint64_t now_ns) REQUIRES(trace.lock)
+{
+	uint64_t tail = atomic_load_explicit(&trace.share->tail, memory_order_relaxed);
+
+	if (tail != trace.stuck_tail || !trace.stuck_since_ns) {
+		trace.stuck_tail = tail;
+		trace.stuck_since_ns = now_ns;
+	}
+	return now_ns - trace.stuck_since_ns > STUCK_NS;
+}
+
+static bool should_nap(void)
+{
+	bool nap;
+
+	lock_acquire(&trace.lock);
+	nap = trace.share && ring_used_locked() > trace.ring_bytes / 4 * 3 &&
+	      !is_stuck_locked(clock_now_ns());
+	lock_release(&trace.lock);
+	return nap;
+}
+
+static bool tracer_is_gone(void)
+{
+	struct pollfd look = { .events = 0 };
+
+	lock_acquire(&trace.lock);
+	look.fd = trace.connection;
+	lock_release(&trace.lock);
+	return look.fd >= 0 && poll(&look, 1, 0) > 0 && look.revents & (POLLHUP | POLLERR);
+}
+
+void trace_throttle_slowly(void)
+{
+	const struct timespec nap = { .tv_nsec = NAP_NS };
+	int saved = errno;
+	unsigned n = 0;
+
+	while (n < NAPS_MAX && should_nap()) {
+		nanosleep(&nap, NULL);
+		n++;
+	}
+	if ((n || atomic_fetch_add_explicit(&looks, 1, memory_order_relaxed) % LOOK_EVERY == 0) &&
+	    tracer_is_gone())
+		trace_detach();
+	errno = saved;
+}
+
+/* ---- records ---- */
+
+void trace_record_init(struct trace_record *record, enum trace_kind kind, const struct datagram *datagram)
+{
+	memset(record, 0, sizeof(*record));
+	record->kind = (uint8_t)kind;
+	if (!datagram)
+		return;
+	memcpy(record->source, datagram->source, 16);
+	memcpy(record->destination, datagram->destination, 16);
+	record->flow_label = datagram->flow_label;
+	record->source_port = datagram->source_port;
+	record->traffic_class = datagram->traffic_class;
+	record->hop_limit = datagram->hop_limit;
+}
+
+unsigned trace_repetition(uint32_t qpn, uint32_t psn)
+{
+	struct repetition *entry;
+	unsigned times = 0;
+
+	lock_acquire(&trace.lock);
+	if (trace.repetitions) {
+		entry = &trace.repetitions[(qpn * 0x9e3779b1u + psn) % REPETITIONS];
+		if (entry->qpn == qpn && entry->psn == psn)
+			times = ++entry->times;
+		else
+			*entry = (struct repetition){ .qpn = qpn, .psn = psn };
+	}
+	lock_release(&trace.lock);
+	return times;
+}
+
+/* How much of a packet is recorded: its headers, what is wanted of its payload, a MAD, an ICRC if there is one. */
+static size_t captured_of(const struct trace_record *record, const uint8_t *data, size_t bytes)
+{
+	const struct opcode *op = bytes ? opcode_get(data[0]) : NULL;
+	uint32_t payload = __atomic_load_n(&trace_payload_bytes, __ATOMIC_RELAXED);
+	size_t most = record->flags & TRACE_HAS_ICRC ? bytes : bytes - (bytes < ICRC_BYTES ? bytes : ICRC_BYTES);
+
+	if (op && packet_peek_qpn(data, bytes) != QPN_GSI && payload < most && op->header_bytes + payload < most)
+		most = op->header_bytes + payload;
+	return most <= TRACE_RECORD_MAX - sizeof(*record) ? most : TRACE_RECORD_MAX - sizeof(*record);
+}
+
+void trace_packet(struct trace_record *record, const uint8_t *data, size_t bytes)
+{
+	record->length = (uint32_t)bytes;
+	trace_put(record, data, captured_of(record, data, bytes));
+}
+
+void trace_operation(struct trace_record *record, const struct trace_operation *operation)
+{
+	record->kind = TRACE_IS_OPERATION;
+	trace_put(record, operation, sizeof(*operation));
+}
+
+static void trace_text(uint32_t want, uint32_t qpn, uint64_t time_ns, unsigned flags, const char *text, int length)
+{
+	struct trace_record record;
+
+	trace_record_init(&record, TRACE_IS_EVENT, NULL);
+	record.want = want;
+	record.qpn = qpn;
+	record.time_ns = time_ns;
+	record.flags = (uint8_t)flags;
+	if (length > 0 && length < (int)TRACE_TEXT_MAX)
+		trace_put(&record, text, (size_t)length);
+}
+
+static void trace_event_va(uint32_t want, uint32_t qpn, uint64_t time_ns, unsigned flags, const char *event,
+			   const char *format, va_list arguments)
+{
+	char text[TRACE_TEXT_MAX];
+	int length = snprintf(text, sizeof(text), "\"event\":\"%s\",", event);
+
+	length += vsnprintf(text + length, sizeof(text) - (size_t)length, format, arguments);
+	trace_text(want, qpn, time_ns, flags, text, length);
+}
+
+void trace_event(uint32_t want, uint32_t qpn, uint64_t time_ns, const char *event, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	trace_event_va(want, qpn, time_ns, 0, event, format, arguments);
+	va_end(arguments);
+}
+
+void trace_failure(uint32_t want, uint32_t qpn, uint64_t time_ns, const char *event, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	trace_event_va(want, qpn, time_ns, TRACE_FAILURE, event, format, arguments);
+	va_end(arguments);
+}
+
+void trace_call(const char *name, uint32_t qpn, uint64_t began_ns, int err, const char *format, ...)
+{
+	char text[TRACE_TEXT_MAX];
+	const char *error = err ? strerrorname_np(err) : NULL;
+	va_list arguments;
+	int length = snprintf(text, sizeof(text), "\"event\":\"call\",\"name\":\"%s\"", name);
+
+	if (qpn)
+		length += snprintf(text + length, sizeof(text) - (size_t)length, ",\"qp\":\"0x%06x\"", qpn);
+	va_start(arguments, format);
+	length += vsnprintf(text + length, sizeof(text) - (size_t)length, format, arguments);
+	va_end(arguments);
+	if (length > 0 && length < (int)TRACE_TEXT_MAX - 100) {
+		length += snprintf(text + length, sizeof(text) - (size_t)length, ",\"ns\":%llu",
+				   (unsigned long long)(clock_wall_ns() - began_ns));
+		if (err)
+			length += snprintf(text + length, sizeof(text) - (size_t)length, ",\"error\":\"%s\"",
+					   error ? error : "unknown");
+	}
+	trace_text(TRACE_CALLS, qpn, began_ns, 0, text, length);
+}
+
+const char *trace_quote(const char *text, char *out, size_t size)
+{
+	size_t used = 0;
+
+	for (; *text && used + 3 < size; text++) {
+		if (*text == '"' || *text == '\\')
+			out[used++] = '\\';
+		out[used++] = (unsigned char)*text < ' ' || *text == 0x7f ? '?' : *text;
+	}
+	out[used] = '\0';
+	return out;
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Tracing of this process by `verbatim trace`: whoever does something worth a record asks trace_wants(), one
+ * load and a branch that is predicted, and then calls the function for it. Those may be called under any
+ * lock: no system call, no allocation, and when the tracer is slow the record is lost, and counted.
+ * trace_throttle() is where a thread without locks waits for it.
+ *
+ *	process	--record--> ring in a memfd --> verbatim trace: sorts, comments, writes pcapng
+ */
+#ifndef VERBATIM_TRACE_TRACE_H
+#define VERBATIM_TRACE_TRACE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/counters.h"
+#include "base/datagram.h"
+#include "trace/record.h"
+
+/* enum trace_want; 0: nobody traces. */
+extern _Atomic uint32_t trace_wanted;
+
+static inline bool trace_wants(uint32_t what)
+{
+	return __builtin_expect(atomic_load_explicit(&trace_wanted, memory_order_relaxed) & what, 0);
+}
+
+/*
+ * Begin. @memfd: the share, which cannot shrink (sealed); @connection: hangs up when the tracer ends. Both are
+ * the trace's from now on, also after a failure. EBUSY: another tracer is there; EPROTO: of another release;
+ * EINVAL: not what it should be; errno.
+ */
+int trace_attach(int memfd, int connection);
+/* The tracer of @memfd's share went, or any (-1). Waits for threads that are writing a record. */
+void trace_detach(void);
+bool trace_is_attached(void);
+/* If VERBATIM_TRACER names the socket of one that waits for this process. No lock is held. */
+void trace_connect(void);
+
+/* Called when a trace begins and ends, without locks: swaps what programs call through. One for the process. */
+void trace_set_switch(void (*switch_calls)(bool on));
+
+uint64_t trace_now_ns(void);
+
+/* Fills in what of the datagram is recorded with each of its packets. */
+void trace_record_init(struct trace_record *record, enum trace_kind kind, const struct datagram *datagram);
+/* A packet of @bytes, BTH to ICRC (if @record says that it has one). time_ns 0: now. */
+void trace_packet(struct trace_record *record, const uint8_t *data, size_t bytes);
+void trace_operation(struct trace_record *record, const struct trace_operation *operation);
+/* How often a request packet of this PSN was sent before. */
+unsigned trace_repetition(uint32_t qpn, uint32_t psn);
+
+/*
+ * @format makes the members behind "event": of its JSON object, the first without a comma. @time_ns: 0: now.
+ */
+void trace_event(uint32_t want, uint32_t qpn, uint64_t time_ns, const char *event, const char *format, ...)
+	__attribute__((format(printf, 5, 6)));
+/* The same after which a ring of records is kept. */
+void trace_failure(uint32_t want, uint32_t qpn, uint64_t time_ns, const char *event, const char *format, ...)
+	__attribute__((format(printf, 5, 6)));
+/* A call of @name ended with @err, 0 or errno; @format: more members, each with a comma in front. */
+void trace_call(const char *name, uint32_t qpn, uint64_t began_ns, int err, const char *format, ...)
+	__attribute__((format(printf, 5, 6)));
+/* @text for a JSON string, without the quotes. Returns @out. */
+const char *trace_quote(const char *text, char *out, size_t size);
+
+/* The thread holds no lock: if the ring is nearly full, wait for the tracer a moment. */
+void trace_throttle_slowly(void);
+static inline void trace_throttle(void)
+{
+	if (trace_wants(UINT32_MAX))
+		trace_throttle_slowly();
+}
+
+#endif

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The process's end of a trace: shares that are refused, records, what does not fit, payload, blocks. */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "trace/block.h"
+#include "trace/trace.h"
+#include "wire/opcode.h"
+
+#define RING_BYTES (64u << 10)
+
+static struct trace_share *share;
+static int far_end;
+
+static int share_new(uint32_t wanted, uint32_t payload_bytes, unsigned seals)
+{
+	int memfd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	assert_true(memfd >= 0);
+	assert_int_equal(ftruncate(memfd, TRACE_SHARE_BYTES + RING_BYTES), 0);
+	share = mmap(NULL, TRACE_SHARE_BYTES + RING_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
+	assert_ptr_not_equal(share, MAP_FAILED);
+	*share = (struct trace_share){ .magic = TRACE_MAGIC, .version = TRACE_VERSION, .ring_bytes = RING_BYTES,
+				       .wanted = wanted, .payload_bytes = payload_bytes,
+				       .record_bytes = sizeof(struct trace_record) };
+	assert_int_equal(fcntl(memfd, F_ADD_SEALS, seals), 0);
+	return memfd;
+}
+
+static int attach(int memfd)
+{
+	int ends[2];
+
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
+	far_end = ends[0];
+	return trace_attach(memfd, ends[1]);
+}
+
+static void end(void)
+{
+	trace_detach();
+	close(far_end);
+	munmap(share, TRACE_SHARE_BYTES + RING_BYTES);
+}
+
+static const struct trace_record *record_at(uint64_t at)
+{
+	return (const struct trace_record *)((uint8_t *)share + TRACE_SHARE_BYTES + at);
+}
+
+static void shares_that_could_harm_the_process_are_refused(void **state)
+{
+	assert_int_equal(attach(share_new(TRACE_KINDS, 0, 0)), EINVAL);	/* it could shrink: SIGBUS */
+	end();
+	int memfd = share_new(TRACE_KINDS, 0, F_SEAL_SHRINK);
+	share->ring_bytes = RING_BYTES * 2;
+	assert_int_equal(attach(memfd), EINVAL);
+	end();
+	memfd = share_new(TRACE_KINDS, 0, F_SEAL_SHRINK);
+	share->version++;
+	assert_int_equal(attach(memfd), EPROTO);
+	assert_false(trace_wants(UINT32_MAX));
+	end();
+}
+
+static void only_one_tracer_is_served_and_the_next_one_after_it(void **state)
+{
+	struct trace_share *first;
+	int first_end;
+
+	assert_int_equal(attach(share_new(TRACE_CALLS, 0, F_SEAL_SHRINK)), 0);
+	first = share;
+	first_end = far_end;
+	assert_int_equal(attach(share_new(TRACE_CALLS, 0, F_SEAL_SHRINK)), EBUSY);
+	end();		/* detaches the first */
+	munmap(first, TRACE_SHARE_BYTES + RING_BYTES);
+	close(first_end);
+	assert_int_equal(attach(share_new(TRACE_DROPS, 0, F_SEAL_SHRINK)), 0);
+	assert_true(trace_wants(TRACE_DROPS));
+	assert_false(trace_wants(TRACE_CALLS));
+	end();
+	assert_false(trace_wants(UINT32_MAX));
+}
+
+static void a_call_stands_in_the_ring_with_its_error(void **state)
+{
+	const struct trace_record *record;
+	char text[TRACE_TEXT_MAX] = "";
+
+	assert_int_equal(attach(share_new(TRACE_CALLS, 0, F_SEAL_SHRINK)), 0);
+	trace_call("ibv_post_send", 0x123, 5, ENOMEM, ",\"wr_id\":%d", 7);
+	record = record_at(0);
+	assert_int_equal(share->head, record->bytes);
+	assert_int_equal(record->time_ns, 5);
+	assert_int_equal(record->kind, TRACE_IS_EVENT);
+	memcpy(text, record + 1, record->captured);
+	assert_non_null(strstr(text, "\"name\":\"ibv_post_send\",\"qp\":\"0x000123\",\"wr_id\":7,"));
+	assert_non_null(strstr(text, "\"error\":\"ENOMEM\""));
+	end();
+}
+
+static void records_without_room_are_lost_and_counted_and_nothing_is_overwritten(void **state)
+{
+	uint64_t full;
+
+	assert_int_equal(attach(share_new(TRACE_CALLS, 0, F_SEAL_SHRINK)), 0);
+	for (int i = 0; i < 2000; i++)
+		trace_event(TRACE_CALLS, 0, 0, "call", "\"n\":%d", i);
+	full = share->head;
+	assert_true(full <= RING_BYTES);
+	assert_true(share->lost > 0);
+	assert_int_equal(full / record_at(0)->bytes + share->lost, 2000);
+	share->tail = full;
+	trace_event(TRACE_CALLS, 0, 0, "call", "\"n\":1");
+	assert_true(share->head > full);
+	share->tail = UINT64_MAX;	/* nonsense: full */
+	full = share->head;
+	trace_event(TRACE_CALLS, 0, 0, "call", "\"n\":1");
+	assert_int_equal(share->head, full);
+	end();
+}
+
+/* An RC SEND Only of 100 bytes to QP 0x11. */
+static size_t make_packet(uint8_t packet[128], uint8_t qpn)
+{
+	memset(packet, 0xaa, 128);
+	memcpy(packet, (uint8_t[]){ OPCODE_RC_SEND_ONLY, 0, 0xff, 0xff, 0, 0, 0, qpn, 0, 0, 0, 1 }, 12);
+	return 12 + 100 + 4;
+}
+
+static void payload_is_left_out_but_of_management_datagrams(void **state)
+{
+	struct datagram datagram = { .source_port = 0xc000 };
+	struct trace_record record;
+	uint8_t packet[128];
+
+	assert_int_equal(attach(share_new(TRACE_PACKETS, 10, F_SEAL_SHRINK)), 0);
+	trace_record_init(&record, TRACE_IS_PACKET, &datagram);
+	record.flags = TRACE_HAS_ICRC;
+	trace_packet(&record, packet, make_packet(packet, 0x11));
+	assert_int_equal(record.captured, 12 + 10);
+	assert_int_equal(record.length, 116);
+	trace_packet(&record, packet, make_packet(packet, 1));
+	assert_int_equal(record.captured, 116);
+	record.flags = 0;		/* no ICRC on this way */
+	trace_packet(&record, packet, make_packet(packet, 1));
+	assert_int_equal(record.captured, 112);
+	end();
+}
+
+static void repetitions_of_a_packet_are_counted(void **state)
+{
+	assert_int_equal(attach(share_new(TRACE_PACKETS, 0, F_SEAL_SHRINK)), 0);
+	assert_int_equal(trace_repetition(3, 100), 0);
+	assert_int_equal(trace_repetition(3, 101), 0);
+	assert_int_equal(trace_repetition(3, 100), 1);
+	assert_int_equal(trace_repetition(3, 100), 2);
+	assert_int_equal(trace_repetition(4, 100), 0);
+	end();
+}
+
+static void a_comment_says_what_is_known(void **state)
+{
+	struct trace_record record = { .path = TRACE_RING, .qpn = 0x45, .state = 4, .flags = TRACE_HAS_WR_ID,
+				       .wr_id = 9, .retransmission = 2, .drop = COUNTER_RX_QKEY + 1 };
+	char comment[TRACE_COMMENT_MAX];
+
+	trace_comment(&record, comment);
+	assert_string_equal(comment, "path ring; qp 0x000045; state RTS; wr_id 9; retransmission 2; "
+				     "dropped rx_bad_qkey");
+	record = (struct trace_record){ .path = 77, .state = 200, .drop = 65535 };
+	trace_comment(&record, comment);
+	assert_string_equal(comment, "path unknown; state unknown");
+}
+
+static void text_is_quoted_for_json(void **state)
+{
+	char out[32];
+
+	assert_string_equal(trace_quote("say \"a\\b\"\n", out, sizeof(out)), "say \\\"a\\\\b\\\"?");
+	assert_string_equal(trace_quote("0123456789", out, 8), "01234");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(shares_that_could_harm_the_process_are_refused),
+		cmocka_unit_test(only_one_tracer_is_served_and_the_next_one_after_it),
+		cmocka_unit_test(a_call_stands_in_the_ring_with_its_error),
+		cmocka_unit_test(records_without_room_are_lost_and_counted_and_nothing_is_overwritten),
+		cmocka_unit_test(payload_is_left_out_but_of_management_datagrams),
+		cmocka_unit_test(repetitions_of_a_packet_are_counted),
+		cmocka_unit_test(a_comment_says_what_is_known),
+		cmocka_unit_test(text_is_quoted_for_json),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

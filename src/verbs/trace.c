@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The operations of a context while it is traced, and what is recorded of calls. A trace swaps the pointers that
+ * programs call through, so that posting and polling cost nothing more while nobody traces.
+ */
+#include "verbs/trace.h"
+
+static const char *const opcodes[] = {
+	[IBV_WR_RDMA_WRITE] = "RDMA_WRITE", [IBV_WR_RDMA_WRITE_WITH_IMM] = "RDMA_WRITE_WITH_IMM",
+	[IBV_WR_SEND] = "SEND", [IBV_WR_SEND_WITH_IMM] = "SEND_WITH_IMM", [IBV_WR_RDMA_READ] = "RDMA_READ",
+	[IBV_WR_ATOMIC_CMP_AND_SWP] = "ATOMIC_CMP_AND_SWP",
+	[IBV_WR_ATOMIC_FETCH_AND_ADD] = "ATOMIC_FETCH_AND_ADD", [IBV_WR_LOCAL_INV] = "LOCAL_INV",
+	[IBV_WR_BIND_MW] = "BIND_MW", [IBV_WR_SEND_WITH_INV] = "SEND_WITH_INV", [IBV_WR_TSO] = "TSO",
+	[IBV_WR_DRIVER1] = "DRIVER1", [14] = "FLUSH", [15] = "ATOMIC_WRITE",
+};
+
+static const char *const completed[] = {
+	[IBV_WC_SEND] = "SEND", [IBV_WC_RDMA_WRITE] = "RDMA_WRITE", [IBV_WC_RDMA_READ] = "RDMA_READ",
+	[IBV_WC_COMP_SWAP] = "COMP_SWAP", [IBV_WC_FETCH_ADD] = "FETCH_ADD", [IBV_WC_BIND_MW] = "BIND_MW",
+	[IBV_WC_LOCAL_INV] = "LOCAL_INV", [8] = "FLUSH", [9] = "ATOMIC_WRITE",
+};
+
+static const char *const statuses[] = {
+	"SUCCESS", "LOC_LEN_ERR", "LOC_QP_OP_ERR", "LOC_EEC_OP_ERR", "LOC_PROT_ERR", "WR_FLUSH_ERR", "MW_BIND_ERR",
+	"BAD_RESP_ERR", "LOC_ACCESS_ERR", "REM_INV_REQ_ERR", "REM_ACCESS_ERR", "REM_OP_ERR", "RETRY_EXC_ERR",
+	"RNR_RETRY_EXC_ERR", "LOC_RDD_VIOL_ERR", "REM_INV_RD_REQ_ERR", "REM_ABORT_ERR", "INV_EECN_ERR",
+	"INV_EEC_STATE_ERR", "FATAL_ERR", "RESP_TIMEOUT_ERR", "GENERAL_ERR", "TM_ERR", "TM_RNDV_INCOMPLETE",
+};
+
+static const char *name_in(const char *const *names, size_t count, unsigned value)
+{
+	return value < count && names[value] ? names[value] : "unknown";
+}
+
+#define NAME_IN(names, value) name_in(names, sizeof(names) / sizeof((names)[0]), (unsigned)(value))
+
+static uint64_t sge_bytes(const struct ibv_sge *sge, int count)
+{
+	uint64_t bytes = 0;
+
+	for (int i = 0; i < count; i++)
+		bytes += sge[i].length;
+	return bytes;
+}
+
+void verbs_trace_sends(const char *call, struct ibv_qp *qp, const struct ibv_send_wr *wr,
+		       const struct ibv_send_wr *bad, uint64_t began_ns, int err)
+{
+	for (; wr; wr = wr->next) {
+		bool failed = err && (wr == bad || !bad);
+
+		trace_call(call, to_qp(qp)->number, began_ns, failed ? err : 0,
+			   ",\"wr_id\":%llu,\"opcode\":\"%s\",\"bytes\":%llu", (unsigned long long)wr->wr_id,
+			   NAME_IN(opcodes, wr->opcode), (unsigned long long)sge_bytes(wr->sg_list, wr->num_sge));
+		if (failed)
+			break;
+	}
+}
+
+static void trace_receives(const char *call, uint32_t qpn, const struct ibv_recv_wr *wr,
+			   const struct ibv_recv_wr *bad, uint64_t began_ns, int err)
+{
+	for (; wr; wr = wr->next) {
+		bool failed = err && wr == bad;
+
+		trace_call(call, qpn, began_ns, failed ? err : 0, ",\"wr_id\":%llu,\"bytes\":%llu",
+			   (unsigned long long)wr->wr_id, (unsigned long long)sge_bytes(wr->sg_list, wr->num_sge));
+		if (failed)
+			break;
+	}
+}
+
+static bool has_bytes(const struct ibv_wc *wc)
+{
+	return wc->opcode & IBV_WC_RECV || wc->opcode == IBV_WC_RDMA_READ || wc->opcode == IBV_WC_COMP_SWAP ||
+	       wc->opcode == IBV_WC_FETCH_ADD;
+}
+
+static const char *completed_name(const struct ibv_wc *wc)
+{
+	return wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM ? "RECV_RDMA_WITH_IMM" :
+	       wc->opcode & IBV_WC_RECV		       ? "RECV" :
+							 NAME_IN(completed, wc->opcode);
+}
+
+void verbs_trace_completion(const struct cq *cq, const struct ibv_wc *wc)
+{
+	char more[96] = "";
+	int used = 0;
+
+	if (wc->status == IBV_WC_SUCCESS) {
+		used = snprintf(more, sizeof(more), ",\"opcode\":\"%s\"", completed_name(wc));
+		if (has_bytes(wc))
+			used += snprintf(more + used, sizeof(more) - (size_t)used, ",\"bytes\":%u", wc->byte_len);
+		if (wc->wc_flags & IBV_WC_WITH_IMM)
+			snprintf(more + used, sizeof(more) - (size_t)used, ",\"imm\":%u",
+				 __builtin_bswap32(wc->imm_data));
+	}
+	(wc->status == IBV_WC_SUCCESS || wc->status == IBV_WC_WR_FLUSH_ERR ? trace_event : trace_failure)(
+		TRACE_COMPLETIONS, wc->qp_num, 0, "completion",
+		"\"cq\":%u,\"qp\":\"0x%06x\",\"wr_id\":%llu,\"status\":\"%s\"%s", cq->number, wc->qp_num,
+		(unsigned long long)wc->wr_id, NAME_IN(statuses, wc->status), more);
+}
+
+static const char *async_name(enum ibv_event_type type)
+{
+	static const char *const names[] = {
+		"CQ_ERR", "QP_FATAL", "QP_REQ_ERR", "QP_ACCESS_ERR", "COMM_EST", "SQ_DRAINED", "PATH_MIG",
+		"PATH_MIG_ERR", "DEVICE_FATAL", "PORT_ACTIVE", "PORT_ERR", "LID_CHANGE", "PKEY_CHANGE",
+		"SM_CHANGE",
+		"SRQ_ERR", "SRQ_LIMIT_REACHED", "QP_LAST_WQE_REACHED", "CLIENT_REREGISTER", "GID_CHANGE",
+		"WQ_FATAL",
+	};
+
+	return NAME_IN(names, type);
+}
+
+static bool is_fatal(enum ibv_event_type type)
+{
+	return type == IBV_EVENT_CQ_ERR || type == IBV_EVENT_QP_FATAL || type == IBV_EVENT_QP_REQ_ERR ||
+	       type == IBV_EVENT_QP_ACCESS_ERR || type == IBV_EVENT_DEVICE_FATAL || type == IBV_EVENT_SRQ_ERR ||
+	       type == IBV_EVENT_WQ_FATAL;
+}
+
+static bool is_of_qp(enum ibv_event_type type)
+{
+	return (type >= IBV_EVENT_QP_FATAL && type <= IBV_EVENT_PATH_MIG_ERR) ||
+	       type == IBV_EVENT_QP_LAST_WQE_REACHED;
+}
+
+void verbs_trace_async(const struct ibv_async_event *event)
+{
+	uint32_t qpn = is_of_qp(event->event_type) ? event->element.qp->qp_num : 0;
+	char qp[24] = "";
+
+	if (qpn)
+		snprintf(qp, sizeof(qp), ",\"qp\":\"0x%06x\"", qpn);
+	(is_fatal(event->event_type) ? trace_failure : trace_event)(
+		TRACE_ASYNC, qpn, 0, "async", "\"name\":\"IBV_EVENT_%s\"%s", async_name(event->event_type), qp);
+}
+
+/* ---- operations ---- */
+
+static int post_send_traced(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	CALL();
+	uint64_t began_ns = trace_now_ns();
+	int err = qp_post_send_verb(qp, wr, bad);
+
+	if (trace_wants(TRACE_CALLS))
+		verbs_trace_sends("ibv_post_send", qp, wr, err ? *bad : NULL, began_ns, err);
+	trace_throttle();
+	return err;
+}
+
+static int post_recv_traced(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	CALL();
+	uint64_t began_ns = trace_now_ns();
+	int err = qp_post_recv_verb(qp, wr, bad);
+
+	if (trace_wants(TRACE_CALLS))
+		trace_receives("ibv_post_recv", to_qp(qp)->number, wr, err ? *bad : NULL, began_ns, err);
+	trace_throttle();
+	return err;
+}
+
+static int post_srq_recv_traced(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	CALL();
+	uint64_t began_ns = trace_now_ns();
+	int err = srq_post_verb(srq, wr, bad);
+
+	if (trace_wants(TRACE_CALLS))
+		trace_receives("ibv_post_srq_recv", 0, wr, err ? *bad : NULL, began_ns, err);
+	trace_throttle();
+	return err;
+}
+
+static int poll_cq_traced(struct ibv_cq *cq, int count, struct ibv_wc *wc)
+{
+	CALL();
+	int got = cq_poll_verb(cq, count, wc);
+
+	for (int i = 0; i < got && trace_wants(TRACE_COMPLETIONS); i++)
+		verbs_trace_completion(to_cq(cq), &wc[i]);
+	trace_throttle();
+	return got;
+}
+
+static int req_notify_traced(struct ibv_cq *cq, int solicited_only)
+{
+	CALL();
+	uint64_t began_ns = trace_now_ns();
+	int err = cq_notify_verb(cq, solicited_only);
+
+	if (trace_wants(TRACE_CALLS))
+		trace_call("ibv_req_notify_cq", 0, began_ns, err, ",\"cq\":%u", to_cq(cq)->number);
+	return err;
+}
+
+#define SWAP(ops, slot, function) __atomic_store_n(&(ops)->slot, function, __ATOMIC_RELAXED)
+
+void verbs_trace_context(struct ibv_context_ops *ops, bool on)
+{
+	SWAP(ops, poll_cq, on ? poll_cq_traced : cq_poll_verb);
+	SWAP(ops, req_notify_cq, on ? req_notify_traced : cq_notify_verb);
+	SWAP(ops, post_srq_recv, on ? post_srq_recv_traced : srq_post_verb);
+	SWAP(ops, post_send, on ? post_send_traced : qp_post_send_verb);
+	SWAP(ops, post_recv, on ? post_recv_traced : qp_post_recv_verb);
+}

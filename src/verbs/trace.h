@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Calls of verbs in a trace. Each function is for trace_wants() to guard, but for verbs_traced(). */
+#ifndef VERBATIM_VERBS_TRACE_H
+#define VERBATIM_VERBS_TRACE_H
+
+#include "trace/trace.h"
+#include "verbs/verbs.h"
+
+/* Each request of the list from @wr to before @bad (NULL: all); @bad failed with @err. */
+void verbs_trace_sends(const char *call, struct ibv_qp *qp, const struct ibv_send_wr *wr,
+		       const struct ibv_send_wr *bad, uint64_t began_ns, int err);
+void verbs_trace_completion(const struct cq *cq, const struct ibv_wc *wc);
+void verbs_trace_async(const struct ibv_async_event *event);
+/* The operations of a context that programs call through: those that trace, or the others. */
+void verbs_trace_context(struct ibv_context_ops *ops, bool on);
+
+/* The end of a call that is not one of the data path. */
+#define verbs_traced(name, qpn, err, ...)                                                     \
+	do {                                                                                  \
+		if (trace_wants(TRACE_CALLS))                                                 \
+			trace_call(name, qpn, trace_now_ns(), err, __VA_ARGS__);              \
+	} while (0)
+
+#endif

@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Where a trace goes: a pcapng file, of which a ring keeps the end in memory until something fails, and lines of
+ * text. A file that can no longer be written ends with its last whole block; the rest is read and dropped, so
+ * that the program goes on.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/bytes.h"
+#include "trace.h"
+#include "trace/block.h"
+#include "trace/expand.h"
+
+#define BUFFER_BYTES	(1u << 20)
+#define KEEPS_MAX	16u		/* times that a ring is written because something failed */
+
+struct block {
+	struct block *next;
+	size_t bytes;
+	uint8_t data[];
+};
+
+/* Large: file, ring and text are one destination; a record goes to all of them. */
+struct output {
+	struct output_options options;
+	int fd;				/* -1: no file, or it could not be written */
+	bool failed;
+	uint64_t written, end_of_block;	/* bytes of the file, and of its whole blocks */
+	uint32_t interfaces;
+	size_t used;
+	uint8_t *buffer;		/* [BUFFER_BYTES] */
+	struct block *first, *last;	/* the ring */
+	uint64_t kept_bytes;
+	unsigned keeps;
+	uint64_t began_ns;		/* of the first record: lines count from it */
+};
+
+/* ---- the file ---- */
+
+static void output_fail(struct output *output, const char *why)
+{
+	fprintf(stderr, "verbatim trace: %s: %s: the trace ends here, the program goes on\n", output->options.file,
+		why);
+	if (ftruncate(output->fd, (off_t)output->end_of_block) && errno != EINVAL)
+		fprintf(stderr, "verbatim trace: %s: its last block is cut: %s\n", output->options.file,
+			strerror(errno));
+	close(output->fd);
+	output->fd = -1;
+	output->failed = true;
+}
+
+/* The end of the last whole block within the first @bytes of the buffer. */
+static size_t whole_blocks(const struct output *output, size_t bytes)
+{
+	size_t at = 0;
+	uint32_t length;
+
+	while (at + 8 <= bytes) {
+		memcpy(&length, output->buffer + at + 4, sizeof(length));
+		if (length < 12 || at + length > bytes)
+			break;
+		at += length;
+	}
+	return at;
+}
+
+void output_flush(struct output *output)
+{
+	size_t done = 0;
+
+	while (output->fd >= 0 && done < output->used) {
+		ssize_t put = write(output->fd, output->buffer + done, output->used - done);
+
+		if (put > 0)
+			done += (size_t)put;
+		if (put > 0 || (put < 0 && errno == EINTR))
+			continue;
+		output->end_of_block = output->written + whole_blocks(output, done);
+		output_fail(output, strerror(put ? errno : ENOSPC));
+	}
+	output->written += done;
+	output->used = 0;
+	if (output->options.text)
+		fflush(stdout);
+}
+
+static void file_add(struct output *output, const uint8_t *data, size_t bytes)
+{
+	if (output->fd < 0)
+		return;
+	if (output->options.limit_bytes && output->written + output->used + bytes > output->options.limit_bytes) {
+		output_flush(output);
+		output->end_of_block = output->written;
+		if (output->fd >= 0)
+			output_fail(output, "it has reached its --limit");
+		return;
+	}
+	if (BUFFER_BYTES - output->used < bytes)
+		output_flush(output);
+	memcpy(output->buffer + output->used, data, bytes);
+	output->used += bytes;
+}
+
+/* ---- the ring ---- */
+
+static void ring_drop_oldest(struct output *output)
+{
+	struct block *block = output->first;
+
+	output->first = block->next;
+	output->kept_bytes -= block->bytes;
+	free(block);
+}
+
+static void ring_add(struct output *output, const uint8_t *data, size_t bytes)
+{
+	struct block *block = malloc(sizeof(*block) + bytes);
+
+	if (!block)
+		return;
+	block->next = NULL;
+	block->bytes = bytes;
+	memcpy(block->data, data, bytes);
+	if (output->first)
+		output->last->next = block;
+	else
+		output->first = block;
+	output->last = block;
+	output->kept_bytes += bytes;
+	while (output->kept_bytes > output->options.ring_bytes)
+		ring_drop_oldest(output);
+}
+
+static void ring_write(struct output *output)
+{
+	while (output->first) {
+		file_add(output, output->first->data, output->first->bytes);
+		ring_drop_oldest(output);
+	}
+	output_flush(output);
+}
+
+void output_keep(struct output *output)
+{
+	if (output->options.ring_bytes && output->keeps++ < KEEPS_MAX)
+		ring_write(output);
+}
+
+static void output_add(struct output *output, const uint8_t *data, size_t bytes)
+{
+	if (output->options.ring_bytes)
+		ring_add(output, data, bytes);
+	else
+		file_add(output, data, bytes);
+}
+
+/* ---- opening and closing ---- */
+
+int output_open(struct output **opened, const struct output_options *options)
+{
+	struct output *output = calloc(1, sizeof(*output));
+
+	if (output)
+		output->buffer = malloc(BUFFER_BYTES);
+	if (!output || !output->buffer) {
+		free(output);
+		return ENOMEM;
+	}
+	output->options = *options;
+	output->fd = -1;
+	if (options->file) {
+		int err = 0;
+
+		output->fd = open(options->file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+		if (output->fd < 0) {
+			err = errno;
+			fprintf(stderr, "verbatim trace: cannot write %s: %s\n", options->file, strerror(err));
+			free(output->buffer);
+			free(output);
+			return err;
+		}
+		output->used = pcapng_write_section(output->buffer);
+	}
+	*opened = output;
+	return 0;
+}
+
+bool output_close(struct output *output)
+{
+	bool good;
+
+	ring_write(output);
+	if (output->fd >= 0 && close(output->fd)) {
+		fprintf(stderr, "verbatim trace: %s: %s\n", output->options.file, strerror(errno));
+		output->failed = true;
+	}
+	good = !output->failed;
+	free(output->buffer);
+	free(output);
+	return good;
+}
+
+/* ---- interfaces ---- */
+
+void output_describe(struct output *output, struct source *source)
+{
+	char events[NAME_BYTES + 8];
+	uint8_t block[PCAPNG_INTERFACE_MAX];
+
+	snprintf(events, sizeof(events), "%s events", source->name);
+	source->interface = output->interfaces;
+	output->interfaces += 2;
+	source->is_described = true;
+	file_add(output, block, pcapng_write_interface(PCAPNG_RAW_IP, source->name, block));
+	file_add(output, block, pcapng_write_interface(PCAPNG_EXPORTED_PDU, events, block));
+}
+
+/* ---- lines of text ---- */
+
+static void text_begin(struct output *output, const struct source *source, uint64_t time_ns)
+{
+	uint64_t us;
+
+	if (!output->began_ns)
+		output->began_ns = time_ns;
+	us = time_ns > output->began_ns ? (time_ns - output->began_ns) / 1000 : 0;
+	printf("%llu.%06llu %s ", (unsigned long long)(us / 1000000), (unsigned long long)(us % 1000000),
+	       source->name);
+}
+
+static void text_packet(struct output *output, const struct source *source, const struct trace_record *record,
+			const uint8_t *data, size_t bytes, uint32_t length, bool outbound)
+{
+	const struct opcode *op = bytes ? opcode_get(data[0]) : NULL;
+	char comment[TRACE_COMMENT_MAX];
+	size_t payload = op && length > op->header_bytes + ICRC_BYTES ? length - op->header_bytes - ICRC_BYTES : 0;
+
+	if (!output->options.text)
+		return;
+	text_begin(output, source, record->time_ns);
+	trace_comment(record, comment);
+	if (bytes >= BTH_BYTES)
+		printf("%s %s 0x%06x psn %u, %zu B (%s)\n", outbound ? "->" : "<-", op ? op->name : "not RoCEv2",
+		       packet_peek_qpn(data, bytes), get_be32(data + 8) & 0xffffff, payload, comment);
+	else
+		printf("%s too short: %zu B (%s)\n", outbound ? "->" : "<-", bytes, comment);
+}
+
+/* "name":"x","qp":1 becomes name x qp 1: what is inside of strings stays, but for the backslashes. */
+static void text_members(const char *json, size_t bytes)
+{
+	bool inside = false;
+
+	for (size_t i = 0; i < bytes; i++) {
+		if (inside && json[i] == '\\' && i + 1 < bytes)
+			putchar(json[++i]);
+		else if (json[i] == '"')
+			inside = !inside;
+		else
+			putchar(!inside && (json[i] == ':' || json[i] == ',') ? ' ' : json[i]);
+	}
+	putchar('\n');
+}
+
+static void text_event(struct output *output, const struct source *source, uint64_t time_ns, const char *members,
+		       size_t bytes)
+{
+	static const char event[] = "\"event\":";
+
+	if (!output->options.text)
+		return;
+	text_begin(output, source, time_ns);
+	if (bytes > sizeof(event) && !memcmp(members, event, sizeof(event) - 1)) {
+		members += sizeof(event) - 1;
+		bytes -= sizeof(event) - 1;
+	}
+	text_members(members, bytes);
+}
+
+/* ---- records ---- */
+
+struct expanding {
+	struct output *output;
+	struct source *source;
+	const struct trace_record *record;
+};
+
+static void put_packet(struct output *output, const struct source *source, const struct trace_record *record,
+		       const uint8_t *data, size_t bytes, uint32_t length, bool outbound)
+{
+	uint8_t block[TRACE_BLOCK_MAX];
+
+	text_packet(output, source, record, data, bytes, length, outbound);
+	if (output->options.file)
+		output_add(output, block,
+			   trace_packet_block(record, source->interface, outbound, data, bytes, length, block));
+}
+
+static void put_expanded(void *owner, const struct expanded *packet)
+{
+	const struct expanding *expanding = owner;
+	struct trace_record record = *expanding->record;
+
+	/* A request's identity is not its answer's. */
+	if (packet->outbound != !!(record.flags & TRACE_OUTBOUND))
+		record.flags &= (uint8_t)~TRACE_HAS_WR_ID;
+	record.flags = (uint8_t)((record.flags & ~TRACE_OUTBOUND) | (packet->outbound ? TRACE_OUTBOUND : 0));
+	if (packet->outbound != !!(expanding->record->flags & TRACE_OUTBOUND)) {
+		memcpy(record.source, expanding->record->destination, 16);
+		memcpy(record.destination, expanding->record->source, 16);
+	}
+	put_packet(expanding->output, expanding->source, &record, packet->headers, packet->header_bytes,
+		   packet->length, packet->outbound);
+}
+
+static void put_event(struct output *output, struct source *source, const struct trace_record *record,
+		      const char *members, size_t bytes)
+{
+	char json[TRACE_TEXT_MAX + 128];
+	uint8_t block[PCAPNG_EVENT_MAX(sizeof(json))];
+	size_t length = trace_event_json(record, members, bytes, json, sizeof(json));
+
+	if (!length)
+		return;
+	text_event(output, source, record->time_ns, members, bytes);
+	if (output->options.file)
+		output_add(output, block,
+			   pcapng_write_event(source->interface + 1, record->time_ns, json, length, block));
+}
+
+void output_event(struct output *output, struct source *source, uint64_t time_ns, const char *members)
+{
+	const struct trace_record record = { .time_ns = time_ns, .kind = TRACE_IS_EVENT };
+
+	put_event(output, source, &record, members, strlen(members));
+}
+
+static void put_operation(struct output *output, struct source *source, const struct trace_record *record,
+			  const uint8_t *data)
+{
+	struct expanding expanding = { output, source, record };
+	struct trace_operation operation;
+	char members[128];
+	uint32_t left_out;
+
+	memcpy(&operation, data, sizeof(operation));
+	if (!trace_expand(&operation, record->flags & TRACE_OUTBOUND, record->qpn, put_expanded, &expanding,
+			  &left_out) || !left_out)
+		return;
+	snprintf(members, sizeof(members), "\"event\":\"lost\",\"records\":%u,\"qp\":\"0x%06x\","
+		 "\"why\":\"packets in the middle of one operation\"", left_out, record->qpn);
+	output_event(output, source, record->time_ns, members);
+}
+
+void output_record(struct output *output, struct source *source, const struct trace_record *record,
+		   const uint8_t *data)
+{
+	if (record->kind == TRACE_IS_PACKET)
+		put_packet(output, source, record, data, record->captured, record->length,
+			   record->flags & TRACE_OUTBOUND);
+	else if (record->kind == TRACE_IS_OPERATION && record->captured >= sizeof(struct trace_operation))
+		put_operation(output, source, record, data);
+	else if (record->kind == TRACE_IS_EVENT)
+		put_event(output, source, record, (const char *)data, record->captured);
+}

@@ -208,6 +208,7 @@ static inline int hca_create_srq(struct hca_context *context, const struct ibv_s
 int hca_modify_srq(struct srq *srq, const struct ibv_srq_attr *attr, int mask);
 int hca_query_srq(struct srq *srq, struct ibv_srq_attr *attr);
 int hca_destroy_srq(struct hca_context *context, struct srq *srq);
+int hca_post_srq_ops(struct srq *srq, struct ibv_ops_wr *wr, struct ibv_ops_wr **bad);
 int hca_post_srq_recv(struct srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 
 /* Work queues and tables of them (wq.c). max_wr and max_sge are raised to what was granted. */

@@ -19,6 +19,8 @@
 #define LIMIT_RD_ATOMIC		RD_ATOMIC_MAX	/* object/qp_transport.h */
 #define LIMIT_CQ		65536
 #define LIMIT_SRQ		65536
+#define LIMIT_TAGS		1024u	/* of a tag-matching SRQ: each message looks through them */
+#define LIMIT_TAG_OPS		1024u
 #define LIMIT_PD		65536
 #define LIMIT_AH		65536
 #define LIMIT_WQ		65536

@@ -9,13 +9,17 @@
 #include "base/log.h"
 #include "device/internal.h"
 #include "device/limits.h"
+#include "object/tag_list.h"
 #include "platform/wait.h"
+#include "wire/tag_header.h"
 
 /* What a QP costs besides its queues: README's table of limits. The thread sanitizer's locks are larger. */
 #ifndef CHECK_HELD_LOCKS
 static_assert(sizeof(struct qp) + sizeof(struct qp_access) + sizeof(struct qp *) <= 2048,
 	      "100,000 QPs take less than 200 MB");
 #endif
+
+#define RENDEZVOUS_MAX	64u	/* of a QP at a time, each a READ and a FIN; more wait (RNR) */
 
 /* ---- numbers ---- */
 
@@ -121,6 +125,11 @@ static int check_create(const struct ibv_qp_init_attr_ex *attr)
 			"basic one, or none", to_srq(attr->srq)->number);
 		return EINVAL;
 	}
+	if (attr->srq && to_srq(attr->srq)->tags && attr->qp_type != IBV_QPT_RC) {
+		explain("create_qp: srq %u is a tag-matching one, and the QP of type %s: tags are of RC only",
+			to_srq(attr->srq)->number, qp_type_name(attr->qp_type));
+		return EINVAL;
+	}
 	if (attr->srq && attr->qp_type == IBV_QPT_XRC_SEND) {
 		explain("create_qp: an XRC_SEND QP receives nothing: leave srq NULL");
 		return EINVAL;
@@ -149,6 +158,8 @@ static int init_queues(struct qp *qp, const struct ibv_qp_init_attr_ex *attr) RE
 
 	if (qp->type == IBV_QPT_XRC_RECV || qp->hash)
 		return send_queue_init(&qp->sq, 1, 1, 0);	/* nothing can be posted */
+	if (qp->sends_itself)
+		return send_queue_init(&qp->sq, 2 * RENDEZVOUS_MAX, TAG_SGE_MAX, TAG_RENDEZVOUS_BYTES);
 	err = send_queue_init(&qp->sq, at_least_one(attr->cap.max_send_wr),
 			      at_least_one(attr->cap.max_send_sge), attr->cap.max_inline_data);
 	if (err)
@@ -200,6 +211,11 @@ static void init_fields(struct hca_context *context, struct qp *qp,
 		qp->send_cq = qp->hash ? NULL : to_cq(attr->send_cq);
 		qp->recv_cq = qp_receives(qp) ? to_cq(attr->recv_cq) : NULL;
 		qp->srq = attr->srq ? to_srq(attr->srq) : NULL;
+	}
+	/* Completions of a tag-matching SRQ are in its own CQ; without sends the QP is the device's to send by. */
+	if (qp->srq && qp->srq->tags) {
+		qp->recv_cq = qp->srq->cq;
+		qp->sends_itself = !attr->cap.max_send_wr;
 	}
 	qp->signal_all = attr->sq_sig_all;
 	if (!qp->ethernet)

@@ -8,6 +8,8 @@
 #include "device/internal.h"
 #include "device/limits.h"
 #include "object/placement.h"
+#include "object/tag_list.h"
+#include "wire/tag_header.h"
 
 /* Memory is not pinned: all of it is paged in on demand, whatever the region says. */
 static void fill_odp(struct ibv_odp_caps *caps, uint32_t *xrc)
@@ -35,6 +37,15 @@ static void fill_ethernet(struct ibv_device_attr_ex *attr)
 	attr->packet_pacing_caps.qp_rate_limit_max = LIMIT_RATE_KBPS;
 	attr->packet_pacing_caps.supported_qpts = 1u << IBV_QPT_RAW_PACKET;
 	attr->raw_packet_caps = IBV_RAW_PACKET_CAP_CVLAN_STRIPPING | IBV_RAW_PACKET_CAP_IP_CSUM;
+}
+
+static void fill_tag_matching(struct ibv_tm_caps *caps)
+{
+	caps->max_rndv_hdr_size = TAG_RENDEZVOUS_MAX;
+	caps->max_num_tags = LIMIT_TAGS;
+	caps->max_ops = LIMIT_TAG_OPS;
+	caps->max_sge = TAG_SGE_MAX;
+	caps->flags = IBV_TM_CAP_RC;
 }
 
 int hca_query_device(struct hca_context *context, struct ibv_device_attr_ex *attr)
@@ -77,6 +88,7 @@ int hca_query_device(struct hca_context *context, struct ibv_device_attr_ex *att
 	orig->phys_port_cnt = 1;
 	attr->device_cap_flags_ex = orig->device_cap_flags | DEVICE_FLUSH_GLOBAL | DEVICE_ATOMIC_WRITE;
 	fill_ethernet(attr);
+	fill_tag_matching(&attr->tm_caps);
 	fill_odp(&attr->odp_caps, &attr->xrc_odp_caps);
 	attr->completion_timestamp_mask = UINT64_MAX;
 	attr->hca_core_clock = 1000000;	/* kHz: timestamps are nanoseconds */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * SRQs of a context, basic and XRC; destruction waits until the application has acknowledged events
+ * SRQs of a context: basic, XRC, tag matching; destruction waits until the application has acknowledged events
  * (ibv_destroy_srq(3)).
  */
 #include <errno.h>
@@ -9,6 +9,9 @@
 #include "base/log.h"
 #include "device/internal.h"
 #include "device/limits.h"
+#include "engine/wake.h"
+#include "object/tag_list.h"
+#include "platform/clock.h"
 
 static int check_srq(const struct ibv_srq_attr *attr)
 {
@@ -20,20 +23,54 @@ static int check_srq(const struct ibv_srq_attr *attr)
 	return 0;
 }
 
+static enum ibv_srq_type srq_type_of(const struct ibv_srq_init_attr_ex *attr)
+{
+	return attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE ? attr->srq_type : IBV_SRQT_BASIC;
+}
+
 static bool is_xrc(const struct ibv_srq_init_attr_ex *attr)
 {
-	return (attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) && attr->srq_type == IBV_SRQT_XRC;
+	return srq_type_of(attr) == IBV_SRQT_XRC;
+}
+
+static bool takes_tags_of(const struct ibv_srq_init_attr_ex *attr)
+{
+	return srq_type_of(attr) == IBV_SRQT_TM;
+}
+
+static int check_tag_matching(const struct ibv_srq_init_attr_ex *attr)
+{
+	const struct ibv_tm_cap *cap = &attr->tm_cap;
+
+	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_CQ) || !attr->cq) {
+		explain("create_srq: a tag-matching SRQ needs a CQ for its completions: cq and IBV_SRQ_INIT_ATTR_CQ");
+		return EINVAL;
+	}
+	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_TM)) {
+		explain("create_srq: a tag-matching SRQ needs tm_cap and IBV_SRQ_INIT_ATTR_TM");
+		return EINVAL;
+	}
+	if (cap->max_num_tags < 1 || cap->max_num_tags > LIMIT_TAGS || cap->max_ops < 1 ||
+	    cap->max_ops > LIMIT_TAG_OPS) {
+		explain("create_srq: invalid tm_cap.max_num_tags %u or max_ops %u: expected 1 to %u and 1 to %u",
+			cap->max_num_tags, cap->max_ops, LIMIT_TAGS, LIMIT_TAG_OPS);
+		return EINVAL;
+	}
+	return 0;
 }
 
 static int check_srq_type(const struct ibv_srq_init_attr_ex *attr)
 {
-	if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) && attr->srq_type != IBV_SRQT_BASIC &&
-	    attr->srq_type != IBV_SRQT_XRC) {
-		explain("create_srq: srq_type %d is not supported: use IBV_SRQT_BASIC or IBV_SRQT_XRC",
-			attr->srq_type);
+	enum ibv_srq_type type = srq_type_of(attr);
+
+	if (type == IBV_SRQT_TM)
+		return check_tag_matching(attr);
+	if (type != IBV_SRQT_BASIC && type != IBV_SRQT_XRC) {
+		explain("create_srq: srq_type %d is not supported: use IBV_SRQT_BASIC, IBV_SRQT_XRC or IBV_SRQT_TM",
+			type);
 		return EOPNOTSUPP;
 	}
-	if (!is_xrc(attr))
+	if (type == IBV_SRQT_BASIC)
 		return 0;
 	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_XRCD) || !attr->xrcd) {
 		explain("create_srq: an XRC SRQ needs an XRC domain: xrcd and IBV_SRQ_INIT_ATTR_XRCD");
@@ -104,6 +141,24 @@ static void xrc_leave(struct hca *hca, struct srq *srq)
 	atomic_fetch_sub(&srq->cq->users, 1);
 }
 
+/* ---- any ---- */
+
+static int srq_init_parts(struct srq *srq, const struct ibv_srq_init_attr_ex *attr)
+{
+	int err = recv_queue_init(&srq->queue, attr->attr.max_wr, attr->attr.max_sge ? attr->attr.max_sge : 1);
+
+	if (err || !takes_tags_of(attr))
+		return err;
+	srq->tags = tag_list_new(attr->tm_cap.max_num_tags, attr->tm_cap.max_ops);
+	if (!srq->tags) {
+		recv_queue_fini(&srq->queue);
+		return ENOMEM;
+	}
+	srq->cq = to_cq(attr->cq);
+	atomic_fetch_add(&srq->cq->users, 1);
+	return 0;
+}
+
 int hca_create_srq_in(struct hca_context *context, const struct ibv_srq_init_attr_ex *attr,
 		      struct ring_allocator *allocator, struct srq **created)
 {
@@ -124,8 +179,7 @@ int hca_create_srq_in(struct hca_context *context, const struct ibv_srq_init_att
 	srq = calloc(1, sizeof(*srq));
 	if (srq)
 		srq->queue.memory = (struct ring_memory){ .allocator = allocator, .use = RING_OF_SRQ };
-	err = !srq ? ENOMEM : recv_queue_init(&srq->queue, attr->attr.max_wr,
-					      attr->attr.max_sge ? attr->attr.max_sge : 1);
+	err = !srq ? ENOMEM : srq_init_parts(srq, attr);
 	if (err) {
 		object_unreserve(context->hca, OBJECT_SRQ);
 		free(srq);
@@ -204,6 +258,9 @@ int hca_destroy_srq(struct hca_context *context, struct srq *srq)
 	atomic_fetch_sub(&to_pd(srq->ibv.pd)->users, 1);
 	pthread_mutex_destroy(&srq->ibv.mutex);
 	pthread_cond_destroy(&srq->ibv.cond);
+	if (srq->tags)
+		atomic_fetch_sub(&srq->cq->users, 1);
+	free(srq->tags);
 	recv_queue_fini(&srq->queue);
 	free(srq);
 	object_unreserve(context->hca, OBJECT_SRQ);
@@ -213,4 +270,26 @@ int hca_destroy_srq(struct hca_context *context, struct srq *srq)
 int hca_post_srq_recv(struct srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
 	return srq_post(srq, wr, bad);
+}
+
+int hca_post_srq_ops(struct srq *srq, struct ibv_ops_wr *wr, struct ibv_ops_wr **bad)
+{
+	struct hca_context *context = srq->owner;
+	struct effects effects;
+	int err;
+
+	*bad = wr;
+	if (context_is_dead(context, "post_srq_ops"))
+		return EIO;
+	if (!srq->tags) {
+		explain("post_srq_ops: srq %u has no tags: create it by ibv_create_srq_ex with IBV_SRQT_TM", srq->number);
+		return EINVAL;
+	}
+	effects_init(&effects);
+	err = srq_post_ops(srq, wr, bad, clock_now_ns(), &effects);
+	if (cq_period_begins(srq->cq))
+		timers_arm_cq(&context->hca->engine, srq->cq);
+	effects_apply(&effects);
+	engine_after_unlock(&context->hca->engine);
+	return err;
 }

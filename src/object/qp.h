@@ -64,6 +64,7 @@ struct qp {
 	uint32_t number;		/* QPN */
 	uint32_t ordinal;		/* the how-manieth QP that the process created, from 1 */
 	bool signal_all;
+	bool sends_itself;		/* with a tag-matching SRQ: READs of matched data; nothing can be posted */
 	struct ibv_qp_cap cap;		/* as granted */
 	struct qp_access *access;	/* in the arena; never NULL */
 

@@ -337,8 +337,12 @@ static int qp_post_one(struct qp *qp, const struct ibv_send_wr *wr) REQUIRES(qp-
 	return 0;
 }
 
-static int refuse_hashed(const struct qp *qp, const struct ibv_send_wr *wr)
+/* Its send queue is not the application's. */
+static int refuse_all(const struct qp *qp, const struct ibv_send_wr *wr)
 {
+	if (qp->sends_itself)
+		return REFUSE(EINVAL, "the qp has a tag-matching SRQ and max_send_wr 0: the device sends, to fetch "
+			      "the data of matched requests; create it with max_send_wr, or send with another one");
 	return REFUSE(EINVAL, "the qp has a table of work queues, to receive: send with another one");
 }
 
@@ -347,7 +351,7 @@ int qp_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad
 	int err = 0;
 
 	if (wr)
-		err = qp->hash ? refuse_hashed(qp, wr) : check_send_state(qp, wr);
+		err = qp->hash || qp->sends_itself ? refuse_all(qp, wr) : check_send_state(qp, wr);
 	while (wr && !err) {
 		err = qp_post_one(qp, wr);
 		if (!err)

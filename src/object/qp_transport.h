@@ -176,9 +176,16 @@ struct responder {
 	uint32_t msn;			/* messages completed */
 	const struct opcode *previous;	/* of the message in progress; NULL: none */
 
-	/* RDMA WRITE in progress */
-	uint64_t write_address;
-	uint32_t write_rkey, write_length;
+	union {
+		struct {		/* RDMA WRITE in progress */
+			uint64_t write_address;
+			uint32_t write_rkey, write_length;
+		};
+		struct {		/* SEND in progress, to a tag-matching SRQ */
+			uint64_t tag;
+			uint32_t tag_context;
+		};
+	};
 	uint32_t received;		/* bytes of the message in progress */
 
 	uint32_t message_sequence;	/* of the next message (transport/message.h) ... */
@@ -191,6 +198,7 @@ struct responder {
 	/* The receive that a message took; given to the next one if the message was dropped (UC) */
 	struct recv_wqe *recv;
 	bool recv_taken;
+	uint8_t tagged;			/* enum tagged (transport/tags.c): how it was taken */
 	struct guesses wrong_keys;	/* UC: in packets; RC: in messages */
 	struct guesses wrong_questions;	/* for keys, by a peer inside this host */
 	uint64_t recv_bytes;		/* capacity of its SGEs */

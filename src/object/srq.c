@@ -30,14 +30,20 @@ static void check_limit(struct srq *srq, struct effects *effects) REQUIRES(srq->
 	event_queue_add(srq->async, &srq->limit_event.node, effects);
 }
 
+bool srq_take_locked(struct srq *srq, struct recv_wqe *wqe, struct effects *effects)
+{
+	if (!recv_queue_take_locked(&srq->queue, wqe))
+		return false;
+	check_limit(srq, effects);
+	return true;
+}
+
 bool srq_take(struct srq *srq, struct recv_wqe *wqe, struct effects *effects)
 {
 	bool taken;
 
 	lock_acquire(&srq->queue.lock);
-	taken = recv_queue_take_locked(&srq->queue, wqe);
-	if (taken)
-		check_limit(srq, effects);
+	taken = srq_take_locked(srq, wqe, effects);
 	lock_release(&srq->queue.lock);
 	return taken;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Shared receive queue (IBTA 10.2.9; ibv_create_srq(3)): a recv_queue with a limit event. An XRC SRQ has a
- * domain and a CQ as well (annex A14).
+ * domain and a CQ as well (annex A14), a tag-matching one a CQ and a list of tags (ibv_post_srq_ops(3)).
  */
 #ifndef VERBATIM_OBJECT_SRQ_H
 #define VERBATIM_OBJECT_SRQ_H
@@ -14,6 +14,7 @@
 #include "object/recv_queue.h"
 
 struct cq;
+struct tag_list;
 struct xrcd;
 
 struct srq {
@@ -30,9 +31,10 @@ struct srq {
 	struct list node;
 	/* XRC; NULL: a basic one */
 	struct xrcd *xrcd;
-	struct cq *cq;			/* completions of its receives */
+	struct cq *cq;			/* completions of its receives; tag matching, too */
 	struct list domain_node;	/* in xrcd->domain */
 	bool is_down;			/* has left it: destruction waits for acknowledgements */
+	struct tag_list *tags;		/* tag matching: under queue.lock; NULL: another one */
 };
 
 static inline struct srq *to_srq(struct ibv_srq *ibv)
@@ -45,6 +47,14 @@ int srq_post(struct srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 
 /* As recv_queue_take(); raises the limit event when fewer than the limit are left, once. */
 bool srq_take(struct srq *srq, struct recv_wqe *wqe, struct effects *effects);
+bool srq_take_locked(struct srq *srq, struct recv_wqe *wqe, struct effects *effects)
+	REQUIRES(srq->queue.lock);
+/*
+ * ibv_post_srq_ops, of a tag-matching SRQ. 0; EINVAL, ENOMEM (list full, too many): *bad names the first refused,
+ * those before it are done. Completions go to its CQ.
+ */
+int srq_post_ops(struct srq *srq, struct ibv_ops_wr *wr, struct ibv_ops_wr **bad, uint64_t now_ns,
+		 struct effects *effects);
 
 /*
  * ibv_modify_srq: IBV_SRQ_MAX_WR resizes, IBV_SRQ_LIMIT arms (the event comes at once when

@@ -104,6 +104,14 @@ static void finish_retire(struct qp *qp, struct send_wqe *wqe) REQUIRES(qp->lock
 	queue->tail++;
 }
 
+static void finish_own_send(struct qp_call *call, const struct ibv_wc *wc) REQUIRES(call->qp->lock)
+{
+	struct completion completion;
+
+	if (tags_sent(call, wc, &completion))
+		finish_push(call, call->qp->recv_cq, &completion, false);
+}
+
 void finish_send(struct qp_call *call, enum ibv_wc_status status)
 {
 	struct qp *qp = call->qp;
@@ -115,7 +123,9 @@ void finish_send(struct qp_call *call, enum ibv_wc_status status)
 	lock_alias(&qp->lock);
 	assert(qp->sq.tail != qp->sq.head);
 	finish_retire(qp, wqe);
-	if (wanted)
+	if (__builtin_expect(qp->sends_itself, 0))
+		finish_own_send(call, &wc);
+	else if (wanted)
 		finish_push_wc(call, qp->send_cq, &wc, false);
 }
 
@@ -134,6 +144,7 @@ void finish_recv_error(struct qp_call *call, enum ibv_wc_status status)
 {
 	struct ibv_wc wc = { .status = status, .opcode = IBV_WC_RECV };
 
+	tags_drop(call->qp);
 	finish_recv(call, &wc, false);
 }
 

@@ -104,7 +104,15 @@ enum sge_result sge_scatter(struct qp_call *call, const struct ibv_sge *sge, uin
 /* May @bytes be scattered to the list now? */
 enum sge_result sge_check(struct qp_call *call, const struct ibv_sge *sge, uint32_t sge_count,
 			  uint32_t bytes);
-uint64_t sge_total(const struct ibv_sge *sge, uint32_t sge_count);
+
+static inline uint64_t sge_total(const struct ibv_sge *sge, uint32_t sge_count)
+{
+	uint64_t total = 0;
+
+	for (uint32_t i = 0; i < sge_count; i++)
+		total += sge[i].length;
+	return total;
+}
 
 /*
  * Locate the destination of a part to fetch: adds its pieces to @fetch, each with an access that
@@ -278,8 +286,8 @@ void responder_fault(struct qp_call *call, enum fault fault, uint32_t psn) REQUI
 /* The part at this end: completion or event, explanation, the error state. */
 void responder_fail(struct qp_call *call, enum fault fault) REQUIRES(call->qp->lock);
 void responder_answer(struct qp *qp, enum answer_kind kind, uint8_t syndrome, uint32_t psn);
-/* The message in progress was a SEND, or a WRITE with immediate data: complete its receive. */
-enum fault responder_complete(struct qp_call *call, struct ibv_wc *wc, bool solicited)
+/* The message in progress, a @single packet or not, was a SEND, or a WRITE with immediate data: complete its receive. */
+enum fault responder_complete(struct qp_call *call, struct ibv_wc *wc, bool solicited, bool single)
 	REQUIRES(call->qp->lock);
 void note_established(struct qp_call *call) REQUIRES(call->qp->lock); /* transport.c: in RTR */
 /* Syndrome of an ACK: end-to-end credits, but none with an SRQ (IBTA 9.7.7.2). */
@@ -296,6 +304,36 @@ static inline struct srq *responder_srq(const struct qp *qp) REQUIRES(qp->lock)
  * rest or the repetition of its message, no other one has a turn.
  */
 struct srq *responder_find_target(const struct qp *qp, uint32_t number) REQUIRES(qp->lock);
+
+/* ---- tags.c: a tag-matching SRQ ---- */
+
+static inline bool takes_tags(const struct qp *qp)
+{
+	return qp->srq && __builtin_expect(qp->srq->tags != NULL, 0);
+}
+
+/* A receive for a SEND that begins with @bytes at @data, unless one is held. False: none now. */
+bool tags_take(struct qp_call *call, const uint8_t *data, size_t bytes) REQUIRES(call->qp->lock);
+/* Has the receive room for so much of the message? */
+bool tags_fit(const struct responder *responder, uint64_t bytes);
+/* The next bytes of the message, and where in the receive's buffer they go. */
+struct tags_part {
+	const uint8_t *data;
+	uint32_t bytes;
+	uint64_t offset;
+};
+/* @part has the bytes as they came; false: they are not to be copied. */
+bool tags_part(struct responder *responder, struct tags_part *part);
+/* Behind the first of several packets: a match is reported at once. False: there is none. */
+bool tags_matched(const struct qp *qp, struct completion *completion) REQUIRES(qp->lock);
+/* The end of the message, of a @single packet: the completion to push; a READ of rendezvous is posted. */
+void tags_complete(struct qp *qp, const struct ibv_wc *wc, bool single, struct completion *completion)
+	REQUIRES(qp->lock);
+/* A request of the device's own is over. True: there is a completion to push. */
+bool tags_sent(struct qp_call *call, const struct ibv_wc *sent, struct completion *completion)
+	REQUIRES(call->qp->lock);
+/* The receive that is held will not complete, or not well: an unexpected message did not come. */
+void tags_drop(struct qp *qp) REQUIRES(qp->lock);
 
 /* ---- replay.c ---- */
 

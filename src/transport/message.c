@@ -8,6 +8,7 @@
 #include "transport/guesses.h"
 #include "transport/internal.h"
 #include "transport/loss.h"
+#include "wire/tag_header.h"
 
 #define FETCH_BYTES_MAX	(1u << 20)	/* in one go */
 #define FLAGS_SHIFT	24
@@ -328,6 +329,15 @@ static bool target_access_begin(struct qp_call *call, const struct local_message
 			       access) == MR_OK;
 }
 
+static bool copy_tagged(struct qp_call *call, const struct local_message *message) REQUIRES(call->qp->lock)
+{
+	struct tags_part part = { .data = message->data, .bytes = message->length };
+	const struct recv_wqe *recv = call->qp->responder.recv;
+
+	return !tags_part(&call->qp->responder, &part) ||
+	       !sge_scatter(call, recv->sge, recv->sge_count, part.offset, part.data, part.bytes, true);
+}
+
 /* Copy the data in the message. False: the memory is not accessible. */
 static bool copy_eager(struct qp_call *call, const struct local_message *message)
 	REQUIRES(call->qp->lock)
@@ -336,6 +346,8 @@ static bool copy_eager(struct qp_call *call, const struct local_message *message
 	struct mr_access access;
 	int err;
 
+	if (!(message->flags & MESSAGE_WRITE) && call->qp->responder.tagged)
+		return copy_tagged(call, message);
 	if (!(message->flags & MESSAGE_WRITE))
 		return !sge_scatter(call, recv->sge, recv->sge_count, 0, message->data, message->length,
 				    true);
@@ -374,7 +386,7 @@ static bool end_message(struct qp_call *call, const struct local_message *messag
 		wc.wc_flags |= IBV_WC_WITH_INV;
 		wc.invalidated_rkey = message->imm;
 	}
-	return !responder_complete(call, &wc, message->flags & MESSAGE_SOLICITED);
+	return !responder_complete(call, &wc, message->flags & MESSAGE_SOLICITED, true);
 }
 
 /* All but WRITEs without immediate data. */
@@ -419,9 +431,32 @@ static bool may_write(struct qp_call *call, const struct local_message *message)
 	return true;
 }
 
+/*
+ * The header decides what the message takes; large data, with the header, is with the sender: it comes as packets.
+ * The sender can change the data while it is read, hence the copy.
+ */
+static bool message_take_by_tag(struct qp_call *call, const struct local_message *message)
+	REQUIRES(call->qp->lock)
+{
+	uint8_t header[TAG_RENDEZVOUS_MAX];
+	size_t bytes = message->length < sizeof(header) ? message->length : sizeof(header);
+
+	if (message->flags & MESSAGE_RENDEZVOUS)
+		return false;
+	if (bytes)
+		memcpy(header, message->data, bytes);
+	call->qp->responder.received = 0;
+	/* Longer than any request for rendezvous: then this is none. */
+	if (bytes < message->length && header[0] == TAG_RENDEZVOUS)
+		header[0] = TAG_NO_TAG;
+	return tags_take(call, header, bytes) && tags_fit(&call->qp->responder, message->length);
+}
+
 static bool may_begin(struct qp_call *call, const struct local_message *message)
 	REQUIRES(call->qp->lock)
 {
+	if (!(message->flags & MESSAGE_WRITE) && takes_tags(call->qp))
+		return message_take_by_tag(call, message);
 	if ((message->flags & MESSAGE_WRITE) && !may_write(call, message))
 		return false;
 	if (takes_receive(message) && !responder_take(call))

@@ -24,6 +24,7 @@ void responder_reset(struct qp *qp)
 	struct resource *resource = responder->resource ? responder->resource : responder->few;
 	uint32_t count = responder->resource ? responder->resource_count : RD_ATOMIC_FEW;
 
+	tags_drop(qp);
 	if (qp->access)	/* at creation there is none yet */
 		atomic_store_explicit(&qp->access->established, 0, memory_order_relaxed);
 	*responder = (struct responder){ .recv = recv, .echoes = responder->echoes,
@@ -53,6 +54,7 @@ bool responder_take(struct qp_call *call)
 	struct srq *srq = responder_srq(call->qp);
 
 	if (!responder->recv_taken) {
+		responder->tagged = 0;
 		responder->recv_taken = srq ?
 			srq_take(srq, responder->recv, call->effects) :
 			recv_queue_take(&qp->rq, responder->recv);
@@ -314,10 +316,12 @@ static enum fault check_receive(struct qp_call *call, const struct packet *packe
 
 	if (!send && !(packet->op->verb == VERB_WRITE && (packet->op->headers & HDR_IMM)))
 		return FAULT_NONE;
-	if (call->deny_receive || !responder_take(call))
+	if (call->deny_receive ||
+	    (send && takes_tags(call->qp) ? !tags_take(call, packet->payload, packet->payload_bytes) :
+					    !responder_take(call)))
 		return FAULT_NO_RECEIVE;
 	sum = (opcode_starts(packet->op) ? 0 : responder->received) + packet->payload_bytes;
-	if (!send || sum <= responder->recv_bytes)
+	if (!send || sum <= responder->recv_bytes || (responder->tagged && tags_fit(responder, sum)))
 		return FAULT_NONE;
 	set_reason(call, "the message is longer than the receive posted (wr_id 0x%llx, %llu bytes)",
 		   (unsigned long long)responder->recv->wr_id,
@@ -327,10 +331,27 @@ static enum fault check_receive(struct qp_call *call, const struct packet *packe
 
 /* ---- execution ---- */
 
-static enum fault run_send(struct qp_call *call, const struct packet *packet)
+static enum fault run_tagged_send(struct qp_call *call, const struct packet *packet) REQUIRES(call->qp->lock)
+{
+	struct tags_part part = { .data = packet->payload, .bytes = (uint32_t)packet->payload_bytes };
+	struct responder *responder = &call->qp->responder;
+	struct completion completion;
+
+	if (tags_part(responder, &part) &&
+	    sge_scatter(call, responder->recv->sge, responder->recv->sge_count, part.offset, part.data,
+			part.bytes, opcode_ends(packet->op)))
+		return FAULT_LOCAL_PROTECTION;
+	if (opcode_starts(packet->op) && !opcode_ends(packet->op) && tags_matched(call->qp, &completion))
+		finish_push(call, call->qp->recv_cq, &completion, false);
+	return FAULT_NONE;
+}
+
+static enum fault run_send(struct qp_call *call, const struct packet *packet) REQUIRES(call->qp->lock)
 {
 	struct responder *responder = &call->qp->responder;
 
+	if (responder->tagged)
+		return run_tagged_send(call, packet);
 	if (sge_scatter(call, responder->recv->sge, responder->recv->sge_count,
 			responder->received, packet->payload, (uint32_t)packet->payload_bytes,
 			opcode_ends(packet->op)))
@@ -496,13 +517,20 @@ static enum fault responder_invalidate(struct qp_call *call, uint32_t rkey)
 	return FAULT_INVALIDATE;
 }
 
-enum fault responder_complete(struct qp_call *call, struct ibv_wc *wc, bool solicited)
+enum fault responder_complete(struct qp_call *call, struct ibv_wc *wc, bool solicited, bool single)
 {
+	struct completion completion;
+
 	wc->status = IBV_WC_SUCCESS;
 	wc->src_qp = call->qp->attr.dest_qp_num;
 	if ((wc->wc_flags & IBV_WC_WITH_INV) && responder_invalidate(call, wc->invalidated_rkey))
 		return FAULT_INVALIDATE;
-	finish_recv(call, wc, solicited);
+	if (!call->qp->responder.tagged) {
+		finish_recv(call, wc, solicited);
+		return FAULT_NONE;
+	}
+	tags_complete(call->qp, wc, single, &completion);
+	finish_push(call, call->qp->recv_cq, &completion, solicited);
 	return FAULT_NONE;
 }
 
@@ -519,7 +547,7 @@ static enum fault responder_complete_receive(struct qp_call *call, const struct 
 		wc.wc_flags |= IBV_WC_WITH_INV;
 		wc.invalidated_rkey = packet->invalidate_rkey;
 	}
-	return responder_complete(call, &wc, packet->solicited);
+	return responder_complete(call, &wc, packet->solicited, opcode_starts(packet->op));
 }
 
 static enum fault (*const checks[])(struct qp_call *, const struct packet *) = {

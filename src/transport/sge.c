@@ -10,16 +10,6 @@
 #include "base/copy.h"
 #include "transport/internal.h"
 
-uint64_t sge_total(const struct ibv_sge *sge, uint32_t sge_count)
-{
-	uint64_t total = 0;
-	uint32_t i;
-
-	for (i = 0; i < sge_count; i++)
-		total += sge[i].length;
-	return total;
-}
-
 static void sge_refuse(struct qp_call *call, uint32_t key, unsigned need, uint64_t address,
 		       uint32_t bytes, enum mr_fault fault)
 {

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "object/tag_list.h"
 #include "transport/ack_hold.h"
 #include "transport/ah_path.h"
 #include "transport/echo.h"
@@ -20,6 +21,8 @@ int transport_init(struct qp *qp)
 	uint32_t sges = qp->srq ? qp->srq->queue.max_sge : qp_receives(qp) ? qp->rq.max_sge : RECV_SGE_MAX;
 	int err;
 
+	if (takes_tags(qp) && sges < TAG_SGE_MAX)
+		sges = TAG_SGE_MAX;
 	if (!qp->responder.recv) {
 		list_init(&qp->ready_node);
 		list_init(&qp->wait_node);
@@ -43,6 +46,7 @@ void transport_fini(struct qp *qp)
 	if (!qp->responder.recv)
 		return;
 	requester_reset(qp);
+	tags_drop(qp);
 	run_queue_remove(qp->transport->run_queue, qp);
 	replay_free(&qp->responder);
 	echo_fini(qp);

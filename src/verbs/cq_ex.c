@@ -164,11 +164,14 @@ static uint32_t read_flow_tag(struct ibv_cq_ex *ibv)
 	return to_cq_ex(ibv)->current.frame.flow_tag;
 }
 
-/* The device has no tag matching: what its absence reads as. */
-
+/* Only a match has it: the header of any other message is in its buffer. */
 static void read_tm_info(struct ibv_cq_ex *ibv, struct ibv_wc_tm_info *info)
 {
-	memset(info, 0, sizeof(*info));
+	const struct completion *current = &to_cq_ex(ibv)->current;
+	bool matched = current->wc.wc_flags & IBV_WC_TM_MATCH;
+
+	info->tag = matched ? current->tag : 0;
+	info->priv = matched ? current->wc.src_qp : 0;
 }
 
 static void cq_ex_fill(struct ibv_cq_ex *ibv, bool single_threaded)
@@ -197,7 +200,8 @@ static int cq_ex_check(const struct ibv_cq_init_attr_ex *attr)
 {
 	const uint64_t wc_flags = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
 				  IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK |
-				  IBV_WC_EX_WITH_CVLAN | IBV_WC_EX_WITH_FLOW_TAG;
+				  IBV_WC_EX_WITH_CVLAN | IBV_WC_EX_WITH_FLOW_TAG |
+				  IBV_WC_EX_WITH_TM_INFO;
 	const uint32_t flags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED |
 			       IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
 	const uint32_t mask = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
@@ -208,7 +212,7 @@ static int cq_ex_check(const struct ibv_cq_init_attr_ex *attr)
 		return EINVAL;
 	}
 	if (attr->wc_flags & ~wc_flags)
-		return refuse_verb("create_cq_ex", "wc_flags of tag matching, or that no release has");
+		return refuse_verb("create_cq_ex", "wc_flags that no release has");
 	if (attr->comp_mask & ~mask) {
 		explain("create_cq_ex: comp_mask 0x%x has unknown bits", attr->comp_mask);
 		return EINVAL;

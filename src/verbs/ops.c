@@ -23,13 +23,6 @@ REFUSE_INT(destroy_flow_action, no_actions, struct ibv_flow_action *action)
 REFUSE_PTR(struct ibv_flow_action, create_flow_action_esp, no_actions, struct ibv_context *context,
 	   struct ibv_flow_action_esp_attr *attr)
 
-static int post_srq_ops_refused(struct ibv_srq *srq, struct ibv_ops_wr *wr, struct ibv_ops_wr **bad)
-{
-	if (bad)
-		*bad = wr;
-	return refuse_verb("post_srq_ops", "tag matching");
-}
-
 /* Slots that no program's inline function has used since 2007. */
 static void *compat_refused(void)
 {
@@ -61,7 +54,7 @@ static void fill_extended(struct verbs_context *context)
 	context->dealloc_td = td_dealloc;
 	context->alloc_td = td_alloc;
 	context->modify_cq = cq_modify_verb;
-	context->post_srq_ops = post_srq_ops_refused;
+	context->post_srq_ops = srq_post_ops_verb;
 	context->destroy_rwq_ind_table = rwq_table_destroy_verb;
 	context->create_rwq_ind_table = rwq_table_create_verb;
 	context->destroy_wq = wq_destroy_verb;

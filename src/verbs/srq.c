@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Shared receive queues, basic and XRC: ibv_create_srq(3), ibv_create_srq_ex(3). */
+/* Shared receive queues: ibv_create_srq(3), ibv_create_srq_ex(3), ibv_post_srq_ops(3). */
 #include "verbs/verbs.h"
 
 static struct ibv_srq *srq_create(struct ibv_pd *pd, struct ibv_srq_init_attr_ex *attr)
@@ -39,6 +39,12 @@ struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr
 	return srq;
 }
 
+static bool is_unreadable(const struct ibv_srq_init_attr_ex *attr)
+{
+	return (attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) && attr->srq_type == IBV_SRQT_TM &&
+	       (attr->comp_mask & IBV_SRQ_INIT_ATTR_CQ) && attr->cq && !to_cq(attr->cq)->ibv.start_poll;
+}
+
 /* Reached from ibv_create_srq_ex() only with something more than a type and a PD. */
 struct ibv_srq *srq_create_ex_verb(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr)
 {
@@ -48,14 +54,16 @@ struct ibv_srq *srq_create_ex_verb(struct ibv_context *context, struct ibv_srq_i
 
 	if (!context || !attr)
 		return fail(refuse_null("create_srq_ex", context ? "attr" : "context"));
-	if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) && attr->srq_type == IBV_SRQT_TM)
-		return fail(refuse_verb("create_srq_ex",
-					"tag matching SRQs; use IBV_SRQT_BASIC or IBV_SRQT_XRC"));
 	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) || !attr->pd)
 		return fail(refuse_null("create_srq_ex", "pd (IBV_SRQ_INIT_ATTR_PD)"));
 	if (attr->comp_mask >= IBV_SRQ_INIT_ATTR_RESERVED) {
 		explain("create_srq_ex: comp_mask 0x%x has unknown bits",
 			attr->comp_mask);
+		return fail(EINVAL);
+	}
+	if (is_unreadable(attr)) {
+		explain("create_srq_ex: a tag-matching SRQ needs a CQ of ibv_create_cq_ex: no other one tells the tag "
+			"(ibv_wc_read_tm_info)");
 		return fail(EINVAL);
 	}
 	full = *attr;
@@ -97,4 +105,14 @@ int srq_post_verb(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_w
 	CALL();
 
 	return hca_post_srq_recv(to_srq(srq), wr, bad);
+}
+
+int srq_post_ops_verb(struct ibv_srq *srq, struct ibv_ops_wr *wr, struct ibv_ops_wr **bad)
+{
+	CALL();
+	struct ibv_ops_wr *none;
+
+	if (!srq || !wr)
+		return refuse_null("post_srq_ops", srq ? "wr" : "srq");
+	return hca_post_srq_ops(to_srq(srq), wr, bad ? bad : &none);
 }

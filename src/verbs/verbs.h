@@ -171,6 +171,7 @@ int xrcd_close_verb(struct ibv_xrcd *xrcd);
 int srq_number_verb(struct ibv_srq *srq, uint32_t *number);
 struct ibv_qp *qp_open_verb(struct ibv_context *context, struct ibv_qp_open_attr *attr);
 struct ibv_srq *srq_create_ex_verb(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr);
+int srq_post_ops_verb(struct ibv_srq *srq, struct ibv_ops_wr *wr, struct ibv_ops_wr **bad);
 int srq_post_verb(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 
 struct ibv_qp *qp_create_ex_verb(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr);

@@ -7,7 +7,7 @@ The tests that Debian's python3-pyverbs brings for itself, unmodified, on our li
 
 They go through nearly every verb and rdma_cm, with traffic of a device to itself. What they skip (RAW_PACKET ...)
 because the device says that it lacks it is counted as skipped; modules that would be skipped whole
-(flow steering, tag matching, NICs' own) are not in the list.
+(NICs' own) are not in the list.
 The files are unpacked to a directory of our own, as the package compresses some of them.
 """
 import gzip
@@ -23,7 +23,7 @@ TESTS = '/usr/share/doc/rdma-core/tests'
 MODULES = ['test_device', 'test_pd', 'test_mr', 'test_cq', 'test_addr', 'test_parent_domain',
            'test_qp', 'test_qpex', 'test_cqex', 'test_cq_events', 'test_atomic',
            'test_relaxed_ordering', 'test_fork', 'test_rdmacm', 'test_odp', 'test_shared_pd',
-           'test_flow', 'test_rss_traffic']
+           'test_flow', 'test_rss_traffic', 'test_tag_matching']
 
 # What they expect of an adapter and no man page says. Likewise skipped.
 ALIGNED = 'expects copies to device memory at offsets that are no multiple of 4 to be refused'

@@ -247,7 +247,7 @@ static void a_port_says_its_speed(void **state)
 {
 	static const struct { uint32_t gbps; uint8_t width, speed; } rows[] = {
 		{ 1, 1, 1 }, { 10, 1, 4 }, { 24, 1, 16 }, { 25, 1, 32 }, { 100, 2, 32 },
-		{ 800, 2, 128 },
+		{ 200, 2, 64 }, { 300, 2, 64 }, { 800, 4, 64 },
 	};
 	struct ibv_port_attr attr;
 	uint64_t speed;
@@ -268,10 +268,17 @@ static void a_port_says_its_speed(void **state)
 	/* That of lo is the memory's; beside another device lo must not look the faster one. */
 	hca->config.speed = 0;
 	assert_int_equal(hca_query_port_speed(context, 1, &speed), 0);
-	assert_int_equal(speed, 3000);
+	assert_int_equal(speed, 4000);
+	assert_int_equal(hca_query_port(context, 1, &attr), 0);
+	assert_int_equal(attr.active_width, 4);
+	assert_int_equal(attr.active_speed, 64);
 	context->port->alone = false;
 	assert_int_equal(hca_query_port_speed(context, 1, &speed), 0);
 	assert_int_equal(speed, 25);
+	context->port->netdev.loopback = false;
+	assert_int_equal(hca_query_port_speed(context, 1, &speed), 0);
+	assert_int_equal(speed, 100);	/* one that does not say its own */
+	context->port->netdev.loopback = true;
 	assert_int_equal(hca_query_port_speed(context, 2, &speed), EINVAL);
 	assert_true(is_free(&hca->net.lock));
 }

@@ -10,7 +10,9 @@
 #define VERBATIM_VENDOR		0x565242	/* "VRB", locally administered: nobody's; not rxe's */
 #define VERBATIM_PART		1
 
-#define LOOPBACK_MBPS		300000u	/* EDR, 12 lanes: middleware of 2020 knows no faster lanes */
+#define LOOPBACK_MBPS		400000u	/* HDR, 8 lanes: Open MPI's openib knows no faster ones, pyverbs 44 not 12 */
+#define UNKNOWN_MBPS		10000u	/* as the kernel says of veth and tun */
+#define UNWANTED_MBPS		2500u
 
 #define LIMIT_QP_WR		65536
 #define LIMIT_SRQ_WR		65536

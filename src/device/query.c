@@ -103,8 +103,7 @@ static void set_speed(struct ibv_port_attr *attr, uint32_t gbps)
 {
 	static const struct { uint32_t gbps; uint8_t width, speed; } rows[] = {
 		{ 2, 1, 1 }, { 5, 1, 2 }, { 10, 1, 4 }, { 14, 1, 16 }, { 25, 1, 32 }, { 40, 2, 4 },
-		{ 50, 1, 64 }, { 56, 2, 16 }, { 100, 2, 32 }, { 200, 2, 64 }, { 300, 8, 32 },
-		{ 400, 2, 128 },
+		{ 50, 1, 64 }, { 56, 2, 16 }, { 100, 2, 32 }, { 200, 2, 64 }, { 400, 4, 64 },
 	};
 	unsigned i = 0;
 
@@ -131,7 +130,9 @@ static uint32_t port_speed_mbps(struct hca *hca, struct port *port)
 {
 	if (hca->config.speed)
 		return hca->config.speed * 1000;
-	return port->netdev.loopback && port->alone ? LOOPBACK_MBPS : port->netdev.speed_mbps;
+	if (port->netdev.loopback)
+		return port->alone ? LOOPBACK_MBPS : UNWANTED_MBPS;
+	return port->netdev.speed_mbps ? port->netdev.speed_mbps : UNKNOWN_MBPS;
 }
 
 int hca_query_port_speed(struct hca_context *context, uint32_t number, uint64_t *speed)
@@ -143,8 +144,6 @@ int hca_query_port_speed(struct hca_context *context, uint32_t number, uint64_t 
 	lock_acquire(&context->hca->net.lock);
 	*speed = port_speed_mbps(context->hca, context->port) / 100;
 	lock_release(&context->hca->net.lock);
-	if (!*speed)
-		*speed = 25;	/* unknown: what hca_query_port() says then */
 	return 0;
 }
 

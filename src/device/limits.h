@@ -10,7 +10,7 @@
 #define VERBATIM_VENDOR		0x565242	/* "VRB", locally administered: nobody's; not rxe's */
 #define VERBATIM_PART		1
 
-#define LOOPBACK_MBPS		400000u	/* HDR, 8 lanes: Open MPI's openib knows no faster ones, pyverbs 44 not 12 */
+#define LOOPBACK_MBPS		400000u	/* 8 lanes of HDR: openib knows no faster ones */
 #define UNKNOWN_MBPS		10000u	/* as the kernel says of veth and tun */
 #define UNWANTED_MBPS		2500u
 

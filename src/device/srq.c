@@ -43,7 +43,8 @@ static int check_tag_matching(const struct ibv_srq_init_attr_ex *attr)
 	const struct ibv_tm_cap *cap = &attr->tm_cap;
 
 	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_CQ) || !attr->cq) {
-		explain("create_srq: a tag-matching SRQ needs a CQ for its completions: cq and IBV_SRQ_INIT_ATTR_CQ");
+		explain("create_srq: a tag-matching SRQ needs a CQ for its completions: cq and "
+			"IBV_SRQ_INIT_ATTR_CQ");
 		return EINVAL;
 	}
 	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_TM)) {
@@ -66,7 +67,8 @@ static int check_srq_type(const struct ibv_srq_init_attr_ex *attr)
 	if (type == IBV_SRQT_TM)
 		return check_tag_matching(attr);
 	if (type != IBV_SRQT_BASIC && type != IBV_SRQT_XRC) {
-		explain("create_srq: srq_type %d is not supported: use IBV_SRQT_BASIC, IBV_SRQT_XRC or IBV_SRQT_TM",
+		explain("create_srq: srq_type %d is not supported: use IBV_SRQT_BASIC, IBV_SRQT_XRC or "
+			"IBV_SRQT_TM",
 			type);
 		return EOPNOTSUPP;
 	}
@@ -282,7 +284,8 @@ int hca_post_srq_ops(struct srq *srq, struct ibv_ops_wr *wr, struct ibv_ops_wr *
 	if (context_is_dead(context, "post_srq_ops"))
 		return EIO;
 	if (!srq->tags) {
-		explain("post_srq_ops: srq %u has no tags: create it by ibv_create_srq_ex with IBV_SRQT_TM", srq->number);
+		explain("post_srq_ops: srq %u has no tags: create it by ibv_create_srq_ex with IBV_SRQT_TM",
+			srq->number);
 		return EINVAL;
 	}
 	effects_init(&effects);

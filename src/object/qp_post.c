@@ -341,8 +341,9 @@ static int qp_post_one(struct qp *qp, const struct ibv_send_wr *wr) REQUIRES(qp-
 static int refuse_all(const struct qp *qp, const struct ibv_send_wr *wr)
 {
 	if (qp->sends_itself)
-		return REFUSE(EINVAL, "the qp has a tag-matching SRQ and max_send_wr 0: the device sends, to fetch "
-			      "the data of matched requests; create it with max_send_wr, or send with another one");
+		return REFUSE(EINVAL, "the qp has a tag-matching SRQ and max_send_wr 0: the device sends, to "
+			      "fetch the data of matched requests; create it with max_send_wr, or send "
+			      "with another one");
 	return REFUSE(EINVAL, "the qp has a table of work queues, to receive: send with another one");
 }
 

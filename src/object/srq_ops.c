@@ -54,8 +54,8 @@ static int op_delete(struct srq *srq, const struct ibv_ops_wr *wr, struct ibv_wc
 static int op_check(const struct srq *srq, const struct ibv_ops_wr *wr, uint32_t number)
 {
 	if (number >= srq->tags->max_ops)
-		return REFUSE_OP(ENOMEM, "more than %u operations in a call: post fewer at a time, or create the SRQ "
-				 "with a larger tm_cap.max_ops", srq->tags->max_ops);
+		return REFUSE_OP(ENOMEM, "more than %u operations in a call: post fewer at a time, or create "
+				 "the SRQ with a larger tm_cap.max_ops", srq->tags->max_ops);
 	if (wr->flags & ~(IBV_OPS_SIGNALED | IBV_OPS_TM_SYNC))
 		return REFUSE_OP(EINVAL, "flags 0x%x: only IBV_OPS_SIGNALED and IBV_OPS_TM_SYNC are known",
 				 (unsigned)wr->flags);
@@ -74,8 +74,8 @@ static int op_check(const struct srq *srq, const struct ibv_ops_wr *wr, uint32_t
 static int op_run(struct srq *srq, struct ibv_ops_wr *wr, struct ibv_wc *wc) REQUIRES(srq->queue.lock)
 {
 	if (wr->flags & IBV_OPS_TM_SYNC && !tag_list_report(srq->tags, wr->tm.unexpected_cnt))
-		return REFUSE_OP(EINVAL, "unexpected_cnt %u, but only %u unexpected messages have come (modulo 65536): "
-				 "count the completions IBV_WC_TM_RECV without IBV_WC_TM_MATCH and "
+		return REFUSE_OP(EINVAL, "unexpected_cnt %u, but only %u unexpected messages have come (modulo "
+				 "65536): count the completions IBV_WC_TM_RECV without IBV_WC_TM_MATCH and "
 				 "IBV_WC_TM_DATA_VALID", wr->tm.unexpected_cnt, srq->tags->unexpected);
 	switch ((int)wr->opcode) {
 	case IBV_WR_TAG_ADD:

@@ -62,8 +62,10 @@ static struct ibv_ops_wr add_wr(uint64_t tag)
 static void each_signaled_operation_completes(void **state)
 {
 	struct fixture *fixture = *state;
-	struct ibv_ops_wr add = add_wr(1), del = { .wr_id = 7, .opcode = IBV_WR_TAG_DEL, .flags = IBV_OPS_SIGNALED };
-	struct ibv_ops_wr sync = { .wr_id = 8, .opcode = IBV_WR_TAG_SYNC, .flags = IBV_OPS_SIGNALED | IBV_OPS_TM_SYNC };
+	struct ibv_ops_wr add = add_wr(1);
+	struct ibv_ops_wr del = { .wr_id = 7, .opcode = IBV_WR_TAG_DEL, .flags = IBV_OPS_SIGNALED };
+	struct ibv_ops_wr sync = { .wr_id = 8, .opcode = IBV_WR_TAG_SYNC,
+				   .flags = IBV_OPS_SIGNALED | IBV_OPS_TM_SYNC };
 	struct ibv_wc wc;
 
 	assert_int_equal(post(fixture, &add), 0);
@@ -107,7 +109,7 @@ static void an_entry_that_was_matched_is_not_deleted(void **state)
 	assert_int_equal(completion(fixture).status, IBV_WC_TM_ERR);
 }
 
-static void an_operation_behind_an_unexpected_message_asks_for_synchronization(void **state)
+static void an_operation_out_of_step_asks_for_a_report(void **state)
 {
 	struct fixture *fixture = *state;
 	struct ibv_ops_wr add = add_wr(1), sync = { .opcode = IBV_WR_TAG_SYNC, .flags = IBV_OPS_SIGNALED };
@@ -187,7 +189,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(each_signaled_operation_completes, setup, teardown),
 		cmocka_unit_test_setup_teardown(others_do_not, setup, teardown),
 		cmocka_unit_test_setup_teardown(an_entry_that_was_matched_is_not_deleted, setup, teardown),
-		cmocka_unit_test_setup_teardown(an_operation_behind_an_unexpected_message_asks_for_synchronization, setup, teardown),
+		cmocka_unit_test_setup_teardown(an_operation_out_of_step_asks_for_a_report, setup, teardown),
 		cmocka_unit_test_setup_teardown(wrong_operations_are_refused, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_is_before_a_refused_operation_is_done, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_list_has_at_most_max_ops, setup, teardown),

@@ -286,7 +286,8 @@ void responder_fault(struct qp_call *call, enum fault fault, uint32_t psn) REQUI
 /* The part at this end: completion or event, explanation, the error state. */
 void responder_fail(struct qp_call *call, enum fault fault) REQUIRES(call->qp->lock);
 void responder_answer(struct qp *qp, enum answer_kind kind, uint8_t syndrome, uint32_t psn);
-/* The message in progress, a @single packet or not, was a SEND, or a WRITE with immediate data: complete its receive. */
+/* The message in progress, a @single packet or not, was a SEND, or a WRITE with immediate data: complete its
+ * receive. */
 enum fault responder_complete(struct qp_call *call, struct ibv_wc *wc, bool solicited, bool single)
 	REQUIRES(call->qp->lock);
 void note_established(struct qp_call *call) REQUIRES(call->qp->lock); /* transport.c: in RTR */

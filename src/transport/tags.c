@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * SENDs to a tag-matching SRQ (ibv_create_srq_ex(3), ibv_post_srq_ops(3)). The header that begins the message says
- * which receive it takes: the oldest buffer of its tag, or one of the SRQ's queue. The data of an eager message goes
- * to the buffer without the header; for a request for rendezvous the device reads the data from the sender's
- * memory, and then tells the sender so (FIN), by the QP's own send queue. What is not matched is delivered whole.
+ * SENDs to a tag-matching SRQ (ibv_create_srq_ex(3), ibv_post_srq_ops(3)). The header that begins the
+ * message says which receive it takes: the oldest buffer of its tag, or one of the SRQ's queue. The data of an
+ * eager message goes to the buffer without the header; for a request for rendezvous the device reads the data
+ * from the sender's memory, and then tells the sender so (FIN), by the QP's own send queue. What is not matched
+ * is delivered whole.
  *
- * Matched eager messages of several packets and rendezvous complete twice: when they match, and with their data.
+ * Matched eager messages of several packets and rendezvous complete twice: when they match, and with their
+ * data.
  */
 #include <string.h>
 
@@ -13,7 +15,7 @@
 #include "transport/internal.h"
 #include "wire/tag_header.h"
 
-#define SYNC_BEHIND_MAX	0x3fffu		/* unexpected messages that software has not reported: then it is asked to */
+#define SYNC_BEHIND_MAX	0x3fffu		/* unexpected messages that are not reported */
 
 /* How the message in progress was received. */
 enum tagged {
@@ -215,11 +217,11 @@ static void tags_describe(const struct qp *qp, struct ibv_wc *wc, bool single) R
 
 static void explain_incomplete(const struct qp *qp) REQUIRES(qp->lock)
 {
-	explain_about("TM_RNDV_INCOMPLETE", "qp 0x%06x: a request for rendezvous matched the tagged buffer wr_id 0x%llx, "
-		      "whose data is left to the application (the buffer has the headers): %s", qp->number,
+	explain_about("TM_RNDV_INCOMPLETE", "qp 0x%06x: a request for rendezvous matched the tagged buffer wr_id "
+		      "0x%llx, whose data is left to the application (the buffer has the headers): %s", qp->number,
 		      (unsigned long long)qp->responder.recv->wr_id,
-		      !qp->sends_itself ? "the qp was created with max_send_wr other than 0, so that its sends are the "
-					  "application's" :
+		      !qp->sends_itself ? "the qp was created with max_send_wr other than 0, so that its "
+					  "sends are the application's" :
 		      !qp->attr.max_rd_atomic ? "max_rd_atomic of the qp is 0" :
 						"the buffer is smaller than the data");
 }

@@ -62,8 +62,8 @@ struct ibv_srq *srq_create_ex_verb(struct ibv_context *context, struct ibv_srq_i
 		return fail(EINVAL);
 	}
 	if (is_unreadable(attr)) {
-		explain("create_srq_ex: a tag-matching SRQ needs a CQ of ibv_create_cq_ex: no other one tells the tag "
-			"(ibv_wc_read_tm_info)");
+		explain("create_srq_ex: a tag-matching SRQ needs a CQ of ibv_create_cq_ex: no other one tells the "
+			"tag (ibv_wc_read_tm_info)");
 		return fail(EINVAL);
 	}
 	full = *attr;

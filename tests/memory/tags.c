@@ -65,7 +65,8 @@ static void expect_fin(struct end *end, const char *request)
 static void send_rendezvous(struct end *end, unsigned message, uint32_t bytes)
 {
 	char *data = end->memory + 2 * PART;
-	struct ibv_rvh where = {.va = htobe64((uintptr_t)data), .rkey = htobe32(end->mr->rkey), .len = htobe32(bytes)};
+	struct ibv_rvh where = {.va = htobe64((uintptr_t)data), .rkey = htobe32(end->mr->rkey),
+				.len = htobe32(bytes)};
 
 	for (uint32_t i = 0; i < bytes; i++)
 		data[i] = pattern(message, i);
@@ -172,7 +173,8 @@ static uint32_t add_tag(struct receiver *receiver, unsigned message, uint32_t by
 
 static void synchronize(struct receiver *receiver)
 {
-	struct ibv_ops_wr *bad, wr = {.wr_id = 5, .opcode = IBV_WR_TAG_SYNC, .flags = IBV_OPS_SIGNALED | IBV_OPS_TM_SYNC,
+	struct ibv_ops_wr *bad, wr = {.wr_id = 5, .opcode = IBV_WR_TAG_SYNC,
+				      .flags = IBV_OPS_SIGNALED | IBV_OPS_TM_SYNC,
 				      .tm.unexpected_cnt = receiver->unexpected};
 
 	CHECK(!ibv_post_srq_ops(receiver->srq, &wr, &bad), "%m");

@@ -28,7 +28,7 @@ enum fork_rank {
 	FORK_CONTEXTS,		/* contexts_lock (verbs) */
 	FORK_REGISTRY,		/* registry_lock (verbs) */
 	FORK_TRACE,		/* trace.lock */
-	FORK_LOG,		/* no lock; in the child before others release theirs */
+	FORK_LOG,		/* anew: repeats_lock; in the child before others release theirs */
 	FORK_RANKS
 };
 

@@ -6,10 +6,12 @@
  *
  * Lines of a thread that holds a lock wait in a pool, chained by thread. Explanations are few;
  * VERBATIM_LOG=packet may exhaust the pool: further lines are written at once. No line is lost.
+ * Lines for users that repeat themselves are counted (repeat.h).
  */
 #include "base/log.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -19,9 +21,11 @@
 #include <unistd.h>
 
 #include "base/fork.h"
+#include "base/repeat.h"
 
 #define LINE_MAX_BYTES 1024
 #define SUFFIX_MAX_BYTES 128
+#define PROGRAM_MAX_BYTES 48
 #define WAITING_MAX 64u
 
 enum log_level log_level = LOG_OFF;
@@ -36,6 +40,14 @@ struct waiting {
 };
 
 static struct waiting pool[WAITING_MAX];
+
+/* Not a struct lock, which counts itself by log_hold(). */
+static pthread_mutex_t repeats_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct repeats repeats;	/* under repeats_lock */
+
+/* Something failed that VERBATIM_EXPLAIN would have explained, but is not set. */
+static _Atomic bool hint_is_due;
+static bool hint_is_wanted;
 
 /* Of this thread. In the static block of the libraries: to touch it allocates nothing. */
 static _Thread_local struct {
@@ -112,70 +124,104 @@ static void log_after_fork_child(void)
 
 	own.locks = 0;
 	own.first = NULL;
+	pthread_mutex_init(&repeats_lock, NULL);
+	repeats = (struct repeats){ 0 };
+	atomic_store(&hint_is_due, false);
 	for (i = 0; i < WAITING_MAX; i++)
 		atomic_store(&pool[i].used, false);
 }
 
-/* exit() in a handler of a signal that came while the thread held a lock. */
-__attribute__((destructor)) static void write_the_rest(void)
+/* Writes, or keeps, @line and a newline. */
+static void emit_line(char *line, size_t bytes)
 {
+	line[bytes++] = '\n';
+	if (own.locks && keep_line(line, bytes))
+		return;
 	write_kept();
+	write_line(line, bytes);
 }
 
-/* @line has a prefix of @used bytes and gets a suffix. A line that is too long has "..." before that. */
-static void print_line(char line[LINE_MAX_BYTES], size_t used, const char *suffix,
-		       const char *format, va_list args)
+/* Appends to the @used bytes of @line, and @suffix to that. Too long a text has "..." before the suffix. */
+static size_t compose_line(char line[LINE_MAX_BYTES], size_t used, const char *suffix,
+			   const char *format, va_list args)
 {
 	size_t suffix_bytes = strlen(suffix);
 	size_t room = LINE_MAX_BYTES - 1 - used - suffix_bytes;	/* keeps one byte for the newline */
 	int length = vsnprintf(line + used, room, format, args);
 
 	if (length < 0)
-		return;
+		length = 0;
 	if ((size_t)length >= room) {
 		length = (int)room - 1;
 		memcpy(line + used + length - 3, "...", 3);
 	}
-	for (char *c = line + used; c < line + used + length; c++)
+	for (char *c = line; c < line + used + length; c++)
 		if ((unsigned char)*c < ' ' || *c == 0x7f)
 			*c = '?';
 	used += (size_t)length;
 	memcpy(line + used, suffix, suffix_bytes);
-	used += suffix_bytes;
-	line[used++] = '\n';
-	if (own.locks && keep_line(line, used))
-		return;
-	write_kept();
-	write_line(line, used);
+	return used + suffix_bytes;
 }
 
-/* "verbatim[pid] seconds level: ", the seconds of the monotonic clock. */
+/* "verbatim: PROGRAM(PID): ": who of several processes on one terminal says it. */
+static size_t begin_line(char line[LINE_MAX_BYTES])
+{
+	return (size_t)snprintf(line, LINE_MAX_BYTES, "verbatim: %.*s(%d): ", PROGRAM_MAX_BYTES,
+				program_invocation_short_name, (int)getpid());
+}
+
+static uint64_t log_now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* Its prefix, then "SECONDS LEVEL: ", the seconds of the monotonic clock. */
 void log_print(enum log_level level, const char *format, ...)
 {
 	int saved = errno;
+	uint64_t now_us = log_now_ns() / 1000;
 	char line[LINE_MAX_BYTES];
-	struct timespec now;
+	size_t used = begin_line(line);
 	va_list args;
-	int used;
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	used = snprintf(line, sizeof(line), "verbatim[%d] %lld.%06ld %s: ", (int)getpid(),
-			(long long)now.tv_sec, now.tv_nsec / 1000, level_names[level]);
+	used += (size_t)snprintf(line + used, sizeof(line) - used, "%llu.%06llu %s: ",
+				 (unsigned long long)(now_us / 1000000),
+				 (unsigned long long)(now_us % 1000000), level_names[level]);
 	va_start(args, format);
 	errno = saved;
-	print_line(line, (size_t)used, "", format, args);
+	emit_line(line, compose_line(line, used, "", format, args));
 	va_end(args);
 	errno = saved;
 }
 
-static void log_write(const char *suffix, const char *format, va_list args)
+static void tell_repeated(unsigned count, const char *text)
 {
-	static const char prefix[] = "verbatim: ";
+	char line[LINE_MAX_BYTES];
+	size_t used = begin_line(line);
+
+	used += (size_t)snprintf(line + used, sizeof(line) - used, "repeated %u time%s: %s", count,
+				 count == 1 ? "" : "s", text);
+	emit_line(line, used);
+}
+
+static void log_write(const char *suffix, bool remote, const char *format, va_list args)
+{
 	int saved = errno;
 	char line[LINE_MAX_BYTES];
+	size_t prefix = begin_line(line), bytes;
 
-	memcpy(line, prefix, sizeof(prefix));
-	print_line(line, sizeof(prefix) - 1, suffix, format, args);
+	errno = saved;
+	bytes = compose_line(line, prefix, suffix, format, args);
+	pthread_mutex_lock(&repeats_lock);
+	own.locks++;
+	if (repeat_admit(&repeats, line + prefix, bytes - prefix, log_now_ns(), remote,
+			 tell_repeated))
+		emit_line(line, bytes);
+	pthread_mutex_unlock(&repeats_lock);
+	log_let_go();
 	errno = saved;
 }
 
@@ -184,7 +230,16 @@ void explain_print(const char *format, ...)
 	va_list args;
 
 	va_start(args, format);
-	log_write("", format, args);
+	log_write("", false, format, args);
+	va_end(args);
+}
+
+void explain_print_remote(const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	log_write("", true, format, args);
 	va_end(args);
 }
 
@@ -195,7 +250,7 @@ void explain_print_about(const char *about, const char *format, ...)
 
 	snprintf(suffix, sizeof(suffix), " (verbatim explain %s)", about);
 	va_start(args, format);
-	log_write(suffix, format, args);
+	log_write(suffix, false, format, args);
 	va_end(args);
 }
 
@@ -208,7 +263,7 @@ void explain_print_refused(const char *call, int err, const char *format, ...)
 	if (name)
 		snprintf(suffix, sizeof(suffix), " (verbatim explain %s %s)", name, call);
 	va_start(args, format);
-	log_write(suffix, format, args);
+	log_write(suffix, false, format, args);
 	va_end(args);
 }
 
@@ -217,8 +272,39 @@ void complain(const char *format, ...)
 	va_list args;
 
 	va_start(args, format);
-	log_write("", format, args);
+	log_write("", false, format, args);
 	va_end(args);
+}
+
+void explain_missed(int err)
+{
+	bool probes = err == EAGAIN || err == ENOSYS || err == EOPNOTSUPP || err == EPROTONOSUPPORT;
+
+	if (hint_is_wanted && !probes)
+		atomic_store_explicit(&hint_is_due, true, memory_order_relaxed);
+}
+
+/*
+ * At exit(), which may be called in a handler of a signal that came while the thread held a lock: the lock
+ * of the counts is only tried.
+ */
+__attribute__((destructor)) static void write_the_rest(void)
+{
+	char line[LINE_MAX_BYTES];
+	size_t used;
+
+	write_kept();
+	if (!pthread_mutex_trylock(&repeats_lock)) {
+		repeat_tell_all(&repeats, tell_repeated);
+		pthread_mutex_unlock(&repeats_lock);
+	}
+	write_kept();
+	if (!atomic_load(&hint_is_due) || !isatty(STDERR_FILENO))
+		return;
+	used = begin_line(line);
+	used += (size_t)snprintf(line + used, sizeof(line) - used,
+				 "RDMA calls or requests failed: VERBATIM_EXPLAIN=1 says why");
+	emit_line(line, used);
 }
 
 static int read_level(enum log_level *level)
@@ -256,19 +342,31 @@ static int read_explain(bool *enabled)
 	return EINVAL;
 }
 
+static void forget_lines(void)
+{
+	pthread_mutex_lock(&repeats_lock);
+	own.locks++;
+	repeats = (struct repeats){ 0 };
+	pthread_mutex_unlock(&repeats_lock);
+	log_let_go();
+}
+
 /* Both are read before either is set or refused: a user sees all that is wrong at once. */
 int log_init(void)
 {
 	static const struct fork_handlers fork_handlers = { .child = log_after_fork_child };
 	enum log_level level;
 	bool enabled;
+	const char *value = secure_getenv("VERBATIM_EXPLAIN");
 	int level_err = read_level(&level);
 	int explain_err = read_explain(&enabled);
 
 	if (level_err || explain_err)
 		return EINVAL;
-	if (level != LOG_OFF || enabled)
-		fork_register(FORK_LOG, &fork_handlers);
+	fork_register(FORK_LOG, &fork_handlers);
+	hint_is_wanted = !value || !*value;
+	if (enabled && !explaining())
+		forget_lines();
 	__atomic_store_n(&log_level, level, __ATOMIC_RELAXED);
 	__atomic_store_n(&explain_enabled, enabled, __ATOMIC_RELAXED);
 	__atomic_store_n(&log_any, level != LOG_OFF || enabled, __ATOMIC_RELAXED);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Two kinds of output, both off by default and both to stderr, one line per call:
+ * Two kinds of output, both off by default and both to stderr, one line per call, which begins
+ * "verbatim: PROGRAM(PID): ":
  *
  *	log_*()    for developers of Verbatim: VERBATIM_LOG=error|warn|info|debug|packet,
  *	           levels by volume (packet: a line per packet; debug: per connection or less;
@@ -11,6 +12,8 @@
  * Lines of a thread that holds a lock (base/lock.h) are written after it has released its last one: a slow
  * reader of stderr must not hold up other threads. If the process is killed before, or calls abort(), they
  * are lost.
+ *
+ * Lines of explain() that repeat themselves are counted and not repeated (base/repeat.h).
  *
  * The function that first decides the error explains it; those that pass it on are silent. Lower
  * case, no '=' between name and value, %m for errno, QPNs as 0x%06x, keys as 0x%08x.
@@ -35,6 +38,11 @@ int log_init(void);
 void log_print(enum log_level level, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 void explain_print(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/*
+ * As explain_print(), of what a remote process sends, and may send for ever: new lines of this kind are
+ * limited to REPEAT_REMOTE a second.
+ */
+void explain_print_remote(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* With " (verbatim explain ABOUT)" at its end. @about: words that docs/errors has. */
 void explain_print_about(const char *about, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
@@ -79,13 +87,24 @@ void explain_print_refused(const char *call, int err, const char *format, ...)
 	do {                                                    \
 		if (__builtin_expect(explaining(), 0))       \
 			explain_print_refused(call, err, __VA_ARGS__); \
+		else                                                   \
+			explain_missed(err);                           \
 	} while (0)
+
+/*
+ * Once per process, at its end, a terminal is told that VERBATIM_EXPLAIN=1 says why things failed. For what
+ * explain_refused() and explain_about() explain, but not for errors by which programs find out what there is.
+ * @err: errno; 0: of a request or connection.
+ */
+void explain_missed(int err);
 
 /* An explanation of a failed request or connection, or of an event; @about as above. */
 #define explain_about(about, ...)                               \
 	do {                                                    \
 		if (__builtin_expect(explaining(), 0))       \
 			explain_print_about(about, __VA_ARGS__); \
+		else                                             \
+			explain_missed(0);                       \
 	} while (0)
 
 #endif

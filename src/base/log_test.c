@@ -6,6 +6,7 @@
 #include "base/log.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +19,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-static char heard[65536];
+static char heard[65536], expected[1024];
 static int saved_stderr, reader;
 
 static void listen_to_stderr(void)
@@ -44,6 +45,24 @@ static void stop_listening(void)
 		used += (size_t)more;
 	heard[used] = '\0';
 	close(reader);
+}
+
+/* @text with the prefix of this program before each of its lines. */
+static const char *prefixed(const char *text)
+{
+	char prefix[64];
+	size_t used = 0, length = (size_t)snprintf(prefix, sizeof(prefix), "verbatim: %s(%d): ",
+						   program_invocation_short_name, (int)getpid());
+
+	for (bool begins = true; *text; begins = *text++ == '\n') {
+		if (begins) {
+			memcpy(expected + used, prefix, length);
+			used += length;
+		}
+		expected[used++] = *text;
+	}
+	expected[used] = '\0';
+	return expected;
 }
 
 static int init_with(const char *log, const char *explanations)
@@ -103,10 +122,10 @@ static void explanations_are_switched_by_one_and_zero(void **unused)
 static void wrong_values_are_refused_and_the_right_ones_named(void **unused)
 {
 	assert_int_equal(init_with("verbose", "yes"), EINVAL);
-	assert_string_equal(heard,
-		"verbatim: VERBATIM_LOG: invalid value 'verbose': expected off, error, warn, info,"
+	assert_string_equal(heard, prefixed(
+		"VERBATIM_LOG: invalid value 'verbose': expected off, error, warn, info,"
 		" debug or packet\n"
-		"verbatim: VERBATIM_EXPLAIN: invalid value 'yes': expected 0 or 1\n");
+		"VERBATIM_EXPLAIN: invalid value 'yes': expected 0 or 1\n"));
 	assert_int_equal(init_with("warn", NULL), 0);
 	assert_int_equal(init_with("Error", NULL), EINVAL);
 	assert_int_equal(log_level, LOG_WARN);
@@ -120,7 +139,7 @@ static void an_explanation_is_one_line_with_errno_as_it_was(void **unused)
 	explain("reg_mr: %m\nand \x1b more");
 	assert_int_equal(errno, ENOENT);
 	stop_listening();
-	assert_string_equal(heard, "verbatim: reg_mr: No such file or directory?and ? more\n");
+	assert_string_equal(heard, prefixed("reg_mr: No such file or directory?and ? more\n"));
 }
 
 static void a_log_line_names_process_level_and_message(void **unused)
@@ -135,8 +154,8 @@ static void a_log_line_names_process_level_and_message(void **unused)
 	log_warn("qpn 0x%06x: %m", 17);
 	assert_int_equal(errno, EBUSY);
 	stop_listening();
-	assert_int_equal(sscanf(heard, "verbatim[%d] %*d.%*d %15[a-z]: %31[^\n]", &pid, level,
-				message), 3);
+	assert_int_equal(sscanf(heard, "verbatim: log_test(%d): %*d.%*d %15[a-z]: %31[^\n]", &pid,
+				level, message), 3);
 	assert_int_equal(pid, getpid());
 	assert_string_equal(level, "warn");
 	assert_string_equal(message, "qpn 0x000011: Device or resourc");
@@ -160,7 +179,7 @@ static void too_long_a_line_is_cut_with_dots(void **unused)
 static void *speak(void *word)
 {
 	for (int i = 0; i < 100; i++)
-		explain("%s %s %s", (char *)word, (char *)word, (char *)word);
+		explain("%s %s %s %d", (char *)word, (char *)word, (char *)word, i);
 	return NULL;
 }
 
@@ -168,7 +187,7 @@ static void lines_of_several_threads_do_not_mix(void **unused)
 {
 	static char words[][4] = { "one", "two", "six" };
 	pthread_t thread[3];
-	int lines = 0;
+	int lines = 0, number;
 
 	init_with(NULL, "1");
 	listen_to_stderr();
@@ -178,9 +197,9 @@ static void lines_of_several_threads_do_not_mix(void **unused)
 		pthread_join(thread[i], NULL);
 	stop_listening();
 	for (char *line = strtok(heard, "\n"); line; line = strtok(NULL, "\n"), lines++)
-		assert_true(!strcmp(line, "verbatim: one one one") ||
-			    !strcmp(line, "verbatim: two two two") ||
-			    !strcmp(line, "verbatim: six six six"));
+		assert_true(sscanf(line, "verbatim: log_test(%*d): one one one %d", &number) == 1 ||
+			    sscanf(line, "verbatim: log_test(%*d): two two two %d", &number) == 1 ||
+			    sscanf(line, "verbatim: log_test(%*d): six six six %d", &number) == 1);
 	assert_int_equal(lines, 300);
 }
 
@@ -210,11 +229,10 @@ static void nothing_is_written_while_a_lock_is_held(void **unused)
 	lock_release(&outer);
 	assert_int_equal(errno, ENOENT);
 	hear_so_far();
-	assert_string_equal(heard, "verbatim: first\nverbatim: second: No such file or directory\n"
-				   "verbatim: third\n");
+	assert_string_equal(heard, prefixed("first\nsecond: No such file or directory\nthird\n"));
 	explain("fourth");
 	stop_listening();
-	assert_string_equal(heard, "verbatim: fourth\n");
+	assert_string_equal(heard, prefixed("fourth\n"));
 }
 
 /* More than can be kept: none is lost, in their order. */
@@ -232,7 +250,7 @@ static void many_lines_do_not_wait(void **unused)
 	lock_release(&lock);
 	stop_listening();
 	for (i = 0; (line = strtok_r(rest, "\n", &rest)); i++)
-		assert_true(sscanf(line, "verbatim: %u", &n) == 1 && n == i);
+		assert_true(sscanf(line, "verbatim: log_test(%*d): %u", &n) == 1 && n == i);
 	assert_int_equal(i, 500);
 }
 
@@ -240,6 +258,7 @@ static void many_lines_do_not_wait(void **unused)
 static void a_child_starts_with_nothing_to_say(void **unused)
 {
 	struct lock lock = LOCK_INITIALIZER;
+	char lines[256];
 	int status;
 	pid_t pid;
 
@@ -256,7 +275,80 @@ static void a_child_starts_with_nothing_to_say(void **unused)
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	lock_release(&lock);
 	stop_listening();
-	assert_string_equal(heard, "verbatim: child\nverbatim: parent\n");
+	snprintf(lines, sizeof(lines), "verbatim: %1$s(%2$d): child\nverbatim: %1$s(%3$d): parent\n",
+		 program_invocation_short_name, (int)pid, (int)getpid());
+	assert_string_equal(heard, lines);
+}
+
+/* What a child process writes that runs @speech and exits, on a terminal of its own. */
+static void hear_from_child(const char *explanations, void (*speech)(void))
+{
+	int status, terminal = posix_openpt(O_RDWR | O_NOCTTY), side;
+	size_t used = 0;
+	ssize_t more;
+	pid_t pid;
+
+	assert_true(terminal >= 0);
+	assert_int_equal(grantpt(terminal), 0);
+	assert_int_equal(unlockpt(terminal), 0);
+	side = open(ptsname(terminal), O_RDWR | O_NOCTTY);
+	assert_true(side >= 0);
+	init_with(NULL, explanations);
+	fflush(stdout);
+	pid = fork();
+	if (!pid) {
+		dup2(side, STDERR_FILENO);
+		speech();
+		exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	close(side);
+	while ((more = read(terminal, heard + used, sizeof(heard) - 1 - used)) > 0)
+		used += (size_t)more;
+	heard[used] = '\0';
+	close(terminal);
+}
+
+static void refuse_twice(void)
+{
+	explain_refused("ibv_modify_qp", EINVAL, "no");
+	explain_about("RNR", "no");
+}
+
+static void look_around(void)
+{
+	explain("not there");
+}
+
+static void repeat_a_line(void)
+{
+	for (int i = 0; i < 119; i++)
+		explain("wr_id 0x%x: full", i);
+}
+
+static void a_terminal_gets_one_hint_when_nothing_is_explained(void **unused)
+{
+	hear_from_child(NULL, refuse_twice);
+	assert_non_null(strstr(heard, "): RDMA calls or requests failed: VERBATIM_EXPLAIN=1 says why"));
+	assert_ptr_equal(strchr(heard, '\n'), heard + strlen(heard) - 1);
+	hear_from_child("0", refuse_twice);
+	assert_string_equal(heard, "");
+	hear_from_child(NULL, look_around);
+	assert_string_equal(heard, "");
+	hear_from_child("1", refuse_twice);
+	assert_null(strstr(heard, "VERBATIM_EXPLAIN"));
+}
+
+static void repeated_lines_are_counted_until_another_comes_or_the_end(void **unused)
+{
+	init_with(NULL, "1");
+	listen_to_stderr();
+	repeat_a_line();
+	explain("another");
+	stop_listening();
+	assert_string_equal(heard, prefixed("wr_id 0x0: full\nrepeated 118 times: wr_id 0x0: full\nanother\n"));
+	hear_from_child("1", repeat_a_line);
+	assert_non_null(strstr(heard, "): repeated 118 times: wr_id 0x0: full"));
 }
 
 int main(void)
@@ -273,6 +365,8 @@ int main(void)
 		cmocka_unit_test(nothing_is_written_while_a_lock_is_held),
 		cmocka_unit_test(many_lines_do_not_wait),
 		cmocka_unit_test(a_child_starts_with_nothing_to_say),
+		cmocka_unit_test(a_terminal_gets_one_hint_when_nothing_is_explained),
+		cmocka_unit_test(repeated_lines_are_counted_until_another_comes_or_the_end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

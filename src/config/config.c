@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Reading the settings of config.def: first the file that VERBATIM_CONFIG names (lines
- * "key = value", '#' starts a comment), then the environment. Every refusal says which name,
+ * "key = value", '#' starts a comment, also behind a value), then the environment. Every refusal says which name,
  * which value, where, and what it may be. In a set-id program the environment is ignored: all settings
  * have their defaults.
  */
@@ -54,8 +54,12 @@ static const char variables[] =
 #undef CONFIG_TEXT
 
 /* Variables read by base/log.c, engine/injection.c and link/trace.c; and the file's. */
+#define OTHER_VARIABLES(X) \
+	X("VERBATIM_CONFIG") X("VERBATIM_LOG") X("VERBATIM_EXPLAIN") X("VERBATIM_FAULT") X("VERBATIM_TRACE")
+#define OTHER_ENTRY(name) name,
+#define OTHER_TEXT(name) ", " name
 static const char *const other_variables[] = {
-	"VERBATIM_CONFIG", "VERBATIM_LOG", "VERBATIM_EXPLAIN", "VERBATIM_FAULT", "VERBATIM_TRACE",
+	OTHER_VARIABLES(OTHER_ENTRY)
 	"VERBATIM_TRACER",	/* set by verbatim trace alone (trace/trace.c) */
 };
 
@@ -93,6 +97,18 @@ static int config_set(struct config *config, const struct setting *setting, cons
 				  : set_text(config, setting, value, where);
 }
 
+/* A '#' begins a comment at the start of a line, and behind a blank. */
+static void cut_comment(char *text)
+{
+	char *c;
+
+	for (c = strchr(text, '#'); c; c = strchr(c + 1, '#'))
+		if (c == text || c[-1] == ' ' || c[-1] == '\t') {
+			*c = '\0';
+			return;
+		}
+}
+
 static int set_line(struct config *config, const struct text_line *line, const char *path)
 {
 	char where[512], *value, *key = line->text;
@@ -103,7 +119,9 @@ static int set_line(struct config *config, const struct text_line *line, const c
 			 TEXT_LINE_MAX);
 		return EINVAL;
 	}
-	if (!*key || *key == '#')
+	cut_comment(key);
+	key = text_trim(key);
+	if (!*key)
 		return 0;
 	value = strchr(key, '=');
 	if (!value) {
@@ -163,9 +181,8 @@ static int refuse_unknown(void)
 
 		if (strncmp(*entry, "VERBATIM_", 9) || config_is_known(*entry, length))
 			continue;
-		complain("unknown variable %.*s: expected one of%s, VERBATIM_CONFIG, VERBATIM_LOG, "
-			 "VERBATIM_EXPLAIN, VERBATIM_FAULT, VERBATIM_TRACE", (int)length, *entry,
-			 variables + 1);
+		complain("unknown variable %.*s: expected one of%s%s", (int)length, *entry, variables + 1,
+			 OTHER_VARIABLES(OTHER_TEXT));
 		return EINVAL;
 	}
 	return 0;

@@ -75,6 +75,19 @@ static void wrong_lines_are_refused(void **state)
 	}
 }
 
+static void comments_may_stand_behind_values(void **state)
+{
+	struct config config;
+
+	write_file("  # all of it\nmtu = 1024  # text\nmax_qp = 5\t# more # text\ndevices = eth0:a#b # c\n");
+	assert_int_equal(config_load(&config), 0);
+	assert_int_equal(config.mtu, 1024);
+	assert_int_equal(config.max_qp, 5);
+	assert_string_equal(config.devices, "eth0:a#b");
+	write_file("mtu = # none\n");
+	assert_int_equal(config_load(&config), EINVAL);
+}
+
 /* Its end is not a line of its own. */
 static void too_long_a_line_is_refused(void **state)
 {
@@ -169,6 +182,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test_teardown(without_settings_the_standard_holds, clear),
 		cmocka_unit_test_teardown(the_environment_wins_over_the_file, clear),
 		cmocka_unit_test_teardown(wrong_lines_are_refused, clear),
+		cmocka_unit_test_teardown(comments_may_stand_behind_values, clear),
 		cmocka_unit_test_teardown(too_long_a_line_is_refused, clear),
 		cmocka_unit_test_teardown(an_unknown_variable_is_refused, clear),
 		cmocka_unit_test_teardown(a_file_that_is_not_there_is_an_error, clear),

@@ -157,11 +157,26 @@ int naming_list(struct named_netdev **named, int *count)
 		return err == ENOENT ? EINVAL : err;
 	err = netdev_list(&list, &listed);
 	if (err) {
-		explain("get_device_list: cannot list the network interfaces: %s",
+		explain("ibv_get_device_list: cannot list the network interfaces: %s",
 			strerror(err));
 		return err;
 	}
 	err = naming_apply(&config, list, listed, named, count);
 	free(list);
 	return err;
+}
+
+void naming_describe(char *text, size_t bytes)
+{
+	struct netdev *list;
+	size_t used = 0;
+	int i, count;
+
+	snprintf(text, bytes, "none");
+	if (netdev_list(&list, &count))
+		return;
+	for (i = 0; i < count && used < bytes; i++)
+		used += (size_t)snprintf(text + used, bytes - used, "%s%s (%s)", i ? ", " : "", list[i].name,
+					 !list[i].up ? "down" : list[i].address_count ? "up" : "no address");
+	free(list);
 }

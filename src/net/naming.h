@@ -3,6 +3,8 @@
 #ifndef VERBATIM_NET_NAMING_H
 #define VERBATIM_NET_NAMING_H
 
+#include <stddef.h>
+
 #include "config/config.h"
 #include "platform/netdev.h"
 
@@ -23,5 +25,8 @@ int naming_apply(const struct config *config, const struct netdev *list, int cou
 
 /* Settings and interfaces, read anew: every device of this host. *named is malloc'ed. 0 or errno, explained. */
 int naming_list(struct named_netdev **named, int *count);
+
+/* The interfaces there are, as text: "lo (up), eth0 (down), eth1 (no address)". */
+void naming_describe(char *text, size_t bytes);
 
 #endif

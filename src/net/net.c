@@ -63,7 +63,7 @@ static int open_port(struct net *net, const char *name, struct port **opened) RE
 	err = port ? 0 : i < count ? ENOMEM : ENODEV;
 	free(named);
 	if (err)
-		explain("open_device: %s: %s", name, err == ENODEV ?
+		explain("ibv_open_device: %s: %s", name, err == ENODEV ?
 			"its interface is no longer up with an address" : "out of memory");
 	else
 		*opened = port;

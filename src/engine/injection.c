@@ -115,7 +115,7 @@ int injection_open(struct engine *engine)
 	}
 	/* Who is killed cannot say it later. */
 	if (!injection->injector.seed_given)
-		complain(VARIABLE " of %s[%d]: seed %llu", program_invocation_short_name, (int)getpid(),
+		complain(VARIABLE ": seed %llu",
 			 (unsigned long long)injection->injector.seed);
 	engine->injection = injection;
 	return 0;
@@ -136,13 +136,13 @@ static void report_locked(struct injection *injection) REQUIRES(injection->lock)
 		size_t length = inject_report(injector, i, rule, sizeof(rule));
 
 		if (used + length + 3 > sizeof(line)) {
-			complain(VARIABLE " of %s[%d]: seed %llu%s; ...", program_invocation_short_name,
-				 (int)getpid(), (unsigned long long)injector->seed, line);
+			complain(VARIABLE ": seed %llu%s; ...",
+				 (unsigned long long)injector->seed, line);
 			used = 0;
 		}
 		used += (size_t)snprintf(line + used, sizeof(line) - used, "; %s", rule);
 	}
-	complain(VARIABLE " of %s[%d]: seed %llu%s", program_invocation_short_name, (int)getpid(),
+	complain(VARIABLE ": seed %llu%s",
 		 (unsigned long long)injector->seed, line);
 }
 

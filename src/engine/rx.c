@@ -14,6 +14,7 @@
 #include "engine/ip_id.h"
 #include "engine/steer.h"
 #include "local/ring.h"
+#include "transport/drop.h"
 #include "wire/dump.h"
 #include "wire/icrc.h"
 
@@ -76,10 +77,14 @@ static void rx_forward(struct receiver *receiver, const struct datagram *datagra
 
 	if (datagram->forwarded || slot == 0 || slot == SLOT_COUNT - 1) {
 		counter_add(engine->counters, COUNTER_RX_QPN, 1);
+		if (explaining() && !datagram->forwarded)
+			drop_print_stranger(qpn, datagram->source);
 		return;
 	}
 	if (slot_forward(slot, datagram)) {
 		counter_add(engine->counters, COUNTER_RX_FOREIGN_LOST, 1);
+		if (explaining())
+			drop_print_stranger(qpn, datagram->source);
 		return;
 	}
 	counter_add(engine->counters, COUNTER_RX_FOREIGN, 1);
@@ -136,6 +141,7 @@ static void rx_no_qp(struct receiver *receiver, const struct datagram *datagram,
 	struct engine *engine = receiver->engine;
 
 	counter_add(engine->counters, COUNTER_RX_QPN, 1);
+	drop_explain(NULL, packet, datagram->source, COUNTER_RX_QPN);
 	if (datagram->from_channel && packet->op->service == SERVICE_RC && !opcode_is_response(packet->op))
 		local_refuse_qpn(&engine->local, datagram->channel, packet->dest_qpn);
 }
@@ -221,6 +227,7 @@ static void receive_packet_untraced(struct receiver *receiver, struct datagram *
 	}
 	if ((packet.pkey & 0x7fff) != (PKEY_DEFAULT & 0x7fff)) {
 		counter_add(engine->counters, COUNTER_RX_PKEY, 1);
+		drop_explain(NULL, &packet, datagram->source, COUNTER_RX_PKEY);
 		return;
 	}
 	if (packet.dest_qpn == QPN_GSI) {

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "mad/internal.h"
+#include "base/log.h"
 #include "engine/wake.h"
 #include "host/group_program.h"
 #include "host/slot_watch.h"
@@ -108,8 +109,13 @@ static void report_gone_peers(struct qp1 *qp1, uint64_t now_ns)
 	} while (count == GONE_MAX);
 }
 
+struct lost_qp {
+	uint32_t number, peer;
+	bool peer_is_here;		/* its address is one of this host */
+};
+
 /* QPs whose peer_lost is set, from *at on; returns how many, at most LOST_MAX. */
-static unsigned collect_lost(struct qp1 *qp1, uint32_t *at, uint32_t lost[LOST_MAX])
+static unsigned collect_lost(struct qp1 *qp1, uint32_t *at, struct lost_qp lost[LOST_MAX])
 {
 	unsigned count = 0;
 
@@ -117,16 +123,36 @@ static unsigned collect_lost(struct qp1 *qp1, uint32_t *at, uint32_t lost[LOST_M
 	for (; *at < qp1->engine->qps.slot_count * QP_PER_SLOT && count < LOST_MAX; ++*at) {
 		struct qp *qp = qp1->engine->qps.table[*at / QP_PER_SLOT][*at % QP_PER_SLOT];
 
-		if (qp && atomic_exchange(&qp->peer_lost, false))
-			lost[count++] = qp->number;
+		if (!qp || !atomic_exchange(&qp->peer_lost, false))
+			continue;
+		lock_acquire(&qp->lock);
+		lost[count++] = (struct lost_qp){ qp->number, qp->attr.dest_qp_num, qp->av.loopback };
+		lock_release(&qp->lock);
 	}
 	lock_release(&qp1->engine->progress);
 	return count;
 }
 
+/* A process of this host that has ended is told from one that does not answer. */
+static void explain_lost(struct qp1 *qp1, const struct lost_qp *lost)
+{
+	uint32_t slot = qpn_slot(lost->peer);
+	int err;
+
+	if (!explaining() || !lost->peer_is_here)
+		return;
+	err = slot_watch_add(qp1->engine->watch, slot);
+	if (!err)
+		slot_watch_remove(qp1->engine->watch, slot);
+	if (err == ESRCH)
+		explain("qp 0x%06x: the process of this host that had its peer, qp 0x%06x, has ended: it was killed, has "
+			"crashed, or exited", lost->number, lost->peer);
+}
+
 static void report_lost_peers(struct qp1 *qp1, uint64_t now_ns)
 {
-	uint32_t lost[LOST_MAX], at = 0;
+	struct lost_qp lost[LOST_MAX];
+	uint32_t at = 0;
 	struct gsi *gsi;
 	unsigned i, count;
 
@@ -136,8 +162,10 @@ static void report_lost_peers(struct qp1 *qp1, uint64_t now_ns)
 		count = collect_lost(qp1, &at, lost);
 		gsi = begin_calls(qp1);
 		for (i = 0; gsi && i < count; i++)
-			gsi->ops->qp_failed(gsi->consumer, lost[i], now_ns);
+			gsi->ops->qp_failed(gsi->consumer, lost[i].number, now_ns);
 		end_calls(qp1);
+		for (i = 0; i < count; i++)
+			explain_lost(qp1, &lost[i]);
 	} while (count == LOST_MAX);
 }
 

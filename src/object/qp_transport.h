@@ -100,7 +100,9 @@ struct requester {
 	struct gather gather;
 	struct pace pace;
 	uint8_t rnr_left;
+	uint32_t rnr_psn;		/* that the peer had no receive for ... */
 	uint64_t rnr_until_ns;		/* waiting after an RNR NAK; 0: not */
+	uint64_t rnr_since_ns;		/* ... since then, for explanations */
 
 	bool timing;			/* measuring the round trip of timing_psn */
 	uint32_t timing_psn;
@@ -212,6 +214,8 @@ struct responder {
 	bool answer_late;		/* requests left it no room: it goes first next time */
 	bool echo_congestion;		/* the next answer carries BECN */
 	bool established;		/* COMM_EST was raised */
+	uint8_t strange_count;		/* times that strange_psn came, before anything was executed */
+	uint32_t strange_psn;
 	bool acked;			/* an ACK was sent, the last one for acked_psn */
 	uint32_t acked_psn;
 	struct echoes *echoes;		/* UC and UD: owed to senders (transport/echo.h) */

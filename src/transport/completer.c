@@ -128,6 +128,24 @@ static void receive_ack(struct qp_call *call, const struct packet *packet) REQUI
 
 /* ---- NAKs ---- */
 
+/* rnr_retry 7 waits for ever: say so after a while. */
+static void rnr_is_patient(struct qp_call *call, uint32_t psn) REQUIRES(call->qp->lock)
+{
+	struct requester *requester = &call->qp->requester;
+	const struct send_wqe *wqe = send_queue_at(&call->qp->sq, call->qp->sq.tail);
+
+	if (!requester->rnr_since_ns || requester->rnr_psn != psn) {
+		requester->rnr_psn = psn;
+		requester->rnr_since_ns = call->now_ns;
+	} else if (requester->rnr_since_ns != TIME_NEVER && call->now_ns - requester->rnr_since_ns >= PATIENCE_NS) {
+		requester->rnr_since_ns = TIME_NEVER;	/* said */
+		explain_print_about("RNR", "qp 0x%06x: %s (wr_id 0x%llx) has waited for more than a second: qp 0x%06x "
+				    "has no receive posted, and rnr_retry 7 waits for ever: the peer has to "
+				    "ibv_post_recv", call->qp->number, wqe_name(wqe),
+				    (unsigned long long)wqe->wr_id, call->qp->attr.dest_qp_num);
+	}
+}
+
 static void receive_rnr(struct qp_call *call, const struct packet *packet) REQUIRES(call->qp->lock)
 {
 	struct requester *requester = &call->qp->requester;
@@ -145,6 +163,8 @@ static void receive_rnr(struct qp_call *call, const struct packet *packet) REQUI
 	}
 	if (call->qp->attr.rnr_retry < 7)
 		requester->rnr_left--;
+	else if (explaining())
+		rnr_is_patient(call, packet->psn);
 	/* An RNR NAK proves the peer alive, so retry_cnt is restored. */
 	loss_answered(&requester->loss, call->qp->attr.retry_cnt);
 	requester_go_back(call);

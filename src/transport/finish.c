@@ -6,7 +6,6 @@
  * A completion that its CQ has no room for is noted (completion_lost) and turned into the error
  * state by transport.c at the end of the call, so that nothing here recurses.
  */
-#include <arpa/inet.h>
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -21,13 +20,6 @@ void reason_print(struct qp_call *call, const char *format, ...)
 	va_start(arguments, format);
 	vsnprintf(call->why, sizeof(call->why), format, arguments);
 	va_end(arguments);
-}
-
-const char *address_text(const uint8_t address[16], char *buffer)
-{
-	if (ip_addr_is_ipv4(address))
-		return inet_ntop(AF_INET, address + 12, buffer, 46);
-	return inet_ntop(AF_INET6, address, buffer, 46);
 }
 
 /* The name without IBV_WC_ is also what `verbatim explain` knows it by. */
@@ -206,8 +198,7 @@ void fail_request(struct qp_call *call, enum ibv_wc_status status, const char *a
 {
 	struct qp *qp = call->qp;
 
-	if (explain_enabled)
-		explain_request(call, send_queue_at(&qp->sq, qp->sq.tail), status, advice);
+	explain_request(call, send_queue_at(&qp->sq, qp->sq.tail), status, advice);
 	finish_send(call, status);
 	enter_error(call);
 	if (status == IBV_WC_RETRY_EXC_ERR && qp->transport->peer_lost)

@@ -19,6 +19,7 @@
 #include "wire/psn.h"
 
 #define WHY_BYTES 320
+#define PATIENCE_NS 1000000000u	/* after which a wait without an end is explained */
 
 struct qp_call {
 	struct qp *qp;

@@ -54,18 +54,18 @@ bool wqe_needs_receive(const struct send_wqe *wqe)
 const char *wqe_name(const struct send_wqe *wqe)
 {
 	switch ((int)wqe->opcode) {
-	case WR_FLUSH:				return "FLUSH";
-	case WR_ATOMIC_WRITE:			return "ATOMIC_WRITE";
-	case IBV_WR_SEND:			return "SEND";
-	case IBV_WR_SEND_WITH_IMM:		return "SEND_WITH_IMM";
-	case IBV_WR_SEND_WITH_INV:		return "SEND_WITH_INV";
-	case IBV_WR_RDMA_WRITE:			return "RDMA_WRITE";
-	case IBV_WR_RDMA_WRITE_WITH_IMM:	return "RDMA_WRITE_WITH_IMM";
-	case IBV_WR_RDMA_READ:			return "RDMA_READ";
-	case IBV_WR_ATOMIC_CMP_AND_SWP:		return "ATOMIC_CMP_AND_SWP";
-	case IBV_WR_ATOMIC_FETCH_AND_ADD:	return "ATOMIC_FETCH_AND_ADD";
-	case IBV_WR_LOCAL_INV:			return "LOCAL_INV";
-	case IBV_WR_BIND_MW:			return "BIND_MW";
+	case WR_FLUSH:				return "IBV_WR_FLUSH";
+	case WR_ATOMIC_WRITE:			return "IBV_WR_ATOMIC_WRITE";
+	case IBV_WR_SEND:			return "IBV_WR_SEND";
+	case IBV_WR_SEND_WITH_IMM:		return "IBV_WR_SEND_WITH_IMM";
+	case IBV_WR_SEND_WITH_INV:		return "IBV_WR_SEND_WITH_INV";
+	case IBV_WR_RDMA_WRITE:			return "IBV_WR_RDMA_WRITE";
+	case IBV_WR_RDMA_WRITE_WITH_IMM:	return "IBV_WR_RDMA_WRITE_WITH_IMM";
+	case IBV_WR_RDMA_READ:			return "IBV_WR_RDMA_READ";
+	case IBV_WR_ATOMIC_CMP_AND_SWP:		return "IBV_WR_ATOMIC_CMP_AND_SWP";
+	case IBV_WR_ATOMIC_FETCH_AND_ADD:	return "IBV_WR_ATOMIC_FETCH_AND_ADD";
+	case IBV_WR_LOCAL_INV:			return "IBV_WR_LOCAL_INV";
+	case IBV_WR_BIND_MW:			return "IBV_WR_BIND_MW";
 	default:				return "request";
 	}
 }

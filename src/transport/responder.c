@@ -13,9 +13,12 @@
 
 #include "base/copy.h"
 #include "transport/ack_hold.h"
+#include "transport/drop.h"
 #include "object/placement.h"
 #include "transport/internal.h"
 #include "wire/aeth.h"
+
+#define STRANGE_PSN_TIMES 3
 
 void responder_reset(struct qp *qp)
 {
@@ -666,6 +669,25 @@ static void responder_owe_ack(struct qp_call *call, const struct packet *packet)
 		responder->hold.until_ns = 0;
 }
 
+/*
+ * The first PSN is the wrong one: at once if it is behind the expected one; if it is ahead, the requests before
+ * it may have been lost: the requester has begun with it STRANGE_PSN_TIMES times.
+ */
+static void responder_note_psn(struct qp_call *call, const struct packet *packet, int32_t ahead)
+	REQUIRES(call->qp->lock)
+{
+	struct responder *responder = &call->qp->responder;
+
+	if (responder->position || responder->expected_psn != (call->qp->attr.rq_psn & PSN_MASK))
+		return;
+	if (!responder->strange_count)
+		responder->strange_psn = packet->psn;
+	if (packet->psn == responder->strange_psn && responder->strange_count < STRANGE_PSN_TIMES)
+		responder->strange_count++;
+	if (ahead < 0 || responder->strange_count == STRANGE_PSN_TIMES)
+		drop_print_psn(call->qp, packet);
+}
+
 void responder_receive(struct qp_call *call, const struct packet *packet)
 {
 	struct qp *qp = call->qp;
@@ -677,6 +699,8 @@ void responder_receive(struct qp_call *call, const struct packet *packet)
 	lock_alias(&qp->lock);
 	if (packet->fecn)
 		responder->echo_congestion = true;
+	if (ahead && __builtin_expect(explaining(), 0))
+		responder_note_psn(call, packet, ahead);
 	if (ahead < 0) {
 		replay_duplicate(call, packet);
 		return;

@@ -13,6 +13,7 @@
 #include "object/tag_list.h"
 #include "transport/ack_hold.h"
 #include "transport/ah_path.h"
+#include "transport/drop.h"
 #include "transport/echo.h"
 #include "transport/internal.h"
 
@@ -170,6 +171,13 @@ static void receive_cnp(struct qp_call *call, const struct rx_info *info) REQUIR
 	}
 }
 
+static void transport_drop(struct qp_call *call, const struct packet *packet, const struct rx_info *info,
+			   enum counter why) REQUIRES(call->qp->lock)
+{
+	count(call, why);
+	drop_explain(call->qp, packet, info->source, why);
+}
+
 void transport_receive(struct qp *qp, const struct packet *packet, const struct rx_info *info,
 		       uint64_t now_ns, struct effects *effects)
 {
@@ -182,11 +190,11 @@ void transport_receive(struct qp *qp, const struct packet *packet, const struct 
 	} else if (packet->op->service == SERVICE_CNP) {
 		receive_cnp(&call, info);
 	} else if (packet->op->service != transport_service_of(qp)) {
-		count(&call, COUNTER_RX_QP_TYPE);
+		transport_drop(&call, packet, info, COUNTER_RX_QP_TYPE);
 	} else if (!transport_takes_packets(qp->state)) {
-		count(&call, COUNTER_RX_QP_STATE);
+		transport_drop(&call, packet, info, COUNTER_RX_QP_STATE);
 	} else if (!is_from_peer(qp, info)) {
-		count(&call, COUNTER_RX_ADDRESS);
+		transport_drop(&call, packet, info, COUNTER_RX_ADDRESS);
 	} else {
 		note_established(&call);
 		transport_dispatch(&call, packet, info);

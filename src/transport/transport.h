@@ -17,6 +17,7 @@
  *	raw.c		RAW_PACKET: Ethernet frames, both ways
  *	sge.c		copies between application memory and packets
  *	emit.c		packets into the batch
+ *	drop.c		words for packets that are dropped
  *	finish.c	completions, flushing, the error state
  *	direct.c	one-sided requests that need no packets; message.c: SENDs that need none
  *	flow.c		flow control of UC and UD, with stream.c (asking), echo.c (answering) and

@@ -11,6 +11,7 @@
 #include "transport/barrier.h"
 #include "transport/echo.h"
 #include "transport/guesses.h"
+#include "transport/drop.h"
 #include "transport/internal.h"
 #include "transport/stream.h"
 
@@ -254,6 +255,11 @@ static void drop_fault(struct qp_call *call, enum fault fault) REQUIRES(call->qp
 		return;
 	}
 	count(call, fault_row(fault)->counter);
+	if (explaining())
+		explain_print_remote("qp 0x%06x: message of qp 0x%06x dropped (%s)%s%s", call->qp->number,
+				     call->qp->attr.dest_qp_num, fault_row(fault)->name, call->why[0] ? ": " : "",
+				     call->why[0] ? call->why : fault == FAULT_NO_RECEIVE ?
+				     ": no receive is posted: ibv_post_recv before the peer sends" : "");
 	drop_message(&call->qp->responder);
 }
 
@@ -378,6 +384,7 @@ void ud_receive(struct qp_call *call, const struct packet *packet, const struct 
 
 	if (refused) {
 		count(call, reason);
+		drop_explain(call->qp, packet, info->source, reason);
 		return;
 	}
 	if (!scatter_datagram(call, packet, info)) {

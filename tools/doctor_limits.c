@@ -10,9 +10,10 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "device/need.h"
 #include "doctor.h"
 
-enum { DESCRIPTORS_ENOUGH = 64 };
+enum { DESCRIPTORS_ENOUGH = NEED_DESCRIPTORS + 24 };	/* and the program's own */
 #define ADDRESS_SPACE_ENOUGH	(2ull << 30)
 #define FILE_SIZE_ENOUGH	(64ull << 20)
 #define SHM_ENOUGH		(256ull << 20)

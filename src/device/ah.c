@@ -13,9 +13,9 @@ int hca_create_ah(struct hca_context *context, struct pd *pd, const struct ibv_a
 	struct ah *ah;
 	int err;
 
-	if (context_is_dead(context, "create_ah"))
+	if (context_is_dead(context, "ibv_create_ah"))
 		return EIO;
-	err = object_reserve(context->hca, OBJECT_AH, "create_ah");
+	err = object_reserve(context->hca, OBJECT_AH, "ibv_create_ah");
 	if (err)
 		return err;
 	ah = calloc(1, sizeof(*ah));
@@ -26,7 +26,7 @@ int hca_create_ah(struct hca_context *context, struct pd *pd, const struct ibv_a
 	list_init(&ah->node);
 	atomic_init(&ah->references, 1);
 	ah->attr = *attr;
-	err = route_resolve(&context->hca->net, context->port, attr, "create_ah", &ah->av);
+	err = route_resolve(&context->hca->net, context->port, attr, "ibv_create_ah", &ah->av);
 	if (err) {
 		object_unreserve(context->hca, OBJECT_AH);
 		free(ah);
@@ -41,7 +41,7 @@ int hca_create_ah(struct hca_context *context, struct pd *pd, const struct ibv_a
 
 int hca_destroy_ah(struct hca_context *context, struct ah *ah)
 {
-	if (context_is_dead(context, "destroy_ah"))
+	if (context_is_dead(context, "ibv_destroy_ah"))
 		return EIO;
 	object_delist(context, &ah->node);
 	atomic_fetch_sub(&to_pd(ah->ibv.pd)->users, 1);
@@ -87,11 +87,13 @@ int hca_ah_attr_from_wc(struct hca_context *context, uint32_t port, const struct
 	uint32_t index;
 
 	if (port != PORT_NUMBER) {
-		explain("init_ah_from_wc: port %u: the device has port 1 only", port);
+		explain_refused("ibv_init_ah_from_wc", EINVAL,
+				"ibv_init_ah_from_wc: port %u: the device has port 1 only", port);
 		return EINVAL;
 	}
 	if (!(wc->wc_flags & IBV_WC_GRH)) {
-		explain("init_ah_from_wc: the completion has no GRH (wc_flags lacks IBV_WC_GRH): only UD "
+		explain_refused("ibv_init_ah_from_wc", EINVAL,
+				"ibv_init_ah_from_wc: the completion has no GRH (wc_flags lacks IBV_WC_GRH): only UD "
 			"receives have one");
 		return EINVAL;
 	}
@@ -109,7 +111,8 @@ int hca_ah_attr_from_wc(struct hca_context *context, uint32_t port, const struct
 				break;
 	}
 	if (index == GID_TABLE_SIZE) {
-		explain("init_ah_from_wc: the destination address of the message is not (or no "
+		explain_refused("ibv_init_ah_from_wc", EINVAL,
+				"ibv_init_ah_from_wc: the destination address of the message is not (or no "
 			"longer) in the GID table of %s", context->port->name);
 		return EINVAL;
 	}

@@ -5,10 +5,12 @@
  */
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "device/internal.h"
+#include "device/need.h"
 #include "net/net.h"
 
 static void free_queue(struct event_queue *queue)
@@ -104,6 +106,24 @@ static void context_enter(struct hca_context *context, struct context_file *file
 	lock_release(&context->hca->objects);
 }
 
+/* A device was opened, or not: limits that are too small for it, and for the peers to come. */
+static void explain_limits(int err)
+{
+	struct rlimit files, space;
+
+	if (!explaining())
+		return;
+	if (!getrlimit(RLIMIT_NOFILE, &files) && (err == EMFILE || files.rlim_cur < NEED_DESCRIPTORS))
+		explain_print_refused("ibv_open_device", err ? err : EMFILE,
+				      "ibv_open_device: a process needs %u descriptors and one more for each peer of this "
+				      "host, beside its own; the limit is %llu: ulimit -n 1024 (RLIMIT_NOFILE)",
+				      NEED_DESCRIPTORS, (unsigned long long)files.rlim_cur);
+	if (err == ENOMEM && !getrlimit(RLIMIT_AS, &space) && space.rlim_cur != RLIM_INFINITY)
+		explain_print_refused("ibv_open_device", err, "ibv_open_device: a process needs %u MiB of address space "
+				      "beside its own; the limit is %llu MiB: ulimit -v unlimited (RLIMIT_AS)",
+				      NEED_ADDRESS_MIB, (unsigned long long)(space.rlim_cur >> 20));
+}
+
 int hca_open(const char *device_name, struct hca_context **opened)
 {
 	struct hca_context *context;
@@ -111,6 +131,7 @@ int hca_open(const char *device_name, struct hca_context **opened)
 	int err, fd;
 
 	err = context_new(device_name, &context);
+	explain_limits(err);
 	if (err)
 		return err;
 	err = context_file_open(&file, &fd);
@@ -128,7 +149,7 @@ int hca_import_device(struct hca_context *of, int command_fd, struct hca_context
 	struct hca_context *context;
 	int err;
 
-	if (context_is_dead(of, "import_device"))
+	if (context_is_dead(of, "ibv_import_device"))
 		return EIO;
 	err = context_new(of->port->name, &context);
 	if (err)

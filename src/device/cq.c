@@ -36,12 +36,12 @@ int hca_create_cq_in(struct hca_context *context, const struct ibv_cq_init_attr_
 	struct cq *cq;
 	int err;
 
-	if (context_is_dead(context, "create_cq"))
+	if (context_is_dead(context, "ibv_create_cq"))
 		return EIO;
-	err = check_cqe(context, attr->cqe, "create_cq");
+	err = check_cqe(context, attr->cqe, "ibv_create_cq");
 	if (err)
 		return err;
-	err = object_reserve(context->hca, OBJECT_CQ, "create_cq");
+	err = object_reserve(context->hca, OBJECT_CQ, "ibv_create_cq");
 	if (err)
 		return err;
 	cq = calloc(1, sizeof(*cq));
@@ -82,9 +82,9 @@ int hca_resize_cq(struct cq *cq, int cqe)
 {
 	int err;
 
-	if (context_is_dead(cq->owner, "resize_cq"))
+	if (context_is_dead(cq->owner, "ibv_resize_cq"))
 		return EIO;
-	err = check_cqe(cq->owner, cqe < 0 ? 0 : (uint32_t)cqe, "resize_cq");
+	err = check_cqe(cq->owner, cqe < 0 ? 0 : (uint32_t)cqe, "ibv_resize_cq");
 	if (!err)
 		err = cq_resize(cq, (uint32_t)cqe);
 	if (!err)
@@ -123,7 +123,7 @@ int hca_moderate_cq(struct cq *cq, uint16_t count, uint16_t period_us)
 	struct effects effects;
 	int err;
 
-	if (context_is_dead(context, "modify_cq"))
+	if (context_is_dead(context, "ibv_modify_cq"))
 		return EIO;
 	err = period_us ? cq_need_timer(context->hca, cq) : 0;
 	if (err)
@@ -139,10 +139,11 @@ int hca_destroy_cq(struct hca_context *context, struct cq *cq)
 	struct hca *hca = context->hca;
 	uint32_t users = atomic_load(&cq->users);
 
-	if (context_is_dead(context, "destroy_cq"))
+	if (context_is_dead(context, "ibv_destroy_cq"))
 		return EIO;
 	if (users) {
-		explain("destroy_cq: cq %u is in use by %u queues of QPs: destroy them first",
+		explain_refused("ibv_destroy_cq", EBUSY,
+				"ibv_destroy_cq: cq %u is in use by %u queues of QPs: destroy them first",
 			cq->number, users);
 		return EBUSY;
 	}
@@ -151,9 +152,9 @@ int hca_destroy_cq(struct hca_context *context, struct cq *cq)
 		event_queue_cancel(&cq->channel->queue, &cq->comp_event.node);
 	event_queue_cancel(cq->async, &cq->error_event.node);
 	object_wait_for_acks(&cq->ibv.mutex, &cq->ibv.cond, &cq->ibv.comp_events_completed,
-			  &cq->comp_events_got);
+			  &cq->comp_events_got, &(struct ack_names){ "ibv_destroy_cq", "ibv_ack_cq_events" });
 	object_wait_for_acks(&cq->ibv.mutex, &cq->ibv.cond, &cq->ibv.async_events_completed,
-			  &cq->async_events_got);
+			  &cq->async_events_got, &(struct ack_names){ "ibv_destroy_cq", "ibv_ack_async_event" });
 	cq_give_timer(hca, cq);
 	lock_acquire(&hca->objects);
 	list_remove(&cq->node);

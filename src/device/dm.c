@@ -21,16 +21,19 @@
 static int dm_check_attr(const struct ibv_alloc_dm_attr *attr)
 {
 	if (attr->comp_mask) {
-		explain("alloc_dm: comp_mask 0x%x must be 0", attr->comp_mask);
+		explain_refused("ibv_alloc_dm", EINVAL,
+				"ibv_alloc_dm: comp_mask 0x%x must be 0", attr->comp_mask);
 		return EINVAL;
 	}
 	if (!attr->length || attr->length > LIMIT_DM_BYTES) {
-		explain("alloc_dm: invalid length %zu: expected 1 to %zu (max_dm_size)", attr->length,
+		explain_refused("ibv_alloc_dm", EINVAL,
+				"ibv_alloc_dm: invalid length %zu: expected 1 to %zu (max_dm_size)", attr->length,
 			(size_t)LIMIT_DM_BYTES);
 		return EINVAL;
 	}
 	if (attr->log_align_req > LIMIT_DM_LOG_ALIGN) {
-		explain("alloc_dm: invalid log_align_req %u (log2 of the alignment): expected 0 to "
+		explain_refused("ibv_alloc_dm", EINVAL,
+				"ibv_alloc_dm: invalid log_align_req %u (log2 of the alignment): expected 0 to "
 			"%u", attr->log_align_req, LIMIT_DM_LOG_ALIGN);
 		return EINVAL;
 	}
@@ -49,7 +52,8 @@ static int dm_reserve(struct hca *hca, size_t bytes)
 	lock_release(&hca->objects);
 	if (bytes <= left)
 		return 0;
-	explain("alloc_dm: only %llu of %llu bytes of this process's device memory are left "
+	explain_refused("ibv_alloc_dm", ENOMEM,
+			"ibv_alloc_dm: only %llu of %llu bytes of this process's device memory are left "
 		"(allocated in pages of %u bytes): free some, or register ordinary memory",
 		(unsigned long long)left, (unsigned long long)LIMIT_DM_BYTES, MEMORY_PAGE);
 	return ENOMEM;
@@ -77,7 +81,7 @@ static int take_pages(struct dm *dm, size_t alignment)
 	}
 	err = memory_aligned(dm->bytes, alignment, &dm->memory);
 	if (err)
-		explain("alloc_dm: cannot allocate %zu bytes: %s", dm->bytes, strerror(err));
+		explain("ibv_alloc_dm: cannot allocate %zu bytes: %s", dm->bytes, strerror(err));
 	return err;
 }
 
@@ -88,7 +92,7 @@ int hca_alloc_dm(struct hca_context *context, const struct ibv_alloc_dm_attr *at
 	struct dm *dm;
 	int err;
 
-	if (context_is_dead(context, "alloc_dm"))
+	if (context_is_dead(context, "ibv_alloc_dm"))
 		return EIO;
 	err = dm_check_attr(attr);
 	if (err)
@@ -141,11 +145,11 @@ int hca_free_dm(struct hca_context *context, struct dm *handle)
 	struct dm *dm = dm_original(handle);
 	int err;
 
-	if (context_is_dead(context, "free_dm"))
+	if (context_is_dead(context, "ibv_free_dm"))
 		return EIO;
-	err = handle_destroy(context->hca, &handle->handle, &dm->regions, "free_dm");
+	err = handle_destroy(context->hca, &handle->handle, &dm->regions, "ibv_free_dm");
 	if (err == EBUSY)
-		explain("free_dm: %u regions are registered in the device memory: deregister them "
+		explain("ibv_free_dm: %u regions are registered in the device memory: deregister them "
 			"first", atomic_load(&dm->regions));
 	if (!err)
 		dm_drop_handle(context->hca, handle);
@@ -157,12 +161,12 @@ int hca_import_dm(struct hca_context *context, uint32_t number, struct dm **impo
 	struct dm *handle;
 	int err;
 
-	if (context_is_dead(context, "import_dm"))
+	if (context_is_dead(context, "ibv_import_dm"))
 		return EIO;
 	handle = calloc(1, sizeof(*handle));
 	if (!handle)
 		return ENOMEM;
-	err = handle_import(context, offsetof(struct hca_context, dms), &handle->handle, number, "import_dm");
+	err = handle_import(context, offsetof(struct hca_context, dms), &handle->handle, number, "ibv_import_dm");
 	if (err) {
 		free(handle);
 		return err;
@@ -174,7 +178,7 @@ int hca_import_dm(struct hca_context *context, uint32_t number, struct dm **impo
 
 void hca_unimport_dm(struct hca_context *context, struct dm *handle)
 {
-	if (!context_is_dead(context, "unimport_dm"))
+	if (!context_is_dead(context, "ibv_unimport_dm"))
 		dm_drop_handle(context->hca, handle);
 }
 
@@ -198,14 +202,15 @@ int hca_reg_dm_mr(struct hca_context *context, struct pd *pd, struct dm *handle,
 	struct mr *mr;
 	int err;
 
-	if (context_is_dead(context, "reg_dm_mr"))
+	if (context_is_dead(context, "ibv_reg_dm_mr"))
 		return EIO;
 	if (!(access & IBV_ACCESS_ZERO_BASED)) {
-		explain("reg_dm_mr: access 0x%x: device memory has no addresses, only offsets: add "
+		explain_refused("ibv_reg_dm_mr", EINVAL,
+				"ibv_reg_dm_mr: access 0x%x: device memory has no addresses, only offsets: add "
 			"IBV_ACCESS_ZERO_BASED", access);
 		return EINVAL;
 	}
-	err = dm_check_range("reg_dm_mr", dm, offset, length);
+	err = dm_check_range("ibv_reg_dm_mr", dm, offset, length);
 	if (err)
 		return err;
 	mr = calloc(1, sizeof(*mr));
@@ -232,7 +237,7 @@ int hca_reg_dm_mr(struct hca_context *context, struct pd *pd, struct dm *handle,
 int hca_copy_to_dm(struct dm *handle, uint64_t offset, const void *from, size_t length)
 {
 	struct dm *dm = dm_original(handle);
-	int err = dm_check_range("memcpy_to_dm", dm, offset, length);
+	int err = dm_check_range("ibv_memcpy_to_dm", dm, offset, length);
 
 	return err ? err : copy_user_ordered(dm->memory + offset, from, length);
 }
@@ -240,7 +245,7 @@ int hca_copy_to_dm(struct dm *handle, uint64_t offset, const void *from, size_t 
 int hca_copy_from_dm(void *to, const struct dm *handle, uint64_t offset, size_t length)
 {
 	const struct dm *dm = dm_original(handle);
-	int err = dm_check_range("memcpy_from_dm", dm, offset, length);
+	int err = dm_check_range("ibv_memcpy_from_dm", dm, offset, length);
 
 	return err ? err : copy_user(to, dm->memory + offset, length);
 }

@@ -19,13 +19,15 @@ static int check_hash(const struct ibv_rx_hash_conf *hash)
 {
 	if (hash->rx_hash_function != IBV_RX_HASH_FUNC_TOEPLITZ || hash->rx_hash_key_len != HASH_KEY_BYTES ||
 	    !hash->rx_hash_key) {
-		explain("create_qp: rx_hash_conf: the function must be IBV_RX_HASH_FUNC_TOEPLITZ, "
+		explain_refused("ibv_create_qp", EINVAL,
+				"ibv_create_qp: rx_hash_conf: the function must be IBV_RX_HASH_FUNC_TOEPLITZ, "
 			"the key %u bytes long",
 			HASH_KEY_BYTES);
 		return EINVAL;
 	}
 	if (hash->rx_hash_fields_mask & ~HASH_FIELDS) {
-		explain("create_qp: rx_hash_fields_mask 0x%llx has unknown bits",
+		explain_refused("ibv_create_qp", EOPNOTSUPP,
+				"ibv_create_qp: rx_hash_fields_mask 0x%llx has unknown bits",
 			(unsigned long long)hash->rx_hash_fields_mask);
 		return EOPNOTSUPP;
 	}
@@ -37,14 +39,16 @@ int ethernet_check(const struct ibv_qp_init_attr_ex *attr)
 	const uint32_t spread = IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH;
 
 	if (attr->srq) {
-		explain("create_qp: a RAW_PACKET QP has its own receive queue or a table of work "
+		explain_refused("ibv_create_qp", EINVAL,
+				"ibv_create_qp: a RAW_PACKET QP has its own receive queue or a table of work "
 			"queues: leave srq NULL");
 		return EINVAL;
 	}
 	if (!(attr->comp_mask & spread))
 		return 0;
 	if ((attr->comp_mask & spread) != spread || !attr->rwq_ind_tbl) {
-		explain("create_qp: IBV_QP_INIT_ATTR_IND_TABLE and IBV_QP_INIT_ATTR_RX_HASH go "
+		explain_refused("ibv_create_qp", EINVAL,
+				"ibv_create_qp: IBV_QP_INIT_ATTR_IND_TABLE and IBV_QP_INIT_ATTR_RX_HASH go "
 			"together, with a table");
 		return EINVAL;
 	}
@@ -88,7 +92,8 @@ int ethernet_attach(struct hca_context *context, struct qp *qp, const struct ibv
 	int err;
 
 	if (has_no_mac(&netdev)) {
-		explain("create_qp: RAW_PACKET: %s has no Ethernet address, so its packets have no "
+		explain_refused("ibv_create_qp", EOPNOTSUPP,
+				"ibv_create_qp: RAW_PACKET: %s has no Ethernet address, so its packets have no "
 			"Ethernet header: use another device", netdev.name);
 		return EOPNOTSUPP;
 	}
@@ -134,14 +139,15 @@ int hca_pace_qp(struct qp *qp, uint32_t kbps, uint32_t burst_bytes)
 	struct hca *hca = context->hca;
 	enum ibv_qp_state state;
 
-	if (context_is_dead(context, "modify_qp_rate_limit"))
+	if (context_is_dead(context, "ibv_modify_qp_rate_limit"))
 		return EIO;
 	if (!qp->ethernet) {
-		explain("modify_qp_rate_limit: qp 0x%06x is of type %s: only RAW_PACKET QPs have rate limits "
+		explain_refused("ibv_modify_qp_rate_limit", EOPNOTSUPP,
+				"ibv_modify_qp_rate_limit: qp 0x%06x is of type %s: only RAW_PACKET QPs have rate limits "
 			"(packet_pacing_caps)", qp->number, qp_type_name(qp->type));
 		return EOPNOTSUPP;
 	}
-	if (ethernet_check_rate(kbps, "modify_qp_rate_limit"))
+	if (ethernet_check_rate(kbps, "ibv_modify_qp_rate_limit"))
 		return EINVAL;
 	lock_acquire(&qp->lock);
 	state = qp->state;
@@ -151,7 +157,8 @@ int hca_pace_qp(struct qp *qp, uint32_t kbps, uint32_t burst_bytes)
 	}
 	lock_release(&qp->lock);
 	if (state != IBV_QPS_RTS) {
-		explain("modify_qp_rate_limit: qp 0x%06x is in state %s: bring it to RTS first", qp->number,
+		explain_refused("ibv_modify_qp_rate_limit", EINVAL,
+				"ibv_modify_qp_rate_limit: qp 0x%06x is in state %s: bring it to RTS first", qp->number,
 			qp_state_name(state));
 		return EINVAL;
 	}

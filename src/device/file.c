@@ -36,7 +36,7 @@ int context_file_open(struct context_file **opened, int *command_fd)
 	if (fd < 0 || fstat(fd, &status)) {
 		int err = errno;
 
-		explain("open_device: no command descriptor: %s", strerror(err));
+		explain("ibv_open_device: no command descriptor: %s", strerror(err));
 		if (fd >= 0)
 			close(fd);
 		free(file);
@@ -73,16 +73,19 @@ int hca_refuse_import(int fd)
 		opener = strstr(target, FILE_NAME);
 	}
 	if (!opener) {
-		explain("import_device: cmd_fd %d is not a descriptor of a device: pass a duplicate of "
+		explain_refused("ibv_import_device", EINVAL,
+				"ibv_import_device: cmd_fd %d is not a descriptor of a device: pass a duplicate of "
 			"ibv_context.cmd_fd", fd);
 		return EINVAL;
 	}
 	if (atoi(opener + strlen(FILE_NAME)) == (int)getpid()) {
-		explain("import_device: cmd_fd %d is of a device that this process has closed: import it before "
+		explain_refused("ibv_import_device", ENODEV,
+				"ibv_import_device: cmd_fd %d is of a device that this process has closed: import it before "
 			"the last ibv_close_device", fd);
 		return ENODEV;
 	}
-	explain("import_device: cmd_fd %d is of a device that process %d opened: objects are shared within a "
+	explain_refused("ibv_import_device", EOPNOTSUPP,
+			"ibv_import_device: cmd_fd %d is of a device that process %d opened: objects are shared within a "
 		"process only", fd, atoi(opener + strlen(FILE_NAME)));
 	return EOPNOTSUPP;
 }

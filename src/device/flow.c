@@ -30,10 +30,11 @@ int hca_create_flow(struct hca_context *context, struct qp *qp, const struct ibv
 	struct steered_flow *flow;
 	int err;
 
-	if (context_is_dead(context, "create_flow"))
+	if (context_is_dead(context, "ibv_create_flow"))
 		return EIO;
 	if (!qp->ethernet) {
-		explain("create_flow: qp 0x%06x is of type %s: Ethernet frames go to QPs of type RAW_PACKET",
+		explain_refused("ibv_create_flow", EINVAL,
+				"ibv_create_flow: qp 0x%06x is of type %s: Ethernet frames go to QPs of type RAW_PACKET",
 			qp->number, qp_type_name(qp->type));
 		return EINVAL;
 	}
@@ -65,7 +66,7 @@ int hca_destroy_flow(struct hca_context *context, struct steered_flow *flow)
 {
 	struct hca *hca = context->hca;
 
-	if (context_is_dead(context, "destroy_flow"))
+	if (context_is_dead(context, "ibv_destroy_flow"))
 		return EIO;
 	lock_acquire(&hca->engine.progress);
 	steer_remove(&hca->engine, flow);
@@ -82,7 +83,7 @@ int hca_create_counters(struct hca_context *context, struct flow_counters **crea
 {
 	struct flow_counters *counters;
 
-	if (context_is_dead(context, "create_counters"))
+	if (context_is_dead(context, "ibv_create_counters"))
 		return EIO;
 	counters = calloc(1, sizeof(*counters));
 	if (!counters)
@@ -100,10 +101,11 @@ int hca_attach_counters(struct flow_counters *counters, const struct ibv_counter
 										      COUNTED_NOTHING;
 	uint8_t nothing = COUNTED_NOTHING;
 
-	if (context_is_dead(counters->owner, "attach_counters_point_flow"))
+	if (context_is_dead(counters->owner, "ibv_attach_counters_point_flow"))
 		return EIO;
 	if (attr->comp_mask || counted == COUNTED_NOTHING || attr->index >= FLOW_COUNTER_INDICES) {
-		explain("attach_counters_point_flow: comp_mask 0x%x must be 0, counter_desc %d "
+		explain_refused("ibv_attach_counters_point_flow", EINVAL,
+				"ibv_attach_counters_point_flow: comp_mask 0x%x must be 0, counter_desc %d "
 			"IBV_COUNTER_PACKETS or "
 			"_BYTES, index %u less than %u",
 			attr->comp_mask, (int)attr->counter_desc, attr->index,
@@ -111,7 +113,8 @@ int hca_attach_counters(struct flow_counters *counters, const struct ibv_counter
 		return EINVAL;
 	}
 	if (!atomic_compare_exchange_strong(&counters->place[attr->index], &nothing, (uint8_t)counted)) {
-		explain("attach_counters_point_flow: index %u has a counter already", attr->index);
+		explain_refused("ibv_attach_counters_point_flow", EBUSY,
+				"ibv_attach_counters_point_flow: index %u has a counter already", attr->index);
 		return EBUSY;
 	}
 	return 0;
@@ -120,10 +123,11 @@ int hca_attach_counters(struct flow_counters *counters, const struct ibv_counter
 /* Places that nothing was attached to read as 0. */
 int hca_read_counters(const struct flow_counters *counters, uint64_t *values, uint32_t count)
 {
-	if (context_is_dead(counters->owner, "read_counters"))
+	if (context_is_dead(counters->owner, "ibv_read_counters"))
 		return EIO;
 	if (!count || count > FLOW_COUNTER_INDICES) {
-		explain("read_counters: ncounters %u must be 1 to %u", count, FLOW_COUNTER_INDICES);
+		explain_refused("ibv_read_counters", EINVAL,
+				"ibv_read_counters: ncounters %u must be 1 to %u", count, FLOW_COUNTER_INDICES);
 		return EINVAL;
 	}
 	for (uint32_t i = 0; i < count; i++) {
@@ -142,10 +146,11 @@ int hca_destroy_counters(struct hca_context *context, struct flow_counters *coun
 {
 	uint32_t users = atomic_load(&counters->users);
 
-	if (context_is_dead(context, "destroy_counters"))
+	if (context_is_dead(context, "ibv_destroy_counters"))
 		return EIO;
 	if (users) {
-		explain("destroy_counters: %u flows count in it: destroy them first", users);
+		explain_refused("ibv_destroy_counters", EBUSY,
+				"ibv_destroy_counters: %u flows count in it: destroy them first", users);
 		return EBUSY;
 	}
 	object_delist(context, &counters->node);

@@ -117,10 +117,15 @@ uint32_t object_number(struct hca *hca);
 /* One more of a kind. ENOMEM, explained for @call: the process has as many as it may. */
 int object_reserve(struct hca *hca, enum object_kind kind, const char *call);
 void object_unreserve(struct hca *hca, enum object_kind kind);
+/* For an explanation when a wait for acknowledgements takes long. */
+struct ack_names {
+	const char *call, *ack;		/* that waits; that ends it */
+};
+
 /* Waits until all fetched events are acknowledged. A signal handler may leave this wait by
  * siglongjmp(). */
 void object_wait_for_acks(pthread_mutex_t *mutex, pthread_cond_t *cond, const uint32_t *acked,
-			  const uint32_t *got);
+			  const uint32_t *got, const struct ack_names *names);
 
 /* qp.c: is one of our QPs connected to the holder of @slot, as a host's own? For struct engine_ops. */
 bool qps_are_connected_to(struct hca *hca, uint32_t slot);

@@ -10,8 +10,36 @@
 
 #include "base/log.h"
 #include "device/hca.h"
+#include "local/local.h"
 #include "net/naming.h"
 #include "net/port.h"
+
+#define INTERFACES_BYTES 512
+
+static void explain_no_device(void)
+{
+	char interfaces[INTERFACES_BYTES];
+	const char *devices = getenv("VERBATIM_DEVICES");
+
+	if (!explaining())
+		return;
+	naming_describe(interfaces, sizeof(interfaces));
+	explain_print_about("VERBATIM_DEVICES", "ibv_get_device_list: no device: %s%s%s; interfaces of this network "
+			    "namespace: %s", devices && *devices ? "VERBATIM_DEVICES=" : "no interface is up and has "
+			    "an address", devices && *devices ? devices : "", devices && *devices ?
+			    " matches none that is up and has an address" :
+			    ": 'ip link set lo up' gives vb_lo", interfaces);
+}
+
+/* What the engine would refuse when a device is opened is refused here, before. */
+static int check_settings(void)
+{
+	enum local_mode mode;
+	struct config config;
+	int err = config_load(&config);
+
+	return err ? err : local_mode_of(config.memory, &mode);
+}
 
 int hca_device_list(struct hca_device **devices, int *count)
 {
@@ -21,6 +49,11 @@ int hca_device_list(struct hca_device **devices, int *count)
 
 	if (err)
 		return err;
+	err = check_settings();
+	if (err) {
+		free(named);
+		return err;
+	}
 	list = calloc((size_t)found + 1, sizeof(*list));
 	for (i = 0; list && i < found; i++) {
 		memcpy(list[i].name, named[i].name, sizeof(list[i].name));
@@ -33,8 +66,7 @@ int hca_device_list(struct hca_device **devices, int *count)
 	if (!list)
 		return ENOMEM;
 	if (!found)
-		explain("get_device_list: no device: no network interface is up, has an address "
-			"and is allowed by VERBATIM_DEVICES; 'ip link set lo up' gives vb_lo");
+		explain_no_device();
 	*devices = list;
 	*count = found;
 	return 0;

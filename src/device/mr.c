@@ -18,11 +18,13 @@ static int check_memory(const void *address, size_t length, unsigned access)
 		return 0;
 	switch (memory_check(address, length, writable)) {
 	case EFAULT:
-		explain("reg_mr: parts of [%p, +%zu) are not mapped: allocate the memory first, or "
+		explain_refused("ibv_reg_mr", EFAULT,
+				"ibv_reg_mr: parts of [%p, +%zu) are not mapped: allocate the memory first, or "
 			"use IBV_ACCESS_ON_DEMAND", address, length);
 		return EFAULT;
 	case EACCES:
-		explain("reg_mr: parts of [%p, +%zu) are not %s: change the mapping%s", address, length,
+		explain_refused("ibv_reg_mr", EFAULT,
+				"ibv_reg_mr: parts of [%p, +%zu) are not %s: change the mapping%s", address, length,
 			writable ? "readable and writable" : "readable",
 			writable ? ", or leave out IBV_ACCESS_LOCAL_WRITE" : "");
 		return EFAULT;
@@ -53,7 +55,7 @@ int hca_reg_mr(struct hca_context *context, struct pd *pd, void *address, size_t
 	struct mr *mr;
 	int err;
 
-	if (context_is_dead(context, "reg_mr"))
+	if (context_is_dead(context, "ibv_reg_mr"))
 		return EIO;
 	err = check_memory(address, length, access);
 	if (err)
@@ -79,14 +81,16 @@ int hca_rereg_mr(struct hca_context *context, struct mr *handle, int flags, stru
 	struct mr *mr = mr_original(handle);
 	int err;
 
-	if (context_is_dead(context, "rereg_mr"))
+	if (context_is_dead(context, "ibv_rereg_mr"))
 		return EIO;
 	if (mr->handle.destroyed) {
-		explain("rereg_mr: lkey 0x%08x was deregistered by another handle to the region", mr->ibv.lkey);
+		explain_refused("ibv_rereg_mr", EINVAL,
+				"ibv_rereg_mr: lkey 0x%08x was deregistered by another handle to the region", mr->ibv.lkey);
 		return EINVAL;
 	}
 	if (mr->dm) {
-		explain("rereg_mr: lkey 0x%08x is of device memory, which cannot be reregistered: "
+		explain_refused("ibv_rereg_mr", EINVAL,
+				"ibv_rereg_mr: lkey 0x%08x is of device memory, which cannot be reregistered: "
 			"deregister it and use ibv_reg_dm_mr", mr->ibv.lkey);
 		return EINVAL;
 	}
@@ -103,9 +107,9 @@ int hca_dereg_mr(struct hca_context *context, struct mr *handle)
 	struct mr *mr = mr_original(handle);
 	int err;
 
-	if (context_is_dead(context, "dereg_mr"))
+	if (context_is_dead(context, "ibv_dereg_mr"))
 		return EIO;
-	err = handle_destroy(context->hca, &handle->handle, NULL, "dereg_mr");
+	err = handle_destroy(context->hca, &handle->handle, NULL, "ibv_dereg_mr");
 	if (err)
 		return err;
 	err = mr_deregister(&context->hca->mrs, mr);
@@ -125,12 +129,12 @@ int hca_import_mr(struct hca_context *context, uint32_t number, struct mr **impo
 	struct mr *mr, *handle;
 	int err;
 
-	if (context_is_dead(context, "import_mr"))
+	if (context_is_dead(context, "ibv_import_mr"))
 		return EIO;
 	handle = calloc(1, sizeof(*handle));
 	if (!handle)
 		return ENOMEM;
-	err = handle_import(context, offsetof(struct hca_context, mrs), &handle->handle, number, "import_mr");
+	err = handle_import(context, offsetof(struct hca_context, mrs), &handle->handle, number, "ibv_import_mr");
 	if (err) {
 		free(handle);
 		return err;
@@ -146,7 +150,7 @@ int hca_import_mr(struct hca_context *context, uint32_t number, struct mr **impo
 
 void hca_unimport_mr(struct hca_context *context, struct mr *handle)
 {
-	if (!context_is_dead(context, "unimport_mr"))
+	if (!context_is_dead(context, "ibv_unimport_mr"))
 		mr_drop_handle(context->hca, handle);
 }
 
@@ -161,7 +165,7 @@ static int null_memory_take(struct hca *hca) REQUIRES(hca->objects)
 		return 0;
 	err = memory_null(NULL_MR_BYTES, &hca->null_zeros, &hca->null_sink);
 	if (err)
-		explain("alloc_null_mr: no %llu GiB of address space: %s: raise the limit (ulimit -v)",
+		explain("ibv_alloc_null_mr: no %llu GiB of address space: %s: raise the limit (ulimit -v)",
 			2 * (unsigned long long)NULL_MR_BYTES >> 30, strerror(err));
 	return err ? ENOMEM : 0;
 }
@@ -172,7 +176,7 @@ int hca_alloc_null_mr(struct hca_context *context, struct pd *pd, struct mr **re
 	struct mr *mr;
 	int err;
 
-	if (context_is_dead(context, "alloc_null_mr"))
+	if (context_is_dead(context, "ibv_alloc_null_mr"))
 		return EIO;
 	mr = calloc(1, sizeof(*mr));
 	if (!mr)
@@ -216,14 +220,16 @@ static int advise_element(struct mr_table *table, const struct pd *pd, const str
 	if (fault != MR_OK) {
 		mr_explain(table, &accessor, element->lkey, need, element->addr, element->length, fault, why,
 			   sizeof(why));
-		explain("advise_mr: %s", why);
+		explain_refused("ibv_advise_mr", EFAULT,
+				"ibv_advise_mr: %s", why);
 		return EFAULT;
 	}
 	err = faults ? memory_populate(access.host, element->length, need) : 0;
 	mr_access_end(&access);
 	if (!err)
 		return 0;
-	explain("advise_mr: parts of [0x%llx, +%u), lkey 0x%08x, are not mapped, or not for this: %s",
+	explain_refused("ibv_advise_mr", EFAULT,
+			"ibv_advise_mr: parts of [0x%llx, +%u), lkey 0x%08x, are not mapped, or not for this: %s",
 		(unsigned long long)element->addr, element->length, element->lkey, strerror(err));
 	return EFAULT;
 }
@@ -236,15 +242,17 @@ int hca_advise_mr(struct hca_context *context, const struct pd *pd, enum ibv_adv
 	uint32_t i;
 	int err = 0;
 
-	if (context_is_dead(context, "advise_mr"))
+	if (context_is_dead(context, "ibv_advise_mr"))
 		return EIO;
 	if (!advice_need(advice, &need)) {
-		explain("advise_mr: unknown advice %u: expected IBV_ADVISE_MR_ADVICE_PREFETCH, _PREFETCH_WRITE or "
+		explain_refused("ibv_advise_mr", ENOTSUP,
+				"ibv_advise_mr: unknown advice %u: expected IBV_ADVISE_MR_ADVICE_PREFETCH, _PREFETCH_WRITE or "
 			"_PREFETCH_NO_FAULT", advice);
 		return ENOTSUP;
 	}
 	if (flags & ~(uint32_t)IBV_ADVISE_MR_FLAG_FLUSH) {
-		explain("advise_mr: flags 0x%x: only IBV_ADVISE_MR_FLAG_FLUSH (1) is known", flags);
+		explain_refused("ibv_advise_mr", EINVAL,
+				"ibv_advise_mr: flags 0x%x: only IBV_ADVISE_MR_FLAG_FLUSH (1) is known", flags);
 		return EINVAL;
 	}
 	for (i = 0; i < count && !err; i++)

@@ -85,7 +85,8 @@ static int groups_make(struct hca *hca, const uint8_t gid[16], uint32_t interfac
 	int err;
 
 	if (groups_count(hca) >= limit) {
-		explain("attach_mcast: the process has reached its limit of %u groups (max_mcast_grp): raise "
+		explain_refused("ibv_attach_mcast", ENOMEM,
+				"ibv_attach_mcast: the process has reached its limit of %u groups (max_mcast_grp): raise "
 			"/proc/sys/net/ipv4/igmp_max_memberships", limit);
 		return ENOMEM;
 	}
@@ -97,7 +98,7 @@ static int groups_make(struct hca *hca, const uint8_t gid[16], uint32_t interfac
 	group->interface = interface;
 	err = groups_join(hca, group);
 	if (err) {
-		explain("attach_mcast: cannot join the IP group: %s", strerror(err));
+		explain("ibv_attach_mcast: cannot join the IP group: %s", strerror(err));
 		free(group);
 		return err;
 	}
@@ -123,7 +124,8 @@ static int groups_add(struct hca *hca, struct multicast_group *group, struct qp 
 		if (group->qp[i] == qp)
 			return 0;	/* attached already: no harm (as rxe) */
 	if (group->count == LIMIT_MULTICAST_QPS) {
-		explain("attach_mcast: %d QPs are attached to the group, the limit",
+		explain_refused("ibv_attach_mcast", ENOMEM,
+				"ibv_attach_mcast: %d QPs are attached to the group, the limit",
 			LIMIT_MULTICAST_QPS);
 		return ENOMEM;
 	}
@@ -140,10 +142,11 @@ int hca_attach_mcast(struct qp *qp, const union ibv_gid *gid, uint16_t lid)
 	struct multicast_group *group;
 	int err = 0;
 
-	if (context_is_dead(qp->owner, "attach_mcast"))
+	if (context_is_dead(qp->owner, "ibv_attach_mcast"))
 		return EIO;
 	if (!qp_is(qp, QP_MULTICAST) || !ip_addr_is_multicast(gid->raw)) {
-		explain("attach_mcast: qp 0x%06x: %s", qp->number, !qp_is(qp, QP_MULTICAST) ?
+		explain_refused("ibv_attach_mcast", EINVAL,
+				"ibv_attach_mcast: qp 0x%06x: %s", qp->number, !qp_is(qp, QP_MULTICAST) ?
 			"only UD QPs can be attached" : "the GID is not a multicast address "
 			"(ff00::/8 or ::ffff:224.0.0.0/4)");
 		return EINVAL;
@@ -182,7 +185,7 @@ int hca_detach_mcast(struct qp *qp, const union ibv_gid *gid, uint16_t lid)
 	struct multicast_group *group;
 	bool found = false;
 
-	if (context_is_dead(qp->owner, "detach_mcast"))
+	if (context_is_dead(qp->owner, "ibv_detach_mcast"))
 		return EIO;
 	lock_acquire(&hca->engine.progress);
 	lock_acquire(&hca->objects);
@@ -194,7 +197,7 @@ int hca_detach_mcast(struct qp *qp, const union ibv_gid *gid, uint16_t lid)
 	lock_release(&hca->objects);
 	lock_release(&hca->engine.progress);
 	if (!found)
-		explain("detach_mcast: qp 0x%06x is not attached to that group", qp->number);
+		explain("ibv_detach_mcast: qp 0x%06x is not attached to that group", qp->number);
 	return found ? 0 : EINVAL;
 }
 

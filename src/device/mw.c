@@ -11,7 +11,7 @@ int hca_alloc_mw(struct hca_context *context, struct pd *pd, enum ibv_mw_type ty
 	struct mw *mw;
 	int err;
 
-	if (context_is_dead(context, "alloc_mw"))
+	if (context_is_dead(context, "ibv_alloc_mw"))
 		return EIO;
 	mw = calloc(1, sizeof(*mw));
 	if (!mw)
@@ -30,7 +30,7 @@ int hca_dealloc_mw(struct hca_context *context, struct mw *mw)
 {
 	int err;
 
-	if (context_is_dead(context, "dealloc_mw"))
+	if (context_is_dead(context, "ibv_dealloc_mw"))
 		return EIO;
 	err = mw_free(&context->hca->mrs, mw);
 	if (err)

@@ -4,11 +4,15 @@
  * in a fork()ed child.
  */
 #include <errno.h>
+#include <time.h>
 
 #include "base/call.h"
 #include "base/log.h"
 #include "device/internal.h"
 #include "device/limits.h"
+#include "platform/clock.h"
+
+#define ACK_PATIENCE_NS 1000000000u	/* after which a wait is explained */
 
 bool context_is_dead(const struct hca_context *context, const char *who)
 {
@@ -76,16 +80,45 @@ uint32_t object_number(struct hca *hca)
 	return number;
 }
 
+#define MOMENT_NS 20000000
+
+/* To look at the clock: where handlers are put off, call_cond_wait() does so. */
+static void object_wait_a_moment(pthread_cond_t *cond, pthread_mutex_t *mutex)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_nsec += MOMENT_NS;
+	if (until.tv_nsec >= 1000000000) {
+		until.tv_nsec -= 1000000000;
+		until.tv_sec++;
+	}
+	pthread_cond_clockwait(cond, mutex, CLOCK_MONOTONIC, &until);
+}
+
 /* A handler may leave from here for good: what waits can be destroyed again, then. */
 void object_wait_for_acks(pthread_mutex_t *mutex, pthread_cond_t *cond, const uint32_t *acked,
-		       const uint32_t *got)
+			  const uint32_t *got, const struct ack_names *names)
 {
+	uint64_t since_ns = explaining() ? clock_now_ns() : TIME_NEVER;
+
 	pthread_mutex_lock(mutex);
 	while (*acked != *got) {
-		call_cond_wait(cond, mutex);
-		if (!call_is_owed())
+		unsigned missing = *got - *acked;
+		bool told = since_ns == TIME_NEVER || clock_now_ns() - since_ns < ACK_PATIENCE_NS;
+
+		if (told && since_ns != TIME_NEVER && !call_guarded)
+			object_wait_a_moment(cond, mutex);
+		else if (told)
+			call_cond_wait(cond, mutex);
+		if (told && !call_is_owed())
 			continue;
 		pthread_mutex_unlock(mutex);
+		if (!told)
+			explain("%s has waited for more than a second: events fetched and not acknowledged: %u: call %s",
+				names->call, missing, names->ack);
+		if (!told)
+			since_ns = TIME_NEVER;
 		call_pause();
 		pthread_mutex_lock(mutex);
 	}

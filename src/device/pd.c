@@ -29,9 +29,9 @@ int hca_alloc_pd(struct hca_context *context, struct pd **allocated)
 	struct pd *pd;
 	int err;
 
-	if (context_is_dead(context, "alloc_pd"))
+	if (context_is_dead(context, "ibv_alloc_pd"))
 		return EIO;
-	err = object_reserve(context->hca, OBJECT_PD, "alloc_pd");
+	err = object_reserve(context->hca, OBJECT_PD, "ibv_alloc_pd");
 	if (err)
 		return err;
 	pd = calloc(1, sizeof(*pd));
@@ -64,11 +64,11 @@ int hca_dealloc_pd(struct hca_context *context, struct pd *handle)
 	struct pd *pd = pd_original(handle);
 	int err;
 
-	if (context_is_dead(context, "dealloc_pd"))
+	if (context_is_dead(context, "ibv_dealloc_pd"))
 		return EIO;
-	err = handle_destroy(context->hca, &handle->handle, &pd->users, "dealloc_pd");
+	err = handle_destroy(context->hca, &handle->handle, &pd->users, "ibv_dealloc_pd");
 	if (err == EBUSY)
-		explain("dealloc_pd: pd %u is in use by %u objects (MRs, MWs, QPs, SRQs, AHs): destroy "
+		explain("ibv_dealloc_pd: pd %u is in use by %u objects (MRs, MWs, QPs, SRQs, AHs): destroy "
 			"them first", pd->number, atomic_load(&pd->users));
 	if (!err)
 		pd_drop_handle(context->hca, handle);
@@ -80,12 +80,12 @@ int hca_import_pd(struct hca_context *context, uint32_t number, struct pd **impo
 	struct pd *handle;
 	int err;
 
-	if (context_is_dead(context, "import_pd"))
+	if (context_is_dead(context, "ibv_import_pd"))
 		return EIO;
 	handle = calloc(1, sizeof(*handle));
 	if (!handle)
 		return ENOMEM;
-	err = handle_import(context, offsetof(struct hca_context, pds), &handle->handle, number, "import_pd");
+	err = handle_import(context, offsetof(struct hca_context, pds), &handle->handle, number, "ibv_import_pd");
 	if (err) {
 		free(handle);
 		return err;
@@ -98,6 +98,6 @@ int hca_import_pd(struct hca_context *context, uint32_t number, struct pd **impo
 
 void hca_unimport_pd(struct hca_context *context, struct pd *handle)
 {
-	if (!context_is_dead(context, "unimport_pd"))
+	if (!context_is_dead(context, "ibv_unimport_pd"))
 		pd_drop_handle(context->hca, handle);
 }

@@ -30,7 +30,8 @@ static int qp_enter(struct hca *hca, struct qp *qp) REQUIRES(hca->engine.progres
 	int err;
 
 	if (hca->engine.qps.count >= hca->config.max_qp) {
-		explain("create_qp: the process has reached its limit of %u QPs: raise "
+		explain_refused("ibv_create_qp", ENOMEM,
+				"ibv_create_qp: the process has reached its limit of %u QPs: raise "
 			"VERBATIM_MAX_QP",
 			hca->engine.qps.count);
 		return ENOMEM;
@@ -61,7 +62,8 @@ static int check_type(const struct ibv_qp_init_attr_ex *attr)
 {
 	if (qp_type_is_supported(attr->qp_type))
 		return 0;
-	explain("create_qp: qp_type %d is not supported: use RC, UC, UD, RAW_PACKET, XRC_SEND or "
+	explain_refused("ibv_create_qp", EOPNOTSUPP,
+			"ibv_create_qp: qp_type %d is not supported: use RC, UC, UD, RAW_PACKET, XRC_SEND or "
 		"XRC_RECV", attr->qp_type);
 	return EOPNOTSUPP;
 }
@@ -71,17 +73,20 @@ static int check_caps(const struct ibv_qp_init_attr_ex *attr)
 	const struct ibv_qp_cap *cap = &attr->cap;
 
 	if (cap->max_send_wr > LIMIT_QP_WR || cap->max_recv_wr > LIMIT_QP_WR) {
-		explain("create_qp: max_send_wr %u or max_recv_wr %u exceeds %d (max_qp_wr)",
+		explain_refused("ibv_create_qp", EINVAL,
+				"ibv_create_qp: max_send_wr %u or max_recv_wr %u exceeds %d (max_qp_wr)",
 			cap->max_send_wr, cap->max_recv_wr, LIMIT_QP_WR);
 		return EINVAL;
 	}
 	if (cap->max_send_sge > LIMIT_SGE || cap->max_recv_sge > LIMIT_SGE) {
-		explain("create_qp: max_send_sge %u or max_recv_sge %u exceeds %d (max_sge)",
+		explain_refused("ibv_create_qp", EINVAL,
+				"ibv_create_qp: max_send_sge %u or max_recv_sge %u exceeds %d (max_sge)",
 			cap->max_send_sge, cap->max_recv_sge, LIMIT_SGE);
 		return EINVAL;
 	}
 	if (cap->max_inline_data > LIMIT_INLINE) {
-		explain("create_qp: max_inline_data %u exceeds %d",
+		explain_refused("ibv_create_qp", EINVAL,
+				"ibv_create_qp: max_inline_data %u exceeds %d",
 			cap->max_inline_data, LIMIT_INLINE);
 		return EINVAL;
 	}
@@ -92,7 +97,8 @@ static int check_xrc_recv(const struct ibv_qp_init_attr_ex *attr)
 {
 	if ((attr->comp_mask & IBV_QP_INIT_ATTR_XRCD) && attr->xrcd)
 		return 0;
-	explain("create_qp: an XRC_RECV QP needs an XRC domain: set attr.xrcd (ibv_open_xrcd) and "
+	explain_refused("ibv_create_qp", EINVAL,
+			"ibv_create_qp: an XRC_RECV QP needs an XRC domain: set attr.xrcd (ibv_open_xrcd) and "
 		"IBV_QP_INIT_ATTR_XRCD, in ibv_create_qp_ex");
 	return EINVAL;
 }
@@ -106,7 +112,8 @@ static int check_create(const struct ibv_qp_init_attr_ex *attr)
 	if (attr->qp_type == IBV_QPT_XRC_RECV)
 		return check_xrc_recv(attr);
 	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || !attr->pd) {
-		explain("create_qp: no protection domain given");
+		explain_refused("ibv_create_qp", EINVAL,
+				"ibv_create_qp: no protection domain given");
 		return EINVAL;
 	}
 	if (attr->qp_type == IBV_QPT_RAW_PACKET) {
@@ -115,13 +122,15 @@ static int check_create(const struct ibv_qp_init_attr_ex *attr)
 			return err;
 	}
 	if (!attr->send_cq || (!attr->recv_cq && attr->qp_type != IBV_QPT_XRC_SEND)) {
-		explain("create_qp: %s is NULL: a QP of type %s needs %s",
+		explain_refused("ibv_create_qp", EINVAL,
+				"ibv_create_qp: %s is NULL: a QP of type %s needs %s",
 			attr->send_cq ? "recv_cq" : "send_cq", qp_type_name(attr->qp_type),
 			attr->qp_type == IBV_QPT_XRC_SEND ? "it" : "both CQs");
 		return EINVAL;
 	}
 	if (attr->srq && to_srq(attr->srq)->xrcd) {
-		explain("create_qp: srq %u is an XRC SRQ, which requests to an XRC_RECV QP name: give the QP a "
+		explain_refused("ibv_create_qp", EINVAL,
+				"ibv_create_qp: srq %u is an XRC SRQ, which requests to an XRC_RECV QP name: give the QP a "
 			"basic one, or none", to_srq(attr->srq)->number);
 		return EINVAL;
 	}
@@ -131,7 +140,8 @@ static int check_create(const struct ibv_qp_init_attr_ex *attr)
 		return EINVAL;
 	}
 	if (attr->srq && attr->qp_type == IBV_QPT_XRC_SEND) {
-		explain("create_qp: an XRC_SEND QP receives nothing: leave srq NULL");
+		explain_refused("ibv_create_qp", EINVAL,
+				"ibv_create_qp: an XRC_SEND QP receives nothing: leave srq NULL");
 		return EINVAL;
 	}
 	return check_caps(attr);
@@ -284,7 +294,7 @@ int hca_create_qp_in(struct hca_context *context, struct ibv_qp_init_attr_ex *at
 	struct qp *qp;
 	int err;
 
-	if (context_is_dead(context, "create_qp"))
+	if (context_is_dead(context, "ibv_create_qp"))
 		return EIO;
 	err = check_create(attr);
 	if (err)
@@ -373,7 +383,8 @@ static void cancel_events(struct qp *qp)
 
 	for (i = 0; i < sizeof(qp->event) / sizeof(qp->event[0]); i++)
 		event_queue_cancel(qp->async, &qp->event[i].node);
-	object_wait_for_acks(&ibv->mutex, &ibv->cond, &ibv->events_completed, &qp->async_events_got);
+	object_wait_for_acks(&ibv->mutex, &ibv->cond, &ibv->events_completed, &qp->async_events_got,
+			     &(struct ack_names){ "ibv_destroy_qp", "ibv_ack_async_event" });
 	pthread_mutex_destroy(&ibv->mutex);
 	pthread_cond_destroy(&ibv->cond);
 }
@@ -439,7 +450,7 @@ int hca_open_qp(struct hca_context *context, struct xrcd *xrcd, uint32_t number,
 	struct hca *hca = context->hca;
 	struct qp *qp;
 
-	if (context_is_dead(context, "open_qp"))
+	if (context_is_dead(context, "ibv_open_qp"))
 		return EIO;
 	lock_acquire(&hca->objects);
 	qp = find_target(hca, xrcd->domain, number);
@@ -447,7 +458,8 @@ int hca_open_qp(struct hca_context *context, struct xrcd *xrcd, uint32_t number,
 		qp->opens++;
 	lock_release(&hca->objects);
 	if (!qp) {
-		explain("open_qp: no XRC_RECV QP 0x%06x in this XRC domain: one that was created in this process, "
+		explain_refused("ibv_open_qp", EINVAL,
+				"ibv_open_qp: no XRC_RECV QP 0x%06x in this XRC domain: one that was created in this process, "
 			"with a domain of the same file", number);
 		return EINVAL;
 	}
@@ -460,17 +472,19 @@ int hca_destroy_qp(struct hca_context *context, struct qp *qp)
 	struct hca *hca = context->hca;
 	uint32_t groups = atomic_load(&qp->multicast), flows = atomic_load(&qp->flows);
 
-	if (context_is_dead(context, "destroy_qp"))
+	if (context_is_dead(context, "ibv_destroy_qp"))
 		return EIO;
 	if (is_still_open(hca, qp))
 		return 0;
 	if (flows) {
-		explain("destroy_qp: qp 0x%06x has %u flows: destroy them first (ibv_destroy_flow)",
+		explain_refused("ibv_destroy_qp", EBUSY,
+				"ibv_destroy_qp: qp 0x%06x has %u flows: destroy them first (ibv_destroy_flow)",
 			qp->number, flows);
 		return EBUSY;
 	}
 	if (groups) {
-		explain("destroy_qp: qp 0x%06x is attached to %u multicast groups: detach it from "
+		explain_refused("ibv_destroy_qp", EBUSY,
+				"ibv_destroy_qp: qp 0x%06x is attached to %u multicast groups: detach it from "
 			"them first",
 			qp->number, groups);
 		return EBUSY;

@@ -25,7 +25,8 @@ static int check_mtu(const struct hca_context *context, const struct qp *qp,
 
 	if (attr->path_mtu <= active)
 		return 0;
-	explain("modify_qp: qp 0x%06x: path_mtu %u is larger than the active MTU %u of %s "
+	explain_refused("ibv_modify_qp", EINVAL,
+			"ibv_modify_qp: qp 0x%06x: path_mtu %u is larger than the active MTU %u of %s "
 		"(interface MTU %u): use IBV_MTU_%u or less", qp->number, 128u << attr->path_mtu,
 		128u << active, context->port->name, interface_mtu, 128u << active);
 	return EINVAL;
@@ -68,10 +69,10 @@ static int qp_modify_resolve(struct hca_context *context, struct qp *qp, struct 
 	if (mask & IBV_QP_PATH_MTU)
 		err = check_mtu(context, qp, attr);
 	if (mask & IBV_QP_RATE_LIMIT)
-		err = ethernet_check_rate(attr->rate_limit, "modify_qp");
+		err = ethernet_check_rate(attr->rate_limit, "ibv_modify_qp");
 	if (err || !(mask & IBV_QP_AV))
 		return err;
-	err = route_resolve(&context->hca->net, context->port, &attr->ah_attr, "modify_qp", &resolved->av);
+	err = route_resolve(&context->hca->net, context->port, &attr->ah_attr, "ibv_modify_qp", &resolved->av);
 	if (err || qp_is(qp, QP_DATAGRAM))
 		return err;
 	if (resolved->av.loopback)
@@ -149,7 +150,7 @@ int hca_modify_qp(struct qp *qp, struct ibv_qp_attr *attr, int mask)
 	uint32_t peer;
 	int err;
 
-	if (context_is_dead(context, "modify_qp"))
+	if (context_is_dead(context, "ibv_modify_qp"))
 		return EIO;
 	mask = qp_modify_mask(qp->type, mask);
 	effects_init(&effects);
@@ -209,12 +210,14 @@ int hca_set_ece(struct qp *qp, uint32_t vendor, uint32_t *options)
 	state = qp->state;
 	lock_release(&qp->lock);
 	if (vendor != VERBATIM_VENDOR) {
-		explain("set_ece: vendor_id 0x%x: the options of this device are those of vendor 0x%x", vendor,
+		explain_refused("ibv_set_ece", EINVAL,
+				"ibv_set_ece: vendor_id 0x%x: the options of this device are those of vendor 0x%x", vendor,
 			VERBATIM_VENDOR);
 		return EINVAL;
 	}
 	if (state != IBV_QPS_RESET && state != IBV_QPS_INIT) {
-		explain("set_ece: qp 0x%06x is in state %s: set options before it goes to RTR", qp->number,
+		explain_refused("ibv_set_ece", EINVAL,
+				"ibv_set_ece: qp 0x%06x is in state %s: set options before it goes to RTR", qp->number,
 			qp_state_name(state));
 		return EINVAL;
 	}

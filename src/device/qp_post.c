@@ -55,7 +55,7 @@ int hca_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **ba
 	struct hca_context *context = qp->owner;
 	int err;
 
-	if (context_is_dead(context, "post_send")) {
+	if (context_is_dead(context, "ibv_post_send")) {
 		*bad = wr;
 		return EIO;
 	}
@@ -72,7 +72,7 @@ int hca_post_send_all(struct qp *qp, struct ibv_send_wr *wr)
 	struct hca_context *context = qp->owner;
 	int err;
 
-	if (context_is_dead(context, "wr_complete"))
+	if (context_is_dead(context, "ibv_wr_complete"))
 		return EIO;
 	if (qp_is(qp, QP_DATAGRAM))
 		prepare_datagrams(context->hca, qp, wr);

@@ -137,7 +137,7 @@ static uint32_t port_speed_mbps(struct hca *hca, struct port *port)
 
 int hca_query_port_speed(struct hca_context *context, uint32_t number, uint64_t *speed)
 {
-	int err = check_port("query_port_speed", number);
+	int err = check_port("ibv_query_port_speed", number);
 
 	if (err)
 		return err;
@@ -151,7 +151,7 @@ int hca_query_port(struct hca_context *context, uint32_t number, struct ibv_port
 {
 	struct hca *hca = context->hca;
 	struct port *port = context->port;
-	int err = check_port("query_port", number);
+	int err = check_port("ibv_query_port", number);
 	bool active;
 
 	if (err)
@@ -178,7 +178,8 @@ int hca_query_port(struct hca_context *context, uint32_t number, struct ibv_port
 int hca_query_pkey(struct hca_context *context, uint32_t port, int index, __be16 *pkey)
 {
 	if (port != PORT_NUMBER || index != 0) {
-		explain("query_pkey: port %u index %d: there is port 1, index 0 only", port, index);
+		explain_refused("ibv_query_pkey", EINVAL,
+				"ibv_query_pkey: port %u index %d: there is port 1, index 0 only", port, index);
 		return EINVAL;
 	}
 	*pkey = 0xffff;
@@ -192,7 +193,8 @@ int hca_query_gid(struct hca_context *context, uint32_t port, uint32_t index, st
 	int err = 0;
 
 	if (port != PORT_NUMBER || index >= GID_TABLE_SIZE) {
-		explain("query_gid: port %u index %u: there is port 1, indices 0 to %d", port, index,
+		explain_refused("ibv_query_gid", EINVAL,
+				"ibv_query_gid: port %u index %u: there is port 1, indices 0 to %d", port, index,
 			GID_TABLE_SIZE - 1);
 		return EINVAL;
 	}

@@ -16,7 +16,8 @@
 static int check_srq(const struct ibv_srq_attr *attr)
 {
 	if (attr->max_wr < 1 || attr->max_wr > LIMIT_SRQ_WR || attr->max_sge > LIMIT_SGE) {
-		explain("create_srq: invalid max_wr %u or max_sge %u: expected 1 to %d and 0 to %d",
+		explain_refused("ibv_create_srq", EINVAL,
+				"ibv_create_srq: invalid max_wr %u or max_sge %u: expected 1 to %d and 0 to %d",
 			attr->max_wr, attr->max_sge, LIMIT_SRQ_WR, LIMIT_SGE);
 		return EINVAL;
 	}
@@ -67,19 +68,21 @@ static int check_srq_type(const struct ibv_srq_init_attr_ex *attr)
 	if (type == IBV_SRQT_TM)
 		return check_tag_matching(attr);
 	if (type != IBV_SRQT_BASIC && type != IBV_SRQT_XRC) {
-		explain("create_srq: srq_type %d is not supported: use IBV_SRQT_BASIC, IBV_SRQT_XRC or "
-			"IBV_SRQT_TM",
-			type);
+		explain_refused("ibv_create_srq", EOPNOTSUPP,
+				"ibv_create_srq: srq_type %d is not supported: use IBV_SRQT_BASIC, "
+				"IBV_SRQT_XRC or IBV_SRQT_TM", type);
 		return EOPNOTSUPP;
 	}
 	if (type == IBV_SRQT_BASIC)
 		return 0;
 	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_XRCD) || !attr->xrcd) {
-		explain("create_srq: an XRC SRQ needs an XRC domain: xrcd and IBV_SRQ_INIT_ATTR_XRCD");
+		explain_refused("ibv_create_srq", EINVAL,
+				"ibv_create_srq: an XRC SRQ needs an XRC domain: xrcd and IBV_SRQ_INIT_ATTR_XRCD");
 		return EINVAL;
 	}
 	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_CQ) || !attr->cq) {
-		explain("create_srq: an XRC SRQ needs a CQ for its receives: cq and IBV_SRQ_INIT_ATTR_CQ");
+		explain_refused("ibv_create_srq", EINVAL,
+				"ibv_create_srq: an XRC SRQ needs a CQ for its receives: cq and IBV_SRQ_INIT_ATTR_CQ");
 		return EINVAL;
 	}
 	return 0;
@@ -167,7 +170,7 @@ int hca_create_srq_in(struct hca_context *context, const struct ibv_srq_init_att
 	struct srq *srq;
 	int err;
 
-	if (context_is_dead(context, "create_srq"))
+	if (context_is_dead(context, "ibv_create_srq"))
 		return EIO;
 	err = check_srq(&attr->attr);
 	if (err)
@@ -175,7 +178,7 @@ int hca_create_srq_in(struct hca_context *context, const struct ibv_srq_init_att
 	err = check_srq_type(attr);
 	if (err)
 		return err;
-	err = object_reserve(context->hca, OBJECT_SRQ, "create_srq");
+	err = object_reserve(context->hca, OBJECT_SRQ, "ibv_create_srq");
 	if (err)
 		return err;
 	srq = calloc(1, sizeof(*srq));
@@ -214,10 +217,11 @@ int hca_modify_srq(struct srq *srq, const struct ibv_srq_attr *attr, int mask)
 	struct effects effects;
 	int err;
 
-	if (context_is_dead(srq->owner, "modify_srq"))
+	if (context_is_dead(srq->owner, "ibv_modify_srq"))
 		return EIO;
 	if ((mask & IBV_SRQ_MAX_WR) && (attr->max_wr < 1 || attr->max_wr > LIMIT_SRQ_WR)) {
-		explain("modify_srq: invalid max_wr %u: expected 1 to %d", attr->max_wr, LIMIT_SRQ_WR);
+		explain_refused("ibv_modify_srq", EINVAL,
+				"ibv_modify_srq: invalid max_wr %u: expected 1 to %d", attr->max_wr, LIMIT_SRQ_WR);
 		return EINVAL;
 	}
 	effects_init(&effects);
@@ -240,10 +244,11 @@ int hca_destroy_srq(struct hca_context *context, struct srq *srq)
 {
 	uint32_t users = atomic_load(&srq->users);
 
-	if (context_is_dead(context, "destroy_srq"))
+	if (context_is_dead(context, "ibv_destroy_srq"))
 		return EIO;
 	if (users) {
-		explain("destroy_srq: srq %u is in use by %u QPs: destroy them first", srq->number,
+		explain_refused("ibv_destroy_srq", EBUSY,
+				"ibv_destroy_srq: srq %u is in use by %u QPs: destroy them first", srq->number,
 			users);
 		return EBUSY;
 	}
@@ -253,7 +258,8 @@ int hca_destroy_srq(struct hca_context *context, struct srq *srq)
 	}
 	event_queue_cancel(srq->async, &srq->limit_event.node);
 	object_wait_for_acks(&srq->ibv.mutex, &srq->ibv.cond, &srq->ibv.events_completed,
-			  &srq->async_events_got);
+			  &srq->async_events_got,
+			     &(struct ack_names){ "ibv_destroy_srq", "ibv_ack_async_event" });
 	lock_acquire(&context->hca->objects);
 	list_remove(&srq->node);
 	lock_release(&context->hca->objects);

@@ -12,11 +12,13 @@
 static int check_wq(const struct ibv_wq_init_attr *attr)
 {
 	if (attr->wq_type != IBV_WQT_RQ || !attr->pd || !attr->cq) {
-		explain("create_wq: wq_type must be IBV_WQT_RQ, with a pd and a cq");
+		explain_refused("ibv_create_wq", EINVAL,
+				"ibv_create_wq: wq_type must be IBV_WQT_RQ, with a pd and a cq");
 		return EINVAL;
 	}
 	if (attr->max_wr < 1 || attr->max_wr > LIMIT_QP_WR || attr->max_sge > LIMIT_SGE) {
-		explain("create_wq: invalid max_wr %u or max_sge %u: expected 1 to %d and 0 to %d", attr->max_wr,
+		explain_refused("ibv_create_wq", EINVAL,
+				"ibv_create_wq: invalid max_wr %u or max_sge %u: expected 1 to %d and 0 to %d", attr->max_wr,
 			attr->max_sge, LIMIT_QP_WR, LIMIT_SGE);
 		return EINVAL;
 	}
@@ -77,13 +79,13 @@ int hca_create_wq(struct hca_context *context, struct ibv_wq_init_attr *attr, st
 	struct wq *wq;
 	int err;
 
-	if (context_is_dead(context, "create_wq"))
+	if (context_is_dead(context, "ibv_create_wq"))
 		return EIO;
 	err = check_wq(attr);
 	if (!err && attr->comp_mask & IBV_WQ_INIT_ATTR_FLAGS)
-		err = check_wq_flags("create_wq", attr->create_flags);
+		err = check_wq_flags("ibv_create_wq", attr->create_flags);
 	if (!err)
-		err = object_reserve(context->hca, OBJECT_WQ, "create_wq");
+		err = object_reserve(context->hca, OBJECT_WQ, "ibv_create_wq");
 	if (err)
 		return err;
 	wq = calloc(1, sizeof(*wq));
@@ -105,15 +107,17 @@ int hca_destroy_wq(struct hca_context *context, struct wq *wq)
 {
 	uint32_t users = atomic_load(&wq->users);
 
-	if (context_is_dead(context, "destroy_wq"))
+	if (context_is_dead(context, "ibv_destroy_wq"))
 		return EIO;
 	if (users) {
-		explain("destroy_wq: wq 0x%07x is in %u entries of tables: destroy those first",
+		explain_refused("ibv_destroy_wq", EBUSY,
+				"ibv_destroy_wq: wq 0x%07x is in %u entries of tables: destroy those first",
 			wq->number, users);
 		return EBUSY;
 	}
 	event_queue_cancel(wq->async, &wq->fatal_event.node);
-	object_wait_for_acks(&wq->ibv.mutex, &wq->ibv.cond, &wq->ibv.events_completed, &wq->async_events_got);
+	object_wait_for_acks(&wq->ibv.mutex, &wq->ibv.cond, &wq->ibv.events_completed, &wq->async_events_got,
+			     &(struct ack_names){ "ibv_destroy_wq", "ibv_ack_async_event" });
 	object_delist(context, &wq->node);
 	cq_clean(wq->cq, wq->number);
 	atomic_fetch_sub(&wq->pd->users, 1);
@@ -154,22 +158,25 @@ static int wq_check_modify(const struct wq *wq, const struct ibv_wq_attr *attr) 
 	const uint32_t known = IBV_WQ_ATTR_STATE | IBV_WQ_ATTR_CURR_STATE | IBV_WQ_ATTR_FLAGS;
 
 	if (attr->attr_mask & ~known) {
-		explain("modify_wq: attr_mask 0x%x has unknown bits", attr->attr_mask);
+		explain_refused("ibv_modify_wq", EINVAL,
+				"ibv_modify_wq: attr_mask 0x%x has unknown bits", attr->attr_mask);
 		return EINVAL;
 	}
 	if (attr->attr_mask & IBV_WQ_ATTR_CURR_STATE && attr->curr_wq_state != wq->state) {
-		explain("modify_wq: wq 0x%07x is in state %s, not %s as curr_wq_state says", wq->number,
+		explain_refused("ibv_modify_wq", EINVAL,
+				"ibv_modify_wq: wq 0x%07x is in state %s, not %s as curr_wq_state says", wq->number,
 			wq_state_name(wq->state), wq_state_name(attr->curr_wq_state));
 		return EINVAL;
 	}
 	if (attr->attr_mask & IBV_WQ_ATTR_STATE && !wq_may_move(wq->state, attr->wq_state)) {
-		explain("modify_wq: wq 0x%07x: %s -> %s is no transition: RESET goes to RDY, RDY "
+		explain_refused("ibv_modify_wq", EINVAL,
+				"ibv_modify_wq: wq 0x%07x: %s -> %s is no transition: RESET goes to RDY, RDY "
 			"to ERR and RESET, ERR "
 			"to RESET",
 			wq->number, wq_state_name(wq->state), wq_state_name(attr->wq_state));
 		return EINVAL;
 	}
-	return attr->attr_mask & IBV_WQ_ATTR_FLAGS ? check_wq_flags("modify_wq", attr->flags_mask) : 0;
+	return attr->attr_mask & IBV_WQ_ATTR_FLAGS ? check_wq_flags("ibv_modify_wq", attr->flags_mask) : 0;
 }
 
 /* Receives that wait complete with an error (ERR) or are forgotten (RESET). */
@@ -200,7 +207,7 @@ int hca_modify_wq(struct wq *wq, const struct ibv_wq_attr *attr)
 	struct effects effects;
 	int err;
 
-	if (context_is_dead(wq->owner, "modify_wq"))
+	if (context_is_dead(wq->owner, "ibv_modify_wq"))
 		return EIO;
 	effects_init(&effects);
 	lock_acquire(&wq->lock);
@@ -219,14 +226,14 @@ int hca_post_wq_recv(struct wq *wq, struct ibv_recv_wr *wr, struct ibv_recv_wr *
 	struct effects effects;
 	int err = 0;
 
-	if (context_is_dead(wq->owner, "post_wq_recv")) {
+	if (context_is_dead(wq->owner, "ibv_post_wq_recv")) {
 		*bad = wr;
 		return EIO;
 	}
 	effects_init(&effects);
 	lock_acquire(&wq->lock);
 	if (wr && wq->state == IBV_WQS_RESET) {
-		explain("post_wq_recv: wq 0x%07x is in state RESET: ibv_modify_wq() to RDY first", wq->number);
+		explain("ibv_post_wq_recv: wq 0x%07x is in state RESET: ibv_modify_wq() to RDY first", wq->number);
 		*bad = wr;
 		err = EINVAL;
 	} else {
@@ -244,7 +251,8 @@ int hca_post_wq_recv(struct wq *wq, struct ibv_recv_wr *wr, struct ibv_recv_wr *
 static int check_table(const struct ibv_rwq_ind_table_init_attr *attr)
 {
 	if (attr->comp_mask || attr->log_ind_tbl_size > LIMIT_RWQ_TABLE_LOG || !attr->ind_tbl) {
-		explain("create_rwq_ind_table: comp_mask 0x%x must be 0, log_ind_tbl_size %u at "
+		explain_refused("ibv_create_rwq_ind_table", EINVAL,
+				"ibv_create_rwq_ind_table: comp_mask 0x%x must be 0, log_ind_tbl_size %u at "
 			"most %u, ind_tbl not "
 			"NULL",
 			attr->comp_mask, attr->log_ind_tbl_size, LIMIT_RWQ_TABLE_LOG);
@@ -252,7 +260,8 @@ static int check_table(const struct ibv_rwq_ind_table_init_attr *attr)
 	}
 	for (uint32_t i = 0; i < 1u << attr->log_ind_tbl_size; i++)
 		if (!attr->ind_tbl[i]) {
-			explain("create_rwq_ind_table: entry %u is NULL", i);
+			explain_refused("ibv_create_rwq_ind_table", EINVAL,
+					"ibv_create_rwq_ind_table: entry %u is NULL", i);
 			return EINVAL;
 		}
 	return 0;
@@ -265,11 +274,11 @@ int hca_create_rwq_table(struct hca_context *context, const struct ibv_rwq_ind_t
 	uint32_t count;
 	int err;
 
-	if (context_is_dead(context, "create_rwq_ind_table"))
+	if (context_is_dead(context, "ibv_create_rwq_ind_table"))
 		return EIO;
 	err = check_table(attr);
 	if (!err)
-		err = object_reserve(context->hca, OBJECT_RWQ_TABLE, "create_rwq_ind_table");
+		err = object_reserve(context->hca, OBJECT_RWQ_TABLE, "ibv_create_rwq_ind_table");
 	if (err)
 		return err;
 	count = 1u << attr->log_ind_tbl_size;
@@ -294,10 +303,11 @@ int hca_destroy_rwq_table(struct hca_context *context, struct rwq_table *table)
 {
 	uint32_t users = atomic_load(&table->users);
 
-	if (context_is_dead(context, "destroy_rwq_ind_table"))
+	if (context_is_dead(context, "ibv_destroy_rwq_ind_table"))
 		return EIO;
 	if (users) {
-		explain("destroy_rwq_ind_table: %u QPs spread their frames over it: destroy them first", users);
+		explain_refused("ibv_destroy_rwq_ind_table", EBUSY,
+				"ibv_destroy_rwq_ind_table: %u QPs spread their frames over it: destroy them first", users);
 		return EBUSY;
 	}
 	object_delist(context, &table->node);

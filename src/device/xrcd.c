@@ -30,11 +30,13 @@ static struct xrc_domain *find_domain(struct hca *hca, const struct xrc_domain *
 static int check_oflags(const struct xrc_domain *found, bool has_file, int oflags)
 {
 	if (has_file && !found && !(oflags & O_CREAT)) {
-		explain("open_xrcd: the file has no XRC domain in this process: open it with O_CREAT first");
+		explain_refused("ibv_open_xrcd", EAGAIN,
+				"ibv_open_xrcd: the file has no XRC domain in this process: open it with O_CREAT first");
 		return EAGAIN;
 	}
 	if (found && (oflags & O_EXCL)) {
-		explain("open_xrcd: the file has an XRC domain already, and O_EXCL asks for a new one");
+		explain_refused("ibv_open_xrcd", EINVAL,
+				"ibv_open_xrcd: the file has an XRC domain already, and O_EXCL asks for a new one");
 		return EINVAL;
 	}
 	return 0;
@@ -83,11 +85,12 @@ int hca_open_xrcd(struct hca_context *context, int fd, int oflags, struct xrcd *
 	struct stat status;
 	int err;
 
-	if (context_is_dead(context, "open_xrcd"))
+	if (context_is_dead(context, "ibv_open_xrcd"))
 		return EIO;
 	if (like.has_inode) {
 		if (fstat(fd, &status)) {
-			explain("open_xrcd: fd %d is not open", fd);
+			explain_refused("ibv_open_xrcd", EBADF,
+					"ibv_open_xrcd: fd %d is not open", fd);
 			return EBADF;
 		}
 		like.device = status.st_dev;
@@ -115,10 +118,11 @@ int hca_close_xrcd(struct hca_context *context, struct xrcd *xrcd)
 	uint32_t users = atomic_load(&xrcd->users);
 	bool last;
 
-	if (context_is_dead(context, "close_xrcd"))
+	if (context_is_dead(context, "ibv_close_xrcd"))
 		return EIO;
 	if (users) {
-		explain("close_xrcd: %u XRC_RECV QPs and XRC SRQs use it: destroy them first", users);
+		explain_refused("ibv_close_xrcd", EBUSY,
+				"ibv_close_xrcd: %u XRC_RECV QPs and XRC SRQs use it: destroy them first", users);
 		return EBUSY;
 	}
 	lock_acquire(&context->hca->objects);

@@ -171,9 +171,13 @@ int engine_open(struct engine *engine)
 
 int engine_start(struct engine *engine)
 {
+	int err;
+
 	lock_acquire(&engine->progress);
-	port_bind(engine);
+	err = port_bind(engine);
 	lock_release(&engine->progress);
+	if (err)
+		return err;
 	port_settle(engine);
 	return worker_start(engine);
 }

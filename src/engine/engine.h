@@ -303,8 +303,8 @@ void worker_leave(struct engine *engine, uint64_t patience_ns);
 void worker_expect_sleepers(struct engine *engine);
 /*
  * Make progress until an event may be in @queue. 0: read the queue's fd now, blocking or not; EINTR
- * as of read().
+ * as of read(); ETIMEDOUT: @until_ns (TIME_NEVER: no limit) has come, and no event.
  */
-int wait_progress(struct engine *engine, struct event_queue *queue);
+int wait_progress(struct engine *engine, struct event_queue *queue, uint64_t until_ns);
 
 #endif

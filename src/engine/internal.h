@@ -45,7 +45,8 @@ void slots_release(struct engine *engine);
 void qp_table_no_peer(struct engine *engine, uint32_t dest_qpn, uint64_t now_ns) REQUIRES(engine->progress);
 
 /* port.c: bind port 4791 and join the processes that share it, unless done; sets engine->group. */
-void port_bind(struct engine *engine) REQUIRES(engine->progress);
+/* 0, also when the port is taken: then packets come by other ways. EMFILE, ENFILE. */
+int port_bind(struct engine *engine) REQUIRES(engine->progress);
 /* Wait until the members of the group know the slot of this process. */
 void port_settle(struct engine *engine);
 /* Forward the packets for other processes that wait in the sockets, before these are closed. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* UDP port 4791, which the processes of this host share (host/port_group.h). */
 #include <errno.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "engine/internal.h"
@@ -26,27 +27,31 @@ static void watch_sockets(struct engine *engine)
 		waiter_add(&engine->waiter, port_group_event_fd(engine->group), WAIT_GROUP);
 }
 
-void port_bind(struct engine *engine)
+int port_bind(struct engine *engine)
 {
 	struct port_group *group;
 	int fd4, fd6, err = engine->group ? 0 : udp_bind(engine->udp);
 
 	if (engine->group)
-		return;
+		return 0;
 	if (err) {
-		explain("open_device: UDP port 4791 is taken: if by another user's Verbatim "
-			"processes, they forward packets from other hosts; if by the kernel's "
-			"rdma_rxe ('rdma link show'), these packets are lost: remove its devices "
-			"('rdma link delete NAME')");
-		return;
+		if (err == EADDRINUSE)
+			explain("ibv_open_device: UDP port 4791 is taken: if by another user's Verbatim "
+				"processes, they forward packets from other hosts; if by the kernel's "
+				"rdma_rxe ('rdma link show'), these packets are lost: remove its devices "
+				"('rdma link delete NAME')");
+		else
+			explain("ibv_open_device: UDP port 4791 cannot be bound: %s", strerror(err));
+		return err == EMFILE || err == ENFILE ? err : 0;
 	}
 	udp_bound_fds(engine->udp, &fd4, &fd6);
 	err = port_group_join(&group, fd4, fd6, engine->qps.slot, engine->qps.slot_count, engine->counters);
 	if (err)
-		log_error("cannot join the processes that share port 4791: error %d", err);
+		explain("ibv_open_device: cannot share UDP port 4791 with other processes: %s", strerror(err));
 	else
 		engine->group = group;
 	watch_sockets(engine);
+	return err == EMFILE || err == ENFILE ? err : 0;
 }
 
 /*

@@ -38,10 +38,10 @@ static void explain_packet_socket(int err)
 	if (err == EPERM)
 		explain_about(
 			"EPERM ibv_create_qp",
-			"create_qp: RAW_PACKET needs CAP_NET_RAW in this network namespace: "
+			"ibv_create_qp: RAW_PACKET needs CAP_NET_RAW in this network namespace: "
 			"run the program as root, or in a user namespace of its own (unshare -rn)");
 	else
-		explain("create_qp: RAW_PACKET: the interface has no packet socket: %s", strerror(err));
+		explain("ibv_create_qp: RAW_PACKET: the interface has no packet socket: %s", strerror(err));
 }
 
 int steer_get_port(struct engine *engine, uint32_t interface, const uint8_t mac[6], bool loopback,
@@ -94,7 +94,7 @@ static int listen_wakes(struct engine *engine, struct ethernet_port *port)
 	int err = waiter_add(&engine->waiter, port->socket.receive_fd, WAIT_SOCKETS);
 
 	if (err) {
-		explain("create_flow: the packet socket cannot be waited for: %s", strerror(err));
+		explain("ibv_create_flow: the packet socket cannot be waited for: %s", strerror(err));
 		packet_socket_deafen(&port->socket);
 	}
 	return err;
@@ -109,7 +109,7 @@ int steer_add(struct engine *engine, struct steered_flow *flow)
 	if (port->socket.receive_fd < 0) {
 		err = packet_socket_listen(&port->socket);
 		if (err)
-			explain("create_flow: no packet socket to receive from: %s", strerror(err));
+			explain("ibv_create_flow: no packet socket to receive from: %s", strerror(err));
 		else
 			err = listen_wakes(engine, port);
 	}

@@ -21,6 +21,7 @@
 
 struct app_sleep {
 	struct engine *engine;
+	uint64_t until_ns;		/* TIME_NEVER: no limit */
 	bool asleep;
 	int cancel_state;		/* of the application's thread */
 };
@@ -68,11 +69,12 @@ static void wait_make_progress(struct engine *engine, uint32_t ready)
 static int wait_one_round(struct app_sleep *self, struct event_queue *queue, uint32_t *ready)
 {
 	struct engine *engine = self->engine;
-	uint64_t timeout_ns;
+	uint64_t timeout_ns, next_ns;
 	int err;
 
 	self->asleep = true;
-	timeout_ns = sleep_begin(engine, timers_next(engine));
+	next_ns = timers_next(engine);
+	timeout_ns = sleep_begin(engine, next_ns < self->until_ns ? next_ns : self->until_ns);
 	err = waiter_wait_progress(&engine->waiter, queue->fd, timeout_ns, self->cancel_state,
 				   ready);
 	self->asleep = false;
@@ -98,13 +100,15 @@ static int wait_for_event(struct app_sleep *self, struct event_queue *queue)
 		    atomic_load(&engine->worker.stopping))
 			return err;
 		wait_make_progress(engine, ready);
+		if (self->until_ns != TIME_NEVER && clock_now_ns() >= self->until_ns)
+			return event_queue_pending(queue) ? 0 : ETIMEDOUT;
 	} while (!event_queue_pending(queue));
 	return 0;
 }
 
-int wait_progress(struct engine *engine, struct event_queue *queue)
+int wait_progress(struct engine *engine, struct event_queue *queue, uint64_t until_ns)
 {
-	struct app_sleep self = { .engine = engine };
+	struct app_sleep self = { .engine = engine, .until_ns = until_ns };
 	int err;
 
 	if (event_queue_pending(queue) || !may_block(queue->fd) ||

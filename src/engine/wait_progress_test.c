@@ -122,7 +122,7 @@ static void who_does_not_want_to_sleep_does_not_wait(void **state)
 {
 	assert_int_equal(fcntl(queue()->fd, F_SETFL, O_NONBLOCK), 0);
 	alarm(5);
-	assert_int_equal(wait_progress(&hca->engine, queue()), 0);
+	assert_int_equal(wait_progress(&hca->engine, queue(), TIME_NEVER), 0);
 	alarm(TEST_SECONDS);
 	assert_int_equal(atomic_load(&hca->engine.wait.count), 0);
 }
@@ -135,7 +135,7 @@ static void where_an_event_waits_nobody_does(void **state)
 	effects_init(&effects);
 	assert_true(cq_push(waited, &wc, false, 0, &effects));
 	alarm(5);
-	assert_int_equal(wait_progress(&hca->engine, queue()), 0);
+	assert_int_equal(wait_progress(&hca->engine, queue(), TIME_NEVER), 0);
 	alarm(TEST_SECONDS);
 	effects_apply(&effects);
 	assert_int_equal(atomic_load(&hca->engine.wait.count), 0);
@@ -146,7 +146,7 @@ static void one_thread_stands_in_at_a_time(void **state)
 	pthread_t thread = start();
 
 	alarm(5);
-	assert_int_equal(wait_progress(&hca->engine, queue()), 0);
+	assert_int_equal(wait_progress(&hca->engine, queue(), TIME_NEVER), 0);
 	alarm(TEST_SECONDS);
 	assert_true(is_active());
 	assert_int_equal(atomic_load(&hca->engine.wait.count), 1);

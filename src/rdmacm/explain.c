@@ -22,6 +22,8 @@ int refuse(int err, const char *format, ...)
 		va_end(arguments);
 		snprintf(call, sizeof(call), "%.*s", (int)strcspn(text, ":"), text);
 		explain_print_refused(call, err, "%s", text);
+	} else {
+		explain_missed(err);
 	}
 	return result(err);
 }

@@ -271,8 +271,10 @@ static void agent_peer_gone(void *owner, uint32_t slot, uint64_t now_ns)
 		struct endpoint *endpoint = list_entry(node, struct endpoint, same_peer);
 
 		following = node->next;
-		if (endpoint->watched_slot == slot && endpoint->connection)
-			cm_peer_died(endpoint->connection, now_ns);
+		if (endpoint->watched_slot != slot || !endpoint->connection)
+			continue;
+		explain_peer_ended(endpoint);
+		cm_peer_died(endpoint->connection, now_ns);
 	}
 	agent_unlock();
 }

@@ -8,11 +8,14 @@
  */
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/call.h"
 #include "base/log.h"
 #include "cm/endpoint/internal.h"
 #include "device/hca.h"
@@ -21,6 +24,7 @@
 
 #define PATIENCE	3
 #define PATIENCE_NS	5000000u
+#define PATIENCE_MS	1000	/* of a wait that is explained then */
 
 /*
  * Closed channels are reused, never freed: programs destroy a channel while another thread is in
@@ -196,6 +200,23 @@ void channel_update_fd(struct cm_channel *channel)
 	lock_release(&channel->wake);
 }
 
+/* Says after a while that nothing can come. Where handlers are not put off, poll() would not restart as read() does. */
+static void channel_be_patient(struct cm_channel *channel)
+{
+	struct pollfd readable = { .fd = channel->fd, .events = POLLIN };
+	int flags = fcntl(channel->fd, F_GETFL);
+	bool is_unused;
+
+	if (!call_guarded || flags < 0 || flags & O_NONBLOCK || call_poll(&readable, 1, PATIENCE_MS))
+		return;
+	agent_lock();
+	is_unused = channel->references == 1;
+	agent_unlock();
+	if (is_unused)
+		explain("rdma_get_cm_event has waited for a second, but no id uses the channel: give it to "
+			"rdma_create_id");
+}
+
 /*
  * A read, not a poll: a read is restarted after a handler installed with SA_RESTART. The count is
  * written back at once: it means that events wait, not how many.
@@ -204,6 +225,8 @@ int cm_channel_wait(struct cm_channel *channel)
 {
 	int err;
 
+	if (explaining())
+		channel_be_patient(channel);
 	do
 		err = event_fd_wait(channel->fd);
 	while (err == ERESTART);

@@ -59,8 +59,12 @@ int explain_address(const char *what, const struct endpoint_address *address, in
 {
 	char devices[DEVICES_BYTES], text[ADDRESS_BYTES];
 
-	if (!err || !explaining())
+	if (!err)
+		return 0;
+	if (!explaining()) {
+		explain_missed(err);
 		return err;
+	}
 	explain_refused(what, err, "%s: %s: %s. Devices: %s", what, address_text(address, text, sizeof(text)),
 			explain_reason(err), net_describe_devices(devices, sizeof(devices)));
 	return err;
@@ -98,6 +102,8 @@ static void explain_rejected(const struct endpoint *endpoint, int status)
 
 void explain_event(const struct endpoint *endpoint, const struct queued_event *event)
 {
+	if (!explaining() && event->status)
+		explain_missed(0);
 	if (!explaining())
 		return;
 	switch (event->kind) {
@@ -133,9 +139,10 @@ static const char *const call_names[ENDPOINT_CALL_COUNT] = {
 int explain_out_of_turn(enum endpoint_call call, const struct endpoint *endpoint, int err)
 {
 	if (err && call_names[call])
-		explain_refused(call_names[call], err, "%s: not allowed while the id is %s%s",
+		explain_refused(call_names[call], err, "%s: not allowed while the id is in state '%s': %s",
 				call_names[call], state_name(endpoint->state),
-				endpoint->busy ? ", and another call is in progress" : "");
+				endpoint->busy ? "another call on it is in progress: let it return first" :
+						 state_next(endpoint->state));
 	return err;
 }
 
@@ -146,4 +153,13 @@ int explain_too_long(const char *call, size_t bytes, size_t limit)
 	explain_refused(call, EINVAL, "%s: %zu bytes of private data exceed the limit of %zu", call, bytes,
 			limit);
 	return EINVAL;
+}
+
+void explain_peer_ended(const struct endpoint *endpoint)
+{
+	char text[ADDRESS_BYTES];
+
+	explain("the peer of the id (%s, to %s) was a process of this host that has ended: it was killed, has crashed, or "
+		"exited without rdma_disconnect", state_name(endpoint->state),
+		address_text(&endpoint->destination, text, sizeof(text)));
 }

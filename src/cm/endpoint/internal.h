@@ -43,7 +43,7 @@
 
 /* States, calls and what a connection reports: state.def. */
 enum endpoint_state {
-#define STATE(id, name) STATE_##id,
+#define STATE(id, name, next) STATE_##id,
 #define CALLS(...)
 #define EVENTS(...)
 #include "cm/endpoint/state.def"
@@ -81,6 +81,8 @@ enum endpoint_state state_after_call(enum endpoint_state state, enum endpoint_ca
 enum endpoint_state state_after_input(enum endpoint_state state, enum endpoint_input input);
 int state_errno(enum endpoint_state cell);	/* 0: not a refusal */
 const char *state_name(enum endpoint_state state);
+/* Which call or event comes next, as advice. */
+const char *state_next(enum endpoint_state state);
 
 /* An address of any of the three families. */
 struct endpoint_address {
@@ -357,6 +359,8 @@ int explain_address(const char *what, const struct endpoint_address *address, in
 	EXCLUDES(agent.lock);
 /* @call was refused with @err (0: it was not) for the endpoint's state. Returns @err. */
 int explain_out_of_turn(enum endpoint_call call, const struct endpoint *endpoint, int err);
+/* The peer's process, of this host, has ended: DISCONNECTED or another event follows. */
+void explain_peer_ended(const struct endpoint *endpoint);
 /* 0, or EINVAL: @bytes of private data are more than @limit. */
 int explain_too_long(const char *call, size_t bytes, size_t limit);
 /* An event that the application is about to see. */

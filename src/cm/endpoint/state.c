@@ -26,8 +26,10 @@ static const uint8_t after_input[STATE_COUNT][INPUT_COUNT] = {
 #undef STATE
 };
 
-static const char *const names[STATE_COUNT] = {
-#define STATE(id, name) [STATE_##id] = name,
+static const struct {
+	const char *name, *next;
+} states[STATE_COUNT] = {
+#define STATE(id, name, next) [STATE_##id] = { name, next },
 #define CALLS(...)
 #undef EVENTS
 #define EVENTS(...)
@@ -57,5 +59,10 @@ int state_errno(enum endpoint_state cell)
 
 const char *state_name(enum endpoint_state state)
 {
-	return state < STATE_COUNT ? names[state] : "?";
+	return state < STATE_COUNT ? states[state].name : "?";
+}
+
+const char *state_next(enum endpoint_state state)
+{
+	return state < STATE_COUNT ? states[state].next : "?";
 }

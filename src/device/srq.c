@@ -44,17 +44,17 @@ static int check_tag_matching(const struct ibv_srq_init_attr_ex *attr)
 	const struct ibv_tm_cap *cap = &attr->tm_cap;
 
 	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_CQ) || !attr->cq) {
-		explain("create_srq: a tag-matching SRQ needs a CQ for its completions: cq and "
+		explain("ibv_create_srq: a tag-matching SRQ needs a CQ for its completions: cq and "
 			"IBV_SRQ_INIT_ATTR_CQ");
 		return EINVAL;
 	}
 	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_TM)) {
-		explain("create_srq: a tag-matching SRQ needs tm_cap and IBV_SRQ_INIT_ATTR_TM");
+		explain("ibv_create_srq: a tag-matching SRQ needs tm_cap and IBV_SRQ_INIT_ATTR_TM");
 		return EINVAL;
 	}
 	if (cap->max_num_tags < 1 || cap->max_num_tags > LIMIT_TAGS || cap->max_ops < 1 ||
 	    cap->max_ops > LIMIT_TAG_OPS) {
-		explain("create_srq: invalid tm_cap.max_num_tags %u or max_ops %u: expected 1 to %u and 1 to %u",
+		explain("ibv_create_srq: invalid tm_cap.max_num_tags %u or max_ops %u: expected 1 to %u and 1 to %u",
 			cap->max_num_tags, cap->max_ops, LIMIT_TAGS, LIMIT_TAG_OPS);
 		return EINVAL;
 	}
@@ -290,7 +290,7 @@ int hca_post_srq_ops(struct srq *srq, struct ibv_ops_wr *wr, struct ibv_ops_wr *
 	if (context_is_dead(context, "post_srq_ops"))
 		return EIO;
 	if (!srq->tags) {
-		explain("post_srq_ops: srq %u has no tags: create it by ibv_create_srq_ex with IBV_SRQT_TM",
+		explain("ibv_post_srq_ops: srq %u has no tags: create it by ibv_create_srq_ex with IBV_SRQT_TM",
 			srq->number);
 		return EINVAL;
 	}

@@ -148,7 +148,8 @@ static int add_match(const struct ibv_flow_spec *spec, struct flow_rule *rule)
 		rule->matches++;
 		return 0;
 	}
-	explain("create_flow: a specification of type 0x%x and %u bytes: no such one, too short, "
+	explain_refused("ibv_create_flow", EINVAL,
+			"ibv_create_flow: a specification of type 0x%x and %u bytes: no such one, too short, "
 		"or one of more than "
 		"%u",
 		(unsigned)spec->hdr.type, spec->hdr.size, FLOW_MATCHES_MAX);
@@ -161,7 +162,8 @@ static int add_counters(const struct ibv_flow_spec *spec, struct flow_rule *rule
 		rule->counter[rule->counters++] = spec->flow_count.counters;
 		return 0;
 	}
-	explain("create_flow: IBV_FLOW_SPEC_ACTION_COUNT: counters is NULL, or the rule has more than %u",
+	explain_refused("ibv_create_flow", EINVAL,
+			"ibv_create_flow: IBV_FLOW_SPEC_ACTION_COUNT: counters is NULL, or the rule has more than %u",
 		FLOW_COUNTERS_MAX);
 	return EINVAL;
 }
@@ -178,7 +180,8 @@ static int add_spec(const struct ibv_flow_spec *spec, struct flow_rule *rule)
 	case IBV_FLOW_SPEC_ACTION_COUNT:
 		return add_counters(spec, rule);
 	case IBV_FLOW_SPEC_ACTION_HANDLE:
-		explain("create_flow: IBV_FLOW_SPEC_ACTION_HANDLE: this device has no ESP offload, "
+		explain_refused("ibv_create_flow", EOPNOTSUPP,
+				"ibv_create_flow: IBV_FLOW_SPEC_ACTION_HANDLE: this device has no ESP offload, "
 			"nor other actions "
 			"with a handle");
 		return EOPNOTSUPP;
@@ -190,20 +193,23 @@ static int add_spec(const struct ibv_flow_spec *spec, struct flow_rule *rule)
 static int check_attr(const struct ibv_flow_attr *attr)
 {
 	if (attr->comp_mask || attr->type > IBV_FLOW_ATTR_SNIFFER || attr->port != 1) {
-		explain("create_flow: comp_mask 0x%x must be 0, type %d one of enum "
+		explain_refused("ibv_create_flow", EINVAL,
+				"ibv_create_flow: comp_mask 0x%x must be 0, type %d one of enum "
 			"ibv_flow_attr_type, port %u be 1",
 			attr->comp_mask, (int)attr->type, attr->port);
 		return EINVAL;
 	}
 	if (attr->flags & ~(uint32_t)IBV_FLOW_ATTR_FLAGS_DONT_TRAP) {
-		explain("create_flow: flags 0x%x: IBV_FLOW_ATTR_FLAGS_DONT_TRAP alone is possible: "
+		explain_refused("ibv_create_flow", EOPNOTSUPP,
+				"ibv_create_flow: flags 0x%x: IBV_FLOW_ATTR_FLAGS_DONT_TRAP alone is possible: "
 			"the device does not "
 			"steer what it sends",
 			attr->flags);
 		return EOPNOTSUPP;
 	}
 	if (attr->type != IBV_FLOW_ATTR_NORMAL && attr->num_of_specs) {
-		explain("create_flow: type %d takes all frames of its kind: num_of_specs must be 0",
+		explain_refused("ibv_create_flow", EINVAL,
+				"ibv_create_flow: type %d takes all frames of its kind: num_of_specs must be 0",
 			(int)attr->type);
 		return EINVAL;
 	}
@@ -224,7 +230,8 @@ int flow_rule_of(const struct ibv_flow_attr *attr, struct flow_rule *rule)
 
 		memcpy(&spec.hdr, at, sizeof(spec.hdr));
 		if (spec.hdr.size < sizeof(spec.hdr) || spec.hdr.size > sizeof(spec)) {
-			explain("create_flow: specification %u of %u has size %u, which no "
+			explain_refused("ibv_create_flow", EINVAL,
+					"ibv_create_flow: specification %u of %u has size %u, which no "
 				"specification has",
 				i + 1, attr->num_of_specs, spec.hdr.size);
 			return EINVAL;

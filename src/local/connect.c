@@ -21,6 +21,7 @@
 
 #include "base/log.h"
 #include "platform/clock.h"
+#include "wire/qpn.h"
 
 #define CONNECT_NS	250000000u	/* to wait for a peer: its worker may wait for a core */
 #define CONNECT_TRIES	3u
@@ -245,8 +246,8 @@ void local_connect(struct local *local, uint32_t slot)
 	if (!err || err == EALREADY || err == EEXIST)
 		return;
 	counter_add(local->counters, COUNTER_NO_MEMORY_PATH, 1);
-	explain("slot %u: no shared memory with its process (%s): packets go over UDP", slot,
-		reason_of(err));
+	explain("no shared memory with the process of this host that has QPs from 0x%06x on: %s: packets go over UDP",
+		slot * QP_PER_SLOT, reason_of(err));
 	reconnect_later(local, slot, err);
 }
 
@@ -411,8 +412,8 @@ static void receive_connector(struct local *local, struct handshake_peer *proces
 	lock_release(&local->peers->lock);
 	if ((!verdict || verdict == EEXIST) && !(process->hello.nonce & 1 &&
 						 proofs_hold(local, &process->hello, process->hello.nonce))) {
-		explain("process %d claims slot %u without proof: shared memory is refused",
-			(int)process->pid, process->hello.slot[0]);
+		explain("process %d claims QP numbers that are not its own: shared memory is refused",
+			(int)process->pid);
 		verdict = EBUSY;
 	}
 	if (!verdict)

@@ -331,7 +331,7 @@ int cq_resize(struct cq *cq, uint32_t size)
 	lock_release(&cq->lock);
 	ring_memory_put(&memory, unused);
 	if (err)
-		explain("resize_cq: %u completions wait in cq %u, more than the new size %u; "
+		explain("ibv_resize_cq: %u completions wait in cq %u, more than the new size %u; "
 			"poll them first", waiting, cq->number, size);
 	return err;
 }

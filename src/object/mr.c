@@ -224,9 +224,9 @@ int mr_register(struct mr_table *table, struct pd *pd, void *address, size_t len
 	uint32_t index, key = 0;
 	int err;
 
-	err = mr_check_access("reg_mr", access);
+	err = mr_check_access("ibv_reg_mr", access);
 	if (!err)
-		err = mr_check_range("reg_mr", address, length, start);
+		err = mr_check_range("ibv_reg_mr", address, length, start);
 	if (err)
 		return err;
 
@@ -245,7 +245,7 @@ int mr_register(struct mr_table *table, struct pd *pd, void *address, size_t len
 	}
 	lock_release(&table->lock);
 	if (err) {
-		mr_say_full("reg_mr");
+		mr_say_full("ibv_reg_mr");
 		return err;
 	}
 	atomic_fetch_add(&pd->users, 1);
@@ -279,7 +279,7 @@ int mr_register_null(struct mr_table *table, struct pd *pd, const void *zeros, v
 	}
 	lock_release(&table->lock);
 	if (err) {
-		mr_say_full("alloc_null_mr");
+		mr_say_full("ibv_alloc_null_mr");
 		return err;
 	}
 	atomic_fetch_add(&pd->users, 1);
@@ -306,7 +306,8 @@ int mr_deregister(struct mr_table *table, struct mr *mr)
 		mr_entry_kill(entry);
 	lock_release(&table->lock);
 	if (windows) {
-		explain("dereg_mr: %u memory windows are bound to the region with lkey 0x%08x: "
+		explain_refused("ibv_dereg_mr", EBUSY,
+				"ibv_dereg_mr: %u memory windows are bound to the region with lkey 0x%08x: "
 			"invalidate or deallocate them first", windows, mr->ibv.lkey);
 		return EBUSY;
 	}
@@ -330,20 +331,23 @@ static int check_rereg(const struct mr *mr, int flags, const struct pd *pd, cons
 		       size_t length, unsigned access)
 {
 	if (!flags || flags & ~IBV_REREG_MR_FLAGS_SUPPORTED) {
-		explain("rereg_mr: invalid flags 0x%x: expected one or more of "
+		explain_refused("ibv_rereg_mr", EINVAL,
+				"ibv_rereg_mr: invalid flags 0x%x: expected one or more of "
 			"IBV_REREG_MR_CHANGE_TRANSLATION, _PD and _ACCESS", flags);
 		return EINVAL;
 	}
 	if (flags & IBV_REREG_MR_CHANGE_PD && !pd) {
-		explain("rereg_mr: lkey 0x%08x: IBV_REREG_MR_CHANGE_PD needs a pd", mr->ibv.lkey);
+		explain_refused("ibv_rereg_mr", EINVAL,
+				"ibv_rereg_mr: lkey 0x%08x: IBV_REREG_MR_CHANGE_PD needs a pd", mr->ibv.lkey);
 		return EINVAL;
 	}
 	if (flags & IBV_REREG_MR_CHANGE_TRANSLATION && (!address || !length)) {
-		explain("rereg_mr: lkey 0x%08x: IBV_REREG_MR_CHANGE_TRANSLATION needs an address "
+		explain_refused("ibv_rereg_mr", EINVAL,
+				"ibv_rereg_mr: lkey 0x%08x: IBV_REREG_MR_CHANGE_TRANSLATION needs an address "
 			"and a length", mr->ibv.lkey);
 		return EINVAL;
 	}
-	return flags & IBV_REREG_MR_CHANGE_ACCESS ? mr_check_access("rereg_mr", access) : 0;
+	return flags & IBV_REREG_MR_CHANGE_ACCESS ? mr_check_access("ibv_rereg_mr", access) : 0;
 }
 
 static struct region rereg_target(const struct mr_entry *entry, int flags, const struct pd *pd,
@@ -385,12 +389,13 @@ int mr_reregister(struct mr_table *table, struct mr *mr, int flags, struct pd *p
 	int err;
 
 	if (entry->kind == MR_NULL) {
-		explain("rereg_mr: lkey 0x%08x is of a null region, which has nothing to change", mr->ibv.lkey);
+		explain_refused("ibv_rereg_mr", EINVAL,
+				"ibv_rereg_mr: lkey 0x%08x is of a null region, which has nothing to change", mr->ibv.lkey);
 		return EINVAL;
 	}
 	err = check_rereg(mr, flags, pd, address, length, access);
 	if (!err && flags & IBV_REREG_MR_CHANGE_TRANSLATION)
-		err = mr_check_range("rereg_mr", address, length, (uintptr_t)address);
+		err = mr_check_range("ibv_rereg_mr", address, length, (uintptr_t)address);
 	if (err)
 		return err;
 
@@ -411,7 +416,7 @@ int mr_reregister(struct mr_table *table, struct mr *mr, int flags, struct pd *p
 		region_replace(entry, &new);
 		lock_release(&table->lock);
 	} else {
-		explain("rereg_mr: memory windows are bound to the region with lkey 0x%08x: "
+		explain("ibv_rereg_mr: memory windows are bound to the region with lkey 0x%08x: "
 			"invalidate or deallocate them first", mr->ibv.lkey);
 		return err;
 	}

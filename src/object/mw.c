@@ -22,7 +22,8 @@ int mw_alloc(struct mr_table *table, struct pd *pd, enum ibv_mw_type type, struc
 	int err;
 
 	if (type != IBV_MW_TYPE_1 && type != IBV_MW_TYPE_2) {
-		explain("alloc_mw: invalid type %d: expected IBV_MW_TYPE_1 or IBV_MW_TYPE_2",
+		explain_refused("ibv_alloc_mw", EINVAL,
+				"ibv_alloc_mw: invalid type %d: expected IBV_MW_TYPE_1 or IBV_MW_TYPE_2",
 			(int)type);
 		return EINVAL;
 	}
@@ -37,7 +38,7 @@ int mw_alloc(struct mr_table *table, struct pd *pd, enum ibv_mw_type type, struc
 	}
 	lock_release(&table->lock);
 	if (err) {
-		explain("alloc_mw: all %u keys of the process are in use", MR_TABLE_SIZE - 1);
+		explain("ibv_alloc_mw: all %u keys of the process are in use", MR_TABLE_SIZE - 1);
 		return err;
 	}
 	atomic_fetch_add(&pd->users, 1);
@@ -201,7 +202,7 @@ enum mr_fault mw_bind(struct mr_table *table, const struct mr_accessor *accessor
 	refusal = mw_try_bind(table, accessor, window_of(table, mw), new_rkey, info);
 	lock_release(&table->lock);
 	if (refusal.fault != MR_OK)
-		explain("bind_mw: window with rkey 0x%08x on qp 0x%06x, address 0x%llx length "
+		explain("ibv_bind_mw: window with rkey 0x%08x on qp 0x%06x, address 0x%llx length "
 			"%llu: %s", new_rkey, accessor->qpn, (unsigned long long)info->addr,
 			(unsigned long long)info->length, refusal.reason);
 	return refusal.fault;
@@ -229,7 +230,7 @@ static void explain_invalidate(struct mr_table *table, const struct mr_accessor 
 
 	if (fault != MR_ACCESS)
 		mr_explain(table, accessor, rkey, 0, 0, 0, fault, line, sizeof(line));
-	explain("invalidate: qp 0x%06x rkey 0x%08x: %s", accessor->qpn, rkey, line);
+	explain("IBV_WR_LOCAL_INV or IBV_WR_SEND_WITH_INV: qp 0x%06x rkey 0x%08x: %s", accessor->qpn, rkey, line);
 }
 
 enum mr_fault mr_invalidate(struct mr_table *table, const struct mr_accessor *accessor,

@@ -64,7 +64,7 @@ static void explain_no_move(const struct qp *qp, enum ibv_qp_state from, enum ib
 						 used ? ", " : "",
 						 qp_state_name((enum ibv_qp_state)i));
 	}
-	explain("modify_qp: qp 0x%06x %s cannot go from %s to %s, only to %s", qp->number,
+	explain("ibv_modify_qp: qp 0x%06x %s cannot go from %s to %s, only to %s", qp->number,
 		qp_type_name(qp->type), qp_state_name(from), qp_state_name(to), text);
 }
 
@@ -72,12 +72,14 @@ static int check_states(const struct qp *qp, const struct ibv_qp_attr *attr, int
 	REQUIRES(qp->lock)
 {
 	if (mask & IBV_QP_STATE && (unsigned)attr->qp_state >= QP_STATES) {
-		explain("modify_qp: qp 0x%06x: invalid qp_state %d", qp->number,
+		explain_refused("ibv_modify_qp", EINVAL,
+				"ibv_modify_qp: qp 0x%06x: invalid qp_state %d", qp->number,
 			(int)attr->qp_state);
 		return EINVAL;
 	}
 	if (mask & IBV_QP_CUR_STATE && attr->cur_qp_state != qp->state) {
-		explain("modify_qp: qp 0x%06x: cur_qp_state says %s but the qp is in %s",
+		explain_refused("ibv_modify_qp", EINVAL,
+				"ibv_modify_qp: qp 0x%06x: cur_qp_state says %s but the qp is in %s",
 			qp->number, qp_state_name(attr->cur_qp_state), qp_state_name(qp->state));
 		return EINVAL;
 	}
@@ -91,7 +93,8 @@ static int check_drained(const struct qp *qp, enum ibv_qp_state to) REQUIRES(qp-
 		return 0;
 	if (to == IBV_QPS_RESET || to == IBV_QPS_ERR)
 		return 0;
-	explain("modify_qp: qp 0x%06x SQD to %s: the send queue is not drained: wait for "
+	explain_refused("ibv_modify_qp", EINVAL,
+			"ibv_modify_qp: qp 0x%06x SQD to %s: the send queue is not drained: wait for "
 		"IBV_EVENT_SQ_DRAINED, or until query_qp returns sq_draining 0", qp->number,
 		qp_state_name(to));
 	return EINVAL;
@@ -109,11 +112,11 @@ static int check_mask(const struct qp *qp, enum ibv_qp_state to, int mask) REQUI
 		return EINVAL;
 	}
 	if (lacking)
-		explain("modify_qp: qp 0x%06x %s to %s lacks %s", qp->number,
+		explain("ibv_modify_qp: qp 0x%06x %s to %s lacks %s", qp->number,
 			qp_state_name(qp->state), qp_state_name(to),
 			attributes_text(lacking, text, sizeof(text)));
 	if (forbidden)
-		explain("modify_qp: qp 0x%06x (%s) %s to %s does not take %s", qp->number,
+		explain("ibv_modify_qp: qp 0x%06x (%s) %s to %s does not take %s", qp->number,
 			qp_type_name(qp->type), qp_state_name(qp->state), qp_state_name(to),
 			attributes_text(forbidden, text, sizeof(text)));
 	return lacking || forbidden ? EINVAL : 0;
@@ -125,10 +128,11 @@ static int check_value(const struct qp *qp, bool given, const char *member, uint
 	if (!given || (value >= least && value <= most))
 		return 0;
 	if (least == most)
-		explain("modify_qp: qp 0x%06x: %s is %u, must be %u", qp->number, member,
+		explain("ibv_modify_qp: qp 0x%06x: %s is %u, must be %u", qp->number, member,
 			value, most);
 	else
-		explain("modify_qp: qp 0x%06x: %s is %u, outside %u..%u", qp->number, member, value,
+		explain_refused("ibv_modify_qp", EINVAL,
+				"ibv_modify_qp: qp 0x%06x: %s is %u, outside %u..%u", qp->number, member, value,
 			least, most);
 	return EINVAL;
 }
@@ -139,7 +143,8 @@ static int check_access_flags(const struct qp *qp, const struct ibv_qp_attr *att
 
 	if (!(mask & IBV_QP_ACCESS_FLAGS) || !unknown)
 		return 0;
-	explain("modify_qp: qp 0x%06x: qp_access_flags 0x%x has unknown bits 0x%x", qp->number,
+	explain_refused("ibv_modify_qp", EINVAL,
+			"ibv_modify_qp: qp 0x%06x: qp_access_flags 0x%x has unknown bits 0x%x", qp->number,
 		attr->qp_access_flags, unknown);
 	return EINVAL;
 }
@@ -149,7 +154,8 @@ static int check_migration(const struct qp *qp, const struct ibv_qp_attr *attr, 
 {
 	if (!(mask & IBV_QP_PATH_MIG_STATE) || attr->path_mig_state == IBV_MIG_MIGRATED)
 		return 0;
-	explain("modify_qp: qp 0x%06x: path_mig_state %d: the device has no automatic path "
+	explain_refused("ibv_modify_qp", EINVAL,
+			"ibv_modify_qp: qp 0x%06x: path_mig_state %d: the device has no automatic path "
 		"migration: use IBV_MIG_MIGRATED", qp->number, (int)attr->path_mig_state);
 	return EINVAL;
 }

@@ -68,7 +68,7 @@ static const struct wr_rule {
 
 /* Explain and name the error: "return REFUSE(EINVAL, "why")", with qp and wr in scope. */
 #define REFUSE(err, format, ...) __extension__ ({                                     \
-	explain_about(#err " ibv_post_send", "post_send: qp 0x%06x wr_id 0x%llx: " format, \
+	explain_about(#err " ibv_post_send", "ibv_post_send: qp 0x%06x wr_id 0x%llx: " format, \
 		      qp->number, (unsigned long long)wr->wr_id, ##__VA_ARGS__);      \
 	(err); })
 
@@ -392,20 +392,20 @@ int qp_post_recv(struct qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad
 	if (!wr)	/* eRPC asks so, in RESET too, whose driver this is */
 		return 0;
 	if (!qp_receives(qp)) {
-		explain("post_recv: qp 0x%06x is of type %s%s: use %s", qp->number, qp_type_name(qp->type),
+		explain("ibv_post_recv: qp 0x%06x is of type %s%s: use %s", qp->number, qp_type_name(qp->type),
 			qp->hash ? " with a table of work queues" : ", which has no receive queue",
 			qp->hash ? "ibv_post_wq_recv with those" : "ibv_post_srq_recv with the XRC SRQ");
 		*bad = wr;
 		return EINVAL;
 	}
 	if (qp->srq) {
-		explain("post_recv: qp 0x%06x takes its receives from an SRQ: use "
+		explain("ibv_post_recv: qp 0x%06x takes its receives from an SRQ: use "
 			"ibv_post_srq_recv", qp->number);
 		*bad = wr;
 		return EINVAL;
 	}
 	if (atomic_load_explicit(&qp->access->state, memory_order_acquire) == IBV_QPS_RESET) {
-		explain("post_recv: qp 0x%06x is in RESET: move it to INIT before posting receives",
+		explain("ibv_post_recv: qp 0x%06x is in RESET: move it to INIT before posting receives",
 			qp->number);
 		*bad = wr;
 		return EINVAL;

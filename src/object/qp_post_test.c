@@ -159,7 +159,7 @@ static void a_post_in_the_wrong_state_is_explained(void **state)
 	struct ibv_send_wr wr = good_wr(f, IBV_WR_SEND, &sge);
 
 	assert_mentions(explain_post(f, &wr, EINVAL),
-			"post_send: qp 0x012345 wr_id 0x77: the qp is in RTR");
+			"ibv_post_send: qp 0x012345 wr_id 0x77: the qp is in RTR");
 	fixture_free(f);
 }
 

@@ -53,17 +53,20 @@ static int check_modify(const struct srq *srq, const struct ibv_srq_attr *attr, 
 	uint32_t size = mask & IBV_SRQ_MAX_WR ? attr->max_wr : srq->queue.size;
 
 	if (mask & ~(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT)) {
-		explain("modify_srq: srq 0x%06x: mask 0x%x has bits other than IBV_SRQ_MAX_WR and "
+		explain_refused("ibv_modify_srq", EINVAL,
+				"ibv_modify_srq: srq 0x%06x: mask 0x%x has bits other than IBV_SRQ_MAX_WR and "
 			"IBV_SRQ_LIMIT", srq->number, mask);
 		return EINVAL;
 	}
 	if (mask & IBV_SRQ_MAX_WR && !attr->max_wr) {
-		explain("modify_srq: srq 0x%06x: max_wr 0: it must hold at least one receive",
+		explain_refused("ibv_modify_srq", EINVAL,
+				"ibv_modify_srq: srq 0x%06x: max_wr 0: it must hold at least one receive",
 			srq->number);
 		return EINVAL;
 	}
 	if (mask & IBV_SRQ_LIMIT && attr->srq_limit > size) {
-		explain("modify_srq: srq 0x%06x: srq_limit %u exceeds max_wr %u",
+		explain_refused("ibv_modify_srq", EINVAL,
+				"ibv_modify_srq: srq 0x%06x: srq_limit %u exceeds max_wr %u",
 			srq->number, attr->srq_limit, size);
 		return EINVAL;
 	}

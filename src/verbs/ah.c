@@ -15,8 +15,8 @@ struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 	int err;
 
 	if (!pd || !attr)
-		return fail(refuse_null("create_ah", pd ? "attr" : "pd"));
-	err = domain_pd("create_ah", pd, &domain);
+		return fail(refuse_null("ibv_create_ah", pd ? "attr" : "pd"));
+	err = domain_pd("ibv_create_ah", pd, &domain);
 	if (!err)
 		err = hca_create_ah(to_hca(pd->context), domain, attr, &ah);
 	if (err)
@@ -30,7 +30,7 @@ int ibv_destroy_ah(struct ibv_ah *ah)
 	CALL();
 
 	if (!ah)
-		return refuse_null("destroy_ah", "ah");
+		return refuse_null("ibv_destroy_ah", "ah");
 	return hca_destroy_ah(to_hca(ah->context), to_ah(ah));
 }
 
@@ -40,10 +40,10 @@ int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port, struct ibv_wc
 	CALL();
 
 	if (!context || !wc || !attr)
-		return minus_one(refuse_null("init_ah_from_wc",
+		return minus_one(refuse_null("ibv_init_ah_from_wc",
 					     !context ? "context" : wc ? "attr" : "wc"));
 	if (!grh && (wc->wc_flags & IBV_WC_GRH))
-		return minus_one(refuse_null("init_ah_from_wc",
+		return minus_one(refuse_null("ibv_init_ah_from_wc",
 					     "grh (the first 40 bytes of the receive buffer)"));
 	return minus_one(hca_ah_attr_from_wc(to_hca(context), port, wc, grh, attr));
 }
@@ -55,7 +55,7 @@ struct ibv_ah *ibv_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc, struc
 	struct ibv_ah_attr attr;
 
 	if (!pd)
-		return fail(refuse_null("create_ah_from_wc", "pd"));
+		return fail(refuse_null("ibv_create_ah_from_wc", "pd"));
 	if (ibv_init_ah_from_wc(pd->context, port, wc, grh, &attr))
 		return NULL;
 	return ibv_create_ah(pd, &attr);
@@ -90,10 +90,10 @@ int ibv_resolve_eth_l2_from_gid(struct ibv_context *context, struct ibv_ah_attr 
 	char text[INET6_ADDRSTRLEN];
 
 	if (!context || !attr || !eth_mac)
-		return minus_one(refuse_null("resolve_eth_l2_from_gid",
+		return minus_one(refuse_null("ibv_resolve_eth_l2_from_gid",
 					     !context ? "context" : attr ? "eth_mac" : "attr"));
 	if (!gid_mac(attr->grh.dgid.raw, eth_mac)) {
-		explain("resolve_eth_l2_from_gid: GID %s does not contain a MAC "
+		explain("ibv_resolve_eth_l2_from_gid: GID %s does not contain a MAC "
 			"address; the kernel resolves it when packets are sent, no caller needs it",
 			inet_ntop(AF_INET6, attr->grh.dgid.raw, text, sizeof(text)));
 		return minus_one(EOPNOTSUPP);

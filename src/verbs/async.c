@@ -9,7 +9,7 @@ int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *eve
 	int err;
 
 	if (!context || !event)
-		return minus_one(refuse_null("get_async_event", context ? "event" : "context"));
+		return minus_one(refuse_null("ibv_get_async_event", context ? "event" : "context"));
 	err = hca_get_async_event(to_hca(context), event);
 	if (!err && trace_wants(TRACE_ASYNC))
 		verbs_trace_async(event);

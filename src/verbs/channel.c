@@ -14,7 +14,7 @@ struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context)
 	int err;
 
 	if (!context)
-		return fail(refuse_null("create_comp_channel", "context"));
+		return fail(refuse_null("ibv_create_comp_channel", "context"));
 	err = hca_create_comp_channel(to_hca(context), &channel);
 	if (err)
 		return fail(err);
@@ -27,7 +27,7 @@ int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
 	CALL();
 
 	if (!channel)
-		return refuse_null("destroy_comp_channel", "channel");
+		return refuse_null("ibv_destroy_comp_channel", "channel");
 	return hca_destroy_comp_channel(to_hca(channel->context), to_comp_channel(channel));
 }
 
@@ -38,7 +38,7 @@ int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **ibv, void
 	int err;
 
 	if (!channel || !ibv || !cq_context)
-		return minus_one(refuse_null("get_cq_event",
+		return minus_one(refuse_null("ibv_get_cq_event",
 					     !channel ? "channel" : ibv ? "cq_context" : "cq"));
 	err = hca_get_cq_event(to_comp_channel(channel), &cq);
 	if (err)

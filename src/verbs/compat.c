@@ -70,5 +70,5 @@ __asm__(".symver old_register_driver,ibv_register_driver@IBVERBS_1.1");
 void old_register_driver(const char *name, void *init)
 {
 	log_init();
-	explain("register_driver: ignored: this library uses no hardware drivers");
+	explain("verbs_register_driver: ignored: this library uses no hardware drivers");
 }

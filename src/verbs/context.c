@@ -148,7 +148,7 @@ struct ibv_context *ibv_open_device(struct ibv_device *ibv)
 	int err;
 
 	if (!ibv)
-		return fail(refuse_null("open_device", "device"));
+		return fail(refuse_null("ibv_open_device", "device"));
 	context = calloc(1, sizeof(*context));
 	if (!context)
 		return fail(ENOMEM);
@@ -169,7 +169,8 @@ static int context_find_file(int fd, struct context **found)
 	int err = 0;
 
 	if (fstat(fd, &status)) {
-		explain("import_device: cmd_fd %d is not open", fd);
+		explain_refused("ibv_import_device", EINVAL,
+				"ibv_import_device: cmd_fd %d is not open", fd);
 		return EINVAL;
 	}
 	lock_acquire(&contexts_lock);
@@ -187,7 +188,7 @@ static int context_find_file(int fd, struct context **found)
 	if (!other)
 		return hca_refuse_import(fd);
 	if (err)
-		explain("import_device: cmd_fd %d belongs to an open context, which will close it: import a "
+		explain("ibv_import_device: cmd_fd %d belongs to an open context, which will close it: import a "
 			"duplicate (dup(2), SCM_RIGHTS)", fd);
 	else
 		*found = other;
@@ -255,11 +256,11 @@ int ibv_close_device(struct ibv_context *ibv)
 	uint64_t file;
 
 	if (!ibv)
-		return minus_one(refuse_null("close_device", "context"));
+		return minus_one(refuse_null("ibv_close_device", "context"));
 	context = to_context(ibv);
 	file = hca_file_number(context->hca);
 	if (!context_close(context, file)) {
-		explain("close_device: the context was closed before");
+		explain("ibv_close_device: the context was closed before");
 		return minus_one(EINVAL);
 	}
 	if (hca_close(context->hca))
@@ -277,9 +278,10 @@ int device_query_ex_verb(struct ibv_context *context,
 	int err;
 
 	if (!context || !attr)
-		return refuse_null("query_device_ex", context ? "attr" : "context");
+		return refuse_null("ibv_query_device_ex", context ? "attr" : "context");
 	if (input && input->comp_mask) {
-		explain("query_device_ex: input comp_mask 0x%x must be 0",
+		explain_refused("ibv_query_device_ex", EINVAL,
+				"ibv_query_device_ex: input comp_mask 0x%x must be 0",
 			input->comp_mask);
 		return EINVAL;
 	}
@@ -302,7 +304,7 @@ int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
 	int err;
 
 	if (!context || !attr)
-		return refuse_null("query_device", context ? "attr" : "context");
+		return refuse_null("ibv_query_device", context ? "attr" : "context");
 	err = hca_query_device(to_hca(context), &full);
 	if (!err)
 		*attr = full.orig_attr;
@@ -317,7 +319,7 @@ int port_query_verb(struct ibv_context *context, uint8_t port, struct ibv_port_a
 	int err;
 
 	if (!context || !attr)
-		return refuse_null("query_port", context ? "attr" : "context");
+		return refuse_null("ibv_query_port", context ? "attr" : "context");
 	err = hca_query_port(to_hca(context), port, &full);
 	if (err)
 		return err;
@@ -347,9 +349,10 @@ int rt_values_verb(struct ibv_context *context, struct ibv_values_ex *values)
 	CALL();
 
 	if (!context || !values)
-		return refuse_null("query_rt_values_ex", context ? "values" : "context");
+		return refuse_null("ibv_query_rt_values_ex", context ? "values" : "context");
 	if (values->comp_mask & ~IBV_VALUES_MASK_RAW_CLOCK) {
-		explain("query_rt_values_ex: comp_mask 0x%x must be IBV_VALUES_MASK_RAW_CLOCK (1)",
+		explain_refused("ibv_query_rt_values_ex", EINVAL,
+				"ibv_query_rt_values_ex: comp_mask 0x%x must be IBV_VALUES_MASK_RAW_CLOCK (1)",
 			values->comp_mask);
 		return EINVAL;
 	}
@@ -363,7 +366,7 @@ int ibv_query_pkey(struct ibv_context *context, uint8_t port, int index, __be16 
 	CALL();
 
 	if (!context || !pkey)
-		return minus_one(refuse_null("query_pkey", context ? "pkey" : "context"));
+		return minus_one(refuse_null("ibv_query_pkey", context ? "pkey" : "context"));
 	return minus_one(hca_query_pkey(to_hca(context), port, index, pkey));
 }
 
@@ -375,7 +378,7 @@ int ibv_get_pkey_index(struct ibv_context *context, uint8_t port, __be16 pkey)
 	int err;
 
 	if (!context)
-		return minus_one(refuse_null("get_pkey_index", "context"));
+		return minus_one(refuse_null("ibv_get_pkey_index", "context"));
 	err = hca_query_port(to_hca(context), port, &attr);
 	for (int i = 0; !err && i < attr.pkey_tbl_len; i++) {
 		err = hca_query_pkey(to_hca(context), port, i, &entry);
@@ -383,7 +386,7 @@ int ibv_get_pkey_index(struct ibv_context *context, uint8_t port, __be16 pkey)
 			return i;
 	}
 	if (!err) {
-		explain("get_pkey_index: P_Key 0x%04x is not in the table of port %u; RoCE uses 0xffff",
+		explain("ibv_get_pkey_index: P_Key 0x%04x is not in the table of port %u; RoCE uses 0xffff",
 			__builtin_bswap16(pkey), port);
 		err = ENOENT;
 	}

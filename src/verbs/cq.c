@@ -9,7 +9,7 @@ struct cq *cq_create(struct ibv_context *context, struct ibv_cq_init_attr_ex *at
 	int err;
 
 	if (attr->comp_vector >= (uint32_t)context->num_comp_vectors) {
-		explain("create_cq: invalid comp_vector %d: the device has %d, numbered from 0",
+		explain("ibv_create_cq: invalid comp_vector %d: the device has %d, numbered from 0",
 			(int)attr->comp_vector, context->num_comp_vectors);
 		return fail(EINVAL);
 	}
@@ -35,9 +35,9 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_cont
 	struct cq *cq;
 
 	if (!context)
-		return fail(refuse_null("create_cq", "context"));
+		return fail(refuse_null("ibv_create_cq", "context"));
 	if (cqe < 1) {
-		explain("create_cq: invalid cqe %d: expected at least 1", cqe);
+		explain("ibv_create_cq: invalid cqe %d: expected at least 1", cqe);
 		return fail(EINVAL);
 	}
 	cq = cq_create(context, &attr, NULL);
@@ -49,9 +49,10 @@ int ibv_resize_cq(struct ibv_cq *cq, int cqe)
 	CALL();
 
 	if (!cq)
-		return refuse_null("resize_cq", "cq");
+		return refuse_null("ibv_resize_cq", "cq");
 	if (cqe < 1) {
-		explain("resize_cq: invalid cqe %d: expected at least 1", cqe);
+		explain_refused("ibv_resize_cq", EINVAL,
+				"ibv_resize_cq: invalid cqe %d: expected at least 1", cqe);
 		return EINVAL;
 	}
 	return hca_resize_cq(to_cq(cq), cqe);
@@ -63,13 +64,14 @@ int cq_modify_verb(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr)
 	CALL();
 
 	if (!cq || !attr)
-		return refuse_null("modify_cq", cq ? "cq_attr" : "cq");
+		return refuse_null("ibv_modify_cq", cq ? "cq_attr" : "cq");
 	if (!attr->attr_mask) {
-		explain("modify_cq: attr_mask is 0: expected IBV_CQ_ATTR_MODERATE (1)");
+		explain_refused("ibv_modify_cq", EINVAL,
+				"ibv_modify_cq: attr_mask is 0: expected IBV_CQ_ATTR_MODERATE (1)");
 		return EINVAL;
 	}
 	if (attr->attr_mask & ~(uint32_t)IBV_CQ_ATTR_MODERATE)
-		return refuse_verb("modify_cq", "attr_mask beyond IBV_CQ_ATTR_MODERATE (1)");
+		return refuse_verb("ibv_modify_cq", "attr_mask beyond IBV_CQ_ATTR_MODERATE (1)");
 	return hca_moderate_cq(to_cq(cq), attr->moderate.cq_count, attr->moderate.cq_period);
 }
 
@@ -78,7 +80,7 @@ int ibv_destroy_cq(struct ibv_cq *cq)
 	CALL();
 
 	if (!cq)
-		return refuse_null("destroy_cq", "cq");
+		return refuse_null("ibv_destroy_cq", "cq");
 	return hca_destroy_cq(to_hca(cq->context), to_cq(cq));
 }
 

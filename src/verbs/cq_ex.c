@@ -42,7 +42,8 @@ static int next_poll(struct ibv_cq_ex *ibv)
 static int start_poll_unlocked(struct ibv_cq_ex *ibv, struct ibv_poll_cq_attr *attr)
 {
 	if (attr && attr->comp_mask) {
-		explain("start_poll: comp_mask 0x%x must be 0",
+		explain_refused("ibv_start_poll", EINVAL,
+				"ibv_start_poll: comp_mask 0x%x must be 0",
 			attr->comp_mask);
 		return EINVAL;
 	}
@@ -207,21 +208,24 @@ static int cq_ex_check(const struct ibv_cq_init_attr_ex *attr)
 	const uint32_t mask = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
 
 	if (attr->cqe < 1 || attr->cqe > INT32_MAX) {
-		explain("create_cq_ex: invalid cqe %d: expected at least 1",
+		explain_refused("ibv_create_cq_ex", EINVAL,
+				"ibv_create_cq_ex: invalid cqe %d: expected at least 1",
 			(int)attr->cqe);
 		return EINVAL;
 	}
 	if (attr->wc_flags & ~wc_flags)
-		return refuse_verb("create_cq_ex", "wc_flags that no release has");
+		return refuse_verb("ibv_create_cq_ex", "wc_flags that no release has");
 	if (attr->comp_mask & ~mask) {
-		explain("create_cq_ex: comp_mask 0x%x has unknown bits", attr->comp_mask);
+		explain_refused("ibv_create_cq_ex", EINVAL,
+				"ibv_create_cq_ex: comp_mask 0x%x has unknown bits", attr->comp_mask);
 		return EINVAL;
 	}
 	if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) && (attr->flags & ~flags))
-		return refuse_verb("create_cq_ex", "flags beyond SINGLE_THREADED and IGNORE_OVERRUN");
+		return refuse_verb("ibv_create_cq_ex", "flags beyond SINGLE_THREADED and IGNORE_OVERRUN");
 	if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) &&
 	    (!attr->parent_domain || !domain_is_parent(attr->parent_domain))) {
-		explain("create_cq_ex: parent_domain is not from ibv_alloc_parent_domain");
+		explain_refused("ibv_create_cq_ex", EINVAL,
+				"ibv_create_cq_ex: parent_domain is not from ibv_alloc_parent_domain");
 		return EINVAL;
 	}
 	return 0;
@@ -235,7 +239,7 @@ struct ibv_cq_ex *cq_create_ex_verb(struct ibv_context *context, struct ibv_cq_i
 	int err;
 
 	if (!context || !attr)
-		return fail(refuse_null("create_cq_ex", context ? "cq_attr" : "context"));
+		return fail(refuse_null("ibv_create_cq_ex", context ? "cq_attr" : "context"));
 	err = cq_ex_check(attr);
 	if (err)
 		return fail(err);

@@ -27,7 +27,7 @@ struct ibv_dm *dm_alloc_verb(struct ibv_context *context, struct ibv_alloc_dm_at
 	int err;
 
 	if (!context || !attr)
-		return fail(refuse_null("alloc_dm", context ? "attr" : "context"));
+		return fail(refuse_null("ibv_alloc_dm", context ? "attr" : "context"));
 	err = hca_alloc_dm(to_hca(context), attr, &dm);
 	if (err)
 		return fail(err);
@@ -41,7 +41,7 @@ struct ibv_dm *ibv_import_dm(struct ibv_context *context, uint32_t handle)
 	int err;
 
 	if (!context)
-		return fail(refuse_null("import_dm", "context"));
+		return fail(refuse_null("ibv_import_dm", "context"));
 	err = hca_import_dm(to_hca(context), handle, &dm);
 	return err ? fail(err) : dm_finish(context, dm);
 }
@@ -51,7 +51,7 @@ void ibv_unimport_dm(struct ibv_dm *dm)
 	CALL();
 
 	if (!dm)
-		errno = refuse_null("unimport_dm", "dm");
+		errno = refuse_null("ibv_unimport_dm", "dm");
 	else
 		hca_unimport_dm(to_hca(dm->context), to_dm(dm));
 }
@@ -61,7 +61,7 @@ int dm_free_verb(struct ibv_dm *dm)
 	CALL();
 
 	if (!dm)
-		return refuse_null("free_dm", "dm");
+		return refuse_null("ibv_free_dm", "dm");
 	return hca_free_dm(to_hca(dm->context), to_dm(dm));
 }
 
@@ -74,13 +74,13 @@ struct ibv_mr *dm_reg_mr_verb(struct ibv_pd *pd, struct ibv_dm *dm, uint64_t off
 	int err;
 
 	if (!pd || !dm)
-		return fail(refuse_null("reg_dm_mr", pd ? "dm" : "pd"));
+		return fail(refuse_null("ibv_reg_dm_mr", pd ? "dm" : "pd"));
 	if (hca_file_number(to_hca(pd->context)) != hca_file_number(to_hca(dm->context))) {
-		explain("reg_dm_mr: the device memory and the pd are of different contexts: use "
+		explain("ibv_reg_dm_mr: the device memory and the pd are of different contexts: use "
 			"one ibv_context for both");
 		return fail(EINVAL);
 	}
-	err = domain_pd("reg_dm_mr", pd, &domain);
+	err = domain_pd("ibv_reg_dm_mr", pd, &domain);
 	if (!err)
 		err = hca_reg_dm_mr(to_hca(pd->context), domain, to_dm(dm), offset, length, access, &mr);
 	if (err)

@@ -45,9 +45,9 @@ struct ibv_td *td_alloc(struct ibv_context *context, struct ibv_td_init_attr *at
 	struct td *td;
 
 	if (!context || !attr)
-		return fail(refuse_null("alloc_td", context ? "attr" : "context"));
+		return fail(refuse_null("ibv_alloc_td", context ? "attr" : "context"));
 	if (attr->comp_mask) {
-		explain("alloc_td: comp_mask 0x%x must be 0",
+		explain("ibv_alloc_td: comp_mask 0x%x must be 0",
 			attr->comp_mask);
 		return fail(EINVAL);
 	}
@@ -65,9 +65,10 @@ int td_dealloc(struct ibv_td *ibv)
 	struct td *td = (struct td *)ibv;
 
 	if (!ibv)
-		return refuse_null("dealloc_td", "td");
+		return refuse_null("ibv_dealloc_td", "td");
 	if (atomic_load(&td->users)) {
-		explain("dealloc_td: a parent domain uses the td: deallocate that first");
+		explain_refused("ibv_dealloc_td", EBUSY,
+				"ibv_dealloc_td: a parent domain uses the td: deallocate that first");
 		return EBUSY;
 	}
 	domain_unlist(to_context(ibv->context), &td->node);
@@ -86,22 +87,22 @@ struct ibv_pd *parent_domain_alloc(struct ibv_context *context,
 	int err;
 
 	if (!context || !attr || !attr->pd)
-		return fail(refuse_null("alloc_parent_domain",
+		return fail(refuse_null("ibv_alloc_parent_domain",
 					!context ? "context" : attr ? "pd" : "attr"));
 	if (attr->comp_mask & ~known) {
-		explain("alloc_parent_domain: comp_mask 0x%x has unknown bits",
+		explain("ibv_alloc_parent_domain: comp_mask 0x%x has unknown bits",
 			attr->comp_mask);
 		return fail(EINVAL);
 	}
 	if (attr->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS && (!attr->alloc || !attr->free)) {
-		explain("alloc_parent_domain: IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS needs both alloc and free");
+		explain("ibv_alloc_parent_domain: IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS needs both alloc and free");
 		return fail(EINVAL);
 	}
 	if (domain_is_parent(attr->pd)) {
-		explain("alloc_parent_domain: the pd is a parent domain itself");
+		explain("ibv_alloc_parent_domain: the pd is a parent domain itself");
 		return fail(EINVAL);
 	}
-	err = domain_pd("alloc_parent_domain", attr->pd, &pd);
+	err = domain_pd("ibv_alloc_parent_domain", attr->pd, &pd);
 	if (err)
 		return fail(err);
 	domain = calloc(1, sizeof(*domain));
@@ -153,7 +154,8 @@ int parent_domain_dealloc(struct ibv_pd *ibv)
 	uint32_t rings = atomic_load(&domain->allocator.users);
 
 	if (rings) {
-		explain("dealloc_pd: %u rings of QPs, SRQs and CQs are in memory of the parent "
+		explain_refused("ibv_dealloc_pd", EBUSY,
+				"ibv_dealloc_pd: %u rings of QPs, SRQs and CQs are in memory of the parent "
 			"domain's allocator: destroy "
 			"those first",
 			rings);

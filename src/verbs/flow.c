@@ -10,7 +10,7 @@ struct ibv_flow *flow_create_verb(struct ibv_qp *qp, struct ibv_flow_attr *attr)
 	int err;
 
 	if (!qp || !attr)
-		return fail(refuse_null("create_flow", qp ? "flow_attr" : "qp"));
+		return fail(refuse_null("ibv_create_flow", qp ? "flow_attr" : "qp"));
 	err = hca_create_flow(to_hca(qp->context), to_qp(qp), attr, &flow);
 	if (err)
 		return fail(err);
@@ -23,7 +23,7 @@ int flow_destroy_verb(struct ibv_flow *flow)
 	CALL();
 
 	if (!flow)
-		return refuse_null("destroy_flow", "flow_id");
+		return refuse_null("ibv_destroy_flow", "flow_id");
 	return hca_destroy_flow(to_hca(flow->context), (struct steered_flow *)flow);
 }
 
@@ -34,9 +34,9 @@ struct ibv_counters *counters_create_verb(struct ibv_context *context, struct ib
 	int err;
 
 	if (!context || !attr)
-		return fail(refuse_null("create_counters", context ? "init_attr" : "context"));
+		return fail(refuse_null("ibv_create_counters", context ? "init_attr" : "context"));
 	if (attr->comp_mask) {
-		explain("create_counters: comp_mask 0x%x must be 0", attr->comp_mask);
+		explain("ibv_create_counters: comp_mask 0x%x must be 0", attr->comp_mask);
 		return fail(EINVAL);
 	}
 	err = hca_create_counters(to_hca(context), &counters);
@@ -51,7 +51,7 @@ int counters_destroy_verb(struct ibv_counters *counters)
 	CALL();
 
 	if (!counters)
-		return refuse_null("destroy_counters", "counters");
+		return refuse_null("ibv_destroy_counters", "counters");
 	return hca_destroy_counters(to_hca(counters->context), to_counters(counters));
 }
 
@@ -63,7 +63,7 @@ int counters_attach_verb(struct ibv_counters *counters, struct ibv_counter_attac
 	CALL();
 
 	if (!counters || !attr)
-		return refuse_null("attach_counters_point_flow", counters ? "attr" : "counters");
+		return refuse_null("ibv_attach_counters_point_flow", counters ? "attr" : "counters");
 	return hca_attach_counters(to_counters(counters), attr);
 }
 
@@ -72,9 +72,10 @@ int counters_read_verb(struct ibv_counters *counters, uint64_t *values, uint32_t
 	CALL();
 
 	if (!counters || !values)
-		return refuse_null("read_counters", counters ? "counters_value" : "counters");
+		return refuse_null("ibv_read_counters", counters ? "counters_value" : "counters");
 	if (flags & ~(uint32_t)IBV_READ_COUNTERS_ATTR_PREFER_CACHED) {
-		explain("read_counters: flags 0x%x has unknown bits", flags);
+		explain_refused("ibv_read_counters", EINVAL,
+				"ibv_read_counters: flags 0x%x has unknown bits", flags);
 		return EINVAL;
 	}
 	return hca_read_counters(to_counters(counters), values, count);

@@ -19,7 +19,7 @@ int ibv_query_gid(struct ibv_context *context, uint8_t port, int index, union ib
 	int err;
 
 	if (!context || !gid)
-		return minus_one(refuse_null("query_gid", context ? "gid" : "context"));
+		return minus_one(refuse_null("ibv_query_gid", context ? "gid" : "context"));
 	err = hca_query_gid(to_hca(context), port, (uint32_t)index, &entry);
 	if (err && !is_empty(err))
 		return minus_one(err);
@@ -38,7 +38,7 @@ int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned index
 	int err;
 
 	if (!context || !type)
-		return minus_one(refuse_null("query_gid_type", context ? "type" : "context"));
+		return minus_one(refuse_null("ibv_query_gid_type", context ? "type" : "context"));
 	err = hca_query_gid(to_hca(context), port, index, &entry);
 	if (err && !is_empty(err))
 		return minus_one(err);
@@ -83,7 +83,7 @@ int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index
 		      struct ibv_gid_entry *entry, uint32_t flags, size_t entry_size)
 {
 	CALL();
-	int err = entry_check("query_gid_ex", context, entry, flags, entry_size);
+	int err = entry_check("ibv_query_gid_ex", context, entry, flags, entry_size);
 	struct hca_gid gid;
 
 	if (!err)
@@ -99,7 +99,7 @@ ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *
 			     size_t max_entries, uint32_t flags, size_t entry_size)
 {
 	CALL();
-	int err = entry_check("query_gid_table", context, entries, flags, entry_size);
+	int err = entry_check("ibv_query_gid_table", context, entries, flags, entry_size);
 	struct hca_gid gid;
 	size_t count = 0;
 
@@ -110,7 +110,7 @@ ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *
 			continue;
 		}
 		if (!err && count == max_entries) {
-			explain("query_gid_table: the table has more than max_entries %zu entries",
+			explain("ibv_query_gid_table: the table has more than max_entries %zu entries",
 				max_entries);
 			err = EINVAL;
 		}

@@ -37,7 +37,7 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *address, size_t length, int a
 {
 	CALL();
 
-	return mr_register_verb("reg_mr", pd, address, length, (uintptr_t)address,
+	return mr_register_verb("ibv_reg_mr", pd, address, length, (uintptr_t)address,
 				(unsigned)access);
 }
 
@@ -46,7 +46,7 @@ struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *address, size_t length, 
 {
 	CALL();
 
-	return mr_register_verb("reg_mr_iova", pd, address, length, iova, (unsigned)access);
+	return mr_register_verb("ibv_reg_mr_iova", pd, address, length, iova, (unsigned)access);
 }
 
 struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *address, size_t length, uint64_t iova,
@@ -54,13 +54,13 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *address, size_t length,
 {
 	CALL();
 
-	return mr_register_verb("reg_mr", pd, address, length, iova, access);
+	return mr_register_verb("ibv_reg_mr", pd, address, length, iova, access);
 }
 
 struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova,
 				 int fd, int access)
 {
-	return fail(refuse_verb("reg_dmabuf_mr", "a software device cannot access memory of other "
+	return fail(refuse_verb("ibv_reg_dmabuf_mr", "a software device cannot access memory of other "
 				"devices; map the DMA-BUF and use ibv_reg_mr"));
 }
 
@@ -73,9 +73,9 @@ int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *address,
 	int err = 0;
 
 	if (!mr || ((flags & IBV_REREG_MR_CHANGE_PD) && !pd))
-		err = refuse_null("rereg_mr", mr ? "pd" : "mr");
+		err = refuse_null("ibv_rereg_mr", mr ? "pd" : "mr");
 	else if (flags & IBV_REREG_MR_CHANGE_PD)
-		err = domain_pd("rereg_mr", pd, &domain);
+		err = domain_pd("ibv_rereg_mr", pd, &domain);
 	if (!err)
 		err = hca_rereg_mr(to_hca(mr->context), to_mr(mr), flags, domain, address, length,
 				   (unsigned)access);
@@ -90,7 +90,7 @@ int ibv_dereg_mr(struct ibv_mr *mr)
 	CALL();
 
 	if (!mr)
-		return refuse_null("dereg_mr", "mr");
+		return refuse_null("ibv_dereg_mr", "mr");
 	return hca_dereg_mr(to_hca(mr->context), to_mr(mr));
 }
 
@@ -102,8 +102,8 @@ struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)
 	int err;
 
 	if (!pd)
-		return fail(refuse_null("import_mr", "pd"));
-	err = domain_pd("import_mr", pd, &domain);
+		return fail(refuse_null("ibv_import_mr", "pd"));
+	err = domain_pd("ibv_import_mr", pd, &domain);
 	if (!err)
 		err = hca_import_mr(to_hca(pd->context), handle, &mr);
 	if (err)
@@ -118,7 +118,7 @@ void ibv_unimport_mr(struct ibv_mr *mr)
 	CALL();
 
 	if (!mr)
-		errno = refuse_null("unimport_mr", "mr");
+		errno = refuse_null("ibv_unimport_mr", "mr");
 	else
 		hca_unimport_mr(to_hca(mr->context), to_mr(mr));
 }
@@ -131,8 +131,8 @@ struct ibv_mr *mr_alloc_null_verb(struct ibv_pd *pd)
 	int err;
 
 	if (!pd)
-		return fail(refuse_null("alloc_null_mr", "pd"));
-	err = domain_pd("alloc_null_mr", pd, &domain);
+		return fail(refuse_null("ibv_alloc_null_mr", "pd"));
+	err = domain_pd("ibv_alloc_null_mr", pd, &domain);
 	if (!err)
 		err = hca_alloc_null_mr(to_hca(pd->context), domain, &mr);
 	if (err)
@@ -149,7 +149,7 @@ int mr_advise_verb(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t
 	int err;
 
 	if (!pd || (count && !list))
-		return refuse_null("advise_mr", pd ? "sg_list" : "pd");
-	err = domain_pd("advise_mr", pd, &domain);
+		return refuse_null("ibv_advise_mr", pd ? "sg_list" : "pd");
+	err = domain_pd("ibv_advise_mr", pd, &domain);
 	return err ? err : hca_advise_mr(to_hca(pd->context), domain, advice, flags, list, count);
 }

@@ -7,7 +7,7 @@ int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
 	CALL();
 
 	if (!qp || !gid)
-		return refuse_null("attach_mcast", qp ? "gid" : "qp");
+		return refuse_null("ibv_attach_mcast", qp ? "gid" : "qp");
 	return hca_attach_mcast(to_qp(qp), gid, lid);
 }
 
@@ -16,6 +16,6 @@ int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
 	CALL();
 
 	if (!qp || !gid)
-		return refuse_null("detach_mcast", qp ? "gid" : "qp");
+		return refuse_null("ibv_detach_mcast", qp ? "gid" : "qp");
 	return hca_detach_mcast(to_qp(qp), gid, lid);
 }

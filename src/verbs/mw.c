@@ -9,7 +9,7 @@ struct ibv_mw *mw_alloc_verb(struct ibv_pd *pd, enum ibv_mw_type type)
 	struct mw *mw;
 	int err;
 
-	err = domain_pd("alloc_mw", pd, &domain);
+	err = domain_pd("ibv_alloc_mw", pd, &domain);
 	if (!err)
 		err = hca_alloc_mw(to_hca(pd->context), domain, type, &mw);
 	if (err)
@@ -30,6 +30,6 @@ int mw_bind_verb(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind)
 	CALL();
 
 	if (!qp)
-		return refuse_null("bind_mw", "qp");
+		return refuse_null("ibv_bind_mw", "qp");
 	return hca_bind_mw(to_qp(qp), to_mw(mw), bind);
 }

@@ -16,7 +16,7 @@ int ibv_query_port_speed(struct ibv_context *context, uint32_t port, uint64_t *s
 	CALL();
 
 	if (!context || !speed)
-		return refuse_null("query_port_speed", context ? "port_speed" : "context");
+		return refuse_null("ibv_query_port_speed", context ? "port_speed" : "context");
 	return hca_query_port_speed(to_hca(context), port, speed);
 }
 
@@ -33,9 +33,9 @@ void *ibv_alloc_buf(struct ibv_pd *pd, size_t size, struct ibv_buf **result)
 	struct ibv_buf *buf;
 
 	if (!pd || !result)
-		return fail(refuse_null("alloc_buf", pd ? "buf" : "pd"));
+		return fail(refuse_null("ibv_alloc_buf", pd ? "buf" : "pd"));
 	if (!size) {
-		explain("alloc_buf: size must not be 0");
+		explain("ibv_alloc_buf: size must not be 0");
 		return fail(EINVAL);
 	}
 	buf = calloc(1, sizeof(*buf));
@@ -80,13 +80,13 @@ struct ibv_mr *ibv_reg_buf_mr(struct ibv_pd *pd, struct ibv_buf *buf, void *addr
 	const char *objection;
 
 	if (!pd || !buf)
-		return fail(refuse_null("reg_buf_mr", pd ? "buf" : "pd"));
+		return fail(refuse_null("ibv_reg_buf_mr", pd ? "buf" : "pd"));
 	objection = buf_objection(pd, buf, address, length);
 	if (objection) {
-		explain("reg_buf_mr: %s", objection);
+		explain("ibv_reg_buf_mr: %s", objection);
 		return fail(EINVAL);
 	}
-	return mr_register_verb("reg_buf_mr", pd, address, length, (uintptr_t)address, (unsigned)access);
+	return mr_register_verb("ibv_reg_buf_mr", pd, address, length, (uintptr_t)address, (unsigned)access);
 }
 
 /* Why the fields do not fit each other; NULL: they do. A field that we do not know comes from later headers. */
@@ -116,37 +116,37 @@ struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, struct ibv_mr_init_attr *init_at
 	const char *objection;
 
 	if (!pd || !attr)
-		return fail(refuse_null("reg_mr_ex", pd ? "mr_init_attr" : "pd"));
+		return fail(refuse_null("ibv_reg_mr_ex", pd ? "mr_init_attr" : "pd"));
 	if (attr->fields & ~known) {
-		explain("reg_mr_ex: comp_mask 0x%llx has fields beyond BUF",
+		explain("ibv_reg_mr_ex: comp_mask 0x%llx has fields beyond BUF",
 			(unsigned long long)attr->fields);
 		return fail(EOPNOTSUPP);
 	}
 	objection = mr_attr_objection(pd, attr);
 	if (objection) {
-		explain("reg_mr_ex: comp_mask 0x%llx: %s", (unsigned long long)attr->fields, objection);
+		explain("ibv_reg_mr_ex: comp_mask 0x%llx: %s", (unsigned long long)attr->fields, objection);
 		return fail(EINVAL);
 	}
 	if (attr->fields & NEWER_MR_FD)
 		return ibv_reg_dmabuf_mr(pd, attr->fd_offset, attr->length, attr->iova, attr->fd, attr->access);
 	if (attr->fields & NEWER_MR_DMAH)
-		return fail(refuse_verb("reg_mr_ex", no_hints));
-	return mr_register_verb("reg_mr_ex", pd, attr->address, attr->length, attr->fields & NEWER_MR_IOVA ?
+		return fail(refuse_verb("ibv_reg_mr_ex", no_hints));
+	return mr_register_verb("ibv_reg_mr_ex", pd, attr->address, attr->length, attr->fields & NEWER_MR_IOVA ?
 				attr->iova : (uintptr_t)attr->address, (unsigned)attr->access);
 }
 
 struct ibv_dmah *ibv_alloc_dmah(struct ibv_context *context, struct ibv_dmah_init_attr *attr)
 {
-	return fail(refuse_verb("alloc_dmah", no_hints));
+	return fail(refuse_verb("ibv_alloc_dmah", no_hints));
 }
 
 int ibv_dealloc_dmah(struct ibv_dmah *dmah)
 {
-	return refuse_verb("dealloc_dmah", no_hints);
+	return refuse_verb("ibv_dealloc_dmah", no_hints);
 }
 
 int ibv_dm_export_dmabuf_fd(struct ibv_dm *dm)
 {
-	return minus_one(refuse_verb("dm_export_dmabuf_fd", "device memory is process memory, not "
+	return minus_one(refuse_verb("ibv_dm_export_dmabuf_fd", "device memory is process memory, not "
 				     "a DMA-BUF"));
 }

@@ -9,7 +9,7 @@ struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 	int err;
 
 	if (!context)
-		return fail(refuse_null("alloc_pd", "context"));
+		return fail(refuse_null("ibv_alloc_pd", "context"));
 	err = hca_alloc_pd(to_hca(context), &pd);
 	if (err)
 		return fail(err);
@@ -22,7 +22,7 @@ int ibv_dealloc_pd(struct ibv_pd *pd)
 	CALL();
 
 	if (!pd)
-		return refuse_null("dealloc_pd", "pd");
+		return refuse_null("ibv_dealloc_pd", "pd");
 	if (domain_is_parent(pd))
 		return parent_domain_dealloc(pd);
 	return hca_dealloc_pd(to_hca(pd->context), to_pd(pd));
@@ -35,7 +35,7 @@ struct ibv_pd *ibv_import_pd(struct ibv_context *context, uint32_t handle)
 	int err;
 
 	if (!context)
-		return fail(refuse_null("import_pd", "context"));
+		return fail(refuse_null("ibv_import_pd", "context"));
 	err = hca_import_pd(to_hca(context), handle, &pd);
 	if (err)
 		return fail(err);
@@ -48,7 +48,7 @@ void ibv_unimport_pd(struct ibv_pd *pd)
 	CALL();
 
 	if (!pd)
-		errno = refuse_null("unimport_pd", "pd");
+		errno = refuse_null("ibv_unimport_pd", "pd");
 	else if (domain_is_parent(pd))
 		parent_domain_dealloc(pd);
 	else

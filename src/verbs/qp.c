@@ -15,7 +15,7 @@ static struct qp *qp_create(struct ibv_context *context, struct ibv_qp_init_attr
 	int err;
 
 	if (attr->pd) {
-		err = domain_pd("create_qp", attr->pd, &pd);
+		err = domain_pd("ibv_create_qp", attr->pd, &pd);
 		if (err)
 			return fail(err);
 		attr->pd = &pd->ibv;
@@ -37,7 +37,7 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 	struct qp *qp;
 
 	if (!pd || !attr)
-		return fail(refuse_null("create_qp", pd ? "qp_init_attr" : "pd"));
+		return fail(refuse_null("ibv_create_qp", pd ? "qp_init_attr" : "pd"));
 	/* The extended structure begins like the old one; copied with the gap before comp_mask. */
 	memcpy(&full, attr, offsetof(struct ibv_qp_init_attr_ex, comp_mask));
 	full.comp_mask = IBV_QP_INIT_ATTR_PD;
@@ -65,16 +65,16 @@ static int qp_init_ex_check(const struct ibv_qp_init_attr_ex *attr)
 	const bool raw = attr->qp_type == IBV_QPT_RAW_PACKET;
 
 	if (attr->comp_mask & ~(known | of_raw))
-		return refuse_verb("create_qp_ex", "comp_mask has TSO, or bits that no release has");
+		return refuse_verb("ibv_create_qp_ex", "comp_mask has TSO, or bits that no release has");
 	if (attr->comp_mask & of_raw && !raw)
-		return refuse_verb("create_qp_ex", "indirection tables and receive hashing are of RAW_PACKET QPs");
+		return refuse_verb("ibv_create_qp_ex", "indirection tables and receive hashing are of RAW_PACKET QPs");
 	if (attr->qp_type != IBV_QPT_XRC_RECV &&
 	    (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || !attr->pd))
-		return refuse_null("create_qp_ex", "pd (IBV_QP_INIT_ATTR_PD)");
+		return refuse_null("ibv_create_qp_ex", "pd (IBV_QP_INIT_ATTR_PD)");
 	if ((attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) &&
 	    attr->create_flags & ~create_flags_of(attr->qp_type))
 		return refuse_verb(
-			"create_qp_ex",
+			"ibv_create_qp_ex",
 			"create_flags beyond IBV_QP_CREATE_CVLAN_STRIPPING of RAW_PACKET and "
 			"IBV_QP_CREATE_BLOCK_SELF_MCAST_LB of UD");
 	return 0;
@@ -89,7 +89,7 @@ struct ibv_qp *qp_create_ex_verb(struct ibv_context *context, struct ibv_qp_init
 	int err;
 
 	if (!context || !attr)
-		return fail(refuse_null("create_qp_ex", context ? "attr" : "context"));
+		return fail(refuse_null("ibv_create_qp_ex", context ? "attr" : "context"));
 	err = qp_init_ex_check(attr);
 	builder = attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
 	if (!err && builder)
@@ -121,7 +121,7 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 	int err;
 
 	if (!qp || !attr)
-		return refuse_null("modify_qp", qp ? "attr" : "qp");
+		return refuse_null("ibv_modify_qp", qp ? "attr" : "qp");
 	err = hca_modify_qp(to_qp(qp), attr, mask);
 	verbs_traced("ibv_modify_qp", to_qp(qp)->number, err, ",\"mask\":%d", mask);
 	return err;
@@ -133,9 +133,10 @@ int qp_pace_verb(struct ibv_qp *qp, struct ibv_qp_rate_limit_attr *attr)
 	CALL();
 
 	if (!qp || !attr)
-		return refuse_null("modify_qp_rate_limit", qp ? "attr" : "qp");
+		return refuse_null("ibv_modify_qp_rate_limit", qp ? "attr" : "qp");
 	if (attr->comp_mask) {
-		explain("modify_qp_rate_limit: comp_mask 0x%x must be 0", attr->comp_mask);
+		explain_refused("ibv_modify_qp_rate_limit", EINVAL,
+				"ibv_modify_qp_rate_limit: comp_mask 0x%x must be 0", attr->comp_mask);
 		return EINVAL;
 	}
 	return hca_pace_qp(to_qp(qp), attr->rate_limit, attr->max_burst_sz);
@@ -148,7 +149,7 @@ int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
 	int err;
 
 	if (!qp || !attr || !init_attr)
-		return refuse_null("query_qp", !qp ? "qp" : attr ? "init_attr" : "attr");
+		return refuse_null("ibv_query_qp", !qp ? "qp" : attr ? "init_attr" : "attr");
 	err = hca_query_qp(to_qp(qp), attr, mask, init_attr);
 	if (err)
 		return err;
@@ -168,7 +169,7 @@ int ibv_destroy_qp(struct ibv_qp *ibv)
 	int err;
 
 	if (!ibv)
-		return refuse_null("destroy_qp", "qp");
+		return refuse_null("ibv_destroy_qp", "qp");
 	context = to_context(ibv->context);
 	builder = to_qp(ibv)->wr_builder;
 	qpn = to_qp(ibv)->number;
@@ -194,9 +195,10 @@ int ibv_set_ece(struct ibv_qp *qp, struct ibv_ece *ece)
 	CALL();
 
 	if (!qp || !ece)
-		return refuse_null("set_ece", qp ? "ece" : "qp");
+		return refuse_null("ibv_set_ece", qp ? "ece" : "qp");
 	if (ece->comp_mask) {
-		explain("set_ece: comp_mask 0x%x must be 0", ece->comp_mask);
+		explain_refused("ibv_set_ece", EINVAL,
+				"ibv_set_ece: comp_mask 0x%x must be 0", ece->comp_mask);
 		return EINVAL;
 	}
 	return hca_set_ece(to_qp(qp), ece->vendor_id, &ece->options);
@@ -207,7 +209,7 @@ int ibv_query_ece(struct ibv_qp *qp, struct ibv_ece *ece)
 	CALL();
 
 	if (!qp || !ece)
-		return refuse_null("query_ece", qp ? "ece" : "qp");
+		return refuse_null("ibv_query_ece", qp ? "ece" : "qp");
 	memset(ece, 0, sizeof(*ece));
 	return hca_query_ece(to_qp(qp), &ece->vendor_id, &ece->options);
 }

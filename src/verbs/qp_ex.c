@@ -59,7 +59,8 @@ int wr_builder_check(enum ibv_qp_type type, uint64_t operations)
 
 	if (!excess)
 		return 0;
-	explain("create_qp_ex: send_ops_flags 0x%llx are not supported by this type "
+	explain_refused("ibv_create_qp_ex", EOPNOTSUPP,
+			"ibv_create_qp_ex: send_ops_flags 0x%llx are not supported by this type "
 		"of QP", (unsigned long long)excess);
 	return EOPNOTSUPP;
 }
@@ -102,13 +103,13 @@ static struct ibv_send_wr *qp_ex_begin(struct ibv_qp_ex *ibv, uint64_t operation
 	if (builder->err)
 		return NULL;
 	if (!(builder->operations & operation)) {
-		explain("wr_*: qp 0x%06x: operation 0x%llx is not in send_ops_flags: name it when "
+		explain("ibv_wr_*: qp 0x%06x: operation 0x%llx is not in send_ops_flags: name it when "
 			"creating the QP", ibv->qp_base.qp_num, (unsigned long long)operation);
 		qp_ex_latch(builder, EINVAL);
 		return NULL;
 	}
 	if (builder->count == builder->capacity) {
-		explain("wr_*: qp 0x%06x: more than %u work requests in one batch: the send queue "
+		explain("ibv_wr_*: qp 0x%06x: more than %u work requests in one batch: the send queue "
 			"(max_send_wr) is full", ibv->qp_base.qp_num, builder->capacity);
 		qp_ex_latch(builder, ENOMEM);
 		return NULL;
@@ -171,7 +172,7 @@ static void wr_atomic_write(struct ibv_qp_ex *ibv, uint32_t rkey, uint64_t remot
 	if (!wr)
 		return;
 	if (!value) {
-		qp_ex_latch(to_builder(ibv), refuse_null("wr_atomic_write", "atomic_wr"));
+		qp_ex_latch(to_builder(ibv), refuse_null("ibv_wr_atomic_write", "atomic_wr"));
 		return;
 	}
 	memcpy(&wr->wr.atomic.compare_add, value, PLACEMENT_WORD);
@@ -197,11 +198,11 @@ static void wr_bind_mw(struct ibv_qp_ex *ibv, struct ibv_mw *mw, uint32_t rkey,
 	if (!wr)
 		return;
 	if (!mw || !info) {
-		qp_ex_latch(to_builder(ibv), refuse_null("wr_bind_mw", mw ? "bind_info" : "mw"));
+		qp_ex_latch(to_builder(ibv), refuse_null("ibv_wr_bind_mw", mw ? "bind_info" : "mw"));
 		return;
 	}
 	if (mw->type != IBV_MW_TYPE_2) {
-		explain("wr_bind_mw: qp 0x%06x: the window is of type 1: use ibv_bind_mw",
+		explain("ibv_wr_bind_mw: qp 0x%06x: the window is of type 1: use ibv_bind_mw",
 			ibv->qp_base.qp_num);
 		qp_ex_latch(to_builder(ibv), EINVAL);
 		return;
@@ -278,24 +279,24 @@ static void wr_send_inv(struct ibv_qp_ex *ibv, uint32_t rkey)
 /* No QP can be created with these (wr_builder_check): reached by mistake only. */
 static void wr_send_tso(struct ibv_qp_ex *ibv, void *hdr, uint16_t hdr_sz, uint16_t mss)
 {
-	qp_ex_latch(to_builder(ibv), refuse_verb("wr_send_tso", "TCP segmentation"));
+	qp_ex_latch(to_builder(ibv), refuse_verb("ibv_wr_send_tso", "TCP segmentation"));
 }
 
 /* Whatever later headers have behind wr_flush. */
 static void wr_newer(struct ibv_qp_ex *ibv)
 {
 	qp_ex_latch(to_builder(ibv),
-		    refuse_verb("wr_*", "work requests that were added after rdma-core 64"));
+		    refuse_verb("ibv_wr_*", "work requests that were added after rdma-core 64"));
 }
 
 static void wr_set_xrc_srqn(struct ibv_qp_ex *ibv, uint32_t remote_srqn)
 {
-	struct ibv_send_wr *wr = qp_ex_current(to_builder(ibv), "wr_set_xrc_srqn");
+	struct ibv_send_wr *wr = qp_ex_current(to_builder(ibv), "ibv_wr_set_xrc_srqn");
 
 	if (!wr)
 		return;
 	if (ibv->qp_base.qp_type != IBV_QPT_XRC_SEND) {
-		explain("wr_set_xrc_srqn: qp 0x%06x is not an XRC_SEND QP", ibv->qp_base.qp_num);
+		explain("ibv_wr_set_xrc_srqn: qp 0x%06x is not an XRC_SEND QP", ibv->qp_base.qp_num);
 		qp_ex_latch(to_builder(ibv), EINVAL);
 		return;
 	}
@@ -305,12 +306,12 @@ static void wr_set_xrc_srqn(struct ibv_qp_ex *ibv, uint32_t remote_srqn)
 static void wr_set_ud_addr(struct ibv_qp_ex *ibv, struct ibv_ah *ah, uint32_t remote_qpn,
 			   uint32_t remote_qkey)
 {
-	struct ibv_send_wr *wr = qp_ex_current(to_builder(ibv), "wr_set_ud_addr");
+	struct ibv_send_wr *wr = qp_ex_current(to_builder(ibv), "ibv_wr_set_ud_addr");
 
 	if (!wr)
 		return;
 	if (!ah || ibv->qp_base.qp_type != IBV_QPT_UD) {
-		explain("wr_set_ud_addr: qp 0x%06x: %s", ibv->qp_base.qp_num,
+		explain("ibv_wr_set_ud_addr: qp 0x%06x: %s", ibv->qp_base.qp_num,
 			ah ? "it is not a UD QP" : "no address handle given (null pointer)");
 		qp_ex_latch(to_builder(ibv), EINVAL);
 		return;
@@ -323,13 +324,13 @@ static void wr_set_ud_addr(struct ibv_qp_ex *ibv, struct ibv_ah *ah, uint32_t re
 static void wr_set_sge_list(struct ibv_qp_ex *ibv, size_t count, const struct ibv_sge *list)
 {
 	struct wr_builder *builder = to_builder(ibv);
-	struct ibv_send_wr *wr = qp_ex_current(builder, "wr_set_sge_list");
+	struct ibv_send_wr *wr = qp_ex_current(builder, "ibv_wr_set_sge_list");
 
 	if (!wr)
 		return;
 	lock_alias(&builder->lock);
 	if (count > builder->max_sge) {
-		explain("wr_set_sge_list: qp 0x%06x: %zu SGEs exceed max_send_sge %u",
+		explain("ibv_wr_set_sge_list: qp 0x%06x: %zu SGEs exceed max_send_sge %u",
 			ibv->qp_base.qp_num, count, builder->max_sge);
 		qp_ex_latch(builder, EINVAL);
 		return;
@@ -352,7 +353,7 @@ static void wr_set_inline_data_list(struct ibv_qp_ex *ibv, size_t count,
 				    const struct ibv_data_buf *list)
 {
 	struct wr_builder *builder = to_builder(ibv);
-	struct ibv_send_wr *wr = qp_ex_current(builder, "wr_set_inline_data_list");
+	struct ibv_send_wr *wr = qp_ex_current(builder, "ibv_wr_set_inline_data_list");
 	uint8_t *data;
 	size_t length = 0;
 
@@ -362,7 +363,7 @@ static void wr_set_inline_data_list(struct ibv_qp_ex *ibv, size_t count,
 	data = builder->data + (size_t)(builder->count - 1) * builder->max_inline;
 	for (size_t i = 0; i < count; i++) {
 		if (list[i].length > builder->max_inline - length) {
-			explain("wr_set_inline_data: qp 0x%06x: the data exceeds max_inline_data "
+			explain("ibv_wr_set_inline_data: qp 0x%06x: the data exceeds max_inline_data "
 				"%u", ibv->qp_base.qp_num, builder->max_inline);
 			qp_ex_latch(builder, EINVAL);
 			return;

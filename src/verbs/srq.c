@@ -8,7 +8,7 @@ static struct ibv_srq *srq_create(struct ibv_pd *pd, struct ibv_srq_init_attr_ex
 	struct srq *srq;
 	int err;
 
-	err = domain_pd("create_srq", pd, &domain);
+	err = domain_pd("ibv_create_srq", pd, &domain);
 	if (err)
 		return fail(err);
 	attr->pd = &domain->ibv;
@@ -28,7 +28,7 @@ struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr
 	struct ibv_srq *srq;
 
 	if (!pd || !attr)
-		return fail(refuse_null("create_srq", pd ? "srq_init_attr" : "pd"));
+		return fail(refuse_null("ibv_create_srq", pd ? "srq_init_attr" : "pd"));
 	full.srq_context = attr->srq_context;
 	full.attr = attr->attr;
 	full.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD;
@@ -53,11 +53,11 @@ struct ibv_srq *srq_create_ex_verb(struct ibv_context *context, struct ibv_srq_i
 	struct ibv_srq *srq;
 
 	if (!context || !attr)
-		return fail(refuse_null("create_srq_ex", context ? "attr" : "context"));
+		return fail(refuse_null("ibv_create_srq_ex", context ? "attr" : "context"));
 	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) || !attr->pd)
-		return fail(refuse_null("create_srq_ex", "pd (IBV_SRQ_INIT_ATTR_PD)"));
+		return fail(refuse_null("ibv_create_srq_ex", "pd (IBV_SRQ_INIT_ATTR_PD)"));
 	if (attr->comp_mask >= IBV_SRQ_INIT_ATTR_RESERVED) {
-		explain("create_srq_ex: comp_mask 0x%x has unknown bits",
+		explain("ibv_create_srq_ex: comp_mask 0x%x has unknown bits",
 			attr->comp_mask);
 		return fail(EINVAL);
 	}
@@ -78,7 +78,7 @@ int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask)
 	CALL();
 
 	if (!srq || !attr)
-		return refuse_null("modify_srq", srq ? "srq_attr" : "srq");
+		return refuse_null("ibv_modify_srq", srq ? "srq_attr" : "srq");
 	return hca_modify_srq(to_srq(srq), attr, mask);
 }
 
@@ -87,7 +87,7 @@ int ibv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr)
 	CALL();
 
 	if (!srq || !attr)
-		return refuse_null("query_srq", srq ? "srq_attr" : "srq");
+		return refuse_null("ibv_query_srq", srq ? "srq_attr" : "srq");
 	return hca_query_srq(to_srq(srq), attr);
 }
 
@@ -96,7 +96,7 @@ int ibv_destroy_srq(struct ibv_srq *srq)
 	CALL();
 
 	if (!srq)
-		return refuse_null("destroy_srq", "srq");
+		return refuse_null("ibv_destroy_srq", "srq");
 	return hca_destroy_srq(to_hca(srq->context), to_srq(srq));
 }
 

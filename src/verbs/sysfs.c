@@ -85,7 +85,7 @@ int ibv_read_sysfs_file(const char *dir, const char *file, char *buffer, size_t 
 	char *path;
 
 	if (!dir || !file || !buffer || !size)
-		return minus_one(refuse_null("read_sysfs_file", "dir, file or buffer"));
+		return minus_one(refuse_null("ibv_read_sysfs_file", "dir, file or buffer"));
 	if (asprintf(&path, "%s/%s", dir, file) < 0)
 		return minus_one(ENOMEM);
 	attribute = below_class(path);

@@ -19,13 +19,13 @@ struct ibv_wq *wq_create_verb(struct ibv_context *context, struct ibv_wq_init_at
 	int err;
 
 	if (!context || !attr || !attr->pd)
-		return fail(refuse_null("create_wq", !context ? "context" : attr ? "pd" : "wq_init_attr"));
+		return fail(refuse_null("ibv_create_wq", !context ? "context" : attr ? "pd" : "wq_init_attr"));
 	if (attr->comp_mask >= IBV_WQ_INIT_ATTR_RESERVED) {
-		explain("create_wq: comp_mask 0x%x has unknown bits", attr->comp_mask);
+		explain("ibv_create_wq: comp_mask 0x%x has unknown bits", attr->comp_mask);
 		return fail(EINVAL);
 	}
 	full = *attr;
-	err = domain_pd("create_wq", attr->pd, &pd);
+	err = domain_pd("ibv_create_wq", attr->pd, &pd);
 	if (err)
 		return fail(err);
 	full.pd = &pd->ibv;
@@ -44,7 +44,7 @@ int wq_modify_verb(struct ibv_wq *wq, struct ibv_wq_attr *attr)
 	CALL();
 
 	if (!wq || !attr)
-		return refuse_null("modify_wq", wq ? "wq_attr" : "wq");
+		return refuse_null("ibv_modify_wq", wq ? "wq_attr" : "wq");
 	return hca_modify_wq(to_wq(wq), attr);
 }
 
@@ -53,7 +53,7 @@ int wq_destroy_verb(struct ibv_wq *wq)
 	CALL();
 
 	if (!wq)
-		return refuse_null("destroy_wq", "wq");
+		return refuse_null("ibv_destroy_wq", "wq");
 	return hca_destroy_wq(to_hca(wq->context), to_wq(wq));
 }
 
@@ -65,7 +65,7 @@ struct ibv_rwq_ind_table *rwq_table_create_verb(struct ibv_context *context,
 	int err;
 
 	if (!context || !attr)
-		return fail(refuse_null("create_rwq_ind_table", context ? "init_attr" : "context"));
+		return fail(refuse_null("ibv_create_rwq_ind_table", context ? "init_attr" : "context"));
 	err = hca_create_rwq_table(to_hca(context), attr, &table);
 	if (err)
 		return fail(err);
@@ -78,6 +78,6 @@ int rwq_table_destroy_verb(struct ibv_rwq_ind_table *table)
 	CALL();
 
 	if (!table)
-		return refuse_null("destroy_rwq_ind_table", "rwq_ind_table");
+		return refuse_null("ibv_destroy_rwq_ind_table", "rwq_ind_table");
 	return hca_destroy_rwq_table(to_hca(table->context), to_rwq_table(table));
 }

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Programs that make one mistake each, so that VERBATIM_EXPLAIN=1 can say what it is:  mistakes NAME
+ * They end by themselves, or by SIGALRM where the mistake is to wait for ever. `run` has what is said.
+ */
+#include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MUST(x) do { if (!(x)) { perror(#x); exit(1); } } while (0)
+#define QKEY 0x1234
+
+static struct ibv_context *context;
+static struct ibv_pd *pd;
+static struct ibv_comp_channel *channel;
+static struct ibv_cq *cq;
+static struct ibv_mr *mr;
+static union ibv_gid gid;
+static uint8_t memory[4096];
+
+static void open_device(void)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+
+	MUST(list && *list);
+	for (; list[1] && strcmp(ibv_get_device_name(*list), "vb_lo"); list++)
+		;
+	MUST(context = ibv_open_device(*list));
+	MUST(!ibv_query_gid(context, 1, 1, &gid));
+	MUST(pd = ibv_alloc_pd(context));
+	MUST(channel = ibv_create_comp_channel(context));
+	MUST(cq = ibv_create_cq(context, 64, NULL, channel, 0));
+	MUST(mr = ibv_reg_mr(pd, memory, sizeof(memory), IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));
+}
+
+static struct ibv_qp *make_qp(enum ibv_qp_type type)
+{
+	struct ibv_qp_init_attr init = { .send_cq = cq, .recv_cq = cq, .qp_type = type,
+					 .cap = { .max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 1,
+						  .max_recv_sge = 1 } };
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = QKEY };
+	struct ibv_qp *qp = ibv_create_qp(pd, &init);
+
+	MUST(qp);
+	MUST(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+			    (type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS)));
+	return qp;
+}
+
+static struct ibv_ah_attr way(void)
+{
+	return (struct ibv_ah_attr){ .is_global = 1, .port_num = 1,
+				     .grh = { .dgid = gid, .sgid_index = 1, .hop_limit = 64 } };
+}
+
+static void to_rtr(struct ibv_qp *qp, uint32_t dest, uint32_t psn)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTR, .ah_attr = way(), .path_mtu = IBV_MTU_1024,
+				    .dest_qp_num = dest, .rq_psn = psn, .max_dest_rd_atomic = 1,
+				    .min_rnr_timer = 12 };
+
+	MUST(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+			    IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER));
+}
+
+static void to_rts(struct ibv_qp *qp, uint32_t psn, uint8_t timeout)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS, .sq_psn = psn, .timeout = timeout, .retry_cnt = 2,
+				    .rnr_retry = 7, .max_rd_atomic = 1 };
+
+	MUST(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+			    IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC));
+}
+
+static void send_to(struct ibv_qp *qp, uint32_t remote, uint32_t qkey)
+{
+	struct ibv_sge sge = { .addr = (uintptr_t)memory, .length = 64, .lkey = mr->lkey };
+	struct ibv_send_wr *bad, wr = { .wr_id = 7, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND,
+					.send_flags = IBV_SEND_SIGNALED };
+	struct ibv_ah_attr attr = way();
+
+	if (qp->qp_type == IBV_QPT_UD) {
+		MUST(wr.wr.ud.ah = ibv_create_ah(pd, &attr));
+		wr.wr.ud.remote_qpn = remote;
+		wr.wr.ud.remote_qkey = qkey;
+	}
+	MUST(!ibv_post_send(qp, &wr, &bad));
+}
+
+static void receive_bytes(struct ibv_qp *qp, uint32_t bytes)
+{
+	struct ibv_sge sge = { .addr = (uintptr_t)memory + 1024, .length = bytes, .lkey = mr->lkey };
+	struct ibv_recv_wr *bad, wr = { .sg_list = &sge, .num_sge = 1 };
+
+	MUST(!ibv_post_recv(qp, &wr, &bad));
+}
+
+static void poll_until_done(void)
+{
+	struct ibv_wc wc;
+
+	while (!ibv_poll_cq(cq, 1, &wc))
+		;
+	printf("status %d\n", wc.status);
+}
+
+/* What the requester is told is the same for all of these. */
+static void mistake_between_rc(const char *name)
+{
+	struct ibv_qp *a = make_qp(IBV_QPT_RC), *b = make_qp(IBV_QPT_RC);
+	uint32_t dest = strcmp(name, "qpn") ? b->qp_num : b->qp_num ^ 0x2000;
+
+	to_rtr(a, dest, 0);
+	if (strcmp(name, "init") && strcmp(name, "timeout"))
+		to_rtr(b, a->qp_num, strcmp(name, "psn") ? 100 : 900);
+	to_rts(a, 100, strcmp(name, "timeout") ? 12 : 0);
+	send_to(a, 0, 0);
+	poll_until_done();
+}
+
+static void mistake_with_ud(const char *name)
+{
+	struct ibv_qp *a = make_qp(IBV_QPT_UD), *b = make_qp(IBV_QPT_UD);
+	struct ibv_qp_attr rtr = { .qp_state = IBV_QPS_RTR }, rts = { .qp_state = IBV_QPS_RTS };
+
+	MUST(!ibv_modify_qp(a, &rtr, IBV_QP_STATE) && !ibv_modify_qp(b, &rtr, IBV_QP_STATE));
+	MUST(!ibv_modify_qp(a, &rts, IBV_QP_STATE | IBV_QP_SQ_PSN));
+	if (!strcmp(name, "grh"))
+		receive_bytes(b, 64);
+	send_to(a, b->qp_num, strcmp(name, "qkey") ? QKEY : QKEY + 1);
+	poll_until_done();
+	usleep(200000);
+}
+
+static void mistake_of_events(const char *name)
+{
+	struct ibv_qp *qp = make_qp(IBV_QPT_RC);
+	struct ibv_cq *got;
+	void *user;
+
+	if (!strcmp(name, "event")) {
+		ibv_get_cq_event(channel, &got, &user);
+		return;
+	}
+	MUST(!ibv_req_notify_cq(cq, 0));
+	to_rtr(qp, qp->qp_num, 100);
+	to_rts(qp, 100, 14);
+	receive_bytes(qp, 64);
+	send_to(qp, 0, 0);
+	MUST(!ibv_get_cq_event(channel, &got, &user));
+	MUST(!ibv_destroy_qp(qp));
+	ibv_destroy_cq(cq);
+}
+
+/* The peer is killed when it has told its QP number. */
+static void mistake_to_kill(void)
+{
+	uint32_t number;
+	struct ibv_qp *qp;
+	int ends[2];
+	pid_t pid;
+
+	MUST(!pipe(ends));
+	pid = fork();
+	if (!pid) {
+		open_device();
+		number = make_qp(IBV_QPT_RC)->qp_num;
+		MUST(write(ends[1], &number, sizeof(number)) == sizeof(number));
+		for (;;)
+			pause();
+	}
+	MUST(read(ends[0], &number, sizeof(number)) == sizeof(number));
+	open_device();
+	qp = make_qp(IBV_QPT_RC);
+	to_rtr(qp, number, 100);
+	to_rts(qp, 100, 12);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	send_to(qp, 0, 0);
+	poll_until_done();
+	usleep(300000);
+}
+
+static void mistake_of_order(void)
+{
+	struct rdma_event_channel *events = rdma_create_event_channel();
+	struct rdma_conn_param parameters = { 0 };
+	struct rdma_cm_id *id;
+
+	MUST(events && !rdma_create_id(events, &id, NULL, RDMA_PS_TCP));
+	rdma_resolve_route(id, 100);
+	rdma_connect(id, &parameters);
+}
+
+int main(int argc, char **argv)
+{
+	const char *name = argc > 1 ? argv[1] : "";
+
+	alarm(4);
+	if (!strcmp(name, "killed")) {
+		mistake_to_kill();
+		return 0;
+	}
+	if (!strcmp(name, "channel")) {
+		struct rdma_cm_event *event;
+
+		rdma_get_cm_event(rdma_create_event_channel(), &event);
+		return 0;
+	}
+	if (!strcmp(name, "order")) {
+		mistake_of_order();
+		return 0;
+	}
+	open_device();
+	if (!strcmp(name, "init") || !strcmp(name, "psn") || !strcmp(name, "qpn") || !strcmp(name, "rnr") ||
+	    !strcmp(name, "timeout"))
+		mistake_between_rc(name);
+	else if (!strcmp(name, "qkey") || !strcmp(name, "receive") || !strcmp(name, "grh"))
+		mistake_with_ud(name);
+	else if (!strcmp(name, "event") || !strcmp(name, "ack"))
+		mistake_of_events(name);
+	return 0;
+}

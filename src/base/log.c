@@ -141,7 +141,10 @@ static void emit_line(char *line, size_t bytes)
 	write_line(line, bytes);
 }
 
-/* Appends to the @used bytes of @line, and @suffix to that. Too long a text has "..." before the suffix. */
+/*
+ * Appends to the @used bytes of @line, and @suffix to that. Too long a text has "..." before the
+ * suffix.
+ */
 static size_t compose_line(char line[LINE_MAX_BYTES], size_t used, const char *suffix,
 			   const char *format, va_list args)
 {
@@ -285,7 +288,8 @@ void explain_missed(int err)
 }
 
 /*
- * At exit(), which may be called in a handler of a signal that came while the thread held a lock: the lock
+ * At exit(), which may be called in a handler of a signal that came while the thread held a lock:
+ * the lock
  * of the counts is only tried.
  */
 __attribute__((destructor)) static void write_the_rest(void)

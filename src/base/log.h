@@ -92,8 +92,10 @@ void explain_print_refused(const char *call, int err, const char *format, ...)
 	} while (0)
 
 /*
- * Once per process, at its end, a terminal is told that VERBATIM_EXPLAIN=1 says why things failed. For what
- * explain_refused() and explain_about() explain, but not for errors by which programs find out what there is.
+ * Once per process, at its end, a terminal is told that VERBATIM_EXPLAIN=1 says why things
+ * failed. For what
+ * explain_refused() and explain_about() explain, but not for errors by which programs find out
+ * what there is.
  * @err: errno; 0: of a request or connection.
  */
 void explain_missed(int err);

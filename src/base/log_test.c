@@ -346,7 +346,8 @@ static void repeated_lines_are_counted_until_another_comes_or_the_end(void **unu
 	repeat_a_line();
 	explain("another");
 	stop_listening();
-	assert_string_equal(heard, prefixed("wr_id 0x0: full\nrepeated 118 times: wr_id 0x0: full\nanother\n"));
+	assert_string_equal(heard, prefixed("wr_id 0x0: full\nrepeated 118 times: wr_id 0x0: "
+			"full\nanother\n"));
 	hear_from_child("1", repeat_a_line);
 	assert_non_null(strstr(heard, "): repeated 118 times: wr_id 0x0: full"));
 }

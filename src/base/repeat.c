@@ -42,7 +42,8 @@ static uint64_t repeat_hash(const char *text, size_t bytes)
 	return hash ? hash : 1;
 }
 
-static void repeat_keep(struct repeat_line *line, uint64_t hash, const char *text, size_t bytes, uint64_t now_ns)
+static void repeat_keep(struct repeat_line *line, uint64_t hash, const char *text, size_t bytes,
+		uint64_t now_ns)
 {
 	size_t kept = bytes < REPEAT_TEXT_BYTES ? bytes : REPEAT_TEXT_BYTES - 1;
 

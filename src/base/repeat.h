@@ -4,7 +4,8 @@
  * clock, no output, no lock.
  *
  * The REPEAT_LINES last different lines are known. A line that is known is counted; what was counted
- * is told when a line comes that is not known, after 1, 2, 4 ... 64 seconds while it goes on, and at the end. Lines
+ * is told when a line comes that is not known, after 1, 2, 4 ... 64 seconds while it goes on, and
+ * at the end. Lines
  * that differ in a work request id (wr_id) or a PSN alone are the same line.
  */
 #ifndef VERBATIM_BASE_REPEAT_H

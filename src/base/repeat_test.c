@@ -122,7 +122,8 @@ static void remote_processes_cannot_flood(void **unused)
 	for (second = 1; second <= 3; second++)
 		for (i = 0; i < 1000; i++) {
 			snprintf(text, sizeof(text), "%u, %u", second, i);
-			written += repeat_admit(&repeats, text, strlen(text), (uint64_t)second * REPEAT_TELL_NS + i, true,
+			written += repeat_admit(&repeats, text, strlen(text),
+					(uint64_t)second * REPEAT_TELL_NS + i, true,
 						note_told);
 		}
 	assert_int_equal(written, 3 * REPEAT_REMOTE);
@@ -134,7 +135,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(a_repeated_line_is_counted_until_another_comes, repeat_start),
 		cmocka_unit_test_setup(lines_that_alternate_are_each_written_once, repeat_start),
-		cmocka_unit_test_setup(what_goes_on_is_told_after_longer_and_longer_times, repeat_start),
+		cmocka_unit_test_setup(what_goes_on_is_told_after_longer_and_longer_times,
+				repeat_start),
 		cmocka_unit_test_setup(what_comes_seldom_is_written_each_time, repeat_start),
 		cmocka_unit_test_setup(work_requests_and_psns_make_no_other_line, repeat_start),
 		cmocka_unit_test_setup(more_lines_than_are_known_lose_no_count, repeat_start),

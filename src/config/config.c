@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Reading the settings of config.def: first the file that VERBATIM_CONFIG names (lines
- * "key = value", '#' starts a comment, also behind a value), then the environment. Every refusal says which name,
+ * "key = value", '#' starts a comment, also behind a value), then the environment. Every refusal
+ * says which name,
  * which value, where, and what it may be. In a set-id program the environment is ignored: all settings
  * have their defaults.
  */
@@ -55,7 +56,8 @@ static const char variables[] =
 
 /* Variables read by base/log.c, engine/injection.c and link/trace.c; and the file's. */
 #define OTHER_VARIABLES(X) \
-	X("VERBATIM_CONFIG") X("VERBATIM_LOG") X("VERBATIM_EXPLAIN") X("VERBATIM_FAULT") X("VERBATIM_TRACE")
+	X("VERBATIM_CONFIG") X("VERBATIM_LOG") X("VERBATIM_EXPLAIN") X("VERBATIM_FAULT") \
+	X("VERBATIM_TRACE")
 #define OTHER_ENTRY(name) name,
 #define OTHER_TEXT(name) ", " name
 static const char *const other_variables[] = {
@@ -181,7 +183,8 @@ static int refuse_unknown(void)
 
 		if (strncmp(*entry, "VERBATIM_", 9) || config_is_known(*entry, length))
 			continue;
-		complain("unknown variable %.*s: expected one of%s%s", (int)length, *entry, variables + 1,
+		complain("unknown variable %.*s: expected one of%s%s", (int)length, *entry,
+				variables + 1,
 			 OTHER_VARIABLES(OTHER_TEXT));
 		return EINVAL;
 	}

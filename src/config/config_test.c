@@ -79,7 +79,8 @@ static void comments_may_stand_behind_values(void **state)
 {
 	struct config config;
 
-	write_file("  # all of it\nmtu = 1024  # text\nmax_qp = 5\t# more # text\ndevices = eth0:a#b # c\n");
+	write_file("  # all of it\nmtu = 1024  # text\nmax_qp = 5\t# more # text\ndevices = "
+			"eth0:a#b # c\n");
 	assert_int_equal(config_load(&config), 0);
 	assert_int_equal(config.mtu, 1024);
 	assert_int_equal(config.max_qp, 5);

@@ -58,7 +58,8 @@ int hca_destroy_comp_channel(struct hca_context *context, struct comp_channel *c
 	lock_release(&context->hca->objects);
 	if (users) {
 		explain_refused("ibv_destroy_comp_channel", EBUSY,
-				"ibv_destroy_comp_channel: %d CQs use the channel: destroy them first", users);
+				"ibv_destroy_comp_channel: %d CQs use the channel: destroy them "
+				"first", users);
 		return EBUSY;
 	}
 	event_queue_put(&channel->queue);
@@ -67,7 +68,10 @@ int hca_destroy_comp_channel(struct hca_context *context, struct comp_channel *c
 
 #define PATIENCE_NS 1000000000u
 
-/* The first CQ of the channel that no event can come from; NULL: events may come. @count: of all its CQs. */
+/*
+ * The first CQ of the channel that no event can come from; NULL: events may come. @count: of all
+ * its CQs.
+ */
 static const char *channel_objection(struct comp_channel *channel, uint32_t *number, unsigned *count)
 {
 	struct hca_context *context = channel->owner;
@@ -87,16 +91,21 @@ static const char *channel_objection(struct comp_channel *channel, uint32_t *num
 			waits = true;
 		else if (!objection) {
 			*number = cq->number;
-			objection = cq_is_armed(cq) ? "has completions that came before ibv_req_notify_cq: call "
+			objection = cq_is_armed(cq) ? "has completions that came before "
+					"ibv_req_notify_cq: call "
 				    "ibv_poll_cq after it, before waiting" :
-				    "asks for no event: call ibv_req_notify_cq, then ibv_poll_cq, before waiting";
+				    "asks for no event: call ibv_req_notify_cq, then "
+				    "ibv_poll_cq, before waiting";
 		}
 	}
 	lock_release(&context->hca->objects);
 	return waits ? NULL : objection;
 }
 
-/* A wait for an event that cannot come, or has come and gone: for an event that may come, nothing is said. */
+/*
+ * A wait for an event that cannot come, or has come and gone: for an event that may come, nothing
+ * is said.
+ */
 static void channel_explain_wait(struct comp_channel *channel)
 {
 	unsigned count;
@@ -104,12 +113,16 @@ static void channel_explain_wait(struct comp_channel *channel)
 	const char *objection = channel_objection(channel, &number, &count);
 
 	if (!count)
-		explain("ibv_get_cq_event has waited for a second, but no CQ uses the channel: give it to ibv_create_cq");
+		explain("ibv_get_cq_event has waited for a second, but no CQ uses the channel: "
+				"give it to ibv_create_cq");
 	else if (objection)
 		explain("ibv_get_cq_event has waited for a second, but cq %u %s", number, objection);
 }
 
-/* ETIMEDOUT: nothing came until then. Where handlers are not put off, poll() would not restart as read() does. */
+/*
+ * ETIMEDOUT: nothing came until then. Where handlers are not put off, poll() would not restart as
+ * read() does.
+ */
 static int channel_wait_until(int fd, uint64_t until_ns)
 {
 	struct pollfd readable = { .fd = fd, .events = POLLIN };
@@ -118,7 +131,8 @@ static int channel_wait_until(int fd, uint64_t until_ns)
 
 	if (!call_guarded || flags < 0 || flags & O_NONBLOCK)
 		return 0;
-	return call_poll(&readable, 1, until_ns > now_ns ? (int)((until_ns - now_ns) / 1000000) + 1 : 0) ? 0 : ETIMEDOUT;
+	return call_poll(&readable, 1,
+			until_ns > now_ns ? (int)((until_ns - now_ns) / 1000000) + 1 : 0) ? 0 : ETIMEDOUT;
 }
 
 int hca_get_cq_event(struct comp_channel *channel, struct cq **got)

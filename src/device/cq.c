@@ -143,7 +143,8 @@ int hca_destroy_cq(struct hca_context *context, struct cq *cq)
 		return EIO;
 	if (users) {
 		explain_refused("ibv_destroy_cq", EBUSY,
-				"ibv_destroy_cq: cq %u is in use by %u queues of QPs: destroy them first",
+				"ibv_destroy_cq: cq %u is in use by %u queues of QPs: destroy "
+				"them first",
 			cq->number, users);
 		return EBUSY;
 	}
@@ -152,9 +153,11 @@ int hca_destroy_cq(struct hca_context *context, struct cq *cq)
 		event_queue_cancel(&cq->channel->queue, &cq->comp_event.node);
 	event_queue_cancel(cq->async, &cq->error_event.node);
 	object_wait_for_acks(&cq->ibv.mutex, &cq->ibv.cond, &cq->ibv.comp_events_completed,
-			  &cq->comp_events_got, &(struct ack_names){ "ibv_destroy_cq", "ibv_ack_cq_events" });
+			  &cq->comp_events_got,
+			     &(struct ack_names){ "ibv_destroy_cq", "ibv_ack_cq_events" });
 	object_wait_for_acks(&cq->ibv.mutex, &cq->ibv.cond, &cq->ibv.async_events_completed,
-			  &cq->async_events_got, &(struct ack_names){ "ibv_destroy_cq", "ibv_ack_async_event" });
+			  &cq->async_events_got,
+			     &(struct ack_names){ "ibv_destroy_cq", "ibv_ack_async_event" });
 	cq_give_timer(hca, cq);
 	lock_acquire(&hca->objects);
 	list_remove(&cq->node);

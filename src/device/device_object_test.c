@@ -44,7 +44,8 @@ static struct {
 
 static void *waits_for_acks(void *unused)
 {
-	object_wait_for_acks(&acks.mutex, &acks.cond, &acks.acked, &acks.got, &(struct ack_names){ "ibv_destroy_x", "ibv_ack_x" });
+	object_wait_for_acks(&acks.mutex, &acks.cond, &acks.acked, &acks.got,
+			&(struct ack_names){ "ibv_destroy_x", "ibv_ack_x" });
 	atomic_store(&acks.over, true);
 	return NULL;
 }

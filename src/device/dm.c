@@ -27,13 +27,15 @@ static int dm_check_attr(const struct ibv_alloc_dm_attr *attr)
 	}
 	if (!attr->length || attr->length > LIMIT_DM_BYTES) {
 		explain_refused("ibv_alloc_dm", EINVAL,
-				"ibv_alloc_dm: invalid length %zu: expected 1 to %zu (max_dm_size)", attr->length,
+				"ibv_alloc_dm: invalid length %zu: expected 1 to %zu "
+				"(max_dm_size)", attr->length,
 			(size_t)LIMIT_DM_BYTES);
 		return EINVAL;
 	}
 	if (attr->log_align_req > LIMIT_DM_LOG_ALIGN) {
 		explain_refused("ibv_alloc_dm", EINVAL,
-				"ibv_alloc_dm: invalid log_align_req %u (log2 of the alignment): expected 0 to "
+				"ibv_alloc_dm: invalid log_align_req %u (log2 of the alignment): "
+				"expected 0 to "
 			"%u", attr->log_align_req, LIMIT_DM_LOG_ALIGN);
 		return EINVAL;
 	}
@@ -53,7 +55,8 @@ static int dm_reserve(struct hca *hca, size_t bytes)
 	if (bytes <= left)
 		return 0;
 	explain_refused("ibv_alloc_dm", ENOMEM,
-			"ibv_alloc_dm: only %llu of %llu bytes of this process's device memory are left "
+			"ibv_alloc_dm: only %llu of %llu bytes of this process's device memory "
+			"are left "
 		"(allocated in pages of %u bytes): free some, or register ordinary memory",
 		(unsigned long long)left, (unsigned long long)LIMIT_DM_BYTES, MEMORY_PAGE);
 	return ENOMEM;
@@ -166,7 +169,8 @@ int hca_import_dm(struct hca_context *context, uint32_t number, struct dm **impo
 	handle = calloc(1, sizeof(*handle));
 	if (!handle)
 		return ENOMEM;
-	err = handle_import(context, offsetof(struct hca_context, dms), &handle->handle, number, "ibv_import_dm");
+	err = handle_import(context, offsetof(struct hca_context, dms), &handle->handle, number,
+			"ibv_import_dm");
 	if (err) {
 		free(handle);
 		return err;
@@ -206,7 +210,8 @@ int hca_reg_dm_mr(struct hca_context *context, struct pd *pd, struct dm *handle,
 		return EIO;
 	if (!(access & IBV_ACCESS_ZERO_BASED)) {
 		explain_refused("ibv_reg_dm_mr", EINVAL,
-				"ibv_reg_dm_mr: access 0x%x: device memory has no addresses, only offsets: add "
+				"ibv_reg_dm_mr: access 0x%x: device memory has no addresses, "
+				"only offsets: add "
 			"IBV_ACCESS_ZERO_BASED", access);
 		return EINVAL;
 	}

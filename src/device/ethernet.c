@@ -20,7 +20,8 @@ static int check_hash(const struct ibv_rx_hash_conf *hash)
 	if (hash->rx_hash_function != IBV_RX_HASH_FUNC_TOEPLITZ || hash->rx_hash_key_len != HASH_KEY_BYTES ||
 	    !hash->rx_hash_key) {
 		explain_refused("ibv_create_qp", EINVAL,
-				"ibv_create_qp: rx_hash_conf: the function must be IBV_RX_HASH_FUNC_TOEPLITZ, "
+				"ibv_create_qp: rx_hash_conf: the function must be "
+				"IBV_RX_HASH_FUNC_TOEPLITZ, "
 			"the key %u bytes long",
 			HASH_KEY_BYTES);
 		return EINVAL;
@@ -40,7 +41,8 @@ int ethernet_check(const struct ibv_qp_init_attr_ex *attr)
 
 	if (attr->srq) {
 		explain_refused("ibv_create_qp", EINVAL,
-				"ibv_create_qp: a RAW_PACKET QP has its own receive queue or a table of work "
+				"ibv_create_qp: a RAW_PACKET QP has its own receive queue or a "
+				"table of work "
 			"queues: leave srq NULL");
 		return EINVAL;
 	}
@@ -48,7 +50,8 @@ int ethernet_check(const struct ibv_qp_init_attr_ex *attr)
 		return 0;
 	if ((attr->comp_mask & spread) != spread || !attr->rwq_ind_tbl) {
 		explain_refused("ibv_create_qp", EINVAL,
-				"ibv_create_qp: IBV_QP_INIT_ATTR_IND_TABLE and IBV_QP_INIT_ATTR_RX_HASH go "
+				"ibv_create_qp: IBV_QP_INIT_ATTR_IND_TABLE and "
+				"IBV_QP_INIT_ATTR_RX_HASH go "
 			"together, with a table");
 		return EINVAL;
 	}
@@ -93,7 +96,8 @@ int ethernet_attach(struct hca_context *context, struct qp *qp, const struct ibv
 
 	if (has_no_mac(&netdev)) {
 		explain_refused("ibv_create_qp", EOPNOTSUPP,
-				"ibv_create_qp: RAW_PACKET: %s has no Ethernet address, so its packets have no "
+				"ibv_create_qp: RAW_PACKET: %s has no Ethernet address, so its "
+				"packets have no "
 			"Ethernet header: use another device", netdev.name);
 		return EOPNOTSUPP;
 	}
@@ -143,7 +147,8 @@ int hca_pace_qp(struct qp *qp, uint32_t kbps, uint32_t burst_bytes)
 		return EIO;
 	if (!qp->ethernet) {
 		explain_refused("ibv_modify_qp_rate_limit", EOPNOTSUPP,
-				"ibv_modify_qp_rate_limit: qp 0x%06x is of type %s: only RAW_PACKET QPs have rate limits "
+				"ibv_modify_qp_rate_limit: qp 0x%06x is of type %s: only "
+				"RAW_PACKET QPs have rate limits "
 			"(packet_pacing_caps)", qp->number, qp_type_name(qp->type));
 		return EOPNOTSUPP;
 	}
@@ -158,7 +163,8 @@ int hca_pace_qp(struct qp *qp, uint32_t kbps, uint32_t burst_bytes)
 	lock_release(&qp->lock);
 	if (state != IBV_QPS_RTS) {
 		explain_refused("ibv_modify_qp_rate_limit", EINVAL,
-				"ibv_modify_qp_rate_limit: qp 0x%06x is in state %s: bring it to RTS first", qp->number,
+				"ibv_modify_qp_rate_limit: qp 0x%06x is in state %s: bring it to "
+				"RTS first", qp->number,
 			qp_state_name(state));
 		return EINVAL;
 	}

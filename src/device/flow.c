@@ -34,7 +34,8 @@ int hca_create_flow(struct hca_context *context, struct qp *qp, const struct ibv
 		return EIO;
 	if (!qp->ethernet) {
 		explain_refused("ibv_create_flow", EINVAL,
-				"ibv_create_flow: qp 0x%06x is of type %s: Ethernet frames go to QPs of type RAW_PACKET",
+				"ibv_create_flow: qp 0x%06x is of type %s: Ethernet frames go to "
+				"QPs of type RAW_PACKET",
 			qp->number, qp_type_name(qp->type));
 		return EINVAL;
 	}
@@ -105,7 +106,8 @@ int hca_attach_counters(struct flow_counters *counters, const struct ibv_counter
 		return EIO;
 	if (attr->comp_mask || counted == COUNTED_NOTHING || attr->index >= FLOW_COUNTER_INDICES) {
 		explain_refused("ibv_attach_counters_point_flow", EINVAL,
-				"ibv_attach_counters_point_flow: comp_mask 0x%x must be 0, counter_desc %d "
+				"ibv_attach_counters_point_flow: comp_mask 0x%x must be 0, "
+				"counter_desc %d "
 			"IBV_COUNTER_PACKETS or "
 			"_BYTES, index %u less than %u",
 			attr->comp_mask, (int)attr->counter_desc, attr->index,
@@ -114,7 +116,8 @@ int hca_attach_counters(struct flow_counters *counters, const struct ibv_counter
 	}
 	if (!atomic_compare_exchange_strong(&counters->place[attr->index], &nothing, (uint8_t)counted)) {
 		explain_refused("ibv_attach_counters_point_flow", EBUSY,
-				"ibv_attach_counters_point_flow: index %u has a counter already", attr->index);
+				"ibv_attach_counters_point_flow: index %u has a counter already",
+				attr->index);
 		return EBUSY;
 	}
 	return 0;
@@ -127,7 +130,8 @@ int hca_read_counters(const struct flow_counters *counters, uint64_t *values, ui
 		return EIO;
 	if (!count || count > FLOW_COUNTER_INDICES) {
 		explain_refused("ibv_read_counters", EINVAL,
-				"ibv_read_counters: ncounters %u must be 1 to %u", count, FLOW_COUNTER_INDICES);
+				"ibv_read_counters: ncounters %u must be 1 to %u", count,
+				FLOW_COUNTER_INDICES);
 		return EINVAL;
 	}
 	for (uint32_t i = 0; i < count; i++) {
@@ -150,7 +154,8 @@ int hca_destroy_counters(struct hca_context *context, struct flow_counters *coun
 		return EIO;
 	if (users) {
 		explain_refused("ibv_destroy_counters", EBUSY,
-				"ibv_destroy_counters: %u flows count in it: destroy them first", users);
+				"ibv_destroy_counters: %u flows count in it: destroy them first",
+				users);
 		return EBUSY;
 	}
 	object_delist(context, &counters->node);

@@ -24,8 +24,11 @@ static void explain_no_device(void)
 	if (!explaining())
 		return;
 	naming_describe(interfaces, sizeof(interfaces));
-	explain_print_about("VERBATIM_DEVICES", "ibv_get_device_list: no device: %s%s%s; interfaces of this network "
-			    "namespace: %s", devices && *devices ? "VERBATIM_DEVICES=" : "no interface is up and has "
+	explain_print_about("VERBATIM_DEVICES", "ibv_get_device_list: no device: %s%s%s; "
+			"interfaces of this network "
+			    "namespace: %s",
+			    devices && *devices ? "VERBATIM_DEVICES=" : "no interface is up and "
+			    "has "
 			    "an address", devices && *devices ? devices : "", devices && *devices ?
 			    " matches none that is up and has an address" :
 			    ": 'ip link set lo up' gives vb_lo", interfaces);

@@ -19,12 +19,14 @@ static int check_memory(const void *address, size_t length, unsigned access)
 	switch (memory_check(address, length, writable)) {
 	case EFAULT:
 		explain_refused("ibv_reg_mr", EFAULT,
-				"ibv_reg_mr: parts of [%p, +%zu) are not mapped: allocate the memory first, or "
+				"ibv_reg_mr: parts of [%p, +%zu) are not mapped: allocate the "
+				"memory first, or "
 			"use IBV_ACCESS_ON_DEMAND", address, length);
 		return EFAULT;
 	case EACCES:
 		explain_refused("ibv_reg_mr", EFAULT,
-				"ibv_reg_mr: parts of [%p, +%zu) are not %s: change the mapping%s", address, length,
+				"ibv_reg_mr: parts of [%p, +%zu) are not %s: change the "
+				"mapping%s", address, length,
 			writable ? "readable and writable" : "readable",
 			writable ? ", or leave out IBV_ACCESS_LOCAL_WRITE" : "");
 		return EFAULT;
@@ -85,12 +87,14 @@ int hca_rereg_mr(struct hca_context *context, struct mr *handle, int flags, stru
 		return EIO;
 	if (mr->handle.destroyed) {
 		explain_refused("ibv_rereg_mr", EINVAL,
-				"ibv_rereg_mr: lkey 0x%08x was deregistered by another handle to the region", mr->ibv.lkey);
+				"ibv_rereg_mr: lkey 0x%08x was deregistered by another handle to "
+				"the region", mr->ibv.lkey);
 		return EINVAL;
 	}
 	if (mr->dm) {
 		explain_refused("ibv_rereg_mr", EINVAL,
-				"ibv_rereg_mr: lkey 0x%08x is of device memory, which cannot be reregistered: "
+				"ibv_rereg_mr: lkey 0x%08x is of device memory, which cannot be "
+				"reregistered: "
 			"deregister it and use ibv_reg_dm_mr", mr->ibv.lkey);
 		return EINVAL;
 	}
@@ -134,7 +138,8 @@ int hca_import_mr(struct hca_context *context, uint32_t number, struct mr **impo
 	handle = calloc(1, sizeof(*handle));
 	if (!handle)
 		return ENOMEM;
-	err = handle_import(context, offsetof(struct hca_context, mrs), &handle->handle, number, "ibv_import_mr");
+	err = handle_import(context, offsetof(struct hca_context, mrs), &handle->handle, number,
+			"ibv_import_mr");
 	if (err) {
 		free(handle);
 		return err;
@@ -165,7 +170,8 @@ static int null_memory_take(struct hca *hca) REQUIRES(hca->objects)
 		return 0;
 	err = memory_null(NULL_MR_BYTES, &hca->null_zeros, &hca->null_sink);
 	if (err)
-		explain("ibv_alloc_null_mr: no %llu GiB of address space: %s: raise the limit (ulimit -v)",
+		explain("ibv_alloc_null_mr: no %llu GiB of address space: %s: raise the limit "
+				"(ulimit -v)",
 			2 * (unsigned long long)NULL_MR_BYTES >> 30, strerror(err));
 	return err ? ENOMEM : 0;
 }
@@ -229,7 +235,8 @@ static int advise_element(struct mr_table *table, const struct pd *pd, const str
 	if (!err)
 		return 0;
 	explain_refused("ibv_advise_mr", EFAULT,
-			"ibv_advise_mr: parts of [0x%llx, +%u), lkey 0x%08x, are not mapped, or not for this: %s",
+			"ibv_advise_mr: parts of [0x%llx, +%u), lkey 0x%08x, are not mapped, or "
+			"not for this: %s",
 		(unsigned long long)element->addr, element->length, element->lkey, strerror(err));
 	return EFAULT;
 }
@@ -246,13 +253,15 @@ int hca_advise_mr(struct hca_context *context, const struct pd *pd, enum ibv_adv
 		return EIO;
 	if (!advice_need(advice, &need)) {
 		explain_refused("ibv_advise_mr", ENOTSUP,
-				"ibv_advise_mr: unknown advice %u: expected IBV_ADVISE_MR_ADVICE_PREFETCH, _PREFETCH_WRITE or "
+				"ibv_advise_mr: unknown advice %u: expected "
+				"IBV_ADVISE_MR_ADVICE_PREFETCH, _PREFETCH_WRITE or "
 			"_PREFETCH_NO_FAULT", advice);
 		return ENOTSUP;
 	}
 	if (flags & ~(uint32_t)IBV_ADVISE_MR_FLAG_FLUSH) {
 		explain_refused("ibv_advise_mr", EINVAL,
-				"ibv_advise_mr: flags 0x%x: only IBV_ADVISE_MR_FLAG_FLUSH (1) is known", flags);
+				"ibv_advise_mr: flags 0x%x: only IBV_ADVISE_MR_FLAG_FLUSH (1) is "
+				"known", flags);
 		return EINVAL;
 	}
 	for (i = 0; i < count && !err; i++)

@@ -86,7 +86,8 @@ static int groups_make(struct hca *hca, const uint8_t gid[16], uint32_t interfac
 
 	if (groups_count(hca) >= limit) {
 		explain_refused("ibv_attach_mcast", ENOMEM,
-				"ibv_attach_mcast: the process has reached its limit of %u groups (max_mcast_grp): raise "
+				"ibv_attach_mcast: the process has reached its limit of %u "
+				"groups (max_mcast_grp): raise "
 			"/proc/sys/net/ipv4/igmp_max_memberships", limit);
 		return ENOMEM;
 	}
@@ -146,7 +147,8 @@ int hca_attach_mcast(struct qp *qp, const union ibv_gid *gid, uint16_t lid)
 		return EIO;
 	if (!qp_is(qp, QP_MULTICAST) || !ip_addr_is_multicast(gid->raw)) {
 		explain_refused("ibv_attach_mcast", EINVAL,
-				"ibv_attach_mcast: qp 0x%06x: %s", qp->number, !qp_is(qp, QP_MULTICAST) ?
+				"ibv_attach_mcast: qp 0x%06x: %s", qp->number, !qp_is(qp,
+				QP_MULTICAST) ?
 			"only UD QPs can be attached" : "the GID is not a multicast address "
 			"(ff00::/8 or ::ffff:224.0.0.0/4)");
 		return EINVAL;

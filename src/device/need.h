@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What a process needs of the limits that it runs under: for explanations, and for `verbatim doctor`.
- * A process with one open device and stdio has 25 descriptors (/proc/PID/fd) and 100 MiB (VmSize); each peer of this
+ * A process with one open device and stdio has 25 descriptors (/proc/PID/fd) and 100 MiB
+ * (VmSize); each peer of this
  * host takes a descriptor, and some while it connects.
  */
 #ifndef VERBATIM_DEVICE_NEED_H

@@ -115,7 +115,8 @@ void object_wait_for_acks(pthread_mutex_t *mutex, pthread_cond_t *cond, const ui
 			continue;
 		pthread_mutex_unlock(mutex);
 		if (!told)
-			explain("%s has waited for more than a second: events fetched and not acknowledged: %u: call %s",
+			explain("%s has waited for more than a second: events fetched and not "
+					"acknowledged: %u: call %s",
 				names->call, missing, names->ack);
 		if (!told)
 			since_ns = TIME_NEVER;

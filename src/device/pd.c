@@ -68,7 +68,8 @@ int hca_dealloc_pd(struct hca_context *context, struct pd *handle)
 		return EIO;
 	err = handle_destroy(context->hca, &handle->handle, &pd->users, "ibv_dealloc_pd");
 	if (err == EBUSY)
-		explain("ibv_dealloc_pd: pd %u is in use by %u objects (MRs, MWs, QPs, SRQs, AHs): destroy "
+		explain("ibv_dealloc_pd: pd %u is in use by %u objects (MRs, MWs, QPs, SRQs, "
+				"AHs): destroy "
 			"them first", pd->number, atomic_load(&pd->users));
 	if (!err)
 		pd_drop_handle(context->hca, handle);
@@ -85,7 +86,8 @@ int hca_import_pd(struct hca_context *context, uint32_t number, struct pd **impo
 	handle = calloc(1, sizeof(*handle));
 	if (!handle)
 		return ENOMEM;
-	err = handle_import(context, offsetof(struct hca_context, pds), &handle->handle, number, "ibv_import_pd");
+	err = handle_import(context, offsetof(struct hca_context, pds), &handle->handle, number,
+			"ibv_import_pd");
 	if (err) {
 		free(handle);
 		return err;

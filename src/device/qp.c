@@ -63,7 +63,8 @@ static int check_type(const struct ibv_qp_init_attr_ex *attr)
 	if (qp_type_is_supported(attr->qp_type))
 		return 0;
 	explain_refused("ibv_create_qp", EOPNOTSUPP,
-			"ibv_create_qp: qp_type %d is not supported: use RC, UC, UD, RAW_PACKET, XRC_SEND or "
+			"ibv_create_qp: qp_type %d is not supported: use RC, UC, UD, RAW_PACKET, "
+			"XRC_SEND or "
 		"XRC_RECV", attr->qp_type);
 	return EOPNOTSUPP;
 }
@@ -74,13 +75,15 @@ static int check_caps(const struct ibv_qp_init_attr_ex *attr)
 
 	if (cap->max_send_wr > LIMIT_QP_WR || cap->max_recv_wr > LIMIT_QP_WR) {
 		explain_refused("ibv_create_qp", EINVAL,
-				"ibv_create_qp: max_send_wr %u or max_recv_wr %u exceeds %d (max_qp_wr)",
+				"ibv_create_qp: max_send_wr %u or max_recv_wr %u exceeds %d "
+				"(max_qp_wr)",
 			cap->max_send_wr, cap->max_recv_wr, LIMIT_QP_WR);
 		return EINVAL;
 	}
 	if (cap->max_send_sge > LIMIT_SGE || cap->max_recv_sge > LIMIT_SGE) {
 		explain_refused("ibv_create_qp", EINVAL,
-				"ibv_create_qp: max_send_sge %u or max_recv_sge %u exceeds %d (max_sge)",
+				"ibv_create_qp: max_send_sge %u or max_recv_sge %u exceeds %d "
+				"(max_sge)",
 			cap->max_send_sge, cap->max_recv_sge, LIMIT_SGE);
 		return EINVAL;
 	}
@@ -98,7 +101,8 @@ static int check_xrc_recv(const struct ibv_qp_init_attr_ex *attr)
 	if ((attr->comp_mask & IBV_QP_INIT_ATTR_XRCD) && attr->xrcd)
 		return 0;
 	explain_refused("ibv_create_qp", EINVAL,
-			"ibv_create_qp: an XRC_RECV QP needs an XRC domain: set attr.xrcd (ibv_open_xrcd) and "
+			"ibv_create_qp: an XRC_RECV QP needs an XRC domain: set attr.xrcd "
+			"(ibv_open_xrcd) and "
 		"IBV_QP_INIT_ATTR_XRCD, in ibv_create_qp_ex");
 	return EINVAL;
 }
@@ -130,7 +134,8 @@ static int check_create(const struct ibv_qp_init_attr_ex *attr)
 	}
 	if (attr->srq && to_srq(attr->srq)->xrcd) {
 		explain_refused("ibv_create_qp", EINVAL,
-				"ibv_create_qp: srq %u is an XRC SRQ, which requests to an XRC_RECV QP name: give the QP a "
+				"ibv_create_qp: srq %u is an XRC SRQ, which requests to an "
+				"XRC_RECV QP name: give the QP a "
 			"basic one, or none", to_srq(attr->srq)->number);
 		return EINVAL;
 	}
@@ -459,7 +464,8 @@ int hca_open_qp(struct hca_context *context, struct xrcd *xrcd, uint32_t number,
 	lock_release(&hca->objects);
 	if (!qp) {
 		explain_refused("ibv_open_qp", EINVAL,
-				"ibv_open_qp: no XRC_RECV QP 0x%06x in this XRC domain: one that was created in this process, "
+				"ibv_open_qp: no XRC_RECV QP 0x%06x in this XRC domain: one that "
+				"was created in this process, "
 			"with a domain of the same file", number);
 		return EINVAL;
 	}
@@ -478,13 +484,15 @@ int hca_destroy_qp(struct hca_context *context, struct qp *qp)
 		return 0;
 	if (flows) {
 		explain_refused("ibv_destroy_qp", EBUSY,
-				"ibv_destroy_qp: qp 0x%06x has %u flows: destroy them first (ibv_destroy_flow)",
+				"ibv_destroy_qp: qp 0x%06x has %u flows: destroy them first "
+				"(ibv_destroy_flow)",
 			qp->number, flows);
 		return EBUSY;
 	}
 	if (groups) {
 		explain_refused("ibv_destroy_qp", EBUSY,
-				"ibv_destroy_qp: qp 0x%06x is attached to %u multicast groups: detach it from "
+				"ibv_destroy_qp: qp 0x%06x is attached to %u multicast groups: "
+				"detach it from "
 			"them first",
 			qp->number, groups);
 		return EBUSY;

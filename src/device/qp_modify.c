@@ -72,7 +72,8 @@ static int qp_modify_resolve(struct hca_context *context, struct qp *qp, struct 
 		err = ethernet_check_rate(attr->rate_limit, "ibv_modify_qp");
 	if (err || !(mask & IBV_QP_AV))
 		return err;
-	err = route_resolve(&context->hca->net, context->port, &attr->ah_attr, "ibv_modify_qp", &resolved->av);
+	err = route_resolve(&context->hca->net, context->port, &attr->ah_attr, "ibv_modify_qp",
+			&resolved->av);
 	if (err || qp_is(qp, QP_DATAGRAM))
 		return err;
 	if (resolved->av.loopback)
@@ -211,13 +212,15 @@ int hca_set_ece(struct qp *qp, uint32_t vendor, uint32_t *options)
 	lock_release(&qp->lock);
 	if (vendor != VERBATIM_VENDOR) {
 		explain_refused("ibv_set_ece", EINVAL,
-				"ibv_set_ece: vendor_id 0x%x: the options of this device are those of vendor 0x%x", vendor,
+				"ibv_set_ece: vendor_id 0x%x: the options of this device are "
+				"those of vendor 0x%x", vendor,
 			VERBATIM_VENDOR);
 		return EINVAL;
 	}
 	if (state != IBV_QPS_RESET && state != IBV_QPS_INIT) {
 		explain_refused("ibv_set_ece", EINVAL,
-				"ibv_set_ece: qp 0x%06x is in state %s: set options before it goes to RTR", qp->number,
+				"ibv_set_ece: qp 0x%06x is in state %s: set options before it "
+				"goes to RTR", qp->number,
 			qp_state_name(state));
 		return EINVAL;
 	}

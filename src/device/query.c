@@ -194,7 +194,8 @@ int hca_query_gid(struct hca_context *context, uint32_t port, uint32_t index, st
 
 	if (port != PORT_NUMBER || index >= GID_TABLE_SIZE) {
 		explain_refused("ibv_query_gid", EINVAL,
-				"ibv_query_gid: port %u index %u: there is port 1, indices 0 to %d", port, index,
+				"ibv_query_gid: port %u index %u: there is port 1, indices 0 to "
+				"%d", port, index,
 			GID_TABLE_SIZE - 1);
 		return EINVAL;
 	}

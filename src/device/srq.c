@@ -17,7 +17,8 @@ static int check_srq(const struct ibv_srq_attr *attr)
 {
 	if (attr->max_wr < 1 || attr->max_wr > LIMIT_SRQ_WR || attr->max_sge > LIMIT_SGE) {
 		explain_refused("ibv_create_srq", EINVAL,
-				"ibv_create_srq: invalid max_wr %u or max_sge %u: expected 1 to %d and 0 to %d",
+				"ibv_create_srq: invalid max_wr %u or max_sge %u: expected 1 to "
+				"%d and 0 to %d",
 			attr->max_wr, attr->max_sge, LIMIT_SRQ_WR, LIMIT_SGE);
 		return EINVAL;
 	}
@@ -77,12 +78,14 @@ static int check_srq_type(const struct ibv_srq_init_attr_ex *attr)
 		return 0;
 	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_XRCD) || !attr->xrcd) {
 		explain_refused("ibv_create_srq", EINVAL,
-				"ibv_create_srq: an XRC SRQ needs an XRC domain: xrcd and IBV_SRQ_INIT_ATTR_XRCD");
+				"ibv_create_srq: an XRC SRQ needs an XRC domain: xrcd and "
+				"IBV_SRQ_INIT_ATTR_XRCD");
 		return EINVAL;
 	}
 	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_CQ) || !attr->cq) {
 		explain_refused("ibv_create_srq", EINVAL,
-				"ibv_create_srq: an XRC SRQ needs a CQ for its receives: cq and IBV_SRQ_INIT_ATTR_CQ");
+				"ibv_create_srq: an XRC SRQ needs a CQ for its receives: cq and "
+				"IBV_SRQ_INIT_ATTR_CQ");
 		return EINVAL;
 	}
 	return 0;
@@ -221,7 +224,8 @@ int hca_modify_srq(struct srq *srq, const struct ibv_srq_attr *attr, int mask)
 		return EIO;
 	if ((mask & IBV_SRQ_MAX_WR) && (attr->max_wr < 1 || attr->max_wr > LIMIT_SRQ_WR)) {
 		explain_refused("ibv_modify_srq", EINVAL,
-				"ibv_modify_srq: invalid max_wr %u: expected 1 to %d", attr->max_wr, LIMIT_SRQ_WR);
+				"ibv_modify_srq: invalid max_wr %u: expected 1 to %d",
+				attr->max_wr, LIMIT_SRQ_WR);
 		return EINVAL;
 	}
 	effects_init(&effects);

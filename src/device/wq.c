@@ -18,7 +18,8 @@ static int check_wq(const struct ibv_wq_init_attr *attr)
 	}
 	if (attr->max_wr < 1 || attr->max_wr > LIMIT_QP_WR || attr->max_sge > LIMIT_SGE) {
 		explain_refused("ibv_create_wq", EINVAL,
-				"ibv_create_wq: invalid max_wr %u or max_sge %u: expected 1 to %d and 0 to %d", attr->max_wr,
+				"ibv_create_wq: invalid max_wr %u or max_sge %u: expected 1 to "
+				"%d and 0 to %d", attr->max_wr,
 			attr->max_sge, LIMIT_QP_WR, LIMIT_SGE);
 		return EINVAL;
 	}
@@ -111,12 +112,14 @@ int hca_destroy_wq(struct hca_context *context, struct wq *wq)
 		return EIO;
 	if (users) {
 		explain_refused("ibv_destroy_wq", EBUSY,
-				"ibv_destroy_wq: wq 0x%07x is in %u entries of tables: destroy those first",
+				"ibv_destroy_wq: wq 0x%07x is in %u entries of tables: destroy "
+				"those first",
 			wq->number, users);
 		return EBUSY;
 	}
 	event_queue_cancel(wq->async, &wq->fatal_event.node);
-	object_wait_for_acks(&wq->ibv.mutex, &wq->ibv.cond, &wq->ibv.events_completed, &wq->async_events_got,
+	object_wait_for_acks(&wq->ibv.mutex, &wq->ibv.cond, &wq->ibv.events_completed,
+			&wq->async_events_got,
 			     &(struct ack_names){ "ibv_destroy_wq", "ibv_ack_async_event" });
 	object_delist(context, &wq->node);
 	cq_clean(wq->cq, wq->number);
@@ -164,19 +167,22 @@ static int wq_check_modify(const struct wq *wq, const struct ibv_wq_attr *attr) 
 	}
 	if (attr->attr_mask & IBV_WQ_ATTR_CURR_STATE && attr->curr_wq_state != wq->state) {
 		explain_refused("ibv_modify_wq", EINVAL,
-				"ibv_modify_wq: wq 0x%07x is in state %s, not %s as curr_wq_state says", wq->number,
+				"ibv_modify_wq: wq 0x%07x is in state %s, not %s as "
+				"curr_wq_state says", wq->number,
 			wq_state_name(wq->state), wq_state_name(attr->curr_wq_state));
 		return EINVAL;
 	}
 	if (attr->attr_mask & IBV_WQ_ATTR_STATE && !wq_may_move(wq->state, attr->wq_state)) {
 		explain_refused("ibv_modify_wq", EINVAL,
-				"ibv_modify_wq: wq 0x%07x: %s -> %s is no transition: RESET goes to RDY, RDY "
+				"ibv_modify_wq: wq 0x%07x: %s -> %s is no transition: RESET goes "
+				"to RDY, RDY "
 			"to ERR and RESET, ERR "
 			"to RESET",
 			wq->number, wq_state_name(wq->state), wq_state_name(attr->wq_state));
 		return EINVAL;
 	}
-	return attr->attr_mask & IBV_WQ_ATTR_FLAGS ? check_wq_flags("ibv_modify_wq", attr->flags_mask) : 0;
+	return attr->attr_mask & IBV_WQ_ATTR_FLAGS ? check_wq_flags("ibv_modify_wq",
+			attr->flags_mask) : 0;
 }
 
 /* Receives that wait complete with an error (ERR) or are forgotten (RESET). */
@@ -233,7 +239,8 @@ int hca_post_wq_recv(struct wq *wq, struct ibv_recv_wr *wr, struct ibv_recv_wr *
 	effects_init(&effects);
 	lock_acquire(&wq->lock);
 	if (wr && wq->state == IBV_WQS_RESET) {
-		explain("ibv_post_wq_recv: wq 0x%07x is in state RESET: ibv_modify_wq() to RDY first", wq->number);
+		explain("ibv_post_wq_recv: wq 0x%07x is in state RESET: ibv_modify_wq() to RDY "
+				"first", wq->number);
 		*bad = wr;
 		err = EINVAL;
 	} else {
@@ -252,7 +259,8 @@ static int check_table(const struct ibv_rwq_ind_table_init_attr *attr)
 {
 	if (attr->comp_mask || attr->log_ind_tbl_size > LIMIT_RWQ_TABLE_LOG || !attr->ind_tbl) {
 		explain_refused("ibv_create_rwq_ind_table", EINVAL,
-				"ibv_create_rwq_ind_table: comp_mask 0x%x must be 0, log_ind_tbl_size %u at "
+				"ibv_create_rwq_ind_table: comp_mask 0x%x must be 0, "
+				"log_ind_tbl_size %u at "
 			"most %u, ind_tbl not "
 			"NULL",
 			attr->comp_mask, attr->log_ind_tbl_size, LIMIT_RWQ_TABLE_LOG);
@@ -307,7 +315,8 @@ int hca_destroy_rwq_table(struct hca_context *context, struct rwq_table *table)
 		return EIO;
 	if (users) {
 		explain_refused("ibv_destroy_rwq_ind_table", EBUSY,
-				"ibv_destroy_rwq_ind_table: %u QPs spread their frames over it: destroy them first", users);
+				"ibv_destroy_rwq_ind_table: %u QPs spread their frames over it: "
+				"destroy them first", users);
 		return EBUSY;
 	}
 	object_delist(context, &table->node);

@@ -31,12 +31,14 @@ static int check_oflags(const struct xrc_domain *found, bool has_file, int oflag
 {
 	if (has_file && !found && !(oflags & O_CREAT)) {
 		explain_refused("ibv_open_xrcd", EAGAIN,
-				"ibv_open_xrcd: the file has no XRC domain in this process: open it with O_CREAT first");
+				"ibv_open_xrcd: the file has no XRC domain in this process: open "
+				"it with O_CREAT first");
 		return EAGAIN;
 	}
 	if (found && (oflags & O_EXCL)) {
 		explain_refused("ibv_open_xrcd", EINVAL,
-				"ibv_open_xrcd: the file has an XRC domain already, and O_EXCL asks for a new one");
+				"ibv_open_xrcd: the file has an XRC domain already, and O_EXCL "
+				"asks for a new one");
 		return EINVAL;
 	}
 	return 0;
@@ -122,7 +124,8 @@ int hca_close_xrcd(struct hca_context *context, struct xrcd *xrcd)
 		return EIO;
 	if (users) {
 		explain_refused("ibv_close_xrcd", EBUSY,
-				"ibv_close_xrcd: %u XRC_RECV QPs and XRC SRQs use it: destroy them first", users);
+				"ibv_close_xrcd: %u XRC_RECV QPs and XRC SRQs use it: destroy "
+				"them first", users);
 		return EBUSY;
 	}
 	lock_acquire(&context->hca->objects);

@@ -36,9 +36,11 @@ int port_bind(struct engine *engine)
 		return 0;
 	if (err) {
 		if (err == EADDRINUSE)
-			explain("ibv_open_device: UDP port 4791 is taken: if by another user's Verbatim "
+			explain("ibv_open_device: UDP port 4791 is taken: if by another user's "
+					"Verbatim "
 				"processes, they forward packets from other hosts; if by the kernel's "
-				"rdma_rxe ('rdma link show'), these packets are lost: remove its devices "
+				"rdma_rxe ('rdma link show'), these packets are lost: remove its "
+				"devices "
 				"('rdma link delete NAME')");
 		else
 			explain("ibv_open_device: UDP port 4791 cannot be bound: %s", strerror(err));
@@ -47,7 +49,8 @@ int port_bind(struct engine *engine)
 	udp_bound_fds(engine->udp, &fd4, &fd6);
 	err = port_group_join(&group, fd4, fd6, engine->qps.slot, engine->qps.slot_count, engine->counters);
 	if (err)
-		explain("ibv_open_device: cannot share UDP port 4791 with other processes: %s", strerror(err));
+		explain("ibv_open_device: cannot share UDP port 4791 with other processes: %s",
+				strerror(err));
 	else
 		engine->group = group;
 	watch_sockets(engine);

@@ -44,7 +44,8 @@ static int qp_table_claim(struct engine *engine)
 		return ENOMEM;
 	err = claim_watchable(engine, &qps->slot[n]);
 	if (err) {
-		explain("ibv_open_device: cannot get one of the %u ranges of QP numbers of this host: %s", SLOT_COUNT,
+		explain("ibv_open_device: cannot get one of the %u ranges of QP numbers of this "
+				"host: %s", SLOT_COUNT,
 			strerror(err));
 		goto free_table;
 	}

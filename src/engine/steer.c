@@ -41,7 +41,8 @@ static void explain_packet_socket(int err)
 			"ibv_create_qp: RAW_PACKET needs CAP_NET_RAW in this network namespace: "
 			"run the program as root, or in a user namespace of its own (unshare -rn)");
 	else
-		explain("ibv_create_qp: RAW_PACKET: the interface has no packet socket: %s", strerror(err));
+		explain("ibv_create_qp: RAW_PACKET: the interface has no packet socket: %s",
+				strerror(err));
 }
 
 int steer_get_port(struct engine *engine, uint32_t interface, const uint8_t mac[6], bool loopback,

@@ -149,7 +149,8 @@ static int add_match(const struct ibv_flow_spec *spec, struct flow_rule *rule)
 		return 0;
 	}
 	explain_refused("ibv_create_flow", EINVAL,
-			"ibv_create_flow: a specification of type 0x%x and %u bytes: no such one, too short, "
+			"ibv_create_flow: a specification of type 0x%x and %u bytes: no such "
+			"one, too short, "
 		"or one of more than "
 		"%u",
 		(unsigned)spec->hdr.type, spec->hdr.size, FLOW_MATCHES_MAX);
@@ -163,7 +164,8 @@ static int add_counters(const struct ibv_flow_spec *spec, struct flow_rule *rule
 		return 0;
 	}
 	explain_refused("ibv_create_flow", EINVAL,
-			"ibv_create_flow: IBV_FLOW_SPEC_ACTION_COUNT: counters is NULL, or the rule has more than %u",
+			"ibv_create_flow: IBV_FLOW_SPEC_ACTION_COUNT: counters is NULL, or the "
+			"rule has more than %u",
 		FLOW_COUNTERS_MAX);
 	return EINVAL;
 }
@@ -181,7 +183,8 @@ static int add_spec(const struct ibv_flow_spec *spec, struct flow_rule *rule)
 		return add_counters(spec, rule);
 	case IBV_FLOW_SPEC_ACTION_HANDLE:
 		explain_refused("ibv_create_flow", EOPNOTSUPP,
-				"ibv_create_flow: IBV_FLOW_SPEC_ACTION_HANDLE: this device has no ESP offload, "
+				"ibv_create_flow: IBV_FLOW_SPEC_ACTION_HANDLE: this device has "
+				"no ESP offload, "
 			"nor other actions "
 			"with a handle");
 		return EOPNOTSUPP;
@@ -201,7 +204,8 @@ static int check_attr(const struct ibv_flow_attr *attr)
 	}
 	if (attr->flags & ~(uint32_t)IBV_FLOW_ATTR_FLAGS_DONT_TRAP) {
 		explain_refused("ibv_create_flow", EOPNOTSUPP,
-				"ibv_create_flow: flags 0x%x: IBV_FLOW_ATTR_FLAGS_DONT_TRAP alone is possible: "
+				"ibv_create_flow: flags 0x%x: IBV_FLOW_ATTR_FLAGS_DONT_TRAP "
+				"alone is possible: "
 			"the device does not "
 			"steer what it sends",
 			attr->flags);
@@ -209,7 +213,8 @@ static int check_attr(const struct ibv_flow_attr *attr)
 	}
 	if (attr->type != IBV_FLOW_ATTR_NORMAL && attr->num_of_specs) {
 		explain_refused("ibv_create_flow", EINVAL,
-				"ibv_create_flow: type %d takes all frames of its kind: num_of_specs must be 0",
+				"ibv_create_flow: type %d takes all frames of its kind: "
+				"num_of_specs must be 0",
 			(int)attr->type);
 		return EINVAL;
 	}

@@ -246,7 +246,8 @@ void local_connect(struct local *local, uint32_t slot)
 	if (!err || err == EALREADY || err == EEXIST)
 		return;
 	counter_add(local->counters, COUNTER_NO_MEMORY_PATH, 1);
-	explain("no shared memory with the process of this host that has QPs from 0x%06x on: %s: packets go over UDP",
+	explain("no shared memory with the process of this host that has QPs from 0x%06x on: %s: "
+			"packets go over UDP",
 		slot * QP_PER_SLOT, reason_of(err));
 	reconnect_later(local, slot, err);
 }

@@ -176,7 +176,9 @@ void naming_describe(char *text, size_t bytes)
 	if (netdev_list(&list, &count))
 		return;
 	for (i = 0; i < count && used < bytes; i++)
-		used += (size_t)snprintf(text + used, bytes - used, "%s%s (%s)", i ? ", " : "", list[i].name,
-					 !list[i].up ? "down" : list[i].address_count ? "up" : "no address");
+		used += (size_t)snprintf(text + used, bytes - used, "%s%s (%s)", i ? ", " : "",
+				list[i].name,
+					 !list[i].up ? "down" : list[i].address_count ? "up" :
+							"no address");
 	free(list);
 }

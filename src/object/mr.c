@@ -307,7 +307,8 @@ int mr_deregister(struct mr_table *table, struct mr *mr)
 	lock_release(&table->lock);
 	if (windows) {
 		explain_refused("ibv_dereg_mr", EBUSY,
-				"ibv_dereg_mr: %u memory windows are bound to the region with lkey 0x%08x: "
+				"ibv_dereg_mr: %u memory windows are bound to the region with "
+				"lkey 0x%08x: "
 			"invalidate or deallocate them first", windows, mr->ibv.lkey);
 		return EBUSY;
 	}
@@ -338,12 +339,14 @@ static int check_rereg(const struct mr *mr, int flags, const struct pd *pd, cons
 	}
 	if (flags & IBV_REREG_MR_CHANGE_PD && !pd) {
 		explain_refused("ibv_rereg_mr", EINVAL,
-				"ibv_rereg_mr: lkey 0x%08x: IBV_REREG_MR_CHANGE_PD needs a pd", mr->ibv.lkey);
+				"ibv_rereg_mr: lkey 0x%08x: IBV_REREG_MR_CHANGE_PD needs a pd",
+				mr->ibv.lkey);
 		return EINVAL;
 	}
 	if (flags & IBV_REREG_MR_CHANGE_TRANSLATION && (!address || !length)) {
 		explain_refused("ibv_rereg_mr", EINVAL,
-				"ibv_rereg_mr: lkey 0x%08x: IBV_REREG_MR_CHANGE_TRANSLATION needs an address "
+				"ibv_rereg_mr: lkey 0x%08x: IBV_REREG_MR_CHANGE_TRANSLATION "
+				"needs an address "
 			"and a length", mr->ibv.lkey);
 		return EINVAL;
 	}
@@ -390,7 +393,8 @@ int mr_reregister(struct mr_table *table, struct mr *mr, int flags, struct pd *p
 
 	if (entry->kind == MR_NULL) {
 		explain_refused("ibv_rereg_mr", EINVAL,
-				"ibv_rereg_mr: lkey 0x%08x is of a null region, which has nothing to change", mr->ibv.lkey);
+				"ibv_rereg_mr: lkey 0x%08x is of a null region, which has "
+				"nothing to change", mr->ibv.lkey);
 		return EINVAL;
 	}
 	err = check_rereg(mr, flags, pd, address, length, access);

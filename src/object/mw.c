@@ -23,7 +23,8 @@ int mw_alloc(struct mr_table *table, struct pd *pd, enum ibv_mw_type type, struc
 
 	if (type != IBV_MW_TYPE_1 && type != IBV_MW_TYPE_2) {
 		explain_refused("ibv_alloc_mw", EINVAL,
-				"ibv_alloc_mw: invalid type %d: expected IBV_MW_TYPE_1 or IBV_MW_TYPE_2",
+				"ibv_alloc_mw: invalid type %d: expected IBV_MW_TYPE_1 or "
+				"IBV_MW_TYPE_2",
 			(int)type);
 		return EINVAL;
 	}
@@ -230,7 +231,8 @@ static void explain_invalidate(struct mr_table *table, const struct mr_accessor 
 
 	if (fault != MR_ACCESS)
 		mr_explain(table, accessor, rkey, 0, 0, 0, fault, line, sizeof(line));
-	explain("IBV_WR_LOCAL_INV or IBV_WR_SEND_WITH_INV: qp 0x%06x rkey 0x%08x: %s", accessor->qpn, rkey, line);
+	explain("IBV_WR_LOCAL_INV or IBV_WR_SEND_WITH_INV: qp 0x%06x rkey 0x%08x: %s",
+			accessor->qpn, rkey, line);
 }
 
 enum mr_fault mr_invalidate(struct mr_table *table, const struct mr_accessor *accessor,

@@ -132,7 +132,8 @@ static int check_value(const struct qp *qp, bool given, const char *member, uint
 			value, most);
 	else
 		explain_refused("ibv_modify_qp", EINVAL,
-				"ibv_modify_qp: qp 0x%06x: %s is %u, outside %u..%u", qp->number, member, value,
+				"ibv_modify_qp: qp 0x%06x: %s is %u, outside %u..%u", qp->number,
+				member, value,
 			least, most);
 	return EINVAL;
 }
@@ -144,7 +145,8 @@ static int check_access_flags(const struct qp *qp, const struct ibv_qp_attr *att
 	if (!(mask & IBV_QP_ACCESS_FLAGS) || !unknown)
 		return 0;
 	explain_refused("ibv_modify_qp", EINVAL,
-			"ibv_modify_qp: qp 0x%06x: qp_access_flags 0x%x has unknown bits 0x%x", qp->number,
+			"ibv_modify_qp: qp 0x%06x: qp_access_flags 0x%x has unknown bits 0x%x",
+			qp->number,
 		attr->qp_access_flags, unknown);
 	return EINVAL;
 }

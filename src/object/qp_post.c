@@ -392,7 +392,8 @@ int qp_post_recv(struct qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad
 	if (!wr)	/* eRPC asks so, in RESET too, whose driver this is */
 		return 0;
 	if (!qp_receives(qp)) {
-		explain("ibv_post_recv: qp 0x%06x is of type %s%s: use %s", qp->number, qp_type_name(qp->type),
+		explain("ibv_post_recv: qp 0x%06x is of type %s%s: use %s", qp->number,
+				qp_type_name(qp->type),
 			qp->hash ? " with a table of work queues" : ", which has no receive queue",
 			qp->hash ? "ibv_post_wq_recv with those" : "ibv_post_srq_recv with the XRC SRQ");
 		*bad = wr;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Words for dropped packets (drop.h). Lines that repeat themselves are counted, and all lines of this kind
+ * Words for dropped packets (drop.h). Lines that repeat themselves are counted, and all lines of
+ * this kind
  * are so many a second at most (base/log.c): whoever sends such packets cannot flood stderr.
  */
 #include "transport/drop.h"
@@ -26,7 +27,8 @@ static const char *drop_state_advice(const struct qp *qp) REQUIRES(qp->lock)
 	case IBV_QPS_INIT:
 		return "ibv_modify_qp to RTR before the peer sends";
 	default:
-		return "it failed or was moved there: make a new one, or ibv_modify_qp to RESET, INIT, RTR";
+		return "it failed or was moved there: make a new one, or ibv_modify_qp to RESET, "
+				"INIT, RTR";
 	}
 }
 
@@ -35,7 +37,8 @@ static void print_address(const struct qp *qp, const struct packet *packet, cons
 {
 	char from[46], peer[46], own[46];
 
-	explain_print_remote("qp 0x%06x: %s from %s dropped: the QP is connected to %s from its own address %s: "
+	explain_print_remote("qp 0x%06x: %s from %s dropped: the QP is connected to %s from its "
+			"own address %s: "
 			     "set ah_attr.grh.dgid and sgid_index to what the peer sends from and to",
 			     qp->number, packet->op->name, address_text(source, from),
 			     address_text(qp->av.destination, peer), address_text(qp->av.source, own));
@@ -49,16 +52,23 @@ static void print_datagram(struct qp *qp, const struct packet *packet, const uin
 	const char *peer = address_text(source, text);
 
 	if (why == COUNTER_RX_QKEY)
-		explain_print_remote("qp 0x%06x: datagram of qp 0x%06x at %s dropped: its Q_Key 0x%08x is not this "
-				     "QP's 0x%08x: ibv_modify_qp (IBV_QP_QKEY) here and wr.ud.remote_qkey there "
-				     "must agree", qp->number, from, peer, packet->deth.qkey, qp->attr.qkey);
+		explain_print_remote("qp 0x%06x: datagram of qp 0x%06x at %s dropped: its Q_Key "
+				"0x%08x is not this "
+				     "QP's 0x%08x: ibv_modify_qp (IBV_QP_QKEY) here and "
+				     "wr.ud.remote_qkey there "
+				     "must agree", qp->number, from, peer, packet->deth.qkey,
+				     qp->attr.qkey);
 	else if (why == COUNTER_RX_NO_RECV)
-		explain_print_remote("qp 0x%06x: datagram of qp 0x%06x at %s dropped: no receive is posted: "
-				     "ibv_post_recv before the peer sends, one for each datagram that may come",
+		explain_print_remote("qp 0x%06x: datagram of qp 0x%06x at %s dropped: no receive "
+				"is posted: "
+				     "ibv_post_recv before the peer sends, one for each datagram "
+				     "that may come",
 				     qp->number, from, peer);
 	else
-		explain_print_remote("qp 0x%06x: datagram of qp 0x%06x at %s dropped: %zu bytes and the %u of the GRH "
-				     "are more than the %llu of the receive (wr_id 0x%llx)%s", qp->number, from, peer,
+		explain_print_remote("qp 0x%06x: datagram of qp 0x%06x at %s dropped: %zu bytes "
+				"and the %u of the GRH "
+				     "are more than the %llu of the receive (wr_id 0x%llx)%s",
+				     qp->number, from, peer,
 				     packet->payload_bytes, GRH_BYTES,
 				     (unsigned long long)qp->responder.recv_bytes,
 				     (unsigned long long)qp->responder.recv->wr_id,
@@ -74,13 +84,16 @@ void drop_print(struct qp *qp, const struct packet *packet, const uint8_t source
 		return;
 	switch (why) {
 	case COUNTER_RX_PKEY:
-		explain_print_remote("%s from %s for qp 0x%06x dropped: its P_Key is 0x%04x: RoCE has 0xffff alone "
+		explain_print_remote("%s from %s for qp 0x%06x dropped: its P_Key is 0x%04x: "
+				"RoCE has 0xffff alone "
 				     "(pkey_index 0)", packet->op->name, address_text(source, text),
 				     packet->dest_qpn, packet->pkey);
 		return;
 	case COUNTER_RX_QPN:
-		explain_print_remote("%s from %s dropped: this process has no qp 0x%06x: the sender's dest_qp_num "
-				     "(UD: remote_qpn) is wrong, or the QP was destroyed", packet->op->name,
+		explain_print_remote("%s from %s dropped: this process has no qp 0x%06x: the "
+				"sender's dest_qp_num "
+				     "(UD: remote_qpn) is wrong, or the QP was destroyed",
+				     packet->op->name,
 				     address_text(source, text), packet->dest_qpn);
 		return;
 	default:
@@ -89,14 +102,18 @@ void drop_print(struct qp *qp, const struct packet *packet, const uint8_t source
 	lock_assert_held(&qp->lock);
 	switch (why) {
 	case COUNTER_RX_QP_TYPE:
-		explain_print_remote("qp 0x%06x: %s from %s dropped: the QP is of type %s: both ends need the same "
-				     "qp_type", qp->number, packet->op->name, address_text(source, text),
+		explain_print_remote("qp 0x%06x: %s from %s dropped: the QP is of type %s: both "
+				"ends need the same "
+				     "qp_type", qp->number, packet->op->name,
+				     address_text(source, text),
 				     qp_type_name(qp->type));
 		return;
 	case COUNTER_RX_QP_STATE:
-		explain_print_remote("qp 0x%06x: %s from %s dropped: the QP is in %s: %s (verbatim explain %s)",
+		explain_print_remote("qp 0x%06x: %s from %s dropped: the QP is in %s: %s "
+				"(verbatim explain %s)",
 				     qp->number, packet->op->name, address_text(source, text),
-				     qp_state_name(qp->state), drop_state_advice(qp), qp_state_name(qp->state));
+				     qp_state_name(qp->state), drop_state_advice(qp),
+						qp_state_name(qp->state));
 		return;
 	case COUNTER_RX_ADDRESS:
 		print_address(qp, packet, source);
@@ -110,8 +127,10 @@ void drop_print_stranger(uint32_t qpn, const uint8_t source[16])
 {
 	char text[46];
 
-	explain_print_remote("packet from %s dropped: no process of this host has qp 0x%06x: the sender's dest_qp_num "
-			     "(UD: remote_qpn) is wrong, or the process has ended", address_text(source, text), qpn);
+	explain_print_remote("packet from %s dropped: no process of this host has qp 0x%06x: the "
+			"sender's dest_qp_num "
+			     "(UD: remote_qpn) is wrong, or the process has ended",
+			     address_text(source, text), qpn);
 }
 
 void drop_print_psn(struct qp *qp, const struct packet *packet)
@@ -119,8 +138,11 @@ void drop_print_psn(struct qp *qp, const struct packet *packet)
 	char text[46];
 
 	lock_assert_held(&qp->lock);
-	explain_print_remote("qp 0x%06x: %s of qp 0x%06x at %s dropped: it has PSN %u, and this QP waits for its first "
-			     "request with PSN %u: rq_psn here (ibv_modify_qp to RTR) and sq_psn there (to RTS) must "
+	explain_print_remote("qp 0x%06x: %s of qp 0x%06x at %s dropped: it has PSN %u, and this "
+			"QP waits for its first "
+			     "request with PSN %u: rq_psn here (ibv_modify_qp to RTR) and sq_psn "
+			     "there (to RTS) must "
 			     "agree", qp->number, packet->op->name, qp->attr.dest_qp_num,
-			     address_text(qp->av.destination, text), packet->psn, qp->attr.rq_psn & PSN_MASK);
+			     address_text(qp->av.destination, text), packet->psn,
+					qp->attr.rq_psn & PSN_MASK);
 }

@@ -48,7 +48,8 @@ static void a_qp_in_init_says_what_it_waits_for(void **state)
 	struct station *s = station_new(IBV_QPT_RC);
 
 	receive_data(s, OPCODE_RC_SEND_ONLY, PEER_PSN, 8);
-	expect_heard("dropped: the QP is in INIT: ibv_modify_qp to RTR before the peer sends (verbatim explain INIT)");
+	expect_heard("dropped: the QP is in INIT: ibv_modify_qp to RTR before the peer sends "
+			"(verbatim explain INIT)");
 	station_move(s, IBV_QPS_RESET);
 	receive_data(s, OPCODE_RC_SEND_ONLY, PEER_PSN, 8);
 	expect_heard("the QP is in RESET: ibv_modify_qp to INIT, then to RTR");
@@ -125,7 +126,8 @@ static void datagrams_are_dropped_with_a_reason(void **state)
 	expect_heard("no receive is posted: ibv_post_recv before the peer sends");
 	post_recv(s, 1, 16);
 	receive_datagram(s, 0x1234, 16);
-	expect_heard("16 bytes and the 40 of the GRH are more than the 16 of the receive (wr_id 0x1): receives of UD "
+	expect_heard("16 bytes and the 40 of the GRH are more than the 16 of the receive (wr_id "
+			"0x1): receives of UD "
 		     "need 40 bytes in front of the message");
 	station_free(s);
 }
@@ -148,7 +150,8 @@ static void strangers_are_told_apart(void **state)
 
 	packet.dest_qpn = 0x123456;
 	drop_explain(NULL, &packet, peer_address, COUNTER_RX_QPN);
-	expect_heard("this process has no qp 0x123456: the sender's dest_qp_num (UD: remote_qpn) is wrong");
+	expect_heard("this process has no qp 0x123456: the sender's dest_qp_num (UD: remote_qpn) "
+			"is wrong");
 	packet.pkey = 0x8001;
 	drop_explain(NULL, &packet, peer_address, COUNTER_RX_PKEY);
 	expect_heard("its P_Key is 0x8001: RoCE has 0xffff alone");

@@ -561,8 +561,10 @@ static void explain_patience(struct qp_call *call) REQUIRES(call->qp->lock)
 	const struct send_wqe *wqe = send_queue_at(&qp->sq, qp->sq.tail);
 	char peer[46];
 
-	explain_print_about("RETRY_EXC_ERR", "qp 0x%06x: %s (wr_id 0x%llx) has waited for more than a second: qp 0x%06x "
-			    "at %s does not answer, and timeout 0 waits for ever: ibv_modify_qp (to RTS) with timeout "
+	explain_print_about("RETRY_EXC_ERR", "qp 0x%06x: %s (wr_id 0x%llx) has waited for more "
+			"than a second: qp 0x%06x "
+			    "at %s does not answer, and timeout 0 waits for ever: ibv_modify_qp "
+			    "(to RTS) with timeout "
 			    "14 and retry_cnt 7 would end it", qp->number, wqe_name(wqe),
 			    (unsigned long long)wqe->wr_id, qp->attr.dest_qp_num,
 			    address_text(qp->av.destination, peer));
@@ -610,7 +612,8 @@ void requester_no_peer(struct qp_call *call)
 	lock_alias(&qp->lock);
 	if (requester_deadline(qp) == TIME_NEVER || !qp->requester.loss.probing || ack_deadline(qp) == TIME_NEVER)
 		return;
-	set_reason(call, "the peer's process has no queue pair 0x%06x: dest_qp_num is wrong, or it was destroyed",
+	set_reason(call, "the peer's process has no queue pair 0x%06x: dest_qp_num is wrong, or "
+			"it was destroyed",
 		   qp->attr.dest_qp_num);
 	requester_exceeded(call);
 }

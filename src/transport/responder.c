@@ -670,7 +670,8 @@ static void responder_owe_ack(struct qp_call *call, const struct packet *packet)
 }
 
 /*
- * The first PSN is the wrong one: at once if it is behind the expected one; if it is ahead, the requests before
+ * The first PSN is the wrong one: at once if it is behind the expected one; if it is ahead, the
+ * requests before
  * it may have been lost: the requester has begun with it STRANGE_PSN_TIMES times.
  */
 static void responder_note_psn(struct qp_call *call, const struct packet *packet, int32_t ahead)

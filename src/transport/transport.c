@@ -171,7 +171,8 @@ static void receive_cnp(struct qp_call *call, const struct rx_info *info) REQUIR
 	}
 }
 
-static void transport_drop(struct qp_call *call, const struct packet *packet, const struct rx_info *info,
+static void transport_drop(struct qp_call *call, const struct packet *packet,
+		const struct rx_info *info,
 			   enum counter why) REQUIRES(call->qp->lock)
 {
 	count(call, why);

@@ -256,10 +256,13 @@ static void drop_fault(struct qp_call *call, enum fault fault) REQUIRES(call->qp
 	}
 	count(call, fault_row(fault)->counter);
 	if (explaining())
-		explain_print_remote("qp 0x%06x: message of qp 0x%06x dropped (%s)%s%s", call->qp->number,
-				     call->qp->attr.dest_qp_num, fault_row(fault)->name, call->why[0] ? ": " : "",
+		explain_print_remote("qp 0x%06x: message of qp 0x%06x dropped (%s)%s%s",
+				call->qp->number,
+				     call->qp->attr.dest_qp_num, fault_row(fault)->name,
+						call->why[0] ? ": " : "",
 				     call->why[0] ? call->why : fault == FAULT_NO_RECEIVE ?
-				     ": no receive is posted: ibv_post_recv before the peer sends" : "");
+				     ": no receive is posted: ibv_post_recv before the peer "
+				     "sends" : "");
 	drop_message(&call->qp->responder);
 }
 

@@ -188,7 +188,8 @@ static int context_find_file(int fd, struct context **found)
 	if (!other)
 		return hca_refuse_import(fd);
 	if (err)
-		explain("ibv_import_device: cmd_fd %d belongs to an open context, which will close it: import a "
+		explain("ibv_import_device: cmd_fd %d belongs to an open context, which will "
+				"close it: import a "
 			"duplicate (dup(2), SCM_RIGHTS)", fd);
 	else
 		*found = other;
@@ -352,7 +353,8 @@ int rt_values_verb(struct ibv_context *context, struct ibv_values_ex *values)
 		return refuse_null("ibv_query_rt_values_ex", context ? "values" : "context");
 	if (values->comp_mask & ~IBV_VALUES_MASK_RAW_CLOCK) {
 		explain_refused("ibv_query_rt_values_ex", EINVAL,
-				"ibv_query_rt_values_ex: comp_mask 0x%x must be IBV_VALUES_MASK_RAW_CLOCK (1)",
+				"ibv_query_rt_values_ex: comp_mask 0x%x must be "
+				"IBV_VALUES_MASK_RAW_CLOCK (1)",
 			values->comp_mask);
 		return EINVAL;
 	}
@@ -386,7 +388,8 @@ int ibv_get_pkey_index(struct ibv_context *context, uint8_t port, __be16 pkey)
 			return i;
 	}
 	if (!err) {
-		explain("ibv_get_pkey_index: P_Key 0x%04x is not in the table of port %u; RoCE uses 0xffff",
+		explain("ibv_get_pkey_index: P_Key 0x%04x is not in the table of port %u; RoCE "
+				"uses 0xffff",
 			__builtin_bswap16(pkey), port);
 		err = ENOENT;
 	}

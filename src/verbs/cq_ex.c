@@ -221,7 +221,8 @@ static int cq_ex_check(const struct ibv_cq_init_attr_ex *attr)
 		return EINVAL;
 	}
 	if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) && (attr->flags & ~flags))
-		return refuse_verb("ibv_create_cq_ex", "flags beyond SINGLE_THREADED and IGNORE_OVERRUN");
+		return refuse_verb("ibv_create_cq_ex", "flags beyond SINGLE_THREADED and "
+				"IGNORE_OVERRUN");
 	if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) &&
 	    (!attr->parent_domain || !domain_is_parent(attr->parent_domain))) {
 		explain_refused("ibv_create_cq_ex", EINVAL,

@@ -95,7 +95,8 @@ struct ibv_pd *parent_domain_alloc(struct ibv_context *context,
 		return fail(EINVAL);
 	}
 	if (attr->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS && (!attr->alloc || !attr->free)) {
-		explain("ibv_alloc_parent_domain: IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS needs both alloc and free");
+		explain("ibv_alloc_parent_domain: IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS needs "
+				"both alloc and free");
 		return fail(EINVAL);
 	}
 	if (domain_is_parent(attr->pd)) {
@@ -155,7 +156,8 @@ int parent_domain_dealloc(struct ibv_pd *ibv)
 
 	if (rings) {
 		explain_refused("ibv_dealloc_pd", EBUSY,
-				"ibv_dealloc_pd: %u rings of QPs, SRQs and CQs are in memory of the parent "
+				"ibv_dealloc_pd: %u rings of QPs, SRQs and CQs are in memory of "
+				"the parent "
 			"domain's allocator: destroy "
 			"those first",
 			rings);

@@ -86,7 +86,8 @@ struct ibv_mr *ibv_reg_buf_mr(struct ibv_pd *pd, struct ibv_buf *buf, void *addr
 		explain("ibv_reg_buf_mr: %s", objection);
 		return fail(EINVAL);
 	}
-	return mr_register_verb("ibv_reg_buf_mr", pd, address, length, (uintptr_t)address, (unsigned)access);
+	return mr_register_verb("ibv_reg_buf_mr", pd, address, length, (uintptr_t)address,
+			(unsigned)access);
 }
 
 /* Why the fields do not fit each other; NULL: they do. A field that we do not know comes from later headers. */
@@ -124,14 +125,16 @@ struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, struct ibv_mr_init_attr *init_at
 	}
 	objection = mr_attr_objection(pd, attr);
 	if (objection) {
-		explain("ibv_reg_mr_ex: comp_mask 0x%llx: %s", (unsigned long long)attr->fields, objection);
+		explain("ibv_reg_mr_ex: comp_mask 0x%llx: %s", (unsigned long long)attr->fields,
+				objection);
 		return fail(EINVAL);
 	}
 	if (attr->fields & NEWER_MR_FD)
 		return ibv_reg_dmabuf_mr(pd, attr->fd_offset, attr->length, attr->iova, attr->fd, attr->access);
 	if (attr->fields & NEWER_MR_DMAH)
 		return fail(refuse_verb("ibv_reg_mr_ex", no_hints));
-	return mr_register_verb("ibv_reg_mr_ex", pd, attr->address, attr->length, attr->fields & NEWER_MR_IOVA ?
+	return mr_register_verb("ibv_reg_mr_ex", pd, attr->address, attr->length,
+			attr->fields & NEWER_MR_IOVA ?
 				attr->iova : (uintptr_t)attr->address, (unsigned)attr->access);
 }
 

@@ -65,9 +65,11 @@ static int qp_init_ex_check(const struct ibv_qp_init_attr_ex *attr)
 	const bool raw = attr->qp_type == IBV_QPT_RAW_PACKET;
 
 	if (attr->comp_mask & ~(known | of_raw))
-		return refuse_verb("ibv_create_qp_ex", "comp_mask has TSO, or bits that no release has");
+		return refuse_verb("ibv_create_qp_ex", "comp_mask has TSO, or bits that no "
+				"release has");
 	if (attr->comp_mask & of_raw && !raw)
-		return refuse_verb("ibv_create_qp_ex", "indirection tables and receive hashing are of RAW_PACKET QPs");
+		return refuse_verb("ibv_create_qp_ex", "indirection tables and receive hashing "
+				"are of RAW_PACKET QPs");
 	if (attr->qp_type != IBV_QPT_XRC_RECV &&
 	    (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || !attr->pd))
 		return refuse_null("ibv_create_qp_ex", "pd (IBV_QP_INIT_ATTR_PD)");

@@ -19,7 +19,8 @@ struct ibv_wq *wq_create_verb(struct ibv_context *context, struct ibv_wq_init_at
 	int err;
 
 	if (!context || !attr || !attr->pd)
-		return fail(refuse_null("ibv_create_wq", !context ? "context" : attr ? "pd" : "wq_init_attr"));
+		return fail(refuse_null("ibv_create_wq",
+				!context ? "context" : attr ? "pd" : "wq_init_attr"));
 	if (attr->comp_mask >= IBV_WQ_INIT_ATTR_RESERVED) {
 		explain("ibv_create_wq: comp_mask 0x%x has unknown bits", attr->comp_mask);
 		return fail(EINVAL);

@@ -15,7 +15,8 @@ struct ibv_xrcd *xrcd_open_verb(struct ibv_context *context, struct ibv_xrcd_ini
 	if (!context || !attr)
 		return fail(refuse_null("ibv_open_xrcd", context ? "xrcd_init_attr" : "context"));
 	if (attr->comp_mask != needed) {
-		explain("ibv_open_xrcd: comp_mask 0x%x must be IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS",
+		explain("ibv_open_xrcd: comp_mask 0x%x must be IBV_XRCD_INIT_ATTR_FD | "
+				"IBV_XRCD_INIT_ATTR_OFLAGS",
 			attr->comp_mask);
 		return fail(EINVAL);
 	}
@@ -43,7 +44,8 @@ int srq_number_verb(struct ibv_srq *srq, uint32_t *number)
 		return refuse_null("ibv_get_srq_num", srq ? "srq_num" : "srq");
 	if (!to_srq(srq)->xrcd) {
 		explain_refused("ibv_get_srq_num", EOPNOTSUPP,
-				"ibv_get_srq_num: srq %u is a basic one: only those of IBV_SRQT_XRC are named by requests",
+				"ibv_get_srq_num: srq %u is a basic one: only those of "
+				"IBV_SRQT_XRC are named by requests",
 			to_srq(srq)->number);
 		return EOPNOTSUPP;
 	}
@@ -62,12 +64,14 @@ struct ibv_qp *qp_open_verb(struct ibv_context *context, struct ibv_qp_open_attr
 	if (!context || !attr)
 		return fail(refuse_null("ibv_open_qp", context ? "qp_open_attr" : "context"));
 	if ((attr->comp_mask & needed) != needed || attr->comp_mask >= IBV_QP_OPEN_ATTR_RESERVED) {
-		explain("ibv_open_qp: comp_mask 0x%x needs IBV_QP_OPEN_ATTR_NUM, _XRCD and _TYPE, and takes _CONTEXT "
+		explain("ibv_open_qp: comp_mask 0x%x needs IBV_QP_OPEN_ATTR_NUM, _XRCD and "
+				"_TYPE, and takes _CONTEXT "
 			"besides", attr->comp_mask);
 		return fail(EINVAL);
 	}
 	if (!attr->xrcd || attr->qp_type != IBV_QPT_XRC_RECV) {
-		explain("ibv_open_qp: %s", attr->xrcd ? "qp_type must be IBV_QPT_XRC_RECV: no other QP can be shared" :
+		explain("ibv_open_qp: %s", attr->xrcd ? "qp_type must be IBV_QPT_XRC_RECV: no "
+				"other QP can be shared" :
 						    "xrcd is NULL");
 		return fail(EINVAL);
 	}

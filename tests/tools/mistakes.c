@@ -36,13 +36,15 @@ static void open_device(void)
 	MUST(pd = ibv_alloc_pd(context));
 	MUST(channel = ibv_create_comp_channel(context));
 	MUST(cq = ibv_create_cq(context, 64, NULL, channel, 0));
-	MUST(mr = ibv_reg_mr(pd, memory, sizeof(memory), IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));
+	MUST(mr = ibv_reg_mr(pd, memory, sizeof(memory),
+			IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));
 }
 
 static struct ibv_qp *make_qp(enum ibv_qp_type type)
 {
 	struct ibv_qp_init_attr init = { .send_cq = cq, .recv_cq = cq, .qp_type = type,
-					 .cap = { .max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 1,
+					 .cap = { .max_send_wr = 16, .max_recv_wr = 16,
+							.max_send_sge = 1,
 						  .max_recv_sge = 1 } };
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = QKEY };
 	struct ibv_qp *qp = ibv_create_qp(pd, &init);
@@ -71,17 +73,20 @@ static void to_rtr(struct ibv_qp *qp, uint32_t dest, uint32_t psn)
 
 static void to_rts(struct ibv_qp *qp, uint32_t psn, uint8_t timeout)
 {
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS, .sq_psn = psn, .timeout = timeout, .retry_cnt = 2,
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS, .sq_psn = psn, .timeout = timeout,
+			.retry_cnt = 2,
 				    .rnr_retry = 7, .max_rd_atomic = 1 };
 
-	MUST(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+	MUST(!ibv_modify_qp(qp, &attr,
+			IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
 			    IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC));
 }
 
 static void send_to(struct ibv_qp *qp, uint32_t remote, uint32_t qkey)
 {
 	struct ibv_sge sge = { .addr = (uintptr_t)memory, .length = 64, .lkey = mr->lkey };
-	struct ibv_send_wr *bad, wr = { .wr_id = 7, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND,
+	struct ibv_send_wr *bad, wr = { .wr_id = 7, .sg_list = &sge, .num_sge = 1,
+			.opcode = IBV_WR_SEND,
 					.send_flags = IBV_SEND_SIGNALED };
 	struct ibv_ah_attr attr = way();
 
@@ -218,7 +223,8 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	open_device();
-	if (!strcmp(name, "init") || !strcmp(name, "psn") || !strcmp(name, "qpn") || !strcmp(name, "rnr") ||
+	if (!strcmp(name, "init") || !strcmp(name, "psn") || !strcmp(name,
+			"qpn") || !strcmp(name, "rnr") ||
 	    !strcmp(name, "timeout"))
 		mistake_between_rc(name);
 	else if (!strcmp(name, "qkey") || !strcmp(name, "receive") || !strcmp(name, "grh"))

@@ -200,7 +200,10 @@ void channel_update_fd(struct cm_channel *channel)
 	lock_release(&channel->wake);
 }
 
-/* Says after a while that nothing can come. Where handlers are not put off, poll() would not restart as read() does. */
+/*
+ * Says after a while that nothing can come. Where handlers are not put off, poll() would not
+ * restart as read() does.
+ */
 static void channel_be_patient(struct cm_channel *channel)
 {
 	struct pollfd readable = { .fd = channel->fd, .events = POLLIN };
@@ -213,7 +216,8 @@ static void channel_be_patient(struct cm_channel *channel)
 	is_unused = channel->references == 1;
 	agent_unlock();
 	if (is_unused)
-		explain("rdma_get_cm_event has waited for a second, but no id uses the channel: give it to "
+		explain("rdma_get_cm_event has waited for a second, but no id uses the channel: "
+				"give it to "
 			"rdma_create_id");
 }
 

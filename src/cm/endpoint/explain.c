@@ -139,9 +139,11 @@ static const char *const call_names[ENDPOINT_CALL_COUNT] = {
 int explain_out_of_turn(enum endpoint_call call, const struct endpoint *endpoint, int err)
 {
 	if (err && call_names[call])
-		explain_refused(call_names[call], err, "%s: not allowed while the id is in state '%s': %s",
+		explain_refused(call_names[call], err, "%s: not allowed while the id is in state "
+				"'%s': %s",
 				call_names[call], state_name(endpoint->state),
-				endpoint->busy ? "another call on it is in progress: let it return first" :
+				endpoint->busy ? "another call on it is in progress: let it "
+						"return first" :
 						 state_next(endpoint->state));
 	return err;
 }
@@ -159,7 +161,8 @@ void explain_peer_ended(const struct endpoint *endpoint)
 {
 	char text[ADDRESS_BYTES];
 
-	explain("the peer of the id (%s, to %s) was a process of this host that has ended: it was killed, has crashed, or "
+	explain("the peer of the id (%s, to %s) was a process of this host that has ended: it "
+			"was killed, has crashed, or "
 		"exited without rdma_disconnect", state_name(endpoint->state),
 		address_text(&endpoint->destination, text, sizeof(text)));
 }

@@ -55,7 +55,8 @@ static int check_tag_matching(const struct ibv_srq_init_attr_ex *attr)
 	}
 	if (cap->max_num_tags < 1 || cap->max_num_tags > LIMIT_TAGS || cap->max_ops < 1 ||
 	    cap->max_ops > LIMIT_TAG_OPS) {
-		explain("ibv_create_srq: invalid tm_cap.max_num_tags %u or max_ops %u: expected 1 to %u and 1 to %u",
+		explain("ibv_create_srq: invalid tm_cap.max_num_tags %u or max_ops %u: expected "
+			"1 to %u and 1 to %u",
 			cap->max_num_tags, cap->max_ops, LIMIT_TAGS, LIMIT_TAG_OPS);
 		return EINVAL;
 	}

@@ -32,7 +32,7 @@ static inline bool trace_wants(uint32_t what)
  * EINVAL: not what it should be; errno.
  */
 int trace_attach(int memfd, int connection);
-/* The tracer of @memfd's share went, or any (-1). Waits for threads that are writing a record. */
+/* The tracer went. Waits for threads that are writing a record. */
 void trace_detach(void);
 bool trace_is_attached(void);
 /* If VERBATIM_TRACER names the socket of one that waits for this process. No lock is held. */

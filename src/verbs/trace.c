@@ -34,11 +34,12 @@ static const char *name_in(const char *const *names, size_t count, unsigned valu
 
 #define NAME_IN(names, value) name_in(names, sizeof(names) / sizeof((names)[0]), (unsigned)(value))
 
-static uint64_t sge_bytes(const struct ibv_sge *sge, int count)
+/* Of a request that was refused the list may be anything: it is not read. */
+static uint64_t sge_bytes(const struct ibv_sge *sge, int count, bool refused)
 {
 	uint64_t bytes = 0;
 
-	for (int i = 0; i < count; i++)
+	for (int i = 0; i < count && !refused; i++)
 		bytes += sge[i].length;
 	return bytes;
 }
@@ -51,7 +52,8 @@ void verbs_trace_sends(const char *call, struct ibv_qp *qp, const struct ibv_sen
 
 		trace_call(call, to_qp(qp)->number, began_ns, failed ? err : 0,
 			   ",\"wr_id\":%llu,\"opcode\":\"%s\",\"bytes\":%llu", (unsigned long long)wr->wr_id,
-			   NAME_IN(opcodes, wr->opcode), (unsigned long long)sge_bytes(wr->sg_list, wr->num_sge));
+			   NAME_IN(opcodes, wr->opcode),
+			   (unsigned long long)sge_bytes(wr->sg_list, wr->num_sge, failed));
 		if (failed)
 			break;
 	}
@@ -64,7 +66,8 @@ static void trace_receives(const char *call, uint32_t qpn, const struct ibv_recv
 		bool failed = err && wr == bad;
 
 		trace_call(call, qpn, began_ns, failed ? err : 0, ",\"wr_id\":%llu,\"bytes\":%llu",
-			   (unsigned long long)wr->wr_id, (unsigned long long)sge_bytes(wr->sg_list, wr->num_sge));
+			   (unsigned long long)wr->wr_id,
+			   (unsigned long long)sge_bytes(wr->sg_list, wr->num_sge, failed));
 		if (failed)
 			break;
 	}

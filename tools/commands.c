@@ -20,6 +20,13 @@ static const struct command_option doctor_options[] = {
 	{ NULL, 0, NULL, NULL },
 };
 
+static const struct command_option stats_options[] = {
+	{ "--all",		0, NULL, "counters that are 0, too" },
+	{ "--json",		0, NULL, "for programs: verbatim-stats(1)" },
+	{ "--prometheus",	0, NULL, "in the exposition format of Prometheus" },
+	{ NULL, 0, NULL, NULL },
+};
+
 static const struct command_option bench_options[] = {
 	{ "--hardware",	0, NULL, "on the adapters that the system has, not on Verbatim" },
 	{ NULL, 0, NULL, NULL },
@@ -88,6 +95,13 @@ const struct command commands[] = {
 		      "verbatim explain RNR\ta NAK\n"
 		      "verbatim explain RTR\ta state of a queue pair\n"
 		      "verbatim explain event\tall names of a kind\n" },
+	{ .name = "stats", .run = stats_command,
+	  .arguments = "[--all] [--json | --prometheus] [PID | PROGRAM]",
+	  .text = "counters of running processes: packets, drops, NAKs, retransmissions",
+	  .options = stats_options,
+	  .examples = "verbatim stats\tevery process that you may look at\n"
+		      "verbatim stats ib_write_bw\tthose of a program\n"
+		      "verbatim stats --json 4711\tone, for programs\n" },
 	{ .name = "bench", .run = bench_command, .operand = OPERAND_WORD, .runs_program = true,
 	  .words = bench_studies, .arguments = "[--hardware] noncontig [OPTION]...",
 	  .text = "measure: noncontig, ways to move blocks that do not lie side by side",

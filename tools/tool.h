@@ -96,6 +96,7 @@ int version_command(int argc, char **argv);
 int help_command(int argc, char **argv);
 int complete_command(int argc, char **argv);
 int bench_command(int argc, char **argv);
+int stats_command(int argc, char **argv);
 extern const char *const bench_studies[];	/* ends with NULL */
 
 /* To stdout: usage, options and examples of one. */

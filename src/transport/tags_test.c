@@ -10,7 +10,7 @@
 static uint8_t message_bytes[4096];
 
 /* The station's QP takes its receives from a tag-matching SRQ, and sends by itself, as device/qp.c does it. */
-static struct station *station_of_tags(void)
+static struct station *station_of_tags(void) UNCHECKED_LOCKS
 {
 	struct station *s = station_new(IBV_QPT_RC);
 	struct srq *srq = calloc(1, sizeof(*srq));
@@ -353,7 +353,7 @@ static void a_read_that_fails_completes_its_tag(void **state)
 	station_of_tags_free(s);
 }
 
-static void the_application_cannot_send_by_such_a_qp(void **state)
+static void the_application_cannot_send_by_such_a_qp(void **state) UNCHECKED_LOCKS
 {
 	struct station *s = station_of_tags();
 	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND }, *bad;

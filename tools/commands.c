@@ -44,6 +44,7 @@ static const struct command_option ladder_options[] = {
 static const struct command_option trace_options[] = {
 	{ "--output",	'o', "FILE", "pcapng for Wireshark, tshark and verbatim ladder" },
 	{ "--text",	0, NULL, "a line for each packet and event on standard output" },
+	{ "--pid",	'p', "PID", "a process that runs already, instead of PROGRAM" },
 	{ "--filter",	0, "KEY=VALUE[|VALUE]...[,...]", "only what matches: qp, peer, device, process, kind" },
 	{ "--payload",	0, "BYTES", "of each packet, or all; one-sided operations become packets then" },
 	{ "--ring",	0, "SIZE", "keep the last SIZE bytes, written when something fails" },
@@ -67,11 +68,12 @@ const struct command commands[] = {
 	  .text = "list the devices: interface, state, path MTU, GIDs",
 	  .examples = "verbatim list\n" },
 	{ .name = "trace", .run = trace_command, .operand = OPERAND_PROGRAM, .runs_program = true,
-	  .arguments = "-o FILE | --text [OPTION]... [--] PROGRAM [ARGUMENT]...",
+	  .arguments = "-o FILE | --text [OPTION]... [--] PROGRAM [ARGUMENT]... | -p PID",
 	  .text = "record packets, calls and completions of a program and all that it starts",
 	  .options = trace_options,
 	  .examples = "verbatim trace -o t.pcapng ib_write_bw\tthen: wireshark t.pcapng\n"
 		      "verbatim trace --text ./a.out | less -S\tto read here\n"
+		      "verbatim trace --text -p 4711\ta process that runs already\n"
 		      "verbatim trace -o t.pcapng --ring 16M ./a.out\tonly what came before a failure\n" },
 	{ .name = "doctor", .run = doctor_command, .operand = OPERAND_PROGRAM,
 	  .arguments = "[PROGRAM] [--peer ADDRESS] [--json]",

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <sys/un.h>
 #include <time.h>
@@ -291,6 +292,16 @@ int inspect_begin_all(const char *program, struct inspected **list, unsigned *co
 	return ENOMEM;
 }
 
+/* Where the kernel lets us see it. */
+static bool is_elsewhere(pid_t pid)
+{
+	struct stat here, there;
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/ns/net", (int)pid);
+	return !stat("/proc/self/ns/net", &here) && !stat(path, &there) && here.st_ino != there.st_ino;
+}
+
 int inspect_begin(pid_t pid, struct inspected *process)
 {
 	char name[64];
@@ -310,6 +321,9 @@ int inspect_begin(pid_t pid, struct inspected *process)
 	read_program(process);
 	if (state_of(pid) == '?')
 		return fail(process, ESRCH, "there is no process %d", (int)pid);
+	if (is_elsewhere(pid))
+		return fail(process, ENOENT, "process %d (%s) is in another network namespace: go there with "
+			    "nsenter --net --target %d", (int)pid, process->program, (int)pid);
 	return fail(process, ENOENT, "process %d (%s) has no device of Verbatim open, or not in this network "
 		    "namespace", (int)pid, process->program);
 }

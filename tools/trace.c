@@ -5,6 +5,8 @@
  * may enter; each gets a share (trace/record.h), which is read here until the process has ended.
  *
  * It ends when the program and all processes that are traced have ended, with the program's status.
+ *
+ * verbatim trace [OPTION]... -p PID: the same of processes that run already (trace_attach.c), which go on.
  */
 #include <errno.h>
 #include <poll.h>
@@ -29,6 +31,7 @@
 #define IDLE_MS		50		/* ... and while none do */
 #define FAILURE_NS	100000000ull	/* a ring is written so long after a failure */
 #define SOURCES_MAX	1024u
+#define PIDS_MAX	16u
 
 enum { EXIT_CANNOT_EXECUTE = 126, EXIT_NOT_FOUND = 127 };
 
@@ -37,6 +40,8 @@ struct options {
 	struct output_options output;
 	struct share_options share;
 	bool rsockets;
+	pid_t pid[PIDS_MAX];		/* processes that run already */
+	unsigned pids;
 	int first;			/* index of the program */
 };
 
@@ -108,6 +113,24 @@ static bool parse_payload(struct options *options, const char *text)
 	return true;
 }
 
+static bool parse_pid(struct options *options, const char *text)
+{
+	char *end;
+	long pid = strtol(text, &end, 10);
+
+	if (*text < '1' || *text > '9' || *end || pid > INT32_MAX) {
+		usage_error("trace", "-p: invalid process ID '%s': expected a number, as 'verbatim stats' or "
+			    "ps show it", text);
+		return false;
+	}
+	if (options->pids == PIDS_MAX) {
+		usage_error("trace", "-p: at most 16 processes");
+		return false;
+	}
+	options->pid[options->pids++] = (pid_t)pid;
+	return true;
+}
+
 static bool parse_word(struct options *options, const char *word, const char *value)
 {
 	if (!strcmp(word, "--output"))
@@ -124,6 +147,8 @@ static bool parse_word(struct options *options, const char *word, const char *va
 		return parse_big("--limit", value, &options->output.limit_bytes);
 	else if (!strcmp(word, "--payload"))
 		return parse_payload(options, value);
+	else if (!strcmp(word, "--pid"))
+		return parse_pid(options, value);
 	return true;
 }
 
@@ -134,8 +159,15 @@ static bool check(const struct options *options, int argc)
 			    "here), or both");
 	else if (options->output.ring_bytes && !options->output.file)
 		usage_error("trace", "--ring needs a file to be written to: -o FILE");
-	else if (options->first >= argc)
-		usage_error("trace", "no program given: verbatim trace -o FILE [--] PROGRAM [ARGUMENT]...");
+	else if (options->pids && options->first < argc)
+		usage_error("trace", "either a process that runs (-p %d) or a program to start, not both",
+			    (int)options->pid[0]);
+	else if (options->pids && options->rsockets)
+		usage_error("trace", "--rsockets is for a program to start: a process that runs has its "
+			    "libraries");
+	else if (!options->pids && options->first >= argc)
+		usage_error("trace", "no program given: verbatim trace -o FILE [--] PROGRAM [ARGUMENT]..., "
+			    "or -p PID");
 	else
 		return true;
 	return false;
@@ -330,6 +362,12 @@ static bool hung_up(const struct source *source)
 	return poll(&look, 1, 0) > 0 && look.revents & (POLLHUP | POLLERR | POLLNVAL);
 }
 
+/* Nobody is left who could have something to say. */
+static bool is_over(const struct tracer *tracer)
+{
+	return !tracer->sources && (tracer->child_ended || !tracer->child);
+}
+
 /* Reads all processes, and writes what is old enough. Returns whether records came. */
 static bool trace_turn(struct tracer *tracer)
 {
@@ -386,7 +424,7 @@ static void trace_loop(struct tracer *tracer)
 {
 	bool busy = false;
 
-	while (!tracer->stopping && !(tracer->child_ended && !tracer->sources)) {
+	while (!tracer->stopping && !is_over(tracer)) {
 		struct pollfd fds[] = { { .fd = tracer->signals, .events = POLLIN },
 					{ .fd = tracer->listener, .events = POLLIN } };
 
@@ -480,6 +518,27 @@ static int exit_status(const struct tracer *tracer, bool written)
 	return written ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
+/* Those of -p. The file is opened once it is certain that there is something to write. */
+static int trace_processes(struct tracer *tracer)
+{
+	const struct options *options = &tracer->options;
+	sigset_t mask;
+
+	for (unsigned i = 0; i < options->pids; i++) {
+		struct source *source = source_attach(options->pid[i], &options->share);
+
+		if (!source)
+			return EXIT_FAILURE;
+		source->next = tracer->sources;
+		tracer->sources = source;
+		tracer->count++;
+	}
+	if (output_open(&tracer->output, &options->output) || block_signals(tracer, &mask))
+		return EXIT_FAILURE;
+	trace_loop(tracer);
+	return output_close(tracer->output) ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
 int trace_command(int argc, char **argv)
 {
 	static struct tracer tracer = { .listener = -1, .signals = -1 };
@@ -488,6 +547,8 @@ int trace_command(int argc, char **argv)
 
 	if (!parse(&tracer.options, argc, argv))
 		return EXIT_USAGE;
+	if (tracer.options.pids)
+		return trace_processes(&tracer);
 	if (output_open(&tracer.output, &tracer.options.output))
 		return EXIT_FAILURE;
 	if (block_signals(&tracer, &mask) || tracer_listen(&tracer)) {

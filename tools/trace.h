@@ -4,6 +4,7 @@
  *
  *	trace.c		options, the program, the loop
  *	trace_source.c	one traced process: its share, reading its records
+ *	trace_attach.c	a process that runs already
  *	trace_sort.c	records of all processes in the order of time
  *	trace_filter.c	which of them are wanted
  *	trace_output.c	the file, the ring, the lines of text
@@ -43,6 +44,7 @@ struct source {
 	struct source *next;
 	pid_t pid;
 	int connection;			/* hangs up when it ends; -1: it has */
+	int control;			/* of one that ran already: it is traced as long as this stands; or -1 */
 	struct trace_share *share;
 	uint32_t ring_bytes;
 	uint64_t tail, lost;
@@ -66,6 +68,11 @@ void source_close(struct source *source);
 const struct trace_record *source_read(struct source *source, uint8_t buffer[TRACE_RECORD_MAX]);
 /* The ring may be overwritten up to what was read. */
 void source_release(struct source *source);
+
+/* ---- trace_attach.c ---- */
+
+/* NULL: after a line on stderr. */
+struct source *source_attach(pid_t pid, const struct share_options *options);
 
 /* ---- trace_sort.c ---- */
 

@@ -61,6 +61,7 @@ struct source *source_open(int memfd, pid_t pid, int connection)
 	}
 	source->pid = pid;
 	source->connection = connection;
+	source->control = -1;
 	source->ring_bytes = RING_BYTES;
 	return source;
 }
@@ -70,6 +71,8 @@ void source_close(struct source *source)
 	munmap(source->share, SHARE_BYTES);
 	if (source->connection >= 0)
 		close(source->connection);
+	if (source->control >= 0)
+		close(source->control);
 	free(source);
 }
 

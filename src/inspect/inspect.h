@@ -7,6 +7,7 @@
  *	command.c	finds the command (command.def)
  *	start.c		starts and stops it with the HCA
  *	stats.c		the command "stats"
+ *	trace.c		the command "trace"
  *
  * While nobody looks it costs one descriptor, and no instruction of the data path. Failing to open it
  * is no error: the process cannot be looked at then.

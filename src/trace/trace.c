@@ -48,6 +48,8 @@ struct trace_state {
 	uint64_t head GUARDED_BY_MEMBER(lock);
 	uint32_t ring_bytes GUARDED_BY_MEMBER(lock);
 	int connection GUARDED_BY_MEMBER(lock);
+	uint32_t wanted GUARDED_BY_MEMBER(lock);		/* by that tracer */
+	uint32_t tracer GUARDED_BY_MEMBER(lock);		/* counts them */
 	uint64_t stuck_tail GUARDED_BY_MEMBER(lock), stuck_since_ns GUARDED_BY_MEMBER(lock);
 	struct repetition *repetitions GUARDED_BY_MEMBER(lock);	/* [REPETITIONS], kept once allocated */
 };
@@ -68,13 +70,31 @@ void trace_set_switch(void (*function)(bool on))
 	atomic_store_explicit(&switch_calls, function, memory_order_release);
 }
 
-static void trace_switch(uint32_t wanted)
+static uint32_t what_is_wanted(void)
+{
+	uint32_t wanted;
+
+	lock_acquire(&trace.lock);
+	wanted = trace.share ? trace.wanted : 0;
+	lock_release(&trace.lock);
+	return wanted;
+}
+
+/*
+ * The state of the trace changed. Threads that do this at once look again afterwards, so that the last to
+ * finish has switched to what is true then.
+ */
+static void trace_switch(void)
 {
 	void (*function)(bool on) = atomic_load_explicit(&switch_calls, memory_order_acquire);
+	uint32_t wanted;
 
-	atomic_store(&trace_wanted, wanted);
-	if (function)
-		function(wanted != 0);
+	do {
+		wanted = what_is_wanted();
+		atomic_store(&trace_wanted, wanted);
+		if (function)
+			function(wanted != 0);
+	} while (what_is_wanted() != wanted);
 }
 
 bool trace_is_attached(void)
@@ -157,7 +177,7 @@ static int share_map(int memfd, struct trace_share **mapped, size_t *bytes)
 	return err;
 }
 
-static int trace_install(struct trace_share *share, int connection, uint32_t *wanted)
+static int trace_install(struct trace_share *share, int connection, uint32_t *tracer)
 {
 	struct repetition *repetitions = calloc(REPETITIONS, sizeof(*repetitions));
 
@@ -183,16 +203,31 @@ static int trace_install(struct trace_share *share, int connection, uint32_t *wa
 	trace.stuck_tail = 0;
 	trace.stuck_since_ns = 0;
 	trace.share = share;
-	*wanted = share->wanted;
+	trace.wanted = share->wanted;
+	trace.tracer += trace.tracer == UINT32_MAX ? 2 : 1;
+	if (tracer)
+		*tracer = trace.tracer;
 	lock_release(&trace.lock);
 	free(repetitions);
 	return 0;
 }
 
-int trace_attach(int memfd, int connection)
+/* The one that is attached, if it has ended without a word; else 0. */
+static uint32_t tracer_that_is_gone(void)
+{
+	struct pollfd look = { .events = 0 };
+	uint32_t tracer;
+
+	lock_acquire(&trace.lock);
+	look.fd = trace.connection;
+	tracer = trace.tracer;
+	lock_release(&trace.lock);
+	return look.fd >= 0 && poll(&look, 1, 0) > 0 && look.revents & (POLLHUP | POLLERR) ? tracer : 0;
+}
+
+int trace_attach(int memfd, int connection, uint32_t *tracer)
 {
 	struct trace_share *share = NULL;
-	uint32_t wanted = 0;
 	size_t bytes = 0;
 	int err = share_map(memfd, &share, &bytes);
 
@@ -202,32 +237,36 @@ int trace_attach(int memfd, int connection)
 		return err;
 	}
 	fork_register(FORK_TRACE, &trace_fork);
-	err = trace_install(share, connection, &wanted);
+	trace_detach(tracer_that_is_gone());
+	err = trace_install(share, connection, tracer);
 	if (err) {
 		munmap(share, bytes);
 		close(connection);
 		return err;
 	}
-	trace_switch(wanted);
+	trace_switch();
 	return 0;
 }
 
-void trace_detach(void)
+void trace_detach(uint32_t tracer)
 {
-	struct trace_share *share;
+	struct trace_share *share = NULL;
 	size_t bytes;
 	int connection;
 
-	trace_switch(0);
 	lock_acquire(&trace.lock);
-	share = trace.share;
+	if (trace.tracer == tracer)
+		share = trace.share;
+	if (!share) {
+		lock_release(&trace.lock);
+		return;
+	}
 	bytes = TRACE_SHARE_BYTES + (size_t)trace.ring_bytes;
 	connection = trace.connection;
 	trace.share = NULL;
 	trace.connection = -1;
 	lock_release(&trace.lock);
-	if (!share)
-		return;
+	trace_switch();
 	munmap(share, bytes);
 	close(connection);
 }
@@ -289,7 +328,7 @@ void trace_connect(void)
 		return;
 	err = connect_to(path, &memfd, &connection);
 	if (!err)
-		err = trace_attach(memfd, connection);
+		err = trace_attach(memfd, connection, NULL);
 	if (err)
 		complain("this process is not traced: %s", err == EPROTO ? "verbatim trace is of another release" :
 			 err == ENOENT || err == ECONNREFUSED ? "verbatim trace has ended" : strerror(err));
@@ -362,16 +401,6 @@ static bool should_nap(void)
 	return nap;
 }
 
-static bool tracer_is_gone(void)
-{
-	struct pollfd look = { .events = 0 };
-
-	lock_acquire(&trace.lock);
-	look.fd = trace.connection;
-	lock_release(&trace.lock);
-	return look.fd >= 0 && poll(&look, 1, 0) > 0 && look.revents & (POLLHUP | POLLERR);
-}
-
 void trace_throttle_slowly(void)
 {
 	const struct timespec nap = { .tv_nsec = NAP_NS };
@@ -382,9 +411,8 @@ void trace_throttle_slowly(void)
 		nanosleep(&nap, NULL);
 		n++;
 	}
-	if ((n || atomic_fetch_add_explicit(&looks, 1, memory_order_relaxed) % LOOK_EVERY == 0) &&
-	    tracer_is_gone())
-		trace_detach();
+	if (n || atomic_fetch_add_explicit(&looks, 1, memory_order_relaxed) % LOOK_EVERY == 0)
+		trace_detach(tracer_that_is_gone());
 	errno = saved;
 }
 

@@ -28,12 +28,12 @@ static inline bool trace_wants(uint32_t what)
 
 /*
  * Begin. @memfd: the share, which cannot shrink (sealed); @connection: hangs up when the tracer ends. Both are
- * the trace's from now on, also after a failure. EBUSY: another tracer is there; EPROTO: of another release;
- * EINVAL: not what it should be; errno.
+ * the trace's from now on, also after a failure. *tracer: a number for trace_detach(), unless NULL. EBUSY:
+ * another tracer is there; EPROTO: of another release; EINVAL: not what it should be; errno.
  */
-int trace_attach(int memfd, int connection);
-/* The tracer went. Waits for threads that are writing a record. */
-void trace_detach(void);
+int trace_attach(int memfd, int connection, uint32_t *tracer);
+/* That tracer went, if it still is the one. Waits for threads that are writing a record. */
+void trace_detach(uint32_t tracer);
 bool trace_is_attached(void);
 /* If VERBATIM_TRACER names the socket of one that waits for this process. No lock is held. */
 void trace_connect(void);

@@ -20,6 +20,7 @@
 
 static struct trace_share *share;
 static int far_end;
+static uint32_t tracer;		/* the last that was attached */
 
 static int share_new(uint32_t wanted, uint32_t payload_bytes, unsigned seals)
 {
@@ -42,12 +43,12 @@ static int attach(int memfd)
 
 	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
 	far_end = ends[0];
-	return trace_attach(memfd, ends[1]);
+	return trace_attach(memfd, ends[1], &tracer);
 }
 
 static void end(void)
 {
-	trace_detach();
+	trace_detach(tracer);
 	close(far_end);
 	munmap(share, TRACE_SHARE_BYTES + RING_BYTES);
 }

@@ -132,12 +132,12 @@ static struct ibv_context *context_publish(struct context *context, struct verbs
 	verbs_device_get(device);
 	context_init(context, device);
 	fork_register(FORK_CONTEXTS, &fork_handlers);
+	trace_set_switch(contexts_trace);
 	lock_acquire(&contexts_lock);
 	list_add_tail(&contexts, &context->node);
 	if (trace_wants(UINT32_MAX))
 		verbs_trace_context(&context->ibv.context.ops, true);
 	lock_release(&contexts_lock);
-	trace_set_switch(contexts_trace);
 	return &context->ibv.context;
 }
 

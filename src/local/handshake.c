@@ -38,20 +38,23 @@ int handshake_listen(int channel_fd)
  * Users without a number in this user namespace all look alike: then the kernel's ptrace check
  * tells whether the process is our user's.
  */
-static bool is_trusted(const struct ucred *ucred)
+static int check_user(const struct ucred *ucred)
 {
+	int err;
+
 	if (ucred->uid != geteuid())
-		return false;
-	return ucred->uid != overflow_uid() || process_may_access(ucred->pid);
+		return EPERM;
+	err = ucred->uid == overflow_uid() ? process_access(ucred->pid) : 0;
+	return err == ESRCH ? ECONNRESET : err;	/* it has ended: nobody's, but no stranger */
 }
 
 /* Check the process that called listen() or connect(), before waiting for its hello. */
-static bool other_end_is_trusted(int fd)
+static int check_other_end(int fd)
 {
 	struct ucred ucred;
 	socklen_t bytes = sizeof(ucred);
 
-	return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &ucred, &bytes) && is_trusted(&ucred);
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &ucred, &bytes) ? EPERM : check_user(&ucred);
 }
 
 /* ---- hellos ---- */
@@ -154,10 +157,13 @@ static bool is_sound(const struct hello *hello)
 
 static int judge_hello(struct handshake_peer *peer, const struct attached *attached, size_t bytes)
 {
+	int err;
+
 	if (bytes != sizeof(peer->hello) || !is_sound(&peer->hello))
 		return EPROTO;
-	if (!attached->has_ucred || !is_trusted(&attached->ucred))
-		return EPERM;
+	err = attached->has_ucred ? check_user(&attached->ucred) : EPERM;
+	if (err)
+		return err;
 	peer->pid = attached->ucred.pid;
 	if (peer->hello.verdict)
 		return peer->hello.verdict < 4096 && peer->hello.verdict != EAGAIN ?
@@ -241,7 +247,9 @@ int handshake_connect(uint32_t slot, struct handshake_peer *peer)
 	if (err)
 		return err == EAGAIN ? ETIMEDOUT : err;
 	init_peer(&met, fd);
-	err = other_end_is_trusted(fd) ? ask_for_credentials(fd) : EPERM;
+	err = check_other_end(fd);
+	if (!err)
+		err = ask_for_credentials(fd);
 	if (err)
 		handshake_close(&met);
 	else
@@ -283,7 +291,9 @@ int handshake_accept(int listen_fd, struct handshake_peer *peer)
 	if (fd < 0)
 		return errno;
 	init_peer(&came, fd);
-	err = other_end_is_trusted(fd) ? ask_for_credentials(fd) : EPERM;
+	err = check_other_end(fd);
+	if (!err)
+		err = ask_for_credentials(fd);
 	if (!err)
 		err = wait_readable(fd, HELLO_WAIT_MS) ? receive_hello(&came) : ETIMEDOUT;
 	if (err) {

@@ -99,9 +99,15 @@ static int connect_as(uint32_t slot, const struct hello *hello, int side_fd, str
 
 static int connect_to_listener(struct party *party, struct handshake_peer *peer)
 {
-	int err = connect_as(LISTENERS_SLOT, &party->hello, party->side_fd, peer);
+	unsigned tries = 5;
+	int err;
 
-	return err ? err : handshake_receive(peer, WAIT_NS);
+	do {
+		err = connect_as(LISTENERS_SLOT, &party->hello, party->side_fd, peer);
+		if (!err)
+			err = handshake_receive(peer, WAIT_NS);
+	} while (err == ECONNRESET && --tries);
+	return err;
 }
 
 static int count_fds(void)
@@ -133,18 +139,25 @@ static bool look_at(const struct handshake_peer *peer, struct party *party)
 	return true;
 }
 
+static bool turns_away;	/* a listener goes on after it has turned another user away */
+
 /* @later: the user that it becomes when it listens. */
 static void listen_for_one(int ready_fd, int verdict, uid_t user, uid_t later)
 {
 	struct handshake_peer peer;
 	struct party party;
+	int err;
 
 	if ((user && setuid(user)) || party_open(&party, LISTENERS_SLOT))
 		_exit(3);
 	if (later && setuid(later))
 		_exit(4);
-	if (write(ready_fd, "", 1) != 1 || !wait_for(party.listen_fd) ||
-	    handshake_accept(party.listen_fd, &peer))
+	if (write(ready_fd, "", 1) != 1)
+		_exit(1);
+	do	/* on a busy machine a hello comes late, and its sender again */
+		err = wait_for(party.listen_fd) ? handshake_accept(party.listen_fd, &peer) : EAGAIN;
+	while (err == ETIMEDOUT || (turns_away && err == EPERM));
+	if (err)
 		_exit(1);
 	if (!verdict && !look_at(&peer, &party))
 		_exit(2);
@@ -438,6 +451,7 @@ static int meet_unmapped(bool same)
 		close(ready[0]);
 		if (!same && !become_unmapped(USER))
 			_exit(UNKNOWN);
+		turns_away = true;	/* who had ended would be another user's no longer */
 		listen_for_one(ready[1], 0, 0, 0);
 	}
 	close(ready[1]);

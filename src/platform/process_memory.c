@@ -92,14 +92,17 @@ int process_memory_probe(const struct process_memory *process)
 }
 
 /* The kernel checks the right before the address, where nothing is mapped. */
-bool process_may_access(pid_t pid)
+int process_access(pid_t pid)
 {
 	char byte;
 	struct iovec local = { .iov_base = &byte, .iov_len = 1 };
 	struct iovec remote = { .iov_base = NULL, .iov_len = 1 };
 
-	return pid > 0 && !fail_now(FAIL_PROCESS_VM) &&
-	       process_vm_readv(pid, &local, 1, &remote, 1, 0) < 0 && errno == EFAULT;
+	if (pid <= 0)
+		return ESRCH;
+	if (fail_now(FAIL_PROCESS_VM))
+		return errno;
+	return process_vm_readv(pid, &local, 1, &remote, 1, 0) >= 0 || errno == EFAULT ? 0 : errno;
 }
 
 /*

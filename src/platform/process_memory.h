@@ -31,8 +31,11 @@ void process_guard_free(uint64_t guard);
 /* No further transfer that names it begins; the address stays in use until process_guard_free(). */
 void process_guard_shut(uint64_t guard);
 
-/* Would the kernel let us reach the memory of that process (its ptrace check)? */
-bool process_may_access(pid_t pid);
+/*
+ * Would the kernel let us reach the memory of that process (its ptrace check)? 0, or why not: EPERM, ENOSYS,
+ * ESRCH (it has ended, too).
+ */
+int process_access(pid_t pid);
 
 /* Can we read its memory? 0, or why not: EPERM, ENOSYS, ESRCH, EFAULT. */
 int process_memory_probe(const struct process_memory *process);

@@ -327,10 +327,15 @@ static bool may_access_child(bool dumpable)
 	}
 	if (read(fds[0], &byte, 1) != 1)
 		_exit(97);
-	may = process_may_access(child);
+	may = !process_access(child);
 	kill(child, SIGKILL);
 	waitpid(child, NULL, 0);
 	return may;
+}
+
+static bool may_access(pid_t pid)
+{
+	return !process_access(pid);
 }
 
 static bool may_access_open_child(pid_t pid)
@@ -346,15 +351,19 @@ static bool may_access_closed_child(pid_t pid)
 static void the_kernel_says_whom_we_may_access(void **state)
 {
 	struct child child = usable_child();
+	siginfo_t ended;
 
-	assert_true(process_may_access(child.memory.pid));
+	assert_int_equal(process_access(child.memory.pid), 0);
 	fail_set(FAIL_PROCESS_VM, 1, EPERM);
-	assert_false(process_may_access(child.memory.pid));
+	assert_int_equal(process_access(child.memory.pid), EPERM);
 	fail_clear();
-	assert_false(process_may_access(0));
-	assert_false(process_may_access(-1));
+	assert_int_equal(process_access(0), ESRCH);
+	assert_int_equal(process_access(-1), ESRCH);
+	kill(child.memory.pid, SIGKILL);
+	waitid(P_PID, (id_t)child.memory.pid, &ended, WEXITED | WNOWAIT);
+	assert_int_equal(process_access(child.memory.pid), ESRCH);	/* nobody has waited for it yet */
 	child_end(&child);
-	assert_false(process_may_access(child.memory.pid));
+	assert_int_equal(process_access(child.memory.pid), ESRCH);
 }
 
 static void another_user_may_access_nobody(void **state)
@@ -366,7 +375,7 @@ static void another_user_may_access_nobody(void **state)
 		print_message("SKIPPED: to become another user takes root\n");
 		skip();
 	}
-	assert_int_equal(as_nobody(process_may_access, child.memory.pid), false);
+	assert_int_equal(as_nobody(may_access, child.memory.pid), false);
 	assert_int_equal(as_nobody(may_access_open_child, 0), true);
 	assert_int_equal(as_nobody(may_access_closed_child, 0), false);
 	child_end(&child);

@@ -27,6 +27,11 @@ static const struct command_option stats_options[] = {
 	{ NULL, 0, NULL, NULL },
 };
 
+static const struct command_option link_options[] = {
+	{ "--json",	'j', NULL, "of show: for programs, with the keys of rdma -j link show" },
+	{ NULL, 0, NULL, NULL },
+};
+
 static const struct command_option bench_options[] = {
 	{ "--hardware",	0, NULL, "on the adapters that the system has, not on Verbatim" },
 	{ NULL, 0, NULL, NULL },
@@ -67,6 +72,15 @@ const struct command commands[] = {
 	{ .name = "list", .run = list_command, .arguments = "",
 	  .text = "list the devices: interface, state, path MTU, GIDs",
 	  .examples = "verbatim list\n" },
+	{ .name = "link", .run = link_command, .operand = OPERAND_WORD, .words = link_verbs, .offer = link_offer,
+	  .arguments = "[show [NAME] [--json] | add NAME netdev INTERFACE | delete NAME | rename NAME NEW]",
+	  .text = "show the devices, or change which interfaces are devices and their names",
+	  .options = link_options,
+	  .examples = "verbatim link\tdevices, states, interfaces, GIDs\n"
+		      "verbatim link add left netdev eth0\teth0 is the device left\n"
+		      "verbatim link delete vb_docker0\tdocker0 is no device\n"
+		      "verbatim link rename vb_eth1 mlx5_0\ta name that a script expects\n"
+		      "verbatim link show --json\tfor programs\n" },
 	{ .name = "trace", .run = trace_command, .operand = OPERAND_PROGRAM, .runs_program = true,
 	  .arguments = "-o FILE | --text [OPTION]... [--] PROGRAM [ARGUMENT]... | -p PID",
 	  .text = "record packets, calls and completions of a program and all that it starts",

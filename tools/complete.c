@@ -9,7 +9,9 @@
 
 #include "tool.h"
 
-static void offer(const char *word, const char *prefix)
+enum { OPERANDS_MAX = 16 };
+
+void offer(const char *word, const char *prefix)
 {
 	if (!strncmp(word, prefix, strlen(prefix)))
 		printf("%s\n", word);
@@ -66,6 +68,7 @@ static void complete_behind(const struct command *command, int argc, char **argv
 	const struct command_option *value = NULL;
 	const char *prefix = argv[argc - 1];
 	bool only_operands = false;
+	char *operand[OPERANDS_MAX];
 	int operands = 0;
 
 	for (int i = 1; i < argc - 1; i++) {
@@ -80,7 +83,8 @@ static void complete_behind(const struct command *command, int argc, char **argv
 				printf("@rest %d\n", i + 1);
 				return;
 			}
-			operands++;
+			if (operands < OPERANDS_MAX)
+				operand[operands++] = argv[i];
 		}
 	}
 	if (value)
@@ -89,6 +93,8 @@ static void complete_behind(const struct command *command, int argc, char **argv
 		offer_options(command, prefix);
 	else if (!operands || command->operand == OPERAND_FILE)
 		offer_operands(command, prefix);
+	else if (command->offer)
+		command->offer(operands, operand, prefix);
 }
 
 int complete_command(int argc, char **argv)

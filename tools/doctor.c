@@ -98,26 +98,6 @@ static void print_text(void)
 	putchar('\n');
 }
 
-/* Bytes that are no UTF-8 do not matter to what people read: they become '?'. */
-static void print_json_text(const char *name, const char *text, const char *end)
-{
-	printf("\"%s\":", name);
-	if (!text) {
-		printf("null%s", end);
-		return;
-	}
-	putchar('"');
-	for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
-		if (*c == '"' || *c == '\\')
-			printf("\\%c", *c);
-		else if (*c < 0x20)
-			printf("\\u%04x", *c);
-		else
-			putchar(*c < 0x7f ? *c : '?');
-	}
-	printf("\"%s", end);
-}
-
 static void print_json(int status)
 {
 	printf("{\"v\":1,\"version\":\"%s\",\"status\":%d,\"good\":%u,\"note\":%u,\"bad\":%u,"

@@ -6,7 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "config/file.h"
 #include "doctor.h"
 #include "tool.h"
 
@@ -46,8 +48,26 @@ static void check_variable(const char *entry)
 		report_remedy("unset %s", name);
 }
 
+/* The user's file, which nothing in the environment tells of. */
+static void check_file(void)
+{
+	struct config_file file;
+	const char *refused;
+
+	if (!config_file_find(&file) || !file.by_default || access(file.path, F_OK))
+		return;
+	refused = config_file_refused(&file);
+	if (!refused) {
+		report(VERDICT_GOOD, "settings-file", file.path, "read by every program of this user");
+		return;
+	}
+	report(VERDICT_NOTE, "settings-file", file.path, "not read: %s", refused);
+	report_consequence("its settings have no effect");
+}
+
 void doctor_settings(void)
 {
+	check_file();
 	for (char **entry = environ; entry && *entry; entry++)
 		if (!strncmp(*entry, "VERBATIM_", 9))
 			check_variable(*entry);

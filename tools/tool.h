@@ -34,6 +34,8 @@ struct command {
 	const struct command_option *options;	/* end with a NULL name; or NULL */
 	enum operand operand;
 	const char *const *words;		/* of OPERAND_WORD, end with NULL */
+	/* Prints what may stand behind @count operands, a line each, for completion; or NULL */
+	void (*offer)(int count, char **operand, const char *prefix);
 	bool runs_program;			/* from the first operand on the words are the program's */
 };
 
@@ -82,12 +84,19 @@ struct nearest_word {
 struct nearest_word nearest_begin(const char *word);
 void nearest_offer(struct nearest_word *nearest, const char *candidate);
 
+/* To stdout: "NAME":"TEXT"END; null for NULL (json.c). */
+void print_json_text(const char *name, const char *text, const char *end);
+
 /* Text is coloured on a terminal only, and not with NO_COLOR in the environment. */
 bool colour_wanted(int fd);
 
 int run_command(int argc, char **argv);
 int env_command(int argc, char **argv);
 int list_command(int argc, char **argv);
+int link_command(int argc, char **argv);
+void link_offer(int count, char **operand, const char *prefix);
+/* complete.c: prints @word if it begins with @prefix. */
+void offer(const char *word, const char *prefix);
 int trace_command(int argc, char **argv);
 int doctor_command(int argc, char **argv);
 int explain_command(int argc, char **argv);
@@ -97,7 +106,7 @@ int help_command(int argc, char **argv);
 int complete_command(int argc, char **argv);
 int bench_command(int argc, char **argv);
 int stats_command(int argc, char **argv);
-extern const char *const bench_studies[];	/* ends with NULL */
+extern const char *const bench_studies[], *const link_verbs[];	/* end with NULL */
 
 /* To stdout: usage, options and examples of one. */
 void help_describe(const struct command *command);

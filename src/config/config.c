@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Reading the settings of config.def: first the file that VERBATIM_CONFIG names (lines
- * "key = value", '#' starts a comment, also behind a value), then the environment. Every refusal
- * says which name,
- * which value, where, and what it may be. In a set-id program the environment is ignored: all settings
+ * Reading the settings of config.def: first the file (config/file.h; lines "key = value", '#' starts a
+ * comment, also behind a value), then the environment. Every refusal says which name, which value, where,
+ * and what it may be. In a set-id program the environment and the user's file are ignored: all settings
  * have their defaults.
  */
 #include "config/config.h"
@@ -99,21 +98,10 @@ static int config_set(struct config *config, const struct setting *setting, cons
 				  : set_text(config, setting, value, where);
 }
 
-/* A '#' begins a comment at the start of a line, and behind a blank. */
-static void cut_comment(char *text)
+static int set_line(struct config *config, struct text_line *line, const char *path)
 {
-	char *c;
-
-	for (c = strchr(text, '#'); c; c = strchr(c + 1, '#'))
-		if (c == text || c[-1] == ' ' || c[-1] == '\t') {
-			*c = '\0';
-			return;
-		}
-}
-
-static int set_line(struct config *config, const struct text_line *line, const char *path)
-{
-	char where[512], *value, *key = line->text;
+	char where[PATH_MAX + 64], *key, *value;
+	struct config_line parts;
 	size_t i;
 
 	if (!line->is_whole) {
@@ -121,39 +109,44 @@ static int set_line(struct config *config, const struct text_line *line, const c
 			 TEXT_LINE_MAX);
 		return EINVAL;
 	}
-	cut_comment(key);
-	key = text_trim(key);
-	if (!*key)
+	if (!config_line_parse(line->text, &parts))
 		return 0;
-	value = strchr(key, '=');
-	if (!value) {
+	key = line->text + parts.key;
+	line->text[parts.key_end] = '\0';
+	if (!parts.has_value) {
 		complain("%s:%u: '%s': expected 'key = value'", path, line->number, key);
 		return EINVAL;
 	}
-	*value++ = '\0';
-	key = text_trim(key);
-	snprintf(where, sizeof(where), "%s:%u: %s", path, line->number, key);
+	value = line->text + parts.value;
+	line->text[parts.value_end] = '\0';
+	snprintf(where, sizeof(where), "%s:%u: %.40s", path, line->number, key);
 	for (i = 0; i < SETTING_COUNT; i++)
 		if (!strcmp(settings[i].key, key))
-			return config_set(config, &settings[i], text_trim(value), where);
+			return config_set(config, &settings[i], value, where);
 	complain("%s: unknown setting: expected one of%s", where, keys + 1);
 	return EINVAL;
 }
 
-static int load_file(struct config *config, const char *path)
+static void set_defaults(struct config *config)
 {
-	FILE *file = fopen(path, "re");
-	struct text_line line = { 0 };
-	int err = 0;
+	memset(config, 0, sizeof(*config));
+	for (size_t i = 0; i < SETTING_COUNT; i++)
+		if (settings[i].is_number)
+			*(uint32_t *)((char *)config + settings[i].offset) = settings[i].standard;
+}
 
-	if (!file) {
-		err = errno;
-		complain("VERBATIM_CONFIG: cannot read %s: %m", path);
+/* Over what is in @config. */
+static int load_file(struct config *config, const struct config_file *which)
+{
+	struct text_line line = { 0 };
+	FILE *stream;
+	int err = config_file_open(which, &stream);
+
+	if (err || !stream)
 		return err;
-	}
-	while (!err && text_next_line(file, &line))
-		err = set_line(config, &line, path);
-	fclose(file);
+	while (!err && text_next_line(stream, &line))
+		err = set_line(config, &line, which->path);
+	fclose(stream);
 	return err;
 }
 
@@ -208,19 +201,30 @@ static int config_check(const struct config *config)
 	return 0;
 }
 
-int config_load(struct config *config)
+int config_load_file(struct config *config, const struct config_file *which)
 {
 	struct config loaded;
-	const char *path = secure_getenv("VERBATIM_CONFIG");
+	int err;
+
+	set_defaults(&loaded);
+	err = load_file(&loaded, which);
+	if (!err)
+		err = config_check(&loaded);
+	if (!err)
+		*config = loaded;
+	return err;
+}
+
+int config_load(struct config *config)
+{
+	struct config_file which;
+	struct config loaded;
 	size_t i;
 	int err = refuse_unknown();
 
-	memset(&loaded, 0, sizeof(loaded));
-	for (i = 0; i < SETTING_COUNT; i++)
-		if (settings[i].is_number)
-			*(uint32_t *)((char *)&loaded + settings[i].offset) = settings[i].standard;
-	if (!err && path && *path)
-		err = load_file(&loaded, path);
+	set_defaults(&loaded);
+	if (!err && config_file_find(&which))
+		err = load_file(&loaded, &which);
 	for (i = 0; !err && i < SETTING_COUNT; i++) {
 		const char *value = secure_getenv(settings[i].variable);
 

@@ -9,6 +9,8 @@
 
 #include <stdint.h>
 
+#include "config/file.h"
+
 #define CONFIG_TEXT_MAX 1024
 
 struct config {
@@ -21,5 +23,7 @@ struct config {
 
 /* Reads anew. 0; EINVAL after a line on stderr; ENOENT when VERBATIM_CONFIG names no file. */
 int config_load(struct config *config);
+/* What one file says, without the environment: the same errors. */
+int config_load_file(struct config *config, const struct config_file *file);
 
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * VERBATIM_DEVICES is a comma-separated list of PATTERN or PATTERN:NAME. A pattern is matched
- * against interface names as a shell would; the order of the list is the order of the devices.
- * Without it: all interfaces, lo last, each as vb_INTERFACE.
+ * VERBATIM_DEVICES is a comma-separated list of PATTERN, PATTERN:NAME or !PATTERN (none of these). A pattern
+ * is matched against interface names as a shell would; the first entry that an interface matches decides;
+ * the order of the list is the order of the devices, and of one entry's interfaces lo is the last.
+ * Without it: all interfaces, each as vb_INTERFACE.
  */
 #include "net/naming.h"
 
@@ -14,6 +15,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/text.h"
 
 struct naming {
 	const struct netdev *list;
@@ -57,7 +59,7 @@ static int naming_take(struct naming *naming, int i, const char *name)
 	return 0;
 }
 
-static bool name_is_good(const char *name)
+bool naming_is_valid(const char *name)
 {
 	const char *c;
 
@@ -67,49 +69,53 @@ static bool name_is_good(const char *name)
 	return c > name && c - name < DEVICE_NAME_MAX && name[0] != '.';
 }
 
-/* One PATTERN[:NAME]. A pattern that no interface matches now is no error: it may come later. */
-static int apply_entry(struct naming *naming, char *entry)
-{
-	char *name = strchr(entry, ':');
-	int i, err;
-
-	if (name) {
-		*name++ = '\0';
-		if (!name_is_good(name)) {
-			complain("VERBATIM_DEVICES: invalid device name '%s': expected 1 to %d "
-				 "letters, digits, '_', '-' or '.'", name, DEVICE_NAME_MAX - 1);
-			return EINVAL;
-		}
-	}
-	if (!*entry) {
-		complain("VERBATIM_DEVICES: empty entry: expected PATTERN or PATTERN:NAME, comma "
-			 "separated, e.g. eth0,lo or eth*:roce0");
-		return EINVAL;
-	}
-	for (i = 0; i < naming->count; i++) {
-		if (naming->taken[i] || !naming_is_usable(&naming->list[i]) ||
-		    fnmatch(entry, naming->list[i].name, 0))
-			continue;
-		err = naming_take(naming, i, name);
-		if (err)
-			return err;
-	}
-	return 0;
-}
-
-static int apply_all(struct naming *naming)
+/* All that match, those that lead to other hosts first. @name NULL: each as vb_INTERFACE. */
+static int take_matching(struct naming *naming, const char *pattern, const char *name)
 {
 	int pass, i, err;
 
 	for (pass = 0; pass < 2; pass++)
 		for (i = 0; i < naming->count; i++) {
-			if (!naming_is_usable(&naming->list[i]) ||
-			    naming->list[i].loopback != (pass == 1))
+			if (naming->taken[i] || !naming_is_usable(&naming->list[i]) ||
+			    naming->list[i].loopback != (pass == 1) ||
+			    fnmatch(pattern, naming->list[i].name, 0))
 				continue;
-			err = naming_take(naming, i, NULL);
+			err = naming_take(naming, i, name);
 			if (err)
 				return err;
 		}
+	return 0;
+}
+
+static void leave_out(struct naming *naming, const char *pattern)
+{
+	for (int i = 0; i < naming->count; i++)
+		if (!fnmatch(pattern, naming->list[i].name, 0))
+			naming->taken[i] = true;
+}
+
+/* One entry. A pattern that no interface matches now is no error: it may come later. */
+static int apply_entry(struct naming *naming, char *entry)
+{
+	bool is_none = *(entry = text_trim(entry)) == '!';
+	char *pattern = entry + is_none, *name = strchr(pattern, ':');
+
+	if (name)
+		*name++ = '\0';
+	if (name && (is_none || !naming_is_valid(name))) {
+		complain("VERBATIM_DEVICES: invalid device name '%s': expected 1 to %d "
+			 "letters, digits, '_', '-' or '.'%s", name, DEVICE_NAME_MAX - 1,
+			 is_none ? ", and none behind !PATTERN" : "");
+		return EINVAL;
+	}
+	if (!*pattern) {
+		complain("VERBATIM_DEVICES: empty entry: expected PATTERN, PATTERN:NAME or !PATTERN, comma "
+			 "separated, e.g. eth0,lo or eth*:roce0 or !docker*,*");
+		return EINVAL;
+	}
+	if (!is_none)
+		return take_matching(naming, pattern, name);
+	leave_out(naming, pattern);
 	return 0;
 }
 
@@ -134,7 +140,7 @@ int naming_apply(const struct config *config, const struct netdev *list, int cou
 	naming.taken = calloc((size_t)count + 1, sizeof(*naming.taken));
 	if (naming.named && naming.taken)
 		err = config->devices[0] ? apply_list(&naming, config->devices) :
-					   apply_all(&naming);
+					   take_matching(&naming, "*", NULL);
 	free(naming.taken);
 	if (err) {
 		free(naming.named);

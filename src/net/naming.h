@@ -3,6 +3,7 @@
 #ifndef VERBATIM_NET_NAMING_H
 #define VERBATIM_NET_NAMING_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "config/config.h"
@@ -22,6 +23,9 @@ struct named_netdev {
  */
 int naming_apply(const struct config *config, const struct netdev *list, int count,
 		 struct named_netdev **named, int *named_count);
+
+/* May a device have that name? */
+bool naming_is_valid(const char *name);
 
 /* Settings and interfaces, read anew: every device of this host. *named is malloc'ed. 0 or errno, explained. */
 int naming_list(struct named_netdev **named, int *count);

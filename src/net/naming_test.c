@@ -60,6 +60,16 @@ static void a_pattern_takes_each_interface_once(void **state)
 	expect("w*,l*,*", names, 3);
 }
 
+static void an_entry_with_an_exclamation_mark_leaves_out(void **state)
+{
+	static const char *const names[] = { "vb_eth0", "vb_lo" }, *const loopback[] = { "vb_lo" };
+
+	expect("!wlan0,*", names, 2);
+	expect(" !w* , eth0 , * ", names, 2);
+	expect("lo,!*,eth0", loopback, 1);
+	expect("!*", NULL, 0);
+}
+
 static void a_pattern_that_matches_nothing_now_is_no_error(void **state)
 {
 	expect("ib0", NULL, 0);
@@ -67,7 +77,7 @@ static void a_pattern_that_matches_nothing_now_is_no_error(void **state)
 
 static void wrong_entries_are_refused(void **state)
 {
-	static const char *const wrong[] = { "eth0,,lo", "eth0:", "lo:a/b", "*:same", "lo:.." };
+	static const char *const wrong[] = { "eth0,,lo", "eth0:", "lo:a/b", "*:same", "lo:..", "!", "!eth0:left" };
 	struct named_netdev *named;
 	unsigned i;
 	int count;
@@ -82,6 +92,7 @@ int main(void)
 		cmocka_unit_test(interfaces_that_are_up_with_an_address_are_offered_lo_last),
 		cmocka_unit_test(the_configured_order_and_names_are_kept),
 		cmocka_unit_test(a_pattern_takes_each_interface_once),
+		cmocka_unit_test(an_entry_with_an_exclamation_mark_leaves_out),
 		cmocka_unit_test(a_pattern_that_matches_nothing_now_is_no_error),
 		cmocka_unit_test(wrong_entries_are_refused),
 	};

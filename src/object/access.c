@@ -12,8 +12,10 @@
 #include "object/mr_internal.h"
 #include "object/placement.h"
 
+/* What a peer can ask for: FLUSH to persistence, too, which a QP may permit and no region grants. */
 #define ACCESS_REMOTE \
-	(IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC | ACCESS_FLUSH_GLOBAL)
+	(IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC | ACCESS_FLUSH_GLOBAL | \
+	 ACCESS_FLUSH_PERSISTENT)
 #define ACCESS_RIGHTS	(IBV_ACCESS_LOCAL_WRITE | ACCESS_REMOTE)
 
 static bool in_bounds(const struct mr_entry *entry, uint64_t address, uint64_t length)
@@ -174,6 +176,7 @@ const char *mr_access_text(unsigned access, char *text, size_t size)
 		{ IBV_ACCESS_MW_BIND,		"IBV_ACCESS_MW_BIND" },
 		{ IBV_ACCESS_ZERO_BASED,	"IBV_ACCESS_ZERO_BASED" },
 		{ ACCESS_FLUSH_GLOBAL,		"IBV_ACCESS_FLUSH_GLOBAL" },
+		{ ACCESS_FLUSH_PERSISTENT,	"IBV_ACCESS_FLUSH_PERSISTENT" },
 	};
 	size_t used = 0;
 

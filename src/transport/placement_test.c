@@ -237,6 +237,13 @@ static void what_is_wrong_with_a_flush(void **state)
 	packet.feth.type |= FLUSH_PERSISTENT;
 	refused(&packet, s, NAK_INVALID);
 
+	/* A QP may permit it; no region grants it. */
+	s = station_rts(IBV_QPT_RC);
+	packet = flush_packet(s, PEER_PSN, FLUSH_LEVEL_MR);
+	packet.feth.type |= FLUSH_PERSISTENT;
+	s->qp.attr.qp_access_flags |= ACCESS_FLUSH_PERSISTENT;
+	refused(&packet, s, NAK_ACCESS);
+
 	s = station_rts(IBV_QPT_RC);
 	packet = flush_packet(s, PEER_PSN, FLUSH_LEVEL_RANGE);
 	s->qp.attr.qp_access_flags &= ~ACCESS_FLUSH_GLOBAL;

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The defaults of rsocket(7): files under /etc/rdma/rsocket, each with one number. The built-in
- * value remains when a file is missing; with an explanation when it is not a number or out of
- * range.
+ * The defaults of rsocket(7): files under /etc/rdma/rsocket, each with one number on its first line.
+ * The built-in value remains when a file is missing; with an explanation when that line is anything
+ * but a number in range.
  */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "rsockets/rsocket.h"
 
 #define CONFIG_FOLDER	"/etc/rdma/rsocket/"
@@ -44,18 +45,20 @@ static const struct setting {
 
 static void read_setting(const struct setting *setting)
 {
+	struct text_line line = { 0 };
 	char path[128];
-	long long value;
+	uint64_t value;
 	FILE *file;
-	int found;
+	bool found;
 
 	snprintf(path, sizeof(path), CONFIG_FOLDER "%s", setting->file);
 	file = fopen(path, "re");
 	if (!file)
 		return;
-	found = fscanf(file, "%lld", &value);
+	found = text_next_line(file, &line) && line.is_whole &&
+		text_number(line.text, setting->least, setting->greatest, &value);
 	fclose(file);
-	if (found == 1 && value >= setting->least && value <= setting->greatest)
+	if (found)
 		*setting->value = (uint32_t)value;
 	else
 		complain("%s: expected an integer from %u to %u, using %u", path, setting->least,

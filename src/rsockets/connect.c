@@ -11,6 +11,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 
 #include "base/log.h"
@@ -256,6 +257,8 @@ unsigned rs_connection_progress_locked(struct rsocket *rs)
 			rdma_ack_cm_event(event);
 		}
 	}
+	if (count)
+		rs_owner_signal_locked(rs, SIGIO);
 	return count;
 }
 

@@ -114,10 +114,16 @@ static inline bool rs_urgent_waits(const struct rs_urgent *urgent, uint64_t posi
 	return urgent->there && !urgent->taken && urgent->at >= position;
 }
 
+/* Is @position at the mark? It is even when the byte was taken by MSG_OOB. */
+static inline bool rs_urgent_is_next(const struct rs_urgent *urgent, uint64_t position)
+{
+	return urgent->there && urgent->at == position;
+}
+
 /* Does a read at @position begin with it, and skip it? With SO_OOBINLINE it is a byte like others. */
 static inline bool rs_urgent_is_skipped(const struct rs_urgent *urgent, uint64_t position, bool in_line)
 {
-	return urgent->there && urgent->at == position && !in_line;
+	return rs_urgent_is_next(urgent, position) && !in_line;
 }
 
 /* Of @available bytes from @position on: those in front of the mark, at which a read ends. */

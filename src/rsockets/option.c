@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Socket options and rfcntl(). Most options are a number that is kept and given back: what they ask
+ * Socket options. Most options are a number that is kept and given back: what they ask
  * for is either so by nature (TCP_NODELAY: nothing is delayed) or not done here (SO_KEEPALIVE).
  * Those about sizes count until the connection is made, for then the memory is.
  */
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/time.h>
 
 #include "base/log.h"
@@ -258,6 +257,15 @@ static int get_route(struct rsocket *rs, void *value, socklen_t *length)
 	return rs_option_give(value, length, &found, sizeof(found));
 }
 
+/* What ioctl(2) tells of a socket under that number; there is no rioctl(). */
+static int get_at_mark(struct rsocket *rs, void *value, socklen_t *length) REQUIRES(rs->lock)
+{
+	if (rs->type != SOCK_STREAM || rs->state == RS_LISTENING)
+		return EINVAL;
+	rs_progress_locked(rs, false);
+	return give_number(value, length, rs_urgent_is_next(&rs->stream.urgent, rs->stream.in.taken));
+}
+
 static int get_option(struct rsocket *rs, int level, int name, void *value, socklen_t *length)
 	REQUIRES(rs->lock)
 {
@@ -269,6 +277,8 @@ static int get_option(struct rsocket *rs, int level, int name, void *value, sock
 		return get_socket_option(rs, name, value, length);
 	if (level == SOL_RDMA && name == RDMA_ROUTE)
 		return get_route(rs, value, length);
+	if (level == SOL_RDMA && name == SIOCATMARK)
+		return get_at_mark(rs, value, length);
 	return ENOPROTOOPT;
 }
 
@@ -285,46 +295,4 @@ int rgetsockopt(int socket, int level, int optname, void *optval, socklen_t *opt
 	lock_release(&rs->lock);
 	rs_put(rs);
 	return rs_result(err);
-}
-
-/* ---- rfcntl ---- */
-
-static int rs_option_control(struct rsocket *rs, int cmd, long argument, int *result)
-{
-	*result = 0;
-	switch (cmd) {
-	case F_GETFL:
-		*result = O_RDWR | (rs->nonblocking ? O_NONBLOCK : 0);
-		return 0;
-	case F_SETFL:
-		rs->nonblocking = argument & O_NONBLOCK;
-		return 0;
-	case F_GETFD:
-	case F_SETFD:
-		*result = fcntl(rs->fd, cmd, argument);
-		return *result < 0 ? errno : 0;
-	}
-	explain("rsocket %d: rfcntl() supports F_GETFL, F_SETFL, F_GETFD and F_SETFD, not %d",
-		rs->fd, cmd);
-	return EINVAL;
-}
-
-int rfcntl(int socket, int cmd, ...)
-{
-	CALL_HOLDING();
-	struct rsocket *rs = rs_get(socket);
-	va_list arguments;
-	int err, result;
-	long argument;
-
-	if (!rs)
-		return -1;
-	va_start(arguments, cmd);
-	argument = va_arg(arguments, long);
-	va_end(arguments);
-	lock_acquire(&rs->lock);
-	err = rs_option_control(rs, cmd, argument, &result);
-	lock_release(&rs->lock);
-	rs_put(rs);
-	return err ? rs_result(err) : result;
 }

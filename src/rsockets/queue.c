@@ -15,6 +15,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -167,6 +168,8 @@ int rs_stream_open_locked(struct rsocket *rs, struct rs_hello *hello)
 		err = queue_open_memory(rs);
 	if (!err)
 		err = post_all_receives(stream);
+	if (!err)
+		err = rs_owner_watch_locked(rs);
 	if (err)
 		return err;		/* rs_stream_close() takes back what there is */
 	*hello = (struct rs_hello){
@@ -194,6 +197,8 @@ void rs_stream_close(struct rsocket *rs)
 {
 	struct rs_stream *stream = &rs->stream;
 
+	if (stream->channel)
+		rs_service_forget(stream->channel->fd);
 	if (stream->qp)
 		rdma_destroy_qp(rs->id);
 	rs_iomap_free(rs);
@@ -367,8 +372,13 @@ static int take_receive(struct rsocket *rs, const struct ibv_wc *wc) REQUIRES(rs
 	if (stream->peer_done || (ntohl(wc->imm_data) & ~RS_URGENT) != wc->byte_len ||
 	    !rs_flow_in_arrived(&stream->in, wc->byte_len))
 		return EPROTO;
-	if (ntohl(wc->imm_data) & RS_URGENT)
+	if (ntohl(wc->imm_data) & RS_URGENT) {
+		/* As TCP: who stands at the mark never reads that byte; elsewhere it becomes one like others. */
+		if (rs_urgent_is_skipped(&stream->urgent, stream->in.taken, rs->options.oob_inline))
+			stream->in.taken++;
 		rs_urgent_arrived(&stream->urgent, &stream->in);
+		rs_owner_signal_locked(rs, SIGURG);
+	}
 	if (stream->read_shut)
 		stream->in.taken = stream->in.arrived;
 	return 0;
@@ -427,6 +437,8 @@ unsigned rs_completions_locked(struct rsocket *rs)
 			break;
 		total += (unsigned)count;
 		again = take_batch(rs, wc, count, slots);
+		if (again)
+			rs_owner_signal_locked(rs, SIGIO);
 		if (rs->state != RS_CLOSED && post_receives(stream, slots, again))
 			rs_end_locked(rs, ECONNRESET);
 	} while (count == BATCH);

@@ -2,13 +2,11 @@
 /*
  * Destinations of datagrams: the queue pair of an address and port is resolved by a connection
  * request for a datagram service (SIDR), once per destination. The application may not call
- * rsockets for a long time, so a thread answers such requests, and receives the answers to ours. It
- * is started with the first datagram socket of the process, and sleeps between events.
+ * rsockets for a long time, so the service thread (service.c) answers such requests, and receives
+ * the answers to ours.
  */
 #include <errno.h>
 #include <netinet/in.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -290,12 +288,7 @@ static void datagram_event(struct rsocket *rs, struct rdma_cm_event *event) REQU
 		rdma_destroy_id(id);
 }
 
-/* ---- the thread ---- */
-
-static struct lock service_lock = LOCK_INITIALIZER;
-static int service_fd = -1;
-static unsigned service_generation GUARDED_BY(service_lock);
-
+/* In the service thread. */
 static void resolve_serve(int fd)
 {
 	struct rsocket *rs = rs_get(fd);
@@ -304,74 +297,10 @@ static void resolve_serve(int fd)
 	if (!rs)
 		return;
 	lock_acquire(&rs->lock);
-	while (rs->type == SOCK_DGRAM && !rs->closing && !rdma_get_cm_event(rs->events, &event))
+	while (!rs->closing && !rdma_get_cm_event(rs->events, &event))
 		datagram_event(rs, event);
 	lock_release(&rs->lock);
 	rs_put(rs);
-}
-
-static void *resolve_service(void *argument)
-{
-	int fd = (int)(intptr_t)argument, count;
-	struct epoll_event events[16];
-
-	for (;;) {
-		count = epoll_wait(fd, events, 16, -1);
-		for (int i = 0; i < count; i++)
-			resolve_serve(events[i].data.fd);
-	}
-	return NULL;
-}
-
-static int start_thread(int fd)
-{
-	pthread_attr_t attr;
-	sigset_t all, old;
-	pthread_t thread;
-	int err;
-
-	sigfillset(&all);
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(&thread, &attr, resolve_service, (void *)(intptr_t)fd);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	pthread_attr_destroy(&attr);
-	return err;
-}
-
-/* In the child of a fork(): another thread of the parent may have held it. */
-void rs_service_after_fork(void)
-{
-	lock_init(&service_lock);
-}
-
-/* The child of a fork() has no thread, and starts its own. */
-static int service_start(void)
-{
-	int err = 0;
-
-	lock_acquire(&service_lock);
-	if (service_fd >= 0 && service_generation != rs_generation()) {
-		close(service_fd);
-		service_fd = -1;
-	}
-	if (service_fd < 0) {
-		service_fd = epoll_create1(EPOLL_CLOEXEC);
-		service_generation = rs_generation();
-		err = service_fd < 0 ? errno : start_thread(service_fd);
-		if (err && service_fd >= 0) {
-			close(service_fd);
-			service_fd = -1;
-		}
-	}
-	lock_release(&service_lock);
-	return err;
-}
-
-void rs_service_forget(struct rsocket *rs)
-{
-	epoll_ctl(service_fd, EPOLL_CTL_DEL, rs->events->fd, NULL);
 }
 
 /* ---- the socket ---- */
@@ -382,20 +311,21 @@ int rs_datagram_open(struct rsocket *rs)
 	list_init(&rs->datagram.destinations);
 	rs->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	rs->fd = rs->epoll_fd;
-	return rs->fd < 0 ? errno : service_start();
+	return rs->fd < 0 ? errno : rs_service_start(RS_SERVE_DATAGRAM, resolve_serve);
 }
 
 /* From the first bind on there are events; the socket is in the table by then. */
 int rs_datagram_bind_locked(struct rsocket *rs, const struct sockaddr *address)
 {
-	struct epoll_event event = { .events = EPOLLIN, .data.fd = rs->fd };
+	int err;
 
 	if (rs->datagram.bound)
 		return EINVAL;
 	if (rdma_bind_addr(rs->id, (struct sockaddr *)(uintptr_t)address))
 		return errno;
-	if (epoll_ctl(service_fd, EPOLL_CTL_ADD, rs->events->fd, &event) && errno != EEXIST)
-		return errno;
+	err = rs_service_watch(RS_SERVE_DATAGRAM, rs->events->fd, rs->fd);
+	if (err)
+		return err;
 	if (rdma_listen(rs->id, 0))
 		return errno;
 	rs->datagram.bound = true;

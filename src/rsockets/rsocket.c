@@ -439,8 +439,10 @@ int rclose(int socket)
 	if (rs_is_inherited(rs))
 		return close_inherited(rs);
 	if (rs->type == SOCK_DGRAM)
-		rs_service_forget(rs);
+		rs_service_forget(rs->events->fd);
 	lock_acquire(&rs->lock);
+	rs_owner_leave_locked(rs);
+	rs->owner.over = true;
 	if (rs->type == SOCK_STREAM) {
 		if (rs->state == RS_ACCEPTING || rs->state == RS_CONNECTED)
 			rsocket_linger(rs);

@@ -15,7 +15,10 @@
  *	link.c		the UD queue pair of a datagram socket on one device
  *	wait.c		sleeping and waking
  *	poll.c		rpoll, rselect
- *	option.c	options, fcntl
+ *	option.c	options
+ *	control.c	fcntl
+ *	owner.c		signals to the owner of a stream
+ *	service.c	a thread for what the application does not wait for
  *	io.c		the calls that move data
  *	wire.c, flow.h, iov.h	pure
  *
@@ -31,6 +34,7 @@
 #ifndef VERBATIM_RSOCKETS_RSOCKET_H
 #define VERBATIM_RSOCKETS_RSOCKET_H
 
+#include <fcntl.h>
 #include <rdma/rsocket.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -170,6 +174,13 @@ struct rs_options {
 	int keep_idle, keep_interval, keep_count, segment, tos;
 };
 
+/* Who gets signals (owner.c). */
+struct rs_owner {
+	struct f_owner_ex who;		/* pid 0: nobody */
+	bool async;			/* O_ASYNC */
+	bool watched, over;		/* by the service thread; not any more, as it is closed */
+};
+
 struct rsocket {
 	int fd;				/* the descriptor: of the event channel, or epoll_fd */
 	int domain, type;
@@ -183,6 +194,7 @@ struct rsocket {
 	bool lingering;			/* in rclose(): handlers that are put off do not end its sleeps */
 	int error GUARDED_BY_MEMBER(lock);	/* for SO_ERROR; positive */
 	struct rs_options options;
+	struct rs_owner owner GUARDED_BY_MEMBER(lock);
 	struct rdma_event_channel *events;
 	struct rdma_cm_id *id;
 	struct ibv_path_data *route;
@@ -322,8 +334,20 @@ int rs_datagram_autobind_locked(struct rsocket *rs) REQUIRES(rs->lock);
 /* As far as is known: LOOKING begins here. 0 or errno. */
 int rs_destination_get_locked(struct rsocket *rs, const struct sockaddr *address,
 			      struct rs_destination **destination) REQUIRES(rs->lock);
-/* The events of datagram sockets are the service thread's to take. */
-void rs_service_forget(struct rsocket *rs);
+
+/* service.c: calls @serve of the kind with the number of the socket when a watched descriptor is readable. */
+enum rs_serve_kind { RS_SERVE_DATAGRAM, RS_SERVE_OWNER, RS_SERVE_KINDS };
+typedef void rs_serve(int socket);
+int rs_service_start(enum rs_serve_kind kind, rs_serve *serve);		/* 0 or errno */
+int rs_service_watch(enum rs_serve_kind kind, int fd, int socket);	/* 0 or errno */
+void rs_service_forget(int fd);
 void rs_service_after_fork(void);
+
+/* owner.c; 0 or errno */
+int rs_owner_set_locked(struct rsocket *rs, struct f_owner_ex who) REQUIRES(rs->lock);
+int rs_owner_number_locked(struct rsocket *rs, long number) REQUIRES(rs->lock);	/* as of F_SETOWN */
+int rs_owner_watch_locked(struct rsocket *rs) REQUIRES(rs->lock);	/* what there is to watch now */
+void rs_owner_leave_locked(struct rsocket *rs) REQUIRES(rs->lock);	/* before its descriptors are closed */
+void rs_owner_signal_locked(struct rsocket *rs, int signal) REQUIRES(rs->lock);
 
 #endif

@@ -167,7 +167,7 @@ static size_t pass_urgent(struct rsocket *rs, bool peek) REQUIRES(rs->lock)
 
 static bool is_at_mark(const struct rs_stream *stream, size_t skip)
 {
-	return stream->urgent.there && stream->urgent.at == stream->in.taken + skip;
+	return rs_urgent_is_next(&stream->urgent, stream->in.taken + skip);
 }
 
 /* MSG_PEEK does not wait for more than there is, not even with MSG_WAITALL. */

@@ -138,6 +138,10 @@ void rs_take_events_locked(struct rsocket *rs, bool completions, bool events)
 	else if (completions && rs->stream.channel)
 		take_completion_events(rs);
 	rs_progress_locked(rs, events);
+	if (rs->owner.watched) {		/* the service thread sleeps on, for the next */
+		rs_arm_locked(rs, RS_READ);
+		rs_progress_locked(rs, false);
+	}
 	rs_wake_all_locked(rs);
 }
 

@@ -58,11 +58,25 @@ int getsockopt(int fd, int level, int name, void *restrict value, socklen_t *res
 	return result;
 }
 
-/* O_NONBLOCK of the rsocket follows that of the kernel socket. A listening one never blocks. */
-static void follow_blocking(const struct twin *twin, bool nonblocking)
+/* O_NONBLOCK and O_ASYNC of the rsocket follow those of the kernel socket. A listening one never blocks. */
+static int follow_flags(const struct twin *twin, int fd)
 {
-	if (twin->mode != TWIN_KERNEL && !twin->listening)
-		RDMA_CALL(rfcntl(twin->rs, F_SETFL, nonblocking ? (long)O_NONBLOCK : 0L));
+	int flags = REAL(fcntl)(fd, F_GETFL);
+
+	if (twin->mode == TWIN_KERNEL)
+		return 0;
+	flags = (flags & (O_NONBLOCK | O_ASYNC)) | (twin->listening ? O_NONBLOCK : 0);
+	return RDMA_CALL(rfcntl(twin->rs, F_SETFL, (long)flags));
+}
+
+/* What was done to the kernel socket is done to the rsocket. 0, or -1 and errno. */
+static int option_follow(const struct twin *twin, int fd, int command, const void *argument)
+{
+	if (command == F_SETFL)
+		return follow_flags(twin, fd);
+	if ((command == F_SETOWN || command == F_SETOWN_EX) && twin->mode != TWIN_KERNEL)
+		return RDMA_CALL(rfcntl(twin->rs, command, (long)argument));
+	return 0;
 }
 
 static int preload_option_control(int fd, int command, void *argument)
@@ -72,8 +86,8 @@ static int preload_option_control(int fd, int command, void *argument)
 
 	if (!twin)
 		return result;
-	if (result >= 0 && command == F_SETFL)
-		follow_blocking(twin, (intptr_t)argument & O_NONBLOCK);
+	if (result >= 0 && option_follow(twin, fd, command, argument))
+		result = -1;
 	if (result >= 0 && (command == F_DUPFD || command == F_DUPFD_CLOEXEC) &&
 	    !twin_add(result, twin))
 		return result;			/* the reference is the descriptor's */
@@ -106,6 +120,24 @@ static int readable_bytes(const struct twin *twin, int *count)
 	return 0;
 }
 
+/* Before the next byte to be read stands the mark of urgent data. */
+static int at_mark(const struct twin *twin, int *answer)
+{
+	socklen_t length = sizeof(*answer);
+
+	return RDMA_CALL(rgetsockopt(twin->rs, SOL_RDMA, SIOCATMARK, answer, &length));
+}
+
+/* After the kernel socket: what is the rsocket's, too. */
+static int control_follow(const struct twin *twin, int fd, unsigned long request, const void *argument)
+{
+	if (request == FIONBIO || request == FIOASYNC)
+		return option_follow(twin, fd, F_SETFL, NULL);
+	if (request == FIOSETOWN || request == SIOCSPGRP)
+		return option_follow(twin, fd, F_SETOWN, (void *)(intptr_t)*(const int *)argument);
+	return 0;
+}
+
 int ioctl(int fd, unsigned long request, ...)
 {
 	struct twin *twin = twin_get(fd);
@@ -118,11 +150,21 @@ int ioctl(int fd, unsigned long request, ...)
 	va_end(arguments);
 	if (twin && twin->mode == TWIN_RDMA && request == FIONREAD)
 		result = readable_bytes(twin, argument);
+	else if (twin && twin->mode == TWIN_RDMA && request == SIOCATMARK)
+		result = at_mark(twin, argument);
 	else
 		result = REAL(ioctl)(fd, request, argument);
-	if (twin && !result && request == FIONBIO)
-		follow_blocking(twin, *(int *)argument);
+	if (twin && !result)
+		result = control_follow(twin, fd, request, argument);
 	if (twin)
 		twin_put(twin);
 	return result;
+}
+
+/* The C library's asks the kernel without the name ioctl(). */
+int sockatmark(int fd)
+{
+	int answer;
+
+	return ioctl(fd, SIOCATMARK, &answer) ? -1 : answer;
 }

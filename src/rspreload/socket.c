@@ -119,7 +119,8 @@ int listen(int fd, int backlog)
 	lock_acquire(&twin->lock);
 	if (!result && twin->mode == TWIN_BOTH) {
 		/* accept() waits in rpoll(), for both. */
-		if (RDMA_CALL(rfcntl(twin->rs, F_SETFL, (long)O_NONBLOCK)) ||
+		if (RDMA_CALL(rfcntl(twin->rs, F_SETFL,
+				     (long)(O_NONBLOCK | (REAL(fcntl)(fd, F_GETFL) & O_ASYNC)))) ||
 		    RDMA_CALL(rlisten(twin->rs, backlog)))
 			twin_to_kernel(twin);
 		else

@@ -11,9 +11,14 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "pair.h"
@@ -321,6 +326,84 @@ static int two_main(const char *address, uint16_t port)
 	return 10 + tcp;
 }
 
+/* ---- urgent data ---- */
+
+static volatile sig_atomic_t urgent_signals;
+
+static void count_urgent(int signal)
+{
+	(void)signal;
+	urgent_signals++;
+}
+
+static void await_urgent(int least)
+{
+	for (int ms = 0; urgent_signals < least && ms < 10000; ms++)
+		usleep(1000);
+	CHECK(urgent_signals >= least, "%d signals", (int)urgent_signals);
+}
+
+/* As telnetd and rlogin do: SIGURG, then what is in front of the mark is thrown away. */
+static int urgent_server_main(const char *address)
+{
+	struct sockaddr_storage bound;
+	socklen_t length;
+	int listener, fd, tcp = 0, mark;
+	char byte, skipped = 0;
+
+	to_address(address, 0, &bound, &length);
+	listener = socket(bound.ss_family, SOCK_STREAM, 0);
+	OK(listener);
+	OK(bind(listener, (struct sockaddr *)&bound, length));
+	OK(listen(listener, 10));
+	OK(getsockname(listener, (struct sockaddr *)&bound, &length));
+	printf("%u\n", ntohs(((struct sockaddr_in *)&bound)->sin_port));
+	fflush(stdout);
+	for (int i = 0; i < CLIENTS; i++) {
+		urgent_signals = 0;
+		skipped = 0;
+		fd = accept(listener, NULL, NULL);
+		OK(fd);
+		tcp += over_tcp(fd);
+		CHECK(signal(SIGURG, count_urgent) != SIG_ERR, "%m");
+		OK(fcntl(fd, F_SETOWN, getpid()));
+		CHECK(write(fd, "g", 1) == 1, "%m");
+		await_urgent(1);
+		while (!(mark = sockatmark(fd))) {
+			CHECK(read(fd, &byte, 1) == 1, "%m");
+			skipped++;
+		}
+		CHECK(mark == 1 && skipped == 5, "mark %d behind %d bytes", mark, skipped);
+		CHECK(recv(fd, &byte, 1, MSG_OOB) == 1 && byte == '!', "%m");
+		OK(ioctl(fd, SIOCATMARK, &mark));
+		CHECK(mark == 1, "mark %d", mark);
+		CHECK(read(fd, &byte, 1) == 1 && byte == 'b', "%m");
+		CHECK(sockatmark(fd) == 0, "behind it");
+		OK(close(fd));
+	}
+	return 10 + tcp;
+}
+
+static int urgent_client_main(const char *address, uint16_t port)
+{
+	struct sockaddr_storage there;
+	socklen_t length;
+	char byte;
+	int fd, tcp;
+
+	to_address(address, port, &there, &length);
+	fd = socket(there.ss_family, SOCK_STREAM, 0);
+	OK(fd);
+	OK(connect(fd, (struct sockaddr *)&there, length));
+	tcp = over_tcp(fd);
+	CHECK(read(fd, &byte, 1) == 1, "%m");
+	CHECK(send(fd, "aaaaa!", 6, MSG_OOB) == 6, "%m");
+	CHECK(send(fd, "b", 1, 0) == 1, "%m");
+	CHECK(read(fd, &byte, 1) == 0, "%m");
+	OK(close(fd));
+	return 10 + tcp;
+}
+
 /* An ordinary socket: it is made whatever the settings say. */
 static int socket_main(const char *address)
 {
@@ -345,6 +428,10 @@ static void __attribute__((constructor)) run_as_told(void)
 		exit(forking_main(address, atoi(number)));
 	if (!strcmp(role, "two"))
 		exit(two_main(address, (uint16_t)atoi(number)));
+	if (!strcmp(role, "urgent server"))
+		exit(urgent_server_main(address));
+	if (!strcmp(role, "urgent client"))
+		exit(urgent_client_main(address, (uint16_t)atoi(number)));
 	if (!strcmp(role, "socket"))
 		exit(socket_main(address));
 	exit(client_main(address, (uint16_t)atoi(number), !strcmp(role, "non-blocking")));
@@ -448,6 +535,19 @@ static void over_tcp_only(struct pair *pair)
 	echo_test(pair, "echo", false, NULL, (bool[]){ true, true, false }, 3);
 }
 
+static void urgent_over_rdma(struct pair *pair)
+{
+	echo_test(pair, "urgent server", true, "urgent client", (bool[]){ true, true, true }, 0);
+}
+
+/* The same program on TCP of the kernel: nothing else is expected of rsockets. */
+static void urgent_over_tcp(struct pair *pair)
+{
+	const bool nobody[CLIENTS] = { false };
+
+	echo_test(pair, "urgent server", false, "urgent client", nobody, CLIENTS);
+}
+
 /* What a program says on standard error that opens a socket under these settings. */
 static void complaints(struct pair *pair, const char *entries, const char *inline_bytes, char said[1000])
 {
@@ -492,11 +592,74 @@ static void wrong_settings(struct pair *pair)
 	}
 }
 
+/* A folder /etc of this process alone, whose file of rsocket(7) holds @text. False: not permitted. */
+static bool private_setting(const char *text)
+{
+	FILE *file;
+
+	if (unshare(CLONE_NEWNS) && unshare(CLONE_NEWUSER | CLONE_NEWNS))
+		return false;
+	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) || mount("none", "/etc", "tmpfs", 0, NULL))
+		return false;
+	OK(mkdir("/etc/rdma", 0755));
+	OK(mkdir("/etc/rdma/rsocket", 0755));
+	file = fopen("/etc/rdma/rsocket/sqsize_default", "w");
+	CHECK(file && fputs(text, file) >= 0 && !fclose(file), "%m");
+	return true;
+}
+
+/* What is said of a file that holds @text, by a program that opens an rsocket. */
+static void read_setting(const char *text, char said[1000])
+{
+	int ends[2];
+	size_t used = 0;
+	ssize_t n;
+	pid_t pid;
+
+	OK(pipe(ends));
+	pid = fork();
+	CHECK(pid >= 0, "%m");
+	if (!pid) {
+		if (!private_setting(text)) {
+			fprintf(stderr, "# not permitted: mounts of one's own\n");
+			_exit(11);
+		}
+		dup2(ends[1], 2);
+		OK(rsocket(AF_INET, SOCK_STREAM, 0));
+		_exit(10);
+	}
+	OK(close(ends[1]));
+	while ((n = read(ends[0], said + used, 999 - used)) > 0)
+		used += (size_t)n;
+	said[used] = '\0';
+	OK(close(ends[0]));
+	CHECK(status_of(pid) == 10 || !*said, "no socket");
+}
+
+static void wrong_files(struct pair *pair)
+{
+	static const char *const wrong[] = { "64k", "64 128", "", "-64", "15", "32769", "4294967360", "0x40" };
+	char said[1000];
+
+	(void)pair;
+	read_setting("64\n", said);
+	CHECK(!*said, "%s", said);
+	read_setting("  64\t\n\n", said);
+	CHECK(!*said, "%s", said);
+	for (unsigned i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		read_setting(wrong[i], said);
+		CHECK(strstr(said, "sqsize_default: expected an integer from 16 to 32768, using 384") ||
+		      geteuid(), "%s: %s", wrong[i], said);
+	}
+}
+
 static void nothing(struct pair *pair)
 {
 }
 
 const struct test preload_tests[] = {
+	{ "SIGURG and sockatmark over RDMA", urgent_over_rdma, nothing },
+	{ "SIGURG and sockatmark over TCP, as over RDMA", urgent_over_tcp, nothing },
 	{ "ordinary sockets with epoll and poll run over RDMA", over_rdma, nothing },
 	{ "a server takes clients over RDMA and TCP", over_both, nothing },
 	{ "clients fall back to TCP, blocking or not", over_tcp_only, nothing },
@@ -504,5 +667,6 @@ const struct test preload_tests[] = {
 	{ "a connection is shared by a process that sends and its child that receives",
 	  by_two_processes_each, nothing },
 	{ "settings that are no numbers are ignored, and said to be", wrong_settings, nothing },
+	{ "a file of settings is a number in range, and nothing else", wrong_files, nothing },
 	{ NULL, NULL, NULL },
 };

@@ -2,10 +2,13 @@
 /* Data of streams: every byte, once, in order, however it is sent, received and waited for. */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 
 #include "pair.h"
 
@@ -429,6 +432,112 @@ static void receive_urgent(struct pair *pair)
 	OK(rclose(rs));
 }
 
+/* ---- signals to the owner ---- */
+
+static volatile sig_atomic_t urgent_signals, io_signals;
+
+static void count_signal(int signal)
+{
+	if (signal == SIGURG)
+		urgent_signals++;
+	else
+		io_signals++;
+}
+
+/* Without a call of rsockets: it computes. */
+static void await_signals(volatile sig_atomic_t *signals, int least)
+{
+	double start = now();
+
+	while (*signals < least && now() - start < 10)
+		usleep(1000);
+	CHECK(*signals >= least, "%d signals", (int)*signals);
+}
+
+/* What sockatmark(3) returns of a socket. */
+static int at_mark(int rs)
+{
+	socklen_t length = sizeof(int);
+	int answer = -1;
+
+	return rgetsockopt(rs, SOL_RDMA, SIOCATMARK, &answer, &length) ? -1 : answer;
+}
+
+static void watch_urgent(struct pair *pair)
+{
+	int rs = meet(pair, NULL);
+	char bytes[8];
+
+	signal(SIGURG, count_signal);
+	signal(SIGIO, count_signal);
+	CHECK(rfcntl(rs, F_GETOWN) == 0, "it has no owner");
+	OK(rfcntl(rs, F_SETOWN, (long)getpid()));
+	CHECK(rfcntl(rs, F_GETOWN) == getpid(), "%m");
+	tell(pair, 0);
+	await_signals(&urgent_signals, 1);
+	CHECK(!io_signals, "O_ASYNC is not set");
+	CHECK(!at_mark(rs), "abc are in front of it");
+	CHECK(rrecv(rs, bytes, 8, 0) == 3, "%m");
+	CHECK(at_mark(rs) == 1, "the next is the urgent one");
+	CHECK(rrecv(rs, bytes, 1, MSG_OOB) == 1 && bytes[0] == 'U', "%m");
+	CHECK(at_mark(rs) == 1, "it was read beside the stream");
+	tell(pair, 0);
+	await_signals(&urgent_signals, 2);		/* in each message anew */
+	CHECK(rrecv(rs, bytes, 8, 0) == 1 && bytes[0] == 'd', "%m");
+	CHECK(at_mark(rs) == 1, "the newer one");
+	OK(rfcntl(rs, F_SETFL, (long)O_ASYNC));
+	CHECK(rfcntl(rs, F_GETFL) == (O_RDWR | O_ASYNC), "%m");
+	tell(pair, 0);
+	await_signals(&io_signals, 1);
+	CHECK(rrecv(rs, bytes, 8, 0) == 1 && bytes[0] == 'e' && !at_mark(rs), "behind it");
+	OK(rfcntl(rs, F_SETOWN, 0L));
+	io_signals = urgent_signals = 0;
+	tell(pair, 0);
+	CHECK(rrecv(rs, bytes, 8, 0) == 1 && bytes[0] == 'f', "%m");
+	CHECK(!io_signals && !urgent_signals, "it has no owner any more");
+	OK(rclose(rs));
+}
+
+static void send_watched(struct pair *pair)
+{
+	int rs = meet(pair, NULL);
+
+	hear(pair);
+	CHECK(rsend(rs, "abcU", 4, MSG_OOB) == 4, "%m");
+	hear(pair);
+	CHECK(rsend(rs, "dV", 2, MSG_OOB) == 2, "%m");
+	hear(pair);
+	CHECK(rsend(rs, "e", 1, 0) == 1, "%m");
+	hear(pair);
+	CHECK(rsend(rs, "fW", 2, MSG_OOB) == 2, "%m");
+	expect_end(rs);
+	OK(rclose(rs));
+}
+
+/* Owners that are threads or groups, and what is none. */
+static void wrong_owners(struct pair *pair)
+{
+	struct f_owner_ex who = { .type = F_OWNER_TID, .pid = gettid() }, read = { 0 };
+	int rs = meet(pair, NULL), datagram = rsocket(AF_INET, SOCK_DGRAM, 0);
+
+	OK(rfcntl(rs, F_SETOWN_EX, (long)&who));
+	OK(rfcntl(rs, F_GETOWN_EX, (long)&read));
+	CHECK(read.type == F_OWNER_TID && read.pid == gettid(), "%d %d", read.type, read.pid);
+	OK(rfcntl(rs, F_SETOWN, (long)-getpgrp()));
+	OK(rfcntl(rs, F_GETOWN_EX, (long)&read));
+	CHECK(read.type == F_OWNER_PGRP && read.pid == getpgrp(), "%d %d", read.type, read.pid);
+	FAILS(rfcntl(rs, F_SETOWN, 0x7ffffff0L), ESRCH);
+	FAILS(rfcntl(rs, F_SETOWN, (long)INT_MIN), EINVAL);
+	FAILS(rfcntl(rs, F_SETOWN_EX, 0L), EFAULT);
+	who.type = 7;
+	FAILS(rfcntl(rs, F_SETOWN_EX, (long)&who), EINVAL);
+	OK(datagram);
+	FAILS(rfcntl(datagram, F_SETFL, (long)O_ASYNC), EOPNOTSUPP);
+	FAILS(at_mark(datagram), EINVAL);
+	OK(rclose(datagram));
+	OK(rclose(rs));
+}
+
 const struct test stream_tests[] = {
 	{ "random data both ways at once arrives whole", both_ways, both_ways },
 	{ "buffers and queues may be tiny", small_buffers, small_buffers },
@@ -442,5 +551,7 @@ const struct test stream_tests[] = {
 	{ "who is blocked uses no CPU", sleeping, sleeping },
 	{ "a poller and a reader do not rob each other", poller_and_reader, poller_and_reader },
 	{ "urgent data are marked, and read beside the stream or in it", receive_urgent, send_urgent },
+	{ "the owner gets SIGURG, and SIGIO if it wants to", watch_urgent, send_watched },
+	{ "owners are processes, groups or threads that there are", wrong_owners, wrong_owners },
 	{ NULL, NULL, NULL },
 };

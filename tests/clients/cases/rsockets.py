@@ -12,6 +12,7 @@ from meeting import Meeting
 from . import rdmacm
 
 MIB = 1 << 20
+URGENT = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), 'programs', 'urgent.py')
 # name, options of both ends (rstream: -T v checks the data)
 STREAMS = [
     ('rstream', '-S 1000 -C 100 -I 20 -T v'),
@@ -123,6 +124,15 @@ def iperf3(topology, options, address='{a}', amount='-n 64M'):
     return found[2]
 
 
+def urgent(topology):
+    """SIGURG, SIOCATMARK and MSG_OOB of a program that knows of sockets only."""
+    before = preload(topology)
+    program = f'{before}/usr/bin/python3 {URGENT}'
+    pair = Meeting(topology).run(f'{program} server {{a}} {{p}}', f'{program} client {{a}} {{p}}')
+    if 'over RDMA' not in pair.client.text or '3 rounds' not in pair.server.text:
+        raise Failure('not over RDMA\n' + pair.report())
+
+
 def cases(topology):
     usual = topology.name != 'veth9000'
     for tool, options in STREAMS:
@@ -148,6 +158,7 @@ def cases(topology):
     yield Case('rcopy of 16 MiB', lambda: rcopy(topology, 16 * MIB + 4711), usual)
     yield Case('rcopy of 256 MiB', lambda: rcopy(topology, 256 * MIB, timeout=200), False)
     yield Case('rcopy, 5 files to one server', lambda: rcopy(topology, MIB, 5), False)
+    yield Case('urgent data, SIGURG and the mark over rsockets', lambda: urgent(topology), usual)
     yield Case('iperf3 over rsockets', lambda: iperf3(topology, ''), usual)
     yield Case('iperf3 -R over rsockets', lambda: iperf3(topology, '-R'), False)
     yield Case('iperf3 -P 4 over rsockets', lambda: iperf3(topology, '-P 4'), False)

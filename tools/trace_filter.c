@@ -6,7 +6,7 @@
  *	device=vb_eth0		packets from and to addresses of its interface
  *	peer=192.0.2.1		packets to and from that address
  *	process=rping		a program's name, or a process ID
- *	kind=packets|drops	packets calls completions drops states cm async
+ *	kind=packets|drops	packets calls completions drops states cm async explain faults
  *
  * Device and peer are of packets: events pass.
  */
@@ -23,6 +23,7 @@
 static const struct { const char *name; uint32_t want; } kinds[] = {
 	{ "packets", TRACE_PACKETS }, { "calls", TRACE_CALLS }, { "completions", TRACE_COMPLETIONS },
 	{ "drops", TRACE_DROPS }, { "states", TRACE_STATES }, { "cm", TRACE_CM }, { "async", TRACE_ASYNC },
+	{ "explain", TRACE_EXPLAIN }, { "faults", TRACE_FAULTS },
 };
 
 static bool wrong(const char *key, const char *value, const char *right)
@@ -39,7 +40,8 @@ static bool parse_kind(struct filter *filter, const char *value)
 		filter->kinds |= kinds[i].want;
 		return true;
 	}
-	return wrong("kind", value, "one of packets, calls, completions, drops, states, cm, async");
+	return wrong("kind", value, "one of packets, calls, completions, drops, states, cm, async, explain, "
+		     "faults");
 }
 
 static bool parse_qp(struct filter *filter, const char *value)

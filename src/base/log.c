@@ -41,6 +41,10 @@ struct waiting {
 
 static struct waiting pool[WAITING_MAX];
 
+static void (*_Atomic listener)(const char *line, size_t bytes);
+static bool explain_wanted;		/* VERBATIM_EXPLAIN */
+static bool explain_quiet;		/* they are made for the listener alone; atomic */
+
 /* Not a struct lock, which counts itself by log_hold(). */
 static pthread_mutex_t repeats_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct repeats repeats;	/* under repeats_lock */
@@ -210,14 +214,21 @@ static void tell_repeated(unsigned count, const char *text)
 	emit_line(line, used);
 }
 
-static void log_write(const char *suffix, bool remote, const char *format, va_list args)
+static void log_write(const char *suffix, bool remote, bool quiet, const char *format, va_list args)
 {
+	void (*listen)(const char *line, size_t bytes) = atomic_load(&listener);
 	int saved = errno;
 	char line[LINE_MAX_BYTES];
 	size_t prefix = begin_line(line), bytes;
 
 	errno = saved;
 	bytes = compose_line(line, prefix, suffix, format, args);
+	if (listen)
+		listen(line + prefix, bytes - prefix);
+	if (quiet) {
+		errno = saved;
+		return;
+	}
 	pthread_mutex_lock(&repeats_lock);
 	own.locks++;
 	if (repeat_admit(&repeats, line + prefix, bytes - prefix, log_now_ns(), remote,
@@ -228,12 +239,17 @@ static void log_write(const char *suffix, bool remote, const char *format, va_li
 	errno = saved;
 }
 
+static bool is_quiet(void)
+{
+	return __atomic_load_n(&explain_quiet, __ATOMIC_RELAXED);
+}
+
 void explain_print(const char *format, ...)
 {
 	va_list args;
 
 	va_start(args, format);
-	log_write("", false, format, args);
+	log_write("", false, is_quiet(), format, args);
 	va_end(args);
 }
 
@@ -242,7 +258,7 @@ void explain_print_remote(const char *format, ...)
 	va_list args;
 
 	va_start(args, format);
-	log_write("", true, format, args);
+	log_write("", true, is_quiet(), format, args);
 	va_end(args);
 }
 
@@ -252,8 +268,10 @@ void explain_print_about(const char *about, const char *format, ...)
 	va_list args;
 
 	snprintf(suffix, sizeof(suffix), " (verbatim explain %s)", about);
+	if (is_quiet())
+		explain_missed(0);
 	va_start(args, format);
-	log_write(suffix, false, format, args);
+	log_write(suffix, false, is_quiet(), format, args);
 	va_end(args);
 }
 
@@ -265,8 +283,10 @@ void explain_print_refused(const char *call, int err, const char *format, ...)
 
 	if (name)
 		snprintf(suffix, sizeof(suffix), " (verbatim explain %s %s)", name, call);
+	if (is_quiet())
+		explain_missed(err);
 	va_start(args, format);
-	log_write(suffix, false, format, args);
+	log_write(suffix, false, is_quiet(), format, args);
 	va_end(args);
 }
 
@@ -275,7 +295,7 @@ void complain(const char *format, ...)
 	va_list args;
 
 	va_start(args, format);
-	log_write("", false, format, args);
+	log_write("", false, false, format, args);
 	va_end(args);
 }
 
@@ -355,6 +375,20 @@ static void forget_lines(void)
 	log_let_go();
 }
 
+static void explain_settle(void)
+{
+	bool heard = atomic_load(&listener) != NULL;
+
+	__atomic_store_n(&explain_quiet, heard && !explain_wanted, __ATOMIC_RELAXED);
+	__atomic_store_n(&explain_enabled, heard || explain_wanted, __ATOMIC_RELAXED);
+}
+
+void log_listen(void (*function)(const char *line, size_t bytes))
+{
+	atomic_store(&listener, function);
+	explain_settle();
+}
+
 /* Both are read before either is set or refused: a user sees all that is wrong at once. */
 int log_init(void)
 {
@@ -369,10 +403,11 @@ int log_init(void)
 		return EINVAL;
 	fork_register(FORK_LOG, &fork_handlers);
 	hint_is_wanted = !value || !*value;
-	if (enabled && !explaining())
+	if (enabled && !explain_wanted)
 		forget_lines();
+	explain_wanted = enabled;
 	__atomic_store_n(&log_level, level, __ATOMIC_RELAXED);
-	__atomic_store_n(&explain_enabled, enabled, __ATOMIC_RELAXED);
+	explain_settle();
 	__atomic_store_n(&log_any, level != LOG_OFF || enabled, __ATOMIC_RELAXED);
 	return 0;
 }

@@ -22,11 +22,12 @@
 #define VERBATIM_BASE_LOG_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 enum log_level { LOG_OFF, LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG, LOG_PACKET };
 
 extern enum log_level log_level;	/* set once, by log_init() */
-extern bool explain_enabled;
+extern bool explain_enabled;		/* they are printed, or somebody listens */
 extern bool log_any;			/* one of the two is on: locks are counted */
 
 /*
@@ -46,6 +47,11 @@ void explain_print_remote(const char *format, ...) __attribute__((format(printf,
 /* With " (verbatim explain ABOUT)" at its end. @about: words that docs/errors has. */
 void explain_print_about(const char *about, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
+/*
+ * Explanations and complaints go to @listener as well, whether or not they are printed; NULL: no longer. It may be
+ * called with any lock held, by several threads; the line has no prefix, no newline, and no end.
+ */
+void log_listen(void (*listener)(const char *line, size_t bytes));
 /* For base/lock.h: lock count of this thread, up and down. */
 void log_hold(void);
 void log_let_go(void);

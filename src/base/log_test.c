@@ -119,6 +119,37 @@ static void explanations_are_switched_by_one_and_zero(void **unused)
 	assert_false(explain_enabled);
 }
 
+static char listened[256];
+
+static void note_line(const char *line, size_t bytes)
+{
+	snprintf(listened, sizeof(listened), "%.*s", (int)bytes, line);
+}
+
+static void a_listener_hears_what_is_not_printed(void **unused)
+{
+	assert_int_equal(init_with(NULL, NULL), 0);
+	log_listen(note_line);
+	listen_to_stderr();
+	explain("one %d", 1);
+	stop_listening();
+	assert_string_equal(listened, "one 1");
+	assert_string_equal(heard, "");
+	/* Another device is opened: it still listens. */
+	assert_int_equal(init_with(NULL, NULL), 0);
+	assert_true(explain_enabled);
+	assert_int_equal(init_with(NULL, "1"), 0);
+	listen_to_stderr();
+	explain_about("RNR", "two");
+	stop_listening();
+	assert_string_equal(listened, "two (verbatim explain RNR)");
+	assert_non_null(strstr(heard, "two (verbatim explain RNR)"));
+	log_listen(NULL);
+	assert_true(explain_enabled);
+	assert_int_equal(init_with(NULL, NULL), 0);
+	assert_false(explain_enabled);
+}
+
 static void wrong_values_are_refused_and_the_right_ones_named(void **unused)
 {
 	assert_int_equal(init_with("verbose", "yes"), EINVAL);
@@ -358,6 +389,7 @@ int main(void)
 		cmocka_unit_test(both_voices_are_silent_by_default),
 		cmocka_unit_test(each_level_is_taken_by_its_name),
 		cmocka_unit_test(explanations_are_switched_by_one_and_zero),
+		cmocka_unit_test(a_listener_hears_what_is_not_printed),
 		cmocka_unit_test(wrong_values_are_refused_and_the_right_ones_named),
 		cmocka_unit_test(an_explanation_is_one_line_with_errno_as_it_was),
 		cmocka_unit_test(a_log_line_names_process_level_and_message),

@@ -247,6 +247,11 @@ void progress_note(struct engine *engine, uint64_t now_ns);
 /* An application thread posted a send while an ACK was held back for it. */
 void progress_replied(struct engine *engine);
 
+/* ---- tx.c ---- */
+
+/* A management datagram, one packet, is about to leave: a trace shows it. */
+void engine_trace_management(const struct engine *engine, const struct datagram *datagram);
+
 /* ---- tx_run.c ---- */
 
 /* Requests were posted to @qp: transmit them, or gather them with those that are posted next. */

@@ -13,6 +13,7 @@
 #include "engine/wake.h"
 #include "platform/clock.h"
 #include "platform/fail.h"
+#include "trace/trace.h"
 
 #define VARIABLE	"VERBATIM_FAULT"
 #define WHY_BYTES	512u
@@ -26,15 +27,6 @@ struct injection {
 	bool reported;			/* by the thread that ends the process or closes the device */
 	uint8_t damaged[HOLD_BYTES];	/* under progress */
 };
-
-static injection_observer_fn *observe;
-static void *observe_owner;
-
-void injection_observe(injection_observer_fn *observer, void *owner)
-{
-	observe = observer;
-	observe_owner = owner;
-}
 
 /* ---- beginning ---- */
 
@@ -216,8 +208,17 @@ static void note_next_held(struct injection *injection) REQUIRES(injection->lock
 	atomic_store_explicit(&injection->next_ns, in_ns < out_ns ? in_ns : out_ns, memory_order_relaxed);
 }
 
-void injection_judge(struct engine *engine, const struct inject_packet *what, const struct datagram *datagram,
-		     const uint8_t *data, size_t bytes, uint64_t now_ns, struct inject_verdict *verdict)
+static void fault_trace(const struct inject_packet *what, const struct inject_verdict *verdict)
+{
+	trace_event(TRACE_FAULTS, what->own_qpn, 0, "fault",
+		    "\"name\":\"%s\",\"qp\":\"0x%06x\",\"direction\":\"%s\",\"psn\":%u,"
+		    "\"opcode\":\"%s\",\"rule\":%u",
+		    inject_action_name(verdict->action), what->own_qpn, what->outbound ? "out" : "in", what->psn,
+		    what->op->name, verdict->rule);
+}
+
+void injection_judge(struct engine *engine, const struct inject_packet *what, uint64_t now_ns,
+		     struct inject_verdict *verdict)
 {
 	struct injection *injection = engine->injection;
 
@@ -228,8 +229,8 @@ void injection_judge(struct engine *engine, const struct inject_packet *what, co
 		note_next_held(injection);
 	}
 	lock_release(&injection->lock);
-	if (verdict->rule && observe)
-		observe(observe_owner, what, verdict, datagram, data, bytes);
+	if (verdict->rule && trace_wants(TRACE_FAULTS))
+		fault_trace(what, verdict);
 }
 
 void injection_hold(struct engine *engine, const struct datagram *one, const struct inject_packet *what,
@@ -301,7 +302,7 @@ bool injection_admit_management(struct engine *engine, const struct datagram *on
 	if (one->spared || packet_parse(one->data, one->bytes, &packet) != PARSE_OK)
 		return true;
 	injection_describe(&packet, one, NULL, &what);
-	injection_judge(engine, &what, one, one->data, one->bytes, now_ns, &verdict);
+	injection_judge(engine, &what, now_ns, &verdict);
 	if (verdict.corrupt)
 		counter_add(engine->counters, COUNTER_RX_ICRC, 1);
 	if (verdict.lost || verdict.corrupt)

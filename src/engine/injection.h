@@ -19,13 +19,6 @@
 
 struct injection;
 
-/* For traces: a verdict that is more than to let the packet pass. The QP's lock may be held. */
-typedef void injection_observer_fn(void *owner, const struct inject_packet *packet,
-				   const struct inject_verdict *verdict, const struct datagram *datagram,
-				   const uint8_t *data, size_t bytes);
-/* Of all devices of the process; NULL: none. Before the first is opened. */
-void injection_observe(injection_observer_fn *observer, void *owner);
-
 /* Reads the variable: engine->injection. 0, also when it is not set; EINVAL, said on stderr; ENOMEM. */
 int injection_open(struct engine *engine);
 /* The summary on stderr, once. */
@@ -38,9 +31,9 @@ void injection_close(struct engine *engine);
 /* The packet as it came; @qp: whose it is, NULL: none. */
 void injection_describe(const struct packet *packet, const struct datagram *datagram, const struct qp *qp,
 			struct inject_packet *what);
-/* One packet of @datagram, at @data. */
-void injection_judge(struct engine *engine, const struct inject_packet *what, const struct datagram *datagram,
-		     const uint8_t *data, size_t bytes, uint64_t now_ns, struct inject_verdict *verdict);
+/* The verdict on a packet; a trace says so where it is more than to let it pass. The QP's lock may be held. */
+void injection_judge(struct engine *engine, const struct inject_packet *what, uint64_t now_ns,
+		     struct inject_verdict *verdict);
 /* Is it to wait? */
 static inline bool injection_delays(const struct inject_verdict *verdict, uint64_t now_ns)
 {

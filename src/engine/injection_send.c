@@ -11,6 +11,7 @@
 #include "engine/wake.h"
 #include "host/slot.h"
 #include "platform/clock.h"
+#include "trace/trace.h"
 
 #define HELD_MAX	1024u		/* packets that are sent in one round */
 
@@ -31,14 +32,18 @@ static bool is_checked(const struct engine *engine, const struct link *way)
 	return way == engine->link;
 }
 
-/* @datagram is sealed. True: it leaves now, perhaps damaged. */
+/* @datagram is sealed. @note: NULL: of no QP but QP1. True: it leaves now, perhaps damaged. */
 static bool judge_departure(struct engine *engine, struct link *way, struct datagram *datagram,
-			    const struct inject_packet *what)
+			    const struct inject_packet *what, const struct tx_note *note)
 {
+	const struct tx_seen seen = { .datagram = datagram, .way = way, .data = datagram->data,
+				      .bytes = datagram->bytes, .qpn = what->own_qpn, .note = note };
 	uint64_t now_ns = clock_now_ns();
 	struct inject_verdict verdict;
 
-	injection_judge(engine, what, datagram, datagram->data, datagram->bytes, now_ns, &verdict);
+	injection_judge(engine, what, now_ns, &verdict);
+	if (trace_wants(TRACE_PACKETS))
+		tx_trace_packet(engine, &seen, verdict.lost || verdict.corrupt);
 	if (verdict.lost || (verdict.corrupt && !is_checked(engine, way)))
 		return false;
 	if (verdict.corrupt)
@@ -74,10 +79,11 @@ void injection_send(struct engine *engine, struct qp *qp, struct tx_batch *batch
 		what.is_sequenced = sender.is_sequenced;
 		what.first_psn = first_psn[opcode_is_response(packet.op)];
 		memcpy(what.peer, datagram.destination, 16);
-		if (judge_departure(engine, way, &datagram, &what))
+		if (judge_departure(engine, way, &datagram, &what, &batch->note[i]))
 			tx_send_one(engine, way, &datagram);
 	}
 	tx_batch_reset(batch);
+	trace_throttle();
 	if (loopback_pending(engine->loopback_inner))
 		worker_notice(engine, 0);
 }
@@ -93,7 +99,7 @@ bool injection_passes_management(struct engine *engine, struct datagram *datagra
 	injection_describe(&packet, datagram, NULL, &what);
 	what.outbound = true;
 	memcpy(what.peer, datagram->destination, 16);
-	passes = judge_departure(engine, engine->link, datagram, &what);
+	passes = judge_departure(engine, engine->link, datagram, &what, NULL);
 	engine_after_unlock(engine);
 	return passes;
 }

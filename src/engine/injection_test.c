@@ -5,23 +5,74 @@
  */
 #include "engine/fake_link_test.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include "engine/injection.h"
 #include "platform/clock.h"
+#include "trace/trace.h"
 #include "wire/icrc.h"
 
 #define WIRE_BYTES	8192u
+#define RING_BYTES	(64u << 10)
 
 static uint8_t wire[INCOMING_MAX][WIRE_BYTES];
-static struct { unsigned calls; enum inject_action action; bool outbound; size_t bytes; } observed;
+static struct trace_share *share;
+static uint32_t tracer;
 
-static void note(void *owner, const struct inject_packet *packet, const struct inject_verdict *verdict,
-		 const struct datagram *datagram, const uint8_t *data, size_t bytes)
+/* Traced from now on; the connection hangs up at the end of the test. */
+static void begin_trace(void)
 {
-	assert_ptr_equal(owner, &observed);
-	observed.calls++;
-	observed.action = verdict->action;
-	observed.outbound = packet->outbound;
-	observed.bytes = bytes;
+	int ends[2], memfd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	assert_true(memfd >= 0);
+	assert_int_equal(ftruncate(memfd, TRACE_SHARE_BYTES + RING_BYTES), 0);
+	share = mmap(NULL, TRACE_SHARE_BYTES + RING_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
+	assert_ptr_not_equal(share, MAP_FAILED);
+	*share = (struct trace_share){ .magic = TRACE_MAGIC, .version = TRACE_VERSION, .ring_bytes = RING_BYTES,
+				       .wanted = TRACE_FAULTS | TRACE_PACKETS,
+				       .record_bytes = sizeof(struct trace_record) };
+	assert_int_equal(fcntl(memfd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+	assert_int_equal(trace_attach(memfd, ends[1], &tracer), 0);
+	close(ends[0]);
+}
+
+/* The record that stands @at in the ring, which is not full; NULL: none. */
+static const struct trace_record *record_next(uint64_t *at)
+{
+	const struct trace_record *record = (const void *)((uint8_t *)share + TRACE_SHARE_BYTES + *at);
+
+	if (*at >= share->head)
+		return NULL;
+	*at += record->bytes;
+	return record;
+}
+
+/* How many events have @text. */
+static unsigned told(const char *text)
+{
+	const struct trace_record *record;
+	unsigned count = 0;
+
+	for (uint64_t at = 0; (record = record_next(&at));)
+		count += record->kind == TRACE_IS_EVENT &&
+			 memmem(record + 1, record->captured, text, strlen(text)) != NULL;
+	return count;
+}
+
+/* Packets that left, or (@lost) did so for the trace alone. */
+static unsigned shown(bool lost)
+{
+	const struct trace_record *record;
+	unsigned count = 0;
+
+	for (uint64_t at = 0; (record = record_next(&at));)
+		count += record->kind == TRACE_IS_PACKET && record->flags & TRACE_OUTBOUND &&
+			 (record->drop == TRACE_DROP_FAULT) == lost;
+	return count;
 }
 
 static int begin(void **state)
@@ -40,14 +91,15 @@ static int begin(void **state)
 	qps->slot_count = 1;
 	station->qp.ordinal = 1;
 	engine->rx.rounds = 1;		/* no turn of the slot sockets */
-	memset(&observed, 0, sizeof(observed));
+	begin_trace();
 	return 0;
 }
 
 static int end(void **state)
 {
 	injection_close(engine);
-	injection_observe(NULL, NULL);
+	trace_detach(tracer);
+	munmap(share, TRACE_SHARE_BYTES + RING_BYTES);
 	station_leave(station);
 	free(engine->qps.table[0]);
 	return engine_end(state);
@@ -58,7 +110,6 @@ static void rules(const char *text)
 	setenv("VERBATIM_FAULT", text, 1);
 	assert_int_equal(injection_open(engine), 0);
 	unsetenv("VERBATIM_FAULT");
-	injection_observe(note, &observed);
 }
 
 /* A WRITE of 100 bytes that comes from the peer. */
@@ -117,9 +168,9 @@ static void what_is_lost_on_the_way_in_does_not_reach_the_qp(void **state)
 	arrive(psn + 1);
 	poll_at(1000);
 	assert_int_equal(expected(), psn + 1);
-	assert_int_equal(observed.calls, 1);
-	assert_int_equal(observed.action, INJECT_LOSS);
-	assert_false(observed.outbound);
+	assert_int_equal(told("\"event\":\"fault\""), 1);
+	assert_int_equal(told("\"name\":\"loss\""), 1);
+	assert_int_equal(told("\"direction\":\"in\""), 1);
 	arrive(psn + 1);
 	poll_at(1000);
 	assert_int_equal(expected(), psn + 2);
@@ -133,8 +184,9 @@ static void what_is_lost_on_the_way_out_does_not_leave(void **state)
 	post(station, IBV_WR_RDMA_WRITE, 3, 100);
 	tx_run(engine, &station->qp);
 	assert_int_equal(fake.sent, 2);
-	assert_int_equal(observed.calls, 1);
-	assert_true(observed.outbound);
+	assert_int_equal(told("\"direction\":\"out\""), 1);
+	assert_int_equal(shown(false), 2);
+	assert_int_equal(shown(true), 1);
 }
 
 static void a_delayed_packet_comes_when_it_is_due(void **state)

@@ -16,6 +16,17 @@ struct link *tx_prepare_one(struct engine *engine, struct tx_batch *batch, unsig
 			    struct datagram *datagram);
 /* Send it, once or again. */
 void tx_send_one(struct engine *engine, struct link *link, struct datagram *datagram);
+/* What a trace says of a packet that is about to leave; trace_wants() is the caller's. @lost: on purpose. */
+struct tx_seen {
+	const struct datagram *datagram;	/* which it is one of */
+	const struct link *way;
+	const uint8_t *data;
+	size_t bytes;
+	uint32_t qpn;			/* that sends it */
+	unsigned segment;
+	const struct tx_note *note;	/* NULL: of no request */
+};
+void tx_trace_packet(const struct engine *engine, const struct tx_seen *seen, bool lost);
 
 /* timers.c: neither QPs nor moderated CQs are destroyed meanwhile: that takes the progress lock. */
 void timers_expire(struct engine *engine, uint64_t now_ns) REQUIRES(engine->progress);

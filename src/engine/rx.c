@@ -319,7 +319,7 @@ static void receive_judged(struct receiver *receiver, struct datagram *datagram,
 	one.bytes = bytes;
 	one.segment_bytes = 0;
 	one.segment_number = segment;
-	injection_judge(engine, &what, &one, data, bytes, receiver->now_ns, &verdict);
+	injection_judge(engine, &what, receiver->now_ns, &verdict);
 	if (verdict.lost)
 		return;
 	if (verdict.kill) {

@@ -147,32 +147,52 @@ static enum trace_path path_of(const struct engine *engine, const struct link *w
 	return way == engine->link ? TRACE_UDP : way == engine->loopback ? TRACE_LOOPBACK : TRACE_RING;
 }
 
+void tx_trace_packet(const struct engine *engine, const struct tx_seen *seen, bool lost)
+{
+	const struct tx_note *note = seen->note;
+	struct trace_record record;
+
+	trace_record_init(&record, TRACE_IS_PACKET, seen->datagram);
+	record.path = (uint8_t)path_of(engine, seen->way);
+	record.flags = TRACE_OUTBOUND | TRACE_DONT_FRAGMENT | (record.path == TRACE_UDP ? TRACE_HAS_ICRC : 0);
+	record.ip_id = (uint16_t)seen->segment;
+	record.qpn = seen->qpn;
+	record.drop = lost ? TRACE_DROP_FAULT : 0;
+	if (note) {
+		record.flags |= note->has_wr_id ? TRACE_HAS_WR_ID : 0;
+		record.state = note->state;
+		record.wr_id = note->wr_id;
+	}
+	if (note && note->has_wr_id && opcode_get(seen->data[0]))
+		record.retransmission = (uint16_t)trace_repetition(seen->qpn,
+								   get_be32(seen->data + 8) & PSN_MASK);
+	trace_packet(&record, seen->data, seen->bytes);
+}
+
 /* Before they are sent, so that the receiver's records are later than these. */
 static void tx_trace(struct engine *engine, const struct tx_batch *batch, unsigned first, unsigned count,
 		     const struct datagram *datagram, const struct link *way)
 {
-	struct trace_record record;
-	unsigned i;
+	struct tx_seen seen = { .datagram = datagram, .way = way };
 
-	for (i = 0; i < count; i++) {
-		const struct tx_packet *packet = &batch->packet[first + i];
-		const struct tx_note *note = &batch->note[first + i];
-		const uint8_t *data = batch->data + packet->offset;
-		const struct opcode *op = opcode_get(data[0]);
+	for (seen.segment = 0; seen.segment < count; seen.segment++) {
+		const struct tx_packet *packet = &batch->packet[first + seen.segment];
 
-		trace_record_init(&record, TRACE_IS_PACKET, datagram);
-		record.path = (uint8_t)path_of(engine, way);
-		record.flags = TRACE_OUTBOUND | TRACE_DONT_FRAGMENT | (note->has_wr_id ? TRACE_HAS_WR_ID : 0) |
-			       (record.path == TRACE_UDP ? TRACE_HAS_ICRC : 0);
-		record.ip_id = (uint16_t)i;
-		record.qpn = packet->source_qpn;
-		record.state = note->state;
-		record.wr_id = note->wr_id;
-		if (op && note->has_wr_id)
-			record.retransmission = (uint16_t)trace_repetition(packet->source_qpn,
-									   get_be32(data + 8) & PSN_MASK);
-		trace_packet(&record, data, packet->bytes + ICRC_BYTES);
+		seen.note = &batch->note[first + seen.segment];
+		seen.data = batch->data + packet->offset;
+		seen.bytes = packet->bytes + ICRC_BYTES;
+		seen.qpn = packet->source_qpn;
+		tx_trace_packet(engine, &seen, false);
 	}
+}
+
+void engine_trace_management(const struct engine *engine, const struct datagram *datagram)
+{
+	const struct tx_seen seen = { .datagram = datagram, .way = engine->link, .data = datagram->data,
+				      .bytes = datagram->bytes, .qpn = QPN_GSI };
+
+	if (trace_wants(TRACE_PACKETS))
+		tx_trace_packet(engine, &seen, false);
 }
 
 static struct link *choose_link(struct engine *engine, const struct tx_packet *packet, uint32_t *channel)

@@ -226,7 +226,9 @@ int qp1_transmit(struct qp1 *qp1, struct datagram *datagram, const uint8_t mad[M
 	qp1->engine->link->ops->prepare(qp1->engine->link, datagram);
 	header = icrc_header_of(datagram, 0);
 	icrc_seal(&header, data, bytes);
-	if (qp1->engine->injection && !injection_passes_management(qp1->engine, datagram))
+	if (!qp1->engine->injection)
+		engine_trace_management(qp1->engine, datagram);
+	else if (!injection_passes_management(qp1->engine, datagram))
 		return 0;
 	err = qp1->engine->link->ops->send(qp1->engine->link, datagram, 1, &sent);
 	if (err)

@@ -71,9 +71,8 @@ int id_refresh(struct id *id)
 	return info.has_route ? address_take_path(id, &info.path) : 0;
 }
 
-int rdma_bind_addr(struct rdma_cm_id *public, struct sockaddr *addr)
+static int address_bind(struct rdma_cm_id *public, struct sockaddr *addr)
 {
-	CALL();
 	struct id *id = to_id(public);
 	int err;
 
@@ -84,10 +83,18 @@ int rdma_bind_addr(struct rdma_cm_id *public, struct sockaddr *addr)
 	return result(err ? err : id_refresh(id));
 }
 
-int rdma_resolve_addr(struct rdma_cm_id *public, struct sockaddr *src_addr,
-		      struct sockaddr *dst_addr, int timeout_ms)
+int rdma_bind_addr(struct rdma_cm_id *public, struct sockaddr *addr)
 {
 	CALL();
+	struct traced traced;
+
+	traced_begin(&traced, public, NULL);
+	return traced_end(&traced, "rdma_bind_addr", address_bind(public, addr));
+}
+
+static int address_resolve(struct rdma_cm_id *public, struct sockaddr *src_addr,
+		      struct sockaddr *dst_addr, int timeout_ms)
+{
 	struct id *id = to_id(public);
 	socklen_t bytes = address_bytes(dst_addr);
 	int err;
@@ -103,9 +110,18 @@ int rdma_resolve_addr(struct rdma_cm_id *public, struct sockaddr *src_addr,
 	return id_complete(id);
 }
 
-int rdma_resolve_route(struct rdma_cm_id *id, int timeout_ms)
+int rdma_resolve_addr(struct rdma_cm_id *public, struct sockaddr *src_addr,
+		      struct sockaddr *dst_addr, int timeout_ms)
 {
 	CALL();
+	struct traced traced;
+
+	traced_begin(&traced, public, dst_addr);
+	return traced_end(&traced, "rdma_resolve_addr", address_resolve(public, src_addr, dst_addr, timeout_ms));
+}
+
+static int address_route(struct rdma_cm_id *id, int timeout_ms)
+{
 	int err;
 
 	if (!id)
@@ -114,15 +130,32 @@ int rdma_resolve_route(struct rdma_cm_id *id, int timeout_ms)
 	return err ? result(err) : id_complete(to_id(id));
 }
 
-int rdma_listen(struct rdma_cm_id *id, int backlog)
+int rdma_resolve_route(struct rdma_cm_id *id, int timeout_ms)
 {
 	CALL();
+	struct traced traced;
+
+	traced_begin(&traced, id, NULL);
+	return traced_end(&traced, "rdma_resolve_route", address_route(id, timeout_ms));
+}
+
+static int address_listen(struct rdma_cm_id *id, int backlog)
+{
 	int err;
 
 	if (!id)
 		return refuse(EINVAL, "rdma_listen: no id (null pointer)");
 	err = endpoint_listen(to_id(id)->endpoint, backlog);
 	return result(err ? err : id_refresh(to_id(id)));
+}
+
+int rdma_listen(struct rdma_cm_id *id, int backlog)
+{
+	CALL();
+	struct traced traced;
+
+	traced_begin(&traced, id, NULL);
+	return traced_end(&traced, "rdma_listen", address_listen(id, backlog));
 }
 
 __be16 rdma_get_src_port(struct rdma_cm_id *id)

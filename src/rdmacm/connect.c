@@ -76,9 +76,8 @@ static int connect_assemble(const struct id *id, const char *call,
 	return 0;
 }
 
-int rdma_connect(struct rdma_cm_id *public, struct rdma_conn_param *parameters)
+static int connect_begin(struct rdma_cm_id *public, struct rdma_conn_param *parameters)
 {
-	CALL();
 	static const char call[] = "rdma_connect";
 	struct id *id = to_id(public);
 	struct assembled assembled;
@@ -108,6 +107,15 @@ int rdma_connect(struct rdma_cm_id *public, struct rdma_conn_param *parameters)
 		return result(err);
 	}
 	return synchronous ? id_complete(id) : 0;
+}
+
+int rdma_connect(struct rdma_cm_id *public, struct rdma_conn_param *parameters)
+{
+	CALL();
+	struct traced traced;
+
+	traced_begin(&traced, public, NULL);
+	return traced_end(&traced, "rdma_connect", connect_begin(public, parameters));
 }
 
 static uint8_t connect_min(uint8_t a, uint8_t b)
@@ -149,9 +157,8 @@ static int connect_answer(struct id *id, const struct rdma_conn_param *parameter
 	return err;
 }
 
-int rdma_accept(struct rdma_cm_id *public, struct rdma_conn_param *parameters)
+static int connect_accept(struct rdma_cm_id *public, struct rdma_conn_param *parameters)
 {
-	CALL();
 	static const char call[] = "rdma_accept";
 	struct id *id = to_id(public);
 	bool synchronous, datagram;
@@ -181,6 +188,15 @@ int rdma_accept(struct rdma_cm_id *public, struct rdma_conn_param *parameters)
 	return 0;
 }
 
+int rdma_accept(struct rdma_cm_id *public, struct rdma_conn_param *parameters)
+{
+	CALL();
+	struct traced traced;
+
+	traced_begin(&traced, public, NULL);
+	return traced_end(&traced, "rdma_accept", connect_accept(public, parameters));
+}
+
 static int connect_reject(struct rdma_cm_id *id, const void *private_data, uint8_t bytes,
 			  uint16_t reason)
 {
@@ -193,8 +209,11 @@ static int connect_reject(struct rdma_cm_id *id, const void *private_data, uint8
 int rdma_reject(struct rdma_cm_id *id, const void *private_data, uint8_t private_data_len)
 {
 	CALL();
+	struct traced traced;
 
-	return connect_reject(id, private_data, private_data_len, REJECT_CONSUMER_DEFINED);
+	traced_begin(&traced, id, NULL);
+	return traced_end(&traced, "rdma_reject", connect_reject(id, private_data, private_data_len,
+								 REJECT_CONSUMER_DEFINED));
 }
 
 int rdma_reject_ece(struct rdma_cm_id *id, const void *private_data, uint8_t private_data_len)
@@ -223,9 +242,8 @@ int rdma_notify(struct rdma_cm_id *id, enum ibv_event_type event)
 	return result(endpoint_notify(to_id(id)->endpoint, event));
 }
 
-int rdma_disconnect(struct rdma_cm_id *public)
+static int connect_end(struct rdma_cm_id *public)
 {
-	CALL();
 	struct id *id = to_id(public);
 	int err;
 
@@ -236,6 +254,15 @@ int rdma_disconnect(struct rdma_cm_id *public)
 	if (!err)
 		err = endpoint_disconnect(id->endpoint);
 	return err ? result(err) : id_complete(id);
+}
+
+int rdma_disconnect(struct rdma_cm_id *public)
+{
+	CALL();
+	struct traced traced;
+
+	traced_begin(&traced, public, NULL);
+	return traced_end(&traced, "rdma_disconnect", connect_end(public));
 }
 
 int rdma_init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *attr, int *mask)

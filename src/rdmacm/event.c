@@ -17,7 +17,6 @@
 
 #include "rdmacm/newer.h"
 #include "rdmacm/rdmacm.h"
-#include "trace/trace.h"
 
 #define DESTROYED_MS	1000
 
@@ -195,9 +194,11 @@ static void event_trace(const struct rdma_cm_event *event)
 int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event **got)
 {
 	CALL();
+	struct traced traced;
 	struct event *event;
 	int err;
 
+	traced_begin(&traced, NULL, NULL);
 	if (!channel || !got)
 		return refuse(EINVAL, "rdma_get_cm_event: no %s (null pointer)",
 			      channel ? "place for the event" : "channel");
@@ -208,6 +209,8 @@ int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event *
 		err = event_take(cm_channel_of(channel), event);
 		if (!err) {
 			*got = &event->public;
+			traced.id = event->public.id;
+			traced_end(&traced, "rdma_get_cm_event", 0);
 			if (trace_wants(TRACE_CM))
 				event_trace(&event->public);
 			return 0;

@@ -79,18 +79,25 @@ int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, v
 {
 	CALL();
 	bool datagram = ps == RDMA_PS_UDP || ps == RDMA_PS_IPOIB;
+	struct traced traced;
+	int rc;
 
-	return id_create(channel, id, context, ps, datagram ? IBV_QPT_UD : IBV_QPT_RC);
+	traced_begin(&traced, NULL, NULL);
+	rc = id_create(channel, id, context, ps, datagram ? IBV_QPT_UD : IBV_QPT_RC);
+	traced.id = rc ? NULL : *id;
+	return traced_end(&traced, "rdma_create_id", rc);
 }
 
 int rdma_destroy_id(struct rdma_cm_id *id)
 {
 	CALL();
+	struct traced traced;
 
 	if (!id)
 		return refuse(EINVAL, "rdma_destroy_id: no id (null pointer)");
+	traced_begin(&traced, id, NULL);
 	id_free(to_id(id));
-	return 0;
+	return traced_end(&traced, "rdma_destroy_id", 0);
 }
 
 int rdma_migrate_id(struct rdma_cm_id *public, struct rdma_event_channel *channel)

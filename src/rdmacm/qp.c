@@ -116,9 +116,8 @@ static int complete_attributes(struct id *id, struct ibv_qp_init_attr_ex *attr)
 	return 0;
 }
 
-int rdma_create_qp_ex(struct rdma_cm_id *public, struct ibv_qp_init_attr_ex *attr)
+static int id_create_qp(struct rdma_cm_id *public, struct ibv_qp_init_attr_ex *attr)
 {
-	CALL();
 	struct id *id = to_id(public);
 	struct ibv_qp *qp;
 	int err;
@@ -142,6 +141,15 @@ int rdma_create_qp_ex(struct rdma_cm_id *public, struct ibv_qp_init_attr_ex *att
 		public->pd = qp->pd;
 	public->qp = qp;
 	return 0;
+}
+
+int rdma_create_qp_ex(struct rdma_cm_id *public, struct ibv_qp_init_attr_ex *attr)
+{
+	CALL();
+	struct traced traced;
+
+	traced_begin(&traced, public, NULL);
+	return traced_end(&traced, "rdma_create_qp_ex", id_create_qp(public, attr));
 }
 
 int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_qp_init_attr *attr)

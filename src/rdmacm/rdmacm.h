@@ -33,6 +33,7 @@
 #include "base/lock.h"
 #include "cm/endpoint/endpoint.h"
 #include "rdmacm/sockaddr.h"
+#include "trace/trace.h"
 
 /* An open device, shared by all ids on it. It stays open while the process lives. */
 struct cm_device {
@@ -90,6 +91,32 @@ static inline int result(int err)
 		return 0;
 	errno = err;
 	return -1;
+}
+
+/* trace.c: a call, in a trace. */
+struct traced {
+	uint64_t began_ns;	/* 0: nobody traced then */
+	const struct rdma_cm_id *id;
+	uint32_t qpn;
+	char peer[80];
+};
+void traced_begin_slowly(struct traced *traced, const struct rdma_cm_id *id, const struct sockaddr *peer);
+void traced_end_slowly(const struct traced *traced, const char *call, int rc);
+
+/* @peer: NULL: of the id. @id NULL: none. */
+static inline void traced_begin(struct traced *traced, const struct rdma_cm_id *id, const struct sockaddr *peer)
+{
+	traced->began_ns = 0;
+	if (trace_wants(TRACE_CALLS))
+		traced_begin_slowly(traced, id, peer);
+}
+
+/* Returns @rc: 0, or not and errno. */
+static inline int traced_end(const struct traced *traced, const char *call, int rc)
+{
+	if (traced->began_ns)
+		traced_end_slowly(traced, call, rc);
+	return rc;
 }
 
 /* explain.c: say why (VERBATIM_EXPLAIN), set errno to @err, return -1. */

@@ -65,6 +65,8 @@ void trace_comment(const struct trace_record *record, char text[TRACE_COMMENT_MA
 		comment_add(&comment, "; retransmission %u", record->retransmission);
 	if (record->drop && record->drop <= COUNTER_COUNT)
 		comment_add(&comment, "; dropped %s", counter_name((enum counter)(record->drop - 1)));
+	else if (record->drop == TRACE_DROP_FAULT)
+		comment_add(&comment, "; dropped on purpose");
 }
 
 /* As the sender of this packet would seal it. */

@@ -36,6 +36,7 @@ enum trace_want {
 	TRACE_PAYLOAD		= 1 << 16,
 };
 #define TRACE_KINDS 0x1ffu
+#define TRACE_DROP_FAULT 0xffffu	/* lost on purpose */
 
 enum trace_kind { TRACE_IS_PACKET = 1, TRACE_IS_OPERATION, TRACE_IS_EVENT };
 enum trace_path { TRACE_UDP, TRACE_LOOPBACK, TRACE_RING, TRACE_DIRECT, TRACE_WAYS };
@@ -69,7 +70,7 @@ struct trace_record {
 	uint32_t flow_label;
 	uint16_t source_port, ip_id;
 	uint16_t retransmission;
-	uint16_t drop;			/* enum counter + 1; 0: not dropped */
+	uint16_t drop;			/* enum counter + 1; TRACE_DROP_FAULT; 0: not dropped */
 	uint32_t want;			/* enum trace_want: which kind of event */
 	uint8_t traffic_class, hop_limit, reserved[2];
 	uint8_t source[16], destination[16];

@@ -33,6 +33,7 @@
 #define STUCK_NS	1000000000ull	/* ... and none once the tracer has read nothing for so long */
 #define LOOK_EVERY	4096u		/* calls, to see whether the tracer still is there */
 #define PATIENCE_S	2		/* for the tracer's first message */
+#define LONG_NS		10000000u	/* a call that takes longer is recorded when it returned */
 
 struct repetition {
 	uint32_t qpn, psn;
@@ -80,6 +81,27 @@ static uint32_t what_is_wanted(void)
 	return wanted;
 }
 
+/* "... qp 0x000123 ...": whose line it is. */
+static uint32_t qpn_in(const char *line)
+{
+	const char *at = strstr(line, "qp 0x");
+
+	return at ? (uint32_t)strtoul(at + 5, NULL, 16) & 0xffffff : 0;
+}
+
+static void explain_trace(const char *line, size_t bytes)
+{
+	char text[TRACE_TEXT_MAX - 100], quoted[TRACE_TEXT_MAX - 100], qp[24] = "";
+	uint32_t qpn;
+
+	snprintf(text, sizeof(text), "%.*s", (int)bytes, line);
+	qpn = qpn_in(text);
+	if (qpn)
+		snprintf(qp, sizeof(qp), "\"qp\":\"0x%06x\",", qpn);
+	trace_event(TRACE_EXPLAIN, qpn, 0, "explain", "%s\"text\":\"%s\"", qp,
+		    trace_quote(text, quoted, sizeof(quoted)));
+}
+
 /*
  * The state of the trace changed. Threads that do this at once look again afterwards, so that the last to
  * finish has switched to what is true then.
@@ -92,6 +114,7 @@ static void trace_switch(void)
 	do {
 		wanted = what_is_wanted();
 		atomic_store(&trace_wanted, wanted);
+		log_listen(wanted & TRACE_EXPLAIN ? explain_trace : NULL);
 		if (function)
 			function(wanted != 0);
 	} while (what_is_wanted() != wanted);
@@ -123,6 +146,7 @@ static void trace_after_fork_parent(void) RELEASES(trace.lock)
 static void trace_after_fork_child(void) RELEASES(trace.lock)
 {
 	atomic_store(&trace_wanted, 0);
+	log_listen(NULL);
 	if (trace.share) {
 		munmap(trace.share, TRACE_SHARE_BYTES + (size_t)trace.ring_bytes);
 		close(trace.connection);
@@ -520,6 +544,7 @@ void trace_call(const char *name, uint32_t qpn, uint64_t began_ns, int err, cons
 	const char *error = err ? strerrorname_np(err) : NULL;
 	va_list arguments;
 	int length = snprintf(text, sizeof(text), "\"event\":\"call\",\"name\":\"%s\"", name);
+	uint64_t now_ns = clock_wall_ns(), took_ns = began_ns && began_ns < now_ns ? now_ns - began_ns : 0;
 
 	if (qpn)
 		length += snprintf(text + length, sizeof(text) - (size_t)length, ",\"qp\":\"0x%06x\"", qpn);
@@ -528,12 +553,12 @@ void trace_call(const char *name, uint32_t qpn, uint64_t began_ns, int err, cons
 	va_end(arguments);
 	if (length > 0 && length < (int)TRACE_TEXT_MAX - 100) {
 		length += snprintf(text + length, sizeof(text) - (size_t)length, ",\"ns\":%llu",
-				   (unsigned long long)(clock_wall_ns() - began_ns));
+				   (unsigned long long)took_ns);
 		if (err)
 			length += snprintf(text + length, sizeof(text) - (size_t)length, ",\"error\":\"%s\"",
 					   error ? error : "unknown");
 	}
-	trace_text(TRACE_CALLS, qpn, began_ns, 0, text, length);
+	trace_text(TRACE_CALLS, qpn, took_ns > LONG_NS ? now_ns : now_ns - took_ns, 0, text, length);
 }
 
 const char *trace_quote(const char *text, char *out, size_t size)

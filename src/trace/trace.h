@@ -59,7 +59,15 @@ void trace_event(uint32_t want, uint32_t qpn, uint64_t time_ns, const char *even
 /* The same after which a ring of records is kept. */
 void trace_failure(uint32_t want, uint32_t qpn, uint64_t time_ns, const char *event, const char *format, ...)
 	__attribute__((format(printf, 5, 6)));
-/* A call of @name ended with @err, 0 or errno; @format: more members, each with a comma in front. */
+/* When a call began, for trace_call(). 0: nobody traces. */
+static inline uint64_t trace_began_ns(void)
+{
+	return trace_wants(TRACE_CALLS) ? trace_now_ns() : 0;
+}
+/*
+ * A call of @name ended with @err, 0 or errno. @began_ns: 0: now, as the trace began meanwhile. @format: more
+ * members, each with a comma in front.
+ */
 void trace_call(const char *name, uint32_t qpn, uint64_t began_ns, int err, const char *format, ...)
 	__attribute__((format(printf, 5, 6)));
 /* @text for a JSON string, without the quotes. Returns @out. */

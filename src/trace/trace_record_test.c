@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "base/log.h"
 #include "trace/block.h"
 #include "trace/trace.h"
 #include "wire/opcode.h"
@@ -95,17 +96,21 @@ static void only_one_tracer_is_served_and_the_next_one_after_it(void **state)
 static void a_call_stands_in_the_ring_with_its_error(void **state)
 {
 	const struct trace_record *record;
+	uint64_t began_ns = trace_now_ns() - 1000;
 	char text[TRACE_TEXT_MAX] = "";
 
 	assert_int_equal(attach(share_new(TRACE_CALLS, 0, F_SEAL_SHRINK)), 0);
-	trace_call("ibv_post_send", 0x123, 5, ENOMEM, ",\"wr_id\":%d", 7);
+	trace_call("ibv_post_send", 0x123, began_ns, ENOMEM, ",\"wr_id\":%d", 7);
 	record = record_at(0);
 	assert_int_equal(share->head, record->bytes);
-	assert_int_equal(record->time_ns, 5);
+	assert_int_equal(record->time_ns, began_ns);
 	assert_int_equal(record->kind, TRACE_IS_EVENT);
 	memcpy(text, record + 1, record->captured);
 	assert_non_null(strstr(text, "\"name\":\"ibv_post_send\",\"qp\":\"0x000123\",\"wr_id\":7,"));
 	assert_non_null(strstr(text, "\"error\":\"ENOMEM\""));
+	/* One that waited for long would be in front of what was written already. */
+	trace_call("ibv_get_cq_event", 0, began_ns - 60000000000u, 0, "%s", "");
+	assert_true(record_at(record->bytes)->time_ns > began_ns);
 	end();
 }
 
@@ -178,9 +183,34 @@ static void a_comment_says_what_is_known(void **state)
 	trace_comment(&record, comment);
 	assert_string_equal(comment, "path ring; qp 0x000045; state RTS; wr_id 9; retransmission 2; "
 				     "dropped rx_bad_qkey");
-	record = (struct trace_record){ .path = 77, .state = 200, .drop = 65535 };
+	record = (struct trace_record){ .path = 77, .state = 200, .drop = TRACE_DROP_FAULT - 1 };
 	trace_comment(&record, comment);
 	assert_string_equal(comment, "path unknown; state unknown");
+	record = (struct trace_record){ .drop = TRACE_DROP_FAULT };
+	trace_comment(&record, comment);
+	assert_string_equal(comment, "path udp; dropped on purpose");
+}
+
+/* Whether or not VERBATIM_EXPLAIN is set: the test does not. */
+static void explanations_are_events_while_they_are_wanted(void **state)
+{
+	const struct trace_record *record;
+	char text[TRACE_TEXT_MAX] = "";
+
+	assert_false(explaining());
+	assert_int_equal(attach(share_new(TRACE_EXPLAIN, 0, F_SEAL_SHRINK)), 0);
+	explain("ibv_post_send: qp 0x047659 wr_id 0x0: \"%s\"", "why");
+	record = record_at(0);
+	assert_int_equal(share->head, record->bytes);
+	assert_int_equal(record->qpn, 0x047659);
+	memcpy(text, record + 1, record->captured);
+	assert_string_equal(text, "\"event\":\"explain\",\"qp\":\"0x047659\","
+				  "\"text\":\"ibv_post_send: qp 0x047659 wr_id 0x0: \\\"why\\\"\"");
+	end();
+	assert_false(explaining());
+	assert_int_equal(attach(share_new(TRACE_CALLS, 0, F_SEAL_SHRINK)), 0);
+	assert_false(explaining());
+	end();
 }
 
 static void text_is_quoted_for_json(void **state)
@@ -201,6 +231,7 @@ int main(void)
 		cmocka_unit_test(payload_is_left_out_but_of_management_datagrams),
 		cmocka_unit_test(repetitions_of_a_packet_are_counted),
 		cmocka_unit_test(a_comment_says_what_is_known),
+		cmocka_unit_test(explanations_are_events_while_they_are_wanted),
 		cmocka_unit_test(text_is_quoted_for_json),
 	};
 

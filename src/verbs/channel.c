@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Completion channels: ibv_create_comp_channel(3), ibv_get_cq_event(3), ibv_ack_cq_events(3). */
+#include "verbs/trace.h"
 #include "verbs/verbs.h"
 
 static struct comp_channel *to_comp_channel(struct ibv_comp_channel *ibv)
@@ -34,6 +35,7 @@ int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
 int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **ibv, void **cq_context)
 {
 	CALL();
+	uint64_t began_ns = trace_began_ns();
 	struct cq *cq;
 	int err;
 
@@ -41,6 +43,8 @@ int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **ibv, void
 		return minus_one(refuse_null("ibv_get_cq_event",
 					     !channel ? "channel" : ibv ? "cq_context" : "cq"));
 	err = hca_get_cq_event(to_comp_channel(channel), &cq);
+	if (err != EAGAIN)	/* who polls would fill the trace */
+		verbs_traced("ibv_get_cq_event", 0, began_ns, err, ",\"cq\":%u", err ? 0 : cq->number);
 	if (err)
 		return minus_one(err);
 	*ibv = ibv_cq_ex_to_cq(&cq->ibv);

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Completion queues: ibv_create_cq(3), ibv_poll_cq(3), ibv_resize_cq(3). Extended: cq_ex.c. */
+#include "verbs/trace.h"
 #include "verbs/verbs.h"
 
 struct cq *cq_create(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr,
 		     struct ring_allocator *allocator)
 {
+	uint64_t began_ns = trace_began_ns();
 	struct cq *cq;
 	int err;
 
@@ -14,6 +16,8 @@ struct cq *cq_create(struct ibv_context *context, struct ibv_cq_init_attr_ex *at
 		return fail(EINVAL);
 	}
 	err = hca_create_cq_in(to_hca(context), attr, allocator, &cq);
+	verbs_traced("ibv_create_cq", 0, began_ns, err, ",\"cq\":%u,\"entries\":%u", err ? 0 : cq->number,
+		     attr->cqe);
 	if (err)
 		return fail(err);
 	cq->ibv.context = context;
@@ -78,10 +82,16 @@ int cq_modify_verb(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr)
 int ibv_destroy_cq(struct ibv_cq *cq)
 {
 	CALL();
+	uint64_t began_ns = trace_began_ns();
+	uint32_t number;
+	int err;
 
 	if (!cq)
 		return refuse_null("ibv_destroy_cq", "cq");
-	return hca_destroy_cq(to_hca(cq->context), to_cq(cq));
+	number = to_cq(cq)->number;
+	err = hca_destroy_cq(to_hca(cq->context), to_cq(cq));
+	verbs_traced("ibv_destroy_cq", 0, began_ns, err, ",\"cq\":%u", number);
+	return err;
 }
 
 int cq_poll_verb(struct ibv_cq *cq, int count, struct ibv_wc *wc)

@@ -13,6 +13,7 @@
 struct ibv_mr *mr_register_verb(const char *call, struct ibv_pd *pd, void *address, size_t length,
 				uint64_t iova, unsigned access)
 {
+	uint64_t began_ns = trace_began_ns();
 	struct pd *domain;
 	struct mr *mr;
 	int err;
@@ -25,7 +26,7 @@ struct ibv_mr *mr_register_verb(const char *call, struct ibv_pd *pd, void *addre
 	if (err)
 		return fail(err);
 	err = hca_reg_mr(to_hca(pd->context), domain, address, length, iova, access, &mr);
-	verbs_traced("ibv_reg_mr", 0, err, ",\"bytes\":%zu,\"access\":%u,\"rkey\":\"0x%08x\"", length, access,
+	verbs_traced(call, 0, began_ns, err, ",\"bytes\":%zu,\"access\":%u,\"rkey\":\"0x%08x\"", length, access,
 		     err ? 0 : mr->ibv.rkey);
 	if (err)
 		return fail(err);
@@ -88,10 +89,16 @@ int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *address,
 int ibv_dereg_mr(struct ibv_mr *mr)
 {
 	CALL();
+	uint64_t began_ns = trace_began_ns();
+	uint32_t rkey;
+	int err;
 
 	if (!mr)
 		return refuse_null("ibv_dereg_mr", "mr");
-	return hca_dereg_mr(to_hca(mr->context), to_mr(mr));
+	rkey = mr->rkey;
+	err = hca_dereg_mr(to_hca(mr->context), to_mr(mr));
+	verbs_traced("ibv_dereg_mr", 0, began_ns, err, ",\"rkey\":\"0x%08x\"", rkey);
+	return err;
 }
 
 struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)

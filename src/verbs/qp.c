@@ -10,6 +10,7 @@
 static struct qp *qp_create(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
 {
 	struct ring_allocator *allocator = domain_allocator(attr->pd);
+	uint64_t began_ns = trace_began_ns();
 	struct pd *pd;
 	struct qp *qp;
 	int err;
@@ -21,7 +22,7 @@ static struct qp *qp_create(struct ibv_context *context, struct ibv_qp_init_attr
 		attr->pd = &pd->ibv;
 	}
 	err = hca_create_qp_in(to_hca(context), attr, allocator, &qp);
-	verbs_traced("ibv_create_qp", err ? 0 : qp->number, err, ",\"device\":\"%s\",\"type\":%d",
+	verbs_traced("ibv_create_qp", err ? 0 : qp->number, began_ns, err, ",\"device\":\"%s\",\"type\":%d",
 		     context->device->name, (int)attr->qp_type);
 	if (err)
 		return fail(err);
@@ -120,12 +121,13 @@ struct ibv_qp *qp_create_ex_verb(struct ibv_context *context, struct ibv_qp_init
 int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 {
 	CALL();
+	uint64_t began_ns = trace_began_ns();
 	int err;
 
 	if (!qp || !attr)
 		return refuse_null("ibv_modify_qp", qp ? "attr" : "qp");
 	err = hca_modify_qp(to_qp(qp), attr, mask);
-	verbs_traced("ibv_modify_qp", to_qp(qp)->number, err, ",\"mask\":%d", mask);
+	verbs_traced("ibv_modify_qp", to_qp(qp)->number, began_ns, err, ",\"mask\":%d", mask);
 	return err;
 }
 
@@ -165,6 +167,7 @@ int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
 int ibv_destroy_qp(struct ibv_qp *ibv)
 {
 	CALL();
+	uint64_t began_ns = trace_began_ns();
 	struct wr_builder *builder;
 	struct context *context;
 	uint32_t qpn;
@@ -178,7 +181,7 @@ int ibv_destroy_qp(struct ibv_qp *ibv)
 	err = hca_destroy_qp(context->hca, to_qp(ibv));
 	if (!err)
 		wr_builder_destroy(context, builder);
-	verbs_traced("ibv_destroy_qp", qpn, err, "%s", "");
+	verbs_traced("ibv_destroy_qp", qpn, began_ns, err, "%s", "");
 	return err;
 }
 

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Shared receive queues: ibv_create_srq(3), ibv_create_srq_ex(3), ibv_post_srq_ops(3). */
+#include "verbs/trace.h"
 #include "verbs/verbs.h"
 
 static struct ibv_srq *srq_create(struct ibv_pd *pd, struct ibv_srq_init_attr_ex *attr)
 {
+	uint64_t began_ns = trace_began_ns();
 	struct pd *domain;
 	struct srq *srq;
 	int err;
@@ -13,6 +15,7 @@ static struct ibv_srq *srq_create(struct ibv_pd *pd, struct ibv_srq_init_attr_ex
 		return fail(err);
 	attr->pd = &domain->ibv;
 	err = hca_create_srq_in(to_hca(pd->context), attr, domain_allocator(pd), &srq);
+	verbs_traced("ibv_create_srq", 0, began_ns, err, ",\"device\":\"%s\"", pd->context->device->name);
 	if (err)
 		return fail(err);
 	srq->ibv.context = pd->context;
@@ -94,10 +97,14 @@ int ibv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr)
 int ibv_destroy_srq(struct ibv_srq *srq)
 {
 	CALL();
+	uint64_t began_ns = trace_began_ns();
+	int err;
 
 	if (!srq)
 		return refuse_null("ibv_destroy_srq", "srq");
-	return hca_destroy_srq(to_hca(srq->context), to_srq(srq));
+	err = hca_destroy_srq(to_hca(srq->context), to_srq(srq));
+	verbs_traced("ibv_destroy_srq", 0, began_ns, err, "%s", "");
+	return err;
 }
 
 int srq_post_verb(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)

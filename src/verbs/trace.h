@@ -14,11 +14,11 @@ void verbs_trace_async(const struct ibv_async_event *event);
 /* The operations of a context that programs call through: those that trace, or the others. */
 void verbs_trace_context(struct ibv_context_ops *ops, bool on);
 
-/* The end of a call that is not one of the data path. */
-#define verbs_traced(name, qpn, err, ...)                                                     \
+/* The end of a call that is not one of the data path; @began_ns: trace_began_ns(). */
+#define verbs_traced(name, qpn, began_ns, err, ...)                                           \
 	do {                                                                                  \
 		if (trace_wants(TRACE_CALLS))                                                 \
-			trace_call(name, qpn, trace_now_ns(), err, __VA_ARGS__);              \
+			trace_call(name, qpn, began_ns, err, __VA_ARGS__);                    \
 	} while (0)
 
 #endif

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Calls of librdmacm in a trace. What is said of the id is noted before the call: afterwards another thread
+ * may have destroyed it.
+ */
+#include <arpa/inet.h>
+#include <stdio.h>
+
+#include "rdmacm/rdmacm.h"
+
+/* ",\"peer\":\"192.0.2.1:7471\"", or nothing. */
+static void note_peer(const struct sockaddr *address, char *text, size_t size)
+{
+	const struct sockaddr_in6 *in6 = (const void *)address;
+	const struct sockaddr_in *in = (const void *)address;
+	char name[INET6_ADDRSTRLEN];
+
+	if (address->sa_family == AF_INET && inet_ntop(AF_INET, &in->sin_addr, name, sizeof(name)))
+		snprintf(text, size, ",\"peer\":\"%s:%u\"", name, ntohs(in->sin_port));
+	else if (address->sa_family == AF_INET6 && inet_ntop(AF_INET6, &in6->sin6_addr, name, sizeof(name)))
+		snprintf(text, size, ",\"peer\":\"[%s]:%u\"", name, ntohs(in6->sin6_port));
+}
+
+void traced_begin_slowly(struct traced *traced, const struct rdma_cm_id *id, const struct sockaddr *peer)
+{
+	*traced = (struct traced){ .began_ns = trace_now_ns(), .id = id };
+	if (!id)
+		return;
+	traced->qpn = id->qp ? id->qp->qp_num : 0;
+	note_peer(peer ? peer : &id->route.addr.dst_addr, traced->peer, sizeof(traced->peer));
+}
+
+void traced_end_slowly(const struct traced *traced, const char *call, int rc)
+{
+	int saved = errno;
+
+	trace_call(call, traced->qpn, traced->began_ns, rc ? errno : 0, ",\"id\":\"%p\"%s",
+		   (const void *)traced->id, traced->peer);
+	errno = saved;
+}

@@ -15,7 +15,9 @@
 #include "device/internal.h"
 #include "local/control.h"
 #include "local/peer.h"
+#include "local/ring.h"
 #include "pair.h"
+#include "transport/message.h"
 #include "verbs/verbs.h"
 
 #define TARGET_BYTES	98304u		/* what WRITEs, READs and atomics reach */
@@ -552,6 +554,168 @@ static bool a_peer_that_asks_learns_of_srqs_of_its_domain_alone(void)
 	return pair_run("auto", lies, lies, NULL, 60);
 }
 
+/* ---- forged messages ---- */
+
+#define FORGED	0xeeu		/* their data */
+
+/* As no requester would: a SEND or WRITE of 8 bytes in the ring, the first that RIGHT's QP would execute. */
+struct forgery {
+	const char *what;
+	unsigned flags;
+	uint32_t srqn, rkey;
+	unsigned missing;	/* bytes at the end */
+	uint32_t grant;		/* added to the QP's */
+};
+
+static void put(struct ring_room *room, size_t *at, const void *what, size_t bytes, size_t most)
+{
+	if (*at + bytes <= most)
+		memcpy(room->data + *at, what, bytes);
+	*at += bytes;
+}
+
+static void forge(struct end *end, const struct forgery *forgery)
+{
+	struct local *local = &to_hca(end->context)->hca->engine.local;
+	struct peer *peer = peer_of_slot(local, qpn_slot(end->there.qpn));
+	bool xrc = forgery->flags & MESSAGE_XRC, write = forgery->flags & MESSAGE_WRITE;
+	size_t bytes = (xrc ? 4 : 0) + (write ? MESSAGE_TARGET_BYTES : 0) + 8 - forgery->missing, at = 0;
+	uint64_t data = 0x0101010101010101u * FORGED, target[2] = { end->there.memory, forgery->rkey };
+	struct qp *qp = to_qp(end->qp);
+	double until = now() + 20;
+	struct ring_room room;
+	struct ibv_wc wc;
+
+	while (ring_send_begin(local->channel_link, peer->channel, bytes, &room)) {
+		CHECK(now() < until, "the ring is full");
+		CHECK(!ibv_poll_cq(end->cq, 1, &wc));
+	}
+	lock_acquire(&qp->lock);
+	room.head[0] = qp->pairing.theirs + forgery->grant;
+	lock_release(&qp->lock);
+	room.head[1] = end->qp->qp_num;
+	room.head[2] = forgery->flags << 24;
+	room.head[3] = 0;
+	room.head[4] = 8;
+	if (xrc)
+		put(&room, &at, &forgery->srqn, 4, bytes);
+	if (write)
+		put(&room, &at, target, MESSAGE_TARGET_BYTES, bytes);
+	put(&room, &at, &data, 8, bytes);
+	ring_send_end(local->channel_link, &room, CONTROL_OWNER(0));
+	ring_wake_peers(local->channel_link);
+}
+
+/* In RIGHT: nothing has come, and nothing was written. */
+static void check_untouched(struct talk *talk, const char *what)
+{
+	struct ibv_wc wc;
+
+	for (unsigned i = 0; i < NAMES; i++)
+		CHECK(!ibv_poll_cq(talk->target[i].cq, 1, &wc), "%s: a receive of SRQ %u has completed", what, i);
+	for (unsigned i = 0; i < BYTES; i++)
+		CHECK((uint8_t)talk->end->memory[i] != FORGED, "%s: byte %u was written", what, i);
+}
+
+static void one_receive_each(struct talk *talk)
+{
+	for (unsigned i = 0; i < NAMES; i++) {
+		struct target *target = &talk->target[i];
+		struct ibv_sge sge = {
+			(uintptr_t)talk->end->memory + TARGET_BYTES, MESSAGE_MAX, target->mr->lkey };
+		struct ibv_recv_wr *bad, wr = { .wr_id = i, .sg_list = &sge, .num_sge = 1 };
+
+		CHECK(!ibv_post_srq_recv(target->srq, &wr, &bad), "%m");
+	}
+}
+
+/* An honest request behind each: the QP lives on. */
+static void forge_and_look(struct talk *talk, const struct forgery *forgery)
+{
+	static const struct op honest = { .opcode = IBV_WR_RDMA_WRITE, .bytes = 8, .at = 64 };
+
+	if (talk->end->side == LEFT) {
+		forge(talk->end, forgery);
+		CHECK(do_one(talk, honest) == IBV_WC_SUCCESS, "%s", forgery->what);
+		usleep(2000);
+	}
+	meet(talk->end);
+	if (talk->end->side == RIGHT)
+		check_untouched(talk, forgery->what);
+	meet(talk->end);
+}
+
+static void forge_all(struct talk *talk)
+{
+	const uint32_t *srqn = talk->offer.srqn, *rkey = talk->offer.rkey;
+	const struct forgery forgery[] = {
+		{ "an SRQ of another domain", MESSAGE_XRC, srqn[FOREIGN], 0, 0, 0 },
+		{ "the same, with immediate data", MESSAGE_XRC | MESSAGE_IMM, srqn[FOREIGN], 0, 0, 0 },
+		{ "the same, a WRITE", MESSAGE_XRC | MESSAGE_WRITE, srqn[FOREIGN], rkey[FOREIGN], 0, 0 },
+		{ "the same, and the key of ours", MESSAGE_XRC | MESSAGE_WRITE | MESSAGE_IMM,
+		  srqn[FOREIGN], rkey[A], 0, 0 },
+		{ "the key of another SRQ's domain", MESSAGE_XRC | MESSAGE_WRITE, srqn[A], rkey[FOREIGN], 0, 0 },
+		{ "no SRQ", MESSAGE_XRC, 0, 0, 0, 0 },
+		{ "the greatest number", MESSAGE_XRC, UINT32_MAX, 0, 0, 0 },
+		{ "a number of more than 24 bits", MESSAGE_XRC, srqn[A] | 1u << 24, 0, 0, 0 },
+		{ "an SRQ that there is not", MESSAGE_XRC, srqn[FOREIGN] + 1, 0, 0, 0 },
+		{ "a number of another process", MESSAGE_XRC, srqn[A] ^ 1u << 23, 0, 0, 0 },
+		{ "the number of the QP", MESSAGE_XRC, talk->end->there.qpn, 0, 0, 0 },
+		{ "no number", 0, 0, 0, 0, 0 },
+		{ "no number, a WRITE", MESSAGE_WRITE, 0, rkey[A], 0, 0 },
+		{ "half a number", MESSAGE_XRC, srqn[A], 0, 10, 0 },
+		{ "half a target", MESSAGE_XRC | MESSAGE_WRITE, srqn[A], rkey[A], 12, 0 },
+		{ "less data than announced", MESSAGE_XRC, srqn[A], 0, 1, 0 },
+		{ "another grant", MESSAGE_XRC, srqn[A], 0, 0, 1 },
+		{ "flags that exclude each other", MESSAGE_XRC | MESSAGE_IMM | MESSAGE_INVALIDATE,
+		  srqn[A], 0, 0, 0 },
+		{ "unknown flags", MESSAGE_XRC | 0xc0, srqn[A], 0, 0, 0 },
+	};
+
+	for (unsigned i = 0; i < sizeof(forgery) / sizeof(forgery[0]); i++)
+		forge_and_look(talk, &forgery[i]);
+}
+
+/* What is right is executed: so the others were refused for what is wrong in them. */
+static void forge_a_good_one(struct talk *talk)
+{
+	const struct forgery good = { "a good one", MESSAGE_XRC, talk->offer.srqn[B], 0, 0, 0 };
+	double until = now() + 20;
+	struct ibv_wc wc;
+
+	if (talk->end->side == LEFT) {
+		forge(talk->end, &good);
+	} else {
+		while (!ibv_poll_cq(talk->target[B].cq, 1, &wc))
+			CHECK(now() < until, "it has not come");
+		CHECK(!wc.status && wc.byte_len == 8 && wc.wr_id == B, "%s", ibv_wc_status_str(wc.status));
+		CHECK((uint8_t)talk->end->memory[TARGET_BYTES] == FORGED);
+		memset(talk->end->memory + TARGET_BYTES, 0, 8);
+		check_untouched(talk, "any of them");	/* messages come in order: none is on its way */
+	}
+	meet(talk->end);
+}
+
+static void forges(struct end *end, void *argument)
+{
+	struct talk talk;
+
+	begin(&talk, end);
+	if (end->side == LEFT)
+		direct_writes(&talk);
+	else
+		one_receive_each(&talk);
+	meet(end);
+	forge_all(&talk);
+	forge_a_good_one(&talk);
+	finish(&talk);
+}
+
+static bool forged_messages_reach_no_other_srq(void)
+{
+	return pair_run("copy", forges, forges, NULL, 60) && pair_run("mapped", forges, forges, NULL, 60);
+}
+
 int main(int argc, char **argv)
 {
 #define TEST(name) {#name, name}
@@ -559,6 +723,7 @@ int main(int argc, char **argv)
 		TEST(each_mode_does_what_udp_does),
 		TEST(nothing_reaches_memory_by_an_srq_that_is_gone),
 		TEST(a_peer_that_asks_learns_of_srqs_of_its_domain_alone),
+		TEST(forged_messages_reach_no_other_srq),
 	};
 
 	return run_tests(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));

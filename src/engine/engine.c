@@ -109,10 +109,19 @@ static void local_no_peer(void *owner, uint32_t qpn)
 	qp_table_no_peer(engine, qpn, clock_now_ns());
 }
 
+static void engine_dropped(void *owner, uint32_t qpn, const struct refusal *refusal)
+{
+	struct engine *engine = owner;
+
+	lock_assert_held(&engine->progress);
+	qp_table_dropped(engine, qpn, refusal);
+}
+
 static const struct local_ops local_ops = {
 	.find_qp = local_find_qp, .receive = local_receive_packets, .receive_slots = local_receive_slots,
 	.notice = local_notice, .note = local_note, .is_connected_to = local_is_connected_to,
-	.defer = effects_defer, .no_peer = local_no_peer, .unlock = local_unlock,
+	.defer = effects_defer, .no_peer = local_no_peer, .dropped = engine_dropped,
+	.unlock = local_unlock,
 };
 
 /* Faults on purpose are done to packets: everything goes as packets then (LOCAL_RING). */

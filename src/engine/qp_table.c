@@ -117,6 +117,25 @@ void qp_table_no_peer(struct engine *engine, uint32_t dest_qpn, uint64_t now_ns)
 				tell_of_no_peer(engine, engine->qps.table[slot][index], dest_qpn, now_ns);
 }
 
+static void note_dropped(struct qp *qp, uint32_t dest_qpn, const struct refusal *refusal)
+{
+	lock_acquire(&qp->lock);
+	if (qp_is(qp, QP_CONNECTED) && qp->attr.dest_qp_num == dest_qpn && qp->av.loopback)
+		transport_refused(qp, refusal);
+	lock_release(&qp->lock);
+}
+
+/* All QPs are looked at: this comes seldom, as pairing.c sees to. */
+void qp_table_dropped(struct engine *engine, uint32_t dest_qpn, const struct refusal *refusal)
+{
+	unsigned slot, index;
+
+	for (slot = 0; slot < engine->qps.slot_count; slot++)
+		for (index = 0; index < QP_PER_SLOT; index++)
+			if (engine->qps.table[slot][index])
+				note_dropped(engine->qps.table[slot][index], dest_qpn, refusal);
+}
+
 /* Indices go round, so that a number is not used again at once. */
 static bool number_in_slot(struct qp_table *qps, unsigned slot, uint32_t *qpn)
 {

@@ -15,6 +15,7 @@
 #include "engine/steer.h"
 #include "local/ring.h"
 #include "transport/drop.h"
+#include "transport/refusal.h"
 #include "wire/dump.h"
 #include "wire/icrc.h"
 
@@ -146,6 +147,23 @@ static void rx_no_qp(struct receiver *receiver, const struct datagram *datagram,
 		local_refuse_qpn(&engine->local, datagram->channel, packet->dest_qpn);
 }
 
+/*
+ * Nothing answers it on a wire, and nothing does here; but a process of this host is told, so that it can
+ * explain a request that fails.
+ */
+static void rx_dropped(struct receiver *receiver, const struct datagram *datagram, uint32_t qpn,
+		       const struct refusal *refusal)
+{
+	struct engine *engine = receiver->engine;
+
+	let_go(receiver);
+	lock_assert_held(&engine->progress);
+	if (datagram->from_channel)
+		local_dropped(&engine->local, datagram->channel, qpn, refusal);
+	else if (datagram->sealed && explaining())
+		qp_table_dropped(engine, qpn, refusal);	/* ours, by the loopback */
+}
+
 static void rx_deliver(struct receiver *receiver, const struct datagram *datagram,
 		       const struct packet *packet, enum ip_id_kind kind)
 {
@@ -157,8 +175,10 @@ static void rx_deliver(struct receiver *receiver, const struct datagram *datagra
 				.deny_receive = receiver->deny_receive,
 				.memory = datagram->shared,
 				.interface = datagram->interface };
+	struct refusal refusal = { 0 };
 	struct qp *qp;
 
+	info.refused = &refusal;
 	memcpy(info.source, datagram->source, 16);
 	memcpy(info.destination, datagram->destination, 16);
 	if (log_is_on(LOG_PACKET))
@@ -182,6 +202,8 @@ static void rx_deliver(struct receiver *receiver, const struct datagram *datagra
 		counter_add(engine->counters, COUNTER_RX_IP_ID, 1);
 	else
 		transport_receive(qp, packet, &info, receiver->now_ns, &receiver->effects);
+	if (__builtin_expect(refusal.kind, 0))
+		rx_dropped(receiver, datagram, packet->dest_qpn, &refusal);
 }
 
 /*

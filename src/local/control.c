@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "transport/refusal.h"
+
 static bool control_range_wraps(uint64_t start, uint64_t length)
 {
 	return length && start + (length - 1) < start;
@@ -30,6 +32,8 @@ bool control_parse(const uint8_t *data, size_t bytes, struct control *control)
 		return false;
 	memcpy(control, data, sizeof(*control));
 	if (control->kind < CONTROL_ASK_QP || control->kind >= CONTROL_KINDS || control->mapped > 2)
+		return false;
+	if (control->refusal >= REFUSAL_KINDS || (control->kind == CONTROL_DROPPED && !control->refusal))
 		return false;
 	return control->kind != CONTROL_KEY || key_is_sound(control);
 }

@@ -13,6 +13,7 @@
  *	ASK_SRQ	whose is the SRQ that XRC names?	->	of the domain of that QP?
  *						<-	SRQ	its protection domain, if it is
  *	a packet to a QP			<-	NO_QP	there is none of that number
+ *						<-	DROPPED	it was dropped, without an answer: why
  */
 #ifndef VERBATIM_LOCAL_CONTROL_H
 #define VERBATIM_LOCAL_CONTROL_H
@@ -30,6 +31,7 @@ enum control_kind {
 	CONTROL_NO_QP,
 	CONTROL_ASK_SRQ,
 	CONTROL_SRQ,
+	CONTROL_DROPPED,
 	CONTROL_KINDS
 };
 
@@ -37,15 +39,16 @@ enum control_kind {
 struct control {
 	uint32_t kind;			/* enum control_kind */
 	uint32_t qpn;			/* ASK_QP, QP, ASK_SRQ, SRQ: the requester's */
-	uint32_t owner_qpn;		/* ASK_QP, QP, NO_QP, ASK_SRQ, SRQ */
+	uint32_t owner_qpn;		/* ASK_QP, QP, NO_QP, ASK_SRQ, SRQ, DROPPED */
 	uint32_t qp;			/* QP, SRQ: the owner's grant; ASK_KEY, ASK_SRQ: the same, as a proof */
 	uint32_t requester_qp;		/* ASK_QP, QP: the requester's own grant, for fetching from it */
 	uint32_t key;			/* ASK_KEY, KEY, KEY_GONE */
 	uint32_t region;		/* KEY, KEY_GONE: the grant; 0: none */
 	uint32_t pd;			/* QP, KEY, SRQ: number of the owner's protection domain; SRQ: 0: none */
 	uint32_t access;		/* QP: qp_access_flags; KEY: of the region */
-	uint32_t psn;			/* ASK_QP: the requester's next */
+	uint32_t psn;			/* ASK_QP, QP: the requester's next; DROPPED: of the packet */
 	uint32_t mtu;			/* ASK_QP: path MTU, bytes */
+	uint32_t refusal, value;	/* DROPPED, QP without a grant: enum refusal_kind, its value */
 	uint32_t type;			/* ASK_QP: of the requester's QP, enum ibv_qp_type */
 	uint32_t mapped;		/* KEY: 1: the block's descriptor was sent before; 2: for reading */
 	uint32_t srqn;			/* ASK_SRQ, SRQ; ASK_KEY of XRC: that the request names */

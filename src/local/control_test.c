@@ -13,6 +13,7 @@
 
 #include "base/test_random.h"
 #include "local/control.h"
+#include "transport/refusal.h"
 
 /* In memory of exactly that size, so that ASan sees one byte more. */
 static bool parse(const void *data, size_t bytes, struct control *control)
@@ -31,6 +32,7 @@ static void what_is_said_is_heard(void **state)
 {
 	struct control said = { .qpn = 1, .owner_qpn = 2, .qp = 3, .requester_qp = 4, .key = 5,
 				.region = 6, .pd = 7, .access = 8, .psn = 9, .mtu = 10, .mapped = 2,
+				.refusal = REFUSAL_PSN, .value = 13,
 				.start = 11, .length = 12, .host = 0x2010, .block = 0x2000,
 				.block_bytes = 0x1000 };
 	struct control heard;
@@ -70,6 +72,18 @@ static void other_kinds_are_none(void **state)
 	assert_false(parse(&said, sizeof(said), &heard));
 }
 
+static void other_refusals_are_none(void **state)
+{
+	struct control said = { .kind = CONTROL_DROPPED }, heard;
+
+	assert_false(parse(&said, sizeof(said), &heard));
+	for (said.refusal = 1; said.refusal < REFUSAL_KINDS; said.refusal++)
+		assert_true(parse(&said, sizeof(said), &heard));
+	assert_false(parse(&said, sizeof(said), &heard));
+	said = (struct control){ .kind = CONTROL_QP, .refusal = UINT32_MAX };
+	assert_false(parse(&said, sizeof(said), &heard));
+}
+
 /* ---- bounds ---- */
 
 __extension__ typedef unsigned __int128 wide;
@@ -83,6 +97,8 @@ static bool fits(uint64_t start, uint64_t bytes)
 static bool is_sound(const struct control *control)
 {
 	if (control->kind < CONTROL_ASK_QP || control->kind >= CONTROL_KINDS || control->mapped > 2)
+		return false;
+	if (control->refusal >= REFUSAL_KINDS || (control->kind == CONTROL_DROPPED && !control->refusal))
 		return false;
 	if (control->kind != CONTROL_KEY)
 		return true;
@@ -157,6 +173,7 @@ int main(void)
 		cmocka_unit_test(what_is_said_is_heard),
 		cmocka_unit_test(other_sizes_are_none),
 		cmocka_unit_test(other_kinds_are_none),
+		cmocka_unit_test(other_refusals_are_none),
 		cmocka_unit_test(what_is_accepted_is_in_bounds_and_the_other_way_round),
 		cmocka_unit_test(random_bytes_are_parsed_or_not),
 	};

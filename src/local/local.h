@@ -57,6 +57,8 @@ struct local_ops {
 	void (*defer)(void *owner, struct effects *effects);
 	/* With the progress lock held: a peer process says that it has no QP of the number @qpn. */
 	void (*no_peer)(void *owner, uint32_t qpn);
+	/* Likewise: it dropped a request to its QP @qpn, and did not answer. */
+	void (*dropped)(void *owner, uint32_t qpn, const struct refusal *refusal);
 	/* Drop the progress lock, and apply what was deferred. */
 	void (*unlock)(void *owner);
 };
@@ -133,6 +135,9 @@ uint64_t local_deadline(const struct local *local);	/* TIME_NEVER: never */
 
 /* A packet came through @channel for our QP @qpn, which does not exist: tell the sender. */
 void local_refuse_qpn(struct local *local, uint32_t channel, uint32_t qpn);
+
+/* A request through @channel for our QP @qpn was dropped without an answer: tell the sender, now and then. */
+void local_dropped(struct local *local, uint32_t channel, uint32_t qpn, const struct refusal *refusal);
 
 /* Ring the bells of sleeping peers that something was sent to. No QP's lock is held. */
 void local_ring_bells(struct local *local);

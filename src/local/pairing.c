@@ -21,12 +21,15 @@
 #include "transport/direct.h"
 #include "transport/guesses.h"
 #include "transport/message.h"
+#include "transport/refusal.h"
 #include "wire/psn.h"
 
 #define PATIENCE_MIN 1u			/* requests between questions that were answered no ... */
 #define PATIENCE_MAX 4096u
 #define HOPEFUL_MAX 16u			/* after so many a stream of packets is interrupted seldom ... */
 #define PATIENCE_NS 1000000u		/* ... a millisecond later for each */
+
+#define DROPPED_EVERY_NS 8000000u	/* to a peer and from it; retries are 16 ms apart, or more */
 
 #define ACCESS_REMOTE \
 	(IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
@@ -143,6 +146,14 @@ static void be_patient(struct pairing *pairing)
 		pairing->patience = (uint16_t)(pairing->patience * 2);
 }
 
+static void note_refusal(struct qp *qp, const struct control *control) REQUIRES(qp->lock)
+{
+	struct refusal refusal = { .kind = (uint8_t)control->refusal, .value = control->value,
+				   .psn = control->psn };
+
+	transport_refused(qp, &refusal);
+}
+
 static void take_qp_answer(struct qp *qp, const struct control *control) REQUIRES(qp->lock)
 {
 	struct pairing *pairing = &qp->pairing;
@@ -154,6 +165,7 @@ static void take_qp_answer(struct qp *qp, const struct control *control) REQUIRE
 	if (barrier_answered(qp))
 		run_queue_add(qp->transport->run_queue, qp);
 	if (!control->qp) {
+		note_refusal(qp, control);
 		be_patient(pairing);
 		return;
 	}
@@ -202,14 +214,18 @@ static bool is_receiving(const struct qp *qp) REQUIRES(qp->lock)
 	       (qp->state == IBV_QPS_RTR && qp->responder.established);
 }
 
+static bool is_connected_to(const struct qp *qp, const struct peer *peer, uint32_t qpn) REQUIRES(qp->lock)
+{
+	return qp->attr.dest_qp_num == qpn && peer_has_slot(peer, qpn_slot(qpn));
+}
+
 /* Why requests of that QP have to go as packets; NULL: they need not. */
 static const char *pairing_objection(const struct qp *qp, const struct peer *peer,
 				     const struct control *control) REQUIRES(qp->lock)
 {
 	if (served_type(qp->type) != (int)control->type || !qp->av.loopback || !is_receiving(qp))
 		return "it is not of the same type, or not ready to receive from this host";
-	if (qp->attr.dest_qp_num != control->qpn ||
-	    !peer_has_slot(peer, qpn_slot(control->qpn)))
+	if (!is_connected_to(qp, peer, control->qpn))
 		return "it is connected to another QP";
 	if (qp->mtu != control->mtu)
 		return "their path MTUs differ";
@@ -218,6 +234,20 @@ static const char *pairing_objection(const struct qp *qp, const struct peer *pee
 	    (qp->responder.expected_psn != control->psn || !transport_between_messages(qp)))
 		return "their PSNs differ";
 	return NULL;
+}
+
+/*
+ * Packets of that QP may be executed here, and answered to another one: nothing is dropped, and the requester
+ * would not learn why it gets no answer.
+ */
+static void answer_no(struct control *answer, const struct qp *qp, const struct peer *peer,
+		      const struct control *ask) REQUIRES(qp->lock)
+{
+	if ((qp->state != IBV_QPS_RTR && !is_receiving(qp)) || is_connected_to(qp, peer, ask->qpn))
+		return;
+	answer->refusal = REFUSAL_OTHER_QP;
+	answer->value = qp->attr.dest_qp_num;
+	answer->psn = ask->psn;
 }
 
 static bool answer_ask_qp(struct local *local, struct peer *peer, const struct control *ask)
@@ -231,6 +261,7 @@ static bool answer_ask_qp(struct local *local, struct peer *peer, const struct c
 		lock_acquire(&qp->lock);
 		why = pairing_objection(qp, peer, ask);
 		if (why) {
+			answer_no(&answer, qp, peer, ask);
 			log_debug("qp 0x%06x: qp 0x%06x has to send packets: %s", qp->number, ask->qpn, why);
 		} else {
 			answer.qp = pairing_grant_qp(local, qp, peer);
@@ -263,6 +294,36 @@ static void receive_no_qp(struct local *local, const struct peer *peer, const st
 {
 	if (peer_has_slot(peer, qpn_slot(control->owner_qpn)))
 		local->ops->no_peer(local->owner, control->owner_qpn);
+}
+
+/* Behind it the peer's packets go on coming: so many messages are enough, also of one that floods us. */
+static bool is_too_soon(uint64_t *last_ns)
+{
+	uint64_t now_ns = clock_coarse_ns();
+
+	if (now_ns - *last_ns < DROPPED_EVERY_NS)
+		return true;
+	*last_ns = now_ns;
+	return false;
+}
+
+void local_dropped(struct local *local, uint32_t channel, uint32_t qpn, const struct refusal *refusal)
+{
+	struct control control = { .kind = CONTROL_DROPPED, .owner_qpn = qpn, .psn = refusal->psn,
+				   .refusal = refusal->kind, .value = refusal->value };
+	struct peer *peer = peer_at(local, channel);
+
+	if (peer && !is_too_soon(&peer->dropped_sent_ns))
+		control_send(local, peer, &control, 0);
+}
+
+static void receive_dropped(struct local *local, struct peer *peer, const struct control *control)
+{
+	struct refusal refusal = { .kind = (uint8_t)control->refusal, .value = control->value,
+				   .psn = control->psn };
+
+	if (peer_has_slot(peer, qpn_slot(control->owner_qpn)) && !is_too_soon(&peer->dropped_received_ns))
+		local->ops->dropped(local->owner, control->owner_qpn, &refusal);
 }
 
 /* ---- streams of packets ---- */
@@ -496,6 +557,9 @@ bool pairing_receive(struct local *local, struct peer *peer, const struct contro
 		return true;
 	case CONTROL_NO_QP:
 		receive_no_qp(local, peer, control);
+		return true;
+	case CONTROL_DROPPED:
+		receive_dropped(local, peer, control);
 		return true;
 	case CONTROL_KINDS:
 		break;

@@ -88,6 +88,7 @@ struct peer {
 	bool ended GUARDED_BY_MEMBER(inbox);			/* it hung up */
 	bool rung GUARDED_BY_MEMBER(inbox);	/* a bell was read (peer_took_bell) */
 	struct fetch_job job;
+	uint64_t dropped_sent_ns, dropped_received_ns;	/* the last DROPPED (control.h); with the progress lock */
 	/*
 	 * Keys of blocks to offer: added by grant_offer(), removed by grant_make_offers().
 	 */

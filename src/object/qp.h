@@ -65,6 +65,7 @@ struct qp {
 	uint32_t ordinal;		/* the how-manieth QP that the process created, from 1 */
 	bool signal_all;
 	bool sends_itself;		/* with a tag-matching SRQ: READs of matched data; nothing can be posted */
+	bool is_down;			/* destruction waits for acknowledgements; under hca.objects */
 	struct ibv_qp_cap cap;		/* as granted */
 	struct qp_access *access;	/* in the arena; never NULL */
 
@@ -73,6 +74,7 @@ struct qp {
 	struct ibv_qp_attr attr GUARDED_BY_MEMBER(lock);
 	struct av av GUARDED_BY_MEMBER(lock);		/* of attr.ah_attr, resolved */
 	uint32_t mtu GUARDED_BY_MEMBER(lock);		/* bytes, of attr.path_mtu */
+	struct refusal refusal GUARDED_BY_MEMBER(lock);	/* of the peer's QP, of this host */
 	struct path *path GUARDED_BY_MEMBER(lock);	/* towards the peer; holds a reference */
 
 	struct send_queue sq GUARDED_BY_MEMBER(lock);
@@ -104,7 +106,6 @@ struct qp {
 	_Atomic uint32_t flows;		/* likewise */
 	void *owner;			/* hca_context */
 	struct list node;		/* in the context's list: under hca.objects */
-	bool is_down;			/* destruction waits for acknowledgements; under hca.objects */
 	/* ibv_wr_* posting (verbs layer) */
 	void *wr_builder;
 };

@@ -51,6 +51,12 @@ struct loss {
 	uint32_t sent_packets, resent_packets;	/* since the last answer: for explanations */
 };
 
+/* Why the peer's QP leaves our requests unanswered, as its process says (transport/refusal.h). */
+struct refusal {
+	uint8_t kind;			/* enum refusal_kind; 0: it has said nothing */
+	uint32_t value, psn;		/* of the request that was dropped */
+};
+
 /* Requests that were posted and leave together (transport/gather.h). */
 struct gather {
 	uint64_t since_ns;		/* when the oldest of them was posted; 0: none */

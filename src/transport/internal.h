@@ -28,6 +28,7 @@ struct qp_call {
 	struct mr_access access;		/* responder: held from the access check to the copy */
 	bool accessing;
 	bool deny_receive;		/* rx_info.deny_receive */
+	struct refusal *refused;	/* rx_info.refused */
 	char why[WHY_BYTES];		/* reason of the last failure; only with explain_enabled */
 };
 
@@ -40,6 +41,7 @@ static inline void qp_call_init(struct qp_call *call, struct qp *qp, uint64_t no
 	call->now_ns = now_ns;
 	call->effects = effects;
 	call->accessing = call->deny_receive = false;
+	call->refused = NULL;
 	call->why[0] = '\0';
 }
 

@@ -16,6 +16,7 @@
 #include "transport/credits.h"
 #include "transport/gather.h"
 #include "transport/internal.h"
+#include "transport/refusal.h"
 #include "transport/loss.h"
 
 #define PSNS_IN_FLIGHT_MAX	(1 << 22)
@@ -35,6 +36,7 @@ void requester_reset(struct qp *qp)
 			path_release(qp->path, qp->transport->run_queue, requester->flight_bytes);
 	}
 	*requester = (struct requester){ 0 };
+	qp->refusal.kind = REFUSAL_NONE;
 }
 
 void requester_start(struct qp *qp)
@@ -537,6 +539,22 @@ void requester_exceeded(struct qp_call *call)
 		     "this one, and that UDP port 4791 is open between the hosts");
 }
 
+static void requester_give_up(struct qp_call *call) REQUIRES(call->qp->lock)
+{
+	const struct loss *loss = &call->qp->requester.loss;
+	char words[REFUSAL_WORDS];
+
+	if (refusal_words(call->qp, words)) {
+		set_reason(call, "%s", words);
+		count(call, COUNTER_RETRY_EXCEEDED);
+		fail_request(call, IBV_WC_RETRY_EXC_ERR, "its process, on this host, says so");
+		return;
+	}
+	set_reason(call, "the peer did not answer: %u packets sent since its last answer, %u of them "
+		   "retransmissions", loss->sent_packets, loss->resent_packets);
+	requester_exceeded(call);
+}
+
 static void ack_timed_out(struct qp_call *call) REQUIRES(call->qp->lock)
 {
 	struct requester *requester = &call->qp->requester;
@@ -545,11 +563,7 @@ static void ack_timed_out(struct qp_call *call) REQUIRES(call->qp->lock)
 	if (call->qp->path)
 		path_reduce(call->qp->path, PATH_SILENT, call->now_ns);
 	if (!loss_retry(&requester->loss, call->now_ns)) {
-		set_reason(call,
-			   "the peer did not answer: %u packets sent since its last answer, %u of "
-			   "them retransmissions",
-			   requester->loss.sent_packets, requester->loss.resent_packets);
-		requester_exceeded(call);
+		requester_give_up(call);
 		return;
 	}
 	requester_hold(call);
@@ -559,15 +573,16 @@ static void explain_patience(struct qp_call *call) REQUIRES(call->qp->lock)
 {
 	struct qp *qp = call->qp;
 	const struct send_wqe *wqe = send_queue_at(&qp->sq, qp->sq.tail);
-	char peer[46];
+	char peer[46], words[REFUSAL_WORDS] = "";
 
+	refusal_words(qp, words);
 	explain_print_about("RETRY_EXC_ERR", "qp 0x%06x: %s (wr_id 0x%llx) has waited for more "
 			"than a second: qp 0x%06x "
 			    "at %s does not answer, and timeout 0 waits for ever: ibv_modify_qp "
 			    "(to RTS) with timeout "
-			    "14 and retry_cnt 7 would end it", qp->number, wqe_name(wqe),
+			    "14 and retry_cnt 7 would end it%s%s", qp->number, wqe_name(wqe),
 			    (unsigned long long)wqe->wr_id, qp->attr.dest_qp_num,
-			    address_text(qp->av.destination, peer));
+			    address_text(qp->av.destination, peer), *words ? "; " : "", words);
 }
 
 static void probe_timed_out(struct qp_call *call) REQUIRES(call->qp->lock)

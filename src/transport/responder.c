@@ -16,6 +16,7 @@
 #include "transport/drop.h"
 #include "object/placement.h"
 #include "transport/internal.h"
+#include "transport/refusal.h"
 #include "wire/aeth.h"
 
 #define STRANGE_PSN_TIMES 3
@@ -685,8 +686,13 @@ static void responder_note_psn(struct qp_call *call, const struct packet *packet
 		responder->strange_psn = packet->psn;
 	if (packet->psn == responder->strange_psn && responder->strange_count < STRANGE_PSN_TIMES)
 		responder->strange_count++;
-	if (ahead < 0 || responder->strange_count == STRANGE_PSN_TIMES)
+	if (ahead > 0 && responder->strange_count < STRANGE_PSN_TIMES)
+		return;
+	if (__builtin_expect(explaining(), 0))
 		drop_print_psn(call->qp, packet);
+	if (call->refused)
+		*call->refused = (struct refusal){ .kind = REFUSAL_PSN, .value = responder->expected_psn,
+						   .psn = packet->psn };
 }
 
 void responder_receive(struct qp_call *call, const struct packet *packet)
@@ -700,7 +706,7 @@ void responder_receive(struct qp_call *call, const struct packet *packet)
 	lock_alias(&qp->lock);
 	if (packet->fecn)
 		responder->echo_congestion = true;
-	if (ahead && __builtin_expect(explaining(), 0))
+	if (ahead)
 		responder_note_psn(call, packet, ahead);
 	if (ahead < 0) {
 		replay_duplicate(call, packet);

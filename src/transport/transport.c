@@ -16,6 +16,7 @@
 #include "transport/drop.h"
 #include "transport/echo.h"
 #include "transport/internal.h"
+#include "transport/refusal.h"
 
 int transport_init(struct qp *qp)
 {
@@ -175,8 +176,19 @@ static void transport_drop(struct qp_call *call, const struct packet *packet,
 		const struct rx_info *info,
 			   enum counter why) REQUIRES(call->qp->lock)
 {
+	struct qp *qp = call->qp;
+
 	count(call, why);
-	drop_explain(call->qp, packet, info->source, why);
+	drop_explain(qp, packet, info->source, why);
+	if (!info->refused || opcode_is_response(packet->op) ||
+	    (packet->op->service != SERVICE_RC && packet->op->service != SERVICE_XRC))
+		return;
+	if (why == COUNTER_RX_ADDRESS)
+		*info->refused = (struct refusal){ .kind = REFUSAL_ADDRESS, .psn = packet->psn };
+	else if (why == COUNTER_RX_QP_TYPE)
+		*info->refused = (struct refusal){ .kind = REFUSAL_TYPE, .value = qp->type, .psn = packet->psn };
+	else
+		*info->refused = (struct refusal){ .kind = REFUSAL_STATE, .value = qp->state, .psn = packet->psn };
 }
 
 void transport_receive(struct qp *qp, const struct packet *packet, const struct rx_info *info,
@@ -186,6 +198,7 @@ void transport_receive(struct qp *qp, const struct packet *packet, const struct 
 
 	qp_call_init(&call, qp, now_ns, effects);
 	call.deny_receive = info->deny_receive;
+	call.refused = info->refused;
 	if (packet->op->service == SERVICE_CNP && packet->echo.present) {
 		echo_receive(&call, packet, info);
 	} else if (packet->op->service == SERVICE_CNP) {
@@ -333,6 +346,11 @@ void transport_timeout(struct qp *qp, uint64_t now_ns, struct effects *effects)
 		unreliable_timeout(&call);
 	}
 	qp_call_end(&call);
+}
+
+void transport_refused(struct qp *qp, const struct refusal *refusal)
+{
+	refusal_note(qp, refusal);
 }
 
 void transport_no_peer(struct qp *qp, uint64_t now_ns, struct effects *effects)

@@ -17,7 +17,7 @@
  *	raw.c		RAW_PACKET: Ethernet frames, both ways
  *	sge.c		copies between application memory and packets
  *	emit.c		packets into the batch
- *	drop.c		words for packets that are dropped
+ *	drop.c		words for packets that are dropped; refusal.c: what the peer says of ours
  *	finish.c	completions, flushing, the error state
  *	direct.c	one-sided requests that need no packets; message.c: SENDs that need none
  *	flow.c		flow control of UC and UD, with stream.c (asking), echo.c (answering) and
@@ -66,6 +66,7 @@ struct rx_info {
 	bool ecn_marked;			/* IP header said congestion experienced */
 	bool loopback;				/* came from this process by its own link */
 	bool deny_receive;			/* as if no receive were posted (VERBATIM_FAULT=rnr) */
+	struct refusal *refused;		/* out: a request dropped without an answer, why; or NULL */
 	bool memory;				/* came through memory from a process of this host */
 	uint32_t interface;			/* of arrival, for scoped addresses; 0: not known */
 };
@@ -173,6 +174,8 @@ void transport_timeout(struct qp *qp, uint64_t now_ns, struct effects *effects)
  * probe has been sent for fail as after the last retry: none would be answered. Those posted at the
  * very end, to a peer that is already gone, have that long to be forgotten by the application.
  */
+/* A process of this host says why it dropped a request of @qp: for the explanation, should it fail. */
+void transport_refused(struct qp *qp, const struct refusal *refusal) REQUIRES(qp->lock);
 void transport_no_peer(struct qp *qp, uint64_t now_ns, struct effects *effects) REQUIRES(qp->lock);
 
 /*

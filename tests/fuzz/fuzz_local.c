@@ -20,6 +20,7 @@
 #include "input.h"
 #include "local/ring_internal.h"
 #include "local/control.h"
+#include "transport/refusal.h"
 #include "local/grant.h"
 #include "local/handshake.h"
 #include "local/peer_memory.h"
@@ -119,6 +120,7 @@ static int block_of(uint64_t bytes, uint8_t shape)
 static void take_control(struct world *world, const struct control *control, uint8_t shape)
 {
 	require(control->kind >= CONTROL_ASK_QP && control->kind < CONTROL_KINDS);
+	require(control->refusal < REFUSAL_KINDS);
 	require(control->mapped <= 2);
 	if (control->kind == CONTROL_KEY)
 		check_key(control);

@@ -19,6 +19,7 @@
 #include "device/internal.h"
 #include "local/ring_internal.h"
 #include "local/peer.h"
+#include "transport/refusal.h"
 #include "pair.h"
 #include "transport/message.h"
 #include "verbs/verbs.h"
@@ -184,6 +185,8 @@ static void forge_control(const struct end *end, const struct peer *peer, uint8_
 		.access = (uint32_t)random_u() % 32,
 		.psn = random_u() % 2 ? end->psn : (uint32_t)random_u(),
 		.mtu = 4096,
+		.refusal = random_u() % 2 ? 0 : (uint32_t)random_u() % 8,
+		.value = random_u() % 2 ? (uint32_t)random_u() % 8 : (uint32_t)random_u(),
 		.mapped = (uint32_t)random_u() % 3,
 		.start = place,
 		.length = random_u() % 2 ? BYTES : random_u() >> random_u() % 64,
@@ -746,6 +749,87 @@ static bool garbage_at_the_door_does_no_harm(void)
 	return pair_run("mapped", end_stays, visitor, NULL, 60);
 }
 
+/* ---- what a peer says of requests that it dropped ---- */
+
+static void say_dropped(struct end *end, uint32_t owner, enum refusal_kind kind)
+{
+	struct local *local = &to_hca(end->context)->hca->engine.local;
+	struct control control = { .kind = CONTROL_DROPPED, .owner_qpn = owner, .refusal = kind,
+				   .value = IBV_QPS_ERR, .psn = end->there.psn & 0xffffff };
+	double until = now() + 20;
+	struct ibv_wc wc;
+
+	while (!control_send(local, peer_of_slot(local, qpn_slot(end->there.qpn)), &control, 0)) {
+		CHECK(now() < until, "the ring is full");
+		CHECK(!ibv_poll_cq(end->cq, 1, &wc));
+	}
+}
+
+/* Of a QP that is not its own; a flood; then the truth. */
+static void says_why(struct end *end, void *argument)
+{
+	unsigned i;
+
+	end_open(end, BYTES, ALL_ACCESS);
+	end_make_qp(end);
+	end_connect(end);
+	CHECK(transfer(end, IBV_WR_RDMA_WRITE, 0, 8, 0) == IBV_WC_SUCCESS);
+	say_dropped(end, end->there.qpn, REFUSAL_STATE);
+	meet(end);
+	meet(end);
+	for (i = 0; i < 10000; i++)
+		say_dropped(end, end->qp->qp_num, i % 2 ? REFUSAL_STATE : REFUSAL_TYPE);
+	meet(end);
+	CHECK(transfer(end, IBV_WR_RDMA_WRITE, 0, 8, 0) == IBV_WC_SUCCESS);
+	meet(end);
+	end_close(end);
+}
+
+static uint8_t heard_refusal(struct end *end, double limit_s)
+{
+	struct qp *qp = to_qp(end->qp);
+	double until = now() + limit_s;
+	struct ibv_wc wc;
+	uint8_t kind = REFUSAL_NONE;
+
+	while (kind == REFUSAL_NONE && now() < until) {
+		CHECK(!ibv_poll_cq(end->cq, 1, &wc));
+		lock_acquire(&qp->lock);
+		kind = qp->refusal.kind;
+		lock_release(&qp->lock);
+	}
+	return kind;
+}
+
+/* @other: its peer is a QP of its own process. */
+static void hears_why(struct end *end, void *argument)
+{
+	struct end other;
+
+	end_open(end, BYTES, ALL_ACCESS);
+	end_make_qp(end);
+	end_connect(end);
+	other = *end;
+	CHECK(transfer(end, IBV_WR_RDMA_WRITE, 0, 8, 0) == IBV_WC_SUCCESS);
+	end_make_qp(&other);
+	other.there.qpn = end->qp->qp_num;
+	end_raise(&other, IBV_QPS_RTS);
+	meet(end);
+	CHECK(heard_refusal(&other, 0.2) == REFUSAL_NONE, "of a QP that is not the peer's own");
+	meet(end);
+	CHECK(heard_refusal(end, 20) != REFUSAL_NONE);
+	meet(end);
+	CHECK(transfer(end, IBV_WR_RDMA_WRITE, 0, 8, 0) == IBV_WC_SUCCESS, "it decides nothing");
+	meet(end);
+	CHECK(!ibv_destroy_qp(other.qp));
+	end_close(end);
+}
+
+static bool a_peer_explains_its_own_queue_pairs_and_nothing_else(void)
+{
+	return pair_run("auto", says_why, hears_why, NULL, 60);
+}
+
 int main(int argc, char **argv)
 {
 #define TEST(name)                                                                                 \
@@ -761,6 +845,7 @@ int main(int argc, char **argv)
 		TEST(so_does_one_that_is_stopped),
 		TEST(a_peer_can_write_its_own_side_only),
 		TEST(garbage_at_the_door_does_no_harm),
+		TEST(a_peer_explains_its_own_queue_pairs_and_nothing_else),
 	};
 
 	return run_tests(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));

@@ -192,6 +192,47 @@ static void mistake_to_kill(void)
 	usleep(300000);
 }
 
+/*
+ * The mistake is the peer's, in a process of its own: only that process sees the packets, and tells ours. "other":
+ * it is connected to a QP of ours that does not send.
+ */
+static void mistake_of_peer(const char *name)
+{
+	uint32_t number, ours[2];
+	struct ibv_qp *qp;
+	int down[2], up[2];
+	pid_t pid;
+
+	MUST(!pipe(down) && !pipe(up));
+	pid = fork();
+	if (!pid) {
+		open_device();
+		qp = make_qp(strcmp(name, "peer-type") ? IBV_QPT_RC : IBV_QPT_UC);
+		MUST(write(up[1], &qp->qp_num, sizeof(number)) == sizeof(number));
+		MUST(read(down[0], ours, sizeof(ours)) == sizeof(ours));
+		if (!strcmp(name, "peer-psn"))
+			to_rtr(qp, ours[0], 900);
+		if (!strcmp(name, "peer-other"))
+			to_rtr(qp, ours[1], 100);
+		MUST(write(up[1], &number, 1) == 1);
+		for (;;)
+			pause();
+	}
+	open_device();
+	qp = make_qp(IBV_QPT_RC);
+	ours[0] = qp->qp_num;
+	ours[1] = make_qp(IBV_QPT_RC)->qp_num;
+	MUST(read(up[0], &number, sizeof(number)) == sizeof(number));
+	MUST(write(down[1], ours, sizeof(ours)) == sizeof(ours));
+	to_rtr(qp, number, 0);
+	to_rts(qp, 100, 12);
+	MUST(read(up[0], &number, 1) == 1);
+	send_to(qp, 0, 0);
+	poll_until_done();
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
 static void mistake_of_order(void)
 {
 	struct rdma_event_channel *events = rdma_create_event_channel();
@@ -207,9 +248,13 @@ int main(int argc, char **argv)
 {
 	const char *name = argc > 1 ? argv[1] : "";
 
-	alarm(4);
+	alarm(6);
 	if (!strcmp(name, "killed")) {
 		mistake_to_kill();
+		return 0;
+	}
+	if (!strncmp(name, "peer-", 5)) {
+		mistake_of_peer(name);
 		return 0;
 	}
 	if (!strcmp(name, "channel")) {

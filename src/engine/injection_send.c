@@ -42,7 +42,7 @@ static bool judge_departure(struct engine *engine, struct link *way, struct data
 	struct inject_verdict verdict;
 
 	injection_judge(engine, what, now_ns, &verdict);
-	if (trace_wants(TRACE_PACKETS))
+	if (trace_wants(TRACE_PACKETS | TRACE_LOG))
 		tx_trace_packet(engine, &seen, verdict.lost || verdict.corrupt);
 	if (verdict.lost || (verdict.corrupt && !is_checked(engine, way)))
 		return false;

@@ -191,7 +191,7 @@ void engine_trace_management(const struct engine *engine, const struct datagram 
 	const struct tx_seen seen = { .datagram = datagram, .way = engine->link, .data = datagram->data,
 				      .bytes = datagram->bytes, .qpn = QPN_GSI };
 
-	if (trace_wants(TRACE_PACKETS))
+	if (trace_wants(TRACE_PACKETS | TRACE_LOG))
 		tx_trace_packet(engine, &seen, false);
 }
 
@@ -245,7 +245,7 @@ void tx_send(struct engine *engine, struct tx_batch *batch)
 		next->sealed = link == engine->loopback;
 		if (needs_seal(engine, way))
 			tx_seal(next, batch, first, run);
-		if (trace_wants(TRACE_PACKETS))
+		if (trace_wants(TRACE_PACKETS | TRACE_LOG))
 			tx_trace(engine, batch, first, run, next, way);
 		counter_add(engine->counters, COUNTER_TX_PACKETS, run);
 		counter_add(engine->counters, COUNTER_TX_BYTES, next->bytes);

@@ -427,7 +427,7 @@ static bool onesided_complete(struct local *local, struct qp *qp, unsigned need,
 			      struct effects *effects) REQUIRES(qp->lock)
 {
 	counter_add(local->counters, counter_of(need), 1);
-	if (trace_wants(TRACE_PACKETS))
+	if (trace_wants(TRACE_PACKETS | TRACE_LOG))
 		trace_direct(qp, send_queue_at(&qp->sq, qp->sq.tail), original);
 	transport_direct_done(qp, qp->send_cq->stamped ? clock_now_ns() : 0, effects);
 	return true;

@@ -88,7 +88,7 @@ static enum message_fate receive_execute(struct local *local, struct receiver *r
 	lock_assert_held(&qp->lock);
 	if (qp->pairing.ours != message->grant || !grant_is_alive(peer->alive, qp->pairing.theirs))
 		return receive_refuse(local, COUNTER_RX_QP_STATE);
-	if (trace_wants(TRACE_PACKETS))
+	if (trace_wants(TRACE_PACKETS | TRACE_LOG))
 		trace_message_received(qp, message, 0);
 	if (message->flags & MESSAGE_RENDEZVOUS)
 		memcpy(source, message->data, message->piece_count * sizeof(source[0]));
@@ -167,7 +167,7 @@ static void receive_take_answer(struct local *local, struct receiver *receiver, 
 	transport_message_answered(qp, message_token(channel, answer->cell), answer->refused,
 			 qp->send_cq->stamped ? clock_now_ns() : clock_coarse_ns(),
 			 &receiver->effects);
-	if (trace_wants(TRACE_PACKETS) && qp->requester.local_messages < before)
+	if (trace_wants(TRACE_PACKETS | TRACE_LOG) && qp->requester.local_messages < before)
 		trace_message_answered(qp, psn_add(qp->requester.message_sequence, -before));
 	if (qp->sq.sent != qp->sq.head)
 		run_queue_add(local->run_queue, qp);

@@ -17,11 +17,8 @@
 static bool run_next(struct local *local, struct qp *qp, struct onesided_row *row,
 		     struct effects *effects) REQUIRES(qp->lock)
 {
-	const struct send_wqe *wqe;
+	const struct send_wqe *wqe = transport_message_next(qp);
 
-	if (trace_wants(TRACE_PAYLOAD))
-		return false;
-	wqe = transport_message_next(qp);
 	if (wqe)
 		return message_send(local, qp, wqe);
 	wqe = transport_direct_next(qp);
@@ -30,6 +27,8 @@ static bool run_next(struct local *local, struct qp *qp, struct onesided_row *ro
 
 void local_run(struct local *local, struct qp *qp, struct effects *effects)
 {
+	/* A trace that wants payload sees it in packets. */
+	const unsigned most = trace_wants(TRACE_PAYLOAD) ? 0 : RUN_MAX;
 	struct onesided_row row;
 	unsigned n;
 
@@ -39,7 +38,7 @@ void local_run(struct local *local, struct qp *qp, struct effects *effects)
 	if (barrier_is_due(qp))
 		pairing_ask_barrier(local, qp);
 	row.peer = NULL;
-	for (n = 0; n < RUN_MAX && !effects_full(effects); n++)
+	for (n = 0; n < most && !effects_full(effects); n++)
 		if (!run_next(local, qp, &row, effects))
 			break;
 	onesided_row_end(&row);

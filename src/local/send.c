@@ -141,7 +141,7 @@ static bool send_put(struct local *local, struct qp *qp, const struct send_wqe *
 		return false;
 	}
 	room.fetched = body->way == RENDEZVOUS ? wqe->length : 0;
-	if (trace_wants(TRACE_PACKETS))
+	if (trace_wants(TRACE_PACKETS | TRACE_LOG))
 		trace_message_sent(qp, wqe);
 	ring_send_end(local->channel_link, &room, qp->number);
 	transport_message_sent(qp, message_token(channel, room.number), clock_coarse_ns());

@@ -13,14 +13,12 @@
 #include <string.h>
 
 #include "base/ip_addr.h"
-#include "base/log.h"
 #include "mad/internal.h"
 #include "engine/injection.h"
 #include "engine/wake.h"
 #include "host/slot_watch.h"
 #include "link/udp.h"
 #include "platform/clock.h"
-#include "wire/dump.h"
 #include "wire/icrc.h"
 #include "wire/psn.h"
 
@@ -185,14 +183,6 @@ static bool is_host_only(struct gsi *gsi, const uint8_t address[16])
 	return found;
 }
 
-static void log_sent(const struct packet *packet)
-{
-	char line[DUMP_LINE_MAX];
-
-	packet_dump(packet, line, sizeof(line));
-	log_print(LOG_PACKET, "sent %s", line);
-}
-
 static size_t gsi_write_packet(struct qp1 *qp1, const uint8_t mad[MAD_BYTES],
 			       uint8_t out[PACKET_HEADER_MAX + MAD_BYTES + ICRC_BYTES])
 {
@@ -203,8 +193,6 @@ static size_t gsi_write_packet(struct qp1 *qp1, const uint8_t mad[MAD_BYTES],
 				 .payload = mad, .payload_bytes = MAD_BYTES };
 	size_t bytes = packet_write_headers(&packet, out);
 
-	if (log_is_on(LOG_PACKET))
-		log_sent(&packet);
 	memcpy(out + bytes, mad, MAD_BYTES);
 	return bytes + MAD_BYTES;
 }

@@ -24,6 +24,9 @@
 #include "base/log.h"
 #include "platform/clock.h"
 #include "platform/thread_cpu.h"
+#include "trace/block.h"
+#include "trace/expand.h"
+#include "wire/dump.h"
 #include "wire/packet.h"
 
 #define VARIABLE	"VERBATIM_TRACER"
@@ -76,9 +79,9 @@ static uint32_t what_is_wanted(void)
 	uint32_t wanted;
 
 	lock_acquire(&trace.lock);
-	wanted = trace.share ? trace.wanted : 0;
+	wanted = trace.share ? trace.wanted & (TRACE_KINDS | TRACE_PAYLOAD) : 0;
 	lock_release(&trace.lock);
-	return wanted;
+	return wanted | (log_is_on(LOG_PACKET) ? TRACE_LOG : 0);
 }
 
 /* "... qp 0x000123 ...": whose line it is. */
@@ -116,7 +119,7 @@ static void trace_switch(void)
 		atomic_store(&trace_wanted, wanted);
 		log_listen(wanted & TRACE_EXPLAIN ? explain_trace : NULL);
 		if (function)
-			function(wanted != 0);
+			function((wanted & TRACE_KINDS) != 0);
 	} while (what_is_wanted() != wanted);
 }
 
@@ -343,11 +346,26 @@ static int connect_to(const char *path, int *memfd, int *connection)
 	return err;
 }
 
+/* For VERBATIM_LOG=packet: what was sent before. */
+static void begin_log(void)
+{
+	struct repetition *repetitions = calloc(REPETITIONS, sizeof(*repetitions));
+
+	lock_acquire(&trace.lock);
+	if (!trace.repetitions)
+		trace.repetitions = repetitions, repetitions = NULL;
+	lock_release(&trace.lock);
+	free(repetitions);
+	trace_switch();
+}
+
 void trace_connect(void)
 {
 	const char *path = secure_getenv(VARIABLE);
 	int err, memfd = -1, connection = -1;
 
+	if (log_is_on(LOG_PACKET))
+		begin_log();
 	if (!path || trace_is_attached())
 		return;
 	err = connect_to(path, &memfd, &connection);
@@ -485,16 +503,45 @@ static size_t captured_of(const struct trace_record *record, const uint8_t *data
 	return most <= TRACE_RECORD_MAX - sizeof(*record) ? most : TRACE_RECORD_MAX - sizeof(*record);
 }
 
+/* A line of the log; @bytes of the whole packet, of which the headers stand at @data, and a MAD. */
+static void log_traced(const struct trace_record *record, const uint8_t *data, size_t bytes, bool outbound)
+{
+	char line[DUMP_LINE_MAX], comment[TRACE_COMMENT_MAX];
+	struct packet packet;
+
+	if (packet_parse(data, bytes, &packet) != PARSE_OK)
+		return;
+	packet_dump(&packet, line, sizeof(line));
+	trace_comment(record, comment);
+	log_print(LOG_PACKET, "%s %s (%s)", outbound ? "sent" : "received", line, comment);
+}
+
+static void log_expanded(void *owner, const struct expanded *packet)
+{
+	log_traced(owner, packet->headers, packet->length, packet->outbound);
+}
+
+/* What is received as a packet, the engine logs where it has been checked. */
 void trace_packet(struct trace_record *record, const uint8_t *data, size_t bytes)
 {
+	if (trace_wants(TRACE_LOG) && record->flags & TRACE_OUTBOUND)
+		log_traced(record, data, bytes, true);
+	if (!trace_wants(TRACE_PACKETS))
+		return;
 	record->length = (uint32_t)bytes;
 	trace_put(record, data, captured_of(record, data, bytes));
 }
 
 void trace_operation(struct trace_record *record, const struct trace_operation *operation)
 {
+	uint32_t left_out;
+
 	record->kind = TRACE_IS_OPERATION;
-	trace_put(record, operation, sizeof(*operation));
+	if (trace_wants(TRACE_LOG))
+		trace_expand(operation, record->flags & TRACE_OUTBOUND, record->qpn, log_expanded, record,
+			     &left_out);
+	if (trace_wants(TRACE_PACKETS))
+		trace_put(record, operation, sizeof(*operation));
 }
 
 static void trace_text(uint32_t want, uint32_t qpn, uint64_t time_ns, unsigned flags, const char *text, int length)

@@ -35,7 +35,10 @@ int trace_attach(int memfd, int connection, uint32_t *tracer);
 /* That tracer went, if it still is the one. Waits for threads that are writing a record. */
 void trace_detach(uint32_t tracer);
 bool trace_is_attached(void);
-/* If VERBATIM_TRACER names the socket of one that waits for this process. No lock is held. */
+/*
+ * If VERBATIM_TRACER names the socket of one that waits for this process; and VERBATIM_LOG=packet begins.
+ * No lock is held.
+ */
 void trace_connect(void);
 
 /* Called when a trace begins and ends, without locks: swaps what programs call through. One for the process. */
@@ -77,7 +80,7 @@ const char *trace_quote(const char *text, char *out, size_t size);
 void trace_throttle_slowly(void);
 static inline void trace_throttle(void)
 {
-	if (trace_wants(UINT32_MAX))
+	if (trace_wants(TRACE_KINDS))
 		trace_throttle_slowly();
 }
 

@@ -52,7 +52,7 @@ void transmit_packet(struct transmit *transmit, struct packet *packet, const str
 	entry->source_qpn = transmit->call->qp->number;
 	entry->dest_qpn = packet->dest_qpn;
 	entry->av = *av;
-	if (trace_wants(TRACE_PACKETS))
+	if (trace_wants(TRACE_PACKETS | TRACE_LOG))
 		note_packet(transmit, &batch->note[batch->count]);
 	batch->used += bytes + ICRC_BYTES;
 	batch->count++;

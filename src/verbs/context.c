@@ -135,7 +135,7 @@ static struct ibv_context *context_publish(struct context *context, struct verbs
 	trace_set_switch(contexts_trace);
 	lock_acquire(&contexts_lock);
 	list_add_tail(&contexts, &context->node);
-	if (trace_wants(UINT32_MAX))
+	if (trace_wants(TRACE_KINDS))
 		verbs_trace_context(&context->ibv.context.ops, true);
 	lock_release(&contexts_lock);
 	return &context->ibv.context;

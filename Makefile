@@ -16,7 +16,7 @@ BUILD = build
 MESON_OPTIONS = -Dbuildtype=release -Ddebug=true -Dprefix=/usr -Dlibdir=lib/verbatim
 VERSION = $(shell sed -n "s/^project.*, version: '\([^']*\)'.*/\1/p" meson.build)
 
-.PHONY: all lib examples tests deps deps-build deps-long deps-interop deps-bench demo check check-long \
+.PHONY: all lib examples tests checked deps deps-build deps-long deps-interop deps-bench demo check check-long \
 	check-interop bench install uninstall deb clean help
 
 # The libraries and the command, nothing else.
@@ -38,6 +38,11 @@ examples: all
 
 # Everything there is to compile.
 tests: $(BUILD)/meson/.tests
+	@$(MAKE) --no-print-directory all
+	@ninja -C $(BUILD)/meson all example-programs bench-programs unit-programs
+
+# What make check runs: unit tests are compiled by clang alone, with sanitizers, when their turn comes.
+checked: $(BUILD)/meson/.tests
 	@$(MAKE) --no-print-directory all
 	@ninja -C $(BUILD)/meson all example-programs bench-programs
 
@@ -67,7 +72,7 @@ demo:
 	@tests/demo.sh
 
 check: deps
-	@$(MAKE) --no-print-directory tests
+	@$(MAKE) --no-print-directory checked
 	@tests/run
 
 check-long: deps-long

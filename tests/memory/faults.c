@@ -13,7 +13,7 @@
 #if defined(ADDRESS_SANITIZER) || defined(THREAD_SANITIZER)
 #define KILLS 10u
 #else
-#define KILLS 25u
+#define KILLS 15u
 #endif
 #define BYTES (1u << 20)
 #define DEPTH 16u

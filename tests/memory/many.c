@@ -23,7 +23,7 @@
 #define ALL 24u
 #define ALL_LONG 24u
 #else
-#define ALL 100u
+#define ALL 40u
 #define ALL_LONG 200u
 #endif
 #define PEERS (CHANNELS_MAX + 20u)
@@ -268,7 +268,7 @@ static bool meet_all(unsigned count, bool star)
 /* Attempts that cross: most end as one channel without a rule for them, so there are many rounds. */
 static bool two_that_connect_at_once_share_one_channel(void)
 {
-	unsigned i, rounds = long_run ? 2000 : 200;
+	unsigned i, rounds = long_run ? 2000 : 60;
 
 	for (i = 0; i < rounds; i++)
 		if (!meet_all(2, false))

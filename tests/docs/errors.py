@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """docs/errors, what `verbatim explain` knows, against what there is: the enumerations of the headers, the reasons
 and faults of our tables, the settings. Nothing is missing, nothing is made up."""
+import functools
 import importlib.util
 import os
 import re
@@ -24,11 +25,13 @@ def known(root):
     return {kind.name: {entry.name: entry for entry in kind.entries} for kind in reader.kinds}
 
 
+@functools.lru_cache
 def preprocessed(header, *options):
     return subprocess.run(['gcc', '-E', '-P', *options, '-include', header, '-x', 'c', '/dev/null'], check=True,
                           capture_output=True, text=True).stdout
 
 
+@functools.lru_cache
 def macros(header):
     return set(re.findall(r'^#define (\w+)', preprocessed(header, '-dM'), re.M))
 

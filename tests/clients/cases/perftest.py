@@ -92,7 +92,7 @@ def basic(topology):
 
 
 def everything(topology):
-    """-a, every size that a tool has, to 8 MiB: up to 5 s each, so lo has one of each operation in the quick run."""
+    """-a, every size that a tool has, up to 5 s each: lo has one of each operation in the quick run."""
     for op in ('send', 'write', 'read'):
         for kind in ('lat', 'bw'):
             for connection in CONNECTIONS[op]:

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The smallest whole RDMA program: one process writes into the memory of another.
+ * The smallest whole RDMA program: one process writes into the memory of another, then sends a message.
  *	hello_verbs [-d DEVICE] [-g GID_INDEX]		the server waits
- *	hello_verbs [-d DEVICE] [-g GID_INDEX] SERVER	the client writes
+ *	hello_verbs [-d DEVICE] [-g GID_INDEX] SERVER	the client writes and sends
  * Start with main(), at the end. Build: gcc hello_verbs.c -o hello_verbs -libverbs
  */
 #include <arpa/inet.h>
@@ -16,7 +16,7 @@
 
 /* What each side must know of the other. It travels over TCP, as text. */
 struct side {
-	unsigned lid, qpn, psn, rkey;	/* InfiniBand address; queue pair; first packet; key */
+	unsigned lid, qpn, psn, rkey;	/* InfiniBand address (0 on RoCE); queue pair; first packet; key */
 	unsigned long long address;	/* of the buffer, in the process that owns it */
 	union ibv_gid gid;		/* address on RoCE, written like an IPv6 address */
 };
@@ -71,7 +71,14 @@ static void exchange(FILE *tcp, const struct side *us, struct side *them)
 		must(EPROTO, "the other side left");
 }
 
-/* A queue pair is made ready in three steps: INIT, ready to receive (RTR), ready to send (RTS). */
+/*
+ * A queue pair is made ready in three steps: INIT, ready to receive (RTR), ready to send (RTS).
+ *	min_rnr_timer 12	who sends before we have a receive waits 0.64 ms (IBTA table 45)
+ *	timeout 14		who hears nothing for 4.096 us * 2^14 = 67 ms sends again
+ *	retry_cnt 7		seven times; then the request fails, and with it the queue pair
+ *	rnr_retry 7		for ever, where the other side has no receive yet
+ *	hop_limit 64		routers on the way, at most, as in IP
+ */
 static void connect_qp(struct ibv_qp *qp, int gid, const struct side *us, const struct side *them)
 {
 	struct ibv_qp_attr init = { .qp_state = IBV_QPS_INIT, .port_num = 1,
@@ -93,19 +100,43 @@ static void connect_qp(struct ibv_qp *qp, int gid, const struct side *us, const 
 	     "ibv_modify_qp to RTS");
 }
 
+/* Every request that asks for it (IBV_SEND_SIGNALED), and every receive, ends with a completion. */
+static void wait_for_completion(struct ibv_cq *cq)
+{
+	struct ibv_wc wc;
+	int done;
+
+	while ((done = ibv_poll_cq(cq, 1, &wc)) == 0)
+		;
+	must(done < 0 || wc.status ? EIO : 0, ibv_wc_status_str(wc.status));
+}
+
 /* Our text, which lies in @mr, goes into their memory; their program takes no part in it. */
 static void rdma_write(struct ibv_qp *qp, struct ibv_mr *mr, const struct side *them)
 {
 	struct ibv_sge text = { (uintptr_t)strcpy(mr->addr, "hello verbs"), 12, mr->lkey };
 	struct ibv_send_wr wr = { .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED,
 		.sg_list = &text, .num_sge = 1, .wr.rdma = { them->address, them->rkey } }, *bad;
-	struct ibv_wc wc;
-	int done;
 
 	must(ibv_post_send(qp, &wr, &bad), "ibv_post_send");
-	while ((done = ibv_poll_cq(qp->send_cq, 1, &wc)) == 0)
-		;
-	must(done < 0 || wc.status ? EIO : 0, ibv_wc_status_str(wc.status));
+	wait_for_completion(qp->send_cq);
+}
+
+/* A message without data. It takes a receive there: so it tells that the WRITE before it is done. */
+static void send_word(struct ibv_qp *qp)
+{
+	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED }, *bad;
+
+	must(ibv_post_send(qp, &wr, &bad), "ibv_post_send");
+	wait_for_completion(qp->send_cq);
+}
+
+/* Say where a message may go, before the other side can send it; this one has no data. */
+static void expect_word(struct ibv_qp *qp)
+{
+	struct ibv_recv_wr wr = { .wr_id = 1 }, *bad;
+
+	must(ibv_post_recv(qp, &wr, &bad), "ibv_post_recv");
 }
 
 int main(int argc, char **argv)
@@ -142,9 +173,23 @@ int main(int argc, char **argv)
 	FILE *tcp = meet(server);
 	exchange(tcp, &us, &them);
 	connect_qp(qp, gid, &us, &them);
+	if (!server)
+		expect_word(qp);
 	exchange(tcp, &us, &them);	/* both are ready */
-	if (server)
+	if (server) {
 		rdma_write(qp, mr, &them);
-	exchange(tcp, &us, &them);	/* it is written: nothing else tells the server */
+		send_word(qp);
+	} else {
+		wait_for_completion(cq);	/* of the receive */
+	}
 	printf(server ? "wrote: %s\n" : "the client wrote: %s\n", buffer);
+	exchange(tcp, &us, &them);	/* neither side needs the other's queue pair any more */
+
+	/* In the opposite order: what is in use cannot be destroyed (EBUSY). */
+	must(ibv_destroy_qp(qp), "ibv_destroy_qp");
+	must(ibv_destroy_cq(cq), "ibv_destroy_cq");
+	must(ibv_dereg_mr(mr), "ibv_dereg_mr");
+	must(ibv_dealloc_pd(pd), "ibv_dealloc_pd");
+	must(ibv_close_device(context) ? errno : 0, "ibv_close_device");
+	fclose(tcp);
 }

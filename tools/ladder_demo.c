@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * verbatim ladder --demo: runs the stories (tools/ladder/story.c) on Verbatim, two processes each,
- * records them, makes a page of each and an index. The traces stay beside the pages, for Wireshark.
+ * verbatim ladder --demo: runs the stories (tools/ladder/story.c) as `verbatim trace` does, two processes each,
+ * makes a page of each and an index. The traces stay beside the pages, for Wireshark.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -18,7 +17,6 @@
 
 #define STORY_PROGRAM	"ladder-story"
 #define TRACES		"traces"
-#define FILES_MAX	16
 #define TRIES		10
 #define PICTURE_ROWS	14u
 #define PICTURE_WIDTH	220
@@ -45,18 +43,18 @@ static const struct demo_story demo_stories[] = {
 /* In the child. Packets by UDP, so that they are those of a network; one device with 127.0.0.1. */
 static void __attribute__((noreturn)) demo_exec(const char *program, const char *story, const char *trace)
 {
-	char run[] = "run", dashes[] = "--";
-	char *arguments[] = { run, dashes, strdup(program), strdup(story), NULL };
+	const char *words[] = { "trace", "--output", trace, "--payload", "all", "--", program, story };
+	char *arguments[sizeof(words) / sizeof(*words) + 1] = { NULL };
 
-
-	if (!arguments[2] || !arguments[3])
-		_exit(1);
-	setenv("VERBATIM_TRACE", trace, 1);
+	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
+		if (!(arguments[i] = strdup(words[i])))
+			_exit(1);
 	setenv("VERBATIM_DEVICES", "lo", 1);
 	setenv("VERBATIM_MEMORY", "off", 1);
 	unsetenv("VERBATIM_FAULT");
 	unsetenv("VERBATIM_MTU");
-	_exit(run_command(4, arguments));
+	unsetenv("VERBATIM_TRACE");
+	exit(trace_command(sizeof(words) / sizeof(*words), arguments));
 }
 
 static int demo_run(const char *program, const char *story, const char *trace)
@@ -81,32 +79,6 @@ static int demo_run(const char *program, const char *story, const char *trace)
 }
 
 /* ---- files ---- */
-
-/* Files of a directory whose names begin with "STORY-": traces of earlier runs, too, so they are removed first. */
-static int demo_traces(const char *directory, const char *story, char **paths, bool remove)
-{
-	DIR *open = opendir(directory);
-	size_t length = strlen(story);
-	struct dirent *entry;
-	int count = 0;
-
-	while (open && (entry = readdir(open))) {
-		char path[PATH_MAX + 256];
-		const char *rest = entry->d_name + length + 1;
-
-		if (strncmp(entry->d_name, story, length) || entry->d_name[length] != '-' ||
-		    strspn(rest, "0123456789") == 0 || strcmp(rest + strspn(rest, "0123456789"), ".pcapng"))
-			continue;
-		snprintf(path, sizeof(path), "%s/%s", directory, entry->d_name);
-		if (remove)
-			unlink(path);
-		else if (count < FILES_MAX && (paths[count] = strdup(path)))
-			count++;
-	}
-	if (open)
-		closedir(open);
-	return count;
-}
 
 static int demo_directory(const char *path)
 {
@@ -196,29 +168,23 @@ static void demo_card(FILE *out, unsigned number, const struct demo_story *story
 static int demo_try(const char *directory, const char *program, unsigned number,
 		    struct demo_made *made)
 {
-	char traces[PATH_MAX], trace[PATH_MAX + 64], page_path[PATH_MAX + 64], title[128], *paths[FILES_MAX];
+	char trace[PATH_MAX + 64], page_path[PATH_MAX + 64], title[128], *paths[] = { trace };
 	const struct demo_story *story = made->story;
 	struct ladder_page page = { .title = title, .about = story->text, .home = "index.html", .made = demo_made,
 				    .context = made };
-	int status, count;
+	struct stat found;
 
-	snprintf(traces, sizeof(traces), "%s/" TRACES, directory);
-	snprintf(trace, sizeof(trace), "%s/%s-%%p.pcapng", traces, story->name);
+	snprintf(trace, sizeof(trace), "%s/" TRACES "/%s.pcapng", directory, story->name);
 	snprintf(page_path, sizeof(page_path), "%s/%s.html", directory, story->name);
 	snprintf(title, sizeof(title), "%u. %s", number, story->title);
-	demo_traces(traces, story->name, paths, true);
 	if (demo_run(program, story->name, trace))
 		return 1;
-	count = demo_traces(traces, story->name, paths, false);
-	if (!count) {
+	if (stat(trace, &found) || !found.st_size) {
 		fprintf(stderr, "verbatim ladder: the story '%s' left no trace in %s: is there room?\n",
-			story->name, traces);
+			story->name, trace);
 		return 1;
 	}
-	status = ladder_make_page(paths, count, &page, page_path);
-	while (count-- > 0)
-		free(paths[count]);
-	return status;
+	return ladder_make_page(paths, 1, &page, page_path);
 }
 
 static int demo_story_page(const char *directory, const char *program, unsigned number, FILE *index)

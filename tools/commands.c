@@ -22,8 +22,9 @@ static const struct command_option doctor_options[] = {
 
 static const struct command_option stats_options[] = {
 	{ "--all",		0, NULL, "counters that are 0, too" },
-	{ "--json",		0, NULL, "for programs: verbatim-stats(1)" },
+	{ "--json",		0, NULL, "for programs: docs/stats.md" },
 	{ "--prometheus",	0, NULL, "in the exposition format of Prometheus" },
+	{ "--wait",		0, "SECONDS", "for processes that are slow to answer; 1" },
 	{ NULL, 0, NULL, NULL },
 };
 
@@ -112,11 +113,13 @@ const struct command commands[] = {
 		      "verbatim explain RTR\ta state of a queue pair\n"
 		      "verbatim explain event\tall names of a kind\n" },
 	{ .name = "stats", .run = stats_command,
-	  .arguments = "[--all] [--json | --prometheus] [PID | PROGRAM]",
-	  .text = "counters of running processes: packets, drops, NAKs, retransmissions",
+	  .arguments = "[--all] [--json | --prometheus] [--wait SECONDS] [PID | PROGRAM | DEVICE]",
+	  .text = "queue pairs, queues, regions, connections and counters of running\n"
+		  "processes, seen from outside",
 	  .options = stats_options,
 	  .examples = "verbatim stats\tevery process that you may look at\n"
 		      "verbatim stats ib_write_bw\tthose of a program\n"
+		      "verbatim stats vb_eth0\tthose that have a device open\n"
 		      "verbatim stats --json 4711\tone, for programs\n" },
 	{ .name = "bench", .run = bench_command, .operand = OPERAND_WORD, .runs_program = true,
 	  .words = bench_studies, .arguments = "[--hardware] noncontig [OPTION]...",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * verbatim trace -p PID: has a running process record what it does, by its control socket (inspect.h). It does so
- * as long as that connection stands, and only if the kernel lets us read its memory.
+ * verbatim trace -p PID: has a running process record what it does, by its control socket (inspect/client.h). It
+ * does so as long as that connection stands, and only if the kernel lets us read its memory.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "inspect.h"
+#include "inspect/client.h"
 #include "trace.h"
 
 /* A share, and a connection of which the process gets the other end. NULL: process->why. */
@@ -24,7 +24,8 @@ static struct source *attach_share(struct inspected *process, const struct share
 	if (!source)
 		goto out;
 	ends[0] = -1;		/* the source's */
-	if (inspect_ask(process, "trace", (int[]){ memfd, ends[1] }, 2, NULL, NULL)) {
+	if (inspect_ask(process, "trace", (int[]){ memfd, ends[1] }, 2, INSPECT_WAIT_MS, NULL,
+			NULL)) {
 		source_close(source);
 		source = NULL;
 	}
@@ -44,11 +45,10 @@ struct source *source_attach(pid_t pid, const struct share_options *options)
 {
 	struct source *source = NULL;
 	struct inspected process;
-	int err = inspect_begin(pid, &process);
 
-	if (!err)
-		err = inspect_prove(&process, inspect_deadline_ns());
-	if (!err)
+	if (!inspect_begin(pid, &process))
+		inspect_prove_all(&process, 1, INSPECT_WAIT_MS);
+	if (process.stage == INSPECTED_PROVEN)
 		source = attach_share(&process, options);
 	if (!source) {
 		fprintf(stderr, "verbatim trace: %s\n", process.why);

@@ -22,3 +22,26 @@ const char *counter_text(enum counter counter)
 {
 	return (unsigned)counter < COUNTER_COUNT ? counter_table[counter].text : "unknown";
 }
+
+static const struct hardware_row hardware_table[HARDWARE_COUNT] = {
+#define HARDWARE(directory, name, divisor, a, b, c)                                                \
+	[HARDWARE_##name] = { #directory, #name, divisor, { COUNTER_##a, COUNTER_##b, COUNTER_##c } },
+#include "base/hardware_counter.def"
+#undef HARDWARE
+};
+
+const struct hardware_row *hardware_row(enum hardware_counter which)
+{
+	return &hardware_table[which];
+}
+
+uint64_t hardware_value(enum hardware_counter which, const uint64_t values[COUNTER_COUNT])
+{
+	const struct hardware_row *row = &hardware_table[which];
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < 3; i++)
+		if (row->part[i] != COUNTER_NONE)
+			sum += values[row->part[i]];
+	return sum / row->divisor;
+}

@@ -23,6 +23,26 @@ struct counters {
 const char *counter_name(enum counter counter);
 const char *counter_text(enum counter counter);
 
+/* Counters under the names of adapters (hardware_counter.def). */
+enum hardware_counter {
+#define HARDWARE(directory, name, divisor, a, b, c) HARDWARE_##name,
+#include "base/hardware_counter.def"
+#undef HARDWARE
+	HARDWARE_COUNT
+};
+
+struct hardware_row {
+	const char *directory, *name;	/* ports/1/DIRECTORY/NAME */
+	unsigned divisor;		/* data is counted in words of 4 bytes (IBTA 16.1.3.5) */
+	enum counter part[3];		/* COUNTER_NONE: none */
+};
+
+#define COUNTER_NONE COUNTER_COUNT
+
+const struct hardware_row *hardware_row(enum hardware_counter which);
+/* @values: by enum counter. */
+uint64_t hardware_value(enum hardware_counter which, const uint64_t values[COUNTER_COUNT]);
+
 static inline void counter_add(struct counters *counters, enum counter counter, uint64_t n)
 {
 	atomic_fetch_add_explicit(&counters->value[counter], n, memory_order_relaxed);

@@ -16,6 +16,7 @@
 #include "device/limits.h"
 #include "local/block.h"
 #include "object/dm.h"
+#include "platform/clock.h"
 #include "platform/memory.h"
 
 static int dm_check_attr(const struct ibv_alloc_dm_attr *attr)
@@ -221,12 +222,14 @@ int hca_reg_dm_mr(struct hca_context *context, struct pd *pd, struct dm *handle,
 	mr = calloc(1, sizeof(*mr));
 	if (!mr)
 		return ENOMEM;
+	mr->dm = dm;
+	mr->owner = context;
+	mr->made_ns = clock_coarse_ns();
 	err = mr_register(&context->hca->mrs, pd, dm->memory + offset, length, 0, access, mr);
 	if (err) {
 		free(mr);
 		return err;
 	}
-	mr->dm = dm;
 	atomic_fetch_add(&dm->regions, 1);
 	local_add_region(&context->hca->engine.local, mr);
 	mr->ibv.addr = NULL;

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "device/internal.h"
+#include "platform/clock.h"
 #include "platform/memory.h"
 
 /* As Linux, which pins the pages for writing where the region may be written to: EFAULT. */
@@ -66,6 +67,8 @@ int hca_reg_mr(struct hca_context *context, struct pd *pd, void *address, size_t
 	mr = calloc(1, sizeof(*mr));
 	if (!mr)
 		return ENOMEM;
+	mr->owner = context;
+	mr->made_ns = clock_coarse_ns();
 	err = mr_register(&context->hca->mrs, pd, address, length, iova, access, mr);
 	if (err) {
 		free(mr);
@@ -187,6 +190,8 @@ int hca_alloc_null_mr(struct hca_context *context, struct pd *pd, struct mr **re
 	mr = calloc(1, sizeof(*mr));
 	if (!mr)
 		return ENOMEM;
+	mr->owner = context;
+	mr->made_ns = clock_coarse_ns();
 	lock_acquire(&hca->objects);
 	err = null_memory_take(hca);
 	lock_release(&hca->objects);

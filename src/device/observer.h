@@ -27,8 +27,4 @@ struct hca_observer {
 /* Before the first device is opened, from a constructor: there is one observer. */
 void hca_observe(const struct hca_observer *observer);
 
-struct counters;
-/* Of all devices of the process. */
-const struct counters *hca_process_counters(const struct hca *hca);
-
 #endif

@@ -288,6 +288,9 @@ static void publish_access(struct qp *qp) REQUIRES(qp->lock)
 	qp->access->pd = qp->pd ? qp->pd->number : 0;
 	qp->access->type = (uint32_t)qp->type;
 	atomic_store(&qp->access->established, 0);
+	for (unsigned i = 0; i < QP_COUNTERS; i++)
+		atomic_store(&qp->access->tally[i], 0);
+	atomic_store(&qp->access->last_error, IBV_WC_SUCCESS);
 	atomic_store(&qp->access->qpn, qp->number);
 	qp_set_state(qp, IBV_QPS_RESET);
 }

@@ -7,8 +7,3 @@ const struct counters *hca_counters(const struct hca_context *context)
 {
 	return context->hca->engine.counters;
 }
-
-const struct counters *hca_process_counters(const struct hca *hca)
-{
-	return hca->engine.counters;
-}

@@ -229,11 +229,12 @@ static int connect_to_slot(struct local *local, uint32_t slot)
 	return err;
 }
 
-static const char *reason_of(int err)
+const char *connect_reason(int err)
 {
 	return err == EPERM  ? "it belongs to another user" :
 	       err == EAGAIN ? "it has not answered yet" :
-	       err == ENOSPC ? "this process has no channel left" : strerror(err);
+	       err == ENOSPC ? "this process has no channel left" :
+	       strerror(err);
 }
 
 void local_connect(struct local *local, uint32_t slot)
@@ -248,7 +249,8 @@ void local_connect(struct local *local, uint32_t slot)
 	counter_add(local->counters, COUNTER_NO_MEMORY_PATH, 1);
 	explain("no shared memory with the process of this host that has QPs from 0x%06x on: %s: "
 			"packets go over UDP",
-		slot * QP_PER_SLOT, reason_of(err));
+		slot * QP_PER_SLOT, connect_reason(err));
+	atomic_store_explicit(&local->peers->refusal[slot], err, memory_order_relaxed);
 	reconnect_later(local, slot, err);
 }
 

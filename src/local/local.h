@@ -187,6 +187,19 @@ bool local_pending(const struct local *local);
 /* @mr was registered, and its key is not known to any peer yet: remember its block. */
 void local_add_region(struct local *local, const struct mr *mr);
 
+/* ---- statistics ---- */
+
+/* Ways that requests of a QP may take inside this host, slowest first. */
+enum local_way { WAY_UDP, WAY_RING, WAY_COPIED, WAY_MAPPED, WAYS };
+
+/*
+ * The fastest way that @qp, which is connected to the holder of another slot, may take now; *why: the reason,
+ * where it is not the fastest of all.
+ */
+enum local_way local_way(const struct local *local, struct qp *qp, const char **why) REQUIRES(qp->lock);
+/* Processes that we share memory with. */
+unsigned local_channel_count(const struct local *local);
+
 /* ---- ends of grants ---- */
 
 /*

@@ -155,6 +155,7 @@ struct peers {
 	/* the earliest of them: stored under lock, a hint to local_deadline() */
 	_Atomic uint64_t later_ns;
 	_Atomic uint64_t again_ns[SLOT_COUNT];	/* when a datagram may try again */
+	_Atomic int refusal[SLOT_COUNT];	/* errno of the last attempt, for way.c; 0: none failed */
 	/* the worker's: to refuse connections when out of descriptors */
 	int spare_fd;
 	/*
@@ -258,6 +259,8 @@ void attempts_take_answers(struct local *local);
  * permanent.
  */
 void reconnect_later(struct local *local, uint32_t slot, int err);
+/* connect.c: why there is no channel, in words. */
+const char *connect_reason(int err);
 /* Datagrams are sent to @slot by UDP: the worker tries to connect, once. */
 void reconnect_soon(struct local *local, uint32_t slot);
 /* Close the descriptors of all attempts, and nothing else. */

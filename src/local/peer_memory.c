@@ -49,6 +49,7 @@ struct peer_memory {
 	const struct hazard_table *hazards;
 	struct retired *retired;
 	uint64_t versions;		/* so far */
+	_Atomic unsigned mapped;	/* entries whose block is */
 	/* + 1; stored behind the entry, which is checked anyway */
 	_Atomic uint16_t index_of[KEYS_SIZE];
 	struct asked asked[ASKED_SIZE];
@@ -124,6 +125,11 @@ bool peer_region_holds(const struct peer_memory *memory, const struct peer_regio
 	       grant_is_alive(memory->alive, region->id);
 }
 
+bool peer_regions_mapped(const struct peer_memory *memory)
+{
+	return LOAD(memory->mapped) != 0;
+}
+
 /* Approximate: keys share places, and threads race for the count. */
 bool peer_key_try_ask(struct peer_memory *memory, uint32_t key)
 {
@@ -183,8 +189,10 @@ static void entry_clear(struct peer_memory *memory, struct entry *entry)
 	if (!LOAD(entry->version))
 		return;
 	atomic_store_explicit(&entry->version, 0, memory_order_seq_cst);
-	if (mapped)
+	if (mapped) {
 		peer_memory_retire(memory, LOAD(entry->id), mapped, LOAD(entry->block_bytes));
+		STORE(memory->mapped, LOAD(memory->mapped) - 1);
+	}
 	STORE(entry->block_mapped, NULL);
 }
 
@@ -216,6 +224,8 @@ void peer_region_add(struct peer_memory *memory, const struct control *control, 
 	STORE(entry->block, control->block);
 	STORE(entry->block_bytes, control->block_bytes);
 	STORE(entry->block_mapped, map_block(control, fd));
+	if (LOAD(entry->block_mapped))
+		STORE(memory->mapped, LOAD(memory->mapped) + 1);
 	STORE(entry->writable, control->mapped == 1);
 	atomic_store_explicit(&entry->version, ++memory->versions, memory_order_release);	/* R9 */
 	atomic_store_explicit(&memory->index_of[hash_of(control->key)],

@@ -26,6 +26,16 @@
 #define QP_SLOTS	8u			/* that a process may hold (host/slot.h) */
 #define QP_TABLE_SIZE	(QP_SLOTS * QP_PER_SLOT)
 
+/* What each QP counts (qp_counter.def). */
+enum qp_counter {
+#define QP_COUNTER(id, name) QP_COUNTER_##id,
+#define QP_COUNTS(id, row)
+#include "object/qp_counter.def"
+#undef QP_COUNTER
+#undef QP_COUNTS
+	QP_COUNTERS
+};
+
 enum mr_kind { MR_FREE, MR_REGION, MR_WINDOW_1, MR_WINDOW_2, MR_NULL };
 
 /* A region or window. Written by the owner under mr_table->lock; key is written last. */
@@ -71,7 +81,8 @@ struct qp_access {
 	uint32_t type;			/* enum ibv_qp_type */
 	uint32_t dest_qpn;
 	_Atomic uint32_t established;	/* in RTR: the first packet has come (COMM_EST was raised) */
-	uint32_t reserved[9];
+	_Atomic uint32_t tally[QP_COUNTERS];	/* stored under qp->lock, read by statistics */
+	_Atomic uint32_t last_error;	/* enum ibv_wc_status: of what failed by itself; 0: nothing has */
 };
 static_assert(sizeof(struct qp_access) == 64, "an entry is a cache line");
 

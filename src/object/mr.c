@@ -31,11 +31,16 @@
 int mr_table_init(struct mr_table *table, struct arena *arena, uint64_t seed)
 {
 	table->block = calloc(MR_TABLE_SIZE, sizeof(*table->block));
-	if (!table->block)
+	table->mr = calloc(MR_TABLE_SIZE, sizeof(*table->mr));
+	if (!table->block || !table->mr) {
+		free(table->block);
+		free(table->mr);
 		return ENOMEM;
+	}
 	lock_init(&table->lock);
 	table->entry = arena_mr(arena);
-	table->count = 0;
+	table->count = table->regions = 0;
+	table->region_bytes = 0;
 	table->random = NULL;
 	table->random_state = seed;
 	return 0;
@@ -44,7 +49,9 @@ int mr_table_init(struct mr_table *table, struct arena *arena, uint64_t seed)
 void mr_table_free(struct mr_table *table)
 {
 	free(table->block);
+	free(table->mr);
 	table->block = NULL;
+	table->mr = NULL;
 	lock_destroy(&table->lock);
 }
 
@@ -190,6 +197,25 @@ static int mr_check_access(const char *call, unsigned access)
 	return 0;
 }
 
+static uint64_t entry_bytes(const struct mr_entry *entry)
+{
+	return entry->kind == MR_NULL ? 0 : entry->length;
+}
+
+static void mr_enter(struct mr_table *table, uint32_t index, struct mr *mr) REQUIRES(table->lock)
+{
+	table->mr[index] = mr;
+	table->regions++;
+	table->region_bytes += entry_bytes(&table->entry[index]);
+}
+
+static void mr_leave(struct mr_table *table, uint32_t index) REQUIRES(table->lock)
+{
+	table->mr[index] = NULL;
+	table->regions--;
+	table->region_bytes -= entry_bytes(&table->entry[index]);
+}
+
 static bool mr_range_wraps(uint64_t start, uint64_t length)
 {
 	return length && start + (length - 1) < start;
@@ -241,6 +267,7 @@ int mr_register(struct mr_table *table, struct pd *pd, void *address, size_t len
 		entry->start = start;
 		entry->length = length;
 		entry->host = (uintptr_t)address;
+		mr_enter(table, index, mr);
 		mr_entry_publish(entry, key);
 	}
 	lock_release(&table->lock);
@@ -275,6 +302,7 @@ int mr_register_null(struct mr_table *table, struct pd *pd, const void *zeros, v
 		entry->start = (uintptr_t)sink;
 		entry->length = NULL_MR_BYTES;
 		entry->host = (uintptr_t)zeros;
+		mr_enter(table, index, mr);
 		mr_entry_publish(entry, key);
 	}
 	lock_release(&table->lock);
@@ -316,6 +344,7 @@ int mr_deregister(struct mr_table *table, struct mr *mr)
 	forget_block(table, index);
 
 	lock_acquire(&table->lock);
+	mr_leave(table, index);
 	mr_entry_give(table, index);
 	lock_release(&table->lock);
 	atomic_fetch_sub(&to_pd(mr->ibv.pd)->users, 1);
@@ -417,6 +446,7 @@ int mr_reregister(struct mr_table *table, struct mr *mr, int flags, struct pd *p
 		if (flags & IBV_REREG_MR_CHANGE_TRANSLATION)
 			forget_block(table, mr_index_of(mr->ibv.lkey));
 		lock_acquire(&table->lock);
+		table->region_bytes += new.length - entry->length;
 		region_replace(entry, &new);
 		lock_release(&table->lock);
 	} else {

@@ -38,6 +38,10 @@ struct mr_table {
 	 */
 	void *_Atomic *block;
 	uint32_t count GUARDED_BY_MEMBER(lock);			/* of entries in use */
+	/* For statistics. [MR_TABLE_SIZE]: the region of an index, from registration to deregistration. */
+	struct mr **mr GUARDED_BY_MEMBER(lock);
+	uint32_t regions GUARDED_BY_MEMBER(lock);
+	uint64_t region_bytes GUARDED_BY_MEMBER(lock);	/* without null regions */
 	uint64_t (*random)(void);	/* keys are made of it; NULL, in tests: of a seed */
 	uint64_t random_state GUARDED_BY_MEMBER(lock);
 };
@@ -47,7 +51,10 @@ struct dm;
 struct mr {
 	struct ibv_mr ibv;		/* first */
 	uint32_t access;
+	/* Set before it is registered: */
 	struct dm *dm;			/* device memory that it lies in; NULL: memory of the application */
+	void *owner;			/* hca_context */
+	uint64_t made_ns;		/* when its key was made (coarse clock) */
 	struct handle handle;
 };
 

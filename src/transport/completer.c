@@ -181,6 +181,7 @@ static void receive_fatal_nak(struct qp_call *call, enum nak_code code) REQUIRES
 	count(call, COUNTER_RX_NAK);
 	switch (code) {
 	case NAK_ACCESS:
+		count(call, COUNTER_RX_NAK_ACCESS);
 		set_reason(
 			call,
 			"the peer refused access to address and rkey (its explanation says which "
@@ -193,6 +194,7 @@ static void receive_fatal_nak(struct qp_call *call, enum nak_code code) REQUIRES
 		fail_request(call, IBV_WC_REM_OP_ERR, "see the peer's completions and explanation");
 		return;
 	default:
+		count(call, COUNTER_RX_NAK_INVALID);
 		set_reason(
 			call,
 			"the peer found the request invalid: not enabled in its QP's access flags, "

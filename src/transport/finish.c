@@ -132,11 +132,26 @@ void finish_recv(struct qp_call *call, struct ibv_wc *wc, bool solicited)
 	finish_push_wc(call, call->qp->recv_cq ? call->qp->recv_cq : responder->target->cq, wc, solicited);
 }
 
+/* Flushed requests say nothing of their own. */
+static void note_error(struct qp *qp, enum ibv_wc_status status)
+{
+	atomic_store_explicit(&qp->access->last_error, (uint32_t)status, memory_order_relaxed);
+}
+
+void note_failure(struct qp_call *call, enum ibv_wc_status status)
+{
+	count(call, COUNTER_REQUEST_FAILED);
+	note_error(call->qp, status);
+}
+
 void finish_recv_error(struct qp_call *call, enum ibv_wc_status status)
 {
 	struct ibv_wc wc = { .status = status, .opcode = IBV_WC_RECV };
 
 	tags_drop(call->qp);
+	count(call, status == IBV_WC_WR_FLUSH_ERR ? COUNTER_RECEIVE_FLUSHED : COUNTER_RECEIVE_FAILED);
+	if (status != IBV_WC_WR_FLUSH_ERR)
+		note_error(call->qp, status);
 	finish_recv(call, &wc, false);
 }
 
@@ -144,8 +159,10 @@ void flush_sends(struct qp_call *call)
 {
 	struct send_queue *queue = &call->qp->sq;
 
-	while (queue->tail != queue->head)
+	while (queue->tail != queue->head) {
+		count(call, COUNTER_REQUEST_FLUSHED);
 		finish_send(call, IBV_WC_WR_FLUSH_ERR);
+	}
 }
 
 /* The receives of an SRQ belong to other QPs as well: only the one taken is flushed. */
@@ -199,6 +216,7 @@ void fail_request(struct qp_call *call, enum ibv_wc_status status, const char *a
 	struct qp *qp = call->qp;
 
 	explain_request(call, send_queue_at(&qp->sq, qp->sq.tail), status, advice);
+	note_failure(call, status);
 	finish_send(call, status);
 	enter_error(call);
 	if (status == IBV_WC_RETRY_EXC_ERR && qp->transport->peer_lost)

@@ -57,9 +57,21 @@ void qp_call_end(struct qp_call *call);
 void reason_print(struct qp_call *call, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
+/* 1 + enum qp_counter; 0: a QP does not count this. Known to the compiler where the counter is. */
+static const uint8_t qp_counter_of[COUNTER_COUNT] = {
+#define QP_COUNTER(id, name)
+#define QP_COUNTS(id, row) [COUNTER_##row] = QP_COUNTER_##id + 1,
+#include "object/qp_counter.def"
+#undef QP_COUNTER
+#undef QP_COUNTS
+};
+
 static inline void count(const struct qp_call *call, enum counter counter)
 {
 	counter_add(call->qp->transport->counters, counter, 1);
+	if (qp_counter_of[counter])
+		atomic_fetch_add_explicit(&call->qp->access->tally[qp_counter_of[counter] - 1], 1,
+					  memory_order_relaxed);
 }
 
 /* An XRC_RECV QP has the protection domain of the SRQ that the request names. */
@@ -199,6 +211,8 @@ uint32_t wqe_packet(const struct qp *qp, const struct send_wqe *wqe, uint32_t ps
 
 /* Complete the oldest request of the send queue and remove it. */
 void finish_send(struct qp_call *call, enum ibv_wc_status status) REQUIRES(call->qp->lock);
+/* For statistics, before it: the oldest request has failed by itself, it is not flushed. */
+void note_failure(struct qp_call *call, enum ibv_wc_status status) REQUIRES(call->qp->lock);
 /* A completion; one that has no room is noted (completion_lost). */
 void finish_push(struct qp_call *call, struct cq *cq, const struct completion *completion, bool solicited)
 	REQUIRES(call->qp->lock);
@@ -266,6 +280,8 @@ void completer_retire(struct qp_call *call) REQUIRES(call->qp->lock);
 
 void responder_reset(struct qp *qp) REQUIRES(qp->lock);
 void responder_receive(struct qp_call *call, const struct packet *packet) REQUIRES(call->qp->lock);
+/* A request was marked by a congested switch: the next answer says so. */
+void responder_is_marked(struct qp_call *call) REQUIRES(call->qp->lock);
 /*
  * Write READ responses and atomic results that are due, and an ACK that had to wait; true when none
  * is left. Requests follow, then the ACK: it is not longer than any request, so that a reply leaves

@@ -85,6 +85,7 @@ static void raw_send_error(struct qp_call *call) REQUIRES(call->qp->lock)
 		"check lkey and bounds of the scatter/gather list",
 		call->qp->number, wqe->length, (unsigned long long)wqe->wr_id, call->why,
 		call->why[0] ? "; " : "");
+	note_failure(call, IBV_WC_LOC_PROT_ERR);
 	finish_send(call, IBV_WC_LOC_PROT_ERR);
 	qp_move_state(call->qp, IBV_QPS_SQE, "a request failed");
 	flush_sends(call);

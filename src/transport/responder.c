@@ -695,6 +695,14 @@ static void responder_note_psn(struct qp_call *call, const struct packet *packet
 						   .psn = packet->psn };
 }
 
+void responder_is_marked(struct qp_call *call)
+{
+	count(call, COUNTER_RX_ECN);
+	if (!call->qp->responder.echo_congestion)
+		count(call, COUNTER_TX_BECN);
+	call->qp->responder.echo_congestion = true;
+}
+
 void responder_receive(struct qp_call *call, const struct packet *packet)
 {
 	struct qp *qp = call->qp;
@@ -705,7 +713,7 @@ void responder_receive(struct qp_call *call, const struct packet *packet)
 
 	lock_alias(&qp->lock);
 	if (packet->fecn)
-		responder->echo_congestion = true;
+		responder_is_marked(call);
 	if (ahead)
 		responder_note_psn(call, packet, ahead);
 	if (ahead < 0) {

@@ -150,7 +150,7 @@ static void transport_dispatch(struct qp_call *call, const struct packet *packet
 			break;
 		}
 		if (info->ecn_marked)
-			qp->responder.echo_congestion = true;
+			responder_is_marked(call);
 		responder_receive(call, packet);
 		break;
 	}

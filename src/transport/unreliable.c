@@ -79,6 +79,7 @@ static void send_error(struct qp_call *call, enum ibv_wc_status status, const ch
 	lock_assert_held(&qp->lock);
 	if (explain_enabled)
 		explain_request(call, send_queue_at(&qp->sq, qp->sq.tail), status, advice);
+	note_failure(call, status);
 	finish_send(call, status);
 	qp_move_state(qp, IBV_QPS_SQE, "a request failed");
 	flush_sends(call);

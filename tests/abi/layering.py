@@ -35,7 +35,7 @@ LAYERS = {
                'trace', 'wire', 'platform', 'base'],
     'cm/protocol': ['wire', 'base'],
     'cm/endpoint': ['cm/protocol', 'device', 'mad', 'net', 'wire', 'platform', 'base'],
-    'inspect': ['device', 'trace', 'host', 'platform', 'base'],
+    'inspect': ['cm/endpoint', 'device', 'object', 'trace', 'host', 'platform', 'base'],
     'verbs': ['device', 'trace', 'base'],
     'rdmacm': ['cm/endpoint', 'trace', 'base'],
     'rsockets': ['rdmacm', 'base'],

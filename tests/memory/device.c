@@ -374,6 +374,48 @@ static bool a_child_has_a_copy_of_its_own(void)
 	       pair_run("copy", forks, writes_b, NULL, LIMIT_S);
 }
 
+/* ---- what statistics say ---- */
+
+/* One end's memory is a block; the other writes to it, and looks at itself. */
+static void is_written(struct end *end, void *argument)
+{
+	struct held held;
+
+	end_open(end, 0, 0);
+	held = hold(end, BYTES, 0, BYTES);
+	end->mr = held.mr;
+	end_connect(end);
+	meet(end);
+	end->mr = NULL;
+	let_go(&held);
+	end_close(end);
+}
+
+static void writes_and_looks(struct end *end, void *argument)
+{
+	const char *mode = getenv("VERBATIM_MEMORY"), *expected, *why, *way;
+	double until_s = now() + LIMIT_S / 2;
+
+	expected = !strcmp(mode, "off") ? "udp" :
+		   !strcmp(mode, "copy") ? "copied" :
+		   !strcmp(mode, "ring") ? "ring" : "mapped";
+	end_open(end, 64, ALL_ACCESS);
+	end_connect(end);
+	do {
+		CHECK(transfer(end, IBV_WR_RDMA_WRITE, 0, 64, 0) == IBV_WC_SUCCESS);
+		way = way_here(&why);
+		CHECK(now() < until_s, "%s (%s) and not %s", way, why, expected);
+	} while (strcmp(way, expected));
+	CHECK(!*why == !strcmp(expected, "mapped"), "'%s'", why);
+	meet(end);
+	end_close(end);
+}
+
+static bool statistics_say_where_requests_go(void)
+{
+	return pair_run_in_each_mode(is_written, writes_and_looks, NULL, LIMIT_S);
+}
+
 int main(int argc, char **argv)
 {
 #define TEST(name) {#name, name}
@@ -384,6 +426,7 @@ int main(int argc, char **argv)
 		TEST(what_lies_beside_a_region_is_out_of_reach),
 		TEST(messages_come_from_it_and_go_to_it),
 		TEST(a_child_has_a_copy_of_its_own),
+		TEST(statistics_say_where_requests_go),
 	};
 
 	return run_tests(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));

@@ -17,6 +17,7 @@
 #include <time.h>
 
 #include "device/internal.h"
+#include "device/snapshot.h"
 #include "object/dm.h"
 #include "platform/netns_test.h"
 #include "verbs/verbs.h"
@@ -179,6 +180,20 @@ const char *counters_here(void)
 					       counter_name((enum counter)i),
 					       (unsigned long long)counter_here((enum counter)i));
 	return text;
+}
+
+const char *way_here(const char **why)
+{
+	static struct snapshot_qp qps[SNAPSHOT_BATCH];
+	uint64_t from = 0;
+	unsigned count = 0;
+
+	CHECK(opened, "no device is open");
+	while (!count && from != SNAPSHOT_END)
+		count = hca_snapshot_qps(to_hca(opened)->hca, &from, qps);
+	CHECK(count == 1 && qps[0].path.way, "%u QPs", count);
+	*why = qps[0].path.why;
+	return qps[0].path.way;
 }
 
 /* ---- processes ---- */

@@ -136,6 +136,8 @@ bool find_mapping(const char *text, const char *rights, char **start, size_t *by
 uint64_t counter_here(enum counter counter);
 /* All that are not 0, for what is said of a failure. */
 const char *counters_here(void);
+/* Where requests of our one connected QP go: "mapped" and the like; *why, as statistics say. */
+const char *way_here(const char **why);
 
 /* How often the device's worker has gone to sleep. */
 unsigned long worker_sleeps(void);

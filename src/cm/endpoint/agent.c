@@ -330,6 +330,7 @@ static void forget_in_child(void)
 	tx_overflow = NULL;
 	tx_overflow_end = &tx_overflow;
 	list_init(&agent.ports);
+	list_init(&agent.endpoints);
 	list_init(&agent.woken);
 	channels_forget();
 	ports_forget();
@@ -344,6 +345,7 @@ static void agent_prepare(void) REQUIRES(agent.lock)
 	agent.armed_ns = TIME_NEVER;
 	list_init(&agent.woken);
 	list_init(&agent.ports);
+	list_init(&agent.endpoints);
 	for (i = 0; i < WATCH_BUCKETS; i++)
 		list_init(&agent.watchers[i]);
 }

@@ -61,6 +61,8 @@ struct endpoint *endpoint_new(uint16_t space, uint8_t qp_type, void *user)
 	list_init(&endpoint->same_port);
 	list_init(&endpoint->same_peer);
 	list_init(&endpoint->of_port);
+	endpoint->number = ++agent.last_number;
+	list_add_tail(&agent.endpoints, &endpoint->node);
 	endpoint->user = user;
 	endpoint->space = space;
 	endpoint->qp_type = qp_type;
@@ -109,6 +111,7 @@ void endpoint_free(struct endpoint *endpoint)
 {
 	struct membership *group;
 
+	list_remove(&endpoint->node);
 	if (endpoint->connection)
 		cm_abandon(endpoint->connection, clock_now_ns());
 	ports_drop(endpoint);

@@ -14,6 +14,7 @@
  *	attributes.c	QP attributes for a state (rdma_init_qp_attr)
  *	channel.c	event channels
  *	agent.c		the struct cm_protocol of this process, its lock, the MAD agent
+ *	list.c		a table of them
  *	explain.c	why an address, a route, a connection failed, and what would work
  *
  * Functions return 0 or a positive errno, explain a refusal, and may be called by any thread.
@@ -145,5 +146,18 @@ int endpoint_join(struct endpoint *endpoint, const struct sockaddr *group, uint1
 		  void *user);
 /* The group's GID, for ibv_detach_mcast. ENOENT: not joined. */
 int endpoint_leave(struct endpoint *endpoint, const struct sockaddr *group, union ibv_gid *gid);
+
+/* An endpoint in a table of them, for statistics. */
+struct endpoint_row {
+	uint32_t number;		/* ever-growing */
+	uint32_t qp_num;		/* 0: none yet */
+	const char *state;		/* state.def */
+	const char *space;		/* "tcp" "udp" "ib" "ipoib" */
+	char device[IBV_SYSFS_NAME_MAX];
+	struct sockaddr_storage source, destination;	/* AF_UNSPEC: none */
+};
+
+/* Those with numbers from @from on, in order, @max of them. Any thread. Returns how many. */
+unsigned endpoint_list(uint64_t from, struct endpoint_row *rows, unsigned max);
 
 #endif

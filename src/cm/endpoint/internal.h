@@ -137,6 +137,8 @@ struct endpoint {
 	struct list events;		/* in the channel, ours (a listener's: its requests) */
 	struct list same_port;		/* ports.c */
 	struct list same_peer;		/* agent.c: endpoints that watch a process of this host */
+	struct list node;		/* in agent.endpoints */
+	uint32_t number;		/* for statistics: ever-growing */
 	struct gsi_claim *claim;
 	struct cm_listener *listener;
 	struct cm_connection *connection;
@@ -196,6 +198,8 @@ struct agent {
 	struct condition progress;	/* an event was acknowledged, a new endpoint looked at */
 	struct list woken;		/* channels to be updated by agent_unlock() */
 	struct list ports;		/* struct bound_port */
+	struct list endpoints;		/* all of them, by number */
+	uint32_t last_number;
 	struct list watchers[WATCH_BUCKETS];	/* endpoints by the slot that they watch */
 };
 

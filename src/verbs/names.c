@@ -8,53 +8,13 @@
 #include "verbs/verbs.h"
 
 static const char *const wc_status_names[] = {
-	[IBV_WC_SUCCESS] = "success",
-	[IBV_WC_LOC_LEN_ERR] = "local length error",
-	[IBV_WC_LOC_QP_OP_ERR] = "local QP operation error",
-	[IBV_WC_LOC_EEC_OP_ERR] = "local EE context operation error",
-	[IBV_WC_LOC_PROT_ERR] = "local protection error",
-	[IBV_WC_WR_FLUSH_ERR] = "Work Request Flushed Error",
-	[IBV_WC_MW_BIND_ERR] = "memory window bind error",
-	[IBV_WC_BAD_RESP_ERR] = "bad response error",
-	[IBV_WC_LOC_ACCESS_ERR] = "local access error",
-	[IBV_WC_REM_INV_REQ_ERR] = "remote invalid request error",
-	[IBV_WC_REM_ACCESS_ERR] = "remote access error",
-	[IBV_WC_REM_OP_ERR] = "remote operation error",
-	[IBV_WC_RETRY_EXC_ERR] = "transport retry counter exceeded",
-	[IBV_WC_RNR_RETRY_EXC_ERR] = "RNR retry counter exceeded",
-	[IBV_WC_LOC_RDD_VIOL_ERR] = "local RDD violation error",
-	[IBV_WC_REM_INV_RD_REQ_ERR] = "remote invalid RD request",
-	[IBV_WC_REM_ABORT_ERR] = "remote aborted error",
-	[IBV_WC_INV_EECN_ERR] = "invalid EE context number",
-	[IBV_WC_INV_EEC_STATE_ERR] = "invalid EE context state",
-	[IBV_WC_FATAL_ERR] = "fatal error",
-	[IBV_WC_RESP_TIMEOUT_ERR] = "response timeout error",
-	[IBV_WC_GENERAL_ERR] = "general error",
-	[IBV_WC_TM_ERR] = "tag matching error",
-	[IBV_WC_TM_RNDV_INCOMPLETE] = "tag matching rendezvous left to software",
+#define WC_STATUS(constant, text) [IBV_WC_##constant] = text,
+#include "verbs/name.def"
 };
 
 static const char *const event_names[] = {
-	[IBV_EVENT_CQ_ERR] = "CQ error",
-	[IBV_EVENT_QP_FATAL] = "QP fatal error",
-	[IBV_EVENT_QP_REQ_ERR] = "QP invalid request error",
-	[IBV_EVENT_QP_ACCESS_ERR] = "QP access violation error",
-	[IBV_EVENT_COMM_EST] = "communication established",
-	[IBV_EVENT_SQ_DRAINED] = "send queue drained",
-	[IBV_EVENT_PATH_MIG] = "path migrated",
-	[IBV_EVENT_PATH_MIG_ERR] = "path migration error",
-	[IBV_EVENT_DEVICE_FATAL] = "device fatal error",
-	[IBV_EVENT_PORT_ACTIVE] = "port active",
-	[IBV_EVENT_PORT_ERR] = "port error",
-	[IBV_EVENT_LID_CHANGE] = "LID change",
-	[IBV_EVENT_PKEY_CHANGE] = "P_Key change",
-	[IBV_EVENT_SM_CHANGE] = "SM change",
-	[IBV_EVENT_SRQ_ERR] = "SRQ error",
-	[IBV_EVENT_SRQ_LIMIT_REACHED] = "SRQ limit reached",
-	[IBV_EVENT_QP_LAST_WQE_REACHED] = "last WQE reached",
-	[IBV_EVENT_CLIENT_REREGISTER] = "client reregistration",
-	[IBV_EVENT_GID_CHANGE] = "GID table change",
-	[IBV_EVENT_WQ_FATAL] = "WQ fatal error",
+#define EVENT(constant, text) [IBV_EVENT_##constant] = text,
+#include "verbs/name.def"
 };
 
 static const char *const port_state_names[] = {
@@ -67,20 +27,29 @@ static const char *const port_state_names[] = {
 };
 
 static const char *const wr_opcode_names[] = {
-	[IBV_WR_RDMA_WRITE] = "rdma-write",
-	[IBV_WR_RDMA_WRITE_WITH_IMM] = "rdma-write-with-imm",
-	[IBV_WR_SEND] = "send",
-	[IBV_WR_SEND_WITH_IMM] = "send-with-imm",
-	[IBV_WR_RDMA_READ] = "rdma-read",
-	[IBV_WR_ATOMIC_CMP_AND_SWP] = "atomic-cmp-and-swp",
-	[IBV_WR_ATOMIC_FETCH_AND_ADD] = "atomic-fetch-and-add",
-	[IBV_WR_LOCAL_INV] = "local-inv",
-	[IBV_WR_BIND_MW] = "bind-mw",
-	[IBV_WR_SEND_WITH_INV] = "send-with-inv",
-	[IBV_WR_TSO] = "tso",
-	[IBV_WR_DRIVER1] = "driver1",
-	[14] = "flush",			/* IBV_WR_FLUSH of rdma-core 45 */
-	[IBV_WR_ATOMIC_WRITE] = "atomic-write",
+#define WR_OPCODE(number, constant, text) [number] = text,
+#include "verbs/name.def"
+};
+
+/* The constants without their prefixes. */
+static const char *const wc_status_words[] = {
+#define WC_STATUS(constant, text) [IBV_WC_##constant] = #constant,
+#include "verbs/name.def"
+};
+
+static const char *const wc_opcode_words[] = {
+#define WC_OPCODE(number, constant) [number] = #constant,
+#include "verbs/name.def"
+};
+
+static const char *const wr_opcode_words[] = {
+#define WR_OPCODE(number, constant, text) [number] = #constant,
+#include "verbs/name.def"
+};
+
+static const char *const event_words[] = {
+#define EVENT(constant, text) [IBV_EVENT_##constant] = #constant,
+#include "verbs/name.def"
 };
 
 static const char *const node_type_names[] = {
@@ -101,6 +70,26 @@ static const char *name_of(const char *const *names, size_t count, int value)
 	return names[value];
 }
 #define NAME_OF(names, value) name_of(names, sizeof(names) / sizeof((names)[0]), (int)(value))
+
+const char *wc_status_word(int status)
+{
+	return NAME_OF(wc_status_words, status);
+}
+
+const char *wc_opcode_word(int opcode)
+{
+	return NAME_OF(wc_opcode_words, opcode);
+}
+
+const char *wr_opcode_word(int opcode)
+{
+	return NAME_OF(wr_opcode_words, opcode);
+}
+
+const char *event_word(int event)
+{
+	return NAME_OF(event_words, event);
+}
 
 const char *ibv_wc_status_str(enum ibv_wc_status status)
 {

@@ -5,35 +5,6 @@
  */
 #include "verbs/trace.h"
 
-static const char *const opcodes[] = {
-	[IBV_WR_RDMA_WRITE] = "RDMA_WRITE", [IBV_WR_RDMA_WRITE_WITH_IMM] = "RDMA_WRITE_WITH_IMM",
-	[IBV_WR_SEND] = "SEND", [IBV_WR_SEND_WITH_IMM] = "SEND_WITH_IMM", [IBV_WR_RDMA_READ] = "RDMA_READ",
-	[IBV_WR_ATOMIC_CMP_AND_SWP] = "ATOMIC_CMP_AND_SWP",
-	[IBV_WR_ATOMIC_FETCH_AND_ADD] = "ATOMIC_FETCH_AND_ADD", [IBV_WR_LOCAL_INV] = "LOCAL_INV",
-	[IBV_WR_BIND_MW] = "BIND_MW", [IBV_WR_SEND_WITH_INV] = "SEND_WITH_INV", [IBV_WR_TSO] = "TSO",
-	[IBV_WR_DRIVER1] = "DRIVER1", [14] = "FLUSH", [15] = "ATOMIC_WRITE",
-};
-
-static const char *const completed[] = {
-	[IBV_WC_SEND] = "SEND", [IBV_WC_RDMA_WRITE] = "RDMA_WRITE", [IBV_WC_RDMA_READ] = "RDMA_READ",
-	[IBV_WC_COMP_SWAP] = "COMP_SWAP", [IBV_WC_FETCH_ADD] = "FETCH_ADD", [IBV_WC_BIND_MW] = "BIND_MW",
-	[IBV_WC_LOCAL_INV] = "LOCAL_INV", [8] = "FLUSH", [9] = "ATOMIC_WRITE",
-};
-
-static const char *const statuses[] = {
-	"SUCCESS", "LOC_LEN_ERR", "LOC_QP_OP_ERR", "LOC_EEC_OP_ERR", "LOC_PROT_ERR", "WR_FLUSH_ERR", "MW_BIND_ERR",
-	"BAD_RESP_ERR", "LOC_ACCESS_ERR", "REM_INV_REQ_ERR", "REM_ACCESS_ERR", "REM_OP_ERR", "RETRY_EXC_ERR",
-	"RNR_RETRY_EXC_ERR", "LOC_RDD_VIOL_ERR", "REM_INV_RD_REQ_ERR", "REM_ABORT_ERR", "INV_EECN_ERR",
-	"INV_EEC_STATE_ERR", "FATAL_ERR", "RESP_TIMEOUT_ERR", "GENERAL_ERR", "TM_ERR", "TM_RNDV_INCOMPLETE",
-};
-
-static const char *name_in(const char *const *names, size_t count, unsigned value)
-{
-	return value < count && names[value] ? names[value] : "unknown";
-}
-
-#define NAME_IN(names, value) name_in(names, sizeof(names) / sizeof((names)[0]), (unsigned)(value))
-
 /* Of a request that was refused the list may be anything: it is not read. */
 static uint64_t sge_bytes(const struct ibv_sge *sge, int count, bool refused)
 {
@@ -52,7 +23,7 @@ void verbs_trace_sends(const char *call, struct ibv_qp *qp, const struct ibv_sen
 
 		trace_call(call, to_qp(qp)->number, began_ns, failed ? err : 0,
 			   ",\"wr_id\":%llu,\"opcode\":\"%s\",\"bytes\":%llu", (unsigned long long)wr->wr_id,
-			   NAME_IN(opcodes, wr->opcode),
+			   wr_opcode_word(wr->opcode),
 			   (unsigned long long)sge_bytes(wr->sg_list, wr->num_sge, failed));
 		if (failed)
 			break;
@@ -83,7 +54,7 @@ static const char *completed_name(const struct ibv_wc *wc)
 {
 	return wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM ? "RECV_RDMA_WITH_IMM" :
 	       wc->opcode & IBV_WC_RECV		       ? "RECV" :
-							 NAME_IN(completed, wc->opcode);
+							 wc_opcode_word(wc->opcode);
 }
 
 void verbs_trace_completion(const struct cq *cq, const struct ibv_wc *wc)
@@ -102,20 +73,7 @@ void verbs_trace_completion(const struct cq *cq, const struct ibv_wc *wc)
 	(wc->status == IBV_WC_SUCCESS || wc->status == IBV_WC_WR_FLUSH_ERR ? trace_event : trace_failure)(
 		TRACE_COMPLETIONS, wc->qp_num, 0, "completion",
 		"\"cq\":%u,\"qp\":\"0x%06x\",\"wr_id\":%llu,\"status\":\"%s\"%s", cq->number, wc->qp_num,
-		(unsigned long long)wc->wr_id, NAME_IN(statuses, wc->status), more);
-}
-
-static const char *async_name(enum ibv_event_type type)
-{
-	static const char *const names[] = {
-		"CQ_ERR", "QP_FATAL", "QP_REQ_ERR", "QP_ACCESS_ERR", "COMM_EST", "SQ_DRAINED", "PATH_MIG",
-		"PATH_MIG_ERR", "DEVICE_FATAL", "PORT_ACTIVE", "PORT_ERR", "LID_CHANGE", "PKEY_CHANGE",
-		"SM_CHANGE",
-		"SRQ_ERR", "SRQ_LIMIT_REACHED", "QP_LAST_WQE_REACHED", "CLIENT_REREGISTER", "GID_CHANGE",
-		"WQ_FATAL",
-	};
-
-	return NAME_IN(names, type);
+		(unsigned long long)wc->wr_id, wc_status_word(wc->status), more);
 }
 
 static bool is_fatal(enum ibv_event_type type)
@@ -139,7 +97,7 @@ void verbs_trace_async(const struct ibv_async_event *event)
 	if (qpn)
 		snprintf(qp, sizeof(qp), ",\"qp\":\"0x%06x\"", qpn);
 	(is_fatal(event->event_type) ? trace_failure : trace_event)(
-		TRACE_ASYNC, qpn, 0, "async", "\"name\":\"IBV_EVENT_%s\"%s", async_name(event->event_type), qp);
+		TRACE_ASYNC, qpn, 0, "async", "\"name\":\"IBV_EVENT_%s\"%s", event_word(event->event_type), qp);
 }
 
 /* ---- operations ---- */

@@ -208,6 +208,12 @@ int port_query_verb(struct ibv_context *context, uint8_t port, struct ibv_port_a
 		    size_t attr_size);
 int rt_values_verb(struct ibv_context *context, struct ibv_values_ex *values);
 
+/* names.c: constants without their prefixes, "REM_ACCESS_ERR"; "unknown" for what is none. */
+const char *wc_status_word(int status);
+const char *wc_opcode_word(int opcode);
+const char *wr_opcode_word(int opcode);
+const char *event_word(int event);
+
 /* sysfs.c, attributes.c: the text of an attribute file of ours. */
 enum attribute_found { ATTRIBUTE_FOREIGN, ATTRIBUTE_ABSENT, ATTRIBUTE_TEXT };
 /* @path below /sys/class/. FOREIGN: no device of ours; ABSENT: ours, without such a file. */

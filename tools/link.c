@@ -4,7 +4,7 @@
  * Here: its command line and its completion. Changes are settings in the user's file (config/file.h): they
  * concern programs that list devices afterwards.
  */
-#include "link.h"
+#include "link_command.h"
 
 #include <stdio.h>
 #include <stdlib.h>

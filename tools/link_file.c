@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The setting "devices" in the user's file of settings (link.h). A new file is written beside it and takes its
- * name: programs that read it meanwhile see the old one or the new one. A symbolic link stays one.
+ * The setting "devices" in the user's file of settings (link_command.h). A new file is written beside it and takes
+ * its name: programs that read it meanwhile see the old one or the new one. A symbolic link stays one.
  */
-#include "link.h"
+#include "link_command.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The setting "devices" as a list that is changed for one interface (link.h). The first entry that an
+ * The setting "devices" as a list that is changed for one interface (link_command.h). The first entry that an
  * interface matches decides of it (net/naming.c), so its own is put before that.
  */
-#include "link.h"
+#include "link_command.h"
 
 #include <ctype.h>
 #include <fnmatch.h>

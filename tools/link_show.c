@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "link.h"
+#include "link_command.h"
 #include "net/naming.h"
 #include "tool.h"
 

@@ -3,8 +3,8 @@
  * What the files of `verbatim link` share: the setting "devices" as a list (link_list.c), and its place in
  * the file of settings (link_file.c).
  */
-#ifndef VERBATIM_TOOLS_LINK_H
-#define VERBATIM_TOOLS_LINK_H
+#ifndef VERBATIM_TOOLS_LINK_COMMAND_H
+#define VERBATIM_TOOLS_LINK_COMMAND_H
 
 #include <stdbool.h>
 #include <stddef.h>

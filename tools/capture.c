@@ -248,7 +248,7 @@ static bool read_packet(const struct reader *reader, uint32_t type, const uint8_
 		record->bytes = read32(reader, body + 12);
 		record->length = read32(reader, body + 16);
 	}
-	if (record->bytes > bytes - head || record->bytes > record->length)
+	if (record->bytes > bytes - head)	/* more than the original's length: verbatim trace pads */
 		return false;
 	padded = (record->bytes + 3u) & ~3u;
 	if (padded < bytes - head)

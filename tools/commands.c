@@ -39,7 +39,7 @@ static const struct command_option bench_options[] = {
 };
 
 static const struct command_option ladder_options[] = {
-	{ "--output",	'o', "PAGE.html", "where to; - for the standard output" },
+	{ "--output",	'o', "PAGE.html|PICTURE.svg", "where to; - for the standard output" },
 	{ "--title",	0, "TEXT", "heading of the page" },
 	{ "--about",	0, "FILE", "text above the chart: paragraphs" },
 	{ "--home",	0, "URL", "page to go back to" },
@@ -130,10 +130,11 @@ const struct command commands[] = {
 		      "verbatim bench noncontig --server & verbatim bench noncontig 127.0.0.1\ttwo processes\n"
 		      "verbatim bench --hardware noncontig --csv out.csv\ton an adapter\n" },
 	{ .name = "ladder", .run = ladder_command, .operand = OPERAND_FILE,
-	  .arguments = "FILE... -o PAGE.html | --demo [-o DIRECTORY]",
+	  .arguments = "FILE... -o PAGE.html|PICTURE.svg | --demo [-o DIRECTORY]",
 	  .text = "a message sequence chart of captures, as a page for browsers",
 	  .options = ladder_options,
 	  .examples = "verbatim ladder --demo\tten stories, into ladder-demo/index.html\n"
+		      "verbatim ladder a.pcapng -o picture.svg\ta picture, for documents\n"
 		      "verbatim ladder a.pcapng b.pcapng -o page.html\ttwo processes in one chart\n" },
 	{ .name = "version", .run = version_command, .arguments = "",
 	  .text = "print the version" },

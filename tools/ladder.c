@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * verbatim ladder FILE... -o PAGE.html: captures as a message sequence chart. The options; what is
+ * verbatim ladder FILE... -o PAGE.html|PICTURE.svg: captures as a message sequence chart. The options; what is
  * made of the files is in ladder_*.c. The page is written beside its place and renamed: a full disk
  * leaves no half page, and the old one.
  */
@@ -51,6 +51,16 @@ static int ladder_write_failed(const char *path, FILE *file, const char *tempora
 	return 1;
 }
 
+typedef int ladder_write_fn(const struct ladder *ladder, const struct ladder_page *page, FILE *out);
+
+/* By the ending of its name. */
+static ladder_write_fn *ladder_writer(const char *path)
+{
+	size_t length = strlen(path);
+
+	return length > 4 && !strcmp(path + length - 4, ".svg") ? ladder_svg_write : ladder_page_write;
+}
+
 static int ladder_write_file(const struct ladder *ladder, const struct ladder_page *page, const char *path)
 {
 	char temporary[4096];
@@ -67,8 +77,8 @@ static int ladder_write_file(const struct ladder *ladder, const struct ladder_pa
 	file = fopen(temporary, "we");
 	if (!file)
 		return ladder_write_failed(path, NULL, NULL);
-	ladder_page_write(ladder, page, file);
-	if (fflush(file) || ferror(file))
+	errno = ladder_writer(path)(ladder, page, file);
+	if (errno || fflush(file) || ferror(file))
 		return ladder_write_failed(path, file, temporary);
 	if (fclose(file) || rename(temporary, path))
 		return ladder_write_failed(path, NULL, temporary);

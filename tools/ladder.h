@@ -8,6 +8,7 @@
  *	ladder_model.c   sent and received records paired; retransmissions, losses, what an ACK acknowledges
  *	ladder_lanes.c   which queue pair each end is
  *	ladder_page.c    all of it, and the tables that explain it, into the page
+ *	ladder_svg.c     a picture of it, for documents
  */
 #ifndef VERBATIM_TOOLS_LADDER_H
 #define VERBATIM_TOOLS_LADDER_H
@@ -112,8 +113,9 @@ struct ladder_page {
 	void (*made)(const struct ladder *ladder, void *context);
 	void *context;
 };
-/* Errors of the stream are the caller's to look at (ferror). */
-void ladder_page_write(const struct ladder *ladder, const struct ladder_page *page, FILE *out);
+/* Both: 0 or ENOMEM; errors of the stream are the caller's to look at (ferror). */
+int ladder_page_write(const struct ladder *ladder, const struct ladder_page *page, FILE *out);
+int ladder_svg_write(const struct ladder *ladder, const struct ladder_page *page, FILE *out);
 
 
 /* ladder.c: exit status; errors are said on stderr. */

@@ -268,7 +268,7 @@ static void ladder_fill(struct ladder_packet *packet, const struct capture_recor
 {
 	struct cm_message message;
 	const struct packet *parsed = &frame->packet;
-	const char *qpn;
+	const char *qpn, *told;
 	size_t bytes;
 
 	*packet = (struct ladder_packet){
@@ -287,6 +287,9 @@ static void ladder_fill(struct ladder_packet *packet, const struct capture_recor
 		packet->source_qpn = parsed->deth.source_qpn;
 	else if (parsed->echo.present)
 		packet->source_qpn = parsed->echo.qpn;
+	told = record->comment ? ladder_comment_value(record, "payload", &bytes) : NULL;
+	if (told)
+		packet->payload_bytes = ladder_number(told, bytes, packet->payload_bytes);
 	if (record->direction == CAPTURE_IN) {
 		packet->received = record;
 		return;

@@ -509,7 +509,7 @@ static void page_warnings(const struct ladder *ladder, const struct ladder_page 
 	fputs("],\n", out);
 }
 
-void ladder_page_write(const struct ladder *ladder, const struct ladder_page *page, FILE *out)
+int ladder_page_write(const struct ladder *ladder, const struct ladder_page *page, FILE *out)
 {
 	fwrite(ladder_template_begin, 1, ladder_template_begin_bytes, out);
 	fputs("{\"version\":\"" VERBATIM_VERSION "\",\n\"title\":", out);
@@ -525,4 +525,5 @@ void ladder_page_write(const struct ladder *ladder, const struct ladder_page *pa
 	page_tables(out);
 	fprintf(out, "\"left_out\":%u,\"unknown\":%u}\n", ladder->left_out, ladder->unknown);
 	fwrite(ladder_template_end, 1, ladder_template_end_bytes, out);
+	return 0;
 }

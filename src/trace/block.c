@@ -110,12 +110,20 @@ static size_t block_shorten(const struct pcapng_packet *packet, const uint8_t *d
 	return bytes + ICRC_BYTES;
 }
 
+/* Of a packet of @length bytes that begins with @data. */
+static size_t block_payload(const uint8_t *data, size_t length)
+{
+	size_t around = opcode_get(data[0])->header_bytes + (data[1] >> 4 & 3) + ICRC_BYTES;
+
+	return length > around ? length - around : 0;
+}
+
 size_t trace_packet_block(const struct trace_record *record, uint32_t interface, bool outbound,
 			  const uint8_t *data, size_t bytes, size_t length, uint8_t out[TRACE_BLOCK_MAX])
 {
 	struct datagram datagram = { .flow_label = record->flow_label, .source_port = record->source_port,
 				     .traffic_class = record->traffic_class, .hop_limit = record->hop_limit };
-	char comment[TRACE_COMMENT_MAX];
+	char comment[sizeof("payload 4294967295; ") + TRACE_COMMENT_MAX] = "";
 	uint8_t shown[TRACE_RECORD_MAX];
 	struct pcapng_packet packet = { .datagram = &datagram, .data = data, .bytes = bytes, .length = length,
 					.comment = comment, .interface = interface, .ip_id = record->ip_id,
@@ -130,10 +138,14 @@ size_t trace_packet_block(const struct trace_record *record, uint32_t interface,
 		packet.data = shown;
 		packet.bytes = whole;
 	}
-	trace_comment(record, comment);
+	/* The blocks' own lengths include pad and what dissectors want. */
+	if (whole)
+		snprintf(comment, sizeof(comment), "payload %zu; ", block_payload(data, length));
+	trace_comment(record, comment + strlen(comment));
 	/* Dissectors do not know all of them. */
 	if (bytes && data[0] == OPCODE_CNP)
-		strncat(comment, "; congestion notification, or an echo", TRACE_COMMENT_MAX - strlen(comment) - 1);
+		strncat(comment, "; congestion notification, or an echo", sizeof(comment) - strlen(comment) - 1);
+	comment[PCAPNG_COMMENT_MAX - 1] = '\0';
 	return pcapng_write_packet(&packet, out);
 }
 

@@ -11,6 +11,8 @@ def pairs(root):
     """Every English page and its translation, relative to the root."""
     found = [pair for pair in PAIRS if os.path.exists(os.path.join(root, pair[1]))]
     for name in sorted(os.listdir(os.path.join(root, 'docs', 'tutorial'))):
+        if not name.endswith('.md'):
+            continue
         found.append((os.path.join('docs', 'tutorial', name), os.path.join('docs', 'tutorial.zh', name)))
     return found
 
@@ -21,7 +23,7 @@ def has_prose(line):
 
 
 def link_of(target):
-    return target.replace('docs/tutorial.zh/', 'docs/tutorial/').replace('README.zh.md', 'README.md')
+    return target.replace('../tutorial/pictures/', 'pictures/').replace('docs/tutorial.zh/', 'docs/tutorial/').replace('README.zh.md', 'README.md')
 
 
 def outline(text):

@@ -1,16 +1,22 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause
 """The programs of docs/tutorial are compiled as a reader would compile them, without a warning, run, and
-print what their page says; digits and GUIDs aside. Prints TAP."""
+print what their page says; digits and GUIDs aside. The picture of each page has the packets and calls of such
+a run. Prints TAP.
+
+	tutorial.py --pictures		makes the pictures anew, with build/
+"""
 import os
 import re
 import subprocess
 import sys
 
-ROOT = os.environ['TEST_ROOT']
+ROOT = os.environ.get('TEST_ROOT') or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PAGES = os.path.join(ROOT, 'docs', 'tutorial')
 PROGRAMS = os.path.join(ROOT, 'examples', 'tutorial')
-VERBATIM = os.path.join(os.environ['TEST_BIN'], 'verbatim')
+VERBATIM = os.path.join(os.environ.get('TEST_BIN') or os.path.join(ROOT, 'build', 'bin'), 'verbatim')
+# Whether somebody sleeps or sends again differs from run to run.
+UNSTEADY = ('explain', 'lost', 'drop', 'ibv_get_cq_event', 'ibv_req_notify_cq')
 SECTIONS = ['Output', 'What happens', 'On the wire', 'Exercises', 'Solutions']
 number = 0
 
@@ -67,6 +73,50 @@ def differences(page, program):
         '\n'.join(wanted), '\n'.join(found))
 
 
+def draw(program, title, picture):
+    """A run of @program as a picture. What went wrong, or nothing."""
+    trace = picture + '.pcapng'
+    for command in ([VERBATIM, 'trace', '-o', trace, '--', program],
+                    [VERBATIM, 'ladder', trace, '-o', picture, '--title', title]):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20,
+                              env=dict(os.environ, VERBATIM_DEVICES='lo'))
+        if done.returncode:
+            return ' '.join(command) + '\n' + done.stdout + done.stderr
+    os.unlink(trace)
+    return ''
+
+
+def labels(picture):
+    """What a picture says of packets and calls, without numbers: how often, differs from run to run."""
+    texts = re.findall(r'<text class="(?:p|e)"[^>]*>(?:<title>.*?</title>)?([^<]*)</text>', text_of(picture))
+    return {re.sub(r'\d+', 'N', re.sub(r', (again|dropped|lost)\b', '', text)) for text in texts
+            if not text.startswith(UNSTEADY)}
+
+
+def picture_differs(page, program, scratch):
+    """Step 1 opens nothing: it has no picture."""
+    name = page[:-3] + '.svg'
+    if not re.search(r'!\[.*\]\(pictures/%s\)' % name, text_of(PAGES, page)):
+        return '' if page.startswith('01') else 'the page has no picture'
+    drawn = os.path.join(scratch, name)
+    wrong = draw(program, page[:-3], drawn)
+    if wrong:
+        return wrong
+    wanted, found = labels(os.path.join(PAGES, 'pictures', name)), labels(drawn)
+    return '\n'.join(['only in the page: ' + text for text in sorted(wanted - found)] +
+                     ['only in a run: ' + text for text in sorted(found - wanted)])
+
+
+def make_pictures():
+    for step in steps()[1:]:
+        name = step.replace('_', '-')
+        wrong = draw(os.path.join(ROOT, 'build', 'meson', 'examples', 'tutorial', step), name,
+                     os.path.join(PAGES, 'pictures', name + '.svg'))
+        if wrong:
+            return wrong
+    return 0
+
+
 def steps():
     return sorted(name[:-2] for name in os.listdir(PROGRAMS) if re.match(r'\d\d_.*\.c$', name))
 
@@ -87,6 +137,7 @@ def main():
         program = os.path.join(scratch, step)
         if check('%s compiles without a warning' % step, build(source, program)):
             check('%s prints what its page says' % step, differences(page, program))
+            check('the picture of %s shows what happens' % step, picture_differs(page, program, scratch))
     program = os.path.join(scratch, 'solution_counter')
     if check('solution_counter compiles without a warning',
              build(os.path.join(PROGRAMS, 'solution_counter.c'), program)):
@@ -100,4 +151,4 @@ def main():
 
 
 if __name__ == '__main__':
-    sys.exit(main())
+    sys.exit(make_pictures() if sys.argv[1:] == ['--pictures'] else main())

@@ -325,6 +325,46 @@ static void what_a_trace_says_cannot_end_the_script_of_the_page(void **state)
 	end(&ladder, &capture, file);
 }
 
+/* ---- the picture ---- */
+
+static void a_picture_says_what_each_row_is(void **state)
+{
+	struct trace_file *file = two_processes(false);
+	struct packet packet = request(7), answer = acknowledge(7);
+	struct ladder_page page = { .title = "<b>&", .paths = names };
+	struct capture capture;
+	struct ladder ladder;
+	size_t bytes, lines = 0;
+	char *text, *call, *lost;
+	FILE *out = open_memstream(&text, &bytes);
+
+	file_packet(file, 0, 1000, FILE_OUT, &packet, 1, 2, "payload 13; qp 0x000011");
+	file_packet(file, 0, 2500, FILE_OUT, &packet, 1, 2, "payload 13; qp 0x000011; retransmission 1");
+	file_packet(file, 2, 3500, FILE_IN, &packet, 1, 2, "qp 0x000022");
+	file_packet(file, 2, 4000, FILE_OUT, &answer, 2, 1, "qp 0x000022");
+	file_packet(file, 0, 4500, FILE_IN, &answer, 2, 1, "qp 0x000011");
+	file_event(file, 1, 900, "{\"v\":1,\"event\":\"call\",\"name\":\"ibv_post_send\",\"qp\":\"0x000011\","
+		   "\"opcode\":\"<img>\",\"error\":\"ENOMEM\"}");
+	make(&ladder, &capture, file);
+	assert_int_equal(ladder_svg_write(&ladder, &page, out), 0);
+	fclose(out);
+	call = strstr(text, "ibv_post_send &lt;img> fails: ENOMEM");
+	lost = strstr(text, "PSN 7, 13 bytes, lost");
+	assert_non_null(call);
+	assert_non_null(lost);
+	assert_true(call < lost && lost < strstr(text, "PSN 7, 13 bytes, again"));
+	assert_non_null(strstr(text, "RC_ACKNOWLEDGE, PSN 7<"));
+	assert_non_null(strstr(text, ">0.0 us<"));
+	assert_non_null(strstr(text, ">1.6 us<"));
+	assert_non_null(strstr(text, "<title>&lt;b>&amp;</title>"));
+	assert_null(strstr(text, "<img"));
+	for (const char *at = text; (at = strstr(at, "class=\"life\"")); at++)
+		lines++;
+	assert_int_equal(lines, ladder.lanes);
+	free(text);
+	end(&ladder, &capture, file);
+}
+
 /* ---- field.def against wire/packet.c ---- */
 
 struct field { const char *layer, *name; unsigned bit, width; };
@@ -441,6 +481,7 @@ int main(void)
 		cmocka_unit_test(a_file_cut_at_any_byte_gives_what_precedes),
 		cmocka_unit_test(damaged_files_do_no_harm),
 		cmocka_unit_test(what_a_trace_says_cannot_end_the_script_of_the_page),
+		cmocka_unit_test(a_picture_says_what_each_row_is),
 		cmocka_unit_test(fields_are_where_packets_have_them),
 	};
 

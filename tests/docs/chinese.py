@@ -23,7 +23,10 @@ def has_prose(line):
 
 
 def link_of(target):
-    return target.replace('../tutorial/pictures/', 'pictures/').replace('docs/tutorial.zh/', 'docs/tutorial/').replace('README.zh.md', 'README.md')
+    for chinese, english in (('../tutorial/pictures/', 'pictures/'), ('docs/tutorial.zh/', 'docs/tutorial/'),
+                             ('README.zh.md', 'README.md')):
+        target = target.replace(chinese, english)
+    return target
 
 
 def outline(text):

@@ -217,9 +217,11 @@ static int show_list(struct ibv_device **list, const char *name, bool json)
 
 int link_show(const char *name, bool json)
 {
-	struct ibv_device **list = ibv_get_device_list(NULL);
+	struct ibv_device **list;
 	int status;
 
+	setenv("VERBATIM_EXPLAIN", "1", false);
+	list = ibv_get_device_list(NULL);
 	if (!list) {
 		fprintf(stderr, "verbatim link: %s\n", strerror(errno));
 		return EXIT_FAILURE;

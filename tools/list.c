@@ -80,6 +80,7 @@ int list_command(int argc, char **argv)
 
 	if (expect_no_arguments(argc, argv))
 		return EXIT_USAGE;
+	setenv("VERBATIM_EXPLAIN", "1", false);
 	list = ibv_get_device_list(&count);
 	if (!list) {
 		fprintf(stderr, "verbatim list: %s\n", strerror(errno));

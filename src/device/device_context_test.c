@@ -219,6 +219,22 @@ static void interfaces_that_are_up_are_devices(void **state)
 	free(list);
 }
 
+static void settings_that_are_wrong_are_refused_when_devices_are_listed(void **state)
+{
+	static const char *const wrong[][2] = { { "VERBATIM_FAULT", "los=1" }, { "VERBATIM_TRACE", "" },
+						{ "VERBATIM_MEMORY", "fast" }, { "VERBATIM_MTU", "7" } };
+	struct hca_device *list;
+	int count;
+
+	for (unsigned i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		setenv(wrong[i][0], wrong[i][1], 1);
+		assert_int_equal(hca_device_list(&list, &count), EINVAL);
+		unsetenv(wrong[i][0]);
+	}
+	assert_int_equal(hca_device_list(&list, &count), 0);
+	free(list);
+}
+
 static void a_device_says_what_it_can(void **state)
 {
 	struct ibv_device_attr_ex attr;
@@ -313,6 +329,7 @@ int main(void)
 		DEVICE_TEST(a_qp_waits_for_the_acknowledgement_of_its_event),
 		DEVICE_TEST(events_of_cqs_and_srqs_are_acknowledged_there),
 		DEVICE_TEST(interfaces_that_are_up_are_devices),
+		DEVICE_TEST(settings_that_are_wrong_are_refused_when_devices_are_listed),
 		DEVICE_TEST(a_device_says_what_it_can),
 		DEVICE_TEST(a_port_says_its_speed),
 		DEVICE_TEST(tables_have_an_end),

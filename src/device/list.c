@@ -10,49 +10,55 @@
 
 #include "base/log.h"
 #include "device/hca.h"
+#include "engine/injection.h"
+#include "link/trace.h"
 #include "local/local.h"
 #include "net/naming.h"
 #include "net/port.h"
 
 #define INTERFACES_BYTES 512
 
-static void explain_no_device(void)
+/* A setting that leaves no device is a mistake, and said unasked; a machine without one may be meant. */
+static void explain_no_device(const struct config *config)
 {
 	char interfaces[INTERFACES_BYTES];
-	const char *devices = getenv("VERBATIM_DEVICES");
 
-	if (!explaining())
+	if (!config->devices[0] && !explaining())
 		return;
 	naming_describe(interfaces, sizeof(interfaces));
-	explain_print_about("VERBATIM_DEVICES", "ibv_get_device_list: no device: %s%s%s; "
-			"interfaces of this network "
-			    "namespace: %s",
-			    devices && *devices ? "VERBATIM_DEVICES=" : "no interface is up and "
-			    "has "
-			    "an address", devices && *devices ? devices : "", devices && *devices ?
-			    " matches none that is up and has an address" :
-			    ": 'ip link set lo up' gives vb_lo", interfaces);
+	if (config->devices[0])
+		complain("no device: VERBATIM_DEVICES=%s matches none that is up and has an address; "
+			 "interfaces of this network namespace: %s", config->devices, interfaces);
+	else
+		explain_print_about("VERBATIM_DEVICES",
+				    "ibv_get_device_list: no device: no interface is up and has an address: "
+				    "'ip link set lo up' gives vb_lo; interfaces of this network namespace: %s",
+				    interfaces);
 }
 
 /* What the engine would refuse when a device is opened is refused here, before. */
-static int check_settings(void)
+static int check_settings(struct config *config)
 {
 	enum local_mode mode;
-	struct config config;
-	int err = config_load(&config);
+	int err = config_load(config);
 
-	return err ? err : local_mode_of(config.memory, &mode);
+	if (!err)
+		err = local_mode_of(config->memory, &mode);
+	if (!err)
+		err = injection_check();
+	return err ? err : trace_check();
 }
 
 int hca_device_list(struct hca_device **devices, int *count)
 {
 	struct named_netdev *named;
 	struct hca_device *list;
+	struct config config;
 	int i, found, err = naming_list(&named, &found);
 
 	if (err)
 		return err;
-	err = check_settings();
+	err = check_settings(&config);
 	if (err) {
 		free(named);
 		return err;
@@ -69,7 +75,7 @@ int hca_device_list(struct hca_device **devices, int *count)
 	if (!list)
 		return ENOMEM;
 	if (!found)
-		explain_no_device();
+		explain_no_device(&config);
 	*devices = list;
 	*count = found;
 	return 0;

@@ -60,7 +60,7 @@ static int read_rules(const char *name, char *text)
 	return err ? EINVAL : 0;
 }
 
-static int parse_rules(struct injection *injection, const char *value)
+static int parse_rules(struct injector *injector, const char *value)
 {
 	char *text = NULL, why[WHY_BYTES] = "";
 	int err = 0;
@@ -70,7 +70,7 @@ static int parse_rules(struct injection *injection, const char *value)
 		err = text ? read_rules(value + 1, text) : ENOMEM;
 	}
 	if (!err)
-		err = inject_init(&injection->injector, text ? text : value, random_u64(), clock_now_ns(), why,
+		err = inject_init(injector, text ? text : value, random_u64(), clock_now_ns(), why,
 				  sizeof(why));
 	if (*why)
 		complain(VARIABLE ": %s%s%s", text ? value + 1 : "", text ? ": " : "", why);
@@ -83,6 +83,20 @@ static void injection_free(struct injection *injection)
 	hold_fini(&injection->hold);
 	lock_destroy(&injection->lock);
 	free(injection);
+}
+
+int injection_check(void)
+{
+	const char *value = secure_getenv(VARIABLE);
+	struct injector *injector;
+	int err;
+
+	if (!value || !*value)
+		return 0;
+	injector = calloc(1, sizeof(*injector));
+	err = injector ? parse_rules(injector, value) : ENOMEM;
+	free(injector);
+	return err;
 }
 
 int injection_open(struct engine *engine)
@@ -100,7 +114,7 @@ int injection_open(struct engine *engine)
 	atomic_init(&injection->next_ns, TIME_NEVER);
 	err = hold_init(&injection->hold);
 	if (!err)
-		err = parse_rules(injection, value);
+		err = parse_rules(&injection->injector, value);
 	if (err) {
 		injection_free(injection);
 		return err;

@@ -19,6 +19,8 @@
 
 struct injection;
 
+/* Is the variable's value understood? 0; EINVAL, said on stderr; ENOMEM. */
+int injection_check(void);
 /* Reads the variable: engine->injection. 0, also when it is not set; EINVAL, said on stderr; ENOMEM. */
 int injection_open(struct engine *engine);
 /* The summary on stderr, once. */

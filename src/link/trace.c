@@ -217,6 +217,15 @@ static int trace_open_locked(const char *name)
 	return -1;
 }
 
+int trace_check(void)
+{
+	const char *text = secure_getenv(VARIABLE);
+	char name[PATH_MAX];
+	uint64_t limit;
+
+	return text ? trace_parse(text, name, &limit) : 0;
+}
+
 static const char *why_not(int err)
 {
 	return err == EPERM ? "it belongs to another user" : err == ELOOP ? "it is a symbolic "

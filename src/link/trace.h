@@ -14,6 +14,9 @@
  */
 int trace_wrap(struct link **link);
 
+/* Is the variable's value understood? 0, also when it is not set; EINVAL, said on stderr. */
+int trace_check(void);
+
 /*
  * Callback that recovers IP identification and DF from the ICRC: sockets do not show the IPv4 header of a
  * received packet, but the ICRC covers these fields. Without it, or when it returns false, they are

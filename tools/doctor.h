@@ -34,6 +34,13 @@ void doctor_host(void);		/* doctor_host.c: memory, processors, libraries */
 void doctor_program(const char *name);		/* doctor_program.c: what it would load */
 void doctor_peer(const char *address);		/* doctor_peer.c: a host, by IP and by CM */
 
+/*
+ * doctor_icrc.c: what the host at @address (with port 4791) does with right and wrong ICRCs. @cm_answers: its
+ * connection manager does. Says nothing where that says all.
+ */
+struct sockaddr_storage;
+void doctor_icrc(const char *peer, const struct sockaddr_storage *address, unsigned length, bool cm_answers);
+
 /* Of the trial: whether what programs do first worked. Before doctor_trial(): true. */
 bool trial_worked(void);
 

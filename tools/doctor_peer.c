@@ -6,8 +6,8 @@
  *	MTU	datagrams of each path MTU's size to a port that nobody has: an ICMP "port unreachable" says
  *		that one has arrived whole
  *	port	a datagram of one byte to port 4791: refused, or taken (RoCE drops it silently)
- *	CM	a REQ for a service that nobody has, by rdma_connect: any CM answers REJ 8, and takes the REQ
- *		only with a right ICRC
+ *	CM	a REQ for a service that nobody has, by rdma_connect: any CM answers REJ 8
+ *	ICRC	the same by hand, with a right ICRC and a wrong one (doctor_icrc.c)
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -29,6 +29,7 @@ enum {
 	ROCE_PORT = 4791, CLOSED_PORT = 4790, CM_PORT = 64791, ANSWER_MS = 400, CM_SECONDS = 6, CM_WAIT_MS = 4000,
 	PACKET_HEADERS = 12 + 16 + 4,	/* BTH, RETH, ICRC: behind UDP */
 	IPV4_AND_UDP = 28, IPV6_AND_UDP = 48,
+	REJ_NO_SERVICE = 8,		/* "invalid service ID" */
 };
 
 struct peer {
@@ -170,6 +171,12 @@ static void check_mtu(struct peer *peer)
 	}
 }
 
+/* What ICMP says of a firewall that refuses with "administratively prohibited" or "host unreachable". */
+static bool is_filtered(int err)
+{
+	return err == EHOSTUNREACH || err == EACCES || err == EPERM;
+}
+
 /* False: refused. */
 static bool check_peer_port(struct peer *peer)
 {
@@ -183,6 +190,12 @@ static bool check_peer_port(struct peer *peer)
 	close(fd);
 	if (err == EAGAIN || !err)
 		return true;
+	if (is_filtered(err)) {
+		report(VERDICT_BAD, "peer-port", peer->text, "UDP port 4791 is filtered (%s)", strerror(err));
+		report_consequence("a firewall there or on the way refuses it: connections end with UNREACHABLE");
+		report_remedy("on %s: sudo nft list ruleset; let UDP port 4791 in", peer->text);
+		return false;
+	}
 	report(VERDICT_BAD, "peer-port", peer->text, err == ECONNREFUSED ? "UDP port 4791 is closed" :
 	       "UDP port 4791: %s", strerror(err));
 	report_consequence(err == ECONNREFUSED ? "no program uses RDMA there now, or a firewall refuses the port: "
@@ -215,6 +228,12 @@ static int failed_call(const char *call)
 	return 1;
 }
 
+/* Somebody serves the port after all. Without a QP of the id the event is another one. */
+static bool is_accepted(int event)
+{
+	return event == RDMA_CM_EVENT_ESTABLISHED || event == RDMA_CM_EVENT_CONNECT_RESPONSE;
+}
+
 static int cm_child(const void *argument)
 {
 	struct rdma_conn_param param = { .retry_count = 7, .rnr_retry_count = 7, .qp_num = 0x4791 };
@@ -238,14 +257,27 @@ static int cm_child(const void *argument)
 		return failed_call("rdma_connect");
 	event = next_event(channel, &status);
 	printf("@event %d %d\n", event, status);
+	if (is_accepted(event))
+		rdma_disconnect(id);
 	return 0;
+}
+
+static bool is_answer_of_cm(int event)
+{
+	return event == RDMA_CM_EVENT_REJECTED || is_accepted(event);
 }
 
 static void report_cm_event(const struct peer *peer, int event, int status, bool port_open, const char *said)
 {
-	if (event == RDMA_CM_EVENT_REJECTED || event == RDMA_CM_EVENT_ESTABLISHED) {
+	if (is_accepted(event)) {
+		report(VERDICT_GOOD, "peer-cm", peer->text, "its connection manager answers: a program there "
+		       "serves port %d and accepted the probe, which was closed at once", CM_PORT);
+		return;
+	}
+	if (event == RDMA_CM_EVENT_REJECTED) {
 		report(VERDICT_GOOD, "peer-cm", peer->text, "its connection manager answers (REJ %d to a REQ for "
-		       "a port that nobody has): it accepts our ICRC, and we its", status);
+		       "%s)", status, status == REJ_NO_SERVICE ? "a port that nobody has" :
+		       "a port that a program there serves");
 		return;
 	}
 	report(VERDICT_BAD, "peer-cm", peer->text, event == RDMA_CM_EVENT_UNREACHABLE ?
@@ -258,7 +290,8 @@ static void report_cm_event(const struct peer *peer, int event, int status, bool
 	report_remedy("on %s: verbatim doctor; sudo tcpdump -ni any udp port 4791", peer->text);
 }
 
-static void check_cm(const struct peer *peer, bool port_open)
+/* Does it answer? */
+static bool check_cm(const struct peer *peer, bool port_open)
 {
 	int event = -1, status = 0, result;
 	char *output, *at, said[256] = "";
@@ -279,6 +312,7 @@ static void check_cm(const struct peer *peer, bool port_open)
 		report_cm_event(peer, event, status, port_open, said);
 	}
 	free(output);
+	return !result && is_answer_of_cm(event);
 }
 
 static bool is_local(struct peer *peer)
@@ -297,7 +331,7 @@ void doctor_peer(const char *name)
 {
 	struct addrinfo hints = { .ai_socktype = SOCK_DGRAM }, *found;
 	struct peer peer = { 0 };
-	bool port_open = true;
+	bool port_open = true, cm_answers;
 	int err = getaddrinfo(name, NULL, &hints, &found);
 
 	if (err) {
@@ -315,5 +349,8 @@ void doctor_peer(const char *name)
 	check_mtu(&peer);
 	if (!peer.local)	/* here the connection below opens the port itself */
 		port_open = check_peer_port(&peer);
-	check_cm(&peer, port_open);
+	cm_answers = check_cm(&peer, port_open);
+	set_port(&peer, ROCE_PORT);
+	if (!peer.local)
+		doctor_icrc(peer.text, &peer.address, peer.length, cm_answers);
 }

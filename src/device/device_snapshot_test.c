@@ -2,6 +2,7 @@
 /* Statistics of the objects of a process: all of them once, in batches, with what they do. */
 #include "device/device_test.h"
 
+#include "device/observer.h"
 #include "device/snapshot.h"
 #include "object/dm.h"
 
@@ -290,6 +291,29 @@ static void a_process_counts_its_objects(void **state)
 	assert_true(devices[0].active && devices[0].gids > 0 && devices[0].mtu >= 1024);
 }
 
+/* ---- counters of the host ---- */
+
+static void add_of_others(const char *device, uint64_t *values)
+{
+	assert_string_equal(device, "vb_lo");
+	values[COUNTER_TX_PACKETS] += 5;
+}
+
+static void counters_of_the_host_are_ours_and_those_of_others(void **state)
+{
+	const struct hca_observer *before = hca_observer_of();
+	const struct hca_observer fake = { .add_others = add_of_others };
+	uint64_t values[COUNTER_COUNT];
+
+	hca_observe(&fake);
+	counter_add(hca->engine.counters, COUNTER_TX_PACKETS, 7);
+	counter_add(hca->engine.counters, COUNTER_RX_ICRC, 1);
+	hca_read_host_counters(context, values);
+	hca_observe(before);
+	assert_int_equal(values[COUNTER_TX_PACKETS], counted(COUNTER_TX_PACKETS) + 5);
+	assert_int_equal(values[COUNTER_RX_ICRC], 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -305,6 +329,7 @@ int main(void)
 		DEVICE_TEST(a_region_is_told_as_long_as_its_key_lives),
 		DEVICE_TEST(regions_are_of_kinds),
 		DEVICE_TEST(a_process_counts_its_objects),
+		DEVICE_TEST(counters_of_the_host_are_ours_and_those_of_others),
 	};
 
 	DEVICE_TESTS(tests);

@@ -107,6 +107,11 @@ int hca_query_gid(struct hca_context *context, uint32_t port, uint32_t index,
 
 /* Counters of the process (base/counters.h), all its devices together. */
 const struct counters *hca_counters(const struct hca_context *context);
+/*
+ * The same, summed over the processes of this host that have the context's device open and whose memory the
+ * kernel lets us read. What a process has counted goes when it ends. Asks them, which takes a moment.
+ */
+void hca_read_host_counters(const struct hca_context *context, uint64_t values[COUNTER_COUNT]);
 
 /* ---- objects (one file each) ---- */
 

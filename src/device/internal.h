@@ -19,6 +19,7 @@
 #define ECN_BITS 0x03u		/* of a traffic class */
 
 struct hca;
+struct hca_observer;
 
 struct hca_context {
 	struct hca *hca;
@@ -73,6 +74,8 @@ struct hca {
 /* process.c: starts the HCA of this process, or takes another reference. */
 int hca_get(struct hca **hca);
 void hca_put(struct hca *hca);
+/* NULL: there is none, in tests only. */
+const struct hca_observer *hca_observer_of(void);
 
 /* async.c: raises an event of a port at its contexts. (A void * for struct net.) */
 void contexts_raise(void *hca, struct port *port, enum ibv_event_type type);

@@ -22,6 +22,11 @@ struct hca_observer {
 	void (*turn)(void *observer, uint64_t now_ns);
 	/* Any thread. UINT64_MAX: none. */
 	uint64_t (*deadline_ns)(const void *observer);
+	/*
+	 * By an application thread, which may wait for a moment: adds the counters (by enum counter) of the
+	 * other processes of this host that have @device open, as far as the kernel lets us look at them.
+	 */
+	void (*add_others)(const char *device, uint64_t *values);
 };
 
 /* Before the first device is opened, from a constructor: there is one observer. */

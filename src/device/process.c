@@ -36,6 +36,11 @@ void hca_observe(const struct hca_observer *observer)
 	the_observer = observer;
 }
 
+const struct hca_observer *hca_observer_of(void)
+{
+	return the_observer;
+}
+
 static int process_allocate(struct hca *hca)
 {
 	int err;

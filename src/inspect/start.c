@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "device/observer.h"
+#include "inspect/host.h"
 #include "inspect/inspect.h"
 
 static void *inspect_started(struct hca *hca, struct waiter *waiter)
@@ -43,6 +44,7 @@ static const struct hca_observer inspect_observer = {
 	.abandoned = inspect_abandoned,
 	.turn = inspect_turn,
 	.deadline_ns = inspect_deadline,
+	.add_others = host_add_counters,
 };
 
 __attribute__((constructor)) static void inspect_register(void)

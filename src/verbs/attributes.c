@@ -234,32 +234,48 @@ static int gid_interface(const struct source *source, unsigned index, char *text
 }
 
 /*
- * Of the process: its QPs on other devices are counted too. port_xmit_data and port_rcv_data are
- * in words of 4 bytes (IBTA 16.1.3.5).
+ * Counters are those of the processes of this host that have the device open, as far as we may look at them: of
+ * all their devices together, since a process counts once.
  */
-static int port_counter(const struct source *source, enum counter which, unsigned divisor,
-			char *text, size_t size)
+static int host_counter(const struct source *source, enum counter which, char *text, size_t size)
 {
-	uint64_t value = counter_get(hca_counters(source->hca), which) / divisor;
+	uint64_t values[COUNTER_COUNT];
 
-	snprintf(text, size, "%llu", (unsigned long long)value);
+	hca_read_host_counters(source->hca, values);
+	snprintf(text, size, "%llu", (unsigned long long)values[which]);
 	return 0;
 }
 
-#define COUNTER_WRITER(name, which, divisor)                                                       \
-	static int name(const struct source *source, unsigned index, char *text, size_t size)      \
-	{                                                                                          \
-		return port_counter(source, which, divisor, text, size);                           \
-	}
-COUNTER_WRITER(port_xmit_data, COUNTER_TX_BYTES, 4)
-COUNTER_WRITER(port_rcv_data, COUNTER_RX_BYTES, 4)
-COUNTER_WRITER(port_xmit_packets, COUNTER_TX_PACKETS, 1)
-COUNTER_WRITER(port_rcv_packets, COUNTER_RX_PACKETS, 1)
+static int host_hardware(const struct source *source, enum hardware_counter which, char *text, size_t size)
+{
+	uint64_t values[COUNTER_COUNT];
 
-/* One for each row of base/counter.def. */
-#define COUNTER(id, name, what) COUNTER_WRITER(hw_##id, COUNTER_##id, 1)
+	hca_read_host_counters(source->hca, values);
+	snprintf(text, size, "%llu", (unsigned long long)hardware_value(which, values));
+	return 0;
+}
+
+/* Milliseconds for which the kernel keeps what an adapter said; here each read asks. */
+static int counter_lifespan(const struct source *source, unsigned index, char *text, size_t size)
+{
+	return write_text(text, size, "0");
+}
+
+/* A function for each row of base/counter.def and base/hardware_counter.def. */
+#define COUNTER(id, name, what)                                                                    \
+	static int hw_##id(const struct source *source, unsigned index, char *text, size_t size)   \
+	{                                                                                          \
+		return host_counter(source, COUNTER_##id, text, size);                             \
+	}
 #include "base/counter.def"
 #undef COUNTER
+#define HARDWARE(directory, name, divisor, a, b, c)                                                \
+	static int hardware_##name(const struct source *source, unsigned index, char *text, size_t size) \
+	{                                                                                          \
+		return host_hardware(source, HARDWARE_##name, text, size);                         \
+	}
+#include "base/hardware_counter.def"
+#undef HARDWARE
 
 static const struct attribute {
 	const char *class, *name;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * chdir(2) into one of our directories, getcwd(3) there: for scripts that go to
- * /sys/class/infiniband and list it. The kernel knows nothing of it: a program that is executed
- * from there begins in /sys/class (or /dev).
+ * /sys/class/infiniband and list it. The kernel knows nothing of it: for it we are in /sys/class (or
+ * /dev). Programs that are executed from there are told (hooks_exec.c).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,13 +17,12 @@ char *__getcwd_chk(char *buffer, size_t size, size_t room);
 static int enter(const char *path)
 {
 	enum node_kind kind = tree_kind(path);
-	const char *nearest = strncmp(path, "/sys/", 5) ? "/dev" : "/sys/class";
 
 	if (kind != NODE_DIRECTORY) {
 		errno = kind == NODE_ABSENT ? ENOENT : ENOTDIR;
 		return -1;
 	}
-	if (REAL(chdir)(nearest))
+	if (REAL(chdir)(path_nearest(path)))
 		return -1;
 	path_enter(path);
 	return 0;

@@ -5,9 +5,11 @@
  * ".." is taken by the letters, as none of our directories is reached by a link: so a path may
  * pass through them and end elsewhere, where the kernel could not follow.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "preload.h"
 
@@ -61,6 +63,11 @@ static bool append_components(char *to, const char *path, bool *passed)
 	return true;
 }
 
+const char *path_nearest(const char *path)
+{
+	return strncmp(path, "/sys/", 5) ? "/dev" : "/sys/class";
+}
+
 void path_enter(const char *path)
 {
 	pthread_mutex_lock(&inside_mutex);
@@ -84,6 +91,21 @@ bool path_inside(char *path)
 	return is;
 }
 
+/*
+ * May @path, relative to a directory of the kernel's, be ours? Then @canonical is that directory. As a shell in
+ * /sys/class lists infiniband.
+ */
+static bool leads_to_us(int dirfd, const char *path, char *canonical)
+{
+	int before = errno;
+	bool leads = dirfd == AT_FDCWD && strstr(path, "infiniband") && REAL(getcwd)(canonical, NODE_PATH_MAX);
+
+	errno = before;
+	if (leads && !canonical[1])
+		canonical[0] = '\0';		/* "/" */
+	return leads;
+}
+
 bool path_is_ours(int dirfd, const char **path, char *canonical)
 {
 	const char *given = *path;
@@ -93,10 +115,9 @@ bool path_is_ours(int dirfd, const char **path, char *canonical)
 		return false;
 	canonical[0] = '\0';
 	if (given[0] != '/') {
-		if (dirfd == AT_FDCWD ? !path_inside(canonical)
-				      : !node_is_directory(dirfd, canonical))
+		passed = dirfd == AT_FDCWD ? path_inside(canonical) : node_is_directory(dirfd, canonical);
+		if (!passed && !leads_to_us(dirfd, given, canonical))
 			return false;
-		passed = true;
 	} else if (strncmp(given, "/sys/", 5) && strncmp(given, "/dev/", 5) && given[1] != '/') {
 		return false;
 	}

@@ -9,6 +9,7 @@
  *	open stat access ...	hooks_open.c, hooks_stat.c	calls of the C library, replaced
  *	opendir readdir ...	hooks_directory.c
  *	chdir getcwd		hooks_cwd.c
+ *	execve posix_spawn ...	hooks_exec.c
  *	sigaction signal ...	hooks_signal.c	another matter: handlers wait until calls end (base/call.h)
  *	      |
  *	      path.c		is this path, or what this descriptor stands for, ours?
@@ -51,6 +52,8 @@ enum node_kind { NODE_ABSENT, NODE_DIRECTORY, NODE_FILE, NODE_DEVICE };
  */
 bool path_is_ours(int dirfd, const char **path, char *canonical);
 
+/* Where the kernel believes us to be when we are in @path, one of our directories. */
+const char *path_nearest(const char *path);
 /* The working directory is one of ours: @path, canonical; NULL: no longer. */
 void path_enter(const char *path);
 /* Is it? Then @path (room for NODE_PATH_MAX) is which. */

@@ -489,6 +489,13 @@ static int block_signals(struct tracer *tracer, sigset_t *before)
 	return tracer->signals < 0 ? -1 : 0;
 }
 
+static bool is_capture(const char *name)
+{
+	const char *end = strrchr(name, '.');
+
+	return end && (!strcmp(end, ".pcapng") || !strcmp(end, ".pcap"));
+}
+
 static void become_program(const struct tracer *tracer, char **argv, const sigset_t *mask)
 {
 	static struct variable variables[VARIABLE_COUNT];
@@ -501,7 +508,11 @@ static void become_program(const struct tracer *tracer, char **argv, const sigse
 	signal(SIGPIPE, SIG_DFL);
 	sigprocmask(SIG_SETMASK, mask, NULL);
 	execvp(argv[0], argv);
-	fprintf(stderr, "verbatim trace: %s: %s\n", argv[0], strerror(errno));
+	if (errno != ENOENT && is_capture(argv[0]))
+		fprintf(stderr, "verbatim trace: %s is a capture, no program: verbatim ladder makes a page of it, "
+			"tshark -r prints it\n", argv[0]);
+	else
+		fprintf(stderr, "verbatim trace: %s: %s\n", argv[0], strerror(errno));
 	_exit(errno == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_EXECUTE);
 }
 

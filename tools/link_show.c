@@ -4,6 +4,7 @@
  * rdma -j link show; and interfaces that are no device, with the reason.
  */
 #include <arpa/inet.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <infiniband/verbs.h>
 #include <net/if.h>
@@ -17,7 +18,7 @@
 
 #define PORT 1
 
-extern int ibv_query_port_speed(struct ibv_context *context, uint32_t port, uint64_t *speed);
+typedef int port_speed_fn(struct ibv_context *context, uint32_t port, uint64_t *speed);
 
 struct shown {
 	const char *name;
@@ -31,6 +32,8 @@ struct shown {
 
 static int show_open(struct ibv_device *device, int position, struct shown *shown)
 {
+	/* By name: the command starts with the system's libibverbs, too, which may be older. */
+	port_speed_fn *speed_of = (port_speed_fn *)dlsym(RTLD_DEFAULT, "ibv_query_port_speed");
 	struct ibv_gid_entry entry;
 
 	*shown = (struct shown){ .name = ibv_get_device_name(device), .position = position,
@@ -40,8 +43,8 @@ static int show_open(struct ibv_device *device, int position, struct shown *show
 		return -1;
 	}
 	errno = ibv_query_port(shown->context, PORT, &shown->port);
-	if (!errno)
-		errno = ibv_query_port_speed(shown->context, PORT, &shown->speed);
+	if (!errno && speed_of)
+		errno = speed_of(shown->context, PORT, &shown->speed);
 	if (errno) {
 		fprintf(stderr, "verbatim link: %s: cannot query the port: %s\n", shown->name, strerror(errno));
 		ibv_close_device(shown->context);

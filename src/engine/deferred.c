@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Event queues that are raised after the locks have been dropped. */
-#include <string.h>
-
 #include "engine/engine.h"
 #include "engine/wake.h"
 
@@ -16,47 +14,77 @@ void effects_apply(struct effects *effects)
 	effects->count = 0;
 }
 
-/* Each queue once; those for which there is no room are raised at once. */
-static bool defer_one(struct engine *engine, struct event_queue *queue)
+/* Takes the reference to @queue. */
+static void defer_one(struct deferred_list *list, struct event_queue *queue)
 {
-	unsigned i;
-
-	for (i = engine->deferred.count; i; i--)
-		if (engine->deferred.entry[i - 1].queue == queue) {
-			engine->deferred.entry[i - 1].times++;
-			event_queue_put(queue);	/* the first one's reference will do */
-			return true;
-		}
-	if (engine->deferred.count == ENGINE_DEFERRED_MAX)
-		return false;
-	engine->deferred.entry[engine->deferred.count++] = (struct deferred){ queue, 1 };
-	return true;
+	if (queue->deferred_times++) {
+		event_queue_put(queue);		/* the first one's reference will do */
+		return;
+	}
+	queue->next_deferred = NULL;
+	if (list->first)
+		list->last->next_deferred = queue;
+	else
+		list->first = queue;
+	list->last = queue;
 }
 
 void effects_defer(void *owner, struct effects *effects)
 {
 	struct engine *engine = owner;
-	unsigned i, kept = 0;
+	unsigned i;
 
 	for (i = 0; i < effects->count; i++)
-		if (!defer_one(engine, effects->wake[i]))
-			effects->wake[kept++] = effects->wake[i];
-	effects->count = kept;
-	effects_apply(effects);
+		defer_one(&engine->deferred, effects->wake[i]);
+	effects->count = 0;
 }
 
-void progress_unlock(struct engine *engine)
-{
-	struct deferred deferred[ENGINE_DEFERRED_MAX];
-	unsigned count = engine->deferred.count, i;
+/* A queue that is to be raised so often. */
+struct deferred {
+	struct event_queue *queue;
+	unsigned times;
+};
 
-	memcpy(deferred, engine->deferred.entry, count * sizeof(deferred[0]));
-	engine->deferred.count = 0;
-	lock_release(&engine->progress);
+static unsigned take_deferred(struct deferred_list *list, struct deferred *deferred, unsigned most)
+{
+	unsigned count = 0;
+
+	while (list->first && count < most) {
+		struct event_queue *queue = list->first;
+
+		list->first = queue->next_deferred;
+		deferred[count++] = (struct deferred){ queue, queue->deferred_times };
+		queue->deferred_times = 0;
+	}
+	return count;
+}
+
+static void raise_deferred(struct deferred *deferred, unsigned count)
+{
+	unsigned i;
+
 	for (i = 0; i < count; i++) {
 		while (deferred[i].times--)
 			event_fd_raise(deferred[i].queue->fd);
 		event_queue_put(deferred[i].queue);
+	}
+}
+
+/* More than there is room for here are taken when the first have been raised. */
+void progress_unlock(struct engine *engine)
+{
+	struct deferred deferred[ENGINE_DEFERRED_MAX];
+	unsigned count;
+	bool more;
+
+	for (;;) {
+		count = take_deferred(&engine->deferred, deferred, ENGINE_DEFERRED_MAX);
+		more = engine->deferred.first;
+		lock_release(&engine->progress);
+		raise_deferred(deferred, count);
+		if (!more)
+			break;
+		lock_acquire(&engine->progress);
 	}
 	engine_after_unlock(engine);
 }

@@ -93,29 +93,35 @@ static void what_is_deferred_is_raised_when_the_lock_is_dropped(void **state)
 	for (i = 0; i < 3; i++)
 		defer(&queue);
 	assert_int_equal(raised(&queue), 0);
-	assert_int_equal(engine->deferred.count, 1);
+	assert_ptr_equal(engine->deferred.first, &queue);
+	assert_ptr_equal(engine->deferred.last, &queue);
 	unlock();
 	assert_int_equal(raised(&queue), 3);
 	unlock();
 	assert_int_equal(raised(&queue), 0);
+	defer(&queue);
+	unlock();
+	assert_int_equal(raised(&queue), 1);
 	queue_close(&queue);
 }
 
-static void queues_for_which_there_is_no_room_are_raised_at_once(void **state)
+static void no_queue_is_raised_under_the_lock_however_many_there_are(void **state)
 {
-	struct event_queue queue[ENGINE_DEFERRED_MAX + 1];
-	unsigned i;
+	struct event_queue queue[2 * ENGINE_DEFERRED_MAX + 1];
+	unsigned i, count = sizeof(queue) / sizeof(queue[0]);
 
-	for (i = 0; i <= ENGINE_DEFERRED_MAX; i++) {
+	for (i = 0; i < count; i++) {
 		queue_open(&queue[i]);
 		defer(&queue[i]);
 	}
 	defer(&queue[0]);
-	assert_int_equal(raised(&queue[ENGINE_DEFERRED_MAX]), 1);
-	assert_int_equal(raised(&queue[ENGINE_DEFERRED_MAX - 1]), 0);
+	defer(&queue[count - 1]);
+	for (i = 0; i < count; i++)
+		assert_int_equal(raised(&queue[i]), 0);
 	unlock();
-	for (i = 0; i <= ENGINE_DEFERRED_MAX; i++) {
-		assert_int_equal(raised(&queue[i]), i == 0 ? 2 : i < ENGINE_DEFERRED_MAX);
+	assert_null(engine->deferred.first);
+	for (i = 0; i < count; i++) {
+		assert_int_equal(raised(&queue[i]), i == 0 || i == count - 1 ? 2 : 1);
 		queue_close(&queue[i]);
 	}
 }
@@ -136,7 +142,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		ENGINE_TEST(effects_raise_each_queue_and_let_it_go),
 		ENGINE_TEST(what_is_deferred_is_raised_when_the_lock_is_dropped),
-		ENGINE_TEST(queues_for_which_there_is_no_room_are_raised_at_once),
+		ENGINE_TEST(no_queue_is_raised_under_the_lock_however_many_there_are),
 		ENGINE_TEST(the_worker_is_rung_when_the_lock_is_dropped),
 	};
 

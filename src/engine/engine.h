@@ -51,7 +51,7 @@
 
 #define ENGINE_SLOTS_MAX	QP_SLOTS	/* object/arena.h */
 #define ENGINE_BATCHES		4u
-#define ENGINE_DEFERRED_MAX	64u	/* event queues that are raised after progress */
+#define ENGINE_DEFERRED_MAX	64u	/* event queues that are raised at a time, after progress */
 
 /* Tags of the waiter (platform/wait.h), besides WAIT_DOORBELL. */
 #define WAIT_SOCKETS	0x2u
@@ -114,16 +114,9 @@ struct tx_batches {
 	unsigned count;
 };
 
-/* An event queue whose fd is to be raised. */
-struct deferred {
-	struct event_queue *queue;
-	unsigned times;
-};
-
-/* Under progress; raised after it is dropped. */
+/* Event queues to raise, each once, linked by themselves: under progress; raised after it is dropped. */
 struct deferred_list {
-	struct deferred entry[ENGINE_DEFERRED_MAX];
-	unsigned count;
+	struct event_queue *first, *last;	/* first NULL: none */
 };
 
 /* Under progress, except the atomics, which any thread sets. */

@@ -21,6 +21,7 @@ void event_queue_init(struct event_queue *queue, int fd, void (*release)(struct 
 	queue->fd = fd;
 	atomic_store_explicit(&queue->references, 1, memory_order_relaxed);
 	queue->release = release;
+	queue->deferred_times = 0;
 }
 
 void event_queue_get(struct event_queue *queue)

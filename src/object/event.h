@@ -28,6 +28,9 @@ struct event_queue {
 	 */
 	_Atomic uint32_t references;
 	void (*release)(struct event_queue *queue);	/* called at 0 references */
+	/* Under the engine's progress lock: how often it is to be raised then; 0: it is not in that list. */
+	unsigned deferred_times;
+	struct event_queue *next_deferred;
 };
 
 void event_queue_init(struct event_queue *queue, int fd, void (*release)(struct event_queue *));

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What a request costs in each form that verbs have for it: RDMA WRITEs of 8 bytes to another
- *process of this host, posted 16 at a time and polled for. Prints ns a request, of interleaved
- *rounds: median, least, greatest.
+ * What a request costs in each form that verbs have for it: RDMA WRITEs and SENDs of 8 bytes to another
+ * process of this host, posted 16 at a time and polled for. Prints ns a request, of interleaved
+ * rounds: median, least, greatest.
  *
  *	ibv_post_send, ibv_poll_cq	the plain form
  *	ibv_wr_*			of ibv_create_qp_ex
  *	ibv_start_poll			of ibv_create_cq_ex; and the same for a single thread
  *	XRC				ibv_post_send on an XRC_SEND QP
+ *
+ * verb_forms WRITE|SEND FORM BATCHES: one of them alone (FORM is 0 to 4), for a profiler.
  */
 #include <fcntl.h>
 #include <infiniband/verbs.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,9 +26,12 @@
 #define BATCH	16
 #define ROUNDS	15
 #define BATCHES	4000
+#define RECEIVES (4 * BATCH)
 
+enum operation { WRITE, SEND, OPERATIONS };
 enum form { PLAIN, BUILT, CURSOR, CURSOR_ALONE, XRC, FORMS };
 
+static const char *const operations[OPERATIONS] = { "WRITE", "SEND" };
 static const char *const names[FORMS] = {
 	"ibv_post_send, ibv_poll_cq", "ibv_wr_*, ibv_poll_cq", "ibv_post_send, ibv_start_poll",
 	"ibv_post_send, ibv_start_poll (single-threaded)", "ibv_post_send on XRC_SEND, ibv_poll_cq",
@@ -42,11 +48,14 @@ struct local {
 	struct ibv_pd *pd;
 	struct ibv_cq *cq[FORMS];
 	struct ibv_qp *qp[FORMS];
+	struct ibv_srq *srq;		/* the target's, of XRC */
 	struct ibv_mr *mr;
+	int peer;			/* a socket */
 	struct end end;
 };
 
 static _Alignas(64) char source[64];
+static unsigned batches = BATCHES;
 
 static void need(const void *object, const char *what)
 {
@@ -78,7 +87,7 @@ static void open_device(struct local *local)
 
 static void make_cq(struct local *local, enum form form)
 {
-	struct ibv_cq_init_attr_ex attr = { .cqe = 4 * BATCH, .wc_flags = IBV_WC_EX_WITH_BYTE_LEN };
+	struct ibv_cq_init_attr_ex attr = { .cqe = 8 * BATCH, .wc_flags = IBV_WC_EX_WITH_BYTE_LEN };
 
 	if (form == CURSOR_ALONE) {
 		attr.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS;
@@ -86,7 +95,7 @@ static void make_cq(struct local *local, enum form form)
 	}
 	local->cq[form] = form == CURSOR || form == CURSOR_ALONE ?
 		ibv_cq_ex_to_cq(ibv_create_cq_ex(local->context, &attr)) :
-		ibv_create_cq(local->context, 4 * BATCH, NULL, NULL, 0);
+		ibv_create_cq(local->context, 8 * BATCH, NULL, NULL, 0);
 	need(local->cq[form], "a CQ");
 }
 
@@ -102,17 +111,18 @@ static struct ibv_xrcd *open_domain(struct local *local)
 	return domain;
 }
 
-/* Whose protection domain the WRITEs go by. */
+/* Whose protection domain the WRITEs go by, and where SENDs are received. */
 static void make_srq(struct local *local, struct ibv_xrcd *domain)
 {
-	struct ibv_srq_init_attr_ex attr = { .attr = { .max_wr = 1, .max_sge = 1 }, .srq_type = IBV_SRQT_XRC,
-		.pd = local->pd, .xrcd = domain, .cq = local->cq[XRC],
+	struct ibv_srq_init_attr_ex attr = {
+		.attr = { .max_wr = RECEIVES, .max_sge = 1 }, .srq_type = IBV_SRQT_XRC, .pd = local->pd,
+		.xrcd = domain, .cq = local->cq[XRC],
 		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD |
 			     IBV_SRQ_INIT_ATTR_CQ };
-	struct ibv_srq *srq = ibv_create_srq_ex(local->context, &attr);
 
-	need(srq, "ibv_create_srq_ex");
-	expect(ibv_get_srq_num(srq, &local->end.srqn), "ibv_get_srq_num");
+	local->srq = ibv_create_srq_ex(local->context, &attr);
+	need(local->srq, "ibv_create_srq_ex");
+	expect(ibv_get_srq_num(local->srq, &local->end.srqn), "ibv_get_srq_num");
 }
 
 static void make_qp(struct local *local, enum form form, int target)
@@ -120,13 +130,13 @@ static void make_qp(struct local *local, enum form form, int target)
 	struct ibv_qp_init_attr_ex attr = {.qp_type = IBV_QPT_RC,
 					   .send_cq = local->cq[form],
 					   .recv_cq = local->cq[form],
-					   .cap = {4 * BATCH, 1, 1, 1, 0},
+					   .cap = {4 * BATCH, RECEIVES, 1, 1, 0},
 					   .comp_mask = IBV_QP_INIT_ATTR_PD,
 					   .pd = local->pd};
 
 	if (form == BUILT && !target) {
 		attr.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
-		attr.send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE;
+		attr.send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_SEND;
 	}
 	if (form == XRC && target)
 		attr = (struct ibv_qp_init_attr_ex){ .qp_type = IBV_QPT_XRC_RECV, .xrcd = open_domain(local),
@@ -191,30 +201,68 @@ static void connect_all(struct local *local, int fd)
 	need(write(fd, &go, 1) == 1 && read(fd, &go, 1) == 1 ? local : NULL, "the peer");
 }
 
-/* The target: device memory, into which WRITEs of its host go as stores. */
+/* ---- the target ---- */
+
+static void give_receives(struct local *local, enum form form, int count)
+{
+	struct ibv_sge sge = { (uintptr_t)source, 8, local->mr->lkey };
+	struct ibv_recv_wr wr[RECEIVES], *bad;
+
+	for (int i = 0; i < count; i++)
+		wr[i] = (struct ibv_recv_wr){ .sg_list = &sge, .num_sge = 1,
+					      .next = i + 1 < count ? &wr[i + 1] : NULL };
+	expect(form == XRC ? ibv_post_srq_recv(local->srq, wr, &bad) : ibv_post_recv(local->qp[form], wr, &bad),
+	       "a receive");
+}
+
+/* SENDs of one form, until all have come. */
+static void receive(struct local *local, enum form form)
+{
+	struct ibv_wc wc[BATCH];
+	unsigned got = 0;
+
+	while (got < batches * BATCH) {
+		int count = ibv_poll_cq(local->cq[form], BATCH, wc);
+
+		for (int i = 0; i < count; i++)
+			expect(wc[i].status, "a receive");
+		if (count > 0)
+			give_receives(local, form, count);
+		got += count > 0 ? (unsigned)count : 0;
+	}
+}
+
+/* Device memory, into which WRITEs of its host go as stores. */
 static void serve(int fd)
 {
 	struct ibv_alloc_dm_attr attr = { .length = 4096 };
 	struct local local = { .context = NULL };
+	struct ibv_mr *dm_mr;
 	struct ibv_dm *dm;
-	char byte;
+	char form;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	open_device(&local);
 	dm = ibv_alloc_dm(local.context, &attr);
 	need(dm, "ibv_alloc_dm");
-	local.mr = ibv_reg_dm_mr(local.pd, dm, 0, 4096, IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE |
-				 IBV_ACCESS_REMOTE_WRITE);
-	need(local.mr, "ibv_reg_dm_mr");
-	local.end.rkey = local.mr->rkey;
+	dm_mr = ibv_reg_dm_mr(local.pd, dm, 0, 4096, IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE |
+			      IBV_ACCESS_REMOTE_WRITE);
+	need(dm_mr, "ibv_reg_dm_mr");
+	local.mr = ibv_reg_mr(local.pd, source, sizeof(source), IBV_ACCESS_LOCAL_WRITE);
+	need(local.mr, "ibv_reg_mr");
+	local.end.rkey = dm_mr->rkey;
 	make_queues(&local, 1);
 	connect_all(&local, fd);
-	while (read(fd, &byte, 1) > 0)
-		;
+	for (int i = 0; i < FORMS; i++)
+		give_receives(&local, i, RECEIVES);
+	while (read(fd, &form, 1) > 0)
+		receive(&local, (enum form)form);
 	_exit(0);
 }
 
-static void post_built(struct local *local)
+/* ---- the driver ---- */
+
+static void post_built(struct local *local, enum operation operation)
 {
 	struct ibv_qp_ex *qp = ibv_qp_to_qp_ex(local->qp[BUILT]);
 
@@ -222,16 +270,20 @@ static void post_built(struct local *local)
 		ibv_wr_start(qp);
 		qp->wr_id = (uint64_t)i;
 		qp->wr_flags = IBV_SEND_SIGNALED;
-		ibv_wr_rdma_write(qp, local->end.rkey, 0);
+		if (operation == WRITE)
+			ibv_wr_rdma_write(qp, local->end.rkey, 0);
+		else
+			ibv_wr_send(qp);
 		ibv_wr_set_sge(qp, local->mr->lkey, (uintptr_t)source, 8);
 		expect(ibv_wr_complete(qp), "ibv_wr_complete");
 	}
 }
 
-static void post_plain(struct local *local, enum form form)
+static void post_plain(struct local *local, enum operation operation, enum form form)
 {
 	struct ibv_sge sge = { (uintptr_t)source, 8, local->mr->lkey };
-	struct ibv_send_wr wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE,
+	struct ibv_send_wr wr = { .sg_list = &sge, .num_sge = 1,
+				  .opcode = operation == WRITE ? IBV_WR_RDMA_WRITE : IBV_WR_SEND,
 				  .send_flags = IBV_SEND_SIGNALED, .wr.rdma.rkey = local->end.rkey,
 				  .qp_type.xrc.remote_srqn = local->end.srqn }, *bad;
 
@@ -273,20 +325,23 @@ static double now_ns(void)
 	return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
 }
 
-static double measure(struct local *local, enum form form)
+static double measure(struct local *local, enum operation operation, enum form form)
 {
+	const char told = (char)form;
 	double begin = now_ns();
 
-	for (int n = 0; n < BATCHES; n++) {
+	if (operation == SEND)
+		need(write(local->peer, &told, 1) == 1 ? local : NULL, "the target");
+	for (unsigned n = 0; n < batches; n++) {
 		if (form == BUILT)
-			post_built(local);
+			post_built(local, operation);
 		else
-			post_plain(local, form);
+			post_plain(local, operation, form);
 		for (int got = 0; got < BATCH;)
 			got += form == CURSOR || form == CURSOR_ALONE ? poll_cursor(local->cq[form]) :
 									poll_plain(local->cq[form]);
 	}
-	return (now_ns() - begin) / BATCHES / BATCH;
+	return (now_ns() - begin) / batches / BATCH;
 }
 
 static int by_value(const void *a, const void *b)
@@ -294,29 +349,61 @@ static int by_value(const void *a, const void *b)
 	return *(const double *)a < *(const double *)b ? -1 : *(const double *)a > *(const double *)b;
 }
 
-int main(void)
+static void measure_all(struct local *local, enum operation operation)
 {
 	static double ns[FORMS][ROUNDS];
-	struct local local = { .context = NULL };
-	int fds[2];
 
+	for (int form = 0; form < FORMS; form++)
+		measure(local, operation, form);
+	for (int round = 0; round < ROUNDS; round++)
+		for (int form = 0; form < FORMS; form++)
+			ns[form][round] = measure(local, operation, form);
+	for (int form = 0; form < FORMS; form++) {
+		qsort(ns[form], ROUNDS, sizeof(double), by_value);
+		printf("%s: %-50s %8.1f (%.1f .. %.1f) ns\n", operations[operation], names[form],
+		       ns[form][ROUNDS / 2], ns[form][0], ns[form][ROUNDS - 1]);
+	}
+}
+
+/* The words of a command line: one operation and form, or (-1) all of them. False: none such. */
+static bool parse_words(int argc, char **argv, int *operation, int *form)
+{
+	*operation = *form = -1;
+	if (argc == 1)
+		return true;
+	if (argc != 4)
+		return false;
+	for (int i = 0; i < OPERATIONS; i++)
+		if (!strcmp(argv[1], operations[i]))
+			*operation = i;
+	*form = atoi(argv[2]);
+	batches = (unsigned)atoi(argv[3]);
+	return *operation >= 0 && *form >= 0 && *form < FORMS && batches;
+}
+
+int main(int argc, char **argv)
+{
+	struct local local = { .context = NULL };
+	int fds[2], operation, form;
+
+	if (!parse_words(argc, argv, &operation, &form)) {
+		fprintf(stderr, "usage: verb_forms [WRITE|SEND FORM BATCHES], FORM 0 to %d\n", FORMS - 1);
+		return 2;
+	}
 	expect(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), "socketpair");
 	if (!fork())
 		serve(fds[1]);
 	open_device(&local);
+	local.peer = fds[0];
 	local.mr = ibv_reg_mr(local.pd, source, sizeof(source), IBV_ACCESS_LOCAL_WRITE);
 	need(local.mr, "ibv_reg_mr");
 	make_queues(&local, 0);
 	connect_all(&local, fds[0]);
-	for (int form = 0; form < FORMS; form++)
-		measure(&local, form);
-	for (int round = 0; round < ROUNDS; round++)
-		for (int form = 0; form < FORMS; form++)
-			ns[form][round] = measure(&local, form);
-	for (int form = 0; form < FORMS; form++) {
-		qsort(ns[form], ROUNDS, sizeof(double), by_value);
-		printf("%-50s %8.1f (%.1f .. %.1f) ns\n", names[form], ns[form][ROUNDS / 2], ns[form][0],
-		       ns[form][ROUNDS - 1]);
+	if (form >= 0) {
+		printf("%.1f ns\n", measure(&local, operation, form));
+		return 0;
 	}
+	for (operation = 0; operation < OPERATIONS; operation++)
+		measure_all(&local, operation);
 	return 0;
 }

@@ -281,7 +281,8 @@ static void agent_peer_gone(void *owner, uint32_t slot, uint64_t now_ns)
 
 /*
  * As Linux has it: an id that is bound to a device is told when that goes, and when the interface has another MAC
- * address, as bonding gives it. Its application destroys the id, or connects anew.
+ * address, as bonding gives it. Its application destroys the id, or connects anew. A listener on the wildcard
+ * address is bound to no device: it is not told, and goes on with the others.
  */
 static void agent_interface_changed(void *owner, const struct net_change *change, uint64_t now_ns)
 {

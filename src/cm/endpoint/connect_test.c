@@ -323,6 +323,20 @@ static void ids_are_told_what_becomes_of_their_interface(void **test)
 	fake.ops->interface_changed(NULL, &change, clock_now_ns());
 }
 
+/* As on Linux: it goes on with the devices that there are. */
+static void a_listener_on_any_address_is_not_told_of_one_interface(void **test)
+{
+	struct endpoint *listener = listen_on(ip("0.0.0.0", 7471), 10);
+	struct endpoint *bound = listen_on(ip("127.0.0.1", 7472), 10);
+	struct net_change change = { .interface = bound->port->gid.interface_index, .gone = true };
+
+	fake.ops->interface_changed(NULL, &change, clock_now_ns());
+	assert_ptr_equal(take(RDMA_CM_EVENT_DEVICE_REMOVAL).endpoint, bound);
+	expect_none();
+	endpoint_destroy(bound);
+	endpoint_destroy(listener);
+}
+
 static void a_peer_that_was_dead_already_is_noticed(void **test)
 {
 	struct endpoint *listener = listen_on(ip("127.0.0.1", 7471), 10);
@@ -455,6 +469,7 @@ int main(void)
 		channel_test(gids_connect_without_an_ip_header),
 		channel_test(the_death_of_a_peer_disconnects),
 		channel_test(ids_are_told_what_becomes_of_their_interface),
+		channel_test(a_listener_on_any_address_is_not_told_of_one_interface),
 		channel_test(a_peer_that_was_dead_already_is_noticed),
 		channel_test(endpoints_can_be_destroyed_in_every_state),
 		channel_test(enhancements_of_both_sides_arrive),

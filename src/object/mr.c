@@ -28,17 +28,17 @@
 	 IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED | \
 	 IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB | ACCESS_FLUSH_GLOBAL | IBV_ACCESS_OPTIONAL_RANGE)
 
-/* Nobody else has it yet, or any more. */
-int mr_table_init(struct mr_table *table, struct arena *arena, uint64_t seed) UNCHECKED_LOCKS
+int mr_table_init(struct mr_table *table, struct arena *arena, uint64_t seed)
 {
+	lock_init(&table->lock);
 	table->block = calloc(MR_TABLE_SIZE, sizeof(*table->block));
 	table->mr = calloc(MR_TABLE_SIZE, sizeof(*table->mr));
 	if (!table->block || !table->mr) {
 		free(table->block);
 		free(table->mr);
+		lock_destroy(&table->lock);
 		return ENOMEM;
 	}
-	lock_init(&table->lock);
 	table->entry = arena_mr(arena);
 	table->count = table->regions = 0;
 	table->region_bytes = 0;
@@ -47,13 +47,13 @@ int mr_table_init(struct mr_table *table, struct arena *arena, uint64_t seed) UN
 	return 0;
 }
 
-void mr_table_free(struct mr_table *table) UNCHECKED_LOCKS
+void mr_table_free(struct mr_table *table)
 {
+	lock_destroy(&table->lock);
 	free(table->block);
 	free(table->mr);
 	table->block = NULL;
 	table->mr = NULL;
-	lock_destroy(&table->lock);
 }
 
 /* Unpredictable from known keys; in tests from a seed, by splitmix64. */

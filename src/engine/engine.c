@@ -11,6 +11,7 @@
 #include "engine/internal.h"
 #include "engine/wake.h"
 #include "engine/steer.h"
+#include "host/group_program.h"
 #include "link/trace.h"
 #include "link/udp.h"
 #include "platform/clock.h"
@@ -40,13 +41,14 @@ static int open_links(struct engine *engine)
 		return err;
 	engine->link = engine->udp;
 	trace_set_ip_id(rx_find_ip_id);
-	err = trace_wrap(&engine->link);
+	trace_set_internal(group_message_is);
+	err = trace_wrap(&engine->link, TRACE_UDP);
 	if (!err)
 		err = loopback_open(&engine->loopback_inner, engine->counters);
 	if (err)
 		return err;
 	engine->loopback = engine->loopback_inner;
-	return trace_wrap(&engine->loopback);
+	return trace_wrap(&engine->loopback, TRACE_LOOPBACK);
 }
 
 /* ---- operations for local/ ---- */

@@ -21,7 +21,8 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "trace/pcapng.h"
+#include "trace/block.h"
+#include "trace/trace.h"
 #include "platform/clock.h"
 #include "platform/fail.h"
 
@@ -44,6 +45,7 @@ struct trace_link {
 	struct link link;
 	struct link *inner;
 	struct trace_file *file;
+	enum trace_path path;
 };
 
 #define trace_of(l) ((struct trace_link *)(l))
@@ -51,10 +53,16 @@ struct trace_link {
 static struct lock the_file_lock = LOCK_INITIALIZER;
 static struct trace_file *the_file GUARDED_BY(the_file_lock);
 static trace_ip_id_fn *find_ip_id;
+static bool (*is_internal)(const uint8_t *data, size_t bytes);
 
 void trace_set_ip_id(trace_ip_id_fn *find)
 {
 	find_ip_id = find;
+}
+
+void trace_set_internal(bool (*function)(const uint8_t *data, size_t bytes))
+{
+	is_internal = function;
 }
 
 /* ---- the file ---- */
@@ -85,7 +93,7 @@ static void flush_locked(struct trace_file *file) REQUIRES(file->lock)
 static void write_packet_locked(struct trace_file *file, const struct pcapng_packet *packet)
 	REQUIRES(file->lock)
 {
-	size_t bytes = PCAPNG_PACKET_MAX(packet->bytes);
+	size_t bytes = PCAPNG_COMMENTED_MAX(packet->bytes);
 
 	if (file->fd < 0 || file->pid != getpid())
 		return;
@@ -101,13 +109,27 @@ static void write_packet_locked(struct trace_file *file, const struct pcapng_pac
 	file->left -= bytes;
 }
 
-static void write_datagram(struct trace_file *file, const struct datagram *datagram, bool outbound)
+static void describe_packet(const struct pcapng_packet *packet, enum trace_path path, char *comment, size_t size)
+{
+	unsigned times = packet->outbound ? trace_sent_before(packet->data, packet->bytes) : 0;
+
+	if (times)
+		snprintf(comment, size, "path %s; retransmission %u", trace_path_name(path), times);
+	else
+		snprintf(comment, size, "path %s", trace_path_name(path));
+}
+
+static void write_datagram(struct trace_file *file, const struct datagram *datagram, enum trace_path path,
+			   bool outbound)
 {
 	size_t size = datagram->segment_bytes ? datagram->segment_bytes : datagram->bytes, done;
-	struct pcapng_packet packet = { .datagram = datagram, .outbound = outbound,
+	char comment[64];
+	struct pcapng_packet packet = { .datagram = datagram, .outbound = outbound, .comment = comment,
 					.time_ns = clock_wall_ns() };
 	unsigned segment = datagram->segment_number;
 
+	if (!outbound && is_internal && is_internal(datagram->data, datagram->bytes))
+		return;
 	lock_acquire(&file->lock);
 	for (done = 0; done < datagram->bytes; done += packet.bytes) {
 		packet.data = datagram->data + done;
@@ -120,6 +142,7 @@ static void write_datagram(struct trace_file *file, const struct datagram *datag
 			packet.ip_id = (uint16_t)segment;
 			packet.dont_fragment = true;
 		}
+		describe_packet(&packet, path, comment, sizeof(comment));
 		write_packet_locked(file, &packet);
 		segment++;
 	}
@@ -249,7 +272,9 @@ static int open_file(const char *text, struct trace_file *file) REQUIRES(file->l
 		complain(VARIABLE ": cannot write '%s': %s", name, why_not(err));
 		return err;
 	}
-	file->used = pcapng_write_header(file->buffer);
+	snprintf(name, sizeof(name), "%s(%d)", program_invocation_short_name, (int)getpid());
+	file->used = pcapng_write_section(file->buffer);
+	file->used += pcapng_write_interface(PCAPNG_RAW_IP, name, file->buffer + file->used);
 	return 0;
 }
 
@@ -307,7 +332,7 @@ static int trace_send(struct link *link, struct datagram *datagram, unsigned cou
 	unsigned i;
 
 	for (i = 0; i < *sent; i++)
-		write_datagram(trace->file, &datagram[i], true);
+		write_datagram(trace->file, &datagram[i], trace->path, true);
 	return err;
 }
 
@@ -319,7 +344,7 @@ static int trace_receive(struct link *link, struct datagram *datagram, unsigned 
 	unsigned i;
 
 	for (i = 0; !err && i < *received; i++)
-		write_datagram(trace->file, &datagram[i], false);
+		write_datagram(trace->file, &datagram[i], trace->path, false);
 	if (err || *received)
 		return err;
 	lock_acquire(&trace->file->lock);
@@ -353,7 +378,7 @@ static const struct link_ops trace_ops = {
 	.event_fds = trace_event_fds,
 };
 
-int trace_wrap(struct link **link)
+int trace_wrap(struct link **link, enum trace_path path)
 {
 	const char *text = secure_getenv(VARIABLE);
 	struct trace_link *trace;
@@ -372,6 +397,8 @@ int trace_wrap(struct link **link)
 		free(trace);
 		return err;
 	}
+	trace_remember();
+	trace->path = path;
 	trace->link.ops = &trace_ops;
 	trace->inner = *link;
 	*link = &trace->link;

@@ -26,6 +26,7 @@ static struct counters counters;
 static char directory[] = "/tmp/verbatim-trace-XXXXXX";
 static char path[128];
 static uint8_t contents[FILE_MAX];
+static uint8_t first_psn = 1;		/* of what send_run() sends */
 
 static int setup(void **state)
 {
@@ -51,7 +52,7 @@ static struct link *open_traced(void)
 	struct link *link;
 
 	assert_int_equal(loopback_open(&link, &counters), 0);
-	assert_int_equal(trace_wrap(&link), 0);
+	assert_int_equal(trace_wrap(&link, TRACE_LOOPBACK), 0);
 	return link;
 }
 
@@ -65,6 +66,7 @@ static void send_run(struct link *link, bool ipv6, unsigned segments, size_t byt
 
 	for (i = 0; i < sizeof(data); i++)
 		data[i] = (uint8_t)(i * 3);
+	data[11] = first_psn;
 	if (!ipv6)
 		memset(run.source + 10, 0xff, 2), memset(run.destination + 10, 0xff, 2);
 	run.source[15] = 1;
@@ -105,6 +107,19 @@ static uint32_t word(size_t at)
 	return value;
 }
 
+/* Of the options that begin @at. */
+static uint32_t flags_option(size_t at)
+{
+	uint16_t head[2];
+
+	for (;;) {
+		memcpy(head, contents + at, sizeof(head));
+		if (head[0] == 2 || !head[0])
+			return head[0] ? word(at + 4) : 0;
+		at += 4 + (head[1] + 3u) / 4 * 4;
+	}
+}
+
 /* Start of the @number-th packet block's IP header, *bytes its length; 0: there is none. */
 static size_t find_packet(size_t file_bytes, unsigned number, size_t *bytes, uint32_t *flags)
 {
@@ -118,7 +133,7 @@ static size_t find_packet(size_t file_bytes, unsigned number, size_t *bytes, uin
 		if (word(at) == 6 && number-- == 0) {
 			*bytes = word(at + 20);
 			assert_int_equal(word(at + 24), *bytes);
-			*flags = word(at + 28 + (*bytes + 3) / 4 * 4 + 4);
+			*flags = flags_option(at + 28 + (*bytes + 3) / 4 * 4);
 			return at + 28;
 		}
 		at += block;
@@ -230,6 +245,60 @@ static void identifications_of_received_packets_can_be_told(void **state)
 	link->ops->close(link);
 }
 
+/* How often @text stands in the first @bytes of the file. */
+static unsigned count_text(size_t bytes, const char *text)
+{
+	const uint8_t *at = contents, *end = contents + bytes;
+	unsigned count = 0;
+
+	while ((at = memmem(at, (size_t)(end - at), text, strlen(text)))) {
+		at += strlen(text);
+		count++;
+	}
+	return count;
+}
+
+/* What send_run() sends first is a SEND of RC, always the same. */
+static void comments_say_the_way_and_what_is_repeated(void **state)
+{
+	struct link *link = open_traced();
+	size_t file;
+
+	first_psn = 2;
+	for (unsigned i = 0; i < 3; i++)
+		send_run(link, false, 1, 100);
+	assert_int_equal(receive_all(link), 3);
+	file = read_file(path);
+	assert_int_equal(count_text(file, "path loopback"), 6);
+	assert_int_equal(count_text(file, "retransmission"), 2);
+	assert_int_equal(count_text(file, "path loopback; retransmission 2"), 1);
+	link->ops->close(link);
+}
+
+static bool is_200_bytes(const uint8_t *data, size_t bytes)
+{
+	return bytes == 200;
+}
+
+static void what_processes_tell_each_other_is_left_out(void **state)
+{
+	struct link *link = open_traced();
+	uint32_t flags;
+	size_t bytes, file;
+
+	trace_set_internal(is_200_bytes);
+	send_run(link, false, 1, 200);
+	send_run(link, false, 1, 100);
+	assert_int_equal(receive_all(link), 2);
+	trace_set_internal(NULL);
+	file = read_file(path);
+	assert_true(find_packet(file, 2, &bytes, &flags));
+	assert_int_equal(bytes, 128);
+	assert_int_equal(flags, 1);
+	assert_int_equal(find_packet(file, 3, &bytes, &flags), 0);
+	link->ops->close(link);
+}
+
 static void the_limit_ends_the_trace_and_not_the_traffic(void **state)
 {
 	char setting[160];
@@ -328,18 +397,18 @@ static void what_cannot_be_written_is_said(void **state)
 	link = inner;
 	for (i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
 		setenv("VERBATIM_TRACE", wrong[i], 1);
-		assert_int_equal(trace_wrap(&link), EINVAL);
+		assert_int_equal(trace_wrap(&link, TRACE_LOOPBACK), EINVAL);
 	}
 	setenv("VERBATIM_TRACE", "/nonexistent/directory/file", 1);
-	assert_int_equal(trace_wrap(&link), ENOENT);
+	assert_int_equal(trace_wrap(&link, TRACE_LOOPBACK), ENOENT);
 	setenv("VERBATIM_TRACE", path, 1);
 	for (i = 1; i <= 2; i++) {
 		fail_set(FAIL_ALLOCATE, i, ENOMEM);
-		assert_int_equal(trace_wrap(&link), ENOMEM);
+		assert_int_equal(trace_wrap(&link, TRACE_LOOPBACK), ENOMEM);
 	}
 	fail_clear();
 	unsetenv("VERBATIM_TRACE");
-	assert_int_equal(trace_wrap(&link), 0);
+	assert_int_equal(trace_wrap(&link, TRACE_LOOPBACK), 0);
 	assert_ptr_equal(link, inner);
 	link->ops->close(link);
 }
@@ -370,11 +439,11 @@ static void links_and_files_of_others_are_not_written(void **state)
 	assert_int_equal(symlink(target, path), 0);
 	assert_int_equal(loopback_open(&inner, &counters), 0);
 	link = inner;
-	assert_int_equal(trace_wrap(&link), ELOOP);
+	assert_int_equal(trace_wrap(&link, TRACE_LOOPBACK), ELOOP);
 	if (!geteuid()) {
 		setenv("VERBATIM_TRACE", target, 1);
 		assert_int_equal(chown(target, 65534, 65534), 0);
-		assert_int_equal(trace_wrap(&link), EPERM);
+		assert_int_equal(trace_wrap(&link, TRACE_LOOPBACK), EPERM);
 	}
 	assert_int_equal(stat(target, &status), 0);
 	assert_int_equal(status.st_size, 4);
@@ -413,6 +482,8 @@ int main(void)
 		TEST(ipv4_packets_have_right_headers),
 		TEST(ipv6_packets_have_right_headers),
 		TEST(identifications_of_received_packets_can_be_told),
+		TEST(comments_say_the_way_and_what_is_repeated),
+		TEST(what_processes_tell_each_other_is_left_out),
 		TEST(the_limit_ends_the_trace_and_not_the_traffic),
 		TEST(links_of_a_process_share_the_file),
 		TEST(a_child_writes_a_file_of_its_own),

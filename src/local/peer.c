@@ -687,7 +687,7 @@ int local_open(struct local *local)
 	peers->spare_fd = fcntl(local->bells_fd, F_DUPFD_CLOEXEC, 0);
 	local->link = local->channel_link;
 	local->peers = peers;
-	err = trace_wrap(&local->link);
+	err = trace_wrap(&local->link, TRACE_RING);
 	if (err)
 		goto close_all;
 	/*

@@ -91,13 +91,6 @@ size_t pcapng_write_interface(enum pcapng_link link, const char *name, uint8_t *
 	return (size_t)(end_block(out, at) - out);
 }
 
-size_t pcapng_write_header(uint8_t *out)
-{
-	size_t bytes = pcapng_write_section(out);
-
-	return bytes + pcapng_write_interface(PCAPNG_RAW_IP, "", out + bytes);
-}
-
 /* ---- IP and UDP ---- */
 
 /* Sum of 16-bit words for the Internet checksum (RFC 1071), not folded. */

@@ -9,7 +9,6 @@
 
 #include "base/datagram.h"
 
-#define PCAPNG_HEADER_MAX	128u	/* section and one interface without a name */
 #define PCAPNG_NAME_MAX		128u	/* of an interface */
 #define PCAPNG_INTERFACE_MAX	(64u + PCAPNG_NAME_MAX)
 #define PCAPNG_COMMENT_MAX	512u
@@ -32,8 +31,7 @@ struct pcapng_packet {
 	uint64_t time_ns;			/* since 1970 */
 };
 
-/* All return the bytes written, at most as above. The header: a section, and interface 0 for packets. */
-size_t pcapng_write_header(uint8_t *out);
+/* All return the bytes written, at most as above. */
 size_t pcapng_write_section(uint8_t *out);
 size_t pcapng_write_interface(enum pcapng_link link, const char *name, uint8_t *out);
 size_t pcapng_write_packet(const struct pcapng_packet *packet, uint8_t *out);

@@ -19,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/bytes.h"
 #include "base/fork.h"
 #include "base/lock.h"
 #include "base/log.h"
@@ -28,6 +29,7 @@
 #include "trace/expand.h"
 #include "wire/dump.h"
 #include "wire/packet.h"
+#include "wire/psn.h"
 
 #define VARIABLE	"VERBATIM_TRACER"
 #define REPETITIONS	65536u		/* request packets in flight that are remembered */
@@ -36,6 +38,7 @@
 #define STUCK_NS	1000000000ull	/* ... and none once the tracer has read nothing for so long */
 #define LOOK_EVERY	4096u		/* calls, to see whether the tracer still is there */
 #define PATIENCE_S	2		/* for the tracer's first message */
+#define SENT_TO		(1u << 31)	/* a number of the QP that receives, not of the one that sends */
 #define LONG_NS		10000000u	/* a call that takes longer is recorded when it returned */
 
 struct repetition {
@@ -346,8 +349,7 @@ static int connect_to(const char *path, int *memfd, int *connection)
 	return err;
 }
 
-/* For VERBATIM_LOG=packet: what was sent before. */
-static void begin_log(void)
+void trace_remember(void)
 {
 	struct repetition *repetitions = calloc(REPETITIONS, sizeof(*repetitions));
 
@@ -356,7 +358,6 @@ static void begin_log(void)
 		trace.repetitions = repetitions, repetitions = NULL;
 	lock_release(&trace.lock);
 	free(repetitions);
-	trace_switch();
 }
 
 void trace_connect(void)
@@ -364,8 +365,10 @@ void trace_connect(void)
 	const char *path = secure_getenv(VARIABLE);
 	int err, memfd = -1, connection = -1;
 
-	if (log_is_on(LOG_PACKET))
-		begin_log();
+	if (log_is_on(LOG_PACKET)) {
+		trace_remember();
+		trace_switch();
+	}
 	if (!path || trace_is_attached())
 		return;
 	err = connect_to(path, &memfd, &connection);
@@ -489,6 +492,15 @@ unsigned trace_repetition(uint32_t qpn, uint32_t psn)
 	}
 	lock_release(&trace.lock);
 	return times;
+}
+
+unsigned trace_sent_before(const uint8_t *packet, size_t bytes)
+{
+	const struct opcode *op = bytes >= BTH_BYTES ? opcode_get(packet[0]) : NULL;
+
+	if (!op || opcode_is_response(op) || (op->service != SERVICE_RC && op->service != SERVICE_XRC))
+		return 0;
+	return trace_repetition(SENT_TO | packet_peek_qpn(packet, bytes), get_be32(packet + 8) & PSN_MASK);
 }
 
 /* How much of a packet is recorded: its headers, what is wanted of its payload, a MAD, an ICRC if there is one. */

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The table of faults: fault.def, expanded. */
+/* The table of faults: fault.def, expanded; and the words of the last one. */
 #include "transport/fault.h"
 
 #include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "transport/internal.h"
 
 #define EVENT_NONE	 -1
 #define EVENT_FATAL	 QP_EVENT_FATAL
@@ -23,4 +27,13 @@ const struct fault_row *fault_row(enum fault fault)
 {
 	assert(fault > FAULT_NONE && fault < FAULT_COUNT);
 	return &rows[fault];
+}
+
+void reason_print(struct qp_call *call, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(call->why, sizeof(call->why), format, arguments);
+	va_end(arguments);
 }

@@ -7,20 +7,9 @@
  * state by transport.c at the end of the call, so that nothing here recurses.
  */
 #include <assert.h>
-#include <stdarg.h>
-#include <stdio.h>
 
 #include "object/placement.h"
 #include "transport/internal.h"
-
-void reason_print(struct qp_call *call, const char *format, ...)
-{
-	va_list arguments;
-
-	va_start(arguments, format);
-	vsnprintf(call->why, sizeof(call->why), format, arguments);
-	va_end(arguments);
-}
 
 /* The name without IBV_WC_ is also what `verbatim explain` knows it by. */
 static const struct {

@@ -297,6 +297,14 @@ bool responder_ready(const struct qp *qp) REQUIRES(qp->lock);
 /* An ACK waits for a reply: until when. */
 uint64_t responder_deadline(const struct qp *qp) REQUIRES(qp->lock);
 void responder_timeout(struct qp_call *call) REQUIRES(call->qp->lock);
+/* responder_check.c: may the request be executed? */
+enum fault responder_check(struct qp_call *call, const struct packet *packet) REQUIRES(call->qp->lock);
+/* Whether @packet needs a responder resource (IBTA 9.7.5.1.8). */
+static inline bool responder_takes_resource(const struct packet *packet)
+{
+	return packet->op->verb >= VERB_READ && packet->op->verb <= VERB_ATOMIC_WRITE;
+}
+
 /* Check and execute one packet that is in sequence; advances the message, not the PSN. */
 enum fault responder_message(struct qp_call *call, const struct packet *packet)
 	REQUIRES(call->qp->lock);
@@ -355,13 +363,18 @@ bool tags_sent(struct qp_call *call, const struct ibv_wc *sent, struct completio
 /* The receive that is held will not complete, or not well: an unexpected message did not come. */
 void tags_drop(struct qp *qp) REQUIRES(qp->lock);
 
-/* ---- replay.c ---- */
+/* ---- resource.c ---- */
 
 /* Back to the few that are part of the QP. */
-void replay_free(struct responder *responder);
+void resources_free(struct responder *responder);
+struct resource *resource_slot(struct responder *responder, uint32_t number);
 /* A resource for a new request; NULL: the peer has too many in progress. */
-struct resource *replay_new(struct qp *qp) REQUIRES(qp->lock);
-void replay_activate(struct qp *qp, struct resource *resource, uint32_t psn, uint32_t end);
+struct resource *resource_new(struct qp *qp) REQUIRES(qp->lock);
+/* Answers are due from @psn on; of a READ, up to @end in it. */
+void resource_activate(struct qp *qp, struct resource *resource, uint32_t psn, uint32_t end);
+
+/* ---- replay.c ---- */
+
 /* A request with a PSN before the expected one. */
 void replay_duplicate(struct qp_call *call, const struct packet *packet) REQUIRES(call->qp->lock);
 /* Drop the responses that are due. */

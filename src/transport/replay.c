@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Responder resources (IBTA 9.7.5.1.8, 9.7.6.1.3): the state of the last max_dest_rd_atomic READs
- * and atomics, to answer them piece by piece as there is room, and again for duplicates. A
+ * Answers to READs and atomics from their responder resources (IBTA 9.7.6.1.3; resource.c), piece by piece as
+ * there is room, and again for duplicates. A
  * duplicate READ reads the memory again, from the PSN that it names; a duplicate atomic is answered
  * with the value stored when it was executed, and is never executed again, nor is an ATOMIC_WRITE.
  *
@@ -9,8 +9,6 @@
  * beyond would tell the requester that it lost that one's response.
  */
 #include <assert.h>
-#include <errno.h>
-#include <stdlib.h>
 
 #include "base/copy.h"
 #include "transport/internal.h"
@@ -18,104 +16,6 @@
 
 /* Further back a PSN is no duplicate's: it may name another packet by now. */
 #define POSITIONS_KNOWN (1u << 23)
-
-static struct resource *replay_slot(struct responder *responder, uint32_t number)
-{
-	return &responder->resource[number % responder->resource_count];
-}
-
-/* Each keeps its number, so requests in progress stay in order. */
-static void move_resources(struct responder *responder, struct resource *to, uint32_t count)
-{
-	uint32_t i, oldest = responder->resource_next - responder->resource_count;
-
-	for (i = 0; i < responder->resource_count; i++)
-		to[(oldest + i) % count] = *replay_slot(responder, oldest + i);
-}
-
-int transport_reserve(struct transport_room *room, uint32_t reads)
-{
-	uint32_t count = RD_ATOMIC_FEW;
-	struct resource *resource = NULL;
-
-	while (count < reads)
-		count *= 2;	/* powers of two: numbers wrap */
-	if (count > RD_ATOMIC_FEW) {
-		resource = calloc(count, sizeof(*resource));
-		if (!resource)
-			return ENOMEM;
-	}
-	*room = (struct transport_room){ .resource = resource, .count = count };
-	return 0;
-}
-
-void transport_install(struct qp *qp, struct transport_room *room)
-{
-	struct responder *responder = &qp->responder;
-	struct resource *old = responder->resource;
-
-	if (room->count <= responder->resource_count)
-		return;
-	move_resources(responder, room->resource, room->count);
-	responder->resource = room->resource;
-	responder->resource_count = room->count;
-	room->resource = old == responder->few ? NULL : old;
-}
-
-void transport_unreserve(struct transport_room *room)
-{
-	free(room->resource);
-	room->resource = NULL;
-}
-
-void replay_free(struct responder *responder)
-{
-	if (responder->resource != responder->few)
-		free(responder->resource);
-	responder->resource = responder->few;
-	responder->resource_count = RD_ATOMIC_FEW;
-}
-
-struct resource *replay_new(struct qp *qp)
-{
-	struct responder *responder = &qp->responder;
-	struct resource *resource = replay_slot(responder, responder->resource_next);
-
-	if (responder->unanswered_count >= qp->attr.max_dest_rd_atomic)
-		return NULL;
-	if (!resource->active)
-		return resource;
-	/* A repeated answer, which a requester that sends new requests no longer needs. */
-	if (!resource->answered)
-		return NULL;
-	resource->active = false;
-	responder->active_count--;
-	return resource;
-}
-
-static uint32_t number_of(const struct responder *responder, const struct resource *resource)
-{
-	uint32_t newest = responder->resource_next - 1;
-	uint32_t index = (uint32_t)(resource - responder->resource);
-
-	return newest - ((newest - index) & (responder->resource_count - 1));
-}
-
-void replay_activate(struct qp *qp, struct resource *resource, uint32_t psn, uint32_t end)
-{
-	struct responder *responder = &qp->responder;
-	uint32_t number = number_of(responder, resource);
-
-	if (!responder->active_count || (int32_t)(number - responder->first_active) < 0)
-		responder->first_active = number;
-	if (!resource->active) {
-		responder->active_count++;
-		responder->unanswered_count += !resource->answered;
-	}
-	resource->active = true;
-	resource->send_psn = resource->reply_first_psn = psn;
-	resource->reply_end = end;
-}
 
 static uint32_t psn_count(const struct resource *resource)
 {
@@ -158,7 +58,7 @@ static void repeat_read(struct qp_call *call, const struct packet *packet) REQUI
 	    packet->reth.length > resource->length - offset)
 		return;
 	resource->rkey = packet->reth.rkey;
-	replay_activate(qp, resource, packet->psn, (uint32_t)offset + packet->reth.length);
+	resource_activate(qp, resource, packet->psn, (uint32_t)offset + packet->reth.length);
 }
 
 static void repeat_executed(struct qp_call *call, const struct packet *packet, enum resource_kind kind)
@@ -166,7 +66,7 @@ static void repeat_executed(struct qp_call *call, const struct packet *packet, e
 	struct resource *resource = resource_find(call->qp, packet->psn);
 
 	if (resource && resource->kind == kind)
-		replay_activate(call->qp, resource, packet->psn, 0);
+		resource_activate(call->qp, resource, packet->psn, 0);
 }
 
 /* The last PSN from @psn on that may be acknowledged without claiming a READ or atomic. */
@@ -348,9 +248,9 @@ static bool send_read(struct transmit *transmit, struct resource *resource)
 /* The oldest first: answers leave in PSN order. */
 static struct resource *next_active(struct responder *responder)
 {
-	while (!replay_slot(responder, responder->first_active)->active)
+	while (!resource_slot(responder, responder->first_active)->active)
 		responder->first_active++;
-	return replay_slot(responder, responder->first_active);
+	return resource_slot(responder, responder->first_active);
 }
 
 bool replay_transmit(struct transmit *transmit)

@@ -50,7 +50,7 @@ void transport_fini(struct qp *qp)
 	requester_reset(qp);
 	tags_drop(qp);
 	run_queue_remove(qp->transport->run_queue, qp);
-	replay_free(&qp->responder);
+	resources_free(&qp->responder);
 	echo_fini(qp);
 	free(qp->responder.recv);
 	qp->responder.recv = NULL;

@@ -11,8 +11,8 @@
  *	ack_hold.h	ACKs that wait for the reply to their message
  *	gather.h	requests that wait for others, to leave together
  *	completer.c	the peer's answers to them: ACK, NAK, read responses
- *	responder.c	the peer's requests: checks, executes, answers
- *	replay.c	responder resources: answers to duplicates
+ *	responder.c	the peer's requests: answers; responder_check.c, responder_run.c: checks, executes
+ *	resource.c	responder resources; replay.c: answers to duplicates from them
  *	unreliable.c	UC and UD, both ways
  *	raw.c		RAW_PACKET: Ethernet frames, both ways
  *	sge.c		copies between application memory and packets

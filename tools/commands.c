@@ -33,6 +33,12 @@ static const struct command_option link_options[] = {
 	{ NULL, 0, NULL, NULL },
 };
 
+static const struct command_option top_options[] = {
+	{ "--batch",	'b', "ROUNDS", "as text, so many times; for scripts and files" },
+	{ "--delay",	'd', "SECONDS", "between looks; 1" },
+	{ NULL, 0, NULL, NULL },
+};
+
 static const struct command_option bench_options[] = {
 	{ "--hardware",	0, NULL, "on the adapters that the system has, not on Verbatim" },
 	{ NULL, 0, NULL, NULL },
@@ -121,6 +127,13 @@ const struct command commands[] = {
 		      "verbatim stats ib_write_bw\tthose of a program\n"
 		      "verbatim stats vb_eth0\tthose that have a device open\n"
 		      "verbatim stats --json 4711\tone, for programs\n" },
+	{ .name = "top", .run = top_command,
+	  .arguments = "[--batch ROUNDS] [--delay SECONDS] [PID | PROGRAM | DEVICE]",
+	  .text = "processes, and the queue pairs of one, live: rates, queues, retransmissions",
+	  .options = top_options,
+	  .examples = "verbatim top\tall processes; Enter shows the queue pairs of one\n"
+		      "verbatim top 4711\tits queue pairs\n"
+		      "verbatim top --batch 3\tas text, three times\n" },
 	{ .name = "bench", .run = bench_command, .operand = OPERAND_WORD, .runs_program = true,
 	  .words = bench_studies, .arguments = "[--hardware] noncontig [OPTION]...",
 	  .text = "measure: noncontig, ways to move blocks that do not lie side by side",

@@ -106,6 +106,7 @@ int help_command(int argc, char **argv);
 int complete_command(int argc, char **argv);
 int bench_command(int argc, char **argv);
 int stats_command(int argc, char **argv);
+int top_command(int argc, char **argv);
 extern const char *const bench_studies[], *const link_verbs[];	/* end with NULL */
 
 /* To stdout: usage, options and examples of one. */

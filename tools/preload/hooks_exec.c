@@ -16,7 +16,7 @@
 
 #include "preload.h"
 
-#define CWD_VARIABLE	"VERBATIM_CWD"
+#define CWD_VARIABLE	"LIBVERBATIM_CWD"	/* no setting: the libraries refuse VERBATIM_* that are none */
 #define VARIABLES_MAX	8192u		/* of an environment that is copied */
 
 struct given {

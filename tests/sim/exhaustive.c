@@ -18,7 +18,11 @@
 
 #define MTU		256u
 #define PACKETS_MAX	12u
+#ifdef SIM_SANITIZED
+#define MIXED_MAX	3u
+#else
 #define MIXED_MAX	5u	/* 4^5 mixtures */
+#endif
 #define MIXED_MAX_LONG	6u
 
 enum fate { FATE_LOSS, FATE_DUPLICATE, FATE_DELAY, FATE_MIXED, FATES };

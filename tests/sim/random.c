@@ -17,14 +17,10 @@
 #include "base/log.h"
 #include "story.h"
 
-/* Sanitizers take ten times as long and look for other things: fewer worlds do. */
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#ifdef SIM_SANITIZED
 #define SEEDS_USUAL	300u
 #define SEEDS_LONG	5000u
-#endif
-#endif
-#ifndef SEEDS_USUAL
+#else
 #define SEEDS_USUAL	2000u
 #define SEEDS_LONG	20000u
 #endif

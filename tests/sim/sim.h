@@ -23,6 +23,13 @@
 #include "object/qp.h"
 #include "transport/transport.h"
 
+/* Sanitizers take ten times as long and look for other things: fewer worlds do. */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SIM_SANITIZED
+#endif
+#endif
+
 #define SIM_HOSTS_MAX	4u
 #define SIM_QPS_MAX	128u
 #define MILLION		1000000u	/* rates are in parts per million */

@@ -16,8 +16,11 @@
 #include "engine/internal.h"
 #include "engine/sleep.h"
 #include "platform/clock.h"
+#include "platform/wait.h"
 
 #define OUR_TAGS (WAIT_DOORBELL | WAIT_SOCKETS | WAIT_SLOTS | WAIT_BELLS | WAIT_FD)
+
+#define PASS_NS 50000u		/* for the worker to take a bell */
 
 struct app_sleep {
 	struct engine *engine;
@@ -31,6 +34,20 @@ static bool may_block(int fd)
 	int flags = fcntl(fd, F_GETFL);
 
 	return flags >= 0 && !(flags & O_NONBLOCK);
+}
+
+/*
+ * The worker, asleep on the sockets since before we waited, does not know what was asked of it meanwhile:
+ * the bell for it was silenced here. False: nothing was asked.
+ */
+static bool pass_bell(struct engine *engine)
+{
+	uint64_t until_ns = atomic_load(&engine->worker.until_ns);
+
+	if (!until_ns || (sleep_asked_for(engine) >= until_ns && !engine->ops->has_chores(engine->owner)))
+		return false;
+	waiter_ring(&engine->waiter);
+	return true;
 }
 
 /* Also when the thread is cancelled. */
@@ -50,6 +67,7 @@ static void wait_end(void *argument)
 	 */
 	if (atomic_exchange(&engine->wait.deep_sleep, false))
 		waiter_wake_nap(&engine->waiter);
+	pass_bell(engine);
 }
 
 static void wait_make_progress(struct engine *engine, uint32_t ready)
@@ -64,6 +82,9 @@ static void wait_make_progress(struct engine *engine, uint32_t ready)
 	if (engine->ops->has_chores(engine->owner) || atomic_load(&engine->local.peers_due) ||
 	    sleep_asked_for(engine) < atomic_load(&engine->wait.worker_until_ns))
 		waiter_wake_nap(&engine->waiter);
+	/* It is the worker's: we keep away a moment. If it is lost once more, we are back. */
+	if (pass_bell(engine))
+		thread_sleep_ns(PASS_NS);
 }
 
 static int wait_one_round(struct app_sleep *self, struct event_queue *queue, uint32_t *ready)

@@ -160,13 +160,16 @@ static bool worker_make_progress(struct engine *engine, uint32_t ready)
 
 static uint32_t sleep_on_all(struct engine *engine, uint64_t until_ns)
 {
-	uint64_t timeout_ns = sleep_begin(engine, until_ns);
+	uint64_t timeout_ns;
 	uint32_t ready;
 
+	atomic_store(&engine->worker.until_ns, until_ns);
+	timeout_ns = sleep_begin(engine, until_ns);
 	if (sleep_asked_for(engine) < until_ns || engine->ops->has_chores(engine->owner))
 		timeout_ns = 0;
 	ready = waiter_wait(&engine->waiter, timeout_ns);
 	sleep_end(engine);
+	atomic_store(&engine->worker.until_ns, 0);
 	return ready;
 }
 

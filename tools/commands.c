@@ -150,7 +150,8 @@ const struct command commands[] = {
 		      "verbatim ladder a.pcapng -o picture.svg\ta picture, for documents\n"
 		      "verbatim ladder a.pcapng b.pcapng -o page.html\ttwo processes in one chart\n" },
 	{ .name = "version", .run = version_command, .arguments = "",
-	  .text = "print the version" },
+	  .text = "print the version",
+	  .examples = "verbatim version\tfor a report of an error\n" },
 	{ .name = "help", .run = help_command, .operand = OPERAND_COMMAND, .arguments = "[SUBCOMMAND]",
 	  .text = "list the subcommands, or describe one",
 	  .examples = "verbatim help run\tthe same as verbatim run --help\n" },

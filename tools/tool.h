@@ -13,6 +13,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/nearest.h"
+
 #define EXIT_USAGE 2
 
 struct command_option {
@@ -67,22 +69,6 @@ struct option_reader option_read(int argc, char **argv);
 const char *option_next(struct option_reader *reader);
 /* Whether --help is among the options of @command. */
 bool option_help(const struct command *command, int argc, char **argv);
-
-/*
- * Misspelt words (nearest.c). The distance: letters to insert, delete, replace or swap with a neighbour; of
- * words longer than NEAREST_WORD_MAX, INT_MAX.
- */
-enum { NEAREST_WORD_MAX = 128 };
-
-int edit_distance(const char *a, size_t a_length, const char *b, size_t b_length);
-
-struct nearest_word {
-	const char *word, *best;	/* best: NULL while nothing is near enough */
-	int distance;
-};
-
-struct nearest_word nearest_begin(const char *word);
-void nearest_offer(struct nearest_word *nearest, const char *candidate);
 
 /* To stdout: "NAME":"TEXT"END; null for NULL (json.c). */
 void print_json_text(const char *name, const char *text, const char *end);

@@ -16,6 +16,7 @@
 #include <sys/auxv.h>
 
 #include "base/log.h"
+#include "base/nearest.h"
 #include "base/text.h"
 
 extern char **environ;
@@ -57,6 +58,8 @@ static const char variables[] =
 #define OTHER_VARIABLES(X) \
 	X("VERBATIM_CONFIG") X("VERBATIM_LOG") X("VERBATIM_EXPLAIN") X("VERBATIM_FAULT") \
 	X("VERBATIM_TRACE")
+#define PREFIX		"VERBATIM_"
+#define PREFIX_LENGTH	(sizeof(PREFIX) - 1)
 #define OTHER_ENTRY(name) name,
 #define OTHER_TEXT(name) ", " name
 static const char *const other_variables[] = {
@@ -65,6 +68,8 @@ static const char *const other_variables[] = {
 };
 
 #define SETTING_COUNT (sizeof(settings) / sizeof(settings[0]))
+/* The first ones, those that are for users. */
+#define OTHER_COUNT (sizeof(other_variables) / sizeof(other_variables[0]) - 1)
 
 static int config_set_number(struct config *config, const struct setting *setting,
 			     const char *value, const char *where)
@@ -165,8 +170,25 @@ static bool config_is_known(const char *variable, size_t length)
 	return false;
 }
 
+/* The one that may have been meant; NULL: none is near. Compared without what all of them begin with. */
+static const char *config_nearest(const char *variable, size_t length)
+{
+	char word[NEAREST_WORD_MAX];
+	struct nearest_word nearest;
+	size_t i;
+
+	snprintf(word, sizeof(word), "%.*s", (int)(length - PREFIX_LENGTH), variable + PREFIX_LENGTH);
+	nearest = nearest_begin(word);
+	for (i = 0; i < SETTING_COUNT; i++)
+		nearest_offer(&nearest, settings[i].variable + PREFIX_LENGTH);
+	for (i = 0; i < OTHER_COUNT; i++)
+		nearest_offer(&nearest, other_variables[i] + PREFIX_LENGTH);
+	return nearest.best ? nearest.best - PREFIX_LENGTH : NULL;
+}
+
 static int refuse_unknown(void)
 {
+	const char *nearest;
 	char **entry;
 
 	if (getauxval(AT_SECURE))
@@ -174,10 +196,11 @@ static int refuse_unknown(void)
 	for (entry = environ; entry && *entry; entry++) {
 		size_t length = strcspn(*entry, "=");
 
-		if (strncmp(*entry, "VERBATIM_", 9) || config_is_known(*entry, length))
+		if (strncmp(*entry, PREFIX, PREFIX_LENGTH) || config_is_known(*entry, length))
 			continue;
-		complain("unknown variable %.*s: expected one of%s%s", (int)length, *entry,
-				variables + 1,
+		nearest = config_nearest(*entry, length);
+		complain("unknown variable %.*s%s%s: expected one of%s%s", (int)length, *entry,
+			 nearest ? "; the nearest: " : "", nearest ? nearest : "", variables + 1,
 			 OTHER_VARIABLES(OTHER_TEXT));
 		return EINVAL;
 	}

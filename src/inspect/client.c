@@ -21,7 +21,7 @@
 
 #define NS_PER_MS	1000000ull
 #define PROCESSES_MAX	4096u
-#define SMALL_PIECE_NS	(5 * NS_PER_MS)
+#define SMALL_PIECE_NS	(20 * NS_PER_MS)	/* of the patience: 50 of them in a second */
 
 /* ---- what the kernel says of a process ---- */
 

@@ -109,8 +109,11 @@ static int client_wait_readable(struct inspected *process, uint64_t *patience_ns
 {
 	struct pollfd readable = { .fd = process->fd, .events = POLLIN };
 	uint64_t begin_ns = clock_now_ns(), waited_ns;
-	int count = poll(&readable, 1, (int)(*patience_ns / NS_PER_MS) + 1);
+	int count;
 
+	if (!*patience_ns)	/* however soon the answer comes */
+		return client_fail_late(process);
+	count = poll(&readable, 1, (int)(*patience_ns / NS_PER_MS) + 1);
 	if (count < 0)
 		return client_fail(process, errno, "interrupted");
 	waited_ns = clock_now_ns() - begin_ns;

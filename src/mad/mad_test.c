@@ -193,27 +193,11 @@ static int use_in_child(void)
 	return 0;
 }
 
-/* Its allocator has locks of its own, which a thread may hold when another one forks. */
-static bool forks_safely(void)
-{
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-	return false;
-#endif
-#endif
-	return true;
-}
-
 static void a_child_has_its_own(void **state)
 {
 	int status = -1;
-	pid_t pid;
+	pid_t pid = fork();
 
-	if (!forks_safely()) {
-		print_message("SKIPPED: AddressSanitizer is not safe to fork beside threads\n");
-		skip();
-	}
-	pid = fork();
 	if (!pid)
 		_exit(use_in_child());
 	assert_int_equal(waitpid(pid, &status, 0), pid);

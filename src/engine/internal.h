@@ -52,10 +52,10 @@ void rx_trace_end(struct rx_traced *traced, struct engine *engine);
 /* qp_table.c: claim one more slot. 0; ENOMEM: the process has all that it may; errno. */
 int slots_claim(struct engine *engine);
 void slots_release(struct engine *engine);
-/* Our QPs that are connected to @dest_qpn, which does not exist any more, learn it. */
 /* Note @refusal at all QPs that are connected to the QP @dest_qpn of this host. */
 void qp_table_dropped(struct engine *engine, uint32_t dest_qpn, const struct refusal *refusal)
 	REQUIRES(engine->progress);
+/* Our QPs that are connected to @dest_qpn, which does not exist any more, learn it. */
 void qp_table_no_peer(struct engine *engine, uint32_t dest_qpn, uint64_t now_ns) REQUIRES(engine->progress);
 
 /* port.c: bind port 4791 and join the processes that share it, unless done; sets engine->group. */

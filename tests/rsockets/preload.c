@@ -548,12 +548,23 @@ static void urgent_over_tcp(struct pair *pair)
 	echo_test(pair, "urgent server", false, "urgent client", nobody, CLIENTS);
 }
 
+/* All that is said through the pipe @ends, to whose end for writing we have no further use. */
+static void listen_to(int ends[2], char said[1000])
+{
+	size_t used = 0;
+	ssize_t n;
+
+	OK(close(ends[1]));
+	while ((n = read(ends[0], said + used, 999 - used)) > 0)
+		used += (size_t)n;
+	said[used] = '\0';
+	OK(close(ends[0]));
+}
+
 /* What a program says on standard error that opens a socket under these settings. */
 static void complaints(struct pair *pair, const char *entries, const char *inline_bytes, char said[1000])
 {
 	int ends[2];
-	size_t used = 0;
-	ssize_t n;
 	pid_t pid;
 
 	OK(pipe(ends));
@@ -567,11 +578,7 @@ static void complaints(struct pair *pair, const char *entries, const char *inlin
 		execl("/proc/self/exe", "rsocket_test", NULL);
 		_exit(1);
 	}
-	OK(close(ends[1]));
-	while ((n = read(ends[0], said + used, 999 - used)) > 0)
-		used += (size_t)n;
-	said[used] = '\0';
-	OK(close(ends[0]));
+	listen_to(ends, said);
 	CHECK(status_of(pid) == 10, "no socket");
 }
 
@@ -612,8 +619,6 @@ static bool private_setting(const char *text)
 static void read_setting(const char *text, char said[1000])
 {
 	int ends[2];
-	size_t used = 0;
-	ssize_t n;
 	pid_t pid;
 
 	OK(pipe(ends));
@@ -628,11 +633,7 @@ static void read_setting(const char *text, char said[1000])
 		OK(rsocket(AF_INET, SOCK_STREAM, 0));
 		_exit(10);
 	}
-	OK(close(ends[1]));
-	while ((n = read(ends[0], said + used, 999 - used)) > 0)
-		used += (size_t)n;
-	said[used] = '\0';
-	OK(close(ends[0]));
+	listen_to(ends, said);
 	CHECK(status_of(pid) == 10 || !*said, "no socket");
 }
 

@@ -281,14 +281,15 @@ static void a_thread_that_is_cancelled_is_in_no_call(void **state)
 static void at_any_instant_a_call_is_whole(void **state)
 {
 	volatile unsigned left = 0, whole = 0, half = 0;
-	struct itimerval often = { { 0, 50 }, { 0, 50 } }, never = { 0 };
+	struct itimerval once = { { 0, 0 }, { 0, 0 } };
 
 	install(SIGALRM, SA_RESTART, 0);
 	leaves = true;
 	if (sigsetjmp(outside, 1))
 		left++;
-	else
-		setitimer(ITIMER_REAL, &often, NULL);	/* not before there is a place to leave to */
+	/* One tick at a time: those that come while a handler leaves would nest, down to the end of the stack. */
+	once.it_value.tv_usec = 20 + left % 61;
+	setitimer(ITIMER_REAL, &once, NULL);
 	while (left < 2000) {
 		CALL();
 
@@ -299,7 +300,8 @@ static void at_any_instant_a_call_is_whole(void **state)
 		half = 0;
 		whole++;
 	}
-	setitimer(ITIMER_REAL, &never, NULL);
+	once.it_value.tv_usec = 0;
+	setitimer(ITIMER_REAL, &once, NULL);
 	assert_true(whole > 0);
 }
 

@@ -11,10 +11,10 @@
 #include "base/log.h"
 #include "device/hca.h"
 #include "engine/injection.h"
-#include "link/trace.h"
 #include "local/local.h"
 #include "net/naming.h"
 #include "net/port.h"
+#include "trace/file.h"
 
 #define INTERFACES_BYTES 512
 
@@ -46,7 +46,7 @@ static int check_settings(struct config *config)
 		err = local_mode_of(config->memory, &mode);
 	if (!err)
 		err = injection_check();
-	return err ? err : trace_check();
+	return err ? err : trace_file_check();
 }
 
 int hca_device_list(struct hca_device **devices, int *count)

@@ -20,6 +20,7 @@
 #include "platform/clock.h"
 #include "platform/memory.h"
 #include "platform/thread_cpu.h"
+#include "trace/file.h"
 #include "trace/trace.h"
 
 #define PROBE_MIN_NS	1000000u
@@ -307,16 +308,17 @@ __attribute__((destructor)) static void at_exit(void)
 		injection_report(&the_hca->engine);
 	}
 	lock_release(&process_lock);
+	trace_file_flush();
 }
 
 int hca_get(struct hca **hca)
 {
-	int err = 0;
+	int err = trace_file_open();
 
 	fork_register(FORK_PROCESS, &fork_handlers);
 	trace_connect();
 	lock_acquire(&process_lock);
-	if (!the_hca)
+	if (!err && !the_hca)
 		err = process_start(&the_hca);
 	if (!err) {
 		references++;

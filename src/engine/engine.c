@@ -12,9 +12,9 @@
 #include "engine/wake.h"
 #include "engine/steer.h"
 #include "host/group_program.h"
-#include "link/trace.h"
 #include "link/udp.h"
 #include "platform/clock.h"
+#include "trace/file.h"
 
 #define SLOT_BUFFER	65536u
 
@@ -40,15 +40,7 @@ static int open_links(struct engine *engine)
 	if (err)
 		return err;
 	engine->link = engine->udp;
-	trace_set_ip_id(rx_find_ip_id);
-	trace_set_internal(group_message_is);
-	err = trace_wrap(&engine->link, TRACE_UDP);
-	if (!err)
-		err = loopback_open(&engine->loopback_inner, engine->counters);
-	if (err)
-		return err;
-	engine->loopback = engine->loopback_inner;
-	return trace_wrap(&engine->loopback, TRACE_LOOPBACK);
+	return loopback_open(&engine->loopback, engine->counters);
 }
 
 /* ---- operations for local/ ---- */
@@ -141,7 +133,8 @@ static int open_local(struct engine *engine)
 	local->waiter = &engine->waiter;
 	local->connect_tag = WAIT_CONNECT;
 	local->bells_tag = WAIT_BELLS;
-	if (engine->injection && local->mode < LOCAL_RING)
+	/* What shows, loses or delays packets has to have some. */
+	if ((engine->injection || trace_file_is_open()) && local->mode < LOCAL_RING)
 		local->mode = LOCAL_RING;
 	err = local_open(local);
 	for (i = 0; !err && i < engine->qps.slot_count; i++)
@@ -224,6 +217,7 @@ void engine_close(struct engine *engine)
 		free(engine->batches.free[--engine->batches.count]);
 	free(engine->rx.slot_buffer);
 	injection_close(engine);
+	trace_file_flush();
 }
 
 static void close_fd(int fd)

@@ -189,11 +189,10 @@ struct engine {
 	struct counters *counters;
 	struct run_queue run_queue;
 
-	struct link *link;		/* for packets to and from other hosts: udp, perhaps wrapped */
-	struct link *udp;		/* the innermost of those */
+	struct link *link;		/* for packets to and from other hosts: udp, or what a test has instead */
+	struct link *udp;
 	struct injection *injection;	/* faults on purpose (VERBATIM_FAULT), or NULL */
-	struct link *loopback;		/* to this process, perhaps wrapped by a trace */
-	struct link *loopback_inner;
+	struct link *loopback;		/* to this process */
 	struct local local;		/* other processes of this host, through memory */
 
 	struct qp_table qps;

@@ -110,16 +110,15 @@ static inline int engine_begin(void **state)
 	engine->counters = &counters;
 	engine_init(engine);
 	engine->link = &fake_link;
-	if (loopback_open(&engine->loopback_inner, &counters))
+	if (loopback_open(&engine->loopback, &counters))
 		return -1;
-	engine->loopback = engine->loopback_inner;
 	return waiter_open(&engine->waiter);
 }
 
 static inline int engine_end(void **state)
 {
 	waiter_close(&engine->waiter);
-	engine->loopback_inner->ops->close(engine->loopback_inner);
+	engine->loopback->ops->close(engine->loopback);
 	timer_heap_free(&engine->timers.heap);
 	timer_heap_free(&engine->timers.cq_heap);
 	while (engine->batches.count)

@@ -84,7 +84,7 @@ void injection_send(struct engine *engine, struct qp *qp, struct tx_batch *batch
 	}
 	tx_batch_reset(batch);
 	trace_throttle();
-	if (loopback_pending(engine->loopback_inner))
+	if (loopback_pending(engine->loopback))
 		worker_notice(engine, 0);
 }
 
@@ -109,7 +109,7 @@ static bool has_way(struct engine *engine, struct held *held)
 {
 	uint32_t channel;
 
-	if (held->way != engine->local.link)
+	if (held->way != engine->local.channel_link)
 		return true;
 	channel = local_channel(&engine->local, qpn_slot(held->dest_qpn));
 	held->datagram.channel = (uint16_t)channel;

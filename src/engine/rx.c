@@ -14,6 +14,7 @@
 #include "engine/ip_id.h"
 #include "engine/steer.h"
 #include "local/ring.h"
+#include "trace/file.h"
 #include "transport/drop.h"
 #include "transport/refusal.h"
 #include "wire/dump.h"
@@ -419,11 +420,16 @@ static void receive_link(struct receiver *receiver, struct link *link)
 	unsigned round, received, i;
 
 	for (round = 0; round < RECEIVE_ROUNDS; round++) {
-		if (link->ops->receive(link, datagram, RECEIVE_BATCH, &received) || !received)
+		if (link->ops->receive(link, datagram, RECEIVE_BATCH, &received) || !received) {
+			if (trace_wants(TRACE_FILE))
+				trace_file_flush();
 			return;
+		}
 		for (i = 0; i < received; i++)
 			receive_datagram(receiver, &datagram[i]);
 		let_go(receiver);
+		if (trace_wants(TRACE_FILE))
+			trace_file_relieve();
 		if (received < RECEIVE_BATCH)
 			return;
 	}
@@ -542,12 +548,12 @@ unsigned rx_poll(struct engine *engine, uint64_t now_ns)
 	if (engine->local.channel_link && ring_pending(engine->local.channel_link)) {
 		if (now_ns < atomic_load_explicit(&engine->local.udp_first_until_ns, memory_order_relaxed))
 			receive_udp_first(&receiver);
-		receive_link(&receiver, engine->local.link);
+		receive_link(&receiver, engine->local.channel_link);
 		ring_done(engine->local.channel_link);
 	}
 	if (sockets_are_due(&receiver))
 		receive_link(&receiver, engine->link);
-	if (loopback_pending(engine->loopback_inner))
+	if (loopback_pending(engine->loopback))
 		receive_link(&receiver, engine->loopback);
 	if (!list_empty(&engine->rx.ethernet_ports))
 		receiver.packets += steer_receive(engine, now_ns);

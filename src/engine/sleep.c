@@ -15,7 +15,7 @@ uint64_t sleep_asked_for(struct engine *engine)
 
 static bool work_waits(struct engine *engine)
 {
-	return atomic_load(&engine->run_queue.count) > 0 || loopback_pending(engine->loopback_inner) ||
+	return atomic_load(&engine->run_queue.count) > 0 || loopback_pending(engine->loopback) ||
 	       local_pending(&engine->local) || atomic_load(&engine->worker.stopping) ||
 	       atomic_load(&engine->worker.leaving) == LEAVING;
 }

@@ -204,13 +204,13 @@ static struct link *choose_link(struct engine *engine, const struct tx_packet *p
 	if (engine_has_slot(engine, slot))
 		return engine->loopback;
 	*channel = local_channel(&engine->local, slot);
-	return *channel == LOCAL_NO_CHANNEL ? engine->link : engine->local.link;
+	return *channel == LOCAL_NO_CHANNEL ? engine->link : engine->local.channel_link;
 }
 
 /* Where no ICRC is looked at, none is made. */
 static bool needs_seal(const struct engine *engine, const struct link *way)
 {
-	return way != engine->loopback_inner && way != engine->local.channel_link;
+	return way != engine->loopback && way != engine->local.channel_link;
 }
 
 #define DATAGRAMS_MAX 64u
@@ -255,7 +255,7 @@ void tx_send(struct engine *engine, struct tx_batch *batch)
 		send_all(engine, link, datagram, count);
 	tx_batch_reset(batch);
 	trace_throttle();
-	if (loopback_pending(engine->loopback_inner))
+	if (loopback_pending(engine->loopback))
 		worker_notice(engine, 0);
 }
 

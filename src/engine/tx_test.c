@@ -62,12 +62,12 @@ static int set_up(void **state)
 	segments_max = LINK_SEGMENTS_MAX;
 	engine->counters = &counters;
 	engine->link = &list_link;
-	return engine && batch && given ? loopback_open(&engine->loopback_inner, &counters) : ENOMEM;
+	return engine && batch && given ? loopback_open(&engine->loopback, &counters) : ENOMEM;
 }
 
 static int tear_down(void **state)
 {
-	engine->loopback_inner->ops->close(engine->loopback_inner);
+	engine->loopback->ops->close(engine->loopback);
 	free(given);
 	free(batch);
 	free(engine);

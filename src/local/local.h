@@ -74,8 +74,7 @@ struct local {
 	uint32_t connect_tag, bells_tag;	/* for local_handle_peers(), local_silence_bells() */
 	enum local_mode mode;
 
-	struct link *link;		/* for packets, perhaps wrapped by a trace */
-	struct link *channel_link;	/* the same, unwrapped */
+	struct link *channel_link;
 	bool direct;			/* RC requests may do without packets */
 	struct peers *peers;
 	int bells_fd;			/* an epoll set: the connections of all channels */
@@ -102,7 +101,7 @@ int local_mode_of(const char *text, enum local_mode *mode);
 
 /*
  * The caller has filled in ops, owner, progress, counters, mrs, run_queue, waiter and mode of
- * @local, and claimed the first slot. 0 or errno; if no memory is shared, local->link is NULL and
+ * @local, and claimed the first slot. 0 or errno; if no memory is shared, local->channel_link is NULL and
  * all other calls do nothing.
  */
 int local_open(struct local *local);

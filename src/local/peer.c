@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "link/trace.h"
 #include "platform/clock.h"
 #include "platform/fail.h"
 #include "platform/memory.h"
@@ -685,23 +684,12 @@ int local_open(struct local *local)
 	lock_init(&peers->lock);
 	atomic_init(&peers->later_ns, TIME_NEVER);
 	peers->spare_fd = fcntl(local->bells_fd, F_DUPFD_CLOEXEC, 0);
-	local->link = local->channel_link;
 	local->peers = peers;
-	err = trace_wrap(&local->link, TRACE_RING);
-	if (err)
-		goto close_all;
-	/*
-	 * Everything goes as packets if that is configured (LOCAL_RING), or VERBATIM_TRACE is to
-	 * show each packet.
-	 */
-	local->direct = local->link == local->channel_link && local->mode != LOCAL_RING;
+	local->direct = local->mode != LOCAL_RING;
 	local->mrs->drain_peers = drain_region;
 	local->mrs->forget = region_forget;
 	local->mrs->peers = local;
 	return 0;
-close_all:
-	local_close(local);
-	return err;
 close_ring:
 	local->channel_link->ops->close(local->channel_link);
 	local->channel_link = NULL;
@@ -730,14 +718,14 @@ void local_close(struct local *local)
 	if (peers->spare_fd >= 0)
 		close(peers->spare_fd);
 	close(local->bells_fd);
-	local->link->ops->close(local->link);
+	local->channel_link->ops->close(local->channel_link);
 	local->mrs->drain_peers = NULL;
 	local->mrs->forget = NULL;
 	lock_destroy(&peers->lock);
 	free(peers);
 	local->peers = NULL;
 	local->direct = false;
-	local->link = local->channel_link = NULL;
+	local->channel_link = NULL;
 }
 
 void local_abandon(struct local *local)

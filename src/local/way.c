@@ -42,7 +42,7 @@ enum local_way local_way(const struct local *local, struct qp *qp, const char **
 		*why = "another host";
 		return WAY_UDP;
 	}
-	if (!local->peers || !local->link) {
+	if (!local->peers || !local->channel_link) {
 		*why = "no memory is shared: VERBATIM_MEMORY=off, faults, or a set-id program";
 		return WAY_UDP;
 	}

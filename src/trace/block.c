@@ -139,7 +139,7 @@ size_t trace_packet_block(const struct trace_record *record, uint32_t interface,
 		packet.bytes = whole;
 	}
 	/* The blocks' own lengths include pad and what dissectors want. */
-	if (whole)
+	if (whole && bytes + ICRC_BYTES < length)
 		snprintf(comment, sizeof(comment), "payload %zu; ", block_payload(data, length));
 	trace_comment(record, comment + strlen(comment));
 	/* Dissectors do not know all of them. */

@@ -34,7 +34,8 @@ enum trace_want {
 	TRACE_EXPLAIN		= 1 << 7,
 	TRACE_FAULTS		= 1 << 8,
 	TRACE_PAYLOAD		= 1 << 16,
-	TRACE_LOG		= 1 << 17,	/* not the tracer's: VERBATIM_LOG=packet */
+	TRACE_LOG		= 1 << 17,	/* not the tracer's: VERBATIM_LOG=packet, ... */
+	TRACE_FILE		= 1 << 18,	/* ... and VERBATIM_TRACE */
 };
 #define TRACE_KINDS 0x1ffu
 #define TRACE_DROP_FAULT 0xffffu	/* lost on purpose */

@@ -27,6 +27,7 @@
 #include "platform/thread_cpu.h"
 #include "trace/block.h"
 #include "trace/expand.h"
+#include "trace/file.h"
 #include "wire/dump.h"
 #include "wire/packet.h"
 #include "wire/psn.h"
@@ -38,7 +39,6 @@
 #define STUCK_NS	1000000000ull	/* ... and none once the tracer has read nothing for so long */
 #define LOOK_EVERY	4096u		/* calls, to see whether the tracer still is there */
 #define PATIENCE_S	2		/* for the tracer's first message */
-#define SENT_TO		(1u << 31)	/* a number of the QP that receives, not of the one that sends */
 #define LONG_NS		10000000u	/* a call that takes longer is recorded when it returned */
 
 struct repetition {
@@ -84,6 +84,8 @@ static uint32_t what_is_wanted(void)
 	lock_acquire(&trace.lock);
 	wanted = trace.share ? trace.wanted & (TRACE_KINDS | TRACE_PAYLOAD) : 0;
 	lock_release(&trace.lock);
+	if (trace_file_is_open())
+		wanted |= TRACE_PACKETS | TRACE_PAYLOAD | TRACE_FILE;
 	return wanted | (log_is_on(LOG_PACKET) ? TRACE_LOG : 0);
 }
 
@@ -141,10 +143,12 @@ bool trace_is_attached(void)
 static void trace_before_fork(void) ACQUIRES(trace.lock)
 {
 	lock_acquire(&trace.lock);
+	trace_file_before_fork();
 }
 
 static void trace_after_fork_parent(void) RELEASES(trace.lock)
 {
+	trace_file_after_fork(false);
 	lock_release(&trace.lock);
 }
 
@@ -153,6 +157,7 @@ static void trace_after_fork_child(void) RELEASES(trace.lock)
 {
 	atomic_store(&trace_wanted, 0);
 	log_listen(NULL);
+	trace_file_after_fork(true);
 	if (trace.share) {
 		munmap(trace.share, TRACE_SHARE_BYTES + (size_t)trace.ring_bytes);
 		close(trace.connection);
@@ -349,7 +354,7 @@ static int connect_to(const char *path, int *memfd, int *connection)
 	return err;
 }
 
-void trace_remember(void)
+static void trace_remember(void)
 {
 	struct repetition *repetitions = calloc(REPETITIONS, sizeof(*repetitions));
 
@@ -365,7 +370,8 @@ void trace_connect(void)
 	const char *path = secure_getenv(VARIABLE);
 	int err, memfd = -1, connection = -1;
 
-	if (log_is_on(LOG_PACKET)) {
+	if (log_is_on(LOG_PACKET) || trace_file_is_open()) {
+		fork_register(FORK_TRACE, &trace_fork);
 		trace_remember();
 		trace_switch();
 	}
@@ -399,7 +405,8 @@ static void ring_copy_locked(const void *data, size_t bytes) REQUIRES(trace.lock
 	trace.head += bytes;
 }
 
-static void trace_put(struct trace_record *record, const void *data, size_t bytes)
+/* Only the tracer: what its filter leaves out may be wanted by the file. */
+static void trace_put(struct trace_record *record, uint32_t want, const void *data, size_t bytes)
 {
 	static const uint8_t zeros[8];
 
@@ -409,13 +416,17 @@ static void trace_put(struct trace_record *record, const void *data, size_t byte
 	lock_acquire(&trace.lock);
 	if (!record->time_ns)
 		record->time_ns = clock_wall_ns();
-	if (trace.share && record->bytes <= TRACE_RECORD_MAX &&
+	if (!trace.share || !(trace.wanted & want)) {
+		lock_release(&trace.lock);
+		return;
+	}
+	if (record->bytes <= TRACE_RECORD_MAX &&
 	    trace.ring_bytes - ring_used_locked() >= record->bytes) {
 		ring_copy_locked(record, sizeof(*record));
 		ring_copy_locked(data, bytes);
 		ring_copy_locked(zeros, record->bytes - sizeof(*record) - bytes);
 		atomic_store_explicit(&trace.share->head, trace.head, memory_order_release);	/* R1 */
-	} else if (trace.share) {
+	} else {
 		atomic_fetch_add_explicit(&trace.share->lost, 1, memory_order_relaxed);
 	}
 	lock_release(&trace.lock);
@@ -452,6 +463,8 @@ void trace_throttle_slowly(void)
 	int saved = errno;
 	unsigned n = 0;
 
+	if (trace_wants(TRACE_FILE))
+		trace_file_relieve();
 	while (n < NAPS_MAX && should_nap()) {
 		nanosleep(&nap, NULL);
 		n++;
@@ -494,20 +507,10 @@ unsigned trace_repetition(uint32_t qpn, uint32_t psn)
 	return times;
 }
 
-unsigned trace_sent_before(const uint8_t *packet, size_t bytes)
-{
-	const struct opcode *op = bytes >= BTH_BYTES ? opcode_get(packet[0]) : NULL;
-
-	if (!op || opcode_is_response(op) || (op->service != SERVICE_RC && op->service != SERVICE_XRC))
-		return 0;
-	return trace_repetition(SENT_TO | packet_peek_qpn(packet, bytes), get_be32(packet + 8) & PSN_MASK);
-}
-
-/* How much of a packet is recorded: its headers, what is wanted of its payload, a MAD, an ICRC if there is one. */
-static size_t captured_of(const struct trace_record *record, const uint8_t *data, size_t bytes)
+/* How much of a packet is recorded: its headers, of its payload @payload, a MAD, an ICRC if there is one. */
+static size_t captured_of(const struct trace_record *record, const uint8_t *data, size_t bytes, uint32_t payload)
 {
 	const struct opcode *op = bytes ? opcode_get(data[0]) : NULL;
-	uint32_t payload = __atomic_load_n(&trace_payload_bytes, __ATOMIC_RELAXED);
 	size_t most = record->flags & TRACE_HAS_ICRC ? bytes : bytes - (bytes < ICRC_BYTES ? bytes : ICRC_BYTES);
 
 	if (op && packet_peek_qpn(data, bytes) != QPN_GSI && payload < most && op->header_bytes + payload < most)
@@ -541,7 +544,12 @@ void trace_packet(struct trace_record *record, const uint8_t *data, size_t bytes
 	if (!trace_wants(TRACE_PACKETS))
 		return;
 	record->length = (uint32_t)bytes;
-	trace_put(record, data, captured_of(record, data, bytes));
+	if (!record->time_ns)
+		record->time_ns = clock_wall_ns();
+	if (trace_wants(TRACE_FILE))
+		trace_file_packet(record, data, captured_of(record, data, bytes, UINT32_MAX));
+	trace_put(record, TRACE_PACKETS, data,
+		  captured_of(record, data, bytes, __atomic_load_n(&trace_payload_bytes, __ATOMIC_RELAXED)));
 }
 
 void trace_operation(struct trace_record *record, const struct trace_operation *operation)
@@ -553,7 +561,7 @@ void trace_operation(struct trace_record *record, const struct trace_operation *
 		trace_expand(operation, record->flags & TRACE_OUTBOUND, record->qpn, log_expanded, record,
 			     &left_out);
 	if (trace_wants(TRACE_PACKETS))
-		trace_put(record, operation, sizeof(*operation));
+		trace_put(record, TRACE_PACKETS, operation, sizeof(*operation));
 }
 
 static void trace_text(uint32_t want, uint32_t qpn, uint64_t time_ns, unsigned flags, const char *text, int length)
@@ -566,7 +574,7 @@ static void trace_text(uint32_t want, uint32_t qpn, uint64_t time_ns, unsigned f
 	record.time_ns = time_ns;
 	record.flags = (uint8_t)flags;
 	if (length > 0 && length < (int)TRACE_TEXT_MAX)
-		trace_put(&record, text, (size_t)length);
+		trace_put(&record, want, text, (size_t)length);
 }
 
 static void trace_event_va(uint32_t want, uint32_t qpn, uint64_t time_ns, unsigned flags, const char *event,

@@ -36,8 +36,8 @@ int trace_attach(int memfd, int connection, uint32_t *tracer);
 void trace_detach(uint32_t tracer);
 bool trace_is_attached(void);
 /*
- * If VERBATIM_TRACER names the socket of one that waits for this process; and VERBATIM_LOG=packet begins.
- * No lock is held.
+ * If VERBATIM_TRACER names the socket of one that waits for this process; and VERBATIM_LOG=packet begins, as does
+ * VERBATIM_TRACE once its file is open (file.h). No lock is held.
  */
 void trace_connect(void);
 
@@ -53,9 +53,6 @@ void trace_packet(struct trace_record *record, const uint8_t *data, size_t bytes
 void trace_operation(struct trace_record *record, const struct trace_operation *operation);
 /* How often a request packet of this PSN was sent before. */
 unsigned trace_repetition(uint32_t qpn, uint32_t psn);
-/* The same of a packet, by whom it is sent to. 0: of no reliable request. From trace_remember() on. */
-unsigned trace_sent_before(const uint8_t *packet, size_t bytes);
-void trace_remember(void);
 
 /*
  * @format makes the members behind "event": of its JSON object, the first without a comma. @time_ns: 0: now.

@@ -23,7 +23,7 @@ LAYERS = {
     'ethernet': ['base'],
     'object': ['trace', 'ethernet', 'wire', 'base'],
     'transport': ['object', 'trace', 'ethernet', 'wire', 'base'],
-    'link': ['trace', 'platform', 'base'],
+    'link': ['platform', 'base'],
     'host': ['wire', 'platform', 'base'],
     'local': ['host', 'object', 'trace', 'wire', 'platform', 'base', 'transport', 'link'],
     'config': ['platform', 'base'],

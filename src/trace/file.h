@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * VERBATIM_TRACE=FILE[,limit=N[k|M|G]]: this process writes its packets to a pcapng file by itself. %p in FILE is
+ * the process ID. A file that another process is writing is left to it: .PID is appended. Default limit: 1G.
+ */
+#ifndef VERBATIM_TRACE_FILE_H
+#define VERBATIM_TRACE_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "trace/record.h"
+
+/*
+ * The file is there from now on, if the variable is set; else nothing happens. 0 or errno, said on stderr. It is
+ * kept until the process ends: a device that is opened again goes on with it.
+ */
+int trace_file_open(void);
+bool trace_file_is_open(void);
+/* Is the variable's value understood? 0, also when it is not set; EINVAL, said on stderr. */
+int trace_file_check(void);
+/* A packet that begins with @data, of which @bytes of record->length are there. Under any lock. */
+void trace_file_packet(const struct trace_record *record, const uint8_t *data, size_t bytes);
+/*
+ * Without the lock of a QP: what was gathered is written, or (relieve) if it is much. A process that is killed
+ * loses no more than what came after it.
+ */
+void trace_file_flush(void);
+void trace_file_relieve(void);
+
+/* For the handlers of fork(): a child that opens a device gets a file of its own. */
+void trace_file_before_fork(void);
+void trace_file_after_fork(bool child);
+
+#endif

@@ -533,6 +533,7 @@ static int exit_status(const struct tracer *tracer, bool written)
 static int trace_processes(struct tracer *tracer)
 {
 	const struct options *options = &tracer->options;
+	const uint64_t attached_ns = wall_ns();		/* no record is older */
 	sigset_t mask;
 
 	for (unsigned i = 0; i < options->pids; i++) {
@@ -546,6 +547,10 @@ static int trace_processes(struct tracer *tracer)
 	}
 	if (output_open(&tracer->output, &options->output) || block_signals(tracer, &mask))
 		return EXIT_FAILURE;
+	for (struct source *source = tracer->sources; source; source = source->next) {
+		describe(tracer, source, attached_ns);
+		source_tell_known(source, attached_ns, take_record, tracer);
+	}
 	trace_loop(tracer);
 	return output_close(tracer->output) ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -51,8 +51,8 @@ struct source {
 	uint32_t interface;		/* of its packets; its events have the next */
 	char name[NAME_BYTES];		/* PROGRAM(PID) */
 	bool is_described, is_wanted, is_broken;
-	int status;			/* of waitpid(), if has_status */
-	bool has_status;
+	char *known;			/* lines: its queue pairs when it was attached, as it told; or NULL */
+	size_t known_bytes;
 };
 
 struct share_options {
@@ -73,6 +73,10 @@ void source_release(struct source *source);
 
 /* NULL: after a line on stderr. */
 struct source *source_attach(pid_t pid, const struct share_options *options);
+/* An event, with its text behind it, for each queue pair that was there before. Once. */
+void source_tell_known(struct source *source, uint64_t time_ns,
+		       void (*take)(void *owner, struct source *source, const struct trace_record *record),
+		       void *owner);
 
 /* ---- trace_sort.c ---- */
 

@@ -1,16 +1,21 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * verbatim trace -p PID: has a running process record what it does, by its control socket (inspect/client.h). It
- * does so as long as that connection stands, and only if the kernel lets us read its memory.
+ * does so as long as that connection stands, and only if the kernel lets us read its memory. What it has by then
+ * is asked for as `verbatim stats` does.
  */
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "inspect/client.h"
 #include "trace.h"
+
+#define KNOWN_MAX	(128u << 20)	/* bytes that a process may tell of its queue pairs */
 
 /* A share, and a connection of which the process gets the other end. NULL: process->why. */
 static struct source *attach_share(struct inspected *process, const struct share_options *options)
@@ -41,6 +46,33 @@ out:
 	return source;
 }
 
+static int keep_known(void *context, const char *text, size_t bytes)
+{
+	struct source *source = context;
+	char *larger;
+
+	if (memchr(text, '\0', bytes) || source->known_bytes + bytes >= KNOWN_MAX)
+		return EPROTO;
+	larger = realloc(source->known, source->known_bytes + bytes + 1);
+	if (!larger)
+		return ENOMEM;
+	memcpy(larger + source->known_bytes, text, bytes);
+	source->known = larger;
+	source->known_bytes += bytes;
+	larger[source->known_bytes] = '\0';
+	return 0;
+}
+
+/* Behind the share, so that none is missing. A process that does not answer in time is traced all the same. */
+static void ask_what_is_there(struct source *source, struct inspected *process)
+{
+	int err = inspect_ask(process, "stats qps", NULL, 0, INSPECT_WAIT_MS, keep_known, source);
+
+	if (err)
+		fprintf(stderr, "verbatim trace: not all queue pairs that %s(%d) has already are listed: %s\n",
+			process->program, (int)process->pid, process->why[0] ? process->why : strerror(err));
+}
+
 struct source *source_attach(pid_t pid, const struct share_options *options)
 {
 	struct source *source = NULL;
@@ -55,9 +87,50 @@ struct source *source_attach(pid_t pid, const struct share_options *options)
 		inspect_end(&process);
 		return NULL;
 	}
+	ask_what_is_there(source, &process);
 	source->control = process.fd;
 	if (isatty(STDERR_FILENO))
 		fprintf(stderr, "verbatim trace: records %s(%d) until it ends, or Ctrl-C\n", process.program,
 			(int)pid);
 	return source;
+}
+
+/* ---- what was there ---- */
+
+/* A record of `stats`: {"record":"qp","qp":"0x000123",...}. Its members, or NULL: it is another, or none. */
+static const char *members_of(const char *line, size_t bytes, unsigned *qpn)
+{
+	static const char begin[] = "{\"record\":\"qp\",";
+
+	if (bytes < sizeof(begin) || strncmp(line, begin, sizeof(begin) - 1) || line[bytes - 1] != '}')
+		return NULL;
+	for (size_t i = 0; i < bytes; i++)
+		if (!isprint((unsigned char)line[i]))
+			return NULL;
+	line += sizeof(begin) - 1;
+	return sscanf(line, "\"qp\":\"0x%6x\"", qpn) == 1 ? line : NULL;
+}
+
+void source_tell_known(struct source *source, uint64_t time_ns,
+		       void (*take)(void *owner, struct source *source, const struct trace_record *record),
+		       void *owner)
+{
+	struct {
+		struct trace_record record;
+		char text[TRACE_TEXT_MAX];
+	} event = { .record = { .kind = TRACE_IS_EVENT, .want = TRACE_STATES, .time_ns = time_ns } };
+	char *line, *rest = source->known;
+
+	while ((line = strsep(&rest, "\n"))) {
+		const char *members = members_of(line, strlen(line), &event.record.qpn);
+		int length = members ? snprintf(event.text, sizeof(event.text), "\"event\":\"queue_pair\",%.*s",
+						(int)strlen(members) - 1, members) : -1;
+
+		if (length < 0 || length >= (int)sizeof(event.text))
+			continue;
+		event.record.captured = (uint32_t)length;
+		take(owner, source, &event.record);
+	}
+	free(source->known);
+	source->known = NULL;
 }

@@ -73,6 +73,7 @@ void source_close(struct source *source)
 		close(source->connection);
 	if (source->control >= 0)
 		close(source->control);
+	free(source->known);
 	free(source);
 }
 

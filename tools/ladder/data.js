@@ -15,7 +15,7 @@ const KINDS = [['send', 'SEND'], ['write', 'WRITE'], ['read', 'READ'], ['atomic'
 	['nak', 'NAK'], ['rnr', 'RNR'], ['cm', 'CM'], ['cnp', 'CNP'], ['call', 'calls'], ['completion', 'completions'], ['state', 'states'],
 	['other', 'events']];
 const KIND = Object.fromEntries(KINDS.map(([name], at) => [name, at]));
-const EVENT_KIND = { call: KIND.call, completion: KIND.completion, state: KIND.state };
+const EVENT_KIND = { call: KIND.call, completion: KIND.completion, state: KIND.state, queue_pair: KIND.state };
 const COLOUR = ['send', 'write', 'read', 'atomic', 'flush', 'ack', 'nak', 'rnr', 'cm', 'cnp', 'soft', 'good', 'accent', 'soft'];
 
 const EVENTS = DATA.event.map(([time, lane, text]) => {
@@ -38,10 +38,14 @@ function kindOf(item) {
 	return isPacket(item) ? P.kind[item] : EVENT_KIND[eventOf(item).json.event] ?? KIND.other;
 }
 
+// What tells the state of a queue pair from here on.
+const isState = json => json.event === 'state' || json.event === 'queue_pair';
+const stateOf = json => String(json.event === 'state' ? json.to : json.state);
+
 const eventFailed = json => (json.event === 'completion' && json.status !== 'SUCCESS') || json.error !== undefined ||
 	json.event === 'drop' || json.event === 'lost' || json.event === 'explain' || json.event === 'unreadable' ||
 	json.event === 'fault' ||
-	(json.event === 'state' && (json.to === 'ERR' || json.to === 'SQE'));
+	(isState(json) && (stateOf(json) === 'ERR' || stateOf(json) === 'SQE'));
 
 function isProblem(item) {
 	if (!isPacket(item))
@@ -190,6 +194,8 @@ function eventLabel(item) {
 		return json.status === 'SUCCESS' ? '\u2713 ' + (json.opcode ?? '') + number : '\u2717 ' + json.status + number;
 	case 'state':
 		return (json.from ? json.from + ' \u2192 ' : '') + json.to;
+	case 'queue_pair':
+		return 'is there: ' + [json.type, json.state, json.path ? 'by ' + json.path : ''].filter(part => part).join(' ');
 	case 'drop':
 		return 'dropped: ' + (json.reason ?? '');
 	case 'cm':

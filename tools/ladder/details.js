@@ -234,8 +234,8 @@ function packetDetails(item) {
 function eventErrors(json) {
 	if (json.event === 'completion' && json.status !== 'SUCCESS')
 		return ERRORS.get('status IBV_WC_' + json.status);
-	if (json.event === 'state')
-		return ERRORS.get('state IBV_QPS_' + json.to) ?? ERRORS.get('state ' + json.to);
+	if (isState(json))
+		return ERRORS.get('state IBV_QPS_' + stateOf(json)) ?? ERRORS.get('state ' + stateOf(json));
 	if (json.event === 'cm')
 		return ERRORS.get('cm ' + json.name);
 	if (json.event === 'async')

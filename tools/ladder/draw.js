@@ -189,7 +189,7 @@ function eventMark(c, item, x, y, size) {
 	c.beginPath();
 	if (json.event === 'call')
 		c.rect(x - size, y - size * .55, size * 2, size * 1.1);
-	else if (json.event === 'state') {
+	else if (isState(json)) {
 		c.moveTo(x, y - size * 1.2);
 		c.lineTo(x + size * 1.2, y);
 		c.lineTo(x, y + size * 1.2);
@@ -218,7 +218,7 @@ function drawEvent(c, item, top, strong, words) {
 		taken.push({ x0: x + side * 11 - (side < 0 ? textWidth(c, text) : 0), x1: x + 11 + (side < 0 ? 0 : textWidth(c, text)), y });
 	if (text)
 		halo(c, text, x + side * 11, y, eventFailed(eventOf(item).json) ? theme.bad : eventOf(item).json.event === 'completion'
-			? theme.good : eventOf(item).json.event === 'state' ? theme.accent : theme.ink);
+			? theme.good : isState(eventOf(item).json) ? theme.accent : theme.ink);
 }
 
 // An ACK for several packets: a bracket along the requester's line.
@@ -253,8 +253,8 @@ const STATES = (() => {
 	const states = LANES.map(() => []);
 	for (let item = PACKETS; item < ITEMS; item++) {
 		const { json, lane } = eventOf(item);
-		if (json.event === 'state')
-			states[lane].push({ item, to: String(json.to) });
+		if (isState(json))
+			states[lane].push({ item, to: stateOf(json) });
 	}
 	for (const list of states)
 		list.sort((a, b) => eventOf(a.item).time - eventOf(b.item).time);

@@ -102,8 +102,8 @@ static struct svg_text svg_packet(const struct ladder_packet *packet)
 
 static struct svg_text svg_event(const struct ladder_event *event)
 {
-	static const char *const keys[] = { "name", "opcode", "status", "from", "to", "state", "reason", "text", "error",
-					    "bytes", "wr_id" };
+	static const char *const keys[] = { "name", "opcode", "status", "from", "to", "state", "reason",
+					    "text", "error", "bytes", "wr_id" };
 	static const char *const before[] = { "", "", "", "", "-> ", "", "", "", "fails: ", "bytes ", "wr_id " };
 	struct svg_text text = { .bytes = 0 };
 	char kind[32] = "", value[TEXT_MAX];

@@ -20,6 +20,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "progress.h"
+
 #define SECTION_HEADER	0x0a0d0d0au
 #define ORDER_MAGIC	0x1a2b3c4du
 #define PCAP_US		0xa1b2c3d4u
@@ -28,6 +30,7 @@
 #define PCAP_RECORD	16u
 #define PCAP_LENGTH_MAX	(64u << 20)	/* of one packet: more is a broken file */
 #define INTERFACES_MAX	65536u
+#define READ_MAX	(16u << 20)	/* bytes at once */
 
 enum block { BLOCK_INTERFACE = 1, BLOCK_PACKET_OLD = 2, BLOCK_SIMPLE = 3, BLOCK_PACKET = 6 };
 enum option { OPTION_END = 0, OPTION_COMMENT = 1, OPTION_NAME = 2, OPTION_FLAGS = 2, OPTION_RESOLUTION = 9,
@@ -394,12 +397,14 @@ int capture_parse(struct capture *capture, uint8_t *data, size_t bytes)
 /* Reads to the end of the file, a pipe too, or to CAPTURE_FILE_MAX. */
 static int slurp(int fd, uint8_t **data, size_t *bytes, bool *whole)
 {
-	size_t room = 1 << 16;
+	size_t room = 1 << 16, total = 0;
 	struct stat status;
 	ssize_t got = 1;
 
 	if (!fstat(fd, &status) && S_ISREG(status.st_mode) && status.st_size > 0)
-		room = (size_t)status.st_size < CAPTURE_FILE_MAX ? (size_t)status.st_size + 1 : CAPTURE_FILE_MAX;
+		total = (size_t)status.st_size + 1;
+	if (total)
+		room = total < CAPTURE_FILE_MAX ? total : CAPTURE_FILE_MAX;
 	*data = malloc(room);
 	*bytes = 0;
 	while (*data && got > 0 && *bytes < CAPTURE_FILE_MAX) {
@@ -410,7 +415,8 @@ static int slurp(int fd, uint8_t **data, size_t *bytes, bool *whole)
 				break;
 			*data = larger;
 		}
-		got = read(fd, *data + *bytes, room - *bytes);
+		progress_show("reading", *bytes, total);
+		got = read(fd, *data + *bytes, room - *bytes < READ_MAX ? room - *bytes : READ_MAX);
 		if (got < 0 && errno == EINTR)
 			got = 1;
 		else if (got > 0)

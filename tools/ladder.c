@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "progress.h"
 #include "tool.h"
 
 #define ABOUT_MAX	65536u
@@ -111,6 +112,7 @@ int ladder_make_page(char *const *paths, int count, struct ladder_page *page, co
 
 	for (int i = 0; i < count; i++) {
 		err = capture_read(&capture, paths[i]);
+		progress_hide();
 		if (!err)
 			continue;
 		if (err == EINVAL)
@@ -123,13 +125,16 @@ int ladder_make_page(char *const *paths, int count, struct ladder_page *page, co
 	}
 	capture_sort(&capture);
 	page->paths = paths;
-	if (ladder_make(&ladder, &capture, paths)) {
+	err = ladder_make(&ladder, &capture, paths);
+	progress_hide();
+	if (err) {
 		fprintf(stderr, "verbatim ladder: out of memory: %zu packets\n", capture.records);
 		capture_free(&capture);
 		return 1;
 	}
 	ladder_say(&ladder, page);
 	status = ladder_write_file(&ladder, page, output);
+	progress_hide();
 	if (!status && !page->made && strcmp(output, "-"))
 		printf("%s: %u packets, %u events, %u queue pairs\n", output, ladder.packets, ladder.events,
 		       ladder.lanes);

@@ -9,6 +9,7 @@
 
 #include "base/bytes.h"
 #include "ladder.h"
+#include "progress.h"
 #include "wire/aeth.h"
 #include "wire/psn.h"
 
@@ -447,6 +448,7 @@ static int ladder_read_records(struct ladder *ladder)
 		uint16_t linktype = capture->source[record->source].linktype;
 		struct frame frame;
 
+		progress_show("packets", i, capture->records);
 		if (linktype == LINKTYPE_EXPORTED_PDU && ladder->source_process[record->source] >= 0) {
 			err = ladder_add_event(ladder, record);
 			continue;

@@ -15,6 +15,7 @@
 #include "explain.h"
 #include "ladder.h"
 #include "ladder_template.h"
+#include "progress.h"
 #include "wire/aeth.h"
 #include "wire/cm_table.h"
 
@@ -450,6 +451,7 @@ static void page_packets(const struct ladder *ladder, FILE *out)
 
 	fprintf(out, "\"begin\":\"%" PRIu64 "\",\n\"packet\":{\n", begin);
 	for (size_t column = 0; column < sizeof(page_columns) / sizeof(*page_columns); column++) {
+		progress_show("writing", column, sizeof(page_columns) / sizeof(*page_columns) + 1);
 		page_name(out, page_columns[column].name);
 		putc('[', out);
 		for (unsigned i = 0; i < ladder->packets; i++)

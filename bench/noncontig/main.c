@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "noncontig.h"
+#include "progress.h"
 
 #define SETTLE_US	300000.0
 #define POINTS_MAX	32u
@@ -374,8 +375,6 @@ static int measure_notice(struct connection *c, const struct options *o, double 
 
 static int measure_all(struct connection *c, const struct options *o, struct report *report)
 {
-	bool shows = isatty(STDERR_FILENO);
-
 	if (measure_notice(c, o, &report->notice_us))
 		return -1;
 	for (unsigned m = 0; m < o->message_count; m++) {
@@ -387,16 +386,15 @@ static int measure_all(struct connection *c, const struct options *o, struct rep
 				continue;
 			result->layout = (struct layout){ block, o->messages[m] / block,
 							  block * o->stride };
-			if (shows)
-				fprintf(stderr, "\r%u of %u layouts ", m * o->block_count + b + 1,
-					o->message_count * o->block_count);
-			if (measure_layout(c, o, result))
+			progress_show("layouts", m * o->block_count + b, o->message_count * o->block_count);
+			if (measure_layout(c, o, result)) {
+				progress_hide();
 				return -1;
+			}
 			report->count++;
 		}
 	}
-	if (shows)
-		fprintf(stderr, "\r\033[K");
+	progress_hide();
 	return 0;
 }
 

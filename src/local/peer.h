@@ -2,7 +2,9 @@
 /*
  * Peer processes and their channels, for the files of this folder:
  *
+ *	open.c		setting all of it up with the HCA, and taking it down
  *	peer.c		the table of them: the memory of each, admission and dismissal
+ *	peer_socket.c	the socket of each: bells, blocks, its end
  *	connect.c	connecting and being connected to; peers that end
  *	reconnect.c	retries by the worker
  *	pairing.c	which grants QPs and keys have: asking for them, and answering
@@ -194,6 +196,8 @@ int peer_admit(struct local *local, struct peer *peer, struct handshake_peer *pr
 void peer_publish(struct local *local, struct peer *peer);
 /* Close the channel. By the worker, or when there is none; with the progress lock. */
 void peer_dismiss(struct local *local, struct peer *peer);
+/* Its memory, when no thread can find it any more. */
+void peer_free(struct peer *peer);
 
 /*
  * The peer of an open channel, else NULL. Any thread; it does not change while the progress lock is
@@ -230,6 +234,10 @@ bool peer_read_bell(struct peer *peer);
 bool peer_took_bell(struct peer *peer);
 /* The descriptor received for that grant, to be closed by the caller; -1: none. */
 int peer_take_block(struct peer *peer, uint32_t region);
+/* Those that nobody asked for are closed. */
+void peer_drop_blocks(struct peer *peer) REQUIRES(peer->inbox);
+/* Wake a thread of the process at the other end of @fd. */
+void peer_send_bell(int fd);
 /* Send a descriptor. False: the socket is full or failed. */
 bool peer_send_block(struct peer *peer, uint32_t region, int fd);
 /* Have the peer dismissed, as if it had hung up. */

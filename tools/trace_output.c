@@ -56,21 +56,6 @@ static void output_fail(struct output *output, const char *why)
 	output->failed = true;
 }
 
-/* The end of the last whole block within the first @bytes of the buffer. */
-static size_t whole_blocks(const struct output *output, size_t bytes)
-{
-	size_t at = 0;
-	uint32_t length;
-
-	while (at + 8 <= bytes) {
-		memcpy(&length, output->buffer + at + 4, sizeof(length));
-		if (length < 12 || at + length > bytes)
-			break;
-		at += length;
-	}
-	return at;
-}
-
 void output_flush(struct output *output)
 {
 	size_t done = 0;
@@ -82,7 +67,7 @@ void output_flush(struct output *output)
 			done += (size_t)put;
 		if (put > 0 || (put < 0 && errno == EINTR))
 			continue;
-		output->end_of_block = output->written + whole_blocks(output, done);
+		output->end_of_block = output->written + pcapng_whole_blocks(output->buffer, done);
 		output_fail(output, strerror(put ? errno : ENOSPC));
 	}
 	output->written += done;

@@ -294,7 +294,7 @@ static const struct fork_handlers fork_handlers = {
  * The worker sends what is due, within a bounded time. exit() may run in a handler that interrupted
  * a lock holder; then nothing is sent.
  */
-__attribute__((destructor)) static void at_exit(void)
+static void leave_at_exit(void)
 {
 	unsigned tries;
 
@@ -308,7 +308,12 @@ __attribute__((destructor)) static void at_exit(void)
 		injection_report(&the_hca->engine);
 	}
 	lock_release(&process_lock);
-	trace_file_flush();
+}
+
+__attribute__((destructor)) static void at_exit(void)
+{
+	leave_at_exit();
+	trace_file_finish();
 }
 
 int hca_get(struct hca **hca)

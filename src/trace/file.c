@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The file of VERBATIM_TRACE. Blocks are gathered in a buffer under any lock, and written by threads that
- * hold none of a QP: when much has gathered, and whenever there is nothing to receive. Not a place for errors:
- * a full disk ends the trace (said in the log), not the traffic.
+ * hold none of a QP: when much has gathered, and whenever there is nothing to receive. A full disk ends the
+ * trace, behind its last whole block, and not the traffic.
  */
 #include "trace/file.h"
 
@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,6 +21,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "platform/fail.h"
+#include "platform/wait.h"
 #include "trace/block.h"
 
 #define VARIABLE	"VERBATIM_TRACE"
@@ -27,6 +29,8 @@
 #define LIMIT_DEFAULT	(1ull << 30)
 #define BUFFER_BYTES	(4u << 20)	/* all that is received at once, twice */
 #define BUFFER_MUCH	(1u << 20)
+#define FINISH_TRIES	100u
+#define FINISH_STEP_NS	1000000u
 
 struct trace_file {
 	struct lock lock;
@@ -35,7 +39,8 @@ struct trace_file {
 	uint64_t left GUARDED_BY_MEMBER(lock);		/* bytes until the limit */
 	bool is_full GUARDED_BY_MEMBER(lock);		/* the limit was reached: what is gathered is the end */
 	size_t used GUARDED_BY_MEMBER(lock);
-	uint64_t lost GUARDED_BY_MEMBER(lock);		/* packets for which there was no room, not yet said */
+	uint64_t lost GUARDED_BY_MEMBER(lock);		/* packets for which there was no room */
+	bool lost_said GUARDED_BY_MEMBER(lock);
 	uint8_t *buffer GUARDED_BY_MEMBER(lock);	/* [BUFFER_BYTES], kept once allocated */
 };
 
@@ -43,44 +48,72 @@ static struct trace_file the_file = { .lock = LOCK_INITIALIZER, .fd = -1 };
 
 /* ---- writing ---- */
 
-static void end_early(const char *why) REQUIRES(the_file.lock)
+/* Written to stderr when the lock is released: others listen to such lines under locks of theirs. */
+struct news {
+	const char *ended;		/* why the trace ended; NULL: it did not */
+	bool is_lossy;			/* the first packets are missing */
+};
+
+static void tell_news(const struct news *news)
 {
-	log_warn("tracing stops: %s", why);
+	if (news->is_lossy)
+		complain(VARIABLE ": packets come faster than they are written: some are missing in the trace");
+	if (news->ended)
+		complain(VARIABLE ": %s: the trace ends here, the program goes on", news->ended);
+}
+
+static void end_early(struct news *news, const char *why) REQUIRES(the_file.lock)
+{
+	news->ended = why;
 	close(the_file.fd);
 	the_file.fd = -1;
 	the_file.used = 0;
 	the_file.is_full = false;
 }
 
-static void flush_locked(void) REQUIRES(the_file.lock)
+/* @done bytes of the buffer are in the file: it is to end with its last whole block. (Devices cannot.) */
+static void cut_to_blocks(size_t done) REQUIRES(the_file.lock)
+{
+	off_t end = lseek(the_file.fd, 0, SEEK_CUR);
+
+	if (end < 0 || ftruncate(the_file.fd, end - (off_t)(done - pcapng_whole_blocks(the_file.buffer, done))))
+		log_warn("the last block of the trace is cut: %m");
+}
+
+static void flush_locked(struct news *news) REQUIRES(the_file.lock)
 {
 	size_t done = 0;
 
 	while (the_file.fd >= 0 && done < the_file.used) {
 		ssize_t put = write(the_file.fd, the_file.buffer + done, the_file.used - done);
+		int err = put ? errno : ENOSPC;
 
-		if (put > 0)
+		if (put > 0) {
 			done += (size_t)put;
-		else if (put == 0 || errno != EINTR)
-			end_early(strerror(put ? errno : ENOSPC));
+		} else if (err != EINTR) {
+			cut_to_blocks(done);
+			end_early(news, strerror(err));
+		}
 	}
 	the_file.used = 0;
-	if (the_file.lost)
-		log_warn("%llu packets are missing in the trace: they came faster than it is written",
-			 (unsigned long long)the_file.lost);
-	the_file.lost = 0;
+	news->is_lossy = the_file.lost && !the_file.lost_said;
+	the_file.lost_said |= news->is_lossy;
 	if (the_file.fd >= 0 && the_file.is_full)
-		end_early("the file has reached its size limit (" VARIABLE "=FILE,limit=N)");
+		end_early(news, "the file has reached its size limit (" VARIABLE "=FILE,limit=N or ulimit -f)");
 }
 
 /* Others write meanwhile, or (at exit(), in a handler of signals) this thread does. */
-static void flush_beyond(size_t most)
+static bool flush_beyond(size_t most)
 {
+	struct news news = { 0 };
+
 	if (!lock_try(&the_file.lock))
-		return;
+		return false;
 	if (the_file.used > most || the_file.is_full)
-		flush_locked();
+		flush_locked(&news);
 	lock_release(&the_file.lock);
+	tell_news(&news);
+	return true;
 }
 
 void trace_file_flush(void)
@@ -91,6 +124,24 @@ void trace_file_flush(void)
 void trace_file_relieve(void)
 {
 	flush_beyond(BUFFER_MUCH);
+}
+
+void trace_file_finish(void)
+{
+	unsigned tries;
+	uint64_t lost;
+
+	for (tries = 0; !flush_beyond(0); tries++) {
+		if (tries == FINISH_TRIES)
+			return;
+		thread_sleep_ns(FINISH_STEP_NS);
+	}
+	if (!lock_try(&the_file.lock))
+		return;
+	lost = the_file.lost;
+	lock_release(&the_file.lock);
+	if (lost)
+		complain(VARIABLE ": %llu packets are missing in the trace", (unsigned long long)lost);
 }
 
 static void add_block_locked(const uint8_t *block, size_t bytes) REQUIRES(the_file.lock)
@@ -182,7 +233,7 @@ int trace_file_check(void)
 
 /*
  * In /tmp another user may have created the file first: only our own files and devices (/dev/null) are
- * written.
+ * written. Not pipes: the program would wait for whoever reads them, and be killed when he ends.
  */
 static int check_ours(int fd)
 {
@@ -190,10 +241,12 @@ static int check_ours(int fd)
 
 	if (fstat(fd, &status))
 		return errno;
-	return S_ISCHR(status.st_mode) || status.st_uid == geteuid() ? 0 : EPERM;
+	if (S_ISCHR(status.st_mode))
+		return 0;
+	return !S_ISREG(status.st_mode) ? ENXIO : status.st_uid != geteuid() ? EPERM : 0;
 }
 
-/* Pipes and devices have no size; locking them is harmless. */
+/* Devices have no size; locking them is harmless. */
 static int empty_and_lock(int fd)
 {
 	int err = check_ours(fd);
@@ -205,11 +258,12 @@ static int empty_and_lock(int fd)
 
 /*
  * An fd with the file empty and locked by us; -1: errno (EWOULDBLOCK: another process writes it,
- * EPERM: it is another user's, ELOOP: a symbolic link). Only the user may read the packets: mode 0600.
+ * EPERM: it is another user's, ELOOP: a symbolic link, ENXIO: a pipe). Only the user may read the
+ * packets: mode 0600.
  */
 static int open_locked(const char *name)
 {
-	int err, fd = open(name, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	int err, fd = open(name, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
 
 	if (fd < 0)
 		return -1;
@@ -223,8 +277,8 @@ static int open_locked(const char *name)
 
 static const char *why_not(int err)
 {
-	return err == EPERM ? "it belongs to another user" : err == ELOOP ? "it is a symbolic "
-		"link" : strerror(err);
+	return err == EPERM ? "it belongs to another user" : err == ELOOP ? "it is a symbolic link" :
+	       err == ENXIO ? "it is no file; verbatim trace writes to pipes" : strerror(err);
 }
 
 static int open_named(char name[PATH_MAX])
@@ -250,7 +304,15 @@ static bool allocate_buffer(void) REQUIRES(the_file.lock)
 	return the_file.buffer != NULL;
 }
 
-static int open_for(const char *text) REQUIRES(the_file.lock)
+/* The kernel kills who writes beyond RLIMIT_FSIZE. */
+static uint64_t file_size_limit(uint64_t limit)
+{
+	struct rlimit kernels;
+
+	return getrlimit(RLIMIT_FSIZE, &kernels) || kernels.rlim_cur >= limit ? limit : kernels.rlim_cur;
+}
+
+static int open_for(const char *text, struct news *news) REQUIRES(the_file.lock)
 {
 	char name[PATH_MAX];
 	uint64_t limit;
@@ -262,30 +324,37 @@ static int open_for(const char *text) REQUIRES(the_file.lock)
 	if (fd < 0)
 		return errno;
 	if (the_file.fd >= 0) {
-		flush_locked();
+		flush_locked(news);
 		close(the_file.fd);
 	}
+	limit = file_size_limit(limit);
 	the_file.fd = fd;
-	the_file.left = limit;
 	the_file.is_full = false;
 	snprintf(the_file.setting, sizeof(the_file.setting), "%s", text);
 	snprintf(name, sizeof(name), "%s(%d)", program_invocation_short_name, (int)getpid());
 	the_file.used = pcapng_write_section(the_file.buffer);
 	the_file.used += pcapng_write_interface(PCAPNG_RAW_IP, name, the_file.buffer + the_file.used);
+	if (limit < the_file.used) {
+		the_file.used = 0;
+		the_file.is_full = true;
+	}
+	the_file.left = limit - the_file.used;
 	return 0;
 }
 
 int trace_file_open(void)
 {
 	const char *text = secure_getenv(VARIABLE);
+	struct news news = { 0 };
 	int err = 0;
 
 	if (!text)
 		return 0;
 	lock_acquire(&the_file.lock);
 	if (strcmp(the_file.setting, text) || !*text)
-		err = open_for(text);
+		err = open_for(text, &news);
 	lock_release(&the_file.lock);
+	tell_news(&news);
 	return err;
 }
 
@@ -313,6 +382,8 @@ void trace_file_after_fork(bool child) RELEASES(the_file.lock)
 			close(the_file.fd);
 		the_file.fd = -1;
 		the_file.used = 0;
+		the_file.lost = 0;
+		the_file.lost_said = false;
 		the_file.setting[0] = '\0';
 	}
 	lock_release(&the_file.lock);

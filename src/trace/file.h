@@ -27,6 +27,8 @@ void trace_file_packet(const struct trace_record *record, const uint8_t *data, s
  */
 void trace_file_flush(void);
 void trace_file_relieve(void);
+/* At exit(): other threads may still be at it. */
+void trace_file_finish(void);
 
 /* For the handlers of fork(): a child that opens a device gets a file of its own. */
 void trace_file_before_fork(void);

@@ -217,3 +217,17 @@ size_t pcapng_write_event(uint32_t interface, uint64_t time_ns, const char *json
 	at = put_option(at, OPTION_END, NULL, 0);
 	return (size_t)(end_block(out, at) - out);
 }
+
+size_t pcapng_whole_blocks(const uint8_t *data, size_t bytes)
+{
+	size_t at = 0;
+	uint32_t length;
+
+	while (at + 8 <= bytes) {
+		memcpy(&length, data + at + 4, sizeof(length));
+		if (length < 12 || at + length > bytes)
+			break;
+		at += length;
+	}
+	return at;
+}

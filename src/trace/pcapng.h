@@ -37,5 +37,7 @@ size_t pcapng_write_interface(enum pcapng_link link, const char *name, uint8_t *
 size_t pcapng_write_packet(const struct pcapng_packet *packet, uint8_t *out);
 /* @json: an object in one line. */
 size_t pcapng_write_event(uint32_t interface, uint64_t time_ns, const char *json, size_t bytes, uint8_t *out);
+/* How many of the @bytes, which begin with a block, are whole blocks. */
+size_t pcapng_whole_blocks(const uint8_t *data, size_t bytes);
 
 #endif

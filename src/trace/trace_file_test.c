@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The file of VERBATIM_TRACE, read back block by block: headers, lengths, checksums, ids, directions, comments;
- * the size limit; what comes too fast; names; two processes with one name.
+ * the size limit; what comes too fast; names; two processes with one name; what cannot be written.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -52,6 +54,38 @@ static void begin(void)
 	assert_int_equal(trace_file_open(), 0);
 	trace_connect();
 	assert_true(trace_wants(TRACE_FILE));
+}
+
+static int saved_stderr = -1;
+
+static void listen_to_stderr(void)
+{
+	char name[160];
+	int fd;
+
+	snprintf(name, sizeof(name), "%s/said", directory);
+	fd = open(name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	saved_stderr = dup(STDERR_FILENO);
+	assert_true(fd >= 0 && saved_stderr >= 0 && dup2(fd, STDERR_FILENO) >= 0);
+	close(fd);
+}
+
+/* How many lines with @text were written meanwhile. */
+static unsigned lines_said(const char *text)
+{
+	char name[160], line[1100];
+	unsigned count = 0;
+	FILE *file;
+
+	dup2(saved_stderr, STDERR_FILENO);
+	close(saved_stderr);
+	snprintf(name, sizeof(name), "%s/said", directory);
+	file = fopen(name, "re");
+	assert_non_null(file);
+	while (fgets(line, sizeof(line), file))
+		count += strstr(line, text) != NULL;
+	fclose(file);
+	return count;
 }
 
 /* A SEND Only of RC, @bytes with the ICRC, as sent or as received. */
@@ -240,10 +274,12 @@ static void the_limit_ends_the_trace_and_not_the_program(void **state)
 	snprintf(setting, sizeof(setting), "%s,limit=16k", path);
 	setenv("VERBATIM_TRACE", setting, 1);
 	begin();
+	listen_to_stderr();
 	for (unsigned i = 0; i < 100; i++) {
 		record_packet(false, true, 0, 1000);
 		trace_file_flush();
 	}
+	assert_int_equal(lines_said("limit=N or ulimit -f): the trace ends here, the program goes on"), 1);
 	assert_false(trace_file_is_open());
 	file = read_file(path);
 	assert_in_range(file, 12 * 1024, 16 * 1024);
@@ -254,6 +290,47 @@ static void the_limit_ends_the_trace_and_not_the_program(void **state)
 	assert_int_equal(read_file(path), file);
 }
 
+static void the_kernels_limit_of_files_ends_the_trace_and_not_the_program(void **state)
+{
+	static const unsigned limits[] = { 0, 50, 20000 };
+	struct rlimit saved, limit;
+	size_t bytes;
+	uint32_t flags;
+
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &saved), 0);
+	limit = saved;
+	for (unsigned i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
+		limit.rlim_cur = limits[i];
+		setenv("VERBATIM_TRACE", "/dev/null", 1);
+		begin();
+		setenv("VERBATIM_TRACE", path, 1);
+		assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+		begin();
+		for (unsigned n = 0; n < 100; n++) {
+			record_packet(false, true, 0, 1000);
+			trace_file_flush();
+		}
+		assert_int_equal(setrlimit(RLIMIT_FSIZE, &saved), 0);
+		assert_false(trace_file_is_open());
+		assert_true(read_file(path) <= limits[i]);
+	}
+	assert_true(find_packet(read_file(path), 10, &bytes, &flags));
+	assert_int_equal(find_packet(read_file(path), 1000, &bytes, &flags), 0);	/* whole blocks */
+}
+
+static void a_full_disk_ends_the_trace_and_that_is_said(void **state)
+{
+	setenv("VERBATIM_TRACE", "/dev/full", 1);
+	begin();
+	listen_to_stderr();
+	for (unsigned i = 0; i < 10; i++) {
+		record_packet(false, true, 0, 1000);
+		trace_file_flush();
+	}
+	assert_int_equal(lines_said("VERBATIM_TRACE: No space left on device: the trace ends here"), 1);
+	assert_false(trace_file_is_open());
+}
+
 static void what_comes_faster_than_it_is_written_is_missing_and_that_is_said(void **state)
 {
 	size_t bytes, file;
@@ -261,9 +338,11 @@ static void what_comes_faster_than_it_is_written_is_missing_and_that_is_said(voi
 	unsigned count = 0;
 
 	begin();
+	listen_to_stderr();
 	for (unsigned i = 0; i < 6000; i++)	/* no thread is where it may write */
 		record_packet(false, true, 0, 1000);
 	trace_file_flush();
+	assert_int_equal(lines_said("some are missing in the trace"), 1);
 	file = read_file(path);
 	assert_in_range(file, 4u * 1024 * 1024 - 2048, 4u * 1024 * 1024);
 	while (find_packet(file, count, &bytes, &flags))
@@ -272,7 +351,9 @@ static void what_comes_faster_than_it_is_written_is_missing_and_that_is_said(voi
 	record_packet(false, true, 0, 1000);	/* it goes on */
 	trace_file_relieve();			/* but not for so little */
 	assert_int_equal(read_file(path), file);
-	trace_file_flush();
+	listen_to_stderr();
+	trace_file_finish();
+	assert_int_equal(lines_said("packets are missing in the trace"), 1);
 	assert_true(read_file(path) > file);
 }
 
@@ -397,6 +478,21 @@ static void links_and_files_of_others_are_not_written(void **state)
 	begin();
 }
 
+/* Nobody may read it, or cease to: the program would hang, or be killed. */
+static void pipes_are_not_written(void **state)
+{
+	int reader;
+
+	assert_int_equal(mkfifo(path, 0600), 0);
+	listen_to_stderr();
+	assert_int_equal(trace_file_open(), ENXIO);
+	reader = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	assert_true(reader >= 0);
+	assert_int_equal(trace_file_open(), ENXIO);
+	assert_int_equal(lines_said("it is no file; verbatim trace writes to pipes"), 1);
+	close(reader);
+}
+
 static void tshark_reads_it(void **state)
 {
 	char command[300];
@@ -426,6 +522,8 @@ int main(void)
 		TEST(ipv6_packets_have_right_headers),
 		TEST(comments_are_those_of_verbatim_trace),
 		TEST(the_limit_ends_the_trace_and_not_the_program),
+		TEST(the_kernels_limit_of_files_ends_the_trace_and_not_the_program),
+		TEST(a_full_disk_ends_the_trace_and_that_is_said),
 		TEST(what_comes_faster_than_it_is_written_is_missing_and_that_is_said),
 		TEST(a_device_that_opens_again_goes_on_with_the_file),
 		TEST(a_child_writes_a_file_of_its_own),
@@ -433,6 +531,7 @@ int main(void)
 		TEST(what_cannot_be_written_is_said),
 		TEST(a_trace_is_for_its_user_alone),
 		TEST(links_and_files_of_others_are_not_written),
+		TEST(pipes_are_not_written),
 		TEST(tshark_reads_it),
 	};
 

@@ -367,6 +367,7 @@ static void trace_remember(void)
 
 void trace_connect(void)
 {
+	static _Atomic bool refused;	/* it will not be there for the next device either */
 	const char *path = secure_getenv(VARIABLE);
 	int err, memfd = -1, connection = -1;
 
@@ -375,11 +376,12 @@ void trace_connect(void)
 		trace_remember();
 		trace_switch();
 	}
-	if (!path || trace_is_attached())
+	if (!path || trace_is_attached() || atomic_load_explicit(&refused, memory_order_relaxed))
 		return;
 	err = connect_to(path, &memfd, &connection);
 	if (!err)
 		err = trace_attach(memfd, connection, NULL);
+	atomic_store_explicit(&refused, err != 0, memory_order_relaxed);
 	if (err)
 		complain("this process is not traced: %s", err == EPROTO ? "verbatim trace is of another release" :
 			 err == ENOENT || err == ECONNREFUSED ? "verbatim trace has ended" : strerror(err));

@@ -144,29 +144,29 @@ void trace_file_finish(void)
 		complain(VARIABLE ": %llu packets are missing in the trace", (unsigned long long)lost);
 }
 
-static void add_block_locked(const uint8_t *block, size_t bytes) REQUIRES(the_file.lock)
+/* True: a block fits, however long it will be. */
+static bool has_room(void) REQUIRES(the_file.lock)
 {
 	if (the_file.fd < 0 || the_file.is_full)
-		return;
-	if (the_file.left < bytes) {
-		the_file.is_full = true;
-	} else if (BUFFER_BYTES - the_file.used < bytes) {
-		the_file.lost++;
-	} else {
-		memcpy(the_file.buffer + the_file.used, block, bytes);
-		the_file.used += bytes;
-		the_file.left -= bytes;
-	}
+		return false;
+	the_file.lost += BUFFER_BYTES - the_file.used < TRACE_BLOCK_MAX;
+	return BUFFER_BYTES - the_file.used >= TRACE_BLOCK_MAX;
 }
 
 void trace_file_packet(const struct trace_record *record, const uint8_t *data, size_t bytes)
 {
-	uint8_t block[TRACE_BLOCK_MAX];
-	size_t length = trace_packet_block(record, 0, record->flags & TRACE_OUTBOUND, data, bytes, record->length,
-					   block);
+	size_t length;
 
 	lock_acquire(&the_file.lock);
-	add_block_locked(block, length);
+	if (has_room()) {
+		length = trace_packet_block(record, 0, record->flags & TRACE_OUTBOUND, data, bytes,
+					    record->length, the_file.buffer + the_file.used);
+		the_file.is_full = length > the_file.left;
+		if (!the_file.is_full) {
+			the_file.used += length;
+			the_file.left -= length;
+		}
+	}
 	lock_release(&the_file.lock);
 }
 

@@ -2,13 +2,14 @@
 /*
  * verbatim ladder FILE... -o PAGE.html|PICTURE.svg: captures as a message sequence chart. The options; what is
  * made of the files is in ladder_*.c. The page is written beside its place and renamed: a full disk
- * leaves no half page, and the old one.
+ * leaves no half page, and the old one. Devices and pipes are written to.
  */
 #include "ladder.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "progress.h"
@@ -62,6 +63,26 @@ static ladder_write_fn *ladder_writer(const char *path)
 	return length > 4 && !strcmp(path + length - 4, ".svg") ? ladder_svg_write : ladder_page_write;
 }
 
+/* Not devices and pipes: root would have a file in place of /dev/stdout. */
+static bool ladder_may_be_replaced(const char *path)
+{
+	struct stat status;
+
+	return stat(path, &status) || S_ISREG(status.st_mode);
+}
+
+static int ladder_write_there(const struct ladder *ladder, const struct ladder_page *page, const char *path)
+{
+	FILE *file = fopen(path, "we");
+
+	if (!file)
+		return ladder_write_failed(path, NULL, NULL);
+	errno = ladder_writer(path)(ladder, page, file);
+	if (errno || fflush(file) || ferror(file))
+		return ladder_write_failed(path, file, NULL);
+	return fclose(file) ? ladder_write_failed(path, NULL, NULL) : 0;
+}
+
 static int ladder_write_file(const struct ladder *ladder, const struct ladder_page *page, const char *path)
 {
 	char temporary[4096];
@@ -71,6 +92,8 @@ static int ladder_write_file(const struct ladder *ladder, const struct ladder_pa
 		ladder_page_write(ladder, page, stdout);
 		return fflush(stdout) || ferror(stdout) ? ladder_write_failed("standard output", NULL, NULL) : 0;
 	}
+	if (!ladder_may_be_replaced(path))
+		return ladder_write_there(ladder, page, path);
 	if (snprintf(temporary, sizeof(temporary), "%s.%d.part", path, (int)getpid()) >= (int)sizeof(temporary)) {
 		errno = ENAMETOOLONG;
 		return ladder_write_failed(path, NULL, NULL);

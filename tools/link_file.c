@@ -71,6 +71,14 @@ static void resolve(struct config_file *which)
 		strcpy(which->path, real);
 }
 
+/* Or will be one. VERBATIM_CONFIG=/dev/null: root would have a file in its place. */
+static bool is_file(const char *path)
+{
+	struct stat status;
+
+	return stat(path, &status) || S_ISREG(status.st_mode);
+}
+
 int link_file_open(struct link_file *file)
 {
 	if (!config_file_find(&file->which)) {
@@ -79,6 +87,11 @@ int link_file_open(struct link_file *file)
 		return -1;
 	}
 	resolve(&file->which);
+	if (!is_file(file->which.path)) {
+		fprintf(stderr, "verbatim link: %s is no file: settings are not written there; export "
+			"VERBATIM_CONFIG=FILE\n", file->which.path);
+		return -1;
+	}
 	if (lock_directory(file))
 		return -1;
 	file->which.by_default |= access(file->which.path, F_OK) != 0;	/* it is made */

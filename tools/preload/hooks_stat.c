@@ -62,8 +62,10 @@ static int fill(const char *path, struct stat *status)
 	status->st_ino = node_number(path);
 	status->st_nlink = kind == NODE_DIRECTORY ? 2 : 1;
 	status->st_blksize = 4096;
-	if (kind == NODE_FILE)
+	if (kind == NODE_FILE) {
 		status->st_size = 4096;		/* as sysfs says, whatever a file holds */
+		status->st_blocks = 8;		/* sysfs says 0: cp(1) would look for holes, and find the memfd's end */
+	}
 	if (kind == NODE_DEVICE) {
 		status->st_rdev = device_number(path);
 		status->st_uid = geteuid();
@@ -186,6 +188,7 @@ static int fill_statx(const char *path, struct statx *status)
 	status->stx_mode = (__u16)plain.st_mode;
 	status->stx_ino = plain.st_ino;
 	status->stx_nlink = (__u32)plain.st_nlink;
+	status->stx_blocks = (__u64)plain.st_blocks;
 	status->stx_size = (__u64)plain.st_size;
 	status->stx_blksize = (__u32)plain.st_blksize;
 	status->stx_rdev_major = major(plain.st_rdev);

@@ -2,6 +2,7 @@
 /* What happens to datagrams that the kernel refuses. */
 #include <errno.h>
 
+#include "base/log.h"
 #include "link/udp_test.h"
 
 static void set_lo_mtu(int mtu)
@@ -99,7 +100,16 @@ static void without_gso_packets_go_one_by_one(void **state)
 	link->ops->close(link);
 }
 
-static void no_socket_to_send_from_is_a_loss(void **state)
+static unsigned sockets_explained;
+
+static void hear_explanation(const char *line, size_t bytes)
+{
+	static const char text[] = "cannot open a socket to send from: Too many open files; ulimit -n";
+
+	sockets_explained += memmem(line, bytes, text, sizeof(text) - 1) != NULL;
+}
+
+static void no_socket_to_send_from_is_a_loss_and_is_explained(void **state)
 {
 	struct datagram out = make(false, 100, 0);
 	unsigned sent;
@@ -107,7 +117,10 @@ static void no_socket_to_send_from_is_a_loss(void **state)
 	fail_set(FAIL_SOCKET, 1, EMFILE);
 	assert_int_equal(link_->ops->prepare(link_, &out), 1);
 	fail_set(FAIL_SOCKET, 1, EMFILE);
+	log_listen(hear_explanation);
 	assert_int_equal(link_->ops->send(link_, &out, 1, &sent), 0);
+	log_listen(NULL);
+	assert_int_equal(sockets_explained, 1);
 	assert_int_equal(counter_get(&counters, COUNTER_TX_LINK), 1);
 }
 
@@ -120,7 +133,7 @@ int main(void)
 		TEST(a_full_buffer_is_said),
 		TEST(a_run_refused_by_the_kernel_goes_back_to_the_caller),
 		TEST(without_gso_packets_go_one_by_one),
-		TEST(no_socket_to_send_from_is_a_loss),
+		TEST(no_socket_to_send_from_is_a_loss_and_is_explained),
 	};
 	bool real_root;
 

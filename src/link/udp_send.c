@@ -154,7 +154,8 @@ static struct udp_sender *sender_for(struct udp_link *udp, const struct datagram
 	err = sender->fd >= 0 ? 0 : open_sender_locked(sender, datagram);
 	lock_release(&udp->lock);
 	if (err)
-		log_error("cannot open a socket to send from: %s", strerror(err));
+		explain("packets are lost: cannot open a socket to send from: %s%s", strerror(err),
+			err == EMFILE ? "; ulimit -n 1024 (RLIMIT_NOFILE)" : "");
 	return err ? NULL : sender;
 }
 

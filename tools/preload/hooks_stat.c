@@ -64,7 +64,7 @@ static int fill(const char *path, struct stat *status)
 	status->st_blksize = 4096;
 	if (kind == NODE_FILE) {
 		status->st_size = 4096;		/* as sysfs says, whatever a file holds */
-		status->st_blocks = 8;		/* sysfs says 0: cp(1) would look for holes, and find the memfd's end */
+		status->st_blocks = 8;		/* with 0, as of sysfs, cp(1) asks the memfd for holes */
 	}
 	if (kind == NODE_DEVICE) {
 		status->st_rdev = device_number(path);

@@ -110,8 +110,11 @@ static struct matches explain_find(int count, char **words, int kind)
 	return found;
 }
 
+/* "REJ 8", as doctor says it, too. */
 static int kind_of(const char *name)
 {
+	if (!strcasecmp(name, "rej"))
+		name = "reject";
 	for (int i = 0; error_kinds[i].name; i++)
 		if (!strcasecmp(error_kinds[i].name, name))
 			return i;

@@ -256,6 +256,20 @@ static int empty_and_lock(int fd)
 	return flock(fd, LOCK_EX | LOCK_NB) || (ftruncate(fd, 0) && errno != EINVAL) ? errno : 0;
 }
 
+/* A program that was started with stdout closed would write into the trace. */
+static int above_standard(int fd)
+{
+	int above = fd > STDERR_FILENO || fd < 0 ? fd : fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+
+	if (above != fd) {
+		int saved = errno;
+
+		close(fd);
+		errno = saved;
+	}
+	return above;
+}
+
 /*
  * An fd with the file empty and locked by us; -1: errno (EWOULDBLOCK: another process writes it,
  * EPERM: it is another user's, ELOOP: a symbolic link, ENXIO: a pipe). Only the user may read the
@@ -263,7 +277,7 @@ static int empty_and_lock(int fd)
  */
 static int open_locked(const char *name)
 {
-	int err, fd = open(name, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+	int err, fd = above_standard(open(name, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
 
 	if (fd < 0)
 		return -1;

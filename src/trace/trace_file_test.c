@@ -493,6 +493,20 @@ static void pipes_are_not_written(void **state)
 	close(reader);
 }
 
+static void the_standard_output_is_not_the_trace(void **state)
+{
+	int saved = dup(STDOUT_FILENO);
+	ssize_t put;
+
+	fflush(stdout);
+	close(STDOUT_FILENO);
+	begin();
+	put = write(STDOUT_FILENO, "text", 4);
+	dup2(saved, STDOUT_FILENO);
+	close(saved);
+	assert_int_equal(put, -1);
+}
+
 static void tshark_reads_it(void **state)
 {
 	char command[300];
@@ -532,6 +546,7 @@ int main(void)
 		TEST(a_trace_is_for_its_user_alone),
 		TEST(links_and_files_of_others_are_not_written),
 		TEST(pipes_are_not_written),
+		TEST(the_standard_output_is_not_the_trace),
 		TEST(tshark_reads_it),
 	};
 

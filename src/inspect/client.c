@@ -82,18 +82,29 @@ static int client_fail(struct inspected *process, int err, const char *format, .
 	return err;
 }
 
-static int client_fail_late(struct inspected *process)
+/* @otherwise: what is said of one that runs. */
+static int client_fail_stopped(struct inspected *process, const char *otherwise)
 {
 	char state = client_state_of(process->pid);
 
 	if (state == 'T')
 		return client_fail(process, ETIMEDOUT, "process %d (%s) is stopped: continue it with kill "
 				   "-CONT %d", (int)process->pid, process->program, (int)process->pid);
-	if (state == 't')
-		return client_fail(process, ETIMEDOUT, "process %d (%s) is stopped by a debugger",
-				   (int)process->pid, process->program);
-	return client_fail(process, ETIMEDOUT, "process %d (%s) does not answer: it has no processor, or "
-			   "is held up", (int)process->pid, process->program);
+	return client_fail(process, ETIMEDOUT, "process %d (%s) %s", (int)process->pid, process->program,
+			   state == 't' ? "is stopped by a debugger" : otherwise);
+}
+
+static int client_fail_late(struct inspected *process)
+{
+	return client_fail_stopped(process, "does not answer: it has no processor, or is held up");
+}
+
+/* Those that wait to be let in are as many as may: of the process there is the name that it gave its socket. */
+static int client_fail_busy(struct inspected *process, const char *name)
+{
+	process->pid = atoi(name + strlen(INSPECT_PREFIX));
+	client_read_program(process);
+	return client_fail_stopped(process, "is asked by too many");
 }
 
 static int client_fail_gone(struct inspected *process)
@@ -194,7 +205,7 @@ static int client_connect_to_name(const char *name, struct inspected *process)
 	process->stage = INSPECTED_HELLO;
 	return client_send_message(process, &head, NULL, NULL, 0);
 failed:
-	return client_fail(process, errno, errno == EAGAIN ? "%s: it is asked by too many" : "%s: %m", name);
+	return errno == EAGAIN ? client_fail_busy(process, name) : client_fail(process, errno, "%s: %m", name);
 }
 
 static void inspected_init(struct inspected *process)
@@ -314,8 +325,8 @@ int inspect_begin(pid_t pid, struct inspected *process)
 		if (i)
 			snprintf(name + length, sizeof(name) - (size_t)length, "-%u", i);
 		err = client_connect_to_name(name, process);
-		if (!err && process->pid == pid)
-			return 0;
+		if (process->pid == pid && (!err || err == ETIMEDOUT))
+			return err;
 		inspect_end(process);
 	}
 	process->pid = pid;

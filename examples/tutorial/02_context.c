@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Step 2: open a device, and ask what it can do, in which state its port is, and what it is called. */
 #include <arpa/inet.h>
+#include <errno.h>
 #include <infiniband/verbs.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,13 +42,13 @@ int main(void)
 	must(!context, "ibv_open_device");
 	ibv_free_device_list(list);
 
-	must(ibv_query_device(context, &device), "ibv_query_device");
+	must((errno = ibv_query_device(context, &device)), "ibv_query_device");
 	printf("%s: up to %d QPs, %d requests in a queue, %d pieces in a request\n",
 	       ibv_get_device_name(context->device), device.max_qp, device.max_qp_wr,
 	       device.max_sge);
 
 	/* Ports are counted from 1. The MTU is an enumeration: 1 is 256 bytes, 5 is 4096. */
-	must(ibv_query_port(context, 1, &port), "ibv_query_port");
+	must((errno = ibv_query_port(context, 1, &port)), "ibv_query_port");
 	printf("port 1: %s, MTU %d bytes, %s\n", ibv_port_state_str(port.state),
 	       128 << port.active_mtu,
 	       port.link_layer == IBV_LINK_LAYER_ETHERNET ? "Ethernet (RoCE)" : "InfiniBand");

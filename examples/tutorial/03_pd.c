@@ -43,7 +43,7 @@ int main(void)
 	err = ibv_dealloc_pd(theirs);
 	printf("deallocate the empty one: %s\n", strerror(err));
 
-	must(ibv_dereg_mr(mr), "ibv_dereg_mr");
+	must((errno = ibv_dereg_mr(mr)), "ibv_dereg_mr");
 	must((errno = ibv_dealloc_pd(mine)), "ibv_dealloc_pd");
 	printf("the region first, then the domain: Success\n");
 	must(ibv_close_device(context), "ibv_close_device");

@@ -54,8 +54,8 @@ int main(void)
 	try_rights(pd, IBV_ACCESS_REMOTE_READ, "REMOTE_READ alone:");
 	try_rights(pd, 0, "no right (we read, to send):");
 
-	must(ibv_dereg_mr(again) || ibv_dereg_mr(mr), "ibv_dereg_mr");
-	must(ibv_dealloc_pd(pd), "ibv_dealloc_pd");
+	must((errno = ibv_dereg_mr(again)) || (errno = ibv_dereg_mr(mr)), "ibv_dereg_mr");
+	must((errno = ibv_dealloc_pd(pd)), "ibv_dealloc_pd");
 	must(ibv_close_device(context), "ibv_close_device");
 	return 0;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Step 6: a queue pair is two queues of requests, and a state. It is made in RESET, and moved to INIT. */
+#include <errno.h>
 #include <infiniband/verbs.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +20,7 @@ static const char *state_name(struct ibv_qp *qp)
 	struct ibv_qp_init_attr init;
 	struct ibv_qp_attr attr;
 
-	must(ibv_query_qp(qp, &attr, IBV_QP_STATE, &init), "ibv_query_qp");
+	must((errno = ibv_query_qp(qp, &attr, IBV_QP_STATE, &init)), "ibv_query_qp");
 	return names[attr.qp_state];
 }
 
@@ -45,8 +46,8 @@ int main(void)
 	printf("post a receive: %s\n", strerror(ibv_post_recv(qp, &receive, &bad_receive)));
 
 	/* INIT: port, partition and what peers may do. The mask says which attributes are meant. */
-	must(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-			   IBV_QP_ACCESS_FLAGS), "ibv_modify_qp");
+	must((errno = ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+				    IBV_QP_ACCESS_FLAGS)), "ibv_modify_qp");
 	printf("state %s\n", state_name(qp));
 
 	/* Now receives may be posted, sends not yet: nobody is at the other end. */
@@ -56,6 +57,6 @@ int main(void)
 	/* A QP cannot skip a state: to RTS the way is through RTR. */
 	attr.qp_state = IBV_QPS_RTS;
 	printf("straight to RTS: %s\n", strerror(ibv_modify_qp(qp, &attr, IBV_QP_STATE)));
-	must(ibv_destroy_qp(qp), "ibv_destroy_qp");
+	must((errno = ibv_destroy_qp(qp)), "ibv_destroy_qp");
 	return 0;
 }

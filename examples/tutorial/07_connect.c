@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Step 7: connect two queue pairs. Both are ours here, so that nothing has to be exchanged by mail. */
+/* Step 7: connect two queue pairs. Both are ours here, so that nothing has to be exchanged. */
+#include <errno.h>
 #include <infiniband/verbs.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,8 +24,8 @@ static struct ibv_qp *qp_in_init(struct ibv_pd *pd, struct ibv_cq *cq)
 	struct ibv_qp *qp = ibv_create_qp(pd, &init);
 
 	must(!qp, "ibv_create_qp");
-	must(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-			   IBV_QP_ACCESS_FLAGS), "ibv_modify_qp to INIT");
+	must((errno = ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+				    IBV_QP_ACCESS_FLAGS)), "ibv_modify_qp to INIT");
 	return qp;
 }
 
@@ -39,14 +40,14 @@ static void connect_to(struct ibv_qp *qp, uint32_t peer_qpn, union ibv_gid peer_
 			.dgid = peer_gid, .sgid_index = GID_INDEX, .hop_limit = 64 } },
 	};
 
-	must(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
-			   IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-			   IBV_QP_MIN_RNR_TIMER), "ibv_modify_qp to RTR");
+	must((errno = ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
+				    IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+				    IBV_QP_MIN_RNR_TIMER)), "ibv_modify_qp to RTR");
 	/* RTS, ready to send: how long to wait for an answer (4.096 us * 2^timeout), how often? */
 	attr = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS, .sq_psn = FIRST_PSN, .timeout = 14,
 				     .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 1 };
-	must(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT |
-			   IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC),
+	must((errno = ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT |
+				    IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC)),
 	     "ibv_modify_qp to RTS");
 	printf("QP 0x%06x sends to QP 0x%06x\n", qp->qp_num, peer_qpn);
 }

@@ -133,6 +133,28 @@ def lost_errnos(source):
             for match in re.finditer(RETURNS_ERRNO, call)]
 
 
+def commands(page):
+    """What a reader of @page types, in its order, but for the compilation of Verbatim itself."""
+    text = re.sub(r'^```.*?^```$', '', text_of(PAGES, page), flags=re.S | re.M)
+    found = re.findall(r'^    (.+)|`(?:build/bin/)?(verbatim (?:explain|trace) [^`]*)`', text, re.M)
+    typed = [line if line else 'build/bin/' + word for line, word in found]
+    typed = [re.sub(r' PROGRAM$', ' build/08_data', re.sub(r' (WORD|STATUS)$', ' RNR', line)) for line in typed]
+    return [line for line in typed if re.match(r'build/bin/|gcc |for |export ', line)]
+
+
+def commands_fail(pages, directory):
+    """In a directory like the tree after `make lib`: README.md compiles the programs, the pages run them."""
+    os.makedirs(os.path.join(directory, 'build'))
+    os.symlink(os.path.dirname(VERBATIM), os.path.join(directory, 'build', 'bin'))
+    os.symlink(os.path.join(ROOT, 'examples'), os.path.join(directory, 'examples'))
+    typed = [line for page in pages for line in commands(page)]
+    if len(typed) < 20:
+        return 'only %d commands are found' % len(typed)
+    done = subprocess.run(['bash', '-c', 'set -ex\n' + '\n'.join(typed)], cwd=directory, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True, timeout=120)
+    return '\n'.join(done.stdout.split('\n')[-20:]) if done.returncode else ''
+
+
 def steps():
     return sorted(name[:-2] for name in os.listdir(PROGRAMS) if re.match(r'\d\d_.*\.c$', name))
 
@@ -155,6 +177,9 @@ def main():
         if check('%s compiles without a warning' % step, build(source, program)):
             check('%s prints what its page says' % step, differences(page, program))
             check('the picture of %s shows what happens' % step, picture_differs(page, program, scratch))
+    check('every command of the pages runs',
+          commands_fail(['README.md'] + [step.replace('_', '-') + '.md' for step in steps()],
+                        os.path.join(scratch, 'tree')))
     program = os.path.join(scratch, 'solution_counter')
     if check('solution_counter compiles without a warning',
              build(os.path.join(PROGRAMS, 'solution_counter.c'), program)):

@@ -382,7 +382,7 @@ static int measure_all(struct connection *c, const struct options *o, struct rep
 			struct result *result = &report->results[report->count];
 			uint32_t block = o->blocks[b];
 
-			if (block > o->messages[m] || o->messages[m] % block)
+			if (o->messages[m] % block)
 				continue;
 			result->layout = (struct layout){ block, o->messages[m] / block,
 							  block * o->stride };
@@ -408,6 +408,16 @@ static size_t largest_span(const struct options *o)
 	return most * o->stride;
 }
 
+/* A layout is a whole number of blocks. */
+static bool has_layout(const struct options *o)
+{
+	for (unsigned m = 0; m < o->message_count; m++)
+		for (unsigned b = 0; b < o->block_count; b++)
+			if (o->messages[m] % o->blocks[b] == 0)
+				return true;
+	return false;
+}
+
 static int run_client(const struct options *o, const char *server, uint16_t port)
 {
 	static struct result results[POINTS_MAX * POINTS_MAX];
@@ -416,6 +426,10 @@ static int run_client(const struct options *o, const char *server, uint16_t port
 	struct connection c = { 0 };
 	int err;
 
+	if (!has_layout(o)) {
+		fprintf(stderr, "noncontig: none of --messages is a whole number of one of --blocks\n");
+		return 2;
+	}
 	if (largest_span(o) > BYTES_MAX) {
 		fprintf(stderr, "noncontig: messages times stride: at most 1 GiB\n");
 		return 2;

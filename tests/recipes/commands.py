@@ -32,7 +32,7 @@ def of_github(document):
     for stage, job in enumerate(document['jobs'].values(), 1):
         for step in job['steps']:
             if 'run' not in step:
-                if not step['uses'].startswith('actions/checkout@'):
+                if not step['uses'].startswith(('actions/checkout@', 'actions/cache@')):
                     raise ValueError('an action that this test does not know: %s' % step['uses'])
                 continue
             exports = ''.join('export %s=%s; ' % item for item in step.get('env', {}).items())

@@ -54,11 +54,25 @@ def comparable(part, other):
     return part[1] == 'code' and other[1] == 'code' and (has_prose(part[2]) or has_prose(other[2]))
 
 
+def halfwidth(root, page):
+    """Punctuation of ASCII in a Chinese sentence, without a blank beside it; code, output and links aside."""
+    fence = False
+    with open(os.path.join(root, page), encoding='utf-8') as file:
+        lines = file.read().split('\n')
+    for number, line in enumerate(lines, 1):
+        fence ^= line.startswith('```')
+        prose = re.sub(r'`[^`]*`|\]\([^)]*\)', 'x', line)
+        if not fence and not line.startswith('    ') and re.search(r'[\u4e00-\u9fff]', prose) and \
+                re.search(r'(?<!\d)[,;?](?=\S|$)|[\u4e00-\u9fff*][(:"]', prose):
+            yield '%s:%d has halfwidth punctuation' % (page, number)
+
+
 def differences(root, english, chinese):
     path = os.path.join(root, chinese)
     if not os.path.exists(path):
         yield '%s has no translation %s' % (english, chinese)
         return
+    yield from halfwidth(root, chinese)
     texts = []
     for name in (english, chinese):
         with open(os.path.join(root, name), encoding='utf-8') as file:

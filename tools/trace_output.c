@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -31,7 +32,7 @@ struct block {
 struct output {
 	struct output_options options;
 	int fd;				/* -1: no file, or it could not be written */
-	bool failed;
+	bool failed, text_failed;
 	uint64_t written, end_of_block;	/* bytes of the file, and of its whole blocks */
 	uint32_t interfaces;
 	size_t used;
@@ -56,6 +57,21 @@ static void output_fail(struct output *output, const char *why)
 	output->failed = true;
 }
 
+/* A reader that goes away, as head(1) does, has seen enough. */
+static void text_flush(struct output *output)
+{
+	int err = fflush(stdout) ? errno : ferror(stdout) ? EIO : 0;
+
+	if (!err || output->text_failed)
+		return;
+	output->text_failed = true;
+	if (err == EPIPE)
+		return;
+	fprintf(stderr, "verbatim trace: standard output: %s: lines are missing, the program goes on\n",
+		strerror(err));
+	output->failed = true;
+}
+
 void output_flush(struct output *output)
 {
 	size_t done = 0;
@@ -73,7 +89,7 @@ void output_flush(struct output *output)
 	output->written += done;
 	output->used = 0;
 	if (output->options.text)
-		fflush(stdout);
+		text_flush(output);
 }
 
 static void file_add(struct output *output, const uint8_t *data, size_t bytes)
@@ -148,6 +164,20 @@ static void output_add(struct output *output, const uint8_t *data, size_t bytes)
 
 /* ---- opening and closing ---- */
 
+/* Two tracers would overwrite what the other one wrote. Not every file system has locks. -1: errno. */
+static int output_open_file(const char *name)
+{
+	int err, fd = open(name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+
+	if (fd < 0 || ((!flock(fd, LOCK_EX | LOCK_NB) || errno != EWOULDBLOCK) &&
+		       (!ftruncate(fd, 0) || errno == EINVAL)))
+		return fd;
+	err = errno;
+	close(fd);
+	errno = err;
+	return -1;
+}
+
 int output_open(struct output **opened, const struct output_options *options)
 {
 	struct output *output = calloc(1, sizeof(*output));
@@ -161,12 +191,12 @@ int output_open(struct output **opened, const struct output_options *options)
 	output->options = *options;
 	output->fd = -1;
 	if (options->file) {
-		int err = 0;
-
-		output->fd = open(options->file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+		output->fd = output_open_file(options->file);
 		if (output->fd < 0) {
-			err = errno;
-			fprintf(stderr, "verbatim trace: cannot write %s: %s\n", options->file, strerror(err));
+			int err = errno;
+
+			fprintf(stderr, "verbatim trace: cannot write %s: %s\n", options->file,
+				err == EWOULDBLOCK ? "another trace is being written to it" : strerror(err));
 			free(output->buffer);
 			free(output);
 			return err;

@@ -127,6 +127,16 @@ static void ladder_say(const struct ladder *ladder, const struct ladder_page *pa
 			capture->files == 1 ? page->paths[0] : "these files");
 }
 
+/* The lanes of processes themselves are none. */
+static unsigned queue_pairs(const struct ladder *ladder)
+{
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < ladder->lanes; i++)
+		count += ladder->lane[i].qpn != LADDER_NO_QP;
+	return count;
+}
+
 int ladder_make_page(char *const *paths, int count, struct ladder_page *page, const char *output)
 {
 	struct capture capture = { .record = NULL };
@@ -160,7 +170,7 @@ int ladder_make_page(char *const *paths, int count, struct ladder_page *page, co
 	progress_hide();
 	if (!status && !page->made && strcmp(output, "-"))
 		printf("%s: %u packets, %u events, %u queue pairs\n", output, ladder.packets, ladder.events,
-		       ladder.lanes);
+		       queue_pairs(&ladder));
 	if (!status && page->made)
 		page->made(&ladder, page->context);
 	ladder_free(&ladder);

@@ -330,7 +330,7 @@ static bool stop_once(const char *mode, unsigned seed, bool goes_on)
 static bool no_byte_is_written_after_deregistration(void)
 {
 	static const char *const mode[] = {"auto", "copy", "mapped", "ring", "off"};
-	unsigned i, stops = long_run ? 200 : 10;
+	unsigned i, stops = long_run ? 200 : 6;
 
 	for (i = 0; i < stops; i++)
 		if (!stop_once(mode[i % 5], i, true))
@@ -345,7 +345,7 @@ static bool no_byte_is_written_after_deregistration(void)
 static bool nor_by_who_is_stopped_for_longer_than_it_waits(void)
 {
 	static const char *const mode[] = {"auto", "copy", "auto", "ring"};
-	unsigned i, stops = long_run ? 60 : 12;
+	unsigned i, stops = long_run ? 60 : 6;
 
 	for (i = 0; i < stops; i++)
 		if (!stop_once(mode[i % 4], i, false))

@@ -448,7 +448,7 @@ static void endure(struct end *end, void *argument)
 static bool endures(int what)
 {
 	static const char *const mode[] = {"mapped", "copy", "ring", "auto"};
-	unsigned i, rounds = long_run ? 16 : what >= MESSAGES ? 8 : 4;
+	unsigned i, rounds = long_run ? 16 : what >= MESSAGES ? 4 : 2;
 
 #ifdef THREAD_SANITIZER
 	return skip("scribbling is a race, which ends the scribbler");
@@ -714,7 +714,7 @@ static bool is_admitted(int fd)
 
 static void visitor(struct end *end, void *argument)
 {
-	unsigned i, visits = long_run ? 1500 : 300, admitted = 0;
+	unsigned i, visits = long_run ? 1500 : 150, admitted = 0;
 	int held[16];
 
 	random_state = 5;

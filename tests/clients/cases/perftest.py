@@ -226,13 +226,15 @@ def cases(topology):
     for source in (basic, everything, variants):
         for tool, options, sizes, quick in source(topology):
             text = options if isinstance(options, str) else ' '.join(options)
-            if topology.name == 'veth9000' and source is not basic:
-                quick = quick and '-m ' in text         # what larger packets change
+            if topology.name == 'veth9000':     # what larger packets change
+                quick = quick and ('-m ' in text or source is basic and re.search('-c (RC|UD)', text))
+            elif topology.name != 'lo' and source is variants:      # not what the device is asked by, but the wire
+                quick = quick and re.search('-(q|m|x|g) ', text)
             yield Case(f'{tool} {" ".join(text.split())}',
                        lambda t=tool, o=text, s=sizes: one(topology, t, o, s), quick)
     yield Case('ib_write_bw --odp is refused', lambda: without_odp(topology), False)
     for number, (tool, options) in enumerate(LOSSY):
-        quick = topology.name != 'veth9000' and number < 9
+        quick = number < 9 if topology.name == 'veth1500' else number < 4 and topology.name == 'lo'
         yield Case(f'{tool} {options} with 1 % loss',
                    lambda t=tool, o=options: lossy(topology, t, o), quick)
     for tool, options in LOSSY_UNRELIABLE:

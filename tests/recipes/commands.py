@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause
 """commands.py FILE: the shell commands of a recipe, one a line, as its tool would run them:
-RUN and COPY of a Dockerfile, run: of GitHub Actions, script: of GitLab CI, command: of Kubernetes.
+RUN and COPY of a Dockerfile, run: of GitHub Actions, script: of GitLab CI, command: of Kubernetes, the indented lines of a page.
 
 Each line is "STAGE<tab>COMMAND"; a stage is a machine of its own."""
 import json
@@ -62,9 +62,16 @@ def of_kubernetes(documents):
             yield document['metadata']['name'], ' '.join(container['command'])
 
 
+def of_page(text):
+    for line in re.findall(r'^    (.+)', text, re.M):
+        yield 1, line
+
+
 def commands(path):
     with open(path, encoding='utf-8') as file:
         text = file.read()
+    if path.endswith('.md'):
+        return of_page(text)
     if path.endswith('Dockerfile'):
         return of_dockerfile(text)
     documents = list(yaml.safe_load_all(text))

@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause
 """commands.py FILE: the shell commands of a recipe, one a line, as its tool would run them:
-RUN and COPY of a Dockerfile, run: of GitHub Actions, script: of GitLab CI, command: of Kubernetes, the indented lines of a page.
+RUN and COPY of a Dockerfile, run: of GitHub Actions, script: of GitLab CI, command: of Kubernetes,
+the indented lines of a page.
 
 Each line is "STAGE<tab>COMMAND"; a stage is a machine of its own."""
 import json

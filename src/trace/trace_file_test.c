@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -357,6 +358,49 @@ static void what_comes_faster_than_it_is_written_is_missing_and_that_is_said(voi
 	assert_true(read_file(path) > file);
 }
 
+static void *record_many(void *unused)
+{
+	static uint8_t packet[1000] = { 4 };
+
+	for (unsigned i = 0; i < 1500; i++) {
+		struct trace_record record = { .kind = TRACE_IS_PACKET, .qpn = 0x777 };
+
+		trace_packet(&record, packet, sizeof(packet));
+		if (i % 8 == 0)
+			trace_throttle();
+		if (i % 64 == 0)
+			trace_file_flush();
+	}
+	return NULL;
+}
+
+/* While the process forks. */
+static void threads_lose_nothing_that_has_room(void **state)
+{
+	pthread_t thread[4];
+	size_t file;
+
+	begin();
+	for (unsigned i = 0; i < 4; i++)
+		assert_int_equal(pthread_create(&thread[i], NULL, record_many, NULL), 0);
+	for (unsigned i = 0; i < 5; i++) {
+		pid_t child = fork();
+		int status;
+
+		if (!child) {
+			trace_file_finish();
+			_exit(trace_file_is_open());
+		}
+		assert_int_equal(waitpid(child, &status, 0), child);
+		assert_int_equal(status, 0);
+	}
+	for (unsigned i = 0; i < 4; i++)
+		pthread_join(thread[i], NULL);
+	trace_file_finish();
+	file = read_file(path);
+	assert_int_equal(count_text(file, "qp 0x000777"), 4 * 1500);
+}
+
 static void a_device_that_opens_again_goes_on_with_the_file(void **state)
 {
 	size_t bytes, file;
@@ -539,6 +583,7 @@ int main(void)
 		TEST(the_kernels_limit_of_files_ends_the_trace_and_not_the_program),
 		TEST(a_full_disk_ends_the_trace_and_that_is_said),
 		TEST(what_comes_faster_than_it_is_written_is_missing_and_that_is_said),
+		TEST(threads_lose_nothing_that_has_room),
 		TEST(a_device_that_opens_again_goes_on_with_the_file),
 		TEST(a_child_writes_a_file_of_its_own),
 		TEST(the_process_id_goes_into_the_name),

@@ -420,11 +420,8 @@ static void receive_link(struct receiver *receiver, struct link *link)
 	unsigned round, received, i;
 
 	for (round = 0; round < RECEIVE_ROUNDS; round++) {
-		if (link->ops->receive(link, datagram, RECEIVE_BATCH, &received) || !received) {
-			if (trace_wants(TRACE_FILE))
-				trace_file_flush();
+		if (link->ops->receive(link, datagram, RECEIVE_BATCH, &received) || !received)
 			return;
-		}
 		for (i = 0; i < received; i++)
 			receive_datagram(receiver, &datagram[i]);
 		let_go(receiver);
@@ -563,5 +560,7 @@ unsigned rx_poll(struct engine *engine, uint64_t now_ns)
 		atomic_store(&engine->rx.services_due, false);
 		receive_services(&receiver);
 	}
+	if (receiver.packets && trace_wants(TRACE_FILE))
+		trace_file_flush();
 	return receiver.packets;
 }

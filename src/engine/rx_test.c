@@ -5,6 +5,12 @@
  */
 #include "engine/fake_link_test.h"
 
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "trace/file.h"
+#include "trace/trace.h"
 #include "wire/icrc.h"
 
 #define WIRE_BYTES	8192u
@@ -255,6 +261,25 @@ static void services_are_looked_at_once_when_they_are_due(void **state)
 	assert_int_equal(fake.services, 1);
 }
 
+/* The process may sleep from then on, and be killed. */
+static void what_was_received_is_in_the_file_of_a_trace(void **state)
+{
+	char name[] = "/tmp/verbatim-rx-XXXXXX";
+	int fd = mkstemp(name);
+	struct stat status;
+
+	assert_true(fd >= 0);
+	setenv("VERBATIM_TRACE", name, 1);
+	assert_int_equal(trace_file_open(), 0);
+	trace_connect();
+	append(arrive(), OUR_QPN, PEER_PSN, 512);
+	assert_int_equal(receive_all(), 1);
+	assert_int_equal(fstat(fd, &status), 0);
+	assert_true(status.st_size > 512);
+	close(fd);
+	unlink(name);
+}
+
 int main(void)
 {
 #define RX_TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
@@ -270,6 +295,7 @@ int main(void)
 		RX_TEST(what_is_anothers_is_handed_on_in_runs),
 		RX_TEST(what_was_handed_on_is_not_handed_on_again),
 		RX_TEST(services_are_looked_at_once_when_they_are_due),
+		RX_TEST(what_was_received_is_in_the_file_of_a_trace),	/* stays open: the last one */
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,10 +9,14 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "engine/internal.h"
+#include "trace/file.h"
+#include "trace/trace.h"
 #include "wire/icrc.h"
 
 #define GIVEN_MAX 32
@@ -167,6 +171,24 @@ static void a_refused_run_leaves_packet_by_packet_sealed_anew(void **state)
 	assert_int_equal(counter_get(&counters, COUNTER_TX_LINK), 0);
 }
 
+static void what_was_sent_is_in_the_file_of_a_trace(void **state)
+{
+	char name[] = "/tmp/verbatim-tx-XXXXXX";
+	int fd = mkstemp(name);
+	struct stat status;
+
+	assert_true(fd >= 0);
+	setenv("VERBATIM_TRACE", name, 1);
+	assert_int_equal(trace_file_open(), 0);
+	trace_connect();
+	add(1000);
+	tx_send(engine, batch);
+	assert_int_equal(fstat(fd, &status), 0);
+	assert_true(status.st_size > 1000);
+	close(fd);
+	unlink(name);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -178,6 +200,8 @@ int main(void)
 						tear_down),
 		cmocka_unit_test_setup_teardown(a_refused_run_leaves_packet_by_packet_sealed_anew,
 						set_up, tear_down),
+		/* Its file stays open: the last one. */
+		cmocka_unit_test_setup_teardown(what_was_sent_is_in_the_file_of_a_trace, set_up, tear_down),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The file of VERBATIM_TRACE. Blocks are gathered in a buffer under any lock, and written by threads that
- * hold none of a QP: when much has gathered, and whenever there is nothing to receive. A full disk ends the
- * trace, behind its last whole block, and not the traffic.
+ * hold none of a QP, when they have sent or received: afterwards the process may sleep, or be killed. A full
+ * disk ends the trace, behind its last whole block, and not the traffic.
  */
 #include "trace/file.h"
 
@@ -353,6 +353,8 @@ static int open_for(const char *text, struct news *news) REQUIRES(the_file.lock)
 		the_file.is_full = true;
 	}
 	the_file.left = limit - the_file.used;
+	if (!the_file.is_full)
+		flush_locked(news);
 	return 0;
 }
 

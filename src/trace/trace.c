@@ -466,7 +466,7 @@ void trace_throttle_slowly(void)
 	unsigned n = 0;
 
 	if (trace_wants(TRACE_FILE))
-		trace_file_relieve();
+		trace_file_flush();
 	while (n < NAPS_MAX && should_nap()) {
 		nanosleep(&nap, NULL);
 		n++;

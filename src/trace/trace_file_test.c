@@ -180,7 +180,6 @@ static void the_file_begins_as_pcapng_of_raw_ip(void **state)
 	size_t bytes;
 
 	begin();
-	trace_file_flush();
 	bytes = read_file(path);
 	assert_true(bytes > 40);
 	assert_int_equal(word(0), 0x0a0d0d0a);
@@ -322,8 +321,9 @@ static void the_kernels_limit_of_files_ends_the_trace_and_not_the_program(void *
 static void a_full_disk_ends_the_trace_and_that_is_said(void **state)
 {
 	setenv("VERBATIM_TRACE", "/dev/full", 1);
-	begin();
 	listen_to_stderr();
+	assert_int_equal(trace_file_open(), 0);
+	trace_connect();
 	for (unsigned i = 0; i < 10; i++) {
 		record_packet(false, true, 0, 1000);
 		trace_file_flush();

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The `verbatim` command: finds the subcommand in the table (commands.c) and runs it. */
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tool.h"
@@ -49,6 +51,17 @@ static const char *without_dashes(const char *word)
 	return word;
 }
 
+/* On a full disk what was printed shows at the end. A command that failed has said why. */
+static int finish_output(const char *subcommand, int status)
+{
+	bool good = !fflush(stdout) && !ferror(stdout);
+
+	if (good || status)
+		return status;
+	fprintf(stderr, "verbatim %s: the output cannot be written: %m\n", subcommand);
+	return EXIT_FAILURE;
+}
+
 int main(int argc, char **argv)
 {
 	static char help[] = "help";
@@ -61,10 +74,10 @@ int main(int argc, char **argv)
 	command = command_find(without_dashes(argv[1]));
 	if (command && option_help(command, argc - 1, argv + 1)) {
 		help_describe(command);
-		return 0;
+		return finish_output(command->name, 0);
 	}
 	if (command)
-		return command->run(argc - 1, argv + 1);
+		return finish_output(command->name, command->run(argc - 1, argv + 1));
 	if (argv[1][0] == '-')
 		return usage_error("", "no option '%s'; options: --help, --version; "
 				   "see 'verbatim help'", argv[1]);

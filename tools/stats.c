@@ -34,10 +34,6 @@ static int print_observed(const struct options *options)
 		options->print(&observed, options->all);
 	none = options->what && !observed.shown;
 	observed_free(&observed);
-	if (fflush(stdout) || ferror(stdout)) {
-		fprintf(stderr, "verbatim stats: the output cannot be written: %m\n");
-		return EXIT_FAILURE;
-	}
 	return err || none ? EXIT_FAILURE : 0;
 }
 

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -32,7 +33,7 @@ struct block {
 struct output {
 	struct output_options options;
 	int fd;				/* -1: no file, or it could not be written */
-	bool failed, text_failed;
+	bool failed;
 	uint64_t written, end_of_block;	/* bytes of the file, and of its whole blocks */
 	uint32_t interfaces;
 	size_t used;
@@ -62,9 +63,11 @@ static void text_flush(struct output *output)
 {
 	int err = fflush(stdout) ? errno : ferror(stdout) ? EIO : 0;
 
-	if (!err || output->text_failed)
+	if (!err)
 		return;
-	output->text_failed = true;
+	output->options.text = false;
+	__fpurge(stdout);
+	clearerr(stdout);
 	if (err == EPIPE)
 		return;
 	fprintf(stderr, "verbatim trace: standard output: %s: lines are missing, the program goes on\n",

@@ -236,7 +236,7 @@ static bool parse_word_span(struct inject_rule *rule, void *member, const char *
 /* ---- words ---- */
 
 #define EXPECTED_chance		"a probability from 0 to 1 (0.01), or KIND:N for the N-th packet of a kind (ack:2)"
-#define EXPECTED_time		"a time up to 1 h with its unit: 50us, 5ms, 1.5s"
+#define EXPECTED_time		"a time up to 3600s with its unit: 50us, 5ms, 1.5s"
 #define EXPECTED_rate		"bits a second from 1k to 1000G: 64k, 10M, 2.5G"
 #define EXPECTED_count		"a number of packets"
 #define EXPECTED_kinds		"kinds, joined by +: "

@@ -15,11 +15,13 @@
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "platform/clock.h"
 #include "platform/fail.h"
 #include "platform/wait.h"
 #include "trace/block.h"
@@ -31,6 +33,7 @@
 #define BUFFER_MUCH	(1u << 20)
 #define FINISH_TRIES	100u
 #define FINISH_STEP_NS	1000000u
+#define FILE_CLOCK_NS	20000000u	/* by which times of files and processes may be too early */
 
 struct trace_file {
 	struct lock lock;
@@ -208,11 +211,12 @@ static bool parse_limit(const char *text, uint64_t *limit)
 
 static int parse_name(const char *text, char name[PATH_MAX], uint64_t *limit)
 {
-	const char *option = strstr(text, LIMIT_OPTION);
+	const char *option = strstr(text, LIMIT_OPTION), *comma = strrchr(text, ',');
 	size_t length = option ? (size_t)(option - text) : strlen(text);
+	bool is_strange = comma && !option && strchr(comma, '=');	/* a misspelt option is no name */
 
 	*limit = LIMIT_DEFAULT;
-	if (strlen(text) < PATH_MAX && expand_name(text, length, name) &&
+	if (!is_strange && strlen(text) < PATH_MAX && expand_name(text, length, name) &&
 	    (!option || parse_limit(option + strlen(LIMIT_OPTION), limit)))
 		return 0;
 	complain(VARIABLE ": invalid value '%s': expected FILE or FILE" LIMIT_OPTION "64M; %%p in "
@@ -246,14 +250,48 @@ static int check_ours(int fd)
 	return !S_ISREG(status.st_mode) ? ENXIO : status.st_uid != geteuid() ? EPERM : 0;
 }
 
+/* When this process began, on the clock of files. 0: not known. */
+static uint64_t process_began_ns(void)
+{
+	char text[1024] = "";
+	FILE *file = fopen("/proc/self/stat", "re");
+	size_t bytes = file ? fread(text, 1, sizeof(text) - 1, file) : 0;
+	const char *at = bytes ? strrchr(text, ')') : NULL;	/* behind the name, which may be anything */
+	unsigned long long ticks = 0;
+	struct timespec now;
+
+	if (file)
+		fclose(file);
+	if (!at || sscanf(at, ")%*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu",
+			  &ticks) != 1 || clock_gettime(CLOCK_BOOTTIME, &now))
+		return 0;
+	return clock_wall_ns() - ((uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec) +
+	       ticks * (1000000000u / (uint64_t)sysconf(_SC_CLK_TCK));
+}
+
+/* What this process wrote before it called exec() is kept: the file goes on with another section. */
+static bool is_of_this_process(int fd)
+{
+	uint64_t began_ns = process_began_ns();
+	struct stat status;
+
+	return began_ns && !fstat(fd, &status) && S_ISREG(status.st_mode) && status.st_size &&
+	       (uint64_t)status.st_mtim.tv_sec * 1000000000u + (uint64_t)status.st_mtim.tv_nsec + FILE_CLOCK_NS >
+		       began_ns;
+}
+
 /* Devices have no size; locking them is harmless. */
-static int empty_and_lock(int fd)
+static int lock_and_empty(int fd)
 {
 	int err = check_ours(fd);
 
 	if (err)
 		return err;
-	return flock(fd, LOCK_EX | LOCK_NB) || (ftruncate(fd, 0) && errno != EINVAL) ? errno : 0;
+	if (flock(fd, LOCK_EX | LOCK_NB))
+		return errno;
+	if (is_of_this_process(fd))
+		return lseek(fd, 0, SEEK_END) < 0 ? errno : 0;
+	return ftruncate(fd, 0) && errno != EINVAL ? errno : 0;
 }
 
 /* A program that was started with stdout closed would write into the trace. */
@@ -271,7 +309,7 @@ static int above_standard(int fd)
 }
 
 /*
- * An fd with the file empty and locked by us; -1: errno (EWOULDBLOCK: another process writes it,
+ * An fd with the file locked by us, at its end; -1: errno (EWOULDBLOCK: another process writes it,
  * EPERM: it is another user's, ELOOP: a symbolic link, ENXIO: a pipe). Only the user may read the
  * packets: mode 0600.
  */
@@ -281,7 +319,7 @@ static int open_locked(const char *name)
 
 	if (fd < 0)
 		return -1;
-	err = empty_and_lock(fd);
+	err = lock_and_empty(fd);
 	if (!err)
 		return fd;
 	close(fd);
@@ -330,6 +368,7 @@ static int open_for(const char *text, struct news *news) REQUIRES(the_file.lock)
 {
 	char name[PATH_MAX];
 	uint64_t limit;
+	off_t written;
 	int fd, err = parse_name(text, name, &limit);
 
 	if (err || !allocate_buffer())
@@ -342,6 +381,8 @@ static int open_for(const char *text, struct news *news) REQUIRES(the_file.lock)
 		close(the_file.fd);
 	}
 	limit = file_size_limit(limit);
+	written = lseek(fd, 0, SEEK_CUR);
+	limit -= written <= 0 ? 0 : (uint64_t)written < limit ? (uint64_t)written : limit;
 	the_file.fd = fd;
 	the_file.is_full = false;
 	snprintf(the_file.setting, sizeof(the_file.setting), "%s", text);

@@ -464,7 +464,7 @@ static void the_process_id_goes_into_the_name(void **state)
 static void what_cannot_be_written_is_said(void **state)
 {
 	static const char *const wrong[] = { "", ",limit=5", "/tmp/x,limit=", "/tmp/x,limit=1T",
-					     "/tmp/x,limit=-5", "/tmp/x,limit=100" };
+					     "/tmp/x,limit=-5", "/tmp/x,limit=100", "/tmp/x,limti=64M" };
 
 	for (unsigned i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
 		setenv("VERBATIM_TRACE", wrong[i], 1);
@@ -570,7 +570,55 @@ static void tshark_reads_it(void **state)
 	assert_int_equal(system(command), 0);
 }
 
-int main(void)
+/* As the program that a process becomes: its packet stands behind that of the first one. */
+static int go_on(void)
+{
+	begin();
+	record_packet(false, true, 0, 200);
+	trace_file_flush();
+	return 0;
+}
+
+static void a_program_goes_on_with_the_file_after_exec(void **state)
+{
+	size_t bytes, file;
+	uint32_t flags;
+	int status;
+	pid_t child = fork();
+
+	if (!child) {
+		begin();
+		record_packet(false, true, 0, 100);
+		trace_file_flush();
+		execl("/proc/self/exe", "trace_file_test", "go on", NULL);
+		_exit(1);
+	}
+	waitpid(child, &status, 0);
+	assert_int_equal(status, 0);
+	file = read_file(path);
+	find_packet(file, 0, &bytes, &flags);
+	assert_int_equal(bytes, 128);
+	find_packet(file, 1, &bytes, &flags);
+	assert_int_equal(bytes, 228);
+	assert_int_equal(find_packet(file, 2, &bytes, &flags), 0);
+}
+
+static void a_file_from_before_the_process_is_replaced(void **state)
+{
+	const struct timespec old[2] = { { .tv_sec = 1000000000 }, { .tv_sec = 1000000000 } };
+	FILE *file = fopen(path, "we");
+
+	assert_non_null(file);
+	fputs("something else", file);
+	fclose(file);
+	assert_int_equal(utimensat(AT_FDCWD, path, old, 0), 0);
+	begin();
+	trace_file_flush();
+	assert_true(read_file(path) > 40);
+	assert_int_equal(word(0), 0x0a0d0d0a);
+}
+
+int main(int argc, char **argv)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
@@ -586,6 +634,8 @@ int main(void)
 		TEST(threads_lose_nothing_that_has_room),
 		TEST(a_device_that_opens_again_goes_on_with_the_file),
 		TEST(a_child_writes_a_file_of_its_own),
+		TEST(a_program_goes_on_with_the_file_after_exec),
+		TEST(a_file_from_before_the_process_is_replaced),
 		TEST(the_process_id_goes_into_the_name),
 		TEST(what_cannot_be_written_is_said),
 		TEST(a_trace_is_for_its_user_alone),
@@ -595,5 +645,7 @@ int main(void)
 		TEST(tshark_reads_it),
 	};
 
+	if (argc > 1)
+		return go_on();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

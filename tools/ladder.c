@@ -71,14 +71,25 @@ static bool ladder_may_be_replaced(const char *path)
 	return stat(path, &status) || S_ISREG(status.st_mode);
 }
 
+/* False: errno, of whichever write failed. */
+static bool ladder_put(const struct ladder *ladder, const struct ladder_page *page, const char *path, FILE *file)
+{
+	int err;
+
+	errno = 0;
+	err = ladder_writer(path)(ladder, page, file);
+	if (err)
+		errno = err;
+	return !err && !fflush(file) && !ferror(file);
+}
+
 static int ladder_write_there(const struct ladder *ladder, const struct ladder_page *page, const char *path)
 {
 	FILE *file = fopen(path, "we");
 
 	if (!file)
 		return ladder_write_failed(path, NULL, NULL);
-	errno = ladder_writer(path)(ladder, page, file);
-	if (errno || fflush(file) || ferror(file))
+	if (!ladder_put(ladder, page, path, file))
 		return ladder_write_failed(path, file, NULL);
 	return fclose(file) ? ladder_write_failed(path, NULL, NULL) : 0;
 }
@@ -101,8 +112,7 @@ static int ladder_write_file(const struct ladder *ladder, const struct ladder_pa
 	file = fopen(temporary, "we");
 	if (!file)
 		return ladder_write_failed(path, NULL, NULL);
-	errno = ladder_writer(path)(ladder, page, file);
-	if (errno || fflush(file) || ferror(file))
+	if (!ladder_put(ladder, page, path, file))
 		return ladder_write_failed(path, file, temporary);
 	if (fclose(file) || rename(temporary, path))
 		return ladder_write_failed(path, NULL, temporary);

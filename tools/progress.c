@@ -2,6 +2,7 @@
 /* The bar (progress.h). */
 #include "progress.h"
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -58,17 +59,19 @@ static void draw(const char *what, unsigned percent)
 void progress_show(const char *what, uint64_t done, uint64_t total)
 {
 	uint64_t now_ns = coarse_ns();
+	int saved = errno;
 
 	if (what != bar.what) {
 		progress_hide();
 		bar.what = what;
 		bar.began_ns = now_ns;
 	}
-	if (!total || now_ns - bar.began_ns < PATIENCE_NS || now_ns - bar.drawn_ns < EVERY_NS ||
-	    !isatty(STDERR_FILENO))
-		return;
-	bar.drawn_ns = now_ns;
-	draw(what, done >= total ? 100 : (unsigned)(done * 100 / total));
+	if (total && now_ns - bar.began_ns >= PATIENCE_NS && now_ns - bar.drawn_ns >= EVERY_NS &&
+	    isatty(STDERR_FILENO)) {
+		bar.drawn_ns = now_ns;
+		draw(what, done >= total ? 100 : (unsigned)(done * 100 / total));
+	}
+	errno = saved;
 }
 
 void progress_hide(void)

@@ -123,6 +123,8 @@ static void nobody_waits_at_a_fifo(void **state)
 {
 	assert_int_equal(mkfifo(path, 0600), 0);
 	assert_int_equal(loaded_mtu(), 4096);
+	setenv("VERBATIM_CONFIG", path, 1);	/* nor who names it */
+	assert_int_equal(loaded_mtu(), 4096);
 }
 
 static void expect_parts(const char *text, const char *key, const char *value)

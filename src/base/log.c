@@ -303,7 +303,7 @@ void explain_missed(int err)
 {
 	bool probes = err == EAGAIN || err == ENOSYS || err == EOPNOTSUPP || err == EPROTONOSUPPORT;
 
-	if (hint_is_wanted && !probes)
+	if (__atomic_load_n(&hint_is_wanted, __ATOMIC_RELAXED) && !probes)
 		atomic_store_explicit(&hint_is_due, true, memory_order_relaxed);
 }
 
@@ -378,9 +378,10 @@ static void forget_lines(void)
 static void explain_settle(void)
 {
 	bool heard = atomic_load(&listener) != NULL;
+	bool wanted = __atomic_load_n(&explain_wanted, __ATOMIC_RELAXED);
 
-	__atomic_store_n(&explain_quiet, heard && !explain_wanted, __ATOMIC_RELAXED);
-	__atomic_store_n(&explain_enabled, heard || explain_wanted, __ATOMIC_RELAXED);
+	__atomic_store_n(&explain_quiet, heard && !wanted, __ATOMIC_RELAXED);
+	__atomic_store_n(&explain_enabled, heard || wanted, __ATOMIC_RELAXED);
 }
 
 void log_listen(void (*function)(const char *line, size_t bytes))
@@ -389,7 +390,10 @@ void log_listen(void (*function)(const char *line, size_t bytes))
 	explain_settle();
 }
 
-/* Both are read before either is set or refused: a user sees all that is wrong at once. */
+/*
+ * Both are read before either is set or refused: a user sees all that is wrong at once. By any
+ * thread: the worker looks at the interfaces, too.
+ */
 int log_init(void)
 {
 	static const struct fork_handlers fork_handlers = { .child = log_after_fork_child };
@@ -402,10 +406,9 @@ int log_init(void)
 	if (level_err || explain_err)
 		return EINVAL;
 	fork_register(FORK_LOG, &fork_handlers);
-	hint_is_wanted = !value || !*value;
-	if (enabled && !explain_wanted)
+	__atomic_store_n(&hint_is_wanted, !value || !*value, __ATOMIC_RELAXED);
+	if (!__atomic_exchange_n(&explain_wanted, enabled, __ATOMIC_RELAXED) && enabled)
 		forget_lines();
-	explain_wanted = enabled;
 	__atomic_store_n(&log_level, level, __ATOMIC_RELAXED);
 	explain_settle();
 	__atomic_store_n(&log_any, level != LOG_OFF || enabled, __ATOMIC_RELAXED);

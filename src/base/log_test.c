@@ -383,6 +383,26 @@ static void repeated_lines_are_counted_until_another_comes_or_the_end(void **unu
 	assert_non_null(strstr(heard, "): repeated 118 times: wr_id 0x0: full"));
 }
 
+static void *read_settings_often(void *refused)
+{
+	for (int i = 0; i < 200; i++)
+		*(int *)refused |= log_init();
+	return NULL;
+}
+
+/* ThreadSanitizer says what is wrong here. */
+static void threads_read_the_settings_at_once(void **state)
+{
+	int refused[2] = { 0, 0 };
+	pthread_t thread;
+
+	(void)state;
+	assert_int_equal(pthread_create(&thread, NULL, read_settings_often, &refused[0]), 0);
+	read_settings_often(&refused[1]);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	assert_int_equal(refused[0] | refused[1], 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -400,6 +420,7 @@ int main(void)
 		cmocka_unit_test(a_child_starts_with_nothing_to_say),
 		cmocka_unit_test(a_terminal_gets_one_hint_when_nothing_is_explained),
 		cmocka_unit_test(repeated_lines_are_counted_until_another_comes_or_the_end),
+		cmocka_unit_test(threads_read_the_settings_at_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -585,14 +585,17 @@ static void forge(struct end *end, const struct forgery *forgery)
 	double until = now() + 20;
 	struct ring_room room;
 	struct ibv_wc wc;
+	uint32_t grant;
 
+	/* Before the ring's lock, as the device takes them. */
+	lock_acquire(&qp->lock);
+	grant = qp->pairing.theirs + forgery->grant;
+	lock_release(&qp->lock);
 	while (ring_send_begin(local->channel_link, peer->channel, bytes, &room)) {
 		CHECK(now() < until, "the ring is full");
 		CHECK(!ibv_poll_cq(end->cq, 1, &wc));
 	}
-	lock_acquire(&qp->lock);
-	room.head[0] = qp->pairing.theirs + forgery->grant;
-	lock_release(&qp->lock);
+	room.head[0] = grant;
 	room.head[1] = end->qp->qp_num;
 	room.head[2] = forgery->flags << 24;
 	room.head[3] = 0;

@@ -9,8 +9,8 @@
  *	flow	datagrams of one source: their first PSN, which nobody else tells
  *
  * A flow is one kind of stream (requests, responses, ACKs, NAKs) of one QP in one direction; of UD, from one
- * source. In seen[] its packets stand in a row, so that SEEN_SIZE of them never meet; flows may overwrite each
- * other there, which takes more QPs than a run with a seed has: then a packet counts as not lost before.
+ * source. seen[] forgets the oldest of SEEN_WAYS packets that meet: only a packet that is repeated behind
+ * tens of thousands of others counts as not lost before.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -19,7 +19,8 @@
 #include "inject/internal.h"
 #include "wire/psn.h"
 
-#define SEEN_SIZE	65536u
+#define SEEN_WAYS	8u
+#define SEEN_SETS	8192u
 #define TALLY_SIZE	32768u
 #define FLOW_SIZE	4096u
 #define PROBES		32u
@@ -29,7 +30,8 @@
 
 struct inject_seen {
 	uint64_t tag;			/* of flow and distance; 0: free */
-	uint32_t lost;
+	uint32_t number;		/* the how-manieth to be remembered */
+	uint16_t lost;
 	bool has_passed;
 };
 
@@ -123,13 +125,18 @@ static struct inject_flow *find_flow(struct injector *injector, const struct inj
 
 static struct inject_seen *find_seen(struct injector *injector, struct identity *identity)
 {
-	struct inject_seen *seen = &injector->seen[(identity->flow + identity->distance) % SEEN_SIZE];
 	uint64_t tag = hash_two(identity->flow, identity->distance) | 1;
+	struct inject_seen *set = &injector->seen[(tag >> 1) % SEEN_SETS * SEEN_WAYS], *oldest = set;
 
-	identity->is_fresh = seen->tag != tag;
-	if (identity->is_fresh)
-		*seen = (struct inject_seen){ .tag = tag };
-	return seen;
+	for (struct inject_seen *seen = set; seen < set + SEEN_WAYS; seen++) {
+		if (seen->tag == tag)
+			return seen;
+		if (injector->remembered - seen->number > injector->remembered - oldest->number)
+			oldest = seen;
+	}
+	identity->is_fresh = true;
+	*oldest = (struct inject_seen){ .tag = tag, .number = ++injector->remembered };
+	return oldest;
 }
 
 static void judge_identify(struct injector *injector, const struct inject_packet *packet,
@@ -151,7 +158,7 @@ static void judge_identify(struct injector *injector, const struct inject_packet
 				       find_tally(injector, TALLY_ARRIVALS, qp_name(packet))->all++;
 	identity->name = hash_two(injector->seed, hash_two(qp_name(packet),
 							   (uint64_t)number << 32 | identity->distance));
-	identity->is_fresh = true;
+	identity->is_fresh = !has_psn;
 	identity->seen = has_psn ? find_seen(injector, identity) : NULL;
 }
 
@@ -346,7 +353,7 @@ void inject_decide(struct injector *injector, const struct inject_packet *packet
 	if (verdict->overtakers)
 		verdict->due_ns = 0;
 	if (judge.identity.seen && (verdict->lost || verdict->corrupt))
-		judge.identity.seen->lost++;
+		judge.identity.seen->lost += judge.identity.seen->lost < UINT16_MAX;
 	else if (judge.identity.seen)
 		judge.identity.seen->has_passed = true;
 }
@@ -370,7 +377,7 @@ void inject_damage(const struct inject_verdict *verdict, uint8_t *data, size_t b
 static int inject_allocate(struct injector *injector, const char *text)
 {
 	injector->text = strdup(text);
-	injector->seen = calloc(SEEN_SIZE, sizeof(*injector->seen));
+	injector->seen = calloc(SEEN_SETS * SEEN_WAYS, sizeof(*injector->seen));
 	injector->tally = calloc(TALLY_SIZE, sizeof(*injector->tally));
 	injector->flow = calloc(FLOW_SIZE, sizeof(*injector->flow));
 	return injector->text && injector->seen && injector->tally && injector->flow ? 0 : ENOMEM;

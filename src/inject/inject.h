@@ -114,6 +114,7 @@ struct injector {
 	unsigned count;
 	struct inject_rule rule[INJECT_RULES_MAX];
 	struct inject_seen *seen;
+	uint32_t remembered;			/* packets, in seen */
 	struct inject_tally *tally;
 	struct inject_flow *flow;
 };

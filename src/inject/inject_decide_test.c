@@ -138,6 +138,38 @@ static void the_number_of_losses_does_not_depend_on_how_much_is_repeated(void **
 	assert_int_equal(losses_with_repeats(64), lost);
 }
 
+/* Four flows side by side, each packet repeated once 100 packets later. */
+static unsigned losses_of_flows(uint32_t numbers)
+{
+	unsigned losses = 0;
+
+	begin("loss=0.02,seed=6");
+	for (unsigned i = 0; i < 1100; i++)
+		for (uint32_t qp = 1; qp <= 4; qp++)
+			for (unsigned repeat = 0; repeat < 2; repeat++) {
+				struct inject_packet packet;
+				unsigned number = repeat ? i - 100 : i;
+
+				if (number >= 1000)
+					continue;
+				packet = packet_of(OPCODE_RC_SEND_ONLY, qp, (numbers * qp * 7919) & PSN_MASK, number);
+				packet.own_qpn = numbers + qp;
+				losses += decide(&packet)->lost;
+			}
+	inject_fini(&injector);
+	return losses;
+}
+
+/* They are given anew in each run, and decide where a flow is remembered. */
+static void flows_do_not_forget_each_others_packets(void **state)
+{
+	unsigned first = losses_of_flows(1);
+
+	assert_in_range(first, 60, 100);
+	for (uint32_t numbers = 2; numbers < 100; numbers++)
+		assert_int_equal(losses_of_flows(numbers * 0x9e3779), first);
+}
+
 static void a_certain_loss_is_for_repeats_too(void **state)
 {
 	begin("loss=1,from=3");
@@ -432,6 +464,7 @@ int main(void)
 		cmocka_unit_test(the_given_share_is_lost_damaged_doubled_and_reordered),
 		cmocka_unit_test(neither_psns_nor_numbers_nor_order_nor_time_change_what_is_lost),
 		cmocka_unit_test(the_number_of_losses_does_not_depend_on_how_much_is_repeated),
+		cmocka_unit_test(flows_do_not_forget_each_others_packets),
 		cmocka_unit_test(a_certain_loss_is_for_repeats_too),
 		cmocka_unit_test(qps_directions_and_kinds_have_fates_of_their_own),
 		cmocka_unit_test(datagrams_are_numbered_from_the_first_of_their_source),

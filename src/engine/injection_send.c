@@ -79,7 +79,7 @@ void injection_send(struct engine *engine, struct qp *qp, struct tx_batch *batch
 		what.is_sequenced = sender.is_sequenced;
 		what.first_psn = first_psn[opcode_is_response(packet.op)];
 		memcpy(what.peer, datagram.destination, 16);
-		if (judge_departure(engine, way, &datagram, &what, &batch->note[i]))
+		if (judge_departure(engine, way, &datagram, &what, tx_batch_note(batch, i)))
 			tx_send_one(engine, way, &datagram);
 	}
 	tx_batch_reset(batch);

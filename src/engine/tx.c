@@ -178,7 +178,7 @@ static void tx_trace(struct engine *engine, const struct tx_batch *batch, unsign
 	for (seen.segment = 0; seen.segment < count; seen.segment++) {
 		const struct tx_packet *packet = &batch->packet[first + seen.segment];
 
-		seen.note = &batch->note[first + seen.segment];
+		seen.note = tx_batch_note(batch, first + seen.segment);
 		seen.data = batch->data + packet->offset;
 		seen.bytes = packet->bytes + ICRC_BYTES;
 		seen.qpn = packet->source_qpn;

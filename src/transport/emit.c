@@ -53,7 +53,7 @@ void transmit_packet(struct transmit *transmit, struct packet *packet, const str
 	entry->dest_qpn = packet->dest_qpn;
 	entry->av = *av;
 	if (trace_wants(TRACE_PACKETS | TRACE_LOG))
-		note_packet(transmit, &batch->note[batch->count]);
+		note_packet(transmit, tx_batch_add_note(batch));
 	batch->used += bytes + ICRC_BYTES;
 	batch->count++;
 	transmit->budget--;

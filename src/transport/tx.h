@@ -37,6 +37,7 @@ struct tx_batch {
 	uint8_t *data;			/* [TX_BYTES_MAX] */
 	size_t used;
 	unsigned count;
+	unsigned first_noted, noted;	/* packets with a note: a trace may begin in the middle */
 	struct tx_note note[TX_PACKETS_MAX];
 	struct tx_packet packet[TX_PACKETS_MAX];
 };
@@ -45,6 +46,24 @@ static inline void tx_batch_reset(struct tx_batch *batch)
 {
 	batch->used = 0;
 	batch->count = 0;
+	batch->noted = 0;
+}
+
+/* Room for the note of the packet that is added next. */
+static inline struct tx_note *tx_batch_add_note(struct tx_batch *batch)
+{
+	if (batch->first_noted + batch->noted != batch->count || !batch->noted) {
+		batch->first_noted = batch->count;
+		batch->noted = 0;
+	}
+	batch->noted++;
+	return &batch->note[batch->count];
+}
+
+/* NULL: it has none. */
+static inline const struct tx_note *tx_batch_note(const struct tx_batch *batch, unsigned i)
+{
+	return i - batch->first_noted < batch->noted ? &batch->note[i] : NULL;
 }
 
 /* Whether one more packet of any size fits. */

@@ -152,7 +152,8 @@ static unsigned losses_of_flows(uint32_t numbers)
 
 				if (number >= 1000)
 					continue;
-				packet = packet_of(OPCODE_RC_SEND_ONLY, qp, (numbers * qp * 7919) & PSN_MASK, number);
+				packet = packet_of(OPCODE_RC_SEND_ONLY, qp, (numbers * qp * 7919) & PSN_MASK,
+						   number);
 				packet.own_qpn = numbers + qp;
 				losses += decide(&packet)->lost;
 			}

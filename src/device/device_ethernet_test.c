@@ -194,10 +194,11 @@ static void a_frame_that_does_not_fit_is_dropped(void **state)
 
 static void rates_are_of_this_type_in_rts(void **state)
 {
-	struct qp *qp = raw_make();
+	struct qp *qp = raw_make(), *early = qp_make(IBV_QPT_RAW_PACKET);
 
 	assert_int_equal(hca_pace_qp(qp_make(IBV_QPT_RC), 1000, 0), EOPNOTSUPP);
-	assert_int_equal(hca_pace_qp(qp_make(IBV_QPT_RAW_PACKET), 1000, 0), EINVAL);
+	assert_int_equal(hca_pace_qp(early, 1000, 0), EINVAL);
+	assert_int_equal(early->attr.rate_limit, 0);
 	assert_int_equal(hca_pace_qp(qp, LIMIT_RATE_KBPS + 1, 0), EINVAL);
 	assert_int_equal(hca_modify_qp(qp, &(struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS,
 						     .rate_limit = LIMIT_RATE_KBPS + 1 },

@@ -99,16 +99,17 @@ static struct ibv_wc next_of(struct cq *from)
 
 static void opens_of_one_file_share_a_domain(void **state)
 {
-	char path[] = "/tmp/verbatim-xrcd-XXXXXX";
-	int fd = mkstemp(path), again;
+	char path[] = "/tmp/verbatim-xrcd-XXXXXX", beside[] = "/tmp/verbatim-xrcd-XXXXXX";
+	int fd = mkstemp(path), again, other = mkstemp(beside);
 	struct xrcd *one, *two, *alone, *none = NULL;
 
-	assert_true(fd >= 0);
+	assert_true(fd >= 0 && other >= 0);
 	again = open(path, O_RDONLY);
 	assert_int_equal(hca_open_xrcd(context, fd, 0, &none), EAGAIN);
 	one = domain_open(fd, O_CREAT | O_EXCL);
 	assert_int_equal(hca_open_xrcd(context, fd, O_CREAT | O_EXCL, &none), EINVAL);
 	two = domain_open(again, 0);
+	assert_int_equal(hca_open_xrcd(context, other, 0, &none), EAGAIN);	/* another file */
 	alone = domain_open(-1, O_CREAT);
 	assert_ptr_equal(one->domain, two->domain);
 	assert_ptr_not_equal(one->domain, alone->domain);
@@ -119,7 +120,9 @@ static void opens_of_one_file_share_a_domain(void **state)
 	assert_int_equal(hca_open_xrcd(context, fd, 0, &none), EAGAIN);
 	close(fd);
 	close(again);
+	close(other);
 	unlink(path);
+	unlink(beside);
 	assert_int_equal(hca_open_xrcd(context, again, O_CREAT, &none), EBADF);
 }
 

@@ -269,15 +269,27 @@ static uint64_t process_began_ns(void)
 	       ticks * (1000000000u / (uint64_t)sysconf(_SC_CLK_TCK));
 }
 
+/* Its interface is PROGRAM(PID), whatever the program was called then. */
+static bool names_this_process(int fd)
+{
+	uint8_t head[PCAPNG_INTERFACE_MAX + 64];
+	char name[16];
+	ssize_t bytes = pread(fd, head, sizeof(head), 0);
+	int length = snprintf(name, sizeof(name), "(%d)", (int)getpid());
+
+	return bytes > 0 && memmem(head, (size_t)bytes, name, (size_t)length);
+}
+
 /* What this process wrote before it called exec() is kept: the file goes on with another section. */
 static bool is_of_this_process(int fd)
 {
 	uint64_t began_ns = process_began_ns();
 	struct stat status;
 
-	return began_ns && !fstat(fd, &status) && S_ISREG(status.st_mode) && status.st_size &&
+	return began_ns && !fstat(fd, &status) && S_ISREG(status.st_mode) &&
 	       (uint64_t)status.st_mtim.tv_sec * 1000000000u + (uint64_t)status.st_mtim.tv_nsec + FILE_CLOCK_NS >
-		       began_ns;
+		       began_ns &&
+	       names_this_process(fd);
 }
 
 /* Devices have no size; locking them is harmless. */
@@ -315,7 +327,7 @@ static int above_standard(int fd)
  */
 static int open_locked(const char *name)
 {
-	int err, fd = above_standard(open(name, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
+	int err, fd = above_standard(open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
 
 	if (fd < 0)
 		return -1;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * VERBATIM_TRACE=FILE[,limit=N[k|M|G]]: this process writes its packets to a pcapng file by itself. %p in
- * FILE is the process ID. A file that another process is writing is left to it: .PID is appended. One from
- * before this process began is replaced. Default limit: 1G.
+ * FILE is the process ID. A file that another process is writing is left to it: .PID is appended. One that is
+ * there is replaced, unless this process wrote it, before exec(). Default limit: 1G.
  */
 #ifndef VERBATIM_TRACE_FILE_H
 #define VERBATIM_TRACE_FILE_H

@@ -603,13 +603,28 @@ static void a_program_goes_on_with_the_file_after_exec(void **state)
 	assert_int_equal(find_packet(file, 2, &bytes, &flags), 0);
 }
 
+/* However lately it was written. */
+static void the_file_of_another_process_is_replaced(void **state)
+{
+	FILE *file = fopen(path, "we");
+
+	assert_non_null(file);
+	fprintf(file, "of process (%d)", (int)getppid());
+	fclose(file);
+	begin();
+	trace_file_flush();
+	assert_true(read_file(path) > 40);
+	assert_int_equal(word(0), 0x0a0d0d0a);
+}
+
+/* Its process had the same number. */
 static void a_file_from_before_the_process_is_replaced(void **state)
 {
 	const struct timespec old[2] = { { .tv_sec = 1000000000 }, { .tv_sec = 1000000000 } };
 	FILE *file = fopen(path, "we");
 
 	assert_non_null(file);
-	fputs("something else", file);
+	fprintf(file, "of process (%d)", (int)getpid());
 	fclose(file);
 	assert_int_equal(utimensat(AT_FDCWD, path, old, 0), 0);
 	begin();
@@ -635,6 +650,7 @@ int main(int argc, char **argv)
 		TEST(a_device_that_opens_again_goes_on_with_the_file),
 		TEST(a_child_writes_a_file_of_its_own),
 		TEST(a_program_goes_on_with_the_file_after_exec),
+		TEST(the_file_of_another_process_is_replaced),
 		TEST(a_file_from_before_the_process_is_replaced),
 		TEST(the_process_id_goes_into_the_name),
 		TEST(what_cannot_be_written_is_said),

@@ -111,6 +111,18 @@ static const char *members_of(const char *line, size_t bytes, unsigned *qpn)
 	return sscanf(line, "\"qp\":\"0x%6x\"", qpn) == 1 ? line : NULL;
 }
 
+/* As many of the members, whole ones, as an event may have: what identifies it comes first. */
+static size_t members_that_fit(const char *members)
+{
+	size_t most = TRACE_TEXT_MAX - sizeof("\"event\":\"queue_pair\","), bytes = strlen(members) - 1;
+
+	if (bytes <= most)
+		return bytes;
+	while (most && strncmp(members + most, ",\"", 2))
+		most--;
+	return most;
+}
+
 void source_tell_known(struct source *source, uint64_t time_ns,
 		       void (*take)(void *owner, struct source *source, const struct trace_record *record),
 		       void *owner)
@@ -123,12 +135,12 @@ void source_tell_known(struct source *source, uint64_t time_ns,
 
 	while ((line = strsep(&rest, "\n"))) {
 		const char *members = members_of(line, strlen(line), &event.record.qpn);
-		int length = members ? snprintf(event.text, sizeof(event.text), "\"event\":\"queue_pair\",%.*s",
-						(int)strlen(members) - 1, members) : -1;
 
-		if (length < 0 || length >= (int)sizeof(event.text))
+		if (!members)
 			continue;
-		event.record.captured = (uint32_t)length;
+		event.record.captured = (uint32_t)snprintf(event.text, sizeof(event.text),
+							   "\"event\":\"queue_pair\",%.*s",
+							   (int)members_that_fit(members), members);
 		take(owner, source, &event.record);
 	}
 	free(source->known);

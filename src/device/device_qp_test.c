@@ -63,6 +63,35 @@ static void at_least_one_of_each_is_granted_and_said(void **state)
 	assert_int_equal(hca_destroy_qp(context, qp), 0);
 }
 
+static void receives_of_a_qp_without_a_receive_queue_are_ignored(void **state)
+{
+	static const uint32_t wr[] = { 0x7fffffff, 1, LIMIT_QP_WR + 1, 0, UINT32_MAX };
+	static const uint32_t sge[] = { 1, 1000, LIMIT_SGE + 1, 0, UINT32_MAX };
+	struct ibv_srq_init_attr_ex srq_attr = { .attr = { 16, 1, 0 }, .pd = &pd->ibv };
+	struct ibv_qp_init_attr queried;
+	struct ibv_qp_attr current;
+	struct srq *srq;
+	struct qp *qp;
+
+	assert_int_equal(hca_create_srq(context, &srq_attr, &srq), 0);
+	for (unsigned i = 0; i < 15; i++) {
+		static const enum ibv_qp_type types[] = { IBV_QPT_RC, IBV_QPT_UD, IBV_QPT_XRC_SEND };
+		struct ibv_qp_init_attr_ex attr = qp_attr(types[i / 5]);
+
+		attr.srq = attr.qp_type == IBV_QPT_XRC_SEND ? NULL : &srq->ibv;
+		attr.cap.max_recv_wr = wr[i % 5];
+		attr.cap.max_recv_sge = sge[i % 5];
+		assert_int_equal(hca_create_qp(context, &attr, &qp), 0);
+		assert_int_equal(attr.cap.max_recv_wr, 0);
+		assert_int_equal(attr.cap.max_recv_sge, 0);
+		assert_int_equal(hca_query_qp(qp, &current, IBV_QP_CAP, &queried), 0);
+		assert_int_equal(queried.cap.max_recv_wr + queried.cap.max_recv_sge, 0);
+		assert_int_equal(current.cap.max_recv_wr + current.cap.max_recv_sge, 0);
+		assert_int_equal(hca_destroy_qp(context, qp), 0);
+	}
+	assert_int_equal(hca_destroy_srq(context, srq), 0);
+}
+
 static void a_qp_holds_its_parts_until_it_is_destroyed(void **state)
 {
 	struct ibv_srq_init_attr_ex srq_attr = { .attr = { 16, 1, 0 }, .pd = &pd->ibv };
@@ -304,6 +333,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		DEVICE_TEST(what_cannot_be_had_is_refused),
 		DEVICE_TEST(at_least_one_of_each_is_granted_and_said),
+		DEVICE_TEST(receives_of_a_qp_without_a_receive_queue_are_ignored),
 		DEVICE_TEST(a_qp_holds_its_parts_until_it_is_destroyed),
 		DEVICE_TEST(a_qp_is_found_by_its_number_until_it_is_destroyed),
 		DEVICE_TEST(a_process_has_so_many_qps_and_no_more),

@@ -69,18 +69,23 @@ static int check_type(const struct ibv_qp_init_attr_ex *attr)
 	return EOPNOTSUPP;
 }
 
+/*
+ * A QP that has no receive queue of its own is created whatever max_recv_wr and max_recv_sge say, and is given 0 of
+ * both, as by mlx5 and the man page.
+ */
 static int check_caps(const struct ibv_qp_init_attr_ex *attr)
 {
+	const bool has_receives = !attr->srq && attr->qp_type != IBV_QPT_XRC_SEND;
 	const struct ibv_qp_cap *cap = &attr->cap;
 
-	if (cap->max_send_wr > LIMIT_QP_WR || cap->max_recv_wr > LIMIT_QP_WR) {
+	if (cap->max_send_wr > LIMIT_QP_WR || (has_receives && cap->max_recv_wr > LIMIT_QP_WR)) {
 		explain_refused("ibv_create_qp", EINVAL,
 				"ibv_create_qp: max_send_wr %u or max_recv_wr %u exceeds %d "
 				"(max_qp_wr)",
 			cap->max_send_wr, cap->max_recv_wr, LIMIT_QP_WR);
 		return EINVAL;
 	}
-	if (cap->max_send_sge > LIMIT_SGE || cap->max_recv_sge > LIMIT_SGE) {
+	if (cap->max_send_sge > LIMIT_SGE || (has_receives && cap->max_recv_sge > LIMIT_SGE)) {
 		explain_refused("ibv_create_qp", EINVAL,
 				"ibv_create_qp: max_send_sge %u or max_recv_sge %u exceeds %d "
 				"(max_sge)",

@@ -39,9 +39,10 @@ void link_create(struct side *side, struct link *link, const struct link_options
 		.sq_sig_all = options->sig_all,
 		.cap = {
 			.max_send_wr = or_default(options->wr, 64),
-			.max_recv_wr = options->srq ? 0 : or_default(options->wr, 64),
+			.max_recv_wr = options->srq ? INT32_MAX :	/* ignored */
+				       or_default(options->wr, 64),
 			.max_send_sge = or_default(options->sge, 4),
-			.max_recv_sge = options->srq ? 0 : or_default(options->sge, 4),
+			.max_recv_sge = options->srq ? 1000 : or_default(options->sge, 4),
 			.max_inline_data = options->inline_bytes,
 		},
 	};

@@ -115,7 +115,7 @@ static void access_local_end(struct transfer *transfer)
 
 static bool access_local_begin(struct transfer *transfer, const struct send_wqe *wqe)
 {
-	struct mr_accessor accessor = { .pd = transfer->qp->pd->number, .qpn = transfer->qp->number };
+	struct mr_accessor accessor = { .pd = qp_send_pd(transfer->qp), .qpn = transfer->qp->number };
 	unsigned need = transfer->opcode == IBV_WR_RDMA_WRITE ? 0 : IBV_ACCESS_LOCAL_WRITE, i;
 
 	if (wqe->flags & IBV_SEND_INLINE) {
@@ -210,7 +210,7 @@ static bool row_fits(const struct onesided_row *row, const struct qp *qp, const 
 /* Our end of the request: its data, checked and present; NULL: not so. */
 static uint8_t *row_piece(struct onesided_row *row, const struct qp *qp, const struct send_wqe *wqe)
 {
-	struct mr_accessor accessor = { .pd = qp->pd->number, .qpn = qp->number };
+	struct mr_accessor accessor = { .pd = qp_send_pd(qp), .qpn = qp->number };
 	unsigned need = row->need == IBV_ACCESS_REMOTE_WRITE ? 0 : IBV_ACCESS_LOCAL_WRITE;
 	uintptr_t piece;
 

@@ -78,7 +78,7 @@ static enum way choose_way(struct peer *peer, const struct send_wqe *wqe, bool c
 static bool find_pieces(struct local *local, struct qp *qp, struct peer *peer,
 			const struct send_wqe *wqe, struct message_piece *piece) REQUIRES(qp->lock)
 {
-	struct mr_accessor accessor = { .pd = qp->pd->number, .qpn = qp->number };
+	struct mr_accessor accessor = { .pd = qp_send_pd(qp), .qpn = qp->number };
 	uint32_t i;
 
 	for (i = 0; i < wqe->sge_count; i++) {

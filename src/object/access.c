@@ -242,12 +242,15 @@ static void explain_entry(const struct mr_entry *entry, const struct mr_accessor
 			  uint32_t key, unsigned need, uint64_t address, uint64_t length,
 			  enum mr_fault fault, char *line, size_t size)
 {
+	static const char *const owner[] = { [MR_DOMAIN_QP] = "", [MR_DOMAIN_SRQ] = "the SRQ of ",
+					     [MR_DOMAIN_WQ] = "the work queue of " };
+
 	switch (fault) {
 	case MR_PD:
 		snprintf(line, size,
-			 "key 0x%08x belongs to protection domain %u, qp 0x%06x to %u: "
+			 "key 0x%08x belongs to protection domain %u, %sqp 0x%06x to %u: "
 			 "create both with one ibv_pd",
-			 key, entry->pd, accessor->qpn, accessor->pd);
+			 key, entry->pd, owner[accessor->domain], accessor->qpn, accessor->pd);
 		return;
 	case MR_ACCESS:
 		explain_access(entry, key, need, line, size);

@@ -131,9 +131,13 @@ struct mr_access {
 	struct mr_entry *entry;
 };
 
-/* The QP on whose behalf memory is accessed: its protection domain and number. */
+/* Whose protection domain it is: keys of receives are looked up in that of their queue (IBTA 10.2.3). */
+enum mr_domain { MR_DOMAIN_QP, MR_DOMAIN_SRQ, MR_DOMAIN_WQ };
+
+/* The QP on whose behalf memory is accessed: its number, and the protection domain that counts. */
 struct mr_accessor {
 	uint32_t pd, qpn;
+	enum mr_domain domain;		/* for explanations */
 };
 
 /*

@@ -156,6 +156,12 @@ static inline bool qp_is(const struct qp *qp, enum qp_trait trait)
 	return qp_type_has(qp->type, trait);
 }
 
+/* Of the keys in its requests. One that sends by itself reads into buffers of its SRQ. */
+static inline uint32_t qp_send_pd(const struct qp *qp)
+{
+	return __builtin_expect(qp->sends_itself, 0) ? qp->srq->pd : qp->pd->number;
+}
+
 /* At creation, once. */
 void qp_init_events(struct qp *qp);
 /* Raise an asynchronous event of the QP (Communication Established, Last WQE Reached ...). */

@@ -200,8 +200,6 @@ struct responder {
 	uint32_t message_done;		/* ... and bytes of it that were copied */
 
 	struct srq *target;		/* XRC_RECV: that the last request named */
-	uint32_t scatter_pd; /* RAW_PACKET: protection domain of the work queue received in; 0: the
-				QP's */
 
 	/* The receive that a message took; given to the next one if the message was dropped (UC) */
 	struct recv_wqe *recv;

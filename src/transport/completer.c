@@ -318,7 +318,7 @@ static void receive_read_response(struct qp_call *call, const struct packet *pac
 	if (!response_fits(call, packet, wqe, offset))
 		return;
 	last = packet->psn == wqe->last_psn;
-	if (packet->payload_bytes && sge_scatter(call, wqe->sge, wqe->sge_count, offset, packet->payload,
+	if (packet->payload_bytes && sge_scatter(call, wqe, offset, packet->payload,
 						 (uint32_t)packet->payload_bytes, last)) {
 		fail_request(call, IBV_WC_LOC_PROT_ERR,
 			     "check lkey, bounds and IBV_ACCESS_LOCAL_WRITE of the scatter/gather list");
@@ -342,8 +342,7 @@ static void receive_atomic(struct qp_call *call, const struct packet *packet)
 		bad_response(call, IBV_WC_BAD_RESP_ERR);
 		return;
 	}
-	if (sge_scatter(call, wqe->sge, wqe->sge_count, 0, (const uint8_t *)&original,
-			sizeof(original), true)) {
+	if (sge_scatter(call, wqe, 0, (const uint8_t *)&original, sizeof(original), true)) {
 		fail_request(call, IBV_WC_LOC_PROT_ERR,
 			     "check lkey, bounds and IBV_ACCESS_LOCAL_WRITE of the scatter/gather list");
 		return;

@@ -74,16 +74,28 @@ static inline void count(const struct qp_call *call, enum counter counter)
 					  memory_order_relaxed);
 }
 
-/* An XRC_RECV QP has the protection domain of the SRQ that the request names. */
+/* Of keys that requests name. An XRC_RECV QP has the protection domain of the SRQ that the request names. */
 static inline struct mr_accessor mr_accessor_of(const struct qp *qp) REQUIRES(qp->lock)
 {
 	const struct srq *target = qp->responder.target;
-	uint32_t pd = qp->responder.scatter_pd ? qp->responder.scatter_pd :
-		      qp->pd			? qp->pd->number :
-		      target			? target->pd :
-						  0;
+	uint32_t pd = qp->pd ? qp->pd->number : target ? target->pd : 0;
 
 	return (struct mr_accessor){ .pd = pd, .qpn = qp->number };
+}
+
+/* Of keys in receives: those of an SRQ were posted for its own protection domain. */
+static inline struct mr_accessor recv_accessor_of(const struct qp *qp) REQUIRES(qp->lock)
+{
+	if (qp->srq)
+		return (struct mr_accessor){ .pd = qp->srq->pd, .qpn = qp->number, .domain = MR_DOMAIN_SRQ };
+	return mr_accessor_of(qp);
+}
+
+/* Of keys in requests of its own: those that it posts itself read into tagged buffers of its SRQ. */
+static inline struct mr_accessor send_accessor_of(const struct qp *qp) REQUIRES(qp->lock)
+{
+	return (struct mr_accessor){ .pd = qp_send_pd(qp), .qpn = qp->number,
+				     .domain = qp->sends_itself ? MR_DOMAIN_SRQ : MR_DOMAIN_QP };
 }
 
 /* ---- packets and bytes of a message ---- */
@@ -113,12 +125,17 @@ enum sge_result { SGE_OK, SGE_PROTECTION };
 /* Copy @bytes from @offset of the request's data to @out. SGE_PROTECTION: reason in call->why. */
 enum sge_result sge_gather(struct qp_call *call, const struct send_wqe *wqe, uint64_t offset,
 			   uint8_t *out, uint32_t bytes);
-/* Copy @data to @offset of a list. @last: this completes the message (copy_user_ordered). */
-enum sge_result sge_scatter(struct qp_call *call, const struct ibv_sge *sge, uint32_t sge_count,
-			    uint64_t offset, const uint8_t *data, uint32_t bytes, bool last);
-/* May @bytes be scattered to the list now? */
-enum sge_result sge_check(struct qp_call *call, const struct ibv_sge *sge, uint32_t sge_count,
-			  uint32_t bytes);
+/* Copy @data to @offset of the request's list. @last: this completes the message (copy_user_ordered). */
+enum sge_result sge_scatter(struct qp_call *call, const struct send_wqe *wqe, uint64_t offset,
+			    const uint8_t *data, uint32_t bytes, bool last);
+/* The same for the receive that was taken; or for one of a work queue, by @accessor. */
+enum sge_result recv_scatter(struct qp_call *call, uint64_t offset, const uint8_t *data, uint32_t bytes,
+			     bool last) REQUIRES(call->qp->lock);
+enum sge_result recv_scatter_for(struct qp_call *call, const struct mr_accessor *accessor,
+				 const struct recv_wqe *recv, uint64_t offset, const uint8_t *data,
+				 uint32_t bytes, bool last);
+/* May all of it be scattered to the request's list now? */
+enum sge_result sge_check(struct qp_call *call, const struct send_wqe *wqe);
 
 static inline uint64_t sge_total(const struct ibv_sge *sge, uint32_t sge_count)
 {
@@ -130,11 +147,11 @@ static inline uint64_t sge_total(const struct ibv_sge *sge, uint32_t sge_count)
 }
 
 /*
- * Locate the destination of a part to fetch: adds its pieces to @fetch, each with an access that
- * is held until fetch_release().
+ * Locate, in the receive that was taken, the destination of a part to fetch: adds its pieces to @fetch, each
+ * with an access that is held until fetch_release().
  */
-enum sge_result sge_locate(struct qp_call *call, const struct ibv_sge *sge, uint32_t sge_count,
-			   uint64_t offset, uint32_t bytes, struct message_fetch *fetch);
+enum sge_result recv_locate(struct qp_call *call, uint64_t offset, uint32_t bytes,
+			    struct message_fetch *fetch) REQUIRES(call->qp->lock);
 void fetch_release(struct message_fetch *fetch);
 
 /* ---- direct.c ---- */

@@ -332,25 +332,22 @@ static bool target_access_begin(struct qp_call *call, const struct local_message
 static bool copy_tagged(struct qp_call *call, const struct local_message *message) REQUIRES(call->qp->lock)
 {
 	struct tags_part part = { .data = message->data, .bytes = message->length };
-	const struct recv_wqe *recv = call->qp->responder.recv;
 
 	return !tags_part(&call->qp->responder, &part) ||
-	       !sge_scatter(call, recv->sge, recv->sge_count, part.offset, part.data, part.bytes, true);
+	       !recv_scatter(call, part.offset, part.data, part.bytes, true);
 }
 
 /* Copy the data in the message. False: the memory is not accessible. */
 static bool copy_eager(struct qp_call *call, const struct local_message *message)
 	REQUIRES(call->qp->lock)
 {
-	const struct recv_wqe *recv = call->qp->responder.recv;
 	struct mr_access access;
 	int err;
 
 	if (!(message->flags & MESSAGE_WRITE) && call->qp->responder.tagged)
 		return copy_tagged(call, message);
 	if (!(message->flags & MESSAGE_WRITE))
-		return !sge_scatter(call, recv->sge, recv->sge_count, 0, message->data, message->length,
-				    true);
+		return !recv_scatter(call, 0, message->data, message->length, true);
 	if (!target_access_begin(call, message, &access))
 		return false;
 	err = copy_user_ordered(access.host, message->data, message->length);
@@ -361,10 +358,8 @@ static bool copy_eager(struct qp_call *call, const struct local_message *message
 static bool message_locate(struct qp_call *call, const struct local_message *message,
 			   struct message_fetch *fetch) REQUIRES(call->qp->lock)
 {
-	const struct recv_wqe *recv = call->qp->responder.recv;
-
 	if (!(message->flags & MESSAGE_WRITE))
-		return !sge_locate(call, recv->sge, recv->sge_count, fetch->offset, fetch->bytes, fetch);
+		return !recv_locate(call, fetch->offset, fetch->bytes, fetch);
 	if (!target_access_begin(call, message, &fetch->access[0]))
 		return false;
 	fetch->piece[0] = (struct iovec){

@@ -323,6 +323,32 @@ static void an_srq_gives_its_receives_and_its_limit_event(void **state)
 	station_free(s);
 }
 
+static void an_srq_s_receives_are_of_its_protection_domain(void **state)
+{
+	for (int right = 0; right < 2; right++) {
+		struct station *s = station_inside();
+		struct local_message message = next_message(s, 8);
+		struct message_fetch fetch;
+		struct other_domain other;
+
+		other_domain_open(s, &other);
+		other_domain_post(s, &other, 5, 64, right);
+		assert_int_equal(receive_message(s, &message), right ? MESSAGE_EXECUTED : MESSAGE_REFUSED);
+		if (right) {
+			expect_wc(&s->recv_cq, 5, IBV_WC_SUCCESS);
+			other_domain_post(s, &other, 6, 64, right);
+			message.sequence++;
+		}
+		message.flags = MESSAGE_RENDEZVOUS;
+		assert_int_equal(receive_message(s, &message), MESSAGE_FETCH);
+		assert_int_equal(transport_fetch_begin(&s->qp, &message, &fetch), right);
+		if (right)
+			transport_fetch_drop(&fetch);
+		other_domain_close(s, &other);
+		station_free(s);
+	}
+}
+
 /* ---- XRC ---- */
 
 /* An XRC domain with two SRQs, for a station of XRC_RECV. */
@@ -703,6 +729,7 @@ int main(void)
 		TEST(who_guesses_keys_by_messages_is_stopped),
 		TEST(who_guesses_keys_to_invalidate_is_stopped),
 		TEST(an_srq_gives_its_receives_and_its_limit_event),
+		TEST(an_srq_s_receives_are_of_its_protection_domain),
 		TEST(a_message_lands_in_the_srq_that_it_names),
 		TEST(a_message_that_names_no_srq_of_the_domain_is_refused),
 		TEST(a_message_of_xrc_is_refused_by_another_type),

@@ -178,15 +178,16 @@ static struct completion raw_completion(const struct raw_frame *raw, bool strip,
 	return completion;
 }
 
-static bool scatter_pieces(struct qp_call *call, const struct recv_wqe *recv, const struct raw_piece piece[2])
-	REQUIRES(call->qp->lock)
+static bool scatter_pieces(struct qp_call *call, const struct mr_accessor *accessor, const struct recv_wqe *recv,
+			   const struct raw_piece piece[2])
 {
-	return !sge_scatter(call, recv->sge, recv->sge_count, 0, piece[0].data, piece[0].bytes, !piece[1].bytes) &&
-	       !sge_scatter(call, recv->sge, recv->sge_count, piece[0].bytes, piece[1].data, piece[1].bytes, true);
+	return !recv_scatter_for(call, accessor, recv, 0, piece[0].data, piece[0].bytes, !piece[1].bytes) &&
+	       !recv_scatter_for(call, accessor, recv, piece[0].bytes, piece[1].data, piece[1].bytes, true);
 }
 
 static void receive_here(struct qp_call *call, const struct raw_frame *raw) REQUIRES(call->qp->lock)
 {
+	const struct mr_accessor accessor = recv_accessor_of(call->qp);
 	struct responder *responder = &call->qp->responder;
 	const bool strip = strip_is_due(raw, call->qp->strips_vlan);
 	struct completion completion;
@@ -201,7 +202,7 @@ static void receive_here(struct qp_call *call, const struct raw_frame *raw) REQU
 		count(call, COUNTER_RX_TOO_LONG);
 		return;
 	}
-	if (!scatter_pieces(call, responder->recv, piece)) {
+	if (!scatter_pieces(call, &accessor, responder->recv, piece)) {
 		responder_fail(call, FAULT_LOCAL_PROTECTION);
 		return;
 	}
@@ -240,18 +241,6 @@ static void wq_fail(struct qp_call *call, struct wq *wq) REQUIRES(call->qp->lock
 		wq_push_error(call, wq, IBV_WC_WR_FLUSH_ERR);
 }
 
-static bool wq_scatter(struct qp_call *call, struct wq *wq, const struct raw_piece piece[2])
-	REQUIRES(call->qp->lock, wq->lock)
-{
-	const uint32_t own = call->qp->responder.scatter_pd;
-	bool good;
-
-	call->qp->responder.scatter_pd = wq->pd->number;
-	good = scatter_pieces(call, wq->recv, piece);
-	call->qp->responder.scatter_pd = own;
-	return good;
-}
-
 static enum counter wq_refuses(struct wq *wq, uint32_t bytes, bool *refused) REQUIRES(wq->lock)
 {
 	*refused = true;
@@ -270,6 +259,8 @@ static enum counter wq_refuses(struct wq *wq, uint32_t bytes, bool *refused) REQ
 static void receive_in(struct qp_call *call, struct wq *wq, const struct raw_frame *raw)
 	REQUIRES(call->qp->lock, wq->lock)
 {
+	const struct mr_accessor accessor = { .pd = wq->pd->number, .qpn = call->qp->number,
+					      .domain = MR_DOMAIN_WQ };
 	const bool strip = strip_is_due(raw, atomic_load_explicit(&wq->strips_vlan, memory_order_relaxed));
 	struct completion completion;
 	struct raw_piece piece[2];
@@ -281,7 +272,7 @@ static void receive_in(struct qp_call *call, struct wq *wq, const struct raw_fra
 		count(call, reason);
 		return;
 	}
-	if (!wq_scatter(call, wq, piece)) {
+	if (!scatter_pieces(call, &accessor, wq->recv, piece)) {
 		wq_fail(call, wq);
 		return;
 	}

@@ -183,7 +183,7 @@ static void check_read_or_atomic(struct qp_call *call, struct send_wqe *wqe)
 		explain_request(call, wqe, IBV_WC_LOC_QP_OP_ERR,
 				"set IBV_QP_MAX_QP_RD_ATOMIC in the move to RTS");
 		fail_later(wqe, IBV_WC_LOC_QP_OP_ERR);
-	} else if (wqe_is_read_or_atomic(wqe) && sge_check(call, wqe->sge, wqe->sge_count, wqe->length)) {
+	} else if (wqe_is_read_or_atomic(wqe) && sge_check(call, wqe)) {
 		explain_request(call, wqe, IBV_WC_LOC_PROT_ERR,
 				"check lkey, bounds and IBV_ACCESS_LOCAL_WRITE of the scatter/gather list");
 		fail_later(wqe, IBV_WC_LOC_PROT_ERR);

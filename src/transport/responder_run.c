@@ -16,8 +16,7 @@ static enum fault run_tagged_send(struct qp_call *call, const struct packet *pac
 	struct completion completion;
 
 	if (tags_part(responder, &part) &&
-	    sge_scatter(call, responder->recv->sge, responder->recv->sge_count, part.offset, part.data,
-			part.bytes, opcode_ends(packet->op)))
+	    recv_scatter(call, part.offset, part.data, part.bytes, opcode_ends(packet->op)))
 		return FAULT_LOCAL_PROTECTION;
 	if (opcode_starts(packet->op) && !opcode_ends(packet->op) && tags_matched(call->qp, &completion))
 		finish_push(call, call->qp->recv_cq, &completion, false);
@@ -30,9 +29,8 @@ static enum fault run_send(struct qp_call *call, const struct packet *packet) RE
 
 	if (responder->tagged)
 		return run_tagged_send(call, packet);
-	if (sge_scatter(call, responder->recv->sge, responder->recv->sge_count,
-			responder->received, packet->payload, (uint32_t)packet->payload_bytes,
-			opcode_ends(packet->op)))
+	if (recv_scatter(call, responder->received, packet->payload, (uint32_t)packet->payload_bytes,
+			 opcode_ends(packet->op)))
 		return FAULT_LOCAL_PROTECTION;
 	responder->received += (uint32_t)packet->payload_bytes;
 	return FAULT_NONE;

@@ -456,7 +456,7 @@ static void credits_are_the_receives_posted(void **state)
 static void an_srq_gives_no_credits_and_ends_with_last_wqe_reached(void **state)
 {
 	struct station *s = station_rts(IBV_QPT_RC);
-	struct srq srq = { 0 };
+	struct srq srq = { .pd = s->pd.number };
 	struct ibv_sge sge = station_sge(s, 0, 64);
 	struct ibv_recv_wr wr = { .wr_id = 5, .sg_list = &sge, .num_sge = 1 }, *bad;
 
@@ -477,6 +477,34 @@ static void an_srq_gives_no_credits_and_ends_with_last_wqe_reached(void **state)
 	s->qp.srq = NULL;
 	recv_queue_fini(&srq.queue);
 	station_free(s);
+}
+
+static void keys_in_receives_of_an_srq_are_of_its_protection_domain(void **state)
+{
+	for (int right = 0; right < 2; right++) {
+		struct station *s = station_rts(IBV_QPT_RC);
+		struct other_domain other;
+
+		other_domain_open(s, &other);
+		other_domain_post(s, &other, 5, 64, right);
+		receive_data(s, OPCODE_RC_SEND_ONLY, PEER_PSN, 8);
+		expect_wc(&s->recv_cq, 5, right ? IBV_WC_SUCCESS : IBV_WC_LOC_PROT_ERR);
+		/* What the peer names stays a matter of the QP's. */
+		if (right) {
+			struct packet packet = packet_of(OPCODE_RC_WRITE_ONLY, PEER_PSN + 1);
+
+			packet.payload = some_bytes;
+			packet.payload_bytes = packet.reth.length = 8;
+			packet.reth.address = (uintptr_t)s->memory;
+			packet.reth.rkey = other.mr.ibv.rkey;
+			receive(s, &packet);
+		}
+		transmit(s);
+		expect_nak(s, 0, PEER_PSN + (uint32_t)right, right ? NAK_ACCESS : NAK_OPERATION);
+		assert_int_equal(s->qp.state, IBV_QPS_ERR);
+		other_domain_close(s, &other);
+		station_free(s);
+	}
 }
 
 static void the_first_packet_in_rtr_establishes_communication(void **state)
@@ -623,6 +651,7 @@ int main(void)
 		TEST(too_many_reads_are_an_invalid_request),
 		TEST(credits_are_the_receives_posted),
 		TEST(an_srq_gives_no_credits_and_ends_with_last_wqe_reached),
+		TEST(keys_in_receives_of_an_srq_are_of_its_protection_domain),
 		TEST(the_first_packet_in_rtr_establishes_communication),
 		TEST(strangers_and_wrong_services_are_dropped),
 		TEST(the_last_ack_is_repeated_in_farewell),

@@ -10,21 +10,9 @@
 #include "base/copy.h"
 #include "transport/internal.h"
 
-static void sge_refuse(struct qp_call *call, uint32_t key, unsigned need, uint64_t address,
-		       uint32_t bytes, enum mr_fault fault)
-{
-	struct mr_accessor accessor;
-
-	if (!explain_enabled)
-		return;
-	lock_alias(&call->qp->lock);
-	accessor = mr_accessor_of(call->qp);
-	mr_explain(call->qp->transport->mrs, &accessor, key, need, address, bytes, fault,
-		   call->why, sizeof(call->why));
-}
-
 /* Other end of a copy: memory, a message to fetch, or none (check only). */
 struct copy_end {
+	struct mr_accessor accessor;	/* of the list */
 	uint8_t *data;			/* or NULL */
 	uint64_t done;			/* bytes of it */
 	struct message_fetch *fetch;	/* or NULL */
@@ -64,18 +52,17 @@ static enum sge_result sge_copy_piece(struct qp_call *call, const struct ibv_sge
 				      uint32_t skip, struct copy_end *end, uint32_t bytes,
 				      unsigned need, bool last)
 {
+	struct mr_table *mrs = call->qp->transport->mrs;
 	uint64_t address = sge->addr + skip;
-	struct mr_accessor accessor;
 	struct mr_access access;
 	enum mr_fault fault;
 	int err;
 
-	lock_alias(&call->qp->lock);
-	accessor = mr_accessor_of(call->qp);
-	fault = mr_access_begin(call->qp->transport->mrs, &accessor, sge->lkey, need, address,
-				bytes, &access);
+	fault = mr_access_begin(mrs, &end->accessor, sge->lkey, need, address, bytes, &access);
 	if (fault != MR_OK) {
-		sge_refuse(call, sge->lkey, need, address, bytes, fault);
+		if (explain_enabled)
+			mr_explain(mrs, &end->accessor, sge->lkey, need, address, bytes, fault,
+				   call->why, sizeof(call->why));
 		return SGE_PROTECTION;
 	}
 	if (end->fetch)
@@ -116,40 +103,63 @@ static enum sge_result sge_walk(struct qp_call *call, const struct ibv_sge *sge,
 	return SGE_OK;
 }
 
+/* The list of a request of our own. */
+static enum sge_result sge_walk_request(struct qp_call *call, const struct send_wqe *wqe, uint64_t offset,
+					uint8_t *data, uint32_t bytes, unsigned need, bool last)
+{
+	struct copy_end end = { .data = data };
+
+	lock_alias(&call->qp->lock);
+	end.accessor = send_accessor_of(call->qp);
+	return sge_walk(call, wqe->sge, wqe->sge_count, offset, &end, bytes, need, last);
+}
+
 enum sge_result sge_gather(struct qp_call *call, const struct send_wqe *wqe, uint64_t offset,
 			   uint8_t *out, uint32_t bytes)
 {
-	struct copy_end end = { .data = out };
-
 	if (!bytes)
 		return SGE_OK;
 	if (wqe->flags & IBV_SEND_INLINE) {
 		memcpy(out, wqe->inline_data + offset, bytes);
 		return SGE_OK;
 	}
-	return sge_walk(call, wqe->sge, wqe->sge_count, offset, &end, bytes, 0, false);
+	return sge_walk_request(call, wqe, offset, out, bytes, 0, false);
 }
 
-enum sge_result sge_scatter(struct qp_call *call, const struct ibv_sge *sge, uint32_t sge_count,
-			    uint64_t offset, const uint8_t *data, uint32_t bytes, bool last)
+enum sge_result sge_scatter(struct qp_call *call, const struct send_wqe *wqe, uint64_t offset,
+			    const uint8_t *data, uint32_t bytes, bool last)
 {
-	struct copy_end end = { .data = (uint8_t *)(uintptr_t)data };
-
-	return sge_walk(call, sge, sge_count, offset, &end, bytes, IBV_ACCESS_LOCAL_WRITE, last);
+	return sge_walk_request(call, wqe, offset, (uint8_t *)(uintptr_t)data, bytes, IBV_ACCESS_LOCAL_WRITE,
+				last);
 }
 
-enum sge_result sge_check(struct qp_call *call, const struct ibv_sge *sge, uint32_t sge_count,
-			  uint32_t bytes)
+enum sge_result sge_check(struct qp_call *call, const struct send_wqe *wqe)
 {
-	struct copy_end none = { .data = NULL };
-
-	return sge_walk(call, sge, sge_count, 0, &none, bytes, IBV_ACCESS_LOCAL_WRITE, false);
+	return sge_walk_request(call, wqe, 0, NULL, wqe->length, IBV_ACCESS_LOCAL_WRITE, false);
 }
 
-enum sge_result sge_locate(struct qp_call *call, const struct ibv_sge *sge, uint32_t sge_count,
-			   uint64_t offset, uint32_t bytes, struct message_fetch *fetch)
+enum sge_result recv_scatter_for(struct qp_call *call, const struct mr_accessor *accessor,
+				 const struct recv_wqe *recv, uint64_t offset, const uint8_t *data,
+				 uint32_t bytes, bool last)
 {
-	struct copy_end end = { .fetch = fetch };
+	struct copy_end end = { .accessor = *accessor, .data = (uint8_t *)(uintptr_t)data };
 
-	return sge_walk(call, sge, sge_count, offset, &end, bytes, IBV_ACCESS_LOCAL_WRITE, false);
+	return sge_walk(call, recv->sge, recv->sge_count, offset, &end, bytes, IBV_ACCESS_LOCAL_WRITE, last);
+}
+
+enum sge_result recv_scatter(struct qp_call *call, uint64_t offset, const uint8_t *data, uint32_t bytes,
+			     bool last)
+{
+	struct mr_accessor accessor = recv_accessor_of(call->qp);
+
+	return recv_scatter_for(call, &accessor, call->qp->responder.recv, offset, data, bytes, last);
+}
+
+enum sge_result recv_locate(struct qp_call *call, uint64_t offset, uint32_t bytes,
+			    struct message_fetch *fetch)
+{
+	const struct recv_wqe *recv = call->qp->responder.recv;
+	struct copy_end end = { .accessor = recv_accessor_of(call->qp), .fetch = fetch };
+
+	return sge_walk(call, recv->sge, recv->sge_count, offset, &end, bytes, IBV_ACCESS_LOCAL_WRITE, false);
 }

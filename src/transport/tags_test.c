@@ -20,6 +20,7 @@ static struct station *station_of_tags(void) UNCHECKED_LOCKS
 	srq->tags = tag_list_new(8, 8);
 	assert_non_null(srq->tags);
 	srq->cq = &s->recv_cq;
+	srq->pd = s->pd.number;
 	s->qp.srq = srq;
 	transport_fini(&s->qp);
 	assert_int_equal(transport_init(&s->qp), 0);
@@ -276,6 +277,46 @@ static void a_match_of_a_rendezvous_is_read_and_then_finished(void **state)
 	station_of_tags_free(s);
 }
 
+/* The READ that the QP posts by itself is for a buffer of the SRQ, whatever the QP's protection domain is. */
+static void buffers_are_of_the_protection_domain_of_the_srq(void **state)
+{
+	for (int right = 0; right < 2; right++) {
+		struct station *s = station_of_tags();
+
+		if (right)
+			s->pd.number = 2;	/* the QP's; memory and SRQ have that from before */
+		else
+			s->qp.srq->pd = 2;
+		add_tag(s, 0x77, 2, 600);
+		write_header(TAG_RENDEZVOUS, 0x77, 500);
+		receive_part(s, OPCODE_RC_SEND_ONLY, PEER_PSN, 0, 40);
+		expect_tm(s, 2, IBV_WC_TM_RECV, IBV_WC_TM_MATCH, 500);
+		transmit(s);
+		if (right) {
+			answer_read(s, OUR_PSN, 500);
+			expect_tm(s, 2, IBV_WC_TM_RECV, IBV_WC_TM_DATA_VALID, 500);
+			assert_memory_equal(s->memory + 2048, message_bytes, 500);
+		} else {
+			assert_int_equal(take_completion(s).wc.status, IBV_WC_LOC_PROT_ERR);
+		}
+		station_of_tags_free(s);
+
+		s = station_of_tags();
+		if (right)
+			s->pd.number = 2;
+		else
+			s->qp.srq->pd = 2;
+		add_tag(s, 0x77, 2, 100);
+		write_header(TAG_EAGER, 0x77, 0);
+		receive_part(s, OPCODE_RC_SEND_ONLY, PEER_PSN, 0, 116);
+		if (right)
+			expect_tm(s, 2, IBV_WC_TM_RECV, IBV_WC_TM_MATCH | IBV_WC_TM_DATA_VALID, 100);
+		else
+			assert_int_equal(take_completion(s).wc.status, IBV_WC_LOC_PROT_ERR);
+		station_of_tags_free(s);
+	}
+}
+
 static void expect_incomplete(struct station *s)
 {
 	struct completion completion;
@@ -436,6 +477,7 @@ int main(void)
 		TEST(messages_without_a_tag_are_not_counted),
 		TEST(an_unexpected_message_that_did_not_end_is_not_counted),
 		TEST(a_match_of_a_rendezvous_is_read_and_then_finished),
+		TEST(buffers_are_of_the_protection_domain_of_the_srq),
 		TEST(a_buffer_too_small_for_a_rendezvous_gets_the_headers),
 		TEST(a_qp_whose_sends_are_the_applications_reads_nothing),
 		TEST(more_than_a_message_may_have_is_not_read),

@@ -231,6 +231,41 @@ static inline void post_recv(struct station *station, uint64_t wr_id, size_t len
 	transport_posted_recv(&station->qp, station->now_ns, &station->effects);
 }
 
+/* An SRQ of another protection domain than the QP's, and the station's memory registered in that. */
+struct other_domain {
+	struct pd pd;
+	struct mr mr;
+	struct srq srq;
+};
+
+static inline void other_domain_open(struct station *station, struct other_domain *other)
+{
+	*other = (struct other_domain){ .pd.number = 2, .srq = { .pd = 2, .async = &station->async } };
+	assert_int_equal(mr_register(&station->mrs, &other->pd, station->memory, MEMORY_BYTES,
+				     (uintptr_t)station->memory, IBV_ACCESS_LOCAL_WRITE, &other->mr), 0);
+	assert_int_equal(recv_queue_init(&other->srq.queue, 8, 4), 0);
+	list_init(&other->srq.limit_event.node);
+	station->qp.srq = &other->srq;
+}
+
+static inline void other_domain_close(struct station *station, struct other_domain *other)
+{
+	station->qp.srq = NULL;
+	recv_queue_fini(&other->srq.queue);
+}
+
+/* A receive of @bytes, by the key of that domain or by the one of the QP's. */
+static inline void other_domain_post(struct station *station, struct other_domain *other, uint64_t wr_id,
+				     size_t bytes, bool right)
+{
+	struct ibv_sge sge = station_sge(station, wr_id * 1024, bytes);
+	struct ibv_recv_wr wr = { .wr_id = wr_id, .sg_list = &sge, .num_sge = 1 }, *bad;
+
+	if (right)
+		sge.lkey = other->mr.ibv.lkey;
+	assert_int_equal(srq_post(&other->srq, &wr, &bad), 0);
+}
+
 /* ---- packets out ---- */
 
 /* One call of transport_transmit(); returns how many packets there are. */

@@ -354,13 +354,11 @@ static void write_grh(uint8_t grh[GRH_BYTES], const struct rx_info *info,
 static bool scatter_datagram(struct qp_call *call, const struct packet *packet,
 			     const struct rx_info *info) REQUIRES(call->qp->lock)
 {
-	const struct recv_wqe *recv = call->qp->responder.recv;
 	uint8_t grh[GRH_BYTES];
 
 	write_grh(grh, info, packet);
-	return !sge_scatter(call, recv->sge, recv->sge_count, 0, grh, GRH_BYTES, false) &&
-	       !sge_scatter(call, recv->sge, recv->sge_count, GRH_BYTES, packet->payload,
-			    (uint32_t)packet->payload_bytes, true);
+	return !recv_scatter(call, 0, grh, GRH_BYTES, false) &&
+	       !recv_scatter(call, GRH_BYTES, packet->payload, (uint32_t)packet->payload_bytes, true);
 }
 
 static enum counter refuse_datagram(struct qp_call *call, const struct packet *packet,

@@ -335,6 +335,22 @@ static void a_bad_receive_on_ud_fails_the_qp(void **state)
 	station_free(s);
 }
 
+static void a_datagram_into_an_srq_is_checked_against_its_protection_domain(void **state)
+{
+	for (int right = 0; right < 2; right++) {
+		struct station *s = station_rts(IBV_QPT_UD);
+		struct other_domain other;
+
+		other_domain_open(s, &other);
+		other_domain_post(s, &other, 5, 100, right);
+		receive_datagram(s, 0x1234, 30);
+		expect_wc(&s->recv_cq, 5, right ? IBV_WC_SUCCESS : IBV_WC_LOC_PROT_ERR);
+		assert_int_equal(s->qp.state, right ? IBV_QPS_RTS : IBV_QPS_ERR);
+		other_domain_close(s, &other);
+		station_free(s);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -354,6 +370,7 @@ int main(void)
 		TEST(a_wrong_qkey_is_dropped),
 		TEST(the_grh_counts_in_the_length_of_the_receive),
 		TEST(a_bad_receive_on_ud_fails_the_qp),
+		TEST(a_datagram_into_an_srq_is_checked_against_its_protection_domain),
 	};
 
 	return cmocka_run_group_tests_name("unreliable", tests, NULL, NULL);

@@ -297,6 +297,57 @@ static void srq_shared(struct side *side)
 }
 
 /* The limit event comes once, when fewer than the limit are left; then it must be armed anew. */
+/*
+ * A receive of an SRQ is checked against the SRQ's protection domain, whatever the QP's is: of both types, short
+ * and long. The wrong one fails the receive, and of RC the sender too.
+ */
+static void srq_domain_case(struct side *side, enum ibv_qp_type type, size_t len, bool right)
+{
+	struct ibv_pd *own = side->pd, *other = ibv_alloc_pd(side->context);
+	bool reliable = type == IBV_QPT_RC;
+	struct region out, in;
+	struct ibv_srq *srq;
+	struct ibv_sge sge;
+	struct link link;
+
+	CHECK(other, "ibv_alloc_pd: %m");
+	region_create(side, &out, len, ALL_ACCESS);
+	side->pd = other;
+	srq = srq_create(side, 16);
+	side->pd = right ? other : own;
+	region_create(side, &in, len, ALL_ACCESS);
+	side->pd = own;
+	sge = sge_of(&in, 0, len);
+	srq_recv(srq, 1, &sge);
+	pattern_fill(out.mem, len, 3);
+	link_open(side, &link, &(struct link_options){ .srq = srq, .type = type });
+	barrier(side);
+	if (!side->server) {
+		send_op(&link, &(struct op){ .id = 2, .opcode = IBV_WR_SEND, .sges = 1,
+			.sge = { sge_of(&out, 0, len) } });
+		expect_wc(link.send_cq, 2, right || !reliable ? IBV_WC_SUCCESS : IBV_WC_REM_OP_ERR);
+	} else {
+		expect_wc(link.recv_cq, 1, right ? IBV_WC_SUCCESS : IBV_WC_LOC_PROT_ERR);
+		CHECK(link_state(&link) == (right ? IBV_QPS_RTS : IBV_QPS_ERR), "state %d", link_state(&link));
+		if (right)
+			pattern_check(in.mem, len, 3, "message to an SRQ of another domain");
+	}
+	barrier(side);
+	link_close(&link);
+	OK(ibv_destroy_srq(srq));
+	region_destroy(&in);
+	region_destroy(&out);
+	OK(ibv_dealloc_pd(other));
+}
+
+static void srq_domain(struct side *side)
+{
+	static const size_t sizes[] = { 8, 3000, 300000 };
+
+	for (int i = 0; i < 12; i++)
+		srq_domain_case(side, i & 1 ? IBV_QPT_UC : IBV_QPT_RC, sizes[i / 4], i & 2);
+}
+
 static void srq_limit(struct side *side)
 {
 	struct ibv_srq *srq = srq_create(side, 64);
@@ -358,6 +409,7 @@ const struct test queue_tests[] = {
 	{ "cq_overflow", cq_overflow, 0 },
 	{ "cq_extended", cq_extended, 0 },
 	{ "srq_shared", srq_shared, TAG_DATA },
+	{ "srq_domain", srq_domain, TAG_LOSSLESS },
 	{ "srq_limit", srq_limit, 0 },
 	{ "srq_last_wqe", srq_last_wqe, 0 },
 	{ 0 }

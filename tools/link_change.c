@@ -176,6 +176,18 @@ int link_add(const char *name, const char *interface)
 	return change_end(&change, change_add(&change, name, interface));
 }
 
+bool link_interface(const char *name, char interface[])
+{
+	struct change change;
+	bool found;
+
+	if (change_begin(&change))
+		return false;
+	found = interface_of(&change, name, interface);
+	change_end(&change, 0);
+	return found;
+}
+
 int link_delete(const char *name)
 {
 	char interface[IF_NAMESIZE];

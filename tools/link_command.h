@@ -48,5 +48,9 @@ int link_show(const char *name, bool json);
 int link_add(const char *name, const char *interface);
 int link_delete(const char *name);
 int link_rename(const char *name, const char *new_name);
+/* The interface of the device @name, there now or named by the file of settings. False: none. */
+bool link_interface(const char *name, char interface[]);
+/* Active MTU of the device's port in bytes; 0: it cannot be opened. */
+unsigned link_path_mtu(const char *name);
 
 #endif

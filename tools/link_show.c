@@ -218,6 +218,22 @@ static int show_list(struct ibv_device **list, const char *name, bool json)
 	return status;
 }
 
+unsigned link_path_mtu(const char *name)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	struct shown shown;
+	unsigned mtu = 0;
+
+	for (int i = 0; list && list[i]; i++)
+		if (!strcmp(ibv_get_device_name(list[i]), name) && !show_open(list[i], i, &shown)) {
+			mtu = mtu_bytes_of(shown.port.active_mtu);
+			ibv_close_device(shown.context);
+		}
+	if (list)
+		ibv_free_device_list(list);
+	return mtu;
+}
+
 int link_show(const char *name, bool json)
 {
 	struct ibv_device **list;

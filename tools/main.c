@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rxe_cfg.h"
 #include "tool.h"
 
 int usage_error(const char *subcommand, const char *format, ...)
@@ -66,7 +67,10 @@ int main(int argc, char **argv)
 {
 	static char help[] = "help";
 	const struct command *command;
+	const char *slash = argc ? strrchr(argv[0], '/') : NULL;
 
+	if (argc && !strcmp(slash ? slash + 1 : argv[0], "rxe_cfg"))
+		return finish_output("rxe_cfg", rxe_cfg(argc, argv));
 	if (argc < 2) {
 		help_command(1, (char *[]){ help, NULL });
 		return EXIT_USAGE;

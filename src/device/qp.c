@@ -70,8 +70,8 @@ static int check_type(const struct ibv_qp_init_attr_ex *attr)
 }
 
 /*
- * A QP that has no receive queue of its own is created whatever max_recv_wr and max_recv_sge say, and is given 0 of
- * both, as by mlx5 and the man page.
+ * A QP without a receive queue of its own is created whatever max_recv_wr and max_recv_sge say, and is
+ * given 0 of both, as by mlx5 and the man page.
  */
 static int check_caps(const struct ibv_qp_init_attr_ex *attr)
 {

@@ -6,16 +6,18 @@
 #include "base/log.h"
 #include "device/internal.h"
 
+static void async_free(struct async_event *event)
+{
+	if (event->allocated)
+		free(event);
+}
+
 void async_drop(struct event_queue *queue)
 {
 	struct list *node;
 
-	while ((node = event_queue_take(queue))) {
-		struct async_event *event = list_entry(node, struct async_event, node);
-
-		if (event->allocated)
-			free(event);
-	}
+	while ((node = event_queue_take(queue)))
+		async_free(list_entry(node, struct async_event, node));
 }
 
 int hca_async_fd(const struct hca_context *context)
@@ -105,37 +107,34 @@ static struct async_object async_object(const struct ibv_async_event *event)
 	}
 }
 
-static void count_got(struct hca *hca, const struct ibv_async_event *event)
+/* Under the queue's lock: the object's destroyer finds the event in the queue, or knows that it was got. */
+static void async_copy(struct list *node, void *event)
 {
-	struct async_object object = async_object(event);
+	const struct async_event *taken = list_entry(node, struct async_event, node);
+	struct async_object object = async_object(&taken->ibv);
 
-	if (!object.got)
-		return;
-	lock_acquire(&hca->objects);
-	++*object.got;
-	lock_release(&hca->objects);
+	*(struct ibv_async_event *)event = taken->ibv;
+	if (object.got)
+		++*object.got;
 }
 
 int hca_get_async_event(struct hca_context *context, struct ibv_async_event *event)
 {
+	if (context_is_dead(context, "ibv_get_async_event"))
+		return EIO;
 	for (;;) {
 		int err = event_fd_wait(context->async_fd);
-		struct async_event *taken;
 		struct list *node;
 
 		if (err == ERESTART)
 			continue;
 		if (err)
 			return err;
-		node = event_queue_take(context->async);
+		node = event_queue_take_with(context->async, async_copy, event);
 		if (!node)
 			continue;	/* its object was destroyed meanwhile */
-		taken = list_entry(node, struct async_event, node);
-		*event = taken->ibv;
-		if (taken->allocated)
-			free(taken);
-		else
-			count_got(context->hca, event);
+		if (!async_object(event).got)	/* a port's: nobody else ends it */
+			async_free(list_entry(node, struct async_event, node));
 		return 0;
 	}
 }

@@ -135,15 +135,23 @@ static int channel_wait_until(int fd, uint64_t until_ns)
 			until_ns > now_ns ? (int)((until_ns - now_ns) / 1000000) + 1 : 0) ? 0 : ETIMEDOUT;
 }
 
+/* Under the queue's lock: whoever destroys the CQ then knows that it has to wait for an acknowledgement. */
+static void channel_count_got(struct list *node, void *unused)
+{
+	list_entry(node, struct cq, comp_event.node)->comp_events_got++;
+}
+
 int hca_get_cq_event(struct comp_channel *channel, struct cq **got)
 {
 	const struct hca_context *context = channel->owner;
 	uint64_t patience_ns = explaining() ? clock_now_ns() + PATIENCE_NS : TIME_NEVER;
 
+	/* A child of fork() would take the count of the parent's event. */
+	if (context_is_dead(context, "ibv_get_cq_event"))
+		return EIO;
 	for (;;) {
 		struct list *node;
-		int err = context->abandoned ? 0 : wait_progress(&context->hca->engine, &channel->queue,
-								 patience_ns);
+		int err = wait_progress(&context->hca->engine, &channel->queue, patience_ns);
 
 		if (!err && patience_ns != TIME_NEVER)
 			err = channel_wait_until(channel->ibv.fd, patience_ns);
@@ -158,14 +166,9 @@ int hca_get_cq_event(struct comp_channel *channel, struct cq **got)
 			continue;
 		if (err)
 			return err;
-		node = event_queue_take(&channel->queue);
+		node = event_queue_take_with(&channel->queue, channel_count_got, NULL);
 		if (node) {
-			struct cq *cq = container_of(node, struct cq, comp_event.node);
-
-			pthread_mutex_lock(&cq->ibv.mutex);
-			cq->comp_events_got++;
-			pthread_mutex_unlock(&cq->ibv.mutex);
-			*got = cq;
+			*got = container_of(node, struct cq, comp_event.node);
 			return 0;
 		}
 	}

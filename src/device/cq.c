@@ -150,8 +150,8 @@ int hca_destroy_cq(struct hca_context *context, struct cq *cq)
 	}
 	cq_disarm(cq);
 	if (cq->channel)
-		event_queue_cancel(&cq->channel->queue, &cq->comp_event.node);
-	event_queue_cancel(cq->async, &cq->error_event.node);
+		event_withdraw(&cq->channel->queue, &cq->comp_event.node);
+	event_withdraw(cq->async, &cq->error_event.node);
 	object_wait_for_acks(&cq->ibv.mutex, &cq->ibv.cond, &cq->ibv.comp_events_completed,
 			  &cq->comp_events_got,
 			     &(struct ack_names){ "ibv_destroy_cq", "ibv_ack_cq_events" });

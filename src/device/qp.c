@@ -395,7 +395,7 @@ static void cancel_events(struct qp *qp)
 	unsigned i;
 
 	for (i = 0; i < sizeof(qp->event) / sizeof(qp->event[0]); i++)
-		event_queue_cancel(qp->async, &qp->event[i].node);
+		event_withdraw(qp->async, &qp->event[i].node);
 	object_wait_for_acks(&ibv->mutex, &ibv->cond, &ibv->events_completed, &qp->async_events_got,
 			     &(struct ack_names){ "ibv_destroy_qp", "ibv_ack_async_event" });
 	pthread_mutex_destroy(&ibv->mutex);

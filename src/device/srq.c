@@ -261,7 +261,7 @@ int hca_destroy_srq(struct hca_context *context, struct srq *srq)
 		xrc_leave(context->hca, srq);
 		srq->is_down = true;
 	}
-	event_queue_cancel(srq->async, &srq->limit_event.node);
+	event_withdraw(srq->async, &srq->limit_event.node);
 	object_wait_for_acks(&srq->ibv.mutex, &srq->ibv.cond, &srq->ibv.events_completed,
 			  &srq->async_events_got,
 			     &(struct ack_names){ "ibv_destroy_srq", "ibv_ack_async_event" });

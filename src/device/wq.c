@@ -117,7 +117,7 @@ int hca_destroy_wq(struct hca_context *context, struct wq *wq)
 			wq->number, users);
 		return EBUSY;
 	}
-	event_queue_cancel(wq->async, &wq->fatal_event.node);
+	event_withdraw(wq->async, &wq->fatal_event.node);
 	object_wait_for_acks(&wq->ibv.mutex, &wq->ibv.cond, &wq->ibv.events_completed,
 			&wq->async_events_got,
 			     &(struct ack_names){ "ibv_destroy_wq", "ibv_ack_async_event" });

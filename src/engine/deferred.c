@@ -1,14 +1,42 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Event queues that are raised after the locks have been dropped. */
+/* Event queues that are raised after the locks have been dropped, and fds of events that are withdrawn. */
 #include "engine/engine.h"
 #include "engine/wake.h"
+
+/*
+ * Reads of the fd what is in the surplus. What is not there to be read is still to be raised, or was read by a
+ * thread that will find no event: those settle it. Where the kernel has no read that never blocks, one spurious
+ * wake-up is left.
+ */
+static void event_settle(struct event_queue *queue)
+{
+	/* S2: pairs with S1. */
+	while (atomic_load(&queue->surplus) && !event_fd_take_now(queue->fd))
+		if (!event_queue_settle(queue, 1))
+			event_fd_raise(queue->fd);	/* another thread was faster: this one was an event's */
+}
+
+static void event_raise(struct event_queue *queue, unsigned times)
+{
+	if (atomic_load_explicit(&queue->surplus, memory_order_relaxed))
+		times -= event_queue_settle(queue, times);
+	while (times--)
+		event_fd_raise(queue->fd);
+	event_settle(queue);	/* withdrawn since, by one who found nothing to read */
+}
+
+void event_withdraw(struct event_queue *queue, struct list *node)
+{
+	if (event_queue_cancel(queue, node))
+		event_settle(queue);
+}
 
 void effects_apply(struct effects *effects)
 {
 	unsigned i;
 
 	for (i = 0; i < effects->count; i++) {
-		event_fd_raise(effects->wake[i]->fd);
+		event_raise(effects->wake[i], 1);
 		event_queue_put(effects->wake[i]);
 	}
 	effects->count = 0;
@@ -64,8 +92,7 @@ static void raise_deferred(struct deferred *deferred, unsigned count)
 	unsigned i;
 
 	for (i = 0; i < count; i++) {
-		while (deferred[i].times--)
-			event_fd_raise(deferred[i].queue->fd);
+		event_raise(deferred[i].queue, deferred[i].times);
 		event_queue_put(deferred[i].queue);
 	}
 }

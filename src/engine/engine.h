@@ -268,6 +268,11 @@ void timers_arm_cq(struct engine *engine, struct cq *cq);
 /* ---- deferred.c ---- */
 
 void effects_apply(struct effects *effects);
+/*
+ * The object of an event goes: if the event waits in @queue it does so no longer, nor is the queue's fd readable for
+ * it. Without locks.
+ */
+void event_withdraw(struct event_queue *queue, struct list *node);
 /* With the progress lock held: applied when it is dropped. (void *: a function of local_ops.) */
 void effects_defer(void *engine, struct effects *effects);
 /* Drop the progress lock, and apply what was deferred. */

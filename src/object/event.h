@@ -5,7 +5,14 @@
  *
  * A queue's fd is an eventfd in semaphore mode: its count is the number of events waiting. An
  * event is put in the queue under the locks. The fd is raised after unlocking: effects_apply(), or
- * progress_unlock() for events noted under engine->progress (engine/deferred.c).
+ * progress_unlock() for events noted under engine->progress (engine/deferred.c). Each event raises it
+ * once more, so that edge-triggered epoll tells of each.
+ *
+ *	count of the fd + raises to come + reads whose event is still to be taken == events + surplus
+ *
+ * An event that is withdrawn with its object adds one to the surplus. engine/deferred.c brings that
+ * back to 0: by reading the fd, or by leaving out a raise. So the fd is readable only while an event
+ * waits.
  */
 #ifndef VERBATIM_OBJECT_EVENT_H
 #define VERBATIM_OBJECT_EVENT_H
@@ -21,6 +28,7 @@ struct event_queue {
 	struct lock lock;
 	/* struct comp_event or struct async_event */
 	struct list events GUARDED_BY_MEMBER(lock);
+	_Atomic unsigned surplus;	/* changes under the lock */
 	int fd;				/* -1 in tests and the simulator */
 	/*
 	 * The owner's and one per pending wake-up. The last one to go (acq_rel in
@@ -87,7 +95,12 @@ bool event_queue_add(struct event_queue *queue, struct list *node, struct effect
 bool event_queue_pending(struct event_queue *queue);
 /* Take an event out (after the fd was read once); NULL if it was removed meanwhile. */
 struct list *event_queue_take(struct event_queue *queue);
-/* Remove @node if it is queued; returns whether it was (the fd's count is then one too high). */
+/* The same, and @taken (may be NULL) is called under the queue's lock: the event's object is still there. */
+struct list *event_queue_take_with(struct event_queue *queue, void (*taken)(struct list *node, void *argument),
+				   void *argument);
+/* Remove @node if it is queued; returns whether it was: one more is in the surplus, then. */
 bool event_queue_cancel(struct event_queue *queue, struct list *node);
+/* Up to @most of the surplus are no longer; returns how many. */
+unsigned event_queue_settle(struct event_queue *queue, unsigned most);
 
 #endif

@@ -99,7 +99,7 @@ struct qp {
 	/* Events */
 	struct event_queue *async;
 	struct async_event event[6];	/* by enum qp_event */
-	uint32_t async_events_got;	/* under hca.objects */
+	uint32_t async_events_got;	/* under async->lock */
 
 	/* Ownership */
 	_Atomic uint32_t multicast;	/* groups attached: destroy gives EBUSY unless 0 */

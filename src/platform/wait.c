@@ -189,8 +189,7 @@ int event_fd_take(int fd)
 	return read(fd, &value, sizeof(value)) < 0 ? errno : 0;
 }
 
-/* 0; EAGAIN: no event; EOPNOTSUPP: no non-blocking read here (kernels before 5.8, sandboxes). */
-static int take_now(int fd)
+int event_fd_take_now(int fd)
 {
 	uint64_t value;
 	struct iovec iov = { .iov_base = &value, .iov_len = sizeof(value) };
@@ -218,7 +217,7 @@ int event_fd_wait(int fd)
 
 	if (!call_guarded || never_blocks(fd))
 		return event_fd_take(fd);
-	err = take_now(fd);
+	err = event_fd_take_now(fd);
 	may_block = err == EOPNOTSUPP || err == ENOSYS || err == EINVAL;
 	if (err != EAGAIN && !may_block)
 		return err;

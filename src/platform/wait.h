@@ -48,6 +48,8 @@ int waiter_wait_progress(struct waiter *waiter, int fd, uint64_t timeout_ns, int
 int event_fd_open(void);	/* eventfd, semaphore, blocking, CLOEXEC; -1: errno */
 void event_fd_raise(int fd);
 int event_fd_take(int fd);			/* 0; EAGAIN (non-blocking); EINTR */
+/* 0; EAGAIN: its count is 0; EOPNOTSUPP, ...: no non-blocking read here (kernels before 5.8, sandboxes). */
+int event_fd_take_now(int fd);
 /*
  * The same for a call of the application that holds nothing: deferred handlers (base/call.h) run before the
  * sleep and when they end it. ERESTART: one ran, and the caller sleeps again.

@@ -148,12 +148,9 @@ static int connect_answer(struct id *id, const struct rdma_conn_param *parameter
 	uint32_t qkey = is_datagram(id) ? endpoint_qkey(id->endpoint) : 0;
 	int err;
 
-	id->offered = false;	/* events may follow before the call returns */
 	err = endpoint_accept(id->endpoint, parameters, qkey, &ece);
-	if (err) {
-		id->offered = true;
+	if (err)
 		qp_to_error(id);
-	}
 	return err;
 }
 

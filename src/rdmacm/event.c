@@ -61,7 +61,6 @@ static struct id *accept_offer(struct id *listener, struct event *event)
 		return NULL;
 	}
 	id->endpoint = taken->endpoint;
-	id->offered = true;
 	id->initiator_depth = taken->connection.initiator_depth;
 	id->responder_resources = taken->connection.responder_resources;
 	id->remote_ece.vendor_id = taken->ece.vendor_id;
@@ -101,7 +100,7 @@ static enum fate connect_response(struct id *id, struct event *event)
 		return HAND_ON;
 	}
 	qp_to_error(id);
-	id->broken = true;
+	endpoint_mute(id->endpoint);
 	fail_as(event, RDMA_CM_EVENT_CONNECT_ERROR, err);
 	return HAND_ON;
 }
@@ -118,12 +117,8 @@ static enum fate event_dispatch(struct id *id, struct event *event)
 	case RDMA_CM_EVENT_CONNECT_RESPONSE:
 		return connect_response(id, event);
 	case RDMA_CM_EVENT_REJECTED:
-		if (id->broken)
-			return DROP;
 		qp_to_error(id);
 		return HAND_ON;
-	case RDMA_CM_EVENT_DISCONNECTED:
-		return id->broken ? DROP : HAND_ON;
 	case RDMA_CM_EVENT_MULTICAST_JOIN:
 	case RDMA_CM_EVENT_MULTICAST_ERROR:
 		return multicast_joined(id, event) ? HAND_ON : DROP;
@@ -161,11 +156,7 @@ static int event_take(struct cm_channel *channel, struct event *event)
 
 		if (err)
 			return err;
-		/*
-		 * A request that ends before it is accepted: the accept will fail. Its id is
-		 * the application's already, but it expects no event of it.
-		 */
-		if (id && (!id->offered || event->taken.kind == RDMA_CM_EVENT_DEVICE_REMOVAL)) {
+		if (id) {
 			event_fill(event, id);
 			if (event_dispatch(id, event) == HAND_ON)
 				return 0;

@@ -41,6 +41,7 @@ struct endpoint {
 	unsigned established, disconnects;
 	uint16_t reject_reason;
 	void *multicast;
+	bool muted;
 };
 
 /* What the next calls answer, and what there is. */
@@ -258,6 +259,11 @@ int endpoint_established(struct endpoint *endpoint)
 int endpoint_notify(struct endpoint *endpoint, enum ibv_event_type event)
 {
 	return event == IBV_EVENT_COMM_EST ? 0 : EINVAL;
+}
+
+void endpoint_mute(struct endpoint *endpoint)
+{
+	endpoint->muted = true;
 }
 
 int endpoint_disconnect(struct endpoint *endpoint)

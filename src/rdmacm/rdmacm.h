@@ -51,8 +51,6 @@ struct id {
 	struct endpoint *endpoint;
 	struct cm_device *device;	/* NULL: bound to none (yet) */
 	bool synchronous;		/* public.channel is our own */
-	bool offered;			/* came with a CONNECT_REQUEST, not accepted yet */
-	bool broken;			/* our QP could not follow CONNECT_RESPONSE: it is over */
 	uint8_t responder_resources, initiator_depth;	/* agreed on, or offered by the peer */
 	struct endpoint_ece local_ece, remote_ece;
 	struct ibv_cq *send_cq, *recv_cq;	/* those that we made: also ours to destroy */

@@ -298,7 +298,7 @@ static void agent_interface_changed(void *owner, const struct net_change *change
 		list_for_each(each, &port->endpoints) {
 			struct endpoint *endpoint = list_entry(each, struct endpoint, of_port);
 
-			if (!endpoint->offered)
+			if (!endpoint->offered && (change->gone || !endpoint->unaccepted))
 				event_post_status(endpoint, kind, 0);
 		}
 	}

@@ -2,9 +2,12 @@
 /*
  * Event channels: a queue of events and an eventfd that is readable while the queue is not empty.
  *
- * The thread that adds the first event or takes the last one updates the fd after dropping
- * agent.lock, under channel->wake, from the queue's length at that time. So no read or write of the
- * fd is made with agent.lock held, and the fd is readable only while events wait.
+ * The thread that adds an event or takes the last one updates the fd after dropping agent.lock, under
+ * channel->wake, from the queue's length at that time. So no read or write of the fd is made with
+ * agent.lock held, and the fd is readable only while events wait. Each event is an edge for epoll.
+ *
+ * Only events that the application will get are queued: the request of a peer that gives up is withdrawn, and
+ * what happens to an endpoint between its request and its accept is not told, as ucma of Linux ignores it.
  */
 #include <assert.h>
 #include <errno.h>
@@ -67,6 +70,7 @@ static void channel_initialize(struct cm_channel *channel, int fd) EXCLUDES(agen
 	channel->patience = PATIENCE;
 	atomic_init(&channel->pins, 1);
 	atomic_init(&channel->waiting, 0);
+	atomic_init(&channel->posted, 0);
 	channel->generation = agent.generation;
 	agent_unlock();
 }
@@ -160,6 +164,7 @@ static void free_event(struct queued_event *event) REQUIRES(agent.lock)
 	list_remove(&event->in_channel);
 	list_remove(&event->in_owner);
 	if (fresh) {
+		fresh->request = NULL;
 		event->listener->room++;
 		request_refuse(fresh, CM_REJECT_CONSUMER_DEFINED);
 	}
@@ -178,25 +183,37 @@ static void count_waiting(struct cm_channel *channel, int change) REQUIRES(agent
 {
 	unsigned before = atomic_load_explicit(&channel->waiting, memory_order_relaxed);
 
-	/* W1: pairs with W2 by channel->wake: an update follows every change from or to zero. */
+	if (change > 0)
+		atomic_fetch_add_explicit(&channel->posted, 1, memory_order_relaxed);
+	/* W1: pairs with W2 by channel->wake: an update follows every event, and every change to zero. */
 	atomic_store_explicit(&channel->waiting, before + (unsigned)change, memory_order_release);
-	if (!before || !(before + (unsigned)change))
+	if (change > 0 || !(before + (unsigned)change))
 		channel_wake(channel);
+}
+
+/*
+ * What a thread in cm_channel_wait() has just read is missing in the fd: that thread comes here, too. Where the
+ * kernel has no read that never blocks, one spurious wake-up is left, for the next wait.
+ */
+static void channel_level_fd(struct cm_channel *channel) REQUIRES(channel->wake)
+{
+	/* W2: pairs with W1. */
+	bool waits = atomic_load_explicit(&channel->waiting, memory_order_acquire) > 0;
+	unsigned posted = atomic_load_explicit(&channel->posted, memory_order_relaxed);
+
+	if (waits && (!channel->raised || posted != channel->told)) {
+		event_fd_raise(channel->fd);
+		channel->raised++;
+	}
+	channel->told = posted;
+	while (channel->raised > waits && !event_fd_take_now(channel->fd))
+		channel->raised--;
 }
 
 void channel_update_fd(struct cm_channel *channel)
 {
-	bool readable;
-
 	lock_acquire(&channel->wake);
-	/* W2: pairs with W1. */
-	readable = atomic_load_explicit(&channel->waiting, memory_order_acquire) > 0;
-	if (readable && !channel->readable)
-		event_fd_raise(channel->fd);
-	/* A thread in cm_channel_wait() may hold the count for a moment. */
-	while (!readable && channel->readable && event_fd_take(channel->fd) == EINTR)
-		;
-	channel->readable = readable;
+	channel_level_fd(channel);
 	lock_release(&channel->wake);
 }
 
@@ -223,7 +240,7 @@ static void channel_be_patient(struct cm_channel *channel)
 
 /*
  * A read, not a poll: a read is restarted after a handler installed with SA_RESTART. The count is
- * written back at once: it means that events wait, not how many.
+ * written back if events wait: it means that, not how many.
  */
 int cm_channel_wait(struct cm_channel *channel)
 {
@@ -234,9 +251,14 @@ int cm_channel_wait(struct cm_channel *channel)
 	do
 		err = event_fd_wait(channel->fd);
 	while (err == ERESTART);
-	if (!err)
-		event_fd_raise(channel->fd);
-	return err;
+	if (err)
+		return err;
+	lock_acquire(&channel->wake);
+	if (channel->raised)
+		channel->raised--;
+	channel_level_fd(channel);
+	lock_release(&channel->wake);
+	return 0;
 }
 
 void cm_channel_close(struct cm_channel *channel)
@@ -298,7 +320,18 @@ void event_post(struct queued_event *event)
 
 	list_add_tail(&owner->events, &event->in_owner);
 	list_add_tail(&owner->channel->queue, &event->in_channel);
+	if (event->listener)
+		event->endpoint->request = event;
 	count_waiting(owner->channel, 1);
+}
+
+void event_withdraw_request(struct endpoint *endpoint)
+{
+	struct queued_event *event = endpoint->request;
+	struct endpoint *listener = event->listener;
+
+	free_event(event);
+	count_waiting(listener->channel, -1);
 }
 
 void event_post_status(struct endpoint *endpoint, enum rdma_cm_event_type kind, int status)
@@ -332,14 +365,44 @@ int endpoint_raise(struct endpoint *endpoint, enum rdma_cm_event_type kind, int 
 	return err;
 }
 
-void events_drop(struct endpoint *endpoint)
+void events_withdraw(struct endpoint *endpoint, bool (*is_meant)(const struct queued_event *event, const void *key),
+		     const void *key)
 {
 	struct list *node, *following;
 
 	list_for_each_safe(node, following, &endpoint->events) {
-		free_event(list_entry(node, struct queued_event, in_owner));
+		struct queued_event *event = list_entry(node, struct queued_event, in_owner);
+
+		if (!is_meant(event, key))
+			continue;
+		free_event(event);
 		count_waiting(endpoint->channel, -1);
 	}
+}
+
+static bool event_is_any(const struct queued_event *event, const void *nothing)
+{
+	return true;
+}
+
+void events_drop(struct endpoint *endpoint)
+{
+	events_withdraw(endpoint, event_is_any, NULL);
+}
+
+static bool event_is_an_end(const struct queued_event *event, const void *nothing)
+{
+	return event->kind == RDMA_CM_EVENT_REJECTED || event->kind == RDMA_CM_EVENT_DISCONNECTED;
+}
+
+void endpoint_mute(struct endpoint *endpoint)
+{
+	if (!endpoint_is_ours(endpoint))
+		return;
+	agent_lock();
+	endpoint->muted = true;
+	events_withdraw(endpoint, event_is_an_end, NULL);
+	agent_unlock();
 }
 
 int endpoint_migrate(struct endpoint *endpoint, struct cm_channel *channel)
@@ -405,6 +468,8 @@ static struct queued_event *channel_pop(struct cm_channel *channel) REQUIRES(age
 		return NULL;
 	event = list_entry(node, struct queued_event, in_channel);
 	list_remove(&event->in_owner);
+	if (event->listener)
+		event->endpoint->request = NULL;
 	owner_of(event)->held++;
 	count_waiting(channel, -1);
 	return event;

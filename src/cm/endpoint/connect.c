@@ -225,6 +225,7 @@ static int send_reply(struct endpoint *endpoint, const struct rdma_conn_param *p
 	endpoint->terms.responder_resources = reply.responder_resources;
 	endpoint->terms.initiator_depth = reply.initiator_depth;
 	endpoint->state = STATE_ACCEPTED;
+	endpoint->unaccepted = false;
 	return 0;
 }
 
@@ -415,14 +416,18 @@ static void connect_report(struct endpoint *endpoint, enum endpoint_state next,
 		event_post_status(endpoint, RDMA_CM_EVENT_ESTABLISHED, 0);
 		break;
 	case STATE_DISCONNECTED:
+		if (endpoint->muted)
+			break;
 		event_post_status(endpoint, RDMA_CM_EVENT_DISCONNECTED, 0);
 		break;
 	case STATE_TIMEWAIT_OVER:
 		event_post_status(endpoint, RDMA_CM_EVENT_TIMEWAIT_EXIT, 0);
 		break;
 	default:
-		if (event->kind == CM_EVENT_REJ)
+		if (event->kind == CM_EVENT_REJ && !endpoint->muted)
 			connect_rejected(endpoint, event->message);
+		else if (event->kind == CM_EVENT_REJ)
+			break;
 		else
 			event_post_status(endpoint, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT);
 	}
@@ -455,6 +460,8 @@ void connection_event(void *host, const struct cm_event *event)
 		return;
 	}
 	endpoint->state = (uint8_t)next;
-	if (!endpoint->offered)		/* else it is dropped when its turn comes */
+	if (endpoint->request)
+		event_withdraw_request(endpoint);
+	else if (!endpoint->unaccepted)
 		connect_report(endpoint, next, event);
 }

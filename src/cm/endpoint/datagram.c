@@ -126,5 +126,7 @@ int datagram_answer(struct endpoint *endpoint, uint8_t status, uint32_t qkey,
 	}
 	if (!err)
 		endpoint->state = status ? STATE_FAILED : STATE_SIDR_ANSWERED;
+	if (!err && !status)
+		endpoint->unaccepted = false;
 	return err;
 }

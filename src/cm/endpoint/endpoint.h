@@ -90,6 +90,9 @@ int endpoint_migrate(struct endpoint *endpoint, struct cm_channel *channel);
 int endpoint_raise(struct endpoint *endpoint, enum rdma_cm_event_type kind, int status,
 		   uint64_t argument);
 
+/* The application learns that the connection failed: neither REJECTED nor DISCONNECTED are told any more. */
+void endpoint_mute(struct endpoint *endpoint);
+
 /* Addresses: AF_INET, AF_INET6 or AF_IB (struct sockaddr_ib, infiniband/... rdma/rdma_cma_abi). */
 int endpoint_bind(struct endpoint *endpoint, const struct sockaddr *address);
 /* ADDR_RESOLVED or ADDR_ERROR follows. @source may be NULL. */

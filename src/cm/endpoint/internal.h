@@ -126,6 +126,7 @@ struct membership {			/* in a multicast group */
 	struct membership *next;
 	struct endpoint_address address;
 	union ibv_gid mgid;
+	const void *user;		/* of endpoint_join() */
 };
 
 /*
@@ -135,6 +136,7 @@ struct membership {			/* in a multicast group */
 struct endpoint {
 	struct cm_channel *channel;	/* NULL while offered */
 	struct list events;		/* in the channel, ours (a listener's: its requests) */
+	struct queued_event *request;	/* offered: the CONNECT_REQUEST, until it is taken; else NULL */
 	struct list same_port;		/* ports.c */
 	struct list same_peer;		/* agent.c: endpoints that watch a process of this host */
 	struct list node;		/* in agent.endpoints */
@@ -163,6 +165,8 @@ struct endpoint {
 	bool busy;			/* a call is on its way without the lock */
 	bool offered;			/* waits in the channel as a CONNECT_REQUEST */
 	bool peer_local;		/* the peer is a process of this host */
+	bool unaccepted;		/* came with a request: nothing is told before it is accepted */
+	bool muted;			/* the application was told that it failed: no end of it is news */
 	bool srq;
 };
 
@@ -242,8 +246,10 @@ struct cm_channel {
 	const struct endpoint *shown;	/* the last new endpoint, untouched yet; or NULL */
 	int fd;				/* public.fd, which a program may overwrite */
 	atomic_uint waiting;		/* events in the queue; changes under agent.lock */
-	struct lock wake;		/* readable */
-	bool readable;			/* the fd is readable */
+	atomic_uint posted;		/* events that came; changes under agent.lock */
+	struct lock wake;		/* the two that follow, and who writes to the fd */
+	unsigned raised;		/* the fd's count, and reads that cm_channel_wait() has not answered for */
+	unsigned told;			/* events for which the fd was written to */
 };
 
 /* False: made by the parent of a fork(); then it must not be used. */
@@ -265,6 +271,11 @@ void event_post_status(struct endpoint *endpoint, enum rdma_cm_event_type kind, 
 	REQUIRES(agent.lock);
 /* The application has begun to use @endpoint. */
 void channel_touch(struct endpoint *endpoint) REQUIRES(agent.lock);
+/* The peer of an endpoint that nobody has seen gave up: CONNECT_REQUEST and endpoint go. */
+void event_withdraw_request(struct endpoint *endpoint) REQUIRES(agent.lock);
+/* Drop those of @endpoint that @is_meant picks. */
+void events_withdraw(struct endpoint *endpoint, bool (*is_meant)(const struct queued_event *event, const void *key),
+		     const void *key) REQUIRES(agent.lock);
 /* Drop all of them; the new endpoints of CONNECT_REQUESTs go with them. */
 void events_drop(struct endpoint *endpoint) REQUIRES(agent.lock);
 

@@ -53,6 +53,7 @@ static int multicast_join_group(struct endpoint *endpoint, const struct endpoint
 	if (!group)
 		return ENOMEM;
 	group->address = *address;
+	group->user = user;
 	memcpy(group->mgid.raw, address->bytes, 16);
 	err = post_joined(endpoint, group, user);
 	if (err) {
@@ -86,6 +87,11 @@ int endpoint_join(struct endpoint *endpoint, const struct sockaddr *group, uint1
 	return err;
 }
 
+static bool event_is_of_group(const struct queued_event *event, const void *group)
+{
+	return event->multicast && event->multicast == ((const struct membership *)group)->user;
+}
+
 int endpoint_leave(struct endpoint *endpoint, const struct sockaddr *sockaddr, union ibv_gid *gid)
 {
 	struct endpoint_address address;
@@ -104,6 +110,7 @@ int endpoint_leave(struct endpoint *endpoint, const struct sockaddr *sockaddr, u
 	if (group) {
 		*link = group->next;
 		*gid = group->mgid;
+		events_withdraw(endpoint, event_is_of_group, group);	/* nothing is to be known of it */
 	}
 	agent_unlock();
 	free(group);

@@ -27,7 +27,7 @@ struct endpoint *request_endpoint(const struct cm_event *event, uint8_t qp_type)
 		return NULL;
 	}
 	listener->room--;
-	endpoint->offered = true;
+	endpoint->offered = endpoint->unaccepted = true;
 	endpoint->connection = event->connection;
 	endpoint->tos = listener->tos;
 	endpoint->tos_set = listener->tos_set;

@@ -117,9 +117,38 @@ static void destroyed_with_events(struct side *side)
 	CHECK(srq, "ibv_create_srq: %m");
 	link_open(side, &link, &(struct link_options){ .srq = srq });
 	OK(ibv_modify_qp(link.qp, &attr, IBV_QP_STATE));
+	CHECK(wait_readable(side->context->async_fd, 5000), "no event");
 	link_close(&link);
 	OK(ibv_destroy_srq(srq));
+	CHECK(!wait_readable(side->context->async_fd, 0), "async_fd is readable without an event");
 	none_pending(side);
+}
+
+/* The same of completion channels: readable for the CQ that is still there, and for nothing else. */
+static void cq_destroyed_with_events(struct side *side)
+{
+	struct ibv_comp_channel *channel = ibv_create_comp_channel(side->context);
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
+	struct link link[2];
+	struct ibv_cq *cq;
+	void *context;
+
+	CHECK(channel, "ibv_create_comp_channel: %m");
+	for (int i = 0; i < 2; i++) {
+		link_open(side, &link[i], &(struct link_options){ .channel = channel });
+		recv_op(&link[i], 1, NULL, 0);
+		OK(ibv_req_notify_cq(link[i].recv_cq, 0));
+		OK(ibv_modify_qp(link[i].qp, &attr, IBV_QP_STATE));
+	}
+	CHECK(wait_readable(channel->fd, 5000), "no event");
+	link_close(&link[0]);
+	CHECK(wait_readable(channel->fd, 5000), "the event of the other CQ is gone");
+	OK(ibv_get_cq_event(channel, &cq, &context));
+	CHECK(cq == link[1].recv_cq, "the event is of a CQ that is destroyed");
+	ibv_ack_cq_events(cq, 1);
+	CHECK(!wait_readable(channel->fd, 0), "the channel is readable without an event");
+	link_close(&link[1]);
+	OK(ibv_destroy_comp_channel(channel));
 }
 
 const struct test event_tests[] = {
@@ -127,5 +156,6 @@ const struct test event_tests[] = {
 	{ "sq_drained", sq_drained, 0 },
 	{ "destroy_waits_for_ack", destroy_waits_for_ack, 0 },
 	{ "destroyed_with_events", destroyed_with_events, 0 },
+	{ "cq_destroyed_with_events", cq_destroyed_with_events, 0 },
 	{ 0 }
 };

@@ -149,6 +149,7 @@ static uint32_t fill_message(const struct qp *qp, const struct send_wqe *wqe, ui
 
 	packet_begin(qp, packet, code, psn);
 	packet->payload_bytes = last ? wqe->length - offset : qp->mtu;
+	packet->imm_follows = !last && wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
 	packet->solicited = last && (wqe->flags & IBV_SEND_SOLICITED) && wqe_needs_receive(wqe);
 	packet->ack_request = last && qp_is(qp, QP_RELIABLE);
 	packet->imm = packet->invalidate_rkey = wqe->imm;

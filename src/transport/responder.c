@@ -59,7 +59,7 @@ static void answer_fault(struct qp_call *call, enum fault_answer answer, uint32_
 
 	switch (answer) {
 	case FAULT_ANSWER_NONE:
-		break;
+		return;
 	case FAULT_ANSWER_RNR:
 		count(call, COUNTER_TX_RNR_NAK);
 		responder_answer(qp, ANSWER_NAK,
@@ -87,7 +87,9 @@ void responder_fail(struct qp_call *call, enum fault fault)
 		explain_about(row->about, "qp 0x%06x: request of qp 0x%06x at %s refused (%s): %s; this "
 			      "QP is now in error%s", qp->number, qp->attr.dest_qp_num,
 			      address_text(qp->av.destination, peer), row->name, call->why,
-			      qp_is(qp, QP_RELIABLE) ? ", the peer gets a NAK" : "");
+			      !qp_is(qp, QP_RELIABLE) ? "" :
+			      row->answer != FAULT_ANSWER_NONE ? ", the peer gets a NAK" :
+			      ", the peer gets no answer (IBTA 9.9.6.3, class J)");
 	if (qp->responder.recv_taken)
 		finish_recv_error(call, row->status);
 	else if (row->event >= 0)

@@ -233,6 +233,19 @@ static void responder_access_end(struct qp_call *call)
 	call->accessing = false;
 }
 
+/* RC: the receive that the message would have taken fails with it, whichever packet is the wrong one. */
+static void responder_take_failed(struct qp_call *call, const struct packet *packet, enum fault fault)
+	REQUIRES(call->qp->lock)
+{
+	bool send = packet->op->verb == VERB_SEND;
+	bool takes = send || (packet->op->verb == VERB_WRITE &&
+			      ((packet->op->headers & HDR_IMM) || packet->imm_follows));
+
+	if (takes && fault_row(fault)->receive == FAULT_TAKES && qp_is(call->qp, QP_RELIABLE) &&
+	    !(send && takes_tags(call->qp)))
+		(void)responder_take(call);
+}
+
 enum fault responder_message(struct qp_call *call, const struct packet *packet)
 {
 	struct responder *responder = &call->qp->responder;
@@ -241,8 +254,10 @@ enum fault responder_message(struct qp_call *call, const struct packet *packet)
 	if (!fault)
 		fault = responder_run(call, packet);
 	responder_access_end(call);
-	if (fault)
+	if (fault) {
+		responder_take_failed(call, packet, fault);
 		return fault;
+	}
 	responder->previous = packet->op;
 	if (!opcode_ends(packet->op))
 		return FAULT_NONE;

@@ -327,8 +327,8 @@ static void bad_rkey(uint8_t code)
 	packet.reth.length = 8;
 	receive(s, &packet);
 	expect_refused(s, NAK_ACCESS);
-	expect_wc(&s->recv_cq, 1, IBV_WC_WR_FLUSH_ERR);
-	assert_true(event_pending(s, QP_EVENT_ACCESS_ERR));
+	expect_wc(&s->recv_cq, 1, packet.op->headers & HDR_IMM ? IBV_WC_LOC_ACCESS_ERR : IBV_WC_WR_FLUSH_ERR);
+	assert_int_equal(event_pending(s, QP_EVENT_ACCESS_ERR), !(packet.op->headers & HDR_IMM));
 	station_free(s);
 }
 

@@ -48,6 +48,8 @@ static void add_bth(struct line *line, const struct packet *packet)
 		add(line, " becn");
 	if (packet->echo_request)
 		add(line, " echoreq");
+	if (packet->imm_follows)
+		add(line, " immfollows");
 	if (!packet->migrated)
 		add(line, " unmigrated");
 	if (packet->pkey != PKEY_DEFAULT)

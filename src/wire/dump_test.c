@@ -114,6 +114,9 @@ static void echoes_are_told_from_other_congestion_packets(void **unused)
 	packet = plain_packet(OPCODE_UC_SEND_ONLY);
 	packet.echo_request = true;
 	check_line(&packet, "UC_SEND_ONLY qpn 0x000011 psn 000100 echoreq payload 0");
+	packet = plain_packet(OPCODE_RC_WRITE_MIDDLE);
+	packet.imm_follows = true;
+	check_line(&packet, "RC_WRITE_MIDDLE qpn 0x000011 psn 000100 immfollows payload 0");
 }
 
 static void the_longest_line_of_every_opcode_fits(void **unused)
@@ -127,7 +130,7 @@ static void the_longest_line_of_every_opcode_fits(void **unused)
 		memset(&packet, 0xff, sizeof(packet));
 		packet.op = opcode_get((uint8_t)code);
 		packet.solicited = packet.ack_request = packet.fecn = packet.becn = true;
-		packet.echo_request = packet.echo.present = true;
+		packet.echo_request = packet.imm_follows = packet.echo.present = true;
 		packet.migrated = false;
 		packet.pkey = 0x7fff;
 		packet.dest_qpn = packet.psn = packet.aeth.msn = 0xffffff;

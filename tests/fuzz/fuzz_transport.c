@@ -192,6 +192,7 @@ static void receive_packet(struct world *world, struct input *input)
 	packet.fecn = (flags & 0x0c) == 0x0c;
 	packet.becn = (flags & 0x30) == 0x30;
 	packet.echo_request = flags & 0x40;
+	packet.imm_follows = flags & 0x20;
 	packet.dest_qpn = world->qp->number;
 	packet.psn = pick_psn(world, input, opcode_is_response(packet.op));
 	fill_headers(world, input, &packet);

@@ -159,6 +159,74 @@ static void rc_too_long(struct side *side)
 	region_destroy(&region);
 }
 
+/* The receive that a WRITE with immediate would take fails with it, however many packets it has. */
+static void rc_write_imm_refused(struct side *side)
+{
+	static const size_t sizes[] = { 8, 4000, 100000 };
+
+	for (int i = 0; i < 6; i++) {
+		size_t len = sizes[i / 2];
+		struct region region, out;
+		struct link link;
+		bool disabled = i & 1;
+
+		region_create(side, &region, len, ALL_ACCESS);
+		region_create(side, &out, len, LW);
+		region_exchange(side, &region);
+		link_open(side, &link, &(struct link_options){ .access = disabled ? -1 : 0 });
+		if (side->server)
+			for (int id = 1; id <= 3; id++)
+				recv_op(&link, id, NULL, 0);
+		barrier(side);
+		if (!side->server) {
+			send_op(&link, &(struct op){ .id = 1, .opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .sges = 1,
+				.sge = { sge_of(&out, 0, len) }, .address = region.peer_address,
+				.rkey = disabled ? region.peer_rkey : region.peer_rkey ^ 0x5500 });
+			expect_wc(link.send_cq, 1, disabled ? IBV_WC_REM_INV_REQ_ERR : IBV_WC_REM_ACCESS_ERR);
+		} else {
+			expect_wc(link.recv_cq, 1, disabled ? IBV_WC_REM_INV_REQ_ERR : IBV_WC_LOC_ACCESS_ERR);
+			expect_flush(link.recv_cq, 2, 3);
+			CHECK(link_state(&link) == IBV_QPS_ERR, "state %d", link_state(&link));
+		}
+		barrier(side);
+		link_close(&link);
+		region_destroy(&out);
+		region_destroy(&region);
+	}
+}
+
+/* What a SEND with invalidate cannot invalidate (class J): the receive fails, and nobody tells the sender. */
+static void rc_invalidate_refused(struct side *side)
+{
+	for (int i = 0; i < 3; i++) {
+		struct region region;
+		struct link link;
+
+		region_create(side, &region, LEN, ALL_ACCESS);
+		region_exchange(side, &region);
+		link_open(side, &link, &(struct link_options){ .timeout = 12, .retry = 2 });
+		if (side->server)
+			for (int id = 1; id <= 2; id++)
+				recv_region(&link, id, &region, 0, LEN);
+		barrier(side);
+		if (!side->server) {
+			send_op(&link, &(struct op){ .id = 1, .opcode = IBV_WR_SEND_WITH_INV, .sges = 1,
+				.sge = { sge_of(&region, 0, i ? LEN : 8) },
+				.rkey = i == 2 ? region.peer_rkey ^ 0x5500 : region.peer_rkey });
+			send_op(&link, &(struct op){ .id = 2, .opcode = IBV_WR_SEND });
+			expect_wc(link.send_cq, 1, IBV_WC_RETRY_EXC_ERR);
+			expect_flush(link.send_cq, 2, 2);
+		} else {
+			expect_wc(link.recv_cq, 1, IBV_WC_MW_BIND_ERR);
+			expect_flush(link.recv_cq, 2, 2);
+		}
+		CHECK(link_state(&link) == IBV_QPS_ERR, "state %d", link_state(&link));
+		barrier(side);
+		link_close(&link);
+		region_destroy(&region);
+	}
+}
+
 /* A receive into memory that its key does not cover. */
 static void rc_bad_receive(struct side *side)
 {
@@ -302,6 +370,8 @@ static void uc_refused(struct side *side)
 /* A QP that has refused a request is in error, and repeats nothing: a NAK that is lost is not sent again. */
 const struct test remote_error_tests[] = {
 	{ "rc_refused", rc_refused, TAG_LOSSLESS },
+	{ "rc_write_imm_refused", rc_write_imm_refused, TAG_LOSSLESS },
+	{ "rc_invalidate_refused", rc_invalidate_refused, TAG_LOSSLESS },
 	{ "rc_too_long", rc_too_long, TAG_LOSSLESS },
 	{ "rc_bad_receive", rc_bad_receive, TAG_LOSSLESS },
 	{ "rc_rnr", rc_rnr, 0 },

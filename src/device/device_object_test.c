@@ -239,19 +239,24 @@ static union ibv_gid group_gid(uint8_t last)
 }
 
 /* A packet to the group, from a QP of @number that is not here. */
-static void deliver(uint8_t last, uint32_t number)
+static void deliver_from(uint8_t host, uint8_t last, uint32_t number)
 {
 	static const uint8_t payload[8] = "to all";
 	struct packet packet = { .op = opcode_get(OPCODE_UD_SEND_ONLY), .pkey = PKEY_DEFAULT,
 				 .dest_qpn = QPN_MULTICAST, .deth = { QKEY, number },
 				 .payload = payload, .payload_bytes = 8 };
-	struct rx_info info = { .source = { [10] = 0xff, 0xff, 127, 0, 0, 9 } };
+	struct rx_info info = { .source = { [10] = 0xff, 0xff, 127, 0, 0, host } };
 	union ibv_gid gid = group_gid(last);
 
 	memcpy(info.destination, gid.raw, 16);
 	lock_acquire(&hca->engine.progress);
 	multicast_deliver(hca, &packet, &info, clock_now_ns());
 	progress_unlock(&hca->engine);
+}
+
+static void deliver(uint8_t last, uint32_t number)
+{
+	deliver_from(9, last, number);
 }
 
 static void a_group_is_for_ud_and_multicast_addresses(void **state)
@@ -282,7 +287,7 @@ static void a_qp_that_is_attached_stays(void **state)
 	assert_int_equal(hca_destroy_qp(context, qp), 0);
 }
 
-static void all_of_a_group_hear_but_who_said_it(void **state)
+static void all_of_a_group_hear(void **state)
 {
 	union ibv_gid gid = group_gid(3), other = group_gid(4);
 	struct qp *qp[3];
@@ -301,13 +306,36 @@ static void all_of_a_group_hear_but_who_said_it(void **state)
 		assert_int_equal(wc.status, IBV_WC_SUCCESS);
 		assert_true(is_free(&qp[i]->lock));
 	}
-	deliver(4, qp[2]->number);
-	assert_int_equal(cq_take(cq, 1, &wc), 0);
+	deliver_from(1, 4, qp[2]->number);	/* who said it, too */
+	assert_int_equal(cq_take(cq, 1, &wc), 1);
+	assert_int_equal(wc.wr_id, 2);
 	deliver(5, 0x777777);
 	assert_int_equal(counted(COUNTER_RX_MULTICAST), 1);
 	multicast_detach_all(hca, qp[0]);
 	assert_int_equal(atomic_load(&qp[0]->multicast), 0);
 	assert_int_equal(atomic_load(&qp[1]->multicast), 1);
+}
+
+static void who_blocks_its_own_hears_its_number_of_other_hosts(void **state)
+{
+	struct ibv_qp_init_attr_ex attr = qp_attr(IBV_QPT_UD);
+	union ibv_gid gid = group_gid(3);
+	struct ibv_wc wc;
+	struct qp *qp;
+
+	attr.comp_mask |= IBV_QP_INIT_ATTR_CREATE_FLAGS;
+	attr.create_flags = IBV_QP_CREATE_BLOCK_SELF_MCAST_LB;
+	assert_int_equal(hca_create_qp(context, &attr, &qp), 0);
+	assert_int_equal(to_init(qp), 0);
+	assert_int_equal(to_rtr(qp, 0, IBV_MTU_1024), 0);
+	assert_int_equal(to_rts(qp), 0);
+	assert_int_equal(hca_attach_mcast(qp, &gid, 0), 0);
+	assert_int_equal(post_recv(qp, 7), 0);
+	deliver_from(1, 3, qp->number);
+	assert_int_equal(cq_take(cq, 1, &wc), 0);
+	deliver_from(9, 3, qp->number);
+	assert_int_equal(cq_take(cq, 1, &wc), 1);
+	assert_int_equal(wc.wr_id, 7);
 }
 
 /* ---- closing ---- */
@@ -370,7 +398,8 @@ int main(void)
 		DEVICE_TEST(what_fails_takes_no_room),
 		DEVICE_TEST(a_group_is_for_ud_and_multicast_addresses),
 		DEVICE_TEST(a_qp_that_is_attached_stays),
-		DEVICE_TEST(all_of_a_group_hear_but_who_said_it),
+		DEVICE_TEST(all_of_a_group_hear),
+		DEVICE_TEST(who_blocks_its_own_hears_its_number_of_other_hosts),
 		DEVICE_TEST(closing_leaves_nothing),
 	};
 

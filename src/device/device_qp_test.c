@@ -328,6 +328,36 @@ static void a_query_says_what_was_set(void **state)
 	assert_true(is_free(&pair[0]->lock));
 }
 
+/* A QP of another host may have the number of one that was destroyed here. */
+static void a_peer_of_another_host_is_not_gone_with_a_number_of_this_one(void **state)
+{
+	const uint32_t gone = 1022u << QP_INDEX_BITS | 5;
+	struct local *local = &hca->engine.local;
+	enum ibv_qp_state reached;
+	unsigned i;
+
+	for (i = 0; i < 2; i++) {
+		struct qp *qp = qp_make(IBV_QPT_RC);
+
+		assert_int_equal(to_init(qp), 0);
+		assert_int_equal(to_rtr(qp, gone, IBV_MTU_1024), 0);
+		assert_int_equal(to_rts(qp), 0);
+		assert_int_equal(post_send(qp, 1, 8), 0);
+		lock_acquire(&hca->engine.progress);
+		lock_acquire(&qp->lock);
+		qp->requester.loss.probing = true;
+		qp->av.loopback = i;
+		lock_release(&qp->lock);
+		local->ops->no_peer(local->owner, gone);
+		lock_acquire(&qp->lock);
+		reached = qp->state;
+		lock_release(&qp->lock);
+		progress_unlock(&hca->engine);
+		assert_int_equal(reached, i ? IBV_QPS_ERR : IBV_QPS_RTS);
+		assert_int_equal(hca_destroy_qp(context, qp), 0);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -347,6 +377,7 @@ int main(void)
 		DEVICE_TEST(what_another_life_was_told_is_forgotten_with_the_rights),
 		DEVICE_TEST(err_flushes_and_reset_forgets),
 		DEVICE_TEST(a_query_says_what_was_set),
+		DEVICE_TEST(a_peer_of_another_host_is_not_gone_with_a_number_of_this_one),
 	};
 
 	DEVICE_TESTS(tests);

@@ -241,6 +241,23 @@ static void find_own(struct hca *hca, const struct qp *qp, const uint8_t source[
 	lock_release(&hca->net.lock);
 }
 
+/*
+ * Sent by @qp itself, and looped back? A QP of another host may have the same number: the address tells them
+ * apart.
+ */
+static bool is_own(struct hca *hca, const struct qp *qp, uint32_t source_qpn, const uint8_t source[16])
+{
+	const struct port *port = ((struct hca_context *)qp->owner)->port;
+	bool own;
+
+	if (qp->number != source_qpn)
+		return false;
+	lock_acquire(&hca->net.lock);
+	own = gid_table_find(port, source) != GID_TABLE_SIZE;
+	lock_release(&hca->net.lock);
+	return own;
+}
+
 static void deliver_to(struct hca *hca, struct multicast_group *group, const struct packet *packet,
 		       struct rx_info *info, uint64_t now_ns)
 {
@@ -250,8 +267,8 @@ static void deliver_to(struct hca *hca, struct multicast_group *group, const str
 	for (i = 0; i < group->count; i++) {
 		struct qp *qp = group->qp[i];
 
-		if (qp->number == packet->deth.source_qpn)
-			continue;	/* its own, looped back: QPNs of this host are distinct */
+		if (qp->blocks_own_multicast && is_own(hca, qp, packet->deth.source_qpn, info->source))
+			continue;
 		if (packet->echo_request)
 			find_own(hca, qp, info->source, info->own);
 		effects_init(&effects);

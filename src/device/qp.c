@@ -238,6 +238,8 @@ static void init_fields(struct hca_context *context, struct qp *qp,
 		qp->sends_itself = !attr->cap.max_send_wr;
 	}
 	qp->signal_all = attr->sq_sig_all;
+	qp->blocks_own_multicast = (attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) &&
+				   (attr->create_flags & IBV_QP_CREATE_BLOCK_SELF_MCAST_LB);
 	if (!qp->ethernet)
 		qp->mtu = 128u << net_active_mtu(&context->hca->net, context->port, NULL);
 	qp_init_events(qp);

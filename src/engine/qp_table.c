@@ -98,7 +98,7 @@ static void tell_of_no_peer(struct engine *engine, struct qp *qp, uint32_t dest_
 
 	effects_init(&effects);
 	lock_acquire(&qp->lock);
-	if (qp_is(qp, QP_CONNECTED) && qp->attr.dest_qp_num == dest_qpn) {
+	if (qp_is(qp, QP_CONNECTED) && qp->attr.dest_qp_num == dest_qpn && qp->av.loopback) {
 		transport_no_peer(qp, now_ns, &effects);
 		timers_arm(engine, qp);
 	}

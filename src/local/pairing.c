@@ -187,7 +187,7 @@ static void receive_qp(struct local *local, struct peer *peer, const struct cont
 	if (!qp)
 		return;
 	lock_acquire(&qp->lock);
-	if (qp->attr.dest_qp_num == control->owner_qpn &&
+	if (qp->av.loopback && qp->attr.dest_qp_num == control->owner_qpn &&
 	    qp->pairing.life == atomic_load(&peer->life))
 		take(qp, control);
 	lock_release(&qp->lock);

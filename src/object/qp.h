@@ -64,6 +64,7 @@ struct qp {
 	uint32_t number;		/* QPN */
 	uint32_t ordinal;		/* the how-manieth QP that the process created, from 1 */
 	bool signal_all;
+	bool blocks_own_multicast;	/* IBV_QP_CREATE_BLOCK_SELF_MCAST_LB */
 	bool sends_itself;		/* with a tag-matching SRQ: READs of matched data; nothing can be posted */
 	bool is_down;			/* destruction waits for acknowledgements; under hca.objects */
 	struct ibv_qp_cap cap;		/* as granted */

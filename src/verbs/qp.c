@@ -50,7 +50,6 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 	return &qp->ibv.qp_base;
 }
 
-/* No QP ever gets its own multicasts (device/multicast.c): that it shall not is true of all. */
 static uint32_t create_flags_of(enum ibv_qp_type type)
 {
 	return type == IBV_QPT_RAW_PACKET ? IBV_QP_CREATE_CVLAN_STRIPPING :

@@ -26,7 +26,7 @@ static int refuse_old(const char *call)
 		body;                                                      \
 	}
 #define OLD_POINTER(name)	OLD(void *, name, return fail(err))
-#define OLD_ERRNO(name)		OLD(int, name, return err)
+#define OLD_ERRNO(name)		OLD(int, name, return verb_result(err))
 #define OLD_MINUS_ONE(name)	OLD(int, name, return minus_one(err))
 #define OLD_VOID(name)		OLD(void, name, errno = err)
 

@@ -105,5 +105,5 @@ int cq_notify_verb(struct ibv_cq *cq, int solicited_only)
 {
 	CALL();
 
-	return hca_req_notify_cq(to_cq(cq), solicited_only != 0);
+	return verb_result(hca_req_notify_cq(to_cq(cq), solicited_only != 0));
 }

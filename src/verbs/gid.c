@@ -118,5 +118,8 @@ ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *
 			entry_fill((char *)entries + count++ * entry_size, entry_size, &gid,
 				   PORT_NUMBER);
 	}
-	return err ? -err : (ssize_t)count;
+	if (!err)
+		return (ssize_t)count;
+	errno = err;
+	return -err;
 }

@@ -4,6 +4,8 @@
  * <rdma/ib_user_sa.h>) and those of the library. librdmacm converts results of the
  * kernel's connection manager with them.
  */
+#include "verbs/inner.h"	/* first */
+
 #include <infiniband/sa.h>
 #include <rdma/ib_user_sa.h>
 #include <rdma/ib_user_verbs.h>

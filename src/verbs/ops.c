@@ -4,6 +4,7 @@
  * ibv_context_ops and struct verbs_context. Every slot is filled, with the verb or with a
  * refusal as its man page describes, so that no program calls through a null pointer.
  */
+#define VERBS_OUTER
 #include "verbs/verbs.h"
 
 /*
@@ -13,7 +14,7 @@
 #define REFUSE_PTR(type, name, why, ...) \
 	static type *name##_refused(__VA_ARGS__) { return fail(refuse_verb("" #name, why)); }
 #define REFUSE_INT(name, why, ...) \
-	static int name##_refused(__VA_ARGS__) { return refuse_verb("" #name, why); }
+	static int name##_refused(__VA_ARGS__) { return verb_result(refuse_verb("" #name, why)); }
 
 static const char no_actions[] = "flow actions: this device does not encrypt (ESP)";
 

@@ -40,7 +40,7 @@ static int refuse_private(const char *call)
 		answer;                                         \
 	}                                                       \
 	PRIVATE_IN_ALL_NODES(name);
-#define REFUSE_COMMAND(name)	REFUSE(int, name, return err)
+#define REFUSE_COMMAND(name)	REFUSE(int, name, return verb_result(err))
 
 REFUSE_COMMAND(execute_ioctl)
 REFUSE_COMMAND(ibv_cmd_advise_mr)

@@ -222,12 +222,12 @@ int qp_post_send_verb(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send
 {
 	CALL();
 
-	return hca_post_send(to_qp(qp), wr, bad);
+	return verb_result(hca_post_send(to_qp(qp), wr, bad));
 }
 
 int qp_post_recv_verb(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
 	CALL();
 
-	return hca_post_recv(to_qp(qp), wr, bad);
+	return verb_result(hca_post_recv(to_qp(qp), wr, bad));
 }

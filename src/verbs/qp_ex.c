@@ -426,7 +426,7 @@ static int wr_complete(struct ibv_qp_ex *ibv) RELEASES(to_builder(ibv)->lock)
 
 	lock_release(&to_builder(ibv)->lock);
 	call_leave(1);
-	return err;
+	return verb_result(err);
 }
 
 /* The same in a thread domain, where no other thread builds. */
@@ -451,7 +451,7 @@ static int wr_complete_alone(struct ibv_qp_ex *ibv)
 	err = wr_post(ibv);
 
 	call_leave(1);
-	return err;
+	return verb_result(err);
 }
 
 /* wr_flush is behind wr_atomic_write, whether our header has it or not. */

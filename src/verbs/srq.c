@@ -111,7 +111,7 @@ int srq_post_verb(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_w
 {
 	CALL();
 
-	return hca_post_srq_recv(to_srq(srq), wr, bad);
+	return verb_result(hca_post_srq_recv(to_srq(srq), wr, bad));
 }
 
 int srq_post_ops_verb(struct ibv_srq *srq, struct ibv_ops_wr *wr, struct ibv_ops_wr **bad)

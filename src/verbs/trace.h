@@ -3,8 +3,9 @@
 #ifndef VERBATIM_VERBS_TRACE_H
 #define VERBATIM_VERBS_TRACE_H
 
+#include "verbs/verbs.h"	/* first: inner.h */
+
 #include "trace/trace.h"
-#include "verbs/verbs.h"
 
 /* Each request of the list from @wr to before @bad (NULL: all); @bad failed with @err. */
 void verbs_trace_sends(const char *call, struct ibv_qp *qp, const struct ibv_send_wr *wr,

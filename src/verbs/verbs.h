@@ -7,6 +7,8 @@
  *	int ibv_...()			0 or a positive errno
  *	a few (events, GIDs, P_Keys)	-1, and errno
  *
+ * errno.c sets errno for those that answer it, too, and keeps it where a call succeeds.
+ *
  * Objects are those of object/, reached through hca.h. Only this layer uses their members
  * qp.wr_builder, cq.current and cq.poll_lock.
  *
@@ -14,6 +16,8 @@
  */
 #ifndef VERBATIM_VERBS_VERBS_H
 #define VERBATIM_VERBS_VERBS_H
+
+#include "verbs/inner.h"	/* first */
 
 #include <errno.h>
 #include <infiniband/verbs.h>
@@ -101,6 +105,14 @@ static inline int minus_one(int err)
 		return 0;
 	errno = err;
 	return -1;
+}
+
+/* The end of a post or a notification, which errno.def leaves out: nothing more is done on success. */
+static inline int verb_result(int err)
+{
+	if (__builtin_expect(err > 0, 0))
+		errno = err;
+	return err;
 }
 
 /* refuse.c: the caller passed a null pointer (or an object without its context): explained EINVAL. */
@@ -228,5 +240,11 @@ int ibv_dontfork_range(void *base, size_t size);
 int ibv_dofork_range(void *base, size_t size);
 const char *ibv_get_sysfs_path(void);
 int ibv_read_sysfs_file(const char *dir, const char *file, char *buffer, size_t size);
+
+#ifndef VERBS_OUTER
+#define VERB(kind, type, name, parameters, arguments)
+#define SLOT(kind, type, name, parameters, arguments) type name parameters __asm__("inner_" #name);
+#include "verbs/errno.def"
+#endif
 
 #endif

@@ -245,7 +245,74 @@ static void loopback_to_itself(struct side *side)
 	region_destroy(&out);
 }
 
+/* Fails with what it answers in errno; succeeds and leaves errno as it was. */
+#define FAILS(call)                                                                       \
+	do {                                                                              \
+		errno = EL2HLT;                                                           \
+		int answer = (call);                                                      \
+		CHECK(answer > 0 && errno == answer, #call ": %d, errno %d", answer, errno); \
+	} while (0)
+#define KEEPS(call)                                                                       \
+	do {                                                                              \
+		errno = EL2HLT;                                                           \
+		int answer = (call);                                                      \
+		CHECK(!answer && errno == EL2HLT, #call ": %d, errno %d", answer, errno);  \
+	} while (0)
+
+static void errno_is_set(struct side *side)
+{
+	struct ibv_context *context = side->context;
+	struct ibv_pd *pd = ibv_alloc_pd(context);
+	struct ibv_comp_channel *channel = ibv_create_comp_channel(context);
+	struct ibv_cq *cq = ibv_create_cq(context, 8, NULL, channel, 0);
+	struct ibv_srq_init_attr srq_init = { .attr = { .max_wr = 4, .max_sge = 1 } };
+	struct ibv_srq *srq = ibv_create_srq(pd, &srq_init);
+	struct ibv_qp_init_attr init = { .send_cq = cq, .recv_cq = cq, .srq = srq, .qp_type = IBV_QPT_RC,
+					 .cap = { .max_send_wr = 4, .max_send_sge = 1 } };
+	struct ibv_qp *qp = ibv_create_qp(pd, &init);
+	struct ibv_mw *mw = ibv_alloc_mw(pd, IBV_MW_TYPE_1);
+	struct ibv_recv_wr receive = { .num_sge = 50 }, *bad_receive;
+	struct ibv_modify_cq_attr moderation = { .attr_mask = 2 };
+	struct ibv_qp_attr rts = { .qp_state = IBV_QPS_RTS };
+	struct ibv_srq_attr large = { .max_wr = 1u << 30 };
+	struct ibv_send_wr send = { .opcode = 77 }, *bad;
+	struct ibv_mw_bind bind = { .wr_id = 1 };	/* the QP is in RESET */
+	union ibv_gid gid = { .raw = { 1 } };
+	struct ibv_values_ex values = { .comp_mask = 64 };
+	struct ibv_port_attr port;
+
+	CHECK(pd && channel && cq && srq && qp && mw, "objects");
+	FAILS(ibv_dealloc_pd(pd));
+	FAILS(ibv_destroy_comp_channel(channel));
+	FAILS(ibv_destroy_cq(cq));
+	FAILS(ibv_destroy_srq(srq));
+	FAILS(ibv_modify_qp(qp, &rts, IBV_QP_STATE));
+	FAILS(ibv_modify_srq(srq, &large, IBV_SRQ_MAX_WR));
+	FAILS(ibv_query_port(context, 9, &port));
+	FAILS(ibv_resize_cq(cq, 1 << 30));
+	FAILS(ibv_modify_cq(cq, &moderation));
+	FAILS(ibv_attach_mcast(qp, &gid, 0));
+	FAILS(ibv_detach_mcast(qp, &gid, 0));
+	FAILS(ibv_bind_mw(qp, mw, &bind));
+	FAILS(ibv_query_rt_values_ex(context, &values));
+	FAILS(ibv_post_send(qp, &send, &bad));
+	FAILS(ibv_post_srq_recv(srq, &receive, &bad_receive));
+	KEEPS(ibv_query_port(context, 1, &port));
+	KEEPS(ibv_req_notify_cq(cq, 0));
+	KEEPS(ibv_dealloc_mw(mw));
+	KEEPS(ibv_destroy_qp(qp));
+	KEEPS(ibv_destroy_srq(srq));
+	KEEPS(ibv_destroy_cq(cq));
+	KEEPS(ibv_destroy_comp_channel(channel));
+	KEEPS(ibv_dealloc_pd(pd));
+	errno = EL2HLT;
+	pd = ibv_alloc_pd(context);
+	CHECK(pd && errno == EL2HLT, "ibv_alloc_pd: errno %d", errno);
+	KEEPS(ibv_dealloc_pd(pd));
+}
+
 const struct test object_tests[] = {
+	{ "errno_is_set", errno_is_set, 0 },
 	{ "busy_objects", busy_objects, 0 },
 	{ "closing_frees_all", closing_frees_all, 0 },
 	{ "region_addresses", region_addresses, 0 },

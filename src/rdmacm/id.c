@@ -105,6 +105,7 @@ int rdma_migrate_id(struct rdma_cm_id *public, struct rdma_event_channel *channe
 	CALL();
 	struct id *id = to_id(public);
 	bool synchronous = !channel;
+	uint32_t taken;
 	int err;
 
 	if (!id)
@@ -115,7 +116,7 @@ int rdma_migrate_id(struct rdma_cm_id *public, struct rdma_event_channel *channe
 		channel = rdma_create_event_channel();
 	if (!channel)
 		return -1;
-	err = endpoint_migrate(id->endpoint, cm_channel_of(channel));
+	err = endpoint_migrate(id->endpoint, cm_channel_of(channel), &taken);
 	if (err) {
 		if (synchronous)
 			rdma_destroy_event_channel(channel);
@@ -127,5 +128,7 @@ int rdma_migrate_id(struct rdma_cm_id *public, struct rdma_event_channel *channe
 	}
 	id->public.channel = channel;
 	id->synchronous = synchronous;
+	/* Once it returns, no thread is still at an event that came by the old channel. */
+	endpoint_await_acks(id->endpoint, taken);
 	return 0;
 }

@@ -165,7 +165,7 @@ static void free_event(struct queued_event *event) REQUIRES(agent.lock)
 	list_remove(&event->in_owner);
 	if (fresh) {
 		fresh->request = NULL;
-		event->listener->room++;
+		request_waits_no_more(event->listener);
 		request_refuse(fresh, CM_REJECT_CONSUMER_DEFINED);
 	}
 	free(event);
@@ -405,7 +405,7 @@ void endpoint_mute(struct endpoint *endpoint)
 	agent_unlock();
 }
 
-int endpoint_migrate(struct endpoint *endpoint, struct cm_channel *channel)
+int endpoint_migrate(struct endpoint *endpoint, struct cm_channel *channel, uint32_t *taken)
 {
 	struct cm_channel *old;
 	struct list *node;
@@ -417,6 +417,7 @@ int endpoint_migrate(struct endpoint *endpoint, struct cm_channel *channel)
 	channel_touch(endpoint);
 	channel_ref(channel);
 	endpoint->channel = channel;
+	*taken = endpoint->acknowledged + endpoint->held;
 	list_for_each(node, &endpoint->events) {
 		struct queued_event *event = list_entry(node, struct queued_event, in_owner);
 
@@ -428,6 +429,15 @@ int endpoint_migrate(struct endpoint *endpoint, struct cm_channel *channel)
 	agent_unlock();
 	channel_unref(old);
 	return 0;
+}
+
+/* Acknowledgements are counted, as Linux's library counts them, not which events they are of. */
+void endpoint_await_acks(struct endpoint *endpoint, uint32_t taken)
+{
+	agent_lock();
+	while ((int32_t)(taken - endpoint->acknowledged) > 0)
+		endpoint_wait_for_acks();
+	agent_unlock();
 }
 
 /* ---- taking them out ---- */
@@ -477,8 +487,9 @@ static struct queued_event *channel_pop(struct cm_channel *channel) REQUIRES(age
 
 static void release_held(struct endpoint *endpoint) REQUIRES(agent.lock)
 {
-	if (--endpoint->held == 0)
-		condition_say(&agent.progress);
+	endpoint->held--;
+	endpoint->acknowledged++;
+	condition_say(&agent.progress);
 }
 
 /* Prepares a new endpoint for the application. False: it was refused. */
@@ -488,7 +499,7 @@ static bool present_request(struct queued_event *event) EXCLUDES(agent.lock)
 	int err = request_find_port(endpoint);
 
 	agent_lock();
-	listener->room++;
+	request_waits_no_more(listener);
 	endpoint->offered = false;
 	if (!err && endpoint->state != STATE_REQUESTED && endpoint->state != STATE_SIDR_RECEIVED)
 		err = ECONNABORTED;	/* the peer gave up meanwhile */

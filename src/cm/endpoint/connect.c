@@ -38,7 +38,8 @@ static int start_listening(struct endpoint *endpoint, int backlog)
 	const struct endpoint_address *source = &endpoint->source;
 	int err;
 
-	endpoint->room = backlog > 0 && backlog < CM_BACKLOG_MAX ? backlog : CM_BACKLOG_MAX;
+	endpoint->backlog = backlog > 0 && backlog < CM_BACKLOG_MAX ? backlog : CM_BACKLOG_MAX;
+	endpoint->room = endpoint->backlog;
 	agent_lock();
 	err = cm_listen(agent.protocol, address_service_id(source, endpoint->space),
 			address_is_any(source) ? any : source->bytes, ports_family(endpoint),

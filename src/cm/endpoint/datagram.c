@@ -97,7 +97,7 @@ void datagram_request(const struct cm_event *event)
 	queued = event_new(listener, RDMA_CM_EVENT_CONNECT_REQUEST, req->private_data + header,
 			   sizeof(req->private_data) - header);
 	if (!queued) {
-		listener->room++;
+		request_waits_no_more(listener);
 		request_refuse(endpoint, CM_REJECT_NO_RESOURCES);
 		return;
 	}

@@ -49,6 +49,27 @@ static void a_refused_service_id_is_unreachable(void **test)
 	endpoint_destroy(listener);
 }
 
+static void a_question_beyond_the_backlog_is_refused_at_once(void **test)
+{
+	struct endpoint *listener = listen_ud(), *active[2] = { create_ud(), create_ud() };
+	struct endpoint *passive;
+
+	listener->room = 1;
+	resolve_to(active[0], ip("127.0.0.1", 7174));
+	resolve_to(active[1], ip("127.0.0.1", 7174));
+	assert_int_equal(start_connecting(active[0], NULL, 0), 0);
+	assert_int_equal(start_connecting(active[1], NULL, 0), 0);
+	fake_deliver(0);
+	passive = take(RDMA_CM_EVENT_CONNECT_REQUEST).endpoint;
+	assert_int_equal(take(RDMA_CM_EVENT_UNREACHABLE).status, CM_SIDR_REJECTED);
+	expect_none();
+	assert_int_equal(listener->room, 1);
+	endpoint_destroy(passive);
+	endpoint_destroy(active[0]);
+	endpoint_destroy(active[1]);
+	endpoint_destroy(listener);
+}
+
 static void a_queue_pair_has_one_qkey(void **test)
 {
 	struct endpoint *listener = listen_ud(), *active = create_ud(), *passive;
@@ -106,6 +127,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		channel_test(a_service_id_resolves_to_a_queue_pair),
 		channel_test(a_refused_service_id_is_unreachable),
+		channel_test(a_question_beyond_the_backlog_is_refused_at_once),
 		channel_test(a_queue_pair_has_one_qkey),
 		channel_test(a_group_is_its_ip_address),
 	};

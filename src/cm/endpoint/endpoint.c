@@ -130,6 +130,16 @@ static void stop_listening(struct endpoint *endpoint) REQUIRES(agent.lock)
 	endpoint->listener = NULL;
 }
 
+void endpoint_wait_for_acks(void)
+{
+	agent_wait(call_guarded ? clock_now_ns() + MOMENT_NS : TIME_NEVER);
+	if (call_is_owed()) {	/* a handler may leave for good: the call can be made again */
+		agent_unlock();
+		call_pause();
+		agent_lock();
+	}
+}
+
 /* Nothing comes any more once the connection is let go; then what came is dropped. */
 static void endpoint_is_quiet(struct endpoint *endpoint) REQUIRES(agent.lock)
 {
@@ -141,12 +151,7 @@ static void endpoint_is_quiet(struct endpoint *endpoint) REQUIRES(agent.lock)
 	endpoint->connection = NULL;
 	events_drop(endpoint);
 	while (endpoint->held) {
-		agent_wait(call_guarded ? clock_now_ns() + MOMENT_NS : TIME_NEVER);
-		if (call_is_owed()) {	/* a handler may leave for good: the id can be destroyed again */
-			agent_unlock();
-			call_pause();
-			agent_lock();
-		}
+		endpoint_wait_for_acks();
 		events_drop(endpoint);
 	}
 }

@@ -83,8 +83,12 @@ void endpoint_set_user(struct endpoint *endpoint, void *user);
  * are acknowledged (all, those of a listener's CONNECT_REQUESTs included), frees it.
  */
 void endpoint_destroy(struct endpoint *endpoint);
-/* Its events go to @channel from now on, waiting ones too. */
-int endpoint_migrate(struct endpoint *endpoint, struct cm_channel *channel);
+/*
+ * Its events go to @channel from now on, waiting ones too. *taken: for endpoint_await_acks(), which
+ * waits until all events taken before are acknowledged.
+ */
+int endpoint_migrate(struct endpoint *endpoint, struct cm_channel *channel, uint32_t *taken);
+void endpoint_await_acks(struct endpoint *endpoint, uint32_t taken);
 
 /* An event of the library or of the application, not of the manager. 0, ENODEV, EBADF, ENOMEM. */
 int endpoint_raise(struct endpoint *endpoint, enum rdma_cm_event_type kind, int status,

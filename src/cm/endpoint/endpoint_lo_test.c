@@ -303,9 +303,10 @@ static void a_migrated_listener_brings_its_requests_along(void **test)
 	struct endpoint *listener = serve(0), *active = call(port_of(listener), qpn(8), "");
 	struct cm_channel *old = channel, *new;
 	struct endpoint *passive;
+	uint32_t taken;
 
 	assert_int_equal(cm_channel_open(&new), 0);
-	assert_int_equal(endpoint_migrate(listener, new), 0);
+	assert_int_equal(endpoint_migrate(listener, new, &taken), 0);
 	channel = new;
 	passive = take(RDMA_CM_EVENT_CONNECT_REQUEST).endpoint;
 	assert_int_equal(answer(passive, qpn(9), ""), 0);

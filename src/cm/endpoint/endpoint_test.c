@@ -316,15 +316,16 @@ static void waiting_events_migrate(void **test)
 {
 	struct endpoint *endpoint = create();
 	struct cm_channel *old = channel, *new;
+	uint32_t taken;
 
 	assert_int_equal(cm_channel_open(&new), 0);
 	assert_int_equal(endpoint_resolve_address(endpoint, NULL, ip("10.0.0.2", 1), 1), 0);
-	assert_int_equal(endpoint_migrate(endpoint, new), 0);
+	assert_int_equal(endpoint_migrate(endpoint, new, &taken), 0);
 	expect_none();
 	channel = new;
 	take(RDMA_CM_EVENT_ADDR_RESOLVED);
 	channel = old;
-	assert_int_equal(endpoint_migrate(endpoint, old), 0);
+	assert_int_equal(endpoint_migrate(endpoint, old, &taken), 0);
 	cm_channel_close(new);
 	assert_int_equal(endpoint_resolve_route(endpoint, 1), 0);
 	take(RDMA_CM_EVENT_ROUTE_RESOLVED);
@@ -378,6 +379,47 @@ static void destroying_waits_for_acknowledgements(void **test)
 	pthread_join(thread, NULL);
 }
 
+struct migration {
+	struct endpoint *endpoint;
+	uint32_t taken;
+	_Atomic bool over;
+};
+
+static void *await_acks(void *argument)
+{
+	struct migration *migration = argument;
+
+	endpoint_await_acks(migration->endpoint, migration->taken);
+	migration->over = true;
+	return NULL;
+}
+
+/* An event of the new channel that is held meanwhile does not matter. */
+static void migrating_waits_for_acknowledgements_of_what_was_taken_before(void **test)
+{
+	struct migration migration = { .endpoint = create() };
+	struct cm_channel *old = channel, *new;
+	struct endpoint_event before, after;
+	pthread_t thread;
+
+	assert_int_equal(cm_channel_open(&new), 0);
+	assert_int_equal(endpoint_resolve_address(migration.endpoint, NULL, ip("10.0.0.2", 1), 1), 0);
+	assert_int_equal(cm_channel_take(old, &before), 0);
+	assert_int_equal(endpoint_migrate(migration.endpoint, new, &migration.taken), 0);
+	assert_int_equal(endpoint_resolve_route(migration.endpoint, 1), 0);
+	assert_int_equal(cm_channel_take(new, &after), 0);
+	pthread_create(&thread, NULL, await_acks, &migration);
+	sched_yield();
+	assert_false(migration.over);
+	endpoint_event_ack(&before);
+	pthread_join(thread, NULL);
+	assert_true(migration.over);
+	endpoint_await_acks(migration.endpoint, migration.taken);	/* at once */
+	endpoint_event_ack(&after);
+	endpoint_destroy(migration.endpoint);
+	cm_channel_close(new);
+}
+
 static void a_new_agent_starts_after_the_last_channel(void **test)
 {
 	assert_int_equal(fake.opened, 1);
@@ -420,6 +462,7 @@ int main(void)
 		channel_test(an_endpoint_outlives_its_channel),
 		channel_test(a_closed_channel_says_so),
 		channel_test(destroying_waits_for_acknowledgements),
+		channel_test(migrating_waits_for_acknowledgements_of_what_was_taken_before),
 		channel_test(a_new_agent_starts_after_the_last_channel),
 		cmocka_unit_test(an_endpoint_is_small),
 	};

@@ -70,6 +70,15 @@ int explain_address(const char *what, const struct endpoint_address *address, in
 	return err;
 }
 
+void explain_backlog(const struct endpoint *listener)
+{
+	char text[ADDRESS_BYTES];
+
+	explain("rdma_listen: %s: the backlog of %d is full, a request is refused: call rdma_get_cm_event "
+		"sooner, or give rdma_listen a larger backlog (0: 1024)",
+		address_text(&listener->source, text, sizeof(text)), listener->backlog);
+}
+
 static void explain_unreachable(const struct endpoint *endpoint, int status)
 {
 	char about[16], devices[DEVICES_BYTES], text[ADDRESS_BYTES];

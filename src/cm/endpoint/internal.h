@@ -36,7 +36,8 @@
 #define CM_PATIENCE		15	/* 4.096 us * 2^15: 134 ms, until nobody seems to listen */
 #define CM_PACKET_LIFETIME	18	/* 4.096 us * 2^18, as Linux takes for RoCE */
 #define CM_LOCAL_ACK_DELAY	15	/* 4.096 us * 2^15: 134 ms, what rxe says of itself */
-#define CM_BACKLOG_MAX		1024
+#define CM_BACKLOG_MAX		1024	/* as Linux: net.rdma_ucm.max_backlog */
+#define CM_BACKLOG_PATIENCE_NS	500000000u	/* until a full backlog refuses */
 #define PATH_SELECTOR_EXACTLY	2	/* path records: "exactly this MTU" (IBTA 15.2.5.16) */
 #define QKEY_IPOIB		0x00000b1bu	/* of the broadcast group where nobody set another */
 #define WATCH_BUCKETS		64u
@@ -154,7 +155,10 @@ struct endpoint {
 	uint32_t qp_num, starting_psn, qkey;
 	unsigned generation;		/* agent.generation when it was made */
 	uint32_t held;			/* events taken and not acknowledged */
-	int room;			/* LISTENING: requests that may wait besides those that do */
+	uint32_t acknowledged;		/* events so far; wraps */
+	/* LISTENING: how many requests may wait, how many more may now, since when none may. */
+	int backlog, room;
+	uint64_t full_ns;
 	uint16_t space;			/* enum rdma_port_space */
 	uint16_t watched_slot;		/* 0: none */
 	uint8_t state;			/* enum endpoint_state */
@@ -296,6 +300,8 @@ void endpoint_move(struct endpoint *endpoint, enum endpoint_call call) REQUIRES(
 
 /* Without a channel. NULL: no memory. */
 struct endpoint *endpoint_new(uint16_t space, uint8_t qp_type, void *user) REQUIRES(agent.lock);
+/* Waits, as calls do that owe handlers (base/call.h). The lock is dropped meanwhile. */
+void endpoint_wait_for_acks(void) REQUIRES(agent.lock);
 /* One that has no claim, listener, watch, events. Its connection is abandoned. */
 void endpoint_free(struct endpoint *endpoint) REQUIRES(agent.lock);
 
@@ -352,6 +358,8 @@ int datagram_ask(struct endpoint *endpoint, const struct rdma_conn_param *parame
 	REQUIRES(agent.lock);
 int datagram_answer(struct endpoint *endpoint, uint8_t status, uint32_t qkey,
 		    const void *private_data, uint8_t bytes) REQUIRES(agent.lock);
+/* A request of @listener that counted in its backlog waits no more. */
+void request_waits_no_more(struct endpoint *listener) REQUIRES(agent.lock);
 /* What requests have in common: room, a new endpoint, its addresses. NULL: dealt with. */
 struct endpoint *request_endpoint(const struct cm_event *event, uint8_t qp_type)
 	REQUIRES(agent.lock);
@@ -372,6 +380,8 @@ int qkey_set(struct endpoint *endpoint, uint32_t qkey);
 /* Why @what ("rdma_bind_addr") of @address gave @err; returns @err. Not with a lock held. */
 int explain_address(const char *what, const struct endpoint_address *address, int err)
 	EXCLUDES(agent.lock);
+/* A request is refused because too many wait. */
+void explain_backlog(const struct endpoint *listener) REQUIRES(agent.lock);
 /* @call was refused with @err (0: it was not) for the endpoint's state. Returns @err. */
 int explain_out_of_turn(enum endpoint_call call, const struct endpoint *endpoint, int err);
 /* The peer's process, of this host, has ended: DISCONNECTED or another event follows. */

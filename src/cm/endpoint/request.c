@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Requests to a listener: each becomes a new endpoint, which waits in the listener's channel as a
- * CONNECT_REQUEST. Without room a request is ignored, so that the peer repeats it; one that cannot
- * work is rejected. An endpoint that the application has not seen is freed when its peer gives up.
+ * CONNECT_REQUEST. One that cannot work is rejected. An endpoint that the application has not seen is
+ * freed when its peer gives up.
+ *
+ * The backlog counts requests whose event nobody has got yet, as Linux's does. What is beyond it is
+ * dropped at first, so that the peer repeats it; when the application has not got an event for half a
+ * second it is rejected. SIDR requests are refused at once.
  */
 #include <errno.h>
 #include <string.h>
@@ -10,13 +14,41 @@
 #include "cm/endpoint/internal.h"
 #include "platform/clock.h"
 
+void request_waits_no_more(struct endpoint *listener)
+{
+	listener->room++;
+	listener->full_ns = 0;
+}
+
+static void request_beyond_backlog(struct endpoint *listener, const struct cm_event *event)
+	REQUIRES(agent.lock)
+{
+	uint64_t now_ns = clock_now_ns();
+	bool datagram = event->kind == CM_EVENT_SIDR_REQ;
+
+	gsi_count(agent.gsi, COUNTER_CM_BACKLOG);
+	if (!listener->full_ns)
+		listener->full_ns = now_ns;
+	if (!datagram && now_ns - listener->full_ns < CM_BACKLOG_PATIENCE_NS)
+		return;
+	explain_backlog(listener);
+	if (datagram)
+		cm_sidr_answer(event->connection, CM_SIDR_REJECTED, 0, 0, NULL, 0, now_ns);
+	else
+		cm_reject(event->connection, CM_REJECT_CONSUMER_DEFINED, NULL, 0, NULL, 0, now_ns);
+}
+
 struct endpoint *request_endpoint(const struct cm_event *event, uint8_t qp_type)
 {
 	struct endpoint *listener = event->owner, *endpoint;
 
-	/* What is not taken is as if it had not come: the peer asks again. */
-	if (listener->room <= 0 || listener->channel->closed)
+	/* Dropped: the peer retransmits. */
+	if (listener->channel->closed)
 		return NULL;
+	if (listener->room <= 0) {
+		request_beyond_backlog(listener, event);
+		return NULL;
+	}
 	endpoint = endpoint_new(listener->space, qp_type, listener->user);
 	if (!endpoint)
 		return NULL;
@@ -90,7 +122,7 @@ static void request_queue(struct endpoint *listener, struct endpoint *endpoint,
 					       sizeof(req->private_data) - header);
 
 	if (!event) {
-		listener->room++;
+		request_waits_no_more(listener);
 		request_refuse(endpoint, CM_REJECT_NO_RESOURCES);
 		return;
 	}

@@ -88,6 +88,44 @@ static void a_full_backlog_drops_and_a_retry_finds_room(void **test)
 	endpoint_destroy(listener);
 }
 
+static void call_more(struct endpoint **active, unsigned count, uint16_t port)
+{
+	for (unsigned i = 0; i < count; i++) {
+		active[i] = create();
+		resolve_to(active[i], ip("127.0.0.1", port));
+	}
+	for (unsigned i = 0; i < count; i++)
+		assert_int_equal(endpoint_connect(active[i], &(struct rdma_conn_param){
+						  .qp_num = 0x8200 + i }, NULL), 0);
+	fake_deliver(0);
+}
+
+static void a_backlog_that_nobody_empties_rejects(void **test)
+{
+	struct endpoint *listener = listen_on(ip("127.0.0.1", 7471), 2), *active[5], *passive[2];
+	struct endpoint_event event;
+	unsigned i;
+
+	call_more(active, 5, 7471);
+	assert_int_equal(listener->room, 0);
+	listener->full_ns -= 2 * (uint64_t)CM_BACKLOG_PATIENCE_NS;
+	fake_tick(SECOND);
+	fake_deliver(0);
+	passive[0] = take(RDMA_CM_EVENT_CONNECT_REQUEST).endpoint;
+	passive[1] = take(RDMA_CM_EVENT_CONNECT_REQUEST).endpoint;
+	for (i = 2; i < 5; i++) {
+		event = take(RDMA_CM_EVENT_REJECTED);
+		assert_int_equal(event.status, CM_REJECT_CONSUMER_DEFINED);
+	}
+	expect_none();
+	assert_int_equal(listener->room, 2);		/* there is room again */
+	for (i = 0; i < 5; i++)
+		endpoint_destroy(active[i]);
+	endpoint_destroy(passive[0]);
+	endpoint_destroy(passive[1]);
+	endpoint_destroy(listener);
+}
+
 static void a_listener_takes_what_it_has_not_shown_with_it(void **test)
 {
 	struct endpoint *listener = listen_on(ip("127.0.0.1", 7471), 10);
@@ -303,6 +341,7 @@ int main(void)
 		channel_test(nobody_listening_is_a_rejection),
 		channel_test(a_server_may_be_late),
 		channel_test(a_full_backlog_drops_and_a_retry_finds_room),
+		channel_test(a_backlog_that_nobody_empties_rejects),
 		channel_test(a_listener_takes_what_it_has_not_shown_with_it),
 		channel_test(no_message_is_sent_under_the_lock_however_many_there_are),
 		channel_test(a_shown_endpoint_outlives_its_listener),

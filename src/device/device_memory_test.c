@@ -98,6 +98,10 @@ static void a_region_with_a_window_stays(void **state)
 	assert_int_equal(hca_bind_mw(pair[0], mw, &bind), 0);
 	expect_wc(5, IBV_WC_SUCCESS);
 	assert_int_equal(mw->ibv.rkey, ibv_inc_rkey(old_key));
+	/* Type 1 knows no offsets: refused at once, and the key stays. */
+	bind.bind_info.mw_access_flags |= IBV_ACCESS_ZERO_BASED;
+	assert_int_equal(hca_bind_mw(pair[0], mw, &bind), EINVAL);
+	assert_int_equal(mw->ibv.rkey, ibv_inc_rkey(old_key));
 	assert_int_equal(hca_dereg_mr(context, made), EBUSY);
 	assert_int_equal(hca_dealloc_mw(context, mw), 0);
 	assert_int_equal(hca_dereg_mr(context, made), 0);

@@ -44,7 +44,15 @@ int hca_bind_mw(struct qp *qp, struct mw *mw, struct ibv_mw_bind *bind)
 {
 	struct ibv_send_wr *bad, wr = { .wr_id = bind->wr_id, .opcode = IBV_WR_BIND_MW,
 					.send_flags = bind->send_flags };
+	struct ibv_mr *mr = bind->bind_info.mr;
 
+	/* As mlx5 does: type 1 knows no offsets. */
+	if ((bind->bind_info.mw_access_flags & IBV_ACCESS_ZERO_BASED) ||
+	    (mr && to_mr(mr)->access & IBV_ACCESS_ZERO_BASED)) {
+		explain_refused("ibv_bind_mw", EINVAL, "ibv_bind_mw: neither a window of type 1 nor its region can be "
+				"zero based: bind one of type 2 by IBV_WR_BIND_MW");
+		return EINVAL;
+	}
 	wr.bind_mw.mw = &mw->ibv;
 	wr.bind_mw.rkey = ibv_inc_rkey(mw->ibv.rkey);
 	wr.bind_mw.bind_info = bind->bind_info;

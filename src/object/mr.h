@@ -162,6 +162,17 @@ bool mr_access_in_block(const struct mr_table *table, const struct mr_access *ac
 enum mr_fault mr_access_move(struct mr_access *access, const struct mr_accessor *accessor,
 			     uint32_t key, unsigned need, uint64_t address, uint64_t length);
 
+/* The key of a window that has @old, after a bind with @wanted: only its low 8 bits are the consumer's. */
+#define MR_CONSUMER_BITS 8
+#define WINDOW_BYTES_MAX (UINT64_C(1) << 31)	/* of one bind: mlx5's limit */
+
+static inline uint32_t mw_rkey(uint32_t old, uint32_t wanted)
+{
+	const uint32_t mask = (1u << MR_CONSUMER_BITS) - 1;
+
+	return (old & ~mask) | (wanted & mask);
+}
+
 /* Send-queue operations on keys: 0 = done, else the fault, reported as MW_BIND_ERR or LOC_PROT. */
 enum mr_fault mw_bind(struct mr_table *table, const struct mr_accessor *accessor, struct mw *mw,
 		      uint32_t new_rkey, const struct ibv_mw_bind_info *info);

@@ -6,7 +6,6 @@
 #include "object/mr.h"
 
 #define MR_TAG_BITS	(32 - MR_INDEX_BITS)
-#define MR_CONSUMER_BITS 8		/* of a window's tag: the application's (ibv_inc_rkey) */
 
 static inline uint32_t mr_index_of(uint32_t key)
 {

@@ -220,6 +220,34 @@ static void a_type_2_window_serves_its_qp_until_it_is_invalidated(void **state)
 	assert_int_equal(mr_deregister(&table, &mr), 0);
 }
 
+static void a_bind_takes_the_low_8_bits_of_any_key(void **state)
+{
+	static const uint32_t wanted[] = { 0xba, 1024, 0xffffffff, 0, 0x12345678 };
+	char memory[64];
+	struct mr mr = region_of(memory, 64, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
+	struct ibv_mw_bind_info info = { &mr.ibv, (uintptr_t)memory, 64, IBV_ACCESS_REMOTE_READ };
+	struct mw mw = { 0 };
+
+	assert_int_equal(mw_alloc(&table, &pds[0], IBV_MW_TYPE_2, &mw), 0);
+	for (unsigned i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
+		uint32_t key = (mw.ibv.rkey & ~0xffu) | (wanted[i] & 0xff);
+
+		assert_int_equal(mw_rkey(mw.ibv.rkey, wanted[i]), key);
+		assert_int_equal(mw_bind(&table, &qp_of_pd_1, &mw, wanted[i], &info), MR_OK);
+		assert_int_equal(try(key, IBV_ACCESS_REMOTE_READ, (uintptr_t)memory, 64), MR_OK);
+		/* Bound: no other bind, of no bytes either, before it is invalidated by its key as it is now. */
+		assert_int_equal(mw_bind(&table, &qp_of_pd_1, &mw, key + 1, &info), MR_ACCESS);
+		info.length = 0;
+		assert_int_not_equal(mw_bind(&table, &qp_of_pd_1, &mw, key + 1, &info), MR_OK);
+		info.length = 64;
+		assert_int_equal(mr_invalidate(&table, &qp_of_pd_1, key ^ 1), MR_KEY);
+		assert_int_equal(mr_invalidate(&table, &qp_of_pd_1, key), MR_OK);
+		assert_int_not_equal(try(key, IBV_ACCESS_REMOTE_READ, (uintptr_t)memory, 64), MR_OK);
+	}
+	assert_int_equal(mw_free(&table, &mw), 0);
+	assert_int_equal(mr_deregister(&table, &mr), 0);
+}
+
 static void a_bind_of_a_window_that_is_gone_is_refused(void **state)
 {
 	struct ibv_mw_bind_info info = { .length = 0 };
@@ -562,6 +590,7 @@ int main(void)
 		RULE(a_region_with_a_window_bound_is_busy),
 		RULE(a_type_2_window_serves_its_qp_until_it_is_invalidated),
 		RULE(a_bind_of_a_window_that_is_gone_is_refused),
+		RULE(a_bind_takes_the_low_8_bits_of_any_key),
 		RULE(a_window_of_no_type_is_refused),
 		RULE(explanations_name_key_bounds_and_flag),
 		RULE(deregistration_waits_for_an_access_in_progress),

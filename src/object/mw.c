@@ -87,16 +87,13 @@ struct refusal {
 
 /* Rules about the window itself. */
 static struct refusal mw_check_window(const struct mr_entry *window,
-				      const struct mr_accessor *accessor, uint32_t new_rkey,
+				      const struct mr_accessor *accessor,
 				      const struct ibv_mw_bind_info *info)
 {
 	bool second = window->kind == MR_WINDOW_2;
 
 	if (window->pd != accessor->pd)
 		return REFUSED(MR_PD, "the window and the QP are of different protection domains");
-	if ((new_rkey ^ mr_key_of(window)) >> MR_CONSUMER_BITS)
-		return REFUSED(MR_KEY, "the new rkey differs from the window's in more than its "
-			       "low 8 bits: make it with ibv_inc_rkey");
 	/* LOCAL_WRITE means nothing for a window, but programs give it as they do for regions. */
 	if (info->mw_access_flags &
 	    ~(unsigned)(WINDOW_RIGHTS | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE))
@@ -173,10 +170,11 @@ static struct refusal mw_try_bind(struct mr_table *table, const struct mr_access
 {
 	struct mr_entry *region = NULL;
 	struct refusal refusal;
+	uint32_t window_key;
 
 	if (!window)
 		return REFUSED(MR_KEY, "the window was deallocated");
-	refusal = mw_check_window(window, accessor, new_rkey, info);
+	refusal = mw_check_window(window, accessor, info);
 	if (refusal.fault == MR_OK && info->length) {
 		region = region_of(table, info->mr);
 		if (!region)
@@ -185,12 +183,13 @@ static struct refusal mw_try_bind(struct mr_table *table, const struct mr_access
 	}
 	if (refusal.fault != MR_OK)
 		return refusal;
+	window_key = mr_key_of(window);
 	mr_entry_kill(window);
 	mr_entry_drain(window);
 	mw_unbind(table, window);
 	if (region)
 		mw_set_binding(window, region, accessor->qpn, info);
-	mr_entry_publish(window, new_rkey);
+	mr_entry_publish(window, mw_rkey(window_key, new_rkey));
 	return ALLOWED;
 }
 

@@ -260,6 +260,9 @@ static int fill_bind(const struct qp *qp, const struct ibv_send_wr *wr, struct s
 		return REFUSE(EINVAL, "IBV_WR_BIND_MW needs a window in bind_mw.mw");
 	if (wr->bind_mw.bind_info.length && !wr->bind_mw.bind_info.mr)
 		return REFUSE(EINVAL, "IBV_WR_BIND_MW needs a region in bind_mw.bind_info.mr");
+	if (wr->bind_mw.bind_info.length > WINDOW_BYTES_MAX)
+		return REFUSE(EOPNOTSUPP, "IBV_WR_BIND_MW of %llu bytes: a window has at most 2 GiB, as on mlx5",
+			      (unsigned long long)wr->bind_mw.bind_info.length);
 	wqe->mw = to_mw(wr->bind_mw.mw);
 	wqe->rkey = wr->bind_mw.rkey;
 	wqe->bind = wr->bind_mw.bind_info;
@@ -331,7 +334,7 @@ static int qp_post_one(struct qp *qp, const struct ibv_send_wr *wr) REQUIRES(qp-
 	/* ibv_bind_mw(3): a window has its new rkey as soon as the call returns; imm keeps the old one. */
 	if (wqe->mw) {
 		wqe->imm = wqe->mw->ibv.rkey;
-		wqe->mw->ibv.rkey = wqe->rkey;
+		wqe->rkey = wqe->mw->ibv.rkey = mw_rkey(wqe->imm, wqe->rkey);
 	}
 	sq->head++;
 	return 0;

@@ -280,14 +280,19 @@ static void a_window_has_its_new_rkey_after_the_post(void **state)
 	struct ibv_sge sge;
 	struct ibv_send_wr wr = good_wr(f, IBV_WR_BIND_MW, &sge);
 
-	wr.bind_mw.rkey = 0x99;
+	/* Of the key that it is given, the low 8 bits are taken. */
+	f->mw.ibv.rkey = 0x12345600;
+	wr.bind_mw.rkey = 0xabcdef99;
 	assert_int_equal(post(f, &wr), 0);
-	assert_int_equal(f->mw.ibv.rkey, 0x99);
+	assert_int_equal(f->mw.ibv.rkey, 0x12345699);
+	assert_int_equal(last_wqe(f)->rkey, 0x12345699);
 	/* But not after a refusal. */
 	wr.bind_mw.rkey = 0x100;
 	wr.bind_mw.bind_info = (struct ibv_mw_bind_info){ .length = 1 };
 	assert_int_equal(post(f, &wr), EINVAL);
-	assert_int_equal(f->mw.ibv.rkey, 0x99);
+	wr.bind_mw.bind_info = (struct ibv_mw_bind_info){ .mr = (struct ibv_mr *)f, .length = (1ull << 31) + 1 };
+	assert_int_equal(post(f, &wr), EOPNOTSUPP);
+	assert_int_equal(f->mw.ibv.rkey, 0x12345699);
 	fixture_free(f);
 }
 

@@ -160,6 +160,102 @@ static void mw_local_inv(struct side *side)
 	windows_close(&w);
 }
 
+/* One bind, signaled or not, of a window on any queue pair; the completion says @status. */
+static void bind_by(struct windows *w, struct ibv_mw *mw, uint32_t rkey, size_t len, enum ibv_wc_status status)
+{
+	struct ibv_send_wr *bad, wr = {
+		.wr_id = 51, .opcode = IBV_WR_BIND_MW,
+		.send_flags = status == IBV_WC_SUCCESS ? IBV_SEND_SIGNALED : 0,
+		.bind_mw = {
+			.mw = mw, .rkey = rkey,
+			.bind_info = { .mr = w->region.mr, .length = len, .mw_access_flags = MW_ACCESS,
+				       .addr = (uintptr_t)w->region.mem },
+		},
+	};
+
+	OK(ibv_post_send(w->link.qp, &wr, &bad));
+	expect_wc(w->link.send_cq, 51, status);
+}
+
+/*
+ * The consumer chooses the low 8 bits of a type 2 window's key; the rest stays, whatever the request has there.
+ * After an invalidation the window can be bound again, by the same key as well.
+ */
+static void mw_keys(struct side *side)
+{
+	static const uint32_t wanted[] = { 0xba, 1024, 0xffffffff, 1024, 1025, 0 };
+	struct ibv_mw *mw = NULL, *second = NULL;
+	struct windows w;
+
+	windows_open(side, &w);
+	if (side->server) {
+		mw = window(side, IBV_MW_TYPE_2);
+		second = window(side, IBV_MW_TYPE_2);
+		bind_by(&w, second, 1024, 8, IBV_WC_SUCCESS);
+	}
+	for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
+		uint32_t rkey = 0;
+
+		if (side->server) {
+			rkey = (mw->rkey & ~0xffu) | (wanted[i] & 0xff);
+			bind_by(&w, mw, wanted[i], LEN, IBV_WC_SUCCESS);
+			CHECK(mw->rkey == rkey, "key 0x%x, not 0x%x", mw->rkey, rkey);
+			CHECK(rkey != second->rkey, "two windows have the key 0x%x", rkey);
+		}
+		rkey = exchange_u64(side, rkey) | rkey;
+		if (!side->server)
+			through_window(&w, rkey, 0, LEN);
+		barrier(side);
+		if (side->server) {
+			send_op(&w.link, &(struct op){ .id = 3, .opcode = IBV_WR_LOCAL_INV, .rkey = rkey });
+			good_wc(w.link.send_cq, 3);
+		}
+	}
+	barrier(side);
+	if (side->server) {
+		OK(ibv_dealloc_mw(mw));
+		OK(ibv_dealloc_mw(second));
+	}
+	windows_close(&w);
+}
+
+/* What type 2 does not allow, each on queue pairs of its own; without IBV_SEND_SIGNALED they tell as well. */
+static void mw_type2_errors(struct side *side)
+{
+	enum { REBIND, REBIND_SAME, EMPTY, INVALIDATE_OTHER_KEY, INVALIDATE_TWICE, OTHER_QP, ERRORS };
+
+	for (int i = 0; i < ERRORS; i++) {
+		struct ibv_mw *mw = window(side, IBV_MW_TYPE_2);
+		struct windows w, other;
+		uint32_t rkey;
+
+		windows_open(side, &w);
+		windows_open(side, &other);
+		if (i != EMPTY)
+			bind_by(&w, mw, 1024, LEN, IBV_WC_SUCCESS);
+		rkey = mw->rkey;
+		if (i == INVALIDATE_TWICE) {
+			send_op(&w.link, &(struct op){ .id = 3, .opcode = IBV_WR_LOCAL_INV, .rkey = rkey });
+			good_wc(w.link.send_cq, 3);
+		}
+		if (i == REBIND || i == REBIND_SAME || i == EMPTY) {
+			bind_by(&w, mw, i == REBIND_SAME ? rkey : rkey + 1, i == EMPTY ? 0 : LEN, IBV_WC_MW_BIND_ERR);
+		} else {
+			send_op(i == OTHER_QP ? &other.link : &w.link, &(struct op){ .id = 4, .quiet = true,
+				.opcode = IBV_WR_LOCAL_INV,
+				.rkey = i == INVALIDATE_OTHER_KEY ? rkey ^ 1 : rkey });
+			expect_wc(i == OTHER_QP ? other.link.send_cq : w.link.send_cq, 4, IBV_WC_MW_BIND_ERR);
+		}
+		CHECK(link_state(i == OTHER_QP ? &other.link : &w.link) == IBV_QPS_ERR, "case %d goes on", i);
+		/* Bound or not, it does not keep its queue pair. */
+		windows_close(&other);
+		link_close(&w.link);
+		OK(ibv_dealloc_mw(mw));
+		region_destroy(&w.out);
+		region_destroy(&w.region);
+	}
+}
+
 /* A window gives its own range and rights, not those of its region. */
 static void mw_bounds(struct side *side)
 {
@@ -199,6 +295,9 @@ static void mw_type1(struct side *side)
 		uint32_t old;
 
 		mw = window(side, IBV_MW_TYPE_1);
+		bind.bind_info.mw_access_flags |= IBV_ACCESS_ZERO_BASED;
+		REFUSED(ibv_bind_mw(w.link.qp, mw, &bind), EINVAL);
+		bind.bind_info.mw_access_flags = MW_ACCESS;
 		OK(ibv_bind_mw(w.link.qp, mw, &bind));
 		good_wc(w.link.send_cq, 7);
 		old = mw->rkey;
@@ -257,6 +356,8 @@ static void mw_rules(struct side *side)
 const struct test window_tests[] = {
 	{ "mw_send_inv", mw_send_inv, TAG_LOSSLESS },
 	{ "mw_local_inv", mw_local_inv, TAG_LOSSLESS },
+	{ "mw_keys", mw_keys, TAG_LOSSLESS },
+	{ "mw_type2_errors", mw_type2_errors, TAG_LOSSLESS },
 	{ "mw_bounds", mw_bounds, TAG_LOSSLESS },
 	{ "mw_type1", mw_type1, TAG_LOSSLESS },
 	{ "mw_rules", mw_rules, 0 },

@@ -155,6 +155,16 @@ int call_poll(struct pollfd *fds, nfds_t count, int timeout_ms)
 	return call_guarded ? poll_guarded(fds, count, timeout_ms) : poll(fds, count, timeout_ms);
 }
 
+int call_sleep(struct pollfd *fds, nfds_t count, int timeout_ms)
+{
+	int ready;
+
+	pthread_setcancelstate(call_thread.cancel_state, NULL);
+	ready = call_poll(fds, count, timeout_ms);
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+	return ready;
+}
+
 void call_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex)
 {
 	struct timespec until;

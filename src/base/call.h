@@ -15,6 +15,11 @@
  * A call that waits must not delay handlers. It sleeps with the application's signal mask (call_poll(),
  * call_mask()): a signal is put off and ends the sleep. Then the call releases all it holds, and pauses
  * (call_pause()) or returns.
+ *
+ * Cancellation (pthread_cancel) of a call that holds locks while it calls others: it acts on entry, if the call
+ * is a cancellation point (CALL_BLOCKING()), and in call_sleep(), nowhere else. The stack is unwound then: what
+ * is held across the sleep is given back by variables with a cleanup, which takes -fexceptions
+ * (src/rsockets, src/rspreload).
  */
 #ifndef VERBATIM_BASE_CALL_H
 #define VERBATIM_BASE_CALL_H
@@ -46,6 +51,7 @@ struct call_thread {
 	bool owed;			/* a handler was put off */
 	bool interrupts;		/* one that was installed without SA_RESTART */
 	unsigned long mask;		/* the application's, while handlers are owed */
+	int cancel_state;		/* the application's, in a call of CALL_HOLDING() */
 };
 
 extern __thread struct call_thread call_thread __attribute__((tls_model("initial-exec")));
@@ -83,7 +89,34 @@ static inline void call_left(const unsigned *depth)
 	const unsigned call_depth __attribute__((cleanup(call_left), unused)) = call_enter(depth)
 /* The first declaration of a public function: until it returns. */
 #define CALL()		CALL_AS(1)
-#define CALL_HOLDING()	CALL_AS(CALL_CLOSED)
+
+/* @point: of cancellation. Returns the cancellation state that call_unhold() restores. */
+static inline int call_hold(bool point)
+{
+	bool outermost = call_thread.depth < CALL_CLOSED;
+	int cancel_state;
+
+	if (point && outermost)
+		pthread_testcancel();
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+	if (outermost)
+		call_thread.cancel_state = cancel_state;
+	call_enter(CALL_CLOSED);
+	return cancel_state;
+}
+
+/* Also when the stack is unwound: call_abandon() has ended all calls then. */
+static inline void call_unhold(const int *cancel_state)
+{
+	if (call_thread.depth >= CALL_CLOSED)
+		call_leave(CALL_CLOSED);
+	pthread_setcancelstate(*cancel_state, NULL);
+}
+
+#define CALL_HOLD(point) \
+	const int call_held __attribute__((cleanup(call_unhold), unused)) = call_hold(point)
+#define CALL_HOLDING()	CALL_HOLD(false)
+#define CALL_BLOCKING()	CALL_HOLD(true)
 
 static inline bool call_is_owed(void)
 {
@@ -101,6 +134,8 @@ void call_mask(sigset_t *mask);
 
 /* poll() that ends with EINTR when a handler is put off, or was since the call began. */
 int call_poll(struct pollfd *fds, nfds_t count, int timeout_ms);
+/* The same in a call of CALL_HOLDING(), which may be cancelled here if the application lets it be. */
+int call_sleep(struct pollfd *fds, nfds_t count, int timeout_ms);
 
 /*
  * pthread_cond_wait(). Where handlers can be put off it returns after some milliseconds in any case: the

@@ -38,21 +38,15 @@ static ssize_t io_receive(int socket, const struct iovec *iov, size_t count, int
 {
 	struct transfer transfer;
 	int err = io_begin(&transfer, socket, iov, count, flags & ~RECEIVE_FLAGS);
-	struct rsocket *rs = transfer.rs;
-	ssize_t result;
+	struct rsocket *rs RS_HELD = transfer.rs;
 
 	if (!rs)
 		return -1;
 	if (err)
-		result = rs_result(err);
-	else if (rs->type == SOCK_DGRAM)
-		result = rs_datagram_receive(rs, &transfer.data, flags, from, truncated);
-	else if (!transfer.data.left)
-		result = 0;
-	else
-		result = rs_stream_receive(rs, &transfer.data, flags);
-	rs_put(rs);
-	return result;
+		return rs_result(err);
+	if (rs->type == SOCK_DGRAM)
+		return rs_datagram_receive(rs, &transfer.data, flags, from, truncated);
+	return transfer.data.left ? rs_stream_receive(rs, &transfer.data, flags) : 0;
 }
 
 static ssize_t io_transmit(int socket, const struct iovec *iov, size_t count, int flags,
@@ -60,24 +54,20 @@ static ssize_t io_transmit(int socket, const struct iovec *iov, size_t count, in
 {
 	struct transfer transfer;
 	int err = io_begin(&transfer, socket, iov, count, flags & ~SEND_FLAGS);
-	struct rsocket *rs = transfer.rs;
-	ssize_t result;
+	struct rsocket *rs RS_HELD = transfer.rs;
 
 	if (!rs)
 		return -1;
 	if (err)
-		result = rs_result(err);
-	else if (rs->type == SOCK_DGRAM)
-		result = rs_datagram_send(rs, &transfer.data, flags, to);
-	else
-		result = rs_stream_send(rs, &transfer.data, flags);
-	rs_put(rs);
-	return result;
+		return rs_result(err);
+	if (rs->type == SOCK_DGRAM)
+		return rs_datagram_send(rs, &transfer.data, flags, to);
+	return rs_stream_send(rs, &transfer.data, flags);
 }
 
 ssize_t rrecv(int socket, void *buf, size_t len, int flags)
 {
-	CALL_HOLDING();
+	CALL_BLOCKING();
 	struct iovec iov = { buf, len };
 
 	return io_receive(socket, &iov, 1, flags, NULL, NULL);
@@ -85,14 +75,14 @@ ssize_t rrecv(int socket, void *buf, size_t len, int flags)
 
 ssize_t rread(int socket, void *buf, size_t count)
 {
-	CALL_HOLDING();
+	CALL_BLOCKING();
 
 	return rrecv(socket, buf, count, 0);
 }
 
 ssize_t rreadv(int socket, const struct iovec *iov, int iovcnt)
 {
-	CALL_HOLDING();
+	CALL_BLOCKING();
 
 	if (iovcnt < 0 || iovcnt > IOV_MAX)
 		return rs_result(EINVAL);
@@ -103,7 +93,7 @@ ssize_t rreadv(int socket, const struct iovec *iov, int iovcnt)
 ssize_t rrecvfrom(int socket, void *buf, size_t len, int flags, struct sockaddr *src_addr,
 		  socklen_t *addrlen)
 {
-	CALL_HOLDING();
+	CALL_BLOCKING();
 	struct sockaddr_storage from = { .ss_family = AF_UNSPEC };
 	struct iovec iov = { buf, len };
 	ssize_t count = io_receive(socket, &iov, 1, flags, &from, NULL);
@@ -115,7 +105,7 @@ ssize_t rrecvfrom(int socket, void *buf, size_t len, int flags, struct sockaddr 
 
 ssize_t rrecvmsg(int socket, struct msghdr *msg, int flags)
 {
-	CALL_HOLDING();
+	CALL_BLOCKING();
 	struct sockaddr_storage from = { .ss_family = AF_UNSPEC };
 	bool truncated = false;
 	ssize_t count = io_receive(socket, msg->msg_iov, msg->msg_iovlen, flags, &from, &truncated);
@@ -131,7 +121,7 @@ ssize_t rrecvmsg(int socket, struct msghdr *msg, int flags)
 
 ssize_t rsend(int socket, const void *buf, size_t len, int flags)
 {
-	CALL_HOLDING();
+	CALL_BLOCKING();
 	struct iovec iov = { (void *)(uintptr_t)buf, len };
 
 	return io_transmit(socket, &iov, 1, flags, NULL);
@@ -139,14 +129,14 @@ ssize_t rsend(int socket, const void *buf, size_t len, int flags)
 
 ssize_t rwrite(int socket, const void *buf, size_t count)
 {
-	CALL_HOLDING();
+	CALL_BLOCKING();
 
 	return rsend(socket, buf, count, 0);
 }
 
 ssize_t rwritev(int socket, const struct iovec *iov, int iovcnt)
 {
-	CALL_HOLDING();
+	CALL_BLOCKING();
 
 	if (iovcnt < 0 || iovcnt > IOV_MAX)
 		return rs_result(EINVAL);
@@ -168,7 +158,7 @@ static int check_destination(const struct sockaddr *to, socklen_t length)
 ssize_t rsendto(int socket, const void *buf, size_t len, int flags,
 		const struct sockaddr *dest_addr, socklen_t addrlen)
 {
-	CALL_HOLDING();
+	CALL_BLOCKING();
 	struct iovec iov = { (void *)(uintptr_t)buf, len };
 	int err = check_destination(dest_addr, addrlen);
 
@@ -179,7 +169,7 @@ ssize_t rsendto(int socket, const void *buf, size_t len, int flags,
 
 ssize_t rsendmsg(int socket, const struct msghdr *msg, int flags)
 {
-	CALL_HOLDING();
+	CALL_BLOCKING();
 	int err = check_destination(msg->msg_name, msg->msg_namelen);
 
 	if (!err && msg->msg_control && msg->msg_controllen)

@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <sys/time.h>
 
@@ -183,6 +184,22 @@ static int copy_others(struct poller *poller)
 	return ready;
 }
 
+/* The thread ends in its sleep. */
+static void leave_sleepers(void *cancelled)
+{
+	struct poller *poller = cancelled;
+
+	for (nfds_t i = 0; i < poller->count; i++) {
+		struct watched *watched = &poller->watched[i];
+
+		if (!watched->rs)
+			continue;
+		lock_acquire(&watched->rs->lock);
+		list_remove(&watched->sleeper.node);
+		lock_release(&watched->rs->lock);
+	}
+}
+
 /* Sleeps at most @timeout_ms. Entries that are ready, or -1 and errno. */
 static int sleep_once(struct poller *poller, int timeout_ms)
 {
@@ -190,8 +207,11 @@ static int sleep_once(struct poller *poller, int timeout_ms)
 
 	if (!prepare_sleep(poller, wake_fd))
 		timeout_ms = 0;
-	if (call_poll(poller->slept_on, 2 * poller->count + 1, timeout_ms) < 0) {
+	pthread_cleanup_push(leave_sleepers, poller);
+	if (call_sleep(poller->slept_on, 2 * poller->count + 1, timeout_ms) < 0)
 		err = errno;
+	pthread_cleanup_pop(0);
+	if (err) {
 		for (nfds_t i = 0; i < 2 * poller->count; i++)
 			poller->slept_on[i].revents = 0;
 		poller->slept_on[2 * poller->count].revents = 0;
@@ -275,34 +295,41 @@ static void put_rsockets(struct poller *poller)
 			rs_put(poller->watched[i].rs);
 }
 
+static void poller_end(void *ended)
+{
+	struct poller *poller = ended;
+	int saved = errno;
+
+	if (poller->watched && poller->slept_on)
+		put_rsockets(poller);
+	if (poller->count > FEW) {
+		free(poller->watched);
+		free(poller->slept_on);
+	}
+	errno = saved;
+}
+
 int rpoll(struct pollfd *fds, nfds_t nfds, int timeout)
 {
-	CALL_HOLDING();
+	CALL_BLOCKING();
 	struct watched few_watched[FEW];
 	struct pollfd few_fds[2 * FEW + 1];
 	struct poller poller = { .fds = fds, .count = nfds, .watched = few_watched,
 				 .slept_on = few_fds };
-	int result, saved;
+	int result;
 
 	if (nfds > FEW) {
 		poller.watched = reallocarray(NULL, nfds, sizeof(*poller.watched));
 		poller.slept_on = reallocarray(NULL, 2 * nfds + 1, sizeof(*poller.slept_on));
 	}
+	pthread_cleanup_push(poller_end, &poller);
 	if (poller.watched && poller.slept_on) {
 		find_rsockets(&poller);
 		result = poll_all(&poller, timeout);
-		saved = errno;
-		put_rsockets(&poller);
-		errno = saved;
 	} else {
 		result = rs_result(ENOMEM);
 	}
-	if (nfds > FEW) {
-		saved = errno;
-		free(poller.watched);
-		free(poller.slept_on);
-		errno = saved;
-	}
+	pthread_cleanup_pop(1);
 	return result;
 }
 
@@ -359,7 +386,7 @@ static void rs_poll_give_timeout(struct timeval *timeout, int64_t start_ns)
 int rselect(int nfds, fd_set *readfds, fd_set *writefds, fd_set *exceptfds,
 	    struct timeval *timeout)
 {
-	CALL_HOLDING();
+	CALL_BLOCKING();
 	int64_t start_ns = rs_now_ns();
 	struct pollfd fds[FD_SETSIZE];
 	nfds_t count = 0;

@@ -267,8 +267,8 @@ static int accept_request(struct rsocket *listener, struct rs_request *request,
 
 int raccept(int socket, struct sockaddr *addr, socklen_t *addrlen)
 {
-	CALL_HOLDING();
-	struct rsocket *listener = rs_get(socket), *rs = NULL;
+	CALL_BLOCKING();
+	struct rsocket *listener RS_HELD = rs_get(socket), *rs = NULL;
 	struct rs_request *request;
 	int err;
 
@@ -277,7 +277,6 @@ int raccept(int socket, struct sockaddr *addr, socklen_t *addrlen)
 	request = rsocket_take_request(listener, &err);
 	if (request)
 		err = accept_request(listener, request, &rs);
-	rs_put(listener);
 	if (err)
 		return rs_result(err);
 	if (addr && addrlen)
@@ -287,9 +286,9 @@ int raccept(int socket, struct sockaddr *addr, socklen_t *addrlen)
 
 int rconnect(int socket, const struct sockaddr *addr, socklen_t addrlen)
 {
-	CALL_HOLDING();
-	struct rsocket *rs = rs_get(socket);
-	int result, err;
+	CALL_BLOCKING();
+	struct rsocket *rs RS_HELD = rs_get(socket);
+	int err;
 
 	if (!rs)
 		return -1;
@@ -297,13 +296,10 @@ int rconnect(int socket, const struct sockaddr *addr, socklen_t addrlen)
 	if (rs->type == SOCK_DGRAM && err == EAFNOSUPPORT && addr->sa_family == AF_UNSPEC)
 		err = 0;			/* to nobody any more */
 	if (err)
-		result = rs_result(err);
-	else if (rs->type == SOCK_DGRAM)
-		result = rs_result(rs_datagram_connect(rs, addr));
-	else
-		result = rs_stream_connect(rs, addr);
-	rs_put(rs);
-	return result;
+		return rs_result(err);
+	if (rs->type == SOCK_DGRAM)
+		return rs_result(rs_datagram_connect(rs, addr));
+	return rs_stream_connect(rs, addr);
 }
 
 /* ---- the end ---- */

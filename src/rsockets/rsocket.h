@@ -26,6 +26,9 @@
  * then rs->lock (everything else; no data is copied under it). Functions *_locked require rs->lock;
  * those that drop it say so.
  *
+ * Cancellation: a thread may end in its sleeps (call_sleep()) and nowhere else (base/call.h). What it holds
+ * then is given back by cleanups.
+ *
  * Waking: the kernel wakes a thread that polls a descriptor, and then checks the descriptor again.
  * So a thread that takes an event from it (completion channel, event channel) may take the wake-up
  * of another one: it must wake all of rs->sleepers afterwards. Reading completions alone takes no
@@ -63,6 +66,7 @@ enum rs_interest { RS_READ = 1, RS_WRITE = 2 };
 /* A thread that sleeps on a socket; in rs->sleepers. */
 struct rs_sleeper {
 	struct list node;
+	struct rsocket *rs;
 	int wake_fd;
 };
 
@@ -220,6 +224,13 @@ int rs_table_add(struct rsocket *rs);			/* under rs->fd */
 /* NULL: no rsocket has that descriptor (errno EBADF). */
 struct rsocket *rs_get(int fd);
 void rs_put(struct rsocket *rs);
+/* A variable with a reference (or NULL), which ends with it, also when the thread is cancelled. */
+static inline void rs_held_put(struct rsocket **rs)
+{
+	if (*rs)
+		rs_put(*rs);
+}
+#define RS_HELD		__attribute__((cleanup(rs_held_put)))
 /* Takes it out of the table: only references that are held remain. NULL as rs_get(). */
 struct rsocket *rs_table_remove(int fd);
 unsigned rs_generation(void);

@@ -51,6 +51,7 @@ static __thread unsigned wake_generation;
 static void close_wake_fd(void *value)
 {
 	close((int)(intptr_t)value - 1);
+	wake_fd = -1;		/* destructors of other keys may call us */
 }
 
 static void make_wake_key(void)
@@ -185,11 +186,21 @@ static int poll_timeout_ms(const struct rsocket *rs, int64_t deadline_ns)
 	return left < 0 ? 0 : left < most ? (int)left : (int)most;
 }
 
+/* The thread ends in its sleep. */
+static void sleep_is_cancelled(void *cancelled)
+{
+	struct rs_sleeper *sleeper = cancelled;
+
+	lock_acquire(&sleeper->rs->lock);
+	list_remove(&sleeper->node);
+	lock_release(&sleeper->rs->lock);
+}
+
 /* One sleep. 0: look again; EINTR. */
 static int sleep_locked(struct rsocket *rs, enum rs_interest interest, int64_t deadline_ns)
 	REQUIRES(rs->lock)
 {
-	struct rs_sleeper sleeper = { .wake_fd = rs_thread_wake_fd() };
+	struct rs_sleeper sleeper = { .rs = rs, .wake_fd = rs_thread_wake_fd() };
 	struct pollfd fds[3];
 	int err = 0;
 
@@ -202,8 +213,10 @@ static int sleep_locked(struct rsocket *rs, enum rs_interest interest, int64_t d
 	list_add_tail(&rs->sleepers, &sleeper.node);
 	lock_release(&rs->lock);
 
-	if ((rs->lingering ? poll : call_poll)(fds, 3, poll_timeout_ms(rs, deadline_ns)) < 0)
+	pthread_cleanup_push(sleep_is_cancelled, &sleeper);
+	if ((rs->lingering ? poll : call_sleep)(fds, 3, poll_timeout_ms(rs, deadline_ns)) < 0)
 		err = errno;
+	pthread_cleanup_pop(0);
 
 	lock_acquire(&rs->lock);
 	list_remove(&sleeper.node);

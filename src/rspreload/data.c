@@ -47,13 +47,6 @@ static ssize_t preload_sent(struct twin *twin, ssize_t result, size_t wanted)
 	/* EPOLLET: after a send that found no room, EPOLLOUT is reported again. */
 	if (result < (ssize_t)wanted)
 		__atomic_store_n(&twin->out_reported, false, __ATOMIC_RELAXED);
-	twin_put(twin);
-	return result;
-}
-
-static ssize_t preload_received(struct twin *twin, ssize_t result)
-{
-	twin_put(twin);
 	return result;
 }
 
@@ -70,43 +63,43 @@ static size_t preload_total(const struct iovec *iov, size_t count)
 
 ssize_t read(int fd, void *to, size_t count)
 {
-	struct twin *twin = rdma_twin_in(fd);
+	struct twin *twin TWIN_HELD = rdma_twin_in(fd);
 
-	return twin ? preload_received(twin, RDMA_CALL(rread(twin->rs, to, count)))
+	return twin ? RDMA_CALL(rread(twin->rs, to, count))
 		    : REAL(read)(fd, to, count);
 }
 
 ssize_t readv(int fd, const struct iovec *iov, int count)
 {
-	struct twin *twin = rdma_twin_in(fd);
+	struct twin *twin TWIN_HELD = rdma_twin_in(fd);
 
-	return twin ? preload_received(twin, RDMA_CALL(rreadv(twin->rs, iov, count)))
+	return twin ? RDMA_CALL(rreadv(twin->rs, iov, count))
 		    : REAL(readv)(fd, iov, count);
 }
 
 ssize_t recv(int fd, void *to, size_t length, int flags)
 {
-	struct twin *twin = rdma_twin_in(fd);
+	struct twin *twin TWIN_HELD = rdma_twin_in(fd);
 
-	return twin ? preload_received(twin, RDMA_CALL(rrecv(twin->rs, to, length, flags)))
+	return twin ? RDMA_CALL(rrecv(twin->rs, to, length, flags))
 		    : REAL(recv)(fd, to, length, flags);
 }
 
 ssize_t recvfrom(int fd, void *restrict to, size_t length, int flags,
 		 struct sockaddr *restrict address, socklen_t *restrict bytes)
 {
-	struct twin *twin = rdma_twin_in(fd);
+	struct twin *twin TWIN_HELD = rdma_twin_in(fd);
 
-	return twin ? preload_received(twin, RDMA_CALL(rrecvfrom(twin->rs, to, length, flags,
-								 address, bytes)))
+	return twin ? RDMA_CALL(rrecvfrom(twin->rs, to, length, flags,
+								 address, bytes))
 		    : REAL(recvfrom)(fd, to, length, flags, address, bytes);
 }
 
 ssize_t recvmsg(int fd, struct msghdr *message, int flags)
 {
-	struct twin *twin = rdma_twin_in(fd);
+	struct twin *twin TWIN_HELD = rdma_twin_in(fd);
 
-	return twin ? preload_received(twin, RDMA_CALL(rrecvmsg(twin->rs, message, flags)))
+	return twin ? RDMA_CALL(rrecvmsg(twin->rs, message, flags))
 		    : REAL(recvmsg)(fd, message, flags);
 }
 
@@ -114,7 +107,7 @@ ssize_t recvmsg(int fd, struct msghdr *message, int flags)
 int recvmmsg(int fd, struct mmsghdr *messages, unsigned int count, int flags,
 	     struct timespec *timeout)
 {
-	struct twin *twin = rdma_twin_in(fd);
+	struct twin *twin TWIN_HELD = rdma_twin_in(fd);
 	int64_t deadline_ns;
 	unsigned done = 0;
 	ssize_t result = 0;
@@ -133,7 +126,6 @@ int recvmmsg(int fd, struct mmsghdr *messages, unsigned int count, int flags,
 		if (!poll_left_ms(deadline_ns))
 			break;
 	}
-	twin_put(twin);
 	return done || result >= 0 ? (int)done : -1;
 }
 
@@ -141,7 +133,7 @@ int recvmmsg(int fd, struct mmsghdr *messages, unsigned int count, int flags,
 
 ssize_t write(int fd, const void *from, size_t count)
 {
-	struct twin *twin = rdma_twin(fd);
+	struct twin *twin TWIN_HELD = rdma_twin(fd);
 
 	return twin ? preload_sent(twin, RDMA_CALL(rwrite(twin->rs, from, count)), count)
 		    : REAL(write)(fd, from, count);
@@ -149,7 +141,7 @@ ssize_t write(int fd, const void *from, size_t count)
 
 ssize_t writev(int fd, const struct iovec *iov, int count)
 {
-	struct twin *twin = rdma_twin(fd);
+	struct twin *twin TWIN_HELD = rdma_twin(fd);
 
 	return twin ? preload_sent(twin, RDMA_CALL(rwritev(twin->rs, iov, count)),
 				   count > 0 ? preload_total(iov, (size_t)count) : 0)
@@ -158,7 +150,7 @@ ssize_t writev(int fd, const struct iovec *iov, int count)
 
 ssize_t send(int fd, const void *from, size_t length, int flags)
 {
-	struct twin *twin = rdma_twin(fd);
+	struct twin *twin TWIN_HELD = rdma_twin(fd);
 
 	return twin ? preload_sent(twin, RDMA_CALL(rsend(twin->rs, from, length, flags)), length)
 		    : REAL(send)(fd, from, length, flags);
@@ -167,7 +159,7 @@ ssize_t send(int fd, const void *from, size_t length, int flags)
 ssize_t sendto(int fd, const void *from, size_t length, int flags, const struct sockaddr *address,
 	       socklen_t bytes)
 {
-	struct twin *twin = rdma_twin(fd);
+	struct twin *twin TWIN_HELD = rdma_twin(fd);
 
 	return twin ? preload_sent(
 			      twin,
@@ -178,7 +170,7 @@ ssize_t sendto(int fd, const void *from, size_t length, int flags, const struct 
 
 ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
 {
-	struct twin *twin = rdma_twin(fd);
+	struct twin *twin TWIN_HELD = rdma_twin(fd);
 
 	return twin ? preload_sent(twin, RDMA_CALL(rsendmsg(twin->rs, message, flags)),
 				   preload_total(message->msg_iov, message->msg_iovlen))
@@ -187,7 +179,7 @@ ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
 
 int sendmmsg(int fd, struct mmsghdr *messages, unsigned int count, int flags)
 {
-	struct twin *twin = rdma_twin(fd);
+	struct twin *twin TWIN_HELD = rdma_twin(fd);
 	unsigned done = 0;
 	ssize_t result = 0;
 
@@ -203,18 +195,24 @@ int sendmmsg(int fd, struct mmsghdr *messages, unsigned int count, int flags)
 	return done || result >= 0 ? (int)done : -1;
 }
 
+static void preload_free(char **buffer)
+{
+	int saved = errno;
+
+	free(*buffer);
+	errno = saved;
+}
+
 /* Through a buffer; what was read but not sent is read again next time. */
 static ssize_t copy_file(struct twin *twin, int in, off64_t *offset, size_t count)
 {
 	off64_t position = offset ? *offset : lseek64(in, 0, SEEK_CUR);
 	size_t done = 0, size = 65536;
-	char *buffer = malloc(size);
+	char *buffer __attribute__((cleanup(preload_free))) = malloc(size);
 	ssize_t n = 0, out;
 
-	if (position < 0 || !buffer) {
-		free(buffer);
+	if (position < 0 || !buffer)
 		return -1;
-	}
 	while (done < count) {
 		n = pread64(in, buffer, count - done < size ? count - done : size, position);
 		if (n <= 0)
@@ -229,7 +227,6 @@ static ssize_t copy_file(struct twin *twin, int in, off64_t *offset, size_t coun
 		if (out < n)
 			break;
 	}
-	free(buffer);
 	if (offset)
 		*offset = position;
 	else if (done)
@@ -239,7 +236,7 @@ static ssize_t copy_file(struct twin *twin, int in, off64_t *offset, size_t coun
 
 ssize_t sendfile64(int out, int in, off64_t *offset, size_t count)
 {
-	struct twin *twin = rdma_twin(out);
+	struct twin *twin TWIN_HELD = rdma_twin(out);
 
 	return twin ? preload_sent(twin, copy_file(twin, in, offset, count), count)
 		    : REAL(sendfile64)(out, in, offset, count);

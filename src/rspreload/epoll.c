@@ -299,13 +299,12 @@ static int preload_epoll_wait_once(int epfd, struct epoll_event *events, int mos
 				   int64_t deadline_ns)
 {
 	nfds_t count;
-	struct pollfd *fds = list_members(epfd, &count);
-	int ready, kernel, saved;
+	struct pollfd *fds __attribute__((cleanup(poll_free))) = list_members(epfd, &count);
+	int ready, kernel;
 
 	if (!fds)
 		return -1;
 	ready = poll_until(fds, count, deadline_ns);
-	saved = errno;
 	if (ready > 0) {
 		ready = report_members(epfd, fds, count, events, most);
 		if (fds[0].revents) {
@@ -313,8 +312,6 @@ static int preload_epoll_wait_once(int epfd, struct epoll_event *events, int mos
 			ready += kernel > 0 ? kernel : 0;
 		}
 	}
-	free(fds);
-	errno = saved;
 	return ready;
 }
 
@@ -343,13 +340,12 @@ static int preload_epoll_wait_for(int epfd, struct epoll_event *events, int most
 		errno = EINVAL;
 		return -1;
 	}
-	if (mask)
-		pthread_sigmask(SIG_SETMASK, mask, &old);
+	pthread_sigmask(SIG_SETMASK, mask, &old);
+	pthread_cleanup_push(poll_unmask, &old);
 	do
 		ready = preload_epoll_wait_once(epfd, events, most, deadline_ns);
 	while (!ready && poll_left_ms(deadline_ns));
-	if (mask)
-		pthread_sigmask(SIG_SETMASK, &old, NULL);
+	pthread_cleanup_pop(1);
 	return ready;
 }
 

@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <limits.h>
+#include <pthread.h>
 #include <rdma/rsocket.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -15,6 +16,14 @@
 #include "rspreload/rspreload.h"
 
 enum { FEW = 16 };
+
+void poll_free(struct pollfd **fds)
+{
+	int saved = errno;
+
+	free(*fds);
+	errno = saved;
+}
 
 static int64_t now_ns(void)
 {
@@ -62,6 +71,8 @@ struct request {
 	nfds_t count;
 	struct pollfd *places;			/* two for each */
 	struct twin **twins;
+	unsigned char *widths;
+	bool waits;				/* in rpoll(): has references to the twins */
 	bool moved;				/* a connect went over to TCP */
 };
 
@@ -109,9 +120,25 @@ static int preload_poll_collect(struct request *request, const unsigned char *wi
 	return ready;
 }
 
-/* With room for places, twins and their widths. */
-static int poll_with(struct request *request, unsigned char *widths, int64_t deadline_ns)
+/* The thread ends in rpoll(). */
+static void request_end(void *ended)
 {
+	struct request *request = ended;
+
+	for (nfds_t i = 0; request->waits && i < request->count; i++)
+		if (request->twins[i])
+			twin_put(request->twins[i]);
+	if (request->count > FEW) {
+		free(request->places);
+		free(request->twins);
+		free(request->widths);
+	}
+}
+
+/* With room for places, twins and their widths. */
+static int poll_with(struct request *request, int64_t deadline_ns)
+{
+	unsigned char *widths = request->widths;
 	int result, saved;
 	nfds_t used;
 
@@ -119,7 +146,9 @@ static int poll_with(struct request *request, unsigned char *widths, int64_t dea
 		used = place_all(request);
 		for (nfds_t i = 0; i < request->count; i++)
 			widths[i] = (unsigned char)places_of(request->twins[i]);
+		request->waits = true;
 		result = RDMA_CALL(rpoll(request->places, used, poll_left_ms(deadline_ns)));
+		request->waits = false;
 		saved = errno;
 		if (result < 0)
 			for (nfds_t i = 0; i < used; i++)
@@ -137,31 +166,24 @@ static int poll_with(struct request *request, unsigned char *widths, int64_t dea
 
 int poll_until(struct pollfd *fds, nfds_t count, int64_t deadline_ns)
 {
-	struct pollfd few_places[2 * FEW], *places = few_places;
-	struct twin *few_twins[FEW], **twins = few_twins;
-	unsigned char few_widths[FEW], *widths = few_widths;
-	struct request request = { .fds = fds, .count = count };
-	int result, saved;
+	struct pollfd few_places[2 * FEW];
+	struct twin *few_twins[FEW];
+	unsigned char few_widths[FEW];
+	struct request request = { .fds = fds, .count = count, .places = few_places,
+				   .twins = few_twins, .widths = few_widths };
+	int result = -1, saved = ENOMEM;
 
 	if (count > FEW) {
-		places = reallocarray(NULL, count, 2 * sizeof(*places));
-		twins = reallocarray(NULL, count, sizeof(struct twin *));
-		widths = malloc(count);
+		request.places = reallocarray(NULL, count, 2 * sizeof(*request.places));
+		request.twins = reallocarray(NULL, count, sizeof(struct twin *));
+		request.widths = malloc(count);
 	}
-	if (places && twins && widths) {
-		request.places = places;
-		request.twins = twins;
-		result = poll_with(&request, widths, deadline_ns);
+	pthread_cleanup_push(request_end, &request);
+	if (request.places && request.twins && request.widths) {
+		result = poll_with(&request, deadline_ns);
 		saved = errno;
-	} else {
-		result = -1;
-		saved = ENOMEM;
 	}
-	if (count > FEW) {
-		free(places);
-		free(twins);
-		free(widths);
-	}
+	pthread_cleanup_pop(1);
 	errno = saved;
 	return result;
 }
@@ -196,6 +218,11 @@ static int timespec_ms(const struct timespec *time)
 	return (int)(time->tv_sec * 1000 + (time->tv_nsec + 999999) / 1000000);
 }
 
+void poll_unmask(void *mask)
+{
+	pthread_sigmask(SIG_SETMASK, mask, NULL);
+}
+
 /* The mask is set around the sleep, not in it: a signal just before it does not end it. */
 int ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask)
 {
@@ -204,11 +231,10 @@ int ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, cons
 
 	if (!has_twins(fds, count))
 		return REAL(ppoll)(fds, count, timeout, mask);
-	if (mask)
-		pthread_sigmask(SIG_SETMASK, mask, &old);
+	pthread_sigmask(SIG_SETMASK, mask, &old);
+	pthread_cleanup_push(poll_unmask, &old);
 	result = poll_until(fds, count, poll_deadline_ns(timespec_ms(timeout)));
-	if (mask)
-		pthread_sigmask(SIG_SETMASK, &old, NULL);
+	pthread_cleanup_pop(1);
 	return result;
 }
 
@@ -306,9 +332,9 @@ static int select_listed(int count, fd_set *in, fd_set *out, fd_set *bad, struct
 static bool select_twins(int count, fd_set *in, fd_set *out, fd_set *bad, int timeout_ms,
 			 int *result)
 {
-	struct pollfd *fds;
+	struct pollfd *fds __attribute__((cleanup(poll_free))) = NULL;
 	bool taken;
-	int used, saved;
+	int used;
 
 	if (inside || count <= 0 || twin_highest() < 0)
 		return false;
@@ -320,9 +346,6 @@ static bool select_twins(int count, fd_set *in, fd_set *out, fd_set *bad, int ti
 	if (taken)
 		*result = select_listed(count, in, out, bad, fds, used,
 					poll_deadline_ns(timeout_ms));
-	saved = errno;
-	free(fds);
-	errno = saved;
 	return taken;
 }
 
@@ -351,16 +374,12 @@ int pselect(int count, fd_set *restrict in, fd_set *restrict out, fd_set *restri
 	    const struct timespec *restrict timeout, const sigset_t *restrict mask)
 {
 	sigset_t old;
+	bool taken;
 	int result;
 
-	if (mask)
-		pthread_sigmask(SIG_SETMASK, mask, &old);
-	if (!select_twins(count, in, out, bad, timespec_ms(timeout), &result)) {
-		if (mask)
-			pthread_sigmask(SIG_SETMASK, &old, NULL);
-		return REAL(pselect)(count, in, out, bad, timeout, mask);
-	}
-	if (mask)
-		pthread_sigmask(SIG_SETMASK, &old, NULL);
-	return result;
+	pthread_sigmask(SIG_SETMASK, mask, &old);
+	pthread_cleanup_push(poll_unmask, &old);
+	taken = select_twins(count, in, out, bad, timespec_ms(timeout), &result);
+	pthread_cleanup_pop(1);
+	return taken ? result : REAL(pselect)(count, in, out, bad, timeout, mask);
 }

@@ -65,6 +65,9 @@ void twin_put(struct twin *twin);
 void twin_remove(int fd);				/* the descriptor is closed */
 bool twin_is_at(const struct twin *twin, int fd);
 int twin_highest(void);					/* no descriptor of ours is above */
+/* A variable with a reference (or NULL), which ends with it, also when the thread is cancelled. */
+void twin_held_put(struct twin **twin);
+#define TWIN_HELD	__attribute__((cleanup(twin_held_put)))
 /* The rsocket is given up. */
 void twin_to_kernel(struct twin *twin);
 
@@ -94,9 +97,15 @@ extern __thread int inside __attribute__((tls_model("initial-exec")));
 bool config_takes(int domain, int type, int protocol);
 void config_apply(int rs);				/* RS_SQ_SIZE and so on */
 
-/* Evaluates a call that rsockets handle. */
+void inside_left(const int *before);
+
+/* Evaluates a call that rsockets handle; the thread may be cancelled in it. */
 #define RDMA_CALL(expression) \
-	({ __typeof__(expression) result_; inside++; result_ = (expression); inside--; result_; })
+	({ \
+		const int before_ __attribute__((cleanup(inside_left), unused)) = inside++; \
+		__typeof__(expression) result_ = (expression); \
+		result_; \
+	})
 
 /* The C library's own functions: REAL(name)(arguments). */
 #define REAL_FUNCTIONS(f) \
@@ -122,6 +131,8 @@ void epoll_forget(int fd);				/* closed: an epoll descriptor, or in one */
 void epoll_after_fork(void);
 
 /* poll.c */
+void poll_free(struct pollfd **fds);			/* cleanups of a cancelled wait */
+void poll_unmask(void *mask);
 /* What poll() says of @fd in revents, when the twin's rsocket and kernel socket said these. */
 unsigned poll_places(int fd, short events, struct pollfd places[2], struct twin **twin);
 int poll_until(struct pollfd *fds, nfds_t count, int64_t deadline_ns);

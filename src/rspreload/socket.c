@@ -200,16 +200,11 @@ static int accept_either(struct twin *twin, int fd, struct sockaddr *address, so
 
 int accept4(int fd, struct sockaddr *restrict address, socklen_t *restrict length, int flags)
 {
-	struct twin *twin = twin_get(fd);
-	int result;
+	struct twin *twin TWIN_HELD = twin_get(fd);
 
 	if (twin && twin->mode == TWIN_BOTH && twin->listening)
-		result = accept_either(twin, fd, address, length, flags);
-	else
-		result = REAL(accept4)(fd, address, length, flags);
-	if (twin)
-		twin_put(twin);
-	return result;
+		return accept_either(twin, fd, address, length, flags);
+	return REAL(accept4)(fd, address, length, flags);
 }
 
 int accept(int fd, struct sockaddr *restrict address, socklen_t *restrict length)
@@ -229,8 +224,9 @@ static int fall_back(struct twin *twin, int fd, const struct sockaddr *address, 
 void twin_settle(struct twin *twin, int fd)
 {
 	struct pollfd polled = { .fd = twin->rs, .events = POLLOUT };
-	int saved = errno;
+	int saved = errno, cancel_state;
 
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
 	lock_acquire(&twin->lock);
 	if (twin->mode == TWIN_CONNECTING && RDMA_CALL(rpoll(&polled, 1, 0)) > 0) {
 		if (polled.revents & (POLLERR | POLLHUP | POLLNVAL))
@@ -239,6 +235,7 @@ void twin_settle(struct twin *twin, int fd)
 			twin->mode = TWIN_RDMA;
 	}
 	lock_release(&twin->lock);
+	pthread_setcancelstate(cancel_state, NULL);
 	errno = saved;
 }
 
@@ -278,28 +275,36 @@ static int connect_again(struct twin *twin, int fd, const struct sockaddr *addre
 	return twin->mode == TWIN_RDMA ? 0 : -1;
 }
 
+/* The thread ends in its connect. */
+static void connect_is_cancelled(void *cancelled)
+{
+	struct twin *twin = cancelled;
+
+	lock_alias(&twin->lock);
+	lock_release(&twin->lock);
+}
+
 int connect(int fd, const struct sockaddr *address, socklen_t length)
 {
-	struct twin *twin = twin_get(fd);
+	struct twin *twin TWIN_HELD = twin_get(fd);
 	int result;
 
 	if (!twin)
 		return REAL(connect)(fd, address, length);
-	if (twin->mode == TWIN_CONNECTING) {
-		result = connect_again(twin, fd, address, length);
+	if (twin->mode == TWIN_CONNECTING)
+		return connect_again(twin, fd, address, length);
+	lock_acquire(&twin->lock);
+	pthread_cleanup_push(connect_is_cancelled, twin);
+	if (twin->mode == TWIN_KERNEL || twin->listening) {
+		result = REAL(connect)(fd, address, length);
+	} else if (twin->mode == TWIN_RDMA && !twin->datagram) {
+		errno = EISCONN;
+		result = -1;
 	} else {
-		lock_acquire(&twin->lock);
-		if (twin->mode == TWIN_KERNEL || twin->listening) {
-			result = REAL(connect)(fd, address, length);
-		} else if (twin->mode == TWIN_RDMA && !twin->datagram) {
-			errno = EISCONN;
-			result = -1;
-		} else {
-			result = connect_twin(twin, fd, address, length);
-		}
-		lock_release(&twin->lock);
+		result = connect_twin(twin, fd, address, length);
 	}
-	twin_put(twin);
+	pthread_cleanup_pop(0);
+	lock_release(&twin->lock);
 	return result;
 }
 

@@ -104,6 +104,12 @@ void twin_put(struct twin *twin)
 	errno = saved;
 }
 
+void twin_held_put(struct twin **twin)
+{
+	if (*twin)
+		twin_put(*twin);
+}
+
 void twin_remove(int fd)
 {
 	struct twin *twin;

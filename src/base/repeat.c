@@ -12,7 +12,7 @@
 #define FNV_PRIME 0x100000001b3u
 
 /* Behind these words a number follows that makes no other line. */
-static const char *const varying[] = { "wr_id ", "PSN " };
+static const char *const varying[] = { "wr_id ", "PSN ", "executed: ", "waiting: " };
 
 static bool repeat_varies(const char *text, size_t before)
 {

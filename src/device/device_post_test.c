@@ -72,6 +72,133 @@ static void after_fork_nothing_is_posted(void **state)
 	assert_int_equal(qp->sq.head, 0);
 }
 
+/* ---- slots: free when the completion was polled ---- */
+
+static unsigned posts_until_full(struct qp *qp, uint64_t wr_id)
+{
+	unsigned count = 0;
+	int err;
+
+	while (!(err = post_send(qp, wr_id, 8)))
+		count++;
+	assert_int_equal(err, ENOMEM);
+	return count;
+}
+
+/* Without polling: until the peer has answered all of them. */
+static void wait_until_executed(struct qp *qp)
+{
+	uint64_t end_ns = clock_now_ns() + 10 * SECOND;
+	uint32_t tail;
+
+	do {
+		lock_acquire(&qp->lock);
+		tail = qp->sq.tail;
+		lock_release(&qp->lock);
+		assert_true(clock_now_ns() < end_ns);
+		thread_sleep_ns(MS);
+	} while (tail != qp->sq.head);
+}
+
+static void a_send_queue_that_nobody_polls_is_full_at_its_size(void **state)
+{
+	struct qp *pair[2];
+	unsigned i;
+
+	qp_make_pair(pair);
+	for (i = 0; i < 16; i++)
+		assert_int_equal(post_recv(pair[1], 50), 0);
+	assert_int_equal(posts_until_full(pair[0], 50), 16);
+	wait_until_executed(pair[0]);
+	assert_int_equal(post_send(pair[0], 50, 8), ENOMEM);
+	assert_int_equal(post_recv(pair[1], 50), ENOMEM);
+	for (i = 0; i < 32; i++)
+		expect_wc(50, IBV_WC_SUCCESS);
+	assert_int_equal(post_recv(pair[1], 50), 0);
+	assert_int_equal(posts_until_full(pair[0], 50), 16);
+}
+
+static void unsignaled_requests_leave_when_a_later_signaled_one_is_polled(void **state)
+{
+	struct ibv_send_wr wr = { .wr_id = 9, .opcode = IBV_WR_RDMA_WRITE }, *bad;
+	struct qp *pair[2];
+	unsigned i;
+
+	qp_make_pair(pair);
+	pair[0]->signal_all = false;
+	for (i = 0; i < 16; i++)
+		assert_int_equal(hca_post_send(pair[0], &wr, &bad), 0);
+	wait_until_executed(pair[0]);
+	assert_int_equal(hca_post_send(pair[0], &wr, &bad), ENOMEM);
+	assert_int_equal(to_state(pair[0], IBV_QPS_RESET), 0);
+	assert_int_equal(to_init(pair[0]), 0);
+	assert_int_equal(to_rtr(pair[0], pair[1]->number, IBV_MTU_1024), 0);
+	assert_int_equal(to_rts(pair[0]), 0);
+	for (i = 0; i < 16; i++) {
+		wr.send_flags = i == 9 ? IBV_SEND_SIGNALED : 0;
+		assert_int_equal(hca_post_send(pair[0], &wr, &bad), 0);
+	}
+	assert_int_equal(hca_post_send(pair[0], &wr, &bad), ENOMEM);
+	expect_wc(9, IBV_WC_SUCCESS);
+	for (i = 0; i < 10; i++)
+		assert_int_equal(hca_post_send(pair[0], &wr, &bad), 0);
+	assert_int_equal(hca_post_send(pair[0], &wr, &bad), ENOMEM);
+}
+
+static void flushed_requests_are_outstanding_until_polled(void **state)
+{
+	struct qp *qp = qp_rts(IBV_QPT_RC);
+	unsigned i;
+
+	assert_int_equal(to_state(qp, IBV_QPS_ERR), 0);
+	assert_int_equal(posts_until_full(qp, 3), 16);
+	for (i = 0; i < 16; i++)
+		assert_int_equal(post_recv(qp, 3), 0);
+	assert_int_equal(post_recv(qp, 3), ENOMEM);
+	for (i = 0; i < 32; i++)
+		expect_wc(3, IBV_WC_WR_FLUSH_ERR);
+	assert_int_equal(posts_until_full(qp, 3), 16);
+	assert_int_equal(to_state(qp, IBV_QPS_RESET), 0);
+	assert_int_equal(to_init(qp), 0);
+	for (i = 0; i < 16; i++)
+		assert_int_equal(post_recv(qp, 3), 0);
+	assert_int_equal(post_recv(qp, 3), ENOMEM);
+}
+
+static void destroying_a_qp_frees_what_it_took_of_an_srq(void **state)
+{
+	struct ibv_srq_init_attr_ex srq_attr = { .attr = { .max_wr = 4, .max_sge = 1 }, .pd = &pd->ibv };
+	struct ibv_qp_init_attr_ex attr = qp_attr(IBV_QPT_RC);
+	struct ibv_recv_wr wr = { .wr_id = 1 }, *bad;
+	struct ibv_wc wc;
+	struct qp *pair[2];
+	struct srq *srq;
+	unsigned i;
+
+	assert_int_equal(hca_create_srq(context, &srq_attr, &srq), 0);
+	attr.srq = &srq->ibv;
+	pair[0] = qp_make(IBV_QPT_RC);
+	assert_int_equal(hca_create_qp(context, &attr, &pair[1]), 0);
+	for (i = 0; i < 2; i++) {
+		assert_int_equal(to_init(pair[i]), 0);
+		assert_int_equal(to_rtr(pair[i], pair[!i]->number, IBV_MTU_1024), 0);
+		assert_int_equal(to_rts(pair[i]), 0);
+	}
+	for (i = 0; i < 4; i++)
+		assert_int_equal(hca_post_srq_recv(srq, &wr, &bad), 0);
+	for (i = 0; i < 3; i++)
+		assert_int_equal(post_send(pair[0], 1, 0), 0);
+	wait_until_executed(pair[0]);
+	assert_int_equal(hca_post_srq_recv(srq, &wr, &bad), ENOMEM);
+	assert_int_equal(hca_destroy_qp(context, pair[1]), 0);
+	for (i = 0; i < 3; i++)
+		assert_int_equal(hca_post_srq_recv(srq, &wr, &bad), 0);
+	assert_int_equal(hca_post_srq_recv(srq, &wr, &bad), ENOMEM);
+	assert_int_equal(hca_destroy_qp(context, pair[0]), 0);
+	assert_int_equal(hca_destroy_srq(context, srq), 0);
+	assert_int_equal(cq_take(cq, 1, &wc), 0);	/* with the QP its completions have left */
+}
+
 /* ---- the last packets ---- */
 
 /* A message has come, its ACK has gone: what is sent when the QP goes? */
@@ -168,6 +295,10 @@ int main(void)
 		DEVICE_TEST(a_list_is_posted_as_a_whole_or_not_at_all),
 		DEVICE_TEST(a_reply_is_noted_where_one_was_awaited),
 		DEVICE_TEST(after_fork_nothing_is_posted),
+		DEVICE_TEST(a_send_queue_that_nobody_polls_is_full_at_its_size),
+		DEVICE_TEST(unsignaled_requests_leave_when_a_later_signaled_one_is_polled),
+		DEVICE_TEST(flushed_requests_are_outstanding_until_polled),
+		DEVICE_TEST(destroying_a_qp_frees_what_it_took_of_an_srq),
 		DEVICE_TEST(the_last_ack_is_said_thrice_where_packets_are_lost),
 		DEVICE_TEST(a_thread_that_transmits_is_waited_for),
 		DEVICE_TEST(a_datagram_leaves_before_its_qp_goes),

@@ -513,8 +513,8 @@ int hca_destroy_qp(struct hca_context *context, struct qp *qp)
 	lock_acquire(&hca->objects);
 	list_remove(&qp->node);
 	lock_release(&hca->objects);
-	qp_drop_completions(qp);
 	qp_is_ours_alone(qp);
+	qp_drop_completions(qp);
 	if (qp->path)
 		path_put(&hca->paths, qp->path);
 	fini_queues(qp);

@@ -146,6 +146,7 @@ static void xrc_leave(struct hca *hca, struct srq *srq)
 	}
 	lock_release(&hca->objects);
 	local_drain_ended_qps(&hca->engine.local);
+	cq_clean_slots(srq->cq, &srq->queue.slots);
 	atomic_fetch_sub(&srq->xrcd->users, 1);
 	atomic_fetch_sub(&srq->cq->users, 1);
 }
@@ -271,8 +272,10 @@ int hca_destroy_srq(struct hca_context *context, struct srq *srq)
 	atomic_fetch_sub(&to_pd(srq->ibv.pd)->users, 1);
 	pthread_mutex_destroy(&srq->ibv.mutex);
 	pthread_cond_destroy(&srq->ibv.cond);
-	if (srq->tags)
+	if (srq->tags) {
+		cq_clean_slots(srq->cq, &srq->tags->ops);
 		atomic_fetch_sub(&srq->cq->users, 1);
+	}
 	free(srq->tags);
 	recv_queue_fini(&srq->queue);
 	free(srq);

@@ -191,7 +191,8 @@ static void wq_empty(struct wq *wq, bool flush, struct effects *effects) REQUIRE
 	while (wq->recv_taken || recv_queue_take(&wq->queue, wq->recv)) {
 		const struct completion completion = { .wc = { .wr_id = wq->recv->wr_id,
 							       .status = IBV_WC_WR_FLUSH_ERR,
-							       .opcode = IBV_WC_RECV, .qp_num = wq->number } };
+							       .opcode = IBV_WC_RECV, .qp_num = wq->number },
+						       .slot = { &wq->queue.slots, wq->recv->number, false } };
 
 		wq->recv_taken = false;
 		if (flush)
@@ -204,8 +205,10 @@ static void wq_move(struct wq *wq, enum ibv_wq_state state, struct effects *effe
 	wq->state = wq->ibv.state = state;
 	if (state != IBV_WQS_RDY)
 		wq_empty(wq, state == IBV_WQS_ERR, effects);
-	if (state == IBV_WQS_RESET)
+	if (state == IBV_WQS_RESET) {
 		cq_clean(wq->cq, wq->number);
+		recv_queue_emptied(&wq->queue);
+	}
 }
 
 int hca_modify_wq(struct wq *wq, const struct ibv_wq_attr *attr)

@@ -85,6 +85,9 @@ static bool cq_make_room(struct cq *cq, struct effects *effects) REQUIRES(cq->lo
 	if (cq_head_of(cq) - atomic_load_explicit(&cq->tail, memory_order_acquire) < cq->size)
 		return true;
 	if (cq->ignore_overrun) {
+		/* A later one frees its slot as well, but for those of an SRQ. */
+		if (cq->ring[cq_tail_of(cq) & cq->mask].slot.shared)
+			wqe_slot_free(&cq->ring[cq_tail_of(cq) & cq->mask].slot);
 		set_tail(cq, cq_tail_of(cq) + 1);
 		return true;
 	}
@@ -143,8 +146,8 @@ static void push_end(struct cq *cq, const struct completion *completion, bool so
 	raise_channel(cq, solicited || completion->wc.status != IBV_WC_SUCCESS, effects);
 }
 
-bool cq_push(struct cq *cq, const struct ibv_wc *wc, bool solicited, uint64_t now_ns,
-	     struct effects *effects)
+bool cq_push_slot(struct cq *cq, const struct ibv_wc *wc, struct wqe_slot slot, bool solicited, uint64_t now_ns,
+		  struct effects *effects)
 {
 	struct completion *completion;
 
@@ -154,10 +157,17 @@ bool cq_push(struct cq *cq, const struct ibv_wc *wc, bool solicited, uint64_t no
 		completion->wc = *wc;
 		completion->timestamp_ns = now_ns;
 		completion->tag = 0;
+		completion->slot = slot;
 		push_end(cq, completion, solicited, effects);
 	}
 	lock_release(&cq->lock);
 	return completion;
+}
+
+bool cq_push(struct cq *cq, const struct ibv_wc *wc, bool solicited, uint64_t now_ns,
+	     struct effects *effects)
+{
+	return cq_push_slot(cq, wc, (struct wqe_slot){ NULL, 0, false }, solicited, now_ns, effects);
 }
 
 bool cq_push_full(struct cq *cq, const struct completion *from, bool solicited, uint64_t now_ns,
@@ -182,8 +192,12 @@ static int take_some(struct cq *cq, int count, struct ibv_wc *wc) REQUIRES(cq->l
 	uint32_t tail = cq_tail_of(cq);
 	int taken = 0;
 
-	while (taken < count && tail != head)
-		wc[taken++] = cq->ring[tail++ & cq->mask].wc;
+	while (taken < count && tail != head) {
+		const struct completion *completion = &cq->ring[tail++ & cq->mask];
+
+		wc[taken++] = completion->wc;
+		wqe_slot_free(&completion->slot);
+	}
 	set_tail(cq, tail);
 	return taken;
 }
@@ -193,6 +207,7 @@ static int take_next(struct cq *cq, struct completion *completion) REQUIRES(cq->
 	if (cq_is_empty(cq))
 		return 0;
 	*completion = cq->ring[cq_tail_of(cq) & cq->mask];
+	wqe_slot_free(&completion->slot);
 	set_tail(cq, cq_tail_of(cq) + 1);
 	return 1;
 }
@@ -336,8 +351,8 @@ int cq_resize(struct cq *cq, uint32_t size)
 	return err;
 }
 
-/* Close the ring over the completions of @qpn; with @sends_only those of receives stay. */
-static void cq_discard(struct cq *cq, uint32_t qpn, bool sends_only)
+/* Close the ring over the completions of @qpn, or (not NULL) of @slots. */
+static void cq_discard(struct cq *cq, uint32_t qpn, const struct wqe_slots *slots)
 {
 	uint32_t from, to;
 
@@ -345,10 +360,10 @@ static void cq_discard(struct cq *cq, uint32_t qpn, bool sends_only)
 	for (from = to = cq_tail_of(cq); from != cq_head_of(cq); from++) {
 		const struct completion *completion = &cq->ring[from & cq->mask];
 
-		if (completion->wc.qp_num == qpn &&
-		    !(sends_only && (completion->wc.opcode & IBV_WC_RECV)))
-			continue;
-		cq->ring[to++ & cq->mask] = *completion;
+		if (slots ? completion->slot.of != slots : completion->wc.qp_num != qpn)
+			cq->ring[to++ & cq->mask] = *completion;
+		else
+			wqe_slot_free(&completion->slot);
 	}
 	set_head(cq, to);
 	lock_release(&cq->lock);
@@ -356,10 +371,10 @@ static void cq_discard(struct cq *cq, uint32_t qpn, bool sends_only)
 
 void cq_clean(struct cq *cq, uint32_t qpn)
 {
-	cq_discard(cq, qpn, false);
+	cq_discard(cq, qpn, NULL);
 }
 
-void cq_clean_sends(struct cq *cq, uint32_t qpn)
+void cq_clean_slots(struct cq *cq, const struct wqe_slots *slots)
 {
-	cq_discard(cq, qpn, true);
+	cq_discard(cq, 0, slots);
 }

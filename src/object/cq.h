@@ -15,6 +15,7 @@
 #include "base/timer_heap.h"
 #include "object/event.h"
 #include "object/ring_memory.h"
+#include "object/wqe_slots.h"
 
 struct completion {
 	struct ibv_wc wc;
@@ -23,6 +24,7 @@ struct completion {
 		struct { uint32_t flow_tag; uint16_t cvlan; } frame;	/* a receive of RAW_PACKET */
 		uint64_t tag;		/* of tag matching; its priv is in wc.src_qp */
 	};
+	struct wqe_slot slot;		/* free when it was polled */
 };
 
 enum cq_armed { CQ_UNARMED, CQ_ARMED_SOLICITED, CQ_ARMED_ANY };
@@ -104,10 +106,13 @@ void cq_fini(struct cq *cq);
  */
 bool cq_push(struct cq *cq, const struct ibv_wc *wc, bool solicited, uint64_t now_ns,
 	     struct effects *effects);
+/* The same of the request that has @slot. */
+bool cq_push_slot(struct cq *cq, const struct ibv_wc *wc, struct wqe_slot slot, bool solicited, uint64_t now_ns,
+		  struct effects *effects);
 /* The same with all that a completion has; its timestamp is written here. */
 bool cq_push_full(struct cq *cq, const struct completion *completion, bool solicited, uint64_t now_ns,
 		  struct effects *effects);
-/* Take up to @count completions; returns how many. */
+/* Take up to @count completions, and free the slots of their requests; returns how many. */
 int cq_take(struct cq *cq, int count, struct ibv_wc *wc);
 int cq_take_one(struct cq *cq, struct completion *completion);	/* 1 or 0 */
 
@@ -146,10 +151,10 @@ void cq_disarm(struct cq *cq);
 /* New size: EINVAL when more completions are waiting than fit; ENOMEM. */
 int cq_resize(struct cq *cq, uint32_t size);
 /*
- * Remove the completions of QP @qpn (destroy and reset of a QP). With an SRQ only those of the
- * send queue go (cq_clean_sends): a receive of the SRQ would be lost to the application.
+ * Remove the completions of QP @qpn (destroy and reset of a QP), or those of one queue (destroy of an SRQ that
+ * has a CQ). Slots of an SRQ are free then: its receives are lost to the application, as with mlx5 and mlx4.
  */
 void cq_clean(struct cq *cq, uint32_t qpn);
-void cq_clean_sends(struct cq *cq, uint32_t qpn);
+void cq_clean_slots(struct cq *cq, const struct wqe_slots *slots);
 
 #endif

@@ -333,18 +333,95 @@ static void cleaning_removes_one_qps_completions_and_keeps_others_in_order(void 
 	cq_fini(&f.cq);
 }
 
-static void cleaning_sends_keeps_receives_of_an_srq(void **state)
+/* Of request @number of a queue; shared as those of an SRQ are. */
+static void push_slot(struct fixture *f, struct wqe_slots *slots, uint32_t number, bool shared, uint32_t qpn)
 {
-	struct ibv_wc received = { .wr_id = 7, .qp_num = 1, .opcode = IBV_WC_RECV_RDMA_WITH_IMM };
+	struct ibv_wc wc = { .wr_id = number, .qp_num = qpn, .opcode = IBV_WC_RECV };
+
+	f->effects.count = 0;
+	cq_push_slot(&f->cq, &wc, (struct wqe_slot){ slots, number, shared }, false, number * 10, &f->effects);
+}
+
+static void polling_frees_the_slots_of_a_request_and_of_those_before_it(void **state)
+{
+	struct completion completion;
+	struct wqe_slots slots;
+	struct ibv_wc wc[2];
 	struct fixture f;
 
 	fixture_init(&f, 16);
-	push(&f, 0, 1, false);
-	cq_push(&f.cq, &received, false, 70, &f.effects);
-	push(&f, 1, 1, false);
-	cq_clean_sends(&f.cq, 1);
-	assert_int_equal(take(&f), 7);
+	wqe_slots_init(&slots);
+	push_slot(&f, &slots, 3, false, 1);
+	push_slot(&f, &slots, 4, false, 1);
+	push_slot(&f, &slots, 9, false, 1);
+	push_slot(&f, &slots, UINT32_MAX, false, 1);
+	assert_int_equal(wqe_slots_used(&slots, 10), 10);
+	assert_int_equal(cq_take(&f.cq, 1, wc), 1);
+	assert_int_equal(wqe_slots_used(&slots, 10), 6);
+	assert_int_equal(cq_take(&f.cq, 2, wc), 2);
+	assert_int_equal(wqe_slots_used(&slots, 10), 0);
+	assert_int_equal(cq_take_one(&f.cq, &completion), 1);
+	assert_int_equal(wqe_slots_used(&slots, 1), 1);
+	cq_fini(&f.cq);
+}
+
+static void polling_frees_shared_slots_one_by_one(void **state)
+{
+	struct wqe_slots slots;
+	struct ibv_wc wc[2];
+	struct fixture f, other;
+
+	fixture_init(&f, 16);
+	fixture_init(&other, 16);
+	wqe_slots_init(&slots);
+	push_slot(&f, &slots, 0, true, 1);
+	push_slot(&f, &slots, 2, true, 1);
+	push_slot(&other, &slots, 1, true, 2);
+	assert_int_equal(cq_take(&other.cq, 2, wc), 1);
+	assert_int_equal(wqe_slots_used(&slots, 3), 2);
+	assert_int_equal(cq_take(&f.cq, 2, wc), 2);
+	assert_int_equal(wqe_slots_used(&slots, 3), 0);
+	cq_fini(&f.cq);
+	cq_fini(&other.cq);
+}
+
+static void cleaning_frees_the_slots_of_an_srq(void **state)
+{
+	struct wqe_slots slots, others;
+	struct fixture f;
+
+	fixture_init(&f, 16);
+	wqe_slots_init(&slots);
+	wqe_slots_init(&others);
+	push_slot(&f, &slots, 0, true, 1);
+	push_slot(&f, &slots, 1, true, 2);
+	push_slot(&f, &others, 0, false, 2);
+	cq_clean(&f.cq, 1);
+	assert_int_equal(wqe_slots_used(&slots, 2), 1);
+	cq_clean_slots(&f.cq, &slots);
+	assert_int_equal(wqe_slots_used(&slots, 2), 0);
+	assert_int_equal(take(&f), 0);
+	assert_int_equal(wqe_slots_used(&others, 1), 0);
 	assert_true(cq_is_empty(&f.cq));
+	cq_fini(&f.cq);
+}
+
+static void a_dropped_completion_frees_the_slot_of_an_srq_alone(void **state)
+{
+	struct wqe_slots slots, others;
+	struct fixture f;
+
+	fixture_init(&f, 1);
+	f.cq.ignore_overrun = true;
+	wqe_slots_init(&slots);
+	wqe_slots_init(&others);
+	push_slot(&f, &slots, 0, true, 1);
+	push_slot(&f, &others, 0, false, 2);
+	assert_int_equal(wqe_slots_used(&slots, 1), 0);
+	push_slot(&f, &others, 1, false, 2);
+	assert_int_equal(wqe_slots_used(&others, 2), 2);
+	take(&f);
+	assert_int_equal(wqe_slots_used(&others, 2), 0);
 	cq_fini(&f.cq);
 }
 
@@ -502,7 +579,10 @@ int main(void)
 		cmocka_unit_test(other_moderation_raises_the_event_that_waits),
 		cmocka_unit_test(a_resize_keeps_what_waits_or_is_refused),
 		cmocka_unit_test(cleaning_removes_one_qps_completions_and_keeps_others_in_order),
-		cmocka_unit_test(cleaning_sends_keeps_receives_of_an_srq),
+		cmocka_unit_test(polling_frees_the_slots_of_a_request_and_of_those_before_it),
+		cmocka_unit_test(polling_frees_shared_slots_one_by_one),
+		cmocka_unit_test(cleaning_frees_the_slots_of_an_srq),
+		cmocka_unit_test(a_dropped_completion_frees_the_slot_of_an_srq_alone),
 		cmocka_unit_test(taking_many_takes_no_more_than_there_are),
 		cmocka_unit_test(who_takes_alone_needs_no_lock),
 		cmocka_unit_test(

@@ -44,13 +44,12 @@ void qp_drop_completions(struct qp *qp)
 {
 	if (!qp->send_cq)	/* XRC_RECV, or one that spreads frames */
 		return;
-	if (qp->srq) {
-		cq_clean_sends(qp->send_cq, qp->number);
-		return;
-	}
 	cq_clean(qp->send_cq, qp->number);
 	if (qp->recv_cq && qp->recv_cq != qp->send_cq)
 		cq_clean(qp->recv_cq, qp->number);
+	wqe_slots_free_to(&qp->sq.slots, qp->sq.tail);
+	if (!qp->srq && qp_receives(qp))
+		recv_queue_emptied(&qp->rq);
 }
 
 const char *qp_state_name(enum ibv_qp_state state)

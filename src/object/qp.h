@@ -141,8 +141,8 @@ void qp_query(struct qp *qp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_i
 void qp_set_state(struct qp *qp, enum ibv_qp_state state) REQUIRES(qp->lock);
 /* The same, with the reason for a trace. */
 void qp_move_state(struct qp *qp, enum ibv_qp_state state, const char *why) REQUIRES(qp->lock);
-/* Removes the QP's completions from its CQs, except receives taken from an SRQ (ibv_destroy_qp(3)). */
-void qp_drop_completions(struct qp *qp);
+/* Removes the QP's completions from its CQs; the slots of its own queues are free then. */
+void qp_drop_completions(struct qp *qp) REQUIRES(qp->lock);
 const char *qp_state_name(enum ibv_qp_state state);
 
 /* Has it a receive queue, or an SRQ, of its own? */

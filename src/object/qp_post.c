@@ -316,16 +316,37 @@ static int qp_post_fill(const struct qp *qp, const struct ibv_send_wr *wr, struc
 	return err;
 }
 
+/* Will polling ever free a slot? Newest first: programs that signal do so now and then. */
+static bool any_is_signaled(const struct send_queue *sq)
+{
+	for (uint32_t n = 1; n <= wqe_slots_used(&sq->slots, sq->head); n++)
+		if (send_queue_at(sq, sq->head - n)->flags & IBV_SEND_SIGNALED)
+			return true;
+	return false;
+}
+
+static int refuse_full(const struct qp *qp, const struct ibv_send_wr *wr) REQUIRES(qp->lock)
+{
+	const struct send_queue *sq = &qp->sq;
+	uint32_t executed = sq->size - (sq->head - sq->tail);
+
+	if (explaining() && !any_is_signaled(sq))
+		return REFUSE(ENOMEM, "the send queue is full: %u requests are outstanding (executed: %u), and none is "
+			      "signaled: no completion will free a slot: post at least every max_send_wr-th "
+			      "with IBV_SEND_SIGNALED, and poll it", sq->size, executed);
+	return REFUSE(ENOMEM, "the send queue is full: %u requests are outstanding (executed: %u); a slot is free when "
+		      "the completion of its request, or of a later one, was polled: poll, or create the QP with a "
+		      "larger max_send_wr", sq->size, executed);
+}
+
 static int qp_post_one(struct qp *qp, const struct ibv_send_wr *wr) REQUIRES(qp->lock)
 {
 	struct send_queue *sq = &qp->sq;
 	struct send_wqe *wqe = send_queue_at(sq, sq->head);
 	int err;
 
-	if (sq->head - sq->tail >= sq->size)
-		return REFUSE(ENOMEM, "the send queue is full, %u requests are outstanding: poll "
-			      "their completions, or create the QP with a larger max_send_wr",
-			      sq->size);
+	if (wqe_slots_used(&sq->slots, sq->head) >= sq->size)
+		return refuse_full(qp, wr);
 	err = qp_post_fill(qp, wr, wqe);
 	if (err)
 		return err;

@@ -541,6 +541,7 @@ static void a_full_queue_gives_enomem_at_exactly_its_size_also_where_counters_wr
 	struct ibv_send_wr wr = good_wr(f, IBV_WR_SEND, &sge);
 
 	f->qp.sq.head = f->qp.sq.sent = f->qp.sq.tail = UINT32_MAX - 2;
+	wqe_slots_free_to(&f->qp.sq.slots, f->qp.sq.tail);
 	for (unsigned i = 0; i < SQ_SIZE; i++) {
 		wr.wr_id = i;
 		assert_int_equal(post(f, &wr), 0);
@@ -549,8 +550,32 @@ static void a_full_queue_gives_enomem_at_exactly_its_size_also_where_counters_wr
 	for (unsigned i = 0; i < SQ_SIZE; i++)
 		assert_int_equal(send_queue_at(&f->qp.sq, f->qp.sq.tail + i)->wr_id, i);
 	f->qp.sq.tail++;
+	assert_int_equal(post(f, &wr), ENOMEM);
+	wqe_slot_free(&(struct wqe_slot){ &f->qp.sq.slots, f->qp.sq.tail - 1, false });
 	assert_int_equal(post(f, &wr), 0);
 	assert_int_equal(post(f, &wr), ENOMEM);
+	fixture_free(f);
+}
+
+static void a_full_queue_says_how_many_are_executed_and_whether_any_is_signaled(void **state)
+{
+	struct fixture *f = fixture_new(IBV_QPT_RC, IBV_QPS_RTS);
+	struct ibv_sge sge;
+	struct ibv_send_wr wr = good_wr(f, IBV_WR_SEND, &sge);
+
+	for (unsigned i = 0; i < SQ_SIZE; i++)
+		assert_int_equal(post(f, &wr), 0);
+	f->qp.sq.tail += 2;
+	f->qp.number = 0x54321;	/* told before of the other */
+	assert_mentions(explain_post(f, &wr, ENOMEM), "6 requests are outstanding (executed: 2), and none is signaled");
+	f->qp.sq.tail = f->qp.sq.head;
+	wqe_slots_free_to(&f->qp.sq.slots, f->qp.sq.tail);
+	wr.send_flags = IBV_SEND_SIGNALED;
+	assert_int_equal(post(f, &wr), 0);
+	wr.send_flags = 0;
+	for (unsigned i = 1; i < SQ_SIZE; i++)
+		assert_int_equal(post(f, &wr), 0);
+	assert_mentions(explain_post(f, &wr, ENOMEM), "(executed: 0); a slot is free when");
 	fixture_free(f);
 }
 
@@ -592,6 +617,7 @@ int main(void)
 		cmocka_unit_test(what_is_taken_back_holds_no_address_handle),
 		cmocka_unit_test(
 			a_full_queue_gives_enomem_at_exactly_its_size_also_where_counters_wrap),
+		cmocka_unit_test(a_full_queue_says_how_many_are_executed_and_whether_any_is_signaled),
 		cmocka_unit_test(a_list_in_a_circle_ends),
 	};
 

@@ -26,6 +26,7 @@ int recv_queue_init(struct recv_queue *queue, uint32_t size, uint32_t max_sge)
 	queue->max_sge = max_sge;
 	atomic_store_explicit(&queue->head, 0, memory_order_relaxed);
 	atomic_store_explicit(&queue->tail, 0, memory_order_relaxed);
+	wqe_slots_init(&queue->slots);
 	return 0;
 }
 
@@ -85,6 +86,9 @@ int recv_queue_resize(struct recv_queue *queue, uint32_t size)
 		memory = of_old;
 		queue->size = size;
 		queue->mask = mask;
+		/* Slots of receives that were taken stay taken until they are polled, meanwhile too. */
+		atomic_fetch_sub_explicit(&queue->slots.freed, recv_queue_tail_of(queue),
+					  memory_order_relaxed);
 		atomic_store_explicit(&queue->tail, 0, memory_order_relaxed);
 		atomic_store_explicit(&queue->head, waiting, memory_order_release);
 		unused = old;
@@ -107,7 +111,7 @@ static int recv_queue_post_one(struct recv_queue *queue, const struct ibv_recv_w
 		return EINVAL;
 	if (wr->num_sge && !wr->sg_list)
 		return EINVAL;
-	if (head - recv_queue_tail_of(queue) >= queue->size)
+	if (wqe_slots_used(&queue->slots, head) >= queue->size)
 		return ENOMEM;
 	wqe = recv_queue_slot(queue->ring, head, queue->mask, queue->stride);
 	wqe->wr_id = wr->wr_id;
@@ -118,14 +122,28 @@ static int recv_queue_post_one(struct recv_queue *queue, const struct ibv_recv_w
 	return 0;
 }
 
+/* What was taken has completed, or is about to. */
+static void explain_full(const struct recv_queue *queue, const struct ibv_recv_wr *wr, const char *what,
+			 uint32_t number)
+{
+	uint32_t waiting = recv_queue_count(queue);
+
+	if (waiting >= queue->size)
+		explain_about("ENOMEM ibv_post_recv", "%s 0x%06x: the queue is full with %u receives (wr_id 0x%llx "
+			      "was not posted); create it with a larger max_recv_wr or max_wr, or post after some "
+			      "have completed", what, number, queue->size, (unsigned long long)wr->wr_id);
+	else
+		explain_about("ENOMEM ibv_post_recv", "%s 0x%06x: the queue is full with %u receives (wr_id 0x%llx "
+			      "was not posted; for messages are waiting: %u); a slot is free when the completion "
+			      "of its receive was polled: poll", what, number, queue->size,
+			      (unsigned long long)wr->wr_id, waiting);
+}
+
 static void explain_refusal(const struct recv_queue *queue, const struct ibv_recv_wr *wr, int err,
 			    const char *what, uint32_t number)
 {
 	if (err == ENOMEM)
-		explain("%s 0x%06x: the queue is full with %u receives (wr_id 0x%llx was not "
-			"posted); create it with a larger max_recv_wr or max_wr, or post after "
-			"some have completed", what, number, queue->size,
-			(unsigned long long)wr->wr_id);
+		explain_full(queue, wr, what, number);
 	else if (wr->num_sge > 0 && !wr->sg_list)
 		explain("%s 0x%06x: wr_id 0x%llx has num_sge %d but sg_list is NULL",
 			what, number, (unsigned long long)wr->wr_id, wr->num_sge);
@@ -169,6 +187,7 @@ bool recv_queue_take_locked(struct recv_queue *queue, struct recv_wqe *wqe)
 		return false;
 	oldest = recv_queue_slot(queue->ring, tail, queue->mask, queue->stride);
 	memcpy(wqe, oldest, sizeof(*wqe) + oldest->sge_count * sizeof(wqe->sge[0]));
+	wqe->number = tail;
 	atomic_store_explicit(&queue->tail, tail + 1, memory_order_release);
 	return true;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A queue of posted receives: the RQ of a QP, or an SRQ. A responder takes a receive out whole
- * (recv_queue_take) when a message needs one; the slot is free again at once.
+ * (recv_queue_take) when a message needs one; its slot is free when the completion was polled (wqe_slots.h).
  */
 #ifndef VERBATIM_OBJECT_RECV_QUEUE_H
 #define VERBATIM_OBJECT_RECV_QUEUE_H
@@ -12,13 +12,14 @@
 
 #include "base/lock.h"
 #include "object/ring_memory.h"
+#include "object/wqe_slots.h"
 
 #define RECV_SGE_MAX 32u		/* of any queue */
 
 struct recv_wqe {
 	uint64_t wr_id;
 	uint32_t sge_count;
-	uint32_t reserved;
+	uint32_t number;		/* of its slot */
 	struct ibv_sge sge[];
 };
 
@@ -35,6 +36,7 @@ struct recv_queue {
 	 * read under lock.
 	 */
 	_Atomic uint32_t head, tail;
+	struct wqe_slots slots;
 };
 
 int recv_queue_init(struct recv_queue *queue, uint32_t size, uint32_t max_sge);
@@ -49,6 +51,12 @@ int recv_queue_post_for(struct recv_queue *queue, struct ibv_recv_wr *wr,
 /* Copy the oldest into @wqe (room for max_sge SGEs) and remove it; false when there is none. */
 bool recv_queue_take(struct recv_queue *queue, struct recv_wqe *wqe);
 bool recv_queue_take_locked(struct recv_queue *queue, struct recv_wqe *wqe) REQUIRES(queue->lock);
+
+/* No completion of what was taken waits to be polled. */
+static inline void recv_queue_emptied(struct recv_queue *queue)
+{
+	wqe_slots_free_to(&queue->slots, atomic_load_explicit(&queue->tail, memory_order_relaxed));
+}
 
 static inline uint32_t recv_queue_count(const struct recv_queue *queue)
 {

@@ -34,6 +34,11 @@ static void check_taken(const union taken *taken, uint64_t wr_id, uint32_t sges)
 	}
 }
 
+static void polled(struct recv_queue *queue, const union taken *taken)
+{
+	wqe_slot_free(&(struct wqe_slot){ &queue->slots, taken->wqe.number, false });
+}
+
 static void receives_come_out_in_order_while_the_counters_wrap(void **state)
 {
 	struct recv_queue queue = { 0 };
@@ -42,6 +47,7 @@ static void receives_come_out_in_order_while_the_counters_wrap(void **state)
 	assert_int_equal(recv_queue_init(&queue, 5, SGES), 0);
 	atomic_store(&queue.head, 0xfffffff0);
 	atomic_store(&queue.tail, 0xfffffff0);
+	atomic_store(&queue.slots.freed, 0xfffffff0);
 	for (uint64_t i = 0; i < 3; i++)
 		assert_int_equal(post(&queue, i, (int)(i % 3)), 0);
 	for (uint64_t i = 0; i < 100; i++) {
@@ -49,6 +55,7 @@ static void receives_come_out_in_order_while_the_counters_wrap(void **state)
 		assert_int_equal(recv_queue_count(&queue), 4);
 		assert_true(recv_queue_take(&queue, &taken.wqe));
 		check_taken(&taken, i, (uint32_t)(i % 3));
+		polled(&queue, &taken);
 	}
 	recv_queue_fini(&queue);
 }
@@ -63,7 +70,57 @@ static void a_full_queue_gives_enomem_at_exactly_its_size(void **state)
 		assert_int_equal(post(&queue, i, 1), 0);
 	assert_int_equal(post(&queue, 5, 1), ENOMEM);
 	assert_true(recv_queue_take(&queue, &taken.wqe));
+	polled(&queue, &taken);
 	assert_int_equal(post(&queue, 5, 1), 0);
+	recv_queue_fini(&queue);
+}
+
+static void a_slot_is_free_when_its_completion_was_polled(void **state)
+{
+	struct ibv_recv_wr wr = { .wr_id = 9 }, *bad;
+	struct recv_queue queue = { 0 };
+	struct explanation explanation;
+	union taken taken, later;
+
+	assert_int_equal(recv_queue_init(&queue, 2, SGES), 0);
+	assert_int_equal(post(&queue, 0, 1), 0);
+	assert_int_equal(post(&queue, 1, 1), 0);
+	assert_true(recv_queue_take(&queue, &taken.wqe));
+	explanation_begin(&explanation);
+	assert_int_equal(recv_queue_post_for(&queue, &wr, &bad, "post_recv: qp", 0x12), ENOMEM);
+	assert_mentions(explanation_end(&explanation), "waiting: 1); a slot is free when the completion");
+	assert_true(recv_queue_take(&queue, &later.wqe));
+	assert_int_equal(post(&queue, 2, 1), ENOMEM);
+	polled(&queue, &later);		/* of one before it the completion was lost */
+	assert_int_equal(post(&queue, 2, 1), 0);
+	assert_int_equal(post(&queue, 3, 1), 0);
+	assert_int_equal(post(&queue, 4, 1), ENOMEM);
+	assert_true(recv_queue_take(&queue, &taken.wqe));
+	recv_queue_emptied(&queue);
+	assert_int_equal(post(&queue, 4, 1), 0);
+	assert_int_equal(post(&queue, 5, 1), ENOMEM);
+	recv_queue_fini(&queue);
+}
+
+static void a_resize_keeps_the_slots_taken_whose_completions_were_not_polled(void **state)
+{
+	struct recv_queue queue = { 0 };
+	struct wqe_slot slot = { &queue.slots, 0, true };
+	union taken taken;
+
+	assert_int_equal(recv_queue_init(&queue, 4, SGES), 0);
+	for (uint64_t i = 0; i < 4; i++)
+		post(&queue, i, 1);
+	for (uint64_t i = 0; i < 3; i++)
+		assert_true(recv_queue_take(&queue, &taken.wqe));
+	wqe_slot_free(&slot);
+	assert_int_equal(recv_queue_resize(&queue, 5), 0);
+	assert_int_equal(post(&queue, 4, 1), 0);
+	assert_int_equal(post(&queue, 5, 1), 0);
+	assert_int_equal(post(&queue, 6, 1), ENOMEM);
+	wqe_slot_free(&slot);
+	assert_int_equal(post(&queue, 6, 1), 0);
+	assert_int_equal(post(&queue, 7, 1), ENOMEM);
 	recv_queue_fini(&queue);
 }
 
@@ -102,6 +159,7 @@ static void a_resize_keeps_what_is_posted_or_is_refused(void **state)
 	assert_int_equal(recv_queue_init(&queue, 4, SGES), 0);
 	post(&queue, 100, 1);
 	recv_queue_take(&queue, &taken.wqe);
+	polled(&queue, &taken);
 	for (uint64_t i = 0; i < 4; i++)
 		post(&queue, i, 2);
 	assert_int_equal(recv_queue_resize(&queue, 3), EINVAL);
@@ -202,6 +260,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(receives_come_out_in_order_while_the_counters_wrap),
 		cmocka_unit_test(a_full_queue_gives_enomem_at_exactly_its_size),
+		cmocka_unit_test(a_slot_is_free_when_its_completion_was_polled),
+		cmocka_unit_test(a_resize_keeps_the_slots_taken_whose_completions_were_not_polled),
 		cmocka_unit_test(receives_before_the_bad_one_stand),
 		cmocka_unit_test(a_resize_keeps_what_is_posted_or_is_refused),
 		cmocka_unit_test(the_limit_event_comes_once_when_fewer_than_the_limit_are_left),

@@ -32,6 +32,7 @@ int send_queue_init(struct send_queue *queue, uint32_t size, uint32_t max_sge,
 	/* Programs that asked for none send as much inline as an SGE takes: devices have that room. */
 	queue->max_inline = tail;
 	queue->head = queue->sent = queue->tail = 0;
+	wqe_slots_init(&queue->slots);
 	return 0;
 }
 

@@ -3,8 +3,9 @@
  * The send queue of a QP: a ring of work requests, checked and copied at post time (inline data
  * too), numbered by ever-growing counters:
  *
- *	tail <= sent <= head	tail: oldest not completed; sent: next to be put on the wire
- *				for the first time; head: next to be posted
+ *	freed <= tail <= sent <= head	freed: oldest whose slot is taken (wqe_slots.h); tail: oldest not
+ *					completed; sent: next to be put on the wire for the first time;
+ *					head: next to be posted
  */
 #ifndef VERBATIM_OBJECT_SEND_QUEUE_H
 #define VERBATIM_OBJECT_SEND_QUEUE_H
@@ -14,6 +15,7 @@
 
 #include "object/ah.h"
 #include "object/ring_memory.h"
+#include "object/wqe_slots.h"
 
 struct mw;
 
@@ -60,6 +62,7 @@ struct send_queue {
 	uint32_t size, max_sge, max_inline;
 	uint32_t mask;			/* slots of the ring - 1; they are a power of two */
 	uint32_t head, sent, tail;
+	struct wqe_slots slots;
 	struct ring_memory memory;	/* of the ring: set before send_queue_init() */
 };
 

@@ -30,8 +30,9 @@ static int op_add(struct srq *srq, struct ibv_ops_wr *wr) REQUIRES(srq->queue.lo
 {
 	if (tag_list_add(srq->tags, wr))
 		return 0;
-	return REFUSE_OP(ENOMEM, "the list is full with %u tags: wait until some are matched, delete some, or "
-			 "create the SRQ with a larger tm_cap.max_num_tags", srq->tags->size);
+	return REFUSE_OP(ENOMEM, "the list is full: of its %u tags each waits for a message, or for its completion "
+			 "to be polled: poll, delete some, or create the SRQ with a larger tm_cap.max_num_tags",
+			 srq->tags->size);
 }
 
 static int op_delete(struct srq *srq, const struct ibv_ops_wr *wr, struct ibv_wc *wc)
@@ -51,11 +52,11 @@ static int op_delete(struct srq *srq, const struct ibv_ops_wr *wr, struct ibv_wc
 	}
 }
 
-static int op_check(const struct srq *srq, const struct ibv_ops_wr *wr, uint32_t number)
+static int op_check(const struct srq *srq, const struct ibv_ops_wr *wr)
 {
-	if (number >= srq->tags->max_ops)
-		return REFUSE_OP(ENOMEM, "more than %u operations in a call: post fewer at a time, or create "
-				 "the SRQ with a larger tm_cap.max_ops", srq->tags->max_ops);
+	if (wqe_slots_used(&srq->tags->ops, srq->tags->posted) >= srq->tags->max_ops)
+		return REFUSE_OP(ENOMEM, "%u operations are outstanding (tm_cap.max_ops): one is until its completion, "
+				 "or that of a later one with IBV_OPS_SIGNALED, was polled", srq->tags->max_ops);
 	if (wr->flags & ~(IBV_OPS_SIGNALED | IBV_OPS_TM_SYNC))
 		return REFUSE_OP(EINVAL, "flags 0x%x: only IBV_OPS_SIGNALED and IBV_OPS_TM_SYNC are known",
 				 (unsigned)wr->flags);
@@ -93,14 +94,13 @@ static int op_run(struct srq *srq, struct ibv_ops_wr *wr, struct ibv_wc *wc) REQ
 int srq_post_ops(struct srq *srq, struct ibv_ops_wr *wr, struct ibv_ops_wr **bad, uint64_t now_ns,
 		 struct effects *effects)
 {
-	uint32_t number = 0;
 	int err = 0;
 
 	lock_acquire(&srq->queue.lock);
 	for (; wr; wr = wr->next) {
 		struct ibv_wc wc = { .wr_id = wr->wr_id };
 
-		err = op_check(srq, wr, number++);
+		err = op_check(srq, wr);
 		if (!err)
 			err = op_run(srq, wr, &wc);
 		if (err)
@@ -108,7 +108,9 @@ int srq_post_ops(struct srq *srq, struct ibv_ops_wr *wr, struct ibv_ops_wr **bad
 		if (!tag_list_in_step(srq->tags))
 			wc.wc_flags = IBV_WC_TM_SYNC_REQ;
 		if (wr->flags & IBV_OPS_SIGNALED)	/* one that is lost ends the CQ, which says so */
-			cq_push(srq->cq, &wc, false, now_ns, effects);
+			cq_push_slot(srq->cq, &wc, (struct wqe_slot){ &srq->tags->ops, srq->tags->posted, false },
+				     false, now_ns, effects);
+		srq->tags->posted++;
 	}
 	lock_release(&srq->queue.lock);
 	if (err)

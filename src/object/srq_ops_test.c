@@ -171,16 +171,23 @@ static void what_is_before_a_refused_operation_is_done(void **state)
 	assert_null(tag_list_find(fixture->srq.tags, 3));
 }
 
-static void a_list_has_at_most_max_ops(void **state)
+static void at_most_max_ops_are_outstanding_until_a_later_one_is_polled(void **state)
 {
 	struct fixture *fixture = *state;
 	struct ibv_ops_wr wr[4] = { 0 }, *bad;
+	struct ibv_ops_wr sync = { .opcode = IBV_WR_TAG_SYNC, .flags = IBV_OPS_SIGNALED };
 
 	for (unsigned i = 0; i < 4; i++)
 		wr[i] = (struct ibv_ops_wr){ .opcode = IBV_WR_TAG_SYNC, .next = i < 3 ? &wr[i + 1] : NULL };
 	assert_int_equal(srq_post_ops(&fixture->srq, wr, &bad, 1, &fixture->effects), ENOMEM);
 	assert_ptr_equal(bad, &wr[3]);
+	assert_int_equal(post(fixture, &sync), ENOMEM);
+	wqe_slots_free_to(&fixture->srq.tags->ops, 1);
+	assert_int_equal(post(fixture, &sync), 0);
+	assert_int_equal(post(fixture, &sync), ENOMEM);
+	completion(fixture);
 	assert_int_equal(srq_post_ops(&fixture->srq, &wr[1], &bad, 1, &fixture->effects), 0);
+	assert_int_equal(post(fixture, &sync), ENOMEM);
 }
 
 int main(void)
@@ -192,7 +199,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(an_operation_out_of_step_asks_for_a_report, setup, teardown),
 		cmocka_unit_test_setup_teardown(wrong_operations_are_refused, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_is_before_a_refused_operation_is_done, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_list_has_at_most_max_ops, setup, teardown),
+		cmocka_unit_test_setup_teardown(at_most_max_ops_are_outstanding_until_a_later_one_is_polled, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

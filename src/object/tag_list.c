@@ -29,6 +29,8 @@ struct tag_list *tag_list_new(uint32_t size, uint32_t max_ops)
 	}
 	list->size = size;
 	list->max_ops = max_ops;
+	wqe_slots_init(&list->slots);
+	wqe_slots_init(&list->ops);
 	list->first = list->last = TAG_NONE;
 	list->free_last = size - 1;
 	return list;
@@ -59,8 +61,9 @@ bool tag_list_add(struct tag_list *list, struct ibv_ops_wr *wr)
 	uint32_t i = list->free_first;
 	struct tag_entry *entry;
 
-	if (i == TAG_NONE)
+	if (i == TAG_NONE || wqe_slots_used(&list->slots, list->added) >= list->size)
 		return false;
+	list->added++;
 	entry = &list->entry[i];
 	list->free_first = entry->next;
 	if (list->free_first == TAG_NONE)
@@ -123,6 +126,7 @@ enum tag_state tag_list_delete(struct tag_list *list, uint32_t handle)
 	if (entry->state != TAG_WAITING)
 		return (enum tag_state)entry->state;
 	tag_list_remove(list, entry, TAG_DELETED);
+	wqe_slot_free(&(struct wqe_slot){ .of = &list->slots, .shared = true });
 	return TAG_WAITING;
 }
 

@@ -15,6 +15,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "object/wqe_slots.h"
+
 struct recv_wqe;
 
 #define TAG_SGE_MAX	4u
@@ -34,11 +36,15 @@ struct tag_entry {
 
 struct tag_list {
 	uint32_t size;			/* entries */
-	uint32_t max_ops;		/* in one call */
+	uint32_t max_ops;		/* outstanding */
 	uint32_t first, last;		/* TAG_NONE: empty */
 	uint32_t free_first, free_last;
 	uint16_t unexpected;		/* messages so far */
 	uint16_t handled;		/* of those, as software reported last */
+	uint32_t added;			/* so far: what the next one is for its slot ... */
+	struct wqe_slots slots;		/* ... which is free when its data's completion was polled */
+	uint32_t posted;		/* operations so far */
+	struct wqe_slots ops;		/* of them at most max_ops are outstanding */
 	struct tag_entry entry[];
 };
 
@@ -57,7 +63,7 @@ static inline uint16_t tag_list_behind(const struct tag_list *list)
 
 /* Software has handled @count. False, and nothing changes: there were not so many. */
 bool tag_list_report(struct tag_list *list, uint32_t count);
-/* At the end; fills wr->tm.handle. False: full. */
+/* At the end; fills wr->tm.handle. False: full, of those in the list and those whose completion was not polled. */
 bool tag_list_add(struct tag_list *list, struct ibv_ops_wr *wr);
 /*
  * TAG_WAITING: removed. TAG_CONSUMED: a message was faster. TAG_DELETED: removed before. TAG_UNUSED: never

@@ -418,6 +418,7 @@ static void a_blocked_peer_holds_up_others_for_its_patience_at_most(void **state
 			pass_time(s, s->qp.requester.blocked_until_ns - s->now_ns);
 		}
 		done += s->batch->count;
+		free_slots(s);
 	}
 	assert_int_equal(done, 2000);
 	/* Neither answers: each takes its 255 ms, once. */
@@ -438,6 +439,7 @@ static void foreign_qps_are_not_waited_for(void **state)
 		post_datagram(s, ah, 17, MTU);
 		assert_int_equal(transmit(s), 1);
 		assert_false(sent(s, 0).echo_request);
+		free_slots(s);
 	}
 	assert_null(atomic_load(&ah->paths));
 	ah_put(ah);

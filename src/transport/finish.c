@@ -43,12 +43,6 @@ static void finish_pushed(struct qp_call *call, struct cq *cq, bool pushed) REQU
 	call->qp->requester.completion_lost = true;
 }
 
-static void finish_push_wc(struct qp_call *call, struct cq *cq, const struct ibv_wc *wc,
-			   bool solicited) REQUIRES(call->qp->lock)
-{
-	finish_pushed(call, cq, cq_push(cq, wc, solicited, call->now_ns, call->effects));
-}
-
 void finish_push(struct qp_call *call, struct cq *cq, const struct completion *completion, bool solicited)
 {
 	finish_pushed(call, cq, cq_push_full(cq, completion, solicited, call->now_ns, call->effects));
@@ -100,25 +94,30 @@ void finish_send(struct qp_call *call, enum ibv_wc_status status)
 	struct ibv_wc wc = { .wr_id = wqe->wr_id, .status = status, .opcode = wc_opcode(wqe),
 			     .byte_len = wqe->length, .qp_num = qp->number };
 	bool wanted = status != IBV_WC_SUCCESS || (wqe->flags & IBV_SEND_SIGNALED);
+	uint32_t number;
 
 	lock_alias(&qp->lock);
 	assert(qp->sq.tail != qp->sq.head);
+	number = qp->sq.tail;
 	finish_retire(qp, wqe);
 	if (__builtin_expect(qp->sends_itself, 0))
 		finish_own_send(call, &wc);
 	else if (wanted)
-		finish_push_wc(call, qp->send_cq, &wc, false);
+		finish_pushed(call, qp->send_cq,
+			      cq_push_slot(qp->send_cq, &wc, (struct wqe_slot){ &qp->sq.slots, number, false },
+					   false, call->now_ns, call->effects));
 }
 
 void finish_recv(struct qp_call *call, struct ibv_wc *wc, bool solicited)
 {
 	struct responder *responder = &call->qp->responder;
+	struct cq *cq = call->qp->recv_cq ? call->qp->recv_cq : responder->target->cq;
 
 	assert(responder->recv_taken);
 	wc->wr_id = responder->recv->wr_id;
 	wc->qp_num = call->qp->number;
 	responder->recv_taken = false;
-	finish_push_wc(call, call->qp->recv_cq ? call->qp->recv_cq : responder->target->cq, wc, solicited);
+	finish_pushed(call, cq, cq_push_slot(cq, wc, recv_slot(call->qp), solicited, call->now_ns, call->effects));
 }
 
 /* Flushed requests say nothing of their own. */

@@ -337,11 +337,24 @@ enum fault responder_complete(struct qp_call *call, struct ibv_wc *wc, bool soli
 void note_established(struct qp_call *call) REQUIRES(call->qp->lock); /* transport.c: in RTR */
 /* Syndrome of an ACK: end-to-end credits, but none with an SRQ (IBTA 9.7.7.2). */
 uint8_t responder_ack_syndrome(const struct qp *qp) REQUIRES(qp->lock);
+void responder_drop_recv(struct qp *qp) REQUIRES(qp->lock);
 bool responder_take(struct qp_call *call) REQUIRES(call->qp->lock);	/* a receive, unless one is held */
 /* The SRQ that receives come from; NULL: the QP's own queue. */
 static inline struct srq *responder_srq(const struct qp *qp) REQUIRES(qp->lock)
 {
 	return qp->srq ? qp->srq : qp->responder.target;
+}
+
+/* Of the SRQ's queue, or of its list of tags: wherever the receive in use is from (tags.c). */
+struct wqe_slot tags_slot(const struct qp *qp) REQUIRES(qp->lock);
+/* Of the queue that the receive of the message in progress is from. */
+static inline struct wqe_slot recv_slot(struct qp *qp) REQUIRES(qp->lock)
+{
+	struct srq *srq = responder_srq(qp);
+
+	if (__builtin_expect(qp->responder.tagged, 0))
+		return tags_slot(qp);
+	return (struct wqe_slot){ srq ? &srq->queue.slots : &qp->rq.slots, qp->responder.recv->number, srq };
 }
 
 /*

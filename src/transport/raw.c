@@ -209,6 +209,7 @@ static void receive_here(struct qp_call *call, const struct raw_frame *raw) REQU
 	completion = raw_completion(raw, strip, bytes);
 	completion.wc.wr_id = responder->recv->wr_id;
 	completion.wc.qp_num = call->qp->number;
+	completion.slot = recv_slot(call->qp);
 	responder->recv_taken = false;
 	finish_push(call, call->qp->recv_cq, &completion, false);
 }
@@ -219,7 +220,8 @@ static void wq_push_error(struct qp_call *call, struct wq *wq, enum ibv_wc_statu
 	REQUIRES(call->qp->lock, wq->lock)
 {
 	const struct completion completion = { .wc = { .wr_id = wq->recv->wr_id, .status = status,
-						       .opcode = IBV_WC_RECV, .qp_num = wq->number } };
+						       .opcode = IBV_WC_RECV, .qp_num = wq->number },
+					       .slot = { &wq->queue.slots, wq->recv->number, false } };
 
 	wq->recv_taken = false;
 	if (!cq_push_full(wq->cq, &completion, true, call->now_ns, call->effects))
@@ -279,6 +281,7 @@ static void receive_in(struct qp_call *call, struct wq *wq, const struct raw_fra
 	completion = raw_completion(raw, strip, bytes);
 	completion.wc.wr_id = wq->recv->wr_id;
 	completion.wc.qp_num = wq->number;
+	completion.slot = (struct wqe_slot){ &wq->queue.slots, wq->recv->number, false };
 	wq->recv_taken = false;
 	if (!cq_push_full(wq->cq, &completion, false, call->now_ns, call->effects))
 		count(call, COUNTER_CQ_OVERFLOW);

@@ -15,6 +15,22 @@
 
 #define STRANGE_PSN_TIMES 3
 
+/* The receive of a message that will have no end: an SRQ has its slot back. */
+void responder_drop_recv(struct qp *qp)
+{
+	struct responder *responder = &qp->responder;
+
+	struct wqe_slot slot;
+
+	tags_drop(qp);
+	if (!responder->recv_taken)
+		return;
+	slot = recv_slot(qp);
+	if (slot.shared)
+		wqe_slot_free(&slot);
+	responder->recv_taken = false;
+}
+
 void responder_reset(struct qp *qp)
 {
 	struct responder *responder = &qp->responder;
@@ -22,7 +38,7 @@ void responder_reset(struct qp *qp)
 	struct resource *resource = responder->resource ? responder->resource : responder->few;
 	uint32_t count = responder->resource ? responder->resource_count : RD_ATOMIC_FEW;
 
-	tags_drop(qp);
+	responder_drop_recv(qp);
 	if (qp->access)	/* at creation there is none yet */
 		atomic_store_explicit(&qp->access->established, 0, memory_order_relaxed);
 	*responder = (struct responder){ .recv = recv, .echoes = responder->echoes,

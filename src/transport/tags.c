@@ -33,6 +33,12 @@ static uint32_t tags_skip(const struct responder *responder)
 	return responder->tagged == TAGGED_EAGER ? TAG_HEADER_BYTES : 0;
 }
 
+struct wqe_slot tags_slot(const struct qp *qp)
+{
+	return (struct wqe_slot){ qp->responder.tagged >= TAGGED_EAGER ? &qp->srq->tags->slots : &qp->srq->queue.slots,
+			      0, true };
+}
+
 /* ---- rendezvous ---- */
 
 /* The entry's SGEs, cut to @bytes. */
@@ -240,6 +246,8 @@ void tags_complete(struct qp *qp, const struct ibv_wc *wc, bool single, struct c
 	}
 	if (responder->tagged == TAGGED_INCOMPLETE && explain_enabled)
 		explain_incomplete(qp);
+	if (responder->tagged != TAGGED_RENDEZVOUS)	/* else when its data was read */
+		completion->slot = tags_slot(qp);
 	responder->recv_taken = false;
 	if (responder->tagged == TAGGED_RENDEZVOUS)
 		qp->sq.head += 2;
@@ -251,8 +259,10 @@ bool tags_sent(struct qp_call *call, const struct ibv_wc *sent, struct completio
 	completion->wc.opcode = IBV_WC_TM_RECV;
 	if (sent->status == IBV_WC_SUCCESS)
 		completion->wc.wc_flags = IBV_WC_TM_DATA_VALID;
-	if (sent->opcode == IBV_WC_RDMA_READ)
+	if (sent->opcode == IBV_WC_RDMA_READ) {
+		completion->slot = (struct wqe_slot){ &call->qp->srq->tags->slots, 0, true };
 		return true;
+	}
 	if (sent->status != IBV_WC_SUCCESS && sent->status != IBV_WC_WR_FLUSH_ERR)
 		qp_raise(call->qp, QP_EVENT_FATAL, call->effects);	/* the sender may never hear of the end */
 	return false;

@@ -212,6 +212,12 @@ static inline void post_wr(struct station *station, struct ibv_send_wr *wr) UNCH
 	transport_posted_send(&station->qp, station->now_ns, &station->effects);
 }
 
+/* As if a signaled request had been polled: the slots of what has completed are free. */
+static inline void free_slots(struct station *station) UNCHECKED_LOCKS
+{
+	wqe_slots_free_to(&station->qp.sq.slots, station->qp.sq.tail);
+}
+
 static inline void post(struct station *station, enum ibv_wr_opcode opcode, uint64_t wr_id,
 			size_t length)
 {

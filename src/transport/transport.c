@@ -48,7 +48,7 @@ void transport_fini(struct qp *qp)
 	if (!qp->responder.recv)
 		return;
 	requester_reset(qp);
-	tags_drop(qp);
+	responder_drop_recv(qp);
 	run_queue_remove(qp->transport->run_queue, qp);
 	resources_free(&qp->responder);
 	echo_fini(qp);

@@ -127,6 +127,61 @@ static void send_queue_full(struct side *side)
 	link_close(&link);
 }
 
+static uint32_t post_quietly_until_full(struct link *link, uint32_t most)
+{
+	uint32_t posted = 0;
+
+	while (posted <= most && !try_send(link, &(struct op){ .id = posted, .opcode = IBV_WR_SEND, .quiet = true }))
+		posted++;
+	return posted;
+}
+
+/*
+ * As with mlx5: a request that is executed has its slot until its completion was polled, or that of a later
+ * one; unsignaled requests alone fill the queue for ever. Receives: until they are polled.
+ */
+static void slots_are_free_when_polled(struct side *side)
+{
+	struct link link;
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+	uint32_t most;
+
+	link_open(side, &link, &(struct link_options){ .wr = 8, .cqe = 8 });
+	OK(ibv_query_qp(link.qp, &attr, IBV_QP_CAP, &init));
+	most = init.cap.max_send_wr;
+	CHECK(exchange_u64(side, most) == most && init.cap.max_recv_wr == most, "ends differ");
+	for (uint32_t i = 0; side->server && i < most; i++)
+		recv_op(&link, i, NULL, 0);
+	barrier(side);
+	if (!side->server) {
+		for (uint32_t i = 0; i + 1 < most; i++)
+			send_op(&link, &(struct op){ .id = i, .opcode = IBV_WR_SEND, .quiet = i != 3 });
+		send_op(&link, &(struct op){ .id = most, .opcode = IBV_WR_SEND, .quiet = true });
+	}
+	barrier(side);
+	if (side->server) {
+		pause_ms(50);	/* all of it comes, and nobody polls */
+		CHECK(try_recv(&link, 0, NULL, 0) == ENOMEM, "a receive that nobody polled for makes room");
+		for (uint32_t i = 0; i < most; i++)
+			good_wc(link.recv_cq, i);
+		for (uint32_t i = 0; i < most; i++)
+			recv_op(&link, i, NULL, 0);
+		CHECK(try_recv(&link, 0, NULL, 0) == ENOMEM, "one receive too many");
+	} else {
+		CHECK(try_send(&link, &(struct op){ .opcode = IBV_WR_SEND }) == ENOMEM, "room without polling");
+		good_wc(link.send_cq, 3);
+	}
+	barrier(side);
+	if (!side->server) {
+		CHECK(post_quietly_until_full(&link, most) == 4, "polling the fourth makes room for four");
+		expect_no_wc(link.send_cq, 20);
+		CHECK(try_send(&link, &(struct op){ .opcode = IBV_WR_SEND }) == ENOMEM, "unsignaled ones make room");
+	}
+	barrier(side);
+	link_close(&link);
+}
+
 /* Posting is allowed by state: receives from INIT on, sends from RTS on, all in ERR (flushed). */
 static void post_by_state(struct side *side)
 {
@@ -185,6 +240,7 @@ const struct test local_error_tests[] = {
 	{ "rc_bad_local_key", rc_bad_local_key, 0 },
 	{ "post_refusals", post_refusals, 0 },
 	{ "send_queue_full", send_queue_full, 0 },
+	{ "slots_are_free_when_polled", slots_are_free_when_polled, 0 },
 	{ "post_by_state", post_by_state, 0 },
 	{ "reset_forgets", reset_forgets, 0 },
 	{ 0 }

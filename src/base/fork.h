@@ -27,6 +27,7 @@ enum fork_rank {
 	FORK_SLOTS,		/* senders_lock */
 	FORK_CONTEXTS,		/* contexts_lock (verbs) */
 	FORK_REGISTRY,		/* registry_lock (verbs) */
+	FORK_LIVE,		/* live_lock (verbs) */
 	FORK_TRACE,		/* trace.lock */
 	FORK_LOG,		/* anew: repeats_lock; in the child before others release theirs */
 	FORK_RANKS

@@ -6,6 +6,7 @@
  * Those of one context may use those of another one, so that each kind goes in all of them before
  * the next.
  */
+#include "base/log.h"
 #include "device/internal.h"
 
 /* Nobody will fetch or acknowledge events any more: count them as acknowledged. */
@@ -25,28 +26,43 @@ static struct list *close_first(struct list *head)
 	return list_empty(head) ? NULL : head->next;
 }
 
+/* One that cannot be destroyed, whatever uses it, is left: no list is gone through for ever. */
+static void close_leave(const char *kind, struct list *head, struct list *node)
+{
+	if (close_first(head) != node)
+		return;
+	log_error("a %s cannot be destroyed with its context, and is left", kind);
+	list_remove(node);
+}
+
 static void close_flows(struct hca_context *context)
 {
 	struct list *node;
 
-	while ((node = close_first(&context->flows)))
+	while ((node = close_first(&context->flows))) {
 		hca_destroy_flow(context, list_entry(node, struct steered_flow, node));
+		close_leave("flow", &context->flows, node);
+	}
 }
 
 static void close_counters(struct hca_context *context)
 {
 	struct list *node;
 
-	while ((node = close_first(&context->counters)))
+	while ((node = close_first(&context->counters))) {
 		hca_destroy_counters(context, list_entry(node, struct flow_counters, node));
+		close_leave("set of counters", &context->counters, node);
+	}
 }
 
 static void close_tables(struct hca_context *context)
 {
 	struct list *node;
 
-	while ((node = close_first(&context->rwq_tables)))
+	while ((node = close_first(&context->rwq_tables))) {
 		hca_destroy_rwq_table(context, list_entry(node, struct rwq_table, node));
+		close_leave("table of work queues", &context->rwq_tables, node);
+	}
 }
 
 static void close_wqs(struct hca_context *context)
@@ -58,6 +74,7 @@ static void close_wqs(struct hca_context *context)
 
 		wq->ibv.events_completed = wq->async_events_got;
 		hca_destroy_wq(context, wq);
+		close_leave("work queue", &context->wqs, node);
 	}
 }
 
@@ -72,6 +89,7 @@ static void close_qps(struct hca_context *context)
 		acknowledge_qp(qp);
 		qp->opens = 1;	/* whoever opened it */
 		hca_destroy_qp(context, qp);
+		close_leave("queue pair", &context->qps, node);
 	}
 }
 
@@ -84,6 +102,7 @@ static void close_srqs(struct hca_context *context)
 
 		srq->ibv.events_completed = srq->async_events_got;
 		hca_destroy_srq(context, srq);
+		close_leave("SRQ", &context->srqs, node);
 	}
 }
 
@@ -91,8 +110,10 @@ static void close_xrcds(struct hca_context *context)
 {
 	struct list *node;
 
-	while ((node = close_first(&context->xrcds)))
+	while ((node = close_first(&context->xrcds))) {
 		hca_close_xrcd(context, list_entry(node, struct xrcd, node));
+		close_leave("XRC domain", &context->xrcds, node);
+	}
 }
 
 static void close_cqs(struct hca_context *context)
@@ -104,6 +125,7 @@ static void close_cqs(struct hca_context *context)
 
 		acknowledge_cq(cq);
 		hca_destroy_cq(context, cq);
+		close_leave("CQ", &context->cqs, node);
 	}
 }
 
@@ -111,16 +133,20 @@ static void close_channels(struct hca_context *context)
 {
 	struct list *node;
 
-	while ((node = close_first(&context->channels)))
+	while ((node = close_first(&context->channels))) {
 		hca_destroy_comp_channel(context, list_entry(node, struct comp_channel, node));
+		close_leave("completion channel", &context->channels, node);
+	}
 }
 
 static void close_windows(struct hca_context *context)
 {
 	struct list *node;
 
-	while ((node = close_first(&context->mws)))
+	while ((node = close_first(&context->mws))) {
 		hca_dealloc_mw(context, list_entry(node, struct mw, node));
+		close_leave("memory window", &context->mws, node);
+	}
 }
 
 /* First of a list of handles, of imports or of originals. */
@@ -164,6 +190,7 @@ static void close_mrs(struct hca_context *context)
 			hca_unimport_mr(context, mr);
 		else
 			hca_dereg_mr(context, mr);
+		close_leave("region", &context->mrs, node);
 	}
 }
 
@@ -178,6 +205,7 @@ static void close_dms(struct hca_context *context)
 			hca_unimport_dm(context, dm);
 		else
 			hca_free_dm(context, dm);
+		close_leave("device memory", &context->dms, node);
 	}
 }
 
@@ -185,8 +213,10 @@ static void close_ahs(struct hca_context *context)
 {
 	struct list *node;
 
-	while ((node = close_first(&context->ahs)))
+	while ((node = close_first(&context->ahs))) {
 		hca_destroy_ah(context, list_entry(node, struct ah, node));
+		close_leave("address handle", &context->ahs, node);
+	}
 }
 
 static void close_pds(struct hca_context *context)
@@ -201,6 +231,7 @@ static void close_pds(struct hca_context *context)
 			hca_unimport_pd(context, pd);
 		else
 			hca_dealloc_pd(context, pd);
+		close_leave("protection domain", &context->pds, node);
 	}
 }
 

@@ -46,6 +46,26 @@ static void each_open_and_close_leaves_the_descriptors_as_they_were(void **state
 	assert_int_equal(fds_open(), before);
 }
 
+/* The verbs layer refuses such queue pairs; if there is one nevertheless, closing ends and touches nothing freed. */
+static void a_close_does_not_wait_for_what_another_context_uses(void **state)
+{
+	struct ibv_qp_init_attr_ex attr = qp_attr(IBV_QPT_RC);
+	struct ibv_cq_init_attr_ex cq_attr = { .cqe = 4 };
+	struct hca_context *second;
+	struct cq *foreign;
+	struct qp *qp;
+
+	assert_int_equal(hca_open("vb_lo", &second), 0);
+	assert_int_equal(hca_create_cq_in(second, &cq_attr, NULL, &foreign), 0);
+	attr.send_cq = attr.recv_cq = (struct ibv_cq *)&foreign->ibv;
+	assert_int_equal(hca_create_qp(context, &attr, &qp), 0);
+	assert_true(hca_close(second));
+	assert_int_equal(hca_destroy_qp(context, qp), 0);
+	assert_int_equal(atomic_load(&foreign->users), 0);
+	cq_fini(foreign);
+	free(foreign);
+}
+
 static void the_last_close_ends_the_hca(void **state)
 {
 	struct hca_context *first = context;
@@ -322,6 +342,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		DEVICE_TEST(contexts_share_the_hca_of_the_process),
 		DEVICE_TEST(each_open_and_close_leaves_the_descriptors_as_they_were),
+		DEVICE_TEST(a_close_does_not_wait_for_what_another_context_uses),
 		DEVICE_TEST(the_last_close_ends_the_hca),
 		DEVICE_TEST(a_child_has_none_of_it_and_can_open_its_own),
 		DEVICE_TEST(interfaces_are_watched),

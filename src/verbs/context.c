@@ -14,6 +14,7 @@
 
 #include "base/fork.h"
 #include "base/lock.h"
+#include "verbs/live.h"
 #include "verbs/trace.h"
 #include "verbs/verbs.h"
 
@@ -266,9 +267,11 @@ int ibv_close_device(struct ibv_context *ibv)
 		explain("ibv_close_device: the context was closed before");
 		return minus_one(EINVAL);
 	}
-	if (hca_close(context->hca))
+	if (hca_close(context->hca)) {
+		live_forget_file(file);
 		while ((context = context_take_closed(file)))
 			context_free(context);
+	}
 	return 0;
 }
 

@@ -1,42 +1,87 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The verbs as programs call them: each calls the function that its own file defines (inner.h), and sets errno
- * as errno.def says.
+ * The verbs as programs call them: each looks whether the handles that it is given are good (live.h), calls the
+ * function that its own file defines (inner.h), sets errno as errno.def says, and notes what was made or ended.
  */
 #define VERBS_OUTER
+#include "verbs/live.h"
 #include "verbs/verbs.h"
 
-static int end_errno(int result, int before)
-{
-	errno = result > 0 ? result : before;
-	return result;
-}
+/* Each of at most six arguments, a pointer or not. */
+#define TAKE(a)	live_take(&call, LIVE_KIND(a), LIVE_KIND(a) == LIVE_NONE ? NULL : (const void *)(uintptr_t)(a))
+#define TAKE_1(a)			TAKE(a)
+#define TAKE_2(a, b)			TAKE(a); TAKE(b)
+#define TAKE_3(a, b, c)			TAKE_2(a, b); TAKE(c)
+#define TAKE_4(a, b, c, d)		TAKE_3(a, b, c); TAKE(d)
+#define TAKE_5(a, b, c, d, e)		TAKE_4(a, b, c, d); TAKE(e)
+#define TAKE_6(a, b, c, d, e, f)	TAKE_5(a, b, c, d, e); TAKE(f)
+#define TAKE_N(a, b, c, d, e, f, name, ...)	name
+#define TAKE_ALL(...)	TAKE_N(__VA_ARGS__, TAKE_6, TAKE_5, TAKE_4, TAKE_3, TAKE_2, TAKE_1)(__VA_ARGS__)
+#define FIRST_OF(a, ...)	(a)
+#define FIRST(...)		FIRST_OF(__VA_ARGS__, )
 
-static ssize_t end_minus(ssize_t result, int before)
-{
-	if (result >= 0)
-		errno = before;
-	return result;
-}
+#define FAILED_ERRNO(result)	((intptr_t)(result) > 0)
+#define FAILED_END		FAILED_ERRNO
+#define FAILED_MINUS(result)	((intptr_t)(result) < 0)
+#define FAILED_POINTER(result)	(!(result))
+#define FAILED_OPEN		FAILED_POINTER
 
-static void *end_pointer(void *result, int before)
-{
-	if (result)
-		errno = before;
-	return result;
-}
+/* What it answers if an argument is not good. */
+#define REFUSED_ERRNO	EINVAL
+#define REFUSED_END	EINVAL
+#define REFUSED_MINUS	-1
+#define REFUSED_POINTER	NULL
+#define REFUSED_OPEN	NULL
 
-#define END_ERRNO	end_errno
-#define END_MINUS	end_minus
-#define END_POINTER	end_pointer
+/* errno of a failure: that of the answer, or what the verb has set. */
+#define REASON_ERRNO(result)	(int)(intptr_t)(result)
+#define REASON_END		REASON_ERRNO
+#define REASON_MINUS(result)	errno
+#define REASON_POINTER(result)	errno
+#define REASON_OPEN(result)	errno
 
-#define VERB(kind, type, name, parameters, arguments)                    \
-	type inner_##name parameters;                                    \
-	type name parameters                                             \
-	{                                                                \
-		int before = errno;                                      \
-									 \
-		return (type)END_##kind(inner_##name arguments, before); \
+/* What a success does to the handles. */
+#define NOTE_ERRNO(result, first)
+#define NOTE_MINUS(result, first)
+#define NOTE_POINTER(result, first)	live_add(&call, LIVE_KIND(result), (const void *)(intptr_t)(result))
+#define NOTE_OPEN(result, first)	live_share(LIVE_KIND(result), (const void *)(intptr_t)(result))
+#define NOTE_END(result, first)		live_remove(&call, LIVE_KIND(first), first)
+
+#define SLOT(kind, type, function, verb, parameters, arguments)                  \
+	type inner_##function parameters;                                        \
+	type function parameters                                                 \
+	{                                                                        \
+		struct live_call call = { .name = #verb };                       \
+		int before = errno;                                              \
+		type result;                                                     \
+										 \
+		TAKE_ALL arguments;                                              \
+		if (call.err) {                                                  \
+			errno = call.err;                                        \
+			return REFUSED_##kind;                                   \
+		}                                                                \
+		result = inner_##function arguments;                             \
+		if (FAILED_##kind(result)) {                                     \
+			errno = REASON_##kind(result);                           \
+			return result;                                           \
+		}                                                                \
+		NOTE_##kind(result, FIRST arguments);                            \
+		errno = before;                                                  \
+		return result;                                                   \
 	}
-#define SLOT VERB
+#define VERB(kind, type, verb, parameters, arguments) SLOT(kind, type, verb, verb, parameters, arguments)
+#define VOID(verb, parameters, arguments)                                        \
+	void inner_##verb parameters;                                            \
+	void verb parameters                                                     \
+	{                                                                        \
+		struct live_call call = { .name = #verb };                       \
+										 \
+		TAKE_ALL arguments;                                              \
+		if (call.err) {                                                  \
+			errno = call.err;                                        \
+			return;                                                  \
+		}                                                                \
+		inner_##verb arguments;                                          \
+		live_remove(&call, LIVE_KIND(FIRST arguments), FIRST arguments); \
+	}
 #include "verbs/errno.def"

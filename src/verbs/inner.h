@@ -40,7 +40,8 @@ struct ibv_wc;
 union ibv_gid;
 
 #ifndef VERBS_OUTER
-#define SLOT(kind, type, name, parameters, arguments)
+#define VOID(name, parameters, arguments) void name parameters __asm__("inner_" #name);
+#define SLOT(kind, type, function, name, parameters, arguments)
 #define VERB(kind, type, name, parameters, arguments) type name parameters __asm__("inner_" #name);
 #include "verbs/errno.def"
 #endif

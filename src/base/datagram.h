@@ -13,6 +13,11 @@
 
 #define ROCE_UDP_PORT 4791
 
+/* Ways by which packets come. Any other number is the life of a channel (local/). */
+#define BY_NETWORK	0u		/* UDP, from whoever sends there, also forwarded by another process */
+#define BY_LOOPBACK	UINT32_MAX	/* from this process */
+#define BY_LOST_CHANNEL	(UINT32_MAX - 1) /* a channel that has been closed since */
+
 struct datagram {
 	uint8_t source[16], destination[16];
 	uint32_t interface;		/* scope of link-local addresses, egress of multicast; 0: any */
@@ -27,6 +32,7 @@ struct datagram {
 	bool shared;			/* receive: data may still be written by the sender */
 	bool from_channel;		/* local/, receive: by @channel */
 	uint16_t channel;		/* local/: to or from which peer process */
+	uint32_t way;			/* engine/, receive: as struct qp has it */
 	unsigned segment_number;	/* host/: of the first segment, when forwarded one by one */
 	uint8_t *data;
 	size_t bytes;			/* all segments together */

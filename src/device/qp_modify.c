@@ -10,6 +10,7 @@
 #include "device/internal.h"
 #include "device/limits.h"
 #include "engine/wake.h"
+#include "engine/way.h"
 #include "engine/qp_table.h"
 #include "platform/clock.h"
 #include "platform/memory.h"
@@ -107,6 +108,10 @@ static void qp_modify_commit(struct hca *hca, struct qp *qp, struct ibv_qp_attr 
 				qp->av.loopback; /* as qp_modify_connect() decided */
 		qp->av = resolved->av;
 	}
+	if (from == IBV_QPS_INIT || qp->state == IBV_QPS_RESET)
+		way_connected(&hca->engine, qp);
+	else if (mask & IBV_QP_AV)
+		way_reconnected(&hca->engine, qp);
 	if (mask & IBV_QP_PATH_MTU)
 		qp->mtu = 128u << attr->path_mtu;
 	if (mask & IBV_QP_RATE_LIMIT)

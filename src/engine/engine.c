@@ -10,6 +10,7 @@
 #include "engine/injection.h"
 #include "engine/internal.h"
 #include "engine/wake.h"
+#include "engine/way.h"
 #include "engine/steer.h"
 #include "host/group_program.h"
 #include "link/udp.h"
@@ -70,6 +71,14 @@ static void local_receive_slots(void *owner)
 	rx_poll(engine, clock_now_ns());
 }
 
+static void local_way_changed(void *owner, uint32_t slot)
+{
+	struct engine *engine = owner;
+
+	lock_assert_held(&engine->progress);
+	way_changed(engine, slot, clock_now_ns());
+}
+
 static void local_unlock(void *owner)
 {
 	struct engine *engine = owner;
@@ -115,7 +124,7 @@ static const struct local_ops local_ops = {
 	.find_qp = local_find_qp, .receive = local_receive_packets, .receive_slots = local_receive_slots,
 	.notice = local_notice, .note = local_note, .is_connected_to = local_is_connected_to,
 	.defer = effects_defer, .no_peer = local_no_peer, .dropped = engine_dropped,
-	.unlock = local_unlock,
+	.way_changed = local_way_changed, .unlock = local_unlock,
 };
 
 /* Faults on purpose are done to packets: everything goes as packets then (LOCAL_RING). */

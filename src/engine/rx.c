@@ -13,6 +13,7 @@
 #include "engine/qp_table.h"
 #include "engine/ip_id.h"
 #include "engine/steer.h"
+#include "engine/way.h"
 #include "local/ring.h"
 #include "trace/file.h"
 #include "transport/drop.h"
@@ -165,6 +166,20 @@ static void rx_dropped(struct receiver *receiver, const struct datagram *datagra
 		qp_table_dropped(engine, qpn, refusal);	/* ours, by the loopback */
 }
 
+/* Before the transport looks at it, or anything is learnt from it. */
+static bool rx_is_on_way(struct receiver *receiver, const struct datagram *datagram, const struct qp *qp)
+	REQUIRES(qp->lock)
+{
+	return __builtin_expect(qp->way == datagram->way, 1) || way_is_right(receiver->engine, qp, datagram);
+}
+
+static void rx_other_way(struct receiver *receiver, const struct datagram *datagram, const struct packet *packet,
+			 struct qp *qp) REQUIRES(qp->lock)
+{
+	counter_add(receiver->engine->counters, COUNTER_RX_WAY, 1);
+	drop_explain(qp, packet, datagram->source, COUNTER_RX_WAY);
+}
+
 static void rx_deliver(struct receiver *receiver, const struct datagram *datagram,
 		       const struct packet *packet, enum ip_id_kind kind)
 {
@@ -199,7 +214,9 @@ static void rx_deliver(struct receiver *receiver, const struct datagram *datagra
 	lock_assert_held(&qp->lock);
 	if (receiver->traced)
 		receiver->traced->record.state = (uint8_t)(qp->state + 1);
-	if (!qp_is(qp, QP_DATAGRAM) && !ip_id_check(&qp->id_streak, kind))
+	if (!rx_is_on_way(receiver, datagram, qp))
+		rx_other_way(receiver, datagram, packet, qp);
+	else if (!qp_is(qp, QP_DATAGRAM) && !ip_id_check(&qp->id_streak, kind))
 		counter_add(engine->counters, COUNTER_RX_IP_ID, 1);
 	else
 		transport_receive(qp, packet, &info, receiver->now_ns, &receiver->effects);
@@ -280,7 +297,7 @@ static void receive_packet(struct receiver *receiver, struct datagram *datagram,
 
 /* ---- faults on purpose ---- */
 
-/* False: nobody's, malformed, or QP1's, which is judged where it is known whose it is (mad/dispatch.c). */
+/* False: nobody's, malformed, forged, or QP1's, which is judged where it is known whose it is (mad/dispatch.c). */
 static bool describe_arrival(struct receiver *receiver, const struct datagram *datagram, const uint8_t *data,
 			     size_t bytes, struct inject_packet *what)
 {
@@ -296,6 +313,9 @@ static bool describe_arrival(struct receiver *receiver, const struct datagram *d
 		if (!qp)
 			return false;
 		take_hold(receiver, qp);
+		lock_assert_held(&qp->lock);
+		if (!rx_is_on_way(receiver, datagram, qp))
+			return false;
 	}
 	injection_describe(&packet, datagram, qp, what);
 	return true;
@@ -395,6 +415,10 @@ static void receive_datagram(struct receiver *receiver, struct datagram *datagra
 	unsigned first = datagram->segment_number;
 	size_t done = 0;
 
+	if (datagram->sealed && !datagram->way)
+		datagram->way = datagram->from_channel ?
+					local_way_of_channel(&receiver->engine->local, datagram->channel) :
+					BY_LOOPBACK;
 	if (!datagram->spared && receiver->engine->group && port_group_takes(receiver->engine->group, datagram))
 		return;
 	while (done < datagram->bytes) {

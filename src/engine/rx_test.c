@@ -177,6 +177,7 @@ static void what_comes_from_this_process_needs_no_icrc(void **state)
 	append(datagram, OUR_QPN, PEER_PSN, 64);
 	datagram->data[datagram->bytes - 1] ^= 1;
 	datagram->sealed = true;
+	station->qp.way = BY_LOOPBACK;
 	receive_all();
 	assert_int_equal(taken(), 1);
 }
@@ -188,10 +189,60 @@ static void memory_of_the_sender_is_read_in_place(void **state)
 
 	append(datagram, OUR_QPN, PEER_PSN, 64);
 	datagram->sealed = datagram->shared = true;
+	station->qp.way = BY_LOOPBACK;
 	receive_all();
 	assert_int_equal(taken(), 1);
 	assert_int_equal(station->memory[0], (uint8_t)PEER_PSN);
 	assert_int_equal(station->memory[63], (uint8_t)PEER_PSN);
+}
+
+/* Right in all that a packet can be right in: who sends it knows addresses, numbers and PSNs. */
+static void nothing_enters_by_another_way_than_the_peers(void **state)
+{
+	static const uint32_t ways[] = { BY_LOOPBACK, BY_LOST_CHANNEL, 1, 77 };
+	unsigned i;
+
+	for (i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+		station->qp.way = ways[i];
+		append(arrive(), OUR_QPN, PEER_PSN, 64);
+		expect_dropped(COUNTER_RX_WAY);
+		append(arrive(), OUR_QPN, PEER_PSN, 64);
+		fake.incoming[fake.incoming_count - 1].forwarded = true;
+		expect_dropped(COUNTER_RX_WAY);
+		assert_int_equal(station->qp.id_streak, 0);	/* nothing is learnt of it */
+	}
+	station->qp.way = BY_NETWORK;
+	append(arrive(), OUR_QPN, PEER_PSN, 64);
+	fake.incoming[fake.incoming_count - 1].sealed = true;
+	expect_dropped(COUNTER_RX_WAY);
+}
+
+/* A channel that was closed while a packet of it was held back, and its number given to another process. */
+static void what_came_by_a_channel_keeps_its_way(void **state)
+{
+	struct datagram *datagram;
+
+	station->qp.way = 5;
+	append(arrive(), OUR_QPN, PEER_PSN, 64);
+	datagram = &fake.incoming[fake.incoming_count - 1];
+	datagram->sealed = datagram->from_channel = true;
+	expect_dropped(COUNTER_RX_WAY);
+	append(arrive(), OUR_QPN, PEER_PSN, 64);
+	datagram = &fake.incoming[fake.incoming_count - 1];
+	datagram->sealed = datagram->from_channel = true;
+	datagram->way = 5;
+	receive_all();
+	assert_int_equal(taken(), 1);
+}
+
+static void a_dead_state_is_told_before_a_wrong_way(void **state)
+{
+	station->qp.way = BY_LOOPBACK;
+	station->qp.state = IBV_QPS_ERR;
+	append(arrive(), OUR_QPN, PEER_PSN, 64);
+	receive_all();
+	assert_int_equal(counted(COUNTER_RX_WAY), 0);
+	assert_int_equal(station_counter(station, COUNTER_RX_QP_STATE), 1);
 }
 
 static void qp1_and_multicast_are_for_those_above(void **state)
@@ -291,6 +342,9 @@ int main(void)
 		RX_TEST(a_part_of_a_batch_knows_its_place),
 		RX_TEST(what_comes_from_this_process_needs_no_icrc),
 		RX_TEST(memory_of_the_sender_is_read_in_place),
+		RX_TEST(nothing_enters_by_another_way_than_the_peers),
+		RX_TEST(what_came_by_a_channel_keeps_its_way),
+		RX_TEST(a_dead_state_is_told_before_a_wrong_way),
 		RX_TEST(qp1_and_multicast_are_for_those_above),
 		RX_TEST(what_is_anothers_is_handed_on_in_runs),
 		RX_TEST(what_was_handed_on_is_not_handed_on_again),

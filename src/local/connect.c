@@ -150,6 +150,7 @@ static int attempt_admit(struct local *local, struct attempt *attempt)
 	if (err)
 		return err;
 	peer_publish(local, attempt->peer);
+	agree_open(local, attempt->peer);
 	/* A sleeping worker does not know of this channel: nothing would wake it for the peer. */
 	waiter_ring(local->waiter);
 	return 0;
@@ -237,21 +238,24 @@ const char *connect_reason(int err)
 	       strerror(err);
 }
 
-void local_connect(struct local *local, uint32_t slot)
+static void connect_failed(struct local *local, uint32_t slot, int err)
 {
-	int err;
-
-	if (!is_unknown(local, slot))
-		return;
-	err = connect_to_slot(local, slot);
-	if (!err || err == EALREADY || err == EEXIST)
-		return;
 	counter_add(local->counters, COUNTER_NO_MEMORY_PATH, 1);
 	explain("no shared memory with the process of this host that has QPs from 0x%06x on: %s: "
 			"packets go over UDP",
 		slot * QP_PER_SLOT, connect_reason(err));
 	atomic_store_explicit(&local->peers->refusal[slot], err, memory_order_relaxed);
 	reconnect_later(local, slot, err);
+}
+
+void local_connect(struct local *local, uint32_t slot)
+{
+	int err = is_unknown(local, slot) ? connect_to_slot(local, slot) : 0;
+
+	if (err && err != EALREADY && err != EEXIST)
+		connect_failed(local, slot, err);
+	else
+		agree_await(local, slot);
 }
 
 void local_connect_for_datagram(struct local *local, uint32_t slot)
@@ -373,6 +377,8 @@ static int connect_admit(struct local *local, struct handshake_peer *process, bo
 		else
 			peer_publish(local, peer);
 	}
+	if (!err)
+		agree_open(local, peer);
 	close(side_fd);
 	return err;
 }
@@ -491,8 +497,22 @@ static void drain_channel(struct local *local, const struct peer *peer)
 	local_receive(local);	/* takes the answers */
 }
 
+/*
+ * A process that hung up and is still there has disbelieved us, as we do one that is stopped in a copy. Our
+ * QPs hear it by a channel alone (agree.c).
+ */
+static void meet_again(struct local *local, const struct hello *hello)
+{
+	unsigned i;
+
+	for (i = 0; i < hello->slot_count; i++)
+		if (local->ops->is_connected_to(local->owner, hello->slot[i]) && slot_is_claimed(hello->slot[i]))
+			reconnect_later(local, hello->slot[i], 0);
+}
+
 static void dismiss_ended(struct local *local)
 {
+	struct hello hello;
 	unsigned i;
 
 	for (i = 0; i < CHANNELS_MAX; i++) {
@@ -501,12 +521,14 @@ static void dismiss_ended(struct local *local)
 		if (!peer || !(peer->revoked || peer_has_ended(peer)))
 			continue;
 		/* Only this thread dismisses: the peer is still there. */
+		hello = peer->process.hello;
 		progress_take(local);
 		if (!peer->revoked)
 			drain_channel(local, peer);
 		peer_dismiss(local, peer);
 		messages_lost(local, peer->channel);
 		progress_drop(local);
+		meet_again(local, &hello);
 	}
 }
 

@@ -14,6 +14,7 @@
  *						<-	SRQ	its protection domain, if it is
  *	a packet to a QP			<-	NO_QP	there is none of that number
  *						<-	DROPPED	it was dropped, without an answer: why
+ *	OPENED	the channel is open here: my packets for you come by it alone (agree.c); both ends say so
  */
 #ifndef VERBATIM_LOCAL_CONTROL_H
 #define VERBATIM_LOCAL_CONTROL_H
@@ -32,6 +33,7 @@ enum control_kind {
 	CONTROL_ASK_SRQ,
 	CONTROL_SRQ,
 	CONTROL_DROPPED,
+	CONTROL_OPENED,
 	CONTROL_KINDS
 };
 

@@ -59,6 +59,11 @@ struct local_ops {
 	void (*no_peer)(void *owner, uint32_t qpn);
 	/* Likewise: it dropped a request to its QP @qpn, and did not answer. */
 	void (*dropped)(void *owner, uint32_t qpn, const struct refusal *refusal);
+	/*
+	 * With the progress lock held: packets to and from the holder of @slot go another way from now on: for QPs
+	 * that are connected to it.
+	 */
+	void (*way_changed)(void *owner, uint32_t slot);
 	/* Drop the progress lock, and apply what was deferred. */
 	void (*unlock)(void *owner);
 };
@@ -88,8 +93,9 @@ struct local {
 	 */
 	_Atomic bool peers_due;
 	/*
-	 * Grants are to be offered by the thread that makes progress next: set by grant_offer()
-	 * behind peer->offer[], and cleared by grant_make_offers() before it looks there.
+	 * Something is to be sent by the thread that makes progress next: set by grant_offer() behind
+	 * peer->offer[] and by agree_say_opened() behind peer->opened_due, and cleared by local_receive()
+	 * before it looks there.
 	 */
 	_Atomic bool offers_due;
 	/* Jobs for local_fetch(); a hint, job.state decides */
@@ -125,6 +131,16 @@ void local_connect(struct local *local, uint32_t slot);
 void local_connect_for_datagram(struct local *local, uint32_t slot);
 /* The channel to the holder of @slot, or LOCAL_NO_CHANNEL. Any thread. */
 uint32_t local_channel(const struct local *local, uint32_t slot);
+
+/*
+ * The way (struct datagram) by which alone packets come from the holder of @slot, for QPs that repair losses;
+ * BY_NETWORK: by none alone, as far as both ends have agreed.
+ */
+uint32_t local_agreed_way(const struct local *local, uint32_t slot);
+/* The way of packets through @channel. */
+uint32_t local_way_of_channel(const struct local *local, uint32_t channel);
+/* Has a packet that came through @channel by @way come from the holder of @slot? With the progress lock. */
+bool local_comes_from(const struct local *local, uint32_t channel, uint32_t way, uint32_t slot);
 
 /* For the worker: handle processes that connect, have ended or have answered. */
 void local_handle_peers(struct local *local);

@@ -561,6 +561,9 @@ bool pairing_receive(struct local *local, struct peer *peer, const struct contro
 	case CONTROL_DROPPED:
 		receive_dropped(local, peer, control);
 		return true;
+	case CONTROL_OPENED:
+		agree_receive(local, peer);
+		return true;
 	case CONTROL_KINDS:
 		break;
 	}

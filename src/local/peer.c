@@ -243,6 +243,8 @@ static int begin_life(struct local *local, struct peer *peer, unsigned reach)
 	grants_reset(&peer->grants);
 	peer_memory_reset(peer->regions);
 	peer->revoked = false;
+	atomic_store(&peer->agreed, false);
+	atomic_store(&peer->opened_due, false);
 	atomic_store(&peer->copies, (reach & RING_COPIES) != 0);
 	if (peer->process.hello.late || peers_missed(local->peers, &peer->process.hello))
 		atomic_store(&local->udp_first_until_ns, clock_now_ns() + UDP_FIRST_NS);

@@ -6,6 +6,7 @@
  *	peer.c		the table of them: the memory of each, admission and dismissal
  *	peer_socket.c	the socket of each: bells, blocks, its end
  *	connect.c	connecting and being connected to; peers that end
+ *	agree.c		agreeing that packets come by the channel alone
  *	reconnect.c	retries by the worker
  *	pairing.c	which grants QPs and keys have: asking for them, and answering
  *	drain.c		ending grants: waiting until no peer uses them any more
@@ -77,6 +78,12 @@ struct peer {
 	_Atomic uint32_t life;
 	struct handshake_peer process;
 	struct process_memory memory;	/* its address space */
+	/*
+	 * It has said OPENED: its packets come by the channel alone. Stored by agree_receive() before the QPs are
+	 * told, loaded with a QP's lock held when it is connected: one of the two sees the other.
+	 */
+	_Atomic bool agreed;
+	_Atomic bool opened_due;	/* we have to say so: raised by agree_open(), lowered when it was sent */
 	_Atomic bool copies;		/* the kernel lets each of us copy from and to the other */
 	uint64_t guard;			/* of our memory, for this peer (platform/process_memory.h) */
 	/*
@@ -273,6 +280,17 @@ const char *connect_reason(int err);
 void reconnect_soon(struct local *local, uint32_t slot);
 /* Close the descriptors of all attempts, and nothing else. */
 void attempts_abandon(struct peers *peers);
+
+/* ---- the way of packets (agree.c) ---- */
+
+/* The channel to @peer was published: tell our QPs and @peer. No lock is held. */
+void agree_open(struct local *local, struct peer *peer);
+/* Tell those that have not been told. With the progress lock. */
+void agree_say_opened(struct local *local);
+/* @peer has told us. With the progress lock. */
+void agree_receive(struct local *local, struct peer *peer);
+/* Wait until the holder of @slot has, for a quarter of a second at most. No lock is held. */
+void agree_await(struct local *local, uint32_t slot);
 
 /* ---- grants (pairing.c, drain.c) ---- */
 

@@ -227,8 +227,11 @@ unsigned local_receive(struct local *local)
 
 	if (!local->channel_link)
 		return 0;
-	if (atomic_load_explicit(&local->offers_due, memory_order_relaxed))
+	if (atomic_load_explicit(&local->offers_due, memory_order_relaxed)) {
+		atomic_store(&local->offers_due, false);
+		agree_say_opened(local);
 		grant_make_offers(local);
+	}
 	receive_init(&receiver);
 	taken = take_messages(local, &receiver);
 	take_answers(local, &receiver);

@@ -139,7 +139,6 @@ void grant_make_offers(struct local *local)
 {
 	unsigned count = ring_channels(local->channel_link), i, n;
 
-	atomic_store(&local->offers_due, false);
 	for (i = 0; i < count; i++) {
 		struct peer *peer = peer_at(local, i);
 

@@ -92,6 +92,11 @@ struct qp {
 	bool tx_again GUARDED_BY_MEMBER(lock);
 	struct timer timer;		/* under engine_timers.lock */
 	_Atomic uint64_t timer_at_ns;	/* its deadline, readable without that lock */
+	/*
+	 * As in struct datagram: by which the peer's packets come; those that came by another way are forged, or
+	 * were sent before both ends agreed on this one (engine/way.c).
+	 */
+	uint32_t way GUARDED_BY_MEMBER(lock);
 	uint32_t id_streak GUARDED_BY_MEMBER(lock);	/* packets in a row with a Verbatim's IP id */
 
 	_Atomic bool peer_lost;		/* retries exceeded, not reported yet */

@@ -44,6 +44,17 @@ static void print_address(const struct qp *qp, const struct packet *packet, cons
 			     address_text(qp->av.destination, peer), address_text(qp->av.source, own));
 }
 
+static void print_way(const struct qp *qp, const struct packet *packet, const uint8_t source[16])
+	REQUIRES(qp->lock)
+{
+	char from[46];
+
+	explain_print_remote("qp 0x%06x: %s from %s dropped: packets of its peer, qp 0x%06x on this host, come "
+			     "through memory, and this one did not: it was sent before both ends had agreed on that, "
+			     "and comes again, or another process has forged it (ss -uap shows who sends to port 4791)",
+			     qp->number, packet->op->name, address_text(source, from), qp->attr.dest_qp_num);
+}
+
 static void print_datagram(struct qp *qp, const struct packet *packet, const uint8_t source[16],
 			   enum counter why) REQUIRES(qp->lock)
 {
@@ -114,6 +125,9 @@ void drop_print(struct qp *qp, const struct packet *packet, const uint8_t source
 				     qp->number, packet->op->name, address_text(source, text),
 				     qp_state_name(qp->state), drop_state_advice(qp),
 						qp_state_name(qp->state));
+		return;
+	case COUNTER_RX_WAY:
+		print_way(qp, packet, source);
 		return;
 	case COUNTER_RX_ADDRESS:
 		print_address(qp, packet, source);

@@ -258,6 +258,7 @@ void requester_transmit(struct transmit *transmit) REQUIRES(transmit->call->qp->
 uint64_t requester_deadline(const struct qp *qp) REQUIRES(qp->lock);
 void requester_timeout(struct qp_call *call) REQUIRES(call->qp->lock);
 void requester_no_peer(struct qp_call *call) REQUIRES(call->qp->lock);
+void requester_way_changed(struct qp_call *call) REQUIRES(call->qp->lock);
 /* The local ACK timeout; UINT64_MAX: none. */
 uint64_t requester_ack_timeout(const struct qp *qp) REQUIRES(qp->lock);
 /* Give up: the peer answered none of the retries. */
@@ -418,7 +419,6 @@ void raw_transmit(struct transmit *transmit) REQUIRES(transmit->call->qp->lock);
 bool raw_ready(const struct qp *qp) REQUIRES(qp->lock);
 uint64_t raw_deadline(const struct qp *qp) REQUIRES(qp->lock);
 void raw_timeout(struct qp_call *call) REQUIRES(call->qp->lock);
-bool transport_takes_packets(enum ibv_qp_state state);	/* transport.c */
 
 /* ---- unreliable.c ---- */
 

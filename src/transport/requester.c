@@ -619,6 +619,17 @@ void requester_timeout(struct qp_call *call)
 	}
 }
 
+void requester_way_changed(struct qp_call *call)
+{
+	struct requester *requester = &call->qp->requester;
+
+	if (call->qp->state != IBV_QPS_RTS && call->qp->state != IBV_QPS_SQD)
+		return;
+	requester->loss.hold = requester->loss.guarded = false;
+	if (requester->una_psn != requester->send_psn)
+		requester_go_back(call);
+}
+
 /* Without a timeout (0) the application wants to wait for ever. */
 void requester_no_peer(struct qp_call *call)
 {

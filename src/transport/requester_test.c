@@ -280,6 +280,52 @@ static void a_destroyed_peer_ends_no_wait_without_timeout(void **state)
 	station_free(s);
 }
 
+static void way_changed(struct station *s) UNCHECKED_LOCKS
+{
+	transport_way_changed(&s->qp, s->now_ns, &s->effects);
+}
+
+/* What went the old way may have been dropped, answers too. */
+static void what_is_unanswered_goes_the_new_way_at_once(void **state)
+{
+	struct station *s = station_rts(IBV_QPT_RC);
+
+	s->qp.attr.retry_cnt = 0;
+	way_changed(s);
+	assert_int_equal(transmit(s), 0);
+	post(s, IBV_WR_SEND, 1, 1);
+	post(s, IBV_WR_SEND, 2, 1);
+	assert_int_equal(transmit(s), 2);
+	receive_ack(s, OUR_PSN);
+	expect_wc(&s->send_cq, 1, IBV_WC_SUCCESS);
+	way_changed(s);
+	assert_int_equal(transmit(s), 1);
+	expect_sent(s, 0, OPCODE_RC_SEND_ONLY, OUR_PSN + 1);
+	way_changed(s);				/* as often as it may change */
+	assert_int_equal(transmit(s), 1);
+	receive_ack(s, OUR_PSN + 1);
+	expect_wc(&s->send_cq, 2, IBV_WC_SUCCESS);
+	assert_int_equal(station_counter(s, COUNTER_TIMEOUT), 0);
+	station_free(s);
+}
+
+/* A QP that waits for a peer it has not heard of for long sends nothing but probes. */
+static void a_new_way_ends_the_silence(void **state)
+{
+	struct station *s = station_rts(IBV_QPT_RC);
+
+	s->qp.attr.timeout = 0;
+	post(s, IBV_WR_SEND, 1, 1);
+	post(s, IBV_WR_SEND, 2, 1);
+	assert_int_equal(transmit(s), 2);
+	s->qp.requester.loss.hold = true;
+	way_changed(s);
+	assert_int_equal(transmit(s), 2);
+	expect_sent(s, 0, OPCODE_RC_SEND_ONLY, OUR_PSN);
+	expect_sent(s, 1, OPCODE_RC_SEND_ONLY, OUR_PSN + 1);
+	station_free(s);
+}
+
 static void timeout_zero_never_gives_up(void **state)
 {
 	struct station *s = station_rts(IBV_QPT_RC);
@@ -719,6 +765,8 @@ int main(void)
 		TEST(a_dead_peer_is_given_up_after_retry_cnt_timeouts),
 		TEST(a_destroyed_peer_is_given_up_once_a_probe_was_sent),
 		TEST(a_destroyed_peer_ends_no_wait_without_timeout),
+		TEST(what_is_unanswered_goes_the_new_way_at_once),
+		TEST(a_new_way_ends_the_silence),
 		TEST(timeout_zero_never_gives_up),
 		TEST(the_timer_stops_when_all_is_answered),
 		TEST(progress_gives_all_retries_back),

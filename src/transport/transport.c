@@ -348,6 +348,17 @@ void transport_timeout(struct qp *qp, uint64_t now_ns, struct effects *effects)
 	qp_call_end(&call);
 }
 
+void transport_way_changed(struct qp *qp, uint64_t now_ns, struct effects *effects)
+{
+	struct qp_call call;
+
+	if (!qp_is(qp, QP_RELIABLE))
+		return;
+	qp_call_init(&call, qp, now_ns, effects);
+	requester_way_changed(&call);
+	qp_call_end(&call);
+}
+
 void transport_refused(struct qp *qp, const struct refusal *refusal)
 {
 	refusal_note(qp, refusal);

@@ -164,6 +164,15 @@ static inline bool transport_awaits_recv(struct qp *qp)
 bool transport_transmit(struct qp *qp, uint64_t now_ns, unsigned quantum, struct tx_batch *batch,
 			struct effects *effects) REQUIRES(qp->lock);
 
+/* Are packets executed in that state? In others they are dropped. */
+bool transport_takes_packets(enum ibv_qp_state state);
+
+/*
+ * Packets of @qp that left until now, and of its peer that came, may have been dropped: what is unanswered is sent
+ * again at once, which counts as no retry.
+ */
+void transport_way_changed(struct qp *qp, uint64_t now_ns, struct effects *effects) REQUIRES(qp->lock);
+
 /* When transport_timeout() has to be called; TIME_NEVER for never. Changes only in calls. */
 uint64_t transport_deadline(const struct qp *qp) REQUIRES(qp->lock);
 void transport_timeout(struct qp *qp, uint64_t now_ns, struct effects *effects)

@@ -2,7 +2,8 @@
 /*
  * Processes that come to share memory later than their queue pairs are connected: because one did
  * not answer in time, or had no descriptor to spare. Until then packets go over UDP; the change, in
- * the middle of traffic, loses and repeats nothing. And who cannot be met is left alone in the end.
+ * the middle of traffic, loses and repeats nothing, also while somebody else sends what each of them expects of
+ * the other. And who cannot be met is left alone in the end.
  */
 #include <sched.h>
 #include <signal.h>
@@ -11,8 +12,10 @@
 #include <sys/resource.h>
 
 #include "device/internal.h"
+#include "forger.h"
 #include "local/ring.h"
 #include "pair.h"
+#include "trace/trace.h"
 #include "verbs/verbs.h"
 
 /* By an answer, and not by a further try. In the long run hundreds of processes of other tests are at work. */
@@ -24,6 +27,7 @@
 #define QKEY 0x1234u
 #define GRH 40u
 #define LIMIT_S 20.0
+#define TRACED_ROW 24u /* messages in a row that are traced, or not */
 
 /* The channel to the other end. */
 static uint32_t channel_of(const struct end *end)
@@ -91,6 +95,8 @@ struct traffic {
 	uint64_t early;		/* bit i: first_missing + i has come */
 	bool peer_done, over;
 	_Atomic uint64_t *forward_lost;
+	struct forger *forger;	/* NULL: nobody forges, or has begun to */
+	bool traced;		/* a trace wants payload now and then: packets */
 };
 
 static char *send_place(struct traffic *traffic, uint32_t number)
@@ -263,6 +269,31 @@ static void take_completions(struct traffic *traffic)
 		sched_yield();
 }
 
+/* From the moment on that the network is believed no more. */
+static void aim_forger(struct traffic *traffic)
+{
+	struct qp *qp = to_qp(traffic->end->qp);
+
+	lock_acquire(&qp->lock);
+	if (qp->way != BY_NETWORK) {
+		forger_aim(traffic->forger, traffic->end->side, qp->number, qp->responder.expected_psn,
+			   qp->requester.una_psn);
+		traffic->forger = NULL;
+	}
+	lock_release(&qp->lock);
+}
+
+/* As when a tracer comes and goes, on one end. */
+static void trace_some(const struct traffic *traffic)
+{
+	bool wanted = traffic->sent / TRACED_ROW % 2;
+
+	if (wanted)
+		atomic_fetch_or(&trace_wanted, TRACE_PAYLOAD);
+	else
+		atomic_fetch_and(&trace_wanted, ~TRACE_PAYLOAD);
+}
+
 static void run_traffic(struct traffic *traffic, double free_after_s)
 {
 	double begin_s = now(), until_s = begin_s + LIMIT_S;
@@ -278,6 +309,10 @@ static void run_traffic(struct traffic *traffic, double free_after_s)
 			free_after_s = -1;
 		}
 		take_completions(traffic);
+		if (traffic->forger)
+			aim_forger(traffic);
+		if (traffic->traced)
+			trace_some(traffic);
 		if (last || traffic->outstanding > DEPTH - 4)
 			continue;
 		if (traffic->peer_done && traffic->through_memory >= MORE) {
@@ -363,6 +398,11 @@ static void raise_qp(struct traffic *traffic)
 
 struct plan {
 	enum ibv_qp_type type;
+	struct forger *forger;
+	bool at_once;		/* nothing keeps the ends from meeting */
+	bool early;		/* the forger is there before they do */
+	bool traced[2];
+	bool packets[2];	/* as with VERBATIM_TRACE or VERBATIM_FAULT */
 	double free_after_s[2];
 	_Atomic uint64_t forward_lost[2]; /* by each end, of packets for the other or for another test */
 };
@@ -372,22 +412,30 @@ static void talks(struct end *end, void *argument)
 	struct plan *plan = argument;
 	struct traffic traffic = {.end = end,
 				  .type = plan->type,
+				  .forger = plan->forger,
+				  .traced = plan->traced[end->side],
 				  .forward_lost = &plan->forward_lost[end->side]};
 	uint32_t i;
 
+	if (plan->packets[end->side])
+		setenv("VERBATIM_MEMORY", "ring", 1);
 	end_open(end, word_offset(4), ALL_ACCESS);
 	make_qp(end, plan->type);
 	end_exchange(end);
-	allow_descriptors(false);
+	allow_descriptors(plan->at_once);
+	if (plan->early) {
+		forger_aim(plan->forger, end->side, end->qp->qp_num, end->there.psn, end->psn);
+		traffic.forger = NULL;
+	}
 	meet(end);
 	raise_qp(&traffic);
 	for (i = 0; i < DEPTH; i++)
 		give_receive(&traffic, i);
-	CHECK(!shares_memory(end), "nothing kept the ends from meeting");
+	CHECK(plan->at_once || !shares_memory(end), "nothing kept the ends from meeting");
 	meet(end);
 	run_traffic(&traffic, plan->free_after_s[end->side]);
 	CHECK(traffic.sent > MORE, "all of it went through memory");
-	CHECK(!through_memory(end) == (plan->type == IBV_QPT_UC), "%u through memory",
+	CHECK((through_memory(end) < MORE) == (plan->type == IBV_QPT_UC), "%u through memory",
 	      through_memory(end));
 	meet(end);
 	CHECK(*word_of(end, COUNTER) == 0 || plan->type == IBV_QPT_RC);
@@ -458,6 +506,56 @@ static bool change_in_traffic(enum ibv_qp_type type)
 static bool rc_goes_over_to_memory_in_the_middle_of_traffic(void)
 {
 	return change_in_traffic(IBV_QPT_RC);
+}
+
+/* Ends that send packets, because of a trace or a fault, and such that a tracer comes to. */
+static bool change_beside_forger(enum forger_kind kind, bool at_once, unsigned rounds)
+{
+	struct plan *plan = mmap(NULL, sizeof(*plan), PROT_READ | PROT_WRITE,
+				 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct forger *forger = forger_start(kind);
+	bool good = true;
+	unsigned i;
+
+	CHECK(plan != MAP_FAILED, "%m");
+	for (i = 0; good && i < rounds; i++) {
+		*plan = (struct plan){.type = IBV_QPT_RC,
+				      .forger = forger,
+				      .at_once = at_once,
+				      /* who fills the queues between processes keeps them from meeting */
+				      .early = at_once && kind == FORGER_UDP,
+				      .traced = {i % 2, i % 5 == 4},
+				      .packets = {i % 7 == 5, i % 3 == 2}};
+		forger_aim(forger, LEFT, 0, 0, 0);
+		forger_aim(forger, RIGHT, 0, 0, 0);
+		good = pair_run(i % 4 < 2 ? "mapped" : "copy", talks, talks, plan, 60);
+		if (!good)
+			printf("# round %u\n", i);
+	}
+	printf("# %llu packets were forged\n", (unsigned long long)forger_sent(forger));
+	good = good && forger_sent(forger) > rounds;
+	munmap(plan, sizeof(*plan));
+	return forger_end(forger) && good;
+}
+
+static bool forged_packets_enter_no_connection_through_memory(void)
+{
+	return change_beside_forger(FORGER_UDP, true, long_run ? 200 : 20);
+}
+
+static bool nor_do_those_of_the_user_who_has_the_port(void)
+{
+	return change_beside_forger(FORGER_OWNER, true, long_run ? 200 : 20);
+}
+
+static bool nor_while_the_way_changes(void)
+{
+	return change_beside_forger(FORGER_UDP, false, long_run ? 1000 : 40);
+}
+
+static bool nor_while_it_changes_where_another_user_has_the_port(void)
+{
+	return change_beside_forger(FORGER_OWNER, false, long_run ? 200 : 20);
 }
 
 /* UC repairs nothing: its packets go one way all the time. */
@@ -570,6 +668,10 @@ int main(int argc, char **argv)
 	}
 	const struct test tests[] = {
 		TEST(rc_goes_over_to_memory_in_the_middle_of_traffic),
+		TEST(forged_packets_enter_no_connection_through_memory),
+		TEST(nor_do_those_of_the_user_who_has_the_port),
+		TEST(nor_while_the_way_changes),
+		TEST(nor_while_it_changes_where_another_user_has_the_port),
 		TEST(uc_stays_with_udp_in_the_middle_of_traffic),
 		TEST(ud_goes_over_to_memory_in_the_middle_of_traffic),
 		TEST(who_was_too_slow_is_met_when_he_answers),

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The way by which packets of a connected QP's peer come: the loopback, if it is a QP of this process; the channel
+ * to its process on this host, once both ends have agreed (local/agree.c); else the network, where everybody may
+ * send. Nothing that is in a packet proves who sent it: any process of this host can send from the peer's
+ * address, and PSNs are 24 bits. So a QP whose peer has another way believes nothing that the network brings.
+ */
+#include "engine/internal.h"
+#include "engine/qp_table.h"
+#include "engine/way.h"
+#include "transport/drop.h"
+
+/* Only who repairs losses can change its way in the middle of traffic. */
+static uint32_t way_of_peer(const struct engine *engine, const struct qp *qp) REQUIRES(qp->lock)
+{
+	uint32_t slot = qpn_slot(qp->attr.dest_qp_num);
+
+	if (!qp_is(qp, QP_CONNECTED) || !qp->av.loopback)
+		return BY_NETWORK;
+	if (engine_has_slot(engine, slot))
+		return BY_LOOPBACK;
+	return qp_is(qp, QP_RELIABLE) ? local_agreed_way(&engine->local, slot) : BY_NETWORK;
+}
+
+void way_connected(const struct engine *engine, struct qp *qp)
+{
+	qp->way = way_of_peer(engine, qp);
+}
+
+void way_reconnected(const struct engine *engine, struct qp *qp)
+{
+	uint32_t way = way_of_peer(engine, qp);
+
+	if (way != BY_NETWORK || !qp->av.loopback)
+		qp->way = way;
+}
+
+bool way_is_right(const struct engine *engine, const struct qp *qp, const struct datagram *datagram)
+{
+	if (!qp_is(qp, QP_CONNECTED) || !transport_takes_packets(qp->state))
+		return true;
+	return datagram->from_channel && qp->av.loopback &&
+	       local_comes_from(&engine->local, datagram->channel, datagram->way, qpn_slot(qp->attr.dest_qp_num));
+}
+
+static void change_way(struct engine *engine, struct qp *qp, uint32_t slot, uint64_t now_ns)
+{
+	struct effects effects;
+
+	effects_init(&effects);
+	lock_acquire(&qp->lock);
+	if (qp_is(qp, QP_CONNECTED) && qp->av.loopback && qpn_slot(qp->attr.dest_qp_num) == slot &&
+	    transport_takes_packets(qp->state)) {
+		way_reconnected(engine, qp);
+		transport_way_changed(qp, now_ns, &effects);
+		timers_arm(engine, qp);
+	}
+	lock_release(&qp->lock);
+	effects_defer(engine, &effects);
+}
+
+void way_changed(struct engine *engine, uint32_t slot, uint64_t now_ns)
+{
+	unsigned i, index, left = engine->qps.count;
+
+	for (i = 0; i < engine->qps.slot_count; i++)
+		for (index = 0; left && index < QP_PER_SLOT; index++)
+			if (engine->qps.table[i][index]) {
+				change_way(engine, engine->qps.table[i][index], slot, now_ns);
+				left--;
+			}
+}

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Both processes of a channel agree that packets between them come by it alone (ARCHITECTURE.md, the ways of a
+ * QP). Each says OPENED through the channel when it has published the channel to its own threads, and has gone
+ * back, on its QPs that are connected to the other process, to the first packet without an answer: what they
+ * sent by UDP until then is sent again by the channel. So the other one may drop, from OPENED on, whatever
+ * comes for its QPs by another way, and nothing is lost. It goes back as well, for answers that it dropped.
+ *
+ * The agreement lasts as long as the QPs do: when the channel is lost, they wait for another one to the same
+ * process (reconnect.c), and believe no packet until then.
+ */
+#include "local/peer.h"
+#include "local/progress.h"
+
+#include "platform/clock.h"
+
+#define FULL_NS		1000000u	/* until room is looked for again */
+#define AGREE_NS	250000000u	/* to wait for a peer: it may wait for a core */
+#define AGREE_STEP_NS	20000u
+
+uint32_t local_agreed_way(const struct local *local, uint32_t slot)
+{
+	const struct peer *peer = peer_of_slot(local, slot);
+
+	return peer && atomic_load_explicit(&peer->agreed, memory_order_acquire) ?
+		       atomic_load_explicit(&peer->life, memory_order_acquire) : BY_NETWORK;
+}
+
+uint32_t local_way_of_channel(const struct local *local, uint32_t channel)
+{
+	const struct peer *peer = local->peers ? peer_at(local, channel) : NULL;
+	uint32_t life = peer ? atomic_load_explicit(&peer->life, memory_order_relaxed) : 0;
+
+	return life ? life : BY_LOST_CHANNEL;
+}
+
+bool local_comes_from(const struct local *local, uint32_t channel, uint32_t way, uint32_t slot)
+{
+	const struct peer *peer = local->peers ? peer_at(local, channel) : NULL;
+
+	return peer && atomic_load_explicit(&peer->life, memory_order_relaxed) == way && peer_has_slot(peer, slot);
+}
+
+/* On QPs that are connected to @peer. With the progress lock. */
+static void change_ways(struct local *local, const struct peer *peer)
+{
+	const struct hello *hello = &peer->process.hello;
+	unsigned i;
+
+	for (i = 0; i < hello->slot_count; i++)
+		local->ops->way_changed(local->owner, hello->slot[i]);
+	local->ops->notice(local->owner, 0);
+}
+
+void agree_open(struct local *local, struct peer *peer)
+{
+	progress_take(local);
+	change_ways(local, peer);
+	atomic_store(&peer->opened_due, true);
+	agree_say_opened(local);
+	progress_drop(local);
+	local_ring_bells(local);
+}
+
+void agree_say_opened(struct local *local)
+{
+	const struct control control = { .kind = CONTROL_OPENED };
+	unsigned count = ring_channels(local->channel_link), i;
+
+	for (i = 0; i < count; i++) {
+		struct peer *peer = peer_at(local, i);
+
+		if (!peer || !atomic_load_explicit(&peer->opened_due, memory_order_relaxed))
+			continue;
+		if (control_send(local, peer, &control, 0)) {
+			atomic_store(&peer->opened_due, false);
+			continue;
+		}
+		atomic_store(&local->offers_due, true);
+		local->ops->notice(local->owner, clock_now_ns() + FULL_NS);
+	}
+}
+
+void agree_receive(struct local *local, struct peer *peer)
+{
+	if (atomic_exchange(&peer->agreed, true))
+		return;
+	change_ways(local, peer);
+}
+
+static bool is_agreed(struct local *local, uint32_t slot)
+{
+	return local_agreed_way(local, slot) != BY_NETWORK;
+}
+
+/* Its answer is in the ring, or will be: take it here, the worker may be asleep on purpose. */
+void agree_await(struct local *local, uint32_t slot)
+{
+	uint64_t until_ns = clock_now_ns() + AGREE_NS;
+	bool waited = false;
+
+	for (; local_channel(local, slot) != LOCAL_NO_CHANNEL && !is_agreed(local, slot) &&
+	       clock_now_ns() < until_ns; waited = true) {
+		progress_take(local);
+		local->ops->receive(local->owner);
+		local_receive(local);
+		progress_drop(local);
+		if (!is_agreed(local, slot))
+			thread_sleep_ns(AGREE_STEP_NS);
+	}
+	if (waited)
+		local->ops->notice(local->owner, 0);	/* of what else came */
+}

@@ -44,6 +44,7 @@
 #include "object/cq.h"
 #include "object/event.h"
 #include "object/qp.h"
+#include "platform/process_state.h"
 #include "platform/wait.h"
 #include "transport/transport.h"
 #include "wire/icrc.h"
@@ -99,7 +100,17 @@ struct qp_table {
 	uint32_t created;			/* since the beginning: qp->ordinal */
 };
 
+/* What was last seen of the processes of some slots (timers.c): under progress. */
+#define ENGINE_SIGHTS 16u
+
+struct sight {
+	uint32_t slot;
+	enum process_state state;
+	uint64_t until_ns;		/* valid until then */
+};
+
 struct engine_timers {
+	struct sight sight[ENGINE_SIGHTS];
 	struct lock lock;
 	struct timer_heap heap;		/* of QPs */
 	struct timer_heap cq_heap;	/* of CQs that are moderated */

@@ -3,10 +3,15 @@
  * Deadlines of QPs, one timer of each in a heap; and those of CQs whose events wait (ibv_modify_cq),
  * in a heap of their own.
  */
+#include <errno.h>
+
 #include "engine/injection.h"
 #include "engine/internal.h"
 #include "engine/wake.h"
 #include "platform/clock.h"
+#include "wire/qpn.h"
+
+#define SIGHT_NS	100000000u	/* a process is looked at so often at most */
 
 #define TIMERS_MAX	1024u	/* timers expired in one round */
 
@@ -122,6 +127,62 @@ static void expire_cqs(struct engine *engine, uint64_t now_ns) REQUIRES(engine->
 	}
 }
 
+/*
+ * The process that holds @slot of this host, of whatever user. Some system calls, for the sixteen slots that
+ * were asked for last ten times a second each: with the progress lock, and no QP's.
+ */
+static enum process_state timers_sight(struct engine *engine, uint32_t slot, uint64_t now_ns)
+	REQUIRES(engine->progress)
+{
+	struct sight *sight = &engine->timers.sight[slot % ENGINE_SIGHTS];
+	pid_t pid = 0;
+	int err;
+
+	if (sight->slot == slot && now_ns < sight->until_ns)
+		return sight->state;
+	err = engine->watch ? slot_watch_pid(engine->watch, slot, &pid) : ENOENT;
+	*sight = (struct sight){ .slot = slot, .until_ns = now_ns + SIGHT_NS };
+	sight->state = err == ESRCH ? PROCESS_ENDED : err ? PROCESS_UNKNOWN : process_state(pid);
+	return sight->state;
+}
+
+static enum presence presence_of(enum process_state state)
+{
+	switch (state) {
+	case PROCESS_STOPPED:
+	case PROCESS_FROZEN:
+	case PROCESS_BLOCKED:
+		return PRESENCE_STOPPED;
+	case PROCESS_ENDED:
+		return PRESENCE_ENDED;
+	case PROCESS_RUNS:
+		return PRESENCE_RUNS;
+	case PROCESS_UNKNOWN:
+		break;
+	}
+	return PRESENCE_UNKNOWN;
+}
+
+/* The ACK timeout of @qp is over: is the process of its peer, on this host, alive and stopped? */
+static void timers_look(struct engine *engine, struct qp *qp, uint64_t now_ns, struct effects *effects)
+	REQUIRES(engine->progress, qp->lock)
+{
+	uint32_t slot = qpn_slot(qp->attr.dest_qp_num);
+	enum process_state state;
+	enum presence presence, taken;
+
+	/* System calls: without its lock. It stays in the table, and its state is looked at anew. */
+	lock_release(&qp->lock);
+	state = timers_sight(engine, slot, now_ns);
+	lock_acquire(&qp->lock);
+	presence = presence_of(state);
+	taken = local_presence(&engine->local, qp);
+	if (taken != PRESENCE_UNKNOWN && presence != PRESENCE_ENDED && presence != PRESENCE_STOPPED)
+		presence = taken;
+	if (qpn_slot(qp->attr.dest_qp_num) == slot)
+		transport_presence(qp, presence, process_state_name(state), now_ns, effects);
+}
+
 void timers_expire(struct engine *engine, uint64_t now_ns)
 {
 	struct effects effects;
@@ -135,6 +196,8 @@ void timers_expire(struct engine *engine, uint64_t now_ns)
 		lock_acquire(&qp->lock);
 		if (qp->requester.local_messages && transport_deadline(qp) <= now_ns)
 			local_check_progress(&engine->local, qp, now_ns);
+		if (transport_awaits_presence(qp, now_ns))
+			timers_look(engine, qp, now_ns, &effects);
 		if (transport_deadline(qp) <= now_ns)
 			transport_timeout(qp, now_ns, &effects);
 		timers_arm(engine, qp);

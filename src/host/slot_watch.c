@@ -296,6 +296,25 @@ void slot_watch_remove(struct slot_watch *watch, uint32_t slot)
 	lock_release(&watch->lock);
 }
 
+int slot_watch_pid(struct slot_watch *watch, uint32_t slot, pid_t *pid)
+{
+	struct ucred who = { .pid = 0 };
+	socklen_t bytes = sizeof(who);
+	int err = slot_watch_add(watch, slot);
+
+	if (err)
+		return err;
+	lock_acquire(&watch->lock);
+	if (slot_watch_is_own(watch, slot))
+		who.pid = getpid();
+	else if (getsockopt(watch->watched[slot].fd, SOL_SOCKET, SO_PEERCRED, &who, &bytes))
+		err = watch->watched[slot].fd < 0 ? ESRCH : errno;
+	lock_release(&watch->lock);
+	slot_watch_remove(watch, slot);
+	*pid = who.pid;
+	return err;
+}
+
 /* ---- turns ---- */
 
 /* True: the slot @which is gone. */

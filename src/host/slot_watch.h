@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 struct slot_watch;
 
@@ -29,6 +30,12 @@ int slot_watch_listen(struct slot_watch *watch, uint32_t slot);
 int slot_watch_add(struct slot_watch *watch, uint32_t slot);
 /* Once for each slot_watch_add(), also after the slot was found to be gone. */
 void slot_watch_remove(struct slot_watch *watch, uint32_t slot);
+
+/*
+ * The process that holds @slot, as seen in this PID namespace (0: not visible there): the one that
+ * listens there. Never blocks. 0; ESRCH: no process holds it; errno.
+ */
+int slot_watch_pid(struct slot_watch *watch, uint32_t slot, pid_t *pid);
 
 /* Never blocks. Returns how many slots are gone, at most @max: call again when it is @max. */
 unsigned slot_watch_turn(struct slot_watch *watch, uint32_t *gone, unsigned max);

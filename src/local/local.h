@@ -177,6 +177,12 @@ bool local_posted(struct local *local, struct qp *qp, struct effects *effects) R
  */
 void local_check_progress(struct local *local, struct qp *qp, uint64_t now_ns) REQUIRES(qp->lock);
 /*
+ * The peer of @qp leaves requests unanswered: has its process taken what was sent to it through a channel?
+ * UNKNOWN: there is no channel, or everything was taken; SLOW: not everything; STOPPED: nor since the last
+ * such call.
+ */
+enum presence local_presence(const struct local *local, struct qp *qp) REQUIRES(qp->lock);
+/*
  * Messages of @qp are unanswered: if a thread sleeps until they are answered, requests wait behind
  * them, or the send queue drains, have the answers wake us. True: they have arrived meanwhile.
  */

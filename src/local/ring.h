@@ -141,6 +141,10 @@ void ring_note_progress(struct link *link, const struct ring_message *message);
 /* A number that changes whenever the peer consumes a cell or a part of a message of ours. */
 uint32_t ring_progress(const struct link *link, unsigned channel);
 
+/* Cells sent to the peer so far; has it consumed as many as @put, or claims to? */
+uint32_t ring_put_count(const struct link *link, unsigned channel);
+bool ring_has_taken(const struct link *link, unsigned channel, uint32_t put);
+
 struct ring_answer {
 	uint32_t owner, cell;
 	bool refused;

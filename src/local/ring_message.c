@@ -192,6 +192,28 @@ uint32_t ring_progress(const struct link *link, unsigned number)
 	       atomic_load_explicit(&channel->producer.theirs->parts, memory_order_relaxed);
 }
 
+uint32_t ring_put_count(const struct link *link, unsigned number)
+{
+	struct channel *channel = channel_at(ring_of(link), number);
+	uint32_t put;
+
+	if (!channel)
+		return 0;
+	lock_acquire(&channel->producer.lock);
+	put = channel->producer.put;
+	lock_release(&channel->producer.lock);
+	return put;
+}
+
+bool ring_has_taken(const struct link *link, unsigned number, uint32_t put)
+{
+	struct channel *channel = channel_at(ring_of(link), number);
+
+	/* A claim that makes no sense counts as one: a lying peer is not waited for. */
+	return !channel || put - atomic_load_explicit(&channel->producer.theirs->consumed,
+						      memory_order_relaxed) - 1 >= CHANNEL_CELLS;
+}
+
 bool ring_peek(struct link *link, struct ring_message *message)
 {
 	struct ring_link *rings = ring_of(link);

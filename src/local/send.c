@@ -184,6 +184,27 @@ void local_check_progress(struct local *local, struct qp *qp, uint64_t now_ns)
 		transport_message_progress(qp, ring_progress(local->channel_link, channel), now_ns);
 }
 
+/*
+ * Whatever of @qp is in the ring now was put there before ring_put_count(). A peer that is alive takes it, be it
+ * to drop it: one that does not is stopped, frozen, or starved, also where the kernel does not tell which.
+ */
+enum presence local_presence(const struct local *local, struct qp *qp)
+{
+	uint32_t channel = local_channel(local, qpn_slot(qp->attr.dest_qp_num)), put;
+	struct requester *requester = &qp->requester;
+	bool waited = requester->presence_waits;
+
+	requester->presence_waits = false;
+	if (channel == LOCAL_NO_CHANNEL)
+		return PRESENCE_UNKNOWN;
+	put = waited ? requester->presence_put : ring_put_count(local->channel_link, channel);
+	if (ring_has_taken(local->channel_link, channel, put))
+		return PRESENCE_UNKNOWN;
+	requester->presence_put = put;
+	requester->presence_waits = true;
+	return waited ? PRESENCE_STOPPED : PRESENCE_SLOW;
+}
+
 bool local_await_answers(struct local *local, struct qp *qp)
 {
 	uint32_t channel = local_channel(local, qpn_slot(qp->attr.dest_qp_num));

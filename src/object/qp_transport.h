@@ -45,6 +45,7 @@ struct loss {
 	bool probe_due;			/* to be written by the next transmit */
 	bool probing;			/* written, not answered */
 	bool hold;			/* nothing but probes until the peer is heard again */
+	bool stopped;			/* its process does not run: silence says nothing */
 	uint8_t retry_left;
 	uint8_t probe_shift;		/* probes in a row without an answer: backs off */
 	uint8_t probe_backoff;		/* probes answered since a round trip was measured */
@@ -101,6 +102,8 @@ struct requester {
 	uint32_t flight_bytes;		/* of the path's window, taken by us */
 	uint32_t acked_bytes;		/* of those: answered, soon to be given back */
 	_Atomic bool path_turn;		/* woken by the path: may go before waiting QPs */
+	bool presence_waits;		/* the peer has not taken what it had been sent ... */
+	uint32_t presence_put;		/* ... by its channel, so many cells (local_presence) */
 
 	struct loss loss;
 	struct gather gather;

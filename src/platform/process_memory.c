@@ -229,21 +229,3 @@ int process_memory_read(const struct process_memory *process, struct iovec *piec
 {
 	return process_memory_transfer(process, piece, count, remote, vm_read);
 }
-
-bool process_is_stopped(pid_t pid)
-{
-	char path[64], line[256];
-	const char *name_end;
-	FILE *status;
-	bool known;
-
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	status = fail_now(FAIL_PROC) ? NULL : fopen(path, "re");
-	if (!status)
-		return true;
-	known = fgets(line, sizeof(line), status);
-	fclose(status);
-	/* pid (name) state: the name may hold anything. */
-	name_end = known ? strrchr(line, ')') : NULL;
-	return !name_end || strchr("Tt", name_end[2]);
-}

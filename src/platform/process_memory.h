@@ -52,10 +52,4 @@ int process_memory_write(const struct process_memory *process, struct iovec *pie
 int process_memory_read(const struct process_memory *process, struct iovec *piece, unsigned count,
 			uint64_t remote);
 
-/*
- * Is the process stopped (SIGSTOP, a debugger), so that its threads do not move? True also where that is
- * unknown.
- */
-bool process_is_stopped(pid_t pid);
-
 #endif

@@ -396,24 +396,6 @@ static void a_refusal_is_passed_on(void **state)
 	child_end(&child);
 }
 
-static void a_stopped_process_is_told_from_one_that_runs(void **state)
-{
-	struct child child = usable_child();
-
-	assert_false(process_is_stopped(child.memory.pid));
-	assert_int_equal(kill(child.memory.pid, SIGSTOP), 0);
-	assert_int_equal(waitpid(child.memory.pid, NULL, WUNTRACED), child.memory.pid);
-	assert_true(process_is_stopped(child.memory.pid));
-	assert_int_equal(kill(child.memory.pid, SIGCONT), 0);
-	assert_int_equal(waitpid(child.memory.pid, NULL, WCONTINUED), child.memory.pid);
-	assert_false(process_is_stopped(child.memory.pid));
-	/* Where nobody can tell it may be. */
-	fail_set(FAIL_PROC, 1, EACCES);
-	assert_true(process_is_stopped(child.memory.pid));
-	fail_clear();
-	child_end(&child);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -427,7 +409,6 @@ int main(void)
 		cmocka_unit_test(the_kernel_says_whom_we_may_access),
 		cmocka_unit_test(another_user_may_access_nobody),
 		cmocka_unit_test(a_refusal_is_passed_on),
-		cmocka_unit_test(a_stopped_process_is_told_from_one_that_runs),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -17,12 +17,13 @@ void loss_start(struct loss *loss, uint8_t retry_cnt, uint64_t rto_ns)
 
 void loss_stop(struct loss *loss)
 {
-	loss->probe_due = loss->probing = loss->hold = false;
+	loss->probe_due = loss->probing = loss->hold = loss->stopped = false;
 }
 
 void loss_answered(struct loss *loss, uint8_t retry_cnt)
 {
 	loss->retry_left = retry_cnt;
+	loss->stopped = false;
 	loss->probe_shift = 0;
 	loss->sent_packets = loss->resent_packets = 0;
 }
@@ -73,9 +74,25 @@ void loss_hold(struct loss *loss)
 	loss->guarded = false;
 }
 
+void loss_stopped(struct loss *loss, uint8_t retry_cnt, uint64_t now_ns)
+{
+	loss->stopped = true;
+	loss->retry_left = retry_cnt;
+	loss->progress_ns = now_ns;
+}
+
+void loss_runs(struct loss *loss, uint64_t now_ns)
+{
+	loss->stopped = false;
+	loss->probe_shift = 0;
+	loss->progress_ns = now_ns;
+}
+
 uint64_t loss_ack_deadline(const struct loss *loss, uint64_t timeout_ns)
 {
-	return timeout_ns == UINT64_MAX ? TIME_NEVER : loss->progress_ns + timeout_ns;
+	if (timeout_ns == UINT64_MAX)
+		return TIME_NEVER;
+	return loss->progress_ns + (loss->stopped ? LOSS_LOOK_NS : timeout_ns);
 }
 
 uint64_t loss_probe_deadline(const struct loss *loss)
@@ -85,7 +102,7 @@ uint64_t loss_probe_deadline(const struct loss *loss)
 	uint64_t delay_ns = loss->rto_ns << (shift < PROBE_SHIFT_MAX ? shift : PROBE_SHIFT_MAX);
 	uint64_t since_ns = loss->sent_ns > loss->progress_ns ? loss->sent_ns : loss->progress_ns;
 
-	if (loss->probe_due)
+	if (loss->probe_due || loss->stopped)
 		return TIME_NEVER;
 	if (delay_ns > PROBE_SLOWEST_NS)
 		delay_ns = loss->rto_ns > PROBE_SLOWEST_NS ? loss->rto_ns : PROBE_SLOWEST_NS;

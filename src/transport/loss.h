@@ -6,7 +6,7 @@
  * After silence for a round trip and some, a probe is sent: the oldest packet once more. Each probe
  * without an answer doubles the delay of the next. After two, and silence for longer than any round
  * trip takes, the requester holds everything but probes. Silence for the local ACK timeout counts
- * as a retry.
+ * as a retry, unless the process of the peer is known not to run: then it is looked at again and again.
  */
 #ifndef VERBATIM_TRANSPORT_LOSS_H
 #define VERBATIM_TRANSPORT_LOSS_H
@@ -15,6 +15,8 @@
 #include <stdint.h>
 
 #include "object/qp_transport.h"
+
+#define LOSS_LOOK_NS	200000000u	/* between two looks at a peer that does not run */
 
 void loss_start(struct loss *loss, uint8_t retry_cnt, uint64_t rto_ns);
 /* Nothing is in flight any more. */
@@ -35,6 +37,11 @@ bool loss_is_new(struct loss *loss, uint32_t una_psn);
 void loss_probe_sent(struct loss *loss, uint32_t end_psn, uint64_t now_ns);
 /* Hold everything but probes. */
 void loss_hold(struct loss *loss);
+
+/* The peer does not run: nothing counts and nothing is sent, until loss_answered() or loss_runs(). */
+void loss_stopped(struct loss *loss, uint8_t retry_cnt, uint64_t now_ns);
+/* It runs again: it has all its time. */
+void loss_runs(struct loss *loss, uint64_t now_ns);
 
 /* TIME_NEVER: none. @timeout_ns: UINT64_MAX: for ever. */
 uint64_t loss_ack_deadline(const struct loss *loss, uint64_t timeout_ns);

@@ -165,6 +165,7 @@ void transport_message_answered(struct qp *qp, uint64_t token, bool refused, uin
 		return;
 	qp_call_init(&call, qp, now_ns, effects);
 	message_note_progress(qp, now_ns);
+	requester->loss.stopped = false;
 	if (refused || requester->refused) {
 		requester->refused++;
 		count(&call, COUNTER_MESSAGE_REFUSED);
@@ -193,6 +194,7 @@ void transport_message_progress(struct qp *qp, uint32_t progress, uint64_t now_n
 	if (progress == qp->requester.message_progress)
 		return;
 	qp->requester.message_progress = progress;
+	qp->requester.loss.stopped = false;
 	message_note_progress(qp, now_ns);
 }
 

@@ -525,7 +525,7 @@ uint64_t requester_deadline(const struct qp *qp)
 	return ack_ns < probe_ns ? ack_ns : probe_ns;
 }
 
-static void requester_hold(struct qp_call *call) REQUIRES(call->qp->lock)
+void requester_hold(struct qp_call *call)
 {
 	requester_go_back(call);
 	loss_hold(&call->qp->requester.loss);

@@ -179,6 +179,24 @@ void transport_timeout(struct qp *qp, uint64_t now_ns, struct effects *effects)
 	REQUIRES(qp->lock);
 
 /*
+ * What is known of the process that the QP of a silent peer is in: it has not taken yet what was sent to it;
+ * it is alive and does not run (stopped, frozen, or has taken nothing for a whole timeout); it has ended.
+ */
+enum presence { PRESENCE_UNKNOWN, PRESENCE_RUNS, PRESENCE_SLOW, PRESENCE_STOPPED, PRESENCE_ENDED };
+/*
+ * Is the ACK timeout of @qp over, which has its peer on this host? Then call transport_presence() before
+ * transport_timeout().
+ */
+bool transport_awaits_presence(const struct qp *qp, uint64_t now_ns) REQUIRES(qp->lock);
+/*
+ * An adapter answers for a process that is stopped: while the peer's is, silence counts for nothing, and
+ * nothing is sent again. When it runs again it has the whole time that the QP gives; when it ends
+ * instead, the request fails at once. @how: for the explanation, "stopped by ...".
+ */
+void transport_presence(struct qp *qp, enum presence presence, const char *how, uint64_t now_ns,
+			struct effects *effects) REQUIRES(qp->lock);
+
+/*
  * The peer's process says that it has no QP of the number that @qp is connected to. Requests that a
  * probe has been sent for fail as after the last retry: none would be answered. Those posted at the
  * very end, to a peer that is already gone, have that long to be forgotten by the application.

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What the kernel says of another process: does it run, or is it stopped (SIGSTOP, a debugger), frozen with
+ * its control group (docker pause), or gone? Another PID namespace, a /proc with hidepid and a chroot hide
+ * it: then that is unknown.
+ */
+#ifndef VERBATIM_PLATFORM_PROCESS_STATE_H
+#define VERBATIM_PLATFORM_PROCESS_STATE_H
+
+#include <sys/types.h>
+
+/*
+ * STOPPED: its threads do not move. BLOCKED: its first thread is in the kernel and takes no signal: that
+ * passes, and the freezer of version 1 of control groups looks like it.
+ */
+enum process_state {
+	PROCESS_UNKNOWN, PROCESS_RUNS, PROCESS_BLOCKED, PROCESS_STOPPED, PROCESS_FROZEN, PROCESS_ENDED,
+};
+
+/* @pid 0: UNKNOWN. Never blocks; some system calls. */
+enum process_state process_state(pid_t pid);
+/* "stopped" ... : for explanations. */
+const char *process_state_name(enum process_state state);
+
+#endif

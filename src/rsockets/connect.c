@@ -3,7 +3,7 @@
  * Connection of a stream: events of its channel, with a function for each.
  *
  *	rconnect():  RESOLVING -(ADDR_, ROUTE_RESOLVED)-> CONNECTING -(ESTABLISHED)-> CONNECTED
- *	raccept():   (CONNECT_REQUEST at the listener) ACCEPTING -(ESTABLISHED)-> CONNECTED
+ *	a listener:  CONNECT_REQUEST -> a socket in its backlog: ACCEPTING -(ESTABLISHED)-> CONNECTED
  *	then         CONNECTED -(DISCONNECTED, a failed request, rclose)-> CLOSED
  *
  * Nothing here waits: threads that wait for the socket call rs_connection_progress_locked(). An
@@ -155,9 +155,9 @@ static int failure_of(const struct rdma_cm_event *event)
 /* ---- listening ---- */
 
 static void rs_connect_queue_request(struct rsocket *rs, struct rdma_cm_id *id,
-				     const struct rs_hello *hello)
+				     const struct rs_hello *hello) REQUIRES(rs->lock)
 {
-	struct rs_request *request = malloc(sizeof(*request));
+	struct rs_request *request = calloc(1, sizeof(*request));
 
 	if (!request) {
 		rdma_reject(id, NULL, 0);
@@ -166,20 +166,26 @@ static void rs_connect_queue_request(struct rsocket *rs, struct rdma_cm_id *id,
 	}
 	request->id = id;
 	request->hello = *hello;
-	list_add_tail(&rs->stream.requests, &request->node);
+	rs_accept_locked(rs, id, hello, &request->rs);
+	list_add_tail(&rs->stream.backlog.requests, &request->node);
+	/* Full: the rest waits in the channel, which stays readable. */
+	if (++rs->stream.backlog.waiting == rs->stream.backlog.most)
+		rs_service_forget(rs->events->fd);
 }
 
-/* The peer of a request that waits has given up. */
-static void drop_request(struct rsocket *rs, struct rdma_cm_id *id)
+/* The peer of a request that could not be accepted yet has given up. */
+static void drop_request(struct rsocket *rs, struct rdma_cm_id *id) REQUIRES(rs->lock)
 {
 	struct list *node, *following;
 
-	list_for_each_safe(node, following, &rs->stream.requests) {
+	list_for_each_safe(node, following, &rs->stream.backlog.requests) {
 		struct rs_request *request = list_entry(node, struct rs_request, node);
 
 		if (request->id != id)
 			continue;
 		list_remove(node);
+		if (rs->stream.backlog.waiting-- == rs->stream.backlog.most)
+			rs_service_watch(RS_SERVE_LISTENER, rs->events->fd, rs->fd);
 		rdma_destroy_id(id);
 		free(request);
 	}
@@ -248,7 +254,8 @@ unsigned rs_connection_progress_locked(struct rsocket *rs)
 	struct rdma_cm_event *event;
 	unsigned count = 0;
 
-	while (!rs->closing && !rdma_get_cm_event(rs->events, &event)) {
+	while (!rs->closing && !(rs->state == RS_LISTENING && rs->stream.backlog.waiting >= rs->stream.backlog.most) &&
+	       !rdma_get_cm_event(rs->events, &event)) {
 		count++;
 		if (rs->state == RS_LISTENING) {
 			listener_event(rs, event);

@@ -55,7 +55,8 @@ void rs_owner_leave_locked(struct rsocket *rs)
 		return;
 	if (rs->stream.channel)
 		rs_service_forget(rs->stream.channel->fd);
-	rs_service_forget(rs->events->fd);
+	if (rs->state != RS_LISTENING)		/* it is watched all the same */
+		rs_service_forget(rs->events->fd);
 	rs->owner.watched = false;
 }
 

@@ -38,7 +38,7 @@ static short stream_events(struct rsocket *rs) REQUIRES(rs->lock)
 
 	switch (rs->state) {
 	case RS_LISTENING:
-		return (list_empty(&stream->requests) ? 0 : POLLIN | POLLRDNORM) |
+		return (list_empty(&stream->backlog.requests) ? 0 : POLLIN | POLLRDNORM) |
 		       (rs->error ? POLLERR : 0);
 	case RS_OPEN:
 		return POLLOUT | POLLWRNORM | POLLHUP;

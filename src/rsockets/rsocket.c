@@ -38,7 +38,7 @@ void rs_address_out(const struct sockaddr *address, struct sockaddr *to, socklen
 
 static int open_stream(struct rsocket *rs)
 {
-	list_init(&rs->stream.requests);
+	list_init(&rs->stream.backlog.requests);
 	rs->fd = rs->events->fd;
 	return 0;
 }
@@ -84,11 +84,16 @@ static void free_requests(struct rsocket *rs)
 {
 	struct list *node;
 
-	while ((node = list_pop(&rs->stream.requests))) {
+	while ((node = list_pop(&rs->stream.backlog.requests))) {
 		struct rs_request *request = list_entry(node, struct rs_request, node);
 
-		rdma_reject(request->id, NULL, 0);
-		rdma_destroy_id(request->id);
+		if (request->rs) {
+			rdma_disconnect(request->id);	/* a reset for the peer, as of TCP */
+			rs_put(request->rs);
+		} else {
+			rdma_reject(request->id, NULL, 0);
+			rdma_destroy_id(request->id);
+		}
 		free(request);
 	}
 }
@@ -182,6 +187,34 @@ int rbind(int socket, const struct sockaddr *addr, socklen_t addrlen)
 	return rs_result(err);
 }
 
+enum { BACKLOG_MAX = 4096 };		/* as net.core.somaxconn */
+
+/* In the service thread: a request has come, and the application does other things. */
+static void listener_serve(int fd)
+{
+	struct rsocket *rs = rs_get(fd);
+
+	if (!rs)
+		return;
+	lock_acquire(&rs->lock);
+	rs_take_events_locked(rs, false, true);
+	lock_release(&rs->lock);
+	rs_put(rs);
+}
+
+/* Requests beyond our backlog stay with the manager, and their peers wait: as those of TCP, who ask again. */
+static int rsocket_listen(struct rsocket *rs) REQUIRES(rs->lock)
+{
+	int err = rs_service_start(RS_SERVE_LISTENER, listener_serve);
+
+	if (err)
+		return err;
+	if (rdma_listen(rs->id, 0))
+		return errno;
+	err = rs_service_watch(RS_SERVE_LISTENER, rs->events->fd, rs->fd);
+	return err == EEXIST ? 0 : err;
+}
+
 int rlisten(int socket, int backlog)
 {
 	CALL_HOLDING();
@@ -195,13 +228,15 @@ int rlisten(int socket, int backlog)
 		err = EOPNOTSUPP;
 	} else if (rs->state == RS_OPEN) {
 		rs->state = RS_LISTENING;
-		if (rdma_listen(rs->id, backlog)) {
-			err = errno;
+		err = rsocket_listen(rs);
+		if (err)
 			rs->state = RS_OPEN;
-		}
 	} else if (rs->state != RS_LISTENING) {
 		err = EINVAL;
 	}
+	/* One more than was said, as of TCP. */
+	if (!err)
+		rs->stream.backlog.most = backlog < 0 || backlog > BACKLOG_MAX ? BACKLOG_MAX : (unsigned)backlog + 1;
 	lock_release(&rs->lock);
 	rs_put(rs);
 	return rs_result(err);
@@ -209,7 +244,7 @@ int rlisten(int socket, int backlog)
 
 static bool rsocket_has_request(struct rsocket *rs) REQUIRES(rs->lock)
 {
-	return rs->state != RS_LISTENING || rs->error || !list_empty(&rs->stream.requests);
+	return rs->state != RS_LISTENING || rs->error || !list_empty(&rs->stream.backlog.requests);
 }
 
 /* The next request, taken out; NULL: errno is in *err. */
@@ -224,45 +259,70 @@ static struct rs_request *rsocket_take_request(struct rsocket *rs, int *err)
 				      rs_deadline_ns(rs, 0, rs->options.receive_timeout_ms));
 	if (!*err && rs->error)
 		*err = rs_take_error_locked(rs, 0);
-	if (!*err && list_empty(&rs->stream.requests))	/* it listens no more */
+	if (!*err && list_empty(&rs->stream.backlog.requests))	/* it listens no more */
 		*err = EINVAL;
-	if (!*err)
-		request = list_entry(list_pop(&rs->stream.requests), struct rs_request, node);
+	if (!*err) {
+		request = list_entry(list_pop(&rs->stream.backlog.requests), struct rs_request, node);
+		if (rs->stream.backlog.waiting-- == rs->stream.backlog.most)
+			rs_service_watch(RS_SERVE_LISTENER, rs->events->fd, rs->fd);
+	}
 	lock_release(&rs->lock);
 	return request;
 }
 
-/* The connection belongs to a socket of its own from now on. 0 or errno; takes @request. */
-static int accept_request(struct rsocket *listener, struct rs_request *request,
-			  struct rsocket **accepted)
+int rs_accept_locked(struct rsocket *listener, struct rdma_cm_id *id, const struct rs_hello *hello,
+		     struct rsocket **accepted)
 {
+	void *context = id->context;
 	struct rsocket *rs;
 	int err = rs_new(listener->domain, SOCK_STREAM, listener, &rs);
 
-	if (err) {
-		rdma_reject(request->id, NULL, 0);
-		rdma_destroy_id(request->id);
-		free(request);
+	if (err)
 		return err;
-	}
-	rs->id = request->id;
-	rs->id->context = rs;
-	lock_acquire(&rs->lock);
-	if (rdma_migrate_id(rs->id, rs->events))
+	lock_alias(&rs->lock);		/* nobody else knows it yet */
+	if (rdma_migrate_id(id, rs->events)) {
 		err = errno;
-	if (!err)
-		err = rs_stream_accept_locked(rs, &request->hello);
-	lock_release(&rs->lock);
-	free(request);
-	if (!err)
-		err = rs_table_add(rs);
-	if (err) {
-		rdma_reject(rs->id, NULL, 0);
 		rs_free(rs);
 		return err;
 	}
-	*accepted = rs;
-	return 0;
+	rs->id = id;
+	id->context = rs;
+	err = rs_stream_accept_locked(rs, hello);
+	if (!err) {
+		*accepted = rs;
+		return 0;
+	}
+	rs_stream_close(rs);
+	rs->id = NULL;
+	id->context = context;
+	rdma_migrate_id(id, listener->events);
+	rs_free(rs);
+	return err;
+}
+
+/* What was accepted when it came, or now. 0 or errno; takes @request. */
+static int accept_request(struct rsocket *listener, struct rs_request *request,
+			  struct rsocket **accepted)
+{
+	int err = 0;
+
+	if (!request->rs) {
+		lock_acquire(&listener->lock);
+		err = rs_accept_locked(listener, request->id, &request->hello, &request->rs);
+		lock_release(&listener->lock);
+		if (err) {
+			rdma_reject(request->id, NULL, 0);
+			rdma_destroy_id(request->id);
+		}
+	}
+	if (!err) {
+		err = rs_table_add(request->rs);
+		if (err)
+			rs_put(request->rs);
+	}
+	*accepted = request->rs;
+	free(request);
+	return err;
 }
 
 int raccept(int socket, struct sockaddr *addr, socklen_t *addrlen)
@@ -437,6 +497,8 @@ int rclose(int socket)
 	if (rs->type == SOCK_DGRAM)
 		rs_service_forget(rs->events->fd);
 	lock_acquire(&rs->lock);
+	if (rs->state == RS_LISTENING)
+		rs_service_forget(rs->events->fd);
 	rs_owner_leave_locked(rs);
 	rs->owner.over = true;
 	if (rs->type == SOCK_STREAM) {

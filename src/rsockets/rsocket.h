@@ -29,6 +29,9 @@
  * Cancellation: a thread may end in its sleeps (call_sleep()) and nowhere else (base/call.h). What it holds
  * then is given back by cleanups.
  *
+ * A listener accepts by itself, as TCP does: whoever takes its events, or else the service thread, makes a
+ * socket of each request until the backlog is full; raccept() hands out what is there.
+ *
  * Waking: the kernel wakes a thread that polls a descriptor, and then checks the descriptor again.
  * So a thread that takes an event from it (completion channel, event channel) may take the wake-up
  * of another one: it must wake all of rs->sleepers afterwards. Reading completions alone takes no
@@ -91,11 +94,17 @@ struct rs_iomap {
 	uint32_t key;
 };
 
-/* A connection request that nobody accepted yet. */
+/* A connection in the backlog of a listener, which raccept() takes. */
 struct rs_request {
 	struct list node;
+	struct rsocket *rs;		/* NULL: there was no memory or descriptor: raccept() tries again */
 	struct rdma_cm_id *id;
 	struct rs_hello hello;
+};
+
+struct rs_backlog {
+	struct list requests;
+	unsigned waiting, most;
 };
 
 struct rs_stream {
@@ -118,7 +127,7 @@ struct rs_stream {
 	bool peer_done;			/* sends no more: end of file behind what is in the ring */
 	bool peer_gone;			/* takes no more either */
 	unsigned idle;			/* fruitless non-blocking calls */
-	struct list requests;		/* LISTENING */
+	struct rs_backlog backlog;	/* LISTENING */
 	struct rs_iomap *local_maps, *peer_maps;
 	uint32_t local_map_count;	/* grows */
 };
@@ -245,6 +254,10 @@ void rs_free(struct rsocket *rs);
 int rs_new(int domain, int type, const struct rsocket *parent, struct rsocket **created);
 void rs_address_out(const struct sockaddr *address, struct sockaddr *to, socklen_t *length);
 
+/* A socket of its own for a request to @listener. 0 or errno; @id is the caller's still then. */
+int rs_accept_locked(struct rsocket *listener, struct rdma_cm_id *id, const struct rs_hello *hello,
+		     struct rsocket **accepted) REQUIRES(listener->lock);
+
 /* connect.c */
 int rs_create_id_locked(struct rsocket *rs) REQUIRES(rs->lock);		/* a fresh rs->id */
 /* Takes the events that wait; returns how many. */
@@ -347,7 +360,7 @@ int rs_destination_get_locked(struct rsocket *rs, const struct sockaddr *address
 			      struct rs_destination **destination) REQUIRES(rs->lock);
 
 /* service.c: calls @serve of the kind with the number of the socket when a watched descriptor is readable. */
-enum rs_serve_kind { RS_SERVE_DATAGRAM, RS_SERVE_OWNER, RS_SERVE_KINDS };
+enum rs_serve_kind { RS_SERVE_DATAGRAM, RS_SERVE_OWNER, RS_SERVE_LISTENER, RS_SERVE_KINDS };
 typedef void rs_serve(int socket);
 int rs_service_start(enum rs_serve_kind kind, rs_serve *serve);		/* 0 or errno */
 int rs_service_watch(enum rs_serve_kind kind, int fd, int socket);	/* 0 or errno */

@@ -157,12 +157,13 @@ static void cancelled_server(struct pair *pair)
 	OK(victims.listener);
 	OK(rlisten(victims.listener, 1));
 	victims.datagram = open_datagram(pair);
-	cancel_often("rrecvfrom", in_rrecvfrom);	/* what is opened at first use is open */
 	while (rsend(victims.full, victims.data, FULL, MSG_DONTWAIT) > 0)
 		;
-	before = descriptors();
-	for (size_t i = 0; i < sizeof(waits) / sizeof(waits[0]); i++)
-		cancel_often(waits[i].name, waits[i].wait);
+	for (int round = 0; round < 2; round++) {	/* what is opened at first use is open in the second */
+		before = descriptors();
+		for (size_t i = 0; i < sizeof(waits) / sizeof(waits[0]); i++)
+			cancel_often(waits[i].name, waits[i].wait);
+	}
 	CHECK(descriptors() == before, "%u descriptors, not %u", descriptors(), before);
 	tell(pair, 0);
 	receive_all(victims.stream, 1, 0, 1000, 0);	/* nobody holds its locks */

@@ -273,6 +273,121 @@ static void mixed(struct pair *pair)
 	OK(rclose(rs));
 }
 
+enum { BACKLOG = 2, QUEUED = BACKLOG + 1 };
+
+static int listener_with(struct pair *pair, int backlog)
+{
+	int rs = rsocket(pair->address.ss_family, SOCK_STREAM, 0);
+
+	OK(rs);
+	OK(rbind(rs, (struct sockaddr *)&pair->address, address_bytes(pair)));
+	OK(rlisten(rs, backlog));
+	tell(pair, bound_port(rs));
+	return rs;
+}
+
+static void backlog_server(struct pair *pair)
+{
+	struct sockaddr_storage peer;
+	socklen_t length;
+	double cpu;
+	int listener = listener_with(pair, BACKLOG), rs;
+
+	hear(pair);
+	cpu = cpu_seconds();
+	hear(pair);			/* the client looks in vain meanwhile */
+	CHECK(cpu_seconds() - cpu < 0.2, "%f s of CPU time in an idle listener", cpu_seconds() - cpu);
+	for (uint32_t i = 0; i <= QUEUED; i++) {
+		length = sizeof(peer);
+		rs = raccept(listener, (struct sockaddr *)&peer, &length);
+		OK(rs);
+		OK(rgetpeername(rs, (struct sockaddr *)&peer, &length));
+		receive_all(rs, i, 0, 1000, 0);
+		send_all(rs, i, 0, 10, 0);
+		expect_end(rs);
+		OK(rclose(rs));
+	}
+	OK(rclose(listener));
+}
+
+/* Connected, and all that is said arrives, before the other side accepts; what is beyond the backlog waits. */
+static void backlog_client(struct pair *pair)
+{
+	struct pollfd fds = { .events = POLLOUT };
+	int rs[QUEUED];
+
+	set_port(pair, (uint16_t)hear(pair));
+	for (uint32_t i = 0; i < QUEUED; i++) {
+		rs[i] = rsocket(pair->address.ss_family, SOCK_STREAM, 0);
+		OK(rs[i]);
+		OK(connect_there(pair, rs[i]));
+		send_all(rs[i], i, 0, 1000, 0);
+	}
+	fds.fd = rsocket(pair->address.ss_family, SOCK_STREAM, 0);
+	OK(fds.fd);
+	OK(rfcntl(fds.fd, F_SETFL, O_NONBLOCK));
+	FAILS(connect_there(pair, fds.fd), EINPROGRESS);
+	tell(pair, 0);
+	CHECK(rpoll(&fds, 1, 300) == 0, "revents 0x%x", fds.revents);
+	tell(pair, 0);
+	CHECK(wait_connected(fds.fd) == POLLOUT, "revents");
+	OK(rfcntl(fds.fd, F_SETFL, 0));
+	send_all(fds.fd, QUEUED, 0, 1000, 0);
+	for (uint32_t i = 0; i <= QUEUED; i++) {
+		int one = i < QUEUED ? rs[i] : fds.fd;
+
+		receive_all(one, i, 0, 10, 0);
+		OK(rclose(one));
+	}
+}
+
+static void closed_backlog_server(struct pair *pair)
+{
+	int listener = listener_with(pair, BACKLOG);
+
+	hear(pair);
+	OK(rclose(listener));
+	hear(pair);
+}
+
+static void closed_backlog_client(struct pair *pair)
+{
+	int rs = rsocket(pair->address.ss_family, SOCK_STREAM, 0);
+	char byte;
+
+	set_port(pair, (uint16_t)hear(pair));
+	OK(rs);
+	OK(connect_there(pair, rs));
+	tell(pair, 0);
+	FAILS(rrecv(rs, &byte, 1, 0), ECONNRESET);
+	OK(rclose(rs));
+	tell(pair, 0);
+}
+
+/* In one thread: the listener accepts by itself. */
+static void own_listener(struct pair *pair)
+{
+	int listener, rs = rsocket(pair->address.ss_family, SOCK_STREAM, 0), accepted;
+
+	OK(rs);
+	listener = rsocket(pair->address.ss_family, SOCK_STREAM, 0);
+	OK(listener);
+	set_port(pair, 0);
+	OK(rbind(listener, (struct sockaddr *)&pair->address, address_bytes(pair)));
+	OK(rlisten(listener, 5));
+	set_port(pair, bound_port(listener));
+	OK(connect_there(pair, rs));
+	accepted = raccept(listener, NULL, NULL);
+	OK(accepted);
+	send_all(rs, 1, 0, 1000, 0);
+	receive_all(accepted, 1, 0, 1000, 0);
+	OK(rclose(rs));
+	expect_end(accepted);
+	OK(rclose(accepted));
+	OK(rclose(listener));
+	tell(pair, 0);
+}
+
 const struct test connect_tests[] = {
 	{ "a refused connect may be tried again", refused_server, refused_client },
 	{ "a non-blocking connect is told of by rpoll", non_blocking_server, non_blocking_client },
@@ -280,6 +395,9 @@ const struct test connect_tests[] = {
 	{ "options are kept", options, nothing },
 	{ "a port in use is refused", port_in_use, nothing },
 	{ "one listener takes many", many_server, many_client },
+	{ "a connect is complete before its accept, as far as the backlog goes", backlog_server, backlog_client },
+	{ "a listener that closes resets its backlog", closed_backlog_server, closed_backlog_client },
+	{ "a thread connects to its own listener", own_listener, nothing },
 	{ "rselect takes rsockets and other descriptors", mixed, mixed },
 	{ NULL, NULL, NULL },
 };

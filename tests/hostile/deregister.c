@@ -642,6 +642,111 @@ static void stopped_twice(void)
 	cast_end(&cast, 20);
 }
 
+/* ---- a mapping that the peer has kept ---- */
+
+#define KEPT_BLOCKS 4
+
+/* All of it is @value, but for what the peer has written, 'h': how many bytes. */
+static size_t count_kept(const char *memory, char value)
+{
+	size_t i, kept = 0;
+
+	for (i = 0; i < REGION_BYTES; i++) {
+		CHECK(memory[i] == value || memory[i] == 'h', "byte %zu is %d", i, memory[i]);
+		kept += memory[i] == 'h';
+	}
+	return kept;
+}
+
+static void kept_victim(struct cast *cast)
+{
+	char *memory[KEPT_BLOCKS], *target;
+	struct ibv_mr *mr;
+	struct node node;
+	struct link link;
+	unsigned i;
+
+	node_open(&node);
+	target = memory_make(MEMORY_ALIGNED, REGION_BYTES);
+	mr = region_make(&node, target, REGION_BYTES, REMOTE_ALL);
+	link_connect(cast, 1, &link, &node, mr);
+	await_cue(cast, 1); /* it has a second mapping, of which its library knows nothing */
+	CHECK(!ibv_dereg_mr(mr), "%m");
+	for (i = 0; i < KEPT_BLOCKS; i++) {
+		memory[i] = memory_make(MEMORY_ALIGNED, REGION_BYTES);
+		region_make(&node, memory[i], REGION_BYTES, REMOTE_ALL);
+		memset(memory[i], 'o', REGION_BYTES);
+	}
+	memset(target, 'n', REGION_BYTES);
+	cue(cast, 1);
+	await_cue(cast, 1);
+	/* SECURITY.md and decision 10 say so, and why: who changes it changes them. */
+	CHECK(count_kept(target, 'n') == REGION_BYTES, "a mapping that was kept shows other pages");
+	for (i = 0; i < KEPT_BLOCKS; i++)
+		CHECK(!count_kept(memory[i], 'o'), "a block that it has no key of was written");
+	memory_free(MEMORY_ALIGNED, target, REGION_BYTES);
+	for (i = 0; i < KEPT_BLOCKS; i++) {
+		memory[i] = memory_make(MEMORY_ALIGNED, REGION_BYTES);
+		memset(memory[i], 'o', REGION_BYTES);
+	}
+	cue(cast, 1);
+	await_cue(cast, 1);
+	for (i = 0; i < KEPT_BLOCKS; i++)
+		CHECK(!count_kept(memory[i], 'o'), "memory was written that the block was not");
+}
+
+/* The mapping of the block that was written to: 'w' all over, writable here. */
+static char *find_granted(void)
+{
+	static struct span span[SPANS_MAX];
+	unsigned count = spans_of(getpid(), span, true), i;
+
+	for (i = 0; i < count; i++)
+		if (span[i].bytes >= REGION_BYTES && span[i].rights[1] == 'w' &&
+		    strstr(span[i].name, "verbatim-block") && span[i].start[0] == 'w' &&
+		    span[i].start[REGION_BYTES - 1] == 'w')
+			return span[i].start;
+	return NULL;
+}
+
+static void keeping_peer(struct cast *cast)
+{
+	char *source, *granted, *kept;
+	struct ibv_mr *mr;
+	struct node node;
+	struct link link;
+	unsigned i;
+
+	node_open(&node);
+	source = memory_make(MEMORY_MMAP, REGION_BYTES); /* no block: it would be found */
+	mr = region_make(&node, source, REGION_BYTES, IBV_ACCESS_LOCAL_WRITE);
+	memset(source, 'w', REGION_BYTES);
+	link_connect(cast, 0, &link, &node, mr);
+	for (i = 0; i < WARM_UP; i++)
+		CHECK(!transfer(&link, IBV_WR_RDMA_WRITE, mr, 0, REGION_BYTES, 0));
+	granted = find_granted();
+	if (!granted)
+		skip("the block is not mapped by its peer");
+	kept = mremap(granted, 0, REGION_BYTES, MREMAP_MAYMOVE);
+	CHECK(kept != MAP_FAILED, "%m");
+	cue(cast, 0);
+	await_cue(cast, 0);
+	memset(kept, 'h', REGION_BYTES);
+	cue(cast, 0);
+	await_cue(cast, 0); /* the block was freed */
+	memset(kept, 'h', REGION_BYTES);
+	cue(cast, 0);
+}
+
+static void kept_mapping(void)
+{
+	actor_fn *const actor[] = {kept_victim, keeping_peer};
+	struct cast cast;
+
+	cast_start(&cast, 2, actor, NULL);
+	cast_end(&cast, 30);
+}
+
 const struct hostile_case deregister_cases[] = {
 	{"slow-peer", "memory is left alone by a peer that was in the middle of a copy", slow_peer},
 	{"stopped-peer", "by one that was stopped there", stopped_peer},
@@ -656,6 +761,8 @@ const struct hostile_case deregister_cases[] = {
 	{"stopped-stream", "by one that was stopped at any instant of a stream of WRITEs",
 	 stopped_stream},
 	{"stopped-stores", "also where it maps the memory, which is not freed", stopped_stores},
+	{"kept-mapping", "a mapping that its holder has duplicated reaches its block, until that is freed, "
+			 "and nothing else", kept_mapping},
 	{"stopped-twice", "and in two such stores, by two threads", stopped_twice},
 	{0},
 };

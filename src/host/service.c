@@ -5,6 +5,10 @@
  *	verbatim/service/ID/ADDRESS	32 digits: one address
  *	verbatim/service/ID/4 and /6	all addresses of a family
  *	verbatim/service/ID/any		all addresses
+ *	.../NONCE			16 more digits: beside a name of a port below 1024 that a stranger has bound
+ *
+ * For ports below 1024 only claims of root and of our own user count (service_owner.h): no others are collided with,
+ * nor get requests. All names of such a service are read from the kernel's list.
  *
  * A claim binds its name first, then looks for a name that collides: of two concurrent claims, at
  * least one sees the other. The look is a connect(), which for datagram sockets only looks up the
@@ -26,11 +30,14 @@
 
 #include "base/list.h"
 #include "base/lock.h"
+#include "base/log.h"
 #include "host/group_watch.h"
 #include "host/forward.h"
 #include "host/service_owner.h"
 #include "platform/fail.h"
+#include "platform/clock.h"
 #include "platform/netdev.h"
+#include "platform/socket_owner.h"
 
 #define SERVICE_NAME	"verbatim/service/"
 #define NAME_MAX_BYTES	80u
@@ -185,7 +192,107 @@ static int service_search(uint64_t id, enum scope scope, const uint8_t address[1
 	return err;
 }
 
+/* ---- ports below 1024: claims that are believed ---- */
+
+/* The claims that a claim collides with, or that a request is for: the narrowest of them. */
+struct believed_search {
+	enum scope scope;
+	const uint8_t *address;
+	const struct abstract_name *own;	/* which does not count; or NULL */
+	size_t prefix_bytes;
+	bool is_request;		/* a claim on it has to cover the address */
+	unsigned found_scope;		/* SCOPE_ANY + 1: none */
+	struct abstract_name found;
+};
+
+/* Behind "verbatim/service/ID/". */
+static bool parse_claim(const char *text, enum scope *scope, uint8_t address[16])
+{
+	char digits[34];
+	size_t bytes = strcspn(text, "/");
+
+	memset(address, 0, 16);
+	*scope = SCOPE_IPV4;
+	if (bytes == 1 && *text == '4')
+		return true;
+	*scope = SCOPE_IPV6;
+	if (bytes == 1 && *text == '6')
+		return true;
+	*scope = SCOPE_ANY;
+	if (bytes == 3 && !memcmp(text, "any", 3))
+		return true;
+	*scope = SCOPE_ADDRESS;
+	if (bytes != 32)
+		return false;
+	memcpy(digits, text, 32);
+	memcpy(digits + 32, "\n", 2);
+	return service_parse_address(digits, address);
+}
+
+static bool is_met(const struct believed_search *search, enum scope scope, const uint8_t address[16])
+{
+	if (scope == SCOPE_ADDRESS && search->scope == SCOPE_ADDRESS)
+		return !memcmp(address, search->address, 16);
+	if (search->scope == SCOPE_ADDRESS)
+		return is_in_scope(scope, search->address);
+	if (scope == SCOPE_ADDRESS)
+		return !search->is_request && is_in_scope(search->scope, address);
+	return scope == search->scope || scope == SCOPE_ANY || search->scope == SCOPE_ANY;
+}
+
+static void believed_take(void *context, const char *text, uid_t uid)
+{
+	struct believed_search *search = context;
+	struct abstract_name name = name_of(text);
+	uint8_t address[16];
+	enum scope scope;
+
+	if (!service_owner_is_trusted(uid) || !parse_claim(text + search->prefix_bytes, &scope, address) ||
+	    !is_met(search, scope, address) || scope >= search->found_scope)
+		return;
+	if (search->own && search->own->bytes == name.bytes &&
+	    !memcmp(&search->own->address, &name.address, name.bytes))
+		return;
+	search->found_scope = scope;
+	search->found = name;
+}
+
+/* 0: *search is filled in; errno: the kernel does not tell. */
+static int believed_find(uint64_t id, struct believed_search *search)
+{
+	char prefix[NAME_MAX_BYTES];
+
+	search->found_scope = SCOPE_ANY + 1;
+	search->prefix_bytes = (size_t)snprintf(prefix, sizeof(prefix), SERVICE_NAME "%016" PRIx64 "/", id);
+	return socket_owners(prefix, believed_take, search);
+}
+
+/* A name beside that of @claim, which a stranger has bound: EADDRINUSE: no stranger. */
+static int bind_beside(const struct service_claim *claim, struct abstract_name *name)
+{
+	char text[NAME_MAX_BYTES + 20];
+	uid_t uid;
+
+	if (socket_owner(name->address.sun_path + 1, &uid) || service_owner_is_trusted(uid))
+		return EADDRINUSE;
+	explain("port %u: user %u has bound the name of this service without the right to a port below 1024: it is "
+		"not believed, and the port is given nevertheless", (unsigned)(claim->id & 0xffff), (unsigned)uid);
+	snprintf(text, sizeof(text), "%s/%016" PRIx64, name->address.sun_path + 1, random_u64());
+	*name = name_of(text);
+	return name_bind(claim->fd, name);
+}
+
 /* ---- claims ---- */
+
+/* 0; EADDRINUSE: another claim collides with @claim, which has the name @own. */
+static int claim_search(const struct service_claim *claim, const struct abstract_name *own)
+{
+	struct believed_search search = { .scope = claim->scope, .address = claim->address, .own = own };
+
+	if (service_is_reserved(claim->id) && !believed_find(claim->id, &search))
+		return search.found_scope <= SCOPE_ANY ? EADDRINUSE : 0;
+	return service_search(claim->id, claim->scope, claim->address);
+}
 
 static int bind_claim(struct service_claim *claim)
 {
@@ -198,12 +305,14 @@ static int bind_claim(struct service_claim *claim)
 	err = forward_prepare(claim->fd);
 	if (!err)
 		err = name_bind(claim->fd, &name);
+	if (err == EADDRINUSE && service_is_reserved(claim->id))
+		err = bind_beside(claim, &name);
 	if (err)
 		return err;
 	if (fail_now(FAIL_CONNECT) ||
 	    connect(claim->fd, (struct sockaddr *)&name.address, name.bytes))
 		return errno;
-	return service_search(claim->id, claim->scope, claim->address);
+	return claim_search(claim, &name);
 }
 
 static void free_claim(struct service_claim *claim)
@@ -330,19 +439,19 @@ static unsigned find_claims(int fd, uint64_t id, const uint8_t address[16],
 
 /*
  * Several claims mean that a program made one without looking for collisions, and nothing tells
- * which: a trusted claim gets the request, else the widest. 0; ECONNREFUSED: none may; EAGAIN.
+ * which: a trusted claim gets the request, else the widest. 0; ECONNREFUSED: there is none; EAGAIN.
  */
-static int choose_claim(uint64_t id, const struct abstract_name claims[3], unsigned count,
+static int choose_claim(const struct abstract_name claims[3], unsigned count,
 			unsigned *chosen)
 {
-	bool reserved = service_is_reserved(id), believed;
+	bool believed;
 	unsigned i;
 	int err;
 
 	if (!count)
 		return ECONNREFUSED;
 	*chosen = count - 1;
-	if (count == 1 && !reserved)
+	if (count == 1)
 		return 0;
 	for (i = 0; i < count; i++) {
 		err = service_is_believed(&claims[i], &believed);
@@ -353,7 +462,36 @@ static int choose_claim(uint64_t id, const struct abstract_name claims[3], unsig
 			return 0;
 		}
 	}
-	return reserved ? ECONNREFUSED : 0;
+	return 0;
+}
+
+struct request_for {
+	uint64_t id;
+	const uint8_t *address;
+};
+
+static bool request_judge(const struct abstract_name *key, void *context, struct abstract_name *found)
+{
+	const struct request_for *request = context;
+	struct believed_search search = { .scope = SCOPE_ADDRESS, .address = request->address, .is_request = true };
+
+	if (believed_find(request->id, &search) || search.found_scope > SCOPE_ANY) {
+		explain("%s: a request for a port below 1024 is refused: no claim of root or of our user is there",
+			key->address.sun_path + 1);
+		return false;
+	}
+	*found = search.found;
+	return true;
+}
+
+/* Of a port below 1024, the claim of root or of our own user. 0; ECONNREFUSED; EAGAIN. */
+static int choose_reserved(uint64_t id, const uint8_t address[16], struct abstract_name *claim)
+{
+	struct abstract_name key = service_name(id, SCOPE_ADDRESS, address);
+	bool believed;
+	int err = service_owner_ask(&key, request_judge, &(struct request_for){ id, address }, &believed, claim);
+
+	return err ? err : believed ? 0 : ECONNREFUSED;
 }
 
 int service_forward(uint64_t id, const uint8_t address[16], const struct datagram *datagram)
@@ -361,11 +499,14 @@ int service_forward(uint64_t id, const uint8_t address[16], const struct datagra
 	/* A socket for each: queued datagrams are charged to the sender's socket. */
 	int fd = name_socket(SOCK_DGRAM), err;
 	struct abstract_name claims[3];
-	unsigned chosen;
+	unsigned chosen = 0;
 
 	if (fd < 0)
 		return errno;
-	err = choose_claim(id, claims, find_claims(fd, id, address, claims), &chosen);
+	if (service_is_reserved(id))
+		err = choose_reserved(id, address, &claims[0]);
+	else
+		err = choose_claim(claims, find_claims(fd, id, address, claims), &chosen);
 	if (!err)
 		err = forward_send(fd, &claims[chosen], datagram);
 	close(fd);

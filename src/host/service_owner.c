@@ -20,7 +20,7 @@
 #define LOOKS_NAME_MAX	4u		/* of one */
 
 struct known {
-	struct abstract_name name;
+	struct abstract_name name, found;
 	uint64_t window_ns;		/* begin of the last one with a look */
 	unsigned looks;			/* in it */
 	bool believed;
@@ -41,13 +41,19 @@ static bool is_same(const struct abstract_name *name, const struct abstract_name
 	return name->bytes == other->bytes && !memcmp(&name->address, &other->address, name->bytes);
 }
 
-static bool service_owner_judge(const struct abstract_name *claim)
+bool service_owner_is_trusted(uid_t uid)
+{
+	return !uid || (uid == geteuid() && uid != overflow_uid());
+}
+
+static bool service_owner_judge(const struct abstract_name *claim, void *unused, struct abstract_name *found)
 {
 	const char *text = claim->address.sun_path + 1;
 	uid_t uid = 0;
 	int err = socket_owner(text, &uid);
 
-	if (!err && (!uid || (uid == geteuid() && uid != overflow_uid())))
+	*found = *claim;
+	if (!err && service_owner_is_trusted(uid))
 		return true;
 	if (err)
 		explain("%s: not trusted: cannot find out which user owns it: %s", text,
@@ -89,21 +95,31 @@ static struct known *place_of(const struct abstract_name *claim) REQUIRES(servic
 	return oldest;
 }
 
-int service_is_believed(const struct abstract_name *claim, bool *believed)
+int service_owner_ask(const struct abstract_name *key,
+		      bool (*judge)(const struct abstract_name *key, void *context, struct abstract_name *found),
+		      void *context, bool *believed, struct abstract_name *found)
 {
 	uint64_t now_ns = clock_now_ns();
 	struct known *place;
 	int err = 0;
 
 	lock_acquire(&service_owner_lock);
-	place = place_of(claim);
+	place = place_of(key);
 	if (may_look(place, now_ns))
-		place->believed = service_owner_judge(claim);
+		place->believed = judge(key, context, &place->found);
 	else if (!place->window_ns || now_ns - place->window_ns > 2 * WINDOW_NS)
 		err = EAGAIN;
 	*believed = place->believed;
+	*found = place->found;
 	lock_release(&service_owner_lock);
 	return err;
+}
+
+int service_is_believed(const struct abstract_name *claim, bool *believed)
+{
+	struct abstract_name found;
+
+	return service_owner_ask(claim, service_owner_judge, NULL, believed, &found);
 }
 
 void service_owners_forget(void)

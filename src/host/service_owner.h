@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "host/name.h"
 
@@ -23,6 +24,15 @@ bool service_is_reserved(uint64_t id);
  * too many questions. Thread-safe.
  */
 int service_is_believed(const struct abstract_name *claim, bool *believed);
+/*
+ * The same of any question about claims, under the same bounds: @judge says whether there is one that is trusted, and
+ * which. @key names the question.
+ */
+int service_owner_ask(const struct abstract_name *key,
+		      bool (*judge)(const struct abstract_name *key, void *context, struct abstract_name *found),
+		      void *context, bool *believed, struct abstract_name *found);
+/* Root, or our own user. */
+bool service_owner_is_trusted(uid_t uid);
 /* In a fork()ed child. */
 void service_owners_forget(void);
 

@@ -22,6 +22,7 @@
 
 #include "host/name.h"
 #include "host/service.h"
+#include "host/service_owner.h"
 #include "platform/fail.h"
 #include "platform/netns_test.h"
 #include "platform/wait.h"
@@ -483,6 +484,40 @@ static void low_ports_are_roots_and_our_own(void **state)
 	dismiss(&servant);
 }
 
+/* A stranger who has the name first keeps nobody from it; root and root collide as ever, beside it too. */
+static void a_strangers_claim_on_a_low_port_collides_with_none(void **state)
+{
+	static const uint64_t low = 0x0000000001060000ull | 80;
+	static const struct {
+		const uint8_t *address;
+		const char *squatted;
+	} cases[] = { { any, "4" }, { any, "any" }, { any, IPV4_DIGITS }, { ipv4, IPV4_DIGITS }, { ipv4, "4" } };
+	struct servant server, second;
+	struct datagram request;
+	pid_t thief;
+
+	if (!real_root) {
+		print_message("SKIPPED: there are no other users in a user namespace\n");
+		skip();
+	}
+	make_request(&request);
+	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		thief = squatter(low, cases[i].squatted);
+		server = hire(0);
+		second = hire(0);
+		assert_int_equal(tell(&server, ORDER_CLAIM, low, cases[i].address, AF_INET), 0);
+		assert_int_equal(tell(&second, ORDER_CLAIM, low, any, AF_INET), EADDRINUSE);
+		assert_int_equal(tell(&second, ORDER_CLAIM, low, ipv4, AF_INET), EADDRINUSE);
+		assert_int_equal(tell(&server, ORDER_SERVE, 0, any, 0), 0);
+		service_owners_forget();
+		assert_int_equal(service_forward(low, ipv4, &request), 0);
+		assert_int_equal(tell(&server, ORDER_TAKE, 0, any, 0), 0);
+		dismiss(&server);
+		dismiss(&second);
+		dismiss_squatter(thief);
+	}
+}
+
 /* ---- many, and what fails ---- */
 
 static void a_process_may_have_a_thousand(void **state)
@@ -574,6 +609,7 @@ int main(void)
 		cmocka_unit_test_setup(a_claim_beside_anothers_takes_nothing, setup),
 		cmocka_unit_test_setup(a_strangers_address_takes_nothing_of_a_strangers_listener, setup),
 		cmocka_unit_test_setup(low_ports_are_roots_and_our_own, setup),
+		cmocka_unit_test_setup(a_strangers_claim_on_a_low_port_collides_with_none, setup),
 		cmocka_unit_test_setup(a_process_may_have_a_thousand, setup),
 		cmocka_unit_test_setup(what_fails_leaves_no_claim_behind, setup),
 	};

@@ -6,8 +6,10 @@
 #include <linux/netlink.h>
 #include <linux/sock_diag.h>
 #include <linux/unix_diag.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 
 #include "platform/netlink.h"
 
@@ -16,11 +18,14 @@
 #define UNIX_DIAG_UID	7
 #endif
 
+#define UNIX_NAME_MAX	sizeof(((struct sockaddr_un *)0)->sun_path)
+
 struct search {
-	const char *name;
+	const char *prefix;
 	size_t length;
-	uid_t uid;
-	int err;			/* ENOENT: not met so far */
+	void (*visit)(void *context, const char *name, uid_t uid);
+	void *context;
+	int err;			/* EOPNOTSUPP: the kernel lists names without users */
 };
 
 static int socket_owner_take(const struct nlmsghdr *header, void *context)
@@ -28,6 +33,8 @@ static int socket_owner_take(const struct nlmsghdr *header, void *context)
 	const struct unix_diag_msg *unix_socket = mnl_nlmsg_get_payload(header);
 	const struct nlattr *attribute, *name = NULL, *uid = NULL;
 	struct search *search = context;
+	char text[UNIX_NAME_MAX + 1];
+	size_t length;
 
 	if (unix_socket->udiag_type != SOCK_DGRAM)
 		return MNL_CB_OK;
@@ -37,19 +44,24 @@ static int socket_owner_take(const struct nlmsghdr *header, void *context)
 		if (mnl_attr_get_type(attribute) == UNIX_DIAG_UID)
 			uid = attribute;
 	}
-	if (!name || mnl_attr_get_payload_len(name) != search->length + 1 ||
-	    *(const char *)mnl_attr_get_payload(name) ||
-	    memcmp((const char *)mnl_attr_get_payload(name) + 1, search->name, search->length))
+	length = name ? mnl_attr_get_payload_len(name) : 0;
+	if (length < search->length + 1 || length > sizeof(text) || *(const char *)mnl_attr_get_payload(name) ||
+	    memcmp((const char *)mnl_attr_get_payload(name) + 1, search->prefix, search->length))
 		return MNL_CB_OK;
-	search->err = uid && mnl_attr_get_payload_len(uid) == sizeof(uint32_t) ? 0 : EOPNOTSUPP;
-	if (!search->err)
-		search->uid = mnl_attr_get_u32(uid);
+	memcpy(text, (const char *)mnl_attr_get_payload(name) + 1, length - 1);
+	text[length - 1] = '\0';
+	if (strlen(text) != length - 1)
+		return MNL_CB_OK;	/* a zero within: none of ours */
+	if (uid && mnl_attr_get_payload_len(uid) == sizeof(uint32_t))
+		search->visit(search->context, text, mnl_attr_get_u32(uid));
+	else
+		search->err = EOPNOTSUPP;
 	return MNL_CB_OK;
 }
 
-int socket_owner(const char *name, uid_t *uid)
+int socket_owners(const char *prefix, void (*visit)(void *context, const char *name, uid_t uid), void *context)
 {
-	struct search search = { .name = name, .length = strlen(name), .err = ENOENT };
+	struct search search = { .prefix = prefix, .length = strlen(prefix), .visit = visit, .context = context };
 	char buffer[MNL_NLMSG_HDRLEN + sizeof(struct unix_diag_req)];
 	struct nlmsghdr *question = mnl_nlmsg_put_header(buffer);
 	struct unix_diag_req *request;
@@ -62,6 +74,30 @@ int socket_owner(const char *name, uid_t *uid)
 	request->udiag_states = UINT32_MAX;
 	request->udiag_show = UDIAG_SHOW_NAME | UDIAG_SHOW_UID;
 	err = netlink_ask_once(NETLINK_SOCK_DIAG, question, socket_owner_take, &search);
-	*uid = search.uid;
 	return err ? err : search.err;
+}
+
+struct exact {
+	const char *name;
+	uid_t uid;
+	bool found;
+};
+
+static void socket_owner_compare(void *context, const char *name, uid_t uid)
+{
+	struct exact *exact = context;
+
+	if (strcmp(name, exact->name))
+		return;
+	exact->uid = uid;
+	exact->found = true;
+}
+
+int socket_owner(const char *name, uid_t *uid)
+{
+	struct exact exact = { .name = name };
+	int err = socket_owners(name, socket_owner_compare, &exact);
+
+	*uid = exact.uid;
+	return err ? err : exact.found ? 0 : ENOENT;
 }

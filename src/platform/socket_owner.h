@@ -14,5 +14,7 @@
  * proportion to the Unix sockets there are. 0; ENOENT: no socket has it; errno: the kernel does not tell.
  */
 int socket_owner(const char *name, uid_t *uid);
+/* The same of each whose name begins with @prefix; @name ends with a NUL. 0 or errno: the kernel does not tell. */
+int socket_owners(const char *prefix, void (*visit)(void *context, const char *name, uid_t uid), void *context);
 
 #endif

@@ -33,6 +33,7 @@
 #include "base/log.h"
 #include "host/group_watch.h"
 #include "host/forward.h"
+#include "host/holder.h"
 #include "host/service_owner.h"
 #include "platform/fail.h"
 #include "platform/clock.h"
@@ -240,14 +241,15 @@ static bool is_met(const struct believed_search *search, enum scope scope, const
 	return scope == search->scope || scope == SCOPE_ANY || search->scope == SCOPE_ANY;
 }
 
-static void believed_take(void *context, const char *text, uid_t uid)
+static void believed_take(void *context, const struct socket_seen *seen)
 {
 	struct believed_search *search = context;
-	struct abstract_name name = name_of(text);
+	struct abstract_name name = name_of(seen->name);
 	uint8_t address[16];
 	enum scope scope;
 
-	if (!service_owner_is_trusted(uid) || !parse_claim(text + search->prefix_bytes, &scope, address) ||
+	if (seen->type != SOCK_DGRAM || !service_owner_is_trusted(seen->uid) ||
+	    !parse_claim(seen->name + search->prefix_bytes, &scope, address) ||
 	    !is_met(search, scope, address) || scope >= search->found_scope)
 		return;
 	if (search->own && search->own->bytes == name.bytes &&
@@ -322,6 +324,18 @@ static void free_claim(struct service_claim *claim)
 	free(claim);
 }
 
+/* Ours is closed: whom does that leave? */
+static void explain_taken(uint64_t id)
+{
+	char prefix[NAME_MAX_BYTES], holders[256];
+
+	if (!explaining())
+		return;
+	snprintf(prefix, sizeof(prefix), SERVICE_NAME "%016" PRIx64 "/", id);
+	explain("rdma_bind_addr: who has port %u (service ID %016" PRIx64 "), in claims: %s", (unsigned)(id & 0xffff), id,
+		holders_describe(prefix, holders, sizeof(holders)));
+}
+
 int service_claim(struct services *services, uint64_t id, const uint8_t address[16], int family,
 		  struct service_claim **claim)
 {
@@ -336,6 +350,8 @@ int service_claim(struct services *services, uint64_t id, const uint8_t address[
 	err = bind_claim(made);
 	if (err) {
 		free_claim(made);
+		if (err == EADDRINUSE)
+			explain_taken(id);
 		return err;
 	}
 	lock_acquire(&services->lock);

@@ -18,7 +18,9 @@
 
 #include "base/fork.h"
 #include "base/lock.h"
+#include "base/log.h"
 #include "host/forward.h"
+#include "host/holder.h"
 #include "host/port_owner.h"
 #include "host/service_owner.h"
 #include "platform/clock.h"
@@ -104,6 +106,17 @@ static int bind_slot(struct slot *slot, uint32_t number)
 	return err;
 }
 
+/* A slot has two names; who bound either keeps it from others. */
+static void explain_taken_slots(void)
+{
+	char slots[256], channels[256];
+
+	if (explaining())
+		explain("ibv_open_device: who has the %u slots of this host: %s; their channels: %s", SLOT_LAST,
+			holders_describe(SLOT_NAME, slots, sizeof(slots)),
+			holders_describe(SLOT_CHANNEL_NAME, channels, sizeof(channels)));
+}
+
 /* Starts at a random number, so that numbers are not reused soon, and tries the rest in order. */
 int slot_claim(struct slot *slot)
 {
@@ -118,6 +131,8 @@ int slot_claim(struct slot *slot)
 		err = bind_slot(&claimed, SLOT_FIRST + (first + i) % SLOT_LAST);
 	if (!err)
 		*slot = claimed;
+	if (err == EADDRINUSE)
+		explain_taken_slots();
 	return err == EADDRINUSE ? EUSERS : err;
 }
 

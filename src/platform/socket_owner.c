@@ -23,7 +23,7 @@
 struct search {
 	const char *prefix;
 	size_t length;
-	void (*visit)(void *context, const char *name, uid_t uid);
+	void (*visit)(void *context, const struct socket_seen *seen);
 	void *context;
 	int err;			/* EOPNOTSUPP: the kernel lists names without users */
 };
@@ -36,8 +36,6 @@ static int socket_owner_take(const struct nlmsghdr *header, void *context)
 	char text[UNIX_NAME_MAX + 1];
 	size_t length;
 
-	if (unix_socket->udiag_type != SOCK_DGRAM)
-		return MNL_CB_OK;
 	mnl_attr_for_each(attribute, header, sizeof(*unix_socket)) {
 		if (mnl_attr_get_type(attribute) == UNIX_DIAG_NAME)
 			name = attribute;
@@ -53,13 +51,15 @@ static int socket_owner_take(const struct nlmsghdr *header, void *context)
 	if (strlen(text) != length - 1)
 		return MNL_CB_OK;	/* a zero within: none of ours */
 	if (uid && mnl_attr_get_payload_len(uid) == sizeof(uint32_t))
-		search->visit(search->context, text, mnl_attr_get_u32(uid));
+		search->visit(search->context,
+			      &(struct socket_seen){ text, unix_socket->udiag_type, mnl_attr_get_u32(uid),
+						     unix_socket->udiag_ino });
 	else
 		search->err = EOPNOTSUPP;
 	return MNL_CB_OK;
 }
 
-int socket_owners(const char *prefix, void (*visit)(void *context, const char *name, uid_t uid), void *context)
+int socket_owners(const char *prefix, void (*visit)(void *context, const struct socket_seen *seen), void *context)
 {
 	struct search search = { .prefix = prefix, .length = strlen(prefix), .visit = visit, .context = context };
 	char buffer[MNL_NLMSG_HDRLEN + sizeof(struct unix_diag_req)];
@@ -83,13 +83,13 @@ struct exact {
 	bool found;
 };
 
-static void socket_owner_compare(void *context, const char *name, uid_t uid)
+static void socket_owner_compare(void *context, const struct socket_seen *seen)
 {
 	struct exact *exact = context;
 
-	if (strcmp(name, exact->name))
+	if (seen->type != SOCK_DGRAM || strcmp(seen->name, exact->name))
 		return;
-	exact->uid = uid;
+	exact->uid = seen->uid;
 	exact->found = true;
 }
 

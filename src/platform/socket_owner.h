@@ -6,6 +6,7 @@
 #ifndef VERBATIM_PLATFORM_SOCKET_OWNER_H
 #define VERBATIM_PLATFORM_SOCKET_OWNER_H
 
+#include <stdint.h>
 #include <sys/types.h>
 
 /*
@@ -14,7 +15,16 @@
  * proportion to the Unix sockets there are. 0; ENOENT: no socket has it; errno: the kernel does not tell.
  */
 int socket_owner(const char *name, uid_t *uid);
-/* The same of each whose name begins with @prefix; @name ends with a NUL. 0 or errno: the kernel does not tell. */
-int socket_owners(const char *prefix, void (*visit)(void *context, const char *name, uid_t uid), void *context);
+
+/* A socket that has a name. */
+struct socket_seen {
+	const char *name;		/* without its NUL in front */
+	int type;			/* SOCK_DGRAM, ... */
+	uid_t uid;
+	uint32_t inode;
+};
+
+/* The same of each whose name begins with @prefix, of all types. 0 or errno: the kernel does not tell. */
+int socket_owners(const char *prefix, void (*visit)(void *context, const struct socket_seen *seen), void *context);
 
 #endif

@@ -146,6 +146,14 @@ static void peer_lost(struct qp *qp) REQUIRES(qp->lock)
 	qp1_peer_lost(&container_of(qp->transport, struct hca, transport)->qp1, qp);
 }
 
+/* Without a lock: the GUID is fixed. */
+static void process_gid_0(const struct qp *qp, uint8_t gid[16])
+{
+	const struct hca_context *context = qp->owner;
+
+	gid_table_default(context->port, gid);
+}
+
 static void period_begins(struct qp *qp, struct cq *cq) REQUIRES(qp->lock)
 {
 	timers_arm_cq(&container_of(qp->transport, struct hca, transport)->engine, cq);
@@ -220,7 +228,8 @@ static int process_start(struct hca **started)
 	hca->transport = (struct transport){ .mrs = &hca->mrs, .counters = hca->engine.counters,
 					     .run_queue = &hca->engine.run_queue,
 					     .probe_min_ns = PROBE_MIN_NS, .paths = &hca->paths,
-					     .peer_lost = peer_lost, .period_begins = period_begins };
+					     .peer_lost = peer_lost, .period_begins = period_begins,
+					     .default_gid = process_gid_0 };
 	if (the_observer)
 		hca->observed = the_observer->started(hca, &hca->engine.waiter);
 	err = watch_interfaces(hca);

@@ -10,15 +10,21 @@
 
 #include "base/ip_addr.h"
 
+void gid_table_default(const struct port *port, uint8_t gid[16])
+{
+	memset(gid, 0, 16);
+	gid[0] = 0xfe;
+	gid[1] = 0x80;
+	memcpy(gid + 8, &port->guid, 8);
+}
+
 static void default_gid(const struct port *port, struct gid_entry *entry)
 {
 	static const uint8_t on_ipv4[16] = IP_ADDR_LOOPBACK_IPV4;
 	unsigned i;
 
 	memset(entry, 0, sizeof(*entry));
-	entry->gid.raw[0] = 0xfe;
-	entry->gid.raw[1] = 0x80;
-	memcpy(&entry->gid.raw[8], &port->guid, 8);
+	gid_table_default(port, entry->gid.raw);
 	memcpy(entry->address, entry->gid.raw, 16);
 	entry->valid = true;
 	for (i = 0; i < port->netdev.address_count; i++)

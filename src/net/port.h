@@ -55,6 +55,8 @@ enum ibv_mtu port_active_mtu(const struct port *port);
 
 /* gid_table.c: bring the table in line with the interface's addresses. Has anything changed? */
 bool gid_table_update(struct port *port);
+/* GID 0: the link-local prefix and the GUID, whether the interface has that address or not. */
+void gid_table_default(const struct port *port, uint8_t gid[16]);
 /* NULL: no GID at that index. */
 const struct gid_entry *gid_table_get(const struct port *port, uint32_t index);
 /* The index of that GID, or of the GID that packets from @address have; GID_TABLE_SIZE: there is none. */

@@ -73,7 +73,7 @@ static int resolve_host_only(struct netlink *netlink, const struct gid_entry *en
 	}
 	memcpy(av->source, entry->address, 16);
 	memcpy(av->destination, entry->address, 16);
-	av->loopback = true;
+	av->loopback = av->default_gid = true;
 	return 0;
 }
 

@@ -21,6 +21,7 @@ struct av {
 	uint32_t flow_label;
 	uint8_t traffic_class, hop_limit;
 	bool loopback;				/* destination is an address of this host */
+	bool default_gid;			/* by GID 0 that is no address: the packets carry another */
 	uint16_t source_port;			/* 0xC000..0xFFFF */
 };
 

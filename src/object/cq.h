@@ -72,6 +72,7 @@ struct cq {
 	struct timer timer;		/* its end; under engine_timers.lock */
 	bool has_timer;			/* it has its place in the heap; under hca.objects */
 	bool stamped;			/* completions carry the time */
+	uint64_t last_stamp_ns GUARDED_BY_MEMBER(lock);	/* the next one is no earlier */
 	bool ignore_overrun;		/* IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN: drop the oldest */
 	bool single_threaded;		/* one thread polls, resizes and destroys QPs: it takes no lock to poll */
 	struct comp_channel *channel;	/* NULL: none */

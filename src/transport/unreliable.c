@@ -117,6 +117,7 @@ static bool send_datagram(struct transmit *transmit, const struct send_wqe *wqe,
 	packet.dest_qpn = wqe->remote_qpn & QPN_MASK;
 	packet.solicited = wqe->flags & IBV_SEND_SOLICITED;
 	packet.echo_request = mark;
+	packet.default_gid = wqe->ah->av.default_gid;
 	packet.deth.qkey = wqe->remote_qkey & QKEY_PRIVILEGED ? qp->attr.qkey : wqe->remote_qkey;
 	packet.deth.source_qpn = qp->number;
 	packet.imm = wqe->imm;
@@ -351,6 +352,18 @@ static void write_grh(uint8_t grh[GRH_BYTES], const struct rx_info *info,
 		write_ipv6(grh, info, udp_bytes);
 }
 
+/* By GID 0 that is no address of the interface: the GRH has the GIDs, and not what the packets carried. */
+static const struct rx_info *info_of_gids(const struct qp *qp, const struct packet *packet,
+					  const struct rx_info *info, struct rx_info *room)
+{
+	if (!packet->default_gid || !qp->transport->default_gid)
+		return info;
+	*room = *info;
+	qp->transport->default_gid(qp, room->source);
+	memcpy(room->destination, room->source, 16);
+	return room;
+}
+
 static bool scatter_datagram(struct qp_call *call, const struct packet *packet,
 			     const struct rx_info *info) REQUIRES(call->qp->lock)
 {
@@ -383,8 +396,10 @@ static void ud_too_long(struct qp_call *call, const struct packet *packet) REQUI
 	responder_fail(call, FAULT_TOO_LONG);
 }
 
-void ud_receive(struct qp_call *call, const struct packet *packet, const struct rx_info *info)
+void ud_receive(struct qp_call *call, const struct packet *packet, const struct rx_info *carried)
 {
+	struct rx_info room;
+	const struct rx_info *info = info_of_gids(call->qp, packet, carried, &room);
 	struct ibv_wc wc = { .status = IBV_WC_SUCCESS, .opcode = IBV_WC_RECV,
 			     .byte_len = (uint32_t)(GRH_BYTES + packet->payload_bytes),
 			     .src_qp = packet->deth.source_qpn, .wc_flags = IBV_WC_GRH,
@@ -394,7 +409,7 @@ void ud_receive(struct qp_call *call, const struct packet *packet, const struct 
 
 	if (refused) {
 		count(call, reason);
-		drop_explain(call->qp, packet, info->source, reason);
+		drop_explain(call->qp, packet, carried->source, reason);
 		if (reason == COUNTER_RX_TOO_LONG)
 			ud_too_long(call, packet);
 		return;

@@ -296,6 +296,37 @@ static void a_datagram_comes_behind_a_grh_on_ipv6(void **state)
 	station_free(s);
 }
 
+static void all_fe(const struct qp *qp, uint8_t gid[16])
+{
+	memset(gid, 0xfe, 16);
+}
+
+/* Inside the host by GID 0 that is no address: the packets carry 127.0.0.1, the GRH has the GIDs. */
+static void a_datagram_by_gid_0_has_a_grh_with_that_gid(void **state)
+{
+	struct station *s = station_rts(IBV_QPT_UD);
+	struct packet packet = packet_of(OPCODE_UD_SEND_ONLY, 7);
+	const uint8_t *grh = s->memory + 1024;
+	uint8_t gid[16];
+
+	all_fe(&s->qp, gid);
+	s->transport.default_gid = all_fe;
+	s->info.traffic_class = 0xfc;
+	s->info.hop_limit = 9;
+	post_recv(s, 1, 100);
+	packet.default_gid = true;
+	packet.deth.qkey = 0x1234;
+	packet.payload = some_bytes;
+	packet.payload_bytes = 30;
+	receive(s, &packet);
+	assert_int_equal(expect_wc(&s->recv_cq, 1, IBV_WC_SUCCESS).sl, 0x9);
+	assert_int_equal(get_be32(grh), 0x6fc00000);
+	assert_int_equal(grh[7], 9);
+	assert_memory_equal(grh + 8, gid, 16);
+	assert_memory_equal(grh + 24, gid, 16);
+	station_free(s);
+}
+
 static void a_wrong_qkey_is_dropped(void **state)
 {
 	struct station *s = station_rts(IBV_QPT_UD);
@@ -367,6 +398,7 @@ int main(void)
 		TEST(reset_gives_address_handles_back),
 		TEST(a_datagram_comes_behind_40_bytes_of_ipv4_header),
 		TEST(a_datagram_comes_behind_a_grh_on_ipv6),
+		TEST(a_datagram_by_gid_0_has_a_grh_with_that_gid),
 		TEST(a_wrong_qkey_is_dropped),
 		TEST(the_grh_counts_in_the_length_of_the_receive),
 		TEST(a_bad_receive_on_ud_fails_the_qp),

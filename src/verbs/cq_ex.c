@@ -9,6 +9,7 @@
  * thread (IBV_CREATE_CQ_ATTR_SINGLE_THREADED). All fields are readable, also those
  * that wc_flags did not request.
  */
+#include <stdatomic.h>
 #include <time.h>
 
 #include "verbs/trace.h"
@@ -148,11 +149,24 @@ static uint64_t clock_ns(clockid_t clock)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+/*
+ * From one clock to the other, measured once in a process: a completion has one wall clock time, however often
+ * it is read, and later ones have no earlier one, even if the clock is set back meanwhile.
+ */
+static uint64_t wallclock_offset_ns(void)
+{
+	static _Atomic uint64_t offset;
+	uint64_t measured, found = atomic_load_explicit(&offset, memory_order_relaxed);
+
+	if (found)
+		return found;
+	measured = clock_ns(CLOCK_REALTIME) - clock_ns(CLOCK_MONOTONIC);
+	return atomic_compare_exchange_strong(&offset, &found, measured) ? measured : found;
+}
+
 static uint64_t read_completion_wallclock_ns(struct ibv_cq_ex *ibv)
 {
-	uint64_t age = clock_ns(CLOCK_MONOTONIC) - to_cq_ex(ibv)->current.timestamp_ns;
-
-	return clock_ns(CLOCK_REALTIME) - age;
+	return to_cq_ex(ibv)->current.timestamp_ns + wallclock_offset_ns();
 }
 
 static uint16_t read_cvlan(struct ibv_cq_ex *ibv)

@@ -50,6 +50,8 @@ static void add_bth(struct line *line, const struct packet *packet)
 		add(line, " echoreq");
 	if (packet->imm_follows)
 		add(line, " immfollows");
+	if (packet->default_gid)
+		add(line, " gid0");
 	if (!packet->migrated)
 		add(line, " unmigrated");
 	if (packet->pkey != PKEY_DEFAULT)

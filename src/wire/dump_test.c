@@ -130,7 +130,7 @@ static void the_longest_line_of_every_opcode_fits(void **unused)
 		memset(&packet, 0xff, sizeof(packet));
 		packet.op = opcode_get((uint8_t)code);
 		packet.solicited = packet.ack_request = packet.fecn = packet.becn = true;
-		packet.echo_request = packet.imm_follows = packet.echo.present = true;
+		packet.echo_request = packet.imm_follows = packet.default_gid = packet.echo.present = true;
 		packet.migrated = false;
 		packet.pkey = 0x7fff;
 		packet.dest_qpn = packet.psn = packet.aeth.msn = 0xffffff;

@@ -4,12 +4,13 @@
  * each field of a header lies is said twice here, once to read and once to write, side by side.
  *
  *	BTH: | opcode 8 | SE 1, M 1, pad 2, version 4 | P_Key 16 |
- *	     | FECN 1, BECN 1, echo request 1, immediate follows 1, reserved 4 | destination QP 24 |
+ *	     | FECN 1, BECN 1, echo request 1, immediate follows 1, GID 0 1, reserved 3 | destination QP 24 |
  *	     | AckReq 1, reserved 7 | PSN 24 |
  *
- * Reserved bits are sent as zero and ignored on receipt, but for the two behind BECN: one asks
+ * Reserved bits are sent as zero and ignored on receipt, but for the three behind BECN: one asks
  * a Verbatim for an echo (transport/flow.h), the other tells it which receive fails with a WRITE that is
- * refused before its last packet (transport/fault.def). Others ignore them, and the ICRC does not cover them.
+ * refused before its last packet (transport/fault.def), the third what GIDs a datagram inside the host
+ * belongs to. Others ignore them, and the ICRC does not cover them.
  */
 #include "wire/packet.h"
 
@@ -25,6 +26,7 @@
 #define BTH_BECN	0x40
 #define BTH_ECHO	0x20
 #define BTH_IMM_FOLLOWS	0x10
+#define BTH_DEFAULT_GID	0x08
 #define BTH_ACK_REQUEST	0x80
 #define FETH_TYPE	0x0f	/* of the last byte; those before are reserved */
 #define FETH_LEVEL_SHIFT 4
@@ -39,6 +41,7 @@ static void read_bth(const uint8_t *p, struct packet *packet)
 	packet->becn = p[4] & BTH_BECN;
 	packet->echo_request = p[4] & BTH_ECHO;
 	packet->imm_follows = p[4] & BTH_IMM_FOLLOWS;
+	packet->default_gid = p[4] & BTH_DEFAULT_GID;
 	packet->dest_qpn = get_be24(p + 5);
 	packet->ack_request = p[8] & BTH_ACK_REQUEST;
 	packet->psn = get_be24(p + 9);
@@ -53,7 +56,8 @@ static void write_bth(const struct packet *packet, uint8_t *p)
 	put_be16(p + 2, packet->pkey);
 	p[4] = (uint8_t)((packet->fecn ? BTH_FECN : 0) | (packet->becn ? BTH_BECN : 0) |
 			 (packet->echo_request ? BTH_ECHO : 0) |
-			 (packet->imm_follows ? BTH_IMM_FOLLOWS : 0));
+			 (packet->imm_follows ? BTH_IMM_FOLLOWS : 0) |
+			 (packet->default_gid ? BTH_DEFAULT_GID : 0));
 	put_be24(p + 5, packet->dest_qpn);
 	p[8] = packet->ack_request ? BTH_ACK_REQUEST : 0;
 	put_be24(p + 9, packet->psn);

@@ -59,6 +59,7 @@ struct packet {
 	bool migrated;		/* MigReq: 1 in the migrated state, the usual one */
 	bool fecn, becn;
 	bool echo_request;	/* reserved bit: asks a Verbatim for an echo (ECHO_MAGIC) */
+	bool default_gid;	/* reserved bit, of UD: sent by GID 0, which is no address (ud_receive()) */
 	bool imm_follows;	/* reserved bit, of a WRITE: its last packet has immediate data */
 	bool ack_request;	/* AckReq */
 	uint16_t pkey;

@@ -103,6 +103,7 @@ static struct packet random_packet(uint64_t *random, const struct opcode *op)
 	packet.becn = flags & 8;
 	packet.echo_request = flags & 32;
 	packet.imm_follows = flags & 128;
+	packet.default_gid = flags & 256;
 	if (op->headers & HDR_CNP && flags & 64) {
 		packet.echo.present = true;
 		packet.echo.psn = (uint32_t)test_random(random) & 0xffffff;
@@ -152,6 +153,7 @@ static void check_equal(const struct packet *a, const struct packet *b)
 	assert_int_equal(a->becn, b->becn);
 	assert_int_equal(a->echo_request, b->echo_request);
 	assert_int_equal(a->imm_follows, b->imm_follows);
+	assert_int_equal(a->default_gid, b->default_gid);
 	assert_int_equal(a->echo.present, b->echo.present);
 	assert_int_equal(a->echo.psn, b->echo.psn);
 	assert_int_equal(a->echo.qpn, b->echo.qpn);
@@ -283,13 +285,13 @@ static void headers_are_laid_out_as_the_specification_draws_them(void **unused)
 
 static void reserved_bits_are_ignored_on_receipt(void **unused)
 {
-	uint8_t data[24] = { OPCODE_UD_SEND_ONLY, 0x40, 0xff, 0xff, 0x0f, 1, 2, 3, 0x7f, 4, 5, 6,
+	uint8_t data[24] = { OPCODE_UD_SEND_ONLY, 0x40, 0xff, 0xff, 0x07, 1, 2, 3, 0x7f, 4, 5, 6,
 			     0, 0, 0, 1, 0xff, 7, 8, 9 };
 	struct packet packet;
 
 	assert_int_equal(packet_parse(data, sizeof(data), &packet), PARSE_OK);
 	assert_false(packet.fecn || packet.becn || packet.echo_request || packet.imm_follows ||
-		     packet.ack_request);
+		     packet.default_gid || packet.ack_request);
 	assert_int_equal(packet.dest_qpn, 0x010203);
 	assert_int_equal(packet.psn, 0x040506);
 	assert_int_equal(packet.deth.source_qpn, 0x070809);

@@ -16,7 +16,7 @@ BUILD = build
 MESON_OPTIONS = -Dbuildtype=release -Ddebug=true -Dprefix=/usr -Dlibdir=lib/verbatim
 VERSION = $(shell sed -n "s/^project.*, version: '\([^']*\)'.*/\1/p" meson.build)
 
-.PHONY: all lib examples tests checked deps deps-build deps-long deps-interop deps-bench demo check check-long \
+.PHONY: all lib examples tests checked course deps deps-build deps-long deps-interop deps-bench demo check check-long \
 	check-interop bench install uninstall deb clean help
 
 # The libraries and the command, nothing else, and soon: a message takes about a fifth more instructions than in
@@ -85,6 +85,11 @@ check: deps
 	@$(MAKE) --no-print-directory checked
 	@tests/run
 
+# The rows of the course that the project was created from, each by the command that shows it.
+course: deps
+	@$(MAKE) --no-print-directory checked
+	@tests/course/run --table
+
 check-long: deps-long
 	@$(MAKE) --no-print-directory tests
 	@tests/run --long
@@ -123,6 +128,7 @@ help:
 	@echo 'make demo              see it work'
 	@echo 'make tests             compile the tests, the examples and the programs of bench/, too'
 	@echo 'make check             all tests, minutes; ends with the count'
+	@echo 'make course            what the course describes, row by row'
 	@echo 'make check-long        more seeds, more fuzzing, every client'
 	@echo 'make check-interop     against the kernel rdma_rxe, in a guest that is booted for it'
 	@echo 'make bench             numbers and plots, beside UCX, libfabric, TCP, bare UDP and memory'

@@ -562,7 +562,7 @@ bool pairing_receive(struct local *local, struct peer *peer, const struct contro
 		receive_dropped(local, peer, control);
 		return true;
 	case CONTROL_OPENED:
-		agree_receive(local, peer, control);
+		agree_receive(local, peer);
 		return true;
 	case CONTROL_KINDS:
 		break;

@@ -244,7 +244,6 @@ static int begin_life(struct local *local, struct peer *peer, unsigned reach)
 	peer_memory_reset(peer->regions);
 	peer->revoked = false;
 	atomic_store(&peer->agreed, false);
-	atomic_store(&peer->agreed_of_uc, false);
 	atomic_store(&peer->opened_due, false);
 	atomic_store(&peer->copies, (reach & RING_COPIES) != 0);
 	if (peer->process.hello.late || peers_missed(local->peers, &peer->process.hello))

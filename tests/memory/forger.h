@@ -6,7 +6,6 @@
 #ifndef VERBATIM_TESTS_MEMORY_FORGER_H
 #define VERBATIM_TESTS_MEMORY_FORGER_H
 
-#include <infiniband/verbs.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -17,8 +16,7 @@ enum forger_kind {
 
 struct forger;
 
-/* @type: of the queue pairs, RC or UC. */
-struct forger *forger_start(enum forger_kind kind, enum ibv_qp_type type);
+struct forger *forger_start(enum forger_kind kind);
 /*
  * To the queue pair @qpn, which expects requests from @request_psn on, and answers from @answer_psn on. By one of
  * the two ends (0 or 1); they are processes that were forked since.

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* UDP port 4791, which the processes of this host share (host/port_group.h). */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <string.h>
 
+#include "base/ip_addr.h"
 #include "base/log.h"
 #include "engine/internal.h"
 #include "link/udp.h"
@@ -14,8 +16,8 @@
 
 static void watch_sockets(struct engine *engine)
 {
-	int fds[8];
-	unsigned i, count = engine->link->ops->event_fds(engine->link, fds, 8);
+	int fds[40];
+	unsigned i, count = engine->link->ops->event_fds(engine->link, fds, 40);
 
 	for (i = 0; i < count; i++) {
 		int err = waiter_add(&engine->waiter, fds[i], WAIT_SOCKETS);
@@ -25,6 +27,16 @@ static void watch_sockets(struct engine *engine)
 	}
 	if (engine->group)
 		waiter_add(&engine->waiter, port_group_event_fd(engine->group), WAIT_GROUP);
+}
+
+static void explain_taken_address(const uint8_t address[16])
+{
+	char text[INET6_ADDRSTRLEN];
+	bool ipv4 = ip_addr_is_ipv4(address);
+
+	inet_ntop(ipv4 ? AF_INET : AF_INET6, address + (ipv4 ? 12 : 0), text, sizeof(text));
+	explain("ibv_open_device: another socket has UDP port 4791 of %s ('ss -lunp sport = 4791'): packets to that "
+		"address go there and are lost; other addresses work, multicast may not", text);
 }
 
 int port_bind(struct engine *engine)
@@ -46,6 +58,8 @@ int port_bind(struct engine *engine)
 			explain("ibv_open_device: UDP port 4791 cannot be bound: %s", strerror(err));
 		return err == EMFILE || err == ENFILE ? err : 0;
 	}
+	if (udp_first_taken(engine->udp))
+		explain_taken_address(udp_first_taken(engine->udp));
 	udp_bound_fds(engine->udp, &fd4, &fd6);
 	err = port_group_join(&group, fd4, fd6, engine->qps.slot, engine->qps.slot_count, engine->counters);
 	if (err)

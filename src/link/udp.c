@@ -5,8 +5,8 @@
  *	bound sockets	0.0.0.0:4791 and [::]:4791, shared by SO_REUSEPORT; they only receive
  *	senders		one per (family, class), any port from 0xC000 on; they only send
  *
- * Port 4791 is never bound on a specific address (that socket would take the address's packets from
- * the whole group), and never with SO_REUSEADDR (with it another user could bind over us).
+ * Port 4791 is not bound on a specific address (that socket would take the address's packets from
+ * the whole group), but where another program has it on one (udp_address.c), and never with SO_REUSEADDR (with it another user could bind over us).
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -92,10 +92,8 @@ static int set_receive_options(int fd, enum udp_family family)
 	return err;
 }
 
-/* Sets *bound: an fd, or -1 with result 0 where the kernel has no such family. */
-static int open_bound(enum udp_family family, int *bound)
+static int udp_open_bound(enum udp_family family, const uint8_t address[16], int *bound)
 {
-	static const uint8_t any[16];
 	int err, fd = udp_socket(family);
 
 	if (fd < 0 && family == UDP_IPV6 && errno != EMFILE && errno != ENFILE && errno != ENOMEM) {
@@ -106,7 +104,7 @@ static int open_bound(enum udp_family family, int *bound)
 		return errno;
 	err = set_receive_options(fd, family);
 	if (!err)
-		err = udp_bind_to(fd, family, any, ROCE_UDP_PORT);
+		err = udp_bind_to(fd, family, address, ROCE_UDP_PORT);
 	if (!err) {
 		*bound = fd;
 		return 0;
@@ -117,6 +115,23 @@ static int open_bound(enum udp_family family, int *bound)
 		return 0;
 	}
 	return err;
+}
+
+/* *bound is -1, too, if it is bound address by address. */
+static int bind_family(struct udp_link *udp, enum udp_family family, int *bound)
+{
+	static const uint8_t any[16];
+	int err = udp_open_bound(family, any, bound);
+
+	if (err != EADDRINUSE)
+		return err;
+	*bound = -1;
+	return udp_addresses_bind(udp, family, udp_open_bound);
+}
+
+static bool udp_is_bound(const struct udp_link *udp)
+{
+	return udp->bound[UDP_IPV4] >= 0 || udp->addresses[UDP_IPV4].count;
 }
 
 /* ---- multicast ---- */
@@ -232,7 +247,9 @@ static int join_locked(struct udp_link *udp, const uint8_t group[16], uint32_t i
 	memcpy(membership->group, group, 16);
 	if (fd >= 0)
 		err = begin_membership(fd, membership);
-	else if (udp->bound[UDP_IPV4] >= 0)
+	else if (udp->addresses[udp_family_of(group)].count)
+		err = EADDRINUSE;	/* groups need the port of all addresses */
+	else if (udp_is_bound(udp))
 		err = EAFNOSUPPORT;
 	if (!err)
 		udp->membership_count++;
@@ -289,14 +306,19 @@ static int bind_locked(struct udp_link *udp) REQUIRES(udp->lock)
 {
 	int fd4, fd6, err;
 
-	if (udp->bound[UDP_IPV4] >= 0)
+	if (udp_is_bound(udp))
 		return 0;
-	err = open_bound(UDP_IPV4, &fd4);
-	if (err)
-		return err;
-	err = open_bound(UDP_IPV6, &fd6);
+	udp_addresses_look(udp);
+	err = bind_family(udp, UDP_IPV4, &fd4);
 	if (err) {
-		close(fd4);
+		udp_addresses_close(udp);
+		return err;
+	}
+	err = bind_family(udp, UDP_IPV6, &fd6);
+	if (err) {
+		if (fd4 >= 0)
+			close(fd4);
+		udp_addresses_close(udp);
 		return err;
 	}
 	udp->bound[UDP_IPV4] = fd4;
@@ -330,6 +352,9 @@ static unsigned udp_event_fds(struct link *link, int *fds, unsigned max)
 	for (family = 0; family < UDP_FAMILY_COUNT; family++)
 		if (udp->bound[family] >= 0 && count < max)
 			fds[count++] = udp->bound[family];
+	for (family = 0; family < UDP_FAMILY_COUNT; family++)
+		for (unsigned i = 0; i < udp->addresses[family].count && count < max; i++)
+			fds[count++] = udp->addresses[family].fd[i];
 	return count;
 }
 
@@ -350,6 +375,7 @@ void udp_abandon(struct link *link)
 		for (class = 0; class < UDP_CLASSES; class++)
 			close_one(&udp->sender[family][class].fd);
 	}
+	udp_addresses_close(udp);
 	lock_init(&udp->lock);
 	for (i = 0; i < udp->membership_count; i++)
 		close_guard(&udp->membership[i]);

@@ -17,10 +17,14 @@
 /* Opens the sending side; receiving starts with udp_bind(). */
 int udp_open(struct link **link, struct counters *counters);
 /*
- * Bind port 4791. 0; EADDRINUSE: another user (or rdma_rxe) has it; the link can still send, and
+ * Bind port 4791, of all addresses, else of those that are free. 0; EADDRINUSE: another user (or rdma_rxe) has it; the link can still send, and
  * udp_bind() may be tried again. Also 0 when it was bound already.
  */
 int udp_bind(struct link *link);
+/* Where the port is bound address by address: has another program that of @address, of this host? */
+bool udp_address_is_taken(const struct link *link, const uint8_t address[16]);
+/* One that is taken; NULL: none. */
+const uint8_t *udp_first_taken(const struct link *link);
 /* The two bound sockets, or -1. */
 void udp_bound_fds(const struct link *link, int *fd4, int *fd6);
 /* Receive the multicast group @group (v4-mapped or IPv6) on @interface; counted per group. */

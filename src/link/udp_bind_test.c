@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Binding port 4791, with others and with what a kernel may lack; and giving up all of it. */
+#include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/in.h>
 #include <sys/wait.h>
 
 #include "link/udp_test.h"
@@ -30,6 +32,59 @@ static void the_port_is_shared_within_a_user_only(void **state)
 	assert_int_equal(status, 0);
 }
 
+/* A socket as any program opens one, on one address. */
+static int stranger(const char *text)
+{
+	struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons(ROCE_UDP_PORT) };
+	struct sockaddr_in6 address6 = { .sin6_family = AF_INET6, .sin6_port = htons(ROCE_UDP_PORT) };
+	bool ipv6 = inet_pton(AF_INET6, text, &address6.sin6_addr) == 1;
+	int fd = socket(ipv6 ? AF_INET6 : AF_INET, SOCK_DGRAM, 0);
+
+	inet_pton(AF_INET, text, &address.sin_addr);
+	assert_int_equal(bind(fd, ipv6 ? (void *)&address6 : (void *)&address,
+			      ipv6 ? sizeof(address6) : sizeof(address)), 0);
+	return fd;
+}
+
+static void another_programs_address_leaves_us_the_others(void **state)
+{
+	static const uint8_t lo[16] = { [10] = 0xff, [11] = 0xff, [12] = 127, 0, 0, 1 }, lo6[16] = { [15] = 1 };
+	static const uint8_t elsewhere[16] = { [10] = 0xff, [11] = 0xff, [12] = 10, 0, 0, 1 };
+	struct counters other = { 0 };
+	struct link *link;
+	int fd4, fd6, fds[40], taken, taken6, all;
+
+	link_->ops->close(link_);		/* else it has them all */
+	assert_int_equal(udp_open(&link_, &other), 0);
+	taken = stranger("127.0.0.1");
+	assert_int_equal(udp_open(&link, &other), 0);
+	assert_int_equal(udp_bind(link), 0);
+	udp_bound_fds(link, &fd4, &fd6);
+	assert_true(fd4 == -1 && fd6 >= 0);
+	assert_true(link->ops->event_fds(link, fds, 40) >= 2);
+	assert_true(udp_address_is_taken(link, lo));
+	assert_false(udp_address_is_taken(link, lo6));
+	assert_false(udp_address_is_taken(link, elsewhere));
+	assert_int_equal(udp_bind(link), 0);
+	link->ops->close(link);
+	taken6 = stranger("::1");
+	assert_int_equal(udp_open(&link, &other), 0);
+	assert_int_equal(udp_bind(link), 0);
+	assert_true(udp_address_is_taken(link, lo) && udp_address_is_taken(link, lo6));
+	link->ops->close(link);
+	close(taken);
+	close(taken6);
+	all = stranger("0.0.0.0");
+	assert_int_equal(udp_open(&link, &other), 0);
+	assert_int_equal(udp_bind(link), EADDRINUSE);
+	assert_null(udp_first_taken(link));
+	close(all);
+	assert_int_equal(udp_bind(link), 0);
+	udp_bound_fds(link, &fd4, &fd6);
+	assert_true(fd4 >= 0 && fd6 >= 0);
+	link->ops->close(link);
+}
+
 static void a_kernel_without_ipv6_is_enough(void **state)
 {
 	struct counters other = { 0 };
@@ -54,8 +109,8 @@ static void each_failure_of_binding_leaves_nothing_behind(void **state)
 
 	assert_int_equal(udp_open(&link, &other), 0);
 	for (n = 1; n <= 2; n++) {
-		fail_set(FAIL_BIND, (unsigned)n, EADDRINUSE);
-		assert_int_equal(udp_bind(link), EADDRINUSE);
+		fail_set(FAIL_BIND, (unsigned)n, EPERM);
+		assert_int_equal(udp_bind(link), EPERM);
 		udp_bound_fds(link, &fd4, &fd6);
 		assert_true(fd4 == -1 && fd6 == -1);
 	}
@@ -98,6 +153,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(the_port_is_shared_within_a_user_only),
+		TEST(another_programs_address_leaves_us_the_others),
 		TEST(a_kernel_without_ipv6_is_enough),
 		TEST(each_failure_of_binding_leaves_nothing_behind),
 		TEST(abandoning_closes_every_descriptor),

@@ -56,7 +56,18 @@ struct udp_receiver {
 	unsigned empty;			/* receives in a row that found nothing there */
 	bool turned;			/* away from a family that had more */
 	unsigned calls;
+	unsigned turn;			/* of the sockets of single addresses */
 	unsigned mixed;			/* calls left in which the other family is polled often */
+};
+
+/* Of a family whose port another program has on some addresses (udp_address.c). Set once, while nothing is bound. */
+#define UDP_ADDRESSES_MAX	16u
+
+struct udp_addresses {
+	unsigned count;
+	int fd[UDP_ADDRESSES_MAX];
+	_Atomic unsigned taken_count;
+	uint8_t taken[UDP_ADDRESSES_MAX][16];	/* by other programs */
 };
 
 struct udp_link {
@@ -65,6 +76,7 @@ struct udp_link {
 	struct lock lock;		/* opening senders, bound fds, memberships, refusals */
 
 	_Atomic int bound[UDP_FAMILY_COUNT];
+	struct udp_addresses addresses[UDP_FAMILY_COUNT];
 	struct udp_membership *membership GUARDED_BY_MEMBER(lock);
 	unsigned membership_count GUARDED_BY_MEMBER(lock);
 	unsigned membership_capacity GUARDED_BY_MEMBER(lock);
@@ -96,6 +108,14 @@ int udp_socket(enum udp_family family);
 /* @address: zero for any. 0 or errno. */
 int udp_bind_to(int fd, enum udp_family family, const uint8_t address[16], uint16_t port);
 int udp_set(int fd, int level, int option, int value);			/* 0 or errno */
+
+/* Opens a socket that receives at @address, or all of them (zeros); *bound is -1 where there is no such family. */
+typedef int udp_opener(enum udp_family family, const uint8_t address[16], int *bound);
+/* udp_address.c: EADDRINUSE: not a single address is free. */
+int udp_addresses_bind(struct udp_link *udp, enum udp_family family, udp_opener *open);
+void udp_addresses_close(struct udp_link *udp);
+/* Before ours are bound: which addresses other sockets have. */
+void udp_addresses_look(struct udp_link *udp);
 
 /* udp_send.c */
 unsigned udp_prepare(struct link *link, struct datagram *datagram);

@@ -162,11 +162,17 @@ static unsigned receive_family(struct udp_link *udp, enum udp_family family, uns
 			       struct datagram *datagram, unsigned max)
 {
 	struct udp_receiver *receiver = &udp->receiver;
-	int i, got, fd = udp->bound[family];
+	const struct udp_addresses *addresses = &udp->addresses[family];
+	int i, got = 0, fd = udp->bound[family];
+	unsigned n;
 
-	if (fd < 0 || first >= max)
+	if (first >= max)
 		return 0;
-	got = udp_receive_some(fd, &receiver->message[first], max - first);
+	if (fd >= 0)
+		got = udp_receive_some(fd, &receiver->message[first], max - first);
+	for (n = 0; got <= 0 && n < addresses->count; n++)	/* else there are none */
+		got = udp_receive_some(addresses->fd[receiver->turn++ % addresses->count],
+				       &receiver->message[first], max - first);
 	for (i = 0; i < got; i++)
 		udp_take_datagram(&datagram[first + (unsigned)i],
 				  &receiver->message[first + (unsigned)i]);

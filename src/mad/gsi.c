@@ -218,7 +218,11 @@ int qp1_transmit(struct qp1 *qp1, struct datagram *datagram, const uint8_t mad[M
 		engine_trace_management(qp1->engine, datagram);
 	else if (!injection_passes_management(qp1->engine, datagram))
 		return 0;
-	err = qp1->engine->link->ops->send(qp1->engine->link, datagram, 1, &sent);
+	err = ECONNREFUSED;
+	if (udp_address_is_taken(qp1->engine->udp, datagram->destination))
+		err = qp1_hand_over(qp1, mad, datagram);
+	if (err)
+		err = qp1->engine->link->ops->send(qp1->engine->link, datagram, 1, &sent);
 	if (err)
 		return err;
 	counter_add(qp1->engine->counters, COUNTER_TX_PACKETS, 1);

@@ -234,6 +234,22 @@ def nobody_there(topology):
     return seconds
 
 
+def taken_address(topology):
+    """Another program has port 4791 of the server's lo: other addresses, and connections of one user inside, work."""
+    script = ('import socket, time; taken = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); '
+              'taken.bind(("127.0.0.1", 4791)); print("bound", flush=True); time.sleep(60)')
+    with topology.server.start(['/usr/bin/python3', '-c', script]) as stranger:
+        wait_for(stranger, 'bound')
+        meeting = Meeting(topology)
+        for count in (3, 30):
+            with meeting.server('rping -s -a {a} -p {p} -C ' + str(count)) as server, \
+                    meeting.client(f'rping -c -a {{a}} -p {{p}} -C {count} -V') as client:
+                if client.wait(20) != 0 or server.wait(5) != 0:
+                    raise Failure(f'{client.tail()}\n{server.tail()}')
+                if 'another socket has UDP port 4791 of 127.0.0.1' not in server.text:
+                    raise Failure(f'no explanation\n{server.tail()}')
+
+
 def explained(topology):
     """What cannot be, says which devices there are."""
     for template, words in (
@@ -289,6 +305,7 @@ def cases(topology):
     yield Case('CM: a port in use, across processes and users', lambda: in_use(topology), usual)
     yield Case('CM: ports below 1024 take a privilege', lambda: privileged(topology), local)
     yield Case('CM: one port on two addresses', lambda: specific_addresses(topology), usual)
+    yield Case('CM: another program has the port of lo', lambda: taken_address(topology), usual)
     for times in (25, 100):
         yield Case(f'CM: a listener killed and restarted {times} times', lambda t=times: restarted(topology, t),
                    times == 25 and usual)

@@ -264,10 +264,15 @@ int hca_next_completion(struct cq *cq, struct completion *completion)
 int hca_req_notify_cq(struct cq *cq, bool solicited_only)
 {
 	struct hca_context *context = cq->owner;
+	struct effects effects;
 
 	if (context->abandoned)
 		return EIO;
-	cq_arm(cq, solicited_only);
+	effects_init(&effects);
+	cq_arm(cq, solicited_only, &effects);
+	if (cq_period_begins(cq))
+		timers_arm_cq(&context->hca->engine, cq);
+	effects_apply(&effects);
 	if (local_await_all(&context->hca->engine.local))
 		worker_notice(&context->hca->engine, 0);
 	worker_expect_sleepers(&context->hca->engine);

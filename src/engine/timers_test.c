@@ -136,7 +136,7 @@ static void moderated_begin(uint64_t period_ns)
 	assert_int_equal(timers_add_cq(engine), 0);
 	effects_init(&effects);
 	cq_moderate(&moderated, &moderation, &effects);
-	cq_arm(&moderated, false);
+	cq_arm(&moderated, false, &effects);
 	assert_true(cq_push(&moderated, &wc, false, 0, &effects));
 	assert_true(cq_period_begins(&moderated));
 	timers_arm_cq(engine, &moderated);

@@ -3,8 +3,8 @@
  * Completion queues: the ring, overflow, and the arming of the completion channel.
  *
  * No wake-up is lost because pushing and arming are under one lock: a completion is either in
- * the ring before the CQ was armed (the application polls once more after arming, as the man
- * page asks), or it finds the CQ armed.
+ * the ring before the CQ was armed (then arming raises the event), or it finds the CQ armed. Programs
+ * poll once more after arming all the same, as the man page asks: the specification has no event for it.
  */
 #include "object/cq.h"
 
@@ -102,24 +102,26 @@ static void raise_channel_now(struct cq *cq, struct effects *effects) REQUIRES(c
 		return;
 	cq->armed = CQ_UNARMED;
 	cq->moderated = 0;
+	cq->notified = cq_head_of(cq);
 }
 
 /*
- * Does the event wait for more completions or for time? A full CQ waits for neither: no more can
+ * Does the event wait for more than these @completions, or for time? A full CQ waits for neither: no more can
  * come. Solicited completions do not wait in a CQ that is armed for these alone: the sender has
  * chosen them.
  */
-static bool event_waits(struct cq *cq) REQUIRES(cq->lock)
+static bool event_waits(struct cq *cq, uint32_t completions) REQUIRES(cq->lock)
 {
 	const struct cq_moderation *moderation = &cq->moderation;
+	bool first = !cq->moderated;
 
 	if (cq->armed != CQ_ARMED_ANY || (!moderation->count && !moderation->period_ns))
 		return false;
-	cq->moderated++;
+	cq->moderated += completions;
 	if ((moderation->count && cq->moderated >= moderation->count) ||
 	    cq_head_of(cq) - cq_tail_of(cq) >= cq->size)
 		return false;
-	if (cq->moderated == 1 && moderation->period_ns)
+	if (first && moderation->period_ns)
 		atomic_store_explicit(&cq->period_begins, true, memory_order_relaxed);
 	return true;
 }
@@ -129,7 +131,7 @@ static void raise_channel(struct cq *cq, bool solicited, struct effects *effects
 {
 	if (cq->armed == CQ_UNARMED || (cq->armed == CQ_ARMED_SOLICITED && !solicited))
 		return;
-	if (!event_waits(cq))
+	if (!event_waits(cq, 1))
 		raise_channel_now(cq, effects);
 }
 
@@ -148,8 +150,11 @@ static void push_end(struct cq *cq, struct completion *completion, bool solicite
 			completion->timestamp_ns = cq->last_stamp_ns;
 		cq->last_stamp_ns = completion->timestamp_ns;
 	}
+	solicited = solicited || completion->wc.status != IBV_WC_SUCCESS;
 	set_head(cq, cq_head_of(cq) + 1);
-	raise_channel(cq, solicited || completion->wc.status != IBV_WC_SUCCESS, effects);
+	if (solicited)
+		cq->solicited_end = cq_head_of(cq);
+	raise_channel(cq, solicited, effects);
 }
 
 bool cq_push_slot(struct cq *cq, const struct ibv_wc *wc, struct wqe_slot slot, bool solicited, uint64_t now_ns,
@@ -262,13 +267,29 @@ int cq_take_one(struct cq *cq, struct completion *completion)
 	return taken;
 }
 
-void cq_arm(struct cq *cq, bool solicited_only)
+/* Neither polled nor told of by an event. They count for moderation once, however often the CQ is armed. */
+static void raise_for_waiting(struct cq *cq, struct effects *effects) REQUIRES(cq->lock)
+{
+	uint32_t from = cq_tail_of(cq);
+
+	if ((int32_t)(cq->notified - from) > 0)
+		from = cq->notified;
+	if (from == cq_head_of(cq) || cq->moderated)
+		return;
+	if (cq->armed == CQ_ARMED_SOLICITED && (int32_t)(cq->solicited_end - from) <= 0)
+		return;
+	if (!event_waits(cq, cq_head_of(cq) - from))
+		raise_channel_now(cq, effects);
+}
+
+void cq_arm(struct cq *cq, bool solicited_only, struct effects *effects)
 {
 	lock_acquire(&cq->lock);
 	if (!solicited_only)
 		cq->armed = CQ_ARMED_ANY;
 	else if (cq->armed == CQ_UNARMED)
 		cq->armed = CQ_ARMED_SOLICITED;
+	raise_for_waiting(cq, effects);
 	lock_release(&cq->lock);
 }
 
@@ -320,6 +341,8 @@ static void move_ring(struct cq *cq, struct completion *ring, uint32_t size, uin
 	cq->size = size;
 	cq->mask = mask;
 	cq->ibv.cqe = (int)size;
+	cq->solicited_end -= cq_tail_of(cq);
+	cq->notified -= cq_tail_of(cq);
 	set_tail(cq, 0);
 	set_head(cq, waiting);
 }
@@ -371,6 +394,11 @@ static void cq_discard(struct cq *cq, uint32_t qpn, const struct wqe_slots *slot
 		else
 			wqe_slot_free(&completion->slot);
 	}
+	/* Which of those that stay were solicited, or told of, is not known: an event too many does no harm. */
+	if ((int32_t)(cq->solicited_end - to) > 0)
+		cq->solicited_end = to;
+	if (to != cq_head_of(cq))
+		cq->notified = cq_tail_of(cq);
 	set_head(cq, to);
 	lock_release(&cq->lock);
 }

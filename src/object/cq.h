@@ -63,6 +63,8 @@ struct cq {
 	 */
 	_Atomic uint32_t head, tail;
 	_Atomic uint32_t armed;		/* enum cq_armed; under lock, a hint without */
+	uint32_t solicited_end GUARDED_BY_MEMBER(lock);	/* head behind the last solicited or failed one */
+	uint32_t notified GUARDED_BY_MEMBER(lock);	/* head when the last event was raised */
 	/* no further completions; polling still drains */
 	bool overflowed GUARDED_BY_MEMBER(lock);
 	struct cq_moderation moderation GUARDED_BY_MEMBER(lock);
@@ -129,10 +131,12 @@ static inline bool cq_is_armed(const struct cq *cq)
 }
 
 /*
- * ibv_req_notify_cq: arm for the next completion (or solicited one) pushed after this call.
+ * ibv_req_notify_cq: arm for the next completion (or solicited one). One that waits already, and came behind the
+ * last event, raises the event at once, as with mlx5 and mlx4, whose doorbell says how far the application has
+ * polled. What an event was raised for raises no other: who arms before polling gets one each (perftest -e).
  * Arming for any is not weakened by arming for solicited.
  */
-void cq_arm(struct cq *cq, bool solicited_only);
+void cq_arm(struct cq *cq, bool solicited_only, struct effects *effects);
 /*
  * ibv_modify_cq. An event that waits is raised now: it is not known any more for how long it should
  * have waited.

@@ -53,6 +53,18 @@ static uint64_t take(struct fixture *f)
 	return completion.wc.wr_id;
 }
 
+/* After all that has come was polled. */
+static void arm(struct fixture *f, bool solicited_only)
+{
+	struct completion completion;
+
+	while (cq_take_one(&f->cq, &completion))
+		;
+	f->effects.count = 0;
+	cq_arm(&f->cq, solicited_only, &f->effects);
+	assert_int_equal(f->effects.count, 0);
+}
+
 static void a_full_cq_loses_the_completion_and_raises_one_error_event(void **state)
 {
 	struct fixture f;
@@ -110,13 +122,99 @@ static void each_arming_gives_one_event(void **state)
 	fixture_init(&f, 16);
 	push(&f, 0, 1, true);
 	assert_int_equal(events(&f), 0);
-	cq_arm(&f.cq, false);
-	assert_int_equal(events(&f), 0);	/* completions before the arming do not count */
+	arm(&f, false);
+	assert_int_equal(events(&f), 0);	/* completions that were polled do not count */
 	push(&f, 1, 1, false);
 	push(&f, 2, 1, false);
 	assert_int_equal(events(&f), 1);
 	push(&f, 3, 1, true);
 	assert_int_equal(events(&f), 0);
+	cq_fini(&f.cq);
+}
+
+static void arming_raises_the_event_for_what_waits(void **state)
+{
+	struct fixture f;
+
+	fixture_init(&f, 16);
+	push(&f, 0, 1, false);
+	push(&f, 1, 1, false);
+	f.effects.count = 0;
+	cq_arm(&f.cq, false, &f.effects);
+	assert_int_equal(f.effects.count, 1);
+	assert_false(cq_is_armed(&f.cq));
+	assert_int_equal(events(&f), 1);
+	cq_arm(&f.cq, false, &f.effects);
+	assert_int_equal(events(&f), 0);	/* of these two an event has told */
+	push(&f, 2, 1, false);
+	assert_int_equal(events(&f), 1);
+	push(&f, 3, 1, false);
+	take(&f);
+	assert_int_equal(cq_resize(&f.cq, 20), 0);
+	cq_arm(&f.cq, false, &f.effects);
+	assert_int_equal(events(&f), 1);
+	cq_arm(&f.cq, false, &f.effects);
+	assert_int_equal(events(&f), 0);
+	arm(&f, false);
+	assert_int_equal(events(&f), 0);
+	push(&f, 4, 1, false);
+	assert_int_equal(events(&f), 1);
+	cq_fini(&f.cq);
+}
+
+static void armed_for_solicited_only_one_that_waits_counts(void **state)
+{
+	struct ibv_wc failed = { .wr_id = 4, .status = IBV_WC_WR_FLUSH_ERR };
+	struct fixture f;
+
+	fixture_init(&f, 16);
+	push(&f, 0, 1, true);
+	take(&f);
+	push(&f, 1, 1, false);
+	cq_arm(&f.cq, true, &f.effects);
+	assert_int_equal(events(&f), 0);	/* the solicited one was polled */
+	cq_disarm(&f.cq);
+	push(&f, 2, 1, true);
+	push(&f, 3, 1, false);
+	cq_arm(&f.cq, true, &f.effects);
+	assert_int_equal(events(&f), 1);
+	cq_arm(&f.cq, true, &f.effects);
+	assert_int_equal(events(&f), 0);
+	cq_disarm(&f.cq);
+	take(&f);
+	cq_push(&f.cq, &failed, false, 40, &f.effects);
+	assert_int_equal(cq_resize(&f.cq, 20), 0);
+	cq_arm(&f.cq, true, &f.effects);
+	assert_int_equal(events(&f), 1);
+	cq_clean(&f.cq, 0);
+	arm(&f, true);
+	assert_int_equal(events(&f), 0);
+	cq_arm(&f.cq, false, &f.effects);
+	assert_int_equal(events(&f), 0);
+	cq_fini(&f.cq);
+}
+
+static void what_waits_counts_for_moderation_once(void **state)
+{
+	const struct cq_moderation moderation = { 3, 500 };
+	struct fixture f;
+
+	fixture_init(&f, 16);
+	cq_moderate(&f.cq, &moderation, &f.effects);
+	push(&f, 0, 1, false);
+	push(&f, 1, 1, false);
+	cq_arm(&f.cq, false, &f.effects);
+	assert_true(cq_period_begins(&f.cq));
+	cq_arm(&f.cq, false, &f.effects);
+	assert_int_equal(events(&f), 0);
+	push(&f, 2, 1, false);
+	assert_int_equal(events(&f), 1);
+	push(&f, 3, 1, false);
+	cq_arm(&f.cq, false, &f.effects);
+	assert_int_equal(events(&f), 0);	/* the event told of three */
+	assert_true(cq_period_begins(&f.cq));
+	cq_period_ended(&f.cq, &f.effects);
+	assert_int_equal(events(&f), 1);
 	cq_fini(&f.cq);
 }
 
@@ -126,12 +224,12 @@ static void armed_for_solicited_only_those_and_failures_give_an_event(void **sta
 	struct fixture f;
 
 	fixture_init(&f, 16);
-	cq_arm(&f.cq, true);
+	arm(&f, true);
 	push(&f, 0, 1, false);
 	assert_int_equal(events(&f), 0);
 	push(&f, 1, 1, true);
 	assert_int_equal(events(&f), 1);
-	cq_arm(&f.cq, true);
+	arm(&f, true);
 	cq_push(&f.cq, &failed, false, 0, &f.effects);
 	assert_int_equal(events(&f), 1);
 	cq_fini(&f.cq);
@@ -142,12 +240,12 @@ static void arming_for_any_strengthens_and_is_not_weakened(void **state)
 	struct fixture f;
 
 	fixture_init(&f, 16);
-	cq_arm(&f.cq, true);
-	cq_arm(&f.cq, false);
+	arm(&f, true);
+	arm(&f, false);
 	push(&f, 0, 1, false);
 	assert_int_equal(events(&f), 1);
-	cq_arm(&f.cq, false);
-	cq_arm(&f.cq, true);
+	arm(&f, false);
+	arm(&f, true);
 	push(&f, 1, 1, false);
 	assert_int_equal(events(&f), 1);
 	cq_fini(&f.cq);
@@ -159,7 +257,7 @@ static void a_wake_up_that_cannot_be_noted_comes_with_the_next_completion(void *
 	struct fixture f;
 
 	fixture_init(&f, 16);
-	cq_arm(&f.cq, false);
+	arm(&f, false);
 	f.effects.count = EFFECTS_MAX;
 	assert_true(cq_push(&f.cq, &wc, false, 10, &f.effects));
 	assert_int_equal(events(&f), 0);
@@ -183,7 +281,7 @@ static void moderated_by_count_the_event_comes_with_the_last_of_so_many(void **s
 	fixture_init(&f, 16);
 	moderate(&f, 3, 0);
 	push(&f, 0, 1, false);		/* not armed: does not count */
-	cq_arm(&f.cq, false);
+	arm(&f, false);
 	push(&f, 1, 1, false);
 	push(&f, 2, 1, true);
 	assert_int_equal(events(&f), 0);
@@ -191,7 +289,7 @@ static void moderated_by_count_the_event_comes_with_the_last_of_so_many(void **s
 	push(&f, 3, 1, false);
 	assert_int_equal(f.effects.count, 1);
 	assert_int_equal(events(&f), 1);
-	cq_arm(&f.cq, false);
+	arm(&f, false);
 	push(&f, 4, 1, false);
 	push(&f, 5, 1, false);
 	assert_int_equal(events(&f), 0);
@@ -206,7 +304,7 @@ static void moderated_by_period_the_event_comes_when_it_ends(void **state)
 
 	fixture_init(&f, 16);
 	moderate(&f, 0, 500);
-	cq_arm(&f.cq, false);
+	arm(&f, false);
 	cq_period_ended(&f.cq, &f.effects);
 	assert_int_equal(events(&f), 0);	/* an old timer: nothing has come */
 	push(&f, 1, 1, false);
@@ -220,7 +318,7 @@ static void moderated_by_period_the_event_comes_when_it_ends(void **state)
 	assert_int_equal(events(&f), 1);
 	push(&f, 3, 1, false);
 	assert_false(cq_period_begins(&f.cq));	/* not armed */
-	cq_arm(&f.cq, false);
+	arm(&f, false);
 	push(&f, 4, 1, false);
 	assert_true(cq_period_begins(&f.cq));
 	cq_fini(&f.cq);
@@ -232,7 +330,7 @@ static void moderated_by_both_what_comes_first_counts(void **state)
 
 	fixture_init(&f, 16);
 	moderate(&f, 2, 500);
-	cq_arm(&f.cq, false);
+	arm(&f, false);
 	push(&f, 1, 1, false);
 	assert_true(cq_period_begins(&f.cq));
 	push(&f, 2, 1, false);
@@ -248,7 +346,7 @@ static void an_event_does_not_wait_for_more_than_fit(void **state)
 
 	fixture_init(&f, 3);
 	moderate(&f, 100, 0);
-	cq_arm(&f.cq, false);
+	arm(&f, false);
 	push(&f, 1, 1, false);
 	push(&f, 2, 1, false);
 	assert_int_equal(events(&f), 0);
@@ -263,7 +361,7 @@ static void armed_for_solicited_only_these_do_not_wait(void **state)
 
 	fixture_init(&f, 16);
 	moderate(&f, 8, 500);
-	cq_arm(&f.cq, true);
+	arm(&f, true);
 	push(&f, 1, 1, false);
 	assert_int_equal(events(&f), 0);
 	push(&f, 2, 1, true);
@@ -278,17 +376,17 @@ static void other_moderation_raises_the_event_that_waits(void **state)
 
 	fixture_init(&f, 16);
 	moderate(&f, 8, 0);
-	cq_arm(&f.cq, false);
+	arm(&f, false);
 	push(&f, 1, 1, false);
 	moderate(&f, 0, 0);
 	assert_int_equal(f.effects.count, 1);
 	assert_int_equal(events(&f), 1);
-	cq_arm(&f.cq, false);
+	arm(&f, false);
 	push(&f, 2, 1, false);
 	assert_int_equal(events(&f), 1);
 	moderate(&f, 8, 0);
 	assert_int_equal(events(&f), 0);	/* none waits */
-	cq_arm(&f.cq, false);
+	arm(&f, false);
 	push(&f, 3, 1, false);
 	cq_disarm(&f.cq);
 	moderate(&f, 0, 0);
@@ -568,6 +666,9 @@ int main(void)
 		cmocka_unit_test(an_overflowed_cq_still_drains_but_takes_nothing_more),
 		cmocka_unit_test(with_ignore_overrun_the_oldest_completion_goes),
 		cmocka_unit_test(each_arming_gives_one_event),
+		cmocka_unit_test(arming_raises_the_event_for_what_waits),
+		cmocka_unit_test(armed_for_solicited_only_one_that_waits_counts),
+		cmocka_unit_test(what_waits_counts_for_moderation_once),
 		cmocka_unit_test(armed_for_solicited_only_those_and_failures_give_an_event),
 		cmocka_unit_test(arming_for_any_strengthens_and_is_not_weakened),
 		cmocka_unit_test(a_wake_up_that_cannot_be_noted_comes_with_the_next_completion),

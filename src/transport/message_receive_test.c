@@ -274,7 +274,7 @@ static void only_a_solicited_message_raises_a_cq_armed_for_those(void **state)
 
 	event_queue_init(&channel.queue, -1, nothing_to_release);
 	s->recv_cq.channel = &channel;
-	cq_arm(&s->recv_cq, true);
+	cq_arm(&s->recv_cq, true, &s->effects);
 	post_recv(s, 1, 8);
 	post_recv(s, 2, 8);
 	expect_executed(s, &message);

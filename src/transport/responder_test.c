@@ -104,7 +104,7 @@ static void only_a_solicited_completion_raises_a_cq_armed_for_those(void **state
 
 	event_queue_init(&channel.queue, -1, nothing_to_release);
 	s->recv_cq.channel = &channel;
-	cq_arm(&s->recv_cq, true);
+	cq_arm(&s->recv_cq, true, &s->effects);
 	post_recv(s, 1, 0);
 	post_recv(s, 2, 0);
 	receive(s, &packet);

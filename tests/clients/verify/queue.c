@@ -64,6 +64,49 @@ static void cq_events(struct side *side)
 	OK(ibv_destroy_comp_channel(channel));
 }
 
+/*
+ * As with mlx5: what waits when the CQ is armed raises the event, unless it was polled; for solicited ones
+ * alone, if one of those that wait is.
+ */
+static void cq_armed_late(struct side *side)
+{
+	struct ibv_comp_channel *channel = channel_create(side);
+	struct link link;
+
+	link_open(side, &link, &(struct link_options){ .channel = channel });
+	for (int i = 0; i < 2; i++)
+		recv_op(&link, i, NULL, 0);
+	barrier(side);
+	send_op(&link, &(struct op){ .id = 0, .opcode = IBV_WR_SEND });
+	good_wc(link.send_cq, 0);
+	barrier(side);
+	OK(ibv_req_notify_cq(link.recv_cq, 1));
+	CHECK(!wait_readable(channel->fd, 20), "nothing that waits is solicited");
+	OK(ibv_req_notify_cq(link.recv_cq, 0));
+	take_event(channel);
+	OK(ibv_req_notify_cq(link.recv_cq, 0));
+	CHECK(!wait_readable(channel->fd, 20), "a second event of one completion");
+	good_wc(link.recv_cq, 0);
+	OK(ibv_req_notify_cq(link.recv_cq, 0));
+	CHECK(!wait_readable(channel->fd, 20), "an event for a completion that was polled");
+	barrier(side);
+	send_op(&link, &(struct op){ .id = 1, .opcode = IBV_WR_SEND, .flags = IBV_SEND_SOLICITED });
+	good_wc(link.send_cq, 1);
+	take_event(channel);
+	good_wc(link.recv_cq, 1);
+	recv_op(&link, 2, NULL, 0);
+	barrier(side);
+	send_op(&link, &(struct op){ .id = 2, .opcode = IBV_WR_SEND, .flags = IBV_SEND_SOLICITED });
+	good_wc(link.send_cq, 2);
+	barrier(side);
+	OK(ibv_req_notify_cq(link.recv_cq, 1));
+	take_event(channel);
+	good_wc(link.recv_cq, 2);
+	barrier(side);
+	link_close(&link);
+	OK(ibv_destroy_comp_channel(channel));
+}
+
 /* Event-driven ping-pong without polling between: no wake-up may be lost. */
 static void cq_events_pingpong(struct side *side)
 {
@@ -403,6 +446,7 @@ static void srq_last_wqe(struct side *side)
 
 const struct test queue_tests[] = {
 	{ "cq_events", cq_events, 0 },
+	{ "cq_armed_late", cq_armed_late, 0 },
 	{ "cq_events_pingpong", cq_events_pingpong, TAG_DATA },
 	{ "cq_solicited", cq_solicited, 0 },
 	{ "cq_resize", cq_resize, 0 },

@@ -172,7 +172,8 @@ int hca_modify_qp(struct qp *qp, struct ibv_qp_attr *attr, int mask)
 		transport_unreserve(&room);
 		return err;
 	}
-	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_ERR)
+	if ((mask & IBV_QP_STATE) && (attr->qp_state == IBV_QPS_ERR ||
+				      (attr->qp_state == IBV_QPS_RESET && local_pending(&hca->engine.local))))
 		qp_modify_catch_up(&hca->engine);
 	if ((mask & IBV_QP_STATE) && (attr->qp_state == IBV_QPS_RESET || attr->qp_state == IBV_QPS_ERR))
 		qp_send_final_ack(hca, qp);

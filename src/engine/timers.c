@@ -179,6 +179,9 @@ static void timers_look(struct engine *engine, struct qp *qp, uint64_t now_ns, s
 	taken = local_presence(&engine->local, qp);
 	if (taken != PRESENCE_UNKNOWN && presence != PRESENCE_ENDED && presence != PRESENCE_STOPPED)
 		presence = taken;
+	if (qpn_slot(qp->attr.dest_qp_num) == slot && qp->requester.local_messages &&
+	    (state == PROCESS_STOPPED || state == PROCESS_FROZEN))
+		local_commit(&engine->local, qp);
 	if (qpn_slot(qp->attr.dest_qp_num) == slot)
 		transport_presence(qp, presence, process_state_name(state), now_ns, effects);
 }

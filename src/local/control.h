@@ -57,6 +57,7 @@ struct control {
 	uint64_t start, length;		/* KEY: addresses as named by requests, bytes */
 	uint64_t host;			/* KEY: where @start lies in the owner's address space */
 	uint64_t block, block_bytes;	/* KEY, mapped: the block's place there */
+	uint64_t place, layout;		/* QP: where the owner's QP lies; how such things are laid out there */
 };
 
 #define CONTROL_BYTES sizeof(struct control)

@@ -244,6 +244,7 @@ bool local_fetch(struct local *local)
 	for (i = 0; i < count; i++) {
 		struct peer *peer = atomic_load(&local->peers->peer[i]);
 
+		any |= peer && commit_run(local, peer);
 		if (!peer || !fetch_claim(local, peer))
 			continue;
 		fetch_finish(local, peer, fetch_begin(local, peer) && copy_all(local, peer));

@@ -183,6 +183,11 @@ void local_check_progress(struct local *local, struct qp *qp, uint64_t now_ns) R
  */
 enum presence local_presence(const struct local *local, struct qp *qp) REQUIRES(qp->lock);
 /*
+ * The kernel says that the process of @qp's peer is stopped: complete those of its messages that cannot fail, in
+ * the next local_fetch(). With the progress lock.
+ */
+void local_commit(struct local *local, struct qp *qp) REQUIRES(qp->lock);
+/*
  * Messages of @qp are unanswered: if a thread sleeps until they are answered, requests wait behind
  * them, or the send queue drains, have the answers wake us. True: they have arrived meanwhile.
  */

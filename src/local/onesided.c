@@ -85,7 +85,9 @@ static bool find_region(struct transfer *transfer, struct qp *qp, const struct s
 		transfer->asked = pairing_ask_key(transfer->local, qp, transfer->peer, wqe);
 		return false;
 	}
-	if (!has_rights(transfer))
+	if (!has_rights(transfer) ||
+	    commit_meets(transfer->peer, transfer->region.host + (transfer->remote - transfer->region.start),
+			 transfer->length))
 		return false;
 	if (transfer->region.mapped &&
 	    (transfer->region.writable || transfer->need == IBV_ACCESS_REMOTE_READ))
@@ -201,7 +203,8 @@ static bool row_fits(const struct onesided_row *row, const struct qp *qp, const 
 {
 	bool is_inline = wqe->flags & IBV_SEND_INLINE;
 
-	return row->peer && row->region.key == wqe->rkey && row->srqn == wqe->remote_srqn &&
+	return row->peer && !atomic_load_explicit(&row->peer->committed, memory_order_relaxed) &&
+	       row->region.key == wqe->rkey && row->srqn == wqe->remote_srqn &&
 	       row->need == need_of(wqe) && row->theirs == qp->pairing.theirs &&
 	       wqe->length && wqe->length <= LOCKED_BYTES_MAX &&
 	       (is_inline ? !row->lkey : wqe->sge_count == 1 && row->lkey == wqe->sge[0].lkey);

@@ -172,6 +172,7 @@ static void take_qp_answer(struct qp *qp, const struct control *control) REQUIRE
 	pairing->theirs = control->qp;
 	pairing->pd = control->pd;
 	pairing->access = control->access;
+	pairing->place = control->layout == commit_layout() ? control->place : 0;
 	pairing->agreed = true;
 	pairing->asked_srqn = 0;
 	if (qp->targets)
@@ -267,6 +268,8 @@ static bool answer_ask_qp(struct local *local, struct peer *peer, const struct c
 			answer.qp = pairing_grant_qp(local, qp, peer);
 			answer.pd = qp->pd ? qp->pd->number : 0;
 			answer.access = qp->attr.qp_access_flags;
+			answer.place = (uintptr_t)qp;
+			answer.layout = commit_layout();
 			/* The agreement was with a former life of the requester's QP. */
 			if (qp->pairing.theirs != ask->requester_qp)
 				qp->pairing.agreed = false;

@@ -242,6 +242,7 @@ static int begin_life(struct local *local, struct peer *peer, unsigned reach)
 
 	grants_reset(&peer->grants);
 	peer_memory_reset(peer->regions);
+	atomic_store(&peer->committed, 0);
 	peer->revoked = false;
 	atomic_store(&peer->agreed, false);
 	atomic_store(&peer->opened_due, false);

@@ -14,6 +14,7 @@
  *	onesided.c	WRITE, READ and atomics, executed by the requester
  *	send.c		messages, the requester's part; receive.c: the responder's, and answers
  *	fetch.c		large messages: copying their data, without locks
+ *	commit.c	messages to a process that is stopped, completed before it takes them
  *
  * Memory of a channel, one memfd a side:	rings | hazards | grants
  *
@@ -97,6 +98,17 @@ struct peer {
 	bool ended GUARDED_BY_MEMBER(inbox);			/* it hung up */
 	bool rung GUARDED_BY_MEMBER(inbox);	/* a bell was read (peer_took_bell) */
 	struct fetch_job job;
+	/*
+	 * The QP whose messages commit_run() is to look at; 0: none. Stored by local_commit() before
+	 * fetches_due is raised, exchanged for 0 by the thread that does it.
+	 */
+	_Atomic uint32_t commit_qpn;
+	/*
+	 * Messages that were completed early and are not taken yet; where their receives lie, all of them, in the
+	 * peer's process. Stored with the progress lock, the count last; loaded by requests that go directly.
+	 */
+	_Atomic uint32_t committed;
+	_Atomic uint64_t committed_from, committed_to;
 	uint64_t dropped_sent_ns, dropped_received_ns;	/* the last DROPPED (control.h); with the progress lock */
 	/*
 	 * Keys of blocks to offer: added by grant_offer(), removed by grant_make_offers().
@@ -347,6 +359,25 @@ void region_forget(void *local, void *block);
 
 /* Wait until no peer uses the region of @key. An mr_drain_fn. */
 void drain_region(void *local, uint32_t key);
+
+/* ---- messages to a process that is stopped (commit.c) ---- */
+
+/* The same in processes whose QPs, receive queues and regions are laid out alike. */
+uint64_t commit_layout(void);
+/* Without locks: do what local_commit() asked for. True: there was something to do. */
+bool commit_run(struct local *local, struct peer *peer);
+/* With the progress lock: the peer has taken such a message. */
+void commit_answered(struct local *local, unsigned channel);
+/*
+ * Would a request to [@host, +@bytes) of the peer's process meet the receive of a message that the peer has not
+ * taken yet? It has to go behind that.
+ */
+static inline bool commit_meets(const struct peer *peer, uint64_t host, uint64_t bytes)
+{
+	return atomic_load_explicit(&peer->committed, memory_order_acquire) &&
+	       host < atomic_load_explicit(&peer->committed_to, memory_order_relaxed) &&
+	       host + bytes > atomic_load_explicit(&peer->committed_from, memory_order_relaxed);
+}
 
 /* ---- messages ---- */
 

@@ -86,7 +86,10 @@ static enum message_fate receive_execute(struct local *local, struct receiver *r
 	if (!qp)
 		return receive_refuse(local, COUNTER_RX_QPN);
 	lock_assert_held(&qp->lock);
-	if (qp->pairing.ours != message->grant || !grant_is_alive(peer->alive, qp->pairing.theirs))
+	/* What was completed to its sender counts, even if the sender's QP is gone by now. */
+	if (qp->pairing.ours != message->grant ||
+	    (!grant_is_alive(peer->alive, qp->pairing.theirs) &&
+	     !ring_is_committed(local->channel_link, received)))
 		return receive_refuse(local, COUNTER_RX_QP_STATE);
 	if (trace_wants(TRACE_PACKETS | TRACE_LOG))
 		trace_message_received(qp, message, 0);
@@ -159,10 +162,18 @@ static void receive_take_answer(struct local *local, struct receiver *receiver, 
 			ask_again(local, channel, answer->owner & QPN_MASK);
 		return;
 	}
+	if (answer->committed)
+		commit_answered(local, channel);
+	if (answer->committed && !answer->refused)
+		return;
 	qp = receiver_lock(local, receiver, answer->owner);
 	if (!qp)
 		return;
 	lock_assert_held(&qp->lock);
+	if (answer->committed) {
+		transport_message_unmade(qp, clock_coarse_ns(), &receiver->effects);
+		return;
+	}
 	before = qp->requester.local_messages;
 	transport_message_answered(qp, message_token(channel, answer->cell), answer->refused,
 			 qp->send_cq->stamped ? clock_now_ns() : clock_coarse_ns(),

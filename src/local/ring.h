@@ -145,9 +145,20 @@ uint32_t ring_progress(const struct link *link, unsigned channel);
 uint32_t ring_put_count(const struct link *link, unsigned channel);
 bool ring_has_taken(const struct link *link, unsigned channel, uint32_t put);
 
+/* Is the whole data of that message in the ring? With the progress lock, as ring_commit(). */
+bool ring_is_eager(const struct link *link, unsigned channel, uint32_t cell);
+/*
+ * A message that is not consumed yet is completed to the application (commit.c): the peer executes it even when
+ * its sender is gone. Its answer says so.
+ */
+void ring_commit(struct link *link, unsigned channel, uint32_t cell);
+/* Of a message of the peer. */
+bool ring_is_committed(const struct link *link, const struct ring_message *message);
+
 struct ring_answer {
 	uint32_t owner, cell;
 	bool refused;
+	bool committed;			/* completed before, by ring_commit() */
 };
 
 /*

@@ -32,6 +32,39 @@ static void an_answer_is_known_from_the_message_that_came_behind_it(void **state
 	assert_true(ring_take_answer(here, channel_here, &answer));
 }
 
+/* ---- completed before it is taken ---- */
+
+/* The mark is seen by who takes the message, is told with the answer, and is not left to the next one of that cell. */
+static void a_message_that_was_completed_early_says_so(void **state)
+{
+	struct ring_message message;
+	struct ring_answer answer;
+	uint32_t i;
+
+	send_message(1, 1);
+	send_message(1, 2);
+	assert_true(ring_is_eager(here, channel_here, 0));
+	ring_commit(here, channel_here, 0);
+	assert_true(ring_peek(there, &message));
+	assert_true(ring_is_committed(there, &message));
+	receive_message(1, 1, false);
+	assert_true(ring_peek(there, &message));
+	assert_false(ring_is_committed(there, &message));
+	receive_message(1, 2, false);
+	assert_true(ring_take_answer(here, channel_here, &answer));
+	assert_true(answer.committed && !answer.refused && answer.cell == 0);
+	assert_true(ring_take_answer(here, channel_here, &answer));
+	assert_false(answer.committed);
+	for (i = 3; i <= CHANNEL_CELLS + 1; i++) {
+		send_message(1, i);
+		assert_true(ring_peek(there, &message));
+		assert_false(ring_is_committed(there, &message));
+		receive_message(1, i, false);
+		assert_true(ring_take_answer(here, channel_here, &answer));
+		assert_false(answer.committed);
+	}
+}
+
 /* ---- sleeping ---- */
 
 static void a_sleeper_is_rung_for_a_message_once(void **state)
@@ -598,6 +631,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(an_answer_is_known_from_the_message_that_came_behind_it),
+		TEST(a_message_that_was_completed_early_says_so),
 		TEST(a_sleeper_is_rung_for_a_message_once),
 		TEST(who_does_not_wait_for_answers_sleeps_on),
 		TEST(who_waits_for_answers_is_rung_once),

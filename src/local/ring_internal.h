@@ -102,12 +102,17 @@ struct channel_side {
 	_Atomic uint32_t reach;
 	_Alignas(LINE) _Atomic uint32_t asleep;		/* number of the sleep << 2 | enum asleep */
 	/* As the producer. */
+	/*
+	 * Bit for each cell: its message was completed before it was consumed (ring_commit). Stored (release) before
+	 * the application sees that, loaded (acquire) when the sender's grant is found dead.
+	 */
+	_Alignas(LINE) _Atomic uint64_t committed[CHANNEL_CELLS / 64];
 	_Alignas(LINE) struct channel_route route[CHANNEL_ROUTES + 1];	/* [0] is unused */
 	_Alignas(LINE) struct channel_cell cell[CHANNEL_CELLS];
 	_Alignas(LINE) uint8_t data[CHANNEL_DATA_BYTES];
 };
 
-_Static_assert(sizeof(struct channel_side) == 1196480,
+_Static_assert(sizeof(struct channel_side) == 1196736,
 	       "shared between versions: raise HANDSHAKE_VERSION (local/handshake.h) with the layout");
 
 /* AWAKE, or the events that wake the consumer: new cells; also answers to its own messages. */
@@ -204,6 +209,9 @@ struct ring_link {
 	struct channel *_Atomic channel[CHANNELS_MAX];
 	uint8_t (*small)[LINE];		/* one for each datagram given out at once */
 };
+
+/* In fetched[]: no bytes (a message has 2^31 at most), but one that was completed early. */
+#define FETCHED_COMMITTED 0xfffffffeu
 
 #define RECEIVE_MAX 64u
 #define ring_of(l) ((struct ring_link *)(l))

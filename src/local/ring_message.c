@@ -336,6 +336,13 @@ static bool has_answer(struct producer *producer)
 	return answers_of(producer) > 0;
 }
 
+static void committed_clear(struct producer *producer, uint32_t number)
+{
+	atomic_fetch_and_explicit(&producer->half->committed[number % CHANNEL_CELLS / 64],
+				  ~(UINT64_C(1) << number % 64), memory_order_relaxed);
+	producer->fetched[number % CHANNEL_CELLS] = 0;
+}
+
 static void ring_message_take_answer(struct producer *producer, struct ring_answer *answer)
 {
 	uint32_t number = atomic_load_explicit(&producer->completed, memory_order_relaxed);
@@ -345,9 +352,15 @@ static void ring_message_take_answer(struct producer *producer, struct ring_answ
 	answer->owner = producer->owner[number % CHANNEL_CELLS];
 	answer->cell = number;
 	answer->refused = bits >> number % 64 & 1;
-	if (answer->owner && producer->fetched[number % CHANNEL_CELLS])
-		atomic_fetch_sub_explicit(&producer->fetching, producer->fetched[number % CHANNEL_CELLS],
-					  memory_order_relaxed);
+	answer->committed = false;
+	if (answer->owner && producer->fetched[number % CHANNEL_CELLS]) {
+		answer->committed = producer->fetched[number % CHANNEL_CELLS] == FETCHED_COMMITTED;
+		if (answer->committed)
+			committed_clear(producer, number);
+		else
+			atomic_fetch_sub_explicit(&producer->fetching, producer->fetched[number % CHANNEL_CELLS],
+						  memory_order_relaxed);
+	}
 	atomic_store_explicit(&producer->completed, number + 1, memory_order_release);	/* R7 */
 }
 
@@ -386,10 +399,40 @@ bool ring_take_answer_lost(struct link *link, unsigned number, struct ring_answe
 		       atomic_load_explicit(&producer->completed, memory_order_relaxed)) {
 		ring_message_take_answer(producer, answer);
 		answer->refused = true;
-		if (answer->owner)
+		if (answer->owner && !answer->committed)
 			return true;
 	}
 	return false;
+}
+
+bool ring_is_eager(const struct link *link, unsigned number, uint32_t cell)
+{
+	struct channel *channel = channel_at(ring_of(link), number);
+
+	return channel && !channel->producer.fetched[cell % CHANNEL_CELLS];
+}
+
+void ring_commit(struct link *link, unsigned number, uint32_t cell)
+{
+	struct channel *channel = channel_at(ring_of(link), number);
+
+	if (!channel)
+		return;
+	channel->producer.fetched[cell % CHANNEL_CELLS] = FETCHED_COMMITTED;
+	atomic_fetch_or_explicit(&channel->producer.half->committed[cell % CHANNEL_CELLS / 64],
+				 UINT64_C(1) << cell % 64, memory_order_release);
+}
+
+bool ring_is_committed(const struct link *link, const struct ring_message *message)
+{
+	struct channel *channel = channel_at(ring_of(link), message->channel);
+	uint32_t number;
+
+	if (!channel)
+		return false;
+	number = atomic_load_explicit(&channel->consumer.taken, memory_order_relaxed);
+	return atomic_load_explicit(&channel->consumer.half->committed[number % CHANNEL_CELLS / 64],
+				    memory_order_acquire) >> number % 64 & 1;
 }
 
 bool ring_has_answer(const struct link *link, unsigned number)

@@ -70,6 +70,21 @@ static void *access_host(const struct mr_entry *entry, unsigned need, uint64_t a
 	return (void *)(uintptr_t)(entry->host + (address - entry->start));
 }
 
+enum mr_fault mr_entry_judge(const struct mr_entry *entry, const struct mr_accessor *accessor, uint32_t key,
+			     unsigned need, uint64_t address, uint64_t length, uint64_t *host)
+{
+	enum mr_fault fault = !key || mr_key_of(entry) != key ? MR_KEY :
+			      access_check_region(entry, accessor, need, address, length);
+
+	*host = fault == MR_OK ? (uintptr_t)access_host(entry, need, address) : 0;
+	return fault;
+}
+
+uint32_t mr_entry_index(uint32_t key)
+{
+	return mr_index_of(key);
+}
+
 enum mr_fault mr_access_begin(struct mr_table *table, const struct mr_accessor *accessor,
 			      uint32_t key, unsigned need, uint64_t address, uint64_t length,
 			      struct mr_access *access)

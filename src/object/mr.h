@@ -156,6 +156,13 @@ enum mr_fault mr_access_whole(struct mr_table *table, const struct mr_accessor *
 /* Has the region of the access a block (mr_set_block())? */
 bool mr_access_in_block(const struct mr_table *table, const struct mr_access *access);
 /*
+ * What mr_access_begin() would say of a copy of the entry of @key, of another process's table; *host: where that
+ * process has @address. Nothing is held.
+ */
+enum mr_fault mr_entry_judge(const struct mr_entry *entry, const struct mr_accessor *accessor, uint32_t key,
+			     unsigned need, uint64_t address, uint64_t length, uint64_t *host);
+uint32_t mr_entry_index(uint32_t key);
+/*
  * The same for an access that is held, by the same key, to other bytes: *access names them on MR_OK,
  * and stays as it was otherwise. Costs no locked instruction.
  */

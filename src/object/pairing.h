@@ -26,6 +26,7 @@ struct pairing {
 	_Atomic uint32_t *alive;	/* in our side of the channel: holds @ours while that is granted */
 	uint32_t ours, theirs;		/* grants of the two QPs; 0: none */
 	uint32_t pd, access;		/* of theirs: protection domain, qp_access_flags */
+	uint64_t place;			/* where the peer's QP lies in its process; 0: not known */
 	bool agreed;			/* the peer says that our requests may go without packets */
 	bool asked;			/* the peer was asked; no answer yet */
 	uint16_t wait, patience;	/* requests until it is asked again; the next such number */

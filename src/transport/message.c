@@ -14,6 +14,7 @@
 #define FLAGS_SHIFT	24
 #define STALLS_MAX	4u
 #define STALLED_PACKETS	256u
+#define COMMIT_SOON_NS	5000000u
 
 /* ---- requester ---- */
 
@@ -134,6 +135,9 @@ void transport_message_sent(struct qp *qp, uint64_t token, uint64_t now_ns)
 	wqe->state = WQE_IN_CHANNEL;
 	if (!requester->local_messages)
 		message_note_progress(qp, now_ns);
+	/* A stopped peer is looked at soon: this one may be completed then. */
+	if (requester->loss.stopped)
+		requester->loss.progress_ns = now_ns - LOSS_LOOK_NS + COMMIT_SOON_NS;
 	requester->local_messages++;
 	requester->message_sequence = psn_add(requester->message_sequence, 1);
 	requester->send_wqe = requester->packets_until = ++qp->sq.sent;
@@ -179,6 +183,35 @@ void transport_message_answered(struct qp *qp, uint64_t token, bool refused, uin
 	if (requester->local_messages && requester->refused == requester->local_messages)
 		message_take_back(qp);
 	requester_check_drained(&call);
+	qp_call_end(&call);
+}
+
+void transport_message_commit(struct qp *qp, uint64_t now_ns, struct effects *effects)
+{
+	struct qp_call call;
+
+	qp_call_init(&call, qp, now_ns, effects);
+	qp->requester.local_messages--;
+	count(&call, COUNTER_MESSAGE_EARLY);
+	count(&call, COUNTER_LOCAL_SEND);
+	finish_send(&call, IBV_WC_SUCCESS);
+	requester_check_drained(&call);
+	qp_call_end(&call);
+}
+
+void transport_message_unmade(struct qp *qp, uint64_t now_ns, struct effects *effects)
+{
+	struct qp_call call;
+
+	if (qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_SQD)
+		return;
+	qp_call_init(&call, qp, now_ns, effects);
+	explain_about("QP_FATAL", "qp 0x%06x: a SEND that was completed while the peer's process was stopped did not "
+		      "arrive: the peer ended its queue pair or the receive before it took the message",
+		      qp->number);
+	qp_raise(qp, QP_EVENT_FATAL, effects);
+	pairing_end(&qp->pairing);
+	enter_error(&call);
 	qp_call_end(&call);
 }
 

@@ -94,6 +94,13 @@ void transport_message_sent(struct qp *qp, uint64_t token, uint64_t now_ns) REQU
 void transport_message_answered(struct qp *qp, uint64_t token, bool refused, uint64_t now_ns,
 		      struct effects *effects) REQUIRES(qp->lock);
 /*
+ * The peer has not taken the oldest message yet, and cannot refuse it: complete it. Its answer is not for
+ * transport_message_answered().
+ */
+void transport_message_commit(struct qp *qp, uint64_t now_ns, struct effects *effects) REQUIRES(qp->lock);
+/* The peer has refused such a message all the same: what was completed did not happen. */
+void transport_message_unmade(struct qp *qp, uint64_t now_ns, struct effects *effects) REQUIRES(qp->lock);
+/*
  * With messages unanswered and transport_deadline() passed: @progress changes while the peer
  * consumes these or anything before them. If it has changed since the last call, the peer is not
  * silent and gets the whole timeout again.

@@ -131,6 +131,54 @@ static void messages_wait_as_packets_do(void **state)
 	station_free(s);
 }
 
+static void commit(struct station *s) UNCHECKED_LOCKS
+{
+	effects_init(&s->effects);
+	transport_message_commit(&s->qp, s->now_ns, &s->effects);
+}
+
+/* One is completed, the other waits on; what is sent then is looked at soon. */
+static void a_message_may_be_completed_before_it_is_taken(void **state)
+{
+	struct station *s = station_inside();
+
+	post_and_send(s, IBV_WR_SEND, 1, 8, 1);
+	post_and_send(s, IBV_WR_SEND, 2, 8, 2);
+	pass_time_with(s, PRESENCE_STOPPED, timeout_of(s));
+	commit(s);
+	expect_wc(&s->send_cq, 1, IBV_WC_SUCCESS);
+	expect_no_wc(&s->send_cq);
+	assert_int_equal(s->qp.requester.local_messages, 1);
+	pass_time_with(s, PRESENCE_STOPPED, 100 * timeout_of(s));
+	assert_int_equal(s->qp.state, IBV_QPS_RTS);
+	commit(s);
+	expect_wc(&s->send_cq, 2, IBV_WC_SUCCESS);
+	assert_true(deadline_of(s) == TIME_NEVER);
+	post_and_send(s, IBV_WR_SEND, 3, 8, 3);
+	assert_true(deadline_of(s) <= s->now_ns + 10 * MILLISECOND);
+	answer_message(s, 3, false);
+	expect_wc(&s->send_cq, 3, IBV_WC_SUCCESS);
+	assert_int_equal(station_counter(s, COUNTER_MESSAGE_EARLY), 2);
+	station_free(s);
+}
+
+/* The application was told that it had arrived: nothing may be sent as if it had. */
+static void one_that_is_refused_after_all_ends_the_qp(void **state) UNCHECKED_LOCKS
+{
+	struct station *s = station_inside();
+
+	post_and_send(s, IBV_WR_SEND, 1, 8, 1);
+	post_and_send(s, IBV_WR_SEND, 2, 8, 2);
+	commit(s);
+	expect_wc(&s->send_cq, 1, IBV_WC_SUCCESS);
+	effects_init(&s->effects);
+	transport_message_unmade(&s->qp, s->now_ns, &s->effects);
+	assert_int_equal(s->qp.state, IBV_QPS_ERR);
+	assert_false(s->qp.pairing.agreed);
+	expect_wc(&s->send_cq, 2, IBV_WC_WR_FLUSH_ERR);
+	station_free(s);
+}
+
 /* Of the peer's host nothing is known; UC waits for nobody; nor does a QP without timeout ever end. */
 static void who_is_not_asked_for(void **state)
 {
@@ -158,6 +206,8 @@ int main(void)
 		TEST(one_that_ends_while_it_is_stopped_fails_the_request_at_once),
 		TEST(one_that_has_ended_before_has_its_retries),
 		TEST(messages_wait_as_packets_do),
+		TEST(a_message_may_be_completed_before_it_is_taken),
+		TEST(one_that_is_refused_after_all_ends_the_qp),
 		TEST(who_is_not_asked_for),
 	};
 

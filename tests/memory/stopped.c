@@ -202,6 +202,180 @@ static bool who_is_killed_then_fails_the_request_soon(void)
 	return true;
 }
 
+/* ---- SENDs to a process that is stopped ---- */
+
+#define SIZES 5
+static const uint32_t sizes[SIZES] = {0, 8, 64, 2000, 30000};
+#define SLOT (32u << 10)
+
+enum way_out { GOES_ON, SENDER_LEAVES, TOO_SHORT, NO_KEY };
+
+static uint32_t size_of(unsigned number)
+{
+	return sizes[number % SIZES];
+}
+
+/* One SEND each way to begin with, so that both ends agree on messages; each receive has a slot of its own. */
+static void warm_sends(struct end *end)
+{
+	struct ibv_wc wc;
+	unsigned i;
+
+	for (i = 0; i < 16; i++) {
+		if (end->side == RIGHT)
+			CHECK(!post_receive(end, 0, 64, i), "%m");
+		meet(end);
+		if (end->side == LEFT)
+			CHECK(!post(end, IBV_WR_SEND, 0, 8, 0, i), "%m");
+		CHECK(get(end, &wc, LIMIT_S) && !wc.status, "%s", ibv_wc_status_str(wc.status));
+		usleep(2000);
+	}
+}
+
+static int post_receive_of(struct end *end, unsigned slot, uint32_t bytes, uint32_t lkey)
+{
+	struct ibv_sge sge = {(uintptr_t)end->memory + SLOT * slot, bytes, lkey};
+	struct ibv_recv_wr wr = {.wr_id = slot, .sg_list = &sge, .num_sge = 1}, *bad;
+
+	return ibv_post_recv(end->qp, &wr, &bad);
+}
+
+static void stopped_with_receives(struct end *end, void *argument)
+{
+	const enum way_out way_out = *(enum way_out *)argument;
+	struct ibv_wc wc;
+	unsigned i, k;
+	char byte;
+
+	end_open(end, SLOT * RECEIVES, ALL_ACCESS);
+	end_connect(end);
+	warm_sends(end);
+	for (i = 0; i < RECEIVES - 1; i++)
+		CHECK(!post_receive_of(end, i, i == 1 && way_out == TOO_SHORT ? 4 : SLOT,
+				       i == 1 && way_out == NO_KEY ? 0xdead : end->mr->lkey), "%m");
+	meet(end);
+	CHECK(hear(end->peer, &byte, 1)); /* it has gone on */
+	CHECK(!post_receive_of(end, i, SLOT, end->mr->lkey), "%m");
+	for (i = 0; i < RECEIVES; i++) {
+		CHECK(get(end, &wc, LIMIT_S), "%u messages", i);
+		if (i == 1 && (way_out == TOO_SHORT || way_out == NO_KEY)) {
+			CHECK(wc.status == (way_out == TOO_SHORT ? IBV_WC_LOC_LEN_ERR : IBV_WC_LOC_PROT_ERR),
+			      "%s", ibv_wc_status_str(wc.status));
+			break;
+		}
+		CHECK(!wc.status, "%u: %s", i, ibv_wc_status_str(wc.status));
+		CHECK(wc.wr_id == i && wc.byte_len == size_of(i), "%u: %u bytes", i, wc.byte_len);
+		for (k = 0; k < wc.byte_len; k++)
+			CHECK(end->memory[SLOT * i + k] == (char)(i + 1), "message %u, byte %u", i, k);
+		/* The last but one were completed to one that may have ended. */
+		if (way_out == SENDER_LEAVES && i == RECEIVES - 2)
+			break;
+	}
+	if (way_out == GOES_ON)
+		meet(end);
+	end_close(end);
+}
+
+static void sends_to_stopped(struct end *end, void *argument)
+{
+	const enum way_out way_out = *(enum way_out *)argument;
+	const unsigned sure = way_out == TOO_SHORT || way_out == NO_KEY ? 1 : RECEIVES - 1;
+	struct ibv_wc wc;
+	unsigned i;
+	char byte;
+
+	end_open(end, SLOT * RECEIVES, ALL_ACCESS);
+	end_connect(end);
+	warm_sends(end);
+	meet(end);
+	tell(end->test, "s", 1);
+	CHECK(hear(end->test, &byte, 1)); /* it is stopped */
+	for (i = 0; i < sure; i++) {
+		memset(end->memory, (char)(i + 1), SLOT);
+		CHECK(!post(end, IBV_WR_SEND, 0, size_of(i), 0, i), "%m");
+		CHECK(get(end, &wc, 10), "SEND %u to a stopped process", i);
+		CHECK(!wc.status && wc.wr_id == i, "%u: %s", i, ibv_wc_status_str(wc.status));
+	}
+	memset(end->memory, 0xee, SLOT);
+	CHECK(counter_here(COUNTER_MESSAGE_EARLY) == sure, "%llu",
+	      (unsigned long long)counter_here(COUNTER_MESSAGE_EARLY));
+	if (way_out != SENDER_LEAVES) {
+		/* What it has no receive for, or would refuse, is not completed. A READ comes behind. */
+		memset(end->memory, (char)(i + 1), SLOT);
+		CHECK(!post(end, IBV_WR_SEND, 0, size_of(i), 0, i), "%m");
+		CHECK(!post(end, IBV_WR_RDMA_READ, SLOT, 8, SLOT, RECEIVES), "%m");
+		CHECK(!get(end, &wc, 0.7), "%llu: %s", (unsigned long long)wc.wr_id,
+		      ibv_wc_status_str(wc.status));
+	} else {
+		CHECK(!ibv_destroy_qp(end->qp), "%m");
+		end->qp = NULL;
+		end_close(end);
+	}
+	tell(end->test, "c", 1);
+	CHECK(hear(end->test, &byte, 1)); /* it goes on */
+	tell(end->peer, "g", 1);
+	if (way_out == SENDER_LEAVES)
+		return;
+	CHECK(get(end, &wc, LIMIT_S) && wc.wr_id == i, "nothing");
+	CHECK(wc.status == (way_out == TOO_SHORT ? IBV_WC_REM_INV_REQ_ERR :
+			    way_out == NO_KEY	 ? IBV_WC_REM_OP_ERR : IBV_WC_SUCCESS), "%s",
+	      ibv_wc_status_str(wc.status));
+	if (way_out == GOES_ON) {
+		CHECK(get(end, &wc, LIMIT_S) && !wc.status && wc.wr_id == RECEIVES, "the READ");
+		CHECK(end->memory[SLOT] == 2, "the READ has overtaken the SEND before it");
+		meet(end);
+	}
+	end_close(end);
+}
+
+static bool send_to_stopped(const char *mode, enum way_out way_out)
+{
+	struct pair pair;
+	bool good;
+	char byte;
+
+	pair_start(&pair, mode, sends_to_stopped, stopped_with_receives, &way_out);
+	good = hear(pair.socket[LEFT], &byte, 1);
+	stop(pair.pid[RIGHT]);
+	if (good)
+		tell(pair.socket[LEFT], "t", 1);
+	good = good && hear(pair.socket[LEFT], &byte, 1);
+	kill(pair.pid[RIGHT], SIGCONT);
+	if (good)
+		tell(pair.socket[LEFT], "g", 1);
+	good = pair_end(&pair, 30) && good;
+	if (!good)
+		printf("# mode %s, way %d\n", mode, way_out);
+	return good;
+}
+
+static bool warm_sends_are_completed_meanwhile(void)
+{
+#ifdef THREAD_SANITIZER
+	return skip("locks of the sanitizer cannot be read in another process");
+#else
+	return send_to_stopped("copy", GOES_ON) && send_to_stopped("auto", GOES_ON);
+#endif
+}
+
+static bool and_arrive_although_their_sender_is_gone(void)
+{
+#ifdef THREAD_SANITIZER
+	return skip("locks of the sanitizer cannot be read in another process");
+#else
+	return send_to_stopped("copy", SENDER_LEAVES);
+#endif
+}
+
+static bool sends_that_would_fail_are_not_completed(void)
+{
+#ifdef THREAD_SANITIZER
+	return skip("locks of the sanitizer cannot be read in another process");
+#else
+	return send_to_stopped("copy", TOO_SHORT) && send_to_stopped("copy", NO_KEY);
+#endif
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
@@ -209,6 +383,9 @@ int main(int argc, char **argv)
 		TEST(cold_requests_wait_until_it_goes_on),
 		TEST(warm_writes_and_reads_are_done_meanwhile),
 		TEST(who_is_killed_then_fails_the_request_soon),
+		TEST(warm_sends_are_completed_meanwhile),
+		TEST(and_arrive_although_their_sender_is_gone),
+		TEST(sends_that_would_fail_are_not_completed),
 	};
 
 	return run_tests(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));

@@ -394,12 +394,28 @@ int capture_parse(struct capture *capture, uint8_t *data, size_t bytes)
 	return err;
 }
 
-/* Reads to the end of the file, a pipe too, or to CAPTURE_FILE_MAX. */
+static bool begins_a_capture(const uint8_t *data)
+{
+	static const uint32_t magics[] = { SECTION_HEADER, PCAP_US, PCAP_NS };
+	uint32_t magic;
+
+	memcpy(&magic, data, sizeof(magic));
+	for (size_t i = 0; i < sizeof(magics) / sizeof(magics[0]); i++)
+		if (magic == magics[i] || magic == __builtin_bswap32(magics[i]))
+			return true;
+	return false;
+}
+
+/*
+ * Reads to the end of the file, a pipe too, or to CAPTURE_FILE_MAX; of what is no capture (a device without an
+ * end) no more than its first bytes.
+ */
 static int slurp(int fd, uint8_t **data, size_t *bytes, bool *whole)
 {
 	size_t room = 1 << 16, total = 0;
 	struct stat status;
 	ssize_t got = 1;
+	int err;
 
 	if (!fstat(fd, &status) && S_ISREG(status.st_mode) && status.st_size > 0)
 		total = (size_t)status.st_size + 1;
@@ -407,7 +423,8 @@ static int slurp(int fd, uint8_t **data, size_t *bytes, bool *whole)
 		room = total < CAPTURE_FILE_MAX ? total : CAPTURE_FILE_MAX;
 	*data = malloc(room);
 	*bytes = 0;
-	while (*data && got > 0 && *bytes < CAPTURE_FILE_MAX) {
+	while (*data && got > 0 && *bytes < CAPTURE_FILE_MAX &&
+	       (*bytes < sizeof(uint32_t) || begins_a_capture(*data))) {
 		if (*bytes == room) {
 			uint8_t *larger = realloc(*data, room *= 2);
 
@@ -425,8 +442,9 @@ static int slurp(int fd, uint8_t **data, size_t *bytes, bool *whole)
 	*whole = got == 0;
 	if (*data && (got == 0 || *bytes >= CAPTURE_FILE_MAX))
 		return 0;
+	err = got < 0 ? errno : *data && *bytes >= sizeof(uint32_t) && !begins_a_capture(*data) ? EINVAL : ENOMEM;
 	free(*data);
-	return got < 0 ? errno : ENOMEM;
+	return err;
 }
 
 int capture_read(struct capture *capture, const char *path)

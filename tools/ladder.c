@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/small_file.h"
 #include "progress.h"
 #include "tool.h"
 
@@ -24,12 +25,14 @@ struct ladder_options {
 
 static char *ladder_read_text(const char *path)
 {
-	FILE *file = fopen(path, "re");
+	const char *why = NULL;
+	int fd = small_file_open(path, &why);
+	FILE *file = fd < 0 ? NULL : small_file_stream(fd, &why);
 	char *text = malloc(ABOUT_MAX);
 	size_t bytes;
 
 	if (!file || !text) {
-		fprintf(stderr, "verbatim ladder: %s: %s\n", path, strerror(errno));
+		fprintf(stderr, "verbatim ladder: %s: %s\n", path, why ? why : strerror(errno));
 		if (file)
 			fclose(file);
 		free(text);

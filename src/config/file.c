@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/small_file.h"
 
 #define USER_FILE "verbatim.conf"
 
@@ -47,6 +48,8 @@ static const char *user_file_distrust(int fd)
 		return "it cannot be looked at";
 	if (!S_ISREG(status.st_mode))
 		return "it is not a file";
+	if (status.st_size > SMALL_FILE_MAX)
+		return "it is larger than 1 MiB";
 	if (status.st_uid != geteuid() && status.st_uid != 0)
 		return "it belongs to another user; VERBATIM_CONFIG reads it nevertheless";
 	if (status.st_mode & (S_IWGRP | S_IWOTH))
@@ -80,46 +83,20 @@ const char *config_file_refused(const struct config_file *file)
 	return why;
 }
 
-static int open_user_file(const char *path, FILE **stream)
-{
-	const char *why;
-	int fd = open_trusted(path, &why);
-
-	if (why)
-		explain("%s is not read: %s", path, why);
-	if (fd < 0)
-		return 0;
-	*stream = fdopen(fd, "r");
-	if (!*stream)
-		close(fd);
-	return *stream ? 0 : ENOMEM;
-}
-
-/* A pipe that nobody writes to is empty: it is not waited for. */
-static FILE *open_named_file(const char *path)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	FILE *stream = fd < 0 || fcntl(fd, F_SETFL, 0) ? NULL : fdopen(fd, "r");
-	int saved = errno;
-
-	if (!stream && fd >= 0)
-		close(fd);
-	errno = saved;
-	return stream;
-}
-
 int config_file_open(const struct config_file *file, FILE **stream)
 {
-	int err;
+	const char *why = NULL;
+	int err, fd = file->by_default ? open_trusted(file->path, &why) : small_file_open(file->path, &why);
 
-	*stream = NULL;
-	if (file->by_default)
-		return open_user_file(file->path, stream);
-	*stream = open_named_file(file->path);
-	if (*stream)
-		return 0;
+	*stream = fd < 0 ? NULL : small_file_stream(fd, &why);
 	err = errno;
-	complain("VERBATIM_CONFIG: cannot read %s: %m", file->path);
+	if (*stream || (file->by_default && !why))
+		return 0;
+	if (file->by_default) {
+		explain("%s is not read: %s", file->path, why);
+		return 0;
+	}
+	complain("VERBATIM_CONFIG: cannot read %s: %s", file->path, why);
 	return err;
 }
 

@@ -119,11 +119,32 @@ static void the_file_of_another_user_is_not_read(void **state)
 	assert_int_equal(loaded_mtu(), 4096);
 }
 
+static void refuse_named(const char *name)
+{
+	struct config config;
+
+	setenv("VERBATIM_CONFIG", name, 1);
+	assert_int_not_equal(config_load(&config), 0);
+}
+
 static void nobody_waits_at_a_fifo(void **state)
 {
 	assert_int_equal(mkfifo(path, 0600), 0);
 	assert_int_equal(loaded_mtu(), 4096);
-	setenv("VERBATIM_CONFIG", path, 1);	/* nor who names it */
+	setenv("VERBATIM_CONFIG", path, 1);	/* nor who names it: that is refused */
+	refuse_named(path);
+}
+
+static void a_named_file_is_a_regular_one(void **state)
+{
+	refuse_named("/dev/zero");
+	refuse_named("/");
+	setenv("VERBATIM_CONFIG", "/dev/null", 1);
+	assert_int_equal(loaded_mtu(), 4096);
+	write_settings("mtu = 512\n");
+	assert_int_equal(truncate(path, 2 << 20), 0);
+	refuse_named(path);
+	unsetenv("VERBATIM_CONFIG");	/* the user's own is passed over */
 	assert_int_equal(loaded_mtu(), 4096);
 }
 
@@ -168,6 +189,7 @@ int main(void)
 		cmocka_unit_test_setup(it_is_not_read_where_others_may_write_to_it, set_up),
 		cmocka_unit_test_setup(the_file_of_another_user_is_not_read, set_up),
 		cmocka_unit_test_setup(nobody_waits_at_a_fifo, set_up),
+		cmocka_unit_test_setup(a_named_file_is_a_regular_one, set_up),
 		cmocka_unit_test_setup(a_line_has_a_key_and_a_value, set_up),
 	};
 	int failed;

@@ -3,13 +3,13 @@
 #include "engine/injection.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/small_file.h"
 #include "engine/wake.h"
 #include "platform/clock.h"
 #include "platform/fail.h"
@@ -49,12 +49,13 @@ static int read_all(int fd, char *text, size_t size)
 /* The file that @FILE names, into @text of INJECT_TEXT_MAX + 1. */
 static int read_rules(const char *name, char *text)
 {
-	int err, fd = open(name, O_RDONLY | O_CLOEXEC);
+	const char *why = NULL;
+	int err, fd = small_file_open(name, &why);
 
 	err = fd < 0 ? errno : read_all(fd, text, INJECT_TEXT_MAX + 1);
 	if (err)
 		complain(VARIABLE ": cannot read the rules in '%s': %s", name,
-			 err == EFBIG ? "more than 16 KiB" : strerror(err));
+			 why ? why : err == EFBIG ? "more than 16 KiB" : strerror(err));
 	if (fd >= 0)
 		close(fd);
 	return err ? EINVAL : 0;

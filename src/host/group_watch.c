@@ -63,17 +63,38 @@ int group_members_list(struct group_members *members)
 	return 0;
 }
 
+/*
+ * The kernel gives its list in pieces: a socket that comes to stand in front between two of them shows the last
+ * ones of the first piece again.
+ */
+#define REPEATED_MAX 16u
+
+static bool group_is_repeated(const char *line, unsigned long last[REPEATED_MAX], unsigned count)
+{
+	unsigned long inode = 0;
+	unsigned i;
+
+	if (sscanf(line, "%*s %*s %*s %*s %*s %*s %*s %*s %*s %lu", &inode) != 1)
+		return false;
+	for (i = 0; i < REPEATED_MAX && i < count; i++)
+		if (last[i] == inode)
+			return true;
+	last[count % REPEATED_MAX] = inode;
+	return false;
+}
+
 unsigned group_socket_count(unsigned family)
 {
 	FILE *file = kernel_list(family == 4 ? "udp" : "udp6");
 	char line[512], any[64];
+	unsigned long last[REPEATED_MAX];
 	unsigned count = 0;
 
 	if (!file)
 		return 0;
 	snprintf(any, sizeof(any), ": %0*d:%04X ", family == 4 ? 8 : 32, 0, ROCE_UDP_PORT);
 	while (fgets(line, sizeof(line), file))
-		if (strstr(line, any))
+		if (strstr(line, any) && !group_is_repeated(line, last, count))
 			count++;
 	fclose(file);
 	return count;

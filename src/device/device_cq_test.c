@@ -153,7 +153,7 @@ static uint64_t await_event(uint64_t from_ns)
 	struct cq *got;
 
 	while (hca_get_cq_event(channel, &got) == EAGAIN)
-		assert_true(clock_now_ns() < from_ns + 10 * SECOND);
+		assert_true(clock_now_ns() < from_ns + PATIENCE_NS);
 	hca_ack_cq_events(got, 1);
 	return clock_now_ns() - from_ns;
 }
@@ -163,8 +163,10 @@ static void the_event_of_a_moderated_cq_comes_when_its_period_ends(void **state)
 {
 	struct ibv_qp_init_attr_ex attr = qp_attr(IBV_QPT_UD);
 	struct cq *made, *got;
+	unsigned tries = 0;
 	uint64_t begin_ns;
 	struct qp *qp;
+	int err;
 
 	channel_make();
 	assert_int_equal(cq_make(&channel->ibv, &made), 0);
@@ -175,10 +177,16 @@ static void the_event_of_a_moderated_cq_comes_when_its_period_ends(void **state)
 	assert_int_equal(hca_create_qp(context, &attr, &qp), 0);
 	assert_int_equal(to_init(qp), 0);
 	assert_int_equal(to_state(qp, IBV_QPS_ERR), 0);
-	assert_int_equal(hca_req_notify_cq(made, false), 0);
-	begin_ns = clock_now_ns();
-	assert_int_equal(post_recv(qp, 1), 0);	/* flushed at once */
-	assert_int_equal(hca_get_cq_event(channel, &got), EAGAIN);
+	do {	/* again, if all of the period went by while we had no processor */
+		assert_in_range(++tries, 1, SOON_TRIES);
+		assert_int_equal(hca_req_notify_cq(made, false), 0);
+		begin_ns = clock_now_ns();
+		assert_int_equal(post_recv(qp, 1), 0);	/* flushed at once */
+		err = hca_get_cq_event(channel, &got);
+		if (!err)
+			hca_ack_cq_events(got, 1);
+	} while (!err && clock_now_ns() - begin_ns >= 50 * MS);
+	assert_int_equal(err, EAGAIN);
 	assert_true(await_event(begin_ns) >= 50 * MS);
 	assert_int_equal(hca_req_notify_cq(made, false), 0);
 	assert_int_equal(post_recv(qp, 2), 0);

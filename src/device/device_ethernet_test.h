@@ -83,7 +83,7 @@ static inline struct steered_flow *flow_to(struct qp *qp, uint8_t station)
 /* The completion of a receive. */
 static inline struct completion next_frame(void)
 {
-	uint64_t end_ns = clock_now_ns() + 10 * SECOND;
+	uint64_t end_ns = clock_now_ns() + PATIENCE_NS;
 	struct completion completion;
 
 	while (!hca_poll_cq_one(cq, &completion))

@@ -28,7 +28,7 @@ static int post_list(struct qp *qp, struct ibv_sge *list, int count, bool receiv
 
 static void expect_both(enum ibv_wc_status send, enum ibv_wc_status receive)
 {
-	uint64_t end_ns = clock_now_ns() + 10 * SECOND;
+	uint64_t end_ns = clock_now_ns() + PATIENCE_NS;
 	struct ibv_wc wc;
 	int got = 0;
 

@@ -24,6 +24,8 @@
 #include "engine/wake.h"
 #include "platform/clock.h"
 #include "platform/netns_test.h"
+#include "platform/patience_test.h"
+#include "platform/rest_test.h"
 #include "platform/wait.h"
 
 #define MS		1000000ull
@@ -32,7 +34,6 @@
 #define ALL_ACCESS	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | \
 			 IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
 #define QKEY		0x1234u
-#define TEST_SECONDS	40u
 
 static struct hca_context *context;
 static struct hca *hca;
@@ -64,31 +65,39 @@ static inline int device_begin(void **state)
 /* What a test has left is destroyed with the context. */
 static inline int device_end(void **state)
 {
-	alarm(5);
+	alarm(HANGING_S);
 	hca_close(context);
-	alarm(TEST_SECONDS);
 	free(memory);
 	return 0;
 }
 
 #define DEVICE_TEST(name) cmocka_unit_test_setup_teardown(name, device_begin, device_end)
 
-/* main() of such a test. A test that hangs has failed, soon. */
+/* main() of such a test. A test that hangs has failed. */
 #define DEVICE_TESTS(tests)                                                                        \
 	do {                                                                                       \
 		bool real_root;                                                                    \
 												   \
-		alarm(TEST_SECONDS);                                                               \
+		alarm(HANGING_S);                                                                  \
 		return netns_enter(&real_root) ? cmocka_run_group_tests(tests, NULL, NULL) : 77;   \
 	} while (0)
 
-static inline unsigned fds_open(void)
+static inline unsigned count_fds(void)
 {
 	unsigned count = 0;
 	int fd;
 
 	for (fd = 0; fd < 1024; fd++)
 		count += fcntl(fd, F_GETFD) >= 0;
+	return count;
+}
+
+/* The worker has some for moments only: those that are open while it rests. */
+static inline unsigned fds_open(void)
+{
+	unsigned count = 0;
+
+	assert_true(at_rest(count = count_fds()));
 	return count;
 }
 
@@ -224,7 +233,7 @@ static inline int post_send(struct qp *qp, uint64_t wr_id, uint32_t bytes)
 /* The next completion; that of @wr_id is expected. */
 static inline void expect_wc(uint64_t wr_id, enum ibv_wc_status status)
 {
-	uint64_t end_ns = clock_now_ns() + 10 * SECOND;
+	uint64_t end_ns = clock_now_ns() + PATIENCE_NS;
 	struct ibv_wc wc;
 
 	while (!hca_poll_cq(cq, 1, &wc))

@@ -87,7 +87,7 @@ static int post_to(struct qp *sender, uint32_t srqn, enum ibv_wr_opcode opcode, 
 
 static struct ibv_wc next_of(struct cq *from)
 {
-	uint64_t end_ns = clock_now_ns() + 10 * SECOND;
+	uint64_t end_ns = clock_now_ns() + PATIENCE_NS;
 	struct ibv_wc wc;
 
 	while (!hca_poll_cq(from, 1, &wc))

@@ -16,7 +16,7 @@ static bool has_port(void)
 
 static bool port_comes(void)
 {
-	uint64_t end_ns = clock_now_ns() + 10 * SECOND;
+	uint64_t end_ns = clock_now_ns() + PATIENCE_NS;
 
 	while (!has_port() && clock_now_ns() < end_ns)
 		thread_sleep_ns(MS);
@@ -36,7 +36,7 @@ static void say_junk(void)
 
 static bool comes(enum counter counter, uint64_t wanted)
 {
-	uint64_t end_ns = clock_now_ns() + 10 * SECOND;
+	uint64_t end_ns = clock_now_ns() + PATIENCE_NS;
 
 	while (counted(counter) < wanted && clock_now_ns() < end_ns)
 		thread_sleep_ns(MS / 5);

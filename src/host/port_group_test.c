@@ -31,6 +31,7 @@
 #include "link/udp.h"
 #include "platform/clock.h"
 #include "platform/netns_test.h"
+#include "platform/rest_test.h"
 #include "platform/wait.h"
 
 #define MEMBERS_MAX	40
@@ -182,7 +183,7 @@ static void run_member(struct report *report, unsigned slots, uid_t uid)
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	log_init();
-	alarm(60);
+	alarm(HANGING_S);
 	if ((uid && setresuid(uid, uid, uid)) || udp_open(&process.link, &report->counters) ||
 	    waiter_open(&process.waiter))
 		_exit(1);
@@ -223,13 +224,33 @@ static unsigned member_count;
 static struct link *sender;
 static struct counters sender_counters;
 
+static bool all_rest(void)
+{
+	unsigned i;
+
+	for (i = 0; i < member_count; i++)
+		if (member[i].pid && !process_rests(member[i].pid))
+			return false;
+	return true;
+}
+
+/* Lets time pass in which members do what they have to; it is not over while one of them wants a processor. */
+static void settle(uint64_t time_ns)
+{
+	thread_sleep_ns(time_ns);
+	assert_true(comes_true(all_rest()));
+}
+
+/* After @timeout_ns nothing will come of what is not there while all members rest: it is lost. */
 static bool wait_until(bool (*done)(void), uint64_t timeout_ns)
 {
-	uint64_t end_ns = clock_now_ns() + timeout_ns;
+	uint64_t rest_ns = clock_now_ns() + timeout_ns, end_ns = rest_ns + PATIENCE_NS;
 
 	while (!done()) {
-		if (clock_now_ns() > end_ns)
-			return false;
+		uint64_t now_ns = clock_now_ns();
+
+		if (now_ns > end_ns || (now_ns > rest_ns && all_rest()))
+			return done();
 		thread_sleep_ns(SECOND / 1000);
 	}
 	return true;
@@ -265,7 +286,7 @@ static void start_members(unsigned count, unsigned slots)
 {
 	while (count--)
 		start_member(slots, 0, false);
-	assert_true(wait_until(all_ready, 10 * SECOND));
+	assert_true(comes_true(all_ready()));
 }
 
 static void kill_member(struct member *killed)
@@ -375,9 +396,9 @@ static bool send_round(unsigned each, bool ipv6, bool (*takes)(const struct memb
 }
 
 /* Rounds until one reaches every member directly. */
-static void assert_converges(bool ipv6, bool (*takes)(const struct member *), uint64_t limit_ns)
+static void assert_converges(bool ipv6, bool (*takes)(const struct member *))
 {
-	uint64_t end_ns = clock_now_ns() + limit_ns;
+	uint64_t end_ns = clock_now_ns() + PATIENCE_NS;
 
 	while (!send_round(1, ipv6, takes) || sum_foreign()) {
 		if (clock_now_ns() > end_ns)
@@ -391,7 +412,8 @@ static bool is_exact(bool ipv6, bool (*takes)(const struct member *))
 {
 	unsigned i;
 
-	assert_true(send_round(32, ipv6, takes));
+	if (!send_round(32, ipv6, takes))
+		return false;
 	for (i = 0; i < member_count; i++)
 		if (expected[i] && (member[i].report->direct != expected[i] || member[i].report->handed))
 			return false;
@@ -399,12 +421,12 @@ static bool is_exact(bool ipv6, bool (*takes)(const struct member *))
 }
 
 /*
- * Where many members share two processors one may answer a probe too late; it is left out of the
- * map then, until a member notices. That costs a detour, so another round tells.
+ * Where members get no processor for a while one may answer a probe too late; it is left out of the map then,
+ * until a member notices. That costs a detour, whose queues are short, so another round tells.
  */
 static void assert_exact(bool ipv6, bool (*takes)(const struct member *))
 {
-	unsigned rounds = member_count > 8 ? 10 : 1;
+	unsigned rounds = 20;
 
 	while (!is_exact(ipv6, takes))
 		if (!--rounds)
@@ -437,8 +459,8 @@ static int teardown(void **state)
 static void each_member_gets_exactly_the_packets_of_its_slots(void **state)
 {
 	start_members(6, 2);
-	assert_converges(false, NULL, 3 * SECOND);
-	assert_converges(true, NULL, 3 * SECOND);
+	assert_converges(false, NULL);
+	assert_converges(true, NULL);
 	assert_exact(false, NULL);
 	assert_exact(true, NULL);
 }
@@ -462,25 +484,25 @@ static void packets_reach_their_slots_while_members_join(void **state)
 	start_members(1, 1);
 	for (i = 0; i < 7; i++) {
 		start_member(1, 0, false);
-		assert_true(wait_until(all_ready, 5 * SECOND));
+		assert_true(comes_true(all_ready()));
 		for (n = 0; n < 4; n++)
 			lost += !send_round(1, false, NULL);
 	}
 	assert_in_range(lost, 0, 3);
-	assert_converges(false, NULL, 3 * SECOND);
+	assert_converges(false, NULL);
 }
 
 static void the_map_follows_when_members_are_killed(void **state)
 {
 	start_members(6, 1);
-	assert_converges(false, NULL, 3 * SECOND);
+	assert_converges(false, NULL);
 	kill_member(&member[0]);
 	kill_member(&member[3]);
-	thread_sleep_ns(SECOND / 10);	/* without a packet in between: noticed by hang-up */
+	settle(SECOND / 10);	/* without a packet in between: noticed by hang-up */
 	assert_true(send_round(1, false, NULL));
 	assert_int_equal(sum_foreign(), 0);
 	assert_exact(false, NULL);
-	assert_converges(true, NULL, 3 * SECOND);
+	assert_converges(true, NULL);
 }
 
 static const struct member *stopped;
@@ -493,21 +515,21 @@ static bool is_running(const struct member *of)
 static void a_stopped_member_does_not_disturb_the_others(void **state)
 {
 	start_members(6, 1);
-	assert_converges(false, NULL, 3 * SECOND);
+	assert_converges(false, NULL);
 	stopped = &member[2];
 	kill(stopped->pid, SIGSTOP);
 	assert_exact(false, is_running);
 	/* The order of indices changes with it stopped: the hash may not choose it. */
 	kill_member(&member[0]);
-	thread_sleep_ns(SECOND / 5);
-	assert_converges(false, is_running, 3 * SECOND);
+	settle(SECOND / 5);
+	assert_converges(false, is_running);
 	assert_exact(false, is_running);
 	start_members(1, 1);
-	assert_converges(false, is_running, 3 * SECOND);
+	assert_converges(false, is_running);
 	assert_exact(false, is_running);
 	kill(stopped->pid, SIGCONT);
-	thread_sleep_ns(SECOND / 20);
-	assert_converges(false, NULL, 3 * SECOND);
+	settle(SECOND / 20);
+	assert_converges(false, NULL);
 	assert_exact(false, NULL);
 }
 
@@ -523,18 +545,18 @@ static void another_user_is_served_and_takes_over_the_port(void **state)
 	if (!real_root)
 		skip();
 	start_members(2, 1);
-	assert_converges(false, NULL, 3 * SECOND);
+	assert_converges(false, NULL);
 	nobody = start_member(1, NOBODY, false);
-	assert_true(wait_until(all_ready, 5 * SECOND));
+	assert_true(comes_true(all_ready()));
 	assert_false(nobody->report->bound);
 	assert_true(send_round(8, false, NULL));
 	assert_int_equal(nobody->report->handed, 8);
 	kill_member(&member[0]);
-	thread_sleep_ns(SECOND / 20);
+	settle(SECOND / 20);
 	assert_false(nobody->report->bound);
 	assert_true(send_round(8, false, NULL));
 	kill_member(&member[1]);
-	assert_true(wait_until(nobody_is_bound, 2 * SECOND));
+	assert_true(comes_true(nobody_is_bound()));
 	assert_true(send_round(8, false, NULL));
 	assert_int_equal(nobody->report->direct, 8);
 }
@@ -545,21 +567,21 @@ static void a_child_that_closes_is_no_black_hole(void **state)
 
 	start_member(1, 0, true);
 	start_members(2, 1);
-	assert_converges(false, NULL, 3 * SECOND);
+	assert_converges(false, NULL);
 	assert_exact(false, NULL);
 	slot = member[0].report->slot[0];
 	assert_true(slot_is_claimed(slot));
 	kill_member(&member[0]);	/* its child lives on */
 	assert_false(slot_is_claimed(slot));
-	thread_sleep_ns(SECOND / 10);
+	settle(SECOND / 10);
 	assert_exact(false, NULL);
 }
 
 static void thirty_members_agree(void **state)
 {
 	start_members(30, 1);
-	assert_converges(false, NULL, 10 * SECOND);
-	assert_converges(true, NULL, 10 * SECOND);
+	assert_converges(false, NULL);
+	assert_converges(true, NULL);
 	assert_exact(false, NULL);
 }
 
@@ -571,7 +593,7 @@ static void runs_of_two_slots_are_told_apart(void **state)
 	unsigned i, s, sent, round;
 
 	start_members(2, 1);
-	assert_converges(false, NULL, 3 * SECOND);
+	assert_converges(false, NULL);
 	clear_counts();
 	for (s = 0; s < 2; s++) {
 		for (i = 0; i < 16; i++)
@@ -609,13 +631,13 @@ static bool move_outside(void)
 
 	if (!holder) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		alarm(20);
+		alarm(HANGING_S);
 		if (unshare(CLONE_NEWNET))
 			_exit(1);
 		for (;;)
 			pause();
 	}
-	thread_sleep_ns(SECOND / 20);
+	assert_true(comes_true(process_rests(holder)));
 	snprintf(command, sizeof(command),
 		 "ip link add pa type veth peer name pb && ip link set pb netns %d && "
 		 "ip address add 10.9.0.1/24 dev pa && ip link set pa up",

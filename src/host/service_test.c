@@ -82,7 +82,7 @@ static struct servant hire(uid_t uid)
 	servant = (struct servant){ .pid = fork(), .fd = pair[0] };
 	if (!servant.pid) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		alarm(60);
+		alarm(240);
 		if ((uid && setresuid(uid, uid, uid)) || services_open(&services))
 			_exit(1);
 		while (read(pair[1], &order, sizeof(order)) == (ssize_t)sizeof(order)) {

@@ -21,10 +21,12 @@
 #include "platform/clock.h"
 #include "platform/fail.h"
 #include "platform/netns_test.h"
+#include "platform/patience_test.h"
 #include "platform/wait.h"
 
 #define NOBODY	65534
 #define MS	1000000ull
+#define PATIENCE_MS	((int)PATIENCE_S * 1000)
 #define MANY	100
 #define FEW	12
 
@@ -44,7 +46,7 @@ static void hold(uint32_t slot, uid_t uid, int fd)
 	uint32_t gone[4];
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	alarm(60);
+	alarm(HANGING_S);
 	if ((uid && setresuid(uid, uid, uid)) || slot_watch_open(&watch) ||
 	    slot_watch_listen(watch, slot) || write(fd, "!", 1) != 1)
 		_exit(1);
@@ -106,10 +108,23 @@ static int teardown(void **state)
 	return 0;
 }
 
+/* From the kill of a process with a slot until it is noticed. */
+static uint64_t time_to_notice(uint32_t slot)
+{
+	struct holder holder = start(slot, 0);
+	uint64_t then_ns;
+
+	assert_int_equal(slot_watch_add(mine, slot), 0);
+	then_ns = clock_now_ns();
+	end(&holder);
+	assert_int_equal(wait_gone(PATIENCE_MS), slot);
+	return clock_now_ns() - then_ns;
+}
+
 static void a_kill_is_noticed_at_once_and_told_once(void **state)
 {
 	struct holder holder = start(7, 0), other = start(8, 0);
-	uint64_t then_ns;
+	unsigned tries = 0;
 
 	assert_int_equal(slot_watch_add(mine, 9), ESRCH);
 	assert_int_equal(slot_watch_add(mine, SLOT_COUNT + 7), ESRCH);
@@ -117,14 +132,14 @@ static void a_kill_is_noticed_at_once_and_told_once(void **state)
 	assert_int_equal(slot_watch_add(mine, 7), 0);
 	assert_int_equal(slot_watch_add(mine, 8), 0);
 	assert_int_equal(wait_gone(20), 0);
-	then_ns = clock_now_ns();
 	end(&holder);
-	assert_int_equal(wait_gone(5000), 7);
-	assert_in_range(clock_now_ns() - then_ns, 0, 200 * MS);
+	assert_int_equal(wait_gone(PATIENCE_MS), 7);
 	assert_int_equal(wait_gone(20), 0);
+	while (time_to_notice(9) > 200 * MS)
+		assert_in_range(++tries, 0, SOON_TRIES);
 	assert_int_equal(slot_watch_add(mine, 7), ESRCH);
 	end(&other);
-	assert_int_equal(wait_gone(5000), 8);
+	assert_int_equal(wait_gone(PATIENCE_MS), 8);
 }
 
 static void who_closes_its_devices_is_gone_too(void **state)
@@ -133,7 +148,7 @@ static void who_closes_its_devices_is_gone_too(void **state)
 
 	assert_int_equal(slot_watch_add(mine, 7), 0);
 	assert_int_equal(shutdown(holder.fd, SHUT_WR), 0);
-	assert_int_equal(wait_gone(5000), 7);
+	assert_int_equal(wait_gone(PATIENCE_MS), 7);
 	assert_int_equal(kill(holder.pid, 0), 0);
 	end(&holder);
 }
@@ -146,7 +161,7 @@ static void a_stopped_process_is_not_gone_and_its_death_is_noticed(void **state)
 	assert_int_equal(slot_watch_add(mine, 7), 0);
 	assert_int_equal(wait_gone(50), 0);
 	end(&holder);
-	assert_int_equal(wait_gone(5000), 7);
+	assert_int_equal(wait_gone(PATIENCE_MS), 7);
 }
 
 static void another_users_process_can_be_watched(void **state)
@@ -160,7 +175,7 @@ static void another_users_process_can_be_watched(void **state)
 	holder = start(7, NOBODY);
 	assert_int_equal(slot_watch_add(mine, 7), 0);
 	end(&holder);
-	assert_int_equal(wait_gone(5000), 7);
+	assert_int_equal(wait_gone(PATIENCE_MS), 7);
 }
 
 static void watches_are_counted(void **state)
@@ -183,13 +198,13 @@ static void the_next_holder_is_watched_apart_from_the_last(void **state)
 	assert_int_equal(slot_watch_add(mine, 7), 0);
 	assert_int_equal(slot_watch_add(mine, 7), 0);
 	end(&holder);
-	assert_int_equal(wait_gone(5000), 7);
+	assert_int_equal(wait_gone(PATIENCE_MS), 7);
 	slot_watch_remove(mine, 7);
 	holder = start(7, 0);
 	assert_int_equal(slot_watch_add(mine, 7), 0);
 	slot_watch_remove(mine, 7);	/* the second of the first two */
 	end(&holder);
-	assert_int_equal(wait_gone(5000), 7);
+	assert_int_equal(wait_gone(PATIENCE_MS), 7);
 }
 
 static void a_watch_is_kept_for_the_next_who_needs_it(void **state)
@@ -202,7 +217,7 @@ static void a_watch_is_kept_for_the_next_who_needs_it(void **state)
 	assert_int_equal(slot_watch_add(mine, 7), 0);	/* without a new connection */
 	fail_clear();
 	end(&holder);
-	assert_int_equal(wait_gone(5000), 7);
+	assert_int_equal(wait_gone(PATIENCE_MS), 7);
 	slot_watch_remove(mine, 7);
 	assert_int_equal(slot_watch_add(mine, 7), ESRCH);
 }
@@ -218,7 +233,7 @@ static void a_kept_watch_is_not_taken_for_one_of_the_next_holder(void **state)
 	assert_int_equal(slot_watch_add(mine, 7), 0);
 	assert_int_equal(wait_gone(20), 0);
 	end(&holder);
-	assert_int_equal(wait_gone(5000), 7);
+	assert_int_equal(wait_gone(PATIENCE_MS), 7);
 }
 
 static void our_own_slot_is_never_gone(void **state)
@@ -239,6 +254,12 @@ static unsigned open_fds(void)
 	return count;
 }
 
+/* Until so many descriptors are open: the kernel tells of what has ended when it comes to that. */
+static bool nothing_goes_until_open(unsigned least, unsigned most)
+{
+	return comes_true((assert_int_equal(wait_gone(1), 0), open_fds() >= least && open_fds() <= most));
+}
+
 static void few_watches_are_kept(void **state)
 {
 	struct holder holder[FEW];
@@ -252,8 +273,7 @@ static void few_watches_are_kept(void **state)
 	assert_in_range(open_fds(), before + FEW, before + FEW + 8);	/* FEW: the sockets of start() */
 	for (i = 0; i < FEW; i++)
 		end(&holder[i]);
-	assert_int_equal(wait_gone(20), 0);
-	assert_int_equal(open_fds(), before);
+	assert_true(nothing_goes_until_open(before, before));
 }
 
 /* Watchers that come and go leave nothing behind in the watched process; a backlog is no limit. */
@@ -271,9 +291,7 @@ static void many_watchers_come_and_go(void **state)
 		}
 		for (i = 0; i < MANY; i++)
 			slot_watch_close(watcher[i]);
-		for (i = 0; i < 1000 && open_fds() != before; i++)
-			assert_int_equal(wait_gone(1), 0);
-		assert_int_equal(open_fds(), before);
+		assert_true(nothing_goes_until_open(before, before));
 	}
 }
 
@@ -305,7 +323,7 @@ static int watch_as_stranger(int go)
 
 static void another_user_costs_few_descriptors(void **state)
 {
-	unsigned before = open_fds(), i;
+	unsigned before = open_fds();
 	int pair[2], status;
 	char byte;
 	pid_t pid;
@@ -320,16 +338,12 @@ static void another_user_costs_few_descriptors(void **state)
 		_exit(watch_as_stranger(pair[1]));
 	close(pair[1]);
 	assert_int_equal(read(pair[0], &byte, 1), 1);
-	for (i = 0; i < 50; i++)
-		assert_int_equal(wait_gone(1), 0);
-	assert_in_range(open_fds(), before + 100, before + 130);
+	assert_true(nothing_goes_until_open(before + 100, before + 130));
 	assert_int_equal(write(pair[0], "g", 1), 1);
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_int_equal(status, 0);
 	close(pair[0]);
-	for (i = 0; i < 1000 && open_fds() != before; i++)
-		assert_int_equal(wait_gone(1), 0);
-	assert_int_equal(open_fds(), before);
+	assert_true(nothing_goes_until_open(before, before));
 }
 
 static void without_descriptors_watchers_wait_in_the_backlog(void **state)

@@ -20,6 +20,7 @@
 #include "platform/clock.h"
 #include "platform/fail.h"
 #include "platform/netns_test.h"
+#include "platform/patience_test.h"
 #include "platform/wait.h"
 
 #define SEGMENT 1000u
@@ -82,7 +83,7 @@ static inline void send_one(struct datagram *datagram)
 /* One datagram, waiting a while for it. */
 static inline bool receive_one(struct link *link, struct datagram *datagram)
 {
-	uint64_t end_ns = clock_now_ns() + 300000000u;
+	uint64_t end_ns = clock_now_ns() + PATIENCE_NS;
 	unsigned received;
 
 	do {

@@ -556,7 +556,7 @@ static void *hear_asleep(void *argument)
 		ring_wake_peers(there);
 		ring_sleep(there);
 		atomic_thread_fence(memory_order_seq_cst);
-		if (!ring_pending(there) && !atomic_load(&finished) && !sleep_on(&told_bell, 20))
+		if (!ring_pending(there) && !atomic_load(&finished) && !sleep_on(&told_bell, 60))
 			fail_msg("a message did not wake its receiver");
 		ring_awake(there);
 	}
@@ -576,7 +576,7 @@ static void *settle_asleep(void *argument)
 			sched_yield();
 		ring_sleep(here);
 		atomic_thread_fence(memory_order_seq_cst);
-		if (!ring_any_answer(here) && !atomic_load(&finished) && !sleep_on(&bell, 5))
+		if (!ring_any_answer(here) && !atomic_load(&finished) && !sleep_on(&bell, 60))
 			fail_msg("an answer that somebody waits for did not wake the worker");
 		ring_awake(here);
 	}

@@ -8,19 +8,14 @@
 #include <stdint.h>
 
 #include "mad/gsi.h"
-#include "platform/clock.h"
-#include "platform/wait.h"
+#include "platform/patience_test.h"
 
 #define MS	1000000ull
 #define SECOND	1000000000ull
 
 static inline bool comes(_Atomic unsigned *count, unsigned wanted)
 {
-	uint64_t end_ns = clock_now_ns() + 2 * SECOND;
-
-	while (*count < wanted && clock_now_ns() < end_ns)
-		thread_sleep_ns(MS / 5);
-	return *count == wanted;
+	return comes_true(*count >= wanted) && *count == wanted;
 }
 
 /* Calls that a test does not expect. */

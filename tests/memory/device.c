@@ -14,7 +14,6 @@
 #define BYTES	50000u
 #define SKIP	1000u	/* where a region begins that is a part: no page's beginning */
 #define DM_RIGHTS (ALL_ACCESS | IBV_ACCESS_ZERO_BASED)
-#define LIMIT_S 30.0
 
 /* Memory of the left end's device, with a region in it. */
 struct held {
@@ -394,7 +393,7 @@ static void is_written(struct end *end, void *argument)
 static void writes_and_looks(struct end *end, void *argument)
 {
 	const char *mode = getenv("VERBATIM_MEMORY"), *expected, *why, *way;
-	double until_s = now() + LIMIT_S / 2;
+	double until_s = now() + LIMIT_S;
 
 	expected = !strcmp(mode, "off") ? "udp" :
 		   !strcmp(mode, "copy") ? "copied" :

@@ -17,7 +17,6 @@
 #endif
 #define BYTES (1u << 20)
 #define DEPTH 16u
-#define LIMIT_S 20.0
 
 /* In traffic, behind the first BYTES: what SENDs bring (its sender's letter), where they go. */
 #define SOURCE_AT BYTES
@@ -373,7 +372,7 @@ static void becomes_another(struct end *end, void *argument)
 static void stays(struct end *end, void *argument)
 {
 	enum ibv_wc_status status = IBV_WC_SUCCESS;
-	double until = now() + 5;
+	double until = now() + LIMIT_S;
 	char byte;
 
 	open_for_traffic(end, LATER);
@@ -466,7 +465,7 @@ static void sees_forks(struct end *end, void *argument)
 		meet(end);
 	}
 	meet(end);
-	until = now() + 5;
+	until = now() + LIMIT_S;
 	while (status == IBV_WC_SUCCESS && now() < until)
 		status = transfer(end, IBV_WR_RDMA_WRITE, 0, 1000, 0);
 	CHECK(status == IBV_WC_RETRY_EXC_ERR, "%s", ibv_wc_status_str(status));

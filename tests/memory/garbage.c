@@ -511,7 +511,7 @@ static uint64_t granted(const struct end *end)
 static void name_grants(struct end *end, void *argument)
 {
 	struct hazard_table *hazards;
-	double until = now() + 20;
+	double until = now() + LIMIT_S;
 	uint64_t use;
 	unsigned i;
 
@@ -756,7 +756,7 @@ static void say_dropped(struct end *end, uint32_t owner, enum refusal_kind kind)
 	struct local *local = &to_hca(end->context)->hca->engine.local;
 	struct control control = { .kind = CONTROL_DROPPED, .owner_qpn = owner, .refusal = kind,
 				   .value = IBV_QPS_ERR, .psn = end->there.psn & 0xffffff };
-	double until = now() + 20;
+	double until = now() + LIMIT_S;
 	struct ibv_wc wc;
 
 	while (!control_send(local, peer_of_slot(local, qpn_slot(end->there.qpn)), &control, 0)) {

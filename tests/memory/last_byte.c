@@ -22,7 +22,7 @@ static const uint32_t sizes[] = {64, 192, 1000, 4096, 8192, 65536};
 
 static uint8_t spin(const volatile uint8_t *byte, uint8_t old)
 {
-	double until = now() + 30;
+	double until = now() + LIMIT_S;
 	unsigned tries = 0;
 
 	while (*byte == old)

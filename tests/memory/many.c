@@ -54,7 +54,7 @@ struct one {
 static void come_together(struct one *one)
 {
 	unsigned target = ++one->met * one->meeting->count;
-	double until = now() + (long_run ? 600 : 120);
+	double until = now() + (long_run ? 600 : 240);
 
 	atomic_fetch_add(&one->meeting->arrived, 1);
 	while (atomic_load(&one->meeting->arrived) < target) {
@@ -133,7 +133,7 @@ static void choose(struct one *one, unsigned other)
 /* transfer() for many processes on few processors: none of them spins. */
 static enum ibv_wc_status move(struct end *end, enum ibv_wr_opcode opcode, size_t offset, size_t there)
 {
-	double until = now() + (long_run ? 120 : 60);
+	double until = now() + 120;
 	struct ibv_wc wc;
 	int got;
 
@@ -166,7 +166,7 @@ static void talk(struct one *one, unsigned other)
 /* One channel between two: each has two mappings, the own side and the other's. */
 static void check_one_channel(void)
 {
-	double until = now() + 2;
+	double until = now() + LIMIT_S;
 
 	/* A refused attempt's side may still be there. */
 	while (map_lines(CHANNEL_MAPPING) != 2 && now() < until)

@@ -15,7 +15,6 @@
 #include "pair.h"
 
 #define BYTES (1u << 20)
-#define LIMIT_S 10.0
 
 static const char *const modes[] = {"mapped", "copy", "ring", "off"};
 #define MODES (sizeof(modes) / sizeof(modes[0]))
@@ -163,7 +162,7 @@ static void replies_late(struct end *end, void *argument)
 
 static bool what_was_refused_is_sent_while_its_sender_sleeps(void)
 {
-	return in_each_mode(sleeps_for_the_reply, replies_late, NULL, 2 * LIMIT_S);
+	return in_each_mode(sleeps_for_the_reply, replies_late, NULL, LIMIT_S);
 }
 
 /* Nobody looks at the CQ of the SENDs; the event is waited for. */
@@ -207,7 +206,7 @@ static void takes_twenty(struct end *end, void *argument)
 
 static bool a_send_queue_drains_although_nobody_polls(void)
 {
-	return in_each_mode(drains, takes_twenty, NULL, 3 * LIMIT_S);
+	return in_each_mode(drains, takes_twenty, NULL, LIMIT_S);
 }
 
 /* ---- stopped ---- */
@@ -284,7 +283,7 @@ static void sends_to_one_that_is_stopped(struct end *end, void *argument)
 static void is_stopped(struct end *end, void *argument)
 {
 	uint32_t most = *(uint32_t *)argument, got = 0, failed, i;
-	double until = now() + 20;
+	double until = now() + LIMIT_S;
 	bool knows = false;
 	struct ibv_wc wc;
 

@@ -153,7 +153,7 @@ static bool find_worker(unsigned long *sleeps)
 unsigned long worker_sleeps(void)
 {
 	unsigned long sleeps = 0;
-	double until_s = now() + 10;
+	double until_s = now() + LIMIT_S;
 
 	while (!find_worker(&sleeps)) {
 		CHECK(now() < until_s, "no worker");
@@ -245,7 +245,7 @@ void pair_start(struct pair *pair, const char *mode, end_fn *left, end_fn *right
 
 int pair_wait(struct pair *pair, enum side side, double limit_s)
 {
-	double until = now() + limit_s;
+	double until = now() + PATIENCE * limit_s;
 	int status = -1;
 
 	if (!pair->pid[side])
@@ -254,7 +254,7 @@ int pair_wait(struct pair *pair, enum side side, double limit_s)
 		status = -1;
 		if (now() > until) {
 			printf("# end %d (process %d) has not ended after %.0f s\n", side,
-			       (int)pair->pid[side], limit_s);
+			       (int)pair->pid[side], PATIENCE * limit_s);
 			kill(pair->pid[side], SIGKILL);
 			waitpid(pair->pid[side], NULL, 0);
 			break;
@@ -268,14 +268,14 @@ int pair_wait(struct pair *pair, enum side side, double limit_s)
 
 bool pair_end(struct pair *pair, double limit_s)
 {
-	double until = now() + limit_s;
+	double until = now() + PATIENCE * limit_s;
 	int i, status;
 	bool good = true;
 
 	for (i = 0; i < 2; i++) {
 		double left = until - now();
 
-		status = pair_wait(pair, (enum side)i, left > 0.1 ? left : 0.1);
+		status = pair_wait(pair, (enum side)i, left > 0.1 ? left / PATIENCE : 0.1);
 		if (status && status != -1)
 			printf("# end %d: %s %d\n", i, WIFSIGNALED(status) ? "signal" : "status",
 			       WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
@@ -507,7 +507,7 @@ enum ibv_wc_status transfer(struct end *end, enum ibv_wr_opcode opcode, size_t o
 	struct ibv_wc wc;
 
 	CHECK(!post(end, opcode, offset, bytes, there, 1), "%m");
-	CHECK(get(end, &wc, 20), "no completion");
+	CHECK(get(end, &wc, LIMIT_S), "no completion");
 	return wc.status;
 }
 

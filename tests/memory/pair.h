@@ -30,6 +30,13 @@
 #define ADDRESS_SANITIZER 1
 #endif
 
+/*
+ * For what must come, and for what never comes there is no better: beside other work everything may be late.
+ * Limits of a whole pair are those of an idle machine; PATIENCE times as long is waited for its end.
+ */
+#define LIMIT_S	 60.0
+#define PATIENCE 6.0
+
 /* In an end: says what is wrong, and ends the process. */
 #define CHECK(condition, ...)                                                                      \
 	do {                                                                                       \

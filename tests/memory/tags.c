@@ -12,7 +12,6 @@
 
 #define BYTES (1u << 21)
 #define PART (1u << 17)		/* of the memory, for a message */
-#define LIMIT_S 10.0
 #define HEADER (sizeof(struct ibv_tmh))
 #define TAG(i) (0xabcd000000000000ull + (i))
 
@@ -301,7 +300,7 @@ static void receives_by_tag(struct end *end, void *argument)
 
 static bool messages_find_the_buffers_of_their_tags(void)
 {
-	return pair_run_in_each_mode(sends_by_tag, receives_by_tag, NULL, 3 * LIMIT_S);
+	return pair_run_in_each_mode(sends_by_tag, receives_by_tag, NULL, LIMIT_S);
 }
 
 /* ---- wrong use ---- */

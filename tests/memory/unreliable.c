@@ -12,7 +12,6 @@
 #define WORD 4096u		/* where WRITEs go; SENDs lie below */
 #define ROUNDS 100u
 #define ROW 40u			/* WRITEs: more than it takes to go directly */
-#define LIMIT_S 20.0
 
 static void open_uc(struct end *end)
 {

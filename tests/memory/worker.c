@@ -15,7 +15,6 @@
 #define COUNT  1500u
 #define TRIES  20u
 #define LOUD   2u /* of them may be: another program may have taken the worker's processor alone */
-#define LIMIT_S 30.0
 
 static double used_s(void)
 {

@@ -285,7 +285,7 @@ static void post_receives(struct talk *talk)
 static void await_receive(struct talk *talk, unsigned i)
 {
 	const struct op *op = &talk->op[i];
-	double until = now() + 20;
+	double until = now() + LIMIT_S;
 	struct ibv_wc wc;
 
 	while (!ibv_poll_cq(talk->target[op->srq].cq, 1, &wc))
@@ -440,7 +440,7 @@ static enum ibv_wc_status do_one(struct talk *talk, struct op op)
 static uint64_t direct_writes(struct talk *talk)
 {
 	static const struct op op = { .opcode = IBV_WR_RDMA_WRITE, .bytes = 8 };
-	double until = now() + 20;
+	double until = now() + LIMIT_S;
 
 	while (goes_without_packets() && !counter_here(COUNTER_LOCAL_WRITE)) {
 		CHECK(now() < until, "all goes as packets");
@@ -490,7 +490,7 @@ static void ask(struct end *end, enum control_kind kind, uint32_t key, uint32_t 
 	struct local *local = &to_hca(end->context)->hca->engine.local;
 	struct peer *peer = peer_of_slot(local, qpn_slot(end->there.qpn));
 	struct qp *qp = to_qp(end->qp);
-	double until = now() + 20;
+	double until = now() + LIMIT_S;
 	struct ibv_wc wc;
 
 	lock_acquire(&qp->lock);
@@ -582,7 +582,7 @@ static void forge(struct end *end, const struct forgery *forgery)
 	size_t bytes = (xrc ? 4 : 0) + (write ? MESSAGE_TARGET_BYTES : 0) + 8 - forgery->missing, at = 0;
 	uint64_t data = 0x0101010101010101u * FORGED, target[2] = { end->there.memory, forgery->rkey };
 	struct qp *qp = to_qp(end->qp);
-	double until = now() + 20;
+	double until = now() + LIMIT_S;
 	struct ring_room room;
 	struct ibv_wc wc;
 	uint32_t grant;
@@ -683,7 +683,7 @@ static void forge_all(struct talk *talk)
 static void forge_a_good_one(struct talk *talk)
 {
 	const struct forgery good = { "a good one", MESSAGE_XRC, talk->offer.srqn[B], 0, 0, 0 };
-	double until = now() + 20;
+	double until = now() + LIMIT_S;
 	struct ibv_wc wc;
 
 	if (talk->end->side == LEFT) {

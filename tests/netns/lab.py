@@ -17,6 +17,23 @@ import subprocess
 import time
 
 NOBODY = 65534
+# Limits of programs are those of an idle machine: for one that hangs so many times as long is waited.
+PATIENCE = 6
+UNRELIABLE_TRIES = 5
+
+
+class Limits:
+    """Exact ones are for programs that hang by right, as their datagrams were lost: with exact_limits()."""
+    patience = PATIENCE
+
+
+@contextlib.contextmanager
+def exact_limits():
+    before, Limits.patience = Limits.patience, 1
+    try:
+        yield
+    finally:
+        Limits.patience = before
 # The name of a claim (src/host/service.c), unconnected (01) once it is served; the low 16 bits of
 # the service ID are the port.
 SERVED = re.compile(r' 01 +\d+ @verbatim/service/([0-9a-f]{16})/')
@@ -41,7 +58,7 @@ class Skip(Exception):
 
 def call(command, **more):
     """Run a short command that must work; its output."""
-    done = subprocess.run(command, text=True, capture_output=True, timeout=30, **more)
+    done = subprocess.run(command, text=True, capture_output=True, timeout=300, **more)
     if done.returncode:
         raise Failure(f"{' '.join(command)}: {done.stderr.strip() or done.returncode}")
     return done.stdout
@@ -73,7 +90,7 @@ class Namespace:
     def close(self):
         with contextlib.suppress(OSError):
             self.holder.stdin.close()
-        self.holder.wait(10)
+        self.holder.wait(100)
         self.holder.stdout.close()
         self.holder.stderr.close()
 
@@ -150,9 +167,9 @@ class Program:
         return self.process.poll() is None
 
     def wait(self, timeout):
-        """Its exit status, or None when it is still running after @timeout seconds."""
+        """Its exit status, or None when it is still running after @timeout seconds, and patience."""
         try:
-            self.process.wait(max(timeout, 0))
+            self.process.wait(max(timeout, 0) * Limits.patience)
         except subprocess.TimeoutExpired:
             return None
         self.ended = self.ended or time.monotonic()
@@ -165,8 +182,9 @@ class Program:
     def end(self):
         for number in (signal.SIGCONT, signal.SIGTERM, signal.SIGKILL):
             self.signal(number)
-            if number != signal.SIGCONT and self.wait(2) is not None:
-                break
+            with exact_limits():
+                if number != signal.SIGCONT and self.wait(2) is not None:
+                    break
 
     def crashed(self):
         """Ended by a signal that is a program's own fault: its name."""
@@ -200,7 +218,7 @@ class End:
 
     def wait_listening(self, port, program, timeout=10, served=False):
         """@served: with the connection manager, which has no TCP port."""
-        until = time.monotonic() + timeout
+        until = time.monotonic() + timeout * PATIENCE
         seen = self.namespace.serves if served else self.namespace.listens
         while not seen(port):
             if not program.alive():
@@ -305,7 +323,7 @@ def veth(lab, mtu, user=None):
 
 def wait_link(namespace, link, timeout=5):
     """Carrier, and with it the link-local address, take up to a second after `up`."""
-    until = time.monotonic() + timeout
+    until = time.monotonic() + timeout * PATIENCE
     while time.monotonic() < until:
         text = namespace.call('ip', 'addr', 'show', 'dev', link)
         if link == 'lo' or ('state UP' in text and 'fe80:' in text and 'tentative' not in text):
@@ -409,15 +427,15 @@ def run_pair(topology, server, client=None, timeout=60, grace=10, **more):
 
 def unreliable(run):
     """UC and UD may lose a packet where a machine is busy, and the programs here wait for it for
-    ever: such a run gets a second try. A crash, an error or wrong data does not."""
-    try:
-        return run()
-    except Failure as hung:
-        pair = getattr(hung, 'pair', None)
-        if not pair or pair.bad or 'invalid data' in pair.text:
-            raise
-        run()
-        return 'at the second try'
+    ever: such a run gets another try. A crash, an error or wrong data does not."""
+    with exact_limits():
+        for number in range(1, UNRELIABLE_TRIES + 1):
+            try:
+                return run() if number == 1 else run() and None or f'at try {number}'
+            except Failure as hung:
+                pair = getattr(hung, 'pair', None)
+                if number == UNRELIABLE_TRIES or not pair or pair.bad or 'invalid data' in pair.text:
+                    raise
 
 
 def thread_states(programs):

@@ -2,10 +2,11 @@
 """Programs that meet by the connection manager: a server on a port that only it knows of, clients
 that connect to it. There is no TCP port to wait for: what is served is seen from outside in the
 claims of service IDs (lab.Namespace.serves)."""
+import contextlib
 import re
 import time
 
-from lab import PORTS, Failure, Pair, thread_states
+from lab import PATIENCE, PORTS, Failure, Pair, exact_limits, thread_states
 
 # What programs print of events that are no success; some end with status 0 all the same.
 BAD_EVENT = re.compile(r'RDMA_CM_EVENT_(ADDR_ERROR|ROUTE_ERROR|CONNECT_ERROR|UNREACHABLE|REJECTED'
@@ -58,7 +59,8 @@ class Meeting:
         with self.server(server, env, users[0]) as one, self.client(client, env, users[1]) as two:
             two.wait(timeout)
             if two.code is None or not endless:
-                one.wait(grace if two.code is not None else 0)
+                with exact_limits() if two.code != 0 else contextlib.nullcontext():
+                    one.wait(grace if two.code is not None else 0)
             return self.judge(one, two, endless)
 
     @staticmethod
@@ -83,8 +85,8 @@ class Meeting:
 
 
 def refused(topology, template, event, limit_s, port=None):
-    """A client that nobody takes says @event, soon: at the second try if the machine was busy."""
-    for _ in range(2):
+    """A client that nobody takes says @event, soon: not at each try, if the machine is busy."""
+    for _ in range(10):
         with Meeting(topology, port).client(template) as client:
             code = client.wait(limit_s + 10)
             if code in (None, 0) or client.crashed():
@@ -102,7 +104,7 @@ def wait_joined(namespace, group, program, timeout=5):
         table, word = 'igmp', '%02X%02X%02X%02X' % tuple(int(b) for b in group.split('.')[::-1])
     else:
         table, word = 'igmp6', group
-    until = time.monotonic() + timeout
+    until = time.monotonic() + timeout * PATIENCE
     while True:
         with open(f'/proc/{namespace.pid}/net/{table}') as lines:
             if word in lines.read():

@@ -6,7 +6,7 @@ import time
 
 from cases.perftest import rows
 from harness import Case, words
-from lab import NOBODY, Failure, Pair
+from lab import NOBODY, PATIENCE, Failure, Pair
 
 ALL_PROTOCOLS = '0003'      # of a packet socket that receives, in /proc/net/packet
 PORTS = '-j 10.77.0.2 -J 10.77.0.1 -k 6000 -K 5000'     # both ends send, and take, the same
@@ -31,7 +31,7 @@ def started(topology, tool, options):
     """Both ends, to their end."""
     server, client = topology.server, topology.client
     with server.start(command(tool, 'server', server, client, options), user=0) as one:
-        until = time.monotonic() + 10
+        until = time.monotonic() + 10 * PATIENCE
         while one.alive() and not receives(server):
             if time.monotonic() > until:
                 raise Failure('the server has no packet socket after 10 s:\n' + one.tail())

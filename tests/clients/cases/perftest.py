@@ -8,7 +8,7 @@ import os
 import re
 
 from harness import Case, words
-from lab import PORTS, Failure, Pair, run_pair, unreliable
+from lab import PORTS, Failure, Pair, exact_limits, run_pair, unreliable
 
 OPS = ('send', 'write', 'read', 'atomic')
 CONNECTIONS = {'send': ('RC', 'UC', 'UD', 'XRC'), 'write': ('RC', 'UC', 'XRC'), 'read': ('RC', 'XRC'),
@@ -164,7 +164,8 @@ def lossy_unreliable(topology, tool, options):
     """It may wait for ever for what was lost; it must not crash."""
     with topology.loss(1):
         try:
-            pair = run_pair(topology, words(tool, '-F', options), timeout=5, grace=1)
+            with exact_limits():
+                pair = run_pair(topology, words(tool, '-F', options), timeout=5, grace=1)
         except Failure as hung:
             if not hasattr(hung, 'pair'):
                 raise

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """ibv_{rc,uc,ud,srq}_pingpong of ibverbs-utils: polling and sleeping, each GID index, sizes from
 one byte to 4 MiB (UD: to the path MTU). All with -c, their own check of the data."""
+import contextlib
 import re
 
 from harness import Case, words
-from lab import Failure, Skip, run_pair, unreliable
+from lab import Failure, Skip, exact_limits, run_pair, unreliable
 
 SIZES = [1, 2, 100, 1023, 1024, 1025, 4096, 65536, 1 << 20, 4 << 20]
 KINDS = ('rc', 'uc', 'ud', 'srq')
@@ -35,7 +36,7 @@ def pingpong(topology, kind, size, events, gid, iterations, timeout=60, extra=''
 def one(topology, kind, size, events, gid):
     def run():
         pingpong(topology, kind, size, events, gid, iterations_for(size),
-                 timeout=15 if kind in ('uc', 'ud') else 60)
+                 timeout=25 if kind in ('uc', 'ud') else 60)
     return unreliable(run) if kind in ('uc', 'ud') else run()
 
 
@@ -93,8 +94,9 @@ def lossy(topology, kind):
     reliable = kind in ('rc', 'srq')
     with topology.loss(1) as dropped:
         try:
-            pair = run_pair(topology, words(f'ibv_{kind}_pingpong -c -g 1 -s', size, '-n', count),
-                            timeout=60 if reliable else 4, grace=30 if reliable else 1)
+            with contextlib.nullcontext() if reliable else exact_limits():
+                pair = run_pair(topology, words(f'ibv_{kind}_pingpong -c -g 1 -s', size, '-n', count),
+                                timeout=60 if reliable else 4, grace=30 if reliable else 1)
         except Failure as hung:
             if reliable or not hasattr(hung, 'pair'):
                 raise

@@ -9,7 +9,7 @@ import time
 
 from cases.middleware import both, finish, folder, need, under_verbatim
 from harness import Case, words
-from lab import PORTS, Failure
+from lab import PATIENCE, PORTS, Failure
 
 NAME = 'iqn.2026-11.org.example:disk'
 INITIATOR = 'iqn.2026-11.org.example:initiator'
@@ -144,7 +144,7 @@ class Qmp:
 
     def __init__(self, path):
         self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.settimeout(20)
+        self.socket.settimeout(20 * PATIENCE)
         self.socket.connect(path)
         self.file = self.socket.makefile('rw')
         self.file.readline()
@@ -162,7 +162,7 @@ class Qmp:
 
 
 def await_file(path, program):
-    end = time.monotonic() + 20
+    end = time.monotonic() + 20 * PATIENCE
     while not os.path.exists(path):
         if not program.alive() or time.monotonic() > end:
             raise Failure(f'{program.name} did not start:\n{program.tail()}')
@@ -183,7 +183,7 @@ def migration(topology):
         topology.server.wait_listening(port, one, served=True)
         target, source = Qmp(paths[0]), Qmp(paths[1])
         source.call('migrate', uri=uri)
-        state, end = {}, time.monotonic() + 40
+        state, end = {}, time.monotonic() + 40 * PATIENCE
         while state.get('status') not in ('completed', 'failed') and time.monotonic() < end:
             time.sleep(0.1)
             state = source.call('query-migrate')

@@ -6,6 +6,7 @@ import re
 import time
 
 from harness import Case
+import lab
 from lab import Failure, wait_link
 
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -105,7 +106,7 @@ def restore_address(end, link):
 
 
 def wait_for(program, word, timeout=5):
-    until = time.monotonic() + timeout
+    until = time.monotonic() + timeout * lab.PATIENCE
     while word not in program.text:
         if time.monotonic() > until or not program.alive():
             raise Failure(f'no {word} within {timeout} s (exit status {program.code}):\n'

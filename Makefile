@@ -90,9 +90,10 @@ course: deps
 	@$(MAKE) --no-print-directory checked
 	@tests/course/run --table
 
+# PART=1..4: a part of it, so that several machines share the work.
 check-long: deps-long
 	@$(MAKE) --no-print-directory tests
-	@tests/run --long
+	@tests/run --long $(if $(PART),--part '$(PART)')
 
 check-interop: deps-interop
 	@$(MAKE) --no-print-directory tests
@@ -129,7 +130,7 @@ help:
 	@echo 'make tests             compile the tests, the examples and the programs of bench/, too'
 	@echo 'make check             all tests, minutes; ends with the count'
 	@echo 'make course            what the course describes, row by row'
-	@echo 'make check-long        more seeds, more fuzzing, every client'
+	@echo 'make check-long        more seeds, more fuzzing, every client; PART=1..4: a part of it'
 	@echo 'make check-interop     against the kernel rdma_rxe, in a guest that is booted for it'
 	@echo 'make bench             numbers and plots, beside UCX, libfabric, TCP, bare UDP and memory'
 	@echo 'make install           under PREFIX (/usr/local), below DESTDIR; make uninstall'

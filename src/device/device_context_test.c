@@ -46,7 +46,7 @@ static void each_open_and_close_leaves_the_descriptors_as_they_were(void **state
 	assert_int_equal(fds_open(), before);
 }
 
-/* The verbs layer refuses such queue pairs; if there is one nevertheless, closing ends and touches nothing freed. */
+/* Verbs refuse such queue pairs; if there is one nevertheless, closing ends and touches nothing freed. */
 static void a_close_does_not_wait_for_what_another_context_uses(void **state)
 {
 	struct ibv_qp_init_attr_ex attr = qp_attr(IBV_QPT_RC);

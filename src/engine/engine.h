@@ -280,8 +280,8 @@ void timers_arm_cq(struct engine *engine, struct cq *cq);
 
 void effects_apply(struct effects *effects);
 /*
- * The object of an event goes: if the event waits in @queue it does so no longer, nor is the queue's fd readable for
- * it. Without locks.
+ * The object of an event goes: if the event waits in @queue it does so no longer, nor is the queue's fd
+ * readable for it. Without locks.
  */
 void event_withdraw(struct event_queue *queue, struct list *node);
 /* With the progress lock held: applied when it is dropped. (void *: a function of local_ops.) */

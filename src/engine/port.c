@@ -35,8 +35,8 @@ static void explain_taken_address(const uint8_t address[16])
 	bool ipv4 = ip_addr_is_ipv4(address);
 
 	inet_ntop(ipv4 ? AF_INET : AF_INET6, address + (ipv4 ? 12 : 0), text, sizeof(text));
-	explain("ibv_open_device: another socket has UDP port 4791 of %s ('ss -lunp sport = 4791'): packets to that "
-		"address go there and are lost; other addresses work, multicast may not", text);
+	explain("ibv_open_device: another socket has UDP port 4791 of %s ('ss -lunp sport = 4791'): packets "
+		"to that address go there and are lost; other addresses work, multicast may not", text);
 }
 
 int port_bind(struct engine *engine)

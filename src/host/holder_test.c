@@ -42,7 +42,8 @@ static void a_holder_is_named_with_its_process(void **state)
 	snprintf(wanted, sizeof(wanted), "user %u has 1 (process %d, ", (unsigned)geteuid(), (int)getpid());
 	assert_non_null(strstr(holders_describe(prefix, text, sizeof(text)), wanted));
 	second = take(2, SOCK_SEQPACKET);
-	snprintf(wanted, sizeof(wanted), "user %u has 2 (one of them: process %d, ", (unsigned)geteuid(), (int)getpid());
+	snprintf(wanted, sizeof(wanted), "user %u has 2 (one of them: process %d, ", (unsigned)geteuid(),
+		 (int)getpid());
 	assert_non_null(strstr(holders_describe(prefix, text, sizeof(text)), wanted));
 	close(first);
 	close(second);

@@ -5,10 +5,10 @@
  *	verbatim/service/ID/ADDRESS	32 digits: one address
  *	verbatim/service/ID/4 and /6	all addresses of a family
  *	verbatim/service/ID/any		all addresses
- *	.../NONCE			16 more digits: beside a name of a port below 1024 that a stranger has bound
+ *	.../NONCE			16 more digits: a stranger has the name, of a port below 1024
  *
- * For ports below 1024 only claims of root and of our own user count (service_owner.h): no others are collided with,
- * nor get requests. All names of such a service are read from the kernel's list.
+ * For ports below 1024 only claims of root and of our own user count (service_owner.h): no others are
+ * collided with, nor get requests. All names of such a service are read from the kernel's list.
  *
  * A claim binds its name first, then looks for a name that collides: of two concurrent claims, at
  * least one sees the other. The look is a connect(), which for datagram sockets only looks up the
@@ -277,8 +277,8 @@ static int bind_beside(const struct service_claim *claim, struct abstract_name *
 
 	if (socket_owner(name->address.sun_path + 1, &uid) || service_owner_is_trusted(uid))
 		return EADDRINUSE;
-	explain("port %u: user %u has bound the name of this service without the right to a port below 1024: it is "
-		"not believed, and the port is given nevertheless", (unsigned)(claim->id & 0xffff), (unsigned)uid);
+	explain("port %u: user %u has bound the name of this service without the right to a port below 1024: "
+		"it is not believed, and the port is given nevertheless", (unsigned)(claim->id & 0xffff), (unsigned)uid);
 	snprintf(text, sizeof(text), "%s/%016" PRIx64, name->address.sun_path + 1, random_u64());
 	*name = name_of(text);
 	return name_bind(claim->fd, name);
@@ -332,8 +332,8 @@ static void explain_taken(uint64_t id)
 	if (!explaining())
 		return;
 	snprintf(prefix, sizeof(prefix), SERVICE_NAME "%016" PRIx64 "/", id);
-	explain("rdma_bind_addr: who has port %u (service ID %016" PRIx64 "), in claims: %s", (unsigned)(id & 0xffff), id,
-		holders_describe(prefix, holders, sizeof(holders)));
+	explain("rdma_bind_addr: who has port %u (service ID %016" PRIx64 "), in claims: %s",
+		(unsigned)(id & 0xffff), id, holders_describe(prefix, holders, sizeof(holders)));
 }
 
 int service_claim(struct services *services, uint64_t id, const uint8_t address[16], int family,
@@ -489,7 +489,8 @@ struct request_for {
 static bool request_judge(const struct abstract_name *key, void *context, struct abstract_name *found)
 {
 	const struct request_for *request = context;
-	struct believed_search search = { .scope = SCOPE_ADDRESS, .address = request->address, .is_request = true };
+	struct believed_search search = { .scope = SCOPE_ADDRESS, .address = request->address,
+					  .is_request = true };
 
 	if (believed_find(request->id, &search) || search.found_scope > SCOPE_ANY) {
 		explain("%s: a request for a port below 1024 is refused: no claim of root or of our user is there",

@@ -25,8 +25,8 @@ bool service_is_reserved(uint64_t id);
  */
 int service_is_believed(const struct abstract_name *claim, bool *believed);
 /*
- * The same of any question about claims, under the same bounds: @judge says whether there is one that is trusted, and
- * which. @key names the question.
+ * The same of any question about claims, under the same bounds: @judge says whether there is one that is
+ * trusted, and which. @key names the question.
  */
 int service_owner_ask(const struct abstract_name *key,
 		      bool (*judge)(const struct abstract_name *key, void *context, struct abstract_name *found),

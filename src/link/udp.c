@@ -6,7 +6,8 @@
  *	senders		one per (family, class), any port from 0xC000 on; they only send
  *
  * Port 4791 is not bound on a specific address (that socket would take the address's packets from
- * the whole group), but where another program has it on one (udp_address.c), and never with SO_REUSEADDR (with it another user could bind over us).
+ * the whole group), but where another program has it on one (udp_address.c), and never with
+ * SO_REUSEADDR (with it another user could bind over us).
  */
 #include <arpa/inet.h>
 #include <errno.h>

@@ -17,8 +17,8 @@
 /* Opens the sending side; receiving starts with udp_bind(). */
 int udp_open(struct link **link, struct counters *counters);
 /*
- * Bind port 4791, of all addresses, else of those that are free. 0; EADDRINUSE: another user (or rdma_rxe) has it; the link can still send, and
- * udp_bind() may be tried again. Also 0 when it was bound already.
+ * Bind port 4791, of all addresses, else of those that are free. 0; EADDRINUSE: another user (or
+ * rdma_rxe) has it; the link can still send, and udp_bind() may be tried again. Also 0 when it was bound already.
  */
 int udp_bind(struct link *link);
 /* Where the port is bound address by address: has another program that of @address, of this host? */

@@ -365,8 +365,8 @@ int endpoint_raise(struct endpoint *endpoint, enum rdma_cm_event_type kind, int 
 	return err;
 }
 
-void events_withdraw(struct endpoint *endpoint, bool (*is_meant)(const struct queued_event *event, const void *key),
-		     const void *key)
+void events_withdraw(struct endpoint *endpoint,
+		     bool (*is_meant)(const struct queued_event *event, const void *key), const void *key)
 {
 	struct list *node, *following;
 

@@ -25,8 +25,9 @@ static int close_channels(void **test)
 static struct endpoint *serve(uint16_t port)
 {
 	struct endpoint *listener = listen_on(ip("127.0.0.1", port), 10);
+	uint32_t taken;
 
-	assert_int_equal(endpoint_migrate(listener, served), 0);
+	assert_int_equal(endpoint_migrate(listener, served, &taken), 0);
 	return listener;
 }
 

@@ -32,7 +32,7 @@ indent() {
 # alone COMMAND...: run it under Verbatim and show what it prints
 alone() {
 	show "verbatim run $*"
-	timeout 30 "$verbatim" run "$@" >"$scratch/out" 2>&1 </dev/null || {
+	timeout 120 "$verbatim" run "$@" >"$scratch/out" 2>&1 </dev/null || {
 		echo "    (ended with status $?)"
 		failed=1
 	}
@@ -65,14 +65,14 @@ pair() {
 	shift 2
 	show "verbatim run $*            # one process"
 	show "verbatim run $* 127.0.0.1  # another"
-	timeout 60 "$verbatim" run "$@" >"$scratch/server" 2>&1 </dev/null &
+	timeout 120 "$verbatim" run "$@" >"$scratch/server" 2>&1 </dev/null &
 	server=$!
 	children+=("$server")
 	for _ in $(seq 100); do
 		listening "$port" && break
 		sleep 0.1
 	done
-	timeout 60 "$verbatim" run "$@" 127.0.0.1 >"$scratch/client" 2>&1 </dev/null || status=$?
+	timeout 120 "$verbatim" run "$@" 127.0.0.1 >"$scratch/client" 2>&1 </dev/null || status=$?
 	[ $status = 0 ] || kill "$server" 2>/dev/null
 	wait "$server" || status=$?
 	children=()
@@ -86,13 +86,13 @@ meet() {
 	show "verbatim run $program${3:+ $3}  # one process"
 	show "verbatim run $program $4  # another"
 	# shellcheck disable=SC2086
-	timeout 60 "$verbatim" run "$program" $3 >"$scratch/server" 2>&1 </dev/null &
+	timeout 120 "$verbatim" run "$program" $3 >"$scratch/server" 2>&1 </dev/null &
 	server=$!
 	children+=("$server")
 	for _ in $(seq 50); do
 		sleep 0.1
 		# shellcheck disable=SC2086
-		timeout 60 "$verbatim" run "$program" $4 >"$scratch/client" 2>&1 </dev/null &&
+		timeout 120 "$verbatim" run "$program" $4 >"$scratch/client" 2>&1 </dev/null &&
 			status=0 && break
 		kill -0 "$server" 2>/dev/null || break
 	done

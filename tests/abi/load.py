@@ -109,7 +109,7 @@ for i in range(count):
 def run(command, environment):
     """[] when the program ended well within its time, else why not."""
     try:
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     except subprocess.TimeoutExpired:
         return ['took over 60 s: ' + ' '.join(command[:1])]
     if done.returncode:

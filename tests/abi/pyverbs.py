@@ -95,7 +95,7 @@ def tests_have(folder, name):
 def device_of(environment):
     run = subprocess.run(['/usr/bin/python3', '-c', 'import pyverbs.device as d\n'
                           'print(*(x.name.decode() for x in d.get_device_list()))'],
-                         env=environment, capture_output=True, text=True, timeout=30)
+                         env=environment, capture_output=True, text=True, timeout=300)
     names = run.stdout.split()
     return 'vb_lo' if 'vb_lo' in names else names[0] if names else None
 
@@ -111,7 +111,7 @@ def under_run(environment, core):
 def run_module(tap, module, device, environment):
     command = ['/usr/bin/python3', '-c', RUNNER, module, device]
     try:
-        run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+        run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
         output, why = run.stdout, run.stderr[-1000:] if run.returncode else ''
     except subprocess.TimeoutExpired as late:
         output, why = (late.stdout or b'').decode(), 'took over 60 s'

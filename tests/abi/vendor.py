@@ -61,7 +61,7 @@ def compile_to(scratch, compiler, name, text, *options):
     with open(source, 'w', encoding='ascii') as file:
         file.write(text)
     subprocess.run(compiler + ['-w', '-std=gnu11', source, '-o', os.path.join(scratch, name), *options],
-                   check=True, timeout=60)
+                   check=True, timeout=300)
 
 
 def build(scratch, compiler, names, number):
@@ -83,7 +83,7 @@ def start(scratch, libraries):
     for name in ('VERBATIM_EXPLAIN', 'VERBATIM_LOG', 'LD_PRELOAD'):
         environment.pop(name, None)
     done = subprocess.run([os.path.join(scratch, 'program')], env=environment, capture_output=True, text=True,
-                          timeout=60)
+                          timeout=300)
     return '' if done.returncode == 0 else 'status %d: %s' % (done.returncode, done.stderr[-500:])
 
 

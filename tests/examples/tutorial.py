@@ -62,7 +62,7 @@ def build(source, program):
 
 def run(program):
     """Its output; or raises with what went wrong. On lo alone, as the pages have it."""
-    done = subprocess.run([VERBATIM, 'run', program], capture_output=True, text=True, timeout=20,
+    done = subprocess.run([VERBATIM, 'run', program], capture_output=True, text=True, timeout=300,
                           env=dict(os.environ, VERBATIM_DEVICES='lo'))
     if done.returncode:
         raise RuntimeError('status %d\n%s%s' % (done.returncode, done.stdout, done.stderr))
@@ -88,7 +88,7 @@ def draw(program, title, picture):
     trace = picture + '.pcapng'
     for command in ([VERBATIM, 'trace', '-o', trace, '--', program],
                     [VERBATIM, 'ladder', trace, '-o', picture, '--title', title]):
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20,
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300,
                               env=dict(os.environ, VERBATIM_DEVICES='lo'))
         if done.returncode:
             return ' '.join(command) + '\n' + done.stdout + done.stderr
@@ -151,7 +151,7 @@ def commands_fail(pages, directory):
     if len(typed) < 20:
         return 'only %d commands are found' % len(typed)
     done = subprocess.run(['bash', '-c', 'set -ex\n' + '\n'.join(typed)], cwd=directory, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True, timeout=120)
+                          stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True, timeout=300)
     return '\n'.join(done.stdout.split('\n')[-20:]) if done.returncode else ''
 
 

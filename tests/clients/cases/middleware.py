@@ -39,7 +39,7 @@ def built(end, source, compiler, *options):
     binary = os.path.join(end.lab.directory, f'{source}.{compiler}')
     if not os.path.exists(binary):
         run = subprocess.run([compiler, '-O1', '-o', binary, os.path.join(HERE, 'programs', source), *options],
-                             capture_output=True, text=True, timeout=120, check=False)
+                             capture_output=True, text=True, timeout=300, check=False)
         if run.returncode and 'No such file' in run.stderr:
             raise Skip('not installed: headers: ' + run.stderr.splitlines()[0])
         if run.returncode:

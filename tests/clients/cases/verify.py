@@ -14,7 +14,7 @@ ALARMED = ('rc_stream', 'rc_read', 'ud_send')
 
 def listed(binary, env):
     """Names of its tests, with the words behind them (long, lossless, local)."""
-    out = subprocess.run([binary, '--list'], capture_output=True, text=True, env=env, timeout=10)
+    out = subprocess.run([binary, '--list'], capture_output=True, text=True, env=env, timeout=300)
     return [line.split() for line in out.stdout.splitlines()]
 
 

@@ -57,8 +57,8 @@ static int address_try(struct udp_addresses *addresses, enum udp_family family, 
 }
 
 /*
- * An address of lo that no program has any use for: if it is taken, the port is that of all addresses, by rdma_rxe or
- * another user's Verbatim, as where nothing else is free.
+ * An address of lo that no program has any use for: if it is taken, so are all addresses, by rdma_rxe or
+ * another user's Verbatim.
  */
 static const uint8_t nobodys[16] = { [10] = 0xff, [11] = 0xff, [12] = 127, 47, 91, 1 };
 
@@ -105,9 +105,9 @@ static void parse_words(const char *digits, unsigned words, uint8_t *out)
 }
 
 /*
- * Of processes that are bound, the kernel lets a later one of the same user bind all addresses, whatever another
- * program has: its list of sockets tells. An address that an earlier process of ours has for itself is in it as well;
- * what is handed straight to the process that serves there arrives all the same.
+ * Of processes that are bound, the kernel lets a later one of the same user bind all addresses, whatever
+ * another program has: its list of sockets tells. An address that an earlier process of ours has for itself
+ * is in it as well; what is handed straight to the process that serves there arrives all the same.
  */
 void udp_addresses_look(struct udp_link *udp)
 {

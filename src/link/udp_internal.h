@@ -60,7 +60,7 @@ struct udp_receiver {
 	unsigned mixed;			/* calls left in which the other family is polled often */
 };
 
-/* Of a family whose port another program has on some addresses (udp_address.c). Set once, while nothing is bound. */
+/* Of a family whose port another program has on some addresses (udp_address.c). Set while nothing is bound. */
 #define UDP_ADDRESSES_MAX	16u
 
 struct udp_addresses {

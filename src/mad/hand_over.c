@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * MADs of ours to an address of this host where another program has port 4791: they go straight to the socket of the
- * process that they are for, as one that has the port would forward them.
+ * MADs of ours to an address of this host where another program has port 4791: they go straight to the
+ * socket of the process that they are for, as one that has the port would forward them.
  */
 #include <errno.h>
 

@@ -279,7 +279,8 @@ void channel_touch(struct endpoint *endpoint) REQUIRES(agent.lock);
 void event_withdraw_request(struct endpoint *endpoint) REQUIRES(agent.lock);
 /* Drop those of @endpoint that @is_meant picks. */
 void events_withdraw(struct endpoint *endpoint,
-		     bool (*is_meant)(const struct queued_event *event, const void *key), const void *key) REQUIRES(agent.lock);
+		     bool (*is_meant)(const struct queued_event *event, const void *key), const void *key)
+	REQUIRES(agent.lock);
 /* Drop all of them; the new endpoints of CONNECT_REQUESTs go with them. */
 void events_drop(struct endpoint *endpoint) REQUIRES(agent.lock);
 

@@ -388,14 +388,6 @@ static enum counter refuse_datagram(struct qp_call *call, const struct packet *p
 	return COUNTER_RX_PACKETS;
 }
 
-/* As on adapters: the receive that is too short completes with an error, and errors of the receive queue end the QP. */
-static void ud_too_long(struct qp_call *call, const struct packet *packet) REQUIRES(call->qp->lock)
-{
-	set_reason(call, "%zu bytes and the %u of the GRH for a receive of %llu", packet->payload_bytes, GRH_BYTES,
-		   (unsigned long long)call->qp->responder.recv_bytes);
-	responder_fail(call, FAULT_TOO_LONG);
-}
-
 void ud_receive(struct qp_call *call, const struct packet *packet, const struct rx_info *carried)
 {
 	struct rx_info room;
@@ -410,8 +402,6 @@ void ud_receive(struct qp_call *call, const struct packet *packet, const struct 
 	if (refused) {
 		count(call, reason);
 		drop_explain(call->qp, packet, carried->source, reason);
-		if (reason == COUNTER_RX_TOO_LONG)
-			ud_too_long(call, packet);
 		return;
 	}
 	if (!scatter_datagram(call, packet, info)) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Files of settings and rules that a user names: regular ones of at most 1 MiB, read at once. What is none (a device
- * without an end, a pipe, a directory) is refused with the reason and never waited for.
+ * Files of settings and rules that a user names: regular ones of at most 1 MiB, read at once. What is
+ * none (a device without an end, a pipe, a directory) is refused with the reason and never waited for.
  */
 #ifndef VERBATIM_BASE_SMALL_FILE_H
 #define VERBATIM_BASE_SMALL_FILE_H

@@ -49,8 +49,9 @@ int hca_bind_mw(struct qp *qp, struct mw *mw, struct ibv_mw_bind *bind)
 	/* As mlx5 does: type 1 knows no offsets. */
 	if ((bind->bind_info.mw_access_flags & IBV_ACCESS_ZERO_BASED) ||
 	    (mr && to_mr(mr)->access & IBV_ACCESS_ZERO_BASED)) {
-		explain_refused("ibv_bind_mw", EINVAL, "ibv_bind_mw: neither a window of type 1 nor its region can be "
-				"zero based: bind one of type 2 by IBV_WR_BIND_MW");
+		explain_refused("ibv_bind_mw", EINVAL,
+				"ibv_bind_mw: neither a window of type 1 nor its region can be zero "
+				"based: bind one of type 2 by IBV_WR_BIND_MW");
 		return EINVAL;
 	}
 	wr.bind_mw.mw = &mw->ibv;

@@ -35,6 +35,7 @@ static int check_mtu(const struct hca_context *context, const struct qp *qp,
 
 struct resolved {
 	struct av av;
+	bool by_udp;			/* of struct qp */
 	struct path *path;
 };
 
@@ -49,12 +50,31 @@ static uint16_t source_port(const struct qp *qp, uint32_t dest_qpn)
  * UC repairs nothing: where its packets went over from UDP to memory in the middle of a stream, those
  * in memory could overtake the others. So a UC QP whose peer cannot be met now stays with UDP.
  */
-static void qp_modify_connect(struct hca *hca, const struct qp *qp, uint32_t slot, struct av *av)
+static void qp_modify_connect(struct hca *hca, const struct qp *qp, uint32_t slot, struct resolved *resolved)
 {
 	local_connect(&hca->engine.local, slot);
-	if (!qp_is(qp, QP_RELIABLE) && !engine_has_slot(&hca->engine, slot) &&
-	    local_channel(&hca->engine.local, slot) == LOCAL_NO_CHANNEL)
-		av->loopback = false;
+	resolved->by_udp = !qp_is(qp, QP_RELIABLE) && !engine_has_slot(&hca->engine, slot) &&
+			   local_channel(&hca->engine.local, slot) == LOCAL_NO_CHANNEL;
+	resolved->av.loopback = !resolved->by_udp;
+}
+
+/* A channel that was opened since was told how many QPs stay with UDP, and this is none of them. */
+static void qp_modify_av(struct hca *hca, struct qp *qp, enum ibv_qp_state from, struct resolved *resolved)
+	REQUIRES(qp->lock)
+{
+	bool uc = qp_is(qp, QP_CONNECTED) && !qp_is(qp, QP_RELIABLE);
+
+	if (from == IBV_QPS_INIT && resolved->by_udp &&
+	    local_channel(&hca->engine.local, qpn_slot(qp->attr.dest_qp_num)) != LOCAL_NO_CHANNEL) {
+		resolved->by_udp = false;
+		resolved->av.loopback = true;
+	}
+	if (uc && from != IBV_QPS_INIT) {	/* as qp_modify_connect() decided then */
+		resolved->av.loopback &= qp->av.loopback;
+		resolved->by_udp |= qp->by_udp;
+	}
+	qp->av = resolved->av;
+	qp->by_udp = resolved->by_udp;
 }
 
 /*
@@ -78,7 +98,7 @@ static int qp_modify_resolve(struct hca_context *context, struct qp *qp, struct 
 	if (err || qp_is(qp, QP_DATAGRAM))
 		return err;
 	if (resolved->av.loopback)
-		qp_modify_connect(context->hca, qp, key.slot, &resolved->av);
+		qp_modify_connect(context->hca, qp, key.slot, resolved);
 	resolved->av.source_port = source_port(qp, peer);
 	memcpy(key.destination, resolved->av.destination, sizeof(key.destination));
 	resolved->path = path_get(&context->hca->paths, &key);
@@ -102,12 +122,8 @@ static void qp_modify_commit(struct hca *hca, struct qp *qp, struct ibv_qp_attr 
 	/* The peer knows the access flags from the pairing. */
 	if (mask & IBV_QP_ACCESS_FLAGS)
 		pairing_end(&qp->pairing);
-	if (mask & IBV_QP_AV) {
-		if (qp_is(qp, QP_CONNECTED) && !qp_is(qp, QP_RELIABLE) && from != IBV_QPS_INIT)
-			resolved->av.loopback &=
-				qp->av.loopback; /* as qp_modify_connect() decided */
-		qp->av = resolved->av;
-	}
+	if (mask & IBV_QP_AV)
+		qp_modify_av(hca, qp, from, resolved);
 	if (from == IBV_QPS_INIT || qp->state == IBV_QPS_RESET)
 		way_connected(&hca->engine, qp);
 	else if (mask & IBV_QP_AV)

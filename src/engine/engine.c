@@ -71,12 +71,12 @@ static void local_receive_slots(void *owner)
 	rx_poll(engine, clock_now_ns());
 }
 
-static void local_way_changed(void *owner, uint32_t slot)
+static unsigned local_way_changed(void *owner, uint32_t slot)
 {
 	struct engine *engine = owner;
 
 	lock_assert_held(&engine->progress);
-	way_changed(engine, slot, clock_now_ns());
+	return way_changed(engine, slot, clock_now_ns());
 }
 
 static void local_unlock(void *owner)

@@ -10,16 +10,20 @@
 #include "engine/way.h"
 #include "transport/drop.h"
 
-/* Only who repairs losses can change its way in the middle of traffic. */
+/* Its peer is on this host, whatever way our packets take. */
+static bool is_local(const struct qp *qp) REQUIRES(qp->lock)
+{
+	return qp_is(qp, QP_CONNECTED) && (qp->av.loopback || qp->by_udp);
+}
+
 static uint32_t way_of_peer(const struct engine *engine, const struct qp *qp) REQUIRES(qp->lock)
 {
 	uint32_t slot = qpn_slot(qp->attr.dest_qp_num);
 
-	if (!qp_is(qp, QP_CONNECTED) || !qp->av.loopback)
+	if (!is_local(qp))
 		return BY_NETWORK;
-	if (engine_has_slot(engine, slot))
-		return BY_LOOPBACK;
-	return qp_is(qp, QP_RELIABLE) ? local_agreed_way(&engine->local, slot) : BY_NETWORK;
+	return engine_has_slot(engine, slot) ? BY_LOOPBACK :
+					       local_agreed_way(&engine->local, slot, qp_is(qp, QP_RELIABLE));
 }
 
 void way_connected(const struct engine *engine, struct qp *qp)
@@ -31,7 +35,7 @@ void way_reconnected(const struct engine *engine, struct qp *qp)
 {
 	uint32_t way = way_of_peer(engine, qp);
 
-	if (way != BY_NETWORK || !qp->av.loopback)
+	if (way != BY_NETWORK || !is_local(qp))
 		qp->way = way;
 }
 
@@ -39,34 +43,39 @@ bool way_is_right(const struct engine *engine, const struct qp *qp, const struct
 {
 	if (!qp_is(qp, QP_CONNECTED) || !transport_takes_packets(qp->state))
 		return true;
-	return datagram->from_channel && qp->av.loopback &&
+	return datagram->from_channel && is_local(qp) &&
 	       local_comes_from(&engine->local, datagram->channel, datagram->way, qpn_slot(qp->attr.dest_qp_num));
 }
 
-static void change_way(struct engine *engine, struct qp *qp, uint32_t slot, uint64_t now_ns)
+/* Will it send by UDP all the same? */
+static bool change_way(struct engine *engine, struct qp *qp, uint32_t slot, uint64_t now_ns)
 {
 	struct effects effects;
+	bool by_udp = false;
 
 	effects_init(&effects);
 	lock_acquire(&qp->lock);
-	if (qp_is(qp, QP_CONNECTED) && qp->av.loopback && qpn_slot(qp->attr.dest_qp_num) == slot &&
+	if (is_local(qp) && qpn_slot(qp->attr.dest_qp_num) == slot &&
 	    transport_takes_packets(qp->state)) {
 		way_reconnected(engine, qp);
 		transport_way_changed(qp, now_ns, &effects);
 		timers_arm(engine, qp);
+		by_udp = qp->by_udp;
 	}
 	lock_release(&qp->lock);
 	effects_defer(engine, &effects);
+	return by_udp;
 }
 
-void way_changed(struct engine *engine, uint32_t slot, uint64_t now_ns)
+unsigned way_changed(struct engine *engine, uint32_t slot, uint64_t now_ns)
 {
-	unsigned i, index, left = engine->qps.count;
+	unsigned i, index, left = engine->qps.count, by_udp = 0;
 
 	for (i = 0; i < engine->qps.slot_count; i++)
 		for (index = 0; left && index < QP_PER_SLOT; index++)
 			if (engine->qps.table[i][index]) {
-				change_way(engine, engine->qps.table[i][index], slot, now_ns);
+				by_udp += change_way(engine, engine->qps.table[i][index], slot, now_ns);
 				left--;
 			}
+	return by_udp;
 }

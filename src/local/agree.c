@@ -6,6 +6,9 @@
  * sent by UDP until then is sent again by the channel. So the other one may drop, from OPENED on, whatever
  * comes for its QPs by another way, and nothing is lost. It goes back as well, for answers that it dropped.
  *
+ * UC repairs nothing. A UC QP that began without a channel sends by UDP until RESET (device/qp_modify.c), and OPENED
+ * says how many such QPs there are: if there is none, nothing that UC has sent is under way by UDP.
+ *
  * The agreement lasts as long as the QPs do: when the channel is lost, they wait for another one to the same
  * process (reconnect.c), and believe no packet until then.
  */
@@ -18,12 +21,13 @@
 #define AGREE_NS	250000000u	/* to wait for a peer: it may wait for a core */
 #define AGREE_STEP_NS	20000u
 
-uint32_t local_agreed_way(const struct local *local, uint32_t slot)
+uint32_t local_agreed_way(const struct local *local, uint32_t slot, bool reliable)
 {
-	const struct peer *peer = peer_of_slot(local, slot);
+	const struct peer *peer = local->peers ? peer_of_slot(local, slot) : NULL;
 
-	return peer && atomic_load_explicit(&peer->agreed, memory_order_acquire) ?
-		       atomic_load_explicit(&peer->life, memory_order_acquire) : BY_NETWORK;
+	if (!peer || !atomic_load_explicit(reliable ? &peer->agreed : &peer->agreed_of_uc, memory_order_acquire))
+		return BY_NETWORK;
+	return atomic_load_explicit(&peer->life, memory_order_acquire);
 }
 
 uint32_t local_way_of_channel(const struct local *local, uint32_t channel)
@@ -41,21 +45,22 @@ bool local_comes_from(const struct local *local, uint32_t channel, uint32_t way,
 	return peer && atomic_load_explicit(&peer->life, memory_order_relaxed) == way && peer_has_slot(peer, slot);
 }
 
-/* On QPs that are connected to @peer. With the progress lock. */
-static void change_ways(struct local *local, const struct peer *peer)
+/* On QPs that are connected to @peer; how many send by UDP all the same. With the progress lock. */
+static unsigned change_ways(struct local *local, const struct peer *peer)
 {
 	const struct hello *hello = &peer->process.hello;
-	unsigned i;
+	unsigned by_udp = 0, i;
 
 	for (i = 0; i < hello->slot_count; i++)
-		local->ops->way_changed(local->owner, hello->slot[i]);
+		by_udp += local->ops->way_changed(local->owner, hello->slot[i]);
 	local->ops->notice(local->owner, 0);
+	return by_udp;
 }
 
 void agree_open(struct local *local, struct peer *peer)
 {
 	progress_take(local);
-	change_ways(local, peer);
+	atomic_store(&peer->by_udp, change_ways(local, peer));
 	atomic_store(&peer->opened_due, true);
 	agree_say_opened(local);
 	progress_drop(local);
@@ -64,7 +69,7 @@ void agree_open(struct local *local, struct peer *peer)
 
 void agree_say_opened(struct local *local)
 {
-	const struct control control = { .kind = CONTROL_OPENED };
+	struct control control = { .kind = CONTROL_OPENED };
 	unsigned count = ring_channels(local->channel_link), i;
 
 	for (i = 0; i < count; i++) {
@@ -72,6 +77,7 @@ void agree_say_opened(struct local *local)
 
 		if (!peer || !atomic_load_explicit(&peer->opened_due, memory_order_relaxed))
 			continue;
+		control.value = atomic_load(&peer->by_udp);
 		if (control_send(local, peer, &control, 0)) {
 			atomic_store(&peer->opened_due, false);
 			continue;
@@ -81,8 +87,10 @@ void agree_say_opened(struct local *local)
 	}
 }
 
-void agree_receive(struct local *local, struct peer *peer)
+void agree_receive(struct local *local, struct peer *peer, const struct control *control)
 {
+	if (!control->value)
+		atomic_store(&peer->agreed_of_uc, true);
 	if (atomic_exchange(&peer->agreed, true))
 		return;
 	change_ways(local, peer);
@@ -90,7 +98,7 @@ void agree_receive(struct local *local, struct peer *peer)
 
 static bool is_agreed(struct local *local, uint32_t slot)
 {
-	return local_agreed_way(local, slot) != BY_NETWORK;
+	return local_agreed_way(local, slot, true) != BY_NETWORK;
 }
 
 /* Its answer is in the ring, or will be: take it here, the worker may be asleep on purpose. */

@@ -565,7 +565,7 @@ bool pairing_receive(struct local *local, struct peer *peer, const struct contro
 		receive_dropped(local, peer, control);
 		return true;
 	case CONTROL_OPENED:
-		agree_receive(local, peer);
+		agree_receive(local, peer, control);
 		return true;
 	case CONTROL_KINDS:
 		break;

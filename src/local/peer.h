@@ -83,7 +83,8 @@ struct peer {
 	 * It has said OPENED: its packets come by the channel alone. Stored by agree_receive() before the QPs are
 	 * told, loaded with a QP's lock held when it is connected: one of the two sees the other.
 	 */
-	_Atomic bool agreed;
+	_Atomic bool agreed, agreed_of_uc;
+	_Atomic uint32_t by_udp;	/* QPs of ours that send to it by UDP nevertheless: what we have to say */
 	_Atomic bool opened_due;	/* we have to say so: raised by agree_open(), lowered when it was sent */
 	_Atomic bool copies;		/* the kernel lets each of us copy from and to the other */
 	uint64_t guard;			/* of our memory, for this peer (platform/process_memory.h) */
@@ -300,7 +301,7 @@ void agree_open(struct local *local, struct peer *peer);
 /* Tell those that have not been told. With the progress lock. */
 void agree_say_opened(struct local *local);
 /* @peer has told us. With the progress lock. */
-void agree_receive(struct local *local, struct peer *peer);
+void agree_receive(struct local *local, struct peer *peer, const struct control *control);
 /* Wait until the holder of @slot has, for a quarter of a second at most. No lock is held. */
 void agree_await(struct local *local, uint32_t slot);
 

@@ -39,7 +39,7 @@ enum local_way local_way(const struct local *local, struct qp *qp, const char **
 
 	*why = "";
 	if (!qp->av.loopback) {
-		*why = "another host";
+		*why = qp->by_udp ? "memory was shared later than this UC QP was connected" : "another host";
 		return WAY_UDP;
 	}
 	if (!local->peers || !local->channel_link) {

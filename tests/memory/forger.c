@@ -25,6 +25,7 @@
 struct forger {
 	pid_t pid;
 	enum forger_kind kind;
+	enum ibv_qp_type type;
 	_Atomic bool ready;
 	_Atomic uint64_t sent;
 	struct {
@@ -40,12 +41,15 @@ static const uint8_t codes[] = {
 	0x11, 0x11, 0x11, 0x10, 0x12, /* ACKs, responses */
 	0x81,			      /* CNP */
 };
+/* A receiver of UC takes any PSN at the beginning of a message. */
+static const uint8_t uc_codes[] = {0x24, 0x25, 0x20, 0x22, 0x26, 0x2a, 0x2b, 0x81};
 static const uint8_t syndromes[] = {0x1f, 0x60, 0x61, 0x62, 0x63, 0x21};
 
 static size_t forge(struct forger *forger, unsigned end, unsigned turn, uint16_t port, uint8_t *out)
 {
 	static const uint8_t payload[1024] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
-	const struct opcode *op = opcode_get(codes[turn % sizeof(codes)]);
+	bool uc = forger->type == IBV_QPT_UC;
+	const struct opcode *op = opcode_get(uc ? uc_codes[turn % sizeof(uc_codes)] : codes[turn % sizeof(codes)]);
 	uint32_t base = forger->aim[end].psn[opcode_is_response(op)];
 	struct packet packet = {
 		.op = op,
@@ -144,7 +148,7 @@ static void be_forger(struct forger *forger)
 	}
 }
 
-struct forger *forger_start(enum forger_kind kind)
+struct forger *forger_start(enum forger_kind kind, enum ibv_qp_type type)
 {
 	struct forger *forger = mmap(NULL, sizeof(*forger), PROT_READ | PROT_WRITE,
 				     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -153,6 +157,7 @@ struct forger *forger_start(enum forger_kind kind)
 
 	CHECK(forger != MAP_FAILED, "%m");
 	forger->kind = kind;
+	forger->type = type;
 	fflush(stdout);
 	pid = fork();
 	CHECK(pid >= 0, "%m");

@@ -6,6 +6,7 @@
 #ifndef VERBATIM_TESTS_MEMORY_FORGER_H
 #define VERBATIM_TESTS_MEMORY_FORGER_H
 
+#include <infiniband/verbs.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -16,7 +17,8 @@ enum forger_kind {
 
 struct forger;
 
-struct forger *forger_start(enum forger_kind kind);
+/* @type: of the queue pairs, RC or UC. */
+struct forger *forger_start(enum forger_kind kind, enum ibv_qp_type type);
 /*
  * To the queue pair @qpn, which expects requests from @request_psn on, and answers from @answer_psn on. By one of
  * the two ends (0 or 1); they are processes that were forked since.

@@ -399,6 +399,7 @@ struct plan {
 	enum ibv_qp_type type;
 	struct forger *forger;
 	bool at_once;		/* nothing keeps the ends from meeting */
+	bool one_late;		/* RIGHT is connected when memory is shared, LEFT before */
 	bool early;		/* the forger is there before they do */
 	bool traced[2];
 	bool packets[2];	/* as with VERBATIM_TRACE or VERBATIM_FAULT */
@@ -414,6 +415,8 @@ static void talks(struct end *end, void *argument)
 				  .forger = plan->forger,
 				  .traced = plan->traced[end->side],
 				  .forward_lost = &plan->forward_lost[end->side]};
+	bool is_late = plan->one_late && end->side == RIGHT;
+	bool by_udp = plan->type == IBV_QPT_UC && !plan->at_once && !is_late;
 	uint32_t i;
 
 	if (plan->packets[end->side])
@@ -421,21 +424,24 @@ static void talks(struct end *end, void *argument)
 	end_open(end, word_offset(4), ALL_ACCESS);
 	make_qp(end, plan->type);
 	end_exchange(end);
-	allow_descriptors(plan->at_once);
+	allow_descriptors(plan->at_once || is_late);
 	if (plan->early) {
 		forger_aim(plan->forger, end->side, end->qp->qp_num, end->there.psn, end->psn);
 		traffic.forger = NULL;
 	}
 	meet(end);
+	if (is_late)
+		await_memory(end, LIMIT_S);
 	raise_qp(&traffic);
 	for (i = 0; i < DEPTH; i++)
 		give_receive(&traffic, i);
-	CHECK(plan->at_once || !shares_memory(end), "nothing kept the ends from meeting");
+	CHECK(plan->at_once || is_late || !shares_memory(end), "nothing kept the ends from meeting");
+	if (plan->one_late)
+		allow_descriptors(true);
 	meet(end);
 	run_traffic(&traffic, plan->free_after_s[end->side]);
 	CHECK(traffic.sent > MORE, "all of it went through memory");
-	CHECK((through_memory(end) < MORE) == (plan->type == IBV_QPT_UC), "%u through memory",
-	      through_memory(end));
+	CHECK((through_memory(end) < MORE) == by_udp, "%u through memory", through_memory(end));
 	meet(end);
 	CHECK(*word_of(end, COUNTER) == 0 || plan->type == IBV_QPT_RC);
 	if (traffic.ah)
@@ -474,7 +480,7 @@ static bool may_be_lost(const struct plan *plan, unsigned long long *before, uns
 	return true;
 }
 
-static bool change_in_traffic(enum ibv_qp_type type)
+static bool change_in_traffic(enum ibv_qp_type type, bool one_late)
 {
 	/* The first tries of the worker are after 10 and after 110 ms. */
 	static const double after_s[][2] = {{0, 0}, {0.005, 1}, {1, 0.002}, {0.05, 0.02}};
@@ -490,6 +496,7 @@ static bool change_in_traffic(enum ibv_qp_type type)
 		double scale = type == IBV_QPT_UC ? 0.3 : 1;
 
 		*plan = (struct plan){.type = type,
+				      .one_late = one_late,
 				      .free_after_s = {after_s[i % 4][0] * scale,
 						       after_s[i % 4][1] * scale}};
 		if (pair_run(i % 8 < 4 ? "mapped" : "ring", talks, talks, plan, 60))
@@ -504,21 +511,21 @@ static bool change_in_traffic(enum ibv_qp_type type)
 
 static bool rc_goes_over_to_memory_in_the_middle_of_traffic(void)
 {
-	return change_in_traffic(IBV_QPT_RC);
+	return change_in_traffic(IBV_QPT_RC, false);
 }
 
 /* Ends that send packets, because of a trace or a fault, and such that a tracer comes to. */
-static bool change_beside_forger(enum forger_kind kind, bool at_once, unsigned rounds)
+static bool change_beside_forger(enum forger_kind kind, enum ibv_qp_type type, bool at_once, unsigned rounds)
 {
 	struct plan *plan = mmap(NULL, sizeof(*plan), PROT_READ | PROT_WRITE,
 				 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	struct forger *forger = forger_start(kind);
+	struct forger *forger = forger_start(kind, type);
 	bool good = true;
 	unsigned i;
 
 	CHECK(plan != MAP_FAILED, "%m");
 	for (i = 0; good && i < rounds; i++) {
-		*plan = (struct plan){.type = IBV_QPT_RC,
+		*plan = (struct plan){.type = type,
 				      .forger = forger,
 				      .at_once = at_once,
 				      /* who fills the queues between processes keeps them from meeting */
@@ -539,33 +546,45 @@ static bool change_beside_forger(enum forger_kind kind, bool at_once, unsigned r
 
 static bool forged_packets_enter_no_connection_through_memory(void)
 {
-	return change_beside_forger(FORGER_UDP, true, long_run ? 200 : 20);
+	return change_beside_forger(FORGER_UDP, IBV_QPT_RC, true, long_run ? 200 : 20);
 }
 
 static bool nor_do_those_of_the_user_who_has_the_port(void)
 {
-	return change_beside_forger(FORGER_OWNER, true, long_run ? 200 : 20);
+	return change_beside_forger(FORGER_OWNER, IBV_QPT_RC, true, long_run ? 200 : 20);
+}
+
+static bool nor_do_they_enter_one_of_uc(void)
+{
+	return change_beside_forger(FORGER_UDP, IBV_QPT_UC, true, long_run ? 200 : 10) &&
+	       change_beside_forger(FORGER_OWNER, IBV_QPT_UC, true, long_run ? 200 : 10);
 }
 
 static bool nor_while_the_way_changes(void)
 {
-	return change_beside_forger(FORGER_UDP, false, long_run ? 1000 : 40);
+	return change_beside_forger(FORGER_UDP, IBV_QPT_RC, false, long_run ? 1000 : 40);
 }
 
 static bool nor_while_it_changes_where_another_user_has_the_port(void)
 {
-	return change_beside_forger(FORGER_OWNER, false, long_run ? 200 : 20);
+	return change_beside_forger(FORGER_OWNER, IBV_QPT_RC, false, long_run ? 200 : 20);
 }
 
 /* UC repairs nothing: its packets go one way all the time. */
 static bool uc_stays_with_udp_in_the_middle_of_traffic(void)
 {
-	return change_in_traffic(IBV_QPT_UC);
+	return change_in_traffic(IBV_QPT_UC, false);
+}
+
+/* One end sends by UDP, and hears what comes through memory; the other one the opposite. */
+static bool uc_hears_an_end_that_came_later(void)
+{
+	return change_in_traffic(IBV_QPT_UC, true);
 }
 
 static bool ud_goes_over_to_memory_in_the_middle_of_traffic(void)
 {
-	return change_in_traffic(IBV_QPT_UD);
+	return change_in_traffic(IBV_QPT_UD, false);
 }
 
 /* ---- one that was too slow ---- */
@@ -669,9 +688,11 @@ int main(int argc, char **argv)
 		TEST(rc_goes_over_to_memory_in_the_middle_of_traffic),
 		TEST(forged_packets_enter_no_connection_through_memory),
 		TEST(nor_do_those_of_the_user_who_has_the_port),
+		TEST(nor_do_they_enter_one_of_uc),
 		TEST(nor_while_the_way_changes),
 		TEST(nor_while_it_changes_where_another_user_has_the_port),
 		TEST(uc_stays_with_udp_in_the_middle_of_traffic),
+		TEST(uc_hears_an_end_that_came_later),
 		TEST(ud_goes_over_to_memory_in_the_middle_of_traffic),
 		TEST(who_was_too_slow_is_met_when_he_answers),
 		TEST(who_cannot_be_met_is_left_alone_when_nobody_needs_him),

@@ -325,6 +325,15 @@ int cm_do_say_goodbye(struct cm_connection *connection, struct cm_details *detai
 	return 0;
 }
 
+/* What it said before it ended may come behind the news: by another socket, or through another process. */
+int cm_do_listen_on(struct cm_connection *connection, struct cm_details *details)
+{
+	if (!connection->dying)
+		cm_retry_listen_on(connection, details->now_ns);
+	connection->dying = true;
+	return 0;
+}
+
 int cm_do_check_lost(struct cm_connection *connection, struct cm_details *details)
 {
 	static const uint8_t outstanding[CM_STATES] = {

@@ -28,6 +28,7 @@
 #define CM_TIME_NS(n)		(UINT64_C(4096) << (n))
 #define CM_REFUSED_RETRY	11	/* 8 ms: after which a service that is not there is asked for again */
 #define CM_FIRST_RETRY		16	/* 268 ms: after which a message is sent again, at first */
+#define CM_LAST_WORDS		18	/* 1.1 s: of a peer that died: other processes may have to forward them */
 #define CM_RESPONSE_MIN		14	/* 67 ms .. 17 s: what peers can make us wait for an RTU */
 #define CM_RESPONSE_MAX		22
 #define CM_TIMEWAIT_MIN		16	/* 268 ms .. 4.3 s */
@@ -118,6 +119,7 @@ struct cm_connection {
 	bool waits;		/* we sent an MRA */
 	bool kept_now;		/* by the action of this step */
 	bool heard;		/* a message of the peer had our ID */
+	bool dying;		/* the peer died before its RTU came */
 	uint8_t unasked;	/* repetitions since its last REQ, while it was not heard */
 	uint8_t lost;		/* undeliverable message while sending: 1 + enum cm_message_kind; or 0 */
 };
@@ -176,7 +178,7 @@ cm_action cm_do_drop, cm_do_refuse, cm_do_refuse_again, cm_do_nothing, cm_do_ask
 	cm_do_repeat, cm_do_answer_dreq, cm_do_reject_stale, cm_do_prolong, cm_do_refuse_path,
 	cm_do_take_reject, cm_do_take_sidr_rep, cm_do_take_rep, cm_do_send_rep, cm_do_send_rtu, cm_do_send_mra,
 	cm_do_send_reject, cm_do_send_timeout, cm_do_send_dreq, cm_do_send_sidr_rep,
-	cm_do_say_goodbye, cm_do_check_lost;
+	cm_do_say_goodbye, cm_do_listen_on, cm_do_check_lost;
 
 /* ---- connection.c ---- */
 
@@ -220,6 +222,7 @@ void cm_listener_drops(struct cm_connection *connection);
 void cm_retry_arm(struct cm_connection *connection, uint64_t now_ns);
 void cm_retry_prolong(struct cm_connection *connection, uint8_t service_timeout, uint64_t now_ns);
 void cm_retry_expired(struct cm_connection *connection, uint64_t now_ns);
+void cm_retry_listen_on(struct cm_connection *connection, uint64_t now_ns);
 void cm_retry_soon(struct cm_connection *connection, uint64_t now_ns);
 bool cm_state_retries(enum cm_state state);
 void cm_retry_patience(struct cm_connection *connection, uint8_t patience, uint64_t now_ns);

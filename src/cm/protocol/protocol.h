@@ -179,7 +179,8 @@ int cm_establish(struct cm_connection *connection, uint64_t now_ns);
 int cm_disconnect(struct cm_connection *connection, const void *private_data, uint8_t bytes,
 		  uint64_t now_ns);
 /* The peer's process is known to be dead, or the QP gave up: no DREQ will be answered. CM_EVENT_DREQ
- * follows if it was established; CM_EVENT_UNREACHABLE if it was being set up. */
+ * follows if it was established; CM_EVENT_UNREACHABLE if it was being set up. Without RTU: CM_EVENT_RTU and _DREQ
+ * if that comes within a second, else CM_EVENT_TIMEOUT. */
 void cm_peer_died(struct cm_connection *connection, uint64_t now_ns);
 /*
  * The owner is gone: no event comes any more. Says to the peer what its state asks for (REJ,

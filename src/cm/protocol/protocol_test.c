@@ -127,7 +127,6 @@ static void a_dead_peer_is_told_as_what_the_connection_was(void **unused)
 		{ CM_STATE_REQ_SENT, CM_EVENT_UNREACHABLE },
 		{ CM_STATE_REP_RCVD, CM_EVENT_UNREACHABLE },
 		{ CM_STATE_REQ_RCVD, CM_EVENT_UNREACHABLE },
-		{ CM_STATE_REP_SENT, CM_EVENT_UNREACHABLE },
 		{ CM_STATE_ESTABLISHED, CM_EVENT_DREQ },
 		{ CM_STATE_DREQ_SENT, CM_EVENT_DREP },
 		{ CM_STATE_SIDR_SENT, CM_EVENT_UNREACHABLE },
@@ -141,6 +140,38 @@ static void a_dead_peer_is_told_as_what_the_connection_was(void **unused)
 		desk_flush(desk);
 		desk_close(desk);
 	}
+}
+
+/* Its RTU and what it sent may come behind the news of its end. */
+static void the_last_words_of_a_dead_peer_count(void **unused)
+{
+	struct desk *desk = desk_open();
+	struct cm_connection *connection = desk_in_state(desk, CM_STATE_REP_SENT);
+	struct cm_message rtu = peer_message(CM_MESSAGE_RTU, connection->local_id);
+
+	cm_peer_died(connection, desk->now_ns);
+	cm_peer_died(connection, desk->now_ns);		/* told twice: by its slot and by the QP */
+	desk_expect_quiet(desk);
+	desk_receive(desk, &rtu);
+	desk_expect_event(desk, CM_EVENT_RTU);
+	desk_tick(desk);
+	desk_expect_event(desk, CM_EVENT_DREQ);
+	desk_flush(desk);
+	desk_close(desk);
+}
+
+static void a_dead_peer_that_left_no_word_times_out_within_seconds(void **unused)
+{
+	struct desk *desk = desk_open();
+	struct cm_connection *connection = desk_in_state(desk, CM_STATE_REP_SENT);
+	uint64_t died_ns = desk->now_ns;
+
+	cm_peer_died(connection, died_ns);
+	desk_tick(desk);
+	desk_expect_event(desk, CM_EVENT_TIMEOUT);
+	assert_true(desk->now_ns - died_ns < UINT64_C(2000000000));
+	desk_flush(desk);
+	desk_close(desk);
 }
 
 static void a_rej_of_what_was_answered_long_ago_means_nothing(void **unused)
@@ -357,6 +388,8 @@ int main(void)
 		cmocka_unit_test(a_dreq_for_another_qp_is_dropped),
 		cmocka_unit_test(a_connection_can_end_before_its_rtu_comes),
 		cmocka_unit_test(a_dead_peer_is_told_as_what_the_connection_was),
+		cmocka_unit_test(the_last_words_of_a_dead_peer_count),
+		cmocka_unit_test(a_dead_peer_that_left_no_word_times_out_within_seconds),
 		cmocka_unit_test(a_rej_of_what_was_answered_long_ago_means_nothing),
 		cmocka_unit_test(an_alternate_path_is_refused),
 		cmocka_unit_test(messages_for_unknown_ids_only_count),

@@ -52,6 +52,8 @@ void cm_retry_arm(struct cm_connection *connection, uint64_t now_ns)
 		if (connection->interval_ns > timeout_ns)
 			connection->interval_ns = timeout_ns;
 		arm_next(connection, now_ns);
+	} else if (connection->state == CM_STATE_ESTABLISHED && connection->dying) {
+		set_timer(connection, now_ns);
 	} else if (connection->state == CM_STATE_TIMEWAIT) {
 		set_timer(connection, now_ns + CM_TIME_NS(connection->timewait));
 	} else if (connection->state == CM_STATE_ANSWERED) {
@@ -75,6 +77,13 @@ void cm_retry_prolong(struct cm_connection *connection, uint8_t service_timeout,
 	/* The answer may be lost all the same: ask now and then. */
 	connection->interval_ns = CM_TIME_NS(connection->response_timeout);
 	arm_next(connection, now_ns);
+}
+
+/* Without repeating the REP: nobody is there to answer. */
+void cm_retry_listen_on(struct cm_connection *connection, uint64_t now_ns)
+{
+	connection->give_up_ns = now_ns + CM_TIME_NS(CM_LAST_WORDS);
+	set_timer(connection, connection->give_up_ns);
 }
 
 /* Where nothing can be lost that matters, the timer is for something else. */
@@ -180,6 +189,8 @@ void cm_retry_expired(struct cm_connection *connection, uint64_t now_ns)
 	} else if (cm_state_retries((enum cm_state)connection->state) &&
 		   now_ns < connection->give_up_ns) {
 		retry_send_again(connection, now_ns);
+	} else if (connection->dying && connection->state == CM_STATE_ESTABLISHED) {
+		cm_step(connection, CM_INPUT_DIED, &details);	/* its last word was the RTU */
 	} else {
 		cm_step(connection, CM_INPUT_EXPIRED, &details);
 	}

@@ -26,6 +26,7 @@
 #define PROBE_MIN_NS	1000000u
 #define EXIT_STEP_NS	1000000u
 #define EXIT_TRIES	200u
+#define FAREWELL_NS	600000000u	/* for peers that do not answer that they are told */
 
 static struct lock process_lock = LOCK_INITIALIZER;
 static struct hca *the_hca;
@@ -130,6 +131,11 @@ static void process_send_final_acks(void *owner)
 	qps_send_final_acks(owner);
 }
 
+static bool process_may_leave(void *owner, uint64_t now_ns)
+{
+	return qp1_may_leave(&((struct hca *)owner)->qp1, now_ns);
+}
+
 static const struct engine_ops engine_ops = {
 	.management = process_management,
 	.receive_service = receive_service,
@@ -139,6 +145,7 @@ static const struct engine_ops engine_ops = {
 	.has_chores = has_chores,
 	.chore_ns = chore_ns,
 	.process_ends = process_send_final_acks,
+	.may_leave = process_may_leave,
 };
 
 static void peer_lost(struct qp *qp) REQUIRES(qp->lock)
@@ -298,7 +305,8 @@ static const struct fork_handlers fork_handlers = {
 };
 
 /*
- * exit() with contexts open: a message whose completion the application has seen is acknowledged.
+ * exit() with contexts open: a message whose completion the application has seen is acknowledged, and peers that
+ * are connected by the manager are told of the end.
  *
  * The worker sends what is due, within a bounded time. exit() may run in a handler that interrupted
  * a lock holder; then nothing is sent.
@@ -313,7 +321,7 @@ static void leave_at_exit(void)
 		thread_sleep_ns(EXIT_STEP_NS);
 	}
 	if (the_hca) {
-		worker_leave(&the_hca->engine, (uint64_t)EXIT_TRIES * EXIT_STEP_NS);
+		worker_leave(&the_hca->engine, (uint64_t)EXIT_TRIES * EXIT_STEP_NS, FAREWELL_NS);
 		injection_report(&the_hca->engine);
 	}
 	lock_release(&process_lock);

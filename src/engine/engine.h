@@ -87,6 +87,8 @@ struct engine_ops {
 	uint64_t (*chore_ns)(void *owner);
 	/* By the worker, without locks: the process is about to end. */
 	void (*process_ends)(void *owner);
+	/* Behind process_ends(): peers have heard of the end. False: ask again. */
+	bool (*may_leave)(void *owner, uint64_t now_ns);
 };
 
 /* QP numbers: slots of this host, and the QP of each index. */
@@ -162,7 +164,7 @@ struct gathering {
 	_Atomic bool kept;		/* yes: the worker sees to it that none waits for long */
 };
 
-enum leaving { STAYING, LEAVING, HAS_LEFT };
+enum leaving { STAYING, LEAVING, SAYING_GOODBYE, HAS_LEFT };
 
 struct worker {
 	struct worker_thread *thread;
@@ -310,9 +312,9 @@ void qp_table_remove(struct engine *engine, struct qp *qp) REQUIRES(engine->prog
 
 /*
  * The process is about to end: have the worker call ops->process_ends(), and wait for it up to
- * @patience_ns.
+ * @patience_ns; then until ops->may_leave() says so, up to @farewell_ns.
  */
-void worker_leave(struct engine *engine, uint64_t patience_ns);
+void worker_leave(struct engine *engine, uint64_t patience_ns, uint64_t farewell_ns);
 /* An application thread is about to sleep until a completion: the worker leaves STANDBY. */
 void worker_expect_sleepers(struct engine *engine);
 /*

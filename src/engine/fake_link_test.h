@@ -93,9 +93,15 @@ static uint64_t fake_chore_ns(void *owner)
 	return fake.chore_ns;
 }
 
+static bool fake_may_leave(void *owner, uint64_t now_ns)
+{
+	return true;
+}
+
 static const struct engine_ops fake_ops = {
 	.management = fake_management, .receive_service = fake_receive_service,
 	.multicast = fake_multicast, .has_chores = fake_has_chores, .chore_ns = fake_chore_ns,
+	.may_leave = fake_may_leave,
 };
 
 static inline int engine_begin(void **state)

@@ -25,6 +25,7 @@
 
 #define REBIND_NS	1000000000ull	/* between tries for a port whose release is not signalled */
 #define LEAVE_STEP_NS	50000u
+#define FAREWELL_STEP_NS	1000000u
 
 struct worker_turn {
 	struct policy policy;
@@ -354,8 +355,11 @@ static void worker_main(void *argument)
 	while (!atomic_load(&engine->worker.stopping)) {
 		if (atomic_load(&engine->worker.leaving) == LEAVING) {
 			worker_wind_up(engine);
-			atomic_store(&engine->worker.leaving, HAS_LEFT);
+			atomic_store(&engine->worker.leaving, SAYING_GOODBYE);
 		}
+		if (atomic_load(&engine->worker.leaving) == SAYING_GOODBYE &&
+		    engine->ops->may_leave(engine->owner, clock_now_ns()))
+			atomic_store(&engine->worker.leaving, HAS_LEFT);
 		worker_turn(engine, &turn);
 	}
 }
@@ -366,16 +370,20 @@ int worker_start(struct engine *engine)
 	return worker_thread_start(&engine->worker.thread, "verbatim", worker_main, engine);
 }
 
-void worker_leave(struct engine *engine, uint64_t patience_ns)
+void worker_leave(struct engine *engine, uint64_t patience_ns, uint64_t farewell_ns)
 {
-	uint64_t until_ns = clock_now_ns() + patience_ns;
+	uint64_t begin_ns = clock_now_ns(), until_ns = begin_ns + patience_ns, step_ns = LEAVE_STEP_NS;
 
 	atomic_store(&engine->worker.leaving, LEAVING);
 	while (atomic_load(&engine->worker.leaving) != HAS_LEFT && clock_now_ns() < until_ns) {
+		if (atomic_load(&engine->worker.leaving) == SAYING_GOODBYE)
+			until_ns = begin_ns + farewell_ns;
+		if (clock_now_ns() - begin_ns > FAREWELL_STEP_NS)
+			step_ns = FAREWELL_STEP_NS;
 		/* Repeatedly: another thread may consume a ring meant for the worker. */
 		waiter_ring(&engine->waiter);
 		waiter_wake_nap(&engine->waiter);
-		thread_sleep_ns(LEAVE_STEP_NS);
+		thread_sleep_ns(step_ns);
 	}
 }
 

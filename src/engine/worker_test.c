@@ -135,7 +135,7 @@ static void it_says_when_it_has_left(void **state)
 {
 	uint64_t before_ns = clock_now_ns();
 
-	worker_leave(&hca->engine, PATIENCE_NS);
+	worker_leave(&hca->engine, PATIENCE_NS, PATIENCE_NS);
 	assert_int_equal(atomic_load(&hca->engine.worker.leaving), HAS_LEFT);
 	assert_true(clock_now_ns() - before_ns < PATIENCE_NS);
 }

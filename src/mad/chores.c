@@ -229,6 +229,16 @@ void qp1_chores(struct qp1 *qp1, uint32_t ready, uint64_t now_ns)
 	chores_tick(qp1, now_ns);
 }
 
+bool qp1_may_leave(struct qp1 *qp1, uint64_t now_ns)
+{
+	bool may;
+
+	lock_acquire(&qp1->engine->progress);
+	may = !qp1->gsi || !qp1->gsi->ops->may_leave || qp1->gsi->ops->may_leave(qp1->gsi->consumer, now_ns);
+	lock_release(&qp1->engine->progress);
+	return may;
+}
+
 uint64_t qp1_chore_ns(struct qp1 *qp1)
 {
 	uint64_t deadline_ns = atomic_load(&qp1->deadline_ns), backlog_ns = atomic_load(&qp1->backlog_ns);

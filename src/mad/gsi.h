@@ -29,7 +29,7 @@ struct net;
 struct qp1;
 
 /*
- * received() is called by the thread that makes progress, unreachable() and tick() by the worker,
+ * received() is called by the thread that makes progress, unreachable(), tick() and may_leave() by the worker,
  * all with engine->progress held; qp_failed(), peer_gone() and interface_changed() by the worker
  * with qp1->calls held, never with engine->progress. All are short, do not block, and call nothing
  * but gsi_send(), gsi_set_deadline() and gsi_count().
@@ -47,6 +47,8 @@ struct gsi_ops {
 	void (*peer_gone)(void *consumer, uint32_t slot, uint64_t now_ns);
 	/* An interface with an open device is gone, or has another MAC address. */
 	void (*interface_changed)(void *consumer, const struct net_change *change, uint64_t now_ns);
+	/* The process is about to end. False: something has to be said first, ask again. May be NULL. */
+	bool (*may_leave)(void *consumer, uint64_t now_ns);
 };
 
 /*

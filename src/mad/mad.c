@@ -110,6 +110,19 @@ static void mad_interface_changed(void *consumer, const struct net_change *chang
 	lock_release(&calling);
 }
 
+static bool mad_may_leave(void *consumer, uint64_t now_ns)
+{
+	struct list *node;
+	bool may = true;
+
+	lock_acquire(&calling);
+	list_for_each(node, &agents)
+		if (agent_of(node)->ops->may_leave)
+			may &= agent_of(node)->ops->may_leave(agent_of(node)->owner, now_ns);
+	lock_release(&calling);
+	return may;
+}
+
 static void mad_peer_gone(void *consumer, uint32_t slot, uint64_t now_ns)
 {
 	struct list *node;
@@ -177,6 +190,7 @@ static const struct gsi_ops consumer_ops = {
 	.qp_failed = mad_qp_failed,
 	.peer_gone = mad_peer_gone,
 	.interface_changed = mad_interface_changed,
+	.may_leave = mad_may_leave,
 };
 
 /* The list may be half changed, and the locks held by threads that are no more. */

@@ -24,6 +24,7 @@ struct mad_ops {
 	void (*qp_failed)(void *owner, uint32_t qpn, uint64_t now_ns);
 	void (*peer_gone)(void *owner, uint32_t slot, uint64_t now_ns);
 	void (*interface_changed)(void *owner, const struct net_change *change, uint64_t now_ns);
+	bool (*may_leave)(void *owner, uint64_t now_ns);	/* may be NULL */
 };
 
 /* 0; EBUSY: the class has an agent; errno of gsi_open(). */

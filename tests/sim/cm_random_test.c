@@ -91,10 +91,75 @@ static void random_worlds_end_as_they_must(void **unused)
 	assert_int_equal(failures, 0);
 }
 
+#define DEPARTURES	10000u
+#define FAREWELL_NS	(600 * MILLISECOND)	/* as of device/process.c */
+
+/* The process of @host ends: exit() waits until its peers have heard of it, for a while. */
+static void leave(struct cm_host *host)
+{
+	uint64_t until_ns = world.now_ns + FAREWELL_NS;
+
+	for (unsigned i = 0; i < world.ends; i++)
+		if (world.end[i].host == host && world.end[i].knows == KNOWS_UP) {
+			world.end[i].knows = KNOWS_LEAVING;
+			world.end[i].act_ns = TIME_NEVER;
+		}
+	while (cm_leave(host->protocol, world.now_ns) && world.now_ns < until_ns) {
+		cm_world_run(&world, world.now_ns + MILLISECOND);
+		world.now_ns += MILLISECOND;
+	}
+	cm_world_crash(&world, host, CM_SILENT);
+}
+
+static bool is_connected(const struct cm_end *end)
+{
+	return end && (end->knows == KNOWS_ACCEPTED || end->knows == KNOWS_UP);
+}
+
+/*
+ * Connect, 5 ms of data, then the client's process ends: having disconnected just before, or at the same time, or
+ * not at all. The server, which has nothing to send, must hear of it.
+ */
+static bool server_hears(uint64_t seed)
+{
+	struct cm_plan plan = { .hold_ns = seed % 2 ? 5 * MILLISECOND : TIME_NEVER,
+				.patience_ns = TIME_NEVER };
+	struct cm_end *client, *server;
+
+	cm_world_init(&world, seed);
+	world.fate = cm_fate_by_chance;
+	world.loss_percent = 2;
+	client = cm_world_connect(&world, 0, 1, &plan);
+	while (client && !client->was_up && cm_world_step(&world))
+		;
+	cm_world_run(&world, world.now_ns + 5 * MILLISECOND + seed % 3 * 50000);
+	server = cm_world_peer(&world, client);
+	leave(&world.host[0]);
+	cm_world_run(&world, world.now_ns + 100 * MILLISECOND);
+	if (*world.failure || !client->was_up || is_connected(server)) {
+		printf("seed %llu: %s\n", (unsigned long long)seed, *world.failure ? world.failure :
+		       "the server did not hear of the end");
+		return false;
+	}
+	cm_world_run(&world, TIME_NEVER - 1);
+	cm_world_finish(&world);
+	return !*world.failure;
+}
+
+static void both_ends_end_although_a_process_does(void **unused)
+{
+	unsigned failures = 0;
+
+	for (uint64_t seed = 1; seed <= DEPARTURES && failures < 5; seed++)
+		failures += !server_hears(seed);
+	assert_int_equal(failures, 0);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(random_worlds_end_as_they_must),
+		cmocka_unit_test(both_ends_end_although_a_process_does),
 	};
 
 	if (argc > 1)

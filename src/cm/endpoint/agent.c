@@ -305,6 +305,18 @@ static void agent_interface_changed(void *owner, const struct net_change *change
 	agent_unlock();
 }
 
+/* As the kernel, which disconnects the ids of a process that ends; it says so once, we till it is heard. */
+static bool agent_may_leave(void *owner, uint64_t now_ns)
+{
+	unsigned unanswered = 0;
+
+	agent_lock();
+	if (agent.protocol)
+		unanswered = cm_leave(agent.protocol, now_ns);
+	agent_unlock();
+	return !unanswered;
+}
+
 static const struct mad_ops mad_agent_ops = {
 	.received = agent_received,
 	.unreachable = agent_unreachable,
@@ -312,6 +324,7 @@ static const struct mad_ops mad_agent_ops = {
 	.qp_failed = agent_qp_failed,
 	.peer_gone = agent_peer_gone,
 	.interface_changed = agent_interface_changed,
+	.may_leave = agent_may_leave,
 };
 
 /* ---- start and stop ---- */

@@ -509,3 +509,32 @@ void cm_abandon(struct cm_connection *connection, uint64_t now_ns)
 	connection->abandoned = true;
 	cm_step(connection, CM_INPUT_ABANDON, &details);
 }
+
+/* ---- the end of the process ---- */
+
+struct leaving {
+	uint64_t now_ns;
+	unsigned unanswered;
+};
+
+static void connection_leave(void *context, struct cm_connection *connection)
+{
+	struct leaving *leaving = context;
+
+	if (connection->state == CM_STATE_ESTABLISHED)
+		cm_disconnect(connection, NULL, 0, leaving->now_ns);
+	if (connection->state != CM_STATE_DREQ_SENT)
+		return;
+	leaving->unanswered++;
+	if (!connection->hurried)
+		cm_retry_hurry(connection, leaving->now_ns);
+	connection->hurried = true;
+}
+
+unsigned cm_leave(struct cm_protocol *protocol, uint64_t now_ns)
+{
+	struct leaving leaving = { .now_ns = now_ns };
+
+	cm_for_each(protocol, connection_leave, &leaving);
+	return leaving.unanswered;
+}

@@ -27,6 +27,7 @@
 /* 4.096 us * 2^n, the unit of all times in messages. */
 #define CM_TIME_NS(n)		(UINT64_C(4096) << (n))
 #define CM_REFUSED_RETRY	11	/* 8 ms: after which a service that is not there is asked for again */
+#define CM_HURRIED_RETRY	12	/* 17 ms: the first repetition when the process is to end */
 #define CM_FIRST_RETRY		16	/* 268 ms: after which a message is sent again, at first */
 #define CM_LAST_WORDS		18	/* 1.1 s: of a peer that died: other processes may have to forward them */
 #define CM_RESPONSE_MIN		14	/* 67 ms .. 17 s: what peers can make us wait for an RTU */
@@ -120,6 +121,7 @@ struct cm_connection {
 	bool kept_now;		/* by the action of this step */
 	bool heard;		/* a message of the peer had our ID */
 	bool dying;		/* the peer died before its RTU came */
+	bool hurried;		/* by cm_leave() */
 	uint8_t unasked;	/* repetitions since its last REQ, while it was not heard */
 	uint8_t lost;		/* undeliverable message while sending: 1 + enum cm_message_kind; or 0 */
 };
@@ -222,6 +224,7 @@ void cm_listener_drops(struct cm_connection *connection);
 void cm_retry_arm(struct cm_connection *connection, uint64_t now_ns);
 void cm_retry_prolong(struct cm_connection *connection, uint8_t service_timeout, uint64_t now_ns);
 void cm_retry_expired(struct cm_connection *connection, uint64_t now_ns);
+void cm_retry_hurry(struct cm_connection *connection, uint64_t now_ns);
 void cm_retry_listen_on(struct cm_connection *connection, uint64_t now_ns);
 void cm_retry_soon(struct cm_connection *connection, uint64_t now_ns);
 bool cm_state_retries(enum cm_state state);

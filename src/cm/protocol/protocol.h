@@ -183,6 +183,11 @@ int cm_disconnect(struct cm_connection *connection, const void *private_data, ui
  * if that comes within a second, else CM_EVENT_TIMEOUT. */
 void cm_peer_died(struct cm_connection *connection, uint64_t now_ns);
 /*
+ * The process is about to end: connections are disconnected, and DREQs without an answer are repeated within
+ * milliseconds. Returns how many wait for one; may be called again.
+ */
+unsigned cm_leave(struct cm_protocol *protocol, uint64_t now_ns);
+/*
  * The owner is gone: no event comes any more. Says to the peer what its state asks for (REJ,
  * DREQ) and goes on by itself until timewait is over.
  */

@@ -142,6 +142,29 @@ static void a_dead_peer_is_told_as_what_the_connection_was(void **unused)
 	}
 }
 
+static void the_end_of_the_process_is_said_again_within_milliseconds(void **unused)
+{
+	struct desk *desk = desk_open();
+	struct cm_connection *connection = desk_in_state(desk, CM_STATE_ESTABLISHED);
+	struct cm_message drep = peer_message(CM_MESSAGE_DREP, connection->local_id);
+	uint64_t begin_ns = desk->now_ns;
+
+	desk_flush(desk);
+	assert_int_equal(cm_leave(desk->protocol, desk->now_ns), 1);
+	desk_expect(desk, CM_MESSAGE_DREQ);
+	for (unsigned i = 0; i < 4; i++) {
+		desk_tick(desk);
+		desk_expect(desk, CM_MESSAGE_DREQ);
+		assert_int_equal(cm_leave(desk->protocol, desk->now_ns), 1);
+	}
+	assert_true(desk->now_ns - begin_ns < UINT64_C(400000000));
+	desk_receive(desk, &drep);
+	desk_expect_event(desk, CM_EVENT_DREP);
+	assert_int_equal(cm_leave(desk->protocol, desk->now_ns), 0);
+	desk_flush(desk);
+	desk_close(desk);
+}
+
 /* Its RTU and what it sent may come behind the news of its end. */
 static void the_last_words_of_a_dead_peer_count(void **unused)
 {
@@ -389,6 +412,7 @@ int main(void)
 		cmocka_unit_test(a_connection_can_end_before_its_rtu_comes),
 		cmocka_unit_test(a_dead_peer_is_told_as_what_the_connection_was),
 		cmocka_unit_test(the_last_words_of_a_dead_peer_count),
+		cmocka_unit_test(the_end_of_the_process_is_said_again_within_milliseconds),
 		cmocka_unit_test(a_dead_peer_that_left_no_word_times_out_within_seconds),
 		cmocka_unit_test(a_rej_of_what_was_answered_long_ago_means_nothing),
 		cmocka_unit_test(an_alternate_path_is_refused),

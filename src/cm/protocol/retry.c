@@ -79,6 +79,13 @@ void cm_retry_prolong(struct cm_connection *connection, uint8_t service_timeout,
 	arm_next(connection, now_ns);
 }
 
+/* There is no time for long intervals; they grow from here. */
+void cm_retry_hurry(struct cm_connection *connection, uint64_t now_ns)
+{
+	connection->interval_ns = CM_TIME_NS(CM_HURRIED_RETRY);
+	arm_next(connection, now_ns);
+}
+
 /* Without repeating the REP: nobody is there to answer. */
 void cm_retry_listen_on(struct cm_connection *connection, uint64_t now_ns)
 {

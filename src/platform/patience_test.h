@@ -10,15 +10,24 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include "platform/clock.h"
 #include "platform/wait.h"
 
 #define PATIENCE_S	60u
-#define PATIENCE_NS	(PATIENCE_S * 1000000000ull)
+#define PATIENCE_NS	patience_ns()
 #define SOON_TRIES	100u
 /* alarm() of a process that a test starts, or of a test: one that hangs ends, though not soon. */
 #define HANGING_S	240u
+
+/* TEST_PATIENCE_S in the environment: another one, for who runs tests that fail on purpose (tests/mutation). */
+static inline uint64_t patience_ns(void)
+{
+	const char *text = getenv("TEST_PATIENCE_S");
+
+	return (text ? strtoull(text, NULL, 10) : PATIENCE_S) * 1000000000ull;
+}
 
 /* Evaluates @condition again and again until it holds; false: it never did. */
 #define comes_true(condition)                                                                      \

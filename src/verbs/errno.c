@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The verbs as programs call them: each looks whether the handles that it is given are good (live.h), calls the
- * function that its own file defines (inner.h), sets errno as errno.def says, and notes what was made or ended.
+ * function that its own file defines (inner.h), sets errno as errno.def says, and notes what was made or ended. The
+ * call begins here: no handler leaves it while a handle is looked up.
  */
 #define VERBS_OUTER
 #include "verbs/live.h"
@@ -51,6 +52,7 @@
 	type inner_##function parameters;                                        \
 	type function parameters                                                 \
 	{                                                                        \
+		CALL();                                                          \
 		struct live_call call = { .name = #verb };                       \
 		int before = errno;                                              \
 		type result;                                                     \
@@ -74,6 +76,7 @@
 	void inner_##verb parameters;                                            \
 	void verb parameters                                                     \
 	{                                                                        \
+		CALL();                                                          \
 		struct live_call call = { .name = #verb };                       \
 										 \
 		TAKE_ALL arguments;                                              \

@@ -177,20 +177,9 @@ def perftest(topology, tool, options='-R'):
         raise Failure('no result row\n' + pair.report())
 
 
-def told_of_the_end(run):
-    """A client that ends as soon as it has disconnected does not repeat its DREQ, here as on Linux: if
-    that is lost the server waits for ever, and it is done once more."""
-    try:
-        return run()
-    except Failure as why:
-        if 'not finished' not in str(why) or 'client (0)' not in str(why):
-            raise
-        return run() or 'at the second try'
-
-
 def lossy(topology, run):
     with topology.loss(1) as dropped:
-        detail = told_of_the_end(run)
+        detail = run()
         if not dropped():
             raise Skip('nothing was dropped')
         return detail

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The way by which packets of a connected QP's peer come: the loopback, if it is a QP of this process; the channel
- * to its process on this host, once both ends have agreed (local/agree.c); else the network, where everybody may
- * send. Nothing that is in a packet proves who sent it: any process of this host can send from the peer's
- * address, and PSNs are 24 bits. So a QP whose peer has another way believes nothing that the network brings.
+ * The way by which packets of a connected QP's peer come: the loopback, if it is a QP of this
+ * process; the channel to its process on this host, once both ends have agreed (local/agree.c);
+ * else the network, where everybody may send. Nothing in a packet proves who sent it: any process
+ * of this host can send from the peer's address, and PSNs are 24 bits. So a QP whose peer has
+ * another way believes nothing that the network brings.
  */
 #include "engine/internal.h"
 #include "engine/qp_table.h"

@@ -7,12 +7,19 @@
 
 /* @qp goes to RTR: its peer and the address vector are in place. */
 void way_connected(const struct engine *engine, struct qp *qp) REQUIRES(qp->lock);
-/* The address vector, or what is known of the peer, has changed: from a channel a QP never goes back to the network. */
+/*
+ * The address vector, or what is known of the peer, has changed: a QP never goes back from a channel
+ * to the network.
+ */
 void way_reconnected(const struct engine *engine, struct qp *qp) REQUIRES(qp->lock);
 /* May @qp take a packet of @datagram, whose way is not that of @qp? With the progress lock. */
 bool way_is_right(const struct engine *engine, const struct qp *qp, const struct datagram *datagram)
 	REQUIRES(qp->lock);
-/* For QPs that are connected to the holder of @slot. Returns how many send by UDP all the same. With the progress lock. */
-unsigned way_changed(struct engine *engine, uint32_t slot, uint64_t now_ns) REQUIRES(engine->progress);
+/*
+ * For QPs that are connected to the holder of @slot. Returns how many send by UDP all the same. With
+ * the progress lock.
+ */
+unsigned way_changed(struct engine *engine, uint32_t slot, uint64_t now_ns)
+	REQUIRES(engine->progress);
 
 #endif

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Both processes of a channel agree that packets between them come by it alone (ARCHITECTURE.md, the ways of a
- * QP). Each says OPENED through the channel when it has published the channel to its own threads, and has gone
- * back, on its QPs that are connected to the other process, to the first packet without an answer: what they
- * sent by UDP until then is sent again by the channel. So the other one may drop, from OPENED on, whatever
- * comes for its QPs by another way, and nothing is lost. It goes back as well, for answers that it dropped.
+ * Both processes of a channel agree that packets between them come by it alone (engine/way.c). Each
+ * says OPENED through the channel when it has published the channel to its own threads, and has gone
+ * back, on its QPs that are connected to the other process, to the first packet without an answer:
+ * what they sent by UDP until then is sent again by the channel. So the other one may drop, from
+ * OPENED on, whatever comes for its QPs by another way, and nothing is lost. It goes back as well,
+ * for answers that it dropped.
  *
- * UC repairs nothing. A UC QP that began without a channel sends by UDP until RESET (device/qp_modify.c), and OPENED
- * says how many such QPs there are: if there is none, nothing that UC has sent is under way by UDP.
+ * UC repairs nothing. A UC QP that began without a channel sends by UDP until RESET
+ * (device/qp_modify.c), and OPENED says how many such QPs there are: if there is none, nothing that
+ * UC has sent is under way by UDP.
  *
- * The agreement lasts as long as the QPs do: when the channel is lost, they wait for another one to the same
- * process (reconnect.c), and believe no packet until then.
+ * The agreement lasts as long as the QPs do: when the channel is lost, they wait for another one to
+ * the same process (reconnect.c), and believe no packet until then.
  */
 #include "local/peer.h"
 #include "local/progress.h"

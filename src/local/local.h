@@ -60,8 +60,8 @@ struct local_ops {
 	/* Likewise: it dropped a request to its QP @qpn, and did not answer. */
 	void (*dropped)(void *owner, uint32_t qpn, const struct refusal *refusal);
 	/*
-	 * With the progress lock held: packets to and from the holder of @slot go another way from now on: for QPs
-	 * that are connected to it. Returns how many of them send by UDP all the same (UC).
+	 * With the progress lock held: packets to and from the holder of @slot go another way from now
+	 * on, of QPs that are connected to it. Returns how many of them send by UDP all the same (UC).
 	 */
 	unsigned (*way_changed)(void *owner, uint32_t slot);
 	/* Drop the progress lock, and apply what was deferred. */
@@ -133,8 +133,8 @@ void local_connect_for_datagram(struct local *local, uint32_t slot);
 uint32_t local_channel(const struct local *local, uint32_t slot);
 
 /*
- * The way (struct datagram) by which alone packets come from the holder of @slot, for QPs that are @reliable or not;
- * BY_NETWORK: by none alone, as far as both ends have agreed.
+ * The way (struct datagram) by which alone packets come from the holder of @slot, for QPs that are
+ * @reliable or not; BY_NETWORK: by none alone, as far as both ends have agreed.
  */
 uint32_t local_agreed_way(const struct local *local, uint32_t slot, bool reliable);
 /* The way of packets through @channel. */

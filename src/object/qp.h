@@ -99,7 +99,8 @@ struct qp {
 	uint32_t way GUARDED_BY_MEMBER(lock);
 	uint32_t id_streak GUARDED_BY_MEMBER(lock);	/* packets in a row with a Verbatim's IP id */
 
-	bool by_udp GUARDED_BY_MEMBER(lock);	/* UC: began without a channel to its peer, and sends by UDP until RESET */
+	/* UC: began without a channel to its peer, and sends by UDP until RESET */
+	bool by_udp GUARDED_BY_MEMBER(lock);
 	_Atomic bool peer_lost;		/* retries exceeded, not reported yet */
 	_Atomic uint32_t echo_held;	/* echoes wait for this many receives; read without the lock */
 

@@ -400,7 +400,6 @@ struct plan {
 	struct forger *forger;
 	bool at_once;		/* nothing keeps the ends from meeting */
 	bool one_late;		/* RIGHT is connected when memory is shared, LEFT before */
-	bool early;		/* the forger is there before they do */
 	bool traced[2];
 	bool packets[2];	/* as with VERBATIM_TRACE or VERBATIM_FAULT */
 	double free_after_s[2];
@@ -425,10 +424,6 @@ static void talks(struct end *end, void *argument)
 	make_qp(end, plan->type);
 	end_exchange(end);
 	allow_descriptors(plan->at_once || is_late);
-	if (plan->early) {
-		forger_aim(plan->forger, end->side, end->qp->qp_num, end->there.psn, end->psn);
-		traffic.forger = NULL;
-	}
 	meet(end);
 	if (is_late)
 		await_memory(end, LIMIT_S);
@@ -528,8 +523,6 @@ static bool change_beside_forger(enum forger_kind kind, enum ibv_qp_type type, b
 		*plan = (struct plan){.type = type,
 				      .forger = forger,
 				      .at_once = at_once,
-				      /* who fills the queues between processes keeps them from meeting */
-				      .early = at_once && kind == FORGER_UDP,
 				      .traced = {i % 2, i % 5 == 4},
 				      .packets = {i % 7 == 5, i % 3 == 2}};
 		forger_aim(forger, LEFT, 0, 0, 0);

@@ -34,6 +34,8 @@ def exact_limits():
         yield
     finally:
         Limits.patience = before
+
+
 # The name of a claim (src/host/service.c), unconnected (01) once it is served; the low 16 bits of
 # the service ID are the port.
 SERVED = re.compile(r' 01 +\d+ @verbatim/service/([0-9a-f]{16})/')
@@ -431,7 +433,8 @@ def unreliable(run):
     with exact_limits():
         for number in range(1, UNRELIABLE_TRIES + 1):
             try:
-                return run() if number == 1 else run() and None or f'at try {number}'
+                told = run()
+                return told if number == 1 else f'at try {number}'
             except Failure as hung:
                 pair = getattr(hung, 'pair', None)
                 if number == UNRELIABLE_TRIES or not pair or pair.bad or 'invalid data' in pair.text:

@@ -7,7 +7,7 @@ import re
 import tempfile
 
 from harness import Case
-from lab import Failure, Skip, exact_limits
+from lab import Failure, exact_limits
 from meeting import Meeting
 from . import rdmacm
 

@@ -189,12 +189,12 @@ def stopped(topology):
         sleepers.append(stack.enter_context(bystander.server('rping -s -P -a {a} -p {p}')))
         for sleeper in sleepers:
             sleeper.signal(signal.SIGSTOP)
-        slow = []
+        worst = 0
         for _ in range(5):
-            slow += [s for s in [min_until(5, lambda: meeting.run(*EXAMPLE).client.seconds, 2)] if s > 2]
+            worst = max(worst, min_until(5, lambda: meeting.run(*EXAMPLE).client.seconds, 2))
             meeting.run('ucmatose -p {p} -c 5', 'ucmatose -s {a} -p {p} -c 5', timeout=20)
-        if slow:
-            raise Failure(f'connects took {slow} s')
+        if worst > 2:
+            raise Failure(f'a connect took {worst:.1f} s')
         for sleeper in sleepers:
             sleeper.signal(signal.SIGCONT)
         with bystander.client('rping -c -a {a} -p {p} -C 3 -V') as client:

@@ -35,7 +35,6 @@ def crowd(topology):
 def crowd_at_once(topology, pairs):
     """All servers first, all clients then: the data phases overlap, and RC latencies stay sane."""
     command = words('ib_send_lat -F -n 1000 -s 64')
-    begin = time.monotonic()
     with contextlib.ExitStack() as stack:
         servers, clients = [], []
         for _ in range(pairs):

@@ -5,10 +5,39 @@
  * in the id, where the inline functions of rdma_verbs.h find them; the context of such a CQ is
  * the id.
  */
+#include <errno.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 
+#include "base/lock.h"
 #include "rdmacm/rdmacm.h"
+
+/* CQs of ids that went with their QP: attributes may still name them (qp_attr_is_used_again()). */
+enum { DESTROYED_CQS = 64 };
+
+static struct lock destroyed_cqs_lock = LOCK_INITIALIZER;
+static const struct ibv_cq *destroyed_cqs[DESTROYED_CQS] GUARDED_BY(destroyed_cqs_lock);
+
+static void cq_note_destroyed(const struct ibv_cq *cq)
+{
+	static unsigned next;
+
+	lock_acquire(&destroyed_cqs_lock);
+	destroyed_cqs[next++ % DESTROYED_CQS] = cq;
+	lock_release(&destroyed_cqs_lock);
+}
+
+static bool cq_was_destroyed(const struct ibv_cq *cq)
+{
+	bool found = false;
+
+	lock_acquire(&destroyed_cqs_lock);
+	for (int i = 0; cq && i < DESTROYED_CQS; i++)
+		found |= destroyed_cqs[i] == cq;
+	lock_release(&destroyed_cqs_lock);
+	return found;
+}
 
 static int create_cq(struct rdma_cm_id *id, uint32_t entries, struct ibv_comp_channel **channel,
 		     struct ibv_cq **cq)
@@ -27,6 +56,7 @@ static int create_cq(struct rdma_cm_id *id, uint32_t entries, struct ibv_comp_ch
 static void destroy_cq(struct ibv_comp_channel **channel, struct ibv_cq **cq, struct ibv_cq **made)
 {
 	if (*made && *cq == *made) {
+		cq_note_destroyed(*cq);
 		ibv_destroy_cq(*cq);
 		ibv_destroy_comp_channel(*channel);
 		*cq = NULL;
@@ -116,6 +146,26 @@ static int complete_attributes(struct id *id, struct ibv_qp_init_attr_ex *attr)
 	return 0;
 }
 
+/*
+ * The attributes come back from each call with the CQs that it made: a program that uses them for its next id
+ * names CQs that may be gone by then. They are made anew, as the program means it, and it is told.
+ */
+static bool qp_attr_is_used_again(struct ibv_qp_init_attr_ex *attr)
+{
+	bool send = cq_was_destroyed(attr->send_cq), recv = cq_was_destroyed(attr->recv_cq);
+
+	if (!send && !recv)
+		return false;
+	explain("rdma_create_qp: %s of the attributes is a CQ that an earlier call made and "
+		"rdma_destroy_qp has freed since: a new one is made; adapters fail or crash here: set "
+		"send_cq and recv_cq to NULL before each call", send ? "send_cq" : "recv_cq");
+	if (send)
+		attr->send_cq = NULL;
+	if (recv)
+		attr->recv_cq = NULL;
+	return true;
+}
+
 static int id_create_qp(struct rdma_cm_id *public, struct ibv_qp_init_attr_ex *attr)
 {
 	struct id *id = to_id(public);
@@ -128,6 +178,8 @@ static int id_create_qp(struct rdma_cm_id *public, struct ibv_qp_init_attr_ex *a
 	if (qp_check(id, attr) || complete_attributes(id, attr))
 		return -1;
 	qp = ibv_create_qp_ex(public->verbs, attr);
+	if (!qp && errno == EINVAL && qp_attr_is_used_again(attr) && !complete_attributes(id, attr))
+		qp = ibv_create_qp_ex(public->verbs, attr);
 	err = qp ? qp_to_init(id, qp) : errno;
 	if (err) {
 		if (qp)

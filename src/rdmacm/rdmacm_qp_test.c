@@ -81,6 +81,35 @@ static void a_qp_that_cannot_be_made_leaves_no_cq(void **state)
 	assert_null(id->send_cq_channel);
 }
 
+static void attributes_may_name_cqs_that_an_earlier_qp_took_with_it(void **state)
+{
+	struct ibv_qp_init_attr attr = small(IBV_QPT_RC);
+	const struct ibv_cq *first;
+
+	resolve();
+	assert_int_equal(rdma_create_qp(id, NULL, &attr), 0);
+	first = attr.send_cq;
+	assert_ptr_equal(first, id->send_cq);
+	rdma_destroy_qp(id);
+	assert_int_equal(rdma_create_qp(id, NULL, &attr), 0);
+	assert_non_null(id->send_cq);
+	assert_ptr_equal(attr.send_cq, id->send_cq);
+	assert_ptr_equal(attr.recv_cq, id->recv_cq);
+	assert_ptr_equal(id->qp->send_cq, id->send_cq);
+}
+
+static void a_cq_that_the_application_destroyed_is_refused(void **state)
+{
+	struct ibv_qp_init_attr attr = small(IBV_QPT_RC);
+
+	resolve();
+	attr.send_cq = attr.recv_cq = ibv_create_cq(id->verbs, 8, NULL, NULL, 0);
+	assert_int_equal(ibv_destroy_cq(attr.send_cq), 0);
+	assert_int_equal(rdma_create_qp(id, NULL, &attr), -1);
+	assert_int_equal(errno, EINVAL);
+	assert_null(id->qp);
+}
+
 static void a_datagram_qp_is_ready_at_once(void **state)
 {
 	assert_int_equal(rdma_destroy_id(id), 0);
@@ -112,6 +141,8 @@ int main(void)
 		TEST(what_the_application_gives_stays_its_own),
 		TEST(a_domain_of_another_opening_is_refused),
 		TEST(a_qp_that_cannot_be_made_leaves_no_cq),
+		TEST(attributes_may_name_cqs_that_an_earlier_qp_took_with_it),
+		TEST(a_cq_that_the_application_destroyed_is_refused),
 		TEST(a_datagram_qp_is_ready_at_once),
 		TEST(an_srq_of_the_id_is_used_by_its_qp),
 	};

@@ -350,8 +350,14 @@ static enum ibv_wc_status carry_out(struct model *model, enum side from, const s
 	}
 	if (is_atomic(op->opcode) && op->there & 7)
 		return refuse(model, from, IBV_WC_REM_INV_REQ_ERR);
-	if (!is_send(op->opcode) && !may_access(there, op))
+	if (!is_send(op->opcode) && !may_access(there, op)) {
+		if (op_takes_receive(op) && there->receives)
+			there->received[there->receiveds++] =
+				(struct completion){.id = pop_receive(there).id,
+						    .status = IBV_WC_LOC_ACCESS_ERR,
+						    .or_flushed = model->is_late};
 		return refuse(model, from, IBV_WC_REM_ACCESS_ERR);
+	}
 	if (op_takes_receive(op) && !there->receives) {
 		model->ambiguous = true;
 		return IBV_WC_RNR_RETRY_EXC_ERR;

@@ -64,6 +64,7 @@ struct receive {
 struct completion {
 	uint64_t id;
 	enum ibv_wc_status status;
+	bool or_flushed;	   /* it was posted while the request was refused: or behind that */
 	enum ibv_wc_opcode opcode; /* the rest: of successes */
 	uint32_t bytes;		   /* UINT32_MAX: not defined */
 	bool has_imm, has_invalidated;
@@ -86,6 +87,7 @@ struct model {
 	uint8_t rnr_retry; /* 0 or 7 */
 	bool has_srq;	   /* receives belong to both ends' SRQs, and outlive a failure */
 	uint64_t next_id;
+	bool is_late;	/* receives of this batch are posted while it runs */
 	bool ambiguous; /* memory is not defined: write it anew */
 };
 

@@ -109,10 +109,12 @@ static bool is_unlocked(const struct lock *lock)
 }
 
 /* Is its QP ready for our next message? It is a copy: nobody else knows it. */
-static bool commit_read_qp(struct commit *commit) UNCHECKED_LOCKS
+static bool commit_read_qp(struct commit *commit)
 {
 	struct qp *qp = &commit->qp;
 
+	lock_alias(&qp->lock);
+	lock_alias(&qp->rq.lock);
 	if (!commit_read(commit, (void *)(uintptr_t)commit->place, qp, sizeof(*qp)))
 		return false;
 	return qp->number == commit->peer_qpn && qp->type == IBV_QPT_RC && !qp->srq && !qp->xrcd && !qp->hash &&
@@ -131,7 +133,7 @@ static bool commit_read_tables(struct commit *commit)
 	       commit_read(commit, commit->transport.mrs, &commit->mrs, sizeof(commit->mrs));
 }
 
-static void note_place(struct commit *commit, uint64_t host, uint64_t bytes)
+static void commit_note_place(struct commit *commit, uint64_t host, uint64_t bytes)
 {
 	if (host < commit->from)
 		commit->from = host;
@@ -140,7 +142,7 @@ static void note_place(struct commit *commit, uint64_t host, uint64_t bytes)
 }
 
 /* Can @bytes be scattered to the receive in commit->slot? As sge.c does it. */
-static bool takes(struct commit *commit, uint32_t bytes)
+static bool commit_takes(struct commit *commit, uint32_t bytes)
 {
 	const struct mr_accessor accessor = { .pd = commit->pd, .qpn = commit->peer_qpn };
 	const struct recv_wqe *wqe = (const struct recv_wqe *)commit->slot;
@@ -158,18 +160,20 @@ static bool takes(struct commit *commit, uint32_t bytes)
 		    mr_entry_judge(&entry, &accessor, sge->lkey, IBV_ACCESS_LOCAL_WRITE, sge->addr, piece,
 				   &host) != MR_OK)
 			return false;
-		note_place(commit, host, piece);
+		commit_note_place(commit, host, piece);
 		bytes -= piece;
 	}
 	return !bytes;
 }
 
 /* How many of the messages the peer cannot refuse. Receives are taken in order. */
-static unsigned commit_count(struct commit *commit) UNCHECKED_LOCKS
+static unsigned commit_count(struct commit *commit)
 {
-	const struct recv_queue *rq = &commit->qp.rq;
+	struct recv_queue *rq = &commit->qp.rq;
 	uint32_t before, tail, posted, i;
 
+	lock_alias(&commit->qp.lock);	/* of the copy */
+	lock_alias(&rq->lock);
 	if (!commit_read_qp(commit) || !commit_read_tables(commit))
 		return 0;
 	tail = atomic_load_explicit(&rq->tail, memory_order_relaxed);
@@ -182,7 +186,7 @@ static unsigned commit_count(struct commit *commit) UNCHECKED_LOCKS
 
 		if (!commit_read(commit, rq->ring + (size_t)(number & rq->mask) * rq->stride, commit->slot,
 				 rq->stride) ||
-		    !takes(commit, commit->message[i].length))
+		    !commit_takes(commit, commit->message[i].length))
 			break;
 	}
 	return i;

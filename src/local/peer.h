@@ -67,6 +67,10 @@ struct fetch_job {
 	struct message_fetch fetch;
 };
 
+/*
+ * A peer's process and our channel to it. Large: one place of the table holds what every part of this folder
+ * keeps of a peer, so that a peer comes and goes as a whole.
+ */
 struct peer {
 	enum peer_state state GUARDED;		/* under peers->lock */
 	unsigned channel;

@@ -22,8 +22,9 @@ bool transport_awaits_presence(const struct qp *qp, uint64_t now_ns)
 	       loss_ack_deadline(&requester->loss, requester_ack_timeout(qp)) <= now_ns;
 }
 
-static void presence_explain(const struct qp *qp, const char *how) REQUIRES(qp->lock)
+static void presence_explain(const struct qp_call *call, const char *how) REQUIRES(call->qp->lock)
 {
+	const struct qp *qp = call->qp;
 	char peer[46];
 
 	explain_about("RETRY_EXC_ERR", "qp 0x%06x: the process of its peer, qp 0x%06x at %s, takes nothing "
@@ -39,7 +40,7 @@ static void presence_stopped(struct qp_call *call, const char *how) REQUIRES(cal
 
 	if (!requester->loss.stopped) {
 		count(call, COUNTER_PEER_STOPPED);
-		presence_explain(qp, how);
+		presence_explain(call, how);
 		if (presence_awaits_packets(requester) && !requester->loss.hold)
 			requester_hold(call);
 	}

@@ -231,6 +231,60 @@ static void what_fails_takes_no_room(void **state)
 	assert_int_equal(hca->counts[OBJECT_CQ], 1);
 }
 
+static int ah_to(uint8_t a, uint8_t b, uint8_t c, uint8_t d)
+{
+	struct ibv_ah_attr attr = here();
+	struct ah *ah;
+	int err;
+
+	memcpy(attr.grh.dgid.raw + 12, (uint8_t[]){ a, b, c, d }, 4);
+	err = hca_create_ah(context, pd, &attr, &ah);
+	if (!err)
+		assert_int_equal(hca_destroy_ah(context, ah), 0);
+	return err;
+}
+
+/* Known ones are kept, until the kernel's tables change. */
+static void an_address_without_a_route_is_refused_while_it_has_none(void **state)
+{
+	unsigned i;
+
+	assert_int_equal(ah_to(0, 0, 0, 0), EINVAL);
+	assert_int_equal(ah_to(198, 51, 100, 7), ENETUNREACH);
+	if (system("ip route add 198.51.100.0/24 dev lo"))
+		skip();
+	for (i = 0; i < 3; i++)
+		assert_int_equal(ah_to(198, 51, 100, 7), 0);
+	assert_int_equal(system("ip route replace unreachable 198.51.100.0/24"), 0);
+	assert_int_equal(ah_to(198, 51, 100, 7), EHOSTUNREACH);
+}
+
+/* A neighbour that does not answer is waited for, and found when it is there. */
+static void an_address_whose_neighbour_is_silent_is_refused(void **state)
+{
+	struct ibv_ah_attr attr = { .is_global = 1, .port_num = 1 };
+	uint8_t own[16] = { [10] = 0xff, 0xff, 10, 77, 0, 1 };
+	struct hca_context *veth;
+	struct pd *veth_pd;
+	struct ah *ah;
+
+	if (system("ip link add rt0 type veth peer name rt1 && ip address add 10.77.0.1/24 dev rt0 && "
+		   "ip link set rt0 up && ip link set rt1 up"))
+		skip();
+	assert_int_equal(hca_open("vb_rt0", &veth), 0);
+	assert_int_equal(hca_alloc_pd(veth, &veth_pd), 0);
+	attr.grh.sgid_index = (uint8_t)gid_table_find(veth->port, own);
+	memcpy(attr.grh.dgid.raw, own, 16);
+	attr.grh.dgid.raw[15] = 99;
+	assert_int_equal(hca_create_ah(veth, veth_pd, &attr, &ah), ETIMEDOUT);
+	assert_int_equal(system("ip neigh replace 10.77.0.99 lladdr 02:00:00:00:00:63 dev rt0"), 0);
+	assert_int_equal(hca_create_ah(veth, veth_pd, &attr, &ah), 0);
+	assert_int_equal(hca_destroy_ah(veth, ah), 0);
+	assert_int_equal(hca_dealloc_pd(veth, veth_pd), 0);
+	hca_close(veth);
+	assert_int_equal(system("ip link del rt0"), 0);
+}
+
 /* ---- multicast ---- */
 
 static union ibv_gid group_gid(uint8_t last)
@@ -395,6 +449,8 @@ int main(void)
 		DEVICE_TEST(an_event_of_an_srq_that_is_gone_is_not_got),
 		DEVICE_TEST(what_is_destroyed_makes_room),
 		DEVICE_TEST(what_fails_takes_no_room),
+		DEVICE_TEST(an_address_without_a_route_is_refused_while_it_has_none),
+		DEVICE_TEST(an_address_whose_neighbour_is_silent_is_refused),
 		DEVICE_TEST(a_group_is_for_ud_and_multicast_addresses),
 		DEVICE_TEST(a_qp_that_is_attached_stays),
 		DEVICE_TEST(all_of_a_group_hear),

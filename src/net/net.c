@@ -18,16 +18,19 @@ void net_init(struct net *net, const struct config *config)
 	lock_init(&net->lock);
 	list_init(&net->ports);
 	netlink_open(&net->netlink);
+	route_cache_open(&net->routes);
 }
 
 void net_fini(struct net *net)
 {
 	netlink_close(&net->netlink);
+	route_cache_close(&net->routes);
 }
 
 void net_abandon(struct net *net)
 {
 	netlink_abandon(&net->netlink);
+	route_cache_abandon(&net->routes);
 }
 
 static struct port *net_find_open(struct net *net, const char *name) REQUIRES(net->lock)

@@ -15,6 +15,7 @@
 #include "base/lock.h"
 #include "config/config.h"
 #include "net/port.h"
+#include "net/route_cache.h"
 #include "object/ah.h"
 #include "platform/netdev.h"
 
@@ -23,6 +24,7 @@ struct net {
 	struct lock lock;		/* the list of open ports, and their contents (port.h) */
 	struct list ports;
 	struct netlink netlink;		/* for routes; has a lock of its own */
+	struct route_cache routes;	/* of address handles; has one, too */
 	/* An open port has changed: an event of ibv_get_async_event(3) for its contexts. Under lock. */
 	void (*changed)(void *owner, struct port *port, enum ibv_event_type type);
 	void *owner;
@@ -51,7 +53,10 @@ unsigned net_refresh(struct net *net, struct net_change *changes, unsigned max);
 
 /* ---- the way to an address ---- */
 
-/* The address vector of @attr's destination. 0 or EINVAL, explained in the name of @who. */
+/*
+ * The address vector of @attr's destination. 0; EINVAL; ENETUNREACH, EHOSTUNREACH: no route; ETIMEDOUT, after a
+ * second: the next hop does not answer. Explained in the name of @who.
+ */
 int route_resolve(struct net *net, const struct port *port, const struct ibv_ah_attr *attr, const char *who,
 		  struct av *av);
 /* The IPv4 group under which an IPv6 group travels when it is sent to from an IPv4 GID. */

@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "net/net.h"
+#include "platform/neighbour.h"
 
 void net_multicast_alias(const uint8_t gid[16], uint8_t alias[16])
 {
@@ -60,12 +61,20 @@ bool net_is_default_gid(const uint8_t gid[16])
 	return found;
 }
 
-static int resolve_host_only(struct netlink *netlink, const struct gid_entry *entry,
+static int resolve_host_only(struct net *net, const struct gid_entry *entry,
 			     const uint8_t dgid[16], const char *who, struct av *av)
 {
+	struct cached_route route = { .interface = 0 };	/* of no source: no packet leaves the host */
 	char text[INET6_ADDRSTRLEN];
+	uint64_t changes;
 
-	if (!net_is_default_gid(dgid) && !netdev_is_local(netlink, dgid, 0)) {
+	memcpy(route.destination, dgid, 16);
+	if (!route_cache_find(&net->routes, &route, &changes)) {
+		route.local = net_is_default_gid(dgid) || netdev_is_local(&net->netlink, dgid, 0);
+		if (route.local)
+			route_cache_add(&net->routes, &route, changes);
+	}
+	if (!route.local) {
 		explain("%s: GID index 0 is not an address of its interface and works inside this "
 			"host only; %s is on another host: use another sgid_index (ibv_devinfo -v "
 			"lists them)", who, gid_text(dgid, text));
@@ -80,10 +89,10 @@ static int resolve_host_only(struct netlink *netlink, const struct gid_entry *en
 static int check_families(const struct port *port, const struct gid_entry *entry,
 			  const uint8_t dgid[16], uint32_t index, const char *who)
 {
-	static const uint8_t zero[16];
+	static const uint8_t zero_ipv4[16] = { [10] = 0xff, 0xff };
 	char text[INET6_ADDRSTRLEN];
 
-	if (!memcmp(dgid, zero, 16)) {
+	if (ip_addr_is_zero(dgid) || !memcmp(dgid, zero_ipv4, 16)) {
 		explain("%s: the destination GID (grh.dgid) is all zero: exchange GIDs with the "
 			"peer first",
 			who);
@@ -138,6 +147,75 @@ static int get_source(struct net *net, const struct port *port, const struct ibv
 	return err;
 }
 
+/* The kernel answers questions about routes at all: what it says of one counts. */
+static bool is_answered(struct netlink *netlink, const uint8_t own[16], uint32_t interface)
+{
+	static const uint8_t any[16];
+	struct netdev_route route;
+
+	return !netdev_route(netlink, own, any, interface, &route);
+}
+
+/* No way out for packets with that source: the kernel's word, and not that it does not answer here. */
+static bool is_unreachable(struct netlink *netlink, int err, const struct av *av, uint32_t interface)
+{
+	return err == ENETUNREACH || err == EHOSTUNREACH ||
+	       ((err == EINVAL || err == EACCES) && is_answered(netlink, av->source, interface));
+}
+
+/*
+ * Where @av leads: into this host, or out of it, by a route whose next hop answers. Where the kernel says nothing
+ * (netlink is forbidden in some sandboxes) packets are tried.
+ */
+static int ask_kernel(struct net *net, struct av *av, const char *who)
+{
+	bool scoped = ip_addr_is_link_local_ipv6(av->destination);
+	char from[INET6_ADDRSTRLEN], to[INET6_ADDRSTRLEN];
+	uint32_t interface = scoped ? av->interface : 0;
+	struct netdev_route route;
+	int err;
+
+	av->loopback = netdev_is_local(&net->netlink, av->destination, av->interface);
+	if (av->loopback)
+		return 0;
+	err = netdev_route(&net->netlink, av->destination, av->source, interface, &route);
+	if (err && is_unreachable(&net->netlink, err, av, interface)) {
+		err = err == EHOSTUNREACH ? EHOSTUNREACH : ENETUNREACH;
+		explain_refused(who, err, "%s: no route from %s to the destination GID %s: look at ip route get, and "
+				"whether the GID is the peer's (ibv_query_gid there)", who,
+				gid_text(av->source, from), gid_text(av->destination, to));
+		return err;
+	}
+	/* The hardware address of a link-local one is part of it: ib_core asks for none either. */
+	if (err || scoped || route.local)
+		return 0;
+	err = neighbour_await(&net->netlink, &route, av->source, av->destination);
+	if (err)
+		explain_refused(who, err, "%s: %s does not answer to ARP or neighbour discovery, so packets to %s cannot "
+				"leave: is that host up, and is it its address? (ip neigh)", who,
+				gid_text(route.hop, from), gid_text(av->destination, to));
+	return err;
+}
+
+static int resolve_unicast(struct net *net, struct av *av, const char *who)
+{
+	struct cached_route route = { .interface = av->interface };
+	uint64_t changes;
+	int err;
+
+	memcpy(route.source, av->source, 16);
+	memcpy(route.destination, av->destination, 16);
+	if (route_cache_find(&net->routes, &route, &changes)) {
+		av->loopback = route.local;
+		return 0;
+	}
+	err = ask_kernel(net, av, who);
+	route.local = av->loopback;
+	if (!err)
+		route_cache_add(&net->routes, &route, changes);
+	return err;
+}
+
 int route_resolve(struct net *net, const struct port *port, const struct ibv_ah_attr *attr, const char *who,
 		  struct av *av)
 {
@@ -151,14 +229,14 @@ int route_resolve(struct net *net, const struct port *port, const struct ibv_ah_
 		return err;
 	route.interface = port->interface_index;
 	if (source.host_only) {
-		err = resolve_host_only(&net->netlink, &source, attr->grh.dgid.raw, who, &route);
+		err = resolve_host_only(net, &source, attr->grh.dgid.raw, who, &route);
 	} else {
 		memcpy(route.source, source.address, 16);
 		memcpy(route.destination, attr->grh.dgid.raw, 16);
 		if (ip_addr_is_multicast(route.destination) && ip_addr_is_ipv4(route.source))
 			net_multicast_alias(attr->grh.dgid.raw, route.destination);
-		route.loopback = !ip_addr_is_multicast(route.destination) &&
-				 netdev_is_local(&net->netlink, route.destination, route.interface);
+		if (!ip_addr_is_multicast(route.destination))
+			err = resolve_unicast(net, &route, who);
 	}
 	if (!err)
 		*av = route;

@@ -246,12 +246,16 @@ int netdev_list(struct netdev **list, int *count)
 
 /* ---- changes ---- */
 
-int netdev_monitor_open(int *fd)
+#define GROUPS_ADDRESSES (RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR)
+#define GROUPS_ROUTES	 (RTMGRP_IPV4_ROUTE | RTMGRP_IPV6_ROUTE | RTMGRP_NEIGH | RTMGRP_IPV4_RULE | \
+			  1u << (RTNLGRP_IPV6_RULE - 1))
+/* That something changed is all that is asked for: what does not fit into the queue is lost, and said. */
+#define MONITOR_BYTES	 8192
+
+static int monitor_open(uint32_t groups, int *fd)
 {
-	struct sockaddr_nl address = { .nl_family = AF_NETLINK,
-				       .nl_groups = RTMGRP_LINK | RTMGRP_IPV4_IFADDR |
-						    RTMGRP_IPV6_IFADDR };
-	int made, err;
+	struct sockaddr_nl address = { .nl_family = AF_NETLINK, .nl_groups = groups };
+	int made, err, bytes = MONITOR_BYTES;
 
 	made = fail_now(FAIL_NETLINK) ? -1 :
 	       socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE);
@@ -262,19 +266,33 @@ int netdev_monitor_open(int *fd)
 		close(made);
 		return err;
 	}
+	(void)setsockopt(made, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
 	*fd = made;
 	return 0;
 }
 
-void netdev_monitor_drain(int fd)
+int netdev_monitor_open(int *fd)
 {
+	return monitor_open(GROUPS_ADDRESSES, fd);
+}
+
+int netdev_monitor_routes(int *fd)
+{
+	return monitor_open(GROUPS_ADDRESSES | GROUPS_ROUTES, fd);
+}
+
+bool netdev_monitor_drain(int fd)
+{
+	bool any = false;
 	char buffer[8192];
 	ssize_t got;
 
 	/* ENOBUFS: messages were lost; the monitor only reports that something changed. */
-	do
+	do {
 		got = recv(fd, buffer, sizeof(buffer), MSG_DONTWAIT);
-	while (got > 0 || (got < 0 && (errno == ENOBUFS || errno == EINTR)));
+		any |= got > 0 || (got < 0 && errno == ENOBUFS);
+	} while (got > 0 || (got < 0 && (errno == ENOBUFS || errno == EINTR)));
+	return any;
 }
 
 /* ---- is an address ours? ---- */
@@ -303,6 +321,14 @@ struct route_search {
 	uint8_t type;			/* RTN_UNSPEC: no answer */
 };
 
+static void take_hop(struct netdev_route *route, const uint8_t *address, size_t bytes)
+{
+	if (bytes == 4)
+		ip_addr_map_ipv4(route->hop, address);
+	else if (bytes == 16)
+		memcpy(route->hop, address, 16);
+}
+
 static int take_route(const struct nlmsghdr *message, void *context)
 {
 	const struct rtmsg *route = mnl_nlmsg_get_payload(message);
@@ -321,6 +347,11 @@ static int take_route(const struct nlmsghdr *message, void *context)
 			ip_addr_map_ipv4(search->route.source, mnl_attr_get_payload(attribute));
 		else if (mnl_attr_get_type(attribute) == RTA_PREFSRC && bytes == 16)
 			memcpy(search->route.source, mnl_attr_get_payload(attribute), 16);
+		else if (mnl_attr_get_type(attribute) == RTA_GATEWAY)
+			take_hop(&search->route, mnl_attr_get_payload(attribute), bytes);
+		else if (mnl_attr_get_type(attribute) == RTA_VIA && bytes > sizeof(struct rtvia))
+			take_hop(&search->route, (const uint8_t *)mnl_attr_get_payload(attribute) + sizeof(struct rtvia),
+				 bytes - sizeof(struct rtvia));
 	}
 	return MNL_CB_STOP;
 }
@@ -349,6 +380,7 @@ int netdev_route(struct netlink *netlink, const uint8_t destination[16], const u
 	}
 	if (interface)
 		mnl_attr_put_u32(message, RTA_OIF, interface);
+	memcpy(search.route.hop, destination, 16);
 	err = netlink_ask(netlink, message, take_route, &search);
 	if (err)
 		return err;

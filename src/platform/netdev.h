@@ -34,11 +34,14 @@ int netdev_list(struct netdev **list, int *count);
 
 /* An fd that is readable when links or addresses changed; netdev_monitor_drain() empties it. */
 int netdev_monitor_open(int *fd);
-void netdev_monitor_drain(int fd);
+/* The same of all that a route depends on: routes, rules and neighbours, too. */
+int netdev_monitor_routes(int *fd);
+bool netdev_monitor_drain(int fd);	/* was there anything? */
 
 struct netdev_route {
 	uint32_t interface;		/* by which it leaves; that of lo when it is local */
 	uint8_t source[16];		/* of packets there; zero: the kernel names none */
+	uint8_t hop[16];		/* the neighbour that takes them: a gateway, or @destination */
 	bool local;			/* @destination is an address of this host */
 };
 

@@ -31,21 +31,6 @@ uint32_t local_channel(const struct local *local, uint32_t slot)
 	return atomic_load_explicit(&local->peers->channel_of[slot], memory_order_acquire) - 1u;
 }
 
-struct peer *peer_at(const struct local *local, unsigned channel)
-{
-	struct peer *peer = channel < CHANNELS_MAX ?
-		atomic_load_explicit(&local->peers->peer[channel], memory_order_acquire) : NULL;
-
-	return peer && atomic_load_explicit(&peer->life, memory_order_acquire) ? peer : NULL;
-}
-
-struct peer *peer_of_slot(const struct local *local, uint32_t slot)
-{
-	uint32_t channel = local_channel(local, slot);
-
-	return channel == LOCAL_NO_CHANNEL ? NULL : peer_at(local, channel);
-}
-
 bool peer_has_slot(const struct peer *peer, uint32_t slot)
 {
 	const struct hello *hello = &peer->process.hello;

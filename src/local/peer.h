@@ -227,9 +227,23 @@ void peer_free(struct peer *peer);
  * The peer of an open channel, else NULL. Any thread; it does not change while the progress lock is
  * held.
  */
-struct peer *peer_at(const struct local *local, unsigned channel);
-/* The peer that holds @slot. */
-struct peer *peer_of_slot(const struct local *local, uint32_t slot);
+static inline struct peer *peer_at(const struct local *local, unsigned channel)
+{
+	struct peer *peer = channel < CHANNELS_MAX ?
+		atomic_load_explicit(&local->peers->peer[channel], memory_order_acquire) : NULL;
+
+	return peer && atomic_load_explicit(&peer->life, memory_order_acquire) ? peer : NULL;
+}
+
+/* The peer that holds @slot. Inline: each request asks. */
+static inline struct peer *peer_of_slot(const struct local *local, uint32_t slot)
+{
+	if (!local->peers || slot >= SLOT_COUNT)
+		return NULL;
+	/* 0, for no channel, becomes a large number. */
+	return peer_at(local, atomic_load_explicit(&local->peers->channel_of[slot], memory_order_acquire) - 1u);
+}
+
 bool peer_has_slot(const struct peer *peer, uint32_t slot);
 /* Did an attempt to connect to the process with this hello fail before? With peers->lock. */
 bool peers_missed(const struct peers *peers, const struct hello *hello) REQUIRES(peers->lock);

@@ -76,23 +76,28 @@ static void raise_overflow(struct cq *cq, struct effects *effects) REQUIRES(cq->
 	event_queue_add(cq->async, &cq->error_event.node, effects);
 }
 
-/* Make room for one more completion. False: there is none, and the CQ is in error. */
-static bool cq_make_room(struct cq *cq, struct effects *effects) REQUIRES(cq->lock)
+/* A full CQ drops its oldest completion, if it was asked to; else it is in error, and false. */
+static __attribute__((noinline)) bool cq_make_room(struct cq *cq, struct effects *effects) REQUIRES(cq->lock)
 {
 	if (cq->overflowed)
 		return false;
-	/* Acquire pairs with the release of a consumer without the lock: its reads of the slot are over. */
-	if (cq_head_of(cq) - atomic_load_explicit(&cq->tail, memory_order_acquire) < cq->size)
-		return true;
-	if (cq->ignore_overrun) {
-		/* A later one frees its slot as well, but for those of an SRQ. */
-		if (cq->ring[cq_tail_of(cq) & cq->mask].slot.shared)
-			wqe_slot_free(&cq->ring[cq_tail_of(cq) & cq->mask].slot);
-		set_tail(cq, cq_tail_of(cq) + 1);
-		return true;
+	if (!cq->ignore_overrun) {
+		raise_overflow(cq, effects);
+		return false;
 	}
-	raise_overflow(cq, effects);
-	return false;
+	/* A later one frees its slot as well, but for those of an SRQ. */
+	if (cq->ring[cq_tail_of(cq) & cq->mask].slot.shared)
+		wqe_slot_free(&cq->ring[cq_tail_of(cq) & cq->mask].slot);
+	set_tail(cq, cq_tail_of(cq) + 1);
+	return true;
+}
+
+/* Is there room for one more completion? None follows the one that was lost. */
+static inline bool cq_has_room(const struct cq *cq) REQUIRES(cq->lock)
+{
+	/* Acquire pairs with the release of a consumer without the lock: its reads of the slot are over. */
+	return !cq->overflowed &&
+	       cq_head_of(cq) - atomic_load_explicit(&cq->tail, memory_order_acquire) < cq->size;
 }
 
 static void raise_channel_now(struct cq *cq, struct effects *effects) REQUIRES(cq->lock)
@@ -138,11 +143,14 @@ static void raise_channel(struct cq *cq, bool solicited, struct effects *effects
 /* The slot for one more, or NULL; push_end() publishes what was written there. */
 static struct completion *push_begin(struct cq *cq, struct effects *effects) REQUIRES(cq->lock)
 {
-	return cq_make_room(cq, effects) ? &cq->ring[cq_head_of(cq) & cq->mask] : NULL;
+	return __builtin_expect(cq_has_room(cq), 1) || cq_make_room(cq, effects) ?
+		&cq->ring[cq_head_of(cq) & cq->mask] : NULL;
 }
 
-static void push_end(struct cq *cq, struct completion *completion, bool solicited,
-		     struct effects *effects) REQUIRES(cq->lock)
+/* Inline: each completion takes it. */
+static inline __attribute__((always_inline)) void push_end(struct cq *cq, struct completion *completion,
+							   bool solicited, struct effects *effects)
+	REQUIRES(cq->lock)
 {
 	/* Threads look at the clock before they have the lock. */
 	if (__builtin_expect(cq->stamped, 0)) {

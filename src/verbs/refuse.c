@@ -13,3 +13,9 @@ int refuse_verb(const char *call, const char *why)
 	explain("%s: not supported: %s", call, why);
 	return EOPNOTSUPP;
 }
+
+void verb_note(int err)
+{
+	if (err > 0)
+		errno = err;
+}

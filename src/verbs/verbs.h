@@ -107,11 +107,12 @@ static inline int minus_one(int err)
 	return -1;
 }
 
+void verb_note(int err);	/* refuse.c: errno, if it is one */
 /* The end of a post or a notification, which errno.def leaves out: nothing more is done on success. */
 static inline int verb_result(int err)
 {
-	if (__builtin_expect(err > 0, 0))
-		errno = err;
+	if (__builtin_expect(err, 0))
+		verb_note(err);
 	return err;
 }
 

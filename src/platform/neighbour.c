@@ -67,7 +67,8 @@ static void neighbour_provoke(const uint8_t source[16], const uint8_t destinatio
 	memcpy(&to6.sin6_addr, destination, 16);
 	to4.sin_port = to6.sin6_port = htons(PORT_DISCARD);
 	from6.sin6_scope_id = to6.sin6_scope_id = scoped ? interface : 0;
-	(void)setsockopt(fd, ipv4 ? IPPROTO_IP : IPPROTO_IPV6, ipv4 ? IP_TTL : IPV6_UNICAST_HOPS, &one, sizeof(one));
+	(void)setsockopt(fd, ipv4 ? IPPROTO_IP : IPPROTO_IPV6, ipv4 ? IP_TTL : IPV6_UNICAST_HOPS,
+			 &one, sizeof(one));
 	if (!bind(fd, ipv4 ? (void *)&from4 : (void *)&from6, bytes))
 		(void)sendto(fd, "", 0, MSG_DONTWAIT | MSG_NOSIGNAL, ipv4 ? (void *)&to4 : (void *)&to6, bytes);
 	close(fd);

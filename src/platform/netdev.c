@@ -350,7 +350,8 @@ static int take_route(const struct nlmsghdr *message, void *context)
 		else if (mnl_attr_get_type(attribute) == RTA_GATEWAY)
 			take_hop(&search->route, mnl_attr_get_payload(attribute), bytes);
 		else if (mnl_attr_get_type(attribute) == RTA_VIA && bytes > sizeof(struct rtvia))
-			take_hop(&search->route, (const uint8_t *)mnl_attr_get_payload(attribute) + sizeof(struct rtvia),
+			take_hop(&search->route,
+				 (const uint8_t *)mnl_attr_get_payload(attribute) + sizeof(struct rtvia),
 				 bytes - sizeof(struct rtvia));
 	}
 	return MNL_CB_STOP;

@@ -370,6 +370,26 @@ static void all_of_a_group_hear(void **state)
 	assert_int_equal(atomic_load(&qp[1]->multicast), 1);
 }
 
+/* The GRH names 127.0.0.1 then, in its IPv4 form. */
+static void an_ipv6_group_travels_by_ipv4_on_lo(void **state)
+{
+	static const uint8_t ipv6[16] = { [15] = 1 };
+	struct ibv_ah_attr attr = { .is_global = 1, .port_num = 1, .grh.dgid.raw = { 0xff, 0x0e, [15] = 9 } };
+	uint8_t alias[16];
+	struct ah *ah;
+	uint32_t index = gid_table_find(context->port, ipv6);
+
+	if (index == GID_TABLE_SIZE)
+		skip();
+	attr.grh.sgid_index = (uint8_t)index;
+	net_multicast_alias(attr.grh.dgid.raw, alias);
+	assert_int_equal(hca_create_ah(context, pd, &attr, &ah), 0);
+	assert_memory_equal(ah->av.destination, alias, 16);
+	assert_memory_equal(ah->av.source, here().grh.dgid.raw, 16);
+	assert_false(ah->av.loopback);
+	assert_int_equal(hca_destroy_ah(context, ah), 0);
+}
+
 static void who_blocks_its_own_hears_its_number_of_other_hosts(void **state)
 {
 	struct ibv_qp_init_attr_ex attr = qp_attr(IBV_QPT_UD);
@@ -453,6 +473,7 @@ int main(void)
 		DEVICE_TEST(an_address_whose_neighbour_is_silent_is_refused),
 		DEVICE_TEST(a_group_is_for_ud_and_multicast_addresses),
 		DEVICE_TEST(a_qp_that_is_attached_stays),
+		DEVICE_TEST(an_ipv6_group_travels_by_ipv4_on_lo),
 		DEVICE_TEST(all_of_a_group_hear),
 		DEVICE_TEST(who_blocks_its_own_hears_its_number_of_other_hosts),
 		DEVICE_TEST(closing_leaves_nothing),

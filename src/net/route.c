@@ -131,6 +131,26 @@ static int route_check_attr(const struct port *port, const struct ibv_ah_attr *a
 	return 0;
 }
 
+/*
+ * Linux sends no IPv6 multicast on its loopback interface. The group is reached by its IPv4 alias there, which its
+ * members have joined as well, from an IPv4 address of the interface.
+ */
+static int use_ipv4_carrier(const struct port *port, const uint8_t group[16], const char *who, struct gid_entry *source)
+{
+	uint32_t index = suggest_index(port, true);
+	const struct gid_entry *entry = gid_table_get(port, index);
+	char text[INET6_ADDRSTRLEN];
+
+	if (!entry || entry->host_only || !ip_addr_is_ipv4(entry->address)) {
+		explain_refused(who, ENETUNREACH, "%s: %s sends no IPv6 multicast, and has no IPv4 address on which group %s "
+				"could travel: add one (ip address add 127.0.0.1/8 dev lo)", who, port->name,
+				gid_text(group, text));
+		return ENETUNREACH;
+	}
+	*source = *entry;
+	return 0;
+}
+
 /* GID entry at the source index, checked against the destination's family. */
 static int get_source(struct net *net, const struct port *port, const struct ibv_ah_attr *attr, const char *who,
 		      struct gid_entry *source)
@@ -143,6 +163,9 @@ static int get_source(struct net *net, const struct port *port, const struct ibv
 		*source = *gid_table_get(port, attr->grh.sgid_index);
 	if (!err && !source->host_only)
 		err = check_families(port, source, attr->grh.dgid.raw, attr->grh.sgid_index, who);
+	if (!err && !source->host_only && port->netdev.loopback && ip_addr_is_multicast(attr->grh.dgid.raw) &&
+	    !ip_addr_is_ipv4(source->address))
+		err = use_ipv4_carrier(port, attr->grh.dgid.raw, who, source);
 	lock_release(&net->lock);
 	return err;
 }

@@ -132,16 +132,14 @@ def cmtime(topology, count, options='', timeout=60):
 
 def mckey_variants(topology):
     """(group as joined, arguments of the receiver, of the sender): groups of their own."""
-    out = [('239.77.1.1', '-m 239.77.1.1 -b {a}', '-m 239.77.1.1 -b {c}'),
-           ('239.77.1.2', '-m 239.77.1.2 -b {a} -c 3 -C 50 -S 1000',
-            '-m 239.77.1.2 -b {c} -C 50 -S 1000'),
-           ('239.77.1.3', '-M ::ffff:239.77.1.3 -b {a}', '-M ::ffff:239.77.1.3 -b {c}'),
-           ('239.77.1.4', '-m 239.77.1.4 -b {a} -p 0x2', '-m 239.77.1.4 -b {c} -p 0x2'),
-           ('239.77.1.5', '-m 239.77.1.5 -b {a}', '-m 239.77.1.5 -b {c} -o')]
-    if topology.name != 'lo':           # it has no IPv6 multicast
-        out += [('ff0e::77:6', '-m ff0e::77:6 -b {a6}', '-m ff0e::77:6 -b {c6}'),
-                ('ff0e::77:7', '-M ff0e::77:7 -b {a6}', '-M ff0e::77:7 -b {c6}')]
-    return out
+    return [('239.77.1.1', '-m 239.77.1.1 -b {a}', '-m 239.77.1.1 -b {c}'),
+            ('239.77.1.2', '-m 239.77.1.2 -b {a} -c 3 -C 50 -S 1000',
+             '-m 239.77.1.2 -b {c} -C 50 -S 1000'),
+            ('239.77.1.3', '-M ::ffff:239.77.1.3 -b {a}', '-M ::ffff:239.77.1.3 -b {c}'),
+            ('239.77.1.4', '-m 239.77.1.4 -b {a} -p 0x2', '-m 239.77.1.4 -b {c} -p 0x2'),
+            ('239.77.1.5', '-m 239.77.1.5 -b {a}', '-m 239.77.1.5 -b {c} -o'),
+            ('ff0e::77:6', '-m ff0e::77:6 -b {a6}', '-m ff0e::77:6 -b {c6}'),
+            ('ff0e::77:7', '-M ff0e::77:7 -b {a6}', '-M ff0e::77:7 -b {c6}')]
 
 
 def mckey(topology):

@@ -24,6 +24,12 @@
 #define PROBE_MEASURED		4u	/* earlier by this where the round trip is known */
 /* Software peers get descheduled: an ACK timeout below this would measure only that. */
 #define ACK_TIMEOUT_FLOOR	16u	/* x probe_min_ns */
+/*
+ * C9-141: a timer fires between one and four times its value. What is left of that is for the scheduler. Only as
+ * long as all tries together take no longer than GRACE_NS.
+ */
+#define GRACE_TIMES		3u
+#define GRACE_NS		4000000000u
 
 void requester_reset(struct qp *qp)
 {
@@ -502,9 +508,22 @@ uint64_t requester_ack_timeout(const struct qp *qp)
 	return timeout_ns < floor_ns ? floor_ns : timeout_ns;
 }
 
+/*
+ * An adapter answers for a process that is stopped; a Verbatim on another host cannot, nor can it be asked whether
+ * it is (presence.c). So it has all the time that no adapter is bound to give up in.
+ */
+static uint64_t graceful_ack_timeout(const struct qp *qp) REQUIRES(qp->lock)
+{
+	uint64_t timeout_ns = requester_ack_timeout(qp), most_ns = GRACE_NS / (qp->attr.retry_cnt + 1u);
+
+	if (qp->av.loopback || timeout_ns >= most_ns)
+		return timeout_ns;
+	return GRACE_TIMES * timeout_ns < most_ns ? GRACE_TIMES * timeout_ns : most_ns;
+}
+
 static uint64_t ack_deadline(const struct qp *qp) REQUIRES(qp->lock)
 {
-	return loss_ack_deadline(&qp->requester.loss, requester_ack_timeout(qp));
+	return loss_ack_deadline(&qp->requester.loss, graceful_ack_timeout(qp));
 }
 
 uint64_t requester_deadline(const struct qp *qp)

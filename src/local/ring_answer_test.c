@@ -34,7 +34,10 @@ static void an_answer_is_known_from_the_message_that_came_behind_it(void **state
 
 /* ---- completed before it is taken ---- */
 
-/* The mark is seen by who takes the message, is told with the answer, and is not left to the next one of that cell. */
+/*
+ * The mark is seen by who takes the message, is told with the answer, and is not left to the next one of that
+ * cell.
+ */
 static void a_message_that_was_completed_early_says_so(void **state)
 {
 	struct ring_message message;

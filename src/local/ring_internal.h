@@ -103,8 +103,8 @@ struct channel_side {
 	_Alignas(LINE) _Atomic uint32_t asleep;		/* number of the sleep << 2 | enum asleep */
 	/* As the producer. */
 	/*
-	 * Bit for each cell: its message was completed before it was consumed (ring_commit). Stored (release) before
-	 * the application sees that, loaded (acquire) when the sender's grant is found dead.
+	 * Bit for each cell: its message was completed before it was consumed (ring_commit). Stored
+	 * (release) before the application sees that, loaded (acquire) when the sender's grant is found dead.
 	 */
 	_Alignas(LINE) _Atomic uint64_t committed[CHANNEL_CELLS / 64];
 	_Alignas(LINE) struct channel_route route[CHANNEL_ROUTES + 1];	/* [0] is unused */

@@ -238,10 +238,13 @@ static enum message_fate message_invalidates_a_region(struct bench *bench)
 static void find_no_memory(struct bench *bench)
 {
 	struct packet packet = bench_packet(bench, OPCODE_RC_WRITE_ONLY_IMM);
+	struct qp *qp = &bench->s->qp;
 	struct qp_call call;
 
-	qp_call_init(&call, &bench->s->qp, bench->s->now_ns, &bench->s->effects);
-	bench->s->qp.responder.target = bench->service == ON_XRC ? &bench->srq : NULL;
+	lock_alias(&qp->lock);
+	qp_call_init(&call, qp, bench->s->now_ns, &bench->s->effects);
+	qp->responder.target = bench->service == ON_XRC ? &bench->srq : NULL;
+	lock_alias(&call.qp->lock);
 	assert_true(responder_take(&call));
 	responder_fault(&call, FAULT_MEMORY, packet.psn);
 	qp_call_end(&call);

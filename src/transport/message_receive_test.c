@@ -341,6 +341,7 @@ static void an_srq_s_receives_are_of_its_protection_domain(void **state)
 		}
 		message.flags = MESSAGE_RENDEZVOUS;
 		assert_int_equal(receive_message(s, &message), MESSAGE_FETCH);
+		lock_alias(&s->qp.lock);
 		assert_int_equal(transport_fetch_begin(&s->qp, &message, &fetch), right);
 		if (right)
 			transport_fetch_drop(&fetch);

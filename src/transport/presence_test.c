@@ -55,7 +55,7 @@ static void a_stopped_peer_is_waited_for(void **state)
 	assert_int_equal(station_counter(s, COUNTER_TIMEOUT), 0);
 	receive_ack(s, OUR_PSN);
 	expect_wc(&s->send_cq, 1, IBV_WC_SUCCESS);
-	assert_true(transport_deadline(&s->qp) == TIME_NEVER);
+	assert_true(deadline_of(s) == TIME_NEVER);
 	station_free(s);
 }
 
@@ -179,6 +179,11 @@ static void one_that_is_refused_after_all_ends_the_qp(void **state) UNCHECKED_LO
 	station_free(s);
 }
 
+static bool awaits_presence(struct station *s, uint64_t after_ns) UNCHECKED_LOCKS
+{
+	return transport_awaits_presence(&s->qp, s->now_ns + after_ns);
+}
+
 /* Of the peer's host nothing is known; UC waits for nobody; nor does a QP without timeout ever end. */
 static void who_is_not_asked_for(void **state)
 {
@@ -186,15 +191,15 @@ static void who_is_not_asked_for(void **state)
 
 	post(s, IBV_WR_SEND, 1, 8);
 	transmit(s);
-	assert_false(transport_awaits_presence(&s->qp, s->now_ns + 10 * timeout_of(s)));
+	assert_false(awaits_presence(s, 10 * timeout_of(s)));
 	s->qp.av.loopback = true;
-	assert_false(transport_awaits_presence(&s->qp, s->now_ns + timeout_of(s) - 1));
-	assert_true(transport_awaits_presence(&s->qp, s->now_ns + timeout_of(s)));
+	assert_false(awaits_presence(s, timeout_of(s) - 1));
+	assert_true(awaits_presence(s, timeout_of(s)));
 	s->qp.requester.rnr_until_ns = s->now_ns + 1;	/* it said when to come again */
-	assert_false(transport_awaits_presence(&s->qp, s->now_ns + timeout_of(s)));
+	assert_false(awaits_presence(s, timeout_of(s)));
 	s->qp.requester.rnr_until_ns = 0;
 	s->qp.attr.timeout = 0;
-	assert_false(transport_awaits_presence(&s->qp, s->now_ns + 3600 * 1000 * MILLISECOND));
+	assert_false(awaits_presence(s, 3600 * 1000 * MILLISECOND));
 	station_free(s);
 }
 

@@ -27,6 +27,8 @@ int hca_create_ah(struct hca_context *context, struct pd *pd, const struct ibv_a
 	atomic_init(&ah->references, 1);
 	ah->attr = *attr;
 	err = route_resolve(&context->hca->net, context->port, attr, "ibv_create_ah", &ah->av);
+	if (!err)	/* of whichever process there: one socket carries all */
+		err = engine_open_sender(&context->hca->engine, &ah->av, 0, "ibv_create_ah");
 	if (err) {
 		object_unreserve(context->hca, OBJECT_AH);
 		free(ah);

@@ -3,6 +3,8 @@
  * What objects have in common, and those without a test of their own: address handles, SRQs,
  * multicast groups; and that closing a context leaves nothing of them.
  */
+#include <sys/resource.h>
+
 #include "device/device_test.h"
 
 /* ---- all of them ---- */
@@ -285,6 +287,31 @@ static void an_address_whose_neighbour_is_silent_is_refused(void **state)
 	assert_int_equal(system("ip link del rt0"), 0);
 }
 
+/* At once, and not by the first packet. */
+static void without_descriptors_nothing_is_connected(void **state)
+{
+	const uint32_t elsewhere = 0x550005;	/* of another process */
+	struct ibv_ah_attr attr = here();
+	struct rlimit before, none;
+	struct qp *qp = qp_make(IBV_QPT_RC);
+	struct ah *ah;
+	int next = dup(0);
+
+	close(next);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	none = (struct rlimit){ .rlim_cur = (rlim_t)next, .rlim_max = before.rlim_max };
+	assert_int_equal(to_init(qp), 0);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	assert_int_equal(to_rtr(qp, elsewhere, IBV_MTU_1024), EMFILE);
+	assert_int_equal(qp->state, IBV_QPS_INIT);
+	assert_int_equal(hca_create_ah(context, pd, &attr, &ah), EMFILE);
+	assert_int_equal(hca->counts[OBJECT_AH], 0);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+	assert_int_equal(hca_create_ah(context, pd, &attr, &ah), 0);
+	assert_int_equal(to_rtr(qp, elsewhere, IBV_MTU_1024), 0);
+	assert_int_equal(hca_destroy_ah(context, ah), 0);
+}
+
 /* ---- multicast ---- */
 
 static union ibv_gid group_gid(uint8_t last)
@@ -471,6 +498,7 @@ int main(void)
 		DEVICE_TEST(what_fails_takes_no_room),
 		DEVICE_TEST(an_address_without_a_route_is_refused_while_it_has_none),
 		DEVICE_TEST(an_address_whose_neighbour_is_silent_is_refused),
+		DEVICE_TEST(without_descriptors_nothing_is_connected),
 		DEVICE_TEST(a_group_is_for_ud_and_multicast_addresses),
 		DEVICE_TEST(a_qp_that_is_attached_stays),
 		DEVICE_TEST(an_ipv6_group_travels_by_ipv4_on_lo),

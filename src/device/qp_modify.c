@@ -99,6 +99,11 @@ static int qp_modify_resolve(struct hca_context *context, struct qp *qp, struct 
 		return err;
 	if (resolved->av.loopback)
 		qp_modify_connect(context->hca, qp, key.slot, resolved);
+	if (!engine_has_slot(&context->hca->engine, key.slot) &&
+	    local_channel(&context->hca->engine.local, key.slot) == LOCAL_NO_CHANNEL)
+		err = engine_open_sender(&context->hca->engine, &resolved->av, peer, "ibv_modify_qp");
+	if (err)
+		return err;
 	resolved->av.source_port = source_port(qp, peer);
 	memcpy(key.destination, resolved->av.destination, sizeof(key.destination));
 	resolved->path = path_get(&context->hca->paths, &key);

@@ -8,9 +8,11 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/log.h"
 #include "engine/internal.h"
 #include "engine/wake.h"
 #include "engine/qp_table.h"
+#include "link/udp.h"
 #include "trace/trace.h"
 #include "wire/icrc.h"
 #include "wire/psn.h"
@@ -52,9 +54,8 @@ static bool needs_scope(const uint8_t address[16])
 	return ip_addr_is_multicast(address) || ip_addr_is_link_local_ipv6(address);
 }
 
-static void fill_datagram(struct datagram *datagram, const struct tx_packet *packet)
+static void fill_datagram(struct datagram *datagram, const struct av *av, uint32_t dest_qpn)
 {
-	const struct av *av = &packet->av;
 
 	memset(datagram, 0, sizeof(*datagram));
 	memcpy(datagram->source, av->source, 16);
@@ -68,7 +69,21 @@ static void fill_datagram(struct datagram *datagram, const struct tx_packet *pac
 	 * GRO merges packets of the same ports, and the port selector sees only the first: keep
 	 * slots apart.
 	 */
-	datagram->spread = qpn_slot(packet->dest_qpn);
+	datagram->spread = qpn_slot(dest_qpn);
+}
+
+int engine_open_sender(struct engine *engine, const struct av *av, uint32_t dest_qpn, const char *who)
+{
+	struct datagram datagram;
+	int err;
+
+	fill_datagram(&datagram, av, dest_qpn);
+	err = udp_open_sender(engine->udp, &datagram);
+	if (err != EMFILE && err != ENFILE)
+		return 0;	/* no matter for what stays inside the host; a packet's otherwise */
+	explain_refused(who, err, "%s: cannot open a socket to send from: %s: %s", who, strerror(err),
+			err == EMFILE ? "raise ulimit -n (RLIMIT_NOFILE)" : "raise /proc/sys/fs/file-max");
+	return err;
 }
 
 struct icrc_header icrc_header_of(const struct datagram *datagram, unsigned segment)
@@ -234,7 +249,7 @@ void tx_send(struct engine *engine, struct tx_batch *batch)
 		}
 		link = way;
 		next = &datagram[count++];
-		fill_datagram(next, packet);
+		fill_datagram(next, &packet->av, packet->dest_qpn);
 		next->channel = (uint16_t)channel;
 		limit = link->ops->prepare(link, next);
 		run = run_length(batch, first, limit);
@@ -266,7 +281,7 @@ struct link *tx_prepare_one(struct engine *engine, struct tx_batch *batch, unsig
 	uint32_t channel = 0;
 	struct link *way = choose_link(engine, packet, &channel);
 
-	fill_datagram(datagram, packet);
+	fill_datagram(datagram, &packet->av, packet->dest_qpn);
 	datagram->channel = (uint16_t)channel;
 	way->ops->prepare(way, datagram);
 	datagram->data = batch->data + packet->offset;

@@ -52,6 +52,12 @@ struct udp_error {
 /* 0; EAGAIN: none. One thread at a time. */
 int udp_take_error(struct link *link, struct udp_error *error);
 
+/*
+ * Opens the socket by which datagrams like @datagram (addresses, hop limit, spread) leave, if it is not open. 0 or
+ * errno; with EMFILE and ENFILE they leave by any socket of the family, and are lost if there is none.
+ */
+int udp_open_sender(struct link *link, const struct datagram *datagram);
+
 /* In a fork()ed child: close every descriptor, touch nothing else. Async-signal-safe. */
 void udp_abandon(struct link *link);
 

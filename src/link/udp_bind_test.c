@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include "link/udp_test.h"
@@ -149,6 +150,36 @@ static void abandoning_closes_every_descriptor(void **state)
 	link->ops->close(link);
 }
 
+/* It says so when asked to open one; packets leave by one that is open. */
+static void descriptors_used_up_are_reported_before_packets(void **state)
+{
+	struct datagram out = make(false, 100, 0), other_slot = out;
+	struct counters other = { 0 };
+	struct rlimit before, none;
+	struct link *link;
+	int next;
+
+	other_slot.spread = out.spread + 1;
+	assert_int_equal(udp_open(&link, &other), 0);
+	next = dup(0);
+	close(next);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	none = (struct rlimit){ .rlim_cur = (rlim_t)next, .rlim_max = before.rlim_max };
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	assert_int_equal(udp_open_sender(link, &out), EMFILE);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+	assert_int_equal(udp_open_sender(link, &out), 0);
+	none.rlim_cur++;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	assert_int_equal(udp_open_sender(link, &out), 0);
+	assert_int_equal(udp_open_sender(link, &other_slot), EMFILE);
+	link->ops->prepare(link, &out);
+	link->ops->prepare(link, &other_slot);
+	assert_int_equal(other_slot.source_port, out.source_port);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+	link->ops->close(link);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -157,6 +188,7 @@ int main(void)
 		TEST(a_kernel_without_ipv6_is_enough),
 		TEST(each_failure_of_binding_leaves_nothing_behind),
 		TEST(abandoning_closes_every_descriptor),
+		TEST(descriptors_used_up_are_reported_before_packets),
 	};
 
 	if (!netns_enter(&real_root))

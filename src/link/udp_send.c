@@ -138,11 +138,45 @@ static unsigned class_for(struct udp_link *udp, uint32_t spread)
 	return class - 1u;
 }
 
+static struct udp_sender *sender_place(struct udp_link *udp, const struct datagram *datagram)
+{
+	enum udp_family family = udp_family_of(datagram->destination);
+
+	return &udp->sender[family][class_for(udp, datagram->spread)];
+}
+
+int udp_open_sender(struct link *link, const struct datagram *datagram)
+{
+	struct udp_link *udp = udp_of(link);
+	struct udp_sender *sender = sender_place(udp, datagram);
+	int err;
+
+	/* S2: pairs with S1 in open_sender_locked */
+	if (atomic_load_explicit(&sender->fd, memory_order_acquire) >= 0)
+		return 0;
+	lock_acquire(&udp->lock);
+	err = sender->fd >= 0 ? 0 : open_sender_locked(sender, datagram);
+	lock_release(&udp->lock);
+	return err;
+}
+
+/* Descriptors are used up. Ports keep flows apart; another one carries them as well. */
+static struct udp_sender *any_sender(struct udp_link *udp, enum udp_family family)
+{
+	unsigned class;
+
+	for (class = 0; class < UDP_CLASSES; class++)
+		/* S2: pairs with S1 in open_sender_locked */
+		if (atomic_load_explicit(&udp->sender[family][class].fd, memory_order_acquire) >= 0)
+			return &udp->sender[family][class];
+	return NULL;
+}
+
 /* NULL: it cannot be opened. */
 static struct udp_sender *sender_for(struct udp_link *udp, const struct datagram *datagram)
 {
 	enum udp_family family = udp_family_of(datagram->destination);
-	struct udp_sender *sender = &udp->sender[family][class_for(udp, datagram->spread)];
+	struct udp_sender *sender = sender_place(udp, datagram);
 	int err;
 
 	if (datagram->errors_wanted)
@@ -150,13 +184,14 @@ static struct udp_sender *sender_for(struct udp_link *udp, const struct datagram
 	/* S2: pairs with S1 in open_sender_locked */
 	if (atomic_load_explicit(&sender->fd, memory_order_acquire) >= 0)
 		return sender;
-	lock_acquire(&udp->lock);
-	err = sender->fd >= 0 ? 0 : open_sender_locked(sender, datagram);
-	lock_release(&udp->lock);
-	if (err)
+	err = udp_open_sender(&udp->link, datagram);
+	if (!err)
+		return sender;
+	sender = err == EMFILE || err == ENFILE ? any_sender(udp, family) : NULL;
+	if (!sender)
 		explain("packets are lost: cannot open a socket to send from: %s%s", strerror(err),
 			err == EMFILE ? "; ulimit -n 1024 (RLIMIT_NOFILE)" : "");
-	return err ? NULL : sender;
+	return sender;
 }
 
 /* ---- destinations that take no GSO ---- */

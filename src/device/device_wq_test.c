@@ -143,13 +143,14 @@ static void work_queues_have_states(void **state)
 	struct ibv_wq_attr attr = { .attr_mask = IBV_WQ_ATTR_STATE | IBV_WQ_ATTR_CURR_STATE,
 				    .curr_wq_state = IBV_WQS_RDY, .wq_state = IBV_WQS_RDY };
 
-	assert_int_equal(wq_fill(wq, 1, mr->ibv.lkey), EINVAL);
+	assert_int_equal(wq_fill(wq, 3, mr->ibv.lkey), 0);	/* waits for RDY */
 	assert_int_equal(wq_move(wq, IBV_WQS_ERR), EINVAL);
 	assert_int_equal(hca_modify_wq(wq, &attr), EINVAL);
 	assert_int_equal(wq_move(wq, IBV_WQS_RDY), 0);
 	assert_int_equal(hca_modify_wq(wq, &attr), 0);
 	assert_int_equal(wq_fill(wq, 1, mr->ibv.lkey), 0);
 	assert_int_equal(wq_move(wq, IBV_WQS_ERR), 0);
+	expect_wc(3, IBV_WC_WR_FLUSH_ERR);
 	expect_wc(1, IBV_WC_WR_FLUSH_ERR);
 	assert_int_equal(wq_fill(wq, 2, mr->ibv.lkey), 0);
 	expect_wc(2, IBV_WC_WR_FLUSH_ERR);

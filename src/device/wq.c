@@ -233,7 +233,7 @@ int hca_modify_wq(struct wq *wq, const struct ibv_wq_attr *attr)
 int hca_post_wq_recv(struct wq *wq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
 	struct effects effects;
-	int err = 0;
+	int err;
 
 	if (context_is_dead(wq->owner, "ibv_post_wq_recv")) {
 		*bad = wr;
@@ -241,16 +241,10 @@ int hca_post_wq_recv(struct wq *wq, struct ibv_recv_wr *wr, struct ibv_recv_wr *
 	}
 	effects_init(&effects);
 	lock_acquire(&wq->lock);
-	if (wr && wq->state == IBV_WQS_RESET) {
-		explain("ibv_post_wq_recv: wq 0x%07x is in state RESET: ibv_modify_wq() to RDY "
-				"first", wq->number);
-		*bad = wr;
-		err = EINVAL;
-	} else {
-		err = recv_queue_post_for(&wq->queue, wr, bad, "post_wq_recv: wq", wq->number);
-		if (wq->state == IBV_WQS_ERR)
-			wq_empty(wq, true, &effects);
-	}
+	/* In RESET, too, as with mlx5: they wait for RDY. */
+	err = recv_queue_post_for(&wq->queue, wr, bad, "post_wq_recv: wq", wq->number);
+	if (wq->state == IBV_WQS_ERR)
+		wq_empty(wq, true, &effects);
 	lock_release(&wq->lock);
 	effects_apply(&effects);
 	return err;

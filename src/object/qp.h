@@ -170,6 +170,12 @@ static inline uint32_t qp_send_pd(const struct qp *qp)
 	return __builtin_expect(qp->sends_itself, 0) ? qp->srq->pd : qp->pd->number;
 }
 
+/* Of UD: has the request an address handle? Of other opcodes the union has something else. */
+static inline bool wr_has_ah(const struct ibv_send_wr *wr)
+{
+	return (wr->opcode == IBV_WR_SEND || wr->opcode == IBV_WR_SEND_WITH_IMM) && wr->wr.ud.ah;
+}
+
 /* At creation, once. */
 void qp_init_events(struct qp *qp);
 /* Raise an asynchronous event of the QP (Communication Established, Last WQE Reached ...). */

@@ -72,6 +72,21 @@ static const struct wr_rule {
 		      qp->number, (unsigned long long)wr->wr_id, ##__VA_ARGS__);      \
 	(err); })
 
+/* The request is taken, and fails in its turn: "return TAKE_FAULTY(LOC_LEN_ERR, "why")", with qp, wr and wqe in scope. */
+#define TAKE_FAULTY(name, format, ...) __extension__ ({                               \
+	explain_about(#name, "ibv_post_send: qp 0x%06x wr_id 0x%llx: " format         \
+		      "; it completes with IBV_WC_" #name, qp->number,                \
+		      (unsigned long long)wr->wr_id, ##__VA_ARGS__);                  \
+	take_faulty(wr, wqe, IBV_WC_##name); })
+
+static int take_faulty(const struct ibv_send_wr *wr, struct send_wqe *wqe, enum ibv_wc_status status)
+{
+	wqe->opcode = WR_FAULTY;
+	wqe->imm = (uint32_t)wr->opcode;
+	wqe->status = (uint8_t)status;
+	return 0;
+}
+
 static int check_send_state(const struct qp *qp, const struct ibv_send_wr *wr) REQUIRES(qp->lock)
 {
 	switch (qp->state) {
@@ -98,11 +113,15 @@ static const struct wr_rule *rule_of(const struct ibv_send_wr *wr)
 	return rules[wr->opcode].name ? &rules[wr->opcode] : NULL;
 }
 
-static int check_opcode(const struct qp *qp, const struct ibv_send_wr *wr,
-			const struct wr_rule *rule) REQUIRES(qp->lock)
+/* As libmlx5: it looks at the opcode alone; what the QP's type does not have is the adapter's to fail. */
+static int check_opcode(const struct qp *qp, const struct ibv_send_wr *wr, const struct wr_rule *rule,
+			struct send_wqe *wqe) REQUIRES(qp->lock)
 {
 	if (!rule)
 		return REFUSE(EINVAL, "opcode %d is not supported", (int)wr->opcode);
+	if (!(rule->services & service_bit(qp)) && !(rule->carries & (CARRIES_FLUSH | CARRIES_WORD)))
+		return TAKE_FAULTY(LOC_QP_OP_ERR, "%s is not possible on a QP of type %s", rule->name,
+				   qp_type_name(qp->type));
 	if (!(rule->services & service_bit(qp)))
 		return REFUSE(EINVAL, "%s is not possible on a QP of type %s", rule->name,
 			      qp_type_name(qp->type));
@@ -134,17 +153,11 @@ static int check_sges(const struct qp *qp, const struct ibv_send_wr *wr, uint64_
 	return 0;
 }
 
-static int qp_post_check_length(const struct qp *qp, const struct ibv_send_wr *wr,
-				const struct wr_rule *rule, uint64_t length) REQUIRES(qp->lock)
+static int qp_post_check_length(const struct qp *qp, const struct ibv_send_wr *wr, const struct wr_rule *rule,
+				struct send_wqe *wqe, uint64_t length) REQUIRES(qp->lock)
 {
 	uint32_t mtu = qp->mtu ? qp->mtu : PATH_MTU_MAX;
 
-	if (length > MESSAGE_BYTES_MAX)
-		return REFUSE(EINVAL, "%llu bytes: a message has at most 2^31",
-			      (unsigned long long)length);
-	if (qp_is(qp, QP_DATAGRAM) && length > mtu)
-		return REFUSE(EINVAL, "%llu bytes: a UD message has at most the MTU of the port, "
-			      "%u", (unsigned long long)length, mtu);
 	if (qp_is(qp, QP_RAW) && (length < FRAME_HEADER_BYTES || length > qp->mtu))
 		return REFUSE(EINVAL,
 			      "%llu bytes: a frame has %u to %u, from its destination address to "
@@ -157,9 +170,15 @@ static int qp_post_check_length(const struct qp *qp, const struct ibv_send_wr *w
 	if (rule->carries & CARRIES_WORD && length != PLACEMENT_WORD)
 		return REFUSE(EINVAL, "%s with %llu bytes: it writes %u", rule->name, (unsigned long long)length,
 			      PLACEMENT_WORD);
+	if (length > MESSAGE_BYTES_MAX)
+		return TAKE_FAULTY(LOC_LEN_ERR, "%llu bytes: a message has at most 2^31",
+				   (unsigned long long)length);
+	if (qp_is(qp, QP_DATAGRAM) && length > mtu)
+		return TAKE_FAULTY(LOC_LEN_ERR, "%llu bytes: a UD message has at most the MTU of the port, "
+				   "%u", (unsigned long long)length, mtu);
 	if (rule->carries & CARRIES_ATOMIC && length != ATOMIC_BYTES)
-		return REFUSE(EINVAL, "%s with SGEs of %llu bytes: its result has %u", rule->name,
-			      (unsigned long long)length, ATOMIC_BYTES);
+		return TAKE_FAULTY(LOC_LEN_ERR, "%s with SGEs of %llu bytes: its result has %u", rule->name,
+				   (unsigned long long)length, ATOMIC_BYTES);
 	return 0;
 }
 
@@ -186,10 +205,12 @@ static int fill_data(const struct qp *qp, const struct ibv_send_wr *wr,
 
 	err = check_sges(qp, wr, &length);
 	if (!err)
-		err = qp_post_check_length(qp, wr, rule, length);
+		err = qp_post_check_length(qp, wr, rule, wqe, length);
 	if (err)
 		return err;
-	wqe->length = (uint32_t)length;
+	wqe->length = length > UINT32_MAX ? UINT32_MAX : (uint32_t)length;
+	if (wqe->opcode == WR_FAULTY)
+		return 0;
 	if (wr->send_flags & IBV_SEND_INLINE)
 		return copy_inline(qp, wr, wqe->inline_data);
 	wqe->sge_count = (uint32_t)wr->num_sge;
@@ -234,9 +255,9 @@ static int fill_ud(const struct qp *qp, const struct ibv_send_wr *wr, struct sen
 	if (!wr->wr.ud.ah)
 		return REFUSE(EINVAL, "a UD send needs an address handle in wr.ud.ah");
 	ah = to_ah(wr->wr.ud.ah);
-	if (ah->ibv.pd && ah->ibv.pd != &qp->pd->ibv)
-		return REFUSE(EINVAL, "the address handle is of another protection domain than the "
-			      "QP: create both with one ibv_pd");
+	if (ah->ibv.pd && ah->ibv.pd != &qp->pd->ibv)	/* C10-10 */
+		return TAKE_FAULTY(LOC_QP_OP_ERR, "the address handle is of another protection domain than the "
+				   "QP: create both with one ibv_pd");
 	if (wr->wr.ud.remote_qpn > QPN_MASK)
 		return REFUSE(EINVAL, "remote_qpn 0x%x exceeds 24 bits", wr->wr.ud.remote_qpn);
 	wqe->ah = ah;
@@ -292,14 +313,15 @@ static int qp_post_fill(const struct qp *qp, const struct ibv_send_wr *wr, struc
 	REQUIRES(qp->lock)
 {
 	const struct wr_rule *rule = rule_of(wr);
-	int err = check_opcode(qp, wr, rule);
+	int err;
 
-	if (err)
-		return err;
 	memset(wqe, 0, sizeof(*wqe));
 	wqe->wr_id = wr->wr_id;
 	wqe->opcode = wr->opcode;
 	wqe->flags = wr->send_flags | (qp->signal_all ? IBV_SEND_SIGNALED : 0);
+	err = check_opcode(qp, wr, rule, wqe);
+	if (err || wqe->opcode == WR_FAULTY)
+		return err;
 	fill_target(wr, rule, wqe);
 	if (rule->carries & CARRIES_BIND)
 		err = fill_bind(qp, wr, wqe);
@@ -361,9 +383,11 @@ static int qp_post_one(struct qp *qp, const struct ibv_send_wr *wr) REQUIRES(qp-
 	return 0;
 }
 
-/* Its send queue is not the application's. */
+/* Its send queue is not the application's, or it has none. */
 static int refuse_all(const struct qp *qp, const struct ibv_send_wr *wr)
 {
+	if (qp->type == IBV_QPT_XRC_RECV)
+		return REFUSE(EINVAL, "a QP of type XRC_RECV has no send queue: send with an XRC_SEND one");
 	if (qp->sends_itself)
 		return REFUSE(EINVAL, "the qp has a tag-matching SRQ and max_send_wr 0: the device sends, to "
 			      "fetch the data of matched requests; create it with max_send_wr, or send "
@@ -376,7 +400,8 @@ int qp_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad
 	int err = 0;
 
 	if (wr)
-		err = qp->hash || qp->sends_itself ? refuse_all(qp, wr) : check_send_state(qp, wr);
+		err = qp->hash || qp->sends_itself || qp->type == IBV_QPT_XRC_RECV ? refuse_all(qp, wr) :
+										     check_send_state(qp, wr);
 	while (wr && !err) {
 		err = qp_post_one(qp, wr);
 		if (!err)
@@ -429,11 +454,6 @@ int qp_post_recv(struct qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad
 		*bad = wr;
 		return EINVAL;
 	}
-	if (atomic_load_explicit(&qp->access->state, memory_order_acquire) == IBV_QPS_RESET) {
-		explain("ibv_post_recv: qp 0x%06x is in RESET: move it to INIT before posting receives",
-			qp->number);
-		*bad = wr;
-		return EINVAL;
-	}
+	/* In RESET, too: drivers of adapters do not look, and programs post there. They wait for INIT. */
 	return recv_queue_post_for(&qp->rq, wr, bad, "post_recv: qp", qp->number);
 }

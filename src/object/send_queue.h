@@ -20,6 +20,12 @@
 struct mw;
 
 /*
+ * The opcode of a request that adapters take and fail: @status says how, @imm has its own opcode. It fails in its
+ * turn, as a local one.
+ */
+#define WR_FAULTY	((enum ibv_wr_opcode)0x7f)
+
+/*
  * One request. Large: a slot of the ring serves every kind of request, and holds what the transport
  * notes of it.
  */
@@ -49,7 +55,7 @@ struct send_wqe {
 	uint32_t chunk_bytes;		/* READ: asked for in pieces of this many bytes */
 	uint64_t token;			/* of a message: which answer is its (transport/message.h) */
 	uint8_t state;			/* enum wqe_state (transport/internal.h); 0 when posted */
-	uint8_t status;			/* enum ibv_wc_status, once it failed */
+	uint8_t status;			/* enum ibv_wc_status, once it failed; of WR_FAULTY: from the post on */
 	union {
 		struct ibv_sge sge[0];
 		uint8_t inline_data[0];	/* flags & IBV_SEND_INLINE: @length bytes */

@@ -75,18 +75,19 @@ static bool raw_fits(struct transmit *transmit, uint32_t bytes)
 	return false;
 }
 
-static void raw_send_error(struct qp_call *call) REQUIRES(call->qp->lock)
+static void raw_send_error(struct qp_call *call, enum ibv_wc_status status) REQUIRES(call->qp->lock)
 {
 	const struct send_wqe *wqe = send_queue_at(&call->qp->sq, call->qp->sq.tail);
 
-	explain_about(
+	if (status == IBV_WC_LOC_PROT_ERR)	/* others are explained by the post */
+		explain_about(
 		"LOC_PROT_ERR",
 		"qp 0x%06x: frame of %u bytes (wr_id 0x%llx) failed: local protection error; %s%s"
 		"check lkey and bounds of the scatter/gather list",
 		call->qp->number, wqe->length, (unsigned long long)wqe->wr_id, call->why,
 		call->why[0] ? "; " : "");
-	note_failure(call, IBV_WC_LOC_PROT_ERR);
-	finish_send(call, IBV_WC_LOC_PROT_ERR);
+	note_failure(call, status);
+	finish_send(call, status);
 	qp_move_state(call->qp, IBV_QPS_SQE, "a request failed");
 	flush_sends(call);
 }
@@ -119,11 +120,15 @@ void raw_transmit(struct transmit *transmit)
 	while (raw_ready(qp)) {
 		const struct send_wqe *wqe = send_queue_at(&qp->sq, qp->sq.tail);
 
+		if (wqe->opcode == WR_FAULTY) {
+			raw_send_error(call, (enum ibv_wc_status)wqe->status);
+			break;
+		}
 		if (!raw_fits(transmit, wqe->length) ||
 		    !pace_allows(&qp->requester.pace, wqe->length, call->now_ns))
 			break;
 		if (sge_gather(call, wqe, 0, transmit->batch->data + transmit->batch->used, wqe->length)) {
-			raw_send_error(call);
+			raw_send_error(call, IBV_WC_LOC_PROT_ERR);
 			break;
 		}
 		write_frame(transmit, wqe);

@@ -198,10 +198,26 @@ static void packets_are_not_for_it(void **state)
 	station_free(s);
 }
 
-static void what_it_cannot_send_is_refused(void **state) UNCHECKED_LOCKS
+static void what_its_type_does_not_have_fails_in_its_turn(void **state)
 {
 	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_SEND_WITH_IMM, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ,
-						      IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_TSO };
+						      IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_LOCAL_INV };
+
+	for (unsigned i = 0; i < sizeof(opcodes) / sizeof(opcodes[0]); i++) {
+		struct station *s = raw_rts();
+
+		post(s, opcodes[i], 1, FRAME_BYTES);
+		post(s, IBV_WR_SEND, 2, FRAME_BYTES);
+		transmit(s);
+		expect_wc(&s->send_cq, 1, IBV_WC_LOC_QP_OP_ERR);
+		expect_wc(&s->send_cq, 2, IBV_WC_WR_FLUSH_ERR);
+		station_free(s);
+	}
+}
+
+static void what_it_cannot_send_is_refused(void **state) UNCHECKED_LOCKS
+{
+	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_TSO, (enum ibv_wr_opcode)99 };
 	struct station *s = raw_rts();
 	struct ibv_send_wr wr, *bad;
 	struct ibv_sge sge;
@@ -230,6 +246,7 @@ int main(void)
 		cmocka_unit_test(a_wrong_key_of_a_receive_ends_the_qp),
 		cmocka_unit_test(only_a_state_that_receives_does),
 		cmocka_unit_test(packets_are_not_for_it),
+		cmocka_unit_test(what_its_type_does_not_have_fails_in_its_turn),
 		cmocka_unit_test(what_it_cannot_send_is_refused),
 	};
 

@@ -15,7 +15,7 @@
 
 bool wqe_is_local(const struct send_wqe *wqe)
 {
-	return wqe->opcode == IBV_WR_LOCAL_INV || wqe->opcode == IBV_WR_BIND_MW;
+	return wqe->opcode == IBV_WR_LOCAL_INV || wqe->opcode == IBV_WR_BIND_MW || wqe->opcode == WR_FAULTY;
 }
 
 bool wqe_is_atomic(const struct send_wqe *wqe)
@@ -53,7 +53,7 @@ bool wqe_needs_receive(const struct send_wqe *wqe)
 
 const char *wqe_name(const struct send_wqe *wqe)
 {
-	switch ((int)wqe->opcode) {
+	switch (wqe->opcode == WR_FAULTY ? (int)wqe->imm : (int)wqe->opcode) {
 	case WR_FLUSH:				return "IBV_WR_FLUSH";
 	case WR_ATOMIC_WRITE:			return "IBV_WR_ATOMIC_WRITE";
 	case IBV_WR_SEND:			return "IBV_WR_SEND";

@@ -137,6 +137,10 @@ void requester_local(struct qp_call *call, struct send_wqe *wqe)
 	struct mr_accessor accessor = mr_accessor_of(call->qp);
 	enum mr_fault fault;
 
+	if (wqe->opcode == WR_FAULTY) {	/* explained by the post */
+		fail_later(wqe, (enum ibv_wc_status)wqe->status);
+		return;
+	}
 	if (wqe->opcode == IBV_WR_LOCAL_INV) {
 		fault = mr_invalidate(mrs, &accessor, wqe->imm);
 		set_reason(call, "rkey 0x%08x is not of a type 2 window bound on this QP", wqe->imm);

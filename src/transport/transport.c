@@ -225,7 +225,7 @@ void transport_prepare_send(struct qp *qp, struct ibv_send_wr *wr)
 	if (!qp_is(qp, QP_DATAGRAM) || !paths)
 		return;
 	for (; wr; wr = wr->next)
-		if (wr->wr.ud.ah)
+		if (wr_has_ah(wr))
 			ah_path_prepare(to_ah(wr->wr.ud.ah), wr->wr.ud.remote_qpn, paths);
 }
 

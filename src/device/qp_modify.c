@@ -17,6 +17,7 @@
 #include "platform/wait.h"
 
 #define CATCH_UP_TRIES	100u
+#define CATCH_UP_TURNS	64u	/* each takes some messages: more than those of a full ring */
 
 static int check_mtu(const struct hca_context *context, const struct qp *qp,
 		     const struct ibv_qp_attr *attr)
@@ -167,6 +168,12 @@ static void qp_modify_catch_up(struct engine *engine)
 		thread_yield();
 }
 
+void hca_catch_up(struct hca *hca)
+{
+	for (unsigned turns = 0; turns < CATCH_UP_TURNS && local_pending(&hca->engine.local); turns++)
+		qp_modify_catch_up(&hca->engine);
+}
+
 int hca_modify_qp(struct qp *qp, struct ibv_qp_attr *attr, int mask)
 {
 	struct hca_context *context = qp->owner;
@@ -193,9 +200,10 @@ int hca_modify_qp(struct qp *qp, struct ibv_qp_attr *attr, int mask)
 		transport_unreserve(&room);
 		return err;
 	}
-	if ((mask & IBV_QP_STATE) && (attr->qp_state == IBV_QPS_ERR ||
-				      (attr->qp_state == IBV_QPS_RESET && local_pending(&hca->engine.local))))
+	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_ERR)
 		qp_modify_catch_up(&hca->engine);
+	if (ends_accesses(attr, mask))
+		hca_catch_up(hca);
 	if ((mask & IBV_QP_STATE) && (attr->qp_state == IBV_QPS_RESET || attr->qp_state == IBV_QPS_ERR))
 		qp_send_final_ack(hca, qp);
 	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RTR)

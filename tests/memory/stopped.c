@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 
 #define BYTES	(1u << 20)
-#define LIMIT_S	60
+
 #define STOPPED_S 3.5
 #define SHORT_TIMEOUT 8		/* 1 ms: the least that the library takes is far more than that */
 #define RECEIVES 32
@@ -349,6 +349,76 @@ static bool send_to_stopped(const char *mode, enum way_out way_out)
 	return good;
 }
 
+enum first_call { CHANGES_ACCESS, DEREGISTERS, DESTROYS, FIRST_CALLS };
+#define EARLY 8u
+#define ROUNDS 5u	/* the worker may be faster than the call */
+
+/* Whatever it does first when it goes on, what was completed is there. */
+static void stops_itself(struct end *end, void *argument)
+{
+	const enum first_call call = *(enum first_call *)argument;
+	struct ibv_qp_attr attr = {.qp_access_flags = IBV_ACCESS_REMOTE_READ};
+	unsigned i;
+
+	end_open(end, SLOT * RECEIVES, ALL_ACCESS);
+	end_connect(end);
+	warm_sends(end);
+	for (i = 0; i < EARLY; i++)
+		CHECK(!post_receive_of(end, i, SLOT, end->mr->lkey), "%m");
+	memset(end->memory, 0, SLOT * EARLY);
+	meet(end);
+	raise(SIGSTOP);
+	if (call == CHANGES_ACCESS)
+		CHECK(!ibv_modify_qp(end->qp, &attr, IBV_QP_ACCESS_FLAGS), "%m");
+	else if (call == DEREGISTERS)
+		CHECK(!ibv_dereg_mr(end->mr), "%m");
+	else
+		CHECK(!ibv_destroy_qp(end->qp), "%m");
+	for (i = 0; i < EARLY; i++)
+		CHECK(end->memory[SLOT * i] == (char)(i + 1), "call %d: message %u is not there", call, i);
+	meet(end);
+	_exit(0);
+}
+
+static void sends_early(struct end *end, void *argument)
+{
+	struct ibv_wc wc;
+	unsigned i;
+	char byte;
+
+	end_open(end, SLOT * RECEIVES, ALL_ACCESS);
+	end_connect(end);
+	warm_sends(end);
+	meet(end);
+	tell(end->test, "s", 1);
+	CHECK(hear(end->test, &byte, 1));
+	for (i = 0; i < EARLY; i++) {
+		memset(end->memory, (char)(i + 1), 8);
+		CHECK(!post(end, IBV_WR_SEND, 0, 8, 0, i), "%m");
+		CHECK(get(end, &wc, 10) && !wc.status, "SEND %u", i);
+	}
+	tell(end->test, "c", 1);
+	meet(end);
+	end_close(end);
+}
+
+static bool stop_before(enum first_call call)
+{
+	struct pair pair;
+	siginfo_t info;
+	bool good;
+	char byte;
+
+	pair_start(&pair, "copy", sends_early, stops_itself, &call);
+	good = hear(pair.socket[LEFT], &byte, 1);
+	waitid(P_PID, (id_t)pair.pid[RIGHT], &info, WSTOPPED | WEXITED | WNOWAIT);
+	if (good)
+		tell(pair.socket[LEFT], "t", 1);
+	good = good && hear(pair.socket[LEFT], &byte, 1);
+	kill(pair.pid[RIGHT], SIGCONT);
+	return pair_end(&pair, 30) && good;
+}
+
 static bool warm_sends_are_completed_meanwhile(void)
 {
 #ifdef THREAD_SANITIZER
@@ -364,6 +434,21 @@ static bool and_arrive_although_their_sender_is_gone(void)
 	return skip("locks of the sanitizer cannot be read in another process");
 #else
 	return send_to_stopped("copy", SENDER_LEAVES);
+#endif
+}
+
+static bool and_arrive_before_what_it_calls_next(void)
+{
+#ifdef THREAD_SANITIZER
+	return skip("locks of the sanitizer cannot be read in another process");
+#else
+	unsigned round, call;
+
+	for (round = 0; round < ROUNDS; round++)
+		for (call = 0; call < FIRST_CALLS; call++)
+			if (!stop_before((enum first_call)call))
+				return false;
+	return true;
 #endif
 }
 
@@ -385,6 +470,7 @@ int main(int argc, char **argv)
 		TEST(who_is_killed_then_fails_the_request_soon),
 		TEST(warm_sends_are_completed_meanwhile),
 		TEST(and_arrive_although_their_sender_is_gone),
+		TEST(and_arrive_before_what_it_calls_next),
 		TEST(sends_that_would_fail_are_not_completed),
 	};
 

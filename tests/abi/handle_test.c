@@ -192,6 +192,9 @@ static void refuse_all(struct objects *my, struct objects *other)
 	NO(verbs->ibv_create_flow(my->qp, &flow.attr));
 	errno = 0;
 	assert_int_equal(ibv_rereg_mr(my->mr, IBV_REREG_MR_CHANGE_PD, other->pd, NULL, 0, 0), -1);
+	/* pyverbs leaves in it what was there. */
+	assert_int_equal(ibv_rereg_mr(my->mr, IBV_REREG_MR_CHANGE_ACCESS, other->pd, NULL, 0,
+				      IBV_ACCESS_LOCAL_WRITE), 0);
 	assert_int_equal(errno, EINVAL);
 	FAILS(my->context->ops.bind_mw(my->qp, other->mw, &bind));
 	FAILS(my->context->ops.bind_mw(my->qp, my->mw, &bind));

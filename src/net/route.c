@@ -135,16 +135,19 @@ static int route_check_attr(const struct port *port, const struct ibv_ah_attr *a
  * Linux sends no IPv6 multicast on its loopback interface. The group is reached by its IPv4 alias there, which its
  * members have joined as well, from an IPv4 address of the interface.
  */
-static int use_ipv4_carrier(const struct port *port, const uint8_t group[16], const char *who, struct gid_entry *source)
+static int use_ipv4_carrier(const struct port *port, const uint8_t group[16], const char *who,
+			    struct gid_entry *source)
 {
 	uint32_t index = suggest_index(port, true);
 	const struct gid_entry *entry = gid_table_get(port, index);
 	char text[INET6_ADDRSTRLEN];
 
 	if (!entry || entry->host_only || !ip_addr_is_ipv4(entry->address)) {
-		explain_refused(who, ENETUNREACH, "%s: %s sends no IPv6 multicast, and has no IPv4 address on which group %s "
-				"could travel: add one (ip address add 127.0.0.1/8 dev lo)", who, port->name,
-				gid_text(group, text));
+		explain_refused(
+			who, ENETUNREACH,
+			"%s: %s sends no IPv6 multicast, and has no IPv4 address on which group %s "
+			"could travel: add one (ip address add 127.0.0.1/8 dev lo)",
+			who, port->name, gid_text(group, text));
 		return ENETUNREACH;
 	}
 	*source = *entry;
@@ -204,9 +207,11 @@ static int ask_kernel(struct net *net, struct av *av, const char *who)
 	err = netdev_route(&net->netlink, av->destination, av->source, interface, &route);
 	if (err && is_unreachable(&net->netlink, err, av, interface)) {
 		err = err == EHOSTUNREACH ? EHOSTUNREACH : ENETUNREACH;
-		explain_refused(who, err, "%s: no route from %s to the destination GID %s: look at ip route get, and "
-				"whether the GID is the peer's (ibv_query_gid there)", who,
-				gid_text(av->source, from), gid_text(av->destination, to));
+		explain_refused(
+			who, err,
+			"%s: no route from %s to the destination GID %s: look at ip route get, and "
+			"whether the GID is the peer's (ibv_query_gid there)",
+			who, gid_text(av->source, from), gid_text(av->destination, to));
 		return err;
 	}
 	/* The hardware address of a link-local one is part of it: ib_core asks for none either. */
@@ -214,9 +219,11 @@ static int ask_kernel(struct net *net, struct av *av, const char *who)
 		return 0;
 	err = neighbour_await(&net->netlink, &route, av->source, av->destination);
 	if (err)
-		explain_refused(who, err, "%s: %s does not answer to ARP or neighbour discovery, so packets to %s cannot "
-				"leave: is that host up, and is it its address? (ip neigh)", who,
-				gid_text(route.hop, from), gid_text(av->destination, to));
+		explain_refused(who, err,
+				"%s: %s does not answer to ARP or neighbour discovery, so packets "
+				"to %s cannot "
+				"leave: is that host up, and is it its address? (ip neigh)",
+				who, gid_text(route.hop, from), gid_text(av->destination, to));
 	return err;
 }
 

@@ -31,7 +31,8 @@ void route_cache_open(struct route_cache *cache);
 void route_cache_close(struct route_cache *cache);
 void route_cache_abandon(struct route_cache *cache);	/* in a fork()ed child */
 
-/* Is the way of @route (its addresses and interface) known? Sets @route->local if so; else *changes, for the add. */
+/* Is the way of @route (its addresses and interface) known? Sets @route->local if so; else
+ * *changes, for the add. */
 bool route_cache_find(struct route_cache *cache, struct cached_route *route, uint64_t *changes);
 /* Keep what the kernel has said of @route, unless anything changed since the search. */
 void route_cache_add(struct route_cache *cache, const struct cached_route *route, uint64_t changes);

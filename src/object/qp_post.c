@@ -72,7 +72,8 @@ static const struct wr_rule {
 		      qp->number, (unsigned long long)wr->wr_id, ##__VA_ARGS__);      \
 	(err); })
 
-/* The request is taken, and fails in its turn: "return TAKE_FAULTY(LOC_LEN_ERR, "why")", with qp, wr and wqe in scope. */
+/* The request is taken, and fails in its turn: "return TAKE_FAULTY(LOC_LEN_ERR, "why")", with qp,
+ * wr and wqe in scope. */
 #define TAKE_FAULTY(name, format, ...) __extension__ ({                               \
 	explain_about(#name, "ibv_post_send: qp 0x%06x wr_id 0x%llx: " format         \
 		      "; it completes with IBV_WC_" #name, qp->number,                \
@@ -353,12 +354,20 @@ static int refuse_full(const struct qp *qp, const struct ibv_send_wr *wr) REQUIR
 	uint32_t executed = sq->size - (sq->head - sq->tail);
 
 	if (explaining() && !any_is_signaled(sq))
-		return REFUSE(ENOMEM, "the send queue is full: %u requests are outstanding (executed: %u), and none is "
-			      "signaled: no completion will free a slot: post at least every max_send_wr-th "
-			      "with IBV_SEND_SIGNALED, and poll it", sq->size, executed);
-	return REFUSE(ENOMEM, "the send queue is full: %u requests are outstanding (executed: %u); a slot is free when "
-		      "the completion of its request, or of a later one, was polled: poll, or create the QP with a "
-		      "larger max_send_wr", sq->size, executed);
+		return REFUSE(ENOMEM,
+			      "the send queue is full: %u requests are outstanding (executed: %u), "
+			      "and none is "
+			      "signaled: no completion will free a slot: post at least every "
+			      "max_send_wr-th "
+			      "with IBV_SEND_SIGNALED, and poll it",
+			      sq->size, executed);
+	return REFUSE(ENOMEM,
+		      "the send queue is full: %u requests are outstanding (executed: %u); a slot "
+		      "is free when "
+		      "the completion of its request, or of a later one, was polled: poll, or "
+		      "create the QP with a "
+		      "larger max_send_wr",
+		      sq->size, executed);
 }
 
 static int qp_post_one(struct qp *qp, const struct ibv_send_wr *wr) REQUIRES(qp->lock)

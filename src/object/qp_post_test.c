@@ -393,7 +393,8 @@ static void a_ud_message_is_no_longer_than_the_mtu_of_the_qp(void **state)
 	sge.length = 1024;
 	assert_int_equal(post(f, &wr), 0);
 	sge.length = 1025;
-	assert_mentions(explain_post(f, &wr, 0), "1025 bytes: a UD message has at most the MTU of the port, 1024; it "
+	assert_mentions(explain_post(f, &wr, 0),
+			"1025 bytes: a UD message has at most the MTU of the port, 1024; it "
 			"completes with IBV_WC_LOC_LEN_ERR");
 	assert_int_equal(last_wqe(f)->opcode, WR_FAULTY);
 	assert_int_equal(last_wqe(f)->status, IBV_WC_LOC_LEN_ERR);
@@ -590,7 +591,8 @@ static void a_full_queue_says_how_many_are_executed_and_whether_any_is_signaled(
 		assert_int_equal(post(f, &wr), 0);
 	f->qp.sq.tail += 2;
 	f->qp.number = 0x54321;	/* told before of the other */
-	assert_mentions(explain_post(f, &wr, ENOMEM), "6 requests are outstanding (executed: 2), and none is signaled");
+	assert_mentions(explain_post(f, &wr, ENOMEM),
+			"6 requests are outstanding (executed: 2), and none is signaled");
 	f->qp.sq.tail = f->qp.sq.head;
 	wqe_slots_free_to(&f->qp.sq.slots, f->qp.sq.tail);
 	wr.send_flags = IBV_SEND_SIGNALED;

@@ -129,14 +129,19 @@ static void explain_full(const struct recv_queue *queue, const struct ibv_recv_w
 	uint32_t waiting = recv_queue_count(queue);
 
 	if (waiting >= queue->size)
-		explain_about("ENOMEM ibv_post_recv", "%s 0x%06x: the queue is full with %u receives (wr_id 0x%llx "
-			      "was not posted); create it with a larger max_recv_wr or max_wr, or post after some "
-			      "have completed", what, number, queue->size, (unsigned long long)wr->wr_id);
+		explain_about("ENOMEM ibv_post_recv",
+			      "%s 0x%06x: the queue is full with %u receives (wr_id 0x%llx "
+			      "was not posted); create it with a larger max_recv_wr or max_wr, or "
+			      "post after some "
+			      "have completed",
+			      what, number, queue->size, (unsigned long long)wr->wr_id);
 	else
-		explain_about("ENOMEM ibv_post_recv", "%s 0x%06x: the queue is full with %u receives (wr_id 0x%llx "
-			      "was not posted; for messages are waiting: %u); a slot is free when the completion "
-			      "of its receive was polled: poll", what, number, queue->size,
-			      (unsigned long long)wr->wr_id, waiting);
+		explain_about("ENOMEM ibv_post_recv",
+			      "%s 0x%06x: the queue is full with %u receives (wr_id 0x%llx "
+			      "was not posted; for messages are waiting: %u); a slot is free when "
+			      "the completion "
+			      "of its receive was polled: poll",
+			      what, number, queue->size, (unsigned long long)wr->wr_id, waiting);
 }
 
 static void explain_refusal(const struct recv_queue *queue, const struct ibv_recv_wr *wr, int err,

@@ -30,9 +30,12 @@ static int op_add(struct srq *srq, struct ibv_ops_wr *wr) REQUIRES(srq->queue.lo
 {
 	if (tag_list_add(srq->tags, wr))
 		return 0;
-	return REFUSE_OP(ENOMEM, "the list is full: of its %u tags each waits for a message, or for its completion "
-			 "to be polled: poll, delete some, or create the SRQ with a larger tm_cap.max_num_tags",
-			 srq->tags->size);
+	return REFUSE_OP(
+		ENOMEM,
+		"the list is full: of its %u tags each waits for a message, or for its completion "
+		"to be polled: poll, delete some, or create the SRQ with a larger "
+		"tm_cap.max_num_tags",
+		srq->tags->size);
 }
 
 static int op_delete(struct srq *srq, const struct ibv_ops_wr *wr, struct ibv_wc *wc)
@@ -55,8 +58,11 @@ static int op_delete(struct srq *srq, const struct ibv_ops_wr *wr, struct ibv_wc
 static int op_check(const struct srq *srq, const struct ibv_ops_wr *wr)
 {
 	if (wqe_slots_used(&srq->tags->ops, srq->tags->posted) >= srq->tags->max_ops)
-		return REFUSE_OP(ENOMEM, "%u operations are outstanding (tm_cap.max_ops): one is until its completion, "
-				 "or that of a later one with IBV_OPS_SIGNALED, was polled", srq->tags->max_ops);
+		return REFUSE_OP(ENOMEM,
+				 "%u operations are outstanding (tm_cap.max_ops): one is until its "
+				 "completion, "
+				 "or that of a later one with IBV_OPS_SIGNALED, was polled",
+				 srq->tags->max_ops);
 	if (wr->flags & ~(IBV_OPS_SIGNALED | IBV_OPS_TM_SYNC))
 		return REFUSE_OP(EINVAL, "flags 0x%x: only IBV_OPS_SIGNALED and IBV_OPS_TM_SYNC are known",
 				 (unsigned)wr->flags);

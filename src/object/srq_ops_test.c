@@ -195,11 +195,16 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(each_signaled_operation_completes, setup, teardown),
 		cmocka_unit_test_setup_teardown(others_do_not, setup, teardown),
-		cmocka_unit_test_setup_teardown(an_entry_that_was_matched_is_not_deleted, setup, teardown),
-		cmocka_unit_test_setup_teardown(an_operation_out_of_step_asks_for_a_report, setup, teardown),
+		cmocka_unit_test_setup_teardown(an_entry_that_was_matched_is_not_deleted, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(an_operation_out_of_step_asks_for_a_report, setup,
+						teardown),
 		cmocka_unit_test_setup_teardown(wrong_operations_are_refused, setup, teardown),
-		cmocka_unit_test_setup_teardown(what_is_before_a_refused_operation_is_done, setup, teardown),
-		cmocka_unit_test_setup_teardown(at_most_max_ops_are_outstanding_until_a_later_one_is_polled, setup, teardown),
+		cmocka_unit_test_setup_teardown(what_is_before_a_refused_operation_is_done, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(
+			at_most_max_ops_are_outstanding_until_a_later_one_is_polled, setup,
+			teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Which slots of a work queue may be posted to. A slot is free again when the completion of its request was polled, or
- * that of a later request of the queue, as drivers of adapters count: not when the request has completed. The
- * queue's lock guards posting; what is polled is stored under the lock of a CQ, and read without it.
+ * Which slots of a work queue may be posted to. A slot is free again when the completion of its
+ * request was polled, or that of a later request of the queue, as drivers of adapters count: not
+ * when the request has completed. The queue's lock guards posting; what is polled is stored under
+ * the lock of a CQ, and read without it.
  *
- * Each completion names the slots and the number of its request. It does not outlive them: a queue that is
- * emptied or destroyed takes its completions out of the CQ first (cq_clean()).
+ * Each completion names the slots and the number of its request. It does not outlive them: a queue
+ * that is emptied or destroyed takes its completions out of the CQ first (cq_clean()).
  */
 #ifndef VERBATIM_OBJECT_WQE_SLOTS_H
 #define VERBATIM_OBJECT_WQE_SLOTS_H

@@ -254,7 +254,9 @@ unsigned rs_connection_progress_locked(struct rsocket *rs)
 	struct rdma_cm_event *event;
 	unsigned count = 0;
 
-	while (!rs->closing && !(rs->state == RS_LISTENING && rs->stream.backlog.waiting >= rs->stream.backlog.most) &&
+	while (!rs->closing &&
+	       !(rs->state == RS_LISTENING &&
+		 rs->stream.backlog.waiting >= rs->stream.backlog.most) &&
 	       !rdma_get_cm_event(rs->events, &event)) {
 		count++;
 		if (rs->state == RS_LISTENING) {

@@ -236,7 +236,8 @@ int rlisten(int socket, int backlog)
 	}
 	/* One more than was said, as of TCP. */
 	if (!err)
-		rs->stream.backlog.most = backlog < 0 || backlog > BACKLOG_MAX ? BACKLOG_MAX : (unsigned)backlog + 1;
+		rs->stream.backlog.most =
+			backlog < 0 || backlog > BACKLOG_MAX ? BACKLOG_MAX : (unsigned)backlog + 1;
 	lock_release(&rs->lock);
 	rs_put(rs);
 	return rs_result(err);

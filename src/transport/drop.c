@@ -49,10 +49,13 @@ static void print_way(const struct qp *qp, const struct packet *packet, const ui
 {
 	char from[46];
 
-	explain_print_remote("qp 0x%06x: %s from %s dropped: packets of its peer, qp 0x%06x on this host, come "
-			     "through memory, and this one did not: it was sent before both ends had agreed on that, "
-			     "and comes again, or another process has forged it (ss -uap shows who sends to port 4791)",
-			     qp->number, packet->op->name, address_text(source, from), qp->attr.dest_qp_num);
+	explain_print_remote(
+		"qp 0x%06x: %s from %s dropped: packets of its peer, qp 0x%06x on this host, come "
+		"through memory, and this one did not: it was sent before both ends had agreed on "
+		"that, "
+		"and comes again, or another process has forged it (ss -uap shows who sends to "
+		"port 4791)",
+		qp->number, packet->op->name, address_text(source, from), qp->attr.dest_qp_num);
 }
 
 static void print_datagram(struct qp *qp, const struct packet *packet, const uint8_t source[16],

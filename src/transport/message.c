@@ -206,8 +206,10 @@ void transport_message_unmade(struct qp *qp, uint64_t now_ns, struct effects *ef
 	if (qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_SQD)
 		return;
 	qp_call_init(&call, qp, now_ns, effects);
-	explain_about("QP_FATAL", "qp 0x%06x: a SEND that was completed while the peer's process was "
-		      "stopped did not arrive: the peer ended its queue pair or the receive before it took the message",
+	explain_about("QP_FATAL",
+		      "qp 0x%06x: a SEND that was completed while the peer's process was "
+		      "stopped did not arrive: the peer ended its queue pair or the receive before "
+		      "it took the message",
 		      qp->number);
 	qp_raise(qp, QP_EVENT_FATAL, effects);
 	pairing_end(&qp->pairing);

@@ -35,8 +35,9 @@ static uint32_t tags_skip(const struct responder *responder)
 
 struct wqe_slot tags_slot(const struct qp *qp)
 {
-	return (struct wqe_slot){ qp->responder.tagged >= TAGGED_EAGER ? &qp->srq->tags->slots : &qp->srq->queue.slots,
-			      0, true };
+	return (struct wqe_slot){qp->responder.tagged >= TAGGED_EAGER ? &qp->srq->tags->slots
+								      : &qp->srq->queue.slots,
+				 0, true};
 }
 
 /* ---- rendezvous ---- */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The verbs as programs call them: each looks whether the handles that it is given are good (live.h), calls the
- * function that its own file defines (inner.h), sets errno as errno.def says, and notes what was made or ended. The
- * call begins here: no handler leaves it while a handle is looked up.
+ * The verbs as programs call them: each looks whether the handles that it is given are good
+ * (live.h), calls the function that its own file defines (inner.h), sets errno as errno.def says,
+ * and notes what was made or ended. The call begins here: no handler leaves it while a handle is
+ * looked up.
  */
 #define VERBS_OUTER
 #include "verbs/live.h"

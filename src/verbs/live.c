@@ -117,9 +117,12 @@ static void take_handle(struct live_call *call, enum live_kind kind, const void 
 		return;
 	call->err = EINVAL;
 	if (is_foreign)
-		explain_refused(call->name, EINVAL, "%s: the %s %p is of another context than the objects before it: "
-				"create all of them in one context (ibv_open_device), or import the device, which "
-				"shares them (ibv_import_device)", call->name, live_names[kind], object);
+		explain_refused(call->name, EINVAL,
+				"%s: the %s %p is of another context than the objects before it: "
+				"create all of them in one context (ibv_open_device), or import "
+				"the device, which "
+				"shares them (ibv_import_device)",
+				call->name, live_names[kind], object);
 	else
 		explain_refused(call->name, EINVAL, "%s: %p is no %s: it was destroyed or closed before, or never "
 				"created", call->name, object, live_names[kind]);
@@ -257,8 +260,11 @@ void live_add(const struct live_call *call, enum live_kind kind, const void *obj
 		free(handle);
 		return;
 	}
-	*handle = (struct live_handle){ .object = object, .kind = kind, .count = 1,
-					.file = live_file_of(call, kind, object), .generation = ++last_generation };
+	*handle = (struct live_handle){.object = object,
+				       .kind = kind,
+				       .count = 1,
+				       .file = live_file_of(call, kind, object),
+				       .generation = ++last_generation};
 	handle->next = buckets[live_hash(object) & (bucket_count - 1)];
 	buckets[live_hash(object) & (bucket_count - 1)] = handle;
 	handle_count++;

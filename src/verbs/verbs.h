@@ -245,7 +245,8 @@ int ibv_read_sysfs_file(const char *dir, const char *file, char *buffer, size_t 
 #ifndef VERBS_OUTER
 #define VERB(kind, type, name, parameters, arguments)
 #define VOID(name, parameters, arguments)
-#define SLOT(kind, type, function, name, parameters, arguments) type function parameters __asm__("inner_" #function);
+#define SLOT(kind, type, function, name, parameters, arguments)                                    \
+	type function parameters __asm__("inner_" #function);
 #include "verbs/errno.def"
 #endif
 

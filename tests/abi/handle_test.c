@@ -77,8 +77,8 @@ static void make(struct objects *of, struct ibv_device *device)
 	of->table = ibv_create_rwq_ind_table(of->context, &table);
 	of->counters = ibv_create_counters(of->context, &counters);
 	make_ah(of);
-	assert_true(of->pd && of->td && of->channel && of->cq && of->srq && of->qp && of->xrcd && of->mr && of->mw &&
-		    of->dm && of->wq && of->table && of->counters && of->ah);
+	assert_true(of->pd && of->td && of->channel && of->cq && of->srq && of->qp && of->xrcd &&
+		    of->mr && of->mw && of->dm && of->wq && of->table && of->counters && of->ah);
 }
 
 /* Each destruction once; in any other order it would be EBUSY. */
@@ -133,7 +133,8 @@ static void refuse_all(struct objects *my, struct objects *other)
 	struct ibv_qp_open_attr open = { .comp_mask = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD |
 						      IBV_QP_OPEN_ATTR_TYPE,
 					 .qp_num = 1, .xrcd = other->xrcd, .qp_type = IBV_QPT_XRC_RECV };
-	struct ibv_mw_bind bind = { .bind_info = { .mr = other->mr, .addr = (uintptr_t)other->memory, .length = 8 } };
+	struct ibv_mw_bind bind = {
+		.bind_info = {.mr = other->mr, .addr = (uintptr_t)other->memory, .length = 8}};
 	struct {
 		struct ibv_flow_attr attr;
 		struct ibv_flow_spec_counter_action count;

@@ -93,7 +93,7 @@ def main():
     tap.test('it cannot be unloaded',
              [] if 'NODELETE' in ''.join(dynamic(library, 'FLAGS_1')) else ['no -z nodelete'])
     needed = dynamic(library, 'NEEDED')
-    # libgcc_s: librdmacm's rsockets are unwound when their thread is cancelled, for which the C library loads it, too.
+    # libgcc_s unwinds rsockets when their thread is cancelled; the C library loads it for that, too.
     allowed = re.compile(r'(libverbatim-core|libibverbs|libc|libgcc_s|libasan|libubsan|libtsan|ld-linux).*')
     tap.test('it needs the core and the C library only',
              (name for name in needed if not allowed.fullmatch(name)))

@@ -218,9 +218,9 @@ static void compare(struct player *player, const struct ibv_wc *wc,
 	CHECK(wc->wr_id == expected->id, "step %u: completion of %llu and not of %llu",
 	      player->step, (unsigned long long)wc->wr_id, (unsigned long long)expected->id);
 	CHECK(wc->status == expected->status ||
-		      (expected->or_flushed && wc->status == IBV_WC_WR_FLUSH_ERR), "step %u, request %llu: %s and not %s", player->step,
-	      (unsigned long long)wc->wr_id, ibv_wc_status_str(wc->status),
-	      ibv_wc_status_str(expected->status));
+		      (expected->or_flushed && wc->status == IBV_WC_WR_FLUSH_ERR),
+	      "step %u, request %llu: %s and not %s", player->step, (unsigned long long)wc->wr_id,
+	      ibv_wc_status_str(wc->status), ibv_wc_status_str(expected->status));
 	if (wc->status)
 		return;
 	CHECK(wc->opcode == expected->opcode, "step %u: opcode %d and not %d", player->step,

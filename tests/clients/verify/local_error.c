@@ -131,7 +131,8 @@ static uint32_t post_quietly_until_full(struct link *link, uint32_t most)
 {
 	uint32_t posted = 0;
 
-	while (posted <= most && !try_send(link, &(struct op){ .id = posted, .opcode = IBV_WR_SEND, .quiet = true }))
+	while (posted <= most &&
+	       !try_send(link, &(struct op){.id = posted, .opcode = IBV_WR_SEND, .quiet = true}))
 		posted++;
 	return posted;
 }
@@ -176,7 +177,8 @@ static void slots_are_free_when_polled(struct side *side)
 	if (!side->server) {
 		CHECK(post_quietly_until_full(&link, most) == 4, "polling the fourth makes room for four");
 		expect_no_wc(link.send_cq, 20);
-		CHECK(try_send(&link, &(struct op){ .opcode = IBV_WR_SEND }) == ENOMEM, "unsignaled ones make room");
+		CHECK(try_send(&link, &(struct op){.opcode = IBV_WR_SEND}) == ENOMEM,
+		      "unsignaled ones make room");
 	}
 	barrier(side);
 	link_close(&link);

@@ -239,7 +239,8 @@ static void mw_type2_errors(struct side *side)
 			good_wc(w.link.send_cq, 3);
 		}
 		if (i == REBIND || i == REBIND_SAME || i == EMPTY) {
-			bind_by(&w, mw, i == REBIND_SAME ? rkey : rkey + 1, i == EMPTY ? 0 : LEN, IBV_WC_MW_BIND_ERR);
+			bind_by(&w, mw, i == REBIND_SAME ? rkey : rkey + 1, i == EMPTY ? 0 : LEN,
+				IBV_WC_MW_BIND_ERR);
 		} else {
 			send_op(i == OTHER_QP ? &other.link : &w.link, &(struct op){ .id = 4, .quiet = true,
 				.opcode = IBV_WR_LOCAL_INV,

@@ -250,7 +250,8 @@ def nobody_there(topology):
 
 
 def taken_address(topology):
-    """Another program has port 4791 of the server's lo: other addresses, and connections of one user inside, work."""
+    """Another program has port 4791 of the server's lo: other addresses work, and connections of one user
+    inside."""
     script = ('import socket, time; taken = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); '
               'taken.bind(("127.0.0.1", 4791)); print("bound", flush=True); time.sleep(60)')
     with topology.server.start(['/usr/bin/python3', '-c', script]) as stranger:

@@ -333,6 +333,7 @@ static struct batch random_batch(struct model *model)
 	unsigned i;
 
 	batch.large = !model->end[!batch.from].receives && model_random(model, 20) == 0;
+	batch.late = model->rnr_retry && model_random(model, 4) == 0;
 	for (i = 0; i < batch.count; i++) {
 		struct op *op = &batch.op[i];
 
@@ -341,6 +342,9 @@ static struct batch random_batch(struct model *model)
 		/* Only one of them may use up the window. */
 		if (i && op->opcode == IBV_WR_SEND_WITH_INV)
 			op->opcode = IBV_WR_SEND;
+		/* One that is refused takes a receive if that was there in time; of an SRQ nobody would hear. */
+		if (batch.late && model->has_srq && op->opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
+			op->opcode = IBV_WR_RDMA_WRITE;
 		op->is_fenced = fence;
 		fence = fence || op->opcode == IBV_WR_RDMA_READ ||
 			op->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
@@ -349,9 +353,7 @@ static struct batch random_batch(struct model *model)
 		batch.id[i] = model->next_id++;
 	}
 	batch.op[batch.count - 1].is_signaled = true;
-	if (model->rnr_retry)
-		batch.late = model_random(model, 4) == 0;
-	else if (batch.receives && model_random(model, 8) == 0)
+	if (!model->rnr_retry && batch.receives && model_random(model, 8) == 0)
 		batch.receives = 0;
 	return batch;
 }

@@ -408,6 +408,7 @@ void end_raise(struct end *end, int up_to)
 {
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RESET};
 	bool reliable = end->type != IBV_QPT_UC;
+	int err;
 
 	CHECK(!ibv_modify_qp(end->qp, &attr, IBV_QP_STATE), "%m");
 	attr = (struct ibv_qp_attr){
@@ -428,10 +429,13 @@ void end_raise(struct end *end, int up_to)
 		.ah_attr = {.is_global = 1,
 			    .port_num = 1,
 			    .grh = {.dgid = end->there.gid, .sgid_index = 1, .hop_limit = 64}}};
-	CHECK(!ibv_modify_qp(end->qp, &attr,
-			     IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-				     (reliable ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER : 0)),
-	      "%m");
+	err = ibv_modify_qp(end->qp, &attr,
+			    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+				    (reliable ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER : 0));
+	end->lacks_descriptors = err == EMFILE && end->may_lack_descriptors;
+	if (end->lacks_descriptors)
+		return;
+	CHECK(!err, "%s", strerror(err));
 	attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS,
 				    .timeout = end->timeout,
 				    .retry_cnt = end->retry_count,

@@ -73,6 +73,7 @@ struct end {
 	enum ibv_mtu mtu;
 	uint8_t rnr_retry, timeout, retry_count;
 	enum ibv_qp_type type;	/* IBV_QPT_UC before end_make_qp(); 0: RC */
+	bool may_lack_descriptors, lacks_descriptors; /* RTR may fail with EMFILE: and did */
 };
 
 /*

@@ -60,6 +60,7 @@ struct qp {
 	struct ethernet_port *ethernet;	/* RAW_PACKET: where its frames leave; else NULL */
 	struct receive_hash *hash;	/* RAW_PACKET that spreads over work queues: it has no queues; else NULL */
 	bool strips_vlan;		/* RAW_PACKET: tags go to completions */
+	_Atomic bool was_reset;		/* not fixed; since INIT: takes no receives (qp_post_recv()) */
 	enum ibv_qp_type type;		/* of a row of qp_type.def */
 	uint32_t number;		/* QPN */
 	uint32_t ordinal;		/* the how-manieth QP that the process created, from 1 */

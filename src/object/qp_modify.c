@@ -294,6 +294,8 @@ void qp_modify_apply(struct qp *qp, const struct ibv_qp_attr *attr, int mask)
 {
 	if (mask & IBV_QP_STATE && attr->qp_state == IBV_QPS_RESET)
 		qp_modify_forget(qp);
+	if (mask & IBV_QP_STATE)
+		atomic_store_explicit(&qp->was_reset, attr->qp_state == IBV_QPS_RESET, memory_order_release);
 	qp_take_path(qp, attr, mask);
 	take_rights(qp, attr, mask);
 	take_reliability(qp, attr, mask);

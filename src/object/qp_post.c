@@ -463,6 +463,15 @@ int qp_post_recv(struct qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad
 		*bad = wr;
 		return EINVAL;
 	}
-	/* In RESET, too: drivers of adapters do not look, and programs post there. They wait for INIT. */
+	/*
+	 * Drivers of adapters did not look at RESET, and programs post to a QP that is new: those receives
+	 * wait for INIT. A QP that has come back to RESET takes none with libmlx5, and rdma-core tests that.
+	 */
+	if (atomic_load_explicit(&qp->was_reset, memory_order_acquire)) {
+		explain("ibv_post_recv: qp 0x%06x is in RESET again: move it to INIT before posting receives",
+			qp->number);
+		*bad = wr;
+		return EINVAL;
+	}
 	return recv_queue_post_for(&qp->rq, wr, bad, "post_recv: qp", qp->number);
 }

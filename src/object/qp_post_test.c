@@ -167,6 +167,23 @@ static void sends_are_taken_from_rts_on_and_receives_in_every_state(void **state
 	}
 }
 
+static void a_qp_that_was_reset_takes_no_receives(void **state)
+{
+	struct fixture *f = fixture_new(IBV_QPT_RC, IBV_QPS_RTS);
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
+	struct ibv_recv_wr recv = { 0 }, *bad = NULL;
+
+	lock_acquire(&f->qp.lock);
+	qp_modify_apply(&f->qp, &attr, IBV_QP_STATE);
+	assert_int_equal(qp_post_recv(&f->qp, &recv, &bad), EINVAL);
+	assert_ptr_equal(bad, &recv);
+	attr.qp_state = IBV_QPS_INIT;
+	qp_modify_apply(&f->qp, &attr, IBV_QP_STATE);
+	lock_release(&f->qp.lock);
+	assert_int_equal(qp_post_recv(&f->qp, &recv, &bad), 0);
+	fixture_free(f);
+}
+
 static void a_post_in_the_wrong_state_is_explained(void **state)
 {
 	struct fixture *f = fixture_new(IBV_QPT_RC, IBV_QPS_RTR);
@@ -622,6 +639,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_service_takes_its_opcodes_and_fails_others_in_their_turn),
 		cmocka_unit_test(sends_are_taken_from_rts_on_and_receives_in_every_state),
+		cmocka_unit_test(a_qp_that_was_reset_takes_no_receives),
 		cmocka_unit_test(a_post_in_the_wrong_state_is_explained),
 		cmocka_unit_test(an_empty_list_is_posted_in_every_state),
 		cmocka_unit_test(a_qp_with_an_srq_takes_no_receives),

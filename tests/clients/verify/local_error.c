@@ -184,7 +184,7 @@ static void slots_are_free_when_polled(struct side *side)
 	link_close(&link);
 }
 
-/* Posting is allowed by state: receives in each, sends from RTS on, all in ERR (flushed). */
+/* By state: receives in each, but not after a move to RESET; sends from RTS on; all in ERR (flushed). */
 static void post_by_state(struct side *side)
 {
 	struct link_options usual = { 0 };
@@ -208,8 +208,9 @@ static void post_by_state(struct side *side)
 	expect_flush(link.send_cq, 1, 1);
 	attr.qp_state = IBV_QPS_RESET;
 	OK(ibv_modify_qp(link.qp, &attr, IBV_QP_STATE));
-	recv_op(&link, 5, NULL, 0);
+	CHECK(try_recv(&link, 5, NULL, 0) == EINVAL, "receive in RESET again");
 	link_to_init(&link, &usual);
+	recv_op(&link, 5, NULL, 0);
 	barrier(side);
 	link_to_rtr(&link, &usual);	/* and it works again, from the start */
 	link_to_rts(&link, &usual);

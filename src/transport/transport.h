@@ -3,7 +3,7 @@
  * The transport: RC, UC and UD after IBTA chapter 9, without I/O. It has no clock, socket,
  * thread or randomness of its own: packets and the time come in; packets, completions and the
  * next deadline come out. The same code runs in production (engine/, device/), in the simulator
- * (tests/sim) and under the fuzzer.
+ * (sim/) and under the fuzzer.
  *
  *	requester.c	our requests: builds packets, retransmits
  *	request.c	a work request on the wire: opcodes, headers, PSNs

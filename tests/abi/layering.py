@@ -40,6 +40,7 @@ LAYERS = {
     'rdmacm': ['cm/endpoint', 'trace', 'base'],
     'rsockets': ['rdmacm', 'base'],
     'rspreload': ['base'],
+    'sim': ['transport', 'object', 'trace', 'wire', 'base'],
 }
 CODE = ('.c', '.h', '.def', '.map')
 SCRIPTS = ('.py', '.sh', '.build')

@@ -7,7 +7,7 @@
  *
  * Nothing may crash (ASan, UBSan, asserts), write outside of the registered part of memory, send
  * a packet that does not parse, complete more than was posted, or lose its place: the invariants
- * of the queues and PSNs are checked after each step. Built on the simulator's host (tests/sim);
+ * of the queues and PSNs are checked after each step. Built on the simulator's host (src/sim);
  * the peer is a host that never answers: the input is the peer.
  */
 #define UNGUARDED_MEMBERS	/* one thread: base/lock.h */
@@ -17,8 +17,8 @@
 #include <string.h>
 
 #include "input.h"
-#include "messages.h"
-#include "sim.h"
+#include "sim/messages.h"
+#include "sim/sim.h"
 #include "wire/aeth.h"
 #include "wire/icrc.h"
 #include "wire/psn.h"

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim.h"
+#include "sim/sim.h"
 
 #define HANDLED_MAX	3000000ull
 #define END_NS		(3600 * SECOND)
@@ -81,7 +81,7 @@ void sim_fail(struct sim *sim, const char *format, ...)
 
 /* ---- the heap ---- */
 
-static bool is_before(const struct sim_event *a, const struct sim_event *b)
+static bool sim_is_before(const struct sim_event *a, const struct sim_event *b)
 {
 	return a->at_ns < b->at_ns || (a->at_ns == b->at_ns && a->order < b->order);
 }
@@ -97,20 +97,20 @@ void sim_event_add(struct sim *sim, struct sim_event event)
 			abort();
 	}
 	event.order = sim->order++;
-	for (i = sim->event_count++; i && is_before(&event, &sim->heap[(i - 1) / 2]); i = (i - 1) / 2)
+	for (i = sim->event_count++; i && sim_is_before(&event, &sim->heap[(i - 1) / 2]); i = (i - 1) / 2)
 		sim->heap[i] = sim->heap[(i - 1) / 2];
 	sim->heap[i] = event;
 }
 
-static struct sim_event take_event(struct sim *sim)
+static struct sim_event sim_take_event(struct sim *sim)
 {
 	struct sim_event first = sim->heap[0], last = sim->heap[--sim->event_count];
 	size_t i = 0, child;
 
 	while ((child = 2 * i + 1) < sim->event_count) {
-		if (child + 1 < sim->event_count && is_before(&sim->heap[child + 1], &sim->heap[child]))
+		if (child + 1 < sim->event_count && sim_is_before(&sim->heap[child + 1], &sim->heap[child]))
 			child++;
-		if (!is_before(&sim->heap[child], &last))
+		if (!sim_is_before(&sim->heap[child], &last))
 			break;
 		sim->heap[i] = sim->heap[child];
 		i = child;
@@ -127,7 +127,7 @@ void sim_call_at(struct sim *sim, uint64_t at_ns, void (*call)(struct sim *, voi
 
 /* ---- running ---- */
 
-static void handle(struct sim *sim, struct sim_event *event)
+static void sim_handle(struct sim *sim, struct sim_event *event)
 {
 	switch (event->kind) {
 	case EVENT_ARRIVE:
@@ -148,7 +148,7 @@ static void handle(struct sim *sim, struct sim_event *event)
 }
 
 /* The host with the earliest timer; *at_ns is when. */
-static struct sim_host *next_timer(struct sim *sim, uint64_t *at_ns)
+static struct sim_host *sim_next_timer(struct sim *sim, uint64_t *at_ns)
 {
 	struct sim_host *host = NULL;
 	unsigned i;
@@ -165,7 +165,7 @@ static struct sim_host *next_timer(struct sim *sim, uint64_t *at_ns)
 	return host;
 }
 
-static void step(struct sim *sim, struct sim_host *timer, uint64_t timer_ns, uint64_t event_ns)
+static void sim_step(struct sim *sim, struct sim_host *timer, uint64_t timer_ns, uint64_t event_ns)
 {
 	uint64_t at_ns = timer_ns <= event_ns ? timer_ns : event_ns;
 
@@ -174,9 +174,9 @@ static void step(struct sim *sim, struct sim_host *timer, uint64_t timer_ns, uin
 	if (timer_ns <= event_ns) {
 		host_expire(timer);
 	} else {
-		struct sim_event event = take_event(sim);
+		struct sim_event event = sim_take_event(sim);
 
-		handle(sim, &event);
+		sim_handle(sim, &event);
 	}
 	if (sim->application)
 		sim->application(sim, sim->application_argument);
@@ -186,7 +186,7 @@ bool sim_run(struct sim *sim, uint64_t until_ns)
 {
 	while (!sim->failed) {
 		uint64_t timer_ns, event_ns = sim->event_count ? sim->heap[0].at_ns : TIME_NEVER;
-		struct sim_host *timer = next_timer(sim, &timer_ns);
+		struct sim_host *timer = sim_next_timer(sim, &timer_ns);
 		uint64_t next_ns = timer_ns < event_ns ? timer_ns : event_ns;
 
 		if (next_ns == TIME_NEVER)
@@ -198,7 +198,7 @@ bool sim_run(struct sim *sim, uint64_t until_ns)
 		if (++sim->handled > sim->handled_max || next_ns > sim->end_ns)
 			sim_fail(sim, "does not terminate: %llu events, %llu packets",
 				 (unsigned long long)sim->handled, (unsigned long long)sim->sent);
-		step(sim, timer, timer_ns, event_ns);
+		sim_step(sim, timer, timer_ns, event_ns);
 	}
 	return false;
 }

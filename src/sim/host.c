@@ -8,10 +8,10 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "object/placement.h"
 #include "object/ah.h"
-#include "messages.h"
-#include "sim.h"
+#include "object/placement.h"
+#include "sim/messages.h"
+#include "sim/sim.h"
 #include "wire/icrc.h"
 
 #define QPN_INDEX_FIRST	0x11u
@@ -20,47 +20,47 @@
 /* What the kernel charges a socket for a packet beyond its bytes, when it came in a batch. */
 #define SOCKET_CHARGE	256u
 
-static void *must(void *memory)
+static void *sim_need(void *memory)
 {
 	if (!memory)
 		abort();
 	return memory;
 }
 
-static void must_succeed(int err)
+static void sim_must(int err)
 {
 	if (err)
 		abort();
 }
 
 /* Zeroes that cost nothing until they are touched: an arena is 20 MB, nearly all of it unused. */
-static void *sparse_memory(size_t bytes)
+static void *host_memory(size_t bytes)
 {
 	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-	return must(memory == MAP_FAILED ? NULL : memory);
+	return sim_need(memory == MAP_FAILED ? NULL : memory);
 }
 
-static void no_release(struct event_queue *queue)
+static void host_no_release(struct event_queue *queue)
 {
 }
 
 struct sim_host *host_create(struct sim *sim)
 {
-	struct sim_host *host = must(calloc(1, sizeof(*host)));
+	struct sim_host *host = sim_need(calloc(1, sizeof(*host)));
 
 	host->sim = sim;
 	host->index = sim->host_count;
 	sim->host[sim->host_count++] = host;
 	memcpy(host->address, (uint8_t[]){ 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 0 }, 16);
 	host->address[15] = (uint8_t)(host->index + 1);
-	host->arena = arena_init(sparse_memory(arena_bytes()), 1);
-	must_succeed(mr_table_init(&host->mrs, host->arena, 0x5eed + host->index));
+	host->arena = arena_init(host_memory(arena_bytes()), 1);
+	sim_must(mr_table_init(&host->mrs, host->arena, 0x5eed + host->index));
 	host->counters = arena_counters(host->arena);
 	run_queue_init(&host->run_queue);
 	path_table_init(&host->paths);
-	event_queue_init(&host->async, -1, no_release);
-	must_succeed(timer_heap_reserve(&host->timers, SIM_QPS_MAX));
+	event_queue_init(&host->async, -1, host_no_release);
+	sim_must(timer_heap_reserve(&host->timers, SIM_QPS_MAX));
 	host->pd.number = 1;
 	host->transport = (struct transport){ .mrs = &host->mrs, .counters = host->counters,
 					      .run_queue = &host->run_queue,
@@ -88,7 +88,7 @@ void host_destroy(struct sim_host *host)
 
 /* ---- driving ---- */
 
-static void apply_effects(struct sim_host *host, struct effects *effects)
+static void host_apply(struct sim_host *host, struct effects *effects)
 {
 	struct list *node;
 	unsigned i;
@@ -103,7 +103,7 @@ static void apply_effects(struct sim_host *host, struct effects *effects)
 	}
 }
 
-static void arm(struct sim_host *host, struct qp *qp) REQUIRES(qp->lock)
+static void host_arm(struct sim_host *host, struct qp *qp) REQUIRES(qp->lock)
 {
 	timer_set(&host->timers, &qp->timer, host->crashed ? TIME_NEVER : transport_deadline(qp));
 }
@@ -122,7 +122,7 @@ void host_wake(struct sim_host *host)
 }
 
 /* One quantum of one QP. */
-static void pump_one(struct sim_host *host, struct qp *qp)
+static void host_pump_one(struct sim_host *host, struct qp *qp)
 {
 	struct tx_batch *batch = host->sim->batch;
 	struct effects effects;
@@ -132,7 +132,7 @@ static void pump_one(struct sim_host *host, struct qp *qp)
 	tx_batch_reset(batch);
 	lock_acquire(&qp->lock);
 	more = transport_transmit(qp, host->sim->now_ns, QUANTUM, batch, &effects);
-	arm(host, qp);
+	host_arm(host, qp);
 	if (more)
 		run_queue_add(&host->run_queue, qp);
 	lock_release(&qp->lock);
@@ -142,7 +142,7 @@ static void pump_one(struct sim_host *host, struct qp *qp)
 		host->tx_free_ns = host->sim->now_ns;
 	host->tx_free_ns += batch->count * host->tx_packet_ns + batch->used * host->tx_byte_ps / 1000;
 	net_send(host, batch);
-	apply_effects(host, &effects);
+	host_apply(host, &effects);
 }
 
 void host_pump(struct sim_host *host)
@@ -153,7 +153,7 @@ void host_pump(struct sim_host *host)
 	if (host->crashed)
 		return;
 	while (host->tx_free_ns <= host->sim->now_ns && (qp = run_queue_pop(&host->run_queue))) {
-		pump_one(host, qp);
+		host_pump_one(host, qp);
 		if (++rounds > 100000) {
 			sim_fail(host->sim, "host %u: the run queue never empties", host->index);
 			return;
@@ -177,9 +177,9 @@ void host_expire(struct sim_host *host)
 		transport_timeout(qp, host->sim->now_ns, &effects);
 	else
 		sim_fail(host->sim, "the deadline of qp 0x%06x moved outside of a call", qp->number);
-	arm(host, qp);
+	host_arm(host, qp);
 	lock_release(&qp->lock);
-	apply_effects(host, &effects);
+	host_apply(host, &effects);
 	host_wake(host);
 }
 
@@ -188,7 +188,7 @@ uint64_t host_deadline(const struct sim_host *host)
 	return host->crashed ? TIME_NEVER : timer_heap_next(&host->timers);
 }
 
-static struct qp *find_qp(struct sim_host *host, uint32_t qpn)
+static struct qp *host_find_qp(struct sim_host *host, uint32_t qpn)
 {
 	uint32_t index = (qpn & (QP_PER_SLOT - 1)) - QPN_INDEX_FIRST;
 
@@ -197,7 +197,7 @@ static struct qp *find_qp(struct sim_host *host, uint32_t qpn)
 	return host->qp[index];
 }
 
-static bool passes_checks(struct sim_host *host, struct sim_host *from, const uint8_t *data,
+static bool host_takes(struct sim_host *host, struct sim_host *from, const uint8_t *data,
 			  size_t bytes, bool damaged, struct packet *packet)
 {
 	struct icrc_header header = { .source_port = 0xc001, .destination_port = 4791,
@@ -223,9 +223,9 @@ void host_receive(struct sim_host *host, struct sim_host *from, uint8_t *data, s
 	struct packet packet;
 	struct qp *qp;
 
-	if (!passes_checks(host, from, data, bytes, damaged, &packet))
+	if (!host_takes(host, from, data, bytes, damaged, &packet))
 		return;
-	qp = find_qp(host, packet.dest_qpn);
+	qp = host_find_qp(host, packet.dest_qpn);
 	if (!qp) {
 		host->statistics.no_qp++;
 		return;
@@ -235,9 +235,9 @@ void host_receive(struct sim_host *host, struct sim_host *from, uint8_t *data, s
 	effects_init(&effects);
 	lock_acquire(&qp->lock);
 	transport_receive(qp, &packet, &info, host->sim->now_ns, &effects);
-	arm(host, qp);
+	host_arm(host, qp);
 	lock_release(&qp->lock);
-	apply_effects(host, &effects);
+	host_apply(host, &effects);
 	host_wake(host);
 }
 
@@ -252,9 +252,9 @@ enum message_fate host_receive_message(struct sim_host *host, struct qp *qp,
 	effects_init(&effects);
 	lock_acquire(&qp->lock);
 	fate = transport_message_receive(qp, message, host->sim->now_ns, &effects);
-	arm(host, qp);
+	host_arm(host, qp);
 	lock_release(&qp->lock);
-	apply_effects(host, &effects);
+	host_apply(host, &effects);
 	host_wake(host);
 	return fate;
 }
@@ -277,9 +277,9 @@ enum message_fate host_fetch(struct sim_host *host, struct qp *qp,
 			copied = copy(context, fetch.piece[i].iov_base, fetch.piece[i].iov_len);
 		fate = transport_fetched(qp, message, &fetch, copied, host->sim->now_ns, &effects);
 	}
-	arm(host, qp);
+	host_arm(host, qp);
 	lock_release(&qp->lock);
-	apply_effects(host, &effects);
+	host_apply(host, &effects);
 	host_wake(host);
 	return fate;
 }
@@ -295,7 +295,7 @@ bool host_send_message(struct sim_host *host, struct qp *qp, uint64_t token)
 	if (wqe && wqe->length > TELL_MAX)	/* would be fetched */
 		wqe = NULL;
 	if (wqe) {
-		uint8_t *data = must(malloc(wqe->length + 1));
+		uint8_t *data = sim_need(malloc(wqe->length + 1));
 		bool good = transport_gather(qp, wqe, data);
 
 		free(data);
@@ -304,7 +304,7 @@ bool host_send_message(struct sim_host *host, struct qp *qp, uint64_t token)
 		else
 			wqe = NULL;
 	}
-	arm(host, qp);
+	host_arm(host, qp);
 	lock_release(&qp->lock);
 	return wqe != NULL;
 }
@@ -316,9 +316,9 @@ void host_answer_message(struct sim_host *host, struct qp *qp, uint64_t token, b
 	effects_init(&effects);
 	lock_acquire(&qp->lock);
 	transport_message_answered(qp, token, refused, host->sim->now_ns, &effects);
-	arm(host, qp);
+	host_arm(host, qp);
 	lock_release(&qp->lock);
-	apply_effects(host, &effects);
+	host_apply(host, &effects);
 	host_wake(host);
 }
 
@@ -326,9 +326,9 @@ void host_answer_message(struct sim_host *host, struct qp *qp, uint64_t token, b
 
 struct cq *host_cq(struct sim_host *host, uint32_t size)
 {
-	struct cq *cq = must(calloc(1, sizeof(*cq)));
+	struct cq *cq = sim_need(calloc(1, sizeof(*cq)));
 
-	must_succeed(cq_init(cq, size));
+	sim_must(cq_init(cq, size));
 	cq->async = &host->async;
 	list_init(&cq->error_event.node);
 	cq->error_event.ibv.event_type = IBV_EVENT_CQ_ERR;
@@ -343,9 +343,9 @@ void cq_destroy(struct cq *cq)
 
 struct srq *host_srq(struct sim_host *host, uint32_t size, uint32_t sges)
 {
-	struct srq *srq = must(calloc(1, sizeof(*srq)));
+	struct srq *srq = sim_need(calloc(1, sizeof(*srq)));
 
-	must_succeed(recv_queue_init(&srq->queue, size, sges));
+	sim_must(recv_queue_init(&srq->queue, size, sges));
 	srq->async = &host->async;
 	srq->pd = host->pd.number;
 	list_init(&srq->limit_event.node);
@@ -354,9 +354,9 @@ struct srq *host_srq(struct sim_host *host, uint32_t size, uint32_t sges)
 
 struct xrcd *host_xrcd(struct srq *srq, uint32_t number, struct cq *cq)
 {
-	struct xrcd *xrcd = must(calloc(1, sizeof(*xrcd)));
+	struct xrcd *xrcd = sim_need(calloc(1, sizeof(*xrcd)));
 
-	xrcd->domain = must(calloc(1, sizeof(*xrcd->domain)));
+	xrcd->domain = sim_need(calloc(1, sizeof(*xrcd->domain)));
 	lock_init(&xrcd->domain->lock);
 	list_init(&xrcd->domain->srqs);
 	srq->xrcd = xrcd;
@@ -380,41 +380,25 @@ void srq_destroy(struct srq *srq)
 	free(srq);
 }
 
-static uint32_t or_default(uint32_t value, uint32_t otherwise)
+static uint32_t host_or(uint32_t value, uint32_t otherwise)
 {
 	return value ? value : otherwise;
 }
 
-static void init_events(struct qp *qp)
+static void host_queues(struct qp *qp, const struct qp_options *options)
 {
-	static const enum ibv_event_type types[] = {
-		[QP_EVENT_FATAL] = IBV_EVENT_QP_FATAL,
-		[QP_EVENT_COMM_EST] = IBV_EVENT_COMM_EST,
-		[QP_EVENT_SQ_DRAINED] = IBV_EVENT_SQ_DRAINED,
-		[QP_EVENT_LAST_WQE] = IBV_EVENT_QP_LAST_WQE_REACHED,
-	};
-	unsigned i;
+	uint32_t sges = host_or(options->sges, 4);
 
-	for (i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
-		list_init(&qp->event[i].node);
-		qp->event[i].ibv.event_type = types[i];
-	}
-}
-
-static void init_queues(struct qp *qp, const struct qp_options *options)
-{
-	uint32_t sges = or_default(options->sges, 4);
-
-	must_succeed(send_queue_init(&qp->sq, or_default(options->send_wrs, 64), sges,
-				     or_default(options->inline_bytes, 64)));
+	sim_must(send_queue_init(&qp->sq, host_or(options->send_wrs, 64), sges,
+				     host_or(options->inline_bytes, 64)));
 	qp->cap.max_send_wr = qp->sq.size;
 	if (!qp->srq && qp_receives(qp))
-		must_succeed(recv_queue_init(&qp->rq, or_default(options->recv_wrs, 64), sges));
+		sim_must(recv_queue_init(&qp->rq, host_or(options->recv_wrs, 64), sges));
 }
 
 struct qp *host_qp(struct sim_host *host, const struct qp_options *options)
 {
-	struct qp *qp = must(calloc(1, sizeof(*qp)));
+	struct qp *qp = sim_need(calloc(1, sizeof(*qp)));
 
 	if (host->qp_count == SIM_QPS_MAX)
 		abort();
@@ -434,9 +418,9 @@ struct qp *host_qp(struct sim_host *host, const struct qp_options *options)
 	}
 	qp->signal_all = options->signal_all;
 	qp->mtu = 1024;
-	init_events(qp);
-	init_queues(qp, options);
-	must_succeed(transport_init(qp));
+	qp_init_events(qp);
+	host_queues(qp, options);
+	sim_must(transport_init(qp));
 	qp->number = (host->index + 1) << QP_INDEX_BITS | (QPN_INDEX_FIRST + host->qp_count);
 	qp->access = arena_qp(host->arena) + host->qp_count;
 	qp->access->pd = host->pd.number;
@@ -476,7 +460,7 @@ void host_qp_destroy(struct sim_host *host, struct qp *qp)
 
 /* ---- modify ---- */
 
-static void resolve(struct qp *qp, struct sim_host *host, const struct ibv_qp_attr *attr, int mask)
+static void host_resolve(struct qp *qp, struct sim_host *host, const struct ibv_qp_attr *attr, int mask)
 {
 	struct path_key key = { .slot = qpn_slot(attr->dest_qp_num) };
 
@@ -490,7 +474,7 @@ static void resolve(struct qp *qp, struct sim_host *host, const struct ibv_qp_at
 	qp->av.source_port = 0xc001;
 	memcpy(key.destination, qp->av.destination, 16);
 	if (!qp->path)
-		qp->path = must(path_get(&host->paths, &key));
+		qp->path = sim_need(path_get(&host->paths, &key));
 }
 
 int host_modify(struct sim_host *host, struct qp *qp, struct ibv_qp_attr *attr, int mask)
@@ -502,7 +486,7 @@ int host_modify(struct sim_host *host, struct qp *qp, struct ibv_qp_attr *attr, 
 	int err;
 
 	mask = qp_modify_mask(qp->type, mask);
-	must_succeed(transport_reserve(&room, mask & IBV_QP_MAX_DEST_RD_ATOMIC ? attr->max_dest_rd_atomic : 0));
+	sim_must(transport_reserve(&room, mask & IBV_QP_MAX_DEST_RD_ATOMIC ? attr->max_dest_rd_atomic : 0));
 	effects_init(&effects);
 	lock_acquire(&qp->lock);
 	from = qp->state;
@@ -510,17 +494,17 @@ int host_modify(struct sim_host *host, struct qp *qp, struct ibv_qp_attr *attr, 
 	if (!err) {
 		transport_install(qp, &room);
 		qp_modify_apply(qp, attr, mask);
-		resolve(qp, host, attr, mask);
+		host_resolve(qp, host, attr, mask);
 		transport_modified(qp, from, mask, host->sim->now_ns, &effects);
 		if (qp->state == IBV_QPS_RESET) {
 			path = qp->path;
 			qp->path = NULL;
 		}
-		arm(host, qp);
+		host_arm(host, qp);
 	}
 	lock_release(&qp->lock);
 	transport_unreserve(&room);
-	apply_effects(host, &effects);
+	host_apply(host, &effects);
 	if (path)
 		path_put(&host->paths, path);
 	host_wake(host);
@@ -544,17 +528,17 @@ struct connect_options connect_defaults(void)
 #define ACCESS_ALL (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | \
 		    IBV_ACCESS_REMOTE_ATOMIC | ACCESS_FLUSH_GLOBAL)
 
-static void to_init(struct sim_host *host, struct qp *qp, const struct connect_options *options)
+static void host_to_init(struct sim_host *host, struct qp *qp, const struct connect_options *options)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1,
 				    .qp_access_flags = ACCESS_ALL, .qkey = options->qkey };
 	int own = qp->type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS;
 
-	must_succeed(host_modify(host, qp, &attr,
+	sim_must(host_modify(host, qp, &attr,
 				 IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | own));
 }
 
-static void to_rtr(struct sim_host *host, struct qp *qp, struct sim_host *peer, uint32_t peer_qpn,
+static void host_to_rtr(struct sim_host *host, struct qp *qp, struct sim_host *peer, uint32_t peer_qpn,
 		   const struct connect_options *options, unsigned side)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTR, .path_mtu = options->mtu,
@@ -571,7 +555,7 @@ static void to_rtr(struct sim_host *host, struct qp *qp, struct sim_host *peer, 
 		mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
 	if (qp_is(qp, QP_RELIABLE))
 		mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-	must_succeed(host_modify(host, qp, &attr, mask));
+	sim_must(host_modify(host, qp, &attr, mask));
 }
 
 void host_connect(struct sim_host *host, struct qp *qp, struct sim_host *peer, uint32_t peer_qpn,
@@ -583,13 +567,13 @@ void host_connect(struct sim_host *host, struct qp *qp, struct sim_host *peer, u
 				    .max_rd_atomic = options->rd_atomic };
 	int mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
 
-	to_init(host, qp, options);
-	to_rtr(host, qp, peer, peer_qpn, options, side);
+	host_to_init(host, qp, options);
+	host_to_rtr(host, qp, peer, peer_qpn, options, side);
 	if (qp->type == IBV_QPT_UD)
 		qp->mtu = 128u << options->mtu;
 	if (qp_is(qp, QP_RELIABLE))
 		mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
-	must_succeed(host_modify(host, qp, &attr, mask));
+	sim_must(host_modify(host, qp, &attr, mask));
 }
 
 /* ---- posting ---- */
@@ -611,9 +595,9 @@ int host_post_send(struct sim_host *host, struct qp *qp, struct ibv_send_wr *wr)
 		run_queue_add(&host->run_queue, qp);
 		waits = host->gathers && transport_may_gather(qp, host->sim->now_ns);
 	}
-	arm(host, qp);
+	host_arm(host, qp);
 	lock_release(&qp->lock);
-	apply_effects(host, &effects);
+	host_apply(host, &effects);
 	if (!waits)
 		host_wake(host);
 	return err;
@@ -629,9 +613,9 @@ int host_post_recv(struct sim_host *host, struct qp *qp, struct ibv_recv_wr *wr)
 	err = qp_post_recv(qp, wr, &bad);
 	lock_acquire(&qp->lock);
 	transport_posted_recv(qp, host->sim->now_ns, &effects);
-	arm(host, qp);
+	host_arm(host, qp);
 	lock_release(&qp->lock);
-	apply_effects(host, &effects);
+	host_apply(host, &effects);
 	host_wake(host);
 	return err;
 }
@@ -645,7 +629,7 @@ int host_post_srq(struct sim_host *host, struct srq *srq, struct ibv_recv_wr *wr
 
 struct ah *host_ah(struct sim_host *host, struct sim_host *to)
 {
-	struct ah *ah = must(calloc(1, sizeof(*ah)));
+	struct ah *ah = sim_need(calloc(1, sizeof(*ah)));
 
 	atomic_init(&ah->references, 1);
 	ah->ibv.pd = &host->pd.ibv;
@@ -658,22 +642,22 @@ struct ah *host_ah(struct sim_host *host, struct sim_host *to)
 
 struct mr *host_mr(struct sim_host *host, void *address, size_t length, unsigned access)
 {
-	struct mr *mr = must(calloc(1, sizeof(*mr)));
+	struct mr *mr = sim_need(calloc(1, sizeof(*mr)));
 
-	must_succeed(mr_register(&host->mrs, &host->pd, address, length, (uintptr_t)address, access,
+	sim_must(mr_register(&host->mrs, &host->pd, address, length, (uintptr_t)address, access,
 				 mr));
 	return mr;
 }
 
 void host_mr_free(struct sim_host *host, struct mr *mr)
 {
-	must_succeed(mr_deregister(&host->mrs, mr));
+	sim_must(mr_deregister(&host->mrs, mr));
 	free(mr);
 }
 
 /* ---- nothing leaks ---- */
 
-static void check_path(struct sim_host *host, const struct path *path)
+static void host_check_path(struct sim_host *host, const struct path *path)
 {
 	if (path->in_flight_bytes)
 		sim_fail(host->sim, "host %u: %u bytes of a path in flight, though all is answered",
@@ -689,7 +673,7 @@ void host_check_idle(struct sim_host *host)
 
 	for (i = 0; i < sizeof(host->paths.bucket) / sizeof(host->paths.bucket[0]); i++)
 		list_for_each(node, &host->paths.bucket[i])
-			check_path(host, list_entry(node, struct path, node));
+			host_check_path(host, list_entry(node, struct path, node));
 	if (atomic_load(&host->run_queue.count))
 		sim_fail(host->sim, "host %u: the run queue is not empty", host->index);
 	if (host->timers.count)

@@ -2,17 +2,17 @@
 /*
  * The simulator: hosts that run the transport in virtual time over a network that loses,
  * duplicates, reorders, delays, corrupts and truncates packets, as told by rates and a seed or
- * packet by packet by a rule. One thread, no clock: a run is a function of its inputs.
+ * packet by packet by a rule. One thread, no clock: a run is a function of its inputs. The tests of
+ * tests/sim have conversations in it, and `verbatim ladder --demo` its stories.
  *
  *	world.c		time, events, randomness, failure
  *	net.c		what happens to a packet between two hosts
  *	host.c		one process: its tables, its QPs, its sockets' buffer, its processor
- *	talk.h		a conversation between two QPs, its oracle and its checkers
  *
  *	transmit -> [rates, rule] -> wire (delay) -> socket buffer (bounded) -> ICRC -> transport
  */
-#ifndef VERBATIM_SIM_H
-#define VERBATIM_SIM_H
+#ifndef VERBATIM_SIM_SIM_H
+#define VERBATIM_SIM_SIM_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -100,6 +100,7 @@ struct sim_statistics {
 	uint64_t lost, tail_dropped, damaged_dropped, no_qp;
 };
 
+/* Large: a process with its tables, the processor that it runs on and the socket that it reads are one thing here. */
 struct sim_host {
 	struct sim *sim;
 	unsigned index;

@@ -8,14 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim.h"
+#include "sim/sim.h"
 #include "wire/dump.h"
 #include "wire/icrc.h"
 
 #define BURST_BYTES_MAX	65507u
 #define BURST_MAX	64u
 
-static struct sim_host *host_of(struct sim *sim, const uint8_t address[16])
+static struct sim_host *flight_host(struct sim *sim, const uint8_t address[16])
 {
 	unsigned i;
 
@@ -25,7 +25,7 @@ static struct sim_host *host_of(struct sim *sim, const uint8_t address[16])
 	return NULL;
 }
 
-static struct icrc_header header_of(const struct sim_host *from, const struct sim_host *to)
+static struct icrc_header flight_header(const struct sim_host *from, const struct sim_host *to)
 {
 	struct icrc_header header = { .source_port = 0xc001, .destination_port = 4791,
 				      .dont_fragment = true };
@@ -35,7 +35,7 @@ static struct icrc_header header_of(const struct sim_host *from, const struct si
 	return header;
 }
 
-static void say(const struct flight *flight, const char *fate)
+static void flight_say(const struct flight *flight, const char *fate)
 {
 	char line[DUMP_LINE_MAX];
 
@@ -46,7 +46,7 @@ static void say(const struct flight *flight, const char *fate)
 }
 
 /* Flips bits that the ICRC covers: byte 4 of the BTH (FECN, BECN) is not. */
-static void corrupt(struct flight *flight, uint8_t *data, size_t bytes)
+static void flight_corrupt(struct flight *flight, uint8_t *data, size_t bytes)
 {
 	unsigned i;
 
@@ -57,7 +57,7 @@ static void corrupt(struct flight *flight, uint8_t *data, size_t bytes)
 	}
 }
 
-static void launch(struct flight *flight, uint64_t delay_ns)
+static void flight_launch(struct flight *flight, uint64_t delay_ns)
 {
 	size_t bytes = flight->bytes - flight->truncate_bytes;
 	struct sim_event event = { .kind = EVENT_ARRIVE, .host = flight->to, .from = flight->from,
@@ -67,12 +67,12 @@ static void launch(struct flight *flight, uint64_t delay_ns)
 	if (!event.data)
 		abort();
 	memcpy(event.data, flight->data, bytes);
-	corrupt(flight, event.data, bytes);
+	flight_corrupt(flight, event.data, bytes);
 	event.damaged = memcmp(event.data, flight->data, bytes) || bytes != flight->bytes;
 	sim_event_add(flight->sim, event);
 }
 
-static void decide(struct flight *flight)
+static void flight_decide(struct flight *flight)
 {
 	const struct sim_rates *rates = &flight->from->rates;
 	struct sim *sim = flight->sim;
@@ -92,12 +92,12 @@ static void decide(struct flight *flight)
 		sim->rule(flight, sim->rule_argument);
 }
 
-static void send_one(struct sim_host *from, struct sim_host *to, uint8_t *data, size_t bytes,
+static void flight_send(struct sim_host *from, struct sim_host *to, uint8_t *data, size_t bytes,
 		     bool burst_lost)
 {
 	struct flight flight = { .sim = from->sim, .from = from, .to = to, .data = data,
 				 .bytes = bytes + ICRC_BYTES, .copies = 1, .drop = burst_lost };
-	struct icrc_header header = header_of(from, to);
+	struct icrc_header header = flight_header(from, to);
 
 	icrc_seal(&header, data, bytes);
 	flight.number = from->sim->sent++;
@@ -107,30 +107,30 @@ static void send_one(struct sim_host *from, struct sim_host *to, uint8_t *data, 
 		sim_fail(from->sim, "host %u sent a packet that does not parse", from->index);
 		return;
 	}
-	decide(&flight);
+	flight_decide(&flight);
 	if (from->sim->verbose)
-		say(&flight, flight.drop ? "LOST" : flight.copies > 1 ? "TWICE" :
+		flight_say(&flight, flight.drop ? "LOST" : flight.copies > 1 ? "TWICE" :
 			     flight.corrupt_bits || flight.truncate_bytes ? "DAMAGED" : "");
 	from->statistics.lost += flight.drop;
 	if (flight.drop || to->crashed)
 		return;
 	while (flight.copies--)
-		launch(&flight, flight.delay_ns + (flight.copies ? sim_below(from->sim, 5000) : 0));
+		flight_launch(&flight, flight.delay_ns + (flight.copies ? sim_below(from->sim, 5000) : 0));
 }
 
-static bool joins_burst(const struct tx_packet *first, const struct tx_packet *next)
+static bool flight_joins(const struct tx_packet *first, const struct tx_packet *next)
 {
 	return next->bytes == first->bytes && next->source_qpn == first->source_qpn &&
 	       next->dest_qpn == first->dest_qpn &&
 	       !memcmp(&next->av, &first->av, sizeof(first->av));
 }
 
-static unsigned burst_length(const struct tx_batch *batch, unsigned first)
+static unsigned flight_burst(const struct tx_batch *batch, unsigned first)
 {
 	const struct tx_packet *start = &batch->packet[first];
 	unsigned n = 1;
 
-	while (first + n < batch->count && n < BURST_MAX && joins_burst(start, start + n) &&
+	while (first + n < batch->count && n < BURST_MAX && flight_joins(start, start + n) &&
 	       (n + 1) * (start->bytes + ICRC_BYTES) <= BURST_BYTES_MAX)
 		n++;
 	return n;
@@ -143,16 +143,16 @@ void net_send(struct sim_host *from, struct tx_batch *batch)
 	from->statistics.batches += batch->count > 0;
 	for (first = 0; first < batch->count; first += n) {
 		const struct tx_packet *packet = &batch->packet[first];
-		struct sim_host *to = host_of(from->sim, packet->av.destination);
+		struct sim_host *to = flight_host(from->sim, packet->av.destination);
 		bool lost = sim_chance(from->sim, from->rates.burst_loss);
 
-		n = burst_length(batch, first);
+		n = flight_burst(batch, first);
 		if (!to) {
 			sim_fail(from->sim, "host %u sent to an address of no host", from->index);
 			return;
 		}
 		for (i = 0; i < n; i++)
-			send_one(from, to, batch->data + packet[i].offset, packet[i].bytes, lost);
+			flight_send(from, to, batch->data + packet[i].offset, packet[i].bytes, lost);
 	}
 }
 

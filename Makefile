@@ -112,7 +112,7 @@ uninstall: all
 	@cd $(BUILD)/stage/usr && find . ! -type d -print0 | \
 		(cd '$(DESTDIR)$(PREFIX)' && xargs -0 rm -f)
 	@cd '$(DESTDIR)$(PREFIX)' && \
-		rm -df lib/verbatim/{rsocket,bench,} share/doc/verbatim/{examples/tutorial,examples,}
+		rm -df lib/verbatim/{rsocket,bench,} share/doc/verbatim/{examples/tutorial,examples/homework,examples,}
 
 # A binary package of the same files, made by dpkg-deb.
 deb: all

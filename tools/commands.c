@@ -44,6 +44,11 @@ static const struct command_option bench_options[] = {
 	{ NULL, 0, NULL, NULL },
 };
 
+static const struct command_option homework_options[] = {
+	{ "--output",	'o', "PICTURE.svg", "the comparison; homework.svg" },
+	{ NULL, 0, NULL, NULL },
+};
+
 static const struct command_option ladder_options[] = {
 	{ "--output",	'o', "PAGE.html|PICTURE.svg", "where to; - for the standard output" },
 	{ "--title",	0, "TEXT", "heading of the page" },
@@ -149,6 +154,11 @@ const struct command commands[] = {
 	  .examples = "verbatim ladder --demo\tten stories, into ladder-demo/index.html\n"
 		      "verbatim ladder a.pcapng -o picture.svg\ta picture, for documents\n"
 		      "verbatim ladder a.pcapng b.pcapng -o page.html\ttwo processes in one chart\n" },
+	{ .name = "homework", .run = homework_command, .operand = OPERAND_WORD, .words = homework_verbs,
+	  .arguments = "check PROGRAM [-o PICTURE.svg]",
+	  .text = "check the homework of the tutorial: bytes, lists, a comparison that is drawn",
+	  .options = homework_options,
+	  .examples = "verbatim homework check ./homework\twhat is right, what is missing\n" },
 	{ .name = "version", .run = version_command, .arguments = "",
 	  .text = "print the version",
 	  .examples = "verbatim version\tfor a report of an error\n" },

@@ -91,9 +91,10 @@ int version_command(int argc, char **argv);
 int help_command(int argc, char **argv);
 int complete_command(int argc, char **argv);
 int bench_command(int argc, char **argv);
+int homework_command(int argc, char **argv);
 int stats_command(int argc, char **argv);
 int top_command(int argc, char **argv);
-extern const char *const bench_studies[], *const link_verbs[];	/* end with NULL */
+extern const char *const bench_studies[], *const homework_verbs[], *const link_verbs[];	/* end with NULL */
 
 /* To stdout: usage, options and examples of one. */
 void help_describe(const struct command *command);

@@ -22,9 +22,9 @@ void verbs_trace_sends(const char *call, struct ibv_qp *qp, const struct ibv_sen
 		bool failed = err && (wr == bad || !bad);
 
 		trace_call(call, to_qp(qp)->number, began_ns, failed ? err : 0,
-			   ",\"wr_id\":%llu,\"opcode\":\"%s\",\"bytes\":%llu", (unsigned long long)wr->wr_id,
-			   wr_opcode_word(wr->opcode),
-			   (unsigned long long)sge_bytes(wr->sg_list, wr->num_sge, failed));
+			   ",\"wr_id\":%llu,\"opcode\":\"%s\",\"bytes\":%llu,\"sges\":%d",
+			   (unsigned long long)wr->wr_id, wr_opcode_word(wr->opcode),
+			   (unsigned long long)sge_bytes(wr->sg_list, wr->num_sge, failed), wr->num_sge);
 		if (failed)
 			break;
 	}
@@ -36,9 +36,9 @@ static void trace_receives(const char *call, uint32_t qpn, const struct ibv_recv
 	for (; wr; wr = wr->next) {
 		bool failed = err && wr == bad;
 
-		trace_call(call, qpn, began_ns, failed ? err : 0, ",\"wr_id\":%llu,\"bytes\":%llu",
+		trace_call(call, qpn, began_ns, failed ? err : 0, ",\"wr_id\":%llu,\"bytes\":%llu,\"sges\":%d",
 			   (unsigned long long)wr->wr_id,
-			   (unsigned long long)sge_bytes(wr->sg_list, wr->num_sge, failed));
+			   (unsigned long long)sge_bytes(wr->sg_list, wr->num_sge, failed), wr->num_sge);
 		if (failed)
 			break;
 	}

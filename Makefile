@@ -88,7 +88,7 @@ check: deps
 # The rows of the course that the project was created from, each by the command that shows it.
 course: deps
 	@$(MAKE) --no-print-directory checked
-	@tests/course/run --table
+	@TEST_LONG=1 tests/course/run --table
 
 # PART=1..4: a part of it, so that several machines share the work.
 check-long: deps-long

@@ -122,6 +122,23 @@ static int ladder_write_file(const struct ladder *ladder, const struct ladder_pa
 	return 0;
 }
 
+static void ladder_say_problems(const struct ladder *ladder)
+{
+	unsigned count[LADDER_CAUSES] = { 0 };
+	const char *comma = "";
+
+	for (unsigned i = 0; i < ladder->problems; i++)
+		count[ladder->problem[i].cause]++;
+	printf("problems: %u", ladder->problems);
+	for (unsigned i = 0; i < LADDER_CAUSES; i++)
+		if (count[i]) {
+			printf("%s %u %s", *comma ? comma : ":", count[i],
+			       ladder_cause_name((enum ladder_cause)i));
+			comma = ",";
+		}
+	putchar('\n');
+}
+
 static void ladder_say(const struct ladder *ladder, const struct ladder_page *page)
 {
 	const struct capture *capture = ladder->capture;
@@ -132,6 +149,9 @@ static void ladder_say(const struct ladder *ladder, const struct ladder_page *pa
 	if (ladder->too_many)
 		fprintf(stderr, "verbatim ladder: only the first %u packets and events are shown\n",
 			LADDER_PACKETS_MAX);
+	if (ladder->missing)
+		fprintf(stderr, "verbatim ladder: %llu records are missing: the tracer was too slow or the disk full\n",
+			(unsigned long long)ladder->missing);
 	if (ladder->cut)
 		fprintf(stderr, "verbatim ladder: %u packets left out: their headers were not captured whole\n",
 			ladder->cut);
@@ -181,9 +201,13 @@ int ladder_make_page(char *const *paths, int count, struct ladder_page *page, co
 	ladder_say(&ladder, page);
 	status = ladder_write_file(&ladder, page, output);
 	progress_hide();
-	if (!status && !page->made && strcmp(output, "-"))
-		printf("%s: %u packets, %u events, %u queue pairs\n", output, ladder.packets, ladder.events,
-		       queue_pairs(&ladder));
+	if (!status && !page->made && strcmp(output, "-")) {
+		ladder_say_problems(&ladder);
+		printf("%s: %u packets, ", output, ladder.packets - ladder.operations);
+		if (ladder.operations)
+			printf("%u operations through memory, ", ladder.operations);
+		printf("%u events, %u queue pairs\n", ladder.events, queue_pairs(&ladder));
+	}
 	if (!status && page->made)
 		page->made(&ladder, page->context);
 	ladder_free(&ladder);

@@ -5,7 +5,10 @@
  *
  *	capture.c  files -> records
  *	frame.c    record -> packet
- *	ladder_model.c   sent and received records paired; retransmissions, losses, what an ACK acknowledges
+ *	ladder_model.c   records -> packets, events; retransmissions, what an ACK acknowledges
+ *	ladder_pair.c    what one process sent and another one received is one
+ *	ladder_memory.c  operations through memory, which have no packets
+ *	ladder_problem.c losses; what went wrong, each cause once
  *	ladder_lanes.c   which queue pair each end is
  *	ladder_page.c    all of it, and the tables that explain it, into the page
  *	ladder_svg.c     a picture of it, for documents
@@ -23,17 +26,21 @@
 #define LADDER_QP_UNKNOWN	0xfffffffeu	/* a queue pair whose number no packet told */
 #define LADDER_NO_QP		0xffffffffu	/* the process itself */
 #define LADDER_NONE		UINT32_MAX	/* no such packet, lane */
+#define LADDER_NO_PSN		UINT32_MAX	/* of an operation through memory */
 #define LADDER_PACKETS_MAX	1000000u
 
 enum ladder_flag {
 	LADDER_LOST		= 1 << 0,	/* sent, never received by a process that was recorded, too */
 	LADDER_DROPPED		= 1 << 1,	/* received and dropped: the comment says why */
 	LADDER_RETRANSMISSION	= 1 << 2,
-	LADDER_DIRECT		= 1 << 3,	/* a store, load or copy in memory stands behind it */
-	LADDER_RING		= 1 << 4,	/* a message in a ring */
+	LADDER_DIRECT		= 1 << 3,	/* no packet: a store, load or copy in memory */
+	LADDER_RING		= 1 << 4,	/* in a ring in shared memory: a packet, or a message (LADDER_MESSAGE) */
 	LADDER_DUPLICATE	= 1 << 5,	/* received once more, or by another member of a group */
 	LADDER_GUESSED		= 1 << 6,	/* the source QP follows from answers, no record names it */
 	LADDER_INSTANT		= 1 << 7,	/* captured in between: one time, not two */
+	LADDER_MESSAGE		= 1 << 8,	/* no packet: a message in a ring */
+	LADDER_LATE		= 1 << 10,	/* an answer that nobody waits for any more: its QP is gone */
+	LADDER_PLANTED		= 1 << 9,	/* the sender lost or broke it on purpose (VERBATIM_FAULT) */
 };
 
 enum ladder_kind {
@@ -59,6 +66,35 @@ struct ladder_packet {
 	uint32_t acked_by;			/* packet, or LADDER_NONE */
 	/* Of an ACK: how many packets it answers for, repetitions apart, and the first. */
 	uint32_t acks, acks_first;
+	uint32_t operation;			/* of those through memory, or LADDER_NONE: a packet */
+};
+
+/*
+ * A request that went through memory: its packets are none that were sent, nor has it PSNs. What the header
+ * extensions would tell is true: addresses, keys, operands, immediate data.
+ */
+struct ladder_operation {
+	uint8_t extension[PACKET_HEADER_MAX];	/* as behind the BTH of a single packet; of an atomic, its answer, too */
+	uint8_t bytes;
+	uint32_t message;			/* its number, or LADDER_NONE */
+	uint64_t taken_ns;			/* when the sender saw that it was consumed; 0: not */
+};
+
+/* What went wrong, once for each cause; what followed from it has its flags alone. */
+enum ladder_cause {
+	LADDER_CAUSE_LOST,		/* a packet got lost */
+	LADDER_CAUSE_DROPPED,		/* a packet arrived and was dropped */
+	LADDER_CAUSE_RNR,		/* no receive was posted */
+	LADDER_CAUSE_NAK,		/* a request was refused */
+	LADDER_CAUSE_AGAIN,		/* sent again, and nothing tells why: an answer was late, or lost elsewhere */
+	LADDER_CAUSES
+};
+
+struct ladder_problem {
+	uint64_t time_ns;
+	uint32_t item;			/* a packet; from ladder.packets on an event */
+	uint8_t cause;			/* enum ladder_cause */
+	uint32_t times;			/* 1, and what followed from it */
 };
 
 struct ladder_event {
@@ -89,6 +125,11 @@ struct ladder {
 	unsigned processes, process_room;
 	int *source_process;			/* by source of the capture; -1: none */
 	unsigned left_out, cut, unknown;	/* records that are no packet of RoCEv2; cut; of no known opcode */
+	struct ladder_operation *operation;
+	unsigned operations, operation_room;
+	struct ladder_problem *problem;		/* by time */
+	unsigned problems, problem_room;
+	uint64_t missing;			/* records that a tracer could not keep */
 	unsigned flows;
 	bool too_many;				/* more than LADDER_PACKETS_MAX */
 };
@@ -98,11 +139,18 @@ int ladder_make(struct ladder *ladder, struct capture *capture, char *const *pat
 void ladder_free(struct ladder *ladder);
 /* The second half of ladder_make(): sets from and to of packets, lane of events. */
 int ladder_assign_lanes(struct ladder *ladder);
+/* The last part: losses, problems. */
+int ladder_find_problems(struct ladder *ladder);
+/* "lost", "dropped" ...: as they are counted for the reader. */
+const char *ladder_cause_name(enum ladder_cause cause);
 
 /* Value of "key" in a flat JSON object, without quotes: false when it is not there or does not fit. */
 bool ladder_json_value(const char *json, size_t bytes, const char *key, char *value, size_t size);
 /* The word behind "key " in a comment "key value; key value"; NULL: not there. */
 const char *ladder_comment_value(const struct capture_record *record, const char *key, size_t *bytes);
+bool ladder_comment_is(const struct capture_record *record, const char *key, const char *value);
+/* Up to 24 bits, decimal or 0x...; @otherwise: it is none. */
+uint32_t ladder_number(const char *text, size_t bytes, uint32_t otherwise);
 
 struct ladder_page {
 	const char *title;

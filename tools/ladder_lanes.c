@@ -222,7 +222,8 @@ static int lanes_learn_packet(struct lanes *lanes, struct ladder_packet *packet)
 		if (op->service != SERVICE_UD && op->service != SERVICE_CNP)
 			flow->source_qpn = packet->source_qpn;
 	}
-	if (op->service != SERVICE_UD && op->service != SERVICE_CNP && !opcode_is_response(op)) {
+	if (op->service != SERVICE_UD && op->service != SERVICE_CNP && !opcode_is_response(op) &&
+	    packet->operation == LADDER_NONE) {
 		if (!flow->requests)
 			flow->first_psn = flow->last_psn = packet->psn;
 		else if (psn_diff(packet->psn, flow->last_psn) > 0)

@@ -8,15 +8,13 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "ladder.h"
+#include "ladder_pair.h"
 #include "progress.h"
 #include "wire/aeth.h"
 #include "wire/psn.h"
 
 #define EARLY_NS	1000000000u	/* a sender that is interrupted takes its stamp so much later */
 #define TAG_END		0u
-#define HASH_OFFSET	0xcbf29ce484222325u
-#define HASH_PRIME	0x100000001b3u
 
 /* ---- words of comments and events ---- */
 
@@ -39,7 +37,7 @@ const char *ladder_comment_value(const struct capture_record *record, const char
 	return NULL;
 }
 
-static bool ladder_comment_is(const struct capture_record *record, const char *key, const char *value)
+bool ladder_comment_is(const struct capture_record *record, const char *key, const char *value)
 {
 	size_t bytes = 0;
 	const char *found = record ? ladder_comment_value(record, key, &bytes) : NULL;
@@ -47,7 +45,7 @@ static bool ladder_comment_is(const struct capture_record *record, const char *k
 	return found && bytes == strlen(value) && !memcmp(found, value, bytes);
 }
 
-static uint32_t ladder_number(const char *text, size_t bytes, uint32_t otherwise)
+uint32_t ladder_number(const char *text, size_t bytes, uint32_t otherwise)
 {
 	char digits[24], *end;
 	unsigned long value;
@@ -174,7 +172,7 @@ static uint32_t ladder_qp_of_text(const char *text, size_t bytes)
 }
 
 /* Exported PDU: tags of type 16, length 16, value; TAG_END; then the JSON. */
-static int ladder_add_event(struct ladder *ladder, const struct capture_record *record)
+static int ladder_add_event(struct ladder *ladder, struct pairs *pairs, const struct capture_record *record)
 {
 	struct ladder_event *event;
 	uint32_t at = 0, length;
@@ -200,7 +198,7 @@ static int ladder_add_event(struct ladder *ladder, const struct capture_record *
 	}
 	if (capture_grow(&ladder->event, ladder->events, &ladder->event_room, sizeof(*event)))
 		return ENOMEM;
-	event = &ladder->event[ladder->events++];
+	event = &ladder->event[ladder->events];
 	*event = (struct ladder_event){ .time_ns = record->time_ns, .qpn = LADDER_NO_QP,
 		.process = (unsigned)ladder->source_process[record->source],
 		.json = (const char *)record->data + at, .json_bytes = record->bytes - at };
@@ -208,6 +206,8 @@ static int ladder_add_event(struct ladder *ladder, const struct capture_record *
 		event->qpn = ladder_number(value, strlen(value), LADDER_NO_QP);
 	else
 		event->qpn = ladder_qp_of_text(event->json, event->json_bytes);
+	if (!ladder_memory_left_out(ladder, pairs, event))
+		ladder->events++;
 	return 0;
 }
 
@@ -244,13 +244,18 @@ static enum ladder_kind ladder_kind_of(const struct frame *frame, bool mad)
 	}
 }
 
-static uint16_t ladder_flags_of(const struct capture_record *record)
+/* @answers: to what was sent, or an echo of it. */
+static uint16_t ladder_flags_of(const struct capture_record *record, bool answers)
 {
 	size_t bytes;
 	uint16_t flags = 0;
 
 	if (record->comment) {
-		if (ladder_comment_value(record, "dropped", &bytes))
+		if (ladder_comment_is(record, "dropped", "on purpose"))
+			flags |= LADDER_PLANTED;
+		else if (answers && ladder_comment_is(record, "dropped", "rx_no_qp"))
+			flags |= LADDER_LATE;
+		else if (ladder_comment_value(record, "dropped", &bytes))
 			flags |= LADDER_DROPPED;
 		if (ladder_comment_value(record, "retransmission", &bytes))
 			flags |= LADDER_RETRANSMISSION;
@@ -258,6 +263,8 @@ static uint16_t ladder_flags_of(const struct capture_record *record)
 			flags |= LADDER_DIRECT;
 		if (ladder_comment_is(record, "path", "ring"))
 			flags |= LADDER_RING;
+		if (flags & LADDER_RING && ladder_comment_value(record, "message", &bytes))
+			flags |= LADDER_MESSAGE;
 	}
 	if (record->direction == CAPTURE_UNKNOWN)
 		flags |= LADDER_INSTANT;
@@ -275,14 +282,19 @@ static void ladder_fill(struct ladder_packet *packet, const struct capture_recor
 	*packet = (struct ladder_packet){
 		.time_ns = record->time_ns, .bth = (uint32_t)frame->bth, .opcode = parsed->op->code,
 		.header_bytes = (uint16_t)parsed->op->header_bytes, .syndrome = parsed->aeth.syndrome,
-		.cm = -1, .flags = ladder_flags_of(record), .psn = parsed->psn, .dest_qpn = parsed->dest_qpn,
+		.cm = -1, .flags = ladder_flags_of(record, opcode_is_response(parsed->op) || parsed->op->verb == VERB_CNP),
+		.psn = parsed->psn, .dest_qpn = parsed->dest_qpn,
 		.source_qpn = LADDER_QP_UNKNOWN, .payload_bytes = (uint32_t)parsed->payload_bytes,
 		.acked_by = LADDER_NONE, .acks_first = LADDER_NONE, .from = LADDER_NONE, .to = LADDER_NONE,
+		.operation = LADDER_NONE,
 	};
 	memcpy(packet->source, frame->source, 16);
 	memcpy(packet->destination, frame->destination, 16);
 	if (frame_cm(frame, &message))
 		packet->cm = (int8_t)message.kind;
+	/* Both sides disconnected at once: each DREP answers what needs no answer any more. */
+	if (packet->cm == CM_MESSAGE_DREP && packet->flags & LADDER_DROPPED)
+		packet->flags ^= LADDER_DROPPED | LADDER_LATE;
 	packet->kind = (uint8_t)ladder_kind_of(frame, parsed->op->service == SERVICE_UD && parsed->dest_qpn == 1);
 	if (parsed->op->headers & HDR_DETH)
 		packet->source_qpn = parsed->deth.source_qpn;
@@ -301,148 +313,27 @@ static void ladder_fill(struct ladder_packet *packet, const struct capture_recor
 		packet->source_qpn = ladder_number(qpn, bytes, packet->source_qpn);
 }
 
-/* ---- pairs ---- */
-
-/* One for each packet that differs from others in its headers: stacks of those that wait for the other end. */
-struct pair {
-	uint64_t hash;
-	uint32_t sent, received, last;	/* packets, LADDER_NONE: none; last: the latest pair */
-};
-
-struct pairs {
-	struct pair *pair;
-	size_t mask, used;
-	uint32_t *below;		/* by packet: the one under it on its stack */
-	unsigned below_room;
-};
-
-static uint64_t ladder_hash(const struct ladder_packet *packet, const struct capture_record *record)
-{
-	const uint8_t *bth = record->data + packet->bth;
-	uint64_t hash = HASH_OFFSET;
-
-	for (unsigned i = 0; i < 16; i++)
-		hash = ((hash ^ packet->source[i]) * HASH_PRIME ^ packet->destination[i]) * HASH_PRIME;
-	for (unsigned i = 0; i < packet->header_bytes; i++)
-		if (i != 4)	/* FECN and BECN change on the way */
-			hash = (hash ^ bth[i]) * HASH_PRIME;
-	hash = (hash ^ packet->payload_bytes) * HASH_PRIME;
-	return hash ^ hash >> 29;
-}
-
-static struct pair *ladder_pair_place(struct pairs *pairs, uint64_t hash)
-{
-	size_t at = hash & pairs->mask;
-
-	while (pairs->pair[at].hash != hash && pairs->pair[at].hash)
-		at = (at + 1) & pairs->mask;
-	return &pairs->pair[at];
-}
-
-static int ladder_pairs_grow(struct pairs *pairs)
-{
-	struct pairs larger = { .mask = pairs->pair ? pairs->mask * 2 + 1 : 1023 };
-
-	larger.pair = calloc(larger.mask + 1, sizeof(*larger.pair));
-	if (!larger.pair)
-		return ENOMEM;
-	for (size_t i = 0; pairs->pair && i <= pairs->mask; i++)
-		if (pairs->pair[i].hash)
-			*ladder_pair_place(&larger, pairs->pair[i].hash) = pairs->pair[i];
-	free(pairs->pair);
-	pairs->pair = larger.pair;
-	pairs->mask = larger.mask;
-	return 0;
-}
-
-static int ladder_pair_get(struct pairs *pairs, uint64_t hash, struct pair **pair)
-{
-	hash = hash ? hash : 1;
-	if ((!pairs->pair || pairs->used * 4 > pairs->mask * 3) && ladder_pairs_grow(pairs))
-		return ENOMEM;
-	*pair = ladder_pair_place(pairs, hash);
-	if ((*pair)->hash)
-		return 0;
-	**pair = (struct pair){ hash, LADDER_NONE, LADDER_NONE, LADDER_NONE };
-	pairs->used++;
-	return 0;
-}
-
-/* The packet that this record is the other end of; LADDER_NONE: it is the first end. */
-static uint32_t ladder_other_end(struct ladder *ladder, struct pairs *pairs, struct pair *pair,
-				 const struct capture_record *record)
-{
-	uint32_t found;
-
-	if (record->direction == CAPTURE_IN && pair->sent != LADDER_NONE) {
-		found = pair->sent;
-		pair->sent = pairs->below[found];
-		return found;
-	}
-	if (record->direction != CAPTURE_OUT || pair->received == LADDER_NONE)
-		return LADDER_NONE;
-	found = pair->received;
-	if (record->time_ns - ladder->packet[found].time_ns > EARLY_NS)
-		return LADDER_NONE;
-	pair->received = pairs->below[found];
-	return found;
-}
-
-static void ladder_join(struct ladder_packet *packet, const struct ladder_packet *other)
-{
-	packet->flags |= other->flags;
-	if (other->received) {
-		packet->received = other->received;
-		return;
-	}
-	packet->sent = other->sent;
-	packet->bth = other->bth;
-	packet->source_qpn = other->source_qpn;
-}
-
 static int ladder_add_packet(struct ladder *ladder, struct pairs *pairs, const struct capture_record *record,
 			     const struct frame *frame)
 {
 	struct ladder_packet packet;
-	struct pair *pair;
-	uint32_t other, *waiting;
+	uint32_t at;
+	bool joined;
 
 	ladder_fill(&packet, record, frame);
-	if (ladder_pair_get(pairs, ladder_hash(&packet, record), &pair))
-		return ENOMEM;
-	other = ladder_other_end(ladder, pairs, pair, record);
-	if (other != LADDER_NONE) {
-		ladder_join(&ladder->packet[other], &packet);
-		pair->last = other;
-		return 0;
-	}
-	if (ladder->packets >= LADDER_PACKETS_MAX) {
-		ladder->too_many = true;
-		return 0;
-	}
-	if (capture_grow(&ladder->packet, ladder->packets, &ladder->packet_room, sizeof(packet)) ||
-	    capture_grow(&pairs->below, ladder->packets, &pairs->below_room, sizeof(*pairs->below)))
-		return ENOMEM;
-	if (record->direction == CAPTURE_IN && pair->last != LADDER_NONE) {
-		packet.sent = ladder->packet[pair->last].sent;
-		packet.bth = ladder->packet[pair->last].bth;
-		packet.source_qpn = ladder->packet[pair->last].source_qpn;
-		packet.flags |= LADDER_DUPLICATE;
-	} else if (record->direction != CAPTURE_UNKNOWN) {
-		waiting = record->direction == CAPTURE_IN ? &pair->received : &pair->sent;
-		pairs->below[ladder->packets] = *waiting;
-		*waiting = ladder->packets;
-	}
-	ladder->packet[ladder->packets++] = packet;
-	return 0;
+	if (ladder_is_memory(&packet))
+		return ladder_memory_add(ladder, pairs, &packet, record, frame);
+	return ladder_pair_add(ladder, pairs, ladder_pair_of_packet(&packet, record), &packet, record, &at, &joined);
 }
 
 static int ladder_read_records(struct ladder *ladder)
 {
 	const struct capture *capture = ladder->capture;
-	struct pairs pairs = { .pair = NULL };
-	int err = 0;
+	struct pairs pairs = { .opened = calloc(ladder->processes + 1u, sizeof(struct opened)) };
+	int err = pairs.opened ? 0 : ENOMEM;
 
+	for (unsigned i = 0; !err && i <= ladder->processes; i++)
+		pairs.opened[i].packet = LADDER_NONE;
 	for (size_t i = 0; !err && i < capture->records; i++) {
 		const struct capture_record *record = &capture->record[i];
 		uint16_t linktype = capture->source[record->source].linktype;
@@ -450,7 +341,7 @@ static int ladder_read_records(struct ladder *ladder)
 
 		progress_show("packets", i, capture->records);
 		if (linktype == LINKTYPE_EXPORTED_PDU && ladder->source_process[record->source] >= 0) {
-			err = ladder_add_event(ladder, record);
+			err = ladder_add_event(ladder, &pairs, record);
 			continue;
 		}
 		switch (frame_parse(record, linktype, &frame)) {
@@ -468,8 +359,7 @@ static int ladder_read_records(struct ladder *ladder)
 			break;
 		}
 	}
-	free(pairs.pair);
-	free(pairs.below);
+	ladder_pairs_free(&pairs);
 	return err;
 }
 
@@ -504,6 +394,14 @@ static bool ladder_is_reliable(const struct opcode *op)
 	return op->service == SERVICE_RC || op->service == SERVICE_XRC;
 }
 
+/* Its sender said of each packet whether it is a repetition: nothing needs to be concluded from PSNs. */
+static bool ladder_tells_repetitions(const struct ladder_packet *packet)
+{
+	size_t bytes;
+
+	return packet->sent && packet->sent->comment && ladder_comment_value(packet->sent, "path", &bytes);
+}
+
 static int ladder_request(struct ladder *ladder, struct stream *stream, uint32_t index)
 {
 	struct ladder_packet *packet = &ladder->packet[index];
@@ -512,7 +410,8 @@ static int ladder_request(struct ladder *ladder, struct stream *stream, uint32_t
 		*stream = (struct stream){ .from = packet->from, .to = packet->to, .started = true,
 					   .highest = packet->psn };
 	} else if (psn_diff(packet->psn, stream->highest) <= 0) {
-		packet->flags |= packet->flags & LADDER_DUPLICATE ? 0 : LADDER_RETRANSMISSION;
+		packet->flags |= ladder_tells_repetitions(packet) || packet->flags & LADDER_DUPLICATE
+				 ? 0 : LADDER_RETRANSMISSION;
 	} else {
 		stream->highest = packet->psn;
 	}
@@ -556,7 +455,7 @@ static int ladder_relate(struct ladder *ladder)
 		struct ladder_packet *packet = &ladder->packet[i];
 		const struct opcode *op = opcode_get(packet->opcode);
 
-		if (!ladder_is_reliable(op))
+		if (!ladder_is_reliable(op) || packet->operation != LADDER_NONE)
 			continue;
 		if (opcode_is_response(op))
 			ladder_answer(ladder, ladder_stream(&streams, packet->to, packet->from), i);
@@ -569,33 +468,6 @@ static int ladder_relate(struct ladder *ladder)
 	return err;
 }
 
-/* Sent and not received, though the receiver was recorded then. */
-static int ladder_find_losses(struct ladder *ladder)
-{
-	uint64_t *until = calloc(ladder->processes ? ladder->processes : 1, sizeof(*until));
-
-	if (!until)
-		return ENOMEM;
-	for (size_t i = 0; i < ladder->capture->records; i++) {
-		const struct capture_record *record = &ladder->capture->record[i];
-		int process = ladder->source_process[record->source];
-
-		if (process >= 0)
-			until[process] = record->time_ns;
-	}
-	for (unsigned i = 0; i < ladder->packets; i++) {
-		struct ladder_packet *packet = &ladder->packet[i];
-		int process = ladder->lane[packet->to].process;
-
-		if (packet->sent && !packet->received && packet->sent->direction == CAPTURE_OUT &&
-		    !(packet->flags & LADDER_DIRECT) &&
-		    process >= 0 && packet->time_ns < until[process])
-			packet->flags |= LADDER_LOST;
-	}
-	free(until);
-	return 0;
-}
-
 int ladder_make(struct ladder *ladder, struct capture *capture, char *const *paths)
 {
 	int err;
@@ -605,7 +477,7 @@ int ladder_make(struct ladder *ladder, struct capture *capture, char *const *pat
 	err = err ? err : ladder_read_records(ladder);
 	err = err ? err : ladder_assign_lanes(ladder);
 	err = err ? err : ladder_relate(ladder);
-	err = err ? err : ladder_find_losses(ladder);
+	err = err ? err : ladder_find_problems(ladder);
 	if (err)
 		ladder_free(ladder);
 	return err;
@@ -620,5 +492,7 @@ void ladder_free(struct ladder *ladder)
 	free(ladder->event);
 	free(ladder->lane);
 	free(ladder->source_process);
+	free(ladder->operation);
+	free(ladder->problem);
 	*ladder = (struct ladder){ .packet = NULL };
 }

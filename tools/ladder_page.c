@@ -321,7 +321,11 @@ static int64_t page_to(const struct ladder_packet *p, uint64_t begin) { return p
 static int64_t page_opcode(const struct ladder_packet *p, uint64_t begin) { return p->opcode; }
 static int64_t page_kind(const struct ladder_packet *p, uint64_t begin) { return p->kind; }
 static int64_t page_flags(const struct ladder_packet *p, uint64_t begin) { return p->flags; }
-static int64_t page_psn(const struct ladder_packet *p, uint64_t begin) { return p->psn; }
+static int64_t page_psn(const struct ladder_packet *p, uint64_t begin)
+{
+	return p->psn == LADDER_NO_PSN ? -1 : (int64_t)p->psn;
+}
+
 static int64_t page_bytes(const struct ladder_packet *p, uint64_t begin) { return p->payload_bytes; }
 static int64_t page_syndrome_of(const struct ladder_packet *p, uint64_t begin) { return p->syndrome; }
 static int64_t page_cm_of(const struct ladder_packet *p, uint64_t begin) { return p->cm; }
@@ -382,12 +386,23 @@ static uint32_t page_shown(const struct ladder *ladder, const struct ladder_pack
 	const struct capture_record *record = page_record(packet);
 	uint32_t payload, headers;
 
+	if (packet->operation != LADDER_NONE) {		/* no packet */
+		*frame = (struct frame){ .ip = FRAME_LAYER_NONE };
+		return ladder->operation[packet->operation].bytes;
+	}
+
 	frame_parse(record, ladder->capture->source[record->source].linktype, frame);
 	headers = (uint32_t)frame->bth + packet->header_bytes;
 	payload = frame->payload_captured;
 	if (packet->kind != LADDER_CM && payload > PAYLOAD_SHOWN)
 		payload = PAYLOAD_SHOWN;
 	return headers + payload;
+}
+
+static const uint8_t *page_data(const struct ladder *ladder, const struct ladder_packet *packet)
+{
+	return packet->operation == LADDER_NONE ? page_record(packet)->data :
+						  ladder->operation[packet->operation].extension;
 }
 
 static void page_raw(const struct ladder *ladder, FILE *out)
@@ -406,12 +421,13 @@ static void page_raw(const struct ladder *ladder, FILE *out)
 	}
 	fputs("],\n\"bth\":[", out);
 	for (unsigned i = 0; i < ladder->packets; i++)
-		fprintf(out, "%s%u", i ? "," : "", ladder->packet[i].bth);
+		fprintf(out, "%s%d", i ? "," : "",
+			ladder->packet[i].operation == LADDER_NONE ? (int)ladder->packet[i].bth : -1);
 	fputs("]},\n\"raw\":\"", out);
 	for (unsigned i = 0; i < ladder->packets; i++) {
 		uint32_t shown = page_shown(ladder, &ladder->packet[i], &frame);
 
-		base64_put(&base64, page_record(&ladder->packet[i])->data, shown);
+		base64_put(&base64, page_data(ladder, &ladder->packet[i]), shown);
 	}
 	base64_end(&base64);
 	fputs("\",\n", out);
@@ -445,6 +461,42 @@ static void page_comments(const struct ladder *ladder, FILE *out)
 	fputs("},\n", out);
 }
 
+/* Of messages in memory: their number, and when their sender saw that they were consumed. */
+static void page_operations(const struct ladder *ladder, uint64_t begin, FILE *out)
+{
+	const char *comma = "";
+
+	page_name(out, "memory");
+	putc('{', out);
+	for (unsigned i = 0; i < ladder->packets; i++) {
+		const struct ladder_operation *operation;
+
+		if (ladder->packet[i].operation == LADDER_NONE)
+			continue;
+		operation = &ladder->operation[ladder->packet[i].operation];
+		if (operation->message == LADDER_NONE)
+			continue;
+		fprintf(out, "%s\"%u\":[%" PRIu32 ",%" PRId64 "]", comma, i, operation->message,
+			operation->taken_ns ? (int64_t)(operation->taken_ns - begin) : -1);
+		comma = ",";
+	}
+	fputs("},\n", out);
+}
+
+/* Item, cause, how much of the chart belongs to it. */
+static void page_problems(const struct ladder *ladder, FILE *out)
+{
+	page_name(out, "cause");
+	putc('[', out);
+	for (unsigned i = 0; i < LADDER_CAUSES; i++)
+		fprintf(out, "%s\"%s\"", i ? "," : "", ladder_cause_name((enum ladder_cause)i));
+	fputs("],\n\"problem\":[", out);
+	for (unsigned i = 0; i < ladder->problems; i++)
+		fprintf(out, "%s[%" PRIu32 ",%u,%" PRIu32 "]", i ? "," : "", ladder->problem[i].item,
+			ladder->problem[i].cause, ladder->problem[i].times);
+	fputs("],\n", out);
+}
+
 static void page_packets(const struct ladder *ladder, FILE *out)
 {
 	uint64_t begin = page_begin(ladder);
@@ -461,6 +513,8 @@ static void page_packets(const struct ladder *ladder, FILE *out)
 	}
 	page_raw(ladder, out);
 	page_comments(ladder, out);
+	page_operations(ladder, begin, out);
+	page_problems(ladder, out);
 	page_name(out, "event");
 	putc('[', out);
 	for (unsigned i = 0; i < ladder->events; i++) {
@@ -499,6 +553,9 @@ static void page_warnings(const struct ladder *ladder, const struct ladder_page 
 			     capture->warning[i].text);
 	if (ladder->too_many)
 		page_warning(out, &comma, "only the first %u packets and events are shown", LADDER_PACKETS_MAX);
+	if (ladder->missing)
+		page_warning(out, &comma, "%" PRIu64 " records are missing: the tracer was too slow or the disk full; "
+			     "what seems to be lost may be one of them", ladder->missing);
 	if (ladder->cut)
 		page_warning(out, &comma, "%u packets left out: their headers were not captured whole",
 			     ladder->cut);

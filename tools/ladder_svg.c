@@ -76,6 +76,22 @@ static void svg_put(FILE *out, const char *text)
 	}
 }
 
+/* Through memory: no packet, and no PSN. */
+static struct svg_text svg_operation(const struct ladder_packet *packet)
+{
+	static const char *const names[LADDER_KINDS] = { [LADDER_SEND] = "SEND", [LADDER_WRITE] = "WRITE",
+							 [LADDER_READ] = "READ", [LADDER_ATOMIC] = "atomic" };
+	struct svg_text text = { .bytes = 0 };
+
+	svg_add(&text, "%s, %s", names[packet->kind] ? names[packet->kind] : "operation",
+		packet->flags & LADDER_MESSAGE ? "message in a ring" :
+		packet->sent && ladder_comment_is(packet->sent, "by", "store") ? "store" :
+		packet->sent && ladder_comment_is(packet->sent, "by", "copy") ? "copy" : "through memory");
+	if (packet->payload_bytes)
+		svg_add(&text, ", %" PRIu32 " bytes", packet->payload_bytes);
+	return text;
+}
+
 static struct svg_text svg_packet(const struct ladder_packet *packet)
 {
 	const struct opcode *op = opcode_get(packet->opcode);
@@ -87,6 +103,8 @@ static struct svg_text svg_packet(const struct ladder_packet *packet)
 		svg_add(&text, "%s", aeth_name(packet->syndrome));
 	else
 		svg_add(&text, "%s", op ? op->name : "unknown opcode");
+	if (packet->operation != LADDER_NONE)
+		return svg_operation(packet);
 	if (packet->cm < 0)
 		svg_add(&text, ", PSN %" PRIu32, packet->psn);
 	if (packet->cm < 0 && packet->payload_bytes)
@@ -223,7 +241,7 @@ static void svg_draw_event(const struct svg *svg, const struct ladder_event *eve
 	struct svg_text text = svg_event(event);
 
 	fprintf(out, "<circle cx=\"%d\" cy=\"%d\" r=\"3\"/><text class=\"%s\" x=\"%d\" y=\"%d\">", x, y,
-		strstr(text.text, "fails") || strstr(text.text, "explain") ? "bad" : "e", x + 8, y + 4);
+		strstr(text.text, "fails") ? "bad" : "e", x + 8, y + 4);
 	if (text.bytes > EVENT_SHOWN) {
 		fputs("<title>", out);
 		svg_put(out, text.text);

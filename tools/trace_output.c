@@ -310,12 +310,34 @@ struct expanding {
 	const struct trace_record *record;
 };
 
+/* What went through memory: one line, and none for the packets that it stands for. */
+static void text_operation(struct output *output, const struct source *source, const struct trace_record *record,
+			   const struct trace_operation *operation)
+{
+	static const char *const names[] = { [VERB_SEND] = "SEND", [VERB_WRITE] = "WRITE", [VERB_READ] = "READ",
+					     [VERB_ATOMIC] = "ATOMIC" };
+	char comment[TRACE_COMMENT_MAX];
+
+	if (!output->options.text)
+		return;
+	text_begin(output, source, record->time_ns);
+	trace_comment(record, comment);
+	if (operation->verb == VERB_ACK)
+		printf("<- taken from the ring (%s)\n", comment);
+	else
+		printf("%s %s_%s 0x%06x, %u B (%s)\n", record->flags & TRACE_OUTBOUND ? "->" : "<-",
+		       operation->service == SERVICE_UC ? "UC" : "RC",
+		       operation->verb < sizeof(names) / sizeof(*names) ? names[operation->verb] : "operation",
+		       operation->dest_qpn, operation->bytes, comment);
+}
+
 static void put_packet(struct output *output, const struct source *source, const struct trace_record *record,
 		       const uint8_t *data, size_t bytes, uint32_t length, bool outbound)
 {
 	uint8_t block[TRACE_BLOCK_MAX];
 
-	text_packet(output, source, record, data, bytes, length, outbound);
+	if (record->path != TRACE_DIRECT && !(record->flags & TRACE_HAS_MESSAGE))
+		text_packet(output, source, record, data, bytes, length, outbound);
 	if (output->options.file)
 		output_add(output, block,
 			   trace_packet_block(record, source->interface, outbound, data, bytes, length, block));
@@ -369,6 +391,7 @@ static void put_operation(struct output *output, struct source *source, const st
 	uint32_t left_out;
 
 	memcpy(&operation, data, sizeof(operation));
+	text_operation(output, source, record, &operation);
 	if (!trace_expand(&operation, record->flags & TRACE_OUTBOUND, record->qpn, put_expanded, &expanding,
 			  &left_out) || !left_out)
 		return;

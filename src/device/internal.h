@@ -152,6 +152,9 @@ int ethernet_attach(struct hca_context *context, struct qp *qp, const struct ibv
 int ethernet_check_rate(uint32_t kbps, const char *call);
 void ethernet_detach(struct hca *hca, struct qp *qp);
 
+/* statistics.c: the process has ended with a device */
+void hca_trace_counters(const struct hca *hca);
+
 /* multicast.c */
 void multicast_deliver(struct hca *hca, const struct packet *packet, struct rx_info *info,
 		       uint64_t now_ns) REQUIRES(hca->engine.progress);

@@ -323,6 +323,8 @@ static void leave_at_exit(void)
 	if (the_hca) {
 		worker_leave(&the_hca->engine, (uint64_t)EXIT_TRIES * EXIT_STEP_NS, FAREWELL_NS);
 		injection_report(&the_hca->engine);
+		if (trace_may_end())
+			hca_trace_counters(the_hca);
 	}
 	lock_release(&process_lock);
 }
@@ -361,6 +363,7 @@ void hca_put(struct hca *hca)
 	lock_release(&process_lock);
 	if (last) {
 		engine_stop(&hca->engine);
+		hca_trace_counters(hca);
 		process_release(hca);
 	}
 }

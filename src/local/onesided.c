@@ -426,12 +426,12 @@ static bool transfer_begin(struct transfer *transfer, struct local *local, struc
 	return true;
 }
 
-static bool onesided_complete(struct local *local, struct qp *qp, unsigned need, uint64_t original,
+static bool onesided_complete(struct local *local, struct qp *qp, unsigned need, uint64_t original, bool mapped,
 			      struct effects *effects) REQUIRES(qp->lock)
 {
 	counter_add(local->counters, counter_of(need), 1);
 	if (trace_wants(TRACE_PACKETS | TRACE_LOG))
-		trace_direct(qp, send_queue_at(&qp->sq, qp->sq.tail), original);
+		trace_direct(qp, send_queue_at(&qp->sq, qp->sq.tail), original, mapped);
 	transport_direct_done(qp, qp->send_cq->stamped ? clock_now_ns() : 0, effects);
 	return true;
 }
@@ -443,7 +443,7 @@ bool onesided_run(struct local *local, struct qp *qp, const struct send_wqe *wqe
 	bool done;
 
 	if (row_fits(row, qp, wqe) && row_move(row, qp, wqe))
-		return onesided_complete(local, qp, row->need, 0, effects);
+		return onesided_complete(local, qp, row->need, 0, true, effects);
 	onesided_row_end(row);
 	transfer.row = row;
 	done = transfer_begin(&transfer, local, qp, wqe) &&
@@ -452,5 +452,6 @@ bool onesided_run(struct local *local, struct qp *qp, const struct send_wqe *wqe
 	pairing_judge(qp, done ? PAIRING_DONE : transfer.asked ? PAIRING_WAITS : PAIRING_OBJECTS);
 	if (!done || !is_current(&transfer))
 		return false;
-	return onesided_complete(local, qp, transfer.need, transfer.original, effects);
+	return onesided_complete(local, qp, transfer.need, transfer.original, transfer.mapped || !transfer.length,
+				 effects);
 }

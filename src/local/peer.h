@@ -444,7 +444,9 @@ void fetch_start(struct local *local, struct peer *peer, uint32_t qpn, uint32_t 
  */
 void messages_lost(struct local *local, unsigned channel);
 /* trace.c: for `verbatim trace`. */
-void trace_direct(const struct qp *qp, const struct send_wqe *wqe, uint64_t original) REQUIRES(qp->lock);
+/* @mapped: by loads and stores, else by a copy of the kernel. */
+void trace_direct(const struct qp *qp, const struct send_wqe *wqe, uint64_t original, bool mapped)
+	REQUIRES(qp->lock);
 void trace_message_sent(const struct qp *qp, const struct send_wqe *wqe) REQUIRES(qp->lock);
 void trace_message_answered(const struct qp *qp, uint32_t message) REQUIRES(qp->lock);
 void trace_message_received(const struct qp *qp, const struct local_message *message, uint64_t time_ns)

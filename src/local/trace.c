@@ -60,7 +60,7 @@ static void operation_of(struct trace_operation *operation, const struct qp *qp,
 		.swap = wqe->swap };
 }
 
-void trace_direct(const struct qp *qp, const struct send_wqe *wqe, uint64_t original)
+void trace_direct(const struct qp *qp, const struct send_wqe *wqe, uint64_t original, bool mapped)
 {
 	struct trace_operation operation;
 	struct trace_record record;
@@ -68,6 +68,7 @@ void trace_direct(const struct qp *qp, const struct send_wqe *wqe, uint64_t orig
 	record_begin(&record, qp, TRACE_DIRECT, true);
 	record.flags |= TRACE_HAS_WR_ID;
 	record.wr_id = wqe->wr_id;
+	record.manner = mapped ? TRACE_STORED : TRACE_COPIED;
 	operation_of(&operation, qp, wqe);
 	operation.psn = qp->requester.next_psn;
 	operation.acknowledged = operation.service == SERVICE_RC;

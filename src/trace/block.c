@@ -61,6 +61,8 @@ void trace_comment(const struct trace_record *record, char text[TRACE_COMMENT_MA
 		comment_add(&comment, "; wr_id %llu", (unsigned long long)record->wr_id);
 	if (record->flags & TRACE_HAS_MESSAGE)
 		comment_add(&comment, "; message %u", record->message);
+	if (record->manner)
+		comment_add(&comment, "; by %s", record->manner == TRACE_STORED ? "store" : "copy");
 	if (record->retransmission)
 		comment_add(&comment, "; retransmission %u", record->retransmission);
 	if (record->drop && record->drop <= COUNTER_COUNT)

@@ -42,6 +42,8 @@ enum trace_want {
 
 enum trace_kind { TRACE_IS_PACKET = 1, TRACE_IS_OPERATION, TRACE_IS_EVENT };
 enum trace_path { TRACE_UDP, TRACE_LOOPBACK, TRACE_RING, TRACE_DIRECT, TRACE_WAYS };
+/* How a process got at the memory of another one: mapped, or through the kernel. */
+enum trace_manner { TRACE_MANNER_NONE, TRACE_STORED, TRACE_COPIED };
 
 enum trace_flags {
 	TRACE_OUTBOUND		= 1 << 0,
@@ -74,7 +76,8 @@ struct trace_record {
 	uint16_t retransmission;
 	uint16_t drop;			/* enum counter + 1; TRACE_DROP_FAULT; 0: not dropped */
 	uint32_t want;			/* enum trace_want: which kind of event */
-	uint8_t traffic_class, hop_limit, reserved[2];
+	uint8_t traffic_class, hop_limit;
+	uint8_t manner, reserved;	/* of an operation through memory: enum trace_manner */
 	uint8_t source[16], destination[16];
 };
 

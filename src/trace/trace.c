@@ -25,6 +25,7 @@
 #include "base/log.h"
 #include "platform/clock.h"
 #include "platform/thread_cpu.h"
+#include "platform/wait.h"
 #include "trace/block.h"
 #include "trace/expand.h"
 #include "trace/file.h"
@@ -33,6 +34,7 @@
 #include "wire/psn.h"
 
 #define VARIABLE	"VERBATIM_TRACER"
+#define END_TRIES	100u
 #define REPETITIONS	65536u		/* request packets in flight that are remembered */
 #define NAP_NS		200000
 #define NAPS_MAX	50u		/* of one call, ... */
@@ -434,6 +436,19 @@ static void trace_put(struct trace_record *record, uint32_t want, const void *da
 	lock_release(&trace.lock);
 }
 
+bool trace_may_end(void)
+{
+	unsigned tries;
+
+	for (tries = 0; !lock_try(&trace.lock); tries++) {
+		if (tries == END_TRIES)
+			return false;
+		thread_sleep_ns(NAP_NS);
+	}
+	lock_release(&trace.lock);
+	return true;
+}
+
 /* ---- waiting for the tracer ---- */
 
 /* The tracer has read nothing for long: waiting would only slow the program down. */
@@ -507,6 +522,15 @@ unsigned trace_repetition(uint32_t qpn, uint32_t psn)
 	}
 	lock_release(&trace.lock);
 	return times;
+}
+
+void trace_forget(uint32_t qpn)
+{
+	lock_acquire(&trace.lock);
+	for (unsigned i = 0; trace.repetitions && i < REPETITIONS; i++)
+		if (trace.repetitions[i].qpn == qpn)
+			trace.repetitions[i] = (struct repetition){ .qpn = 0 };
+	lock_release(&trace.lock);
 }
 
 /* How much of a packet is recorded: its headers, of its payload @payload, a MAD, an ICRC if there is one. */

@@ -44,6 +44,9 @@ void trace_connect(void);
 /* Called when a trace begins and ends, without locks: swaps what programs call through. One for the process. */
 void trace_set_switch(void (*switch_calls)(bool on));
 
+/* False: exit() may run in a handler that interrupted a record, and another one would wait for ever. */
+bool trace_may_end(void);
+
 uint64_t trace_now_ns(void);
 
 /* Fills in what of the datagram is recorded with each of its packets. */
@@ -53,6 +56,8 @@ void trace_packet(struct trace_record *record, const uint8_t *data, size_t bytes
 void trace_operation(struct trace_record *record, const struct trace_operation *operation);
 /* How often a request packet of this PSN was sent before. */
 unsigned trace_repetition(uint32_t qpn, uint32_t psn);
+/* The QP begins anew: PSNs that it sent before are none of its new connection. */
+void trace_forget(uint32_t qpn);
 
 /*
  * @format makes the members behind "event": of its JSON object, the first without a comma. @time_ns: 0: now.

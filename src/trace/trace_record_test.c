@@ -171,6 +171,9 @@ static void repetitions_of_a_packet_are_counted(void **state)
 	assert_int_equal(trace_repetition(3, 100), 1);
 	assert_int_equal(trace_repetition(3, 100), 2);
 	assert_int_equal(trace_repetition(4, 100), 0);
+	trace_forget(3);
+	assert_int_equal(trace_repetition(3, 100), 0);
+	assert_int_equal(trace_repetition(4, 100), 1);
 	end();
 }
 
@@ -183,6 +186,9 @@ static void a_comment_says_what_is_known(void **state)
 	trace_comment(&record, comment);
 	assert_string_equal(comment, "path ring; qp 0x000045; state RTS; wr_id 9; retransmission 2; "
 				     "dropped rx_bad_qkey");
+	record = (struct trace_record){ .path = TRACE_DIRECT, .manner = TRACE_STORED };
+	trace_comment(&record, comment);
+	assert_string_equal(comment, "path direct; by store");
 	record = (struct trace_record){ .path = 77, .state = 200, .drop = TRACE_DROP_FAULT - 1 };
 	trace_comment(&record, comment);
 	assert_string_equal(comment, "path unknown; state unknown");

@@ -94,6 +94,22 @@ static void of_two_sent_the_one_that_nobody_received_is_lost(void **state)
 	end(&ladder, &capture, file);
 }
 
+/* PSNs tell of a repetition where no sender does: its comments do, and a QP may begin anew with an old PSN. */
+static void a_sender_that_tells_repetitions_is_believed(void **state)
+{
+	struct trace_file *file = two_processes(false);
+	struct packet packet = request(7);
+	struct capture capture;
+	struct ladder ladder;
+
+	file_packet(file, 0, 1000, FILE_OUT, &packet, 1, 2, "path udp; qp 0x000011");
+	file_packet(file, 0, 2000, FILE_OUT, &packet, 1, 2, "path udp; qp 0x000011");
+	make(&ladder, &capture, file);
+	assert_int_equal(ladder.packet[1].flags, 0);
+	assert_int_equal(ladder.problems, 0);
+	end(&ladder, &capture, file);
+}
+
 static void a_repetition_is_found_without_a_comment(void **state)
 {
 	struct trace_file *file = two_processes(false);
@@ -122,6 +138,183 @@ static void what_is_copied_directly_is_never_lost(void **state)
 	file_packet(file, 2, 2000, FILE_OUT, &late, 2, 1, "qp 0x000022");
 	make(&ladder, &capture, file);
 	assert_int_equal(ladder.packet[0].flags, LADDER_DIRECT);
+	assert_int_equal(ladder.packet[0].psn, LADDER_NO_PSN);
+	assert_int_equal(ladder.problems, 0);
+	end(&ladder, &capture, file);
+}
+
+/* A WRITE of two packets and its ACK, twice, with the same invented PSNs: two stores, nothing sent again. */
+static void an_operation_through_memory_is_one_and_has_no_psn(void **state)
+{
+	static const char comment[] = "payload 1024; path direct; qp 0x000011; wr_id 5; by store";
+	struct trace_file *file = two_processes(false);
+	struct packet first = { .op = opcode_get(OPCODE_RC_WRITE_FIRST), .dest_qpn = 0x22, .psn = 7,
+				.reth = { 0x1000, 0x55, 2048 } };
+	struct packet last = { .op = opcode_get(OPCODE_RC_WRITE_LAST_IMM), .dest_qpn = 0x22, .psn = 8, .imm = 9 };
+	struct packet ack = acknowledge(8);
+	struct capture capture;
+	struct ladder ladder;
+
+	for (uint64_t time_ns = 1000; time_ns <= 2000; time_ns += 1000) {
+		file_packet(file, 0, time_ns, FILE_OUT, &first, 1, 2, comment);
+		file_packet(file, 0, time_ns, FILE_OUT, &last, 1, 2, comment);
+		file_packet(file, 0, time_ns, FILE_IN, &ack, 2, 1, "path direct; qp 0x000011");
+	}
+	make(&ladder, &capture, file);
+	assert_int_equal(ladder.packets, 2);
+	assert_int_equal(ladder.operations, 2);
+	assert_int_equal(ladder.problems, 0);
+	for (unsigned i = 0; i < 2; i++) {
+		const struct ladder_packet *packet = &ladder.packet[i];
+		const uint8_t *extension = ladder.operation[packet->operation].extension;
+
+		assert_int_equal(packet->kind, LADDER_WRITE);
+		assert_int_equal(packet->psn, LADDER_NO_PSN);
+		assert_int_equal(packet->payload_bytes, 2048);
+		assert_int_equal(packet->opcode, OPCODE_RC_WRITE_ONLY_IMM);
+		assert_int_equal(ladder.operation[packet->operation].bytes, 20);
+		assert_int_equal(get_be32(extension + 8), 0x55);
+		assert_int_equal(get_be32(extension + 16), 9);
+	}
+	end(&ladder, &capture, file);
+}
+
+static void a_message_in_a_ring_is_one_thing_of_both_ends(void **state)
+{
+	struct trace_file *file = two_processes(false);
+	struct packet packet = request(3), ack = acknowledge(3);
+	struct capture capture;
+	struct ladder ladder;
+
+	for (unsigned i = 0; i < 2; i++) {	/* PSNs that were made from the messages' numbers */
+		packet.psn = ack.psn = 3 + i;
+		file_packet(file, 0, 1000 + 100 * i, FILE_OUT, &packet, 1, 2,
+			    i ? "path ring; qp 0x000011; wr_id 5; message 4" :
+				"path ring; qp 0x000011; wr_id 5; message 3");
+		file_packet(file, 2, 1050 + 100 * i, FILE_IN, &packet, 1, 2,
+			    i ? "path ring; qp 0x000022; message 4" : "path ring; qp 0x000022; message 3");
+	}
+	ack.psn = 4;
+	file_packet(file, 0, 3000, FILE_IN, &ack, 2, 1, "path ring; qp 0x000011; message 4");
+	make(&ladder, &capture, file);
+	assert_int_equal(ladder.packets, 2);
+	assert_int_equal(ladder.operation[ladder.packet[0].operation].taken_ns, 0);
+	assert_int_equal(ladder.operation[ladder.packet[1].operation].taken_ns, 3000);
+	assert_int_equal(ladder.operation[ladder.packet[1].operation].message, 4);
+	assert_int_equal(ladder.packet[1].received->time_ns, 1150);
+	assert_int_equal(ladder.packet[1].psn, LADDER_NO_PSN);
+	assert_int_equal(ladder.lane[ladder.packet[1].to].qpn, 0x22);
+	assert_int_equal(ladder.problems, 0);
+	end(&ladder, &capture, file);
+}
+
+/* One packet lost: what follows it is dropped, refused and sent again, and answered twice. */
+static void all_that_follows_from_a_loss_is_one_problem(void **state)
+{
+	struct trace_file *file = two_processes(false);
+	struct packet packet, nak = acknowledge(7), ack = acknowledge(8);
+	struct capture capture;
+	struct ladder ladder;
+
+	nak.aeth.syndrome = 0x60;
+	for (uint32_t psn = 6; psn <= 8; psn++) {
+		packet = request(psn);
+		file_packet(file, 0, 1000 + psn, FILE_OUT, &packet, 1, 2, "path udp; qp 0x000011");
+		if (psn != 7)
+			file_packet(file, 2, 1100 + psn, FILE_IN, &packet, 1, 2,
+				    psn == 8 ? "path udp; qp 0x000022; dropped out_of_seq_request" :
+					       "path udp; qp 0x000022");
+	}
+	file_packet(file, 2, 1200, FILE_OUT, &nak, 2, 1, "path udp; qp 0x000022");
+	file_packet(file, 0, 1300, FILE_IN, &nak, 2, 1, "path udp; qp 0x000011");
+	for (uint32_t psn = 7; psn <= 8; psn++) {
+		packet = request(psn);
+		file_packet(file, 0, 1400 + psn, FILE_OUT, &packet, 1, 2,
+			    "path udp; qp 0x000011; retransmission 1");
+		file_packet(file, 2, 1500 + psn, FILE_IN, &packet, 1, 2, "path udp; qp 0x000022");
+	}
+	file_packet(file, 2, 1600, FILE_OUT, &ack, 2, 1, "path udp; qp 0x000022");
+	file_packet(file, 0, 1700, FILE_IN, &ack, 2, 1, "path udp; qp 0x000011");
+	file_packet(file, 2, 1800, FILE_OUT, &ack, 2, 1, "path udp; qp 0x000022");
+	file_packet(file, 0, 1900, FILE_IN, &ack, 2, 1, "path udp; qp 0x000011; dropped rx_stale_response");
+	make(&ladder, &capture, file);
+	assert_int_equal(ladder.problems, 1);
+	assert_int_equal(ladder.problem[0].cause, LADDER_CAUSE_LOST);
+	assert_int_equal(ladder.packet[ladder.problem[0].item].psn, 7);
+	assert_int_equal(ladder.problem[0].times, 6);	/* and a drop, a NAK, two repetitions, a late ACK */
+	end(&ladder, &capture, file);
+}
+
+/* VERBATIM_FAULT at the receiver: the packet is in its trace as an event alone. It is the last of its flow. */
+static void a_planted_loss_is_found_by_its_event(void **state)
+{
+	struct trace_file *file = two_processes(false);
+	struct packet packet = request(7);
+	struct capture capture;
+	struct ladder ladder;
+
+	file_interface(file, 252, "server(11) events");
+	file_packet(file, 0, 1000, FILE_OUT, &packet, 1, 2, "path udp; qp 0x000011");
+	file_event(file, 3, 1100, "{\"v\":1,\"event\":\"fault\",\"name\":\"loss\",\"qp\":\"0x000022\","
+		   "\"direction\":\"in\",\"psn\":7,\"opcode\":\"RC_SEND_ONLY\",\"rule\":1}");
+	make(&ladder, &capture, file);
+	assert_int_equal(ladder.problems, 1);
+	assert_int_equal(ladder.problem[0].item, 0);
+	assert_int_equal(ladder.packet[0].flags, LADDER_LOST | LADDER_PLANTED);
+	end(&ladder, &capture, file);
+}
+
+/* The last packets of a process that ends: not lost, as nothing later arrived. */
+static void what_is_underway_at_the_end_is_not_lost(void **state)
+{
+	struct trace_file *file = two_processes(false);
+	struct packet packet = request(7), ack = acknowledge(6);
+	struct capture capture;
+	struct ladder ladder;
+
+	file_packet(file, 0, 1000, FILE_OUT, &packet, 1, 2, "path udp; qp 0x000011");
+	file_packet(file, 2, 2000, FILE_OUT, &ack, 2, 1, "path udp; qp 0x000022");
+	make(&ladder, &capture, file);
+	assert_int_equal(ladder.packet[0].flags, 0);
+	assert_int_equal(ladder.problems, 0);
+	end(&ladder, &capture, file);
+}
+
+static void of_an_original_and_its_repetition_the_original_arrives_first(void **state)
+{
+	struct trace_file *file = two_processes(false);
+	struct packet packet = request(7);
+	struct capture capture;
+	struct ladder ladder;
+
+	file_packet(file, 0, 1000, FILE_OUT, &packet, 1, 2, "path udp; qp 0x000011");
+	file_packet(file, 0, 2000, FILE_OUT, &packet, 1, 2, "path udp; qp 0x000011; retransmission 1");
+	file_packet(file, 2, 3000, FILE_IN, &packet, 1, 2, "path udp; qp 0x000022");
+	file_packet(file, 2, 4000, FILE_IN, &packet, 1, 2, "path udp; qp 0x000022; dropped duplicate_request");
+	make(&ladder, &capture, file);
+	assert_int_equal(ladder.packets, 2);
+	assert_int_equal(ladder.packet[0].received->time_ns, 3000);
+	assert_int_equal(ladder.packet[1].received->time_ns, 4000);
+	assert_int_equal(ladder.packet[0].flags, 0);
+	assert_int_equal(ladder.packet[1].flags, LADDER_RETRANSMISSION | LADDER_DROPPED);
+	assert_int_equal(ladder.problems, 1);
+	end(&ladder, &capture, file);
+}
+
+static void an_answer_to_a_queue_pair_that_is_gone_is_late_and_no_problem(void **state)
+{
+	struct trace_file *file = two_processes(false);
+	struct packet packet = request(7), ack = acknowledge(7);
+	struct capture capture;
+	struct ladder ladder;
+
+	file_packet(file, 0, 1000, FILE_OUT, &packet, 1, 2, "path udp; qp 0x000011");
+	file_packet(file, 2, 2000, FILE_IN, &packet, 1, 2, "path udp; qp 0x000022");
+	file_packet(file, 2, 3000, FILE_OUT, &ack, 2, 1, "path udp; qp 0x000022");
+	file_packet(file, 0, 4000, FILE_IN, &ack, 2, 1, "path udp; qp 0x000011; dropped rx_no_qp");
+	make(&ladder, &capture, file);
+	assert_int_equal(ladder.packet[1].flags, LADDER_LATE);
+	assert_int_equal(ladder.problems, 0);
 	end(&ladder, &capture, file);
 }
 
@@ -340,7 +533,7 @@ static void a_picture_says_what_each_row_is(void **state)
 
 	file_packet(file, 0, 1000, FILE_OUT, &packet, 1, 2, "payload 13; qp 0x000011");
 	file_packet(file, 0, 2500, FILE_OUT, &packet, 1, 2, "payload 13; qp 0x000011; retransmission 1");
-	file_packet(file, 2, 3500, FILE_IN, &packet, 1, 2, "qp 0x000022");
+	file_packet(file, 2, 3500, FILE_IN, &packet, 1, 2, "payload 13; qp 0x000022");
 	file_packet(file, 2, 4000, FILE_OUT, &answer, 2, 1, "qp 0x000022");
 	file_packet(file, 0, 4500, FILE_IN, &answer, 2, 1, "qp 0x000011");
 	file_event(file, 1, 900, "{\"v\":1,\"event\":\"call\",\"name\":\"ibv_post_send\",\"qp\":\"0x000011\","
@@ -472,6 +665,14 @@ int main(void)
 		cmocka_unit_test(what_one_sent_and_the_other_received_is_one_packet),
 		cmocka_unit_test(of_two_sent_the_one_that_nobody_received_is_lost),
 		cmocka_unit_test(a_repetition_is_found_without_a_comment),
+		cmocka_unit_test(an_operation_through_memory_is_one_and_has_no_psn),
+		cmocka_unit_test(a_message_in_a_ring_is_one_thing_of_both_ends),
+		cmocka_unit_test(all_that_follows_from_a_loss_is_one_problem),
+		cmocka_unit_test(a_planted_loss_is_found_by_its_event),
+		cmocka_unit_test(what_is_underway_at_the_end_is_not_lost),
+		cmocka_unit_test(of_an_original_and_its_repetition_the_original_arrives_first),
+		cmocka_unit_test(an_answer_to_a_queue_pair_that_is_gone_is_late_and_no_problem),
+		cmocka_unit_test(a_sender_that_tells_repetitions_is_believed),
 		cmocka_unit_test(what_is_copied_directly_is_never_lost),
 		cmocka_unit_test(an_ack_answers_for_all_before_it),
 		cmocka_unit_test(a_nak_answers_for_nothing),

@@ -71,9 +71,11 @@ function relayout() {
 	layoutItems();
 	PLACE.stamp = (PLACE.stamp ?? 0) + 1;
 	resize();
-	problems = PLACE.items.filter(isProblem);
-	const button = $('problem-next');
-	button.textContent = problems.length ? '\u26a0 ' + problems.length + (problems.length === 1 ? ' problem' : ' problems') : 'No problems';
+	problems = PLACE.items.filter(item => isProblem(item) || isFailure(item));
+	const button = $('problem-next'), wrong = problems.filter(isProblem).length, failed = problems.length - wrong;
+	const counted = (count, what) => count + ' ' + what + (count === 1 ? '' : 's');
+	button.textContent = (wrong ? '\u26a0 ' + counted(wrong, 'problem') : 'No problems') + (failed ? ', ' + counted(failed, 'failure') : '');
+	button.title = 'Problems: packets lost, dropped, refused or sent again, each cause once. Failures: calls and completions with an error.';
 	button.disabled = !problems.length;
 	button.classList.toggle('problem', problems.length > 0);
 	findHits();
@@ -285,8 +287,8 @@ function legendPictures() {
 		c.lineWidth = 2.4;
 		cross(c, 42, 11, 5);
 	});
-	picture('through memory: copied directly', c => arrow(c, theme.write, [], true));
-	picture('through memory: by a ring', c => arrow(c, theme.send, [2, 3]));
+	picture('no packet: a store or copy in memory', c => arrow(c, theme.write, [], true));
+	picture('through a ring in shared memory', c => arrow(c, theme.send, [2, 3]));
 	const mark = (text, colour, shape) => picture(text, c => {
 		c.fillStyle = colour;
 		c.beginPath();
@@ -421,7 +423,10 @@ function listen() {
 
 function summary() {
 	const span = MOMENTS.length ? MOMENTS[MOMENTS.length - 1][0] : 0, count = (n, what) => n.toLocaleString('en') + ' ' + what + (n === 1 ? '' : 's');
-	const parts = [count(PACKETS, 'packet')];
+	const operations = P.flags.filter(flags => flags & MEMORY).length;
+	const parts = operations === PACKETS && operations ? [] : [count(PACKETS - operations, 'packet')];
+	if (operations)
+		parts.push(count(operations, 'operation') + ' through memory');
 	if (EVENTS.length)
 		parts.push(count(EVENTS.length, 'event'));
 	parts.push(count(LANES.filter(l => l.qpn !== -1).length, 'queue pair'), timeText(span));

@@ -9,7 +9,8 @@ const P = DATA.packet;
 const PACKETS = P.sent.length;
 const ITEMS = PACKETS + DATA.event.length;
 
-const FLAG = { LOST: 1, DROPPED: 2, AGAIN: 4, DIRECT: 8, RING: 16, DUPLICATE: 32, GUESSED: 64, INSTANT: 128 };
+const FLAG = { LOST: 1, DROPPED: 2, AGAIN: 4, DIRECT: 8, RING: 16, DUPLICATE: 32, GUESSED: 64, INSTANT: 128, MESSAGE: 256, PLANTED: 512, LATE: 1024 };
+const MEMORY = FLAG.DIRECT | FLAG.MESSAGE;	// no packet: an operation through memory, without a PSN
 // In the order of enum ladder_kind; then what events are.
 const KINDS = [['send', 'SEND'], ['write', 'WRITE'], ['read', 'READ'], ['atomic', 'atomic'], ['flush', 'FLUSH'], ['ack', 'ACK'],
 	['nak', 'NAK'], ['rnr', 'RNR'], ['cm', 'CM'], ['cnp', 'CNP'], ['call', 'calls'], ['completion', 'completions'], ['state', 'states'],
@@ -42,19 +43,22 @@ function kindOf(item) {
 const isState = json => json.event === 'state' || json.event === 'queue_pair';
 const stateOf = json => String(json.event === 'state' ? json.to : json.state);
 
-const eventFailed = json => (json.event === 'completion' && json.status !== 'SUCCESS') || json.error !== undefined ||
-	json.event === 'drop' || json.event === 'lost' || json.event === 'explain' || json.event === 'unreadable' ||
-	json.event === 'fault' ||
-	(isState(json) && (stateOf(json) === 'ERR' || stateOf(json) === 'SQE'));
+// What the program was told of as failed. Not what was flushed, nor its state: both follow from something else, or were asked for.
+const eventFailed = json => (json.event === 'completion' && json.status !== 'SUCCESS' && json.status !== 'WR_FLUSH_ERR') ||
+	json.error !== undefined || json.event === 'unreadable';
+const isFailure = item => !isPacket(item) && eventFailed(eventOf(item).json);
 
-function isProblem(item) {
+// Problems are found where the page is made: each cause is one. Marks are on all that belongs to them.
+const PROBLEM = new Map(DATA.problem.map(([item, cause, times]) => [item, { cause: DATA.cause[cause], times }]));
+const isProblem = item => PROBLEM.has(item);
+function isMarked(item) {
 	if (!isPacket(item))
-		return eventFailed(eventOf(item).json);
+		return isFailure(item) || isProblem(item);
 	return (P.flags[item] & (FLAG.LOST | FLAG.DROPPED | FLAG.AGAIN)) !== 0 || P.kind[item] === KIND.nak || P.kind[item] === KIND.rnr;
 }
 
 function colourName(item) {
-	if (!isPacket(item) && eventFailed(eventOf(item).json))
+	if (!isPacket(item) && isMarked(item))
 		return 'bad';
 	return COLOUR[kindOf(item)];
 }
@@ -115,7 +119,7 @@ function bits(bytes, bit, width) {
 }
 
 function layerOffset(item, name) {
-	let at = P.bth[item] + 12;
+	let at = flagged(item, MEMORY) ? 0 : P.bth[item] + 12;
 	for (const layer of DATA.table.opcode[P.opcode[item]].layers) {
 		if (layer === name)
 			return at;
@@ -149,7 +153,20 @@ function timeText(ns) {
 const bytesText = bytes => bytes + ' B';
 const opcodeWords = code => DATA.table.opcode[code].name.replace(/^(RC|UC|UD|XRC)_/, '').replace(/_/g, ' ');
 
+// How an operation got through memory: a store or copy of the requester, or a message in a ring.
+function mannerOf(item) {
+	if (flagged(item, FLAG.MESSAGE))
+		return 'message in a ring';
+	return commentsOf(item).join(';').match(/(?:^|;) *by (store|copy)/)?.[1] ?? 'in memory';
+}
+
+const MEMORY_NAMES = ['SEND', 'RDMA WRITE', 'RDMA READ', 'atomic'];
+const ATOMIC_NAMES = { 19: 'compare and swap', 20: 'fetch and add' };
+
 function packetName(item) {
+	if (flagged(item, MEMORY))
+		return (P.kind[item] === KIND.atomic ? ATOMIC_NAMES[P.opcode[item] & 31] ?? 'atomic' : MEMORY_NAMES[P.kind[item]]) +
+			(/_IMM$/.test(DATA.table.opcode[P.opcode[item]].name) ? ' with immediate' : '');
 	if (P.cm[item] >= 0)
 		return 'CM ' + DATA.table.cm[P.cm[item]].name.replace('_', ' ');
 	if (P.kind[item] === KIND.cm)
@@ -166,6 +183,13 @@ function packetName(item) {
 // One line for an arrow. @room: how much may be said, 0 to 2.
 function packetLabel(item, room) {
 	const parts = [packetName(item)];
+	if (flagged(item, MEMORY)) {
+		if (room > 0)
+			parts.push(mannerOf(item));
+		if (room > 1 && P.bytes[item])
+			parts.push(bytesText(P.bytes[item]));
+		return parts.join(' \u00b7 ');
+	}
 	const code = DATA.table.opcode[P.opcode[item]];
 	if (flagged(item, FLAG.AGAIN))
 		parts[0] = '\u21bb ' + parts[0];
@@ -210,6 +234,8 @@ function eventLabel(item) {
 		return 'process: ' + (json.name ?? '') + (json.signal !== undefined ? ' by signal ' + json.signal : '');
 	case 'lost':
 		return json.records + ' records are missing here';
+	case 'counters':
+		return 'counters at its end';
 	default:
 		return String(json.event ?? 'event') + (json.text ? ' ' + json.text : '');
 	}
@@ -233,10 +259,12 @@ function itemNotes(item) {
 		notes.push('retransmission');
 	if (flagged(item, FLAG.DUPLICATE))
 		notes.push('received again');
-	if (flagged(item, FLAG.DIRECT))
-		notes.push('through memory, directly');
-	if (flagged(item, FLAG.RING))
-		notes.push('through memory, by a ring');
+	if (flagged(item, MEMORY))
+		notes.push('through memory: ' + mannerOf(item));
+	else if (flagged(item, FLAG.RING))
+		notes.push('through a ring in memory');
+	if (isProblem(item))
+		notes.push('problem: ' + PROBLEM.get(item).cause);
 	if (P.acks[item])
 		notes.push('answers for ' + P.acks[item]);
 	return notes.join(', ');
@@ -249,7 +277,7 @@ function searchText(item) {
 	if (searchTexts[item] !== undefined)
 		return searchTexts[item];
 	const words = isPacket(item)
-		? [packetName(item), DATA.table.opcode[P.opcode[item]].name, 'psn', P.psn[item], hex(P.psn[item], 6), itemNotes(item),
+		? [packetName(item), DATA.table.opcode[P.opcode[item]].name, ...(flagged(item, MEMORY) ? [] : ['psn', P.psn[item], hex(P.psn[item], 6)]), itemNotes(item),
 			laneText(P.from[item]), laneText(P.to[item]), ...commentsOf(item)]
 		: [eventLabel(item), JSON.stringify(eventOf(item).json), laneText(eventOf(item).lane)];
 	return searchTexts[item] = words.join(' ').toLowerCase();

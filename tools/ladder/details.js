@@ -124,7 +124,35 @@ function hexDump(bytes) {
 	return element('pre', { class: 'hex' }, lines.join('\n'));
 }
 
+// Of an operation through memory: what the headers of a request would tell of it. There were none, so no BTH, no PSN.
+function memoryLayers(item) {
+	const bytes = rawOf(item), boxes = [], layers = [...DATA.table.opcode[P.opcode[item]].layers];
+	const [number, taken] = DATA.memory[item] ?? [];
+	const rows = [fieldRow('manner', mannerOf(item), MANNERS[mannerOf(item)]), fieldRow('bytes', String(P.bytes[item]), null)];
+	if (number !== undefined)
+		rows.push(fieldRow('message', String(number), 'counted for each direction of a connection'));
+	if (taken >= 0)
+		rows.push(fieldRow('seen to be consumed', timeText(taken), timeText(taken - sentAt(item)) + ' after it was put into the ring'));
+	boxes.push(layerBox('Operation', 'through memory', null, rows, true));
+	if (P.kind[item] === KIND.atomic)
+		layers.push('ATOMICACKETH');
+	let at = 0;
+	for (const name of layers) {
+		if (at + LAYER_BYTES[name] <= bytes.length)
+			boxes.push(layer(name, bytes.subarray(at), true));
+		at += LAYER_BYTES[name];
+	}
+	return boxes;
+}
+
+const MANNERS = { 'store': 'the requester has the memory of the other process mapped, and loaded or stored there itself',
+	'copy': 'the kernel copied between the memories of both processes (process_vm_readv, process_vm_writev)',
+	'message in a ring': 'put into a ring in shared memory, from which the receiver takes it',
+	'in memory': 'the requester loaded, stored or copied in the memory of the other process' };
+
 function packetLayers(item) {
+	if (flagged(item, MEMORY))
+		return memoryLayers(item);
 	const bytes = rawOf(item), ip = P.ip[item], bth = P.bth[item], boxes = [], code = DATA.table.opcode[P.opcode[item]];
 	let at = bth + 12;
 	const mad = P.kind[item] === KIND.cm;
@@ -170,10 +198,13 @@ function packetNotes(item) {
 		notes.push(note('Retransmission: packets up to this PSN were sent before.', true));
 	if (flagged(item, FLAG.DUPLICATE))
 		notes.push(note('Received once more than it was sent, or by several members of a group.'));
-	if (flagged(item, FLAG.DIRECT))
-		notes.push(note('No packet was sent: the process copied from or to the memory of the other. These are the headers that a wire would have carried.'));
-	if (flagged(item, FLAG.RING))
+	if (flagged(item, MEMORY))
+		notes.push(note('Both processes are of one host: no packet was sent, nothing was acknowledged, and there is no PSN. VERBATIM_MEMORY=off ' +
+			'makes packets of it.'));
+	else if (flagged(item, FLAG.RING))
 		notes.push(note('It went through a ring in shared memory, not through the network.'));
+	if (isProblem(item) && PROBLEM.get(item).times > 1)
+		notes.push(note((PROBLEM.get(item).times - 1) + ' more marks follow from it: they are no problems of their own.'));
 	if (flagged(item, FLAG.GUESSED))
 		notes.push(note('No header names the sending QP; it follows from the PSNs of the answers.'));
 	if (P.kind[item] === KIND.nak)
@@ -184,6 +215,10 @@ function packetNotes(item) {
 		const reason = bits(rawOf(item), (layerOffset(item, 'DETH') + LAYER_BYTES.DETH + 24) * 8 + 80, 16);
 		notes.push(note([element('b', {}, ERRORS.get('reject ' + reason)?.heading ?? 'Rejected')], true, ERRORS.get('reject ' + reason)));
 	}
+	if (flagged(item, FLAG.LATE))
+		notes.push(note('Late: an answer that nobody waited for any more, as the queue pair had been destroyed or both sides had disconnected at once.'));
+	if (flagged(item, FLAG.PLANTED))
+		notes.push(note('On purpose: VERBATIM_FAULT says so.'));
 	if (P.acks[item]) {
 		const first = firstAcked(item);
 		notes.push(note([P.acks[item] > 1 ? 'Answers for ' + P.acks[item] + ' packets (coalesced), from ' : 'Answers ',
@@ -196,7 +231,7 @@ function packetNotes(item) {
 }
 
 const COMMENT_WORDS = { path: 'how it travelled', qp: 'the queue pair of the process that recorded it', state: 'of that queue pair',
-	wr_id: 'work request that it belongs to', retransmission: 'how often it was repeated before', dropped: 'why it was not processed' };
+	wr_id: 'work request that it belongs to', by: 'how the memory of the other process was reached', message: 'its number in the ring', retransmission: 'how often it was repeated before', dropped: 'why it was not processed' };
 
 function commentBox(item) {
 	const rows = [];
@@ -226,7 +261,7 @@ function packetDetails(item) {
 	return [
 		element('h2', { style: ['--c', `var(--${colourName(item)})`] }, element('i'), packetName(item)),
 		element('p', { class: 'route' }, laneText(P.from[item]) + ' \u2192 ' + laneText(P.to[item])),
-		element('p', { class: 'route' }, code.service + ', PSN ' + P.psn[item] + ', ' + timesRow(item)),
+		element('p', { class: 'route' }, code.service + (flagged(item, MEMORY) ? ', ' : ', PSN ' + P.psn[item] + ', ') + timesRow(item)),
 		...packetNotes(item), commentBox(item), ...packetLayers(item),
 	];
 }
@@ -250,7 +285,7 @@ function eventDetails(item) {
 	return [
 		element('h2', { style: ['--c', `var(--${colourName(item)})`] }, element('i'), eventLabel(item)),
 		element('p', { class: 'route' }, laneText(lane) + ', at ' + timeText(time)),
-		json.event === 'explain' ? note(String(json.text), true) : null,
+		json.event === 'explain' ? note(String(json.text)) : null,
 		json.why ? note('Why: ' + json.why) : null,
 		found ? note([element('b', {}, found.heading)], eventFailed(json), found) : null,
 		layerBox(String(json.event ?? 'event'), 'event of the trace', null, rows, true),

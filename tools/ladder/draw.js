@@ -99,9 +99,9 @@ function ends(item) {
 
 function strokeArrow(c, item, e, top, colour, strong) {
 	const y0 = e.y0 - top, y1 = e.y1 - top;
-	const memory = flagged(item, FLAG.DIRECT | FLAG.RING);
+	const memory = flagged(item, MEMORY | FLAG.RING);
 	c.strokeStyle = c.fillStyle = colour;
-	c.lineWidth = strong ? 2.6 : isProblem(item) ? 1.9 : 1.35;
+	c.lineWidth = strong ? 2.6 : isMarked(item) ? 1.9 : 1.35;
 	c.setLineDash(flagged(item, FLAG.AGAIN) ? [7, 4] : flagged(item, FLAG.RING) ? [2, 3] : []);
 	c.beginPath();
 	if (e.loop) {
@@ -124,6 +124,8 @@ function strokeArrow(c, item, e, top, colour, strong) {
 		c.lineWidth = 2.4;
 		const back = flagged(item, FLAG.LOST) ? 0 : 10 * Math.sign(e.x1 - e.x0);
 		cross(c, e.x1 - back, y1, 5);
+	} else if (flagged(item, FLAG.DIRECT) && P.kind[item] === KIND.read && !e.loop) {	// bytes come to who asked
+		arrowHead(c, e.x0, y0, angle + Math.PI, 9);
 	} else {
 		arrowHead(c, e.x1, e.loop ? Math.max(y1, y0 + 8) : y1, angle, memory ? 9 : 8);
 	}
@@ -217,7 +219,7 @@ function drawEvent(c, item, top, strong, words) {
 	if (text)
 		taken.push({ x0: x + side * 11 - (side < 0 ? textWidth(c, text) : 0), x1: x + 11 + (side < 0 ? 0 : textWidth(c, text)), y });
 	if (text)
-		halo(c, text, x + side * 11, y, eventFailed(eventOf(item).json) ? theme.bad : eventOf(item).json.event === 'completion'
+		halo(c, text, x + side * 11, y, isMarked(item) ? theme.bad : eventOf(item).json.event === 'completion'
 			? theme.good : isState(eventOf(item).json) ? theme.accent : theme.ink);
 }
 
@@ -365,7 +367,7 @@ function related(item) {
 function drawDense(c, left, top, height) {
 	const seen = new Map(), late = [];
 	itemsBetween(top, top + height, item => {
-		if (isProblem(item)) {
+		if (isMarked(item)) {
 			late.push(item);
 			return;
 		}
@@ -483,7 +485,7 @@ function drawMap() {
 			const y = Math.min(height - 1, Math.floor(PLACE.y[0][item] / PLACE.height * height));
 			mapImage.count[y]++;
 			mapImage.kind[y] = kindOf(item);
-			if (isProblem(item))
+			if (isMarked(item))
 				mapImage.bad[y] = 1;
 		}
 		mapImage.most = Math.max(1, ...mapImage.count);

@@ -13,7 +13,7 @@ function tableRow(item) {
 		element('td', {}, packet ? laneText(P.to[item]) : ''),
 		element('td', { style: ['--c', `var(--${colourName(item)})`] },
 			element('button', { type: 'button', class: 'what', onclick: () => select(item, false) }, packet ? packetName(item) : eventLabel(item))),
-		element('td', {}, packet ? String(P.psn[item]) : ''),
+		element('td', {}, packet && !flagged(item, MEMORY) ? String(P.psn[item]) : ''),
 		element('td', {}, packet && P.bytes[item] ? String(P.bytes[item]) : ''),
 		element('td', {}, packet ? itemNotes(item) : eventOf(item).json.event));
 	return row;

@@ -12,6 +12,7 @@
 
 #include "base/ip_addr.h"
 #include "net/net.h"
+#include "platform/neighbour.h"
 #include "wire/packet.h"
 
 /* ---- ports ---- */
@@ -186,6 +187,18 @@ int net_find_route(struct net *net, const uint8_t source[16], const uint8_t dest
 	}
 	*found = port;
 	return 0;
+}
+
+bool net_neighbour_answers(struct net *net, const struct net_gid *source, const uint8_t destination[16])
+{
+	struct netdev_route route;
+
+	/* Groups have no neighbour; the hardware address of a link-local one is part of it (route.c). */
+	if (ip_addr_is_multicast(destination) || ip_addr_is_link_local_ipv6(destination))
+		return true;
+	if (netdev_route(&net->netlink, destination, source->address, 0, &route) || route.local)
+		return true;
+	return neighbour_answers(&net->netlink, &route, source->address, destination);
 }
 
 /* ---- for explanations ---- */

@@ -90,6 +90,12 @@ int net_find_gid(struct net *net, const uint8_t address[16], uint32_t interface,
  */
 int net_find_route(struct net *net, const uint8_t source[16], const uint8_t destination[16], uint32_t interface,
 		   struct net_gid *found);
+/*
+ * Does the next hop on the way from @source to @destination, an address of another host, answer to
+ * ARP or neighbour discovery? If not, it is asked, and a later call finds the answer. True where
+ * nothing can be known.
+ */
+bool net_neighbour_answers(struct net *net, const struct net_gid *source, const uint8_t destination[16]);
 /* An address of this host, or the GID 0 of a device here that is no address (made from the MAC)? */
 bool net_is_local(struct net *net, const uint8_t address[16], uint32_t interface);
 /* GIDs of this host that no packet can carry; *gids is malloc'ed. Returns how many. */

@@ -22,6 +22,7 @@
 
 #define PORT_DISCARD	9
 #define STEP_MAX_MS	16
+#define NEIGHBOUR_SILENT	(NUD_INCOMPLETE | NUD_FAILED)
 
 static int take_state(const struct nlmsghdr *message, void *context)
 {
@@ -74,20 +75,31 @@ static void neighbour_provoke(const uint8_t source[16], const uint8_t destinatio
 	close(fd);
 }
 
+bool neighbour_answers(struct netlink *netlink, const struct netdev_route *route, const uint8_t source[16],
+		       const uint8_t destination[16])
+{
+	uint16_t state = neighbour_state(netlink, route);
+
+	if (!state || (state & NUD_FAILED)) {	/* while it is incomplete the kernel asks by itself */
+		neighbour_provoke(source, destination, route->interface);
+		state = neighbour_state(netlink, route);
+	}
+	return !(state & NEIGHBOUR_SILENT);
+}
+
 int neighbour_await(struct netlink *netlink, const struct netdev_route *route, const uint8_t source[16],
 		    const uint8_t destination[16])
 {
-	const uint16_t silent = NUD_INCOMPLETE | NUD_FAILED;
 	uint64_t end_ns = clock_now_ns() + NEIGHBOUR_WAIT_MS * 1000000ull;
 	uint16_t state = neighbour_state(netlink, route);
 	int step_ms = 1;
 
-	if (state && !(state & silent))
+	if (state && !(state & NEIGHBOUR_SILENT))
 		return 0;
 	neighbour_provoke(source, destination, route->interface);
 	for (;;) {
 		state = neighbour_state(netlink, route);
-		if (!(state & silent))
+		if (!(state & NEIGHBOUR_SILENT))
 			return 0;
 		if ((state & NUD_FAILED) || clock_now_ns() >= end_ns)
 			return ETIMEDOUT;

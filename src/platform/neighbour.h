@@ -17,4 +17,11 @@
 int neighbour_await(struct netlink *netlink, const struct netdev_route *route, const uint8_t source[16],
 		    const uint8_t destination[16]);
 
+/*
+ * The same without waiting: does the next hop answer, or is nothing known of it? If not, the kernel
+ * is made to look for it, and the next call says what came of that.
+ */
+bool neighbour_answers(struct netlink *netlink, const struct netdev_route *route, const uint8_t source[16],
+		       const uint8_t destination[16]);
+
 #endif

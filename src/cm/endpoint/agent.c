@@ -155,6 +155,8 @@ static void agent_arm(void) REQUIRES(agent.lock)
 	if (!agent.protocol)
 		return;
 	deadline_ns = cm_deadline(agent.protocol);
+	if (resolve_deadline() < deadline_ns)
+		deadline_ns = resolve_deadline();
 	if (deadline_ns < agent.armed_ns) {
 		agent.armed_ns = deadline_ns;
 		mad_set_deadline(agent.mad, deadline_ns);
@@ -248,6 +250,7 @@ static void agent_tick(void *owner, uint64_t now_ns)
 	if (agent.protocol)
 		cm_tick(agent.protocol, now_ns);
 	agent_unlock();
+	resolve_tick(now_ns);
 }
 
 static void agent_qp_failed(void *owner, uint32_t qpn, uint64_t now_ns)
@@ -345,6 +348,7 @@ static void forget_in_child(void)
 	tx_overflow_end = &tx_overflow;
 	list_init(&agent.ports);
 	list_init(&agent.endpoints);
+	list_init(&agent.searches);
 	list_init(&agent.woken);
 	channels_forget();
 	ports_forget();
@@ -360,6 +364,7 @@ static void agent_prepare(void) REQUIRES(agent.lock)
 	list_init(&agent.woken);
 	list_init(&agent.ports);
 	list_init(&agent.endpoints);
+	list_init(&agent.searches);
 	for (i = 0; i < WATCH_BUCKETS; i++)
 		list_init(&agent.watchers[i]);
 }

@@ -112,6 +112,7 @@ void endpoint_free(struct endpoint *endpoint)
 	struct membership *group;
 
 	list_remove(&endpoint->node);
+	resolve_cancel(endpoint);
 	if (endpoint->connection)
 		cm_abandon(endpoint->connection, clock_now_ns());
 	ports_drop(endpoint);
@@ -146,6 +147,7 @@ static void endpoint_is_quiet(struct endpoint *endpoint) REQUIRES(agent.lock)
 	endpoint->busy = true;
 	channel_touch(endpoint);
 	stop_listening(endpoint);
+	resolve_cancel(endpoint);
 	if (endpoint->connection)
 		cm_abandon(endpoint->connection, clock_now_ns());
 	endpoint->connection = NULL;

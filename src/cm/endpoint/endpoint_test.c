@@ -175,16 +175,67 @@ static void loopback_goes_over_vb_lo_and_own_addresses_over_their_device(void **
 	}
 }
 
-static void what_cannot_be_reached_is_an_address_error(void **test)
+static void what_cannot_be_reached_fails_the_call_or_is_an_address_error(void **test)
 {
 	struct endpoint *endpoint = create();
 
-	assert_int_equal(endpoint_resolve_address(endpoint, NULL, ip("192.0.2.1", 1), 1), 0);
-	assert_int_equal(take(RDMA_CM_EVENT_ADDR_ERROR).status, -ENETUNREACH);
+	assert_int_equal(endpoint_resolve_address(endpoint, NULL, ip("192.0.2.1", 1), 1), ENETUNREACH);
+	assert_int_equal(endpoint_resolve_route(endpoint, 1), EINVAL);
 	assert_int_equal(endpoint_resolve_address(endpoint, NULL, ip("10.9.9.9", 1), 1), 0);
 	assert_int_equal(take(RDMA_CM_EVENT_ADDR_ERROR).status, -ENODEV);
 	resolve_to(endpoint, ip("10.0.0.2", 1));
 	endpoint_destroy(endpoint);
+}
+
+/* As Linux: the event waits for ARP, and tells all that wait for one host. */
+static void a_silent_neighbour_is_waited_for(void **test)
+{
+	struct endpoint *first = create(), *second = create();
+	struct endpoint_info info;
+
+	fake.silent = true;
+	assert_int_equal(endpoint_resolve_address(first, NULL, ip("10.0.0.66", 1), 2000), 0);
+	assert_int_equal(endpoint_resolve_address(second, NULL, ip("10.0.0.66", 2), 5000), 0);
+	assert_int_equal(endpoint_resolve_address(first, NULL, ip("10.0.0.2", 1), 1), EINVAL);
+	assert_int_equal(endpoint_resolve_route(first, 1), EINVAL);
+	assert_in_range(fake.deadline_ns, 1, clock_now_ns() + SECOND);
+	fake_tick(SECOND);
+	expect_none();
+	fake.silent = false;
+	fake_tick(SECOND + SECOND / 2);
+	take(RDMA_CM_EVENT_ADDR_RESOLVED);
+	take(RDMA_CM_EVENT_ADDR_RESOLVED);
+	expect_none();
+	endpoint_query(first, &info);
+	assert_string_equal(info.device, "vb_eth0");
+	assert_int_equal(endpoint_resolve_route(first, 1), 0);
+	take(RDMA_CM_EVENT_ROUTE_RESOLVED);
+	endpoint_destroy(first);
+	endpoint_destroy(second);
+}
+
+static void a_neighbour_that_stays_silent_is_an_address_error(void **test)
+{
+	struct endpoint *endpoint = create(), *patient = create();
+	struct endpoint_info info;
+	unsigned looks;
+
+	fake.silent = true;
+	assert_int_equal(endpoint_resolve_address(endpoint, NULL, ip("10.0.0.66", 1), 2000), 0);
+	assert_int_equal(endpoint_resolve_address(patient, NULL, ip("10.0.0.66", 1), 1000000), 0);
+	fake_tick(SECOND);
+	expect_none();
+	fake_tick(2 * SECOND);
+	assert_int_equal(take(RDMA_CM_EVENT_ADDR_ERROR).status, -ETIMEDOUT);
+	expect_none();
+	endpoint_query(endpoint, &info);
+	assert_string_equal(info.device, "");
+	resolve_to(endpoint, ip("10.0.0.2", 1));	/* the id is bound, and may try another address */
+	endpoint_destroy(endpoint);
+	endpoint_destroy(patient);
+	looks = fake.looks;
+	fake_tick(5 * SECOND);
+	assert_int_equal(fake.looks, looks);
 }
 
 static void resolving_checks_its_source(void **test)
@@ -450,7 +501,9 @@ int main(void)
 		channel_test(ipv6_only_leaves_the_port_of_ipv4_alone),
 		channel_test(a_service_id_of_af_ib_is_a_port_of_its_space),
 		channel_test(loopback_goes_over_vb_lo_and_own_addresses_over_their_device),
-		channel_test(what_cannot_be_reached_is_an_address_error),
+		channel_test(what_cannot_be_reached_fails_the_call_or_is_an_address_error),
+		channel_test(a_silent_neighbour_is_waited_for),
+		channel_test(a_neighbour_that_stays_silent_is_an_address_error),
 		channel_test(resolving_checks_its_source),
 		channel_test(the_path_is_as_linux_makes_it),
 		channel_test(options_have_their_sizes_and_times),

@@ -45,6 +45,9 @@ static const char *explain_reason(int err)
 	case ENETUNREACH:
 	case EHOSTUNREACH:
 		return "there is no route to it (see 'ip route get ADDRESS')";
+	case ETIMEDOUT:
+		return "the next hop to it answered no ARP or neighbour discovery within the timeout: "
+		       "that host is down, or it is not its address (look at ip neigh)";
 	case EINVAL:
 		return "a link-local address needs its interface (fe80::1%eth0), and source and "
 		       "destination need one address family";

@@ -41,6 +41,8 @@ static struct {
 	unsigned first, last, opened, claims, watched, unwatched;
 	uint32_t slot_gone;		/* gsi_watch_slot() of it: ESRCH */
 	unsigned looked_up;		/* net_find_gid() calls */
+	bool silent;			/* 10.0.0.66 answers no ARP */
+	unsigned looks;			/* for it */
 	unsigned sent_locked;		/* messages sent with agent.lock held, by whatever thread */
 	struct gsi_claim *claimed;
 } fake;
@@ -176,6 +178,15 @@ int net_find_route(struct net *unused, const uint8_t source[16], const uint8_t d
 		return ENETUNREACH;
 	fake_fill(2, port);
 	return 0;
+}
+
+bool net_neighbour_answers(struct net *unused, const struct net_gid *source, const uint8_t destination[16])
+{
+	uint8_t silent[16];
+
+	fake_address("10.0.0.66", silent);
+	fake.looks += !memcmp(silent, destination, 16);
+	return !fake.silent || memcmp(silent, destination, 16);
 }
 
 const char *net_describe_devices(char *text, size_t bytes)

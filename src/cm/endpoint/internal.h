@@ -148,6 +148,7 @@ struct endpoint {
 	struct bound_port *port;
 	struct list of_port;		/* in port->endpoints */
 	struct membership *groups;
+	struct search *search;		/* RESOLVING: for the next hop (resolve.c); else NULL */
 	void *user;
 	struct endpoint_address source, destination;
 	struct endpoint_path path;
@@ -207,6 +208,7 @@ struct agent {
 	struct list woken;		/* channels to be updated by agent_unlock() */
 	struct list ports;		/* struct bound_port */
 	struct list endpoints;		/* all of them, by number */
+	struct list searches;		/* of endpoints that are RESOLVING */
 	uint32_t last_number;
 	struct list watchers[WATCH_BUCKETS];	/* endpoints by the slot that they watch */
 };
@@ -322,6 +324,11 @@ int address_bind(struct endpoint *endpoint, const struct endpoint_address *addre
 
 /* Is it an address of this host? Asks the kernel, not too often. */
 bool address_is_here(const uint8_t address[16], uint32_t scope) EXCLUDES(agent.lock);
+/* When a next hop is to be looked for again: TIME_NEVER if none is. */
+uint64_t resolve_deadline(void) REQUIRES(agent.lock);
+/* Look for those that are due; their endpoints are told. */
+void resolve_tick(uint64_t now_ns) EXCLUDES(agent.lock);
+void resolve_cancel(struct endpoint *endpoint) REQUIRES(agent.lock);
 /* Fills in endpoint->path as Linux does for a RoCE port. */
 void path_fill(struct endpoint *endpoint);
 

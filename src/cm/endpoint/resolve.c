@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Resolution of addresses to devices and paths. The kernel's neighbour tables are not used: the REQ
- * finds out whether the host answers. So the result is known before rdma_resolve_addr() returns,
- * and reported by the event.
+ * Resolution of addresses to devices and paths. As in Linux a way that does not exist fails the
+ * call, and ADDR_RESOLVED waits until the next hop has answered to ARP or neighbour discovery. Where
+ * it is known already, and inside this host, the event is there before rdma_resolve_addr() returns.
  */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -32,6 +33,7 @@ struct resolution {
 	uint8_t dgid[16];
 	uint8_t remote[16];	/* where packets go to: the GID 0 of a port here has another address */
 	bool local;
+	bool silent;		/* the next hop has not answered yet */
 };
 
 /* Source not given: an address of this host is reached over its own device, from itself. */
@@ -66,6 +68,7 @@ static int resolve_remote(struct resolution *way)
 		return err;
 	memcpy(way->dgid, way->destination.bytes, 16);
 	memcpy(way->remote, way->destination.bytes, 16);
+	way->silent = !net_neighbour_answers(gsi_net(agent.gsi), &way->port, way->destination.bytes);
 	if (bound)
 		return 0;
 	memcpy(way->source.bytes, way->port.gid.raw, 16);
@@ -141,7 +144,7 @@ static int resolve_soon(struct resolution *way)
 	}
 	agent_unlock();
 	err = resolve_run(way);
-	if (err)
+	if (err || way->silent)
 		return err;
 	agent_lock();
 	entry->found_ns = now_ns;
@@ -175,24 +178,148 @@ bool address_is_here(const uint8_t address[16], uint32_t scope)
 	return here;
 }
 
-/* What the way says goes into the endpoint; lock held by nobody. 0 or ENOMEM. */
-static int take_way(struct endpoint *endpoint, const struct resolution *way)
+/* What the way says goes into the endpoint. 0 or ENOMEM. */
+static int take_way(struct endpoint *endpoint, const struct resolution *way) REQUIRES(agent.lock)
 {
-	struct bound_port *port;
+	struct bound_port *port = bound_port_get(&way->port, way->port.gid.raw, clock_now_ns());
+
+	if (!port)
+		return ENOMEM;
+	endpoint_set_port(endpoint, port);
+	endpoint->source = way->source;
+	endpoint->destination = way->destination;
+	memcpy(endpoint->path.dgid.raw, way->dgid, 16);
+	memcpy(endpoint->path.remote, way->remote, 16);
+	endpoint->peer_local = way->local;
+	return 0;
+}
+
+/* ---- next hops that have not answered yet ---- */
+
+#define LOOK_FIRST_NS	1000000u	/* an answer takes less than a millisecond in most networks */
+#define LOOK_LAST_NS	64000000u
+
+struct search {
+	struct list node;		/* in agent.searches */
+	struct endpoint *endpoint;
+	struct resolution way;
+	uint64_t look_ns, step_ns, end_ns;
+};
+
+/* How a resolution ended is told by its event. */
+static void resolve_end(struct endpoint *endpoint, const struct resolution *way, int err) REQUIRES(agent.lock)
+{
+	if (!err)
+		err = take_way(endpoint, way);
+	endpoint->state = err ? STATE_BOUND : STATE_ADDRESS;
+	event_post_status(endpoint, err ? RDMA_CM_EVENT_ADDR_ERROR : RDMA_CM_EVENT_ADDR_RESOLVED, -err);
+}
+
+void resolve_cancel(struct endpoint *endpoint)
+{
+	if (!endpoint->search)
+		return;
+	list_remove(&endpoint->search->node);
+	free(endpoint->search);
+	endpoint->search = NULL;
+}
+
+static int search_begin(struct endpoint *endpoint, const struct resolution *way, int timeout_ms)
+	REQUIRES(agent.lock)
+{
+	struct search *search = malloc(sizeof(*search));
+	uint64_t now_ns = clock_now_ns();
+
+	if (!search)
+		return ENOMEM;
+	*search = (struct search){ .endpoint = endpoint, .way = *way, .step_ns = LOOK_FIRST_NS };
+	search->end_ns = timeout_ms < 0 ? TIME_NEVER : now_ns + (uint64_t)timeout_ms * 1000000u;
+	search->look_ns = now_ns + LOOK_FIRST_NS;
+	list_add_tail(&agent.searches, &search->node);
+	endpoint->search = search;
+	endpoint->state = STATE_RESOLVING;
+	return 0;
+}
+
+uint64_t resolve_deadline(void)
+{
+	uint64_t first_ns = TIME_NEVER;
+	struct list *node;
+
+	list_for_each(node, &agent.searches) {
+		const struct search *search = list_entry(node, struct search, node);
+
+		if (search->look_ns < first_ns)
+			first_ns = search->look_ns;
+	}
+	return first_ns;
+}
+
+/* A search that is due; its next look is set. */
+static struct search *search_next(uint64_t now_ns) REQUIRES(agent.lock)
+{
+	struct list *node;
+
+	list_for_each(node, &agent.searches) {
+		struct search *search = list_entry(node, struct search, node);
+
+		if (search->look_ns > now_ns)
+			continue;
+		search->step_ns = search->step_ns < LOOK_LAST_NS ? 2 * search->step_ns : LOOK_LAST_NS;
+		search->look_ns = now_ns + search->step_ns;
+		if (search->look_ns > search->end_ns && now_ns < search->end_ns)
+			search->look_ns = search->end_ns;
+		return search;
+	}
+	return NULL;
+}
+
+static bool same_hop(const struct resolution *a, const struct resolution *b)
+{
+	return !memcmp(a->port.address, b->port.address, 16) && !memcmp(a->remote, b->remote, 16) &&
+	       a->destination.scope == b->destination.scope;
+}
+
+/* All that wait for one destination are told what was found of it. */
+static void search_conclude(const struct resolution *way, bool answers, uint64_t now_ns) REQUIRES(agent.lock)
+{
+	struct list *node, *following;
+
+	for (node = agent.searches.next; node != &agent.searches; node = following) {
+		struct search *search = list_entry(node, struct search, node);
+		struct endpoint *endpoint = search->endpoint;
+		int err = answers ? 0 : ETIMEDOUT;
+
+		following = node->next;
+		if (!same_hop(&search->way, way) || (!answers && now_ns < search->end_ns))
+			continue;
+		explain_address("rdma_resolve_addr", &search->way.destination, err);
+		resolve_end(endpoint, &search->way, err);
+		resolve_cancel(endpoint);
+	}
+}
+
+/* The kernel is asked without the lock; an endpoint may be destroyed meanwhile. */
+void resolve_tick(uint64_t now_ns)
+{
+	struct resolution way;
+	struct search *search;
+	struct gsi *gsi;
+	bool answers;
 
 	agent_lock();
-	port = bound_port_get(&way->port, way->port.gid.raw, clock_now_ns());
-	if (port) {
-		endpoint_set_port(endpoint, port);
-		endpoint->source = way->source;
-		endpoint->destination = way->destination;
-		memcpy(endpoint->path.dgid.raw, way->dgid, 16);
-		memcpy(endpoint->path.remote, way->remote, 16);
-		endpoint->peer_local = way->local;
+	while (agent.protocol && (search = search_next(now_ns))) {
+		way = search->way;
+		gsi = agent.gsi;
+		agent_unlock();
+		answers = net_neighbour_answers(gsi_net(gsi), &way.port, way.remote);
+		agent_lock();
+		search_conclude(&way, answers, now_ns);
 	}
 	agent_unlock();
-	return port ? 0 : ENOMEM;
 }
+
+/* ---- resolve an address ---- */
 
 /* The source that a call names, or none, for an endpoint that has not been bound. */
 static int bind_source(struct endpoint *endpoint, const struct sockaddr *source,
@@ -219,9 +346,15 @@ static int bind_source(struct endpoint *endpoint, const struct sockaddr *source,
 	return address_bind(endpoint, &address, address.port != 0);
 }
 
+/* What Linux finds out before its rdma_resolve_addr() returns. */
+static bool is_of_call(int err)
+{
+	return err == ENETUNREACH || err == EHOSTUNREACH;
+}
+
 /*
- * The errors of the call itself come from binding; those of the way there come as ADDR_ERROR,
- * and leave the endpoint bound.
+ * Without a route the call fails; a device that is missing on the way, or a next hop that does not answer, is an
+ * ADDR_ERROR. Both leave the endpoint bound.
  */
 int endpoint_resolve_address(struct endpoint *endpoint, const struct sockaddr *source,
 			     const struct sockaddr *destination, int timeout_ms)
@@ -243,15 +376,17 @@ int endpoint_resolve_address(struct endpoint *endpoint, const struct sockaddr *s
 	way.source = endpoint->source;
 	err = resolve_soon(&way);
 	explain_address("rdma_resolve_addr", &way.destination, err);
-	if (!err)
-		err = take_way(endpoint, &way);
 	agent_lock();
 	endpoint->busy = false;
-	endpoint->state = err ? STATE_BOUND : STATE_ADDRESS;
-	event_post_status(endpoint, err ? RDMA_CM_EVENT_ADDR_ERROR : RDMA_CM_EVENT_ADDR_RESOLVED,
-			  -err);
+	endpoint->state = STATE_BOUND;
+	if (!err && way.silent)
+		err = search_begin(endpoint, &way, timeout_ms);
+	else if (!is_of_call(err)) {
+		resolve_end(endpoint, &way, err);
+		err = 0;
+	}
 	agent_unlock();
-	return 0;
+	return err;
 }
 
 /* ---- resolve a route ---- */

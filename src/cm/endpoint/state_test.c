@@ -37,10 +37,14 @@ static void what_is_not_in_the_table_is_refused(void **test)
 	assert_int_equal(state_errno(STATE_BOUND), 0);
 }
 
-/* Each state but the first is entered by some cell, or by a request that comes (two of them). */
+/*
+ * Each state but the first is entered by some cell, by a request that comes (two of them), or by a call that waits
+ * (two).
+ */
 static void every_state_can_be_reached(void **test)
 {
 	bool reached[STATE_COUNT] = {[STATE_NEW] = true,
+				     [STATE_RESOLVING] = true,
 				     [STATE_REQUESTED] = true,
 				     [STATE_SIDR_RECEIVED] = true,
 				     [STATE_SIDR_SENT] = true};

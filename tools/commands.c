@@ -54,7 +54,7 @@ static const struct command_option ladder_options[] = {
 	{ "--title",	0, "TEXT", "heading of the page" },
 	{ "--about",	0, "FILE", "text above the chart: paragraphs" },
 	{ "--home",	0, "URL", "page to go back to" },
-	{ "--demo",	0, NULL, "run ten small programs, make a page of each" },
+	{ "--demo",	0, NULL, "ten stories in a simulated network, a page of each" },
 	{ NULL, 0, NULL, NULL },
 };
 
@@ -148,10 +148,11 @@ const struct command commands[] = {
 		      "verbatim bench noncontig --server & verbatim bench noncontig 127.0.0.1\ttwo processes\n"
 		      "verbatim bench --hardware noncontig --csv out.csv\ton an adapter\n" },
 	{ .name = "ladder", .run = ladder_command, .operand = OPERAND_FILE,
-	  .arguments = "FILE... -o PAGE.html|PICTURE.svg | --demo [-o DIRECTORY]",
+	  .arguments = "FILE... -o PAGE.html|PICTURE.svg | --demo [-o DIRECTORY] [STORY]...",
 	  .text = "a message sequence chart of captures, as a page for browsers",
 	  .options = ladder_options,
 	  .examples = "verbatim ladder --demo\tten stories, into ladder-demo/index.html\n"
+		      "verbatim ladder --demo lost-packet\tone of them\n"
 		      "verbatim ladder a.pcapng -o picture.svg\ta picture, for documents\n"
 		      "verbatim ladder a.pcapng b.pcapng -o page.html\ttwo processes in one chart\n" },
 	{ .name = "homework", .run = homework_command, .operand = OPERAND_WORD, .words = homework_verbs,

@@ -190,7 +190,8 @@ int ladder_make_page(char *const *paths, int count, struct ladder_page *page, co
 		return 1;
 	}
 	capture_sort(&capture);
-	page->paths = paths;
+	if (!page->paths)
+		page->paths = paths;
 	err = ladder_make(&ladder, &capture, paths);
 	progress_hide();
 	if (err) {
@@ -248,11 +249,8 @@ int ladder_command(int argc, char **argv)
 
 	if (files < 0)
 		return EXIT_USAGE;
-	if (options.demo) {
-		if (files)
-			return usage_error("ladder", "--demo takes no file: '%s'", argv[0]);
-		return ladder_demo(options.output ? options.output : "ladder-demo");
-	}
+	if (options.demo)
+		return ladder_demo(options.output ? options.output : "ladder-demo", argv, files);
 	if (!files)
 		return usage_error("ladder", "no FILE given; 'verbatim ladder --demo' needs none");
 	if (!options.output)

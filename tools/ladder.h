@@ -156,7 +156,7 @@ struct ladder_page {
 	const char *title;
 	const char *about;			/* paragraphs, an empty line between; NULL: none */
 	const char *home;			/* page to go back to; NULL: none */
-	char *const *paths;			/* names of the files */
+	char *const *paths;			/* names of the files; NULL: those that are read */
 	/* Called with what the page was made of; NULL: not. */
 	void (*made)(const struct ladder *ladder, void *context);
 	void *context;
@@ -168,7 +168,7 @@ int ladder_svg_write(const struct ladder *ladder, const struct ladder_page *page
 
 /* ladder.c: exit status; errors are said on stderr. */
 int ladder_make_page(char *const *paths, int count, struct ladder_page *page, const char *output);
-/* ladder_demo.c: the stories, into @directory; exit status. */
-int ladder_demo(const char *directory);
+/* ladder_demo.c: the stories of @names (@count 0: all), into @directory; exit status. */
+int ladder_demo(const char *directory, char *const *names, int count);
 
 #endif

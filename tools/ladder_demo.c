@@ -1,28 +1,26 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * verbatim ladder --demo: runs the stories (tools/ladder/story.c) as `verbatim trace` does, two processes each,
- * makes a page of each and an index. The traces stay beside the pages, for Wireshark.
+ * verbatim ladder --demo: runs the stories (tools/ladder/story.c) in the simulated world, makes a
+ * page of each and an index: the same bytes on each machine. The traces stay beside the pages, for
+ * Wireshark.
  */
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "ladder.h"
+#include "ladder/story.h"
 #include "ladder_template.h"
 #include "tool.h"
 
-#define STORY_PROGRAM	"ladder-story"
 #define TRACES		"traces"
-#define TRIES		10
 #define PICTURE_ROWS	14u
 #define PICTURE_WIDTH	220
 #define PICTURE_HEIGHT	150
 
-struct demo_story { const char *name, *title, *text; unsigned lost; bool again; enum ladder_kind kind; };
+struct demo_story { const char *name, *title, *text; bool lost, again; enum ladder_kind kind; };
 
 /* Of one run: its picture, and whether it went as it is told. */
 struct demo_made {
@@ -32,50 +30,29 @@ struct demo_made {
 };
 
 static const struct demo_story demo_stories[] = {
-#define STORY(id, name, title, client_fault, server_fault, lost, again, kind, text) \
-	{ name, title, text, lost, again, kind },
+#define STORY(id, name, title, loses, nth, again, kind, text) { name, title, text, nth > 0, again, kind },
 #include "ladder/story.def"
 #undef STORY
 };
 
+#define STORIES (sizeof(demo_stories) / sizeof(*demo_stories))
+
 /* ---- running ---- */
 
-/* In the child. Packets by UDP, so that they are those of a network; one device with 127.0.0.1. */
-static void __attribute__((noreturn)) demo_exec(const char *program, const char *story, const char *trace)
+static int demo_run(unsigned number, const char *trace)
 {
-	const char *words[] = { "trace", "--output", trace, "--payload", "all", "--", program, story };
-	char *arguments[sizeof(words) / sizeof(*words) + 1] = { NULL };
+	FILE *file = fopen(trace, "we");
+	char why[512] = "";
+	bool good = file && story_run(number, file, why, sizeof(why));
 
-	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
-		if (!(arguments[i] = strdup(words[i])))
-			_exit(1);
-	setenv("VERBATIM_DEVICES", "lo", 1);
-	setenv("VERBATIM_MEMORY", "off", 1);
-	unsetenv("VERBATIM_FAULT");
-	unsetenv("VERBATIM_MTU");
-	unsetenv("VERBATIM_TRACE");
-	exit(trace_command(sizeof(words) / sizeof(*words), arguments));
-}
-
-static int demo_run(const char *program, const char *story, const char *trace)
-{
-	int status;
-	pid_t child;
-
-	fflush(NULL);
-	child = fork();
-	if (!child)
-		demo_exec(program, story, trace);
-	if (child < 0 || waitpid(child, &status, 0) != child) {
-		fprintf(stderr, "verbatim ladder: cannot run %s: %s\n", program, strerror(errno));
-		return 1;
+	if (!file || (fclose(file) && good)) {
+		good = false;
+		snprintf(why, sizeof(why), "%s", strerror(errno));
 	}
-	if (status) {
-		fprintf(stderr, "verbatim ladder: the story '%s' went wrong: VERBATIM_EXPLAIN=1 verbatim ladder "
-			"--demo says why; verbatim doctor looks at this machine\n", story);
-		return 1;
-	}
-	return 0;
+	if (!good)
+		fprintf(stderr, "verbatim ladder: the story '%s' left no trace in %s: %s\n",
+			demo_stories[number].name, trace, why);
+	return !good;
 }
 
 /* ---- files ---- */
@@ -165,43 +142,35 @@ static void demo_card(FILE *out, unsigned number, const struct demo_story *story
 }
 
 /* Runs the story, and makes its page. 0 or 1. */
-static int demo_try(const char *directory, const char *program, unsigned number,
-		    struct demo_made *made)
+static int demo_story_files(const char *directory, unsigned number, struct demo_made *made)
 {
-	char trace[PATH_MAX + 64], page_path[PATH_MAX + 64], title[128], *paths[] = { trace };
-	const struct demo_story *story = made->story;
+	char trace[PATH_MAX + 64], page_path[PATH_MAX + 64], title[128], *paths[] = { trace }, *shown[1];
+	const struct demo_story *story = &demo_stories[number];
 	struct ladder_page page = { .title = title, .about = story->text, .home = "index.html", .made = demo_made,
-				    .context = made };
-	struct stat found;
+				    .context = made, .paths = shown };
 
 	snprintf(trace, sizeof(trace), "%s/" TRACES "/%s.pcapng", directory, story->name);
+	shown[0] = trace + strlen(directory) + 1;	/* as seen from the page, wherever that is made */
 	snprintf(page_path, sizeof(page_path), "%s/%s.html", directory, story->name);
-	snprintf(title, sizeof(title), "%u. %s", number, story->title);
-	if (demo_run(program, story->name, trace))
-		return 1;
-	if (stat(trace, &found) || !found.st_size) {
-		fprintf(stderr, "verbatim ladder: the story '%s' left no trace in %s: is there room?\n",
-			story->name, trace);
-		return 1;
-	}
-	return ladder_make_page(paths, 1, &page, page_path);
+	snprintf(title, sizeof(title), "%u. %s", number + 1, story->title);
+	return demo_run(number, trace) || ladder_make_page(paths, 1, &page, page_path);
 }
 
-static int demo_story_page(const char *directory, const char *program, unsigned number, FILE *index)
+static int demo_story_page(const char *directory, unsigned number, FILE *index)
 {
 	char *picture = NULL;
 	size_t bytes;
-	struct demo_made made = { .story = &demo_stories[number],
-				  .picture = open_memstream(&picture, &bytes) };
-	int status = 0;
+	struct demo_made made = { .story = &demo_stories[number], .picture = open_memstream(&picture, &bytes) };
+	int status;
 
 	if (!made.picture)
 		return 1;
-	for (unsigned i = 0; !status && !made.fits && i < TRIES; i++)
-		status = demo_try(directory, program, number + 1, &made);
-	if (!status && !made.fits)
-		fprintf(stderr, "verbatim ladder: %s/%s.html: not as it is told: this machine is busy\n",
+	status = demo_story_files(directory, number, &made);
+	if (!status && !made.fits) {
+		fprintf(stderr, "verbatim ladder: %s/%s.html: not as it is told: this is a mistake in Verbatim\n",
 			directory, made.story->name);
+		status = 1;
+	}
 	fclose(made.picture);
 	if (!status) {
 		printf("%s/%s.html: %s\n", directory, made.story->name, made.story->title);
@@ -211,26 +180,59 @@ static int demo_story_page(const char *directory, const char *program, unsigned 
 	return status;
 }
 
-static int demo_pages(const char *directory, const char *program, FILE *index)
+/* Of those named, or of all. */
+static bool demo_is_wanted(const struct demo_story *story, char *const *names, int count)
+{
+	for (int i = 0; i < count; i++)
+		if (!strcmp(names[i], story->name))
+			return true;
+	return !count;
+}
+
+static int demo_pages(const char *directory, char *const *names, int count, FILE *index)
 {
 	int status = 0;
 
 	fwrite(ladder_index_begin, 1, ladder_index_begin_bytes, index);
-	for (unsigned i = 0; !status && i < sizeof(demo_stories) / sizeof(*demo_stories); i++)
-		status = demo_story_page(directory, program, i, index);
+	for (unsigned i = 0; !status && i < STORIES; i++)
+		if (demo_is_wanted(&demo_stories[i], names, count))
+			status = demo_story_page(directory, i, index);
 	fwrite(ladder_index_end, 1, ladder_index_end_bytes, index);
 	return status;
 }
 
-int ladder_demo(const char *directory)
+/* The first name that is no story's; NULL: all are. */
+static const char *demo_unknown(char *const *names, int count)
 {
-	char library[PATH_MAX], program[PATH_MAX + 64], path[PATH_MAX];
+	for (int i = 0; i < count; i++) {
+		bool found = false;
+
+		for (unsigned j = 0; j < STORIES; j++)
+			found = found || !strcmp(names[i], demo_stories[j].name);
+		if (!found)
+			return names[i];
+	}
+	return NULL;
+}
+
+static int demo_refuse(const char *name)
+{
+	fprintf(stderr, "verbatim ladder: no story is called '%s'; there are:", name);
+	for (unsigned i = 0; i < STORIES; i++)
+		fprintf(stderr, " %s", demo_stories[i].name);
+	fputc('\n', stderr);
+	return EXIT_USAGE;
+}
+
+int ladder_demo(const char *directory, char *const *names, int count)
+{
+	char path[PATH_MAX];
+	const char *unknown = demo_unknown(names, count);
 	FILE *index;
 	int status;
 
-	if (library_directory(library, sizeof(library)))
-		return 1;
-	snprintf(program, sizeof(program), "%s/" STORY_PROGRAM, library);
+	if (unknown)
+		return demo_refuse(unknown);
 	if (snprintf(path, sizeof(path), "%s/" TRACES, directory) >= (int)sizeof(path) - 64) {
 		fprintf(stderr, "verbatim ladder: %s: %s\n", directory, strerror(ENAMETOOLONG));
 		return 1;
@@ -243,7 +245,7 @@ int ladder_demo(const char *directory)
 		fprintf(stderr, "verbatim ladder: %s: %s\n", path, strerror(errno));
 		return 1;
 	}
-	status = demo_pages(directory, program, index);
+	status = demo_pages(directory, names, count, index);
 	if (ferror(index) | fclose(index) && !status) {
 		fprintf(stderr, "verbatim ladder: %s: %s\n", path, strerror(errno));
 		status = 1;

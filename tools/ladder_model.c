@@ -13,6 +13,7 @@
 #include "wire/aeth.h"
 #include "wire/psn.h"
 
+#define LADDER_EVENTS		" events"	/* at the end of a source's name */
 #define EARLY_NS	1000000000u	/* a sender that is interrupted takes its stamp so much later */
 #define TAG_END		0u
 
@@ -128,9 +129,23 @@ static int ladder_process_of_file(struct ladder *ladder, const char *path, int *
 }
 
 /* "PROGRAM(PID)" and "PROGRAM(PID) events" are one process. */
+/* What traces have: packets of NAME, and another source of that file, its events, NAME events. */
+static bool ladder_is_process(const struct capture *capture, const struct capture_source *source, size_t bytes)
+{
+	if (bytes && source->name[bytes - 1] == ')')
+		return true;
+	for (unsigned i = 0; bytes && i < capture->sources; i++) {
+		const struct capture_source *other = &capture->source[i];
+
+		if (other->file == source->file && other->name && !strncmp(other->name, source->name, bytes) &&
+		    !strcmp(other->name + bytes, LADDER_EVENTS))
+			return true;
+	}
+	return false;
+}
+
 static int ladder_find_processes(struct ladder *ladder, char *const *paths)
 {
-	static const char events[] = " events";
 	const struct capture *capture = ladder->capture;
 	bool *directed = calloc(capture->sources ? capture->sources : 1, sizeof(*directed));
 	int err = 0;
@@ -143,12 +158,12 @@ static int ladder_find_processes(struct ladder *ladder, char *const *paths)
 			directed[capture->record[i].source] = true;
 	for (unsigned i = 0; !err && i < capture->sources; i++) {
 		const struct capture_source *source = &capture->source[i];
-		size_t bytes = source->name ? strlen(source->name) : 0, tail = sizeof(events) - 1;
+		size_t bytes = source->name ? strlen(source->name) : 0, tail = sizeof(LADDER_EVENTS) - 1;
 
 		ladder->source_process[i] = -1;
-		if (bytes > tail && !strcmp(source->name + bytes - tail, events))
+		if (bytes > tail && !strcmp(source->name + bytes - tail, LADDER_EVENTS))
 			bytes -= tail;
-		if (bytes && source->name[bytes - 1] == ')')
+		if (ladder_is_process(capture, source, bytes))
 			err = ladder_process(ladder, source->name, bytes, &ladder->source_process[i]);
 		else if (directed[i])
 			err = ladder_process_of_file(ladder, paths[source->file], &ladder->source_process[i]);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Counters of this process and of the host, read by the sysfs attributes of the verbs layer. */
-#include <stdio.h>
-
 #include "device/internal.h"
 #include "device/observer.h"
+#include "trace/drops.h"
 #include "trace/trace.h"
 
 const struct counters *hca_counters(const struct hca_context *context)
@@ -25,23 +24,6 @@ void hca_read_host_counters(const struct hca_context *context, uint64_t values[C
 /* Of those that moved; as many events as their names need. */
 void hca_trace_counters(const struct hca *hca)
 {
-	char text[TRACE_TEXT_MAX - 100];
-	size_t used = 0;
-
-	if (!trace_wants(TRACE_DROPS))
-		return;
-	for (enum counter i = 0; i < COUNTER_COUNT; i++) {
-		uint64_t value = counter_get(hca->engine.counters, i);
-
-		if (!value)
-			continue;
-		used += (size_t)snprintf(text + used, sizeof(text) - used, "%s\"%s\":%llu", used ? "," : "",
-					 counter_name(i), (unsigned long long)value);
-		if (used < sizeof(text) - 64)
-			continue;
-		trace_event(TRACE_DROPS, 0, 0, "counters", "%s", text);
-		used = 0;
-	}
-	if (used)
-		trace_event(TRACE_DROPS, 0, 0, "counters", "%s", text);
+	if (trace_wants(TRACE_DROPS))
+		trace_counters(hca->engine.counters);
 }

@@ -4,6 +4,7 @@
 #define VERBATIM_ENGINE_INTERNAL_H
 
 #include "engine/engine.h"
+#include "trace/drops.h"
 #include "trace/trace.h"
 
 /* tx_run.c: returns false when another thread makes progress. */
@@ -42,7 +43,7 @@ struct rx_traced {
 	struct trace_record record;
 	uint8_t data[PACKET_BYTES_MAX];	/* as it came: the transport may not change it, a peer may */
 	size_t bytes;
-	uint64_t counts[COUNTER_COUNT];	/* of drops, before */
+	struct trace_drops drops;	/* before */
 };
 
 void rx_trace_begin(struct rx_traced *traced, struct engine *engine, const struct datagram *datagram,

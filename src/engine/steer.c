@@ -209,7 +209,7 @@ static unsigned receive_port(struct engine *engine, struct ethernet_port *port, 
 
 			if (!is_for_here(port, &received[i]))
 				continue;
-			frame_parse(received[i].data, received[i].bytes, &frame);
+			frame_dissect(received[i].data, received[i].bytes, &frame);
 			raw = (struct raw_frame){ .frame = &frame, .vouched_for = received[i].checked };
 			steer_frame(engine, port, &raw, now_ns);
 		}

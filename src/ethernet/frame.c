@@ -246,7 +246,7 @@ static void read_ethernet(struct reader *reader)
 	read_type(reader, type);
 }
 
-void frame_parse(const uint8_t *data, size_t bytes, struct frame *frame)
+void frame_dissect(const uint8_t *data, size_t bytes, struct frame *frame)
 {
 	struct reader reader = { .at = data, .left = bytes, .stack = &frame->outer, .inner = &frame->inner };
 

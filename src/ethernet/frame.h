@@ -41,7 +41,7 @@ struct frame {
 };
 
 /* The frame may be cut or malformed: headers that it has not in full are not found. */
-void frame_parse(const uint8_t *data, size_t bytes, struct frame *frame);
+void frame_dissect(const uint8_t *data, size_t bytes, struct frame *frame);
 
 /* Are the checksums of the outer IPv4 header, and of TCP or UDP, right, or absent? False also of other frames. */
 bool frame_checksums_are_good(const struct frame *frame);

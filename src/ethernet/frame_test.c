@@ -169,7 +169,7 @@ static void a_frame_that_is_cut_is_read_to_its_end(void **state)
 		struct frame frame;
 
 		memcpy(copy, built.data, bytes);
-		frame_parse(copy, bytes, &frame);
+		frame_dissect(copy, bytes, &frame);
 		frame_checksums_are_good(&frame);
 		if (bytes < built.bytes)
 			assert_null(frame.inner.layer[LAYER_TCP]);
@@ -193,7 +193,7 @@ static void noise_is_read_without_harm(void **state)
 			put_be16(copy + 12, test_random(&random) & 1 ? 0x0800 : 0x86dd);
 			copy[14] = copy[12] == 8 ? 0x45 : 0x60;
 		}
-		frame_parse(copy, bytes, &frame);
+		frame_dissect(copy, bytes, &frame);
 		frame_checksums_are_good(&frame);
 		frame_write_checksums(&frame, copy);
 		free(copy);

@@ -97,7 +97,7 @@ static inline void built_tcp(struct built *built, uint16_t from, uint16_t to)
 
 static inline void built_parse(const struct built *built, struct frame *frame)
 {
-	frame_parse(built->data, built->bytes, frame);
+	frame_dissect(built->data, built->bytes, frame);
 }
 
 #endif

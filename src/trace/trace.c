@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +40,6 @@
 #define STUCK_NS	1000000000ull	/* ... and none once the tracer has read nothing for so long */
 #define LOOK_EVERY	4096u		/* calls, to see whether the tracer still is there */
 #define PATIENCE_S	2		/* for the tracer's first message */
-#define LONG_NS		10000000u	/* a call that takes longer is recorded when it returned */
 
 struct repetition {
 	uint32_t qpn, psn;
@@ -91,27 +89,6 @@ static uint32_t what_is_wanted(void)
 	return wanted | (log_is_on(LOG_PACKET) ? TRACE_LOG : 0);
 }
 
-/* "... qp 0x000123 ...": whose line it is. */
-static uint32_t qpn_in(const char *line)
-{
-	const char *at = strstr(line, "qp 0x");
-
-	return at ? (uint32_t)strtoul(at + 5, NULL, 16) & 0xffffff : 0;
-}
-
-static void explain_trace(const char *line, size_t bytes)
-{
-	char text[TRACE_TEXT_MAX - 100], quoted[TRACE_TEXT_MAX - 100], qp[24] = "";
-	uint32_t qpn;
-
-	snprintf(text, sizeof(text), "%.*s", (int)bytes, line);
-	qpn = qpn_in(text);
-	if (qpn)
-		snprintf(qp, sizeof(qp), "\"qp\":\"0x%06x\",", qpn);
-	trace_event(TRACE_EXPLAIN, qpn, 0, "explain", "%s\"text\":\"%s\"", qp,
-		    trace_quote(text, quoted, sizeof(quoted)));
-}
-
 /*
  * The state of the trace changed. Threads that do this at once look again afterwards, so that the last to
  * finish has switched to what is true then.
@@ -124,7 +101,7 @@ static void trace_switch(void)
 	do {
 		wanted = what_is_wanted();
 		atomic_store(&trace_wanted, wanted);
-		log_listen(wanted & TRACE_EXPLAIN ? explain_trace : NULL);
+		log_listen(wanted & TRACE_EXPLAIN ? trace_explanation : NULL);
 		if (function)
 			function((wanted & TRACE_KINDS) != 0);
 	} while (what_is_wanted() != wanted);
@@ -410,7 +387,7 @@ static void ring_copy_locked(const void *data, size_t bytes) REQUIRES(trace.lock
 }
 
 /* Only the tracer: what its filter leaves out may be wanted by the file. */
-static void trace_put(struct trace_record *record, uint32_t want, const void *data, size_t bytes)
+void trace_put(struct trace_record *record, uint32_t want, const void *data, size_t bytes)
 {
 	static const uint8_t zeros[8];
 
@@ -493,20 +470,6 @@ void trace_throttle_slowly(void)
 
 /* ---- records ---- */
 
-void trace_record_init(struct trace_record *record, enum trace_kind kind, const struct datagram *datagram)
-{
-	memset(record, 0, sizeof(*record));
-	record->kind = (uint8_t)kind;
-	if (!datagram)
-		return;
-	memcpy(record->source, datagram->source, 16);
-	memcpy(record->destination, datagram->destination, 16);
-	record->flow_label = datagram->flow_label;
-	record->source_port = datagram->source_port;
-	record->traffic_class = datagram->traffic_class;
-	record->hop_limit = datagram->hop_limit;
-}
-
 unsigned trace_repetition(uint32_t qpn, uint32_t psn)
 {
 	struct repetition *entry;
@@ -588,81 +551,4 @@ void trace_operation(struct trace_record *record, const struct trace_operation *
 			     &left_out);
 	if (trace_wants(TRACE_PACKETS))
 		trace_put(record, TRACE_PACKETS, operation, sizeof(*operation));
-}
-
-static void trace_text(uint32_t want, uint32_t qpn, uint64_t time_ns, unsigned flags, const char *text, int length)
-{
-	struct trace_record record;
-
-	trace_record_init(&record, TRACE_IS_EVENT, NULL);
-	record.want = want;
-	record.qpn = qpn;
-	record.time_ns = time_ns;
-	record.flags = (uint8_t)flags;
-	if (length > 0 && length < (int)TRACE_TEXT_MAX)
-		trace_put(&record, want, text, (size_t)length);
-}
-
-static void trace_event_va(uint32_t want, uint32_t qpn, uint64_t time_ns, unsigned flags, const char *event,
-			   const char *format, va_list arguments)
-{
-	char text[TRACE_TEXT_MAX];
-	int length = snprintf(text, sizeof(text), "\"event\":\"%s\",", event);
-
-	length += vsnprintf(text + length, sizeof(text) - (size_t)length, format, arguments);
-	trace_text(want, qpn, time_ns, flags, text, length);
-}
-
-void trace_event(uint32_t want, uint32_t qpn, uint64_t time_ns, const char *event, const char *format, ...)
-{
-	va_list arguments;
-
-	va_start(arguments, format);
-	trace_event_va(want, qpn, time_ns, 0, event, format, arguments);
-	va_end(arguments);
-}
-
-void trace_failure(uint32_t want, uint32_t qpn, uint64_t time_ns, const char *event, const char *format, ...)
-{
-	va_list arguments;
-
-	va_start(arguments, format);
-	trace_event_va(want, qpn, time_ns, TRACE_FAILURE, event, format, arguments);
-	va_end(arguments);
-}
-
-void trace_call(const char *name, uint32_t qpn, uint64_t began_ns, int err, const char *format, ...)
-{
-	char text[TRACE_TEXT_MAX];
-	const char *error = err ? strerrorname_np(err) : NULL;
-	va_list arguments;
-	int length = snprintf(text, sizeof(text), "\"event\":\"call\",\"name\":\"%s\"", name);
-	uint64_t now_ns = clock_wall_ns(), took_ns = began_ns && began_ns < now_ns ? now_ns - began_ns : 0;
-
-	if (qpn)
-		length += snprintf(text + length, sizeof(text) - (size_t)length, ",\"qp\":\"0x%06x\"", qpn);
-	va_start(arguments, format);
-	length += vsnprintf(text + length, sizeof(text) - (size_t)length, format, arguments);
-	va_end(arguments);
-	if (length > 0 && length < (int)TRACE_TEXT_MAX - 100) {
-		length += snprintf(text + length, sizeof(text) - (size_t)length, ",\"ns\":%llu",
-				   (unsigned long long)took_ns);
-		if (err)
-			length += snprintf(text + length, sizeof(text) - (size_t)length, ",\"error\":\"%s\"",
-					   error ? error : "unknown");
-	}
-	trace_text(TRACE_CALLS, qpn, took_ns > LONG_NS ? now_ns : now_ns - took_ns, 0, text, length);
-}
-
-const char *trace_quote(const char *text, char *out, size_t size)
-{
-	size_t used = 0;
-
-	for (; *text && used + 3 < size; text++) {
-		if (*text == '"' || *text == '\\')
-			out[used++] = '\\';
-		out[used++] = (unsigned char)*text < ' ' || *text == 0x7f ? '?' : *text;
-	}
-	out[used] = '\0';
-	return out;
 }

@@ -48,6 +48,8 @@ void trace_set_switch(void (*switch_calls)(bool on));
 bool trace_may_end(void);
 
 uint64_t trace_now_ns(void);
+/* Where all records go, if @want is wanted: @record with @bytes behind it. time_ns 0: now. */
+void trace_put(struct trace_record *record, uint32_t want, const void *data, size_t bytes);
 
 /* Fills in what of the datagram is recorded with each of its packets. */
 void trace_record_init(struct trace_record *record, enum trace_kind kind, const struct datagram *datagram);
@@ -78,6 +80,8 @@ static inline uint64_t trace_began_ns(void)
  */
 void trace_call(const char *name, uint32_t qpn, uint64_t began_ns, int err, const char *format, ...)
 	__attribute__((format(printf, 5, 6)));
+/* A line of explain(), as an event. */
+void trace_explanation(const char *line, size_t bytes);
 /* @text for a JSON string, without the quotes. Returns @out. */
 const char *trace_quote(const char *text, char *out, size_t size);
 

@@ -100,7 +100,7 @@ static void write_frame(struct transmit *transmit, const struct send_wqe *wqe)
 	struct frame frame;
 
 	if (wqe->flags & IBV_SEND_IP_CSUM) {
-		frame_parse(data, wqe->length, &frame);
+		frame_dissect(data, wqe->length, &frame);
 		frame_write_checksums(&frame, data);
 	}
 	entry->offset = (uint32_t)batch->used;

@@ -11,7 +11,7 @@ static void receive_frame(struct station *s, size_t bytes) UNCHECKED_LOCKS
 	struct raw_frame raw = { .flow_tag = 9 };
 	struct frame frame;
 
-	frame_parse(some_bytes, bytes, &frame);
+	frame_dissect(some_bytes, bytes, &frame);
 	raw.frame = &frame;
 	transport_receive_frame(&s->qp, &raw, s->now_ns, &s->effects);
 }
@@ -142,7 +142,7 @@ static void the_tag_that_is_stripped_is_the_one_that_is_told(void **state) UNCHE
 	s->qp.strips_vlan = true;
 	for (unsigned i = 0; i < 2; i++) {
 		memcpy(data + 12, types[i], 8);
-		frame_parse(data, sizeof(data), &frame);
+		frame_dissect(data, sizeof(data), &frame);
 		post_recv(s, 1, 64);
 		transport_receive_frame(&s->qp, &raw, s->now_ns, &s->effects);
 		assert_int_equal(cq_take_one(&s->recv_cq, &got), 1);

@@ -10,6 +10,9 @@
 /* Each request of the list from @wr to before @bad (NULL: all); @bad failed with @err. */
 void verbs_trace_sends(const char *call, struct ibv_qp *qp, const struct ibv_send_wr *wr,
 		       const struct ibv_send_wr *bad, uint64_t began_ns, int err);
+/* The same of receives; @qpn 0: of an SRQ. */
+void verbs_trace_receives(const char *call, uint32_t qpn, const struct ibv_recv_wr *wr,
+			  const struct ibv_recv_wr *bad, uint64_t began_ns, int err);
 void verbs_trace_completion(const struct cq *cq, const struct ibv_wc *wc);
 void verbs_trace_async(const struct ibv_async_event *event);
 /* The operations of a context that programs call through: those that trace, or the others. */

@@ -17,6 +17,10 @@ def unit(path):
     return os.path.splitext(path)[0]
 
 
+# Linked in place of another file, of which it has some functions: who calls these means the other one.
+STAND_INS = {'sim/program/record.c': 'trace/trace.c'}
+
+
 class Tree:
     """The sources: {path below src/: text}. What their names mean, from where."""
 
@@ -32,8 +36,11 @@ class Tree:
         self.structs = collections.defaultdict(list)		# by tag
         self.slots = collections.defaultdict(list)		# structs by name of a slot
         for path, source in self.files.items():
+            replaced = self.files.get(STAND_INS.get(path))
+            others = {function.name for function in replaced.functions} if replaced else ()
             for function in source.functions:
-                self.definitions[function.name].append((path, function.static))
+                if function.name not in others:
+                    self.definitions[function.name].append((path, function.static))
             for struct in source.structs:
                 self.structs[struct.tag].append(struct)
                 for slot in struct.slots:

@@ -40,7 +40,8 @@ LAYERS = {
     'rdmacm': ['cm/endpoint', 'trace', 'base'],
     'rsockets': ['rdmacm', 'base'],
     'rspreload': ['base'],
-    'sim': ['transport', 'object', 'trace', 'wire', 'base'],
+    'sim/world': ['transport', 'object', 'trace', 'wire', 'base'],
+    'sim/program': ['sim/world', 'verbs', 'cm/protocol', 'object', 'trace', 'wire', 'base'],
 }
 CODE = ('.c', '.h', '.def', '.map')
 SCRIPTS = ('.py', '.sh', '.build')

@@ -17,8 +17,8 @@
 #include <string.h>
 
 #include "input.h"
-#include "sim/messages.h"
-#include "sim/sim.h"
+#include "sim/world/messages.h"
+#include "sim/world/sim.h"
 #include "wire/aeth.h"
 #include "wire/icrc.h"
 #include "wire/psn.h"

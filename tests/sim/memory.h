@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "sim/sim.h"
+#include "sim/world/sim.h"
 
 #define PIECES_MAX	4u
 

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "object/tag_list.h"
-#include "sim/sim.h"
+#include "sim/world/sim.h"
 #include "wire/tag_header.h"
 
 #define MESSAGES 40u

@@ -13,7 +13,7 @@
 #define VERBATIM_SIM_TALK_H
 
 #include "memory.h"
-#include "sim/sim.h"
+#include "sim/world/sim.h"
 
 struct message {
 	uint32_t number;		/* of its side, from 0; the wr_id */

@@ -1,26 +1,23 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * ladder-story NAME: one of the small programs that `verbatim ladder --demo` shows. Two processes,
- * server and client, that tell each other over a socket pair what other programs send over TCP. Public
- * verbs alone. Texts: story.def.
- *
- * Status 0: the story went as it is told; else a line says what did not.
+ * The small programs that `verbatim ladder --demo` shows: server and client of each story, two
+ * hosts of the simulated world (sim/), in virtual time. They are programs as users write them, with
+ * public verbs alone. Texts: story.def.
  */
+#include "ladder/story.h"
+
 #include <errno.h>
-#include <infiniband/verbs.h>
-#include <poll.h>
-#include <rdma/rdma_cma.h>
-#include <rdma/rdma_verbs.h>
-#include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
-enum { BUFFER = 4096, MESSAGE = 2500, CLIENT_PSN = 100, SERVER_PSN = 900, QKEY = 0x11111111, LIMIT_S = 20 };
+#include "sim/program/names.h"
+
+#include "sim/program/program.h"
+#include "sim/program/record.h"
+
+enum { BUFFER = 4096, MESSAGE = 2500, CLIENT_PSN = 100, SERVER_PSN = 900, QKEY = 0x11111111, SEED = 1 };
+/* Of the simulated hosts: a wire between neighbours, processors that take a while. */
+enum { WIRE_NS = 4000, PACKET_NS = 400, BYTE_PS = 80, LATER_US = 50 };
 
 /* What a side tells the other. */
 struct card {
@@ -32,20 +29,23 @@ struct card {
 struct side {
 	const char *name;
 	bool is_server;
-	int fd;				/* to the other side */
+	struct side *other;
+	unsigned met;			/* how often it came to a meeting */
+	bool told;			/* us is set */
+	const struct story *story;
 	struct ibv_context *context;
 	struct ibv_pd *pd;
 	struct ibv_cq *cq;
 	struct ibv_qp *qp;
 	struct ibv_mr *mr;
 	struct card us, them;
-	uint64_t buffer[BUFFER / 8];
+	uint64_t *buffer;		/* [BUFFER / 8] */
 };
 
 static void story_fail(const struct side *side, const char *what, const char *why)
 {
-	fprintf(stderr, "ladder-story: %s: %s: %s\n", side->name, what, why);
-	exit(1);
+	sim_fail(sim_here()->sim, "%s: %s: %s", side->name, what, why);
+	sim_exit(1);
 }
 
 static void must(const struct side *side, int err, const char *what)
@@ -60,32 +60,29 @@ static void *need(const struct side *side, void *pointer, const char *what)
 	return pointer;
 }
 
-/* ---- the other side ---- */
+/* ---- the other side: what programs tell each other over TCP ---- */
 
-static void story_tell(const struct side *side, const void *data, size_t bytes)
+static void story_tell(struct side *side)
 {
-	if (write(side->fd, data, bytes) != (ssize_t)bytes)
-		story_fail(side, "write to the other side", strerror(errno));
-}
-
-static void story_hear(const struct side *side, void *data, size_t bytes)
-{
-	if (recv(side->fd, data, bytes, MSG_WAITALL) != (ssize_t)bytes)
-		story_fail(side, "wait for the other side", "it ended");
+	side->told = true;
+	sim_happened();
+	while (!side->other->told)
+		sim_wait();
+	side->them = side->other->us;
 }
 
 /* Both come to this point before either goes on. */
-static void story_meet(const struct side *side)
+static void story_meet(struct side *side)
 {
-	char word = 'm';
-
-	story_tell(side, &word, 1);
-	story_hear(side, &word, 1);
+	side->met++;
+	sim_happened();
+	while (side->other->met < side->met)
+		sim_wait();
 }
 
 static void story_pause(unsigned us)
 {
-	nanosleep(&(struct timespec){ .tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000L }, NULL);
+	sim_spend(us * 1000ull);
 }
 
 /* ---- queue pairs ---- */
@@ -108,8 +105,7 @@ static void story_open(struct side *side, enum ibv_qp_type type)
 	side->us = (struct card){ .qpn = side->qp->qp_num, .psn = side->is_server ? SERVER_PSN : CLIENT_PSN,
 				  .rkey = side->mr->rkey, .address = (uintptr_t)side->buffer };
 	must(side, ibv_query_gid(side->context, 1, 1, &side->us.gid), "ibv_query_gid of index 1");
-	story_tell(side, &side->us, sizeof(side->us));
-	story_hear(side, &side->them, sizeof(side->them));
+	story_tell(side);
 }
 
 static void story_connect(struct side *side)
@@ -162,7 +158,7 @@ static void story_expect(struct side *side, uint64_t id, enum ibv_wc_status stat
 	int done;
 
 	while (!(done = ibv_poll_cq(side->cq, 1, &wc)))
-		story_pause(20);
+		;
 	must(side, done < 0 ? EIO : 0, "ibv_poll_cq");
 	if (wc.status != status || wc.wr_id != id)
 		story_fail(side, "completion", ibv_wc_status_str(wc.status));
@@ -392,60 +388,86 @@ static void tell_connection(struct side *side)
 	side->is_server ? cm_serve(side) : cm_call(side);
 }
 
-/* ---- main ---- */
+/* ---- a run ---- */
 
 static const struct story {
-	const char *name, *client_fault, *server_fault;
+	enum verb loses;
+	unsigned nth;			/* 0: none */
 	void (*tell)(struct side *side);
 } stories[] = {
-#define STORY(id, name, title, client_fault, server_fault, lost, again, kind, text) \
-	{ name, client_fault, server_fault, tell_##id },
+#define STORY(id, name, title, loses, nth, again, kind, text) { loses, nth, tell_##id },
 #include "ladder/story.def"
 #undef STORY
 };
 
-/* Faults are read when the device is opened; nothing has been opened yet. */
-static void story_run(const struct story *story, struct side *side, const char *fault)
+struct run {
+	const struct story *story;
+	unsigned seen;			/* of the packets that one is lost of */
+};
+
+/* The network, for each packet. */
+static void story_lose(struct flight *flight, void *argument)
 {
-	alarm(LIMIT_S);
-	if (*fault)
-		setenv("VERBATIM_FAULT", fault, 1);
-	story->tell(side);
+	struct run *run = argument;
+
+	if (run->story->nth && flight->packet.op->verb == run->story->loses)
+		flight->drop |= ++run->seen == run->story->nth;
+}
+
+static int story_side(void *argument)
+{
+	struct side *side = argument;
+
+	if (!side->is_server)		/* as it is started: after the server */
+		story_pause(LATER_US);
+	sim_record_process(sim_here(), "start");
+	side->buffer = sim_memory(BUFFER);
+	side->story->tell(side);
 	story_meet(side);
 	/* Late packets are part of the story: answers to duplicates, for one. */
 	story_pause(20000);
 	if (side->qp)
 		ibv_destroy_qp(side->qp);
-}
-
-static int story_both(const struct story *story)
-{
-	struct side server = { .name = "server", .is_server = true }, client = { .name = "client" };
-	int fds[2], status = 0;
-	pid_t child;
-
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds))
-		story_fail(&client, "socketpair", strerror(errno));
-	child = fork();
-	if (child < 0)
-		story_fail(&client, "fork", strerror(errno));
-	close(fds[child != 0]);
-	server.fd = client.fd = fds[child == 0];
-	if (!child) {
-		story_run(story, &server, story->server_fault);
-		return 0;
-	}
-	story_run(story, &client, story->client_fault);
-	if (waitpid(child, &status, 0) != child || status)
-		story_fail(&client, "the server", "failed");
+	sim_record_process(sim_here(), "end");
 	return 0;
 }
 
-int main(int argc, char **argv)
+static struct sim_host *story_host(struct sim *sim)
 {
-	for (size_t i = 0; argc == 2 && i < sizeof(stories) / sizeof(*stories); i++)
-		if (!strcmp(argv[1], stories[i].name))
-			return story_both(&stories[i]);
-	fprintf(stderr, "ladder-story: which story? 'verbatim ladder --demo' runs them all\n");
-	return 2;
+	struct sim_host *host = host_create(sim);
+
+	host->rates.delay_ns = WIRE_NS;
+	host->tx_packet_ns = host->rx_packet_ns = PACKET_NS;
+	host->tx_byte_ps = host->rx_byte_ps = BYTE_PS;
+	host->wake_ns = PACKET_NS;
+	host->serial = host->deaf = true;
+	return host;
+}
+
+bool story_run(unsigned number, FILE *out, char *why, size_t size)
+{
+	static const char *const names[SIM_HOSTS_MAX] = { "client", "server" };
+	struct run run = { .story = &stories[number] };
+	struct side client = { .name = "client", .other = NULL, .story = run.story };
+	struct side server = { .name = "server", .is_server = true, .other = &client, .story = run.story };
+	struct sim *sim = sim_create(SEED);
+	bool good;
+
+	client.other = &server;
+	sim->rule = story_lose;
+	sim->rule_argument = &run;
+	sim_record_begin(sim, names);
+	sim_program_start(story_host(sim), story_side, &client);
+	sim_program_start(story_host(sim), story_side, &server);
+	good = sim_programs_run(sim);
+	if (!good)
+		snprintf(why, size, "%s", sim->failure);
+	else if (!(good = sim_record_write(out)))
+		snprintf(why, size, "%s", strerror(errno));
+	sim_record_end();
+	for (unsigned i = 0; i < sim->host_count; i++)
+		sim_process_free(sim->host[i]);
+	sim_destroy(sim);
+	sim_programs_free(sim);
+	return good;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Messages (transport/message.h) of a simulated host's QP, as if its peer were on the same host. */
-#ifndef VERBATIM_SIM_MESSAGES_H
-#define VERBATIM_SIM_MESSAGES_H
+#ifndef VERBATIM_SIM_WORLD_MESSAGES_H
+#define VERBATIM_SIM_WORLD_MESSAGES_H
 
-#include "sim/sim.h"
+#include "sim/world/sim.h"
 #include "transport/message.h"
 
 /* Nothing is carried: the caller has each message received and answered. */

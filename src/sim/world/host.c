@@ -10,8 +10,8 @@
 
 #include "object/ah.h"
 #include "object/placement.h"
-#include "sim/messages.h"
-#include "sim/sim.h"
+#include "sim/world/messages.h"
+#include "sim/world/sim.h"
 #include "wire/icrc.h"
 
 #define QPN_INDEX_FIRST	0x11u
@@ -88,7 +88,7 @@ void host_destroy(struct sim_host *host)
 
 /* ---- driving ---- */
 
-static void host_apply(struct sim_host *host, struct effects *effects)
+void host_apply(struct sim_host *host, struct effects *effects)
 {
 	struct list *node;
 	unsigned i;
@@ -100,6 +100,8 @@ static void host_apply(struct sim_host *host, struct effects *effects)
 		struct async_event *event = list_entry(node, struct async_event, node);
 
 		host->events[(unsigned)event->ibv.event_type % 32]++;
+		if (host->told)
+			host->told(host, event);
 	}
 }
 
@@ -198,7 +200,7 @@ static struct qp *host_find_qp(struct sim_host *host, uint32_t qpn)
 }
 
 static bool host_takes(struct sim_host *host, struct sim_host *from, const uint8_t *data,
-			  size_t bytes, bool damaged, struct packet *packet)
+		       size_t bytes, bool damaged, struct packet *packet)
 {
 	struct icrc_header header = { .source_port = 0xc001, .destination_port = 4791,
 				      .dont_fragment = true };
@@ -225,9 +227,15 @@ void host_receive(struct sim_host *host, struct sim_host *from, uint8_t *data, s
 
 	if (!host_takes(host, from, data, bytes, damaged, &packet))
 		return;
+	if (packet.dest_qpn == QPN_GSI && host->management) {
+		host->management(host, from, &packet);
+		return;
+	}
+	packet.echo_request &= !host->deaf;
 	qp = host_find_qp(host, packet.dest_qpn);
 	if (!qp) {
 		host->statistics.no_qp++;
+		counter_add(host->counters, COUNTER_RX_QPN, 1);
 		return;
 	}
 	memcpy(info.source, from->address, 16);
@@ -392,6 +400,8 @@ static void host_queues(struct qp *qp, const struct qp_options *options)
 	sim_must(send_queue_init(&qp->sq, host_or(options->send_wrs, 64), sges,
 				     host_or(options->inline_bytes, 64)));
 	qp->cap.max_send_wr = qp->sq.size;
+	qp->cap.max_send_sge = qp->sq.max_sge;
+	qp->cap.max_inline_data = qp->sq.max_inline;
 	if (!qp->srq && qp_receives(qp))
 		sim_must(recv_queue_init(&qp->rq, host_or(options->recv_wrs, 64), sges));
 }
@@ -411,7 +421,7 @@ struct qp *host_qp(struct sim_host *host, const struct qp_options *options)
 	qp->type = options->type;
 	qp->xrcd = options->xrcd;
 	if (!qp->xrcd) {
-		qp->pd = &host->pd;
+		qp->pd = options->pd ? options->pd : &host->pd;
 		qp->send_cq = options->send_cq;
 		qp->recv_cq = options->recv_cq;
 		qp->srq = options->srq;
@@ -423,7 +433,7 @@ struct qp *host_qp(struct sim_host *host, const struct qp_options *options)
 	sim_must(transport_init(qp));
 	qp->number = (host->index + 1) << QP_INDEX_BITS | (QPN_INDEX_FIRST + host->qp_count);
 	qp->access = arena_qp(host->arena) + host->qp_count;
-	qp->access->pd = host->pd.number;
+	qp->access->pd = qp->pd ? qp->pd->number : host->pd.number;
 	qp->access->type = (uint32_t)qp->type;
 	atomic_store(&qp->access->qpn, qp->number);
 	qp_set_state(qp, IBV_QPS_RESET);
@@ -581,6 +591,12 @@ void host_connect(struct sim_host *host, struct qp *qp, struct sim_host *peer, u
 int host_post_send(struct sim_host *host, struct qp *qp, struct ibv_send_wr *wr)
 {
 	struct ibv_send_wr *bad;
+
+	return host_post_send_list(host, qp, wr, &bad);
+}
+
+int host_post_send_list(struct sim_host *host, struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
 	struct effects effects;
 	bool waits = false;
 	int err;
@@ -588,7 +604,7 @@ int host_post_send(struct sim_host *host, struct qp *qp, struct ibv_send_wr *wr)
 	effects_init(&effects);
 	transport_prepare_send(qp, wr);
 	lock_acquire(&qp->lock);
-	err = qp_post_send(qp, wr, &bad);
+	err = qp_post_send(qp, wr, bad);
 	if (transport_posted_send(qp, host->sim->now_ns, &effects)) {
 		if (transport_awaits_reply(qp))
 			transport_replied(qp, host->sim->now_ns, true);
@@ -606,11 +622,17 @@ int host_post_send(struct sim_host *host, struct qp *qp, struct ibv_send_wr *wr)
 int host_post_recv(struct sim_host *host, struct qp *qp, struct ibv_recv_wr *wr)
 {
 	struct ibv_recv_wr *bad;
+
+	return host_post_recv_list(host, qp, wr, &bad);
+}
+
+int host_post_recv_list(struct sim_host *host, struct qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
 	struct effects effects;
 	int err;
 
 	effects_init(&effects);
-	err = qp_post_recv(qp, wr, &bad);
+	err = qp_post_recv(qp, wr, bad);
 	lock_acquire(&qp->lock);
 	transport_posted_recv(qp, host->sim->now_ns, &effects);
 	host_arm(host, qp);

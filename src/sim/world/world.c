@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim/sim.h"
+#include "sim/world/sim.h"
 
 #define HANDLED_MAX	3000000ull
 #define END_NS		(3600 * SECOND)
@@ -129,6 +129,7 @@ void sim_call_at(struct sim *sim, uint64_t at_ns, void (*call)(struct sim *, voi
 
 static void sim_handle(struct sim *sim, struct sim_event *event)
 {
+	sim->running = event->host;
 	switch (event->kind) {
 	case EVENT_ARRIVE:
 		net_arrive(sim, event);
@@ -172,6 +173,7 @@ static void sim_step(struct sim *sim, struct sim_host *timer, uint64_t timer_ns,
 	if (at_ns > sim->now_ns)
 		sim->now_ns = at_ns;
 	if (timer_ns <= event_ns) {
+		sim->running = timer;
 		host_expire(timer);
 	} else {
 		struct sim_event event = sim_take_event(sim);
@@ -184,7 +186,8 @@ static void sim_step(struct sim *sim, struct sim_host *timer, uint64_t timer_ns,
 
 bool sim_run(struct sim *sim, uint64_t until_ns)
 {
-	while (!sim->failed) {
+	sim->stopped = false;
+	while (!sim->failed && !sim->stopped) {
 		uint64_t timer_ns, event_ns = sim->event_count ? sim->heap[0].at_ns : TIME_NEVER;
 		struct sim_host *timer = sim_next_timer(sim, &timer_ns);
 		uint64_t next_ns = timer_ns < event_ns ? timer_ns : event_ns;
@@ -200,5 +203,5 @@ bool sim_run(struct sim *sim, uint64_t until_ns)
 				 (unsigned long long)sim->handled, (unsigned long long)sim->sent);
 		sim_step(sim, timer, timer_ns, event_ns);
 	}
-	return false;
+	return !sim->failed;
 }

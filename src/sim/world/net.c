@@ -8,10 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim/sim.h"
+#include "base/datagram.h"
+#include "sim/world/sim.h"
+#include "trace/drops.h"
+#include "trace/trace.h"
 #include "wire/dump.h"
 #include "wire/icrc.h"
 
+#define SOURCE_PORT	0xc001
 #define BURST_BYTES_MAX	65507u
 #define BURST_MAX	64u
 
@@ -27,7 +31,7 @@ static struct sim_host *flight_host(struct sim *sim, const uint8_t address[16])
 
 static struct icrc_header flight_header(const struct sim_host *from, const struct sim_host *to)
 {
-	struct icrc_header header = { .source_port = 0xc001, .destination_port = 4791,
+	struct icrc_header header = { .source_port = SOURCE_PORT, .destination_port = 4791,
 				      .dont_fragment = true };
 
 	memcpy(header.source, from->address + 12, 4);
@@ -92,8 +96,39 @@ static void flight_decide(struct flight *flight)
 		sim->rule(flight, sim->rule_argument);
 }
 
+static struct trace_record flight_record(const struct sim_host *from, const struct sim_host *to)
+{
+	struct datagram datagram = { .source_port = SOURCE_PORT, .hop_limit = 64 };
+	struct trace_record record;
+
+	memcpy(datagram.source, from->address, 16);
+	memcpy(datagram.destination, to->address, 16);
+	trace_record_init(&record, TRACE_IS_PACKET, &datagram);
+	record.path = TRACE_UDP;
+	record.flags = TRACE_DONT_FRAGMENT | TRACE_HAS_ICRC;
+	return record;
+}
+
+static void flight_trace(const struct flight *flight, uint32_t qpn, const struct tx_note *note)
+{
+	struct trace_record record = flight_record(flight->from, flight->to);
+
+	record.time_ns = trace_now_ns() + flight->from->late_ns;
+	record.flags |= TRACE_OUTBOUND | (note && note->has_wr_id ? TRACE_HAS_WR_ID : 0);
+	record.qpn = qpn;
+	record.drop = flight->drop ? TRACE_DROP_FAULT : 0;
+	if (note) {
+		record.state = note->state;
+		record.wr_id = note->wr_id;
+	}
+	if (note && note->has_wr_id)
+		record.retransmission = (uint16_t)trace_repetition(qpn, flight->packet.psn);
+	trace_packet(&record, flight->data, flight->bytes);
+}
+
+/* What it is of: @qpn 0, @note NULL: of no QP. */
 static void flight_send(struct sim_host *from, struct sim_host *to, uint8_t *data, size_t bytes,
-		     bool burst_lost)
+			bool burst_lost, uint32_t qpn, const struct tx_note *note)
 {
 	struct flight flight = { .sim = from->sim, .from = from, .to = to, .data = data,
 				 .bytes = bytes + ICRC_BYTES, .copies = 1, .drop = burst_lost };
@@ -108,9 +143,14 @@ static void flight_send(struct sim_host *from, struct sim_host *to, uint8_t *dat
 		return;
 	}
 	flight_decide(&flight);
+	if (trace_wants(TRACE_PACKETS))
+		flight_trace(&flight, qpn, note);
 	if (from->sim->verbose)
 		flight_say(&flight, flight.drop ? "LOST" : flight.copies > 1 ? "TWICE" :
 			     flight.corrupt_bits || flight.truncate_bytes ? "DAMAGED" : "");
+	flight.delay_ns += from->late_ns;
+	if (from->serial)
+		from->late_ns += from->tx_packet_ns + bytes * from->tx_byte_ps / 1000;
 	from->statistics.lost += flight.drop;
 	if (flight.drop || to->crashed)
 		return;
@@ -140,6 +180,7 @@ void net_send(struct sim_host *from, struct tx_batch *batch)
 {
 	unsigned first = 0, n, i;
 
+	from->late_ns = 0;
 	from->statistics.batches += batch->count > 0;
 	for (first = 0; first < batch->count; first += n) {
 		const struct tx_packet *packet = &batch->packet[first];
@@ -152,8 +193,15 @@ void net_send(struct sim_host *from, struct tx_batch *batch)
 			return;
 		}
 		for (i = 0; i < n; i++)
-			flight_send(from, to, batch->data + packet[i].offset, packet[i].bytes, lost);
+			flight_send(from, to, batch->data + packet[i].offset, packet[i].bytes, lost,
+				    packet[i].source_qpn, tx_batch_note(batch, first + i));
 	}
+}
+
+void net_send_management(struct sim_host *from, struct sim_host *to, uint8_t *data, size_t bytes)
+{
+	from->late_ns = 0;
+	flight_send(from, to, data, bytes, false, QPN_GSI, NULL);
 }
 
 /* Into the socket buffer, if there is room; the receiver takes packets out one by one. */
@@ -179,11 +227,32 @@ void net_arrive(struct sim *sim, struct sim_event *event)
 	sim_event_add(sim, serve);
 }
 
+static void net_serve_traced(struct sim_host *host, struct sim_event *event)
+{
+	struct trace_record record = flight_record(event->from, host);
+	struct trace_drops drops;
+	int drop;
+
+	record.qpn = packet_peek_qpn(event->data, event->bytes);
+	record.time_ns = trace_now_ns();
+	trace_drops_begin(host->counters, &drops);
+	host_receive(host, event->from, event->data, event->bytes, event->damaged);
+	drop = trace_drops_end(host->counters, &drops);
+	record.drop = (uint16_t)(drop + 1);	/* 0: none */
+	trace_packet(&record, event->data, event->bytes);
+	if (drop >= 0 && event->bytes >= BTH_BYTES && trace_wants(TRACE_DROPS))
+		trace_drop(&record, event->data, (enum counter)drop);
+}
+
 void net_serve(struct sim *sim, struct sim_event *event)
 {
 	struct sim_host *host = event->host;
 
 	host->socket_used -= event->bytes + host->socket_charge;
-	if (!host->crashed)
+	if (host->crashed)
+		return;
+	if (trace_wants(TRACE_PACKETS | TRACE_DROPS))
+		net_serve_traced(host, event);
+	else
 		host_receive(host, event->from, event->data, event->bytes, event->damaged);
 }

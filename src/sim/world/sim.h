@@ -9,10 +9,12 @@
  *	net.c		what happens to a packet between two hosts
  *	host.c		one process: its tables, its QPs, its sockets' buffer, its processor
  *
+ * Programs that run on them, and records of all of it: sim/program.
+ *
  *	transmit -> [rates, rule] -> wire (delay) -> socket buffer (bounded) -> ICRC -> transport
  */
-#ifndef VERBATIM_SIM_SIM_H
-#define VERBATIM_SIM_SIM_H
+#ifndef VERBATIM_SIM_WORLD_SIM_H
+#define VERBATIM_SIM_WORLD_SIM_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -89,6 +91,8 @@ struct sim {
 	/* After each event: the applications take their completions. */
 	void (*application)(struct sim *sim, void *argument);
 	void *application_argument;
+	struct sim_host *running;	/* whose code runs: records are its own */
+	bool stopped;			/* sim_run() is to return */
 	bool verbose;
 	bool failed;
 	char failure[512];
@@ -100,7 +104,7 @@ struct sim_statistics {
 	uint64_t lost, tail_dropped, damaged_dropped, no_qp;
 };
 
-/* Large: a process with its tables, the processor that it runs on and the socket that it reads are one thing here. */
+/* Large: a process with its tables, its processor and the socket that it reads are one thing here. */
 struct sim_host {
 	struct sim *sim;
 	unsigned index;
@@ -111,12 +115,16 @@ struct sim_host {
 	struct run_queue run_queue;
 	struct path_table paths;
 	struct transport transport;
-	struct pd pd;
+	struct pd pd;			/* for who needs but one */
 	struct timer_heap timers;
 	struct event_queue async;
 	struct qp *qp[SIM_QPS_MAX];
 	unsigned qp_count, qps_alive;
 	uint32_t events[32];		/* asynchronous events seen, by enum ibv_event_type */
+	struct sim_process *process;	/* verbs of the program on it (verbs.c); NULL: none */
+	/* Both may be NULL: an asynchronous event was taken; a packet for QP1 came. */
+	void (*told)(struct sim_host *host, struct async_event *event);
+	void (*management)(struct sim_host *host, struct sim_host *from, const struct packet *packet);
 
 	struct sim_rates rates;		/* of what it sends */
 	struct sim_statistics statistics;
@@ -126,7 +134,10 @@ struct sim_host {
 	uint64_t tx_packet_ns, rx_packet_ns, wake_ns;
 	uint32_t tx_byte_ps, rx_byte_ps;
 	uint64_t tx_free_ns, rx_free_ns;
+	uint64_t late_ns;		/* of the batch that leaves: how much later its next packet does */
 	bool pump_planned;
+	bool serial;			/* the packets of a batch leave one after the other, as each costs */
+	bool deaf;			/* gives no echoes of UC and UD, as other implementations */
 	bool gathers;			/* requests that may wait do: for the next event that makes it transmit */
 
 	/* The socket buffer: what does not fit is lost. 0: unbounded. */
@@ -151,6 +162,8 @@ void sim_fail(struct sim *sim, const char *format, ...) __attribute__((format(pr
 /* ---- net.c ---- */
 
 void net_send(struct sim_host *from, struct tx_batch *batch);
+/* One packet of no QP: @data without ICRC, with room for it. */
+void net_send_management(struct sim_host *from, struct sim_host *to, uint8_t *data, size_t bytes);
 void net_arrive(struct sim *sim, struct sim_event *event);
 void net_serve(struct sim *sim, struct sim_event *event);
 
@@ -158,6 +171,7 @@ void net_serve(struct sim *sim, struct sim_event *event);
 
 struct qp_options {
 	enum ibv_qp_type type;
+	struct pd *pd;			/* NULL: the host's */
 	struct cq *send_cq, *recv_cq;
 	struct srq *srq;
 	struct xrcd *xrcd;		/* XRC_RECV: of host_xrcd() */
@@ -190,11 +204,16 @@ void host_connect(struct sim_host *host, struct qp *qp, struct sim_host *peer, u
 		  const struct connect_options *options, unsigned side);
 struct connect_options connect_defaults(void);
 int host_post_send(struct sim_host *host, struct qp *qp, struct ibv_send_wr *wr);
+int host_post_send_list(struct sim_host *host, struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 int host_post_recv(struct sim_host *host, struct qp *qp, struct ibv_recv_wr *wr);
+int host_post_recv_list(struct sim_host *host, struct qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 int host_post_srq(struct sim_host *host, struct srq *srq, struct ibv_recv_wr *wr);
 struct ah *host_ah(struct sim_host *host, struct sim_host *to);
 struct mr *host_mr(struct sim_host *host, void *address, size_t length, unsigned access);
 void host_mr_free(struct sim_host *host, struct mr *mr);
+
+/* What calls of object/ and transport/ leave to be done. */
+void host_apply(struct sim_host *host, struct effects *effects);
 
 /* For world.c and net.c. */
 void host_receive(struct sim_host *host, struct sim_host *from, uint8_t *data, size_t bytes,

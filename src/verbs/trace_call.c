@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What is recorded of requests that are posted, of completions and events that are taken. Also of
+ * those in simulated programs (sim/program/verbs.c).
+ */
+#include "verbs/trace.h"
+
+/* Of a request that was refused the list may be anything: it is not read. */
+static uint64_t sge_bytes(const struct ibv_sge *sge, int count, bool refused)
+{
+	uint64_t bytes = 0;
+
+	for (int i = 0; i < count && !refused; i++)
+		bytes += sge[i].length;
+	return bytes;
+}
+
+void verbs_trace_sends(const char *call, struct ibv_qp *qp, const struct ibv_send_wr *wr,
+		       const struct ibv_send_wr *bad, uint64_t began_ns, int err)
+{
+	for (; wr; wr = wr->next) {
+		bool failed = err && (wr == bad || !bad);
+
+		trace_call(call, to_qp(qp)->number, began_ns, failed ? err : 0,
+			   ",\"wr_id\":%llu,\"opcode\":\"%s\",\"bytes\":%llu,\"sges\":%d",
+			   (unsigned long long)wr->wr_id, wr_opcode_word(wr->opcode),
+			   (unsigned long long)sge_bytes(wr->sg_list, wr->num_sge, failed), wr->num_sge);
+		if (failed)
+			break;
+	}
+}
+
+void verbs_trace_receives(const char *call, uint32_t qpn, const struct ibv_recv_wr *wr,
+			  const struct ibv_recv_wr *bad, uint64_t began_ns, int err)
+{
+	for (; wr; wr = wr->next) {
+		bool failed = err && wr == bad;
+
+		trace_call(call, qpn, began_ns, failed ? err : 0, ",\"wr_id\":%llu,\"bytes\":%llu,\"sges\":%d",
+			   (unsigned long long)wr->wr_id,
+			   (unsigned long long)sge_bytes(wr->sg_list, wr->num_sge, failed), wr->num_sge);
+		if (failed)
+			break;
+	}
+}
+
+static bool has_bytes(const struct ibv_wc *wc)
+{
+	return wc->opcode & IBV_WC_RECV || wc->opcode == IBV_WC_RDMA_READ || wc->opcode == IBV_WC_COMP_SWAP ||
+	       wc->opcode == IBV_WC_FETCH_ADD;
+}
+
+static const char *completed_name(const struct ibv_wc *wc)
+{
+	return wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM ? "RECV_RDMA_WITH_IMM" :
+	       wc->opcode & IBV_WC_RECV		       ? "RECV" :
+							 wc_opcode_word(wc->opcode);
+}
+
+void verbs_trace_completion(const struct cq *cq, const struct ibv_wc *wc)
+{
+	char more[96] = "";
+	int used = 0;
+
+	if (wc->status == IBV_WC_SUCCESS) {
+		used = snprintf(more, sizeof(more), ",\"opcode\":\"%s\"", completed_name(wc));
+		if (has_bytes(wc))
+			used += snprintf(more + used, sizeof(more) - (size_t)used, ",\"bytes\":%u", wc->byte_len);
+		if (wc->wc_flags & IBV_WC_WITH_IMM)
+			snprintf(more + used, sizeof(more) - (size_t)used, ",\"imm\":%u",
+				 __builtin_bswap32(wc->imm_data));
+	}
+	(wc->status == IBV_WC_SUCCESS || wc->status == IBV_WC_WR_FLUSH_ERR ? trace_event : trace_failure)(
+		TRACE_COMPLETIONS, wc->qp_num, 0, "completion",
+		"\"cq\":%u,\"qp\":\"0x%06x\",\"wr_id\":%llu,\"status\":\"%s\"%s", cq->number, wc->qp_num,
+		(unsigned long long)wc->wr_id, wc_status_word(wc->status), more);
+}
+
+static bool is_fatal(enum ibv_event_type type)
+{
+	return type == IBV_EVENT_CQ_ERR || type == IBV_EVENT_QP_FATAL || type == IBV_EVENT_QP_REQ_ERR ||
+	       type == IBV_EVENT_QP_ACCESS_ERR || type == IBV_EVENT_DEVICE_FATAL || type == IBV_EVENT_SRQ_ERR ||
+	       type == IBV_EVENT_WQ_FATAL;
+}
+
+static bool is_of_qp(enum ibv_event_type type)
+{
+	return (type >= IBV_EVENT_QP_FATAL && type <= IBV_EVENT_PATH_MIG_ERR) ||
+	       type == IBV_EVENT_QP_LAST_WQE_REACHED;
+}
+
+void verbs_trace_async(const struct ibv_async_event *event)
+{
+	uint32_t qpn = is_of_qp(event->event_type) ? event->element.qp->qp_num : 0;
+	char qp[24] = "";
+
+	if (qpn)
+		snprintf(qp, sizeof(qp), ",\"qp\":\"0x%06x\"", qpn);
+	(is_fatal(event->event_type) ? trace_failure : trace_event)(
+		TRACE_ASYNC, qpn, 0, "async", "\"name\":\"IBV_EVENT_%s\"%s", event_word(event->event_type), qp);
+}

@@ -20,6 +20,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "capture_gzip.h"
 #include "progress.h"
 
 #define SECTION_HEADER	0x0a0d0d0au
@@ -27,6 +28,7 @@
 #define PCAP_US		0xa1b2c3d4u
 #define PCAP_NS		0xa1b23c4du
 #define PCAP_HEADER	24u
+#define PCAP_MODIFIED	0xa1b2cd34u	/* each record has 8 bytes more: interface, protocol, type */
 #define PCAP_RECORD	16u
 #define PCAP_LENGTH_MAX	(64u << 20)	/* of one packet: more is a broken file */
 #define INTERFACES_MAX	65536u
@@ -325,28 +327,31 @@ static int read_pcapng(struct reader *reader)
 
 /* ---- pcap ---- */
 
-static bool pcap_magic(struct reader *reader, uint64_t *units_per_s)
+static bool pcap_magic(struct reader *reader, uint64_t *units_per_s, uint32_t *record_bytes)
 {
 	uint32_t magic;
 
 	memcpy(&magic, reader->data, sizeof(magic));
-	reader->swapped = magic == __builtin_bswap32(PCAP_US) || magic == __builtin_bswap32(PCAP_NS);
+	reader->swapped = magic == __builtin_bswap32(PCAP_US) || magic == __builtin_bswap32(PCAP_NS) ||
+			  magic == __builtin_bswap32(PCAP_MODIFIED);
 	magic = read32(reader, reader->data);
 	*units_per_s = magic == PCAP_NS ? 1000000000 : 1000000;
-	return magic == PCAP_US || magic == PCAP_NS;
+	*record_bytes = magic == PCAP_MODIFIED ? PCAP_RECORD + 8 : PCAP_RECORD;
+	return magic == PCAP_US || magic == PCAP_NS || magic == PCAP_MODIFIED;
 }
 
-static int read_pcap(struct reader *reader, uint64_t units_per_s)
+static int read_pcap(struct reader *reader, uint64_t units_per_s, uint32_t head)
 {
+	/* Above the type: length of the frame check sequence, and flags. */
 	int err = add_source(reader, (uint16_t)read32(reader, reader->data + 20), NULL, 0);
 
 	for (reader->at = PCAP_HEADER; !err && reader->at < reader->bytes;) {
 		const uint8_t *at = reader->data + reader->at;
 		size_t left = reader->bytes - reader->at;
-		struct capture_record record = { .source = reader->first_source, .data = at + PCAP_RECORD };
+		struct capture_record record = { .source = reader->first_source, .data = at + head };
 
-		record.bytes = left < PCAP_RECORD ? UINT32_MAX : read32(reader, at + 8);
-		if (left < PCAP_RECORD || record.bytes > left - PCAP_RECORD ||
+		record.bytes = left < head ? UINT32_MAX : read32(reader, at + 8);
+		if (left < head || record.bytes > left - head ||
 		    record.bytes > PCAP_LENGTH_MAX) {
 			capture_warn(reader->capture, "broken off: byte %zu begins no whole packet; what "
 				     "precedes is shown", reader->at);
@@ -357,7 +362,7 @@ static int read_pcap(struct reader *reader, uint64_t units_per_s)
 			record.length = record.bytes;
 		record.time_ns = (uint64_t)read32(reader, at) * 1000000000u +
 				 (uint64_t)read32(reader, at + 4) * (1000000000u / units_per_s);
-		reader->at += PCAP_RECORD + record.bytes;
+		reader->at += head + record.bytes;
 		err = add_record(reader->capture, &record);
 	}
 	return err;
@@ -371,7 +376,7 @@ int capture_parse(struct capture *capture, uint8_t *data, size_t bytes)
 				 .first_source = capture->sources };
 	uint8_t **files = reallocarray(capture->file, capture->files + 1, sizeof(*files));
 	uint64_t units_per_s;
-	uint32_t magic = 0;
+	uint32_t magic = 0, head;
 	int err = EINVAL;
 
 	if (!files) {
@@ -384,8 +389,8 @@ int capture_parse(struct capture *capture, uint8_t *data, size_t bytes)
 		memcpy(&magic, data, sizeof(magic));
 	if (magic == SECTION_HEADER)
 		err = read_pcapng(&reader);
-	else if (bytes >= PCAP_HEADER && pcap_magic(&reader, &units_per_s))
-		err = read_pcap(&reader, units_per_s);
+	else if (bytes >= PCAP_HEADER && pcap_magic(&reader, &units_per_s, &head))
+		err = read_pcap(&reader, units_per_s, head);
 	free(reader.interface);
 	if (err == E2BIG) {
 		capture_warn(capture, "only the first %u packets are read", CAPTURE_RECORDS_MAX);
@@ -396,14 +401,14 @@ int capture_parse(struct capture *capture, uint8_t *data, size_t bytes)
 
 static bool begins_a_capture(const uint8_t *data)
 {
-	static const uint32_t magics[] = { SECTION_HEADER, PCAP_US, PCAP_NS };
+	static const uint32_t magics[] = { SECTION_HEADER, PCAP_US, PCAP_NS, PCAP_MODIFIED };
 	uint32_t magic;
 
 	memcpy(&magic, data, sizeof(magic));
 	for (size_t i = 0; i < sizeof(magics) / sizeof(magics[0]); i++)
 		if (magic == magics[i] || magic == __builtin_bswap32(magics[i]))
 			return true;
-	return false;
+	return gzip_begins(data, sizeof(magic));
 }
 
 /*
@@ -450,9 +455,9 @@ static int slurp(int fd, uint8_t **data, size_t *bytes, bool *whole)
 int capture_read(struct capture *capture, const char *path)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC), err;
-	uint8_t *data;
+	uint8_t *data, *packed = NULL;
 	size_t bytes;
-	bool whole;
+	bool whole, unpacked = true;
 
 	if (fd < 0)
 		return errno;
@@ -460,10 +465,30 @@ int capture_read(struct capture *capture, const char *path)
 	close(fd);
 	if (err)
 		return err;
-	err = capture_parse(capture, data, bytes);
+	if (gzip_begins(data, bytes)) {
+		packed = data;
+		err = gzip_expand(packed, bytes, CAPTURE_FILE_MAX, &data, &bytes, &unpacked);
+		free(packed);
+	}
+	if (!err)
+		err = capture_parse(capture, data, bytes);
 	if (!err && !whole)
 		capture_warn(capture, "only its first GiB is read");
+	else if (!err && !unpacked)
+		capture_warn(capture, bytes == CAPTURE_FILE_MAX ? "only its first GiB is read" :
+			     "its compressed bytes break off: what precedes is shown");
 	return err;
+}
+
+const char *capture_other_form(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	uint8_t begin[16];
+	ssize_t got = fd < 0 ? -1 : read(fd, begin, sizeof(begin));
+
+	if (fd >= 0)
+		close(fd);
+	return got > 0 ? gzip_other_form(begin, (size_t)got) : NULL;
 }
 
 static int by_time(const void *a, const void *b)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Reads captures: pcapng (draft-ietf-opsawg-pcapng) and pcap, of either byte order. A file is read whole and
+ * Reads captures: pcapng (draft-ietf-opsawg-pcapng) and pcap, of either byte order, also compressed
+ * by gzip. A file is read whole and
  * every length in it is checked before it is believed. Where a file breaks off or makes no sense, what
  * precedes is kept and a warning says so.
  */
@@ -11,8 +12,9 @@
 #include <stdint.h>
 
 enum {
-	LINKTYPE_ETHERNET = 1, LINKTYPE_RAW = 101, LINKTYPE_LINUX_SLL = 113, LINKTYPE_IPV4 = 228,
-	LINKTYPE_IPV6 = 229, LINKTYPE_EXPORTED_PDU = 252, LINKTYPE_LINUX_SLL2 = 276,
+	LINKTYPE_NULL = 0, LINKTYPE_ETHERNET = 1, LINKTYPE_RAW_BSD = 12, LINKTYPE_RAW_OPENBSD = 14,
+	LINKTYPE_RAW = 101, LINKTYPE_LOOP = 108, LINKTYPE_LINUX_SLL = 113, LINKTYPE_ERF = 197,
+	LINKTYPE_IPV4 = 228, LINKTYPE_IPV6 = 229, LINKTYPE_INFINIBAND = 247, LINKTYPE_EXPORTED_PDU = 252, LINKTYPE_LINUX_SLL2 = 276,
 };
 
 enum capture_direction { CAPTURE_UNKNOWN, CAPTURE_IN, CAPTURE_OUT };
@@ -57,6 +59,8 @@ struct capture {
  * Adds the records of @path. 0; or errno when nothing of it can be read: EINVAL, it is no capture.
  */
 int capture_read(struct capture *capture, const char *path);
+/* Of a file that is none: what it is, and what to do; NULL: not known. */
+const char *capture_other_form(const char *path);
 /* The same of bytes in memory, which capture_free() frees. */
 int capture_parse(struct capture *capture, uint8_t *data, size_t bytes);
 /* By time; records of equal time stay in the order of the files. */

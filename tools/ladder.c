@@ -150,14 +150,30 @@ static void ladder_say(const struct ladder *ladder, const struct ladder_page *pa
 		fprintf(stderr, "verbatim ladder: only the first %u packets and events are shown\n",
 			LADDER_PACKETS_MAX);
 	if (ladder->missing)
-		fprintf(stderr, "verbatim ladder: %llu records are missing: the tracer was too slow or the disk full\n",
-			(unsigned long long)ladder->missing);
+		fprintf(stderr, "verbatim ladder: %llu records are missing: the tracer was too slow or the disk "
+			"full\n", (unsigned long long)ladder->missing);
 	if (ladder->cut)
 		fprintf(stderr, "verbatim ladder: %u packets left out: their headers were not captured whole\n",
 			ladder->cut);
-	if (!ladder->packets && !ladder->events)
-		fprintf(stderr, "verbatim ladder: no packet of RoCEv2 (UDP port 4791) in %s: the page is empty\n",
-			capture->files == 1 ? page->paths[0] : "these files");
+	if (ladder->unread)
+		fprintf(stderr, "verbatim ladder: %u packets left out: link type %u is not read (tcpdump -L "
+			"lists an interface's; -y EN10MB is)\n", ladder->unread, ladder->unread_linktype);
+	if (ladder->rests && ladder->packets)
+		fprintf(stderr, "verbatim ladder: %u later fragments of IP datagrams left out: the first ones "
+			"have the headers\n", ladder->rests);
+}
+
+/* There would be nothing on the page: say what the files have instead. */
+static int ladder_say_empty(const struct ladder *ladder, const struct ladder_page *page)
+{
+	const struct capture *capture = ladder->capture;
+
+	fprintf(stderr, "verbatim ladder: no packet of RDMA in %s, and no page was written: %zu frames, of which "
+		"%u of other protocols, %u of link types that are not read, %u cut before their headers end, %u of "
+		"unknown opcodes, %u later fragments; RoCEv2 is UDP port 4791, RoCE v1 Ethernet type 0x8915\n",
+		capture->files == 1 ? page->paths[0] : "these files", capture->records, ladder->left_out,
+		ladder->unread, ladder->cut, ladder->unknown, ladder->rests);
+	return 1;
 }
 
 /* The lanes of processes themselves are none. */
@@ -181,7 +197,9 @@ int ladder_make_page(char *const *paths, int count, struct ladder_page *page, co
 		progress_hide();
 		if (!err)
 			continue;
-		if (err == EINVAL)
+		if (err == EINVAL && capture_other_form(paths[i]))
+			fprintf(stderr, "verbatim ladder: %s: %s\n", paths[i], capture_other_form(paths[i]));
+		else if (err == EINVAL)
 			fprintf(stderr, "verbatim ladder: %s: neither pcapng nor pcap: make one with 'verbatim "
 				"trace', VERBATIM_TRACE=FILE or tcpdump -w FILE udp port 4791\n", paths[i]);
 		else
@@ -200,7 +218,10 @@ int ladder_make_page(char *const *paths, int count, struct ladder_page *page, co
 		return 1;
 	}
 	ladder_say(&ladder, page);
-	status = ladder_write_file(&ladder, page, output);
+	if (!ladder.packets && !ladder.events)
+		status = ladder_say_empty(&ladder, page);
+	else
+		status = ladder_write_file(&ladder, page, output);
 	progress_hide();
 	if (!status && !page->made && strcmp(output, "-")) {
 		ladder_say_problems(&ladder);

@@ -34,11 +34,12 @@ enum ladder_flag {
 	LADDER_DROPPED		= 1 << 1,	/* received and dropped: the comment says why */
 	LADDER_RETRANSMISSION	= 1 << 2,
 	LADDER_DIRECT		= 1 << 3,	/* no packet: a store, load or copy in memory */
-	LADDER_RING		= 1 << 4,	/* in a ring in shared memory: a packet, or a message (LADDER_MESSAGE) */
+	LADDER_RING		= 1 << 4,	/* in a ring in shared memory */
 	LADDER_DUPLICATE	= 1 << 5,	/* received once more, or by another member of a group */
 	LADDER_GUESSED		= 1 << 6,	/* the source QP follows from answers, no record names it */
 	LADDER_INSTANT		= 1 << 7,	/* captured in between: one time, not two */
 	LADDER_MESSAGE		= 1 << 8,	/* no packet: a message in a ring */
+	LADDER_FRAGMENT		= 1 << 11,	/* the first fragment of it, by IP */
 	LADDER_LATE		= 1 << 10,	/* an answer that nobody waits for any more: its QP is gone */
 	LADDER_PLANTED		= 1 << 9,	/* the sender lost or broke it on purpose (VERBATIM_FAULT) */
 };
@@ -55,6 +56,7 @@ struct ladder_packet {
 	uint32_t bth;				/* offset in the record that is shown */
 	uint16_t header_bytes;
 	uint8_t opcode, syndrome;
+	uint8_t form;				/* enum frame_form */
 	int8_t cm;				/* enum cm_message_kind, or -1 */
 	uint8_t kind;				/* enum ladder_kind */
 	uint16_t flags;
@@ -74,7 +76,8 @@ struct ladder_packet {
  * extensions would tell is true: addresses, keys, operands, immediate data.
  */
 struct ladder_operation {
-	uint8_t extension[PACKET_HEADER_MAX];	/* as behind the BTH of a single packet; of an atomic, its answer, too */
+	/* As behind the BTH of a single packet; of an atomic, what memory held, too. */
+	uint8_t extension[PACKET_HEADER_MAX];
 	uint8_t bytes;
 	uint32_t message;			/* its number, or LADDER_NONE */
 	uint64_t taken_ns;			/* when the sender saw that it was consumed; 0: not */
@@ -86,7 +89,7 @@ enum ladder_cause {
 	LADDER_CAUSE_DROPPED,		/* a packet arrived and was dropped */
 	LADDER_CAUSE_RNR,		/* no receive was posted */
 	LADDER_CAUSE_NAK,		/* a request was refused */
-	LADDER_CAUSE_AGAIN,		/* sent again, and nothing tells why: an answer was late, or lost elsewhere */
+	LADDER_CAUSE_AGAIN,		/* sent again: nothing tells why */
 	LADDER_CAUSES
 };
 
@@ -124,7 +127,10 @@ struct ladder {
 	char **process;				/* names */
 	unsigned processes, process_room;
 	int *source_process;			/* by source of the capture; -1: none */
-	unsigned left_out, cut, unknown;	/* records that are no packet of RoCEv2; cut; of no known opcode */
+	unsigned left_out, cut, unknown;	/* records that are no packet of RDMA; cut; of no known opcode */
+	unsigned rests;				/* later fragments */
+	unsigned unread;			/* of a link type that is not read: the latest is */
+	uint16_t unread_linktype;
 	struct ladder_operation *operation;
 	unsigned operations, operation_room;
 	struct ladder_problem *problem;		/* by time */

@@ -297,8 +297,9 @@ static void ladder_fill(struct ladder_packet *packet, const struct capture_recor
 	*packet = (struct ladder_packet){
 		.time_ns = record->time_ns, .bth = (uint32_t)frame->bth, .opcode = parsed->op->code,
 		.header_bytes = (uint16_t)parsed->op->header_bytes, .syndrome = parsed->aeth.syndrome,
-		.cm = -1, .flags = ladder_flags_of(record, opcode_is_response(parsed->op) || parsed->op->verb == VERB_CNP),
-		.psn = parsed->psn, .dest_qpn = parsed->dest_qpn,
+		.cm = -1, .psn = parsed->psn,
+		.flags = ladder_flags_of(record, opcode_is_response(parsed->op) || parsed->op->verb == VERB_CNP),
+		.form = (uint8_t)frame->form, .dest_qpn = parsed->dest_qpn,
 		.source_qpn = LADDER_QP_UNKNOWN, .payload_bytes = (uint32_t)parsed->payload_bytes,
 		.acked_by = LADDER_NONE, .acks_first = LADDER_NONE, .from = LADDER_NONE, .to = LADDER_NONE,
 		.operation = LADDER_NONE,
@@ -310,7 +311,9 @@ static void ladder_fill(struct ladder_packet *packet, const struct capture_recor
 	/* Both sides disconnected at once: each DREP answers what needs no answer any more. */
 	if (packet->cm == CM_MESSAGE_DREP && packet->flags & LADDER_DROPPED)
 		packet->flags ^= LADDER_DROPPED | LADDER_LATE;
-	packet->kind = (uint8_t)ladder_kind_of(frame, parsed->op->service == SERVICE_UD && parsed->dest_qpn == 1);
+	if (frame->is_fragment)
+		packet->flags |= LADDER_FRAGMENT;
+	packet->kind = (uint8_t)ladder_kind_of(frame, parsed->op->service == SERVICE_UD && parsed->dest_qpn <= 1);
 	if (parsed->op->headers & HDR_DETH)
 		packet->source_qpn = parsed->deth.source_qpn;
 	else if (parsed->echo.present)
@@ -338,7 +341,8 @@ static int ladder_add_packet(struct ladder *ladder, struct pairs *pairs, const s
 	ladder_fill(&packet, record, frame);
 	if (ladder_is_memory(&packet))
 		return ladder_memory_add(ladder, pairs, &packet, record, frame);
-	return ladder_pair_add(ladder, pairs, ladder_pair_of_packet(&packet, record), &packet, record, &at, &joined);
+	return ladder_pair_add(ladder, pairs, ladder_pair_of_packet(&packet, record), &packet, record, &at,
+			       &joined);
 }
 
 static int ladder_read_records(struct ladder *ladder)
@@ -368,6 +372,13 @@ static int ladder_read_records(struct ladder *ladder)
 			break;
 		case FRAME_UNKNOWN:
 			ladder->unknown++;
+			break;
+		case FRAME_REST:
+			ladder->rests++;
+			break;
+		case FRAME_LINK:
+			ladder->unread++;
+			ladder->unread_linktype = linktype;
 			break;
 		case FRAME_OTHER:
 			ladder->left_out++;

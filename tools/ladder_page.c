@@ -80,7 +80,9 @@ static void page_address(FILE *out, const uint8_t address[16])
 	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
 	char text[ADDRESS_MAX] = "";
 
-	if (memcmp(address, mapped, sizeof(mapped)))
+	if (frame_lid_of(address) >= 0)
+		snprintf(text, sizeof(text), "LID %d", frame_lid_of(address));
+	else if (memcmp(address, mapped, sizeof(mapped)))
 		inet_ntop(AF_INET6, address, text, sizeof(text));
 	else
 		inet_ntop(AF_INET, address + 12, text, sizeof(text));
@@ -329,6 +331,7 @@ static int64_t page_psn(const struct ladder_packet *p, uint64_t begin)
 static int64_t page_bytes(const struct ladder_packet *p, uint64_t begin) { return p->payload_bytes; }
 static int64_t page_syndrome_of(const struct ladder_packet *p, uint64_t begin) { return p->syndrome; }
 static int64_t page_cm_of(const struct ladder_packet *p, uint64_t begin) { return p->cm; }
+static int64_t page_form(const struct ladder_packet *p, uint64_t begin) { return p->form; }
 static int64_t page_acks(const struct ladder_packet *p, uint64_t begin) { return p->acks; }
 static int64_t page_acked(const struct ladder_packet *p, uint64_t begin)
 {
@@ -339,7 +342,7 @@ static const struct { const char *name; page_column_fn *of; } page_columns[] = {
 	{ "sent", page_sent }, { "received", page_received }, { "from", page_from }, { "to", page_to },
 	{ "opcode", page_opcode }, { "kind", page_kind }, { "flags", page_flags }, { "psn", page_psn },
 	{ "bytes", page_bytes }, { "syndrome", page_syndrome_of }, { "cm", page_cm_of }, { "acks", page_acks },
-	{ "acked", page_acked },
+	{ "acked", page_acked }, { "form", page_form },
 };
 
 /* Base64 of a stream of bytes. */
@@ -387,7 +390,8 @@ static uint32_t page_shown(const struct ladder *ladder, const struct ladder_pack
 	uint32_t payload, headers;
 
 	if (packet->operation != LADDER_NONE) {		/* no packet */
-		*frame = (struct frame){ .ip = FRAME_LAYER_NONE };
+		*frame = (struct frame){ .ip = FRAME_LAYER_NONE, .ethernet = FRAME_LAYER_NONE,
+					 .lrh = FRAME_LAYER_NONE };
 		return ladder->operation[packet->operation].bytes;
 	}
 
@@ -418,6 +422,11 @@ static void page_raw(const struct ladder *ladder, FILE *out)
 	for (unsigned i = 0; i < ladder->packets; i++) {
 		page_shown(ladder, &ladder->packet[i], &frame);
 		fprintf(out, "%s%d", i ? "," : "", frame.ip);
+	}
+	fputs("],\n\"link\":[", out);
+	for (unsigned i = 0; i < ladder->packets; i++) {
+		page_shown(ladder, &ladder->packet[i], &frame);
+		fprintf(out, "%s%d", i ? "," : "", frame.lrh >= 0 ? frame.lrh : frame.ethernet);
 	}
 	fputs("],\n\"bth\":[", out);
 	for (unsigned i = 0; i < ladder->packets; i++)
@@ -554,8 +563,8 @@ static void page_warnings(const struct ladder *ladder, const struct ladder_page 
 	if (ladder->too_many)
 		page_warning(out, &comma, "only the first %u packets and events are shown", LADDER_PACKETS_MAX);
 	if (ladder->missing)
-		page_warning(out, &comma, "%" PRIu64 " records are missing: the tracer was too slow or the disk full; "
-			     "what seems to be lost may be one of them", ladder->missing);
+		page_warning(out, &comma, "%" PRIu64 " records are missing: the tracer was too slow or the disk "
+			     "full; what seems to be lost may be one of them", ladder->missing);
 	if (ladder->cut)
 		page_warning(out, &comma, "%u packets left out: their headers were not captured whole",
 			     ladder->cut);

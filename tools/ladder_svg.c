@@ -194,7 +194,9 @@ static void svg_heads(const struct svg *svg, int height)
 		const struct ladder_lane *lane = &ladder->lane[i];
 		char address[INET6_ADDRSTRLEN] = "", qp[32] = "";
 
-		if (lane->process < 0 && lane->has_address)
+		if (lane->process < 0 && lane->has_address && frame_lid_of(lane->address) >= 0)
+			snprintf(address, sizeof(address), "LID %d", frame_lid_of(lane->address));
+		else if (lane->process < 0 && lane->has_address)
 			inet_ntop(AF_INET6, lane->address, address, sizeof(address));
 		if (lane->qpn == LADDER_QP_UNKNOWN)
 			snprintf(qp, sizeof(qp), "unknown QP");

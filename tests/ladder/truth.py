@@ -22,7 +22,8 @@ NAK, RNR = 6, 7
 DROPS = ('rx_short rx_bad_opcode rx_malformed rx_icrc_encapsulated rx_ip_id rx_bad_pkey rx_no_qp rx_qp_type '
          'rx_qp_state rx_bad_address rx_other_way rx_bad_qkey resources_rq rx_too_long out_of_seq_request '
          'duplicate_request rx_stale_response rx_overrun rx_wrong_key rx_multicast_none gsi_malformed '
-         'gsi_handed_on_lost gsi_no_consumer gsi_no_agent cm_malformed cm_unknown_id cm_wrong_address cm_unexpected cm_duplicate cm_backlog').split()
+         'gsi_handed_on_lost gsi_no_consumer gsi_no_agent cm_malformed cm_unknown_id '
+         'cm_wrong_address cm_unexpected cm_duplicate cm_backlog').split()
 
 
 def pair(program, address='127.0.0.1'):

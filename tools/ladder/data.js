@@ -9,7 +9,8 @@ const P = DATA.packet;
 const PACKETS = P.sent.length;
 const ITEMS = PACKETS + DATA.event.length;
 
-const FLAG = { LOST: 1, DROPPED: 2, AGAIN: 4, DIRECT: 8, RING: 16, DUPLICATE: 32, GUESSED: 64, INSTANT: 128, MESSAGE: 256, PLANTED: 512, LATE: 1024 };
+const FLAG = { LOST: 1, DROPPED: 2, AGAIN: 4, DIRECT: 8, RING: 16, DUPLICATE: 32, GUESSED: 64, INSTANT: 128, MESSAGE: 256, PLANTED: 512, LATE: 1024, FRAGMENT: 2048 };
+const FORM = { ROCE_V2: 0, ROCE_V1: 1, INFINIBAND: 2 };
 const MEMORY = FLAG.DIRECT | FLAG.MESSAGE;	// no packet: an operation through memory, without a PSN
 // In the order of enum ladder_kind; then what events are.
 const KINDS = [['send', 'SEND'], ['write', 'WRITE'], ['read', 'READ'], ['atomic', 'atomic'], ['flush', 'FLUSH'], ['ack', 'ACK'],
@@ -83,7 +84,7 @@ function laneName(lane) {
 		return 'process';
 	if (qpn === -2)
 		return 'QP of ' + qpnText(peer) + "'s peer";
-	return qpn === 1 ? 'QP1 (CM)' : 'QP ' + qpnText(qpn);
+	return qpn === 1 ? 'QP1 (CM)' : qpn === 0 ? 'QP0 (subnet)' : 'QP ' + qpnText(qpn);
 }
 
 const laneGroup = lane => LANES[lane].process >= 0 ? DATA.process[LANES[lane].process] : LANES[lane].address || '?';
@@ -257,6 +258,8 @@ function itemNotes(item) {
 		notes.push('dropped');
 	if (flagged(item, FLAG.AGAIN))
 		notes.push('retransmission');
+	if (flagged(item, FLAG.FRAGMENT))
+		notes.push('in IP fragments');
 	if (flagged(item, FLAG.DUPLICATE))
 		notes.push('received again');
 	if (flagged(item, MEMORY))

@@ -166,10 +166,12 @@ function packetLayers(item) {
 		if (P.cm[item] >= 0)
 			boxes.unshift(cmLayer(P.cm[item], bytes.subarray(at + 24)));
 	}
-	boxes.push(layer('UDP', bytes.subarray(bth - 8), false));
-	boxes.push(layer(bytes[ip] >> 4 === 6 ? 'IPV6' : 'IPV4', bytes.subarray(ip), false));
-	if (ip >= 14)
-		boxes.push(layer('ETHERNET', bytes, false));
+	if (P.form[item] === FORM.ROCE_V2)
+		boxes.push(layer('UDP', bytes.subarray(bth - 8), false), layer(bytes[ip] >> 4 === 6 ? 'IPV6' : 'IPV4', bytes.subarray(ip), false));
+	else if (ip >= 0)
+		boxes.push(layer('GRH', bytes.subarray(ip), false));
+	if (P.link[item] >= 0)
+		boxes.push(layer(P.form[item] === FORM.INFINIBAND ? 'LRH' : 'ETHERNET', bytes.subarray(P.link[item]), false));
 	if (P.bytes[item] > 0 && bytes.length > at && P.kind[item] !== KIND.cm)
 		boxes.push(element('details', { class: 'layer' }, element('summary', {}, 'Payload', element('small', {}, bytesText(P.bytes[item]))),
 			hexDump(bytes.subarray(at))));
@@ -215,6 +217,8 @@ function packetNotes(item) {
 		const reason = bits(rawOf(item), (layerOffset(item, 'DETH') + LAYER_BYTES.DETH + 24) * 8 + 80, 16);
 		notes.push(note([element('b', {}, ERRORS.get('reject ' + reason)?.heading ?? 'Rejected')], true, ERRORS.get('reject ' + reason)));
 	}
+	if (flagged(item, FLAG.FRAGMENT))
+		notes.push(note('IP cut it into fragments, which RoCE forbids (its packets say so: don\'t fragment): adapters drop such a packet.'));
 	if (flagged(item, FLAG.LATE))
 		notes.push(note('Late: an answer that nobody waited for any more, as the queue pair had been destroyed or both sides had disconnected at once.'));
 	if (flagged(item, FLAG.PLANTED))

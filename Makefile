@@ -16,7 +16,7 @@ BUILD = build
 MESON_OPTIONS = -Dbuildtype=release -Ddebug=true -Dprefix=/usr -Dlibdir=lib/verbatim
 VERSION = $(shell sed -n "s/^project.*, version: '\([^']*\)'.*/\1/p" meson.build)
 
-.PHONY: all lib examples tests checked course deps deps-build deps-long deps-interop deps-bench demo check check-long \
+.PHONY: all lib examples tests checked course pictures deps deps-build deps-long deps-interop deps-bench demo check check-long \
 	check-interop bench install uninstall deb clean help
 
 # The libraries and the command, nothing else, and soon: a message takes about a fifth more instructions than in
@@ -75,6 +75,16 @@ deps-interop:
 deps-bench:
 	@.ci/deps build demo test bench
 
+# Pictures of the tutorial and the traces of verbatim ladder --demo that tests expect, anew: after a change of what the
+# transport does, or of how it is drawn.
+pictures: $(BUILD)/meson/build.ninja
+	@$(MAKE) --no-print-directory all
+	@ninja -C $(BUILD)/meson tools/tutorial/tutorial-pictures
+	@tests/examples/tutorial.py --pictures
+	@rm -rf $(BUILD)/pictures-demo && $(BUILD)/bin/verbatim ladder --demo -o $(BUILD)/pictures-demo >/dev/null
+	@cd $(BUILD)/pictures-demo/traces && sha256sum *.pcapng >$(CURDIR)/tests/ladder/demo.sha256
+	@git --no-pager diff --stat -- docs/tutorial/pictures tests/ladder/demo.sha256
+
 # What shows and tests looks after its packages itself.
 demo:
 	@.ci/deps build demo
@@ -129,6 +139,7 @@ help:
 	@echo 'make demo              see it work'
 	@echo 'make tests             compile the tests, the examples and the programs of bench/, too'
 	@echo 'make check             all tests, minutes; ends with the count'
+	@echo 'make pictures          those of the tutorial, anew, in the simulated world'
 	@echo 'make course            what the course describes, row by row'
 	@echo 'make check-long        more seeds, more fuzzing, every client; PART=1..4: a part of it'
 	@echo 'make check-interop     against the kernel rdma_rxe, in a guest that is booted for it'

@@ -137,6 +137,14 @@ static struct svg_text svg_event(const struct ladder_event *event)
 	return text;
 }
 
+static bool svg_event_is(const struct ladder_event *event, const char *kind)
+{
+	char value[32];
+
+	return ladder_json_value(event->json, event->json_bytes, "event", value, sizeof(value)) &&
+	       !strcmp(value, kind);
+}
+
 /* ---- drawing ---- */
 
 struct svg {
@@ -262,7 +270,11 @@ static int svg_order(const void *one, const void *other)
 
 	if (a->time_ns != b->time_ns)
 		return a->time_ns < b->time_ns ? -1 : 1;
-	return !a->packet - !b->packet;
+	if (!a->packet != !b->packet)
+		return !a->packet - !b->packet;
+	/* As they were recorded. */
+	return a->packet ? (a->packet > b->packet) - (a->packet < b->packet) :
+			   (a->event > b->event) - (a->event < b->event);
 }
 
 static struct svg_row *svg_rows(const struct ladder *ladder, unsigned *count)
@@ -273,7 +285,8 @@ static struct svg_row *svg_rows(const struct ladder *ladder, unsigned *count)
 	for (unsigned i = 0; rows && i < ladder->packets; i++)
 		rows[(*count)++] = (struct svg_row){ ladder->packet[i].time_ns, &ladder->packet[i], NULL };
 	for (unsigned i = 0; rows && i < ladder->events; i++)
-		rows[(*count)++] = (struct svg_row){ ladder->event[i].time_ns, NULL, &ladder->event[i] };
+		if (!svg_event_is(&ladder->event[i], "counters"))
+			rows[(*count)++] = (struct svg_row){ ladder->event[i].time_ns, NULL, &ladder->event[i] };
 	if (rows)
 		qsort(rows, *count, sizeof(*rows), svg_order);
 	return rows;

@@ -282,6 +282,8 @@ struct ibv_comp_channel *sim_ibv_create_comp_channel(struct ibv_context *context
 
 int sim_ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
 {
+	if (channel->refcnt)
+		return EBUSY;
 	lock_destroy(&((struct comp_channel *)channel)->queue.lock);
 	free(channel);
 	return 0;
@@ -296,6 +298,8 @@ struct ibv_cq *sim_ibv_create_cq(struct ibv_context *context, int entries, void 
 	sim_spend(CREATE_NS);
 	cq->number = ++sim_process_here()->numbers;
 	cq->channel = (struct comp_channel *)channel;
+	if (channel)
+		channel->refcnt++;
 	cq->ibv.context = context;
 	cq->ibv.channel = channel;
 	cq->ibv.cq_context = cq_context;
@@ -313,8 +317,10 @@ int sim_ibv_destroy_cq(struct ibv_cq *ibv)
 
 	sim_spend(CALL_NS);
 	if (!err) {
-		if (cq->channel)
+		if (cq->channel) {
 			event_queue_cancel(&cq->channel->queue, &cq->comp_event.node);
+			cq->channel->ibv.refcnt--;
+		}
 		cq_destroy(cq);
 	}
 	verbs_traced("ibv_destroy_cq", 0, began_ns, err, ",\"cq\":%u", number);
@@ -330,7 +336,9 @@ static int sim_poll_cq(struct ibv_cq *ibv, int count, struct ibv_wc *wc)
 	got = cq_take(cq, count, wc);
 	for (int i = 0; i < got; i++)
 		verbs_trace_completion(cq, &wc[i]);
-	if (!got)
+	if (got)
+		atomic_store(&cq->empty_polls, 0);
+	else if (atomic_fetch_add(&cq->empty_polls, 1))	/* it polls in a loop */
 		sim_wait();
 	return got;
 }
@@ -343,6 +351,7 @@ static int sim_req_notify(struct ibv_cq *ibv, int solicited_only)
 	sim_spend(POST_NS);
 	effects_init(&effects);
 	cq_arm(to_cq(ibv), solicited_only, &effects);
+	atomic_store(&to_cq(ibv)->empty_polls, 0);
 	host_apply(sim_here(), &effects);
 	verbs_traced("ibv_req_notify_cq", 0, began_ns, 0, ",\"cq\":%u", to_cq(ibv)->number);
 	return 0;

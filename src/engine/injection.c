@@ -296,6 +296,11 @@ uint64_t injection_next(struct engine *engine)
 	return atomic_load_explicit(&engine->injection->next_ns, memory_order_relaxed);
 }
 
+bool injection_holds(struct engine *engine)
+{
+	return engine->injection && injection_next(engine) != TIME_NEVER;
+}
+
 uint8_t *injection_damaged(struct engine *engine, const struct inject_verdict *verdict, const uint8_t *data,
 			   size_t bytes)
 {

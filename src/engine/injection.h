@@ -52,6 +52,8 @@ struct held *injection_take(struct engine *engine, bool outbound, uint64_t now_n
 void injection_release(struct engine *engine, struct held *held);
 /* When a packet is due; TIME_NEVER: none is held. */
 uint64_t injection_next(struct engine *engine);
+/* Are packets held back, in either direction? False without rules. */
+bool injection_holds(struct engine *engine);
 /* A damaged copy of a packet that came, valid until the next call. */
 uint8_t *injection_damaged(struct engine *engine, const struct inject_verdict *verdict, const uint8_t *data,
 			   size_t bytes) REQUIRES(engine->progress);
@@ -69,5 +71,7 @@ void injection_send(struct engine *engine, struct qp *qp, struct tx_batch *batch
 bool injection_passes_management(struct engine *engine, struct datagram *datagram);
 /* Those that were held back and are due. */
 void injection_send_held(struct engine *engine, uint64_t now_ns) REQUIRES(engine->progress);
+/* The process ends: what it has sent is on its way, and leaves now. */
+void injection_flush(struct engine *engine) REQUIRES(engine->progress);
 
 #endif

@@ -127,3 +127,11 @@ void injection_send_held(struct engine *engine, uint64_t now_ns)
 		injection_release(engine, held);
 	}
 }
+
+void injection_flush(struct engine *engine)
+{
+	unsigned n;
+
+	for (n = 0; injection_holds(engine) && n < HOLD_PACKETS / HELD_MAX; n++)
+		injection_send_held(engine, TIME_NEVER - 1);
+}

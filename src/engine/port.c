@@ -6,6 +6,7 @@
 
 #include "base/ip_addr.h"
 #include "base/log.h"
+#include "engine/injection.h"
 #include "engine/internal.h"
 #include "link/udp.h"
 #include "platform/clock.h"
@@ -99,5 +100,6 @@ void port_drain(struct engine *engine)
 	do
 		engine->rx.udp_looked_ns = 0;	/* beside shared memory the sockets may not be due */
 	while (n++ < DRAINS_MAX && rx_poll(engine, clock_now_ns()));
+	injection_flush(engine);
 	progress_unlock(engine);
 }

@@ -137,7 +137,8 @@ static void log_packet_line(const struct packet *packet)
 
 /*
  * Nothing answers a request to a QP that was destroyed. A process of this host is told so, and need not
- * find out by timeouts (transport_no_peer()).
+ * find out by timeouts (transport_no_peer()). Not while packets are held back on purpose: it would overtake the
+ * last ACK of that QP.
  */
 static void rx_no_qp(struct receiver *receiver, const struct datagram *datagram, const struct packet *packet)
 {
@@ -145,7 +146,8 @@ static void rx_no_qp(struct receiver *receiver, const struct datagram *datagram,
 
 	counter_add(engine->counters, COUNTER_RX_QPN, 1);
 	drop_explain(NULL, packet, datagram->source, COUNTER_RX_QPN);
-	if (datagram->from_channel && packet->op->service == SERVICE_RC && !opcode_is_response(packet->op))
+	if (datagram->from_channel && packet->op->service == SERVICE_RC && !opcode_is_response(packet->op) &&
+	    !injection_holds(engine))
 		local_refuse_qpn(&engine->local, datagram->channel, packet->dest_qpn);
 }
 

@@ -170,7 +170,8 @@ static int ladder_say_empty(const struct ladder *ladder, const struct ladder_pag
 
 	fprintf(stderr, "verbatim ladder: no packet of RDMA in %s, and no page was written: %zu frames, of which "
 		"%u of other protocols, %u of link types that are not read, %u cut before their headers "
-		"end, %u of unknown opcodes, %u later fragments; RoCEv2 is UDP port 4791, RoCE v1 Ethernet type 0x8915\n",
+		"end, %u of unknown opcodes, %u later fragments; RoCEv2 is UDP port 4791, RoCE v1 Ethernet "
+		"type 0x8915\n",
 		capture->files == 1 ? page->paths[0] : "these files", capture->records, ladder->left_out,
 		ladder->unread, ladder->cut, ladder->unknown, ladder->rests);
 	return 1;

@@ -16,9 +16,11 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
+#include "ladder.h"
 #include "trace.h"
 #include "trace/block.h"
 #include "trace/expand.h"
+#include "wire/cm_message.h"
 
 #define BUFFER_BYTES	(1u << 20)
 #define KEEPS_MAX	16u		/* times that a ring is written because something failed */
@@ -284,13 +286,30 @@ static void text_members(const char *json, size_t bytes)
 		else
 			putchar(!inside && (json[i] == ':' || json[i] == ',') ? ' ' : json[i]);
 	}
-	putchar('\n');
+}
+
+/* What the status of a CM event stands for: an errno, or the reason of a REJ. NULL: 0, or not known. */
+static const char *text_cm_status(const char *members, size_t bytes)
+{
+	char name[64], status[16];
+	long value;
+
+	if (!ladder_json_value(members, bytes, "event", name, sizeof(name)) || strcmp(name, "cm") ||
+	    !ladder_json_value(members, bytes, "name", name, sizeof(name)) ||
+	    !ladder_json_value(members, bytes, "status", status, sizeof(status)))
+		return NULL;
+	value = strtol(status, NULL, 10);
+	if (value < 0 && value > -4096)
+		return strerrorname_np((int)-value);
+	return value > 0 && value <= UINT16_MAX && !strcmp(name, "RDMA_CM_EVENT_REJECTED") ?
+	       cm_reject_name((uint16_t)value) : NULL;
 }
 
 static void text_event(struct output *output, const struct source *source, uint64_t time_ns, const char *members,
 		       size_t bytes)
 {
 	static const char event[] = "\"event\":";
+	const char *status = text_cm_status(members, bytes);
 
 	if (!output->options.text)
 		return;
@@ -300,6 +319,7 @@ static void text_event(struct output *output, const struct source *source, uint6
 		bytes -= sizeof(event) - 1;
 	}
 	text_members(members, bytes);
+	printf(status ? " (%s)\n" : "\n", status);
 }
 
 /* ---- records ---- */

@@ -14,6 +14,7 @@ struct ibv_mr *mr_register_verb(const char *call, struct ibv_pd *pd, void *addre
 				uint64_t iova, unsigned access)
 {
 	uint64_t began_ns = trace_began_ns();
+	char names[TRACE_NAMES_MAX];
 	struct pd *domain;
 	struct mr *mr;
 	int err;
@@ -26,8 +27,8 @@ struct ibv_mr *mr_register_verb(const char *call, struct ibv_pd *pd, void *addre
 	if (err)
 		return fail(err);
 	err = hca_reg_mr(to_hca(pd->context), domain, address, length, iova, access, &mr);
-	verbs_traced(call, 0, began_ns, err, ",\"bytes\":%zu,\"access\":%u,\"rkey\":\"0x%08x\"", length, access,
-		     err ? 0 : mr->ibv.rkey);
+	verbs_traced(call, 0, began_ns, err, ",\"bytes\":%zu,\"access\":\"%s\",\"rkey\":\"0x%08x\"", length,
+		     verbs_trace_access(access, names), err ? 0 : mr->ibv.rkey);
 	if (err)
 		return fail(err);
 	mr->ibv.context = pd->context;

@@ -12,6 +12,7 @@ static struct qp *qp_create(struct ibv_context *context, struct ibv_qp_init_attr
 	struct ring_allocator *allocator = domain_allocator(attr->pd);
 	uint64_t began_ns = trace_began_ns();
 	struct pd *pd;
+	char names[TRACE_NAMES_MAX];
 	struct qp *qp;
 	int err;
 
@@ -22,8 +23,8 @@ static struct qp *qp_create(struct ibv_context *context, struct ibv_qp_init_attr
 		attr->pd = &pd->ibv;
 	}
 	err = hca_create_qp_in(to_hca(context), attr, allocator, &qp);
-	verbs_traced("ibv_create_qp", err ? 0 : qp->number, began_ns, err, ",\"device\":\"%s\",\"type\":%d",
-		     context->device->name, (int)attr->qp_type);
+	verbs_traced("ibv_create_qp", err ? 0 : qp->number, began_ns, err, ",\"device\":\"%s\",\"type\":\"%s\"",
+		     context->device->name, verbs_trace_type(attr->qp_type, names));
 	if (err)
 		return fail(err);
 	qp->ibv.qp_base.context = context;
@@ -121,12 +122,14 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 {
 	CALL();
 	uint64_t began_ns = trace_began_ns();
+	char names[TRACE_NAMES_MAX];
 	int err;
 
 	if (!qp || !attr)
 		return refuse_null("ibv_modify_qp", qp ? "attr" : "qp");
 	err = hca_modify_qp(to_qp(qp), attr, mask);
-	verbs_traced("ibv_modify_qp", to_qp(qp)->number, began_ns, err, ",\"mask\":%d", mask);
+	verbs_traced("ibv_modify_qp", to_qp(qp)->number, began_ns, err, ",\"mask\":\"%s\"",
+		     verbs_trace_mask(mask, names));
 	return err;
 }
 

@@ -5,6 +5,84 @@
  */
 #include "verbs/trace.h"
 
+#include <stdio.h>
+
+/* ---- names of numbers ---- */
+
+struct trace_bit { unsigned bit; const char *name; };
+
+/* What has no name is a number at the end. */
+static const char *trace_bits(const struct trace_bit *bits, size_t count, unsigned value,
+			      char text[TRACE_NAMES_MAX])
+{
+	size_t used = 0;
+
+	snprintf(text, TRACE_NAMES_MAX, "0");
+	for (size_t i = 0; i < count && used < TRACE_NAMES_MAX; i++) {
+		if (!(value & bits[i].bit))
+			continue;
+		used += (size_t)snprintf(text + used, TRACE_NAMES_MAX - used, "%s%s", used ? "|" : "",
+					 bits[i].name);
+		value &= ~bits[i].bit;
+	}
+	if (value && used < TRACE_NAMES_MAX)
+		snprintf(text + used, TRACE_NAMES_MAX - used, "%s0x%x", used ? "|" : "", value);
+	return text;
+}
+
+const char *verbs_trace_mask(int mask, char text[TRACE_NAMES_MAX])
+{
+#define BIT(name) { IBV_QP_##name, #name }
+	static const struct trace_bit bits[] = {
+		BIT(STATE), BIT(CUR_STATE), BIT(EN_SQD_ASYNC_NOTIFY), BIT(ACCESS_FLAGS),
+		BIT(PKEY_INDEX), BIT(PORT), BIT(QKEY), BIT(AV), BIT(PATH_MTU), BIT(TIMEOUT),
+		BIT(RETRY_CNT), BIT(RNR_RETRY), BIT(RQ_PSN), BIT(MAX_QP_RD_ATOMIC), BIT(ALT_PATH),
+		BIT(MIN_RNR_TIMER), BIT(SQ_PSN), BIT(MAX_DEST_RD_ATOMIC), BIT(PATH_MIG_STATE),
+		BIT(CAP), BIT(DEST_QPN), BIT(RATE_LIMIT),
+	};
+#undef BIT
+
+	return trace_bits(bits, sizeof(bits) / sizeof(*bits), (unsigned)mask, text);
+}
+
+const char *verbs_trace_access(unsigned access, char text[TRACE_NAMES_MAX])
+{
+	static const struct trace_bit bits[] = {
+		{ IBV_ACCESS_LOCAL_WRITE, "LOCAL_WRITE" }, { IBV_ACCESS_REMOTE_WRITE, "REMOTE_WRITE" },
+		{ IBV_ACCESS_REMOTE_READ, "REMOTE_READ" }, { IBV_ACCESS_REMOTE_ATOMIC, "REMOTE_ATOMIC" },
+		{ IBV_ACCESS_MW_BIND, "MW_BIND" }, { IBV_ACCESS_ZERO_BASED, "ZERO_BASED" },
+		{ IBV_ACCESS_ON_DEMAND, "ON_DEMAND" }, { IBV_ACCESS_HUGETLB, "HUGETLB" },
+		{ 1 << 8, "FLUSH_GLOBAL" }, { 1 << 9, "FLUSH_PERSISTENT" },	/* newer than the header */
+		{ IBV_ACCESS_RELAXED_ORDERING, "RELAXED_ORDERING" },
+	};
+
+	return trace_bits(bits, sizeof(bits) / sizeof(*bits), access, text);
+}
+
+const char *verbs_trace_type(enum ibv_qp_type type, char text[TRACE_NAMES_MAX])
+{
+	switch (type) {
+	case IBV_QPT_RC:
+		return "RC";
+	case IBV_QPT_UC:
+		return "UC";
+	case IBV_QPT_UD:
+		return "UD";
+	case IBV_QPT_RAW_PACKET:
+		return "RAW_PACKET";
+	case IBV_QPT_XRC_SEND:
+		return "XRC_SEND";
+	case IBV_QPT_XRC_RECV:
+		return "XRC_RECV";
+	case IBV_QPT_DRIVER:
+		return "DRIVER";
+	}
+	snprintf(text, TRACE_NAMES_MAX, "%d", (int)type);
+	return text;
+}
+
+/* ---- calls ---- */
+
 /* Of a request that was refused the list may be anything: it is not read. */
 static uint64_t sge_bytes(const struct ibv_sge *sge, int count, bool refused)
 {

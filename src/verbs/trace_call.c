@@ -17,7 +17,7 @@ static const char *trace_bits(const struct trace_bit *bits, size_t count, unsign
 {
 	size_t used = 0;
 
-	snprintf(text, TRACE_NAMES_MAX, "0");
+	snprintf(text, TRACE_NAMES_MAX, "none");
 	for (size_t i = 0; i < count && used < TRACE_NAMES_MAX; i++) {
 		if (!(value & bits[i].bit))
 			continue;

@@ -97,7 +97,8 @@ int config_file_open(const struct config_file *file, FILE **stream)
 		return 0;
 	}
 	complain("VERBATIM_CONFIG: cannot read %s: %s", file->path, why);
-	return err;
+	/* Programs would print "Permission denied", and their users look for rights to a device. */
+	return err == ENOMEM || err == EMFILE || err == ENFILE ? err : EINVAL;
 }
 
 /* A '#' begins a comment at the start of a line, and behind a blank. */

@@ -67,9 +67,39 @@ void contexts_raise(void *device, struct port *port, enum ibv_event_type type)
 	effects_apply(&effects);
 }
 
+const char *async_event_name(enum ibv_event_type type)
+{
+	switch (type) {
+	case IBV_EVENT_CQ_ERR:
+		return "IBV_EVENT_CQ_ERR";
+	case IBV_EVENT_SRQ_ERR:
+		return "IBV_EVENT_SRQ_ERR";
+	case IBV_EVENT_SRQ_LIMIT_REACHED:
+		return "IBV_EVENT_SRQ_LIMIT_REACHED";
+	case IBV_EVENT_WQ_FATAL:
+		return "IBV_EVENT_WQ_FATAL";
+	case IBV_EVENT_QP_FATAL:
+		return "IBV_EVENT_QP_FATAL";
+	case IBV_EVENT_QP_REQ_ERR:
+		return "IBV_EVENT_QP_REQ_ERR";
+	case IBV_EVENT_QP_ACCESS_ERR:
+		return "IBV_EVENT_QP_ACCESS_ERR";
+	case IBV_EVENT_COMM_EST:
+		return "IBV_EVENT_COMM_EST";
+	case IBV_EVENT_SQ_DRAINED:
+		return "IBV_EVENT_SQ_DRAINED";
+	case IBV_EVENT_QP_LAST_WQE_REACHED:
+		return "IBV_EVENT_QP_LAST_WQE_REACHED";
+	default:
+		return "of ibv_get_async_event";
+	}
+}
+
 /* The object of an event, and its counters; of a port: all NULL. */
 struct async_object {
 	uint32_t *got, *acknowledged;
+	struct async_event *events;	/* of its kinds, one of each */
+	unsigned count;
 	pthread_mutex_t *mutex;		/* of acknowledged */
 	pthread_cond_t *cond;
 };
@@ -83,15 +113,15 @@ static struct async_object async_object(const struct ibv_async_event *event)
 
 	switch (event->event_type) {
 	case IBV_EVENT_CQ_ERR:
-		return (struct async_object){&to_cq(cq)->async_events_got,
-					     &cq->async_events_completed, &cq->mutex, &cq->cond};
+		return (struct async_object){ &to_cq(cq)->async_events_got, &cq->async_events_completed,
+					      &to_cq(cq)->error_event, 1, &cq->mutex, &cq->cond };
 	case IBV_EVENT_SRQ_ERR:
 	case IBV_EVENT_SRQ_LIMIT_REACHED:
-		return (struct async_object){&to_srq(srq)->async_events_got, &srq->events_completed,
-					     &srq->mutex, &srq->cond};
+		return (struct async_object){ &to_srq(srq)->async_events_got, &srq->events_completed,
+					      &to_srq(srq)->limit_event, 1, &srq->mutex, &srq->cond };
 	case IBV_EVENT_WQ_FATAL:
-		return (struct async_object){&to_wq(wq)->async_events_got, &wq->events_completed,
-					     &wq->mutex, &wq->cond};
+		return (struct async_object){ &to_wq(wq)->async_events_got, &wq->events_completed,
+					      &to_wq(wq)->fatal_event, 1, &wq->mutex, &wq->cond };
 	case IBV_EVENT_QP_FATAL:
 	case IBV_EVENT_QP_REQ_ERR:
 	case IBV_EVENT_QP_ACCESS_ERR:
@@ -100,11 +130,19 @@ static struct async_object async_object(const struct ibv_async_event *event)
 	case IBV_EVENT_PATH_MIG:
 	case IBV_EVENT_PATH_MIG_ERR:
 	case IBV_EVENT_QP_LAST_WQE_REACHED:
-		return (struct async_object){&to_qp(qp)->async_events_got, &qp->events_completed,
-					     &qp->mutex, &qp->cond};
+		return (struct async_object){ &to_qp(qp)->async_events_got, &qp->events_completed,
+					      to_qp(qp)->event, QP_EVENTS, &qp->mutex, &qp->cond };
 	default:
 		return (struct async_object){ .got = NULL };
 	}
+}
+
+/* One more of its kind is held, or one fewer: to explain. */
+static void async_count_held(const struct async_object *object, enum ibv_event_type type, int by)
+{
+	for (unsigned i = 0; i < object->count; i++)
+		if (object->events[i].ibv.event_type == type)
+			atomic_fetch_add(&object->events[i].held, (uint32_t)by);
 }
 
 /* Under the queue's lock: the object's destroyer finds the event in the queue, or knows that it was got. */
@@ -114,8 +152,10 @@ static void async_copy(struct list *node, void *event)
 	struct async_object object = async_object(&taken->ibv);
 
 	*(struct ibv_async_event *)event = taken->ibv;
-	if (object.got)
-		++*object.got;
+	if (!object.got)
+		return;
+	++*object.got;
+	async_count_held(&object, taken->ibv.event_type, 1);
 }
 
 int hca_get_async_event(struct hca_context *context, struct ibv_async_event *event)
@@ -147,6 +187,7 @@ void hca_ack_async_event(struct ibv_async_event *event)
 		return;
 	pthread_mutex_lock(object.mutex);
 	++*object.acknowledged;
+	async_count_held(&object, event->event_type, -1);
 	pthread_cond_signal(object.cond);
 	pthread_mutex_unlock(object.mutex);
 }

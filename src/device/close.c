@@ -6,6 +6,9 @@
  * Those of one context may use those of another one, so that each kind goes in all of them before
  * the next.
  */
+#include <stddef.h>
+#include <stdio.h>
+
 #include "base/log.h"
 #include "device/internal.h"
 
@@ -233,6 +236,65 @@ static void close_pds(struct hca_context *context)
 			hca_dealloc_pd(context, pd);
 		close_leave("protection domain", &context->pds, node);
 	}
+}
+
+/* The lists of a context, in the order in which objects have to be destroyed. */
+static const struct { const char *one, *more, *call; size_t list; } close_kinds[] = {
+	{ "flow", "flows", "ibv_destroy_flow", offsetof(struct hca_context, flows) },
+	{ "set of counters", "sets of counters", "ibv_destroy_counters", offsetof(struct hca_context, counters) },
+	{ "QP", "QPs", "ibv_destroy_qp", offsetof(struct hca_context, qps) },
+	{ "table of work queues", "tables of work queues", "ibv_destroy_rwq_ind_table",
+	  offsetof(struct hca_context, rwq_tables) },
+	{ "work queue", "work queues", "ibv_destroy_wq", offsetof(struct hca_context, wqs) },
+	{ "SRQ", "SRQs", "ibv_destroy_srq", offsetof(struct hca_context, srqs) },
+	{ "XRC domain", "XRC domains", "ibv_close_xrcd", offsetof(struct hca_context, xrcds) },
+	{ "CQ", "CQs", "ibv_destroy_cq", offsetof(struct hca_context, cqs) },
+	{ "completion channel", "completion channels", "ibv_destroy_comp_channel",
+	  offsetof(struct hca_context, channels) },
+	{ "memory window", "memory windows", "ibv_dealloc_mw", offsetof(struct hca_context, mws) },
+	{ "region", "regions", "ibv_dereg_mr", offsetof(struct hca_context, mrs) },
+	{ "device memory", "device memories", "ibv_free_dm", offsetof(struct hca_context, dms) },
+	{ "address handle", "address handles", "ibv_destroy_ah", offsetof(struct hca_context, ahs) },
+	{ "PD", "PDs", "ibv_dealloc_pd", offsetof(struct hca_context, pds) },
+};
+
+static unsigned close_count(struct context_file *file, size_t list)
+{
+	unsigned count = 0;
+	struct list *context, *node;
+
+	list_for_each(context, &file->contexts) {
+		char *of = (char *)list_entry(context, struct hca_context, file_node);
+
+		list_for_each(node, (struct list *)(of + list))
+			count++;
+	}
+	return count;
+}
+
+void file_explain_left(struct context_file *file, struct hca *hca)
+{
+	char words[400] = "";
+	const char *first = NULL;
+	size_t used = 0;
+
+	if (!explaining())
+		return;
+	lock_acquire(&hca->objects);
+	for (unsigned i = 0; i < sizeof(close_kinds) / sizeof(close_kinds[0]); i++) {
+		unsigned count = close_count(file, close_kinds[i].list);
+
+		if (!count || used >= sizeof(words))
+			continue;
+		used += (size_t)snprintf(words + used, sizeof(words) - used, "%s%u %s", used ? ", " : "", count,
+					 count == 1 ? close_kinds[i].one : close_kinds[i].more);
+		if (!first)
+			first = close_kinds[i].call;
+	}
+	lock_release(&hca->objects);
+	if (first)
+		explain("ibv_close_device: %s of the device still exist, and end with it: destroy them "
+			"first, beginning with %s; the application's handles are invalid now", words, first);
 }
 
 void file_destroy_objects(struct context_file *file)

@@ -195,7 +195,9 @@ bool hca_close(struct hca_context *context)
 		lock_release(&context->hca->objects);
 	}
 	last = atomic_fetch_sub(&file->open, 1) == 1;	/* another thread may end all, from here on */
-	if (last && !abandoned)
+	if (last && !abandoned) {
+		file_explain_left(file, context->hca);
 		file_end(file);
+	}
 	return last;
 }

@@ -154,10 +154,10 @@ int hca_destroy_cq(struct hca_context *context, struct cq *cq)
 	event_withdraw(cq->async, &cq->error_event.node);
 	object_wait_for_acks(&cq->ibv.mutex, &cq->ibv.cond, &cq->ibv.comp_events_completed,
 			  &cq->comp_events_got,
-			     &(struct ack_names){ "ibv_destroy_cq", "ibv_ack_cq_events" });
+			     &(struct ack_names){ "ibv_destroy_cq", "ibv_ack_cq_events", NULL, 0 });
 	object_wait_for_acks(&cq->ibv.mutex, &cq->ibv.cond, &cq->ibv.async_events_completed,
 			  &cq->async_events_got,
-			     &(struct ack_names){ "ibv_destroy_cq", "ibv_ack_async_event" });
+			     &(struct ack_names){ "ibv_destroy_cq", "ibv_ack_async_event", &cq->error_event, 1 });
 	cq_give_timer(hca, cq);
 	lock_acquire(&hca->objects);
 	list_remove(&cq->node);
@@ -195,8 +195,13 @@ static void cq_make_progress(struct cq *cq)
 
 static void found_nothing(struct cq *cq)
 {
-	if (policy_yield_is_due(count_poll(&cq->empty_polls)))
-		thread_yield();
+	uint32_t empty = count_poll(&cq->empty_polls);
+
+	if (!policy_yield_is_due(empty))
+		return;
+	if (explaining())
+		cq_explain_empty(cq, policy_yield_is_first(empty));
+	thread_yield();
 }
 
 /*

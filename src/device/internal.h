@@ -83,6 +83,8 @@ void contexts_raise(void *hca, struct port *port, enum ibv_event_type type);
 void async_drop(struct event_queue *queue);
 /* close.c: every object of the contexts of a file. */
 void file_destroy_objects(struct context_file *file);
+/* Says which there are, if any. */
+void file_explain_left(struct context_file *file, struct hca *hca);
 /* file.c: a new file, without contexts. 0, ENOMEM or the errno of memfd_create(2), explained. */
 int context_file_open(struct context_file **file, int *command_fd);
 
@@ -120,9 +122,20 @@ uint32_t object_number(struct hca *hca);
 /* One more of a kind. ENOMEM, explained for @call: the process has as many as it may. */
 int object_reserve(struct hca *hca, enum object_kind kind, const char *call);
 void object_unreserve(struct hca *hca, enum object_kind kind);
+#define ACK_PATIENCE_NS 1000000000u	/* after which a wait is explained */
+/* idle.c: why no completion can come to the channel's CQs; false: one may. */
+#define IDLE_WORDS 240
+bool channel_cannot_complete(struct comp_channel *channel, char words[IDLE_WORDS]);
+/* The CQ is polled and empty; @first: since about now. Explains after a second. */
+void cq_explain_empty(struct cq *cq, bool first);
+
+/* async.c */
+const char *async_event_name(enum ibv_event_type type);
 /* For an explanation when a wait for acknowledgements takes long. */
 struct ack_names {
 	const char *call, *ack;		/* that waits; that ends it */
+	const struct async_event *events;	/* which may be held; NULL: of a completion channel */
+	unsigned count;
 };
 
 /* Waits until all fetched events are acknowledged. A signal handler may leave this wait by

@@ -9,10 +9,10 @@
 #include "base/call.h"
 #include "base/log.h"
 #include "device/internal.h"
+#include <stdio.h>
 #include "device/limits.h"
 #include "platform/clock.h"
 
-#define ACK_PATIENCE_NS 1000000000u	/* after which a wait is explained */
 
 bool context_is_dead(const struct hca_context *context, const char *who)
 {
@@ -81,6 +81,7 @@ uint32_t object_number(struct hca *hca)
 }
 
 #define MOMENT_NS 20000000
+#define HELD_BYTES 240
 
 /* To look at the clock: where handlers are put off, call_cond_wait() does so. */
 static void object_wait_a_moment(pthread_cond_t *cond, pthread_mutex_t *mutex)
@@ -96,11 +97,25 @@ static void object_wait_a_moment(pthread_cond_t *cond, pthread_mutex_t *mutex)
 	pthread_cond_clockwait(cond, mutex, CLOCK_MONOTONIC, &until);
 }
 
+/* The kinds of events that are held. */
+static const char *object_held_events(const struct ack_names *names, char out[HELD_BYTES])
+{
+	size_t used = 0;
+
+	snprintf(out, HELD_BYTES, "of ibv_get_cq_event");
+	for (unsigned i = 0; i < names->count; i++)
+		if (atomic_load(&names->events[i].held))
+			used += (size_t)snprintf(out + used, HELD_BYTES - used, "%s%s", used ? ", " : "",
+						 async_event_name(names->events[i].ibv.event_type));
+	return out;
+}
+
 /* A handler may leave from here for good: what waits can be destroyed again, then. */
 void object_wait_for_acks(pthread_mutex_t *mutex, pthread_cond_t *cond, const uint32_t *acked,
 			  const uint32_t *got, const struct ack_names *names)
 {
 	uint64_t since_ns = explaining() ? clock_now_ns() : TIME_NEVER;
+	char held[HELD_BYTES];
 
 	pthread_mutex_lock(mutex);
 	while (*acked != *got) {
@@ -116,8 +131,8 @@ void object_wait_for_acks(pthread_mutex_t *mutex, pthread_cond_t *cond, const ui
 		pthread_mutex_unlock(mutex);
 		if (!told)
 			explain("%s has waited for more than a second: events fetched and not "
-					"acknowledged: %u: call %s",
-				names->call, missing, names->ack);
+					"acknowledged: %u (%s): call %s",
+				names->call, missing, object_held_events(names, held), names->ack);
 		if (!told)
 			since_ns = TIME_NEVER;
 		call_pause();

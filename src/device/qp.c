@@ -399,7 +399,8 @@ static void cancel_events(struct qp *qp)
 	for (i = 0; i < sizeof(qp->event) / sizeof(qp->event[0]); i++)
 		event_withdraw(qp->async, &qp->event[i].node);
 	object_wait_for_acks(&ibv->mutex, &ibv->cond, &ibv->events_completed, &qp->async_events_got,
-			     &(struct ack_names){ "ibv_destroy_qp", "ibv_ack_async_event" });
+			     &(struct ack_names){ "ibv_destroy_qp", "ibv_ack_async_event", qp->event,
+					   sizeof(qp->event) / sizeof(qp->event[0]) });
 	pthread_mutex_destroy(&ibv->mutex);
 	pthread_cond_destroy(&ibv->cond);
 }

@@ -265,7 +265,8 @@ int hca_destroy_srq(struct hca_context *context, struct srq *srq)
 	event_withdraw(srq->async, &srq->limit_event.node);
 	object_wait_for_acks(&srq->ibv.mutex, &srq->ibv.cond, &srq->ibv.events_completed,
 			  &srq->async_events_got,
-			     &(struct ack_names){ "ibv_destroy_srq", "ibv_ack_async_event" });
+			     &(struct ack_names){ "ibv_destroy_srq", "ibv_ack_async_event",
+						  &srq->limit_event, 1 });
 	lock_acquire(&context->hca->objects);
 	list_remove(&srq->node);
 	lock_release(&context->hca->objects);

@@ -120,7 +120,7 @@ int hca_destroy_wq(struct hca_context *context, struct wq *wq)
 	event_withdraw(wq->async, &wq->fatal_event.node);
 	object_wait_for_acks(&wq->ibv.mutex, &wq->ibv.cond, &wq->ibv.events_completed,
 			&wq->async_events_got,
-			     &(struct ack_names){ "ibv_destroy_wq", "ibv_ack_async_event" });
+			     &(struct ack_names){ "ibv_destroy_wq", "ibv_ack_async_event", &wq->fatal_event, 1 });
 	object_delist(context, &wq->node);
 	cq_clean(wq->cq, wq->number);
 	atomic_fetch_sub(&wq->pd->users, 1);

@@ -202,6 +202,12 @@ static inline bool policy_yield_is_due(uint32_t empty)
 	return empty % policy_numbers.yield_every == 0;
 }
 
+/* Such a poll is the first of a row of empty ones that ends with a yield. */
+static inline bool policy_yield_is_first(uint32_t empty)
+{
+	return empty <= policy_numbers.yield_every;
+}
+
 /* A round has received messages for a thread that polls: may it leave out the rest? */
 static inline bool policy_is_brief(unsigned brief, uint64_t bytes)
 {

@@ -30,12 +30,17 @@ static void watch_sockets(struct engine *engine)
 		waiter_add(&engine->waiter, port_group_event_fd(engine->group), WAIT_GROUP);
 }
 
+/* Once a process: each device that is opened after all others were closed binds the port anew. */
+static _Atomic bool port_is_explained;
+
 static void explain_taken_address(const uint8_t address[16])
 {
 	char text[INET6_ADDRSTRLEN];
 	bool ipv4 = ip_addr_is_ipv4(address);
 
 	inet_ntop(ipv4 ? AF_INET : AF_INET6, address + (ipv4 ? 12 : 0), text, sizeof(text));
+	if (atomic_exchange(&port_is_explained, true))
+		return;
 	explain("ibv_open_device: another socket has UDP port 4791 of %s ('ss -lunp sport = 4791'): packets "
 		"to that address go there and are lost; other addresses work, multicast may not", text);
 }
@@ -48,14 +53,10 @@ int port_bind(struct engine *engine)
 	if (engine->group)
 		return 0;
 	if (err) {
-		if (err == EADDRINUSE)
-			explain("ibv_open_device: UDP port 4791 is taken: if by another user's "
-					"Verbatim "
-				"processes, they forward packets from other hosts; if by the kernel's "
-				"rdma_rxe ('rdma link show'), these packets are lost: remove its "
-				"devices "
-				"('rdma link delete NAME')");
-		else
+		if (err == EADDRINUSE && !atomic_exchange(&port_is_explained, true))
+			explain("UDP port 4791 is another user's or rdma_rxe's: 'verbatim doctor' says "
+				"whose, and if packets of other hosts arrive");
+		else if (err != EADDRINUSE)
 			explain("ibv_open_device: UDP port 4791 cannot be bound: %s", strerror(err));
 		return err == EMFILE || err == ENFILE ? err : 0;
 	}

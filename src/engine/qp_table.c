@@ -11,6 +11,7 @@
 #include "engine/injection.h"
 #include "engine/internal.h"
 #include "engine/qp_table.h"
+#include "host/slot.h"
 #include "platform/clock.h"
 
 #define CLAIM_TRIES	16u
@@ -91,6 +92,11 @@ struct qp *qp_table_find(struct engine *engine, uint32_t qpn)
 	unsigned i = qp_table_slot(&engine->qps, qpn_slot(qpn));
 
 	return i < engine->qps.slot_count ? engine->qps.table[i][qpn_index(qpn)] : NULL;
+}
+
+bool engine_has_ended(uint32_t qpn)
+{
+	return !slot_is_claimed(qpn_slot(qpn));
 }
 
 static void tell_of_no_peer(struct engine *engine, struct qp *qp, uint32_t dest_qpn, uint64_t now_ns)

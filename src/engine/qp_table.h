@@ -20,4 +20,7 @@ static inline bool engine_has_slot(const struct engine *engine, uint32_t slot)
 	return qp_table_slot(&engine->qps, slot) < engine->qps.slot_count;
 }
 
+/* The process of this host that had @qpn. Calls the kernel: not under a lock. */
+bool engine_has_ended(uint32_t qpn);
+
 #endif

@@ -160,7 +160,7 @@ int naming_list(struct named_netdev **named, int *count)
 	if (!err)
 		err = config_load(&config);
 	if (err)
-		return err == ENOENT ? EINVAL : err;
+		return err;
 	err = netdev_list(&list, &listed);
 	if (err) {
 		explain("ibv_get_device_list: cannot list the network interfaces: %s",

@@ -64,6 +64,7 @@ struct comp_event {
 struct async_event {
 	struct list node;
 	struct ibv_async_event ibv;
+	_Atomic uint32_t held;		/* got and not acknowledged */
 	bool allocated;
 };
 

@@ -34,6 +34,11 @@ struct transport;
 
 #define QP_EX_SLOTS	56
 
+enum qp_event {
+	QP_EVENT_FATAL, QP_EVENT_COMM_EST, QP_EVENT_SQ_DRAINED, QP_EVENT_LAST_WQE,
+	QP_EVENT_REQ_ERR, QP_EVENT_ACCESS_ERR, QP_EVENTS,
+};
+
 /*
  * A queue pair. What one part of the program keeps per QP is a struct of its own (send_queue,
  * requester, responder, pairing). Large: the rest belongs to the QP as a whole: attributes,
@@ -107,7 +112,7 @@ struct qp {
 
 	/* Events */
 	struct event_queue *async;
-	struct async_event event[6];	/* by enum qp_event */
+	struct async_event event[QP_EVENTS];	/* by enum qp_event */
 	uint32_t async_events_got;	/* under async->lock */
 
 	/* Ownership */
@@ -117,11 +122,6 @@ struct qp {
 	struct list node;		/* in the context's list: under hca.objects */
 	/* ibv_wr_* posting (verbs layer) */
 	void *wr_builder;
-};
-
-enum qp_event {
-	QP_EVENT_FATAL, QP_EVENT_COMM_EST, QP_EVENT_SQ_DRAINED, QP_EVENT_LAST_WQE,
-	QP_EVENT_REQ_ERR, QP_EVENT_ACCESS_ERR,
 };
 
 static inline struct qp *to_qp(struct ibv_qp *ibv)

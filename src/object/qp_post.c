@@ -114,6 +114,27 @@ static const struct wr_rule *rule_of(const struct ibv_send_wr *wr)
 	return rules[wr->opcode].name ? &rules[wr->opcode] : NULL;
 }
 
+/* Flags that have no effect on what is copied, and those that there are. SEND_BUILT is ours. */
+#define FLAGS_PLAIN	(IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED)
+#define FLAGS_KNOWN	(FLAGS_PLAIN | IBV_SEND_INLINE | IBV_SEND_IP_CSUM | SEND_BUILT)
+
+/* As on mlx5, bits that are no flags have no effect. False: EINVAL, explained. */
+static __attribute__((noinline)) bool qp_post_flags_fit(const struct qp *qp,
+							const struct ibv_send_wr *wr,
+							const struct wr_rule *rule)
+{
+	unsigned unknown = wr->send_flags & ~(unsigned)FLAGS_KNOWN;
+
+	if (unknown)
+		explain("ibv_post_send: qp 0x%06x wr_id 0x%llx: send_flags 0x%x: 0x%x is none of enum "
+			"ibv_send_flags, and has no effect: is the field initialised?", qp->number,
+			(unsigned long long)wr->wr_id, wr->send_flags, unknown);
+	if (!(wr->send_flags & IBV_SEND_INLINE) || rule->carries & CARRIES_INLINE)
+		return true;
+	(void)REFUSE(EINVAL, "%s cannot be IBV_SEND_INLINE: use it for sends and RDMA writes only", rule->name);
+	return false;
+}
+
 /* As libmlx5: it looks at the opcode alone; what the QP's type does not have is the adapter's to fail. */
 static int check_opcode(const struct qp *qp, const struct ibv_send_wr *wr, const struct wr_rule *rule,
 			struct send_wqe *wqe) REQUIRES(qp->lock)
@@ -128,13 +149,13 @@ static int check_opcode(const struct qp *qp, const struct ibv_send_wr *wr, const
 			      qp_type_name(qp->type));
 	if (rule->carries & CARRIES_FLUSH && !(wr->send_flags & SEND_BUILT))
 		return REFUSE(EINVAL, "%s can be posted by ibv_wr_flush() only", rule->name);
-	if (wr->send_flags & IBV_SEND_INLINE && !(rule->carries & CARRIES_INLINE))
-		return REFUSE(EINVAL, "%s cannot be IBV_SEND_INLINE: use it for sends and RDMA "
-			      "writes only", rule->name);
+	if (__builtin_expect(wr->send_flags & ~FLAGS_PLAIN, 0) && !qp_post_flags_fit(qp, wr, rule))
+		return EINVAL;
 	/* In ERR it is flushed anyway. */
 	if (rule->carries & CARRIES_READ && !qp->attr.max_rd_atomic && qp->state != IBV_QPS_ERR)
-		return REFUSE(EINVAL, "%s needs max_rd_atomic of at least 1: set it in the move to "
-			      "RTS", rule->name);
+		return REFUSE(EINVAL, "%s needs max_rd_atomic of at least 1: set it in the move to RTS; "
+			      "with rdma_cm, initiator_depth of rdma_conn_param, and responder_resources "
+			      "at the peer", rule->name);
 	return 0;
 }
 

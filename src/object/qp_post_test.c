@@ -195,6 +195,17 @@ static void a_post_in_the_wrong_state_is_explained(void **state)
 	fixture_free(f);
 }
 
+static void flags_that_are_none_have_no_effect_and_are_explained(void **state)
+{
+	struct fixture *f = fixture_new(IBV_QPT_RC, IBV_QPS_RTS);
+	struct ibv_sge sge;
+	struct ibv_send_wr wr = good_wr(f, IBV_WR_SEND, &sge);
+
+	wr.send_flags = IBV_SEND_SIGNALED | 1u << 14;
+	assert_mentions(explain_post(f, &wr, 0), "send_flags 0x4002: 0x4000 is none of enum ibv_send_flags");
+	fixture_free(f);
+}
+
 static void an_empty_list_is_posted_in_every_state(void **state)
 {
 	for (enum ibv_qp_state qp_state = IBV_QPS_RESET; qp_state <= IBV_QPS_ERR; qp_state++) {
@@ -641,6 +652,7 @@ int main(void)
 		cmocka_unit_test(sends_are_taken_from_rts_on_and_receives_in_every_state),
 		cmocka_unit_test(a_qp_that_was_reset_takes_no_receives),
 		cmocka_unit_test(a_post_in_the_wrong_state_is_explained),
+		cmocka_unit_test(flags_that_are_none_have_no_effect_and_are_explained),
 		cmocka_unit_test(an_empty_list_is_posted_in_every_state),
 		cmocka_unit_test(a_qp_with_an_srq_takes_no_receives),
 		cmocka_unit_test(a_write_is_copied_whole),

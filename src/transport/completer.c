@@ -198,7 +198,8 @@ static void receive_fatal_nak(struct qp_call *call, enum nak_code code) REQUIRES
 		set_reason(
 			call,
 			"the peer found the request invalid: not enabled in its QP's access flags, "
-			"longer than its receive, or more READs than its max_dest_rd_atomic");
+			"longer than its receive, or more READs than its max_dest_rd_atomic (of rdma_cm: "
+			"responder_resources there, initiator_depth here)");
 		fail_request(call, IBV_WC_REM_INV_REQ_ERR, "see the peer's completions and explanation");
 		return;
 	}

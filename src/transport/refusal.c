@@ -36,9 +36,15 @@ bool refusal_words(const struct qp *qp, char text[REFUSAL_WORDS])
 		return false;
 	switch ((enum refusal_kind)refusal->kind) {
 	case REFUSAL_STATE:
-		snprintf(text, REFUSAL_WORDS,
-			 "the peer's qp 0x%06x is in %s and takes no packets: ibv_modify_qp to RTR there before "
-			 "the first request here", peer, qp_state_name((enum ibv_qp_state)value));
+		if (value == IBV_QPS_ERR)
+			snprintf(text, REFUSAL_WORDS,
+				 "the peer's qp 0x%06x is in ERR: see its first error, a completion or an "
+				 "explanation there before this one", peer);
+		else
+			snprintf(text, REFUSAL_WORDS,
+				 "the peer's qp 0x%06x is in %s and takes no packets: ibv_modify_qp to RTR "
+				 "there before the first request here", peer,
+				 qp_state_name((enum ibv_qp_state)value));
 		break;
 	case REFUSAL_TYPE:
 		snprintf(text, REFUSAL_WORDS,

@@ -59,7 +59,7 @@ static void complaints_of_psns_do_not_hide_a_wrong_partner(void **state)
 	note(s, REFUSAL_PSN, 5, OUR_PSN);
 	expect_words(s, "connected to qp 0x000777");
 	note(s, REFUSAL_STATE, IBV_QPS_ERR, OUR_PSN);
-	expect_words(s, "is in ERR");
+	expect_words(s, "is in ERR: see its first error");
 	station_free(s);
 }
 

@@ -191,7 +191,8 @@ static void check_read_or_atomic(struct qp_call *call, struct send_wqe *wqe)
 	if (!call->qp->attr.max_rd_atomic) {
 		set_reason(call, "max_rd_atomic of this QP is 0");
 		explain_request(call, wqe, IBV_WC_LOC_QP_OP_ERR,
-				"set IBV_QP_MAX_QP_RD_ATOMIC in the move to RTS");
+				"set IBV_QP_MAX_QP_RD_ATOMIC in the move to RTS; with rdma_cm, initiator_depth of "
+				"rdma_conn_param");
 		fail_later(wqe, IBV_WC_LOC_QP_OP_ERR);
 	} else if (wqe_is_read_or_atomic(wqe) && sge_check(call, wqe)) {
 		explain_request(call, wqe, IBV_WC_LOC_PROT_ERR,

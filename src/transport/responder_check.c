@@ -122,7 +122,8 @@ static enum fault check_resources(struct qp_call *call, const struct packet *pac
 	if (resource_new(call->qp))
 		return FAULT_NONE;
 	set_reason(call,
-		   "more READs and atomics in progress than max_dest_rd_atomic of this QP (%u)",
+		   "more READs and atomics in progress than max_dest_rd_atomic of this QP (%u; with rdma_cm it is "
+		   "responder_resources of rdma_conn_param)",
 		   call->qp->attr.max_dest_rd_atomic);
 	return FAULT_TOO_MANY;
 }

@@ -3,6 +3,7 @@
  * Programs that make one mistake each, so that VERBATIM_EXPLAIN=1 can say what it is:  mistakes NAME
  * They end by themselves, or by SIGALRM where the mistake is to wait for ever. `run` has what is said.
  */
+#include <arpa/inet.h>
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
 #include <signal.h>
@@ -23,6 +24,7 @@ static struct ibv_cq *cq;
 static struct ibv_mr *mr;
 static union ibv_gid gid;
 static uint8_t memory[4096];
+static unsigned send_flags = IBV_SEND_SIGNALED;
 
 static void open_device(void)
 {
@@ -87,7 +89,7 @@ static void send_to(struct ibv_qp *qp, uint32_t remote, uint32_t qkey)
 	struct ibv_sge sge = { .addr = (uintptr_t)memory, .length = 64, .lkey = mr->lkey };
 	struct ibv_send_wr *bad, wr = { .wr_id = 7, .sg_list = &sge, .num_sge = 1,
 			.opcode = IBV_WR_SEND,
-					.send_flags = IBV_SEND_SIGNALED };
+					.send_flags = send_flags };
 	struct ibv_ah_attr attr = way();
 
 	if (qp->qp_type == IBV_QPT_UD) {
@@ -233,6 +235,124 @@ static void mistake_of_peer(const char *name)
 	waitpid(pid, NULL, 0);
 }
 
+static void wait_for_event(void)
+{
+	struct ibv_cq *got;
+	void *user;
+
+	MUST(!ibv_req_notify_cq(cq, 0));
+	ibv_get_cq_event(channel, &got, &user);
+}
+
+/* Waits for completions that cannot come: "poll" by ibv_poll_cq, others by an event. */
+static void mistake_of_waiting(const char *name)
+{
+	struct ibv_qp *a = make_qp(IBV_QPT_RC), *b = make_qp(IBV_QPT_RC);
+	struct ibv_wc wc;
+
+	if (!strcmp(name, "idle-init")) {
+		receive_bytes(b, 64);
+		wait_for_event();
+	}
+	to_rtr(a, b->qp_num, 0);
+	to_rtr(b, a->qp_num, 100);
+	to_rts(a, 100, 12);
+	if (!strcmp(name, "idle-unsignaled")) {
+		send_flags = 0;
+		receive_bytes(b, 64);
+		send_to(a, 0, 0);
+		poll_until_done();	/* the receive's */
+	}
+	if (!strcmp(name, "idle-gone")) {
+		receive_bytes(b, 64);
+		MUST(!ibv_destroy_qp(a));
+	}
+	while (!strcmp(name, "idle-poll"))
+		ibv_poll_cq(cq, 1, &wc);
+	wait_for_event();
+}
+
+/* It waits for a message of a peer that was killed. */
+static void mistake_to_receive(void)
+{
+	uint32_t number;
+	struct ibv_qp *qp;
+	int ends[2];
+	pid_t pid;
+
+	MUST(!pipe(ends));
+	pid = fork();
+	if (!pid) {
+		open_device();
+		number = make_qp(IBV_QPT_RC)->qp_num;
+		MUST(write(ends[1], &number, sizeof(number)) == sizeof(number));
+		for (;;)
+			pause();
+	}
+	MUST(read(ends[0], &number, sizeof(number)) == sizeof(number));
+	open_device();
+	qp = make_qp(IBV_QPT_RC);
+	to_rtr(qp, number, 100);
+	receive_bytes(qp, 64);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	wait_for_event();
+}
+
+static void mistake_of_flags(void)
+{
+	struct ibv_qp *qp = make_qp(IBV_QPT_RC);
+
+	to_rtr(qp, qp->qp_num, 100);
+	to_rts(qp, 100, 14);
+	receive_bytes(qp, 64);
+	send_flags = 0x4000 | IBV_SEND_SIGNALED;
+	send_to(qp, 0, 0);
+	poll_until_done();
+}
+
+/* The event COMM_EST of a QP is never acknowledged. */
+static void mistake_of_async(void)
+{
+	struct ibv_qp *a = make_qp(IBV_QPT_RC), *b = make_qp(IBV_QPT_RC);
+	struct ibv_async_event event;
+
+	to_rtr(a, b->qp_num, 0);
+	to_rtr(b, a->qp_num, 100);
+	to_rts(a, 100, 12);
+	receive_bytes(b, 64);
+	send_to(a, 0, 0);
+	MUST(!ibv_get_async_event(context, &event));
+	ibv_destroy_qp(b);
+}
+
+static void mistake_after_destroy(void)
+{
+	struct ibv_qp *qp = make_qp(IBV_QPT_RC);
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
+
+	MUST(!ibv_destroy_qp(qp));
+	printf("%d\n", ibv_modify_qp(qp, &attr, IBV_QP_STATE));
+}
+
+/* "cm-ack" destroys an id whose event it has; "cm-next" waits for an event and has asked for none. */
+static void mistake_with_ids(const char *name)
+{
+	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(7),
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct rdma_event_channel *events = rdma_create_event_channel();
+	struct rdma_cm_event *event;
+	struct rdma_cm_id *id;
+
+	MUST(events && !rdma_create_id(events, &id, NULL, RDMA_PS_TCP));
+	MUST(!rdma_resolve_addr(id, NULL, (struct sockaddr *)&to, 1000));
+	MUST(!rdma_get_cm_event(events, &event));
+	if (!strcmp(name, "cm-ack"))
+		rdma_destroy_id(id);
+	rdma_ack_cm_event(event);
+	rdma_get_cm_event(events, &event);
+}
+
 static void mistake_of_order(void)
 {
 	struct rdma_event_channel *events = rdma_create_event_channel();
@@ -267,8 +387,26 @@ int main(int argc, char **argv)
 		mistake_of_order();
 		return 0;
 	}
+	if (!strcmp(name, "cm-ack") || !strcmp(name, "cm-next")) {
+		mistake_with_ids(name);
+		return 0;
+	}
+	if (!strcmp(name, "receiver")) {
+		mistake_to_receive();
+		return 0;
+	}
 	open_device();
-	if (!strcmp(name, "init") || !strcmp(name, "psn") || !strcmp(name,
+	if (!strncmp(name, "idle-", 5))
+		mistake_of_waiting(name);
+	else if (!strcmp(name, "flags"))
+		mistake_of_flags();
+	else if (!strcmp(name, "async"))
+		mistake_of_async();
+	else if (!strcmp(name, "destroyed"))
+		mistake_after_destroy();
+	else if (!strcmp(name, "close"))
+		MUST(!ibv_close_device(context));
+	else if (!strcmp(name, "init") || !strcmp(name, "psn") || !strcmp(name,
 			"qpn") || !strcmp(name, "rnr") ||
 	    !strcmp(name, "timeout"))
 		mistake_between_rc(name);

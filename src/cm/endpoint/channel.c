@@ -27,7 +27,6 @@
 
 #define PATIENCE	3
 #define PATIENCE_NS	5000000u
-#define PATIENCE_MS	1000	/* of a wait that is explained then */
 
 /*
  * Closed channels are reused, never freed: programs destroy a channel while another thread is in
@@ -225,13 +224,17 @@ static void channel_be_patient(struct cm_channel *channel)
 {
 	struct pollfd readable = { .fd = channel->fd, .events = POLLIN };
 	int flags = fcntl(channel->fd, F_GETFL);
-	bool is_unused;
+	bool is_unused, is_idle;
+	char words[256];
 
-	if (!call_guarded || flags < 0 || flags & O_NONBLOCK || call_poll(&readable, 1, PATIENCE_MS))
+	if (!call_guarded || flags < 0 || flags & O_NONBLOCK || call_poll(&readable, 1, EXPLAIN_AFTER_MS))
 		return;
 	agent_lock();
 	is_unused = channel->references == 1;
+	is_idle = !is_unused && channel_waits_for_calls(channel, words, sizeof(words));
 	agent_unlock();
+	if (is_idle)
+		explain("rdma_get_cm_event has waited for a second, and nothing is under way: %s", words);
 	if (is_unused)
 		explain("rdma_get_cm_event has waited for a second, but no id uses the channel: "
 				"give it to "
@@ -434,9 +437,18 @@ int endpoint_migrate(struct endpoint *endpoint, struct cm_channel *channel, uint
 /* Acknowledgements are counted, as Linux's library counts them, not which events they are of. */
 void endpoint_await_acks(struct endpoint *endpoint, uint32_t taken)
 {
+	uint64_t patience_ns = explaining() ? clock_now_ns() + EXPLAIN_AFTER_MS * 1000000ull : TIME_NEVER;
+
 	agent_lock();
-	while ((int32_t)(taken - endpoint->acknowledged) > 0)
-		endpoint_wait_for_acks();
+	while ((int32_t)(taken - endpoint->acknowledged) > 0) {
+		endpoint_wait_for_acks(patience_ns);
+		if (patience_ns != TIME_NEVER && clock_now_ns() >= patience_ns) {
+			explain_held(endpoint, "rdma_migrate_id");
+			patience_ns = TIME_NEVER;
+			agent_unlock();		/* the line is written */
+			agent_lock();
+		}
+	}
 	agent_unlock();
 }
 
@@ -469,6 +481,13 @@ static void hand_over(const struct queued_event *event, struct endpoint_event *o
 	memcpy(out->private_data, event->private_data, event->private_bytes);
 }
 
+/* A count that is full stays: which kinds are held matters, not how many. */
+static void count_held(struct endpoint *endpoint, enum rdma_cm_event_type kind, int by) REQUIRES(agent.lock)
+{
+	if ((unsigned)kind < ENDPOINT_EVENTS && endpoint->held_of[kind] != UINT8_MAX)
+		endpoint->held_of[kind] = (uint8_t)(endpoint->held_of[kind] + by);
+}
+
 static struct queued_event *channel_pop(struct cm_channel *channel) REQUIRES(agent.lock)
 {
 	struct list *node = list_pop(&channel->queue);
@@ -481,13 +500,15 @@ static struct queued_event *channel_pop(struct cm_channel *channel) REQUIRES(age
 	if (event->listener)
 		event->endpoint->request = NULL;
 	owner_of(event)->held++;
+	count_held(owner_of(event), event->kind, 1);
 	count_waiting(channel, -1);
 	return event;
 }
 
-static void release_held(struct endpoint *endpoint) REQUIRES(agent.lock)
+static void release_held(struct endpoint *endpoint, enum rdma_cm_event_type kind) REQUIRES(agent.lock)
 {
 	endpoint->held--;
+	count_held(endpoint, kind, -1);
 	endpoint->acknowledged++;
 	condition_say(&agent.progress);
 }
@@ -507,7 +528,7 @@ static bool present_request(struct queued_event *event) EXCLUDES(agent.lock)
 		request_refuse(endpoint, err == EMSGSIZE ? CM_REJECT_INVALID_MTU :
 					 err == ENOMEM ? CM_REJECT_NO_RESOURCES :
 							 CM_REJECT_INVALID_GID);
-		release_held(listener);
+		release_held(listener, event->kind);
 	} else {
 		endpoint->channel = listener->channel;
 		endpoint->channel->shown = endpoint;
@@ -583,6 +604,6 @@ void endpoint_event_ack(struct endpoint_event *event)
 	if (!endpoint_is_ours(owner))
 		return;
 	agent_lock();
-	release_held(owner);
+	release_held(owner, event->kind);
 	agent_unlock();
 }

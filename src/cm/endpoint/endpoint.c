@@ -131,9 +131,11 @@ static void stop_listening(struct endpoint *endpoint) REQUIRES(agent.lock)
 	endpoint->listener = NULL;
 }
 
-void endpoint_wait_for_acks(void)
+void endpoint_wait_for_acks(uint64_t until_ns)
 {
-	agent_wait(call_guarded ? clock_now_ns() + MOMENT_NS : TIME_NEVER);
+	uint64_t moment_ns = call_guarded ? clock_now_ns() + MOMENT_NS : TIME_NEVER;
+
+	agent_wait(moment_ns < until_ns ? moment_ns : until_ns);
 	if (call_is_owed()) {	/* a handler may leave for good: the call can be made again */
 		agent_unlock();
 		call_pause();
@@ -144,6 +146,8 @@ void endpoint_wait_for_acks(void)
 /* Nothing comes any more once the connection is let go; then what came is dropped. */
 static void endpoint_is_quiet(struct endpoint *endpoint) REQUIRES(agent.lock)
 {
+	uint64_t patience_ns = explaining() ? clock_now_ns() + EXPLAIN_AFTER_MS * 1000000ull : TIME_NEVER;
+
 	endpoint->busy = true;
 	channel_touch(endpoint);
 	stop_listening(endpoint);
@@ -153,8 +157,14 @@ static void endpoint_is_quiet(struct endpoint *endpoint) REQUIRES(agent.lock)
 	endpoint->connection = NULL;
 	events_drop(endpoint);
 	while (endpoint->held) {
-		endpoint_wait_for_acks();
+		endpoint_wait_for_acks(patience_ns);
 		events_drop(endpoint);
+		if (endpoint->held && patience_ns != TIME_NEVER && clock_now_ns() >= patience_ns) {
+			explain_held(endpoint, "rdma_destroy_id");
+			patience_ns = TIME_NEVER;
+			agent_unlock();		/* the line is written */
+			agent_lock();
+		}
 	}
 }
 

@@ -178,3 +178,72 @@ void explain_peer_ended(const struct endpoint *endpoint)
 		"exited without rdma_disconnect", state_name(endpoint->state),
 		address_text(&endpoint->destination, text, sizeof(text)));
 }
+
+static const char *const event_names[ENDPOINT_EVENTS] = {
+#define EVENT(number, name) [number] = #name,
+#include "cm/endpoint/event.def"
+#undef EVENT
+};
+
+/* The library turns CONNECT_RESPONSE into ESTABLISHED, and REJECTED is what the application has of some others. */
+static const char *held_name(const struct endpoint *endpoint, unsigned kind) REQUIRES(agent.lock)
+{
+	if (kind == RDMA_CM_EVENT_CONNECT_RESPONSE && endpoint->state != STATE_REP_RECEIVED)
+		kind = RDMA_CM_EVENT_ESTABLISHED;
+	return event_names[kind] ? event_names[kind] : "another event";
+}
+
+void explain_held(const struct endpoint *endpoint, const char *call)
+{
+	char names[320] = "";
+	size_t used = 0;
+
+	for (unsigned kind = 0; kind < ENDPOINT_EVENTS; kind++)
+		if (endpoint->held_of[kind] && used < sizeof(names))
+			used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", used ? ", " : "",
+						 held_name(endpoint, kind));
+	explain("%s has waited for more than a second: events taken and not acknowledged: %u (%s): call "
+		"rdma_ack_cm_event for each, before it", call, endpoint->held, names);
+}
+
+/* Nothing happens to an id in this state that the application does not ask for. */
+static bool is_idle(const struct endpoint *endpoint) REQUIRES(agent.lock)
+{
+	switch ((enum endpoint_state)endpoint->state) {
+	case STATE_NEW:
+	case STATE_BOUND:
+	case STATE_ADDRESS:
+	case STATE_ROUTE:
+	case STATE_REP_RECEIVED:
+	case STATE_REQUESTED:
+	case STATE_FAILED:
+	case STATE_TIMEWAIT_OVER:
+	case STATE_SIDR_RECEIVED:
+		return !endpoint->busy && !endpoint->groups;
+	default:
+		return false;
+	}
+}
+
+bool channel_waits_for_calls(const struct cm_channel *channel, char *words, size_t size)
+{
+	const struct endpoint *first = NULL;
+	unsigned count = 0;
+	struct list *node;
+
+	list_for_each(node, &agent.endpoints) {
+		const struct endpoint *endpoint = list_entry(node, struct endpoint, node);
+
+		if (endpoint->channel != channel)
+			continue;
+		if (!is_idle(endpoint))
+			return false;
+		if (!count++)
+			first = endpoint;
+	}
+	if (first)
+		snprintf(words, size, "the id of the channel%s is '%s': %s",
+			 count == 1 ? "" : ", the first of several,", state_name(first->state),
+			 state_next(first->state));
+	return first;
+}

@@ -85,6 +85,10 @@ const char *state_name(enum endpoint_state state);
 /* Which call or event comes next, as advice. */
 const char *state_next(enum endpoint_state state);
 
+/* Kinds of events: more than there are in event.def. */
+#define ENDPOINT_EVENTS 20u
+#define EXPLAIN_AFTER_MS	1000	/* of a wait that is explained then */
+
 /* An address of any of the three families. */
 struct endpoint_address {
 	uint8_t bytes[16];		/* IPv4: v4-mapped; AF_IB: the GID */
@@ -156,6 +160,7 @@ struct endpoint {
 	uint32_t qp_num, starting_psn, qkey;
 	unsigned generation;		/* agent.generation when it was made */
 	uint32_t held;			/* events taken and not acknowledged */
+	uint8_t held_of[ENDPOINT_EVENTS];	/* of them, by kind: to explain; stays at 255 */
 	uint32_t acknowledged;		/* events so far; wraps */
 	/* LISTENING: how many requests may wait, how many more may now, since when none may. */
 	int backlog, room;
@@ -304,7 +309,11 @@ void endpoint_move(struct endpoint *endpoint, enum endpoint_call call) REQUIRES(
 /* Without a channel. NULL: no memory. */
 struct endpoint *endpoint_new(uint16_t space, uint8_t qp_type, void *user) REQUIRES(agent.lock);
 /* Waits, as calls do that owe handlers (base/call.h). The lock is dropped meanwhile. */
-void endpoint_wait_for_acks(void) REQUIRES(agent.lock);
+void endpoint_wait_for_acks(uint64_t until_ns) REQUIRES(agent.lock);
+/* explain.c: @call has waited for a second for acknowledgements. */
+void explain_held(const struct endpoint *endpoint, const char *call) REQUIRES(agent.lock);
+/* Whether all ids of the channel wait for a call of the application. */
+bool channel_waits_for_calls(const struct cm_channel *channel, char *words, size_t size) REQUIRES(agent.lock);
 /* One that has no claim, listener, watch, events. Its connection is abandoned. */
 void endpoint_free(struct endpoint *endpoint) REQUIRES(agent.lock);
 

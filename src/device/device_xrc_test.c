@@ -157,13 +157,31 @@ static void what_lacks_a_part_is_refused(void **state)
 	assert_null(srq);
 	assert_int_equal(hca_create_qp(context, &of, &qp), EINVAL);
 	srq = srq_make(xrcd, pd, cq);
-	send.srq = reliable.srq = &srq->ibv;
-	assert_int_equal(hca_create_qp(context, &send, &qp), EINVAL);
+	reliable.srq = &srq->ibv;
 	assert_int_equal(hca_create_qp(context, &reliable, &qp), EINVAL);
 	send.srq = NULL;
 	send.send_cq = NULL;
 	assert_int_equal(hca_create_qp(context, &send, &qp), EINVAL);
 	assert_null(qp);
+}
+
+/* As Linux, which does not look for them. */
+static void a_sender_has_no_receive_queue_whatever_it_is_given(void **state)
+{
+	struct xrcd *xrcd = domain_open(-1, O_CREAT);
+	struct srq *srq = srq_make(xrcd, pd, cq);
+	struct ibv_qp_init_attr_ex attr = qp_attr(IBV_QPT_XRC_SEND);
+	struct ibv_qp_init_attr queried;
+	struct ibv_qp_attr current;
+	struct qp *qp;
+
+	attr.srq = &srq->ibv;
+	assert_int_equal(hca_create_qp(context, &attr, &qp), 0);
+	assert_int_equal(hca_query_qp(qp, &current, IBV_QP_STATE, &queried), 0);
+	assert_null(queried.srq);
+	assert_int_equal(hca_destroy_srq(context, srq), 0);	/* the QP does not hold it */
+	assert_int_equal(hca_destroy_qp(context, qp), 0);
+	assert_int_equal(hca_close_xrcd(context, xrcd), 0);
 }
 
 /* ---- requests ---- */
@@ -328,6 +346,7 @@ int main(void)
 		DEVICE_TEST(opens_of_one_file_share_a_domain),
 		DEVICE_TEST(a_domain_in_use_stays),
 		DEVICE_TEST(what_lacks_a_part_is_refused),
+		DEVICE_TEST(a_sender_has_no_receive_queue_whatever_it_is_given),
 		DEVICE_TEST(each_request_lands_in_the_srq_that_it_names),
 		DEVICE_TEST(reads_and_atomics_go_as_well),
 		DEVICE_TEST(the_srq_brings_the_protection_domain),

@@ -112,6 +112,26 @@ static int check_xrc_recv(const struct ibv_qp_init_attr_ex *attr)
 	return EINVAL;
 }
 
+static int check_srq(const struct ibv_qp_init_attr_ex *attr)
+{
+	const struct srq *srq = to_srq(attr->srq);
+
+	if (srq->xrcd) {
+		explain_refused("ibv_create_qp", EINVAL,
+				"ibv_create_qp: srq %u is an XRC SRQ, which requests to an "
+				"XRC_RECV QP name: give the QP a basic one, or none", srq->number);
+		return EINVAL;
+	}
+	if (srq->tags && attr->qp_type != IBV_QPT_RC) {
+		explain_refused("ibv_create_qp", EINVAL,
+				"ibv_create_qp: srq %u is a tag-matching one, and the QP of type %s: "
+				"tags are of RC only",
+				srq->number, qp_type_name(attr->qp_type));
+		return EINVAL;
+	}
+	return 0;
+}
+
 static int check_create(const struct ibv_qp_init_attr_ex *attr)
 {
 	int err = check_type(attr);
@@ -137,24 +157,10 @@ static int check_create(const struct ibv_qp_init_attr_ex *attr)
 			attr->qp_type == IBV_QPT_XRC_SEND ? "it" : "both CQs");
 		return EINVAL;
 	}
-	if (attr->srq && to_srq(attr->srq)->xrcd) {
-		explain_refused("ibv_create_qp", EINVAL,
-				"ibv_create_qp: srq %u is an XRC SRQ, which requests to an "
-				"XRC_RECV QP name: give the QP a "
-			"basic one, or none", to_srq(attr->srq)->number);
-		return EINVAL;
-	}
-	if (attr->srq && to_srq(attr->srq)->tags && attr->qp_type != IBV_QPT_RC) {
-		explain("create_qp: srq %u is a tag-matching one, and the QP of type %s: tags are of RC only",
-			to_srq(attr->srq)->number, qp_type_name(attr->qp_type));
-		return EINVAL;
-	}
-	if (attr->srq && attr->qp_type == IBV_QPT_XRC_SEND) {
-		explain_refused("ibv_create_qp", EINVAL,
-				"ibv_create_qp: an XRC_SEND QP receives nothing: leave srq NULL");
-		return EINVAL;
-	}
-	return check_caps(attr);
+	/* An XRC_SEND QP receives nothing: as Linux, its SRQ is not looked at. */
+	if (attr->srq && attr->qp_type != IBV_QPT_XRC_SEND)
+		err = check_srq(attr);
+	return err ? err : check_caps(attr);
 }
 
 static uint32_t at_least_one(uint32_t n)
@@ -230,7 +236,7 @@ static void init_fields(struct hca_context *context, struct qp *qp,
 		qp->pd = to_pd(attr->pd);
 		qp->send_cq = qp->hash ? NULL : to_cq(attr->send_cq);
 		qp->recv_cq = qp_receives(qp) ? to_cq(attr->recv_cq) : NULL;
-		qp->srq = attr->srq ? to_srq(attr->srq) : NULL;
+		qp->srq = attr->srq && qp->type != IBV_QPT_XRC_SEND ? to_srq(attr->srq) : NULL;
 	}
 	/* Completions of a tag-matching SRQ are in its own CQ; without sends the QP is the device's to send by. */
 	if (qp->srq && qp->srq->tags) {

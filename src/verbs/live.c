@@ -134,6 +134,8 @@ static void take_qp_init(struct live_call *call, const struct ibv_qp_init_attr_e
 	if (attr->qp_type == IBV_QPT_XRC_RECV)
 		return;
 	take_handle(call, LIVE_CQ, attr->send_cq);
+	if (attr->qp_type == IBV_QPT_XRC_SEND)	/* it receives nothing: the kernel does not look for them */
+		return;
 	take_handle(call, LIVE_CQ, attr->recv_cq);
 	take_handle(call, LIVE_SRQ, attr->srq);
 }

@@ -348,6 +348,29 @@ static void what_a_query_fills_in_is_not_looked_at(void **state)
 }
 
 /* A shared target is good until its last open ends. */
+/* XRC_SEND has no receive queue: Linux looks for neither its recv_cq nor its SRQ. */
+static void what_a_qp_has_no_use_for_is_not_looked_at(void **state)
+{
+	struct ibv_qp_init_attr_ex attr;
+	struct objects of;
+	struct ibv_qp *qp;
+
+	make(&of, context_of(state)->device);
+	attr = qp_init(&of);
+	attr.qp_type = IBV_QPT_XRC_SEND;
+	attr.recv_cq = (void *)of.memory;
+	attr.srq = (void *)of.memory;
+	qp = ibv_create_qp_ex(of.context, &attr);
+	assert_non_null(qp);
+	assert_null(qp->srq);
+	assert_int_equal(ibv_destroy_qp(qp), 0);
+	attr.qp_type = IBV_QPT_RC;
+	assert_null(ibv_create_qp_ex(of.context, &attr));
+	assert_int_equal(errno, EINVAL);
+	end(&of);
+	assert_int_equal(ibv_close_device(of.context), 0);
+}
+
 static void a_handle_that_was_opened_twice_is_good_until_both_end(void **state)
 {
 	struct ibv_context *context = context_of(state);
@@ -379,6 +402,8 @@ int main(void)
 		test_with_device(what_a_closed_context_leaves_is_refused),
 		test_with_device(an_imported_context_shares_the_objects),
 		test_with_device(what_a_query_fills_in_is_not_looked_at),
+		test_with_device(what_a_qp_has_no_use_for_is_not_looked_at),
+		cmocka_unit_test(what_a_qp_has_no_use_for_is_not_looked_at),
 		test_with_device(a_handle_that_was_opened_twice_is_good_until_both_end),
 	};
 

@@ -147,11 +147,6 @@ void object_wait_for_acks(pthread_mutex_t *mutex, pthread_cond_t *cond, const ui
 bool qps_are_connected_to(struct hca *hca, uint32_t slot);
 /* qp_last.c: before a QP stops answering. */
 void qp_send_final_ack(struct hca *hca, struct qp *qp);
-/*
- * Before a QP or a region ends: messages that lie in rings are taken. While this process was stopped they
- * may have been completed to their sender (local/commit.c).
- */
-void hca_catch_up(struct hca *hca);
 void qp_let_datagrams_leave(struct hca *hca, struct qp *qp);
 /* The same for all QPs: the process ends. */
 void qps_send_final_acks(struct hca *hca);

@@ -101,7 +101,7 @@ int hca_rereg_mr(struct hca_context *context, struct mr *handle, int flags, stru
 			"deregister it and use ibv_reg_dm_mr", mr->ibv.lkey);
 		return EINVAL;
 	}
-	hca_catch_up(context->hca);
+	engine_catch_up(&context->hca->engine, false);
 	err = mr_reregister(&context->hca->mrs, mr, flags, pd, address, length, access);
 	if (!err && (flags & IBV_REREG_MR_CHANGE_TRANSLATION))
 		local_add_region(&context->hca->engine.local, mr);
@@ -117,7 +117,7 @@ int hca_dereg_mr(struct hca_context *context, struct mr *handle)
 
 	if (context_is_dead(context, "ibv_dereg_mr"))
 		return EIO;
-	hca_catch_up(context->hca);
+	engine_catch_up(&context->hca->engine, false);
 	err = handle_destroy(context->hca, &handle->handle, NULL, "ibv_dereg_mr");
 	if (err)
 		return err;

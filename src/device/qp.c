@@ -414,7 +414,7 @@ static void cancel_events(struct qp *qp)
 /* From now on neither a packet nor a call finds it. */
 static void take_down(struct hca *hca, struct qp *qp)
 {
-	hca_catch_up(hca);
+	engine_catch_up(&hca->engine, false);
 	qp_send_final_ack(hca, qp);
 	qp_let_datagrams_leave(hca, qp);
 	lock_acquire(&hca->engine.progress);

@@ -16,9 +16,6 @@
 #include "platform/memory.h"
 #include "platform/wait.h"
 
-#define CATCH_UP_TRIES	100u
-#define CATCH_UP_TURNS	64u	/* each takes some messages: more than those of a full ring */
-
 static int check_mtu(const struct hca_context *context, const struct qp *qp,
 		     const struct ibv_qp_attr *attr)
 {
@@ -156,24 +153,6 @@ static bool ends_accesses(const struct ibv_qp_attr *attr, int mask)
 		(attr->qp_state == IBV_QPS_RESET || attr->qp_state == IBV_QPS_ERR));
 }
 
-/*
- * Before a QP fails: what has arrived counts. A peer that has taken the last message may be gone already, and
- * the application moves the QP because of that: the message was not flushed.
- */
-static void qp_modify_catch_up(struct engine *engine)
-{
-	unsigned packets, tries = 0;
-
-	while (!engine_progress(engine, NULL, &packets) && ++tries < CATCH_UP_TRIES)
-		thread_yield();
-}
-
-void hca_catch_up(struct hca *hca)
-{
-	for (unsigned turns = 0; turns < CATCH_UP_TURNS && local_pending(&hca->engine.local); turns++)
-		qp_modify_catch_up(&hca->engine);
-}
-
 int hca_modify_qp(struct qp *qp, struct ibv_qp_attr *attr, int mask)
 {
 	struct hca_context *context = qp->owner;
@@ -200,10 +179,14 @@ int hca_modify_qp(struct qp *qp, struct ibv_qp_attr *attr, int mask)
 		transport_unreserve(&room);
 		return err;
 	}
+	/*
+	 * What has arrived counts. A peer that has taken the last message may be gone already, and the application
+	 * moves the QP to ERR because of that: the message was not flushed.
+	 */
 	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_ERR)
-		qp_modify_catch_up(&hca->engine);
-	if (ends_accesses(attr, mask))
-		hca_catch_up(hca);
+		engine_catch_up(&hca->engine, true);
+	else if (ends_accesses(attr, mask))
+		engine_catch_up(&hca->engine, false);
 	if ((mask & IBV_QP_STATE) && (attr->qp_state == IBV_QPS_RESET || attr->qp_state == IBV_QPS_ERR))
 		qp_send_final_ack(hca, qp);
 	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RTR)

@@ -248,6 +248,12 @@ void engine_abandon(struct engine *engine);
  * the calling application thread polls; NULL: the worker. *packets: how many were received.
  */
 bool engine_progress(struct engine *engine, const struct cq *polled, unsigned *packets);
+/*
+ * Before a QP or a region ends: messages that lie in rings are taken, and the thread that is taking one has
+ * finished it. While this process was stopped they may have been completed to their sender (local/commit.c).
+ * @packets: those in sockets too.
+ */
+void engine_catch_up(struct engine *engine, bool packets);
 /* The calling thread, an application's, has just made progress, or waited in the worker's place. */
 void progress_note(struct engine *engine, uint64_t now_ns);
 /* An application thread posted a send while an ACK was held back for it. */

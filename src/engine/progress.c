@@ -7,6 +7,8 @@
 #include "platform/clock.h"
 #include "platform/thread_cpu.h"
 
+#define CATCH_UP_TURNS	64u	/* each takes some messages: more than those of a full ring */
+
 /*
  * Packets due after receiving are transmitted in the same round, unless the thread is about to
  * return completions to an application that usually replies at once: then its message and the ACK
@@ -132,4 +134,22 @@ bool engine_progress(struct engine *engine, const struct cq *polled, unsigned *p
 	if (polled)
 		atomic_store_explicit(&engine->app.inside, false, memory_order_relaxed);
 	return true;
+}
+
+void engine_catch_up(struct engine *engine, bool packets)
+{
+	bool due = packets || engine->local.channel_link, hold;
+	unsigned turn, received;
+
+	for (turn = 0; due && turn < CATCH_UP_TURNS; turn++) {
+		/* Not tried: who holds it may be in the middle of the last message. */
+		lock_acquire(&engine->progress);
+		due = packets || local_pending(&engine->local);
+		if (due)
+			progress_for(engine, NULL, &received, &hold);
+		progress_unlock(engine);
+		if (due)
+			progress_after(engine, hold, &received);
+		packets = false;
+	}
 }

@@ -5,8 +5,12 @@
  */
 #include "engine/fake_link_test.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
+
 #include "platform/clock.h"
 #include "platform/thread_cpu.h"
+#include "platform/wait.h"
 
 static bool make_progress(const struct cq *polled)
 {
@@ -41,6 +45,38 @@ static void the_worker_is_no_application(void **state)
 	assert_true(make_progress(NULL));
 	assert_int_equal(atomic_load(&engine->app.calls), 0);
 	assert_int_equal(atomic_load(&engine->app.progress_ns), 0);
+}
+
+static struct {
+	atomic_bool held, asked, finished;
+} holder;
+
+/* As one that is in the middle of the last message. */
+static void *holds_progress(void *argument)
+{
+	lock_acquire(&engine->progress);
+	atomic_store(&holder.held, true);
+	while (!atomic_load(&holder.asked))
+		thread_yield();
+	thread_sleep_ns(1000000);
+	atomic_store(&holder.finished, true);
+	lock_release(&engine->progress);
+	return argument;
+}
+
+static void who_catches_up_waits_for_the_thread_that_is_at_it(void **state)
+{
+	pthread_t thread;
+
+	holder.held = holder.asked = holder.finished = false;
+	assert_int_equal(pthread_create(&thread, NULL, holds_progress, NULL), 0);
+	while (!atomic_load(&holder.held))
+		thread_yield();
+	atomic_store(&holder.asked, true);
+	engine_catch_up(engine, true);
+	assert_true(atomic_load(&holder.finished));
+	assert_true(is_free(&engine->progress));
+	assert_int_equal(pthread_join(thread, NULL), 0);
 }
 
 static void who_finds_another_thread_at_it_goes_and_is_known_to_poll(void **state)
@@ -140,6 +176,7 @@ int main(void)
 		STATION_TEST(what_an_application_does_is_known),
 		STATION_TEST(the_worker_is_no_application),
 		STATION_TEST(who_finds_another_thread_at_it_goes_and_is_known_to_poll),
+		STATION_TEST(who_catches_up_waits_for_the_thread_that_is_at_it),
 		STATION_TEST(timers_expire_and_the_run_queue_is_served),
 		STATION_TEST(replies_count_for_and_polls_without_one_twice_against),
 		STATION_TEST(an_ack_waits_for_a_reply_where_one_is_expected),

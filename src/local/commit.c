@@ -273,6 +273,13 @@ static void commit_end(struct local *local, struct commit *commit, unsigned coun
 	progress_drop(local);
 }
 
+static bool commit_peer_stands(const struct peer *peer)
+{
+	enum process_state state = process_state(peer->memory.pid);
+
+	return state == PROCESS_STOPPED || state == PROCESS_FROZEN;
+}
+
 bool commit_run(struct local *local, struct peer *peer)
 {
 	uint32_t qpn = atomic_load_explicit(&peer->commit_qpn, memory_order_relaxed) ?
@@ -297,13 +304,9 @@ bool commit_run(struct local *local, struct peer *peer)
 	}
 	progress_drop(local);
 	/* Before and after: what was read is of a process that did not run meanwhile. */
-	count = commit->count ? commit_count(commit) : 0;
-	if (count) {
-		enum process_state state = process_state(peer->memory.pid);
-
-		if (state == PROCESS_STOPPED || state == PROCESS_FROZEN)
-			commit_end(local, commit, count);
-	}
+	count = commit->count && commit_peer_stands(peer) ? commit_count(commit) : 0;
+	if (count && commit_peer_stands(peer))
+		commit_end(local, commit, count);
 	free(commit);
 	return true;
 }

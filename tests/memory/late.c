@@ -203,8 +203,8 @@ static void note_datagram(struct traffic *traffic, uint32_t number)
 {
 	uint32_t ahead = number - traffic->first_missing;
 
-	CHECK(ahead < 64 && !(traffic->early >> ahead & 1), "message %u came twice, or %u is lost",
-	      number, traffic->first_missing);
+	CHECK(ahead < 64 && !(traffic->early >> ahead & 1), "message %u came twice, or %u is lost; counters:%s",
+	      number, traffic->first_missing, counters_here());
 	traffic->early |= 1ull << ahead;
 	for (; traffic->early & 1; traffic->early >>= 1)
 		traffic->first_missing++;

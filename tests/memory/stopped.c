@@ -12,7 +12,7 @@
 
 #define BYTES	(1u << 20)
 
-#define STOPPED_S 3.5
+#define STOPPED_S (long_run ? 3.5 : 1.5)
 #define SHORT_TIMEOUT 8		/* 1 ms: the least that the library takes is far more than that */
 #define RECEIVES 32
 #define AT_THERE 512		/* what is written to, and read from */
@@ -248,6 +248,7 @@ static void stopped_with_receives(struct end *end, void *argument)
 	char byte;
 
 	end_open(end, SLOT * RECEIVES, ALL_ACCESS);
+	end->timeout = SHORT_TIMEOUT;
 	end_connect(end);
 	warm_sends(end);
 	for (i = 0; i < RECEIVES - 1; i++)
@@ -285,6 +286,7 @@ static void sends_to_stopped(struct end *end, void *argument)
 	char byte;
 
 	end_open(end, SLOT * RECEIVES, ALL_ACCESS);
+	end->timeout = SHORT_TIMEOUT;
 	end_connect(end);
 	warm_sends(end);
 	meet(end);
@@ -351,7 +353,7 @@ static bool send_to_stopped(const char *mode, enum way_out way_out)
 
 enum first_call { CHANGES_ACCESS, DEREGISTERS, DESTROYS, FIRST_CALLS };
 #define EARLY 8u
-#define ROUNDS 5u	/* the worker may be faster than the call */
+#define ROUNDS 20u	/* the worker may be faster than the call, or in the middle of the last message */
 
 /* Whatever it does first when it goes on, what was completed is there. */
 static void stops_itself(struct end *end, void *argument)
@@ -361,6 +363,7 @@ static void stops_itself(struct end *end, void *argument)
 	unsigned i;
 
 	end_open(end, SLOT * RECEIVES, ALL_ACCESS);
+	end->timeout = SHORT_TIMEOUT;
 	end_connect(end);
 	warm_sends(end);
 	for (i = 0; i < EARLY; i++)
@@ -387,16 +390,18 @@ static void sends_early(struct end *end, void *argument)
 	char byte;
 
 	end_open(end, SLOT * RECEIVES, ALL_ACCESS);
+	end->timeout = SHORT_TIMEOUT;
 	end_connect(end);
 	warm_sends(end);
 	meet(end);
 	tell(end->test, "s", 1);
 	CHECK(hear(end->test, &byte, 1));
 	for (i = 0; i < EARLY; i++) {
-		memset(end->memory, (char)(i + 1), 8);
-		CHECK(!post(end, IBV_WR_SEND, 0, 8, 0, i), "%m");
-		CHECK(get(end, &wc, 10) && !wc.status, "SEND %u", i);
+		memset(end->memory + SLOT * i, (char)(i + 1), 8);
+		CHECK(!post(end, IBV_WR_SEND, SLOT * i, 8, 0, i), "%m");
 	}
+	for (i = 0; i < EARLY; i++)
+		CHECK(get(end, &wc, 10) && !wc.status, "SEND %u", i);
 	tell(end->test, "c", 1);
 	meet(end);
 	end_close(end);

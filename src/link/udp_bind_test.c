@@ -153,10 +153,11 @@ static void abandoning_closes_every_descriptor(void **state)
 /* It says so when asked to open one; packets leave by one that is open. */
 static void descriptors_used_up_are_reported_before_packets(void **state)
 {
-	struct datagram out = make(false, 100, 0), other_slot = out;
+	struct datagram out = make(false, 100, 0), other_slot = out, in;
 	struct counters other = { 0 };
 	struct rlimit before, none;
 	struct link *link;
+	unsigned sent;
 	int next;
 
 	other_slot.spread = out.spread + 1;
@@ -177,6 +178,11 @@ static void descriptors_used_up_are_reported_before_packets(void **state)
 	link->ops->prepare(link, &other_slot);
 	assert_int_equal(other_slot.source_port, out.source_port);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+	/* Its ICRC was made for that port: it leaves by it, although it could have one of its own by now. */
+	assert_int_equal(udp_open_sender(link, &other_slot), 0);
+	assert_int_equal(link->ops->send(link, &other_slot, 1, &sent), 0);
+	assert_true(receive_one(link_, &in));
+	assert_int_equal(in.source_port, out.source_port);
 	link->ops->close(link);
 }
 

@@ -194,6 +194,26 @@ static struct udp_sender *sender_for(struct udp_link *udp, const struct datagram
 	return sender;
 }
 
+/*
+ * The one that the datagram was prepared for: its ICRC covers that port. Another could be had by now where
+ * descriptors were used up then.
+ */
+static struct udp_sender *sender_of(struct udp_link *udp, const struct datagram *datagram)
+{
+	struct udp_sender *sender = sender_place(udp, datagram);
+	enum udp_family family = udp_family_of(datagram->destination);
+	unsigned class;
+
+	for (class = 0; class <= UDP_CLASSES && !datagram->errors_wanted; class++) {
+		/* S2: pairs with S1 in open_sender_locked */
+		if (atomic_load_explicit(&sender->fd, memory_order_acquire) >= 0 &&
+		    sender->port == datagram->source_port)
+			return sender;
+		sender = &udp->sender[family][class % UDP_CLASSES];
+	}
+	return sender_for(udp, datagram);
+}
+
 /* ---- destinations that take no GSO ---- */
 
 static unsigned refusal_place(const uint8_t address[16])
@@ -346,6 +366,7 @@ static unsigned same_sender(struct udp_link *udp, const struct datagram *datagra
 	enum udp_family family = udp_family_of(datagram->destination);
 
 	while (n < count && n < MESSAGES_MAX && class_for(udp, datagram[n].spread) == class &&
+	       datagram[n].source_port == datagram->source_port &&
 	       udp_family_of(datagram[n].destination) == family)
 		n++;
 	return n;
@@ -418,7 +439,7 @@ int udp_send(struct link *link, struct datagram *datagram, unsigned count, unsig
 
 	while (done < count) {
 		unsigned n = same_sender(udp, datagram + done, count - done);
-		struct udp_sender *sender = sender_for(udp, datagram + done);
+		struct udp_sender *sender = sender_of(udp, datagram + done);
 		int some = -1, err = ENOTCONN;
 
 		if (sender) {

@@ -234,11 +234,23 @@ void unreliable_transmit(struct transmit *transmit)
 
 /* ---- receiving: UC ---- */
 
-/* The receive that the message had taken waits for the next one. */
-static void drop_message(struct responder *responder)
+/*
+ * The receive that the message had taken waits for the next one. One of an SRQ cannot, since others may need it:
+ * it ends in error, and the QP goes on (fault.def, class E).
+ */
+static void drop_message(struct qp_call *call, enum fault fault) REQUIRES(call->qp->lock)
 {
+	struct responder *responder = &call->qp->responder;
+	const struct fault_row *row = fault_row(fault);
+
 	responder->previous = NULL;
 	responder->received = 0;
+	if (!responder->recv_taken || !call->qp->srq || row->status == IBV_WC_SUCCESS)
+		return;
+	explain_about(row->about, "qp 0x%06x: a message of qp 0x%06x had taken a receive of srq %u "
+		      "and has no end (%s): the receive fails, the queue pair goes on", call->qp->number,
+		      call->qp->attr.dest_qp_num, call->qp->srq->number, row->name);
+	finish_recv_error(call, row->status);
 }
 
 static bool is_guessing(struct qp_call *call) REQUIRES(call->qp->lock)
@@ -265,7 +277,7 @@ static void drop_fault(struct qp_call *call, enum fault fault) REQUIRES(call->qp
 				     call->why[0] ? call->why : fault == FAULT_NO_RECEIVE ?
 				     ": no receive is posted: ibv_post_recv before the peer "
 				     "sends" : "");
-	drop_message(&call->qp->responder);
+	drop_message(call, fault);
 }
 
 void uc_receive(struct qp_call *call, const struct packet *packet)
@@ -275,12 +287,12 @@ void uc_receive(struct qp_call *call, const struct packet *packet)
 
 	if (packet->psn != responder->expected_psn) {
 		count(call, COUNTER_RX_SEQUENCE);
-		drop_message(responder);
+		drop_message(call, FAULT_OUT_OF_ORDER);
 	}
 	responder->expected_psn = psn_add(packet->psn, 1);
 	/* The start of a message abandons an incomplete one. */
-	if (opcode_starts(packet->op))
-		drop_message(responder);
+	if (opcode_starts(packet->op) && responder->previous)
+		drop_message(call, FAULT_OUT_OF_ORDER);
 	fault = responder_message(call, packet);
 	if (!fault)
 		return;

@@ -53,6 +53,34 @@ static void uc_drops_a_message_with_a_gap_and_takes_the_next(void **state)
 	station_free(s);
 }
 
+/* Class E: it goes back to nobody else, so the consumer of the SRQ has to hear of it. */
+static void uc_fails_the_receive_of_an_srq_that_a_broken_message_took(void **state)
+{
+	struct station *s = station_rts(IBV_QPT_UC);
+	struct other_domain other;
+
+	other_domain_open(s, &other);
+	other_domain_post(s, &other, 1, 4096, true);
+	receive_data(s, OPCODE_UC_SEND_FIRST, PEER_PSN, MTU);
+	receive_data(s, OPCODE_UC_SEND_LAST, PEER_PSN + 2, 8);	/* a gap */
+	expect_wc(&s->recv_cq, 1, IBV_WC_REM_INV_REQ_ERR);
+	other_domain_post(s, &other, 2, 4096, true);
+	other_domain_post(s, &other, 3, 4096, true);
+	receive_data(s, OPCODE_UC_SEND_FIRST, PEER_PSN + 3, MTU);
+	receive_data(s, OPCODE_UC_SEND_ONLY, PEER_PSN + 4, 8);	/* no end */
+	expect_wc(&s->recv_cq, 2, IBV_WC_REM_INV_REQ_ERR);
+	assert_int_equal(expect_wc(&s->recv_cq, 3, IBV_WC_SUCCESS).byte_len, 8);
+	other_domain_post(s, &other, 4, 4, true);
+	receive_data(s, OPCODE_UC_SEND_ONLY, PEER_PSN + 5, 8);	/* too long */
+	expect_wc(&s->recv_cq, 4, IBV_WC_LOC_LEN_ERR);
+	receive_data(s, OPCODE_UC_SEND_ONLY, PEER_PSN + 6, 8);	/* for which there is none */
+	expect_no_wc(&s->recv_cq);
+	expect_silence(s);
+	assert_int_equal(s->qp.state, IBV_QPS_RTS);
+	other_domain_close(s, &other);
+	station_free(s);
+}
+
 static void uc_drops_without_a_receive(void **state)
 {
 	struct station *s = station_rts(IBV_QPT_UC);
@@ -388,6 +416,7 @@ int main(void)
 		TEST(uc_messages_complete_when_they_are_written),
 		TEST(uc_sends_arrive_without_an_answer),
 		TEST(uc_drops_a_message_with_a_gap_and_takes_the_next),
+		TEST(uc_fails_the_receive_of_an_srq_that_a_broken_message_took),
 		TEST(uc_drops_without_a_receive),
 		TEST(uc_does_not_let_keys_be_guessed),
 		TEST(uc_drops_what_is_not_allowed_and_stays_up),

@@ -18,6 +18,7 @@
 #define TRACES		"traces"
 #define PICTURE_ROWS	14u
 #define PICTURE_WIDTH	220
+#define DEMO_LANES_MAX	16u
 #define PICTURE_HEIGHT	150
 
 struct demo_story { const char *name, *title, *text; bool lost, again; enum ladder_kind kind; };
@@ -71,11 +72,26 @@ static int demo_directory(const char *path)
 
 /* ---- the index ---- */
 
+/* Queue pairs side by side, the client's left, those that talk to each other inside. Returns how many. */
+static unsigned demo_columns(const struct ladder *ladder, unsigned column[DEMO_LANES_MAX])
+{
+	unsigned count = 0, lanes = ladder->lanes < DEMO_LANES_MAX ? ladder->lanes : DEMO_LANES_MAX;
+
+	for (int process = 0; process < (int)ladder->processes; process++)
+		for (unsigned i = 0; i < lanes; i++) {
+			unsigned lane = process ? lanes - 1 - i : i;
+
+			if (ladder->lane[lane].process == process && ladder->lane[lane].qpn != LADDER_NO_QP)
+				column[lane] = count++;
+		}
+	return count;
+}
+
 /* A small ladder of the first packets, in SVG. */
 static void demo_picture(const struct ladder *ladder, FILE *out)
 {
 	unsigned rows = ladder->packets < PICTURE_ROWS ? ladder->packets : PICTURE_ROWS;
-	unsigned lanes = ladder->lanes ? ladder->lanes : 1;
+	unsigned column[DEMO_LANES_MAX] = { 0 }, lanes = demo_columns(ladder, column);
 	double gap = lanes > 1 ? (PICTURE_WIDTH - 40.0) / (lanes - 1) : 0;
 	double step = (PICTURE_HEIGHT - 26.0) / (rows ? rows : 1);
 
@@ -87,13 +103,16 @@ static void demo_picture(const struct ladder *ladder, FILE *out)
 		const struct ladder_packet *packet = &ladder->packet[i];
 		bool lost = packet->flags & (LADDER_LOST | LADDER_DROPPED);
 		double part = packet->flags & LADDER_LOST ? .62 : packet->flags & LADDER_DROPPED ? .9 : 1;
-		double x0 = 20 + packet->from * gap, x1 = x0 + (20 + packet->to * gap - x0) * part;
+		double x0 = 20 + column[packet->from % DEMO_LANES_MAX] * gap;
+		double x1 = x0 + (20 + column[packet->to % DEMO_LANES_MAX] * gap - x0) * part;
 		double y0 = 10 + i * step, y1 = y0 + step * .75 * part;
 
 		fprintf(out, "<line class=\"k%u%s\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/>",
 			packet->kind, packet->flags & LADDER_RETRANSMISSION ? " again" : "", x0, y0, x1, y1);
 		if (lost)
-			fprintf(out, "<path class=\"lost\" d=\"M%.1f %.1fl8 8m0 -8l-8 8\"/>", x1 - 4, y1 - 4);
+			fprintf(out, packet->flags & LADDER_LOST ?
+				"<path class=\"lost\" d=\"M%.1f %.1fl8 8m0 -8l-8 8\"/>" :
+				"<path class=\"lost\" d=\"M%.1f %.1fm4 -2v12\"/>", x1 - 4, y1 - 4);
 		else
 			fprintf(out, "<circle class=\"k%u\" cx=\"%.1f\" cy=\"%.1f\" r=\"2.6\"/>", packet->kind,
 				x1, y1);

@@ -20,18 +20,20 @@
 #define ROWS_MAX	400u
 #define MARGIN_LEFT	90
 #define LANE_GAP	250
-#define MARGIN_RIGHT	390	/* events stand right of their lifeline */
+#define MARGIN_RIGHT	430	/* events stand right of their lifeline */
 #define HEAD		54
 #define ROW		24
 #define SLANT		12
-#define TEXT_MAX	256u
-#define EVENT_SHOWN	60u	/* characters; all of it is in the tooltip */
+#define LINE		15	/* of what an event says, behind the first one */
+#define TEXT_MAX	1024u
+#define LINE_MAX	60u	/* characters */
 
 /* One packet or event. */
 struct svg_row {
 	uint64_t time_ns;
 	const struct ladder_packet *packet;	/* or NULL */
 	const struct ladder_event *event;
+	unsigned lines;
 };
 
 struct svg_text {
@@ -41,12 +43,12 @@ struct svg_text {
 
 static const char svg_style[] =
 	"text{font:12px system-ui,sans-serif;fill:#24292f}.h{font-weight:600;text-anchor:middle}"
-	".t{fill:#8c959f;text-anchor:end;font-size:11px}.p{text-anchor:middle}.e{fill:#57606a}.bad{fill:#b3261e}"
+	".t{fill:#8c959f;text-anchor:end;font-size:11px}.p{text-anchor:middle}.e,.m{fill:#57606a}.bad{fill:#b3261e}"
 	"path,line{fill:none;stroke:#0969da;stroke-width:1.5}.life{stroke:#d0d7de}circle{fill:#57606a}"
-	".k5 path{stroke:#1a7f37}.k6 path,.k7 path,.lost path{stroke:#b3261e}.k8 path{stroke:#8250df}"
+	".k5 path{stroke:#1a7f37}.k6 path,.k7 path,.lost path{stroke:#b3261e}.stop{stroke-width:3}.again .stop{stroke-dasharray:none}.k8 path{stroke:#8250df}"
 	".again path{stroke-dasharray:6 3}.mem path{stroke-width:3;stroke-opacity:.55}"
 	"rect{fill:#fff}@media(prefers-color-scheme:dark){rect{fill:#0d1117}text{fill:#e6edf3}"
-	".e{fill:#9198a1}.life{stroke:#3d444d}circle{fill:#9198a1}.bad{fill:#ff7b72}}";
+	".e,.m{fill:#9198a1}.life{stroke:#3d444d}circle{fill:#9198a1}.bad{fill:#ff7b72}}";
 
 /* ---- words ---- */
 
@@ -237,11 +239,37 @@ static void svg_draw_packet(const struct svg *svg, const struct ladder_packet *p
 			(x0 + svg_x(svg, packet->to)) / 2, y0 - 1);
 	svg_put(out, text.text);
 	fputs("</text>", out);
-	if (lost)
+	if (packet->flags & LADDER_LOST)
 		fprintf(out, "<path d=\"M%d %dl8 8m0 -8l-8 8\"/>", x1 - 4, y1 - 4);
+	else if (lost)			/* it arrived, and went no further */
+		fprintf(out, "<path class=\"stop\" d=\"M%d %dv14\"/>", x1, y1 - 7);
 	else if (packet->from != packet->to)
 		fprintf(out, "<path d=\"M%d %dl%d -5m0 9l%d -4\"/>", x1, y1, side, -side);
 	fputs("</g>\n", out);
+}
+
+/* How much of a text goes into one line. */
+static size_t svg_line(const char *text)
+{
+	size_t bytes = LINE_MAX;
+
+	if (strlen(text) <= LINE_MAX)
+		return strlen(text);
+	while (bytes && text[bytes] != ' ')
+		bytes--;
+	return bytes ? bytes : LINE_MAX;
+}
+
+static unsigned svg_lines(const struct ladder_event *event)
+{
+	struct svg_text text = svg_event(event);
+	unsigned lines = 0;
+
+	for (const char *line = text.text; *line; lines++) {
+		line += svg_line(line);
+		line += *line == ' ';
+	}
+	return lines ? lines : 1;
 }
 
 static void svg_draw_event(const struct svg *svg, const struct ladder_event *event, int y)
@@ -252,14 +280,18 @@ static void svg_draw_event(const struct svg *svg, const struct ladder_event *eve
 
 	fprintf(out, "<circle cx=\"%d\" cy=\"%d\" r=\"3\"/><text class=\"%s\" x=\"%d\" y=\"%d\">", x, y,
 		strstr(text.text, "fails") ? "bad" : "e", x + 8, y + 4);
-	if (text.bytes > EVENT_SHOWN) {
-		fputs("<title>", out);
-		svg_put(out, text.text);
-		fputs("</title>", out);
-		strcpy(text.text + EVENT_SHOWN - 3, "...");
+	for (char *line = text.text; *line; y += LINE) {
+		size_t bytes = svg_line(line);
+		char next = line[bytes];
+
+		if (line != text.text)
+			fprintf(out, "<text class=\"m\" x=\"%d\" y=\"%d\">", x + 8, y + 4);
+		line[bytes] = '\0';
+		svg_put(out, line);
+		fputs("</text>\n", out);
+		line[bytes] = next;
+		line += bytes + (next == ' ');
 	}
-	svg_put(out, text.text);
-	fputs("</text>\n", out);
 }
 
 /* ---- rows ---- */
@@ -283,10 +315,11 @@ static struct svg_row *svg_rows(const struct ladder *ladder, unsigned *count)
 
 	*count = 0;
 	for (unsigned i = 0; rows && i < ladder->packets; i++)
-		rows[(*count)++] = (struct svg_row){ ladder->packet[i].time_ns, &ladder->packet[i], NULL };
+		rows[(*count)++] = (struct svg_row){ ladder->packet[i].time_ns, &ladder->packet[i], NULL, 1 };
 	for (unsigned i = 0; rows && i < ladder->events; i++)
 		if (!svg_event_is(&ladder->event[i], "counters"))
-			rows[(*count)++] = (struct svg_row){ ladder->event[i].time_ns, NULL, &ladder->event[i] };
+			rows[(*count)++] = (struct svg_row){ ladder->event[i].time_ns, NULL, &ladder->event[i],
+							    svg_lines(&ladder->event[i]) };
 	if (rows)
 		qsort(rows, *count, sizeof(*rows), svg_order);
 	return rows;
@@ -297,7 +330,7 @@ int ladder_svg_write(const struct ladder *ladder, const struct ladder_page *page
 	unsigned count, shown;
 	struct svg_row *rows = svg_rows(ladder, &count);
 	struct svg svg = { .ladder = ladder, .out = out };
-	int width, height;
+	int width, height, end = HEAD, at = HEAD;
 
 	if (!rows || !svg_place(&svg)) {
 		free(rows);
@@ -305,14 +338,16 @@ int ladder_svg_write(const struct ladder *ladder, const struct ladder_page *page
 	}
 	shown = count < ROWS_MAX ? count : ROWS_MAX;
 	width = MARGIN_LEFT + 60 + (ladder->lanes ? (int)ladder->lanes - 1 : 0) * LANE_GAP + MARGIN_RIGHT;
-	height = HEAD + (int)shown * ROW + 16 + (shown < count ? ROW : 0);
+	for (unsigned i = 0; i < shown; i++)
+		end += ROW + (int)(rows[i].lines - 1) * LINE;
+	height = end + 16 + (shown < count ? ROW : 0);
 	fprintf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\"><title>", width,
 		height, width);
 	svg_put(out, page->title ? page->title : "verbatim ladder");
 	fprintf(out, "</title><style>%s</style><rect width=\"100%%\" height=\"100%%\"/>\n", svg_style);
-	svg_heads(&svg, HEAD + (int)shown * ROW);
+	svg_heads(&svg, end);
 	for (unsigned i = 0; i < shown; i++) {
-		int y = HEAD + (int)i * ROW + ROW / 2;
+		int y = at + ROW / 2;
 
 		fprintf(out, "<text class=\"t\" x=\"%d\" y=\"%d\">%.1f us</text>", MARGIN_LEFT - 8, y + 4,
 			(double)(rows[i].time_ns - rows[0].time_ns) / 1000);
@@ -320,6 +355,7 @@ int ladder_svg_write(const struct ladder *ladder, const struct ladder_page *page
 			svg_draw_packet(&svg, rows[i].packet, y);
 		else
 			svg_draw_event(&svg, rows[i].event, y);
+		at += ROW + (int)(rows[i].lines - 1) * LINE;
 	}
 	if (shown < count)
 		fprintf(out, "<text class=\"bad\" x=\"%d\" y=\"%d\">and %u more: verbatim ladder -o PAGE.html "

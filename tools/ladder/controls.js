@@ -102,7 +102,7 @@ function onSearch() {
 
 function runSearch() {
 	VIEW.query = $('search').value.toLowerCase().split(/\s+/).filter(word => word);
-	if (VIEW.only || asTable)
+	if (VIEW.only || asTable || (VIEW.fold && FOLDS))
 		relayout();
 	else
 		findHits();
@@ -250,7 +250,7 @@ function setTheme(name) {
 
 const KEYS = [['\u2193 \u2191', 'next, previous message'], ['Enter', 'read its details'], ['n p', 'next, previous problem'], ['/', 'search'],
 	['+ \u2212', 'zoom; Ctrl and wheel, too'], ['0', 'everything in the window'], ['c', 'shorten idle time, or true time'],
-	['t', 'table or chart'], ['d', 'light or dark'], ['Esc', 'close'], ['?', 'this']];
+	['f', 'fold set-up, or show it'], ['t', 'table or chart'], ['d', 'light or dark'], ['Esc', 'close'], ['?', 'this']];
 
 // Small pictures of how things are drawn: the same code draws them.
 function legendPictures() {
@@ -276,7 +276,18 @@ function legendPictures() {
 	};
 	picture('packet: sent, received', c => arrow(c, theme.send, []));
 	picture('retransmission', c => arrow(c, theme.send, [7, 4]));
-	picture('lost, or dropped at its end', c => {
+	picture('dropped where it arrived', c => {
+		c.strokeStyle = theme.send;
+		c.lineWidth = 1.6;
+		c.beginPath();
+		c.moveTo(4, 11);
+		c.lineTo(58, 11);
+		c.stroke();
+		c.strokeStyle = theme.bad;
+		c.lineWidth = 3;
+		barred(c, 51, 11, 0, 7);
+	});
+	picture('lost on its way', c => {
 		c.strokeStyle = theme.send;
 		c.lineWidth = 1.6;
 		c.beginPath();
@@ -343,7 +354,8 @@ function onKey(event) {
 	const inDetails = $('details').contains(event.target);
 	const actions = { '/': () => $('search').focus(), 'n': () => goTo(problems, 1), 'p': () => goTo(problems, -1), '+': () => zoom(1.3),
 		'=': () => zoom(1.3), '-': () => zoom(1 / 1.3), '0': fit, 't': () => setForm(!asTable), 'd': () => setTheme(isDark() ? 'light' : 'dark'),
-		'c': () => { $('compress').checked = !$('compress').checked; onCompress(); }, '?': showHelp, 'j': () => step(1), 'k': () => step(-1) };
+		'c': () => { $('compress').checked = !$('compress').checked; onCompress(); },
+		'f': () => { $('fold').checked = !$('fold').checked; onFold(); }, '?': showHelp, 'j': () => step(1), 'k': () => step(-1) };
 	if (!inDetails && !asTable)
 		Object.assign(actions, { ArrowDown: () => step(1), ArrowUp: () => step(-1) });
 	if (event.key === 'Enter' && event.target === scroller && VIEW.selected >= 0)
@@ -357,6 +369,12 @@ function onKey(event) {
 function onCompress() {
 	VIEW.compress = $('compress').checked;
 	relayout();
+}
+
+function onFold() {
+	VIEW.fold = $('fold').checked;
+	relayout();
+	scroller.scrollTop = 0;
 }
 
 function pointed(event) {
@@ -408,6 +426,7 @@ function listen() {
 	click('details-next', () => step(1));
 	click('details-previous', () => step(-1));
 	$('compress').addEventListener('change', onCompress);
+	$('fold').addEventListener('change', onFold);
 	document.addEventListener('keydown', onKey);
 	document.addEventListener('click', event => {
 		if ($('lanes-menu').open && !$('lanes-menu').contains(event.target))
@@ -447,6 +466,8 @@ function start() {
 		$('about-text').replaceChildren(...DATA.about.trim().split(/\n\s*\n/).map(p => element('p', {}, p.replace(/\n/g, ' '))));
 	}
 	$('warnings').replaceChildren(...DATA.warning.map(w => element('p', {}, '\u26a0 ' + w)));
+	$('fold-label').hidden = !FOLDS;
+	$('fold-text').textContent = 'fold set-up (' + FOLDS.toLocaleString('en') + ')';
 	makeKinds();
 	makeLanes();
 	setTheme();

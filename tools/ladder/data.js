@@ -243,7 +243,7 @@ function eventLabel(item) {
 }
 
 // Where there is little room: without what all calls and states have in common.
-const eventLabelShort = item => eventLabel(item).replace(/^(ibv_post_|ibv_|rdma_)/, '').replace(/^\w+ \u2192 /, '\u2192 ')
+const eventLabelShort = item => eventOf(item).json.event === 'explain' ? 'explanation' : eventLabel(item).replace(/^(ibv_post_|ibv_|rdma_)/, '').replace(/^\w+ \u2192 /, '\u2192 ')
 	.replace(/RDMA_(WRITE|READ)/, '$1').replace(/^send /, '');
 
 const itemLabel = (item, room = 2) => isPacket(item) ? packetLabel(item, room) : eventLabel(item);

@@ -54,20 +54,6 @@ function textWidth(c, text) {
 	return width;
 }
 
-function clipped(c, text, room) {
-	if (textWidth(c, text) <= room)
-		return text;
-	let low = 0, high = text.length;
-	while (low < high) {
-		const middle = (low + high + 1) >> 1;
-		if (textWidth(c, text.slice(0, middle) + '\u2026') <= room)
-			low = middle;
-		else
-			high = middle - 1;
-	}
-	return low > 1 ? text.slice(0, low) + '\u2026' : '';
-}
-
 function arrowHead(c, x, y, angle, size) {
 	c.beginPath();
 	c.moveTo(x, y);
@@ -83,6 +69,14 @@ function cross(c, x, y, size) {
 	c.lineTo(x + size, y + size);
 	c.moveTo(x + size, y - size);
 	c.lineTo(x - size, y + size);
+	c.stroke();
+}
+
+// Across an arrow: it arrived, and went no further.
+function barred(c, x, y, angle, size) {
+	c.beginPath();
+	c.moveTo(x - size * Math.sin(angle), y + size * Math.cos(angle));
+	c.lineTo(x + size * Math.sin(angle), y - size * Math.cos(angle));
 	c.stroke();
 }
 
@@ -119,65 +113,97 @@ function strokeArrow(c, item, e, top, colour, strong) {
 	c.stroke();
 	c.setLineDash([]);
 	const angle = e.loop ? Math.PI : Math.atan2(y1 - y0, e.x1 - e.x0);
-	if (flagged(item, FLAG.LOST | FLAG.DROPPED)) {
+	if (flagged(item, FLAG.LOST)) {
 		c.strokeStyle = theme.bad;
 		c.lineWidth = 2.4;
-		const back = flagged(item, FLAG.LOST) ? 0 : 10 * Math.sign(e.x1 - e.x0);
-		cross(c, e.x1 - back, y1, 5);
-	} else if (flagged(item, FLAG.DIRECT) && P.kind[item] === KIND.read && !e.loop) {	// bytes come to who asked
-		arrowHead(c, e.x0, y0, angle + Math.PI, 9);
+		cross(c, e.x1, y1, 5);
+	} else if (flagged(item, FLAG.DROPPED)) {
+		c.strokeStyle = theme.bad;
+		c.lineWidth = 3;
+		barred(c, e.x1 - 9 * Math.cos(angle), y1 - 9 * Math.sin(angle), angle, 7);
 	} else {
 		arrowHead(c, e.x1, e.loop ? Math.max(y1, y0 + 8) : y1, angle, memory ? 9 : 8);
 	}
 }
 
-// Boxes of the words that are drawn: new ones take another place on their arrow, or none.
+// Boxes of words and marks that are drawn, by rows of the window: what would lie on another one, or be cut, is not drawn.
+const TAKEN_ROW = 16;
 let taken = [];
+let takenRows = new Map();
 
-function isFree(x, y, width, force) {
-	const box = { x0: x - width / 2, x1: x + width / 2, y };
-	for (let i = taken.length - 1; i >= 0 && i > taken.length - 60; i--)
-		if (Math.abs(taken[i].y - y) < 12 && taken[i].x0 < box.x1 && taken[i].x1 > box.x0 && !force)
-			return false;
+function clearTaken() {
+	taken = [];
+	takenRows = new Map();
+}
+
+function rowsOf(box) {
+	const rows = [];
+	for (let row = Math.floor(box.y0 / TAKEN_ROW); row <= Math.floor(box.y1 / TAKEN_ROW); row++)
+		rows.push(row);
+	return rows;
+}
+
+const isFree = box => !rowsOf(box).some(row => (takenRows.get(row) ?? []).some(other =>
+	other.x0 < box.x1 && other.x1 > box.x0 && other.y0 < box.y1 && other.y1 > box.y0));
+
+function take(box) {
 	taken.push(box);
-	return true;
+	for (const row of rowsOf(box)) {
+		if (!takenRows.has(row))
+			takenRows.set(row, []);
+		takenRows.get(row).push(box);
+	}
+}
+
+// What may be said of a packet, the longest first.
+function arrowWords(item) {
+	const fate = flagged(item, FLAG.LOST) ? ' \u2014 lost' : flagged(item, FLAG.DROPPED) ? ' \u2014 dropped' : '';
+	const words = [2, 1, 0].map(room => packetLabel(item, room) + fate);
+	return [...new Set([...words, packetLabel(item, 0), packetLabel(item, 0).replace(/ (ONLY|REQUEST)$/, '')])];
+}
+
+function loopText(c, item, e, top) {
+	const x0 = e.x0 + 42, y = e.y0 - top + 10, colour = theme[colourName(item)];
+	for (const text of arrowWords(item)) {
+		const box = { text, x0, x1: x0 + textWidth(c, text), y0: y - 10, y1: y + 3 };
+		if (box.x1 > PLACE.width - 8 || !isFree(box))
+			continue;
+		take(box);
+		c.textAlign = 'left';
+		halo(c, text, x0, y, colour);
+		return;
+	}
 }
 
 function arrowText(c, item, e, top, force) {
-	const length = Math.abs(e.x1 - e.x0);
-	const room = e.loop ? PLACE.gap - 60 : length - 26;
+	const dx = e.x1 - e.x0, dy = e.y1 - e.y0, length = Math.abs(dx), slope = dy / dx;
 	c.font = FONT;
-	let text = packetLabel(item, 2);
-	if (textWidth(c, text) > room)
-		text = packetLabel(item, 1);
-	if (textWidth(c, text) > room)
-		text = packetLabel(item, 0);
-	if (flagged(item, FLAG.LOST))
-		text += ' \u2014 lost';
-	else if (flagged(item, FLAG.DROPPED))
-		text += ' \u2014 dropped';
-	text = clipped(c, text, Math.max(room + (flagged(item, FLAG.LOST) ? 60 : 0), 40));
-	const colour = flagged(item, FLAG.LOST | FLAG.DROPPED) ? theme.bad : theme[colourName(item)];
-	c.save();
 	c.textBaseline = 'alphabetic';
 	if (e.loop) {
-		c.textAlign = 'left';
-		halo(c, text, e.x0 + 42, e.y0 - top + 10, colour);
-	} else {
-		const slope = (e.y1 - e.y0) / (e.x1 - e.x0), width = textWidth(c, text);
-		const at = [.5, .3, .7].find(part => length * Math.min(part, 1 - part) * 2 + 20 > (part === .5 ? 0 : width) &&
-			isFree(e.x0 + (e.x1 - e.x0) * part, e.y0 + (e.y1 - e.y0) * part - top, width, false)) ?? (force ? .5 : 0);
-		if (!at) {
+		loopText(c, item, e, top);
+		return;
+	}
+	for (const text of arrowWords(item)) {
+		const width = textWidth(c, text);
+		for (const part of [.5, .3, .7]) {
+			if (length * Math.min(part, 1 - part) < width / 2 + 7)
+				continue;
+			const x = e.x0 + dx * part, y = e.y0 + dy * part - top, lean = Math.abs(slope) < .5 ? Math.abs(slope) * width / 2 : 0;
+			const box = { text, x0: x - width / 2, x1: x + width / 2, y0: y - 15 - lean, y1: y - 1 + lean };
+			if (!force && !isFree(box))
+				continue;
+			take(box);
+			c.save();
+			c.translate(x, y);
+			if (lean)
+				c.rotate(Math.atan(slope));
+			c.textAlign = 'center';
+			halo(c, text, 0, flagged(item, FLAG.DIRECT) ? -5 : -4, flagged(item, FLAG.LOST | FLAG.DROPPED) ? theme.bad :
+				theme[colourName(item)]);
 			c.restore();
 			return;
 		}
-		c.translate(e.x0 + (e.x1 - e.x0) * at, e.y0 + (e.y1 - e.y0) * at - top);
-		if (Math.abs(slope) < .5)
-			c.rotate(Math.atan(slope));
-		c.textAlign = 'center';
-		halo(c, text, 0, flagged(item, FLAG.DIRECT) ? -5 : -4, colour);
 	}
-	c.restore();
 }
 
 // Events: a mark on the line, words beside it: outwards at the first and the last lane.
@@ -205,22 +231,33 @@ function eventMark(c, item, x, y, size) {
 	c.stroke();
 }
 
-function drawEvent(c, item, top, strong, words) {
+function eventColour(item) {
+	const { json } = eventOf(item);
+	return eventFailed(json) ? theme.bad : json.event === 'completion' ? theme.good : isState(json) ? theme.accent : theme.ink;
+}
+
+function drawEvent(c, item, top, strong) {
+	const x = PLACE.x[eventOf(item).lane], y = PLACE.y[0][item] - top, size = strong ? 6 : 4.5;
+	eventMark(c, item, x, y, size);
+	take({ text: '', x0: x - size, x1: x + size, y0: y - size, y1: y + size });
+}
+
+// Beside its mark, outwards; of a line between others on either side.
+function eventText(c, item, top, force) {
 	const lane = eventOf(item).lane, x = PLACE.x[lane], y = PLACE.y[0][item] - top, side = eventSide(lane);
-	eventMark(c, item, x, y, strong ? 6 : 4.5);
-	if (!words)
-		return;
 	c.font = SMALL;
 	c.textBaseline = 'middle';
-	c.textAlign = side < 0 ? 'right' : 'left';
-	const outermost = side < 0 || lane === PLACE.lanes[PLACE.lanes.length - 1];
-	const room = side < 0 ? x - GUTTER() - 16 : outermost ? PLACE.width - x - 18 : PLACE.gap * .48;
-	const long = eventLabel(item), text = clipped(c, textWidth(c, long) > room ? eventLabelShort(item) : long, room);
-	if (text)
-		taken.push({ x0: x + side * 11 - (side < 0 ? textWidth(c, text) : 0), x1: x + 11 + (side < 0 ? 0 : textWidth(c, text)), y });
-	if (text)
-		halo(c, text, x + side * 11, y, isMarked(item) ? theme.bad : eventOf(item).json.event === 'completion'
-			? theme.good : isState(eventOf(item).json) ? theme.accent : theme.ink);
+	const long = eventLabel(item), short = eventLabelShort(item), least = short.replace(/ (wr|\d+ B).*/, '');
+	for (const [text, to] of [[long, side], [short, side], [long, -side], [short, -side], [least, side], [least, -side]]) {
+		const width = textWidth(c, text), x0 = to < 0 ? x - 10 - width : x + 10;
+		const box = { text, x0, x1: x0 + width, y0: y - 6.5, y1: y + 6.5 };
+		if (x0 < GUTTER() + 5 || box.x1 > PLACE.width - 6 || (!force && !isFree(box)))
+			continue;
+		take(box);
+		c.textAlign = 'left';
+		halo(c, text, x0, y, eventColour(item));
+		return;
+	}
 }
 
 // An ACK for several packets: a bracket along the requester's line.
@@ -279,8 +316,11 @@ function drawLine(c, lane, top, height) {
 	};
 	let from = 0, state = STATES[lane].length ? 'RESET' : '';
 	for (const change of STATES[lane]) {
-		if (!PLACE.shown[change.item])
+		if (!PLACE.shown[change.item]) {
+			if (isFolded(change.item) && eventOf(change.item).time <= (PLACE.moments[0]?.[0] ?? 0))
+				state = change.to;
 			continue;
+		}
 		const y = PLACE.y[0][change.item] - top;
 		segment(from, y, state);
 		from = y;
@@ -351,7 +391,9 @@ function drawIdle(c, left, top, width, height) {
 		c.setLineDash([]);
 		c.textAlign = 'center';
 		const between = PLACE.lanes.length > 1 ? (PLACE.x[PLACE.lanes[0]] + PLACE.x[PLACE.lanes[1]]) / 2 : PLACE.width / 2;
-		halo(c, timeText(mark.ns) + ' idle', between - left, y, theme.faint);
+		const text = timeText(mark.ns) + ' idle', half = textWidth(c, text) / 2;
+		take({ text, x0: between - half, x1: between + half, y0: y - 7, y1: y + 7 });
+		halo(c, text, between - left, y, theme.faint);
 	}
 }
 
@@ -406,41 +448,35 @@ function drawDense(c, left, top, height) {
 	}
 }
 
-// Words need room: an event has its place or none, the chosen one always has.
+// The chosen one's words first; arrows before events.
 function drawNear(c, top, height) {
-	const items = [], columns = new Map();
-	taken = [];
+	const items = [];
 	itemsBetween(top - 40, top + height + 40, item => items.push(item));
 	const roomy = VIEW.row >= 9;
 	for (const item of items)
 		if (isPacket(item) && P.acks[item] > 1 && roomy)
 			drawBracket(c, item, top);
-	for (const item of items) {
-		if (!isPacket(item))
-			continue;
-		const strong = item === VIEW.hover || related(item);
-		strokeArrow(c, item, ends(item), top, theme[colourName(item)], strong);
-	}
-	const free = (column, y, force) => {
-		const last = columns.get(column);
-		if (last !== undefined && Math.abs(y - last) < 12 && !force)
-			return false;
-		columns.set(column, y);
-		return true;
-	};
 	const isStrong = item => item === VIEW.hover || item === VIEW.selected;
 	for (const item of items)
+		if (isPacket(item))
+			strokeArrow(c, item, ends(item), top, theme[colourName(item)], item === VIEW.hover || related(item));
+	for (const item of items)
 		if (!isPacket(item))
-			drawEvent(c, item, top, isStrong(item), free(eventOf(item).lane, PLACE.y[0][item], isStrong(item)));
-	for (const strong of [true, false])
+			drawEvent(c, item, top, isStrong(item));
+	const say = (item, force) => isPacket(item) ? arrowText(c, item, ends(item), top, force) : eventText(c, item, top, force);
+	for (const item of items)
+		if (isStrong(item))
+			say(item, true);
+	for (const packets of [true, false])
 		for (const item of items)
-			if (isPacket(item) && isStrong(item) === strong)
-				arrowText(c, item, ends(item), top, strong);
+			if (isPacket(item) === packets && !isStrong(item))
+				say(item, false);
 }
 
 function drawInto(c, left, top, width, height) {
 	c.fillStyle = theme.paper;
 	c.fillRect(0, 0, width, height);
+	clearTaken();
 	drawBands(c, left, top, width, height);
 	c.save();
 	c.translate(-left, 0);

@@ -9,7 +9,7 @@ const ROW = 24, ROW_MIN = 0.002, ROW_MAX = 64, HEIGHT_MAX = 12e6;
 const BLOCK = 128;
 
 const VIEW = { row: ROW, compress: true, kinds: new Set(KINDS.keys()), lanes: new Set(LANES.keys()), only: false, query: [],
-	selected: -1, hover: -1 };
+	selected: -1, hover: -1, fold: true };
 
 const MOMENTS = (() => {
 	const list = [];
@@ -37,13 +37,36 @@ const ORDER = (() => {		// items by their first moment
 	return order;
 })();
 
+// What is folded away at first: calls and states before the first packet, but posts, which are why there are packets;
+// and what only ends, behind the last packet and completion. Nothing that failed.
+const FOLDED = (() => {
+	const folded = new Uint8Array(ITEMS), ends = ['call', 'process', 'counters', 'state', 'queue_pair'];
+	let first = Infinity, last = -Infinity;
+	for (let item = 0; item < ITEMS; item++) {
+		if (isPacket(item))
+			first = Math.min(first, beginOf(item) < 0 ? receivedAt(item) : beginOf(item));
+		if (isPacket(item) || !ends.includes(eventOf(item).json.event))
+			last = Math.max(last, receivedAt(item));
+	}
+	for (let item = PACKETS; PACKETS && item < ITEMS; item++) {
+		const { time, json } = eventOf(item), quiet = ends.includes(json.event) && !eventFailed(json);
+		const before = time < first && (quiet || json.event === 'cm') && !/^ibv_(post|wr)_/.test(json.name ?? '');
+		folded[item] = before || (quiet && time > last) ? 1 : 0;
+	}
+	return folded;
+})();
+const FOLDS = FOLDED.reduce((sum, one) => sum + one, 0);
+
+// A search looks at everything.
+const isFolded = item => FOLDED[item] === 1 && VIEW.fold && !VIEW.query.length;
+
 function matches(item) {
 	const text = searchText(item);
 	return VIEW.query.every(word => text.includes(word));
 }
 
 function isShown(item) {
-	if (!VIEW.kinds.has(kindOf(item)))
+	if (!VIEW.kinds.has(kindOf(item)) || isFolded(item))
 		return false;
 	if (isPacket(item) ? !VIEW.lanes.has(P.from[item]) || !VIEW.lanes.has(P.to[item]) : !VIEW.lanes.has(eventOf(item).lane))
 		return false;
@@ -51,7 +74,7 @@ function isShown(item) {
 }
 
 const PLACE = { items: [], y: [new Float64Array(ITEMS), new Float64Array(ITEMS)], top: [], bottom: [], blockTop: [], blockBottom: [],
-	marks: [], height: 0, x: [], width: 0, median: 1, unit: [], shown: new Uint8Array(ITEMS) };
+	marks: [], height: 0, x: [], width: 0, median: 1, unit: [], silent: new Set(), shown: new Uint8Array(ITEMS) };
 
 // Rows between two moments that are dt apart.
 function rowsFor(dt) {
@@ -66,6 +89,7 @@ function layoutItems() {
 		if (PLACE.shown[item])
 			PLACE.items.push(item);
 	}
+	PLACE.silent = silentLanes();
 	PLACE.moments = MOMENTS.filter(m => PLACE.shown[m[1]]);
 	const steps = [];
 	for (let i = 1; i < PLACE.moments.length; i++)
@@ -152,18 +176,31 @@ function timeAt(y) {
 
 // ---- lanes ----
 
-// Lanes of one process, or of one address, stand together, in the order in which they first say something.
+// Lanes of which all is folded away.
+function silentLanes() {
+	const folded = new Set(), other = new Set();
+	for (let item = 0; item < ITEMS; item++)
+		for (const lane of isPacket(item) ? [P.from[item], P.to[item]] : [eventOf(item).lane])
+			(isFolded(item) ? folded : other).add(lane);
+	return new Set([...folded].filter(lane => !other.has(lane)));
+}
+
+// Lanes of one process, or of one address, stand together: who sends first, the client, left.
 const LANE_ORDER = (() => {
-	const first = new Array(LANES.length).fill(Infinity), groups = new Map();
-	for (const item of ORDER)
+	const first = new Array(LANES.length).fill(Infinity), groups = new Map(), speaks = new Map();
+	for (const item of ORDER) {
+		if (isPacket(item) && !speaks.has(laneGroup(P.from[item])))
+			speaks.set(laneGroup(P.from[item]), speaks.size);
 		for (const lane of isPacket(item) ? [P.from[item], P.to[item]] : [eventOf(item).lane])
 			first[lane] = Math.min(first[lane], ORDER.length ? sentAt(item) : 0);
+	}
 	for (const lane of LANES.keys()) {
 		const name = laneGroup(lane);
 		groups.set(name, Math.min(groups.get(name) ?? Infinity, first[lane]));
 	}
 	const rank = qpn => qpn === -1 ? 0 : qpn === 1 ? 1 : 2;
-	const names = [...groups.keys()].sort((a, b) => groups.get(a) - groups.get(b) || a.localeCompare(b));
+	const names = [...groups.keys()].sort((a, b) => (speaks.get(a) ?? LANES.length) - (speaks.get(b) ?? LANES.length) ||
+		groups.get(a) - groups.get(b) || a.localeCompare(b));
 	// The last group has what is no data at its outer side, too: queue pairs face each other.
 	const outward = lane => rank(LANES[lane].qpn) * (names.length > 1 && laneGroup(lane) === names[names.length - 1] ? -1 : 1);
 	return [...LANES.keys()].sort((a, b) => names.indexOf(laneGroup(a)) - names.indexOf(laneGroup(b)) || outward(a) - outward(b) ||
@@ -173,12 +210,16 @@ const LANE_ORDER = (() => {
 const GUTTER = () => innerWidth < 640 ? 62 : 92;
 
 function layoutLanes(width) {
-	const shown = LANE_ORDER.filter(lane => VIEW.lanes.has(lane));
+	const shown = LANE_ORDER.filter(lane => VIEW.lanes.has(lane) && !PLACE.silent.has(lane));
 	const narrow = width < 640;
 	const labels = EVENTS.length > 0;
-	const left = GUTTER() + (labels ? (narrow ? 70 : Math.min(230, width * .18)) : narrow ? 34 : 60);
-	const right = labels ? (narrow ? 76 : Math.min(240, width * .19)) : narrow ? 40 : 60;
-	const least = labels ? (narrow ? 120 : 200) : narrow ? 84 : 130;
+	let left = GUTTER() + (labels ? (narrow ? 70 : Math.min(230, width * .18)) : narrow ? 34 : 60);
+	let right = labels ? (narrow ? 76 : Math.min(240, width * .19)) : narrow ? 40 : 60;
+	const least = labels ? (width < 1000 ? 110 : 200) : narrow ? 84 : 130;
+	if (left + right + least * (shown.length - 1) > width) {	// words stand between the lines, then
+		left = GUTTER() + 44;
+		right = 48;
+	}
 	const gap = shown.length > 1 ? Math.max(least, Math.min(560, (width - left - right) / (shown.length - 1))) : 0;
 	const used = left + right + gap * Math.max(0, shown.length - 1);
 	const shift = Math.max(0, (width - used) / 2);

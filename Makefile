@@ -85,11 +85,17 @@ pictures: $(BUILD)/meson/build.ninja
 	@cd $(BUILD)/pictures-demo/traces && sha256sum *.pcapng >$(CURDIR)/tests/ladder/demo.sha256
 	@git --no-pager diff --stat -- docs/tutorial/pictures tests/ladder/demo.sha256
 
+# The demo is of what is built, by `make lib` or by `make`, and brings that up to date; of nothing, by `make lib`.
+BUILT = $(if $(filter stage/%,$(shell readlink $(BUILD)/bin)),all,lib)
+BUILT_IN = $(if $(filter all,$(BUILT)),meson,quick)
+DEMO_EXAMPLES = examples/hello_verbs examples/hello_cm examples/hello_ep
+
 # What shows and tests looks after its packages itself.
 demo:
 	@.ci/deps build demo
-	@$(MAKE) --no-print-directory examples
-	@tests/demo.sh
+	@$(MAKE) --no-print-directory $(BUILT)
+	@ninja --quiet -C $(BUILD)/$(BUILT_IN) $(DEMO_EXAMPLES)
+	@EXAMPLES=$(BUILD)/$(BUILT_IN)/examples tests/demo.sh
 
 check: deps
 	@$(MAKE) --no-print-directory checked
@@ -122,7 +128,8 @@ uninstall: all
 	@cd $(BUILD)/stage/usr && find . ! -type d -print0 | \
 		(cd '$(DESTDIR)$(PREFIX)' && xargs -0 rm -f)
 	@cd '$(DESTDIR)$(PREFIX)' && \
-		rm -df lib/verbatim/{rsocket,bench,} share/doc/verbatim/{examples/tutorial,examples/homework,examples,}
+		rm -df lib/verbatim/{rsocket,bench,} && \
+		{ [ ! -d share/doc/verbatim ] || find share/doc/verbatim -depth -type d -empty -delete; }
 
 # A binary package of the same files, made by dpkg-deb.
 deb: all

@@ -7,7 +7,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 verbatim=build/bin/verbatim
-examples=build/meson/examples
+examples=${EXAMPLES:-build/meson/examples}
 hello=$examples/hello_verbs
 scratch=$(mktemp -d)
 children=()

@@ -60,6 +60,22 @@ static void warn_of(const char *name)
 		program_remedy(obstacle));
 }
 
+/* rdma(8) of iproute2 asks the kernel by netlink, which knows none of our devices: it would print nothing. */
+static void name_ours(char **argv)
+{
+	const char *name = strrchr(argv[0], '/') ? strrchr(argv[0], '/') + 1 : argv[0];
+	char **word = argv + 1;
+	bool counts;
+
+	if (strcmp(name, "rdma"))
+		return;
+	while (*word && **word == '-')
+		word++;
+	counts = *word && (!strncmp(*word, "res", 3) || !strncmp(*word, "st", 2));
+	fprintf(stderr, "verbatim run: rdma asks the kernel, which has no device of Verbatim: use verbatim %s\n",
+		counts ? "stats" : "link");
+}
+
 int run_command(int argc, char **argv)
 {
 	static struct variable variables[VARIABLE_COUNT];
@@ -81,6 +97,7 @@ int run_command(int argc, char **argv)
 	if (options.fault)
 		setenv("VERBATIM_FAULT", options.fault, 1);
 	warn_of(argv[first]);
+	name_ours(argv + first);
 	execvp(argv[first], argv + first);
 	fprintf(stderr, "verbatim run: %s: %s\n", argv[first], strerror(errno));
 	return errno == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_EXECUTE;

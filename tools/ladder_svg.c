@@ -43,9 +43,11 @@ struct svg_text {
 
 static const char svg_style[] =
 	"text{font:12px system-ui,sans-serif;fill:#24292f}.h{font-weight:600;text-anchor:middle}"
-	".t{fill:#8c959f;text-anchor:end;font-size:11px}.p{text-anchor:middle}.e,.m{fill:#57606a}.bad{fill:#b3261e}"
-	"path,line{fill:none;stroke:#0969da;stroke-width:1.5}.life{stroke:#d0d7de}circle{fill:#57606a}"
-	".k5 path{stroke:#1a7f37}.k6 path,.k7 path,.lost path{stroke:#b3261e}.stop{stroke-width:3}.again .stop{stroke-dasharray:none}.k8 path{stroke:#8250df}"
+	".t{fill:#8c959f;text-anchor:end;font-size:11px}.p{text-anchor:middle}.e,.m{fill:#57606a}"
+	".bad{fill:#b3261e}path,line{fill:none;stroke:#0969da;stroke-width:1.5}"
+	".life{stroke:#d0d7de}circle{fill:#57606a}.k5 path{stroke:#1a7f37}"
+	".k6 path,.k7 path,.lost path{stroke:#b3261e}.stop{stroke-width:3}"
+	".again .stop{stroke-dasharray:none}.k8 path{stroke:#8250df}"
 	".again path{stroke-dasharray:6 3}.mem path{stroke-width:3;stroke-opacity:.55}"
 	"rect{fill:#fff}@media(prefers-color-scheme:dark){rect{fill:#0d1117}text{fill:#e6edf3}"
 	".e,.m{fill:#9198a1}.life{stroke:#3d444d}circle{fill:#9198a1}.bad{fill:#ff7b72}}";

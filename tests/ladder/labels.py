@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """labels.py PAGE... PICTURE.svg... INDEX.html: nothing that is written lies on something else, or is cut.
 
-In Chromium, light and dark, 1280 and 800 pixels wide, by the boxes of the elements; of what the chart paints on its
-canvas, by the boxes that it keeps of it. Also how a page opens: at its first packet, its set-up folded, the client
-left. Prints TAP. Screenshots go into TEST_SCREENSHOTS."""
+In Chromium, light and dark, 1280 and 800 pixels wide, by the boxes of the elements; of what the chart
+paints on its canvas, by the boxes that it keeps of it. Also how a page opens: at its first packet, its
+set-up folded, the client left. Prints TAP. Screenshots go into TEST_SCREENSHOTS."""
 import os
 import sys
 import tempfile
@@ -27,7 +27,8 @@ for (const node of document.querySelectorAll(arguments[0])) {
     if (box.left < -1 || box.right > innerWidth + 1)
         wrong.push(['outside', text, '']);
     for (const [other, otherBox] of shown)
-        if (!other.contains(node) && !node.contains(other) && box.left < otherBox.right - 1 && box.right > otherBox.left + 1 &&
+        if (!other.contains(node) && !node.contains(other) &&
+            box.left < otherBox.right - 1 && box.right > otherBox.left + 1 &&
             box.top < otherBox.bottom - 1 && box.bottom > otherBox.top + 1)
             wrong.push(['overlap', text, other.textContent.trim()]);
     shown.push([node, box]);
@@ -49,7 +50,8 @@ for (let at = 0; ; at += scroller.clientHeight / 2) {
         if (box.text.includes('\u2026') || box.x0 < left + GUTTER() || box.x1 > right)
             wrong.push(['cut', box.text, '']);
         taken.forEach((other, j) => {
-            if (j !== i && (j < i || !other.text) && box.x0 < other.x1 && box.x1 > other.x0 && box.y0 < other.y1 && box.y1 > other.y0)
+            if (j !== i && (j < i || !other.text) && box.x0 < other.x1 && box.x1 > other.x0 &&
+                box.y0 < other.y1 && box.y1 > other.y0)
                 wrong.push(['overlap', box.text, other.text]);
         });
     });
@@ -61,20 +63,23 @@ draw();
 return [wrong, said];
 '''
 PICTURE = r'''
-const wrong = [], all = [...document.querySelectorAll('text')].filter(text => text.textContent).map(text => [text, text.getBBox()]);
+const texts = [...document.querySelectorAll('text')].filter(text => text.textContent);
+const wrong = [], all = texts.map(text => [text, text.getBBox()]);
 const view = document.documentElement.viewBox.baseVal;
 all.forEach(([text, box], i) => {
-    if (/\.\.\.$|\u2026$/.test(text.textContent) || box.x < 0 || box.x + box.width > view.width || box.y + box.height > view.height)
+    if (/\.\.\.$|\u2026$/.test(text.textContent) || box.x < 0 || box.x + box.width > view.width ||
+        box.y + box.height > view.height)
         wrong.push(['cut', text.textContent, '']);
     for (const [other, otherBox] of all.slice(0, i))
-        if (box.x < otherBox.x + otherBox.width && box.x + box.width > otherBox.x && box.y + 2 < otherBox.y + otherBox.height &&
-            box.y + box.height > otherBox.y + 2)
+        if (box.x < otherBox.x + otherBox.width && box.x + box.width > otherBox.x &&
+            box.y + 2 < otherBox.y + otherBox.height && box.y + box.height > otherBox.y + 2)
             wrong.push(['overlap', text.textContent, other.textContent]);
 });
 return wrong;
 '''
 OPENING = r'''
-const first = ORDER.find(isPacket), box = ends(first), names = [...document.querySelectorAll('.process')].map(e => e.textContent);
+const first = ORDER.find(isPacket), box = ends(first);
+const names = [...document.querySelectorAll('.process')].map(e => e.textContent);
 return { scroll: scroller.scrollTop, y: box.y0, height: scroller.clientHeight, names,
     early: PLACE.items.filter(item => sentAt(item) < sentAt(first)).map(item => itemLabel(item)),
     wide: scroller.scrollWidth - scroller.clientWidth };

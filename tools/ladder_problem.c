@@ -259,6 +259,19 @@ static enum ladder_cause course_cause(const struct ladder *ladder, const struct 
 	return course->known ? (enum ladder_cause)ladder->problem[course->problem].cause : LADDER_CAUSES;
 }
 
+/* Is the latest problem a drop that @packet, a refusal, explains: of the packet it names, or of one behind that? */
+static bool course_explains(const struct ladder *ladder, const struct course *course,
+			    const struct ladder_packet *packet)
+{
+	const struct ladder_problem *problem;
+
+	if (!course->known || !course->open)
+		return false;
+	problem = &ladder->problem[course->problem];
+	return problem->cause == LADDER_CAUSE_DROPPED && problem->item < ladder->packets &&
+	       psn_diff(packet->psn, ladder->packet[problem->item].psn) <= 0;
+}
+
 /* NAKs of a gap follow from what made it; any other one is a cause, as is a receiver that is not ready. */
 static int course_nak(struct ladder *ladder, struct course *course, uint32_t item)
 {
@@ -267,6 +280,12 @@ static int course_nak(struct ladder *ladder, struct course *course, uint32_t ite
 	enum ladder_cause cause = is_rnr ? LADDER_CAUSE_RNR : LADDER_CAUSE_NAK;
 	bool other = (is_rnr || packet->syndrome != SEQUENCE_NAK) && course_cause(ladder, course) != cause;
 
+	if (other && course_explains(ladder, course, packet)) {
+		struct ladder_problem *problem = &ladder->problem[course->problem];
+
+		*problem = (struct ladder_problem){ packet->time_ns, item, (uint8_t)cause, problem->times };
+		other = false;
+	}
 	return course_mark(ladder, course, item, cause, other);
 }
 

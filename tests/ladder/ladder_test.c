@@ -245,6 +245,35 @@ static void all_that_follows_from_a_loss_is_one_problem(void **state)
 	end(&ladder, &capture, file);
 }
 
+/* A receiver that is not ready drops what it refuses, and what comes behind a request that it refused. */
+static void a_refusal_and_the_drops_that_it_explains_are_one_problem(void **state)
+{
+	static const struct { uint8_t syndrome; enum ladder_cause cause; uint32_t dropped; } rows[] = {
+		{ 0x2e, LADDER_CAUSE_RNR, 7 }, { 0x62, LADDER_CAUSE_NAK, 8 } };
+
+	for (unsigned i = 0; i < 2; i++) {
+		struct trace_file *file = two_processes(false);
+		struct packet packet, nak = acknowledge(7);
+		struct capture capture;
+		struct ladder ladder;
+
+		nak.aeth.syndrome = rows[i].syndrome;
+		for (uint32_t psn = 7; psn <= 8; psn++) {
+			packet = request(psn);
+			file_packet(file, 0, 1000 + psn, FILE_OUT, &packet, 1, 2, "path udp; qp 0x000011");
+			file_packet(file, 2, 1100 + psn, FILE_IN, &packet, 1, 2, psn == rows[i].dropped ?
+				    "path udp; qp 0x000022; dropped rx_qp_state" : "path udp; qp 0x000022");
+		}
+		file_packet(file, 2, 1200, FILE_OUT, &nak, 2, 1, "path udp; qp 0x000022");
+		file_packet(file, 0, 1300, FILE_IN, &nak, 2, 1, "path udp; qp 0x000011");
+		make(&ladder, &capture, file);
+		assert_int_equal(ladder.problems, 1);
+		assert_int_equal(ladder.problem[0].cause, rows[i].cause);
+		assert_int_equal(ladder.problem[0].times, 2);
+		end(&ladder, &capture, file);
+	}
+}
+
 /* VERBATIM_FAULT at the receiver: the packet is in its trace as an event alone. It is the last of its flow. */
 static void a_planted_loss_is_found_by_its_event(void **state)
 {
@@ -668,6 +697,7 @@ int main(void)
 		cmocka_unit_test(an_operation_through_memory_is_one_and_has_no_psn),
 		cmocka_unit_test(a_message_in_a_ring_is_one_thing_of_both_ends),
 		cmocka_unit_test(all_that_follows_from_a_loss_is_one_problem),
+		cmocka_unit_test(a_refusal_and_the_drops_that_it_explains_are_one_problem),
 		cmocka_unit_test(a_planted_loss_is_found_by_its_event),
 		cmocka_unit_test(what_is_underway_at_the_end_is_not_lost),
 		cmocka_unit_test(of_an_original_and_its_repetition_the_original_arrives_first),

@@ -23,6 +23,7 @@
 #define SETTLE_US	300000.0
 #define POINTS_MAX	32u
 #define ITERATIONS_MAX	10000u
+#define PASSES		5u
 
 struct options {
 	uint32_t messages[POINTS_MAX], blocks[POINTS_MAX];
@@ -45,7 +46,7 @@ static const char usage[] =
 "  --iterations N	transfers for each number, 50\n"
 "  --bandwidth		GB/s instead of microseconds\n"
 "  --csv FILE		all numbers\n"
-"  --plot FILE		GB/s over the block size (.svg, .png; needs gnuplot)\n"
+"  --plot FILE.svg	GB/s over the block size\n"
 "  --port N		of the server, 7473\n"
 "examples: noncontig --messages 1M --blocks 64,1K,16K --bandwidth\n"
 "          noncontig --server 192.0.2.1 &   on the other host:  noncontig 192.0.2.1 --csv out.csv\n";
@@ -135,6 +136,16 @@ static const struct option long_options[] = {
 	{ "server", 0, NULL, OPT_SERVER }, { "help", 0, NULL, OPT_HELP }, { NULL, 0, NULL, 0 },
 };
 
+static int parse_plot(struct options *o, const char *path)
+{
+	size_t length = strlen(path);
+
+	if (length < 5 || strcmp(path + length - 4, ".svg"))
+		return wrong("--plot", path, "a name that ends in .svg");
+	o->plot = path;
+	return 0;
+}
+
 /* 0; 2 after a line on stderr; -1: help was printed. */
 static int take_option(struct options *o, int option)
 {
@@ -165,8 +176,7 @@ static int take_option(struct options *o, int option)
 		o->csv = optarg;
 		return 0;
 	case OPT_PLOT:
-		o->plot = optarg;
-		return 0;
+		return parse_plot(o, optarg);
 	case OPT_SERVER:
 		o->serve = true;
 		return 0;
@@ -317,40 +327,55 @@ static int transfer(struct connection *c, struct order *order, double *us)
 	return -1;
 }
 
-/* The first transfers warm up: addresses are exchanged, pages and caches filled. */
-static int measure(struct connection *c, const struct options *o, struct order *order, double *median,
-		   double *least)
-{
-	static double times[ITERATIONS_MAX];
-	unsigned warm_up = o->iterations / 10 + 1;
+static double times[METHOD_COUNT][ITERATIONS_MAX];
 
-	for (unsigned i = 0; i < o->iterations + warm_up; i++) {
+/* The first transfers warm up: addresses are exchanged, pages and caches filled. */
+static int measure(struct connection *c, struct order *order, double *into, unsigned count, unsigned warm_up)
+{
+	for (unsigned i = 0; i < count + warm_up; i++) {
 		double us;
 
 		order->seed++;
 		if (transfer(c, order, &us))
 			return -1;
 		if (i >= warm_up)
-			times[i - warm_up] = us;
+			into[i - warm_up] = us;
 	}
-	qsort(times, o->iterations, sizeof(*times), compare);
-	*median = times[o->iterations / 2];
-	*least = times[0];
 	return 0;
 }
 
+static void summarise(struct result *result, unsigned method, unsigned count)
+{
+	double *sorted = times[method];
+
+	qsort(sorted, count, sizeof(*sorted), compare);
+	result->median_us[method] = sorted[count / 2];
+	result->least_us[method] = sorted[0];
+	result->low_us[method] = sorted[count / 4];
+	result->high_us[method] = sorted[count - 1 - count / 4];
+}
+
+/* In passes over all methods: what disturbs for a moment disturbs each of them. */
 static int measure_layout(struct connection *c, const struct options *o, struct result *result)
 {
 	struct order order = { .sge = c->send_sge, .layout = result->layout,
 			       .source_rkey = c->blocks.mr->rkey, .staging_rkey = c->staging.mr->rkey,
 			       .source_address = (uintptr_t)c->blocks.memory,
 			       .staging_address = (uintptr_t)c->staging.memory };
+	unsigned passes = o->iterations < PASSES ? 1 : PASSES, done = 0;
 
+	for (unsigned pass = 0; pass < passes; pass++) {
+		unsigned count = o->iterations * (pass + 1) / passes - done;
+
+		for (order.method = 0; order.method < METHOD_COUNT; order.method++)
+			if (o->methods >> order.method & 1 && receives_of(c, &order) < c->depth &&
+			    measure(c, &order, times[order.method] + done, count, count / 10 + 1))
+				return -1;
+		done += count;
+	}
 	for (order.method = 0; order.method < METHOD_COUNT; order.method++)
-		if (o->methods >> order.method & 1 && receives_of(c, &order) < c->depth &&
-		    measure(c, o, &order, &result->median_us[order.method],
-			    &result->least_us[order.method]))
-			return -1;
+		if (o->methods >> order.method & 1 && receives_of(c, &order) < c->depth)
+			summarise(result, order.method, done);
 	return 0;
 }
 
@@ -398,6 +423,55 @@ static int measure_all(struct connection *c, const struct options *o, struct rep
 	return 0;
 }
 
+/* Seconds that all processors worked since the machine has started; < 0: not known. */
+static double machine_worked_s(void)
+{
+	FILE *file = fopen("/proc/stat", "re");
+	unsigned long long user, nice, system, idle, wait, irq, soft, stolen;
+	int got = 0;
+
+	if (file)
+		got = fscanf(file, "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &user, &nice, &system,
+			     &idle, &wait, &irq, &soft, &stolen);
+	if (file)
+		fclose(file);
+	return got == 8 ? (double)(user + nice + system + irq + soft + stolen) / (double)sysconf(_SC_CLK_TCK) : -1;
+}
+
+/* Seconds that this process worked. */
+static double we_worked_s(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+	return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+/*
+ * The part of the processors that other programs had, since these were read; the server may be of this host, and
+ * has worked as long as it took.
+ */
+static double others_share(double machine_s, double ours_s, double begin_us)
+{
+	double passed_s = (now_us() - begin_us) * 1e-6, now_s = machine_worked_s();
+	double others_s = now_s - machine_s - (we_worked_s() - ours_s) - passed_s;
+	long processors = sysconf(_SC_NPROCESSORS_ONLN);
+
+	if (machine_s < 0 || now_s < 0 || processors < 1 || passed_s <= 0)
+		return -1;
+	return others_s > 0 ? others_s / (passed_s * (double)processors) : 0;
+}
+
+/* Before anything is measured: a file that cannot be written is said at once. */
+static FILE *open_file(const char *path)
+{
+	FILE *file = fopen(path, "w");
+
+	if (!file)
+		fprintf(stderr, "noncontig: %s: %s\n", path, strerror(errno));
+	return file;
+}
+
 static size_t largest_span(const struct options *o)
 {
 	size_t most = 0;
@@ -421,7 +495,9 @@ static bool has_layout(const struct options *o)
 static int run_client(const struct options *o, const char *server, uint16_t port)
 {
 	static struct result results[POINTS_MAX * POINTS_MAX];
-	struct report report = { .results = results, .methods = o->methods, .bandwidth = o->bandwidth };
+	struct report report = { .results = results, .methods = o->methods, .bandwidth = o->bandwidth,
+				 .iterations = o->iterations, .csv_path = o->csv, .plot_path = o->plot };
+	double machine_s, ours_s, begin_us;
 	struct order end = { .method = METHOD_END };
 	struct connection c = { 0 };
 	int err;
@@ -434,17 +510,23 @@ static int run_client(const struct options *o, const char *server, uint16_t port
 		fprintf(stderr, "noncontig: messages times stride: at most 1 GiB\n");
 		return 2;
 	}
+	if ((o->csv && !(report.csv = open_file(o->csv))) || (o->plot && !(report.plot = open_file(o->plot))))
+		return 1;
+	machine_s = machine_worked_s();
+	ours_s = we_worked_s();
+	begin_us = now_us();
 	err = connection_connect(&c, server, port, largest_span(o), o->sge) ||
 	      measure_all(&c, o, &report);
+	report.others = others_share(machine_s, ours_s, begin_us);
 	if (!err)
 		err = connection_send(&c, SLOT_ORDER, &end, sizeof(end)) || connection_drain(&c);
 	connection_close(&c);
 	if (err)
 		return 1;
 	report_table(&report);
-	if (o->csv && report_csv(&report, o->csv))
+	if (report.csv && report_csv(&report))
 		err = 1;
-	if (o->plot && report_plot(&report, o->plot))
+	if (report.plot && report_plot(&report))
 		err = 1;
 	return err;
 }

@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #define STAGING_PIECE	65536u		/* bytes that "pieces" packs before it sends them */
 #define SGE_MAX		32u
@@ -136,6 +137,7 @@ extern const struct method methods[METHOD_COUNT];
 struct result {
 	struct layout layout;
 	double median_us[METHOD_COUNT], least_us[METHOD_COUNT];	/* 0: not measured */
+	double low_us[METHOD_COUNT], high_us[METHOD_COUNT];	/* half of the transfers took between them */
 };
 
 struct report {
@@ -143,11 +145,15 @@ struct report {
 	unsigned count, methods;	/* methods: bit N stands for method N */
 	double notice_us;		/* a message each way and no data: part of all times */
 	bool bandwidth;			/* GB/s instead of us */
+	unsigned iterations;
+	double others;			/* the part of the processors that other programs had; < 0: not known */
+	FILE *csv, *plot;		/* open before it is measured; or NULL */
+	const char *csv_path, *plot_path;
 };
 
 void report_table(const struct report *report);
-/* 0, or -1 after a line on stderr. The plot is drawn by gnuplot, as SVG or PNG by the file's name. */
-int report_csv(const struct report *report, const char *path);
-int report_plot(const struct report *report, const char *path);
+/* 0, or -1 after a line on stderr. The files are closed. */
+int report_csv(const struct report *report);
+int report_plot(const struct report *report);
 
 #endif

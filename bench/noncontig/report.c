@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What was measured: a table on stdout, a CSV file, and a plot that gnuplot draws from the same points. */
+/* What was measured: a table on stdout, a CSV file, and a plot of the same points (tools/plot.h).
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "noncontig.h"
+#include "plot.h"
+
+#define BUSY 0.1	       /* the part of the processors that makes numbers useless */
+#define DISTINCT_ITERATIONS 8u /* fewer have no middle half to speak of */
 
 static const char *size_text(uint64_t bytes, char out[16])
 {
@@ -25,35 +30,83 @@ static double gigabytes_per_s(const struct result *result, double us)
 	return (double)layout_bytes(&result->layout) / us * 1e-3;
 }
 
+static bool is_measured(const struct report *report, const struct result *result, unsigned method)
+{
+	return report->methods >> method & 1 && result->median_us[method] > 0;
+}
+
 static unsigned fastest(const struct report *report, const struct result *result)
 {
 	unsigned best = METHOD_COUNT;
 
 	for (unsigned m = 0; m < METHOD_COUNT; m++)
-		if (report->methods >> m & 1 && result->median_us[m] > 0 &&
+		if (is_measured(report, result, m) &&
 		    (best == METHOD_COUNT || result->median_us[m] < result->median_us[best]))
 			best = m;
 	return best;
 }
 
+/* Half of the transfers of both took times that the other's did not: else the difference may be
+ * noise. */
+static bool is_distinct(const struct result *result, unsigned best, unsigned other)
+{
+	return result->high_us[best] < result->low_us[other];
+}
+
+/* '*': the best, by more than noise; '=': one of those that cannot be told apart. */
+static char mark_of(const struct report *report, const struct result *result, unsigned method)
+{
+	unsigned best = fastest(report, result), close = 0;
+
+	if (report->iterations < DISTINCT_ITERATIONS || report->others > BUSY)
+		return ' ';
+	for (unsigned m = 0; m < METHOD_COUNT; m++)
+		close += is_measured(report, result, m) && m != best &&
+			 !is_distinct(result, best, m);
+	if (method == best)
+		return close ? '=' : '*';
+	return is_measured(report, result, method) && !is_distinct(result, best, method) ? '='
+											 : ' ';
+}
+
+/* Half of the width of the middle half, in percent of the median. */
+static double spread_percent(const struct result *result, unsigned method)
+{
+	return 50 * (result->high_us[method] - result->low_us[method]) / result->median_us[method];
+}
+
 static void print_row(const struct report *report, const struct result *result)
 {
-	unsigned best = fastest(report, result);
 	char block[16], number[32];
 
 	printf("  %8s %8u", size_text(result->layout.block, block), result->layout.count);
 	for (unsigned m = 0; m < METHOD_COUNT; m++) {
 		if (!(report->methods >> m & 1))
 			continue;
-		if (result->median_us[m] <= 0)
+		if (!is_measured(report, result, m))
 			snprintf(number, sizeof(number), "-");
-		else if (report->bandwidth)
-			snprintf(number, sizeof(number), "%.2f", gigabytes_per_s(result, result->median_us[m]));
 		else
-			snprintf(number, sizeof(number), "%.1f", result->median_us[m]);
-		printf(" %12s%c", number, m == best ? '*' : ' ');
+			snprintf(number, sizeof(number), "%.*f %3.0f%%", report->bandwidth ? 2 : 1,
+				 report->bandwidth ? gigabytes_per_s(result, result->median_us[m])
+						   : result->median_us[m],
+				 spread_percent(result, m));
+		printf(" %13s%c", number, mark_of(report, result, m));
 	}
 	putchar('\n');
+}
+
+static void report_doubts(const struct report *report)
+{
+	if (report->others > BUSY)
+		printf("Other programs had %.0f %% of the processors: these are no numbers to "
+		       "compare, and none is "
+		       "marked as the best.\n",
+		       100 * report->others);
+	else if (report->iterations < DISTINCT_ITERATIONS)
+		printf("Of fewer than %u transfers for each number nobody knows which is noise: "
+		       "none is marked as the "
+		       "best.\n",
+		       DISTINCT_ITERATIONS);
 }
 
 void report_table(const struct report *report)
@@ -69,18 +122,22 @@ void report_table(const struct report *report)
 
 		if (layout_bytes(&result->layout) != message) {
 			message = layout_bytes(&result->layout);
-			printf("\n%s bytes of data, %s (*: the best)\n     block    count",
+			printf("\n%s bytes of data, %s and spread (*: the best, =: the best by no "
+			       "more than noise)\n"
+			       "     block    count",
 			       size_text(message, bytes), report->bandwidth ? "GB/s" : "median us");
 			for (unsigned m = 0; m < METHOD_COUNT; m++)
 				if (report->methods >> m & 1)
-					printf(" %12s ", methods[m].name);
+					printf(" %13s ", methods[m].name);
 			putchar('\n');
 		}
 		print_row(report, result);
 	}
-	printf("\nThe times contain the server's answer; a message each way without data took %.1f us. "
-	       "Every byte was checked.\n",
+	printf("\nThe times contain the server's answer; a message each way without data took %.1f "
+	       "us. "
+	       "Half of the transfers were within the spread. Every byte was checked.\n",
 	       report->notice_us);
+	report_doubts(report);
 }
 
 static int close_file(FILE *file, const char *path)
@@ -94,113 +151,86 @@ static int close_file(FILE *file, const char *path)
 	return 0;
 }
 
-int report_csv(const struct report *report, const char *path)
+int report_csv(const struct report *report)
 {
-	FILE *file = fopen(path, "w");
+	FILE *file = report->csv;
 
-	if (!file) {
-		fprintf(stderr, "noncontig: %s: %s\n", path, strerror(errno));
-		return -1;
-	}
-	fprintf(file, "method,bytes,block,count,stride,median_us,least_us,GBps\n");
+	fprintf(file,
+		"method,bytes,block,count,stride,median_us,least_us,GBps,low_us,high_us,others\n");
 	for (unsigned i = 0; i < report->count; i++) {
 		const struct result *result = &report->results[i];
 
 		for (unsigned m = 0; m < METHOD_COUNT; m++)
-			if (result->median_us[m] > 0)
-				fprintf(file, "%s,%zu,%u,%u,%u,%.3f,%.3f,%.4f\n", methods[m].name,
-					layout_bytes(&result->layout), result->layout.block,
-					result->layout.count, result->layout.stride,
-					result->median_us[m], result->least_us[m],
-					gigabytes_per_s(result, result->median_us[m]));
+			if (is_measured(report, result, m))
+				fprintf(file, "%s,%zu,%u,%u,%u,%.3f,%.3f,%.4f,%.3f,%.3f,%.2f\n",
+					methods[m].name, layout_bytes(&result->layout),
+					result->layout.block, result->layout.count,
+					result->layout.stride, result->median_us[m],
+					result->least_us[m],
+					gigabytes_per_s(result, result->median_us[m]),
+					result->low_us[m], result->high_us[m], report->others);
 	}
-	return close_file(file, path);
+	return close_file(file, report->csv_path);
 }
 
 /* ---- the plot ---- */
 
-static unsigned messages(const struct report *report)
+static struct plot_point point_of(const struct result *result, unsigned method)
 {
-	unsigned count = 0;
-
-	for (unsigned i = 0; i < report->count; i++)
-		count += !i || layout_bytes(&report->results[i].layout) !=
-			       layout_bytes(&report->results[i - 1].layout);
-	return count;
+	if (result->median_us[method] <= 0)
+		return (struct plot_point){.value = 0};
+	return (struct plot_point){.value = gigabytes_per_s(result, result->median_us[method]),
+				   .low = gigabytes_per_s(result, result->high_us[method]),
+				   .high = gigabytes_per_s(result, result->low_us[method])};
 }
 
-/* Inline data of one message size: a block of lines per method, in the order of the plot command. */
-static void write_points(FILE *gnuplot, const struct report *report, unsigned begin, unsigned end)
+/* A panel for each size of messages, blocks in ascending order. */
+static unsigned fill_panels(const struct report *report, const struct plot *plot,
+			    const unsigned *method, struct plot_panel *panel)
 {
-	for (unsigned m = 0; m < METHOD_COUNT; m++) {
-		if (!(report->methods >> m & 1))
-			continue;
-		for (unsigned i = begin; i < end; i++) {
-			const struct result *result = &report->results[i];
-
-			if (result->median_us[m] > 0)
-				fprintf(gnuplot, "%u %.6f\n", result->layout.block,
-					gigabytes_per_s(result, result->median_us[m]));
-		}
-		fprintf(gnuplot, "e\n");
-	}
-}
-
-static void write_plot(FILE *gnuplot, const struct report *report, unsigned begin, unsigned end)
-{
+	unsigned panels = 0;
 	char bytes[16];
-	const char *separator = "plot";
 
-	fprintf(gnuplot, "set title '%s bytes of data'\n",
-		size_text(layout_bytes(&report->results[begin].layout), bytes));
-	for (unsigned m = 0; m < METHOD_COUNT; m++) {
-		if (!(report->methods >> m & 1))
+	for (unsigned i = 0; i < report->count; i++) {
+		const struct result *result = &report->results[i];
+		struct plot_panel *to;
+		unsigned at;
+
+		if (!i ||
+		    layout_bytes(&result->layout) != layout_bytes(&report->results[i - 1].layout))
+			snprintf(panel[panels++].title, sizeof(panel->title), "%s bytes of data",
+				 size_text(layout_bytes(&result->layout), bytes));
+		to = &panel[panels - 1];
+		if (to->points == PLOT_POINTS_MAX)
 			continue;
-		fprintf(gnuplot, "%s '-' with linespoints title '%s'", separator, methods[m].name);
-		separator = ",";
+		for (at = to->points; at && to->size[at - 1] > result->layout.block; at--) {
+			to->size[at] = to->size[at - 1];
+			for (unsigned line = 0; line < plot->lines; line++)
+				to->point[line][at] = to->point[line][at - 1];
+		}
+		to->size[at] = result->layout.block;
+		for (unsigned line = 0; line < plot->lines; line++)
+			to->point[line][at] = point_of(result, method[line]);
+		to->points++;
 	}
-	fputc('\n', gnuplot);
-	write_points(gnuplot, report, begin, end);
+	return panels;
 }
 
-static void write_plots(FILE *gnuplot, const struct report *report)
+int report_plot(const struct report *report)
 {
-	unsigned begin = 0;
+	static struct plot_panel panel[PLOT_POINTS_MAX];
+	struct plot plot = {.title = "Blocks that do not lie side by side",
+			    .across = "block, bytes",
+			    .up = "GB/s",
+			    .panel = panel};
+	unsigned method[METHOD_COUNT];
 
-	for (unsigned i = 1; i <= report->count; i++) {
-		if (i < report->count && layout_bytes(&report->results[i].layout) ==
-					 layout_bytes(&report->results[begin].layout))
-			continue;
-		write_plot(gnuplot, report, begin, i);
-		begin = i;
-	}
-}
-
-int report_plot(const struct report *report, const char *path)
-{
-	size_t length = strlen(path);
-	bool png = length > 4 && !strcmp(path + length - 4, ".png");
-	unsigned plots = messages(report);
-	FILE *gnuplot;
-
-	if (strchr(path, '\'')) {
-		fprintf(stderr, "noncontig: %s: no quotation marks in the name of a plot\n", path);
-		return -1;
-	}
-	gnuplot = popen("gnuplot", "w");
-	if (!gnuplot) {
-		fprintf(stderr, "noncontig: gnuplot: %s\n", strerror(errno));
-		return -1;
-	}
-	fprintf(gnuplot, "set terminal %s size %u,420\nset output '%s'\n", png ? "png" : "svg",
-		520 * plots, path);
-	fprintf(gnuplot, "set multiplot layout 1,%u\nset logscale x 2\nset key left top\nset grid\n"
-		"set xlabel 'block, bytes'\nset ylabel 'GB/s'\nset yrange [0:*]\n", plots);
-	write_plots(gnuplot, report);
-	fprintf(gnuplot, "unset multiplot\n");
-	if (pclose(gnuplot)) {
-		fprintf(stderr, "noncontig: gnuplot failed; is the package gnuplot-nox installed?\n");
-		return -1;
-	}
-	return 0;
+	for (unsigned m = 0; m < METHOD_COUNT; m++)
+		if (report->methods >> m & 1) {
+			method[plot.lines] = m;
+			plot.line[plot.lines++] = methods[m].name;
+		}
+	plot.panels = fill_panels(report, &plot, method, panel);
+	plot_write(report->plot, &plot);
+	return close_file(report->plot, report->plot_path);
 }

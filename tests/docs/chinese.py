@@ -4,16 +4,16 @@ lists, links, program output, and commands, in the same order. What it says nobo
 import os
 import re
 
-PAIRS = [('README.md', 'README.zh.md')]
+PAIRS = [('README.md', 'README.zh.md'), ('docs/noncontig.md', 'docs/noncontig.zh.md')]
 
 
 def pairs(root):
     """Every English page and its translation, relative to the root."""
     found = [pair for pair in PAIRS if os.path.exists(os.path.join(root, pair[1]))]
-    for name in sorted(os.listdir(os.path.join(root, 'docs', 'tutorial'))):
-        if not name.endswith('.md'):
-            continue
-        found.append((os.path.join('docs', 'tutorial', name), os.path.join('docs', 'tutorial.zh', name)))
+    for folder in ('tutorial', 'recipes'):
+        for name in sorted(os.listdir(os.path.join(root, 'docs', folder))):
+            if name.endswith('.md'):
+                found.append((os.path.join('docs', folder, name), os.path.join('docs', folder + '.zh', name)))
     return found
 
 
@@ -24,7 +24,8 @@ def has_prose(line):
 
 def link_of(target):
     for chinese, english in (('../tutorial/pictures/', 'pictures/'), ('docs/tutorial.zh/', 'docs/tutorial/'),
-                             ('README.zh.md', 'README.md')):
+                             ('docs/recipes.zh/', 'docs/recipes/'), ('../recipes/', ''),
+                             ('noncontig.zh.md', 'noncontig.md'), ('README.zh.md', 'README.md')):
         target = target.replace(chinese, english)
     return target
 

@@ -5,6 +5,7 @@
  * the middle of traffic, loses and repeats nothing, also while somebody else sends what each of them expects of
  * the other. And who cannot be met is left alone in the end.
  */
+#include <errno.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -328,9 +329,35 @@ static void run_traffic(struct traffic *traffic, double free_after_s)
 
 /* ---- queue pairs of each kind ---- */
 
+/* The one descriptor that is left may be used by the worker at the moment, which tries to meet the other end. */
+static bool worker_has_descriptor(int err)
+{
+	if (err != EMFILE)
+		return false;
+	usleep(1000);
+	return true;
+}
+
 static void modify(struct end *end, struct ibv_qp_attr *attr, int mask)
 {
-	CHECK(!ibv_modify_qp(end->qp, attr, mask), "%m");
+	double until_s = now() + LIMIT_S;
+	int err;
+
+	do
+		err = ibv_modify_qp(end->qp, attr, mask);
+	while (worker_has_descriptor(err) && now() < until_s);
+	CHECK(!err, "%s", strerror(err));
+}
+
+static void raise_rc(struct end *end)
+{
+	double until_s = now() + LIMIT_S;
+
+	end->may_lack_descriptors = true;
+	do
+		end_raise(end, IBV_QPS_RTS);
+	while (end->lacks_descriptors && worker_has_descriptor(EMFILE) && now() < until_s);
+	CHECK(!end->lacks_descriptors, "no descriptor after %.1f s", LIMIT_S);
 }
 
 static void make_qp(struct end *end, enum ibv_qp_type type)
@@ -373,20 +400,23 @@ static void raise_ud(struct traffic *traffic)
 	struct ibv_ah_attr ah = {.is_global = 1,
 				 .port_num = 1,
 				 .grh = {.dgid = end->there.gid, .sgid_index = 1, .hop_limit = 64}};
+	double until_s = now() + LIMIT_S;
 
 	modify(end, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
 	attr.qp_state = IBV_QPS_RTR;
 	modify(end, &attr, IBV_QP_STATE);
 	attr.qp_state = IBV_QPS_RTS;
 	modify(end, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN);
-	traffic->ah = ibv_create_ah(end->pd, &ah);
+	do
+		traffic->ah = ibv_create_ah(end->pd, &ah);
+	while (!traffic->ah && worker_has_descriptor(errno) && now() < until_s);
 	CHECK(traffic->ah, "%m");
 }
 
 static void raise_qp(struct traffic *traffic)
 {
 	if (traffic->type == IBV_QPT_RC)
-		end_raise(traffic->end, IBV_QPS_RTS);
+		raise_rc(traffic->end);
 	else if (traffic->type == IBV_QPT_UC)
 		raise_uc(traffic->end);
 	else

@@ -151,6 +151,7 @@ static enum presence presence_of(enum process_state state)
 	switch (state) {
 	case PROCESS_STOPPED:
 	case PROCESS_FROZEN:
+	case PROCESS_PARTLY:
 	case PROCESS_BLOCKED:
 		return PRESENCE_STOPPED;
 	case PROCESS_ENDED:

@@ -5,15 +5,20 @@
  */
 #include "platform/process_state.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "platform/fail.h"
 
 #define TEXT_BYTES 4096u
+#define TASK_BYTES 320u			/* of a path: a name of the directory has 255 at most */
+#define THREADS_MAX 1024u		/* looked at; of more than these nothing is certain */
 
 /* The beginning of a small file. 0 or errno. */
 static int state_read(const char *path, char text[TEXT_BYTES])
@@ -42,19 +47,24 @@ static const char *state_group_path(char *text)
 	return NULL;
 }
 
+/* The version 2 group of a process or thread, by its file in /proc. False: none. */
+static bool state_group(const char *path, char group[TEXT_BYTES])
+{
+	char text[TEXT_BYTES];
+	const char *found = state_read(path, text) ? NULL : state_group_path(text);
+
+	snprintf(group, TEXT_BYTES, "%s", found ? found : "");
+	return found != NULL;
+}
+
 /* A group is frozen with each group above it, too: cgroup.events says so. */
-static bool state_is_frozen(pid_t pid)
+static bool state_is_frozen(const char *group)
 {
 	static const char *const mounts[] = { "/sys/fs/cgroup", "/sys/fs/cgroup/unified" };
-	char path[TEXT_BYTES + 64], text[TEXT_BYTES], events[TEXT_BYTES];
-	const char *group;
+	char path[TEXT_BYTES + 64], events[TEXT_BYTES];
 	size_t i;
 
-	snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)pid);
-	if (state_read(path, text))
-		return false;
-	group = state_group_path(text);
-	for (i = 0; group && i < sizeof(mounts) / sizeof(mounts[0]); i++) {
+	for (i = 0; i < sizeof(mounts) / sizeof(mounts[0]); i++) {
 		snprintf(path, sizeof(path), "%s%s/cgroup.events", mounts[i], group);
 		if (!state_read(path, events))
 			return strstr(events, "frozen 1");
@@ -62,35 +72,107 @@ static bool state_is_frozen(pid_t pid)
 	return false;
 }
 
+/* The letter of a file stat: "pid (name) state", where the name may hold anything. 0: not to be had. */
+static char state_letter(const char *path, int *err)
+{
+	char text[TEXT_BYTES];
+	const char *name_end;
+
+	*err = state_read(path, text);
+	name_end = *err ? NULL : strrchr(text, ')');
+	return name_end && name_end[1] == ' ' ? name_end[2] : '\0';
+}
+
+struct threads {
+	unsigned seen, stopped, ended;
+	bool one_group, all;		/* all: none was left out */
+};
+
+static void state_look(struct threads *threads, const char task[TASK_BYTES], const char *group)
+{
+	char path[TASK_BYTES + 8], other[TEXT_BYTES];
+	int err;
+
+	snprintf(path, sizeof(path), "%s/stat", task);
+	switch (state_letter(path, &err)) {
+	case 'T':
+	case 't':
+		threads->stopped++;
+		break;
+	case 'X':
+	case 'x':
+	case 'Z':
+	case '\0':
+		threads->ended++;	/* or nearly so */
+		break;
+	}
+	threads->seen++;
+	if (!group)
+		return;
+	snprintf(path, sizeof(path), "%s/cgroup", task);
+	threads->one_group &= !state_group(path, other) || !strcmp(group, other);
+}
+
+/* All threads of @pid; @group, unless NULL: is each in that one? */
+static void state_threads(pid_t pid, const char *group, struct threads *threads)
+{
+	char path[TASK_BYTES];
+	struct dirent *entry;
+	DIR *tasks;
+
+	*threads = (struct threads){ .one_group = true };
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+	tasks = opendir(path);
+	if (!tasks)
+		return;
+	while (threads->seen < THREADS_MAX && (entry = readdir(tasks))) {
+		if (entry->d_name[0] == '.')
+			continue;
+		snprintf(path, sizeof(path), "/proc/%d/task/%s", (int)pid, entry->d_name);
+		state_look(threads, path, group);
+	}
+	threads->all = threads->seen < THREADS_MAX;
+	closedir(tasks);
+}
+
+/* A group may be of single threads: version 2 calls it threaded. */
+static enum process_state state_by_threads(pid_t pid, bool stopped)
+{
+	char path[64], group[TEXT_BYTES];
+	struct threads threads;
+	bool frozen;
+
+	snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)pid);
+	frozen = !stopped && state_group(path, group) && state_is_frozen(group);
+	state_threads(pid, frozen ? group : NULL, &threads);
+	if (frozen)
+		return threads.all && threads.one_group ? PROCESS_FROZEN : PROCESS_PARTLY;
+	if (stopped && threads.all && threads.stopped + threads.ended == threads.seen)
+		return PROCESS_STOPPED;
+	return stopped || threads.stopped ? PROCESS_PARTLY : PROCESS_RUNS;
+}
+
 enum process_state process_state(pid_t pid)
 {
-	char path[64], text[TEXT_BYTES];
-	const char *name_end;
+	char path[64];
 	int err;
 
 	if (pid <= 0)
 		return PROCESS_UNKNOWN;
 	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	err = state_read(path, text);
-	/* Hidden from this user, it looks as if there were none. */
-	if (err)
+	switch (state_letter(path, &err)) {
+	case '\0':	/* Hidden from this user, it looks as if there were none. */
 		return err == ESRCH ? PROCESS_ENDED : PROCESS_UNKNOWN;
-	/* pid (name) state: the name may hold anything. */
-	name_end = strrchr(text, ')');
-	if (!name_end || name_end[1] != ' ')
-		return PROCESS_UNKNOWN;
-	switch (name_end[2]) {
 	case 'T':
 	case 't':
-		return PROCESS_STOPPED;
+		return state_by_threads(pid, true);
 	case 'D':
 		return PROCESS_BLOCKED;
 	case 'X':
 	case 'x':
 		return PROCESS_ENDED;
-	default:
-		/* Z: its first thread has ended, others may run. */
-		return state_is_frozen(pid) ? PROCESS_FROZEN : PROCESS_RUNS;
+	default:	/* Z: its first thread has ended, others may run. */
+		return state_by_threads(pid, false);
 	}
 }
 
@@ -99,6 +181,7 @@ const char *process_state_name(enum process_state state)
 	static const char *const names[] = {
 		[PROCESS_UNKNOWN] = "not visible to this one",
 		[PROCESS_RUNS] = "running",
+		[PROCESS_PARTLY] = "stopped in part by a debugger",
 		[PROCESS_BLOCKED] = "blocked in the kernel, or frozen",
 		[PROCESS_STOPPED] = "stopped by a signal or a debugger",
 		[PROCESS_FROZEN] = "frozen with its control group",

@@ -10,14 +10,15 @@
 #include <sys/types.h>
 
 /*
- * STOPPED: its threads do not move. BLOCKED: its first thread is in the kernel and takes no signal: that
+ * STOPPED, FROZEN: none of its threads moves. PARTLY: some are stopped, others may run: a debugger in
+ * non-stop mode, or strace between two calls. BLOCKED: its first thread is in the kernel and takes no signal: that
  * passes, and the freezer of version 1 of control groups looks like it.
  */
 enum process_state {
-	PROCESS_UNKNOWN, PROCESS_RUNS, PROCESS_BLOCKED, PROCESS_STOPPED, PROCESS_FROZEN, PROCESS_ENDED,
+	PROCESS_UNKNOWN, PROCESS_RUNS, PROCESS_PARTLY, PROCESS_BLOCKED, PROCESS_STOPPED, PROCESS_FROZEN, PROCESS_ENDED,
 };
 
-/* @pid 0: UNKNOWN. Never blocks; some system calls. */
+/* @pid 0: UNKNOWN. Never blocks; some system calls, and two for each thread. */
 enum process_state process_state(pid_t pid);
 /* "stopped" ... : for explanations. */
 const char *process_state_name(enum process_state state);

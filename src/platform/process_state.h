@@ -15,7 +15,8 @@
  * passes, and the freezer of version 1 of control groups looks like it.
  */
 enum process_state {
-	PROCESS_UNKNOWN, PROCESS_RUNS, PROCESS_PARTLY, PROCESS_BLOCKED, PROCESS_STOPPED, PROCESS_FROZEN, PROCESS_ENDED,
+	PROCESS_UNKNOWN, PROCESS_RUNS, PROCESS_PARTLY, PROCESS_BLOCKED, PROCESS_STOPPED, PROCESS_FROZEN,
+	PROCESS_ENDED,
 };
 
 /* @pid 0: UNKNOWN. Never blocks; some system calls, and two for each thread. */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A peer that is held by other means than SIGSTOP (stopped.c): by a debugger, all of its threads or some of them, as
- * gdb in non-stop mode does; frozen with its control group, as docker pause does. Nothing fails meanwhile, and
- * all arrives when it goes on. What a thread may change that runs is not read: no SEND is completed early.
+ * A peer that is held by other means than SIGSTOP (stopped.c): by a debugger, all of its threads or
+ * some of them, as gdb in non-stop mode does; frozen with its control group, as docker pause does.
+ * Nothing fails meanwhile, and all arrives when it goes on. What a thread may change that runs is not
+ * read: no SEND is completed early.
  */
 #include "pair.h"
 
@@ -167,7 +168,8 @@ static bool hold(struct held *held, pid_t pid, enum hold how)
 	held->count = 0;
 	if (how == BY_GROUP) {
 		snprintf(number, sizeof(number), "%d", (int)pid);
-		if (!file_write(held->group, "cgroup.procs", number) || !file_write(held->group, "cgroup.freeze", "1"))
+		if (!file_write(held->group, "cgroup.procs", number) ||
+		    !file_write(held->group, "cgroup.freeze", "1"))
 			return false;
 		for (i = 0; i < 10000 && !file_says(held->group, "cgroup.events", "frozen 1"); i++)
 			usleep(1000);

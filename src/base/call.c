@@ -126,6 +126,7 @@ void call_mask(sigset_t *mask)
 void call_abandon(void *unused)
 {
 	call_thread.depth = 0;
+	tsan_abandon();
 	call_pay();
 }
 

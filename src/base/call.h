@@ -30,6 +30,8 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "base/tsan.h"
+
 #define CALL_VERSION	1u
 #define CALL_HOOK	"verbatim_preload_calls"
 
@@ -85,10 +87,27 @@ static inline void call_left(const unsigned *depth)
 	call_leave(*depth);
 }
 
-#define CALL_AS(depth) \
-	const unsigned call_depth __attribute__((cleanup(call_left), unused)) = call_enter(depth)
+/* The same, in which ThreadSanitizer does not look at what this thread does. */
+static inline unsigned call_enter_unseen(void)
+{
+	if (tsan_is_on())
+		tsan_enter();
+	return call_enter(1);
+}
+
+static inline void call_left_unseen(const unsigned *depth)
+{
+	call_leave(*depth);
+	if (tsan_is_on())
+		tsan_leave();
+}
+
 /* The first declaration of a public function: until it returns. */
-#define CALL()		CALL_AS(1)
+#define CALL() \
+	const unsigned call_depth __attribute__((cleanup(call_left_unseen), unused)) = call_enter_unseen()
+/* Of a function that has a twin for ThreadSanitizer (verbs/tsan.c). */
+#define CALL_TWIN() \
+	const unsigned call_depth __attribute__((cleanup(call_left), unused)) = call_enter(1)
 
 /* @point: of cancellation. Returns the cancellation state that call_unhold() restores. */
 static inline int call_hold(bool point)
@@ -101,6 +120,8 @@ static inline int call_hold(bool point)
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
 	if (outermost)
 		call_thread.cancel_state = cancel_state;
+	if (tsan_is_on())
+		tsan_enter();
 	call_enter(CALL_CLOSED);
 	return cancel_state;
 }
@@ -108,8 +129,11 @@ static inline int call_hold(bool point)
 /* Also when the stack is unwound: call_abandon() has ended all calls then. */
 static inline void call_unhold(const int *cancel_state)
 {
-	if (call_thread.depth >= CALL_CLOSED)
+	if (call_thread.depth >= CALL_CLOSED) {
 		call_leave(CALL_CLOSED);
+		if (tsan_is_on())
+			tsan_leave();
+	}
 	pthread_setcancelstate(*cancel_state, NULL);
 }
 

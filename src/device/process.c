@@ -14,6 +14,7 @@
 
 #include "base/fork.h"
 #include "base/log.h"
+#include "base/tsan.h"
 #include "device/internal.h"
 #include "device/observer.h"
 #include "engine/injection.h"
@@ -331,8 +332,10 @@ static void leave_at_exit(void)
 
 __attribute__((destructor)) static void at_exit(void)
 {
+	tsan_enter();
 	leave_at_exit();
 	trace_file_finish();
+	tsan_leave();
 }
 
 int hca_get(struct hca **hca)

@@ -13,6 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/tsan.h"
 #include "platform/fail.h"
 #include "platform/wait.h"
 
@@ -56,7 +57,9 @@ static void *thread_run(void *argument)
 
 	pthread_setname_np(pthread_self(), thread->name);
 	ask_for_short_slice();
+	tsan_enter();
 	thread->run(thread->argument);
+	tsan_leave();
 	return NULL;
 }
 

@@ -199,6 +199,7 @@ int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event *
 			return -1;
 		err = event_take(cm_channel_of(channel), event);
 		if (!err) {
+			tsan_after(&tsan_calls);
 			*got = &event->public;
 			traced.id = event->public.id;
 			traced_end(&traced, "rdma_get_cm_event", 0);

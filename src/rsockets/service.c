@@ -22,6 +22,7 @@ static void *service_run(void *argument)
 	int fd = (int)(intptr_t)argument, count;
 	struct epoll_event events[16];
 
+	tsan_enter();
 	for (;;) {
 		count = epoll_wait(fd, events, 16, -1);
 		for (int i = 0; i < count; i++)

@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "base/list.h"
+#include "base/tsan.h"
 #include "rspreload/rspreload.h"
 
 #define PIPE_BYTES	65536u
@@ -177,9 +178,11 @@ static void *relay_run(void *argument)
 	struct relay *relay = argument;
 
 	inside++;
+	tsan_enter();
 	while (relay_turn(relay))
 		;
 	relay_end(relay);
+	tsan_leave();
 	return NULL;
 }
 

@@ -11,6 +11,7 @@ int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *eve
 	if (!context || !event)
 		return minus_one(refuse_null("ibv_get_async_event", context ? "event" : "context"));
 	err = hca_get_async_event(to_hca(context), event);
+	tsan_after(&tsan_calls);
 	if (!err && trace_wants(TRACE_ASYNC))
 		verbs_trace_async(event);
 	return minus_one(err);

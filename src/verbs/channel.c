@@ -47,6 +47,7 @@ int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **ibv, void
 		verbs_traced("ibv_get_cq_event", 0, began_ns, err, ",\"cq\":%u", err ? 0 : cq->number);
 	if (err)
 		return minus_one(err);
+	tsan_after(cq);
 	*ibv = ibv_cq_ex_to_cq(&cq->ibv);
 	*cq_context = cq->ibv.cq_context;
 	return 0;

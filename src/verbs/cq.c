@@ -23,6 +23,7 @@ struct cq *cq_create(struct ibv_context *context, struct ibv_cq_init_attr_ex *at
 	cq->ibv.context = context;
 	cq->ibv.channel = attr->channel;
 	cq->ibv.cq_context = attr->cq_context;
+	tsan_before(cq);
 	return cq;
 }
 
@@ -96,14 +97,14 @@ int ibv_destroy_cq(struct ibv_cq *cq)
 
 int cq_poll_verb(struct ibv_cq *cq, int count, struct ibv_wc *wc)
 {
-	CALL();
+	CALL_TWIN();
 
 	return hca_poll_cq(to_cq(cq), count, wc);
 }
 
 int cq_notify_verb(struct ibv_cq *cq, int solicited_only)
 {
-	CALL();
+	CALL_TWIN();
 
 	return verb_result(hca_req_notify_cq(to_cq(cq), solicited_only != 0));
 }

@@ -35,12 +35,14 @@ static int show_current(struct ibv_cq_ex *ibv, int got)
 
 static int next_poll(struct ibv_cq_ex *ibv)
 {
-	CALL();
+	CALL_TWIN();
 
 	return show_current(ibv, hca_next_completion(to_cq_ex(ibv), &to_cq_ex(ibv)->current));
 }
 
-static int start_poll_unlocked(struct ibv_cq_ex *ibv, struct ibv_poll_cq_attr *attr)
+typedef int poll_one(struct cq *cq, struct completion *completion);
+
+static inline int start_poll_unlocked(struct ibv_cq_ex *ibv, struct ibv_poll_cq_attr *attr, poll_one *poll)
 {
 	if (attr && attr->comp_mask) {
 		explain_refused("ibv_start_poll", EINVAL,
@@ -48,14 +50,14 @@ static int start_poll_unlocked(struct ibv_cq_ex *ibv, struct ibv_poll_cq_attr *a
 			attr->comp_mask);
 		return EINVAL;
 	}
-	return show_current(ibv, hca_poll_cq_one(to_cq_ex(ibv), &to_cq_ex(ibv)->current));
+	return show_current(ibv, poll(to_cq_ex(ibv), &to_cq_ex(ibv)->current));
 }
 
 static int start_poll_alone(struct ibv_cq_ex *ibv, struct ibv_poll_cq_attr *attr)
 {
-	CALL();
+	CALL_TWIN();
 
-	return start_poll_unlocked(ibv, attr);
+	return start_poll_unlocked(ibv, attr, hca_poll_cq_one);
 }
 
 static void end_poll_alone(struct ibv_cq_ex *ibv)
@@ -63,7 +65,7 @@ static void end_poll_alone(struct ibv_cq_ex *ibv)
 }
 
 /* Returns with the lock held when it returns 0, and in a call: it ends with end_poll. */
-static int start_poll(struct ibv_cq_ex *ibv, struct ibv_poll_cq_attr *attr)
+static inline int start_poll_locked(struct ibv_cq_ex *ibv, struct ibv_poll_cq_attr *attr, poll_one *poll)
 	TRY_ACQUIRES(0, to_cq_ex(ibv)->poll_lock)
 {
 	struct cq *cq = to_cq_ex(ibv);
@@ -71,7 +73,7 @@ static int start_poll(struct ibv_cq_ex *ibv, struct ibv_poll_cq_attr *attr)
 
 	call_enter(1);
 	lock_acquire(&cq->poll_lock);
-	err = start_poll_unlocked(ibv, attr);
+	err = start_poll_unlocked(ibv, attr, poll);
 	if (!err)
 		return 0;
 	lock_release(&cq->poll_lock);
@@ -79,10 +81,40 @@ static int start_poll(struct ibv_cq_ex *ibv, struct ibv_poll_cq_attr *attr)
 	return err;
 }
 
+static int start_poll(struct ibv_cq_ex *ibv, struct ibv_poll_cq_attr *attr)
+	TRY_ACQUIRES(0, to_cq_ex(ibv)->poll_lock)
+{
+	return start_poll_locked(ibv, attr, hca_poll_cq_one);
+}
+
 static void end_poll(struct ibv_cq_ex *ibv) RELEASES(to_cq_ex(ibv)->poll_lock)
 {
 	lock_release(&to_cq_ex(ibv)->poll_lock);
 	call_leave(1);
+}
+
+/* Twins for a program with ThreadSanitizer. What the application does between them is looked at. */
+
+static int next_poll_tsan(struct ibv_cq_ex *ibv)
+{
+	CALL();
+
+	return show_current(ibv, hca_tsan_next_completion(to_cq_ex(ibv), &to_cq_ex(ibv)->current));
+}
+
+static int start_poll_alone_tsan(struct ibv_cq_ex *ibv, struct ibv_poll_cq_attr *attr)
+{
+	CALL();
+
+	return start_poll_unlocked(ibv, attr, hca_tsan_poll_cq_one);
+}
+
+static int start_poll_tsan(struct ibv_cq_ex *ibv, struct ibv_poll_cq_attr *attr)
+	TRY_ACQUIRES(0, to_cq_ex(ibv)->poll_lock)
+{
+	CALL();
+
+	return start_poll_locked(ibv, attr, hca_tsan_poll_cq_one);
 }
 
 static enum ibv_wc_opcode read_opcode(struct ibv_cq_ex *ibv)
@@ -194,6 +226,10 @@ static void cq_ex_fill(struct ibv_cq_ex *ibv, bool single_threaded)
 	ibv->start_poll = single_threaded ? start_poll_alone : start_poll;
 	ibv->next_poll = next_poll;
 	ibv->end_poll = single_threaded ? end_poll_alone : end_poll;
+	if (tsan_is_on()) {
+		ibv->start_poll = single_threaded ? start_poll_alone_tsan : start_poll_tsan;
+		ibv->next_poll = next_poll_tsan;
+	}
 	ibv->read_opcode = read_opcode;
 	ibv->read_vendor_err = read_vendor_err;
 	ibv->read_byte_len = read_byte_len;

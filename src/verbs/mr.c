@@ -81,8 +81,10 @@ int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *address,
 	if (!err)
 		err = hca_rereg_mr(to_hca(mr->context), to_mr(mr), flags, domain, address, length,
 				   (unsigned)access);
-	if (!err)
+	if (!err) {
+		tsan_deregistered(mr->lkey);
 		return 0;
+	}
 	errno = err;
 	return IBV_REREG_MR_ERR_INPUT;
 }
@@ -98,6 +100,8 @@ int ibv_dereg_mr(struct ibv_mr *mr)
 		return refuse_null("ibv_dereg_mr", "mr");
 	rkey = mr->rkey;
 	err = hca_dereg_mr(to_hca(mr->context), to_mr(mr));
+	if (!err)
+		tsan_deregistered(rkey);	/* the lkey, too */
 	verbs_traced("ibv_dereg_mr", 0, began_ns, err, ",\"rkey\":\"0x%08x\"", rkey);
 	return err;
 }

@@ -31,5 +31,5 @@ int mw_bind_verb(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind)
 
 	if (!qp)
 		return refuse_null("ibv_bind_mw", "qp");
-	return hca_bind_mw(to_qp(qp), to_mw(mw), bind);
+	return (tsan_is_on() ? hca_tsan_bind_mw : hca_bind_mw)(to_qp(qp), to_mw(mw), bind);
 }

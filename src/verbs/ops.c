@@ -126,6 +126,7 @@ void context_fill_ops(struct context *open)
 {
 	struct verbs_context *context = &open->ibv;
 	struct ibv_context_ops *ops = &context->context.ops;
+	const struct verbs_data *data = verbs_data();
 
 	fill_newer(open);
 	fill_extended(context);
@@ -133,9 +134,11 @@ void context_fill_ops(struct context *open)
 	ops->alloc_mw = mw_alloc_verb;
 	ops->bind_mw = mw_bind_verb;
 	ops->dealloc_mw = mw_dealloc_verb;
-	ops->poll_cq = cq_poll_verb;
-	ops->req_notify_cq = cq_notify_verb;
-	ops->post_srq_recv = srq_post_verb;
-	ops->post_send = qp_post_send_verb;
-	ops->post_recv = qp_post_recv_verb;
+	ops->poll_cq = data->poll_cq;
+	ops->req_notify_cq = data->req_notify_cq;
+	ops->post_srq_recv = data->post_srq_recv;
+	ops->post_send = data->post_send;
+	ops->post_recv = data->post_recv;
+	if (tsan_is_on())
+		tsan_watch_fork();
 }

@@ -118,6 +118,13 @@ struct ibv_qp *qp_create_ex_verb(struct ibv_context *context, struct ibv_qp_init
 	return &qp->ibv.qp_base;
 }
 
+/* Its buffers are the application's again. */
+static void qp_emptied(const struct qp *qp)
+{
+	tsan_emptied(&qp->sq.slots);
+	tsan_emptied(&qp->rq.slots);
+}
+
 int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 {
 	CALL();
@@ -128,6 +135,8 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 	if (!qp || !attr)
 		return refuse_null("ibv_modify_qp", qp ? "attr" : "qp");
 	err = hca_modify_qp(to_qp(qp), attr, mask);
+	if (!err && mask & IBV_QP_STATE && attr->qp_state == IBV_QPS_RESET)
+		qp_emptied(to_qp(qp));
 	verbs_traced("ibv_modify_qp", to_qp(qp)->number, began_ns, err, ",\"mask\":\"%s\"",
 		     verbs_trace_mask(mask, names));
 	return err;
@@ -180,6 +189,7 @@ int ibv_destroy_qp(struct ibv_qp *ibv)
 	context = to_context(ibv->context);
 	builder = to_qp(ibv)->wr_builder;
 	qpn = to_qp(ibv)->number;
+	qp_emptied(to_qp(ibv));
 	err = hca_destroy_qp(context->hca, to_qp(ibv));
 	if (!err)
 		wr_builder_destroy(context, builder);
@@ -223,14 +233,14 @@ int ibv_query_ece(struct ibv_qp *qp, struct ibv_ece *ece)
 
 int qp_post_send_verb(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
-	CALL();
+	CALL_TWIN();
 
 	return verb_result(hca_post_send(to_qp(qp), wr, bad));
 }
 
 int qp_post_recv_verb(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
-	CALL();
+	CALL_TWIN();
 
 	return verb_result(hca_post_recv(to_qp(qp), wr, bad));
 }

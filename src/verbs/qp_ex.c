@@ -403,7 +403,9 @@ static void wr_abort(struct ibv_qp_ex *ibv) RELEASES(to_builder(ibv)->lock)
 	call_leave(1);
 }
 
-static int wr_post(struct ibv_qp_ex *ibv) REQUIRES(to_builder(ibv)->lock)
+typedef int post_all(struct qp *qp, struct ibv_send_wr *wr);
+
+static inline int wr_post(struct ibv_qp_ex *ibv, post_all *post) REQUIRES(to_builder(ibv)->lock)
 {
 	struct wr_builder *builder = to_builder(ibv);
 	uint64_t began_ns;
@@ -414,7 +416,7 @@ static int wr_post(struct ibv_qp_ex *ibv) REQUIRES(to_builder(ibv)->lock)
 	for (uint32_t i = 0; i + 1 < builder->count; i++)
 		builder->wr[i].next = &builder->wr[i + 1];
 	began_ns = trace_wants(TRACE_CALLS) ? trace_now_ns() : 0;
-	err = hca_post_send_all(to_qp(&ibv->qp_base), builder->wr);
+	err = post(to_qp(&ibv->qp_base), builder->wr);
 	if (trace_wants(TRACE_CALLS))
 		verbs_trace_sends("ibv_wr_complete", &ibv->qp_base, builder->wr, NULL, began_ns, err);
 	return err;
@@ -422,7 +424,7 @@ static int wr_post(struct ibv_qp_ex *ibv) REQUIRES(to_builder(ibv)->lock)
 
 static int wr_complete(struct ibv_qp_ex *ibv) RELEASES(to_builder(ibv)->lock)
 {
-	int err = wr_post(ibv);
+	int err = wr_post(ibv, hca_post_send_all);
 
 	lock_release(&to_builder(ibv)->lock);
 	call_leave(1);
@@ -448,8 +450,38 @@ static int wr_complete_alone(struct ibv_qp_ex *ibv)
 	int err;
 
 	lock_alias(&to_builder(ibv)->lock);
-	err = wr_post(ibv);
+	err = wr_post(ibv, hca_post_send_all);
 
+	call_leave(1);
+	return verb_result(err);
+}
+
+/*
+ * Twins for a program with ThreadSanitizer, which sees what the application does between them, and what ours copy
+ * there. One thread may use them, too.
+ */
+
+static void wr_start_tsan(struct ibv_qp_ex *ibv) ACQUIRES(to_builder(ibv)->lock)
+{
+	wr_start(ibv);
+	tsan_after(to_builder(ibv));
+}
+
+static void wr_abort_tsan(struct ibv_qp_ex *ibv) RELEASES(to_builder(ibv)->lock)
+{
+	tsan_before(to_builder(ibv));
+	wr_abort(ibv);
+}
+
+static int wr_complete_tsan(struct ibv_qp_ex *ibv) RELEASES(to_builder(ibv)->lock)
+{
+	int err;
+
+	tsan_enter_from(__builtin_return_address(0));
+	err = wr_post(ibv, hca_tsan_post_send_all);
+	tsan_before(to_builder(ibv));
+	lock_release(&to_builder(ibv)->lock);
+	tsan_leave();
 	call_leave(1);
 	return verb_result(err);
 }
@@ -483,6 +515,11 @@ static void qp_ex_fill(struct qp *qp, bool of_one_thread)
 	ibv->wr_start = of_one_thread ? wr_start_alone : wr_start;
 	ibv->wr_complete = of_one_thread ? wr_complete_alone : wr_complete;
 	ibv->wr_abort = of_one_thread ? wr_abort_alone : wr_abort;
+	if (tsan_is_on()) {
+		ibv->wr_start = wr_start_tsan;
+		ibv->wr_complete = wr_complete_tsan;
+		ibv->wr_abort = wr_abort_tsan;
+	}
 	ibv->wr_atomic_write = wr_atomic_write;
 	qp->ibv_slots[SLOT_FLUSH] = wr_flush;
 	for (size_t i = SLOT_FLUSH + 1; i < QP_EX_SLOTS; i++)

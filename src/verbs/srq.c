@@ -82,6 +82,8 @@ int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask)
 
 	if (!srq || !attr)
 		return refuse_null("ibv_modify_srq", srq ? "srq_attr" : "srq");
+	if (mask & IBV_SRQ_MAX_WR)
+		tsan_renumber(&to_srq(srq)->queue.slots);
 	return hca_modify_srq(to_srq(srq), attr, mask);
 }
 
@@ -102,6 +104,7 @@ int ibv_destroy_srq(struct ibv_srq *srq)
 
 	if (!srq)
 		return refuse_null("ibv_destroy_srq", "srq");
+	tsan_emptied(&to_srq(srq)->queue.slots);
 	err = hca_destroy_srq(to_hca(srq->context), to_srq(srq));
 	verbs_traced("ibv_destroy_srq", 0, began_ns, err, "%s", "");
 	return err;
@@ -109,7 +112,7 @@ int ibv_destroy_srq(struct ibv_srq *srq)
 
 int srq_post_verb(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
-	CALL();
+	CALL_TWIN();
 
 	return verb_result(hca_post_srq_recv(to_srq(srq), wr, bad));
 }
@@ -121,5 +124,5 @@ int srq_post_ops_verb(struct ibv_srq *srq, struct ibv_ops_wr *wr, struct ibv_ops
 
 	if (!srq || !wr)
 		return refuse_null("post_srq_ops", srq ? "wr" : "srq");
-	return hca_post_srq_ops(to_srq(srq), wr, bad ? bad : &none);
+	return (tsan_is_on() ? hca_tsan_post_srq_ops : hca_post_srq_ops)(to_srq(srq), wr, bad ? bad : &none);
 }

@@ -10,7 +10,7 @@ static int post_send_traced(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ib
 {
 	CALL();
 	uint64_t began_ns = trace_now_ns();
-	int err = qp_post_send_verb(qp, wr, bad);
+	int err = verbs_data()->post_send(qp, wr, bad);
 
 	if (trace_wants(TRACE_CALLS))
 		verbs_trace_sends("ibv_post_send", qp, wr, err ? *bad : NULL, began_ns, err);
@@ -22,7 +22,7 @@ static int post_recv_traced(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ib
 {
 	CALL();
 	uint64_t began_ns = trace_now_ns();
-	int err = qp_post_recv_verb(qp, wr, bad);
+	int err = verbs_data()->post_recv(qp, wr, bad);
 
 	if (trace_wants(TRACE_CALLS))
 		verbs_trace_receives("ibv_post_recv", to_qp(qp)->number, wr, err ? *bad : NULL, began_ns, err);
@@ -34,7 +34,7 @@ static int post_srq_recv_traced(struct ibv_srq *srq, struct ibv_recv_wr *wr, str
 {
 	CALL();
 	uint64_t began_ns = trace_now_ns();
-	int err = srq_post_verb(srq, wr, bad);
+	int err = verbs_data()->post_srq_recv(srq, wr, bad);
 
 	if (trace_wants(TRACE_CALLS))
 		verbs_trace_receives("ibv_post_srq_recv", 0, wr, err ? *bad : NULL, began_ns, err);
@@ -45,7 +45,7 @@ static int post_srq_recv_traced(struct ibv_srq *srq, struct ibv_recv_wr *wr, str
 static int poll_cq_traced(struct ibv_cq *cq, int count, struct ibv_wc *wc)
 {
 	CALL();
-	int got = cq_poll_verb(cq, count, wc);
+	int got = verbs_data()->poll_cq(cq, count, wc);
 
 	for (int i = 0; i < got && trace_wants(TRACE_COMPLETIONS); i++)
 		verbs_trace_completion(to_cq(cq), &wc[i]);
@@ -57,7 +57,7 @@ static int req_notify_traced(struct ibv_cq *cq, int solicited_only)
 {
 	CALL();
 	uint64_t began_ns = trace_now_ns();
-	int err = cq_notify_verb(cq, solicited_only);
+	int err = verbs_data()->req_notify_cq(cq, solicited_only);
 
 	if (trace_wants(TRACE_CALLS))
 		trace_call("ibv_req_notify_cq", 0, began_ns, err, ",\"cq\":%u", to_cq(cq)->number);
@@ -68,9 +68,11 @@ static int req_notify_traced(struct ibv_cq *cq, int solicited_only)
 
 void verbs_trace_context(struct ibv_context_ops *ops, bool on)
 {
-	SWAP(ops, poll_cq, on ? poll_cq_traced : cq_poll_verb);
-	SWAP(ops, req_notify_cq, on ? req_notify_traced : cq_notify_verb);
-	SWAP(ops, post_srq_recv, on ? post_srq_recv_traced : srq_post_verb);
-	SWAP(ops, post_send, on ? post_send_traced : qp_post_send_verb);
-	SWAP(ops, post_recv, on ? post_recv_traced : qp_post_recv_verb);
+	const struct verbs_data *data = verbs_data();
+
+	SWAP(ops, poll_cq, on ? poll_cq_traced : data->poll_cq);
+	SWAP(ops, req_notify_cq, on ? req_notify_traced : data->req_notify_cq);
+	SWAP(ops, post_srq_recv, on ? post_srq_recv_traced : data->post_srq_recv);
+	SWAP(ops, post_send, on ? post_send_traced : data->post_send);
+	SWAP(ops, post_recv, on ? post_recv_traced : data->post_recv);
 }

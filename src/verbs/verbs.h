@@ -28,6 +28,7 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "device/hca.h"
+#include "device/tsan_adapter.h"
 #include "verbs/newer.h"
 
 /* The header wraps these in macros of the same name; here the functions themselves are written. */
@@ -178,6 +179,17 @@ struct ibv_cq_ex *cq_create_ex_verb(struct ibv_context *context,
 /* cq.c: for both kinds. NULL and errno. */
 struct cq *cq_create(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr,
 		     struct ring_allocator *allocator);
+
+/* tsan.c: the operations of the data path, or their twins for a program with ThreadSanitizer. */
+struct verbs_data {
+	int (*poll_cq)(struct ibv_cq *cq, int count, struct ibv_wc *wc);
+	int (*req_notify_cq)(struct ibv_cq *cq, int solicited_only);
+	int (*post_srq_recv)(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+	int (*post_send)(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
+	int (*post_recv)(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+};
+const struct verbs_data *verbs_data(void);
+int wq_post_recv_tsan(struct ibv_wq *wq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 
 struct ibv_xrcd *xrcd_open_verb(struct ibv_context *context, struct ibv_xrcd_init_attr *attr);
 int xrcd_close_verb(struct ibv_xrcd *xrcd);

@@ -4,7 +4,7 @@
 
 static int wq_post_verb(struct ibv_wq *wq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
-	CALL();
+	CALL_TWIN();
 
 	return hca_post_wq_recv(to_wq(wq), wr, bad);
 }
@@ -34,7 +34,7 @@ struct ibv_wq *wq_create_verb(struct ibv_context *context, struct ibv_wq_init_at
 	if (err)
 		return fail(err);
 	wq->ibv.context = context;
-	wq->ibv.post_recv = wq_post_verb;
+	wq->ibv.post_recv = tsan_is_on() ? wq_post_recv_tsan : wq_post_verb;
 	attr->max_wr = full.max_wr;
 	attr->max_sge = full.max_sge;
 	return &wq->ibv;
@@ -43,10 +43,14 @@ struct ibv_wq *wq_create_verb(struct ibv_context *context, struct ibv_wq_init_at
 int wq_modify_verb(struct ibv_wq *wq, struct ibv_wq_attr *attr)
 {
 	CALL();
+	int err;
 
 	if (!wq || !attr)
 		return refuse_null("ibv_modify_wq", wq ? "wq_attr" : "wq");
-	return hca_modify_wq(to_wq(wq), attr);
+	err = hca_modify_wq(to_wq(wq), attr);
+	if (!err && attr->attr_mask & IBV_WQ_ATTR_STATE && attr->wq_state == IBV_WQS_RESET)
+		tsan_emptied(&to_wq(wq)->queue.slots);
+	return err;
 }
 
 int wq_destroy_verb(struct ibv_wq *wq)
@@ -55,6 +59,7 @@ int wq_destroy_verb(struct ibv_wq *wq)
 
 	if (!wq)
 		return refuse_null("ibv_destroy_wq", "wq");
+	tsan_emptied(&to_wq(wq)->queue.slots);
 	return hca_destroy_wq(to_hca(wq->context), to_wq(wq));
 }
 

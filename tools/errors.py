@@ -6,12 +6,15 @@
     errors.py man  VERSION FILE...    verbatim-errors(7)
     errors.py html VERSION FILE...    the same as a page for browsers
 
+A FILE of docs/errors.zh has a line in Chinese for entries of the others; only the table has them.
+
 docs/errors/README.md describes the format. What does not follow it ends the build, with file and line.
 """
 import html
 import re
 import sys
 import textwrap
+import unicodedata
 
 WIDTH = 78
 SECTIONS = {'Causes:': 'Usual causes, the most likely first', 'Find out:': 'How to find out which',
@@ -36,6 +39,7 @@ class Entry:
         self.aliases = [a.strip() for a in (match.group(4) or '').split(';') if a.strip()]
         self.meaning = []           # paragraphs
         self.sections = {}          # title: items
+        self.chinese = ''
 
     def heading(self):
         if self.number is None:
@@ -79,6 +83,17 @@ class Reader:
         with open(path, encoding='ascii') as file:
             for number, line in enumerate(file, 1):
                 self.line(line.rstrip('\n'), '%s:%d' % (path, number))
+
+    def read_chinese(self, path):
+        entries = {entry.name: entry for kind in self.kinds for entry in kind.entries}
+        with open(path, encoding='utf-8') as file:
+            for number, line in enumerate(file, 1):
+                name, _, text = line.rstrip('\n').partition(' ')
+                if not name or name.startswith('#'):
+                    continue
+                if name not in entries or not text or entries[name].chinese:
+                    fail('%s:%d' % (path, number), '%s is no entry, has no text, or is there twice' % name)
+                entries[name].chinese = text
 
     def line(self, line, place):
         if line.startswith('#'):
@@ -160,6 +175,19 @@ def wrapped(text, first='', rest=''):
                          break_long_words=False, break_on_hyphens=False)
 
 
+def wrapped_chinese(text):
+    """Lines of WIDTH cells: Chinese characters have two, and none begins with a closing mark."""
+    lines, line, cells = [], '  ', 2
+    for piece in re.findall(r'[!-~]+|.[，。：；、？！）”』」]*', text):
+        width = sum(2 if unicodedata.east_asian_width(c) in 'WF' else 1 for c in piece)
+        if cells + width > WIDTH and line.strip():
+            lines.append(line.rstrip())
+            line, cells = '  ', 2
+        if piece.strip() or line.strip():
+            line, cells = line + piece, cells + width
+    return lines + [line.rstrip()] if line.strip() else lines
+
+
 def items_text(section, items):
     lines = []
     for number, item in enumerate(items, 1):
@@ -221,12 +249,13 @@ def write_c(kinds):
     print('\t{ NULL, NULL, NULL, false },\n};\n\nconst struct error_entry error_entries[] = {')
     for index, kind in enumerate(kinds):
         for entry in kind.entries:
-            print('\t{ %d, %s, %s, %d,\n\t  %s,\n\t  %s,\n\t  %s },' % (
+            print('\t{ %d, %s, %s, %d,\n\t  %s,\n\t  %s,\n\t  %s,\n\t  %s },' % (
                 index, c_string(entry.name), c_string(entry.heading()),
                 -1 if entry.number is None else entry.number,
                 c_string(' ' + ' '.join(entry.words()) + ' '), c_lines(entry_text(entry), '\t  '),
-                c_lines(calls_text(entry), '\t  ') if list(entry.calls()) else '""'))
-    print('\t{ 0, NULL, NULL, -1, NULL, NULL, NULL },\n};\n\nconst struct error_call error_calls[] = {')
+                c_lines(calls_text(entry), '\t  ') if list(entry.calls()) else '""',
+                c_lines(wrapped_chinese(entry.chinese) + [''], '\t  ') if entry.chinese else '""'))
+    print('\t{ 0, NULL, NULL, -1, NULL, NULL, NULL, NULL },\n};\n\nconst struct error_call error_calls[] = {')
     for entry in (e for k in kinds for e in k.entries):
         for names, text in entry.calls():
             text = sentence(text)
@@ -329,7 +358,7 @@ def write_html(kinds, version):
 def load(paths):
     reader = Reader()
     for path in paths:
-        reader.read(path)
+        (reader.read_chinese if 'errors.zh' in path else reader.read)(path)
     check(reader.kinds)
     return reader.kinds
 
@@ -337,6 +366,7 @@ def load(paths):
 def main():
     form, version, paths = sys.argv[1], sys.argv[2], sys.argv[3:]
     kinds = load(paths)
+    sys.stdout.reconfigure(encoding='utf-8')        # whatever the locale of the build
     if form == 'c':
         write_c(kinds)
     elif form == 'man':

@@ -121,10 +121,24 @@ static int kind_of(const char *name)
 	return -1;
 }
 
+/* The language of messages, as setlocale(3) finds it. */
+static bool is_chinese(void)
+{
+	static const char *const names[] = { "LC_ALL", "LC_MESSAGES", "LANG" };
+
+	for (unsigned i = 0; i < sizeof(names) / sizeof(*names); i++) {
+		const char *value = getenv(names[i]);
+
+		if (value && *value)
+			return !strncmp(value, "zh", 2);
+	}
+	return false;
+}
+
 static void print_entry(const struct error_entry *entry)
 {
-	printf("%s: %s\n\n%s%s", entry->heading, error_kinds[entry->kind].what, entry->text,
-	       entry->calls);
+	printf("%s: %s\n\n%s%s%s", entry->heading, error_kinds[entry->kind].what,
+	       is_chinese() ? entry->chinese : "", entry->text, entry->calls);
 }
 
 /* Several: which they are, and how each is asked for. */
@@ -286,7 +300,8 @@ static int explain_pair(char **words)
 		explain_join(1, &words[i], word);
 		found = explain_find(1, &words[1 - i], kind_of("errno"));
 		if (found.count && print_calls(word, found.entry[0])) {
-			printf("%s in general:\n\n%s", found.entry[0]->heading, found.entry[0]->text);
+			printf("%s in general:\n\n%s%s", found.entry[0]->heading,
+			       is_chinese() ? found.entry[0]->chinese : "", found.entry[0]->text);
 			return 0;
 		}
 	}

@@ -24,6 +24,7 @@ struct error_entry {
 	const char *words;	/* what finds it: " WORD WORD ", in capitals */
 	const char *text;
 	const char *calls;	/* by call: "" or the last section */
+	const char *chinese;	/* in short, or "" */
 };
 
 /* What an errno means when a certain call returns it. */

@@ -22,6 +22,7 @@ def known(root):
     for name in sorted(os.listdir(folder)):
         if name.endswith('.txt'):
             reader.read(os.path.join(folder, name))
+    reader.read_chinese(os.path.join(root, 'docs', 'errors.zh', 'short.txt'))
     return {kind.name: {entry.name: entry for entry in kind.entries} for kind in reader.kinds}
 
 
@@ -66,6 +67,8 @@ def problems(root, settings):
         for name in rows(root, path, macro):
             if name not in words:
                 yield 'docs/errors: no %s has the word %s of %s' % (kind, name, path)
+    for entry in (e for entries in have.values() for e in entries.values() if not e.chinese):
+        yield '%s: docs/errors.zh/short.txt has no %s' % (entry.place, entry.name)
     for name in sorted(settings - have['variable'].keys()):
         yield 'docs/errors/variable.txt has no %s' % name
     for name in sorted(name for name in have['variable'].keys() - settings if name.startswith('VERBATIM')):

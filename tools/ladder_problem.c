@@ -259,7 +259,7 @@ static enum ladder_cause course_cause(const struct ladder *ladder, const struct 
 	return course->known ? (enum ladder_cause)ladder->problem[course->problem].cause : LADDER_CAUSES;
 }
 
-/* Is the latest problem a drop that @packet, a refusal, explains: of the packet it names, or of one behind that? */
+/* Is the latest problem a drop that the refusal @packet explains, of what it names or what is behind? */
 static bool course_explains(const struct ladder *ladder, const struct course *course,
 			    const struct ladder_packet *packet)
 {

@@ -54,6 +54,7 @@ static const struct command_option ladder_options[] = {
 	{ "--title",	0, "TEXT", "heading of the page" },
 	{ "--about",	0, "FILE", "text above the chart: paragraphs" },
 	{ "--home",	0, "URL", "page to go back to" },
+	{ "--plain",	0, NULL, "numbers and texts as JSON, however many" },
 	{ "--demo",	0, NULL, "ten stories in a simulated network, a page of each" },
 	{ NULL, 0, NULL, NULL },
 };

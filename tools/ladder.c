@@ -20,7 +20,7 @@
 
 struct ladder_options {
 	const char *output, *title, *about_file, *home;
-	bool demo;
+	bool demo, plain;
 };
 
 static char *ladder_read_text(const char *path)
@@ -254,6 +254,8 @@ static int ladder_read_options(int argc, char **argv, struct ladder_options *opt
 			options->about_file = reader.value;
 		else if (!strcmp(word, "--home"))
 			options->home = reader.value;
+		else if (!strcmp(word, "--plain"))
+			options->plain = true;
 		else if (!strcmp(word, "--demo"))
 			options->demo = true;
 		else
@@ -279,7 +281,8 @@ int ladder_command(int argc, char **argv)
 		return usage_error("ladder", "where to? verbatim ladder %s -o PAGE.html", argv[0]);
 	if (options.about_file && !(about = ladder_read_text(options.about_file)))
 		return 1;
-	page = (struct ladder_page){ .title = options.title, .about = about, .home = options.home };
+	page = (struct ladder_page){ .title = options.title, .about = about, .home = options.home,
+				     .plain = options.plain };
 	status = ladder_make_page(argv, files, &page, options.output);
 	free(about);
 	return status;

@@ -100,12 +100,20 @@ struct ladder_problem {
 	uint32_t times;			/* 1, and what followed from it */
 };
 
+enum ladder_event_kind {
+	LADDER_EVENT_CALL, LADDER_EVENT_COMPLETION, LADDER_EVENT_STATE, LADDER_EVENT_OTHER,
+	LADDER_EVENT_DROP, LADDER_EVENT_FAULT, LADDER_EVENT_LOST,	/* shown as others */
+};
+
 struct ladder_event {
 	uint64_t time_ns;
 	unsigned process;
 	uint32_t qpn, lane;
 	const char *json;			/* not terminated, not checked: of the file */
 	uint32_t json_bytes;
+	uint8_t kind;				/* enum ladder_event_kind */
+	bool failed;				/* the program was told of a failure; not of what was flushed */
+	int64_t latency_ns;			/* of a completion: since its request was posted; -1: not known */
 };
 
 struct ladder_lane {
@@ -150,6 +158,9 @@ int ladder_find_problems(struct ladder *ladder);
 /* "lost", "dropped" ...: as they are counted for the reader. */
 const char *ladder_cause_name(enum ladder_cause cause);
 
+/* Sets latency_ns of all events. 0 or ENOMEM. */
+int ladder_find_latencies(struct ladder *ladder);
+
 /* Value of "key" in a flat JSON object, without quotes: false when it is not there or does not fit. */
 bool ladder_json_value(const char *json, size_t bytes, const char *key, char *value, size_t size);
 /* The word behind "key " in a comment "key value; key value"; NULL: not there. */
@@ -162,6 +173,7 @@ struct ladder_page {
 	const char *title;
 	const char *about;			/* paragraphs, an empty line between; NULL: none */
 	const char *home;			/* page to go back to; NULL: none */
+	bool plain;				/* numbers and texts as JSON, however many */
 	char *const *paths;			/* names of the files; NULL: those that are read */
 	/* Called with what the page was made of; NULL: not. */
 	void (*made)(const struct ladder *ladder, void *context);

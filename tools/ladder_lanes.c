@@ -347,7 +347,7 @@ static int lanes_of_event(struct lanes *lanes, struct ladder_event *event)
 {
 	char word[64];
 
-	if (event->qpn == LADDER_NO_QP &&
+	if (event->qpn == LADDER_NO_QP && event->kind != LADDER_EVENT_COMPLETION &&
 	    ((ladder_json_value(event->json, event->json_bytes, "event", word, sizeof(word)) &&
 	      !strcmp(word, "cm")) ||
 	     (ladder_json_value(event->json, event->json_bytes, "name", word, sizeof(word)) &&

@@ -209,8 +209,7 @@ bool ladder_memory_left_out(struct ladder *ladder, struct pairs *pairs, const st
 	struct ladder_packet *packet;
 	char value[64];
 
-	if (!ladder_json_value(event->json, event->json_bytes, "event", value, sizeof(value)) ||
-	    strcmp(value, "lost") ||
+	if (event->kind != LADDER_EVENT_LOST ||
 	    !ladder_json_value(event->json, event->json_bytes, "why", value, sizeof(value)) ||
 	    strcmp(value, "packets in the middle of one operation"))
 		return false;

@@ -68,38 +68,52 @@ static const char *ladder_json_string(const char *at, const char *end)
 	return at < end ? at : NULL;
 }
 
+/*
+ * A quote behind { or a comma begins a string, and inside of strings quotes are escaped: so this is a key where
+ * it is found, in JSON. What is none may find anything inside of its bytes.
+ */
+static const char *ladder_json_key(const char *json, size_t bytes, const char *key, size_t length)
+{
+	char pattern[40];
+	const char *at = json, *end = json + bytes;
+
+	if (length + 2 > sizeof(pattern))
+		return NULL;
+	pattern[0] = pattern[length + 1] = '"';
+	memcpy(pattern + 1, key, length);
+	while ((at = memmem(at, (size_t)(end - at), pattern, length + 2))) {
+		const char *before = at, *behind = at + length + 2;
+
+		while (before > json && before[-1] == ' ')
+			before--;
+		for (; behind < end && *behind == ' '; behind++)
+			;
+		if (before > json && (before[-1] == '{' || before[-1] == ',') && behind < end && *behind == ':')
+			return behind + 1;
+		at++;
+	}
+	return NULL;
+}
+
 bool ladder_json_value(const char *json, size_t bytes, const char *key, char *value, size_t size)
 {
-	const char *at = json, *end = json + bytes, *name, *stop;
-	size_t length = strlen(key);
-	bool wanted;
+	const char *end = json + bytes, *at = ladder_json_key(json, bytes, key, strlen(key)), *stop;
 
-	while (at < end && (at = memchr(at, '"', (size_t)(end - at)))) {
-		name = at + 1;
-		stop = ladder_json_string(name, end);
-		if (!stop)
-			return false;
-		wanted = (size_t)(stop - name) == length && !memcmp(name, key, length);
-		for (at = stop + 1; at < end && (*at == ':' || *at == ' '); at++)
+	if (!at)
+		return false;
+	for (; at < end && *at == ' '; at++)
+		;
+	if (at < end && *at == '"') {
+		stop = ladder_json_string(++at, end);
+	} else {
+		for (stop = at; stop < end && *stop != ',' && *stop != '}'; stop++)
 			;
-		if (at < end && *at == '"') {
-			name = at + 1;
-			stop = ladder_json_string(name, end);
-			if (!stop)
-				return false;
-			at = stop + 1;
-		} else {
-			for (name = stop = at; stop < end && *stop != ',' && *stop != '}'; stop++)
-				;
-			at = stop;
-		}
-		if (wanted && (size_t)(stop - name) < size) {
-			memcpy(value, name, (size_t)(stop - name));
-			value[stop - name] = '\0';
-			return true;
-		}
 	}
-	return false;
+	if (!stop || (size_t)(stop - at) >= size)
+		return false;
+	memcpy(value, at, (size_t)(stop - at));
+	value[stop - at] = '\0';
+	return true;
 }
 
 /* ---- processes ---- */
@@ -186,6 +200,30 @@ static uint32_t ladder_qp_of_text(const char *text, size_t bytes)
 	return LADDER_NO_QP;
 }
 
+static void ladder_classify(struct ladder_event *event)
+{
+	static const struct { const char *name; enum ladder_event_kind kind; } kinds[] = {
+		{ "call", LADDER_EVENT_CALL }, { "completion", LADDER_EVENT_COMPLETION },
+		{ "state", LADDER_EVENT_STATE }, { "queue_pair", LADDER_EVENT_STATE },
+		{ "drop", LADDER_EVENT_DROP },
+		{ "fault", LADDER_EVENT_FAULT }, { "lost", LADDER_EVENT_LOST },
+	};
+	char name[24] = "", value[48];
+
+	event->kind = LADDER_EVENT_OTHER;
+	event->latency_ns = -1;
+	ladder_json_value(event->json, event->json_bytes, "event", name, sizeof(name));
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
+		if (!strcmp(name, kinds[i].name))
+			event->kind = (uint8_t)kinds[i].kind;
+	if (event->kind == LADDER_EVENT_COMPLETION)
+		event->failed = ladder_json_value(event->json, event->json_bytes, "status", value,
+						  sizeof(value)) &&
+				strcmp(value, "SUCCESS") && strcmp(value, "WR_FLUSH_ERR");
+	else
+		event->failed = ladder_json_value(event->json, event->json_bytes, "error", value, sizeof(value));
+}
+
 /* Exported PDU: tags of type 16, length 16, value; TAG_END; then the JSON. */
 static int ladder_add_event(struct ladder *ladder, struct pairs *pairs, const struct capture_record *record)
 {
@@ -217,6 +255,7 @@ static int ladder_add_event(struct ladder *ladder, struct pairs *pairs, const st
 	*event = (struct ladder_event){ .time_ns = record->time_ns, .qpn = LADDER_NO_QP,
 		.process = (unsigned)ladder->source_process[record->source],
 		.json = (const char *)record->data + at, .json_bytes = record->bytes - at };
+	ladder_classify(event);
 	if (ladder_json_value(event->json, event->json_bytes, "qp", value, sizeof(value)))
 		event->qpn = ladder_number(value, strlen(value), LADDER_NO_QP);
 	else
@@ -504,6 +543,7 @@ int ladder_make(struct ladder *ladder, struct capture *capture, char *const *pat
 	err = err ? err : ladder_assign_lanes(ladder);
 	err = err ? err : ladder_relate(ladder);
 	err = err ? err : ladder_find_problems(ladder);
+	err = err ? err : ladder_find_latencies(ladder);
 	if (err)
 		ladder_free(ladder);
 	return err;

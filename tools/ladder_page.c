@@ -5,21 +5,27 @@
  * cannot end the script that they stand in, and the scripts treat them as text only.
  *
  *	"packet" and "event" are columns, one array for each property; "raw" is the headers of all packets in
- *	base64, "table" what explains them: opcodes, fields, syndromes, docs/errors
+ *	base64, "table" what explains them: opcodes, fields, syndromes, docs/errors. Of large pages "pack" has both
+ *	compressed (ladder_pack.c)
  */
 #include <arpa/inet.h>
 #include <inttypes.h>
 #include <stdarg.h>
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "explain.h"
 #include "ladder.h"
+#include "ladder_pack.h"
 #include "ladder_template.h"
 #include "progress.h"
 #include "wire/aeth.h"
 #include "wire/cm_table.h"
 
 #define PAYLOAD_SHOWN	48u		/* bytes of payload that the page has of a packet */
+#define PLAIN_ITEMS_MAX	4000u		/* packets and events; more are compressed */
+#define PACK_PIECE	2048u		/* packets, or events, that are expanded at once */
 #define ADDRESS_MAX	INET6_ADDRSTRLEN
 
 /* ---- strings ---- */
@@ -506,13 +512,24 @@ static void page_problems(const struct ladder *ladder, FILE *out)
 	fputs("],\n", out);
 }
 
-static void page_packets(const struct ladder *ladder, FILE *out)
+static void page_events(const struct ladder *ladder, uint64_t begin, FILE *out)
 {
-	uint64_t begin = page_begin(ladder);
+	page_name(out, "event");
+	putc('[', out);
+	for (unsigned i = 0; i < ladder->events; i++) {
+		const struct ladder_event *event = &ladder->event[i];
 
-	fprintf(out, "\"begin\":\"%" PRIu64 "\",\n\"packet\":{\n", begin);
+		fprintf(out, "%s[%" PRIu64 ",%" PRIu32 ",", i ? ",\n" : "", event->time_ns - begin, event->lane);
+		page_string(out, event->json, event->json_bytes);
+		fprintf(out, ",%" PRId64 "]", event->latency_ns);
+	}
+	fputs("],\n", out);
+}
+
+static void page_packets(const struct ladder *ladder, uint64_t begin, FILE *out)
+{
+	fputs("\"packet\":{\n", out);
 	for (size_t column = 0; column < sizeof(page_columns) / sizeof(*page_columns); column++) {
-		progress_show("writing", column, sizeof(page_columns) / sizeof(*page_columns) + 1);
 		page_name(out, page_columns[column].name);
 		putc('[', out);
 		for (unsigned i = 0; i < ladder->packets; i++)
@@ -522,18 +539,141 @@ static void page_packets(const struct ladder *ladder, FILE *out)
 	}
 	page_raw(ladder, out);
 	page_comments(ladder, out);
+	page_events(ladder, begin, out);
+}
+
+/* ---- the same, compressed: of large pages ---- */
+
+enum place { PLACE_SHOWN, PLACE_IP, PLACE_LINK, PLACE_BTH, PLACES };
+
+static const char *const page_places[PLACES] = { "shown", "ip", "link", "bth" };
+
+/* Where layers are in the bytes of each packet. 0 or ENOMEM. */
+static int page_find_places(const struct ladder *ladder, int32_t *places)
+{
+	struct frame frame;
+
+	for (unsigned i = 0; i < ladder->packets; i++) {
+		int32_t *place = places + (size_t)i * PLACES;
+
+		place[PLACE_SHOWN] = (int32_t)page_shown(ladder, &ladder->packet[i], &frame);
+		place[PLACE_IP] = frame.ip;
+		place[PLACE_LINK] = frame.lrh >= 0 ? frame.lrh : frame.ethernet;
+		place[PLACE_BTH] = ladder->packet[i].operation == LADDER_NONE ? (int32_t)ladder->packet[i].bth :
+										-1;
+	}
+	return 0;
+}
+
+static int page_pack_columns(const struct ladder *ladder, uint64_t begin, const int32_t *places, struct pack *pack,
+			     FILE *out)
+{
+	const char *comma = "";
+
+	fprintf(out, "\"pack\":{\"packets\":%u,\"events\":%u,\"piece\":%u,\"packet\":[", ladder->packets,
+		ladder->events, PACK_PIECE);
+	for (size_t column = 0; column < sizeof(page_columns) / sizeof(*page_columns); column++) {
+		fprintf(out, "%s\"%s\"", comma, page_columns[column].name);
+		comma = ",";
+		pack_column(pack);
+		for (unsigned i = 0; i < ladder->packets; i++)
+			pack_number(pack, page_columns[column].of(&ladder->packet[i], begin));
+	}
+	for (unsigned place = 0; place < PLACES; place++) {
+		fprintf(out, ",\"%s\"", page_places[place]);
+		pack_column(pack);
+		for (unsigned i = 0; i < ladder->packets; i++)
+			pack_number(pack, places[(size_t)i * PLACES + place]);
+	}
+	fputs("],\"event\":[\"time\",\"lane\",\"kind\",\"failed\",\"latency\"],\"columns\":", out);
+	pack_column(pack);
+	for (unsigned i = 0; i < ladder->events; i++)
+		pack_number(pack, (int64_t)(ladder->event[i].time_ns - begin));
+	pack_column(pack);
+	for (unsigned i = 0; i < ladder->events; i++)
+		pack_number(pack, ladder->event[i].lane);
+	pack_column(pack);
+	for (unsigned i = 0; i < ladder->events; i++)
+		pack_number(pack, LADDER_KINDS + (ladder->event[i].kind < LADDER_EVENT_OTHER ?
+						  ladder->event[i].kind : LADDER_EVENT_OTHER));
+	pack_column(pack);
+	for (unsigned i = 0; i < ladder->events; i++)
+		pack_number(pack, ladder->event[i].failed);
+	pack_column(pack);
+	for (unsigned i = 0; i < ladder->events; i++)
+		pack_number(pack, ladder->event[i].latency_ns);
+	return pack_write(pack, out);
+}
+
+typedef void page_put_fn(const struct ladder *ladder, unsigned item, const int32_t *places, struct pack *pack);
+
+static void page_put_raw(const struct ladder *ladder, unsigned item, const int32_t *places, struct pack *pack)
+{
+	pack_bytes(pack, page_data(ladder, &ladder->packet[item]),
+		   (size_t)places[(size_t)item * PLACES + PLACE_SHOWN]);
+}
+
+/* Of both ends. */
+static void page_put_comment(const struct ladder *ladder, unsigned item, const int32_t *places, struct pack *pack)
+{
+	const struct capture_record *ends[] = { ladder->packet[item].sent, ladder->packet[item].received };
+
+	for (int end = 0; end < 2; end++)
+		pack_text(pack, ends[end] ? ends[end]->comment : NULL, ends[end] ? ends[end]->comment_bytes : 0);
+}
+
+static void page_put_event(const struct ladder *ladder, unsigned item, const int32_t *places, struct pack *pack)
+{
+	pack_text(pack, ladder->event[item].json, ladder->event[item].json_bytes);
+}
+
+static int page_pieces(const struct ladder *ladder, const char *name, unsigned items, page_put_fn *put,
+		       const int32_t *places, struct pack *pack, FILE *out)
+{
+	int err = 0;
+
+	fprintf(out, ",\"%s\":[", name);
+	for (unsigned i = 0; !err && i < items; i++) {
+		put(ladder, i, places, pack);
+		if (i % PACK_PIECE != PACK_PIECE - 1 && i != items - 1)
+			continue;
+		progress_show("writing", i, items);
+		err = pack_write(pack, out);
+		fputs(i == items - 1 ? "" : ",\n", out);
+	}
+	putc(']', out);
+	return err;
+}
+
+static int page_packed(const struct ladder *ladder, uint64_t begin, FILE *out)
+{
+	int32_t *places = calloc((size_t)ladder->packets + 1, sizeof(*places) * PLACES);
+	struct pack pack = { .data = NULL };
+	int err = places ? page_find_places(ladder, places) : ENOMEM;
+
+	err = err ? err : page_pack_columns(ladder, begin, places, &pack, out);
+	err = err ? err : page_pieces(ladder, "raw", ladder->packets, page_put_raw, places, &pack, out);
+	err = err ? err : page_pieces(ladder, "comment", ladder->packets, page_put_comment, places, &pack, out);
+	err = err ? err : page_pieces(ladder, "text", ladder->events, page_put_event, places, &pack, out);
+	fputs("},\n", out);
+	pack_free(&pack);
+	free(places);
+	return err;
+}
+
+static int page_items(const struct ladder *ladder, bool plain, FILE *out)
+{
+	uint64_t begin = page_begin(ladder);
+	int err = 0;
+
+	fprintf(out, "\"begin\":\"%" PRIu64 "\",\n", begin);
+	if (!plain && ladder->packets + ladder->events > PLAIN_ITEMS_MAX)
+		err = page_packed(ladder, begin, out);
+	else
+		page_packets(ladder, begin, out);
 	page_operations(ladder, begin, out);
 	page_problems(ladder, out);
-	page_name(out, "event");
-	putc('[', out);
-	for (unsigned i = 0; i < ladder->events; i++) {
-		const struct ladder_event *event = &ladder->event[i];
-
-		fprintf(out, "%s[%" PRIu64 ",%" PRIu32 ",", i ? ",\n" : "", event->time_ns - begin, event->lane);
-		page_string(out, event->json, event->json_bytes);
-		putc(']', out);
-	}
-	fputs("],\n", out);
+	return err;
 }
 
 static void __attribute__((format(printf, 3, 4)))
@@ -579,6 +719,8 @@ static void page_warnings(const struct ladder *ladder, const struct ladder_page 
 
 int ladder_page_write(const struct ladder *ladder, const struct ladder_page *page, FILE *out)
 {
+	int err;
+
 	fwrite(ladder_template_begin, 1, ladder_template_begin_bytes, out);
 	fputs("{\"version\":\"" VERBATIM_VERSION "\",\n\"title\":", out);
 	page_text(out, page->title);
@@ -589,9 +731,9 @@ int ladder_page_write(const struct ladder *ladder, const struct ladder_page *pag
 	fputs(",\n", out);
 	page_warnings(ladder, page, out);
 	page_lanes(ladder, out);
-	page_packets(ladder, out);
+	err = page_items(ladder, page->plain, out);
 	page_tables(out);
 	fprintf(out, "\"left_out\":%u,\"unknown\":%u}\n", ladder->left_out, ladder->unknown);
 	fwrite(ladder_template_end, 1, ladder_template_end_bytes, out);
-	return 0;
+	return err;
 }

@@ -188,13 +188,13 @@ static int losses_find(struct ladder *ladder)
 	keys_sort(&underway);
 	for (unsigned i = 0; !err && i < ladder->events; i++) {
 		const struct ladder_event *event = &ladder->event[i];
-		uint32_t records = problem_event_is(event, "event", "lost") ?
+		uint32_t records = event->kind == LADDER_EVENT_LOST ?
 				   problem_event_number(event, "records") : 0;
 
 		if (records) {
 			has_gaps[event->process] = true;
 			ladder->missing += records == LADDER_NONE ? 1 : records;
-		} else if (problem_event_is(event, "event", "fault")) {
+		} else if (event->kind == LADDER_EVENT_FAULT) {
 			err = losses_by_fault(ladder, &underway, i);
 		}
 	}
@@ -373,7 +373,7 @@ static int drops_find(struct ladder *ladder)
 	for (unsigned i = 0; !err && i < ladder->events; i++) {
 		const struct ladder_event *event = &ladder->event[i];
 
-		if (problem_event_is(event, "event", "drop") &&
+		if (event->kind == LADDER_EVENT_DROP &&
 		    !keys_have(&dropped, drop_key((int)event->process, event->qpn,
 						  problem_event_number(event, "psn"))))
 			err = problem_add(ladder, event->time_ns, ladder->packets + i, LADDER_CAUSE_DROPPED);

@@ -100,9 +100,11 @@ void verbs_trace_sends(const char *call, struct ibv_qp *qp, const struct ibv_sen
 		bool failed = err && (wr == bad || !bad);
 
 		trace_call(call, to_qp(qp)->number, began_ns, failed ? err : 0,
-			   ",\"wr_id\":%llu,\"opcode\":\"%s\",\"bytes\":%llu,\"sges\":%d",
+			   ",\"wr_id\":%llu,\"opcode\":\"%s\",\"bytes\":%llu,\"sges\":%d%s",
 			   (unsigned long long)wr->wr_id, wr_opcode_word(wr->opcode),
-			   (unsigned long long)sge_bytes(wr->sg_list, wr->num_sge, failed), wr->num_sge);
+			   (unsigned long long)sge_bytes(wr->sg_list, wr->num_sge, failed), wr->num_sge,
+			   to_qp(qp)->signal_all || wr->send_flags & IBV_SEND_SIGNALED ?
+			   "" : ",\"unsignaled\":true");
 		if (failed)
 			break;
 	}

@@ -1,10 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""Pages of `verbatim ladder` in Chromium, without a screen:  browser.py PAGE [LARGE SMALL]
+"""Pages of `verbatim ladder` in Chromium, without a screen:  browser.py PAGE [LARGE PACKED PLAIN]
 
 With PAGE alone one test: the page loads, says nothing on the console, draws, and its parts lie where they
-should. With TEST_LONG all that a reader does; LARGE and SMALL are pages of 100,000 and of 1,000 packets. Prints
-TAP. Screenshots go into TEST_SCREENSHOTS if that is set."""
+should. With TEST_LONG all that a reader does; LARGE is a page of 100,000 packets, PACKED and PLAIN are of one
+trace. Prints TAP. Screenshots go into TEST_SCREENSHOTS if that is set."""
 import os
 import sys
 import tempfile
@@ -308,28 +308,62 @@ for (let i = 0; i < 15; i++) {
     canvas.getContext('2d').getImageData(0, 0, 1, 1);       // all is drawn
     times.push(performance.now() - begin);
 }
-return times.sort((a, b) => a - b)[5];
+return times;
 '''
-# What the large page may take of the small one's time, and how many ms more: zooming lays all rows out anew, and
-# far out all messages are in the window.
-BOUNDS = {'scroll': (4, 15), 'point': (4, 5), 'zoom': (4, 150), 'far': (4, 400)}
+STEP_MS = 100       # of script, of each step with 100,000 packets
 
 
-def many_packets_are_fluid(browser, large, small):
-    took = {}
-    for page in (small, large):
+def many_packets_are_fluid(browser, large):
+    browser.open(large)
+    equal(browser.run('return PACKETS'), 100000, 'packets')
+    for action in ('scroll', 'zoom', 'far', 'point'):
+        # The fastest of some tries of each step: other programs take turns, too.
+        steps = [min(step) for step in zip(*(browser.run(TIME, action) for _ in range(4)))]
+        print('# %s: %.1f ms at most' % (action, max(steps)))
+        assert max(steps) <= STEP_MS, '%s takes %.1f ms' % (action, max(steps))
+
+
+def far_out_is_no_block(browser, large):
+    """Sums: tracks with gaps between bars, and the words of each."""
+    browser.open(large)
+    browser.run('fit(); draw()')
+    assert browser.run('const top = scroller.scrollTop; '
+                       'return countBetween(top, top + scroller.clientHeight) > DENSE')
+    drawn, colours, _ = browser.pixels('canvas')
+    width, height = browser.run('return [canvas.clientWidth, canvas.clientHeight]')
+    browser.shot('many-far')
+    assert .02 < drawn / (width * height) < .7, '%d pixels drawn of %d' % (drawn, width * height)
+    assert colours > 8, '%d colours' % colours
+    bins = browser.run('return farBins(scroller.scrollTop, scroller.clientHeight)')
+    assert max(one['rate'] for one in bins) > 0 and max(one['most'] for one in bins) > 0
+    assert browser.run('return FAR.again[FAR.again.length - 1]') > 0, 'nothing was sent again'
+    browser.run('VIEW.row = ROW; layoutRows(); sizeSpace(); scroller.scrollTop = PLACE.height / 2; draw()')
+    browser.shot('many')
+
+
+# What both forms of a page have of an item.
+ITEM = '''
+const item = arguments[0];
+return JSON.stringify(isPacket(item)
+    ? [packetLabel(item, 2), kindOf(item), colourName(item), [...rawOf(item)], commentPair(item),
+        searchText(item), sentAt(item)]
+    : [eventLabel(item), kindOf(item), colourName(item), eventOf(item).json, eventOf(item).latency,
+        searchText(item)]);
+'''
+
+
+def packed_is_the_same(browser, packed, plain):
+    """Every field of a compressed page is that of the page that is not."""
+    seen = {}
+    for page in (packed, plain):
         browser.open(page)
-        took[page] = {action: browser.run(TIME, action) for action in BOUNDS}
-        if page == large:
-            equal(browser.run('return PACKETS'), 100000, 'packets')
-            browser.run('fit(); draw()')
-            browser.shot('many-far')
-            browser.run('VIEW.row = ROW; layoutRows(); sizeSpace(); scroller.scrollTop = PLACE.height / 2; draw()')
-            browser.shot('many')
-    for action, (factor, more) in BOUNDS.items():
-        few, many = took[small][action], took[large][action]
-        print('# %s: %.1f ms with 1,000 packets, %.1f ms with 100,000' % (action, few, many))
-        assert many <= few * factor + more, '%s takes %.1f ms, and %.1f with few' % (action, many, few)
+        equal(browser.run('return DATA.pack !== undefined'), page == packed, 'compressed')
+        items = browser.run('return ITEMS')
+        seen[page] = [browser.run(ITEM, item) for item in list(range(0, items, 997)) + [items - 1]]
+        seen[page].append(browser.run('return [PACKETS, ITEMS, PLACE.items.length, problems.length, '
+                                      'PLACE.height]'))
+    for one, other in zip(seen[packed], seen[plain]):
+        equal(one, other, 'item')
 
 
 def main():
@@ -339,7 +373,7 @@ def main():
         try:
             browser.check('the page loads in a browser, is quiet, draws, and its parts lie where they should',
                           lambda: page_draws(browser, page))
-            if os.environ.get('TEST_LONG') and len(sys.argv) > 3:
+            if os.environ.get('TEST_LONG') and len(sys.argv) > 4:
                 for name, test in (('a click on a packet explains its fields', click_explains),
                                    ('the keyboard does it all', keyboard_does_it_all),
                                    ('the search finds, and shows matches only', search_finds),
@@ -350,8 +384,12 @@ def main():
                                    ('the table has it all as text', table_is_the_text),
                                    ('on paper there are the chart and the table', paper_is_sensible)):
                     browser.check(name, lambda test=test: test(browser, page))
-                browser.check('100,000 packets are as fluid as 1,000',
-                              lambda: many_packets_are_fluid(browser, sys.argv[2], sys.argv[3]))
+                browser.check('with 100,000 packets no step takes long',
+                              lambda: many_packets_are_fluid(browser, sys.argv[2]))
+                browser.check('zoomed out there are sums, and no block',
+                              lambda: far_out_is_no_block(browser, sys.argv[2]))
+                browser.check('a compressed page has what the other one has',
+                              lambda: packed_is_the_same(browser, sys.argv[3], sys.argv[4]))
                 browser.check('nothing is said on the console', lambda: equal(browser.console(), [], 'console'))
         finally:
             browser.driver.quit()

@@ -73,7 +73,7 @@ class Run:
                               env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120,
                               check=False)
         self.said = done.stdout
-        page = subprocess.run([VERBATIM, 'ladder', 'truth.pcapng', '-o', 'truth.html'], text=True,
+        page = subprocess.run([VERBATIM, 'ladder', 'truth.pcapng', '--plain', '-o', 'truth.html'], text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60, check=False)
         if done.returncode or page.returncode:
             raise AssertionError('status %d, %d: %s%s' % (done.returncode, page.returncode, done.stdout[-1500:],

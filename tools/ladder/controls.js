@@ -162,7 +162,6 @@ function zoom(factor, anchor = scroller.clientHeight / 2) {
 	const row = (scroller.scrollTop + anchor - PAD_TOP) / VIEW.row;
 	VIEW.row *= factor;
 	layoutRows();
-	PLACE.stamp++;
 	sizeSpace();
 	scroller.scrollTop = row * VIEW.row + PAD_TOP - anchor;
 	redraw();
@@ -172,7 +171,6 @@ function fit() {
 	const rows = PLACE.rows[PLACE.rows.length - 1] || 1;
 	VIEW.row = Math.min(44, (scroller.clientHeight - PAD_TOP - PAD_BOTTOM) / rows);
 	layoutRows();
-	PLACE.stamp++;
 	sizeSpace();
 	scroller.scrollTop = 0;
 	redraw();
@@ -441,7 +439,7 @@ function listen() {
 // ---- start ----
 
 function summary() {
-	const span = MOMENTS.length ? MOMENTS[MOMENTS.length - 1][0] : 0, count = (n, what) => n.toLocaleString('en') + ' ' + what + (n === 1 ? '' : 's');
+	const span = MOMENTS.length ? MOMENTS.time[MOMENTS.length - 1] : 0, count = (n, what) => n.toLocaleString('en') + ' ' + what + (n === 1 ? '' : 's');
 	const operations = P.flags.filter(flags => flags & MEMORY).length;
 	const parts = operations === PACKETS && operations ? [] : [count(PACKETS - operations, 'packet')];
 	if (operations)
@@ -475,7 +473,8 @@ function start() {
 	relayout();
 	const rows = PLACE.rows[PLACE.rows.length - 1] || 1;	// few messages may fill the window
 	VIEW.row = Math.max(ROW, Math.min(38, (scroller.clientHeight - PAD_TOP - PAD_BOTTOM) / rows));
-	relayout();
+	layoutRows();
+	resize();
 	scroller.focus({ preventScroll: true });
 	document.documentElement.dataset.ready = 'yes';
 }

@@ -5,9 +5,9 @@
 
 const DATA = JSON.parse(document.getElementById('data').textContent);
 document.getElementById('data').textContent = '';
-const P = DATA.packet;
+const [P, E] = DATA.pack ? unpackColumns() : [DATA.packet, null];
 const PACKETS = P.sent.length;
-const ITEMS = PACKETS + DATA.event.length;
+const ITEMS = PACKETS + (E ? E.time.length : DATA.event.length);
 
 const FLAG = { LOST: 1, DROPPED: 2, AGAIN: 4, DIRECT: 8, RING: 16, DUPLICATE: 32, GUESSED: 64, INSTANT: 128, MESSAGE: 256, PLANTED: 512, LATE: 1024, FRAGMENT: 2048 };
 const FORM = { ROCE_V2: 0, ROCE_V1: 1, INFINIBAND: 2 };
@@ -20,24 +20,44 @@ const KIND = Object.fromEntries(KINDS.map(([name], at) => [name, at]));
 const EVENT_KIND = { call: KIND.call, completion: KIND.completion, state: KIND.state, queue_pair: KIND.state };
 const COLOUR = ['send', 'write', 'read', 'atomic', 'flush', 'ack', 'nak', 'rnr', 'cm', 'cnp', 'soft', 'good', 'accent', 'soft'];
 
-const EVENTS = DATA.event.map(([time, lane, text]) => {
+function parseEvent(text) {
 	let json;
 	try {
 		json = JSON.parse(text);
 	} catch (error) {
 		json = null;
 	}
-	if (!json || typeof json !== 'object' || Array.isArray(json))
-		json = { event: 'unreadable', text };
-	return { time, lane, json };
-});
+	return json && typeof json === 'object' && !Array.isArray(json) ? json : { event: 'unreadable', text };
+}
+
+// Of a large page the text of an event is read when it is asked for.
+class TraceEvent {
+	constructor(at, time, lane, latency, text) {
+		this.at = at;
+		this.time = time;
+		this.lane = lane;
+		this.latency = latency;
+		this.parsed = text === null ? null : parseEvent(text);
+	}
+
+	get json() {
+		if (this.parsed)
+			return this.parsed;
+		const index = Math.floor(this.at / DATA.pack.piece), begin = index * DATA.pack.piece;
+		const texts = pieceTexts('text', index, Math.min(DATA.pack.piece, DATA.pack.events - begin));
+		return this.parsed = parseEvent(texts[this.at - begin]);
+	}
+}
+
+const EVENTS = E ? Array.from(E.time, (time, at) => new TraceEvent(at, time, E.lane[at], E.latency[at], null))
+	: DATA.event.map(([time, lane, text, latency], at) => new TraceEvent(at, time, lane, latency, text));
 
 const isPacket = item => item < PACKETS;
 const eventOf = item => EVENTS[item - PACKETS];
 const flagged = (item, flag) => isPacket(item) && (P.flags[item] & flag) !== 0;
 
 function kindOf(item) {
-	return isPacket(item) ? P.kind[item] : EVENT_KIND[eventOf(item).json.event] ?? KIND.other;
+	return isPacket(item) ? P.kind[item] : E ? E.kind[item - PACKETS] : EVENT_KIND[eventOf(item).json.event] ?? KIND.other;
 }
 
 // What tells the state of a queue pair from here on.
@@ -47,7 +67,7 @@ const stateOf = json => String(json.event === 'state' ? json.to : json.state);
 // What the program was told of as failed. Not what was flushed, nor its state: both follow from something else, or were asked for.
 const eventFailed = json => (json.event === 'completion' && json.status !== 'SUCCESS' && json.status !== 'WR_FLUSH_ERR') ||
 	json.error !== undefined || json.event === 'unreadable';
-const isFailure = item => !isPacket(item) && eventFailed(eventOf(item).json);
+const isFailure = item => !isPacket(item) && (E ? E.failed[item - PACKETS] === 1 : eventFailed(eventOf(item).json));
 
 // Problems are found where the page is made: each cause is one. Marks are on all that belongs to them.
 const PROBLEM = new Map(DATA.problem.map(([item, cause, times]) => [item, { cause: DATA.cause[cause], times }]));
@@ -93,18 +113,20 @@ const laneText = lane => laneName(lane) + ' of ' + laneGroup(lane);
 // ---- bytes ----
 
 let rawBytes = null;
-let rawStart = null;
+const RAW_STARTS = (() => {		// of packets in their piece; without pieces all are one
+	const starts = new Float64Array(PACKETS), size = DATA.pack ? DATA.pack.piece : Infinity;
+	for (let i = 0; i < PACKETS; i++)
+		starts[i] = i % size === 0 ? 0 : starts[i - 1] + P.shown[i - 1];
+	return starts;
+})();
 
 function rawOf(item) {
-	if (!rawBytes) {
-		const text = atob(DATA.raw);
-		rawBytes = Uint8Array.from(text, c => c.charCodeAt(0));
-		rawStart = new Float64Array(PACKETS + 1);
-		for (let i = 0; i < PACKETS; i++)
-			rawStart[i + 1] = rawStart[i] + P.shown[i];
+	if (!DATA.pack && !rawBytes) {
+		rawBytes = Uint8Array.from(atob(DATA.raw), c => c.charCodeAt(0));
 		DATA.raw = '';
 	}
-	return rawBytes.subarray(rawStart[item], rawStart[item + 1]);
+	const bytes = DATA.pack ? piece('raw', Math.floor(item / DATA.pack.piece)).numbers.bytes : rawBytes;
+	return bytes.subarray(RAW_STARTS[item], RAW_STARTS[item] + P.shown[item]);
 }
 
 // Up to 64 bits as a BigInt, at a bit counted from the most significant one of the first byte.
@@ -273,7 +295,15 @@ function itemNotes(item) {
 	return notes.join(', ');
 }
 
-const commentsOf = item => (DATA.comment[item] ?? []).filter(c => c);
+// Of sender and receiver; null: that one has none.
+function commentPair(item) {
+	if (!DATA.pack)
+		return DATA.comment[item] ?? [];
+	const index = Math.floor(item / DATA.pack.piece), begin = index * DATA.pack.piece;
+	const texts = pieceTexts('comment', index, 2 * Math.min(DATA.pack.piece, PACKETS - begin));
+	return texts.slice(2 * (item - begin), 2 * (item - begin) + 2);
+}
+const commentsOf = item => commentPair(item).filter(c => c);
 const searchTexts = new Array(ITEMS);
 
 function searchText(item) {

@@ -239,7 +239,7 @@ const COMMENT_WORDS = { path: 'how it travelled', qp: 'the queue pair of the pro
 
 function commentBox(item) {
 	const rows = [];
-	(DATA.comment[item] ?? []).forEach((comment, end) => {
+	commentPair(item).forEach((comment, end) => {
 		for (const part of (comment ?? '').split(';').map(p => p.trim()).filter(p => p)) {
 			const [, key, value] = part.match(/^(\S+)\s*(.*)$/);
 			rows.push(fieldRow(key + (end ? ' (receiver)' : ' (sender)'), value, COMMENT_WORDS[key]));

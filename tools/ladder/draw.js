@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// The chart on its canvas: only what is in the window. Far out, where messages are less than a pixel apart, one line
-// for each pixel, pair of lanes and colour, problems last; near enough, arrows with their words.
+// The chart on its canvas: only what is in the window, as arrows with their words; far out as far.js has it.
 'use strict';
 
 const $ = id => document.getElementById(id);
 const canvas = $('canvas'), scroller = $('scroller'), mapCanvas = $('map');
 const FONT = '12px system-ui, "Segoe UI", "Helvetica Neue", "DejaVu Sans", sans-serif';
 const SMALL = '11px system-ui, "Segoe UI", "Helvetica Neue", "DejaVu Sans", sans-serif';
-const DENSE = 3000;		// items in the window from which on arrows become lines
+const DENSE = 3000;		// items in the window from which on sums take the place of arrows (far.js)
 let theme = {};
 
 function readTheme() {
@@ -291,6 +290,8 @@ const firstAcked = ack => FIRST_ACKED[ack];
 const STATES = (() => {
 	const states = LANES.map(() => []);
 	for (let item = PACKETS; item < ITEMS; item++) {
+		if (kindOf(item) !== KIND.state)
+			continue;
 		const { json, lane } = eventOf(item);
 		if (isState(json))
 			states[lane].push({ item, to: stateOf(json) });
@@ -317,7 +318,7 @@ function drawLine(c, lane, top, height) {
 	let from = 0, state = STATES[lane].length ? 'RESET' : '';
 	for (const change of STATES[lane]) {
 		if (!PLACE.shown[change.item]) {
-			if (isFolded(change.item) && eventOf(change.item).time <= (PLACE.moments[0]?.[0] ?? 0))
+			if (isFolded(change.item) && eventOf(change.item).time <= (PLACE.moments.time[0] ?? 0))
 				state = change.to;
 			continue;
 		}
@@ -406,48 +407,6 @@ function related(item) {
 	return false;
 }
 
-function drawDense(c, left, top, height) {
-	const seen = new Map(), late = [];
-	itemsBetween(top, top + height, item => {
-		if (isMarked(item)) {
-			late.push(item);
-			return;
-		}
-		const y = Math.round(PLACE.y[0][item] - top);
-		const pair = isPacket(item) ? P.from[item] * LANES.length + P.to[item] : -1 - eventOf(item).lane;
-		const key = (pair * 16384 + y) * 16 + kindOf(item);
-		if (!seen.has(key))
-			seen.set(key, item);
-	});
-	c.globalAlpha = .7;
-	const draw = (item, colour = theme[colourName(item)], width = 1) => {
-		c.strokeStyle = colour;
-		c.lineWidth = width;
-		c.beginPath();
-		if (isPacket(item)) {
-			const e = ends(item);
-			c.moveTo(e.x0, e.y0 - top);
-			c.lineTo(e.x1, e.y1 - top);
-		} else {
-			const x = PLACE.x[eventOf(item).lane], y = PLACE.y[0][item] - top;
-			c.moveTo(x - 4, y);
-			c.lineTo(x + 4, y);
-		}
-		c.stroke();
-	};
-	for (const item of seen.values())
-		draw(item);
-	c.globalAlpha = 1;
-	const drawn = new Set();
-	for (const item of late) {
-		const key = Math.round(PLACE.y[0][item] - top) * LANES.length + (isPacket(item) ? P.from[item] : eventOf(item).lane);
-		if (!drawn.has(key)) {
-			drawn.add(key);
-			draw(item, theme.bad, 2);
-		}
-	}
-}
-
 // The chosen one's words first; arrows before events.
 function drawNear(c, top, height) {
 	const items = [];
@@ -484,14 +443,15 @@ function drawInto(c, left, top, width, height) {
 	for (const lane of PLACE.lanes)
 		drawLine(c, lane, top, height);
 	c.restore();
-	drawIdle(c, left, top, width, height);
-	c.save();
-	c.translate(-left, 0);
-	if (countBetween(top, top + height) > DENSE)
-		drawDense(c, left, top, height);
-	else
+	if (countBetween(top, top + height) > DENSE) {
+		drawFar(c, left, top, height);
+	} else {
+		drawIdle(c, left, top, width, height);
+		c.save();
+		c.translate(-left, 0);
 		drawNear(c, top, height);
-	c.restore();
+		c.restore();
+	}
 	drawGutter(c, top, height);
 }
 

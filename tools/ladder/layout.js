@@ -5,35 +5,89 @@
 // VIEW: what is shown and how large; MOMENTS: all of them by time; PLACE: their places for this view.
 'use strict';
 
-const ROW = 24, ROW_MIN = 0.002, ROW_MAX = 64, HEIGHT_MAX = 12e6;
+const ROW = 24, ROW_MIN = 0.0002, ROW_MAX = 64, HEIGHT_MAX = 12e6;
 const BLOCK = 128;
 
 const VIEW = { row: ROW, compress: true, kinds: new Set(KINDS.keys()), lanes: new Set(LANES.keys()), only: false, query: [],
 	selected: -1, hover: -1, fold: true };
 
+const isLater = (time, code, a, b) => time[a] !== time[b] ? time[a] > time[b] : (code[a] & 1) !== (code[b] & 1) ? (code[a] & 1) > (code[b] & 1)
+	: code[a] > code[b];
+
+// By time: when, and whose, as item * 2, and 1 more where it was received. Typed arrays: there may be a million.
 const MOMENTS = (() => {
-	const list = [];
-	for (let item = 0; item < ITEMS; item++) {
-		if (!isPacket(item)) {
-			list.push([eventOf(item).time, item, 0]);
-			continue;
-		}
+	const count = PACKETS * 2 + EVENTS.length;
+	const time = new Float64Array(count), code = new Uint32Array(count);
+	let used = 0;
+	const add = (at, what) => {
+		time[used] = at;
+		code[used++] = what;
+	};
+	const runs = [0];		// three that are nearly sorted
+	for (let item = 0; item < PACKETS; item++)
 		if (P.sent[item] >= 0)
-			list.push([beginOf(item), item, 0]);
+			add(beginOf(item), item * 2);
+	runs.push(used);
+	for (let item = 0; item < PACKETS; item++)
 		if (P.received[item] >= 0 && !flagged(item, FLAG.INSTANT))
-			list.push([P.received[item], item, 1]);
-	}
-	list.sort((a, b) => a[0] - b[0] || a[2] - b[2] || a[1] - b[1]);
-	return list;
+			add(P.received[item], item * 2 + 1);
+	runs.push(used);
+	for (let item = PACKETS; item < ITEMS; item++)
+		add(EVENTS[item - PACKETS].time, item * 2);
+	runs.push(used);
+	for (let run = 0; run < 3; run++)
+		sortRun(time, code, runs[run], runs[run + 1]);
+	return mergeRuns(time, code, runs);
 })();
+
+// In place. Where much is out of order, by the general way.
+function sortRun(time, code, from, to) {
+	let moves = (to - from) * 30 + 1000;
+	for (let i = from + 1; i < to && moves > 0; i++) {
+		const at = time[i], what = code[i];
+		if (!isLater(time, code, i - 1, i))
+			continue;
+		let place = i;
+		for (; place > from && (time[place - 1] > at || (time[place - 1] === at && code[place - 1] > what)); place--, moves--) {
+			time[place] = time[place - 1];
+			code[place] = code[place - 1];
+		}
+		time[place] = at;
+		code[place] = what;
+	}
+	if (moves > 0)
+		return;
+	const order = Array.from({ length: to - from }, (_, at) => from + at).sort((a, b) => time[a] - time[b] || code[a] - code[b]);
+	const times = Float64Array.from(order, at => time[at]), codes = Uint32Array.from(order, at => code[at]);
+	time.set(times, from);
+	code.set(codes, from);
+}
+
+function mergeRuns(time, code, runs) {
+	const length = runs[3], merged = { length, time: new Float64Array(length), item: new Uint32Array(length), end: new Uint8Array(length) };
+	const next = runs.slice(0, 3);
+	for (let i = 0; i < length; i++) {
+		let best = -1;
+		for (let run = 0; run < 3; run++)
+			if (next[run] < runs[run + 1] && (best < 0 || isLater(time, code, next[best], next[run])))
+				best = run;
+		const at = next[best]++;
+		merged.time[i] = time[at];
+		merged.item[i] = code[at] >>> 1;
+		merged.end[i] = code[at] & 1;
+	}
+	return merged;
+}
 
 const ORDER = (() => {		// items by their first moment
 	const seen = new Uint8Array(ITEMS), order = [];
-	for (const [, item] of MOMENTS)
+	for (let i = 0; i < MOMENTS.length; i++) {
+		const item = MOMENTS.item[i];
 		if (!seen[item]) {
 			seen[item] = 1;
 			order.push(item);
 		}
+	}
 	return order;
 })();
 
@@ -42,13 +96,20 @@ const ORDER = (() => {		// items by their first moment
 const FOLDED = (() => {
 	const folded = new Uint8Array(ITEMS), ends = ['call', 'process', 'counters', 'state', 'queue_pair'];
 	let first = Infinity, last = -Infinity;
-	for (let item = 0; item < ITEMS; item++) {
-		if (isPacket(item))
-			first = Math.min(first, beginOf(item) < 0 ? receivedAt(item) : beginOf(item));
-		if (isPacket(item) || !ends.includes(eventOf(item).json.event))
-			last = Math.max(last, receivedAt(item));
+	for (let item = 0; item < PACKETS; item++) {
+		first = Math.min(first, beginOf(item) < 0 ? receivedAt(item) : beginOf(item));
+		last = Math.max(last, receivedAt(item));
 	}
+	for (let item = PACKETS; item < ITEMS; item++)
+		if (kindOf(item) === KIND.completion)
+			last = Math.max(last, eventOf(item).time);
+	// Of large pages texts are read that matter, and no others.
+	for (let item = PACKETS; item < ITEMS; item++)
+		if (kindOf(item) === KIND.other && eventOf(item).time > last && !ends.includes(eventOf(item).json.event))
+			last = eventOf(item).time;
 	for (let item = PACKETS; PACKETS && item < ITEMS; item++) {
+		if (eventOf(item).time >= first && eventOf(item).time <= last)
+			continue;
 		const { time, json } = eventOf(item), quiet = ends.includes(json.event) && !eventFailed(json);
 		const before = time < first && (quiet || json.event === 'cm') && !/^ibv_(post|wr)_/.test(json.name ?? '');
 		folded[item] = before || (quiet && time > last) ? 1 : 0;
@@ -81,6 +142,17 @@ function rowsFor(dt) {
 	return Math.min(3.2, 0.62 + 0.55 * Math.log10(1 + dt / PLACE.median));
 }
 
+function shownMoments() {
+	const shown = { length: 0, time: new Float64Array(MOMENTS.length), item: new Uint32Array(MOMENTS.length), end: new Uint8Array(MOMENTS.length) };
+	for (let i = 0; i < MOMENTS.length; i++)
+		if (PLACE.shown[MOMENTS.item[i]]) {
+			shown.time[shown.length] = MOMENTS.time[i];
+			shown.item[shown.length] = MOMENTS.item[i];
+			shown.end[shown.length++] = MOMENTS.end[i];
+		}
+	return shown;
+}
+
 // Which items are shown, and how many rows each moment is from the first: anew when a filter changes.
 function layoutItems() {
 	PLACE.items = [];
@@ -90,47 +162,62 @@ function layoutItems() {
 			PLACE.items.push(item);
 	}
 	PLACE.silent = silentLanes();
-	PLACE.moments = MOMENTS.filter(m => PLACE.shown[m[1]]);
-	const steps = [];
-	for (let i = 1; i < PLACE.moments.length; i++)
-		steps.push(PLACE.moments[i][0] - PLACE.moments[i - 1][0]);
-	const sorted = Float64Array.from(steps).sort();
+	const moments = PLACE.moments = shownMoments(), steps = new Float64Array(Math.max(0, moments.length - 1));
+	for (let i = 0; i < steps.length; i++)
+		steps[i] = moments.time[i + 1] - moments.time[i];
+	const sorted = steps.slice().sort();
 	PLACE.median = Math.max(1, sorted[sorted.length >> 1] ?? 1);
 	PLACE.rows = new Float64Array(PLACE.moments.length);
 	for (let i = 1; i < PLACE.moments.length; i++) {
 		const dt = steps[i - 1];
 		PLACE.rows[i] = PLACE.rows[i - 1] + (VIEW.compress ? rowsFor(dt) : Math.max(dt / PLACE.median * 0.7, 0));
 	}
+	layoutUnits();
+	layoutFar();
 	layoutRows();
 }
 
 const PAD_TOP = 16, PAD_BOTTOM = 40;
 
+// Places in rows: of items, of blocks of them, and of gaps in time.
+function layoutUnits() {
+	const moments = PLACE.moments, [begins, ends] = PLACE.unit = [new Float64Array(ITEMS), new Float64Array(ITEMS)];
+	PLACE.gaps = [];
+	for (let i = 0; i < moments.length; i++) {
+		const time = moments.time[i], item = moments.item[i], end = moments.end[i], row = PLACE.rows[i];
+		(end ? ends : begins)[item] = row;
+		if (end === 0 && (!isPacket(item) || flagged(item, FLAG.INSTANT) || P.received[item] < 0))
+			ends[item] = row;
+		else if (end === 1 && P.sent[item] < 0)
+			begins[item] = row;
+		const ns = i ? time - moments.time[i - 1] : 0;
+		if (VIEW.compress && ns > PLACE.median * 300 && ns > 20000)
+			PLACE.gaps.push({ at: i, from: PLACE.rows[i - 1], to: row, ns });
+	}
+	const count = PLACE.items.length, blocks = Math.ceil(count / BLOCK);
+	PLACE.blockUnit = [new Float64Array(blocks).fill(Infinity), new Float64Array(blocks).fill(-Infinity)];
+	for (let i = 0; i < count; i++) {
+		const item = PLACE.items[i], block = Math.floor(i / BLOCK);
+		PLACE.blockUnit[0][block] = Math.min(PLACE.blockUnit[0][block], begins[item], ends[item]);
+		PLACE.blockUnit[1][block] = Math.max(PLACE.blockUnit[1][block], begins[item], ends[item]);
+	}
+}
+
 // Places in pixels: anew when the zoom changes.
 function layoutRows() {
-	const moments = PLACE.moments, last = PLACE.rows[moments.length - 1] || 0;
+	const last = PLACE.rows[PLACE.moments.length - 1] || 0;
 	VIEW.row = Math.min(Math.max(VIEW.row, ROW_MIN), ROW_MAX, Math.max(HEIGHT_MAX / Math.max(last, 1), ROW_MIN));
-	PLACE.marks = [];
-	for (let i = 0; i < moments.length; i++) {
-		const [time, item, end] = moments[i];
-		const y = PAD_TOP + PLACE.rows[i] * VIEW.row;
-		PLACE.y[end][item] = y;
-		if (end === 0 && (!isPacket(item) || flagged(item, FLAG.INSTANT) || P.received[item] < 0))
-			PLACE.y[1][item] = y;
-		else if (end === 1 && P.sent[item] < 0)
-			PLACE.y[0][item] = y;
-		if (VIEW.compress && i && time - moments[i - 1][0] > PLACE.median * 300 && time - moments[i - 1][0] > 20000)
-			PLACE.marks.push({ from: PAD_TOP + PLACE.rows[i - 1] * VIEW.row, to: y, ns: time - moments[i - 1][0] });
-	}
+	const pixels = (rows, places) => {
+		for (let i = 0; i < rows.length; i++)
+			places[i] = PAD_TOP + rows[i] * VIEW.row;
+		return places;
+	};
+	pixels(PLACE.unit[0], PLACE.y[0]);
+	pixels(PLACE.unit[1], PLACE.y[1]);
+	PLACE.blockTop = pixels(PLACE.blockUnit[0], new Float64Array(PLACE.blockUnit[0].length));
+	PLACE.blockBottom = pixels(PLACE.blockUnit[1], new Float64Array(PLACE.blockUnit[1].length));
+	PLACE.marks = PLACE.gaps.map(gap => ({ at: gap.at, ns: gap.ns, from: PAD_TOP + gap.from * VIEW.row, to: PAD_TOP + gap.to * VIEW.row }));
 	PLACE.height = PAD_TOP + last * VIEW.row + PAD_BOTTOM;
-	const count = PLACE.items.length, blocks = Math.ceil(count / BLOCK);
-	PLACE.blockTop = new Float64Array(blocks).fill(Infinity);
-	PLACE.blockBottom = new Float64Array(blocks).fill(-Infinity);
-	for (let i = 0; i < count; i++) {
-		const item = PLACE.items[i], block = Math.floor(i / BLOCK), a = PLACE.y[0][item], b = PLACE.y[1][item];
-		PLACE.blockTop[block] = Math.min(PLACE.blockTop[block], a, b);
-		PLACE.blockBottom[block] = Math.max(PLACE.blockBottom[block], a, b);
-	}
 }
 
 // Calls back for every item that reaches into top..bottom.
@@ -171,7 +258,7 @@ function timeAt(y) {
 	}
 	const next = Math.min(low + 1, moments.length - 1), span = PLACE.rows[next] - PLACE.rows[low];
 	const part = span > 0 ? Math.min(1, Math.max(0, (row - PLACE.rows[low]) / span)) : 0;
-	return moments[low][0] + part * (moments[next][0] - moments[low][0]);
+	return moments.time[low] + part * (moments.time[next] - moments.time[low]);
 }
 
 // ---- lanes ----

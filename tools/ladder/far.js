@@ -113,15 +113,19 @@ function gapWords(mark) {
 
 const FAR_WORDS = 8;	// gaps with words, the longest of the window
 
+// The longest of these words that has room; '': none.
+const roomyWords = (c, words, room) => words.find(text => textWidth(c, text) <= room) ?? '';
+
 function drawFar(c, left, top, height) {
 	const bins = farBins(top, height), x0 = GUTTER() - left + 14, wide = Math.max(240, Math.min(PLACE.width, scroller.clientWidth) - GUTTER() - 40);
 	const most = name => Math.max(...bins.map(bin => bin[name]), 0), again = Math.max(most('again'), most('bad'), 1);
 	const rate = most('rate') || 1, latency = most('most') || 1, still = Math.max(...bins.map(bin => bin.still?.ns ?? 0), 1);
 	const total = name => countText(FAR[name][FAR[name].length - 1]).trim();
-	const tracks = [{ at: 0, size: .3, title: 'rate: up to ' + countText(rate) + '/s, ' + countText(most('bytes') * 8) + 'bit/s' },
-		{ at: .33, size: .25, title: (HAS_LATENCIES ? 'post to completion' : 'sent to ACK') + ': mean, longest ' + timeText(Math.round(latency)) },
-		{ at: .61, size: .13, title: 'sent again ' + total('again') + ', other marks ' + total('bad') },
-		{ at: .77, size: .23, title: still > 1 ? 'nothing moved: up to ' + timeText(still) : 'nothing moved: never for long' }];
+	const tracks = [{ at: 0, size: .3, titles: ['rate: up to ' + countText(rate) + '/s, ' + countText(most('bytes') * 8) + 'bit/s', 'up to ' + countText(rate) + '/s', 'rate'] },
+		{ at: .33, size: .25, titles: [': mean, longest ' + timeText(Math.round(latency)), ': up to ' + timeText(Math.round(latency)), ''].map(text =>
+			(HAS_LATENCIES ? 'post to completion' : 'sent to ACK') + text).concat('latency') },
+		{ at: .61, size: .13, titles: ['sent again ' + total('again') + ', other marks ' + total('bad'), 'sent again ' + total('again'), 'again'] },
+		{ at: .77, size: .23, titles: ['nothing moved: ' + (still > 1 ? 'up to ' + timeText(still) : 'never for long'), 'stalls'] }];
 	const [flow, waits, wrong, pause] = tracks.map(track => ({ x: x0 + wide * track.at, size: wide * track.size }));
 	const bar = (x, y, size, colour, alpha) => {
 		c.globalAlpha = alpha;
@@ -154,13 +158,13 @@ function drawFar(c, left, top, height) {
 			continue;
 		placed.push(bin.y);
 		const [words, colour] = gapWords(bin.still);
-		halo(c, clipped(c, timeText(bin.still.ns) + ' ' + words, pause.size - 8), pause.x + 6, bin.y + 1, colour);
+		halo(c, roomyWords(c, [timeText(bin.still.ns) + ' ' + words, timeText(bin.still.ns)], pause.size - 8), pause.x + 6, bin.y + 1, colour);
 	}
 	tracks.forEach((track, index) => {
 		const room = wide * ((tracks[index + 1]?.at ?? 1) - track.at) - 10;
 		c.fillStyle = theme.paper;
 		c.fillRect(x0 + wide * track.at - 2, 0, room + 6, 18);
 		c.fillStyle = theme.soft;
-		c.fillText(clipped(c, track.title, room), x0 + wide * track.at, 9);
+		c.fillText(roomyWords(c, track.titles, room), x0 + wide * track.at, 9);
 	});
 }

@@ -13,6 +13,7 @@ struct wait {
 	void (*call)(void);
 	bool forever;
 	bool as_poll;		/* also after handlers with SA_RESTART */
+	const char *(*missing)(void);	/* what the call needs and cannot be had here, or NULL */
 };
 
 extern const struct wait waits[];		/* ends with a null name */

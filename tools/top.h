@@ -4,6 +4,7 @@
  *
  *	top.c		options; batch mode
  *	top_table.c	samples, rows, sorting, filters, cells as text: no terminal
+ *	top_history.c	how the rates of a row went
  *	top_screen.c	the terminal, by ncurses
  */
 #ifndef VERBATIM_TOOLS_TOP_H
@@ -16,6 +17,7 @@
 
 #define TOP_COLUMNS	16u
 #define TOP_CELL	24u		/* bytes of a cell's text */
+#define TOP_HISTORY	60u		/* samples whose rates are remembered */
 #define TOP_NAME	16u		/* of what tells rows apart: a process ID, a QP number */
 
 enum top_form { TOP_TEXT, TOP_EXACT, TOP_NUMBER, TOP_RATE, TOP_BYTES, TOP_USED };
@@ -81,6 +83,18 @@ unsigned top_fitting(const struct top_table *table, unsigned room);
 /* A line of it, without what does not fit; row NULL: the titles, that of the order's marked. */
 void top_line(const struct top_table *table, const struct top_row *row, const struct top_order *order,
 	      unsigned room, char *text, size_t size);
+
+struct top_history {
+	struct top_past *past;
+	unsigned rows, samples;
+};
+
+/* After each sample: what is in @table, unfiltered, of one kind always. */
+void top_history_add(struct top_history *history, const struct top_table *table);
+void top_history_free(struct top_history *history);
+/* How the rates of row @name went, by column @wanted or the first that has some; "": no room, no such row. */
+void top_history_line(const struct top_history *history, const struct top_table *table, const char *name,
+		      unsigned wanted, unsigned room, char *text, size_t size);
 
 /* top_screen.c: until the user ends it. 0, or 1 after a line on stderr. */
 int top_screen(const char *what, unsigned delay_ms);

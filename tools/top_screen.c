@@ -3,8 +3,8 @@
  * verbatim top on a terminal (top.h): a list of processes, and the queue pairs of one. Keys are read while the
  * next sample is waited for. The selected row keeps selected, wherever it moves.
  *
- *	line 0		what is shown		last line but one	of the selected row: why
- *	line 1		titles			last line		keys, or the filter as it is typed
+ *	line 0		what is shown		the last three	of the selected row: how its rates went; why
+ *	line 1		titles				keys, or the filter as it is typed
  */
 #include <curses.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@
 #define FILTER_MAX	32u
 #define NS_PER_MS	1000000ull
 #define HEAD_LINES	2
-#define FOOT_LINES	2
+#define FOOT_LINES	3
 #define KEY_CODE_ESC	27
 
 struct screen {
@@ -30,6 +30,8 @@ struct screen {
 	struct top_order order[TOP_KINDS];
 	char filter[FILTER_MAX + 1];
 	bool typing;			/* the filter */
+	bool helping;			/* keys and columns, instead of the rows */
+	struct top_history history;
 	char selected[TOP_NAME];
 	int first, at;			/* rows: the first on the screen, the selected one */
 	unsigned delay_ms;
@@ -74,6 +76,16 @@ static void screen_make_table(struct screen *screen)
 	screen_keep_selected(screen);
 }
 
+/* Rates of all rows: a filter may go. */
+static void screen_remember(struct screen *screen)
+{
+	if (screen->before.time_ns &&
+	    top_table_make(&screen->table, screen->kind, &screen->now, &screen->before, "",
+			   &screen->order[screen->kind]))
+		top_history_add(&screen->history, &screen->table);
+	top_table_free(&screen->table);
+}
+
 static void screen_sample(struct screen *screen)
 {
 	top_table_free(&screen->table);
@@ -81,6 +93,7 @@ static void screen_sample(struct screen *screen)
 	screen->before = screen->now;
 	screen->now = (struct top_sample){ .time_ns = 0 };
 	top_sample_take(&screen->now, screen->kind, screen_what(screen));
+	screen_remember(screen);
 	screen_make_table(screen);
 }
 
@@ -90,6 +103,7 @@ static void screen_show(struct screen *screen, enum top_kind kind)
 	top_table_free(&screen->table);
 	top_sample_free(&screen->before);
 	top_sample_free(&screen->now);
+	top_history_free(&screen->history);
 	screen->kind = kind;
 	screen->filter[0] = screen->selected[0] = '\0';
 	screen->first = screen->at = 0;
@@ -142,6 +156,11 @@ static void draw_foot(const struct screen *screen)
 	const struct top_row *row = screen->table.rows ? &screen->table.row[screen->at] : NULL;
 	char text[LINE_BYTES] = "";
 
+	if (row)
+		top_history_line(&screen->history, &screen->table, row->name,
+				 screen->order[screen->kind].column, (unsigned)COLS, text, sizeof(text));
+	draw_line(LINES - 3, A_NORMAL, text);
+	*text = '\0';
 	if (row && screen->kind == TOP_QPS && *row->why)
 		snprintf(text, sizeof(text), "%s: path %s: %s", row->name, row->cell[3].text, row->why);
 	else if (row && row->blind)
@@ -150,10 +169,39 @@ static void draw_foot(const struct screen *screen)
 	if (screen->typing)
 		snprintf(text, sizeof(text), "filter: %s_", screen->filter);
 	else if (screen->kind == TOP_QPS)
-		snprintf(text, sizeof(text), "q quit  Esc back  < > sort  r reverse  / filter  + - delay");
+		snprintf(text, sizeof(text), "q quit  ? help  Esc back  < > sort  r reverse  / filter  "
+			 "+ - delay");
 	else
-		snprintf(text, sizeof(text), "q quit  Enter QPs  < > sort  r reverse  / filter  + - delay");
+		snprintf(text, sizeof(text), "q quit  ? help  Enter QPs  < > sort  r reverse  / filter  "
+			 "+ - delay");
 	draw_line(LINES - 1, A_BOLD, text);
+}
+
+static void draw_help(void)
+{
+	static const char *const lines[] = {
+		"Up Down PgUp PgDn Home End   select a row; it stays selected, wherever it moves",
+		"Enter                        the queue pairs of the selected process",
+		"Esc Left Backspace           back to the processes; or takes the filter away",
+		"< >                          sort by the column before or behind the one with *",
+		"r                            reverse the order",
+		"/                            only rows that contain a text",
+		"+ -                          half a second more or less between looks",
+		"q                            quit",
+		"",
+		"DIRECT/s  operations without packets      TX/s RX/s  packets     TXB/s RXB/s  bytes",
+		"RETRY  sent again    RNR  receiver was not ready    ERR  failed    DROP  dropped",
+		"SQ RQ  posted/size   FLIGHT WINDOW  bytes under way, at most      WAITS  for what",
+		"Below the rows: how the rate of the selected one went, the latest right.",
+		"",
+		"Any key goes back. More: man verbatim-top",
+	};
+
+	erase();
+	draw_line(0, A_BOLD, "verbatim top: keys and columns");
+	for (int i = 0; i < (int)(sizeof(lines) / sizeof(*lines)); i++)
+		draw_line(i + 2, A_NORMAL, lines[i]);
+	refresh();
 }
 
 static void draw(const struct screen *screen)
@@ -161,6 +209,10 @@ static void draw(const struct screen *screen)
 	int room = screen_room(), i;
 	char text[LINE_BYTES];
 
+	if (screen->helping) {
+		draw_help();
+		return;
+	}
 	erase();
 	draw_head(screen);
 	for (i = 0; i < room && screen->first + i < (int)screen->table.rows; i++) {
@@ -244,9 +296,17 @@ static void change_delay(struct screen *screen, int by_ms)
 
 static void key_pressed(struct screen *screen, int key)
 {
+	if (screen->helping && key != KEY_RESIZE) {
+		screen->helping = false;
+		return;
+	}
 	switch (key) {
 	case 'q':
 		screen->ended = true;
+		break;
+	case '?':
+	case 'h':
+		screen->helping = true;
 		break;
 	case KEY_UP:
 		return move_selection(screen, -1);
@@ -347,5 +407,6 @@ int top_screen(const char *what, unsigned delay_ms)
 	top_table_free(&screen.table);
 	top_sample_free(&screen.before);
 	top_sample_free(&screen.now);
+	top_history_free(&screen.history);
 	return 0;
 }

@@ -191,6 +191,15 @@ def main(verbatim, program):
     check('processes are listed, with rates', top.wait(processes_work))
     check('the titles and the keys are there', 'DIRECT/s' in top.screen.lines()[1] and
           'q quit' in top.screen.lines()[29])
+    def has_history(lines):
+        return re.match(r'\d+: DIRECT/s +[_.~=+*#-]{3,} most \d', lines[27]) is not None
+
+    check('how the rate of the selected one went stands below', top.wait(has_history))
+    top.press('?')
+    check('? shows the keys and columns', top.wait(lambda lines: 'keys and columns' in lines[0] and
+                                                   any('reverse the order' in line for line in lines)))
+    top.press('x')
+    check('any key goes back', top.wait(processes_work))
     top.press('\n')
     check('Enter shows the queue pairs of the selected one, with rates', top.wait(sends))
     top.resize(10, 40)

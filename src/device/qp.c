@@ -112,7 +112,7 @@ static int check_xrc_recv(const struct ibv_qp_init_attr_ex *attr)
 	return EINVAL;
 }
 
-static int check_srq(const struct ibv_qp_init_attr_ex *attr)
+static int qp_check_srq(const struct ibv_qp_init_attr_ex *attr)
 {
 	const struct srq *srq = to_srq(attr->srq);
 
@@ -159,7 +159,7 @@ static int check_create(const struct ibv_qp_init_attr_ex *attr)
 	}
 	/* An XRC_SEND QP receives nothing: as Linux, its SRQ is not looked at. */
 	if (attr->srq && attr->qp_type != IBV_QPT_XRC_SEND)
-		err = check_srq(attr);
+		err = qp_check_srq(attr);
 	return err ? err : check_caps(attr);
 }
 

@@ -25,6 +25,7 @@ static struct ibv_mr *mr;
 static union ibv_gid gid;
 static uint8_t memory[4096];
 static unsigned send_flags = IBV_SEND_SIGNALED;
+static uint8_t depth = 1;
 
 static void open_device(void)
 {
@@ -77,7 +78,7 @@ static void to_rts(struct ibv_qp *qp, uint32_t psn, uint8_t timeout)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS, .sq_psn = psn, .timeout = timeout,
 			.retry_cnt = 2,
-				    .rnr_retry = 7, .max_rd_atomic = 1 };
+				    .rnr_retry = 7, .max_rd_atomic = depth };
 
 	MUST(!ibv_modify_qp(qp, &attr,
 			IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
@@ -326,6 +327,19 @@ static void mistake_of_async(void)
 	ibv_destroy_qp(b);
 }
 
+/* As rdma_connect() with a zeroed rdma_conn_param leaves it. */
+static void mistake_of_depth(void)
+{
+	struct ibv_sge sge = { .addr = (uintptr_t)memory, .length = 64, .lkey = mr->lkey };
+	struct ibv_send_wr *bad, wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_READ };
+	struct ibv_qp *qp = make_qp(IBV_QPT_RC);
+
+	to_rtr(qp, qp->qp_num, 100);
+	depth = 0;
+	to_rts(qp, 100, 14);
+	printf("%d\n", ibv_post_send(qp, &wr, &bad));
+}
+
 static void mistake_after_destroy(void)
 {
 	struct ibv_qp *qp = make_qp(IBV_QPT_RC);
@@ -400,6 +414,8 @@ int main(int argc, char **argv)
 		mistake_of_waiting(name);
 	else if (!strcmp(name, "flags"))
 		mistake_of_flags();
+	else if (!strcmp(name, "depth"))
+		mistake_of_depth();
 	else if (!strcmp(name, "async"))
 		mistake_of_async();
 	else if (!strcmp(name, "destroyed"))

@@ -129,6 +129,7 @@ uninstall: all
 		(cd '$(DESTDIR)$(PREFIX)' && xargs -0 rm -f)
 	@cd '$(DESTDIR)$(PREFIX)' && \
 		rm -df lib/verbatim/{rsocket,bench,} && \
+		rmdir -p --ignore-fail-on-non-empty lib/*/wireshark/plugins 2>/dev/null; \
 		{ [ ! -d share/doc/verbatim ] || find share/doc/verbatim -depth -type d -empty -delete; }
 
 # A binary package of the same files, made by dpkg-deb.

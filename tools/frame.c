@@ -35,6 +35,7 @@
 #define GRH_NEXT_BTH	0x1bu
 #define LRH_BYTES	8u
 #define ERF_BYTES	16u
+#define EXPORTED_NAME	12u
 #define TUNNELS_MAX	4u
 
 enum erf_type { ERF_ETHERNET = 2, ERF_INFINIBAND = 21 };
@@ -374,6 +375,29 @@ static enum frame_kind find_erf(struct walk *walk)
 	return find_ethernet(walk);
 }
 
+/* Tags of type 16, length 16, value; one names what follows: the other end of a packet (docs/trace-format.md). */
+static enum frame_kind find_twin(struct walk *walk)
+{
+	static const char name[] = "verbatim_twin";
+	bool is_twin = false;
+	uint16_t type, length;
+
+	do {
+		if (walk_left(walk) < 4)
+			return FRAME_OTHER;
+		type = get_be16(walk_bytes(walk));
+		length = get_be16(walk_bytes(walk) + 2);
+		walk->at += 4;
+		if (walk_left(walk) < length)
+			return FRAME_OTHER;
+		if (type == EXPORTED_NAME && length >= sizeof(name) &&
+		    !memcmp(walk_bytes(walk), name, sizeof(name)))
+			is_twin = true;
+		walk->at += length;
+	} while (type);
+	return is_twin ? find_ip(walk) : FRAME_OTHER;
+}
+
 static enum frame_kind find_link(struct walk *walk, uint16_t linktype)
 {
 	switch (linktype) {
@@ -398,7 +422,7 @@ static enum frame_kind find_link(struct walk *walk, uint16_t linktype)
 	case LINKTYPE_ERF:
 		return find_erf(walk);
 	case LINKTYPE_EXPORTED_PDU:
-		return FRAME_OTHER;
+		return find_twin(walk);
 	default:
 		return FRAME_LINK;
 	}

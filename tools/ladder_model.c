@@ -70,7 +70,7 @@ static const char *ladder_json_string(const char *at, const char *end)
 
 /*
  * A quote behind { or a comma begins a string, and inside of strings quotes are escaped: so this is a key where
- * it is found, in JSON. What is none may find anything inside of its bytes.
+ * it is found, in JSON, whose first brace may lack. What is none may find anything inside of its bytes.
  */
 static const char *ladder_json_key(const char *json, size_t bytes, const char *key, size_t length)
 {
@@ -88,7 +88,7 @@ static const char *ladder_json_key(const char *json, size_t bytes, const char *k
 			before--;
 		for (; behind < end && *behind == ' '; behind++)
 			;
-		if (before > json && (before[-1] == '{' || before[-1] == ',') && behind < end && *behind == ':')
+		if ((before == json || before[-1] == '{' || before[-1] == ',') && behind < end && *behind == ':')
 			return behind + 1;
 		at++;
 	}
@@ -398,7 +398,8 @@ static int ladder_read_records(struct ladder *ladder)
 		struct frame frame;
 
 		progress_show("packets", i, capture->records);
-		if (linktype == LINKTYPE_EXPORTED_PDU && ladder->source_process[record->source] >= 0) {
+		if (linktype == LINKTYPE_EXPORTED_PDU && ladder->source_process[record->source] >= 0 &&
+		    frame_parse(record, linktype, &frame) == FRAME_OTHER) {
 			err = ladder_add_event(ladder, &pairs, record);
 			continue;
 		}

@@ -23,6 +23,7 @@
 #include "wire/cm_message.h"
 
 #define BUFFER_BYTES	(1u << 20)
+#define SEEN		65536u		/* packets underway that are remembered */
 #define KEEPS_MAX	16u		/* times that a ring is written because something failed */
 
 struct block {
@@ -44,6 +45,7 @@ struct output {
 	uint64_t kept_bytes;
 	unsigned keeps;
 	uint64_t began_ns;		/* of the first record: lines count from it */
+	struct seen { uint64_t key; int ahead; } *seen;	/* [SEEN]: of which packets one end is in the file */
 };
 
 /* ---- the file ---- */
@@ -187,9 +189,15 @@ int output_open(struct output **opened, const struct output_options *options)
 {
 	struct output *output = calloc(1, sizeof(*output));
 
-	if (output)
+	if (output) {
 		output->buffer = malloc(BUFFER_BYTES);
-	if (!output || !output->buffer) {
+		output->seen = calloc(SEEN, sizeof(*output->seen));
+	}
+	if (!output || !output->buffer || !output->seen) {
+		if (output) {
+			free(output->buffer);
+			free(output->seen);
+		}
 		free(output);
 		return ENOMEM;
 	}
@@ -203,6 +211,7 @@ int output_open(struct output **opened, const struct output_options *options)
 			fprintf(stderr, "verbatim trace: cannot write %s: %s\n", options->file,
 				err == EWOULDBLOCK ? "another trace is being written to it" : strerror(err));
 			free(output->buffer);
+			free(output->seen);
 			free(output);
 			return err;
 		}
@@ -223,6 +232,7 @@ bool output_close(struct output *output)
 	}
 	good = !output->failed;
 	free(output->buffer);
+	free(output->seen);
 	free(output);
 	return good;
 }
@@ -351,6 +361,38 @@ static void text_operation(struct output *output, const struct source *source, c
 		       operation->dest_qpn, operation->bytes, comment);
 }
 
+/* Of a packet, or of a message and its place in it. */
+static uint64_t seen_key(const struct trace_record *record, const uint8_t *data, uint32_t length)
+{
+	uint64_t key = 0xcbf29ce484222325u ^ length;
+
+	for (unsigned i = 0; i < 16; i++)
+		key = ((key ^ record->source[i]) * 0x100000001b3u ^ record->destination[i]) * 0x100000001b3u;
+	for (unsigned i = 0; i < BTH_BYTES; i++)
+		if (i != 4)	/* FECN and BECN change on the way */
+			key = (key ^ data[i]) * 0x100000001b3u;
+	if (record->flags & TRACE_HAS_MESSAGE)
+		key = (key ^ record->message) * 0x100000001b3u;
+	return (key ^ key >> 29) | 1;
+}
+
+/* Is its other end in the file? Then this is no packet more. */
+static bool is_twin(struct output *output, const struct trace_record *record, const uint8_t *data, size_t bytes,
+		    uint32_t length, bool outbound)
+{
+	uint64_t key = bytes >= BTH_BYTES ? seen_key(record, data, length) : 0;
+	struct seen *seen = &output->seen[key % SEEN];
+	bool twin;
+
+	if (!key || record->drop == TRACE_DROP_FAULT)	/* it never comes */
+		return false;
+	if (seen->key != key)
+		*seen = (struct seen){ .key = key };
+	twin = outbound ? seen->ahead < 0 : seen->ahead > 0;
+	seen->ahead += outbound ? 1 : -1;
+	return twin;
+}
+
 static void put_packet(struct output *output, const struct source *source, const struct trace_record *record,
 		       const uint8_t *data, size_t bytes, uint32_t length, bool outbound)
 {
@@ -358,9 +400,13 @@ static void put_packet(struct output *output, const struct source *source, const
 
 	if (record->path != TRACE_DIRECT && !(record->flags & TRACE_HAS_MESSAGE))
 		text_packet(output, source, record, data, bytes, length, outbound);
-	if (output->options.file)
+	if (output->options.file) {
+		bool twin = is_twin(output, record, data, bytes, length, outbound);
+
 		output_add(output, block,
-			   trace_packet_block(record, source->interface, outbound, data, bytes, length, block));
+			   trace_packet_block(record, source->interface + twin, outbound, twin, data, bytes,
+					      length, block));
+	}
 }
 
 static void put_expanded(void *owner, const struct expanded *packet)

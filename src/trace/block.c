@@ -120,7 +120,7 @@ static size_t block_payload(const uint8_t *data, size_t length)
 	return length > around ? length - around : 0;
 }
 
-size_t trace_packet_block(const struct trace_record *record, uint32_t interface, bool outbound,
+size_t trace_packet_block(const struct trace_record *record, uint32_t interface, bool outbound, bool twin,
 			  const uint8_t *data, size_t bytes, size_t length, uint8_t out[TRACE_BLOCK_MAX])
 {
 	struct datagram datagram = { .flow_label = record->flow_label, .source_port = record->source_port,
@@ -130,7 +130,7 @@ size_t trace_packet_block(const struct trace_record *record, uint32_t interface,
 	struct pcapng_packet packet = { .datagram = &datagram, .data = data, .bytes = bytes, .length = length,
 					.comment = comment, .interface = interface, .ip_id = record->ip_id,
 					.dont_fragment = record->flags & TRACE_DONT_FRAGMENT,
-					.outbound = outbound, .time_ns = record->time_ns };
+					.outbound = outbound, .twin = twin, .time_ns = record->time_ns };
 	size_t whole;
 
 	memcpy(datagram.source, record->source, 16);

@@ -18,7 +18,7 @@ void trace_comment(const struct trace_record *record, char comment[TRACE_COMMENT
 /*
  * A packet of @bytes captured of @length between the addresses of @record. Returns the bytes written.
  */
-size_t trace_packet_block(const struct trace_record *record, uint32_t interface, bool outbound,
+size_t trace_packet_block(const struct trace_record *record, uint32_t interface, bool outbound, bool twin,
 			  const uint8_t *data, size_t bytes, size_t length, uint8_t out[TRACE_BLOCK_MAX]);
 /* The JSON object of an event, with what all have. Returns its length; 0: too long. */
 size_t trace_event_json(const struct trace_record *record, const char *members, size_t bytes, char *out,

@@ -162,7 +162,7 @@ void trace_file_packet(const struct trace_record *record, const uint8_t *data, s
 
 	lock_acquire(&the_file.lock);
 	if (has_room()) {
-		length = trace_packet_block(record, 0, record->flags & TRACE_OUTBOUND, data, bytes,
+		length = trace_packet_block(record, 0, record->flags & TRACE_OUTBOUND, false, data, bytes,
 					    record->length, the_file.buffer + the_file.used);
 		the_file.is_full = length > the_file.left;
 		if (!the_file.is_full) {

@@ -187,13 +187,19 @@ static uint8_t *begin_packet(uint8_t *out, uint32_t interface, uint64_t time_ns,
 	return pcapng_put32(at, (uint32_t)length);
 }
 
+/* Tag 12, 16 bytes: the name, padded; the end of tags. */
+static const uint8_t twin_tags[] = "\0\14\0\20" PCAPNG_TWIN "\0\0\0\0\0\0";
+
 size_t pcapng_write_packet(const struct pcapng_packet *packet, uint8_t *out)
 {
 	uint32_t headers = (pcapng_is_ipv4(packet->datagram) ? 20 : 40) + UDP_HEADER;
 	uint32_t flags = packet->outbound ? OUTBOUND : INBOUND;
-	uint8_t *at = begin_packet(out, packet->interface, packet->time_ns, packet->bytes + headers,
-				   (packet->length ? packet->length : packet->bytes) + headers);
+	size_t before = packet->twin ? sizeof(twin_tags) : 0;
+	uint8_t *at = begin_packet(out, packet->interface, packet->time_ns, packet->bytes + headers + before,
+				   (packet->length ? packet->length : packet->bytes) + headers + before);
 
+	memcpy(at, twin_tags, before);
+	at += before;
 	at = headers == 28 ? pcapng_put_ipv4(at, packet) : pcapng_put_ipv6(at, packet);
 	at = put_udp(at, packet);
 	memcpy(at, packet->data, packet->bytes);

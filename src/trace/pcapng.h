@@ -13,7 +13,8 @@
 #define PCAPNG_INTERFACE_MAX	(64u + PCAPNG_NAME_MAX)
 #define PCAPNG_COMMENT_MAX	512u
 /* Block of a packet of n bytes, BTH to ICRC, without and with a comment; and of an event of n characters. */
-#define PCAPNG_PACKET_MAX(n)	((n) + 128u)
+#define PCAPNG_TWIN		"verbatim_twin"	/* name of a dissector */
+#define PCAPNG_PACKET_MAX(n)	((n) + 160u)
 #define PCAPNG_COMMENTED_MAX(n)	(PCAPNG_PACKET_MAX(n) + 8u + PCAPNG_COMMENT_MAX)
 #define PCAPNG_EVENT_MAX(n)	((n) + 64u)
 
@@ -28,6 +29,7 @@ struct pcapng_packet {
 	uint32_t interface;			/* counts from 0 */
 	uint16_t ip_id;
 	bool dont_fragment, outbound;
+	bool twin;				/* of a packet that is in the file already: an exported PDU */
 	uint64_t time_ns;			/* since 1970 */
 };
 

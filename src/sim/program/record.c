@@ -101,7 +101,7 @@ void trace_put(struct trace_record *record, uint32_t want, const void *data, siz
 	if (!record->time_ns)
 		record->time_ns = trace_now_ns();
 	if (record->kind == TRACE_IS_PACKET)
-		length = trace_packet_block(record, 2 * host, outbound, data, bytes, record->length, out);
+		length = trace_packet_block(record, 2 * host, outbound, false, data, bytes, record->length, out);
 	else
 		length = record_event(record, 2 * host + 1, data, bytes, out);
 	record_keep(record, out, length, record->kind == TRACE_IS_PACKET && !outbound);

@@ -131,8 +131,10 @@ static inline void call_unhold(const int *cancel_state)
 {
 	if (call_thread.depth >= CALL_CLOSED) {
 		call_leave(CALL_CLOSED);
-		if (tsan_is_on())
+		if (tsan_is_on()) {
 			tsan_leave();
+			tsan_after(&tsan_calls);	/* as the sanitizer takes sockets */
+		}
 	}
 	pthread_setcancelstate(*cancel_state, NULL);
 }

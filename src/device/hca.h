@@ -66,8 +66,8 @@ void hca_put_qp1(struct qp1 *qp1);
 
 int hca_open(const char *device_name, struct hca_context **context);
 /*
- * Another context of the file of @of (file.c), which stays open meanwhile. On success @command_fd,
- * a duplicate of that of @of, is the new context's.
+ * Another context of the file of @of (file.c), which stays open meanwhile. On success @command_fd, a duplicate
+ * of that of @of, is the new context's.
  */
 int hca_import_device(struct hca_context *of, int command_fd, struct hca_context **context);
 /* Has it the file of a descriptor with this status? */
@@ -77,8 +77,8 @@ int hca_refuse_import(int fd);
 /* The same for contexts of one file, and never again for another one. */
 uint64_t hca_file_number(const struct hca_context *context);
 /*
- * Close. With the last context of a file (true) all of them end, and every object that the
- * application left is destroyed; the others keep their objects until then.
+ * Close. With the last context of a file (true) all of them end, and every object that the application left is
+ * destroyed; the others keep their objects until then.
  */
 bool hca_close(struct hca_context *context);
 
@@ -108,19 +108,18 @@ int hca_query_gid(struct hca_context *context, uint32_t port, uint32_t index,
 /* Counters of the process (base/counters.h), all its devices together. */
 const struct counters *hca_counters(const struct hca_context *context);
 /*
- * The same, summed over the processes of this host that have the context's device open and whose
- * memory the kernel lets us read. What a process has counted goes when it ends. Asks them, which
- * takes a moment.
+ * The same, summed over the processes of this host that have the context's device open and whose memory the
+ * kernel lets us read. What a process has counted goes when it ends. Asks them, which takes a moment.
  */
 void hca_read_host_counters(const struct hca_context *context, uint64_t values[COUNTER_COUNT]);
 
 /* ---- objects (one file each) ---- */
 
 /*
- * PDs, MRs and DMs have handles (object/handle.h). Any of them destroys the object: EBUSY; ENOENT,
- * if another one has. hca_import_*() makes one to the object of that number in the contexts of the
- * file: ENOENT. hca_unimport_*() ends one, and leaves the object. Functions that use an object take
- * any handle of MRs and DMs, and of PDs what hca_pd_of() says.
+ * PDs, MRs and DMs have handles (object/handle.h). Any of them destroys the object: EBUSY; ENOENT, if another one
+ * has. hca_import_*() makes one to the object of that number in the contexts of the file: ENOENT.
+ * hca_unimport_*() ends one, and leaves the object. Functions that use an object take any handle of
+ * MRs and DMs, and of PDs what hca_pd_of() says.
  */
 int hca_alloc_pd(struct hca_context *context, struct pd **pd);
 int hca_dealloc_pd(struct hca_context *context, struct pd *pd);

@@ -202,6 +202,8 @@ int hca_tsan_post_srq_recv(struct srq *srq, struct ibv_recv_wr *wr, struct ibv_r
 	struct tsan_post post;
 	int err;
 
+	if (srq->tags)	/* completions of its receives have no numbers */
+		tsan_renumber(&srq->queue.slots);
 	tsan_post_begin_recv(&post, srq->owner, &srq->queue);
 	err = hca_post_srq_recv(srq, wr, bad);
 	tsan_post_end_recv(&post, wr, err ? *bad : NULL);

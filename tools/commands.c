@@ -62,6 +62,7 @@ static const struct command_option ladder_options[] = {
 static const struct command_option trace_options[] = {
 	{ "--output",	'o', "FILE", "pcapng for Wireshark, tshark and verbatim ladder" },
 	{ "--text",	0, NULL, "a line for each packet and event on standard output" },
+	{ "--summary",	0, NULL, "where the time went, at the end; or of FILE..., without a program" },
 	{ "--pid",	'p', "PID", "a process that runs already, instead of PROGRAM" },
 	{ "--filter",	0, "KEY=VALUE[|VALUE]...[,...]", "only what matches: qp, peer, device, process, kind" },
 	{ "--payload",	0, "BYTES", "of each packet, or all; one-sided operations become packets then" },

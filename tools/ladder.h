@@ -122,6 +122,9 @@ struct ladder_lane {
 	bool has_address;
 	uint8_t address[16];
 	uint32_t peer_qpn;			/* of a lane of LADDER_QP_UNKNOWN: whom it sends to */
+	/* Of its send queue: signaled requests posted, those under way then (their sum, and at most). */
+	uint64_t posts, depths;
+	unsigned depth_most;
 };
 
 struct ladder {

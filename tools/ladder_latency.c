@@ -25,8 +25,9 @@ static bool latency_number(const struct ladder_event *event, const char *key, ui
 	return true;
 }
 
-static int latency_post(struct posted *posted, const struct ladder_event *event)
+static int latency_post(struct posted *posted, struct ladder_lane *lane, const struct ladder_event *event)
 {
+	unsigned depth;
 	char name[40], value[16];
 	uint64_t wr_id;
 
@@ -37,6 +38,10 @@ static int latency_post(struct posted *posted, const struct ladder_event *event)
 		return 0;
 	if (capture_grow(&posted->request, posted->count, &posted->room, sizeof(*posted->request)))
 		return ENOMEM;
+	depth = posted->count - posted->head;
+	lane->posts++;
+	lane->depths += depth;
+	lane->depth_most = depth > lane->depth_most ? depth : lane->depth_most;
 	posted->request[posted->count++] = (struct request){ wr_id, event->time_ns };
 	return 0;
 }
@@ -69,7 +74,7 @@ int ladder_find_latencies(struct ladder *ladder)
 		struct ladder_event *event = &ladder->event[i];
 
 		if (event->kind == LADDER_EVENT_CALL)
-			err = latency_post(&posted[event->lane], event);
+			err = latency_post(&posted[event->lane], &ladder->lane[event->lane], event);
 		else if (event->kind == LADDER_EVENT_COMPLETION)
 			latency_complete(&posted[event->lane], event);
 	}

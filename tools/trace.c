@@ -39,7 +39,8 @@ struct options {
 	struct filter filter;
 	struct output_options output;
 	struct share_options share;
-	bool rsockets;
+	bool rsockets, summary;
+	char temporary[80];		/* the file that --summary alone needs */
 	pid_t pid[PIDS_MAX];		/* processes that run already */
 	unsigned pids;
 	int first;			/* index of the program */
@@ -137,6 +138,8 @@ static bool parse_word(struct options *options, const char *word, const char *va
 		options->output.file = value;
 	else if (!strcmp(word, "--text"))
 		options->output.text = true;
+	else if (!strcmp(word, "--summary"))
+		options->summary = true;
 	else if (!strcmp(word, "--rsockets"))
 		options->rsockets = true;
 	else if (!strcmp(word, "--filter"))
@@ -154,9 +157,9 @@ static bool parse_word(struct options *options, const char *word, const char *va
 
 static bool check(const struct options *options, int argc)
 {
-	if (!options->output.file && !options->output.text)
+	if (!options->output.file && !options->output.text && !options->summary)
 		usage_error("trace", "say where it is to go: -o FILE (for Wireshark), --text (lines "
-			    "here), or both");
+			    "here), --summary, or several");
 	else if (options->output.ring_bytes && !options->output.file)
 		usage_error("trace", "--ring needs a file to be written to: -o FILE");
 	else if (options->pids && options->first < argc)
@@ -555,30 +558,74 @@ static int trace_processes(struct tracer *tracer)
 	return output_close(tracer->output) ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
+/* What is summed up has to be in a file, be it for a moment. */
+static bool trace_to_file(struct options *options)
+{
+	const char *directory = getenv("TMPDIR");
+	int fd;
+
+	if (options->output.file)
+		return true;
+	snprintf(options->temporary, sizeof(options->temporary), "%s/verbatim-summary-XXXXXX",
+		 directory && *directory == '/' && strlen(directory) < 32 ? directory : "/tmp");
+	fd = mkstemp(options->temporary);
+	if (fd < 0) {
+		fprintf(stderr, "verbatim trace: cannot make %s: %s\n", options->temporary, strerror(errno));
+		return false;
+	}
+	close(fd);
+	options->output.file = options->temporary;
+	return true;
+}
+
+static int trace_program(struct tracer *tracer, char **argv);
+
+/* @status: of the program, which goes before. */
+static int trace_sum_up(const struct options *options, int status)
+{
+	char *const paths[] = { (char *)options->output.file };
+	int summed = trace_summary(paths, 1);
+
+	if (options->temporary[0])
+		unlink(options->temporary);
+	return status ? status : summed;
+}
+
 int trace_command(int argc, char **argv)
 {
 	static struct tracer tracer = { .listener = -1, .signals = -1 };
+	struct options *options = &tracer.options;
+	int status;
+
+	if (!parse(options, argc, argv))
+		return EXIT_USAGE;
+	if (options->summary && !options->pids && is_capture(argv[options->first]))
+		return trace_summary(argv + options->first, argc - options->first);
+	if (options->summary && !trace_to_file(options))
+		return EXIT_FAILURE;
+	status = options->pids ? trace_processes(&tracer) : trace_program(&tracer, argv);
+	return options->summary ? trace_sum_up(options, status) : status;
+}
+
+static int trace_program(struct tracer *tracer, char **argv)
+{
 	sigset_t mask;
 	bool written;
 
-	if (!parse(&tracer.options, argc, argv))
-		return EXIT_USAGE;
-	if (tracer.options.pids)
-		return trace_processes(&tracer);
-	if (output_open(&tracer.output, &tracer.options.output))
+	if (output_open(&tracer->output, &tracer->options.output))
 		return EXIT_FAILURE;
-	if (block_signals(&tracer, &mask) || tracer_listen(&tracer)) {
-		tracer_unlisten(&tracer);
+	if (block_signals(tracer, &mask) || tracer_listen(tracer)) {
+		tracer_unlisten(tracer);
 		return EXIT_FAILURE;
 	}
-	tracer.child = fork();
-	if (tracer.child == 0)
-		become_program(&tracer, argv + tracer.options.first, &mask);
-	if (tracer.child > 0)
-		trace_loop(&tracer);
+	tracer->child = fork();
+	if (tracer->child == 0)
+		become_program(tracer, argv + tracer->options.first, &mask);
+	if (tracer->child > 0)
+		trace_loop(tracer);
 	else
 		perror("verbatim trace: fork");
-	tracer_unlisten(&tracer);
-	written = output_close(tracer.output);
-	return tracer.child > 0 ? exit_status(&tracer, written) : EXIT_FAILURE;
+	tracer_unlisten(tracer);
+	written = output_close(tracer->output);
+	return tracer->child > 0 ? exit_status(tracer, written) : EXIT_FAILURE;
 }

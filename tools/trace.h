@@ -98,6 +98,11 @@ bool sorter_add(struct sorter *sorter, struct source *source, const struct trace
 void sorter_take(struct sorter *sorter, uint64_t until_ns,
 		 void (*take)(void *owner, struct source *source, const struct trace_record *record), void *owner);
 
+/* ---- trace_summary.c ---- */
+
+/* Of traces that are files; exit status, after a line on stderr. */
+int trace_summary(char *const *paths, int count);
+
 /* ---- trace_output.c ---- */
 
 struct output;

@@ -280,10 +280,15 @@ static bool same_hop(const struct resolution *a, const struct resolution *b)
 	       a->destination.scope == b->destination.scope;
 }
 
-/* All that wait for one destination are told what was found of it. */
-static void search_conclude(const struct resolution *way, bool answers, uint64_t now_ns) REQUIRES(agent.lock)
+/*
+ * All that wait for one destination are told what was found of it. True: some no longer wait, as nobody answers;
+ * *silent: the destination of one of them, to be explained without the lock.
+ */
+static bool search_conclude(const struct resolution *way, bool answers, uint64_t now_ns,
+			    struct endpoint_address *silent) REQUIRES(agent.lock)
 {
 	struct list *node, *following;
+	bool is_silent = false;
 
 	for (node = agent.searches.next; node != &agent.searches; node = following) {
 		struct search *search = list_entry(node, struct search, node);
@@ -293,15 +298,20 @@ static void search_conclude(const struct resolution *way, bool answers, uint64_t
 		following = node->next;
 		if (!same_hop(&search->way, way) || (!answers && now_ns < search->end_ns))
 			continue;
-		explain_address("rdma_resolve_addr", &search->way.destination, err);
+		if (err) {
+			*silent = search->way.destination;
+			is_silent = true;
+		}
 		resolve_end(endpoint, &search->way, err);
 		resolve_cancel(endpoint);
 	}
+	return is_silent;
 }
 
 /* The kernel is asked without the lock; an endpoint may be destroyed meanwhile. */
 void resolve_tick(uint64_t now_ns)
 {
+	struct endpoint_address silent;
 	struct resolution way;
 	struct search *search;
 	struct gsi *gsi;
@@ -314,7 +324,11 @@ void resolve_tick(uint64_t now_ns)
 		agent_unlock();
 		answers = net_neighbour_answers(gsi_net(gsi), &way.port, way.remote);
 		agent_lock();
-		search_conclude(&way, answers, now_ns);
+		if (!search_conclude(&way, answers, now_ns, &silent))
+			continue;
+		agent_unlock();
+		explain_address("rdma_resolve_addr", &silent, ETIMEDOUT);
+		agent_lock();
 	}
 	agent_unlock();
 }

@@ -28,6 +28,7 @@
 	MACS "\x08\0" IPV4_("\0\0", "\x11", total) "\xc0\0" port "\0" udp_length "\0\0"
 #define VXLAN "\x08\0\0\0\0\0\x64\0"
 #define LRH(next, words) "\0" next "\0\x9\0" words "\0\7"
+#define TWIN "\0\x0c\0\x10" "verbatim_twin\0\0\0" "\0\0\0\0"
 #define ERF(type) "\0\0\0\0\0\0\0\0" type "\0\0\0\0\0\0\0"
 
 #define ROW(linktype, bytes, bth, form) { #bytes, linktype, bytes, sizeof(bytes) - 1, bth, form }
@@ -72,6 +73,7 @@ static const struct row {
 	ROW(LINKTYPE_ERF, ERF("\x15") LRH("\2", "\7") BTH "vc", 24, FRAME_INFINIBAND),
 	ROW(LINKTYPE_ERF, ERF("\x95") "\0\0\0\0\0\0\0\0" LRH("\3", "\x11") GRH "vc", 72, FRAME_INFINIBAND),
 	ROW(LINKTYPE_ERF, ERF("\2") "\0\0" ETHERNET, 60, FRAME_ROCE_V2),
+	ROW(LINKTYPE_EXPORTED_PDU, TWIN IPV4, 52, FRAME_ROCE_V2),
 };
 
 static enum frame_kind parse(const char *bytes, size_t length, uint16_t linktype, struct frame *frame)
@@ -146,6 +148,7 @@ static void what_is_not_read_is_told_apart(void **state)
 
 	assert_int_equal(parse(tcp, sizeof(tcp) - 1, LINKTYPE_ETHERNET, &frame), FRAME_OTHER);
 	assert_int_equal(parse(IPV4, sizeof(IPV4) - 1, 147, &frame), FRAME_LINK);
+	assert_int_equal(parse("\0\x0c\0\4json\0\0\0\0{}", 14, LINKTYPE_EXPORTED_PDU, &frame), FRAME_OTHER);
 	assert_int_equal(parse(ERF("\5") "cell", 20, LINKTYPE_ERF, &frame), FRAME_LINK);
 }
 

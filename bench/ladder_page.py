@@ -4,8 +4,8 @@
 
 What `verbatim ladder` makes of a trace (tests/ladder/large.py), and with --plain, which has the data as all
 pages had it at first: bytes, the seconds that it takes, and those until Chromium, if it is there, has drawn
-it; and the ratios. The scripts of both are today's: with those of then (commit aefa6e2) the plain page was drawn in 1.4 s
-where these need 0.9 s, and the packed one 0.4 to 0.6 s."""
+it; and the ratios. The scripts of both are today's: with those of then (commit aefa6e2) the plain page was
+drawn in 1.4 s where these need 0.9 s, and the packed one 0.4 to 0.6 s."""
 import os
 import subprocess
 import sys

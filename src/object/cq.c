@@ -179,7 +179,7 @@ bool cq_push_slot(struct cq *cq, const struct ibv_wc *wc, struct wqe_slot slot, 
 		completion->slot = slot;
 		push_end(cq, completion, solicited, effects);
 	}
-	lock_release(&cq->lock);
+	lock_release_plain(&cq->lock);
 	return completion;
 }
 
@@ -201,7 +201,7 @@ bool cq_push_full(struct cq *cq, const struct completion *from, bool solicited, 
 		completion->timestamp_ns = now_ns;
 		push_end(cq, completion, solicited, effects);
 	}
-	lock_release(&cq->lock);
+	lock_release_plain(&cq->lock);
 	return completion;
 }
 
@@ -257,7 +257,7 @@ int cq_take(struct cq *cq, int count, struct ibv_wc *wc)
 		return take_some_alone(cq, count, wc);
 	lock_acquire(&cq->lock);
 	taken = take_some(cq, count, wc);
-	lock_release(&cq->lock);
+	lock_release_plain(&cq->lock);
 	return taken;
 }
 
@@ -271,7 +271,7 @@ int cq_take_one(struct cq *cq, struct completion *completion)
 		return take_next_alone(cq, completion);
 	lock_acquire(&cq->lock);
 	taken = take_next(cq, completion);
-	lock_release(&cq->lock);
+	lock_release_plain(&cq->lock);
 	return taken;
 }
 
@@ -298,7 +298,7 @@ void cq_arm(struct cq *cq, bool solicited_only, struct effects *effects)
 	else if (cq->armed == CQ_UNARMED)
 		cq->armed = CQ_ARMED_SOLICITED;
 	raise_for_waiting(cq, effects);
-	lock_release(&cq->lock);
+	lock_release_plain(&cq->lock);
 }
 
 void cq_moderate(struct cq *cq, const struct cq_moderation *moderation, struct effects *effects)
@@ -307,7 +307,7 @@ void cq_moderate(struct cq *cq, const struct cq_moderation *moderation, struct e
 	cq->moderation = *moderation;
 	if (cq->moderated)
 		raise_channel_now(cq, effects);
-	lock_release(&cq->lock);
+	lock_release_plain(&cq->lock);
 }
 
 uint64_t cq_period_ns(struct cq *cq)
@@ -316,7 +316,7 @@ uint64_t cq_period_ns(struct cq *cq)
 
 	lock_acquire(&cq->lock);
 	period_ns = cq->moderation.period_ns;
-	lock_release(&cq->lock);
+	lock_release_plain(&cq->lock);
 	return period_ns;
 }
 
@@ -325,7 +325,7 @@ void cq_period_ended(struct cq *cq, struct effects *effects)
 	lock_acquire(&cq->lock);
 	if (cq->moderated)
 		raise_channel_now(cq, effects);
-	lock_release(&cq->lock);
+	lock_release_plain(&cq->lock);
 }
 
 void cq_disarm(struct cq *cq)
@@ -333,7 +333,7 @@ void cq_disarm(struct cq *cq)
 	lock_acquire(&cq->lock);
 	cq->armed = CQ_UNARMED;
 	cq->moderated = 0;
-	lock_release(&cq->lock);
+	lock_release_plain(&cq->lock);
 }
 
 /* Move the waiting completions to @ring, the oldest to slot 0. */
@@ -380,7 +380,7 @@ int cq_resize(struct cq *cq, uint32_t size)
 		memory = of_old;
 		unused = old;
 	}
-	lock_release(&cq->lock);
+	lock_release_plain(&cq->lock);
 	ring_memory_put(&memory, unused);
 	if (err)
 		explain("ibv_resize_cq: %u completions wait in cq %u, more than the new size %u; "
@@ -408,7 +408,7 @@ static void cq_discard(struct cq *cq, uint32_t qpn, const struct wqe_slots *slot
 	if (to != cq_head_of(cq))
 		cq->notified = cq_tail_of(cq);
 	set_head(cq, to);
-	lock_release(&cq->lock);
+	lock_release_plain(&cq->lock);
 }
 
 void cq_clean(struct cq *cq, uint32_t qpn)

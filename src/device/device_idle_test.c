@@ -3,6 +3,7 @@
 #include "device/device_test.h"
 
 #include "base/log.h"
+#include "platform/clock.h"
 
 static struct comp_channel *channel;
 static struct qp *left, *right;
@@ -83,6 +84,27 @@ static void a_cq_of_no_queue_pair_completes_nothing(void **state)
 	assert_int_equal(hca_destroy_qp(context, left), 0);
 	assert_int_equal(hca_destroy_qp(context, right), 0);
 	assert_idle("no queue pair has this CQ");
+}
+
+/* As if it had been found empty for two seconds. */
+static bool poll_is_explained(void)
+{
+	heard[0] = 0;
+	atomic_store(&cq->empty_explained, false);
+	atomic_store(&cq->empty_since_ns, clock_now_ns() - 2000000000u);
+	log_listen(hear);
+	cq_explain_empty(cq, false);
+	log_listen(NULL);
+	return strstr(heard, "ibv_poll_cq has found") != NULL;
+}
+
+static void a_server_may_poll_before_its_first_client(void **state)
+{
+	idle_begin(true);
+	assert_true(poll_is_explained());
+	assert_int_equal(hca_destroy_qp(context, left), 0);
+	assert_int_equal(hca_destroy_qp(context, right), 0);
+	assert_false(poll_is_explained());
 }
 
 static void receives_of_an_unconnected_queue_pair_wait(void **state)
@@ -175,6 +197,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		DEVICE_TEST(nothing_posted_completes_nothing),
 		DEVICE_TEST(a_cq_of_no_queue_pair_completes_nothing),
+		DEVICE_TEST(a_server_may_poll_before_its_first_client),
 		DEVICE_TEST(receives_of_an_unconnected_queue_pair_wait),
 		DEVICE_TEST(a_signaled_request_completes),
 		DEVICE_TEST(unsignaled_requests_complete_nothing),

@@ -125,11 +125,15 @@ class Terminal:
         return bool(got)
 
     def wait(self, what):
-        """Until what() is true of the lines; else says what is there."""
+        """Until what() is true of the lines; else says what is there. A screen that is half drawn has rows without
+        columns: it is not there yet."""
         until = time.monotonic() + LIMIT_S
         while time.monotonic() < until:
-            if what(self.screen.lines()):
-                return True
+            try:
+                if what(self.screen.lines()):
+                    return True
+            except IndexError:
+                pass
             if not self.read(0.2):
                 break
         for line in self.screen.lines():

@@ -117,6 +117,8 @@ const FAR_WORDS = 8;	// gaps with words, the longest of the window
 const roomyWords = (c, words, room) => words.find(text => textWidth(c, text) <= room) ?? '';
 
 function drawFar(c, left, top, height) {
+	if (!FAR.count)
+		layoutFar();
 	const bins = farBins(top, height), x0 = GUTTER() - left + 14, wide = Math.max(240, Math.min(PLACE.width, scroller.clientWidth) - GUTTER() - 40);
 	const most = name => Math.max(...bins.map(bin => bin[name]), 0), again = Math.max(most('again'), most('bad'), 1);
 	const rate = most('rate') || 1, latency = most('most') || 1, still = Math.max(...bins.map(bin => bin.still?.ns ?? 0), 1);

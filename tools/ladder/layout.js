@@ -126,6 +126,9 @@ function matches(item) {
 	return VIEW.query.every(word => text.includes(word));
 }
 
+// Nothing is filtered: all is shown but what is folded.
+const isWhole = () => VIEW.kinds.size === KINDS.length && VIEW.lanes.size === LANES.length && !VIEW.query.length;
+
 function isShown(item) {
 	if (!VIEW.kinds.has(kindOf(item)) || isFolded(item))
 		return false;
@@ -156,8 +159,9 @@ function shownMoments() {
 // Which items are shown, and how many rows each moment is from the first: anew when a filter changes.
 function layoutItems() {
 	PLACE.items = [];
+	const whole = isWhole(), fold = VIEW.fold;
 	for (const item of ORDER) {
-		PLACE.shown[item] = isShown(item) ? 1 : 0;
+		PLACE.shown[item] = whole ? 1 - (FOLDED[item] & fold) : isShown(item) ? 1 : 0;
 		if (PLACE.shown[item])
 			PLACE.items.push(item);
 	}
@@ -173,7 +177,7 @@ function layoutItems() {
 		PLACE.rows[i] = PLACE.rows[i - 1] + (VIEW.compress ? rowsFor(dt) : Math.max(dt / PLACE.median * 0.7, 0));
 	}
 	layoutUnits();
-	layoutFar();
+	FAR.count = null;		// until it is looked at
 	layoutRows();
 }
 
@@ -265,21 +269,25 @@ function timeAt(y) {
 
 // Lanes of which all is folded away.
 function silentLanes() {
-	const folded = new Set(), other = new Set();
-	for (let item = 0; item < ITEMS; item++)
-		for (const lane of isPacket(item) ? [P.from[item], P.to[item]] : [eventOf(item).lane])
-			(isFolded(item) ? folded : other).add(lane);
-	return new Set([...folded].filter(lane => !other.has(lane)));
+	const folded = new Uint8Array(LANES.length), other = new Uint8Array(LANES.length);
+	for (let item = 0; item < ITEMS; item++) {
+		const lanes = isFolded(item) ? folded : other;
+		lanes[isPacket(item) ? P.from[item] : eventOf(item).lane] = 1;
+		if (isPacket(item))
+			lanes[P.to[item]] = 1;
+	}
+	return new Set([...LANES.keys()].filter(lane => folded[lane] && !other[lane]));
 }
 
 // Lanes of one process, or of one address, stand together: who sends first, the client, left.
 const LANE_ORDER = (() => {
 	const first = new Array(LANES.length).fill(Infinity), groups = new Map(), speaks = new Map();
 	for (const item of ORDER) {
-		if (isPacket(item) && !speaks.has(laneGroup(P.from[item])))
+		if (isPacket(item) && first[P.from[item]] === Infinity && !speaks.has(laneGroup(P.from[item])))
 			speaks.set(laneGroup(P.from[item]), speaks.size);
-		for (const lane of isPacket(item) ? [P.from[item], P.to[item]] : [eventOf(item).lane])
-			first[lane] = Math.min(first[lane], ORDER.length ? sentAt(item) : 0);
+		const at = sentAt(item), from = isPacket(item) ? P.from[item] : eventOf(item).lane, to = isPacket(item) ? P.to[item] : from;
+		first[from] = Math.min(first[from], at);
+		first[to] = Math.min(first[to], at);
 	}
 	for (const lane of LANES.keys()) {
 		const name = laneGroup(lane);

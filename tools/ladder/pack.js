@@ -103,6 +103,8 @@ function expand(input, bytes) {
 }
 
 function unpack([bytes, text]) {
+	if (Uint8Array.fromBase64)
+		return expand(Uint8Array.fromBase64(text), bytes);
 	const binary = atob(text), input = new Uint8Array(binary.length);
 	for (let i = 0; i < binary.length; i++)
 		input[i] = binary.charCodeAt(i);
@@ -116,7 +118,10 @@ class Numbers {
 	}
 
 	next() {
-		let value = 0, scale = 1, byte;
+		let byte = this.bytes[this.at++];
+		if (byte < 128)
+			return byte;
+		let value = byte & 127, scale = 128;
 		do {
 			byte = this.bytes[this.at++];
 			value += (byte & 127) * scale;

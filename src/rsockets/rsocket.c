@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "rsockets/repoll.h"
 #include "rsockets/rsocket.h"
 
 static int check_address(const struct sockaddr *address, socklen_t length)
@@ -489,10 +490,14 @@ static int close_inherited(struct rsocket *rs)
 int rclose(int socket)
 {
 	CALL_HOLDING();
-	struct rsocket *rs = rs_table_remove(socket);
+	struct rsocket *rs;
 
+	if (repoll_close(socket))
+		return 0;
+	rs = rs_table_remove(socket);
 	if (!rs)
 		return -1;
+	repoll_forget(socket);
 	if (rs_is_inherited(rs))
 		return close_inherited(rs);
 	if (rs->type == SOCK_DGRAM)

@@ -15,6 +15,7 @@
  *	link.c		the UD queue pair of a datagram socket on one device
  *	wait.c		sleeping and waking
  *	poll.c		rpoll, rselect
+ *	repoll.c	repoll_create, repoll_ctl, repoll_wait; their sets: repoll_set.c
  *	option.c	options
  *	control.c	fcntl
  *	owner.c		signals to the owner of a stream
@@ -44,6 +45,7 @@
 #include <rdma/rsocket.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/epoll.h>
 
 #include "base/call.h"
 #include "base/list.h"
@@ -323,6 +325,11 @@ int rs_completion_fd(const struct rsocket *rs);
 int rs_event_fd(const struct rsocket *rs);
 /* After a sleep: those descriptors were readable. */
 void rs_take_events_locked(struct rsocket *rs, bool completions, bool events) REQUIRES(rs->lock);
+
+/* repoll.c; the calls of the ABI are not in every release's header */
+int repoll_create(int flags);
+int repoll_ctl(int epfd, int op, int fd, struct epoll_event *event);
+int repoll_wait(int epfd, struct epoll_event *events, int maxevents, int timeout);
 
 /* poll.c */
 short rs_ready_events_locked(struct rsocket *rs, short wanted) REQUIRES(rs->lock);

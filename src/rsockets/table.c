@@ -11,6 +11,7 @@
 #include "base/fd_table.h"
 #include "base/fork.h"
 #include "base/log.h"
+#include "rsockets/repoll.h"
 #include "rsockets/rsocket.h"
 
 enum { LOCKS = 64 };
@@ -37,6 +38,7 @@ static void rs_table_after_fork(void)
 	for (int i = 0; i < LOCKS; i++)
 		lock_init(&entry_locks[i]);
 	rs_service_after_fork();
+	repoll_after_fork();
 }
 
 static const struct fork_handlers fork_handlers = { .child = rs_table_after_fork };

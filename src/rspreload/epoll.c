@@ -145,6 +145,17 @@ static int control_locked(int epfd, int op, int fd, struct twin *twin,
 	return 0;
 }
 
+/* A set is the kernel's, and gets its list of twins with the first of them. */
+int epoll_create1(int flags)
+{
+	return REAL(epoll_create1)(flags);
+}
+
+int epoll_create(int size)
+{
+	return REAL(epoll_create)(size);
+}
+
 int epoll_ctl(int epfd, int op, int fd, struct epoll_event *event)
 {
 	struct twin *twin = twin_get(fd), *old = NULL;

@@ -109,7 +109,8 @@ void inside_left(const int *before);
 
 /* The C library's own functions: REAL(name)(arguments). */
 #define REAL_FUNCTIONS(f) \
-	f(accept4) f(bind) f(close) f(connect) f(dup) f(dup2) f(dup3) f(epoll_ctl) f(epoll_pwait) \
+	f(accept4) f(bind) f(close) f(connect) f(dup) f(dup2) f(dup3) f(epoll_create) f(epoll_create1) \
+	f(epoll_ctl) f(epoll_pwait) \
 	f(fcntl) f(getpeername) f(getsockname) f(getsockopt) f(ioctl) f(listen) f(ppoll) f(poll) \
 	f(pselect) f(read) f(readv) f(recv) f(recvfrom) f(recvmsg) f(recvmmsg) f(select) f(send) \
 	f(sendmsg) f(sendmmsg) f(sendto) f(sendfile64) f(setsockopt) f(shutdown) f(socket) \

@@ -112,6 +112,9 @@ rdma_get_dst_port               data
 rdma_*                          minus
 rrecvmsg                        data
 rsendmsg                        data
+repoll_create                   open
+repoll_ctl                      minus
+repoll_wait                     minus
 rpoll                           data
 rselect                         minus   -1
 r*                              minus   -1

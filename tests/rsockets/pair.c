@@ -21,7 +21,7 @@ enum { LIMIT_S = 60 };
 
 static const struct test *const groups[] = {stream_tests,  end_tests,	   connect_tests,
 					    iomap_tests,   datagram_tests, process_tests,
-					    manager_tests, cancel_tests,   preload_tests};
+					    manager_tests, cancel_tests,   preload_tests, repoll_tests};
 static const char *address = "127.0.0.1";
 
 /* ---- what tests use ---- */

@@ -50,7 +50,7 @@ struct test {
 /* The tests, each ends with a NULL name. */
 extern const struct test stream_tests[], end_tests[], connect_tests[], iomap_tests[],
 	datagram_tests[], process_tests[], manager_tests[], cancel_tests[],
-	preload_tests[];
+	preload_tests[], repoll_tests[];
 
 /* Pipes: tell the other side a number; wait for one. */
 void tell(struct pair *pair, uint32_t number);

@@ -49,6 +49,9 @@ void contexts_raise(void *device, struct port *port, enum ibv_event_type type)
 	struct effects effects;
 	struct list *node;
 
+	/* VERBATIM_SPEED: it stays what the user says. */
+	if (type == (enum ibv_event_type)EVENT_SPEED_CHANGE && hca->config.speed)
+		return;
 	effects_init(&effects);
 	lock_acquire(&hca->objects);
 	list_for_each(node, &hca->contexts) {
@@ -69,7 +72,9 @@ void contexts_raise(void *device, struct port *port, enum ibv_event_type type)
 
 const char *async_event_name(enum ibv_event_type type)
 {
-	switch (type) {
+	switch ((int)type) {
+	case EVENT_SPEED_CHANGE:
+		return "IBV_EVENT_DEVICE_SPEED_CHANGE";
 	case IBV_EVENT_CQ_ERR:
 		return "IBV_EVENT_CQ_ERR";
 	case IBV_EVENT_SRQ_ERR:

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The end of a file (file.c) frees every object that the application left in its contexts, users
- * before used: flows, their counters, QPs, tables of work queues, work queues, SRQs, XRC domains,
+ * before used: flows, their counters, QPs, completion counters, tables
+ * of work queues, work queues, SRQs, XRC domains,
  * CQs, channels, windows, imports, regions, device memory, address handles, protection domains.
  * Those of one context may use those of another one, so that each kind goes in all of them before
  * the next.
@@ -55,6 +56,17 @@ static void close_counters(struct hca_context *context)
 	while ((node = close_first(&context->counters))) {
 		hca_destroy_counters(context, list_entry(node, struct flow_counters, node));
 		close_leave("set of counters", &context->counters, node);
+	}
+}
+
+/* Their QPs are gone. */
+static void close_comp_counters(struct hca_context *context)
+{
+	struct list *node;
+
+	while ((node = close_first(&context->comp_counters))) {
+		hca_destroy_comp_counter(context, list_entry(node, struct comp_counter, node));
+		close_leave("completion counter", &context->comp_counters, node);
 	}
 }
 
@@ -243,6 +255,8 @@ static const struct { const char *one, *more, *call; size_t list; } close_kinds[
 	{ "flow", "flows", "ibv_destroy_flow", offsetof(struct hca_context, flows) },
 	{ "set of counters", "sets of counters", "ibv_destroy_counters", offsetof(struct hca_context, counters) },
 	{ "QP", "QPs", "ibv_destroy_qp", offsetof(struct hca_context, qps) },
+	{ "completion counter", "completion counters", "ibv_destroy_comp_cntr",
+	  offsetof(struct hca_context, comp_counters) },
 	{ "table of work queues", "tables of work queues", "ibv_destroy_rwq_ind_table",
 	  offsetof(struct hca_context, rwq_tables) },
 	{ "work queue", "work queues", "ibv_destroy_wq", offsetof(struct hca_context, wqs) },
@@ -300,7 +314,7 @@ void file_explain_left(struct context_file *file, struct hca *hca)
 void file_destroy_objects(struct context_file *file)
 {
 	static void (*const kinds[])(struct hca_context * context) = {
-		close_flows,   close_counters, close_qps, close_tables,	  close_wqs,
+		close_flows,   close_counters, close_qps, close_comp_counters, close_tables, close_wqs,
 		close_srqs,    close_xrcds,    close_cqs, close_channels, close_windows,
 		close_imports, close_mrs,      close_dms, close_ahs,	  close_pds,
 	};

@@ -52,6 +52,7 @@ static void init_lists(struct hca_context *context)
 	list_init(&context->rwq_tables);
 	list_init(&context->flows);
 	list_init(&context->counters);
+	list_init(&context->comp_counters);
 }
 
 /* Of no file yet. */

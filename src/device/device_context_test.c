@@ -281,31 +281,34 @@ static void a_device_says_what_it_can(void **state)
 /* The code of width and speed that is nearest, from below. */
 static void a_port_says_its_speed(void **state)
 {
-	static const struct { uint32_t gbps; uint8_t width, speed; } rows[] = {
+	static const struct { uint32_t gbps; uint8_t width, speed; uint32_t extended; } rows[] = {
 		{ 1, 1, 1 }, { 10, 1, 4 }, { 24, 1, 16 }, { 25, 1, 32 }, { 100, 2, 32 },
-		{ 200, 2, 64 }, { 300, 2, 64 }, { 800, 4, 64 },
+		{ 200, 2, 64 }, { 300, 2, 64 }, { 400, 4, 64 },
+		{ 800, 2, 128, 256 },
 	};
 	struct ibv_port_attr attr;
+	uint32_t code;
 	uint64_t speed;
 	unsigned i;
 
 	for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		hca->config.speed = rows[i].gbps;
-		assert_int_equal(hca_query_port(context, 1, &attr), 0);
+		assert_int_equal(hca_query_port(context, 1, &attr, &code), 0);
 		assert_int_equal(attr.active_width, rows[i].width);
 		assert_int_equal(attr.active_speed, rows[i].speed);
+		assert_int_equal(code, rows[i].extended ? rows[i].extended : rows[i].speed);
 		assert_int_equal(hca_query_port_speed(context, 1, &speed), 0);
 		assert_int_equal(speed, rows[i].gbps * 10);
 	}
 	assert_int_equal(attr.state, IBV_PORT_ACTIVE);
 	assert_int_equal(attr.gid_tbl_len, GID_TABLE_SIZE);
-	assert_int_equal(hca_query_port(context, 0, &attr), EINVAL);
-	assert_int_equal(hca_query_port(context, 2, &attr), EINVAL);
+	assert_int_equal(hca_query_port(context, 0, &attr, NULL), EINVAL);
+	assert_int_equal(hca_query_port(context, 2, &attr, NULL), EINVAL);
 	/* That of lo is the memory's; beside another device lo must not look the faster one. */
 	hca->config.speed = 0;
 	assert_int_equal(hca_query_port_speed(context, 1, &speed), 0);
 	assert_int_equal(speed, 4000);
-	assert_int_equal(hca_query_port(context, 1, &attr), 0);
+	assert_int_equal(hca_query_port(context, 1, &attr, NULL), 0);
 	assert_int_equal(attr.active_width, 4);
 	assert_int_equal(attr.active_speed, 64);
 	context->port->alone = false;
@@ -317,6 +320,26 @@ static void a_port_says_its_speed(void **state)
 	context->port->netdev.loopback = true;
 	assert_int_equal(hca_query_port_speed(context, 2, &speed), EINVAL);
 	assert_true(is_free(&hca->net.lock));
+}
+
+static void another_speed_raises_an_event(void **state)
+{
+	struct ibv_async_event event;
+	struct net_change change;
+
+	assert_int_equal(fcntl(hca_async_fd(context), F_SETFL, O_NONBLOCK), 0);
+	context->port->netdev.speed_mbps = 1234;
+	net_refresh(&hca->net, &change, 1);
+	assert_int_equal(hca_get_async_event(context, &event), 0);
+	assert_int_equal(event.event_type, EVENT_SPEED_CHANGE);
+	hca_ack_async_event(&event);
+	net_refresh(&hca->net, &change, 1);
+	assert_int_equal(hca_get_async_event(context, &event), EAGAIN);
+	/* The user's word stands. */
+	hca->config.speed = 100;
+	context->port->netdev.speed_mbps = 1234;
+	net_refresh(&hca->net, &change, 1);
+	assert_int_equal(hca_get_async_event(context, &event), EAGAIN);
 }
 
 static void tables_have_an_end(void **state)
@@ -353,6 +376,7 @@ int main(void)
 		DEVICE_TEST(settings_that_are_wrong_are_refused_when_devices_are_listed),
 		DEVICE_TEST(a_device_says_what_it_can),
 		DEVICE_TEST(a_port_says_its_speed),
+		DEVICE_TEST(another_speed_raises_an_event),
 		DEVICE_TEST(tables_have_an_end),
 	};
 

@@ -482,6 +482,33 @@ static void closing_leaves_nothing(void **state)
 	assert_int_equal(hca->engine.qps.count, 0);
 }
 
+static void a_counter_is_attached_before_use_and_until_the_qp_ends(void **state)
+{
+	struct qp *qp = qp_make(IBV_QPT_RC);
+	struct comp_counter *counter, *other;
+	uint64_t value;
+
+	assert_int_equal(hca_create_comp_counter(context, false, &counter), 0);
+	assert_int_equal(hca_create_comp_counter(context, true, &other), 0);
+	assert_int_equal(hca_attach_comp_counter(qp, counter, 1u << COMP_SEND | 1u << COMP_RECV), 0);
+	assert_int_equal(hca_attach_comp_counter(qp, other, 1u << COMP_RECV), EBUSY);
+	assert_int_equal(hca_attach_comp_counter(qp, other, 1u << COMP_OPERATIONS), EOPNOTSUPP);
+	assert_int_equal(hca_attach_comp_counter(qp, other, 0), EINVAL);
+	assert_int_equal(hca_destroy_comp_counter(context, counter), EBUSY);
+	assert_int_equal(hca_destroy_qp(context, qp), 0);
+	qp = qp_rts(IBV_QPT_UD);
+	assert_int_equal(hca_attach_comp_counter(qp, counter, 1u << COMP_SEND), EINVAL);
+	assert_int_equal(hca_set_comp_counter(counter, true, 3), 0);
+	assert_int_equal(hca_increase_comp_counter(counter, true, 4), 0);
+	assert_int_equal(hca_read_comp_counter(counter, true, &value), 0);
+	assert_int_equal(value, 7);
+	assert_int_equal(hca_read_comp_counter(counter, false, &value), 0);
+	assert_int_equal(value, 0);
+	assert_int_equal(hca_destroy_comp_counter(context, counter), 0);
+	assert_int_equal(hca_destroy_qp(context, qp), 0);
+	/* The other one ends with its context. */
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -505,6 +532,7 @@ int main(void)
 		DEVICE_TEST(all_of_a_group_hear),
 		DEVICE_TEST(who_blocks_its_own_hears_its_number_of_other_hosts),
 		DEVICE_TEST(closing_leaves_nothing),
+		DEVICE_TEST(a_counter_is_attached_before_use_and_until_the_qp_ends),
 	};
 
 	DEVICE_TESTS(tests);

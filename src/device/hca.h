@@ -18,6 +18,7 @@
 #include "base/counters.h"
 #include "net/port.h"
 #include "object/ah.h"
+#include "object/comp_counter.h"
 #include "object/cq.h"
 #include "object/dm.h"
 #include "object/event.h"
@@ -90,7 +91,8 @@ int hca_get_async_event(struct hca_context *context, struct ibv_async_event *eve
 void hca_ack_async_event(struct ibv_async_event *event);
 
 int hca_query_device(struct hca_context *context, struct ibv_device_attr_ex *attr);
-int hca_query_port(struct hca_context *context, uint32_t port, struct ibv_port_attr *attr);
+/* @speed: active_speed_ex, which the structure of our headers may lack; may be NULL. */
+int hca_query_port(struct hca_context *context, uint32_t port, struct ibv_port_attr *attr, uint32_t *speed);
 /* In 100 Mb/s, as the interface or VERBATIM_SPEED says it, not rounded to a width and a speed. */
 int hca_query_port_speed(struct hca_context *context, uint32_t port, uint64_t *speed);
 int hca_query_pkey(struct hca_context *context, uint32_t port, int index, __be16 *pkey);
@@ -156,6 +158,19 @@ int hca_reg_dm_mr(struct hca_context *context, struct pd *pd, struct dm *dm, uin
 /* EINVAL: out of bounds; EFAULT: the application's side is not there. */
 int hca_copy_to_dm(struct dm *dm, uint64_t offset, const void *from, size_t length);
 int hca_copy_from_dm(void *to, const struct dm *dm, uint64_t offset, size_t length);
+
+/*
+ * Completion counters (comp_counter.c). Destroyed when no QP has it (EBUSY). @operations: bits of enum
+ * comp_operation. EINVAL: not in RESET or INIT, or nothing to count; EOPNOTSUPP: unknown operations; EBUSY: one of
+ * them has a counter. @failed: the count of errors is meant.
+ */
+uint32_t hca_max_comp_counters(void);
+int hca_create_comp_counter(struct hca_context *context, bool bytes, struct comp_counter **counter);
+int hca_destroy_comp_counter(struct hca_context *context, struct comp_counter *counter);
+int hca_attach_comp_counter(struct qp *qp, struct comp_counter *counter, uint32_t operations);
+int hca_set_comp_counter(struct comp_counter *counter, bool failed, uint64_t value);
+int hca_increase_comp_counter(struct comp_counter *counter, bool failed, uint64_t amount);
+int hca_read_comp_counter(struct comp_counter *counter, bool failed, uint64_t *value);
 
 int hca_alloc_mw(struct hca_context *context, struct pd *pd, enum ibv_mw_type type,
 		 struct mw **mw);

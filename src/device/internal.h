@@ -30,7 +30,7 @@ struct hca_context {
 	struct event_queue *async;	/* its own allocation: outlives us while wake-ups are due */
 	int async_fd, command_fd;
 	struct list pds, mrs, mws, dms, ahs, channels, cqs, srqs, qps, xrcds;	/* under hca->objects */
-	struct list wqs, rwq_tables, flows, counters;	/* likewise */
+	struct list wqs, rwq_tables, flows, counters, comp_counters;	/* likewise */
 	bool abandoned;			/* we are a fork()ed child: nothing behind it */
 	bool closed;			/* by the application, before others of its file; under hca->objects */
 };
@@ -45,7 +45,8 @@ struct context_file {
 };
 
 /* Kinds of objects that are counted: ibv_query_device(3) says how many a process may have. */
-enum object_kind { OBJECT_PD, OBJECT_CQ, OBJECT_SRQ, OBJECT_AH, OBJECT_WQ, OBJECT_RWQ_TABLE, OBJECT_KINDS };
+enum object_kind { OBJECT_PD, OBJECT_CQ, OBJECT_SRQ, OBJECT_AH, OBJECT_WQ, OBJECT_RWQ_TABLE,
+		   OBJECT_COMP_COUNTER, OBJECT_KINDS };
 
 struct hca {
 	struct config config;
@@ -145,6 +146,8 @@ void object_wait_for_acks(pthread_mutex_t *mutex, pthread_cond_t *cond, const ui
 
 /* qp.c: is one of our QPs connected to the holder of @slot, as a host's own? For struct engine_ops. */
 bool qps_are_connected_to(struct hca *hca, uint32_t slot);
+/* comp_counter.c: the QP ends, nobody else knows it. */
+void comp_counters_detach(struct qp *qp) REQUIRES(qp->lock);
 /* qp_last.c: before a QP stops answering. */
 void qp_send_final_ack(struct hca *hca, struct qp *qp);
 void qp_let_datagrams_leave(struct hca *hca, struct qp *qp);

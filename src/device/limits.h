@@ -28,6 +28,7 @@
 #define LIMIT_WQ		65536
 #define LIMIT_RWQ_TABLES	4096
 #define LIMIT_RWQ_TABLE_LOG	9u	/* entries of a table */
+#define LIMIT_COMP_COUNTERS	65536
 #define LIMIT_FRAME_BYTES	9234u	/* of 9216 bytes of IP, with addresses, type and a VLAN tag */
 #define LIMIT_RATE_KBPS		100000000u
 #define LIMIT_MULTICAST_GROUPS	8192

@@ -45,6 +45,7 @@ int object_reserve(struct hca *hca, enum object_kind kind, const char *call)
 		[OBJECT_SRQ] = { LIMIT_SRQ, "SRQs (max_srq)" },
 		[OBJECT_AH] = { LIMIT_AH, "AHs (max_ah)" },
 		[OBJECT_WQ] = { LIMIT_WQ, "work queues (max_wq_type_rq)" },
+		[OBJECT_COMP_COUNTER] = { LIMIT_COMP_COUNTERS, "completion counters (max_counters)" },
 		[OBJECT_RWQ_TABLE] = { LIMIT_RWQ_TABLES, "tables (max_rwq_indirection_tables)" },
 	};
 	bool is_full;

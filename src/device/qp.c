@@ -526,6 +526,7 @@ int hca_destroy_qp(struct hca_context *context, struct qp *qp)
 	if (qp->path)
 		path_put(&hca->paths, qp->path);
 	fini_queues(qp);
+	comp_counters_detach(qp);
 	release_parts(qp);
 	ethernet_detach(hca, qp);
 	lock_destroy(&qp->lock);

@@ -98,19 +98,25 @@ int hca_query_device(struct hca_context *context, struct ibv_device_attr_ex *att
 	return 0;
 }
 
+#define SPEED_NDR	128u		/* 100 Gb/s a lane */
+#define SPEED_XDR	256u
+
 /* Speed and width codes of ibv_query_port(3) nearest to what the interface does. */
-static void set_speed(struct ibv_port_attr *attr, uint32_t gbps)
+/* In active_speed a code above NDR does not fit: it is in active_speed_ex (rdma-core 65), which is answered. */
+static uint32_t set_speed(struct ibv_port_attr *attr, uint32_t gbps)
 {
-	static const struct { uint32_t gbps; uint8_t width, speed; } rows[] = {
+	static const struct { uint32_t gbps; uint8_t width; uint16_t speed; } rows[] = {
 		{ 2, 1, 1 }, { 5, 1, 2 }, { 10, 1, 4 }, { 14, 1, 16 }, { 25, 1, 32 }, { 40, 2, 4 },
 		{ 50, 1, 64 }, { 56, 2, 16 }, { 100, 2, 32 }, { 200, 2, 64 }, { 400, 4, 64 },
+		{ 800, 2, SPEED_XDR },
 	};
 	unsigned i = 0;
 
 	while (i + 1 < sizeof(rows) / sizeof(rows[0]) && rows[i + 1].gbps <= gbps)
 		i++;
 	attr->active_width = rows[i].width;
-	attr->active_speed = rows[i].speed;
+	attr->active_speed = (uint8_t)(rows[i].speed > SPEED_NDR ? SPEED_NDR : rows[i].speed);
+	return rows[i].speed;
 }
 
 static int check_port(const char *call, uint32_t number)
@@ -147,11 +153,12 @@ int hca_query_port_speed(struct hca_context *context, uint32_t number, uint64_t 
 	return 0;
 }
 
-int hca_query_port(struct hca_context *context, uint32_t number, struct ibv_port_attr *attr)
+int hca_query_port(struct hca_context *context, uint32_t number, struct ibv_port_attr *attr, uint32_t *speed)
 {
 	struct hca *hca = context->hca;
 	struct port *port = context->port;
 	int err = check_port("ibv_query_port", number);
+	uint32_t code;
 	bool active;
 
 	if (err)
@@ -163,7 +170,9 @@ int hca_query_port(struct hca_context *context, uint32_t number, struct ibv_port
 	attr->phys_state = active ? 5 : 3;	/* LinkUp, Disabled */
 	attr->max_mtu = IBV_MTU_4096;
 	attr->active_mtu = port_active_mtu(port);
-	set_speed(attr, port_speed_mbps(hca, port) / 1000);
+	code = set_speed(attr, port_speed_mbps(hca, port) / 1000);
+	if (speed)
+		*speed = code;
 	lock_release(&hca->net.lock);
 	attr->gid_tbl_len = GID_TABLE_SIZE;
 	attr->port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS;

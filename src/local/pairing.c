@@ -251,6 +251,18 @@ static void answer_no(struct control *answer, const struct qp *qp, const struct 
 	answer->psn = ask->psn;
 }
 
+/* What the requester may execute by itself: nothing that is counted here. */
+static uint32_t pairing_rights(const struct qp *qp) REQUIRES(qp->lock)
+{
+	uint32_t access = qp->attr.qp_access_flags;
+
+	if (qp_counts(qp, COMP_REMOTE_WRITE))
+		access &= ~(uint32_t)IBV_ACCESS_REMOTE_WRITE;
+	if (qp_counts(qp, COMP_REMOTE_READ))
+		access &= ~(uint32_t)IBV_ACCESS_REMOTE_READ;
+	return access;
+}
+
 static bool answer_ask_qp(struct local *local, struct peer *peer, const struct control *ask)
 {
 	struct qp *qp = local->ops->find_qp(local->owner, ask->owner_qpn);
@@ -267,7 +279,7 @@ static bool answer_ask_qp(struct local *local, struct peer *peer, const struct c
 		} else {
 			answer.qp = pairing_grant_qp(local, qp, peer);
 			answer.pd = qp->pd ? qp->pd->number : 0;
-			answer.access = qp->attr.qp_access_flags;
+			answer.access = pairing_rights(qp);
 			answer.place = (uintptr_t)qp;
 			answer.layout = commit_layout();
 			/* The agreement was with a former life of the requester's QP. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Open ports: each follows a network interface while a context is open on it. After a change all interfaces
- * are read again, and differences are raised as events: PORT_ACTIVE, PORT_ERR, GID_CHANGE, and DEVICE_FATAL
- * when the interface is gone (ibv_get_async_event(3)).
+ * are read again, and differences are raised as events: PORT_ACTIVE, PORT_ERR, GID_CHANGE, DEVICE_SPEED_CHANGE,
+ * and DEVICE_FATAL when the interface is gone (ibv_get_async_event(3)).
  */
 #include "net/net.h"
 
@@ -142,6 +142,8 @@ static void refresh_port(struct net *net, struct port *port, const struct netdev
 		raise_event(net, port, IBV_EVENT_DEVICE_FATAL);
 		return;
 	}
+	if (port->netdev.speed_mbps != now->speed_mbps)
+		raise_event(net, port, (enum ibv_event_type)EVENT_SPEED_CHANGE);
 	port->netdev = *now;
 	if (was_active && !port_is_active(port))
 		raise_event(net, port, IBV_EVENT_PORT_ERR);

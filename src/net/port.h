@@ -28,6 +28,9 @@ struct gid_entry {
 	bool host_only;		/* such a GID: works inside this host */
 };
 
+/* IBV_EVENT_DEVICE_SPEED_CHANGE of rdma-core 63, which our header may lack. */
+#define EVENT_SPEED_CHANGE	20
+
 /*
  * netdev, gone and gid[]: of an open port, under net->lock; net_refresh() replaces them. Name, interface_index,
  * guid and config are fixed.

@@ -16,6 +16,7 @@
 #include "base/list.h"
 #include "base/lock.h"
 #include "object/arena.h"
+#include "object/comp_counter.h"
 #include "object/cq.h"
 #include "object/event.h"
 #include "object/mr.h"
@@ -61,7 +62,6 @@ struct qp {
 	struct cq *send_cq, *recv_cq;	/* NULL: XRC, for what it lacks */
 	struct srq *srq;		/* NULL: own receive queue, or XRC */
 	struct xrcd *xrcd;		/* XRC_RECV */
-	uint32_t opens;			/* XRC_RECV: by ibv_open_qp(), under hca.objects */
 	struct ethernet_port *ethernet;	/* RAW_PACKET: where its frames leave; else NULL */
 	struct receive_hash *hash;	/* RAW_PACKET that spreads over work queues: it has no queues; else NULL */
 	bool strips_vlan;		/* RAW_PACKET: tags go to completions */
@@ -84,6 +84,7 @@ struct qp {
 	struct refusal refusal GUARDED_BY_MEMBER(lock);	/* of the peer's QP, of this host */
 	struct path *path GUARDED_BY_MEMBER(lock);	/* towards the peer; holds a reference */
 
+	struct comp_counters *counted GUARDED_BY_MEMBER(lock);	/* what completes; NULL: no counter is attached */
 	struct send_queue sq GUARDED_BY_MEMBER(lock);
 	struct recv_queue rq;		/* has a lock of its own; unused with an SRQ */
 	struct requester requester GUARDED_BY_MEMBER(lock);
@@ -118,6 +119,7 @@ struct qp {
 	/* Ownership */
 	_Atomic uint32_t multicast;	/* groups attached: destroy gives EBUSY unless 0 */
 	_Atomic uint32_t flows;		/* likewise */
+	uint32_t opens;			/* XRC_RECV: by ibv_open_qp(), under hca.objects */
 	void *owner;			/* hca_context */
 	struct list node;		/* in the context's list: under hca.objects */
 	/* ibv_wr_* posting (verbs layer) */
@@ -163,6 +165,20 @@ static inline bool qp_receives(const struct qp *qp)
 static inline bool qp_is(const struct qp *qp, enum qp_trait trait)
 {
 	return qp_type_has(qp->type, trait);
+}
+
+/* An operation of the QP is over. @operations: 0 for a part of one, whose bytes alone count. */
+static inline void qp_count(const struct qp *qp, enum comp_operation operation, bool good, uint64_t operations,
+			    uint64_t bytes) REQUIRES(qp->lock)
+{
+	if (__builtin_expect(qp->counted != NULL, 0))
+		comp_counter_add(qp->counted, operation, good, operations, bytes);
+}
+
+/* Is it counted when the peer reads or writes? Then its requests come as packets or messages. */
+static inline bool qp_counts(const struct qp *qp, enum comp_operation operation) REQUIRES(qp->lock)
+{
+	return qp->counted && qp->counted->of[operation];
 }
 
 /* Of the keys in its requests. One that sends by itself reads into buffers of its SRQ. */

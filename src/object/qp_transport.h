@@ -148,6 +148,7 @@ struct resource {
 	uint8_t kind;			/* enum resource_kind */
 	bool active;			/* an answer is due, from send_psn on */
 	bool answered;			/* in full, at least once */
+	bool piece;			/* READ: another piece of the same request follows */
 	uint32_t first_psn, last_psn;	/* of the responses */
 	uint32_t send_psn;		/* next response */
 	uint32_t reply_first_psn;	/* where this (perhaps repeated) answer begins */

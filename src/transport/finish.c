@@ -87,6 +87,29 @@ static void finish_own_send(struct qp_call *call, const struct ibv_wc *wc) REQUI
 		finish_push(call, call->qp->recv_cq, &completion, false);
 }
 
+/* Of requests without an operation in the interface of counters: COMP_OPERATIONS. */
+static enum comp_operation finish_operation(enum ibv_wc_opcode opcode)
+{
+	switch (opcode) {
+	case IBV_WC_SEND:
+		return COMP_SEND;
+	case IBV_WC_RDMA_WRITE:
+		return COMP_WRITE;
+	case IBV_WC_RDMA_READ:
+		return COMP_READ;
+	default:
+		return COMP_OPERATIONS;
+	}
+}
+
+static void __attribute__((noinline, cold)) finish_count(struct qp *qp, const struct ibv_wc *wc) REQUIRES(qp->lock)
+{
+	enum comp_operation operation = finish_operation(wc->opcode);
+
+	if (operation != COMP_OPERATIONS && !qp->sends_itself)
+		comp_counter_add(qp->counted, operation, wc->status == IBV_WC_SUCCESS, 1, wc->byte_len);
+}
+
 void finish_send(struct qp_call *call, enum ibv_wc_status status)
 {
 	struct qp *qp = call->qp;
@@ -100,6 +123,8 @@ void finish_send(struct qp_call *call, enum ibv_wc_status status)
 	assert(qp->sq.tail != qp->sq.head);
 	number = qp->sq.tail;
 	finish_retire(qp, wqe);
+	if (__builtin_expect(qp->counted != NULL, 0))
+		finish_count(qp, &wc);
 	if (__builtin_expect(qp->sends_itself, 0))
 		finish_own_send(call, &wc);
 	else if (wanted)
@@ -117,6 +142,7 @@ void finish_recv(struct qp_call *call, struct ibv_wc *wc, bool solicited)
 	wc->wr_id = responder->recv->wr_id;
 	wc->qp_num = call->qp->number;
 	responder->recv_taken = false;
+	qp_count(call->qp, COMP_RECV, wc->status == IBV_WC_SUCCESS, 1, wc->byte_len);
 	finish_pushed(call, cq, cq_push_slot(cq, wc, recv_slot(call->qp), solicited, call->now_ns, call->effects));
 }
 

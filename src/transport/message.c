@@ -506,6 +506,8 @@ static enum message_fate message_complete(struct qp_call *call, const struct loc
 		note_wrong_key(call);	/* that was to be invalidated */
 		return MESSAGE_REFUSED;
 	}
+	if (message->flags & MESSAGE_WRITE)
+		qp_count(call->qp, COMP_REMOTE_WRITE, true, 1, message->length);
 	responder->message_sequence = psn_add(responder->message_sequence, 1);
 	return MESSAGE_EXECUTED;
 }

@@ -216,6 +216,7 @@ static void receive_here(struct qp_call *call, const struct raw_frame *raw) REQU
 	completion.wc.qp_num = call->qp->number;
 	completion.slot = recv_slot(call->qp);
 	responder->recv_taken = false;
+	qp_count(call->qp, COMP_RECV, true, 1, bytes);
 	finish_push(call, call->qp->recv_cq, &completion, false);
 }
 

@@ -235,13 +235,17 @@ static bool send_read(struct transmit *transmit, struct resource *resource)
 		uint32_t psn = resource->send_psn;
 
 		replay_drop(&qp->responder);
+		qp_count(qp, COMP_REMOTE_READ, false, 1, 0);
 		responder_fault(transmit->call, fault, psn);
 		return false;
 	}
 	transmit_packet(transmit, &packet, &qp->av);
 	resource->send_psn = psn_add(resource->send_psn, 1);
-	if (left <= qp->mtu)
-		response_done(&qp->responder, resource);
+	if (left > qp->mtu)
+		return true;
+	if (!resource->answered)
+		qp_count(qp, COMP_REMOTE_READ, true, !resource->piece, resource->length);
+	response_done(&qp->responder, resource);
 	return true;
 }
 

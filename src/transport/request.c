@@ -169,6 +169,7 @@ static uint32_t fill_read(const struct qp *qp, const struct send_wqe *wqe, uint3
 	packet->reth.address = wqe->remote_address + offset;
 	packet->reth.rkey = wqe->rkey;
 	packet->reth.length = (uint32_t)(chunk_end_bytes(wqe, offset) - offset);
+	packet->imm_follows = chunk_end_bytes(wqe, offset) != wqe->length;
 	return wqe_chunk_end(qp, wqe, psn);
 }
 

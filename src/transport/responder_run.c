@@ -74,6 +74,7 @@ static enum fault run_read(struct qp_call *call, const struct packet *packet)
 				       .pd = mr_accessor_of(qp).pd,
 				       .address = packet->reth.address,
 				       .length = packet->reth.length, .first_psn = packet->psn,
+				       .piece = packet->imm_follows,
 				       .position = qp->responder.position,
 				       .last_psn = psn_add(packet->psn, psns - 1) };
 	qp->responder.resource_next++;
@@ -205,6 +206,7 @@ enum fault responder_complete(struct qp_call *call, struct ibv_wc *wc, bool soli
 		finish_recv(call, wc, solicited);
 		return FAULT_NONE;
 	}
+	qp_count(call->qp, COMP_RECV, true, 1, wc->byte_len);
 	tags_complete(call->qp, wc, single, &completion);
 	finish_push(call, call->qp->recv_cq, &completion, solicited);
 	return FAULT_NONE;
@@ -246,6 +248,20 @@ static void responder_take_failed(struct qp_call *call, const struct packet *pac
 		(void)responder_take(call);
 }
 
+/* A READ or WRITE of the peer that ends the QP. What is repeated, or dropped, does not complete. */
+static void responder_count_failed(struct qp_call *call, const struct packet *packet, enum fault fault)
+	REQUIRES(call->qp->lock)
+{
+	const struct fault_row *row = fault_row(fault);
+
+	if (qp_is(call->qp, QP_RELIABLE) ? row->fate != FAULT_FATE_ERROR : row->uc != FAULT_UC_FAIL)
+		return;
+	if (packet->op->verb == VERB_WRITE)
+		qp_count(call->qp, COMP_REMOTE_WRITE, false, 1, 0);
+	else if (packet->op->verb == VERB_READ)
+		qp_count(call->qp, COMP_REMOTE_READ, false, 1, 0);
+}
+
 enum fault responder_message(struct qp_call *call, const struct packet *packet)
 {
 	struct responder *responder = &call->qp->responder;
@@ -255,6 +271,7 @@ enum fault responder_message(struct qp_call *call, const struct packet *packet)
 		fault = responder_run(call, packet);
 	responder_access_end(call);
 	if (fault) {
+		responder_count_failed(call, packet, fault);
 		responder_take_failed(call, packet, fault);
 		return fault;
 	}
@@ -263,7 +280,10 @@ enum fault responder_message(struct qp_call *call, const struct packet *packet)
 		return FAULT_NONE;
 	if (packet->op->verb == VERB_SEND || (packet->op->headers & HDR_IMM))
 		fault = responder_complete_receive(call, packet);
-	if (!fault)
-		responder->msn = psn_add(responder->msn, 1);
-	return fault;
+	if (fault)
+		return fault;
+	if (packet->op->verb == VERB_WRITE)
+		qp_count(call->qp, COMP_REMOTE_WRITE, true, 1, responder->write_length);
+	responder->msn = psn_add(responder->msn, 1);
+	return FAULT_NONE;
 }

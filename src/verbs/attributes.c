@@ -109,7 +109,7 @@ static int port_state(const struct source *source, unsigned index, char *text, s
 	static const char *const names[] = { "NOP", "DOWN", "INIT", "ARMED", "ACTIVE",
 					     "ACTIVE_DEFER" };
 	struct ibv_port_attr attr = { 0 };
-	int err = hca_query_port(source->hca, PORT_NUMBER, &attr);
+	int err = hca_query_port(source->hca, PORT_NUMBER, &attr, NULL);
 	bool known = (unsigned)attr.state < sizeof(names) / sizeof(names[0]);
 
 	snprintf(text, size, "%u: %s", attr.state, known ? names[attr.state] : "UNKNOWN");
@@ -123,7 +123,7 @@ static int phys_state(const struct source *source, unsigned index, char *text, s
 					     "PortConfigurationTraining", "LinkUp",
 					     "LinkErrorRecovery", "Phy Test" };
 	struct ibv_port_attr attr = { 0 };
-	int err = hca_query_port(source->hca, PORT_NUMBER, &attr);
+	int err = hca_query_port(source->hca, PORT_NUMBER, &attr, NULL);
 
 	snprintf(text, size, "%u: %s", attr.phys_state,
 		 names[attr.phys_state < sizeof(names) / sizeof(names[0]) ? attr.phys_state : 0]);
@@ -156,7 +156,7 @@ static const struct coded speeds[] = {
 static int port_rate(const struct source *source, unsigned index, char *text, size_t size)
 {
 	struct ibv_port_attr attr = { 0 };
-	int err = hca_query_port(source->hca, PORT_NUMBER, &attr);
+	int err = hca_query_port(source->hca, PORT_NUMBER, &attr, NULL);
 	const struct coded *width = find_code(widths, attr.active_width);
 	const struct coded *speed = find_code(speeds, attr.active_speed);
 	unsigned rate = width->value * speed->value;
@@ -185,7 +185,7 @@ static int always_zero(const struct source *source, unsigned index, char *text, 
 static int cap_mask(const struct source *source, unsigned index, char *text, size_t size)
 {
 	struct ibv_port_attr attr = { 0 };
-	int err = hca_query_port(source->hca, PORT_NUMBER, &attr);
+	int err = hca_query_port(source->hca, PORT_NUMBER, &attr, NULL);
 
 	snprintf(text, size, "0x%08x", attr.port_cap_flags);
 	return err;

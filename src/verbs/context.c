@@ -321,14 +321,16 @@ int port_query_verb(struct ibv_context *context, uint8_t port, struct ibv_port_a
 		    size_t attr_size)
 {
 	CALL();
-	struct ibv_port_attr full = { 0 };
+	struct { struct ibv_port_attr attr; uint32_t room[2]; } full = { 0 };
+	uint32_t speed;
 	int err;
 
 	if (!context || !attr)
 		return refuse_null("ibv_query_port", context ? "attr" : "context");
-	err = hca_query_port(to_hca(context), port, &full);
+	err = hca_query_port(to_hca(context), port, &full.attr, &speed);
 	if (err)
 		return err;
+	memcpy((char *)&full + NEWER_ACTIVE_SPEED_EX, &speed, sizeof(speed));
 	if (attr_size > sizeof(full)) {
 		memset((char *)attr + sizeof(full), 0, attr_size - sizeof(full));
 		attr_size = sizeof(full);
@@ -386,7 +388,7 @@ int ibv_get_pkey_index(struct ibv_context *context, uint8_t port, __be16 pkey)
 
 	if (!context)
 		return minus_one(refuse_null("ibv_get_pkey_index", "context"));
-	err = hca_query_port(to_hca(context), port, &attr);
+	err = hca_query_port(to_hca(context), port, &attr, NULL);
 	for (int i = 0; !err && i < attr.pkey_tbl_len; i++) {
 		err = hca_query_pkey(to_hca(context), port, i, &entry);
 		if (!err && entry == pkey)

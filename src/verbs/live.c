@@ -28,6 +28,7 @@ static const char *const live_names[] = {
 	[LIVE_DM] = "dm", [LIVE_CHANNEL] = "completion channel", [LIVE_CQ] = "cq", [LIVE_SRQ] = "srq",
 	[LIVE_QP] = "qp", [LIVE_AH] = "ah", [LIVE_XRCD] = "xrcd", [LIVE_WQ] = "wq",
 	[LIVE_TABLE] = "table of work queues", [LIVE_FLOW] = "flow", [LIVE_COUNTERS] = "counters",
+	[LIVE_COMP_CNTR] = "completion counter",
 };
 
 static void live_before_fork(void) ACQUIRES(live_lock)

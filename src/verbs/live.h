@@ -17,6 +17,7 @@
 enum live_kind {
 	LIVE_NONE, LIVE_CONTEXT, LIVE_PD, LIVE_TD, LIVE_MR, LIVE_MW, LIVE_DM, LIVE_CHANNEL, LIVE_CQ, LIVE_SRQ,
 	LIVE_QP, LIVE_AH, LIVE_XRCD, LIVE_WQ, LIVE_TABLE, LIVE_FLOW, LIVE_COUNTERS,
+	LIVE_COMP_CNTR,
 	/* Structures that name objects. */
 	LIVE_QP_INIT, LIVE_QP_INIT_EX, LIVE_QP_OPEN, LIVE_SRQ_INIT_EX, LIVE_CQ_INIT_EX, LIVE_WQ_INIT,
 	LIVE_TABLE_INIT, LIVE_DOMAIN_INIT, LIVE_FLOW_INIT, LIVE_BIND,
@@ -30,7 +31,8 @@ enum live_kind {
 	struct ibv_cq_ex *: LIVE_CQ, struct ibv_srq *: LIVE_SRQ, struct ibv_qp *: LIVE_QP,        \
 	struct ibv_ah *: LIVE_AH, struct ibv_xrcd *: LIVE_XRCD, struct ibv_wq *: LIVE_WQ,         \
 	struct ibv_rwq_ind_table *: LIVE_TABLE, struct ibv_flow *: LIVE_FLOW,                     \
-	struct ibv_counters *: LIVE_COUNTERS, struct ibv_qp_init_attr *: LIVE_QP_INIT,            \
+	struct ibv_counters *: LIVE_COUNTERS, struct ibv_comp_cntr *: LIVE_COMP_CNTR,             \
+	struct ibv_qp_init_attr *: LIVE_QP_INIT,                                                  \
 	struct ibv_qp_init_attr_ex *: LIVE_QP_INIT_EX, struct ibv_qp_open_attr *: LIVE_QP_OPEN,   \
 	struct ibv_srq_init_attr_ex *: LIVE_SRQ_INIT_EX,                                          \
 	struct ibv_cq_init_attr_ex *: LIVE_CQ_INIT_EX, struct ibv_wq_init_attr *: LIVE_WQ_INIT,   \

@@ -15,6 +15,7 @@ static const char *const wc_status_names[] = {
 static const char *const event_names[] = {
 #define EVENT(constant, text) [IBV_EVENT_##constant] = text,
 #include "verbs/name.def"
+	[EVENT_SPEED_CHANGE] = "device speed change",	/* newer than the header */
 };
 
 static const char *const port_state_names[] = {
@@ -50,6 +51,7 @@ static const char *const wr_opcode_words[] = {
 static const char *const event_words[] = {
 #define EVENT(constant, text) [IBV_EVENT_##constant] = #constant,
 #include "verbs/name.def"
+	[EVENT_SPEED_CHANGE] = "DEVICE_SPEED_CHANGE",
 };
 
 static const char *const node_type_names[] = {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Calls that rdma-core 59 to 64 added (IBVERBS_1.15 to 1.17), for programs that were linked to
- * those: ibv_query_port_speed(3), ibv_alloc_buf(3), ibv_reg_mr_ex() of ibv_reg_mr(3) and, refused,
+ * Calls that rdma-core 59 to 65 added (IBVERBS_1.15 to 1.18; counters: comp_cntr.c), for programs that
+ * were linked to those: ibv_query_port_speed(3), ibv_alloc_buf(3), ibv_reg_mr_ex() of ibv_reg_mr(3) and, refused,
  * those for PCIe and DMA-BUFs. Our headers may be older than the calls: see newer.h.
  */
 #include <stdlib.h>
@@ -146,6 +146,13 @@ struct ibv_dmah *ibv_alloc_dmah(struct ibv_context *context, struct ibv_dmah_ini
 int ibv_dealloc_dmah(struct ibv_dmah *dmah)
 {
 	return refuse_verb("ibv_dealloc_dmah", no_hints);
+}
+
+int ibv_export_buf_dmabuf_fd(struct ibv_buf *buf)
+{
+	CALL();
+
+	return minus_one(refuse_verb("ibv_export_buf_dmabuf_fd", "buffers are process memory, not DMA-BUFs"));
 }
 
 int ibv_dm_export_dmabuf_fd(struct ibv_dm *dm)

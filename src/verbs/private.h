@@ -6,6 +6,7 @@
  *	IBVERBS_PRIVATE_57	57, 58
  *	IBVERBS_PRIVATE_59	59 to 63
  *	IBVERBS_PRIVATE_64	64
+ *	IBVERBS_PRIVATE_65	65
  *
  * The number changes when a structure or an argument does. So one function may stand for all of them only if
  * it looks at none: it refuses, or takes what is the same in all releases.
@@ -25,6 +26,7 @@
 	__asm__(".symver " #name "," #name "@@@IBVERBS_PRIVATE_34");                     \
 	PRIVATE_AT(name, 57);                                                            \
 	PRIVATE_AT(name, 59);                                                            \
-	PRIVATE_AT(name, 64)
+	PRIVATE_AT(name, 64);                                                            \
+	PRIVATE_AT(name, 65)
 
 #endif

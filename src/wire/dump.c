@@ -49,7 +49,7 @@ static void add_bth(struct line *line, const struct packet *packet)
 	if (packet->echo_request)
 		add(line, " echoreq");
 	if (packet->imm_follows)
-		add(line, " immfollows");
+		add(line, packet->op->verb == VERB_READ ? " morefollows" : " immfollows");
 	if (packet->default_gid)
 		add(line, " gid0");
 	if (!packet->migrated)

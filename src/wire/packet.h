@@ -60,7 +60,11 @@ struct packet {
 	bool fecn, becn;
 	bool echo_request;	/* reserved bit: asks a Verbatim for an echo (ECHO_MAGIC) */
 	bool default_gid;	/* reserved bit, of UD: sent by GID 0, which is no address (ud_receive()) */
-	bool imm_follows;	/* reserved bit, of a WRITE: its last packet has immediate data */
+	/*
+	 * Reserved bit. Of a WRITE: its last packet has immediate data. Of a READ request: another piece of
+	 * the same READ follows (counters: object/comp_counter.h).
+	 */
+	bool imm_follows;
 	bool ack_request;	/* AckReq */
 	uint16_t pkey;
 	uint32_t dest_qpn;	/* 24 bits */

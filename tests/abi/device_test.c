@@ -139,7 +139,10 @@ static void structures_of_other_releases_are_filled_as_far_as_they_go(void **sta
 	assert_int_equal(port.attr.link_layer, IBV_LINK_LAYER_ETHERNET);
 	assert_int_equal(((uint8_t *)&port)[old_port], 0xff);
 	assert_int_equal(verbs->query_port(context, 1, &port.attr, sizeof(port)), 0);
-	assert_int_equal(port.newer[0], 0);
+	/* active_speed_ex: no more than NDR here */
+	assert_int_equal(port.newer[0], port.attr.active_speed);
+	assert_int_equal(port.newer[1], 0);
+	assert_int_equal(port.newer[4], 0);
 	for (size_t size = 52; size <= 56; size += 4) {		/* of rdma-core 44, and of 49 */
 		memset(&port, 0xff, sizeof(port));
 		assert_int_equal(verbs->query_port(context, 1, &port.attr, size), 0);
@@ -321,7 +324,8 @@ static void every_value_has_a_name(void **state)
 {
 	for (int i = IBV_WC_SUCCESS; i <= IBV_WC_TM_RNDV_INCOMPLETE; i++)
 		assert_string_not_equal(ibv_wc_status_str(i), "unknown");
-	for (int i = IBV_EVENT_CQ_ERR; i <= IBV_EVENT_WQ_FATAL; i++)
+	/* Behind the last of our header: DEVICE_SPEED_CHANGE of rdma-core 63. */
+	for (int i = IBV_EVENT_CQ_ERR; i <= IBV_EVENT_WQ_FATAL + 1; i++)
 		assert_string_not_equal(ibv_event_type_str(i), "unknown");
 	for (int i = IBV_PORT_NOP; i <= IBV_PORT_ACTIVE_DEFER; i++)
 		assert_string_not_equal(ibv_port_state_str(i), "unknown");
@@ -333,7 +337,7 @@ static void every_value_has_a_name(void **state)
 	for (int i = -2; i < 200; i += 101) {
 		assert_string_equal(ibv_wr_opcode_str(i == 99 ? 13 : i), "unknown");
 		assert_string_equal(ibv_wc_status_str(i == 99 ? 24 : i), "unknown");
-		assert_string_equal(ibv_event_type_str(i == 99 ? 20 : i), "unknown");
+		assert_string_equal(ibv_event_type_str(i == 99 ? 21 : i), "unknown");
 	}
 	assert_string_equal(ibv_node_type_str(IBV_NODE_UNKNOWN), "unknown");
 	assert_string_equal(ibv_wc_status_str(IBV_WC_RETRY_EXC_ERR),

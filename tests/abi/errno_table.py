@@ -54,6 +54,11 @@ ibv_get_device_name@IBVERBS_1.0 pointer
 ibv_get_device_guid@IBVERBS_1.0 void
 ibv_ack_*@IBVERBS_1.0           void
 ibv_ack_*                       none
+_ibv_query_comp_cntr_caps       errno
+ibv_create_comp_cntr            pointer
+ibv_destroy_comp_cntr           errno
+ibv_export_buf_dmabuf_fd        minus
+ibv_*_comp_cntr                 errno
 ibv_alloc_buf                   pointer
 ibv_alloc_dmah                  pointer
 ibv_alloc_pd                    pointer

@@ -21,7 +21,7 @@
 
 static const struct test *const lists[] = {
 	connected_tests, stream_tests, datagram_tests, window_tests, remote_error_tests,
-	local_error_tests, queue_tests, event_tests, object_tests, process_tests, tag_tests,
+	local_error_tests, queue_tests, event_tests, object_tests, process_tests, tag_tests, counter_tests,
 };
 #define LISTS (sizeof(lists) / sizeof(lists[0]))
 

@@ -46,7 +46,7 @@ struct test {
 /* Lists of tests end with a row without name. */
 extern const struct test connected_tests[], stream_tests[], datagram_tests[], window_tests[],
 	remote_error_tests[], local_error_tests[], queue_tests[], event_tests[], object_tests[],
-	process_tests[], tag_tests[];
+	process_tests[], tag_tests[], counter_tests[];
 
 #define CHECK(condition, ...)						\
 	do {								\

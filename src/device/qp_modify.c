@@ -33,7 +33,7 @@ static int check_mtu(const struct hca_context *context, const struct qp *qp,
 
 struct resolved {
 	struct av av;
-	bool by_udp;			/* of struct qp */
+	bool by_udp, by_port;		/* of struct qp */
 	struct path *path;
 };
 
@@ -73,6 +73,7 @@ static void qp_modify_av(struct hca *hca, struct qp *qp, enum ibv_qp_state from,
 	}
 	qp->av = resolved->av;
 	qp->by_udp = resolved->by_udp;
+	qp->by_port = resolved->by_port;
 }
 
 /*
@@ -95,6 +96,10 @@ static int qp_modify_resolve(struct hca_context *context, struct qp *qp, struct 
 			&resolved->av);
 	if (err || qp_is(qp, QP_DATAGRAM))
 		return err;
+	if (resolved->av.loopback) {
+		resolved->av.from_slot = (uint16_t)qpn_slot(qp->number);
+		resolved->by_port = engine_peer_has_port(&context->hca->engine, key.slot);
+	}
 	if (resolved->av.loopback)
 		qp_modify_connect(context->hca, qp, key.slot, resolved);
 	if (!engine_has_slot(&context->hca->engine, key.slot) &&

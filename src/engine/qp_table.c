@@ -12,12 +12,16 @@
 #include "engine/internal.h"
 #include "engine/qp_table.h"
 #include "host/slot.h"
+#include "link/udp.h"
 #include "platform/clock.h"
 
-#define CLAIM_TRIES	16u
+#define CLAIM_TRIES	256u
 
-/* Claim a slot that can be watched: the kernel may still be closing sockets of its last holder. */
-static int claim_watchable(struct engine *engine, struct slot *slot)
+/*
+ * Claim a slot that can be watched, and whose UDP port is free: the kernel may still be closing sockets of its
+ * last holder, and any program may have the port.
+ */
+static int claim_usable(struct engine *engine, unsigned index, struct slot *slot)
 {
 	unsigned tries;
 	int err = EADDRINUSE;
@@ -26,10 +30,18 @@ static int claim_watchable(struct engine *engine, struct slot *slot)
 		err = slot_claim(slot);
 		if (err)
 			break;
-		err = slot_watch_listen(engine->watch, slot->number);
+		err = udp_open_slot(engine->udp, index, slot->number);
+		if (!err) {
+			err = slot_watch_listen(engine->watch, slot->number);
+			if (err)
+				udp_close_slot(engine->udp, index);
+		}
 		if (err)
 			slot_release(slot);
 	}
+	if (err == EADDRINUSE)
+		explain("ibv_open_device: other programs have the UDP ports %u to %u: ss -uanp shows who", udp_slot_port(1),
+			udp_slot_port(SLOT_COUNT - 2));
 	return err;
 }
 
@@ -44,7 +56,7 @@ static int qp_table_claim(struct engine *engine)
 	qps->table[n] = calloc(QP_PER_SLOT, sizeof(**qps->table));
 	if (!qps->table[n])
 		return ENOMEM;
-	err = claim_watchable(engine, &qps->slot[n]);
+	err = claim_usable(engine, n, &qps->slot[n]);
 	if (err) {
 		explain("ibv_open_device: cannot get one of the %u ranges of QP numbers of this "
 				"host: %s", SLOT_COUNT,
@@ -58,6 +70,7 @@ static int qp_table_claim(struct engine *engine)
 	qps->slot_count++;
 	return 0;
 release_slot:
+	udp_close_slot(engine->udp, n);
 	slot_release(&qps->slot[n]);
 free_table:
 	free(qps->table[n]);
@@ -97,6 +110,11 @@ struct qp *qp_table_find(struct engine *engine, uint32_t qpn)
 bool engine_has_ended(uint32_t qpn)
 {
 	return !slot_is_claimed(qpn_slot(qpn));
+}
+
+bool engine_peer_has_port(const struct engine *engine, uint32_t slot)
+{
+	return !engine_has_slot(engine, slot) && slot_has_port(slot);
 }
 
 static void tell_of_no_peer(struct engine *engine, struct qp *qp, uint32_t dest_qpn, uint64_t now_ns)

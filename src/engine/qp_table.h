@@ -22,5 +22,7 @@ static inline bool engine_has_slot(const struct engine *engine, uint32_t slot)
 
 /* The process of this host that had @qpn. Calls the kernel: not under a lock. */
 bool engine_has_ended(uint32_t qpn);
+/* Does the holder of @slot, another process of this host, send from the port of the slot alone? Likewise. */
+bool engine_peer_has_port(const struct engine *engine, uint32_t slot);
 
 #endif

@@ -2,6 +2,9 @@
 /* QP numbers: from slots of this host, found again, not used again at once, and given back. */
 #include "engine/fake_link_test.h"
 
+#include <netinet/in.h>
+
+#include "link/udp.h"
 #include "platform/netns_test.h"
 
 static struct qp one, another;
@@ -9,7 +12,7 @@ static struct qp *const full = &another;	/* stands at each place of a slot that 
 
 static int begin(void **state)
 {
-	if (engine_begin(state) || slot_watch_open(&engine->watch))
+	if (engine_begin(state) || slot_watch_open(&engine->watch) || udp_open(&engine->udp, &counters))
 		return -1;
 	return slots_claim(engine);
 }
@@ -18,6 +21,7 @@ static int end(void **state)
 {
 	slots_release(engine);
 	slot_watch_close(engine->watch);
+	engine->udp->ops->close(engine->udp);
 	return engine_end(state);
 }
 
@@ -141,6 +145,44 @@ static void a_process_has_eight_slots_and_no_more(void **state)
 	assert_int_equal(engine->qps.slot_count, ENGINE_SLOTS_MAX);
 }
 
+/* Anybody may have bound a port: then the process has another slot. */
+static void a_slot_whose_port_is_taken_is_passed_over(void **state)
+{
+	struct sockaddr_in name = { .sin_family = AF_INET };
+	static int taken[SLOT_COUNT];
+	uint32_t slot;
+
+	for (slot = 1; slot < SLOT_COUNT - 1; slot++) {
+		taken[slot] = -1;
+		if (slot == engine->qps.slot[0].number || slot % 16 == 5)
+			continue;
+		name.sin_port = htons(udp_slot_port(slot));
+		taken[slot] = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+		assert_int_equal(bind(taken[slot], (struct sockaddr *)&name, sizeof(name)), 0);
+	}
+	assert_int_equal(slots_claim(engine), 0);
+	assert_int_equal(engine->qps.slot[1].number % 16, 5);
+	for (slot = 1; slot < SLOT_COUNT - 1; slot++)
+		if (taken[slot] >= 0)
+			close(taken[slot]);
+}
+
+static void a_peer_that_has_claimed_a_slot_has_its_port(void **state)
+{
+	uint32_t number = engine->qps.slot[0].number;
+	struct slot other;
+
+	assert_false(engine_peer_has_port(engine, number));	/* of this process */
+	assert_int_equal(slot_claim(&other), 0);
+	assert_true(engine_peer_has_port(engine, other.number));
+	close(other.channel_fd);				/* as a version that knows no such ports */
+	other.channel_fd = -1;
+	assert_true(slot_is_claimed(other.number));
+	assert_false(engine_peer_has_port(engine, other.number));
+	slot_release(&other);
+	assert_false(engine_peer_has_port(engine, other.number));
+}
+
 static void slots_are_given_back(void **state)
 {
 	uint32_t number = engine->qps.slot[0].number;
@@ -160,6 +202,8 @@ int main(void)
 		TABLE_TEST(numbers_in_use_are_passed_over),
 		TABLE_TEST(a_full_slot_is_followed_by_another_one),
 		TABLE_TEST(a_process_has_eight_slots_and_no_more),
+		TABLE_TEST(a_slot_whose_port_is_taken_is_passed_over),
+		TABLE_TEST(a_peer_that_has_claimed_a_slot_has_its_port),
 		TABLE_TEST(slots_are_given_back),
 	};
 	bool real_root;

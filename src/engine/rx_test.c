@@ -5,6 +5,8 @@
  */
 #include "engine/fake_link_test.h"
 
+#include "link/udp.h"
+
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -217,6 +219,34 @@ static void nothing_enters_by_another_way_than_the_peers(void **state)
 	expect_dropped(COUNTER_RX_WAY);
 }
 
+static void a_peer_on_this_host_is_known_by_its_port(void **state)
+{
+	uint16_t right = udp_slot_port(qpn_slot(station->qp.attr.dest_qp_num));
+	static const uint16_t wrong[] = { 0xc000, 0xf000, 4791, 0 };
+	struct datagram *datagram;
+	unsigned i;
+
+	station->qp.way = BY_SOURCE_PORT;
+	for (i = 0; i < 2 * sizeof(wrong) / sizeof(wrong[0]); i++) {
+		datagram = arrive();
+		datagram->source_port = wrong[i / 2];
+		datagram->forwarded = i % 2;
+		append(datagram, OUR_QPN, PEER_PSN, 64);
+		expect_dropped(COUNTER_RX_WAY);
+		assert_int_equal(station->qp.id_streak, 0);
+	}
+	datagram = arrive();
+	datagram->source_port = right;
+	datagram->sealed = true;		/* by a way that it is not */
+	append(datagram, OUR_QPN, PEER_PSN, 64);
+	expect_dropped(COUNTER_RX_WAY);
+	datagram = arrive();
+	datagram->source_port = right;
+	append(datagram, OUR_QPN, PEER_PSN, 64);
+	receive_all();
+	assert_int_equal(taken(), 1);
+}
+
 /* A channel that was closed while a packet of it was held back, and its number given to another process. */
 static void what_came_by_a_channel_keeps_its_way(void **state)
 {
@@ -343,6 +373,7 @@ int main(void)
 		RX_TEST(what_comes_from_this_process_needs_no_icrc),
 		RX_TEST(memory_of_the_sender_is_read_in_place),
 		RX_TEST(nothing_enters_by_another_way_than_the_peers),
+		RX_TEST(a_peer_on_this_host_is_known_by_its_port),
 		RX_TEST(what_came_by_a_channel_keeps_its_way),
 		RX_TEST(a_dead_state_is_told_before_a_wrong_way),
 		RX_TEST(qp1_and_multicast_are_for_those_above),

@@ -65,6 +65,7 @@ static void fill_datagram(struct datagram *datagram, const struct av *av, uint32
 	datagram->flow_label = av->flow_label;
 	datagram->traffic_class = av->traffic_class;
 	datagram->hop_limit = av->hop_limit;
+	datagram->from_slot = av->from_slot;
 	/*
 	 * GRO merges packets of the same ports, and the port selector sees only the first: keep
 	 * slots apart.

@@ -5,10 +5,14 @@
  * else the network, where everybody may send. Nothing in a packet proves who sent it: any process
  * of this host can send from the peer's address, and PSNs are 24 bits. So a QP whose peer has
  * another way believes nothing that the network brings.
+ *
+ * One thing in a packet of this host is proven: its source port, which a socket has for itself (link/udp_slot.c).
+ * A peer on this host sends UDP from the port of its slot, and what comes from another port is not the peer's.
  */
 #include "engine/internal.h"
 #include "engine/qp_table.h"
 #include "engine/way.h"
+#include "link/udp.h"
 #include "transport/drop.h"
 
 /* Its peer is on this host, whatever way our packets take. */
@@ -19,12 +23,12 @@ static bool is_local(const struct qp *qp) REQUIRES(qp->lock)
 
 static uint32_t way_of_peer(const struct engine *engine, const struct qp *qp) REQUIRES(qp->lock)
 {
-	uint32_t slot = qpn_slot(qp->attr.dest_qp_num);
+	uint32_t slot = qpn_slot(qp->attr.dest_qp_num), way = BY_NETWORK;
 
-	if (!is_local(qp))
-		return BY_NETWORK;
-	return engine_has_slot(engine, slot) ? BY_LOOPBACK :
-					       local_agreed_way(&engine->local, slot, qp_is(qp, QP_RELIABLE));
+	if (is_local(qp))
+		way = engine_has_slot(engine, slot) ? BY_LOOPBACK :
+						      local_agreed_way(&engine->local, slot, qp_is(qp, QP_RELIABLE));
+	return way == BY_NETWORK && qp->by_port ? BY_SOURCE_PORT : way;
 }
 
 void way_connected(const struct engine *engine, struct qp *qp)
@@ -36,7 +40,7 @@ void way_reconnected(const struct engine *engine, struct qp *qp)
 {
 	uint32_t way = way_of_peer(engine, qp);
 
-	if (way != BY_NETWORK || !is_local(qp))
+	if (!is_local(qp) || (way != BY_NETWORK && way != BY_SOURCE_PORT) || qp->way == BY_NETWORK)
 		qp->way = way;
 }
 
@@ -44,6 +48,8 @@ bool way_is_right(const struct engine *engine, const struct qp *qp, const struct
 {
 	if (!qp_is(qp, QP_CONNECTED) || !transport_takes_packets(qp->state))
 		return true;
+	if (qp->way == BY_SOURCE_PORT && datagram->way == BY_NETWORK)
+		return datagram->source_port == udp_slot_port(qpn_slot(qp->attr.dest_qp_num));
 	return datagram->from_channel && is_local(qp) &&
 	       local_comes_from(&engine->local, datagram->channel, datagram->way, qpn_slot(qp->attr.dest_qp_num));
 }

@@ -9,7 +9,7 @@
 void way_connected(const struct engine *engine, struct qp *qp) REQUIRES(qp->lock);
 /*
  * The address vector, or what is known of the peer, has changed: a QP never goes back from a channel
- * to the network.
+ * to the network, nor from a port that is known to one that is not.
  */
 void way_reconnected(const struct engine *engine, struct qp *qp) REQUIRES(qp->lock);
 /* May @qp take a packet of @datagram, whose way is not that of @qp? With the progress lock. */

@@ -155,6 +155,19 @@ bool slot_is_claimed(uint32_t number)
 	return !err;
 }
 
+/*
+ * Nobody can connect to a socket that does not listen, but binding its name fails. Who claims the slot at this very
+ * moment takes another one.
+ */
+bool slot_has_port(uint32_t number)
+{
+	int fd, err = bind_as(SLOT_CHANNEL_NAME, SOCK_SEQPACKET, number, &fd);
+
+	if (!err)
+		close(fd);
+	return err == EADDRINUSE && slot_is_claimed(number);
+}
+
 /* ---- handing on ---- */
 
 static bool has_backlog(int fd)

@@ -16,7 +16,7 @@
 #include "wire/qpn.h"
 
 #define SLOT_NAME	"verbatim/slot/"	/* and the number: the abstract name */
-#define SLOT_CHANNEL_NAME "verbatim/memory/"	/* likewise */
+#define SLOT_CHANNEL_NAME "verbatim/channel/"	/* likewise; of holders that send from their slot's UDP port */
 
 struct slot {
 	uint32_t number;
@@ -34,6 +34,8 @@ int slot_claim(struct slot *slot);
 void slot_release(struct slot *slot);
 /* Is @number claimed by a living process of this network namespace? */
 bool slot_is_claimed(uint32_t number);
+/* Does its holder send UDP to peers on this host from the port of the slot alone (link/udp.h)? Older versions do not. */
+bool slot_has_port(uint32_t number);
 
 /*
  * Forward a datagram (one packet or a run; all its fields but sealed arrive with it, forwarded set)

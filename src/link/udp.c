@@ -4,6 +4,7 @@
  *
  *	bound sockets	0.0.0.0:4791 and [::]:4791, shared by SO_REUSEPORT; they only receive
  *	senders		one per (family, class), any port from 0xC000 on; they only send
+ *	slots		one per (family, slot), at ports of their own (udp_slot.c); they only send
  *
  * Port 4791 is not bound on a specific address (that socket would take the address's packets from
  * the whole group), but where another program has it on one (udp_address.c), and never with
@@ -375,6 +376,8 @@ void udp_abandon(struct link *link)
 		close_one(&udp->bound[family]);
 		for (class = 0; class < UDP_CLASSES; class++)
 			close_one(&udp->sender[family][class].fd);
+		for (i = 0; i < UDP_SLOTS; i++)
+			close_one(&udp->slot_sender[family][i].fd);
 	}
 	udp_addresses_close(udp);
 	lock_init(&udp->lock);
@@ -416,7 +419,7 @@ static bool kernel_has_gso(void)
 int udp_open(struct link **link, struct counters *counters)
 {
 	struct udp_link *udp = fail_now(FAIL_ALLOCATE) ? NULL : calloc(1, sizeof(*udp));
-	unsigned family, class;
+	unsigned family, class, i;
 	int err;
 
 	if (!udp)
@@ -434,6 +437,8 @@ int udp_open(struct link **link, struct counters *counters)
 		udp->reporting[family].fd = -1;
 		for (class = 0; class < UDP_CLASSES; class++)
 			udp->sender[family][class].fd = -1;
+		for (i = 0; i < UDP_SLOTS; i++)
+			udp->slot_sender[family][i].fd = -1;
 	}
 	udp->gso = kernel_has_gso();
 	*link = &udp->link;

@@ -4,6 +4,9 @@
  * the other processes of the same user by SO_REUSEPORT (host/port_group.c distributes the packets);
  * sends from unconnected sockets of their own, source port 0xC000 and above, one per
  * (family, spread), opened when first needed. GSO and GRO where the kernel has them.
+ *
+ * To peers on this host datagrams leave from the port of the sender's slot. It is bound for all addresses of both
+ * families, without SO_REUSEPORT: nobody else can send from it, from any address.
  */
 #ifndef VERBATIM_LINK_UDP_H
 #define VERBATIM_LINK_UDP_H
@@ -57,6 +60,21 @@ int udp_take_error(struct link *link, struct udp_error *error);
  * errno; with EMFILE and ENFILE they leave by any socket of the family, and are lost if there is none.
  */
 int udp_open_sender(struct link *link, const struct datagram *datagram);
+
+/* The port of @slot: above those that Linux gives out by itself, and within 0xC000 to 0xFFFF. */
+#define UDP_SLOT_PORTS		0xf000u
+
+static inline uint16_t udp_slot_port(uint32_t slot)
+{
+	return (uint16_t)(UDP_SLOT_PORTS + slot);
+}
+
+/*
+ * Binds the port of @slot, number @index of this process's, for datagrams with from_slot. 0; EADDRINUSE: another
+ * program has it; EMFILE, ENFILE, ENOMEM. Also 0 where the kernel gives us no such sockets: nothing leaves then.
+ */
+int udp_open_slot(struct link *link, unsigned index, uint32_t slot);
+void udp_close_slot(struct link *link, unsigned index);
 
 /* In a fork()ed child: close every descriptor, touch nothing else. Async-signal-safe. */
 void udp_abandon(struct link *link);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Shared by the files of the UDP link: udp.c (sockets, groups), udp_send.c, udp_receive.c.
+ * Shared by the files of the UDP link: udp.c (sockets, groups), udp_send.c, udp_slot.c, udp_receive.c.
  */
 #ifndef VERBATIM_LINK_UDP_INTERNAL_H
 #define VERBATIM_LINK_UDP_INTERNAL_H
@@ -18,6 +18,7 @@ enum udp_family { UDP_IPV4, UDP_IPV6, UDP_FAMILY_COUNT };
 
 #define UDP_CLASSES		32u	/* sending sockets per family */
 #define UDP_SPREADS		1024u	/* values of datagram->spread told apart */
+#define UDP_SLOTS		8u	/* of this process: engine/ has no more */
 #define UDP_REFUSALS		64u	/* destinations remembered that take no GSO */
 #define UDP_RECEIVE_MAX		32u	/* datagrams per receive */
 #define UDP_BUFFER_BYTES	65536u	/* the largest datagram, with GRO */
@@ -28,7 +29,7 @@ struct udp_sender {
 	_Atomic int fd;
 	uint16_t port;
 	uint8_t source[16];	/* the address it is bound to; zero: any */
-	uint8_t hop_limit;	/* without a control message that says otherwise; 0: not known */
+	_Atomic uint8_t hop_limit;	/* without a control message that says otherwise; 0: not known */
 };
 
 struct udp_membership {
@@ -86,6 +87,7 @@ struct udp_link {
 	/* both publish nothing: a sender is found by its fd */
 	_Atomic unsigned next_class;
 	struct udp_sender reporting[UDP_FAMILY_COUNT];	/* udp_errors.c */
+	struct udp_sender slot_sender[UDP_FAMILY_COUNT][UDP_SLOTS];	/* udp_slot.c */
 
 	bool gso;			/* the kernel knows UDP_SEGMENT */
 	_Atomic unsigned refusal_count;

@@ -33,6 +33,7 @@
 
 #define MESSAGES_MAX	16u
 #define PORT_FIRST	0xc000u
+#define PORT_COUNT	(UDP_SLOT_PORTS - PORT_FIRST)
 #define PORT_TRIES	64u
 #define REPORTING_TRIES	4
 
@@ -76,14 +77,14 @@ static bool may_be_bound_to(const uint8_t address[16])
 	return ip_addr_is_ipv4(address) || !ip_addr_is_link_local_ipv6(address);
 }
 
-/* Any free port from PORT_FIRST on. An address that is not ours: any address then. */
+/* Any free port from PORT_FIRST on, below those of slots. An address that is not ours: any address then. */
 int udp_bind_sender(int fd, enum udp_family family, struct udp_sender *sender)
 {
 	unsigned tries;
 	int err = EADDRINUSE;
 
 	for (tries = 0; tries < PORT_TRIES; tries++) {
-		sender->port = (uint16_t)(PORT_FIRST | (random_u64() & 0x3fff));
+		sender->port = (uint16_t)(PORT_FIRST + random_u64() % PORT_COUNT);
 		err = udp_bind_to(fd, family, sender->source, sender->port);
 		if (err == EADDRNOTAVAIL) {
 			memset(sender->source, 0, sizeof(sender->source));
@@ -138,10 +139,27 @@ static unsigned class_for(struct udp_link *udp, uint32_t spread)
 	return class - 1u;
 }
 
+/* NULL: of no slot, or the kernel gave us no socket. */
+static struct udp_sender *slot_sender_of(struct udp_link *udp, const struct datagram *datagram)
+{
+	struct udp_sender *sender = udp->slot_sender[udp_family_of(datagram->destination)];
+	unsigned i;
+
+	for (i = 0; datagram->from_slot && i < UDP_SLOTS; i++)
+		/* S2: pairs with S1 in open_slot */
+		if (atomic_load_explicit(&sender[i].fd, memory_order_acquire) >= 0 &&
+		    sender[i].port == udp_slot_port(datagram->from_slot))
+			return &sender[i];
+	return NULL;
+}
+
 static struct udp_sender *sender_place(struct udp_link *udp, const struct datagram *datagram)
 {
 	enum udp_family family = udp_family_of(datagram->destination);
+	struct udp_sender *sender = slot_sender_of(udp, datagram);
 
+	if (sender)
+		return sender;
 	return &udp->sender[family][class_for(udp, datagram->spread)];
 }
 
@@ -151,7 +169,7 @@ int udp_open_sender(struct link *link, const struct datagram *datagram)
 	struct udp_sender *sender = sender_place(udp, datagram);
 	int err;
 
-	/* S2: pairs with S1 in open_sender_locked */
+	/* S2: pairs with S1 in open_sender_locked and open_slot */
 	if (atomic_load_explicit(&sender->fd, memory_order_acquire) >= 0)
 		return 0;
 	lock_acquire(&udp->lock);
@@ -275,6 +293,15 @@ static bool needs_interface(const uint8_t address[16])
 	return ip_addr_is_multicast(address) || ip_addr_is_link_local(address);
 }
 
+/* A socket without an address has the one that the packets go to, if that is the only one of its kind. */
+static bool is_first_of_lo(const struct udp_sender *sender, const struct datagram *datagram)
+{
+	static const uint8_t none[16], ipv4[16] = { [10] = 0xff, 0xff, 127, 0, 0, 1 }, ipv6[16] = { [15] = 1 };
+
+	return !memcmp(datagram->source, datagram->destination, 16) && !memcmp(sender->source, none, 16) &&
+	       (!memcmp(datagram->source, ipv4, 16) || !memcmp(datagram->source, ipv6, 16));
+}
+
 /* @name_source: the socket does not have that source already. */
 static void address_ipv4(struct message *message, struct msghdr *header,
 			 const struct udp_sender *sender, const struct datagram *datagram,
@@ -326,7 +353,8 @@ static void udp_send_build(struct message *message, struct msghdr *header,
 {
 	uint32_t interface = needs_interface(datagram->destination) ? datagram->interface : 0;
 	uint16_t segment_bytes = (uint16_t)datagram->segment_bytes;
-	bool name_source = interface || memcmp(sender->source, datagram->source, 16);
+	bool name_source = interface || (memcmp(sender->source, datagram->source, 16) &&
+					 !is_first_of_lo(sender, datagram));
 
 	message->iov = (struct iovec){ .iov_base = datagram->data, .iov_len = datagram->bytes };
 	*header = (struct msghdr){ .msg_name = &message->name, .msg_iov = &message->iov,
@@ -366,6 +394,7 @@ static unsigned same_sender(struct udp_link *udp, const struct datagram *datagra
 	enum udp_family family = udp_family_of(datagram->destination);
 
 	while (n < count && n < MESSAGES_MAX && class_for(udp, datagram[n].spread) == class &&
+	       datagram[n].from_slot == datagram->from_slot &&
 	       datagram[n].source_port == datagram->source_port &&
 	       udp_family_of(datagram[n].destination) == family)
 		n++;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The UDP link: what arrives with a datagram, in which order, and how much at a time. */
+#include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/in.h>
 
 #include "link/udp_test.h"
 
@@ -180,6 +182,82 @@ static void spreads_have_ports_of_their_own(void **state)
 	}
 }
 
+#define SLOT 77u
+
+static void to_peers_of_this_host_datagrams_leave_from_the_port_of_the_slot(void **state)
+{
+	static const uint8_t ipv4_other[16] = { [10] = 0xff, 0xff, 127, 0, 0, 9 };
+	unsigned i;
+
+	assert_int_equal(udp_open_slot(link_, 3, SLOT), 0);
+	for (i = 0; i < 3; i++) {
+		struct datagram out = make(i == 1, 100 + i, 0), in;
+
+		out.from_slot = SLOT;
+		out.spread = i;
+		out.hop_limit = (uint8_t)(64 + i);
+		if (i == 2)
+			memcpy(out.source, ipv4_other, 16);
+		send_one(&out);
+		assert_int_equal(out.source_port, udp_slot_port(SLOT));
+		assert_true(receive_one(link_, &in));
+		assert_int_equal(in.source_port, udp_slot_port(SLOT));
+		assert_memory_equal(in.source, out.source, 16);
+		assert_int_equal(in.hop_limit, out.hop_limit);
+	}
+	udp_close_slot(link_, 3);
+	assert_int_equal(udp_open_slot(link_, 0, SLOT), 0);	/* it is free again */
+}
+
+static int bind_anywhere(int family, const char *address, bool shared)
+{
+	struct sockaddr_in ipv4 = { .sin_family = AF_INET, .sin_port = htons(udp_slot_port(SLOT)) };
+	struct sockaddr_in6 ipv6 = { .sin6_family = AF_INET6, .sin6_port = htons(udp_slot_port(SLOT)) };
+	int fd = socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0), result, on = 1;
+
+	assert_int_equal(inet_pton(family, address, family == AF_INET ? (void *)&ipv4.sin_addr : (void *)&ipv6.sin6_addr),
+			 1);
+	if (shared) {
+		assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)), 0);
+		assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)), 0);
+	}
+	result = family == AF_INET ? bind(fd, (struct sockaddr *)&ipv4, sizeof(ipv4)) :
+				     bind(fd, (struct sockaddr *)&ipv6, sizeof(ipv6));
+	result = result ? errno : 0;
+	close(fd);
+	return result;
+}
+
+/* On another address it could name ours as the source. */
+static void nobody_else_can_have_the_port_of_a_slot_on_any_address(void **state)
+{
+	static const char *const ipv4[] = { "0.0.0.0", "127.0.0.1", "127.0.0.2" };
+	static const char *const ipv6[] = { "::", "::1", "::ffff:127.0.0.2" };
+	unsigned i;
+
+	assert_int_equal(udp_open_slot(link_, 0, SLOT), 0);
+	for (i = 0; i < 6; i++) {
+		assert_int_equal(bind_anywhere(AF_INET, ipv4[i / 2], i % 2), EADDRINUSE);
+		assert_int_equal(bind_anywhere(AF_INET6, ipv6[i / 2], i % 2), EADDRINUSE);
+	}
+	assert_int_equal(udp_open_slot(link_, 1, SLOT), EADDRINUSE);
+	udp_close_slot(link_, 0);
+	assert_int_equal(bind_anywhere(AF_INET, "127.0.0.2", false), 0);
+}
+
+static void other_datagrams_leave_from_no_port_of_a_slot(void **state)
+{
+	unsigned i;
+
+	for (i = 0; i < 32; i++) {
+		struct datagram out = make(i % 2, 100, 0);
+
+		out.spread = i;
+		link_->ops->prepare(link_, &out);
+		assert_in_range(out.source_port, 0xc000, UDP_SLOT_PORTS - 1);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -192,6 +270,9 @@ int main(void)
 		TEST(many_datagrams_leave_in_one_call_in_order),
 		TEST(a_flood_is_received_without_a_pause),
 		TEST(spreads_have_ports_of_their_own),
+		TEST(to_peers_of_this_host_datagrams_leave_from_the_port_of_the_slot),
+		TEST(nobody_else_can_have_the_port_of_a_slot_on_any_address),
+		TEST(other_datagrams_leave_from_no_port_of_a_slot),
 	};
 	bool real_root;
 

@@ -101,13 +101,14 @@ struct qp {
 	_Atomic uint64_t timer_at_ns;	/* its deadline, readable without that lock */
 	/*
 	 * As in struct datagram: by which the peer's packets come; those that came by another way are forged, or
-	 * were sent before both ends agreed on this one (engine/way.c).
+	 * were sent before both ends agreed on this one (engine/way.c). BY_SOURCE_PORT: by UDP, from that port.
 	 */
 	uint32_t way GUARDED_BY_MEMBER(lock);
 	uint32_t id_streak GUARDED_BY_MEMBER(lock);	/* packets in a row with a Verbatim's IP id */
 
 	/* UC: began without a channel to its peer, and sends by UDP until RESET */
 	bool by_udp GUARDED_BY_MEMBER(lock);
+	bool by_port GUARDED_BY_MEMBER(lock);	/* the peer, on this host, sends UDP from the port of its slot */
 	_Atomic bool peer_lost;		/* retries exceeded, not reported yet */
 	_Atomic uint32_t echo_held;	/* echoes wait for this many receives; read without the lock */
 

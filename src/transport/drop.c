@@ -8,6 +8,7 @@
 
 #include <arpa/inet.h>
 
+#include "base/datagram.h"
 #include "transport/internal.h"
 #include "wire/opcode.h"
 
@@ -49,6 +50,14 @@ static void print_way(const struct qp *qp, const struct packet *packet, const ui
 {
 	char from[46];
 
+	if (qp->way == BY_SOURCE_PORT) {
+		explain_print_remote(
+			"qp 0x%06x: %s from %s dropped: its peer, qp 0x%06x on this host, sends from the UDP port of its "
+			"slot, and this one came from another: another process has forged it, or a rule of the "
+			"firewall changes source ports (ss -uap shows who sends to port 4791; nft list ruleset)",
+			qp->number, packet->op->name, address_text(source, from), qp->attr.dest_qp_num);
+		return;
+	}
 	explain_print_remote(
 		"qp 0x%06x: %s from %s dropped: packets of its peer, qp 0x%06x on this host, come "
 		"through memory, and this one did not: it was sent before both ends had agreed on "

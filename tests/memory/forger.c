@@ -28,6 +28,7 @@ struct forger {
 	enum ibv_qp_type type;
 	_Atomic bool ready;
 	_Atomic uint64_t sent;
+	_Atomic uint32_t near;	/* PSNs that are tried, from the one on that is due */
 	struct {
 		_Atomic uint32_t qpn;	/* 0: none */
 		uint32_t psn[2];	/* of requests, of answers */
@@ -55,7 +56,7 @@ static size_t forge(struct forger *forger, unsigned end, unsigned turn, uint16_t
 		.op = op,
 		.pkey = PKEY_DEFAULT,
 		.migrated = true,
-		.psn = psn_add(base, turn / sizeof(codes) % NEAR),
+		.psn = psn_add(base, turn / sizeof(codes) % atomic_load(&forger->near)),
 		.dest_qpn = atomic_load(&forger->aim[end].qpn),
 		.ack_request = turn % 2,
 		.aeth = {.syndrome = syndromes[turn / 7 % sizeof(syndromes)], .msn = turn & 0xffffff},
@@ -158,6 +159,7 @@ struct forger *forger_start(enum forger_kind kind, enum ibv_qp_type type)
 	CHECK(forger != MAP_FAILED, "%m");
 	forger->kind = kind;
 	forger->type = type;
+	forger->near = NEAR;
 	fflush(stdout);
 	pid = fork();
 	CHECK(pid >= 0, "%m");
@@ -174,6 +176,11 @@ void forger_aim(struct forger *forger, unsigned end, uint32_t qpn, uint32_t requ
 	forger->aim[end].psn[false] = request_psn;
 	forger->aim[end].psn[true] = answer_psn;
 	atomic_store(&forger->aim[end].qpn, qpn);
+}
+
+void forger_try(struct forger *forger, uint32_t psns)
+{
+	atomic_store(&forger->near, psns);
 }
 
 uint64_t forger_sent(const struct forger *forger)

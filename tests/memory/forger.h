@@ -24,6 +24,8 @@ struct forger *forger_start(enum forger_kind kind, enum ibv_qp_type type);
  * the two ends (0 or 1); they are processes that were forked since.
  */
 void forger_aim(struct forger *forger, unsigned end, uint32_t qpn, uint32_t request_psn, uint32_t answer_psn);
+/* How many PSNs it tries from there on. */
+void forger_try(struct forger *forger, uint32_t psns);
 uint64_t forger_sent(const struct forger *forger);
 /* False: it has ended before. */
 bool forger_end(struct forger *forger);

@@ -25,6 +25,7 @@
 #define PLACE_BYTES 32768u
 #define WINDOW 32u /* messages that the other end has not heard of */
 #define MORE 300u  /* messages through memory, before the end */
+#define EARLY	200u	/* packets that are forged before a queue pair takes any */
 #define QKEY 0x1234u
 #define GRH 40u
 #define TRACED_ROW 24u /* messages in a row that are traced, or not */
@@ -97,6 +98,7 @@ struct traffic {
 	_Atomic uint64_t *forward_lost;
 	struct forger *forger;	/* NULL: nobody forges, or has begun to */
 	bool traced;		/* a trace wants payload now and then: packets */
+	bool never_shared;	/* VERBATIM_MEMORY=off */
 };
 
 static char *send_place(struct traffic *traffic, uint32_t number)
@@ -319,7 +321,7 @@ static void run_traffic(struct traffic *traffic, double free_after_s)
 			last = true;
 			send_message(traffic, LAST);
 		} else if (may_send(traffic)) {
-			traffic->through_memory += shares_memory(traffic->end);
+			traffic->through_memory += traffic->never_shared || shares_memory(traffic->end);
 			send_message(traffic, traffic->through_memory >= MORE ? DONE : SENDING);
 			if (traffic->type == IBV_QPT_RC && traffic->outstanding == 1)
 				send_one_sided(traffic);
@@ -429,10 +431,13 @@ struct plan {
 	enum ibv_qp_type type;
 	struct forger *forger;
 	bool at_once;		/* nothing keeps the ends from meeting */
+	bool never;		/* they never share memory */
+	bool aimed_early;	/* the forger begins before the queue pairs take packets */
 	bool one_late;		/* RIGHT is connected when memory is shared, LEFT before */
 	bool traced[2];
 	bool packets[2];	/* as with VERBATIM_TRACE or VERBATIM_FAULT */
 	double free_after_s[2];
+	uint64_t forged_before;
 	_Atomic uint64_t forward_lost[2]; /* by each end, of its own and of what it forwards */
 };
 
@@ -443,9 +448,10 @@ static void talks(struct end *end, void *argument)
 				  .type = plan->type,
 				  .forger = plan->forger,
 				  .traced = plan->traced[end->side],
+				  .never_shared = plan->never,
 				  .forward_lost = &plan->forward_lost[end->side]};
 	bool is_late = plan->one_late && end->side == RIGHT;
-	bool by_udp = plan->type == IBV_QPT_UC && !plan->at_once && !is_late;
+	bool by_udp = plan->never || (plan->type == IBV_QPT_UC && !plan->at_once && !is_late);
 	uint32_t i;
 
 	if (plan->packets[end->side])
@@ -453,6 +459,11 @@ static void talks(struct end *end, void *argument)
 	end_open(end, word_offset(4), ALL_ACCESS);
 	make_qp(end, plan->type);
 	end_exchange(end);
+	if (plan->aimed_early) {
+		forger_aim(plan->forger, end->side, end->qp->qp_num, end->there.psn, end->psn);
+		while (forger_sent(plan->forger) < plan->forged_before + EARLY)
+			usleep(1000);
+	}
 	allow_descriptors(plan->at_once || is_late);
 	meet(end);
 	if (is_late)
@@ -540,8 +551,10 @@ static bool rc_goes_over_to_memory_in_the_middle_of_traffic(void)
 }
 
 /* Ends that send packets, because of a trace or a fault, and such that a tracer comes to. */
-static bool change_beside_forger(enum forger_kind kind, enum ibv_qp_type type, bool at_once, unsigned rounds)
+static bool run_beside_forger(enum forger_kind kind, enum ibv_qp_type type, const struct plan *what, unsigned rounds)
 {
+	unsigned long long lost = lost_by_kernel();
+	unsigned excuses = 0;
 	struct plan *plan = mmap(NULL, sizeof(*plan), PROT_READ | PROT_WRITE,
 				 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	struct forger *forger = forger_start(kind, type);
@@ -549,22 +562,36 @@ static bool change_beside_forger(enum forger_kind kind, enum ibv_qp_type type, b
 	unsigned i;
 
 	CHECK(plan != MAP_FAILED, "%m");
+	if (what->aimed_early)
+		forger_try(forger, 2);
 	for (i = 0; good && i < rounds; i++) {
-		*plan = (struct plan){.type = type,
-				      .forger = forger,
-				      .at_once = at_once,
-				      .traced = {i % 2, i % 5 == 4},
-				      .packets = {i % 7 == 5, i % 3 == 2}};
+		*plan = *what;
+		plan->type = type;
+		plan->forger = forger;
+		plan->traced[LEFT] = i % 2;
+		plan->traced[RIGHT] = i % 5 == 4;
+		plan->packets[LEFT] = i % 7 == 5 && !what->never;
+		plan->packets[RIGHT] = i % 3 == 2 && !what->never;
+		plan->forged_before = forger_sent(forger);
 		forger_aim(forger, LEFT, 0, 0, 0);
 		forger_aim(forger, RIGHT, 0, 0, 0);
-		good = pair_run(i % 4 < 2 ? "mapped" : "copy", talks, talks, plan, 60);
-		if (!good)
-			printf("# round %u\n", i);
+		if (pair_run(what->never ? "off" : i % 4 < 2 ? "mapped" : "copy", talks, talks, plan, 60))
+			continue;
+		printf("# round %u\n", i);
+		good = what->never && may_be_lost(plan, &lost, &excuses);
+		i--;
 	}
 	printf("# %llu packets were forged\n", (unsigned long long)forger_sent(forger));
 	good = good && forger_sent(forger) > rounds;
 	munmap(plan, sizeof(*plan));
 	return forger_end(forger) && good;
+}
+
+static bool change_beside_forger(enum forger_kind kind, enum ibv_qp_type type, bool at_once, unsigned rounds)
+{
+	const struct plan plan = {.at_once = at_once};
+
+	return run_beside_forger(kind, type, &plan, rounds);
 }
 
 static bool forged_packets_enter_no_connection_through_memory(void)
@@ -591,6 +618,25 @@ static bool nor_while_the_way_changes(void)
 static bool nor_while_it_changes_where_another_user_has_the_port(void)
 {
 	return change_beside_forger(FORGER_OWNER, IBV_QPT_RC, false, long_run ? 200 : 20);
+}
+
+/* Packets of its kind already wait in the socket when the queue pair begins to take any. */
+static bool nor_those_that_came_before_the_queue_pair_was_ready(void)
+{
+	const struct plan at_once = {.at_once = true, .aimed_early = true}, later = {.aimed_early = true};
+
+	return run_beside_forger(FORGER_UDP, IBV_QPT_RC, &at_once, long_run ? 200 : 20) &&
+	       run_beside_forger(FORGER_UDP, IBV_QPT_UC, &at_once, long_run ? 100 : 10) &&
+	       run_beside_forger(FORGER_UDP, IBV_QPT_RC, &later, long_run ? 100 : 10);
+}
+
+/* They know each other by the source port, which no other process can have. */
+static bool nor_do_they_enter_one_over_udp(void)
+{
+	const struct plan plan = {.at_once = true, .never = true, .aimed_early = true};
+
+	return run_beside_forger(FORGER_UDP, IBV_QPT_RC, &plan, long_run ? 200 : 20) &&
+	       run_beside_forger(FORGER_UDP, IBV_QPT_UC, &plan, long_run ? 100 : 10);
 }
 
 /* UC repairs nothing: its packets go one way all the time. */
@@ -714,6 +760,8 @@ int main(int argc, char **argv)
 		TEST(nor_do_they_enter_one_of_uc),
 		TEST(nor_while_the_way_changes),
 		TEST(nor_while_it_changes_where_another_user_has_the_port),
+		TEST(nor_those_that_came_before_the_queue_pair_was_ready),
+		TEST(nor_do_they_enter_one_over_udp),
 		TEST(uc_stays_with_udp_in_the_middle_of_traffic),
 		TEST(uc_hears_an_end_that_came_later),
 		TEST(ud_goes_over_to_memory_in_the_middle_of_traffic),

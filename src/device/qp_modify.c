@@ -98,10 +98,11 @@ static int qp_modify_resolve(struct hca_context *context, struct qp *qp, struct 
 		return err;
 	if (resolved->av.loopback) {
 		resolved->av.from_slot = (uint16_t)qpn_slot(qp->number);
-		resolved->by_port = engine_peer_has_port(&context->hca->engine, key.slot);
-	}
-	if (resolved->av.loopback)
+		err = engine_peer_has_port(&context->hca->engine, key.slot, "ibv_modify_qp", &resolved->by_port);
+		if (err)
+			return err;
 		qp_modify_connect(context->hca, qp, key.slot, resolved);
+	}
 	if (!engine_has_slot(&context->hca->engine, key.slot) &&
 	    local_channel(&context->hca->engine.local, key.slot) == LOCAL_NO_CHANNEL)
 		err = engine_open_sender(&context->hca->engine, &resolved->av, peer, "ibv_modify_qp");

@@ -112,9 +112,16 @@ bool engine_has_ended(uint32_t qpn)
 	return !slot_is_claimed(qpn_slot(qpn));
 }
 
-bool engine_peer_has_port(const struct engine *engine, uint32_t slot)
+int engine_peer_has_port(const struct engine *engine, uint32_t slot, const char *who, bool *has)
 {
-	return !engine_has_slot(engine, slot) && slot_has_port(slot);
+	int err;
+
+	*has = false;
+	err = engine_has_slot(engine, slot) ? 0 : slot_has_port(slot, has);
+	if (err)
+		explain_refused(who, err, "%s: cannot look for the process of the peer: %s%s", who, strerror(err),
+				err == EMFILE ? ": raise ulimit -n (RLIMIT_NOFILE)" : "");
+	return err;
 }
 
 static void tell_of_no_peer(struct engine *engine, struct qp *qp, uint32_t dest_qpn, uint64_t now_ns)

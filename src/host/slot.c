@@ -159,13 +159,16 @@ bool slot_is_claimed(uint32_t number)
  * Nobody can connect to a socket that does not listen, but binding its name fails. Who claims the slot at this very
  * moment takes another one.
  */
-bool slot_has_port(uint32_t number)
+int slot_has_port(uint32_t number, bool *has)
 {
 	int fd, err = bind_as(SLOT_CHANNEL_NAME, SOCK_SEQPACKET, number, &fd);
 
 	if (!err)
 		close(fd);
-	return err == EADDRINUSE && slot_is_claimed(number);
+	if (err && err != EADDRINUSE)
+		return err;
+	*has = err && slot_is_claimed(number);
+	return 0;
 }
 
 /* ---- handing on ---- */

@@ -34,8 +34,11 @@ int slot_claim(struct slot *slot);
 void slot_release(struct slot *slot);
 /* Is @number claimed by a living process of this network namespace? */
 bool slot_is_claimed(uint32_t number);
-/* Does its holder send UDP to peers on this host from the port of the slot alone (link/udp.h)? Older versions do not. */
-bool slot_has_port(uint32_t number);
+/*
+ * Does its holder send UDP to peers on this host from the port of the slot alone (link/udp.h)? Older versions do not.
+ * 0 or errno of the socket calls.
+ */
+int slot_has_port(uint32_t number, bool *has);
 
 /*
  * Forward a datagram (one packet or a run; all its fields but sealed arrive with it, forwarded set)

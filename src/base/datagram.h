@@ -17,14 +17,15 @@
 #define BY_NETWORK	0u		/* UDP, from whoever sends there, also forwarded by another process */
 #define BY_LOOPBACK	UINT32_MAX	/* from this process */
 #define BY_LOST_CHANNEL	(UINT32_MAX - 1) /* a channel that has been closed since */
-#define BY_SOURCE_PORT	(UINT32_MAX - 2) /* never of a datagram: UDP, from the port of the peer's slot (engine/way.c) */
+/* Of no datagram: UDP, from the port of the peer's slot (engine/way.c). */
+#define BY_SOURCE_PORT	(UINT32_MAX - 2)
 
 struct datagram {
 	uint8_t source[16], destination[16];
 	uint32_t interface;		/* scope of link-local addresses, egress of multicast; 0: any */
 	uint32_t flow_label;		/* IPv6; send only */
 	uint32_t spread;		/* send: datagrams of one value share a source port */
-	uint32_t from_slot;		/* send, to a peer on this host: leaves from the port of this slot; 0: any */
+	uint32_t from_slot;		/* send, inside the host: leaves from the port of this slot; 0: any */
 	uint16_t source_port;		/* send: filled in by link_ops.prepare; receive: seen */
 	uint8_t traffic_class, hop_limit;
 	bool sealed;			/* receive: comes from this process, ICRC not needed */

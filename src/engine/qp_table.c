@@ -40,8 +40,8 @@ static int claim_usable(struct engine *engine, unsigned index, struct slot *slot
 			slot_release(slot);
 	}
 	if (err == EADDRINUSE)
-		explain("ibv_open_device: other programs have the UDP ports %u to %u: ss -uanp shows who", udp_slot_port(1),
-			udp_slot_port(SLOT_COUNT - 2));
+		explain("ibv_open_device: other programs have the UDP ports %u to %u: ss -uanp shows who",
+			udp_slot_port(1), udp_slot_port(SLOT_COUNT - 2));
 	return err;
 }
 

@@ -23,8 +23,8 @@ static inline bool engine_has_slot(const struct engine *engine, uint32_t slot)
 /* The process of this host that had @qpn. Calls the kernel: not under a lock. */
 bool engine_has_ended(uint32_t qpn);
 /*
- * Does the holder of @slot, another process of this host, send from the port of the slot alone? Likewise. 0 or errno,
- * explained as @who's.
+ * Does the holder of @slot, another process of this host, send from the port of the slot alone? Likewise.
+ * 0 or errno, explained as @who's.
  */
 int engine_peer_has_port(const struct engine *engine, uint32_t slot, const char *who, bool *has);
 

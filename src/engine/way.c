@@ -6,8 +6,8 @@
  * of this host can send from the peer's address, and PSNs are 24 bits. So a QP whose peer has
  * another way believes nothing that the network brings.
  *
- * One thing in a packet of this host is proven: its source port, which a socket has for itself (link/udp_slot.c).
- * A peer on this host sends UDP from the port of its slot, and what comes from another port is not the peer's.
+ * One thing in a packet of this host is proven: its source port, which a socket has for itself
+ * (link/udp_slot.c). A peer on this host sends UDP from the port of its slot, and what comes from another port is not the peer's.
  */
 #include "engine/internal.h"
 #include "engine/qp_table.h"
@@ -26,8 +26,9 @@ static uint32_t way_of_peer(const struct engine *engine, const struct qp *qp) RE
 	uint32_t slot = qpn_slot(qp->attr.dest_qp_num), way = BY_NETWORK;
 
 	if (is_local(qp))
-		way = engine_has_slot(engine, slot) ? BY_LOOPBACK :
-						      local_agreed_way(&engine->local, slot, qp_is(qp, QP_RELIABLE));
+		way = engine_has_slot(engine, slot) ?
+			      BY_LOOPBACK :
+			      local_agreed_way(&engine->local, slot, qp_is(qp, QP_RELIABLE));
 	return way == BY_NETWORK && qp->by_port ? BY_SOURCE_PORT : way;
 }
 

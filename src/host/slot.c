@@ -156,8 +156,8 @@ bool slot_is_claimed(uint32_t number)
 }
 
 /*
- * Nobody can connect to a socket that does not listen, but binding its name fails. Who claims the slot at this very
- * moment takes another one.
+ * Nobody can connect to a socket that does not listen, but binding its name fails. Who claims the slot at
+ * this very moment takes another one.
  */
 int slot_has_port(uint32_t number, bool *has)
 {

@@ -16,7 +16,8 @@
 #include "wire/qpn.h"
 
 #define SLOT_NAME	"verbatim/slot/"	/* and the number: the abstract name */
-#define SLOT_CHANNEL_NAME "verbatim/channel/"	/* likewise; of holders that send from their slot's UDP port */
+/* Likewise; of holders that send from the UDP port of their slot. */
+#define SLOT_CHANNEL_NAME "verbatim/channel/"
 
 struct slot {
 	uint32_t number;
@@ -35,8 +36,8 @@ void slot_release(struct slot *slot);
 /* Is @number claimed by a living process of this network namespace? */
 bool slot_is_claimed(uint32_t number);
 /*
- * Does its holder send UDP to peers on this host from the port of the slot alone (link/udp.h)? Older versions do not.
- * 0 or errno of the socket calls.
+ * Does its holder send UDP to peers on this host from the port of the slot alone (link/udp.h)? Older versions
+ * do not. 0 or errno of the socket calls.
  */
 int slot_has_port(uint32_t number, bool *has);
 

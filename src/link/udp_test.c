@@ -214,9 +214,9 @@ static int bind_anywhere(int family, const char *address, bool shared)
 	struct sockaddr_in ipv4 = { .sin_family = AF_INET, .sin_port = htons(udp_slot_port(SLOT)) };
 	struct sockaddr_in6 ipv6 = { .sin6_family = AF_INET6, .sin6_port = htons(udp_slot_port(SLOT)) };
 	int fd = socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0), result, on = 1;
+	void *place = family == AF_INET ? (void *)&ipv4.sin_addr : (void *)&ipv6.sin6_addr;
 
-	assert_int_equal(inet_pton(family, address, family == AF_INET ? (void *)&ipv4.sin_addr : (void *)&ipv6.sin6_addr),
-			 1);
+	assert_int_equal(inet_pton(family, address, place), 1);
 	if (shared) {
 		assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)), 0);
 		assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)), 0);

@@ -23,7 +23,7 @@ struct av {
 	bool loopback;				/* destination is an address of this host */
 	bool default_gid;			/* by GID 0 that is no address: the packets carry another */
 	uint16_t source_port;			/* 0xC000..0xFFFF */
-	uint16_t from_slot;			/* of a connected QP whose peer is on this host: its own; else 0 */
+	uint16_t from_slot;			/* a connected QP's, to a peer on this host; else 0 */
 };
 
 struct ah_path;

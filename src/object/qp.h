@@ -108,7 +108,7 @@ struct qp {
 
 	/* UC: began without a channel to its peer, and sends by UDP until RESET */
 	bool by_udp GUARDED_BY_MEMBER(lock);
-	bool by_port GUARDED_BY_MEMBER(lock);	/* the peer, on this host, sends UDP from the port of its slot */
+	bool by_port GUARDED_BY_MEMBER(lock);	/* the peer sends UDP from the port of its slot alone */
 	_Atomic bool peer_lost;		/* retries exceeded, not reported yet */
 	_Atomic uint32_t echo_held;	/* echoes wait for this many receives; read without the lock */
 

@@ -52,9 +52,10 @@ static void print_way(const struct qp *qp, const struct packet *packet, const ui
 
 	if (qp->way == BY_SOURCE_PORT) {
 		explain_print_remote(
-			"qp 0x%06x: %s from %s dropped: its peer, qp 0x%06x on this host, sends from the UDP port of its "
-			"slot, and this one came from another: another process has forged it, or a rule of the "
-			"firewall changes source ports (ss -uap shows who sends to port 4791; nft list ruleset)",
+			"qp 0x%06x: %s from %s dropped: its peer, qp 0x%06x on this host, sends from the UDP "
+			"port of its slot, and this one came from another: another process has forged it, or a "
+			"rule of the firewall changes source ports (ss -uap shows who sends to port 4791; "
+			"nft list ruleset)",
 			qp->number, packet->op->name, address_text(source, from), qp->attr.dest_qp_num);
 		return;
 	}

@@ -551,7 +551,8 @@ static bool rc_goes_over_to_memory_in_the_middle_of_traffic(void)
 }
 
 /* Ends that send packets, because of a trace or a fault, and such that a tracer comes to. */
-static bool run_beside_forger(enum forger_kind kind, enum ibv_qp_type type, const struct plan *what, unsigned rounds)
+static bool run_beside_forger(enum forger_kind kind, enum ibv_qp_type type, const struct plan *what,
+			      unsigned rounds)
 {
 	unsigned long long lost = lost_by_kernel();
 	unsigned excuses = 0;

@@ -46,7 +46,13 @@ void call_pay(void)
 	sigset_t mask;
 	int saved = errno;
 
-	if (call_thread.depth || !call_thread.owed)
+	if (call_thread.depth)
+		return;
+	if (call_thread.shielded) {
+		call_thread.shielded = false;
+		pthread_setcancelstate(call_thread.cancel_state, NULL);
+	}
+	if (!call_thread.owed)
 		return;
 	to_set(call_thread.mask, &mask);
 	call_thread.owed = call_thread.interrupts = false;
@@ -55,16 +61,28 @@ void call_pay(void)
 	errno = saved;
 }
 
+/* A handler that calls us in the middle of it finds it done. */
+void call_shield_now(void)
+{
+	if (!call_thread.depth || call_thread.depth >= CALL_CLOSED)
+		return;
+	call_thread.shielded = true;
+	atomic_signal_fence(memory_order_seq_cst);
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &call_thread.cancel_state);
+}
+
 bool call_pause(void)
 {
 	unsigned depth = call_thread.depth;
-	bool interrupts = call_thread.interrupts;
+	bool interrupts = call_thread.interrupts, shielded = call_thread.shielded;
 
 	if (!call_thread.owed || depth >= CALL_CLOSED)
 		return false;
 	call_thread.depth = 0;
 	call_pay();
 	call_enter(depth);
+	if (shielded)
+		call_shield();
 	return interrupts;
 }
 
@@ -153,7 +171,17 @@ static int poll_guarded(struct pollfd *fds, nfds_t count, int timeout_ms)
 
 int call_poll(struct pollfd *fds, nfds_t count, int timeout_ms)
 {
-	return call_guarded ? poll_guarded(fds, count, timeout_ms) : poll(fds, count, timeout_ms);
+	int ready;
+
+	call_bare();
+	ready = call_guarded ? poll_guarded(fds, count, timeout_ms) : poll(fds, count, timeout_ms);
+	call_cover();
+	return ready;
+}
+
+int call_nap(int timeout_ms)
+{
+	return call_guarded ? poll_guarded(NULL, 0, timeout_ms) : poll(NULL, 0, timeout_ms);
 }
 
 int call_sleep(struct pollfd *fds, nfds_t count, int timeout_ms)

@@ -16,10 +16,12 @@
  * call_mask()): a signal is put off and ends the sleep. Then the call releases all it holds, and pauses
  * (call_pause()) or returns.
  *
- * Cancellation (pthread_cancel) of a call that holds locks while it calls others: it acts on entry, if the call
- * is a cancellation point (CALL_BLOCKING()), and in call_sleep(), nowhere else. The stack is unwound then: what
- * is held across the sleep is given back by variables with a cleanup, which takes -fexceptions
- * (src/rsockets, src/rspreload).
+ * Cancellation (pthread_cancel) acts in calls that wait for an event, on entry (CALL_POINT(), CALL_BLOCKING()) and
+ * while they sleep, nowhere else: system calls that are cancellation points are made with locks held. Calls switch
+ * it off at their beginning; those of the data path, where that would be seen, before the first such system call
+ * (call_shield()), or make it without the C library's wrapper. It is switched on again where the outermost
+ * call ends. In calls that hold locks across a sleep (CALL_HOLDING()) the stack is unwound: what is held is given
+ * back by variables with a cleanup, which takes -fexceptions (src/rsockets, src/rspreload).
  */
 #ifndef VERBATIM_BASE_CALL_H
 #define VERBATIM_BASE_CALL_H
@@ -29,6 +31,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/tsan.h"
 
@@ -50,10 +53,16 @@ typedef bool call_hook(const struct call_offer *offer);
 /* Read and written by this thread alone, and by signal handlers on it. */
 struct call_thread {
 	unsigned depth;			/* 0: in no call; calls call each other */
-	bool owed;			/* a handler was put off */
+	union {
+		uint16_t due;		/* at the end of the outermost call: either of these */
+		struct {
+			bool owed;	/* a handler was put off */
+			bool shielded;	/* cancellation is switched off */
+		};
+	};
 	bool interrupts;		/* one that was installed without SA_RESTART */
 	unsigned long mask;		/* the application's, while handlers are owed */
-	int cancel_state;		/* the application's, in a call of CALL_HOLDING() */
+	int cancel_state;		/* the application's, in a call of CALL_HOLDING(), and while shielded */
 };
 
 extern __thread struct call_thread call_thread __attribute__((tls_model("initial-exec")));
@@ -63,7 +72,10 @@ extern bool call_guarded;
 /* Depth of calls that hold locks while they call others: call_pause() does nothing in them. */
 #define CALL_CLOSED	0x10000u
 
-/* The handlers that are owed run now, if this thread is in no call. errno is kept. */
+/*
+ * If this thread is in no call: cancellation is as the application has it, and the handlers that are owed
+ * run now. errno is kept.
+ */
 void call_pay(void);
 
 static inline unsigned call_enter(unsigned depth)
@@ -78,8 +90,30 @@ static inline void call_leave(unsigned depth)
 	atomic_signal_fence(memory_order_seq_cst);
 	call_thread.depth -= depth;
 	atomic_signal_fence(memory_order_seq_cst);
-	if (__builtin_expect(call_thread.owed, 0))
+	if (__builtin_expect(call_thread.due, 0))
 		call_pay();
+}
+
+void call_shield_now(void);
+
+/* In a call, before a system call that is a cancellation point; until the outermost call ends. */
+static inline void call_shield(void)
+{
+	if (!call_thread.shielded)
+		call_shield_now();
+}
+
+/* Around one that sleeps, in a call that waits and holds nothing. */
+static inline void call_bare(void)
+{
+	if (call_thread.shielded)
+		pthread_setcancelstate(call_thread.cancel_state, NULL);
+}
+
+static inline void call_cover(void)
+{
+	if (call_thread.shielded)
+		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
 }
 
 static inline void call_left(const unsigned *depth)
@@ -92,7 +126,17 @@ static inline unsigned call_enter_unseen(void)
 {
 	if (tsan_is_on())
 		tsan_enter();
-	return call_enter(1);
+	call_enter(1);
+	call_shield();
+	return 1;
+}
+
+/* Of a call that waits: it is cancelled here if that is asked for already. */
+static inline unsigned call_enter_point(void)
+{
+	if (!call_thread.depth)
+		pthread_testcancel();
+	return call_enter_unseen();
 }
 
 static inline void call_left_unseen(const unsigned *depth)
@@ -105,6 +149,9 @@ static inline void call_left_unseen(const unsigned *depth)
 /* The first declaration of a public function: until it returns. */
 #define CALL() \
 	const unsigned call_depth __attribute__((cleanup(call_left_unseen), unused)) = call_enter_unseen()
+/* Of one that waits for an event, and may be cancelled. */
+#define CALL_POINT() \
+	const unsigned call_depth __attribute__((cleanup(call_left_unseen), unused)) = call_enter_point()
 /* Of a function that has a twin for ThreadSanitizer (verbs/tsan.c). */
 #define CALL_TWIN() \
 	const unsigned call_depth __attribute__((cleanup(call_left), unused)) = call_enter(1)
@@ -118,7 +165,7 @@ static inline int call_hold(bool point)
 	if (point && outermost)
 		pthread_testcancel();
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
-	if (outermost)
+	if (outermost && !call_thread.shielded)
 		call_thread.cancel_state = cancel_state;
 	if (tsan_is_on())
 		tsan_enter();
@@ -158,9 +205,14 @@ bool call_pause(void);
 /* The application's signal mask, for ppoll() & co. */
 void call_mask(sigset_t *mask);
 
-/* poll() that ends with EINTR when a handler is put off, or was since the call began. */
+/*
+ * poll(), a cancellation point in calls of CALL_POINT(), that ends with EINTR when a handler is put off, or was
+ * since the call began.
+ */
 int call_poll(struct pollfd *fds, nfds_t count, int timeout_ms);
-/* The same in a call of CALL_HOLDING(), which may be cancelled here if the application lets it be. */
+/* The same, of no descriptors, and no cancellation point. */
+int call_nap(int timeout_ms);
+/* call_poll() in a call of CALL_HOLDING(), which may be cancelled here if the application lets it be. */
 int call_sleep(struct pollfd *fds, nfds_t count, int timeout_ms);
 
 /*

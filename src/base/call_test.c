@@ -277,6 +277,83 @@ static void a_thread_that_is_cancelled_is_in_no_call(void **state)
 	assert_int_equal(depth, 0);
 }
 
+static unsigned passed;
+
+static void sleep_holding(void)
+{
+	CALL();
+	CALL_HOLDING();
+
+	usleep(1);
+	call_nap(1);
+}
+
+static void *call_what_sleeps(void *kind)
+{
+	unsigned i;
+
+	pthread_cancel(pthread_self());
+	if (!strcmp(kind, "point")) {
+		CALL_POINT();
+
+		passed++;
+	} else if (!strcmp(kind, "lazy")) {
+		call_enter(1);
+		call_shield();
+		call_shield();
+		usleep(1);
+		passed++;
+		call_leave(1);
+	} else {
+		CALL();
+
+		for (i = 0; i < 2; i++)
+			sleep_holding();
+		usleep(1);
+		passed++;
+	}
+	pthread_testcancel();
+	passed++;
+	return NULL;
+}
+
+static unsigned passed_when_cancelled(const char *kind)
+{
+	pthread_t thread;
+	void *result;
+
+	passed = 0;
+	assert_int_equal(pthread_create(&thread, NULL, call_what_sleeps, (void *)kind), 0);
+	assert_int_equal(pthread_join(thread, &result), 0);
+	assert_ptr_equal(result, PTHREAD_CANCELED);
+	return passed;
+}
+
+/* Whatever it asks the kernel for, holding locks. */
+static void a_call_is_cancelled_when_it_has_ended(void **state)
+{
+	assert_int_equal(passed_when_cancelled("call"), 1);
+	assert_int_equal(passed_when_cancelled("lazy"), 1);
+	assert_int_equal(passed_when_cancelled("point"), 0);
+}
+
+static void who_has_switched_cancellation_off_finds_it_off(void **state)
+{
+	int was;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &was);
+	{
+		CALL();
+	}
+	pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &was);
+	assert_int_equal(was, PTHREAD_CANCEL_DISABLE);
+	{
+		CALL();
+	}
+	pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &was);
+	assert_int_equal(was, PTHREAD_CANCEL_ENABLE);
+}
+
 /* A timer at random instants, and calls that each find their state as they left it. */
 static void at_any_instant_a_call_is_whole(void **state)
 {
@@ -334,6 +411,8 @@ int main(void)
 		cmocka_unit_test_setup(a_sleep_ends_when_a_handler_is_put_off, setup),
 		cmocka_unit_test_setup(a_wait_for_a_condition_comes_back, setup),
 		cmocka_unit_test_setup(a_thread_that_is_cancelled_is_in_no_call, setup),
+		cmocka_unit_test_setup(a_call_is_cancelled_when_it_has_ended, setup),
+		cmocka_unit_test_setup(who_has_switched_cancellation_off_finds_it_off, setup),
 		cmocka_unit_test_setup(at_any_instant_a_call_is_whole, setup),
 	};
 

@@ -20,6 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/call.h"
 #include "base/fork.h"
 #include "base/repeat.h"
 
@@ -70,6 +71,7 @@ static const char *const level_names[] = {
 
 static void write_line(const char *line, size_t bytes)
 {
+	call_shield();
 	while (write(STDERR_FILENO, line, bytes) < 0 && errno == EINTR)
 		;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Small files that a user names (base/small_file.h). */
 #include "base/small_file.h"
+#include "base/call.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -44,6 +45,7 @@ static ssize_t small_file_read(int fd, char *text, size_t room)
 	size_t used = 0;
 	ssize_t got;
 
+	call_shield();
 	while (used < room && (got = read(fd, text + used, room - used)) != 0) {
 		if (got < 0 && errno != EINTR)
 			return -1;

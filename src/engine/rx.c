@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/call.h"
 #include "engine/injection.h"
 #include "engine/internal.h"
 #include "engine/qp_table.h"
@@ -202,6 +203,7 @@ static void rx_deliver(struct receiver *receiver, const struct datagram *datagra
 	if (log_is_on(LOG_PACKET))
 		log_packet_line(packet);
 	if (packet->dest_qpn == QPN_MULTICAST) {
+		call_shield();
 		let_go(receiver);
 		engine->ops->multicast(engine->owner, packet, &info, receiver->now_ns);
 		return;
@@ -273,6 +275,7 @@ static void receive_packet_untraced(struct receiver *receiver, struct datagram *
 		return;
 	}
 	if (packet.dest_qpn == QPN_GSI) {
+		call_shield();
 		let_go(receiver);
 		engine->ops->management(engine->owner, datagram, data, bytes, segment, &packet,
 					receiver->now_ns);
@@ -448,6 +451,8 @@ static void receive_link(struct receiver *receiver, struct link *link)
 	for (round = 0; round < RECEIVE_ROUNDS; round++) {
 		if (link->ops->receive(link, datagram, RECEIVE_BATCH, &received) || !received)
 			return;
+		if (link == receiver->engine->link)
+			call_shield();		/* it may be a MAD, another process's, a probe */
 		for (i = 0; i < received; i++)
 			receive_datagram(receiver, &datagram[i]);
 		let_go(receiver);
@@ -465,6 +470,7 @@ static void receive_slots(struct receiver *receiver)
 	struct datagram datagram;
 	unsigned i, n;
 
+	call_shield();
 	for (i = 0; i < engine->qps.slot_count; i++)
 		for (n = 0; n < RECEIVE_BATCH * RECEIVE_ROUNDS; n++) {
 			int err = slot_receive(&engine->qps.slot[i], &datagram, engine->rx.slot_buffer,
@@ -493,6 +499,7 @@ static void receive_services(struct receiver *receiver)
 	unsigned n;
 	int err = 0;
 
+	call_shield();
 	for (n = 0; err != EAGAIN && n < RECEIVE_BATCH * RECEIVE_ROUNDS; n++) {
 		err = engine->ops->receive_service(engine->owner, &datagram, engine->rx.slot_buffer,
 						   SLOT_BUFFER);
@@ -511,6 +518,7 @@ static void receive_held(struct receiver *receiver)
 	struct held *held;
 	unsigned n;
 
+	call_shield();
 	lock_assert_held(&engine->progress);
 	for (n = 0; n < HELD_MAX && (held = injection_take(engine, false, receiver->now_ns)); n++) {
 		receive_datagram(receiver, &held->datagram);
@@ -578,8 +586,10 @@ unsigned rx_poll(struct engine *engine, uint64_t now_ns)
 		receive_link(&receiver, engine->link);
 	if (loopback_pending(engine->loopback))
 		receive_link(&receiver, engine->loopback);
-	if (!list_empty(&engine->rx.ethernet_ports))
+	if (!list_empty(&engine->rx.ethernet_ports)) {
+		call_shield();
 		receiver.packets += steer_receive(engine, now_ns);
+	}
 	if (slots_are_due(engine))
 		receive_slots(&receiver);
 	if (atomic_load_explicit(&engine->rx.services_due, memory_order_relaxed)) {

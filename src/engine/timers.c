@@ -6,6 +6,7 @@
 #include <errno.h>
 
 #include "engine/injection.h"
+#include "base/call.h"
 #include "engine/internal.h"
 #include "engine/wake.h"
 #include "platform/clock.h"
@@ -195,6 +196,7 @@ void timers_expire(struct engine *engine, uint64_t now_ns)
 
 	if (now_ns < atomic_load_explicit(&engine->timers.next_ns, memory_order_relaxed))
 		return;
+	call_shield();			/* what is due may look at /proc, or report */
 	for (n = 0; n < TIMERS_MAX && (qp = expire_one(engine, now_ns)); n++) {
 		effects_init(&effects);
 		lock_acquire(&qp->lock);

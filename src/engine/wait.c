@@ -130,7 +130,7 @@ static int wait_for_event(struct app_sleep *self, struct event_queue *queue)
 int wait_progress(struct engine *engine, struct event_queue *queue, uint64_t until_ns)
 {
 	struct app_sleep self = { .engine = engine, .until_ns = until_ns };
-	int err;
+	int cancel_state, err;
 
 	if (event_queue_pending(queue) || !may_block(queue->fd) ||
 	    atomic_exchange(&engine->wait.active, true))
@@ -139,12 +139,13 @@ int wait_progress(struct engine *engine, struct event_queue *queue, uint64_t unt
 	/*
 	 * It may be cancelled while it sleeps, and never while it makes progress, with locks held.
 	 */
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &self.cancel_state);
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+	self.cancel_state = call_thread.shielded ? call_thread.cancel_state : cancel_state;
 	pthread_cleanup_push(call_abandon, NULL);
 	pthread_cleanup_push(wait_end, &self);
 	err = wait_for_event(&self, queue);
 	pthread_cleanup_pop(1);
 	pthread_cleanup_pop(0);
-	pthread_setcancelstate(self.cancel_state, NULL);
+	pthread_setcancelstate(cancel_state, NULL);
 	return err;
 }

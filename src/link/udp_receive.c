@@ -14,6 +14,8 @@
 #include <netinet/udp.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "link/udp_internal.h"
 #include "base/ip_addr.h"
@@ -143,7 +145,10 @@ static void udp_take_datagram(struct datagram *datagram, struct mmsghdr *message
 	header->msg_flags = 0;
 }
 
-/* recvmmsg, or recvmsg where one is asked for: number of datagrams, or -1. */
+/*
+ * recvmmsg, or recvmsg where one is asked for: number of datagrams, or -1. Not by the C library's functions, which
+ * are cancellation points: each poll comes here (base/call.h).
+ */
 static int udp_receive_some(int fd, struct mmsghdr *message, unsigned max)
 {
 	ssize_t bytes;
@@ -151,8 +156,8 @@ static int udp_receive_some(int fd, struct mmsghdr *message, unsigned max)
 	if (fail_now(FAIL_RECVMSG))
 		return -1;
 	if (max > 1)
-		return recvmmsg(fd, message, max, MSG_DONTWAIT, NULL);
-	bytes = recvmsg(fd, &message->msg_hdr, MSG_DONTWAIT);
+		return (int)syscall(SYS_recvmmsg, fd, message, max, MSG_DONTWAIT, NULL);
+	bytes = syscall(SYS_recvmsg, fd, &message->msg_hdr, MSG_DONTWAIT);
 	message->msg_len = (unsigned)bytes;
 	return bytes < 0 ? -1 : 1;
 }

@@ -16,9 +16,11 @@
 #include <linux/filter.h>
 #include <netinet/udp.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/call.h"
 #include "base/ip_addr.h"
 #include "link/udp_internal.h"
 #include "platform/clock.h"
@@ -172,6 +174,7 @@ int udp_open_sender(struct link *link, const struct datagram *datagram)
 	/* S2: pairs with S1 in open_sender_locked and open_slot */
 	if (atomic_load_explicit(&sender->fd, memory_order_acquire) >= 0)
 		return 0;
+	call_shield();
 	lock_acquire(&udp->lock);
 	err = sender->fd >= 0 ? 0 : open_sender_locked(sender, datagram);
 	lock_release(&udp->lock);
@@ -401,7 +404,10 @@ static unsigned same_sender(struct udp_link *udp, const struct datagram *datagra
 	return n;
 }
 
-/* One message; sendto() is cheapest where no control message is needed. -1: errno. */
+/*
+ * One message; sendto() is cheapest where no control message is needed. Neither is a cancellation point
+ * (base/call.h). -1: errno.
+ */
 static int udp_send_message(int fd, const struct msghdr *header)
 {
 	const struct iovec *iov = header->msg_iov;
@@ -409,10 +415,10 @@ static int udp_send_message(int fd, const struct msghdr *header)
 	ssize_t bytes;
 
 	if (header->msg_controllen)
-		bytes = sendmsg(fd, header, flags);
+		bytes = syscall(SYS_sendmsg, fd, header, flags);
 	else
-		bytes = sendto(fd, iov->iov_base, iov->iov_len, flags, header->msg_name,
-			       header->msg_namelen);
+		bytes = syscall(SYS_sendto, fd, iov->iov_base, iov->iov_len, flags, header->msg_name,
+				header->msg_namelen);
 	return bytes < 0 ? -1 : 1;
 }
 
@@ -429,7 +435,7 @@ static int udp_send_some(const struct udp_sender *sender, const struct datagram 
 	for (i = 0; i < count; i++)
 		udp_send_build(&message[i], &header[i].msg_hdr, sender, &datagram[i]);
 	if (count > 1)
-		return sendmmsg(sender->fd, header, count, MSG_DONTWAIT | MSG_NOSIGNAL);
+		return (int)syscall(SYS_sendmmsg, sender->fd, header, count, MSG_DONTWAIT | MSG_NOSIGNAL);
 	return udp_send_message(sender->fd, &header[0].msg_hdr);
 }
 

@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/call.h"
 #include "platform/fail.h"
 
 #define BELL_BYTES	1u
@@ -18,6 +19,7 @@
 
 void peer_send_bell(int fd)
 {
+	call_shield();
 	/* A full queue means that a bell is pending. */
 	while (send(fd, "", BELL_BYTES, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno == EINTR)
 		;
@@ -38,6 +40,7 @@ bool peer_send_block(struct peer *peer, uint32_t region, int fd)
 	header->cmsg_type = SCM_RIGHTS;
 	header->cmsg_len = CMSG_LEN(sizeof(int));
 	memcpy(CMSG_DATA(header), &fd, sizeof(int));
+	call_shield();
 	return !fail_now(FAIL_SENDMSG) &&
 	       sendmsg(peer->process.fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) == sizeof(region);
 }
@@ -136,7 +139,10 @@ static enum read_result read_one(struct peer *peer) REQUIRES(peer->inbox)
 	} control;
 	struct msghdr message = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.bytes,
 				  .msg_controllen = sizeof(control.bytes) };
-	ssize_t got = recvmsg(peer->process.fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	ssize_t got;
+
+	call_shield();
+	got = recvmsg(peer->process.fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 
 	if (got > 0) {
 		bool block = got == sizeof(region) && region, bell = got == BELL_BYTES;
@@ -236,6 +242,7 @@ void local_silence_bells(struct local *local)
 
 	if (!local->peers || the_same_rang(local))
 		return;
+	call_shield();
 	count = epoll_wait(local->bells_fd, event, EVENTS_MAX, 0);
 	for (i = 0; i < count; i++) {
 		struct peer *peer = peer_at(local, event[i].data.u32);

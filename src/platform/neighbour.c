@@ -103,7 +103,7 @@ int neighbour_await(struct netlink *netlink, const struct netdev_route *route, c
 			return 0;
 		if ((state & NUD_FAILED) || clock_now_ns() >= end_ns)
 			return ETIMEDOUT;
-		if (call_poll(NULL, 0, step_ms) < 0 && errno == EINTR && call_is_owed())
+		if (call_nap(step_ms) < 0 && errno == EINTR && call_is_owed())
 			return 0;
 		step_ms = step_ms < STEP_MAX_MS ? 2 * step_ms : STEP_MAX_MS;
 	}

@@ -98,6 +98,7 @@ static void wait_silence(int fd)
 	uint64_t rings;
 	ssize_t got;
 
+	call_shield();
 	do
 		got = read(fd, &rings, sizeof(rings));
 	while (got < 0 && errno == EINTR);
@@ -177,6 +178,7 @@ void event_fd_raise(int fd)
 	uint64_t one = 1;
 	ssize_t put;
 
+	call_shield();
 	do
 		put = write(fd, &one, sizeof(one));
 	while (put < 0 && errno == EINTR);
@@ -186,7 +188,12 @@ int event_fd_take(int fd)
 {
 	uint64_t value;
 
-	return read(fd, &value, sizeof(value)) < 0 ? errno : 0;
+	ssize_t got;
+
+	call_bare();
+	got = read(fd, &value, sizeof(value));
+	call_cover();
+	return got < 0 ? errno : 0;
 }
 
 int event_fd_take_now(int fd)
@@ -238,5 +245,6 @@ void thread_sleep_ns(uint64_t ns)
 {
 	struct timespec duration = to_timespec(ns);
 
+	call_shield();
 	nanosleep(&duration, NULL);
 }

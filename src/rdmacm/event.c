@@ -184,7 +184,7 @@ static void event_trace(const struct rdma_cm_event *event)
 
 int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event **got)
 {
-	CALL();
+	CALL_POINT();
 	struct traced traced;
 	struct event *event;
 	int err;

@@ -18,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/call.h"
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -87,6 +88,7 @@ static void flush_locked(struct news *news) REQUIRES(the_file.lock)
 {
 	size_t done = 0;
 
+	call_shield();
 	while (the_file.fd >= 0 && done < the_file.used) {
 		ssize_t put = write(the_file.fd, the_file.buffer + done, the_file.used - done);
 		int err = put ? errno : ENOSPC;

@@ -5,7 +5,7 @@
 
 int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *event)
 {
-	CALL();
+	CALL_POINT();
 	int err;
 
 	if (!context || !event)

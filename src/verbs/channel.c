@@ -34,7 +34,7 @@ int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
 
 int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **ibv, void **cq_context)
 {
-	CALL();
+	CALL_POINT();
 	uint64_t began_ns = trace_began_ns();
 	struct cq *cq;
 	int err;

@@ -22,7 +22,7 @@ NAMES = re.compile(r'rdma_(getaddrinfo|freeaddrinfo|resolve_addrinfo|query_addri
 # Of drivers, who are not there: they refuse.
 PRIVATE = re.compile(r'ibv_cmd_\w+|_?verbs_\w+|__\w+|execute_ioctl|ibv_dmabuf_heap_\w+|ibv_query_gid_type|'
                      r'ibv_read_ibdev_sysfs_file')
-CALL = re.compile(r'\tCALL(_HOLDING|_BLOCKING|_TWIN)?\(\);\n')
+CALL = re.compile(r'\tCALL(_HOLDING|_BLOCKING|_POINT|_TWIN)?\(\);\n')
 
 
 def read(*path):

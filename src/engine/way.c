@@ -7,7 +7,8 @@
  * another way believes nothing that the network brings.
  *
  * One thing in a packet of this host is proven: its source port, which a socket has for itself
- * (link/udp_slot.c). A peer on this host sends UDP from the port of its slot, and what comes from another port is not the peer's.
+ * (link/udp_slot.c). A peer on this host sends UDP from the port of its slot, and what comes from
+ * another port is not the peer's.
  */
 #include "engine/internal.h"
 #include "engine/qp_table.h"

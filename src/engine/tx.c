@@ -4,6 +4,7 @@
  * datagram with segmentation offload, sealed with the ICRC for their position in it (the
  * kernel numbers the IPv4 identification of segments 0, 1, 2 ...: docs/field-notes.md).
  */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <string.h>
 
@@ -73,12 +74,25 @@ static void fill_datagram(struct datagram *datagram, const struct av *av, uint32
 	datagram->spread = qpn_slot(dest_qpn);
 }
 
+static void explain_taken_destination(const uint8_t address[16], const char *who)
+{
+	bool ipv4 = ip_addr_is_ipv4(address);
+	char text[INET6_ADDRSTRLEN];
+
+	inet_ntop(ipv4 ? AF_INET : AF_INET6, address + (ipv4 ? 12 : 0), text, sizeof(text));
+	explain("%s: another program has UDP port 4791 of %s, an address of this host: it gets the packets that "
+		"are sent there (counter %s), and the peer does not: name another address of the peer, or end "
+		"that program ('ss -lunp sport = 4791')", who, text, counter_name(COUNTER_TX_TAKEN));
+}
+
 int engine_open_sender(struct engine *engine, const struct av *av, uint32_t dest_qpn, const char *who)
 {
 	struct datagram datagram;
 	int err;
 
 	fill_datagram(&datagram, av, dest_qpn);
+	if (udp_address_is_taken(engine->udp, av->destination) && explaining())
+		explain_taken_destination(av->destination, who);
 	err = udp_open_sender(engine->udp, &datagram);
 	if (err != EMFILE && err != ENFILE)
 		return 0;	/* no matter for what stays inside the host; a packet's otherwise */

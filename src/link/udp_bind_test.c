@@ -53,7 +53,9 @@ static void another_programs_address_leaves_us_the_others(void **state)
 	static const uint8_t elsewhere[16] = { [10] = 0xff, [11] = 0xff, [12] = 10, 0, 0, 1 };
 	struct counters other = { 0 };
 	struct link *link;
+	struct datagram out = make(false, 3 * SEGMENT - 1, SEGMENT), out6 = make(true, 100, 0);
 	int fd4, fd6, fds[40], taken, taken6, all;
+	unsigned sent;
 
 	link_->ops->close(link_);		/* else it has them all */
 	assert_int_equal(udp_open(&link_, &other), 0);
@@ -66,6 +68,12 @@ static void another_programs_address_leaves_us_the_others(void **state)
 	assert_true(udp_address_is_taken(link, lo));
 	assert_false(udp_address_is_taken(link, lo6));
 	assert_false(udp_address_is_taken(link, elsewhere));
+	link->ops->prepare(link, &out);
+	assert_int_equal(link->ops->send(link, &out, 1, &sent), 0);
+	assert_int_equal(counter_get(&other, COUNTER_TX_TAKEN), 3);	/* a run of three packets */
+	link->ops->prepare(link, &out6);
+	assert_int_equal(link->ops->send(link, &out6, 1, &sent), 0);
+	assert_int_equal(counter_get(&other, COUNTER_TX_TAKEN), 3);
 	assert_int_equal(udp_bind(link), 0);
 	link->ops->close(link);
 	taken6 = stranger("::1");

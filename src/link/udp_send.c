@@ -464,6 +464,19 @@ static int send_reporting(struct udp_link *udp, struct datagram *datagram, unsig
 	return is_full(err) ? EAGAIN : err;
 }
 
+/* Rare, and the packets are gone: the other program has them. */
+static void note_taken(struct udp_link *udp, const struct datagram *datagram, unsigned count)
+{
+	enum udp_family family = udp_family_of(datagram->destination);
+	unsigned i;
+
+	if (__builtin_expect(!atomic_load_explicit(&udp->addresses[family].taken_count, memory_order_relaxed), 1))
+		return;
+	for (i = 0; i < count; i++)
+		if (udp_address_is_taken(&udp->link, datagram[i].destination))
+			counter_add(udp->counters, COUNTER_TX_TAKEN, link_segments(&datagram[i]));
+}
+
 int udp_send(struct link *link, struct datagram *datagram, unsigned count, unsigned *sent)
 {
 	struct udp_link *udp = udp_of(link);
@@ -482,6 +495,7 @@ int udp_send(struct link *link, struct datagram *datagram, unsigned count, unsig
 			err = errno;
 		}
 		if (some > 0) {
+			note_taken(udp, &datagram[done], (unsigned)some);
 			done += (unsigned)some;
 		} else if (sender && is_full(err)) {
 			*sent = done;

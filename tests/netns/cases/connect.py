@@ -203,6 +203,47 @@ def stopped(topology):
     return 'each within 2 s'
 
 
+def connect_to_stopped(topology):
+    """rdma_connect() to a process under SIGSTOP waits, as for one that is slow, and is done after SIGCONT."""
+    meeting = Meeting(topology)
+    for _ in range(3):
+        with meeting.server('rping -s -a {a} -p {p} -C 3') as server:
+            server.signal(signal.SIGSTOP)
+            with meeting.client('rping -c -a {a} -p {p} -C 3 -V') as client:
+                time.sleep(1)           # an attempt that fails at once would have ended
+                if not client.alive():
+                    raise Failure(f'it did not wait: exit status {client.wait(1)}\n{client.tail()}')
+                server.signal(signal.SIGCONT)
+                for program in (client, server):
+                    if program.wait(20) != 0:
+                        raise Failure(f'exit status {program.code}\n{client.tail()}\n{server.tail()}')
+
+
+# What a client of rping hears is a REP, and then answers to its DREQ: none of these comes.
+NO_DREP = ';'.join(f'drop=cm:{number},direction=in' for number in range(2, 40))
+
+
+def exit_beside_silence(topology):
+    """exit() repeats a DREQ that is not answered, for 600 ms at most. (From another host ICMP
+    would say that the process there has ended.)"""
+    meeting = Meeting(topology)
+
+    def seconds():
+        with meeting.server('rping -s -a {a} -p {p} -C 3') as server, \
+                meeting.client('rping -c -a {a} -p {p} -C 3', {'VERBATIM_FAULT': NO_DREP}) as client:
+            for program in (client, server):
+                if program.wait(20) != 0:
+                    raise Failure(f'exit status {program.code}\n{client.tail()}\n{server.tail()}')
+            if '(1 cm)' not in client.text:
+                raise Failure(f'no answer was lost\n{client.tail()}')
+            return client.seconds
+
+    fastest = min_until(5, seconds, 1.5)
+    if fastest < 0.5 or fastest > 1.5:
+        raise Failure(f'the client took {fastest:.1f} s')
+    return f'{fastest:.1f} s'
+
+
 def two_users(topology):
     """root and nobody on one host listen and connect, in every combination, at the same time."""
     if os.geteuid() != 0:
@@ -337,6 +378,8 @@ def cases(topology):
     else:
         yield Case('CM: kill -9 of a target on another host', lambda: killed_far(topology), False)
     yield Case('CM: stopped listeners delay nobody', lambda: stopped(topology), usual)
+    yield Case('CM: a server that is stopped is waited for', lambda: connect_to_stopped(topology), usual)
+    yield Case('CM: an exit beside a peer that is silent', lambda: exit_beside_silence(topology), local)
     yield Case('CM: a port that nobody serves', lambda: nobody_serves(topology), usual)
     yield Case('CM: a host where nobody is', lambda: nobody_there(topology), usual)
     yield Case('CM: what fails is explained', lambda: explained(topology), usual)

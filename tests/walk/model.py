@@ -240,7 +240,7 @@ class Model:
     def gone(self, conn, end, peer, request):
         """The peer's QP does not answer any more."""
         if conn.kind != 'RC':
-            return request.op in ('SEND', 'SEND_IMM')
+            return request.op in ('SEND', 'SEND_IMM') and request.target != 'lkey'
         # rdma_cm chooses a timeout of seconds: its connections are left alone then.
         if request.op not in ('SEND', 'SEND_IMM') or request.target == 'lkey' or not request.signaled or \
            conn.how == 'cm':
@@ -468,7 +468,7 @@ class Model:
     def judge_receives(self, name, conn, p, seen):
         end, peer, process, wrong = conn.ends[p], conn.peer(p), self.processes[p], []
         sent, late = [], end.late
-        if peer and peer.state == RTS:
+        if peer and peer.state == RTS and end.state == RTS:
             for r in peer.requests:
                 if r.op != 'FLUSHED' and r.status:
                     break

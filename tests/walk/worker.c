@@ -169,11 +169,22 @@ static void fill(uint8_t *at, uint32_t length, uint32_t seed)
 		at[i] = (uint8_t)(seed * 31 + i * 7 + (i >> 8) * 13);
 }
 
+/* A buffer as one element or two, which the other side cannot see. Returns how many. */
+static int scatter(struct ibv_sge sge[2], uint32_t offset, uint32_t length, uint32_t lkey, unsigned choice)
+{
+	uint32_t first = choice % 3 ? length : length / 3;
+
+	sge[0] = (struct ibv_sge){ (uintptr_t)memory + offset, first, lkey };
+	sge[1] = (struct ibv_sge){ (uintptr_t)memory + offset + first, length - first, lkey };
+	return first == length ? 1 : 2;
+}
+
 static void do_recv(int at, uint64_t id, uint32_t offset, uint32_t length, uint32_t lkey)
 {
-	struct ibv_sge sge = { (uintptr_t)memory + offset, length, lkey };
-	struct ibv_recv_wr wr = { .wr_id = id, .sg_list = &sge, .num_sge = 1 }, *bad;
+	struct ibv_sge sge[2];
+	struct ibv_recv_wr wr = { .wr_id = id, .sg_list = sge }, *bad;
 
+	wr.num_sge = scatter(sge, offset, length, lkey, (unsigned)id);
 	answer(at < 0 ? ibv_post_srq_recv(srq, &wr, &bad) : ibv_post_recv(stations[at].qp, &wr, &bad));
 }
 
@@ -186,10 +197,13 @@ struct request {
 static void do_send(const struct request *request)
 {
 	struct station *station = &stations[request->at];
-	struct ibv_sge sge = { (uintptr_t)memory + request->offset, request->length, request->lkey };
-	struct ibv_send_wr wr = { .wr_id = request->id, .sg_list = &sge, .num_sge = 1, .opcode = request->opcode,
+	struct ibv_sge sge[2];
+	struct ibv_send_wr wr = { .wr_id = request->id, .sg_list = sge, .opcode = request->opcode,
 				  .send_flags = request->flags, .imm_data = htonl(request->imm) }, *bad;
 
+	wr.num_sge = scatter(sge, request->offset, request->length, request->lkey,
+			     request->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
+			     request->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD ? 1 : (unsigned)request->id);
 	if (request->opcode == IBV_WR_SEND_WITH_INV)
 		wr.invalidate_rkey = request->imm;
 	if (request->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || request->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* A thread that waits for an event does the worker's part, one at a time, and leaves no trace. */
+#include "base/call.h"
 #include "device/device_test.h"
 
 #include <pthread.h>
@@ -60,17 +61,30 @@ static void *waits(void *unused)
 	return (void *)(intptr_t)(err ? err : got == waited ? 0 : -1);
 }
 
-static pthread_t start(void)
+/* As the public function does: cancellation is off but where the thread sleeps. */
+static void *waits_in_a_call(void *unused)
+{
+	CALL_POINT();
+
+	return waits(NULL);
+}
+
+static pthread_t start_as(void *(*run)(void *))
 {
 	uint64_t end_ns = clock_now_ns() + PATIENCE_NS;
 	pthread_t thread;
 
-	assert_int_equal(pthread_create(&thread, NULL, waits, NULL), 0);
+	assert_int_equal(pthread_create(&thread, NULL, run, NULL), 0);
 	while (!is_active() && clock_now_ns() < end_ns)
 		thread_sleep_ns(MS / 5);
 	assert_true(is_active());
 	thread_sleep_ns(10 * MS);
 	return thread;
+}
+
+static pthread_t start(void)
+{
+	return start_as(waits);
 }
 
 static unsigned sleepers(void)
@@ -174,16 +188,25 @@ static void a_handler_ends_the_wait(void **state)
 	expect_no_sleeper();
 }
 
-static void a_thread_that_is_cancelled_leaves_its_place(void **state)
+static void check_cancelled(void *(*run)(void *))
 {
 	void *result = NULL;
-	pthread_t thread = start();
+	pthread_t thread = start_as(run);
 
 	assert_int_equal(pthread_cancel(thread), 0);
 	assert_int_equal(pthread_join(thread, &result), 0);
 	assert_ptr_equal(result, PTHREAD_CANCELED);
 	expect_no_sleeper();
-	thread = start();
+}
+
+static void a_thread_that_is_cancelled_leaves_its_place(void **state)
+{
+	void *result = NULL;
+	pthread_t thread;
+
+	check_cancelled(waits);
+	check_cancelled(waits_in_a_call);
+	thread = start_as(waits_in_a_call);
 	send_something();
 	assert_int_equal(pthread_join(thread, &result), 0);
 	assert_null(result);

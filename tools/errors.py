@@ -6,7 +6,8 @@
     errors.py man  VERSION FILE...    verbatim-errors(7)
     errors.py html VERSION FILE...    the same as a page for browsers
 
-A FILE of docs/errors.zh has a line in Chinese for entries of the others; only the table has them.
+FILEs of docs/errors.zh are in Chinese, and only the table has them: short.txt a line for each entry, the others
+whole entries, by the name of the English file.
 
 docs/errors/README.md describes the format. What does not follow it ends the build, with file and line.
 """
@@ -19,6 +20,9 @@ import unicodedata
 WIDTH = 78
 SECTIONS = {'Causes:': 'Usual causes, the most likely first', 'Find out:': 'How to find out which',
             'Mend:': 'How to mend it', 'By call:': 'By call', 'See:': 'See also'}
+CHINESE_SECTIONS = {'Causes:': '常见原因（最可能的在前）', 'Find out:': '如何判断是哪一种', 'Mend:': '如何解决',
+                    'By call:': '按调用', 'See:': '另见'}
+OPENING, CLOSING = '（“‘「『《', '，。：；、？！）”’」』》'
 ENTRY = re.compile(r'\[(\w+)(?: (0x[0-9a-f]+|\d+))?(?: since (rdma-core \d+))?\](?: (.*))?$')
 
 
@@ -28,6 +32,7 @@ class Kind:
     def __init__(self, name):
         self.name, self.title, self.prefixes, self.suffix, self.header = name, '', [], '', ''
         self.what, self.numbers, self.text, self.entries = '', True, [], []
+        self.chinese = None         # the same kind in Chinese
 
 
 class Entry:
@@ -39,7 +44,8 @@ class Entry:
         self.aliases = [a.strip() for a in (match.group(4) or '').split(';') if a.strip()]
         self.meaning = []           # paragraphs
         self.sections = {}          # title: items
-        self.chinese = ''
+        self.chinese = ''           # a line
+        self.whole = None           # the same entry in Chinese
 
     def heading(self):
         if self.number is None:
@@ -70,6 +76,17 @@ def word_of(text):
     return re.sub(r'[^A-Z0-9]+', '_', text.upper()).strip('_')
 
 
+def is_wide(character):
+    return unicodedata.east_asian_width(character) in 'WF'
+
+
+def joined(text, line):
+    """One text of two lines: no space beside Chinese punctuation, nor between two Chinese characters."""
+    marks = OPENING + CLOSING
+    tight = text[-1] in marks or line[0] in marks or (is_wide(text[-1]) and is_wide(line[0]))
+    return text + ('' if tight else ' ') + line
+
+
 def fail(place, text):
     sys.exit('%s: %s' % (place, text))
 
@@ -78,13 +95,40 @@ class Reader:
     def __init__(self):
         self.kinds, self.entry, self.section, self.blank = [], None, None, True
 
-    def read(self, path):
+    def read(self, path, encoding='ascii'):
         self.entry = None
-        with open(path, encoding='ascii') as file:
+        with open(path, encoding=encoding) as file:
             for number, line in enumerate(file, 1):
                 self.line(line.rstrip('\n'), '%s:%d' % (path, number))
 
     def read_chinese(self, path):
+        if path.endswith('short.txt'):
+            self.read_short(path)
+        else:
+            self.read_whole(path)
+
+    def read_whole(self, path):
+        """A file that is begun has all entries of its kinds, so that a chapter is in one language."""
+        chinese = Reader()
+        chinese.read(path, 'utf-8')
+        check(chinese.kinds)
+        for translated in chinese.kinds:
+            kind = next((k for k in self.kinds if k.name == translated.name), None)
+            if not kind or kind.chinese:
+                fail(path, 'kind %s is none, or is there twice' % translated.name)
+            kind.chinese = translated
+            entries = {entry.name: entry for entry in kind.entries}
+            for entry in translated.entries:
+                if entry.name not in entries:
+                    fail(entry.place, '%s is no entry of %s' % (entry.name, kind.name))
+                if 'See:' in entry.sections:
+                    fail(entry.place, 'See: is that of the English entry')
+                entry.sections['See:'] = entries[entry.name].sections.get('See:', [])
+                entries[entry.name].whole = entry
+            for entry in (e for e in kind.entries if not e.whole):
+                fail(path, 'has no %s' % entry.name)
+
+    def read_short(self, path):
         entries = {entry.name: entry for kind in self.kinds for entry in kind.entries}
         with open(path, encoding='utf-8') as file:
             for number, line in enumerate(file, 1):
@@ -135,7 +179,7 @@ class Reader:
         if self.blank or not paragraphs:
             paragraphs.append(line.strip())
         else:
-            paragraphs[-1] += ' ' + line.strip()
+            paragraphs[-1] = joined(paragraphs[-1], line.strip())
 
     def of_entry(self, line, place):
         section = re.match(r'(Causes|Find out|Mend|By call|See):(.*)$', line)
@@ -147,7 +191,8 @@ class Reader:
         elif line.startswith('- '):
             self.entry.sections[self.section].append(line[2:])
         elif self.entry.sections[self.section] and (line.startswith('  ') or self.section == 'See:'):
-            self.entry.sections[self.section][-1] += ' ' + line.strip()
+            items = self.entry.sections[self.section]
+            items[-1] = joined(items[-1], line.strip())
         else:
             fail(place, 'expected an item ("- ") or its next line ("  ")')
 
@@ -175,46 +220,59 @@ def wrapped(text, first='', rest=''):
                          break_long_words=False, break_on_hyphens=False)
 
 
-def wrapped_chinese(text):
-    """Lines of WIDTH cells: Chinese characters have two, and none begins with a closing mark."""
-    lines, line, cells = [], '  ', 2
-    for piece in re.findall(r'[!-~]+|.[，。：；、？！）”』」]*', text):
-        width = sum(2 if unicodedata.east_asian_width(c) in 'WF' else 1 for c in piece)
-        if cells + width > WIDTH and line.strip():
+def cells(text):
+    """Columns of a terminal. Quotes and dashes have one or two, by its font: they count as two."""
+    return sum(2 if unicodedata.east_asian_width(c) in 'WFA' else 1 for c in text)
+
+
+def wrapped_chinese(text, first='  ', rest='  '):
+    """As wrapped(). Lines break between Chinese characters, too, but no mark is at its wrong end."""
+    lines, line = [], first
+    for piece in re.findall('[%s]*(?:[!-~]+|.)[%s]*' % (OPENING, CLOSING), text):
+        if cells(line + piece) > WIDTH and line.strip() and piece.strip():
             lines.append(line.rstrip())
-            line, cells = '  ', 2
-        if piece.strip() or line.strip():
-            line, cells = line + piece, cells + width
+            line = rest
+        if piece.strip() or line != rest:
+            line += piece
     return lines + [line.rstrip()] if line.strip() else lines
 
 
-def items_text(section, items):
+def items_text(section, items, wrap):
     lines = []
     for number, item in enumerate(items, 1):
         if section == 'See:':
-            lines += wrapped(item, '  ', '  ')
+            lines += wrap(item, '  ', '  ')
         elif section == 'By call:':
             names, _, text = item.partition(': ')
-            lines += wrapped(names, '  ', '    ') + wrapped(text, '      ', '      ')
+            lines += wrap(names, '  ', '    ') + wrap(text, '      ', '      ')
         else:
             mark = '%d.' % number if section == 'Causes:' else '-'
-            lines += wrapped(item, '  %-3s' % mark, '     ')
+            lines += wrap(item, '  %-3s' % mark, '     ')
     return lines
 
 
-def entry_text(entry):
+def entry_text(entry, titles=None, wrap=wrapped):
     lines = []
     for paragraph in entry.meaning:
-        lines += wrapped(paragraph, '  ', '  ') + ['']
-    for section, title in SECTIONS.items():
+        lines += wrap(paragraph, '  ', '  ') + ['']
+    for section, title in (titles or SECTIONS).items():
         if entry.sections.get(section) and section != 'By call:':
-            lines += [title] + items_text(section, entry.sections[section]) + ['']
+            lines += [title] + items_text(section, entry.sections[section], wrap) + ['']
     return lines[:-1]
 
 
-def calls_text(entry):
-    items = entry.sections.get('By call:', [])
-    return ['', SECTIONS['By call:']] + items_text('By call:', items)
+def calls_text(entry, titles=None, wrap=wrapped):
+    titles = titles or SECTIONS
+    return ['', titles['By call:']] + items_text('By call:', entry.sections.get('By call:', []), wrap)
+
+
+def chinese_texts(entry):
+    """Of the table: in short where there is no more, text, text by call. Lines each, [] for none."""
+    if not entry.whole:
+        return wrapped_chinese(entry.chinese) + [''] if entry.chinese else [], [], []
+    by_call = list(entry.whole.calls())
+    return ([], entry_text(entry.whole, CHINESE_SECTIONS, wrapped_chinese),
+            calls_text(entry.whole, CHINESE_SECTIONS, wrapped_chinese) if by_call else [])
 
 
 def sentence(text):
@@ -229,6 +287,8 @@ def c_string(text):
 
 def c_lines(lines, indent):
     """One string, a literal for each line."""
+    if not lines:
+        return '""'
     return ('\n' + indent).join(c_string(line)[:-1] + '\\n"' for line in lines)
 
 
@@ -244,26 +304,31 @@ def write_c(kinds):
                 print('_Static_assert((unsigned)%s == %du, "docs/errors");' % (entry.name, entry.number))
     print('\nconst struct error_kind error_kinds[] = {')
     for kind in kinds:
-        print('\t{ %s, %s, %s, %s },' % (c_string(kind.name), c_string(kind.what), c_string(kind.title),
-                                     'true' if kind.numbers else 'false'))
-    print('\t{ NULL, NULL, NULL, false },\n};\n\nconst struct error_entry error_entries[] = {')
+        print('\t{ %s, %s, %s, %s, %s },' % (
+            c_string(kind.name), c_string(kind.what), c_string(kind.title),
+            c_string(kind.chinese.what if kind.chinese else kind.what), 'true' if kind.numbers else 'false'))
+    print('\t{ NULL, NULL, NULL, NULL, false },\n};\n\nconst struct error_entry error_entries[] = {')
     for index, kind in enumerate(kinds):
         for entry in kind.entries:
-            print('\t{ %d, %s, %s, %d,\n\t  %s,\n\t  %s,\n\t  %s,\n\t  %s },' % (
+            short, whole, whole_calls = chinese_texts(entry)
+            calls = calls_text(entry) if list(entry.calls()) else []
+            texts = [entry_text(entry), calls, short, whole, whole_calls]
+            print('\t{ %d, %s, %s, %d,\n\t  %s,\n\t  %s },' % (
                 index, c_string(entry.name), c_string(entry.heading()),
-                -1 if entry.number is None else entry.number,
-                c_string(' ' + ' '.join(entry.words()) + ' '), c_lines(entry_text(entry), '\t  '),
-                c_lines(calls_text(entry), '\t  ') if list(entry.calls()) else '""',
-                c_lines(wrapped_chinese(entry.chinese) + [''], '\t  ') if entry.chinese else '""'))
-    print('\t{ 0, NULL, NULL, -1, NULL, NULL, NULL, NULL },\n};\n\nconst struct error_call error_calls[] = {')
+                -1 if entry.number is None else entry.number, c_string(' ' + ' '.join(entry.words()) + ' '),
+                ',\n\t  '.join(c_lines(lines, '\t  ') for lines in texts)))
+    print('\t{ 0, NULL, NULL, -1, NULL, NULL, NULL, NULL, NULL, NULL },\n};\n')
+    print('const struct error_call error_calls[] = {')
     for entry in (e for k in kinds for e in k.entries):
+        chinese = {name: text for names, text in (entry.whole.calls() if entry.whole else []) for name in names}
         for names, text in entry.calls():
             text = sentence(text)
             for name in names:
-                print('\t{ %s, %s, %s,\n\t  %s },' % (
+                print('\t{ %s, %s, %s,\n\t  %s,\n\t  %s },' % (
                     c_string(name), c_string(entry.name), c_string(word_of(name)),
-                    c_lines(wrapped(text, '  ', '  '), '\t  ')))
-    print('\t{ NULL, NULL, NULL, NULL },\n};')
+                    c_lines(wrapped(text, '  ', '  '), '\t  '),
+                    c_lines(wrapped_chinese(chinese[name]) if name in chinese else [], '\t  ')))
+    print('\t{ NULL, NULL, NULL, NULL, NULL },\n};')
 
 
 # The man page -----------------------------------------------------------------------------------

@@ -135,10 +135,25 @@ static bool is_chinese(void)
 	return false;
 }
 
+static const char *kind_what(int kind)
+{
+	return is_chinese() ? error_kinds[kind].chinese : error_kinds[kind].what;
+}
+
+/* In Chinese where the entry has been translated. */
+static void print_text(const struct error_entry *entry)
+{
+	if (is_chinese() && *entry->chinese)
+		fputs(entry->chinese, stdout);
+	else
+		printf("%s%s", is_chinese() ? entry->chinese_short : "", entry->text);
+}
+
 static void print_entry(const struct error_entry *entry)
 {
-	printf("%s: %s\n\n%s%s%s", entry->heading, error_kinds[entry->kind].what,
-	       is_chinese() ? entry->chinese : "", entry->text, entry->calls);
+	printf("%s: %s\n\n", entry->heading, kind_what(entry->kind));
+	print_text(entry);
+	fputs(is_chinese() && *entry->chinese ? entry->chinese_calls : entry->calls, stdout);
 }
 
 /* Several: which they are, and how each is asked for. */
@@ -149,7 +164,7 @@ static void print_matches(const char *asked, const struct matches *found)
 		for (int i = 0; i < found->count; i++) {
 			const struct error_entry *entry = found->entry[i];
 
-			printf("  %-38s %s\n", entry->name, error_kinds[entry->kind].what);
+			printf("  %-38s %s\n", entry->name, kind_what(entry->kind));
 		}
 		printf("Below is the first. For another one: verbatim explain %s\n\n",
 		       found->entry[1]->name);
@@ -165,7 +180,8 @@ static int print_calls(const char *word, const struct error_entry *error)
 	for (const struct error_call *call = error_calls; call->name; call++) {
 		if (strcmp(call->word, word) || (error && strcmp(error->name, call->error)))
 			continue;
-		printf("%s of %s:\n%s\n", call->error, call->name, call->text);
+		printf("%s of %s:\n%s\n", call->error, call->name,
+		       is_chinese() && *call->chinese ? call->chinese : call->text);
 		printed++;
 	}
 	return printed;
@@ -300,8 +316,8 @@ static int explain_pair(char **words)
 		explain_join(1, &words[i], word);
 		found = explain_find(1, &words[1 - i], kind_of("errno"));
 		if (found.count && print_calls(word, found.entry[0])) {
-			printf("%s in general:\n\n%s%s", found.entry[0]->heading,
-			       is_chinese() ? found.entry[0]->chinese : "", found.entry[0]->text);
+			printf("%s in general:\n\n", found.entry[0]->heading);
+			print_text(found.entry[0]);
 			return 0;
 		}
 	}

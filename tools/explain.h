@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What `verbatim explain` knows: tables that tools/errors.py makes of docs/errors at build time. Each
- * ends with a row of null pointers. Texts are wrapped to 78 columns.
+ * ends with a row of null pointers. Texts are wrapped to 78 columns; Chinese
+ * characters have two.
  */
 #ifndef VERBATIM_TOOLS_EXPLAIN_H
 #define VERBATIM_TOOLS_EXPLAIN_H
@@ -13,6 +14,7 @@ struct error_kind {
 	const char *name;	/* one word: "status" */
 	const char *what;	/* of one entry: "completion status" */
 	const char *title;	/* of all: "Completion statuses" */
+	const char *chinese;	/* what, in Chinese; or what */
 	bool numbers;		/* its numbers may be asked for */
 };
 
@@ -24,7 +26,9 @@ struct error_entry {
 	const char *words;	/* what finds it: " WORD WORD ", in capitals */
 	const char *text;
 	const char *calls;	/* by call: "" or the last section */
-	const char *chinese;	/* in short, or "" */
+	const char *chinese_short;	/* above the English text: "" where there is a Chinese one */
+	const char *chinese;	/* text, or "" */
+	const char *chinese_calls;
 };
 
 /* What an errno means when a certain call returns it. */
@@ -33,6 +37,7 @@ struct error_call {
 	const char *error;	/* name of the entry */
 	const char *word;	/* the name in capitals */
 	const char *text;
+	const char *chinese;	/* or "" */
 };
 
 extern const struct error_kind error_kinds[];

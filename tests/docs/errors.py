@@ -22,7 +22,9 @@ def known(root):
     for name in sorted(os.listdir(folder)):
         if name.endswith('.txt'):
             reader.read(os.path.join(folder, name))
-    reader.read_chinese(os.path.join(root, 'docs', 'errors.zh', 'short.txt'))
+    folder += '.zh'
+    for name in sorted(os.listdir(folder)):
+        reader.read_chinese(os.path.join(folder, name))
     return {kind.name: {entry.name: entry for entry in kind.entries} for kind in reader.kinds}
 
 
@@ -52,6 +54,50 @@ def words_of(entries):
     return {word for entry in entries.values() for word in entry.words()}
 
 
+# What is the same in both languages: numbers, names, options, settings, and our commands.
+FACT = re.compile(r'[A-Za-z0-9_.]*[0-9_][A-Za-z0-9_.=]*|[A-Z][A-Z0-9]+|(?<![\w-])--?[a-z]+|verbatim [a-z]+')
+
+
+def facts(text):
+    text = re.sub(r'(\d)(st|nd|rd|th)\b', r'\1', text)
+    return {fact.rstrip('.=') for fact in FACT.findall(text)} - {''}
+
+
+def of_chinese(entry, title, english, chinese):
+    """What one paragraph or item of both says."""
+    for fact in sorted(facts(english) - facts(chinese)):
+        yield '%s: %s of %s lacks "%s"' % (entry.place, title, entry.name, fact)
+    made_up = sorted(fact for fact in facts(chinese) - facts(english) if '_' in fact)
+    for fact in made_up:
+        yield '%s: %s of %s has "%s", which the English has not' % (entry.place, title, entry.name, fact)
+    if re.search('[\u4e00-\u9fff][,;:?!()]|[,;?!()][\u4e00-\u9fff]', chinese):
+        yield '%s: %s of %s has an ASCII mark beside a Chinese character' % (entry.place, title, entry.name)
+    if not re.search('[\u4e00-\u9fff]', chinese) and re.search(r'\b(the|is|of|and|a|or)\b', chinese):
+        yield '%s: %s of %s is not translated' % (entry.place, title, entry.name)
+
+
+def translations(root, have):
+    """A file in Chinese that is begun is whole (the build sees to that), and says what the English says."""
+    with open(os.path.join(root, 'tools', 'meson.build'), encoding='utf-8') as file:
+        built = re.search(r"errors\.zh/short\.txt'\)\nforeach name : \[(.*?)\]", file.read(), re.S).group(1)
+    there = {name for name in os.listdir(os.path.join(root, 'docs', 'errors.zh'))} - {'short.txt'}
+    for name in sorted(there ^ {word + '.txt' for word in re.findall(r'\w+', built)}):
+        yield 'docs/errors.zh/%s: not both in the folder and in tools/meson.build' % name
+    for entry in (e for entries in have.values() for e in entries.values() if e.whole):
+        chinese = entry.whole
+        yield from of_chinese(chinese, 'the meaning', ' '.join(entry.meaning), ' '.join(chinese.meaning))
+        for title, items in entry.sections.items():
+            others = chinese.sections.get(title, [])
+            if len(items) != len(others):
+                yield '%s: %s of %s has %d items, not %d' % (
+                    chinese.place, title, entry.name, len(others), len(items))
+            for one, other in zip(items, others):
+                if title != 'See:':
+                    yield from of_chinese(chinese, title, one, other)
+        for title in chinese.sections.keys() - entry.sections.keys() - {'See:'}:
+            yield '%s: %s of %s is not in the English' % (chinese.place, title, entry.name)
+
+
 def problems(root, settings):
     have = known(root)
     for kind, (header, enum) in ENUMS.items():
@@ -69,6 +115,7 @@ def problems(root, settings):
                 yield 'docs/errors: no %s has the word %s of %s' % (kind, name, path)
     for entry in (e for entries in have.values() for e in entries.values() if not e.chinese):
         yield '%s: docs/errors.zh/short.txt has no %s' % (entry.place, entry.name)
+    yield from translations(root, have)
     for name in sorted(settings - have['variable'].keys()):
         yield 'docs/errors/variable.txt has no %s' % name
     for name in sorted(name for name in have['variable'].keys() - settings if name.startswith('VERBATIM')):

@@ -1,0 +1,67 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""explain_chinese.py VERBATIM: entries of `verbatim explain` where the language is Chinese."""
+import os
+import re
+import subprocess
+import sys
+import unicodedata
+
+WIDTH = 78
+WHOLE = ('symptom', 'state', 'nak')
+TITLES = {'Usual causes, the most likely first': '常见原因（最可能的在前）',
+          'How to find out which': '如何判断是哪一种', 'How to mend it': '如何解决', 'See also': '另见'}
+ITEM = re.compile(r'^  (?:\d+\.|-) ', re.M)
+
+
+def explain(verbatim, language, *words):
+    environment = {k: v for k, v in os.environ.items() if k != 'LANG' and not k.startswith('LC_')}
+    return subprocess.run([verbatim, 'explain', *words], env={**environment, 'LANG': language}, check=True,
+                          capture_output=True).stdout.decode()
+
+
+def columns(line):
+    """At most: quotes and dashes have two in some fonts."""
+    return sum(2 if unicodedata.east_asian_width(c) in 'WFA' else 1 for c in line)
+
+
+def problems_of_lines(text):
+    for line in text.split('\n'):
+        if columns(line) > WIDTH:
+            yield '%d columns: %s' % (columns(line), line)
+        if line.strip() and line.strip()[0] in '，。：；、？！）”』」':
+            yield 'begins with a closing mark: ' + line
+        if line and line[-1] in '（“『「':
+            yield 'ends with an opening mark: ' + line
+
+
+def problems_of_entry(english, chinese):
+    for title, translated in TITLES.items():
+        if ('\n%s\n' % title in english) != ('\n%s\n' % translated in chinese):
+            yield 'the section "%s" is not there as "%s"' % (title, translated)
+    if len(ITEM.findall(english)) != len(ITEM.findall(chinese)):
+        yield 'other numbers of items'
+    if re.search(r'\b(the|of|is)\b', chinese.split('另见')[0]):
+        yield 'some of it is English'
+
+
+def main():
+    verbatim, failed, seen = sys.argv[1], 0, 0
+    for kind in re.findall(r'\((\w+)\)$', explain(verbatim, 'C'), re.M):
+        for name in re.findall(r'  (\w+)', explain(verbatim, 'C', kind).split('\n', 1)[1]):
+            words = [name] if kind in WHOLE else [kind, name]
+            english, chinese = (explain(verbatim, language, *words) for language in ('C', 'zh_CN.UTF-8'))
+            found = list(problems_of_lines(chinese))
+            if kind in WHOLE:
+                found += problems_of_entry(english, chinese)
+                seen += 1
+            for problem in found:
+                print('%s %s: %s' % (kind, name, problem))
+                failed += 1
+    if not seen:
+        print('no entry is whole')
+    sys.exit(bool(failed or not seen))
+
+
+if __name__ == '__main__':
+    main()

@@ -51,3 +51,17 @@ finish() {
 	echo "1..$tap_count"
 	[ "$tap_failed" = 0 ]
 }
+
+# Until a server listens on PORT, by TCP or rdma_cm ("any": by rdma_cm, on whichever). Fails after half a minute.
+# For `bash -c`, too.
+await_server() {
+	local port=[0-9A-Fa-f]{4} i
+	[ "$1" = any ] || port=$(printf %04X "$1")
+	for ((i = 0; i < 600; i++)); do
+		grep -Eqi "@verbatim/service/[0-9a-f]{12}$port(/|\$)" /proc/net/unix && return
+		[ "$1" = any ] || ! grep -qi ":$port 0*:0000 0A" /proc/net/tcp /proc/net/tcp6 || return 0
+		sleep 0.05
+	done
+	return 1
+}
+export -f await_server

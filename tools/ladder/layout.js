@@ -282,9 +282,13 @@ function silentLanes() {
 // Lanes of one process, or of one address, stand together: who sends first, the client, left.
 const LANE_ORDER = (() => {
 	const first = new Array(LANES.length).fill(Infinity), groups = new Map(), speaks = new Map();
+	const spoke = new Uint8Array(LANES.length);
 	for (const item of ORDER) {
-		if (isPacket(item) && first[P.from[item]] === Infinity && !speaks.has(laneGroup(P.from[item])))
-			speaks.set(laneGroup(P.from[item]), speaks.size);
+		if (isPacket(item) && !spoke[P.from[item]]) {
+			spoke[P.from[item]] = 1;
+			if (!speaks.has(laneGroup(P.from[item])))
+				speaks.set(laneGroup(P.from[item]), speaks.size);
+		}
 		const at = sentAt(item), from = isPacket(item) ? P.from[item] : eventOf(item).lane, to = isPacket(item) ? P.to[item] : from;
 		first[from] = Math.min(first[from], at);
 		first[to] = Math.min(first[to], at);

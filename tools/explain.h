@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What `verbatim explain` knows: tables that tools/errors.py makes of docs/errors at build time. Each
- * ends with a row of null pointers. Texts are wrapped to 78 columns; Chinese
- * characters have two.
+ * ends with a row of null pointers. Texts are wrapped to 78 columns; a Chinese character
+ * takes two.
  */
 #ifndef VERBATIM_TOOLS_EXPLAIN_H
 #define VERBATIM_TOOLS_EXPLAIN_H

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The end of a file (file.c) frees every object that the application left in its contexts, users
- * before used: flows, their counters, QPs, completion counters, tables
- * of work queues, work queues, SRQs, XRC domains,
- * CQs, channels, windows, imports, regions, device memory, address handles, protection domains.
+ * before used: flows, their counters, QPs, completion counters, tables of work queues, work queues,
+ * SRQs, XRC domains, CQs, channels, windows, imports, regions, device memory, address handles,
+ * protection domains.
  * Those of one context may use those of another one, so that each kind goes in all of them before
  * the next.
  */

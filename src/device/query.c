@@ -101,8 +101,10 @@ int hca_query_device(struct hca_context *context, struct ibv_device_attr_ex *att
 #define SPEED_NDR	128u		/* 100 Gb/s a lane */
 #define SPEED_XDR	256u
 
-/* Speed and width codes of ibv_query_port(3) nearest to what the interface does. */
-/* In active_speed a code above NDR does not fit: it is in active_speed_ex (rdma-core 65), which is answered. */
+/*
+ * Speed and width codes of ibv_query_port(3) nearest to what the interface does. Returns the code for
+ * active_speed_ex (rdma-core 49): one above NDR does not fit into active_speed.
+ */
 static uint32_t set_speed(struct ibv_port_attr *attr, uint32_t gbps)
 {
 	static const struct { uint32_t gbps; uint8_t width; uint16_t speed; } rows[] = {

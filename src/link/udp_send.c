@@ -296,8 +296,8 @@ static bool needs_interface(const uint8_t address[16])
 	return ip_addr_is_multicast(address) || ip_addr_is_link_local(address);
 }
 
-/* A socket without an address has the one that the packets go to, if that is the only one of its kind. */
-static bool is_first_of_lo(const struct udp_sender *sender, const struct datagram *datagram)
+/* The kernel gives packets of an unbound socket to 127.0.0.1 or ::1 that source: no need to name it. */
+static bool has_loopback_source(const struct udp_sender *sender, const struct datagram *datagram)
 {
 	static const uint8_t none[16], ipv4[16] = { [10] = 0xff, 0xff, 127, 0, 0, 1 }, ipv6[16] = { [15] = 1 };
 
@@ -357,7 +357,7 @@ static void udp_send_build(struct message *message, struct msghdr *header,
 	uint32_t interface = needs_interface(datagram->destination) ? datagram->interface : 0;
 	uint16_t segment_bytes = (uint16_t)datagram->segment_bytes;
 	bool name_source = interface || (memcmp(sender->source, datagram->source, 16) &&
-					 !is_first_of_lo(sender, datagram));
+					 !has_loopback_source(sender, datagram));
 
 	message->iov = (struct iovec){ .iov_base = datagram->data, .iov_len = datagram->bytes };
 	*header = (struct msghdr){ .msg_name = &message->name, .msg_iov = &message->iov,

@@ -475,6 +475,7 @@ function start() {
 	VIEW.row = Math.max(ROW, Math.min(38, (scroller.clientHeight - PAD_TOP - PAD_BOTTOM) / rows));
 	layoutRows();
 	resize();
+	draw();		// what is loaded is drawn: who takes a picture then need not wait for a frame
 	scroller.focus({ preventScroll: true });
 	document.documentElement.dataset.ready = 'yes';
 }

@@ -527,7 +527,7 @@ function draw() {
 function redraw() {
 	if (!pending) {
 		pending = true;
-		requestAnimationFrame(draw);
+		requestAnimationFrame(() => pending && draw());
 	}
 }
 

@@ -123,6 +123,8 @@ class Reader:
                     fail(entry.place, '%s is no entry of %s' % (entry.name, kind.name))
                 if 'See:' in entry.sections:
                     fail(entry.place, 'See: is that of the English entry')
+                if [names for names, _ in entry.calls()] != [names for names, _ in entries[entry.name].calls()]:
+                    fail(entry.place, 'By call: has other calls than the English entry')
                 entry.sections['See:'] = entries[entry.name].sections.get('See:', [])
                 entries[entry.name].whole = entry
             for entry in (e for e in kind.entries if not e.whole):
@@ -320,14 +322,15 @@ def write_c(kinds):
     print('\t{ 0, NULL, NULL, -1, NULL, NULL, NULL, NULL, NULL, NULL },\n};\n')
     print('const struct error_call error_calls[] = {')
     for entry in (e for k in kinds for e in k.entries):
-        chinese = {name: text for names, text in (entry.whole.calls() if entry.whole else []) for name in names}
-        for names, text in entry.calls():
+        rows = list(entry.calls())
+        translated = [text for _, text in entry.whole.calls()] if entry.whole else [''] * len(rows)
+        for (names, text), chinese in zip(rows, translated):
             text = sentence(text)
             for name in names:
                 print('\t{ %s, %s, %s,\n\t  %s,\n\t  %s },' % (
                     c_string(name), c_string(entry.name), c_string(word_of(name)),
                     c_lines(wrapped(text, '  ', '  '), '\t  '),
-                    c_lines(wrapped_chinese(chinese[name]) if name in chinese else [], '\t  ')))
+                    c_lines(wrapped_chinese(chinese) if chinese else [], '\t  ')))
     print('\t{ NULL, NULL, NULL, NULL, NULL },\n};')
 
 

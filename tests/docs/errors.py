@@ -59,7 +59,7 @@ FACT = re.compile(r'[A-Za-z0-9_.]*[0-9_][A-Za-z0-9_.=]*|[A-Z][A-Z0-9]+|(?<![\w-]
 
 
 def facts(text):
-    text = re.sub(r'(\d)(st|nd|rd|th)\b', r'\1', text)
+    text = re.sub(r'(\d)(st|nd|rd|th)\b|(_Key)s\b', r'\1\3', text)
     return {fact.rstrip('.=') for fact in FACT.findall(text)} - {''}
 
 

@@ -8,9 +8,10 @@ import sys
 import unicodedata
 
 WIDTH = 78
-WHOLE = ('symptom', 'state', 'nak')
+WHOLE = ('symptom', 'state', 'nak', 'errno')
 TITLES = {'Usual causes, the most likely first': '常见原因（最可能的在前）',
-          'How to find out which': '如何判断是哪一种', 'How to mend it': '如何解决', 'See also': '另见'}
+          'How to find out which': '如何判断是哪一种', 'How to mend it': '如何解决', 'See also': '另见',
+          'By call': '按调用'}
 ITEM = re.compile(r'^  (?:\d+\.|-) ', re.M)
 
 
@@ -35,13 +36,18 @@ def problems_of_lines(text):
             yield 'ends with an opening mark: ' + line
 
 
+def prose(chinese):
+    """Without the names of other entries, and without messages, which are quoted as they are printed."""
+    return re.sub(r'"[^"]*"', '', re.sub(r'\n另见\n.*?(\n\n|$)', r'\1', chinese, flags=re.S))
+
+
 def problems_of_entry(english, chinese):
     for title, translated in TITLES.items():
         if ('\n%s\n' % title in english) != ('\n%s\n' % translated in chinese):
             yield 'the section "%s" is not there as "%s"' % (title, translated)
     if len(ITEM.findall(english)) != len(ITEM.findall(chinese)):
         yield 'other numbers of items'
-    if re.search(r'\b(the|of|is)\b', chinese.split('另见')[0]):
+    if re.search(r'\b(the|of|is)\b', prose(chinese)):
         yield 'some of it is English'
 
 

@@ -160,14 +160,14 @@ static void print_entry(const struct error_entry *entry)
 static void print_matches(const char *asked, const struct matches *found)
 {
 	if (found->count > 1) {
-		printf("%s may be:\n", asked);
+		printf(is_chinese() ? "%s 可能是：\n" : "%s may be:\n", asked);
 		for (int i = 0; i < found->count; i++) {
 			const struct error_entry *entry = found->entry[i];
 
 			printf("  %-38s %s\n", entry->name, kind_what(entry->kind));
 		}
-		printf("Below is the first. For another one: verbatim explain %s\n\n",
-		       found->entry[1]->name);
+		printf(is_chinese() ? "下面是第一个。要看另一个：verbatim explain %s\n\n" :
+		       "Below is the first. For another one: verbatim explain %s\n\n", found->entry[1]->name);
 	}
 	print_entry(found->entry[0]);
 }
@@ -180,8 +180,10 @@ static int print_calls(const char *word, const struct error_entry *error)
 	for (const struct error_call *call = error_calls; call->name; call++) {
 		if (strcmp(call->word, word) || (error && strcmp(error->name, call->error)))
 			continue;
-		printf("%s of %s:\n%s\n", call->error, call->name,
-		       is_chinese() && *call->chinese ? call->chinese : call->text);
+		if (is_chinese() && *call->chinese)
+			printf("%s 返回的 %s：\n%s\n", call->name, call->error, call->chinese);
+		else
+			printf("%s of %s:\n%s\n", call->error, call->name, call->text);
 		printed++;
 	}
 	return printed;
@@ -316,7 +318,8 @@ static int explain_pair(char **words)
 		explain_join(1, &words[i], word);
 		found = explain_find(1, &words[1 - i], kind_of("errno"));
 		if (found.count && print_calls(word, found.entry[0])) {
-			printf("%s in general:\n\n", found.entry[0]->heading);
+			printf(is_chinese() ? "%s，一般情况：\n\n" : "%s in general:\n\n",
+			       found.entry[0]->heading);
 			print_text(found.entry[0]);
 			return 0;
 		}

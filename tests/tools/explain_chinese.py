@@ -51,6 +51,15 @@ def problems_of_entry(english, chinese):
         yield 'some of it is English'
 
 
+def problems_of_call(english, chinese):
+    rows = [set(re.findall('^\\S.*%s\n((?:  .*\n)+)' % end, text, re.M))
+            for end, text in ((':', english), ('：', chinese))]
+    if not rows[0] or len(rows[0]) != len(rows[1]):
+        yield '%d rows, not %d' % (len(rows[1]), len(rows[0]))
+    if re.search(r'\b(the|of|is|general)\b', prose(chinese)):
+        yield 'some of it is English'
+
+
 def main():
     verbatim, failed, seen = sys.argv[1], 0, 0
     for kind in re.findall(r'\((\w+)\)$', explain(verbatim, 'C'), re.M):
@@ -64,6 +73,12 @@ def main():
             for problem in found:
                 print('%s %s: %s' % (kind, name, problem))
                 failed += 1
+            if kind == 'errno':
+                call = re.search(r'\nBy call\n  (\w+)', english).group(1)
+                for problem in problems_of_call(*(explain(verbatim, language, name, call)
+                                                  for language in ('C', 'zh_CN.UTF-8'))):
+                    print('%s %s: %s' % (name, call, problem))
+                    failed += 1
     if not seen:
         print('no entry is whole')
     sys.exit(bool(failed or not seen))

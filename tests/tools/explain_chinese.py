@@ -8,7 +8,8 @@ import sys
 import unicodedata
 
 WIDTH = 78
-WHOLE = ('symptom', 'state', 'nak', 'errno', 'cm', 'variable', 'reject', 'sidr', 'apr', 'status', 'event', 'flag')
+WHOLE = ('symptom', 'state', 'nak', 'errno', 'cm', 'variable', 'reject', 'sidr', 'apr', 'status', 'event', 'flag',
+         'term')
 TITLES = {'Usual causes, the most likely first': '常见原因（最可能的在前）',
           'How to find out which': '如何判断是哪一种', 'How to mend it': '如何解决', 'See also': '另见',
           'By call': '按调用'}

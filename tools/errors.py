@@ -6,8 +6,7 @@
     errors.py man  VERSION FILE...    verbatim-errors(7)
     errors.py html VERSION FILE...    the same as a page for browsers
 
-FILEs of docs/errors.zh are in Chinese, and only the table has them: short.txt a line for each entry, the others
-whole entries, by the name of the English file.
+FILEs of docs/errors.zh are in Chinese, by the names of the English ones, and only the table has them.
 
 docs/errors/README.md describes the format. What does not follow it ends the build, with file and line.
 """
@@ -44,8 +43,7 @@ class Entry:
         self.aliases = [a.strip() for a in (match.group(4) or '').split(';') if a.strip()]
         self.meaning = []           # paragraphs
         self.sections = {}          # title: items
-        self.chinese = ''           # a line
-        self.whole = None           # the same entry in Chinese
+        self.chinese = None         # the same entry in Chinese
 
     def heading(self):
         if self.number is None:
@@ -102,13 +100,7 @@ class Reader:
                 self.line(line.rstrip('\n'), '%s:%d' % (path, number))
 
     def read_chinese(self, path):
-        if path.endswith('short.txt'):
-            self.read_short(path)
-        else:
-            self.read_whole(path)
-
-    def read_whole(self, path):
-        """A file that is begun has all entries of its kinds, so that a chapter is in one language."""
+        """After the English file of the same name, with which it shares what is not translated."""
         chinese = Reader()
         chinese.read(path, 'utf-8')
         check(chinese.kinds)
@@ -126,20 +118,7 @@ class Reader:
                 if [names for names, _ in entry.calls()] != [names for names, _ in entries[entry.name].calls()]:
                     fail(entry.place, 'By call: has other calls than the English entry')
                 entry.sections['See:'] = entries[entry.name].sections.get('See:', [])
-                entries[entry.name].whole = entry
-            for entry in (e for e in kind.entries if not e.whole):
-                fail(path, 'has no %s' % entry.name)
-
-    def read_short(self, path):
-        entries = {entry.name: entry for kind in self.kinds for entry in kind.entries}
-        with open(path, encoding='utf-8') as file:
-            for number, line in enumerate(file, 1):
-                name, _, text = line.rstrip('\n').partition(' ')
-                if not name or name.startswith('#'):
-                    continue
-                if name not in entries or not text or entries[name].chinese:
-                    fail('%s:%d' % (path, number), '%s is no entry, has no text, or is there twice' % name)
-                entries[name].chinese = text
+                entries[entry.name].chinese = entry
 
     def line(self, line, place):
         if line.startswith('#'):
@@ -268,13 +247,9 @@ def calls_text(entry, titles=None, wrap=wrapped):
     return ['', titles['By call:']] + items_text('By call:', entry.sections.get('By call:', []), wrap)
 
 
-def chinese_texts(entry):
-    """Of the table: in short where there is no more, text, text by call. Lines each, [] for none."""
-    if not entry.whole:
-        return wrapped_chinese(entry.chinese) + [''] if entry.chinese else [], [], []
-    by_call = list(entry.whole.calls())
-    return ([], entry_text(entry.whole, CHINESE_SECTIONS, wrapped_chinese),
-            calls_text(entry.whole, CHINESE_SECTIONS, wrapped_chinese) if by_call else [])
+def texts(entry, *form):
+    """Of the table: text, and text by call. Lines each, [] for none."""
+    return [entry_text(entry, *form), calls_text(entry, *form) if list(entry.calls()) else []]
 
 
 def sentence(text):
@@ -308,29 +283,25 @@ def write_c(kinds):
     for kind in kinds:
         print('\t{ %s, %s, %s, %s, %s },' % (
             c_string(kind.name), c_string(kind.what), c_string(kind.title),
-            c_string(kind.chinese.what if kind.chinese else kind.what), 'true' if kind.numbers else 'false'))
+            c_string(kind.chinese.what), 'true' if kind.numbers else 'false'))
     print('\t{ NULL, NULL, NULL, NULL, false },\n};\n\nconst struct error_entry error_entries[] = {')
     for index, kind in enumerate(kinds):
         for entry in kind.entries:
-            short, whole, whole_calls = chinese_texts(entry)
-            calls = calls_text(entry) if list(entry.calls()) else []
-            texts = [entry_text(entry), calls, short, whole, whole_calls]
+            both = texts(entry) + texts(entry.chinese, CHINESE_SECTIONS, wrapped_chinese)
             print('\t{ %d, %s, %s, %d,\n\t  %s,\n\t  %s },' % (
                 index, c_string(entry.name), c_string(entry.heading()),
                 -1 if entry.number is None else entry.number, c_string(' ' + ' '.join(entry.words()) + ' '),
-                ',\n\t  '.join(c_lines(lines, '\t  ') for lines in texts)))
-    print('\t{ 0, NULL, NULL, -1, NULL, NULL, NULL, NULL, NULL, NULL },\n};\n')
+                ',\n\t  '.join(c_lines(lines, '\t  ') for lines in both)))
+    print('\t{ 0, NULL, NULL, -1, NULL, NULL, NULL, NULL, NULL },\n};\n')
     print('const struct error_call error_calls[] = {')
     for entry in (e for k in kinds for e in k.entries):
-        rows = list(entry.calls())
-        translated = [text for _, text in entry.whole.calls()] if entry.whole else [''] * len(rows)
-        for (names, text), chinese in zip(rows, translated):
+        for (names, text), (_, chinese) in zip(entry.calls(), entry.chinese.calls()):
             text = sentence(text)
             for name in names:
                 print('\t{ %s, %s, %s,\n\t  %s,\n\t  %s },' % (
                     c_string(name), c_string(entry.name), c_string(word_of(name)),
                     c_lines(wrapped(text, '  ', '  '), '\t  '),
-                    c_lines(wrapped_chinese(chinese) if chinese else [], '\t  ')))
+                    c_lines(wrapped_chinese(chinese), '\t  ')))
     print('\t{ NULL, NULL, NULL, NULL, NULL },\n};')
 
 
@@ -428,6 +399,8 @@ def load(paths):
     for path in paths:
         (reader.read_chinese if 'errors.zh' in path else reader.read)(path)
     check(reader.kinds)
+    for entry in (e for kind in reader.kinds for e in kind.entries if not e.chinese):
+        fail(entry.place, entry.name + ' is not in docs/errors.zh')
     return reader.kinds
 
 

@@ -140,20 +140,16 @@ static const char *kind_what(int kind)
 	return is_chinese() ? error_kinds[kind].chinese : error_kinds[kind].what;
 }
 
-/* In Chinese where the entry has been translated. */
 static void print_text(const struct error_entry *entry)
 {
-	if (is_chinese() && *entry->chinese)
-		fputs(entry->chinese, stdout);
-	else
-		printf("%s%s", is_chinese() ? entry->chinese_short : "", entry->text);
+	fputs(is_chinese() ? entry->chinese : entry->text, stdout);
 }
 
 static void print_entry(const struct error_entry *entry)
 {
 	printf("%s: %s\n\n", entry->heading, kind_what(entry->kind));
 	print_text(entry);
-	fputs(is_chinese() && *entry->chinese ? entry->chinese_calls : entry->calls, stdout);
+	fputs(is_chinese() ? entry->chinese_calls : entry->calls, stdout);
 }
 
 /* Several: which they are, and how each is asked for. */
@@ -180,7 +176,7 @@ static int print_calls(const char *word, const struct error_entry *error)
 	for (const struct error_call *call = error_calls; call->name; call++) {
 		if (strcmp(call->word, word) || (error && strcmp(error->name, call->error)))
 			continue;
-		if (is_chinese() && *call->chinese)
+		if (is_chinese())
 			printf("%s 返回的 %s：\n%s\n", call->name, call->error, call->chinese);
 		else
 			printf("%s of %s:\n%s\n", call->error, call->name, call->text);

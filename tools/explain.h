@@ -14,7 +14,7 @@ struct error_kind {
 	const char *name;	/* one word: "status" */
 	const char *what;	/* of one entry: "completion status" */
 	const char *title;	/* of all: "Completion statuses" */
-	const char *chinese;	/* what, in Chinese; or what */
+	const char *chinese;	/* what, in Chinese */
 	bool numbers;		/* its numbers may be asked for */
 };
 
@@ -26,8 +26,7 @@ struct error_entry {
 	const char *words;	/* what finds it: " WORD WORD ", in capitals */
 	const char *text;
 	const char *calls;	/* by call: "" or the last section */
-	const char *chinese_short;	/* above the English text: "" where there is a Chinese one */
-	const char *chinese;	/* text, or "" */
+	const char *chinese;	/* text */
 	const char *chinese_calls;
 };
 
@@ -37,7 +36,7 @@ struct error_call {
 	const char *error;	/* name of the entry */
 	const char *word;	/* the name in capitals */
 	const char *text;
-	const char *chinese;	/* or "" */
+	const char *chinese;
 };
 
 extern const struct error_kind error_kinds[];

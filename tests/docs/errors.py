@@ -11,21 +11,20 @@ ENUMS = {'status': ('infiniband/verbs.h', 'ibv_wc_status'), 'event': ('infiniban
          'state': ('infiniband/verbs.h', 'ibv_qp_state'), 'flag': ('infiniband/verbs.h', 'ibv_access_flags'),
          'cm': ('rdma/rdma_cma.h', 'rdma_cm_event_type')}
 
+FOLDERS = ('errors', 'errors.zh')
+
+
+def texts(root, folder):
+    return sorted(name for name in os.listdir(os.path.join(root, 'docs', folder)) if name.endswith('.txt'))
+
 
 def known(root):
     """{kind: {name: entry}}."""
     spec = importlib.util.spec_from_file_location('errors_tool', os.path.join(root, 'tools', 'errors.py'))
     tool = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tool)
-    reader = tool.Reader()
-    folder = os.path.join(root, 'docs', 'errors')
-    for name in sorted(os.listdir(folder)):
-        if name.endswith('.txt'):
-            reader.read(os.path.join(folder, name))
-    folder += '.zh'
-    for name in sorted(os.listdir(folder)):
-        reader.read_chinese(os.path.join(folder, name))
-    return {kind.name: {entry.name: entry for entry in kind.entries} for kind in reader.kinds}
+    paths = [os.path.join(root, 'docs', folder, name) for folder in FOLDERS for name in texts(root, folder)]
+    return {kind.name: {entry.name: entry for entry in kind.entries} for kind in tool.load(paths)}
 
 
 @functools.lru_cache
@@ -77,14 +76,15 @@ def of_chinese(entry, title, english, chinese):
 
 
 def translations(root, have):
-    """A file in Chinese that is begun is whole (the build sees to that), and says what the English says."""
+    """Each entry is there in Chinese (the build sees to that), and says what the English says."""
     with open(os.path.join(root, 'tools', 'meson.build'), encoding='utf-8') as file:
-        built = re.search(r"errors\.zh/short\.txt'\)\nforeach name : \[(.*?)\]", file.read(), re.S).group(1)
-    there = {name for name in os.listdir(os.path.join(root, 'docs', 'errors.zh'))} - {'short.txt'}
-    for name in sorted(there ^ {word + '.txt' for word in re.findall(r'\w+', built)}):
-        yield 'docs/errors.zh/%s: not both in the folder and in tools/meson.build' % name
-    for entry in (e for entries in have.values() for e in entries.values() if e.whole):
-        chinese = entry.whole
+        built = re.search(r"'errors\.zh'\]\n\tforeach name : \[(.*?)\]", file.read(), re.S).group(1)
+    built = {word + '.txt' for word in re.findall(r'\w+', built)}
+    for folder in FOLDERS:
+        for name in sorted(set(texts(root, folder)) ^ built):
+            yield 'docs/%s/%s: not both in the folder and in tools/meson.build' % (folder, name)
+    for entry in (e for entries in have.values() for e in entries.values()):
+        chinese = entry.chinese
         yield from of_chinese(chinese, 'the meaning', ' '.join(entry.meaning), ' '.join(chinese.meaning))
         for title, items in entry.sections.items():
             others = chinese.sections.get(title, [])
@@ -113,8 +113,6 @@ def problems(root, settings):
         for name in rows(root, path, macro):
             if name not in words:
                 yield 'docs/errors: no %s has the word %s of %s' % (kind, name, path)
-    for entry in (e for entries in have.values() for e in entries.values() if not e.chinese):
-        yield '%s: docs/errors.zh/short.txt has no %s' % (entry.place, entry.name)
     yield from translations(root, have)
     for name in sorted(settings - have['variable'].keys()):
         yield 'docs/errors/variable.txt has no %s' % name

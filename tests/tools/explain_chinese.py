@@ -8,8 +8,6 @@ import sys
 import unicodedata
 
 WIDTH = 78
-WHOLE = ('symptom', 'state', 'nak', 'errno', 'cm', 'variable', 'reject', 'sidr', 'apr', 'status', 'event', 'flag',
-         'term')
 TITLES = {'Usual causes, the most likely first': '常见原因（最可能的在前）',
           'How to find out which': '如何判断是哪一种', 'How to mend it': '如何解决', 'See also': '另见',
           'By call': '按调用'}
@@ -65,13 +63,9 @@ def main():
     verbatim, failed, seen = sys.argv[1], 0, 0
     for kind in re.findall(r'\((\w+)\)$', explain(verbatim, 'C'), re.M):
         for name in re.findall(r'  (\w+)', explain(verbatim, 'C', kind).split('\n', 1)[1]):
-            words = [name] if kind in WHOLE else [kind, name]
-            english, chinese = (explain(verbatim, language, *words) for language in ('C', 'zh_CN.UTF-8'))
-            found = list(problems_of_lines(chinese))
-            if kind in WHOLE:
-                found += problems_of_entry(english, chinese)
-                seen += 1
-            for problem in found:
+            english, chinese = (explain(verbatim, language, kind, name) for language in ('C', 'zh_CN.UTF-8'))
+            seen += 1
+            for problem in [*problems_of_lines(chinese), *problems_of_entry(english, chinese)]:
                 print('%s %s: %s' % (kind, name, problem))
                 failed += 1
             if kind == 'errno':
@@ -81,7 +75,7 @@ def main():
                     print('%s %s: %s' % (name, call, problem))
                     failed += 1
     if not seen:
-        print('no entry is whole')
+        print('there is no entry')
     sys.exit(bool(failed or not seen))
 
 

@@ -228,7 +228,7 @@ def items_text(section, items, wrap):
             lines += wrap(names, '  ', '    ') + wrap(text, '      ', '      ')
         else:
             mark = '%d.' % number if section == 'Causes:' else '-'
-            lines += wrap(item, '  %-3s' % mark, '     ')
+            lines += wrap(item, '  %-2s ' % mark, '     ')
     return lines
 
 

@@ -282,7 +282,7 @@ int endpoint_disconnect(struct endpoint *endpoint)
 static inline uint8_t own_gid(struct ibv_context *verbs, union ibv_gid *gid)
 {
 	for (int i = 0; i < 16; i++)
-		if (!ibv_query_gid(verbs, 1, i, gid) && gid->raw[10] == 0xff && gid->raw[12] == 127)
+		if (!ibv_query_gid(verbs, 1, i, gid) && IN6_IS_ADDR_V4MAPPED(gid->raw) && gid->raw[12] == 127)
 			return i;
 	fail_msg("vb_lo has no GID of 127.0.0.1");
 	return 0;

@@ -7,6 +7,7 @@
 #include "fixture.h"
 
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <unistd.h>
 
 struct objects {
@@ -41,7 +42,7 @@ static void make_ah(struct objects *of)
 
 	for (int i = 0; i < 16 && !of->ah; i++) {
 		attr.grh.sgid_index = (uint8_t)i;
-		if (!ibv_query_gid(of->context, 1, i, &attr.grh.dgid) && attr.grh.dgid.raw[10] == 0xff)
+		if (!ibv_query_gid(of->context, 1, i, &attr.grh.dgid) && IN6_IS_ADDR_V4MAPPED(attr.grh.dgid.raw))
 			of->ah = ibv_create_ah(of->pd, &attr);
 	}
 }

@@ -413,14 +413,14 @@ static void call_rselect(void)
 
 #define SILENT "10.77.0.99"
 
-/* In a network namespace of our own, where nothing but lo is. */
+/* In a network namespace of our own, where nothing but lo is. A link-local GID has the 0xff of an IPv4 one, too. */
 static const char *silent_missing(void)
 {
 	static bool made;
 
 	if (!made && (access("/sys/class/net/sig0", F_OK) || geteuid()))
 		made = !geteuid() && !system("test \"$(ip -br link | grep -v '^lo ' | wc -l)\" = 0 && "
-					     "ip link add sig0 type veth peer name sig1 && "
+					     "ip link add sig0 address 02:00:ff:00:00:01 type veth peer name sig1 && "
 					     "ip address add 10.77.0.1/24 dev sig0 && ip link set sig0 up && "
 					     "ip link set sig1 up");
 	return made ? NULL : "no interface can be made here";
@@ -440,7 +440,7 @@ static void prepare_silent_handle(void)
 	NEED(pd = ibv_alloc_pd(context));
 	for (silent.grh.sgid_index = 0; silent.grh.sgid_index < 8; silent.grh.sgid_index++) {
 		NEED(!ibv_query_gid(context, 1, silent.grh.sgid_index, &silent.grh.dgid));
-		if (silent.grh.dgid.raw[10] == 0xff)
+		if (IN6_IS_ADDR_V4MAPPED(silent.grh.dgid.raw))
 			break;
 	}
 	silent.grh.dgid.raw[15] = 99;

@@ -28,8 +28,13 @@ DROPS = ('rx_short rx_bad_opcode rx_malformed rx_icrc_encapsulated rx_ip_id rx_b
 
 def pair(program, address='127.0.0.1'):
     """Server and client, which comes again until the server listens."""
-    return ('%s & server=$!; for i in 1 2 3 4 5 6 7 8; do sleep 0.2; %s %s && break; done; wait $server'
+    return ('%s & server=$!; until sleep 0.2; %s %s || ! kill -0 $server; do :; done; wait $server'
             % (program, program, address))
+
+
+def served(server, client):
+    """By the connection manager: one client, which comes when the server has its name."""
+    return '%s & await_server any && %s; wait' % (server, client)
 
 
 def programs():
@@ -41,10 +46,10 @@ def programs():
     if not ALL:
         return few
     few.update({
-        'hello_cm': './hello_cm & sleep 0.5; ./hello_cm 127.0.0.1; wait',
-        'hello_ep': './hello_ep & sleep 0.5; ./hello_ep 127.0.0.1; wait',
-        'hello_credits': './hello_credits & sleep 0.5; ./hello_credits 127.0.0.1; wait',
-        'rping': 'rping -s -a 127.0.0.1 -C 20 & sleep 0.5; rping -c -a 127.0.0.1 -C 20; wait',
+        'hello_cm': served('./hello_cm', './hello_cm 127.0.0.1'),
+        'hello_ep': served('./hello_ep', './hello_ep 127.0.0.1'),
+        'hello_credits': served('./hello_credits', './hello_credits 127.0.0.1'),
+        'rping': served('rping -s -a 127.0.0.1 -C 20', 'rping -c -a 127.0.0.1 -C 20'),
         'ibv_uc_pingpong': pair('ibv_uc_pingpong -g 1 -n 40'),
         'ibv_ud_pingpong': pair('ibv_ud_pingpong -g 1 -n 40'),
         'ibv_srq_pingpong': pair('ibv_srq_pingpong -g 1 -n 40'),

@@ -13,7 +13,7 @@
 #if defined(ADDRESS_SANITIZER) || defined(THREAD_SANITIZER)
 #define KILLS 10u
 #else
-#define KILLS 15u
+#define KILLS 8u
 #endif
 #define BYTES (1u << 20)
 #define DEPTH 16u
@@ -309,8 +309,7 @@ static bool stop_once(const char *mode, unsigned seed, bool goes_on)
 	pair_start(&pair, mode, written, writer, NULL);
 	good = hear(pair.socket[LEFT], &byte, 1) && hear(pair.socket[RIGHT], &byte, 1);
 	usleep(2000 + random_below(8000));
-	kill(pair.pid[RIGHT], SIGSTOP);
-	usleep(2000);
+	pair_stop(&pair, RIGHT);
 	tell(pair.socket[LEFT], "s", 1);
 	good = good && hear(pair.socket[LEFT], &byte, 1) && byte == 'd';
 	usleep(20000);

@@ -591,8 +591,7 @@ static bool so_does_one_that_is_stopped(void)
 
 	pair_start(&pair, "copy", deregisters, name_grants, &pair);
 	good = hear(pair.socket[LEFT], &byte, 1);
-	kill(pair.pid[RIGHT], SIGSTOP);
-	usleep(10000);
+	pair_stop(&pair, RIGHT);
 	tell(pair.socket[LEFT], "s", 1);
 	good = good && hear(pair.socket[LEFT], &byte, 1);
 	kill(pair.pid[RIGHT], SIGCONT);

@@ -211,15 +211,6 @@ static bool a_send_queue_drains_although_nobody_polls(void)
 
 /* ---- stopped ---- */
 
-/* On return all of its threads are. */
-static void stop(pid_t pid)
-{
-	siginfo_t info;
-
-	kill(pid, SIGSTOP);
-	waitid(P_PID, (id_t)pid, &info, WSTOPPED);
-}
-
 #define SHORT_TIMEOUT 12 /* 17 ms */
 
 /* What a message is filled with: its number, in each word. */
@@ -335,7 +326,7 @@ static bool stop_once(const char *mode, end_fn *left, end_fn *right, unsigned de
 	pair_start(&pair, mode, left, right, &most);
 	good = hear(pair.socket[LEFT], &byte, 1) && hear(pair.socket[RIGHT], &byte, 1);
 	usleep(delay_us);
-	stop(pair.pid[RIGHT]);
+	pair_stop(&pair, RIGHT);
 	good = good && hear(pair.socket[LEFT], &byte, 1);
 	kill(pair.pid[RIGHT], SIGCONT);
 	if (good)
@@ -541,7 +532,7 @@ static bool live_twice(const char *mode)
 			kill(pair.pid[RIGHT], SIGCONT);
 			continue;
 		}
-		stop(pair.pid[RIGHT]);
+		pair_stop(&pair, RIGHT);
 		tell(pair.socket[LEFT], "s", 1);
 	}
 	/* Not otherwise: LeakSanitizer stops an ending process's threads, and hangs if they go on. */

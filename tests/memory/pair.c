@@ -243,6 +243,14 @@ void pair_start(struct pair *pair, const char *mode, end_fn *left, end_fn *right
 	close(up[1][1]);
 }
 
+void pair_stop(const struct pair *pair, enum side side)
+{
+	siginfo_t info;
+
+	kill(pair->pid[side], SIGSTOP);
+	waitid(P_PID, (id_t)pair->pid[side], &info, WSTOPPED);
+}
+
 int pair_wait(struct pair *pair, enum side side, double limit_s)
 {
 	double until = now() + PATIENCE * limit_s;

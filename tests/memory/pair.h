@@ -96,6 +96,8 @@ struct pair {
 void pair_start(struct pair *pair, const char *mode, end_fn *left, end_fn *right, void *argument);
 /* The status as of waitpid(); -1: it had not ended after @limit_s, and was killed. */
 int pair_wait(struct pair *pair, enum side side, double limit_s);
+/* SIGSTOP; on return none of its threads runs. */
+void pair_stop(const struct pair *pair, enum side side);
 /* Both, and both exited with 0. */
 bool pair_end(struct pair *pair, double limit_s);
 bool pair_run(const char *mode, end_fn *left, end_fn *right, void *argument, double limit_s);

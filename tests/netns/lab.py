@@ -121,11 +121,11 @@ class Namespace:
                         return True
         return False
 
-    def serves(self, port):
-        """Does any process in here serve this port, by the connection manager or a socket?"""
+    def serves(self, port, addresses=1):
+        """Is this port served in here: by the connection manager on so many addresses, or a socket?"""
         with open(f'/proc/{self.pid}/net/unix') as lines:
-            if any(match and int(match[1], 16) & 0xffff == port
-                   for match in map(SERVED.search, lines)):
+            if sum(bool(match) and int(match[1], 16) & 0xffff == port
+                   for match in map(SERVED.search, lines)) >= addresses:
                 return True
         with open(f'/proc/{self.pid}/net/udp') as one, open(f'/proc/{self.pid}/net/udp6') as two:
             ports = re.findall(r'^ *\d+: [0-9A-F]+:([0-9A-F]{4}) ', one.read() + two.read(), re.M)
@@ -218,17 +218,33 @@ class End:
         return Program(prefix + command, self.lab.log_path(command[0]),
                        self.lab.env({**self.variables, **(env or {})}))
 
-    def wait_listening(self, port, program, timeout=10, served=False):
-        """@served: with the connection manager, which has no TCP port."""
+    def wait_listening(self, port, program, timeout=10, served=0):
+        """@served: with the connection manager, which has no TCP port, on so many addresses."""
         until = time.monotonic() + timeout * PATIENCE
-        seen = self.namespace.serves if served else self.namespace.listens
-        while not seen(port):
+        while not (self.namespace.serves(port, served) if served else self.namespace.listens(port)):
             if not program.alive():
                 raise Failure(f'the server ended before it listened (exit status {program.code}):\n'
                               + program.tail())
             if time.monotonic() > until:
                 raise Failure(f'the server does not listen after {timeout} s:\n' + program.tail())
             time.sleep(0.01)
+
+
+def processor_ticks(program):
+    with open(f'/proc/{program.pid}/stat') as stat:
+        fields = stat.read().rsplit(')', 1)[1].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def assert_idle(programs, windows=6):
+    """They come to rest: in one of so many windows of 2 s, the first on an idle machine, none uses a processor."""
+    for _ in range(windows):
+        before = [processor_ticks(program) for program in programs]
+        time.sleep(2)
+        spent = [processor_ticks(program) - then for program, then in zip(programs, before)]
+        if max(spent) <= 1:
+            return
+    raise Failure(f'{spent} ticks of CPU in 2 s')
 
 
 class Lab:
@@ -340,11 +356,11 @@ class Host:
     listens = Namespace.listens
 
     @staticmethod
-    def serves(port):
+    def serves(port, addresses=1):
         """The kernel's rdma_cm tells who listens."""
         told = call(['rdma', 'resource', 'show', 'cm_id'])
-        return any('LISTEN' in line and re.search(rf':{port}\b', line)
-                   for line in told.splitlines())
+        return sum('LISTEN' in line and bool(re.search(rf':{port}\b', line))
+                   for line in told.splitlines()) >= addresses
 
     def prefix(self, user=None):
         return ['setpriv', '--pdeathsig', 'KILL']

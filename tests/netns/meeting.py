@@ -43,7 +43,7 @@ class Meeting:
         """A server that listens by now; for a `with`."""
         program = self.topology.server.start(self.words(template), env, user)
         try:
-            self.topology.server.wait_listening(self.port, program, served=True)
+            self.topology.server.wait_listening(self.port, program, served=1)
         except BaseException:
             program.end()
             raise

@@ -52,6 +52,7 @@ static void close_delivers(struct pair *pair)
 {
 	int rs = meet(pair, NULL);
 	struct pollfd fds = { .fd = rs, .events = POLLIN | POLLRDHUP };
+	unsigned tries;
 
 	if (!pair->server) {
 		send_all(rs, 4, 0, 200000, 0);
@@ -60,9 +61,9 @@ static void close_delivers(struct pair *pair)
 		return;
 	}
 	hear(pair);
-	usleep(300000);
-	CHECK(rpoll(&fds, 1, 0) == 1 && fds.revents & POLLIN && fds.revents & POLLRDHUP,
-	      "revents 0x%x", fds.revents);
+	for (tries = 0; tries < 6000 && rpoll(&fds, 1, 0) >= 0 && !(fds.revents & POLLRDHUP); tries++)
+		usleep(10000);
+	CHECK(fds.revents & POLLIN && fds.revents & POLLRDHUP, "revents 0x%x", fds.revents);
 	receive_all(rs, 4, 0, 200000, 0);
 	expect_end(rs);
 	FAILS(rsend(rs, "x", 1, 0), EPIPE);

@@ -271,7 +271,7 @@ static void a_killed_peer_disconnects_at_once(void **test)
 	kill(child, SIGKILL);
 	killed_ns = clock_now_ns();
 	take(RDMA_CM_EVENT_DISCONNECTED);
-	assert_in_range(clock_now_ns() - killed_ns, 0, 2000000000u);
+	assert_in_range(clock_now_ns() - killed_ns, 0, 10000000000u);	/* and not by timeouts of requests */
 	waitpid(child, &status, 0);
 	endpoint_destroy(active);
 	close(ready[0]);

@@ -71,7 +71,7 @@ def rpma(topology):
     program = built(topology.server, 'rpma_verify.c', 'gcc', '-lrpma', '-libverbs')
     port, address = next(PORTS), topology.server.address
     both(topology, under_verbatim(topology.server) + [program] + words('server', address, port),
-         under_verbatim(topology.client) + [program] + words('client', address, port), port, served=True)
+         under_verbatim(topology.client) + [program] + words('client', address, port), port, served=1)
 
 
 def loader(topology):

@@ -55,7 +55,7 @@ def finish(program, timeout, expected=0):
     return program.text
 
 
-def both(topology, server, client, port, timeout=30, served=False):
+def both(topology, server, client, port, timeout=30, served=0):
     """Start @server, wait until it listens, run @client; both to their ends. Texts of both."""
     with topology.server.start(server) as one:
         topology.server.wait_listening(port, one, served=served)

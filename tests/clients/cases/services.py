@@ -33,7 +33,7 @@ def fio(topology, verb, depth):
     client = common + words(f'--rw=write --verb={verb} --iodepth={depth}',
                             f'--hostname={topology.server.address}')
     _, text = both(topology, under_verbatim(topology.server) + server,
-                   under_verbatim(topology.client) + client, port, served=True)
+                   under_verbatim(topology.client) + client, port, served=1)
     moved = re.search(r'io=([\d.]+MiB)', text)
     if not moved or moved[1] != '16.0MiB':
         raise Failure(f'not 16 MiB:\n{text[-2000:]}')
@@ -68,7 +68,7 @@ def iser(topology):
     os.chmod(disk, 0o666)
     command = under_verbatim(end, f'TGT_IPC_SOCKET={path}') + words('tgtd -f --iser', f'port={port}')
     with end.start(command) as target:
-        end.wait_listening(port, target, served=True)
+        end.wait_listening(port, target, served=1)
         for arguments in (f'--mode target --op new --tid 1 -T {NAME}',
                           f'--mode logicalunit --op new --tid 1 --lun 1 -b {disk}',
                           '--mode target --op bind --tid 1 -I ALL',
@@ -180,7 +180,7 @@ def migration(topology):
             topology.client.start(under_verbatim(topology.client) + origin) as two:
         await_file(paths[0], one)
         await_file(paths[1], two)
-        topology.server.wait_listening(port, one, served=True)
+        topology.server.wait_listening(port, one, served=1)
         target, source = Qmp(paths[0]), Qmp(paths[1])
         source.call('migrate', uri=uri)
         state, end = {}, time.monotonic() + 40 * PATIENCE

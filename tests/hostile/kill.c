@@ -213,7 +213,7 @@ static bool survive(struct cast *cast, struct survivor *survivor, int wire)
 
 static unsigned kill_count(void)
 {
-	return long_run ? 10000 : 120;
+	return long_run ? 10000 : 60;
 }
 
 static void be_survivor(struct cast *cast)

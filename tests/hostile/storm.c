@@ -11,7 +11,7 @@
 
 enum { DRIVER, ECHO, VANDAL, TALKER, STRANGER };
 
-#define STORM_S 3.0
+#define STORM_S 2.0
 #define LONG_STORM_S 20.0
 #define LONG_STORMS 10
 #define GRANTED_BYTES (64 * KIB)

@@ -20,7 +20,7 @@
 #define SEEDS_USUAL 2u
 #define SEEDS_LONG 20u
 #else
-#define SEEDS_USUAL 4u
+#define SEEDS_USUAL 2u
 #define SEEDS_LONG 60u
 #endif
 

@@ -21,7 +21,7 @@
 #define SEEDS_USUAL	300u
 #define SEEDS_LONG	5000u
 #else
-#define SEEDS_USUAL	2000u
+#define SEEDS_USUAL	1200u
 #define SEEDS_LONG	20000u
 #endif
 #define FAILURES_MAX	5u

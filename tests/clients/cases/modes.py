@@ -13,7 +13,7 @@ NAMES = ('mapped', 'copy', 'ring', 'off')
 QUICK = [
     'ib_send_lat -c RC -n 1000 -s 4096', 'ib_send_bw -c RC -n 1000 -s 4096',
     'ib_send_lat -c UD -n 1000 -s 4096', 'ib_send_bw -c UC -n 1000 -s 4096',
-    'ib_write_lat -c UC -n 1000 -s 4096', 'ib_write_bw -c RC -n 1000 -s 4096',
+    'ib_write_lat -c UC -n 1000 -s 4096',
     'ib_write_lat -I 64 -s 64 -n 500', 'ib_read_bw -e -n 500 -s 8192',
     'ib_atomic_lat -c RC -n 1000', 'ibv_rc_pingpong -g 1 -e -s 65536',
     'ibv_rc_pingpong -g 1 -s 4194304', 'ibv_uc_pingpong -g 1 -s 1024',

@@ -32,4 +32,4 @@ def cases(topology):
             if mtu <= topology.mtu:
                 yield Case(f'pyverbs: every operation, GID {gid}, path MTU {mtu}',
                            lambda g=gid, m=mtu: operations(topology, g, m),
-                           mtu == topology.mtu and gid != 0)
+                           mtu == topology.mtu and gid != 0 and topology.name != 'veth9000')

@@ -329,7 +329,7 @@ static void interrupt(struct waiting *waiting, int flags)
 	assert_int_equal(pthread_create(&waiting->thread, NULL, wait_in_thread, waiting), 0);
 	while (waiting->state == 0)
 		usleep(1000);
-	/* Until it sleeps; too early a signal shows nothing and would end nothing either. Where none ends it: a few. */
+	/* Until it sleeps: too early a signal ends nothing. Where none does: a few. */
 	for (int i = 0; i < (flags & SA_RESTART ? 20 : 6000) && waiting->state != 2; i++) {
 		usleep(10000);
 		pthread_kill(waiting->thread, SIGUSR1);

@@ -17,7 +17,8 @@
 
 #define BYTES		4096u
 #define HELD_S		1.0
-#define SHORT_TIMEOUT	15	/* 134 ms, three times: far less than it is held, and time to answer on a busy machine */
+/* 134 ms, three times: far less than it is held, and time to answer on a busy machine. */
+#define SHORT_TIMEOUT	15
 #define THREADS_MAX	32u
 
 enum hold { BY_DEBUGGER, BUT_ONE_THREAD, BY_GROUP };

@@ -13,7 +13,8 @@
 #define BYTES	(1u << 20)
 
 #define STOPPED_S (long_run ? 3.5 : 1.5)
-#define SHORT_TIMEOUT 15	/* 134 ms, three times: far less than it is stopped, and time to answer on a busy machine */
+/* 134 ms, three times: far less than it is stopped, and time to answer on a busy machine. */
+#define SHORT_TIMEOUT 15
 #define RECEIVES 32
 #define AT_THERE 512		/* what is written to, and read from */
 

@@ -413,14 +413,18 @@ static void call_rselect(void)
 
 #define SILENT "10.77.0.99"
 
-/* In a network namespace of our own, where nothing but lo is. A link-local GID has the 0xff of an IPv4 one, too. */
+/*
+ * In a network namespace of our own, where nothing but lo is. By that address the link-local GID has the 0xff of
+ * an IPv4 one, too.
+ */
 static const char *silent_missing(void)
 {
 	static bool made;
 
 	if (!made && (access("/sys/class/net/sig0", F_OK) || geteuid()))
 		made = !geteuid() && !system("test \"$(ip -br link | grep -v '^lo ' | wc -l)\" = 0 && "
-					     "ip link add sig0 address 02:00:ff:00:00:01 type veth peer name sig1 && "
+					     "ip link add sig0 address 02:00:ff:00:00:01 type veth "
+					     "peer name sig1 && "
 					     "ip address add 10.77.0.1/24 dev sig0 && ip link set sig0 up && "
 					     "ip link set sig1 up");
 	return made ? NULL : "no interface can be made here";

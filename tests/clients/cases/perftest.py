@@ -87,7 +87,8 @@ def basic(topology):
                 size = 8 if op == 'atomic' else min(4096, topology.mtu)
                 options = words('-c', connection, '-n', count,
                                 None if op == 'atomic' else f'-s {size}')
-                quick = topology.name == 'lo' or connection == 'RC' or connection != 'XRC' and topology.name == 'veth1500'
+                quick = topology.name == 'lo' or connection == 'RC' or \
+                    connection != 'XRC' and topology.name == 'veth1500'
                 yield f'ib_{op}_{kind}', options, [size], quick
 
 

@@ -94,8 +94,9 @@ static void explain_unreachable(const struct endpoint *endpoint, int status)
 		return;
 	}
 	explain_print_about("UNREACHABLE",
-			    "unreachable: %s: no answer to packets from %s: check the address, that the server runs "
-			    "and is not stopped, and that UDP port 4791 is open; local devices: %s",
+			    "unreachable: %s: no answer to packets from %s: check the address, that the "
+			    "server runs and is not stopped, and that UDP port 4791 is open; local "
+			    "devices: %s",
 			    peer, endpoint->port ? endpoint->port->gid.device : "no device",
 			    net_describe_devices(devices, sizeof(devices)));
 }

@@ -49,7 +49,8 @@ def judge(pair, kind, test):
     direct = {}
     for program in (pair.server, pair.client):
         seen = counters(program)
-        if not seen.get('direct_refused') or seen.get('memory_refused'):
+        # Refused only by who shares memory; in a slow guest not at the first try (memory_refused).
+        if not seen.get('direct_refused'):
             raise Failure(f'copies are allowed, or no memory is shared: {seen}\n{pair.report()}')
         for name in ('direct_writes', 'direct_reads', 'direct_atomics', 'mapped_regions'):
             if name != 'direct_writes' or test not in WITH_MESSAGES:

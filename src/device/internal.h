@@ -167,8 +167,9 @@ void ethernet_detach(struct hca *hca, struct qp *qp);
 void hca_trace_counters(const struct hca *hca);
 
 /* multicast.c */
-void multicast_deliver(struct hca *hca, const struct packet *packet, struct rx_info *info,
-		       uint64_t now_ns) REQUIRES(hca->engine.progress);
+/* Returns why one of its QPs dropped it, which is counted. */
+enum drop multicast_deliver(struct hca *hca, const struct packet *packet, struct rx_info *info,
+			    uint64_t now_ns) REQUIRES(hca->engine.progress);
 void multicast_detach_all(struct hca *hca, struct qp *qp);
 /* Groups that a process may be in. */
 uint32_t multicast_groups_max(void);

@@ -258,9 +258,10 @@ static bool is_own(struct hca *hca, const struct qp *qp, uint32_t source_qpn, co
 	return own;
 }
 
-static void deliver_to(struct hca *hca, struct multicast_group *group, const struct packet *packet,
-		       struct rx_info *info, uint64_t now_ns)
+static enum drop deliver_to(struct hca *hca, struct multicast_group *group, const struct packet *packet,
+			    struct rx_info *info, uint64_t now_ns)
 {
+	enum drop why = DROP_NONE, one;
 	struct effects effects;
 	unsigned i;
 
@@ -273,16 +274,19 @@ static void deliver_to(struct hca *hca, struct multicast_group *group, const str
 			find_own(hca, qp, info->source, info->own);
 		effects_init(&effects);
 		lock_acquire(&qp->lock);
-		transport_receive(qp, packet, info, now_ns, &effects);
+		one = transport_receive(qp, packet, info, now_ns, &effects);
+		why = why ? why : one;
 		timers_arm(&hca->engine, qp);
 		lock_release(&qp->lock);
 		effects_defer(&hca->engine, &effects);
 	}
+	return why;
 }
 
-void multicast_deliver(struct hca *hca, const struct packet *packet, struct rx_info *info,
-		       uint64_t now_ns)
+enum drop multicast_deliver(struct hca *hca, const struct packet *packet, struct rx_info *info,
+			    uint64_t now_ns)
 {
+	enum drop why = DROP_NONE, one;
 	struct list *node;
 	bool any = false;
 
@@ -293,9 +297,8 @@ void multicast_deliver(struct hca *hca, const struct packet *packet, struct rx_i
 		    memcmp(group->alias, info->destination, 16))
 			continue;
 		any = true;
-		if (packet->op->service == SERVICE_UD)
-			deliver_to(hca, group, packet, info, now_ns);
+		one = packet->op->service == SERVICE_UD ? deliver_to(hca, group, packet, info, now_ns) : DROP_NONE;
+		why = why ? why : one;
 	}
-	if (!any)
-		counter_add(hca->engine.counters, COUNTER_RX_MULTICAST, 1);
+	return any ? why : drop_count(hca->engine.counters, DROP_MULTICAST, 1);
 }

@@ -62,14 +62,14 @@ static int process_allocate(struct hca *hca)
 
 /* ---- what the engine calls ---- */
 
-static void process_management(void *owner, const struct datagram *datagram, uint8_t *data,
-			       size_t bytes, unsigned segment, const struct packet *packet,
-			       uint64_t now_ns)
+static enum drop process_management(void *owner, const struct datagram *datagram, uint8_t *data,
+				    size_t bytes, unsigned segment, const struct packet *packet,
+				    uint64_t now_ns)
 {
 	struct qp1 *qp1 = &((struct hca *)owner)->qp1;
 
 	lock_assert_held(&qp1->engine->progress);
-	qp1_receive(qp1, datagram, data, bytes, segment, packet, now_ns);
+	return qp1_receive(qp1, datagram, data, bytes, segment, packet, now_ns);
 }
 
 static int receive_service(void *owner, struct datagram *datagram, uint8_t *buffer, size_t size)
@@ -80,13 +80,13 @@ static int receive_service(void *owner, struct datagram *datagram, uint8_t *buff
 	return qp1_receive_service(qp1, datagram, buffer, size);
 }
 
-static void process_multicast(void *owner, const struct packet *packet, struct rx_info *info,
-			      uint64_t now_ns)
+static enum drop process_multicast(void *owner, const struct packet *packet, struct rx_info *info,
+				   uint64_t now_ns)
 {
 	struct hca *hca = owner;
 
 	lock_assert_held(&hca->engine.progress);
-	multicast_deliver(hca, packet, info, now_ns);
+	return multicast_deliver(hca, packet, info, now_ns);
 }
 
 static bool process_is_connected_to(void *owner, uint32_t slot)

@@ -69,12 +69,13 @@
 
 /* Calls to the rooms above the engine; under engine->progress unless stated otherwise. */
 struct engine_ops {
-	/* A packet to QP1, its ICRC checked; one segment of @datagram. */
-	void (*management)(void *owner, const struct datagram *datagram, uint8_t *data, size_t bytes,
-			   unsigned segment, const struct packet *packet, uint64_t now_ns);
+	/* A packet to QP1, its ICRC checked; one segment of @datagram. Returns why it was dropped, counted. */
+	enum drop (*management)(void *owner, const struct datagram *datagram, uint8_t *data, size_t bytes,
+				unsigned segment, const struct packet *packet, uint64_t now_ns);
 	/* As slot_receive(): a request received by another process. */
 	int (*receive_service)(void *owner, struct datagram *datagram, uint8_t *buffer, size_t size);
-	void (*multicast)(void *owner, const struct packet *packet, struct rx_info *info, uint64_t now_ns);
+	/* Likewise. */
+	enum drop (*multicast)(void *owner, const struct packet *packet, struct rx_info *info, uint64_t now_ns);
 	/*
 	 * By any thread, without locks: is a QP of this process connected to the holder of @slot on
 	 * this host?

@@ -64,10 +64,11 @@ static const struct link_ops fake_link_ops = {
 };
 static struct link fake_link = { .ops = &fake_link_ops };
 
-static void fake_management(void *owner, const struct datagram *datagram, uint8_t *data,
-			    size_t bytes, unsigned segment, const struct packet *packet, uint64_t now_ns)
+static enum drop fake_management(void *owner, const struct datagram *datagram, uint8_t *data,
+				 size_t bytes, unsigned segment, const struct packet *packet, uint64_t now_ns)
 {
 	fake.management++;
+	return DROP_NONE;
 }
 
 static int fake_receive_service(void *owner, struct datagram *datagram, uint8_t *buffer,
@@ -77,10 +78,11 @@ static int fake_receive_service(void *owner, struct datagram *datagram, uint8_t 
 	return EAGAIN;
 }
 
-static void fake_multicast(void *owner, const struct packet *packet, struct rx_info *info,
-			   uint64_t now_ns)
+static enum drop fake_multicast(void *owner, const struct packet *packet, struct rx_info *info,
+				uint64_t now_ns)
 {
 	fake.multicast++;
+	return DROP_NONE;
 }
 
 static bool fake_has_chores(void *owner)

@@ -14,6 +14,7 @@
 #include "platform/clock.h"
 #include "platform/fail.h"
 #include "trace/trace.h"
+#include "tracepoint/drop.h"
 
 #define VARIABLE	"VERBATIM_FAULT"
 #define WHY_BYTES	512u
@@ -313,7 +314,7 @@ uint8_t *injection_damaged(struct engine *engine, const struct inject_verdict *v
 	return copy;
 }
 
-bool injection_admit_management(struct engine *engine, const struct datagram *one, uint64_t now_ns)
+bool injection_admit_management(struct engine *engine, const struct datagram *one, uint64_t now_ns, enum drop *why)
 {
 	struct inject_verdict verdict;
 	struct inject_packet what;
@@ -324,7 +325,7 @@ bool injection_admit_management(struct engine *engine, const struct datagram *on
 	injection_describe(&packet, one, NULL, &what);
 	injection_judge(engine, &what, now_ns, &verdict);
 	if (verdict.corrupt)
-		counter_add(engine->counters, COUNTER_RX_ICRC, 1);
+		*why = drop_count(engine->counters, DROP_ICRC, 1);
 	if (verdict.lost || verdict.corrupt)
 		return false;
 	if (verdict.twice)

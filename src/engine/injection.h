@@ -58,9 +58,10 @@ bool injection_holds(struct engine *engine);
 uint8_t *injection_damaged(struct engine *engine, const struct inject_verdict *verdict, const uint8_t *data,
 			   size_t bytes) REQUIRES(engine->progress);
 /*
- * A management datagram of this process, received. False: it is lost, or comes again later, spared.
+ * A management datagram of this process, received. False: it is lost, damaged (@why: a drop, counted), or
+ * comes again later, spared.
  */
-bool injection_admit_management(struct engine *engine, const struct datagram *one, uint64_t now_ns)
+bool injection_admit_management(struct engine *engine, const struct datagram *one, uint64_t now_ns, enum drop *why)
 	REQUIRES(engine->progress);
 
 /* ---- injection_send.c ---- */

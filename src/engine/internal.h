@@ -4,8 +4,8 @@
 #define VERBATIM_ENGINE_INTERNAL_H
 
 #include "engine/engine.h"
-#include "trace/drops.h"
 #include "trace/trace.h"
+#include "tracepoint/drop.h"
 
 /* tx_run.c: returns false when another thread makes progress. */
 bool tx_serve_run_queue(struct engine *engine);
@@ -43,12 +43,11 @@ struct rx_traced {
 	struct trace_record record;
 	uint8_t data[PACKET_BYTES_MAX];	/* as it came: the transport may not change it, a peer may */
 	size_t bytes;
-	struct trace_drops drops;	/* before */
 };
 
 void rx_trace_begin(struct rx_traced *traced, struct engine *engine, const struct datagram *datagram,
 		    const uint8_t *data, size_t bytes, unsigned segment);
-void rx_trace_end(struct rx_traced *traced, struct engine *engine);
+void rx_trace_end(struct rx_traced *traced, enum drop why);
 
 /* qp_table.c: claim one more slot. 0; ENOMEM: the process has all that it may; errno. */
 int slots_claim(struct engine *engine);

@@ -78,17 +78,16 @@ static void rx_forward(struct receiver *receiver, const struct datagram *datagra
 {
 	struct engine *engine = receiver->engine;
 	uint32_t slot = qpn_slot(qpn);
+	enum drop why = DROP_NONE;
 
-	if (datagram->forwarded || slot == 0 || slot == SLOT_COUNT - 1) {
-		counter_add(engine->counters, COUNTER_RX_QPN, 1);
+	if (datagram->forwarded || slot == 0 || slot == SLOT_COUNT - 1)
+		why = DROP_STRANGER;
+	else if (slot_forward(slot, datagram))
+		why = DROP_FOREIGN_LOST;
+	if (why) {
+		drop_count(engine->counters, why, 1);
 		if (explaining() && !datagram->forwarded)
-			drop_print_stranger(qpn, datagram->source);
-		return;
-	}
-	if (slot_forward(slot, datagram)) {
-		counter_add(engine->counters, COUNTER_RX_FOREIGN_LOST, 1);
-		if (explaining())
-			drop_print_stranger(qpn, datagram->source);
+			drop_print(why, NULL, NULL, datagram->source, qpn);
 		return;
 	}
 	counter_add(engine->counters, COUNTER_RX_FOREIGN, 1);
@@ -119,15 +118,6 @@ bool rx_find_ip_id(const struct datagram *datagram, const uint8_t *packet, size_
 	return true;
 }
 
-static void count_parse_failure(struct engine *engine, enum parse verdict)
-{
-	enum counter counter = verdict == PARSE_SHORT  ? COUNTER_RX_SHORT :
-			       verdict == PARSE_OPCODE ? COUNTER_RX_OPCODE :
-							 COUNTER_RX_MALFORMED;
-
-	counter_add(engine->counters, counter, 1);
-}
-
 static void log_packet_line(const struct packet *packet)
 {
 	char line[DUMP_LINE_MAX];
@@ -141,15 +131,15 @@ static void log_packet_line(const struct packet *packet)
  * find out by timeouts (transport_no_peer()). Not while packets are held back on purpose: it would overtake the
  * last ACK of that QP.
  */
-static void rx_no_qp(struct receiver *receiver, const struct datagram *datagram, const struct packet *packet)
+static enum drop rx_no_qp(struct receiver *receiver, const struct datagram *datagram, const struct packet *packet)
 {
 	struct engine *engine = receiver->engine;
 
-	counter_add(engine->counters, COUNTER_RX_QPN, 1);
-	drop_explain(NULL, packet, datagram->source, COUNTER_RX_QPN);
+	drop_explain(DROP_NO_QP, NULL, packet, datagram->source);
 	if (datagram->from_channel && packet->op->service == SERVICE_RC && !opcode_is_response(packet->op) &&
 	    !injection_holds(engine))
 		local_refuse_qpn(&engine->local, datagram->channel, packet->dest_qpn);
+	return drop_count(engine->counters, DROP_NO_QP, 1);
 }
 
 /*
@@ -176,15 +166,8 @@ static bool rx_is_on_way(struct receiver *receiver, const struct datagram *datag
 	return __builtin_expect(qp->way == datagram->way, 1) || way_is_right(receiver->engine, qp, datagram);
 }
 
-static void rx_other_way(struct receiver *receiver, const struct datagram *datagram, const struct packet *packet,
-			 struct qp *qp) REQUIRES(qp->lock)
-{
-	counter_add(receiver->engine->counters, COUNTER_RX_WAY, 1);
-	drop_explain(qp, packet, datagram->source, COUNTER_RX_WAY);
-}
-
-static void rx_deliver(struct receiver *receiver, const struct datagram *datagram,
-		       const struct packet *packet, enum ip_id_kind kind)
+static enum drop rx_deliver(struct receiver *receiver, const struct datagram *datagram,
+			    const struct packet *packet, enum ip_id_kind kind)
 {
 	struct engine *engine = receiver->engine;
 	struct rx_info info = { .traffic_class = datagram->traffic_class,
@@ -195,6 +178,7 @@ static void rx_deliver(struct receiver *receiver, const struct datagram *datagra
 				.memory = datagram->shared,
 				.interface = datagram->interface };
 	struct refusal refusal = { 0 };
+	enum drop why = DROP_NONE;
 	struct qp *qp;
 
 	info.refused = &refusal;
@@ -205,27 +189,28 @@ static void rx_deliver(struct receiver *receiver, const struct datagram *datagra
 	if (packet->dest_qpn == QPN_MULTICAST) {
 		call_shield();
 		let_go(receiver);
-		engine->ops->multicast(engine->owner, packet, &info, receiver->now_ns);
-		return;
+		return engine->ops->multicast(engine->owner, packet, &info, receiver->now_ns);
 	}
 	lock_assert_held(&engine->progress);
 	qp = qp_table_find(engine, packet->dest_qpn);
-	if (!qp) {
-		rx_no_qp(receiver, datagram, packet);
-		return;
-	}
+	if (!qp)
+		return rx_no_qp(receiver, datagram, packet);
 	take_hold(receiver, qp);
 	lock_assert_held(&qp->lock);
 	if (receiver->traced)
 		receiver->traced->record.state = (uint8_t)(qp->state + 1);
 	if (!rx_is_on_way(receiver, datagram, qp))
-		rx_other_way(receiver, datagram, packet, qp);
+		why = qp->way == BY_SOURCE_PORT ? DROP_SOURCE_PORT : DROP_OTHER_WAY;
 	else if (!qp_is(qp, QP_DATAGRAM) && !ip_id_check(&qp->id_streak, kind))
-		counter_add(engine->counters, COUNTER_RX_IP_ID, 1);
-	else
-		transport_receive(qp, packet, &info, receiver->now_ns, &receiver->effects);
-	if (__builtin_expect(refusal.kind, 0))
+		why = DROP_IP_ID;
+	if (why) {
+		drop_explain(why, qp, packet, datagram->source);
+		return drop_count(engine->counters, why, 1);
+	}
+	why = transport_receive(qp, packet, &info, receiver->now_ns, &receiver->effects);
+	if (__builtin_expect(refusal.why, 0))
 		rx_dropped(receiver, datagram, packet->dest_qpn, &refusal);
+	return why;
 }
 
 /*
@@ -249,8 +234,8 @@ static enum parse rx_parse(const struct datagram *datagram, const uint8_t *data,
 	return datagram->shared ? parse_shared(data, bytes, packet) : packet_parse(data, bytes, packet);
 }
 
-static void receive_packet_untraced(struct receiver *receiver, struct datagram *datagram, uint8_t *data,
-				    size_t bytes, unsigned segment)
+static enum drop receive_packet_untraced(struct receiver *receiver, struct datagram *datagram, uint8_t *data,
+					 size_t bytes, unsigned segment)
 {
 	struct engine *engine = receiver->engine;
 	struct packet packet;
@@ -260,34 +245,31 @@ static void receive_packet_untraced(struct receiver *receiver, struct datagram *
 	counter_add(engine->counters, COUNTER_RX_PACKETS, 1);
 	counter_add(engine->counters, COUNTER_RX_BYTES, bytes);
 	verdict = rx_parse(datagram, data, bytes, &packet);
-	if (verdict != PARSE_OK) {
-		count_parse_failure(engine, verdict);
-		return;
-	}
+	if (verdict != PARSE_OK)
+		return drop_count(engine->counters, verdict == PARSE_SHORT  ? DROP_SHORT :
+						    verdict == PARSE_OPCODE ? DROP_OPCODE :
+									      DROP_MALFORMED, 1);
 	if (!datagram->sealed &&
-	    check_icrc(datagram, data, bytes, segment, &kind) == ICRC_BAD) {
-		counter_add(engine->counters, COUNTER_RX_ICRC, 1);
-		return;
-	}
+	    check_icrc(datagram, data, bytes, segment, &kind) == ICRC_BAD)
+		return drop_count(engine->counters, DROP_ICRC, 1);
 	if ((packet.pkey & 0x7fff) != (PKEY_DEFAULT & 0x7fff)) {
-		counter_add(engine->counters, COUNTER_RX_PKEY, 1);
-		drop_explain(NULL, &packet, datagram->source, COUNTER_RX_PKEY);
-		return;
+		drop_explain(DROP_PKEY, NULL, &packet, datagram->source);
+		return drop_count(engine->counters, DROP_PKEY, 1);
 	}
 	if (packet.dest_qpn == QPN_GSI) {
 		call_shield();
 		let_go(receiver);
-		engine->ops->management(engine->owner, datagram, data, bytes, segment, &packet,
-					receiver->now_ns);
-		return;
+		return engine->ops->management(engine->owner, datagram, data, bytes, segment, &packet,
+					       receiver->now_ns);
 	}
-	rx_deliver(receiver, datagram, &packet, kind);
+	return rx_deliver(receiver, datagram, &packet, kind);
 }
 
 static void receive_packet(struct receiver *receiver, struct datagram *datagram, uint8_t *data,
 			   size_t bytes, unsigned segment)
 {
 	struct rx_traced traced;
+	enum drop why;
 
 	if (!trace_wants(TRACE_PACKETS | TRACE_DROPS)) {
 		receive_packet_untraced(receiver, datagram, data, bytes, segment);
@@ -295,9 +277,9 @@ static void receive_packet(struct receiver *receiver, struct datagram *datagram,
 	}
 	rx_trace_begin(&traced, receiver->engine, datagram, data, bytes, segment);
 	receiver->traced = &traced;
-	receive_packet_untraced(receiver, datagram, data, bytes, segment);
+	why = receive_packet_untraced(receiver, datagram, data, bytes, segment);
 	receiver->traced = NULL;
-	rx_trace_end(&traced, receiver->engine);
+	rx_trace_end(&traced, why);
 }
 
 /* ---- faults on purpose ---- */
@@ -345,7 +327,7 @@ static void receive_damaged(struct receiver *receiver, struct datagram *datagram
 
 	lock_assert_held(&engine->progress);
 	if (datagram->sealed)
-		counter_add(engine->counters, COUNTER_RX_ICRC, 1);
+		drop_count(engine->counters, DROP_ICRC, 1);
 	else
 		receive_packet(receiver, datagram, injection_damaged(engine, verdict, data, bytes), bytes,
 			       segment);
@@ -479,7 +461,7 @@ static void receive_slots(struct receiver *receiver)
 			if (err == EAGAIN)
 				break;
 			if (err == EPERM)
-				counter_add(engine->counters, COUNTER_RX_FORGED, 1);
+				drop_count(engine->counters, DROP_FORGED, 1);
 			if (err == ENOMSG)
 				local_note_proof(&engine->local, &proof);
 			if (err)
@@ -504,7 +486,7 @@ static void receive_services(struct receiver *receiver)
 		err = engine->ops->receive_service(engine->owner, &datagram, engine->rx.slot_buffer,
 						   SLOT_BUFFER);
 		if (err == EPERM)
-			counter_add(engine->counters, COUNTER_RX_FORGED, 1);
+			drop_count(engine->counters, DROP_FORGED, 1);
 		if (!err)
 			receive_datagram(receiver, &datagram);
 	}

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Received packets in a trace: with the state that the QP had, and why they were dropped. Whoever drops one counts
- * it, while this thread has the progress lock: so the counter that went up is the reason.
+ * Received packets in a trace: with the state that the QP had, and why they were dropped.
  */
 #include <string.h>
 
 #include "engine/internal.h"
 #include "engine/qp_table.h"
+#include "trace/drops.h"
 
 static enum trace_path rx_path(const struct engine *engine, const struct datagram *datagram)
 {
@@ -32,17 +32,13 @@ void rx_trace_begin(struct rx_traced *traced, struct engine *engine, const struc
 	record->ip_id = ip_id;
 	record->qpn = packet_peek_qpn(traced->data, traced->bytes);
 	record->time_ns = trace_now_ns();
-	trace_drops_begin(engine->counters, &traced->drops);
 }
 
-void rx_trace_end(struct rx_traced *traced, struct engine *engine)
+void rx_trace_end(struct rx_traced *traced, enum drop why)
 {
-	int drop = trace_drops_end(engine->counters, &traced->drops);
-
-	if (drop >= 0)
-		traced->record.drop = (uint16_t)(drop + 1);
+	traced->record.drop = (uint16_t)why;
 	if (trace_wants(TRACE_PACKETS))
 		trace_packet(&traced->record, traced->data, traced->bytes);
-	if (drop >= 0 && traced->bytes >= BTH_BYTES && trace_wants(TRACE_DROPS))
-		trace_drop(&traced->record, traced->data, (enum counter)drop);
+	if (why && traced->bytes >= BTH_BYTES && trace_wants(TRACE_DROPS))
+		trace_drop(&traced->record, traced->data, why);
 }

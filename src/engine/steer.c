@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "engine/internal.h"
 #include "platform/wait.h"
+#include "tracepoint/drop.h"
 
 #define SEND_TRIES	2000u
 #define ROUNDS		8u		/* batches per round of progress */
@@ -245,7 +246,7 @@ void steer_send(struct engine *engine, struct ethernet_port *port, struct tx_bat
 			thread_yield();
 			continue;
 		}
-		counter_add(engine->counters, COUNTER_TX_LINK, 1);
+		drop_count(engine->counters, DROP_LINK, 1);
 		done++;		/* too long for the interface, or it is down: as on a wire */
 	}
 	counter_add(engine->counters, COUNTER_TX_PACKETS, batch->count);

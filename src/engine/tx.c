@@ -15,6 +15,7 @@
 #include "engine/qp_table.h"
 #include "link/udp.h"
 #include "trace/trace.h"
+#include "tracepoint/drop.h"
 #include "wire/icrc.h"
 #include "wire/psn.h"
 
@@ -162,10 +163,10 @@ static void send_all(struct engine *engine, struct link *link, struct datagram *
 			continue;
 		}
 		if (++tries > SEND_TRIES) {
-			counter_add(engine->counters, COUNTER_TX_LINK, count - done);
+			drop_count(engine->counters, DROP_LINK, count - done);
 			if (trace_wants(TRACE_DROPS))
 				trace_event(TRACE_DROPS, 0, 0, "drop", "\"reason\":\"%s\",\"packets\":%u",
-					    counter_name(COUNTER_TX_LINK), count - done);
+					    counter_name(drop_row(DROP_LINK)->counter), count - done);
 			return;
 		}
 		thread_yield();

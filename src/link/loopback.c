@@ -19,6 +19,7 @@
 #include "base/lock.h"
 #include "platform/clock.h"
 #include "platform/fail.h"
+#include "tracepoint/drop.h"
 
 #define RING_BYTES	(1u << 20)
 #define RECORD_ALIGN	128u
@@ -108,7 +109,7 @@ static int loopback_send(struct link *link, struct datagram *datagram, unsigned 
 			lost += link_segments(&datagram[i]);
 	lock_release(&loopback->lock);
 	if (lost)
-		counter_add(loopback->counters, COUNTER_TX_LINK, lost);
+		drop_count(loopback->counters, DROP_LINK, lost);
 	*sent = count;
 	return 0;
 }

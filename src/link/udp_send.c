@@ -25,6 +25,7 @@
 #include "link/udp_internal.h"
 #include "platform/clock.h"
 #include "platform/fail.h"
+#include "tracepoint/drop.h"
 
 #ifndef UDP_SEGMENT
 #define UDP_SEGMENT 103
@@ -384,7 +385,7 @@ static void udp_send_refused(struct udp_link *udp, const struct datagram *datagr
 {
 	unsigned lost = link_segments(datagram);
 
-	counter_add(udp->counters, COUNTER_TX_LINK, lost);
+	drop_count(udp->counters, DROP_LINK, lost);
 	log_debug("%u packets dropped, the kernel refused to send them: %s", lost, strerror(err));
 }
 

@@ -50,7 +50,7 @@ struct control {
 	uint32_t access;		/* QP: qp_access_flags; KEY: of the region */
 	uint32_t psn;			/* ASK_QP, QP: the requester's next; DROPPED: of the packet */
 	uint32_t mtu;			/* ASK_QP: path MTU, bytes */
-	uint32_t refusal, value;	/* DROPPED, QP without a grant: enum refusal_kind, its value; */
+	uint32_t refusal, value;	/* DROPPED, QP without a grant: enum drop, its value; */
 					/* OPENED: value: QPs that send by UDP nevertheless */
 	uint32_t type;			/* ASK_QP: of the requester's QP, enum ibv_qp_type */
 	uint32_t mapped;		/* KEY: 1: the block's descriptor was sent before; 2: for reading */

@@ -32,7 +32,7 @@ static void what_is_said_is_heard(void **state)
 {
 	struct control said = { .qpn = 1, .owner_qpn = 2, .qp = 3, .requester_qp = 4, .key = 5,
 				.region = 6, .pd = 7, .access = 8, .psn = 9, .mtu = 10, .mapped = 2,
-				.refusal = REFUSAL_PSN, .value = 13,
+				.refusal = DROP_FIRST_PSN_AHEAD, .value = 13,
 				.start = 11, .length = 12, .host = 0x2010, .block = 0x2000,
 				.block_bytes = 0x1000 };
 	struct control heard;
@@ -77,8 +77,9 @@ static void other_refusals_are_none(void **state)
 	struct control said = { .kind = CONTROL_DROPPED }, heard;
 
 	assert_false(parse(&said, sizeof(said), &heard));
-	for (said.refusal = 1; said.refusal < REFUSAL_KINDS; said.refusal++)
-		assert_true(parse(&said, sizeof(said), &heard));
+	for (said.refusal = 1; said.refusal < DROP_COUNT; said.refusal++)
+		assert_int_equal(parse(&said, sizeof(said), &heard),
+				 drop_row((enum drop)said.refusal)->peer != NULL);
 	assert_false(parse(&said, sizeof(said), &heard));
 	said = (struct control){ .kind = CONTROL_QP, .refusal = UINT32_MAX };
 	assert_false(parse(&said, sizeof(said), &heard));
@@ -98,7 +99,8 @@ static bool is_sound(const struct control *control)
 {
 	if (control->kind < CONTROL_ASK_QP || control->kind >= CONTROL_KINDS || control->mapped > 2)
 		return false;
-	if (control->refusal >= REFUSAL_KINDS || (control->kind == CONTROL_DROPPED && !control->refusal))
+	if ((control->refusal || control->kind == CONTROL_DROPPED) &&
+	    (control->refusal >= DROP_COUNT || !drop_row((enum drop)control->refusal)->peer))
 		return false;
 	if (control->kind != CONTROL_KEY)
 		return true;

@@ -148,7 +148,7 @@ static void be_patient(struct pairing *pairing)
 
 static void note_refusal(struct qp *qp, const struct control *control) REQUIRES(qp->lock)
 {
-	struct refusal refusal = { .kind = (uint8_t)control->refusal, .value = control->value,
+	struct refusal refusal = { .why = (uint8_t)control->refusal, .value = control->value,
 				   .psn = control->psn };
 
 	transport_refused(qp, &refusal);
@@ -246,7 +246,7 @@ static void answer_no(struct control *answer, const struct qp *qp, const struct 
 {
 	if ((qp->state != IBV_QPS_RTR && !is_receiving(qp)) || is_connected_to(qp, peer, ask->qpn))
 		return;
-	answer->refusal = REFUSAL_OTHER_QP;
+	answer->refusal = DROP_OTHER_QP;
 	answer->value = qp->attr.dest_qp_num;
 	answer->psn = ask->psn;
 }
@@ -325,7 +325,7 @@ static bool is_too_soon(uint64_t *last_ns)
 void local_dropped(struct local *local, uint32_t channel, uint32_t qpn, const struct refusal *refusal)
 {
 	struct control control = { .kind = CONTROL_DROPPED, .owner_qpn = qpn, .psn = refusal->psn,
-				   .refusal = refusal->kind, .value = refusal->value };
+				   .refusal = refusal->why, .value = refusal->value };
 	struct peer *peer = peer_at(local, channel);
 
 	if (peer && !is_too_soon(&peer->dropped_sent_ns))
@@ -334,7 +334,7 @@ void local_dropped(struct local *local, uint32_t channel, uint32_t qpn, const st
 
 static void receive_dropped(struct local *local, struct peer *peer, const struct control *control)
 {
-	struct refusal refusal = { .kind = (uint8_t)control->refusal, .value = control->value,
+	struct refusal refusal = { .why = (uint8_t)control->refusal, .value = control->value,
 				   .psn = control->psn };
 
 	if (peer_has_slot(peer, qpn_slot(control->owner_qpn)) && !is_too_soon(&peer->dropped_received_ns))
@@ -526,7 +526,7 @@ static unsigned rights_of(struct local *local, struct peer *peer, const struct c
 			return rights;
 		mr_describe_end(region);
 	}
-	counter_add(local->counters, COUNTER_RX_KEY, 1);
+	drop_count(local->counters, DROP_KEY, 1);
 	lock_acquire(&qp->lock);
 	guesses_add(&qp->responder.wrong_questions, now_ns);
 	lock_release(&qp->lock);

@@ -64,9 +64,9 @@ static uint64_t time_for(const struct cq *cq)
 	return cq && cq->stamped ? clock_now_ns() : 0;
 }
 
-static enum message_fate receive_refuse(struct local *local, enum counter why)
+static enum message_fate receive_refuse(struct local *local, enum drop why)
 {
-	counter_add(local->counters, why, 1);
+	drop_count(local->counters, why, 1);
 	return MESSAGE_REFUSED;
 }
 
@@ -81,16 +81,16 @@ static enum message_fate receive_execute(struct local *local, struct receiver *r
 	uint32_t qpn;
 
 	if (!grant_find_qp(&peer->grants, message->grant, &qpn))
-		return receive_refuse(local, COUNTER_RX_QP_STATE);
+		return receive_refuse(local, DROP_QP_STATE);
 	qp = receiver_lock(local, receiver, qpn);
 	if (!qp)
-		return receive_refuse(local, COUNTER_RX_QPN);
+		return receive_refuse(local, DROP_NO_QP);
 	lock_assert_held(&qp->lock);
 	/* What was completed to its sender counts, even if the sender's QP is gone by now. */
 	if (qp->pairing.ours != message->grant ||
 	    (!grant_is_alive(peer->alive, qp->pairing.theirs) &&
 	     !ring_is_committed(local->channel_link, received)))
-		return receive_refuse(local, COUNTER_RX_QP_STATE);
+		return receive_refuse(local, DROP_QP_STATE);
 	if (trace_wants(TRACE_PACKETS | TRACE_LOG))
 		trace_message_received(qp, message, 0);
 	if (message->flags & MESSAGE_RENDEZVOUS)
@@ -111,7 +111,7 @@ static enum message_fate receive_take_control(struct local *local, struct receiv
 	struct control control;
 
 	if (!control_parse(received->data, received->bytes, &control))
-		return receive_refuse(local, COUNTER_RX_MALFORMED);
+		return receive_refuse(local, DROP_MALFORMED);
 	receiver_unlock(local, receiver);
 	return pairing_receive(local, peer, &control) ? MESSAGE_EXECUTED : MESSAGE_REFUSED;
 }
@@ -124,7 +124,7 @@ static enum message_fate receive_take(struct local *local, struct receiver *rece
 
 	message->length = 0;
 	if (!peer)
-		return receive_refuse(local, COUNTER_RX_MALFORMED);
+		return receive_refuse(local, DROP_MALFORMED);
 	/* A copy for the former peer of this channel is still running. */
 	if (atomic_load(&peer->job.state) != JOB_NONE) {
 		ring_hold(local->channel_link, received);
@@ -133,7 +133,7 @@ static enum message_fate receive_take(struct local *local, struct receiver *rece
 	if (!received->head[0])
 		return receive_take_control(local, receiver, peer, received);
 	if (!message_parse(received->head, received->data, received->bytes, message))
-		return receive_refuse(local, COUNTER_RX_MALFORMED);
+		return receive_refuse(local, DROP_MALFORMED);
 	return receive_execute(local, receiver, peer, received, message);
 }
 

@@ -12,6 +12,7 @@
 
 #include "platform/fail.h"
 #include "platform/wait.h"
+#include "tracepoint/drop.h"
 
 #define RINGING_STEP_NS 20000u
 
@@ -221,7 +222,7 @@ static int send_run(struct ring_link *rings, struct channel *channel, struct dat
 	lock_acquire(&producer->lock);
 	if (!atomic_load_explicit(&channel->open, memory_order_relaxed)) {
 		lock_release(&producer->lock);	/* removed since we looked */
-		counter_add(rings->counters, COUNTER_TX_LINK, count);
+		drop_count(rings->counters, DROP_LINK, count);
 		*sent = count;
 		return 0;
 	}
@@ -230,7 +231,7 @@ static int send_run(struct ring_link *rings, struct channel *channel, struct dat
 		if (err == EAGAIN)
 			break;
 		if (err)
-			counter_add(rings->counters, COUNTER_TX_LINK, link_segments(&datagram[i]));
+			drop_count(rings->counters, DROP_LINK, link_segments(&datagram[i]));
 	}
 	*sent = i;
 	if (i)
@@ -252,7 +253,7 @@ static int send_runs(struct link *link, struct datagram *datagram, unsigned coun
 		while (done + run < count && datagram[done + run].channel == datagram[done].channel)
 			run++;
 		if (!channel) {
-			counter_add(rings->counters, COUNTER_TX_LINK, run);
+			drop_count(rings->counters, DROP_LINK, run);
 			done += run;
 			continue;
 		}
@@ -366,7 +367,7 @@ static int ring_receive_datagrams(struct link *link, struct datagram *datagram, 
 			if (take_cell(&channel->consumer, rings->small[n], &datagram[n]))
 				datagram[n++].channel = (uint16_t)number;
 			else
-				counter_add(rings->counters, COUNTER_RX_MALFORMED, 1);
+				drop_count(rings->counters, DROP_MALFORMED, 1);
 		}
 		if (n > before)
 			rings->next = number + 1;

@@ -10,6 +10,7 @@
  * was refused. The producer reads both, in the order of cells, before it reuses the cell.
  */
 #include "local/ring_internal.h"
+#include "tracepoint/drop.h"
 
 #include <errno.h>
 #include <string.h>
@@ -237,7 +238,7 @@ bool ring_peek(struct link *link, struct ring_message *message)
 				rings->next = message->channel;
 				return true;
 			}
-			counter_add(rings->counters, COUNTER_RX_MALFORMED, 1);
+			drop_count(rings->counters, DROP_MALFORMED, 1);
 			ring_finish(link, message, true);
 		}
 		rings->next = message->channel + 1;

@@ -87,7 +87,7 @@ static bool is_settled(struct qp1 *qp1, struct pending_request *pending, uint64_
 	bool ours = qp1_serves(qp1, &pending->target, &pending->datagram);
 
 	if (err != ECONNREFUSED) {
-		counter_add(qp1->engine->counters, err ? COUNTER_RX_MAD_LOST : COUNTER_RX_MAD_FOREIGN, 1);
+		qp1_count_forwarded(qp1, err);
 		return true;
 	}
 	if (!ours && now_ns - pending->since_ns < BACKLOG_NS)

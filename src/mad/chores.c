@@ -17,6 +17,7 @@
 #include "host/slot_watch.h"
 #include "link/udp.h"
 #include "platform/clock.h"
+#include "tracepoint/drop.h"
 
 #define ERRORS_MAX	256u	/* per turn: the socket's error queue is no longer than that */
 #define GONE_MAX	64u
@@ -56,7 +57,7 @@ static void return_mad(struct qp1 *qp1, const struct udp_error *error, uint64_t 
 		return;			/* "fragmentation needed" and the like: it is repeated */
 	if (packet_parse(error->data, error->bytes, &packet) != PARSE_OK ||
 	    packet.dest_qpn != QPN_GSI || packet.payload_bytes != MAD_BYTES) {
-		counter_add(qp1->engine->counters, COUNTER_RX_MAD_ERROR_CUT, 1);
+		drop_count(qp1->engine->counters, DROP_MAD_ERROR_CUT, 1);
 		return;
 	}
 	counter_add(qp1->engine->counters, COUNTER_RX_MAD_ERROR, 1);

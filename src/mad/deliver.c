@@ -6,21 +6,27 @@
 #include "engine/qp_table.h"
 #include "mad/internal.h"
 
-void qp1_deliver(struct qp1 *qp1, const struct datagram *datagram, const uint8_t *mad,
-		 uint64_t now_ns)
+enum drop qp1_deliver(struct qp1 *qp1, const struct datagram *datagram, const uint8_t *mad,
+		      uint64_t now_ns)
 {
 	struct mad_address from = { .interface = datagram->interface,
 				    .traffic_class = datagram->traffic_class & (uint8_t)~ECN_BITS };
 
-	if (!qp1->gsi) {
-		if (!qp1_refuse(qp1, datagram, mad))
-			counter_add(qp1->engine->counters, COUNTER_RX_MAD_NOBODY, 1);
-		return;
-	}
+	if (!qp1->gsi)
+		return qp1_refuse(qp1, datagram, mad) ? DROP_NONE :
+							drop_count(qp1->engine->counters, DROP_MAD_NOBODY, 1);
 	memcpy(from.local, datagram->destination, 16);
 	memcpy(from.remote, datagram->source, 16);
 	counter_add(qp1->engine->counters, COUNTER_RX_MAD, 1);
-	qp1->gsi->ops->received(qp1->gsi->consumer, &from, mad, now_ns);
+	return qp1->gsi->ops->received(qp1->gsi->consumer, &from, mad, now_ns);
+}
+
+enum drop qp1_count_forwarded(struct qp1 *qp1, int err)
+{
+	if (err)
+		return drop_count(qp1->engine->counters, DROP_MAD_LOST, 1);
+	counter_add(qp1->engine->counters, COUNTER_RX_MAD_FOREIGN, 1);
+	return DROP_NONE;
 }
 
 static const uint8_t *address_of(const struct cm_target *target, const struct datagram *datagram)

@@ -18,41 +18,40 @@
 
 #define OPCODE_UD_SEND_ONLY	0x64u
 
-/* The counter of the reason to drop it; COUNTER_COUNT: valid. */
-static enum counter dispatch_check(const struct datagram *datagram, const struct packet *packet)
+static enum drop dispatch_check(const struct datagram *datagram, const struct packet *packet)
 {
 	if (packet->op->code != OPCODE_UD_SEND_ONLY || packet->payload_bytes != MAD_BYTES)
-		return COUNTER_RX_MAD_MALFORMED;
+		return DROP_MAD_MALFORMED;
 	if (packet->deth.qkey != QKEY_GSI)
-		return COUNTER_RX_QKEY;
-	return ip_addr_is_multicast(datagram->destination) ? COUNTER_RX_ADDRESS : COUNTER_COUNT;
+		return DROP_QKEY;
+	return ip_addr_is_multicast(datagram->destination) ? DROP_ADDRESS : DROP_NONE;
 }
 
 /* MAD without another owner: deliver it, or hold a request until a server claims it. */
-static void dispatch_take(struct qp1 *qp1, const struct cm_target *target,
-			  const struct datagram *datagram, const uint8_t *mad, uint64_t now_ns)
+static enum drop dispatch_take(struct qp1 *qp1, const struct cm_target *target,
+			       const struct datagram *datagram, const uint8_t *mad, uint64_t now_ns)
 	REQUIRES(qp1->engine->progress)
 {
-	if (qp1->engine->injection && !injection_admit_management(qp1->engine, datagram, now_ns))
-		return;
+	enum drop why = DROP_NONE;
+
+	if (qp1->engine->injection && !injection_admit_management(qp1->engine, datagram, now_ns, &why))
+		return why;
 	if (target->kind == CM_TARGET_SERVICE && !datagram->forwarded &&
 	    !qp1_serves(qp1, target, datagram) && backlog_add(qp1, target, datagram, mad, now_ns))
-		return;
-	qp1_deliver(qp1, datagram, mad, now_ns);
+		return DROP_NONE;
+	return qp1_deliver(qp1, datagram, mad, now_ns);
 }
 
-void qp1_receive(struct qp1 *qp1, const struct datagram *datagram, uint8_t *data, size_t bytes,
-		 unsigned segment, const struct packet *packet, uint64_t now_ns)
+enum drop qp1_receive(struct qp1 *qp1, const struct datagram *datagram, uint8_t *data, size_t bytes,
+		      unsigned segment, const struct packet *packet, uint64_t now_ns)
 {
 	struct datagram one = *datagram;
 	struct cm_target target;
-	enum counter wrong = dispatch_check(datagram, packet);
+	enum drop why = dispatch_check(datagram, packet);
 	int err = ECONNREFUSED;
 
-	if (wrong != COUNTER_COUNT) {
-		counter_add(qp1->engine->counters, wrong, 1);
-		return;
-	}
+	if (why)
+		return drop_count(qp1->engine->counters, why, 1);
 	cm_message_target(packet->payload, &target);
 	one.data = data;
 	one.bytes = bytes;
@@ -60,13 +59,11 @@ void qp1_receive(struct qp1 *qp1, const struct datagram *datagram, uint8_t *data
 	one.segment_number = segment;
 	if (!datagram->forwarded)
 		err = qp1_forward(qp1, &target, &one);
-	if (err == ECONNREFUSED) {
-		dispatch_take(qp1, &target, &one, packet->payload, now_ns);
-		return;
-	}
-	counter_add(qp1->engine->counters, err ? COUNTER_RX_MAD_LOST : COUNTER_RX_MAD_FOREIGN, 1);
+	if (err == ECONNREFUSED)
+		return dispatch_take(qp1, &target, &one, packet->payload, now_ns);
 	if (!err && qp1->engine->group)
 		port_group_stale(qp1->engine->group, now_ns);
+	return qp1_count_forwarded(qp1, err);
 }
 
 int qp1_receive_service(struct qp1 *qp1, struct datagram *datagram, uint8_t *buffer, size_t size)

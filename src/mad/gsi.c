@@ -260,6 +260,12 @@ void gsi_count(struct gsi *gsi, int counter)
 		counter_add(gsi->qp1->engine->counters, (enum counter)counter, 1);
 }
 
+enum drop gsi_drop(struct gsi *gsi, enum drop why)
+{
+	gsi_count(gsi, (int)drop_row(why)->counter);
+	return why;
+}
+
 uint32_t gsi_slot(const struct gsi *gsi)
 {
 	return gsi->qp1->engine->qps.slot[0].number;

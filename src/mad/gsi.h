@@ -18,6 +18,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "tracepoint/drop.h"
 #include "wire/mad.h"
 #include "wire/qpn.h"
 
@@ -35,8 +36,9 @@ struct qp1;
  * but gsi_send(), gsi_set_deadline() and gsi_count().
  */
 struct gsi_ops {
-	void (*received)(void *consumer, const struct mad_address *from,
-			 const uint8_t mad[MAD_BYTES], uint64_t now_ns);
+	/* Returns why it was dropped, which is counted. */
+	enum drop (*received)(void *consumer, const struct mad_address *from,
+			      const uint8_t mad[MAD_BYTES], uint64_t now_ns);
 	/* A MAD sent to @to cannot arrive: port 4791 is closed there (ICMP), or no route. */
 	void (*unreachable)(void *consumer, const struct mad_address *to,
 			    const uint8_t mad[MAD_BYTES], uint64_t now_ns);
@@ -68,6 +70,7 @@ int gsi_send(struct gsi *gsi, const struct mad_address *to, const uint8_t mad[MA
 /* tick() is called at @deadline_ns or soon after; TIME_NEVER: no call. Any thread. */
 void gsi_set_deadline(struct gsi *gsi, uint64_t deadline_ns);
 void gsi_count(struct gsi *gsi, int counter);	/* enum counter, up by one; any thread */
+enum drop gsi_drop(struct gsi *gsi, enum drop why);	/* likewise; returns @why */
 /* The slot of this process, for communication IDs. */
 uint32_t gsi_slot(const struct gsi *gsi);
 

@@ -70,8 +70,8 @@ static unsigned member_count;
 
 /* ---- a member ---- */
 
-static void received(void *consumer, const struct mad_address *from, const uint8_t mad[MAD_BYTES],
-		     uint64_t now_ns)
+static enum drop received(void *consumer, const struct mad_address *from, const uint8_t mad[MAD_BYTES],
+			  uint64_t now_ns)
 {
 	struct report *report = consumer;
 	struct cm_target target;
@@ -82,6 +82,7 @@ static void received(void *consumer, const struct mad_address *from, const uint8
 		report->received++;
 	else
 		report->answers++;
+	return DROP_NONE;
 }
 
 static void unreachable(void *consumer, const struct mad_address *to, const uint8_t mad[MAD_BYTES],

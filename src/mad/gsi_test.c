@@ -43,12 +43,13 @@ static struct {
 	uint32_t qpn;
 } heard;
 
-static void received(void *consumer, const struct mad_address *from, const uint8_t mad[MAD_BYTES],
-		     uint64_t now_ns)
+static enum drop received(void *consumer, const struct mad_address *from, const uint8_t mad[MAD_BYTES],
+			  uint64_t now_ns)
 {
 	heard.address = *from;
 	memcpy(heard.mad, mad, MAD_BYTES);
 	heard.received++;
+	return DROP_NONE;
 }
 
 static void unreachable(void *consumer, const struct mad_address *to, const uint8_t mad[MAD_BYTES],

@@ -34,11 +34,13 @@ int qp1_forward(struct qp1 *qp1, const struct cm_target *target, const struct da
  * that it is for. ECONNREFUSED: there is none; another errno: it is lost.
  */
 int qp1_hand_over(struct qp1 *qp1, const uint8_t *mad, const struct datagram *datagram);
+/* What was forwarded with @err. Returns why it was dropped. */
+enum drop qp1_count_forwarded(struct qp1 *qp1, int err);
 /* Does this process serve what a request is for? */
 bool qp1_serves(struct qp1 *qp1, const struct cm_target *target, const struct datagram *datagram)
 	REQUIRES(qp1->engine->progress);
-void qp1_deliver(struct qp1 *qp1, const struct datagram *datagram, const uint8_t *mad,
-		 uint64_t now_ns) REQUIRES(qp1->engine->progress);
+enum drop qp1_deliver(struct qp1 *qp1, const struct datagram *datagram, const uint8_t *mad,
+		      uint64_t now_ns) REQUIRES(qp1->engine->progress);
 
 /* backlog.c: true: it is held until it has a server, for BACKLOG_NS at most. */
 bool backlog_add(struct qp1 *qp1, const struct cm_target *target, const struct datagram *datagram,

@@ -62,19 +62,19 @@ static struct mad_agent *mad_find(unsigned class)
 
 /* ---- calls from the HCA ---- */
 
-static void mad_received(void *consumer, const struct mad_address *from,
-			 const uint8_t mad[MAD_BYTES], uint64_t now_ns)
+static enum drop mad_received(void *consumer, const struct mad_address *from,
+			      const uint8_t mad[MAD_BYTES], uint64_t now_ns)
 {
 	struct mad_header header;
 	struct mad_agent *agent;
+	enum drop why;
 
 	lock_acquire(&calling);
 	agent = mad_parse(mad, MAD_BYTES, &header) ? mad_find(header.class) : NULL;
-	if (agent)
-		agent->ops->received(agent->owner, from, &header, mad, now_ns);
-	else
-		gsi_count(the_gsi, COUNTER_RX_MAD_CLASS);
+	why = agent ? agent->ops->received(agent->owner, from, &header, mad, now_ns) :
+		      gsi_drop(the_gsi, DROP_MAD_CLASS);
 	lock_release(&calling);
+	return why;
 }
 
 static void mad_unreachable(void *consumer, const struct mad_address *to,

@@ -14,9 +14,9 @@ struct mad_agent;
 
 /* As struct gsi_ops, and under its rules; the header is parsed. */
 struct mad_ops {
-	void (*received)(void *owner, const struct mad_address *from,
-			 const struct mad_header *header, const uint8_t mad[MAD_BYTES],
-			 uint64_t now_ns);
+	enum drop (*received)(void *owner, const struct mad_address *from,
+			      const struct mad_header *header, const uint8_t mad[MAD_BYTES],
+			      uint64_t now_ns);
 	void (*unreachable)(void *owner, const struct mad_address *to,
 			    const struct mad_header *header, const uint8_t mad[MAD_BYTES],
 			    uint64_t now_ns);

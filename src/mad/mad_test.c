@@ -35,13 +35,14 @@ struct owner {
 static struct owner cm, other;
 static struct qp1 *qp1;
 
-static void received(void *context, const struct mad_address *from, const struct mad_header *header,
-		     const uint8_t mad[MAD_BYTES], uint64_t now_ns)
+static enum drop received(void *context, const struct mad_address *from, const struct mad_header *header,
+			  const uint8_t mad[MAD_BYTES], uint64_t now_ns)
 {
 	struct owner *owner = context;
 
 	owner->header = *header;
 	owner->received++;
+	return DROP_NONE;
 }
 
 static void unreachable(void *context, const struct mad_address *to, const struct mad_header *header,

@@ -33,7 +33,7 @@ enum qp_counter {
 #include "object/qp_counter.def"
 #undef QP_COUNTER
 #undef QP_COUNTS
-	QP_COUNTERS
+	QP_COUNTERS, QP_COUNTER_NONE = QP_COUNTERS
 };
 
 enum mr_kind { MR_FREE, MR_REGION, MR_WINDOW_1, MR_WINDOW_2, MR_NULL };

@@ -54,7 +54,7 @@ struct loss {
 
 /* Why the peer's QP leaves our requests unanswered, as its process says (transport/refusal.h). */
 struct refusal {
-	uint8_t kind;			/* enum refusal_kind; 0: it has said nothing */
+	uint8_t why;			/* enum drop; 0: it has said nothing */
 	uint32_t value, psn;		/* of the request that was dropped */
 };
 

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/counters.h"
+#include "tracepoint/drop.h"
 #include "wire/icrc.h"
 #include "wire/packet.h"
 
@@ -65,8 +65,8 @@ void trace_comment(const struct trace_record *record, char text[TRACE_COMMENT_MA
 		comment_add(&comment, "; by %s", record->manner == TRACE_STORED ? "store" : "copy");
 	if (record->retransmission)
 		comment_add(&comment, "; retransmission %u", record->retransmission);
-	if (record->drop && record->drop <= COUNTER_COUNT)
-		comment_add(&comment, "; dropped %s", counter_name((enum counter)(record->drop - 1)));
+	if (record->drop && record->drop < DROP_COUNT)
+		comment_add(&comment, "; dropped %s", counter_name(drop_row((enum drop)record->drop)->counter));
 	else if (record->drop == TRACE_DROP_FAULT)
 		comment_add(&comment, "; dropped on purpose");
 }

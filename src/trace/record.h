@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #define TRACE_MAGIC		0x56625472u
-#define TRACE_VERSION		1u	/* of all that is in this file, and of base/counter.def */
+#define TRACE_VERSION		2u	/* of all that is in this file, and of tracepoint/drop.def */
 #define TRACE_SHARE_BYTES	4096u
 #define TRACE_RING_MAX		(256u << 20)
 #define TRACE_RECORD_MAX	8192u
@@ -74,7 +74,7 @@ struct trace_record {
 	uint32_t flow_label;
 	uint16_t source_port, ip_id;
 	uint16_t retransmission;
-	uint16_t drop;			/* enum counter + 1; TRACE_DROP_FAULT; 0: not dropped */
+	uint16_t drop;			/* enum drop; TRACE_DROP_FAULT */
 	uint32_t want;			/* enum trace_want: which kind of event */
 	uint8_t traffic_class, hop_limit;
 	uint8_t manner, reserved;	/* of an operation through memory: enum trace_manner */

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "trace/block.h"
 #include "trace/trace.h"
+#include "tracepoint/drop.h"
 #include "wire/opcode.h"
 
 #define RING_BYTES (64u << 10)
@@ -180,7 +181,7 @@ static void repetitions_of_a_packet_are_counted(void **state)
 static void a_comment_says_what_is_known(void **state)
 {
 	struct trace_record record = { .path = TRACE_RING, .qpn = 0x45, .state = 4, .flags = TRACE_HAS_WR_ID,
-				       .wr_id = 9, .retransmission = 2, .drop = COUNTER_RX_QKEY + 1 };
+				       .wr_id = 9, .retransmission = 2, .drop = DROP_QKEY };
 	char comment[TRACE_COMMENT_MAX];
 
 	trace_comment(&record, comment);

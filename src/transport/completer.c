@@ -227,20 +227,19 @@ static void receive_nak(struct qp_call *call, const struct packet *packet) REQUI
 	}
 }
 
-static void receive_acknowledge(struct qp_call *call, const struct packet *packet)
+static enum drop receive_acknowledge(struct qp_call *call, const struct packet *packet)
 	REQUIRES(call->qp->lock)
 {
 	switch (aeth_kind(packet->aeth.syndrome)) {
 	case AETH_ACK:
 		receive_ack(call, packet);
-		break;
+		return DROP_NONE;
 	case AETH_RNR:
 	case AETH_NAK:
 		receive_nak(call, packet);
-		break;
+		return DROP_NONE;
 	default:
-		count(call, COUNTER_RX_RESPONSE);
-		break;
+		return DROP_RESPONSE;
 	}
 }
 
@@ -361,29 +360,28 @@ static bool is_expected(const struct requester *requester, uint32_t psn)
 		      (requester->next_psn - requester->una_psn) & PSN_MASK);
 }
 
-void completer_receive(struct qp_call *call, const struct packet *packet)
+enum drop completer_receive(struct qp_call *call, const struct packet *packet)
 {
 	struct requester *requester = &call->qp->requester;
+	enum drop why = DROP_NONE;
 
-	if (call->qp->state != IBV_QPS_RTS && call->qp->state != IBV_QPS_SQD) {
-		count(call, COUNTER_RX_QP_STATE);
-		return;
-	}
+	if (call->qp->state != IBV_QPS_RTS && call->qp->state != IBV_QPS_SQD)
+		return DROP_QP_STATE;
 	if (!is_expected(requester, packet->psn)) {
-		count(call, COUNTER_RX_RESPONSE);
 		/* A repetition of the last answer may bring new credits. */
 		if (packet->op->verb == VERB_ACK && psn_add(packet->psn, 1) == requester->una_psn)
 			learn_credits(requester, packet);
-		return;
+		return DROP_RESPONSE;
 	}
 	if (packet->becn && call->qp->path)
 		path_reduce(call->qp->path, PATH_CONGESTED, call->now_ns);
 	requester->loss.hold = false;
 	if (packet->op->verb == VERB_ACK)
-		receive_acknowledge(call, packet);
+		why = receive_acknowledge(call, packet);
 	else if (packet->op->verb == VERB_RESPONSE)
 		receive_read_response(call, packet);
 	else
 		receive_atomic(call, packet);
 	requester_check_drained(call);
+	return why;
 }

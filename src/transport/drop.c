@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Words for dropped packets (drop.h). Lines that repeat themselves are counted, and all lines of
- * this kind
- * are so many a second at most (base/log.c): whoever sends such packets cannot flood stderr.
+ * Words for dropped packets (drop.h). Lines that repeat themselves are counted, and all lines of this kind
+ * are limited to a few a second (base/log.c): whoever sends such packets cannot flood stderr.
  */
 #include "transport/drop.h"
 
 #include <arpa/inet.h>
+#include <stdio.h>
 
-#include "base/datagram.h"
 #include "transport/internal.h"
 #include "wire/opcode.h"
+
+#define DROP_WORDS_MAX 512
 
 const char *address_text(const uint8_t address[16], char *buffer)
 {
@@ -19,157 +20,93 @@ const char *address_text(const uint8_t address[16], char *buffer)
 	return inet_ntop(AF_INET6, address, buffer, 46);
 }
 
-/* States that take no packets, and what to do. */
-static const char *drop_state_advice(const struct qp *qp) REQUIRES(qp->lock)
+/* States that take no packets, and what to do: here, or where the value comes from. */
+static const char *drop_state_advice(enum ibv_qp_state state, bool theirs)
 {
-	switch (qp->state) {
-	case IBV_QPS_RESET:
-		return "ibv_modify_qp to INIT, then to RTR, before the peer sends";
-	case IBV_QPS_INIT:
-		return "ibv_modify_qp to RTR before the peer sends";
-	default:
-		return "it failed or was moved there: make a new one, or ibv_modify_qp to RESET, "
-				"INIT, RTR";
-	}
+	if (theirs)
+		return state == IBV_QPS_ERR ?
+			       ": see its first error, a completion or an explanation there before this one" :
+			       " and takes no packets: ibv_modify_qp to RTR there before the first request here";
+	return state == IBV_QPS_RESET ? "ibv_modify_qp to INIT, then to RTR, before the peer sends" :
+	       state == IBV_QPS_INIT  ? "ibv_modify_qp to RTR before the peer sends" :
+		"it failed or was moved there: make a new one, or ibv_modify_qp to RESET, INIT, RTR";
 }
 
-static void print_address(const struct qp *qp, const struct packet *packet, const uint8_t source[16])
-	REQUIRES(qp->lock)
+/* The field @name of @length characters; what snprintf() returns. */
+static int drop_field(const char *name, size_t length, const struct drop_facts *facts, char *out, size_t size)
 {
-	char from[46], peer[46], own[46];
+	const struct packet *packet = facts->packet;
+	struct qp *qp = facts->qp;
+	char address[46];
 
-	explain_print_remote("qp 0x%06x: %s from %s dropped: the QP is connected to %s from its "
-			"own address %s: "
-			     "set ah_attr.grh.dgid and sgid_index to what the peer sends from and to",
-			     qp->number, packet->op->name, address_text(source, from),
-			     address_text(qp->av.destination, peer), address_text(qp->av.source, own));
-}
-
-static void print_way(const struct qp *qp, const struct packet *packet, const uint8_t source[16])
-	REQUIRES(qp->lock)
-{
-	char from[46];
-
-	if (qp->way == BY_SOURCE_PORT) {
-		explain_print_remote(
-			"qp 0x%06x: %s from %s dropped: its peer, qp 0x%06x on this host, sends from the UDP "
-			"port of its slot, and this one came from another: another process has forged it, or a "
-			"rule of the firewall changes source ports (ss -uap shows who sends to port 4791; "
-			"nft list ruleset)",
-			qp->number, packet->op->name, address_text(source, from), qp->attr.dest_qp_num);
-		return;
-	}
-	explain_print_remote(
-		"qp 0x%06x: %s from %s dropped: packets of its peer, qp 0x%06x on this host, come "
-		"through memory, and this one did not: it was sent before both ends had agreed on "
-		"that, "
-		"and comes again, or another process has forged it (ss -uap shows who sends to "
-		"port 4791)",
-		qp->number, packet->op->name, address_text(source, from), qp->attr.dest_qp_num);
-}
-
-static void print_datagram(struct qp *qp, const struct packet *packet, const uint8_t source[16],
-			   enum counter why) REQUIRES(qp->lock)
-{
-	uint32_t from = packet->deth.source_qpn;
-	char text[46];
-	const char *peer = address_text(source, text);
-
-	if (why == COUNTER_RX_QKEY)
-		explain_print_remote("qp 0x%06x: datagram of qp 0x%06x at %s dropped: its Q_Key "
-				"0x%08x is not this "
-				     "QP's 0x%08x: ibv_modify_qp (IBV_QP_QKEY) here and "
-				     "wr.ud.remote_qkey there "
-				     "must agree", qp->number, from, peer, packet->deth.qkey,
-				     qp->attr.qkey);
-	else if (why == COUNTER_RX_NO_RECV)
-		explain_print_remote("qp 0x%06x: datagram of qp 0x%06x at %s dropped: no receive "
-				"is posted: "
-				     "ibv_post_recv before the peer sends, one for each datagram "
-				     "that may come",
-				     qp->number, from, peer);
-	else
-		explain_print_remote("qp 0x%06x: datagram of qp 0x%06x at %s dropped: %zu bytes "
-				"and the %u of the GRH "
-				     "are more than the %llu of the receive (wr_id 0x%llx)%s",
-				     qp->number, from, peer,
-				     packet->payload_bytes, GRH_BYTES,
-				     (unsigned long long)qp->responder.recv_bytes,
-				     (unsigned long long)qp->responder.recv->wr_id,
-				     packet->payload_bytes <= qp->responder.recv_bytes ?
-				     ": receives of UD need 40 bytes in front of the message" : "");
-}
-
-void drop_print(struct qp *qp, const struct packet *packet, const uint8_t source[16], enum counter why)
-{
-	char text[46];
-
-	if (packet->op->service == SERVICE_CNP || opcode_is_response(packet->op))
-		return;
-	switch (why) {
-	case COUNTER_RX_PKEY:
-		explain_print_remote("%s from %s for qp 0x%06x dropped: its P_Key is 0x%04x: "
-				"RoCE has 0xffff alone "
-				     "(pkey_index 0)", packet->op->name, address_text(source, text),
-				     packet->dest_qpn, packet->pkey);
-		return;
-	case COUNTER_RX_QPN:
-		explain_print_remote("%s from %s dropped: this process has no qp 0x%06x: the "
-				"sender's dest_qp_num "
-				     "(UD: remote_qpn) is wrong, or the QP was destroyed",
-				     packet->op->name,
-				     address_text(source, text), packet->dest_qpn);
-		return;
-	default:
-		break;
-	}
+#define FIELD(id, ...)                                                     \
+	if (length == sizeof(#id) - 1 && !memcmp(name, #id, length)) \
+		return snprintf(out, size, __VA_ARGS__);
+	FIELD(op, "%s", packet->op->name)
+	FIELD(source, "%s", address_text(facts->source, address))
+	FIELD(dest, "0x%06x", facts->dest_qpn)
+	FIELD(pkey, "0x%04x", packet->pkey)
+	FIELD(psn, "%u", facts->psn)
+	FIELD(from_qp, "0x%06x", packet->deth.source_qpn)
+	FIELD(qkey, "0x%08x", packet->deth.qkey)
+	FIELD(bytes, "%zu", packet->payload_bytes)
+	if (!qp)
+		return snprintf(out, size, "{%.*s}", (int)length, name);
 	lock_assert_held(&qp->lock);
-	switch (why) {
-	case COUNTER_RX_QP_TYPE:
-		explain_print_remote("qp 0x%06x: %s from %s dropped: the QP is of type %s: both "
-				"ends need the same "
-				     "qp_type", qp->number, packet->op->name,
-				     address_text(source, text),
-				     qp_type_name(qp->type));
-		return;
-	case COUNTER_RX_QP_STATE:
-		explain_print_remote("qp 0x%06x: %s from %s dropped: the QP is in %s: %s "
-				"(verbatim explain %s)",
-				     qp->number, packet->op->name, address_text(source, text),
-				     qp_state_name(qp->state), drop_state_advice(qp),
-						qp_state_name(qp->state));
-		return;
-	case COUNTER_RX_WAY:
-		print_way(qp, packet, source);
-		return;
-	case COUNTER_RX_ADDRESS:
-		print_address(qp, packet, source);
-		return;
-	default:
-		print_datagram(qp, packet, source, why);
+	FIELD(qp, "0x%06x", qp->number)
+	FIELD(type, "%s", qp_type_name(qp->type))
+	FIELD(state, "%s", qp_state_name(qp->state))
+	FIELD(advice, "%s", drop_state_advice(qp->state, false))
+	FIELD(peer_qp, "0x%06x", qp->attr.dest_qp_num)
+	FIELD(peer, "%s", address_text(qp->av.destination, address))
+	FIELD(own, "%s", address_text(qp->av.source, address))
+	FIELD(own_qkey, "0x%08x", qp->attr.qkey)
+	FIELD(first_psn, "%u", qp->attr.rq_psn & PSN_MASK)
+	FIELD(room, "%llu", (unsigned long long)qp->responder.recv_bytes)
+	FIELD(wr_id, "0x%llx", (unsigned long long)qp->responder.recv->wr_id)
+	FIELD(grh_advice, "%s", packet->payload_bytes > qp->responder.recv_bytes ? "" :
+	      ": receives of UD need 40 bytes in front of the message")
+	FIELD(value, "%u", facts->value)
+	FIELD(value_qp, "0x%06x", facts->value)
+	FIELD(value_type, "%s", qp_type_name((enum ibv_qp_type)facts->value))
+	FIELD(value_state, "%s", qp_state_name((enum ibv_qp_state)facts->value))
+	FIELD(value_advice, "%s", drop_state_advice((enum ibv_qp_state)facts->value, true))
+#undef FIELD
+	return snprintf(out, size, "{%.*s}", (int)length, name);
+}
+
+const char *drop_write(const char *words, const struct drop_facts *facts, char *out, size_t size)
+{
+	size_t used = 0;
+
+	while (*words && used + 1 < size) {
+		const char *end = *words == '{' ? strchr(words, '}') : NULL;
+		int length;
+
+		if (!end) {
+			out[used++] = *words++;
+			continue;
+		}
+		length = drop_field(words + 1, (size_t)(end - words) - 1, facts, out + used, size - used);
+		used += (size_t)length < size - used ? (size_t)length : size - used - 1;
+		words = end + 1;
 	}
+	out[used] = '\0';
+	return out;
 }
 
-void drop_print_stranger(uint32_t qpn, const uint8_t source[16])
+void drop_print(enum drop why, struct qp *qp, const struct packet *packet, const uint8_t source[16],
+		uint32_t qpn)
 {
-	char text[46];
+	struct drop_facts facts = { .qp = qp, .packet = packet, .source = source, .dest_qpn = qpn,
+				    .psn = packet ? packet->psn : 0 };
+	const struct drop_row *row = drop_row(why);
+	char words[DROP_WORDS_MAX], key[64] = "";
 
-	explain_print_remote("packet from %s dropped: no process of this host has qp 0x%06x: the "
-			"sender's dest_qp_num "
-			     "(UD: remote_qpn) is wrong, or the process has ended",
-			     address_text(source, text), qpn);
-}
-
-void drop_print_psn(struct qp *qp, const struct packet *packet)
-{
-	char text[46];
-
-	lock_assert_held(&qp->lock);
-	explain_print_remote("qp 0x%06x: %s of qp 0x%06x at %s dropped: it has PSN %u, and this "
-			"QP waits for its first "
-			     "request with PSN %u: rq_psn here (ibv_modify_qp to RTR) and sq_psn "
-			     "there (to RTS) must "
-			     "agree", qp->number, packet->op->name, qp->attr.dest_qp_num,
-			     address_text(qp->av.destination, text), packet->psn,
-					qp->attr.rq_psn & PSN_MASK);
+	if (!row->words || (packet && (packet->op->service == SERVICE_CNP || opcode_is_response(packet->op))))
+		return;
+	drop_write(row->words, &facts, words, sizeof(words));
+	if (row->key)
+		drop_write(row->key, &facts, key, sizeof(key));
+	explain_print_remote("%s%s%s%s", words, row->key ? " (verbatim explain " : "", key, row->key ? ")" : "");
 }

@@ -1,28 +1,36 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * VERBATIM_EXPLAIN: packets that are dropped and never answered, so that their sender learns nothing.
- * The receiver says what came and what to type. Only words: what is dropped is decided elsewhere.
+ * Words of tracepoint/drop.def. VERBATIM_EXPLAIN: packets that are dropped and never answered, so that their
+ * sender learns nothing: the receiver says what came and what to type. What is dropped is decided elsewhere.
  */
 #ifndef VERBATIM_TRANSPORT_DROP_H
 #define VERBATIM_TRANSPORT_DROP_H
 
-#include "base/counters.h"
 #include "base/log.h"
 #include "object/qp.h"
+#include "tracepoint/drop.h"
 #include "wire/packet.h"
 
-/* Behind drop_explain(). @qp: locked; NULL: there is none. @source: where the packet came from. */
-void drop_print(struct qp *qp, const struct packet *packet, const uint8_t source[16], enum counter why);
-/* No process of this host has the number, as far as can be seen. */
-void drop_print_stranger(uint32_t qpn, const uint8_t source[16]);
-/* A request with @packet's PSN is not the expected one, and none was executed so far. */
-void drop_print_psn(struct qp *qp, const struct packet *packet);
+/* What the fields of words are taken from; as much as the row needs. */
+struct drop_facts {
+	struct qp *qp;			/* locked */
+	const struct packet *packet;
+	const uint8_t *source;		/* where the packet came from */
+	uint32_t dest_qpn, psn;
+	uint32_t value;			/* of a refusal */
+};
 
-static inline void drop_explain(struct qp *qp, const struct packet *packet, const uint8_t source[16],
-				enum counter why)
+/* @words with their fields filled in. Returns @out. */
+const char *drop_write(const char *words, const struct drop_facts *facts, char *out, size_t size);
+/* Behind drop_explain(). @packet: NULL: all that is known of it is @qpn. */
+void drop_print(enum drop why, struct qp *qp, const struct packet *packet, const uint8_t source[16],
+		uint32_t qpn);
+
+static inline void drop_explain(enum drop why, struct qp *qp, const struct packet *packet,
+				const uint8_t source[16])
 {
 	if (__builtin_expect(explaining(), 0))
-		drop_print(qp, packet, source, why);
+		drop_print(why, qp, packet, source, packet->dest_qpn);
 }
 
 #endif

@@ -149,14 +149,39 @@ static void strangers_are_told_apart(void **state)
 	struct packet packet = packet_of(OPCODE_RC_SEND_ONLY, 0);
 
 	packet.dest_qpn = 0x123456;
-	drop_explain(NULL, &packet, peer_address, COUNTER_RX_QPN);
+	drop_explain(DROP_NO_QP, NULL, &packet, peer_address);
 	expect_heard("this process has no qp 0x123456: the sender's dest_qp_num (UD: remote_qpn) "
 			"is wrong");
 	packet.pkey = 0x8001;
-	drop_explain(NULL, &packet, peer_address, COUNTER_RX_PKEY);
+	drop_explain(DROP_PKEY, NULL, &packet, peer_address);
 	expect_heard("its P_Key is 0x8001: RoCE has 0xffff alone");
-	drop_print_stranger(0x654321, peer_address);
+	drop_print(DROP_STRANGER, NULL, NULL, peer_address, 0x654321);
 	expect_heard("no process of this host has qp 0x654321");
+}
+
+/* Whatever a row's words name is known; no field is left as it was written. */
+static void each_field_of_each_row_is_filled_in(void **state) UNCHECKED_LOCKS
+{
+	struct station *s = station_rts(IBV_QPT_RC);
+	struct packet packet = packet_of(OPCODE_RC_SEND_ONLY, 0);
+	struct recv_wqe recv = { .wr_id = 1 };
+	const struct drop_facts facts = { .qp = &s->qp, .packet = &packet, .source = peer_address };
+	struct recv_wqe *own = s->qp.responder.recv;
+	char text[512];
+
+	s->qp.responder.recv = &recv;
+	for (int why = DROP_NONE; why < DROP_COUNT; why++) {
+		const struct drop_row *row = drop_row((enum drop)why);
+		const char *words[] = { row->words, row->peer, row->key };
+
+		for (int i = 0; i < 3; i++)
+			if (words[i])
+				assert_null(strpbrk(drop_write(words[i], &facts, text, sizeof(text)), "{}"));
+	}
+	assert_string_equal(drop_write("a {field}", &facts, text, sizeof(text)), "a {field}");	/* of no name */
+	assert_string_equal(drop_write("qp {qp}", &facts, text, 6), "qp 0x");	/* cut off, and ended */
+	s->qp.responder.recv = own;
+	station_free(s);
 }
 
 static void a_flood_of_wrong_packets_is_a_few_lines(void **state)
@@ -166,7 +191,7 @@ static void a_flood_of_wrong_packets_is_a_few_lines(void **state)
 	const char *c;
 
 	for (packet.dest_qpn = 0; packet.dest_qpn < 100000; packet.dest_qpn++)
-		drop_explain(NULL, &packet, peer_address, COUNTER_RX_QPN);
+		drop_explain(DROP_NO_QP, NULL, &packet, peer_address);
 	expect_heard("this process has no qp 0x000000");
 	for (c = heard; *c; c++)
 		lines += *c == '\n';
@@ -185,6 +210,7 @@ int main(void)
 		DROP_TEST(datagrams_are_dropped_with_a_reason),
 		DROP_TEST(unreliable_messages_are_dropped_with_a_reason),
 		DROP_TEST(strangers_are_told_apart),
+		DROP_TEST(each_field_of_each_row_is_filled_in),
 		DROP_TEST(a_flood_of_wrong_packets_is_a_few_lines),
 	};
 

@@ -242,17 +242,19 @@ static bool we_use_memory(const struct qp *qp, const struct packet *packet, cons
 	return info->memory && !packet->echo.group && (qp_is(qp, QP_DATAGRAM) || qp->av.loopback);
 }
 
-void echo_receive(struct qp_call *call, const struct packet *packet, const struct rx_info *info)
+enum drop echo_receive(struct qp_call *call, const struct packet *packet, const struct rx_info *info)
 {
 	struct qp *qp = call->qp;
 	struct path *path = echo_path_of(qp, packet, info);
+	enum drop why = DROP_NONE;
 
 	lock_alias(&qp->lock);
 	if (path && flow_echoed(path, qp->transport->run_queue, qp->number, packet->echo.psn,
 				we_use_memory(qp, packet, info), call->now_ns))
 		count(call, COUNTER_RX_ECHO);
 	else
-		count(call, COUNTER_RX_RESPONSE);
+		why = DROP_RESPONSE;
 	if (path)
 		path_put(qp->transport->paths, path);
+	return why;
 }

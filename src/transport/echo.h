@@ -27,7 +27,7 @@ void echo_reset(struct qp *qp) REQUIRES(qp->lock);	/* drop all */
 void echo_note(struct qp_call *call, const struct packet *packet, const struct rx_info *info)
 	REQUIRES(call->qp->lock);
 /* An echo of a packet of ours. */
-void echo_receive(struct qp_call *call, const struct packet *packet, const struct rx_info *info)
+enum drop echo_receive(struct qp_call *call, const struct packet *packet, const struct rx_info *info)
 	REQUIRES(call->qp->lock);
 
 bool echo_ready(const struct qp *qp) REQUIRES(qp->lock);

@@ -14,11 +14,11 @@
 #define EVENT_ACCESS_ERR QP_EVENT_ACCESS_ERR
 
 static const struct fault_row rows[FAULT_COUNT] = {
-#define FAULT(id, k, a, f, r, s, e, u, c)                                                 \
-	[FAULT_##id] = { .name = #id, .about = "nak " #id, .class = FAULT_CLASS_##k,      \
+#define FAULT(id, k, a, f, r, s, e, u)                                                    \
+	[FAULT_##id] = { .name = #id, .class = FAULT_CLASS_##k,                           \
 			 .answer = FAULT_ANSWER_##a, .fate = FAULT_FATE_##f,              \
 			 .receive = FAULT_##r, .status = IBV_WC_##s, .event = EVENT_##e,  \
-			 .uc = FAULT_UC_##u, .counter = COUNTER_##c },
+			 .uc = FAULT_UC_##u, .drop = DROP_##id },
 #include "transport/fault.def"
 #undef FAULT
 };

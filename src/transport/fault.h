@@ -5,12 +5,12 @@
 
 #include <infiniband/verbs.h>
 
-#include "base/counters.h"
 #include "object/qp.h"
+#include "tracepoint/drop.h"
 
 enum fault {
 	FAULT_NONE,
-#define FAULT(id, class, answer, fate, receive, status, event, uc, counter) FAULT_##id,
+#define FAULT(id, class, answer, fate, receive, status, event, uc) FAULT_##id,
 #include "transport/fault.def"
 #undef FAULT
 	FAULT_COUNT
@@ -28,7 +28,6 @@ enum fault_uc { FAULT_UC_DROP, FAULT_UC_FAIL };
 
 struct fault_row {
 	const char *name;
-	const char *about;	/* for explain_about() */
 	enum fault_class class;
 	enum fault_answer answer;
 	enum fault_fate fate;
@@ -36,7 +35,7 @@ struct fault_row {
 	enum ibv_wc_status status;
 	int event;			/* enum qp_event, or -1 */
 	enum fault_uc uc;
-	enum counter counter;
+	enum drop drop;
 };
 
 const struct fault_row *fault_row(enum fault fault);

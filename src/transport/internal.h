@@ -28,7 +28,6 @@ struct qp_call {
 	struct mr_access access;		/* responder: held from the access check to the copy */
 	bool accessing;
 	bool deny_receive;		/* rx_info.deny_receive */
-	struct refusal *refused;	/* rx_info.refused */
 	char why[WHY_BYTES];		/* reason of the last failure; only with explain_enabled */
 };
 
@@ -41,7 +40,6 @@ static inline void qp_call_init(struct qp_call *call, struct qp *qp, uint64_t no
 	call->now_ns = now_ns;
 	call->effects = effects;
 	call->accessing = call->deny_receive = false;
-	call->refused = NULL;
 	call->why[0] = '\0';
 }
 
@@ -97,6 +95,9 @@ static inline struct mr_accessor send_accessor_of(const struct qp *qp) REQUIRES(
 	return (struct mr_accessor){ .pd = qp_send_pd(qp), .qpn = qp->number,
 				     .domain = qp->sends_itself ? MR_DOMAIN_SRQ : MR_DOMAIN_QP };
 }
+
+/* As drop_count(), and for the QP itself. Returns @why. */
+enum drop count_drop(const struct qp_call *call, enum drop why);
 
 /* ---- packets and bytes of a message ---- */
 
@@ -292,14 +293,14 @@ void message_timeout(struct qp_call *call) REQUIRES(call->qp->lock);
 
 /* ---- completer.c ---- */
 
-void completer_receive(struct qp_call *call, const struct packet *packet) REQUIRES(call->qp->lock);
+enum drop completer_receive(struct qp_call *call, const struct packet *packet) REQUIRES(call->qp->lock);
 /* Complete the answered requests, from the oldest on. */
 void completer_retire(struct qp_call *call) REQUIRES(call->qp->lock);
 
 /* ---- responder.c ---- */
 
 void responder_reset(struct qp *qp) REQUIRES(qp->lock);
-void responder_receive(struct qp_call *call, const struct packet *packet) REQUIRES(call->qp->lock);
+enum drop responder_receive(struct qp_call *call, const struct packet *packet) REQUIRES(call->qp->lock);
 /* A request was marked by a congested switch: the next answer says so. */
 void responder_is_marked(struct qp_call *call) REQUIRES(call->qp->lock);
 /*
@@ -328,8 +329,8 @@ static inline bool responder_takes_resource(const struct packet *packet)
 /* Check and execute one packet that is in sequence; advances the message, not the PSN. */
 enum fault responder_message(struct qp_call *call, const struct packet *packet)
 	REQUIRES(call->qp->lock);
-/* Act on @fault at @psn as fault.def says. */
-void responder_fault(struct qp_call *call, enum fault fault, uint32_t psn) REQUIRES(call->qp->lock);
+/* Act on @fault at @psn as fault.def says. DROP_NONE: the QP has failed. */
+enum drop responder_fault(struct qp_call *call, enum fault fault, uint32_t psn) REQUIRES(call->qp->lock);
 /* The part at this end: completion or event, explanation, the error state. */
 void responder_fail(struct qp_call *call, enum fault fault) REQUIRES(call->qp->lock);
 void responder_answer(struct qp *qp, enum answer_kind kind, uint8_t syndrome, uint32_t psn);
@@ -424,8 +425,8 @@ void raw_timeout(struct qp_call *call) REQUIRES(call->qp->lock);
 
 /* ---- unreliable.c ---- */
 
-void uc_receive(struct qp_call *call, const struct packet *packet) REQUIRES(call->qp->lock);
-void ud_receive(struct qp_call *call, const struct packet *packet, const struct rx_info *info)
+enum drop uc_receive(struct qp_call *call, const struct packet *packet) REQUIRES(call->qp->lock);
+enum drop ud_receive(struct qp_call *call, const struct packet *packet, const struct rx_info *info)
 	REQUIRES(call->qp->lock);
 void unreliable_transmit(struct transmit *transmit) REQUIRES(transmit->call->qp->lock);
 bool unreliable_ready(const struct qp *qp) REQUIRES(qp->lock);

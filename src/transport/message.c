@@ -433,7 +433,7 @@ static bool takes_receive(const struct local_message *message)
  */
 static void note_wrong_key(struct qp_call *call) REQUIRES(call->qp->lock)
 {
-	count(call, COUNTER_RX_KEY);
+	count_drop(call, DROP_KEY);
 	/* Without time: no requester has a second one. */
 	if (!guesses_add(&call->qp->responder.wrong_keys, 0))
 		return;

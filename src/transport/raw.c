@@ -190,7 +190,7 @@ static bool scatter_pieces(struct qp_call *call, const struct mr_accessor *acces
 	       !recv_scatter_for(call, accessor, recv, piece[0].bytes, piece[1].data, piece[1].bytes, true);
 }
 
-static void receive_here(struct qp_call *call, const struct raw_frame *raw) REQUIRES(call->qp->lock)
+static enum drop receive_here(struct qp_call *call, const struct raw_frame *raw) REQUIRES(call->qp->lock)
 {
 	const struct mr_accessor accessor = recv_accessor_of(call->qp);
 	struct responder *responder = &call->qp->responder;
@@ -199,17 +199,13 @@ static void receive_here(struct qp_call *call, const struct raw_frame *raw) REQU
 	struct raw_piece piece[2];
 	uint32_t bytes = cut_pieces(raw, strip, piece);
 
-	if (!responder_take(call)) {
-		count(call, COUNTER_RX_NO_RECV);
-		return;
-	}
-	if (bytes > responder->recv_bytes) {
-		count(call, COUNTER_RX_TOO_LONG);
-		return;
-	}
+	if (!responder_take(call))
+		return DROP_NO_RECEIVE;
+	if (bytes > responder->recv_bytes)
+		return DROP_TOO_LONG;
 	if (!scatter_pieces(call, &accessor, responder->recv, piece)) {
 		responder_fail(call, FAULT_LOCAL_PROTECTION);
-		return;
+		return DROP_NONE;
 	}
 	completion = raw_completion(raw, strip, bytes);
 	completion.wc.wr_id = responder->recv->wr_id;
@@ -218,6 +214,7 @@ static void receive_here(struct qp_call *call, const struct raw_frame *raw) REQU
 	responder->recv_taken = false;
 	qp_count(call->qp, COMP_RECV, true, 1, bytes);
 	finish_push(call, call->qp->recv_cq, &completion, false);
+	return DROP_NONE;
 }
 
 /* ---- work queues ---- */
@@ -249,22 +246,7 @@ static void wq_fail(struct qp_call *call, struct wq *wq) REQUIRES(call->qp->lock
 		wq_push_error(call, wq, IBV_WC_WR_FLUSH_ERR);
 }
 
-static enum counter wq_refuses(struct wq *wq, uint32_t bytes, bool *refused) REQUIRES(wq->lock)
-{
-	*refused = true;
-	if (wq->state != IBV_WQS_RDY)
-		return COUNTER_RX_QP_STATE;
-	if (!wq->recv_taken)
-		wq->recv_taken = recv_queue_take(&wq->queue, wq->recv);
-	if (!wq->recv_taken)
-		return COUNTER_RX_NO_RECV;
-	if (bytes > sge_total(wq->recv->sge, wq->recv->sge_count))
-		return COUNTER_RX_TOO_LONG;
-	*refused = false;
-	return COUNTER_RX_PACKETS;
-}
-
-static void receive_in(struct qp_call *call, struct wq *wq, const struct raw_frame *raw)
+static enum drop receive_in(struct qp_call *call, struct wq *wq, const struct raw_frame *raw)
 	REQUIRES(call->qp->lock, wq->lock)
 {
 	const struct mr_accessor accessor = { .pd = wq->pd->number, .qpn = call->qp->number,
@@ -273,16 +255,18 @@ static void receive_in(struct qp_call *call, struct wq *wq, const struct raw_fra
 	struct completion completion;
 	struct raw_piece piece[2];
 	uint32_t bytes = cut_pieces(raw, strip, piece);
-	bool refused;
-	enum counter reason = wq_refuses(wq, bytes, &refused);
 
-	if (refused) {
-		count(call, reason);
-		return;
-	}
+	if (wq->state != IBV_WQS_RDY)
+		return DROP_QP_STATE;
+	if (!wq->recv_taken)
+		wq->recv_taken = recv_queue_take(&wq->queue, wq->recv);
+	if (!wq->recv_taken)
+		return DROP_NO_RECEIVE;
+	if (bytes > sge_total(wq->recv->sge, wq->recv->sge_count))
+		return DROP_TOO_LONG;
 	if (!scatter_pieces(call, &accessor, wq->recv, piece)) {
 		wq_fail(call, wq);
-		return;
+		return DROP_NONE;
 	}
 	completion = raw_completion(raw, strip, bytes);
 	completion.wc.wr_id = wq->recv->wr_id;
@@ -293,30 +277,29 @@ static void receive_in(struct qp_call *call, struct wq *wq, const struct raw_fra
 		count(call, COUNTER_CQ_OVERFLOW);
 	else if (cq_period_begins(wq->cq) && call->qp->transport->period_begins)
 		call->qp->transport->period_begins(call->qp, wq->cq);
+	return DROP_NONE;
 }
 
-static void receive_hashed(struct qp_call *call, const struct raw_frame *raw) REQUIRES(call->qp->lock)
+enum drop transport_receive_frame(struct qp *qp, const struct raw_frame *raw, uint64_t now_ns,
+				  struct effects *effects)
 {
-	const struct receive_hash *hash = call->qp->hash;
-	struct wq *wq = hash->table->wq[hash_frame(hash->key, hash->fields, raw->frame) & hash->table->mask];
-
-	lock_acquire(&wq->lock);
-	receive_in(call, wq, raw);
-	lock_release(&wq->lock);
-}
-
-void transport_receive_frame(struct qp *qp, const struct raw_frame *raw, uint64_t now_ns, struct effects *effects)
-{
+	const struct receive_hash *hash = qp->hash;
+	enum drop why = DROP_QP_STATE;
 	struct qp_call call;
+	struct wq *wq;
 
 	qp_call_init(&call, qp, now_ns, effects);
-	if (qp->hash &&
-	    qp->state !=
-		    IBV_QPS_ERR) /* its work queues have the states that matter, as with mlx5 */
-		receive_hashed(&call, raw);
-	else if (!transport_takes_packets(qp->state))
-		count(&call, COUNTER_RX_QP_STATE);
-	else
-		receive_here(&call, raw);
+	/* Its work queues have the states that matter, as with mlx5. */
+	if (hash && qp->state != IBV_QPS_ERR) {
+		wq = hash->table->wq[hash_frame(hash->key, hash->fields, raw->frame) & hash->table->mask];
+		lock_acquire(&wq->lock);
+		why = receive_in(&call, wq, raw);
+		lock_release(&wq->lock);
+	} else if (transport_takes_packets(qp->state)) {
+		why = receive_here(&call, raw);
+	}
+	if (why)
+		count_drop(&call, why);
 	qp_call_end(&call);
+	return why;
 }

@@ -16,9 +16,9 @@ static struct station *waiting_station(void)
 	return s;
 }
 
-static void note(struct station *s, enum refusal_kind kind, uint32_t value, uint32_t psn) UNCHECKED_LOCKS
+static void note(struct station *s, enum drop why, uint32_t value, uint32_t psn) UNCHECKED_LOCKS
 {
-	struct refusal refusal = { .kind = (uint8_t)kind, .value = value, .psn = psn };
+	struct refusal refusal = { .why = (uint8_t)why, .value = value, .psn = psn };
 
 	transport_refused(&s->qp, &refusal);
 }
@@ -38,15 +38,15 @@ static void each_reason_names_both_ends(void **state)
 	struct station *s = waiting_station();
 
 	expect_words(s, NULL);
-	note(s, REFUSAL_STATE, IBV_QPS_INIT, OUR_PSN);
+	note(s, DROP_QP_STATE, IBV_QPS_INIT, OUR_PSN);
 	expect_words(s, "the peer's qp 0x123456 is in INIT and takes no packets: ibv_modify_qp to RTR there");
-	note(s, REFUSAL_TYPE, IBV_QPT_UD, OUR_PSN);
+	note(s, DROP_QP_TYPE, IBV_QPT_UD, OUR_PSN);
 	expect_words(s, "the peer's qp 0x123456 is of type UD, and this one of type RC");
-	note(s, REFUSAL_ADDRESS, 0, OUR_PSN);
+	note(s, DROP_ADDRESS, 0, OUR_PSN);
 	expect_words(s, "connected to another address");
-	note(s, REFUSAL_PSN, 5, OUR_PSN);
+	note(s, DROP_FIRST_PSN_BEHIND, 5, OUR_PSN);
 	expect_words(s, "expects PSN 5, and these packets begin with ");
-	note(s, REFUSAL_OTHER_QP, 0x777, OUR_PSN);
+	note(s, DROP_OTHER_QP, 0x777, OUR_PSN);
 	expect_words(s, "is connected to qp 0x000777, not to this one");
 	station_free(s);
 }
@@ -55,10 +55,10 @@ static void complaints_of_psns_do_not_hide_a_wrong_partner(void **state)
 {
 	struct station *s = waiting_station();
 
-	note(s, REFUSAL_OTHER_QP, 0x777, OUR_PSN);
-	note(s, REFUSAL_PSN, 5, OUR_PSN);
+	note(s, DROP_OTHER_QP, 0x777, OUR_PSN);
+	note(s, DROP_FIRST_PSN_BEHIND, 5, OUR_PSN);
 	expect_words(s, "connected to qp 0x000777");
-	note(s, REFUSAL_STATE, IBV_QPS_ERR, OUR_PSN);
+	note(s, DROP_QP_STATE, IBV_QPS_ERR, OUR_PSN);
 	expect_words(s, "is in ERR: see its first error");
 	station_free(s);
 }
@@ -67,11 +67,11 @@ static void what_is_of_no_unanswered_request_is_not_said(void **state)
 {
 	struct station *s = waiting_station();
 
-	note(s, REFUSAL_STATE, IBV_QPS_INIT, psn_add(OUR_PSN, PSN_MASK));
+	note(s, DROP_QP_STATE, IBV_QPS_INIT, psn_add(OUR_PSN, PSN_MASK));
 	expect_words(s, NULL);
-	note(s, REFUSAL_STATE, IBV_QPS_INIT, psn_add(OUR_PSN, 2));
+	note(s, DROP_QP_STATE, IBV_QPS_INIT, psn_add(OUR_PSN, 2));
 	expect_words(s, NULL);
-	note(s, REFUSAL_STATE, IBV_QPS_INIT, OUR_PSN);
+	note(s, DROP_QP_STATE, IBV_QPS_INIT, OUR_PSN);
 	expect_words(s, "is in INIT");
 	station_free(s);
 }
@@ -80,15 +80,16 @@ static void lies_are_ignored_or_harmless(void **state)
 {
 	struct station *s = waiting_station();
 
-	note(s, REFUSAL_NONE, 0, OUR_PSN);
-	note(s, REFUSAL_KINDS, 0, OUR_PSN);
-	note(s, (enum refusal_kind)255, 0, OUR_PSN);
-	note(s, REFUSAL_STATE, UINT32_MAX, OUR_PSN);
-	note(s, REFUSAL_STATE, IBV_QPS_INIT, UINT32_MAX);
+	note(s, DROP_NONE, 0, OUR_PSN);
+	note(s, DROP_COUNT, 0, OUR_PSN);
+	note(s, DROP_ICRC, 0, OUR_PSN);	/* a reason that is told nobody */
+	note(s, (enum drop)255, 0, OUR_PSN);
+	note(s, DROP_QP_STATE, UINT32_MAX, OUR_PSN);
+	note(s, DROP_QP_STATE, IBV_QPS_INIT, UINT32_MAX);
 	expect_words(s, NULL);
-	note(s, REFUSAL_STATE, 0xffffff, OUR_PSN);
+	note(s, DROP_QP_STATE, 0xffffff, OUR_PSN);
 	expect_words(s, "is in no state");
-	note(s, REFUSAL_TYPE, 0xffffff, OUR_PSN);
+	note(s, DROP_QP_TYPE, 0xffffff, OUR_PSN);
 	expect_words(s, "is of type ");
 	station_free(s);
 }
@@ -109,7 +110,7 @@ static void a_dropped_request_has_a_reason(void **state)
 {
 	struct station *s = station_new(IBV_QPT_RC);
 
-	assert_int_equal(dropped(s, PEER_PSN).kind, REFUSAL_STATE);
+	assert_int_equal(dropped(s, PEER_PSN).why, DROP_QP_STATE);
 	assert_int_equal(dropped(s, PEER_PSN).value, IBV_QPS_INIT);
 	assert_int_equal(dropped(s, PEER_PSN).psn, PEER_PSN);
 	station_free(s);
@@ -120,7 +121,7 @@ static void a_first_psn_behind_the_expected_one_is_told_at_once(void **state)
 	struct station *s = station_rts(IBV_QPT_RC);
 	struct refusal refusal = dropped(s, PEER_PSN - 1);
 
-	assert_int_equal(refusal.kind, REFUSAL_PSN);
+	assert_int_equal(refusal.why, DROP_FIRST_PSN_BEHIND);
 	assert_int_equal(refusal.value, PEER_PSN);
 	assert_int_equal(refusal.psn, PEER_PSN - 1);
 	station_free(s);
@@ -131,9 +132,9 @@ static void a_first_psn_ahead_is_told_when_it_has_come_again(void **state)
 {
 	struct station *s = station_rts(IBV_QPT_RC);
 
-	assert_int_equal(dropped(s, PEER_PSN + 9).kind, REFUSAL_NONE);
-	assert_int_equal(dropped(s, PEER_PSN + 9).kind, REFUSAL_NONE);
-	assert_int_equal(dropped(s, PEER_PSN + 9).kind, REFUSAL_PSN);
+	assert_int_equal(dropped(s, PEER_PSN + 9).why, DROP_NONE);
+	assert_int_equal(dropped(s, PEER_PSN + 9).why, DROP_NONE);
+	assert_int_equal(dropped(s, PEER_PSN + 9).why, DROP_FIRST_PSN_AHEAD);
 	station_free(s);
 }
 
@@ -142,9 +143,9 @@ static void what_is_answered_is_no_drop(void **state)
 	struct station *s = station_rts(IBV_QPT_RC);
 
 	post_recv(s, 1, 64);
-	assert_int_equal(dropped(s, PEER_PSN).kind, REFUSAL_NONE);
-	assert_int_equal(dropped(s, PEER_PSN).kind, REFUSAL_NONE);	/* a duplicate */
-	assert_int_equal(dropped(s, PEER_PSN + 9).kind, REFUSAL_NONE);	/* a gap */
+	assert_int_equal(dropped(s, PEER_PSN).why, DROP_NONE);
+	assert_int_equal(dropped(s, PEER_PSN).why, DROP_NONE);	/* a duplicate */
+	assert_int_equal(dropped(s, PEER_PSN + 9).why, DROP_NONE);	/* a gap */
 	station_free(s);
 }
 

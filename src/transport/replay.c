@@ -87,7 +87,6 @@ static uint32_t ack_limit(const struct qp *qp, uint32_t psn) REQUIRES(qp->lock)
 
 void replay_duplicate(struct qp_call *call, const struct packet *packet)
 {
-	count(call, COUNTER_RX_DUPLICATE);
 	switch (packet->op->verb) {
 	case VERB_READ:
 		repeat_read(call, packet);

@@ -42,7 +42,7 @@ void requester_reset(struct qp *qp)
 			path_release(qp->path, qp->transport->run_queue, requester->flight_bytes);
 	}
 	*requester = (struct requester){ 0 };
-	qp->refusal.kind = REFUSAL_NONE;
+	qp->refusal.why = DROP_NONE;
 }
 
 void requester_start(struct qp *qp)

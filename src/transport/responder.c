@@ -8,9 +8,7 @@
 #include <string.h>
 
 #include "transport/ack_hold.h"
-#include "transport/drop.h"
 #include "transport/internal.h"
-#include "transport/refusal.h"
 #include "wire/aeth.h"
 
 #define STRANGE_PSN_TIMES 3
@@ -93,14 +91,15 @@ static void answer_fault(struct qp_call *call, enum fault_answer answer, uint32_
 void responder_fail(struct qp_call *call, enum fault fault)
 {
 	const struct fault_row *row = fault_row(fault);
+	const char *about = drop_row(row->drop)->key;
 	struct qp *qp = call->qp;
 	char peer[46];
 
 	if (qp_is(qp, QP_DATAGRAM))
-		explain_about(row->about, "qp 0x%06x: a datagram could not be received (%s): %s; this QP "
+		explain_about(about, "qp 0x%06x: a datagram could not be received (%s): %s; this QP "
 			      "is now in error", qp->number, row->name, call->why);
 	else
-		explain_about(row->about, "qp 0x%06x: request of qp 0x%06x at %s refused (%s): %s; this "
+		explain_about(about, "qp 0x%06x: request of qp 0x%06x at %s refused (%s): %s; this "
 			      "QP is now in error%s", qp->number, qp->attr.dest_qp_num,
 			      address_text(qp->av.destination, peer), row->name, call->why,
 			      !qp_is(qp, QP_RELIABLE) ? "" :
@@ -113,15 +112,15 @@ void responder_fail(struct qp_call *call, enum fault fault)
 	enter_error(call);
 }
 
-void responder_fault(struct qp_call *call, enum fault fault, uint32_t psn)
+enum drop responder_fault(struct qp_call *call, enum fault fault, uint32_t psn)
 {
 	const struct fault_row *row = fault_row(fault);
 
-	if (row->fate == FAULT_FATE_KEEP)
-		count(call, row->counter);
 	answer_fault(call, row->answer, psn);
-	if (row->fate == FAULT_FATE_ERROR)
-		responder_fail(call, fault);
+	if (row->fate == FAULT_FATE_KEEP)
+		return row->drop;
+	responder_fail(call, fault);
+	return DROP_NONE;
 }
 
 /* ---- entry ---- */
@@ -145,24 +144,18 @@ static void responder_owe_ack(struct qp_call *call, const struct packet *packet)
  * requests before
  * it may have been lost: the requester has begun with it STRANGE_PSN_TIMES times.
  */
-static void responder_note_psn(struct qp_call *call, const struct packet *packet, int32_t ahead)
+static bool responder_first_is_wrong(struct qp_call *call, const struct packet *packet, int32_t ahead)
 	REQUIRES(call->qp->lock)
 {
 	struct responder *responder = &call->qp->responder;
 
 	if (responder->position || responder->expected_psn != (call->qp->attr.rq_psn & PSN_MASK))
-		return;
+		return false;
 	if (!responder->strange_count)
 		responder->strange_psn = packet->psn;
 	if (packet->psn == responder->strange_psn && responder->strange_count < STRANGE_PSN_TIMES)
 		responder->strange_count++;
-	if (ahead > 0 && responder->strange_count < STRANGE_PSN_TIMES)
-		return;
-	if (__builtin_expect(explaining(), 0))
-		drop_print_psn(call->qp, packet);
-	if (call->refused)
-		*call->refused = (struct refusal){ .kind = REFUSAL_PSN, .value = responder->expected_psn,
-						   .psn = packet->psn };
+	return ahead < 0 || responder->strange_count == STRANGE_PSN_TIMES;
 }
 
 void responder_is_marked(struct qp_call *call)
@@ -173,38 +166,36 @@ void responder_is_marked(struct qp_call *call)
 	call->qp->responder.echo_congestion = true;
 }
 
-void responder_receive(struct qp_call *call, const struct packet *packet)
+enum drop responder_receive(struct qp_call *call, const struct packet *packet)
 {
 	struct qp *qp = call->qp;
 	struct responder *responder = &qp->responder;
 	int32_t ahead = psn_diff(packet->psn, responder->expected_psn);
+	bool first_is_wrong = false;
 	enum fault fault;
+	enum drop why;
 	uint32_t psns;
 
 	lock_alias(&qp->lock);
 	if (packet->fecn)
 		responder_is_marked(call);
 	if (ahead)
-		responder_note_psn(call, packet, ahead);
+		first_is_wrong = responder_first_is_wrong(call, packet, ahead);
 	if (ahead < 0) {
 		replay_duplicate(call, packet);
-		return;
+		return first_is_wrong ? DROP_FIRST_PSN_BEHIND : DROP_DUPLICATE;
 	}
 	if (ahead > 0) {
-		if (responder->nak_sent)
-			count(call, COUNTER_RX_SEQUENCE);
-		else
-			responder_fault(call, FAULT_PSN_AHEAD, responder->expected_psn);
-		return;
+		why = responder->nak_sent ? DROP_PSN_AHEAD :
+					    responder_fault(call, FAULT_PSN_AHEAD, responder->expected_psn);
+		return first_is_wrong ? DROP_FIRST_PSN_AHEAD : why;
 	}
 	responder->nak_sent = false;
 	if (responder->answer == ANSWER_NAK)
 		responder->answer = ANSWER_NONE;
 	fault = responder_message(call, packet);
-	if (fault) {
-		responder_fault(call, fault, packet->psn);
-		return;
-	}
+	if (fault)
+		return responder_fault(call, fault, packet->psn);
 	psns = packet->op->verb == VERB_READ ? packets_for(qp, packet->reth.length) : 1;
 	responder->expected_psn = psn_add(packet->psn, psns);
 	responder->position += psns;
@@ -213,6 +204,7 @@ void responder_receive(struct qp_call *call, const struct packet *packet)
 		responder->answer = ANSWER_NONE;
 	else if (packet->ack_request)
 		responder_owe_ack(call, packet);
+	return DROP_NONE;
 }
 
 bool responder_owes(const struct qp *qp)

@@ -118,14 +118,8 @@ void note_established(struct qp_call *call)
 	qp_raise(qp, QP_EVENT_COMM_EST, call->effects);
 }
 
-/* XRC: a response to a receiver, a request to a sender. */
-static bool goes_the_other_way(const struct qp *qp, const struct packet *packet)
-{
-	return qp_is(qp, QP_XRC) && opcode_is_response(packet->op) != (qp->type == IBV_QPT_XRC_SEND);
-}
-
-static void transport_dispatch(struct qp_call *call, const struct packet *packet,
-			       const struct rx_info *info) REQUIRES(call->qp->lock)
+static enum drop transport_dispatch(struct qp_call *call, const struct packet *packet,
+				    const struct rx_info *info) REQUIRES(call->qp->lock)
 {
 	struct qp *qp = call->qp;
 
@@ -134,86 +128,67 @@ static void transport_dispatch(struct qp_call *call, const struct packet *packet
 		/* A sender that does not know the Q_Key gets no answer. */
 		if (packet->deth.qkey == qp->attr.qkey)
 			echo_note(call, packet, info);
-		ud_receive(call, packet, info);
-		break;
+		return ud_receive(call, packet, info);
 	case IBV_QPT_UC:
 		echo_note(call, packet, info);
-		uc_receive(call, packet);
-		break;
+		return uc_receive(call, packet);
 	default:
-		if (goes_the_other_way(qp, packet)) {
-			count(call, COUNTER_RX_QP_TYPE);
-			break;
-		}
-		if (opcode_is_response(packet->op)) {
-			completer_receive(call, packet);
-			break;
-		}
+		/* XRC: a response to a receiver, a request to a sender. */
+		if (qp_is(qp, QP_XRC) && opcode_is_response(packet->op) != (qp->type == IBV_QPT_XRC_SEND))
+			return DROP_XRC_DIRECTION;
+		if (opcode_is_response(packet->op))
+			return completer_receive(call, packet);
 		if (info->ecn_marked)
 			responder_is_marked(call);
-		responder_receive(call, packet);
-		break;
+		return responder_receive(call, packet);
 	}
 }
 
-/* Only the connected peer can report congestion on the path to it. */
-static void receive_cnp(struct qp_call *call, const struct rx_info *info) REQUIRES(call->qp->lock)
+enum drop count_drop(const struct qp_call *call, enum drop why)
 {
-	struct qp *qp = call->qp;
+	static const uint8_t tally[DROP_COUNT] = {
+		[DROP_NONE] = QP_COUNTER_NONE,
+#define DROP(reason, counter, tally, words, peer, key) [DROP_##reason] = QP_COUNTER_##tally,
+#include "tracepoint/drop.def"
+#undef DROP
+	};
 
-	if (!transport_takes_packets(qp->state)) {
-		count(call, COUNTER_RX_QP_STATE);
-	} else if (!is_from_peer(qp, info)) {
-		count(call, COUNTER_RX_ADDRESS);
-	} else {
-		count(call, COUNTER_RX_CNP);
-		if (qp->path)
-			path_reduce(qp->path, PATH_CONGESTED, call->now_ns);
-	}
+	if (tally[why] != QP_COUNTER_NONE)
+		atomic_fetch_add_explicit(&call->qp->access->tally[tally[why]], 1, memory_order_relaxed);
+	return drop_count(call->qp->transport->counters, why, 1);
 }
 
-static void transport_drop(struct qp_call *call, const struct packet *packet,
-		const struct rx_info *info,
-			   enum counter why) REQUIRES(call->qp->lock)
+enum drop transport_receive(struct qp *qp, const struct packet *packet, const struct rx_info *info,
+			    uint64_t now_ns, struct effects *effects)
 {
-	struct qp *qp = call->qp;
-
-	count(call, why);
-	drop_explain(qp, packet, info->source, why);
-	if (!info->refused || opcode_is_response(packet->op) ||
-	    (packet->op->service != SERVICE_RC && packet->op->service != SERVICE_XRC))
-		return;
-	if (why == COUNTER_RX_ADDRESS)
-		*info->refused = (struct refusal){ .kind = REFUSAL_ADDRESS, .psn = packet->psn };
-	else if (why == COUNTER_RX_QP_TYPE)
-		*info->refused = (struct refusal){ .kind = REFUSAL_TYPE, .value = qp->type, .psn = packet->psn };
-	else
-		*info->refused = (struct refusal){ .kind = REFUSAL_STATE, .value = qp->state, .psn = packet->psn };
-}
-
-void transport_receive(struct qp *qp, const struct packet *packet, const struct rx_info *info,
-		       uint64_t now_ns, struct effects *effects)
-{
+	enum drop why = DROP_NONE;
 	struct qp_call call;
 
 	qp_call_init(&call, qp, now_ns, effects);
 	call.deny_receive = info->deny_receive;
-	call.refused = info->refused;
 	if (packet->op->service == SERVICE_CNP && packet->echo.present) {
-		echo_receive(&call, packet, info);
-	} else if (packet->op->service == SERVICE_CNP) {
-		receive_cnp(&call, info);
-	} else if (packet->op->service != transport_service_of(qp)) {
-		transport_drop(&call, packet, info, COUNTER_RX_QP_TYPE);
+		why = echo_receive(&call, packet, info);
+	} else if (packet->op->service != SERVICE_CNP && packet->op->service != transport_service_of(qp)) {
+		why = DROP_QP_TYPE;
 	} else if (!transport_takes_packets(qp->state)) {
-		transport_drop(&call, packet, info, COUNTER_RX_QP_STATE);
+		why = DROP_QP_STATE;
 	} else if (!is_from_peer(qp, info)) {
-		transport_drop(&call, packet, info, COUNTER_RX_ADDRESS);
+		why = DROP_ADDRESS;
+	} else if (packet->op->service == SERVICE_CNP) {
+		count(&call, COUNTER_RX_CNP);
+		if (qp->path)
+			path_reduce(qp->path, PATH_CONGESTED, now_ns);
 	} else {
 		note_established(&call);
-		transport_dispatch(&call, packet, info);
+		why = transport_dispatch(&call, packet, info);
+	}
+	if (__builtin_expect(why != DROP_NONE, 0)) {
+		count_drop(&call, why);
+		drop_explain(why, qp, packet, info->source);
+		refusal_note_drop(why, qp, packet, info->refused);
 	}
 	qp_call_end(&call);
+	return why;
 }
 
 /* ---- work requests ---- */

@@ -17,7 +17,7 @@
  *	raw.c		RAW_PACKET: Ethernet frames, both ways
  *	sge.c		copies between application memory and packets
  *	emit.c		packets into the batch
- *	drop.c		words for packets that are dropped; refusal.c: what the peer says of ours
+ *	drop.c		words for packets that are dropped, and for what the peer says of ours (refusal.h)
  *	finish.c	completions, flushing, the error state
  *	direct.c	one-sided requests that need no packets; message.c: SENDs that need none
  *	flow.c		flow control of UC and UD, with stream.c (asking), echo.c (answering) and
@@ -35,6 +35,7 @@
 #include <stdint.h>
 
 #include "object/qp.h"
+#include "tracepoint/drop.h"
 #include "transport/path.h"
 #include "transport/run_queue.h"
 #include "transport/tx.h"
@@ -94,10 +95,11 @@ void transport_unreserve(struct transport_room *room);
 
 /*
  * Receive one packet for @qp, checked (ICRC) and parsed. May complete work requests, move the
- * QP to ERR, and leave something to transmit (the QP is then in the run queue).
+ * QP to ERR, and leave something to transmit (the QP is then in the run queue). Returns why it was
+ * dropped, which is counted and explained.
  */
-void transport_receive(struct qp *qp, const struct packet *packet, const struct rx_info *info,
-		       uint64_t now_ns, struct effects *effects) REQUIRES(qp->lock);
+enum drop transport_receive(struct qp *qp, const struct packet *packet, const struct rx_info *info,
+			    uint64_t now_ns, struct effects *effects) REQUIRES(qp->lock);
 
 /* A frame for a RAW_PACKET QP. */
 struct raw_frame {
@@ -107,7 +109,8 @@ struct raw_frame {
 };
 
 /* Receive it, as transport_receive() does packets. */
-void transport_receive_frame(struct qp *qp, const struct raw_frame *raw, uint64_t now_ns, struct effects *effects)
+enum drop transport_receive_frame(struct qp *qp, const struct raw_frame *raw, uint64_t now_ns,
+				  struct effects *effects)
 	REQUIRES(qp->lock);
 /* IBV_QP_RATE_LIMIT: 0: no limit; @burst_bytes 0: as many as is usual. Then transmit. */
 void transport_pace(struct qp *qp, uint32_t kbps, uint32_t burst_bytes) REQUIRES(qp->lock);

@@ -247,46 +247,42 @@ static void drop_message(struct qp_call *call, enum fault fault) REQUIRES(call->
 	responder->received = 0;
 	if (!responder->recv_taken || !call->qp->srq || row->status == IBV_WC_SUCCESS)
 		return;
-	explain_about(row->about, "qp 0x%06x: a message of qp 0x%06x had taken a receive of srq %u "
+	explain_about(drop_row(row->drop)->key, "qp 0x%06x: a message of qp 0x%06x had taken a receive of srq %u "
 		      "and has no end (%s): the receive fails, the queue pair goes on", call->qp->number,
 		      call->qp->attr.dest_qp_num, call->qp->srq->number, row->name);
 	finish_recv_error(call, row->status);
 }
 
-static bool is_guessing(struct qp_call *call) REQUIRES(call->qp->lock)
+static enum drop drop_fault(struct qp_call *call, enum fault fault) REQUIRES(call->qp->lock)
 {
-	count(call, COUNTER_RX_KEY);
-	return guesses_add(&call->qp->responder.wrong_keys, call->now_ns);
-}
+	const struct fault_row *row = fault_row(fault);
 
-static void drop_fault(struct qp_call *call, enum fault fault) REQUIRES(call->qp->lock)
-{
-	if (fault == FAULT_ACCESS && is_guessing(call)) {
+	if (fault == FAULT_ACCESS && guesses_add(&call->qp->responder.wrong_keys, call->now_ns)) {
 		explain("qp 0x%06x: %u RDMA WRITEs within a second named memory they may not "
 			"access: a peer may be guessing keys", call->qp->number,
 			GUESSES_MAX + 1);
 		responder_fail(call, fault);
-		return;
+		return DROP_KEY;
 	}
-	count(call, fault_row(fault)->counter);
+	if (fault == FAULT_ACCESS)
+		count_drop(call, DROP_KEY);
 	if (explaining())
-		explain_print_remote("qp 0x%06x: message of qp 0x%06x dropped (%s)%s%s",
-				call->qp->number,
-				     call->qp->attr.dest_qp_num, fault_row(fault)->name,
-						call->why[0] ? ": " : "",
+		explain_print_remote("qp 0x%06x: message of qp 0x%06x dropped (%s)%s%s", call->qp->number,
+				     call->qp->attr.dest_qp_num, row->name, call->why[0] ? ": " : "",
 				     call->why[0] ? call->why : fault == FAULT_NO_RECEIVE ?
-				     ": no receive is posted: ibv_post_recv before the peer "
-				     "sends" : "");
+				     ": no receive is posted: ibv_post_recv before the peer sends" : "");
 	drop_message(call, fault);
+	return row->drop;
 }
 
-void uc_receive(struct qp_call *call, const struct packet *packet)
+enum drop uc_receive(struct qp_call *call, const struct packet *packet)
 {
 	struct responder *responder = &call->qp->responder;
+	enum drop why = DROP_NONE;
 	enum fault fault;
 
 	if (packet->psn != responder->expected_psn) {
-		count(call, COUNTER_RX_SEQUENCE);
+		why = DROP_PSN_AHEAD;	/* of those before it; a packet that begins a message is executed */
 		drop_message(call, FAULT_OUT_OF_ORDER);
 	}
 	responder->expected_psn = psn_add(packet->psn, 1);
@@ -295,11 +291,15 @@ void uc_receive(struct qp_call *call, const struct packet *packet)
 		drop_message(call, FAULT_OUT_OF_ORDER);
 	fault = responder_message(call, packet);
 	if (!fault)
-		return;
-	if (fault_row(fault)->uc == FAULT_UC_FAIL)
+		return why;
+	if (fault_row(fault)->uc == FAULT_UC_FAIL) {
 		responder_fail(call, fault);
-	else
-		drop_fault(call, fault);
+		return why;
+	}
+	if (!why)
+		return drop_fault(call, fault);
+	count_drop(call, drop_fault(call, fault));	/* both count, and the gap is the reason */
+	return why;
 }
 
 /* ---- receiving: UD ---- */
@@ -386,21 +386,7 @@ static bool scatter_datagram(struct qp_call *call, const struct packet *packet,
 	       !recv_scatter(call, GRH_BYTES, packet->payload, (uint32_t)packet->payload_bytes, true);
 }
 
-static enum counter refuse_datagram(struct qp_call *call, const struct packet *packet,
-				    bool *refused) REQUIRES(call->qp->lock)
-{
-	*refused = true;
-	if (packet->deth.qkey != call->qp->attr.qkey)
-		return COUNTER_RX_QKEY;
-	if (call->deny_receive || !responder_take(call))
-		return COUNTER_RX_NO_RECV;
-	if (GRH_BYTES + packet->payload_bytes > call->qp->responder.recv_bytes)
-		return COUNTER_RX_TOO_LONG;
-	*refused = false;
-	return COUNTER_RX_PACKETS;
-}
-
-void ud_receive(struct qp_call *call, const struct packet *packet, const struct rx_info *carried)
+enum drop ud_receive(struct qp_call *call, const struct packet *packet, const struct rx_info *carried)
 {
 	struct rx_info room;
 	const struct rx_info *info = info_of_gids(call->qp, packet, carried, &room);
@@ -408,21 +394,21 @@ void ud_receive(struct qp_call *call, const struct packet *packet, const struct 
 			     .byte_len = (uint32_t)(GRH_BYTES + packet->payload_bytes),
 			     .src_qp = packet->deth.source_qpn, .wc_flags = IBV_WC_GRH,
 			     .sl = packet_type(info) };
-	bool refused;
-	enum counter reason = refuse_datagram(call, packet, &refused);
 
-	if (refused) {
-		count(call, reason);
-		drop_explain(call->qp, packet, carried->source, reason);
-		return;
-	}
+	if (packet->deth.qkey != call->qp->attr.qkey)
+		return DROP_QKEY;
+	if (call->deny_receive || !responder_take(call))
+		return DROP_UD_NO_RECEIVE;
+	if (GRH_BYTES + packet->payload_bytes > call->qp->responder.recv_bytes)
+		return DROP_UD_TOO_LONG;
 	if (!scatter_datagram(call, packet, info)) {
 		responder_fail(call, FAULT_LOCAL_PROTECTION);
-		return;
+		return DROP_NONE;
 	}
 	if (packet->op->headers & HDR_IMM) {
 		wc.wc_flags |= IBV_WC_WITH_IMM;
 		wc.imm_data = __builtin_bswap32(packet->imm);
 	}
 	finish_recv(call, &wc, packet->solicited);
+	return DROP_NONE;
 }

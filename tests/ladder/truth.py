@@ -18,12 +18,22 @@ WAYS = {'direct': 'auto', 'copy': 'copy', 'ring': 'ring', 'UDP': 'off'}
 LOST, DROPPED, AGAIN, DIRECT, MESSAGE, LATE = 1, 2, 4, 8, 256, 1024
 NAK, RNR = 6, 7
 
-# Counters of packets that were not processed; but answers that nobody waits for any more, which are drawn as late.
-DROPS = ('rx_short rx_bad_opcode rx_malformed rx_icrc_encapsulated rx_ip_id rx_bad_pkey rx_no_qp rx_qp_type '
-         'rx_qp_state rx_bad_address rx_other_way rx_bad_qkey resources_rq rx_too_long out_of_seq_request '
-         'duplicate_request rx_stale_response rx_overrun rx_wrong_key rx_multicast_none gsi_malformed '
-         'gsi_handed_on_lost gsi_no_consumer gsi_no_agent cm_malformed cm_unknown_id '
-         'cm_wrong_address cm_unexpected cm_duplicate cm_backlog').split()
+# Counters of drops that are no packets which a process has received.
+ELSEWHERE = 'RX_FOREIGN_LOST RX_FORGED RX_MAD_ERROR_CUT TX_LINK NONE'.split()
+
+
+def drops():
+    """Names of the counters of packets that were not processed; but answers that nobody waits for any more are
+    drawn as late."""
+    source = os.path.join(os.path.dirname(EXAMPLES), 'src')
+    with open(os.path.join(source, 'base/counter.def'), encoding='utf-8') as file:
+        names = dict(re.findall(r'^COUNTER\((\w+),\s*"(\w+)"', file.read(), re.M))
+    with open(os.path.join(source, 'tracepoint/drop.def'), encoding='utf-8') as file:
+        rows = set(re.findall(r'^DROP\(\w+,\s*(\w+)', file.read(), re.M))
+    return sorted(names[row] for row in rows - set(ELSEWHERE))
+
+
+DROPS = drops()
 
 
 def pair(program, address='127.0.0.1'):

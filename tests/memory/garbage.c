@@ -750,10 +750,10 @@ static bool garbage_at_the_door_does_no_harm(void)
 
 /* ---- what a peer says of requests that it dropped ---- */
 
-static void say_dropped(struct end *end, uint32_t owner, enum refusal_kind kind)
+static void say_dropped(struct end *end, uint32_t owner, enum drop why)
 {
 	struct local *local = &to_hca(end->context)->hca->engine.local;
-	struct control control = { .kind = CONTROL_DROPPED, .owner_qpn = owner, .refusal = kind,
+	struct control control = { .kind = CONTROL_DROPPED, .owner_qpn = owner, .refusal = why,
 				   .value = IBV_QPS_ERR, .psn = end->there.psn & 0xffffff };
 	double until = now() + LIMIT_S;
 	struct ibv_wc wc;
@@ -773,11 +773,11 @@ static void says_why(struct end *end, void *argument)
 	end_make_qp(end);
 	end_connect(end);
 	CHECK(transfer(end, IBV_WR_RDMA_WRITE, 0, 8, 0) == IBV_WC_SUCCESS);
-	say_dropped(end, end->there.qpn, REFUSAL_STATE);
+	say_dropped(end, end->there.qpn, DROP_QP_STATE);
 	meet(end);
 	meet(end);
 	for (i = 0; i < 10000; i++)
-		say_dropped(end, end->qp->qp_num, i % 2 ? REFUSAL_STATE : REFUSAL_TYPE);
+		say_dropped(end, end->qp->qp_num, i % 2 ? DROP_QP_STATE : DROP_QP_TYPE);
 	meet(end);
 	CHECK(transfer(end, IBV_WR_RDMA_WRITE, 0, 8, 0) == IBV_WC_SUCCESS);
 	meet(end);
@@ -789,15 +789,15 @@ static uint8_t heard_refusal(struct end *end, double limit_s)
 	struct qp *qp = to_qp(end->qp);
 	double until = now() + limit_s;
 	struct ibv_wc wc;
-	uint8_t kind = REFUSAL_NONE;
+	uint8_t why = DROP_NONE;
 
-	while (kind == REFUSAL_NONE && now() < until) {
+	while (why == DROP_NONE && now() < until) {
 		CHECK(!ibv_poll_cq(end->cq, 1, &wc));
 		lock_acquire(&qp->lock);
-		kind = qp->refusal.kind;
+		why = qp->refusal.why;
 		lock_release(&qp->lock);
 	}
-	return kind;
+	return why;
 }
 
 /* @other: its peer is a QP of its own process. */
@@ -814,9 +814,9 @@ static void hears_why(struct end *end, void *argument)
 	other.there.qpn = end->qp->qp_num;
 	end_raise(&other, IBV_QPS_RTS);
 	meet(end);
-	CHECK(heard_refusal(&other, 0.2) == REFUSAL_NONE, "of a QP that is not the peer's own");
+	CHECK(heard_refusal(&other, 0.2) == DROP_NONE, "of a QP that is not the peer's own");
 	meet(end);
-	CHECK(heard_refusal(end, 20) != REFUSAL_NONE);
+	CHECK(heard_refusal(end, 20) != DROP_NONE);
 	meet(end);
 	CHECK(transfer(end, IBV_WR_RDMA_WRITE, 0, 8, 0) == IBV_WC_SUCCESS, "it decides nothing");
 	meet(end);

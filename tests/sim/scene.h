@@ -19,7 +19,7 @@
 #define DROPS_MAX 8u
 
 /* Drops occurrences @from .. @from + @count - 1 of packets with that opcode. */
-struct drop {
+struct planned_drop {
 	enum opcode_number code;
 	unsigned from, count;
 	unsigned seen;
@@ -30,7 +30,7 @@ struct scene {
 	struct sim_host *a, *b;
 	struct talk *talk;
 	struct side *left, *right;
-	struct drop drop[DROPS_MAX];
+	struct planned_drop drop[DROPS_MAX];
 	unsigned drops;
 	unsigned sent[256];		/* packets by opcode */
 	void (*on_packet)(struct flight *flight, struct scene *scene);
@@ -48,7 +48,7 @@ static inline void scene_rule(struct flight *flight, void *argument)
 
 	scene->sent[flight->packet.op->code]++;
 	for (i = 0; i < scene->drops; i++) {
-		struct drop *drop = &scene->drop[i];
+		struct planned_drop *drop = &scene->drop[i];
 
 		if (drop->code != flight->packet.op->code)
 			continue;
@@ -75,7 +75,7 @@ static inline void scene_begin(struct scene *scene, const struct talk_options *o
 static inline void scene_drop(struct scene *scene, enum opcode_number code, unsigned from,
 			      unsigned count)
 {
-	scene->drop[scene->drops++] = (struct drop){ .code = code, .from = from, .count = count };
+	scene->drop[scene->drops++] = (struct planned_drop){ .code = code, .from = from, .count = count };
 }
 
 static inline void scene_run(struct scene *scene)

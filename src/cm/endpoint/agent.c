@@ -223,14 +223,17 @@ void agent_wait(uint64_t until_ns)
 
 /* ---- what comes from the HCA ---- */
 
-static void agent_received(void *owner, const struct mad_address *from,
-			   const struct mad_header *header, const uint8_t mad[MAD_BYTES],
-			   uint64_t now_ns)
+static enum drop agent_received(void *owner, const struct mad_address *from,
+				const struct mad_header *header, const uint8_t mad[MAD_BYTES],
+				uint64_t now_ns)
 {
+	enum drop why = DROP_NONE;
+
 	agent_lock();
 	if (agent.protocol)	/* it may come before mad_open() has returned */
-		cm_receive(agent.protocol, from, mad, now_ns);
+		why = cm_receive(agent.protocol, from, mad, now_ns);
 	agent_unlock();
+	return why;
 }
 
 static void agent_unreachable(void *owner, const struct mad_address *to,

@@ -26,7 +26,7 @@ static void request_beyond_backlog(struct endpoint *listener, const struct cm_ev
 	uint64_t now_ns = clock_now_ns();
 	bool datagram = event->kind == CM_EVENT_SIDR_REQ;
 
-	gsi_count(agent.gsi, COUNTER_CM_BACKLOG);
+	*event->drop = gsi_drop(agent.gsi, DROP_CM_BACKLOG);
 	if (!listener->full_ns)
 		listener->full_ns = now_ns;
 	if (!datagram && now_ns - listener->full_ns < CM_BACKLOG_PATIENCE_NS)

@@ -9,15 +9,10 @@
 #include "base/bytes.h"
 #include "cm/protocol/internal.h"
 
-static int action_dropped(const struct cm_connection *connection, enum counter counter)
-{
-	cm_count(connection->protocol, counter);
-	return EBADMSG;
-}
-
 int cm_do_drop(struct cm_connection *connection, struct cm_details *details)
 {
-	return action_dropped(connection, COUNTER_CM_UNEXPECTED);
+	cm_drop(connection->protocol, details, DROP_CM_UNEXPECTED);
+	return EBADMSG;
 }
 
 int cm_do_refuse(struct cm_connection *connection, struct cm_details *details)
@@ -39,7 +34,7 @@ int cm_do_nothing(struct cm_connection *connection, struct cm_details *details)
 
 int cm_do_ask_for_time(struct cm_connection *connection, struct cm_details *details)
 {
-	cm_count(connection->protocol, COUNTER_CM_DUPLICATE);
+	cm_drop(connection->protocol, details, DROP_CM_DUPLICATE);
 	cm_send_mra(connection, CM_SERVICE_TIMEOUT);
 	return 0;
 }
@@ -48,8 +43,8 @@ int cm_do_repeat(struct cm_connection *connection, struct cm_details *details)
 {
 	/* Protocol violation: a REP sent to the passive side. */
 	if (details->message->kind == CM_MESSAGE_REP && !connection->active)
-		return action_dropped(connection, COUNTER_CM_UNEXPECTED);
-	cm_count(connection->protocol, COUNTER_CM_DUPLICATE);
+		return cm_do_drop(connection, details);
+	cm_drop(connection->protocol, details, DROP_CM_DUPLICATE);
 	if (connection->state == CM_STATE_ANSWERED)
 		cm_retry_arm(connection, details->now_ns);
 	connection->unasked = 0;
@@ -59,7 +54,7 @@ int cm_do_repeat(struct cm_connection *connection, struct cm_details *details)
 
 int cm_do_reject_stale(struct cm_connection *connection, struct cm_details *details)
 {
-	cm_count(connection->protocol, COUNTER_CM_DUPLICATE);
+	cm_drop(connection->protocol, details, DROP_CM_DUPLICATE);
 	cm_reply_reject(connection->protocol, details, CM_ABOUT_REQ, CM_REJECT_STALE_CONNECTION,
 			NULL, 0);
 	return 0;
@@ -70,7 +65,7 @@ int cm_do_prolong(struct cm_connection *connection, struct cm_details *details)
 	const struct cm_mra *mra = &details->message->mra;
 
 	if (mra->message != (connection->active ? CM_ABOUT_REQ : CM_ABOUT_REP))
-		return action_dropped(connection, COUNTER_CM_UNEXPECTED);
+		return cm_do_drop(connection, details);
 	cm_retry_prolong(connection, mra->service_timeout, details->now_ns);
 	return 0;
 }
@@ -85,9 +80,9 @@ int cm_do_take_reject(struct cm_connection *connection, struct cm_details *detai
 	bool deaf = details->message->rej.reason == CM_REJECT_INVALID_SERVICE_ID;
 
 	if (about == CM_ABOUT_REQ && connection->state != CM_STATE_REQ_SENT)
-		return action_dropped(connection, COUNTER_CM_UNEXPECTED);
+		return cm_do_drop(connection, details);
 	if (about == CM_ABOUT_REP && connection->state != CM_STATE_REP_SENT)
-		return action_dropped(connection, COUNTER_CM_UNEXPECTED);
+		return cm_do_drop(connection, details);
 	if (connection->state == CM_STATE_REQ_SENT && deaf &&
 	    cm_retry_refused(connection, details->now_ns))
 		return EBADMSG;
@@ -129,9 +124,9 @@ int cm_do_take_rep(struct cm_connection *connection, struct cm_details *details)
 int cm_do_answer_dreq(struct cm_connection *connection, struct cm_details *details)
 {
 	if (details->message->dreq.remote_qpn != connection->local_qpn)
-		return action_dropped(connection, COUNTER_CM_UNEXPECTED);
+		return cm_do_drop(connection, details);
 	if (connection->state == CM_STATE_TIMEWAIT || connection->state == CM_STATE_ANSWERED)
-		cm_count(connection->protocol, COUNTER_CM_DUPLICATE);
+		cm_drop(connection->protocol, details, DROP_CM_DUPLICATE);
 	cm_reply_drep(connection->protocol, details);
 	return 0;
 }

@@ -86,6 +86,7 @@ struct cm_details {
 	uint32_t qpn, qkey;
 	enum cm_message_kind lost;	/* LOST: which message */
 	enum cm_message_kind retried;	/* made by EXPIRED */
+	enum drop drop;			/* of the message: made by cm_drop() */
 };
 
 /*
@@ -167,7 +168,7 @@ struct cm_listener {
 int cm_step(struct cm_connection *connection, enum cm_input input, struct cm_details *details);
 void cm_enter(struct cm_connection *connection, enum cm_state state, uint64_t now_ns);
 void cm_report(struct cm_connection *connection, void *owner, enum cm_event_kind kind,
-	       const struct cm_details *details);
+	       struct cm_details *details);
 enum cm_move cm_cell(enum cm_state state, enum cm_input input);
 enum cm_state cm_move_next(enum cm_move move);
 enum cm_event_kind cm_move_event(enum cm_move move);
@@ -256,5 +257,7 @@ void cm_reply_drep(struct cm_protocol *protocol, const struct cm_details *detail
 void cm_reply_sidr(struct cm_protocol *protocol, const struct cm_details *details, uint8_t status);
 
 void cm_count(const struct cm_protocol *protocol, enum counter counter);
+/* Counts it, and notes it as what becomes of the message. */
+void cm_drop(const struct cm_protocol *protocol, struct cm_details *details, enum drop why);
 
 #endif

@@ -98,9 +98,9 @@ static struct cm_connection *find_receiver(struct cm_protocol *protocol,
 	return connection;
 }
 
-static void answer_unknown(struct cm_protocol *protocol, const struct cm_details *details)
+static void answer_unknown(struct cm_protocol *protocol, struct cm_details *details)
 {
-	cm_count(protocol, COUNTER_CM_UNKNOWN_ID);
+	cm_drop(protocol, details, DROP_CM_UNKNOWN_ID);
 	if (details->message->kind == CM_MESSAGE_REP)
 		cm_reply_reject(protocol, details, CM_ABOUT_REP, CM_REJECT_INVALID_COMM_ID, NULL, 0);
 	else if (details->message->kind == CM_MESSAGE_DREQ)
@@ -123,7 +123,7 @@ static void protocol_deliver(struct cm_protocol *protocol, struct cm_details *de
 	if (!connection)
 		answer_unknown(protocol, details);
 	else if (memcmp(connection->address.remote, details->from->remote, 16))
-		cm_count(protocol, COUNTER_CM_WRONG_ADDRESS);
+		cm_drop(protocol, details, DROP_CM_WRONG_ADDRESS);
 	else
 		protocol_receive(connection, protocol_input_of(message->kind), details);
 }
@@ -137,15 +137,15 @@ static void bound_lengths(struct cm_message *message)
 		message->sidr_rep.info_bytes = CM_INFO_BYTES;
 }
 
-void cm_receive(struct cm_protocol *protocol, const struct mad_address *from,
-		const uint8_t mad[MAD_BYTES], uint64_t now_ns)
+enum drop cm_receive(struct cm_protocol *protocol, const struct mad_address *from,
+		     const uint8_t mad[MAD_BYTES], uint64_t now_ns)
 {
 	struct cm_message message;
 	struct cm_details details = { .now_ns = now_ns, .message = &message, .from = from };
 
 	if (!cm_message_parse(mad, &message)) {
-		cm_count(protocol, COUNTER_CM_MALFORMED);
-		return;
+		cm_drop(protocol, &details, DROP_CM_MALFORMED);
+		return details.drop;
 	}
 	cm_count(protocol, COUNTER_CM_RX);
 	bound_lengths(&message);
@@ -155,6 +155,7 @@ void cm_receive(struct cm_protocol *protocol, const struct mad_address *from,
 		cm_take_sidr_request(protocol, &details);
 	else
 		protocol_deliver(protocol, &details);
+	return details.drop;
 }
 
 /* A copy of what we sent comes back: it counts if it is what its connection waits for. */

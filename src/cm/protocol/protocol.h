@@ -19,6 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "tracepoint/drop.h"
 #include "wire/cm_message.h"
 #include "wire/mad.h"
 
@@ -58,6 +59,7 @@ struct cm_event {
 	const struct cm_message *message;	/* NULL for those without one */
 	const struct mad_address *from;	/* of the message; NULL without one */
 	uint8_t retried;		/* TIMEOUT: which message: enum cm_message_kind */
+	enum drop *drop;		/* REQ, SIDR_REQ: set when it is dropped, and counted */
 };
 
 /*
@@ -83,9 +85,9 @@ void cm_protocol_free(struct cm_protocol *protocol);
 
 /* ---- input ---- */
 
-/* A MAD of the class came. Whatever it holds: at worst a counter goes up. */
-void cm_receive(struct cm_protocol *protocol, const struct mad_address *from,
-		const uint8_t mad[MAD_BYTES], uint64_t now_ns);
+/* A MAD of the class came. Whatever it holds: at worst a counter goes up. Returns why it was dropped. */
+enum drop cm_receive(struct cm_protocol *protocol, const struct mad_address *from,
+		     const uint8_t mad[MAD_BYTES], uint64_t now_ns);
 /* A MAD that we sent cannot arrive at @to (ICMP): its exchange ends now. */
 void cm_undeliverable(struct cm_protocol *protocol, const struct mad_address *to,
 		      const uint8_t mad[MAD_BYTES], uint64_t now_ns);

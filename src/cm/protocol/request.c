@@ -83,7 +83,7 @@ static struct cm_listener *find_taker(struct cm_protocol *protocol, struct cm_de
 		return NULL;
 	}
 	if (!cm_listener_has_room(listener)) {
-		cm_count(protocol, COUNTER_CM_BACKLOG);
+		cm_drop(protocol, details, DROP_CM_BACKLOG);
 		return NULL;
 	}
 	return listener;
@@ -177,7 +177,7 @@ void cm_take_request(struct cm_protocol *protocol, struct cm_details *details)
 		return;
 	reason = what_is_wrong(&details->message->req, info, &info_bytes);
 	if (reason) {
-		cm_count(protocol, COUNTER_CM_MALFORMED);
+		cm_drop(protocol, details, DROP_CM_MALFORMED);
 		cm_reply_reject(protocol, details, CM_ABOUT_REQ, reason, info, info_bytes);
 		return;
 	}

@@ -13,6 +13,12 @@ void cm_count(const struct cm_protocol *protocol, enum counter counter)
 	protocol->ops->count(protocol->host, (int)counter);
 }
 
+void cm_drop(const struct cm_protocol *protocol, struct cm_details *details, enum drop why)
+{
+	details->drop = why;
+	cm_count(protocol, drop_row(why)->counter);
+}
+
 uint64_t cm_transaction(const struct cm_connection *connection)
 {
 	return (uint64_t)connection->protocol->transaction_high << 32 | connection->local_id;

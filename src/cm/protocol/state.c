@@ -110,7 +110,7 @@ void cm_enter(struct cm_connection *connection, enum cm_state state, uint64_t no
 }
 
 void cm_report(struct cm_connection *connection, void *owner, enum cm_event_kind kind,
-	       const struct cm_details *details)
+	       struct cm_details *details)
 {
 	const struct cm_event event = {
 		.kind = kind,
@@ -119,6 +119,7 @@ void cm_report(struct cm_connection *connection, void *owner, enum cm_event_kind
 		.message = details->message,
 		.from = details->from,
 		.retried = (uint8_t)details->retried,
+		.drop = &details->drop,
 	};
 	struct cm_protocol *protocol = connection->protocol;
 

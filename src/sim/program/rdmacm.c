@@ -137,17 +137,19 @@ static void cm_tick_due(struct sim *sim, void *argument)
 	cm_host_arm(cm);
 }
 
-static void cm_host_receive(struct sim_host *host, struct sim_host *from, const struct packet *packet)
+static enum drop cm_host_receive(struct sim_host *host, struct sim_host *from, const struct packet *packet)
 {
 	struct sim_cm *cm = host->process->cm;
 	struct mad_address address = { .hop_limit = 64 };
+	enum drop why;
 
 	memcpy(address.local, host->address, 16);
 	memcpy(address.remote, from->address, 16);
 	if (packet->payload_bytes < MAD_BYTES)
-		return;
-	cm_receive(cm->protocol, &address, packet->payload, host->sim->now_ns);
+		return DROP_NONE;
+	why = cm_receive(cm->protocol, &address, packet->payload, host->sim->now_ns);
 	cm_host_arm(cm);
+	return why;
 }
 
 static struct sim_cm *cm_here(void)

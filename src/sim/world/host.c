@@ -217,36 +217,34 @@ static bool host_takes(struct sim_host *host, struct sim_host *from, const uint8
 	return good;
 }
 
-void host_receive(struct sim_host *host, struct sim_host *from, uint8_t *data, size_t bytes,
-		  bool damaged)
+enum drop host_receive(struct sim_host *host, struct sim_host *from, uint8_t *data, size_t bytes, bool damaged)
 {
 	struct rx_info info = { .hop_limit = 64 };
 	struct effects effects;
 	struct packet packet;
+	enum drop why;
 	struct qp *qp;
 
 	if (!host_takes(host, from, data, bytes, damaged, &packet))
-		return;
-	if (packet.dest_qpn == QPN_GSI && host->management) {
-		host->management(host, from, &packet);
-		return;
-	}
+		return DROP_NONE;
+	if (packet.dest_qpn == QPN_GSI && host->management)
+		return host->management(host, from, &packet);
 	packet.echo_request &= !host->deaf;
 	qp = host_find_qp(host, packet.dest_qpn);
 	if (!qp) {
 		host->statistics.no_qp++;
-		counter_add(host->counters, COUNTER_RX_QPN, 1);
-		return;
+		return drop_count(host->counters, DROP_NO_QP, 1);
 	}
 	memcpy(info.source, from->address, 16);
 	memcpy(info.destination, host->address, 16);
 	effects_init(&effects);
 	lock_acquire(&qp->lock);
-	transport_receive(qp, &packet, &info, host->sim->now_ns, &effects);
+	why = transport_receive(qp, &packet, &info, host->sim->now_ns, &effects);
 	host_arm(host, qp);
 	lock_release(&qp->lock);
 	host_apply(host, &effects);
 	host_wake(host);
+	return why;
 }
 
 /* ---- messages ---- */

@@ -230,18 +230,15 @@ void net_arrive(struct sim *sim, struct sim_event *event)
 static void net_serve_traced(struct sim_host *host, struct sim_event *event)
 {
 	struct trace_record record = flight_record(event->from, host);
-	struct trace_drops drops;
-	int drop;
+	enum drop why;
 
 	record.qpn = packet_peek_qpn(event->data, event->bytes);
 	record.time_ns = trace_now_ns();
-	trace_drops_begin(host->counters, &drops);
-	host_receive(host, event->from, event->data, event->bytes, event->damaged);
-	drop = trace_drops_end(host->counters, &drops);
-	record.drop = (uint16_t)(drop + 1);	/* 0: none */
+	why = host_receive(host, event->from, event->data, event->bytes, event->damaged);
+	record.drop = (uint16_t)why;
 	trace_packet(&record, event->data, event->bytes);
-	if (drop >= 0 && event->bytes >= BTH_BYTES && trace_wants(TRACE_DROPS))
-		trace_drop(&record, event->data, (enum counter)drop);
+	if (why && event->bytes >= BTH_BYTES && trace_wants(TRACE_DROPS))
+		trace_drop(&record, event->data, why);
 }
 
 void net_serve(struct sim *sim, struct sim_event *event)

@@ -124,7 +124,7 @@ struct sim_host {
 	struct sim_process *process;	/* verbs of the program on it (verbs.c); NULL: none */
 	/* Both may be NULL: an asynchronous event was taken; a packet for QP1 came. */
 	void (*told)(struct sim_host *host, struct async_event *event);
-	void (*management)(struct sim_host *host, struct sim_host *from, const struct packet *packet);
+	enum drop (*management)(struct sim_host *host, struct sim_host *from, const struct packet *packet);
 
 	struct sim_rates rates;		/* of what it sends */
 	struct sim_statistics statistics;
@@ -216,8 +216,9 @@ void host_mr_free(struct sim_host *host, struct mr *mr);
 void host_apply(struct sim_host *host, struct effects *effects);
 
 /* For world.c and net.c. */
-void host_receive(struct sim_host *host, struct sim_host *from, uint8_t *data, size_t bytes,
-		  bool damaged);
+/* Returns why it was dropped, if its QP or none did. */
+enum drop host_receive(struct sim_host *host, struct sim_host *from, uint8_t *data, size_t bytes,
+		       bool damaged);
 void host_pump(struct sim_host *host);
 void host_wake(struct sim_host *host);		/* transmits when the processor gets to it */
 void host_expire(struct sim_host *host);

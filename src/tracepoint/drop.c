@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The table of reasons to drop: drop.def, expanded. */
+#include "tracepoint/drop.h"
+
+#include <assert.h>
+#include <stddef.h>
+
+static const struct drop_row rows[DROP_COUNT] = {
+	[DROP_NONE] = { COUNTER_NONE, NULL, NULL, NULL },
+#define DROP(reason, counter, tally, words, peer, key) \
+	[DROP_##reason] = { COUNTER_##counter, words, peer, key },
+#include "tracepoint/drop.def"
+#undef DROP
+};
+
+const struct drop_row *drop_row(enum drop why)
+{
+	assert((unsigned)why < DROP_COUNT);
+	return &rows[why];
+}
+
+enum drop drop_count(struct counters *counters, enum drop why, uint64_t n)
+{
+	if (drop_row(why)->counter != COUNTER_NONE)
+		counter_add(counters, drop_row(why)->counter, n);
+	return why;
+}

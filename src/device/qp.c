@@ -13,7 +13,7 @@
 #include "platform/wait.h"
 #include "wire/tag_header.h"
 
-/* What a QP costs besides its queues: README's table of limits. The thread sanitizer's locks are larger. */
+/* What a QP costs besides its queues: the limits of docs/supported.md. The thread sanitizer's locks are larger. */
 #ifndef CHECK_HELD_LOCKS
 static_assert(sizeof(struct qp) + sizeof(struct qp_access) + sizeof(struct qp *) <= 2048,
 	      "100,000 QPs take less than 200 MB");

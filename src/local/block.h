@@ -7,7 +7,7 @@
  *
  * Blocks come from ibv_alloc_dm(), and under `verbatim run` from page-aligned allocations of
  * programs that use RDMA (tools/preload/allocator.h). To its user a block behaves as memory of
- * malloc(); the README lists the differences.
+ * malloc(); docs/blocks.md lists the differences.
  *
  * Rights are seals, which bind every process: a block is granted either for reading or for writing,
  * for life. A block that was granted is never reused: block_free() unmaps it, and a peer that still

@@ -89,7 +89,7 @@ static void other_advice_is_for_the_kernel(void **state)
 	assert_int_equal(advise(&memory, 1, MADV_DONTNEED), -1);
 	assert_int_equal(advise(memory, 0, MADV_DONTNEED), -1);
 	assert_int_equal(madvise(memory, PAGE, MADV_WIPEONFORK), -1);
-	assert_int_equal(errno, EINVAL);			/* as the README says */
+	assert_int_equal(errno, EINVAL);			/* docs/blocks.md */
 	block_free(memory);
 	assert_int_equal(advise(memory, PAGE, MADV_DONTNEED), -1);
 }

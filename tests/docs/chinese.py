@@ -4,7 +4,8 @@ lists, links, program output, and commands, in the same order. What it says nobo
 import os
 import re
 
-PAIRS = [('README.md', 'README.zh.md'), ('docs/noncontig.md', 'docs/noncontig.zh.md')]
+PAIRS = [('README.md', 'README.zh.md')] + [('docs/%s.md' % name, 'docs/%s.zh.md' % name)
+                                           for name in ('environment', 'noncontig', 'supported')]
 
 
 def pairs(root):
@@ -25,7 +26,8 @@ def has_prose(line):
 def link_of(target):
     for chinese, english in (('../tutorial/pictures/', 'pictures/'), ('docs/tutorial.zh/', 'docs/tutorial/'),
                              ('docs/recipes.zh/', 'docs/recipes/'), ('../recipes/', ''),
-                             ('noncontig.zh.md', 'noncontig.md'), ('README.zh.md', 'README.md')):
+                             ('noncontig.zh.md', 'noncontig.md'), ('supported.zh.md', 'supported.md'),
+                             ('environment.zh.md', 'environment.md'), ('README.zh.md', 'README.md')):
         target = target.replace(chinese, english)
     return target
 

@@ -117,4 +117,4 @@ def problems(root, settings):
     for name in sorted(settings - have['variable'].keys()):
         yield 'docs/errors/variable.txt has no %s' % name
     for name in sorted(name for name in have['variable'].keys() - settings if name.startswith('VERBATIM')):
-        yield '%s: README has no %s' % (have['variable'][name].place, name)
+        yield '%s: docs/environment.md has no %s' % (have['variable'][name].place, name)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * One reader and one writer for all messages: both walk the rows of a message, from and to bits
- * that are numbered from the most significant one of the first byte, as the specification does.
+ * One reader and one writer for all messages: both walk the rows of a message (wire/field.h).
  */
 #include "wire/cm_message.h"
 
@@ -15,7 +14,7 @@
 
 /* ---- the table ---- */
 
-#define CM_MESSAGE(kind, member, attribute) static const struct cm_field member##_fields[] = {
+#define CM_MESSAGE(kind, member, attribute) static const struct wire_field member##_fields[] = {
 #define CM_FIELD(member, field, type, byte, from, bits)                             \
 	{ #field, (byte) * 8 + (from), bits, offsetof(struct cm_message, member.field), \
 	  (type) / 8 },
@@ -53,81 +52,6 @@ const struct cm_layout *cm_layout(enum cm_message_kind kind)
 
 /* ---- reading and writing ---- */
 
-static uint64_t get_bits(const uint8_t *data, unsigned bit, unsigned width)
-{
-	uint64_t value = 0;
-
-	/* Byte by byte: the first and the last may be parts. */
-	while (width) {
-		unsigned room = 8 - bit % 8, take = width < room ? width : room;
-
-		value = value << take | (data[bit / 8] >> (room - take) & ((1u << take) - 1));
-		bit += take;
-		width -= take;
-	}
-	return value;
-}
-
-/* The bits must be zero before. */
-static void put_bits(uint8_t *data, unsigned bit, unsigned width, uint64_t value)
-{
-	while (width) {
-		unsigned room = 8 - bit % 8, take = width < room ? width : room;
-
-		width -= take;
-		data[bit / 8] |= (uint8_t)((value >> width & ((1u << take) - 1)) << (room - take));
-		bit += take;
-	}
-}
-
-static void read_field(const struct cm_field *field, const uint8_t *data, void *message)
-{
-	uint8_t *member = (uint8_t *)message + field->offset;
-	uint64_t value;
-
-	switch (field->member_bytes) {
-	case 0:
-		memcpy(member, data + field->bit / 8, field->width / 8);
-		return;
-	case 1:
-		*member = (uint8_t)get_bits(data, field->bit, field->width);
-		return;
-	case 2:
-		*(uint16_t *)(void *)member = (uint16_t)get_bits(data, field->bit, field->width);
-		return;
-	case 4:
-		*(uint32_t *)(void *)member = (uint32_t)get_bits(data, field->bit, field->width);
-		return;
-	default:
-		value = get_bits(data, field->bit, field->width);
-		memcpy(member, &value, sizeof(value));
-	}
-}
-
-static uint64_t member_value(const struct cm_field *field, const uint8_t *member)
-{
-	switch (field->member_bytes) {
-	case 1:
-		return *member;
-	case 2:
-		return *(const uint16_t *)(const void *)member;
-	case 4:
-		return *(const uint32_t *)(const void *)member;
-	default:
-		return *(const uint64_t *)(const void *)member;
-	}
-}
-
-static void write_field(const struct cm_field *field, const void *message, uint8_t *data)
-{
-	const uint8_t *member = (const uint8_t *)message + field->offset;
-
-	if (field->member_bytes)
-		put_bits(data, field->bit, field->width, member_value(field, member));
-	else
-		memcpy(data + field->bit / 8, member, field->width / 8);
-}
-
 static const struct cm_layout *find_layout(const struct mad_header *header)
 {
 	if (header->class != MAD_CLASS_CM || header->class_version != CM_CLASS_VERSION ||
@@ -153,7 +77,7 @@ bool cm_message_parse(const uint8_t mad[MAD_BYTES], struct cm_message *message)
 	message->transaction_id = header.transaction_id;
 	message->attribute_modifier = header.attribute_modifier;
 	for (unsigned i = 0; i < layout->fields; i++)
-		read_field(&layout->field[i], mad + MAD_HEADER_BYTES, message);
+		field_read(&layout->field[i], mad + MAD_HEADER_BYTES, message);
 	return true;
 }
 
@@ -173,7 +97,7 @@ void cm_message_write(const struct cm_message *message, uint8_t mad[MAD_BYTES])
 	mad_write(&header, mad);
 	memset(mad + MAD_HEADER_BYTES, 0, MAD_DATA_BYTES);
 	for (unsigned i = 0; i < layout->fields; i++)
-		write_field(&layout->field[i], message, mad + MAD_HEADER_BYTES);
+		field_write(&layout->field[i], message, mad + MAD_HEADER_BYTES);
 }
 
 uint8_t *cm_message_private_data(struct cm_message *message, size_t *bytes)

@@ -25,7 +25,7 @@ static void fields_do_not_overlap_and_end_with_the_private_data(void **unused)
 		unsigned end = 0;
 
 		for (unsigned i = 0; i < layout->fields; i++) {
-			const struct cm_field *field = &layout->field[i];
+			const struct wire_field *field = &layout->field[i];
 
 			if (field->bit < end)
 				fail_msg("%s: %s", layout->name, field->name);
@@ -43,7 +43,7 @@ static void every_field_fits_its_member_and_no_smaller_one(void **unused)
 		const struct cm_layout *layout = cm_layout((enum cm_message_kind)kind);
 
 		for (unsigned i = 0; i < layout->fields; i++) {
-			const struct cm_field *field = &layout->field[i];
+			const struct wire_field *field = &layout->field[i];
 
 			if (!field->member_bytes) {
 				assert_int_equal(field->width % 8, 0);

@@ -7,18 +7,12 @@
 #define VERBATIM_WIRE_CM_TABLE_H
 
 #include "wire/cm_message.h"
-
-struct cm_field {
-	const char *name;
-	uint16_t bit, width;	/* in the data behind the MAD header */
-	uint16_t offset;	/* in struct cm_message */
-	uint8_t member_bytes;	/* size of the integer there; 0: bytes */
-};
+#include "wire/field.h"
 
 struct cm_layout {
 	const char *name;
 	uint16_t attribute;
-	const struct cm_field *field;
+	const struct wire_field *field;	/* in the data behind the MAD header */
 	unsigned fields;
 	uint16_t private_bytes, private_offset;
 };

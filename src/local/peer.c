@@ -15,10 +15,11 @@
 
 #define ACCESS_MAX_NS	1000000000u
 #define UDP_FIRST_NS	1000000000u	/* how long packets sent by UDP may be under way */
-#define HAZARD_BYTES	4096u
+#define PAGE_BYTES	4096u
+#define HAZARD_BYTES	PAGE_BYTES
 
 _Static_assert(sizeof(struct hazard_table) <= HAZARD_BYTES, "they lie in the channel's memory");
-_Static_assert(sizeof(struct grant_page) % HAZARD_BYTES == 0, "so do grants");
+_Static_assert(sizeof(struct grant_page) % PAGE_BYTES == 0, "so do grants");
 
 /* ---- lookup ---- */
 

@@ -29,6 +29,7 @@ LAYERS = {
     'local': ['host', 'object', 'trace', 'wire', 'platform', 'tracepoint', 'base', 'transport', 'link'],
     'config': ['platform', 'base'],
     'net': ['config', 'object', 'wire', 'platform', 'base'],
+    'fabric': ['wire', 'base'],
     'engine': ['local', 'transport', 'object', 'trace', 'ethernet', 'link', 'host', 'inject',
                'wire', 'platform', 'tracepoint', 'base'],
     'mad': ['engine', 'net', 'link', 'host', 'wire', 'platform', 'tracepoint', 'base'],

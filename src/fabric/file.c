@@ -1,0 +1,762 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Reads the file of a subnet line by line into nodes and cable ends, of which build.c makes it.
+ * After an error it goes on with the next line, so that one run tells all.
+ */
+#include "fabric/file.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fabric/file_internal.h"
+#include "fabric/make.h"
+
+#define NAME_MAX_BYTES	128u
+#define NODES_MAX	65536u
+#define LFT_MAX		49152u
+#define MFT_MAX		16384u
+#define VENDOR_DEFAULT	0x020000u	/* a locally administered OUI */
+#define GUID_LOCAL	(UINT64_C(0x02) << 56)
+
+void fabric_error_add(struct fabric_errors *errors, unsigned line, const char *format, ...)
+{
+	va_list arguments;
+
+	if (errors->count < FABRIC_ERRORS_MAX) {
+		struct fabric_error *error = &errors->error[errors->count];
+
+		error->line = line;
+		va_start(arguments, format);
+		vsnprintf(error->text, sizeof(error->text), format, arguments);
+		va_end(arguments);
+	}
+	errors->count++;
+}
+
+static bool reader_room(struct reader *reader, void **array, size_t room, size_t count, size_t size,
+			size_t *new_room)
+{
+	void *bigger;
+
+	if (count < room)
+		return true;
+	*new_room = room ? 2 * room : 64;
+	bigger = realloc(*array, *new_room * size);
+	if (!bigger) {
+		reader->no_memory = true;
+		return false;
+	}
+	*array = bigger;
+	return true;
+}
+
+/* ---- words ---- */
+
+static const char *skip_blanks(const char *p)
+{
+	while (*p == ' ' || *p == '\t')
+		p++;
+	return p;
+}
+
+static bool word_is(const char *p, const char *word)
+{
+	size_t bytes = strlen(word);
+
+	return !strncmp(p, word, bytes) && !isalnum((unsigned char)p[bytes]) && p[bytes] != '_';
+}
+
+/* A number at *p, which is moved behind it. False: none, or over @most. */
+static bool file_read_number(const char **p, int base, uint64_t most, uint64_t *value)
+{
+	char *end;
+
+	if (!isxdigit((unsigned char)**p))
+		return false;
+	errno = 0;
+	*value = strtoull(*p, &end, base);
+	if (end == *p || errno || *value > most)
+		return false;
+	*p = end;
+	return true;
+}
+
+/* A quoted name at *p. NULL: complained of. To be freed. */
+static char *file_read_name(struct reader *reader, const char **p, const char *what)
+{
+	const char *begin = skip_blanks(*p), *end;
+	char *name;
+
+	end = *begin == '"' ? strchr(begin + 1, '"') : NULL;
+	if (!end) {
+		COMPLAIN(reader, "%s is not in quotes; write \"name\"", what);
+		return NULL;
+	}
+	if (end == begin + 1 || end - begin - 1 > (ptrdiff_t)NAME_MAX_BYTES) {
+		COMPLAIN(reader, "%s has %zd characters; give it 1 to %u", what, end - begin - 1,
+			 NAME_MAX_BYTES);
+		return NULL;
+	}
+	name = strndup(begin + 1, (size_t)(end - begin - 1));
+	reader->no_memory |= !name;
+	*p = end + 1;
+	return name;
+}
+
+/* "[N]". False: complained of. */
+static bool file_read_port(struct reader *reader, const char **p, unsigned *port)
+{
+	const char *at = skip_blanks(*p);
+	uint64_t value;
+
+	if (*at != '[' || (at++, !file_read_number(&at, 10, PORTS_MAX, &value)) || *at != ']') {
+		COMPLAIN(reader, "no port number here: \"%.20s\"; write [1] to [%u]",
+			 skip_blanks(*p), PORTS_MAX);
+		return false;
+	}
+	*port = (unsigned)value;
+	*p = at + 1;
+	return true;
+}
+
+static int speed_of(const char *text)
+{
+	if (word_is(text, "FDR10"))	/* a vendor's own, which counts as QDR */
+		return SPEED_QDR;
+	for (unsigned i = 0; i < SPEEDS; i++)
+		if (word_is(text, speeds[i].name))
+			return (int)i;
+	return -1;
+}
+
+/* "4x": one of the widths; 0: none. */
+static uint8_t width_of(const char *text, const char **behind)
+{
+	static const struct { const char *text; uint8_t width; } widths[] = {
+		{ "12x", WIDTH_12X }, { "1x", WIDTH_1X }, { "2x", WIDTH_2X }, { "4x", WIDTH_4X },
+		{ "8x", WIDTH_8X },
+	};
+
+	for (unsigned i = 0; i < sizeof(widths) / sizeof(*widths); i++)
+		if (!strncasecmp(text, widths[i].text, strlen(widths[i].text))) {
+			*behind = text + strlen(widths[i].text);
+			return widths[i].width;
+		}
+	return 0;
+}
+
+/* ---- nodes ---- */
+
+static uint64_t hash_name(const char *name)
+{
+	uint64_t hash = UINT64_C(14695981039346656037);
+
+	for (; *name; name++)
+		hash = (hash ^ (uint8_t)*name) * UINT64_C(1099511628211);
+	return hash ^ hash >> 32;
+}
+
+static size_t names_place(const struct reader *reader, const char *name)
+{
+	size_t place = hash_name(name) % reader->names_room;
+
+	while (reader->names[place] &&
+	       strcmp(reader->draft[reader->names[place] - 1].node.id, name))
+		place = (place + 1) % reader->names_room;
+	return place;
+}
+
+uint32_t reader_find(const struct reader *reader, const char *name)
+{
+	return reader->names_room ? reader->names[names_place(reader, name)] - 1 : FABRIC_NONE;
+}
+
+/* False: no memory. */
+static bool names_grow(struct reader *reader)
+{
+	if (2 * (size_t)reader->drafts < reader->names_room)
+		return true;
+	free(reader->names);
+	reader->names_room = reader->names_room ? 4 * reader->names_room : 256;
+	reader->names = calloc(reader->names_room, sizeof(*reader->names));
+	if (!reader->names) {
+		reader->no_memory = true;
+		reader->names_room = 0;
+		return false;
+	}
+	for (uint32_t i = 0; i < reader->drafts; i++)
+		reader->names[names_place(reader, reader->draft[i].node.id)] = i + 1;
+	return true;
+}
+
+/* ibnetdiscover's IDs say the GUID: "S-0002c90200421e28". 0: another name. */
+static uint64_t guid_in_name(const char *name)
+{
+	const char *p = name + 2;
+	uint64_t guid;
+
+	if (!strchr("SHRC", name[0]) || name[1] != '-' || strlen(name) != 18)
+		return 0;
+	return file_read_number(&p, 16, UINT64_MAX, &guid) && !*p ? guid : 0;
+}
+
+/* What stands in the first quotes of a comment. */
+static void describe_node(struct reader *reader, struct fabric_node *node, const char *comment)
+{
+	const char *begin = comment ? strchr(comment, '"') : NULL,
+		   *end = begin ? strchr(begin + 1, '"') : NULL;
+	size_t bytes;
+
+	if (!end)
+		return;
+	bytes = (size_t)(end - begin - 1);
+	if (bytes > DESCRIPTION_BYTES) {
+		COMPLAIN(reader,
+			 "the description has %zu characters; NodeDescription has room for %u",
+			 bytes, DESCRIPTION_BYTES);
+		return;
+	}
+	memset(node->description, 0, DESCRIPTION_BYTES + 1);
+	memcpy(node->description, begin + 1, bytes);
+}
+
+static void read_node(struct reader *reader, const char *p, const char *comment,
+		      enum fabric_node_type type)
+{
+	size_t room = reader->drafts_room;
+	struct draft draft = { .line = reader->line };
+	uint64_t ports;
+	char *name;
+
+	reader->current = FABRIC_NONE;
+	reader->skips = true;
+	p = skip_blanks(p);
+	if (!file_read_number(&p, 10, PORTS_MAX, &ports) || !ports) {
+		COMPLAIN(reader,
+			 "no number of ports: write, for example, Switch 36 \"sw1\" (1 to %u)",
+			 PORTS_MAX);
+		return;
+	}
+	name = file_read_name(reader, &p, "the node's name");
+	if (!name)
+		return;
+	if (reader_find(reader, name) != FABRIC_NONE) {
+		COMPLAIN(reader, "\"%.64s\" is there already, in line %u; rename one of both", name,
+			 reader->draft[reader_find(reader, name)].line);
+		free(name);
+		return;
+	}
+	if (reader->drafts == NODES_MAX) {
+		COMPLAIN(reader, "more than %u nodes; leave some out", NODES_MAX);
+		free(name);
+		return;
+	}
+	draft.node = (struct fabric_node){
+		.id = name, .description = calloc(1, DESCRIPTION_BYTES + 1), .type = type,
+		.ports = (unsigned)ports, .guid = reader->guid ? reader->guid : guid_in_name(name),
+		.system_guid = reader->system_guid, .vendor_id = reader->vendor_id,
+		.device_id = reader->device_id, .powered = true,
+	};
+	draft.first_port_guid = reader->port_guid;
+	draft.options = reader->options;
+	if (!draft.node.description || !reader_room(reader, (void **)&reader->draft, room,
+						    reader->drafts, sizeof(draft), &room)) {
+		reader->no_memory = true;
+		node_free(&draft.node);
+		return;
+	}
+	reader->drafts_room = (uint32_t)room;
+	memcpy(draft.node.description, name, strnlen(name, DESCRIPTION_BYTES));
+	describe_node(reader, &draft.node, comment);
+	if (comment && type == FABRIC_SWITCH) {
+		if (strstr(comment, "enhanced port 0"))
+			draft.options.esp0 = true;
+		else if (strstr(comment, "base port 0"))
+			draft.options.esp0 = false;
+	}
+	if (!draft.node.guid)
+		draft.node.guid = GUID_LOCAL | (hash_name(name) & UINT64_C(0x00fffffffffffe00));
+	reader->draft[reader->drafts] = draft;
+	if (names_grow(reader)) {
+		reader->names[names_place(reader, name)] = reader->drafts + 1;
+		reader->current = reader->drafts;
+		reader->skips = false;
+	}
+	reader->drafts++;
+	reader->guid = reader->port_guid = reader->system_guid = 0;
+}
+
+/* ---- ports of a node ---- */
+
+/* ibsim's "w=4 s=1": enabled, as PortInfo counts. */
+static void read_port_options(struct reader *reader, struct cable_end *end, const char *p)
+{
+	for (p = skip_blanks(p); *p; p = skip_blanks(p)) {
+		const char *value = strchr(p, '=');
+		uint64_t number;
+
+		if (!value || !strchr("wse", *p) ||
+		    (value++, !file_read_number(&value, 0, 255, &number))) {
+			COMPLAIN(reader,
+				 "\"%.20s\" behind the cable is no option; w= and s= are, and # "
+				 "begins a comment",
+				 p);
+			return;
+		}
+		if (*p == 'w') {
+			end->width = (uint8_t)number;
+		} else if (*p == 's' && number) {
+			end->speed = number >= 4 ? SPEED_QDR : number >= 2 ? SPEED_DDR : SPEED_SDR;
+		} else if (*p == 'e' && number) {
+			end->speed = number & 8 ? SPEED_NDR : number & 4 ? SPEED_HDR :
+				     number & 2 ? SPEED_EDR : SPEED_FDR;
+		}
+		p = value;
+	}
+}
+
+/* "4xEDR" at the end of a comment. */
+static void file_read_rate(struct cable_end *end, const char *comment)
+{
+	const char *p, *behind;
+
+	for (p = comment; p && *p; p++) {
+		uint8_t width =
+			p > comment && isalnum((unsigned char)p[-1]) ? 0 : width_of(p, &behind);
+
+		if (!width || *p == '"')
+			continue;
+		if (speed_of(behind) >= 0) {
+			end->speed = speed_of(behind);
+			end->width = width;
+		}
+	}
+}
+
+/* "(2c9000100d051)", the GUID of a port, and "[ext 3]", the number on the chassis. */
+static const char *read_parentheses(const char *p, uint64_t *guid)
+{
+	const char *at = skip_blanks(p);
+	uint64_t value;
+
+	if (!strncmp(at, "[ext ", 5) && strchr(at, ']'))
+		at = skip_blanks(strchr(at, ']') + 1);
+	if (*at != '(' || (at++, !file_read_number(&at, 16, UINT64_MAX, &value)) || *at != ')')
+		return *at == '(' ? p : at;
+	if (guid)
+		*guid = value;
+	return at + 1;
+}
+
+static void read_cable(struct reader *reader, const char *p, const char *comment)
+{
+	struct cable_end end = {
+		.node = reader->current, .line = reader->line, .speed = -1, .peer_port = 1};
+	const struct fabric_node *node;
+
+	if (reader->current == FABRIC_NONE && reader->skips)
+		return;
+	if (reader->current == FABRIC_NONE) {
+		COMPLAIN(reader, "a port without a node; put it below its Switch, Ca or Rt line, "
+				 "without blank lines between");
+		return;
+	}
+	node = &reader->draft[reader->current].node;
+	if (!file_read_port(reader, &p, &end.port))
+		return;
+	p = skip_blanks(read_parentheses(p, &end.guid));
+	if (!end.port || end.port > node->ports) {
+		COMPLAIN(reader,
+			 "port %u: \"%.64s\" has ports 1 to %u; raise the number in line %u",
+			 end.port, node->id, node->ports, reader->draft[reader->current].line);
+		return;
+	}
+	end.peer_name = file_read_name(reader, &p, "the node at the other end");
+	if (!end.peer_name)
+		return;
+	p = skip_blanks(p);
+	if (*p == '[' && !file_read_port(reader, &p, &end.peer_port)) {
+		free(end.peer_name);
+		return;
+	}
+	p = read_parentheses(p, NULL);
+	file_read_rate(&end, comment);
+	read_port_options(reader, &end, p);
+	if (!reader_room(reader, (void **)&reader->end, reader->ends_room, reader->ends,
+			 sizeof(end), &reader->ends_room)) {
+		free(end.peer_name);
+		return;
+	}
+	reader->end[reader->ends++] = end;
+}
+
+/* ---- assignments: vendid=, devid=, switchguid= ---- */
+
+/* True: it was one. */
+static bool read_assignment(struct reader *reader, const char *line)
+{
+	static const struct { const char *name; uint64_t most; } known[] = {
+		{ "vendid", 0xffffff }, { "devid", 0xffff }, { "sysimgguid", UINT64_MAX },
+		{ "switchguid", UINT64_MAX }, { "caguid", UINT64_MAX }, { "rtguid", UINT64_MAX },
+	};
+	const char *value;
+	uint64_t number;
+	unsigned i;
+
+	for (i = 0; i < sizeof(known) / sizeof(*known); i++)
+		if (!strncmp(line, known[i].name, strlen(known[i].name)) &&
+		    line[strlen(known[i].name)] == '=')
+			break;
+	if (i == sizeof(known) / sizeof(*known))
+		return false;
+	reader->current = FABRIC_NONE;
+	value = line + strlen(known[i].name) + 1;
+	if (!file_read_number(&value, 0, known[i].most, &number)) {
+		COMPLAIN(reader, "%s= needs a number up to 0x%llx", known[i].name,
+			 (unsigned long long)known[i].most);
+		return true;
+	}
+	if (i == 0)
+		reader->vendor_id = (uint32_t)number;
+	else if (i == 1)
+		reader->device_id = (uint16_t)number;
+	else if (i == 2)
+		reader->system_guid = number;
+	else
+		reader->guid = number;
+	if (i == 3)
+		read_parentheses(value, &reader->port_guid);
+	return true;
+}
+
+/* ---- verbs ---- */
+
+/* name=value at *p, which is moved behind it. False: there is no more, or it was complained of. */
+static bool read_option(struct reader *reader, const char **p, char name[16], char value[80])
+{
+	const char *at = skip_blanks(*p), *end;
+	size_t name_bytes = strcspn(at, "= \t"), value_bytes;
+
+	if (!*at)
+		return false;
+	if (!name_bytes || name_bytes > 15) {
+		COMPLAIN(reader, "\"%.20s\" is not name=value", at);
+		return false;
+	}
+	memcpy(name, at, name_bytes);
+	name[name_bytes] = '\0';
+	at += name_bytes;
+	value[0] = '\0';
+	if (*at != '=') {
+		*p = at;
+		return true;
+	}
+	at++;
+	end = *at == '"' ? strchr(at + 1, '"') : NULL;
+	if (*at == '"' && end)
+		at++;
+	else
+		end = at + strcspn(at, " \t");
+	value_bytes = (size_t)(end - at);
+	if (value_bytes > 79) {
+		COMPLAIN(reader, "%s= is too long: at most 79 characters", name);
+		return false;
+	}
+	memcpy(value, at, value_bytes);
+	value[value_bytes] = '\0';
+	*p = *end == '"' ? end + 1 : end;
+	return true;
+}
+
+static bool option_number(struct reader *reader, const char *name, const char *value,
+			  uint64_t least, uint64_t most, unsigned *number)
+{
+	const char *p = value;
+	uint64_t read;
+
+	if (!file_read_number(&p, 0, most, &read) || *p || read < least) {
+		COMPLAIN(reader, "%s=%.20s: give a number from %llu to %llu", name, value,
+			 (unsigned long long)least, (unsigned long long)most);
+		return false;
+	}
+	*number = (unsigned)read;
+	return true;
+}
+
+static bool option_bool(struct reader *reader, const char *name, const char *value, bool *flag)
+{
+	if (strcmp(value, "yes") && strcmp(value, "no")) {
+		COMPLAIN(reader, "%s=%.20s: say yes or no", name, value);
+		return false;
+	}
+	*flag = value[0] == 'y';
+	return true;
+}
+
+/* The node of a verb. NULL: complained of. */
+static struct draft *verb_node(struct reader *reader, const char **p)
+{
+	char *name = file_read_name(reader, p, "the node's name");
+	uint32_t found = name ? reader_find(reader, name) : FABRIC_NONE;
+
+	if (name && found == FABRIC_NONE)
+		COMPLAIN(reader,
+			 "\"%.64s\" is not described above; move this line behind the node's own",
+			 name);
+	free(name);
+	return found == FABRIC_NONE ? NULL : &reader->draft[found];
+}
+
+static void verb_switch(struct reader *reader, const char *p)
+{
+	struct switch_options *options = &reader->options;
+	char name[16], value[80];
+
+	p = skip_blanks(p);
+	if (*p == '*') {
+		p++;
+	} else {
+		struct draft *draft = verb_node(reader, &p);
+
+		if (!draft)
+			return;
+		options = &draft->options;
+	}
+	while (read_option(reader, &p, name, value)) {
+		if (!strcmp(name, "lft"))
+			option_number(reader, name, value, 64, LFT_MAX, &options->lft);
+		else if (!strcmp(name, "mft"))
+			option_number(reader, name, value, 0, MFT_MAX, &options->mft);
+		else if (!strcmp(name, "pkeys"))
+			option_number(reader, name, value, 1, 4096, &options->pkeys);
+		else if (!strcmp(name, "vls"))
+			option_number(reader, name, value, 1, 15, &options->vls);
+		else if (!strcmp(name, "esp0"))
+			option_bool(reader, name, value, &options->esp0);
+		else if (!strcmp(name, "slvl"))
+			option_bool(reader, name, value, &options->sl_map_optimized);
+		else
+			COMPLAIN(reader,
+				 "switch has no option %s; it has lft, mft, pkeys, vls, esp0, slvl",
+				 name);
+	}
+}
+
+static void verb_host(struct reader *reader, const char *p)
+{
+	struct draft *draft = verb_node(reader, &p);
+	char name[16], value[80];
+
+	while (draft && read_option(reader, &p, name, value)) {
+		if (!strcmp(name, "desc") && strlen(value) <= DESCRIPTION_BYTES) {
+			memset(draft->node.description, 0, DESCRIPTION_BYTES + 1);
+			memcpy(draft->node.description, value, strlen(value));
+		} else if (!strcmp(name, "desc")) {
+			COMPLAIN(reader,
+				 "desc= has %zu characters; NodeDescription has room for %u",
+				 strlen(value), DESCRIPTION_BYTES);
+		} else {
+			COMPLAIN(reader, "host has no option %s; it has desc", name);
+		}
+	}
+}
+
+/* Of both ends, as far as lines above have them. */
+static void verb_link(struct reader *reader, const char *p)
+{
+	struct draft *draft = verb_node(reader, &p);
+	struct cable_end asked = { .speed = -1 };
+	char name[16], value[80];
+	const char *behind;
+	bool found = false;
+	unsigned port;
+
+	if (!draft || !file_read_port(reader, &p, &port))
+		return;
+	while (read_option(reader, &p, name, value)) {
+		if (!strcmp(name, "down"))
+			asked.pulled = true;
+		else if (!strcmp(name, "speed") && speed_of(value) >= 0)
+			asked.speed = speed_of(value);
+		else if (!strcmp(name, "width") && width_of(value, &behind) && !*behind)
+			asked.width = width_of(value, &behind);
+		else if (!strcmp(name, "speed") || !strcmp(name, "width"))
+			COMPLAIN(reader,
+				 "%s=%.20s: speeds are SDR DDR QDR FDR EDR HDR NDR XDR, widths 1x "
+				 "2x 4x 8x 12x",
+				 name, value);
+		else
+			COMPLAIN(reader, "link has no option %s; it has speed, width, down", name);
+	}
+	for (size_t i = 0; i < reader->ends; i++) {
+		struct cable_end *end = &reader->end[i];
+
+		if (!(&reader->draft[end->node] == draft && end->port == port) &&
+		    !(!strcmp(end->peer_name, draft->node.id) && end->peer_port == port))
+			continue;
+		found = true;
+		end->pulled |= asked.pulled;
+		if (asked.speed >= 0)
+			end->speed = asked.speed;
+		if (asked.width)
+			end->width = asked.width;
+	}
+	if (!found)
+		COMPLAIN(reader,
+			 "no cable in \"%.64s\"[%u] so far; move this line behind the one that has "
+			 "it",
+			 draft->node.id, port);
+}
+
+static void file_read_text(struct reader *reader, const char *text);
+
+static void verb_make(struct reader *reader, const char *recipe)
+{
+	struct fabric_errors errors = { 0 };
+	unsigned line = reader->line;
+	char *text;
+
+	if (reader->depth) {
+		COMPLAIN(reader, "make inside of make");
+		return;
+	}
+	text = fabric_make(recipe, &errors);
+	if (!text) {
+		reader->no_memory |= !errors.count;
+		for (unsigned i = 0; i < errors.count && i < FABRIC_ERRORS_MAX; i++)
+			COMPLAIN(reader, "%s", errors.error[i].text);
+		return;
+	}
+	reader->depth++;
+	file_read_text(reader, text);
+	reader->depth--;
+	reader->line = line;
+	free(text);
+}
+
+static void read_verb(struct reader *reader, const char *line)
+{
+	static const struct {
+		const char *word;
+		void (*read)(struct reader *, const char *);
+	} verbs[] = {
+		{"switch", verb_switch},
+		{"host", verb_host},
+		{"link", verb_link},
+		{"make", verb_make},
+	};
+
+	reader->current = FABRIC_NONE;
+	for (unsigned i = 0; i < sizeof(verbs) / sizeof(*verbs); i++)
+		if (word_is(line, verbs[i].word)) {
+			verbs[i].read(reader, line + strlen(verbs[i].word));
+			return;
+		}
+	COMPLAIN(reader,
+		 "\"%.*s\" is nothing that can stand here: Switch, Ca, Hca, Rt, [port], vendid= "
+		 "..., switch, host, link, make",
+		 (int)strcspn(line, " \t="), line);
+}
+
+/* ---- lines ---- */
+
+static void file_read_line(struct reader *reader, char *line)
+{
+	static const struct { const char *word; enum fabric_node_type type;
+	} types[] = {
+		{"Switch", FABRIC_SWITCH},
+		{"Ca", FABRIC_CA},
+		{"Hca", FABRIC_CA},
+		{"Rt", FABRIC_ROUTER},
+	};
+	bool quoted = false;
+	char *comment = NULL;
+	size_t end;
+
+	for (char *p = line; *p && !comment; p++) {
+		quoted ^= *p == '"';
+		if (*p == '#' && !quoted) {
+			*p = '\0';
+			comment = p + 1;
+		}
+	}
+	for (end = strlen(line); end && isspace((unsigned char)line[end - 1]); end--)
+		line[end - 1] = '\0';
+	if (!*line) {
+		if (!comment)
+			reader->current = FABRIC_NONE, reader->skips = false;
+		return;
+	}
+	if (*line == '[') {
+		read_cable(reader, line, comment);
+		return;
+	}
+	/* What ibnetdiscover -g says of chassis, and ibsim's names for ports. */
+	if (word_is(line, "Chassis") || !strncmp(line, "Hostname:", 9) || *line == '@')
+		return;
+	for (unsigned i = 0; i < sizeof(types) / sizeof(*types); i++)
+		if (word_is(line, types[i].word)) {
+			read_node(reader, line + strlen(types[i].word), comment, types[i].type);
+			return;
+		}
+	if (!read_assignment(reader, line))
+		read_verb(reader, line);
+}
+
+static void file_read_text(struct reader *reader, const char *text)
+{
+	unsigned line = 0;
+
+	while (*text && !reader->no_memory) {
+		size_t bytes = strcspn(text, "\n");
+		char *copy = strndup(text, bytes);
+
+		if (!copy) {
+			reader->no_memory = true;
+			return;
+		}
+		line++;
+		if (!reader->depth)
+			reader->line = line;
+		file_read_line(reader, copy);
+		free(copy);
+		text += bytes;
+		text += *text == '\n';
+	}
+}
+
+struct fabric *fabric_new_from_file(const char *text, struct fabric_errors *errors)
+{
+	struct reader reader = {
+		.errors = errors,
+		.current = FABRIC_NONE,
+		.vendor_id = VENDOR_DEFAULT,
+		.device_id = 1,
+		.options = {.lft = LFT_MAX, .mft = 1024, .vls = 8, .pkeys = PKEYS_SWITCH},
+	};
+	struct fabric *fabric = NULL;
+
+	*errors = (struct fabric_errors){ 0 };
+	file_read_text(&reader, text);
+	if (!reader.drafts && !errors->count && !reader.no_memory) {
+		reader.line = 0;
+		COMPLAIN(&reader, "there is no node in it; write, for example, make pair");
+	}
+	if (reader.drafts && !reader.no_memory)
+		fabric = file_build(&reader);
+	for (uint32_t i = 0; i < reader.drafts; i++) {
+		if (fabric)
+			reader.draft[i].node.id = NULL;	/* the subnet has it */
+		node_free(&reader.draft[i].node);
+	}
+	for (size_t i = 0; i < reader.ends; i++)
+		free(reader.end[i].peer_name);
+	free(reader.draft);
+	free(reader.end);
+	free(reader.names);
+	return fabric;
+}

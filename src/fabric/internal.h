@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The subnet as data, for the files of this folder. A port is what its PortInfo says, kept as it
+ * goes on the wire; tables that a subnet manager may fill (forwarding, P_Keys, SL to VL,
+ * arbitration) take memory when it does.
+ */
+#ifndef VERBATIM_FABRIC_INTERNAL_H
+#define VERBATIM_FABRIC_INTERNAL_H
+
+#include "fabric/fabric.h"
+#include "fabric/port_state.h"
+#include "wire/ib_packet.h"
+#include "wire/record.h"
+#include "wire/smp.h"
+
+#define PORTS_MAX		254u
+#define LFT_BLOCK		64u
+#define MFT_BLOCK		32u	/* MLIDs in a block */
+#define MFT_PORTS		16u	/* ports in a mask of it */
+#define PKEY_BLOCK		32u
+#define VLARB_ENTRIES		64u	/* of each priority */
+#define DESCRIPTION_BYTES	64u
+
+/* IBTA 14.2.5.6, CapabilityMask and CapabilityMask2. */
+#define CAP_IS_SM		0x00000002u
+#define CAP_TRAP		0x00000008u
+#define CAP_SL_MAP		0x00000040u
+#define CAP_EXTENDED_SPEEDS	0x00004000u
+#define CAP_CA 0x0641c868u /* traps, migration, SL map, CapMask2, CM, client reregister ... */
+#define CAP_SWITCH		0x4440c848u	/* traps, SL map, CapMask2, MulticastFDBTop ... */
+#define CAP2_SET_DESCRIPTION	0x0001u
+#define CAP2_WIDTH_2X		0x0010u
+#define CAP2_HDR		0x0020u
+#define CAP2_NDR		0x0400u
+#define CAP2_EXTENDED_SPEEDS_2	0x0800u
+#define CAP2_XDR		0x1000u
+
+#define WIDTH_1X		1u
+#define WIDTH_4X		2u
+#define WIDTH_8X		4u
+#define WIDTH_12X		8u
+#define WIDTH_2X		16u
+
+enum trap_kind { TRAP_LINK_STATE, TRAP_CAPABILITY, TRAP_MKEY, TRAP_KINDS };
+
+/* A notice on its way to the subnet manager, repeated until it is repressed. */
+struct trap {
+	uint64_t tid;
+	uint64_t next_us;		/* FABRIC_NEVER: nothing to do */
+	uint64_t last_us;		/* when one of this kind was sent; 0: never */
+	uint8_t notice[SMP_DATA_BYTES];
+	uint8_t sent;			/* times, of this notice */
+	bool again;			/* it happened again since: another notice follows */
+};
+
+struct fabric_port {
+	struct ib_port_info info;	/* what is in force */
+	uint64_t guid;
+	uint64_t lease_end_us;		/* of the M_Key; 0: not running */
+	uint64_t *guids;		/* alias GUIDs, entries 1 to 7; NULL: none */
+	uint16_t *pkeys;		/* NULL: the first is 0xffff, others 0 */
+	uint8_t (*sl_to_vl)[8]; /* by port of entry (a switch), or one; NULL: as sl_to_vl_default()
+				 */
+	uint8_t *vlarb;		/* low, then high priority: VL, weight; NULL: none was set */
+	struct trap *trap;	/* [TRAP_KINDS], of ports that send any; NULL: none so far */
+	uint64_t xmit_packets, rcv_packets;
+	uint32_t peer;			/* node; FABRIC_NONE: no cable */
+	uint8_t peer_port, speed_max;	/* enum link_speed */
+	uint8_t vl_cap;			/* code */
+	bool plugged;
+	bool rated;			/* file.c: a line gave this end its speed and width */
+	enum port_state state;
+};
+
+struct fabric_node {
+	char *id, *description;
+	enum fabric_node_type type;
+	unsigned ports;			/* without port 0 */
+	uint64_t guid, system_guid;
+	uint32_t vendor_id, revision;
+	uint16_t device_id, pkeys;	/* entries of the P_Key table of an end port */
+	bool powered;
+	struct fabric_port *port;	/* [ports + 1] */
+	/* of a switch */
+	struct ib_switch_info switch_info;
+	uint8_t **lft;			/* blocks of LFT_BLOCK; NULL: all 255 */
+	uint16_t **mft; /* [block * positions + position], of MFT_BLOCK masks; NULL: none */
+	unsigned positions;
+};
+
+/* A MAD on its way. */
+struct flight {
+	uint32_t node, port; /* where it is; port: of entry, or of a program that sends */
+	bool from_program, from_sma;	/* it starts here */
+	uint8_t sl, vl;
+	uint16_t slid, dlid, pkey;
+	uint32_t source_qpn, dest_qpn, qkey;
+	bool has_grh;
+	struct ib_grh grh;
+	unsigned hops;
+	uint8_t mad[MAD_BYTES];
+};
+
+struct fabric {
+	struct fabric_node *node;
+	uint32_t nodes;
+	struct fabric_ops ops;
+	void *context;
+	uint64_t now_us;
+	uint64_t next_tid;
+	uint64_t deadline_us;		/* no later than the next trap or lease */
+	uint32_t psn;
+	/* MADs that wait, a ring that grows; `busy`: somebody is at work on it */
+	struct flight *queue;
+	size_t queue_room, queue_head, queue_count;
+	bool busy;
+	struct fabric_statistics statistics;
+	uint32_t *by_name;		/* hash of IDs and descriptions: node + 1 */
+	size_t names_room;
+};
+
+/* ---- model.c ---- */
+
+enum link_speed {
+	SPEED_SDR,
+	SPEED_DDR,
+	SPEED_QDR,
+	SPEED_FDR,
+	SPEED_EDR,
+	SPEED_HDR,
+	SPEED_NDR,
+	SPEED_XDR,
+	SPEEDS
+};
+
+struct speed {
+	const char *name;
+	unsigned lane_mbps;		/* as sysfs counts */
+	uint8_t legacy, extended, extended_2;	/* bits of PortInfo's three fields */
+	uint16_t verbs;			/* ibv_port_attr */
+};
+extern const struct speed speeds[SPEEDS];
+
+struct switch_options {
+	unsigned lft, mft, vls, pkeys;
+	bool esp0, sl_map_optimized;
+};
+
+static inline bool node_is_switch(const struct fabric_node *node)
+{
+	return node->type == FABRIC_SWITCH;
+}
+
+/* The port whose PortInfo an SMP or a program means by a port of entry: a switch has one for
+ * itself. */
+static inline unsigned node_own_port(const struct fabric_node *node, unsigned port)
+{
+	return node_is_switch(node) ? 0 : port;
+}
+
+struct fabric_node *fabric_node_at(const struct fabric *fabric, uint32_t node);
+/* NULL: no such port. */
+struct fabric_port *fabric_port_at(const struct fabric *fabric, uint32_t node, uint32_t port);
+/* Everything a reset or the lack of power makes a port forget. */
+void port_reset(struct fabric_node *node, unsigned port);
+/* Offers speeds up to this one and these widths; what is enabled follows. */
+void port_offer(struct fabric_node *node, unsigned port, enum link_speed speed, uint8_t widths);
+/* Routes, and what a switch says of itself. */
+void node_forget_tables(struct fabric_node *node);
+void node_free(struct fabric_node *node);
+bool port_has_lid(const struct fabric_port *port, uint16_t lid);
+uint16_t port_pkey(const struct fabric_node *node, const struct fabric_port *port, unsigned index);
+unsigned port_pkeys(const struct fabric_node *node, unsigned port);
+uint8_t port_sl_to_vl(const struct fabric_port *port, unsigned in, uint8_t sl);
+uint8_t node_lft(const struct fabric_node *node, uint16_t lid);
+/* The ports to which a switch copies packets to an MLID; false: it has none. @mask: a bit a port.
+ */
+bool node_mft(const struct fabric_node *node, uint16_t mlid, uint64_t mask[4]);
+void fabric_event_at(struct fabric *fabric, uint32_t node, unsigned port, enum fabric_event event);
+
+/* ---- port_state.c, link.c: links come up and go down ---- */
+
+/* False: refused. @by_sm: no PortStateChange and no trap on this node. */
+bool link_event(struct fabric *fabric, uint32_t node, unsigned port, enum port_event event,
+		bool by_sm);
+/* Trains the link if both ends poll and nothing is in the way. */
+void link_try(struct fabric *fabric, uint32_t node, unsigned port);
+
+/* ---- forward.c ---- */
+
+enum verdict { VERDICT_DELIVER, VERDICT_OUT, VERDICT_COPY, VERDICT_DROP };
+enum discard {
+	DISCARD_DOWN,
+	DISCARD_ROUTE,
+	DISCARD_SMI,
+	DISCARD_MKEY,
+	DISCARD_PORT,
+	DISCARD_OTHER
+};
+
+struct decision {
+	enum verdict verdict;
+	unsigned port;			/* OUT: to which; DELIVER: by which */
+	uint64_t mask[4];		/* COPY: to which; and deliver, too, if bit 0 is set */
+	enum discard discard;
+};
+
+/* What a node does with a packet; the packet's own path and LIDs may be changed. */
+struct decision forward(const struct fabric_node *node, struct flight *flight);
+void flight_start(struct fabric *fabric, const struct flight *flight);
+/* Until nothing is on its way. */
+void flights_run(struct fabric *fabric);
+void discard_count(struct fabric *fabric, enum discard discard);
+
+/* ---- smi.c: the way of a directed SMP at one node (14.2.2) ---- */
+
+enum smi_step {
+	SMI_DROP,
+	SMI_LOCAL,		/* for the SMA or a program here */
+	SMI_OUT,		/* by *port */
+	SMI_BY_LID,		/* the directed part is over: on to *lid */
+};
+/* How the SMP came to be at the node. */
+enum smi_origin {
+	SMI_BEGINS,	 /* a program or the SMA here sends it */
+	SMI_CAME_BY_LID, /* to this node's LID: the directed part begins here, or lies behind it */
+	SMI_PASSES,	 /* by a link, on the directed part */
+};
+/* @port: of entry, then of exit. */
+enum smi_step smi_route(const struct fabric_node *node, enum smi_origin origin, unsigned *port,
+			uint8_t mad[MAD_BYTES], uint16_t *lid);
+
+/* ---- sma.c ---- */
+
+/* True: the flight is for the SMA, not for a program. Then *answer says whether flight->mad is now
+ * an answer. */
+bool sma_receive(struct fabric *fabric, struct flight *flight, bool *answer);
+
+/* ---- trap.c ---- */
+
+void trap_raise(struct fabric *fabric, uint32_t node, unsigned port, enum trap_kind kind,
+		const uint8_t notice[SMP_DATA_BYTES]);
+void trap_link_state(struct fabric *fabric, uint32_t node);
+void trap_capability(struct fabric *fabric, uint32_t node, unsigned port, uint16_t change_flags);
+void trap_mkey(struct fabric *fabric, uint32_t node, unsigned port, const struct flight *flight);
+void trap_repressed(struct fabric *fabric, uint32_t node, unsigned port, uint64_t tid);
+void trap_deadline(struct fabric *fabric, uint64_t due_us);
+void traps_due(struct fabric *fabric);
+/* The lease of a subnet manager that is gone has ended: everybody may read again, and take over. */
+void mkey_expire(struct fabric *fabric, struct fabric_port *port);
+
+/* ---- fabric.c ---- */
+
+/* For fabric_find_node(), when all nodes are there. False: no memory. */
+bool fabric_index_names(struct fabric *fabric);
+
+/* ---- file.c ---- */
+
+void fabric_error_add(struct fabric_errors *errors, unsigned line, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+#endif

@@ -31,7 +31,7 @@ struct datagram {
 	bool sealed;			/* receive: comes from this process, ICRC not needed */
 	bool errors_wanted;		/* link/udp, send: errors come back (udp.h); never a run */
 	bool forwarded;			/* host/, receive: came by a slot socket: never forwarded again */
-	bool spared;			/* engine/, receive: faults on purpose were decided */
+	bool fault_exempt;			/* engine/, receive: faults on purpose were decided */
 	bool shared;			/* receive: data may still be written by the sender */
 	bool from_channel;		/* local/, receive: by @channel */
 	uint16_t channel;		/* local/: to or from which peer process */

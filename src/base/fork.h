@@ -2,7 +2,7 @@
 /*
  * What is done around fork(), in one order for all our libraries, whichever was used first.
  *
- *	prepare		in the order of the ranks: that of the locks (ARCHITECTURE.md)
+ *	prepare		in the order of the ranks: that of the locks (docs/locks.md)
  *	parent, child	in reverse
  *
  * The first fork_register() installs the handlers, not the loading of a library: allocators install

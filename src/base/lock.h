@@ -2,7 +2,7 @@
 /*
  * Mutex with clang thread-safety annotations (-Wthread-safety is an error in the clang build).
  *
- * ARCHITECTURE.md, "Locks", has the order of all locks: take none while holding one that comes later.
+ * docs/locks.md has the order of all locks: take none while holding one that comes later.
  *
  * Under a QP's lock, and all that come later, there is no system call, callback or allocation. Work that is due
  * afterwards, such as waking a sleeper, is noted in struct effects (object/event.h). Explanations and log

@@ -279,7 +279,7 @@ int hca_req_notify_cq(struct cq *cq, bool solicited_only)
 		timers_arm_cq(&context->hca->engine, cq);
 	effects_apply(&effects);
 	if (local_await_all(&context->hca->engine.local))
-		worker_notice(&context->hca->engine, 0);
+		worker_wake_at(&context->hca->engine, 0);
 	worker_expect_sleepers(&context->hca->engine);
 	return 0;
 }

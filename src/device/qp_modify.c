@@ -148,7 +148,7 @@ static void qp_modify_commit(struct hca *hca, struct qp *qp, struct ibv_qp_attr 
 	if (qp->state == IBV_QPS_RESET && qp->path)
 		resolved->path = qp_modify_take_path(qp, NULL);
 	if (qp->requester.local_messages && local_await_answers(&hca->engine.local, qp))
-		worker_note(&hca->engine, 0);
+		worker_wake_after_unlock(&hca->engine, 0);
 	timers_arm(&hca->engine, qp);
 }
 

@@ -33,7 +33,7 @@ static bool qp_post_done(struct hca *hca, struct qp *qp, struct effects *effects
 }
 
 /* After posting, whatever was posted: with the QP's lock, which is dropped. */
-static void carry_on(struct hca *hca, struct qp *qp) RELEASES(qp->lock)
+static void post_unlock_and_transmit(struct hca *hca, struct qp *qp) RELEASES(qp->lock)
 {
 	struct effects effects;
 	bool ready;
@@ -63,7 +63,7 @@ int hca_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **ba
 		prepare_datagrams(context->hca, qp, wr);
 	lock_acquire(&qp->lock);
 	err = qp_post_send(qp, wr, bad);
-	carry_on(context->hca, qp);
+	post_unlock_and_transmit(context->hca, qp);
 	return err;
 }
 
@@ -81,7 +81,7 @@ int hca_post_send_all(struct qp *qp, struct ibv_send_wr *wr)
 	if (err)
 		lock_release(&qp->lock);
 	else
-		carry_on(context->hca, qp);
+		post_unlock_and_transmit(context->hca, qp);
 	return err;
 }
 

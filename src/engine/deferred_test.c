@@ -136,7 +136,7 @@ static void no_queue_is_raised_under_the_lock_however_many_there_are(void **stat
 static void the_worker_is_rung_when_the_lock_is_dropped(void **state)
 {
 	atomic_store(&engine->sleep.until_ns, TIME_NEVER);
-	worker_note(engine, 5);
+	worker_wake_after_unlock(engine, 5);
 	assert_false(was_rung());
 	unlock();
 	assert_true(was_rung());

@@ -89,12 +89,12 @@ static void local_unlock(void *owner)
 
 static void local_notice(void *owner, uint64_t deadline_ns)
 {
-	worker_notice(owner, deadline_ns);
+	worker_wake_at(owner, deadline_ns);
 }
 
 static void local_note(void *owner, uint64_t deadline_ns)
 {
-	worker_note(owner, deadline_ns);
+	worker_wake_after_unlock(owner, deadline_ns);
 }
 
 static bool local_is_connected_to(void *owner, uint32_t slot)
@@ -142,7 +142,7 @@ static int open_local(struct engine *engine)
 	local->waiter = &engine->waiter;
 	local->connect_tag = WAIT_CONNECT;
 	local->bells_tag = WAIT_BELLS;
-	/* What shows, loses or delays packets has to have some. */
+	/* Traces and faults need packets: disable direct access. */
 	if ((engine->injection || trace_file_is_open()) && local->mode < LOCAL_RING)
 		local->mode = LOCAL_RING;
 	err = local_open(local);

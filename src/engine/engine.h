@@ -172,7 +172,7 @@ struct worker {
 	_Atomic bool stopping;
 	_Atomic uint32_t leaving;	/* enum leaving: the process ends (worker_leave) */
 	_Atomic uint32_t state;		/* enum worker_state: the policy's, for other threads */
-	_Atomic uint64_t notice_ns;	/* worker_note(): TIME_NEVER: none */
+	_Atomic uint64_t notice_ns;	/* worker_wake_after_unlock(): TIME_NEVER: none */
 	_Atomic uint64_t until_ns;	/* it sleeps on the sockets until then; 0: it does not */
 	struct gathering gather;
 };

@@ -261,14 +261,14 @@ void injection_hold(struct engine *engine, const struct datagram *one, const str
 	if (held) {
 		held->way = way;
 		held->dest_qpn = packet_peek_qpn(one->data, one->bytes);
-		held->datagram.spared = true;
+		held->datagram.fault_exempt = true;
 		held->datagram.from_channel = false;	/* which may be another one's by then */
 	} else {
 		inject_overflowed(&injection->injector, verdict, what->kinds);
 	}
 	note_next_held(injection);
 	lock_release(&injection->lock);
-	worker_note(engine, due_ns);
+	worker_wake_after_unlock(engine, due_ns);
 }
 
 struct held *injection_take(struct engine *engine, bool outbound, uint64_t now_ns)
@@ -320,7 +320,7 @@ bool injection_admit_management(struct engine *engine, const struct datagram *on
 	struct inject_packet what;
 	struct packet packet;
 
-	if (one->spared || packet_parse(one->data, one->bytes, &packet) != PARSE_OK)
+	if (one->fault_exempt || packet_parse(one->data, one->bytes, &packet) != PARSE_OK)
 		return true;
 	injection_describe(&packet, one, NULL, &what);
 	injection_judge(engine, &what, now_ns, &verdict);

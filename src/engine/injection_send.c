@@ -33,7 +33,7 @@ static bool is_checked(const struct engine *engine, const struct link *way)
 }
 
 /* @datagram is sealed. @note: NULL: of no QP but QP1. True: it leaves now, perhaps damaged. */
-static bool judge_departure(struct engine *engine, struct link *way, struct datagram *datagram,
+static bool tx_apply_faults(struct engine *engine, struct link *way, struct datagram *datagram,
 			    const struct inject_packet *what, const struct tx_note *note)
 {
 	const struct tx_seen seen = { .datagram = datagram, .way = way, .data = datagram->data,
@@ -79,13 +79,13 @@ void injection_send(struct engine *engine, struct qp *qp, struct tx_batch *batch
 		what.is_sequenced = sender.is_sequenced;
 		what.first_psn = first_psn[opcode_is_response(packet.op)];
 		memcpy(what.peer, datagram.destination, 16);
-		if (judge_departure(engine, way, &datagram, &what, tx_batch_note(batch, i)))
+		if (tx_apply_faults(engine, way, &datagram, &what, tx_batch_note(batch, i)))
 			tx_send_one(engine, way, &datagram);
 	}
 	tx_batch_reset(batch);
 	trace_throttle();
 	if (loopback_pending(engine->loopback))
-		worker_notice(engine, 0);
+		worker_wake_at(engine, 0);
 }
 
 bool injection_passes_management(struct engine *engine, struct datagram *datagram)
@@ -99,7 +99,7 @@ bool injection_passes_management(struct engine *engine, struct datagram *datagra
 	injection_describe(&packet, datagram, NULL, &what);
 	what.outbound = true;
 	memcpy(what.peer, datagram->destination, 16);
-	passes = judge_departure(engine, engine->link, datagram, &what, NULL);
+	passes = tx_apply_faults(engine, engine->link, datagram, &what, NULL);
 	engine_after_unlock(engine);
 	return passes;
 }

@@ -124,7 +124,7 @@ int engine_peer_has_port(const struct engine *engine, uint32_t slot, const char 
 	return err;
 }
 
-static void tell_of_no_peer(struct engine *engine, struct qp *qp, uint32_t dest_qpn, uint64_t now_ns)
+static void qp_peer_is_gone(struct engine *engine, struct qp *qp, uint32_t dest_qpn, uint64_t now_ns)
 {
 	struct effects effects;
 
@@ -152,7 +152,7 @@ void qp_table_no_peer(struct engine *engine, uint32_t dest_qpn, uint64_t now_ns)
 	for (slot = 0; slot < engine->qps.slot_count; slot++)
 		for (index = 0; index < QP_PER_SLOT; index++)
 			if (engine->qps.table[slot][index])
-				tell_of_no_peer(engine, engine->qps.table[slot][index], dest_qpn, now_ns);
+				qp_peer_is_gone(engine, engine->qps.table[slot][index], dest_qpn, now_ns);
 }
 
 static void note_dropped(struct qp *qp, uint32_t dest_qpn, const struct refusal *refusal)

@@ -54,7 +54,7 @@ static void rx_init_receiver(struct receiver *receiver, struct engine *engine, u
 }
 
 /* Unlock the QP of the last packets: its lock is held from packet to packet. */
-static void let_go(struct receiver *receiver) UNCHECKED_LOCKS
+static void rx_unlock_qp(struct receiver *receiver) UNCHECKED_LOCKS
 {
 	if (receiver->qp) {
 		timers_arm(receiver->engine, receiver->qp);
@@ -64,12 +64,12 @@ static void let_go(struct receiver *receiver) UNCHECKED_LOCKS
 	effects_defer(receiver->engine, &receiver->effects);
 }
 
-/* Until let_go(), which is another call: receiver->qp is locked. */
-static void take_hold(struct receiver *receiver, struct qp *qp) UNCHECKED_LOCKS
+/* Until rx_unlock_qp(), which is another call: receiver->qp is locked. */
+static void rx_lock_qp(struct receiver *receiver, struct qp *qp) UNCHECKED_LOCKS
 {
 	if (receiver->qp == qp && !effects_full(&receiver->effects))
 		return;
-	let_go(receiver);
+	rx_unlock_qp(receiver);
 	lock_acquire(&qp->lock);
 	receiver->qp = qp;
 }
@@ -151,7 +151,7 @@ static void rx_dropped(struct receiver *receiver, const struct datagram *datagra
 {
 	struct engine *engine = receiver->engine;
 
-	let_go(receiver);
+	rx_unlock_qp(receiver);
 	lock_assert_held(&engine->progress);
 	if (datagram->from_channel)
 		local_dropped(&engine->local, datagram->channel, qpn, refusal);
@@ -188,14 +188,14 @@ static enum drop rx_deliver(struct receiver *receiver, const struct datagram *da
 		log_packet_line(packet);
 	if (packet->dest_qpn == QPN_MULTICAST) {
 		call_shield();
-		let_go(receiver);
+		rx_unlock_qp(receiver);
 		return engine->ops->multicast(engine->owner, packet, &info, receiver->now_ns);
 	}
 	lock_assert_held(&engine->progress);
 	qp = qp_table_find(engine, packet->dest_qpn);
 	if (!qp)
 		return rx_no_qp(receiver, datagram, packet);
-	take_hold(receiver, qp);
+	rx_lock_qp(receiver, qp);
 	lock_assert_held(&qp->lock);
 	if (receiver->traced)
 		receiver->traced->record.state = (uint8_t)(qp->state + 1);
@@ -258,7 +258,7 @@ static enum drop receive_packet_untraced(struct receiver *receiver, struct datag
 	}
 	if (packet.dest_qpn == QPN_GSI) {
 		call_shield();
-		let_go(receiver);
+		rx_unlock_qp(receiver);
 		return engine->ops->management(engine->owner, datagram, data, bytes, segment, &packet,
 					       receiver->now_ns);
 	}
@@ -299,7 +299,7 @@ static bool describe_arrival(struct receiver *receiver, const struct datagram *d
 		qp = qp_table_find(engine, packet.dest_qpn);
 		if (!qp)
 			return false;
-		take_hold(receiver, qp);
+		rx_lock_qp(receiver, qp);
 		lock_assert_held(&qp->lock);
 		if (!rx_is_on_way(receiver, datagram, qp))
 			return false;
@@ -333,7 +333,7 @@ static void receive_damaged(struct receiver *receiver, struct datagram *datagram
 			       segment);
 }
 
-static void receive_judged(struct receiver *receiver, struct datagram *datagram, uint8_t *data, size_t bytes,
+static void rx_apply_faults(struct receiver *receiver, struct datagram *datagram, uint8_t *data, size_t bytes,
 			   unsigned segment)
 {
 	struct engine *engine = receiver->engine;
@@ -341,7 +341,7 @@ static void receive_judged(struct receiver *receiver, struct datagram *datagram,
 	struct inject_verdict verdict;
 	struct inject_packet what;
 
-	if (datagram->spared || !describe_arrival(receiver, datagram, data, bytes, &what)) {
+	if (datagram->fault_exempt || !describe_arrival(receiver, datagram, data, bytes, &what)) {
 		receive_packet(receiver, datagram, data, bytes, segment);
 		return;
 	}
@@ -406,7 +406,7 @@ static void receive_datagram(struct receiver *receiver, struct datagram *datagra
 		datagram->way = datagram->from_channel ?
 					local_way_of_channel(&receiver->engine->local, datagram->channel) :
 					BY_LOOPBACK;
-	if (!datagram->spared && receiver->engine->group && port_group_takes(receiver->engine->group, datagram))
+	if (!datagram->fault_exempt && receiver->engine->group && port_group_takes(receiver->engine->group, datagram))
 		return;
 	while (done < datagram->bytes) {
 		uint8_t *data = datagram->data + done;
@@ -418,7 +418,7 @@ static void receive_datagram(struct receiver *receiver, struct datagram *datagra
 		if (is_foreign(receiver->engine, packet_peek_qpn(data, bytes)))
 			bytes = forward_run(receiver, datagram, done, segment_bytes, segment);
 		else if (receiver->engine->injection)
-			receive_judged(receiver, datagram, data, bytes, segment);
+			rx_apply_faults(receiver, datagram, data, bytes, segment);
 		else
 			receive_packet(receiver, datagram, data, bytes, segment);
 		done += bytes;
@@ -437,7 +437,7 @@ static void receive_link(struct receiver *receiver, struct link *link)
 			call_shield();		/* it may be a MAD, another process's, a probe */
 		for (i = 0; i < received; i++)
 			receive_datagram(receiver, &datagram[i]);
-		let_go(receiver);
+		rx_unlock_qp(receiver);
 		if (trace_wants(TRACE_FILE))
 			trace_file_relieve();
 		if (received < RECEIVE_BATCH)
@@ -470,7 +470,7 @@ static void receive_slots(struct receiver *receiver)
 			engine->rx.slots_busy = SLOTS_BUSY;
 			receive_datagram(receiver, &datagram);
 		}
-	let_go(receiver);
+	rx_unlock_qp(receiver);
 }
 
 /* Requests for a service of this process that other processes received. */
@@ -490,7 +490,7 @@ static void receive_services(struct receiver *receiver)
 		if (!err)
 			receive_datagram(receiver, &datagram);
 	}
-	let_go(receiver);
+	rx_unlock_qp(receiver);
 }
 
 /* Packets that were held back on purpose and are due, in both directions. */
@@ -506,7 +506,7 @@ static void receive_held(struct receiver *receiver)
 		receive_datagram(receiver, &held->datagram);
 		injection_release(engine, held);
 	}
-	let_go(receiver);
+	rx_unlock_qp(receiver);
 	injection_send_held(engine, receiver->now_ns);
 }
 

@@ -15,26 +15,26 @@ static uint64_t until_ns(void)
 static void what_is_due_before_a_sleep_ends_rings(void **state)
 {
 	atomic_store(&engine->sleep.until_ns, 1000);
-	worker_notice(engine, 1000);
+	worker_wake_at(engine, 1000);
 	assert_false(was_rung());
-	worker_notice(engine, 999);
+	worker_wake_at(engine, 999);
 	assert_true(was_rung());
 }
 
 static void nobody_is_rung_who_is_awake(void **state)
 {
-	worker_notice(engine, 0);
+	worker_wake_at(engine, 0);
 	assert_false(was_rung());
 }
 
 static void what_is_noted_under_a_lock_is_said_afterwards(void **state)
 {
 	atomic_store(&engine->sleep.until_ns, 10);
-	worker_note(engine, 20);
+	worker_wake_after_unlock(engine, 20);
 	engine_after_unlock(engine);
 	assert_false(was_rung());
-	worker_note(engine, 5);
-	worker_note(engine, 20);	/* the earliest counts */
+	worker_wake_after_unlock(engine, 5);
+	worker_wake_after_unlock(engine, 20);	/* the earliest counts */
 	assert_false(was_rung());
 	engine_after_unlock(engine);
 	assert_true(was_rung());
@@ -121,10 +121,10 @@ static void who_sleeps_on_is_rung_for_anything(void **state)
 	sleep_begin(engine, now_ns + 10 * SECOND);
 	sleep_begin(engine, now_ns + 5 * SECOND);
 	sleep_end(engine);
-	worker_notice(engine, now_ns + 9 * SECOND);
+	worker_wake_at(engine, now_ns + 9 * SECOND);
 	assert_true(was_rung());
 	sleep_end(engine);
-	worker_notice(engine, 0);
+	worker_wake_at(engine, 0);
 	assert_false(was_rung());
 }
 

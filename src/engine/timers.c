@@ -45,7 +45,7 @@ void timers_arm(struct engine *engine, struct qp *qp)
 	atomic_store_explicit(&qp->timer_at_ns, deadline_ns, memory_order_relaxed);
 	note_next_timer(engine);
 	lock_release(&engine->timers.lock);
-	worker_note(engine, deadline_ns);
+	worker_wake_after_unlock(engine, deadline_ns);
 }
 
 void timers_disarm(struct engine *engine, struct qp *qp)
@@ -85,7 +85,7 @@ void timers_arm_cq(struct engine *engine, struct cq *cq)
 	timer_set(&engine->timers.cq_heap, &cq->timer, deadline_ns);
 	note_next_timer(engine);
 	lock_release(&engine->timers.lock);
-	worker_note(engine, deadline_ns);
+	worker_wake_after_unlock(engine, deadline_ns);
 }
 
 static struct qp *expire_one(struct engine *engine, uint64_t now_ns)

@@ -287,7 +287,7 @@ void tx_send(struct engine *engine, struct tx_batch *batch)
 	tx_batch_reset(batch);
 	trace_throttle();
 	if (loopback_pending(engine->loopback))
-		worker_notice(engine, 0);
+		worker_wake_at(engine, 0);
 }
 
 struct link *tx_prepare_one(struct engine *engine, struct tx_batch *batch, unsigned index,

@@ -262,5 +262,5 @@ void tx_run_queued(struct engine *engine)
 		if (!tx_serve_run_queue(engine))
 			break;
 	if (work_left(engine))
-		worker_notice(engine, 0);
+		worker_wake_at(engine, 0);
 }

@@ -2,7 +2,7 @@
 /* Wake-up of the worker (wake.h). */
 #include "engine/wake.h"
 
-void worker_notice(struct engine *engine, uint64_t deadline_ns)
+void worker_wake_at(struct engine *engine, uint64_t deadline_ns)
 {
 	atomic_thread_fence(memory_order_seq_cst);
 	if (deadline_ns < atomic_load_explicit(&engine->sleep.until_ns, memory_order_relaxed))

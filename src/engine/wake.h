@@ -12,16 +12,16 @@
  * Something is due at @deadline_ns, or an application thread goes to sleep (0): wake the worker if
  * need be.
  */
-void worker_notice(struct engine *engine, uint64_t deadline_ns);
+void worker_wake_at(struct engine *engine, uint64_t deadline_ns);
 /* The same under a QP's lock: done by engine_after_unlock(), which is due then. */
-static inline void worker_note(struct engine *engine, uint64_t deadline_ns)
+static inline void worker_wake_after_unlock(struct engine *engine, uint64_t deadline_ns)
 {
 	uint64_t noted_ns = atomic_load_explicit(&engine->worker.notice_ns, memory_order_relaxed);
 
 	if (deadline_ns >= noted_ns) {
 		/*
 		 * An earlier note stands. Is it still to be taken? Only then its taker, whose
-		 * worker_notice() has a fence too, makes sure that what our caller stored is seen.
+		 * worker_wake_at() has a fence too, makes sure that what our caller stored is seen.
 		 */
 		atomic_thread_fence(memory_order_seq_cst);
 		noted_ns = atomic_load_explicit(&engine->worker.notice_ns, memory_order_relaxed);
@@ -36,7 +36,7 @@ static inline void engine_after_unlock(struct engine *engine)
 {
 	local_ring_bells(&engine->local);
 	if (atomic_load_explicit(&engine->worker.notice_ns, memory_order_relaxed) != TIME_NEVER)
-		worker_notice(engine, atomic_exchange(&engine->worker.notice_ns, TIME_NEVER));
+		worker_wake_at(engine, atomic_exchange(&engine->worker.notice_ns, TIME_NEVER));
 }
 
 #endif

@@ -30,7 +30,7 @@
 
 struct inject_seen {
 	uint64_t tag;			/* of flow and distance; 0: free */
-	uint32_t number;		/* the how-manieth to be remembered */
+	uint32_t number;		/* its place in the order of being remembered */
 	uint16_t lost;
 	bool has_passed;
 };

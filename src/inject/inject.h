@@ -11,7 +11,7 @@
  *	report.c	the summary at exit
  *
  * The same seed gives the same faults: what chance decides is decided by the seed and by names that each run
- * has in common: the how-manieth QP that the process created, the distance of the PSN from the first one,
+ * has in common: the ordinal of the QP (the nth that the process created), the distance of the PSN from the first one,
  * and how often this packet was lost so far. Neither time nor the order in which packets of different QPs
  * come has a part. A packet that has passed once is not lost by chance again: how often it is repeated
  * depends on time, and the number of losses does not.
@@ -85,7 +85,7 @@ struct inject_packet {
 	bool outbound;
 	const struct opcode *op;
 	uint32_t kinds;			/* inject_kinds() */
-	uint32_t qp;			/* the how-manieth QP of the process, from 1; 0: none (QP1, groups) */
+	uint32_t qp;			/* the nth QP of the process, from 1; 0: none (QP1, groups) */
 	uint32_t psn, first_psn;	/* first_psn: of this direction, where is_sequenced */
 	bool is_sequenced;
 	bool takes_receive;		/* in sequence, and it begins to use a receive */

@@ -244,7 +244,7 @@ static bool parse_word_span(struct inject_rule *rule, void *member, const char *
 #define EXPECTED_direction	"in, out or both"
 #define EXPECTED_address	"an IPv4 or IPv6 address"
 #define EXPECTED_qpn		"a QP number from 1 to 0xffffff"
-#define EXPECTED_qp		"the how-manieth QP that the process creates, from 1"
+#define EXPECTED_qp		"the nth QP the process creates, from 1"
 #define EXPECTED_nth		"KIND:N or KIND:N-M, once in a rule, from 1: "
 #define EXPECTED_span		"a number of packets from 1, or a time with its unit: 100, 2s"
 

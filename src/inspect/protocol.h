@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Messages of the control socket, on which a process that uses Verbatim can be looked at: between server.c,
- * in that process, and tools/inspect.c. Both are of one machine: numbers are the host's.
+ * in that process, and src/inspect/client.c. Both are of one machine: numbers are the host's.
  *
  *	client					process
  *	HELLO			->

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Links carry datagrams between hosts and processes. Data path of every medium: udp.c, loopback.c,
- * local/ring.c. Binding, groups and ICMP errors are UDP's own (udp.h). trace.c wraps any link. A link
- * knows nothing of what it carries.
+ * local/ring.c. Binding, groups and ICMP errors are UDP's own (udp.h). A link knows nothing of
+ * what it carries.
  */
 #ifndef VERBATIM_LINK_LINK_H
 #define VERBATIM_LINK_LINK_H

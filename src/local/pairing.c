@@ -447,10 +447,10 @@ static uint32_t pd_of_srq(struct local *local, struct peer *peer, const struct c
 	if (!qp)
 		return 0;
 	lock_acquire(&qp->lock);
-	if (qp->xrcd && !guesses_are_used_up(&qp->responder.wrong_questions, now_ns)) {
+	if (qp->xrcd && !guesses_are_used_up(&qp->responder.key_probes, now_ns)) {
 		pd = pd_of_requests(qp, ask->srqn);
 		if (!pd)
-			guesses_add(&qp->responder.wrong_questions, now_ns);
+			guesses_add(&qp->responder.key_probes, now_ns);
 	}
 	lock_release(&qp->lock);
 	return pd;
@@ -517,7 +517,7 @@ static unsigned rights_of(struct local *local, struct peer *peer, const struct c
 	if (!qp)
 		return 0;
 	lock_acquire(&qp->lock);
-	flags = guesses_are_used_up(&qp->responder.wrong_questions, now_ns) ? 0 : qp->attr.qp_access_flags;
+	flags = guesses_are_used_up(&qp->responder.key_probes, now_ns) ? 0 : qp->attr.qp_access_flags;
 	pd = pd_of_requests(qp, ask->srqn);
 	lock_release(&qp->lock);
 	if (flags && mr_describe(local->mrs, ask->key, region)) {
@@ -528,7 +528,7 @@ static unsigned rights_of(struct local *local, struct peer *peer, const struct c
 	}
 	drop_count(local->counters, DROP_KEY, 1);
 	lock_acquire(&qp->lock);
-	guesses_add(&qp->responder.wrong_questions, now_ns);
+	guesses_add(&qp->responder.key_probes, now_ns);
 	lock_release(&qp->lock);
 	return 0;
 }

@@ -15,11 +15,10 @@
 
 #define ACCESS_MAX_NS	1000000000u
 #define UDP_FIRST_NS	1000000000u	/* how long packets sent by UDP may be under way */
-#define PAGE_BYTES	4096u
-#define HAZARD_BYTES	PAGE_BYTES
+#define HAZARD_BYTES	4096u
 
 _Static_assert(sizeof(struct hazard_table) <= HAZARD_BYTES, "they lie in the channel's memory");
-_Static_assert(sizeof(struct grant_page) % PAGE_BYTES == 0, "so do grants");
+_Static_assert(sizeof(struct grant_page) % HAZARD_BYTES == 0, "so do grants");
 
 /* ---- lookup ---- */
 

@@ -54,7 +54,7 @@ static void set_deadline(struct qp1 *qp1) REQUIRES(qp1->engine->progress)
 			next_ns = qp1->backlog->pending[i].next_ns;
 	atomic_store(&qp1->backlog_ns, next_ns);
 	if (next_ns != TIME_NEVER)
-		worker_notice(qp1->engine, next_ns);
+		worker_wake_at(qp1->engine, next_ns);
 }
 
 bool backlog_add(struct qp1 *qp1, const struct cm_target *target, const struct datagram *datagram,

@@ -184,7 +184,7 @@ void qp1_peer_lost(struct qp1 *qp1, struct qp *qp)
 {
 	atomic_store(&qp->peer_lost, true);
 	atomic_store(&qp1->peers_lost, true);
-	worker_note(qp1->engine, 0);
+	worker_wake_after_unlock(qp1->engine, 0);
 }
 
 /* ---- the port group ---- */

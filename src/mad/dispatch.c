@@ -16,7 +16,6 @@
 #include "engine/qp_table.h"
 #include "wire/cm_message.h"
 
-#define OPCODE_UD_SEND_ONLY	0x64u
 
 static enum drop dispatch_check(const struct datagram *datagram, const struct packet *packet)
 {

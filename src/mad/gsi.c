@@ -20,9 +20,9 @@
 #include "link/udp.h"
 #include "platform/clock.h"
 #include "wire/icrc.h"
+#include "wire/opcode.h"
 #include "wire/psn.h"
 
-#define OPCODE_UD_SEND_ONLY	0x64u
 #define HOP_LIMIT		64u
 
 /* ---- QP1 without a consumer ---- */
@@ -251,7 +251,7 @@ void gsi_set_deadline(struct gsi *gsi, uint64_t deadline_ns)
 	if (atomic_load(&gsi->abandoned))
 		return;
 	atomic_store(&gsi->qp1->deadline_ns, deadline_ns);
-	worker_notice(gsi->qp1->engine, deadline_ns);
+	worker_wake_at(gsi->qp1->engine, deadline_ns);
 }
 
 void gsi_count(struct gsi *gsi, int counter)
@@ -281,7 +281,7 @@ struct net *gsi_net(struct gsi *gsi)
 static void services_have_changed(struct qp1 *qp1)
 {
 	atomic_store(&qp1->services_changed, true);
-	worker_notice(qp1->engine, 0);
+	worker_wake_at(qp1->engine, 0);
 }
 
 int gsi_claim(struct gsi *gsi, uint64_t service_id, const uint8_t address[16], int family,

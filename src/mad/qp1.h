@@ -54,7 +54,6 @@ void qp1_chores(struct qp1 *qp1, uint32_t ready, uint64_t now_ns);
 bool qp1_has_chores(struct qp1 *qp1);
 uint64_t qp1_chore_ns(struct qp1 *qp1);
 
-/* Retries exceeded: noted for the worker, which engine_after_unlock() wakes. */
 /* Tells the consumers what has become of an interface. Without locks of the HCA. */
 void qp1_interface_changed(struct qp1 *qp1, const struct net_change *change, uint64_t now_ns);
 /* By the worker, when the process is about to end: all is said. */

@@ -113,7 +113,7 @@ enum mr_fault mr_access_move(struct mr_access *access, const struct mr_accessor 
 	const struct mr_entry *entry = access->entry;
 	enum mr_fault fault;
 
-	/* Dead: who deregisters it waits for the access to end, and not for another one to begin. */
+	/* Dead key: deregistration waits for this access; no new one may start. */
 	if (atomic_load_explicit(&entry->key, memory_order_seq_cst) != key)
 		return MR_KEY;
 	fault = access_check_region(entry, accessor, need, address, length);

@@ -68,7 +68,7 @@ struct qp {
 	_Atomic bool was_reset;		/* not fixed; since INIT: takes no receives (qp_post_recv()) */
 	enum ibv_qp_type type;		/* of a row of qp_type.def */
 	uint32_t number;		/* QPN */
-	uint32_t ordinal;		/* the how-manieth QP that the process created, from 1 */
+	uint32_t ordinal;		/* the nth QP the process created, from 1 */
 	bool signal_all;
 	bool blocks_own_multicast;	/* IBV_QP_CREATE_BLOCK_SELF_MCAST_LB */
 	bool sends_itself;		/* with a tag-matching SRQ: READs of matched data; nothing can be posted */

@@ -210,7 +210,7 @@ struct responder {
 	bool recv_taken;
 	uint8_t tagged;			/* enum tagged (transport/tags.c): how it was taken */
 	struct guesses wrong_keys;	/* UC: in packets; RC: in messages */
-	struct guesses wrong_questions;	/* for keys, by a peer inside this host */
+	struct guesses key_probes;	/* for keys, by a peer inside this host */
 	uint64_t recv_bytes;		/* capacity of its SGEs */
 
 	/* Answer due after those of all active resources */
@@ -222,8 +222,8 @@ struct responder {
 	bool answer_late;		/* requests left it no room: it goes first next time */
 	bool echo_congestion;		/* the next answer carries BECN */
 	bool established;		/* COMM_EST was raised */
-	uint8_t strange_count;		/* times that strange_psn came, before anything was executed */
-	uint32_t strange_psn;
+	uint8_t strange_count;		/* times that unexpected_psn came, before anything was executed */
+	uint32_t unexpected_psn;
 	bool acked;			/* an ACK was sent, the last one for acked_psn */
 	uint32_t acked_psn;
 	struct echoes *echoes;		/* UC and UD: owed to senders (transport/echo.h) */

@@ -316,7 +316,7 @@ int rs_thread_wake_fd(void);				/* -1: none to be had */
 void rs_drain(int wake_fd);
 /* Looks for completions and (@events) for events of the CM. Returns how many. */
 unsigned rs_progress_locked(struct rsocket *rs, bool events) REQUIRES(rs->lock);
-/* How long to look before a sleep; and what came of it: a sleep of so long, 0: none was needed. */
+/* Spin budget before sleeping; report how long the sleep was (0: none). */
 int64_t rs_spin_ns(void);
 void rs_spun(int64_t slept_ns);
 void rs_arm_locked(struct rsocket *rs, enum rs_interest interest) REQUIRES(rs->lock);

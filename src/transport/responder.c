@@ -152,8 +152,8 @@ static bool responder_first_is_wrong(struct qp_call *call, const struct packet *
 	if (responder->position || responder->expected_psn != (call->qp->attr.rq_psn & PSN_MASK))
 		return false;
 	if (!responder->strange_count)
-		responder->strange_psn = packet->psn;
-	if (packet->psn == responder->strange_psn && responder->strange_count < STRANGE_PSN_TIMES)
+		responder->unexpected_psn = packet->psn;
+	if (packet->psn == responder->unexpected_psn && responder->strange_count < STRANGE_PSN_TIMES)
 		responder->strange_count++;
 	return ahead < 0 || responder->strange_count == STRANGE_PSN_TIMES;
 }

@@ -49,7 +49,7 @@ struct transport {
 	uint64_t probe_min_ns;		/* least delay of an early retransmission (default 1 ms) */
 	struct path_table *paths;	/* NULL: UC and UD without flow control */
 	/*
-	 * Notification: retries exceeded. The QP's lock is held: use worker_note(), no system call.
+	 * Notification: retries exceeded. The QP's lock is held: use worker_wake_after_unlock(), no system call.
 	 * NULL: not wanted.
 	 */
 	void (*peer_lost)(struct qp *qp);

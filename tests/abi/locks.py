@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause
 """
-The table of locks in ARCHITECTURE.md and the code say the same:  locks.py ROOT
+The table of locks in docs/locks.md and the code say the same:  locks.py ROOT
 
   - each lock of src/ (its unit tests apart) is in the table, each one in the table exists;
   - UNCHECKED_LOCKS is used seldom, each time below a comment that says why;
@@ -75,11 +75,11 @@ def table_of(document):
 
 def unknown(locks, table):
     for lock in sorted(set(locks) - set(table)):
-        yield '%s: %s is not in the table of ARCHITECTURE.md' % (locks[lock], lock)
+        yield '%s: %s is not in the table of docs/locks.md' % (locks[lock], lock)
     for lock in sorted(set(table) - set(locks)):
-        yield 'ARCHITECTURE.md: there is no lock %s' % lock
+        yield 'docs/locks.md: there is no lock %s' % lock
     for lock in sorted({lock for lock in table if table.count(lock) > 1}):
-        yield 'ARCHITECTURE.md: %s is there twice' % lock
+        yield 'docs/locks.md: %s is there twice' % lock
 
 
 def unchecked_in(text):
@@ -193,7 +193,7 @@ def main():
     root = sys.argv[1]
     files = sources(root)
     locks = locks_of(files)
-    with open(os.path.join(root, 'ARCHITECTURE.md'), encoding='utf-8') as file:
+    with open(os.path.join(root, 'docs', 'locks.md'), encoding='utf-8') as file:
         table = table_of(file.read())
     tap = Tap()
     tap.test('the checks of locks refuse what they have to', self_test())

@@ -314,7 +314,7 @@ int cm_do_send_sidr_rep(struct cm_connection *connection, struct cm_details *det
 /* ---- what happens by itself ---- */
 
 /* No answer is expected, but the peer may be alive. */
-int cm_do_say_goodbye(struct cm_connection *connection, struct cm_details *details)
+int cm_do_send_final_dreq(struct cm_connection *connection, struct cm_details *details)
 {
 	cm_send_plain(connection, CM_MESSAGE_DREQ);
 	return 0;

@@ -181,7 +181,7 @@ cm_action cm_do_drop, cm_do_refuse, cm_do_refuse_again, cm_do_nothing, cm_do_ask
 	cm_do_repeat, cm_do_answer_dreq, cm_do_reject_stale, cm_do_prolong, cm_do_refuse_path,
 	cm_do_take_reject, cm_do_take_sidr_rep, cm_do_take_rep, cm_do_send_rep, cm_do_send_rtu, cm_do_send_mra,
 	cm_do_send_reject, cm_do_send_timeout, cm_do_send_dreq, cm_do_send_sidr_rep,
-	cm_do_say_goodbye, cm_do_listen_on, cm_do_check_lost;
+	cm_do_send_final_dreq, cm_do_listen_on, cm_do_check_lost;
 
 /* ---- connection.c ---- */
 

@@ -1,0 +1,212 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""
+How long does OpenSM need to bring up a virtual InfiniBand fabric, and one of ibsim's?
+
+    bench/fabric.py                             three sizes, the median of 5 runs each, as a table
+    bench/fabric.py --only torus --repeat 1     one of them
+    bench/fabric.py --large                     and a Clos of 5,000 hosts, without ibsim
+
+Debian packages: opensm, ibsim-utils, infiniband-diags. Both have the same topology with the same GUIDs: ibsim
+gives its own, so the file of `verbatim fabric` is what ibnetdiscover prints under ibsim. Runs alternate. The time
+is that of OpenSM's own log, from DISCOVERING to SUBNET UP; the forwarding tables that it computed are compared,
+and the table of each switch with what the fabric then has. Memory and processor time are the fabric's.
+"""
+import argparse
+import os
+import re
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+BIN = os.environ.get('TEST_BIN') or os.path.join(ROOT, 'build', 'bin')
+VERBATIM = os.path.join(BIN, 'verbatim')
+UMAD2SIM = '/usr/lib/x86_64-linux-gnu/umad2sim/libumad2sim.so'
+SIZES = {
+    'tree': 'fattree leaves=12 spines=8 hosts=12',          # 20 switches, 144 hosts
+    'wide': 'fattree leaves=84 spines=16 hosts=25',         # 100 switches, 2,100 hosts
+    'torus': 'torus 10x10x10 hosts=1',                      # 1,000 switches, 1,000 hosts
+}
+LARGE = {'clos': 'clos radix=36 hosts=5000'}                # 900 switches, 5,000 hosts
+LIMIT_S = 900
+
+
+def stop(process):
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def seconds(log, words):
+    """Of the last line of the log that has the words: "Nov 27 17:44:00 642507 [...] ...". None: none has."""
+    found = re.findall(r'^\w+ +\d+ (\d+):(\d+):(\d+) (\d+) .*' + words, log, re.M)
+    if not found:
+        return None
+    hours, minutes, whole, micro = (int(part) for part in found[-1])
+    return hours * 3600 + minutes * 60 + whole + micro / 1e6
+
+
+class Place:
+    """Where OpenSM finds a subnet, ours or ibsim's: files of its own."""
+
+    def __init__(self, scratch, name):
+        self.directory = os.path.join(scratch, name)
+        os.makedirs(self.directory, exist_ok=True)
+        self.environment = dict(os.environ, OSM_TMP_DIR=self.directory, OSM_CACHE_DIR=self.directory)
+        self.before = []
+
+    def run(self, *command, **how):
+        return subprocess.run(self.before + list(command), env=self.environment, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True, timeout=LIMIT_S, **how)
+
+    def bring_up(self, *options):
+        """Seconds from DISCOVERING to SUBNET UP."""
+        log = os.path.join(self.directory, 'opensm.log')
+        for name in ('opensm.log', 'opensm-lfts.dump', 'guid2lid'):
+            if os.path.exists(os.path.join(self.directory, name)):
+                os.unlink(os.path.join(self.directory, name))
+        ran = self.run('opensm', '-o', '-f', log, *options)
+        with open(log, encoding='utf-8', errors='replace') as text:
+            text = text.read()
+        begin, end = seconds(text, 'Entering DISCOVERING'), seconds(text, 'SUBNET UP')
+        if begin is None or end is None:
+            sys.exit('%s: OpenSM did not bring up the subnet\n%s%s' % (self.directory, ran.stderr, text[-2000:]))
+        return (end - begin) % 86400
+
+    def tables(self):
+        """What OpenSM computed."""
+        with open(os.path.join(self.directory, 'opensm-lfts.dump'), encoding='utf-8') as dump:
+            return dump.read()
+
+
+class Ibsim(Place):
+    def __init__(self, scratch, file):
+        super().__init__(scratch, 'ibsim')
+        self.environment.update(LD_PRELOAD=UMAD2SIM, SIM_HOST='host1')
+        self.process = subprocess.Popen(['ibsim', '-s', '-N', '8000', '-S', '1200', '-P', '80000', file],
+                                        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+                                        stderr=subprocess.DEVNULL)
+        time.sleep(1)
+
+    def close(self):
+        stop(self.process)
+
+
+class Ours(Place):
+    def __init__(self, scratch, file):
+        super().__init__(scratch, 'verbatim')
+        self.environment.update(XDG_RUNTIME_DIR=scratch, VERBATIM_FABRIC='bench', VERBATIM_NODE='host1')
+        self.before = [VERBATIM, 'run']
+        self.process = subprocess.Popen([VERBATIM, 'fabric', file, '--name', 'bench'], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                        env=self.environment)
+        line = self.process.stdout.readline()
+        if 'fabric' not in line:
+            sys.exit('verbatim fabric: ' + line + self.process.stdout.read())
+
+    def memory_kib(self):
+        with open('/proc/%d/status' % self.process.pid, encoding='ascii') as status:
+            return int(re.search(r'VmRSS:\s*(\d+)', status.read()).group(1))
+
+    def ticks(self):
+        with open('/proc/%d/stat' % self.process.pid, encoding='ascii') as stat:
+            fields = stat.read().rsplit(')', 1)[1].split()
+        return int(fields[11]) + int(fields[12])
+
+    def close(self):
+        stop(self.process)
+
+
+def make(recipe, path):
+    text = subprocess.run([VERBATIM, 'fabric', '--make'] + recipe.split(), check=True, capture_output=True,
+                          text=True).stdout
+    with open(path, 'w', encoding='utf-8') as file:
+        file.write(text)
+
+
+def compare(scratch, recipe, repeat):
+    file, snapshot = os.path.join(scratch, 'recipe.topo'), os.path.join(scratch, 'snapshot.topo')
+    make(recipe, file)
+    theirs = Ibsim(scratch, file)
+    theirs.bring_up('-D', '0x43')
+    tables = theirs.tables()
+    with open(snapshot, 'w', encoding='utf-8') as out:
+        out.write(theirs.run('ibnetdiscover').stdout)
+    theirs.close()
+    ours = Ours(scratch, snapshot)
+    ours.bring_up('-D', '0x43')
+    row = {'same tables': 'yes' if ours.tables() == tables else 'NO'}
+    again = ours.run('ibnetdiscover').stdout
+    with open(snapshot, encoding='utf-8') as text:
+        row['same fabric'] = 'yes' if links(again) == links(text.read()) else 'NO'
+    ours.close()
+    times = {'ours': [], 'ibsim': []}
+    for _ in range(repeat):
+        for name, kind, path in (('ibsim', Ibsim, file), ('ours', Ours, snapshot)):
+            place = kind(scratch, path)
+            times[name].append(place.bring_up())
+            if name == 'ours':
+                row['MiB'] = '%.0f' % (place.memory_kib() / 1024)
+                before = place.ticks()
+                time.sleep(2)
+                row['ticks idle'] = str(place.ticks() - before)
+            place.close()
+    for name, values in times.items():
+        row[name + ' s'] = '%.3f' % statistics.median(values)
+        row[name + ' range'] = '%.3f..%.3f' % (min(values), max(values))
+    row['ratio'] = '%.2f' % (statistics.median(times['ours']) / statistics.median(times['ibsim']))
+    return row
+
+
+def alone(scratch, recipe):
+    file = os.path.join(scratch, 'recipe.topo')
+    make(recipe, file)
+    ours = Ours(scratch, file)
+    row = {'ours s': '%.3f' % ours.bring_up(), 'MiB': '%.0f' % (ours.memory_kib() / 1024)}
+    ours.close()
+    return row
+
+
+def links(text):
+    """Nodes and cables of an ibnetdiscover file, as a set; without LIDs, which an SM may give otherwise."""
+    found, node = set(), None
+    for line in text.splitlines():
+        match = re.match(r'(Switch|Ca|Rt)\s+(\d+)\s+"([^"]+)"\s+# "([^"]*)"', line)
+        if match:
+            node = match.group(3)
+            found.add(match.groups())
+        match = re.match(r'\[(\d+)\](?:\([0-9a-f]+\))?\s*"([^"]+)"\[(\d+)\].* (\d+x\w+)', line)
+        if match:
+            found.add((node,) + match.groups())
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser(description='Bring-up of a subnet: verbatim fabric beside ibsim.')
+    parser.add_argument('--only', choices=sorted(dict(SIZES, **LARGE)), help='one topology')
+    parser.add_argument('--repeat', type=int, default=5, help='runs of each')
+    parser.add_argument('--large', action='store_true', help='and 5,000 hosts, without ibsim')
+    options = parser.parse_args()
+    for program in ('opensm', 'ibsim', 'ibnetdiscover'):
+        if not shutil.which(program):
+            sys.exit(program + ' is missing: apt-get install opensm ibsim-utils infiniband-diags')
+    chosen = dict(SIZES, **(LARGE if options.large or options.only in LARGE else {}))
+    for name, recipe in chosen.items():
+        if options.only not in (None, name):
+            continue
+        with tempfile.TemporaryDirectory(prefix='fabric.') as scratch:
+            row = alone(scratch, recipe) if name in LARGE else compare(scratch, recipe, options.repeat)
+        print('%s: %s' % (recipe, ', '.join('%s %s' % pair for pair in row.items())), flush=True)
+
+
+if __name__ == '__main__':
+    main()

@@ -35,13 +35,14 @@ static struct decision decide_drop(enum discard discard)
 	return (struct decision){ .verdict = VERDICT_DROP, .discard = discard };
 }
 
-/* By the LFT of a switch. */
-static struct decision forward_by_lid(const struct fabric_node *node, const struct flight *flight)
+/* By the LFT of a switch. @begins: at port 0, where the directed part of a route has ended. */
+static struct decision forward_by_lid(const struct fabric_node *node, const struct flight *flight,
+				      bool begins)
 {
 	unsigned out = node_lft(node, flight->dlid);
 
 	if (!out || out > node->ports ||
-	    (out == flight->port && !flight->from_sma && !flight->from_program))
+	    (out == flight->port && !begins && !flight->from_sma && !flight->from_program))
 		return decide_drop(DISCARD_ROUTE);
 	return decide_for(VERDICT_OUT, out);
 }
@@ -65,7 +66,7 @@ static struct decision forward_directed(const struct fabric_node *node, struct f
 		flight->slid = node->port[0].info.lid;
 		if (port_has_lid(&node->port[0], lid))
 			return decide_for(VERDICT_DELIVER, 0);
-		return forward_by_lid(node, flight);
+		return forward_by_lid(node, flight, true);
 	default:
 		return decide_drop(DISCARD_SMI);
 	}
@@ -113,7 +114,7 @@ struct decision forward(const struct fabric_node *node, struct flight *flight)
 	if (flight->dlid == LID_PERMISSIVE)
 		return decide_drop(DISCARD_ROUTE);
 	return flight->dlid >= LID_MULTICAST ? forward_multicast(node, flight)
-					     : forward_by_lid(node, flight);
+					     : forward_by_lid(node, flight, false);
 }
 
 void discard_count(struct fabric *fabric, enum discard discard)

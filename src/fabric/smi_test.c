@@ -220,6 +220,26 @@ static void a_combined_route_begins_and_ends_by_lid(void **unused)
 	fabric_free(world.fabric);
 }
 
+/* ibportstate asks a port's neighbour so, which may be the one that asks. */
+static void a_combined_route_may_lead_back_to_where_it_began(void **unused)
+{
+	const struct fabric_address to = { .lid = 1 };
+	struct ib_node_info info;
+	struct world world;
+	uint8_t mad[MAD_BYTES];
+
+	world_open(&world);
+	give_lids(&world);
+	get_node_info(mad, 1);
+	mad[SMP_INITIAL_PATH + 1] = 1;
+	put_be16(mad + SMP_DR_SLID, 100);
+	fabric_send(world.fabric, 0, 1, mad, &to, 0);
+	assert_int_equal(world.answers, 1);
+	record_read(RECORD_NODE_INFO, world.mad + SMP_DATA, &info);
+	assert_int_equal(info.node_guid, world.fabric->node[0].guid);
+	fabric_free(world.fabric);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -227,6 +247,7 @@ int main(void)
 		cmocka_unit_test(a_path_that_leads_nowhere_has_no_answer),
 		cmocka_unit_test(any_header_ends_somewhere),
 		cmocka_unit_test(a_combined_route_begins_and_ends_by_lid),
+		cmocka_unit_test(a_combined_route_may_lead_back_to_where_it_began),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

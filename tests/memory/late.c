@@ -14,6 +14,7 @@
 
 #include "device/internal.h"
 #include "forger.h"
+#include "host/group_internal.h"
 #include "local/ring.h"
 #include "pair.h"
 #include "trace/trace.h"
@@ -74,6 +75,22 @@ static void allow_descriptors(bool allow)
 		usual = limit.rlim_cur;
 	limit.rlim_cur = allow ? usual : (rlim_t)next + 1;
 	CHECK(!setrlimit(RLIMIT_NOFILE, &limit), "%m");
+}
+
+/* Two members of the port group watch each other, each by a descriptor that the other end holds as well. */
+static void await_watchers(const struct end *end)
+{
+	struct port_group *group = to_hca(end->context)->hca->engine.group;
+	double until_s = now() + LIMIT_S;
+	bool watched = !group;		/* another user has the port: nobody is watched */
+
+	while (!watched) {
+		CHECK(now() < until_s, "the ends do not watch each other");
+		usleep(1000);
+		lock_acquire(&group->lock);
+		watched = group->watch.watcher_count && group->watch.watched_count;
+		lock_release(&group->lock);
+	}
 }
 
 /* ---- traffic: each end sends numbered messages, and checks those of the other ---- */
@@ -464,6 +481,8 @@ static void talks(struct end *end, void *argument)
 		while (forger_sent(plan->forger) < plan->forged_before + EARLY)
 			usleep(1000);
 	}
+	if (!plan->at_once && !is_late)
+		await_watchers(end);
 	allow_descriptors(plan->at_once || is_late);
 	meet(end);
 	if (is_late)

@@ -20,7 +20,7 @@ static bool is_call(unsigned input)
 
 static bool is_refusal(enum cm_move move)
 {
-	return move == CM_MOVE_REFUSE || move == CM_MOVE_TWICE;
+	return move == CM_MOVE_REFUSE || move == CM_MOVE_ALREADY;
 }
 
 static void every_cell_is_a_move_or_says_why_not(void **unused)
@@ -156,7 +156,7 @@ static void calls_do_what_the_table_says(void **unused)
 			struct cm_connection *connection =
 				desk_in_state(desk, (enum cm_state)state);
 			int expected = move == CM_MOVE_REFUSE ? EINVAL :
-				       move == CM_MOVE_TWICE  ? EISCONN : 0;
+				       move == CM_MOVE_ALREADY  ? EISCONN : 0;
 
 			if (input != CM_INPUT_ABANDON) {
 				assert_int_equal(call(input, connection, desk->now_ns), expected);

@@ -185,23 +185,29 @@ static uint32_t count_poll(_Atomic uint32_t *counter)
 	return n;
 }
 
+/* A poll does not fail: errno stays what it was, whatever the system calls of progress say. */
 static void cq_make_progress(struct cq *cq)
 {
 	struct hca_context *context = cq->owner;
+	int before = errno;
 	unsigned packets;
 
 	engine_progress(&context->hca->engine, cq, &packets);
+	errno = before;
 }
 
 static void found_nothing(struct cq *cq)
 {
 	uint32_t empty = count_poll(&cq->empty_polls);
+	int before;
 
 	if (!policy_yield_is_due(empty))
 		return;
+	before = errno;
 	if (explaining())
 		cq_explain_empty(cq, policy_yield_is_first(empty));
 	thread_yield();
+	errno = before;
 }
 
 /*

@@ -69,6 +69,18 @@ static void polling_an_empty_cq_makes_progress(void **state)
 	assert_int_not_equal(atomic_load(&hca->engine.app.calls), before);
 }
 
+static void polling_leaves_errno_alone(void **state)
+{
+	uint32_t before = atomic_load(&hca->engine.app.calls);
+	struct ibv_wc wc;
+	unsigned i;
+
+	errno = EL2HLT;
+	for (i = 0; i < 1000 && atomic_load(&hca->engine.app.calls) - before < 10; i++)
+		assert_int_equal(hca_poll_cq(cq, 1, &wc), 0);
+	assert_int_equal(errno, EL2HLT);
+}
+
 static void polling_a_full_cq_makes_some_progress_too(void **state)
 {
 	uint32_t before = atomic_load(&hca->engine.app.calls), made;
@@ -254,6 +266,7 @@ int main(void)
 		DEVICE_TEST(a_cq_has_one_entry_at_least_and_max_cqe_at_most),
 		DEVICE_TEST(a_cq_in_use_stays),
 		DEVICE_TEST(polling_an_empty_cq_makes_progress),
+		DEVICE_TEST(polling_leaves_errno_alone),
 		DEVICE_TEST(polling_a_full_cq_makes_some_progress_too),
 		DEVICE_TEST(polling_with_a_cursor_is_polling),
 		DEVICE_TEST(a_channel_in_use_stays),

@@ -15,11 +15,13 @@ static uint64_t flush_time(const struct qp *qp) REQUIRES(qp->lock)
 static void prepare_datagrams(struct hca *hca, struct qp *qp, struct ibv_send_wr *wr)
 {
 	const struct ibv_send_wr *each;
+	int before = errno;
 
 	for (each = wr; each && hca->engine.local.channel_link; each = each->next)
 		if (wr_has_ah(each) && to_ah(each->wr.ud.ah)->av.loopback)
 			local_connect_for_datagram(&hca->engine.local,
 						   qpn_slot(each->wr.ud.remote_qpn));
+	errno = before;
 	transport_prepare_send(qp, wr);
 }
 
@@ -46,8 +48,12 @@ static void post_unlock_and_transmit(struct hca *hca, struct qp *qp) RELEASES(qp
 	engine_after_unlock(&hca->engine);
 	if (atomic_load_explicit(&hca->engine.reply.awaited, memory_order_relaxed))
 		progress_replied(&hca->engine);
-	if (ready)
+	if (ready) {
+		int before = errno;	/* a full socket is no failure of the post */
+
 		tx_posted(&hca->engine, qp);
+		errno = before;
+	}
 }
 
 int hca_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)

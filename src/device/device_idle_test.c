@@ -78,6 +78,21 @@ static void nothing_posted_completes_nothing(void **state)
 	assert_false(channel_cannot_complete(channel, words));
 }
 
+/* As a datagram does that is too long. */
+static void a_receive_that_a_dropped_message_took_waits(void **state)
+{
+	idle_begin(true);
+	idle_connect();
+	assert_idle("no request and no receive is posted");
+	lock_acquire(&right->lock);
+	right->responder.recv_taken = true;
+	lock_release(&right->lock);
+	assert_false(channel_cannot_complete(channel, words));
+	lock_acquire(&right->lock);
+	right->responder.recv_taken = false;
+	lock_release(&right->lock);
+}
+
 static void a_cq_of_no_queue_pair_completes_nothing(void **state)
 {
 	idle_begin(true);
@@ -196,6 +211,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		DEVICE_TEST(nothing_posted_completes_nothing),
+		DEVICE_TEST(a_receive_that_a_dropped_message_took_waits),
 		DEVICE_TEST(a_cq_of_no_queue_pair_completes_nothing),
 		DEVICE_TEST(a_server_may_poll_before_its_first_client),
 		DEVICE_TEST(receives_of_an_unconnected_queue_pair_wait),

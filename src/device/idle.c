@@ -34,10 +34,12 @@ static bool idle_concerns(const struct idle *idle, const struct cq *cq)
 	return cq && (idle->cq ? cq == idle->cq : cq->channel == idle->channel);
 }
 
-static uint32_t idle_receives(const struct qp *qp)
+static uint32_t idle_receives(const struct qp *qp) REQUIRES(qp->lock)
 {
 	if (qp->srq && qp->srq->tags)
 		return 1; /* it may receive what is not expected */
+	if (qp->responder.recv_taken)
+		return 1; /* for a message that was dropped, or has not ended */
 	return qp->srq		 ? recv_queue_count(&qp->srq->queue)
 	       : qp_receives(qp) ? recv_queue_count(&qp->rq)
 				 : 0;

@@ -214,6 +214,7 @@ static void explain_access(const struct mr_entry *entry, uint32_t key, unsigned 
 			   size_t size)
 {
 	char has[MR_ACCESS_TEXT_MAX], lacks[MR_ACCESS_TEXT_MAX];
+	bool any = entry->access & ACCESS_RIGHTS;
 
 	if (entry->kind == MR_NULL) {
 		snprintf(line, size,
@@ -228,9 +229,10 @@ static void explain_access(const struct mr_entry *entry, uint32_t key, unsigned 
 	}
 	mr_access_text(entry->access & ACCESS_RIGHTS, has, sizeof(has));
 	mr_access_text(need & ~entry->access, lacks, sizeof(lacks));
-	snprintf(line, size, "key 0x%08x is of a %s [0x%llx, +%llu) that grants %s but not %s: %s "
+	snprintf(line, size, "key 0x%08x is of a %s [0x%llx, +%llu) that grants %s%s%s: %s "
 		 "it with that flag", key, kind_text(entry), (unsigned long long)entry->start,
-		 (unsigned long long)entry->length, has, lacks,
+		 (unsigned long long)entry->length, any ? has : "no right, thus not ",
+		 any ? " but not " : "", lacks,
 		 entry->kind == MR_REGION ? "register" : "bind");
 }
 
@@ -289,14 +291,26 @@ static void explain_entry(const struct mr_entry *entry, const struct mr_accessor
 		 (unsigned long long)address, (unsigned long long)length);
 }
 
+static bool mr_is_key(const struct mr_table *table, uint32_t key)
+{
+	return key && mr_key_of(&table->entry[mr_index_of(key)]) == key;
+}
+
 void mr_explain(struct mr_table *table, const struct mr_accessor *accessor, uint32_t key,
 		unsigned need, uint64_t address, uint64_t length, enum mr_fault fault, char *line,
 		size_t size)
 {
 	const struct mr_entry *entry = &table->entry[mr_index_of(key)];
+	uint32_t reversed = __builtin_bswap32(key);
+	bool is_wrong;
 
 	lock_acquire(&table->lock);
-	if (fault == MR_KEY || !key || mr_key_of(entry) != key)
+	is_wrong = fault == MR_KEY || !key || mr_key_of(entry) != key;
+	if (is_wrong && mr_is_key(table, reversed))
+		snprintf(line, size, "key 0x%08x has its bytes in the wrong order, 0x%08x names a %s "
+			 "of this process: a key that was sent by htonl() is read by ntohl()", key,
+			 reversed, kind_text(&table->entry[mr_index_of(reversed)]));
+	else if (is_wrong)
 		snprintf(line, size, "key 0x%08x (address 0x%llx length %llu) names no region or "
 			 "window of this process: it was deregistered, or is not a key of this "
 			 "process", key, (unsigned long long)address, (unsigned long long)length);

@@ -289,9 +289,23 @@ static void explanations_name_key_bounds_and_flag(void **state)
 	assert_mentions(line, "protection domain 1");
 	mr_explain(&table, &qp_of_pd_1, mr.ibv.rkey ^ 1, 0, 0x1000, 64, MR_KEY, line, sizeof(line));
 	assert_mentions(line, "names no region");
+	mr_explain(&table, &qp_of_pd_1, __builtin_bswap32(mr.ibv.rkey), 0, 0x1000, 64, MR_KEY, line,
+		   sizeof(line));
+	assert_mentions(line, "has its bytes in the wrong order");
+	assert_mentions(line, key);
 	/* A short buffer is cut, not overrun. */
 	mr_explain(&table, &other, mr.ibv.rkey, 0, 0x1000, 64, MR_PD, line, 10);
 	assert_int_equal(strlen(line), 9);
+}
+
+static void a_region_without_rights_is_named_so(void **state)
+{
+	struct mr mr = region_of((void *)0x1000, 64, 0);
+	char line[512];
+
+	mr_explain(&table, &qp_of_pd_1, mr.ibv.lkey, IBV_ACCESS_LOCAL_WRITE, 0x1000, 8, MR_ACCESS,
+		   line, sizeof(line));
+	assert_mentions(line, "grants no right, thus not IBV_ACCESS_LOCAL_WRITE");
 }
 
 /* ---- deregistration while others access ---- */
@@ -593,6 +607,7 @@ int main(void)
 		RULE(a_bind_takes_the_low_8_bits_of_any_key),
 		RULE(a_window_of_no_type_is_refused),
 		RULE(explanations_name_key_bounds_and_flag),
+		RULE(a_region_without_rights_is_named_so),
 		RULE(deregistration_waits_for_an_access_in_progress),
 		RULE(after_deregistration_nobody_accesses_the_region),
 		RULE(peers_are_waited_for_without_the_lock),

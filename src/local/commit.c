@@ -1,18 +1,23 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Messages to a process that is stopped. An adapter places a SEND in the posted receive of a process that does not
- * run, and completes it. Here the message lies in the ring, in memory that the peer maps: whatever becomes of
- * this process, the peer takes it when it goes on, before anything else. So the SEND can be completed at once,
- * if it is certain that the peer will not refuse it. That is read in the peer's own memory, as a debugger
- * does it, where the kernel allows it (process_vm_readv): its QP is ready for the next message, has a receive for
- * it, which is long enough, and whose keys are valid.
+ * Messages to a process that is stopped. An adapter places a SEND in the posted receive of a
+ * process that does not run, and completes it; likewise a WRITE. Here the message lies in the ring,
+ * in memory that the peer maps: whatever becomes of this process, the peer takes it when it goes on,
+ * before anything else. So the request can be completed at once, if it is certain that the peer will
+ * not refuse it. That is read in the peer's own memory, as a debugger does it, where the kernel
+ * allows it (process_vm_readv): its QP is ready for the next message, has a receive for it, which is
+ * long enough, and whose keys are valid; a WRITE has the right to its target.
  *
- * Not completed: messages whose data the peer fetches; WRITEs; those for an SRQ, which others take from, too. And
- * nothing while the QP or its receive queue is locked: a call of the peer may be changing it.
+ * Not completed: messages whose data the peer fetches; WRITEs by a window; those for an SRQ, which
+ * others take from, too. And nothing while the QP or its receive queue is locked: a call of the peer
+ * may be changing it.
  *
- * Nothing that is read there is trusted with more than this: a peer that lies gets messages that it refuses.
+ * Nothing that is read there is trusted with more than this: a peer that lies gets messages that it
+ * refuses.
  *
- * Until the peer takes them, requests to the memory of those receives go behind them, as packets (commit_meets).
+ * Until the peer takes them, requests to the memory of those receives go behind them, as packets
+ * (commit_meets). Behind a WRITE all requests do: who looks at memory instead of completions must
+ * see them in order.
  */
 #include "local/peer.h"
 #include "local/progress.h"
@@ -37,10 +42,15 @@ struct commit {
 	uint32_t life, theirs, pd, qpn, peer_qpn;
 	uint64_t place;
 	uint32_t sequence;		/* of the oldest message that is not completed */
+	uint16_t early_receives;	/* of those completed before: struct requester */
+	uint8_t early_write_age;
+	uint32_t before;		/* those that the peer has not taken yet */
 	unsigned count;
-	struct {
-		uint64_t token;
+	struct commit_message {
+		uint64_t token, target;	/* of a WRITE: where to, and ... */
+		uint32_t rkey;		/* ... by which key */
 		uint32_t length;
+		bool writes, takes_receive;
 	} message[COMMITS_MAX];
 
 	struct qp qp;
@@ -166,11 +176,47 @@ static bool commit_takes(struct commit *commit, uint32_t bytes)
 	return !bytes;
 }
 
+/*
+ * May it write there? As transport/message.c looks. A window can end without a call: its WRITEs
+ * wait.
+ */
+static bool commit_may_write(struct commit *commit, const struct commit_message *message)
+	REQUIRES(commit->qp.lock)
+{
+	const struct mr_accessor accessor = { .pd = commit->pd, .qpn = commit->peer_qpn };
+	const struct mr_entry *place = commit->mrs.entry + mr_entry_index(message->rkey);
+	struct mr_entry entry;
+	uint64_t host;
+
+	if (!(commit->qp.attr.qp_access_flags & IBV_ACCESS_REMOTE_WRITE))
+		return false;
+	if (message->length &&
+	    (!commit_read(commit, place, &entry, sizeof(entry)) || entry.kind != MR_REGION ||
+	     mr_entry_judge(&entry, &accessor, message->rkey, IBV_ACCESS_REMOTE_WRITE,
+			    message->target, message->length, &host) != MR_OK))
+		return false;
+	commit_note_place(commit, 0, UINT64_MAX);
+	return true;
+}
+
+/*
+ * How many receives the @before messages take that were completed and not taken yet. UINT32_MAX:
+ * it is not known.
+ */
+static uint32_t commit_receives_of(const struct commit *commit, uint32_t before)
+{
+	if (!commit->early_write_age || before < commit->early_write_age)
+		return before;
+	if (before > 16)
+		return UINT32_MAX;
+	return (uint32_t)__builtin_popcount(commit->early_receives & ((1u << before) - 1));
+}
+
 /* How many of the messages the peer cannot refuse. Receives are taken in order. */
 static unsigned commit_count(struct commit *commit)
 {
 	struct recv_queue *rq = &commit->qp.rq;
-	uint32_t before, tail, posted, i;
+	uint32_t before, taken, tail, posted, i;
 
 	lock_alias(&commit->qp.lock);	/* of the copy */
 	lock_alias(&rq->lock);
@@ -181,22 +227,37 @@ static unsigned commit_count(struct commit *commit)
 	before = (commit->sequence - commit->qp.responder.message_sequence) & PSN_MASK;
 	if (before > AHEAD_MAX || posted > rq->size)
 		return 0;
-	for (i = 0; i < commit->count && before + i < posted; i++) {
-		uint32_t number = tail + before + i;
+	commit->before = before;
+	taken = commit_receives_of(commit, before);
+	for (i = 0; i < commit->count; i++) {
+		const struct commit_message *message = &commit->message[i];
+		const uint8_t *slot = rq->ring + (size_t)((tail + taken) & rq->mask) * rq->stride;
 
-		if (!commit_read(commit, rq->ring + (size_t)(number & rq->mask) * rq->stride, commit->slot,
-				 rq->stride) ||
-		    !commit_takes(commit, commit->message[i].length))
+		if (message->takes_receive && taken >= posted)
 			break;
+		if (message->writes && !commit_may_write(commit, message))
+			break;
+		if (!message->writes &&
+		    (!commit_read(commit, slot, commit->slot, rq->stride) ||
+		     !commit_takes(commit, message->length)))
+			break;
+		taken += message->takes_receive;
 	}
 	return i;
 }
 
 /* ---- before and after ---- */
 
-static bool is_a_send(const struct send_wqe *wqe)
+/* Not SENDs with invalidate: what becomes of the key is the peer's to say. */
+static bool commit_note_message(const struct send_wqe *wqe, struct commit_message *message)
 {
-	return wqe->opcode == IBV_WR_SEND || wqe->opcode == IBV_WR_SEND_WITH_IMM;
+	*message = (struct commit_message){ .token = wqe->token, .length = wqe->length,
+					    .target = wqe->remote_address, .rkey = wqe->rkey };
+	message->writes = wqe->opcode == IBV_WR_RDMA_WRITE ||
+			  wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+	message->takes_receive = wqe->opcode != IBV_WR_RDMA_WRITE;
+	return message->writes || wqe->opcode == IBV_WR_SEND ||
+	       wqe->opcode == IBV_WR_SEND_WITH_IMM;
 }
 
 /* The oldest messages of the QP, as far as they might be completed. */
@@ -213,17 +274,18 @@ static void commit_begin(struct local *local, struct commit *commit, struct qp *
 	commit->peer_qpn = qp->attr.dest_qp_num;
 	commit->sequence = psn_add(qp->requester.message_sequence, -waiting);
 	commit->from = UINT64_MAX;
+	commit->early_receives = qp->requester.early_receives;
+	commit->early_write_age = qp->requester.early_write_age;
 	if (qp->state != IBV_QPS_RTS || qp->type != IBV_QPT_RC || !pairing->agreed || !pairing->place ||
 	    pairing->life != commit->life || qp->requester.refused)
 		return;
 	while (commit->count < COMMITS_MAX && commit->count < waiting) {
 		const struct send_wqe *wqe = send_queue_at(&qp->sq, qp->sq.tail + commit->count);
 
-		if (!is_a_send(wqe) ||
+		if (!commit_note_message(wqe, &commit->message[commit->count]) ||
 		    !ring_is_eager(local->channel_link, commit->peer->channel, (uint32_t)wqe->token))
 			break;
-		commit->message[commit->count].token = wqe->token;
-		commit->message[commit->count++].length = wqe->length;
+		commit->count++;
 	}
 }
 
@@ -245,6 +307,8 @@ static void commit_complete(struct local *local, struct commit *commit, unsigned
 		atomic_store(&peer->committed_from, commit->from);
 	if (commit->to > atomic_load(&peer->committed_to))
 		atomic_store(&peer->committed_to, commit->to);
+	if (!commit->before)
+		qp->requester.early_write_age = 0;
 	for (i = 0; i < count && qp->requester.local_messages && !effects_full(effects); i++) {
 		const struct send_wqe *wqe = send_queue_at(&qp->sq, qp->sq.tail);
 

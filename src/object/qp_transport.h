@@ -135,6 +135,13 @@ struct requester {
 	uint32_t message_sequence;	/* of the next one */
 	uint32_t stalled_at;		/* a request that waited for messages before it ... */
 	uint8_t stalls;			/* ... one of so many */
+	/*
+	 * Of those completed before the peer took them (local/commit.c): the last 16, the last in
+	 * bit 0: takes a receive; and how long ago the last one was that does not. 0: there is none,
+	 * 1: it is the last.
+	 */
+	uint8_t early_write_age;
+	uint16_t early_receives;
 	uint32_t message_progress;	/* how far the peer had got when a timer expired last */
 
 	bool drain_reported;		/* SQD: SQ_DRAINED was raised */

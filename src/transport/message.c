@@ -188,12 +188,20 @@ void transport_message_answered(struct qp *qp, uint64_t token, bool refused, uin
 
 void transport_message_commit(struct qp *qp, uint64_t now_ns, struct effects *effects)
 {
+	const struct send_wqe *wqe = send_queue_at(&qp->sq, qp->sq.tail);
+	struct requester *requester = &qp->requester;
+	bool takes_receive = wqe->opcode != IBV_WR_RDMA_WRITE;
 	struct qp_call call;
 
 	qp_call_init(&call, qp, now_ns, effects);
-	qp->requester.local_messages--;
+	requester->local_messages--;
+	requester->early_receives = (uint16_t)(requester->early_receives << 1 | takes_receive);
+	if (!takes_receive)
+		requester->early_write_age = 1;
+	else if (requester->early_write_age && requester->early_write_age < UINT8_MAX)
+		requester->early_write_age++;
 	count(&call, COUNTER_MESSAGE_EARLY);
-	count(&call, COUNTER_LOCAL_SEND);
+	count(&call, is_write(wqe) ? COUNTER_LOCAL_WRITE : COUNTER_LOCAL_SEND);
 	finish_send(&call, IBV_WC_SUCCESS);
 	requester_check_drained(&call);
 	qp_call_end(&call);
@@ -207,9 +215,9 @@ void transport_message_unmade(struct qp *qp, uint64_t now_ns, struct effects *ef
 		return;
 	qp_call_init(&call, qp, now_ns, effects);
 	explain_about("QP_FATAL",
-		      "qp 0x%06x: a SEND that was completed while the peer's process was "
-		      "stopped did not arrive: the peer ended its queue pair or the receive before "
-		      "it took the message",
+		      "qp 0x%06x: a request that was completed while the peer's process was "
+		      "stopped did not arrive: the peer ended its queue pair, the region or the "
+		      "receive before it took the message",
 		      qp->number);
 	qp_raise(qp, QP_EVENT_FATAL, effects);
 	pairing_end(&qp->pairing);

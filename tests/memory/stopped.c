@@ -343,6 +343,122 @@ static bool send_to_stopped(const char *mode, enum way_out way_out)
 	return good;
 }
 
+/* ---- WRITEs behind SENDs, and with immediate, to a process that is stopped ---- */
+
+#define MIXED 24u
+
+static enum ibv_wr_opcode mixed_opcode(unsigned number)
+{
+	static const enum ibv_wr_opcode opcodes[] = {IBV_WR_SEND, IBV_WR_RDMA_WRITE,
+						     IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_RDMA_WRITE};
+
+	return opcodes[number % 4];
+}
+
+/* Each has a slot: WRITEs of what they write; receives are consumed in order. */
+static void stopped_and_written_to(struct end *end, void *argument)
+{
+	const bool without_right = *(bool *)argument;
+	unsigned access = without_right ? ALL_ACCESS & ~IBV_ACCESS_REMOTE_WRITE : ALL_ACCESS;
+	unsigned i, receives = 0;
+	struct ibv_wc wc;
+	char byte;
+
+	end_open(end, SLOT * RECEIVES, access);
+	end->timeout = SHORT_TIMEOUT;
+	end_connect(end);
+	warm_sends(end);
+	memset(end->memory, 0, SLOT * RECEIVES);
+	for (i = 0; i < MIXED; i++)
+		if (mixed_opcode(i) != IBV_WR_RDMA_WRITE)
+			CHECK(!post_receive_of(end, i, SLOT, end->mr->lkey), "%m");
+	meet(end);
+	CHECK(hear(end->peer, &byte, 1)); /* it has gone on */
+	for (i = 0; i < MIXED; i++) {
+		if (mixed_opcode(i) == IBV_WR_RDMA_WRITE)
+			continue;
+		CHECK(get(end, &wc, LIMIT_S), "%u of them", receives);
+		receives++;
+		if (without_right && i) {
+			CHECK(wc.status, "WRITEs without a right");
+			break;
+		}
+		CHECK(!wc.status && wc.wr_id == i, "%u: %s, wr_id %llu", i,
+		      ibv_wc_status_str(wc.status), (unsigned long long)wc.wr_id);
+		CHECK(wc.opcode == (i % 4 ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV));
+		CHECK(end->memory[SLOT * i] == (char)(i + 1), "message %u", i);
+		CHECK(i < 1 || end->memory[SLOT * (i - 1)] == (char)i, "the WRITE before %u", i);
+	}
+	meet(end);
+	end_close(end);
+}
+
+static void writes_to_stopped(struct end *end, void *argument)
+{
+	const bool without_right = *(bool *)argument;
+	const unsigned sure = without_right ? 1 : MIXED;
+	struct ibv_wc wc;
+	unsigned i;
+	char byte;
+
+	end_open(end, SLOT * RECEIVES, ALL_ACCESS);
+	end->timeout = SHORT_TIMEOUT;
+	end_connect(end);
+	warm_sends(end);
+	meet(end);
+	tell(end->test, "s", 1);
+	CHECK(hear(end->test, &byte, 1)); /* it is stopped */
+	for (i = 0; i < MIXED; i++) {
+		memset(end->memory + SLOT * i, (char)(i + 1), 64);
+		CHECK(!post(end, mixed_opcode(i), SLOT * i, 64, SLOT * i, i), "%m");
+	}
+	for (i = 0; i < sure; i++) {
+		CHECK(get(end, &wc, 10), "request %u to a stopped process", i);
+		CHECK(!wc.status && wc.wr_id == i, "%u: %s", i, ibv_wc_status_str(wc.status));
+	}
+	CHECK(counter_here(COUNTER_MESSAGE_EARLY) == sure, "%llu",
+	      (unsigned long long)counter_here(COUNTER_MESSAGE_EARLY));
+	/* What follows may not overtake a WRITE that lies in the ring. */
+	if (without_right) {
+		CHECK(!get(end, &wc, 0.7), "%llu: %s", (unsigned long long)wc.wr_id,
+		      ibv_wc_status_str(wc.status));
+	} else {
+		CHECK(!post(end, IBV_WR_RDMA_READ, 0, 8, SLOT * (MIXED - 1), MIXED), "%m");
+		CHECK(!get(end, &wc, 0.7), "the READ: %s", ibv_wc_status_str(wc.status));
+	}
+	tell(end->test, "c", 1);
+	CHECK(hear(end->test, &byte, 1)); /* it goes on */
+	tell(end->peer, "g", 1);
+	CHECK(get(end, &wc, LIMIT_S), "nothing");
+	CHECK(wc.status == (without_right ? IBV_WC_REM_ACCESS_ERR : IBV_WC_SUCCESS), "%s",
+	      ibv_wc_status_str(wc.status));
+	CHECK(without_right || end->memory[0] == (char)MIXED,
+	      "the READ has overtaken the WRITE before it");
+	meet(end);
+	end_close(end);
+}
+
+static bool write_to_stopped(const char *mode, bool without_right)
+{
+	struct pair pair;
+	bool good;
+	char byte;
+
+	pair_start(&pair, mode, writes_to_stopped, stopped_and_written_to, &without_right);
+	good = hear(pair.socket[LEFT], &byte, 1);
+	pair_stop(&pair, RIGHT);
+	if (good)
+		tell(pair.socket[LEFT], "t", 1);
+	good = good && hear(pair.socket[LEFT], &byte, 1);
+	kill(pair.pid[RIGHT], SIGCONT);
+	if (good)
+		tell(pair.socket[LEFT], "g", 1);
+	good = pair_end(&pair, 30) && good;
+	if (!good)
+		printf("# mode %s%s\n", mode, without_right ? ", without the right" : "");
+	return good;
+}
+
 enum first_call { CHANGES_ACCESS, DEREGISTERS, DESTROYS, FIRST_CALLS };
 #define EARLY 8u
 #define ROUNDS 20u	/* the worker may be faster than the call, or in the middle of the last message */
@@ -425,6 +541,24 @@ static bool warm_sends_are_completed_meanwhile(void)
 #endif
 }
 
+static bool warm_writes_behind_sends_are_completed_meanwhile(void)
+{
+#ifdef THREAD_SANITIZER
+	return skip("locks of the sanitizer cannot be read in another process");
+#else
+	return write_to_stopped("copy", false) && write_to_stopped("auto", false);
+#endif
+}
+
+static bool writes_that_would_fail_are_not_completed(void)
+{
+#ifdef THREAD_SANITIZER
+	return skip("locks of the sanitizer cannot be read in another process");
+#else
+	return write_to_stopped("copy", true);
+#endif
+}
+
 static bool and_arrive_although_their_sender_is_gone(void)
 {
 #ifdef THREAD_SANITIZER
@@ -467,6 +601,8 @@ int main(int argc, char **argv)
 		TEST(who_is_killed_then_fails_the_request_soon),
 		TEST(warm_sends_are_completed_meanwhile),
 		TEST(and_arrive_although_their_sender_is_gone),
+		TEST(warm_writes_behind_sends_are_completed_meanwhile),
+		TEST(writes_that_would_fail_are_not_completed),
 		TEST(and_arrive_before_what_it_calls_next),
 		TEST(sends_that_would_fail_are_not_completed),
 	};

@@ -1,0 +1,618 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Agents of the programs on the ports of a fabric: agents.h. */
+#include "fabric/agents.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/list.h"
+#include "base/timer_heap.h"
+
+#define PORT_BUCKETS	256u
+#define REQUEST_BUCKETS	64u
+#define METHOD_BITS	0x7fu
+#define METHOD_RESPONSE	0x80u
+#define NS_PER_US	1000u
+#define US_PER_MS	1000u
+
+enum { CLASS_LID_ROUTED = 0x01, CLASS_SA = 0x03, CLASS_CM = 0x07, CLASS_DIRECTED = 0x81 };
+enum { CLASS_DEVICE = 0x06, CLASS_DEVICE_ADMIN = 0x10, CLASS_BIS = 0x12 };
+enum { VENDOR_2_FIRST = 0x30, VENDOR_2_LAST = 0x4f, CLASSES = 0x50, VERSIONS = 8 };
+enum { METHOD_GET = 1, METHOD_SET = 2, METHOD_SEND = 3, METHOD_TRAP_REPRESS = 7 };
+
+/* Fields of a MAD behind its header: bytes. */
+enum { RMPP_VERSION = 24, RMPP_TYPE = 25, RMPP_FLAGS = 26, RMPP_STATUS = 27, RMPP_SEGMENT = 28,
+       RMPP_LENGTH = 32, RMPP_HEADER_END = 36, VENDOR_OUI = 37 };
+enum { RMPP_TYPE_DATA = 1, RMPP_ACTIVE = 1, RMPP_FIRST = 2, RMPP_LAST = 4, RMPP_TIMES = 0xf8 };
+
+/* A request that waits for its answer. */
+struct request {
+	struct list of_tid;		/* in its agent's waiting[] */
+	struct timer timer;
+	struct agent *agent;
+	uint32_t retries;		/* left */
+	struct agent_header header;
+	uint8_t mad[MAD_BYTES];
+};
+
+struct agent {
+	struct list of_port;
+	struct agents_file *file;
+	uint32_t id;			/* in its file */
+	uint32_t tid;			/* upper half of its transaction IDs; never 0 */
+	struct agent_request request;
+	struct list waiting[REQUEST_BUCKETS];
+};
+
+/* A port that some descriptor is open on. */
+struct agents_port {
+	struct list of_bucket;
+	uint32_t node, port;
+	unsigned files;
+	struct list agents;
+};
+
+struct agents_file {
+	struct list of_all;
+	struct agents *all;
+	struct agents_port *port;
+	void *user;
+	unsigned waiting;
+	struct agent *agent[AGENTS_PER_FILE];
+};
+
+struct agents {
+	struct fabric *fabric;
+	struct agents_ops ops;
+	uint32_t last_tid;
+	size_t waiting;
+	struct timer_heap timers;
+	struct list files, ports[PORT_BUCKETS];
+	struct agents_statistics statistics;
+};
+
+/* ---- classes and methods ---- */
+
+static bool class_is_vendor_2(uint8_t class)
+{
+	return class >= VENDOR_2_FIRST && class <= VENDOR_2_LAST;
+}
+
+bool agents_class_has_rmpp(uint8_t class)
+{
+	return class == CLASS_SA || class == CLASS_DEVICE || class == CLASS_DEVICE_ADMIN ||
+	       class == CLASS_BIS || class_is_vendor_2(class);
+}
+
+unsigned agents_data_offset(uint8_t class)
+{
+	if (class == CLASS_SA)
+		return 56;
+	if (class == CLASS_DEVICE || class == CLASS_DEVICE_ADMIN || class == CLASS_BIS)
+		return 64;
+	return class_is_vendor_2(class) ? 40 : MAD_HEADER_BYTES;
+}
+
+/* TrapRepress answers a Trap, though it has no response bit. */
+static bool agent_mad_is_answer(const uint8_t *mad)
+{
+	return (mad[3] & METHOD_RESPONSE) || mad[3] == METHOD_TRAP_REPRESS;
+}
+
+static bool agent_has_method(const struct agent *agent, unsigned method)
+{
+	return agent->request.methods[method / 64] >> (method % 64) & 1;
+}
+
+static bool agent_has_class(const struct agent *agent, uint8_t class, uint8_t version, uint32_t oui)
+{
+	return agent->request.class == class && agent->request.class_version == version &&
+	       (!class_is_vendor_2(class) || agent->request.oui == oui);
+}
+
+/* ---- ports and files ---- */
+
+static struct list *port_bucket(struct agents *agents, uint32_t node, uint32_t port)
+{
+	return &agents->ports[(node * 31 + port) % PORT_BUCKETS];
+}
+
+static struct agents_port *port_find(struct agents *agents, uint32_t node, uint32_t port)
+{
+	struct list *bucket = port_bucket(agents, node, port), *at;
+
+	list_for_each(at, bucket) {
+		struct agents_port *found = list_entry(at, struct agents_port, of_bucket);
+
+		if (found->node == node && found->port == port)
+			return found;
+	}
+	return NULL;
+}
+
+struct agents *agents_new(struct fabric *fabric, const struct agents_ops *ops)
+{
+	struct agents *agents = calloc(1, sizeof(*agents));
+
+	if (!agents)
+		return NULL;
+	agents->fabric = fabric;
+	agents->ops = *ops;
+	list_init(&agents->files);
+	for (unsigned i = 0; i < PORT_BUCKETS; i++)
+		list_init(&agents->ports[i]);
+	return agents;
+}
+
+void agents_free(struct agents *agents)
+{
+	if (!agents)
+		return;
+	while (!list_empty(&agents->files))
+		agents_close(list_entry(agents->files.next, struct agents_file, of_all));
+	timer_heap_free(&agents->timers);
+	free(agents);
+}
+
+struct agents_file *agents_open(struct agents *agents, uint32_t node, uint32_t port_number,
+				void *user)
+{
+	struct agents_port *port = port_find(agents, node, port_number);
+	struct agents_file *file = calloc(1, sizeof(*file));
+
+	if (file && !port) {
+		port = calloc(1, sizeof(*port));
+		if (port) {
+			port->node = node;
+			port->port = port_number;
+			list_init(&port->agents);
+			list_add_tail(port_bucket(agents, node, port_number), &port->of_bucket);
+		}
+	}
+	if (!file || !port) {
+		free(file);
+		return NULL;
+	}
+	port->files++;
+	file->all = agents;
+	file->port = port;
+	file->user = user;
+	list_add_tail(&agents->files, &file->of_all);
+	return file;
+}
+
+static void agent_request_end(struct request *request)
+{
+	struct agents_file *file = request->agent->file;
+
+	timer_set(&file->all->timers, &request->timer, TIME_NEVER);
+	list_remove(&request->of_tid);
+	file->waiting--;
+	file->all->waiting--;
+	free(request);
+}
+
+static void agent_end(struct agent *agent)
+{
+	for (unsigned i = 0; i < REQUEST_BUCKETS; i++)
+		while (!list_empty(&agent->waiting[i]))
+			agent_request_end(
+				list_entry(agent->waiting[i].next, struct request, of_tid));
+	list_remove(&agent->of_port);
+	agent->file->agent[agent->id] = NULL;
+	free(agent);
+}
+
+void agents_close(struct agents_file *file)
+{
+	struct agents_port *port = file->port;
+
+	for (unsigned i = 0; i < AGENTS_PER_FILE; i++)
+		if (file->agent[i])
+			agent_end(file->agent[i]);
+	list_remove(&file->of_all);
+	free(file);
+	if (--port->files)
+		return;
+	list_remove(&port->of_bucket);
+	free(port);
+}
+
+/* ---- registering ---- */
+
+static bool request_is_sound(const struct agent_request *request)
+{
+	uint8_t class = request->class;
+
+	if (request->class_version >= VERSIONS || request->rmpp_version > 1 ||
+	    (request->flags & ~AGENT_USER_RMPP) || request->oui > 0xffffff)
+		return false;
+	if (class == 0 || (class >= CLASSES && class != CLASS_DIRECTED))
+		return false;
+	if (class_is_vendor_2(class) && !request->oui)
+		return false;
+	return !request->rmpp_version || agents_class_has_rmpp(class);
+}
+
+/* Connection management is the fabric's own, as it is a kernel's. */
+static bool methods_are_taken(const struct agents_port *port, const struct agent_request *request)
+{
+	const struct list *at;
+
+	if (request->class == CLASS_CM && request->class_version == 2 &&
+	    (request->methods[0] >> METHOD_SEND & 1))
+		return true;
+	list_for_each(at, &port->agents) {
+		const struct agent *agent = list_entry(at, struct agent, of_port);
+
+		if (agent_has_class(agent, request->class, request->class_version, request->oui) &&
+		    ((agent->request.methods[0] & request->methods[0]) ||
+		     (agent->request.methods[1] & request->methods[1])))
+			return true;
+	}
+	return false;
+}
+
+static bool tid_is_used(const struct agents *agents, uint32_t tid)
+{
+	const struct list *at;
+
+	list_for_each(at, &agents->files) {
+		const struct agents_file *file = list_entry(at, struct agents_file, of_all);
+
+		for (unsigned i = 0; i < AGENTS_PER_FILE; i++)
+			if (file->agent[i] && file->agent[i]->tid == tid)
+				return true;
+	}
+	return false;
+}
+
+int agents_register(struct agents_file *file, const struct agent_request *request, uint32_t *id)
+{
+	struct agents *agents = file->all;
+	struct agent *agent;
+	uint32_t wanted = *id;
+
+	if (!request_is_sound(request) || (wanted != AGENTS_ANY && wanted >= AGENTS_PER_FILE))
+		return EINVAL;
+	if (wanted == AGENTS_ANY)
+		for (wanted = 0; wanted < AGENTS_PER_FILE && file->agent[wanted]; wanted++)
+			;
+	if (wanted == AGENTS_PER_FILE)
+		return ENOMEM;
+	if (file->agent[wanted] || methods_are_taken(file->port, request))
+		return EBUSY;
+	agent = calloc(1, sizeof(*agent));
+	if (!agent)
+		return ENOMEM;
+	do
+		agents->last_tid++;
+	while (!agents->last_tid || tid_is_used(agents, agents->last_tid));
+	agent->tid = agents->last_tid;
+	agent->file = file;
+	agent->id = wanted;
+	agent->request = *request;
+	for (unsigned i = 0; i < REQUEST_BUCKETS; i++)
+		list_init(&agent->waiting[i]);
+	list_add_tail(&file->port->agents, &agent->of_port);
+	file->agent[wanted] = agent;
+	*id = wanted;
+	return 0;
+}
+
+int agents_unregister(struct agents_file *file, uint32_t id)
+{
+	if (id >= AGENTS_PER_FILE || !file->agent[id])
+		return EINVAL;
+	agent_end(file->agent[id]);
+	return 0;
+}
+
+/* ---- from a program ---- */
+
+static struct list *tid_bucket(struct agent *agent, const uint8_t *mad)
+{
+	return &agent->waiting[get_be32(mad + 12) % REQUEST_BUCKETS];
+}
+
+/* The request with the TID and class of @mad. */
+static struct request *request_find(struct agent *agent, const uint8_t *mad)
+{
+	struct list *bucket = tid_bucket(agent, mad), *at;
+
+	list_for_each(at, bucket) {
+		struct request *request = list_entry(at, struct request, of_tid);
+
+		if (request->mad[1] == mad[1] && !memcmp(request->mad + 8, mad + 8, 8))
+			return request;
+	}
+	return NULL;
+}
+
+static void agent_address(const struct agent_header *header, struct fabric_address *to)
+{
+	*to = (struct fabric_address){
+		.lid = get_be16(header->lid),
+		.sl = header->sl & 0xf,
+		.path_bits = header->path_bits,
+		.qpn = get_be32(header->qpn) & 0xffffff,
+		.qkey = QKEY_GSI,	/* the QP's own, whatever the program says */
+		.pkey_index = header->pkey_index,
+		.has_grh = header->grh_present != 0,
+		.gid_index = header->gid_index,
+		.hop_limit = header->hop_limit,
+		.traffic_class = header->traffic_class,
+		.flow_label = get_be32(header->flow_label) & 0xfffff,
+	};
+	memcpy(to->gid, header->gid, sizeof(to->gid));
+}
+
+static int request_send(struct agents_file *file, const struct agent_header *header,
+			const uint8_t mad[MAD_BYTES], uint64_t now_us)
+{
+	struct fabric_address to;
+
+	agent_address(header, &to);
+	return fabric_send(file->all->fabric, file->port->node, file->port->port, mad, &to, now_us);
+}
+
+static void request_arm(struct request *request, uint64_t now_us)
+{
+	timer_set(&request->agent->file->all->timers, &request->timer,
+		  (now_us + (uint64_t)request->header.timeout_ms * US_PER_MS) * NS_PER_US);
+}
+
+/* It waits before it is sent: the answer comes while it is. NULL: no memory, or too many wait. */
+static struct request *agent_request_begin(struct agent *agent, const struct agent_header *header,
+				     const uint8_t mad[MAD_BYTES], uint64_t now_us)
+{
+	struct agents *agents = agent->file->all;
+	struct request *request;
+
+	if (agent->file->waiting == AGENTS_REQUESTS_MAX ||
+	    timer_heap_reserve(&agents->timers, agents->waiting + 1))
+		return NULL;
+	request = malloc(sizeof(*request));
+	if (!request)
+		return NULL;
+	request->agent = agent;
+	request->retries = header->retries;
+	request->header = *header;
+	memcpy(request->mad, mad, MAD_BYTES);
+	timer_init(&request->timer);
+	list_add_tail(tid_bucket(agent, mad), &request->of_tid);
+	agent->file->waiting++;
+	agents->waiting++;
+	request_arm(request, now_us);
+	return request;
+}
+
+/* The header of a message in one segment, which the program leaves to the kernel. */
+static void rmpp_complete(uint8_t mad[MAD_BYTES], size_t length)
+{
+	mad[RMPP_VERSION] = 1;
+	mad[RMPP_TYPE] = RMPP_TYPE_DATA;
+	mad[RMPP_FLAGS] =
+		(uint8_t)((mad[RMPP_FLAGS] & RMPP_TIMES) | RMPP_ACTIVE | RMPP_FIRST | RMPP_LAST);
+	mad[RMPP_STATUS] = 0;
+	put_be32(mad + RMPP_SEGMENT, 1);
+	put_be32(mad + RMPP_LENGTH, (uint32_t)length - RMPP_HEADER_END);
+}
+
+static bool agent_segments(const struct agent *agent)
+{
+	return agent->request.rmpp_version && !(agent->request.flags & AGENT_USER_RMPP);
+}
+
+int agents_write(struct agents_file *file, const uint8_t *message, size_t bytes, uint64_t now_us)
+{
+	struct agents *agents = file->all;
+	struct agent_header header;
+	uint8_t mad[MAD_BYTES] = { 0 };
+	size_t length = bytes - sizeof(header);
+	struct request *request = NULL;
+	struct agent *agent;
+	int err;
+
+	if (bytes < sizeof(header) + RMPP_HEADER_END)
+		return EINVAL;
+	memcpy(&header, message, sizeof(header));
+	agent = header.agent < AGENTS_PER_FILE ? file->agent[header.agent] : NULL;
+	if (!agent)
+		return EINVAL;
+	message += sizeof(header);
+	if (length > MAD_BYTES) {
+		agents->statistics.segments += agent_segments(agent);
+		return EINVAL;
+	}
+	memcpy(mad, message, length);
+	if (agent_segments(agent) && agents_class_has_rmpp(mad[1]) &&
+	    (mad[RMPP_FLAGS] & RMPP_ACTIVE))
+		rmpp_complete(mad, length);
+	agents->statistics.written++;
+	if (!agent_mad_is_answer(mad)) {
+		put_be32(mad + 8, agent->tid);
+		if (request_find(agent, mad))
+			return EINVAL;
+		if (header.timeout_ms) {
+			request = agent_request_begin(agent, &header, mad, now_us);
+			if (!request)
+				return ENOBUFS;
+		}
+	}
+	err = request_send(file, &header, mad, now_us);
+	/* Nothing has left: no answer can have ended it. */
+	if (err && request)
+		agent_request_end(request);
+	return err;
+}
+
+/* ---- to a program ---- */
+
+static void agent_receive(struct agent *agent, const struct agent_header *header,
+			  const uint8_t *mad, size_t length)
+{
+	uint8_t message[sizeof(*header) + MAD_BYTES];
+	struct agents *agents = agent->file->all;
+
+	assert(length <= MAD_BYTES);
+	memcpy(message, header, sizeof(*header));
+	memcpy(message + sizeof(*header), mad, length);
+	agents->statistics.received++;
+	agents->ops.receive(agent->file->user, message, sizeof(*header) + length);
+}
+
+static struct agent *agent_of_answer(const struct agents_port *port, const uint8_t *mad)
+{
+	uint32_t tid = get_be32(mad + 8);
+	struct list *at;
+
+	list_for_each(at, &port->agents) {
+		struct agent *agent = list_entry(at, struct agent, of_port);
+
+		if (agent->tid == tid)
+			return agent;
+	}
+	return NULL;
+}
+
+static struct agent *agent_of_request(const struct agents_port *port, const uint8_t *mad)
+{
+	struct list *at;
+
+	list_for_each(at, &port->agents) {
+		struct agent *agent = list_entry(at, struct agent, of_port);
+
+		if (agent_has_class(agent, mad[1], mad[2], get_be24(mad + VENDOR_OUI)) &&
+		    agent_has_method(agent, mad[3] & METHOD_BITS))
+			return agent;
+	}
+	return NULL;
+}
+
+/* Bytes of a message that is whole; 0: it has more segments, or is none. */
+static size_t rmpp_length(const uint8_t *mad)
+{
+	uint32_t length = get_be32(mad + RMPP_LENGTH);
+
+	if (mad[RMPP_TYPE] != RMPP_TYPE_DATA || get_be32(mad + RMPP_SEGMENT) != 1 ||
+	    (mad[RMPP_FLAGS] & (RMPP_FIRST | RMPP_LAST)) != (RMPP_FIRST | RMPP_LAST))
+		return 0;
+	if (length < agents_data_offset(mad[1]) - RMPP_HEADER_END ||
+	    length > MAD_BYTES - RMPP_HEADER_END)
+		return 0;
+	return length + RMPP_HEADER_END;
+}
+
+static void header_from(struct agent_header *header, const struct agent *agent,
+			const struct fabric_address *from, size_t length)
+{
+	*header = (struct agent_header){
+		.agent = agent->id, .length = (uint32_t)(sizeof(*header) + length), .sl = from->sl,
+		.path_bits = from->path_bits, .grh_present = from->has_grh,
+		.pkey_index = from->pkey_index,
+	};
+	put_be32(header->qpn, from->qpn);
+	put_be16(header->lid, from->lid);
+	if (!from->has_grh)
+		return;
+	header->gid_index = from->gid_index;
+	header->hop_limit = from->hop_limit;
+	header->traffic_class = from->traffic_class;
+	put_be32(header->flow_label, from->flow_label);
+	memcpy(header->gid, from->gid, sizeof(header->gid));
+}
+
+void agents_deliver(struct agents *agents, uint32_t node, uint32_t port_number,
+		    const uint8_t mad[MAD_BYTES], const struct fabric_address *from,
+		    uint64_t now_us)
+{
+	struct agents_port *port = port_find(agents, node, port_number);
+	bool answer = agent_mad_is_answer(mad);
+	struct request *request = NULL;
+	struct agent *agent = NULL;
+	struct agent_header header;
+	size_t length = MAD_BYTES;
+
+	if (port)
+		agent = answer ? agent_of_answer(port, mad) : agent_of_request(port, mad);
+	if (!agent && (mad[3] == METHOD_GET || mad[3] == METHOD_SET)) {
+		agents->statistics.refused++;
+		fabric_refuse(agents->fabric, node, port_number, mad, from, now_us);
+		return;
+	}
+	if (!agent) {
+		agents->statistics.unserved += !answer;
+		agents->statistics.late += answer;
+		return;
+	}
+	if (agents_class_has_rmpp(mad[1]) && (mad[RMPP_FLAGS] & RMPP_ACTIVE) &&
+	    agent_segments(agent)) {
+		length = rmpp_length(mad);
+		if (!length) {
+			agents->statistics.segments++;
+			return;
+		}
+	}
+	if (answer) {
+		request = request_find(agent, mad);
+		/* Segments of a program's own RMPP answer one request many times. */
+		if (!request &&
+		    !((agent->request.flags & AGENT_USER_RMPP) && agents_class_has_rmpp(mad[1]) &&
+		      (mad[RMPP_FLAGS] & RMPP_ACTIVE))) {
+			agents->statistics.late++;
+			return;
+		}
+		if (request)
+			agent_request_end(request);
+	}
+	header_from(&header, agent, from, length);
+	agent_receive(agent, &header, mad, length);
+}
+
+/* ---- time ---- */
+
+uint64_t agents_deadline_us(const struct agents *agents)
+{
+	uint64_t next = timer_heap_next(&agents->timers);
+
+	return next == TIME_NEVER ? FABRIC_NEVER : next / NS_PER_US;
+}
+
+static void request_expire(struct request *request, uint64_t now_us)
+{
+	struct agent *agent = request->agent;
+	struct agent_header header = request->header;
+	uint8_t mad[MAD_BYTES];
+
+	memcpy(mad, request->mad, MAD_BYTES);
+	if (request->retries) {
+		request->retries--;
+		agent->file->all->statistics.retries++;
+		request_arm(request, now_us);
+		/* The answer may end the request meanwhile. */
+		request_send(agent->file, &header, mad, now_us);
+		return;
+	}
+	agent_request_end(request);
+	agent->file->all->statistics.timeouts++;
+	header.status = ETIMEDOUT;
+	header.length = sizeof(header) + MAD_HEADER_BYTES;
+	agent_receive(agent, &header, mad, MAD_HEADER_BYTES);
+}
+
+void agents_timer(struct agents *agents, uint64_t now_us)
+{
+	struct timer *timer;
+
+	while ((timer = timer_heap_expire(&agents->timers, now_us * NS_PER_US)))
+		request_expire(container_of(timer, struct request, timer), now_us);
+}
+
+void agents_statistics(const struct agents *agents, struct agents_statistics *statistics)
+{
+	*statistics = agents->statistics;
+}

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Agents: numbers, methods, transactions, timeouts and retries, in a time of the test's own. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "fabric/agents.h"
+#include "fabric/test_fabric.h"
+
+#define VENDOR	0x35
+#define OUI	0x001405u
+#define MS	1000u
+
+/* What a program has read last. */
+struct program {
+	struct agents_file *file;
+	unsigned messages;
+	size_t bytes;
+	struct agent_header header;
+	uint8_t mad[MAD_BYTES];
+};
+
+static struct test_world world;
+static struct agents *agents;
+
+static void program_receive(void *user, const uint8_t *message, size_t bytes)
+{
+	struct program *program = user;
+
+	program->messages++;
+	program->bytes = bytes - sizeof(program->header);
+	memcpy(&program->header, message, sizeof(program->header));
+	memcpy(program->mad, message + sizeof(program->header), program->bytes);
+}
+
+static void agents_get(void *context, uint32_t node, uint32_t port, const uint8_t mad[MAD_BYTES],
+		       const struct fabric_address *from)
+{
+	agents_deliver(agents, node, port, mad, from, world.now_us);
+}
+
+static int agents_begin(void **unused)
+{
+	static const struct fabric_ops calls = { .deliver = agents_get };
+	static const struct agents_ops ops = { .receive = program_receive };
+
+	test_open(&world, TWO_SWITCHES);
+	test_bring_up(&world);
+	agents = agents_new(world.fabric, &ops);
+	fabric_set_ops(world.fabric, &calls, NULL);
+	return !agents;
+}
+
+static int agents_finish(void **unused)
+{
+	agents_free(agents);
+	fabric_free(world.fabric);
+	return 0;
+}
+
+static void program_open(struct program *program, uint32_t node)
+{
+	memset(program, 0, sizeof(*program));
+	program->file = agents_open(agents, node, 1, program);
+	assert_non_null(program->file);
+}
+
+static int program_register(struct program *program, uint8_t class, uint64_t methods, uint32_t *id)
+{
+	struct agent_request request = { .class = class, .class_version = 1, .oui = OUI,
+					 .methods = { methods, 0 } };
+
+	*id = AGENTS_ANY;
+	return agents_register(program->file, &request, id);
+}
+
+static uint16_t lid_of(uint32_t node)
+{
+	struct fabric_port_info info;
+
+	assert_true(fabric_port_info(world.fabric, node, 1, &info));
+	return info.lid;
+}
+
+static int program_send(struct program *program, uint32_t id, uint32_t node, uint8_t class,
+			uint8_t method, uint32_t tid, uint32_t timeout_ms, uint32_t retries)
+{
+	struct agent_header header = { .agent = id, .timeout_ms = timeout_ms, .retries = retries };
+	uint8_t message[sizeof(header) + MAD_BYTES] = { 0 }, *mad = message + sizeof(header);
+
+	put_be16(header.lid, node == FABRIC_NONE ? 0xbff0 : lid_of(node));
+	put_be32(header.qpn, 1);
+	put_be32(header.qkey, QKEY_GSI);
+	memcpy(message, &header, sizeof(header));
+	mad[0] = 1;
+	mad[1] = class;
+	mad[2] = 1;
+	mad[3] = method;
+	put_be32(mad + 12, tid);
+	put_be24(mad + 37, OUI);
+	return agents_write(program->file, message, sizeof(message), world.now_us);
+}
+
+static void methods_of_a_class_are_taken_on_the_port_and_not_elsewhere(void **unused)
+{
+	struct program one, two, other;
+	uint32_t id;
+
+	program_open(&one, HOST1);
+	program_open(&two, HOST1);
+	program_open(&other, HOST2);
+	assert_int_equal(program_register(&one, VENDOR, 1u << 1, &id), 0);
+	assert_int_equal(id, 0);
+	assert_int_equal(program_register(&two, VENDOR, 3u << 1, &id), EBUSY);
+	assert_int_equal(program_register(&two, VENDOR, 1u << 2, &id), 0);
+	assert_int_equal(program_register(&other, VENDOR, 1u << 1, &id), 0);
+	agents_close(one.file);
+	assert_int_equal(program_register(&two, VENDOR, 1u << 1, &id), 0);
+	assert_int_equal(id, 1);
+	assert_int_equal(agents_unregister(two.file, 0), 0);
+	assert_int_equal(agents_unregister(two.file, 0), EINVAL);
+	assert_int_equal(program_register(&two, 0, 0, &id), EINVAL);
+	assert_int_equal(program_register(&two, 0x50, 0, &id), EINVAL);
+	agents_close(two.file);
+	agents_close(other.file);
+}
+
+static void a_request_goes_to_its_server_and_the_answer_back(void **unused)
+{
+	struct program client, server;
+	uint32_t asking, serving;
+	uint8_t message[sizeof(struct agent_header) + MAD_BYTES];
+
+	program_open(&client, HOST1);
+	program_open(&server, HOST4);
+	assert_int_equal(program_register(&client, VENDOR, 0, &asking), 0);
+	assert_int_equal(program_register(&server, VENDOR, 1u << 1, &serving), 0);
+	assert_int_equal(program_send(&client, asking, HOST4, VENDOR, 1, 77, 100, 0), 0);
+	assert_int_equal(server.messages, 1);
+	assert_int_equal(get_be32(server.mad + 12), 77);
+	assert_int_not_equal(get_be32(server.mad + 8), 0);
+	assert_int_equal(get_be16(server.header.lid), lid_of(HOST1));
+	server.mad[3] |= 0x80;
+	server.header.agent = serving;
+	memcpy(message, &server.header, sizeof(server.header));
+	memcpy(message + sizeof(server.header), server.mad, MAD_BYTES);
+	assert_int_equal(agents_write(server.file, message, sizeof(message), world.now_us), 0);
+	assert_int_equal(client.messages, 1);
+	assert_int_equal(client.header.status, 0);
+	assert_int_equal(client.bytes, MAD_BYTES);
+	assert_int_equal(agents_deadline_us(agents), FABRIC_NEVER);
+	/* A second answer is to nothing. */
+	assert_int_equal(agents_write(server.file, message, sizeof(message), world.now_us), 0);
+	assert_int_equal(client.messages, 1);
+	/* By Get and Set that nobody serves: an answer that says so. */
+	assert_int_equal(program_send(&client, asking, HOST3, VENDOR, 2, 78, 100, 0), 0);
+	assert_int_equal(client.messages, 2);
+	assert_int_equal(get_be16(client.mad + 4), 0x000c);
+	agents_close(client.file);
+	agents_close(server.file);
+}
+
+static void silence_ends_after_the_last_retry(void **unused)
+{
+	struct agents_statistics before, after;
+	struct program client;
+	uint32_t id;
+
+	program_open(&client, HOST1);
+	assert_int_equal(program_register(&client, VENDOR, 0, &id), 0);
+	agents_statistics(agents, &before);
+	assert_int_equal(program_send(&client, id, FABRIC_NONE, VENDOR, 1, 5, 100, 2), 0);
+	assert_int_equal(program_send(&client, id, FABRIC_NONE, VENDOR, 1, 5, 100, 2), EINVAL);
+	for (unsigned i = 0; i < 3; i++) {
+		assert_int_equal(client.messages, 0);
+		assert_int_equal(agents_deadline_us(agents), world.now_us + 100 * MS);
+		world.now_us += 100 * MS - 1;
+		agents_timer(agents, world.now_us);
+		world.now_us++;
+		agents_timer(agents, world.now_us);
+	}
+	agents_statistics(agents, &after);
+	assert_int_equal(after.retries - before.retries, 2);
+	assert_int_equal(after.timeouts - before.timeouts, 1);
+	assert_int_equal(client.messages, 1);
+	assert_int_equal(client.header.status, ETIMEDOUT);
+	assert_int_equal(client.bytes, MAD_HEADER_BYTES);
+	assert_int_equal(get_be32(client.mad + 12), 5);
+	assert_int_equal(agents_deadline_us(agents), FABRIC_NEVER);
+	/* Requests of an agent that goes end silently. */
+	assert_int_equal(program_send(&client, id, FABRIC_NONE, VENDOR, 1, 6, 100, 2), 0);
+	assert_int_equal(agents_unregister(client.file, id), 0);
+	assert_int_equal(agents_deadline_us(agents), FABRIC_NEVER);
+	assert_int_equal(program_send(&client, id, HOST2, VENDOR, 1, 7, 100, 0), EINVAL);
+	agents_close(client.file);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(methods_of_a_class_are_taken_on_the_port_and_not_elsewhere),
+		cmocka_unit_test(a_request_goes_to_its_server_and_the_answer_back),
+		cmocka_unit_test(silence_ends_after_the_last_retry),
+	};
+
+	return cmocka_run_group_tests(tests, agents_begin, agents_finish);
+}

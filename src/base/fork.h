@@ -26,6 +26,7 @@ enum fork_rank {
 	FORK_PROCESS,		/* process_lock; of QP1, claims and watched slots */
 	FORK_SLOTS,		/* senders_lock */
 	FORK_CONTEXTS,		/* contexts_lock (verbs) */
+	FORK_UMAD,		/* files_lock (umad) */
 	FORK_REGISTRY,		/* registry_lock (verbs) */
 	FORK_LIVE,		/* live_lock (verbs) */
 	FORK_TRACE,		/* trace.lock */

@@ -16,7 +16,9 @@ PURE = re.compile(
     r'\w+_str|.*rate.*|ibv_(copy|import|unimport)_\w+|ibv_get_sysfs_path|ibv_get_device_(name|guid|index)|'
     r'ibv_(fork_init|is_fork_initialized|do(nt)?fork_range|qp_to_qp_ex|resolve_eth_l2_from_gid)|'
     r'ibv_(query_qp_data_in_order|set_ece|query_ece|alloc_dmah|dealloc_dmah|reg_dmabuf_mr|dm_export_dmabuf_fd)|'
-    r'rdma_get_(src|dst)_port|rdma_get_remote_ece|rdma_set_local_ece')
+    r'rdma_get_(src|dst)_port|rdma_get_remote_ece|rdma_set_local_ece|'
+    r'umad_(done|size|status|debug|dump|addr_dump|get_fd|get_mad|get_mad_addr|[gs]et_pkey|set_grh)|'
+    r'umad_(set_addr|set_addr_net|release_ca|release_port|free_ca_device_list|sort_ca_device_list)')
 # getaddrinfo() may take long, and what it does is the C library's.
 NAMES = re.compile(r'rdma_(getaddrinfo|freeaddrinfo|resolve_addrinfo|query_addrinfo)')
 # Of drivers, who are not there: they refuse.
@@ -31,13 +33,13 @@ def read(*path):
 
 
 def public(root):
-    for name in ('verbs/libibverbs.map', 'rdmacm/librdmacm.map'):
+    for name in ('verbs/libibverbs.map', 'rdmacm/librdmacm.map', 'umad/libibumad.map'):
         yield from re.findall(r'^\t\t(\w+);', read(root, 'src', name), re.M)
     yield from re.findall(r'= (\w+_verb|\w+_alloc|\w+_dealloc);', read(root, 'src/verbs/ops.c'))
 
 
 def bodies(root, name):
-    for path in (path for folder in ('verbs', 'rdmacm', 'rsockets')
+    for path in (path for folder in ('verbs', 'rdmacm', 'rsockets', 'umad')
                  for path in glob.glob(os.path.join(root, 'src', folder, '*.c'))):
         if '_test.c' in path:
             continue

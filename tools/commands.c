@@ -28,6 +28,20 @@ static const struct command_option stats_options[] = {
 	{ NULL, 0, NULL, NULL },
 };
 
+static const struct command_option fabric_options[] = {
+	{ "--sm",	0, NULL, "opensm manages it, on the first host" },
+	{ "--name",	0, "NAME", "for VERBATIM_FABRIC; the file's without its ending" },
+	{ "--script",	0, "FILE", "lines for the console, done at the beginning" },
+	{ "--make",	0, "RECIPE", "print the file of a topology: fattree leaves=4, ring, torus ..." },
+	{ "--list",	0, NULL, "the fabrics that run, and their hosts" },
+	{ NULL, 0, NULL, NULL },
+};
+
+static const struct command_option control_options[] = {
+	{ "--fabric",	0, "NAME", "which one; VERBATIM_FABRIC, or the only one that runs" },
+	{ NULL, 0, NULL, NULL },
+};
+
 static const struct command_option link_options[] = {
 	{ "--json",	'j', NULL, "of show: for programs, with the keys of rdma -j link show" },
 	{ NULL, 0, NULL, NULL },
@@ -95,6 +109,24 @@ const struct command commands[] = {
 		      "verbatim link delete vb_docker0\tdocker0 is no device\n"
 		      "verbatim link rename vb_eth1 mlx5_0\ta name that a script expects\n"
 		      "verbatim link show --json\tfor programs\n" },
+	{ .name = "fabric", .run = fabric_command, .operand = OPERAND_FILE,
+	  .arguments = "FILE [--sm] [--name NAME] [--script FILE] [-- COMMAND [ARGUMENT]...] | --make RECIPE... | "
+		       "--list",
+	  .text = "a virtual InfiniBand fabric: switches, cables and HCAs of a file, for\n"
+		  "opensm and other programs on this host",
+	  .options = fabric_options,
+	  .examples = "verbatim fabric lab.topo --sm\tuntil Ctrl-C; help lists the console's words\n"
+		      "verbatim fabric lab.topo --sm -- ibnetdiscover\tuntil the command ends\n"
+		      "VERBATIM_FABRIC=lab VERBATIM_NODE=host1 verbatim run ibstat\ta program on a host of it\n"
+		      "verbatim fabric --make fattree leaves=4 spines=2 hosts=4 >lab.topo\ta topology\n" },
+	{ .name = "cable", .run = cable_command, .arguments = "NODE[PORT] pull|plug [--fabric NAME]",
+	  .text = "pull a cable of a virtual fabric, or plug it in again",
+	  .options = control_options,
+	  .examples = "verbatim cable 'sw1[3]' pull\tthe subnet manager hears of it by a trap\n" },
+	{ .name = "node", .run = node_command, .arguments = "NODE on|off [--fabric NAME]",
+	  .text = "switch a node of a virtual fabric off, or on",
+	  .options = control_options,
+	  .examples = "verbatim node sw2 off\n" },
 	{ .name = "trace", .run = trace_command, .operand = OPERAND_PROGRAM, .runs_program = true,
 	  .arguments = "-o FILE | --text [OPTION]... [--] PROGRAM [ARGUMENT]... | -p PID",
 	  .text = "record packets, calls and completions of a program and all that it starts",

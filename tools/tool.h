@@ -93,8 +93,13 @@ int complete_command(int argc, char **argv);
 int bench_command(int argc, char **argv);
 int homework_command(int argc, char **argv);
 int stats_command(int argc, char **argv);
+int fabric_command(int argc, char **argv);
+int cable_command(int argc, char **argv);
+int node_command(int argc, char **argv);
 int top_command(int argc, char **argv);
-extern const char *const bench_studies[], *const homework_verbs[], *const link_verbs[];	/* end with NULL */
+/* End with NULL. */
+extern const char *const bench_studies[], *const homework_verbs[], *const link_verbs[], *const cable_words[],
+	*const node_words[];
 
 /* To stdout: usage, options and examples of one. */
 void help_describe(const struct command *command);

@@ -14,7 +14,7 @@
 #include "preload.h"
 
 static const char *const roots[] = {
-	"/sys/class/infiniband", "/sys/class/infiniband_verbs", "/dev/infiniband",
+	"/sys/class/infiniband", "/sys/class/infiniband_verbs", "/sys/class/infiniband_mad", "/dev/infiniband",
 };
 
 /* The working directory, when it is one of ours; read by every thread, changed by chdir(). */

@@ -14,6 +14,7 @@
  *	      |
  *	      path.c		is this path, or what this descriptor stands for, ours?
  *	      tree.c		what is there: names and kinds, text from libibverbs
+ *	      fabric.c		and of InfiniBand devices, from a fabric
  *	      node.c		a descriptor for it
  *
  * Paths that are not ours go to the C library untouched, after a look at their first letters.
@@ -74,6 +75,16 @@ struct tree_entry {
 
 /* What directory @path holds, without "." and ".."; *entries is malloc'ed. 0 or errno. */
 int tree_list(const char *path, struct tree_entry **entries, size_t *count);
+
+/* ---- fabric.c: for tree.c, which is busy meanwhile ---- */
+
+/* Is the program in a fabric? */
+bool fabric_is_there(void);
+/*
+ * What the fabric has at @path: a text, or names of a directory, a line each, "x/" one of its own.
+ * False: nothing.
+ */
+bool fabric_read(const char *path, bool *directory, char *text, size_t size);
 
 /* ---- node.c ---- */
 

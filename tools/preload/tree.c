@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What lies below /sys/class/infiniband, /sys/class/infiniband_verbs and /dev/infiniband:
+ * What lies below /sys/class/infiniband, /sys/class/infiniband_verbs and /dev/infiniband, beside
+ * what a fabric has there (fabric.c):
  *
  *	CLASS/DEVICE/ATTRIBUTE	names from the table that libibverbs answers from
  *				(verbs/attribute.def), text from ibv_read_sysfs_file()
@@ -23,6 +24,7 @@
 #undef ibv_get_device_list
 
 #define LIBRARY	"libibverbs.so.1"
+#define LISTING_BYTES	65536
 
 static const struct attribute {
 	const char *class, *name;
@@ -206,7 +208,8 @@ static bool entry_is_file(struct ibv_context *context, const char *name, unsigne
 {
 	struct ibv_gid_entry entry;
 
-	return !strstr(name, "gid_attrs") || !verbs.query_gid(context, 1, index, &entry, 0, sizeof(entry));
+	return !strstr(name, "gid_attrs") ||
+	       !verbs.query_gid(context, 1, index, &entry, 0, sizeof(entry));
 }
 
 /* @path fits the attribute @name, which ends in '#': is there an entry of that number? */
@@ -234,7 +237,8 @@ static enum node_kind kind_below(const struct place *place, struct ibv_device *d
 		if (strcmp(attributes[i].class, classes[place->class].attributes))
 			continue;
 		kind = attribute_kind(name, place->rest);
-		if (kind == NODE_FILE && strchr(name, '#') && !number_is_file(device, name, place->rest))
+		if (kind == NODE_FILE && strchr(name, '#') &&
+		    !number_is_file(device, name, place->rest))
 			return NODE_ABSENT;
 		if (kind != NODE_ABSENT)
 			return kind;
@@ -242,7 +246,22 @@ static enum node_kind kind_below(const struct place *place, struct ibv_device *d
 	return NODE_ABSENT;
 }
 
-enum node_kind tree_kind(const char *path)
+static enum node_kind fabric_kind(const char *path)
+{
+	char text[NODE_TEXT_MAX];
+	bool directory, found;
+	int saved = errno;
+
+	if (!fabric_is_there())
+		return NODE_ABSENT;
+	busy = true;
+	found = fabric_read(path, &directory, text, sizeof(text));
+	busy = false;
+	errno = saved;
+	return !found ? NODE_ABSENT : directory ? NODE_DIRECTORY : NODE_FILE;
+}
+
+static enum node_kind verbs_kind(const char *path)
 {
 	enum node_kind kind = NODE_ABSENT;
 	struct ibv_device **list, *device;
@@ -266,6 +285,26 @@ enum node_kind tree_kind(const char *path)
 	verbs.free_device_list(list);
 	leave(saved);
 	return kind;
+}
+
+enum node_kind tree_kind(const char *path)
+{
+	enum node_kind kind = verbs_kind(path);
+
+	return kind == NODE_ABSENT ? fabric_kind(path) : kind;
+}
+
+/* Its length, or -1. */
+static long fabric_text(const char *path, char *text, size_t size)
+{
+	bool directory, found;
+	int saved = errno;
+
+	busy = true;
+	found = fabric_read(path, &directory, text, size) && !directory;
+	busy = false;
+	errno = saved;
+	return found ? (long)strlen(text) : -1;
 }
 
 static int read_attribute(const struct place *place, char *text, size_t size)
@@ -292,14 +331,17 @@ static int read_attribute(const struct place *place, char *text, size_t size)
 long tree_read(const char *path, char *text, size_t size)
 {
 	struct place place;
-	int saved, length;
+	long length = -1;
+	int saved;
 
-	if (!take_apart(path, &place) || !enter(&saved))
-		return -1;
-	length = read_attribute(&place, text, size - 1);
+	if (take_apart(path, &place) && enter(&saved)) {
+		length = read_attribute(&place, text, size - 1);
+		leave(saved);
+	}
+	if (length < 0 && fabric_is_there())
+		length = fabric_text(path, text, size - 1);
 	if (length >= 0)
 		text[length++] = '\n';		/* ibv_read_sysfs_file() takes it off */
-	leave(saved);
 	return length;
 }
 
@@ -382,23 +424,56 @@ static void list_root(struct listing *listing, enum class class, struct ibv_devi
 			 class == CLASS_DEV ? NODE_DEVICE : NODE_DIRECTORY);
 }
 
+static void list_verbs(struct listing *listing, const struct place *place)
+{
+	struct ibv_device **list, *device;
+
+	list = verbs.get_device_list(NULL);
+	device = find_device(list, place);
+	if (!place->device[0])
+		list_root(listing, place->class, list);
+	else if (device && place->class != CLASS_DEV)
+		list_attributes(listing, place, device);
+	verbs.free_device_list(list);
+}
+
+/* False: the fabric has no such directory. */
+static bool list_fabric(struct listing *listing, const char *path)
+{
+	char *text = malloc(LISTING_BYTES), *name = text;
+	int saved = errno;
+	bool directory = false, found;
+
+	busy = true;
+	found = text && fabric_read(path, &directory, text, LISTING_BYTES) && directory;
+	busy = false;
+	while (found && *name) {
+		size_t length = strcspn(name, "\n"), slash = length && name[length - 1] == '/';
+
+		list_add(listing, name, length - slash, slash ? NODE_DIRECTORY : NODE_FILE);
+		name += length + (name[length] == '\n');
+	}
+	free(text);
+	errno = saved;
+	return found;
+}
+
 int tree_list(const char *path, struct tree_entry **entries, size_t *count)
 {
 	struct listing listing = { 0 };
-	struct ibv_device **list, *device;
 	struct place place;
+	bool found = false;
 	int saved;
 
-	if (!take_apart(path, &place) || !enter(&saved))
+	if (take_apart(path, &place) && enter(&saved)) {
+		found = true;
+		list_verbs(&listing, &place);
+		leave(saved);
+	}
+	if (fabric_is_there())
+		found |= list_fabric(&listing, path);
+	if (!found)
 		return ENOENT;
-	list = verbs.get_device_list(NULL);
-	device = find_device(list, &place);
-	if (!place.device[0])
-		list_root(&listing, place.class, list);
-	else if (device && place.class != CLASS_DEV)
-		list_attributes(&listing, &place, device);
-	verbs.free_device_list(list);
-	leave(saved);
 	if (listing.failed) {
 		free(listing.entries);
 		return ENOMEM;

@@ -1,0 +1,764 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What a person says to the fabric: on its terminal, in a script, or from elsewhere by `verbatim
+ * cable` and `verbatim node`. Words of ibsim are taken too, in its spelling: a port is "sw1"[3];
+ * here sw1[3] is enough.
+ */
+#include "fabric/room.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/epoll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/nearest.h"
+#include "base/text.h"
+
+#define WORDS		8
+#define LINE_BYTES	1024
+#define US_PER_S	1000000u
+#define WAIT_UP_S	60u
+#define ROUTE_HOPS	64u
+
+struct console {
+	struct list node;
+	struct watch watch;
+	struct room *room;
+	int fd;
+	const char *name;		/* of a script; NULL: a person, or a pipe */
+	bool watched, terminal, ended;
+	bool wait_up;
+	uint64_t wait_us;		/* 0: for nothing */
+	unsigned number;		/* of the line */
+	size_t used;
+	char line[LINE_BYTES];
+};
+
+/* ---- what is named ---- */
+
+struct end {
+	uint32_t node, port;		/* port: FABRIC_NONE: none was given */
+};
+
+/* sw1[3], "sw1"[3], sw1, "a name with blanks". Quotes have been taken off. 0 or EINVAL. */
+static int end_parse(struct room *room, const char *text, struct end *end, FILE *out)
+{
+	const char *bracket = strrchr(text, '[');
+	size_t length = strlen(text);
+	char name[LINE_BYTES];
+	uint64_t port = 0;
+
+	*end = (struct end){ fabric_find_node(room->fabric, text), FABRIC_NONE };
+	if (end->node != FABRIC_NONE)
+		return 0;
+	if (bracket && text[length - 1] == ']') {
+		const char *number = bracket + 1;
+
+		snprintf(name, sizeof(name), "%.*s", (int)(bracket - text), text);
+		if (!text_scan_number(&number, UINT8_MAX, &port) || strcmp(number, "]")) {
+			fprintf(out, "'%s' is no port of a node: expected NODE[NUMBER]\n", text);
+			return EINVAL;
+		}
+		end->node = fabric_find_node(room->fabric, name);
+		end->port = (uint32_t)port;
+	} else {
+		snprintf(name, sizeof(name), "%s", text);
+	}
+	if (end->node == FABRIC_NONE) {
+		fprintf(out, "no node '%s': show lists them\n", name);
+		return EINVAL;
+	}
+	return 0;
+}
+
+static const char *node_name(const struct room *room, uint32_t node)
+{
+	struct fabric_node_info info;
+
+	return fabric_node_info(room->fabric, node, &info) ? info.id : "?";
+}
+
+static unsigned node_ports(const struct room *room, uint32_t node)
+{
+	struct fabric_node_info info;
+
+	return fabric_node_info(room->fabric, node, &info) ? info.ports : 0;
+}
+
+/* ---- words ---- */
+
+/* One cable, or all of a node. */
+static int set_cables(struct room *room, const char *text, bool plugged, FILE *out)
+{
+	unsigned changed = 0;
+	struct end end;
+	int err = end_parse(room, text, &end, out);
+
+	if (err)
+		return err;
+	if (end.port != FABRIC_NONE) {
+		err = fabric_set_cable(room->fabric, end.node, end.port, plugged, room->now_us);
+		if (err)
+			fprintf(out, "%s[%u] has no cable: the file names none there\n",
+				node_name(room, end.node), end.port);
+		return err;
+	}
+	for (uint32_t port = 1; port <= node_ports(room, end.node); port++)
+		changed += !fabric_set_cable(room->fabric, end.node, port, plugged, room->now_us);
+	if (changed)
+		return 0;
+	fprintf(out, "%s has no cable\n", node_name(room, end.node));
+	return ENOENT;
+}
+
+static int word_cable(struct room *room, int count, char **word, FILE *out)
+{
+	if (count == 3 && !strcasecmp(word[2], "pull"))
+		return set_cables(room, word[1], false, out);
+	if (count == 3 && !strcasecmp(word[2], "plug"))
+		return set_cables(room, word[1], true, out);
+	fprintf(out, "expected cable NODE[PORT] pull, or plug\n");
+	return EINVAL;
+}
+
+static int word_node(struct room *room, int count, char **word, FILE *out)
+{
+	struct end end;
+	bool on = count == 3 && !strcasecmp(word[2], "on");
+	int err;
+
+	if (count != 3 || (!on && strcasecmp(word[2], "off"))) {
+		fprintf(out, "expected node NODE on, or off\n");
+		return EINVAL;
+	}
+	err = end_parse(room, word[1], &end, out);
+	return err ? err : fabric_set_power(room->fabric, end.node, on, room->now_us);
+}
+
+static const char *state_name(enum fabric_port_state state)
+{
+	static const char *const names[] = { "?", "Down", "Init", "Armed", "Active" };
+
+	return (unsigned)state < sizeof(names) / sizeof(names[0]) ? names[state] : "?";
+}
+
+static void show_node(const struct room *room, uint32_t node, FILE *out)
+{
+	static const char *const types[] = { "?", "Hca", "Switch", "Router" };
+	struct fabric_node_info info;
+	struct fabric_port_info port;
+
+	if (!fabric_node_info(room->fabric, node, &info))
+		return;
+	fprintf(out, "%s \"%s\" %u ports, GUID 0x%016llx, \"%s\"%s",
+		types[info.type <= 3 ? info.type : 0], info.id, info.ports,
+		(unsigned long long)info.guid, info.description, info.powered ? "" : ", off");
+	if (info.type == FABRIC_SWITCH && fabric_port_info(room->fabric, node, 0, &port))
+		fprintf(out, ", LID %u", port.lid);
+	fputc('\n', out);
+	for (uint32_t number = 1; number <= info.ports; number++) {
+		if (!fabric_port_info(room->fabric, node, number, &port) ||
+		    port.peer_node == FABRIC_NONE)
+			continue;
+		fprintf(out, "  [%u] %s", number, state_name(port.state));
+		if (port.state > FABRIC_PORT_DOWN)
+			fprintf(out, " %ux%s%s", port.width_lanes, *port.speed_name ? " " : "",
+				port.speed_name);
+		if (info.type != FABRIC_SWITCH)
+			fprintf(out, " LID %u", port.lid);
+		fprintf(out, " -> \"%s\"[%u]%s\n", node_name(room, port.peer_node), port.peer_port,
+			room_is_cabled(room, &port) ? "" : ", pulled");
+	}
+}
+
+static int word_show(struct room *room, int count, char **word, FILE *out)
+{
+	struct end end;
+	int err;
+
+	if (count > 1) {
+		err = end_parse(room, word[1], &end, out);
+		if (!err)
+			show_node(room, end.node, out);
+		return err;
+	}
+	for (uint32_t node = 0; node < fabric_nodes(room->fabric); node++)
+		show_node(room, node, out);
+	return 0;
+}
+
+/* A name, or a LID as ibsim has it. */
+static int lid_end(struct room *room, const char *text, uint32_t *node, uint32_t *port, FILE *out)
+{
+	struct end end;
+	uint64_t lid;
+	int err;
+
+	if (text_number(text, 1, 0xbfff, &lid) &&
+	    fabric_find_node(room->fabric, text) == FABRIC_NONE) {
+		*node = fabric_find_lid(room->fabric, (uint16_t)lid, port);
+		if (*node == FABRIC_NONE)
+			fprintf(out, "no port has LID %llu\n", (unsigned long long)lid);
+		return *node == FABRIC_NONE ? EINVAL : 0;
+	}
+	err = end_parse(room, text, &end, out);
+	if (err)
+		return err;
+	*node = end.node;
+	*port = end.port;
+	if (end.port == FABRIC_NONE) {
+		struct fabric_node_info info;
+
+		fabric_node_info(room->fabric, end.node, &info);
+		*port = info.type == FABRIC_SWITCH ? 0 : 1;
+	}
+	return 0;
+}
+
+/* Hop by hop, with the row of the table that decides. */
+static int word_route(struct room *room, int count, char **word, FILE *out)
+{
+	uint32_t node, port, to_node, to_port, out_port;
+	struct fabric_port_info here, target;
+	struct fabric_node_info info;
+
+	if (count != 3) {
+		fprintf(out, "expected route FROM TO: nodes, ports or LIDs\n");
+		return EINVAL;
+	}
+	if (lid_end(room, word[1], &node, &port, out) ||
+	    lid_end(room, word[2], &to_node, &to_port, out))
+		return EINVAL;
+	fabric_port_info(room->fabric, to_node, to_port, &target);
+	if (!target.lid) {
+		fprintf(out, "%s has no LID: no subnet manager has given it one\n",
+			node_name(room, to_node));
+		return 0;
+	}
+	fprintf(out, "from %s to LID %u of %s\n", node_name(room, node), target.lid,
+		node_name(room, to_node));
+	for (unsigned hop = 0; hop < ROUTE_HOPS; hop++) {
+		fabric_node_info(room->fabric, node, &info);
+		if (node == to_node) {
+			fprintf(out, "%s: arrived\n", info.id);
+			return 0;
+		}
+		out_port = info.type == FABRIC_SWITCH ? fabric_route(room->fabric, node, target.lid)
+						      : port;
+		if (info.type != FABRIC_SWITCH && hop) {
+			fprintf(out,
+				"%s: a host, which forwards nothing: the table before it is "
+				"wrong\n",
+				info.id);
+			return 0;
+		}
+		if (info.type == FABRIC_SWITCH)
+			fprintf(out, "%s: LFT[%u] = %u%s\n", info.id, target.lid, out_port,
+				out_port == 255
+					? ": no route: the subnet manager has not programmed it"
+					: "");
+		else
+			fprintf(out, "%s: by its port %u\n", info.id, out_port);
+		if (!fabric_port_info(room->fabric, node, out_port, &here) ||
+		    !room_is_cabled(room, &here)) {
+			if (out_port != 255)
+				fprintf(out, "%s[%u]: no cable\n", info.id, out_port);
+			return 0;
+		}
+		node = here.peer_node;
+		port = here.peer_port;
+	}
+	fprintf(out, "after %u hops still not there: a loop\n", ROUTE_HOPS);
+	return 0;
+}
+
+static int word_hosts(struct room *room, int count, char **word, FILE *out)
+{
+	char name[CTL_NODE_MAX], last[CTL_NODE_MAX] = "";
+	struct fabric_node_info info;
+	const char *comma = "";
+
+	for (uint32_t node = 0; node < fabric_nodes(room->fabric); node++) {
+		if (!fabric_node_info(room->fabric, node, &info) || info.type != FABRIC_CA)
+			continue;
+		room_host_name(room, node, name);
+		if (!strcmp(name, last))
+			continue;
+		fprintf(out, "%s%s", comma, name);
+		comma = ", ";
+		strcpy(last, name);
+	}
+	fputc('\n', out);
+	return 0;
+}
+
+static int word_print(struct room *room, int count, char **word, FILE *out)
+{
+	char *text = fabric_print(room->fabric);
+
+	if (!text)
+		return ENOMEM;
+	fputs(text, out);
+	free(text);
+	return 0;
+}
+
+static int word_programs(struct room *room, int count, char **word, FILE *out)
+{
+	visitors_list(room, out);
+	return 0;
+}
+
+static int word_statistics(struct room *room, int count, char **word, FILE *out)
+{
+	struct agents_statistics agents;
+	struct fabric_statistics fabric;
+
+	fabric_statistics(room->fabric, &fabric);
+	agents_statistics(room->agents, &agents);
+#define NUMBER(of, member) fprintf(out, "%-20s %llu\n", #member, (unsigned long long)(of).member)
+	NUMBER(fabric, smps);
+	NUMBER(fabric, gmps);
+	NUMBER(fabric, hops);
+	NUMBER(fabric, sma_requests);
+	NUMBER(fabric, sma_answers);
+	NUMBER(fabric, delivered);
+	NUMBER(fabric, traps);
+	NUMBER(fabric, lost_down);
+	NUMBER(fabric, lost_route);
+	NUMBER(fabric, lost_smi);
+	NUMBER(fabric, lost_mkey);
+	NUMBER(fabric, lost_port);
+	NUMBER(fabric, lost_other);
+	NUMBER(agents, written);
+	NUMBER(agents, received);
+	NUMBER(agents, timeouts);
+	NUMBER(agents, retries);
+	NUMBER(agents, late);
+	NUMBER(agents, refused);
+	NUMBER(agents, unserved);
+	NUMBER(agents, segments);
+	NUMBER(*room, lost_mads);
+#undef NUMBER
+	return 0;
+}
+
+static int word_unlink(struct room *room, int count, char **word, FILE *out)
+{
+	if (count == 2)
+		return set_cables(room, word[1], false, out);
+	fprintf(out, "expected Unlink NODE, or NODE[PORT]\n");
+	return EINVAL;
+}
+
+static int word_relink(struct room *room, int count, char **word, FILE *out)
+{
+	if (count == 2)
+		return set_cables(room, word[1], true, out);
+	for (uint32_t node = 0; node < fabric_nodes(room->fabric); node++)
+		for (uint32_t port = 1; port <= node_ports(room, node); port++)
+			fabric_set_cable(room->fabric, node, port, true, room->now_us);
+	return 0;
+}
+
+/* The cable that the file has there; others would be another file. */
+static int word_link(struct room *room, int count, char **word, FILE *out)
+{
+	struct fabric_port_info port;
+	struct end one, other;
+
+	if (count != 3) {
+		fprintf(out, "expected Link NODE[PORT] NODE[PORT]\n");
+		return EINVAL;
+	}
+	if (end_parse(room, word[1], &one, out) || end_parse(room, word[2], &other, out))
+		return EINVAL;
+	if (!fabric_port_info(room->fabric, one.node, one.port, &port) ||
+	    port.peer_node != other.node ||
+	    (other.port != FABRIC_NONE && port.peer_port != other.port)) {
+		fprintf(out,
+			"the file has no cable from %s to %s: change the file, and start again\n",
+			word[1], word[2]);
+		return ENOENT;
+	}
+	return fabric_set_cable(room->fabric, one.node, one.port, true, room->now_us);
+}
+
+/* A port's cable is pulled; a node's are all, and it forgets what it was told. */
+static int word_clear(struct room *room, int count, char **word, FILE *out)
+{
+	struct end end;
+	int err = word_unlink(room, count, word, out);
+
+	if (err)
+		return err;
+	end_parse(room, word[1], &end, out);
+	if (end.port != FABRIC_NONE)
+		return 0;
+	fabric_set_power(room->fabric, end.node, false, room->now_us);
+	return fabric_set_power(room->fabric, end.node, true, room->now_us);
+}
+
+static int word_guid(struct room *room, int count, char **word, FILE *out)
+{
+	struct fabric_node_info info;
+	struct fabric_port_info port;
+	struct end end;
+
+	if (count != 2) {
+		fprintf(out, count > 2 ? "GUIDs are the file's: caguid=, switchguid= there\n" :
+			"expected Guid NODE, or NODE[PORT]\n");
+		return EINVAL;
+	}
+	if (end_parse(room, word[1], &end, out))
+		return EINVAL;
+	fabric_node_info(room->fabric, end.node, &info);
+	if (end.port == FABRIC_NONE)
+		fprintf(out, "0x%016llx\n", (unsigned long long)info.guid);
+	else if (fabric_port_info(room->fabric, end.node, end.port, &port))
+		fprintf(out, "0x%016llx\n", (unsigned long long)port.guid);
+	return 0;
+}
+
+static int word_baselid(struct room *room, int count, char **word, FILE *out)
+{
+	struct fabric_port_info port;
+	struct fabric_node_info info;
+	struct end end;
+
+	if (count != 2) {
+		fprintf(out,
+			count > 2
+				? "LIDs are the subnet manager's: it would take another one back\n"
+				: "expected Baselid NODE, or NODE[PORT]\n");
+		return EINVAL;
+	}
+	if (end_parse(room, word[1], &end, out))
+		return EINVAL;
+	fabric_node_info(room->fabric, end.node, &info);
+	if (end.port == FABRIC_NONE)
+		end.port = info.type == FABRIC_SWITCH ? 0 : 1;
+	if (fabric_port_info(room->fabric, end.node, end.port, &port))
+		fprintf(out, "LID %u, LMC %u\n", port.lid, port.lmc);
+	return 0;
+}
+
+static int word_quit(struct room *room, int count, char **word, FILE *out)
+{
+	room->ended = true;
+	return 0;
+}
+
+static int word_help(struct room *room, int count, char **word, FILE *out);
+
+/* Where the console itself acts: console_wait(). */
+static int word_wait(struct room *room, int count, char **word, FILE *out)
+{
+	fprintf(out, "wait is for scripts and the fabric's own console\n");
+	return EINVAL;
+}
+
+static const struct word {
+	const char *name, *arguments;
+	int (*run)(struct room *room, int count, char **word, FILE *out);
+	const char *text;
+} words[] = {
+	{ "cable", "NODE[PORT] pull|plug", word_cable, "without [PORT]: all of the node" },
+	{ "node", "NODE on|off", word_node, "its power; when it comes back it has forgotten all" },
+	{ "show", "[NODE]", word_show, "nodes, ports, states, LIDs" },
+	{ "route", "FROM TO", word_route, "hop by hop, as the forwarding tables say" },
+	{ "hosts", "", word_hosts, "names for VERBATIM_NODE" },
+	{ "programs", "", word_programs, "that have a port open" },
+	{ "statistics", "", word_statistics, "MADs since the start" },
+	{ "print", "", word_print, "the fabric as a file" },
+	{ "wait", "SECONDS | up", word_wait, "up: until every host port is Active" },
+	{ "help", "", word_help, "" },
+	{ "quit", "", word_quit, "ends the fabric" },
+	/* ibsim's */
+	{ "Link", "NODE[PORT] NODE[PORT]", word_link, "plugs the cable in" },
+	{ "Relink", "[NODE[PORT]]", word_relink, "plugs in all, or those of a node" },
+	{ "Unlink", "NODE[PORT]", word_unlink, "pulls" },
+	{ "Clear", "NODE[PORT]", word_clear, "pulls, and restarts a node" },
+	{ "Guid", "NODE[PORT]", word_guid, "shows it" },
+	{ "Baselid", "NODE[PORT]", word_baselid, "shows it" },
+	{ "Dump", "[NODE]", word_show, "as show" },
+	{ "Attached", "", word_programs, "as programs" },
+	{ NULL, NULL, NULL, NULL },
+};
+
+static int word_help(struct room *room, int count, char **word, FILE *out)
+{
+	for (const struct word *row = words; row->name; row++)
+		fprintf(out, "%-10s %-24s%s%s\n", row->name, row->arguments, *row->text ? " " : "",
+			row->text);
+	return 0;
+}
+
+/* ---- lines ---- */
+
+/* Splits @line at blanks; what stands in quotes is one word, and so is what is joined to it. */
+static int split(char *line, char **word, int max)
+{
+	char *to = line;
+	int count = 0;
+
+	while (*line) {
+		while (*line == ' ' || *line == '\t' || *line == '\r' || *line == '\n')
+			line++;
+		if (!*line || *line == '#' || *line == '!' || count == max)
+			break;
+		word[count++] = to;
+		while (*line && !strchr(" \t\r\n", *line)) {
+			if (*line != '"') {
+				*to++ = *line++;
+				continue;
+			}
+			for (line++; *line && *line != '"'; )
+				*to++ = *line++;
+			line += *line == '"';
+		}
+		if (*line)
+			line++;
+		*to++ = '\0';
+	}
+	return count;
+}
+
+static const struct word *word_find(const char *name)
+{
+	for (const struct word *row = words; row->name; row++)
+		if (!strcasecmp(row->name, name))
+			return row;
+	return NULL;
+}
+
+static int words_run(struct room *room, int count, char **word, FILE *out)
+{
+	const struct word *row = word_find(word[0]);
+	struct nearest_word nearest = nearest_begin(word[0]);
+
+	if (row)
+		return row->run(room, count, word, out);
+	for (row = words; row->name; row++)
+		nearest_offer(&nearest, row->name);
+	fprintf(out, "no word '%s'%s%s; help lists them\n", word[0],
+		nearest.best ? "; the nearest: " : "", nearest.best ? nearest.best : "");
+	return EINVAL;
+}
+
+int console_line(struct room *room, char *line, FILE *out)
+{
+	char *word[WORDS];
+	int count = split(line, word, WORDS);
+
+	return count ? words_run(room, count, word, out) : 0;
+}
+
+/* ---- sources of lines ---- */
+
+static void console_prompt(struct console *console)
+{
+	if (!console->terminal || console->ended)
+		return;
+	printf("%s> ", console->room->name);
+	fflush(stdout);
+}
+
+/* "wait 2", "wait up". True: it was one. */
+static bool console_wait(struct console *console, int count, char **word)
+{
+	struct room *room = console->room;
+	uint64_t seconds = WAIT_UP_S;
+
+	if (count != 2 || strcasecmp(word[0], "wait"))
+		return false;
+	console->wait_up = !strcasecmp(word[1], "up");
+	if (!console->wait_up && !text_number(word[1], 0, 86400, &seconds))
+		return false;
+	if (!console->wait_up || !room_is_up(room))
+		console->wait_us = room->now_us + seconds * US_PER_S;
+	return true;
+}
+
+static void console_run(struct console *console, char *line)
+{
+	struct room *room = console->room;
+	char *word[WORDS];
+	int count = split(line, word, WORDS), err;
+
+	console->number++;
+	if (!count || console_wait(console, count, word))
+		return;
+	if (console->name) {
+		char *text = NULL;
+		size_t bytes = 0;
+		FILE *out = open_memstream(&text, &bytes);
+
+		if (!out)
+			return;
+		err = words_run(room, count, word, out);
+		fclose(out);
+		if (err)
+			printf("%s:%u: ", console->name, console->number);
+		fputs(text, stdout);
+		free(text);
+	} else {
+		words_run(room, count, word, stdout);
+	}
+	fflush(stdout);
+}
+
+static bool console_is_waiting(struct console *console)
+{
+	struct room *room = console->room;
+
+	if (!console->wait_us)
+		return false;
+	if (console->wait_us > room->now_us && !(console->wait_up && room_is_up(room)))
+		return true;
+	if (console->wait_up && !room_is_up(room))
+		room_say(room,
+			 "wait up: not every host port is Active after %u s: show tells which",
+			 WAIT_UP_S);
+	console->wait_us = 0;
+	return false;
+}
+
+/* What is in the buffer, as far as no line waits. */
+static void console_drain(struct console *console)
+{
+	char *end, line[LINE_BYTES];
+
+	while (!console_is_waiting(console) && !console->room->ended) {
+		size_t length;
+
+		end = memchr(console->line, '\n', console->used);
+		if (!end && !(console->ended && console->used) && console->used < LINE_BYTES - 1)
+			break;
+		length = end ? (size_t)(end - console->line) + 1 : console->used;
+		memcpy(line, console->line, length);
+		line[length < LINE_BYTES ? length : LINE_BYTES - 1] = '\0';
+		console->used -= length;
+		memmove(console->line, console->line + length, console->used);
+		console_run(console, line);
+		console_prompt(console);
+	}
+}
+
+static void console_read(struct console *console)
+{
+	ssize_t got =
+		read(console->fd, console->line + console->used, LINE_BYTES - 1 - console->used);
+
+	if (got < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (got > 0)
+		console->used += (size_t)got;
+	else
+		console->ended = true;
+	if (console->ended && console->watched) {
+		room_unwatch(console->room, console->fd);
+		console->watched = false;
+	}
+	/* At a terminal Ctrl-D means: enough. A pipe or a script ends, and the fabric goes on. */
+	if (console->ended && console->terminal)
+		console->room->ended = true;
+}
+
+static void console_ready(struct watch *watch, uint32_t events)
+{
+	struct console *console = container_of(watch, struct console, watch);
+
+	if (console->wait_us) {
+		/* It is read when the wait is over; until then it would only wake us. */
+		room_unwatch(console->room, console->fd);
+		console->watched = false;
+		return;
+	}
+	console_read(console);
+	console_drain(console);
+}
+
+static void console_close(struct console *console)
+{
+	if (console->watched)
+		room_unwatch(console->room, console->fd);
+	if (console->fd != STDIN_FILENO)
+		close(console->fd);
+	list_remove(&console->node);
+	free(console);
+}
+
+int console_open(struct room *room, int fd, const char *name)
+{
+	struct console *console;
+	bool terminal = isatty(fd);
+
+	/* In the background a terminal is somebody else's. */
+	if (terminal && tcgetpgrp(fd) != getpgrp())
+		return 0;
+	console = calloc(1, sizeof(*console));
+	if (!console)
+		return ENOMEM;
+	console->room = room;
+	console->fd = fd;
+	console->name = name;
+	console->terminal = terminal;
+	console->watch.ready = console_ready;
+	console->watched = !room_watch(room, fd, &console->watch, EPOLLIN);	/* not a file */
+	list_add_tail(&room->consoles, &console->node);
+	console_prompt(console);
+	return 0;
+}
+
+uint64_t console_deadline_us(const struct room *room)
+{
+	uint64_t next = FABRIC_NEVER;
+	struct list *at;
+
+	list_for_each(at, &room->consoles) {
+		const struct console *console = list_entry(at, struct console, node);
+		uint64_t due = console->wait_us	  ? console->wait_us
+			       : console->watched ? FABRIC_NEVER
+						  : 0;
+
+		if (due < next)
+			next = due;
+	}
+	return next;
+}
+
+/* Waits that are over, and files, which are always readable. */
+void console_timer(struct room *room)
+{
+	struct list *at, *next;
+
+	list_for_each_safe(at, next, &room->consoles) {
+		struct console *console = list_entry(at, struct console, node);
+
+		if (console->wait_us && console_is_waiting(console))
+			continue;
+		console_drain(console);
+		if (console->wait_us || console->watched)
+			continue;
+		if (console->ended) {
+			console_close(console);
+			continue;
+		}
+		console->watched = !room_watch(room, console->fd, &console->watch, EPOLLIN);
+		if (!console->watched) {
+			console_read(console);
+			console_drain(console);
+		}
+	}
+}
+
+void console_close_all(struct room *room)
+{
+	while (!list_empty(&room->consoles))
+		console_close(list_entry(room->consoles.next, struct console, node));
+}

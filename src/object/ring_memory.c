@@ -14,17 +14,18 @@ void *ring_memory_get(struct ring_memory *memory, size_t count, size_t bytes)
 
 	if (!allocator)
 		return calloc(count, bytes);
-	ring = allocator->alloc(allocator->pd, allocator->context, count * bytes, RING_ALIGNMENT, memory->use);
-	if (ring == IBV_ALLOCATOR_USE_DEFAULT) {
-		memory->allocator = NULL;
-		return calloc(count, bytes);
-	}
-	if (!ring) {
+	ring = allocator->alloc ? allocator->alloc(allocator->pd, allocator->context, count * bytes,
+						   RING_ALIGNMENT, memory->use) :
+				  IBV_ALLOCATOR_USE_DEFAULT;
+	memory->ours = ring == IBV_ALLOCATOR_USE_DEFAULT;
+	if (memory->ours)
+		ring = calloc(count, bytes);
+	else if (!ring)
 		explain("the allocator of the parent domain has no %zu bytes", count * bytes);
+	if (!ring)
 		return NULL;
-	}
 	atomic_fetch_add(&allocator->users, 1);
-	return memset(ring, 0, count * bytes);
+	return memory->ours ? ring : memset(ring, 0, count * bytes);
 }
 
 void ring_memory_put(const struct ring_memory *memory, void *ring)
@@ -37,6 +38,9 @@ void ring_memory_put(const struct ring_memory *memory, void *ring)
 	}
 	if (!ring)
 		return;
-	allocator->free(allocator->pd, allocator->context, ring, memory->use);
+	if (memory->ours)
+		free(ring);
+	else
+		allocator->free(allocator->pd, allocator->context, ring, memory->use);
 	atomic_fetch_sub(&allocator->users, 1);
 }

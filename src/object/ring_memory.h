@@ -19,16 +19,18 @@ enum ring_use { RING_OF_QP = 1, RING_OF_SRQ, RING_OF_CQ };
 
 /* Of a parent domain, which stays while there are users. */
 struct ring_allocator {
+	/* NULL: the parent domain has none. */
 	void *(*alloc)(struct ibv_pd *pd, void *context, size_t size, size_t alignment, uint64_t resource_type);
 	void (*free)(struct ibv_pd *pd, void *context, void *memory, uint64_t resource_type);
 	struct ibv_pd *pd;		/* the parent domain */
 	void *context;
-	_Atomic uint32_t users;		/* rings in memory of theirs */
+	_Atomic uint32_t users;		/* rings of what was made in the parent domain */
 };
 
 struct ring_memory {
 	struct ring_allocator *allocator;	/* NULL: the memory is ours */
 	uint8_t use;				/* enum ring_use */
+	bool ours;				/* the allocator has none, or has declined */
 };
 
 /*

@@ -22,7 +22,7 @@ struct parent_domain {
 	struct pd base;		/* first; number 0 */
 	struct pd *pd;
 	struct td *td;		/* or NULL */
-	struct ring_allocator allocator;	/* alloc is NULL: none */
+	struct ring_allocator allocator;	/* counts rings, also without alloc */
 };
 
 static void domain_list(struct context *context, struct list *head, struct list *node)
@@ -110,9 +110,11 @@ struct ibv_pd *parent_domain_alloc(struct ibv_context *context,
 	if (!domain)
 		return fail(ENOMEM);
 	domain->pd = pd;
-	if (attr->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS)
-		domain->allocator = (struct ring_allocator){ .alloc = attr->alloc, .free = attr->free,
-							     .pd = &domain->base.ibv };
+	domain->allocator.pd = &domain->base.ibv;
+	if (attr->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS) {
+		domain->allocator.alloc = attr->alloc;
+		domain->allocator.free = attr->free;
+	}
 	if (attr->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT)
 		domain->allocator.context = attr->pd_context;
 	domain->td = (struct td *)attr->td;
@@ -134,7 +136,7 @@ struct ring_allocator *domain_allocator(struct ibv_pd *ibv)
 {
 	struct parent_domain *domain = (struct parent_domain *)ibv;
 
-	return ibv && domain_is_parent(ibv) && domain->allocator.alloc ? &domain->allocator : NULL;
+	return ibv && domain_is_parent(ibv) ? &domain->allocator : NULL;
 }
 
 bool domain_is_of_one_thread(const struct ibv_pd *ibv)
@@ -156,10 +158,8 @@ int parent_domain_dealloc(struct ibv_pd *ibv)
 
 	if (rings) {
 		explain_refused("ibv_dealloc_pd", EBUSY,
-				"ibv_dealloc_pd: %u rings of QPs, SRQs and CQs are in memory of "
-				"the parent "
-			"domain's allocator: destroy "
-			"those first",
+				"ibv_dealloc_pd: QPs, SRQs and CQs of the parent domain still have "
+				"%u rings: destroy those first",
 			rings);
 		return EBUSY;
 	}

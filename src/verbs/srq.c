@@ -6,6 +6,7 @@
 static struct ibv_srq *srq_create(struct ibv_pd *pd, struct ibv_srq_init_attr_ex *attr)
 {
 	uint64_t began_ns = trace_began_ns();
+	struct ring_allocator *allocator = domain_allocator(pd);
 	struct pd *domain;
 	struct srq *srq;
 	int err;
@@ -14,7 +15,10 @@ static struct ibv_srq *srq_create(struct ibv_pd *pd, struct ibv_srq_init_attr_ex
 	if (err)
 		return fail(err);
 	attr->pd = &domain->ibv;
-	err = hca_create_srq_in(to_hca(pd->context), attr, domain_allocator(pd), &srq);
+	/* Drivers of adapters do not count SRQs in a parent domain. */
+	if (allocator && !allocator->alloc)
+		allocator = NULL;
+	err = hca_create_srq_in(to_hca(pd->context), attr, allocator, &srq);
 	verbs_traced("ibv_create_srq", 0, began_ns, err, ",\"device\":\"%s\"", pd->context->device->name);
 	if (err)
 		return fail(err);

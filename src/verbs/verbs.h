@@ -146,7 +146,7 @@ struct ibv_pd *parent_domain_alloc(struct ibv_context *context,
  */
 int domain_pd(const char *call, struct ibv_pd *ibv, struct pd **pd);
 bool domain_is_parent(const struct ibv_pd *ibv);
-/* Of a parent domain that has them; else NULL. */
+/* Of a parent domain: counts what is made in it; it may have none (alloc is NULL). Else NULL. */
 struct ring_allocator *domain_allocator(struct ibv_pd *ibv);
 /* A parent domain with a thread domain: its objects are used by one thread. */
 bool domain_is_of_one_thread(const struct ibv_pd *ibv);

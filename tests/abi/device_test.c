@@ -262,7 +262,9 @@ static void a_parent_domain_stands_for_its_protection_domain(void **state)
 	struct ibv_td *td = ibv_alloc_td(context, &td_attr);
 	struct ibv_parent_domain_init_attr attr = { .pd = ibv_alloc_pd(context), .td = td };
 	struct ibv_pd *parent = ibv_alloc_parent_domain(context, &attr);
+	struct ibv_qp_init_attr qp = { .qp_type = IBV_QPT_RC, .cap = { 4, 4, 1, 1, 0 } };
 	static uint64_t memory[8];
+	struct ibv_qp *made;
 	struct ibv_mr *mr;
 
 	assert_non_null(parent);
@@ -271,6 +273,12 @@ static void a_parent_domain_stands_for_its_protection_domain(void **state)
 	mr = ibv_reg_mr(parent, memory, sizeof(memory), IBV_ACCESS_LOCAL_WRITE);
 	assert_non_null(mr);
 	assert_int_equal(ibv_dereg_mr(mr), 0);
+	qp.send_cq = qp.recv_cq = ibv_create_cq(context, 4, NULL, NULL, 0);
+	made = ibv_create_qp(parent, &qp);
+	assert_non_null(made);
+	assert_int_equal(ibv_dealloc_pd(parent), EBUSY);
+	assert_int_equal(ibv_destroy_qp(made), 0);
+	assert_int_equal(ibv_destroy_cq(qp.send_cq), 0);
 	attr.td = NULL;
 	attr.comp_mask = 1u << 20;
 	assert_refused(ibv_alloc_parent_domain(context, &attr), EINVAL);

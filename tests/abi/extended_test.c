@@ -425,8 +425,9 @@ static void an_allocator_may_refuse_or_leave_it_to_us(void **state)
 	assert_non_null(qp);
 	assert_int_equal(given.by_default, 2);
 	assert_int_equal(given.alive, 0);
-	assert_int_equal(ibv_dealloc_pd(domain), 0);	/* nothing of it is in use */
+	assert_int_equal(ibv_dealloc_pd(domain), EBUSY);
 	assert_int_equal(ibv_destroy_qp(qp), 0);
+	assert_int_equal(ibv_dealloc_pd(domain), 0);
 	assert_int_equal(ibv_destroy_cq(cq), 0);
 	assert_int_equal(ibv_dealloc_pd(pd), 0);
 }

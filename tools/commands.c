@@ -79,6 +79,7 @@ static const struct command_option trace_options[] = {
 	{ "--summary",	0, NULL, "where the time went, at the end; or of FILE..., without a program" },
 	{ "--pid",	'p', "PID", "a process that runs already, instead of PROGRAM" },
 	{ "--filter",	0, "KEY=VALUE[|VALUE]...[,...]", "only what matches: qp, peer, device, process, kind" },
+	{ "--as-packets", 0, NULL, "what goes through memory as the packets that it stands for" },
 	{ "--payload",	0, "BYTES", "of each packet, or all; one-sided operations become packets then" },
 	{ "--ring",	0, "SIZE", "keep the last SIZE bytes, written when something fails" },
 	{ "--limit",	0, "SIZE", "the file ends there" },

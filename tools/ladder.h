@@ -103,6 +103,7 @@ struct ladder_problem {
 enum ladder_event_kind {
 	LADDER_EVENT_CALL, LADDER_EVENT_COMPLETION, LADDER_EVENT_STATE, LADDER_EVENT_OTHER,
 	LADDER_EVENT_DROP, LADDER_EVENT_FAULT, LADDER_EVENT_LOST,	/* shown as others */
+	LADDER_EVENT_MEMORY,		/* not kept: through memory, or consumed there */
 };
 
 struct ladder_event {

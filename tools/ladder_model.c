@@ -207,6 +207,7 @@ static void ladder_classify(struct ladder_event *event)
 		{ "state", LADDER_EVENT_STATE }, { "queue_pair", LADDER_EVENT_STATE },
 		{ "drop", LADDER_EVENT_DROP },
 		{ "fault", LADDER_EVENT_FAULT }, { "lost", LADDER_EVENT_LOST },
+		{ "operation", LADDER_EVENT_MEMORY }, { "consumed", LADDER_EVENT_MEMORY },
 	};
 	char name[24] = "", value[48];
 
@@ -260,6 +261,8 @@ static int ladder_add_event(struct ladder *ladder, struct pairs *pairs, const st
 		event->qpn = ladder_number(value, strlen(value), LADDER_NO_QP);
 	else
 		event->qpn = ladder_qp_of_text(event->json, event->json_bytes);
+	if (event->kind == LADDER_EVENT_MEMORY)
+		return ladder_memory_event(ladder, pairs, event, record);
 	if (!ladder_memory_left_out(ladder, pairs, event))
 		ladder->events++;
 	return 0;

@@ -50,6 +50,9 @@ bool ladder_is_memory(const struct ladder_packet *packet);
 /* @packet is filled from @record. 0 or ENOMEM. */
 int ladder_memory_add(struct ladder *ladder, struct pairs *pairs, struct ladder_packet *packet,
 		      const struct capture_record *record, const struct frame *frame);
+/* The same of an event of LADDER_EVENT_MEMORY, as traces have them from "v":2 on. */
+int ladder_memory_event(struct ladder *ladder, struct pairs *pairs,
+			const struct ladder_event *event, const struct capture_record *record);
 /* True: @event says only that packets of the operation that its process is at were left out of the file. */
 bool ladder_memory_left_out(struct ladder *ladder, struct pairs *pairs, const struct ladder_event *event);
 

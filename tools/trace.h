@@ -17,6 +17,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "trace/block.h"
 #include "trace/record.h"
 
 #define FILTER_VALUES	16u
@@ -112,6 +113,7 @@ struct output_options {
 	uint64_t ring_bytes;		/* 0: write everything */
 	uint64_t limit_bytes;		/* of the file; 0: none */
 	bool text;
+	enum trace_version version;	/* what goes through memory: as itself, or as packets */
 };
 
 /* 0, or errno after a line on stderr. */
@@ -120,8 +122,12 @@ int output_open(struct output **output, const struct output_options *options);
 void output_describe(struct output *output, struct source *source);
 void output_record(struct output *output, struct source *source, const struct trace_record *record,
 		   const uint8_t *data);
-/* An event of ours; @members as in a record. */
-void output_event(struct output *output, struct source *source, uint64_t time_ns, const char *members);
+/* A happening that the tracer knows of: a row of tracepoint.def and its fields. */
+#define output_event(output, source, row, ...)                                                     \
+	output_point(output, source, TRACEPOINT_OF_##row,                                          \
+		     &(const struct tracepoint_##row){ __VA_ARGS__ })
+void output_point(struct output *output, struct source *source, enum tracepoint row,
+		  const void *fields);
 /* Something failed: a ring is written now. */
 void output_keep(struct output *output);
 /* What is buffered is written. */

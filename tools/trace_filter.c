@@ -207,7 +207,7 @@ bool filter_takes(const struct filter *filter, const struct trace_record *record
 
 	if (!takes_qp(filter, record, data))
 		return false;
-	if (record->kind == TRACE_IS_EVENT)
+	if (record->kind == TRACE_IS_POINT || record->kind == TRACE_IS_EVENT)
 		return true;
 	for (unsigned i = 0; i < filter->peers; i++)
 		peer |= !memcmp(filter->peer[i], remote, 16);

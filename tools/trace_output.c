@@ -429,23 +429,28 @@ static void put_expanded(void *owner, const struct expanded *packet)
 static void put_event(struct output *output, struct source *source, const struct trace_record *record,
 		      const char *members, size_t bytes)
 {
-	char json[TRACE_TEXT_MAX + 128];
-	uint8_t block[PCAPNG_EVENT_MAX(sizeof(json))];
-	size_t length = trace_event_json(record, members, bytes, json, sizeof(json));
+	uint8_t block[TRACE_BLOCK_MAX];
+	size_t length = bytes ? trace_event_block(record, output->options.version,
+						  source->interface + 1, members, bytes, block)
+			      : 0;
 
 	if (!length)
 		return;
 	text_event(output, source, record->time_ns, members, bytes);
 	if (output->options.file)
-		output_add(output, block,
-			   pcapng_write_event(source->interface + 1, record->time_ns, json, length, block));
+		output_add(output, block, length);
 }
 
-void output_event(struct output *output, struct source *source, uint64_t time_ns, const char *members)
+void output_point(struct output *output, struct source *source, enum tracepoint row,
+		  const void *fields)
 {
-	const struct trace_record record = { .time_ns = time_ns, .kind = TRACE_IS_EVENT };
+	uint8_t data[TRACEPOINT_BYTES];
+	char members[TRACEPOINT_BYTES];
+	struct tracepoint_record point;
 
-	put_event(output, source, &record, members, strlen(members));
+	tracepoint_encode(row, fields, 0, data, &point);
+	put_event(output, source, &(const struct trace_record){ .time_ns = point.time_ns }, members,
+		  tracepoint_members(data, point.bytes, members));
 }
 
 static void put_operation(struct output *output, struct source *source, const struct trace_record *record,
@@ -453,27 +458,36 @@ static void put_operation(struct output *output, struct source *source, const st
 {
 	struct expanding expanding = { output, source, record };
 	struct trace_operation operation;
-	char members[128];
+	uint8_t block[TRACE_BLOCK_MAX];
 	uint32_t left_out;
 
 	memcpy(&operation, data, sizeof(operation));
 	text_operation(output, source, record, &operation);
+	if (output->options.version == TRACE_AS_OPERATIONS) {
+		if (output->options.file)
+			output_add(output, block,
+				   trace_operation_block(record, &operation, source->interface + 1,
+							 block));
+		return;
+	}
 	if (!trace_expand(&operation, record->flags & TRACE_OUTBOUND, record->qpn, put_expanded, &expanding,
 			  &left_out) || !left_out)
 		return;
-	snprintf(members, sizeof(members), "\"event\":\"lost\",\"records\":%u,\"qp\":\"0x%06x\","
-		 "\"why\":\"packets in the middle of one operation\"", left_out, record->qpn);
-	output_event(output, source, record->time_ns, members);
+	output_event(output, source, lost, .time_ns = record->time_ns, .records = left_out,
+		     .qp = record->qpn, .why = "packets in the middle of one operation");
 }
 
 void output_record(struct output *output, struct source *source, const struct trace_record *record,
 		   const uint8_t *data)
 {
+	char members[TRACE_TEXT_MAX];
+
 	if (record->kind == TRACE_IS_PACKET)
 		put_packet(output, source, record, data, record->captured, record->length,
 			   record->flags & TRACE_OUTBOUND);
 	else if (record->kind == TRACE_IS_OPERATION && record->captured >= sizeof(struct trace_operation))
 		put_operation(output, source, record, data);
-	else if (record->kind == TRACE_IS_EVENT)
-		put_event(output, source, record, (const char *)data, record->captured);
+	else if (record->kind == TRACE_IS_POINT || record->kind == TRACE_IS_EVENT)
+		put_event(output, source, record, members,
+			  trace_event_members(record, data, members));
 }

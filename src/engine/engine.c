@@ -127,7 +127,13 @@ static const struct local_ops local_ops = {
 	.way_changed = local_way_changed, .unlock = local_unlock,
 };
 
-/* Faults on purpose are done to packets: everything goes as packets then (LOCAL_RING). */
+/* Why everything goes as packets, though memory is shared; NULL: it need not. */
+static const char *engine_packets_why(const struct engine *engine)
+{
+	return engine->injection	 ? "VERBATIM_FAULT: faults on purpose are done to packets" :
+	       trace_file_as_packets() ? "VERBATIM_TRACE: as-packets" : NULL;
+}
+
 static int open_local(struct engine *engine)
 {
 	struct local *local = &engine->local;
@@ -142,8 +148,8 @@ static int open_local(struct engine *engine)
 	local->waiter = &engine->waiter;
 	local->connect_tag = WAIT_CONNECT;
 	local->bells_tag = WAIT_BELLS;
-	/* Traces and faults need packets: disable direct access. */
-	if ((engine->injection || trace_file_is_open()) && local->mode < LOCAL_RING)
+	local->packets_why = local->mode < LOCAL_RING ? engine_packets_why(engine) : NULL;
+	if (local->packets_why)
 		local->mode = LOCAL_RING;
 	err = local_open(local);
 	for (i = 0; !err && i < engine->qps.slot_count; i++)

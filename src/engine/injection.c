@@ -224,15 +224,6 @@ static void note_next_held(struct injection *injection) REQUIRES(injection->lock
 	atomic_store_explicit(&injection->next_ns, in_ns < out_ns ? in_ns : out_ns, memory_order_relaxed);
 }
 
-static void fault_trace(const struct inject_packet *what, const struct inject_verdict *verdict)
-{
-	trace_event(TRACE_FAULTS, what->own_qpn, 0, "fault",
-		    "\"name\":\"%s\",\"qp\":\"0x%06x\",\"direction\":\"%s\",\"psn\":%u,"
-		    "\"opcode\":\"%s\",\"rule\":%u",
-		    inject_action_name(verdict->action), what->own_qpn, what->outbound ? "out" : "in", what->psn,
-		    what->op->name, verdict->rule);
-}
-
 void injection_judge(struct engine *engine, const struct inject_packet *what, uint64_t now_ns,
 		     struct inject_verdict *verdict)
 {
@@ -245,8 +236,10 @@ void injection_judge(struct engine *engine, const struct inject_packet *what, ui
 		note_next_held(injection);
 	}
 	lock_release(&injection->lock);
-	if (verdict->rule && trace_wants(TRACE_FAULTS))
-		fault_trace(what, verdict);
+	if (verdict->rule)
+		tracepoint(fault, .name = inject_action_name(verdict->action), .qp = what->own_qpn,
+			   .direction = what->outbound ? "out" : "in", .psn = what->psn,
+			   .opcode = what->op->name, .rule = verdict->rule);
 }
 
 void injection_hold(struct engine *engine, const struct datagram *one, const struct inject_packet *what,

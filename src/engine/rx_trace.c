@@ -31,7 +31,7 @@ void rx_trace_begin(struct rx_traced *traced, struct engine *engine, const struc
 	record->flags |= dont_fragment ? TRACE_DONT_FRAGMENT : 0;
 	record->ip_id = ip_id;
 	record->qpn = packet_peek_qpn(traced->data, traced->bytes);
-	record->time_ns = trace_now_ns();
+	record->time_ns = tracepoint_now_ns();
 }
 
 void rx_trace_end(struct rx_traced *traced, enum drop why)

@@ -164,9 +164,8 @@ static void send_all(struct engine *engine, struct link *link, struct datagram *
 		}
 		if (++tries > SEND_TRIES) {
 			drop_count(engine->counters, DROP_LINK, count - done);
-			if (trace_wants(TRACE_DROPS))
-				trace_event(TRACE_DROPS, 0, 0, "drop", "\"reason\":\"%s\",\"packets\":%u",
-					    counter_name(drop_row(DROP_LINK)->counter), count - done);
+			tracepoint(not_sent, .reason = counter_name(drop_row(DROP_LINK)->counter),
+				   .packets = count - done);
 			return;
 		}
 		thread_yield();

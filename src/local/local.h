@@ -78,6 +78,7 @@ struct local {
 	struct waiter *waiter;
 	uint32_t connect_tag, bells_tag;	/* for local_handle_peers(), local_silence_bells() */
 	enum local_mode mode;
+	const char *packets_why;	/* why mode is LOCAL_RING; NULL: VERBATIM_MEMORY is */
 
 	struct link *channel_link;
 	bool direct;			/* RC requests may do without packets */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Which way the requests of a QP take inside this host, and why not a faster one: for statistics. */
 #include "local/peer.h"
+#include "trace/trace.h"
 
 static const char *no_channel(const struct local *local, uint32_t slot)
 {
@@ -15,7 +16,11 @@ static enum local_way way_by_channel(const struct local *local, struct qp *qp, c
 	const struct pairing *pairing = &qp->pairing;
 
 	if (!local->direct) {
-		*why = local->mode == LOCAL_RING ? "VERBATIM_MEMORY=ring" : "a trace is to show packets";
+		*why = local->packets_why ? local->packets_why : "VERBATIM_MEMORY=ring";
+		return WAY_RING;
+	}
+	if (trace_wants(TRACE_PAYLOAD)) {
+		*why = "verbatim trace --payload shows packets";
 		return WAY_RING;
 	}
 	if (!pairing->agreed || pairing->life != atomic_load(&peer->life)) {
@@ -43,7 +48,8 @@ enum local_way local_way(const struct local *local, struct qp *qp, const char **
 		return WAY_UDP;
 	}
 	if (!local->peers || !local->channel_link) {
-		*why = "no memory is shared: VERBATIM_MEMORY=off, faults, or a set-id program";
+		*why = local->mode == LOCAL_OFF ? "no memory is shared: VERBATIM_MEMORY=off" :
+						  "no memory is shared: a set-id program";
 		return WAY_UDP;
 	}
 	peer = peer_of_slot(local, slot);

@@ -33,10 +33,9 @@ void qp_set_state(struct qp *qp, enum ibv_qp_state state)
 
 void qp_move_state(struct qp *qp, enum ibv_qp_state state, const char *why)
 {
-	if (trace_wants(TRACE_STATES) && qp->state != state)
-		trace_event(TRACE_STATES, qp->number, 0, "state",
-			    "\"qp\":\"0x%06x\",\"from\":\"%s\",\"to\":\"%s\",\"why\":\"%s\"", qp->number,
-			    qp_state_name(qp->state), qp_state_name(state), why);
+	if (qp->state != state)
+		tracepoint(state, .qp = qp->number, .from = qp_state_name(qp->state),
+			   .to = qp_state_name(state), .why = why);
 	if (trace_wants(TRACE_PACKETS) && state == IBV_QPS_RESET)
 		trace_forget(qp->number);
 	qp_set_state(qp, state);

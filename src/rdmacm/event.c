@@ -176,12 +176,6 @@ static int channel_was_destroyed(void)
 	return refuse(EBADF, "rdma_get_cm_event: the event channel was destroyed");
 }
 
-static void event_trace(const struct rdma_cm_event *event)
-{
-	trace_event(TRACE_CM, 0, 0, "cm", "\"id\":\"%p\",\"name\":\"%s\",\"status\":%d",
-		    (void *)event->id, rdma_event_str(event->event), event->status);
-}
-
 int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event **got)
 {
 	CALL_POINT();
@@ -203,8 +197,9 @@ int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event *
 			*got = &event->public;
 			traced.id = event->public.id;
 			traced_end(&traced, "rdma_get_cm_event", 0);
-			if (trace_wants(TRACE_CM))
-				event_trace(&event->public);
+			tracepoint(cm, .id = event->public.id,
+				   .name = rdma_event_str(event->public.event),
+				   .status = event->public.status);
 			return 0;
 		}
 		free(event);	/* a handler may leave the wait by siglongjmp() */

@@ -8,7 +8,7 @@
 
 #include "rdmacm/rdmacm.h"
 
-/* ",\"peer\":\"192.0.2.1:7471\"", or nothing. */
+/* "192.0.2.1:7471", or nothing. */
 static void note_peer(const struct sockaddr *address, char *text, size_t size)
 {
 	const struct sockaddr_in6 *in6 = (const void *)address;
@@ -16,14 +16,14 @@ static void note_peer(const struct sockaddr *address, char *text, size_t size)
 	char name[INET6_ADDRSTRLEN];
 
 	if (address->sa_family == AF_INET && inet_ntop(AF_INET, &in->sin_addr, name, sizeof(name)))
-		snprintf(text, size, ",\"peer\":\"%s:%u\"", name, ntohs(in->sin_port));
+		snprintf(text, size, "%s:%u", name, ntohs(in->sin_port));
 	else if (address->sa_family == AF_INET6 && inet_ntop(AF_INET6, &in6->sin6_addr, name, sizeof(name)))
-		snprintf(text, size, ",\"peer\":\"[%s]:%u\"", name, ntohs(in6->sin6_port));
+		snprintf(text, size, "[%s]:%u", name, ntohs(in6->sin6_port));
 }
 
 void traced_begin_slowly(struct traced *traced, const struct rdma_cm_id *id, const struct sockaddr *peer)
 {
-	*traced = (struct traced){ .began_ns = trace_now_ns(), .id = id };
+	*traced = (struct traced){ .began_ns = tracepoint_now_ns(), .id = id };
 	if (!id)
 		return;
 	traced->qpn = id->qp ? id->qp->qp_num : 0;
@@ -34,7 +34,8 @@ void traced_end_slowly(const struct traced *traced, const char *call, int rc)
 {
 	int saved = errno;
 
-	trace_call(call, traced->qpn, traced->began_ns, rc ? errno : 0, ",\"id\":\"%p\"%s",
-		   (const void *)traced->id, traced->peer);
+	tracepoint(cm_call, .name = call, .qp = traced->qpn, .id = traced->id,
+		   .peer = traced->peer[0] ? traced->peer : NULL, .ns = traced->began_ns,
+		   .error = rc ? errno : 0);
 	errno = saved;
 }

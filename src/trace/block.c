@@ -2,15 +2,18 @@
 /* From records to what readers of a trace see. */
 #include "trace/block.h"
 
+#include <arpa/inet.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/ip_addr.h"
 #include "tracepoint/drop.h"
 #include "wire/icrc.h"
 #include "wire/packet.h"
 
 #define SEND_SHOWN	16u	/* bytes of payload, as zeros if they were left out */
+#define EVENT_MAX	(TRACE_TEXT_MAX + 128u)
 
 const char *trace_path_name(unsigned path)
 {
@@ -28,47 +31,46 @@ static const char *state_name(unsigned state)
 	return state < sizeof(names) / sizeof(names[0]) ? names[state] : "unknown";
 }
 
-struct comment {
+struct text {
 	char *text;
-	size_t used;
+	size_t size, used;
 };
 
-static void comment_add(struct comment *comment, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
-
-static void comment_add(struct comment *comment, const char *format, ...)
+static void __attribute__((format(printf, 2, 3)))
+text_add(struct text *text, const char *format, ...)
 {
 	va_list arguments;
 	int length;
 
 	va_start(arguments, format);
-	length = vsnprintf(comment->text + comment->used, TRACE_COMMENT_MAX - comment->used, format, arguments);
+	length = vsnprintf(text->text + text->used, text->size - text->used, format, arguments);
 	va_end(arguments);
-	if (length > 0 && comment->used + (size_t)length < TRACE_COMMENT_MAX)
-		comment->used += (size_t)length;
+	if (length > 0 && text->used + (size_t)length < text->size)
+		text->used += (size_t)length;
 }
 
 void trace_comment(const struct trace_record *record, char text[TRACE_COMMENT_MAX])
 {
-	struct comment comment = { .text = text };
+	struct text comment = { .text = text, .size = TRACE_COMMENT_MAX };
 
-	comment_add(&comment, "path %s", trace_path_name(record->path));
+	text_add(&comment, "path %s", trace_path_name(record->path));
 	if (record->qpn)
-		comment_add(&comment, "; qp 0x%06x", record->qpn & 0xffffff);
+		text_add(&comment, "; qp 0x%06x", record->qpn & 0xffffff);
 	if (record->state)
-		comment_add(&comment, "; state %s", state_name(record->state - 1u));
+		text_add(&comment, "; state %s", state_name(record->state - 1u));
 	if (record->flags & TRACE_HAS_WR_ID)
-		comment_add(&comment, "; wr_id %llu", (unsigned long long)record->wr_id);
+		text_add(&comment, "; wr_id %llu", (unsigned long long)record->wr_id);
 	if (record->flags & TRACE_HAS_MESSAGE)
-		comment_add(&comment, "; message %u", record->message);
+		text_add(&comment, "; message %u", record->message);
 	if (record->manner)
-		comment_add(&comment, "; by %s", record->manner == TRACE_STORED ? "store" : "copy");
+		text_add(&comment, "; by %s", record->manner == TRACE_STORED ? "store" : "copy");
 	if (record->retransmission)
-		comment_add(&comment, "; retransmission %u", record->retransmission);
+		text_add(&comment, "; retransmission %u", record->retransmission);
 	if (record->drop && record->drop < DROP_COUNT)
-		comment_add(&comment, "; dropped %s", counter_name(drop_row((enum drop)record->drop)->counter));
+		text_add(&comment, "; dropped %s",
+			 counter_name(drop_row((enum drop)record->drop)->counter));
 	else if (record->drop == TRACE_DROP_FAULT)
-		comment_add(&comment, "; dropped on purpose");
+		text_add(&comment, "; dropped on purpose");
 }
 
 /* As the sender of this packet would seal it. */
@@ -151,10 +153,94 @@ size_t trace_packet_block(const struct trace_record *record, uint32_t interface,
 	return pcapng_write_packet(&packet, out);
 }
 
-size_t trace_event_json(const struct trace_record *record, const char *members, size_t bytes, char *out,
-			size_t size)
+size_t trace_event_members(const struct trace_record *record, const void *data,
+			   char out[TRACE_TEXT_MAX])
 {
-	int length = snprintf(out, size, "{\"v\":1,\"thread\":%u,%.*s}", record->thread, (int)bytes, members);
+	if (record->kind == TRACE_IS_POINT)
+		return tracepoint_members(data, record->captured, out);
+	return (size_t)snprintf(out, TRACE_TEXT_MAX, "%.*s", (int)record->captured,
+				(const char *)data);
+}
 
-	return length > 0 && (size_t)length < size ? (size_t)length : 0;
+size_t trace_event_block(const struct trace_record *record, enum trace_version version,
+			 uint32_t interface, const char *members, size_t bytes,
+			 uint8_t out[TRACE_BLOCK_MAX])
+{
+	char json[EVENT_MAX];
+	int length = snprintf(json, sizeof(json), "{\"v\":%d,\"thread\":%u,%.*s}", (int)version,
+			      record->thread, (int)bytes, members);
+	const struct pcapng_event event = { .json = json,
+					    .bytes = (size_t)length,
+					    .interface = interface,
+					    .time_ns = record->time_ns };
+
+	return length > 0 && (size_t)length < sizeof(json) ? pcapng_write_event(&event, out) : 0;
+}
+
+static const char *operation_name(const struct trace_operation *operation)
+{
+	switch (operation->verb) {
+	case VERB_WRITE:
+		return operation->has_imm ? "RDMA_WRITE_WITH_IMM" : "RDMA_WRITE";
+	case VERB_READ:
+		return "RDMA_READ";
+	case VERB_ATOMIC:
+		return operation->swaps ? "ATOMIC_CMP_AND_SWP" : "ATOMIC_FETCH_AND_ADD";
+	default:
+		return operation->has_imm	? "SEND_WITH_IMM"
+		       : operation->invalidates ? "SEND_WITH_INV"
+						: "SEND";
+	}
+}
+
+static const char *block_address(const uint8_t address[16], char text[INET6_ADDRSTRLEN])
+{
+	bool ipv4 = ip_addr_is_ipv4(address);
+
+	return inet_ntop(ipv4 ? AF_INET : AF_INET6, address + (ipv4 ? 12 : 0), text,
+			 INET6_ADDRSTRLEN);
+}
+
+size_t trace_operation_block(const struct trace_record *record,
+			     const struct trace_operation *operation, uint32_t interface,
+			     uint8_t out[TRACE_BLOCK_MAX])
+{
+	char source[INET6_ADDRSTRLEN], destination[INET6_ADDRSTRLEN], comment[TRACE_COMMENT_MAX];
+	struct text json = { .size = EVENT_MAX, .text = (char[EVENT_MAX]){ 0 } };
+	struct pcapng_event event = { .json = json.text,
+				      .comment = comment,
+				      .interface = interface,
+				      .outbound = record->flags & TRACE_OUTBOUND,
+				      .time_ns = record->time_ns };
+	bool consumed = operation->verb == VERB_ACK;
+
+	trace_comment(record, comment);
+	text_add(&json, "{\"v\":%d,\"thread\":%u,\"event\":\"%s\",\"qp\":\"0x%06x\"",
+		 TRACE_AS_OPERATIONS, record->thread, consumed ? "consumed" : "operation",
+		 record->qpn & 0xffffff);
+	if (!consumed)
+		text_add(&json, ",\"opcode\":\"%s\",\"bytes\":%u", operation_name(operation),
+			 operation->bytes);
+	text_add(&json, ",\"source\":\"%s\",\"destination\":\"%s\",\"dest_qp\":\"0x%06x\"",
+		 block_address(record->source, source),
+		 block_address(record->destination, destination), operation->dest_qpn & 0xffffff);
+	if (operation->service == SERVICE_UC)
+		text_add(&json, ",\"service\":\"UC\"");
+	if (operation->verb == VERB_WRITE || operation->verb == VERB_READ ||
+	    operation->verb == VERB_ATOMIC)
+		text_add(&json, ",\"address\":\"0x%llx\",\"rkey\":\"0x%x\"",
+			 (unsigned long long)operation->address, operation->rkey);
+	if (operation->has_imm || operation->invalidates)
+		text_add(&json, operation->has_imm ? ",\"imm\":%u" : ",\"invalidate\":\"0x%x\"",
+			 operation->imm);
+	if (operation->verb == VERB_ATOMIC && operation->swaps)
+		text_add(&json, ",\"swap\":%llu", (unsigned long long)operation->swap);
+	if (operation->verb == VERB_ATOMIC)
+		text_add(&json, ",\"%s\":%llu,\"original\":%llu",
+			 operation->swaps ? "compare" : "add",
+			 (unsigned long long)operation->compare_add,
+			 (unsigned long long)operation->original);
+	text_add(&json, operation->solicited ? ",\"solicited\":true}" : "}");
+	event.bytes = json.used;
+	return pcapng_write_event(&event, out);
 }

@@ -12,9 +12,9 @@ void trace_drop(const struct trace_record *record, const uint8_t *data, enum dro
 	const struct opcode *op = opcode_get(data[0]);
 	unsigned psn = (unsigned)data[9] << 16 | (unsigned)data[10] << 8 | data[11];
 
-	trace_event(TRACE_DROPS, record->qpn, record->time_ns, "drop",
-		    "\"qp\":\"0x%06x\",\"reason\":\"%s\",\"psn\":%u,\"opcode\":\"%s\"", record->qpn,
-		    counter_name(drop_row(why)->counter), psn, op ? op->name : "unknown");
+	tracepoint(drop, .time_ns = record->time_ns, .qp = record->qpn, .psn = psn,
+		   .reason = counter_name(drop_row(why)->counter),
+		   .opcode = op ? op->name : "unknown");
 }
 
 void trace_counters(const struct counters *counters)
@@ -31,9 +31,9 @@ void trace_counters(const struct counters *counters)
 					 counter_name(i), (unsigned long long)value);
 		if (used < sizeof(text) - 64)
 			continue;
-		trace_event(TRACE_DROPS, 0, 0, "counters", "%s", text);
+		tracepoint(counters, .values = text);
 		used = 0;
 	}
 	if (used)
-		trace_event(TRACE_DROPS, 0, 0, "counters", "%s", text);
+		tracepoint(counters, .values = text);
 }

@@ -24,14 +24,17 @@
 #include "base/text.h"
 #include "platform/clock.h"
 #include "platform/fail.h"
+#include "platform/thread_cpu.h"
 #include "platform/wait.h"
 #include "trace/block.h"
 
 #define VARIABLE	"VERBATIM_TRACE"
 #define LIMIT_OPTION	",limit="
+#define PACKETS_OPTION	",as-packets"
 #define LIMIT_DEFAULT	(1ull << 30)
 #define BUFFER_BYTES	(4u << 20)	/* all that is received at once, twice */
 #define BUFFER_MUCH	(1u << 20)
+#define LOST_BYTES	512u		/* of the block that says how many are missing */
 #define FINISH_TRIES	100u
 #define FINISH_STEP_NS	1000000u
 #define FILE_CLOCK_NS	20000000u	/* by which times of files and processes may be too early */
@@ -43,9 +46,11 @@ struct trace_file {
 	uint64_t left GUARDED_BY_MEMBER(lock);		/* bytes until the limit */
 	bool is_full GUARDED_BY_MEMBER(lock);		/* the limit was reached: what is gathered is the end */
 	size_t used GUARDED_BY_MEMBER(lock);
-	uint64_t lost GUARDED_BY_MEMBER(lock);		/* packets for which there was no room */
+	uint64_t lost GUARDED_BY_MEMBER(lock);		/* records for which there was no room */
+	uint64_t lost_told GUARDED_BY_MEMBER(lock);	/* of these, those that the file tells of */
 	bool lost_said GUARDED_BY_MEMBER(lock);
-	uint8_t *buffer GUARDED_BY_MEMBER(lock);	/* [BUFFER_BYTES], kept once allocated */
+	bool as_packets GUARDED_BY_MEMBER(lock);	/* and no events */
+	uint8_t *buffer GUARDED_BY_MEMBER(lock); /* [BUFFER_BYTES + LOST_BYTES], once allocated */
 };
 
 static struct trace_file the_file = { .lock = LOCK_INITIALIZER, .fd = -1 };
@@ -84,10 +89,35 @@ static void cut_to_blocks(size_t done) REQUIRES(the_file.lock)
 		log_warn("the last block of the trace is cut: %m");
 }
 
+/* Behind what is gathered: what came after it, and found no room. */
+static void tell_lost(void) REQUIRES(the_file.lock)
+{
+	const struct tracepoint_lost lost = { .records = the_file.lost - the_file.lost_told };
+	const struct trace_record record = { .thread = (uint32_t)thread_id(),
+					     .time_ns = clock_wall_ns() };
+	uint8_t block[TRACE_BLOCK_MAX], data[TRACEPOINT_BYTES];
+	char members[TRACEPOINT_BYTES];
+	struct tracepoint_record point;
+	size_t length;
+
+	tracepoint_encode(TRACEPOINT_OF_lost, &lost, record.time_ns, data, &point);
+	length = trace_event_block(&record, TRACE_AS_OPERATIONS, 1, members,
+				   tracepoint_members(data, point.bytes, members), block);
+	the_file.lost_told = the_file.lost;
+	the_file.is_full |= length > the_file.left;
+	if (the_file.is_full)
+		return;
+	memcpy(the_file.buffer + the_file.used, block, length);
+	the_file.used += length;
+	the_file.left -= length;
+}
+
 static void flush_locked(struct news *news) REQUIRES(the_file.lock)
 {
 	size_t done = 0;
 
+	if (the_file.lost != the_file.lost_told && !the_file.as_packets && !the_file.is_full)
+		tell_lost();
 	call_shield();
 	while (the_file.fd >= 0 && done < the_file.used) {
 		ssize_t put = write(the_file.fd, the_file.buffer + done, the_file.used - done);
@@ -158,20 +188,33 @@ static bool has_room(void) REQUIRES(the_file.lock)
 	return BUFFER_BYTES - the_file.used >= TRACE_BLOCK_MAX;
 }
 
+/* A block of @length bytes stands behind what is gathered. */
+static void take_block(size_t length) REQUIRES(the_file.lock)
+{
+	the_file.is_full = length > the_file.left;
+	if (the_file.is_full)
+		return;
+	the_file.used += length;
+	the_file.left -= length;
+}
+
 void trace_file_packet(const struct trace_record *record, const uint8_t *data, size_t bytes)
 {
-	size_t length;
-
 	lock_acquire(&the_file.lock);
-	if (has_room()) {
-		length = trace_packet_block(record, 0, record->flags & TRACE_OUTBOUND, false, data, bytes,
-					    record->length, the_file.buffer + the_file.used);
-		the_file.is_full = length > the_file.left;
-		if (!the_file.is_full) {
-			the_file.used += length;
-			the_file.left -= length;
-		}
-	}
+	if (has_room())
+		take_block(trace_packet_block(record, 0, record->flags & TRACE_OUTBOUND, false,
+					      data, bytes, record->length,
+					      the_file.buffer + the_file.used));
+	lock_release(&the_file.lock);
+}
+
+void trace_file_operation(const struct trace_record *record,
+			  const struct trace_operation *operation)
+{
+	lock_acquire(&the_file.lock);
+	if (!the_file.as_packets && has_room())
+		take_block(trace_operation_block(record, operation, 1,
+						 the_file.buffer + the_file.used));
 	lock_release(&the_file.lock);
 }
 
@@ -194,32 +237,55 @@ static bool expand_name(const char *text, size_t length, char name[PATH_MAX])
 	return i == length && used > 0;
 }
 
-static bool parse_limit(const char *text, uint64_t *limit)
+static bool parse_limit(const char *text, size_t bytes, uint64_t *limit)
 {
 	static const char units[] = "kMG";
-	const char *unit;
+	const char *unit, *end = text + bytes;
 	uint64_t value;
 
 	if (!text_scan_number(&text, UINT64_MAX >> 30, &value))
 		return false;
-	unit = *text ? strchr(units, *text) : NULL;
+	unit = text < end ? strchr(units, *text) : NULL;
 	if (unit) {
 		value <<= 10 * (unit - units + 1);
 		text++;
 	}
 	*limit = value;
-	return !*text && value >= 4096;
+	return text == end && value >= 4096;
 }
 
-static int parse_name(const char *text, char name[PATH_MAX], uint64_t *limit)
-{
-	const char *option = strstr(text, LIMIT_OPTION), *comma = strrchr(text, ',');
-	size_t length = option ? (size_t)(option - text) : strlen(text);
-	bool is_strange = comma && !option && strchr(comma, '=');	/* a misspelt option is no name */
+struct setting {
+	char name[PATH_MAX];
+	uint64_t limit;
+	bool as_packets;
+};
 
-	*limit = LIMIT_DEFAULT;
-	if (!is_strange && strlen(text) < PATH_MAX && expand_name(text, length, name) &&
-	    (!option || parse_limit(option + strlen(LIMIT_OPTION), limit)))
+/* Options stand at the end: from the last on. What looks like one is no name. */
+static bool parse_options(const char *text, size_t *length, struct setting *setting)
+{
+	const char *comma;
+
+	for (; (comma = memrchr(text, ',', *length)); *length = (size_t)(comma - text)) {
+		size_t bytes = (size_t)(text + *length - comma), word = strlen(LIMIT_OPTION);
+
+		if (bytes == strlen(PACKETS_OPTION) && !memcmp(comma, PACKETS_OPTION, bytes))
+			setting->as_packets = true;
+		else if (bytes < word || memcmp(comma, LIMIT_OPTION, word))
+			return !memchr(comma, '=', bytes);
+		else if (!parse_limit(comma + word, bytes - word, &setting->limit))
+			return false;
+	}
+	return true;
+}
+
+static int parse_name(const char *text, struct setting *setting)
+{
+	size_t length = strlen(text);
+
+	setting->limit = LIMIT_DEFAULT;
+	setting->as_packets = false;
+	if (length < PATH_MAX && parse_options(text, &length, setting) &&
+	    expand_name(text, length, setting->name))
 		return 0;
 	complain(VARIABLE ": invalid value '%s': expected FILE or FILE" LIMIT_OPTION "64M; %%p in "
 		 "FILE stands for the process ID", text);
@@ -229,10 +295,9 @@ static int parse_name(const char *text, char name[PATH_MAX], uint64_t *limit)
 int trace_file_check(void)
 {
 	const char *text = secure_getenv(VARIABLE);
-	char name[PATH_MAX];
-	uint64_t limit;
+	struct setting setting;
 
-	return text ? parse_name(text, name, &limit) : 0;
+	return text ? parse_name(text, &setting) : 0;
 }
 
 /* ---- opening ---- */
@@ -366,7 +431,7 @@ static int open_named(char name[PATH_MAX])
 static bool allocate_buffer(void) REQUIRES(the_file.lock)
 {
 	if (!the_file.buffer && !fail_now(FAIL_ALLOCATE))
-		the_file.buffer = malloc(BUFFER_BYTES);
+		the_file.buffer = malloc(BUFFER_BYTES + LOST_BYTES);
 	return the_file.buffer != NULL;
 }
 
@@ -380,10 +445,11 @@ static uint64_t file_size_limit(uint64_t limit)
 
 static int open_for(const char *text, struct news *news) REQUIRES(the_file.lock)
 {
-	char name[PATH_MAX];
+	struct setting setting;
+	char *name = setting.name;
 	uint64_t limit;
 	off_t written;
-	int fd, err = parse_name(text, name, &limit);
+	int fd, err = parse_name(text, &setting);
 
 	if (err || !allocate_buffer())
 		return err ? err : ENOMEM;
@@ -394,15 +460,20 @@ static int open_for(const char *text, struct news *news) REQUIRES(the_file.lock)
 		flush_locked(news);
 		close(the_file.fd);
 	}
-	limit = file_size_limit(limit);
+	limit = file_size_limit(setting.limit);
 	written = lseek(fd, 0, SEEK_CUR);
 	limit -= written <= 0 ? 0 : (uint64_t)written < limit ? (uint64_t)written : limit;
 	the_file.fd = fd;
 	the_file.is_full = false;
 	snprintf(the_file.setting, sizeof(the_file.setting), "%s", text);
-	snprintf(name, sizeof(name), "%s(%d)", program_invocation_short_name, (int)getpid());
+	the_file.as_packets = setting.as_packets;
+	snprintf(name, PATH_MAX, "%s(%d)", program_invocation_short_name, (int)getpid());
 	the_file.used = pcapng_write_section(the_file.buffer);
 	the_file.used += pcapng_write_interface(PCAPNG_RAW_IP, name, the_file.buffer + the_file.used);
+	if (!setting.as_packets)
+		the_file.used +=
+			pcapng_write_interface(PCAPNG_EXPORTED_PDU, strcat(name, " events"),
+					       the_file.buffer + the_file.used);
 	if (limit < the_file.used) {
 		the_file.used = 0;
 		the_file.is_full = true;
@@ -417,15 +488,20 @@ int trace_file_open(void)
 {
 	const char *text = secure_getenv(VARIABLE);
 	struct news news = { 0 };
+	bool opened;
 	int err = 0;
 
 	if (!text)
 		return 0;
 	lock_acquire(&the_file.lock);
-	if (strcmp(the_file.setting, text) || !*text)
+	opened = strcmp(the_file.setting, text) || !*text;
+	if (opened)
 		err = open_for(text, &news);
 	lock_release(&the_file.lock);
 	tell_news(&news);
+	if (opened && !err && trace_file_as_packets())
+		complain(VARIABLE ": as-packets: requests inside this host go as packets, "
+			 "and are slower");
 	return err;
 }
 
@@ -437,6 +513,16 @@ bool trace_file_is_open(void)
 	open = the_file.fd >= 0;
 	lock_release(&the_file.lock);
 	return open;
+}
+
+bool trace_file_as_packets(void)
+{
+	bool as_packets;
+
+	lock_acquire(&the_file.lock);
+	as_packets = the_file.fd >= 0 && the_file.as_packets;
+	lock_release(&the_file.lock);
+	return as_packets;
 }
 
 /* ---- fork() ---- */
@@ -453,7 +539,7 @@ void trace_file_after_fork(bool child) RELEASES(the_file.lock)
 			close(the_file.fd);
 		the_file.fd = -1;
 		the_file.used = 0;
-		the_file.lost = 0;
+		the_file.lost = the_file.lost_told = 0;
 		the_file.lost_said = false;
 		the_file.setting[0] = '\0';
 	}

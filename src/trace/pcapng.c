@@ -187,13 +187,22 @@ static uint8_t *begin_packet(uint8_t *out, uint32_t interface, uint64_t time_ns,
 	return pcapng_put32(at, (uint32_t)length);
 }
 
+static uint8_t *put_way(uint8_t *at, const char *comment, bool outbound)
+{
+	uint32_t flags = outbound ? OUTBOUND : INBOUND;
+
+	if (comment && comment[0])
+		at = put_option(at, OPTION_COMMENT, comment,
+				(uint16_t)strnlen(comment, PCAPNG_COMMENT_MAX));
+	return put_option(at, OPTION_FLAGS, &flags, sizeof(flags));
+}
+
 /* Tag 12, 16 bytes: the name, padded; the end of tags. */
 static const uint8_t twin_tags[] = "\0\14\0\20" PCAPNG_TWIN "\0\0\0\0\0\0";
 
 size_t pcapng_write_packet(const struct pcapng_packet *packet, uint8_t *out)
 {
 	uint32_t headers = (pcapng_is_ipv4(packet->datagram) ? 20 : 40) + UDP_HEADER;
-	uint32_t flags = packet->outbound ? OUTBOUND : INBOUND;
 	size_t before = packet->twin ? sizeof(twin_tags) : 0;
 	uint8_t *at = begin_packet(out, packet->interface, packet->time_ns, packet->bytes + headers + before,
 				   (packet->length ? packet->length : packet->bytes) + headers + before);
@@ -204,22 +213,22 @@ size_t pcapng_write_packet(const struct pcapng_packet *packet, uint8_t *out)
 	at = put_udp(at, packet);
 	memcpy(at, packet->data, packet->bytes);
 	at = put_padding(at + packet->bytes, packet->bytes);
-	if (packet->comment && packet->comment[0])
-		at = put_option(at, OPTION_COMMENT, packet->comment,
-				(uint16_t)strnlen(packet->comment, PCAPNG_COMMENT_MAX));
-	at = put_option(at, OPTION_FLAGS, &flags, sizeof(flags));
+	at = put_way(at, packet->comment, packet->outbound);
 	at = put_option(at, OPTION_END, NULL, 0);
 	return (size_t)(end_block(out, at) - out);
 }
 
-size_t pcapng_write_event(uint32_t interface, uint64_t time_ns, const char *json, size_t bytes, uint8_t *out)
+size_t pcapng_write_event(const struct pcapng_event *event, uint8_t *out)
 {
 	static const uint8_t tags[] = { 0, 12, 0, 4, 'j', 's', 'o', 'n', 0, 0, 0, 0 };
-	uint8_t *at = begin_packet(out, interface, time_ns, sizeof(tags) + bytes, sizeof(tags) + bytes);
+	size_t bytes = sizeof(tags) + event->bytes;
+	uint8_t *at = begin_packet(out, event->interface, event->time_ns, bytes, bytes);
 
 	memcpy(at, tags, sizeof(tags));
-	memcpy(at + sizeof(tags), json, bytes);
-	at = put_padding(at + sizeof(tags) + bytes, bytes);
+	memcpy(at + sizeof(tags), event->json, event->bytes);
+	at = put_padding(at + bytes, bytes);
+	if (event->comment)
+		at = put_way(at, event->comment, event->outbound);
 	at = put_option(at, OPTION_END, NULL, 0);
 	return (size_t)(end_block(out, at) - out);
 }

@@ -16,7 +16,7 @@
 #define PCAPNG_TWIN		"verbatim_twin"	/* name of a dissector */
 #define PCAPNG_PACKET_MAX(n)	((n) + 160u)
 #define PCAPNG_COMMENTED_MAX(n)	(PCAPNG_PACKET_MAX(n) + 8u + PCAPNG_COMMENT_MAX)
-#define PCAPNG_EVENT_MAX(n)	((n) + 64u)
+#define PCAPNG_EVENT_MAX(n)	((n) + 76u + PCAPNG_COMMENT_MAX)
 
 enum pcapng_link { PCAPNG_RAW_IP = 101, PCAPNG_EXPORTED_PDU = 252 };
 
@@ -37,8 +37,17 @@ struct pcapng_packet {
 size_t pcapng_write_section(uint8_t *out);
 size_t pcapng_write_interface(enum pcapng_link link, const char *name, uint8_t *out);
 size_t pcapng_write_packet(const struct pcapng_packet *packet, uint8_t *out);
-/* @json: an object in one line. */
-size_t pcapng_write_event(uint32_t interface, uint64_t time_ns, const char *json, size_t bytes, uint8_t *out);
+
+struct pcapng_event {
+	const char *json;			/* an object in one line */
+	size_t bytes;				/* of it */
+	const char *comment;			/* of what went some way; NULL: of others */
+	bool outbound;				/* ... and its direction */
+	uint32_t interface;
+	uint64_t time_ns;
+};
+
+size_t pcapng_write_event(const struct pcapng_event *event, uint8_t *out);
 /* How many of the @bytes, which begin with a block, are whole blocks. */
 size_t pcapng_whole_blocks(const uint8_t *data, size_t bytes);
 

@@ -15,32 +15,19 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "tracepoint/tracepoint.h"
+
 #define TRACE_MAGIC		0x56625472u
-#define TRACE_VERSION		2u	/* of all that is in this file, and of tracepoint/drop.def */
+#define TRACE_VERSION		3u	/* of all that is in this file, and of tracepoint/ */
 #define TRACE_SHARE_BYTES	4096u
 #define TRACE_RING_MAX		(256u << 20)
 #define TRACE_RECORD_MAX	8192u
-#define TRACE_TEXT_MAX		1000u	/* of an event */
+#define TRACE_TEXT_MAX		TRACEPOINT_BYTES
 
-/* What is recorded; TRACE_PAYLOAD: and one-sided operations go as packets, to have one. */
-enum trace_want {
-	TRACE_PACKETS		= 1 << 0,
-	TRACE_CALLS		= 1 << 1,
-	TRACE_COMPLETIONS	= 1 << 2,
-	TRACE_DROPS		= 1 << 3,
-	TRACE_STATES		= 1 << 4,
-	TRACE_CM		= 1 << 5,
-	TRACE_ASYNC		= 1 << 6,
-	TRACE_EXPLAIN		= 1 << 7,
-	TRACE_FAULTS		= 1 << 8,
-	TRACE_PAYLOAD		= 1 << 16,
-	TRACE_LOG		= 1 << 17,	/* not the tracer's: VERBATIM_LOG=packet, ... */
-	TRACE_FILE		= 1 << 18,	/* ... and VERBATIM_TRACE */
-};
-#define TRACE_KINDS 0x1ffu
 #define TRACE_DROP_FAULT 0xffffu	/* lost on purpose */
 
-enum trace_kind { TRACE_IS_PACKET = 1, TRACE_IS_OPERATION, TRACE_IS_EVENT };
+/* TRACE_IS_EVENT: the tracer's own, whose members are text already. */
+enum trace_kind { TRACE_IS_PACKET = 1, TRACE_IS_OPERATION, TRACE_IS_POINT, TRACE_IS_EVENT };
 enum trace_path { TRACE_UDP, TRACE_LOOPBACK, TRACE_RING, TRACE_DIRECT, TRACE_WAYS };
 /* How a process got at the memory of another one: mapped, or through the kernel. */
 enum trace_manner { TRACE_MANNER_NONE, TRACE_STORED, TRACE_COPIED };
@@ -56,8 +43,8 @@ enum trace_flags {
 
 /*
  * Large: one header for all kinds, so that a reader checks lengths in one place.
- * Behind it: of a packet its first bytes, from the BTH; of an operation a struct trace_operation; of an event
- * the members of its JSON object from "event" on.
+ * Behind it: of a packet its first bytes, from the BTH; of an operation a struct trace_operation; of a
+ * point the bytes of tracepoint_encode().
  */
 struct trace_record {
 	uint32_t bytes;			/* of all, a multiple of 8 */

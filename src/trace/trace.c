@@ -46,8 +46,6 @@ struct repetition {
 	uint16_t times;
 };
 
-_Atomic uint32_t trace_wanted;
-
 struct trace_state {
 	struct lock lock;
 	struct trace_share *share GUARDED_BY_MEMBER(lock);	/* NULL: nobody traces */
@@ -67,11 +65,6 @@ static _Atomic unsigned looks;
 static void (*_Atomic switch_calls)(bool on);
 static uint32_t trace_payload_bytes;		/* atomic */
 
-uint64_t trace_now_ns(void)
-{
-	return clock_wall_ns();
-}
-
 void trace_set_switch(void (*function)(bool on))
 {
 	atomic_store_explicit(&switch_calls, function, memory_order_release);
@@ -85,7 +78,8 @@ static uint32_t what_is_wanted(void)
 	wanted = trace.share ? trace.wanted & (TRACE_KINDS | TRACE_PAYLOAD) : 0;
 	lock_release(&trace.lock);
 	if (trace_file_is_open())
-		wanted |= TRACE_PACKETS | TRACE_PAYLOAD | TRACE_FILE;
+		wanted |=
+			TRACE_PACKETS | TRACE_FILE | (trace_file_as_packets() ? TRACE_PAYLOAD : 0);
 	return wanted | (log_is_on(LOG_PACKET) ? TRACE_LOG : 0);
 }
 
@@ -102,6 +96,7 @@ static void trace_switch(void)
 		wanted = what_is_wanted();
 		atomic_store(&trace_wanted, wanted);
 		log_listen(wanted & TRACE_EXPLAIN ? trace_explanation : NULL);
+		tracepoint_listen(TRACEPOINT_TRACE, wanted & TRACE_KINDS ? trace_take : NULL);
 		if (function)
 			function((wanted & TRACE_KINDS) != 0);
 	} while (what_is_wanted() != wanted);
@@ -136,6 +131,7 @@ static void trace_after_fork_child(void) RELEASES(trace.lock)
 {
 	atomic_store(&trace_wanted, 0);
 	log_listen(NULL);
+	tracepoint_listen(TRACEPOINT_TRACE, NULL);
 	trace_file_after_fork(true);
 	if (trace.share) {
 		munmap(trace.share, TRACE_SHARE_BYTES + (size_t)trace.ring_bytes);
@@ -549,6 +545,12 @@ void trace_operation(struct trace_record *record, const struct trace_operation *
 	if (trace_wants(TRACE_LOG))
 		trace_expand(operation, record->flags & TRACE_OUTBOUND, record->qpn, log_expanded, record,
 			     &left_out);
-	if (trace_wants(TRACE_PACKETS))
-		trace_put(record, TRACE_PACKETS, operation, sizeof(*operation));
+	if (!trace_wants(TRACE_PACKETS))
+		return;
+	if (!record->time_ns)
+		record->time_ns = clock_wall_ns();
+	record->thread = (uint32_t)thread_id();
+	if (trace_wants(TRACE_FILE))
+		trace_file_operation(record, operation);
+	trace_put(record, TRACE_PACKETS, operation, sizeof(*operation));
 }

@@ -18,14 +18,6 @@
 #include "base/datagram.h"
 #include "trace/record.h"
 
-/* enum trace_want; 0: nobody traces. */
-extern _Atomic uint32_t trace_wanted;
-
-static inline bool trace_wants(uint32_t what)
-{
-	return __builtin_expect(atomic_load_explicit(&trace_wanted, memory_order_relaxed) & what, 0);
-}
-
 /*
  * Begin. @memfd: the share, which cannot shrink (sealed); @connection: hangs up when the tracer ends. Both are
  * the trace's from now on, also after a failure. *tracer: a number for trace_detach(), unless NULL. EBUSY:
@@ -47,7 +39,6 @@ void trace_set_switch(void (*switch_calls)(bool on));
 /* False: exit() may run in a handler that interrupted a record, and another one would wait for ever. */
 bool trace_may_end(void);
 
-uint64_t trace_now_ns(void);
 /* Where all records go, if @want is wanted: @record with @bytes behind it. time_ns 0: now. */
 void trace_put(struct trace_record *record, uint32_t want, const void *data, size_t bytes);
 
@@ -61,29 +52,10 @@ unsigned trace_repetition(uint32_t qpn, uint32_t psn);
 /* The QP begins anew: PSNs that it sent before are none of its new connection. */
 void trace_forget(uint32_t qpn);
 
-/*
- * @format makes the members behind "event": of its JSON object, the first without a comma. @time_ns: 0: now.
- */
-void trace_event(uint32_t want, uint32_t qpn, uint64_t time_ns, const char *event, const char *format, ...)
-	__attribute__((format(printf, 5, 6)));
-/* The same after which a ring of records is kept. */
-void trace_failure(uint32_t want, uint32_t qpn, uint64_t time_ns, const char *event, const char *format, ...)
-	__attribute__((format(printf, 5, 6)));
-/* When a call began, for trace_call(). 0: nobody traces. */
-static inline uint64_t trace_began_ns(void)
-{
-	return trace_wants(TRACE_CALLS) ? trace_now_ns() : 0;
-}
-/*
- * A call of @name ended with @err, 0 or errno. @began_ns: 0: now, as the trace began meanwhile. @format: more
- * members, each with a comma in front.
- */
-void trace_call(const char *name, uint32_t qpn, uint64_t began_ns, int err, const char *format, ...)
-	__attribute__((format(printf, 5, 6)));
+/* The listener of what happens. */
+void trace_take(const struct tracepoint_record *point);
 /* A line of explain(), as an event. */
 void trace_explanation(const char *line, size_t bytes);
-/* @text for a JSON string, without the quotes. Returns @out. */
-const char *trace_quote(const char *text, char *out, size_t size);
 
 /* The thread holds no lock: if the ring is nearly full, wait for the tracer a moment. */
 void trace_throttle_slowly(void);

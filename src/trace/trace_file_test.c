@@ -265,6 +265,82 @@ static void comments_are_those_of_verbatim_trace(void **state)
 					  "dropped "), 1);
 }
 
+static void record_operation(void)
+{
+	struct trace_record record = { .path = TRACE_DIRECT,
+				       .manner = TRACE_STORED,
+				       .qpn = 0x123,
+				       .wr_id = 7,
+				       .flags = TRACE_OUTBOUND | TRACE_HAS_WR_ID,
+				       .source = { [10] = 0xff, 0xff, 127, 0, 0, 1 },
+				       .destination = { [10] = 0xff, 0xff, 127, 0, 0, 2 } };
+	const struct trace_operation write = { .verb = VERB_WRITE,
+					       .service = SERVICE_RC,
+					       .mtu = 1024,
+					       .bytes = 65536,
+					       .dest_qpn = 0x456,
+					       .rkey = 0x789,
+					       .address = 0xabcd };
+
+	trace_operation(&record, &write);
+}
+
+static void what_goes_through_memory_is_recorded_as_what_it_is(void **state)
+{
+	size_t bytes = 0, file, at;
+	uint32_t flags = 0;
+
+	begin();
+	assert_false(trace_wants(TRACE_PAYLOAD));
+	assert_false(trace_file_as_packets());
+	record_operation();
+	trace_file_flush();
+	file = read_file(path);
+	assert_int_equal(count_text(file, " events"), 1);
+	at = find_packet(file, 0, &bytes, &flags);
+	assert_int_equal(word(at - 20), 1);
+	assert_int_equal(flags, 2);
+	assert_int_equal(count_text(file, "{\"v\":2,\"thread\":"), 1);
+	assert_int_equal(
+		count_text(file,
+			   ",\"event\":\"operation\",\"qp\":\"0x000123\",\"opcode\":\"RDMA_WRITE\","
+			   "\"bytes\":65536,\"source\":\"127.0.0.1\",\"destination\":\"127.0.0.2\","
+			   "\"dest_qp\":\"0x000456\",\"address\":\"0xabcd\",\"rkey\":\"0x789\"}"),
+		1);
+	assert_int_equal(count_text(file, "path direct; qp 0x000123; wr_id 7; by store"), 1);
+	assert_int_equal(find_packet(file, 1, &bytes, &flags), 0);
+}
+
+/* The file is what it was before there were such records. */
+static void as_packets_there_are_packets_alone_and_that_is_said(void **state)
+{
+	static const char *const settings[] = { "%s,as-packets", "%s,as-packets,limit=1M",
+						"%s,limit=1M,as-packets" };
+	char setting[160];
+	size_t bytes;
+	uint32_t flags;
+
+	for (unsigned i = 0; i < 3; i++) {
+		unlink(path);
+		snprintf(setting, sizeof(setting), settings[i], path);
+		setenv("VERBATIM_TRACE", setting, 1);
+		listen_to_stderr();
+		begin();
+		/* Said once: the same line again is counted. */
+		assert_int_equal(lines_said("inside this host go as packets, and are slower"), !i);
+		assert_true(trace_wants(TRACE_PAYLOAD));
+		assert_true(trace_file_as_packets());
+		record_operation();
+		record_packet(false, true, 0, 100);
+		trace_file_flush();
+		assert_int_equal(count_text(read_file(path), " events"), 0);
+		assert_int_equal(count_text(read_file(path), "operation"), 0);
+		assert_true(find_packet(read_file(path), 0, &bytes, &flags));
+		assert_int_equal(bytes, 28 + 100);
+		assert_int_equal(find_packet(read_file(path), 1, &bytes, &flags), 0);
+	}
+}
+
 static void the_limit_ends_the_trace_and_not_the_program(void **state)
 {
 	char setting[160];
@@ -337,6 +413,7 @@ static void what_comes_faster_than_it_is_written_is_missing_and_that_is_said(voi
 	size_t bytes, file;
 	uint32_t flags;
 	unsigned count = 0;
+	const char *at;
 
 	begin();
 	listen_to_stderr();
@@ -346,8 +423,11 @@ static void what_comes_faster_than_it_is_written_is_missing_and_that_is_said(voi
 	assert_int_equal(lines_said("some are missing in the trace"), 1);
 	file = read_file(path);
 	assert_in_range(file, 4u * 1024 * 1024 - 16384, 4u * 1024 * 1024);
+	assert_int_equal(count_text(file, "\"event\":\"lost\",\"records\":"), 1);
 	while (find_packet(file, count, &bytes, &flags))
-		count += 100;
+		count++;
+	at = memmem(contents, file, "\"records\":", 10);
+	assert_int_equal(strtoul(at + 10, NULL, 10), 6000 - (count - 1));	/* and its event */
 	assert_in_range(count, 3000, 4200);
 	record_packet(false, true, 0, 1000);	/* it goes on */
 	trace_file_relieve();			/* but not for so little */
@@ -463,8 +543,16 @@ static void the_process_id_goes_into_the_name(void **state)
 
 static void what_cannot_be_written_is_said(void **state)
 {
-	static const char *const wrong[] = { "", ",limit=5", "/tmp/x,limit=", "/tmp/x,limit=1T",
-					     "/tmp/x,limit=-5", "/tmp/x,limit=100", "/tmp/x,limti=64M" };
+	static const char *const wrong[] = { "",
+					     ",limit=5",
+					     "/tmp/x,limit=",
+					     "/tmp/x,limit=1T",
+					     "/tmp/x,limit=-5",
+					     "/tmp/x,limit=100",
+					     "/tmp/x,limti=64M",
+					     ",as-packets",
+					     "/tmp/x,as-packets,limit=",
+					     "/tmp/x,limit=5,as-packets" };
 
 	for (unsigned i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
 		setenv("VERBATIM_TRACE", wrong[i], 1);
@@ -642,6 +730,8 @@ int main(int argc, char **argv)
 		TEST(ipv4_packets_have_right_headers),
 		TEST(ipv6_packets_have_right_headers),
 		TEST(comments_are_those_of_verbatim_trace),
+		TEST(what_goes_through_memory_is_recorded_as_what_it_is),
+		TEST(as_packets_there_are_packets_alone_and_that_is_said),
 		TEST(the_limit_ends_the_trace_and_not_the_program),
 		TEST(the_kernels_limit_of_files_ends_the_trace_and_not_the_program),
 		TEST(a_full_disk_ends_the_trace_and_that_is_said),

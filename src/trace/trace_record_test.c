@@ -97,20 +97,21 @@ static void only_one_tracer_is_served_and_the_next_one_after_it(void **state)
 static void a_call_stands_in_the_ring_with_its_error(void **state)
 {
 	const struct trace_record *record;
-	uint64_t began_ns = trace_now_ns() - 1000;
+	uint64_t began_ns = tracepoint_now_ns() - 1000;
 	char text[TRACE_TEXT_MAX] = "";
 
 	assert_int_equal(attach(share_new(TRACE_CALLS, 0, F_SEAL_SHRINK)), 0);
-	trace_call("ibv_post_send", 0x123, began_ns, ENOMEM, ",\"wr_id\":%d", 7);
+	tracepoint(post_send, .name = "ibv_post_send", .qp = 0x123, .ns = began_ns, .error = ENOMEM,
+		   .wr_id = 7);
 	record = record_at(0);
 	assert_int_equal(share->head, record->bytes);
 	assert_int_equal(record->time_ns, began_ns);
-	assert_int_equal(record->kind, TRACE_IS_EVENT);
-	memcpy(text, record + 1, record->captured);
+	assert_int_equal(record->kind, TRACE_IS_POINT);
+	assert_true(trace_event_members(record, record + 1, text));
 	assert_non_null(strstr(text, "\"name\":\"ibv_post_send\",\"qp\":\"0x000123\",\"wr_id\":7,"));
 	assert_non_null(strstr(text, "\"error\":\"ENOMEM\""));
 	/* One that waited for long would be in front of what was written already. */
-	trace_call("ibv_get_cq_event", 0, began_ns - 60000000000u, 0, "%s", "");
+	tracepoint(call, .name = "ibv_get_cq_event", .ns = began_ns - 60000000000u);
 	assert_true(record_at(record->bytes)->time_ns > began_ns);
 	end();
 }
@@ -121,17 +122,17 @@ static void records_without_room_are_lost_and_counted_and_nothing_is_overwritten
 
 	assert_int_equal(attach(share_new(TRACE_CALLS, 0, F_SEAL_SHRINK)), 0);
 	for (int i = 0; i < 2000; i++)
-		trace_event(TRACE_CALLS, 0, 0, "call", "\"n\":%d", i);
+		tracepoint(call, .name = "call");
 	full = share->head;
 	assert_true(full <= RING_BYTES);
 	assert_true(share->lost > 0);
 	assert_int_equal(full / record_at(0)->bytes + share->lost, 2000);
 	share->tail = full;
-	trace_event(TRACE_CALLS, 0, 0, "call", "\"n\":1");
+	tracepoint(call, .name = "call");
 	assert_true(share->head > full);
 	share->tail = UINT64_MAX;	/* nonsense: full */
 	full = share->head;
-	trace_event(TRACE_CALLS, 0, 0, "call", "\"n\":1");
+	tracepoint(call, .name = "call");
 	assert_int_equal(share->head, full);
 	end();
 }
@@ -210,7 +211,7 @@ static void explanations_are_events_while_they_are_wanted(void **state)
 	record = record_at(0);
 	assert_int_equal(share->head, record->bytes);
 	assert_int_equal(record->qpn, 0x047659);
-	memcpy(text, record + 1, record->captured);
+	assert_true(trace_event_members(record, record + 1, text));
 	assert_string_equal(text, "\"event\":\"explain\",\"qp\":\"0x047659\","
 				  "\"text\":\"ibv_post_send: qp 0x047659 wr_id 0x0: \\\"why\\\"\"");
 	end();
@@ -218,14 +219,6 @@ static void explanations_are_events_while_they_are_wanted(void **state)
 	assert_int_equal(attach(share_new(TRACE_CALLS, 0, F_SEAL_SHRINK)), 0);
 	assert_false(explaining());
 	end();
-}
-
-static void text_is_quoted_for_json(void **state)
-{
-	char out[32];
-
-	assert_string_equal(trace_quote("say \"a\\b\"\n", out, sizeof(out)), "say \\\"a\\\\b\\\"?");
-	assert_string_equal(trace_quote("0123456789", out, 8), "01234");
 }
 
 int main(void)
@@ -239,7 +232,6 @@ int main(void)
 		cmocka_unit_test(repetitions_of_a_packet_are_counted),
 		cmocka_unit_test(a_comment_says_what_is_known),
 		cmocka_unit_test(explanations_are_events_while_they_are_wanted),
-		cmocka_unit_test(text_is_quoted_for_json),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,7 +11,7 @@
 struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 {
 	CALL();
-	uint64_t began_ns = trace_began_ns();
+	uint64_t began_ns = tracepoint_began_ns();
 	struct pd *domain;
 	struct ah *ah;
 	int err;
@@ -21,7 +21,7 @@ struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 	err = domain_pd("ibv_create_ah", pd, &domain);
 	if (!err)
 		err = hca_create_ah(to_hca(pd->context), domain, attr, &ah);
-	verbs_traced("ibv_create_ah", 0, began_ns, err, "%s", "");
+	verbs_traced("ibv_create_ah", began_ns, err);
 	if (err)
 		return fail(err);
 	ah->ibv.context = pd->context;
@@ -31,13 +31,13 @@ struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 int ibv_destroy_ah(struct ibv_ah *ah)
 {
 	CALL();
-	uint64_t began_ns = trace_began_ns();
+	uint64_t began_ns = tracepoint_began_ns();
 	int err;
 
 	if (!ah)
 		return refuse_null("ibv_destroy_ah", "ah");
 	err = hca_destroy_ah(to_hca(ah->context), to_ah(ah));
-	verbs_traced("ibv_destroy_ah", 0, began_ns, err, "%s", "");
+	verbs_traced("ibv_destroy_ah", began_ns, err);
 	return err;
 }
 

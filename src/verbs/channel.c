@@ -35,7 +35,7 @@ int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
 int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **ibv, void **cq_context)
 {
 	CALL_POINT();
-	uint64_t began_ns = trace_began_ns();
+	uint64_t began_ns = tracepoint_began_ns();
 	struct cq *cq;
 	int err;
 
@@ -44,7 +44,7 @@ int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **ibv, void
 					     !channel ? "channel" : ibv ? "cq_context" : "cq"));
 	err = hca_get_cq_event(to_comp_channel(channel), &cq);
 	if (err != EAGAIN)	/* who polls would fill the trace */
-		verbs_traced("ibv_get_cq_event", 0, began_ns, err, ",\"cq\":%u", err ? 0 : cq->number);
+		verbs_traced("ibv_get_cq_event", began_ns, err, .cq = SOME(err ? 0 : cq->number));
 	if (err)
 		return minus_one(err);
 	tsan_after(cq);

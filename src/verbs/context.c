@@ -145,7 +145,7 @@ static struct ibv_context *context_publish(struct context *context, struct verbs
 struct ibv_context *ibv_open_device(struct ibv_device *ibv)
 {
 	CALL();
-	uint64_t began_ns = trace_began_ns();
+	uint64_t began_ns = tracepoint_began_ns();
 	struct context *context;
 	int err;
 
@@ -155,7 +155,7 @@ struct ibv_context *ibv_open_device(struct ibv_device *ibv)
 	if (!context)
 		return fail(ENOMEM);
 	err = hca_open(ibv->name, &context->hca);
-	verbs_traced("ibv_open_device", 0, began_ns, err, ",\"device\":\"%s\"", ibv->name);
+	verbs_traced("ibv_open_device", began_ns, err, .device = ibv->name);
 	if (err) {
 		free(context);
 		return fail(err);

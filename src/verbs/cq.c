@@ -6,7 +6,7 @@
 struct cq *cq_create(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr,
 		     struct ring_allocator *allocator)
 {
-	uint64_t began_ns = trace_began_ns();
+	uint64_t began_ns = tracepoint_began_ns();
 	struct cq *cq;
 	int err;
 
@@ -16,8 +16,8 @@ struct cq *cq_create(struct ibv_context *context, struct ibv_cq_init_attr_ex *at
 		return fail(EINVAL);
 	}
 	err = hca_create_cq_in(to_hca(context), attr, allocator, &cq);
-	verbs_traced("ibv_create_cq", 0, began_ns, err, ",\"cq\":%u,\"entries\":%u", err ? 0 : cq->number,
-		     attr->cqe);
+	verbs_traced("ibv_create_cq", began_ns, err, .cq = SOME(err ? 0 : cq->number),
+		     .entries = SOME(attr->cqe));
 	if (err)
 		return fail(err);
 	cq->ibv.context = context;
@@ -83,7 +83,7 @@ int cq_modify_verb(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr)
 int ibv_destroy_cq(struct ibv_cq *cq)
 {
 	CALL();
-	uint64_t began_ns = trace_began_ns();
+	uint64_t began_ns = tracepoint_began_ns();
 	uint32_t number;
 	int err;
 
@@ -91,7 +91,7 @@ int ibv_destroy_cq(struct ibv_cq *cq)
 		return refuse_null("ibv_destroy_cq", "cq");
 	number = to_cq(cq)->number;
 	err = hca_destroy_cq(to_hca(cq->context), to_cq(cq));
-	verbs_traced("ibv_destroy_cq", 0, began_ns, err, ",\"cq\":%u", number);
+	verbs_traced("ibv_destroy_cq", began_ns, err, .cq = SOME(number));
 	return err;
 }
 

@@ -13,7 +13,7 @@
 struct ibv_mr *mr_register_verb(const char *call, struct ibv_pd *pd, void *address, size_t length,
 				uint64_t iova, unsigned access)
 {
-	uint64_t began_ns = trace_began_ns();
+	uint64_t began_ns = tracepoint_began_ns();
 	char names[TRACE_NAMES_MAX];
 	struct pd *domain;
 	struct mr *mr;
@@ -27,8 +27,9 @@ struct ibv_mr *mr_register_verb(const char *call, struct ibv_pd *pd, void *addre
 	if (err)
 		return fail(err);
 	err = hca_reg_mr(to_hca(pd->context), domain, address, length, iova, access, &mr);
-	verbs_traced(call, 0, began_ns, err, ",\"bytes\":%zu,\"access\":\"%s\",\"rkey\":\"0x%08x\"", length,
-		     verbs_trace_access(access, names), err ? 0 : mr->ibv.rkey);
+	verbs_traced(call, began_ns, err, .bytes = SOME(length),
+		     .access = verbs_trace_access(access, names),
+		     .rkey = SOME(err ? 0 : mr->ibv.rkey));
 	if (err)
 		return fail(err);
 	mr->ibv.context = pd->context;
@@ -92,7 +93,7 @@ int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *address,
 int ibv_dereg_mr(struct ibv_mr *mr)
 {
 	CALL();
-	uint64_t began_ns = trace_began_ns();
+	uint64_t began_ns = tracepoint_began_ns();
 	uint32_t rkey;
 	int err;
 
@@ -102,7 +103,7 @@ int ibv_dereg_mr(struct ibv_mr *mr)
 	err = hca_dereg_mr(to_hca(mr->context), to_mr(mr));
 	if (!err)
 		tsan_deregistered(rkey);	/* the lkey, too */
-	verbs_traced("ibv_dereg_mr", 0, began_ns, err, ",\"rkey\":\"0x%08x\"", rkey);
+	verbs_traced("ibv_dereg_mr", began_ns, err, .rkey = SOME(rkey));
 	return err;
 }
 

@@ -6,14 +6,14 @@
 struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 {
 	CALL();
-	uint64_t began_ns = trace_began_ns();
+	uint64_t began_ns = tracepoint_began_ns();
 	struct pd *pd;
 	int err;
 
 	if (!context)
 		return fail(refuse_null("ibv_alloc_pd", "context"));
 	err = hca_alloc_pd(to_hca(context), &pd);
-	verbs_traced("ibv_alloc_pd", 0, began_ns, err, ",\"device\":\"%s\"", context->device->name);
+	verbs_traced("ibv_alloc_pd", began_ns, err, .device = context->device->name);
 	if (err)
 		return fail(err);
 	pd->ibv.context = context;
@@ -23,13 +23,13 @@ struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 int ibv_dealloc_pd(struct ibv_pd *pd)
 {
 	CALL();
-	uint64_t began_ns = trace_began_ns();
+	uint64_t began_ns = tracepoint_began_ns();
 	int err;
 
 	if (!pd)
 		return refuse_null("ibv_dealloc_pd", "pd");
 	err = domain_is_parent(pd) ? parent_domain_dealloc(pd) : hca_dealloc_pd(to_hca(pd->context), to_pd(pd));
-	verbs_traced("ibv_dealloc_pd", 0, began_ns, err, "%s", "");
+	verbs_traced("ibv_dealloc_pd", began_ns, err);
 	return err;
 }
 

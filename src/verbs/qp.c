@@ -10,7 +10,7 @@
 static struct qp *qp_create(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
 {
 	struct ring_allocator *allocator = domain_allocator(attr->pd);
-	uint64_t began_ns = trace_began_ns();
+	uint64_t began_ns = tracepoint_began_ns();
 	struct pd *pd;
 	char names[TRACE_NAMES_MAX];
 	struct qp *qp;
@@ -23,8 +23,9 @@ static struct qp *qp_create(struct ibv_context *context, struct ibv_qp_init_attr
 		attr->pd = &pd->ibv;
 	}
 	err = hca_create_qp_in(to_hca(context), attr, allocator, &qp);
-	verbs_traced("ibv_create_qp", err ? 0 : qp->number, began_ns, err, ",\"device\":\"%s\",\"type\":\"%s\"",
-		     context->device->name, verbs_trace_type(attr->qp_type, names));
+	verbs_traced("ibv_create_qp", began_ns, err, .qp = err ? 0 : qp->number,
+		     .device = context->device->name,
+		     .type = verbs_trace_type(attr->qp_type, names));
 	if (err)
 		return fail(err);
 	qp->ibv.qp_base.context = context;
@@ -128,7 +129,7 @@ static void qp_emptied(const struct qp *qp)
 int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 {
 	CALL();
-	uint64_t began_ns = trace_began_ns();
+	uint64_t began_ns = tracepoint_began_ns();
 	char names[TRACE_NAMES_MAX];
 	int err;
 
@@ -137,8 +138,8 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 	err = hca_modify_qp(to_qp(qp), attr, mask);
 	if (!err && mask & IBV_QP_STATE && attr->qp_state == IBV_QPS_RESET)
 		qp_emptied(to_qp(qp));
-	verbs_traced("ibv_modify_qp", to_qp(qp)->number, began_ns, err, ",\"mask\":\"%s\"",
-		     verbs_trace_mask(mask, names));
+	verbs_traced("ibv_modify_qp", began_ns, err, .qp = to_qp(qp)->number,
+		     .mask = verbs_trace_mask(mask, names));
 	return err;
 }
 
@@ -178,7 +179,7 @@ int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
 int ibv_destroy_qp(struct ibv_qp *ibv)
 {
 	CALL();
-	uint64_t began_ns = trace_began_ns();
+	uint64_t began_ns = tracepoint_began_ns();
 	struct wr_builder *builder;
 	struct context *context;
 	uint32_t qpn;
@@ -193,7 +194,7 @@ int ibv_destroy_qp(struct ibv_qp *ibv)
 	err = hca_destroy_qp(context->hca, to_qp(ibv));
 	if (!err)
 		wr_builder_destroy(context, builder);
-	verbs_traced("ibv_destroy_qp", qpn, began_ns, err, "%s", "");
+	verbs_traced("ibv_destroy_qp", began_ns, err, .qp = qpn);
 	return err;
 }
 

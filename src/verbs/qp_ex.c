@@ -415,7 +415,7 @@ static inline int wr_post(struct ibv_qp_ex *ibv, post_all *post) REQUIRES(to_bui
 		return builder->err;
 	for (uint32_t i = 0; i + 1 < builder->count; i++)
 		builder->wr[i].next = &builder->wr[i + 1];
-	began_ns = trace_wants(TRACE_CALLS) ? trace_now_ns() : 0;
+	began_ns = tracepoint_began_ns();
 	err = post(to_qp(&ibv->qp_base), builder->wr);
 	if (trace_wants(TRACE_CALLS))
 		verbs_trace_sends("ibv_wr_complete", &ibv->qp_base, builder->wr, NULL, began_ns, err);

@@ -5,7 +5,7 @@
 
 static struct ibv_srq *srq_create(struct ibv_pd *pd, struct ibv_srq_init_attr_ex *attr)
 {
-	uint64_t began_ns = trace_began_ns();
+	uint64_t began_ns = tracepoint_began_ns();
 	struct ring_allocator *allocator = domain_allocator(pd);
 	struct pd *domain;
 	struct srq *srq;
@@ -19,7 +19,7 @@ static struct ibv_srq *srq_create(struct ibv_pd *pd, struct ibv_srq_init_attr_ex
 	if (allocator && !allocator->alloc)
 		allocator = NULL;
 	err = hca_create_srq_in(to_hca(pd->context), attr, allocator, &srq);
-	verbs_traced("ibv_create_srq", 0, began_ns, err, ",\"device\":\"%s\"", pd->context->device->name);
+	verbs_traced("ibv_create_srq", began_ns, err, .device = pd->context->device->name);
 	if (err)
 		return fail(err);
 	srq->ibv.context = pd->context;
@@ -103,14 +103,14 @@ int ibv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr)
 int ibv_destroy_srq(struct ibv_srq *srq)
 {
 	CALL();
-	uint64_t began_ns = trace_began_ns();
+	uint64_t began_ns = tracepoint_began_ns();
 	int err;
 
 	if (!srq)
 		return refuse_null("ibv_destroy_srq", "srq");
 	tsan_emptied(&to_srq(srq)->queue.slots);
 	err = hca_destroy_srq(to_hca(srq->context), to_srq(srq));
-	verbs_traced("ibv_destroy_srq", 0, began_ns, err, "%s", "");
+	verbs_traced("ibv_destroy_srq", began_ns, err);
 	return err;
 }
 

@@ -9,7 +9,7 @@
 static int post_send_traced(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
 	CALL();
-	uint64_t began_ns = trace_now_ns();
+	uint64_t began_ns = tracepoint_now_ns();
 	int err = verbs_data()->post_send(qp, wr, bad);
 
 	if (trace_wants(TRACE_CALLS))
@@ -21,7 +21,7 @@ static int post_send_traced(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ib
 static int post_recv_traced(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
 	CALL();
-	uint64_t began_ns = trace_now_ns();
+	uint64_t began_ns = tracepoint_now_ns();
 	int err = verbs_data()->post_recv(qp, wr, bad);
 
 	if (trace_wants(TRACE_CALLS))
@@ -33,7 +33,7 @@ static int post_recv_traced(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ib
 static int post_srq_recv_traced(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
 	CALL();
-	uint64_t began_ns = trace_now_ns();
+	uint64_t began_ns = tracepoint_now_ns();
 	int err = verbs_data()->post_srq_recv(srq, wr, bad);
 
 	if (trace_wants(TRACE_CALLS))
@@ -56,11 +56,10 @@ static int poll_cq_traced(struct ibv_cq *cq, int count, struct ibv_wc *wc)
 static int req_notify_traced(struct ibv_cq *cq, int solicited_only)
 {
 	CALL();
-	uint64_t began_ns = trace_now_ns();
+	uint64_t began_ns = tracepoint_now_ns();
 	int err = verbs_data()->req_notify_cq(cq, solicited_only);
 
-	if (trace_wants(TRACE_CALLS))
-		trace_call("ibv_req_notify_cq", 0, began_ns, err, ",\"cq\":%u", to_cq(cq)->number);
+	verbs_traced("ibv_req_notify_cq", began_ns, err, .cq = SOME(to_cq(cq)->number));
 	return err;
 }
 

@@ -23,11 +23,8 @@ void verbs_trace_async(const struct ibv_async_event *event);
 /* The operations of a context that programs call through: those that trace, or the others. */
 void verbs_trace_context(struct ibv_context_ops *ops, bool on);
 
-/* The end of a call that is not one of the data path; @began_ns: trace_began_ns(). */
-#define verbs_traced(name, qpn, began_ns, err, ...)                                           \
-	do {                                                                                  \
-		if (trace_wants(TRACE_CALLS))                                                 \
-			trace_call(name, qpn, began_ns, err, __VA_ARGS__);                    \
-	} while (0)
+/* The end of a call off the data path; @began: tracepoint_began_ns(); more: fields of that row. */
+#define verbs_traced(call_name, began, err, ...) \
+	tracepoint(call, .name = (call_name), .ns = (began), .error = (err), ##__VA_ARGS__)
 
 #endif

@@ -99,12 +99,12 @@ void verbs_trace_sends(const char *call, struct ibv_qp *qp, const struct ibv_sen
 	for (; wr; wr = wr->next) {
 		bool failed = err && (wr == bad || !bad);
 
-		trace_call(call, to_qp(qp)->number, began_ns, failed ? err : 0,
-			   ",\"wr_id\":%llu,\"opcode\":\"%s\",\"bytes\":%llu,\"sges\":%d%s",
-			   (unsigned long long)wr->wr_id, wr_opcode_word(wr->opcode),
-			   (unsigned long long)sge_bytes(wr->sg_list, wr->num_sge, failed), wr->num_sge,
-			   to_qp(qp)->signal_all || wr->send_flags & IBV_SEND_SIGNALED ?
-			   "" : ",\"unsignaled\":true");
+		tracepoint(post_send, .name = call, .qp = to_qp(qp)->number, .wr_id = wr->wr_id,
+			   .opcode = wr_opcode_word(wr->opcode),
+			   .bytes = sge_bytes(wr->sg_list, wr->num_sge, failed),
+			   .sges = wr->num_sge, .ns = began_ns, .error = failed ? err : 0,
+			   .unsignaled =
+				   !to_qp(qp)->signal_all && !(wr->send_flags & IBV_SEND_SIGNALED));
 		if (failed)
 			break;
 	}
@@ -116,9 +116,9 @@ void verbs_trace_receives(const char *call, uint32_t qpn, const struct ibv_recv_
 	for (; wr; wr = wr->next) {
 		bool failed = err && wr == bad;
 
-		trace_call(call, qpn, began_ns, failed ? err : 0, ",\"wr_id\":%llu,\"bytes\":%llu,\"sges\":%d",
-			   (unsigned long long)wr->wr_id,
-			   (unsigned long long)sge_bytes(wr->sg_list, wr->num_sge, failed), wr->num_sge);
+		tracepoint(post_receive, .name = call, .qp = qpn, .wr_id = wr->wr_id,
+			   .bytes = sge_bytes(wr->sg_list, wr->num_sge, failed),
+			   .sges = wr->num_sge, .ns = began_ns, .error = failed ? err : 0);
 		if (failed)
 			break;
 	}
@@ -139,21 +139,14 @@ static const char *completed_name(const struct ibv_wc *wc)
 
 void verbs_trace_completion(const struct cq *cq, const struct ibv_wc *wc)
 {
-	char more[96] = "";
-	int used = 0;
+	bool good = wc->status == IBV_WC_SUCCESS;
 
-	if (wc->status == IBV_WC_SUCCESS) {
-		used = snprintf(more, sizeof(more), ",\"opcode\":\"%s\"", completed_name(wc));
-		if (has_bytes(wc))
-			used += snprintf(more + used, sizeof(more) - (size_t)used, ",\"bytes\":%u", wc->byte_len);
-		if (wc->wc_flags & IBV_WC_WITH_IMM)
-			snprintf(more + used, sizeof(more) - (size_t)used, ",\"imm\":%u",
-				 __builtin_bswap32(wc->imm_data));
-	}
-	(wc->status == IBV_WC_SUCCESS || wc->status == IBV_WC_WR_FLUSH_ERR ? trace_event : trace_failure)(
-		TRACE_COMPLETIONS, wc->qp_num, 0, "completion",
-		"\"cq\":%u,\"qp\":\"0x%06x\",\"wr_id\":%llu,\"status\":\"%s\"%s", cq->number, wc->qp_num,
-		(unsigned long long)wc->wr_id, wc_status_word(wc->status), more);
+	tracepoint(
+		completion, .failure = !good && wc->status != IBV_WC_WR_FLUSH_ERR, .cq = cq->number,
+		.qp = wc->qp_num, .wr_id = wc->wr_id, .status = wc_status_word(wc->status),
+		.opcode = good ? completed_name(wc) : NULL,
+		.bytes = { good && has_bytes(wc), wc->byte_len },
+		.imm = { good && wc->wc_flags & IBV_WC_WITH_IMM, __builtin_bswap32(wc->imm_data) });
 }
 
 static bool is_fatal(enum ibv_event_type type)
@@ -171,11 +164,9 @@ static bool is_of_qp(enum ibv_event_type type)
 
 void verbs_trace_async(const struct ibv_async_event *event)
 {
-	uint32_t qpn = is_of_qp(event->event_type) ? event->element.qp->qp_num : 0;
-	char qp[24] = "";
+	char name[48];
 
-	if (qpn)
-		snprintf(qp, sizeof(qp), ",\"qp\":\"0x%06x\"", qpn);
-	(is_fatal(event->event_type) ? trace_failure : trace_event)(
-		TRACE_ASYNC, qpn, 0, "async", "\"name\":\"IBV_EVENT_%s\"%s", event_word(event->event_type), qp);
+	snprintf(name, sizeof(name), "IBV_EVENT_%s", event_word(event->event_type));
+	tracepoint(async, .failure = is_fatal(event->event_type), .name = name,
+		   .qp = is_of_qp(event->event_type) ? event->element.qp->qp_num : 0);
 }

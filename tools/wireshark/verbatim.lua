@@ -8,7 +8,8 @@ local twin = Proto("verbatim_twin", "Verbatim: the other end of a packet")
 
 local NAMES = { "event", "name", "qp", "cq", "wr_id", "opcode", "bytes", "status", "error", "from", "to", "why", "reason",
 	"psn", "text", "id", "peer", "rkey", "type", "mask", "access", "device", "direction", "rule", "records",
-	"path", "state", "message", "retransmission", "dropped", "payload", "by" }
+	"path", "state", "message", "retransmission", "dropped", "payload", "by", "source", "destination", "dest_qp", "address",
+	"service", "imm", "invalidate", "compare", "swap", "add", "original", "solicited" }
 local fields, list = {}, {}
 for _, name in ipairs(NAMES) do
 	fields[name] = ProtoField.string("verbatim." .. name, name)
@@ -62,6 +63,10 @@ local function say(one)
 		async = function() return one.name or "event" end,
 		explain = function() return one.text or "" end,
 		process = function() return "process " .. (one.name or "") .. " " .. (one.program or "") end,
+		operation = function()
+			return (one.opcode or "operation") .. (one.bytes and " " .. one.bytes .. " B" or "")
+		end,
+		consumed = function() return "a message was consumed" end,
 		lost = function() return (one.records or "?") .. " records are missing here" end,
 		counters = function() return "counters at its end" end,
 	}
@@ -96,6 +101,17 @@ local CODES = { [0] = "SEND", "SEND", "SEND", "SEND", "SEND", "SEND", "RDMA WRIT
 	"RDMA WRITE", "RDMA WRITE", "RDMA READ", "RDMA READ answer", "RDMA READ answer", "RDMA READ answer", "RDMA READ answer",
 	"ACK", "atomic answer", "atomic", "atomic", nil, "SEND", "SEND" }
 
+local WORDS = { SEND_WITH_IMM = "SEND", SEND_WITH_INV = "SEND", RDMA_WRITE = "RDMA WRITE", RDMA_WRITE_WITH_IMM = "RDMA WRITE",
+	RDMA_READ = "RDMA READ", ATOMIC_CMP_AND_SWP = "atomic", ATOMIC_FETCH_AND_ADD = "atomic" }
+
+-- What went through memory: its row, of the words of its comment.
+local function memory(pinfo, what, bytes, one)
+	pinfo.cols.protocol = "MEMORY"
+	pinfo.cols.info = what .. (one.by and " by " .. one.by or one.message and ", message " .. one.message ..
+		" in a ring" or " through memory") .. (bytes and ", " .. bytes .. " B" or "") ..
+		(one.wr_id and ", wr " .. one.wr_id or "")
+end
+
 -- Where the BTH begins in an IP packet, and nil where that is none of ours.
 local function bth_of(tvb, at)
 	if tvb:len() < at + 40 then
@@ -114,6 +130,13 @@ function verbatim.dissector(tvb, pinfo, tree)
 			pinfo.cols.protocol = "VERBATIM"
 			pinfo.cols.info = say(one)
 			add(box, one)
+			local comment = comments()
+			local way = comment and comment_members(tostring(comment.value)) or {}
+			if way.path then
+				add(box, way)
+				memory(pinfo, one.event == "consumed" and "consumed" or WORDS[one.opcode] or one.opcode or "operation",
+					one.bytes, way)
+			end
 		end
 		return
 	end
@@ -124,11 +147,7 @@ function verbatim.dissector(tvb, pinfo, tree)
 			local bth = bth_of(tvb, 0)
 			if (one.path == "direct" or one.message) and bth then
 				local what = CODES[tvb(bth, 1):uint() % 32] or "operation"
-				what = what == "ACK" and one.message and "consumed" or what
-				pinfo.cols.protocol = "MEMORY"
-				pinfo.cols.info = what .. (one.by and " by " .. one.by or one.message and ", message " .. one.message ..
-					" in a ring" or " through memory") .. (one.payload and ", " .. one.payload .. " B" or "") ..
-					(one.wr_id and ", wr " .. one.wr_id or "")
+				memory(pinfo, what == "ACK" and one.message and "consumed" or what, one.payload, one)
 			end
 		end
 	end

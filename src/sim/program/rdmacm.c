@@ -186,12 +186,13 @@ void sim_cm_free(struct sim_cm *cm)
 
 static void cm_traced(const struct sim_id *id, const char *call, uint64_t began_ns)
 {
-	trace_call(call, id->public.qp ? id->public.qp->qp_num : 0, began_ns, 0, ",\"id\":\"0x%x\"", id->number);
+	tracepoint(cm_call, .name = call, .qp = id->public.qp ? id->public.qp->qp_num : 0,
+		   .id = (const void *)(uintptr_t)id->number, .ns = began_ns);
 }
 
 static uint64_t cm_begin(uint64_t takes_ns)
 {
-	uint64_t began_ns = trace_began_ns();
+	uint64_t began_ns = tracepoint_began_ns();
 
 	sim_spend(takes_ns);
 	return began_ns;
@@ -206,8 +207,7 @@ static void cm_take(struct sim_id *id, enum cm_news news, uint64_t began_ns, enu
 	cm_traced(id, "rdma_get_cm_event", began_ns);
 	if (news == NEWS_RESPONSE)
 		return;			/* it is told once the QP has moved */
-	trace_event(TRACE_CM, 0, 0, "cm", "\"id\":\"0x%x\",\"name\":\"%s\",\"status\":0", id->number,
-		    rdma_event_str(type));
+	tracepoint(cm, .id = (const void *)(uintptr_t)id->number, .name = rdma_event_str(type));
 }
 
 /* ---- ids ---- */
@@ -270,7 +270,7 @@ static void cm_move_qp(struct sim_id *id, enum ibv_qp_state state)
 static void cm_create_qp(struct sim_id *id, const struct ibv_qp_init_attr *wanted)
 {
 	struct ibv_qp_init_attr attr = *wanted;
-	uint64_t began_ns = trace_began_ns();
+	uint64_t began_ns = tracepoint_began_ns();
 
 	attr.send_cq = id->public.send_cq = cm_new_cq(id, attr.cap.max_send_wr, &id->public.send_cq_channel);
 	attr.recv_cq = id->public.recv_cq = cm_new_cq(id, attr.cap.max_recv_wr, &id->public.recv_cq_channel);
@@ -397,7 +397,7 @@ int sim_rdma_get_request(struct rdma_cm_id *public, struct rdma_cm_id **got)
 {
 	struct sim_id *listener = (struct sim_id *)public, *id;
 
-	cm_take(listener, NEWS_REQUEST, trace_began_ns(), RDMA_CM_EVENT_CONNECT_REQUEST);
+	cm_take(listener, NEWS_REQUEST, tracepoint_began_ns(), RDMA_CM_EVENT_CONNECT_REQUEST);
 	id = cm_new_id(listener->cm);
 	id->passive = true;
 	id->connection = listener->request;
@@ -430,7 +430,7 @@ int sim_rdma_accept(struct rdma_cm_id *public, struct rdma_conn_param *param)
 	cm_to_rts(id);
 	cm_accept(id->connection, &accept, id->cm->host->sim->now_ns);
 	cm_host_arm(id->cm);
-	cm_take(id, NEWS_ESTABLISHED, trace_began_ns(), RDMA_CM_EVENT_ESTABLISHED);
+	cm_take(id, NEWS_ESTABLISHED, tracepoint_began_ns(), RDMA_CM_EVENT_ESTABLISHED);
 	cm_traced(id, "rdma_accept", began_ns);
 	return 0;
 }
@@ -472,15 +472,15 @@ static void cm_request(struct sim_id *id)
 int sim_rdma_connect(struct rdma_cm_id *public, struct rdma_conn_param *param)
 {
 	struct sim_id *id = (struct sim_id *)public;
-	uint64_t began_ns = cm_begin(CM_CALL_NS), waited_ns = trace_began_ns();
+	uint64_t began_ns = cm_begin(CM_CALL_NS), waited_ns = tracepoint_began_ns();
 
 	cm_request(id);
 	cm_take(id, NEWS_RESPONSE, waited_ns, RDMA_CM_EVENT_CONNECT_RESPONSE);
 	cm_to_rts(id);
 	cm_ready_to_use(id->connection, NULL, 0, id->cm->host->sim->now_ns);
 	cm_host_arm(id->cm);
-	trace_event(TRACE_CM, 0, 0, "cm", "\"id\":\"0x%x\",\"name\":\"%s\",\"status\":0", id->number,
-		    rdma_event_str(RDMA_CM_EVENT_ESTABLISHED));
+	tracepoint(cm, .id = (const void *)(uintptr_t)id->number,
+		   .name = rdma_event_str(RDMA_CM_EVENT_ESTABLISHED));
 	cm_traced(id, "rdma_connect", began_ns);
 	return 0;
 }
@@ -494,7 +494,7 @@ int sim_rdma_disconnect(struct rdma_cm_id *public)
 	if (!id->news[NEWS_OVER])
 		cm_disconnect(id->connection, NULL, 0, id->cm->host->sim->now_ns);
 	cm_host_arm(id->cm);
-	cm_take(id, NEWS_OVER, trace_began_ns(), RDMA_CM_EVENT_DISCONNECTED);
+	cm_take(id, NEWS_OVER, tracepoint_began_ns(), RDMA_CM_EVENT_DISCONNECTED);
 	cm_traced(id, "rdma_disconnect", began_ns);
 	return 0;
 }

@@ -13,7 +13,6 @@
 /* Virtual time begins on the first day of a year: runs of one story are the same, whenever they are made. */
 #define EPOCH_NS	(1767225600ull * SECOND)
 #define WANTED		((uint32_t)TRACE_KINDS | TRACE_PAYLOAD)
-#define JSON_MAX	2048u
 
 struct block {
 	uint64_t time_ns, order;
@@ -38,9 +37,7 @@ static struct {
 	bool failed;
 } recording;
 
-_Atomic uint32_t trace_wanted;
-
-uint64_t trace_now_ns(void)
+static uint64_t record_now_ns(void)
 {
 	return recording.sim ? EPOCH_NS + recording.sim->now_ns - SECOND : EPOCH_NS;
 }
@@ -77,19 +74,11 @@ static void record_keep(const struct trace_record *record, const uint8_t *data, 
 	recording.block[recording.blocks++] = block;
 }
 
-static size_t record_event(const struct trace_record *record, uint32_t interface, const void *members,
-			   size_t bytes, uint8_t out[TRACE_BLOCK_MAX])
-{
-	char json[JSON_MAX];
-	size_t length = trace_event_json(record, members, bytes, json, sizeof(json));
-
-	return length ? pcapng_write_event(interface, record->time_ns, json, length, out) : 0;
-}
-
 /* Two interfaces a host, as in a trace of programs: packets, then events. */
 void trace_put(struct trace_record *record, uint32_t want, const void *data, size_t bytes)
 {
 	uint8_t out[TRACE_BLOCK_MAX];
+	char members[TRACE_TEXT_MAX];
 	bool outbound = record->flags & TRACE_OUTBOUND;
 	size_t length;
 	uint32_t host;
@@ -98,12 +87,14 @@ void trace_put(struct trace_record *record, uint32_t want, const void *data, siz
 		return;
 	host = recording.sim->running->index;
 	record->thread = host + 1;
+	record->captured = (uint32_t)bytes;
 	if (!record->time_ns)
-		record->time_ns = trace_now_ns();
+		record->time_ns = record_now_ns();
 	if (record->kind == TRACE_IS_PACKET)
 		length = trace_packet_block(record, 2 * host, outbound, false, data, bytes, record->length, out);
 	else
-		length = record_event(record, 2 * host + 1, data, bytes, out);
+		length = trace_event_block(record, TRACE_AS_PACKETS, 2 * host + 1, members,
+					   trace_event_members(record, data, members), out);
 	record_keep(record, out, length, record->kind == TRACE_IS_PACKET && !outbound);
 }
 
@@ -148,6 +139,8 @@ void sim_record_begin(struct sim *sim, const char *const name[SIM_HOSTS_MAX])
 	recording.sim = sim;
 	recording.name = name;
 	atomic_store(&trace_wanted, WANTED);
+	tracepoint_set_clock(record_now_ns);
+	tracepoint_listen(TRACEPOINT_TRACE, trace_take);
 	log_listen(trace_explanation);
 }
 
@@ -155,8 +148,8 @@ void sim_record_process(const struct sim_host *host, const char *what)
 {
 	if (!strcmp(what, "end"))
 		trace_counters(host->counters);
-	trace_event(TRACE_CALLS, 0, 0, "process", "\"name\":\"%s\",\"pid\":%u,\"program\":\"%s\"", what,
-		    host->index + 1, recording.name[host->index]);
+	tracepoint(process, .name = what, .pid = host->index + 1,
+		   .program = recording.name[host->index]);
 }
 
 static int record_order(const void *one, const void *other)
@@ -197,6 +190,7 @@ void sim_record_end(void)
 {
 	atomic_store(&trace_wanted, 0);
 	log_listen(NULL);
+	tracepoint_listen(TRACEPOINT_TRACE, NULL);
 	for (size_t i = 0; i < recording.blocks; i++)
 		free(recording.block[i].data);
 	free(recording.block);

@@ -109,11 +109,11 @@ __be64 sim_ibv_get_device_guid(struct ibv_device *device)
 
 struct ibv_context *sim_ibv_open_device(struct ibv_device *device)
 {
-	uint64_t began_ns = trace_began_ns();
+	uint64_t began_ns = tracepoint_began_ns();
 	struct sim_process *process = sim_process_here();
 
 	sim_spend(OPEN_NS);
-	verbs_traced("ibv_open_device", 0, began_ns, 0, ",\"device\":\"%s\"", device->name);
+	verbs_traced("ibv_open_device", began_ns, 0, .device = device->name);
 	return &process->context;
 }
 
@@ -162,7 +162,7 @@ void sim_ibv_ack_async_event(struct ibv_async_event *event)
 
 struct ibv_pd *sim_ibv_alloc_pd(struct ibv_context *context)
 {
-	uint64_t began_ns = trace_began_ns();
+	uint64_t began_ns = tracepoint_began_ns();
 	struct pd *pd = calloc(1, sizeof(*pd));
 
 	if (!pd)
@@ -170,17 +170,17 @@ struct ibv_pd *sim_ibv_alloc_pd(struct ibv_context *context)
 	sim_spend(CALL_NS);
 	pd->number = ++sim_process_here()->numbers;
 	pd->ibv.context = context;
-	verbs_traced("ibv_alloc_pd", 0, began_ns, 0, ",\"device\":\"%s\"", context->device->name);
+	verbs_traced("ibv_alloc_pd", began_ns, 0, .device = context->device->name);
 	return &pd->ibv;
 }
 
 int sim_ibv_dealloc_pd(struct ibv_pd *pd)
 {
-	uint64_t began_ns = trace_began_ns();
+	uint64_t began_ns = tracepoint_began_ns();
 	int err = atomic_load(&to_pd(pd)->users) ? EBUSY : 0;
 
 	sim_spend(CALL_NS);
-	verbs_traced("ibv_dealloc_pd", 0, began_ns, err, "%s", "");
+	verbs_traced("ibv_dealloc_pd", began_ns, err);
 	if (!err)
 		free(to_pd(pd));
 	return err;
@@ -188,14 +188,16 @@ int sim_ibv_dealloc_pd(struct ibv_pd *pd)
 
 struct ibv_mr *sim_ibv_reg_mr(struct ibv_pd *pd, void *address, size_t length, int access)
 {
-	uint64_t began_ns = trace_began_ns();
+	uint64_t began_ns = tracepoint_began_ns();
 	struct mr *mr = calloc(1, sizeof(*mr));
+	char names[TRACE_NAMES_MAX];
 	int err = mr ? mr_register(&sim_here()->mrs, to_pd(pd), address, length, (uintptr_t)address,
 				   (unsigned)access, mr) : ENOMEM;
 
 	sim_spend(REGISTER_NS);
-	verbs_traced("ibv_reg_mr", 0, began_ns, err, ",\"bytes\":%zu,\"access\":%u,\"rkey\":\"0x%08x\"", length,
-		     (unsigned)access, err ? 0 : mr->ibv.rkey);
+	verbs_traced("ibv_reg_mr", began_ns, err, .bytes = SOME(length),
+		     .access = verbs_trace_access((unsigned)access, names),
+		     .rkey = SOME(err ? 0 : mr->ibv.rkey));
 	if (err) {
 		free(mr);
 		return sim_refuse(err);
@@ -206,12 +208,12 @@ struct ibv_mr *sim_ibv_reg_mr(struct ibv_pd *pd, void *address, size_t length, i
 
 int sim_ibv_dereg_mr(struct ibv_mr *mr)
 {
-	uint64_t began_ns = trace_began_ns();
+	uint64_t began_ns = tracepoint_began_ns();
 	uint32_t rkey = mr->rkey;
 	int err = mr_deregister(&sim_here()->mrs, to_mr(mr));
 
 	sim_spend(CALL_NS);
-	verbs_traced("ibv_dereg_mr", 0, began_ns, err, ",\"rkey\":\"0x%08x\"", rkey);
+	verbs_traced("ibv_dereg_mr", began_ns, err, .rkey = SOME(rkey));
 	if (!err)
 		free(to_mr(mr));
 	return err;
@@ -219,7 +221,7 @@ int sim_ibv_dereg_mr(struct ibv_mr *mr)
 
 static struct ibv_ah *verbs_ah(struct ibv_pd *pd, const uint8_t destination[16], const struct ibv_ah_attr *attr)
 {
-	uint64_t began_ns = trace_began_ns();
+	uint64_t began_ns = tracepoint_began_ns();
 	struct ah *ah = calloc(1, sizeof(*ah));
 
 	if (!ah)
@@ -235,7 +237,7 @@ static struct ibv_ah *verbs_ah(struct ibv_pd *pd, const uint8_t destination[16],
 	ah->av.hop_limit = 64;
 	ah->av.source_port = 0xc001;
 	atomic_fetch_add(&to_pd(pd)->users, 1);
-	verbs_traced("ibv_create_ah", 0, began_ns, 0, "%s", "");
+	verbs_traced("ibv_create_ah", began_ns, 0);
 	return &ah->ibv;
 }
 
@@ -257,12 +259,12 @@ struct ibv_ah *sim_ibv_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc, s
 
 int sim_ibv_destroy_ah(struct ibv_ah *ah)
 {
-	uint64_t began_ns = trace_began_ns();
+	uint64_t began_ns = tracepoint_began_ns();
 
 	sim_spend(CALL_NS);
 	atomic_fetch_sub(&to_pd(ah->pd)->users, 1);
 	ah_put(to_ah(ah));
-	verbs_traced("ibv_destroy_ah", 0, began_ns, 0, "%s", "");
+	verbs_traced("ibv_destroy_ah", began_ns, 0);
 	return 0;
 }
 
@@ -292,7 +294,7 @@ int sim_ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
 struct ibv_cq *sim_ibv_create_cq(struct ibv_context *context, int entries, void *cq_context,
 				 struct ibv_comp_channel *channel, int vector)
 {
-	uint64_t began_ns = trace_began_ns();
+	uint64_t began_ns = tracepoint_began_ns();
 	struct cq *cq = host_cq(sim_here(), (uint32_t)entries);
 
 	sim_spend(CREATE_NS);
@@ -304,13 +306,14 @@ struct ibv_cq *sim_ibv_create_cq(struct ibv_context *context, int entries, void 
 	cq->ibv.channel = channel;
 	cq->ibv.cq_context = cq_context;
 	cq->ibv.cqe = entries;
-	verbs_traced("ibv_create_cq", 0, began_ns, 0, ",\"cq\":%u,\"entries\":%d", cq->number, entries);
+	verbs_traced("ibv_create_cq", began_ns, 0, .cq = SOME(cq->number),
+		     .entries = SOME((unsigned)entries));
 	return ibv_cq_ex_to_cq(&cq->ibv);
 }
 
 int sim_ibv_destroy_cq(struct ibv_cq *ibv)
 {
-	uint64_t began_ns = trace_began_ns();
+	uint64_t began_ns = tracepoint_began_ns();
 	struct cq *cq = to_cq(ibv);
 	uint32_t number = cq->number;
 	int err = atomic_load(&cq->users) ? EBUSY : 0;
@@ -323,7 +326,7 @@ int sim_ibv_destroy_cq(struct ibv_cq *ibv)
 		}
 		cq_destroy(cq);
 	}
-	verbs_traced("ibv_destroy_cq", 0, began_ns, err, ",\"cq\":%u", number);
+	verbs_traced("ibv_destroy_cq", began_ns, err, .cq = SOME(number));
 	return err;
 }
 
@@ -345,7 +348,7 @@ static int sim_poll_cq(struct ibv_cq *ibv, int count, struct ibv_wc *wc)
 
 static int sim_req_notify(struct ibv_cq *ibv, int solicited_only)
 {
-	uint64_t began_ns = trace_began_ns();
+	uint64_t began_ns = tracepoint_began_ns();
 	struct effects effects;
 
 	sim_spend(POST_NS);
@@ -353,13 +356,13 @@ static int sim_req_notify(struct ibv_cq *ibv, int solicited_only)
 	cq_arm(to_cq(ibv), solicited_only, &effects);
 	atomic_store(&to_cq(ibv)->empty_polls, 0);
 	host_apply(sim_here(), &effects);
-	verbs_traced("ibv_req_notify_cq", 0, began_ns, 0, ",\"cq\":%u", to_cq(ibv)->number);
+	verbs_traced("ibv_req_notify_cq", began_ns, 0, .cq = SOME(to_cq(ibv)->number));
 	return 0;
 }
 
 int sim_ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **got, void **cq_context)
 {
-	uint64_t began_ns = trace_began_ns();
+	uint64_t began_ns = tracepoint_began_ns();
 	struct list *node;
 	struct cq *cq;
 
@@ -368,7 +371,7 @@ int sim_ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **got, 
 	cq = container_of(list_entry(node, struct comp_event, node), struct cq, comp_event);
 	*got = ibv_cq_ex_to_cq(&cq->ibv);
 	*cq_context = cq->ibv.cq_context;
-	verbs_traced("ibv_get_cq_event", 0, began_ns, 0, ",\"cq\":%u", cq->number);
+	verbs_traced("ibv_get_cq_event", began_ns, 0, .cq = SOME(cq->number));
 	return 0;
 }
 
@@ -380,7 +383,7 @@ void sim_ibv_ack_cq_events(struct ibv_cq *cq, unsigned count)
 
 struct ibv_srq *sim_ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
 {
-	uint64_t began_ns = trace_began_ns();
+	uint64_t began_ns = tracepoint_began_ns();
 	struct srq *srq = host_srq(sim_here(), attr->attr.max_wr, attr->attr.max_sge);
 
 	sim_spend(CREATE_NS);
@@ -391,7 +394,7 @@ struct ibv_srq *sim_ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *
 	srq->limit_event.ibv.event_type = IBV_EVENT_SRQ_LIMIT_REACHED;
 	srq->limit_event.ibv.element.srq = &srq->ibv;
 	atomic_fetch_add(&to_pd(pd)->users, 1);
-	verbs_traced("ibv_create_srq", 0, began_ns, 0, ",\"device\":\"%s\"", pd->context->device->name);
+	verbs_traced("ibv_create_srq", began_ns, 0, .device = pd->context->device->name);
 	return &srq->ibv;
 }
 
@@ -415,7 +418,7 @@ int sim_ibv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr)
 
 int sim_ibv_destroy_srq(struct ibv_srq *srq)
 {
-	uint64_t began_ns = trace_began_ns();
+	uint64_t began_ns = tracepoint_began_ns();
 	int err = atomic_load(&to_srq(srq)->users) ? EBUSY : 0;
 
 	sim_spend(CALL_NS);
@@ -423,13 +426,13 @@ int sim_ibv_destroy_srq(struct ibv_srq *srq)
 		atomic_fetch_sub(&to_pd(srq->pd)->users, 1);
 		srq_destroy(to_srq(srq));
 	}
-	verbs_traced("ibv_destroy_srq", 0, began_ns, err, "%s", "");
+	verbs_traced("ibv_destroy_srq", began_ns, err);
 	return err;
 }
 
 static int sim_post_srq(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
-	uint64_t began_ns = trace_began_ns();
+	uint64_t began_ns = tracepoint_began_ns();
 	int err;
 
 	sim_spend(POST_NS);
@@ -459,7 +462,8 @@ struct ibv_qp *sim_ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *att
 									  attr->cap.max_recv_sge,
 		.inline_bytes = attr->cap.max_inline_data, .signal_all = attr->sq_sig_all,
 	};
-	uint64_t began_ns = trace_began_ns();
+	uint64_t began_ns = tracepoint_began_ns();
+	char names[TRACE_NAMES_MAX];
 	struct qp *qp;
 
 	sim_spend(CREATE_NS);
@@ -472,19 +476,22 @@ struct ibv_qp *sim_ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *att
 	qp->ibv.qp_base.qp_num = qp->ibv.qp_base.handle = qp->number;
 	qp->ibv.qp_base.qp_type = attr->qp_type;
 	verbs_count_users(qp, 1);
-	verbs_traced("ibv_create_qp", qp->number, began_ns, 0, ",\"device\":\"%s\",\"type\":%d",
-		     pd->context->device->name, (int)attr->qp_type);
+	verbs_traced("ibv_create_qp", began_ns, 0, .qp = qp->number,
+		     .device = pd->context->device->name,
+		     .type = verbs_trace_type(attr->qp_type, names));
 	return &qp->ibv.qp_base;
 }
 
 int sim_ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 {
-	uint64_t began_ns = trace_began_ns();
+	uint64_t began_ns = tracepoint_began_ns();
+	char names[TRACE_NAMES_MAX];
 	int err;
 
 	sim_spend(MODIFY_NS);
 	err = host_modify(sim_here(), to_qp(qp), attr, mask);
-	verbs_traced("ibv_modify_qp", qp->qp_num, began_ns, err, ",\"mask\":%d", mask);
+	verbs_traced("ibv_modify_qp", began_ns, err, .qp = qp->qp_num,
+		     .mask = verbs_trace_mask(mask, names));
 	return err;
 }
 
@@ -501,20 +508,20 @@ int sim_ibv_query_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask, str
 
 int sim_ibv_destroy_qp(struct ibv_qp *ibv)
 {
-	uint64_t began_ns = trace_began_ns();
+	uint64_t began_ns = tracepoint_began_ns();
 	struct qp *qp = to_qp(ibv);
 	uint32_t number = qp->number;
 
 	sim_spend(MODIFY_NS);
 	verbs_count_users(qp, -1);
 	host_qp_destroy(sim_here(), qp);
-	verbs_traced("ibv_destroy_qp", number, began_ns, 0, "%s", "");
+	verbs_traced("ibv_destroy_qp", began_ns, 0, .qp = number);
 	return 0;
 }
 
 static int sim_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
-	uint64_t began_ns = trace_began_ns();
+	uint64_t began_ns = tracepoint_began_ns();
 	int err;
 
 	sim_spend(POST_NS);
@@ -525,7 +532,7 @@ static int sim_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_s
 
 static int sim_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
-	uint64_t began_ns = trace_began_ns();
+	uint64_t began_ns = tracepoint_began_ns();
 	int err;
 
 	sim_spend(POST_NS);

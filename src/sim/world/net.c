@@ -113,7 +113,7 @@ static void flight_trace(const struct flight *flight, uint32_t qpn, const struct
 {
 	struct trace_record record = flight_record(flight->from, flight->to);
 
-	record.time_ns = trace_now_ns() + flight->from->late_ns;
+	record.time_ns = tracepoint_now_ns() + flight->from->late_ns;
 	record.flags |= TRACE_OUTBOUND | (note && note->has_wr_id ? TRACE_HAS_WR_ID : 0);
 	record.qpn = qpn;
 	record.drop = flight->drop ? TRACE_DROP_FAULT : 0;
@@ -233,7 +233,7 @@ static void net_serve_traced(struct sim_host *host, struct sim_event *event)
 	enum drop why;
 
 	record.qpn = packet_peek_qpn(event->data, event->bytes);
-	record.time_ns = trace_now_ns();
+	record.time_ns = tracepoint_now_ns();
 	why = host_receive(host, event->from, event->data, event->bytes, event->damaged);
 	record.drop = (uint16_t)why;
 	trace_packet(&record, event->data, event->bytes);

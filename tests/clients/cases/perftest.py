@@ -194,7 +194,8 @@ def trace_of(topology, command, variables=None):
     with topology.server.start(words(command, '-p', port), variables, user=os.getuid()) as one:
         topology.server.wait_listening(port, one)
         with topology.client.start(words(command, '-p', port, topology.server.address),
-                                   {'VERBATIM_TRACE': trace, **(variables or {})}, user=os.getuid()) as two:
+                                   {'VERBATIM_TRACE': trace + ',as-packets', **(variables or {})},
+                                   user=os.getuid()) as two:
             two.wait(60)
             one.wait(10)
             Pair(one, two).check()

@@ -406,7 +406,8 @@ static void receive_datagram(struct receiver *receiver, struct datagram *datagra
 		datagram->way = datagram->from_channel ?
 					local_way_of_channel(&receiver->engine->local, datagram->channel) :
 					BY_LOOPBACK;
-	if (!datagram->fault_exempt && receiver->engine->group && port_group_takes(receiver->engine->group, datagram))
+	if (!datagram->fault_exempt && receiver->engine->group &&
+	    port_group_takes(receiver->engine->group, datagram))
 		return;
 	while (done < datagram->bytes) {
 		uint8_t *data = datagram->data + done;

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A virtual InfiniBand subnet: nodes, ports and cables that a file describes, the SMA of every
- *node, and the way of each management datagram through them, hop by hop. Pure: no I/O, no clock, no
- *thread. Time comes in as an argument, in microseconds from any origin; what leaves the fabric goes
- *through struct fabric_ops.
+ * node, and the way of each management datagram through them, hop by hop. Pure: no I/O, no clock, no
+ * thread. Time comes in as an argument, in microseconds from any origin; what leaves the fabric goes
+ * through struct fabric_ops.
  *
  *	program of host1   fabric_send(host1, port 1, MAD)
  *	                     host1 --cable--> sw1 --cable--> host2    forward(): LFT, MFT, or the
- *path in the SMP
+ * path in the SMP
  *	                                                       |
  *	                                     SMA: Get or Set, the answer goes back in the same call
  *	                                     else ops->deliver(host2, port 1, MAD)
  *
  * It is no subnet manager and knows no programs: whether somebody is registered for a MAD, and
- *TIDs, timeouts and RMPP, are the business of who calls it. Whatever a MAD contains, it is an input
- *like another: it is answered with a status, or dropped and counted.
+ * TIDs, timeouts and RMPP, are the business of who calls it. Whatever a MAD contains, it is an input
+ * like another: it is answered with a status, or dropped and counted.
  *
  * Nodes are numbered from 0 in the order of the file, ports from 1; port 0 is a switch's own.
  */

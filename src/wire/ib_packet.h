@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * An InfiniBand packet as it is on a link: what packet.h has, with the headers of the link layer
- *before and the CRCs behind it (IBTA chapters 7 and 8). Pure.
+ * before and the CRCs behind it (IBTA chapters 7 and 8). Pure.
  *
  *	| LRH 8 | GRH 40, if LNH is 3 | BTH ... pad | ICRC 4 | VCRC 2 |
  */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Headers and attributes of InfiniBand, as bytes <-> structs. All are made of the rows of four
- *tables: link.def (LRH, GRH, RMPP), subnet.def (what an SMA is asked for), performance.def,
- *administration.def (what an SA is asked for). A row that is there is read, written, tested and
- *compared with tshark; what no row covers is reserved: written as zero, not looked at.
+ * tables: link.def (LRH, GRH, RMPP), subnet.def (what an SMA is asked for), performance.def,
+ * administration.def (what an SA is asked for). A row that is there is read, written, tested and
+ * compared with tshark; what no row covers is reserved: written as zero, not looked at.
  *
  *	RECORD(enumerator, name, attribute ID, bytes)		struct ib_name
  *	FIELD(name, field, integer type of so many bits, byte, bit, width in bits)
@@ -12,7 +12,7 @@
  *	END(name)
  *
  * Integers are in host order and, behind record_read(), within the width of their field; nothing
- *else is sure of them. Names of fields are the specification's.
+ * else is sure of them. Names of fields are the specification's.
  */
 #ifndef VERBATIM_WIRE_RECORD_H
 #define VERBATIM_WIRE_RECORD_H

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Subnet management packets (IBTA 14.2): where the parts of a MAD of the classes 0x01 (LID routed)
- *and 0x81 (directed route) stand, and the numbers that appear in them. The attributes themselves:
- *subnet.def.
+ * and 0x81 (directed route) stand, and the numbers that appear in them. The attributes themselves:
+ * subnet.def.
  *
  *	LID routed       24 M_Key  64..127 attribute
  *	directed route    4 D bit, status  6 hop pointer  7 hop count  24 M_Key  32 DrSLID  34
- *DrDLID 64..127 attribute  128 initial path  192 return path
+ * DrDLID 64..127 attribute  128 initial path  192 return path
  */
 #ifndef VERBATIM_WIRE_SMP_H
 #define VERBATIM_WIRE_SMP_H

@@ -74,8 +74,7 @@ int fabric_send(struct fabric *fabric, uint32_t node, uint32_t port, const uint8
 		fabric->statistics.smps++;
 	else
 		fabric->statistics.gmps++;
-	if (now_us > fabric->now_us)
-		fabric->now_us = now_us;
+	fabric_pass(fabric, now_us);
 	flight_start(fabric, &flight);
 	flights_run(fabric);
 	if (!fabric->busy && fabric->deadline_us <= fabric->now_us)
@@ -112,8 +111,7 @@ uint64_t fabric_deadline_us(const struct fabric *fabric)
 
 void fabric_timer(struct fabric *fabric, uint64_t now_us)
 {
-	if (now_us > fabric->now_us)
-		fabric->now_us = now_us;
+	fabric_pass(fabric, now_us);
 	if (fabric->deadline_us <= fabric->now_us)
 		traps_due(fabric);
 }
@@ -129,8 +127,7 @@ int fabric_set_is_sm(struct fabric *fabric, uint32_t node, uint32_t port, bool o
 	if (mask == at->info.capability_mask)
 		return 0;
 	at->info.capability_mask = mask;
-	if (now_us > fabric->now_us)
-		fabric->now_us = now_us;
+	fabric_pass(fabric, now_us);
 	trap_capability(fabric, node, port, 0);
 	fabric_timer(fabric, now_us);
 	return 0;

@@ -119,6 +119,13 @@ struct fabric {
 	size_t names_room;
 };
 
+/* Time does not go back. */
+static inline void fabric_pass(struct fabric *fabric, uint64_t now_us)
+{
+	if (now_us > fabric->now_us)
+		fabric->now_us = now_us;
+}
+
 /* ---- model.c ---- */
 
 enum link_speed {

@@ -113,7 +113,7 @@ int fabric_set_cable(struct fabric *fabric, uint32_t node, uint32_t port, bool p
 		return EINVAL;
 	if (end->peer == FABRIC_NONE)
 		return ENOENT;
-	fabric->now_us = now_us;
+	fabric_pass(fabric, now_us);
 	end->plugged = plugged;
 	if (plugged) {
 		link_try(fabric, node, port);
@@ -133,7 +133,7 @@ int fabric_set_power(struct fabric *fabric, uint32_t node, bool on, uint64_t now
 
 	if (!at)
 		return EINVAL;
-	fabric->now_us = now_us;
+	fabric_pass(fabric, now_us);
 	if (at->powered == on)
 		return 0;
 	at->powered = on;

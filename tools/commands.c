@@ -32,6 +32,7 @@ static const struct command_option fabric_options[] = {
 	{ "--sm",	0, NULL, "opensm manages it, on the first host" },
 	{ "--name",	0, "NAME", "for VERBATIM_FABRIC; the file's without its ending" },
 	{ "--script",	0, "FILE", "lines for the console, done at the beginning" },
+	{ "--trace",	0, "FILE", "every packet on every cable, for tshark and Wireshark" },
 	{ "--make",	0, "RECIPE", "print the file of a topology: fattree leaves=4, ring, torus ..." },
 	{ "--list",	0, NULL, "the fabrics that run, and their hosts" },
 	{ NULL, 0, NULL, NULL },
@@ -111,8 +112,8 @@ const struct command commands[] = {
 		      "verbatim link rename vb_eth1 mlx5_0\ta name that a script expects\n"
 		      "verbatim link show --json\tfor programs\n" },
 	{ .name = "fabric", .run = fabric_command, .operand = OPERAND_FILE,
-	  .arguments = "FILE [--sm] [--name NAME] [--script FILE] [-- COMMAND [ARGUMENT]...] | --make RECIPE... | "
-		       "--list",
+	  .arguments = "FILE [--sm] [--name NAME] [--script FILE] [--trace FILE] "
+		       "[-- COMMAND [ARGUMENT]...] | --make RECIPE... | --list",
 	  .text = "a virtual InfiniBand fabric: switches, cables and HCAs of a file, for\n"
 		  "opensm and other programs on this host",
 	  .options = fabric_options,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * verbatim fabric FILE [--sm] [--name NAME] [--script FILE] [-- COMMAND [ARGUMENT]...]: a virtual
- * InfiniBand fabric, until it is ended: Ctrl-C, "quit", a signal, or the end of the command. See
- * room.h.
+ * verbatim fabric FILE [--sm] [--name NAME] [--script FILE] [--trace FILE]
+ *                 [-- COMMAND [ARGUMENT]...]: a virtual InfiniBand fabric, until it is ended: Ctrl-C,
+ * "quit", a signal, or the end of the command. See room.h.
  *
  *	--make RECIPE...	prints the file of a generated topology, with what it costs
  *	--list			the fabrics that run, and their hosts
@@ -21,6 +21,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "fabric/trace.h"
 #include "ib/client.h"
 #include "platform/clock.h"
 #include "tool.h"
@@ -285,7 +286,17 @@ static void room_event(void *context, uint32_t node, uint32_t port, enum fabric_
 		room->is_up = false;
 }
 
+static void room_packet(void *context, const struct fabric_packet *packet)
+{
+	struct room *room = context;
+
+	fabric_trace_packet(room->trace, packet);
+}
+
 static const struct fabric_ops fabric_calls = { .deliver = room_deliver, .event = room_event };
+static const struct fabric_ops traced_calls = { .deliver = room_deliver,
+						.event = room_event,
+						.packet = room_packet };
 static const struct agents_ops agents_calls = { .receive = visitors_receive };
 
 /* ---- the turn ---- */
@@ -398,7 +409,7 @@ static int room_open(struct room *room)
 	room->epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (!room->agents || room->epoll < 0)
 		return failed("no memory", ENOMEM);
-	fabric_set_ops(room->fabric, &fabric_calls, room);
+	fabric_set_ops(room->fabric, room->trace ? &traced_calls : &fabric_calls, room);
 	if (room_claim(room))
 		return -1;
 	err = issm_open(room);
@@ -418,6 +429,8 @@ static void room_close(struct room *room)
 	visitors_close(room);
 	issm_close(room);
 	agents_free(room->agents);
+	if (room->trace && fabric_trace_close(room->trace))
+		fprintf(stderr, "verbatim fabric: the trace is not whole: %m\n");
 	fabric_free(room->fabric);
 	if (room->epoll >= 0)
 		close(room->epoll);
@@ -453,7 +466,7 @@ static void room_greet(struct room *room)
 /* ---- the command ---- */
 
 struct options {
-	const char *file, *name, *script;
+	const char *file, *name, *script, *trace;
 	bool sm, list, make;
 	char recipe[RECIPE_MAX];
 };
@@ -587,6 +600,8 @@ static int parse(int argc, char **argv, struct options *options)
 			options->name = reader.value;
 		} else if (!strcmp(word, "--script")) {
 			options->script = reader.value;
+		} else if (!strcmp(word, "--trace")) {
+			options->trace = reader.value;
 		} else if (!strcmp(word, "--list")) {
 			options->list = true;
 		} else if (!strcmp(word, "--make")) {
@@ -622,6 +637,13 @@ static int room_script(struct room *room, const char *path)
 
 static int run(struct room *room, const struct options *options, int argc, int first, char **argv)
 {
+	if (options->trace) {
+		room->trace = fabric_trace_open(options->trace, room->fabric, room_now_us());
+		if (!room->trace) {
+			fprintf(stderr, "verbatim fabric: %s: %m\n", options->trace);
+			return EXIT_FAILURE;
+		}
+	}
 	if (room_open(room))
 		return EXIT_FAILURE;
 	room_greet(room);

@@ -47,6 +47,7 @@ struct issm {
 
 struct room {
 	struct fabric *fabric;
+	struct fabric_trace *trace;	/* --trace; or NULL */
 	struct agents *agents;
 	const char *name;
 	char directory[PATH_MAX];

@@ -51,6 +51,20 @@ struct observed {
 int observe(const char *what, const char *command, unsigned wait_ms, struct observed *observed);
 void observed_free(struct observed *observed);
 
+enum observed_field {
+#define PROCESS(type, field, ...) OBSERVED_process_##field,
+#define DEVICE(type, field, ...) OBSERVED_device_##field,
+#define QP(type, field, ...) OBSERVED_qp_##field,
+#define CQ(type, field, ...) OBSERVED_cq_##field,
+#define SRQ(type, field, ...) OBSERVED_srq_##field,
+#define MR(type, field, ...) OBSERVED_mr_##field,
+#define CM_ID(type, field, ...) OBSERVED_cm_id_##field,
+#include "inspect/stats.def"
+	OBSERVED_FIELDS
+};
+/* The name of a field: a row of inspect/stats.def, or the compiler says that there is none. */
+#define OBSERVED(kind, field) (&#field[0 * OBSERVED_##kind##_##field])
+
 /* Fields of a record; "" and 0: it has none of that name. */
 const char *observed_text(const struct observed_record *record, const char *name);
 uint64_t observed_number(const struct observed_record *record, const char *name);

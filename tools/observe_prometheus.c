@@ -10,31 +10,18 @@
 #include "base/counters.h"
 #include "observe.h"
 
-/* Metrics of records: the field "name" of each record of the kind. */
+/* Metrics of records: the field "name" of each record of the kind, of the rows that have one. */
 static const struct metric {
 	const char *kind, *field, *name, *type, *help;
 } metrics[] = {
-	{ "process", "qp_count", "qps", "gauge", "queue pairs of the process" },
-	{ "process", "cq_count", "cqs", "gauge", "completion queues of the process" },
-	{ "process", "mr_count", "mrs", "gauge", "memory regions of the process" },
-	{ "process", "mr_bytes", "mr_bytes", "gauge", "bytes in memory regions" },
-	{ "process", "shares_memory_with", "memory_peers", "gauge", "processes that memory is shared with" },
-	{ "qp", "sends_completed", "qp_sends_completed_total", "counter", "requests of the send queue completed" },
-	{ "qp", "receives_taken", "qp_receives_taken_total", "counter", "receives that messages took" },
-	{ "qp", "send_posted", "qp_send_posted", "gauge", "requests posted and not completed" },
-	{ "qp", "recv_posted", "qp_recv_posted", "gauge", "receives posted and not taken" },
-	{ "qp", "in_flight_bytes", "qp_in_flight_bytes", "gauge", "bytes sent as packets and not answered" },
-	{ "qp", "window_bytes", "qp_window_bytes", "gauge", "window towards the peer's process" },
-	{ "qp", "retransmissions", "qp_retransmissions_total", "counter",
-	  "times the requester went back, and probes" },
-	{ "qp", "timeouts", "qp_timeouts_total", "counter", "ACK timeouts" },
-	{ "qp", "rnr_sent", "qp_rnr_sent_total", "counter", "RNR NAKs sent: no receive was posted" },
-	{ "qp", "rnr_received", "qp_rnr_received_total", "counter", "RNR NAKs received" },
-	{ "qp", "out_of_sequence", "qp_out_of_sequence_total", "counter", "requests ahead of the expected PSN" },
-	{ "qp", "duplicates", "qp_duplicates_total", "counter", "requests received again" },
-	{ "qp", "dropped", "qp_dropped_total", "counter", "packets dropped" },
-	{ "cq", "waiting", "cq_waiting", "gauge", "completions that were not polled yet" },
-	{ "cq", "size", "cq_size", "gauge", "completions that the queue has room for" },
+#define METRIC_NONE(...)
+#define METRIC_GAUGE(kind, field, name, help) { kind, field, name, "gauge", help },
+#define METRIC_COUNTER(kind, field, name, help) { kind, field, name, "counter", help },
+#define PROCESS(type, field, value, metric, name, help) METRIC_##metric("process", #field, name, help)
+#define QP(type, field, value, metric, name, help) METRIC_##metric("qp", #field, name, help)
+#define CQ(type, field, value, metric, name, help) METRIC_##metric("cq", #field, name, help)
+#define SRQ(type, field, value, metric, name, help) METRIC_##metric("srq", #field, name, help)
+#include "inspect/stats.def"
 };
 
 static void print_head(const char *name, const char *type, const char *help)

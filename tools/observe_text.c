@@ -23,34 +23,51 @@ struct column {
 };
 
 static const struct column device_columns[] = {
-	{ "DEVICE", "device" }, { "STATE", "state" }, { "IFACE", "interface" }, { "MTU", "mtu", FORM_EXACT },
-	{ "GIDS", "gids", FORM_NUMBER }, { "OPEN", "contexts", FORM_NUMBER },
+	{ "DEVICE", OBSERVED(device, device) }, { "STATE", OBSERVED(device, state) },
+	{ "IFACE", OBSERVED(device, interface) }, { "MTU", OBSERVED(device, mtu), FORM_EXACT },
+	{ "GIDS", OBSERVED(device, gids), FORM_NUMBER },
+	{ "OPEN", OBSERVED(device, contexts), FORM_NUMBER },
 };
 static const struct column qp_columns[] = {
-	{ "QP", "qp" }, { "TYPE", "type" }, { "STATE", "state" }, { "PATH", "path" },
-	{ "SENT", "sends_completed", FORM_NUMBER }, { "RECV", "receives_taken", FORM_NUMBER },
-	{ "SQ", "send_posted", FORM_USED, "send_size" }, { "RQ", "recv_posted", FORM_USED, "recv_size" },
-	{ "PEER", "peer" }, { "PEER QP", "peer_qp" }, { "RETRY", "retransmissions", FORM_NUMBER },
-	{ "RNR", "rnr_received", FORM_NUMBER }, { "LAST ERROR", "last_error", FORM_STATUS },
-	{ "IN FLIGHT", "in_flight_bytes", FORM_BYTES }, { "WINDOW", "window_bytes", FORM_BYTES },
-	{ "WAITS FOR", "waits_for" },
+	{ "QP", OBSERVED(qp, qp) }, { "TYPE", OBSERVED(qp, type) },
+	{ "STATE", OBSERVED(qp, state) }, { "PATH", OBSERVED(qp, path) },
+	{ "SENT", OBSERVED(qp, sends_completed), FORM_NUMBER },
+	{ "RECV", OBSERVED(qp, receives_taken), FORM_NUMBER },
+	{ "SQ", OBSERVED(qp, send_posted), FORM_USED, OBSERVED(qp, send_size) },
+	{ "RQ", OBSERVED(qp, recv_posted), FORM_USED, OBSERVED(qp, recv_size) },
+	{ "PEER", OBSERVED(qp, peer) }, { "PEER QP", OBSERVED(qp, peer_qp) },
+	{ "RETRY", OBSERVED(qp, retransmissions), FORM_NUMBER },
+	{ "RNR", OBSERVED(qp, rnr_received), FORM_NUMBER },
+	{ "LAST ERROR", OBSERVED(qp, last_error), FORM_STATUS },
+	{ "IN FLIGHT", OBSERVED(qp, in_flight_bytes), FORM_BYTES },
+	{ "WINDOW", OBSERVED(qp, window_bytes), FORM_BYTES },
+	{ "WAITS FOR", OBSERVED(qp, waits_for) },
 };
 static const struct column cq_columns[] = {
-	{ "CQ", "cq" }, { "WAITING", "waiting", FORM_USED, "size" }, { "POLLED", "polled", FORM_NUMBER },
-	{ "ARMED", "armed" }, { "USERS", "users", FORM_NUMBER }, { "OVERFLOWED", "overflowed" },
-	{ "DEVICE", "device" },
+	{ "CQ", OBSERVED(cq, cq) },
+	{ "WAITING", OBSERVED(cq, waiting), FORM_USED, OBSERVED(cq, size) },
+	{ "POLLED", OBSERVED(cq, polled), FORM_NUMBER }, { "ARMED", OBSERVED(cq, armed) },
+	{ "USERS", OBSERVED(cq, users), FORM_NUMBER }, { "OVERFLOWED", OBSERVED(cq, overflowed) },
+	{ "DEVICE", OBSERVED(cq, device) },
 };
 static const struct column srq_columns[] = {
-	{ "SRQ", "srq" }, { "POSTED", "posted", FORM_USED, "size" }, { "TAKEN", "taken", FORM_NUMBER },
-	{ "LIMIT", "limit", FORM_NUMBER }, { "USERS", "users", FORM_NUMBER }, { "DEVICE", "device" },
+	{ "SRQ", OBSERVED(srq, srq) },
+	{ "POSTED", OBSERVED(srq, posted), FORM_USED, OBSERVED(srq, size) },
+	{ "TAKEN", OBSERVED(srq, taken), FORM_NUMBER },
+	{ "LIMIT", OBSERVED(srq, limit), FORM_NUMBER },
+	{ "USERS", OBSERVED(srq, users), FORM_NUMBER }, { "DEVICE", OBSERVED(srq, device) },
 };
 static const struct column mr_columns[] = {
-	{ "MR", "key" }, { "BYTES", "bytes", FORM_BYTES }, { "ACCESS", "access" }, { "KIND", "kind" },
-	{ "AGE", "age_ms", FORM_AGE }, { "ADDRESS", "address" }, { "DEVICE", "device" },
+	{ "MR", OBSERVED(mr, key) }, { "BYTES", OBSERVED(mr, bytes), FORM_BYTES },
+	{ "ACCESS", OBSERVED(mr, access) }, { "KIND", OBSERVED(mr, kind) },
+	{ "AGE", OBSERVED(mr, age_ms), FORM_AGE }, { "ADDRESS", OBSERVED(mr, address) },
+	{ "DEVICE", OBSERVED(mr, device) },
 };
 static const struct column id_columns[] = {
-	{ "CM ID", "id" }, { "STATE", "state" }, { "TO", "destination" }, { "FROM", "source" }, { "QP", "qp" },
-	{ "SPACE", "space" }, { "DEVICE", "device" },
+	{ "CM ID", OBSERVED(cm_id, id) }, { "STATE", OBSERVED(cm_id, state) },
+	{ "TO", OBSERVED(cm_id, destination) }, { "FROM", OBSERVED(cm_id, source) },
+	{ "QP", OBSERVED(cm_id, qp) }, { "SPACE", OBSERVED(cm_id, space) },
+	{ "DEVICE", OBSERVED(cm_id, device) },
 };
 
 static const struct table {

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/counters.h"
+
 #define WAIT_MS		1000u
 #define BLIND_COLUMNS	2u	/* of a process that is not shown, before the reason */
 
@@ -61,28 +63,48 @@ void top_sample_free(struct top_sample *sample)
 
 /* ---- cells ---- */
 
-/* Sums of counters, by the names of base/counter.def. */
-static uint64_t counters_sum(const struct observed_process *process, const char *const *names)
+/* Sums of counters: of each in the list once. */
+struct counter_list { const enum counter *counter; unsigned count; };
+#define COUNTER_LIST(...) { (const enum counter[]){ __VA_ARGS__ }, COUNT(((const enum counter[]){ __VA_ARGS__ })) }
+
+static uint64_t counters_sum(const struct observed_process *process,
+			     const struct counter_list *list)
 {
 	const struct observed_record *counters = observed_first(process, "counters");
+	bool seen[COUNTER_COUNT + 1] = { [COUNTER_NONE] = true };
 	uint64_t sum = 0;
 
-	for (; *names; names++)
-		sum += observed_number(counters, *names);
+	for (unsigned i = 0; i < list->count; i++) {
+		if (!seen[list->counter[i]])
+			sum += observed_number(counters, counter_name(list->counter[i]));
+		seen[list->counter[i]] = true;
+	}
 	return sum;
 }
 
-static const char *const direct_names[] = {
-	"direct_writes", "direct_sends", "direct_reads", "direct_atomics", NULL
+static const struct counter_list direct_counters = COUNTER_LIST(
+	COUNTER_LOCAL_WRITE, COUNTER_LOCAL_SEND, COUNTER_LOCAL_READ, COUNTER_LOCAL_ATOMIC);
+static const struct counter_list traffic_counters[] = {
+	COUNTER_LIST(COUNTER_TX_PACKETS),
+	COUNTER_LIST(COUNTER_RX_PACKETS),
+	COUNTER_LIST(COUNTER_TX_BYTES),
+	COUNTER_LIST(COUNTER_RX_BYTES),
 };
-static const char *const retry_names[] = { "retransmits", "probes", NULL };
-static const char *const rnr_names[] = { "rcvd_rnr_err", NULL };
-static const char *const error_names[] = { "requests_failed", "receives_failed", NULL };
-static const char *const drop_names[] = {
-	"rx_short", "rx_bad_opcode", "rx_malformed", "rx_icrc_encapsulated", "rx_ip_id", "rx_bad_pkey", "rx_no_qp",
-	"rx_qp_type", "rx_qp_state", "rx_bad_address", "rx_bad_qkey", "resources_rq", "rx_too_long",
-	"rx_stale_response", "rx_overrun", "rx_wrong_key", NULL
+static const struct counter_list retry_counters = COUNTER_LIST(COUNTER_RETRANSMIT, COUNTER_PROBE);
+static const struct counter_list rnr_counters = COUNTER_LIST(COUNTER_RX_RNR_NAK);
+static const struct counter_list error_counters =
+	COUNTER_LIST(COUNTER_REQUEST_FAILED, COUNTER_RECEIVE_FAILED);
+/* The reasons to drop, but for requests out of sequence or repeated: to those a responder answers. */
+static const enum counter drop_rows[] = {
+#define DROPS_DROPS(counter) COUNTER_##counter,
+#define DROPS_NONE(counter) COUNTER_##counter,
+#define DROPS_DUPLICATES(counter)
+#define DROPS_SEQUENCE(counter)
+#define DROP(reason, counter, tally, words, peer, key) DROPS_##tally(counter)
+#include "tracepoint/drop.def"
+#undef DROP
 };
+static const struct counter_list drop_counters = { drop_rows, COUNT(drop_rows) };
 
 /* Counts only grow; a smaller one is of another process with that number. */
 static double rate_of(uint64_t now, uint64_t before, double seconds)
@@ -91,16 +113,14 @@ static double rate_of(uint64_t now, uint64_t before, double seconds)
 }
 
 static double counter_rate(const struct observed_process *now, const struct observed_process *before,
-			   const char *const *names, double seconds)
+			   const struct counter_list *list, double seconds)
 {
-	return before ? rate_of(counters_sum(now, names), counters_sum(before, names), seconds) : 0;
+	return before ? rate_of(counters_sum(now, list), counters_sum(before, list), seconds) : 0;
 }
 
 static void fill_process(struct top_row *row, const struct observed_process *now,
 			 const struct observed_process *before, double seconds)
 {
-	static const char *const sums[][2] = { { "sent_pkts" }, { "rcvd_pkts" }, { "sent_bytes" },
-					       { "rcvd_bytes" } };
 	const struct observed_record *process = observed_first(now, "process");
 	struct top_cell *cell = row->cell;
 	unsigned i;
@@ -113,16 +133,16 @@ static void fill_process(struct top_row *row, const struct observed_process *now
 	row->why = now->shown ? "" : now->process.why;
 	if (!now->shown)
 		return;
-	cell[2].number = (double)observed_number(process, "qp_count");
-	cell[3].number = counter_rate(now, before, direct_names, seconds);
+	cell[2].number = (double)observed_number(process, OBSERVED(process, qp_count));
+	cell[3].number = counter_rate(now, before, &direct_counters, seconds);
 	for (i = 0; i < 4; i++)
-		cell[4 + i].number = counter_rate(now, before, sums[i], seconds);
-	cell[8].number = (double)counters_sum(now, retry_names);
-	cell[9].number = (double)counters_sum(now, rnr_names);
-	cell[10].number = (double)counters_sum(now, error_names);
-	cell[11].number = (double)counters_sum(now, drop_names);
-	cell[12].number = (double)observed_number(process, "mr_bytes");
-	cell[13].number = (double)observed_number(process, "shares_memory_with");
+		cell[4 + i].number = counter_rate(now, before, &traffic_counters[i], seconds);
+	cell[8].number = (double)counters_sum(now, &retry_counters);
+	cell[9].number = (double)counters_sum(now, &rnr_counters);
+	cell[10].number = (double)counters_sum(now, &error_counters);
+	cell[11].number = (double)counters_sum(now, &drop_counters);
+	cell[12].number = (double)observed_number(process, OBSERVED(process, mr_bytes));
+	cell[13].number = (double)observed_number(process, OBSERVED(process, shares_memory_with));
 }
 
 /* Modulo 2^32, as the process counts them. */
@@ -141,16 +161,20 @@ static void fill_qp(struct top_row *row, const struct observed_record *now, cons
 		unsigned column;
 		const char *field, *of;
 	} fields[] = {
-		{ 6, "send_posted", "send_size" }, { 7, "recv_posted", "recv_size" }, { 10, "retransmissions" },
-		{ 11, "rnr_received" }, { 12, "last_error" }, { 13, "in_flight_bytes" }, { 14, "window_bytes" },
+		{ 6, OBSERVED(qp, send_posted), OBSERVED(qp, send_size) },
+		{ 7, OBSERVED(qp, recv_posted), OBSERVED(qp, recv_size) },
+		{ 10, OBSERVED(qp, retransmissions) }, { 11, OBSERVED(qp, rnr_received) },
+		{ 12, OBSERVED(qp, last_error) }, { 13, OBSERVED(qp, in_flight_bytes) },
+		{ 14, OBSERVED(qp, window_bytes) },
 	}, texts[] = {
-		{ 0, "qp" }, { 1, "type" }, { 2, "state" }, { 3, "path" }, { 8, "peer" }, { 9, "peer_qp" },
-		{ 15, "waits_for" },
+		{ 0, OBSERVED(qp, qp) }, { 1, OBSERVED(qp, type) }, { 2, OBSERVED(qp, state) },
+		{ 3, OBSERVED(qp, path) }, { 8, OBSERVED(qp, peer) }, { 9, OBSERVED(qp, peer_qp) },
+		{ 15, OBSERVED(qp, waits_for) },
 	};
 	unsigned i;
 
-	snprintf(row->name, sizeof(row->name), "%s", observed_text(now, "qp"));
-	row->why = observed_text(now, "why");
+	snprintf(row->name, sizeof(row->name), "%s", observed_text(now, OBSERVED(qp, qp)));
+	row->why = observed_text(now, OBSERVED(qp, why));
 	for (i = 0; i < COUNT(texts); i++)
 		row->cell[texts[i].column].text = observed_text(now, texts[i].field);
 	for (i = 0; i < COUNT(fields); i++) {
@@ -158,8 +182,8 @@ static void fill_qp(struct top_row *row, const struct observed_record *now, cons
 		if (fields[i].of)
 			row->cell[fields[i].column].of = (double)observed_number(now, fields[i].of);
 	}
-	row->cell[4].number = qp_rate(now, before, "sends_completed", seconds);
-	row->cell[5].number = qp_rate(now, before, "receives_taken", seconds);
+	row->cell[4].number = qp_rate(now, before, OBSERVED(qp, sends_completed), seconds);
+	row->cell[5].number = qp_rate(now, before, OBSERVED(qp, receives_taken), seconds);
 }
 
 /* ---- rows ---- */

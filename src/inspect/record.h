@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 struct inspect_answer;
+struct sockaddr_storage;
 
 struct record {
 	struct inspect_answer *answer;
@@ -24,9 +25,17 @@ struct record {
 void record_begin(struct record *record, struct inspect_answer *answer, const char *kind);
 void record_text(struct record *record, const char *name, const char *value);
 void record_number(struct record *record, const char *name, uint64_t value);
-void record_bool(struct record *record, const char *name, bool value);
-/* As text, with so many digits: QP numbers and keys. */
-void record_hex(struct record *record, const char *name, unsigned digits, uint64_t value);
+void record_flag(struct record *record, const char *name, bool value);
+/* As text: 0x000123, 0x00000123, 0x123. */
+void record_qpn(struct record *record, const char *name, uint32_t value);
+void record_key(struct record *record, const char *name, uint32_t value);
+void record_pointer(struct record *record, const char *name, uint64_t value);
+/* "lrw", of access flags. */
+void record_rights(struct record *record, const char *name, unsigned access);
+/* "192.0.2.1" */
+void record_address(struct record *record, const char *name, const uint8_t address[16]);
+/* "192.0.2.1:7471", "[fe80::1]:7471", "*:7471", "" where there is none. */
+void record_socket(struct record *record, const char *name, const struct sockaddr_storage *storage);
 /* False: it did not fit. */
 bool record_end(struct record *record);
 

@@ -6,16 +6,12 @@
  * An answer has a batch of each section at most. The cursor says where the next one begins: section << 40 |
  * number.
  */
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/in.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/counters.h"
-#include "base/ip_addr.h"
 #include "cm/endpoint/endpoint.h"
 #include "device/snapshot.h"
 #include "inspect/inspect.h"
@@ -37,6 +33,9 @@ union batch {
 	struct endpoint_row ids[SNAPSHOT_BATCH];
 };
 
+/* A row of stats.def, in a function that has the snapshot of its kind. */
+#define ROW(type, name, value, ...) record_##type(&record, #name, value);
+
 /* ---- the process ---- */
 
 static bool write_process(const struct snapshot_process *process, struct inspect_answer *answer)
@@ -44,18 +43,8 @@ static bool write_process(const struct snapshot_process *process, struct inspect
 	struct record record;
 
 	record_begin(&record, answer, "process");
-	record_number(&record, "pid", (uint64_t)getpid());
-	record_text(&record, "program", program_invocation_short_name);
-	record_number(&record, "user", getuid());
-	record_number(&record, "slot", process->slot);
-	record_text(&record, "memory", process->memory);
-	record_number(&record, "shares_memory_with", process->channels);
-	record_number(&record, "context_count", process->contexts);
-	record_number(&record, "qp_count", process->qps);
-	record_number(&record, "cq_count", process->cqs);
-	record_number(&record, "srq_count", process->srqs);
-	record_number(&record, "mr_count", process->mrs);
-	record_number(&record, "mr_bytes", process->mr_bytes);
+#define PROCESS ROW
+#include "inspect/stats.def"
 	return record_end(&record);
 }
 
@@ -107,58 +96,12 @@ static bool stats_put_device(const union batch *batch, unsigned i, struct inspec
 
 	*place = device->place;
 	record_begin(&record, answer, "device");
-	record_text(&record, "device", device->name);
-	record_text(&record, "interface", device->interface);
-	record_text(&record, "state", device->active ? "active" : "down");
-	record_number(&record, "mtu", device->mtu);
-	record_number(&record, "gids", device->gids);
-	record_number(&record, "contexts", device->contexts);
+#define DEVICE ROW
+#include "inspect/stats.def"
 	return record_end(&record);
 }
 
 /* ---- QPs ---- */
-
-static const char *const tally_names[QP_COUNTERS] = {
-#define QP_COUNTER(id, name) [QP_COUNTER_##id] = name,
-#define QP_COUNTS(id, row)
-#include "object/qp_counter.def"
-#undef QP_COUNTER
-#undef QP_COUNTS
-};
-
-static void stats_put_path(const struct snapshot_path *path, struct record *record)
-{
-	char address[INET6_ADDRSTRLEN] = "";
-
-	if (!path->way)
-		return;
-	if (ip_addr_is_ipv4(path->address))
-		inet_ntop(AF_INET, path->address + 12, address, sizeof(address));
-	else
-		inet_ntop(AF_INET6, path->address, address, sizeof(address));
-	record_text(record, "peer", address);
-	record_hex(record, "peer_qp", 6, path->qpn);
-	record_text(record, "path", path->way);
-	record_text(record, "why", path->why);
-	record_number(record, "window_bytes", path->window_bytes);
-	record_number(record, "window_used_bytes", path->in_flight_bytes);
-	record_number(record, "round_trip_ns", path->rtt_ns);
-}
-
-static void stats_put_queues(const struct snapshot_qp *qp, struct record *record)
-{
-	record_number(record, "send_size", qp->sends.size);
-	record_number(record, "send_posted", qp->sends.posted);
-	record_number(record, "sends_completed", qp->sends.done);
-	record_number(record, "recv_size", qp->receives.size);
-	record_number(record, "recv_posted", qp->receives.posted);
-	record_number(record, "receives_taken", qp->receives.done);
-	record_number(record, "in_flight_bytes", qp->in_flight_bytes);
-	record_number(record, "reads_in_flight", qp->reads_in_flight);
-	record_number(record, "messages_in_flight", qp->messages_in_flight);
-	record_text(record, "waits_for", qp->waits_for_receiver ? "receiver" :
-		    qp->waits_for_window ? "window" : "");
-}
 
 static bool stats_put_qp(const union batch *batch, unsigned i, struct inspect_answer *answer, uint64_t *place)
 {
@@ -167,22 +110,9 @@ static bool stats_put_qp(const union batch *batch, unsigned i, struct inspect_an
 
 	*place = qp->place;
 	record_begin(&record, answer, "qp");
-	record_hex(&record, "qp", 6, qp->number);
-	record_text(&record, "device", qp->device);
-	record_text(&record, "type", qp_type_name(qp->type));
-	record_text(&record, "state", qp_state_name(qp->state));
-	stats_put_path(&qp->path, &record);
-	stats_put_queues(qp, &record);
-	for (i = 0; i < QP_COUNTERS; i++)
-		record_number(&record, tally_names[i], qp->tally[i]);
-	record_number(&record, "last_error", (uint64_t)qp->last_error);
-	record_number(&record, "mtu", qp->mtu);
-	record_number(&record, "next_psn", qp->next_psn);
-	record_number(&record, "expected_psn", qp->expected_psn);
-	record_number(&record, "pd", qp->pd);
-	record_number(&record, "send_cq", qp->send_cq);
-	record_number(&record, "recv_cq", qp->recv_cq);
-	record_number(&record, "srq", qp->srq);
+#define QP ROW
+#define QP_IF(condition, ...) if (condition) { QP(__VA_ARGS__) }
+#include "inspect/stats.def"
 	return record_end(&record);
 }
 
@@ -205,14 +135,8 @@ static bool stats_put_cq(const union batch *batch, unsigned i, struct inspect_an
 
 	*place = cq->place;
 	record_begin(&record, answer, "cq");
-	record_number(&record, "cq", cq->number);
-	record_text(&record, "device", cq->device);
-	record_number(&record, "size", cq->queue.size);
-	record_number(&record, "waiting", cq->queue.posted);
-	record_number(&record, "polled", cq->queue.done);
-	record_number(&record, "users", cq->users);
-	record_text(&record, "armed", cq->armed);
-	record_bool(&record, "overflowed", cq->overflowed);
+#define CQ ROW
+#include "inspect/stats.def"
 	return record_end(&record);
 }
 
@@ -228,30 +152,14 @@ static bool stats_put_srq(const union batch *batch, unsigned i, struct inspect_a
 
 	*place = srq->place;
 	record_begin(&record, answer, "srq");
-	record_number(&record, "srq", srq->number);
-	record_text(&record, "device", srq->device);
-	record_number(&record, "size", srq->queue.size);
-	record_number(&record, "posted", srq->queue.posted);
-	record_number(&record, "taken", srq->queue.done);
-	record_number(&record, "limit", srq->limit);
-	record_number(&record, "users", srq->users);
-	record_number(&record, "pd", srq->pd);
+#define SRQ ROW
+#include "inspect/stats.def"
 	return record_end(&record);
 }
 
 static unsigned stats_fetch_mrs(struct hca *hca, uint64_t *from, union batch *batch)
 {
 	return hca_snapshot_mrs(hca, from, batch->mrs);
-}
-
-static void stats_put_rights(unsigned access, struct record *record)
-{
-	char text[6];
-
-	snprintf(text, sizeof(text), "%s%s%s%s%s", access & IBV_ACCESS_LOCAL_WRITE ? "l" : "",
-		 access & IBV_ACCESS_REMOTE_READ ? "r" : "", access & IBV_ACCESS_REMOTE_WRITE ? "w" : "",
-		 access & IBV_ACCESS_REMOTE_ATOMIC ? "a" : "", access & IBV_ACCESS_MW_BIND ? "b" : "");
-	record_text(record, "access", text);
 }
 
 static bool stats_put_mr(const union batch *batch, unsigned i, struct inspect_answer *answer, uint64_t *place)
@@ -261,14 +169,8 @@ static bool stats_put_mr(const union batch *batch, unsigned i, struct inspect_an
 
 	*place = mr->place;
 	record_begin(&record, answer, "mr");
-	record_hex(&record, "key", 8, mr->key);
-	record_text(&record, "device", mr->device);
-	record_hex(&record, "address", 1, mr->address);
-	record_number(&record, "bytes", mr->bytes);
-	stats_put_rights(mr->access, &record);
-	record_text(&record, "kind", mr->kind);
-	record_number(&record, "age_ms", mr->age_ns / 1000000);
-	record_number(&record, "pd", mr->pd);
+#define MR ROW
+#include "inspect/stats.def"
 	return record_end(&record);
 }
 
@@ -282,25 +184,6 @@ static unsigned stats_fetch_ids(struct hca *hca, uint64_t *from, union batch *ba
 	return count;
 }
 
-/* "192.0.2.1:7471", "[fe80::1]:7471", "*:7471", "" where there is none. */
-static void stats_put_address(const char *name, const struct sockaddr_storage *storage, struct record *record)
-{
-	const struct sockaddr_in *in = (const struct sockaddr_in *)storage;
-	const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)storage;
-	char address[INET6_ADDRSTRLEN] = "", text[INET6_ADDRSTRLEN + 16] = "";
-
-	if (storage->ss_family == AF_INET) {
-		inet_ntop(AF_INET, &in->sin_addr, address, sizeof(address));
-		snprintf(text, sizeof(text), "%s:%u", in->sin_addr.s_addr ? address : "*", ntohs(in->sin_port));
-	} else if (storage->ss_family == AF_INET6) {
-		inet_ntop(AF_INET6, &in6->sin6_addr, address, sizeof(address));
-		snprintf(text, sizeof(text), "[%s]:%u", address, ntohs(in6->sin6_port));
-	} else if (storage->ss_family) {
-		snprintf(text, sizeof(text), "AF_IB");
-	}
-	record_text(record, name, text);
-}
-
 static bool stats_put_id(const union batch *batch, unsigned i, struct inspect_answer *answer, uint64_t *place)
 {
 	const struct endpoint_row *id = &batch->ids[i];
@@ -308,13 +191,8 @@ static bool stats_put_id(const union batch *batch, unsigned i, struct inspect_an
 
 	*place = id->number;
 	record_begin(&record, answer, "cm_id");
-	record_number(&record, "id", id->number);
-	record_text(&record, "device", id->device);
-	record_text(&record, "space", id->space);
-	record_text(&record, "state", id->state);
-	stats_put_address("source", &id->source, &record);
-	stats_put_address("destination", &id->destination, &record);
-	record_hex(&record, "qp", 6, id->qp_num);
+#define CM_ID ROW
+#include "inspect/stats.def"
 	return record_end(&record);
 }
 

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Fuzz target: what programs may say to the process of a fabric, over its control socket and over
+ * descriptors for MADs. The input is a row of steps of up to three programs: they come and go, send
+ * bytes, questions with heads that are right, MADs of agents that they have, read or do not, and
+ * time passes. Memory stays in bounds (ASan), and a well-behaved program is answered in the end.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "../../tools/fabric/console.c"
+#include "../../tools/fabric/issm.c"
+#include "../../tools/fabric/sysfs.c"
+#include "../../tools/fabric/visitor.c"
+#include "input.h"
+
+#define PROGRAMS	3
+#define STEPS		64
+#define BODY		512
+#define SUBNET		"Switch 4 \"sw1\"\n[1] \"host1\"[1]\n[2] \"host2\"[1]\n" \
+			"Ca 1 \"host1\"\nCa 2 \"host2\"\n"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length);
+
+/* ---- of room.c, what is here another one ---- */
+
+int room_watch(struct room *room, int fd, struct watch *watch, uint32_t events)
+{
+	return 0;
+}
+
+void room_unwatch(struct room *room, int fd)
+{
+}
+
+void room_say(struct room *room, const char *format, ...)
+{
+}
+
+void room_host_name(const struct room *room, uint32_t node, char name[CTL_NODE_MAX])
+{
+	struct fabric_node_info info;
+
+	name[0] = '\0';
+	if (fabric_node_info(room->fabric, node, &info))
+		snprintf(name, CTL_NODE_MAX, "%s", info.id);
+}
+
+bool room_is_cabled(const struct room *room, const struct fabric_port_info *port)
+{
+	return port->peer_node != FABRIC_NONE;
+}
+
+bool room_is_up(const struct room *room)
+{
+	return false;
+}
+
+uint32_t room_find_host(const struct room *room, const char *name, char *why, size_t size)
+{
+	snprintf(why, size, "no node '%.60s'", name);
+	return fabric_find_node(room->fabric, *name ? name : "host1");
+}
+
+void room_ports(const struct room *room, uint32_t host,
+		bool (*take)(void *context, const struct ctl_port *port, uint32_t node),
+		void *context)
+{
+	struct ctl_port port = { .device = "vb_ib0", .number = 1, .ports = 1, .node_type = 1 };
+
+	take(context, &port, host);
+}
+
+bool room_find_device(const struct room *room, uint32_t host, const char *device, uint32_t port,
+		      uint32_t *node, struct ctl_port *found)
+{
+	*node = host;
+	memset(found, 0, sizeof(*found));
+	return !strcmp(device, "vb_ib0") && port == 1;
+}
+
+static struct room room;
+
+static void ctl_deliver(void *context, uint32_t node, uint32_t port, const uint8_t mad[MAD_BYTES],
+			const struct fabric_address *from)
+{
+	agents_deliver(room.agents, node, port, mad, from, room.now_us);
+}
+
+/* ---- programs ---- */
+
+struct program {
+	int fd;				/* its end; -1: it is not there */
+	struct visitor *visitor;
+};
+
+static void program_drain(struct program *program)
+{
+	uint8_t bytes[CTL_TEXT_MAX + sizeof(struct ctl_head)];
+
+	while (program->fd >= 0 && recv(program->fd, bytes, sizeof(bytes), MSG_DONTWAIT) > 0)
+		;
+}
+
+static void program_come(struct program *program)
+{
+	int pair[2];
+
+	if (program->fd >= 0 || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, pair))
+		return;
+	visitor_enter(&room, pair[0]);
+	program->fd = pair[1];
+	program->visitor = list_entry(room.visitors.prev, struct visitor, node);
+}
+
+static void program_go(struct program *program)
+{
+	if (program->fd >= 0)
+		close(program->fd);
+	program->fd = -1;
+}
+
+static void program_ask(struct program *program, unsigned kind, const void *body, size_t bytes)
+{
+	uint8_t message[sizeof(struct ctl_head) + BODY];
+	struct ctl_head head = { .magic = CTL_MAGIC, .version = CTL_VERSION,
+				 .kind = (uint16_t)kind, .bytes = (uint32_t)bytes };
+
+	memcpy(message, &head, sizeof(head));
+	memcpy(message + sizeof(head), body, bytes);
+	if (program->fd >= 0)
+		send(program->fd, message, sizeof(head) + bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+static void room_turn(struct program *programs)
+{
+	struct list *at;
+
+	list_for_each(at, &room.visitors) {
+		struct visitor *visitor = list_entry(at, struct visitor, node);
+
+		visitor_ready(&visitor->watch, EPOLLIN | EPOLLOUT);
+	}
+	for (unsigned i = 0; i < PROGRAMS; i++)
+		if (programs[i].fd >= 0 && programs[i].visitor->gone)
+			program_go(&programs[i]);
+	visitors_reap(&room);
+}
+
+/* A port of host1 or host2 with an agent, as libibumad has it. */
+static void program_open(struct program *program, struct program *programs, uint8_t what)
+{
+	struct ctl_place place = { .device = "vb_ib0", .port = 1 };
+	struct agent_request request = { .class = what & 1 ? 0x81 : 0x03,
+					 .class_version = what & 1 ? 1 : 2,
+					 .rmpp_version = what >> 1 & !(what & 1),
+					 .methods = { what & 4 ? 0xffffffffu : 0, 0 } };
+	uint32_t id = AGENTS_ANY;
+
+	strcpy(place.node, what & 8 ? "host1" : "host2");
+	program_ask(program, CTL_OPEN, &place, sizeof(place));
+	room_turn(programs);
+	if (program->fd >= 0 && program->visitor->file)
+		agents_register(program->visitor->file, &request, &id);
+}
+
+static void input_bytes(struct input *input, uint8_t *bytes, size_t length)
+{
+	while (length--)
+		*bytes++ = next8(input);
+}
+
+static void step(struct program *programs, struct input *input)
+{
+	struct program *program = &programs[next8(input) % PROGRAMS];
+	uint8_t what = next8(input), kind = next8(input), bytes[BODY] = { 0 };
+	size_t length = (size_t)kind * 2 < BODY ? (size_t)kind * 2 : BODY;
+
+	switch (what % 8) {
+	case 0:
+		program_come(program);
+		break;
+	case 1:
+		program_go(program);
+		break;
+	case 2:
+		input_bytes(input, bytes, length);
+		if (program->fd >= 0)
+			send(program->fd, bytes, length, MSG_DONTWAIT | MSG_NOSIGNAL);
+		break;
+	case 3:
+		length = kind % 8 == CTL_REGISTER || kind % 8 == CTL_UNREGISTER ?
+			 sizeof(struct ctl_agent) : sizeof(struct ctl_place) + (kind >> 3);
+		input_bytes(input, bytes, length);
+		program_ask(program, kind % 8, bytes, length);
+		break;
+	case 4:
+		program_open(program, programs, kind);
+		break;
+	case 5:
+		length = sizeof(struct agent_header) + MAD_BYTES;
+		input_bytes(input, bytes, length);
+		bytes[0] %= 4;
+		memset(bytes + 1, 0, 3);
+		if (program->fd >= 0)
+			send(program->fd, bytes, length, MSG_DONTWAIT | MSG_NOSIGNAL);
+		break;
+	case 6:
+		program_drain(program);
+		break;
+	default:
+		room.now_us += (uint64_t)kind << (what >> 3);
+		agents_timer(room.agents, room.now_us);
+		fabric_timer(room.fabric, room.now_us);
+	}
+	room_turn(programs);
+}
+
+/* Whatever the others did, one that asks is answered. */
+static void must_answer(struct program *programs)
+{
+	struct ctl_place place = { .node = "host1" };
+	struct program last = { .fd = -1 };
+	struct ctl_head head;
+	uint8_t bytes[2048];
+
+	program_come(&last);
+	program_ask(&last, CTL_PORTS, &place, sizeof(place));
+	room_turn(programs);
+	if (recv(last.fd, bytes, sizeof(bytes), MSG_DONTWAIT) <= (ssize_t)sizeof(head))
+		abort();
+	memcpy(&head, bytes, sizeof(head));
+	if (head.kind != CTL_PORT)
+		abort();
+	program_go(&last);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length)
+{
+	static const struct fabric_ops calls = { .deliver = ctl_deliver };
+	static const struct agents_ops agent_calls = { .receive = visitors_receive };
+	struct program programs[PROGRAMS] = { { .fd = -1 }, { .fd = -1 }, { .fd = -1 } };
+	struct input input = { data, length };
+	struct fabric_errors errors;
+
+	room = (struct room){ .listener = -1,
+			      .inotify = -1,
+			      .pause_us = FABRIC_NEVER,
+			      .name = "fuzz",
+			      .directory = "/nonexistent" };
+	list_init(&room.visitors);
+	list_init(&room.issms);
+	list_init(&room.consoles);
+	room.fabric = fabric_new_from_file(SUBNET, &errors);
+	room.agents = agents_new(room.fabric, &agent_calls);
+	fabric_set_ops(room.fabric, &calls, NULL);
+	for (unsigned i = 0; i < STEPS && input.left; i++)
+		step(programs, &input);
+	must_answer(programs);
+	for (unsigned i = 0; i < PROGRAMS; i++)
+		program_go(&programs[i]);
+	visitors_close(&room);
+	issm_close(&room);
+	agents_free(room.agents);
+	fabric_free(room.fabric);
+	return 0;
+}

@@ -131,6 +131,9 @@ static __attribute__((noinline)) bool qp_post_flags_fit(const struct qp *qp,
 			(unsigned long long)wr->wr_id, wr->send_flags, unknown);
 	if (!(wr->send_flags & IBV_SEND_INLINE) || rule->carries & CARRIES_INLINE)
 		return true;
+	/* LOCAL_INV and BIND_MW have no SGEs that could be inline: as libmlx5 and rxe. */
+	if (!(rule->carries & (CARRIES_DATA | CARRIES_FLUSH)))
+		return true;
 	(void)REFUSE(EINVAL, "%s cannot be IBV_SEND_INLINE: use it for sends and RDMA writes only", rule->name);
 	return false;
 }

@@ -454,18 +454,36 @@ static void only_sends_and_writes_may_be_inline(void **state)
 	static const enum ibv_wr_opcode good[] = { IBV_WR_SEND, IBV_WR_SEND_WITH_IMM,
 		IBV_WR_SEND_WITH_INV, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM };
 	static const enum ibv_wr_opcode bad[] = { IBV_WR_RDMA_READ, IBV_WR_ATOMIC_CMP_AND_SWP,
-		IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_LOCAL_INV, IBV_WR_BIND_MW };
+		IBV_WR_ATOMIC_FETCH_AND_ADD };
 	struct fixture *f = fixture_new(IBV_QPT_RC, IBV_QPS_RTS);
 	struct ibv_sge sge;
+	struct ibv_send_wr wr;
 
-	for (unsigned i = 0; i < 5; i++) {
-		struct ibv_send_wr wr = good_wr(f, good[i], &sge);
-
+	for (unsigned i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+		wr = good_wr(f, good[i], &sge);
 		wr.send_flags = IBV_SEND_INLINE;
 		assert_int_equal(post(f, &wr), 0);
+	}
+	for (unsigned i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		wr = good_wr(f, bad[i], &sge);
 		wr.send_flags = IBV_SEND_INLINE;
 		assert_int_equal(post(f, &wr), EINVAL);
+	}
+	fixture_free(f);
+}
+
+static void inline_means_nothing_to_a_request_without_data(void **state)
+{
+	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_LOCAL_INV, IBV_WR_BIND_MW };
+	struct fixture *f = fixture_new(IBV_QPT_RC, IBV_QPS_RTS);
+	struct ibv_sge sge;
+
+	for (unsigned i = 0; i < 2; i++) {
+		struct ibv_send_wr wr = good_wr(f, opcodes[i], &sge);
+
+		wr.send_flags = IBV_SEND_INLINE | IBV_SEND_SIGNALED;
+		assert_int_equal(post(f, &wr), 0);
+		assert_int_equal(last_wqe(f)->opcode, opcodes[i]);
 	}
 	fixture_free(f);
 }
@@ -665,6 +683,7 @@ int main(void)
 		cmocka_unit_test(a_ud_message_is_no_longer_than_the_mtu_of_the_qp),
 		cmocka_unit_test(the_number_of_sges_is_limited),
 		cmocka_unit_test(only_sends_and_writes_may_be_inline),
+		cmocka_unit_test(inline_means_nothing_to_a_request_without_data),
 		cmocka_unit_test(a_read_that_could_never_start_is_refused),
 		cmocka_unit_test(wrong_operands_of_ud_and_bind_are_refused),
 		cmocka_unit_test(requests_before_the_bad_one_stand),

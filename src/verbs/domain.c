@@ -81,7 +81,7 @@ struct ibv_pd *parent_domain_alloc(struct ibv_context *context,
 {
 	CALL();
 	const uint32_t known = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS |
-			       IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
+			       IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT | NEWER_PARENT_DOMAIN_SHARED_ALLOC;
 	struct parent_domain *domain;
 	struct pd *pd;
 	int err;

@@ -152,7 +152,10 @@ int ibv_export_buf_dmabuf_fd(struct ibv_buf *buf)
 {
 	CALL();
 
-	return minus_one(refuse_verb("ibv_export_buf_dmabuf_fd", "buffers are process memory, not DMA-BUFs"));
+	if (!buf)
+		return minus_one(refuse_null("ibv_export_buf_dmabuf_fd", "buf"));
+	explain("ibv_export_buf_dmabuf_fd: buffers are process memory here, not DMA-BUFs");
+	return minus_one(ENODATA);
 }
 
 int ibv_dm_export_dmabuf_fd(struct ibv_dm *dm)

@@ -42,6 +42,12 @@ int ibv_read_err_comp_cntr(struct ibv_comp_cntr *counter, uint64_t *value);
 int ibv_qp_attach_comp_cntr(struct ibv_qp *qp, struct ibv_comp_cntr *counter,
 			    struct ibv_qp_attach_comp_cntr_attr *attr);
 
+/*
+ * Of ibv_parent_domain_init_attr.comp_mask: buffers may be memory that a confidential guest shares with its host.
+ * Ours need no such memory: allowed, it changes nothing.
+ */
+#define NEWER_PARENT_DOMAIN_SHARED_ALLOC	(1 << 2)
+
 /* struct ibv_comp_cntr_caps, _init_attr and ibv_qp_attach_comp_cntr_attr, in this order. */
 struct newer_comp_caps {
 	uint64_t max_value;

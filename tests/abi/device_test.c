@@ -17,6 +17,7 @@ extern const char *ibv_wr_opcode_str(enum ibv_wr_opcode opcode);
 /* Headers of rdma-core 44 do not know these. */
 struct ibv_buf;
 extern int ibv_query_port_speed(struct ibv_context *context, uint32_t port, uint64_t *speed);
+extern int ibv_export_buf_dmabuf_fd(struct ibv_buf *buf);
 extern void *ibv_alloc_buf(struct ibv_pd *pd, size_t size, struct ibv_buf **buf);
 extern void ibv_free_buf(struct ibv_buf *buf);
 extern struct ibv_mr *ibv_reg_buf_mr(struct ibv_pd *pd, struct ibv_buf *buf, void *address, size_t length,
@@ -180,6 +181,9 @@ static void a_buffer_is_pages_that_can_be_registered(void **state)
 	assert_refused(ibv_reg_buf_mr(pd, buf, address - 1, 1, 0), EINVAL);
 	assert_refused(ibv_reg_buf_mr(other, buf, address, 1, 0), EINVAL);
 	assert_refused(ibv_alloc_buf(pd, 0, &buf), EINVAL);
+	errno = 0;
+	assert_int_equal(ibv_export_buf_dmabuf_fd(buf), -1);
+	assert_int_equal(errno, ENODATA);	/* ibv_alloc_buf(3): ordinary memory */
 	assert_int_equal(ibv_dereg_mr(mr), 0);
 	ibv_free_buf(buf);
 	ibv_free_buf(NULL);
@@ -284,6 +288,28 @@ static void a_parent_domain_stands_for_its_protection_domain(void **state)
 	assert_refused(ibv_alloc_parent_domain(context, &attr), EINVAL);
 	assert_int_equal(ibv_dealloc_pd(parent), 0);
 	assert_int_equal(ibv_dealloc_td(td), 0);
+	assert_int_equal(ibv_dealloc_pd(attr.pd), 0);
+}
+
+/* rdma-core 66: for confidential guests. Libmlx5 allows it on all machines. */
+static void a_parent_domain_may_allow_memory_shared_with_the_host(void **state)
+{
+	struct ibv_context *context = context_of(state);
+	struct ibv_parent_domain_init_attr attr = { .pd = ibv_alloc_pd(context), .comp_mask = 1u << 2 };
+	struct ibv_pd *parent = ibv_alloc_parent_domain(context, &attr);
+	struct ibv_buf *buf = NULL;
+	uint8_t *address;
+	struct ibv_mr *mr;
+
+	assert_non_null(parent);
+	address = ibv_alloc_buf(parent, 4096, &buf);
+	assert_non_null(address);
+	mr = ibv_reg_buf_mr(parent, buf, address, 4096, IBV_ACCESS_LOCAL_WRITE);
+	assert_non_null(mr);
+	assert_refused(ibv_reg_buf_mr(attr.pd, buf, address, 4096, 0), EINVAL);
+	assert_int_equal(ibv_dereg_mr(mr), 0);
+	ibv_free_buf(buf);
+	assert_int_equal(ibv_dealloc_pd(parent), 0);
 	assert_int_equal(ibv_dealloc_pd(attr.pd), 0);
 }
 
@@ -478,6 +504,7 @@ int main(void)
 		test_with_device(attribute_files_that_are_not_there_are_absent),
 		cmocka_unit_test(other_files_are_read_as_they_are),
 		test_with_device(a_parent_domain_stands_for_its_protection_domain),
+		test_with_device(a_parent_domain_may_allow_memory_shared_with_the_host),
 		test_with_device(closing_a_context_frees_what_was_left),
 		cmocka_unit_test(rates_convert_both_ways),
 		cmocka_unit_test(every_value_has_a_name),

@@ -75,6 +75,26 @@ static void test_directories(void)
 	report(!opendir(below("node_guid")) && errno == ENOTDIR, "opendir of a file is ENOTDIR");
 }
 
+/* The headers forbid null pointers, the C library takes them: whoever did not look at what opendir() said. */
+static void test_null_pointers(void)
+{
+	void *volatile hidden = NULL;
+	void *null = hidden;
+	struct stat status;
+	char text[8];
+
+	errno = 0;
+	report(stat(null, &status) == -1 && errno == EFAULT, "stat of no path is EFAULT");
+	errno = 0;
+	report(open(null, O_RDONLY) == -1 && errno == EFAULT, "open of no path is EFAULT");
+	errno = 0;
+	report(access(null, R_OK) == -1 && errno == EFAULT, "access to no path is EFAULT");
+	errno = 0;
+	report(readlink(null, text, sizeof(text)) == -1 && errno == EFAULT, "readlink of no path is EFAULT");
+	errno = 0;
+	report(closedir(null) == -1 && errno == EINVAL, "closedir of no directory is EINVAL");
+}
+
 static int not_hidden(const struct dirent *entry)
 {
 	return entry->d_name[0] != '.';
@@ -359,6 +379,7 @@ static void test_others(void)
 int main(void)
 {
 	test_directories();
+	test_null_pointers();
 	test_scandir();
 	test_open();
 	test_streams();

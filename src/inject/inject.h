@@ -12,9 +12,9 @@
  *
  * The same seed gives the same faults: what chance decides is decided by the seed and by names that each run
  * has in common: the ordinal of the QP (the nth that the process created), the distance of the PSN from the
- * first one, and how often this packet was lost so far. Neither time nor the order in which packets of different QPs
- * come has a part. A packet that has passed once is not lost by chance again: how often it is repeated
- * depends on time, and the number of losses does not.
+ * first one, and how often this packet was lost so far. Neither time nor the order in which packets of
+ * different QPs come has a part. A packet that has passed once is not lost by chance again: how often it is
+ * repeated depends on time, and the number of losses does not.
  */
 #ifndef VERBATIM_INJECT_INJECT_H
 #define VERBATIM_INJECT_INJECT_H

@@ -31,7 +31,7 @@ static struct stream *to_stream(DIR *directory)
 {
 	struct stream *stream = (struct stream *)directory;
 
-	/* The headers say that @directory is not null, and gcc believes them, whatever its options: closedir(NULL). */
+	/* closedir(NULL): the headers say that there is none, and gcc believes them, whatever its options. */
 	__asm__("" : "+r"(stream));
 	return stream && stream->magic == STREAM_MAGIC ? stream : NULL;
 }

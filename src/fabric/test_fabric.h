@@ -4,7 +4,13 @@
 #ifndef VERBATIM_FABRIC_TEST_FABRIC_H
 #define VERBATIM_FABRIC_TEST_FABRIC_H
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <string.h>
+
+#include <cmocka.h>
 
 #include "base/bytes.h"
 #include "fabric/internal.h"

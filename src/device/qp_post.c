@@ -6,6 +6,7 @@
 #include "device/internal.h"
 #include "engine/wake.h"
 #include "platform/clock.h"
+#include "transport/barrier.h"
 
 static uint64_t flush_time(const struct qp *qp) REQUIRES(qp->lock)
 {
@@ -29,7 +30,7 @@ static bool qp_post_done(struct hca *hca, struct qp *qp, struct effects *effects
 {
 	bool more = local_posted(&hca->engine.local, qp, effects);
 
-	if (qp->requester.local_messages)
+	if (qp->requester.local_messages || barrier_holds(qp))
 		timers_arm(&hca->engine, qp);
 	return more;
 }

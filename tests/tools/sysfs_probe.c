@@ -75,8 +75,18 @@ static void test_directories(void)
 	report(!opendir(below("node_guid")) && errno == ENOTDIR, "opendir of a file is ENOTDIR");
 }
 
+/* Its own functions stand before ours in a program of clang's AddressSanitizer, and read what null points to. */
+#if defined(__clang__) && defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define CLANG_ASAN 1
+#endif
+#endif
+#ifndef CLANG_ASAN
+#define CLANG_ASAN 0
+#endif
+
 /* The headers forbid null pointers, the C library takes them: whoever did not look at what opendir() said. */
-static void test_null_pointers(void)
+static __attribute__((unused)) void test_null_pointers(void)
 {
 	void *volatile hidden = NULL;
 	void *null = hidden;
@@ -379,7 +389,9 @@ static void test_others(void)
 int main(void)
 {
 	test_directories();
+#if !CLANG_ASAN
 	test_null_pointers();
+#endif
 	test_scandir();
 	test_open();
 	test_streams();

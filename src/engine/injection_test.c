@@ -13,6 +13,7 @@
 #include "engine/injection.h"
 #include "platform/clock.h"
 #include "trace/trace.h"
+#include "tracepoint/tracepoint.h"
 #include "wire/icrc.h"
 
 #define WIRE_BYTES	8192u
@@ -55,11 +56,12 @@ static const struct trace_record *record_next(uint64_t *at)
 static unsigned told(const char *text)
 {
 	const struct trace_record *record;
+	char json[TRACEPOINT_BYTES];
 	unsigned count = 0;
 
 	for (uint64_t at = 0; (record = record_next(&at));)
-		count += record->kind == TRACE_IS_EVENT &&
-			 memmem(record + 1, record->captured, text, strlen(text)) != NULL;
+		count += record->kind == TRACE_IS_POINT &&
+			 memmem(json, tracepoint_members(record + 1, record->captured, json), text, strlen(text)) != NULL;
 	return count;
 }
 

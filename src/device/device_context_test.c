@@ -83,8 +83,8 @@ static void the_last_close_ends_the_hca(void **state)
 }
 
 /*
- * ThreadSanitizer ends a child of several threads that starts one. The allocator of AddressSanitizer is locked for ever
- * in a child if another thread was in it at fork().
+ * ThreadSanitizer ends a child of several threads that starts one. The allocator of AddressSanitizer
+ * stays locked in a child if another thread was in it at fork().
  */
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 #define STARTS_NO_THREAD true

@@ -58,10 +58,14 @@ static unsigned told(const char *text)
 	const struct trace_record *record;
 	char json[TRACEPOINT_BYTES];
 	unsigned count = 0;
+	size_t bytes;
 
-	for (uint64_t at = 0; (record = record_next(&at));)
-		count += record->kind == TRACE_IS_POINT &&
-			 memmem(json, tracepoint_members(record + 1, record->captured, json), text, strlen(text)) != NULL;
+	for (uint64_t at = 0; (record = record_next(&at));) {
+		if (record->kind != TRACE_IS_POINT)
+			continue;
+		bytes = tracepoint_members(record + 1, record->captured, json);
+		count += memmem(json, bytes, text, strlen(text)) != NULL;
+	}
 	return count;
 }
 

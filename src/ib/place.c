@@ -78,8 +78,10 @@ static int place_check(const char *path, char why[PLACE_WHY_MAX])
 				    "%s belongs to user %u, who could pretend to be the fabric: "
 				    "set TMPDIR or XDG_RUNTIME_DIR to a directory of yours",
 				    path, (unsigned)status.st_uid);
-	if (status.st_mode & S_IWOTH)
-		return place_refuse(why, EACCES, "others may write to %s: chmod o-w", path);
+	if (status.st_mode & (S_IWGRP | S_IWOTH))
+		return place_refuse(why, EACCES,
+				    "others may write to %s, and pretend to be the fabric: chmod go-w",
+				    path);
 	return 0;
 }
 

@@ -212,9 +212,11 @@ decode_print(struct decoder *decoder, const char *format, ...)
 	decoder->out[decoder->used] = '\0';
 }
 
+/* A text that is too long with its quotes is cut, as one that was too long for the record. */
 static bool decode_text(struct decoder *decoder, const struct field *field)
 {
 	char text[TRACEPOINT_BYTES], quoted[TRACEPOINT_BYTES];
+	size_t taken = decoder->used + strlen(field->name) + sizeof(",\"\":\"\"");
 	uint16_t bytes;
 
 	if (!decode_bytes(decoder, &bytes, sizeof(bytes)))
@@ -226,9 +228,9 @@ static bool decode_text(struct decoder *decoder, const struct field *field)
 	text[bytes] = '\0';
 	if (field->type == TYPE_MEMBERS)
 		decode_print(decoder, ",%s", text);
-	else
+	else if (taken < TRACEPOINT_BYTES)
 		decode_print(decoder, ",\"%s\":\"%s\"", field->name,
-			     tracepoint_quote(text, quoted, sizeof(quoted)));
+			     tracepoint_quote(text, quoted, TRACEPOINT_BYTES - taken));
 	return true;
 }
 

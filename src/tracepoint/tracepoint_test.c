@@ -149,18 +149,28 @@ static void bytes_that_are_no_record_are_refused(void **state)
 	}
 }
 
+/* Also where quotes of JSON make it too long, and never in the middle of one. */
 static void a_text_that_is_too_long_is_cut(void **state)
 {
+	static const char letters[] = { 'x', '"', '\\' };
 	static char text[5000];
 	uint8_t data[TRACEPOINT_BYTES];
 	char members[TRACEPOINT_BYTES];
 	struct tracepoint_record record;
 
-	memset(text, 'x', sizeof(text) - 1);
-	tracepoint_encode(TRACEPOINT_OF_explain, &(struct tracepoint_explain){ .text = text }, 1,
-			  data, &record);
-	assert_true(record.bytes <= sizeof(data));
-	tracepoint_members(data, record.bytes, members);
+	for (unsigned i = 0; i < sizeof(letters); i++) {
+		size_t bytes;
+
+		memset(text, letters[i], sizeof(text) - 1);
+		tracepoint_encode(TRACEPOINT_OF_explain, &(struct tracepoint_explain){ .text = text }, 1,
+				  data, &record);
+		assert_true(record.bytes <= sizeof(data));
+		bytes = tracepoint_members(data, record.bytes, members);
+		assert_in_range(bytes, sizeof(members) - 8, sizeof(members) - 1);
+		assert_int_equal(strlen(members), bytes);
+		assert_non_null(strstr(members, "\"text\":\""));
+		assert_int_equal(members[bytes - 1], '"');
+	}
 }
 
 static struct tracepoint_record taken[2];

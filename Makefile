@@ -54,7 +54,7 @@ tests: $(BUILD)/meson/.tests
 # What make check runs: unit tests are compiled by clang alone, with sanitizers, when their turn comes.
 checked: $(BUILD)/meson/.tests
 	@$(MAKE) --no-print-directory all
-	@ninja -C $(BUILD)/meson all example-programs bench-programs
+	@tests/run --build
 
 $(BUILD)/meson/.tests: | $(BUILD)/meson/build.ninja
 	@meson configure $(BUILD)/meson -Dtests=true

@@ -228,7 +228,7 @@ static void mistake_of_peer(const char *name)
 	MUST(read(up[0], &number, sizeof(number)) == sizeof(number));
 	MUST(write(down[1], ours, sizeof(ours)) == sizeof(ours));
 	to_rtr(qp, number, 0);
-	to_rts(qp, 100, 12);
+	to_rts(qp, 100, 16);	/* time for the peer to say why, on a busy machine */
 	MUST(read(up[0], &number, 1) == 1);
 	send_to(qp, 0, 0);
 	poll_until_done();

@@ -45,6 +45,7 @@ extern uint64_t seed;
 struct hostile_case {
 	const char *name, *title;
 	void (*run)(void);
+	bool only_long;			/* takes too much of the machine for make check */
 };
 
 extern const struct hostile_case ordinary_cases[], address_space_cases[], deregister_cases[],

@@ -68,7 +68,8 @@ static void list(void)
 
 	for (i = 0; i < sizeof(group) / sizeof(group[0]); i++)
 		for (c = group[i]; c->name; c++)
-			printf("%s\t%s\n", c->name, c->title);
+			if (long_run || !c->only_long)
+				printf("%s\t%s\n", c->name, c->title);
 }
 
 static const struct hostile_case *find(const char *name)

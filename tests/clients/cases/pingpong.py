@@ -57,10 +57,8 @@ def iterations_for(size):
 
 def is_quick(kind, size, events, gid):
     """A size of one packet for all, both extremes without -e, and big messages over GID 1."""
-    if size == 1024:
-        return True
-    return gid == 1 and (size, events) in ((1, False), (4096, True), (65536, True),
-                                           (4 << 20, False))
+    return (gid, size, events) in ((0, 1024, True), (2, 1024, False), (1, 1, False), (1, 4096, True),
+                                   (1, 65536, True), (1, 4 << 20, False))
 
 
 def xrc(topology, options):

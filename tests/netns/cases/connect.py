@@ -356,9 +356,9 @@ def cases(topology):
     yield Case('CM: ports below 1024 take a privilege', lambda: privileged(topology), local)
     yield Case('CM: one port on two addresses', lambda: specific_addresses(topology), usual)
     yield Case('CM: another program has the port of lo', lambda: taken_address(topology), usual)
-    for times in (25, 100):
+    for times in (10, 100):
         yield Case(f'CM: a listener killed and restarted {times} times', lambda t=times: restarted(topology, t),
-                   times == 25 and usual)
+                   times == 10 and usual)
     if local:
         yield Case('CM: kill -9 of an idle peer', lambda: killed_idle(topology), True)
         yield Case('CM: root and nobody on one host', lambda: two_users(topology), True)
@@ -367,8 +367,8 @@ def cases(topology):
                        lambda v=victim: killed_busy(topology, v), True)
     else:
         yield Case('CM: kill -9 of a target on another host', lambda: killed_far(topology), False)
-    yield Case('CM: stopped listeners delay nobody', lambda: stopped(topology), usual)
-    yield Case('CM: a server that is stopped is waited for', lambda: connect_to_stopped(topology), usual)
+    yield Case('CM: stopped listeners delay nobody', lambda: stopped(topology), local)
+    yield Case('CM: a server that is stopped is waited for', lambda: connect_to_stopped(topology), local)
     yield Case('CM: an exit beside a peer that is silent', lambda: exit_beside_silence(topology), local)
     yield Case('CM: a port that nobody serves', lambda: nobody_serves(topology), usual)
     yield Case('CM: a host where nobody is', lambda: nobody_there(topology), usual)

@@ -25,7 +25,6 @@ void qp_set_state(struct qp *qp, enum ibv_qp_state state)
 {
 	qp->state = state;
 	qp->attr.qp_state = qp->attr.cur_qp_state = state;
-	qp->ibv.qp_base.state = state;
 	atomic_store_explicit(&qp->access->state, (uint32_t)state, memory_order_seq_cst);
 	if (state == IBV_QPS_ERR || state == IBV_QPS_RESET)
 		pairing_end(&qp->pairing);

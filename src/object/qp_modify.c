@@ -301,6 +301,9 @@ void qp_modify_apply(struct qp *qp, const struct ibv_qp_attr *attr, int mask)
 	take_reliability(qp, attr, mask);
 	qp->access->dest_qpn = qp->attr.dest_qp_num;
 	atomic_store_explicit(&qp->access->access, qp->attr.qp_access_flags, memory_order_release);
-	if (mask & IBV_QP_STATE)
+	if (mask & IBV_QP_STATE) {
 		qp_move_state(qp, attr->qp_state, "ibv_modify_qp");
+		/* What the application asked for: as libibverbs, an error does not change it, and a query does. */
+		qp->ibv.qp_base.state = attr->qp_state;
+	}
 }

@@ -9,6 +9,8 @@ void qp_query(struct qp *qp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_i
 	*attr = qp->attr;
 	attr->qp_state = attr->cur_qp_state = qp->state;
 	attr->cap = qp->cap;
+	if (mask & IBV_QP_STATE)
+		qp->ibv.qp_base.state = qp->state;
 
 	memset(init, 0, sizeof(*init));
 	init->qp_context = qp->ibv.qp_base.qp_context;

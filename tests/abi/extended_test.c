@@ -228,6 +228,30 @@ static void a_read_into_a_null_region_goes_nowhere(void **state)
 	loop_close(&loop);
 }
 
+/* As with libibverbs: of an error a program hears by completions, events and queries, not by its structure. */
+static void the_state_in_the_structure_is_that_of_the_last_modify_or_query(void **state)
+{
+	struct ibv_context *context = context_of(state);
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+	struct ibv_sge sge;
+	struct ibv_send_wr *bad, wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND };
+	struct loop loop;
+
+	loop_open(&loop, context, IBV_QP_EX_WITH_SEND);
+	assert_int_equal(loop.qp->state, IBV_QPS_RTS);
+	sge = (struct ibv_sge){ (uintptr_t)loop.words, 8, loop.mr->lkey ^ 1 };
+	assert_int_equal(ibv_post_send(loop.qp, &wr, &bad), 0);
+	assert_int_equal(loop_completion(&loop).status, IBV_WC_LOC_PROT_ERR);
+	assert_int_equal(loop.qp->state, IBV_QPS_RTS);
+	assert_int_equal(ibv_query_qp(loop.qp, &attr, IBV_QP_AV | IBV_QP_DEST_QPN, &init), 0);
+	assert_int_equal(loop.qp->state, IBV_QPS_RTS);
+	assert_int_equal(ibv_query_qp(loop.qp, &attr, IBV_QP_STATE, &init), 0);
+	assert_int_equal(attr.qp_state, IBV_QPS_ERR);
+	assert_int_equal(loop.qp->state, IBV_QPS_ERR);
+	loop_close(&loop);
+}
+
 static void advice_is_taken(void **state)
 {
 	struct ibv_context *context = context_of(state);
@@ -455,6 +479,7 @@ int main(void)
 		test_with_device(a_word_can_be_posted_and_a_flush_cannot),
 		test_with_device(persistence_is_refused_at_registration),
 		test_with_device(a_read_into_a_null_region_goes_nowhere),
+		test_with_device(the_state_in_the_structure_is_that_of_the_last_modify_or_query),
 		test_with_device(advice_is_taken),
 		test_with_device(odp_is_what_the_device_says),
 		test_with_device(ece_is_agreed_before_rtr),

@@ -104,14 +104,6 @@ static bool local_is_connected_to(void *owner, uint32_t slot)
 	return engine->ops->is_connected_to(engine->owner, slot);
 }
 
-static void local_no_peer(void *owner, uint32_t qpn)
-{
-	struct engine *engine = owner;
-
-	lock_assert_held(&engine->progress);
-	qp_table_no_peer(engine, qpn, clock_now_ns());
-}
-
 static void engine_dropped(void *owner, uint32_t qpn, const struct refusal *refusal)
 {
 	struct engine *engine = owner;
@@ -123,7 +115,7 @@ static void engine_dropped(void *owner, uint32_t qpn, const struct refusal *refu
 static const struct local_ops local_ops = {
 	.find_qp = local_find_qp, .receive = local_receive_packets, .receive_slots = local_receive_slots,
 	.notice = local_notice, .note = local_note, .is_connected_to = local_is_connected_to,
-	.defer = effects_defer, .no_peer = local_no_peer, .dropped = engine_dropped,
+	.defer = effects_defer, .dropped = engine_dropped,
 	.way_changed = local_way_changed, .unlock = local_unlock,
 };
 

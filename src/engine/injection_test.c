@@ -236,37 +236,6 @@ static void a_delayed_packet_leaves_before_the_end(void **state)
 	assert_false(injection_holds(engine));
 }
 
-static enum ibv_qp_state told_of_no_peer(uint64_t now_ns)
-{
-	enum ibv_qp_state reached;
-
-	lock_acquire(&engine->progress);
-	lock_acquire(&station->qp.lock);
-	station->qp.requester.loss.probing = true;
-	station->qp.av.loopback = true;
-	lock_release(&station->qp.lock);
-	qp_table_no_peer(engine, station->qp.attr.dest_qp_num, now_ns);
-	lock_acquire(&station->qp.lock);
-	reached = station->qp.state;
-	lock_release(&station->qp.lock);
-	progress_unlock(engine);
-	return reached;
-}
-
-/* Its last ACK may be among them. */
-static void a_peer_is_gone_after_what_is_held_back_of_it(void **state)
-{
-	rules("delay=5ms,direction=in,seed=1");
-	post(station, IBV_WR_RDMA_WRITE, 1, 100);
-	tx_run(engine, &station->qp);
-	arrive(expected());
-	poll_at(1000);
-	assert_true(injection_holds(engine));
-	assert_int_equal(told_of_no_peer(2000), IBV_QPS_RTS);
-	poll_at(5001000);
-	assert_int_equal(told_of_no_peer(5002000), IBV_QPS_ERR);
-}
-
 static void what_comes_twice_is_a_duplicate_for_the_qp(void **state)
 {
 	uint32_t psn = expected();
@@ -325,7 +294,6 @@ int main(void)
 		INJECTION_TEST(a_delayed_packet_comes_when_it_is_due),
 		INJECTION_TEST(a_delayed_packet_leaves_when_it_is_due),
 		INJECTION_TEST(a_delayed_packet_leaves_before_the_end),
-		INJECTION_TEST(a_peer_is_gone_after_what_is_held_back_of_it),
 		INJECTION_TEST(what_comes_twice_is_a_duplicate_for_the_qp),
 		INJECTION_TEST(a_damaged_packet_fails_its_check),
 		INJECTION_TEST(a_qp_is_killed_with_an_event),

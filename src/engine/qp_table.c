@@ -124,37 +124,6 @@ int engine_peer_has_port(const struct engine *engine, uint32_t slot, const char 
 	return err;
 }
 
-static void qp_peer_is_gone(struct engine *engine, struct qp *qp, uint32_t dest_qpn, uint64_t now_ns)
-{
-	struct effects effects;
-
-	effects_init(&effects);
-	lock_acquire(&qp->lock);
-	if (qp_is(qp, QP_CONNECTED) && qp->attr.dest_qp_num == dest_qpn && qp->av.loopback) {
-		transport_no_peer(qp, now_ns, &effects);
-		timers_arm(engine, qp);
-	}
-	lock_release(&qp->lock);
-	effects_defer(engine, &effects);
-}
-
-/*
- * All QPs are looked at: this comes once for each peer that was destroyed too early. What it has
- * sent before may be held back here on purpose, and counts first; the next probe is answered in the
- * same way.
- */
-void qp_table_no_peer(struct engine *engine, uint32_t dest_qpn, uint64_t now_ns)
-{
-	unsigned slot, index;
-
-	if (injection_holds(engine))
-		return;
-	for (slot = 0; slot < engine->qps.slot_count; slot++)
-		for (index = 0; index < QP_PER_SLOT; index++)
-			if (engine->qps.table[slot][index])
-				qp_peer_is_gone(engine, engine->qps.table[slot][index], dest_qpn, now_ns);
-}
-
 static void note_dropped(struct qp *qp, uint32_t dest_qpn, const struct refusal *refusal)
 {
 	lock_acquire(&qp->lock);

@@ -127,18 +127,17 @@ static void log_packet_line(const struct packet *packet)
 }
 
 /*
- * Nothing answers a request to a QP that was destroyed. A process of this host is told so, and need not
- * find out by timeouts (transport_no_peer()). Not while packets are held back on purpose: it would overtake the
- * last ACK of that QP.
+ * Nothing answers a request to a QP that was destroyed, and its requester finds out by its timeouts, as beside an
+ * adapter: often it has ended by then, rightly. A process of this host is told why, for the explanation.
  */
 static enum drop rx_no_qp(struct receiver *receiver, const struct datagram *datagram, const struct packet *packet)
 {
 	struct engine *engine = receiver->engine;
+	const struct refusal refusal = { .why = DROP_NO_QP, .psn = packet->psn };
 
 	drop_explain(DROP_NO_QP, NULL, packet, datagram->source);
-	if (datagram->from_channel && packet->op->service == SERVICE_RC && !opcode_is_response(packet->op) &&
-	    !injection_holds(engine))
-		local_refuse_qpn(&engine->local, datagram->channel, packet->dest_qpn);
+	if (datagram->from_channel && packet->op->service == SERVICE_RC && !opcode_is_response(packet->op))
+		local_dropped(&engine->local, datagram->channel, packet->dest_qpn, &refusal);
 	return drop_count(engine->counters, DROP_NO_QP, 1);
 }
 

@@ -12,8 +12,7 @@
  *						<-	KEY_GONE	it was deregistered
  *	ASK_SRQ	whose is the SRQ that XRC names?	->	of the domain of that QP?
  *						<-	SRQ	its protection domain, if it is
- *	a packet to a QP			<-	NO_QP	there is none of that number
- *						<-	DROPPED	it was dropped, without an answer: why
+ *	a packet to a QP			<-	DROPPED	it was dropped, without an answer: why
  *	OPENED	the channel is open here: my packets for you come by it alone (agree.c); both ends say so
  */
 #ifndef VERBATIM_LOCAL_CONTROL_H
@@ -29,7 +28,6 @@ enum control_kind {
 	CONTROL_ASK_KEY,
 	CONTROL_KEY,
 	CONTROL_KEY_GONE,
-	CONTROL_NO_QP,
 	CONTROL_ASK_SRQ,
 	CONTROL_SRQ,
 	CONTROL_DROPPED,
@@ -41,7 +39,7 @@ enum control_kind {
 struct control {
 	uint32_t kind;			/* enum control_kind */
 	uint32_t qpn;			/* ASK_QP, QP, ASK_SRQ, SRQ: the requester's */
-	uint32_t owner_qpn;		/* ASK_QP, QP, NO_QP, ASK_SRQ, SRQ, DROPPED */
+	uint32_t owner_qpn;		/* ASK_QP, QP, ASK_SRQ, SRQ, DROPPED */
 	uint32_t qp;			/* QP, SRQ: the owner's grant; ASK_KEY, ASK_SRQ: the same, as a proof */
 	uint32_t requester_qp;		/* ASK_QP, QP: the requester's own grant, for fetching from it */
 	uint32_t key;			/* ASK_KEY, KEY, KEY_GONE */

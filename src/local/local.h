@@ -55,9 +55,7 @@ struct local_ops {
 	bool (*is_connected_to)(void *owner, uint32_t slot);
 	/* With the progress lock held: apply @effects (wake-ups) when it is dropped. */
 	void (*defer)(void *owner, struct effects *effects);
-	/* With the progress lock held: a peer process says that it has no QP of the number @qpn. */
-	void (*no_peer)(void *owner, uint32_t qpn);
-	/* Likewise: it dropped a request to its QP @qpn, and did not answer. */
+	/* With the progress lock held: a peer process dropped a request to its QP @qpn, and did not answer. */
 	void (*dropped)(void *owner, uint32_t qpn, const struct refusal *refusal);
 	/*
 	 * With the progress lock held: packets to and from the holder of @slot go another way from now
@@ -148,9 +146,6 @@ void local_handle_peers(struct local *local);
 /* Retry failed connections that are due. */
 void local_reconnect(struct local *local, uint64_t now_ns);
 uint64_t local_deadline(const struct local *local);	/* TIME_NEVER: never */
-
-/* A packet came through @channel for our QP @qpn, which does not exist: tell the sender. */
-void local_refuse_qpn(struct local *local, uint32_t channel, uint32_t qpn);
 
 /* A request through @channel for our QP @qpn was dropped without an answer: tell the sender, now and then. */
 void local_dropped(struct local *local, uint32_t channel, uint32_t qpn, const struct refusal *refusal);

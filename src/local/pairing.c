@@ -294,23 +294,6 @@ static bool answer_ask_qp(struct local *local, struct peer *peer, const struct c
 	return control_send(local, peer, &answer, 0);
 }
 
-/* Without room for it nothing is lost: the peer's next probe is answered. */
-void local_refuse_qpn(struct local *local, uint32_t channel, uint32_t qpn)
-{
-	struct control control = { .kind = CONTROL_NO_QP, .owner_qpn = qpn };
-	struct peer *peer = peer_at(local, channel);
-
-	if (peer)
-		control_send(local, peer, &control, 0);
-}
-
-/* A process can speak of its own QPs only. */
-static void receive_no_qp(struct local *local, const struct peer *peer, const struct control *control)
-{
-	if (peer_has_slot(peer, qpn_slot(control->owner_qpn)))
-		local->ops->no_peer(local->owner, control->owner_qpn);
-}
-
 /* Behind it the peer's packets go on coming: so many messages are enough, also of one that floods us. */
 static bool is_too_soon(uint64_t *last_ns)
 {
@@ -569,9 +552,6 @@ bool pairing_receive(struct local *local, struct peer *peer, const struct contro
 		return true;
 	case CONTROL_KEY_GONE:
 		peer_region_remove(peer->regions, control->region);
-		return true;
-	case CONTROL_NO_QP:
-		receive_no_qp(local, peer, control);
 		return true;
 	case CONTROL_DROPPED:
 		receive_dropped(local, peer, control);

@@ -258,7 +258,6 @@ void requester_stop(struct qp_call *call) REQUIRES(call->qp->lock);	/* at ERR: g
 void requester_transmit(struct transmit *transmit) REQUIRES(transmit->call->qp->lock);
 uint64_t requester_deadline(const struct qp *qp) REQUIRES(qp->lock);
 void requester_timeout(struct qp_call *call) REQUIRES(call->qp->lock);
-void requester_no_peer(struct qp_call *call) REQUIRES(call->qp->lock);
 void requester_way_changed(struct qp_call *call) REQUIRES(call->qp->lock);
 /* The local ACK timeout; UINT64_MAX: none. */
 uint64_t requester_ack_timeout(const struct qp *qp) REQUIRES(qp->lock);

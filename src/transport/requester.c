@@ -653,17 +653,3 @@ void requester_way_changed(struct qp_call *call)
 	if (requester->una_psn != requester->send_psn)
 		requester_go_back(call);
 }
-
-/* Without a timeout (0) the application wants to wait for ever. */
-void requester_no_peer(struct qp_call *call)
-{
-	struct qp *qp = call->qp;
-
-	lock_alias(&qp->lock);
-	if (requester_deadline(qp) == TIME_NEVER || !qp->requester.loss.probing || ack_deadline(qp) == TIME_NEVER)
-		return;
-	set_reason(call, "the peer's process has no queue pair 0x%06x: dest_qp_num is wrong, or "
-			"it was destroyed",
-		   qp->attr.dest_qp_num);
-	requester_exceeded(call);
-}

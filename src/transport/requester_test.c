@@ -2,6 +2,7 @@
 /*
  * The requester: what is sent when, and what is retransmitted (IBTA 9.7.2, 9.7.3, 9.7.5.1, 9.7.7).
  */
+#include "transport/refusal.h"
 #include "transport/test_support.h"
 
 static void a_message_is_cut_at_the_path_mtu(void **state)
@@ -275,47 +276,18 @@ static void a_peer_on_another_host_has_a_grace(void **state)
 	}
 }
 
-static void no_peer(struct station *s) UNCHECKED_LOCKS
-{
-	transport_no_peer(&s->qp, s->now_ns, &s->effects);
-}
-
-/* Its last answer may be on the way. */
-static void a_destroyed_peer_is_given_up_once_a_probe_was_sent(void **state)
+/* As beside an adapter: often nobody waits for the last answer any more. */
+static void a_destroyed_peer_is_given_up_after_the_last_retry_and_explained(void **state)
 {
 	struct station *s = station_rts(IBV_QPT_RC);
+	const struct refusal told = { .why = DROP_NO_QP, .psn = s->qp.requester.una_psn };
+	char words[REFUSAL_WORDS];
 
-	no_peer(s);
-	post(s, IBV_WR_SEND, 1, 1);
-	post(s, IBV_WR_SEND, 2, 1);
-	assert_int_equal(transmit(s), 2);
-	no_peer(s);
-	assert_int_equal(s->qp.state, IBV_QPS_RTS);
-	pass_time(s, 2 * MILLISECOND);
-	assert_int_equal(transmit(s), 1);
-	assert_int_equal(station_counter(s, COUNTER_PROBE), 1);
-	no_peer(s);
-	assert_int_equal(s->qp.state, IBV_QPS_ERR);
-	assert_int_equal(station_counter(s, COUNTER_TIMEOUT), 0);
-	assert_int_equal(station_counter(s, COUNTER_RETRY_EXCEEDED), 1);
-	expect_wc(&s->send_cq, 1, IBV_WC_RETRY_EXC_ERR);
-	expect_wc(&s->send_cq, 2, IBV_WC_WR_FLUSH_ERR);
-	station_free(s);
-}
-
-static void a_destroyed_peer_ends_no_wait_without_timeout(void **state)
-{
-	struct station *s = station_rts(IBV_QPT_RC);
-
-	s->qp.attr.timeout = 0;
-	post(s, IBV_WR_SEND, 1, 1);
-	assert_int_equal(transmit(s), 1);
-	pass_time(s, 2 * MILLISECOND);
-	transmit(s);
-	assert_int_equal(station_counter(s, COUNTER_PROBE), 1);
-	no_peer(s);
-	assert_int_equal(s->qp.state, IBV_QPS_RTS);
-	expect_no_wc(&s->send_cq);
+	s->qp.av.loopback = true;
+	transport_refused(&s->qp, &told);
+	assert_true(refusal_words(&s->qp, words));
+	assert_non_null(strstr(words, "has no qp"));
+	assert_true(patience_of(s) >= 3 * ack_timeout_ns(14));
 	station_free(s);
 }
 
@@ -803,8 +775,7 @@ int main(void)
 		TEST(a_silent_peer_gets_nothing_but_probes),
 		TEST(a_dead_peer_is_given_up_after_retry_cnt_timeouts),
 		TEST(a_peer_on_another_host_has_a_grace),
-		TEST(a_destroyed_peer_is_given_up_once_a_probe_was_sent),
-		TEST(a_destroyed_peer_ends_no_wait_without_timeout),
+		TEST(a_destroyed_peer_is_given_up_after_the_last_retry_and_explained),
 		TEST(what_is_unanswered_goes_the_new_way_at_once),
 		TEST(a_new_way_ends_the_silence),
 		TEST(timeout_zero_never_gives_up),

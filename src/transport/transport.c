@@ -339,17 +339,6 @@ void transport_refused(struct qp *qp, const struct refusal *refusal)
 	refusal_note(qp, refusal);
 }
 
-void transport_no_peer(struct qp *qp, uint64_t now_ns, struct effects *effects)
-{
-	struct qp_call call;
-
-	if (!qp_is(qp, QP_RELIABLE))
-		return;
-	qp_call_init(&call, qp, now_ns, effects);
-	requester_no_peer(&call);
-	qp_call_end(&call);
-}
-
 /* ---- states ---- */
 
 static void drop_work(struct qp *qp) REQUIRES(qp->lock)

@@ -201,14 +201,8 @@ bool transport_awaits_presence(const struct qp *qp, uint64_t now_ns) REQUIRES(qp
 void transport_presence(struct qp *qp, enum presence presence, const char *how, uint64_t now_ns,
 			struct effects *effects) REQUIRES(qp->lock);
 
-/*
- * The peer's process says that it has no QP of the number that @qp is connected to. Requests that a
- * probe has been sent for fail as after the last retry: none would be answered. Those posted at the
- * very end, to a peer that is already gone, have that long to be forgotten by the application.
- */
 /* A process of this host says why it dropped a request of @qp: for the explanation, should it fail. */
 void transport_refused(struct qp *qp, const struct refusal *refusal) REQUIRES(qp->lock);
-void transport_no_peer(struct qp *qp, uint64_t now_ns, struct effects *effects) REQUIRES(qp->lock);
 
 /*
  * After a successful modify from @from to qp->state (attributes are already in place): RESET

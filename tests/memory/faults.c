@@ -497,6 +497,63 @@ static bool a_peer_may_fork(void)
 	return true;
 }
 
+/* ---- a queue pair that is gone ---- */
+
+#define GONE_TIMEOUT	15u	/* 134 ms, and once more */
+
+/* Its process lives: it has received what it wanted, and destroyed the queue pair. */
+static void has_received(struct end *end, void *argument)
+{
+	struct ibv_wc wc;
+	char byte;
+
+	end_open(end, 4096, ALL_ACCESS);
+	end_connect(end);
+	CHECK(!post_receive(end, 0, 64, 1), "%m");
+	meet(end);
+	CHECK(get(end, &wc, LIMIT_S) && !wc.status, "the first message");
+	meet(end);
+	CHECK(!ibv_destroy_qp(end->qp), "%m");
+	end->qp = NULL;
+	meet(end);
+	CHECK(hear(end->peer, &byte, 1));
+	end_close(end);
+}
+
+/* An adapter is silent about it: who ends meanwhile, as this one may, never learns of it. */
+static void sends_once_more(struct end *end, void *argument)
+{
+	const enum ibv_wr_opcode opcode = *(enum ibv_wr_opcode *)argument;
+	struct ibv_wc wc;
+	double begin, took;
+
+	end->timeout = GONE_TIMEOUT;
+	end->retry_count = 1;
+	end_open(end, 4096, ALL_ACCESS);
+	end_connect(end);
+	meet(end);
+	CHECK(!transfer(end, IBV_WR_SEND, 0, 8, 0), "the first message");
+	meet(end);
+	meet(end);
+	begin = now();
+	CHECK(!post(end, opcode, 0, 8, 0, 2), "%m");
+	CHECK(get(end, &wc, LIMIT_S), "no completion");
+	took = now() - begin;
+	CHECK(wc.status == IBV_WC_RETRY_EXC_ERR, "%s", ibv_wc_status_str(wc.status));
+	CHECK(took > 2 * 4.096e-6 * (1 << GONE_TIMEOUT), "given up after %.3f s", took);
+	tell(end->peer, "g", 1);
+	end_close(end);
+}
+
+static bool a_queue_pair_that_is_gone_is_given_up_after_the_timeouts(void)
+{
+	enum ibv_wr_opcode opcode = IBV_WR_SEND;
+	bool good = pair_run_in_each_mode(sends_once_more, has_received, &opcode, 30);
+
+	opcode = IBV_WR_RDMA_WRITE;
+	return pair_run_in_each_mode(sends_once_more, has_received, &opcode, 30) && good;
+}
+
 int main(int argc, char **argv)
 {
 #define TEST(name)                                                                                 \
@@ -507,6 +564,7 @@ int main(int argc, char **argv)
 		TEST(a_peer_may_be_killed_at_any_instant),
 		TEST(no_byte_is_written_after_deregistration),
 		TEST(nor_by_who_is_stopped_for_longer_than_it_waits),
+		TEST(a_queue_pair_that_is_gone_is_given_up_after_the_timeouts),
 		TEST(a_peer_may_call_exec),
 		TEST(a_peer_may_fork),
 	};

@@ -23,7 +23,7 @@
 struct datagram {
 	uint8_t source[16], destination[16];
 	uint32_t interface;		/* scope of link-local addresses, egress of multicast; 0: any */
-	uint32_t flow_label;		/* IPv6; send only */
+	uint32_t flow_label;		/* IPv6 */
 	uint32_t spread;		/* send: datagrams of one value share a source port */
 	uint32_t from_slot;		/* send, inside the host: leaves from the port of this slot; 0: any */
 	uint16_t source_port;		/* send: filled in by link_ops.prepare; receive: seen */

@@ -126,6 +126,8 @@ int hca_ah_attr_from_wc(struct hca_context *context, uint32_t port, const struct
 	/* wc->sl is the kind of packet (transport/unreliable.c), not a service level: sl stays 0. */
 	memcpy(attr->grh.dgid.raw, source, 16);
 	attr->grh.traffic_class = grh_traffic_class(grh);
+	if (!ip_addr_is_ipv4(source))
+		attr->grh.flow_label = be32toh(grh->version_tclass_flow) & 0xfffff;
 	attr->grh.sgid_index = (uint8_t)index;
 	attr->grh.hop_limit = 0xff;
 	return 0;

@@ -169,7 +169,7 @@ static enum drop rx_deliver(struct receiver *receiver, const struct datagram *da
 			    const struct packet *packet, enum ip_id_kind kind)
 {
 	struct engine *engine = receiver->engine;
-	struct rx_info info = { .traffic_class = datagram->traffic_class,
+	struct rx_info info = { .flow_label = datagram->flow_label, .traffic_class = datagram->traffic_class,
 				.hop_limit = datagram->hop_limit,
 				.ecn_marked = (datagram->traffic_class & 3) == 3,
 				.loopback = datagram->sealed,

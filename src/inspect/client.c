@@ -285,7 +285,7 @@ static void client_begin_each(const char (*names)[64], unsigned name_count, cons
 
 int inspect_begin_all(const char *program, struct inspected **list, unsigned *count, char *why, size_t size)
 {
-	char (*names)[64];
+	char (*names)[64] = NULL;
 	unsigned name_count = 0;
 	int err = client_list_names(&names, &name_count);
 

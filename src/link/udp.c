@@ -47,6 +47,9 @@ int udp_socket(enum udp_family family)
 	if (fail_now(FAIL_SOCKET))
 		return -1;
 	fd = socket(domain, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_UDP);
+	/* A flow label that nobody asked for is 0, and none of the kernel's. */
+	if (fd >= 0 && family == UDP_IPV6)
+		(void)udp_set(fd, IPPROTO_IPV6, IPV6_AUTOFLOWLABEL, 0);
 	if (fd >= 0 && family == UDP_IPV6 && udp_set(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1)) {
 		int err = errno;
 
@@ -84,6 +87,7 @@ static int set_receive_options(int fd, enum udp_family family)
 		err = udp_set(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1);
 		(void)udp_set(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, 1);
 		(void)udp_set(fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 1);
+		(void)udp_set(fd, IPPROTO_IPV6, IPV6_FLOWINFO, 1);
 		(void)udp_set(fd, IPPROTO_IPV6, IPV6_MULTICAST_ALL, 0);
 		/* rxe and some NICs send no UDP checksum */
 		(void)udp_set(fd, IPPROTO_UDP, UDP_NO_CHECK6_RX, 1);

@@ -14,6 +14,10 @@
 #include "link/link.h"
 #include "link/udp.h"
 
+#ifndef IPV6_FLOWINFO
+#define IPV6_FLOWINFO 11
+#endif
+
 enum udp_family { UDP_IPV4, UDP_IPV6, UDP_FAMILY_COUNT };
 
 #define UDP_CLASSES		32u	/* sending sockets per family */

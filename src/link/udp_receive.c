@@ -107,6 +107,10 @@ static void take_ipv6(struct datagram *datagram, const struct cmsghdr *control)
 		memcpy(&value, CMSG_DATA(control), sizeof(value));
 		datagram->traffic_class = (uint8_t)value;
 		break;
+	case IPV6_FLOWINFO:
+		memcpy(&value, CMSG_DATA(control), sizeof(value));
+		datagram->flow_label = ntohl((uint32_t)value) & 0xfffff;
+		break;
 	case IPV6_HOPLIMIT:
 		memcpy(&value, CMSG_DATA(control), sizeof(value));
 		datagram->hop_limit = (uint8_t)value;

@@ -30,9 +30,6 @@
 #ifndef UDP_SEGMENT
 #define UDP_SEGMENT 103
 #endif
-#ifndef IPV6_FLOWINFO
-#define IPV6_FLOWINFO 11
-#endif
 
 #define MESSAGES_MAX	16u
 #define PORT_FIRST	0xc000u

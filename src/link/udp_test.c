@@ -14,6 +14,7 @@ static void check_arrival(bool ipv6)
 
 	out.traffic_class = 0x6a;
 	out.hop_limit = 3;
+	out.flow_label = ipv6 ? 0x54321 : 0;
 	send_one(&out);
 	assert_true(receive_one(link_, &in));
 	assert_memory_equal(in.source, out.source, 16);
@@ -22,6 +23,11 @@ static void check_arrival(bool ipv6)
 	assert_in_range(in.source_port, 0xc000, 0xffff);
 	assert_int_equal(in.traffic_class, 0x6a);
 	assert_int_equal(in.hop_limit, 3);
+	assert_int_equal(in.flow_label, out.flow_label);
+	out.flow_label = 0;
+	send_one(&out);
+	assert_true(receive_one(link_, &in));
+	assert_int_equal(in.flow_label, 0);	/* none of the kernel's */
 	assert_int_equal(in.interface, if_nametoindex("lo"));
 	assert_int_equal(in.bytes, 777);
 	assert_int_equal(in.segment_bytes, 0);

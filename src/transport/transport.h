@@ -65,6 +65,7 @@ struct frame;
 struct rx_info {
 	uint8_t source[16], destination[16];	/* IPv4: v4-mapped */
 	uint8_t own[16];			/* multicast: to answer from; zero: not known */
+	uint32_t flow_label;			/* IPv6 */
 	uint8_t traffic_class, hop_limit;
 	bool ecn_marked;			/* IP header said congestion experienced */
 	bool loopback;				/* came from this process by its own link */

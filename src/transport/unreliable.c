@@ -335,7 +335,7 @@ static void write_ipv4(uint8_t grh[GRH_BYTES], const struct rx_info *info, size_
 
 static void write_ipv6(uint8_t grh[GRH_BYTES], const struct rx_info *info, size_t udp_bytes)
 {
-	put_be32(grh, 6u << 28 | (uint32_t)info->traffic_class << 20);
+	put_be32(grh, 6u << 28 | (uint32_t)info->traffic_class << 20 | (info->flow_label & 0xfffff));
 	put_be16(grh + 4, (uint16_t)udp_bytes);
 	grh[6] = 17;
 	grh[7] = info->hop_limit;

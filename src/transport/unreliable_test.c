@@ -311,12 +311,13 @@ static void a_datagram_comes_behind_a_grh_on_ipv6(void **state)
 	memset(s->info.source, 0xfd, 16);
 	memset(s->info.destination, 0xfc, 16);
 	s->info.traffic_class = 0x12;
+	s->info.flow_label = 0x54321;
 	s->info.hop_limit = 9;
 	post_recv(s, 1, 100);
 	receive_datagram(s, 0x1234, 30);
 	wc = expect_wc(&s->recv_cq, 1, IBV_WC_SUCCESS);
 	assert_int_equal(wc.sl, 0x9);		/* UDP, IPv6 */
-	assert_int_equal(get_be32(grh), 0x61200000);
+	assert_int_equal(get_be32(grh), 0x61254321);
 	assert_int_equal(get_be16(grh + 4), 64);
 	assert_int_equal(grh[7], 9);
 	assert_memory_equal(grh + 8, s->info.source, 16);

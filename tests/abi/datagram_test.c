@@ -215,7 +215,7 @@ static void a_receive_over_ipv6_says_so_and_is_answered(void **state)
 static void check_way_back(struct station *s, bool ipv4)
 {
 	struct ibv_ah_attr attr = { .is_global = 1, .port_num = 1, .grh.hop_limit = 64,
-				    .grh.traffic_class = 0x6b }, back;
+				    .grh.traffic_class = 0x6b, .grh.flow_label = 0x54321 }, back;
 	struct ibv_wc wc;
 	struct ibv_ah *ah;
 
@@ -228,12 +228,13 @@ static void check_way_back(struct station *s, bool ipv4)
 					     &back), 0);
 	assert_int_equal(back.sl, 0);			/* what the completion has is none */
 	assert_int_equal(back.grh.traffic_class, 0x68);	/* without congestion marks */
+	assert_int_equal(back.grh.flow_label, ipv4 ? 0 : 0x54321);	/* IPv4 has none */
 	assert_memory_equal(&back.grh.dgid, &attr.grh.dgid, 16);
 	assert_int_equal(back.grh.sgid_index, attr.grh.sgid_index);
 	assert_int_equal(ibv_destroy_ah(ah), 0);
 }
 
-static void an_answer_has_the_traffic_class_and_no_service_level(void **state)
+static void an_answer_has_traffic_class_and_flow_label_and_no_service_level(void **state)
 {
 	struct station s;
 
@@ -327,7 +328,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		test_with_device(a_receive_over_ipv4_says_so_and_is_answered),
 		test_with_device(a_receive_over_ipv6_says_so_and_is_answered),
-		test_with_device(an_answer_has_the_traffic_class_and_no_service_level),
+		test_with_device(an_answer_has_traffic_class_and_flow_label_and_no_service_level),
 		test_with_device(a_service_level_changes_no_byte),
 	};
 

@@ -1,0 +1,265 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""
+Runs a suite that others wrote, case by case, and compares the verdicts with those that are expected of it:
+prints TAP, one line a group of cases. It runs where the suite was built, with nothing but Python.
+
+    judge.py mpi MPIEXEC DIRECTORY EXPECTED PART...
+                                                the parts of MPICH's test/mpi; a group is one of them
+    judge.py list FILE EXPECTED                 commands of a shell, one a line, each a case that passes with
+                                                status 0; a group is their first word
+    judge.py unittest COMMAND EXPECTED          tests of Python's unittest in processes that write what they say
+                                                to files in $JUDGED, one each; a group is a module
+
+EXPECTED has a line for each deviation: verdict (failed, hung, crashed), pattern of names, reason. A case is
+red when it deviates otherwise, when it passes though a line says that it does not, and so is a line that
+nothing matches. "unsteady" is for what depends on the test's own races: it may fail, and may pass.
+With --verdicts FILE every verdict is written there as it falls, with the seconds it took.
+"""
+import argparse
+import fnmatch
+import os
+import re
+import select
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+KEPT_LINES = 30      # of what a case printed, shown when it is red
+verdicts = None      # the file of --verdicts
+
+
+class Case:
+    def __init__(self, name, group):
+        self.name, self.group = name, group
+        self.verdict, self.seconds, self.said = None, 0.0, []
+
+    def end(self, verdict, begin, said):
+        self.verdict, self.seconds, self.said = verdict, time.monotonic() - begin, said[-KEPT_LINES:]
+        if verdicts:
+            verdicts.write('%s %.1f %s\n' % (verdict, self.seconds, self.name))
+            verdicts.flush()
+
+
+def kill_session(process):
+    """Whatever it has started: it leads a session of its own."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait()
+
+
+def start(command, directory=None, extra=None):
+    return subprocess.Popen(command, cwd=directory, env=dict(os.environ, **(extra or {})),
+                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                            stderr=subprocess.STDOUT, start_new_session=True)
+
+
+class Lines:
+    """The lines of a process as they come, each waited for until a deadline."""
+
+    def __init__(self, process):
+        self.file, self.rest = process.stdout, b''
+
+    def next(self, deadline):
+        """A line; None at the end; TimeoutError past the deadline."""
+        while b'\n' not in self.rest:
+            wait = deadline - time.monotonic()
+            if wait <= 0 or not select.select([self.file], [], [], wait)[0]:
+                raise TimeoutError
+            got = os.read(self.file.fileno(), 65536)
+            if not got:
+                line, self.rest = self.rest, b''
+                return line.decode(errors='replace') if line else None
+            self.rest += got
+        line, self.rest = self.rest.split(b'\n', 1)
+        return line.decode(errors='replace')
+
+
+def finish(process, limit_s):
+    """The whole output and the verdict of a program that is one case."""
+    lines, said, deadline = Lines(process), [], time.monotonic() + limit_s
+    try:
+        while (line := lines.next(deadline)) is not None:
+            said.append(line)
+        status = process.wait(max(0.1, deadline - time.monotonic()))
+    except (TimeoutError, subprocess.TimeoutExpired):
+        kill_session(process)
+        return said, 'hung'
+    kill_session(process)
+    return said, 'passed' if status == 0 else 'crashed' if status < 0 else 'failed'
+
+
+def mpi_cases(directory, part):
+    """From its list: name, ranks, and words like timeLimit=300 or env=NAME=VALUE."""
+    with open(os.path.join(directory, part, 'testlist'), encoding='ascii') as rows:
+        for number, row in enumerate(rows):
+            words = row.split('#')[0].split()
+            if len(words) < 2 or not words[1].isdigit():
+                continue
+            settings = [word.split('=', 1) for word in words[2:] if '=' in word]
+            yield Case('%s/%s:%d' % (part, words[0], number + 1), part), words[0], int(words[1]), settings
+
+
+def run_mpi(options):
+    cases = []
+    for part in options.part:
+        where = os.path.join(options.directory, part)
+        for case, program, ranks, settings in mpi_cases(options.directory, part):
+            cases.append(case)
+            begin, words = time.monotonic(), dict(settings)
+            if ranks > options.ranks or not os.access(os.path.join(where, program), os.X_OK):
+                case.end('skipped', begin, ['%d ranks, or not built' % ranks])
+                continue
+            env = dict(value.split('=', 1) for key, value in settings if key == 'env')
+            arguments = [value for key, value in settings if key == 'arg']
+            command = shlex.split(options.mpiexec) + ['-n', str(ranks), './' + program] + arguments
+            said, verdict = finish(start(command, where, env),
+                                   max(options.limit, int(words.get('timeLimit', 0))))
+            if verdict == 'passed' and words.get('resultTest') is None and \
+                    not any(line.strip() == 'No Errors' for line in said):
+                verdict = 'failed'
+            case.end(verdict, begin, said)
+    return cases
+
+
+def run_list(options):
+    cases = []
+    with open(options.file, encoding='ascii') as rows:
+        for row in (row.strip() for row in rows if row.strip() and row[0] != '#'):
+            cases.append(Case(row, os.path.basename(row.split()[0])))
+            begin = time.monotonic()
+            said, verdict = finish(start(['bash', '-c', row]), options.limit)
+            cases[-1].end(verdict, begin, said)
+    return cases
+
+
+UNITTEST = re.compile(r'^(\w+) \(([\w.]+)\) \.\.\. ?(.*)')
+UNITTEST_END = re.compile(r'(?:^|\s|\.)(ok|FAIL|ERROR|skipped\b.*)$')
+
+
+def unittest_verdicts(lines):
+    """(name, verdict, what it said) of each test; what other output came between does not matter."""
+    name, said = None, []
+    for line in lines:
+        begin = UNITTEST.match(line)
+        if begin:
+            if name:
+                yield name, 'crashed', said
+            test, where, line = begin.groups()
+            name, said = where if where.endswith('.' + test) else where + '.' + test, []
+        said.append(line)
+        end = UNITTEST_END.search(line) if name else None
+        if end:
+            word = end.group(1)
+            yield name, {'ok': 'passed', 'FAIL': 'failed', 'ERROR': 'failed'}.get(word, 'skipped'), said
+            name = None
+    if name:
+        yield name, 'crashed', said
+
+
+def run_unittest(options):
+    """Of several processes that run the same tests, the worst verdict counts."""
+    order = ('passed', 'skipped', 'failed', 'crashed')
+    cases, begin = {}, time.monotonic()
+    with tempfile.TemporaryDirectory() as directory:
+        said, verdict = finish(start(['bash', '-c', options.command], None, {'JUDGED': directory}), options.limit)
+        for file in sorted(os.listdir(directory)):
+            with open(os.path.join(directory, file), encoding='utf-8', errors='replace') as text:
+                lines = text.read().splitlines()
+            for name, found, words in unittest_verdicts(lines):
+                case = cases.setdefault(name, Case(name, name.split('.')[0]))
+                if case.verdict is None or order.index(found) > order.index(case.verdict):
+                    case.end(found, time.monotonic(), words + lines if found == 'failed' else words)
+    # A failure is said twice, by the test and by the whole.
+    if verdict != 'failed' or not any(case.verdict == 'failed' for case in cases.values()):
+        cases['the whole'] = Case('the whole', 'the whole')
+        cases['the whole'].end(verdict, begin, said)
+    return list(cases.values())
+
+
+class Expected:
+    """The rows of a file: verdict, pattern, reason."""
+
+    def __init__(self, path):
+        with open(path, encoding='ascii') as rows:
+            self.rows = [row.split(None, 2) for row in rows if row.strip() and row[0] != '#']
+        for row in self.rows:
+            assert len(row) == 3 and row[0] in ('failed', 'hung', 'crashed', 'unsteady'), '%s: %s' % (path, row)
+        self.used = set()
+
+    def of(self, name):
+        for index, (verdict, pattern, reason) in enumerate(self.rows):
+            if fnmatch.fnmatchcase(name, pattern):
+                self.used.add(index)
+                return verdict, reason.strip()
+        return None, None
+
+
+def report(suite, cases, expected):
+    """TAP; True when all is as expected."""
+    good, number, total = True, 0, {}
+    for group in dict.fromkeys(case.group for case in cases):
+        count, wrong = {}, []
+        for case in (case for case in cases if case.group == group):
+            verdict, reason = expected.of(case.name)
+            kind = case.verdict if case.verdict in ('passed', 'skipped') else 'deviations'
+            count[kind] = count.get(kind, 0) + 1
+            total[case.verdict] = total.get(case.verdict, 0) + 1
+            if kind == 'deviations' and verdict not in (case.verdict, 'unsteady'):
+                wrong.append((case, 'not expected'))
+            elif kind == 'passed' and verdict not in (None, 'unsteady'):
+                wrong.append((case, 'expected: %s, since %s' % (verdict, reason)))
+        for case, why in wrong:
+            print('# %s: %s, %s' % (case.name, case.verdict, why))
+            print(''.join('#     %s\n' % line for line in case.said), end='')
+        number += 1
+        good &= not wrong
+        print('%sok %d - %s: %s: %s' % ('not ' if wrong else '', number, suite, group, ', '.join(
+            '%d %s' % (count[kind], kind) for kind in sorted(count, reverse=True))), flush=True)
+    for index, row in enumerate(expected.rows):
+        if index not in expected.used:
+            number, good = number + 1, False
+            print('not ok %d - %s: nothing is called %s' % (number, suite, row[1]))
+    tally = ', '.join('%d %s' % (total[kind], kind) for kind in sorted(total, reverse=True))
+    print('# %s: %d cases: %s; %d s' % (suite, len(cases), tally, sum(case.seconds for case in cases)))
+    print('1..%d' % number)
+    return good and number > 0
+
+
+def main():
+    global verdicts
+    parser = argparse.ArgumentParser(description='Runs a suite of others and compares its verdicts.')
+    parser.add_argument('--limit', type=float, default=60, help='seconds of a case')
+    parser.add_argument('--name', default='judge', help='of the suite')
+    parser.add_argument('--ranks', type=int, default=6, help='more are skipped')
+    parser.add_argument('--verdicts', help='a file to write them to')
+    kinds = parser.add_subparsers(required=True)
+    kind = kinds.add_parser('mpi')
+    kind.add_argument('mpiexec')
+    kind.add_argument('directory')
+    kind.add_argument('expected')
+    kind.add_argument('part', nargs='+')
+    kind.set_defaults(run=run_mpi)
+    kind = kinds.add_parser('list')
+    kind.add_argument('file')
+    kind.add_argument('expected')
+    kind.set_defaults(run=run_list)
+    kind = kinds.add_parser('unittest')
+    kind.add_argument('command')
+    kind.add_argument('expected')
+    kind.set_defaults(run=run_unittest)
+    options = parser.parse_args()
+    expected = Expected(options.expected)
+    if options.verdicts:
+        verdicts = open(options.verdicts, 'w', encoding='utf-8')
+    cases = options.run(options)
+    return 0 if report(options.name, cases, expected) else 1
+
+
+if __name__ == '__main__':
+    sys.exit(main())

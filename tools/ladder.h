@@ -10,6 +10,7 @@
  *	ladder_memory.c  operations through memory, which have no packets
  *	ladder_problem.c losses; what went wrong, each cause once
  *	ladder_lanes.c   which queue pair each end is
+ *	ladder_order.c   moments by time, what is folded, lanes from left to right
  *	ladder_page.c    all of it, and the tables that explain it, into the page
  *	ladder_svg.c     a picture of it, for documents
  */
@@ -164,6 +165,21 @@ const char *ladder_cause_name(enum ladder_cause cause);
 
 /* Sets latency_ns of all events. 0 or ENOMEM. */
 int ladder_find_latencies(struct ladder *ladder);
+
+/* How a page shows it. */
+struct ladder_order {
+	uint32_t *moment;			/* item * 2, and 1 more: received; by time */
+	uint32_t moments;
+	uint8_t *folded;			/* of each event: at first it is not shown */
+	uint32_t *lane;				/* from left to right */
+	uint64_t median_ns;			/* between moments that are not folded */
+};
+
+/* 0 or ENOMEM. */
+int ladder_order_make(const struct ladder *ladder, struct ladder_order *order);
+void ladder_order_free(struct ladder_order *order);
+/* When it was. */
+uint64_t ladder_moment_ns(const struct ladder *ladder, uint32_t moment);
 
 /* Value of "key" in a flat JSON object, without quotes: false when it is not there or does not fit. */
 bool ladder_json_value(const char *json, size_t bytes, const char *key, char *value, size_t size);

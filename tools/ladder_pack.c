@@ -44,18 +44,23 @@ static void pack_varint(struct pack *pack, uint64_t value)
 	pack_bytes(pack, digits, count);
 }
 
+/* Small ones of either sign are short. */
+static uint64_t pack_folded(uint64_t delta)
+{
+	return delta << 1 ^ (uint64_t)-(int64_t)(delta >> 63);
+}
+
 void pack_number(struct pack *pack, int64_t value)
 {
 	uint64_t delta = (uint64_t)value - (uint64_t)pack->before;
 
 	pack->before = value;
-	/* Small ones of either sign are short. */
-	pack_varint(pack, delta << 1 ^ (uint64_t)-(int64_t)(delta >> 63));
+	pack_varint(pack, pack_folded(delta));
 }
 
-void pack_column(struct pack *pack)
+void pack_step(struct pack *pack, int64_t step, unsigned list)
 {
-	pack->before = 0;
+	pack_varint(pack, pack_folded((uint64_t)step) << 2 | list);
 }
 
 void pack_text(struct pack *pack, const char *text, size_t bytes)

@@ -17,9 +17,10 @@ struct pack {
 };
 
 void pack_bytes(struct pack *pack, const void *data, size_t bytes);
-/* A column begins. */
-void pack_column(struct pack *pack);
+/* As the difference from the one before. */
 void pack_number(struct pack *pack, int64_t value);
+/* As it is; @list: 0 to 3. */
+void pack_step(struct pack *pack, int64_t step, unsigned list);
 /* NULL is told apart from "". */
 void pack_text(struct pack *pack, const char *text, size_t bytes);
 /* As [bytes, "base64"], and empties it. 0 or ENOMEM. */

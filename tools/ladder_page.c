@@ -512,6 +512,12 @@ static void page_problems(const struct ladder *ladder, FILE *out)
 	fputs("],\n", out);
 }
 
+/* As enum ladder_kind goes on. */
+static unsigned page_event_kind(const struct ladder_event *event)
+{
+	return LADDER_KINDS + (event->kind < LADDER_EVENT_OTHER ? event->kind : LADDER_EVENT_OTHER);
+}
+
 static void page_events(const struct ladder *ladder, uint64_t begin, FILE *out)
 {
 	page_name(out, "event");
@@ -521,12 +527,12 @@ static void page_events(const struct ladder *ladder, uint64_t begin, FILE *out)
 
 		fprintf(out, "%s[%" PRIu64 ",%" PRIu32 ",", i ? ",\n" : "", event->time_ns - begin, event->lane);
 		page_string(out, event->json, event->json_bytes);
-		fprintf(out, ",%" PRId64 "]", event->latency_ns);
+		fprintf(out, ",%" PRId64 ",%u,%d]", event->latency_ns, page_event_kind(event), event->failed);
 	}
 	fputs("],\n", out);
 }
 
-static void page_packets(const struct ladder *ladder, uint64_t begin, FILE *out)
+static void page_packets(const struct ladder *ladder, const struct ladder_order *order, uint64_t begin, FILE *out)
 {
 	fputs("\"packet\":{\n", out);
 	for (size_t column = 0; column < sizeof(page_columns) / sizeof(*page_columns); column++) {
@@ -540,6 +546,10 @@ static void page_packets(const struct ladder *ladder, uint64_t begin, FILE *out)
 	page_raw(ladder, out);
 	page_comments(ladder, out);
 	page_events(ladder, begin, out);
+	page_name(out, "moment");
+	for (uint32_t i = 0; i < order->moments; i++)
+		fprintf(out, "%c%" PRIu32, i ? ',' : '[', order->moment[i]);
+	fputs(order->moments ? "],\n" : "[],\n", out);
 }
 
 /* ---- the same, compressed: of large pages ---- */
@@ -565,44 +575,134 @@ static int page_find_places(const struct ladder *ladder, int32_t *places)
 	return 0;
 }
 
-static int page_pack_columns(const struct ladder *ladder, uint64_t begin, const int32_t *places, struct pack *pack,
-			     FILE *out)
-{
-	const char *comma = "";
+enum event_column { EVENT_TIME, EVENT_LANE, EVENT_KIND, EVENT_FAILED, EVENT_LATENCY, EVENT_COLUMNS };
 
-	fprintf(out, "\"pack\":{\"packets\":%u,\"events\":%u,\"piece\":%u,\"packet\":[", ladder->packets,
-		ladder->events, PACK_PIECE);
-	for (size_t column = 0; column < sizeof(page_columns) / sizeof(*page_columns); column++) {
-		fprintf(out, "%s\"%s\"", comma, page_columns[column].name);
-		comma = ",";
-		pack_column(pack);
-		for (unsigned i = 0; i < ladder->packets; i++)
-			pack_number(pack, page_columns[column].of(&ladder->packet[i], begin));
+static const char *const page_event_columns[EVENT_COLUMNS] = { "time", "lane", "kind", "failed", "latency" };
+
+static int64_t page_event_value(const struct ladder_event *event, unsigned column, uint64_t begin)
+{
+	switch (column) {
+	case EVENT_TIME:
+		return (int64_t)(event->time_ns - begin);
+	case EVENT_LANE:
+		return event->lane;
+	case EVENT_KIND:
+		return page_event_kind(event);
+	case EVENT_FAILED:
+		return event->failed;
+	default:
+		return event->latency_ns;
 	}
-	for (unsigned place = 0; place < PLACES; place++) {
-		fprintf(out, ",\"%s\"", page_places[place]);
-		pack_column(pack);
-		for (unsigned i = 0; i < ladder->packets; i++)
-			pack_number(pack, places[(size_t)i * PLACES + place]);
+}
+
+/* What all rows of a column, or of a table with this column, are asked for. */
+struct page_source {
+	const struct ladder *ladder;
+	const int32_t *places;
+	uint64_t begin;
+	unsigned column;
+};
+
+typedef int64_t page_value_fn(const struct page_source *source, unsigned row);
+
+static int64_t page_packet_value(const struct page_source *source, unsigned row)
+{
+	return page_columns[source->column].of(&source->ladder->packet[row], source->begin);
+}
+
+static int64_t page_place_value(const struct page_source *source, unsigned row)
+{
+	return source->places[(size_t)row * PLACES + source->column];
+}
+
+static int64_t page_event_column(const struct page_source *source, unsigned row)
+{
+	return page_event_value(&source->ladder->event[row], source->column, source->begin);
+}
+
+/* Where all rows are the same, that number; bytes where they fit; else differences. */
+static int page_pack_column(const struct page_source *source, const char *name, unsigned rows, page_value_fn *of,
+			    struct pack *pack, FILE *out)
+{
+	int64_t least = rows ? of(source, 0) : 0, most = least;
+	int err;
+
+	page_name(out, name);
+	for (unsigned i = 0; i < rows; i++) {
+		int64_t value = of(source, i);
+
+		least = value < least ? value : least;
+		most = value > most ? value : most;
 	}
-	fputs("],\"event\":[\"time\",\"lane\",\"kind\",\"failed\",\"latency\"],\"columns\":", out);
-	pack_column(pack);
-	for (unsigned i = 0; i < ladder->events; i++)
-		pack_number(pack, (int64_t)(ladder->event[i].time_ns - begin));
-	pack_column(pack);
-	for (unsigned i = 0; i < ladder->events; i++)
-		pack_number(pack, ladder->event[i].lane);
-	pack_column(pack);
-	for (unsigned i = 0; i < ladder->events; i++)
-		pack_number(pack, LADDER_KINDS + (ladder->event[i].kind < LADDER_EVENT_OTHER ?
-						  ladder->event[i].kind : LADDER_EVENT_OTHER));
-	pack_column(pack);
-	for (unsigned i = 0; i < ladder->events; i++)
-		pack_number(pack, ladder->event[i].failed);
-	pack_column(pack);
-	for (unsigned i = 0; i < ladder->events; i++)
-		pack_number(pack, ladder->event[i].latency_ns);
+	if (least == most) {
+		fprintf(out, "%" PRId64, least);
+		return 0;
+	}
+	if (least < 0 || most > UINT8_MAX) {
+		for (unsigned i = 0; i < rows; i++)
+			pack_number(pack, of(source, i));
+		return pack_write(pack, out);
+	}
+	for (unsigned i = 0; i < rows; i++) {
+		uint8_t value = (uint8_t)of(source, i);
+
+		pack_bytes(pack, &value, 1);
+	}
+	fputs("{\"bytes\":", out);
+	err = pack_write(pack, out);
+	putc('}', out);
+	return err;
+}
+
+/*
+ * Moments, as steps in three lists: packets that begin, that end, events. Each has the steps of its own list, most
+ * of them 1; behind all of them their times.
+ */
+static int page_pack_moments(const struct ladder *ladder, const struct ladder_order *order, uint64_t begin,
+			     struct pack *pack, FILE *out)
+{
+	int64_t before[] = { -1, -1, (int64_t)ladder->packets - 1 };
+
+	for (uint32_t i = 0; i < order->moments; i++) {
+		int64_t item = order->moment[i] / 2;
+		unsigned list = item >= ladder->packets ? 2 : order->moment[i] & 1;
+
+		pack_step(pack, item - before[list], list);
+		before[list] = item;
+	}
+	for (uint32_t i = 0; i < order->moments; i++)
+		pack_number(pack, (int64_t)(ladder_moment_ns(ladder, order->moment[i]) - begin));
+	fprintf(out, "},\n\"moments\":%" PRIu32 ",\"moment\":", order->moments);
 	return pack_write(pack, out);
+}
+
+/* A column is expanded when it is asked for. */
+static int page_pack_columns(const struct ladder *ladder, const struct ladder_order *order, uint64_t begin,
+			     const int32_t *places, struct pack *pack, FILE *out)
+{
+	struct page_source source = { .ladder = ladder, .places = places, .begin = begin };
+	unsigned columns = sizeof(page_columns) / sizeof(*page_columns);
+	int err = 0;
+
+	fprintf(out, "\"pack\":{\"packets\":%u,\"events\":%u,\"piece\":%u,\n\"packet\":{", ladder->packets,
+		ladder->events, PACK_PIECE);
+	for (source.column = 0; !err && source.column < columns; source.column++) {
+		fputs(source.column ? ",\n" : "", out);
+		err = page_pack_column(&source, page_columns[source.column].name, ladder->packets,
+				       page_packet_value, pack, out);
+	}
+	for (source.column = 0; !err && source.column < PLACES; source.column++) {
+		fputs(",\n", out);
+		err = page_pack_column(&source, page_places[source.column], ladder->packets, page_place_value,
+				       pack, out);
+	}
+	fputs("},\n\"event\":{", out);
+	for (source.column = 0; !err && source.column < EVENT_COLUMNS; source.column++) {
+		fputs(source.column ? ",\n" : "", out);
+		err = page_pack_column(&source, page_event_columns[source.column], ladder->events,
+				       page_event_column, pack, out);
+	}
+	return err ? err : page_pack_moments(ladder, order, begin, pack, out);
 }
 
 typedef void page_put_fn(const struct ladder *ladder, unsigned item, const int32_t *places, struct pack *pack);
@@ -645,13 +745,13 @@ static int page_pieces(const struct ladder *ladder, const char *name, unsigned i
 	return err;
 }
 
-static int page_packed(const struct ladder *ladder, uint64_t begin, FILE *out)
+static int page_packed(const struct ladder *ladder, const struct ladder_order *order, uint64_t begin, FILE *out)
 {
 	int32_t *places = calloc((size_t)ladder->packets + 1, sizeof(*places) * PLACES);
 	struct pack pack = { .data = NULL };
 	int err = places ? page_find_places(ladder, places) : ENOMEM;
 
-	err = err ? err : page_pack_columns(ladder, begin, places, &pack, out);
+	err = err ? err : page_pack_columns(ladder, order, begin, places, &pack, out);
 	err = err ? err : page_pieces(ladder, "raw", ladder->packets, page_put_raw, places, &pack, out);
 	err = err ? err : page_pieces(ladder, "comment", ladder->packets, page_put_comment, places, &pack, out);
 	err = err ? err : page_pieces(ladder, "text", ladder->events, page_put_event, places, &pack, out);
@@ -661,18 +761,54 @@ static int page_packed(const struct ladder *ladder, uint64_t begin, FILE *out)
 	return err;
 }
 
+/*
+ * How many packets and events are of each kind; lanes from left to right; of events that are folded away at first,
+ * runs: the first, how many.
+ */
+static void page_order(const struct ladder *ladder, const struct ladder_order *order, FILE *out)
+{
+	uint32_t kinds[LADDER_KINDS + LADDER_EVENT_OTHER + 1] = { 0 };
+	const char *comma = "";
+
+	for (uint32_t i = 0; i < ladder->packets; i++)
+		kinds[ladder->packet[i].kind]++;
+	for (uint32_t i = 0; i < ladder->events; i++)
+		kinds[page_event_kind(&ladder->event[i])]++;
+	page_name(out, "kinds");
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
+		fprintf(out, "%c%" PRIu32, i ? ',' : '[', kinds[i]);
+	fprintf(out, "],\n\"median\":%" PRIu64 ",\n\"lane_order\":", order->median_ns);
+	for (uint32_t i = 0; i < ladder->lanes; i++)
+		fprintf(out, "%c%" PRIu32, i ? ',' : '[', order->lane[i]);
+	fputs(ladder->lanes ? "],\n\"fold\":[" : "[],\n\"fold\":[", out);
+	for (uint32_t i = 0, count; i < ladder->events; i += count + 1) {
+		for (count = 0; i + count < ladder->events && order->folded[i + count];)
+			count++;
+		if (!count)
+			continue;
+		fprintf(out, "%s[%" PRIu32 ",%" PRIu32 "]", comma, ladder->packets + i, count);
+		comma = ",";
+	}
+	fputs("],\n", out);
+}
+
 static int page_items(const struct ladder *ladder, bool plain, FILE *out)
 {
 	uint64_t begin = page_begin(ladder);
-	int err = 0;
+	struct ladder_order order;
+	int err = ladder_order_make(ladder, &order);
 
+	if (err)
+		return err;
 	fprintf(out, "\"begin\":\"%" PRIu64 "\",\n", begin);
 	if (!plain && ladder->packets + ladder->events > PLAIN_ITEMS_MAX)
-		err = page_packed(ladder, begin, out);
+		err = page_packed(ladder, &order, begin, out);
 	else
-		page_packets(ladder, begin, out);
+		page_packets(ladder, &order, begin, out);
+	page_order(ladder, &order, out);
 	page_operations(ladder, begin, out);
 	page_problems(ladder, out);
+	ladder_order_free(&order);
 	return err;
 }
 

@@ -78,10 +78,10 @@ all.forEach(([text, box], i) => {
 return wrong;
 '''
 OPENING = r'''
-const first = ORDER.find(isPacket), box = ends(first);
+const first = MOMENTS.item.find(isPacket), box = ends(first);
 const names = [...document.querySelectorAll('.process')].map(e => e.textContent);
 return { scroll: scroller.scrollTop, y: box.y0, height: scroller.clientHeight, names,
-    early: PLACE.items.filter(item => sentAt(item) < sentAt(first)).map(item => itemLabel(item)),
+    early: Array.from(PLACE.items).filter(item => sentAt(item) < sentAt(first)).map(item => itemLabel(item)),
     wide: scroller.scrollWidth - scroller.clientWidth };
 '''
 WORDS = '#title, #summary, #home, button, .check, .process, .lane, .lane b, .lane small, summary, #about-text p'

@@ -422,6 +422,101 @@ static void a_message_of_one_of_two_processes_is_the_others(void **state)
 	end(&ladder, &capture, file);
 }
 
+/* ---- how a page shows it ---- */
+
+/* What is sent at 1000 and stamped at 5000, as its call took long, arrives at 4000; the answer is quick. */
+static void moments_are_by_time_and_what_begins_is_before_what_ends(void **state)
+{
+	static const uint32_t expected[] = { 6, 0, 1, 2, 3, 4 };
+	struct trace_file *file = two_processes(false);
+	struct packet packet = request(7), answer = acknowledge(7);
+	struct ladder_order order;
+	struct capture capture;
+	struct ladder ladder;
+
+	file_event(file, 1, 900, "{\"v\":1,\"event\":\"call\",\"name\":\"ibv_post_send\","
+		   "\"qp\":\"0x000011\"}");
+	file_packet(file, 0, 5000, FILE_OUT, &packet, 1, 2, "path udp; qp 0x000011");
+	file_packet(file, 2, 4000, FILE_IN, &packet, 1, 2, "path udp; qp 0x000022");
+	file_packet(file, 2, 4500, FILE_OUT, &answer, 2, 1, "path udp; qp 0x000022");
+	file_packet(file, 0, 4500, FILE_IN, &answer, 2, 1, "path udp; qp 0x000011");
+	packet = request(8);
+	file_packet(file, 0, 9000, FILE_OUT, &packet, 1, 2, "path udp; qp 0x000011");
+	make(&ladder, &capture, file);
+	assert_int_equal(ladder.packets, 3);
+	assert_int_equal(ladder_order_make(&ladder, &order), 0);
+	assert_int_equal(order.moments, sizeof(expected) / sizeof(*expected));
+	assert_memory_equal(order.moment, expected, sizeof(expected));
+	assert_int_equal(ladder_moment_ns(&ladder, order.moment[1]), 4000);
+	assert_int_equal(order.median_ns, 500);		/* of 3100, 0, 500, 0, 4500 */
+	ladder_order_free(&order);
+	end(&ladder, &capture, file);
+}
+
+static void set_up_is_folded_but_no_post_and_nothing_that_failed(void **state)
+{
+	static const struct { const char *fields; uint64_t time_ns; uint8_t folded; } events[] = {
+		{ "\"call\",\"name\":\"ibv_open_device\"", 100, 1 },
+		{ "\"call\",\"name\":\"ibv_reg_mr\",\"error\":\"ENOMEM\"", 200, 0 },
+		{ "\"cm\",\"name\":\"RDMA_CM_EVENT_ESTABLISHED\"", 300, 1 },
+		{ "\"explain\",\"text\":\"why\"", 400, 0 },
+		{ "\"call\",\"name\":\"ibv_post_recv\",\"qp\":\"0x000011\"", 500, 0 },
+		{ "\"call\",\"name\":\"ibv_poll_cq\"", 2000, 0 },
+		{ "\"completion\",\"status\":\"SUCCESS\"", 3000, 0 },
+		{ "\"call\",\"name\":\"ibv_query_qp\"", 4000, 0 },
+		{ "\"async\",\"name\":\"IBV_EVENT_DEVICE_FATAL\"", 5000, 0 },
+		{ "\"call\",\"name\":\"ibv_close_device\"", 6000, 1 },
+		{ "\"counters\"", 7000, 1 },
+	};
+	struct trace_file *file = two_processes(false);
+	struct packet packet = request(7);
+	struct ladder_order order;
+	struct capture capture;
+	struct ladder ladder;
+
+	for (size_t i = 0; i < sizeof(events) / sizeof(*events); i++) {
+		char json[120];
+
+		snprintf(json, sizeof(json), "{\"v\":1,\"event\":%s}", events[i].fields);
+		file_event(file, 1, events[i].time_ns, json);
+	}
+	file_packet(file, 0, 1000, FILE_OUT, &packet, 1, 2, "qp 0x000011");
+	file_packet(file, 2, 2500, FILE_IN, &packet, 1, 2, "qp 0x000022");
+	make(&ladder, &capture, file);
+	assert_int_equal(ladder_order_make(&ladder, &order), 0);
+	for (size_t i = 0; i < sizeof(events) / sizeof(*events); i++)
+		if (order.folded[i] != events[i].folded)
+			fail_msg("%s: folded %d", events[i].fields, order.folded[i]);
+	ladder_order_free(&order);
+	end(&ladder, &capture, file);
+}
+
+/* Though the other one calls before it: queue pairs face each other, calls stand outside. */
+static void who_sends_first_stands_left_and_queue_pairs_face_each_other(void **state)
+{
+	struct trace_file *file = two_processes(false);
+	struct packet packet = request(7), answer = acknowledge(7);
+	static const uint32_t qpn[] = { 0x22, 0x11, LADDER_NO_QP };
+	struct ladder_order order;
+	struct capture capture;
+	struct ladder ladder;
+
+	packet.dest_qpn = 0x11;
+	answer.dest_qpn = 0x22;
+	file_event(file, 1, 100, "{\"v\":1,\"event\":\"call\",\"name\":\"ibv_open_device\"}");
+	file_packet(file, 2, 1000, FILE_OUT, &packet, 2, 1, "qp 0x000022");
+	file_packet(file, 0, 2000, FILE_IN, &packet, 2, 1, "qp 0x000011");
+	file_packet(file, 0, 3000, FILE_OUT, &answer, 1, 2, "qp 0x000011");
+	file_packet(file, 2, 4000, FILE_IN, &answer, 1, 2, "qp 0x000022");
+	make(&ladder, &capture, file);
+	assert_int_equal(ladder.lanes, 3);
+	assert_int_equal(ladder_order_make(&ladder, &order), 0);
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(ladder.lane[order.lane[i]].qpn, qpn[i]);
+	ladder_order_free(&order);
+	end(&ladder, &capture, file);
+}
+
 /* ---- captures of others ---- */
 
 static void read_golden(struct capture *capture, const char *name)
@@ -708,6 +803,9 @@ int main(void)
 		cmocka_unit_test(a_nak_answers_for_nothing),
 		cmocka_unit_test(events_stand_on_their_queue_pair),
 		cmocka_unit_test(a_message_of_one_of_two_processes_is_the_others),
+		cmocka_unit_test(moments_are_by_time_and_what_begins_is_before_what_ends),
+		cmocka_unit_test(set_up_is_folded_but_no_post_and_nothing_that_failed),
+		cmocka_unit_test(who_sends_first_stands_left_and_queue_pairs_face_each_other),
 		cmocka_unit_test(senders_are_found_by_their_answers),
 		cmocka_unit_test(a_file_cut_at_any_byte_gives_what_precedes),
 		cmocka_unit_test(damaged_files_do_no_harm),

@@ -39,22 +39,45 @@ class Numbers:
             column.append(before)
         return column
 
+    def steps(self, count, before):
+        """Items of moments, which are steps in three lists."""
+        items, before = [], list(before)
+        for _ in range(count):
+            digits = self.next()
+            step, which = digits >> 2, digits & 3
+            before[which] += -(step + 1) // 2 if step & 1 else step // 2
+            items.append(before[which] * 2 + (which == 1))
+        return items
+
     def text(self):
         length = self.next()
         self.at += max(length - 1, 0)
         return None if not length else self.bytes[self.at - length + 1:self.at].decode('utf-8', 'replace')
 
 
+def column(packed, count):
+    if isinstance(packed, int):
+        return [packed] * count
+    if isinstance(packed, dict):
+        return list(Numbers(packed['bytes']).bytes)
+    return Numbers(packed).column(count)
+
+
 def main():
-    pack, plain = data_of(sys.argv[1])['pack'], data_of(sys.argv[2])
-    columns, count = Numbers(pack['columns']), pack['packets']
+    packed, plain = data_of(sys.argv[1]), data_of(sys.argv[2])
+    pack, count = packed['pack'], packed['pack']['packets']
     assert count == len(plain['packet']['sent']) and pack['events'] == len(plain['event'])
-    for name in pack['packet']:
-        assert columns.column(count) == plain['packet'][name], 'column ' + name
-    events = {name: columns.column(pack['events']) for name in pack['event']}
-    assert events['time'] == [event[0] for event in plain['event']], 'times of events'
-    assert events['lane'] == [event[1] for event in plain['event']], 'lanes of events'
-    assert events['latency'] == [event[3] for event in plain['event']], 'latencies'
+    assert set(pack['packet']) == set(plain['packet']), 'columns'
+    for name, values in pack['packet'].items():
+        assert column(values, count) == plain['packet'][name], 'column ' + name
+    events = {name: column(values, pack['events']) for name, values in pack['event'].items()}
+    for name, at in (('time', 0), ('lane', 1), ('latency', 3), ('kind', 4), ('failed', 5)):
+        assert events[name] == [event[at] for event in plain['event']], name + ' of events'
+    moments = Numbers(pack['moment'])
+    assert moments.steps(pack['moments'], (-1, -1, count - 1)) == plain['moment'], 'moments'
+    times = moments.column(pack['moments'])
+    assert times == sorted(times) and len(times) == len(set(plain['moment'])), 'times of moments'
+    assert packed['fold'] == plain['fold'] and packed['lane_order'] == plain['lane_order'], 'order'
     texts = [numbers.text() for numbers in map(Numbers, pack['text']) for _ in range(pack['piece'])
              if numbers.at < len(numbers.bytes)]
     assert texts == [event[2] for event in plain['event']], 'texts of events'

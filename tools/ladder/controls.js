@@ -32,7 +32,7 @@ function select(item, scroll) {
 }
 
 function scrollToItem(item) {
-	const a = Math.min(PLACE.y[0][item], PLACE.y[1][item]), b = Math.max(PLACE.y[0][item], PLACE.y[1][item]);
+	const a = beginY(item), b = endY(item);
 	const hidden = $('details').hidden || innerWidth > 900 ? 0 : $('details').clientHeight;
 	const height = Math.max(80, scroller.clientHeight - hidden);
 	if (a < scroller.scrollTop + 24 || b > scroller.scrollTop + height - 24)
@@ -49,7 +49,7 @@ function step(by) {
 		return;
 	let at = VIEW.selected >= 0 ? items.indexOf(VIEW.selected) : -1;
 	if (at < 0)
-		at = by > 0 ? items.findIndex(item => PLACE.y[0][item] >= scroller.scrollTop) - 1 : items.length;
+		at = by > 0 ? items.findIndex(item => beginY(item) >= scroller.scrollTop) - 1 : items.length;
 	select(items[Math.max(0, Math.min(items.length - 1, at + by))], true);
 }
 
@@ -71,7 +71,7 @@ function relayout() {
 	layoutItems();
 	PLACE.stamp = (PLACE.stamp ?? 0) + 1;
 	resize();
-	problems = PLACE.items.filter(item => isProblem(item) || isFailure(item));
+	problems = shownProblems();
 	const button = $('problem-next'), wrong = problems.filter(isProblem).length, failed = problems.length - wrong;
 	const counted = (count, what) => count + ' ' + what + (count === 1 ? '' : 's');
 	button.textContent = (wrong ? '\u26a0 ' + counted(wrong, 'problem') : 'No problems') + (failed ? ', ' + counted(failed, 'failure') : '');
@@ -83,8 +83,16 @@ function relayout() {
 		showTable();
 }
 
+// Problems and failures that are shown, by time.
+function shownProblems() {
+	const found = new Set(PROBLEM.keys());
+	for (let at = E.failed.indexOf(1); at >= 0; at = E.failed.indexOf(1, at + 1))
+		found.add(PACKETS + at);
+	return [...found].filter(item => PLACE.shown[item]).sort((a, b) => PLACE.first[a] - PLACE.first[b]);
+}
+
 function findHits() {
-	hits = VIEW.query.length ? PLACE.items.filter(matches) : [];
+	hits = VIEW.query.length ? Array.from(PLACE.items.filter(matches)) : [];
 	countHits();
 }
 
@@ -112,11 +120,8 @@ function runSearch() {
 }
 
 function makeKinds() {
-	const counts = new Array(KINDS.length).fill(0);
-	for (let item = 0; item < ITEMS; item++)
-		counts[kindOf(item)]++;
 	KINDS.forEach(([name, title], kind) => {
-		if (!counts[kind])
+		if (!DATA.kinds[kind])
 			return;
 		const chip = element('button', { type: 'button', class: 'chip', 'aria-pressed': 'true', 'data-kind': name,
 			style: ['--c', `var(--${COLOUR[kind]})`], title: 'Show or hide', onclick: () => {
@@ -124,7 +129,7 @@ function makeKinds() {
 				VIEW.kinds[on ? 'add' : 'delete'](kind);
 				chip.setAttribute('aria-pressed', String(on));
 				relayout();
-			} }, element('i'), title, element('b', {}, counts[kind].toLocaleString('en')));
+			} }, element('i'), title, element('b', {}, thousands(DATA.kinds[kind])));
 		$('kinds').append(chip);
 	});
 }
@@ -210,7 +215,11 @@ function layoutHeads() {
 	inner.replaceChildren(...made);
 }
 
+let sized = '';
+const windowSize = () => scroller.clientWidth + ' ' + scroller.clientHeight;
+
 function resize() {
+	sized = windowSize();
 	layoutHeads();
 	redraw();
 }
@@ -433,19 +442,21 @@ function listen() {
 	systemDark.addEventListener('change', () => setTheme());
 	addEventListener('beforeprint', preparePrint);
 	addEventListener('afterprint', () => { $('print').replaceChildren(); if (asTable) showTable(); redraw(); });
-	new ResizeObserver(resize).observe(scroller);
+	new ResizeObserver(() => {	// also calls when it begins
+		if (sized !== windowSize())
+			resize();
+	}).observe(scroller);
 }
 
 // ---- start ----
 
 function summary() {
-	const span = MOMENTS.length ? MOMENTS.time[MOMENTS.length - 1] : 0, count = (n, what) => n.toLocaleString('en') + ' ' + what + (n === 1 ? '' : 's');
-	const operations = P.flags.filter(flags => flags & MEMORY).length;
-	const parts = operations === PACKETS && operations ? [] : [count(PACKETS - operations, 'packet')];
+	const span = MOMENTS.length ? MOMENTS.time[MOMENTS.length - 1] : 0, count = (n, what) => thousands(n) + ' ' + what + (n === 1 ? '' : 's');
+	const operations = OPERATIONS, parts = operations === PACKETS && operations ? [] : [count(PACKETS - operations, 'packet')];
 	if (operations)
 		parts.push(count(operations, 'operation') + ' through memory');
-	if (EVENTS.length)
-		parts.push(count(EVENTS.length, 'event'));
+	if (EVENTS)
+		parts.push(count(EVENTS, 'event'));
 	parts.push(count(LANES.filter(l => l.qpn !== -1).length, 'queue pair'), timeText(span));
 	return parts.join(' \u00b7 ');
 }
@@ -465,7 +476,7 @@ function start() {
 	}
 	$('warnings').replaceChildren(...DATA.warning.map(w => element('p', {}, '\u26a0 ' + w)));
 	$('fold-label').hidden = !FOLDS;
-	$('fold-text').textContent = 'fold set-up (' + FOLDS.toLocaleString('en') + ')';
+	$('fold-text').textContent = 'fold set-up (' + thousands(FOLDS) + ')';
 	makeKinds();
 	makeLanes();
 	setTheme();

@@ -5,9 +5,12 @@
 
 const DATA = JSON.parse(document.getElementById('data').textContent);
 document.getElementById('data').textContent = '';
-const [P, E] = DATA.pack ? unpackColumns() : [DATA.packet, null];
-const PACKETS = P.sent.length;
-const ITEMS = PACKETS + (E ? E.time.length : DATA.event.length);
+const P = DATA.pack ? unpackColumns(DATA.pack.packet, DATA.pack.packets) : DATA.packet;
+const E = DATA.pack ? unpackColumns(DATA.pack.event, DATA.pack.events) : Object.fromEntries([['time', 0], ['lane', 1], ['latency', 3],
+	['kind', 4], ['failed', 5]].map(([name, at]) => [name, DATA.event.map(event => event[at])]));
+const PACKETS = DATA.pack ? DATA.pack.packets : P.sent.length;
+const EVENTS = DATA.pack ? DATA.pack.events : DATA.event.length;
+const ITEMS = PACKETS + EVENTS;
 
 const FLAG = { LOST: 1, DROPPED: 2, AGAIN: 4, DIRECT: 8, RING: 16, DUPLICATE: 32, GUESSED: 64, INSTANT: 128, MESSAGE: 256, PLANTED: 512, LATE: 1024, FRAGMENT: 2048 };
 const FORM = { ROCE_V2: 0, ROCE_V1: 1, INFINIBAND: 2 };
@@ -17,7 +20,6 @@ const KINDS = [['send', 'SEND'], ['write', 'WRITE'], ['read', 'READ'], ['atomic'
 	['nak', 'NAK'], ['rnr', 'RNR'], ['cm', 'CM'], ['cnp', 'CNP'], ['call', 'calls'], ['completion', 'completions'], ['state', 'states'],
 	['other', 'events']];
 const KIND = Object.fromEntries(KINDS.map(([name], at) => [name, at]));
-const EVENT_KIND = { call: KIND.call, completion: KIND.completion, state: KIND.state, queue_pair: KIND.state };
 const COLOUR = ['send', 'write', 'read', 'atomic', 'flush', 'ack', 'nak', 'rnr', 'cm', 'cnp', 'soft', 'good', 'accent', 'soft'];
 
 function parseEvent(text) {
@@ -30,35 +32,48 @@ function parseEvent(text) {
 	return json && typeof json === 'object' && !Array.isArray(json) ? json : { event: 'unreadable', text };
 }
 
-// Of a large page the text of an event is read when it is asked for.
+// An event: its text is read when it is asked for.
+const parsedEvents = new Map();
+const PARSED_MOST = 20000;
+
 class TraceEvent {
-	constructor(at, time, lane, latency, text) {
+	constructor(at) {
 		this.at = at;
-		this.time = time;
-		this.lane = lane;
-		this.latency = latency;
-		this.parsed = text === null ? null : parseEvent(text);
+	}
+
+	get time() {
+		return E.time[this.at];
+	}
+
+	get lane() {
+		return E.lane[this.at];
+	}
+
+	get latency() {
+		return E.latency[this.at];
 	}
 
 	get json() {
-		if (this.parsed)
-			return this.parsed;
-		const index = Math.floor(this.at / DATA.pack.piece), begin = index * DATA.pack.piece;
-		const texts = pieceTexts('text', index, Math.min(DATA.pack.piece, DATA.pack.events - begin));
-		return this.parsed = parseEvent(texts[this.at - begin]);
+		let json = parsedEvents.get(this.at);
+		if (!json) {
+			const size = DATA.pack?.piece;
+			json = parseEvent(size ? pieceText('text', Math.floor(this.at / size), this.at % size) : DATA.event[this.at][2]);
+			if (parsedEvents.size >= PARSED_MOST)
+				parsedEvents.clear();
+			parsedEvents.set(this.at, json);
+		}
+		return json;
 	}
 }
 
-const EVENTS = E ? Array.from(E.time, (time, at) => new TraceEvent(at, time, E.lane[at], E.latency[at], null))
-	: DATA.event.map(([time, lane, text, latency], at) => new TraceEvent(at, time, lane, latency, text));
-
 const isPacket = item => item < PACKETS;
-const eventOf = item => EVENTS[item - PACKETS];
+const eventOf = item => new TraceEvent(item - PACKETS);
 const flagged = (item, flag) => isPacket(item) && (P.flags[item] & flag) !== 0;
 
-function kindOf(item) {
-	return isPacket(item) ? P.kind[item] : E ? E.kind[item - PACKETS] : EVENT_KIND[eventOf(item).json.event] ?? KIND.other;
-}
+const KIND_OF = new Uint8Array(ITEMS);
+KIND_OF.set(P.kind);
+KIND_OF.set(E.kind, PACKETS);
+const kindOf = item => KIND_OF[item];
 
 // What tells the state of a queue pair from here on.
 const isState = json => json.event === 'state' || json.event === 'queue_pair';
@@ -67,16 +82,28 @@ const stateOf = json => String(json.event === 'state' ? json.to : json.state);
 // What the program was told of as failed. Not what was flushed, nor its state: both follow from something else, or were asked for.
 const eventFailed = json => (json.event === 'completion' && json.status !== 'SUCCESS' && json.status !== 'WR_FLUSH_ERR') ||
 	json.error !== undefined || json.event === 'unreadable';
-const isFailure = item => !isPacket(item) && (E ? E.failed[item - PACKETS] === 1 : eventFailed(eventOf(item).json));
+const isFailure = item => !isPacket(item) && E.failed[item - PACKETS] === 1;
 
 // Problems are found where the page is made: each cause is one. Marks are on all that belongs to them.
 const PROBLEM = new Map(DATA.problem.map(([item, cause, times]) => [item, { cause: DATA.cause[cause], times }]));
 const isProblem = item => PROBLEM.has(item);
-function isMarked(item) {
-	if (!isPacket(item))
-		return isFailure(item) || isProblem(item);
-	return (P.flags[item] & (FLAG.LOST | FLAG.DROPPED | FLAG.AGAIN)) !== 0 || P.kind[item] === KIND.nak || P.kind[item] === KIND.rnr;
+const MARKED = new Uint8Array(ITEMS);
+let OPERATIONS = 0;		// through memory
+{
+	const { flags } = P, bad = FLAG.LOST | FLAG.DROPPED | FLAG.AGAIN;
+	for (let item = 0; item < PACKETS; item++) {
+		const flag = flags[item], kind = KIND_OF[item];
+		if (flag & bad || kind === KIND.nak || kind === KIND.rnr)
+			MARKED[item] = 1;
+		if (flag & MEMORY)
+			OPERATIONS++;
+	}
+	MARKED.set(E.failed, PACKETS);
+	for (const item of PROBLEM.keys())
+		if (!isPacket(item))
+			MARKED[item] = 1;
 }
+const isMarked = item => MARKED[item] === 1;
 
 function colourName(item) {
 	if (!isPacket(item) && isMarked(item))
@@ -113,12 +140,17 @@ const laneText = lane => laneName(lane) + ' of ' + laneGroup(lane);
 // ---- bytes ----
 
 let rawBytes = null;
-const RAW_STARTS = (() => {		// of packets in their piece; without pieces all are one
-	const starts = new Float64Array(PACKETS), size = DATA.pack ? DATA.pack.piece : Infinity;
-	for (let i = 0; i < PACKETS; i++)
-		starts[i] = i % size === 0 ? 0 : starts[i - 1] + P.shown[i - 1];
-	return starts;
-})();
+let rawStarts = null;		// of packets in their piece; without pieces all are one
+
+function rawStart(item) {
+	if (!rawStarts) {
+		const size = DATA.pack ? DATA.pack.piece : Infinity, { shown } = P;
+		rawStarts = new Float64Array(PACKETS);
+		for (let i = 0; i < PACKETS; i++)
+			rawStarts[i] = i % size === 0 ? 0 : rawStarts[i - 1] + shown[i - 1];
+	}
+	return rawStarts[item];
+}
 
 function rawOf(item) {
 	if (!DATA.pack && !rawBytes) {
@@ -126,7 +158,7 @@ function rawOf(item) {
 		DATA.raw = '';
 	}
 	const bytes = DATA.pack ? piece('raw', Math.floor(item / DATA.pack.piece)).numbers.bytes : rawBytes;
-	return bytes.subarray(RAW_STARTS[item], RAW_STARTS[item] + P.shown[item]);
+	return bytes.subarray(rawStart(item), rawStart(item) + P.shown[item]);
 }
 
 // Up to 64 bits as a BigInt, at a bit counted from the most significant one of the first byte.
@@ -173,6 +205,8 @@ function timeText(ns) {
 	return (ns / 1e9).toFixed(3) + ' s';
 }
 
+// By hand: the first toLocaleString() of a page takes as long as half of its layout.
+const thousands = number => String(number).replace(/\B(?=(\d{3})+$)/g, ',');
 const bytesText = bytes => bytes + ' B';
 const opcodeWords = code => DATA.table.opcode[code].name.replace(/^(RC|UC|UD|XRC)_/, '').replace(/_/g, ' ');
 
@@ -299,9 +333,8 @@ function itemNotes(item) {
 function commentPair(item) {
 	if (!DATA.pack)
 		return DATA.comment[item] ?? [];
-	const index = Math.floor(item / DATA.pack.piece), begin = index * DATA.pack.piece;
-	const texts = pieceTexts('comment', index, 2 * Math.min(DATA.pack.piece, PACKETS - begin));
-	return texts.slice(2 * (item - begin), 2 * (item - begin) + 2);
+	const size = DATA.pack.piece, index = Math.floor(item / size), at = 2 * (item % size);
+	return [pieceText('comment', index, at), pieceText('comment', index, at + 1)];
 }
 const commentsOf = item => commentPair(item).filter(c => c);
 const searchTexts = new Array(ITEMS);

@@ -82,8 +82,8 @@ function barred(c, x, y, angle, size) {
 // From lane to lane; of a QP that sends to itself, out and back. A lost one ends underway.
 function ends(item) {
 	const x0 = PLACE.x[P.from[item]], x1 = PLACE.x[P.to[item]];
-	const y0 = PLACE.y[0][item];
-	let y1 = PLACE.y[1][item];
+	const y0 = beginY(item);
+	let y1 = endY(item);
 	if (y1 === y0)
 		y1 = y0 + Math.min(6, VIEW.row * .25);
 	const part = flagged(item, FLAG.LOST) ? .62 : 1;
@@ -236,14 +236,14 @@ function eventColour(item) {
 }
 
 function drawEvent(c, item, top, strong) {
-	const x = PLACE.x[eventOf(item).lane], y = PLACE.y[0][item] - top, size = strong ? 6 : 4.5;
+	const x = PLACE.x[eventOf(item).lane], y = beginY(item) - top, size = strong ? 6 : 4.5;
 	eventMark(c, item, x, y, size);
 	take({ text: '', x0: x - size, x1: x + size, y0: y - size, y1: y + size });
 }
 
 // Beside its mark, outwards; of a line between others on either side.
 function eventText(c, item, top, force) {
-	const lane = eventOf(item).lane, x = PLACE.x[lane], y = PLACE.y[0][item] - top, side = eventSide(lane);
+	const lane = eventOf(item).lane, x = PLACE.x[lane], y = beginY(item) - top, side = eventSide(lane);
 	c.font = SMALL;
 	c.textBaseline = 'middle';
 	const long = eventLabel(item), short = eventLabelShort(item), least = short.replace(/ (wr|\d+ B).*/, '');
@@ -265,7 +265,7 @@ function drawBracket(c, ack, top) {
 	if (first < 0 || !PLACE.shown[first])
 		return;
 	const lane = P.to[ack], side = eventSide(lane), x = PLACE.x[lane] - side * 6, tip = x + side * 3;
-	const a = PLACE.y[0][first] - top, b = PLACE.y[1][ack] - top;
+	const a = beginY(first) - top, b = endY(ack) - top;
 	c.strokeStyle = theme.ack;
 	c.lineWidth = 1.2;
 	c.beginPath();
@@ -276,22 +276,24 @@ function drawBracket(c, ack, top) {
 	c.stroke();
 }
 
-const FIRST_ACKED = (() => {
-	const first = new Int32Array(PACKETS).fill(-1);
-	for (let i = 0; i < PACKETS; i++)
-		if (P.acked[i] >= 0 && first[P.acked[i]] < 0)
-			first[P.acked[i]] = i;
-	return first;
-})();
-const firstAcked = ack => FIRST_ACKED[ack];
+let firstOfAcks = null;
+
+function firstAcked(ack) {
+	if (!firstOfAcks) {
+		const { acked } = P;
+		firstOfAcks = new Int32Array(PACKETS).fill(-1);
+		for (let i = 0; i < PACKETS; i++)
+			if (acked[i] >= 0 && firstOfAcks[acked[i]] < 0)
+				firstOfAcks[acked[i]] = i;
+	}
+	return firstOfAcks[ack];
+}
 
 // ---- the state of a QP as the form of its line ----
 
 const STATES = (() => {
 	const states = LANES.map(() => []);
-	for (let item = PACKETS; item < ITEMS; item++) {
-		if (kindOf(item) !== KIND.state)
-			continue;
+	for (let item = KIND_OF.indexOf(KIND.state, PACKETS); item >= 0; item = KIND_OF.indexOf(KIND.state, item + 1)) {
 		const { json, lane } = eventOf(item);
 		if (isState(json))
 			states[lane].push({ item, to: stateOf(json) });
@@ -322,7 +324,7 @@ function drawLine(c, lane, top, height) {
 				state = change.to;
 			continue;
 		}
-		const y = PLACE.y[0][change.item] - top;
+		const y = beginY(change.item) - top;
 		segment(from, y, state);
 		from = y;
 		state = change.to;
@@ -378,8 +380,8 @@ function drawGutter(c, top, height) {
 function drawIdle(c, left, top, width, height) {
 	c.font = SMALL;
 	c.textBaseline = 'middle';
-	for (const mark of PLACE.marks) {
-		const y = (mark.from + mark.to) / 2 - top;
+	for (const mark of PLACE.gaps) {
+		const y = heightOf((mark.from + mark.to) / 2) - top;
 		if (y < -10 || y > height + 10 || VIEW.row < 8)
 			continue;
 		c.strokeStyle = theme.line;
@@ -459,7 +461,7 @@ function drawSelection(c, top) {
 	const item = VIEW.selected;
 	if (item < 0 || !PLACE.shown[item])
 		return;
-	const a = PLACE.y[0][item], b = PLACE.y[1][item], from = Math.min(a, b) - top - 11, to = Math.max(a, b) - top + 11;
+	const from = beginY(item) - top - 11, to = endY(item) - top + 11;
 	c.fillStyle = theme.mark;
 	c.globalAlpha = .35;
 	c.fillRect(0, from, PLACE.width, to - from);
@@ -476,15 +478,15 @@ function drawMap() {
 		return;
 	const c = sizeCanvas(mapCanvas, width, height);
 	if (!mapImage || mapImage.height !== height || mapImage.stamp !== PLACE.stamp) {
-		mapImage = { height, stamp: PLACE.stamp, count: new Float64Array(height), bad: new Uint8Array(height), kind: new Int8Array(height).fill(-1) };
-		for (const item of PLACE.items) {
-			const y = Math.min(height - 1, Math.floor(PLACE.y[0][item] / PLACE.height * height));
-			mapImage.count[y]++;
-			mapImage.kind[y] = kindOf(item);
-			if (isMarked(item))
-				mapImage.bad[y] = 1;
+		const count = new Float64Array(height), bad = new Uint8Array(height), kind = new Int8Array(height).fill(-1);
+		const { items, first } = PLACE, scale = VIEW.row / PLACE.height * height, begin = PAD_TOP / PLACE.height * height;
+		for (let i = 0; i < items.length; i++) {
+			const item = items[i], y = Math.min(height - 1, begin + first[item] * scale | 0);
+			count[y]++;
+			kind[y] = KIND_OF[item];
+			bad[y] |= MARKED[item];
 		}
-		mapImage.most = Math.max(1, ...mapImage.count);
+		mapImage = { height, stamp: PLACE.stamp, count, bad, kind, most: Math.max(1, ...count) };
 	}
 	c.fillStyle = theme.paper;
 	c.fillRect(0, 0, width, height);
@@ -547,11 +549,11 @@ function itemAt(x, y) {
 		let far;
 		if (isPacket(item)) {
 			far = distance(x, y, ends(item));
-			if (far < 11 && y < PLACE.y[0][item] + 60)
+			if (far < 11 && y < beginY(item) + 60)
 				far = Math.max(0, far - 2);
 		} else {
 			const lane = eventOf(item).lane, side = eventSide(lane), dx = (x - PLACE.x[lane]) * side;
-			far = dx > -8 && dx < 190 ? Math.abs(y - PLACE.y[0][item]) - (dx < 9 ? 3 : 0) : Infinity;
+			far = dx > -8 && dx < 190 ? Math.abs(y - beginY(item)) - (dx < 9 ? 3 : 0) : Infinity;
 		}
 		if (far < least) {
 			least = far;

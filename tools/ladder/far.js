@@ -10,12 +10,13 @@ const FAR_BIN = 3;		// pixels
 // How long the message took that is over at this moment; -1: nothing is. Completions tell what programs wait for.
 function latencyAt(item, end) {
 	if (!isPacket(item))
-		return eventOf(item).latency ?? -1;
-	if (HAS_LATENCIES || !P.acks[item] || end !== (flagged(item, FLAG.INSTANT) || P.received[item] < 0 ? 0 : 1))
+		return E.latency[item - PACKETS];
+	if (hasLatencies() || !P.acks[item] || end !== (flagged(item, FLAG.INSTANT) || P.received[item] < 0 ? 0 : 1))
 		return -1;
 	return Math.max(0, receivedAt(item) - sentAt(firstAcked(item)));
 }
-const HAS_LATENCIES = EVENTS.some(event => event.latency >= 0);
+let someLatency;
+const hasLatencies = () => someLatency ??= E.latency.some(latency => latency >= 0);
 
 function layoutFar() {
 	const moments = PLACE.moments, count = moments.length;
@@ -125,7 +126,7 @@ function drawFar(c, left, top, height) {
 	const total = name => countText(FAR[name][FAR[name].length - 1]).trim();
 	const tracks = [{ at: 0, size: .3, titles: ['rate: up to ' + countText(rate) + '/s, ' + countText(most('bytes') * 8) + 'bit/s', 'up to ' + countText(rate) + '/s', 'rate'] },
 		{ at: .33, size: .25, titles: [': mean, longest ' + timeText(Math.round(latency)), ': up to ' + timeText(Math.round(latency)), ''].map(text =>
-			(HAS_LATENCIES ? 'post to completion' : 'sent to ACK') + text).concat('latency') },
+			(hasLatencies() ? 'post to completion' : 'sent to ACK') + text).concat('latency') },
 		{ at: .61, size: .13, titles: ['sent again ' + total('again') + ', other marks ' + total('bad'), 'sent again ' + total('again'), 'again'] },
 		{ at: .77, size: .23, titles: ['nothing moved: ' + (still > 1 ? 'up to ' + timeText(still) : 'never for long'), 'stalls'] }];
 	const [flow, waits, wrong, pause] = tracks.map(track => ({ x: x0 + wide * track.at, size: wide * track.size }));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// Large pages have their numbers and texts compressed (tools/ladder_pack.c): columns are expanded when the page is
-// opened, texts and bytes in pieces when they are shown. RFC 1951 is read here, as the page loads nothing and waits for
+// Large pages have their numbers and texts compressed (tools/ladder_pack.c): columns are expanded when they are asked
+// for, texts and bytes in pieces when they are shown. RFC 1951 is read here, as the page loads nothing and waits for
 // nothing.
 'use strict';
 
@@ -95,6 +95,11 @@ function expand(input, bytes) {
 			}
 			const length = LENGTHS[what - 257] + take(LENGTH_BITS[what - 257]), far = symbol(distance);
 			let from = to - DISTANCES[far] - take(DISTANCE_BITS[far]);
+			if (length > 16 && from + length <= to) {
+				out.copyWithin(to, from, from + length);
+				to += length;
+				continue;
+			}
 			for (const end = to + length; to < end;)
 				out[to++] = out[from++];
 		}
@@ -130,33 +135,73 @@ class Numbers {
 		return value;
 	}
 
+	// Each number is the difference from the one before.
 	column(count, column) {
-		let before = 0;
+		const bytes = this.bytes;
+		let at = this.at, before = 0;
 		for (let i = 0; i < count; i++) {
-			const digits = this.next();
+			let digits = bytes[at++];
+			if (digits > 127) {
+				digits &= 127;
+				for (let scale = 128, more = 128; more; scale *= 128) {
+					const byte = bytes[at++];
+					more = byte & 128;
+					digits += (byte & 127) * scale;
+				}
+			}
 			before += digits % 2 ? -(digits + 1) / 2 : digits / 2;
 			column[i] = before;
 		}
+		this.at = at;
 		return column;
+	}
+
+	skipText() {
+		const bytes = this.next() - 1;
+		this.at += Math.max(bytes, 0);
 	}
 
 	text() {
 		const bytes = this.next() - 1;
 		this.at += Math.max(bytes, 0);
-		return bytes < 0 ? null : new TextDecoder().decode(this.bytes.subarray(this.at - bytes, this.at));
+		return bytes < 0 ? null : DECODER.decode(this.bytes.subarray(this.at - bytes, this.at));
 	}
 }
+const DECODER = new TextDecoder();
 
-// Columns by name, as DATA.pack says; what is not of 32 bits is a double.
-function unpackColumns() {
-	const numbers = new Numbers(unpack(DATA.pack.columns)), packet = {}, event = {};
-	const wide = new Set(['sent', 'received', 'time', 'latency']);
-	for (const name of DATA.pack.packet)
-		packet[name] = numbers.column(DATA.pack.packets, new (wide.has(name) ? Float64Array : Int32Array)(DATA.pack.packets));
-	for (const name of DATA.pack.event)
-		event[name] = numbers.column(DATA.pack.events, new (wide.has(name) ? Float64Array : Int32Array)(DATA.pack.events));
-	DATA.pack.columns = null;
-	return [packet, event];
+const WIDE = new Set(['sent', 'received', 'time', 'latency']);	// not of 32 bits
+
+// A number: of all rows. Else bytes, one for each row, or differences.
+function unpackColumn(name, packed, count) {
+	if (packed.bytes)
+		return unpack(packed.bytes);
+	const column = new (WIDE.has(name) ? Float64Array : Int32Array)(count);
+	return typeof packed === 'number' ? column.fill(packed) : new Numbers(unpack(packed)).column(count, column);
+}
+
+// Columns by name. Each is expanded when it is asked for.
+function unpackColumns(packed, count) {
+	const columns = {};
+	for (const name of Object.keys(packed))
+		Object.defineProperty(columns, name, { configurable: true, get() {
+			const value = unpackColumn(name, packed[name], count);
+			packed[name] = null;
+			Object.defineProperty(columns, name, { value });
+			return value;
+		} });
+	return columns;
+}
+
+// Steps in three lists: packets that begin, that end, events; then the times of all.
+function unpackMoments({ moments, moment, packets }) {
+	const numbers = new Numbers(unpack(moment)), before = [-1, -1, packets - 1];
+	const item = new Uint32Array(moments), end = new Uint8Array(moments);
+	for (let i = 0; i < moments; i++) {
+		const digits = numbers.next(), list = digits & 3, step = digits >>> 2;
+		item[i] = before[list] += step >>> 1 ^ -(step & 1);
+		end[i] = list & 1;
+	}
+	return { length: moments, time: numbers.column(moments, new Float64Array(moments)), item, end };
 }
 
 // Pieces of texts or bytes: the latest few stay expanded.
@@ -166,7 +211,7 @@ function piece(kind, index) {
 	const key = kind + index;
 	let found = pieces.get(key);
 	if (!found) {
-		found = { numbers: new Numbers(unpack(DATA.pack[kind][index])), texts: null };
+		found = { numbers: new Numbers(unpack(DATA.pack[kind][index])), starts: null };
 		if (pieces.size > 60)
 			pieces.delete(pieces.keys().next().value);
 		pieces.set(key, found);
@@ -174,12 +219,16 @@ function piece(kind, index) {
 	return found;
 }
 
-function pieceTexts(kind, index, count) {
-	const found = piece(kind, index);
-	if (!found.texts) {
-		found.texts = [];
-		for (let i = 0; i < count; i++)
-			found.texts.push(found.numbers.text());
+// The text @at of a piece; where all begin is looked up once.
+function pieceText(kind, index, at) {
+	const found = piece(kind, index), numbers = found.numbers;
+	if (!found.starts) {
+		found.starts = [];
+		while (numbers.at < numbers.bytes.length) {
+			found.starts.push(numbers.at);
+			numbers.skipText();
+		}
 	}
-	return found.texts;
+	numbers.at = found.starts[at];
+	return numbers.text();
 }

@@ -22,7 +22,7 @@ function tableRow(item) {
 function tableOf(items, caption) {
 	const head = ['No.', 'Time', 'From', 'To', 'What', 'PSN', 'Bytes', 'Notes'].map(name => element('th', { scope: 'col' }, name));
 	return element('table', {}, element('caption', {}, caption), element('thead', {}, element('tr', {}, ...head)),
-		element('tbody', {}, ...items.map(tableRow)));
+		element('tbody', {}, ...Array.from(items, tableRow)));
 }
 
 function showTable() {

@@ -188,18 +188,6 @@ static int ladder_find_processes(struct ladder *ladder, char *const *paths)
 
 /* ---- one record ---- */
 
-/* Explanations name their queue pair in words: "qp 0x012345". */
-static uint32_t ladder_qp_of_text(const char *text, size_t bytes)
-{
-	static const char word[] = "qp 0x";
-	const char *end = text + bytes;
-
-	for (const char *at = text; at + sizeof(word) + 5 <= end; at++)
-		if (!strncasecmp(at, word, sizeof(word) - 1))
-			return ladder_number(at + 3, 8, LADDER_NO_QP);	/* six digits */
-	return LADDER_NO_QP;
-}
-
 static void ladder_classify(struct ladder_event *event)
 {
 	static const struct { const char *name; enum ladder_event_kind kind; } kinds[] = {
@@ -259,8 +247,6 @@ static int ladder_add_event(struct ladder *ladder, struct pairs *pairs, const st
 	ladder_classify(event);
 	if (ladder_json_value(event->json, event->json_bytes, "qp", value, sizeof(value)))
 		event->qpn = ladder_number(value, strlen(value), LADDER_NO_QP);
-	else
-		event->qpn = ladder_qp_of_text(event->json, event->json_bytes);
 	if (event->kind == LADDER_EVENT_MEMORY)
 		return ladder_memory_event(ladder, pairs, event, record);
 	if (!ladder_memory_left_out(ladder, pairs, event))

@@ -42,7 +42,7 @@ struct waiting {
 
 static struct waiting pool[WAITING_MAX];
 
-static void (*_Atomic listener)(const char *line, size_t bytes);
+static void (*_Atomic listener)(const struct explained *explained);
 static bool explain_wanted;		/* VERBATIM_EXPLAIN */
 static bool explain_quiet;		/* they are made for the listener alone; atomic */
 
@@ -216,24 +216,42 @@ static void tell_repeated(unsigned count, const char *text)
 	emit_line(line, used);
 }
 
-static void log_write(const char *suffix, bool remote, bool quiet, const char *format, va_list args)
+const char *explain_kind_name(enum explain_kind kind)
 {
-	void (*listen)(const char *line, size_t bytes) = atomic_load(&listener);
+	static const char *const names[EXPLAIN_KIND_COUNT] = {
+#define EXPLAIN_KIND(kind, name) [EXPLAIN_##kind] = name,
+		EXPLAIN_KINDS(EXPLAIN_KIND)
+#undef EXPLAIN_KIND
+	};
+
+	return names[kind];
+}
+
+/* @key is what stands in its suffix. @quiet: for the listener alone. */
+static void log_write(const struct explanation *what, const char *key, bool quiet, uint64_t id,
+		      const char *format, va_list args)
+{
+	void (*listen)(const struct explained *explained) = atomic_load(&listener);
 	int saved = errno;
-	char line[LINE_MAX_BYTES];
+	char line[LINE_MAX_BYTES], suffix[SUFFIX_MAX_BYTES] = "";
 	size_t prefix = begin_line(line), bytes;
 
+	if (key)
+		snprintf(suffix, sizeof(suffix), " (verbatim explain %s)", key);
 	errno = saved;
 	bytes = compose_line(line, prefix, suffix, format, args);
 	if (listen)
-		listen(line + prefix, bytes - prefix);
+		listen(&(const struct explained){ .key = key, .of = what->of, .line = line + prefix,
+						  .bytes = bytes - prefix });
 	if (quiet) {
 		errno = saved;
 		return;
 	}
+	if (!id)
+		id = repeat_text(REPEAT_BASIS, line + prefix, bytes - prefix);
 	pthread_mutex_lock(&repeats_lock);
 	own.locks++;
-	if (repeat_admit(&repeats, line + prefix, bytes - prefix, log_now_ns(), remote,
+	if (repeat_admit(&repeats, id, line + prefix, bytes - prefix, log_now_ns(), what->remote,
 			 tell_repeated))
 		emit_line(line, bytes);
 	pthread_mutex_unlock(&repeats_lock);
@@ -241,63 +259,43 @@ static void log_write(const char *suffix, bool remote, bool quiet, const char *f
 	errno = saved;
 }
 
-static bool is_quiet(void)
+void explain_vprint(const struct explanation *what, const char *format, va_list args)
 {
-	return __atomic_load_n(&explain_quiet, __ATOMIC_RELAXED);
+	bool quiet = __atomic_load_n(&explain_quiet, __ATOMIC_RELAXED);
+	const char *name = what->call ? strerrorname_np(what->err) : NULL, *key = what->key;
+	uint64_t id = repeat_number(repeat_number(REPEAT_BASIS, what->of.kind), what->of.number);
+	char refused[SUFFIX_MAX_BYTES];
+
+	id = what->rule ? repeat_text(id, what->rule, strlen(what->rule)) :
+			  repeat_rule(id, format, args);
+	if (name) {
+		int saved = errno;
+
+		snprintf(refused, sizeof(refused), "%s %s", name, what->call);
+		errno = saved;
+		key = refused;
+	}
+	if (quiet && !what->remote && (what->call || what->key))
+		explain_missed(what->err);
+	log_write(what, key, quiet, id ? id : 1, format, args);
 }
 
-void explain_print(const char *format, ...)
+void explain_print(const struct explanation *what, const char *format, ...)
 {
 	va_list args;
 
 	va_start(args, format);
-	log_write("", false, is_quiet(), format, args);
-	va_end(args);
-}
-
-void explain_print_remote(const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	log_write("", true, is_quiet(), format, args);
-	va_end(args);
-}
-
-void explain_print_about(const char *about, const char *format, ...)
-{
-	char suffix[SUFFIX_MAX_BYTES];
-	va_list args;
-
-	snprintf(suffix, sizeof(suffix), " (verbatim explain %s)", about);
-	if (is_quiet())
-		explain_missed(0);
-	va_start(args, format);
-	log_write(suffix, false, is_quiet(), format, args);
-	va_end(args);
-}
-
-void explain_print_refused(const char *call, int err, const char *format, ...)
-{
-	const char *name = strerrorname_np(err);
-	char suffix[SUFFIX_MAX_BYTES] = "";
-	va_list args;
-
-	if (name)
-		snprintf(suffix, sizeof(suffix), " (verbatim explain %s %s)", name, call);
-	if (is_quiet())
-		explain_missed(err);
-	va_start(args, format);
-	log_write(suffix, false, is_quiet(), format, args);
+	explain_vprint(what, format, args);
 	va_end(args);
 }
 
 void complain(const char *format, ...)
 {
+	static const struct explanation complaint;
 	va_list args;
 
 	va_start(args, format);
-	log_write("", false, false, format, args);
+	log_write(&complaint, NULL, false, 0, format, args);
 	va_end(args);
 }
 
@@ -386,7 +384,7 @@ static void explain_settle(void)
 	__atomic_store_n(&explain_enabled, heard || wanted, __ATOMIC_RELAXED);
 }
 
-void log_listen(void (*function)(const char *line, size_t bytes))
+void log_listen(void (*function)(const struct explained *explained))
 {
 	atomic_store(&listener, function);
 	explain_settle();

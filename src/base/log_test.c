@@ -19,7 +19,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-static char heard[65536], expected[1024];
+static char heard[65536], expected[4096];
 static int saved_stderr, reader;
 
 static void listen_to_stderr(void)
@@ -121,9 +121,18 @@ static void explanations_are_switched_by_one_and_zero(void **unused)
 
 static char listened[256];
 
-static void note_line(const char *line, size_t bytes)
+/* The record: its object and work request, its key, its words. */
+static void note_line(const struct explained *explained)
 {
-	snprintf(listened, sizeof(listened), "%.*s", (int)bytes, line);
+	const struct explain_object *of = &explained->of;
+	int used = snprintf(listened, sizeof(listened), "%s %llu", explain_kind_name(of->kind),
+			    (unsigned long long)of->number);
+
+	if (of->has_wr_id)
+		used += snprintf(listened + used, sizeof(listened) - (size_t)used, " wr_id %llu",
+				 (unsigned long long)of->wr_id);
+	snprintf(listened + used, sizeof(listened) - (size_t)used, " [%s] %.*s",
+		 explained->key ? explained->key : "", (int)explained->bytes, explained->line);
 }
 
 static void a_listener_hears_what_is_not_printed(void **unused)
@@ -131,18 +140,21 @@ static void a_listener_hears_what_is_not_printed(void **unused)
 	assert_int_equal(init_with(NULL, NULL), 0);
 	log_listen(note_line);
 	listen_to_stderr();
-	explain("one %d", 1);
+	explain_of(OF(CQ, 7), "one %d", 1);
+	assert_string_equal(listened, "cq 7 [] one 1");
+	explain_refused_of("ibv_post_recv", ENOMEM, OF_WR(SRQ, 3, 99), "full");
+	assert_string_equal(listened, "srq 3 wr_id 99 [ENOMEM ibv_post_recv] full "
+				      "(verbatim explain ENOMEM ibv_post_recv)");
 	stop_listening();
-	assert_string_equal(listened, "one 1");
 	assert_string_equal(heard, "");
 	/* Another device is opened: it still listens. */
 	assert_int_equal(init_with(NULL, NULL), 0);
 	assert_true(explain_enabled);
 	assert_int_equal(init_with(NULL, "1"), 0);
 	listen_to_stderr();
-	explain_about("RNR", "two");
+	explain_about("RNR", OF(QP, 0x12), "two");
 	stop_listening();
-	assert_string_equal(listened, "two (verbatim explain RNR)");
+	assert_string_equal(listened, "qp 18 [RNR] two (verbatim explain RNR)");
 	assert_non_null(strstr(heard, "two (verbatim explain RNR)"));
 	log_listen(NULL);
 	assert_true(explain_enabled);
@@ -210,7 +222,7 @@ static void too_long_a_line_is_cut_with_dots(void **unused)
 static void *speak(void *word)
 {
 	for (int i = 0; i < 100; i++)
-		explain("%s %s %s %d", (char *)word, (char *)word, (char *)word, i);
+		explain_of(OF(QP, (unsigned)i), "%s %s %s %d", (char *)word, (char *)word, (char *)word, i);
 	return NULL;
 }
 
@@ -277,7 +289,7 @@ static void many_lines_do_not_wait(void **unused)
 	listen_to_stderr();
 	lock_acquire(&lock);
 	for (i = 0; i < 500; i++)
-		explain("%u", i);
+		explain_of(OF(CQ, i), "%u", i);
 	lock_release(&lock);
 	stop_listening();
 	for (i = 0; (line = strtok_r(rest, "\n", &rest)); i++)
@@ -343,7 +355,7 @@ static void hear_from_child(const char *explanations, void (*speech)(void))
 static void refuse_twice(void)
 {
 	explain_refused("ibv_modify_qp", EINVAL, "no");
-	explain_about("RNR", "no");
+	explain_about("RNR", OF_NOTHING, "no");
 }
 
 static void look_around(void)
@@ -383,6 +395,35 @@ static void repeated_lines_are_counted_until_another_comes_or_the_end(void **unu
 	assert_non_null(strstr(heard, "): repeated 118 times: wr_id 0x0: full"));
 }
 
+/* Other digits are no other explanation: what it is about makes one, whether or not the words name it. */
+static void a_rule_is_said_once_of_each_object(void **unused)
+{
+	init_with(NULL, "1");
+	listen_to_stderr();
+	for (unsigned wr_id = 1; wr_id <= 3; wr_id++)
+		explain_about("RNR", OF_WR(QP, 1, wr_id), "wr_id %u: %u waiting", wr_id, 10 * wr_id);
+	explain_about("RNR", OF_WR(QP, 2, 1), "wr_id 1: 10 waiting");
+	explain_about("RNR", OF_WR(QP, 2, 1), "wr_id %u: %u waiting", 1, 10);
+	explain_about("RNR", OF_WR(SRQ, 2, 1), "wr_id %u: %u waiting", 1, 10);
+	explain_about("RNR", OF_WR(SRQ, 2, 1), "wr_id %u: %u waiting for %s", 1, 10, "a");
+	explain_about("RNR", OF_WR(SRQ, 2, 1), "wr_id %u: %u waiting for %s", 2, 20, "b");
+	/* By a rule of its own, whatever the words are. */
+	explain_print(&(const struct explanation){ .rule = "full", .of = OF(CQ, 1) }, "%s", "one");
+	explain_print(&(const struct explanation){ .rule = "full", .of = OF(CQ, 1) }, "%s", "two");
+	explain_print(&(const struct explanation){ .rule = "full", .of = OF(CQ, 2) }, "%s", "two");
+	complain("of %u", 1);		/* to the letter */
+	complain("of %u", 2);
+	complain("of %u", 2);
+	complain("the end");
+	stop_listening();
+#define RNR " (verbatim explain RNR)\n"
+	assert_string_equal(heard, prefixed("wr_id 1: 10 waiting" RNR
+		"repeated 2 times: wr_id 1: 10 waiting" RNR "wr_id 1: 10 waiting" RNR "wr_id 1: 10 waiting" RNR
+		"wr_id 1: 10 waiting" RNR
+		"wr_id 1: 10 waiting for a" RNR "wr_id 2: 20 waiting for b" RNR
+		"one\nrepeated 1 time: one\ntwo\nof 1\nof 2\nrepeated 1 time: of 2\nthe end\n"));
+}
+
 static void *read_settings_often(void *refused)
 {
 	for (int i = 0; i < 200; i++)
@@ -419,6 +460,7 @@ int main(void)
 		cmocka_unit_test(many_lines_do_not_wait),
 		cmocka_unit_test(a_child_starts_with_nothing_to_say),
 		cmocka_unit_test(a_terminal_gets_one_hint_when_nothing_is_explained),
+		cmocka_unit_test(a_rule_is_said_once_of_each_object),
 		cmocka_unit_test(repeated_lines_are_counted_until_another_comes_or_the_end),
 		cmocka_unit_test(threads_read_the_settings_at_once),
 	};

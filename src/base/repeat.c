@@ -1,53 +1,97 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Counting of repeated lines (repeat.h). A line is known by a hash of 64 bits of its text without the
- * numbers that differ from one request to the next; two lines with one hash would be counted as one.
- */
+/* Counting of repeated lines (repeat.h). */
 #include "base/repeat.h"
 
-#include <ctype.h>
+#include <errno.h>
+#include <limits.h>
 #include <string.h>
 
-#define FNV_BASIS 0xcbf29ce484222325u
 #define FNV_PRIME 0x100000001b3u
 
-/* Behind these words a number follows that makes no other line. */
-static const char *const varying[] = { "wr_id ", "PSN ", "executed: ", "waiting: " };
-
-static bool repeat_varies(const char *text, size_t before)
+uint64_t repeat_text(uint64_t id, const char *text, size_t bytes)
 {
-	size_t i, length;
-
-	for (i = 0; i < sizeof(varying) / sizeof(varying[0]); i++) {
-		length = strlen(varying[i]);
-		if (before >= length && !memcmp(text + before - length, varying[i], length))
-			return true;
-	}
-	return false;
+	for (size_t i = 0; i < bytes; i++)
+		id = (id ^ (unsigned char)text[i]) * FNV_PRIME;
+	return id;
 }
 
-static uint64_t repeat_hash(const char *text, size_t bytes)
+uint64_t repeat_number(uint64_t id, uint64_t number)
 {
-	uint64_t hash = FNV_BASIS;
-	size_t i = 0;
+	return repeat_text(id, (const char *)&number, sizeof(number));
+}
 
-	while (i < bytes) {
-		if (isdigit((unsigned char)text[i]) && repeat_varies(text, i)) {
-			while (i < bytes && isalnum((unsigned char)text[i]))
-				i++;
+/* The number behind @at, or the argument that stands for it. */
+static int repeat_width(const char **at, va_list *arguments)
+{
+	int width = 0;
+
+	if (**at == '*') {
+		++*at;
+		return va_arg(*arguments, int);
+	}
+	for (; **at >= '0' && **at <= '9'; ++*at)
+		width = width * 10 + (**at - '0');
+	return width;
+}
+
+uint64_t repeat_rule(uint64_t id, const char *format, va_list arguments)
+{
+	va_list rest;
+
+	va_copy(rest, arguments);
+	for (const char *at = format; *at; at++) {
+		const char *begin = at, *text;
+		int precision = INT_MAX;
+		bool wide = false;
+
+		if (*at++ != '%') {
+			id = repeat_text(id, begin, 1);
+			at--;
 			continue;
 		}
-		hash = (hash ^ (unsigned char)text[i++]) * FNV_PRIME;
+		at += strspn(at, "-+ #0");
+		repeat_width(&at, &rest);
+		if (*at == '.') {
+			at++;
+			precision = repeat_width(&at, &rest);
+		}
+		for (; *at && strchr("hlzjt", *at); at++)
+			wide |= *at != 'h';
+		switch (*at) {
+		case 's':
+			text = va_arg(rest, const char *);
+			if (text)
+				id = repeat_text(id, text, strnlen(text, (size_t)precision));
+			break;
+		case 'm':
+			id = repeat_number(id, (uint64_t)errno);
+			break;
+		case 'p':
+			id = repeat_number(id, (uintptr_t)va_arg(rest, void *));
+			break;
+		case 'a': case 'e': case 'f': case 'g':
+			va_arg(rest, double);
+			break;
+		case '%':
+			break;
+		default:
+			if (wide)
+				va_arg(rest, long);
+			else
+				va_arg(rest, int);
+		}
+		id = repeat_text(id, begin, (size_t)(at + 1 - begin));
 	}
-	return hash ? hash : 1;
+	va_end(rest);
+	return id;
 }
 
-static void repeat_keep(struct repeat_line *line, uint64_t hash, const char *text, size_t bytes,
-		uint64_t now_ns)
+static void repeat_keep(struct repeat_line *line, uint64_t id, const char *text, size_t bytes,
+			uint64_t now_ns)
 {
 	size_t kept = bytes < REPEAT_TEXT_BYTES ? bytes : REPEAT_TEXT_BYTES - 1;
 
-	line->hash = hash;
+	line->id = id;
 	line->told_ns = now_ns;
 	line->patience_ns = REPEAT_TELL_NS;
 	line->count = 0;
@@ -57,12 +101,12 @@ static void repeat_keep(struct repeat_line *line, uint64_t hash, const char *tex
 		memcpy(line->text + kept - 3, "...", 3);
 }
 
-static struct repeat_line *repeat_find(struct repeats *repeats, uint64_t hash)
+static struct repeat_line *repeat_find(struct repeats *repeats, uint64_t id)
 {
 	struct repeat_line *line, *oldest = repeats->line;
 
 	for (line = repeats->line; line < repeats->line + REPEAT_LINES; line++) {
-		if (line->hash == hash)
+		if (line->id == id)
 			return line;
 		if (line->used < oldest->used)
 			oldest = line;
@@ -79,19 +123,18 @@ static bool repeat_is_flood(struct repeats *repeats, uint64_t now_ns)
 	return repeats->remote++ >= REPEAT_REMOTE;
 }
 
-bool repeat_admit(struct repeats *repeats, const char *text, size_t bytes, uint64_t now_ns, bool remote,
-		  repeat_tell *tell)
+bool repeat_admit(struct repeats *repeats, uint64_t id, const char *text, size_t bytes, uint64_t now_ns,
+		  bool remote, repeat_tell *tell)
 {
-	uint64_t hash = repeat_hash(text, bytes);
-	struct repeat_line *line = repeat_find(repeats, hash);
-	bool known = line->hash == hash;
+	struct repeat_line *line = repeat_find(repeats, id);
+	bool known = line->id == id;
 
 	if (!known && remote && repeat_is_flood(repeats, now_ns))
 		return false;
 	line->used = ++repeats->uses;
 	if (!known) {
 		repeat_tell_all(repeats, tell);
-		repeat_keep(line, hash, text, bytes, now_ns);
+		repeat_keep(line, id, text, bytes, now_ns);
 		return true;
 	}
 	if (line->count || now_ns - line->told_ns < line->patience_ns)

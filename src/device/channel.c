@@ -111,15 +111,19 @@ static void channel_explain_wait(struct comp_channel *channel)
 	unsigned count;
 	uint32_t number = 0;
 	const char *objection = channel_objection(channel, &number, &count);
+	struct explain_object of = OF_NOTHING;
 	char words[IDLE_WORDS];
 
 	if (!count)
 		explain("ibv_get_cq_event has waited for a second, but no CQ uses the channel: "
 				"give it to ibv_create_cq");
 	else if (objection)
-		explain("ibv_get_cq_event has waited for a second, but cq %u %s", number, objection);
-	else if (channel_cannot_complete(channel, words))
-		explain("ibv_get_cq_event has waited for a second, and no completion can come: %s", words);
+		explain_of(OF(CQ, number),
+			"ibv_get_cq_event has waited for a second, but cq %u %s",
+			number, objection);
+	else if (channel_cannot_complete(channel, words, &of))
+		explain_of(of, "ibv_get_cq_event has waited for a second, and no completion can come: %s",
+			   words);
 }
 
 /*

@@ -48,7 +48,7 @@ int hca_destroy_comp_counter(struct hca_context *context, struct comp_counter *c
 	if (context_is_dead(context, "ibv_destroy_comp_cntr"))
 		return EIO;
 	if (users) {
-		explain_refused("ibv_destroy_comp_cntr", EBUSY,
+		explain_refused_of("ibv_destroy_comp_cntr", EBUSY, OF(COUNTER, counter->ibv.handle),
 				"ibv_destroy_comp_cntr: counter %u is attached for %u operations of QPs: "
 				"destroy those first", counter->ibv.handle, users);
 		return EBUSY;
@@ -111,7 +111,7 @@ int hca_attach_comp_counter(struct qp *qp, struct comp_counter *counter, uint32_
 		err = comp_counter_join(qp, counter, operations);
 	lock_release(&qp->lock);
 	if (objection)
-		explain_refused("ibv_qp_attach_comp_cntr", err,
+		explain_refused_of("ibv_qp_attach_comp_cntr", err, OF(QP, qp->number),
 				"ibv_qp_attach_comp_cntr: qp 0x%06x, counter %u, op_mask 0x%x: %s", qp->number,
 				counter->ibv.handle, operations, objection);
 	return err;

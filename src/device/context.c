@@ -115,14 +115,14 @@ static void explain_limits(int err)
 	if (!explaining())
 		return;
 	if (!getrlimit(RLIMIT_NOFILE, &files) && (err == EMFILE || files.rlim_cur < NEED_DESCRIPTORS))
-		explain_print_refused("ibv_open_device", err ? err : EMFILE,
+		explain_refused("ibv_open_device", err ? err : EMFILE,
 				      "ibv_open_device: a process needs %u descriptors and one "
 				      "more for each peer of this "
 				      "host, beside its own; the limit is %llu: ulimit -n 1024 "
 				      "(RLIMIT_NOFILE)",
 				      NEED_DESCRIPTORS, (unsigned long long)files.rlim_cur);
 	if (err == ENOMEM && !getrlimit(RLIMIT_AS, &space) && space.rlim_cur != RLIM_INFINITY)
-		explain_print_refused("ibv_open_device", err, "ibv_open_device: a process needs "
+		explain_refused("ibv_open_device", err, "ibv_open_device: a process needs "
 				"%u MiB of address space "
 				      "beside its own; the limit is %llu MiB: ulimit -v "
 				      "unlimited (RLIMIT_AS)",

@@ -142,7 +142,7 @@ int hca_destroy_cq(struct hca_context *context, struct cq *cq)
 	if (context_is_dead(context, "ibv_destroy_cq"))
 		return EIO;
 	if (users) {
-		explain_refused("ibv_destroy_cq", EBUSY,
+		explain_refused_of("ibv_destroy_cq", EBUSY, OF(CQ, cq->number),
 				"ibv_destroy_cq: cq %u is in use by %u queues of QPs: destroy "
 				"them first",
 			cq->number, users);

@@ -9,10 +9,9 @@ static struct comp_channel *channel;
 static struct qp *left, *right;
 static char words[IDLE_WORDS], heard[1024];
 
-static void hear(const char *line, size_t bytes)
+static void hear(const struct explained *explained)
 {
-	memcpy(heard, line, bytes < sizeof(heard) ? bytes : sizeof(heard) - 1);
-	heard[bytes < sizeof(heard) ? bytes : sizeof(heard) - 1] = '\0';
+	snprintf(heard, sizeof(heard), "%.*s", (int)explained->bytes, explained->line);
 }
 
 /* The pair's CQ has a channel; nothing else is in the process. */
@@ -63,9 +62,11 @@ static void poll_one(void)
 	assert_int_equal(wc.status, IBV_WC_SUCCESS);
 }
 
+static struct explain_object of;
+
 #define assert_idle(text)                                                                          \
 	do {                                                                                       \
-		assert_true(channel_cannot_complete(channel, words));                              \
+		assert_true(channel_cannot_complete(channel, words, &of));                              \
 		assert_non_null(strstr(words, text));                                              \
 	} while (0)
 
@@ -75,7 +76,7 @@ static void nothing_posted_completes_nothing(void **state)
 	idle_connect();
 	assert_idle("no request and no receive is posted");
 	receive(right);
-	assert_false(channel_cannot_complete(channel, words));
+	assert_false(channel_cannot_complete(channel, words, &of));
 }
 
 /* As a datagram does that is too long. */
@@ -87,7 +88,7 @@ static void a_receive_that_a_dropped_message_took_waits(void **state)
 	lock_acquire(&right->lock);
 	right->responder.recv_taken = true;
 	lock_release(&right->lock);
-	assert_false(channel_cannot_complete(channel, words));
+	assert_false(channel_cannot_complete(channel, words, &of));
 	lock_acquire(&right->lock);
 	right->responder.recv_taken = false;
 	lock_release(&right->lock);
@@ -135,7 +136,7 @@ static void a_signaled_request_completes(void **state)
 	assert_int_equal(to_rtr(left, right->number, IBV_MTU_1024), 0);
 	assert_int_equal(to_rts(left), 0);
 	send_one(left);
-	assert_false(channel_cannot_complete(channel, words));
+	assert_false(channel_cannot_complete(channel, words, &of));
 }
 
 static void unsignaled_requests_complete_nothing(void **state)
@@ -153,7 +154,7 @@ static void a_peer_that_is_destroyed_sends_nothing(void **state)
 	idle_begin(true);
 	idle_connect();
 	receive(left);
-	assert_false(channel_cannot_complete(channel, words));
+	assert_false(channel_cannot_complete(channel, words, &of));
 	assert_int_equal(hca_destroy_qp(context, right), 0);
 	assert_idle("is gone");
 }
@@ -173,7 +174,7 @@ static void what_may_complete_elsewhere_keeps_it_silent(void **state)
 	assert_int_equal(to_rtr(busy, 0, IBV_MTU_1024), 0);
 	assert_idle("no request and no receive is posted");
 	receive(busy);
-	assert_false(channel_cannot_complete(channel, words));
+	assert_false(channel_cannot_complete(channel, words, &of));
 	cq = other;
 }
 

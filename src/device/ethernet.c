@@ -146,7 +146,7 @@ int hca_pace_qp(struct qp *qp, uint32_t kbps, uint32_t burst_bytes)
 	if (context_is_dead(context, "ibv_modify_qp_rate_limit"))
 		return EIO;
 	if (!qp->ethernet) {
-		explain_refused("ibv_modify_qp_rate_limit", EOPNOTSUPP,
+		explain_refused_of("ibv_modify_qp_rate_limit", EOPNOTSUPP, OF(QP, qp->number),
 				"ibv_modify_qp_rate_limit: qp 0x%06x is of type %s: only "
 				"RAW_PACKET QPs have rate limits "
 			"(packet_pacing_caps)", qp->number, qp_type_name(qp->type));
@@ -162,7 +162,7 @@ int hca_pace_qp(struct qp *qp, uint32_t kbps, uint32_t burst_bytes)
 	}
 	lock_release(&qp->lock);
 	if (state != IBV_QPS_RTS) {
-		explain_refused("ibv_modify_qp_rate_limit", EINVAL,
+		explain_refused_of("ibv_modify_qp_rate_limit", EINVAL, OF(QP, qp->number),
 				"ibv_modify_qp_rate_limit: qp 0x%06x is in state %s: bring it to "
 				"RTS first", qp->number,
 			qp_state_name(state));

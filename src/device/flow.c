@@ -33,7 +33,7 @@ int hca_create_flow(struct hca_context *context, struct qp *qp, const struct ibv
 	if (context_is_dead(context, "ibv_create_flow"))
 		return EIO;
 	if (!qp->ethernet) {
-		explain_refused("ibv_create_flow", EINVAL,
+		explain_refused_of("ibv_create_flow", EINVAL, OF(QP, qp->number),
 				"ibv_create_flow: qp 0x%06x is of type %s: Ethernet frames go to "
 				"QPs of type RAW_PACKET",
 			qp->number, qp_type_name(qp->type));

@@ -142,11 +142,13 @@ static void idle_look(struct hca *hca, struct idle *idle)
 		idle->elsewhere = !engine_has_ended(idle->peer_qpn[i]);
 }
 
-/* False: it may end, or another thread may see to that. */
-static bool idle_words(const struct idle *idle, char words[IDLE_WORDS])
+/* False: it may end, or another thread may see to that. *of: a QP that the words are about. */
+static bool idle_words(const struct idle *idle, char words[IDLE_WORDS], struct explain_object *of)
 {
 	if (idle->elsewhere || (idle->queue_pairs && idle->reason == IDLE_NOT))
 		return false;
+	if (idle->reason == IDLE_UNSIGNALED || idle->reason == IDLE_PEER || idle->reason == IDLE_STATE)
+		*of = OF(QP, idle->qpn);
 	if (!idle->queue_pairs)
 		snprintf(words, IDLE_WORDS, "no queue pair has this CQ: give it to ibv_create_qp");
 	else if (idle->reason == IDLE_UNSIGNALED)
@@ -174,19 +176,21 @@ static bool idle_words(const struct idle *idle, char words[IDLE_WORDS])
 	return true;
 }
 
-bool channel_cannot_complete(struct comp_channel *channel, char words[IDLE_WORDS])
+bool channel_cannot_complete(struct comp_channel *channel, char words[IDLE_WORDS],
+			     struct explain_object *of)
 {
 	struct hca_context *context = channel->owner;
 	struct idle idle = {.channel = channel};
 
 	idle_look(context->hca, &idle);
-	return idle_words(&idle, words);
+	return idle_words(&idle, words, of);
 }
 
 void cq_explain_empty(struct cq *cq, bool first)
 {
 	struct hca_context *context = cq->owner;
 	struct idle idle = {.cq = cq};
+	struct explain_object of = OF(CQ, cq->number);
 	uint64_t now_ns = clock_now_ns();
 	char words[IDLE_WORDS];
 
@@ -198,6 +202,6 @@ void cq_explain_empty(struct cq *cq, bool first)
 		return;
 	idle_look(context->hca, &idle);
 	/* Without a queue pair: a server that polls while it waits for its first client is right. */
-	if (idle.queue_pairs && idle_words(&idle, words))
-		explain("ibv_poll_cq has found cq %u empty for a second: %s", cq->number, words);
+	if (idle.queue_pairs && idle_words(&idle, words, &of))
+		explain_of(of, "ibv_poll_cq has found cq %u empty for a second: %s", cq->number, words);
 }

@@ -126,7 +126,8 @@ void object_unreserve(struct hca *hca, enum object_kind kind);
 #define ACK_PATIENCE_NS 1000000000u	/* after which a wait is explained */
 /* idle.c: why no completion can come to the channel's CQs; false: one may. */
 #define IDLE_WORDS 240
-bool channel_cannot_complete(struct comp_channel *channel, char words[IDLE_WORDS]);
+bool channel_cannot_complete(struct comp_channel *channel, char words[IDLE_WORDS],
+			     struct explain_object *of);
 /* The CQ is polled and empty; @first: since about now. Explains after a second. */
 void cq_explain_empty(struct cq *cq, bool first);
 

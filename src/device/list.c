@@ -30,7 +30,7 @@ static void explain_no_device(const struct config *config)
 		complain("no device: VERBATIM_DEVICES=%s matches none that is up and has an address; "
 			 "interfaces of this network namespace: %s", config->devices, interfaces);
 	else
-		explain_print_about("VERBATIM_DEVICES",
+		explain_about("VERBATIM_DEVICES", OF_NOTHING,
 				    "ibv_get_device_list: no device: no interface is up and has an address: "
 				    "'ip link set lo up' gives vb_lo; interfaces of this network namespace: %s",
 				    interfaces);

@@ -89,13 +89,13 @@ int hca_rereg_mr(struct hca_context *context, struct mr *handle, int flags, stru
 	if (context_is_dead(context, "ibv_rereg_mr"))
 		return EIO;
 	if (mr->handle.destroyed) {
-		explain_refused("ibv_rereg_mr", EINVAL,
+		explain_refused_of("ibv_rereg_mr", EINVAL, OF(MR, mr->ibv.lkey),
 				"ibv_rereg_mr: lkey 0x%08x was deregistered by another handle to "
 				"the region", mr->ibv.lkey);
 		return EINVAL;
 	}
 	if (mr->dm) {
-		explain_refused("ibv_rereg_mr", EINVAL,
+		explain_refused_of("ibv_rereg_mr", EINVAL, OF(MR, mr->ibv.lkey),
 				"ibv_rereg_mr: lkey 0x%08x is of device memory, which cannot be "
 				"reregistered: "
 			"deregister it and use ibv_reg_dm_mr", mr->ibv.lkey);
@@ -241,7 +241,7 @@ static int advise_element(struct mr_table *table, const struct pd *pd, const str
 	mr_access_end(&access);
 	if (!err)
 		return 0;
-	explain_refused("ibv_advise_mr", EFAULT,
+	explain_refused_of("ibv_advise_mr", EFAULT, OF(MR, element->lkey),
 			"ibv_advise_mr: parts of [0x%llx, +%u), lkey 0x%08x, are not mapped, or "
 			"not for this: %s",
 		(unsigned long long)element->addr, element->length, element->lkey, strerror(err));

@@ -146,7 +146,7 @@ int hca_attach_mcast(struct qp *qp, const union ibv_gid *gid, uint16_t lid)
 	if (context_is_dead(qp->owner, "ibv_attach_mcast"))
 		return EIO;
 	if (!qp_is(qp, QP_MULTICAST) || !ip_addr_is_multicast(gid->raw)) {
-		explain_refused("ibv_attach_mcast", EINVAL,
+		explain_refused_of("ibv_attach_mcast", EINVAL, OF(QP, qp->number),
 				"ibv_attach_mcast: qp 0x%06x: %s", qp->number, !qp_is(qp,
 				QP_MULTICAST) ?
 			"only UD QPs can be attached" : "the GID is not a multicast address "
@@ -199,7 +199,8 @@ int hca_detach_mcast(struct qp *qp, const union ibv_gid *gid, uint16_t lid)
 	lock_release(&hca->objects);
 	lock_release(&hca->engine.progress);
 	if (!found)
-		explain("ibv_detach_mcast: qp 0x%06x is not attached to that group", qp->number);
+		explain_of(OF(QP, qp->number),
+			"ibv_detach_mcast: qp 0x%06x is not attached to that group", qp->number);
 	return found ? 0 : EINVAL;
 }
 

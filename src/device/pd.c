@@ -51,7 +51,9 @@ int hca_pd_of(const char *call, struct pd *handle, struct pd **pd)
 	struct pd *original = pd_original(handle);
 
 	if (original->handle.destroyed) {
-		explain("%s: pd %u was deallocated by another handle to it: ibv_unimport_pd() is all that is left",
+		explain_of(OF(PD, original->number),
+			"%s: pd %u was deallocated by another handle to it: ibv_unimport_pd() "
+			"is all that is left",
 			call, original->number);
 		return EINVAL;
 	}
@@ -68,7 +70,8 @@ int hca_dealloc_pd(struct hca_context *context, struct pd *handle)
 		return EIO;
 	err = handle_destroy(context->hca, &handle->handle, &pd->users, "ibv_dealloc_pd");
 	if (err == EBUSY)
-		explain("ibv_dealloc_pd: pd %u is in use by %u objects (MRs, MWs, QPs, SRQs, "
+		explain_of(OF(PD, pd->number),
+			"ibv_dealloc_pd: pd %u is in use by %u objects (MRs, MWs, QPs, SRQs, "
 				"AHs): destroy "
 			"them first", pd->number, atomic_load(&pd->users));
 	if (!err)

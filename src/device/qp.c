@@ -117,13 +117,13 @@ static int qp_check_srq(const struct ibv_qp_init_attr_ex *attr)
 	const struct srq *srq = to_srq(attr->srq);
 
 	if (srq->xrcd) {
-		explain_refused("ibv_create_qp", EINVAL,
+		explain_refused_of("ibv_create_qp", EINVAL, OF(SRQ, srq->number),
 				"ibv_create_qp: srq %u is an XRC SRQ, which requests to an "
 				"XRC_RECV QP name: give the QP a basic one, or none", srq->number);
 		return EINVAL;
 	}
 	if (srq->tags && attr->qp_type != IBV_QPT_RC) {
-		explain_refused("ibv_create_qp", EINVAL,
+		explain_refused_of("ibv_create_qp", EINVAL, OF(SRQ, srq->number),
 				"ibv_create_qp: srq %u is a tag-matching one, and the QP of type %s: "
 				"tags are of RC only",
 				srq->number, qp_type_name(attr->qp_type));
@@ -481,7 +481,7 @@ int hca_open_qp(struct hca_context *context, struct xrcd *xrcd, uint32_t number,
 		qp->opens++;
 	lock_release(&hca->objects);
 	if (!qp) {
-		explain_refused("ibv_open_qp", EINVAL,
+		explain_refused_of("ibv_open_qp", EINVAL, OF(QP, number),
 				"ibv_open_qp: no XRC_RECV QP 0x%06x in this XRC domain: one that "
 				"was created in this process, "
 			"with a domain of the same file", number);
@@ -501,14 +501,14 @@ int hca_destroy_qp(struct hca_context *context, struct qp *qp)
 	if (is_still_open(hca, qp))
 		return 0;
 	if (flows) {
-		explain_refused("ibv_destroy_qp", EBUSY,
+		explain_refused_of("ibv_destroy_qp", EBUSY, OF(QP, qp->number),
 				"ibv_destroy_qp: qp 0x%06x has %u flows: destroy them first "
 				"(ibv_destroy_flow)",
 			qp->number, flows);
 		return EBUSY;
 	}
 	if (groups) {
-		explain_refused("ibv_destroy_qp", EBUSY,
+		explain_refused_of("ibv_destroy_qp", EBUSY, OF(QP, qp->number),
 				"ibv_destroy_qp: qp 0x%06x is attached to %u multicast groups: "
 				"detach it from "
 			"them first",

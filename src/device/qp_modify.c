@@ -24,7 +24,7 @@ static int check_mtu(const struct hca_context *context, const struct qp *qp,
 
 	if (attr->path_mtu <= active)
 		return 0;
-	explain_refused("ibv_modify_qp", EINVAL,
+	explain_refused_of("ibv_modify_qp", EINVAL, OF(QP, qp->number),
 			"ibv_modify_qp: qp 0x%06x: path_mtu %u is larger than the active MTU %u of %s "
 		"(interface MTU %u): use IBV_MTU_%u or less", qp->number, 128u << attr->path_mtu,
 		128u << active, context->port->name, interface_mtu, 128u << active);
@@ -242,7 +242,7 @@ int hca_set_ece(struct qp *qp, uint32_t vendor, uint32_t *options)
 		return EINVAL;
 	}
 	if (state != IBV_QPS_RESET && state != IBV_QPS_INIT) {
-		explain_refused("ibv_set_ece", EINVAL,
+		explain_refused_of("ibv_set_ece", EINVAL, OF(QP, qp->number),
 				"ibv_set_ece: qp 0x%06x is in state %s: set options before it "
 				"goes to RTR", qp->number,
 			qp_state_name(state));

@@ -253,7 +253,7 @@ int hca_destroy_srq(struct hca_context *context, struct srq *srq)
 	if (context_is_dead(context, "ibv_destroy_srq"))
 		return EIO;
 	if (users) {
-		explain_refused("ibv_destroy_srq", EBUSY,
+		explain_refused_of("ibv_destroy_srq", EBUSY, OF(SRQ, srq->number),
 				"ibv_destroy_srq: srq %u is in use by %u QPs: destroy them first", srq->number,
 			users);
 		return EBUSY;
@@ -299,7 +299,9 @@ int hca_post_srq_ops(struct srq *srq, struct ibv_ops_wr *wr, struct ibv_ops_wr *
 	if (context_is_dead(context, "post_srq_ops"))
 		return EIO;
 	if (!srq->tags) {
-		explain("ibv_post_srq_ops: srq %u has no tags: create it by ibv_create_srq_ex with IBV_SRQT_TM",
+		explain_of(OF(SRQ, srq->number),
+			"ibv_post_srq_ops: srq %u has no tags: create it by ibv_create_srq_ex "
+			"with IBV_SRQT_TM",
 			srq->number);
 		return EINVAL;
 	}

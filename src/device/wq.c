@@ -111,7 +111,7 @@ int hca_destroy_wq(struct hca_context *context, struct wq *wq)
 	if (context_is_dead(context, "ibv_destroy_wq"))
 		return EIO;
 	if (users) {
-		explain_refused("ibv_destroy_wq", EBUSY,
+		explain_refused_of("ibv_destroy_wq", EBUSY, OF(WQ, wq->number),
 				"ibv_destroy_wq: wq 0x%07x is in %u entries of tables: destroy "
 				"those first",
 			wq->number, users);
@@ -166,14 +166,14 @@ static int wq_check_modify(const struct wq *wq, const struct ibv_wq_attr *attr) 
 		return EINVAL;
 	}
 	if (attr->attr_mask & IBV_WQ_ATTR_CURR_STATE && attr->curr_wq_state != wq->state) {
-		explain_refused("ibv_modify_wq", EINVAL,
+		explain_refused_of("ibv_modify_wq", EINVAL, OF(WQ, wq->number),
 				"ibv_modify_wq: wq 0x%07x is in state %s, not %s as "
 				"curr_wq_state says", wq->number,
 			wq_state_name(wq->state), wq_state_name(attr->curr_wq_state));
 		return EINVAL;
 	}
 	if (attr->attr_mask & IBV_WQ_ATTR_STATE && !wq_may_move(wq->state, attr->wq_state)) {
-		explain_refused("ibv_modify_wq", EINVAL,
+		explain_refused_of("ibv_modify_wq", EINVAL, OF(WQ, wq->number),
 				"ibv_modify_wq: wq 0x%07x: %s -> %s is no transition: RESET goes "
 				"to RDY, RDY "
 			"to ERR and RESET, ERR "
@@ -242,7 +242,7 @@ int hca_post_wq_recv(struct wq *wq, struct ibv_recv_wr *wr, struct ibv_recv_wr *
 	effects_init(&effects);
 	lock_acquire(&wq->lock);
 	/* In RESET, too, as with mlx5: they wait for RDY. */
-	err = recv_queue_post_for(&wq->queue, wr, bad, "post_wq_recv: wq", wq->number);
+	err = recv_queue_post_for(&wq->queue, wr, bad, EXPLAIN_WQ, wq->number);
 	if (wq->state == IBV_WQS_ERR)
 		wq_empty(wq, true, &effects);
 	lock_release(&wq->lock);

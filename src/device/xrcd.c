@@ -91,7 +91,7 @@ int hca_open_xrcd(struct hca_context *context, int fd, int oflags, struct xrcd *
 		return EIO;
 	if (like.has_inode) {
 		if (fstat(fd, &status)) {
-			explain_refused("ibv_open_xrcd", EBADF,
+			explain_refused_of("ibv_open_xrcd", EBADF, OF(FD, (unsigned)fd),
 					"ibv_open_xrcd: fd %d is not open", fd);
 			return EBADF;
 		}

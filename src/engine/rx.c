@@ -312,7 +312,8 @@ static void kill_qp(struct receiver *receiver)
 	struct qp *qp = receiver->qp;
 
 	lock_assert_held(&qp->lock);
-	explain_about("VERBATIM_FAULT", "qp 0x%06x: killed on purpose (VERBATIM_FAULT, kill-qp): this QP is "
+	explain_about("VERBATIM_FAULT", OF(QP, qp->number),
+		"qp 0x%06x: killed on purpose (VERBATIM_FAULT, kill-qp): this QP is "
 		      "now in error", qp->number);
 	qp_raise(qp, QP_EVENT_FATAL, &receiver->effects);
 	transport_fail(qp, receiver->now_ns, &receiver->effects);

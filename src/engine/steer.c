@@ -38,7 +38,7 @@ static void explain_packet_socket(int err)
 {
 	if (err == EPERM)
 		explain_about(
-			"EPERM ibv_create_qp",
+			"EPERM ibv_create_qp", OF_NOTHING,
 			"ibv_create_qp: RAW_PACKET needs CAP_NET_RAW in this network namespace: "
 			"run the program as root, or in a user namespace of its own (unshare -rn)");
 	else

@@ -277,7 +277,9 @@ static int bind_beside(const struct service_claim *claim, struct abstract_name *
 
 	if (socket_owner(name->address.sun_path + 1, &uid) || service_owner_is_trusted(uid))
 		return EADDRINUSE;
-	explain("port %u: user %u has bound the name of this service without the right to a port below 1024: "
+	explain_of(OF(PORT, claim->id & 0xffff),
+		"port %u: user %u has bound the name of this service without the right to a "
+		"port below 1024: "
 		"it is not believed, and the port is given nevertheless", (unsigned)(claim->id & 0xffff),
 		(unsigned)uid);
 	snprintf(text, sizeof(text), "%s/%016" PRIx64, name->address.sun_path + 1, random_u64());
@@ -333,7 +335,8 @@ static void explain_taken(uint64_t id)
 	if (!explaining())
 		return;
 	snprintf(prefix, sizeof(prefix), SERVICE_NAME "%016" PRIx64 "/", id);
-	explain("rdma_bind_addr: who has port %u (service ID %016" PRIx64 "), in claims: %s",
+	explain_of(OF(PORT, id & 0xffff),
+		"rdma_bind_addr: who has port %u (service ID %016" PRIx64 "), in claims: %s",
 		(unsigned)(id & 0xffff), id, holders_describe(prefix, holders, sizeof(holders)));
 }
 

@@ -59,7 +59,7 @@ static bool service_owner_judge(const struct abstract_name *claim, void *unused,
 		explain("%s: not trusted: cannot find out which user owns it: %s", text,
 			strerror(err));
 	else
-		explain("%s: not trusted: user %u owns it", text, (unsigned)uid);
+		explain_of(OF(USER, uid), "%s: not trusted: user %u owns it", text, (unsigned)uid);
 	return false;
 }
 

@@ -102,11 +102,11 @@ static void without_gso_packets_go_one_by_one(void **state)
 
 static unsigned sockets_explained;
 
-static void hear_explanation(const char *line, size_t bytes)
+static void hear_explanation(const struct explained *explained)
 {
 	static const char text[] = "cannot open a socket to send from: Too many open files; ulimit -n";
 
-	sockets_explained += memmem(line, bytes, text, sizeof(text) - 1) != NULL;
+	sockets_explained += memmem(explained->line, explained->bytes, text, sizeof(text) - 1) != NULL;
 }
 
 static void no_socket_to_send_from_is_a_loss_and_is_explained(void **state)

@@ -241,7 +241,8 @@ const char *connect_reason(int err)
 static void connect_failed(struct local *local, uint32_t slot, int err)
 {
 	counter_add(local->counters, COUNTER_NO_MEMORY_PATH, 1);
-	explain("no shared memory with the process of this host that has QPs from 0x%06x on: %s: "
+	explain_of(OF(SLOT, slot),
+		"no shared memory with the process of this host that has QPs from 0x%06x on: %s: "
 			"packets go over UDP",
 		slot * QP_PER_SLOT, connect_reason(err));
 	atomic_store_explicit(&local->peers->refusal[slot], err, memory_order_relaxed);
@@ -421,7 +422,9 @@ static void receive_connector(struct local *local, struct handshake_peer *proces
 	lock_release(&local->peers->lock);
 	if ((!verdict || verdict == EEXIST) && !(process->hello.nonce & 1 &&
 						 proofs_hold(local, &process->hello, process->hello.nonce))) {
-		explain("process %d claims QP numbers that are not its own: shared memory is refused",
+		explain_of(OF(PROCESS, (unsigned)process->pid),
+			"process %d claims QP numbers that are not its own: shared memory is "
+			"refused",
 			(int)process->pid);
 		verdict = EBUSY;
 	}

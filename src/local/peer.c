@@ -213,7 +213,9 @@ static unsigned peer_probe(const struct local *local, struct peer *peer)
 	if (!err)
 		return RING_MESSAGES | RING_COPIES;
 	counter_add(local->counters, COUNTER_NO_DIRECT_PATH, 1);
-	explain("ibv_modify_qp: cannot access the memory of process %d (process_vm_readv: %s): data "
+	explain_of(OF(PROCESS, (unsigned)peer->memory.pid),
+		"ibv_modify_qp: cannot access the memory of process %d (process_vm_readv: %s): "
+		"data "
 		"goes through shared rings; check seccomp, Yama and PR_SET_DUMPABLE",
 		(int)peer->memory.pid, strerror(err));
 	return RING_MESSAGES;

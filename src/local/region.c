@@ -75,10 +75,13 @@ static void explain_way(const struct local *local, const struct peer *peer,
 			  peer_both_copy(local, peer) ? "copied by" : "sent through the ring to";
 
 	if (region->block || local->mode > LOCAL_MAPPED)
-		explain("region 0x%llx of %llu KiB is %s process %d", (unsigned long long)region->host,
+		explain_of(OF(REGION, region->host),
+			"region 0x%llx of %llu KiB is %s process %d",
+			(unsigned long long)region->host,
 			(unsigned long long)(region->length >> 10), why, (int)peer->memory.pid);
 	else
-		explain("region 0x%llx of %llu KiB is ordinary memory: %s process %d; to have it "
+		explain_of(OF(REGION, region->host),
+			"region 0x%llx of %llu KiB is ordinary memory: %s process %d; to have it "
 			"mapped, allocate it page-aligned and as a whole, or use ibv_alloc_dm",
 			(unsigned long long)region->host,
 			(unsigned long long)(region->length >> 10), why, (int)peer->memory.pid);

@@ -146,7 +146,8 @@ static void explain_lost(struct qp1 *qp1, const struct lost_qp *lost)
 	if (!err)
 		slot_watch_remove(qp1->engine->watch, slot);
 	if (err == ESRCH)
-		explain("qp 0x%06x: the process of this host that had its peer, qp 0x%06x, has "
+		explain_of(OF(QP, lost->number),
+			"qp 0x%06x: the process of this host that had its peer, qp 0x%06x, has "
 				"ended: it was killed, has "
 			"crashed, or exited", lost->number, lost->peer);
 }

@@ -66,7 +66,8 @@ static void set_tail(struct cq *cq, uint32_t tail)
 static void raise_overflow(struct cq *cq, struct effects *effects) REQUIRES(cq->lock)
 {
 	cq->overflowed = true;
-	explain_about("CQ_ERR", "cq %u overflowed: %u completions wait to be polled; poll more often, "
+	explain_about("CQ_ERR", OF(CQ, cq->number),
+		"cq %u overflowed: %u completions wait to be polled; poll more often, "
 		      "create it with a larger cqe, or keep fewer requests outstanding", cq->number,
 		      cq->size);
 	if (!cq->async)
@@ -383,7 +384,8 @@ int cq_resize(struct cq *cq, uint32_t size)
 	lock_release_plain(&cq->lock);
 	ring_memory_put(&memory, unused);
 	if (err)
-		explain("ibv_resize_cq: %u completions wait in cq %u, more than the new size %u; "
+		explain_of(OF(CQ, cq->number),
+			"ibv_resize_cq: %u completions wait in cq %u, more than the new size %u; "
 			"poll them first", waiting, cq->number, size);
 	return err;
 }

@@ -335,7 +335,7 @@ int mr_deregister(struct mr_table *table, struct mr *mr)
 		mr_entry_kill(entry);
 	lock_release(&table->lock);
 	if (windows) {
-		explain_refused("ibv_dereg_mr", EBUSY,
+		explain_refused_of("ibv_dereg_mr", EBUSY, OF(MR, mr->ibv.lkey),
 				"ibv_dereg_mr: %u memory windows are bound to the region with "
 				"lkey 0x%08x: "
 			"invalidate or deallocate them first", windows, mr->ibv.lkey);
@@ -368,13 +368,13 @@ static int check_rereg(const struct mr *mr, int flags, const struct pd *pd, cons
 		return EINVAL;
 	}
 	if (flags & IBV_REREG_MR_CHANGE_PD && !pd) {
-		explain_refused("ibv_rereg_mr", EINVAL,
+		explain_refused_of("ibv_rereg_mr", EINVAL, OF(MR, mr->ibv.lkey),
 				"ibv_rereg_mr: lkey 0x%08x: IBV_REREG_MR_CHANGE_PD needs a pd",
 				mr->ibv.lkey);
 		return EINVAL;
 	}
 	if (flags & IBV_REREG_MR_CHANGE_TRANSLATION && (!address || !length)) {
-		explain_refused("ibv_rereg_mr", EINVAL,
+		explain_refused_of("ibv_rereg_mr", EINVAL, OF(MR, mr->ibv.lkey),
 				"ibv_rereg_mr: lkey 0x%08x: IBV_REREG_MR_CHANGE_TRANSLATION "
 				"needs an address "
 			"and a length", mr->ibv.lkey);
@@ -422,7 +422,7 @@ int mr_reregister(struct mr_table *table, struct mr *mr, int flags, struct pd *p
 	int err;
 
 	if (entry->kind == MR_NULL) {
-		explain_refused("ibv_rereg_mr", EINVAL,
+		explain_refused_of("ibv_rereg_mr", EINVAL, OF(MR, mr->ibv.lkey),
 				"ibv_rereg_mr: lkey 0x%08x is of a null region, which has "
 				"nothing to change", mr->ibv.lkey);
 		return EINVAL;
@@ -451,7 +451,8 @@ int mr_reregister(struct mr_table *table, struct mr *mr, int flags, struct pd *p
 		region_replace(entry, &new);
 		lock_release(&table->lock);
 	} else {
-		explain("ibv_rereg_mr: memory windows are bound to the region with lkey 0x%08x: "
+		explain_of(OF(MR, mr->ibv.lkey),
+			"ibv_rereg_mr: memory windows are bound to the region with lkey 0x%08x: "
 			"invalidate or deallocate them first", mr->ibv.lkey);
 		return err;
 	}

@@ -202,7 +202,8 @@ enum mr_fault mw_bind(struct mr_table *table, const struct mr_accessor *accessor
 	refusal = mw_try_bind(table, accessor, window_of(table, mw), new_rkey, info);
 	lock_release(&table->lock);
 	if (refusal.fault != MR_OK)
-		explain("ibv_bind_mw: window with rkey 0x%08x on qp 0x%06x, address 0x%llx length "
+		explain_of(OF(QP, accessor->qpn),
+			"ibv_bind_mw: window with rkey 0x%08x on qp 0x%06x, address 0x%llx length "
 			"%llu: %s", new_rkey, accessor->qpn, (unsigned long long)info->addr,
 			(unsigned long long)info->length, refusal.reason);
 	return refusal.fault;
@@ -230,7 +231,8 @@ static void explain_invalidate(struct mr_table *table, const struct mr_accessor 
 
 	if (fault != MR_ACCESS)
 		mr_explain(table, accessor, rkey, 0, 0, 0, fault, line, sizeof(line));
-	explain("IBV_WR_LOCAL_INV or IBV_WR_SEND_WITH_INV: qp 0x%06x rkey 0x%08x: %s",
+	explain_of(OF(QP, accessor->qpn),
+		"IBV_WR_LOCAL_INV or IBV_WR_SEND_WITH_INV: qp 0x%06x rkey 0x%08x: %s",
 			accessor->qpn, rkey, line);
 }
 

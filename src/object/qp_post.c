@@ -68,14 +68,16 @@ static const struct wr_rule {
 
 /* Explain and name the error: "return REFUSE(EINVAL, "why")", with qp and wr in scope. */
 #define REFUSE(err, format, ...) __extension__ ({                                     \
-	explain_about(#err " ibv_post_send", "ibv_post_send: qp 0x%06x wr_id 0x%llx: " format, \
+	explain_about(#err " ibv_post_send", OF_WR(QP, qp->number, wr->wr_id), \
+		"ibv_post_send: qp 0x%06x wr_id 0x%llx: " format, \
 		      qp->number, (unsigned long long)wr->wr_id, ##__VA_ARGS__);      \
 	(err); })
 
 /* The request is taken, and fails in its turn: "return TAKE_FAULTY(LOC_LEN_ERR, "why")", with qp,
  * wr and wqe in scope. */
 #define TAKE_FAULTY(name, format, ...) __extension__ ({                               \
-	explain_about(#name, "ibv_post_send: qp 0x%06x wr_id 0x%llx: " format         \
+	explain_about(#name, OF_WR(QP, qp->number, wr->wr_id),                 \
+		"ibv_post_send: qp 0x%06x wr_id 0x%llx: " format         \
 		      "; it completes with IBV_WC_" #name, qp->number,                \
 		      (unsigned long long)wr->wr_id, ##__VA_ARGS__);                  \
 	take_faulty(wr, wqe, IBV_WC_##name); })
@@ -126,7 +128,9 @@ static __attribute__((noinline)) bool qp_post_flags_fit(const struct qp *qp,
 	unsigned unknown = wr->send_flags & ~(unsigned)FLAGS_KNOWN;
 
 	if (unknown)
-		explain("ibv_post_send: qp 0x%06x wr_id 0x%llx: send_flags 0x%x: 0x%x is none of enum "
+		explain_of(OF_WR(QP, qp->number, wr->wr_id),
+			"ibv_post_send: qp 0x%06x wr_id 0x%llx: send_flags 0x%x: 0x%x is none "
+			"of enum "
 			"ibv_send_flags, and has no effect: is the field initialised?", qp->number,
 			(unsigned long long)wr->wr_id, wr->send_flags, unknown);
 	if (!(wr->send_flags & IBV_SEND_INLINE) || rule->carries & CARRIES_INLINE)
@@ -474,7 +478,8 @@ int qp_post_recv(struct qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad
 	if (!wr)	/* eRPC asks so, in RESET too, whose driver this is */
 		return 0;
 	if (!qp_receives(qp)) {
-		explain("ibv_post_recv: qp 0x%06x is of type %s%s: use %s", qp->number,
+		explain_of(OF(QP, qp->number),
+			"ibv_post_recv: qp 0x%06x is of type %s%s: use %s", qp->number,
 				qp_type_name(qp->type),
 			qp->hash ? " with a table of work queues" : ", which has no receive queue",
 			qp->hash ? "ibv_post_wq_recv with those" : "ibv_post_srq_recv with the XRC SRQ");
@@ -482,7 +487,8 @@ int qp_post_recv(struct qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad
 		return EINVAL;
 	}
 	if (qp->srq) {
-		explain("ibv_post_recv: qp 0x%06x takes its receives from an SRQ: use "
+		explain_of(OF(QP, qp->number),
+			"ibv_post_recv: qp 0x%06x takes its receives from an SRQ: use "
 			"ibv_post_srq_recv", qp->number);
 		*bad = wr;
 		return EINVAL;
@@ -492,10 +498,12 @@ int qp_post_recv(struct qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad
 	 * wait for INIT. A QP that has come back to RESET takes none with libmlx5, and rdma-core tests that.
 	 */
 	if (atomic_load_explicit(&qp->was_reset, memory_order_acquire)) {
-		explain("ibv_post_recv: qp 0x%06x is in RESET again: move it to INIT before posting receives",
+		explain_of(OF(QP, qp->number),
+			"ibv_post_recv: qp 0x%06x is in RESET again: move it to INIT before "
+			"posting receives",
 			qp->number);
 		*bad = wr;
 		return EINVAL;
 	}
-	return recv_queue_post_for(&qp->rq, wr, bad, "post_recv: qp", qp->number);
+	return recv_queue_post_for(&qp->rq, wr, bad, EXPLAIN_QP, qp->number);
 }

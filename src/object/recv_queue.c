@@ -122,44 +122,54 @@ static int recv_queue_post_one(struct recv_queue *queue, const struct ibv_recv_w
 	return 0;
 }
 
+static const char *const posts[EXPLAIN_KIND_COUNT] = {
+	[EXPLAIN_QP] = "post_recv: qp",
+	[EXPLAIN_SRQ] = "post_srq_recv: srq",
+	[EXPLAIN_WQ] = "post_wq_recv: wq",
+};
+
 /* What was taken has completed, or is about to. */
-static void explain_full(const struct recv_queue *queue, const struct ibv_recv_wr *wr, const char *what,
+static void explain_full(const struct recv_queue *queue, const struct ibv_recv_wr *wr, enum explain_kind kind,
 			 uint32_t number)
 {
+	const struct explain_object of = { kind, true, number, wr->wr_id };
 	uint32_t waiting = recv_queue_count(queue);
 
 	if (waiting >= queue->size)
-		explain_about("ENOMEM ibv_post_recv",
+		explain_about("ENOMEM ibv_post_recv", of,
 			      "%s 0x%06x: the queue is full with %u receives (wr_id 0x%llx "
 			      "was not posted); create it with a larger max_recv_wr or max_wr, or "
 			      "post after some "
 			      "have completed",
-			      what, number, queue->size, (unsigned long long)wr->wr_id);
+			      posts[kind], number, queue->size, (unsigned long long)wr->wr_id);
 	else
-		explain_about("ENOMEM ibv_post_recv",
+		explain_about("ENOMEM ibv_post_recv", of,
 			      "%s 0x%06x: the queue is full with %u receives (wr_id 0x%llx "
 			      "was not posted; for messages are waiting: %u); a slot is free when "
 			      "the completion "
 			      "of its receive was polled: poll",
-			      what, number, queue->size, (unsigned long long)wr->wr_id, waiting);
+			      posts[kind], number, queue->size, (unsigned long long)wr->wr_id, waiting);
 }
 
 static void explain_refusal(const struct recv_queue *queue, const struct ibv_recv_wr *wr, int err,
-			    const char *what, uint32_t number)
+			    enum explain_kind kind, uint32_t number)
 {
+	const struct explain_object of = { kind, true, number, wr->wr_id };
+
 	if (err == ENOMEM)
-		explain_full(queue, wr, what, number);
+		explain_full(queue, wr, kind, number);
 	else if (wr->num_sge > 0 && !wr->sg_list)
-		explain("%s 0x%06x: wr_id 0x%llx has num_sge %d but sg_list is NULL",
-			what, number, (unsigned long long)wr->wr_id, wr->num_sge);
+		explain_of(of, "%s 0x%06x: wr_id 0x%llx has num_sge %d but sg_list is NULL",
+			posts[kind], number, (unsigned long long)wr->wr_id, wr->num_sge);
 	else
-		explain("%s 0x%06x: wr_id 0x%llx has num_sge %d, not in 0..%u: create the queue "
-			"with a larger max_recv_sge or max_sge", what, number,
+		explain_of(of,
+			"%s 0x%06x: wr_id 0x%llx has num_sge %d, not in 0..%u: create the queue "
+			"with a larger max_recv_sge or max_sge", posts[kind], number,
 			(unsigned long long)wr->wr_id, wr->num_sge, queue->max_sge);
 }
 
 int recv_queue_post_for(struct recv_queue *queue, struct ibv_recv_wr *wr,
-			struct ibv_recv_wr **bad, const char *what, uint32_t number)
+			struct ibv_recv_wr **bad, enum explain_kind kind, uint32_t number)
 {
 	int err = 0;
 
@@ -173,14 +183,9 @@ int recv_queue_post_for(struct recv_queue *queue, struct ibv_recv_wr *wr,
 	lock_release(&queue->lock);
 	if (err) {
 		*bad = wr;
-		explain_refusal(queue, wr, err, what, number);
+		explain_refusal(queue, wr, err, kind, number);
 	}
 	return err;
-}
-
-int recv_queue_post(struct recv_queue *queue, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
-{
-	return recv_queue_post_for(queue, wr, bad, "post_recv: queue", 0);
 }
 
 bool recv_queue_take_locked(struct recv_queue *queue, struct recv_wqe *wqe)

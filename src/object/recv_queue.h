@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "base/lock.h"
+#include "base/log.h"
 #include "object/ring_memory.h"
 #include "object/wqe_slots.h"
 
@@ -43,11 +44,12 @@ int recv_queue_init(struct recv_queue *queue, uint32_t size, uint32_t max_sge);
 void recv_queue_fini(struct recv_queue *queue);
 int recv_queue_resize(struct recv_queue *queue, uint32_t size);	/* 0, EINVAL (in use), ENOMEM */
 
-/* 0; EINVAL (too many SGEs), ENOMEM (full): *bad names the first refused, those before it stand. */
-int recv_queue_post(struct recv_queue *queue, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
-/* The same; explanations say @what ("post_recv: qp") and its @number. */
-int recv_queue_post_for(struct recv_queue *queue, struct ibv_recv_wr *wr,
-			struct ibv_recv_wr **bad, const char *what, uint32_t number);
+/*
+ * 0; EINVAL (too many SGEs), ENOMEM (full): *bad names the first refused, those before it stand. The queue is of the
+ * QP, SRQ or work queue (@kind) of this @number, for explanations.
+ */
+int recv_queue_post_for(struct recv_queue *queue, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad,
+			enum explain_kind kind, uint32_t number);
 /* Copy the oldest into @wqe (room for max_sge SGEs) and remove it; false when there is none. */
 bool recv_queue_take(struct recv_queue *queue, struct recv_wqe *wqe);
 bool recv_queue_take_locked(struct recv_queue *queue, struct recv_wqe *wqe) REQUIRES(queue->lock);

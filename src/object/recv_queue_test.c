@@ -17,7 +17,7 @@ static int post(struct recv_queue *queue, uint64_t wr_id, int sges)
 {
 	struct ibv_sge sge[] = { { wr_id, 1, 10 }, { wr_id + 1, 2, 20 }, { wr_id + 2, 3, 30 } };
 	struct ibv_recv_wr wr = { .wr_id = wr_id, .sg_list = sge, .num_sge = sges }, *bad = NULL;
-	int err = recv_queue_post(queue, &wr, &bad);
+	int err = recv_queue_post_for(queue, &wr, &bad, EXPLAIN_QP, 0);
 
 	assert_ptr_equal(bad, err ? &wr : NULL);
 	return err;
@@ -87,7 +87,7 @@ static void a_slot_is_free_when_its_completion_was_polled(void **state)
 	assert_int_equal(post(&queue, 1, 1), 0);
 	assert_true(recv_queue_take(&queue, &taken.wqe));
 	explanation_begin(&explanation);
-	assert_int_equal(recv_queue_post_for(&queue, &wr, &bad, "post_recv: qp", 0x12), ENOMEM);
+	assert_int_equal(recv_queue_post_for(&queue, &wr, &bad, EXPLAIN_QP, 0x12), ENOMEM);
 	assert_mentions(explanation_end(&explanation), "waiting: 1); a slot is free when the completion");
 	assert_true(recv_queue_take(&queue, &later.wqe));
 	assert_int_equal(post(&queue, 2, 1), ENOMEM);
@@ -138,16 +138,16 @@ static void receives_before_the_bad_one_stand(void **state)
 
 	assert_int_equal(recv_queue_init(&queue, 5, SGES), 0);
 	explanation_begin(&explanation);
-	assert_int_equal(recv_queue_post_for(&queue, wr, &bad, "post_recv: qp", 0x12), EINVAL);
+	assert_int_equal(recv_queue_post_for(&queue, wr, &bad, EXPLAIN_QP, 0x12), EINVAL);
 	text = explanation_end(&explanation);
 	assert_mentions(text, "post_recv: qp 0x000012: wr_id 0x2 has num_sge 3");
 	assert_ptr_equal(bad, &wr[1]);
 	assert_int_equal(recv_queue_count(&queue), 1);
 	wr[1].num_sge = -1;
-	assert_int_equal(recv_queue_post(&queue, &wr[1], &bad), EINVAL);
+	assert_int_equal(recv_queue_post_for(&queue, &wr[1], &bad, EXPLAIN_QP, 0), EINVAL);
 	wr[1].num_sge = 1;
 	wr[1].sg_list = NULL;
-	assert_int_equal(recv_queue_post(&queue, &wr[1], &bad), EINVAL);
+	assert_int_equal(recv_queue_post_for(&queue, &wr[1], &bad, EXPLAIN_QP, 0), EINVAL);
 	recv_queue_fini(&queue);
 }
 

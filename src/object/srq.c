@@ -11,7 +11,7 @@
 
 int srq_post(struct srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
-	return recv_queue_post_for(&srq->queue, wr, bad, "post_srq_recv: srq", srq->number);
+	return recv_queue_post_for(&srq->queue, wr, bad, EXPLAIN_SRQ, srq->number);
 }
 
 /* Raise the limit event if the queue is below an armed limit, and disarm. */
@@ -53,21 +53,21 @@ static int check_modify(const struct srq *srq, const struct ibv_srq_attr *attr, 
 	uint32_t size = mask & IBV_SRQ_MAX_WR ? attr->max_wr : srq->queue.size;
 
 	if (mask & ~(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT)) {
-		explain_refused("ibv_modify_srq", EINVAL,
+		explain_refused_of("ibv_modify_srq", EINVAL, OF(SRQ, srq->number),
 				"ibv_modify_srq: srq 0x%06x: mask 0x%x has bits other than "
 				"IBV_SRQ_MAX_WR and "
 			"IBV_SRQ_LIMIT", srq->number, mask);
 		return EINVAL;
 	}
 	if (mask & IBV_SRQ_MAX_WR && !attr->max_wr) {
-		explain_refused("ibv_modify_srq", EINVAL,
+		explain_refused_of("ibv_modify_srq", EINVAL, OF(SRQ, srq->number),
 				"ibv_modify_srq: srq 0x%06x: max_wr 0: it must hold at least one "
 				"receive",
 			srq->number);
 		return EINVAL;
 	}
 	if (mask & IBV_SRQ_LIMIT && attr->srq_limit > size) {
-		explain_refused("ibv_modify_srq", EINVAL,
+		explain_refused_of("ibv_modify_srq", EINVAL, OF(SRQ, srq->number),
 				"ibv_modify_srq: srq 0x%06x: srq_limit %u exceeds max_wr %u",
 			srq->number, attr->srq_limit, size);
 		return EINVAL;

@@ -42,7 +42,7 @@ static inline struct srq *to_srq(struct ibv_srq *ibv)
 	return (struct srq *)ibv;
 }
 
-/* ibv_post_srq_recv: as recv_queue_post(), explained with the SRQ's number. */
+/* ibv_post_srq_recv: as recv_queue_post_for(), explained with the SRQ's number. */
 int srq_post(struct srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 
 /* As recv_queue_take(); raises the limit event when fewer than the limit are left, once. */

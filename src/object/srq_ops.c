@@ -12,7 +12,8 @@
 #include "object/tag_list.h"
 
 #define REFUSE_OP(err, format, ...) __extension__ ({                                              \
-	explain_about(#err " ibv_post_srq_ops", "post_srq_ops: srq 0x%06x wr_id 0x%llx: " format,  \
+	explain_about(#err " ibv_post_srq_ops", OF_WR(SRQ, srq->number, wr->wr_id), \
+		"post_srq_ops: srq 0x%06x wr_id 0x%llx: " format,  \
 		      srq->number, (unsigned long long)wr->wr_id, ##__VA_ARGS__);                  \
 	(err); })
 

@@ -13,15 +13,17 @@
 /* The name of the call, which ends with ": ", becomes part of the hint to `verbatim explain`. */
 int refuse(int err, const char *format, ...)
 {
-	char call[64], text[320];
+	char call[64];
 	va_list arguments;
 
 	if (explaining()) {
 		va_start(arguments, format);
-		vsnprintf(text, sizeof(text), format, arguments);
+		vsnprintf(call, sizeof(call), format, arguments);
 		va_end(arguments);
-		snprintf(call, sizeof(call), "%.*s", (int)strcspn(text, ":"), text);
-		explain_print_refused(call, err, "%s", text);
+		call[strcspn(call, ":")] = '\0';
+		va_start(arguments, format);
+		explain_vprint(&(const struct explanation){ .call = call, .err = err }, format, arguments);
+		va_end(arguments);
 	} else {
 		explain_missed(err);
 	}

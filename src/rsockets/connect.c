@@ -99,11 +99,13 @@ static int rs_connect_receive(struct rsocket *rs, const struct rdma_conn_param *
 				param->private_data_len : 0, hello, &version);
 
 	if (err == EPROTONOSUPPORT)
-		explain("rsocket %d: the peer speaks version %u of Verbatim's rsocket protocol, "
+		explain_of(OF(RSOCKET, (unsigned)rs->fd),
+			"rsocket %d: the peer speaks version %u of Verbatim's rsocket protocol, "
 			"this side version %u: use the same release on both sides", rs->fd, version,
 			RS_VERSION);
 	else if (err)
-		explain("rsocket %d: the peer is not an rsocket of Verbatim: run it on Verbatim, "
+		explain_of(OF(RSOCKET, (unsigned)rs->fd),
+			"rsocket %d: the peer is not an rsocket of Verbatim: run it on Verbatim, "
 			"too; rsockets of rdma-core speak another protocol", rs->fd);
 	return err;
 }

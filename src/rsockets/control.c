@@ -53,7 +53,9 @@ static int owner_number(const struct f_owner_ex *who)
 static int set_flags(struct rsocket *rs, long flags) REQUIRES(rs->lock)
 {
 	if (flags & O_ASYNC && rs->type != SOCK_STREAM) {
-		explain("rsocket %d: O_ASYNC is for streams: wait for datagrams in rpoll()", rs->fd);
+		explain_of(OF(RSOCKET, (unsigned)rs->fd),
+			"rsocket %d: O_ASYNC is for streams: wait for datagrams in rpoll()",
+			rs->fd);
 		return EOPNOTSUPP;
 	}
 	rs->nonblocking = flags & O_NONBLOCK;
@@ -87,7 +89,9 @@ static int rs_control_command_locked(struct rsocket *rs, int cmd, long argument,
 		*(struct f_owner_ex *)argument = rs->owner.who;
 		return 0;
 	}
-	explain("rsocket %d: rfcntl() supports F_GETFL, F_SETFL, F_GETFD, F_SETFD, F_SETOWN, F_GETOWN and "
+	explain_of(OF(RSOCKET, (unsigned)rs->fd),
+		"rsocket %d: rfcntl() supports F_GETFL, F_SETFL, F_GETFD, F_SETFD, F_SETOWN, "
+		"F_GETOWN and "
 		"F_SETOWN_EX, F_GETOWN_EX, not %d", rs->fd, cmd);
 	return EINVAL;
 }

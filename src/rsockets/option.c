@@ -94,7 +94,8 @@ static int rs_option_set_number(struct rsocket *rs, const struct number_option *
 		/* As the kernel: sizes are wishes, taken when they can be. */
 		if (option->level == SOL_SOCKET)
 			return 0;
-		explain("rsocket %d: option %d of level 0x%x is fixed after connect and accept: "
+		explain_of(OF(RSOCKET, (unsigned)rs->fd),
+			"rsocket %d: option %d of level 0x%x is fixed after connect and accept: "
 			"set it on the new socket, or on the listening one", rs->fd, option->name,
 			(unsigned)option->level);
 		return EINVAL;

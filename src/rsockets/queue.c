@@ -393,7 +393,8 @@ static void take_failure(struct rsocket *rs, const struct ibv_wc *wc) REQUIRES(r
 		rs_end_locked(rs, 0);
 		return;
 	}
-	explain_about("ECONNRESET", "rsocket %d: connection lost (%s): the peer or the route to it is gone",
+	explain_about("ECONNRESET", OF(RSOCKET, (unsigned)rs->fd),
+		"rsocket %d: connection lost (%s): the peer or the route to it is gone",
 		      rs->fd, ibv_wc_status_str(wc->status));
 	rs_end_locked(rs, ECONNRESET);
 }
@@ -411,7 +412,8 @@ static unsigned take_batch(struct rsocket *rs, const struct ibv_wc *wc, int coun
 			queue_sent(&rs->stream.queue, (uint32_t)wc[i].wr_id);
 		} else {
 			if (rs->state != RS_CLOSED && take_receive(rs, &wc[i])) {
-				explain("rsocket %d: the peer violates the rsocket protocol: "
+				explain_of(OF(RSOCKET, (unsigned)rs->fd),
+					"rsocket %d: the peer violates the rsocket protocol: "
 					"disconnecting", rs->fd);
 				rs_end_locked(rs, ECONNRESET);
 			}

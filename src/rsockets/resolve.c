@@ -249,7 +249,8 @@ static void resolve_answer(struct rsocket *rs, struct rdma_cm_id *id, bool under
 	if (!err) {
 		param.qp_num = link->qp->qp_num;
 		if (rdma_accept(id, &param))
-			explain("rsocket %d: cannot answer a peer that asks for its datagram QP: "
+			explain_of(OF(RSOCKET, (unsigned)rs->fd),
+				"rsocket %d: cannot answer a peer that asks for its datagram QP: "
 				"%m", rs->fd);
 	} else {
 		rdma_reject(id, NULL, 0);

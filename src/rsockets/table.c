@@ -70,7 +70,8 @@ struct rsocket *rs_get(int fd)
 		lock_acquire(entry_lock(fd));
 		rs = *fd_table_entry(&table, fd);
 		if (rs && rs_is_inherited(rs)) {
-			explain("rsocket %d: opened before fork(), it works in the parent only: "
+			explain_of(OF(RSOCKET, (unsigned)fd),
+				"rsocket %d: opened before fork(), it works in the parent only: "
 				"open another one in the child", fd);
 			rs = NULL;
 		}

@@ -4,7 +4,6 @@
  * or a simulated run's file (sim/program/record.c).
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "trace/trace.h"
@@ -35,18 +34,15 @@ void trace_take(const struct tracepoint_record *point)
 	trace_put(&record, point->want, point->data, point->bytes);
 }
 
-/* "... qp 0x000123 ...": whose line it is. */
-static uint32_t event_qpn(const char *line)
+void trace_explanation(const struct explained *explained)
 {
-	const char *at = strstr(line, "qp 0x");
+	const struct explain_object *of = &explained->of;
+	bool is_qp = of->kind == EXPLAIN_QP;
+	char text[TRACE_TEXT_MAX - 200];
 
-	return at ? (uint32_t)strtoul(at + 5, NULL, 16) & 0xffffff : 0;
-}
-
-void trace_explanation(const char *line, size_t bytes)
-{
-	char text[TRACE_TEXT_MAX - 100];
-
-	snprintf(text, sizeof(text), "%.*s", (int)bytes, line);
-	tracepoint(explain, .qp = event_qpn(text), .text = text);
+	snprintf(text, sizeof(text), "%.*s", (int)explained->bytes, explained->line);
+	tracepoint(explain, .qp = is_qp ? (uint32_t)of->number : 0, .rule = explained->key,
+		   .object = is_qp ? NULL : explain_kind_name(of->kind),
+		   .number = { !is_qp && of->kind, of->number }, .wr_id = { of->has_wr_id, of->wr_id },
+		   .text = text);
 }

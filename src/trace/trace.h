@@ -16,6 +16,7 @@
 
 #include "base/counters.h"
 #include "base/datagram.h"
+#include "base/log.h"
 #include "trace/record.h"
 
 /*
@@ -54,8 +55,8 @@ void trace_forget(uint32_t qpn);
 
 /* The listener of what happens. */
 void trace_take(const struct tracepoint_record *point);
-/* A line of explain(), as an event. */
-void trace_explanation(const char *line, size_t bytes);
+/* Of explain(), as an event. */
+void trace_explanation(const struct explained *explained);
 
 /* The thread holds no lock: if the ring is nearly full, wait for the tracer a moment. */
 void trace_throttle_slowly(void);

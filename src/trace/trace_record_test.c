@@ -207,13 +207,20 @@ static void explanations_are_events_while_they_are_wanted(void **state)
 
 	assert_false(explaining());
 	assert_int_equal(attach(share_new(TRACE_EXPLAIN, 0, F_SEAL_SHRINK)), 0);
-	explain("ibv_post_send: qp 0x047659 wr_id 0x0: \"%s\"", "why");
+	explain_about("EINVAL ibv_post_send", OF_WR(QP, 0x047659, 5), "\"%s\" of qp 0x012345", "why");
 	record = record_at(0);
 	assert_int_equal(share->head, record->bytes);
 	assert_int_equal(record->qpn, 0x047659);
 	assert_true(trace_event_members(record, record + 1, text));
 	assert_string_equal(text, "\"event\":\"explain\",\"qp\":\"0x047659\","
-				  "\"text\":\"ibv_post_send: qp 0x047659 wr_id 0x0: \\\"why\\\"\"");
+				  "\"rule\":\"EINVAL ibv_post_send\",\"wr_id\":5,"
+				  "\"text\":\"\\\"why\\\" of qp 0x012345 "
+				  "(verbatim explain EINVAL ibv_post_send)\"");
+	record = record_at(share->head);
+	explain_of(OF(SRQ, 7), "full");
+	assert_int_equal(record->qpn, 0);
+	assert_true(trace_event_members(record, record + 1, text));
+	assert_string_equal(text, "\"event\":\"explain\",\"object\":\"srq\",\"number\":7,\"text\":\"full\"");
 	end();
 	assert_false(explaining());
 	assert_int_equal(attach(share_new(TRACE_CALLS, 0, F_SEAL_SHRINK)), 0);

@@ -140,7 +140,8 @@ static void rnr_is_patient(struct qp_call *call, uint32_t psn) REQUIRES(call->qp
 	} else if (requester->rnr_since_ns != TIME_NEVER &&
 		   call->now_ns - requester->rnr_since_ns >= PATIENCE_NS) {
 		requester->rnr_since_ns = TIME_NEVER;	/* said */
-		explain_print_about("RNR", "qp 0x%06x: %s (wr_id 0x%llx) has waited for more "
+		explain_about("RNR", OF_WR(QP, call->qp->number, wqe->wr_id),
+			"qp 0x%06x: %s (wr_id 0x%llx) has waited for more "
 				"than a second: qp 0x%06x "
 				    "has no receive posted, and rnr_retry 7 waits for ever: the "
 				    "peer has to "

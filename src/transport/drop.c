@@ -42,14 +42,16 @@ static int drop_field(const char *name, size_t length, const struct drop_facts *
 #define FIELD(id, ...)                                                     \
 	if (length == sizeof(#id) - 1 && !memcmp(name, #id, length)) \
 		return snprintf(out, size, __VA_ARGS__);
+/* Of one packet: another one with the same fields otherwise is dropped for the same reason. */
+#define FIELD_OF_PACKET(id, ...) FIELD(id, facts->is_rule ? "" : __VA_ARGS__)
 	FIELD(op, "%s", packet->op->name)
 	FIELD(source, "%s", address_text(facts->source, address))
 	FIELD(dest, "0x%06x", facts->dest_qpn)
 	FIELD(pkey, "0x%04x", packet->pkey)
-	FIELD(psn, "%u", facts->psn)
+	FIELD_OF_PACKET(psn, "%u", facts->psn)
 	FIELD(from_qp, "0x%06x", packet->deth.source_qpn)
 	FIELD(qkey, "0x%08x", packet->deth.qkey)
-	FIELD(bytes, "%zu", packet->payload_bytes)
+	FIELD_OF_PACKET(bytes, "%zu", packet->payload_bytes)
 	if (!qp)
 		return snprintf(out, size, "{%.*s}", (int)length, name);
 	lock_assert_held(&qp->lock);
@@ -61,9 +63,9 @@ static int drop_field(const char *name, size_t length, const struct drop_facts *
 	FIELD(peer, "%s", address_text(qp->av.destination, address))
 	FIELD(own, "%s", address_text(qp->av.source, address))
 	FIELD(own_qkey, "0x%08x", qp->attr.qkey)
-	FIELD(first_psn, "%u", qp->attr.rq_psn & PSN_MASK)
-	FIELD(room, "%llu", (unsigned long long)qp->responder.recv_bytes)
-	FIELD(wr_id, "0x%llx", (unsigned long long)qp->responder.recv->wr_id)
+	FIELD_OF_PACKET(first_psn, "%u", qp->attr.rq_psn & PSN_MASK)
+	FIELD_OF_PACKET(room, "%llu", (unsigned long long)qp->responder.recv_bytes)
+	FIELD_OF_PACKET(wr_id, "0x%llx", (unsigned long long)qp->responder.recv->wr_id)
 	FIELD(grh_advice, "%s", packet->payload_bytes > qp->responder.recv_bytes ? "" :
 	      ": receives of UD need 40 bytes in front of the message")
 	FIELD(value, "%u", facts->value)
@@ -71,6 +73,7 @@ static int drop_field(const char *name, size_t length, const struct drop_facts *
 	FIELD(value_type, "%s", qp_type_name((enum ibv_qp_type)facts->value))
 	FIELD(value_state, "%s", qp_state_name((enum ibv_qp_state)facts->value))
 	FIELD(value_advice, "%s", drop_state_advice((enum ibv_qp_state)facts->value, true))
+#undef FIELD_OF_PACKET
 #undef FIELD
 	return snprintf(out, size, "{%.*s}", (int)length, name);
 }
@@ -101,12 +104,15 @@ void drop_print(enum drop why, struct qp *qp, const struct packet *packet, const
 	struct drop_facts facts = { .qp = qp, .packet = packet, .source = source, .dest_qpn = qpn,
 				    .psn = packet ? packet->psn : 0 };
 	const struct drop_row *row = drop_row(why);
-	char words[DROP_WORDS_MAX], key[64] = "";
+	char words[DROP_WORDS_MAX], rule[DROP_WORDS_MAX], key[64] = "";
 
 	if (!row->words || (packet && (packet->op->service == SERVICE_CNP || opcode_is_response(packet->op))))
 		return;
 	drop_write(row->words, &facts, words, sizeof(words));
 	if (row->key)
 		drop_write(row->key, &facts, key, sizeof(key));
-	explain_print_remote("%s%s%s%s", words, row->key ? " (verbatim explain " : "", key, row->key ? ")" : "");
+	facts.is_rule = true;
+	explain_print(&(const struct explanation){ .key = row->key ? key : NULL, .remote = true,
+						   .rule = drop_write(row->words, &facts, rule, sizeof(rule)),
+						   .of = OF(QP, qp ? qp->number : qpn) }, "%s", words);
 }

@@ -18,6 +18,7 @@ struct drop_facts {
 	const uint8_t *source;		/* where the packet came from */
 	uint32_t dest_qpn, psn;
 	uint32_t value;			/* of a refusal */
+	bool is_rule;			/* without what is of this packet alone */
 };
 
 /* @words with their fields filled in. Returns @out. */

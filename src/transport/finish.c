@@ -217,7 +217,7 @@ void explain_request(struct qp_call *call, const struct send_wqe *wqe, enum ibv_
 
 	assert(status < sizeof(statuses) / sizeof(statuses[0]) && statuses[status].name);
 	explain_about(
-		statuses[status].name,
+		statuses[status].name, OF_WR(QP, call->qp->number, wqe->wr_id),
 		"qp 0x%06x: %s of %u bytes (wr_id 0x%llx) to qp 0x%06x at %s failed: %s; %s%s%s",
 		call->qp->number, wqe_name(wqe), wqe->length, (unsigned long long)wqe->wr_id,
 		wqe->ah ? wqe->remote_qpn : call->qp->attr.dest_qp_num,

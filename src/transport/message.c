@@ -214,7 +214,7 @@ void transport_message_unmade(struct qp *qp, uint64_t now_ns, struct effects *ef
 	if (qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_SQD)
 		return;
 	qp_call_init(&call, qp, now_ns, effects);
-	explain_about("QP_FATAL",
+	explain_about("QP_FATAL", OF(QP, qp->number),
 		      "qp 0x%06x: a request that was completed while the peer's process was "
 		      "stopped did not arrive: the peer ended its queue pair, the region or the "
 		      "receive before it took the message",

@@ -27,7 +27,8 @@ static void presence_explain(const struct qp_call *call, const char *how) REQUIR
 	const struct qp *qp = call->qp;
 	char peer[46];
 
-	explain_about("RETRY_EXC_ERR", "qp 0x%06x: the process of its peer, qp 0x%06x at %s, takes nothing "
+	explain_about("RETRY_EXC_ERR", OF(QP, qp->number),
+		"qp 0x%06x: the process of its peer, qp 0x%06x at %s, takes nothing "
 		      "(it is %s): requests wait until it goes on or ends, as an adapter answers for a "
 		      "process that is stopped", qp->number, qp->attr.dest_qp_num,
 		      address_text(qp->av.destination, peer), how);

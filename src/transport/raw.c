@@ -81,7 +81,7 @@ static void raw_send_error(struct qp_call *call, enum ibv_wc_status status) REQU
 
 	if (status == IBV_WC_LOC_PROT_ERR)	/* others are explained by the post */
 		explain_about(
-		"LOC_PROT_ERR",
+		"LOC_PROT_ERR", OF_WR(QP, call->qp->number, wqe->wr_id),
 		"qp 0x%06x: frame of %u bytes (wr_id 0x%llx) failed: local protection error; %s%s"
 		"check lkey and bounds of the scatter/gather list",
 		call->qp->number, wqe->length, (unsigned long long)wqe->wr_id, call->why,
@@ -233,7 +233,7 @@ static void wq_push_error(struct qp_call *call, struct wq *wq, enum ibv_wc_statu
 
 static void wq_fail(struct qp_call *call, struct wq *wq) REQUIRES(call->qp->lock, wq->lock)
 {
-	explain_about("WQ_FATAL",
+	explain_about("WQ_FATAL", OF_WR(WQ, wq->number, wq->recv->wr_id),
 		      "wq 0x%06x: a receive (wr_id 0x%llx) failed: local protection error; "
 		      "%s%scheck lkey "
 		      "and bounds of its scatter/gather list",

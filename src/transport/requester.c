@@ -600,7 +600,8 @@ static void explain_patience(struct qp_call *call) REQUIRES(call->qp->lock)
 	char peer[46], words[REFUSAL_WORDS] = "";
 
 	refusal_words(call->qp, words);
-	explain_print_about("RETRY_EXC_ERR", "qp 0x%06x: %s (wr_id 0x%llx) has waited for more "
+	explain_about("RETRY_EXC_ERR", OF_WR(QP, qp->number, wqe->wr_id),
+		"qp 0x%06x: %s (wr_id 0x%llx) has waited for more "
 			"than a second: qp 0x%06x "
 			    "at %s does not answer, and timeout 0 waits for ever: ibv_modify_qp "
 			    "(to RTS) with timeout "

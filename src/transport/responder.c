@@ -96,10 +96,12 @@ void responder_fail(struct qp_call *call, enum fault fault)
 	char peer[46];
 
 	if (qp_is(qp, QP_DATAGRAM))
-		explain_about(about, "qp 0x%06x: a datagram could not be received (%s): %s; this QP "
+		explain_about(about, OF(QP, qp->number),
+			"qp 0x%06x: a datagram could not be received (%s): %s; this QP "
 			      "is now in error", qp->number, row->name, call->why);
 	else
-		explain_about(about, "qp 0x%06x: request of qp 0x%06x at %s refused (%s): %s; this "
+		explain_about(about, OF(QP, qp->number),
+			"qp 0x%06x: request of qp 0x%06x at %s refused (%s): %s; this "
 			      "QP is now in error%s", qp->number, qp->attr.dest_qp_num,
 			      address_text(qp->av.destination, peer), row->name, call->why,
 			      !qp_is(qp, QP_RELIABLE) ? "" :

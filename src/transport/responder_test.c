@@ -462,9 +462,9 @@ static void an_srq_gives_no_credits_and_ends_with_last_wqe_reached(void **state)
 
 	assert_int_equal(recv_queue_init(&srq.queue, 8, 4), 0);
 	s->qp.srq = &srq;
-	assert_int_equal(recv_queue_post(&srq.queue, &wr, &bad), 0);
+	assert_int_equal(recv_queue_post_for(&srq.queue, &wr, &bad, EXPLAIN_SRQ, 1), 0);
 	wr.wr_id = 6;
-	assert_int_equal(recv_queue_post(&srq.queue, &wr, &bad), 0);
+	assert_int_equal(recv_queue_post_for(&srq.queue, &wr, &bad, EXPLAIN_SRQ, 1), 0);
 	receive_data(s, OPCODE_RC_SEND_ONLY, PEER_PSN, 8);
 	expect_wc(&s->recv_cq, 5, IBV_WC_SUCCESS);
 	transmit(s);

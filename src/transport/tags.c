@@ -224,7 +224,8 @@ static void tags_describe(const struct qp *qp, struct ibv_wc *wc, bool single) R
 
 static void explain_incomplete(const struct qp *qp) REQUIRES(qp->lock)
 {
-	explain_about("TM_RNDV_INCOMPLETE", "qp 0x%06x: a request for rendezvous matched the tagged buffer wr_id "
+	explain_about("TM_RNDV_INCOMPLETE", OF_WR(QP, qp->number, qp->responder.recv->wr_id),
+		"qp 0x%06x: a request for rendezvous matched the tagged buffer wr_id "
 		      "0x%llx, whose data is left to the application (the buffer has the headers): %s", qp->number,
 		      (unsigned long long)qp->responder.recv->wr_id,
 		      !qp->sends_itself ? "the qp was created with max_send_wr other than 0, so that its "

@@ -74,7 +74,8 @@ void qp_call_end(struct qp_call *call)
 	if (qp->requester.completion_lost) {
 		qp->requester.completion_lost = false;
 		if (qp->state != IBV_QPS_ERR) {
-			explain_about("QP_FATAL", "qp 0x%06x: its CQ had no room for a completion; this "
+			explain_about("QP_FATAL", OF(QP, qp->number),
+				"qp 0x%06x: its CQ had no room for a completion; this "
 				      "QP is now in error; create the CQ with an entry for every "
 				      "outstanding request, or poll it in time", qp->number);
 			qp_raise(qp, QP_EVENT_FATAL, call->effects);

@@ -247,7 +247,8 @@ static void drop_message(struct qp_call *call, enum fault fault) REQUIRES(call->
 	responder->received = 0;
 	if (!responder->recv_taken || !call->qp->srq || row->status == IBV_WC_SUCCESS)
 		return;
-	explain_about(drop_row(row->drop)->key, "qp 0x%06x: a message of qp 0x%06x had taken a receive of srq %u "
+	explain_about(drop_row(row->drop)->key, OF(QP, call->qp->number),
+		"qp 0x%06x: a message of qp 0x%06x had taken a receive of srq %u "
 		      "and has no end (%s): the receive fails, the queue pair goes on", call->qp->number,
 		      call->qp->attr.dest_qp_num, call->qp->srq->number, row->name);
 	finish_recv_error(call, row->status);
@@ -258,7 +259,8 @@ static enum drop drop_fault(struct qp_call *call, enum fault fault) REQUIRES(cal
 	const struct fault_row *row = fault_row(fault);
 
 	if (fault == FAULT_ACCESS && guesses_add(&call->qp->responder.wrong_keys, call->now_ns)) {
-		explain("qp 0x%06x: %u RDMA WRITEs within a second named memory they may not "
+		explain_of(OF(QP, call->qp->number),
+			"qp 0x%06x: %u RDMA WRITEs within a second named memory they may not "
 			"access: a peer may be guessing keys", call->qp->number,
 			GUESSES_MAX + 1);
 		responder_fail(call, fault);
@@ -267,10 +269,12 @@ static enum drop drop_fault(struct qp_call *call, enum fault fault) REQUIRES(cal
 	if (fault == FAULT_ACCESS)
 		count_drop(call, DROP_KEY);
 	if (explaining())
-		explain_print_remote("qp 0x%06x: message of qp 0x%06x dropped (%s)%s%s", call->qp->number,
-				     call->qp->attr.dest_qp_num, row->name, call->why[0] ? ": " : "",
-				     call->why[0] ? call->why : fault == FAULT_NO_RECEIVE ?
-				     ": no receive is posted: ibv_post_recv before the peer sends" : "");
+		explain_print(&(const struct explanation){ .rule = row->name, .remote = true,
+							   .of = OF(QP, call->qp->number) },
+			      "qp 0x%06x: message of qp 0x%06x dropped (%s)%s%s", call->qp->number,
+			      call->qp->attr.dest_qp_num, row->name, call->why[0] ? ": " : "",
+			      call->why[0] ? call->why : fault == FAULT_NO_RECEIVE ?
+			      ": no receive is posted: ibv_post_recv before the peer sends" : "");
 	drop_message(call, fault);
 	return row->drop;
 }

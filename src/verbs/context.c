@@ -172,7 +172,7 @@ static int context_find_file(int fd, struct context **found)
 	int err = 0;
 
 	if (fstat(fd, &status)) {
-		explain_refused("ibv_import_device", EINVAL,
+		explain_refused_of("ibv_import_device", EINVAL, OF(FD, (unsigned)fd),
 				"ibv_import_device: cmd_fd %d is not open", fd);
 		return EINVAL;
 	}
@@ -191,7 +191,8 @@ static int context_find_file(int fd, struct context **found)
 	if (!other)
 		return hca_refuse_import(fd);
 	if (err)
-		explain("ibv_import_device: cmd_fd %d belongs to an open context, which will "
+		explain_of(OF(FD, (unsigned)fd),
+			"ibv_import_device: cmd_fd %d belongs to an open context, which will "
 				"close it: import a "
 			"duplicate (dup(2), SCM_RIGHTS)", fd);
 	else

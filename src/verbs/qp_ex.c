@@ -103,13 +103,17 @@ static struct ibv_send_wr *qp_ex_begin(struct ibv_qp_ex *ibv, uint64_t operation
 	if (builder->err)
 		return NULL;
 	if (!(builder->operations & operation)) {
-		explain("ibv_wr_*: qp 0x%06x: operation 0x%llx is not in send_ops_flags: name it when "
+		explain_of(OF(QP, ibv->qp_base.qp_num),
+			"ibv_wr_*: qp 0x%06x: operation 0x%llx is not in send_ops_flags: name "
+			"it when "
 			"creating the QP", ibv->qp_base.qp_num, (unsigned long long)operation);
 		qp_ex_latch(builder, EINVAL);
 		return NULL;
 	}
 	if (builder->count == builder->capacity) {
-		explain("ibv_wr_*: qp 0x%06x: more than %u work requests in one batch: the send queue "
+		explain_of(OF(QP, ibv->qp_base.qp_num),
+			"ibv_wr_*: qp 0x%06x: more than %u work requests in one batch: the "
+			"send queue "
 			"(max_send_wr) is full", ibv->qp_base.qp_num, builder->capacity);
 		qp_ex_latch(builder, ENOMEM);
 		return NULL;
@@ -202,7 +206,8 @@ static void wr_bind_mw(struct ibv_qp_ex *ibv, struct ibv_mw *mw, uint32_t rkey,
 		return;
 	}
 	if (mw->type != IBV_MW_TYPE_2) {
-		explain("ibv_wr_bind_mw: qp 0x%06x: the window is of type 1: use ibv_bind_mw",
+		explain_of(OF(QP, ibv->qp_base.qp_num),
+			"ibv_wr_bind_mw: qp 0x%06x: the window is of type 1: use ibv_bind_mw",
 			ibv->qp_base.qp_num);
 		qp_ex_latch(to_builder(ibv), EINVAL);
 		return;
@@ -296,7 +301,9 @@ static void wr_set_xrc_srqn(struct ibv_qp_ex *ibv, uint32_t remote_srqn)
 	if (!wr)
 		return;
 	if (ibv->qp_base.qp_type != IBV_QPT_XRC_SEND) {
-		explain("ibv_wr_set_xrc_srqn: qp 0x%06x is not an XRC_SEND QP", ibv->qp_base.qp_num);
+		explain_of(OF(QP, ibv->qp_base.qp_num),
+			"ibv_wr_set_xrc_srqn: qp 0x%06x is not an XRC_SEND QP",
+			ibv->qp_base.qp_num);
 		qp_ex_latch(to_builder(ibv), EINVAL);
 		return;
 	}
@@ -311,7 +318,8 @@ static void wr_set_ud_addr(struct ibv_qp_ex *ibv, struct ibv_ah *ah, uint32_t re
 	if (!wr)
 		return;
 	if (!ah || ibv->qp_base.qp_type != IBV_QPT_UD) {
-		explain("ibv_wr_set_ud_addr: qp 0x%06x: %s", ibv->qp_base.qp_num,
+		explain_of(OF(QP, ibv->qp_base.qp_num),
+			"ibv_wr_set_ud_addr: qp 0x%06x: %s", ibv->qp_base.qp_num,
 			ah ? "it is not a UD QP" : "no address handle given (null pointer)");
 		qp_ex_latch(to_builder(ibv), EINVAL);
 		return;
@@ -330,7 +338,8 @@ static void wr_set_sge_list(struct ibv_qp_ex *ibv, size_t count, const struct ib
 		return;
 	lock_alias(&builder->lock);
 	if (count > builder->max_sge) {
-		explain("ibv_wr_set_sge_list: qp 0x%06x: %zu SGEs exceed max_send_sge %u",
+		explain_of(OF(QP, ibv->qp_base.qp_num),
+			"ibv_wr_set_sge_list: qp 0x%06x: %zu SGEs exceed max_send_sge %u",
 			ibv->qp_base.qp_num, count, builder->max_sge);
 		qp_ex_latch(builder, EINVAL);
 		return;
@@ -363,7 +372,9 @@ static void wr_set_inline_data_list(struct ibv_qp_ex *ibv, size_t count,
 	data = builder->data + (size_t)(builder->count - 1) * builder->max_inline;
 	for (size_t i = 0; i < count; i++) {
 		if (list[i].length > builder->max_inline - length) {
-			explain("ibv_wr_set_inline_data: qp 0x%06x: the data exceeds max_inline_data "
+			explain_of(OF(QP, ibv->qp_base.qp_num),
+				"ibv_wr_set_inline_data: qp 0x%06x: the data exceeds "
+				"max_inline_data "
 				"%u", ibv->qp_base.qp_num, builder->max_inline);
 			qp_ex_latch(builder, EINVAL);
 			return;

@@ -43,7 +43,7 @@ int srq_number_verb(struct ibv_srq *srq, uint32_t *number)
 	if (!srq || !number)
 		return refuse_null("ibv_get_srq_num", srq ? "srq_num" : "srq");
 	if (!to_srq(srq)->xrcd) {
-		explain_refused("ibv_get_srq_num", EOPNOTSUPP,
+		explain_refused_of("ibv_get_srq_num", EOPNOTSUPP, OF(SRQ, to_srq(srq)->number),
 				"ibv_get_srq_num: srq %u is a basic one: only those of "
 				"IBV_SRQT_XRC are named by requests",
 			to_srq(srq)->number);

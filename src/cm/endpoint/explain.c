@@ -89,11 +89,11 @@ static void explain_unreachable(const struct endpoint *endpoint, int status)
 
 	if (status > 0) {
 		snprintf(about, sizeof(about), "sidr %d", status);
-		explain_print_about(about, "unreachable: %s: %s (SIDR status %d)", peer,
+		explain_about(about, OF_NOTHING, "unreachable: %s: %s (SIDR status %d)", peer,
 				    cm_sidr_text((uint8_t)status), status);
 		return;
 	}
-	explain_print_about("UNREACHABLE",
+	explain_about("UNREACHABLE", OF_NOTHING,
 			    "unreachable: %s: no answer to packets from %s: check the address, that the "
 			    "server runs and is not stopped, and that UDP port 4791 is open; local "
 			    "devices: %s",
@@ -108,7 +108,7 @@ static void explain_rejected(const struct endpoint *endpoint, int status)
 
 	if (why)
 		snprintf(about, sizeof(about), "reject %d", status);
-	explain_print_about(about, "rejected: %s: %s (reason %d)",
+	explain_about(about, OF_NOTHING, "rejected: %s: %s (reason %d)",
 			    address_text(&endpoint->destination, text, sizeof(text)),
 			    why ? why : "unknown reason", status);
 }

@@ -192,7 +192,8 @@ int ports_take(struct endpoint *endpoint, bool claimed)
 	if (!endpoint->source.port)
 		return take_chosen(endpoint, claimed);
 	if (!may_bind_port(endpoint->source.port)) {
-		explain("rdma_bind_addr: port %u is below 1024 and needs CAP_NET_BIND_SERVICE, as "
+		explain_of(OF(PORT, endpoint->source.port),
+			"rdma_bind_addr: port %u is below 1024 and needs CAP_NET_BIND_SERVICE, as "
 			"with TCP",
 			endpoint->source.port);
 		return EACCES;

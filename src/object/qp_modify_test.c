@@ -289,7 +289,7 @@ static void values_are_accepted_up_to_their_limits_and_refused_beyond(void **sta
 
 static const char *explain_check(unsigned type, unsigned from, unsigned to, int mask)
 {
-	struct explanation explanation;
+	struct listening explanation;
 
 	explanation_begin(&explanation);
 	assert_int_equal(check(type, from, to, mask), EINVAL);

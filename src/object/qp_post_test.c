@@ -82,7 +82,7 @@ static int post(struct fixture *f, struct ibv_send_wr *wr)
 
 static const char *explain_post(struct fixture *f, struct ibv_send_wr *wr, int expected)
 {
-	struct explanation explanation;
+	struct listening explanation;
 	int err;
 
 	explanation_begin(&explanation);

@@ -79,7 +79,7 @@ static void a_slot_is_free_when_its_completion_was_polled(void **state)
 {
 	struct ibv_recv_wr wr = { .wr_id = 9 }, *bad;
 	struct recv_queue queue = { 0 };
-	struct explanation explanation;
+	struct listening explanation;
 	union taken taken, later;
 
 	assert_int_equal(recv_queue_init(&queue, 2, SGES), 0);
@@ -133,7 +133,7 @@ static void receives_before_the_bad_one_stand(void **state)
 		{ .wr_id = 3, .sg_list = sge, .num_sge = 1 },
 	}, *bad = NULL;
 	struct recv_queue queue = { 0 };
-	struct explanation explanation;
+	struct listening explanation;
 	const char *text;
 
 	assert_int_equal(recv_queue_init(&queue, 5, SGES), 0);

@@ -43,12 +43,12 @@ static inline struct arena *test_arena(void)
 }
 
 /* What is explained between begin and end; a static buffer, cut at its size. */
-struct explanation {
+struct listening {
 	FILE *file;
 	int stderr_fd;
 };
 
-static inline void explanation_begin(struct explanation *explanation)
+static inline void explanation_begin(struct listening *explanation)
 {
 	fflush(stderr);
 	explanation->file = tmpfile();
@@ -58,7 +58,7 @@ static inline void explanation_begin(struct explanation *explanation)
 	explain_enabled = true;
 }
 
-static inline const char *explanation_end(struct explanation *explanation)
+static inline const char *explanation_end(struct listening *explanation)
 {
 	static char text[4096];
 	size_t length;

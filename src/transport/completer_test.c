@@ -303,7 +303,7 @@ static void congestion_is_believed_of_the_peer_alone(void **state)
 static void explanations_of_failures_name_the_reason(void **state)
 {
 	struct station *s = station_rts(IBV_QPT_RC);
-	struct explanation explanation;
+	struct listening explanation;
 	const char *text;
 
 	post(s, IBV_WR_RDMA_WRITE, 1, 8);

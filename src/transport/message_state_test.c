@@ -246,7 +246,7 @@ static void what_is_refused_has_its_own_time(void **state)
 static void a_peer_that_was_given_up_is_explained(void **state)
 {
 	struct station *s = station_inside();
-	struct explanation explanation;
+	struct listening explanation;
 	const char *text;
 
 	post_and_send(s, IBV_WR_SEND, 1, 8, 1);

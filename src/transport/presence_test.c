@@ -82,7 +82,7 @@ static void one_that_goes_on_has_all_its_time(void **state)
 static void one_that_ends_while_it_is_stopped_fails_the_request_at_once(void **state)
 {
 	struct station *s = station_of_host();
-	struct explanation explanation;
+	struct listening explanation;
 	const char *text;
 
 	s->qp.attr.timeout = 22;	/* 17 s */
@@ -115,7 +115,7 @@ static void one_that_has_ended_before_has_its_retries(void **state)
 static void messages_wait_as_packets_do(void **state)
 {
 	struct station *s = station_inside();
-	struct explanation explanation;
+	struct listening explanation;
 	const char *text;
 
 	post_and_send(s, IBV_WR_SEND, 1, 8, 1);

@@ -573,7 +573,7 @@ static void congestion_is_echoed_in_the_ack(void **state)
 static void a_refusal_is_explained_with_the_true_reason(void **state)
 {
 	struct station *s = station_rts(IBV_QPT_RC);
-	struct explanation explanation;
+	struct listening explanation;
 	const char *text;
 
 	explanation_begin(&explanation);

@@ -1,8 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The file of VERBATIM_TRACE. Blocks are gathered in a buffer under any lock, and written by threads that
- * hold none of a QP, when they have sent or received: afterwards the process may sleep, or be killed. A full
- * disk ends the trace, behind its last whole block, and not the traffic.
+ * The file of VERBATIM_TRACE. Blocks are put into a window of the file that is mapped, under any lock and
+ * without a system call: they are in the file at once, and stay there if the process is killed. Behind the last
+ * one the window is a block of a type that readers pass over:
+ *
+ *	| blocks ... | filler, to the end of the window, where the file ends |
+ *
+ * A block takes the filler's place behind a shorter filler, which stands before the block's head does. Threads
+ * that hold no lock of a QP move the window on when little of it is left; the end of the process cuts the
+ * filler off. A file that cannot be mapped (a device) is written from a buffer by them. A full disk ends the
+ * trace, behind its last whole block, and not the traffic; so does who cuts the file short.
  */
 #include "trace/file.h"
 
@@ -13,12 +20,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/call.h"
+#include "base/copy.h"
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -32,8 +41,12 @@
 #define LIMIT_OPTION	",limit="
 #define PACKETS_OPTION	",as-packets"
 #define LIMIT_DEFAULT	(1ull << 30)
-#define BUFFER_BYTES	(4u << 20)	/* all that is received at once, twice */
+#define AHEAD_BYTES	(4u << 20)	/* all that is received at once, twice */
+#define WINDOW_BYTES	(2 * AHEAD_BYTES)
+#define WINDOW_LEAST	(256u << 10)	/* where the disk has no room for one */
 #define BUFFER_MUCH	(1u << 20)
+#define FILLER		0x80566264u	/* the type of a block: for local use, and passed over */
+#define FILLER_LEAST	12u
 #define LOST_BYTES	512u		/* of the block that says how many are missing */
 #define FINISH_TRIES	100u
 #define FINISH_STEP_NS	1000000u
@@ -45,17 +58,20 @@ struct trace_file {
 	int fd GUARDED_BY_MEMBER(lock);			/* -1: none, or ended early */
 	uint64_t left GUARDED_BY_MEMBER(lock);		/* bytes until the limit */
 	bool is_full GUARDED_BY_MEMBER(lock);		/* the limit was reached: what is gathered is the end */
-	size_t used GUARDED_BY_MEMBER(lock);
+	uint64_t base GUARDED_BY_MEMBER(lock);		/* where the window begins in the file */
+	size_t room GUARDED_BY_MEMBER(lock);		/* bytes of the window, or of the buffer */
+	size_t used GUARDED_BY_MEMBER(lock);		/* of these, by blocks */
+	bool is_mapped GUARDED_BY_MEMBER(lock);		/* the buffer is a window */
+	bool is_cut GUARDED_BY_MEMBER(lock);		/* somebody cut the file short: the window has a hole */
 	uint64_t lost GUARDED_BY_MEMBER(lock);		/* records for which there was no room */
 	uint64_t lost_told GUARDED_BY_MEMBER(lock);	/* of these, those that the file tells of */
 	bool lost_said GUARDED_BY_MEMBER(lock);
 	bool as_packets GUARDED_BY_MEMBER(lock);	/* and no events */
-	uint8_t *buffer GUARDED_BY_MEMBER(lock); /* [BUFFER_BYTES + LOST_BYTES], once allocated */
+	uint8_t *buffer GUARDED_BY_MEMBER(lock);
 };
 
 static struct trace_file the_file = { .lock = LOCK_INITIALIZER, .fd = -1 };
-
-/* ---- writing ---- */
+static _Atomic bool flush_is_due;	/* a thread without locks has something to do */
 
 /* Written to stderr when the lock is released: others listen to such lines under locks of theirs. */
 struct news {
@@ -71,13 +87,101 @@ static void tell_news(const struct news *news)
 		complain(VARIABLE ": %s: the trace ends here, the program goes on", news->ended);
 }
 
+/* ---- the window ---- */
+
+/* Into the window; a page that the file no longer has is no signal. */
+static void put_bytes(size_t at, const void *data, size_t bytes) REQUIRES(the_file.lock)
+{
+	the_file.is_cut |= copy_user(the_file.buffer + at, data, bytes) != 0;
+}
+
+/* The block of @length bytes, behind what is there. A kill between any two stores leaves whole blocks. */
+static void put_block(const uint8_t *block, size_t length) REQUIRES(the_file.lock)
+{
+	uint32_t rest = (uint32_t)(the_file.room - the_file.used - length);
+	const uint32_t filler[2] = { FILLER, rest };
+
+	if (!the_file.is_mapped) {
+		memcpy(the_file.buffer + the_file.used, block, length);
+	} else {
+		if (rest >= FILLER_LEAST)
+			put_bytes(the_file.used + length, filler, sizeof(filler));
+		put_bytes(the_file.used + 8, block + 8, length - 8);
+		put_bytes(the_file.used, block, 8);
+		if (rest >= FILLER_LEAST)
+			put_bytes(the_file.room - sizeof(rest), &rest, sizeof(rest));
+	}
+	the_file.used += length;
+	the_file.left -= length;
+}
+
+/* Its window, or buffer, is given back. @cut: the file ends with its last block. */
+static void window_close(bool cut) REQUIRES(the_file.lock)
+{
+	if (the_file.is_mapped) {
+		munmap(the_file.buffer, the_file.room);
+		if (cut && ftruncate(the_file.fd, (off_t)(the_file.base + the_file.used)))
+			log_warn("the end of the trace is not cut off: %m");
+	} else {
+		free(the_file.buffer);
+	}
+	the_file.buffer = NULL;
+	the_file.is_mapped = false;
+	the_file.room = the_file.used = 0;
+}
+
+/*
+ * A window that begins with the page in which the last block ends, of @bytes, or of less: as the limit and the
+ * disk have it. 0 or errno.
+ */
+static int window_move(size_t bytes) REQUIRES(the_file.lock)
+{
+	uint64_t end = the_file.base + the_file.used;
+	uint64_t base = end & ~((uint64_t)sysconf(_SC_PAGESIZE) - 1);
+	uint64_t most = (end + the_file.left - base) & ~(uint64_t)3;
+	uint32_t filler[2] = { FILLER, 0 };
+	uint8_t *window;
+
+	bytes = bytes < most ? bytes : most;
+	call_shield();
+	if (fallocate(the_file.fd, 0, (off_t)base, (off_t)bytes))
+		return errno;
+	window = fail_now(FAIL_MMAP) ? MAP_FAILED :
+		 mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, the_file.fd, (off_t)base);
+	if (window == MAP_FAILED)
+		return errno;
+	if (the_file.is_mapped)
+		munmap(the_file.buffer, the_file.room);
+	the_file.is_mapped = true;
+	the_file.buffer = window;
+	the_file.base = base;
+	the_file.room = bytes;
+	the_file.used = end - base;
+	filler[1] = (uint32_t)(the_file.room - the_file.used);
+	if (filler[1] >= FILLER_LEAST) {
+		put_bytes(the_file.room - 4, &filler[1], 4);
+		put_bytes(the_file.used, filler, sizeof(filler));
+	}
+	return 0;
+}
+
+/* Little is left in front of the last block, and the limit does not end there. */
+static bool window_is_short(void) REQUIRES(the_file.lock)
+{
+	size_t rest = the_file.room - the_file.used;
+
+	return the_file.is_mapped && rest < AHEAD_BYTES && rest + 4 <= the_file.left;
+}
+
+/* ---- writing ---- */
+
 static void end_early(struct news *news, const char *why) REQUIRES(the_file.lock)
 {
 	news->ended = why;
+	window_close(!the_file.is_cut);
 	close(the_file.fd);
 	the_file.fd = -1;
-	the_file.used = 0;
-	the_file.is_full = false;
+	the_file.is_full = the_file.is_cut = false;
 }
 
 /* @done bytes of the buffer are in the file: it is to end with its last whole block. (Devices cannot.) */
@@ -104,20 +208,16 @@ static void tell_lost(void) REQUIRES(the_file.lock)
 	length = trace_event_block(&record, TRACE_AS_OPERATIONS, 1, members,
 				   tracepoint_members(data, point.bytes, members), block);
 	the_file.lost_told = the_file.lost;
-	the_file.is_full |= length > the_file.left;
-	if (the_file.is_full)
-		return;
-	memcpy(the_file.buffer + the_file.used, block, length);
-	the_file.used += length;
-	the_file.left -= length;
+	the_file.is_full |= length > the_file.left || length > the_file.room - the_file.used;
+	if (!the_file.is_full)
+		put_block(block, length);
 }
 
-static void flush_locked(struct news *news) REQUIRES(the_file.lock)
+/* What the buffer has goes to the file. */
+static void write_buffer(struct news *news) REQUIRES(the_file.lock)
 {
 	size_t done = 0;
 
-	if (the_file.lost != the_file.lost_told && !the_file.as_packets && !the_file.is_full)
-		tell_lost();
 	call_shield();
 	while (the_file.fd >= 0 && done < the_file.used) {
 		ssize_t put = write(the_file.fd, the_file.buffer + done, the_file.used - done);
@@ -131,10 +231,30 @@ static void flush_locked(struct news *news) REQUIRES(the_file.lock)
 		}
 	}
 	the_file.used = 0;
+}
+
+static void flush_locked(struct news *news) REQUIRES(the_file.lock)
+{
+	int err;
+
+	atomic_store_explicit(&flush_is_due, false, memory_order_relaxed);
+	if (the_file.lost != the_file.lost_told && !the_file.as_packets && !the_file.is_full)
+		tell_lost();
+	if (!the_file.is_mapped)
+		write_buffer(news);
 	news->is_lossy = the_file.lost && !the_file.lost_said;
 	the_file.lost_said |= news->is_lossy;
-	if (the_file.fd >= 0 && the_file.is_full)
+	if (the_file.fd >= 0 && the_file.is_cut) {
+		end_early(news, "another process has cut the file short");
+	} else if (the_file.fd >= 0 && the_file.is_full) {
 		end_early(news, "the file has reached its size limit (" VARIABLE "=FILE,limit=N or ulimit -f)");
+	} else if (window_is_short()) {
+		err = window_move(WINDOW_BYTES);
+		if (err == ENOSPC || err == EDQUOT)
+			err = window_move(the_file.room - the_file.used + WINDOW_LEAST);
+		if (err)
+			end_early(news, strerror(err));
+	}
 }
 
 /* Others write meanwhile, or (at exit(), in a handler of signals) this thread does. */
@@ -142,9 +262,11 @@ static bool flush_beyond(size_t most)
 {
 	struct news news = { 0 };
 
+	if (!atomic_load_explicit(&flush_is_due, memory_order_relaxed))
+		return true;
 	if (!lock_try(&the_file.lock))
 		return false;
-	if (the_file.used > most || the_file.is_full)
+	if (the_file.is_mapped || the_file.used > most || the_file.is_full)
 		flush_locked(&news);
 	lock_release(&the_file.lock);
 	tell_news(&news);
@@ -163,58 +285,67 @@ void trace_file_relieve(void)
 
 void trace_file_finish(void)
 {
+	struct news news = { 0 };
 	unsigned tries;
 	uint64_t lost;
 
-	for (tries = 0; !flush_beyond(0); tries++) {
+	for (tries = 0; !lock_try(&the_file.lock); tries++) {
 		if (tries == FINISH_TRIES)
 			return;
 		thread_sleep_ns(FINISH_STEP_NS);
 	}
-	if (!lock_try(&the_file.lock))
-		return;
+	flush_locked(&news);
+	if (the_file.is_mapped)		/* what other threads put from now on is lost with them */
+		window_close(true);
 	lost = the_file.lost;
 	lock_release(&the_file.lock);
+	tell_news(&news);
 	if (lost)
 		complain(VARIABLE ": %llu packets are missing in the trace", (unsigned long long)lost);
 }
 
-/* True: a block fits, however long it will be. */
+/* Room for any block. What the limit leaves of the window may be too little: then the trace is full. */
 static bool has_room(void) REQUIRES(the_file.lock)
 {
-	if (the_file.fd < 0 || the_file.is_full)
+	size_t rest = the_file.room - the_file.used;
+	bool fits = rest >= TRACE_BLOCK_MAX + LOST_BYTES || rest + 3 >= the_file.left;
+
+	if (the_file.fd < 0 || the_file.is_full || the_file.is_cut)
 		return false;
-	the_file.lost += BUFFER_BYTES - the_file.used < TRACE_BLOCK_MAX;
-	return BUFFER_BYTES - the_file.used >= TRACE_BLOCK_MAX;
+	the_file.lost += !fits;
+	if (!fits)
+		atomic_store_explicit(&flush_is_due, true, memory_order_relaxed);
+	return fits;
 }
 
-/* A block of @length bytes stands behind what is gathered. */
-static void take_block(size_t length) REQUIRES(the_file.lock)
+static void take_block(const uint8_t *block, size_t length) REQUIRES(the_file.lock)
 {
-	the_file.is_full = length > the_file.left;
-	if (the_file.is_full)
-		return;
-	the_file.used += length;
-	the_file.left -= length;
+	the_file.is_full = length > the_file.left || length > the_file.room - the_file.used;
+	if (!the_file.is_full)
+		put_block(block, length);
+	if (!the_file.is_mapped || the_file.is_full || the_file.is_cut || window_is_short())
+		atomic_store_explicit(&flush_is_due, true, memory_order_relaxed);
 }
 
 void trace_file_packet(const struct trace_record *record, const uint8_t *data, size_t bytes)
 {
+	uint8_t block[TRACE_BLOCK_MAX];
+
 	lock_acquire(&the_file.lock);
 	if (has_room())
-		take_block(trace_packet_block(record, 0, record->flags & TRACE_OUTBOUND, false,
-					      data, bytes, record->length,
-					      the_file.buffer + the_file.used));
+		take_block(block, trace_packet_block(record, 0, record->flags & TRACE_OUTBOUND, false,
+						     data, bytes, record->length, block));
 	lock_release(&the_file.lock);
 }
 
 void trace_file_operation(const struct trace_record *record,
 			  const struct trace_operation *operation)
 {
+	uint8_t block[TRACE_BLOCK_MAX];
+
 	lock_acquire(&the_file.lock);
 	if (!the_file.as_packets && has_room())
-		take_block(trace_operation_block(record, operation, 1,
-						 the_file.buffer + the_file.used));
+		take_block(block, trace_operation_block(record, operation, 1, block));
 	lock_release(&the_file.lock);
 }
 
@@ -359,6 +490,18 @@ static bool is_of_this_process(int fd)
 	       names_this_process(fd);
 }
 
+/* What a program left behind its last block when it called exec(). 0, -1: errno. */
+static int cut_filler(int fd)
+{
+	off_t size = lseek(fd, 0, SEEK_END);
+	uint32_t length, head[2];
+
+	if (size < (off_t)FILLER_LEAST || pread(fd, &length, 4, size - 4) != 4 || length > size ||
+	    pread(fd, head, sizeof(head), size - length) != sizeof(head) || head[0] != FILLER || head[1] != length)
+		return 0;
+	return ftruncate(fd, size - length);
+}
+
 /* Devices have no size; locking them is harmless. */
 static int lock_and_empty(int fd)
 {
@@ -369,7 +512,7 @@ static int lock_and_empty(int fd)
 	if (flock(fd, LOCK_EX | LOCK_NB))
 		return errno;
 	if (is_of_this_process(fd))
-		return lseek(fd, 0, SEEK_END) < 0 ? errno : 0;
+		return cut_filler(fd) || lseek(fd, 0, SEEK_END) < 0 ? errno : 0;
 	return ftruncate(fd, 0) && errno != EINVAL ? errno : 0;
 }
 
@@ -428,13 +571,6 @@ static int open_named(char name[PATH_MAX])
 	return -1;
 }
 
-static bool allocate_buffer(void) REQUIRES(the_file.lock)
-{
-	if (!the_file.buffer && !fail_now(FAIL_ALLOCATE))
-		the_file.buffer = malloc(BUFFER_BYTES + LOST_BYTES);
-	return the_file.buffer != NULL;
-}
-
 /* The kernel kills who writes beyond RLIMIT_FSIZE. */
 static uint64_t file_size_limit(uint64_t limit)
 {
@@ -443,44 +579,61 @@ static uint64_t file_size_limit(uint64_t limit)
 	return getrlimit(RLIMIT_FSIZE, &kernels) || kernels.rlim_cur >= limit ? limit : kernels.rlim_cur;
 }
 
+/* Sections and interfaces, in front of all blocks. Returns the bytes. */
+static size_t write_head(bool as_packets, uint8_t *out)
+{
+	char name[PATH_MAX];
+	size_t used = pcapng_write_section(out);
+
+	snprintf(name, PATH_MAX, "%s(%d)", program_invocation_short_name, (int)getpid());
+	used += pcapng_write_interface(PCAPNG_RAW_IP, name, out + used);
+	if (!as_packets)
+		used += pcapng_write_interface(PCAPNG_EXPORTED_PDU, strcat(name, " events"), out + used);
+	return used;
+}
+
 static int open_for(const char *text, struct news *news) REQUIRES(the_file.lock)
 {
+	uint8_t head[TRACE_BLOCK_MAX];
 	struct setting setting;
-	char *name = setting.name;
 	uint64_t limit;
+	size_t bytes;
 	off_t written;
 	int fd, err = parse_name(text, &setting);
 
-	if (err || !allocate_buffer())
-		return err ? err : ENOMEM;
-	fd = open_named(name);
+	if (err)
+		return err;
+	fd = open_named(setting.name);
 	if (fd < 0)
 		return errno;
 	if (the_file.fd >= 0) {
 		flush_locked(news);
+		window_close(true);
 		close(the_file.fd);
 	}
 	limit = file_size_limit(setting.limit);
 	written = lseek(fd, 0, SEEK_CUR);
-	limit -= written <= 0 ? 0 : (uint64_t)written < limit ? (uint64_t)written : limit;
 	the_file.fd = fd;
-	the_file.is_full = false;
+	the_file.base = written > 0 ? (uint64_t)written : 0;
+	the_file.left = limit > the_file.base ? limit - the_file.base : 0;
+	bytes = write_head(setting.as_packets, head);
+	the_file.is_full = bytes > the_file.left;
+	if (!the_file.is_full && window_move(WINDOW_BYTES) && window_move(WINDOW_LEAST)) {
+		the_file.buffer = fail_now(FAIL_ALLOCATE) ? NULL : malloc(AHEAD_BYTES);
+		if (!the_file.buffer) {
+			close(fd);
+			the_file.fd = -1;
+			return ENOMEM;
+		}
+		the_file.room = AHEAD_BYTES;
+	}
 	snprintf(the_file.setting, sizeof(the_file.setting), "%s", text);
 	the_file.as_packets = setting.as_packets;
-	snprintf(name, PATH_MAX, "%s(%d)", program_invocation_short_name, (int)getpid());
-	the_file.used = pcapng_write_section(the_file.buffer);
-	the_file.used += pcapng_write_interface(PCAPNG_RAW_IP, name, the_file.buffer + the_file.used);
-	if (!setting.as_packets)
-		the_file.used +=
-			pcapng_write_interface(PCAPNG_EXPORTED_PDU, strcat(name, " events"),
-					       the_file.buffer + the_file.used);
-	if (limit < the_file.used) {
-		the_file.used = 0;
-		the_file.is_full = true;
-	}
-	the_file.left = limit - the_file.used;
-	if (!the_file.is_full)
+	if (!the_file.is_full) {
+		put_block(head, bytes);
 		flush_locked(news);
+	}
+	atomic_store_explicit(&flush_is_due, true, memory_order_relaxed);
 	return 0;
 }
 
@@ -535,10 +688,11 @@ void trace_file_before_fork(void) ACQUIRES(the_file.lock)
 void trace_file_after_fork(bool child) RELEASES(the_file.lock)
 {
 	if (child) {
+		window_close(false);
 		if (the_file.fd >= 0)
 			close(the_file.fd);
 		the_file.fd = -1;
-		the_file.used = 0;
+		the_file.is_full = the_file.is_cut = false;
 		the_file.lost = the_file.lost_told = 0;
 		the_file.lost_said = false;
 		the_file.setting[0] = '\0';

@@ -7,10 +7,12 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -26,7 +28,7 @@
 #include "wire/opcode.h"
 #include "wire/packet.h"
 
-#define FILE_MAX (8u << 20)
+#define FILE_MAX (24u << 20)
 
 static char directory[] = "/tmp/verbatim-trace-XXXXXX";
 static char path[128];
@@ -109,24 +111,32 @@ static void record_packet(bool ipv6, bool outbound, uint16_t ip_id, size_t bytes
 	trace_packet(&record, data, bytes);
 }
 
-static size_t read_file(const char *name)
-{
-	FILE *file = fopen(name, "re");
-	size_t bytes;
-
-	if (!file)
-		return 0;
-	bytes = fread(contents, 1, sizeof(contents), file);
-	fclose(file);
-	return bytes;
-}
-
 static uint32_t word(size_t at)
 {
 	uint32_t value;
 
 	memcpy(&value, contents + at, 4);
 	return value;
+}
+
+static size_t filler;		/* at the end of the file that was read last */
+
+/* Without what stands behind its last block while it is written. */
+static size_t read_file(const char *name)
+{
+	FILE *file = fopen(name, "re");
+	size_t bytes;
+
+	filler = 0;
+	if (!file)
+		return 0;
+	bytes = fread(contents, 1, sizeof(contents), file);
+	fclose(file);
+	if (bytes < 12 || word(bytes - 4) > bytes || word(bytes - word(bytes - 4)) != 0x80566264u)
+		return bytes;
+	filler = word(bytes - 4);
+	assert_int_equal(word(bytes - filler + 4), filler);
+	return bytes - filler;
 }
 
 /* Of the options that begin @at. */
@@ -162,6 +172,23 @@ static size_t find_packet(size_t file_bytes, unsigned number, size_t *bytes, uin
 	}
 	assert_int_equal(at, file_bytes);
 	return 0;
+}
+
+/* The packets of a file, which is whole blocks. */
+static unsigned count_packets(size_t file_bytes)
+{
+	unsigned count = 0;
+	size_t at = 0;
+
+	while (at < file_bytes) {
+		uint32_t block = word(at + 4);
+
+		assert_true(block % 4 == 0 && block >= 12 && at + block <= file_bytes);
+		assert_int_equal(word(at + block - 4), block);
+		count += word(at) == 6;
+		at += block;
+	}
+	return count;
 }
 
 static uint32_t sum16(uint32_t sum, const uint8_t *data, size_t bytes)
@@ -410,32 +437,117 @@ static void a_full_disk_ends_the_trace_and_that_is_said(void **state)
 
 static void what_comes_faster_than_it_is_written_is_missing_and_that_is_said(void **state)
 {
-	size_t bytes, file;
-	uint32_t flags;
-	unsigned count = 0;
+	size_t file;
+	unsigned count;
 	const char *at;
 
 	begin();
 	listen_to_stderr();
-	for (unsigned i = 0; i < 6000; i++)	/* no thread is where it may write */
+	for (unsigned i = 0; i < 12000; i++)	/* no thread is where it may write */
 		record_packet(false, true, 0, 1000);
 	trace_file_flush();
 	assert_int_equal(lines_said("some are missing in the trace"), 1);
 	file = read_file(path);
-	assert_in_range(file, 4u * 1024 * 1024 - 16384, 4u * 1024 * 1024);
+	assert_in_range(file, 8u * 1024 * 1024 - 16384, 8u * 1024 * 1024);
 	assert_int_equal(count_text(file, "\"event\":\"lost\",\"records\":"), 1);
-	while (find_packet(file, count, &bytes, &flags))
-		count++;
+	count = count_packets(file);
 	at = memmem(contents, file, "\"records\":", 10);
-	assert_int_equal(strtoul(at + 10, NULL, 10), 6000 - (count - 1));	/* and its event */
-	assert_in_range(count, 3000, 4200);
+	assert_int_equal(strtoul(at + 10, NULL, 10), 12000 - (count - 1));	/* and its event */
+	assert_in_range(count, 6000, 8400);
 	record_packet(false, true, 0, 1000);	/* it goes on */
-	trace_file_relieve();			/* but not for so little */
-	assert_int_equal(read_file(path), file);
+	assert_true(read_file(path) > file);	/* at once */
 	listen_to_stderr();
 	trace_file_finish();
 	assert_int_equal(lines_said("packets are missing in the trace"), 1);
 	assert_true(read_file(path) > file);
+	assert_int_equal(filler, 0);
+}
+
+/* Nobody has flushed it, and nothing of the process runs any more. */
+static void a_process_that_is_killed_loses_nothing(void **state)
+{
+	static const int signals[] = { SIGKILL, SIGSEGV, SIGTERM, 0 };
+	unsigned number;
+	size_t file;
+	pid_t child;
+
+	for (unsigned i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
+		unlink(path);
+		child = fork();
+		if (!child) {
+			begin();
+			for (number = 0; number < 5000; number++)
+				record_packet(false, true, 0, 1000);
+			signal(SIGSEGV, SIG_DFL);
+			if (signals[i])
+				raise(signals[i]);
+			_exit(0);
+		}
+		assert_int_equal(waitpid(child, NULL, 0), child);
+		file = read_file(path);
+		assert_true(filler);
+		assert_int_equal(count_packets(file), 5000);
+	}
+}
+
+/* At whatever moment: all blocks but the filler are whole, and each record that was put before is there. */
+static void a_process_may_be_killed_at_any_time(void **state)
+{
+	volatile unsigned *put = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	unsigned before;
+	size_t file;
+	pid_t child;
+
+	for (unsigned i = 0; i < 20; i++) {
+		unlink(path);
+		*put = 0;
+		child = fork();
+		if (!child) {
+			begin();
+			for (unsigned number = 1;; number++) {
+				record_packet(false, true, 0, 1000);
+				trace_file_flush();
+				*put = number;
+				if (number == 15000)
+					pause();
+			}
+		}
+		while (!*put)
+			usleep(100);
+		usleep(i * 500);
+		kill(child, SIGKILL);
+		assert_int_equal(waitpid(child, NULL, 0), child);
+		before = *put;
+		file = read_file(path);
+		assert_true(count_packets(file) >= before);
+	}
+	munmap((void *)put, 4096);
+}
+
+/* The end of the trace is the last block, whoever ends it. */
+static void a_file_that_cannot_be_mapped_is_written(void **state)
+{
+	size_t file;
+
+	setenv("VERBATIM_TRACE", "/dev/null", 1);
+	begin();
+	for (unsigned i = 0; i < 3; i++) {
+		record_packet(false, true, 0, 1000);
+		trace_file_flush();
+	}
+	assert_true(trace_file_is_open());
+	setenv("VERBATIM_TRACE", path, 1);
+	begin();
+	for (unsigned i = 0; i < 12000; i++) {	/* through three windows */
+		record_packet(false, true, 0, 1000);
+		trace_file_flush();
+	}
+	file = read_file(path);
+	assert_in_range(filler, 4u << 20, 8u << 20);
+	assert_int_equal(count_packets(file), 12000);
+	trace_file_finish();
+	assert_int_equal(read_file(path), file);
+	assert_int_equal(filler, 0);
 }
 
 static void *record_many(void *unused)
@@ -566,13 +678,15 @@ static void what_cannot_be_written_is_said(void **state)
 	assert_int_equal(trace_file_check(), 0);
 }
 
-/* The first of all: the buffer is kept. */
+/* Of a file that is not mapped. */
 static void without_memory_there_is_no_trace(void **state)
 {
+	setenv("VERBATIM_TRACE", "/dev/null", 1);
 	fail_set(FAIL_ALLOCATE, 1, ENOMEM);
 	assert_int_equal(trace_file_open(), ENOMEM);
 	fail_clear();
 	assert_false(trace_file_is_open());
+	setenv("VERBATIM_TRACE", path, 1);
 	begin();
 }
 
@@ -736,6 +850,9 @@ int main(int argc, char **argv)
 		TEST(the_kernels_limit_of_files_ends_the_trace_and_not_the_program),
 		TEST(a_full_disk_ends_the_trace_and_that_is_said),
 		TEST(what_comes_faster_than_it_is_written_is_missing_and_that_is_said),
+		TEST(a_process_that_is_killed_loses_nothing),
+		TEST(a_process_may_be_killed_at_any_time),
+		TEST(a_file_that_cannot_be_mapped_is_written),
 		TEST(threads_lose_nothing_that_has_room),
 		TEST(a_device_that_opens_again_goes_on_with_the_file),
 		TEST(a_child_writes_a_file_of_its_own),

@@ -164,8 +164,6 @@ static void send_all(struct engine *engine, struct link *link, struct datagram *
 		}
 		if (++tries > SEND_TRIES) {
 			drop_count(engine->counters, DROP_LINK, count - done);
-			tracepoint(not_sent, .reason = counter_name(drop_row(DROP_LINK)->counter),
-				   .packets = count - done);
 			return;
 		}
 		thread_yield();

@@ -84,6 +84,27 @@ static void an_argument_says_how_much(void **state)
 	assert_int_equal(inspect_run(&session, command, &request, &answer), EINVAL);
 }
 
+static void values_are_those_of_the_object(void **state)
+{
+	struct ibv_qp_init_attr_ex attr = qp_attr(IBV_QPT_RC);
+	char expected[256];
+	struct qp *qp;
+
+	attr.cap.max_send_wr = 4 * attr.cap.max_recv_wr;
+	assert_int_equal(hca_create_qp(context, &attr, &qp), 0);
+	ask("", INSPECT_ANSWER_MAX);
+	snprintf(expected, sizeof(expected), "{\"record\":\"qp\",\"qp\":\"0x%06x\",\"device\":\"", qp->number);
+	assert_non_null(strstr(text, expected));
+	assert_non_null(strstr(text, "\"type\":\"RC\",\"state\":\"RESET\","));
+	snprintf(expected, sizeof(expected), "\"send_size\":%u,\"send_posted\":0,\"sends_completed\":0,"
+		 "\"recv_size\":%u,\"recv_posted\":0,", qp->sq.size, qp->rq.size);
+	assert_int_not_equal(qp->sq.size, qp->rq.size);
+	assert_non_null(strstr(text, expected));
+	snprintf(expected, sizeof(expected), "\"pd\":%u,\"send_cq\":%u,\"recv_cq\":%u,\"srq\":0}", qp->pd->number,
+		 qp->send_cq->number, qp->recv_cq->number);
+	assert_non_null(strstr(text, expected));
+}
+
 /* A cursor is the client's word. */
 static void any_cursor_is_answered(void **state)
 {
@@ -136,6 +157,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		DEVICE_TEST(small_pieces_have_what_one_has),
 		DEVICE_TEST(an_argument_says_how_much),
+		DEVICE_TEST(values_are_those_of_the_object),
 		DEVICE_TEST(any_cursor_is_answered),
 		DEVICE_TEST(a_record_that_does_not_fit_leaves_nothing),
 		DEVICE_TEST(texts_of_others_are_escaped),

@@ -5,6 +5,8 @@
 #include <assert.h>
 #include <stddef.h>
 
+#include "tracepoint/tracepoint.h"
+
 static const struct drop_row rows[DROP_COUNT] = {
 	[DROP_NONE] = { COUNTER_NONE, NULL, NULL, NULL },
 #define DROP(reason, counter, tally, words, peer, key) \
@@ -21,7 +23,11 @@ const struct drop_row *drop_row(enum drop why)
 
 enum drop drop_count(struct counters *counters, enum drop why, uint64_t n)
 {
-	if (drop_row(why)->counter != COUNTER_NONE)
-		counter_add(counters, drop_row(why)->counter, n);
+	const struct drop_row *row = drop_row(why);
+
+	if (row->counter != COUNTER_NONE)
+		counter_add(counters, row->counter, n);
+	if (why == DROP_LINK)		/* of what is received the packet is recorded, too: trace_drop() */
+		tracepoint(not_sent, .reason = counter_name(row->counter), .packets = n);
 	return why;
 }

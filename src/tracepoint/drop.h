@@ -25,7 +25,7 @@ struct drop_row {
 /* Of DROP_NONE: a row without a counter and words. */
 const struct drop_row *drop_row(enum drop why);
 
-/* @n of them were dropped. Returns @why. */
+/* @n of them were dropped: counted, and what was not sent is recorded. Returns @why. */
 enum drop drop_count(struct counters *counters, enum drop why, uint64_t n);
 
 #endif

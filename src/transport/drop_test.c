@@ -144,6 +144,45 @@ static void unreliable_messages_are_dropped_with_a_reason(void **state)
 	station_free(s);
 }
 
+/* How many lines have been heard. */
+static unsigned lines_heard(void)
+{
+	unsigned lines = 0;
+
+	expect_heard("");
+	for (const char *c = heard; *c; c++)
+		lines += *c == '\n';
+	return lines;
+}
+
+/* PSN and wr_id are of the packet, the peer and the QP are not. */
+static void other_packets_of_one_fault_are_no_news(void **state)
+{
+	struct station *s = station_rts(IBV_QPT_UC);
+
+	for (uint32_t i = 1; i < 4; i++) {
+		post_recv(s, i, 4);
+		receive_data(s, OPCODE_UC_SEND_ONLY, PEER_PSN + i - 1, 8);
+	}
+	assert_int_equal(lines_heard(), 1);
+	station_free(s);
+}
+
+static void other_psns_of_one_peer_are_no_news(void **state) UNCHECKED_LOCKS
+{
+	struct station *s = station_rts(IBV_QPT_RC);
+	struct packet packet = packet_of(OPCODE_RC_SEND_ONLY, 0);
+
+	for (packet.psn = 10; packet.psn < 13; packet.psn++)
+		drop_print(DROP_FIRST_PSN_AHEAD, &s->qp, &packet, peer_address, s->qp.number);
+	assert_int_equal(lines_heard(), 1);
+	s->qp.attr.dest_qp_num ^= 1;
+	drop_print(DROP_FIRST_PSN_AHEAD, &s->qp, &packet, peer_address, s->qp.number);
+	assert_int_equal(lines_heard(), 3);		/* with "repeated 2 times" */
+	s->qp.attr.dest_qp_num ^= 1;
+	station_free(s);
+}
+
 static void strangers_are_told_apart(void **state)
 {
 	struct packet packet = packet_of(OPCODE_RC_SEND_ONLY, 0);
@@ -187,21 +226,19 @@ static void each_field_of_each_row_is_filled_in(void **state) UNCHECKED_LOCKS
 static void a_flood_of_wrong_packets_is_a_few_lines(void **state)
 {
 	struct packet packet = packet_of(OPCODE_RC_SEND_ONLY, 0);
-	unsigned lines = 0;
-	const char *c;
 
 	for (packet.dest_qpn = 0; packet.dest_qpn < 100000; packet.dest_qpn++)
 		drop_explain(DROP_NO_QP, NULL, &packet, peer_address);
 	expect_heard("this process has no qp 0x000000");
-	for (c = heard; *c; c++)
-		lines += *c == '\n';
-	assert_in_range(lines, 1, 40);
+	assert_in_range(lines_heard(), 1, 40);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define DROP_TEST(name) cmocka_unit_test_setup_teardown(name, drop_begin, drop_end)
+		DROP_TEST(other_packets_of_one_fault_are_no_news),
+		DROP_TEST(other_psns_of_one_peer_are_no_news),
 		DROP_TEST(a_qp_in_init_says_what_it_waits_for),
 		DROP_TEST(a_wrong_partner_is_named),
 		DROP_TEST(a_first_psn_behind_the_expected_one_is_wrong_at_once),

@@ -289,6 +289,25 @@ void explain_print(const struct explanation *what, const char *format, ...)
 	va_end(args);
 }
 
+void explain_print_plain(const char *format, ...)
+{
+	static const struct explanation plain;
+	va_list args;
+
+	va_start(args, format);
+	explain_vprint(&plain, format, args);
+	va_end(args);
+}
+
+void explain_print_refused(const char *call, int err, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	explain_vprint(&(const struct explanation){ .call = call, .err = err }, format, args);
+	va_end(args);
+}
+
 void complain(const char *format, ...)
 {
 	static const struct explanation complaint;

@@ -84,6 +84,10 @@ struct explanation {
 void explain_print(const struct explanation *explanation, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 void explain_vprint(const struct explanation *explanation, const char *format, va_list arguments);
+/* Of nothing, and of a refused call: little where they are called. */
+void explain_print_plain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void explain_print_refused(const char *call, int err, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
 
 /* What listeners get. The line has no prefix, no newline, and no end. */
 struct explained {
@@ -129,7 +133,11 @@ static inline bool explaining(void)
 #define log_debug(...)	log_at(LOG_DEBUG, __VA_ARGS__)
 #define log_packet(...)	log_at(LOG_PACKET, __VA_ARGS__)
 
-#define explain(...) explain_of(OF_NOTHING, __VA_ARGS__)
+#define explain(...)                                            \
+	do {                                                    \
+		if (__builtin_expect(explaining(), 0))          \
+			explain_print_plain(__VA_ARGS__);       \
+	} while (0)
 #define explain_of(object, ...)                                                                    \
 	do {                                                                                       \
 		if (__builtin_expect(explaining(), 0))                                             \
@@ -137,7 +145,13 @@ static inline bool explaining(void)
 	} while (0)
 
 /* A call that is refused with an errno; its man page has the name @name. */
-#define explain_refused(name, error, ...) explain_refused_of(name, error, OF_NOTHING, __VA_ARGS__)
+#define explain_refused(name, error, ...)                       \
+	do {                                                    \
+		if (__builtin_expect(explaining(), 0))          \
+			explain_print_refused(name, error, __VA_ARGS__); \
+		else                                            \
+			explain_missed(error);                  \
+	} while (0)
 #define explain_refused_of(name, error, object, ...)                                               \
 	do {                                                                                       \
 		if (__builtin_expect(explaining(), 0))                                             \

@@ -6,6 +6,7 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <stdarg.h>
 #include <string.h>
 
 #include "base/copy.h"
@@ -66,20 +67,36 @@ static const struct wr_rule {
 		CARRIES_RDMA | CARRIES_WORD | CARRIES_READ | CARRIES_INLINE },
 };
 
+static void __attribute__((cold, noinline, format(printf, 4, 5)))
+qp_post_explain(const char *key, const struct qp *qp, const struct ibv_send_wr *wr, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	explain_vprint(&(const struct explanation){ .key = key, .of = OF_WR(QP, qp->number, wr->wr_id) },
+		       format, arguments);
+	va_end(arguments);
+}
+
 /* Explain and name the error: "return REFUSE(EINVAL, "why")", with qp and wr in scope. */
-#define REFUSE(err, format, ...) __extension__ ({                                     \
-	explain_about(#err " ibv_post_send", OF_WR(QP, qp->number, wr->wr_id), \
-		"ibv_post_send: qp 0x%06x wr_id 0x%llx: " format, \
-		      qp->number, (unsigned long long)wr->wr_id, ##__VA_ARGS__);      \
+#define QP_POST_EXPLAIN(...)                         \
+	do {                                         \
+		if (__builtin_expect(explaining(), 0)) \
+			qp_post_explain(__VA_ARGS__); \
+		else                                 \
+			explain_missed(0);           \
+	} while (0)
+#define REFUSE(err, format, ...) __extension__ ({                                                \
+	QP_POST_EXPLAIN(#err " ibv_post_send", qp, wr, "ibv_post_send: qp 0x%06x wr_id 0x%llx: " \
+			format, qp->number, (unsigned long long)wr->wr_id, ##__VA_ARGS__);       \
 	(err); })
 
 /* The request is taken, and fails in its turn: "return TAKE_FAULTY(LOC_LEN_ERR, "why")", with qp,
  * wr and wqe in scope. */
-#define TAKE_FAULTY(name, format, ...) __extension__ ({                               \
-	explain_about(#name, OF_WR(QP, qp->number, wr->wr_id),                 \
-		"ibv_post_send: qp 0x%06x wr_id 0x%llx: " format         \
-		      "; it completes with IBV_WC_" #name, qp->number,                \
-		      (unsigned long long)wr->wr_id, ##__VA_ARGS__);                  \
+#define TAKE_FAULTY(name, format, ...) __extension__ ({                                          \
+	QP_POST_EXPLAIN(#name, qp, wr, "ibv_post_send: qp 0x%06x wr_id 0x%llx: " format          \
+			"; it completes with IBV_WC_" #name, qp->number,                         \
+			(unsigned long long)wr->wr_id, ##__VA_ARGS__);                           \
 	take_faulty(wr, wqe, IBV_WC_##name); })
 
 static int take_faulty(const struct ibv_send_wr *wr, struct send_wqe *wqe, enum ibv_wc_status status)

@@ -83,13 +83,16 @@ void source_tell_known(struct source *source, uint64_t time_ns,
 
 struct sorted {
 	struct source *source;
+	uint64_t time_ns;
 	uint64_t number;		/* order of arrival */
 	struct trace_record *record;	/* malloc'ed, its data behind it */
 };
 
 struct sorter {
 	struct sorted *entry;
-	size_t count, room;
+	size_t first;			/* those before it were taken */
+	size_t sorted, count;		/* up to here they are in order; all */
+	size_t room;
 	uint64_t numbers;
 };
 

@@ -22,7 +22,8 @@ bool sorter_add(struct sorter *sorter, struct source *source, const struct trace
 	if (!copy)
 		return false;
 	memcpy(copy, record, record->bytes);
-	sorter->entry[sorter->count++] = (struct sorted){ source, sorter->numbers++, copy };
+	sorter->entry[sorter->count++] =
+		(struct sorted){ source, copy->time_ns, sorter->numbers++, copy };
 	return true;
 }
 
@@ -30,21 +31,45 @@ static int compare(const void *a, const void *b)
 {
 	const struct sorted *one = a, *other = b;
 
-	if (one->record->time_ns != other->record->time_ns)
-		return one->record->time_ns < other->record->time_ns ? -1 : 1;
+	if (one->time_ns != other->time_ns)
+		return one->time_ns < other->time_ns ? -1 : 1;
 	return one->number < other->number ? -1 : 1;
+}
+
+/* What came since, sorted, goes between what was: only the end of that is younger than the oldest of it. */
+static void sorter_merge(struct sorter *sorter)
+{
+	size_t at = sorter->count, old = sorter->sorted, more = sorter->count - sorter->sorted;
+	struct sorted *entry = sorter->entry, *come = entry + old, *copy;
+
+	qsort(come, more, sizeof(*come), compare);
+	sorter->sorted = sorter->count;
+	if (!more || old == sorter->first || compare(&entry[old - 1], come) < 0)
+		return;
+	copy = malloc(more * sizeof(*copy));
+	if (!copy) {
+		qsort(entry + sorter->first, sorter->count - sorter->first, sizeof(*entry), compare);
+		return;
+	}
+	memcpy(copy, come, more * sizeof(*copy));
+	while (more)
+		entry[--at] = old > sorter->first && compare(&entry[old - 1], &copy[more - 1]) > 0 ?
+				      entry[--old] : copy[--more];
+	free(copy);
 }
 
 void sorter_take(struct sorter *sorter, uint64_t until_ns,
 		 void (*take)(void *owner, struct source *source, const struct trace_record *record), void *owner)
 {
-	size_t n;
-
-	qsort(sorter->entry, sorter->count, sizeof(*sorter->entry), compare);
-	for (n = 0; n < sorter->count && sorter->entry[n].record->time_ns <= until_ns; n++) {
-		take(owner, sorter->entry[n].source, sorter->entry[n].record);
-		free(sorter->entry[n].record);
+	sorter_merge(sorter);
+	for (; sorter->first < sorter->count && sorter->entry[sorter->first].time_ns <= until_ns; sorter->first++) {
+		take(owner, sorter->entry[sorter->first].source, sorter->entry[sorter->first].record);
+		free(sorter->entry[sorter->first].record);
 	}
-	sorter->count -= n;
-	memmove(sorter->entry, sorter->entry + n, sorter->count * sizeof(*sorter->entry));
+	if (sorter->first < sorter->count / 2)
+		return;
+	sorter->count -= sorter->first;
+	memmove(sorter->entry, sorter->entry + sorter->first, sorter->count * sizeof(*sorter->entry));
+	sorter->sorted = sorter->count;
+	sorter->first = 0;
 }

@@ -45,8 +45,8 @@ void recv_queue_fini(struct recv_queue *queue);
 int recv_queue_resize(struct recv_queue *queue, uint32_t size);	/* 0, EINVAL (in use), ENOMEM */
 
 /*
- * 0; EINVAL (too many SGEs), ENOMEM (full): *bad names the first refused, those before it stand. The queue is of the
- * QP, SRQ or work queue (@kind) of this @number, for explanations.
+ * 0; EINVAL (too many SGEs), ENOMEM (full): *bad names the first refused, those before it stand.
+ * The queue is of the QP, SRQ or work queue (@kind) of this @number, for explanations.
  */
 int recv_queue_post_for(struct recv_queue *queue, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad,
 			enum explain_kind kind, uint32_t number);

@@ -83,8 +83,9 @@ def main():
     tap.test('rows are found', [] if len(rows) > 70 and ('QP', 'why') in rows else [str(rows)])
     tap.test('a field without words is found',
              [] if len(list(different(rows + [('CQ', 'planted')], page))) == 1 else ['it is not'])
+    fewer = [row for row in rows if row != ('QP', 'srq')]
     tap.test('words without a field are found',
-             [] if len(list(different([row for row in rows if row != ('QP', 'srq')], page))) == 1 else ['they are not'])
+             [] if len(list(different(fewer, page))) == 1 else ['they are not'])
     tap.test('docs/stats.md names the fields of each kind, and no other', different(rows, page))
     tap.test('one row is all that a field takes', not_made(root, sys.argv[2:]))
     tap.end()

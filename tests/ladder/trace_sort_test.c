@@ -11,7 +11,7 @@
 #include "base/test_random.h"
 #include "trace.h"
 
-static uint64_t last_ns, last_number[3], taken;
+static uint64_t last_ns, last_of_ns[3], last_number[3], taken;
 
 /* In the order of time, and of arrival where the time is the same. */
 static void take_in_order(void *until_ns, struct source *source, const struct trace_record *record)
@@ -20,8 +20,8 @@ static void take_in_order(void *until_ns, struct source *source, const struct tr
 
 	assert_true(record->time_ns >= last_ns);
 	assert_true(record->time_ns <= *(uint64_t *)until_ns);
-	assert_true(record->time_ns > last_ns || record->wr_id > last_number[which] || !taken);
-	last_ns = record->time_ns;
+	assert_true(record->time_ns > last_of_ns[which] || record->wr_id > last_number[which]);
+	last_ns = last_of_ns[which] = record->time_ns;
 	last_number[which] = record->wr_id;
 	taken++;
 }

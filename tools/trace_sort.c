@@ -62,9 +62,13 @@ void sorter_take(struct sorter *sorter, uint64_t until_ns,
 		 void (*take)(void *owner, struct source *source, const struct trace_record *record), void *owner)
 {
 	sorter_merge(sorter);
-	for (; sorter->first < sorter->count && sorter->entry[sorter->first].time_ns <= until_ns; sorter->first++) {
-		take(owner, sorter->entry[sorter->first].source, sorter->entry[sorter->first].record);
-		free(sorter->entry[sorter->first].record);
+	for (; sorter->first < sorter->count; sorter->first++) {
+		const struct sorted *next = &sorter->entry[sorter->first];
+
+		if (next->time_ns > until_ns)
+			break;
+		take(owner, next->source, next->record);
+		free(next->record);
 	}
 	if (sorter->first < sorter->count / 2)
 		return;

@@ -120,8 +120,9 @@ def run_mpi(options):
             command = shlex.split(options.mpiexec) + ['-n', str(ranks), './' + program] + arguments
             said, verdict = finish(start(command, where, env),
                                    max(options.limit, int(words.get('timeLimit', 0))))
-            if verdict == 'passed' and words.get('resultTest') is None and \
-                    not any(line.strip() == 'No Errors' for line in said):
+            if 'resultTest' in words:    # of its status: the program is to end with an error
+                verdict = {'passed': 'failed', 'failed': 'passed', 'crashed': 'passed'}.get(verdict, verdict)
+            elif verdict == 'passed' and not any(line.strip().lower() == 'no errors' for line in said):
                 verdict = 'failed'
             case.end(verdict, begin, said)
     return cases

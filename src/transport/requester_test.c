@@ -277,7 +277,7 @@ static void a_peer_on_another_host_has_a_grace(void **state)
 }
 
 /* As beside an adapter: often nobody waits for the last answer any more. */
-static void a_destroyed_peer_is_given_up_after_the_last_retry_and_explained(void **state)
+static void a_destroyed_peer_is_given_up_after_the_last_retry_and_explained(void **state) UNCHECKED_LOCKS
 {
 	struct station *s = station_rts(IBV_QPT_RC);
 	const struct refusal told = { .why = DROP_NO_QP, .psn = s->qp.requester.una_psn };

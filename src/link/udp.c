@@ -308,27 +308,46 @@ static void join_remembered(struct udp_link *udp) REQUIRES(udp->lock)
 
 /* ---- the link ---- */
 
+/* Both families, or none. */
+static int bind_families(struct udp_link *udp, int fd[UDP_FAMILY_COUNT]) REQUIRES(udp->lock)
+{
+	int err;
+
+	udp_addresses_look(udp);
+	fd[UDP_IPV4] = fd[UDP_IPV6] = -1;
+	err = bind_family(udp, UDP_IPV4, &fd[UDP_IPV4]);
+	if (!err)
+		err = bind_family(udp, UDP_IPV6, &fd[UDP_IPV6]);
+	if (err && fd[UDP_IPV4] >= 0)
+		close(fd[UDP_IPV4]);
+	if (err)
+		udp_addresses_close(udp);
+	return err;
+}
+
+/*
+ * Whoever had all addresses may leave in the middle: all of them together were taken, and each is free. What was
+ * found then is out of date, and is looked for again.
+ */
 static int bind_locked(struct udp_link *udp) REQUIRES(udp->lock)
 {
-	int fd4, fd6, err;
+	int fd[UDP_FAMILY_COUNT], err;
+	unsigned family;
 
 	if (udp_is_bound(udp))
 		return 0;
-	udp_addresses_look(udp);
-	err = bind_family(udp, UDP_IPV4, &fd4);
-	if (err) {
+	err = bind_families(udp, fd);
+	if (!err && (udp->addresses[UDP_IPV4].count || udp->addresses[UDP_IPV6].count)) {
+		for (family = 0; family < UDP_FAMILY_COUNT; family++)
+			if (fd[family] >= 0)
+				close(fd[family]);
 		udp_addresses_close(udp);
-		return err;
+		err = bind_families(udp, fd);
 	}
-	err = bind_family(udp, UDP_IPV6, &fd6);
-	if (err) {
-		if (fd4 >= 0)
-			close(fd4);
-		udp_addresses_close(udp);
+	if (err)
 		return err;
-	}
-	udp->bound[UDP_IPV4] = fd4;
-	udp->bound[UDP_IPV6] = fd6;
+	for (family = 0; family < UDP_FAMILY_COUNT; family++)
+		udp->bound[family] = fd[family];
 	join_remembered(udp);
 	return 0;
 }

@@ -94,6 +94,25 @@ static void another_programs_address_leaves_us_the_others(void **state)
 	link->ops->close(link);
 }
 
+/* Its process was about to end when we tried all addresses together, and had ended when we tried each. */
+static void a_holder_that_leaves_meanwhile_leaves_us_all_addresses(void **state)
+{
+	struct counters other = { 0 };
+	struct link *link;
+	int fd4, fd6, n;
+
+	for (n = 1; n <= 2; n++) {
+		assert_int_equal(udp_open(&link, &other), 0);
+		fail_set(FAIL_BIND, (unsigned)n, EADDRINUSE);
+		assert_int_equal(udp_bind(link), 0);
+		udp_bound_fds(link, &fd4, &fd6);
+		assert_true(fd4 >= 0 && fd6 >= 0);
+		assert_null(udp_first_taken(link));
+		link->ops->close(link);
+	}
+	fail_clear();
+}
+
 static void a_kernel_without_ipv6_is_enough(void **state)
 {
 	struct counters other = { 0 };
@@ -199,6 +218,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(the_port_is_shared_within_a_user_only),
 		TEST(another_programs_address_leaves_us_the_others),
+		TEST(a_holder_that_leaves_meanwhile_leaves_us_all_addresses),
 		TEST(a_kernel_without_ipv6_is_enough),
 		TEST(each_failure_of_binding_leaves_nothing_behind),
 		TEST(abandoning_closes_every_descriptor),

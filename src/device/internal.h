@@ -151,6 +151,8 @@ bool qps_are_connected_to(struct hca *hca, uint32_t slot);
 void comp_counters_detach(struct qp *qp) REQUIRES(qp->lock);
 /* qp_last.c: before a QP stops answering. */
 void qp_send_final_ack(struct hca *hca, struct qp *qp);
+/* Has this process seen signs of loss? */
+bool hca_loses_packets(struct hca *hca);
 void qp_let_datagrams_leave(struct hca *hca, struct qp *qp);
 /* The same for all QPs: the process ends. */
 void qps_send_final_acks(struct hca *hca);

@@ -25,8 +25,7 @@ void qp_wait_for_tx(struct qp *qp)
 	} while (running);
 }
 
-/* Has this process seen signs of loss? */
-static bool loses_packets(struct hca *hca)
+bool hca_loses_packets(struct hca *hca)
 {
 	static const enum counter sign[] = { COUNTER_RETRANSMIT, COUNTER_TIMEOUT, COUNTER_PROBE,
 					     COUNTER_TX_SEQ_NAK, COUNTER_RX_DUPLICATE };
@@ -57,7 +56,7 @@ static bool is_being_answered(struct qp *qp)
 void qp_send_final_ack(struct hca *hca, struct qp *qp)
 {
 	uint64_t until_ns = clock_now_ns() + ANSWERED_NS;
-	unsigned n = loses_packets(hca) ? FINAL_ACKS : 0;
+	unsigned n = hca_loses_packets(hca) ? FINAL_ACKS : 0;
 	bool due = true;
 
 	tx_run(&hca->engine, qp);

@@ -167,8 +167,7 @@ static void wrong_values_are_refused_and_the_right_ones_named(void **unused)
 	assert_int_equal(init_with("verbose", "yes"), EINVAL);
 	assert_string_equal(heard, prefixed(
 		"VERBATIM_LOG: invalid value 'verbose': expected off, error, warn, info,"
-		" debug or packet\n"
-		"VERBATIM_EXPLAIN: invalid value 'yes': expected 0 or 1\n"));
+		" debug or packet\nVERBATIM_EXPLAIN: invalid value 'yes': expected 0 or 1\n"));
 	assert_int_equal(init_with("warn", NULL), 0);
 	assert_int_equal(init_with("Error", NULL), EINVAL);
 	assert_int_equal(log_level, LOG_WARN);

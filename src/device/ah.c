@@ -96,8 +96,7 @@ int hca_ah_attr_from_wc(struct hca_context *context, uint32_t port, const struct
 	if (!(wc->wc_flags & IBV_WC_GRH)) {
 		explain_refused("ibv_init_ah_from_wc", EINVAL,
 				"ibv_init_ah_from_wc: the completion has no GRH (wc_flags lacks "
-				"IBV_WC_GRH): only UD "
-			"receives have one");
+				"IBV_WC_GRH): only UD receives have one");
 		return EINVAL;
 	}
 	grh_addresses(grh, source, destination);
@@ -116,8 +115,7 @@ int hca_ah_attr_from_wc(struct hca_context *context, uint32_t port, const struct
 	if (index == GID_TABLE_SIZE) {
 		explain_refused("ibv_init_ah_from_wc", EINVAL,
 				"ibv_init_ah_from_wc: the destination address of the message is "
-				"not (or no "
-			"longer) in the GID table of %s", context->port->name);
+				"not (or no longer) in the GID table of %s", context->port->name);
 		return EINVAL;
 	}
 	memset(attr, 0, sizeof(*attr));

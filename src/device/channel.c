@@ -92,8 +92,7 @@ static const char *channel_objection(struct comp_channel *channel, uint32_t *num
 		else if (!objection) {
 			*number = cq->number;
 			objection = cq_is_armed(cq) ? "has completions that came before "
-					"ibv_req_notify_cq: call "
-				    "ibv_poll_cq after it, before waiting" :
+					"ibv_req_notify_cq: call ibv_poll_cq after it, before waiting" :
 				    "asks for no event: call ibv_req_notify_cq, then "
 				    "ibv_poll_cq, before waiting";
 		}

@@ -123,8 +123,7 @@ static void explain_limits(int err)
 				      NEED_DESCRIPTORS, (unsigned long long)files.rlim_cur);
 	if (err == ENOMEM && !getrlimit(RLIMIT_AS, &space) && space.rlim_cur != RLIM_INFINITY)
 		explain_refused("ibv_open_device", err, "ibv_open_device: a process needs "
-				"%u MiB of address space "
-				      "beside its own; the limit is %llu MiB: ulimit -v "
+				"%u MiB of address space beside its own; the limit is %llu MiB: ulimit -v "
 				      "unlimited (RLIMIT_AS)",
 				      NEED_ADDRESS_MIB, (unsigned long long)(space.rlim_cur >> 20));
 }

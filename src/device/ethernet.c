@@ -21,8 +21,7 @@ static int check_hash(const struct ibv_rx_hash_conf *hash)
 	    !hash->rx_hash_key) {
 		explain_refused("ibv_create_qp", EINVAL,
 				"ibv_create_qp: rx_hash_conf: the function must be "
-				"IBV_RX_HASH_FUNC_TOEPLITZ, "
-			"the key %u bytes long",
+				"IBV_RX_HASH_FUNC_TOEPLITZ, the key %u bytes long",
 			HASH_KEY_BYTES);
 		return EINVAL;
 	}
@@ -42,8 +41,7 @@ int ethernet_check(const struct ibv_qp_init_attr_ex *attr)
 	if (attr->srq) {
 		explain_refused("ibv_create_qp", EINVAL,
 				"ibv_create_qp: a RAW_PACKET QP has its own receive queue or a "
-				"table of work "
-			"queues: leave srq NULL");
+				"table of work queues: leave srq NULL");
 		return EINVAL;
 	}
 	if (!(attr->comp_mask & spread))
@@ -51,8 +49,7 @@ int ethernet_check(const struct ibv_qp_init_attr_ex *attr)
 	if ((attr->comp_mask & spread) != spread || !attr->rwq_ind_tbl) {
 		explain_refused("ibv_create_qp", EINVAL,
 				"ibv_create_qp: IBV_QP_INIT_ATTR_IND_TABLE and "
-				"IBV_QP_INIT_ATTR_RX_HASH go "
-			"together, with a table");
+				"IBV_QP_INIT_ATTR_RX_HASH go together, with a table");
 		return EINVAL;
 	}
 	return check_hash(&attr->rx_hash_conf);
@@ -97,8 +94,7 @@ int ethernet_attach(struct hca_context *context, struct qp *qp, const struct ibv
 	if (has_no_mac(&netdev)) {
 		explain_refused("ibv_create_qp", EOPNOTSUPP,
 				"ibv_create_qp: RAW_PACKET: %s has no Ethernet address, so its "
-				"packets have no "
-			"Ethernet header: use another device", netdev.name);
+				"packets have no Ethernet header: use another device", netdev.name);
 		return EOPNOTSUPP;
 	}
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_IND_TABLE) {

@@ -75,20 +75,17 @@ int hca_refuse_import(int fd)
 	if (!opener) {
 		explain_refused_of("ibv_import_device", EINVAL, OF(FD, (unsigned)fd),
 				"ibv_import_device: cmd_fd %d is not a descriptor of a device: "
-				"pass a duplicate of "
-			"ibv_context.cmd_fd", fd);
+				"pass a duplicate of ibv_context.cmd_fd", fd);
 		return EINVAL;
 	}
 	if (atoi(opener + strlen(FILE_NAME)) == (int)getpid()) {
 		explain_refused_of("ibv_import_device", ENODEV, OF(FD, (unsigned)fd),
 				"ibv_import_device: cmd_fd %d is of a device that this process "
-				"has closed: import it before "
-			"the last ibv_close_device", fd);
+				"has closed: import it before the last ibv_close_device", fd);
 		return ENODEV;
 	}
 	explain_refused_of("ibv_import_device", EOPNOTSUPP, OF(FD, (unsigned)fd),
 			"ibv_import_device: cmd_fd %d is of a device that process %d opened: "
-			"objects are shared within a "
-		"process only", fd, atoi(opener + strlen(FILE_NAME)));
+			"objects are shared within a process only", fd, atoi(opener + strlen(FILE_NAME)));
 	return EOPNOTSUPP;
 }

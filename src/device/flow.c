@@ -107,8 +107,7 @@ int hca_attach_counters(struct flow_counters *counters, const struct ibv_counter
 	if (attr->comp_mask || counted == COUNTED_NOTHING || attr->index >= FLOW_COUNTER_INDICES) {
 		explain_refused("ibv_attach_counters_point_flow", EINVAL,
 				"ibv_attach_counters_point_flow: comp_mask 0x%x must be 0, "
-				"counter_desc %d "
-			"IBV_COUNTER_PACKETS or "
+				"counter_desc %d IBV_COUNTER_PACKETS or "
 			"_BYTES, index %u less than %u",
 			attr->comp_mask, (int)attr->counter_desc, attr->index,
 			FLOW_COUNTER_INDICES);

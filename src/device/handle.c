@@ -50,8 +50,7 @@ int handle_import(struct hca_context *context, size_t list_offset, struct handle
 		return 0;
 	explain_of(OF(HANDLE, number),
 		"%s: no object has the handle %u: expected that of an object that was made in "
-		"a context with the "
-		"same file behind cmd_fd, and that is not destroyed", call, number);
+		"a context with the same file behind cmd_fd, and that is not destroyed", call, number);
 	return ENOENT;
 }
 

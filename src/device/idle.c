@@ -154,14 +154,12 @@ static bool idle_words(const struct idle *idle, char words[IDLE_WORDS], struct e
 	else if (idle->reason == IDLE_UNSIGNALED)
 		snprintf(words, IDLE_WORDS,
 			 "what qp 0x%06x has sent since its last completion (requests: %u) is all "
-			 "unsignaled: set "
-			 "IBV_SEND_SIGNALED in one of them, or sq_sig_all",
+			 "unsignaled: set IBV_SEND_SIGNALED in one of them, or sq_sig_all",
 			 idle->qpn, idle->requests);
 	else if (idle->reason == IDLE_PEER)
 		snprintf(words, IDLE_WORDS,
 			 "qp 0x%06x only receives, and its peer, qp 0x%06x of this host, is gone: "
-			 "who only "
-			 "receives is not told; post a request, or use rdma_cm, which says "
+			 "who only receives is not told; post a request, or use rdma_cm, which says "
 			 "DISCONNECTED",
 			 idle->qpn, idle->peer);
 	else if (idle->reason == IDLE_STATE)
@@ -171,8 +169,7 @@ static bool idle_words(const struct idle *idle, char words[IDLE_WORDS], struct e
 	else
 		snprintf(words, IDLE_WORDS,
 			 "no request and no receive is posted: ibv_post_send or ibv_post_recv "
-			 "before "
-			 "waiting");
+			 "before waiting");
 	return true;
 }
 

@@ -21,8 +21,7 @@ static int check_memory(const void *address, size_t length, unsigned access)
 	case EFAULT:
 		explain_refused("ibv_reg_mr", EFAULT,
 				"ibv_reg_mr: parts of [%p, +%zu) are not mapped: allocate the "
-				"memory first, or "
-			"use IBV_ACCESS_ON_DEMAND", address, length);
+				"memory first, or use IBV_ACCESS_ON_DEMAND", address, length);
 		return EFAULT;
 	case EACCES:
 		explain_refused("ibv_reg_mr", EFAULT,
@@ -97,8 +96,7 @@ int hca_rereg_mr(struct hca_context *context, struct mr *handle, int flags, stru
 	if (mr->dm) {
 		explain_refused_of("ibv_rereg_mr", EINVAL, OF(MR, mr->ibv.lkey),
 				"ibv_rereg_mr: lkey 0x%08x is of device memory, which cannot be "
-				"reregistered: "
-			"deregister it and use ibv_reg_dm_mr", mr->ibv.lkey);
+				"reregistered: deregister it and use ibv_reg_dm_mr", mr->ibv.lkey);
 		return EINVAL;
 	}
 	engine_catch_up(&context->hca->engine, false);

@@ -87,8 +87,7 @@ static int groups_make(struct hca *hca, const uint8_t gid[16], uint32_t interfac
 	if (groups_count(hca) >= limit) {
 		explain_refused("ibv_attach_mcast", ENOMEM,
 				"ibv_attach_mcast: the process has reached its limit of %u "
-				"groups (max_mcast_grp): raise "
-			"/proc/sys/net/ipv4/igmp_max_memberships", limit);
+				"groups (max_mcast_grp): raise /proc/sys/net/ipv4/igmp_max_memberships", limit);
 		return ENOMEM;
 	}
 	group = calloc(1, sizeof(*group));

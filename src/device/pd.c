@@ -72,8 +72,7 @@ int hca_dealloc_pd(struct hca_context *context, struct pd *handle)
 	if (err == EBUSY)
 		explain_of(OF(PD, pd->number),
 			"ibv_dealloc_pd: pd %u is in use by %u objects (MRs, MWs, QPs, SRQs, "
-				"AHs): destroy "
-			"them first", pd->number, atomic_load(&pd->users));
+				"AHs): destroy them first", pd->number, atomic_load(&pd->users));
 	if (!err)
 		pd_drop_handle(context->hca, handle);
 	return err;

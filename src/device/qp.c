@@ -64,8 +64,7 @@ static int check_type(const struct ibv_qp_init_attr_ex *attr)
 		return 0;
 	explain_refused("ibv_create_qp", EOPNOTSUPP,
 			"ibv_create_qp: qp_type %d is not supported: use RC, UC, UD, RAW_PACKET, "
-			"XRC_SEND or "
-		"XRC_RECV", attr->qp_type);
+			"XRC_SEND or XRC_RECV", attr->qp_type);
 	return EOPNOTSUPP;
 }
 
@@ -107,8 +106,7 @@ static int check_xrc_recv(const struct ibv_qp_init_attr_ex *attr)
 		return 0;
 	explain_refused("ibv_create_qp", EINVAL,
 			"ibv_create_qp: an XRC_RECV QP needs an XRC domain: set attr.xrcd "
-			"(ibv_open_xrcd) and "
-		"IBV_QP_INIT_ATTR_XRCD, in ibv_create_qp_ex");
+			"(ibv_open_xrcd) and IBV_QP_INIT_ATTR_XRCD, in ibv_create_qp_ex");
 	return EINVAL;
 }
 
@@ -483,8 +481,7 @@ int hca_open_qp(struct hca_context *context, struct xrcd *xrcd, uint32_t number,
 	if (!qp) {
 		explain_refused_of("ibv_open_qp", EINVAL, OF(QP, number),
 				"ibv_open_qp: no XRC_RECV QP 0x%06x in this XRC domain: one that "
-				"was created in this process, "
-			"with a domain of the same file", number);
+				"was created in this process, with a domain of the same file", number);
 		return EINVAL;
 	}
 	*opened = qp;
@@ -510,8 +507,7 @@ int hca_destroy_qp(struct hca_context *context, struct qp *qp)
 	if (groups) {
 		explain_refused_of("ibv_destroy_qp", EBUSY, OF(QP, qp->number),
 				"ibv_destroy_qp: qp 0x%06x is attached to %u multicast groups: "
-				"detach it from "
-			"them first",
+				"detach it from them first",
 			qp->number, groups);
 		return EBUSY;
 	}

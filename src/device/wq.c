@@ -32,8 +32,7 @@ static int check_wq_flags(const char *call, uint32_t flags)
 	if (!(flags & ~(uint32_t)IBV_WQ_FLAGS_CVLAN_STRIPPING))
 		return 0;
 	explain("%s: flags 0x%x: IBV_WQ_FLAGS_CVLAN_STRIPPING alone is possible: frame check "
-		"sequences stay with the "
-		"kernel, and a frame without a receive is dropped at once",
+		"sequences stay with the kernel, and a frame without a receive is dropped at once",
 		call, flags);
 	return EOPNOTSUPP;
 }
@@ -175,9 +174,7 @@ static int wq_check_modify(const struct wq *wq, const struct ibv_wq_attr *attr) 
 	if (attr->attr_mask & IBV_WQ_ATTR_STATE && !wq_may_move(wq->state, attr->wq_state)) {
 		explain_refused_of("ibv_modify_wq", EINVAL, OF(WQ, wq->number),
 				"ibv_modify_wq: wq 0x%07x: %s -> %s is no transition: RESET goes "
-				"to RDY, RDY "
-			"to ERR and RESET, ERR "
-			"to RESET",
+				"to RDY, RDY to ERR and RESET, ERR to RESET",
 			wq->number, wq_state_name(wq->state), wq_state_name(attr->wq_state));
 		return EINVAL;
 	}
@@ -257,8 +254,7 @@ static int check_table(const struct ibv_rwq_ind_table_init_attr *attr)
 	if (attr->comp_mask || attr->log_ind_tbl_size > LIMIT_RWQ_TABLE_LOG || !attr->ind_tbl) {
 		explain_refused("ibv_create_rwq_ind_table", EINVAL,
 				"ibv_create_rwq_ind_table: comp_mask 0x%x must be 0, "
-				"log_ind_tbl_size %u at "
-			"most %u, ind_tbl not "
+				"log_ind_tbl_size %u at most %u, ind_tbl not "
 			"NULL",
 			attr->comp_mask, attr->log_ind_tbl_size, LIMIT_RWQ_TABLE_LOG);
 		return EINVAL;

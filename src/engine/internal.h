@@ -55,7 +55,6 @@ void slots_release(struct engine *engine);
 /* Note @refusal at all QPs that are connected to the QP @dest_qpn of this host. */
 void qp_table_dropped(struct engine *engine, uint32_t dest_qpn, const struct refusal *refusal)
 	REQUIRES(engine->progress);
-/* Our QPs that are connected to @dest_qpn, which does not exist any more, learn it. */
 
 /* port.c: bind port 4791 and join the processes that share it, unless done; sets engine->group. */
 /* 0, also when the port is taken: then packets come by other ways. EMFILE, ENFILE. */

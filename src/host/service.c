@@ -278,8 +278,7 @@ static int bind_beside(const struct service_claim *claim, struct abstract_name *
 	if (socket_owner(name->address.sun_path + 1, &uid) || service_owner_is_trusted(uid))
 		return EADDRINUSE;
 	explain_of(OF(PORT, claim->id & 0xffff),
-		"port %u: user %u has bound the name of this service without the right to a "
-		"port below 1024: "
+		"port %u: user %u has bound the name of this service without the right to a port below 1024: "
 		"it is not believed, and the port is given nevertheless", (unsigned)(claim->id & 0xffff),
 		(unsigned)uid);
 	snprintf(text, sizeof(text), "%s/%016" PRIx64, name->address.sun_path + 1, random_u64());

@@ -215,8 +215,7 @@ static unsigned peer_probe(const struct local *local, struct peer *peer)
 	counter_add(local->counters, COUNTER_NO_DIRECT_PATH, 1);
 	explain_of(OF(PROCESS, (unsigned)peer->memory.pid),
 		"ibv_modify_qp: cannot access the memory of process %d (process_vm_readv: %s): "
-		"data "
-		"goes through shared rings; check seccomp, Yama and PR_SET_DUMPABLE",
+		"data goes through shared rings; check seccomp, Yama and PR_SET_DUMPABLE",
 		(int)peer->memory.pid, strerror(err));
 	return RING_MESSAGES;
 }

@@ -148,8 +148,7 @@ static void explain_lost(struct qp1 *qp1, const struct lost_qp *lost)
 	if (err == ESRCH)
 		explain_of(OF(QP, lost->number),
 			"qp 0x%06x: the process of this host that had its peer, qp 0x%06x, has "
-				"ended: it was killed, has "
-			"crashed, or exited", lost->number, lost->peer);
+				"ended: it was killed, has crashed, or exited", lost->number, lost->peer);
 }
 
 static void report_lost_peers(struct qp1 *qp1, uint64_t now_ns)

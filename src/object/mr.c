@@ -337,8 +337,7 @@ int mr_deregister(struct mr_table *table, struct mr *mr)
 	if (windows) {
 		explain_refused_of("ibv_dereg_mr", EBUSY, OF(MR, mr->ibv.lkey),
 				"ibv_dereg_mr: %u memory windows are bound to the region with "
-				"lkey 0x%08x: "
-			"invalidate or deallocate them first", windows, mr->ibv.lkey);
+				"lkey 0x%08x: invalidate or deallocate them first", windows, mr->ibv.lkey);
 		return EBUSY;
 	}
 	mr_wait_for_accesses(table, entry);
@@ -376,8 +375,7 @@ static int check_rereg(const struct mr *mr, int flags, const struct pd *pd, cons
 	if (flags & IBV_REREG_MR_CHANGE_TRANSLATION && (!address || !length)) {
 		explain_refused_of("ibv_rereg_mr", EINVAL, OF(MR, mr->ibv.lkey),
 				"ibv_rereg_mr: lkey 0x%08x: IBV_REREG_MR_CHANGE_TRANSLATION "
-				"needs an address "
-			"and a length", mr->ibv.lkey);
+				"needs an address and a length", mr->ibv.lkey);
 		return EINVAL;
 	}
 	return flags & IBV_REREG_MR_CHANGE_ACCESS ? mr_check_access("ibv_rereg_mr", access) : 0;

@@ -147,8 +147,7 @@ static __attribute__((noinline)) bool qp_post_flags_fit(const struct qp *qp,
 	if (unknown)
 		explain_of(OF_WR(QP, qp->number, wr->wr_id),
 			"ibv_post_send: qp 0x%06x wr_id 0x%llx: send_flags 0x%x: 0x%x is none "
-			"of enum "
-			"ibv_send_flags, and has no effect: is the field initialised?", qp->number,
+			"of enum ibv_send_flags, and has no effect: is the field initialised?", qp->number,
 			(unsigned long long)wr->wr_id, wr->send_flags, unknown);
 	if (!(wr->send_flags & IBV_SEND_INLINE) || rule->carries & CARRIES_INLINE)
 		return true;
@@ -207,8 +206,7 @@ static int qp_post_check_length(const struct qp *qp, const struct ibv_send_wr *w
 	if (qp_is(qp, QP_RAW) && (length < FRAME_HEADER_BYTES || length > qp->mtu))
 		return REFUSE(EINVAL,
 			      "%llu bytes: a frame has %u to %u, from its destination address to "
-			      "the end of "
-			      "its data",
+			      "the end of its data",
 			      (unsigned long long)length, FRAME_HEADER_BYTES, qp->mtu);
 	if (wr->send_flags & IBV_SEND_INLINE && length > qp->sq.max_inline)
 		return REFUSE(EINVAL, "%llu bytes inline exceed max_inline_data %u of the QP",
@@ -401,17 +399,13 @@ static int refuse_full(const struct qp *qp, const struct ibv_send_wr *wr) REQUIR
 	if (explaining() && !any_is_signaled(sq))
 		return REFUSE(ENOMEM,
 			      "the send queue is full: %u requests are outstanding (executed: %u), "
-			      "and none is "
-			      "signaled: no completion will free a slot: post at least every "
-			      "max_send_wr-th "
-			      "with IBV_SEND_SIGNALED, and poll it",
+			      "and none is signaled: no completion will free a slot: post at least every "
+			      "max_send_wr-th with IBV_SEND_SIGNALED, and poll it",
 			      sq->size, executed);
 	return REFUSE(ENOMEM,
 		      "the send queue is full: %u requests are outstanding (executed: %u); a slot "
-		      "is free when "
-		      "the completion of its request, or of a later one, was polled: poll, or "
-		      "create the QP with a "
-		      "larger max_send_wr",
+		      "is free when the completion of its request, or of a later one, was polled: poll, or "
+		      "create the QP with a larger max_send_wr",
 		      sq->size, executed);
 }
 

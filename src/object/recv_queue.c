@@ -139,15 +139,13 @@ static void explain_full(const struct recv_queue *queue, const struct ibv_recv_w
 		explain_about("ENOMEM ibv_post_recv", of,
 			      "%s 0x%06x: the queue is full with %u receives (wr_id 0x%llx "
 			      "was not posted); create it with a larger max_recv_wr or max_wr, or "
-			      "post after some "
-			      "have completed",
+			      "post after some have completed",
 			      posts[kind], number, queue->size, (unsigned long long)wr->wr_id);
 	else
 		explain_about("ENOMEM ibv_post_recv", of,
 			      "%s 0x%06x: the queue is full with %u receives (wr_id 0x%llx "
 			      "was not posted; for messages are waiting: %u); a slot is free when "
-			      "the completion "
-			      "of its receive was polled: poll",
+			      "the completion of its receive was polled: poll",
 			      posts[kind], number, queue->size, (unsigned long long)wr->wr_id, waiting);
 }
 

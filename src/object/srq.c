@@ -55,8 +55,7 @@ static int check_modify(const struct srq *srq, const struct ibv_srq_attr *attr, 
 	if (mask & ~(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT)) {
 		explain_refused_of("ibv_modify_srq", EINVAL, OF(SRQ, srq->number),
 				"ibv_modify_srq: srq 0x%06x: mask 0x%x has bits other than "
-				"IBV_SRQ_MAX_WR and "
-			"IBV_SRQ_LIMIT", srq->number, mask);
+				"IBV_SRQ_MAX_WR and IBV_SRQ_LIMIT", srq->number, mask);
 		return EINVAL;
 	}
 	if (mask & IBV_SRQ_MAX_WR && !attr->max_wr) {

@@ -61,8 +61,7 @@ static int op_check(const struct srq *srq, const struct ibv_ops_wr *wr)
 	if (wqe_slots_used(&srq->tags->ops, srq->tags->posted) >= srq->tags->max_ops)
 		return REFUSE_OP(ENOMEM,
 				 "%u operations are outstanding (tm_cap.max_ops): one is until its "
-				 "completion, "
-				 "or that of a later one with IBV_OPS_SIGNALED, was polled",
+				 "completion, or that of a later one with IBV_OPS_SIGNALED, was polled",
 				 srq->tags->max_ops);
 	if (wr->flags & ~(IBV_OPS_SIGNALED | IBV_OPS_TM_SYNC))
 		return REFUSE_OP(EINVAL, "flags 0x%x: only IBV_OPS_SIGNALED and IBV_OPS_TM_SYNC are known",

@@ -91,8 +91,7 @@ static int rs_control_command_locked(struct rsocket *rs, int cmd, long argument,
 	}
 	explain_of(OF(RSOCKET, (unsigned)rs->fd),
 		"rsocket %d: rfcntl() supports F_GETFL, F_SETFL, F_GETFD, F_SETFD, F_SETOWN, "
-		"F_GETOWN and "
-		"F_SETOWN_EX, F_GETOWN_EX, not %d", rs->fd, cmd);
+		"F_GETOWN and F_SETOWN_EX, F_GETOWN_EX, not %d", rs->fd, cmd);
 	return EINVAL;
 }
 

@@ -141,11 +141,9 @@ static void rnr_is_patient(struct qp_call *call, uint32_t psn) REQUIRES(call->qp
 		   call->now_ns - requester->rnr_since_ns >= PATIENCE_NS) {
 		requester->rnr_since_ns = TIME_NEVER;	/* said */
 		explain_about("RNR", OF_WR(QP, call->qp->number, wqe->wr_id),
-			"qp 0x%06x: %s (wr_id 0x%llx) has waited for more "
-				"than a second: qp 0x%06x "
+			"qp 0x%06x: %s (wr_id 0x%llx) has waited for more than a second: qp 0x%06x "
 				    "has no receive posted, and rnr_retry 7 waits for ever: the "
-				    "peer has to "
-				    "ibv_post_recv", call->qp->number, wqe_name(wqe),
+				    "peer has to ibv_post_recv", call->qp->number, wqe_name(wqe),
 				    (unsigned long long)wqe->wr_id, call->qp->attr.dest_qp_num);
 	}
 }

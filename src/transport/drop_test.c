@@ -127,8 +127,7 @@ static void datagrams_are_dropped_with_a_reason(void **state)
 	post_recv(s, 1, 16);
 	receive_datagram(s, 0x1234, 16);
 	expect_heard("16 bytes and the 40 of the GRH are more than the 16 of the receive (wr_id "
-			"0x1): receives of UD "
-		     "need 40 bytes in front of the message");
+			"0x1): receives of UD need 40 bytes in front of the message");
 	station_free(s);
 }
 

@@ -261,9 +261,9 @@ void requester_timeout(struct qp_call *call) REQUIRES(call->qp->lock);
 void requester_way_changed(struct qp_call *call) REQUIRES(call->qp->lock);
 /* The local ACK timeout; UINT64_MAX: none. */
 uint64_t requester_ack_timeout(const struct qp *qp) REQUIRES(qp->lock);
-/* Give up: the peer answered none of the retries. */
 /* Send the oldest packet again, and hold all others until the peer is heard. */
 void requester_hold(struct qp_call *call) REQUIRES(call->qp->lock);
+/* Give up: the peer answered none of the retries. */
 void requester_exceeded(struct qp_call *call) REQUIRES(call->qp->lock);
 /* Has the requester something to transmit? */
 bool requester_ready(const struct qp *qp) REQUIRES(qp->lock);

@@ -235,8 +235,7 @@ static void wq_fail(struct qp_call *call, struct wq *wq) REQUIRES(call->qp->lock
 {
 	explain_about("WQ_FATAL", OF_WR(WQ, wq->number, wq->recv->wr_id),
 		      "wq 0x%06x: a receive (wr_id 0x%llx) failed: local protection error; "
-		      "%s%scheck lkey "
-		      "and bounds of its scatter/gather list",
+		      "%s%scheck lkey and bounds of its scatter/gather list",
 		      wq->number, (unsigned long long)wq->recv->wr_id, call->why,
 		      call->why[0] ? "; " : "");
 	wq_push_error(call, wq, IBV_WC_LOC_PROT_ERR);

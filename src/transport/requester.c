@@ -601,8 +601,7 @@ static void explain_patience(struct qp_call *call) REQUIRES(call->qp->lock)
 
 	refusal_words(call->qp, words);
 	explain_about("RETRY_EXC_ERR", OF_WR(QP, qp->number, wqe->wr_id),
-		"qp 0x%06x: %s (wr_id 0x%llx) has waited for more "
-			"than a second: qp 0x%06x "
+		"qp 0x%06x: %s (wr_id 0x%llx) has waited for more than a second: qp 0x%06x "
 			    "at %s does not answer, and timeout 0 waits for ever: ibv_modify_qp "
 			    "(to RTS) with timeout "
 			    "14 and retry_cnt 7 would end it%s%s", qp->number, wqe_name(wqe),

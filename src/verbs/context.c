@@ -193,8 +193,7 @@ static int context_find_file(int fd, struct context **found)
 	if (err)
 		explain_of(OF(FD, (unsigned)fd),
 			"ibv_import_device: cmd_fd %d belongs to an open context, which will "
-				"close it: import a "
-			"duplicate (dup(2), SCM_RIGHTS)", fd);
+				"close it: import a duplicate (dup(2), SCM_RIGHTS)", fd);
 	else
 		*found = other;
 	return err;

@@ -105,16 +105,14 @@ static struct ibv_send_wr *qp_ex_begin(struct ibv_qp_ex *ibv, uint64_t operation
 	if (!(builder->operations & operation)) {
 		explain_of(OF(QP, ibv->qp_base.qp_num),
 			"ibv_wr_*: qp 0x%06x: operation 0x%llx is not in send_ops_flags: name "
-			"it when "
-			"creating the QP", ibv->qp_base.qp_num, (unsigned long long)operation);
+			"it when creating the QP", ibv->qp_base.qp_num, (unsigned long long)operation);
 		qp_ex_latch(builder, EINVAL);
 		return NULL;
 	}
 	if (builder->count == builder->capacity) {
 		explain_of(OF(QP, ibv->qp_base.qp_num),
 			"ibv_wr_*: qp 0x%06x: more than %u work requests in one batch: the "
-			"send queue "
-			"(max_send_wr) is full", ibv->qp_base.qp_num, builder->capacity);
+			"send queue (max_send_wr) is full", ibv->qp_base.qp_num, builder->capacity);
 		qp_ex_latch(builder, ENOMEM);
 		return NULL;
 	}
@@ -374,8 +372,7 @@ static void wr_set_inline_data_list(struct ibv_qp_ex *ibv, size_t count,
 		if (list[i].length > builder->max_inline - length) {
 			explain_of(OF(QP, ibv->qp_base.qp_num),
 				"ibv_wr_set_inline_data: qp 0x%06x: the data exceeds "
-				"max_inline_data "
-				"%u", ibv->qp_base.qp_num, builder->max_inline);
+				"max_inline_data %u", ibv->qp_base.qp_num, builder->max_inline);
 			qp_ex_latch(builder, EINVAL);
 			return;
 		}

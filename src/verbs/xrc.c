@@ -65,8 +65,7 @@ struct ibv_qp *qp_open_verb(struct ibv_context *context, struct ibv_qp_open_attr
 		return fail(refuse_null("ibv_open_qp", context ? "qp_open_attr" : "context"));
 	if ((attr->comp_mask & needed) != needed || attr->comp_mask >= IBV_QP_OPEN_ATTR_RESERVED) {
 		explain("ibv_open_qp: comp_mask 0x%x needs IBV_QP_OPEN_ATTR_NUM, _XRCD and "
-				"_TYPE, and takes _CONTEXT "
-			"besides", attr->comp_mask);
+				"_TYPE, and takes _CONTEXT besides", attr->comp_mask);
 		return fail(EINVAL);
 	}
 	if (!attr->xrcd || attr->qp_type != IBV_QPT_XRC_RECV) {

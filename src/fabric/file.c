@@ -709,23 +709,26 @@ static void file_read_line(struct reader *reader, char *line)
 
 static void file_read_text(struct reader *reader, const char *text)
 {
+	const char *end = text + strlen(text);
 	unsigned line = 0;
 
-	while (*text && !reader->no_memory) {
-		size_t bytes = strcspn(text, "\n");
-		char *copy = strndup(text, bytes);
+	while (text < end && !reader->no_memory) {
+		const char *newline = memchr(text, '\n', (size_t)(end - text));
+		size_t bytes = (size_t)((newline ? newline : end) - text);
+		char *copy = malloc(bytes + 1);
 
 		if (!copy) {
 			reader->no_memory = true;
 			return;
 		}
+		memcpy(copy, text, bytes);
+		copy[bytes] = '\0';
 		line++;
 		if (!reader->depth)
 			reader->line = line;
 		file_read_line(reader, copy);
 		free(copy);
-		text += bytes;
-		text += *text == '\n';
+		text += bytes + !!newline;
 	}
 }
 

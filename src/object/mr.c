@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "object/mr_internal.h"
 #include "object/placement.h"
+#include "platform/memory.h"
 
 #define TRIES 64u	/* of random indices, before the next free one is taken */
 
@@ -30,15 +31,19 @@
 
 int mr_table_init(struct mr_table *table, struct arena *arena, uint64_t seed)
 {
-	lock_init(&table->lock);
-	table->block = calloc(MR_TABLE_SIZE, sizeof(*table->block));
-	table->mr = calloc(MR_TABLE_SIZE, sizeof(*table->mr));
-	if (!table->block || !table->mr) {
-		free(table->block);
-		free(table->mr);
-		lock_destroy(&table->lock);
-		return ENOMEM;
+	void *block, *mr;
+	int err = memory_private(MR_TABLE_SIZE * sizeof(*table->block), &block);
+
+	if (err)
+		return err;
+	err = memory_private(MR_TABLE_SIZE * sizeof(*table->mr), &mr);
+	if (err) {
+		memory_release(block, MR_TABLE_SIZE * sizeof(*table->block), -1);
+		return err;
 	}
+	lock_init(&table->lock);
+	table->block = block;
+	table->mr = mr;
 	table->entry = arena_mr(arena);
 	table->count = table->regions = 0;
 	table->region_bytes = 0;
@@ -50,8 +55,8 @@ int mr_table_init(struct mr_table *table, struct arena *arena, uint64_t seed)
 void mr_table_free(struct mr_table *table)
 {
 	lock_destroy(&table->lock);
-	free(table->block);
-	free(table->mr);
+	memory_release(table->block, MR_TABLE_SIZE * sizeof(*table->block), -1);
+	memory_release(table->mr, MR_TABLE_SIZE * sizeof(*table->mr), -1);
 	table->block = NULL;
 	table->mr = NULL;
 }

@@ -198,7 +198,7 @@ def plain_cases(topology):
 def lossy_cases(topology):
     quick = topology.name == 'veth1500'
     for name, server, client in (
-            ('rping -v -V -C 1000', RPING_SERVER, RPING_CLIENT + ' -C 1000'),
+            ('rping -v -V -C 300', RPING_SERVER, RPING_CLIENT + ' -C 300'),
             ('ucmatose -C 100 -S 65536', 'ucmatose -p {p} -C 100 -S 65536',
              'ucmatose -s {a} -p {p} -C 100 -S 65536'),
             ('ucmatose -c 100', 'ucmatose -p {p} -c 100', 'ucmatose -s {a} -p {p} -c 100'),

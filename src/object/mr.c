@@ -15,13 +15,14 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/log.h"
 #include "object/mr_internal.h"
 #include "object/placement.h"
-#include "platform/memory.h"
 
 #define TRIES 64u	/* of random indices, before the next free one is taken */
+#define TABLES_BYTES	(2 * MR_TABLE_SIZE * sizeof(void *))	/* regions, and their blocks */
 
 #define ACCESS_REMOTE_CHANGE	(IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
 #define ACCESS_KNOWN \
@@ -31,19 +32,14 @@
 
 int mr_table_init(struct mr_table *table, struct arena *arena, uint64_t seed)
 {
-	void *block, *mr;
-	int err = memory_private(MR_TABLE_SIZE * sizeof(*table->block), &block);
+	/* Zeros that cost nothing until they are touched. */
+	void *tables = mmap(NULL, TABLES_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-	if (err)
-		return err;
-	err = memory_private(MR_TABLE_SIZE * sizeof(*table->mr), &mr);
-	if (err) {
-		memory_release(block, MR_TABLE_SIZE * sizeof(*table->block), -1);
-		return err;
-	}
+	if (tables == MAP_FAILED)
+		return ENOMEM;
 	lock_init(&table->lock);
-	table->block = block;
-	table->mr = mr;
+	table->block = tables;
+	table->mr = (void *)(table->block + MR_TABLE_SIZE);
 	table->entry = arena_mr(arena);
 	table->count = table->regions = 0;
 	table->region_bytes = 0;
@@ -55,8 +51,7 @@ int mr_table_init(struct mr_table *table, struct arena *arena, uint64_t seed)
 void mr_table_free(struct mr_table *table)
 {
 	lock_destroy(&table->lock);
-	memory_release(table->block, MR_TABLE_SIZE * sizeof(*table->block), -1);
-	memory_release(table->mr, MR_TABLE_SIZE * sizeof(*table->mr), -1);
+	munmap(table->block, TABLES_BYTES);
 	table->block = NULL;
 	table->mr = NULL;
 }

@@ -64,13 +64,16 @@ static uint64_t time_for(const struct cq *cq)
 	return cq && cq->stamped ? clock_now_ns() : 0;
 }
 
-static enum message_fate receive_refuse(struct local *local, enum drop why)
+static enum message_fate receive_malformed(struct local *local)
 {
-	drop_count(local->counters, why, 1);
+	drop_count(local->counters, DROP_MALFORMED, 1);
 	return MESSAGE_REFUSED;
 }
 
-/* Execute a message only if it names the QP's current grant, not one of a former life. */
+/*
+ * Execute a message only if it names the QP's current grant, not one of a former life. One that is refused is not
+ * dropped: its sender counts it (messages_refused) and sends packets instead, or has destroyed its QP.
+ */
 static enum message_fate receive_execute(struct local *local, struct receiver *receiver,
 					 struct peer *peer, const struct ring_message *received,
 					 const struct local_message *message)
@@ -81,16 +84,16 @@ static enum message_fate receive_execute(struct local *local, struct receiver *r
 	uint32_t qpn;
 
 	if (!grant_find_qp(&peer->grants, message->grant, &qpn))
-		return receive_refuse(local, DROP_QP_STATE);
+		return MESSAGE_REFUSED;
 	qp = receiver_lock(local, receiver, qpn);
 	if (!qp)
-		return receive_refuse(local, DROP_NO_QP);
+		return MESSAGE_REFUSED;
 	lock_assert_held(&qp->lock);
 	/* What was completed to its sender counts, even if the sender's QP is gone by now. */
 	if (qp->pairing.ours != message->grant ||
 	    (!grant_is_alive(peer->alive, qp->pairing.theirs) &&
 	     !ring_is_committed(local->channel_link, received)))
-		return receive_refuse(local, DROP_QP_STATE);
+		return MESSAGE_REFUSED;
 	if (trace_wants(TRACE_PACKETS | TRACE_LOG))
 		trace_message_received(qp, message, 0);
 	if (message->flags & MESSAGE_RENDEZVOUS)
@@ -111,7 +114,7 @@ static enum message_fate receive_take_control(struct local *local, struct receiv
 	struct control control;
 
 	if (!control_parse(received->data, received->bytes, &control))
-		return receive_refuse(local, DROP_MALFORMED);
+		return receive_malformed(local);
 	receiver_unlock(local, receiver);
 	return pairing_receive(local, peer, &control) ? MESSAGE_EXECUTED : MESSAGE_REFUSED;
 }
@@ -124,7 +127,7 @@ static enum message_fate receive_take(struct local *local, struct receiver *rece
 
 	message->length = 0;
 	if (!peer)
-		return receive_refuse(local, DROP_MALFORMED);
+		return receive_malformed(local);
 	/* A copy for the former peer of this channel is still running. */
 	if (atomic_load(&peer->job.state) != JOB_NONE) {
 		ring_hold(local->channel_link, received);
@@ -133,7 +136,7 @@ static enum message_fate receive_take(struct local *local, struct receiver *rece
 	if (!received->head[0])
 		return receive_take_control(local, receiver, peer, received);
 	if (!message_parse(received->head, received->data, received->bytes, message))
-		return receive_refuse(local, DROP_MALFORMED);
+		return receive_malformed(local);
 	return receive_execute(local, receiver, peer, received, message);
 }
 

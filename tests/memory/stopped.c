@@ -515,14 +515,63 @@ static void sends_early(struct end *end, void *argument)
 	end_close(end);
 }
 
-static bool stop_before(enum first_call call)
+/* Behind messages of a QP that is gone, those of another one come through the same ring. */
+static void finds_messages_of_no_sender(struct end *end, void *argument)
+{
+	struct ibv_qp *old;
+	struct ibv_wc wc;
+
+	end_open(end, SLOT * RECEIVES, ALL_ACCESS);
+	end_connect(end);
+	warm_sends(end);
+	meet(end);
+	raise(SIGSTOP);
+	old = end->qp;
+	end->qp = NULL;
+	end_connect(end);
+	CHECK(!post_receive(end, 0, 64, 1), "%m");
+	meet(end);
+	CHECK(get(end, &wc, LIMIT_S) && !wc.status, "%s", ibv_wc_status_str(wc.status));
+	CHECK(!counter_here(COUNTER_RX_QP_STATE) && !counter_here(COUNTER_RX_QPN), "%s", counters_here());
+	meet(end);
+	CHECK(!ibv_destroy_qp(old), "%m");
+	end_close(end);
+}
+
+static void gives_up_what_it_sent(struct end *end, void *argument)
+{
+	struct ibv_wc wc;
+	unsigned i;
+	char byte;
+
+	end_open(end, SLOT * RECEIVES, ALL_ACCESS);
+	end_connect(end);
+	warm_sends(end);
+	meet(end);
+	tell(end->test, "s", 1);
+	CHECK(hear(end->test, &byte, 1));
+	for (i = 0; i < EARLY; i++)	/* for which there is no receive */
+		CHECK(!post(end, IBV_WR_SEND, SLOT * i, 8, 0, i), "%m");
+	CHECK(!ibv_destroy_qp(end->qp), "%m");
+	end->qp = NULL;
+	tell(end->test, "c", 1);
+	end_connect(end);
+	meet(end);
+	CHECK(!post(end, IBV_WR_SEND, 0, 8, 0, 0), "%m");
+	CHECK(get(end, &wc, LIMIT_S) && !wc.status, "%s", ibv_wc_status_str(wc.status));
+	meet(end);
+	end_close(end);
+}
+
+/* @right stops itself while @left does something. */
+static bool stop_while(void (*left)(struct end *, void *), void (*right)(struct end *, void *), void *argument)
 {
 	struct pair pair;
 	siginfo_t info;
 	bool good;
 	char byte;
 
-	pair_start(&pair, "copy", sends_early, stops_itself, &call);
+	pair_start(&pair, "copy", left, right, argument);
 	good = hear(pair.socket[LEFT], &byte, 1);
 	waitid(P_PID, (id_t)pair.pid[RIGHT], &info, WSTOPPED | WEXITED | WNOWAIT);
 	if (good)
@@ -573,14 +622,20 @@ static bool and_arrive_before_what_it_calls_next(void)
 #ifdef THREAD_SANITIZER
 	return skip("locks of the sanitizer cannot be read in another process");
 #else
-	unsigned round, call;
+	enum first_call call;
+	unsigned round;
 
 	for (round = 0; round < ROUNDS; round++)
 		for (call = 0; call < FIRST_CALLS; call++)
-			if (!stop_before((enum first_call)call))
+			if (!stop_while(sends_early, stops_itself, &call))
 				return false;
 	return true;
 #endif
+}
+
+static bool what_its_sender_gave_up_is_no_drop(void)
+{
+	return stop_while(gives_up_what_it_sent, finds_messages_of_no_sender, NULL);
 }
 
 static bool sends_that_would_fail_are_not_completed(void)
@@ -604,6 +659,7 @@ int main(int argc, char **argv)
 		TEST(warm_writes_behind_sends_are_completed_meanwhile),
 		TEST(writes_that_would_fail_are_not_completed),
 		TEST(and_arrive_before_what_it_calls_next),
+		TEST(what_its_sender_gave_up_is_no_drop),
 		TEST(sends_that_would_fail_are_not_completed),
 	};
 

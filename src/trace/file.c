@@ -95,7 +95,10 @@ static void put_bytes(size_t at, const void *data, size_t bytes) REQUIRES(the_fi
 	the_file.is_cut |= copy_user(the_file.buffer + at, data, bytes) != 0;
 }
 
-/* The block of @length bytes, behind what is there. A kill between any two stores leaves whole blocks. */
+/*
+ * The block of @length bytes, behind what is there. A kill between any two stores leaves whole blocks, or a filler that
+ * ends with its former length.
+ */
 static void put_block(const uint8_t *block, size_t length) REQUIRES(the_file.lock)
 {
 	uint32_t rest = (uint32_t)(the_file.room - the_file.used - length);

@@ -28,6 +28,7 @@
 #include "wire/opcode.h"
 #include "wire/packet.h"
 
+#define FILLER	0x80566264u	/* the type of the last block of a window */
 #define FILE_MAX (24u << 20)
 
 static char directory[] = "/tmp/verbatim-trace-XXXXXX";
@@ -174,17 +175,22 @@ static size_t find_packet(size_t file_bytes, unsigned number, size_t *bytes, uin
 	return 0;
 }
 
-/* The packets of a file, which is whole blocks. */
-static unsigned count_packets(size_t file_bytes)
+/*
+ * The packets of a file, which is whole blocks. @killed: but for the second length of the filler behind them, which
+ * may still be that of a longer one.
+ */
+static unsigned count_packets(size_t file_bytes, bool killed)
 {
 	unsigned count = 0;
 	size_t at = 0;
 
 	while (at < file_bytes) {
-		uint32_t block = word(at + 4);
+		uint32_t block = word(at + 4), again;
 
 		assert_true(block % 4 == 0 && block >= 12 && at + block <= file_bytes);
-		assert_int_equal(word(at + block - 4), block);
+		again = word(at + block - 4);
+		if (!killed || word(at) != FILLER || at + block < file_bytes || again < block)
+			assert_int_equal(again, block);
 		count += word(at) == 6;
 		at += block;
 	}
@@ -450,7 +456,7 @@ static void what_comes_faster_than_it_is_written_is_missing_and_that_is_said(voi
 	file = read_file(path);
 	assert_in_range(file, 8u * 1024 * 1024 - 16384, 8u * 1024 * 1024);
 	assert_int_equal(count_text(file, "\"event\":\"lost\",\"records\":"), 1);
-	count = count_packets(file);
+	count = count_packets(file, false);
 	at = memmem(contents, file, "\"records\":", 10);
 	assert_int_equal(strtoul(at + 10, NULL, 10), 12000 - (count - 1));	/* and its event */
 	assert_in_range(count, 6000, 8400);
@@ -486,7 +492,7 @@ static void a_process_that_is_killed_loses_nothing(void **state)
 		assert_int_equal(waitpid(child, NULL, 0), child);
 		file = read_file(path);
 		assert_true(filler);
-		assert_int_equal(count_packets(file), 5000);
+		assert_int_equal(count_packets(file, false), 5000);
 	}
 }
 
@@ -519,7 +525,7 @@ static void a_process_may_be_killed_at_any_time(void **state)
 		assert_int_equal(waitpid(child, NULL, 0), child);
 		before = *put;
 		file = read_file(path);
-		assert_true(count_packets(file) >= before);
+		assert_true(count_packets(file, true) >= before);
 	}
 	munmap((void *)put, 4096);
 }
@@ -544,7 +550,7 @@ static void a_file_that_cannot_be_mapped_is_written(void **state)
 	}
 	file = read_file(path);
 	assert_in_range(filler, 4u << 20, 8u << 20);
-	assert_int_equal(count_packets(file), 12000);
+	assert_int_equal(count_packets(file, false), 12000);
 	trace_file_finish();
 	assert_int_equal(read_file(path), file);
 	assert_int_equal(filler, 0);

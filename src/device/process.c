@@ -154,6 +154,14 @@ static void peer_lost(struct qp *qp) REQUIRES(qp->lock)
 	qp1_peer_lost(&container_of(qp->transport, struct hca, transport)->qp1, qp);
 }
 
+/* But what VERBATIM_FAULT loses. */
+static bool process_loses_nothing(const struct qp *qp) REQUIRES(qp->lock)
+{
+	const struct engine *engine = &container_of(qp->transport, struct hca, transport)->engine;
+
+	return !engine->injection && tx_is_through_memory(engine, qp);
+}
+
 /* Without a lock: the GUID is fixed. */
 static void process_gid_0(const struct qp *qp, uint8_t gid[16])
 {
@@ -237,7 +245,7 @@ static int process_start(struct hca **started)
 					     .run_queue = &hca->engine.run_queue,
 					     .probe_min_ns = PROBE_MIN_NS, .paths = &hca->paths,
 					     .peer_lost = peer_lost, .period_begins = period_begins,
-					     .default_gid = process_gid_0 };
+					     .loses_nothing = process_loses_nothing, .default_gid = process_gid_0 };
 	if (the_observer)
 		hca->observed = the_observer->started(hca, &hca->engine.waiter);
 	err = watch_interfaces(hca);

@@ -277,6 +277,8 @@ void engine_trace_management(const struct engine *engine, const struct datagram 
 void tx_posted(struct engine *engine, struct qp *qp);
 /* Transmit for @qp, now, on this thread. */
 void tx_run(struct engine *engine, struct qp *qp);
+/* Do packets to its peer, of this process or another one of this host, go through memory? */
+bool tx_is_through_memory(const struct engine *engine, const struct qp *qp) REQUIRES(qp->lock);
 /* The run queue has work: serve it, or wake the worker for it. */
 void tx_run_queued(struct engine *engine);
 

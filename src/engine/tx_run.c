@@ -143,13 +143,12 @@ static void tx_run_qp(struct engine *engine, struct qp *qp)
 		batch_put(engine, batch);
 }
 
-/* Only a system call is worth sharing: packets through memory need none. */
-static bool makes_system_calls(const struct engine *engine, const struct qp *qp) REQUIRES(qp->lock)
+bool tx_is_through_memory(const struct engine *engine, const struct qp *qp)
 {
 	uint32_t slot = qpn_slot(qp->attr.dest_qp_num);
 
-	return !qp->av.loopback || (!engine_has_slot(engine, slot) &&
-				    local_channel(&engine->local, slot) == LOCAL_NO_CHANNEL);
+	return qp->av.loopback &&
+	       (engine_has_slot(engine, slot) || local_channel(&engine->local, slot) != LOCAL_NO_CHANNEL);
 }
 
 /*
@@ -172,7 +171,8 @@ static bool tx_gathers(struct engine *engine, struct qp *qp) REQUIRES(qp->lock)
 	bool first = !qp->requester.gather.since_ns;
 	uint64_t now_ns;
 
-	if (!makes_system_calls(engine, qp))
+	/* Only a system call is worth sharing. */
+	if (tx_is_through_memory(engine, qp))
 		return false;
 	now_ns = clock_now_ns();
 	if (transport_awaits_reply(qp))

@@ -612,7 +612,13 @@ static void explain_patience(struct qp_call *call) REQUIRES(call->qp->lock)
 static void probe_timed_out(struct qp_call *call) REQUIRES(call->qp->lock)
 {
 	struct qp *qp = call->qp;
+	uint64_t patient_ns = ACK_TIMEOUT_FLOOR * qp->transport->probe_min_ns;
 
+	/* Through memory all arrives: a peer that does not answer has no processor yet, and a probe is one packet more. */
+	if (qp->requester.loss.rto_ns < patient_ns && qp->transport->loses_nothing && qp->transport->loses_nothing(qp)) {
+		qp->requester.loss.rto_ns = patient_ns;
+		return;
+	}
 	count(call, COUNTER_PROBE);
 	if (!qp->attr.timeout && explaining() && call->now_ns - qp->requester.loss.progress_ns >= PATIENCE_NS)
 		explain_patience(call);

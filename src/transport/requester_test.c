@@ -179,6 +179,33 @@ static void silence_is_probed_before_the_ack_timeout(void **state)
 	station_free(s);
 }
 
+static bool is_through_memory(const struct qp *qp)
+{
+	return qp->av.loopback;
+}
+
+/* A peer of this host that does not answer has no processor; when it gets one, it finds all that was sent. */
+static void what_goes_through_memory_is_not_probed_as_soon(void **state)
+{
+	struct station *s = station_rts(IBV_QPT_RC);
+
+	s->transport.loses_nothing = is_through_memory;
+	s->qp.av.loopback = true;
+	post(s, IBV_WR_RDMA_WRITE, 1, 3 * MTU);
+	assert_int_equal(transmit(s), 3);
+	pass_time(s, 2 * MILLISECOND);
+	assert_int_equal(transmit(s), 0);
+	pass_time(s, 13 * MILLISECOND);
+	assert_int_equal(transmit(s), 0);
+	assert_int_equal(station_counter(s, COUNTER_PROBE), 0);
+	pass_time(s, 2 * MILLISECOND);
+	assert_int_equal(transmit(s), 1);
+	assert_int_equal(station_counter(s, COUNTER_PROBE), 1);
+	receive_ack(s, OUR_PSN + 2);
+	expect_wc(&s->send_cq, 1, IBV_WC_SUCCESS);
+	station_free(s);
+}
+
 static void an_answer_to_the_probe_alone_says_that_the_rest_is_lost(void **state)
 {
 	struct station *s = station_rts(IBV_QPT_RC);
@@ -771,6 +798,7 @@ int main(void)
 		TEST(a_sequence_nak_goes_back_to_its_psn),
 		TEST(several_signs_of_one_loss_are_acted_upon_once),
 		TEST(silence_is_probed_before_the_ack_timeout),
+		TEST(what_goes_through_memory_is_not_probed_as_soon),
 		TEST(an_answer_to_the_probe_alone_says_that_the_rest_is_lost),
 		TEST(a_silent_peer_gets_nothing_but_probes),
 		TEST(a_dead_peer_is_given_up_after_retry_cnt_timeouts),

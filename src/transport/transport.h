@@ -55,6 +55,8 @@ struct transport {
 	void (*peer_lost)(struct qp *qp);
 	/* Likewise: the period of @cq's moderation begins now: cq_period_ended() is due when it ends. */
 	void (*period_begins)(struct qp *qp, struct cq *cq);
+	/* Do packets to @qp's peer go through memory, where none is lost? The QP's lock is held. NULL: no. */
+	bool (*loses_nothing)(const struct qp *qp);
 	/* GID 0 of the QP's device. NULL: not known. */
 	void (*default_gid)(const struct qp *qp, uint8_t gid[16]);
 };

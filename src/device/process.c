@@ -245,7 +245,8 @@ static int process_start(struct hca **started)
 					     .run_queue = &hca->engine.run_queue,
 					     .probe_min_ns = PROBE_MIN_NS, .paths = &hca->paths,
 					     .peer_lost = peer_lost, .period_begins = period_begins,
-					     .loses_nothing = process_loses_nothing, .default_gid = process_gid_0 };
+					     .loses_nothing = process_loses_nothing,
+					     .default_gid = process_gid_0 };
 	if (the_observer)
 		hca->observed = the_observer->started(hca, &hca->engine.waiter);
 	err = watch_interfaces(hca);

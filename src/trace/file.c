@@ -96,8 +96,8 @@ static void put_bytes(size_t at, const void *data, size_t bytes) REQUIRES(the_fi
 }
 
 /*
- * The block of @length bytes, behind what is there. A kill between any two stores leaves whole blocks, or a filler that
- * ends with its former length.
+ * The block of @length bytes, behind what is there. A kill between any two stores leaves whole blocks,
+ * or a filler that ends with its former length.
  */
 static void put_block(const uint8_t *block, size_t length) REQUIRES(the_file.lock)
 {

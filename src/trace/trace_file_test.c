@@ -176,8 +176,8 @@ static size_t find_packet(size_t file_bytes, unsigned number, size_t *bytes, uin
 }
 
 /*
- * The packets of a file, which is whole blocks. @killed: but for the second length of the filler behind them, which
- * may still be that of a longer one.
+ * The packets of a file, which is whole blocks. @killed: but for the second length of the filler behind
+ * them, which may still be that of a longer one.
  */
 static unsigned count_packets(size_t file_bytes, bool killed)
 {

@@ -614,8 +614,9 @@ static void probe_timed_out(struct qp_call *call) REQUIRES(call->qp->lock)
 	struct qp *qp = call->qp;
 	uint64_t patient_ns = ACK_TIMEOUT_FLOOR * qp->transport->probe_min_ns;
 
-	/* Through memory all arrives: a peer that does not answer has no processor yet, and a probe is one packet more. */
-	if (qp->requester.loss.rto_ns < patient_ns && qp->transport->loses_nothing && qp->transport->loses_nothing(qp)) {
+	/* Through memory all arrives: a peer that does not answer has no processor yet, nor any for a probe. */
+	if (qp->requester.loss.rto_ns < patient_ns && qp->transport->loses_nothing &&
+	    qp->transport->loses_nothing(qp)) {
 		qp->requester.loss.rto_ns = patient_ns;
 		return;
 	}

@@ -87,7 +87,7 @@ class Browser:
         return self.driver.execute_async_script(PIXELS, self.driver.get_screenshot_as_base64(), box)
 
     def console(self):
-        """What was said, but for the browser's own pages, and advice about the way in which these tests read pixels."""
+        """What was said, but by the browser's own pages, and about the way in which these tests read pixels."""
         return [entry['message'] for entry in self.driver.get_log('browser')
                 if 'willReadFrequently' not in entry['message'] and not entry['message'].startswith('chrome://')]
 

@@ -175,7 +175,8 @@ def planted(command, fault):
     run = Run(command, 'UDP', fault)
     lost = sum(int(n) for n in re.findall(r'(\d+) lost \(', run.said))
     assert lost > 0, 'no loss was planted: ' + run.said[-800:]
-    assert run.marked(LOST) == lost, '%d drawn as lost, %d planted: %s%s' % (run.marked(LOST), lost, run.said, run.page)
+    assert run.marked(LOST) == lost, '%d drawn as lost, %d planted: %s%s' % (
+        run.marked(LOST), lost, run.said, run.page)
     assert run.problems >= lost
     agree(run)
 

@@ -122,10 +122,13 @@ def page_data(page):
 def agree(run):
     """What the page marks and what the processes counted."""
     assert run.counters, 'no counters in the trace'
+    counted, drawn = run.counted(*DROPS), run.marked(DROPPED)
+    late = max(0, min(run.marked(LATE), counted - drawn))
     numbers = {
         'RNR': (run.kinds(RNR), run.counted('rcvd_rnr_err')),
         'NAK': (run.kinds(NAK), run.counted('rcvd_seq_err', 'rcvd_nak_err')),
-        'dropped': (run.marked(DROPPED), run.counted(*DROPS) - run.marked(LATE)),
+        # What is late is no problem, and may come behind the last record of the counters.
+        'dropped': (drawn, counted - late),
     }
     for what, (drawn, counted) in numbers.items():
         assert drawn == counted, '%s: %d drawn, %d counted; %r' % (what, drawn, counted, run.counters)

@@ -7,7 +7,6 @@
  */
 #include "waits.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <poll.h>
 #include <setjmp.h>
@@ -18,6 +17,8 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "platform/rest_test.h"
 
 enum reaction { BY_DEFAULT, EXITS, ENDS, LEAVES, COMES_BACK, RESTARTS, REACTIONS };
 
@@ -126,33 +127,6 @@ static const char *interrupt(pid_t pid, int number)
 	return NULL;
 }
 
-/* Does no thread of it run, or want to? */
-static bool sleeps(pid_t pid)
-{
-	char path[64], line[512], state;
-	struct dirent *entry;
-	bool all = true;
-	DIR *threads;
-	FILE *file;
-
-	snprintf(path, sizeof(path), "/proc/%d/task", pid);
-	threads = opendir(path);
-	while (threads && all && (entry = readdir(threads))) {
-		if (entry->d_name[0] == '.')
-			continue;
-		snprintf(path, sizeof(path), "/proc/%d/task/%.16s/stat", pid, entry->d_name);
-		file = fopen(path, "r");
-		if (!file || !fgets(line, sizeof(line), file) || !strrchr(line, ')') ||
-		    sscanf(strrchr(line, ')'), ") %c", &state) != 1 || state != 'S')
-			all = false;
-		if (file)
-			fclose(file);
-	}
-	if (threads)
-		closedir(threads);
-	return threads && all;
-}
-
 /* False: it has slept for @limit_ms meanwhile. */
 static bool is_back(pid_t pid, int *status, unsigned limit_ms)
 {
@@ -162,7 +136,7 @@ static bool is_back(pid_t pid, int *status, unsigned limit_ms)
 
 	while (!(got = waitpid(pid, status, WNOHANG)) && slept_ms < limit_ms && now_ms() < end_ms) {
 		usleep(1000);
-		slept_ms += sleeps(pid);
+		slept_ms += process_rests(pid);
 	}
 	return got == pid;
 }

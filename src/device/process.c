@@ -154,7 +154,7 @@ static void peer_lost(struct qp *qp) REQUIRES(qp->lock)
 	qp1_peer_lost(&container_of(qp->transport, struct hca, transport)->qp1, qp);
 }
 
-/* But what VERBATIM_FAULT loses. */
+/* Packets through memory arrive, unless VERBATIM_FAULT drops them. */
 static bool process_loses_nothing(const struct qp *qp) REQUIRES(qp->lock)
 {
 	const struct engine *engine = &container_of(qp->transport, struct hca, transport)->engine;

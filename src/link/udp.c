@@ -326,8 +326,8 @@ static int bind_families(struct udp_link *udp, int fd[UDP_FAMILY_COUNT]) REQUIRE
 }
 
 /*
- * Whoever had all addresses may leave in the middle: all of them together were taken, and each is free. What was
- * found then is out of date, and is looked for again.
+ * The holder of all addresses may leave between the two attempts: all of them together are taken, then
+ * each is free. So single addresses are the result only when a second look finds the same.
  */
 static int bind_locked(struct udp_link *udp) REQUIRES(udp->lock)
 {

@@ -614,7 +614,7 @@ static void probe_timed_out(struct qp_call *call) REQUIRES(call->qp->lock)
 	struct qp *qp = call->qp;
 	uint64_t patient_ns = ACK_TIMEOUT_FLOOR * qp->transport->probe_min_ns;
 
-	/* Through memory all arrives: a peer that does not answer has no processor yet, nor any for a probe. */
+	/* Nothing is lost through memory: a silent peer waits for a processor, and a probe only adds work. */
 	if (qp->requester.loss.rto_ns < patient_ns && qp->transport->loses_nothing &&
 	    qp->transport->loses_nothing(qp)) {
 		qp->requester.loss.rto_ns = patient_ns;

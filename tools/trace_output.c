@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
+#include "base/recent.h"
 #include "ladder.h"
 #include "trace.h"
 #include "trace/block.h"
@@ -23,7 +24,6 @@
 #include "wire/cm_message.h"
 
 #define BUFFER_BYTES	(1u << 20)
-#define SEEN		65536u		/* packets underway that are remembered */
 #define KEEPS_MAX	16u		/* times that a ring is written because something failed */
 
 struct block {
@@ -45,7 +45,7 @@ struct output {
 	uint64_t kept_bytes;
 	unsigned keeps;
 	uint64_t began_ns;		/* of the first record: lines count from it */
-	struct seen { uint64_t key; int ahead; } *seen;	/* [SEEN]: of which packets one end is in the file */
+	struct recent *seen;		/* packets: times sent, less times arrived, in the file */
 };
 
 /* ---- the file ---- */
@@ -191,7 +191,7 @@ int output_open(struct output **opened, const struct output_options *options)
 
 	if (output) {
 		output->buffer = malloc(BUFFER_BYTES);
-		output->seen = calloc(SEEN, sizeof(*output->seen));
+		output->seen = calloc(1, sizeof(*output->seen));
 	}
 	if (!output || !output->buffer || !output->seen) {
 		if (output) {
@@ -381,15 +381,14 @@ static bool is_twin(struct output *output, const struct trace_record *record, co
 		    uint32_t length, bool outbound)
 {
 	uint64_t key = bytes >= BTH_BYTES ? seen_key(record, data, length) : 0;
-	struct seen *seen = &output->seen[key % SEEN];
+	int64_t *ahead;
 	bool twin;
 
 	if (!key || record->drop == TRACE_DROP_FAULT)	/* it never comes */
 		return false;
-	if (seen->key != key)
-		*seen = (struct seen){ .key = key };
-	twin = outbound ? seen->ahead < 0 : seen->ahead > 0;
-	seen->ahead += outbound ? 1 : -1;
+	ahead = recent_value(output->seen, key);
+	twin = outbound ? *ahead < 0 : *ahead > 0;
+	*ahead += outbound ? 1 : -1;
 	return twin;
 }
 

@@ -22,6 +22,7 @@
 #include "base/fork.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "base/recent.h"
 #include "platform/clock.h"
 #include "platform/thread_cpu.h"
 #include "platform/wait.h"
@@ -34,17 +35,11 @@
 
 #define VARIABLE	"VERBATIM_TRACER"
 #define END_TRIES	100u
-#define REPETITIONS	65536u		/* request packets in flight that are remembered */
 #define NAP_NS		200000
 #define NAPS_MAX	50u		/* of one call, ... */
 #define STUCK_NS	1000000000ull	/* ... and none once the tracer has read nothing for so long */
 #define LOOK_EVERY	4096u		/* calls, to see whether the tracer still is there */
 #define PATIENCE_S	2		/* for the tracer's first message */
-
-struct repetition {
-	uint32_t qpn, psn;
-	uint16_t times;
-};
 
 struct trace_state {
 	struct lock lock;
@@ -56,7 +51,7 @@ struct trace_state {
 	uint32_t wanted GUARDED_BY_MEMBER(lock);		/* by that tracer */
 	uint32_t tracer GUARDED_BY_MEMBER(lock);		/* counts them */
 	uint64_t stuck_tail GUARDED_BY_MEMBER(lock), stuck_since_ns GUARDED_BY_MEMBER(lock);
-	struct repetition *repetitions GUARDED_BY_MEMBER(lock);	/* [REPETITIONS], kept once allocated */
+	struct recent *sent GUARDED_BY_MEMBER(lock);	/* request packets; kept once allocated */
 };
 
 static struct trace_state trace = { .lock = LOCK_INITIALIZER, .connection = -1 };
@@ -189,20 +184,20 @@ static int share_map(int memfd, struct trace_share **mapped, size_t *bytes)
 
 static int trace_install(struct trace_share *share, int connection, uint32_t *tracer)
 {
-	struct repetition *repetitions = calloc(REPETITIONS, sizeof(*repetitions));
+	struct recent *sent = calloc(1, sizeof(*sent));
 
-	if (!repetitions)
+	if (!sent)
 		return ENOMEM;
 	lock_acquire(&trace.lock);
 	if (trace.share) {
 		lock_release(&trace.lock);
-		free(repetitions);
+		free(sent);
 		return EBUSY;
 	}
-	if (trace.repetitions)
-		memset(trace.repetitions, 0, REPETITIONS * sizeof(*repetitions));
+	if (trace.sent)
+		recent_forget(trace.sent, 0, 0);
 	else
-		trace.repetitions = repetitions, repetitions = NULL;
+		trace.sent = sent, sent = NULL;
 	snprintf(share->program, sizeof(share->program), "%s", program_invocation_short_name);
 	share->parent = (uint32_t)getppid();
 	trace.ring = (uint8_t *)share + TRACE_SHARE_BYTES;
@@ -218,7 +213,7 @@ static int trace_install(struct trace_share *share, int connection, uint32_t *tr
 	if (tracer)
 		*tracer = trace.tracer;
 	lock_release(&trace.lock);
-	free(repetitions);
+	free(sent);
 	return 0;
 }
 
@@ -331,13 +326,13 @@ static int connect_to(const char *path, int *memfd, int *connection)
 
 static void trace_remember(void)
 {
-	struct repetition *repetitions = calloc(REPETITIONS, sizeof(*repetitions));
+	struct recent *sent = calloc(1, sizeof(*sent));
 
 	lock_acquire(&trace.lock);
-	if (!trace.repetitions)
-		trace.repetitions = repetitions, repetitions = NULL;
+	if (!trace.sent)
+		trace.sent = sent, sent = NULL;
 	lock_release(&trace.lock);
-	free(repetitions);
+	free(sent);
 }
 
 void trace_connect(void)
@@ -466,19 +461,18 @@ void trace_throttle_slowly(void)
 
 /* ---- records ---- */
 
+static uint64_t sent_key(uint32_t qpn, uint32_t psn)
+{
+	return (uint64_t)1 << 63 | (uint64_t)qpn << 32 | psn;
+}
+
 unsigned trace_repetition(uint32_t qpn, uint32_t psn)
 {
-	struct repetition *entry;
 	unsigned times = 0;
 
 	lock_acquire(&trace.lock);
-	if (trace.repetitions) {
-		entry = &trace.repetitions[(qpn * 0x9e3779b1u + psn) % REPETITIONS];
-		if (entry->qpn == qpn && entry->psn == psn)
-			times = ++entry->times;
-		else
-			*entry = (struct repetition){ .qpn = qpn, .psn = psn };
-	}
+	if (trace.sent)
+		times = (unsigned)(*recent_value(trace.sent, sent_key(qpn, psn)))++;
 	lock_release(&trace.lock);
 	return times;
 }
@@ -486,9 +480,8 @@ unsigned trace_repetition(uint32_t qpn, uint32_t psn)
 void trace_forget(uint32_t qpn)
 {
 	lock_acquire(&trace.lock);
-	for (unsigned i = 0; trace.repetitions && i < REPETITIONS; i++)
-		if (trace.repetitions[i].qpn == qpn)
-			trace.repetitions[i] = (struct repetition){ .qpn = 0 };
+	if (trace.sent)
+		recent_forget(trace.sent, sent_key(UINT32_MAX >> 1, 0), sent_key(qpn, 0));
 	lock_release(&trace.lock);
 }
 
